@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/cmd.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void rut_args_init(struct rut_args *a, const struct rut_cmd *cmd, int argc, char **argv)
+{
+	*a = (struct rut_args){.cmd = cmd, .argc = argc, .argv = argv, .next = 1};
+}
+
+static const struct rut_opt *find_long(const struct rut_cmd *cmd, const char *name, size_t len)
+{
+	for (const struct rut_opt *o = cmd->options; o && o->name; o++)
+		if (strlen(o->name) == len && !strncmp(o->name, name, len))
+			return o;
+	return NULL;
+}
+
+static const struct rut_opt *find_short(const struct rut_cmd *cmd, int c)
+{
+	for (const struct rut_opt *o = cmd->options; o && o->name; o++)
+		if (o->id == c)
+			return o;
+	return NULL;
+}
+
+static int take_value(struct rut_args *a, const struct rut_opt *o)
+{
+	if (a->next >= a->argc) {
+		rut_usage_error(a->cmd, "option '--%s' needs a value (%s)", o->name, o->arg);
+		return RUT_ARGS_BAD;
+	}
+	a->value = a->argv[a->next++];
+	return o->id;
+}
+
+static int next_long(struct rut_args *a, const char *word)
+{
+	const char *eq = strchr(word, '=');
+	size_t len = eq ? (size_t)(eq - word) : strlen(word);
+	const struct rut_opt *o = find_long(a->cmd, word, len);
+
+	if (!o && len == 4 && !strncmp(word, "help", 4)) {
+		rut_print_help(a->cmd);
+		return RUT_ARGS_HELP;
+	}
+	if (!o) {
+		rut_usage_error(a->cmd, "unknown option '--%.*s'", (int)len, word);
+		return RUT_ARGS_BAD;
+	}
+	a->value = eq ? eq + 1 : NULL;
+	if (!o->arg && eq) {
+		rut_usage_error(a->cmd, "option '--%s' takes no value", o->name);
+		return RUT_ARGS_BAD;
+	}
+	if (o->arg && !eq && o->arg[0] != '[')
+		return take_value(a, o);
+	return o->id;
+}
+
+static int next_short(struct rut_args *a)
+{
+	int c = (unsigned char)*a->rest++;
+	const struct rut_opt *o = isprint(c) ? find_short(a->cmd, c) : NULL;
+
+	a->value = NULL;
+	if (!o && c == 'h') {
+		rut_print_help(a->cmd);
+		return RUT_ARGS_HELP;
+	}
+	if (!o) {
+		rut_usage_error(a->cmd, "unknown option '-%c'", c);
+		return RUT_ARGS_BAD;
+	}
+	if (!o->arg || o->arg[0] == '[')
+		return o->id;
+	if (*a->rest) {
+		a->value = a->rest;
+		a->rest = NULL;
+		return o->id;
+	}
+	return take_value(a, o);
+}
+
+int rut_args_next(struct rut_args *a)
+{
+	const char *word;
+
+	if (a->rest && *a->rest)
+		return next_short(a);
+	a->rest = NULL;
+	if (a->next >= a->argc)
+		return RUT_ARGS_END;
+	word = a->argv[a->next++];
+	if (!a->only_positional && !strcmp(word, "--")) {
+		a->only_positional = true;
+		return RUT_ARGS_DASHES;
+	}
+	if (a->only_positional || word[0] != '-' || !word[1]) {
+		a->value = word;
+		return RUT_ARGS_POSITIONAL;
+	}
+	if (word[1] == '-')
+		return next_long(a, word + 2);
+	a->rest = word + 1;
+	return next_short(a);
+}
+
+int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "rutile %s: ", cmd->name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, " (see 'rutile %s --help')\n", cmd->name);
+	return RUT_EXIT_USAGE;
+}
+
+int rut_fail(const struct rut_cmd *cmd, const struct rut_err *err)
+{
+	fprintf(stderr, "rutile %s: %s\n", cmd->name, err->msg);
+	return RUT_EXIT_FAIL;
+}
+
+void rut_print_help(const struct rut_cmd *cmd)
+{
+	printf("usage: rutile %s %s\n\n%s.\n", cmd->name, cmd->usage, cmd->summary);
+	if (cmd->options && cmd->options->name)
+		printf("\nOptions:\n");
+	for (const struct rut_opt *o = cmd->options; o && o->name; o++) {
+		char left[64];
+		bool letter = o->id > ' ' && o->id < 127;
+		const char *sep = !o->arg ? "" : o->arg[0] == '[' ? "=" : " ";
+
+		if (!o->help)
+			continue;
+		snprintf(left, sizeof(left), "%c%c%c --%s%s%s", letter ? '-' : ' ',
+			 letter ? o->id : ' ', letter ? ',' : ' ', o->name, sep,
+			 o->arg ? o->arg : "");
+		printf("  %-26s %s\n", left, o->help);
+	}
+	printf("\nThe manual page rutile-%s(1) says more.\n", cmd->name);
+}
+
+int rut_parse_u64(const char *s, uint64_t *ret)
+{
+	unsigned long long v;
+	char *end;
+
+	if (!isdigit((unsigned char)*s))
+		return -EINVAL;
+	errno = 0;
+	v = strtoull(s, &end, 10);
+	if (*end)
+		return -EINVAL;
+	if (errno)
+		return -ERANGE;
+	*ret = v;
+	return 0;
+}
+
+int rut_parse_duration(const char *s, uint64_t *ret_ns)
+{
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = {
+		{"", 1e9},  {"ns", 1},	 {"us", 1e3},	{"ms", 1e6},
+		{"s", 1e9}, {"m", 6e10}, {"h", 3.6e12}, {"d", 8.64e13},
+	};
+	char *end;
+	double v;
+
+	if (!isdigit((unsigned char)*s) && *s != '.')
+		return -EINVAL;
+	v = strtod(s, &end);
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+		if (strcmp(end, units[i].name) != 0)
+			continue;
+		v *= units[i].ns;
+		if (!isfinite(v) || v < 0 || v > 9e18)
+			return -EINVAL;
+		*ret_ns = (uint64_t)(v + 0.5);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+int rut_parse_size(const char *s, uint64_t *ret_bytes)
+{
+	static const char units[] = "kmgt";
+	unsigned long long v;
+	int shift = 0;
+	char *end;
+
+	if (!isdigit((unsigned char)*s))
+		return -EINVAL;
+	errno = 0;
+	v = strtoull(s, &end, 10);
+	if (errno)
+		return -EINVAL;
+	if (*end) {
+		const char *u = strchr(units, tolower((unsigned char)*end));
+
+		if (!u || (end[1] && strcmp(end + 1, "B") != 0 && strcmp(end + 1, "iB") != 0))
+			return -EINVAL;
+		shift = 10 * (int)(u - units + 1);
+	}
+	if (v > UINT64_MAX >> shift)
+		return -EINVAL;
+	*ret_bytes = (uint64_t)v << shift;
+	return 0;
+}

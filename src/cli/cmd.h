@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The verbs of the command line.
+ *
+ * Each cmd_VERB.c defines one `const struct rut_cmd cmd_VERB`; cmds.c lists them all. Help,
+ * completion and the test "has a man page" come from that table, so a verb exists in one place.
+ */
+#ifndef RUT_CLI_CMD_H
+#define RUT_CLI_CMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* Exit codes: 0, 1 for a failure, 2 for a command line that cannot be understood. */
+enum {
+	RUT_EXIT_OK = 0,
+	RUT_EXIT_FAIL = 1,
+	RUT_EXIT_USAGE = 2,
+};
+
+struct rut_opt {
+	const char *name; /* long name without dashes */
+	const char
+		*arg; /* name of the argument for the help; NULL: a flag; "[X]": optional, --o=X */
+	const char *help; /* NULL: accepted, but not shown */
+	int id;		  /* what rut_args_next() returns; a printable character is also -c */
+};
+
+struct rut_cmd {
+	const char *name;
+	const char *summary;	       /* one line, for the list of verbs */
+	const char *usage;	       /* what follows the name: "[OPTIONS] TARGET..." */
+	const struct rut_opt *options; /* ends with a NULL name */
+	/* argv[0] is the name under which the verb was called. Returns the exit code. */
+	int (*run)(const struct rut_cmd *cmd, int argc, char **argv);
+	const char *group; /* heading in the list of verbs */
+};
+
+/* All verbs, ends with NULL. */
+extern const struct rut_cmd *const rut_cmds[];
+
+/* Special results of rut_args_next(). */
+enum {
+	RUT_ARGS_END = -1,
+	RUT_ARGS_BAD = -2, /* a message was printed: return RUT_EXIT_USAGE */
+	RUT_ARGS_POSITIONAL = -3,
+	RUT_ARGS_HELP = -4,   /* the help was printed: return RUT_EXIT_OK */
+	RUT_ARGS_DASHES = -5, /* "--" was met: what follows is at argv[next] */
+};
+
+/* Walks a command line: options in any order, "--" ends them, -h and --help are always there. */
+struct rut_args {
+	const struct rut_cmd *cmd;
+	int argc;
+	char **argv;
+	int next;	   /* index of the next word */
+	const char *rest;  /* within a word of short options */
+	const char *value; /* of the option or positional just returned; borrowed from argv */
+	bool only_positional;
+};
+
+void rut_args_init(struct rut_args *a, const struct rut_cmd *cmd, int argc, char **argv);
+int rut_args_next(struct rut_args *a);
+
+/* Prints "rutile VERB: MESSAGE" and a pointer to --help; returns RUT_EXIT_USAGE. */
+int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Prints "rutile VERB: MESSAGE"; returns RUT_EXIT_FAIL. */
+int rut_fail(const struct rut_cmd *cmd, const struct rut_err *err);
+
+/* Prints the help of one verb on standard output. */
+void rut_print_help(const struct rut_cmd *cmd);
+
+/* "10ms", "5m", "1.5s", "2h", "250us", "7ns"; without a unit: seconds. Returns 0 or -EINVAL. */
+int rut_parse_duration(const char *s, uint64_t *ret_ns);
+
+/* "10M", "4k", "1G" (powers of 1024) or bytes. Returns 0 or -EINVAL. */
+int rut_parse_size(const char *s, uint64_t *ret_bytes);
+
+/* A decimal number, nothing after it. Returns 0, -EINVAL or -ERANGE. */
+int rut_parse_u64(const char *s, uint64_t *ret);
+
+#endif

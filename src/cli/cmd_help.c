@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile help [VERB]`, and the tables that the completion scripts and the tests read. */
+#include "cli/cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { OPT_VERBS = 256, OPT_OPTIONS };
+
+static const struct rut_opt options[] = {
+	{"verbs", NULL, "print the names of all verbs, one a line", OPT_VERBS},
+	{"options", "VERB", "print the options of a verb, one a line", OPT_OPTIONS},
+	{0},
+};
+
+static const struct rut_cmd *find_cmd(const char *name)
+{
+	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
+		if (!strcmp((*c)->name, name))
+			return *c;
+	return NULL;
+}
+
+static void print_verbs(void)
+{
+	const char *group = NULL;
+
+	printf("usage: rutile VERB [OPTIONS] [ARGUMENTS]\n");
+	for (const struct rut_cmd *const *c = rut_cmds; *c; c++) {
+		if (!group || strcmp(group, (*c)->group) != 0)
+			printf("\n%s:\n", (*c)->group);
+		group = (*c)->group;
+		printf("  %-16s %s\n", (*c)->name, (*c)->summary);
+	}
+	printf("\n'rutile help VERB' and the manual pages rutile(1), rutile-VERB(1) say more.\n");
+}
+
+static int print_options(const struct rut_cmd *cmd, const char *verb)
+{
+	const struct rut_cmd *c = find_cmd(verb);
+
+	if (!c)
+		return rut_usage_error(cmd, "unknown verb '%s'", verb);
+	for (const struct rut_opt *o = c->options; o && o->name; o++)
+		if (o->help)
+			printf("--%s%s\t%s\n", o->name, o->arg ? "=" : "", o->help);
+	printf("--help\tprint the help of this verb\n");
+	return RUT_EXIT_OK;
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	const struct rut_cmd *c;
+	struct rut_args a;
+	int id;
+
+	rut_args_init(&a, cmd, argc, argv);
+	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		switch (id) {
+		case OPT_VERBS:
+			for (const struct rut_cmd *const *v = rut_cmds; *v; v++)
+				printf("%s\n", (*v)->name);
+			return RUT_EXIT_OK;
+		case OPT_OPTIONS:
+			return print_options(cmd, a.value);
+		case RUT_ARGS_POSITIONAL:
+			c = find_cmd(a.value);
+			if (!c)
+				return rut_usage_error(cmd, "unknown verb '%s'", a.value);
+			rut_print_help(c);
+			return RUT_EXIT_OK;
+		case RUT_ARGS_HELP:
+			return RUT_EXIT_OK;
+		default:
+			return RUT_EXIT_USAGE;
+		}
+	}
+	print_verbs();
+	return RUT_EXIT_OK;
+}
+
+const struct rut_cmd cmd_help = {
+	.name = "help",
+	.group = "About rutile",
+	.summary = "show what rutile can do, or the help of one verb",
+	.usage = "[VERB]",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Finds the verb and runs it. Names of links (foreman-tracer, lttng-*) choose a verb too. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/cmd.h"
+#include "rut_config.h"
+
+static void print_log(enum rut_log_level level, const char *msg, void *arg)
+{
+	(void)arg;
+	if (level >= RUT_LOG_INFO)
+		fprintf(stderr, "rutile: %s\n", msg);
+}
+
+static int run_verb(const char *name, int argc, char **argv)
+{
+	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
+		if (!strcmp((*c)->name, name))
+			return (*c)->run(*c, argc, argv);
+	fprintf(stderr, "rutile: unknown verb '%s' (see 'rutile help')\n", name);
+	return RUT_EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	rut_log_set_sink(print_log, NULL);
+	if (argc < 2) {
+		run_verb("help", 1, argv);
+		return RUT_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		printf("rutile %s\n", RUT_VERSION);
+		return RUT_EXIT_OK;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return run_verb("help", argc - 1, argv + 1);
+	return run_verb(argv[1], argc - 1, argv + 1);
+}

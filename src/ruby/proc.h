@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* Ruby processes as /proc shows them: finding them, telling what they are. Nothing is attached to.
+ */
+#ifndef RUT_RUBY_PROC_H
+#define RUT_RUBY_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct rut_err;
+
+enum rut_ruby_role {
+	RUT_ROLE_SCRIPT,
+	RUT_ROLE_FOREMAN_RAILS,
+	RUT_ROLE_FOREMAN_PROXY,
+	RUT_ROLE_PUMA, /* single mode */
+	RUT_ROLE_PUMA_MASTER,
+	RUT_ROLE_PUMA_WORKER,
+	RUT_ROLE_UNICORN_MASTER,
+	RUT_ROLE_UNICORN_WORKER,
+	RUT_ROLE_PASSENGER,
+	RUT_ROLE_SIDEKIQ,
+	RUT_ROLE_RAKE,
+};
+
+struct rut_ruby_proc {
+	pid_t pid, ppid;
+	uid_t uid;
+	char user[33];
+	char version[16]; /* "3.1.2"; empty when it cannot be told */
+	enum rut_ruby_role role;
+	char *name;	/* owned; what `ps` shows: process title or script */
+	char *app_root; /* owned; folder of the application in the target's mount namespace; or NULL
+			 */
+	uint64_t uptime_s;
+	bool in_container; /* another mount or PID namespace than ours */
+	bool deleted;	   /* its binary or libruby was replaced on disk (upgrade) */
+	char *why_not;	   /* owned; why it cannot be traced, or NULL */
+};
+
+void rut_ruby_proc_fini(struct rut_ruby_proc *p);
+
+const char *rut_ruby_role_name(enum rut_ruby_role role);
+
+/* Looks at one process. -ESRCH: gone; -ENOEXEC with the reason: not Ruby. */
+int rut_ruby_proc_read(struct rut_ruby_proc *ret, pid_t pid, struct rut_err *err);
+
+struct rut_ruby_procs {
+	struct rut_ruby_proc *procs; /* owned */
+	size_t count;
+};
+
+/* Every Ruby process that can be seen, by PID. */
+int rut_ruby_procs_list(struct rut_ruby_procs *ret, struct rut_err *err);
+void rut_ruby_procs_fini(struct rut_ruby_procs *ps);
+
+/*
+ * The processes that a target on the command line names: a PID; "rails" or "proxy" (Foreman's); a
+ * role as `rutile ps` shows it; or a name. Only the roots of process trees are returned: a worker
+ * whose master is in the list is followed through it. -ESRCH with the reason when nothing matches.
+ */
+int rut_ruby_procs_match(const struct rut_ruby_procs *ps, const char *target, pid_t **ret_pids,
+			 size_t *ret_count, struct rut_err *err);
+
+#endif

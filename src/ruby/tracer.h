@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A Ruby tracer: the agents of one or more process trees, seen as one.
+ *
+ * The tracer puts the agent into every target (rut_inject), tells it what to count or to write, and
+ * reads the shared tables and rings. Counting costs the reader nothing until it looks: rows are
+ * read from shared memory, the targets are not involved. One thread per tracer; the targets' helper
+ * threads notice when the tracer dies and take their hooks away.
+ */
+#ifndef RUT_RUBY_TRACER_H
+#define RUT_RUBY_TRACER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct rut_err;
+struct rut_tracer;
+
+enum rut_ruby_mode {
+	RUT_RUBY_CALLS,		/* calls per method */
+	RUT_RUBY_TIME,		/* calls and time per method */
+	RUT_RUBY_OBJECTS_TOTAL, /* allocations per class */
+	RUT_RUBY_OBJECTS,	/* allocations per line and class */
+	RUT_RUBY_ARRAYS,	/* the same, arrays and hashes only */
+	RUT_RUBY_STRINGS,	/* the same, strings only */
+	RUT_RUBY_TRACE,		/* one event per call, return, exception */
+};
+
+/* What of the application is instrumented. Strings are borrowed until rut_tracer_free(). */
+struct rut_ruby_filter {
+	const char *const *app_paths; /* globs of the application; NULL: all paths */
+	const char *const
+		*not_paths; /* globs left out of app_paths (gems below the root); may be NULL */
+	const char *const *paths;   /* --path, each may begin with '!'; may be NULL */
+	const char *const *classes; /* --class, likewise */
+	const char *const *methods; /* --method: "Class#name", "Class.name", globs, likewise */
+	bool c_calls;		    /* also methods written in C, by the line that calls them */
+};
+
+struct rut_tracer_config {
+	enum rut_ruby_mode mode;
+	struct rut_ruby_filter filter;
+	/* RUT_RUBY_TRACE only: */
+	bool returns; /* events for returns too (needed for durations) */
+	bool args; /* the values of arguments, formatted in the target without running Ruby code */
+	bool exceptions;     /* events for exceptions */
+	uint64_t slow_ns;    /* > 0: only calls slower than that, with their callers */
+	const char *inside;  /* only below this method; NULL: everywhere */
+	uint64_t ring_bytes; /* per process; 0: the default */
+};
+
+int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *config,
+		   struct rut_err *err);
+
+/* Takes every hook away, waits for that at most a second, and leaves the targets as they were. */
+void rut_tracer_free(struct rut_tracer *t);
+
+/*
+ * Attaches to a process; with `tree` also to its Ruby descendants, now and as they come. Returns 0
+ * or -errno with the reason (not Ruby, gone, stopped, no permission ...); the target is then
+ * untouched.
+ */
+int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err *err);
+
+/*
+ * Starts a command with the agent preloaded, instrumented before its first line runs. Returns its
+ * PID or -errno. The caller waits for it.
+ */
+pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err *err);
+
+/*
+ * Follows forks and exits, reads the rings, and sleeps until something happened or the time is
+ * over. Returns the number of processes that are still traced, or -errno.
+ */
+int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err);
+
+/* One line of a table; what a mode does not have is 0 or NULL. Strings live as long as the tracer.
+ */
+struct rut_ruby_row {
+	pid_t pid;
+	const char *path; /* source file; for a C method the caller's; may be NULL */
+	uint32_t line;
+	const char *class_name;	 /* "Foo::Bar", "#<Class:0x000...>" */
+	const char *method_name; /* NULL in allocation modes */
+	bool singleton;		 /* Foo.bar rather than Foo#bar */
+	uint64_t calls;		 /* calls begun */
+	uint64_t total_ns, self_ns, max_ns;
+	uint64_t count, bytes; /* allocations */
+};
+
+/*
+ * All counters as they stand, cumulative since attach or the last reset, processes that have ended
+ * included. The rows belong to the tracer and are valid until its next call. Rows of several
+ * processes are not merged.
+ */
+int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, size_t *ret_count,
+		    struct rut_err *err);
+
+/* Counting starts anew from zero, in every process. */
+void rut_tracer_reset(struct rut_tracer *t);
+
+enum rut_ruby_event_type {
+	RUT_RUBY_EVENT_CALL,
+	RUT_RUBY_EVENT_RETURN,
+	RUT_RUBY_EVENT_RAISE,
+	RUT_RUBY_EVENT_SLOW,  /* a call that took longer than slow_ns, at its end */
+	RUT_RUBY_EVENT_LOST,  /* `lost` events of this process did not fit */
+	RUT_RUBY_EVENT_START, /* a process is now traced */
+	RUT_RUBY_EVENT_EXIT,  /* a process ended, or took the agent with it (exec) */
+};
+
+struct rut_ruby_event {
+	enum rut_ruby_event_type type;
+	pid_t pid, tid;
+	uint64_t time_ns;		      /* CLOCK_MONOTONIC */
+	uint64_t duration_ns;		      /* RETURN (0: the call was not seen) and SLOW */
+	uint32_t depth;			      /* of the call in its fiber, of those seen */
+	uint32_t fiber;			      /* small number, per process */
+	const char *class_name, *method_name; /* RAISE: the exception's class; method may be NULL */
+	bool singleton, is_c;
+	const char *path; /* RAISE: where raised */
+	uint32_t line;
+	const char *args; /* "a=1, b=\"x\"", or NULL */
+	uint64_t lost;
+	const struct rut_ruby_event *callers; /* SLOW: innermost first; names, path and line only */
+	size_t caller_count;
+};
+
+/*
+ * In order of time. Called from rut_tracer_poll(), on the caller's thread. The event and its
+ * strings are valid during the call only.
+ */
+typedef void (*rut_ruby_event_fn)(const struct rut_ruby_event *ev, void *arg);
+
+void rut_tracer_on_event(struct rut_tracer *t, rut_ruby_event_fn fn, void *arg);
+
+#endif

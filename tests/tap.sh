@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+# TAP for shell tests. Source it, call t_case for each test, end with t_done.
+#
+#	test_help() { "$RUTILE" help | grep -q Usage; }
+#	t_case "help prints the usage" test_help
+#	t_done
+#
+# A test is a function: it passes when it returns 0, and skips with `t_skip REASON`. It runs in a
+# subshell under `set -eu`, in an empty folder $T that is removed afterwards. What it prints is shown
+# when it fails. $RUTILE is the program under test; $SRC the source tree.
+
+: "${RUTILE:?the program under test}" "${SRC:?the source tree}"
+t_count=0
+t_failed=0
+t_root=$(mktemp -d "${TMPDIR:-/tmp}/rutile-test.XXXXXX")
+trap 'rm -rf "$t_root"' EXIT
+
+t_skip() {
+  echo "$*" >"$t_root/skip"
+  exit 77
+}
+
+t_case() {
+  t_name=$1
+  shift
+  t_count=$((t_count + 1))
+  T=$t_root/$t_count
+  mkdir "$T"
+  # Not in an `if`: that would switch `set -e` off inside the function.
+  set +e
+  (set -eu; cd "$T"; "$@") >"$t_root/out" 2>&1 </dev/null
+  t_rc=$?
+  case $t_rc in
+    0) echo "ok $t_count - $t_name" ;;
+    77) echo "ok $t_count - $t_name # SKIP $(cat "$t_root/skip" 2>/dev/null)" ;;
+    *)
+      t_failed=$((t_failed + 1))
+      echo "not ok $t_count - $t_name"
+      sed 's/^/# /' "$t_root/out" | tail -n 60
+      echo "# exit status $t_rc"
+      ;;
+  esac
+  rm -rf "$T"
+}
+
+t_done() {
+  echo "1..$t_count"
+  [ "$t_failed" = 0 ]
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+#include "unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/hash.h"
+
+static void test_err_names_the_cause(void **state)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	assert_int_equal(rut_err_set(&err, ENOENT, "no file '%s'", "x"), -ENOENT);
+	assert_string_equal(err.msg, "no file 'x'");
+	assert_int_equal(rut_err_errno(&err, EACCES, "cannot open '%s'", "y"), -EACCES);
+	assert_string_equal(err.msg, "cannot open 'y': Permission denied");
+	assert_int_equal(rut_err_prefix(&err, "PID %d", 7), -EACCES);
+	assert_string_equal(err.msg, "PID 7: cannot open 'y': Permission denied");
+	assert_int_equal(rut_err_set(NULL, EIO, "nobody listens"), -EIO);
+}
+
+static void test_buf_grows_and_gives_up_its_memory(void **state)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	char *data;
+
+	for (int i = 0; i < 1000; i++)
+		rut_buf_printf(&b, "%d,", i);
+	assert_false(b.failed);
+	assert_int_equal(b.len, strlen(b.data));
+	assert_memory_equal(b.data, "0,1,2,", 6);
+	assert_string_equal(b.data + b.len - 8, "998,999,");
+	data = rut_buf_take(&b);
+	assert_null(b.data);
+	free(data);
+	data = rut_buf_take(&b);
+	assert_string_equal(data, "");
+	free(data);
+}
+
+static void test_buf_reads_proc(void **state)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+
+	assert_int_equal(rut_buf_read_file(&b, "/proc/self/comm", 4096), 0);
+	assert_string_equal(b.data, "test_base\n");
+	assert_int_equal(rut_buf_read_file(&b, "/proc/self/maps", 10), -EFBIG);
+	assert_int_equal(rut_buf_read_file(&b, "/nonexistent", 10), -ENOENT);
+}
+
+/* Against a plain array: 100,000 puts and removes of 5,000 keys. */
+static void test_map_agrees_with_an_array(void **state)
+{
+	static char *model[5000];
+	static char values[5000];
+	struct rut_map m = {0};
+	size_t count = 0;
+	unsigned int seed = 1;
+
+	for (int i = 0; i < 100000; i++) {
+		size_t k = (size_t)rand_r(&seed) % 5000;
+		uint64_t key = k * 0x100000001ull;
+
+		assert_ptr_equal(rut_map_get(&m, key), model[k]);
+		if (rand_r(&seed) & 1) {
+			assert_int_equal(rut_map_put(&m, key, &values[k]), 0);
+			count += !model[k];
+			model[k] = &values[k];
+		} else {
+			assert_ptr_equal(rut_map_remove(&m, key), model[k]);
+			count -= !!model[k];
+			model[k] = NULL;
+		}
+		assert_int_equal(m.count, count);
+	}
+	rut_map_each(&m, slot) count--;
+	assert_int_equal(count, 0);
+	rut_map_fini(&m);
+}
+
+static void test_strtab_gives_the_same_id_for_the_same_bytes(void **state)
+{
+	struct rut_strtab t = {0};
+	char word[32];
+
+	assert_int_equal(rut_strtab_find(&t, "x", 1), -1);
+	for (int round = 0; round < 2; round++)
+		for (int i = 0; i < 10000; i++) {
+			int len = snprintf(word, sizeof(word), "word%d", i);
+
+			assert_int_equal(rut_strtab_intern(&t, word, len), i);
+		}
+	assert_int_equal(t.count, 10000);
+	assert_string_equal(t.strs[1234].data, "word1234");
+	assert_int_equal(rut_strtab_find(&t, "word77", 6), 77);
+	assert_int_equal(rut_strtab_find(&t, "word", 4), -1);
+	rut_strtab_fini(&t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_err_names_the_cause),
+		cmocka_unit_test(test_buf_grows_and_gives_up_its_memory),
+		cmocka_unit_test(test_buf_reads_proc),
+		cmocka_unit_test(test_map_agrees_with_an_array),
+		cmocka_unit_test(test_strtab_gives_the_same_id_for_the_same_bytes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
