@@ -164,8 +164,8 @@ int64_t rut_strtab_intern(struct rut_strtab *t, const char *data, size_t len)
 	memcpy(copy, data, len);
 	copy[len] = '\0';
 	t->strs[t->count] = (struct rut_str){copy, (uint32_t)len, h};
-	*slot = ++t->count;
-	return *slot - 1;
+	*slot = t->count + 1;
+	return (int64_t)t->count++;
 }
 
 int64_t rut_strtab_find(const struct rut_strtab *t, const char *data, size_t len)
