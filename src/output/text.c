@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+#include "output/text.h"
+
+#include <inttypes.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <wchar.h>
+
+#include "base/buf.h"
+
+void rut_text_init(void)
+{
+	setlocale(LC_CTYPE, "");
+	/* Names are UTF-8 whatever the shell of root says; C.UTF-8 is always there on Debian. */
+	if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+		setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+size_t rut_text_decode(const char *s, size_t len, uint32_t *ret)
+{
+	const unsigned char *u = (const unsigned char *)s;
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t n = u[0] < 0x80	     ? 1
+		   : u[0] >> 5 == 6  ? 2
+		   : u[0] >> 4 == 14 ? 3
+		   : u[0] >> 3 == 30 ? 4
+				     : 0;
+	uint32_t cp;
+
+	*ret = UINT32_MAX;
+	if (!n || n > len)
+		return 1;
+	cp = n == 1 ? u[0] : u[0] & (0x7fu >> n);
+	for (size_t i = 1; i < n; i++) {
+		if (u[i] >> 6 != 2)
+			return 1;
+		cp = cp << 6 | (u[i] & 0x3f);
+	}
+	if (cp < least[n] || cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
+		return 1;
+	*ret = cp;
+	return n;
+}
+
+static bool turns_direction(uint32_t cp)
+{
+	return cp == 0x061c || cp == 0x200e || cp == 0x200f || (cp >= 0x202a && cp <= 0x202e) ||
+	       (cp >= 0x2066 && cp <= 0x2069);
+}
+
+/* One character made harmless: its bytes in `out`, its columns as the result. */
+static size_t clean_char(const char *s, size_t len, size_t *ret_used, char out[12])
+{
+	uint32_t cp;
+	int width;
+
+	*ret_used = rut_text_decode(s, len, &cp);
+	if (cp == UINT32_MAX || cp < 0x20 || (cp >= 0x7f && cp < 0xa0))
+		return (size_t)snprintf(out, 12, "\\x%02x",
+					cp == UINT32_MAX ? (unsigned char)*s : (unsigned)cp);
+	width = cp < 0x7f ? 1 : wcwidth((wchar_t)cp);
+	if (width < 0 || turns_direction(cp))
+		return (size_t)snprintf(out, 12, "\\u%04x", (unsigned)cp);
+	memcpy(out, s, *ret_used);
+	out[*ret_used] = '\0';
+	return (size_t)width;
+}
+
+/* How many bytes from here are plain ASCII: nearly always all of them. */
+static size_t plain_run(const char *s)
+{
+	size_t n = 0;
+
+	while (s[n] >= 0x20 && s[n] < 0x7f)
+		n++;
+	return n;
+}
+
+static size_t clean(struct rut_buf *b, const char *s)
+{
+	size_t columns = 0;
+
+	while (*s) {
+		size_t n = plain_run(s);
+		char out[12];
+
+		if (n) {
+			if (b)
+				rut_buf_add(b, s, n);
+			columns += n;
+		} else {
+			columns += clean_char(s, strlen(s), &n, out);
+			if (b)
+				rut_buf_puts(b, out);
+		}
+		s += n;
+	}
+	return columns;
+}
+
+void rut_text_add(struct rut_buf *b, const char *s)
+{
+	clean(b, s);
+}
+
+size_t rut_text_width(const char *s)
+{
+	return clean(NULL, s);
+}
+
+static void add_spaces(struct rut_buf *b, size_t n)
+{
+	for (; n; n--)
+		rut_buf_putc(b, ' ');
+}
+
+/* The end of `s` that takes at most `width` columns; what is left over is padded. */
+static void add_right_end(struct rut_buf *b, const char *s, size_t columns, size_t width)
+{
+	size_t used;
+	char out[12];
+
+	while (*s && columns > width) {
+		columns -= clean_char(s, strlen(s), &used, out);
+		s += used;
+	}
+	add_spaces(b, width - columns);
+	clean(b, s);
+}
+
+static void add_left_end(struct rut_buf *b, const char *s, size_t width)
+{
+	size_t used, w, columns = 0;
+	char out[12];
+
+	while (*s && columns + (w = clean_char(s, strlen(s), &used, out)) <= width) {
+		rut_buf_puts(b, out);
+		columns += w;
+		s += used;
+	}
+	add_spaces(b, width - columns);
+}
+
+void rut_text_fit(struct rut_buf *b, const char *s, size_t width, int flags)
+{
+	size_t columns = rut_text_width(s);
+
+	if (columns <= width) {
+		if (flags & RUT_TEXT_RIGHT)
+			add_spaces(b, width - columns);
+		clean(b, s);
+		if (!(flags & RUT_TEXT_RIGHT))
+			add_spaces(b, width - columns);
+	} else if (flags & RUT_TEXT_KEEP_RIGHT) {
+		add_right_end(b, s, columns, width);
+	} else {
+		add_left_end(b, s, width);
+	}
+}
+
+const char *rut_text_duration(char buf[RUT_TEXT_DURATION_SIZE], uint64_t ns)
+{
+	static const char *const units[] = {"ns", "us", "ms", "s"};
+	double v = (double)ns;
+	int u = 0;
+
+	if (ns < 1000) {
+		snprintf(buf, RUT_TEXT_DURATION_SIZE, "%" PRIu64 "ns", ns);
+		return buf;
+	}
+	if (ns >= 100 * UINT64_C(1000000000)) {
+		uint64_t s = (ns + 500000000) / 1000000000;
+
+		snprintf(buf, RUT_TEXT_DURATION_SIZE, "%" PRIu64 "m%02us", s / 60,
+			 (unsigned)(s % 60));
+		return buf;
+	}
+	/* 999.5 would be shown as four digits: it belongs to the next unit. */
+	while (v >= 999.5 && u < 3) {
+		v /= 1000;
+		u++;
+	}
+	snprintf(buf, RUT_TEXT_DURATION_SIZE, "%.*f%s",
+		 v < 9.995   ? 2
+		 : v < 99.95 ? 1
+			     : 0,
+		 v, units[u]);
+	return buf;
+}
