@@ -76,6 +76,13 @@ pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err 
  */
 int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err);
 
+/*
+ * rut_tracer_poll() also returns, early, while `fd` is readable (the keyboard, the pipe of a signal
+ * handler); it does not read from it. An interrupting signal (EINTR) ends the sleep as well. -1: no
+ * descriptor. Borrowed.
+ */
+void rut_tracer_watch(struct rut_tracer *t, int fd);
+
 /* One line of a table; what a mode does not have is 0 or NULL. Strings live as long as the tracer.
  */
 struct rut_ruby_row {
