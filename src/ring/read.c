@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+#include "ring/read.h"
+
+#include <errno.h>
+
+#include "base/err.h"
+
+int rut_ring_init(struct rut_ring *ret, struct rut_ring_ctl *ctl, void *data,
+		  enum rut_ring_mode mode, uint32_t shift, uint32_t count)
+{
+	if (shift < 12 || shift > 26 || count < 2 || count > RUT_RING_MAX_SUBBUFS ||
+	    (count & (count - 1)))
+		return -EINVAL;
+	ctl->version = RUT_RING_VERSION;
+	ctl->mode = mode;
+	ctl->subbuf_shift = shift;
+	ctl->subbuf_count = count;
+	__atomic_store_n(&ctl->magic, RUT_RING_MAGIC, __ATOMIC_RELEASE);
+	*ret = (struct rut_ring){
+		.ctl = ctl,
+		.data = data,
+		.subbuf_size = 1ull << shift,
+		.shift = shift,
+		.count = count,
+		.mode = mode,
+	};
+	return 0;
+}
+
+int rut_ring_open_ctl(struct rut_ring *ret, struct rut_ring_ctl *ctl, void *data, uint64_t size,
+		      struct rut_err *err)
+{
+	/* The owner may be hostile: read each figure once, then check it. */
+	uint32_t shift = __atomic_load_n(&ctl->subbuf_shift, __ATOMIC_RELAXED);
+	uint32_t count = __atomic_load_n(&ctl->subbuf_count, __ATOMIC_RELAXED);
+	uint32_t mode = __atomic_load_n(&ctl->mode, __ATOMIC_RELAXED);
+
+	if (__atomic_load_n(&ctl->magic, __ATOMIC_ACQUIRE) != RUT_RING_MAGIC)
+		return rut_err_set(err, EPROTO, "not a ring of rutile");
+	if (ctl->version != RUT_RING_VERSION)
+		return rut_err_set(err, EPROTO, "ring has version %u, this rutile reads version %d",
+				   ctl->version, RUT_RING_VERSION);
+	if (shift < 12 || shift > 26 || count < 2 || count > RUT_RING_MAX_SUBBUFS ||
+	    (count & (count - 1)) || mode > RUT_RING_OVERWRITE || (uint64_t)count << shift > size)
+		return rut_err_set(err, EINVAL, "ring is damaged: %u sub-buffers of 2^%u bytes",
+				   count, shift);
+	*ret = (struct rut_ring){
+		.ctl = ctl,
+		.data = data,
+		.subbuf_size = 1ull << shift,
+		.shift = shift,
+		.count = count,
+		.mode = mode,
+	};
+	return 0;
+}
+
+bool rut_ring_flush(const struct rut_ring *r)
+{
+	uint64_t mask = r->subbuf_size - 1;
+
+	for (;;) {
+		uint64_t old = __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE);
+		uint64_t now = rut_ring_clock();
+
+		if (!(old & mask))
+			return false;
+		if (!__atomic_compare_exchange_n(&r->ctl->pos, &old, (old + mask) & ~mask, 0,
+						 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			continue;
+		rut_ring_close(r, old, now);
+		return true;
+	}
+}
+
+static bool finished(const struct rut_ring *r, uint64_t pos)
+{
+	uint64_t index = pos >> r->shift;
+	uint64_t commit = __atomic_load_n(&r->ctl->commit[index & (r->count - 1)], __ATOMIC_ACQUIRE);
+
+	return commit >= (index / r->count + 1) << r->shift;
+}
+
+uint64_t rut_ring_oldest(const struct rut_ring *r)
+{
+	uint64_t pos = __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE);
+	uint64_t entered = (pos + r->subbuf_size - 1) >> r->shift;
+
+	return entered <= r->count ? 0 : (entered - r->count) << r->shift;
+}
+
+const unsigned char *rut_ring_next(const struct rut_ring *r, uint64_t *pos)
+{
+	uint64_t end = __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE) & ~(r->subbuf_size - 1);
+
+	if (*pos >= end || !finished(r, *pos))
+		return NULL;
+	return rut_ring_subbuf(r, *pos);
+}
+
+int rut_ring_copy(const struct rut_ring *r, uint64_t pos, void *to)
+{
+	uint64_t end = __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE) & ~(r->subbuf_size - 1);
+
+	if (pos >= end)
+		return -EAGAIN;
+	if (pos < rut_ring_oldest(r))
+		return -ESTALE;
+	if (!finished(r, pos))
+		return -EAGAIN;
+	memcpy(to, rut_ring_subbuf(r, pos), r->subbuf_size);
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return pos < rut_ring_oldest(r) ? -ESTALE : 0;
+}

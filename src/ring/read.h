@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The consumer of a ring: finished packets in order (discard mode), or a copy of what is there
+ * (overwrite mode). It never looks at records.
+ */
+#ifndef RUT_RING_READ_H
+#define RUT_RING_READ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ring/write.h"
+
+struct rut_err;
+
+/* Fills a control page and *ret; `data` is subbuf_count << shift zeroed bytes. Returns 0 or -EINVAL. */
+int rut_ring_init(struct rut_ring *ret, struct rut_ring_ctl *ctl, void *data,
+		  enum rut_ring_mode mode, uint32_t shift, uint32_t count);
+
+/*
+ * Opens a ring that another program made, of `size` bytes of data: nothing in the control page is
+ * trusted. Returns 0, -EPROTO when it is no ring, -EINVAL when its figures make no sense.
+ */
+int rut_ring_open_ctl(struct rut_ring *ret, struct rut_ring_ctl *ctl, void *data, uint64_t size,
+		      struct rut_err *err);
+
+/*
+ * Closes the packet that is being written, if it has a record, so that consumers can take it. Safe
+ * while producers run. Returns true when a packet was closed.
+ */
+bool rut_ring_flush(const struct rut_ring *r);
+
+/*
+ * The next finished packet at or after consumer position *pos, or NULL. With a result, *pos is its
+ * position; the caller adds subbuf_size to go on, and calls rut_ring_release() in discard mode.
+ */
+const unsigned char *rut_ring_next(const struct rut_ring *r, uint64_t *pos);
+
+/* The consumer is done with everything before `pos`. */
+static inline void rut_ring_release(const struct rut_ring *r, uint64_t pos)
+{
+	__atomic_store_n(&r->ctl->consumed, pos, __ATOMIC_RELEASE);
+}
+
+/* The oldest position that can still hold a packet. */
+uint64_t rut_ring_oldest(const struct rut_ring *r);
+
+/*
+ * Copies the finished packet at `pos` into `to` (subbuf_size bytes). Returns 0, -EAGAIN when it is
+ * not finished, -ESTALE when the producer has reused it meanwhile.
+ */
+int rut_ring_copy(const struct rut_ring *r, uint64_t pos, void *to);
+
+#endif
