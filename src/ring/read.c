@@ -76,7 +76,8 @@ bool rut_ring_flush(const struct rut_ring *r)
 static bool finished(const struct rut_ring *r, uint64_t pos)
 {
 	uint64_t index = pos >> r->shift;
-	uint64_t commit = __atomic_load_n(&r->ctl->commit[index & (r->count - 1)], __ATOMIC_ACQUIRE);
+	uint64_t commit =
+		__atomic_load_n(&r->ctl->commit[index & (r->count - 1)], __ATOMIC_ACQUIRE);
 
 	return commit >= (index / r->count + 1) << r->shift;
 }

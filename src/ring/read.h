@@ -14,7 +14,8 @@
 
 struct rut_err;
 
-/* Fills a control page and *ret; `data` is subbuf_count << shift zeroed bytes. Returns 0 or -EINVAL. */
+/* Fills a control page and *ret; `data` is subbuf_count << shift zeroed bytes. Returns 0 or
+ * -EINVAL. */
 int rut_ring_init(struct rut_ring *ret, struct rut_ring_ctl *ctl, void *data,
 		  enum rut_ring_mode mode, uint32_t shift, uint32_t count);
 

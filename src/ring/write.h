@@ -3,7 +3,8 @@
  * The producer of a ring in user space: the same steps as src/bpf/ring.bpf.h takes in the kernel.
  *
  *	void *p = rut_ring_reserve(&ring, size, rut_ring_clock, &ns, &pos);
- *	if (p) { *(uint64_t *)p = RUT_RECORD_HEADER(id, ns); ...; rut_ring_commit(&ring, pos, size); }
+ *	if (p) { *(uint64_t *)p = RUT_RECORD_HEADER(id, ns); ...; rut_ring_commit(&ring, pos, size);
+ *}
  *
  * Safe from any number of threads and from signal handlers; never blocks, allocates or fails but
  * by counting a loss. Inline, because the agent that uses it depends on libc alone.
@@ -50,13 +51,12 @@ static inline void rut_ring_commit(const struct rut_ring *r, uint64_t pos, uint6
 static inline int rut_ring_can_enter(const struct rut_ring *r, uint64_t start)
 {
 	uint64_t lap = (start >> r->shift) / r->count;
-	uint64_t commit =
-		__atomic_load_n(&r->ctl->commit[(start >> r->shift) & (r->count - 1)],
-				__ATOMIC_ACQUIRE);
+	uint64_t commit = __atomic_load_n(&r->ctl->commit[(start >> r->shift) & (r->count - 1)],
+					  __ATOMIC_ACQUIRE);
 
 	if (r->mode == RUT_RING_DISCARD &&
-	    start - __atomic_load_n(&r->ctl->consumed, __ATOMIC_ACQUIRE) >=
-		    (uint64_t)r->count << r->shift)
+	    start - __atomic_load_n(&r->ctl->consumed, __ATOMIC_ACQUIRE) >= (uint64_t)r->count
+										    << r->shift)
 		return 0;
 	/* A producer that was interrupted one lap ago has not stored its record yet. */
 	return commit == lap << r->shift;
@@ -114,9 +114,9 @@ static inline void *rut_ring_reserve(const struct rut_ring *r, uint32_t size,
 		uint64_t now = clock();
 		uint64_t off = old & mask, at = old, next;
 
-		int enter = off == 0 || off + size > mask ||
-			    now - __atomic_load_n(&c->opened_ns, __ATOMIC_RELAXED) >=
-				    RUT_PACKET_MAX_NS;
+		int enter =
+			off == 0 || off + size > mask ||
+			now - __atomic_load_n(&c->opened_ns, __ATOMIC_RELAXED) >= RUT_PACKET_MAX_NS;
 		if (enter) {
 			uint64_t start = (old + mask) & ~mask;
 

@@ -144,7 +144,8 @@ static void test_overwrite_keeps_newest(void **state)
 	for (uint64_t i = 0; i < 10000; i++)
 		assert_true(put(&f.ring, 0, i));
 	rut_ring_flush(&f.ring);
-	for (uint64_t pos = rut_ring_oldest(&f.ring); !rut_ring_copy(&f.ring, pos, copy); pos += 4096)
+	for (uint64_t pos = rut_ring_oldest(&f.ring); !rut_ring_copy(&f.ring, pos, copy);
+	     pos += 4096)
 		seen += (uint64_t)check_packet(copy, next, 1, true);
 	assert_int_equal(next[0], 10000);
 	/* Four full sub-buffers but for the one that was flushed early. */
