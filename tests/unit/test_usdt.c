@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: MIT */
+/* librutile-usdt: the object as libelf reads it, and the life of providers and probes. */
+#include "unit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <libelf.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "rutile/usdt.h"
+#include "usdt/ctl.h"
+#include "usdt/object.h"
+#include "usdt/provider.h"
+
+static const enum rutile_usdt_type all_types[RUTILE_USDT_MAX_ARGS] = {
+	RUTILE_USDT_S64, RUTILE_USDT_STR, RUTILE_USDT_S32, RUTILE_USDT_U16,
+	RUTILE_USDT_S8,	 RUTILE_USDT_F64, RUTILE_USDT_U64, RUTILE_USDT_BOOL,
+	RUTILE_USDT_U32, RUTILE_USDT_S16, RUTILE_USDT_U8,  RUTILE_USDT_S64,
+};
+
+/* The n-th note of .note.stapsdt, and the addresses in it. */
+struct note {
+	uint64_t site, base, semaphore;
+	const char *provider, *name, *args;
+};
+
+static bool find_note(Elf *elf, unsigned n, struct note *ret)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr sh;
+	size_t names;
+
+	elf_getshdrstrndx(elf, &names);
+	while ((scn = elf_nextscn(elf, scn))) {
+		GElf_Nhdr nh;
+		Elf_Data *data;
+		size_t at = 0, name, desc;
+
+		gelf_getshdr(scn, &sh);
+		if (strcmp(elf_strptr(elf, names, sh.sh_name), ".note.stapsdt") != 0)
+			continue;
+		data = elf_getdata(scn, NULL);
+		while ((at = gelf_getnote(data, at, &nh, &name, &desc)) > 0) {
+			const char *d = (const char *)data->d_buf + desc;
+
+			assert_int_equal(nh.n_type, 3);
+			assert_string_equal((const char *)data->d_buf + name, "stapsdt");
+			if (n--)
+				continue;
+			memcpy(ret, d, 24);
+			ret->provider = d + 24;
+			ret->name = ret->provider + strlen(ret->provider) + 1;
+			ret->args = ret->name + strlen(ret->name) + 1;
+			assert_ptr_equal(ret->args + strlen(ret->args) + 1, d + nh.n_descsz);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool section_address(Elf *elf, const char *name, uint64_t *ret, uint64_t *ret_size)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr sh;
+	size_t names;
+
+	elf_getshdrstrndx(elf, &names);
+	while ((scn = elf_nextscn(elf, scn))) {
+		gelf_getshdr(scn, &sh);
+		if (!strcmp(elf_strptr(elf, names, sh.sh_name), name)) {
+			*ret = sh.sh_addr;
+			*ret_size = sh.sh_size;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void check_object(enum rut_usdt_arch arch, int machine, const char *args, const void *insn,
+			 size_t insn_bytes)
+{
+	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
+	const struct rut_usdt_desc probes[] = {{"none", NULL, 0}, {"all", all_types, 12}};
+	struct rut_usdt_layout at;
+	uint64_t addr, size, base;
+	struct note note;
+	GElf_Ehdr eh;
+	GElf_Phdr ph;
+	Elf *elf;
+
+	assert_int_equal(rut_usdt_object_build(arch, "shop", probes, 2, &out, &at), 0);
+	elf_version(EV_CURRENT);
+	elf = elf_memory(out.data, out.len);
+	assert_non_null(elf);
+	assert_non_null(gelf_getehdr(elf, &eh));
+	assert_int_equal(eh.e_machine, machine);
+	assert_int_equal(eh.e_type, ET_DYN);
+	assert_true(section_address(elf, ".stapsdt.base", &base, &size));
+	assert_true(section_address(elf, ".probes", &addr, &size));
+	assert_int_equal(addr % rut_usdt_page_bytes(arch), 0);
+	assert_non_null(gelf_getphdr(elf, 1, &ph));
+	assert_int_equal(ph.p_flags, PF_R | PF_W);
+	assert_true(find_note(elf, 0, &note));
+	assert_string_equal(note.name, "none");
+	assert_string_equal(note.args, "");
+	assert_true(find_note(elf, 1, &note));
+	assert_string_equal(note.provider, "shop");
+	assert_string_equal(note.name, "all");
+	assert_string_equal(note.args, args);
+	assert_int_equal(note.base, base);
+	assert_true(note.semaphore >= addr && note.semaphore + 2 <= addr + size);
+	assert_memory_equal(out.data + note.site, insn, insn_bytes);
+	assert_false(find_note(elf, 2, &note));
+	/* Everything that is mapped is in the file: no SIGBUS at the gates. */
+	assert_true(out.len >= at.size);
+	elf_end(elf);
+}
+
+static void test_object_x86_64(void **state)
+{
+	static const uint8_t nop_ret[] = {0x0f, 0x1f, 0x44, 0x00, 0x00, 0xc3};
+
+	(void)state;
+	check_object(RUT_USDT_X86_64, EM_X86_64,
+		     "-8@%rdi 8@%rsi -4@%edx 2@%cx -1@%r8b 8@%r9 8@8(%rsp) 1@16(%rsp) "
+		     "4@24(%rsp) -2@32(%rsp) 1@40(%rsp) -8@48(%rsp)",
+		     nop_ret, sizeof(nop_ret));
+}
+
+static void test_object_aarch64(void **state)
+{
+	static const uint32_t nop_ret[] = {0xd503201f, 0xd65f03c0};
+
+	(void)state;
+	check_object(RUT_USDT_AARCH64, EM_AARCH64,
+		     "-8@x0 8@x1 -4@x2 2@x3 -1@x4 8@x5 8@x6 1@x7 "
+		     "4@[sp, 0] -2@[sp, 8] 1@[sp, 16] -8@[sp, 24]",
+		     nop_ret, sizeof(nop_ret));
+}
+
+/* Many probes need several pages of sites and gates: every address must be inside its section. */
+static void test_object_large(void **state)
+{
+	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
+	struct rut_usdt_desc *probes = calloc(2000, sizeof(*probes));
+	struct rut_usdt_layout at;
+	char names[2000][8];
+	struct note note;
+	Elf *elf;
+
+	(void)state;
+	for (unsigned i = 0; i < 2000; i++) {
+		snprintf(names[i], sizeof(names[i]), "p%u", i);
+		probes[i] = (struct rut_usdt_desc){names[i], all_types, i % 13};
+	}
+	assert_int_equal(rut_usdt_object_build(RUT_USDT_X86_64, "big", probes, 2000, &out, &at), 0);
+	elf_version(EV_CURRENT);
+	elf = elf_memory(out.data, out.len);
+	for (unsigned i = 0; i < 2000; i += 333) {
+		assert_true(find_note(elf, i, &note));
+		assert_string_equal(note.name, names[i]);
+		assert_int_equal(note.site, at.text + 16 * i);
+		assert_int_equal(note.semaphore, at.gates + 4 * i);
+		assert_true(note.site % 4096 <= 4096 - 5);
+	}
+	elf_end(elf);
+	free(probes);
+}
+
+static struct rut_usdt_probe *private(struct rutile_usdt_probe *probe)
+{
+	return (struct rut_usdt_probe *)probe;
+}
+
+static void test_bad_declarations(void **state)
+{
+	struct rutile_usdt_provider *p = NULL;
+	struct rutile_usdt_probe *probe = NULL;
+	enum rutile_usdt_type bad = (enum rutile_usdt_type)99, types[13] = {0};
+	char longest[RUTILE_USDT_NAME_MAX + 2];
+
+	(void)state;
+	memset(longest, 'x', sizeof(longest));
+	longest[sizeof(longest) - 1] = 0;
+	assert_int_equal(rutile_usdt_provider_new("", &p), -EINVAL);
+	assert_int_equal(rutile_usdt_provider_new("a b", &p), -EINVAL);
+	assert_int_equal(rutile_usdt_provider_new("a:b", &p), -EINVAL);
+	assert_int_equal(rutile_usdt_provider_new(longest, &p), -EINVAL);
+	longest[RUTILE_USDT_NAME_MAX] = 0;
+	assert_int_equal(rutile_usdt_provider_new(longest, &p), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "x", &bad, 1, &probe), -EINVAL);
+	assert_int_equal(rutile_usdt_probe_add(p, "x", types, 13, &probe), -E2BIG);
+	assert_int_equal(rutile_usdt_probe_add(p, "x\n", NULL, 0, &probe), -EINVAL);
+	assert_null(probe);
+	assert_int_equal(rutile_usdt_probe_add(p, "x", NULL, 0, &probe), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "x", NULL, 0, &probe), -EEXIST);
+	rutile_usdt_provider_free(p);
+	rutile_usdt_provider_free(NULL);
+}
+
+/* What the kernel does when a tracer comes: it adds to the semaphore in the private page. */
+static void trace(struct rutile_usdt_probe *probe, int by)
+{
+	*(volatile uint16_t *)(volatile void *)private(probe)->gate += (uint16_t)by;
+}
+
+static void test_life(void **state)
+{
+	struct rutile_usdt_provider *p;
+	struct rutile_usdt_probe *a, *b;
+	const uint64_t args[12] = {1, 2, 3};
+	char path[64], again[64];
+
+	(void)state;
+	assert_int_equal(rutile_usdt_provider_new("life", &p), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "a", all_types, 12, &a), 0);
+	assert_false(rutile_usdt_enabled(a));
+	rutile_usdt_fire(a, args);
+	assert_int_equal(rutile_usdt_provider_path(p, 0, path, sizeof(path)), -ENOENT);
+	assert_int_equal(rutile_usdt_provider_load(p), 0);
+	assert_true(rutile_usdt_provider_loaded(p));
+	assert_false(rutile_usdt_enabled(a));
+	trace(a, 1);
+	assert_true(rutile_usdt_enabled(a));
+	rutile_usdt_fire(a, args);
+	assert_int_equal(rutile_usdt_probe_count(a, RUTILE_USDT_FIRED), 1);
+	/* Added later: an object of its own; the first stays where it is, its tracer too. */
+	assert_int_equal(rutile_usdt_probe_add(p, "b", NULL, 0, &b), 0);
+	assert_int_equal(rutile_usdt_provider_load(p), 0);
+	assert_int_equal(rutile_usdt_provider_path(p, 0, path, sizeof(path)), 0);
+	assert_int_equal(rutile_usdt_provider_path(p, 1, again, sizeof(again)), 0);
+	assert_string_not_equal(path, again);
+	assert_true(rutile_usdt_enabled(a));
+	assert_false(rutile_usdt_enabled(b));
+	rutile_usdt_probe_set(a, false);
+	assert_false(rutile_usdt_enabled(a));
+	rutile_usdt_fire(a, args);
+	assert_int_equal(rutile_usdt_probe_count(a, RUTILE_USDT_FIRED), 1);
+	rutile_usdt_probe_set(a, true);
+	assert_true(rutile_usdt_enabled(a));
+	rutile_usdt_provider_unload(p);
+	assert_false(rutile_usdt_enabled(a));
+	assert_false(rutile_usdt_provider_loaded(p));
+	rutile_usdt_provider_free(p);
+}
+
+static unsigned count_lines(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	unsigned n = 0;
+	int c;
+
+	while ((c = getc(f)) != EOF)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+static unsigned count_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* Loading and unloading, creating and freeing: neither descriptors nor mappings grow. */
+static void test_no_growth(void **state)
+{
+	struct rutile_usdt_provider *p;
+	struct rutile_usdt_probe *probe;
+	unsigned maps = 0, fds = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 300; i++) {
+		if (i == 10) {
+			maps = count_lines("/proc/self/maps");
+			fds = count_fds();
+		}
+		assert_int_equal(rutile_usdt_provider_new("grow", &p), 0);
+		assert_int_equal(rutile_usdt_probe_add(p, "x", all_types, 3, &probe), 0);
+		for (unsigned k = 0; k < 3; k++) {
+			assert_int_equal(rutile_usdt_provider_load(p), 0);
+			rutile_usdt_provider_unload(p);
+		}
+		rutile_usdt_provider_free(p);
+	}
+	assert_int_equal(count_lines("/proc/self/maps"), maps);
+	assert_int_equal(count_fds(), fds);
+}
+
+struct hammer {
+	struct rutile_usdt_probe *probe;
+	bool stop;
+	uint64_t seen;
+};
+
+static void *fire_all_the_time(void *arg)
+{
+	struct hammer *h = arg;
+	const uint64_t args[12] = {0};
+
+	while (!__atomic_load_n(&h->stop, __ATOMIC_RELAXED)) {
+		if (rutile_usdt_enabled(h->probe)) {
+			rutile_usdt_fire(h->probe, args);
+			__atomic_fetch_add(&h->seen, 1, __ATOMIC_RELAXED);
+		}
+	}
+	return NULL;
+}
+
+/* The gate and the site vanish under two threads that fire: that must never be noticed. */
+static void test_unload_while_firing(void **state)
+{
+	struct rutile_usdt_provider *p;
+	struct hammer h = {0};
+	pthread_t threads[2];
+
+	(void)state;
+	assert_int_equal(rutile_usdt_provider_new("race", &p), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "x", all_types, 12, &h.probe), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, fire_all_the_time, &h), 0);
+	for (unsigned i = 0; i < 200; i++) {
+		uint64_t before = __atomic_load_n(&h.seen, __ATOMIC_RELAXED);
+
+		assert_int_equal(rutile_usdt_provider_load(p), 0);
+		trace(h.probe, 1);
+		while (__atomic_load_n(&h.seen, __ATOMIC_RELAXED) == before)
+			sched_yield();
+		rutile_usdt_provider_unload(p);
+	}
+	__atomic_store_n(&h.stop, true, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	rutile_usdt_provider_free(p);
+}
+
+/* The control page of a process, mapped the way a tool does it; NULL: none. */
+static struct rut_usdt_ctl *open_page(pid_t pid)
+{
+	char path[300], link[128];
+	struct rut_usdt_ctl *page = NULL;
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, e->d_name);
+		n = readlink(path, link, sizeof(link) - 1);
+		link[n < 0 ? 0 : n] = 0;
+		if (strstr(link, "memfd:" RUT_USDT_CTL_NAME)) {
+			int fd = open(path, O_RDWR | O_CLOEXEC);
+
+			page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+			assert_int_equal(ftruncate(fd, 0), -1); /* sealed: no SIGBUS for anybody */
+			close(fd);
+		}
+	}
+	closedir(d);
+	return page == MAP_FAILED ? NULL : page;
+}
+
+static struct rut_usdt_slot *find_slot(struct rut_usdt_ctl *page, const char *name)
+{
+	for (unsigned i = 0; i < page->n_slots; i++)
+		if (page->slots[i].state == RUT_USDT_SLOT_USED &&
+		    !strcmp(page->slots[i].name, name))
+			return &page->slots[i];
+	return NULL;
+}
+
+static void ask(struct rut_usdt_ctl *page, struct rut_usdt_slot *slot, uint32_t want)
+{
+	__atomic_store_n(&slot->want, want, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&page->request, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &page->request, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void wait_done(struct rut_usdt_slot *slot)
+{
+	while (__atomic_load_n(&slot->want, __ATOMIC_ACQUIRE))
+		usleep(100);
+}
+
+static int wakes;
+
+static void on_wake(void *arg)
+{
+	__atomic_fetch_add((int *)arg, 1, __ATOMIC_RELEASE);
+}
+
+static void test_control(void **state)
+{
+	struct rutile_usdt_provider *p;
+	struct rutile_usdt_probe *now, *later;
+	struct rut_usdt_slot *slot;
+	struct rut_usdt_ctl *page;
+
+	(void)state;
+	assert_int_equal(rutile_usdt_provider_new("ctl", &p), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "now", all_types, 2, &now), 0);
+	assert_int_equal(rutile_usdt_control_start(on_wake, &wakes), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "later", NULL, 0, &later), 0);
+	rutile_usdt_probe_defer(later, true);
+	assert_int_equal(rutile_usdt_provider_load(p), 0);
+	page = open_page(getpid());
+	assert_non_null(page);
+	assert_int_equal(page->pid, getpid());
+
+	slot = find_slot(page, "now");
+	assert_non_null(slot);
+	assert_string_equal(slot->provider, "ctl");
+	assert_int_equal(slot->n_types, 2);
+	ask(page, slot, RUT_USDT_WANT_OFF);
+	wait_done(slot);
+	assert_false(rutile_usdt_probe_is_on(now));
+	assert_int_equal(slot->flags & RUT_USDT_SLOT_ON, 0);
+	ask(page, slot, RUT_USDT_WANT_ON);
+	wait_done(slot);
+	assert_true(rutile_usdt_probe_is_on(now));
+	assert_int_equal(wakes, 0);
+
+	slot = find_slot(page, "later");
+	ask(page, slot, RUT_USDT_WANT_OFF);
+	while (!__atomic_load_n(&wakes, __ATOMIC_ACQUIRE))
+		usleep(100);
+	assert_true(rutile_usdt_probe_is_on(later));
+	assert_int_equal(rutile_usdt_probe_wanted(later), 0);
+	rutile_usdt_probe_set(later, false);
+	assert_int_equal(slot->want, 0);
+	assert_int_equal(rutile_usdt_probe_wanted(later), -1);
+
+	rutile_usdt_provider_free(p);
+	assert_null(find_slot(page, "now"));
+	munmap(page, sizeof(*page));
+	rutile_usdt_control_stop();
+	assert_null(open_page(getpid()));
+}
+
+static void child_of_fork(int ready, int go)
+{
+	char c;
+
+	if (write(ready, "x", 1) != 1 || read(go, &c, 1) != 1)
+		_exit(9);
+}
+
+/* A child is controlled by itself, and what is said to it does not reach its parent. */
+static void test_control_of_child(void **state)
+{
+	struct rutile_usdt_provider *p;
+	struct rutile_usdt_probe *probe;
+	struct rut_usdt_ctl *page;
+	struct rut_usdt_slot *slot;
+	int ready[2], go[2], status;
+	char path[64], c;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(rutile_usdt_provider_new("fork", &p), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "x", NULL, 0, &probe), 0);
+	assert_int_equal(rutile_usdt_control_start(NULL, NULL), 0);
+	assert_int_equal(rutile_usdt_provider_load(p), 0);
+	assert_true(!pipe(ready) && !pipe(go));
+	pid = fork();
+	if (!pid) {
+		snprintf(path, sizeof(path), "/proc/%d/", getpid());
+		child_of_fork(ready[1], go[0]);
+		if (rutile_usdt_probe_is_on(probe))
+			_exit(1);
+		if (rutile_usdt_provider_path(p, 0, path + 32, 32) ||
+		    strncmp(path, path + 32, strlen(path)) != 0)
+			_exit(2);
+		rutile_usdt_provider_free(p);
+		_exit(0);
+	}
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	page = open_page(pid);
+	assert_non_null(page);
+	assert_int_equal(page->pid, pid);
+	slot = find_slot(page, "x");
+	assert_non_null(slot);
+	ask(page, slot, RUT_USDT_WANT_OFF);
+	wait_done(slot);
+	assert_true(rutile_usdt_probe_is_on(probe));
+	assert_int_equal(write(go[1], "x", 1), 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	munmap(page, sizeof(*page));
+	rutile_usdt_provider_free(p);
+	rutile_usdt_control_stop();
+	for (unsigned i = 0; i < 2; i++) {
+		close(ready[i]);
+		close(go[i]);
+	}
+}
+
+/* An application that closes all descriptors and opens its own: those are not ours to close. */
+static void test_stolen_descriptor(void **state)
+{
+	struct rutile_usdt_provider *p;
+	struct rutile_usdt_probe *probe;
+	char path[64];
+	int fd, mine;
+
+	(void)state;
+	assert_int_equal(rutile_usdt_provider_new("stolen", &p), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "x", NULL, 0, &probe), 0);
+	assert_int_equal(rutile_usdt_provider_load(p), 0);
+	assert_int_equal(rutile_usdt_provider_path(p, 0, path, sizeof(path)), 0);
+	fd = atoi(strrchr(path, '/') + 1);
+	mine = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(dup2(mine, fd), fd);
+	assert_int_equal(rutile_usdt_provider_path(p, 0, path, sizeof(path)), 0);
+	assert_non_null(strstr(path, "/map_files/"));
+	rutile_usdt_provider_free(p);
+	assert_true(fcntl(fd, F_GETFD) >= 0);
+	close(fd);
+	close(mine);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_object_x86_64),
+		cmocka_unit_test(test_object_aarch64),
+		cmocka_unit_test(test_object_large),
+		cmocka_unit_test(test_bad_declarations),
+		cmocka_unit_test(test_life),
+		cmocka_unit_test(test_no_growth),
+		cmocka_unit_test(test_unload_while_firing),
+		cmocka_unit_test(test_control),
+		cmocka_unit_test(test_control_of_child),
+		cmocka_unit_test(test_stolen_descriptor),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
