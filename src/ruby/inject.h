@@ -4,16 +4,32 @@
 #define RUT_RUBY_INJECT_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct rut_err;
 
+/* How an injection went: for tests, benchmarks and `--verbose`. */
+struct rut_inject_report {
+	pid_t tid;		/* the thread that loaded the object */
+	unsigned int stops;	/* how often a thread was stopped to look at it */
+	uint64_t pause_ns;	/* how long that thread was kept from its own work */
+	uint64_t total_ns;	/* the whole call */
+	const char *place;	/* where the thread was: "system call", "code" */
+};
+
 /*
  * Loads a shared object into a process as dlopen() would, from `image` (the bytes of the ELF file).
- * The constructor of the object has run when this returns 0. On an error nothing of the target has
- * changed; the message says why: gone, not permitted (and what permits it), stopped, zombie, musl,
- * 32 bits, no dlopen, no thread in a safe place within the time limit.
+ * The constructor of the object has run when this returns 0, on one of the target's own threads
+ * with all signals blocked. On an error nothing of the target has changed; the message says why:
+ * gone, not permitted (and what permits it), stopped, zombie, musl, 32 bits, no dlopen, no thread
+ * in a safe place within the time limit. May be called from any thread; other threads must not
+ * wait for children of others meanwhile (waitpid(-1)). Takes about a millisecond, at most some
+ * seconds. `ret_report` may be NULL.
  */
+int rut_inject_reported(pid_t pid, const void *image, size_t image_bytes,
+			struct rut_inject_report *ret_report, struct rut_err *err);
+
 int rut_inject(pid_t pid, const void *image, size_t image_bytes, struct rut_err *err);
 
 #endif

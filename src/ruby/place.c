@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Safe places, without unwinding any stack.
+ *
+ * Blocked in a system call: malloc, the loader, fork and pthread_create make few kinds of calls,
+ * and none of those in the table below. So a thread that was blocked in one of these holds none of
+ * their locks, whatever functions are below it on the stack. Two need a look at their arguments:
+ * futex (condition variables wait in another way than mutexes do) and read (the loader has its own
+ * copy of it).
+ *
+ * Running: the text of Ruby, of its extensions and of compiled Ruby code is never called by malloc
+ * or the loader; the text of libc, the loader, malloc replacements and the unwinder is not safe.
+ * The one way from malloc into Ruby's text is a signal handler: a thread with a signal frame on its
+ * stack is left alone until a better moment.
+ */
+#include "ruby/place.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "base/buf.h"
+
+/* From the kernel's include/linux/errno.h: a tracer sees them. */
+#define K_ERESTARTSYS		512
+#define K_ERESTARTNOINTR	513
+#define K_ERESTARTNOHAND	514
+#define K_ERESTART_RESTARTBLOCK 516
+
+#define SCAN_BYTES (16 * 1024)
+
+struct call {
+	int nr;
+	bool fragile; /* returns EINTR when its sleep is disturbed */
+};
+
+static const struct call calls[] = {
+	{SYS_read, false},
+	{SYS_readv, false},
+	{SYS_write, false},
+	{SYS_writev, false},
+#ifdef SYS_poll
+	{SYS_poll, false},
+#endif
+	{SYS_ppoll, false},
+#ifdef SYS_select
+	{SYS_select, false},
+#endif
+	{SYS_pselect6, false},
+	{SYS_futex, false},
+	{SYS_nanosleep, false},
+	{SYS_clock_nanosleep, false},
+#ifdef SYS_pause
+	{SYS_pause, false},
+#endif
+	{SYS_rt_sigsuspend, false},
+	{SYS_restart_syscall, false},
+	{SYS_wait4, false},
+	{SYS_waitid, false},
+	{SYS_flock, false},
+#ifdef SYS_accept
+	{SYS_accept, false},
+#endif
+	{SYS_accept4, false},
+	{SYS_recvfrom, false},
+	{SYS_recvmsg, false},
+	{SYS_sendto, false},
+	{SYS_sendmsg, false},
+	{SYS_connect, false},
+#ifdef SYS_epoll_wait
+	{SYS_epoll_wait, true},
+#endif
+	{SYS_epoll_pwait, true},
+	{SYS_epoll_pwait2, true},
+	{SYS_rt_sigtimedwait, true},
+	{SYS_io_getevents, true},
+	{SYS_recvmmsg, true},
+};
+
+static const struct call *find_call(int64_t nr)
+{
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+		if (calls[i].nr == nr)
+			return &calls[i];
+	return NULL;
+}
+
+/*
+ * Condition variables wait with FUTEX_WAIT_BITSET, or with FUTEX_WAIT for the value 0 (glibc before
+ * 2.32). Mutexes and the internal locks of libc wait with FUTEX_WAIT for another value.
+ */
+static bool futex_is_harmless(uint64_t op, uint64_t value)
+{
+	int cmd = (int)op & FUTEX_CMD_MASK;
+
+	return cmd == FUTEX_WAIT_BITSET || (cmd == FUTEX_WAIT && (uint32_t)value == 0);
+}
+
+enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	const struct call *call;
+	uint64_t a[6], sp;
+	char path[64];
+	long nr;
+
+	*ret_pc = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
+	if (rut_buf_read_file(&text, path, 4096) < 0 || !text.data ||
+	    sscanf(text.data, "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
+			      " %" SCNx64 " %" SCNx64 " %" SCNx64,
+		   &nr, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &sp, ret_pc) < 9)
+		return RUT_PLACE_RUNNING;
+	call = find_call(nr);
+	if (!call || (nr == SYS_futex && !futex_is_harmless(a[1], a[2])))
+		return RUT_PLACE_UNFIT;
+	return call->fragile ? RUT_PLACE_FRAGILE : RUT_PLACE_BLOCKED;
+}
+
+#if defined(__x86_64__)
+/* mov $SYS_rt_sigreturn, %rax; syscall: what a signal handler returns to */
+static const unsigned char sigreturn_code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+#define SYSCALL_INSN_BYTES 2
+#define NR_RESTART	   SYS_restart_syscall
+
+uint64_t rut_regs_pc(const struct user_regs_struct *regs)
+{
+	return regs->rip;
+}
+
+uint64_t rut_regs_sp(const struct user_regs_struct *regs)
+{
+	return regs->rsp;
+}
+
+void rut_regs_jump(struct user_regs_struct *regs, uint64_t pc)
+{
+	regs->rip = pc;
+	regs->orig_rax = (unsigned long long)-1;
+}
+
+static int64_t regs_call_nr(const struct user_regs_struct *regs)
+{
+	return (int64_t)regs->orig_rax;
+}
+
+static int64_t regs_call_result(const struct user_regs_struct *regs)
+{
+	return (int64_t)regs->rax;
+}
+
+static bool regs_futex_is_harmless(const struct user_regs_struct *regs)
+{
+	return futex_is_harmless(regs->rsi, regs->rdx);
+}
+
+static void regs_redo_call(struct user_regs_struct *regs)
+{
+	regs->rax = regs->orig_rax;
+	regs->orig_rax = (unsigned long long)-1;
+	regs->rip -= SYSCALL_INSN_BYTES;
+}
+#else
+#error "rutile's injection knows x86-64 only"
+#endif
+
+static bool name_begins(const char *name, const char *const *prefixes)
+{
+	for (; *prefixes; prefixes++)
+		if (!strncmp(name, *prefixes, strlen(*prefixes)))
+			return true;
+	return false;
+}
+
+static bool is_loader(const struct rut_mapping *m)
+{
+	static const char *const loaders[] = {"ld-linux", "ld-2.", "ld.so", NULL};
+
+	return name_begins(rut_mapping_basename(m), loaders);
+}
+
+static bool is_libc(const struct rut_mapping *m)
+{
+	static const char *const libcs[] = {"libc.so", "libc-2.", "libpthread", "libdl", NULL};
+
+	return name_begins(rut_mapping_basename(m), libcs);
+}
+
+/* A handler's return address on the stack, stale ones included: those pass. */
+static bool in_signal_handler(const struct rut_target *t, uint64_t sp)
+{
+	const struct rut_mapping *stack = rut_target_mapping_at(t, sp);
+	uint64_t *words, count;
+	bool found = false;
+
+	if (!stack)
+		return true;
+	sp = (sp + 7) & ~7ull;
+	count = (stack->end - sp < SCAN_BYTES ? stack->end - sp : SCAN_BYTES) / 8;
+	words = malloc(count * 8 + 8);
+	if (!words || rut_target_read(t, sp, words, count * 8) < 0) {
+		free(words);
+		return true;
+	}
+	for (uint64_t i = 0; i < count && !found; i++) {
+		const struct rut_mapping *m = rut_target_mapping_at(t, words[i]);
+		unsigned char code[sizeof(sigreturn_code)];
+
+		found = m && m->exec && is_libc(m) &&
+			rut_target_read(t, words[i], code, sizeof(code)) == 0 &&
+			!memcmp(code, sigreturn_code, sizeof(code));
+	}
+	free(words);
+	return found;
+}
+
+static bool code_is_safe(struct rut_target *t, const struct user_regs_struct *regs)
+{
+	static const char *const unsafe[] = {"libgcc_s",   "libjemalloc", "libtcmalloc",
+					     "libmimalloc", "libasan",	   "libunwind",
+					     NULL};
+	uint64_t pc = rut_regs_pc(regs);
+	const struct rut_mapping *m = rut_target_mapping_at(t, pc), *module;
+	struct rut_target_symbol sym;
+
+	if (!m && rut_target_read_maps(t, t->pid) == 0)
+		m = rut_target_mapping_at(t, pc);
+	if (!m || !m->exec)
+		return false;
+	if (m->inode) {
+		module = rut_target_module_of(t, m);
+		if (!module || is_libc(m) || is_loader(m) ||
+		    name_begins(rut_mapping_basename(m), unsafe) ||
+		    rut_target_find_symbol(t, module, "malloc", &sym) == 0)
+			return false;
+	} else if (m->path[0] == '[' && strncmp(m->path, "[anon", 5) != 0) {
+		return false; /* [vdso] and its like */
+	}
+	return !in_signal_handler(t, rut_regs_sp(regs));
+}
+
+/* What the kernel would do about the interrupted call when no handler runs. */
+static bool call_is_safe(struct rut_target *t, const struct user_regs_struct *regs,
+			 struct rut_place *p)
+{
+	int64_t nr = regs_call_nr(regs), result = -regs_call_result(regs);
+	const struct call *call = find_call(nr);
+	const struct rut_mapping *m;
+
+	if (!call || (nr == SYS_futex && !regs_futex_is_harmless(regs)))
+		return false;
+	m = rut_target_mapping_at(t, rut_regs_pc(regs));
+	if (!m || is_loader(m))
+		return false;
+	p->restart_pc = rut_regs_pc(regs) - SYSCALL_INSN_BYTES;
+	p->restart_nr = (uint64_t)nr;
+	switch (result) {
+	case K_ERESTARTNOINTR:
+		p->restart = RUT_STUB_RESTART_ALWAYS;
+		return true;
+	case K_ERESTARTSYS:
+		p->restart = RUT_STUB_RESTART_SYS;
+		return true;
+	case K_ERESTARTNOHAND:
+		p->restart = RUT_STUB_RESTART_NOHAND;
+		return true;
+	case K_ERESTART_RESTARTBLOCK:
+		p->restart = RUT_STUB_RESTART_NOHAND;
+		p->restart_nr = NR_RESTART;
+		return true;
+	case EINTR:
+		if (nr == NR_RESTART)
+			return true; /* a handler did run before */
+		/* The disturbance itself: sockets with a timeout return it too. */
+		p->restart = RUT_STUB_RESTART_NOHAND;
+		return true;
+	default:
+		/* It had just come back. Only those that malloc and the loader never make. */
+		p->restart = RUT_STUB_NO_CALL;
+		return nr != SYS_read && nr != SYS_readv && nr != SYS_futex && nr != SYS_write &&
+		       nr != SYS_writev;
+	}
+}
+
+bool rut_place_is_safe(struct rut_target *t, const struct user_regs_struct *regs,
+		       struct rut_place *ret)
+{
+	*ret = (struct rut_place){.restart = RUT_STUB_NO_CALL, .resume_pc = rut_regs_pc(regs)};
+	if (regs_call_nr(regs) >= 0) {
+		ret->what = "system call";
+		return call_is_safe(t, regs, ret);
+	}
+	ret->what = "code";
+	return code_is_safe(t, regs);
+}
+
+bool rut_place_undo_eintr(struct user_regs_struct *regs)
+{
+	if (regs_call_nr(regs) < 0 || regs_call_result(regs) != -EINTR ||
+	    regs_call_nr(regs) == NR_RESTART ||
+	    !find_call(regs_call_nr(regs)))
+		return false;
+	regs_redo_call(regs);
+	return true;
+}

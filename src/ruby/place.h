@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whether a stopped thread is in a place where it can be made to call dlopen(): it must not be
+ * inside malloc, the loader or anything else whose locks or half-done work dlopen() would meet.
+ */
+#ifndef RUT_RUBY_PLACE_H
+#define RUT_RUBY_PLACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+#include "ruby/stub.h"
+#include "ruby/target.h"
+
+/* How willingly a thread is interrupted, best first; told without touching it. */
+enum rut_place_rank {
+	RUT_PLACE_BLOCKED, /* in a call that the kernel restarts without a trace */
+	RUT_PLACE_RUNNING, /* where it is must be seen */
+	RUT_PLACE_FRAGILE, /* in a call that returns EINTR when disturbed: restarted by us */
+	RUT_PLACE_UNFIT,   /* in a call that tells nothing about locks */
+};
+
+/* Reads /proc/PID/task/TID/syscall. `ret_pc` is 0 while it runs. */
+enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc);
+
+struct rut_place {
+	const char *what; /* "system call" or "code" */
+	enum rut_stub_restart restart;
+	uint64_t resume_pc, restart_pc, restart_nr;
+};
+
+/* Whether the thread with these registers is in a safe place. */
+bool rut_place_is_safe(struct rut_target *t, const struct user_regs_struct *regs,
+		       struct rut_place *ret);
+
+/*
+ * After a stop that made a system call return EINTR though no handler was due: puts the registers
+ * so that the call is done again. Returns whether they were changed.
+ */
+bool rut_place_undo_eintr(struct user_regs_struct *regs);
+
+uint64_t rut_regs_pc(const struct user_regs_struct *regs);
+uint64_t rut_regs_sp(const struct user_regs_struct *regs);
+/* Starts at `pc`, and the kernel must not restart a system call. */
+void rut_regs_jump(struct user_regs_struct *regs, uint64_t pc);
+
+#endif
