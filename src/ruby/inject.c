@@ -53,16 +53,16 @@
 #include "ruby/stub.h"
 #include "ruby/target.h"
 
-#define MS		 1000000ull
-#define FIND_LIMIT_NS	 (3000 * MS) /* to find a thread in a safe place */
-#define STOP_LIMIT_NS	 (20 * MS)   /* for a thread to stop when asked */
-#define FEED_LIMIT_NS	 (1000 * MS) /* for the stub's first word */
-#define LOAD_LIMIT_NS	 (10000 * MS) /* for dlopen */
-#define LEAVE_LIMIT_NS	 (200 * MS)
-#define WAIT_ROUNDS	 600 /* of about 80 us in the stub */
-#define LINGER_ROUNDS	 100
-#define STUB_MAX_BYTES	 3072
-#define PAGE_BYTES	 4096ull
+#define MS		  1000000ull
+#define FIND_LIMIT_NS	  (3000 * MS)  /* to find a thread in a safe place */
+#define STOP_LIMIT_NS	  (20 * MS)    /* for a thread to stop when asked */
+#define FEED_LIMIT_NS	  (1000 * MS)  /* for the stub's first word */
+#define LOAD_LIMIT_NS	  (10000 * MS) /* for dlopen */
+#define LEAVE_LIMIT_NS	  (200 * MS)
+#define WAIT_ROUNDS	  600 /* of about 80 us in the stub */
+#define LINGER_ROUNDS	  100
+#define STUB_MAX_BYTES	  3072
+#define PAGE_BYTES	  4096ull
 #define XSAVE_AREA_OFFSET 512
 
 struct tracee {
@@ -130,21 +130,24 @@ static int find_functions(struct inject *in)
 
 	switch (rut_target_libc(t, &libc)) {
 	case RUT_LIBC_MUSL:
-		return rut_err_set(in->err, ENOTSUP,
-				   "process %d uses the C library musl: only glibc can be traced by "
-				   "injection",
-				   in->pid);
+		return rut_err_set(
+			in->err, ENOTSUP,
+			"process %d uses the C library musl: only glibc can be traced by "
+			"injection",
+			in->pid);
 	case RUT_LIBC_NONE:
-		return rut_err_set(in->err, ENOTSUP,
-				   "process %d is linked statically: there is no dlopen to load the "
-				   "agent with",
-				   in->pid);
+		return rut_err_set(
+			in->err, ENOTSUP,
+			"process %d is linked statically: there is no dlopen to load the "
+			"agent with",
+			in->pid);
 	case RUT_LIBC_GLIBC:
 		break;
 	}
 	if (rut_target_find_symbol(t, libc, "__errno_location", &in->errno_fn) < 0)
-		return rut_err_set(in->err, ENOEXEC, "cannot read the symbols of '%s' in process %d",
-				   libc->path, in->pid);
+		return rut_err_set(in->err, ENOEXEC,
+				   "cannot read the symbols of '%s' in process %d", libc->path,
+				   in->pid);
 	if (rut_target_find_symbol(t, libc, "dlopen", &in->dlopen_fn) == 0) {
 		rut_target_find_symbol(t, libc, "dlerror", &in->dlerror_fn);
 		return 0;
@@ -176,8 +179,9 @@ static bool fits(const struct inject *in, uint64_t addr, uint64_t bytes)
  */
 static int find_cave(struct inject *in)
 {
-	static const char *const names[] = {"__libc_ifunc_impl_list", "rcmd_af",   "wordexp",
-					    "argp_parse",	     "getdate_r", "clnt_broadcast"};
+	static const char *const names[] = {
+		"__libc_ifunc_impl_list", "rcmd_af", "wordexp", "argp_parse", "getdate_r",
+		"clnt_broadcast"};
 	struct rut_stub_params left;
 	struct rut_target_symbol sym;
 	const struct rut_mapping *libc;
@@ -433,7 +437,8 @@ static int feed(struct inject *in, struct run *run)
 	if (fd < 0)
 		return rut_err_errno(in->err, errno, "cannot open '%s'", path);
 	if (ftruncate(fd, (off_t)(p->region_offset + p->region_bytes)) < 0)
-		return rut_err_errno(in->err, errno, "cannot size the memfd of process %d", in->pid);
+		return rut_err_errno(in->err, errno, "cannot size the memfd of process %d",
+				     in->pid);
 	r = write_all(fd, in->image, in->image_bytes);
 	if (r < 0)
 		return rut_err_errno(in->err, -r, "cannot fill the memfd of process %d", in->pid);
@@ -462,10 +467,11 @@ static int wait_for_load(struct inject *in, const struct run *run)
 			return rut_err_errno(in->err, (int)-slot.error,
 					     "process %d cannot map the agent", in->pid);
 		if (now_ns() - since > LOAD_LIMIT_NS)
-			return rut_err_set(in->err, ETIMEDOUT,
-					   "process %d has not finished loading the agent after %llu "
-					   "s; it is left to itself",
-					   in->pid, LOAD_LIMIT_NS / (1000 * MS));
+			return rut_err_set(
+				in->err, ETIMEDOUT,
+				"process %d has not finished loading the agent after %llu "
+				"s; it is left to itself",
+				in->pid, LOAD_LIMIT_NS / (1000 * MS));
 		relax(since);
 	}
 	if (!run->status->handle)
@@ -671,10 +677,11 @@ static int try_threads(struct inject *in, uint64_t deadline_ns)
 			return gone_error(in);
 		nap_us(100 + (round % 7) * 150);
 	}
-	return rut_err_set(in->err, EAGAIN,
-			   "no thread of process %d came to a place where it is safe to load the agent "
-			   "within %llu s: try again",
-			   in->pid, FIND_LIMIT_NS / (1000 * MS));
+	return rut_err_set(
+		in->err, EAGAIN,
+		"no thread of process %d came to a place where it is safe to load the agent "
+		"within %llu s: try again",
+		in->pid, FIND_LIMIT_NS / (1000 * MS));
 }
 
 /* Whether no thread is in the stub that a killed tracer left behind. */
@@ -733,10 +740,11 @@ static int seize_leader(struct inject *in, uint64_t deadline_ns)
 	}
 	if (!s.tracer)
 		return rut_target_explain_eperm(in->pid, in->err);
-	return rut_err_set(in->err, EALREADY,
-			   "process %d is already traced by process %d (%s): only one debugger can be "
-			   "attached at a time",
-			   in->pid, s.tracer, tracer.name);
+	return rut_err_set(
+		in->err, EALREADY,
+		"process %d is already traced by process %d (%s): only one debugger can be "
+		"attached at a time",
+		in->pid, s.tracer, tracer.name);
 }
 
 static int inject_attached(struct inject *in)
@@ -753,10 +761,11 @@ static int inject_attached(struct inject *in)
 	while (in->cave_dirty && !leftover_is_idle(in)) {
 		serve_others(in, NULL);
 		if (now_ns() > deadline_ns)
-			return rut_err_set(in->err, EBUSY,
-					   "process %d is still loading an agent for a tracer that was "
-					   "killed",
-					   in->pid);
+			return rut_err_set(
+				in->err, EBUSY,
+				"process %d is still loading an agent for a tracer that was "
+				"killed",
+				in->pid);
 		nap_us(1000);
 	}
 	return try_threads(in, deadline_ns);

@@ -11,11 +11,11 @@ struct rut_err;
 
 /* How an injection went: for tests, benchmarks and `--verbose`. */
 struct rut_inject_report {
-	pid_t tid;		/* the thread that loaded the object */
-	unsigned int stops;	/* how often a thread was stopped to look at it */
-	uint64_t pause_ns;	/* how long that thread was kept from its own work */
-	uint64_t total_ns;	/* the whole call */
-	const char *place;	/* where the thread was: "system call", "code" */
+	pid_t tid;	    /* the thread that loaded the object */
+	unsigned int stops; /* how often a thread was stopped to look at it */
+	uint64_t pause_ns;  /* how long that thread was kept from its own work */
+	uint64_t total_ns;  /* the whole call */
+	const char *place;  /* where the thread was: "system call", "code" */
 };
 
 /*

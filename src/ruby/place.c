@@ -40,10 +40,8 @@ struct call {
 };
 
 static const struct call calls[] = {
-	{SYS_read, false},
-	{SYS_readv, false},
-	{SYS_write, false},
-	{SYS_writev, false},
+	{SYS_read, false},	     {SYS_readv, false},
+	{SYS_write, false},	     {SYS_writev, false},
 #ifdef SYS_poll
 	{SYS_poll, false},
 #endif
@@ -51,34 +49,25 @@ static const struct call calls[] = {
 #ifdef SYS_select
 	{SYS_select, false},
 #endif
-	{SYS_pselect6, false},
-	{SYS_futex, false},
-	{SYS_nanosleep, false},
-	{SYS_clock_nanosleep, false},
+	{SYS_pselect6, false},	     {SYS_futex, false},
+	{SYS_nanosleep, false},	     {SYS_clock_nanosleep, false},
 #ifdef SYS_pause
 	{SYS_pause, false},
 #endif
-	{SYS_rt_sigsuspend, false},
-	{SYS_restart_syscall, false},
-	{SYS_wait4, false},
-	{SYS_waitid, false},
+	{SYS_rt_sigsuspend, false},  {SYS_restart_syscall, false},
+	{SYS_wait4, false},	     {SYS_waitid, false},
 	{SYS_flock, false},
 #ifdef SYS_accept
 	{SYS_accept, false},
 #endif
-	{SYS_accept4, false},
-	{SYS_recvfrom, false},
-	{SYS_recvmsg, false},
-	{SYS_sendto, false},
-	{SYS_sendmsg, false},
-	{SYS_connect, false},
+	{SYS_accept4, false},	     {SYS_recvfrom, false},
+	{SYS_recvmsg, false},	     {SYS_sendto, false},
+	{SYS_sendmsg, false},	     {SYS_connect, false},
 #ifdef SYS_epoll_wait
 	{SYS_epoll_wait, true},
 #endif
-	{SYS_epoll_pwait, true},
-	{SYS_epoll_pwait2, true},
-	{SYS_rt_sigtimedwait, true},
-	{SYS_io_getevents, true},
+	{SYS_epoll_pwait, true},     {SYS_epoll_pwait2, true},
+	{SYS_rt_sigtimedwait, true}, {SYS_io_getevents, true},
 	{SYS_recvmmsg, true},
 };
 
@@ -112,8 +101,9 @@ enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc)
 	*ret_pc = 0;
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
 	if (rut_buf_read_file(&text, path, 4096) < 0 || !text.data ||
-	    sscanf(text.data, "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
-			      " %" SCNx64 " %" SCNx64 " %" SCNx64,
+	    sscanf(text.data,
+		   "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
+		   " %" SCNx64 " %" SCNx64,
 		   &nr, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &sp, ret_pc) < 9)
 		return RUT_PLACE_RUNNING;
 	call = find_call(nr);
@@ -221,7 +211,7 @@ static bool in_signal_handler(const struct rut_target *t, uint64_t sp)
 
 static bool code_is_safe(struct rut_target *t, const struct user_regs_struct *regs)
 {
-	static const char *const unsafe[] = {"libgcc_s",   "libjemalloc", "libtcmalloc",
+	static const char *const unsafe[] = {"libgcc_s",    "libjemalloc", "libtcmalloc",
 					     "libmimalloc", "libasan",	   "libunwind",
 					     NULL};
 	uint64_t pc = rut_regs_pc(regs);
@@ -302,8 +292,7 @@ bool rut_place_is_safe(struct rut_target *t, const struct user_regs_struct *regs
 bool rut_place_undo_eintr(struct user_regs_struct *regs)
 {
 	if (regs_call_nr(regs) < 0 || regs_call_result(regs) != -EINTR ||
-	    regs_call_nr(regs) == NR_RESTART ||
-	    !find_call(regs_call_nr(regs)))
+	    regs_call_nr(regs) == NR_RESTART || !find_call(regs_call_nr(regs)))
 		return false;
 	regs_redo_call(regs);
 	return true;

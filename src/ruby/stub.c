@@ -26,12 +26,12 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
-#define WAIT_NS	       15000
-#define SIG_SETMASK_   2
-#define SA_RESTART_    0x10000000ul
-#define CLOCK_MONO     1
-#define STUB	       __attribute__((section("rut_stub"), noinline, used))
-#define STUB_INLINE    static inline __attribute__((always_inline))
+#define WAIT_NS	     15000
+#define SIG_SETMASK_ 2
+#define SA_RESTART_  0x10000000ul
+#define CLOCK_MONO   1
+#define STUB	     __attribute__((section("rut_stub"), noinline, used))
+#define STUB_INLINE  static inline __attribute__((always_inline))
 
 struct ts {
 	int64_t s, ns;

@@ -16,9 +16,9 @@
 
 /* What must happen to the system call that the thread was blocked in. */
 enum rut_stub_restart {
-	RUT_STUB_NO_CALL,	/* there was none: go on where it was */
+	RUT_STUB_NO_CALL,	 /* there was none: go on where it was */
 	RUT_STUB_RESTART_ALWAYS, /* ERESTARTNOINTR */
-	RUT_STUB_RESTART_SYS,	/* ERESTARTSYS: EINTR after a handler without SA_RESTART */
+	RUT_STUB_RESTART_SYS,	 /* ERESTARTSYS: EINTR after a handler without SA_RESTART */
 	RUT_STUB_RESTART_NOHAND, /* restarted unless a handler is due: EINTR then */
 };
 

@@ -449,28 +449,32 @@ int rut_target_explain_eperm(pid_t pid, struct rut_err *err)
 	rut_user_name(s.uid, owner, sizeof(owner));
 	rut_user_name(geteuid(), me, sizeof(me));
 	if (yama == 3)
-		return rut_err_set(err, EPERM,
-				   "process %d cannot be traced: kernel.yama.ptrace_scope is 3, which "
-				   "forbids it to everybody until the next boot; preload the agent "
-				   "instead (see rutile(1))",
-				   pid);
+		return rut_err_set(
+			err, EPERM,
+			"process %d cannot be traced: kernel.yama.ptrace_scope is 3, which "
+			"forbids it to everybody until the next boot; preload the agent "
+			"instead (see rutile(1))",
+			pid);
 	if (s.uid != geteuid() && !cap)
-		return rut_err_set(err, EPERM,
-				   "process %d belongs to user '%s' and you are '%s': run rutile as "
-				   "root (CAP_SYS_PTRACE) or as '%s'",
-				   pid, owner, me, owner);
+		return rut_err_set(
+			err, EPERM,
+			"process %d belongs to user '%s' and you are '%s': run rutile as "
+			"root (CAP_SYS_PTRACE) or as '%s'",
+			pid, owner, me, owner);
 	if (yama >= 1 && !cap)
-		return rut_err_set(err, EPERM,
-				   "process %d cannot be traced: kernel.yama.ptrace_scope is %d: run "
-				   "rutile as root%s",
-				   pid, yama,
-				   yama == 1 ? ", or set it to 0, or preload the agent (see rutile(1))"
-					     : " (CAP_SYS_PTRACE)");
+		return rut_err_set(
+			err, EPERM,
+			"process %d cannot be traced: kernel.yama.ptrace_scope is %d: run "
+			"rutile as root%s",
+			pid, yama,
+			yama == 1 ? ", or set it to 0, or preload the agent (see rutile(1))"
+				  : " (CAP_SYS_PTRACE)");
 	if (!cap)
-		return rut_err_set(err, EPERM,
-				   "process %d cannot be traced by '%s': it has changed its user or "
-				   "holds more privileges: run rutile as root (CAP_SYS_PTRACE)",
-				   pid, me);
+		return rut_err_set(
+			err, EPERM,
+			"process %d cannot be traced by '%s': it has changed its user or "
+			"holds more privileges: run rutile as root (CAP_SYS_PTRACE)",
+			pid, me);
 	return rut_err_set(err, EPERM,
 			   "process %d cannot be traced: the kernel refuses it (another user "
 			   "namespace, or a security module): run rutile as root of the host",
@@ -517,8 +521,8 @@ int rut_target_check(struct rut_target *t, pid_t pid, struct rut_err *err)
 	if (r < 0)
 		return rut_err_errno(err, -r, "cannot read /proc/%d/status", pid);
 	if (s.tgid != pid)
-		return rut_err_set(err, ESRCH, "%d is a thread of process %d: name the process", pid,
-				   s.tgid);
+		return rut_err_set(err, ESRCH, "%d is a thread of process %d: name the process",
+				   pid, s.tgid);
 	r = check_state(&s, pid, err);
 	if (r < 0)
 		return r;
@@ -536,7 +540,9 @@ int rut_target_check(struct rut_target *t, pid_t pid, struct rut_err *err)
 	m = rut_target_next_module(t, NULL);
 	if (m && rut_target_read(t, m->start, ident, sizeof(ident)) == 0 &&
 	    ident[EI_CLASS] == ELFCLASS32)
-		return rut_err_set(err, ENOEXEC, "process %d is a 32-bit program: only 64-bit "
-				   "programs can be traced", pid);
+		return rut_err_set(err, ENOEXEC,
+				   "process %d is a 32-bit program: only 64-bit "
+				   "programs can be traced",
+				   pid);
 	return 0;
 }

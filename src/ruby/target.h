@@ -26,8 +26,8 @@ struct rut_mapping {
 
 struct rut_target {
 	pid_t pid;
-	int mem_fd; /* owned; /proc/PID/mem, or -1 while it was not opened */
-	char *maps_text; /* owned */
+	int mem_fd;		  /* owned; /proc/PID/mem, or -1 while it was not opened */
+	char *maps_text;	  /* owned */
 	struct rut_mapping *maps; /* owned; by address */
 	size_t map_count;
 };
@@ -94,7 +94,7 @@ struct rut_proc_status {
 	char name[64];
 	char state; /* R S D T t Z X I */
 	pid_t tgid, ppid, tracer, ns_pid;
-	uid_t uid; /* effective */
+	uid_t uid;			   /* effective */
 	uint64_t sig_pending, sig_blocked; /* of the thread and the process */
 	unsigned int threads;
 	int seccomp; /* 0, 1 strict, 2 filter; -1 unknown */
