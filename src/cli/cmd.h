@@ -41,6 +41,9 @@ struct rut_cmd {
 /* All verbs, ends with NULL. */
 extern const struct rut_cmd *const rut_cmds[];
 
+/* Names of other programs that we are installed as too (links); not among the verbs. */
+extern const struct rut_cmd *const rut_links[];
+
 /* Special results of rut_args_next(). */
 enum {
 	RUT_ARGS_END = -1,

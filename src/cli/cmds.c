@@ -3,10 +3,28 @@
 
 #include <stddef.h>
 
+extern const struct rut_cmd cmd_trace;
+extern const struct rut_cmd cmd_calls;
+extern const struct rut_cmd cmd_time;
+extern const struct rut_cmd cmd_objects_total;
+extern const struct rut_cmd cmd_objects;
+extern const struct rut_cmd cmd_arrays;
+extern const struct rut_cmd cmd_strings;
 extern const struct rut_cmd cmd_help;
+extern const struct rut_cmd cmd_foreman_tracer;
 
 /* In the order in which the help lists them; verbs of one group stand together. */
 const struct rut_cmd *const rut_cmds[] = {
-	&cmd_help,
+#ifdef RUT_RUBY_VERBS
+	&cmd_trace,   &cmd_calls,  &cmd_time,	 &cmd_objects_total,
+	&cmd_objects, &cmd_arrays, &cmd_strings,
+#endif
+	&cmd_help,    NULL,
+};
+
+const struct rut_cmd *const rut_links[] = {
+#ifdef RUT_RUBY_VERBS
+	&cmd_foreman_tracer,
+#endif
 	NULL,
 };

@@ -23,13 +23,31 @@ static int run_verb(const char *name, int argc, char **argv)
 	return RUT_EXIT_USAGE;
 }
 
+static const struct rut_cmd *find_link(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	for (const struct rut_cmd *const *c = rut_links; *c; c++)
+		if (!strcmp((*c)->name, slash ? slash + 1 : path))
+			return *c;
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
+	const struct rut_cmd *link;
+
 	rut_log_set_sink(print_log, NULL);
+	link = find_link(argv[0]);
+	if (link)
+		return link->run(link, argc, argv);
 	if (argc < 2) {
 		run_verb("help", 1, argv);
 		return RUT_EXIT_USAGE;
 	}
+	link = find_link(argv[1]);
+	if (link)
+		return link->run(link, argc - 1, argv + 1);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
 		printf("rutile %s\n", RUT_VERSION);
 		return RUT_EXIT_OK;

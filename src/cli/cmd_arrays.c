@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile arrays`: see ruby_live.h. */
+#include "cli/cmd.h"
+#include "cli/ruby_live.h"
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	return rut_live_main(cmd, argc, argv, RUT_RUBY_ARRAYS);
+}
+
+const struct rut_cmd cmd_arrays = {
+	.name = "arrays",
+	.group = "Ruby, live",
+	.summary = "show where a Ruby application allocates arrays and hashes",
+	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
+	.options = rut_live_options,
+	.run = run,
+};

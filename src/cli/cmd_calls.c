@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile calls`: see ruby_live.h. */
+#include "cli/cmd.h"
+#include "cli/ruby_live.h"
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	return rut_live_main(cmd, argc, argv, RUT_RUBY_CALLS);
+}
+
+const struct rut_cmd cmd_calls = {
+	.name = "calls",
+	.group = "Ruby, live",
+	.summary = "show which methods a Ruby application calls, and how often",
+	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
+	.options = rut_live_options,
+	.run = run,
+};

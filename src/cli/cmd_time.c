@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile time`: see ruby_live.h. */
+#include "cli/cmd.h"
+#include "cli/ruby_live.h"
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	return rut_live_main(cmd, argc, argv, RUT_RUBY_TIME);
+}
+
+const struct rut_cmd cmd_time = {
+	.name = "time",
+	.group = "Ruby, live",
+	.summary = "show where a Ruby application's time goes, by method",
+	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
+	.options = rut_live_options,
+	.run = run,
+};

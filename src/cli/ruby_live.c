@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/ruby_live.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/wake.h"
+#include "output/text.h"
+
+enum {
+	OPT_INTERVAL = RUT_OPT_OWN,
+	OPT_RESET,
+	OPT_SORT,
+	OPT_PER_PROCESS,
+};
+
+const struct rut_opt rut_live_options[] = {
+	{"limit", "N", "rows of a table, 0 for all (25; JSON: all)", 'n'},
+	{"interval", "TIME", "a table every so often (1s)", OPT_INTERVAL},
+	{"reset", "TIME", "count anew every so often, 0 for never (5m)", OPT_RESET},
+	{"sort", "COLUMN", "sort by this column: file, line, method, class, calls ...", OPT_SORT},
+	{"per-process", NULL, "a row for each process, not all added up", OPT_PER_PROCESS},
+	RUT_RUBY_OPTIONS,
+	{0},
+};
+
+/* Below that, a first table shows what has been counted so far rather than wait an interval. */
+static const uint64_t first_table_ns = 100 * UINT64_C(1000000);
+
+/* Rates over less than that say little. */
+static const uint64_t rate_min_ns = 50 * UINT64_C(1000000);
+
+uint64_t rut_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+const char *rut_mode_name(enum rut_ruby_mode mode)
+{
+	static const char *const names[] = {
+		[RUT_RUBY_CALLS] = "calls",
+		[RUT_RUBY_TIME] = "time",
+		[RUT_RUBY_OBJECTS_TOTAL] = "objects-total",
+		[RUT_RUBY_OBJECTS] = "objects",
+		[RUT_RUBY_ARRAYS] = "arrays",
+		[RUT_RUBY_STRINGS] = "strings",
+		[RUT_RUBY_TRACE] = "trace",
+	};
+
+	return names[mode];
+}
+
+int rut_write_all(int fd, struct rut_buf *b)
+{
+	size_t at = 0;
+
+	if (b->failed)
+		return -ENOMEM;
+	while (at < b->len) {
+		ssize_t n = write(fd, b->data + at, b->len - at);
+
+		if (n < 0 && errno == EINTR && !rut_wake_stopped())
+			continue;
+		if (n < 0)
+			return -errno;
+		at += (size_t)n;
+	}
+	rut_buf_clear(b);
+	return 0;
+}
+
+bool rut_child_ended(pid_t child, int *ret_code)
+{
+	int status;
+
+	if (waitpid(child, &status, WNOHANG) != child)
+		return false;
+	*ret_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	return true;
+}
+
+void rut_live_init(struct rut_live *l, const struct rut_cmd *cmd, enum rut_ruby_mode mode)
+{
+	*l = (struct rut_live){
+		.cmd = cmd,
+		.mode = mode,
+		.limit = 25,
+		.interval_ns = 1000000000,
+		.reset_ns = 300 * UINT64_C(1000000000),
+		.begin_ns = rut_now_ns(),
+		.fd = -1,
+		.wake_fd = -1,
+	};
+}
+
+void rut_live_fini(struct rut_live *l)
+{
+	rut_tracer_free(l->tracer);
+	rut_rows_fini(&l->rows);
+	rut_targets_fini(&l->targets);
+	rut_ruby_opts_fini(&l->opts);
+}
+
+static void on_event(const struct rut_ruby_event *ev, void *arg)
+{
+	struct rut_live *l = arg;
+
+	if (ev->type == RUT_RUBY_EVENT_START)
+		l->ready = true;
+	else if (ev->type == RUT_RUBY_EVENT_LOST)
+		l->lost += ev->lost;
+}
+
+static int open_tracer(struct rut_live *l, struct rut_err *err)
+{
+	struct rut_tracer_config config = {.mode = l->mode};
+	int rc;
+
+	rut_targets_filter(&l->targets, &l->opts, l->all, &config.filter);
+	rc = rut_tracer_new(&l->tracer, &config, err);
+	if (rc < 0)
+		return rc;
+	rut_tracer_on_event(l->tracer, on_event, l);
+	rut_tracer_watch(l->tracer, l->wake_fd);
+	return 0;
+}
+
+static void start_counting(struct rut_live *l)
+{
+	enum rut_row_column sort;
+
+	rut_rows_fini(&l->rows);
+	rut_rows_init(&l->rows, l->mode, l->per_process);
+	sort = l->sort ? rut_rows_find_column(l->mode, l->per_process, l->sort) : RUT_COL_NONE;
+	if (sort != RUT_COL_NONE)
+		l->rows.sort = sort;
+	l->count_ns = l->updated_ns = l->rated_ns = rut_now_ns();
+	l->next_reset_ns = l->reset_ns ? l->count_ns + l->reset_ns : UINT64_MAX;
+	l->next_ns = l->count_ns + l->interval_ns;
+}
+
+static int start(struct rut_live *l, struct rut_err *err)
+{
+	int rc = open_tracer(l, err);
+
+	if (rc < 0)
+		return rc;
+	start_counting(l);
+	if (!l->opts.command)
+		return rut_targets_attach(&l->targets, l->tracer, l->cmd, err);
+	if (l->view == &rut_screen_view)
+		rut_ruby_screen_hide(l);
+	rc = rut_tracer_spawn(l->tracer, l->opts.command, err);
+	if (l->view == &rut_screen_view)
+		rut_ruby_screen_unhide(l);
+	if (rc < 0)
+		return rc;
+	l->child = rc;
+	return 0;
+}
+
+int rut_live_restart(struct rut_live *l, struct rut_err *err)
+{
+	int rc;
+
+	rut_rows_fini(&l->rows);
+	l->rows = (struct rut_rows){0};
+	rut_tracer_free(l->tracer);
+	l->tracer = NULL;
+	rc = open_tracer(l, err);
+	if (rc < 0)
+		return rc;
+	start_counting(l);
+	if (l->child)
+		return rut_tracer_attach(l->tracer, l->child, true, err);
+	return rut_targets_attach(&l->targets, l->tracer, l->cmd, err);
+}
+
+int rut_live_update(struct rut_live *l, struct rut_err *err)
+{
+	const struct rut_ruby_row *rows = NULL;
+	uint64_t now = rut_now_ns();
+	uint64_t since = now - l->rated_ns;
+	bool rate = since >= rate_min_ns;
+	size_t count = 0;
+	int rc = rut_tracer_rows(l->tracer, &rows, &count, err);
+
+	if (rc < 0)
+		return rc;
+	if (rut_rows_update(&l->rows, rows, count, rate ? (double)since / 1e9 : 0) < 0)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	if (rate)
+		l->rated_ns = now;
+	l->updated_ns = now;
+	return 0;
+}
+
+void rut_live_reset(struct rut_live *l)
+{
+	rut_tracer_reset(l->tracer);
+	rut_rows_reset(&l->rows);
+	l->count_ns = l->updated_ns = l->rated_ns = rut_now_ns();
+	l->next_reset_ns = l->reset_ns ? l->count_ns + l->reset_ns : UINT64_MAX;
+}
+
+static void print_heading(struct rut_live *l, struct rut_buf *out, bool final)
+{
+	char time[RUT_TEXT_DURATION_SIZE];
+	bool calls = l->mode <= RUT_RUBY_TIME;
+	uint64_t sum = calls ? l->rows.sum_calls : l->rows.sum_count;
+
+	rut_buf_printf(out, "%s%s after %s: %" PRIu64 " %s, %zu %s", l->intervals ? "\n" : "",
+		       rut_mode_name(l->mode), rut_text_duration(time, l->updated_ns - l->count_ns),
+		       sum, calls ? "calls" : "allocations", l->rows.count,
+		       calls				   ? "methods"
+		       : l->mode == RUT_RUBY_OBJECTS_TOTAL ? "classes"
+							   : "places");
+	if (l->processes > 1)
+		rut_buf_printf(out, ", %d processes", l->processes);
+	if (l->lost)
+		rut_buf_printf(out, ", %" PRIu64 " LOST", l->lost);
+	rut_buf_puts(out, final ? " (last table)\n" : "\n");
+}
+
+static int show_text(struct rut_live *l, bool final)
+{
+	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
+
+	if (l->opts.json) {
+		rut_rows_json(&l->rows, &out, l->limit_given ? l->limit : 0, l->intervals + 1,
+			      final);
+	} else {
+		print_heading(l, &out, final);
+		rut_rows_print(&l->rows, &out, 0, 0, l->limit, NULL);
+	}
+	l->intervals++;
+	return rut_write_all(l->fd, &out);
+}
+
+static const struct rut_live_view text_view = {.show = show_text};
+
+static int timeout_ms(const struct rut_live *l)
+{
+	uint64_t now = rut_now_ns(), until = l->next_ns;
+	uint64_t end = l->opts.duration_ns ? l->begin_ns + l->opts.duration_ns : UINT64_MAX;
+
+	if (l->next_reset_ns < until)
+		until = l->next_reset_ns;
+	if (end < until)
+		until = end;
+	if (until <= now)
+		return 0;
+	until = (until - now + 999999) / 1000000;
+	return until > 3600000 ? 3600000 : (int)until;
+}
+
+/* Sleeps at most until something is due. Returns > 0 to go on, 0 at the end, or -errno. */
+static int wait_a_bit(struct rut_live *l, int ms, struct rut_err *err)
+{
+	int n = rut_tracer_poll(l->tracer, ms, err);
+
+	if (n < 0)
+		return n;
+	if (n)
+		l->processes = n;
+	l->ended = !n;
+	rut_wake_drain();
+	if (l->view == &rut_screen_view)
+		rut_ruby_screen_keys(l);
+	if (l->child && !l->child_ended)
+		l->child_ended = rut_child_ended(l->child, &l->child_status);
+	if (rut_wake_stopped() || l->quit)
+		return 0;
+	if (l->opts.duration_ns && rut_now_ns() - l->begin_ns >= l->opts.duration_ns)
+		return 0;
+	/* A command may have started nothing yet, or be a shell whose Ruby comes later. */
+	return n || (l->child && !l->child_ended);
+}
+
+/* The first table comes as soon as something was counted. */
+static int show_first(struct rut_live *l, struct rut_err *err)
+{
+	uint64_t until = l->begin_ns + first_table_ns;
+	int rc;
+
+	do {
+		rc = wait_a_bit(l, 5, err);
+		if (rc > 0)
+			rc = rut_live_update(l, err) < 0 ? -err->code : 1;
+	} while (rc > 0 && !l->rows.count && rut_now_ns() < until);
+	if (rc <= 0)
+		return rc;
+	rc = l->view->show(l, false);
+	return rc < 0 ? rc : 1;
+}
+
+static int loop(struct rut_live *l, struct rut_err *err)
+{
+	int rc = show_first(l, err);
+
+	while (rc > 0) {
+		uint64_t now;
+
+		rc = wait_a_bit(l, timeout_ms(l), err);
+		if (rc <= 0)
+			break;
+		now = rut_now_ns();
+		if (now >= l->next_reset_ns)
+			rut_live_reset(l);
+		if (now < l->next_ns)
+			continue;
+		/* Late by more than an interval (stopped by a signal): go on from here. */
+		l->next_ns += l->interval_ns;
+		if (l->next_ns <= now)
+			l->next_ns = now + l->interval_ns;
+		if (l->paused)
+			continue;
+		rc = rut_live_update(l, err);
+		if (!rc)
+			rc = l->view->show(l, false);
+		rc = rc < 0 ? rc : 1;
+	}
+	return rc;
+}
+
+/* Was it a reader who went away, or the user who had enough? */
+static bool ends_quietly(int rc)
+{
+	return rc == -EPIPE || rc == -EINTR;
+}
+
+static int finish(struct rut_live *l, int rc, struct rut_err *err)
+{
+	if (l->view == &rut_screen_view) {
+		rut_ruby_screen_close(l);
+		l->view = &text_view;
+		l->intervals = 0;
+		if (!rc && l->ended && !l->failure.code)
+			rut_notice(l->cmd, "%s has ended",
+				   l->targets.title ? l->targets.title : "the process");
+	}
+	if (l->failure.code) {
+		*err = l->failure;
+		return -err->code;
+	}
+	if (!rc)
+		rc = rut_live_update(l, err);
+	if (!rc)
+		rc = l->view->show(l, true);
+	if (ends_quietly(rc))
+		return 0;
+	if (rc < 0 && !err->code)
+		rut_err_errno(err, -rc, "cannot write");
+	return rc;
+}
+
+static bool wants_screen(const struct rut_live *l)
+{
+	return !l->view && !l->opts.json && !l->opts.output && isatty(STDOUT_FILENO) &&
+	       isatty(STDIN_FILENO);
+}
+
+int rut_live_run(struct rut_live *l)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	bool screen = wants_screen(l);
+	int rc;
+
+	rut_text_init();
+	if (!l->view)
+		l->view = &text_view;
+	rc = rut_targets_find(&l->targets, &l->opts, &err);
+	if (!rc)
+		rc = l->fd = rut_ruby_opts_open(&l->opts, &err);
+	if (rc >= 0)
+		rc = l->wake_fd = rut_wake_init(screen, &err);
+	if (rc >= 0 && screen) {
+		rc = rut_ruby_screen_open(l, &err);
+		if (rc < 0) {
+			rut_notice(l->cmd, "%s: tables instead of a screen", err.msg);
+			err.code = 0;
+			rc = 0;
+		}
+	}
+	if (rc >= 0)
+		rc = start(l, &err);
+	if (rc >= 0)
+		rc = finish(l, loop(l, &err), &err);
+	if (l->view == &rut_screen_view)
+		rut_ruby_screen_close(l);
+	if (rc < 0)
+		return rut_fail(l->cmd, &err);
+	if (l->child && !l->child_ended)
+		l->child_ended = rut_child_ended(l->child, &l->child_status);
+	return l->child_ended ? l->child_status : RUT_EXIT_OK;
+}
+
+static int take_own(struct rut_live *l, struct rut_args *a, int id)
+{
+	switch (id) {
+	case 'n':
+		l->limit_given = true;
+		if (rut_parse_u64(a->value, &l->limit) < 0)
+			return rut_usage_error(l->cmd, "--limit: '%s' is not a number", a->value);
+		return -1;
+	case OPT_INTERVAL:
+		id = rut_take_duration(a, "interval", &l->interval_ns);
+		if (id < 0 && l->interval_ns < 1000000)
+			return rut_usage_error(l->cmd, "--interval: at least 1ms");
+		return id;
+	case OPT_RESET:
+		return rut_take_duration(a, "reset", &l->reset_ns);
+	case OPT_SORT:
+		l->sort = a->value;
+		return -1;
+	case OPT_PER_PROCESS:
+		l->per_process = true;
+		return -1;
+	default:
+		return RUT_EXIT_USAGE;
+	}
+}
+
+static int check_sort(const struct rut_live *l)
+{
+	const enum rut_row_column *c = rut_rows_columns(l->mode, l->per_process);
+	_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
+
+	if (!l->sort || rut_rows_find_column(l->mode, l->per_process, l->sort) != RUT_COL_NONE)
+		return -1;
+	for (; *c != RUT_COL_NONE; c++)
+		rut_buf_printf(&names, "%s%s", names.len ? ", " : "", rut_rows_column_name(*c));
+	return rut_usage_error(l->cmd, "--sort: no column '%s' here: %s", l->sort, names.data);
+}
+
+int rut_live_main(const struct rut_cmd *cmd, int argc, char **argv, enum rut_ruby_mode mode)
+{
+	struct rut_live l;
+	struct rut_args a;
+	int id, rc = -1;
+
+	rut_live_init(&l, cmd, mode);
+	rut_args_init(&a, cmd, argc, argv);
+	while (rc < 0 && (id = rut_args_next(&a)) != RUT_ARGS_END)
+		if (!rut_ruby_opts_take(&l.opts, &a, id, &rc))
+			rc = take_own(&l, &a, id);
+	if (rc < 0)
+		rc = rut_ruby_opts_check(&l.opts, cmd);
+	if (rc < 0)
+		rc = check_sort(&l);
+	l.all = l.opts.all;
+	if (rc < 0)
+		rc = rut_live_run(&l);
+	rut_live_fini(&l);
+	return rc;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The live tables: `rutile calls time objects-total objects arrays strings`, and the same under the
+ * name foreman-tracer. All share one loop: sleep until an interval is over, read the counters, show
+ * them. What differs is the mode, and whether they are shown on a screen or written line by line.
+ */
+#ifndef RUT_CLI_RUBY_LIVE_H
+#define RUT_CLI_RUBY_LIVE_H
+
+#include "cli/ruby_opts.h"
+#include "cli/ruby_rows.h"
+#include "cli/ruby_target.h"
+
+struct rut_live;
+
+/* How tables reach the user; the default writes text or JSON Lines. */
+struct rut_live_view {
+	/* The first table, one more, and the last one (`final`). Returns 0 or -errno. */
+	int (*show)(struct rut_live *l, bool final);
+};
+
+struct rut_live {
+	const struct rut_cmd *cmd;
+	struct rut_ruby_opts opts;
+	enum rut_ruby_mode mode;
+	bool all; /* no filter "app" */
+	bool per_process;
+	const char *sort; /* the option */
+	uint64_t limit;
+	bool limit_given;
+	uint64_t interval_ns, reset_ns;
+
+	struct rut_targets targets;
+	struct rut_tracer *tracer; /* owned */
+	struct rut_rows rows;
+	pid_t child; /* the command that we started; 0: none */
+	int child_status;
+	bool child_ended;
+
+	const struct rut_live_view *view;
+	int fd, wake_fd;
+	uint64_t begin_ns, updated_ns, rated_ns, next_ns, next_reset_ns, count_ns;
+	uint64_t intervals; /* tables shown */
+	int processes;	    /* traced now, or at last */
+	bool ended;	    /* none is left */
+	uint64_t lost;
+	bool ready; /* the first process is traced */
+	bool quit, paused;
+	struct rut_err failure; /* why it could not go on after a change */
+	void *view_data;
+};
+
+/* The usual defaults for a mode. */
+void rut_live_init(struct rut_live *l, const struct rut_cmd *cmd, enum rut_ruby_mode mode);
+void rut_live_fini(struct rut_live *l);
+
+/* Finds the targets, traces, shows, until the end. Returns the exit code. */
+int rut_live_run(struct rut_live *l);
+
+/* The `run` of the six verbs. */
+int rut_live_main(const struct rut_cmd *cmd, int argc, char **argv, enum rut_ruby_mode mode);
+extern const struct rut_opt rut_live_options[];
+
+/* Starts anew in another mode or with another filter. Returns 0 or -errno with the reason. */
+int rut_live_restart(struct rut_live *l, struct rut_err *err);
+
+/* Reads the counters again. Returns 0 or -errno with the reason. */
+int rut_live_update(struct rut_live *l, struct rut_err *err);
+void rut_live_reset(struct rut_live *l);
+
+uint64_t rut_now_ns(void);
+
+/* Writes all of a buffer and empties it. -EPIPE: nobody reads any more; -EINTR: asked to stop. */
+int rut_write_all(int fd, struct rut_buf *b);
+
+/* The screen (ruby_screen.c). */
+extern const struct rut_live_view rut_screen_view;
+int rut_ruby_screen_open(struct rut_live *l, struct rut_err *err);
+void rut_ruby_screen_close(struct rut_live *l);
+/* Between these two a command is started that shall not write on the screen. */
+void rut_ruby_screen_hide(struct rut_live *l);
+void rut_ruby_screen_unhide(struct rut_live *l);
+void rut_ruby_screen_keys(struct rut_live *l);
+
+/* "calls" */
+const char *rut_mode_name(enum rut_ruby_mode mode);
+
+/* Waits for the command that we started, if it has ended; its exit code as a shell tells it. */
+bool rut_child_ended(pid_t child, int *ret_code);
+
+#endif

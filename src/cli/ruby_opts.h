@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the verbs that trace Ruby have in common on their command lines: the targets, the filters,
+ * where the output goes and for how long.
+ */
+#ifndef RUT_CLI_RUBY_OPTS_H
+#define RUT_CLI_RUBY_OPTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/cmd.h"
+
+/* A list of words, ending with NULL; not the words themselves but the list is owned. */
+struct rut_words {
+	const char **v;
+	size_t count;
+};
+
+/* Returns 0 or -ENOMEM. */
+int rut_words_add(struct rut_words *w, const char *word);
+void rut_words_fini(struct rut_words *w);
+
+enum {
+	RUT_OPT_CLASS = 256,
+	RUT_OPT_PATH,
+	RUT_OPT_METHOD,
+	RUT_OPT_C_CALLS,
+	RUT_OPT_JSON,
+	RUT_OPT_DURATION,
+	RUT_OPT_OWN, /* the first number that a verb's own options may use */
+};
+
+/* clang-format off */
+#define RUT_RUBY_OPTIONS                                                                           \
+	{"path", "GLOB", "only files that match; '!GLOB' leaves them out (repeatable)", RUT_OPT_PATH}, \
+	{"class", "GLOB", "only classes that match; '!GLOB' leaves them out (repeatable)", RUT_OPT_CLASS}, \
+	{"method", "NAME", "only 'Class#name' or 'Class.name', globs; '!' leaves out (repeatable)", RUT_OPT_METHOD}, \
+	{"c-calls", NULL, "methods written in C as well, by the line that calls them", RUT_OPT_C_CALLS}, \
+	{"duration", "TIME", "end after so long: 10s, 5m", RUT_OPT_DURATION},                      \
+	{"json", NULL, "JSON Lines, one object a row", RUT_OPT_JSON},                              \
+	{"output", "FILE", "write to a file", 'o'}
+/* clang-format on */
+
+struct rut_ruby_opts {
+	struct rut_words targets;
+	char **command; /* after "--"; NULL: none */
+	bool app, all;	/* the words of that name were given */
+	struct rut_words paths, classes, methods;
+	bool c_calls, json;
+	const char *output;
+	uint64_t duration_ns; /* 0: until stopped */
+};
+
+void rut_ruby_opts_fini(struct rut_ruby_opts *o);
+
+/*
+ * Takes what rut_args_next() returned. Returns true when it was one of these options, a positional
+ * argument, "--", the help or an error; *ret_exit is then < 0 to go on, or the exit code.
+ */
+bool rut_ruby_opts_take(struct rut_ruby_opts *o, struct rut_args *a, int id, int *ret_exit);
+
+/* After the last word: is there exactly one kind of target? < 0, or the exit code. */
+int rut_ruby_opts_check(const struct rut_ruby_opts *o, const struct rut_cmd *cmd);
+
+/*
+ * Opens --output, saying so when it replaces a file, or gives standard output. Returns the
+ * descriptor or -errno.
+ */
+int rut_ruby_opts_open(const struct rut_ruby_opts *o, struct rut_err *err);
+
+/* "rutile VERB: " and a line on standard error: a notice, not a failure. */
+void rut_notice(const struct rut_cmd *cmd, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* A duration option: < 0, or the exit code with the message printed. */
+int rut_take_duration(struct rut_args *a, const char *option, uint64_t *ret_ns);
+
+#endif

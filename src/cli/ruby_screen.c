@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The live tables as a screen: a bar that says what is shown, the table, a bar of keys. Drawing
+ * reads what the loop has counted; keys change what is shown, and for another mode or filter start
+ * the tracing anew.
+ */
+#include "cli/ruby_live.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cli/wake.h"
+#include "output/screen.h"
+#include "output/text.h"
+
+struct screen {
+	struct rut_buf table; /* as last drawn */
+	size_t skip;	      /* rows scrolled away */
+	char filter[128];
+	bool typing; /* the filter */
+	bool help;
+	int child_out; /* what the command that we started writes; -1: none */
+	int saved[3];
+};
+
+static const char help_text[] =
+	"\n"
+	"  q        quit                     space, p  pause and go on\n"
+	"  s, S     sort by the next column, the one before\n"
+	"  i        the other way round      r         reset: count from zero\n"
+	"  /        show only rows with this text (Enter; Esc shows all)\n"
+	"  arrows, Page Up, Page Down, Home, End     scroll\n"
+	"  m, M     next mode, the one before\n"
+	"  1 ... 6  calls, time, objects-total, objects, arrays, strings\n"
+	"  a        the application only, or all files\n"
+	"  c        methods written in C too, or not\n"
+	"  P        a row for each process, or all added up\n"
+	"  h, ?     this help\n"
+	"\n"
+	"  Any key goes back.\n";
+
+/* The command's output would spoil the screen: it is kept, and shown when the screen is gone. */
+void rut_ruby_screen_hide(struct rut_live *l)
+{
+	struct screen *s = l->view_data;
+	_cleanup_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	s->child_out = memfd_create("rutile-output", MFD_CLOEXEC);
+	for (int fd = 0; fd < 3; fd++) {
+		s->saved[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		if (s->saved[fd] >= 0)
+			dup2(fd ? s->child_out : null, fd);
+	}
+}
+
+void rut_ruby_screen_unhide(struct rut_live *l)
+{
+	struct screen *s = l->view_data;
+
+	for (int fd = 0; fd < 3; fd++) {
+		if (s->saved[fd] < 0)
+			continue;
+		dup2(s->saved[fd], fd);
+		close(s->saved[fd]);
+	}
+}
+
+int rut_ruby_screen_open(struct rut_live *l, struct rut_err *err)
+{
+	struct screen *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = rut_screen_open(err);
+	if (rc < 0) {
+		free(s);
+		return rc;
+	}
+	s->child_out = -1;
+	l->view_data = s;
+	l->view = &rut_screen_view;
+	return 0;
+}
+
+/* The end of what the command wrote, that much and no more. */
+enum { CHILD_OUTPUT_MAX = 64 << 10 };
+
+static void show_child_output(struct screen *s)
+{
+	off_t size = s->child_out < 0 ? 0 : lseek(s->child_out, 0, SEEK_END);
+	off_t from = size > CHILD_OUTPUT_MAX ? size - CHILD_OUTPUT_MAX : 0;
+	_cleanup_free_ char *text = size > 0 ? malloc(CHILD_OUTPUT_MAX) : NULL;
+	ssize_t n = text ? pread(s->child_out, text, CHILD_OUTPUT_MAX, from) : 0;
+
+	if (from)
+		printf("(the last %d KiB of the command's output)\n", CHILD_OUTPUT_MAX >> 10);
+	if (n > 0)
+		fwrite(text, 1, (size_t)n, stdout);
+	fflush(stdout);
+}
+
+void rut_ruby_screen_close(struct rut_live *l)
+{
+	struct screen *s = l->view_data;
+
+	if (!s)
+		return;
+	rut_screen_close();
+	show_child_output(s);
+	rut_closep(&s->child_out);
+	rut_buf_fini(&s->table);
+	free(s);
+	l->view_data = NULL;
+}
+
+/* "1s", "90s", "250ms": what the user asked for, without decimals that he did not. */
+static void add_interval(struct rut_buf *b, uint64_t ns)
+{
+	char text[RUT_TEXT_DURATION_SIZE];
+
+	if (ns && ns % 1000000000 == 0)
+		rut_buf_printf(b, "%" PRIu64 "s", ns / 1000000000);
+	else
+		rut_buf_puts(b, rut_text_duration(text, ns));
+}
+
+/* What changes comes first; the title, which may be long, at the end. */
+static void draw_status(struct rut_live *l, size_t columns)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT, line = RUT_BUF_INIT;
+	bool calls = l->mode <= RUT_RUBY_TIME;
+
+	rut_buf_printf(&text, " %s%s  %" PRIu64 " %s in %" PRIu64 "s  every ",
+		       l->paused ? "PAUSED  " : "", rut_mode_name(l->mode),
+		       calls ? l->rows.sum_calls : l->rows.sum_count,
+		       calls ? "calls" : "allocations", (l->updated_ns - l->count_ns) / 1000000000);
+	add_interval(&text, l->interval_ns);
+	rut_buf_printf(&text, "  %s%s  by %s%s  lost %" PRIu64 "  %d process%s  %s",
+		       l->all ? "all" : "app", l->opts.c_calls ? "+C" : "",
+		       rut_rows_column_name(l->rows.sort), l->rows.reverse ? " reversed" : "",
+		       l->lost, l->processes, l->processes == 1 ? "" : "es",
+		       l->targets.title ? l->targets.title : "");
+	if (l->targets.count > 1)
+		rut_buf_printf(&text, " and %zu more", l->targets.count - 1);
+	if (text.failed)
+		return;
+	rut_text_fit(&line, text.data, columns, 0);
+	rut_screen_line(0, RUT_SCREEN_BAR, line.data, line.len);
+}
+
+static void draw_bottom(struct screen *s, size_t y, size_t columns)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT, line = RUT_BUF_INIT;
+
+	if (s->typing)
+		rut_buf_printf(&text, " filter: %s_", s->filter);
+	else if (s->filter[0])
+		rut_buf_printf(&text, " rows with '%s'   /filter  q quit  h help", s->filter);
+	else
+		rut_buf_puts(&text, " q quit  p pause  s sort  r reset  / filter  m mode  "
+				    "a app/all  h help");
+	if (text.failed)
+		return;
+	rut_text_fit(&line, text.data, columns, 0);
+	rut_screen_line(y, RUT_SCREEN_BAR, line.data, line.len);
+}
+
+static void draw_lines(const char *text, size_t first, size_t last, size_t columns, bool heading)
+{
+	_cleanup_buf_ struct rut_buf cut = RUT_BUF_INIT;
+
+	for (size_t y = first; text && *text && y < last; y++) {
+		const char *end = strchrnul(text, '\n');
+		_cleanup_free_ char *line = strndup(text, (size_t)(end - text));
+
+		/* What is wider than the screen would go on in the line below. */
+		rut_buf_clear(&cut);
+		if (line)
+			rut_text_fit(&cut, line, columns, 0);
+		rut_screen_line(y, heading && y == first ? RUT_SCREEN_BOLD : RUT_SCREEN_PLAIN,
+				cut.data ? cut.data : "", cut.len);
+		text = *end ? end + 1 : end;
+	}
+}
+
+static size_t matching_rows(const struct rut_live *l, const struct screen *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->rows.count; i++)
+		n += rut_row_matches(&l->rows.order[i]->r, s->filter);
+	return n;
+}
+
+static void draw(struct rut_live *l)
+{
+	struct screen *s = l->view_data;
+	size_t lines, columns, page, rows = matching_rows(l, s);
+
+	rut_screen_size(&lines, &columns);
+	page = lines > 3 ? lines - 3 : 1;
+	if (s->skip + page > rows)
+		s->skip = rows > page ? rows - page : 0;
+	rut_screen_clear();
+	draw_status(l, columns);
+	if (s->help) {
+		draw_lines(help_text, 1, lines - 1, columns, false);
+	} else {
+		rut_buf_clear(&s->table);
+		rut_rows_print(&l->rows, &s->table, columns, s->skip, page, s->filter);
+		draw_lines(s->table.data, 1, lines - 1, columns, true);
+	}
+	if (!rows && !s->help) {
+		const char *empty =
+			l->rows.count ? "  No row has this text." : "  Nothing counted yet.";
+
+		rut_screen_line(3, RUT_SCREEN_PLAIN, empty, strlen(empty));
+	}
+	if (lines > 1)
+		draw_bottom(s, lines - 1, columns);
+	rut_screen_show();
+}
+
+static int show(struct rut_live *l, bool final)
+{
+	if (rut_wake_resized())
+		rut_screen_resize();
+	draw(l);
+	l->intervals++;
+	(void) final;
+	return 0;
+}
+
+const struct rut_live_view rut_screen_view = {.show = show};
+
+static void sort_by_next(struct rut_live *l, int step)
+{
+	const enum rut_row_column *c = rut_rows_columns(l->mode, l->per_process);
+	int n = 0, at = 0;
+
+	for (; c[n] != RUT_COL_NONE; n++)
+		if (c[n] == l->rows.sort)
+			at = n;
+	l->rows.sort = c[(at + step + n) % n];
+	rut_rows_sort(&l->rows);
+}
+
+static void restart(struct rut_live *l, struct screen *s)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	s->skip = 0;
+	l->paused = false;
+	if (rut_live_restart(l, &err) < 0) {
+		/* Without a tracer there is nothing to wait for. */
+		l->failure = err;
+		l->quit = true;
+		return;
+	}
+	rut_live_update(l, &err);
+}
+
+static void switch_mode(struct rut_live *l, struct screen *s, int mode)
+{
+	if ((enum rut_ruby_mode)mode == l->mode)
+		return;
+	l->mode = (enum rut_ruby_mode)mode;
+	restart(l, s);
+}
+
+static void scroll_key(struct rut_live *l, struct screen *s, int key)
+{
+	size_t lines, columns, page;
+
+	rut_screen_size(&lines, &columns);
+	page = lines > 4 ? lines - 4 : 1;
+	switch (key) {
+	case RUT_KEY_DOWN:
+	case 'j':
+		s->skip++; /* draw() keeps it in bounds */
+		break;
+	case RUT_KEY_UP:
+	case 'k':
+		s->skip -= s->skip > 0;
+		break;
+	case RUT_KEY_PAGE_DOWN:
+		s->skip += page;
+		break;
+	case RUT_KEY_PAGE_UP:
+		s->skip -= s->skip < page ? s->skip : page;
+		break;
+	case RUT_KEY_HOME:
+		s->skip = 0;
+		break;
+	case RUT_KEY_END:
+		s->skip = l->rows.count;
+		break;
+	}
+}
+
+/* While the filter is typed, keys are its text. */
+static void type_key(struct screen *s, int key)
+{
+	size_t len = strlen(s->filter);
+
+	s->skip = 0;
+	if (key == RUT_KEY_ENTER) {
+		s->typing = false;
+	} else if (key == RUT_KEY_ESCAPE) {
+		s->typing = false;
+		s->filter[0] = '\0';
+	} else if (key == RUT_KEY_BACKSPACE) {
+		while (len && ((unsigned char)s->filter[len - 1] >> 6) == 2)
+			len--;
+		s->filter[len ? len - 1 : 0] = '\0';
+	} else if (key >= ' ' && key < RUT_KEY_UP && len + 5 < sizeof(s->filter)) {
+		/* wctomb() knows the locale, which is UTF-8. */
+		int n = wctomb(s->filter + len, (wchar_t)key);
+
+		s->filter[n > 0 ? len + (size_t)n : len] = '\0';
+	}
+}
+
+static void toggle_pause(struct rut_live *l)
+{
+	l->paused = !l->paused;
+	l->next_ns = rut_now_ns() + (l->paused ? l->interval_ns : 0);
+}
+
+static void command_key(struct rut_live *l, struct screen *s, int key)
+{
+	switch (key) {
+	case 'q':
+	case 'Q':
+		l->quit = true;
+		break;
+	case ' ':
+	case 'p':
+		toggle_pause(l);
+		break;
+	case 's':
+	case 'S':
+		sort_by_next(l, key == 's' ? 1 : -1);
+		break;
+	case 'i':
+		l->rows.reverse = !l->rows.reverse;
+		rut_rows_sort(&l->rows);
+		break;
+	case 'r':
+		rut_live_reset(l);
+		l->next_ns = rut_now_ns();
+		break;
+	case '/':
+		s->typing = true;
+		break;
+	case RUT_KEY_ESCAPE:
+		s->filter[0] = '\0';
+		break;
+	case 'm':
+		switch_mode(l, s, (l->mode + 1) % RUT_RUBY_TRACE);
+		break;
+	case 'M':
+		switch_mode(l, s, (l->mode + RUT_RUBY_TRACE - 1) % RUT_RUBY_TRACE);
+		break;
+	case '1' ... '6':
+		switch_mode(l, s, key - '1');
+		break;
+	case 'a':
+		l->all = !l->all;
+		restart(l, s);
+		break;
+	case 'c':
+		l->opts.c_calls = !l->opts.c_calls;
+		restart(l, s);
+		break;
+	case 'P':
+		l->per_process = !l->per_process;
+		restart(l, s);
+		break;
+	case 'h':
+	case '?':
+		s->help = true;
+		break;
+	default:
+		scroll_key(l, s, key);
+	}
+}
+
+void rut_ruby_screen_keys(struct rut_live *l)
+{
+	struct screen *s = l->view_data;
+	bool changed = rut_wake_resized();
+	int key;
+
+	if (changed)
+		rut_screen_resize();
+	while (!l->quit && (key = rut_screen_key()) != RUT_KEY_NONE) {
+		changed = true;
+		if (s->help)
+			s->help = false;
+		else if (s->typing)
+			type_key(s, key);
+		else
+			command_key(l, s, key);
+	}
+	if (changed && !l->quit && l->intervals)
+		draw(l);
+}

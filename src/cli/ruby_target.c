@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/ruby_target.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "ruby/proc.h"
+#include "ruby/tracer.h"
+
+/* Takes over `word`, which may be NULL for "out of memory". */
+static int add_owned(struct rut_words *w, char *word)
+{
+	int rc = word ? rut_words_add(w, word) : -ENOMEM;
+
+	if (rc < 0)
+		free(word);
+	return rc;
+}
+
+static void free_words(struct rut_words *w)
+{
+	for (size_t i = 0; i < w->count; i++)
+		free((char *)w->v[i]);
+	rut_words_fini(w);
+}
+
+void rut_targets_fini(struct rut_targets *t)
+{
+	free(t->pids);
+	free(t->title);
+	free_words(&t->app_paths);
+	free_words(&t->not_paths);
+}
+
+/* `root` with what a glob would take for its own quoted, then `rest`. */
+static char *under(const char *root, const char *rest)
+{
+	struct rut_buf b = RUT_BUF_INIT;
+
+	for (; *root; root++) {
+		if (strchr("*?[\\", *root))
+			rut_buf_putc(&b, '\\');
+		rut_buf_putc(&b, *root);
+	}
+	rut_buf_puts(&b, rest);
+	if (b.failed) {
+		rut_buf_fini(&b);
+		return NULL;
+	}
+	return rut_buf_take(&b);
+}
+
+/* Where gems are found below an application's root. */
+static const char *const gem_places[] = {
+	"/vendor/bundle/*", "/vendor/ruby/*",	"/vendor/cache/*",   "/.bundle/*",
+	"/.gem/*",	    "/.rbenv/*",	"/.rvm/*",	     "/.asdf/*",
+	"/.local/*",	    "/*/ruby/*/gems/*", "/*gems/*-[0-9]*/*",
+};
+
+static const char *const foreman_places[] = {"/usr/share/foreman*", "*/gems/foreman*",
+					     "*/gems/smart_proxy*", "*/gems/dynflow*"};
+
+static bool has_word(const struct rut_words *w, const char *word)
+{
+	for (size_t i = 0; i < w->count; i++)
+		if (!strcmp(w->v[i], word))
+			return true;
+	return false;
+}
+
+int rut_targets_add_app(struct rut_targets *t, const char *root, bool foreman)
+{
+	_cleanup_free_ char *all = NULL;
+	int rc = 0;
+
+	if (foreman) {
+		if (has_word(&t->app_paths, foreman_places[0]))
+			return 0;
+		for (size_t i = 0; i < sizeof(foreman_places) / sizeof(*foreman_places) && !rc; i++)
+			rc = add_owned(&t->app_paths, strdup(foreman_places[i]));
+		return rc;
+	}
+	if (!root || !strcmp(root, "/"))
+		return 0;
+	all = under(root, "/*");
+	if (all && has_word(&t->app_paths, all))
+		return 0;
+	rc = add_owned(&t->app_paths, RUT_TAKE(all));
+	for (size_t i = 0; i < sizeof(gem_places) / sizeof(*gem_places) && !rc; i++)
+		rc = add_owned(&t->not_paths, under(root, gem_places[i]));
+	return rc;
+}
+
+static int add_pid(struct rut_targets *t, pid_t pid)
+{
+	pid_t *more;
+
+	for (size_t i = 0; i < t->count; i++)
+		if (t->pids[i] == pid)
+			return 0;
+	more = reallocarray(t->pids, t->count + 1, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	t->pids = more;
+	t->pids[t->count++] = pid;
+	return 0;
+}
+
+static int add_proc(struct rut_targets *t, const struct rut_ruby_proc *p)
+{
+	bool foreman = p->role == RUT_ROLE_FOREMAN_RAILS || p->role == RUT_ROLE_FOREMAN_PROXY;
+	int rc = add_pid(t, p->pid);
+
+	if (!rc)
+		rc = rut_targets_add_app(t, p->app_root, foreman);
+	if (!rc && !t->title &&
+	    asprintf(&t->title, "%s (PID %d)", p->name ? p->name : "ruby", p->pid) < 0) {
+		t->title = NULL;
+		rc = -ENOMEM;
+	}
+	return rc;
+}
+
+static int find_pid(struct rut_targets *t, pid_t pid, struct rut_err *err)
+{
+	struct rut_ruby_proc p = {0};
+	int rc = rut_ruby_proc_read(&p, pid, err);
+
+	if (rc < 0)
+		return rc;
+	rc = p.why_not ? rut_err_set(err, EPERM, "PID %d: %s", pid, p.why_not) : add_proc(t, &p);
+	rut_ruby_proc_fini(&p);
+	return rc;
+}
+
+static int find_name(struct rut_targets *t, const struct rut_ruby_procs *all, const char *word,
+		     struct rut_err *err)
+{
+	_cleanup_free_ pid_t *pids = NULL;
+	size_t count = 0;
+	int rc = rut_ruby_procs_match(all, word, &pids, &count, err);
+
+	for (size_t i = 0; i < count && !rc; i++)
+		for (size_t k = 0; k < all->count && !rc; k++)
+			if (all->procs[k].pid == pids[i])
+				rc = add_proc(t, &all->procs[k]);
+	return rc;
+}
+
+static int find_words(struct rut_targets *t, const struct rut_words *words, struct rut_err *err)
+{
+	struct rut_ruby_procs all = {0};
+	bool listed = false;
+	int rc = 0;
+
+	for (size_t i = 0; i < words->count && !rc; i++) {
+		uint64_t pid;
+
+		if (!rut_parse_u64(words->v[i], &pid)) {
+			if (!pid || pid > INT_MAX)
+				rc = rut_err_set(err, ESRCH, "no process %s", words->v[i]);
+			else
+				rc = find_pid(t, (pid_t)pid, err);
+			continue;
+		}
+		if (!listed)
+			rc = rut_ruby_procs_list(&all, err);
+		listed = true;
+		if (!rc)
+			rc = find_name(t, &all, words->v[i], err);
+	}
+	rut_ruby_procs_fini(&all);
+	return rc;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	char path[32];
+	const char *p;
+	int ppid;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (rut_buf_read_file(&b, path, 4096) < 0)
+		return 0;
+	p = strrchr(b.data, ')');
+	return p && sscanf(p, ") %*c %d", &ppid) == 1 ? ppid : 0;
+}
+
+/* A worker given along with its master is traced through it. */
+static void drop_descendants(struct rut_targets *t)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < t->count; i++) {
+		bool below = false;
+		int depth = 0;
+
+		for (pid_t p = parent_of(t->pids[i]); p > 1 && !below && depth < 64; depth++) {
+			for (size_t k = 0; k < t->count && !below; k++)
+				below = k != i && t->pids[k] == p;
+			p = parent_of(p);
+		}
+		/* Those before `kept` are compared in their old place as well: only moved down. */
+		if (!below)
+			t->pids[kept++] = t->pids[i];
+	}
+	t->count = kept;
+}
+
+/* The folder of a script that the command names, besides the working directory. */
+static int find_command(struct rut_targets *t, char *const argv[])
+{
+	_cleanup_free_ char *cwd = realpath(".", NULL);
+	int rc = cwd ? rut_targets_add_app(t, cwd, false) : 0;
+
+	for (int i = 1; argv[i] && !rc; i++) {
+		_cleanup_free_ char *file = NULL;
+		size_t len = strlen(argv[i]);
+		char *slash;
+
+		if (len < 3 || strcmp(argv[i] + len - 3, ".rb") != 0)
+			continue;
+		file = realpath(argv[i], NULL);
+		slash = file ? strrchr(file, '/') : NULL;
+		if (!slash)
+			continue;
+		*slash = '\0';
+		if (!cwd || strcmp(file, cwd) != 0)
+			rc = rut_targets_add_app(t, file, false);
+		break;
+	}
+	/* ruby -e */
+	if (!rc)
+		rc = add_owned(&t->app_paths, strdup("-e"));
+	if (!rc && !(t->title = strdup(argv[0])))
+		rc = -ENOMEM;
+	return rc;
+}
+
+int rut_targets_find(struct rut_targets *ret, const struct rut_ruby_opts *o, struct rut_err *err)
+{
+	int rc;
+
+	*ret = (struct rut_targets){0};
+	rc = o->command ? find_command(ret, o->command) : find_words(ret, &o->targets, err);
+	if (rc == -ENOMEM)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	drop_descendants(ret);
+	return rc;
+}
+
+/* Without a root, the application is what is no gem and no part of Ruby. */
+static const char *const not_ruby[] = {"*/gems/*", "*/lib/ruby/*", "/usr/share/rubygems*",
+				       "<internal:*", NULL};
+
+void rut_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts *o, bool all,
+			struct rut_ruby_filter *ret)
+{
+	*ret = (struct rut_ruby_filter){
+		.paths = o->paths.v,
+		.classes = o->classes.v,
+		.methods = o->methods.v,
+		.c_calls = o->c_calls,
+	};
+	/* Who names paths need not say "all" as well. */
+	for (size_t i = 0; i < o->paths.count && !o->app; i++)
+		all = all || o->paths.v[i][0] != '!';
+	if (all)
+		return;
+	ret->app_paths = t->app_paths.v;
+	ret->not_paths = t->app_paths.count ? t->not_paths.v : not_ruby;
+}
+
+int rut_targets_attach(const struct rut_targets *t, struct rut_tracer *tracer,
+		       const struct rut_cmd *cmd, struct rut_err *err)
+{
+	struct rut_err first = RUT_ERR_INIT;
+	size_t attached = 0;
+
+	for (size_t i = 0; i < t->count; i++) {
+		struct rut_err why = RUT_ERR_INIT;
+
+		if (!rut_tracer_attach(tracer, t->pids[i], true, &why)) {
+			attached++;
+			continue;
+		}
+		if (t->count > 1)
+			rut_notice(cmd, "%s", why.msg);
+		if (!first.code)
+			first = why;
+	}
+	if (attached)
+		return 0;
+	if (t->count > 1)
+		return rut_err_set(err, first.code, "none of %zu processes can be traced",
+				   t->count);
+	*err = first;
+	return -first.code;
+}

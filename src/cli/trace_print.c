@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/trace_print.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "output/jsonl.h"
+#include "output/text.h"
+
+void rut_trace_print_init(struct rut_trace_print *tp, const struct rut_trace_style *style)
+{
+	*tp = (struct rut_trace_print){.style = *style, .second = -1};
+}
+
+void rut_trace_print_fini(struct rut_trace_print *tp)
+{
+	rut_buf_fini(&tp->out);
+	rut_buf_fini(&tp->pending.name);
+}
+
+static void add_name(struct rut_buf *b, const struct rut_ruby_event *ev, bool qualified)
+{
+	if (ev->class_name) {
+		rut_text_add(b, ev->class_name);
+		rut_buf_putc(b, qualified && !ev->singleton ? '#' : '.');
+	}
+	rut_text_add(b, ev->method_name ? ev->method_name : "?");
+}
+
+static void add_args(struct rut_trace_print *tp, struct rut_buf *b, const struct rut_ruby_event *ev)
+{
+	if (!tp->style.args || !ev->args)
+		return;
+	rut_buf_putc(b, '(');
+	rut_text_add(b, ev->args);
+	rut_buf_putc(b, ')');
+}
+
+static void add_place(struct rut_buf *b, const struct rut_ruby_event *ev)
+{
+	if (!ev->path)
+		return;
+	rut_buf_puts(b, " (");
+	rut_text_add(b, ev->path);
+	rut_buf_printf(b, ":%" PRIu32 ")", ev->line);
+}
+
+static void add_clock(struct rut_trace_print *tp, uint64_t time_ns)
+{
+	uint64_t ns = time_ns + (uint64_t)tp->style.clock_offset_ns;
+	time_t second = (time_t)(ns / 1000000000);
+
+	if (second != tp->second) {
+		struct tm tm;
+
+		localtime_r(&second, &tm);
+		strftime(tp->clock, sizeof(tp->clock), "%H:%M:%S", &tm);
+		tp->second = second;
+	}
+	rut_buf_printf(&tp->out, "%s.%06u ", tp->clock, (unsigned)(ns % 1000000000 / 1000));
+}
+
+/* What --time and --thread put before a line. */
+static void add_prefix(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	if (tp->style.time)
+		add_clock(tp, ev->time_ns);
+	if (tp->style.thread)
+		rut_buf_printf(&tp->out, "%d/%d ", ev->pid, ev->tid);
+}
+
+static void add_exception(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	rut_buf_puts(&tp->out, "EXCEPTION ");
+	rut_text_add(&tp->out, ev->class_name ? ev->class_name : "?");
+	add_place(&tp->out, ev);
+	rut_buf_putc(&tp->out, '\n');
+}
+
+static void add_lost(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	rut_buf_printf(&tp->out, "LOST %" PRIu64 " events of process %d\n", ev->lost, ev->pid);
+}
+
+static void print_plain(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	char buf[RUT_TEXT_DURATION_SIZE];
+
+	if (ev->type == RUT_RUBY_EVENT_RETURN && !tp->style.returns)
+		return;
+	add_prefix(tp, ev);
+	switch (ev->type) {
+	case RUT_RUBY_EVENT_CALL:
+		add_name(&tp->out, ev, tp->style.returns);
+		add_args(tp, &tp->out, ev);
+		break;
+	case RUT_RUBY_EVENT_RETURN:
+		rut_buf_puts(&tp->out, "RETURN ");
+		add_name(&tp->out, ev, true);
+		if (ev->duration_ns)
+			rut_buf_printf(&tp->out, " %s", rut_text_duration(buf, ev->duration_ns));
+		break;
+	case RUT_RUBY_EVENT_RAISE:
+		add_exception(tp, ev);
+		return;
+	default:
+		add_lost(tp, ev);
+		return;
+	}
+	rut_buf_putc(&tp->out, '\n');
+}
+
+/*
+ * The tree: the duration, then the name, indented by depth. A call that calls nothing traced is one
+ * line; others are opened and closed with braces, as uftrace and the kernel's function graph do.
+ */
+enum { DURATION_WIDTH = 10 };
+
+static void tree_margin(struct rut_trace_print *tp, const char *duration, uint32_t depth)
+{
+	rut_buf_printf(&tp->out, "%*s ", DURATION_WIDTH, duration);
+	for (uint32_t i = 0; i < depth && i < 256; i++)
+		rut_buf_puts(&tp->out, "  ");
+}
+
+/* Says where we are when another thread or fiber than the last one goes on. */
+static void tree_switch(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	if (tp->any && ev->pid == tp->last_pid && ev->tid == tp->last_tid &&
+	    ev->fiber == tp->last_fiber)
+		return;
+	if (!tp->style.thread) {
+		rut_buf_printf(&tp->out, "-- process %d, thread %d", ev->pid, ev->tid);
+		if (ev->fiber)
+			rut_buf_printf(&tp->out, ", fiber %" PRIu32, ev->fiber);
+		rut_buf_putc(&tp->out, '\n');
+	}
+	tp->any = true;
+	tp->last_pid = ev->pid;
+	tp->last_tid = ev->tid;
+	tp->last_fiber = ev->fiber;
+}
+
+static bool is_pending(const struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	const struct rut_trace_pending *p = &tp->pending;
+
+	return p->valid && p->pid == ev->pid && p->tid == ev->tid && p->fiber == ev->fiber &&
+	       p->depth == ev->depth;
+}
+
+void rut_trace_print_flush(struct rut_trace_print *tp)
+{
+	if (!tp->pending.valid)
+		return;
+	tp->pending.valid = false;
+	tree_margin(tp, "", tp->pending.depth);
+	rut_buf_puts(&tp->out, tp->pending.name.data ? tp->pending.name.data : "?");
+	rut_buf_puts(&tp->out, " {\n");
+}
+
+static void tree_call(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	rut_trace_print_flush(tp);
+	tree_switch(tp, ev);
+	add_prefix(tp, ev);
+	tp->pending.valid = true;
+	tp->pending.pid = ev->pid;
+	tp->pending.tid = ev->tid;
+	tp->pending.fiber = ev->fiber;
+	tp->pending.depth = ev->depth;
+	rut_buf_clear(&tp->pending.name);
+	add_name(&tp->pending.name, ev, true);
+	add_args(tp, &tp->pending.name, ev);
+}
+
+static void tree_return(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	char buf[RUT_TEXT_DURATION_SIZE] = "";
+
+	if (ev->duration_ns)
+		rut_text_duration(buf, ev->duration_ns);
+	if (is_pending(tp, ev)) {
+		tp->pending.valid = false;
+		tree_margin(tp, buf, ev->depth);
+		rut_buf_puts(&tp->out, tp->pending.name.data ? tp->pending.name.data : "?");
+		rut_buf_putc(&tp->out, '\n');
+		return;
+	}
+	rut_trace_print_flush(tp);
+	tree_switch(tp, ev);
+	add_prefix(tp, ev);
+	tree_margin(tp, buf, ev->depth);
+	rut_buf_puts(&tp->out, "} ");
+	add_name(&tp->out, ev, true);
+	rut_buf_putc(&tp->out, '\n');
+}
+
+static void print_tree(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	switch (ev->type) {
+	case RUT_RUBY_EVENT_CALL:
+		tree_call(tp, ev);
+		break;
+	case RUT_RUBY_EVENT_RETURN:
+		tree_return(tp, ev);
+		break;
+	case RUT_RUBY_EVENT_RAISE:
+		rut_trace_print_flush(tp);
+		tree_switch(tp, ev);
+		add_prefix(tp, ev);
+		tree_margin(tp, "", ev->depth);
+		add_exception(tp, ev);
+		break;
+	default:
+		rut_trace_print_flush(tp);
+		add_lost(tp, ev);
+		break;
+	}
+}
+
+static void print_slow(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	char buf[RUT_TEXT_DURATION_SIZE];
+
+	if (ev->type != RUT_RUBY_EVENT_SLOW)
+		return;
+	add_prefix(tp, ev);
+	rut_buf_printf(&tp->out, "%*s ", DURATION_WIDTH, rut_text_duration(buf, ev->duration_ns));
+	add_name(&tp->out, ev, true);
+	add_args(tp, &tp->out, ev);
+	add_place(&tp->out, ev);
+	rut_buf_putc(&tp->out, '\n');
+	for (size_t i = 0; i < ev->caller_count; i++) {
+		rut_buf_printf(&tp->out, "%*s from ", DURATION_WIDTH, "");
+		add_name(&tp->out, &ev->callers[i], true);
+		add_place(&tp->out, &ev->callers[i]);
+		rut_buf_putc(&tp->out, '\n');
+	}
+}
+
+static void json_place(struct rut_buf *out, const struct rut_ruby_event *ev)
+{
+	_cleanup_buf_ struct rut_buf name = RUT_BUF_INIT;
+
+	rut_jsonl_str(out, "file", ev->path);
+	rut_jsonl_u64(out, "line", ev->line);
+	rut_jsonl_str(out, "class", ev->class_name);
+	if (!ev->method_name)
+		return;
+	if (ev->class_name) {
+		rut_buf_puts(&name, ev->class_name);
+		rut_buf_putc(&name, ev->singleton ? '.' : '#');
+	}
+	rut_buf_puts(&name, ev->method_name);
+	rut_jsonl_str(out, "method", name.data);
+}
+
+static void print_json(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	static const char *const types[] = {
+		[RUT_RUBY_EVENT_CALL] = "call",	  [RUT_RUBY_EVENT_RETURN] = "return",
+		[RUT_RUBY_EVENT_RAISE] = "raise", [RUT_RUBY_EVENT_SLOW] = "slow",
+		[RUT_RUBY_EVENT_LOST] = "lost",	  [RUT_RUBY_EVENT_START] = "start",
+		[RUT_RUBY_EVENT_EXIT] = "exit",
+	};
+	struct rut_buf *out = &tp->out;
+	bool place = ev->type < RUT_RUBY_EVENT_LOST;
+
+	rut_jsonl_begin(out);
+	rut_jsonl_str(out, "event", types[ev->type]);
+	rut_jsonl_u64(out, "time_ns", ev->time_ns + (uint64_t)tp->style.clock_offset_ns);
+	rut_jsonl_u64(out, "pid", (uint64_t)ev->pid);
+	if (place) {
+		rut_jsonl_u64(out, "tid", (uint64_t)ev->tid);
+		rut_jsonl_u64(out, "fiber", ev->fiber);
+		rut_jsonl_u64(out, "depth", ev->depth);
+		json_place(out, ev);
+	}
+	if (ev->args)
+		rut_jsonl_str(out, "args", ev->args);
+	if (ev->type == RUT_RUBY_EVENT_RETURN || ev->type == RUT_RUBY_EVENT_SLOW)
+		rut_jsonl_u64(out, "duration_ns", ev->duration_ns);
+	if (ev->type == RUT_RUBY_EVENT_LOST)
+		rut_jsonl_u64(out, "lost", ev->lost);
+	if (ev->type == RUT_RUBY_EVENT_SLOW) {
+		rut_jsonl_array_open(out, "callers");
+		for (size_t i = 0; i < ev->caller_count; i++) {
+			rut_jsonl_begin(out);
+			json_place(out, &ev->callers[i]);
+			rut_jsonl_close(out);
+		}
+		rut_jsonl_array_close(out);
+	}
+	rut_jsonl_end(out);
+}
+
+void rut_trace_print_event(const struct rut_ruby_event *ev, void *arg)
+{
+	struct rut_trace_print *tp = arg;
+
+	if (ev->type == RUT_RUBY_EVENT_LOST)
+		tp->lost += ev->lost;
+	if (tp->style.json) {
+		print_json(tp, ev);
+		return;
+	}
+	if (ev->type == RUT_RUBY_EVENT_START || ev->type == RUT_RUBY_EVENT_EXIT)
+		return;
+	tp->events++;
+	if (ev->type == RUT_RUBY_EVENT_LOST && !tp->style.tree)
+		add_lost(tp, ev);
+	else if (tp->style.slow)
+		print_slow(tp, ev);
+	else if (tp->style.tree)
+		print_tree(tp, ev);
+	else
+		print_plain(tp, ev);
+}
+
+static void print_date(struct rut_trace_print *tp, const char *what, time_t when)
+{
+	char date[32];
+	struct tm tm;
+
+	if (tp->style.json)
+		return;
+	localtime_r(&when, &tm);
+	strftime(date, sizeof(date), "%a %b %e %H:%M:%S %Y", &tm);
+	rut_buf_printf(&tp->out, "Tracing %s at %s\n", what, date);
+}
+
+void rut_trace_print_started(struct rut_trace_print *tp, time_t when)
+{
+	print_date(tp, "started", when);
+}
+
+void rut_trace_print_ended(struct rut_trace_print *tp, time_t when)
+{
+	rut_trace_print_flush(tp);
+	print_date(tp, "ended", when);
+}

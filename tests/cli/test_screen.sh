@@ -1,0 +1,211 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The live screen, driven by keys in a terminal of tmux.
+. "$SRC/tests/tap.sh"
+
+have_tmux() {
+  command -v tmux >/dev/null || t_skip "tmux is not installed"
+}
+
+# start COLUMNS LINES COMMAND: in a server of its own, whose socket is in $T
+start() {
+  have_tmux
+  cat >shop.fake <<'EOF'
+proc|100|1|3|/srv/shop|puma: cluster worker 0: [shop]
+proc|101|1|3|/srv/shop|puma: cluster worker 1: [shop]
+row|100|/srv/shop/lib/cart.rb|12|Shop::Cart|total|#|400|123456789|23456789|3456789|3|120
+row|101|/srv/shop/lib/cart.rb|12|Shop::Cart|total|#|200|100000000|10000000|9456789|5|200
+row|100|/srv/shop/app.rb|7|Shop|boot|.|1|5000|5000|5000|1|40
+row|101|/srv/shop/lib/ü漢.rb|3|Shop::Item|naïve?|#|77|5000|5000|500|0|0
+log|log
+EOF
+  [ "${EXTRA-}" = "" ] || printf '%b' "$EXTRA" >>shop.fake
+  cat >run.sh <<EOF
+export LC_ALL=C.UTF-8 RUTILE_FAKE=$PWD/shop.fake
+trap : INT
+stty -g >before
+$3
+echo \$? >rc
+stty -g >after
+echo THE END
+sleep 60
+EOF
+  socket=$T/tmux.$((started = ${started:-0} + 1))
+  tmux -S "$socket" -u -f /dev/null new-session -d -x "$1" -y "$2" "sh run.sh"
+  trap 'tmux -S "$socket" kill-server 2>/dev/null || :' EXIT
+}
+
+screen() {
+  tmux -S "$socket" capture-pane -p
+}
+
+keys() {
+  tmux -S "$socket" send-keys "$@"
+}
+
+# Until the screen shows it (a regular expression), or a while has passed.
+wait_for() {
+  for _ in $(seq 100); do
+    screen | grep -qE -- "$1" && return 0
+    sleep 0.1
+  done
+  echo "waited in vain for: $1"
+  screen
+  return 1
+}
+
+ended() {
+  wait_for 'THE END'
+  [ "$(cat rc)" = "$1" ]
+  cmp before after
+}
+
+table_fits_and_modes_switch() {
+  start 90 12 "$RUTILE_FAKE_PROGRAM calls puma"
+  wait_for '678 calls in'
+  screen | sed -n 2,5p | sed -E 's/ +[0-9.]+$//; s/ PER SEC$//' >got
+  cat >want <<'EOF'
+                                             FILENAME LINE            METHOD CALLS
+                                /srv/shop/lib/cart.rb   12  Shop::Cart#total   600
+                                 /srv/shop/lib/ü漢.rb    3 Shop::Item#naïve?    77
+                                     /srv/shop/app.rb    7         Shop.boot     1
+EOF
+  # The rate's width varies, and with it that of the path.
+  for f in want got; do sed -E 's/^ +//' $f >$f.trim; done
+  diff want.trim got.trim
+  keys m
+  wait_for '^ time '
+  wait_for 'cart.rb +12 +Shop::Cart#total +600 +223ms 33.5ms +372us 9.46ms'
+  keys 4
+  wait_for '^ objects .* 9 allocations'
+  wait_for 'cart.rb +12 +Shop::Cart +8'
+  keys M
+  wait_for '^ objects-total '
+  keys q
+  ended 0
+  screen | grep -q '^objects-total after .*last table'
+}
+
+narrow_paths_keep_their_right_end() {
+  start 60 8 "$RUTILE_FAKE_PROGRAM time puma"
+  wait_for 'cart.rb +12 +.*total +600 +223ms 33.5ms +372us 9.46ms$'
+  tmux -S "$socket" resize-window -x 100 -y 20
+  wait_for '/srv/shop/lib/cart.rb +12  Shop::Cart#total +600'
+  tmux -S "$socket" resize-window -x 20 -y 4
+  wait_for '^ time'
+  keys q
+  ended 0
+}
+
+sort_filter_reset_pause_help() {
+  start 100 20 "$RUTILE_FAKE_PROGRAM calls puma"
+  wait_for 'by calls'
+  keys S
+  wait_for 'by method'
+  screen | sed -n 3p | grep -q 'Shop.boot' # by its class, "Shop"
+  keys i
+  wait_for 'by method reversed'
+  screen | sed -n 3p | grep -q 'Shop::Item#naïve?'
+  keys / i t e X BSpace
+  wait_for 'filter: ite_'
+  wait_for 'No row has this text'
+  keys Escape
+  wait_for 'cart.rb'
+  keys / n a ï Enter
+  wait_for "rows with 'naï'"
+  ! screen | grep -q cart.rb
+  keys Escape
+  wait_for 'cart.rb'
+  keys p
+  wait_for '^ PAUSED'
+  keys p
+  wait_for '^ calls'
+  keys r
+  wait_for 'Nothing counted yet'
+  keys h
+  wait_for 'Any key goes back'
+  keys x
+  wait_for 'Nothing counted yet'
+  keys a
+  wait_for ' all  by'
+  grep -q '^app_paths:$' log
+  keys c
+  wait_for ' all\+C  by'
+  keys P
+  wait_for '^PID +FILENAME'
+  keys C-c
+  ended 0
+}
+
+many_rows_scroll() {
+  EXTRA=$(for i in $(seq 100 199); do printf 'row|100|/srv/x.rb|%d|A|m%d|#|%d|0|0|0|0|0\\n' "$i" "$i" $((10000 - i)); done)
+  start 80 13 "$RUTILE_FAKE_PROGRAM calls puma"
+  wait_for 'm100 .*9900'
+  ! screen | grep -q m110
+  keys Down
+  wait_for m110
+  ! screen | grep -q 'm100 '
+  keys PageDown
+  wait_for m119
+  keys End
+  wait_for 'Shop.boot'
+  keys Home
+  wait_for 'm100 '
+  keys q
+  ended 0
+}
+
+the_terminal_is_restored() {
+  for sig in TERM HUP; do
+    start 80 10 "(while [ ! -e go ]; do sleep 0.1; done; kill -$sig \$(cat pid)) & sh -c 'echo \$\$ >pid; exec $RUTILE_FAKE_PROGRAM calls puma'"
+    wait_for '^ calls'
+    touch go
+    ended 0
+    screen | grep -q 'last table'
+    rm -f go
+    tmux -S "$socket" kill-server
+  done
+  for sig in SEGV ABRT QUIT; do
+    start 80 10 "(while [ ! -e go ]; do sleep 0.1; done; kill -$sig \$(cat pid)) & sh -c 'echo \$\$ >pid; exec $RUTILE_FAKE_PROGRAM calls puma'"
+    wait_for '^ calls'
+    touch go
+    wait_for 'THE END'
+    [ "$(cat rc)" -gt 128 ]
+    cmp before after
+    rm -f go
+    tmux -S "$socket" kill-server
+  done
+}
+
+the_end_of_the_target_is_said() {
+  EXTRA='ends\n'
+  start 90 12 "$RUTILE_FAKE_PROGRAM calls puma"
+  ended 0
+  screen | grep -q 'rutile calls: puma: cluster worker 0: \[shop\] (PID 100) has ended'
+  screen | grep -q 'last table'
+}
+
+a_commands_output_is_kept_for_the_end() {
+  start 90 14 "$RUTILE_FAKE_PROGRAM calls -- sh -c 'echo hidden; sleep 1; exit 3'"
+  wait_for '^ calls'
+  ! screen | grep -q hidden
+  ended 3
+  screen | grep -q '^hidden'
+}
+
+a_terminal_that_is_not_known() {
+  start 90 20 "TERM=frob $RUTILE_FAKE_PROGRAM calls --duration 300ms puma"
+  ended 0
+  screen | grep -q "terminal type 'frob' is not known: tables instead of a screen"
+  screen | grep -q 'last table'
+}
+
+t_case "a table that fits; modes switch" table_fits_and_modes_switch
+t_case "narrow: paths keep their right end; resizing" narrow_paths_keep_their_right_end
+t_case "sort, filter, reset, pause, help, app and all" sort_filter_reset_pause_help
+t_case "many rows scroll" many_rows_scroll
+t_case "the terminal is restored after signals and crashes" the_terminal_is_restored
+t_case "the end of the target is said" the_end_of_the_target_is_said
+t_case "a command's output is kept for the end" a_commands_output_is_kept_for_the_end
+t_case "a terminal that is not known" a_terminal_that_is_not_known
+t_done
