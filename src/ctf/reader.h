@@ -138,7 +138,8 @@ struct rut_ctf_packet {
 	int64_t begin_ns, end_ns;
 	uint64_t discarded; /* as written: since the stream began */
 	uint64_t seq;
-	int32_t cpu; /* -1: the packet's context has no cpu_id */
+	int32_t cpu;	      /* -1: the packet's context has no cpu_id */
+	uint64_t context_pos; /* bits: where the packet's context begins */
 };
 
 struct rut_ctf_event {
@@ -202,7 +203,7 @@ struct rut_ctf_ref {
 	uint8_t scope; /* enum rut_ctf_scope */
 	uint16_t seg;
 	uint32_t off;			 /* bits from the segment's begin */
-	const struct rut_ctf_type *type; /* NULL for LOAD_NONE */
+	const struct rut_ctf_type *type; /* borrowed from the class; NULL for LOAD_NONE */
 	const char *path;		 /* LOAD_SEARCH: borrowed from the class */
 };
 

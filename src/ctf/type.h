@@ -98,7 +98,13 @@ struct rut_ctf_type {
 	struct rut_ctf_range *ranges; /* ENUM, BITMAP, VARIANT, OPTIONAL */
 	const char **labels;	      /* ENUM, BITMAP */
 	const struct rut_ctf_clock *clock;
-	void *priv; /* of the parser */
+	/* Of the reader: */
+	bool reversed;	      /* bits stand against the byte order's direction (CTF 2) */
+	bool saves;	      /* it or something in it has a register */
+	bool located;	      /* seg and off say where it stands in the record of its class */
+	uint16_t seg;	      /* segment of the program, or */
+	uint32_t off;	      /* bits from the segment's begin */
+	const char *len_path; /* what the metadata said of the length or tag */
 };
 
 struct rut_ctf_clock {

@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The hot path: from record to record within a packet, from packet to packet within a stream.
+ *
+ * A record costs: the header by its short path, a look-up of the class, the steps of its program.
+ * Every extent is checked against the packet's content, so that fields can be loaded unchecked.
+ */
+#include "ctf/cursor.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "ctf/bits.h"
+#include "ctf/decode.h"
+#include "ctf/program.h"
+
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+static const struct rut_set_file *file_of(const struct rut_cursor *c)
+{
+	return &c->s->files[c->file];
+}
+
+/* Reports bad input at a bit of the current packet. */
+__attribute__((format(printf, 3, 4), noinline, cold)) static void complain(struct rut_cursor *c,
+									   uint64_t byte,
+									   const char *fmt, ...)
+{
+	char what[400], msg[900];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof(what), fmt, ap);
+	va_end(ap);
+	c->counts->errors++;
+	snprintf(msg, sizeof(msg), "'%s', byte %" PRIu64 ": %s", file_of(c)->path, byte, what);
+	if (c->opts->on_error)
+		c->opts->on_error(msg, c->opts->arg);
+	else
+		rut_warn("%s", msg);
+}
+
+/* ---- Losses ---- */
+
+static void report_loss(struct rut_cursor *c, bool packets, uint64_t count, int64_t begin_ns,
+			int64_t end_ns, bool has_times)
+{
+	struct rut_ctf_loss loss = {&c->s->pub, packets, count, has_times, begin_ns, end_ns};
+	const char *what = packets ? "packets" : "events";
+
+	if (packets)
+		c->counts->lost_packets += count;
+	else
+		c->counts->discarded += count;
+	if (c->opts->on_loss) {
+		c->opts->on_loss(&loss, c->opts->arg);
+		return;
+	}
+	if (has_times)
+		rut_warn("%" PRIu64 " %s were lost in '%s' between %" PRId64 ".%09d and %" PRId64
+			 ".%09d",
+			 count, what, c->s->pub.path, begin_ns / 1000000000,
+			 (int)(begin_ns % 1000000000), end_ns / 1000000000,
+			 (int)(end_ns % 1000000000));
+	else
+		rut_warn("%" PRIu64 " %s were lost in '%s'", count, what, c->s->pub.path);
+}
+
+static void check_losses(struct rut_cursor *c)
+{
+	const struct rut_ctf_packet *p = &c->info.pub, *q = &c->prev.pub;
+	int64_t begin_ns = q->has_end ? q->end_ns : q->begin_ns;
+	bool has_times = p->has_begin && (!c->has_prev || q->has_begin);
+	uint64_t n;
+
+	if (!c->has_prev)
+		begin_ns = p->begin_ns;
+	if (p->has_discarded && (!c->has_prev || q->has_discarded)) {
+		n = (p->discarded - (c->has_prev ? q->discarded : 0)) & c->info.discarded_mask;
+		if (n)
+			report_loss(c, false, n, begin_ns, p->has_end ? p->end_ns : p->begin_ns,
+				    has_times);
+	}
+	if (p->has_seq && c->has_prev && q->has_seq) {
+		n = (p->seq - q->seq - 1) & c->info.seq_mask;
+		if (n)
+			report_loss(c, true, n, begin_ns, p->begin_ns, has_times);
+	}
+}
+
+/* ---- Packets ---- */
+
+static bool next_file(struct rut_cursor *c)
+{
+	const struct rut_set_file *f = file_of(c);
+
+	c->counts->bytes_done += f->map.size - c->next_offset;
+	rut_ctf_file_forget(&f->map, c->forgotten_to, f->map.size);
+	c->next_offset = 0;
+	c->forgotten_to = 0;
+	if (c->file + 1 >= c->s->n_files) {
+		c->next_offset = f->map.size;
+		c->done = true;
+		return false;
+	}
+	c->file++;
+	return true;
+}
+
+static void begin_packet(struct rut_cursor *c)
+{
+	const struct rut_meta_stream_class *sc = rut_meta_stream_class(c->info.cls);
+
+	c->plan = &sc->header;
+	c->clock = sc->pub.clock;
+	c->clock_is_ns = c->clock && c->clock->freq == 1000000000;
+	c->pos = c->info.events_pos;
+	if (c->info.pub.has_begin)
+		c->clk = c->info.pub.begin_clock;
+	c->warned_back = false;
+	c->ev.data = file_of(c)->map.data + c->info.pub.offset_bytes;
+	c->ev.packet = &c->info.pub;
+	c->ev.cpu = c->info.pub.cpu;
+	c->in_packet = true;
+}
+
+/* Reads the next packet's header. Returns false at the end of the stream. */
+static bool read_packet(struct rut_cursor *c)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	const struct rut_set_file *f = file_of(c);
+	uint64_t offset = c->next_offset;
+	int rc;
+
+	while (offset >= f->map.size) {
+		if (!next_file(c))
+			return false;
+		f = file_of(c);
+		offset = 0;
+	}
+	if (offset - c->forgotten_to >= c->forget_bytes) {
+		rut_ctf_file_forget(&f->map, c->forgotten_to, offset);
+		c->forgotten_to = offset;
+	}
+	c->prev = c->info;
+	rc = rut_packet_read(c->s->meta, f->map.data, f->map.size, offset, c->regs, &c->info, &err);
+	if (rut_ctf_file_was_cut(&f->map)) {
+		complain(c, offset, "the file was cut short while it was read");
+		c->next_offset = f->map.size;
+		c->info = c->prev;
+		return read_packet(c);
+	}
+	if (rc < 0) {
+		complain(c, offset, "%s", err.msg);
+		c->counts->bytes_done += f->map.size - offset;
+		c->next_offset = f->map.size;
+		c->info = c->prev;
+		return read_packet(c);
+	}
+	c->next_offset = offset + c->info.pub.packet_bits / 8;
+	c->counts->bytes_done += c->info.pub.packet_bits / 8;
+	if (c->info.cut)
+		complain(c, offset,
+			 "the packet is cut off: the file ends %" PRIu64 " bytes after its begin",
+			 f->map.size - offset);
+	if (c->info.cls != c->s->pub.cls) {
+		complain(c, offset, "the packet is of stream %" PRIu64 ", the file of %" PRIu64,
+			 c->info.cls->id, c->s->pub.cls->id);
+		c->info = c->prev;
+		return read_packet(c);
+	}
+	return true;
+}
+
+/* Opens the next packet that is not wholly before opts->begin_ns. */
+static bool open_packet(struct rut_cursor *c)
+{
+	while (read_packet(c)) {
+		const struct rut_ctf_packet *p = &c->info.pub;
+
+		check_losses(c);
+		c->has_prev = true;
+		c->counts->packets++;
+		if (c->opts->has_begin && p->has_end && p->has_begin && p->end_ns >= p->begin_ns &&
+		    p->end_ns < c->opts->begin_ns)
+			continue;
+		if (c->opts->has_end && p->has_begin && p->begin_ns > c->opts->end_ns) {
+			c->done = true;
+			return false;
+		}
+		begin_packet(c);
+		return true;
+	}
+	return false;
+}
+
+/* ---- Headers ---- */
+
+static inline uint64_t load(const uint8_t *p, unsigned int size)
+{
+	uint64_t v64;
+	uint32_t v32;
+	uint16_t v16;
+
+	switch (size) {
+	case 8:
+		memcpy(&v64, p, 8);
+		return v64;
+	case 4:
+		memcpy(&v32, p, 4);
+		return v32;
+	case 2:
+		memcpy(&v16, p, 2);
+		return v16;
+	case 1:
+		return *p;
+	default:
+		return 0;
+	}
+}
+
+/* A time of `bits` bits: the clock is at least where it was, so a smaller value has wrapped. */
+static inline void update_clock(struct rut_cursor *c, uint64_t v, unsigned int bits)
+{
+	uint64_t mask;
+
+	if (bits >= 64) {
+		c->clk = v;
+		return;
+	}
+	mask = ((uint64_t)1 << bits) - 1;
+	if (v < (c->clk & mask))
+		c->clk += mask + 1;
+	c->clk = (c->clk & ~mask) | v;
+}
+
+/* The header's type is walked; the last id wins, as in LTTng's extended form. */
+static void general_fields(struct rut_cursor *c, struct rut_ctf_iter *it,
+			   const struct rut_ctf_type *t, uint64_t *id)
+{
+	struct rut_ctf_value v;
+	uint64_t n;
+
+	switch (t->kind) {
+	case RUT_CTF_KIND_STRUCT:
+		n = rut_ctf_iter_enter(it, t);
+		for (uint64_t i = 0; i < n && !it->failed; i++)
+			general_fields(c, it, t->fields[i].type, id);
+		return;
+	case RUT_CTF_KIND_VARIANT:
+		n = rut_ctf_iter_enter(it, t);
+		if (!it->failed)
+			general_fields(c, it, t->fields[n].type, id);
+		return;
+	case RUT_CTF_KIND_OPTIONAL:
+		if (rut_ctf_iter_enter(it, t))
+			general_fields(c, it, t->elem, id);
+		return;
+	default:
+		rut_ctf_iter_value(it, t, &v);
+		if (it->failed)
+			return;
+		if (t->role == RUT_CTF_ROLE_EVENT_ID)
+			*id = v.u;
+		else if (t->role == RUT_CTF_ROLE_TIMESTAMP)
+			update_clock(c, v.u, t->vlen ? 64 : (unsigned int)t->size);
+	}
+}
+
+static bool general_header(struct rut_cursor *c, uint64_t *pos, uint64_t *id)
+{
+	struct rut_ctf_iter it = {
+		.data = c->ev.data, .pos = *pos, .end = c->info.pub.content_bits, .regs = c->regs};
+	const struct rut_ctf_type *h = c->info.cls->event_header;
+
+	*id = 0;
+	if (h)
+		general_fields(c, &it, h, id);
+	*pos = it.pos;
+	return !it.failed;
+}
+
+/* Reads the header at *pos; leaves *pos behind it. */
+static inline bool read_header(struct rut_cursor *c, uint64_t *pos, uint64_t *id)
+{
+	const struct rut_ctf_header_plan *h = c->plan;
+	const uint8_t *p = c->ev.data + (*pos >> 3);
+	uint32_t w;
+
+	if (unlikely(h->kind <= RUT_CTF_HEADER_GENERAL || c->opts->general ||
+		     *pos + 8ull * h->max_bytes > c->info.pub.content_bits))
+		return general_header(c, pos, id);
+	switch (h->kind) {
+	case RUT_CTF_HEADER_COMPACT:
+		memcpy(&w, p, 4);
+		if ((w & 31) != 31) {
+			*id = w & 31;
+			update_clock(c, w >> 5, 27);
+			*pos += 32;
+			return true;
+		}
+		break;
+	case RUT_CTF_HEADER_LARGE:
+		*id = load(p, 2);
+		if (*id != 65535) {
+			update_clock(c, load(p + h->short_ts_off, 4), 32);
+			*pos += 8ull * h->short_len;
+			return true;
+		}
+		break;
+	default:
+		*id = load(p + h->id_off, h->id_size);
+		if (h->ts_size)
+			update_clock(c, load(p + h->ts_off, h->ts_size), 8u * h->ts_size);
+		*pos += 8ull * h->len;
+		return true;
+	}
+	*id = load(p + h->id_off, 4);
+	c->clk = load(p + h->ts_off, 8);
+	*pos += 8ull * h->len;
+	return true;
+}
+
+/* ---- Records ---- */
+
+static bool walk_any(struct rut_cursor *c, const struct rut_ctf_type *t, uint64_t *pos)
+{
+	struct rut_ctf_iter it = {
+		.data = c->ev.data, .pos = *pos, .end = c->info.pub.content_bits, .regs = c->regs};
+
+	rut_ctf_iter_skip(&it, t);
+	*pos = it.pos;
+	return !it.failed;
+}
+
+/* Runs the program of a class. Returns false when the record does not fit in the packet. */
+static inline bool walk(struct rut_cursor *c, const struct rut_ctf_program *prog, uint64_t *ret_pos)
+{
+	const uint64_t end = c->info.pub.content_bits;
+	const uint8_t *data = c->ev.data, *nul;
+	uint64_t pos = *ret_pos, n;
+
+	for (const struct rut_ctf_step *s = prog->steps;; s++) {
+		switch (s->op) {
+		case RUT_CTF_OP_END:
+			*ret_pos = pos;
+			return true;
+		case RUT_CTF_OP_FIXED:
+			pos = rut_bits_align(pos, s->align);
+			c->seg[s->seg] = pos;
+			pos += s->bits;
+			if (unlikely(pos > end))
+				return false;
+			break;
+		case RUT_CTF_OP_SAVE:
+			c->regs[s->type->reg] =
+				rut_decode_fixed(data, c->seg[s->seg] + s->off, s->type);
+			break;
+		case RUT_CTF_OP_STRING:
+			pos = rut_bits_align(pos, s->align);
+			c->seg[s->seg] = pos;
+			if (unlikely(pos >= end))
+				return false;
+			nul = memchr(data + (pos >> 3), 0, (end - pos) >> 3);
+			if (unlikely(!nul))
+				return false;
+			pos = 8 * (uint64_t)(nul + 1 - data);
+			break;
+		case RUT_CTF_OP_SEQUENCE:
+			pos = rut_bits_align(pos, s->align);
+			c->seg[s->seg] = pos;
+			n = c->regs[s->type->len_reg];
+			if (unlikely(pos > end || n > (end - pos) / s->bits))
+				return false;
+			pos += n * s->bits;
+			break;
+		default:
+			c->seg[s->seg] = rut_bits_align(pos, s->align);
+			if (!walk_any(c, s->type, &pos))
+				return false;
+		}
+	}
+}
+
+static inline const struct rut_ctf_event_class *find_class(const struct rut_ctf_stream_class *sc,
+							   uint64_t id)
+{
+	if (likely(id < sc->n_by_id))
+		return sc->by_id[id];
+	return sc->n_by_id ? NULL : rut_map_get(&rut_meta_stream_class(sc)->other, id);
+}
+
+__attribute__((noinline, cold)) static void bad_record(struct rut_cursor *c, uint64_t pos,
+						       const char *why, uint64_t id)
+{
+	uint64_t byte = c->info.pub.offset_bytes + pos / 8;
+
+	c->in_packet = false;
+	if (rut_ctf_file_was_cut(&file_of(c)->map)) {
+		complain(c, byte, "the file was cut short while it was read");
+		c->next_offset = file_of(c)->map.size;
+	} else if (c->info.cut) {
+		return; /* already said: the packet is cut off */
+	} else if (id != UINT64_MAX) {
+		complain(c, byte,
+			 "%s %" PRIu64 "; the rest of the packet (to byte %" PRIu64 ") is skipped",
+			 why, id, c->next_offset);
+	} else {
+		complain(c, byte, "%s; the rest of the packet (to byte %" PRIu64 ") is skipped",
+			 why, c->next_offset);
+	}
+}
+
+__attribute__((noinline, cold)) static void went_back(struct rut_cursor *c, uint64_t pos)
+{
+	if (!c->warned_back)
+		complain(c, c->info.pub.offset_bytes + pos / 8,
+			 "time runs backwards, by %" PRId64 " ns", c->last_ns - c->ev.ts_ns);
+	c->warned_back = true;
+}
+
+static inline int64_t clock_ns(const struct rut_cursor *c)
+{
+	if (likely(c->clock_is_ns))
+		return (int64_t)((uint64_t)c->clock->base_ns + c->clk);
+	return c->clock ? rut_clock_ns(c->clock, c->clk) : 0;
+}
+
+bool rut_cursor_next(struct rut_cursor *c)
+{
+	for (;;) {
+		const struct rut_ctf_event_class *cls;
+		uint64_t start, pos, id;
+
+		if (unlikely(!c->in_packet) && (c->done || !open_packet(c)))
+			return false;
+		start = pos = rut_bits_align(c->pos, c->plan->align);
+		if (pos >= c->info.pub.content_bits) {
+			c->in_packet = false;
+			continue;
+		}
+		if (unlikely(!read_header(c, &pos, &id))) {
+			bad_record(c, start, "the header of an event runs past its packet",
+				   UINT64_MAX);
+			continue;
+		}
+		cls = find_class(c->info.cls, id);
+		if (unlikely(!cls)) {
+			bad_record(c, start, "the metadata has no event", id);
+			continue;
+		}
+		if (unlikely(!walk(c, cls->program, &pos))) {
+			bad_record(c, start, "an event runs past its packet", UINT64_MAX);
+			continue;
+		}
+		if (unlikely(rut_ctf_file_was_cut(&file_of(c)->map) || pos == start)) {
+			bad_record(c, start, "an event has no size at all", UINT64_MAX);
+			continue;
+		}
+		c->pos = pos;
+		c->counts->events++;
+		c->ev.cls = cls;
+		c->ev.ts_clock = c->clk;
+		c->ev.ts_ns = clock_ns(c);
+		if (unlikely(c->ev.ts_ns < c->last_ns))
+			went_back(c, start);
+		c->last_ns = c->ev.ts_ns;
+		if (c->wanted && !c->wanted[cls->index])
+			continue;
+		if (c->opts->has_begin && c->ev.ts_ns < c->opts->begin_ns)
+			continue;
+		if (c->opts->has_end && c->ev.ts_ns > c->opts->end_ns) {
+			c->done = true;
+			c->in_packet = false;
+			return false;
+		}
+		c->ev.header_pos = start;
+		c->ev.end_pos = pos;
+		return true;
+	}
+}
+
+/* ---- Life ---- */
+
+int rut_cursor_init(struct rut_cursor *c, const struct rut_set_stream *s,
+		    const struct rut_ctf_reader_opts *opts, struct rut_ctf_counts *counts)
+{
+	*c = (struct rut_cursor){.s = s, .opts = opts, .counts = counts, .forget_bytes = 1 << 22};
+	c->regs = calloc(s->meta->n_regs + 1, sizeof(*c->regs));
+	c->seg = calloc(s->meta->max_segs + 1, sizeof(*c->seg));
+	if (!c->regs || !c->seg) {
+		rut_cursor_fini(c);
+		return -ENOMEM;
+	}
+	c->ev.stream = &s->pub;
+	c->ev.regs = c->regs;
+	c->ev.seg = c->seg;
+	c->ev.has_ts = s->pub.cls->clock != NULL;
+	rut_cursor_rewind(c);
+	return 0;
+}
+
+void rut_cursor_fini(struct rut_cursor *c)
+{
+	free(c->regs);
+	free(c->seg);
+	c->regs = c->seg = NULL;
+}
+
+void rut_cursor_rewind(struct rut_cursor *c)
+{
+	c->file = 0;
+	c->next_offset = c->forgotten_to = 0;
+	c->in_packet = c->done = c->has_prev = false;
+	c->clk = 0;
+	c->last_ns = INT64_MIN;
+}
+
+void rut_cursor_seek(struct rut_cursor *c, int64_t ts_ns)
+{
+	const struct rut_set_stream *s = c->s;
+	size_t lo = 0, hi = s->n_marks;
+	struct rut_err err = RUT_ERR_INIT;
+
+	rut_cursor_rewind(c);
+	while (lo < hi) { /* the first mark that begins after ts_ns */
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->marks[mid].begin_ns > ts_ns)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	if (lo < 2)
+		return;
+	/*
+	 * One mark earlier: the packet before is where losses are counted from, and packets may
+	 * overlap a little.
+	 */
+	c->file = s->marks[lo - 2].file;
+	c->next_offset = c->forgotten_to = s->marks[lo - 2].offset;
+	if (!rut_packet_read(s->meta, file_of(c)->map.data, file_of(c)->map.size, c->next_offset,
+			     c->regs, &c->info, &err)) {
+		c->has_prev = true;
+		c->next_offset += c->info.pub.packet_bits / 8;
+	}
+}

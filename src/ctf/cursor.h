@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* A position in one stream: the next event of it, decoded as far as everyone needs. */
+#ifndef RUT_CTF_CURSOR_H
+#define RUT_CTF_CURSOR_H
+
+#include "ctf/set.h"
+
+struct rut_cursor {
+	struct rut_ctf_event ev;
+	/* The current packet: */
+	uint64_t pos; /* bits: where the next record may begin */
+	struct rut_packet_info info;
+	const struct rut_ctf_header_plan *plan;
+	const struct rut_ctf_clock *clock;
+	bool clock_is_ns; /* 1 GHz: no division */
+	bool in_packet;
+	uint64_t clk;	  /* the clock as last seen */
+	int64_t last_ns;  /* of the last event: time must not run backwards */
+	bool warned_back; /* in this packet */
+	/* The stream: */
+	const struct rut_set_stream *s;
+	uint32_t file;
+	uint64_t next_offset;  /* of the next packet in the file */
+	uint64_t forgotten_to; /* bytes of the file whose memory was given back */
+	uint64_t *regs, *seg;  /* owned */
+	bool has_prev;	       /* a packet before this one was seen */
+	struct rut_packet_info prev;
+	bool done, cut;
+	bool failed_at_open;
+	/* The reader's: */
+	const uint8_t *wanted; /* by class index; NULL: all */
+	const struct rut_ctf_reader_opts *opts;
+	struct rut_ctf_counts *counts;
+	uint64_t forget_bytes; /* after so many bytes memory is given back */
+};
+
+int rut_cursor_init(struct rut_cursor *c, const struct rut_set_stream *s,
+		    const struct rut_ctf_reader_opts *opts, struct rut_ctf_counts *counts);
+void rut_cursor_fini(struct rut_cursor *c);
+
+/* Goes to the first packet that may hold events at or after this time. */
+void rut_cursor_seek(struct rut_cursor *c, int64_t ts_ns);
+void rut_cursor_rewind(struct rut_cursor *c);
+
+/* Decodes the next wanted event into c->ev. Returns false at the end of the stream. */
+bool rut_cursor_next(struct rut_cursor *c);
+
+#endif

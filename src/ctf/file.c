@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+#include "ctf/file.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+enum { MAX_FILES = 16384, PAGE = 4096 };
+
+struct slot {
+	_Atomic uintptr_t begin, end; /* begin 0: free */
+	_Atomic bool cut;
+};
+
+static struct slot slots[MAX_FILES];
+static _Atomic int n_slots; /* those at and above were never used */
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct sigaction previous;
+
+static void on_sigbus(int sig, siginfo_t *info, void *context)
+{
+	uintptr_t addr = (uintptr_t)info->si_addr;
+	int saved = errno, n = atomic_load(&n_slots);
+
+	for (int i = 0; i < n; i++) {
+		uintptr_t begin = atomic_load(&slots[i].begin), end = atomic_load(&slots[i].end);
+		uintptr_t page = addr & ~(uintptr_t)(PAGE - 1);
+
+		if (!begin || addr < begin || addr >= end)
+			continue;
+		if (mmap((void *)page, end - page, PROT_READ,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+			break;
+		atomic_store(&slots[i].cut, true);
+		errno = saved;
+		return;
+	}
+	/* Not ours: whoever was there before sees it when the instruction runs again. */
+	sigaction(sig, &previous, NULL);
+	errno = saved;
+}
+
+static void install(void)
+{
+	struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+
+	sigemptyset(&sa.sa_mask);
+	sigaction(SIGBUS, &sa, &previous);
+}
+
+static int take_slot(const void *data, size_t size)
+{
+	uintptr_t end = ((uintptr_t)data + size + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+	int i;
+
+	pthread_mutex_lock(&slots_lock);
+	for (i = 0; i < MAX_FILES && slots[i].begin; i++)
+		;
+	if (i < MAX_FILES) {
+		atomic_store(&slots[i].cut, false);
+		atomic_store(&slots[i].end, end);
+		atomic_store(&slots[i].begin, (uintptr_t)data);
+		if (i >= n_slots)
+			atomic_store(&n_slots, i + 1);
+	}
+	pthread_mutex_unlock(&slots_lock);
+	return i < MAX_FILES ? i : -1;
+}
+
+int rut_ctf_file_map(struct rut_ctf_file *f, const char *path, struct rut_err *err)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct stat st;
+	void *data;
+
+	*f = (struct rut_ctf_file){.slot = -1};
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return rut_err_errno(err, errno, "cannot open '%s'", path);
+	if (!S_ISREG(st.st_mode))
+		return rut_err_set(err, EINVAL, "'%s' is not a regular file", path);
+	if (!st.st_size)
+		return 0;
+	pthread_once(&once, install);
+	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (data == MAP_FAILED)
+		return rut_err_errno(err, errno, "cannot map '%s'", path);
+	f->slot = take_slot(data, (size_t)st.st_size);
+	if (f->slot < 0) {
+		munmap(data, (size_t)st.st_size);
+		return rut_err_set(err, EMFILE, "'%s': more than %d files at once", path,
+				   MAX_FILES);
+	}
+	madvise(data, (size_t)st.st_size, MADV_SEQUENTIAL);
+	f->cut = &slots[f->slot].cut;
+	f->data = data;
+	f->size = (size_t)st.st_size;
+	return 0;
+}
+
+void rut_ctf_file_unmap(struct rut_ctf_file *f)
+{
+	if (f->data) {
+		atomic_store(&slots[f->slot].begin, 0);
+		munmap((void *)f->data, f->size);
+	}
+	*f = (struct rut_ctf_file){.slot = -1};
+}
+
+void rut_ctf_file_forget(const struct rut_ctf_file *f, uint64_t from, uint64_t to)
+{
+	from = (from + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+	to &= ~(uint64_t)(PAGE - 1);
+	if (f->data && from < to)
+		madvise((void *)(f->data + from), to - from, MADV_DONTNEED);
+}

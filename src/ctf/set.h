@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* Between set.c (opening), index.c (packets without their events), cursor.c and reader.c. */
+#ifndef RUT_CTF_SET_H
+#define RUT_CTF_SET_H
+
+#include "ctf/file.h"
+#include "ctf/packet.h"
+
+struct rut_set_file {
+	char *path; /* owned */
+	struct rut_ctf_file map;
+	bool has_begin;
+	int64_t begin_ns; /* of the first packet */
+};
+
+/*
+ * Every stride-th packet of a stream. The stride doubles when the table is full, so that its size
+ * does not grow with the trace.
+ */
+struct rut_set_mark {
+	uint32_t file;
+	uint64_t offset;
+	int64_t begin_ns;
+};
+
+enum { RUT_SET_MAX_MARKS = 4096 };
+
+struct rut_set_stream {
+	struct rut_ctf_stream pub; /* first */
+	const struct rut_meta *meta;
+	struct rut_set_file *files; /* owned; in the order of time */
+	size_t n_files;
+	bool has_instance;
+	uint64_t instance;
+	struct rut_set_mark *marks; /* owned */
+	size_t n_marks;
+	uint64_t mark_stride, mark_skip;
+};
+
+struct rut_ctf_set {
+	struct rut_ctf_set_opts opts;
+	struct rut_meta **traces; /* owned */
+	size_t n_traces;
+	struct rut_set_stream **streams; /* owned */
+	size_t n_streams;
+	const struct rut_ctf_event_class **classes; /* owned array, borrowed elements */
+	size_t n_classes;
+	uint64_t bytes, errors;
+	bool scanned;
+};
+
+/* Reports a problem that does not end everything: rut_log, and the count. */
+void rut_set_complain(struct rut_ctf_set *set, const struct rut_err *err);
+
+#endif
