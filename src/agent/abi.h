@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the agent (in the Ruby process) and the tracer (in rutile) share: the control page, the
+ * tables, and the rules of their use.
+ *
+ * The control page is a memfd named RUT_AGENT_MEMFD in the target. A tracer opens it through
+ * /proc/PID/fd, so the kernel decides who may. It then takes a lock (F_OFD_SETLK) on byte i of the
+ * memfd: the lock makes slot i its own, and its disappearance tells the agent that the tracer died.
+ * The tracer writes the configuration, sets the state to RUT_SLOT_START, increments `wake` and
+ * wakes the futex. The agent answers in `state` and increments `reply`.
+ *
+ * A session's table is another memfd, whose descriptor number in the target is in the slot. Rows
+ * are only ever appended, never moved; strings are appended and never changed. A row is readable
+ * when its index is below row_count. Counters are written by the target at any time with plain
+ * stores of eight aligned bytes.
+ *
+ * Everything here has fixed widths and offsets: a resident agent may be older than the tracer. A
+ * change of layout is a new RUT_AGENT_ABI, and with it another name of the memfd.
+ */
+#ifndef RUT_AGENT_ABI_H
+#define RUT_AGENT_ABI_H
+
+#include <stdint.h>
+
+#define RUT_AGENT_ABI	 1
+#define RUT_AGENT_MAGIC	 0x54545552u /* "RUTT" */
+#define RUT_AGENT_MEMFD	 "rutile-agent-1"
+#define RUT_AGENT_SLOTS	 8
+#define RUT_AGENT_CONFIG 32768
+
+enum rut_slot_state {
+	RUT_SLOT_FREE,
+	RUT_SLOT_START,	 /* the tracer wants this configuration to run */
+	RUT_SLOT_ACTIVE, /* hooks are set: what runs from now on is counted */
+	RUT_SLOT_FAILED, /* `message` says why; the tracer sets STOP */
+	RUT_SLOT_STOP,	 /* the tracer wants the hooks away; the agent answers with FREE */
+};
+
+/* The same values as enum rut_ruby_mode in tracer.h. */
+enum rut_agent_mode {
+	RUT_AGENT_CALLS,
+	RUT_AGENT_TIME,
+	RUT_AGENT_OBJECTS_TOTAL,
+	RUT_AGENT_OBJECTS,
+	RUT_AGENT_ARRAYS,
+	RUT_AGENT_STRINGS,
+	RUT_AGENT_TRACE,
+};
+
+#define RUT_AGENT_C_CALLS    1u
+#define RUT_AGENT_RETURNS    2u
+#define RUT_AGENT_ARGS	     4u
+#define RUT_AGENT_EXCEPTIONS 8u
+
+/*
+ * The filter, in `config`: a sequence of (kind byte, string, NUL), ended by a NUL kind.
+ */
+#define RUT_FILTER_APP	  'A' /* path glob of the application; none: every path */
+#define RUT_FILTER_NOT	  'N' /* path glob left out of it */
+#define RUT_FILTER_PATH	  'P' /* may begin with '!'; likewise the following */
+#define RUT_FILTER_CLASS  'C'
+#define RUT_FILTER_METHOD 'M'
+#define RUT_FILTER_INSIDE 'I' /* only below this method */
+
+struct rut_agent_slot {
+	uint32_t state; /* enum rut_slot_state; atomic */
+	uint32_t mode;
+	uint32_t flags;
+	int32_t tracer_pid; /* of the tracer's own PID namespace; for people only */
+	uint64_t slow_ns;
+	uint64_t ring_bytes;
+	int32_t table_fd, ring_fd; /* in the target; -1: none */
+	uint64_t table_ino, ring_ino;
+	uint64_t session_id; /* chosen by the tracer: finds its session again in a forked child */
+	uint32_t orphan;     /* 1: inherited by fork, no tracer has taken it over yet */
+	uint32_t pad;
+	char message[128];
+	char config[RUT_AGENT_CONFIG];
+};
+
+struct rut_agent_ctl {
+	uint32_t magic, abi;
+	uint32_t size_bytes; /* of this struct as the agent knows it */
+	int32_t pid;	     /* as the target sees itself */
+	uint32_t wake;	     /* futex; the tracer increments */
+	uint32_t reply;	     /* futex; the agent increments */
+	char ruby_version[16];
+	uint64_t features; /* RUT_FEATURE_* */
+	uint64_t waiting;  /* session without which the program does not start (preload) */
+	struct rut_agent_slot slots[RUT_AGENT_SLOTS];
+};
+
+#define RUT_FEATURE_TARGET 1u /* TracePoint#enable(target:): filters cost nothing */
+
+#define RUT_TABLE_MAGIC 0x4c425452u
+
+struct rut_agent_table {
+	uint32_t magic, abi;
+	uint64_t size_bytes;
+	uint32_t row_count; /* atomic; grows only */
+	uint32_t row_cap;
+	uint64_t rows_off, strs_off, strs_cap;
+	uint64_t strs_len; /* atomic; grows only */
+	/* Times in rows are ticks: nanoseconds = ticks * (mono - mono0) / (tick - tick0). */
+	uint64_t tick0, mono0_ns;
+	uint32_t ticks_are_tsc; /* 0: ticks are nanoseconds */
+	uint32_t reset_epoch;	/* the tracer increments: maxima start anew */
+	uint64_t rows_lost;	/* events without a row: the table was full */
+	uint32_t scans;		/* looks through the heap that are complete */
+	uint32_t instrumented;	/* methods with a hook */
+	uint64_t pad[4];
+};
+
+struct rut_agent_row {
+	uint64_t calls;
+	uint64_t total, self, max; /* ticks */
+	uint64_t count, bytes;
+	uint32_t path, class_name, method; /* offsets of strings; 0: none */
+	uint32_t line;
+	uint32_t flags; /* RUT_ROW_* */
+	uint32_t epoch; /* of max */
+	uint64_t pad;
+};
+
+#define RUT_ROW_SINGLETON 1u
+#define RUT_ROW_C	  2u
+#define RUT_ROW_NAMED	  4u /* names are there; atomic: set after them */
+#define RUT_ROW_EXCLUDED  8u /* the filter leaves it out: not to be shown */
+
+_Static_assert(sizeof(struct rut_agent_row) == 80, "row");
+_Static_assert(sizeof(struct rut_agent_table) == 128, "table");
+
+/* A string of the table: its length, its bytes, a NUL; the next one begins at a multiple of 4. */
+struct rut_agent_str {
+	uint32_t len;
+	char data[];
+};
+
+#endif

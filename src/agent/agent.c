@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The agent: what runs inside a Ruby process that is traced.
+ *
+ * It is loaded by injection or by RUBYOPT=-r, and stays. Its constructor, which may run in any
+ * thread in any state, makes the control page (abi.h) and one native thread, no more. That thread
+ * sleeps on the futex of the page until a tracer wakes it, and for good when there is no tracer: a
+ * process that is not being traced pays nothing. Hooks are set and taken away on a Ruby thread
+ * (gvl.h). While there is a session the thread looks once a second whether its tracer still lives.
+ *
+ * The library links against nothing: the symbols of libc are unversioned, so that it loads into any
+ * glibc since 2.28, and Ruby's are looked up at run time.
+ */
+#include "abi.h"
+#include "clock.h"
+#include "gvl.h"
+#include "rb.h"
+#include "session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define WORK_SLICE_NS 3000000u
+
+static struct {
+	struct rut_agent_ctl *ctl; /* shared mapping */
+	int fd;
+	uint64_t ino;
+	bool rb_ready;
+	const char *broken; /* why nothing can be traced here */
+	struct rut_session sessions[RUT_AGENT_SLOTS];
+	bool fork_handler;
+} agent = {.fd = -1};
+
+/* What a job shall do, for each session; the answer comes back in the same place. */
+static struct {
+	enum { JOB_NONE, JOB_HOOK, JOB_WORK, JOB_UNHOOK } what[RUT_AGENT_SLOTS];
+	bool more[RUT_AGENT_SLOTS];
+	const char *error[RUT_AGENT_SLOTS];
+} job;
+
+static void job_body(void *arg)
+{
+	uint64_t deadline = rut_mono_ns() + WORK_SLICE_NS;
+
+	if (!agent.rb_ready && !agent.broken) {
+		agent.broken = rut_rb_init();
+		agent.rb_ready = !agent.broken;
+	}
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
+		struct rut_session *s = &agent.sessions[i];
+
+		job.more[i] = false;
+		job.error[i] = agent.broken;
+		if (agent.broken)
+			continue;
+		if (job.what[i] == JOB_HOOK)
+			job.error[i] = rut_session_hook(s);
+		if (job.what[i] == JOB_HOOK || job.what[i] == JOB_WORK)
+			job.more[i] = rut_session_work(s, deadline);
+		if (job.what[i] == JOB_UNHOOK)
+			job.more[i] = rut_session_unhook(s, deadline);
+	}
+}
+
+static void reply(void)
+{
+	__atomic_fetch_add(&agent.ctl->reply, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &agent.ctl->reply, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void set_state(struct rut_agent_slot *slot, uint32_t state)
+{
+	__atomic_store_n(&slot->state, state, __ATOMIC_RELEASE);
+	reply();
+}
+
+static uint32_t get_state(const struct rut_agent_slot *slot)
+{
+	return __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+}
+
+static void fail(struct rut_agent_slot *slot, const char *why)
+{
+	size_t n = strlen(why);
+
+	if (n >= sizeof(slot->message))
+		n = sizeof(slot->message) - 1;
+	memcpy(slot->message, why, n);
+	slot->message[n] = 0;
+	set_state(slot, RUT_SLOT_FAILED);
+}
+
+/* The lock of byte i is gone with the tracer that took slot i. */
+static bool tracer_lives(unsigned i)
+{
+	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
+
+	if (!rut_fd_is(agent.fd, agent.ino))
+		return true; /* the program closed it; the tracer must say when it goes */
+	if (fcntl(agent.fd, F_OFD_GETLK, &fl) < 0)
+		return true;
+	return fl.l_type != F_UNLCK;
+}
+
+/* Starts what the tracers want. Returns true when a Ruby thread has something to do. */
+static bool plan(void)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
+		struct rut_agent_slot *slot = &agent.ctl->slots[i];
+		struct rut_session *s = &agent.sessions[i];
+		uint32_t state = get_state(slot);
+
+		job.what[i] = JOB_NONE;
+		if (state != RUT_SLOT_FREE && state != RUT_SLOT_STOP && !tracer_lives(i))
+			__atomic_store_n(&slot->state, state = RUT_SLOT_STOP, __ATOMIC_RELEASE);
+		if (state == RUT_SLOT_START && !s->used) {
+			if (agent.broken) {
+				fail(slot, agent.broken);
+				continue;
+			}
+			if (rut_session_init(s, slot) < 0) {
+				fail(slot, "not enough memory for the tables");
+				continue;
+			}
+			job.what[i] = JOB_HOOK;
+		} else if (state == RUT_SLOT_START) {
+			job.what[i] = s->hooked ? JOB_WORK : JOB_HOOK;
+		} else if (state == RUT_SLOT_ACTIVE &&
+			   (s->drops || (s->rescan && rut_mono_ns() >= s->rescan_at_ns) ||
+			    s->todo_left)) {
+			job.what[i] = JOB_WORK;
+		} else if (state == RUT_SLOT_STOP && s->used) {
+			job.what[i] = JOB_UNHOOK;
+		} else if (state == RUT_SLOT_STOP) {
+			set_state(slot, RUT_SLOT_FREE);
+		}
+		any |= job.what[i] != JOB_NONE;
+	}
+	return any;
+}
+
+static void conclude(bool *ret_more)
+{
+	*ret_more = false;
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
+		struct rut_agent_slot *slot = &agent.ctl->slots[i];
+		struct rut_session *s = &agent.sessions[i];
+
+		s->todo_left = job.more[i];
+		*ret_more |= job.more[i];
+		switch (job.what[i]) {
+		case JOB_HOOK:
+		case JOB_WORK:
+			if (job.error[i])
+				fail(slot, job.error[i]);
+			else if (!job.more[i] && get_state(slot) == RUT_SLOT_START)
+				set_state(slot, RUT_SLOT_ACTIVE);
+			break;
+		case JOB_UNHOOK:
+			if (!job.more[i]) {
+				rut_session_fini(s);
+				slot->table_fd = slot->ring_fd = -1;
+				set_state(slot, RUT_SLOT_FREE);
+			}
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+static bool any_session(void)
+{
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+		if (get_state(&agent.ctl->slots[i]) != RUT_SLOT_FREE)
+			return true;
+	return false;
+}
+
+static void *helper(void *arg)
+{
+	struct rut_agent_ctl *ctl = agent.ctl;
+
+	for (;;) {
+		uint32_t seen = __atomic_load_n(&ctl->wake, __ATOMIC_ACQUIRE);
+		struct timespec ts = {.tv_sec = 1};
+		bool more = false;
+
+		if (plan()) {
+			/* A Ruby that runs no Ruby code for long is not given up: it will. */
+			while (rut_gvl_run(job_body, NULL, 60000) < 0)
+				;
+			conclude(&more);
+		}
+		if (more) {
+			ts.tv_sec = 0;
+			ts.tv_nsec = 2000000; /* let the application run */
+		} else {
+			for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+				if (agent.sessions[i].rescan || agent.sessions[i].drops) {
+					ts.tv_sec = 0;
+					ts.tv_nsec = 50000000;
+				}
+		}
+		syscall(SYS_futex, &ctl->wake, FUTEX_WAIT, seen, any_session() ? &ts : NULL, NULL,
+			0);
+	}
+	return NULL;
+}
+
+static int start_helper(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, 128 << 10);
+	r = pthread_create(&thread, &attr, helper, NULL);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -r;
+}
+
+/* A control page of its own; at the address of the parent's in the child of a fork. */
+static int make_control(void *at)
+{
+	size_t bytes = sizeof(struct rut_agent_ctl);
+	struct rut_agent_ctl *ctl;
+	uint64_t ino;
+	int fd = rut_memfd(RUT_AGENT_MEMFD, bytes, &ino);
+
+	if (fd < 0)
+		return fd;
+	ctl = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
+	if (ctl == MAP_FAILED) {
+		close(fd);
+		return -ENOMEM;
+	}
+	ctl->abi = RUT_AGENT_ABI;
+	ctl->size_bytes = sizeof(*ctl);
+	ctl->pid = getpid();
+	if (rb.ruby_version)
+		strncpy(ctl->ruby_version, rb.ruby_version, sizeof(ctl->ruby_version) - 1);
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+		ctl->slots[i].table_fd = ctl->slots[i].ring_fd = -1;
+	agent.ctl = ctl;
+	agent.fd = fd;
+	agent.ino = ino;
+	return 0;
+}
+
+static void publish(void)
+{
+	__atomic_store_n(&agent.ctl->magic, RUT_AGENT_MAGIC, __ATOMIC_RELEASE);
+}
+
+/* Runs once, at dlopen. Nothing of it is needed by the process: what fails is left out. */
+__attribute__((constructor)) static void start(void)
+{
+	rut_clock_init();
+	agent.broken = rut_rb_load();
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+		agent.sessions[i].index = i;
+	if (make_control(NULL) < 0)
+		return;
+	if (start_helper() < 0)
+		return;
+	publish();
+}
+
+/* ---- RUBYOPT=-r ---- */
+
+/* "-rFILE" was put before what RUBYOPT had: what the program starts shall not see it. */
+static void restore_rubyopt(void)
+{
+	const char *opt = getenv("RUBYOPT"), *rest;
+
+	if (!opt || strncmp(opt, "-r", 2) != 0)
+		return;
+	rest = strchr(opt, ' ');
+	if (rest)
+		setenv("RUBYOPT", rest + 1, 1);
+	else
+		unsetenv("RUBYOPT");
+}
+
+static bool session_runs(uint64_t id)
+{
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+		if (agent.ctl->slots[i].session_id == id &&
+		    get_state(&agent.ctl->slots[i]) >= RUT_SLOT_ACTIVE)
+			return true;
+	return false;
+}
+
+/*
+ * Called by Ruby's require: the name is the file's. When a tracer started this program
+ * (RUTILE_SESSION=ID:PID) it waits here until the hooks are set, as long as the tracer lives.
+ */
+__attribute__((visibility("default"))) void Init_librutile_agent(void);
+void Init_librutile_agent(void)
+{
+	const char *wanted = getenv("RUTILE_SESSION");
+	struct timespec ts = {.tv_nsec = 300000};
+	uint64_t id = 0;
+	int pid = 0;
+
+	if (!wanted || !agent.ctl || agent.broken)
+		return;
+	for (; *wanted && *wanted != ':'; wanted++)
+		id = id << 4 | (uint64_t)(*wanted <= '9' ? *wanted - '0' : *wanted - 'a' + 10);
+	for (wanted += *wanted == ':'; *wanted; wanted++)
+		pid = pid * 10 + (*wanted - '0');
+	unsetenv("RUTILE_SESSION");
+	restore_rubyopt();
+	__atomic_store_n(&agent.ctl->waiting, id, __ATOMIC_RELEASE);
+	for (int i = 0; i < 30000 && !session_runs(id); i++) {
+		rut_gvl_serve();
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
+		if (i % 100 == 99 && kill(pid, 0) < 0 && errno == ESRCH)
+			break;
+	}
+	agent.ctl->waiting = 0;
+}

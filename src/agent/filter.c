@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+#include "filter.h"
+
+#include "abi.h"
+
+#include <string.h>
+
+/* One bracket expression at *glob; moves past it. */
+static bool bracket(const char **glob, char c)
+{
+	const char *g = *glob + 1;
+	bool negate = *g == '!' || *g == '^', hit = false;
+
+	if (negate)
+		g++;
+	for (bool first = true; *g && (first || *g != ']'); first = false) {
+		unsigned char from = (unsigned char)*g++, to = from;
+
+		if (g[0] == '-' && g[1] && g[1] != ']') {
+			to = (unsigned char)g[1];
+			g += 2;
+		}
+		hit |= (unsigned char)c >= from && (unsigned char)c <= to;
+	}
+	*glob = *g ? g + 1 : g;
+	return hit != negate;
+}
+
+bool rut_glob(const char *glob, const char *text, size_t len)
+{
+	const char *end = text + len, *star = NULL, *star_text = NULL;
+
+	for (;;) {
+		const char *g = glob;
+
+		if (*glob == '*') {
+			star = ++glob;
+			star_text = text;
+			continue;
+		}
+		if (text == end) {
+			if (!*glob)
+				return true;
+		} else if (*glob == '?') {
+			glob++, text++;
+			continue;
+		} else if (*glob == '[') {
+			if (bracket(&g, *text)) {
+				glob = g, text++;
+				continue;
+			}
+		} else {
+			if (*g == '\\' && g[1])
+				g++;
+			if (*g && *g == *text) {
+				glob = g + 1, text++;
+				continue;
+			}
+		}
+		if (!star || star_text == end)
+			return false;
+		glob = star;
+		text = ++star_text;
+	}
+}
+
+void rut_filter_init(struct rut_filter *f, const char *config)
+{
+	f->config = config;
+	f->has_names = false;
+	for (const char *c = config; *c; c += strlen(c) + 1)
+		f->has_names |= *c == RUT_FILTER_CLASS || *c == RUT_FILTER_METHOD;
+}
+
+/* No rule of this kind: yes. Only '!' rules: yes unless one hits. Otherwise one must hit. */
+static bool rules(const char *config, char kind, const char *text, size_t len)
+{
+	bool any = false, hit = false;
+
+	for (const char *c = config; *c; c += strlen(c) + 1) {
+		if (*c != kind)
+			continue;
+		if (c[1] == '!') {
+			if (rut_glob(c + 2, text, len))
+				return false;
+		} else {
+			any = true;
+			hit = hit || rut_glob(c + 1, text, len);
+		}
+	}
+	return !any || hit;
+}
+
+bool rut_filter_path(const struct rut_filter *f, const char *path, size_t len)
+{
+	for (const char *c = f->config; *c; c += strlen(c) + 1)
+		if (*c == RUT_FILTER_NOT && rut_glob(c + 1, path, len))
+			return false;
+	return rules(f->config, RUT_FILTER_APP, path, len) &&
+	       rules(f->config, RUT_FILTER_PATH, path, len);
+}
+
+bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool singleton,
+		     const char *method)
+{
+	char name[1024];
+	size_t c, m;
+
+	if (!f->has_names)
+		return true;
+	if (!class_name)
+		class_name = "";
+	c = strlen(class_name);
+	if (!rules(f->config, RUT_FILTER_CLASS, class_name, c))
+		return false;
+	if (!method)
+		return true;
+	m = strlen(method);
+	if (c > sizeof(name) / 2)
+		c = sizeof(name) / 2;
+	if (m > sizeof(name) / 2 - 2)
+		m = sizeof(name) / 2 - 2;
+	memcpy(name, class_name, c);
+	name[c] = singleton ? '.' : '#';
+	memcpy(name + c + 1, method, m);
+	return rules(f->config, RUT_FILTER_METHOD, name, c + 1 + m);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Which methods a session wants: globs over paths, classes and methods. */
+#ifndef RUT_AGENT_FILTER_H
+#define RUT_AGENT_FILTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct rut_filter {
+	const char *config; /* borrowed: the encoded strings of abi.h */
+	bool has_names;	    /* classes or methods are filtered */
+};
+
+void rut_filter_init(struct rut_filter *f, const char *config);
+
+bool rut_filter_path(const struct rut_filter *f, const char *path, size_t len);
+
+/* `class_name` and `method` may be NULL (allocations have no method). */
+bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool singleton,
+		     const char *method);
+
+/* '*' any bytes, '?' one byte, '[a-z]', '[!a-z]', '\x' x itself. */
+bool rut_glob(const char *glob, const char *text, size_t len);
+
+#endif

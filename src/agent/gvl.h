@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Doing something with the GVL held, from the agent's helper thread.
+ *
+ * Ruby runs postponed jobs when a Ruby thread next looks at its interrupts. A busy process does
+ * that within a millisecond by itself. In an idle one every thread sleeps, and nobody looks; so,
+ * in steps: the job is registered from the helper (marks the thread that ran last); then from a
+ * signal handler on the main thread (marks the main thread; system calls are restarted); then
+ * Ruby's own signal handler is called with a signal that no program handles, which makes Ruby wake
+ * its main thread, whatever that is waiting for, and let it sleep on.
+ */
+#ifndef RUT_AGENT_GVL_H
+#define RUT_AGENT_GVL_H
+
+#include <stdint.h>
+
+/*
+ * Runs fn(arg) on a Ruby thread that holds the GVL and waits for it, at most `timeout_ms`. Returns
+ * 0, or -ETIMEDOUT: then fn may still run once, later. Helper thread only.
+ */
+int rut_gvl_run(void (*fn)(void *), void *arg, int timeout_ms);
+
+/* On a Ruby thread with the GVL: runs what the helper waits for, if anything. */
+void rut_gvl_serve(void);
+
+/* In the child of a fork: no job is under way. */
+void rut_gvl_forked(void);
+
+#endif

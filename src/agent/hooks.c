@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The hooks of Ruby methods.
+ *
+ * Each method with a hook has a record of its own, which the hook gets as its data: to count is to
+ * increment. The one thing to check is whose method it is, because classes can share code
+ * (module_function, dup, clone, one block for several define_methods): as long as the receiver has
+ * the class of the last call, the row of the last call is the right one.
+ */
+#include "session.h"
+
+#include "stack.h"
+
+#include <string.h>
+
+#define FRAME_BMETHOD 0x40 /* since Ruby 2.5 */
+
+static void count_up(uint64_t *counter)
+{
+	if (__builtin_expect(rut_single_ractor(), 1))
+		__atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+static VALUE receiver_class(VALUE self)
+{
+	return rut_special_p(self) ? (self & 0xff) | 1 : rut_klass(self);
+}
+
+static void name_row(struct rut_rec *r, struct rut_variant *v)
+{
+	struct rut_table *t = &r->s->table;
+	char name[1024];
+	bool singleton;
+	const char *method = v->mid == rb.qnil ? NULL : rb.rb_id2name(rb.rb_sym2id(v->mid));
+	uint32_t class_str, method_str;
+
+	rut_class_name(v->owner, name, sizeof(name), &singleton);
+	class_str = rut_table_str(t, name, strlen(name));
+	method_str = method ? rut_table_str(t, method, strlen(method)) : 0;
+	v->excluded = !rut_filter_name(&r->s->filter, name, singleton, method);
+	if (v->excluded) {
+		v->row = NULL;
+		return;
+	}
+	/* After a compaction an owner has another address, but still its row. */
+	for (struct rut_variant *o = r->variants; o; o = o->next) {
+		if (o->row && o->row->class_name == class_str && o->row->method == method_str &&
+		    !(o->row->flags & RUT_ROW_SINGLETON) == !singleton) {
+			v->row = o->row;
+			return;
+		}
+	}
+	v->row = rut_table_row(t);
+	if (!v->row)
+		return;
+	v->row->path = r->path;
+	v->row->line = r->line;
+	v->row->class_name = class_str;
+	v->row->method = method_str;
+	__atomic_store_n(&v->row->flags, RUT_ROW_NAMED | (singleton ? RUT_ROW_SINGLETON : 0),
+			 __ATOMIC_RELEASE);
+}
+
+static void drop(struct rut_rec *r)
+{
+	if (r->dropping)
+		return;
+	r->drop = r->dropping = true;
+	__atomic_fetch_add(&r->s->drops, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * Is it the code of this record that runs? Ruby puts a hook on all the code inside as well: methods
+ * defined in methods, blocks in blocks. And a block may run as a block or as a method. Read from
+ * struct rb_control_frame_t, the same since 2.5: pc, sp, iseq, self, ep; ep[0] has the flags.
+ */
+static inline bool frame_is_ours(const struct rut_rec *r, const struct rut_trace_arg *ta)
+{
+	const VALUE *cfp = ta->cfp;
+
+	return cfp[2] == r->iseq &&
+	       (r->kind == RUT_REC_METHOD || (*(const VALUE *)cfp[4] & FRAME_BMETHOD));
+}
+
+struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass)
+{
+	VALUE owner, mid;
+	struct rut_variant *v;
+
+	owner = rb.rb_tracearg_defined_class(ta);
+	mid = rb.rb_tracearg_method_id(ta);
+	if (mid == rb.qnil) {
+		if (!r->variants)
+			drop(r);
+		return NULL;
+	}
+	for (v = r->variants; v; v = v->next)
+		if (v->owner == owner && v->mid == mid)
+			break;
+	if (!v) {
+		v = r->variants ? rut_session_alloc(r->s, sizeof(*v)) : &r->first;
+		if (!v)
+			return NULL;
+		v->owner = owner;
+		v->mid = mid;
+		name_row(r, v);
+		v->next = r->variants;
+		__atomic_store_n(&r->variants, v, __ATOMIC_RELEASE);
+		if (v->excluded && r->kind == RUT_REC_METHOD && v->next == NULL)
+			drop(r);
+	}
+	if (r->kind == RUT_REC_METHOD) {
+		/* Another ractor must not see the class of one and the method of the other. */
+		if (rut_single_ractor()) {
+			r->klass = klass;
+			r->last = v;
+		} else {
+			r->klass = 0;
+		}
+	}
+	return v->row ? v : NULL;
+}
+
+static inline struct rut_variant *variant_of(struct rut_rec *r, struct rut_trace_arg *ta)
+{
+	VALUE klass = receiver_class(ta->self);
+
+	if (__builtin_expect(!frame_is_ours(r, ta), 0)) {
+		if (r->kind == RUT_REC_BLOCK && !r->variants &&
+		    ((const VALUE *)ta->cfp)[2] == r->iseq)
+			drop(r);
+		return NULL;
+	}
+	if (__builtin_expect(r->klass == klass, 1))
+		return r->last->row ? r->last : NULL;
+	return rut_rec_resolve(r, ta, klass);
+}
+
+static void on_call(VALUE tp, void *data)
+{
+	struct rut_variant *v = variant_of(data, rb.rb_tracearg_from_tracepoint(tp));
+
+	if (v)
+		count_up(&v->row->calls);
+}
+
+static void on_call_return(VALUE tp, void *data)
+{
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+
+	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
+		struct rut_variant *v = variant_of(data, ta);
+
+		if (v) {
+			count_up(&v->row->calls);
+			rut_stack_push(((struct rut_rec *)data)->s, ta, v);
+		}
+	} else {
+		rut_stack_pop(((struct rut_rec *)data)->s, ta);
+	}
+}
+
+rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events)
+{
+	bool returns = s->mode == RUT_AGENT_TIME;
+
+	if (kind == RUT_REC_METHOD)
+		*ret_events = RUT_EVENT_CALL | (returns ? RUT_EVENT_RETURN : 0);
+	else
+		*ret_events = RUT_EVENT_B_CALL | (returns ? RUT_EVENT_B_RETURN : 0);
+	return returns ? on_call_return : on_call;
+}
+
+bool rut_hook_is_ours(rut_tp_fn fn)
+{
+	return fn == on_call || fn == on_call_return;
+}

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Finding the methods, and putting hooks on those that the filter wants.
+ *
+ * A look through the heap finds the code that exists: every method is an InstructionSequence of
+ * type `method`, every define_method a method entry that refers to a Proc. Ruby's own wrappers of
+ * them wait in an Array until it is their turn, a few milliseconds at a time. Code that comes later
+ * announces itself (script_compiled) before it runs. Of its blocks nobody can tell yet which will
+ * be methods: each gets a hook that goes away at its first call as a plain block. Methods that are
+ * defined later from old blocks are found by looking through the heap again.
+ *
+ * Nothing here keeps code alive: a hook belongs to its InstructionSequence (Ruby marks it from
+ * there), and to take the hooks away they are looked up in the heap. So code that the application
+ * drops goes, hook and all.
+ */
+#include "session.h"
+
+#include "clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* enum rb_method_type_t, since 2.0 */
+#define METHOD_TYPE_BMETHOD 4
+
+#define NOT_READY (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
+
+struct list {
+	VALUE *items;
+	size_t count, cap;
+};
+
+static bool list_add(struct list *l, VALUE v)
+{
+	if (l->count == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 8192;
+		VALUE *items = rut_map(cap * sizeof(*items));
+
+		if (!items)
+			return false;
+		if (l->count)
+			memcpy(items, l->items, l->count * sizeof(*items));
+		rut_unmap(l->items, l->cap * sizeof(*items));
+		l->items = items;
+		l->cap = cap;
+	}
+	l->items[l->count++] = v;
+	return true;
+}
+
+static void list_fini(struct list *l)
+{
+	rut_unmap(l->items, l->cap * sizeof(*l->items));
+}
+
+static bool ready_iseq(VALUE v)
+{
+	return rut_imemo(v) == RUT_IMEMO_ISEQ && !(rut_flags(v) & NOT_READY);
+}
+
+/* Ruby's own code for tracing would trace the agent. */
+static bool own_path(const char *path, size_t len)
+{
+	static const char own[] = "<internal:trace_point>";
+
+	return len == sizeof(own) - 1 && memcmp(path, own, len) == 0;
+}
+
+static bool path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
+{
+	size_t len, abs_len;
+	VALUE path = rb.rb_profile_frame_path(iseq);
+	const char *p = rut_str(path, &len), *abs = p;
+
+	abs_len = len;
+	if (len && p[0] != '/' && p[0] != '<' && p[0] != '(') {
+		const char *a = rut_str(rb.rb_profile_frame_absolute_path(iseq), &abs_len);
+
+		if (abs_len)
+			abs = a;
+		else
+			abs_len = len;
+	}
+	if (own_path(p, len))
+		return false;
+	if (!rut_filter_path(&s->filter, abs, abs_len))
+		return false;
+	if (ret_path)
+		*ret_path = rut_table_str(&s->table, p, len);
+	return true;
+}
+
+/* ---- what kind of code ---- */
+
+static VALUE wrapper_of(VALUE iseq)
+{
+	return rb.rb_iseqw_new(iseq);
+}
+
+static void first_iseq(VALUE obj, void *data)
+{
+	VALUE *ret = data;
+
+	if (!*ret && !rut_special_p(obj) && rut_imemo(obj) == RUT_IMEMO_ISEQ)
+		*ret = obj;
+}
+
+static VALUE iseq_of_wrapper(VALUE wrapper)
+{
+	VALUE iseq = 0;
+
+	if (rb.rb_iseqw_to_iseq)
+		return rb.rb_iseqw_to_iseq(wrapper);
+	rb.rb_objspace_reachable_objects_from(wrapper, first_iseq, &iseq);
+	return iseq;
+}
+
+/* -1: neither a method nor a block */
+static int kind_of(VALUE iseq)
+{
+	if (rb.rb_iseq_type) {
+		VALUE type = rb.rb_iseq_type(iseq);
+
+		return type == rb.sym_method  ? RUT_REC_METHOD
+		       : type == rb.sym_block ? RUT_REC_BLOCK
+					      : -1;
+	} else {
+		/* [[:call, 1], [:line, 2], ...] */
+		VALUE points = rb.rb_funcallv(wrapper_of(iseq), rb.id_trace_points, 0, NULL);
+
+		for (long i = 0; i < 4; i++) {
+			VALUE point = rb.rb_ary_entry(points, i), event;
+
+			if (point == rb.qnil)
+				break;
+			event = rb.rb_ary_entry(point, 0);
+			if (event == rb.sym_call)
+				return RUT_REC_METHOD;
+			if (event == rb.sym_b_call)
+				return RUT_REC_BLOCK;
+		}
+		return -1;
+	}
+}
+
+static VALUE child_i(VALUE child, VALUE data, int argc, const VALUE *argv, VALUE block)
+{
+	struct list *l = (struct list *)data;
+
+	list_add(l, child);
+	return rb.qnil;
+}
+
+/* Wrappers of the code directly inside; they stay alive: each is referred to by its code. */
+static void children_of(VALUE wrapper, struct list *l)
+{
+	rb.rb_block_call(wrapper, rb.id_each_child, 0, NULL, child_i, (VALUE)l);
+}
+
+/* ---- setting one hook ---- */
+
+struct enable {
+	VALUE tp, wrapper;
+};
+
+static VALUE enable_body(VALUE arg)
+{
+	struct enable *e = (struct enable *)arg;
+
+	rb.rb_hash_aset(rb.enable_args, rb.sym_target, e->wrapper);
+	if (rb.rb_funcallv_kw)
+		rb.rb_funcallv_kw(e->tp, rb.id_enable, 1, &rb.enable_args, 1);
+	else
+		rb.rb_funcallv(e->tp, rb.id_enable, 1, &rb.enable_args);
+	return rb.qnil;
+}
+
+static bool enable_for(VALUE tp, VALUE wrapper)
+{
+	struct enable e = {tp, wrapper};
+	int failed = 0;
+
+	rb.rb_protect(enable_body, (VALUE)&e, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	rb.rb_hash_aset(rb.enable_args, rb.sym_target, rb.qnil);
+	return !failed;
+}
+
+static void instrument(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind)
+{
+	struct rut_rec *r;
+	uint32_t path, events;
+	rut_tp_fn fn;
+	volatile VALUE tp;
+
+	if (!path_wanted(s, iseq, &path))
+		return;
+	r = rut_session_alloc(s, sizeof(*r));
+	if (!r)
+		return;
+	r->s = s;
+	r->kind = (uint8_t)kind;
+	r->path = path;
+	r->line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
+	r->iseq = iseq;
+	fn = rut_hook_for(s, kind, &events);
+	tp = rb.rb_tracepoint_new(0, events, fn, r);
+	if (enable_for(tp, wrapper))
+		s->table.hdr->instrumented++;
+}
+
+/* ---- new code ---- */
+
+static void instrument_children(struct rut_session *s, VALUE wrapper, int depth)
+{
+	struct list l = {0};
+
+	children_of(wrapper, &l);
+	for (size_t i = 0; i < l.count; i++) {
+		VALUE iseq = iseq_of_wrapper(l.items[i]);
+		int kind = kind_of(iseq);
+
+		if (kind >= 0)
+			instrument(s, l.items[i], iseq, kind);
+		if (depth < 100)
+			instrument_children(s, l.items[i], depth + 1);
+	}
+	list_fini(&l);
+}
+
+struct compiled {
+	struct rut_session *s;
+	VALUE wrapper;
+};
+
+static VALUE compiled_body(VALUE arg)
+{
+	struct compiled *c = (struct compiled *)arg;
+
+	instrument_children(c->s, c->wrapper, 0);
+	return rb.qnil;
+}
+
+void rut_methods_on_compiled(VALUE tp, void *session)
+{
+	struct rut_session *s = session;
+	const VALUE *ta = (const VALUE *)rb.rb_tracearg_from_tracepoint(tp);
+	VALUE iseq = ta[7]; /* data: the code, or [source, code] */
+	struct compiled c = {.s = s};
+	int failed = 0;
+
+	if (rut_special_p(iseq))
+		return;
+	if (rut_type(iseq) == RUT_T_ARRAY)
+		iseq = rb.rb_ary_entry(iseq, 1);
+	if (rut_special_p(iseq) || !ready_iseq(iseq) || !path_wanted(s, iseq, NULL))
+		return;
+	c.wrapper = wrapper_of(iseq);
+	rb.rb_protect(compiled_body, (VALUE)&c, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	if (!s->rescan) {
+		s->rescan = true;
+		s->rescan_round = 0;
+		s->rescan_at_ns = rut_mono_ns() + 100000000u;
+	}
+}
+
+/* ---- code that exists ---- */
+
+struct scan {
+	struct rut_session *s;
+	struct list found; /* code that the filter wants */
+	struct list ments; /* method entries of define_methods */
+	struct list tps;   /* tracepoints of this session */
+	struct list done;  /* their code; sorted */
+	bool again;	   /* hooks may be set already */
+	VALUE path;	   /* the last one asked for, and the answer */
+	bool wanted;
+};
+
+/* The record of a tracepoint of ours, or NULL. Layout: events, tracing, thread, targets, func, data
+ */
+static struct rut_rec *rec_of_tp(VALUE v)
+{
+	const uintptr_t *w = (const uintptr_t *)v, *tp;
+
+	if ((w[0] & RUT_T_MASK) != RUT_T_DATA || w[1] != rb.c_tracepoint || w[3] & ~3ul)
+		return NULL;
+	tp = w[3] & 2 ? &w[4] : (const uintptr_t *)w[4]; /* embedded or not */
+	if (!tp)
+		return NULL;
+	for (int i = 2; i < 5; i++)
+		if (rut_hook_is_ours((rut_tp_fn)tp[i]))
+			return (struct rut_rec *)tp[i + 1];
+	return NULL;
+}
+
+static void proc_of_ment(VALUE obj, void *data)
+{
+	VALUE *ret = data;
+
+	if (!rut_special_p(obj) && rut_type(obj) == RUT_T_DATA)
+		*ret = obj;
+}
+
+/* The code of the block when this method entry is that of a define_method. */
+static VALUE bmethod_iseq(VALUE ment)
+{
+	VALUE proc = 0;
+	int is_proc;
+
+	rb.rb_objspace_reachable_objects_from(ment, proc_of_ment, &proc);
+	if (!proc || !rb.rb_proc_get_iseq)
+		return 0;
+	return rb.rb_proc_get_iseq(proc, &is_proc);
+}
+
+static bool scan_wanted(struct scan *sc, VALUE iseq)
+{
+	VALUE path = rb.rb_profile_frame_path(iseq);
+
+	if (path != sc->path) {
+		sc->path = path;
+		sc->wanted = path_wanted(sc->s, iseq, NULL);
+	}
+	return sc->wanted;
+}
+
+static int scan_page(void *start, void *end, size_t stride, void *data)
+{
+	struct scan *sc = data;
+
+	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
+		int imemo = rut_imemo(v);
+
+		if (imemo == RUT_IMEMO_ISEQ) {
+			if (!(rut_flags(v) & NOT_READY) && scan_wanted(sc, v))
+				list_add(&sc->found, v);
+		} else if (imemo == RUT_IMEMO_MENT) {
+			const uint32_t *def = ((const uint32_t *const *)v)[2];
+
+			if (def && (*def & 15) == METHOD_TYPE_BMETHOD)
+				list_add(&sc->ments, v);
+		} else if (sc->again) {
+			struct rut_rec *r = rec_of_tp(v);
+
+			if (r && r->s == sc->s)
+				list_add(&sc->tps, v);
+		}
+	}
+	return 0;
+}
+
+static void collect_targets(VALUE obj, void *data)
+{
+	if (rut_special_p(obj))
+		return;
+	if (rut_imemo(obj) == RUT_IMEMO_ISEQ)
+		list_add(data, obj);
+}
+
+static void collect_target_sets(VALUE obj, void *data)
+{
+	if (!rut_special_p(obj) && rut_type(obj) == RUT_T_HASH)
+		rb.rb_objspace_reachable_objects_from(obj, collect_targets, data);
+}
+
+static int compare(const void *a, const void *b)
+{
+	VALUE x = *(const VALUE *)a, y = *(const VALUE *)b;
+
+	return (x > y) - (x < y);
+}
+
+static bool is_done(const struct scan *sc, VALUE iseq)
+{
+	return sc->done.count &&
+	       bsearch(&iseq, sc->done.items, sc->done.count, sizeof(VALUE), compare);
+}
+
+static VALUE scan_body(VALUE arg)
+{
+	struct scan *sc = (struct scan *)arg;
+	struct rut_session *s = sc->s;
+
+	rb.rb_objspace_each_objects(scan_page, sc);
+	for (size_t i = 0; i < sc->tps.count; i++)
+		rb.rb_objspace_reachable_objects_from(sc->tps.items[i], collect_target_sets,
+						      &sc->done);
+	if (sc->done.count)
+		qsort(sc->done.items, sc->done.count, sizeof(VALUE), compare);
+	s->todo = rb.rb_ary_new();
+	s->todo_next = 0;
+	for (size_t i = 0; i < sc->found.count; i++) {
+		VALUE iseq = sc->found.items[i];
+
+		if (!is_done(sc, iseq) && kind_of(iseq) == RUT_REC_METHOD)
+			rb.rb_ary_push(s->todo, wrapper_of(iseq));
+	}
+	for (size_t i = 0; i < sc->ments.count; i++) {
+		VALUE iseq = bmethod_iseq(sc->ments.items[i]);
+
+		if (iseq && ready_iseq(iseq) && scan_wanted(sc, iseq) && !is_done(sc, iseq))
+			rb.rb_ary_push(s->todo, wrapper_of(iseq));
+	}
+	return rb.qnil;
+}
+
+/* The GC must not run meanwhile: the lists hold addresses that it does not see. */
+void rut_methods_scan(struct rut_session *s, bool again)
+{
+	struct scan sc = {.s = s, .again = again};
+	VALUE was_disabled = rb.rb_gc_disable();
+	int failed = 0;
+
+	rb.rb_protect(scan_body, (VALUE)&sc, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	if (was_disabled != rb.qtrue)
+		rb.rb_gc_enable();
+	list_fini(&sc.found);
+	list_fini(&sc.ments);
+	list_fini(&sc.tps);
+	list_fini(&sc.done);
+}
+
+bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
+{
+	for (;;) {
+		VALUE wrapper, iseq;
+		int kind;
+
+		if (s->todo == rb.qnil || s->todo == 0)
+			return false;
+		wrapper = rb.rb_ary_entry(s->todo, s->todo_next++);
+		if (wrapper == rb.qnil) {
+			s->todo = rb.qnil;
+			s->table.hdr->scans++;
+			return false;
+		}
+		iseq = iseq_of_wrapper(wrapper);
+		kind = kind_of(iseq);
+		if (kind >= 0)
+			instrument(s, wrapper, iseq, kind);
+		if (rut_mono_ns() > deadline_ns)
+			return true;
+	}
+}
+
+/* ---- taking hooks away ---- */
+
+struct unhook {
+	struct rut_session *s;
+	bool only_drops, more;
+	uint64_t deadline_ns;
+	struct list tps;
+};
+
+static int unhook_page(void *start, void *end, size_t stride, void *data)
+{
+	struct unhook *u = data;
+
+	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
+		struct rut_rec *r = rec_of_tp(v);
+
+		if (r && r->s == u->s && (!u->only_drops || r->drop))
+			list_add(&u->tps, v);
+	}
+	return 0;
+}
+
+static VALUE disable_body(VALUE tp)
+{
+	struct rut_rec *r = rec_of_tp(tp);
+
+	if (rb.rb_tracepoint_enabled_p(tp) != rb.qtrue)
+		return rb.qnil;
+	r->drop = false;
+	r->s->table.hdr->instrumented--;
+	return rb.rb_tracepoint_disable(tp);
+}
+
+static VALUE unhook_body(VALUE arg)
+{
+	struct unhook *u = (struct unhook *)arg;
+
+	rb.rb_objspace_each_objects(unhook_page, u);
+	for (size_t i = 0; i < u->tps.count; i++) {
+		int failed = 0;
+
+		rb.rb_protect(disable_body, u->tps.items[i], &failed);
+		if (failed)
+			rb.rb_set_errinfo(rb.qnil);
+		if (rut_mono_ns() > u->deadline_ns && i + 1 < u->tps.count) {
+			u->more = true;
+			break;
+		}
+	}
+	return rb.qnil;
+}
+
+bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns)
+{
+	struct unhook u = {.s = s, .only_drops = only_drops, .deadline_ns = deadline_ns};
+	VALUE was_disabled = rb.rb_gc_disable();
+	int failed = 0;
+
+	rb.rb_protect(unhook_body, (VALUE)&u, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	if (was_disabled != rb.qtrue)
+		rb.rb_gc_enable();
+	list_fini(&u.tps);
+	return u.more;
+}

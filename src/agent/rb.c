@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "rb.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+struct rut_rb rb;
+
+/* Where a String keeps its length and bytes: decided by looking at strings of known content. */
+static int str_layout;
+
+const char *rut_rb_load(void)
+{
+#define F(required, ret, name, args)                                                               \
+	*(void **)&rb.name = dlsym(RTLD_DEFAULT, #name);                                           \
+	if (required && !rb.name)                                                                  \
+		return #name;
+	RUT_RB_FUNCS(F)
+#undef F
+#define F(type, name) *(void **)&rb.name = dlsym(RTLD_DEFAULT, #name);
+	RUT_RB_VARS(F)
+#undef F
+	if (!rb.rb_cObject || !rb.ruby_version)
+		return "rb_cObject";
+	if (!rb.rb_postponed_job_register_one && !rb.rb_postponed_job_preregister)
+		return "rb_postponed_job_register_one";
+	rb.version = (rb.ruby_version[0] - '0') * 100 + (rb.ruby_version[2] - '0');
+	return NULL;
+}
+
+/* Layout 0: until 3.2; embedded strings have their length in the flags. Layout 1: since then. */
+static const char *str_bytes(int layout, VALUE str, size_t *ret_len)
+{
+	const uintptr_t *w = (const uintptr_t *)str;
+
+	if (w[0] >> 13 & 1) {
+		*ret_len = w[2];
+		return (const char *)w[3];
+	}
+	if (layout) {
+		*ret_len = w[2];
+		return (const char *)&w[3];
+	}
+	*ret_len = w[0] >> 14 & 31;
+	return (const char *)&w[2];
+}
+
+const char *rut_str(VALUE str, size_t *ret_len)
+{
+	*ret_len = 0;
+	if (rut_special_p(str) || rut_type(str) != RUT_T_STRING)
+		return "";
+	return str_bytes(str_layout, str, ret_len);
+}
+
+static bool str_layout_works(int layout)
+{
+	static const char text[] =
+		"how long are these bytes, and where are they? long enough for the heap"
+		"of every Ruby: longer than the largest slot of 640 bytes ..............."
+		"......................................................................."
+		"......................................................................."
+		"......................................................................."
+		"......................................................................."
+		"......................................................................."
+		"......................................................................."
+		"......................................................................."
+		".......................................................................";
+
+	for (size_t n = 3; n < sizeof(text); n += n < 24 ? 9 : 330) {
+		VALUE str = rb.rb_str_new(text, (long)n);
+		size_t len;
+		const char *p;
+
+		/* Lengths first: a wrong layout has no pointer that could be followed. */
+		p = str_bytes(layout, str, &len);
+		if (len != n || memcmp(p, text, n) != 0)
+			return false;
+	}
+	return true;
+}
+
+const char *rut_rb_init(void)
+{
+	rb.qnil = rb.rb_attr_get(*rb.rb_cObject, rb.rb_intern("__rutile_nothing__"));
+	rb.qtrue = 0x14;
+	for (str_layout = 0; !str_layout_works(str_layout); str_layout++)
+		if (str_layout == 1)
+			return "the layout of this Ruby's strings is not known";
+	rb.id_enable = rb.rb_intern("enable");
+	rb.id_each_child = rb.rb_intern("each_child");
+	rb.id_trace_points = rb.rb_intern("trace_points");
+	rb.id_attached = rb.rb_intern("__attached__");
+	rb.sym_target = rb.rb_id2sym(rb.rb_intern("target"));
+	rb.sym_method = rb.rb_id2sym(rb.rb_intern("method"));
+	rb.sym_block = rb.rb_id2sym(rb.rb_intern("block"));
+	rb.sym_call = rb.rb_id2sym(rb.rb_intern("call"));
+	rb.sym_b_call = rb.rb_id2sym(rb.rb_intern("b_call"));
+	rb.c_tracepoint = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("TracePoint"));
+	rb.enable_args = rb.rb_hash_new();
+	rb.rb_gc_register_address(&rb.enable_args);
+	rb.rb_gc_register_address(&rb.c_tracepoint);
+	rb.target = rb.version >= 206 && rb.rb_iseqw_new;
+	return NULL;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The part of Ruby's C API that the agent uses, declared without Ruby's headers.
+ *
+ * One agent serves every Ruby from 2.5 on: the functions are looked up in the process that it finds
+ * itself in. Those marked 0 may be missing; what needs them is then switched off.
+ *
+ * Layouts that the agent reads itself are few: the first words of an object (flags, class), which
+ * are Ruby's public ABI, and the first fields of the argument of trace functions (see rb.c, which
+ * checks them before use).
+ */
+#ifndef RUT_AGENT_RB_H
+#define RUT_AGENT_RB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uintptr_t VALUE;
+typedef uintptr_t ID;
+
+#define RUT_QFALSE		  ((VALUE)0)
+#define RUT_EVENT_CALL		  0x0008u
+#define RUT_EVENT_RETURN	  0x0010u
+#define RUT_EVENT_C_CALL	  0x0020u
+#define RUT_EVENT_C_RETURN	  0x0040u
+#define RUT_EVENT_RAISE		  0x0080u
+#define RUT_EVENT_B_CALL	  0x0100u
+#define RUT_EVENT_B_RETURN	  0x0200u
+#define RUT_EVENT_THREAD_END	  0x0800u
+#define RUT_EVENT_FIBER_SWITCH	  0x1000u
+#define RUT_EVENT_SCRIPT_COMPILED 0x2000u
+#define RUT_EVENT_NEWOBJ	  0x100000u
+
+enum {
+	RUT_T_OBJECT = 0x01,
+	RUT_T_CLASS = 0x02,
+	RUT_T_MODULE = 0x03,
+	RUT_T_FLOAT = 0x04,
+	RUT_T_STRING = 0x05,
+	RUT_T_ARRAY = 0x07,
+	RUT_T_HASH = 0x08,
+	RUT_T_DATA = 0x0c,
+	RUT_T_IMEMO = 0x1a,
+	RUT_T_NODE = 0x1b,
+	RUT_T_ICLASS = 0x1c,
+	RUT_T_ZOMBIE = 0x1d,
+	RUT_T_MOVED = 0x1e,
+	RUT_T_MASK = 0x1f,
+};
+
+#define RUT_IMEMO_MENT 6
+#define RUT_IMEMO_ISEQ 7
+
+struct rut_trace_arg;
+
+typedef void (*rut_tp_fn)(VALUE tp, void *data);
+typedef int (*rut_heap_fn)(void *start, void *end, size_t stride, void *data);
+typedef void (*rut_reach_fn)(VALUE obj, void *data);
+typedef void (*rut_job_fn)(void *data);
+
+/* F(required, return type, name, arguments) */
+#define RUT_RB_FUNCS(F)                                                                            \
+	F(1, VALUE, rb_tracepoint_new, (VALUE, uint32_t, rut_tp_fn, void *))                       \
+	F(1, VALUE, rb_tracepoint_enable, (VALUE))                                                 \
+	F(1, VALUE, rb_tracepoint_disable, (VALUE))                                                \
+	F(1, VALUE, rb_tracepoint_enabled_p, (VALUE))                                              \
+	F(1, struct rut_trace_arg *, rb_tracearg_from_tracepoint, (VALUE))                         \
+	F(1, uint32_t, rb_tracearg_event_flag, (struct rut_trace_arg *))                           \
+	F(1, VALUE, rb_tracearg_method_id, (struct rut_trace_arg *))                               \
+	F(1, VALUE, rb_tracearg_defined_class, (struct rut_trace_arg *))                           \
+	F(1, VALUE, rb_tracearg_self, (struct rut_trace_arg *))                                    \
+	F(1, VALUE, rb_tracearg_path, (struct rut_trace_arg *))                                    \
+	F(1, VALUE, rb_tracearg_lineno, (struct rut_trace_arg *))                                  \
+	F(1, VALUE, rb_tracearg_object, (struct rut_trace_arg *))                                  \
+	F(1, VALUE, rb_tracearg_raised_exception, (struct rut_trace_arg *))                        \
+	F(0, VALUE, rb_tracearg_instruction_sequence, (struct rut_trace_arg *))                    \
+	F(1, int, rb_profile_frames, (int, int, VALUE *, int *))                                   \
+	F(1, VALUE, rb_profile_frame_path, (VALUE))                                                \
+	F(1, VALUE, rb_profile_frame_absolute_path, (VALUE))                                       \
+	F(1, VALUE, rb_profile_frame_first_lineno, (VALUE))                                        \
+	F(1, VALUE, rb_profile_frame_label, (VALUE))                                               \
+	F(1, VALUE, rb_profile_frame_base_label, (VALUE))                                          \
+	F(1, VALUE, rb_profile_frame_classpath, (VALUE))                                           \
+	F(1, VALUE, rb_profile_frame_method_name, (VALUE))                                         \
+	F(1, VALUE, rb_profile_frame_singleton_method_p, (VALUE))                                  \
+	F(1, const char *, rb_source_location_cstr, (int *))                                       \
+	F(1, void, rb_objspace_each_objects, (rut_heap_fn, void *))                                \
+	F(1, void, rb_objspace_reachable_objects_from, (VALUE, rut_reach_fn, void *))              \
+	F(0, VALUE, rb_iseqw_new, (VALUE))                                                         \
+	F(0, VALUE, rb_iseqw_to_iseq, (VALUE))                                                     \
+	F(0, VALUE, rb_iseq_type, (VALUE))                                                         \
+	F(0, VALUE, rb_proc_get_iseq, (VALUE, int *))                                              \
+	F(0, int, rb_postponed_job_register_one, (unsigned, rut_job_fn, void *))                   \
+	F(0, unsigned, rb_postponed_job_preregister, (unsigned, rut_job_fn, void *))               \
+	F(0, void, rb_postponed_job_trigger, (unsigned))                                           \
+	F(1, VALUE, rb_protect, (VALUE(*)(VALUE), VALUE, int *))                                   \
+	F(1, void, rb_set_errinfo, (VALUE))                                                        \
+	F(1, ID, rb_intern, (const char *))                                                        \
+	F(1, const char *, rb_id2name, (ID))                                                       \
+	F(1, ID, rb_sym2id, (VALUE))                                                               \
+	F(1, VALUE, rb_id2sym, (ID))                                                               \
+	F(1, VALUE, rb_const_get, (VALUE, ID))                                                     \
+	F(1, VALUE, rb_attr_get, (VALUE, ID))                                                      \
+	F(0, VALUE, rb_class_attached_object, (VALUE))                                             \
+	F(1, VALUE, rb_class_path, (VALUE))                                                        \
+	F(1, VALUE, rb_class_real, (VALUE))                                                        \
+	F(1, VALUE, rb_obj_class, (VALUE))                                                         \
+	F(1, VALUE, rb_funcallv, (VALUE, ID, int, const VALUE *))                                  \
+	F(0, VALUE, rb_funcallv_kw, (VALUE, ID, int, const VALUE *, int))                          \
+	F(1, VALUE, rb_block_call,                                                                 \
+	  (VALUE, ID, int, const VALUE *, VALUE (*)(VALUE, VALUE, int, const VALUE *, VALUE),      \
+	   VALUE))                                                                                 \
+	F(1, VALUE, rb_hash_new, (void))                                                           \
+	F(1, VALUE, rb_hash_aset, (VALUE, VALUE, VALUE))                                           \
+	F(1, VALUE, rb_ary_new, (void))                                                            \
+	F(1, VALUE, rb_ary_push, (VALUE, VALUE))                                                   \
+	F(1, VALUE, rb_ary_entry, (VALUE, long))                                                   \
+	F(1, VALUE, rb_str_new, (const char *, long))                                              \
+	F(1, VALUE, rb_gc_disable, (void))                                                         \
+	F(1, VALUE, rb_gc_enable, (void))                                                          \
+	F(1, int, rb_during_gc, (void))                                                            \
+	F(1, void, rb_gc_register_address, (VALUE *))                                              \
+	F(1, void, rb_gc_unregister_address, (VALUE *))                                            \
+	F(1, double, rb_float_value, (VALUE))                                                      \
+	F(1, int, ruby_thread_has_gvl_p, (void))
+
+/* F(name): variables */
+#define RUT_RB_VARS(F)                                                                             \
+	F(VALUE, rb_cObject)                                                                       \
+	F(void *, ruby_single_main_ractor)                                                         \
+	F(const char, ruby_version)
+
+struct rut_rb {
+#define F(required, ret, name, args) ret(*name) args;
+	RUT_RB_FUNCS(F)
+#undef F
+#define F(type, name) type *name;
+	RUT_RB_VARS(F)
+#undef F
+	int version; /* 301 for 3.1 */
+	bool target; /* tracepoints can be enabled for one method */
+	VALUE qnil, qtrue;
+	ID id_enable, id_each_child, id_trace_points, id_attached;
+	VALUE sym_target, sym_method, sym_block, sym_call, sym_b_call;
+	VALUE c_tracepoint;
+	VALUE enable_args; /* { target: ... }, reused */
+};
+
+extern struct rut_rb rb;
+
+/* Finds the functions. From any thread. Returns NULL or what is missing (static). */
+const char *rut_rb_load(void);
+
+/* With the GVL, once: symbols and classes, and the check of layouts. Returns NULL or the reason. */
+const char *rut_rb_init(void);
+
+/* The start of Ruby's struct rb_trace_arg_struct: the same from 2.5 to 3.4; checked at run time. */
+struct rut_trace_arg {
+	uint32_t event;
+	void *ec;
+	const void *cfp;
+	VALUE self;
+};
+
+static inline bool rut_special_p(VALUE v)
+{
+	return (v & 7) != 0 || v == 0 || v == rb.qnil;
+}
+
+static inline VALUE rut_flags(VALUE v)
+{
+	return *(const VALUE *)v;
+}
+
+static inline VALUE rut_klass(VALUE v)
+{
+	return ((const VALUE *)v)[1];
+}
+
+static inline unsigned rut_type(VALUE v)
+{
+	return rut_flags(v) & RUT_T_MASK;
+}
+
+/* The kind of an internal object, or -1. */
+static inline int rut_imemo(VALUE v)
+{
+	VALUE flags = rut_flags(v);
+
+	return (flags & RUT_T_MASK) == RUT_T_IMEMO ? (int)(flags >> 12 & 15) : -1;
+}
+
+/* The bytes of a String; *ret_len in bytes. Never runs Ruby code or raises. */
+const char *rut_str(VALUE str, size_t *ret_len);
+
+static inline long rut_fix2long(VALUE v)
+{
+	return (long)(intptr_t)v >> 1;
+}
+
+/* True while no second ractor runs: counters then need no atomic operations. */
+static inline bool rut_single_ractor(void)
+{
+	return !rb.ruby_single_main_ractor || *rb.ruby_single_main_ractor;
+}
+
+#endif

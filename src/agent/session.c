@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+#include "session.h"
+
+#include "clock.h"
+#include "stack.h"
+
+#include <errno.h>
+#include <string.h>
+
+int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
+{
+	unsigned index = s->index;
+	int r;
+
+	memset(s, 0, sizeof(*s));
+	s->index = index;
+	s->slot = slot;
+	s->mode = slot->mode;
+	s->flags = slot->flags;
+	s->slow_ns = slot->slow_ns;
+	slot->config[RUT_AGENT_CONFIG - 1] = slot->config[RUT_AGENT_CONFIG - 2] = 0;
+	rut_filter_init(&s->filter, slot->config);
+	r = rut_table_init(&s->table);
+	if (r < 0)
+		return r;
+	s->used = true;
+	slot->table_fd = s->table.fd;
+	slot->table_ino = s->table.ino;
+	slot->ring_fd = -1;
+	return 0;
+}
+
+void rut_session_fini(struct rut_session *s)
+{
+	unsigned index = s->index;
+
+	rut_stack_fini(s);
+	while (s->arena) {
+		struct rut_arena *a = s->arena;
+
+		s->arena = a->next;
+		rut_unmap(a, RUT_ARENA);
+	}
+	if (s->used)
+		rut_table_fini(&s->table);
+	memset(s, 0, sizeof(*s));
+	s->index = index;
+}
+
+void *rut_session_alloc(struct rut_session *s, size_t bytes)
+{
+	struct rut_arena *a;
+	void *p = NULL;
+
+	bytes = (bytes + 15) & ~15ul;
+	rut_lock(&s->arena_lock);
+	a = s->arena;
+	if (!a || a->used + bytes > RUT_ARENA) {
+		a = rut_map(RUT_ARENA);
+		if (a) {
+			a->next = s->arena;
+			a->used = (sizeof(*a) + 15) & ~15ul;
+			s->arena = a;
+		}
+	}
+	if (a) {
+		p = (char *)a + a->used;
+		a->used += bytes;
+	}
+	rut_unlock(&s->arena_lock);
+	return p;
+}
+
+struct global_tp {
+	struct rut_session *s;
+	uint32_t events;
+	rut_tp_fn fn;
+};
+
+void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
+{
+	VALUE *tp = &s->tps[s->tp_count++];
+
+	*tp = rb.rb_tracepoint_new(0, events, fn, s);
+	rb.rb_gc_register_address(tp);
+	rb.rb_tracepoint_enable(*tp);
+}
+
+static VALUE hook_body(VALUE arg)
+{
+	struct rut_session *s = (struct rut_session *)arg;
+
+	s->hooked = true;
+	s->todo = rb.qnil;
+	rb.rb_gc_register_address(&s->todo);
+	if (s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME) {
+		rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
+		if (s->mode == RUT_AGENT_TIME) {
+			rut_session_tp(s, RUT_EVENT_FIBER_SWITCH, rut_stack_on_switch);
+			rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
+		}
+		rut_methods_scan(s, false);
+	}
+	return rb.qnil;
+}
+
+const char *rut_session_hook(struct rut_session *s)
+{
+	int failed = 0;
+
+	rb.rb_protect(hook_body, (VALUE)s, &failed);
+	if (!failed)
+		return NULL;
+	rb.rb_set_errinfo(rb.qnil);
+	return "Ruby raised an exception while the hooks were set";
+}
+
+bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
+{
+	static const uint32_t again_ms[] = {400, 1500, 5000};
+	bool more;
+
+	if (s->mode != RUT_AGENT_CALLS && s->mode != RUT_AGENT_TIME)
+		return false;
+	if (s->drops) {
+		s->drops = 0;
+		if (rut_methods_unhook(s, true, deadline_ns))
+			s->drops = 1;
+	}
+	more = rut_methods_work(s, deadline_ns);
+	if (!more && s->rescan && rut_mono_ns() >= s->rescan_at_ns) {
+		rut_methods_scan(s, true);
+		more = true;
+		if (s->rescan_round < 3)
+			s->rescan_at_ns = rut_mono_ns() + again_ms[s->rescan_round++] * 1000000ull;
+		else
+			s->rescan = false;
+	}
+	return more || s->drops;
+}
+
+static VALUE unhook_globals(VALUE arg)
+{
+	struct rut_session *s = (struct rut_session *)arg;
+
+	while (s->tp_count) {
+		VALUE *tp = &s->tps[--s->tp_count];
+
+		rb.rb_tracepoint_disable(*tp);
+		rb.rb_gc_unregister_address(tp);
+		*tp = 0;
+	}
+	return rb.qnil;
+}
+
+bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns)
+{
+	int failed = 0;
+
+	if (!s->hooked)
+		return false;
+	rb.rb_protect(unhook_globals, (VALUE)s, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	if (rut_methods_unhook(s, false, deadline_ns))
+		return true;
+	rb.rb_gc_unregister_address(&s->todo);
+	s->hooked = false;
+	return false;
+}

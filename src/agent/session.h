@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A session: what one tracer wants of this process, the hooks set for it, and its table.
+ *
+ * Everything here happens with the GVL held unless said otherwise, except init and fini of memory,
+ * which the helper thread does before the first and after the last hook.
+ */
+#ifndef RUT_AGENT_SESSION_H
+#define RUT_AGENT_SESSION_H
+
+#include "abi.h"
+#include "filter.h"
+#include "rb.h"
+#include "table.h"
+
+struct rut_session;
+
+/* A method of one class: one row. Several when classes share code (module_function, dup). */
+struct rut_variant {
+	VALUE owner;
+	VALUE mid; /* Symbol */
+	struct rut_agent_row *row;
+	struct rut_variant *next;
+	bool excluded;
+	/* Time mode (stack.c): calls under way; a stack that has some of them, and how many. */
+	void *stack;
+	uint32_t active, depth;
+};
+
+enum rut_rec_kind {
+	RUT_REC_METHOD,
+	RUT_REC_BLOCK, /* the block of a define_method, or perhaps one */
+};
+
+/* Code with a hook. The hook's data points here. Lives as long as the session. */
+struct rut_rec {
+	VALUE klass; /* the class of the receiver seen last: then `last` is right */
+	struct rut_variant *last;
+	struct rut_session *s;
+	VALUE iseq; /* alive and not moved while the hook is set: Ruby pins targets */
+	struct rut_variant *variants;
+	uint32_t path, line;
+	uint8_t kind;
+	bool drop;     /* the hook is of no use: take it away */
+	bool dropping; /* counted in s->drops */
+	struct rut_variant first;
+};
+
+#define RUT_ARENA (64u << 10)
+
+struct rut_arena {
+	struct rut_arena *next;
+	size_t used;
+};
+
+struct rut_session {
+	unsigned index;
+	bool used;   /* memory is there */
+	bool hooked; /* hooks may be set */
+	uint32_t mode, flags;
+	uint64_t slow_ns;
+	struct rut_agent_slot *slot;
+	struct rut_filter filter;
+	struct rut_table table;
+	struct rut_arena *arena; /* owned */
+	uint32_t arena_lock;
+	VALUE tps[6]; /* global tracepoints; registered with the GC */
+	int tp_count;
+	/* The work that is left, see methods.c. */
+	VALUE todo; /* Array of InstructionSequence; registered with the GC */
+	long todo_next;
+	bool todo_left; /* as of the last job */
+	uint32_t drops; /* recs whose hook should go */
+	bool rescan;	/* code came whose methods may be defined by now */
+	uint64_t rescan_at_ns;
+	unsigned rescan_round;
+};
+
+int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot);
+/* Returns its memory. No hook may be left. Any thread. */
+void rut_session_fini(struct rut_session *s);
+
+void *rut_session_alloc(struct rut_session *s, size_t bytes);
+
+/* Sets the hooks that this mode needs at once. Returns NULL or why not. */
+const char *rut_session_hook(struct rut_session *s);
+
+/* Does some of the remaining work; true while more is left. */
+bool rut_session_work(struct rut_session *s, uint64_t deadline_ns);
+
+/* Takes hooks away; true while some are left. */
+bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns);
+
+/* A global tracepoint, enabled; remembered for unhook. */
+void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn);
+
+/* methods.c */
+/* Looks through the heap for code; `again`: some of it may have its hook already. */
+void rut_methods_scan(struct rut_session *s, bool again);
+bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns);
+bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns);
+void rut_methods_on_compiled(VALUE tp, void *session);
+
+/* names.c: never runs Ruby code of the application. Writes the name, NUL-terminated. */
+void rut_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton);
+
+/* hooks.c */
+rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events);
+bool rut_hook_is_ours(rut_tp_fn fn);
+struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass);
+
+#endif

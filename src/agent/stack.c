@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+#include "stack.h"
+
+#include "clock.h"
+#include "session.h"
+
+#include <stddef.h>
+#include <string.h>
+
+struct frame {
+	const void *cfp;
+	struct rut_variant *v;
+	uint64_t begin;
+	uint64_t inner; /* ticks of callees, and of other fibers */
+	bool outermost; /* of its method on this stack: recursion counts once */
+};
+
+struct stack {
+	struct rut_session *s;
+	void *ec;	    /* Ruby's execution context: one for each fiber */
+	struct stack *next; /* in its bucket */
+	uint64_t out;	    /* when the fiber was left; 0: it runs */
+	uint32_t count, cap;
+	struct frame *frames; /* owned */
+};
+
+#define BUCKETS	   1024u
+#define FRAMES	   64u
+#define POOL_BYTES (16u << 10)
+#define DEEPEST	   (1u << 20)
+
+static struct {
+	uint32_t lock;
+	struct stack *buckets[BUCKETS];
+	struct stack *free;
+} all;
+
+/* What this native thread ran last, for each session. Checked at each use: threads may change. */
+static __thread struct {
+	struct stack *stack[RUT_AGENT_SLOTS];
+} cache __attribute__((tls_model("initial-exec")));
+
+static unsigned bucket_of(const void *ec, const struct rut_session *s)
+{
+	return (unsigned)(((uintptr_t)ec >> 4 ^ (uintptr_t)ec >> 14) + s->index) % BUCKETS;
+}
+
+/* Never unmapped: the caches of other threads may refer to any of them. */
+static struct stack *stack_new(void)
+{
+	struct stack *st = all.free;
+
+	if (!st) {
+		size_t n = POOL_BYTES / sizeof(*st);
+
+		st = rut_map(POOL_BYTES);
+		if (!st)
+			return NULL;
+		for (size_t i = 0; i + 1 < n; i++)
+			st[i].next = &st[i + 1];
+	}
+	all.free = st->next;
+	return st;
+}
+
+static void frames_free(struct stack *st)
+{
+	rut_unmap(st->frames, st->cap * sizeof(*st->frames));
+	st->frames = NULL;
+	st->cap = st->count = 0;
+}
+
+static struct stack *stack_find(struct rut_session *s, void *ec, bool make)
+{
+	unsigned b = bucket_of(ec, s);
+	struct stack *st;
+
+	rut_lock(&all.lock);
+	for (st = all.buckets[b]; st; st = st->next)
+		if (st->ec == ec && st->s == s)
+			break;
+	if (!st && make) {
+		st = stack_new();
+		if (st) {
+			st->s = s;
+			st->ec = ec;
+			st->out = 0;
+			st->next = all.buckets[b];
+			all.buckets[b] = st;
+		}
+	}
+	rut_unlock(&all.lock);
+	return st;
+}
+
+/* A fiber or thread without calls may never come back. Its frames stay for the next one. */
+static void stack_release(struct stack *st)
+{
+	struct stack **link;
+
+	rut_lock(&all.lock);
+	for (link = &all.buckets[bucket_of(st->ec, st->s)]; *link; link = &(*link)->next) {
+		if (*link != st)
+			continue;
+		*link = st->next;
+		st->ec = NULL;
+		st->s = NULL;
+		if (st->cap > FRAMES)
+			frames_free(st);
+		st->next = all.free;
+		all.free = st;
+		break;
+	}
+	rut_unlock(&all.lock);
+}
+
+static inline struct stack *stack_of(struct rut_session *s, void *ec)
+{
+	struct stack *st = cache.stack[s->index];
+
+	if (__builtin_expect(st && st->ec == ec && st->s == s, 1))
+		return st;
+	st = stack_find(s, ec, true);
+	cache.stack[s->index] = st;
+	return st;
+}
+
+static bool stack_grow(struct stack *st)
+{
+	uint32_t cap = st->cap ? st->cap * 2 : FRAMES;
+	struct frame *frames;
+
+	if (cap > DEEPEST)
+		return false;
+	frames = rut_map(cap * sizeof(*frames));
+	if (!frames)
+		return false;
+	if (st->cap)
+		memcpy(frames, st->frames, st->count * sizeof(*frames));
+	rut_unmap(st->frames, st->cap * sizeof(*frames));
+	st->frames = frames;
+	st->cap = cap;
+	return true;
+}
+
+static void add(uint64_t *to, uint64_t ticks)
+{
+	if (__builtin_expect(rut_single_ractor(), 1))
+		__atomic_store_n(to, *to + ticks, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_add(to, ticks, __ATOMIC_RELAXED);
+}
+
+/* Ends the innermost call. */
+static void end_call(struct rut_session *s, struct stack *st, uint64_t now)
+{
+	struct frame *f = &st->frames[--st->count];
+	struct rut_agent_row *row = f->v->row;
+	uint64_t ticks = now > f->begin ? now - f->begin : 0;
+	uint32_t epoch = s->table.hdr->reset_epoch;
+
+	if (f->v->active)
+		f->v->active--;
+	if (f->v->stack == st && f->v->depth)
+		f->v->depth--;
+	if (f->outermost)
+		add(&row->total, ticks);
+	if (ticks > f->inner)
+		add(&row->self, ticks - f->inner);
+	if (row->epoch != epoch) {
+		row->epoch = epoch;
+		row->max = 0;
+	}
+	if (ticks > row->max)
+		row->max = ticks;
+	if (st->count)
+		st->frames[st->count - 1].inner += ticks;
+}
+
+/*
+ * Is the method not yet on this stack? A variant knows one stack that it runs on, and how often;
+ * when it runs on several, look.
+ */
+static bool is_outermost(struct stack *st, struct rut_variant *v)
+{
+	if (rut_single_ractor()) {
+		if (v->active++ == 0) {
+			v->stack = st;
+			v->depth = 1;
+			return true;
+		}
+		if (v->stack == st)
+			return v->depth++ == 0;
+	}
+	for (uint32_t i = st->count; i-- > 0;)
+		if (st->frames[i].v == v)
+			return false;
+	return true;
+}
+
+void rut_stack_push(struct rut_session *s, struct rut_trace_arg *ta, struct rut_variant *v)
+{
+	struct stack *st = stack_of(s, ta->ec);
+	uint64_t now = rut_ticks();
+	struct frame *f;
+
+	if (!st)
+		return;
+	/* Calls at or below this address are over, though nobody said so. */
+	while (st->count && st->frames[st->count - 1].cfp <= ta->cfp)
+		end_call(s, st, now);
+	if (st->count == st->cap && !stack_grow(st))
+		return;
+	f = &st->frames[st->count];
+	f->cfp = ta->cfp;
+	f->v = v;
+	f->inner = 0;
+	f->outermost = is_outermost(st, v);
+	st->count++;
+	f->begin = now;
+}
+
+void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta)
+{
+	struct stack *st = stack_of(s, ta->ec);
+	uint64_t now = rut_ticks();
+
+	if (!st)
+		return;
+	while (st->count && st->frames[st->count - 1].cfp < ta->cfp)
+		end_call(s, st, now);
+	if (st->count && st->frames[st->count - 1].cfp == ta->cfp)
+		end_call(s, st, now);
+}
+
+void rut_stack_on_switch(VALUE tp, void *session)
+{
+	struct rut_session *s = session;
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	struct stack *left = cache.stack[s->index], *st;
+	uint64_t now = rut_ticks();
+
+	if (left && left->s == s && left->ec != ta->ec) {
+		if (left->count)
+			left->out = now;
+		else
+			stack_release(left);
+	}
+	st = stack_find(s, ta->ec, false);
+	if (st && st->out && st->count)
+		st->frames[st->count - 1].inner += now - st->out;
+	if (st)
+		st->out = 0;
+	cache.stack[s->index] = st;
+}
+
+void rut_stack_on_thread_end(VALUE tp, void *session)
+{
+	struct rut_session *s = session;
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	struct stack *st = stack_find(s, ta->ec, false);
+	uint64_t now = rut_ticks();
+
+	while (st && st->count)
+		end_call(s, st, now);
+	if (st)
+		stack_release(st);
+}
+
+void rut_stack_fini(struct rut_session *s)
+{
+	rut_lock(&all.lock);
+	for (unsigned b = 0; b < BUCKETS; b++) {
+		struct stack **link = &all.buckets[b];
+
+		while (*link) {
+			struct stack *st = *link;
+
+			if (st->s != s) {
+				link = &st->next;
+				continue;
+			}
+			*link = st->next;
+			frames_free(st);
+			st->ec = NULL;
+			st->s = NULL;
+			st->next = all.free;
+			all.free = st;
+		}
+	}
+	rut_unlock(&all.lock);
+}

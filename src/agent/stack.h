@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shadow stacks: what is running, since when, one for each fiber and session.
+ *
+ * Ruby tells of calls and returns but not of every return: a SystemStackError, a killed thread or
+ * an abandoned fiber leave calls that never end. So a frame is known by the address of Ruby's own
+ * frame (which grows down): a call or return at an address says which of the frames below are gone.
+ */
+#ifndef RUT_AGENT_STACK_H
+#define RUT_AGENT_STACK_H
+
+#include "rb.h"
+
+struct rut_session;
+struct rut_variant;
+
+void rut_stack_push(struct rut_session *s, struct rut_trace_arg *ta, struct rut_variant *v);
+void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta);
+
+/* The running fiber of this thread is another one now: the time in between is nobody's own. */
+void rut_stack_on_switch(VALUE tp, void *session);
+
+/* A thread ends: so do its calls, if any are left. */
+void rut_stack_on_thread_end(VALUE tp, void *session);
+
+/* Forgets every stack of a session; no hook of it may run any more. */
+void rut_stack_fini(struct rut_session *s);
+
+#endif

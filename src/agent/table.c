@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+#include "table.h"
+
+#include "clock.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ROW_CAP	 131072u
+#define STRS_CAP (16u << 20)
+#define HASH_MIN 4096u
+
+void *rut_map(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+void rut_unmap(void *p, size_t bytes)
+{
+	if (p)
+		munmap(p, bytes);
+}
+
+/* The libc function has another name before glibc 2.33. */
+static int file_stat(int fd, struct stat *st)
+{
+	return (int)syscall(SYS_fstat, fd, st);
+}
+
+bool rut_fd_is(int fd, uint64_t ino)
+{
+	struct stat st;
+
+	return fd >= 0 && file_stat(fd, &st) == 0 && st.st_ino == ino;
+}
+
+int rut_memfd(const char *name, size_t bytes, uint64_t *ret_ino)
+{
+	int fd = (int)syscall(SYS_memfd_create, name, 1 /* MFD_CLOEXEC */);
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)bytes) < 0 || file_stat(fd, &st) < 0) {
+		int r = -errno;
+
+		close(fd);
+		return r;
+	}
+	*ret_ino = st.st_ino;
+	return fd;
+}
+
+static size_t table_bytes(void)
+{
+	return 4096 + ROW_CAP * sizeof(struct rut_agent_row) + STRS_CAP;
+}
+
+int rut_table_init(struct rut_table *t)
+{
+	size_t bytes = table_bytes();
+	struct rut_agent_table *hdr;
+
+	memset(t, 0, sizeof(*t));
+	t->fd = rut_memfd("rutile-table", bytes, &t->ino);
+	if (t->fd < 0)
+		return t->fd;
+	hdr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
+	t->hash = rut_map(HASH_MIN * sizeof(*t->hash));
+	if (hdr == MAP_FAILED || !t->hash) {
+		t->hdr = hdr == MAP_FAILED ? NULL : hdr;
+		rut_table_fini(t);
+		return -ENOMEM;
+	}
+	t->hdr = hdr;
+	t->hash_mask = HASH_MIN - 1;
+	hdr->magic = RUT_TABLE_MAGIC;
+	hdr->abi = RUT_AGENT_ABI;
+	hdr->size_bytes = bytes;
+	hdr->row_cap = ROW_CAP;
+	hdr->rows_off = 4096;
+	hdr->strs_off = 4096 + ROW_CAP * sizeof(struct rut_agent_row);
+	hdr->strs_cap = STRS_CAP;
+	hdr->strs_len = 8; /* offset 0 means none */
+	hdr->tick0 = rut_ticks();
+	hdr->mono0_ns = rut_mono_ns();
+	hdr->ticks_are_tsc = rut_clock_is_tsc;
+	t->rows = (struct rut_agent_row *)((char *)hdr + hdr->rows_off);
+	t->strs = (char *)hdr + hdr->strs_off;
+	return 0;
+}
+
+void rut_table_fini(struct rut_table *t)
+{
+	if (t->hdr)
+		munmap(t->hdr, table_bytes());
+	if (rut_fd_is(t->fd, t->ino))
+		close(t->fd);
+	rut_unmap(t->hash, (t->hash_mask + 1ul) * sizeof(*t->hash));
+	memset(t, 0, sizeof(*t));
+	t->fd = -1;
+}
+
+int rut_table_fork(struct rut_table *t)
+{
+	size_t bytes = table_bytes();
+	uint64_t ino;
+	int fd = rut_memfd("rutile-table", bytes, &ino);
+	struct rut_agent_table *copy;
+
+	if (fd < 0)
+		return fd;
+	copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (copy == MAP_FAILED) {
+		close(fd);
+		return -ENOMEM;
+	}
+	memcpy(copy, t->hdr, sizeof(*copy));
+	memcpy((char *)copy + copy->strs_off, t->strs, copy->strs_len);
+	for (uint32_t i = 0; i < copy->row_count; i++) {
+		struct rut_agent_row *to =
+			(struct rut_agent_row *)((char *)copy + copy->rows_off) + i;
+
+		*to = t->rows[i];
+		to->calls = to->total = to->self = to->max = to->count = to->bytes = 0;
+	}
+	copy->rows_lost = 0;
+	copy->tick0 = rut_ticks();
+	copy->mono0_ns = rut_mono_ns();
+	/* The lock cannot be held: the thread that forked is the only one, and it is here. */
+	t->lock = 0;
+	if (rut_fd_is(t->fd, t->ino))
+		close(t->fd);
+	if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, t->hdr) == MAP_FAILED)
+		return -errno;
+	t->fd = fd;
+	t->ino = ino;
+	return 0;
+}
+
+static uint32_t hash_bytes(const char *data, size_t len)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ (unsigned char)data[i]) * 0x100000001b3ull;
+	return (uint32_t)(h ^ h >> 32);
+}
+
+static void hash_grow(struct rut_table *t)
+{
+	uint32_t n = (t->hash_mask + 1) * 2, *to = rut_map(n * sizeof(*to));
+
+	if (!to)
+		return; /* slower, not wrong, until it is full */
+	for (uint32_t i = 0; i <= t->hash_mask; i++) {
+		const struct rut_agent_str *s;
+		uint32_t slot;
+
+		if (!t->hash[i])
+			continue;
+		s = (const struct rut_agent_str *)(t->strs + t->hash[i]);
+		for (slot = hash_bytes(s->data, s->len) & (n - 1); to[slot];)
+			slot = (slot + 1) & (n - 1);
+		to[slot] = t->hash[i];
+	}
+	rut_unmap(t->hash, (t->hash_mask + 1ul) * sizeof(*to));
+	t->hash = to;
+	t->hash_mask = n - 1;
+}
+
+static uint32_t str_locked(struct rut_table *t, const char *data, size_t len)
+{
+	uint32_t slot = hash_bytes(data, len) & t->hash_mask;
+	uint64_t off = t->hdr->strs_len, end = (off + sizeof(uint32_t) + len + 1 + 3) & ~3ull;
+	struct rut_agent_str *s;
+
+	for (; t->hash[slot]; slot = (slot + 1) & t->hash_mask) {
+		s = (struct rut_agent_str *)(t->strs + t->hash[slot]);
+		if (s->len == len && memcmp(s->data, data, len) == 0)
+			return t->hash[slot];
+	}
+	if (end > t->hdr->strs_cap || t->hash_count >= t->hash_mask)
+		return 0;
+	s = (struct rut_agent_str *)(t->strs + off);
+	s->len = (uint32_t)len;
+	memcpy(s->data, data, len);
+	s->data[len] = 0;
+	__atomic_store_n(&t->hdr->strs_len, end, __ATOMIC_RELEASE);
+	t->hash[slot] = (uint32_t)off;
+	if (++t->hash_count > t->hash_mask / 4 * 3)
+		hash_grow(t);
+	return (uint32_t)off;
+}
+
+uint32_t rut_table_str(struct rut_table *t, const char *data, size_t len)
+{
+	uint32_t r;
+
+	if (len > 4096)
+		len = 4096;
+	rut_lock(&t->lock);
+	r = str_locked(t, data, len);
+	rut_unlock(&t->lock);
+	return r;
+}
+
+const char *rut_table_get(const struct rut_table *t, uint32_t str)
+{
+	return str ? t->strs + str + sizeof(uint32_t) : NULL;
+}
+
+struct rut_agent_row *rut_table_row(struct rut_table *t)
+{
+	struct rut_agent_row *row = NULL;
+
+	rut_lock(&t->lock);
+	if (t->hdr->row_count < t->hdr->row_cap) {
+		row = &t->rows[t->hdr->row_count];
+		__atomic_store_n(&t->hdr->row_count, t->hdr->row_count + 1, __ATOMIC_RELEASE);
+	} else {
+		t->hdr->rows_lost++;
+	}
+	rut_unlock(&t->lock);
+	return row;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A session's table: rows and strings in memory that the tracer reads (abi.h).
+ *
+ * Adding takes a spin lock, because ractors and native threads run side by side; what is there is
+ * read and counted without one.
+ */
+#ifndef RUT_AGENT_TABLE_H
+#define RUT_AGENT_TABLE_H
+
+#include "abi.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rut_table {
+	struct rut_agent_table *hdr; /* the shared mapping; owned */
+	struct rut_agent_row *rows;
+	char *strs;
+	int fd;
+	uint64_t ino;
+	uint32_t *hash; /* owned; offsets of strings, open addressing */
+	uint32_t hash_mask, hash_count;
+	uint32_t lock;
+};
+
+int rut_table_init(struct rut_table *t);
+void rut_table_fini(struct rut_table *t);
+
+/* In the child of a fork: the same addresses, a memory of its own, counters at zero. */
+int rut_table_fork(struct rut_table *t);
+
+/* The offset of these bytes, interned; 0 when the table is full. */
+uint32_t rut_table_str(struct rut_table *t, const char *data, size_t len);
+const char *rut_table_get(const struct rut_table *t, uint32_t str);
+
+/* A zeroed row, or NULL (counted) when the table is full. */
+struct rut_agent_row *rut_table_row(struct rut_table *t);
+
+/* Memory that is not malloc's: hooks may run anywhere. */
+void *rut_map(size_t bytes);
+void rut_unmap(void *p, size_t bytes);
+
+/* True when the descriptor is still the file that we opened. */
+bool rut_fd_is(int fd, uint64_t ino);
+int rut_memfd(const char *name, size_t bytes, uint64_t *ret_ino);
+
+static inline void rut_lock(uint32_t *lock)
+{
+	while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE))
+		__builtin_ia32_pause();
+}
+
+static inline void rut_unlock(uint32_t *lock)
+{
+	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the tracer share. */
+#ifndef RUT_RUBY_INTERNAL_H
+#define RUT_RUBY_INTERNAL_H
+
+#include "agent/abi.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "ruby/tracer.h"
+
+struct rut_tracee_names {
+	const char *path, *class_name, *method; /* borrowed from the tracer's strings */
+};
+
+/* One process and the session in it. */
+struct rut_tracee {
+	pid_t pid;
+	bool tree;   /* follow its children */
+	bool exited; /* its memory is still mapped here: the counters stay */
+	int pidfd;
+	int ctl_fd; /* the lock on it is our sign of life */
+	struct rut_agent_ctl *ctl;
+	unsigned slot;
+	struct rut_agent_table *table;
+	size_t table_bytes;
+	struct rut_tracee_names *names; /* owned; by row, filled once */
+	uint32_t names_cap;
+	struct rut_agent_row *base; /* owned; counters at the last reset */
+	uint32_t base_count;
+};
+
+struct rut_tracer {
+	struct rut_tracer_config config;
+	char *filter; /* owned; encoded for the agent */
+	size_t filter_len;
+	uint64_t session_id;
+	struct rut_tracee **tracees; /* owned */
+	size_t count, cap;
+	struct rut_strtab strings;
+	struct rut_ruby_row *rows; /* owned */
+	size_t rows_cap;
+	int watch_fd; /* borrowed; -1: none */
+	rut_ruby_event_fn on_event;
+	void *on_event_arg;
+};
+
+/* The agent as it was built: the bytes of the shared object. */
+extern const unsigned char rut_agent_image[], rut_agent_image_end[];
+
+/* tracee.c */
+int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bool inject,
+		    struct rut_err *err);
+void rut_tracee_detach(struct rut_tracee *p, bool wait);
+void rut_tracee_free(struct rut_tracee *p);
+
+/* tracer.c: takes the tracee. */
+int rut_tracer_add(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err);
+
+#endif

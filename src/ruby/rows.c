@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading the tables: shared memory that another process writes, so nothing in it is trusted. */
+#include "ruby/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const struct rut_agent_row *row_at(const struct rut_tracee *p, uint32_t i)
+{
+	return (const struct rut_agent_row *)((const char *)p->table + 4096) + i;
+}
+
+/* The layout is the ABI's, not what the target's memory says. */
+static uint32_t row_count(const struct rut_tracee *p)
+{
+	uint32_t n = __atomic_load_n(&p->table->row_count, __ATOMIC_ACQUIRE);
+	uint64_t room = p->table->strs_off;
+
+	if (room > p->table_bytes)
+		room = p->table_bytes;
+	room = room > 4096 ? (room - 4096) / sizeof(struct rut_agent_row) : 0;
+	return n > room ? (uint32_t)room : n;
+}
+
+static const char *string_at(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off)
+{
+	uint64_t base = p->table->strs_off, at = base + off;
+	const struct rut_agent_str *s;
+	uint32_t len;
+	int64_t id;
+
+	if (!off || base > p->table_bytes || at + sizeof(*s) > p->table_bytes)
+		return NULL;
+	s = (const struct rut_agent_str *)((const char *)p->table + at);
+	len = s->len;
+	if (len > 65536 || at + sizeof(*s) + len > p->table_bytes)
+		return NULL;
+	id = rut_strtab_intern(&t->strings, s->data, len);
+	return id < 0 ? NULL : t->strings.strs[id].data;
+}
+
+static int reserve_names(struct rut_tracee *p, uint32_t count)
+{
+	uint32_t cap = p->names_cap ? p->names_cap : 256;
+	struct rut_tracee_names *to;
+
+	if (count <= p->names_cap)
+		return 0;
+	while (cap < count)
+		cap *= 2;
+	to = realloc(p->names, cap * sizeof(*to));
+	if (!to)
+		return -ENOMEM;
+	memset(to + p->names_cap, 0, (cap - p->names_cap) * sizeof(*to));
+	p->names = to;
+	p->names_cap = cap;
+	return 0;
+}
+
+/* Nanoseconds of a tick: both clocks have run since the table was made. */
+static double tick_ns(const struct rut_tracee *p)
+{
+	struct timespec ts;
+	uint64_t ns, ticks;
+
+	if (!p->table->ticks_are_tsc)
+		return 1;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec - p->table->mono0_ns;
+	ticks = __builtin_ia32_rdtsc() - p->table->tick0;
+	return ticks ? (double)ns / (double)ticks : 1;
+}
+
+static uint64_t since(uint64_t now, uint64_t base)
+{
+	return now > base ? now - base : 0;
+}
+
+static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i, double ns,
+		 struct rut_ruby_row *to)
+{
+	static const struct rut_agent_row zero;
+	const struct rut_agent_row *row = row_at(p, i),
+				   *base = i < p->base_count ? &p->base[i] : &zero;
+	uint32_t flags = __atomic_load_n(&row->flags, __ATOMIC_ACQUIRE);
+	struct rut_tracee_names *names = &p->names[i];
+
+	if (!(flags & RUT_ROW_NAMED) || flags & RUT_ROW_EXCLUDED)
+		return false;
+	if (!names->class_name && !names->path) {
+		names->path = string_at(t, p, row->path);
+		names->class_name = string_at(t, p, row->class_name);
+		names->method = string_at(t, p, row->method);
+	}
+	*to = (struct rut_ruby_row){
+		.pid = p->pid,
+		.path = names->path,
+		.line = row->line,
+		.class_name = names->class_name,
+		.method_name = names->method,
+		.singleton = flags & RUT_ROW_SINGLETON,
+		.calls = since(row->calls, base->calls),
+		.total_ns = (uint64_t)((double)since(row->total, base->total) * ns),
+		.self_ns = (uint64_t)((double)since(row->self, base->self) * ns),
+		.count = since(row->count, base->count),
+		.bytes = since(row->bytes, base->bytes),
+	};
+	if (row->epoch == p->table->reset_epoch)
+		to->max_ns = (uint64_t)((double)row->max * ns);
+	return to->calls || to->count || to->total_ns;
+}
+
+int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, size_t *ret_count,
+		    struct rut_err *err)
+{
+	size_t n = 0, need = 0;
+
+	for (size_t i = 0; i < t->count; i++)
+		need += row_count(t->tracees[i]);
+	if (need > t->rows_cap || !t->rows) {
+		struct rut_ruby_row *to = realloc(t->rows, (need + 64) * 2 * sizeof(*to));
+
+		if (!to)
+			return rut_err_set(err, ENOMEM, "out of memory");
+		t->rows = to;
+		t->rows_cap = (need + 64) * 2;
+	}
+	for (size_t i = 0; i < t->count; i++) {
+		struct rut_tracee *p = t->tracees[i];
+		uint32_t count = row_count(p);
+		double ns = tick_ns(p);
+
+		if (reserve_names(p, count) < 0)
+			return rut_err_set(err, ENOMEM, "out of memory");
+		for (uint32_t j = 0; j < count && n < t->rows_cap; j++)
+			n += fill(t, p, j, ns, &t->rows[n]);
+	}
+	*ret_rows = t->rows;
+	*ret_count = n;
+	return 0;
+}
+
+void rut_tracer_reset(struct rut_tracer *t)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		struct rut_tracee *p = t->tracees[i];
+		uint32_t count = row_count(p);
+		struct rut_agent_row *base = realloc(p->base, (count + 1) * sizeof(*base));
+
+		if (!base)
+			continue;
+		memcpy(base, row_at(p, 0), count * sizeof(*base));
+		p->base = base;
+		p->base_count = count;
+		__atomic_fetch_add(&p->table->reset_epoch, 1, __ATOMIC_RELAXED);
+	}
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One process that is traced: finding or injecting the agent, taking a slot of its control page,
+ * starting and stopping the session there.
+ */
+#include "ruby/internal.h"
+
+#include "base/cleanup.h"
+#include "ruby/inject.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONTROL_LINK "/memfd:" RUT_AGENT_MEMFD " (deleted)"
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static void sleep_ms(long ms)
+{
+	struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+	nanosleep(&ts, NULL);
+}
+
+/* Returns a descriptor of the control page of a resident agent, -ENOENT when there is none. */
+static int open_control(pid_t pid)
+{
+	char path[64], link[64];
+	struct dirent *de;
+	int r = -ENOENT;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return -errno;
+	while (r == -ENOENT && (de = readdir(dir))) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", (int)pid, de->d_name);
+		n = readlink(path, link, sizeof(link) - 1);
+		if (n < 0)
+			continue;
+		link[n] = 0;
+		if (strcmp(link, CONTROL_LINK) == 0) {
+			r = open(path, O_RDWR | O_CLOEXEC);
+			if (r < 0)
+				r = -errno;
+		}
+	}
+	closedir(dir);
+	return r;
+}
+
+/* Waits until the constructor of the agent has published its page. */
+static int map_control(struct rut_tracee *p, uint64_t deadline_ms, struct rut_err *err)
+{
+	struct stat st;
+
+	while (fstat(p->ctl_fd, &st) == 0 && (size_t)st.st_size < sizeof(*p->ctl)) {
+		if (now_ms() > deadline_ms)
+			return rut_err_set(err, EPROTO, "the agent in process %d is not ours",
+					   (int)p->pid);
+		sleep_ms(1);
+	}
+	p->ctl = mmap(NULL, sizeof(*p->ctl), PROT_READ | PROT_WRITE, MAP_SHARED, p->ctl_fd, 0);
+	if (p->ctl == MAP_FAILED) {
+		p->ctl = NULL;
+		return rut_err_errno(err, errno, "cannot map the agent's memory in process %d",
+				     (int)p->pid);
+	}
+	while (__atomic_load_n(&p->ctl->magic, __ATOMIC_ACQUIRE) != RUT_AGENT_MAGIC) {
+		if (now_ms() > deadline_ms)
+			return rut_err_set(err, ETIMEDOUT, "the agent in process %d does not start",
+					   (int)p->pid);
+		sleep_ms(1);
+	}
+	if (p->ctl->abi != RUT_AGENT_ABI)
+		return rut_err_set(err, EPROTO,
+				   "the agent in process %d is of another version of rutile",
+				   (int)p->pid);
+	return 0;
+}
+
+static void wake_agent(struct rut_tracee *p)
+{
+	__atomic_fetch_add(&p->ctl->wake, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &p->ctl->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static struct rut_agent_slot *slot_of(struct rut_tracee *p)
+{
+	return &p->ctl->slots[p->slot];
+}
+
+static uint32_t slot_state(struct rut_tracee *p)
+{
+	return __atomic_load_n(&slot_of(p)->state, __ATOMIC_ACQUIRE);
+}
+
+/* A slot that is free and that no other tracer has locked. */
+static int take_slot(struct rut_tracee *p, struct rut_err *err)
+{
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
+		struct flock fl = {
+			.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
+
+		if (fcntl(p->ctl_fd, F_OFD_SETLK, &fl) < 0)
+			continue;
+		p->slot = i;
+		if (slot_state(p) == RUT_SLOT_FREE)
+			return 0;
+		fl.l_type = F_UNLCK;
+		fcntl(p->ctl_fd, F_OFD_SETLK, &fl);
+	}
+	return rut_err_set(err, EBUSY, "process %d is already traced by %d tracers", (int)p->pid,
+			   RUT_AGENT_SLOTS);
+}
+
+static bool process_gone(pid_t pid)
+{
+	return kill(pid, 0) < 0 && errno == ESRCH;
+}
+
+/* Waits for a state other than `from`; false when the time is over. */
+static bool wait_state(struct rut_tracee *p, uint32_t from, uint64_t deadline_ms)
+{
+	for (;;) {
+		uint32_t seen = __atomic_load_n(&p->ctl->reply, __ATOMIC_ACQUIRE);
+		struct timespec ts = {.tv_nsec = 100000000};
+
+		if (slot_state(p) != from)
+			return true;
+		if (now_ms() >= deadline_ms || process_gone(p->pid))
+			return false;
+		syscall(SYS_futex, &p->ctl->reply, FUTEX_WAIT, seen, &ts, NULL, 0);
+	}
+}
+
+static int map_table(struct rut_tracee *p, struct rut_err *err)
+{
+	struct rut_agent_slot *slot = slot_of(p);
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+	char path[64];
+	void *m;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)p->pid, slot->table_fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return rut_err_errno(err, errno, "cannot open the tables of process %d",
+				     (int)p->pid);
+	if (st.st_ino != slot->table_ino || st.st_size < (off_t)sizeof(*p->table))
+		return rut_err_set(err, EPROTO, "process %d closed the agent's tables",
+				   (int)p->pid);
+	m = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m == MAP_FAILED)
+		return rut_err_errno(err, errno, "cannot map the tables of process %d",
+				     (int)p->pid);
+	p->table = m;
+	p->table_bytes = (size_t)st.st_size;
+	return 0;
+}
+
+static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
+{
+	slot->mode = (uint32_t)t->config.mode;
+	slot->flags = (t->config.filter.c_calls ? RUT_AGENT_C_CALLS : 0) |
+		      (t->config.returns ? RUT_AGENT_RETURNS : 0) |
+		      (t->config.args ? RUT_AGENT_ARGS : 0) |
+		      (t->config.exceptions ? RUT_AGENT_EXCEPTIONS : 0);
+	slot->tracer_pid = (int32_t)getpid();
+	slot->slow_ns = t->config.slow_ns;
+	slot->ring_bytes = t->config.ring_bytes;
+	slot->session_id = t->session_id;
+	slot->orphan = 0;
+	slot->message[0] = 0;
+	memcpy(slot->config, t->filter, t->filter_len);
+}
+
+/*
+ * The session is asked for; the rows begin to count when the first look at the heap is over. A
+ * process that is busy in C code for long lets us wait: that is no error, it is just not yet there.
+ */
+static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)
+{
+	struct rut_agent_slot *slot;
+	int r = take_slot(p, err);
+
+	if (r < 0)
+		return r;
+	slot = slot_of(p);
+	write_config(t, slot);
+	__atomic_store_n(&slot->state, RUT_SLOT_START, __ATOMIC_RELEASE);
+	wake_agent(p);
+	wait_state(p, RUT_SLOT_START, now_ms() + 2000);
+	if (process_gone(p->pid))
+		return rut_err_set(err, ESRCH, "process %d ended", (int)p->pid);
+	if (slot_state(p) == RUT_SLOT_FAILED)
+		return rut_err_set(err, ENOTSUP, "cannot trace process %d: %.127s", (int)p->pid,
+				   slot->message);
+	if (slot->table_fd < 0)
+		return rut_err_set(err, ETIMEDOUT, "process %d does not answer", (int)p->pid);
+	return map_table(p, err);
+}
+
+int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bool inject,
+		    struct rut_err *err)
+{
+	struct rut_tracee *p = calloc(1, sizeof(*p));
+	uint64_t deadline_ms = now_ms() + 2000;
+	int r;
+
+	if (!p)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	p->pid = pid;
+	p->ctl_fd = p->pidfd = -1;
+	p->ctl_fd = open_control(pid);
+	if (p->ctl_fd == -ENOENT && inject) {
+		r = rut_inject(pid, rut_agent_image,
+			       (size_t)(rut_agent_image_end - rut_agent_image), err);
+		if (r < 0)
+			goto fail;
+		p->ctl_fd = open_control(pid);
+	}
+	if (p->ctl_fd < 0) {
+		r = rut_err_errno(err, -p->ctl_fd, "cannot reach the agent in process %d",
+				  (int)pid);
+		goto fail;
+	}
+	p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	r = map_control(p, deadline_ms, err);
+	if (r == 0)
+		r = start_session(t, p, err);
+	if (r < 0)
+		goto fail;
+	*ret = p;
+	return 0;
+fail:
+	if (p->ctl && slot_state(p) != RUT_SLOT_FREE)
+		rut_tracee_detach(p, false);
+	rut_tracee_free(p);
+	return r;
+}
+
+void rut_tracee_detach(struct rut_tracee *p, bool wait)
+{
+	if (!p->ctl || p->exited)
+		return;
+	__atomic_store_n(&slot_of(p)->state, RUT_SLOT_STOP, __ATOMIC_RELEASE);
+	wake_agent(p);
+	if (wait)
+		wait_state(p, RUT_SLOT_STOP, now_ms() + 1000);
+}
+
+void rut_tracee_free(struct rut_tracee *p)
+{
+	if (!p)
+		return;
+	if (p->table)
+		munmap(p->table, p->table_bytes);
+	if (p->ctl)
+		munmap(p->ctl, sizeof(*p->ctl));
+	if (p->ctl_fd >= 0)
+		close(p->ctl_fd);
+	if (p->pidfd >= 0)
+		close(p->pidfd);
+	free(p->names);
+	free(p->base);
+	free(p);
+}

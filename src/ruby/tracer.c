@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+#include "ruby/tracer.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "ruby/internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static void encode(struct rut_buf *b, char kind, const char *const *strs)
+{
+	for (; strs && *strs; strs++) {
+		rut_buf_putc(b, kind);
+		rut_buf_add(b, *strs, strlen(*strs) + 1);
+	}
+}
+
+int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *config,
+		   struct rut_err *err)
+{
+	const struct rut_ruby_filter *f = &config->filter;
+	const char *inside[2] = {config->inside, NULL};
+	struct rut_buf b = RUT_BUF_INIT;
+	struct rut_tracer *t;
+
+	encode(&b, RUT_FILTER_APP, f->app_paths);
+	encode(&b, RUT_FILTER_NOT, f->app_paths ? f->not_paths : NULL);
+	encode(&b, RUT_FILTER_PATH, f->paths);
+	encode(&b, RUT_FILTER_CLASS, f->classes);
+	encode(&b, RUT_FILTER_METHOD, f->methods);
+	encode(&b, RUT_FILTER_INSIDE, inside);
+	rut_buf_putc(&b, 0);
+	if (!b.failed && b.len > RUT_AGENT_CONFIG - 2) {
+		rut_buf_fini(&b);
+		return rut_err_set(err, E2BIG, "the filter is longer than %d bytes",
+				   RUT_AGENT_CONFIG - 2);
+	}
+	t = calloc(1, sizeof(*t));
+	if (b.failed || !t) {
+		rut_buf_fini(&b);
+		free(t);
+		return rut_err_set(err, ENOMEM, "out of memory");
+	}
+	t->config = *config;
+	t->watch_fd = -1;
+	t->filter_len = b.len;
+	t->filter = rut_buf_take(&b);
+	if (getrandom(&t->session_id, sizeof(t->session_id), 0) < 0)
+		t->session_id = (uint64_t)getpid();
+	*ret = t;
+	return 0;
+}
+
+void rut_tracer_free(struct rut_tracer *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < t->count; i++)
+		rut_tracee_detach(t->tracees[i], false);
+	for (size_t i = 0; i < t->count; i++) {
+		rut_tracee_detach(t->tracees[i], true);
+		rut_tracee_free(t->tracees[i]);
+	}
+	free(t->tracees);
+	free(t->filter);
+	free(t->rows);
+	rut_strtab_fini(&t->strings);
+	free(t);
+}
+
+int rut_tracer_add(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)
+{
+	if (t->count == t->cap) {
+		size_t cap = t->cap ? t->cap * 2 : 8;
+		struct rut_tracee **to = realloc(t->tracees, cap * sizeof(*to));
+
+		if (!to)
+			return rut_err_set(err, ENOMEM, "out of memory");
+		t->tracees = to;
+		t->cap = cap;
+	}
+	t->tracees[t->count++] = p;
+	return 0;
+}
+
+int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err *err)
+{
+	struct rut_tracee *p;
+	int r;
+
+	for (size_t i = 0; i < t->count; i++)
+		if (t->tracees[i]->pid == pid && !t->tracees[i]->exited)
+			return 0;
+	r = rut_tracee_open(&p, t, pid, true, err);
+	if (r < 0)
+		return r;
+	p->tree = tree;
+	r = rut_tracer_add(t, p, err);
+	if (r < 0) {
+		rut_tracee_detach(p, true);
+		rut_tracee_free(p);
+	}
+	return r;
+}
+
+/* ---- following ---- */
+
+void rut_tracer_watch(struct rut_tracer *t, int fd)
+{
+	t->watch_fd = fd;
+}
+
+static bool alive(struct rut_tracee *p)
+{
+	struct pollfd pfd = {.fd = p->pidfd, .events = POLLIN};
+
+	return p->pidfd < 0 ? kill(p->pid, 0) == 0 : poll(&pfd, 1, 0) == 0;
+}
+
+int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err)
+{
+	struct pollfd pfd = {.fd = t->watch_fd, .events = POLLIN};
+	int n = 0;
+
+	if (timeout_ms > 0)
+		poll(&pfd, 1, timeout_ms);
+	for (size_t i = 0; i < t->count; i++) {
+		if (!alive(t->tracees[i]))
+			t->tracees[i]->exited = true;
+		n += !t->tracees[i]->exited;
+	}
+	return n;
+}
+
+void rut_tracer_on_event(struct rut_tracer *t, rut_ruby_event_fn fn, void *arg)
+{
+	t->on_event = fn;
+	t->on_event_arg = arg;
+}
