@@ -65,8 +65,7 @@ enum rut_expr_scope {
 
 /* A field of one class of events, as the user of the module found it. */
 struct rut_expr_field {
-	const void *ptr; /* both are the user's own business */
-	uint64_t arg;
+	_Alignas(8) unsigned char bytes[32]; /* the user's own business */
 };
 
 /* How fields are found (once per class of events) and read (once per event). */

@@ -38,7 +38,7 @@ static int find(const void *cls, enum rut_expr_scope scope, const char *path,
 		for (size_t i = 0; i < ev->n; i++) {
 			if (strcmp(ev->fields[i].scope, names[s]) == 0 &&
 			    strcmp(ev->fields[i].path, path) == 0) {
-				ret->arg = i;
+				ret->bytes[0] = (unsigned char)i;
 				return 0;
 			}
 		}
@@ -48,7 +48,7 @@ static int find(const void *cls, enum rut_expr_scope scope, const char *path,
 
 static bool load(const void *event, const struct rut_expr_field *f, struct rut_expr_val *ret)
 {
-	*ret = ((const struct event *)event)->fields[f->arg].val;
+	*ret = ((const struct event *)event)->fields[f->bytes[0]].val;
 	return true;
 }
 
