@@ -138,8 +138,8 @@ static bool plan(void)
 		} else if (state == RUT_SLOT_START) {
 			job.what[i] = s->hooked ? JOB_WORK : JOB_HOOK;
 		} else if (state == RUT_SLOT_ACTIVE &&
-			   (s->drops || (s->rescan && rut_mono_ns() >= s->rescan_at_ns) ||
-			    s->todo_left)) {
+			   (s->drops || s->slots.stale ||
+			    (s->rescan && rut_mono_ns() >= s->rescan_at_ns) || s->todo_left)) {
 			job.what[i] = JOB_WORK;
 		} else if (state == RUT_SLOT_STOP && s->used) {
 			job.what[i] = JOB_UNHOOK;
@@ -209,7 +209,8 @@ static void *helper(void *arg)
 			ts.tv_nsec = 2000000; /* let the application run */
 		} else {
 			for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
-				if (agent.sessions[i].rescan || agent.sessions[i].drops) {
+				if (agent.sessions[i].rescan || agent.sessions[i].drops ||
+				    agent.sessions[i].slots.stale) {
 					ts.tv_sec = 0;
 					ts.tv_nsec = 50000000;
 				}

@@ -67,9 +67,12 @@ bool rut_glob(const char *glob, const char *text, size_t len)
 void rut_filter_init(struct rut_filter *f, const char *config)
 {
 	f->config = config;
-	f->has_names = false;
-	for (const char *c = config; *c; c += strlen(c) + 1)
+	f->has_names = f->has_paths = false;
+	for (const char *c = config; *c; c += strlen(c) + 1) {
 		f->has_names |= *c == RUT_FILTER_CLASS || *c == RUT_FILTER_METHOD;
+		f->has_paths |=
+			*c == RUT_FILTER_APP || *c == RUT_FILTER_NOT || *c == RUT_FILTER_PATH;
+	}
 }
 
 /* No rule of this kind: yes. Only '!' rules: yes unless one hits. Otherwise one must hit. */

@@ -9,6 +9,7 @@
 struct rut_filter {
 	const char *config; /* borrowed: the encoded strings of abi.h */
 	bool has_names;	    /* classes or methods are filtered */
+	bool has_paths;
 };
 
 void rut_filter_init(struct rut_filter *f, const char *config);

@@ -15,14 +15,6 @@
 
 #define FRAME_BMETHOD 0x40 /* since Ruby 2.5 */
 
-static void count_up(uint64_t *counter)
-{
-	if (__builtin_expect(rut_single_ractor(), 1))
-		__atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
-	else
-		__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
-}
-
 static VALUE receiver_class(VALUE self)
 {
 	return rut_special_p(self) ? (self & 0xff) | 1 : rut_klass(self);
@@ -44,23 +36,8 @@ static void name_row(struct rut_rec *r, struct rut_variant *v)
 		v->row = NULL;
 		return;
 	}
-	/* After a compaction an owner has another address, but still its row. */
-	for (struct rut_variant *o = r->variants; o; o = o->next) {
-		if (o->row && o->row->class_name == class_str && o->row->method == method_str &&
-		    !(o->row->flags & RUT_ROW_SINGLETON) == !singleton) {
-			v->row = o->row;
-			return;
-		}
-	}
-	v->row = rut_table_row(t);
-	if (!v->row)
-		return;
-	v->row->path = r->path;
-	v->row->line = r->line;
-	v->row->class_name = class_str;
-	v->row->method = method_str;
-	__atomic_store_n(&v->row->flags, RUT_ROW_NAMED | (singleton ? RUT_ROW_SINGLETON : 0),
-			 __ATOMIC_RELEASE);
+	v->row = rut_table_row(t, r->path, r->line, class_str, method_str,
+			       singleton ? RUT_ROW_SINGLETON : 0);
 }
 
 static void drop(struct rut_rec *r)
@@ -143,7 +120,7 @@ static void on_call(VALUE tp, void *data)
 	struct rut_variant *v = variant_of(data, rb.rb_tracearg_from_tracepoint(tp));
 
 	if (v)
-		count_up(&v->row->calls);
+		rut_add(&v->row->calls, 1);
 }
 
 static void on_call_return(VALUE tp, void *data)
@@ -154,8 +131,8 @@ static void on_call_return(VALUE tp, void *data)
 		struct rut_variant *v = variant_of(data, ta);
 
 		if (v) {
-			count_up(&v->row->calls);
-			rut_stack_push(((struct rut_rec *)data)->s, ta, v);
+			rut_add(&v->row->calls, 1);
+			rut_stack_push(((struct rut_rec *)data)->s, ta->ec, ta->cfp, v);
 		}
 	} else {
 		rut_stack_pop(((struct rut_rec *)data)->s, ta);

@@ -245,8 +245,7 @@ static VALUE compiled_body(VALUE arg)
 void rut_methods_on_compiled(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
-	const VALUE *ta = (const VALUE *)rb.rb_tracearg_from_tracepoint(tp);
-	VALUE iseq = ta[7]; /* data: the code, or [source, code] */
+	VALUE iseq = rb.rb_tracearg_from_tracepoint(tp)->data; /* the code, or [source, code] */
 	struct compiled c = {.s = s};
 	int failed = 0;
 

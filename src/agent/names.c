@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Names of classes, by C functions that look at instance variables and constants only: a class
- * that overrides name, to_s or inspect is never asked.
+ * that overrides name, to_s or inspect is never asked. Nothing is allocated, so that this may be
+ * called while Ruby makes an object.
  */
 #include "session.h"
 
@@ -16,14 +17,6 @@ static void append(char *buf, size_t size, size_t *len, const char *s, size_t n)
 	buf[*len] = 0;
 }
 
-static void append_path(char *buf, size_t size, size_t *len, VALUE klass)
-{
-	size_t n;
-	const char *s = rut_str(rb.rb_class_path(klass), &n);
-
-	append(buf, size, len, s, n);
-}
-
 static void append_hex(char *buf, size_t size, size_t *len, VALUE v)
 {
 	char hex[18] = "0x";
@@ -31,6 +24,28 @@ static void append_hex(char *buf, size_t size, size_t *len, VALUE v)
 	for (int i = 0; i < 16; i++)
 		hex[2 + i] = "0123456789abcdef"[v >> (60 - 4 * i) & 15];
 	append(buf, size, len, hex, sizeof(hex));
+}
+
+/* As Ruby's: the constant that it was assigned to first, "#<Class:0x000...>" before that. */
+static void append_path(char *buf, size_t size, size_t *len, VALUE klass)
+{
+	size_t n;
+	const char *s = rut_str(rb.rb_mod_name(klass), &n);
+
+	if (n) {
+		append(buf, size, len, s, n);
+		return;
+	}
+	append(buf, size, len, "#<", 2);
+	if (rut_type(klass) == RUT_T_MODULE)
+		s = rut_str(rb.rb_mod_name(rb.rb_class_real(rut_klass(klass))), &n);
+	if (n)
+		append(buf, size, len, s, n);
+	else
+		append(buf, size, len, "Class", 5);
+	append(buf, size, len, ":", 1);
+	append_hex(buf, size, len, klass);
+	append(buf, size, len, ">", 1);
 }
 
 /* "#<refinement:String@Foo>", as Ruby writes it. */

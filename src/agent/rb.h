@@ -31,6 +31,9 @@ typedef uintptr_t ID;
 #define RUT_EVENT_FIBER_SWITCH	  0x1000u
 #define RUT_EVENT_SCRIPT_COMPILED 0x2000u
 #define RUT_EVENT_NEWOBJ	  0x100000u
+#define RUT_EVENT_GC_START	  0x400000u
+#define RUT_EVENT_GC_END_MARK	  0x800000u
+#define RUT_EVENT_GC_END_SWEEP	  0x1000000u
 
 enum {
 	RUT_T_OBJECT = 0x01,
@@ -103,7 +106,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_const_get, (VALUE, ID))                                                     \
 	F(1, VALUE, rb_attr_get, (VALUE, ID))                                                      \
 	F(0, VALUE, rb_class_attached_object, (VALUE))                                             \
-	F(1, VALUE, rb_class_path, (VALUE))                                                        \
+	F(1, VALUE, rb_mod_name, (VALUE))                                                          \
 	F(1, VALUE, rb_class_real, (VALUE))                                                        \
 	F(1, VALUE, rb_obj_class, (VALUE))                                                         \
 	F(1, VALUE, rb_funcallv, (VALUE, ID, int, const VALUE *))                                  \
@@ -155,12 +158,15 @@ const char *rut_rb_load(void);
 /* With the GVL, once: symbols and classes, and the check of layouts. Returns NULL or the reason. */
 const char *rut_rb_init(void);
 
-/* The start of Ruby's struct rb_trace_arg_struct: the same from 2.5 to 3.4; checked at run time. */
+/* Ruby's struct rb_trace_arg_struct: the same from 2.5 to 3.4. */
 struct rut_trace_arg {
 	uint32_t event;
 	void *ec;
 	const void *cfp;
 	VALUE self;
+	ID id, called_id; /* of C calls; of Ruby's own only when asked for */
+	VALUE klass;
+	VALUE data; /* the object, the code, the exception, the value returned */
 };
 
 static inline bool rut_special_p(VALUE v)

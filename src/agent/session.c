@@ -35,6 +35,7 @@ void rut_session_fini(struct rut_session *s)
 	unsigned index = s->index;
 
 	rut_stack_fini(s);
+	rut_sites_fini(s);
 	while (s->arena) {
 		struct rut_arena *a = s->arena;
 
@@ -86,20 +87,36 @@ void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 	rb.rb_tracepoint_enable(*tp);
 }
 
+static bool counts_calls(const struct rut_session *s)
+{
+	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME;
+}
+
 static VALUE hook_body(VALUE arg)
 {
 	struct rut_session *s = (struct rut_session *)arg;
+	const uint32_t gc = RUT_EVENT_GC_START | RUT_EVENT_GC_END_MARK | RUT_EVENT_GC_END_SWEEP;
+	bool time = s->mode == RUT_AGENT_TIME;
 
 	s->hooked = true;
 	s->todo = rb.qnil;
 	rb.rb_gc_register_address(&s->todo);
-	if (s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME) {
-		rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
-		if (s->mode == RUT_AGENT_TIME) {
-			rut_session_tp(s, RUT_EVENT_FIBER_SWITCH, rut_stack_on_switch);
-			rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
-		}
-		rut_methods_scan(s, false);
+	if (!counts_calls(s)) {
+		if (rb.version >= 302)
+			rut_slots_scan(&s->slots);
+		rut_session_tp(s, RUT_EVENT_NEWOBJ | gc, rut_on_newobj);
+		return rb.qnil;
+	}
+	rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
+	if (time) {
+		rut_session_tp(s, RUT_EVENT_FIBER_SWITCH, rut_stack_on_switch);
+		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
+	}
+	rut_methods_scan(s, false);
+	if (s->flags & RUT_AGENT_C_CALLS) {
+		rut_session_tp(s, gc, rut_on_gc);
+		rut_session_tp(s, RUT_EVENT_C_CALL | (time ? RUT_EVENT_C_RETURN : 0),
+			       rut_on_c_call);
 	}
 	return rb.qnil;
 }
@@ -120,7 +137,9 @@ bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
 	static const uint32_t again_ms[] = {400, 1500, 5000};
 	bool more;
 
-	if (s->mode != RUT_AGENT_CALLS && s->mode != RUT_AGENT_TIME)
+	if (s->slots.stale)
+		rut_slots_scan(&s->slots);
+	if (!counts_calls(s))
 		return false;
 	if (s->drops) {
 		s->drops = 0;

@@ -11,6 +11,7 @@
 #include "abi.h"
 #include "filter.h"
 #include "rb.h"
+#include "site.h"
 #include "table.h"
 
 struct rut_session;
@@ -66,6 +67,8 @@ struct rut_session {
 	uint32_t arena_lock;
 	VALUE tps[6]; /* global tracepoints; registered with the GC */
 	int tp_count;
+	struct rut_sites sites;
+	struct rut_slots slots; /* sizes of objects */
 	/* The work that is left, see methods.c. */
 	VALUE todo; /* Array of InstructionSequence; registered with the GC */
 	long todo_next;
@@ -94,6 +97,15 @@ bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns);
 /* A global tracepoint, enabled; remembered for unhook. */
 void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn);
 
+/* A counter goes up: plainly while there is one ractor. */
+static inline void rut_add(uint64_t *counter, uint64_t n)
+{
+	if (__builtin_expect(rut_single_ractor(), 1))
+		__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
 /* methods.c */
 /* Looks through the heap for code; `again`: some of it may have its hook already. */
 void rut_methods_scan(struct rut_session *s, bool again);
@@ -103,6 +115,12 @@ void rut_methods_on_compiled(VALUE tp, void *session);
 
 /* names.c: never runs Ruby code of the application. Writes the name, NUL-terminated. */
 void rut_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton);
+
+/* alloc.c, ccall.c */
+void rut_on_newobj(VALUE tp, void *session);
+void rut_on_c_call(VALUE tp, void *session);
+void rut_on_gc(VALUE tp, void *session);
+void rut_slots_scan(struct rut_slots *slots);
 
 /* hooks.c */
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events);

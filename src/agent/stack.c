@@ -24,10 +24,11 @@ struct stack {
 	struct frame *frames; /* owned */
 };
 
-#define BUCKETS	   1024u
-#define FRAMES	   64u
-#define POOL_BYTES (16u << 10)
-#define DEEPEST	   (1u << 20)
+#define FRAME_BYTES_MAX 72 /* of Ruby's control frame */
+#define BUCKETS		1024u
+#define FRAMES		64u
+#define POOL_BYTES	(16u << 10)
+#define DEEPEST		(1u << 20)
 
 static struct {
 	uint32_t lock;
@@ -143,14 +144,6 @@ static bool stack_grow(struct stack *st)
 	return true;
 }
 
-static void add(uint64_t *to, uint64_t ticks)
-{
-	if (__builtin_expect(rut_single_ractor(), 1))
-		__atomic_store_n(to, *to + ticks, __ATOMIC_RELAXED);
-	else
-		__atomic_fetch_add(to, ticks, __ATOMIC_RELAXED);
-}
-
 /* Ends the innermost call. */
 static void end_call(struct rut_session *s, struct stack *st, uint64_t now)
 {
@@ -164,9 +157,9 @@ static void end_call(struct rut_session *s, struct stack *st, uint64_t now)
 	if (f->v->stack == st && f->v->depth)
 		f->v->depth--;
 	if (f->outermost)
-		add(&row->total, ticks);
+		rut_add(&row->total, ticks);
 	if (ticks > f->inner)
-		add(&row->self, ticks - f->inner);
+		rut_add(&row->self, ticks - f->inner);
 	if (row->epoch != epoch) {
 		row->epoch = epoch;
 		row->max = 0;
@@ -198,21 +191,21 @@ static bool is_outermost(struct stack *st, struct rut_variant *v)
 	return true;
 }
 
-void rut_stack_push(struct rut_session *s, struct rut_trace_arg *ta, struct rut_variant *v)
+void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v)
 {
-	struct stack *st = stack_of(s, ta->ec);
+	struct stack *st = stack_of(s, ec);
 	uint64_t now = rut_ticks();
 	struct frame *f;
 
 	if (!st)
 		return;
 	/* Calls at or below this address are over, though nobody said so. */
-	while (st->count && st->frames[st->count - 1].cfp <= ta->cfp)
+	while (st->count && st->frames[st->count - 1].cfp <= cfp)
 		end_call(s, st, now);
 	if (st->count == st->cap && !stack_grow(st))
 		return;
 	f = &st->frames[st->count];
-	f->cfp = ta->cfp;
+	f->cfp = cfp;
 	f->v = v;
 	f->inner = 0;
 	f->outermost = is_outermost(st, v);
@@ -231,6 +224,26 @@ void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta)
 		end_call(s, st, now);
 	if (st->count && st->frames[st->count - 1].cfp == ta->cfp)
 		end_call(s, st, now);
+}
+
+void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
+{
+	struct stack *st = stack_of(s, ta->ec);
+	uint64_t now = rut_ticks();
+	const char *cfp = ta->cfp;
+
+	if (!st)
+		return;
+	while (st->count && (const char *)st->frames[st->count - 1].cfp < cfp)
+		end_call(s, st, now);
+	/* An exception: the frame is the C method's own, whose caller is the next one above. */
+	if (st->count) {
+		const struct frame *f = &st->frames[st->count - 1];
+		size_t above = (size_t)((const char *)f->cfp - cfp);
+
+		if (f->v->row->flags & RUT_ROW_C && above + RUT_C_BELOW <= FRAME_BYTES_MAX)
+			end_call(s, st, now);
+	}
 }
 
 void rut_stack_on_switch(VALUE tp, void *session)

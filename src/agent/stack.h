@@ -14,8 +14,12 @@
 struct rut_session;
 struct rut_variant;
 
-void rut_stack_push(struct rut_session *s, struct rut_trace_arg *ta, struct rut_variant *v);
+/* A C call stands this far below the frame of its caller, see ccall.c. */
+#define RUT_C_BELOW 8
+
+void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v);
 void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta);
+void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta);
 
 /* The running fiber of this thread is another one now: the time in between is nobody's own. */
 void rut_stack_on_switch(VALUE tp, void *session);

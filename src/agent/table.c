@@ -103,6 +103,7 @@ void rut_table_fini(struct rut_table *t)
 	if (rut_fd_is(t->fd, t->ino))
 		close(t->fd);
 	rut_unmap(t->hash, (t->hash_mask + 1ul) * sizeof(*t->hash));
+	rut_unmap(t->index, (t->index_mask + 1ul) * sizeof(*t->index));
 	memset(t, 0, sizeof(*t));
 	t->fd = -1;
 }
@@ -216,14 +217,69 @@ const char *rut_table_get(const struct rut_table *t, uint32_t str)
 	return str ? t->strs + str + sizeof(uint32_t) : NULL;
 }
 
-struct rut_agent_row *rut_table_row(struct rut_table *t)
+static uint32_t row_hash(uint32_t path, uint32_t line, uint32_t class_name, uint32_t method)
 {
+	uint64_t h = ((uint64_t)path << 32 | line) * 0x9e3779b97f4a7c15ull;
+
+	h ^= ((uint64_t)class_name << 32 | method) * 0xff51afd7ed558ccdull;
+	return (uint32_t)(h ^ h >> 29);
+}
+
+/* The free slot, or the row's. */
+static uint32_t *row_slot(struct rut_table *t, uint32_t *index, uint32_t mask,
+			  const struct rut_agent_row *want)
+{
+	uint32_t i = row_hash(want->path, want->line, want->class_name, want->method) & mask;
+
+	for (; index[i]; i = (i + 1) & mask) {
+		const struct rut_agent_row *row = &t->rows[index[i] - 1];
+
+		if (row->path == want->path && row->line == want->line &&
+		    row->class_name == want->class_name && row->method == want->method &&
+		    row->flags == want->flags)
+			break;
+	}
+	return &index[i];
+}
+
+static void index_grow(struct rut_table *t)
+{
+	uint32_t mask = t->index ? t->index_mask * 2 + 1 : HASH_MIN - 1;
+	uint32_t *to = rut_map((mask + 1ul) * sizeof(*to));
+
+	if (!to)
+		return;
+	for (uint32_t i = 0; i < t->hdr->row_count; i++)
+		*row_slot(t, to, mask, &t->rows[i]) = i + 1;
+	rut_unmap(t->index, (t->index_mask + 1ul) * sizeof(*to));
+	t->index = to;
+	t->index_mask = mask;
+}
+
+struct rut_agent_row *rut_table_row(struct rut_table *t, uint32_t path, uint32_t line,
+				    uint32_t class_name, uint32_t method, uint32_t flags)
+{
+	struct rut_agent_row want = {.path = path,
+				     .line = line,
+				     .class_name = class_name,
+				     .method = method,
+				     .flags = flags | RUT_ROW_NAMED};
 	struct rut_agent_row *row = NULL;
+	uint32_t *slot = NULL, n;
 
 	rut_lock(&t->lock);
-	if (t->hdr->row_count < t->hdr->row_cap) {
-		row = &t->rows[t->hdr->row_count];
-		__atomic_store_n(&t->hdr->row_count, t->hdr->row_count + 1, __ATOMIC_RELEASE);
+	n = t->hdr->row_count;
+	if (!t->index || n >= t->index_mask / 4 * 3)
+		index_grow(t);
+	if (t->index && n < t->index_mask)
+		slot = row_slot(t, t->index, t->index_mask, &want);
+	if (slot && *slot) {
+		row = &t->rows[*slot - 1];
+	} else if (slot && n < t->hdr->row_cap) {
+		row = &t->rows[n];
+		*row = want;
+		*slot = n + 1;
+		__atomic_store_n(&t->hdr->row_count, n + 1, __ATOMIC_RELEASE);
 	} else {
 		t->hdr->rows_lost++;
 	}

@@ -22,6 +22,8 @@ struct rut_table {
 	uint64_t ino;
 	uint32_t *hash; /* owned; offsets of strings, open addressing */
 	uint32_t hash_mask, hash_count;
+	uint32_t *index; /* owned; numbers of rows + 1, open addressing */
+	uint32_t index_mask;
 	uint32_t lock;
 };
 
@@ -35,8 +37,12 @@ int rut_table_fork(struct rut_table *t);
 uint32_t rut_table_str(struct rut_table *t, const char *data, size_t len);
 const char *rut_table_get(const struct rut_table *t, uint32_t str);
 
-/* A zeroed row, or NULL (counted) when the table is full. */
-struct rut_agent_row *rut_table_row(struct rut_table *t);
+/*
+ * The row of these names, a new one at first sight; NULL (counted) when the table is full. `flags`:
+ * RUT_ROW_SINGLETON, RUT_ROW_C.
+ */
+struct rut_agent_row *rut_table_row(struct rut_table *t, uint32_t path, uint32_t line,
+				    uint32_t class_name, uint32_t method, uint32_t flags);
 
 /* Memory that is not malloc's: hooks may run anywhere. */
 void *rut_map(size_t bytes);

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocations: Ruby tells of every object that it makes (RUBY_INTERNAL_EVENT_NEWOBJ), also of those
+ * that C methods and literals make. The line is that of the Ruby method that runs. Counted are
+ * objects that a program can see: what Ruby makes for itself (method entries, code, hidden arrays)
+ * is not. In the hook nothing of Ruby's may be allocated.
+ */
+#include "session.h"
+
+#include <string.h>
+
+#define PAGE_BYTES 65536ul /* the heap's pages, since 3.1; aligned */
+#define PAGES_MIN  1024u
+
+static uint32_t page_hash(VALUE page, uint32_t mask)
+{
+	return (uint32_t)((uint64_t)page * 0x9e3779b97f4a7c15ull >> 40) & mask;
+}
+
+static int slots_page(void *start, void *end, size_t stride, void *data)
+{
+	struct rut_slots *slots = data;
+	VALUE page = (VALUE)start & ~(PAGE_BYTES - 1);
+	uint32_t i;
+
+	if (slots->count >= slots->mask / 4 * 3)
+		return 1;
+	for (i = page_hash(page, slots->mask); slots->pages[i]; i = (i + 1) & slots->mask)
+		if ((slots->pages[i] & ~(PAGE_BYTES - 1)) == page)
+			break;
+	if (!slots->pages[i])
+		slots->count++;
+	slots->pages[i] = page | (stride & (PAGE_BYTES - 1));
+	return 0;
+}
+
+void rut_slots_scan(struct rut_slots *slots)
+{
+	uint32_t mask = slots->pages ? slots->mask : PAGES_MIN - 1;
+
+	for (;; mask = mask * 2 + 1) {
+		struct rut_slots fresh = {.pages = rut_map((mask + 1ul) * sizeof(uint64_t)),
+					  .mask = mask};
+
+		if (!fresh.pages)
+			return;
+		rb.rb_objspace_each_objects(slots_page, &fresh);
+		if (fresh.count < mask / 4 * 3) {
+			if (slots->pages)
+				rut_unmap(slots->pages,
+					  (slots->mask + 1ul) * sizeof(*slots->pages));
+			*slots = fresh;
+			return;
+		}
+		rut_unmap(fresh.pages, (mask + 1ul) * sizeof(uint64_t));
+	}
+}
+
+/* The size of the slot. Until a new page is known: the smallest. */
+static uint64_t slot_bytes(struct rut_slots *slots, VALUE obj)
+{
+	VALUE page = obj & ~(PAGE_BYTES - 1);
+
+	if (!slots->pages)
+		return 40;
+	for (uint32_t i = page_hash(page, slots->mask); slots->pages[i]; i = (i + 1) & slots->mask)
+		if ((slots->pages[i] & ~(PAGE_BYTES - 1)) == page)
+			return slots->pages[i] & (PAGE_BYTES - 1);
+	slots->stale = true;
+	return 40;
+}
+
+static bool type_wanted(uint32_t mode, unsigned type)
+{
+	/* none, internal, zombie, moved: T_IMEMO, T_NODE, T_ICLASS ... are from 0x1a on */
+	if (type == 0 || type >= RUT_T_IMEMO)
+		return false;
+	if (mode == RUT_AGENT_STRINGS)
+		return type == RUT_T_STRING;
+	if (mode == RUT_AGENT_ARRAYS)
+		return type == RUT_T_ARRAY || type == RUT_T_HASH;
+	return true;
+}
+
+void rut_on_newobj(VALUE tp, void *session)
+{
+	struct rut_session *s = session;
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	VALUE obj = ta->data, klass;
+	struct rut_variant *v;
+	const char *path = NULL;
+	int line = 0;
+
+	if (ta->event != RUT_EVENT_NEWOBJ) {
+		rut_on_gc(tp, session);
+		return;
+	}
+	klass = rut_klass(obj);
+	if (!klass || !type_wanted(s->mode, rut_type(obj)))
+		return;
+	if (s->mode != RUT_AGENT_OBJECTS_TOTAL || s->filter.has_paths)
+		path = rb.rb_source_location_cstr(&line);
+	if (!path)
+		line = 0;
+	v = rut_site(s, klass, 0, path, line);
+	if (!v)
+		return;
+	rut_add(&v->row->count, 1);
+	rut_add(&v->row->bytes, slot_bytes(&s->slots, obj));
+}
