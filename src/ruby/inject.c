@@ -331,6 +331,7 @@ static int stop(struct inject *in, struct tracee *tr)
 
 	if (ptrace(PTRACE_INTERRUPT, tr->tid, NULL, NULL) < 0)
 		return -ESRCH;
+	in->report.stops++;
 	while (!tr->stopped) {
 		if (take_event(tr))
 			continue;
@@ -343,7 +344,6 @@ static int stop(struct inject *in, struct tracee *tr)
 		serve_others(in, tr);
 		relax(since);
 	}
-	in->report.stops++;
 	return 0;
 }
 
@@ -587,9 +587,16 @@ static bool cave_is_as_seen(const struct inject *in)
 	       (in->cave_dirty || !memcmp(now, in->original, in->code_bytes));
 }
 
+struct candidate {
+	pid_t tid;
+	enum rut_place_rank rank;
+};
+
 /* -EAGAIN: not this thread, not now. */
-static int try_thread(struct inject *in, pid_t tid)
+static int try_thread(struct inject *in, const struct candidate *c)
 {
+	pid_t tid = c->tid;
+	struct rut_sleep sleep = {0};
 	struct user_regs_struct regs;
 	struct run run = {0};
 	struct rut_place place;
@@ -598,6 +605,8 @@ static int try_thread(struct inject *in, pid_t tid)
 	if (r < 0)
 		return -EAGAIN;
 	run.tracee = find_tracee(in, tid);
+	if (c->rank == RUT_PLACE_FRAGILE)
+		rut_place_read_sleep(in->pid, tid, &sleep);
 	r = stop(in, run.tracee);
 	if (r == -EBUSY)
 		return rut_err_set(in->err, EBUSY,
@@ -608,6 +617,7 @@ static int try_thread(struct inject *in, pid_t tid)
 	run.stop_ns = now_ns();
 	if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) < 0)
 		return -EAGAIN;
+	rut_place_shorten_wait(in->pid, tid, &regs, &sleep);
 	run.sp = rut_regs_sp(&regs);
 	if (!rut_place_is_safe(&in->target, &regs, &place) || !stack_has_room(in, run.sp) ||
 	    !cave_is_as_seen(in)) {
@@ -616,11 +626,6 @@ static int try_thread(struct inject *in, pid_t tid)
 	}
 	return run_stub(in, &run, &regs, &place);
 }
-
-struct candidate {
-	pid_t tid;
-	enum rut_place_rank rank;
-};
 
 static int list_threads(struct inject *in, struct candidate **ret, size_t *ret_count)
 {
@@ -652,6 +657,14 @@ static int list_threads(struct inject *in, struct candidate **ret, size_t *ret_c
 	return n ? 0 : -ESRCH;
 }
 
+/* With some patience something better turns up: even a wait with a time limit ends. */
+static enum rut_place_rank worst_rank(unsigned int round, uint64_t deadline_ns)
+{
+	if (round < 20)
+		return RUT_PLACE_RUNNING;
+	return now_ns() + FIND_LIMIT_NS / 2 < deadline_ns ? RUT_PLACE_FRAGILE : RUT_PLACE_TIMED;
+}
+
 /* Tries the threads, the least disturbing ones first, until one will do. */
 static int try_threads(struct inject *in, uint64_t deadline_ns)
 {
@@ -660,7 +673,7 @@ static int try_threads(struct inject *in, uint64_t deadline_ns)
 		size_t count = 0;
 		int r = list_threads(in, &list, &count);
 		/* Calls that return EINTR are left in peace while there is hope for better. */
-		enum rut_place_rank worst = round < 20 ? RUT_PLACE_RUNNING : RUT_PLACE_FRAGILE;
+		enum rut_place_rank worst = worst_rank(round, deadline_ns);
 
 		if (r < 0)
 			return gone_error(in);
@@ -668,7 +681,7 @@ static int try_threads(struct inject *in, uint64_t deadline_ns)
 		for (int rank = RUT_PLACE_BLOCKED; rank <= (int)worst; rank++)
 			for (size_t i = 0; i < count && r == -EAGAIN; i++)
 				if ((int)list[i].rank == rank)
-					r = try_thread(in, list[i].tid);
+					r = try_thread(in, &list[i]);
 		free(list);
 		if (r != -EAGAIN)
 			return r;

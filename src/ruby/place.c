@@ -22,9 +22,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 
 /* From the kernel's include/linux/errno.h: a tracer sees them. */
 #define K_ERESTARTSYS		512
@@ -34,41 +38,58 @@
 
 #define SCAN_BYTES (16 * 1024)
 
+enum call_kind {
+	CALL_PLAIN,   /* the kernel restarts it */
+	CALL_SOCKET,  /* likewise, unless the socket has a time limit: EINTR then */
+	CALL_FRAGILE, /* returns EINTR when its sleep is disturbed */
+};
+
 struct call {
 	int nr;
-	bool fragile; /* returns EINTR when its sleep is disturbed */
+	enum call_kind kind;
 };
 
 static const struct call calls[] = {
-	{SYS_read, false},	     {SYS_readv, false},
-	{SYS_write, false},	     {SYS_writev, false},
+	{SYS_read, CALL_SOCKET},
+	{SYS_readv, CALL_SOCKET},
+	{SYS_write, CALL_SOCKET},
+	{SYS_writev, CALL_SOCKET},
 #ifdef SYS_poll
-	{SYS_poll, false},
+	{SYS_poll, CALL_PLAIN},
 #endif
-	{SYS_ppoll, false},
+	{SYS_ppoll, CALL_PLAIN},
 #ifdef SYS_select
-	{SYS_select, false},
+	{SYS_select, CALL_PLAIN},
 #endif
-	{SYS_pselect6, false},	     {SYS_futex, false},
-	{SYS_nanosleep, false},	     {SYS_clock_nanosleep, false},
+	{SYS_pselect6, CALL_PLAIN},
+	{SYS_futex, CALL_PLAIN},
+	{SYS_nanosleep, CALL_PLAIN},
+	{SYS_clock_nanosleep, CALL_PLAIN},
 #ifdef SYS_pause
-	{SYS_pause, false},
+	{SYS_pause, CALL_PLAIN},
 #endif
-	{SYS_rt_sigsuspend, false},  {SYS_restart_syscall, false},
-	{SYS_wait4, false},	     {SYS_waitid, false},
-	{SYS_flock, false},
+	{SYS_rt_sigsuspend, CALL_PLAIN},
+	{SYS_restart_syscall, CALL_PLAIN},
+	{SYS_wait4, CALL_PLAIN},
+	{SYS_waitid, CALL_PLAIN},
+	{SYS_flock, CALL_PLAIN},
 #ifdef SYS_accept
-	{SYS_accept, false},
+	{SYS_accept, CALL_SOCKET},
 #endif
-	{SYS_accept4, false},	     {SYS_recvfrom, false},
-	{SYS_recvmsg, false},	     {SYS_sendto, false},
-	{SYS_sendmsg, false},	     {SYS_connect, false},
+	{SYS_accept4, CALL_SOCKET},
+	{SYS_recvfrom, CALL_SOCKET},
+	{SYS_recvmsg, CALL_SOCKET},
+	{SYS_sendto, CALL_SOCKET},
+	{SYS_sendmsg, CALL_SOCKET},
+	{SYS_connect, CALL_SOCKET},
 #ifdef SYS_epoll_wait
-	{SYS_epoll_wait, true},
+	{SYS_epoll_wait, CALL_FRAGILE},
 #endif
-	{SYS_epoll_pwait, true},     {SYS_epoll_pwait2, true},
-	{SYS_rt_sigtimedwait, true}, {SYS_io_getevents, true},
-	{SYS_recvmmsg, true},
+	{SYS_epoll_pwait, CALL_FRAGILE},
+	{SYS_epoll_pwait2, CALL_FRAGILE},
+	{SYS_rt_sigtimedwait, CALL_FRAGILE},
+	{SYS_io_getevents, CALL_FRAGILE},
+	{SYS_recvmmsg, CALL_FRAGILE},
 };
 
 static const struct call *find_call(int64_t nr)
@@ -88,28 +109,6 @@ static bool futex_is_harmless(uint64_t op, uint64_t value)
 	int cmd = (int)op & FUTEX_CMD_MASK;
 
 	return cmd == FUTEX_WAIT_BITSET || (cmd == FUTEX_WAIT && (uint32_t)value == 0);
-}
-
-enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc)
-{
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-	const struct call *call;
-	uint64_t a[6], sp;
-	char path[64];
-	long nr;
-
-	*ret_pc = 0;
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
-	if (rut_buf_read_file(&text, path, 4096) < 0 || !text.data ||
-	    sscanf(text.data,
-		   "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
-		   " %" SCNx64 " %" SCNx64,
-		   &nr, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &sp, ret_pc) < 9)
-		return RUT_PLACE_RUNNING;
-	call = find_call(nr);
-	if (!call || (nr == SYS_futex && !futex_is_harmless(a[1], a[2])))
-		return RUT_PLACE_UNFIT;
-	return call->fragile ? RUT_PLACE_FRAGILE : RUT_PLACE_BLOCKED;
 }
 
 #if defined(__x86_64__)
@@ -149,6 +148,15 @@ static bool regs_futex_is_harmless(const struct user_regs_struct *regs)
 	return futex_is_harmless(regs->rsi, regs->rdx);
 }
 
+/* The time limit of epoll_wait is its fourth argument, in milliseconds. */
+static void regs_shorten_epoll(struct user_regs_struct *regs, uint64_t slept_ms)
+{
+	int timeout_ms = (int)regs->r10;
+
+	if (timeout_ms > 0)
+		regs->r10 = slept_ms < (uint64_t)timeout_ms ? (uint64_t)timeout_ms - slept_ms : 0;
+}
+
 static void regs_redo_call(struct user_regs_struct *regs)
 {
 	regs->rax = regs->orig_rax;
@@ -158,6 +166,99 @@ static void regs_redo_call(struct user_regs_struct *regs)
 #else
 #error "rutile's injection knows x86-64 only"
 #endif
+
+static bool is_epoll(int64_t nr)
+{
+#ifdef SYS_epoll_wait
+	if (nr == SYS_epoll_wait)
+		return true;
+#endif
+	return nr == SYS_epoll_pwait;
+}
+
+/* Whether descriptor `fd` of the process is a socket with SO_RCVTIMEO or SO_SNDTIMEO. */
+static bool socket_is_timed(pid_t pid, int fd)
+{
+	_cleanup_close_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	_cleanup_close_ int copy = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+	struct timeval in = {0}, out = {0};
+	socklen_t len = sizeof(in);
+
+	if (copy < 0)
+		return false;
+	if (getsockopt(copy, SOL_SOCKET, SO_RCVTIMEO, &in, &len) < 0)
+		return false; /* no socket */
+	getsockopt(copy, SOL_SOCKET, SO_SNDTIMEO, &out, &len);
+	return in.tv_sec || in.tv_usec || out.tv_sec || out.tv_usec;
+}
+
+static bool read_sched(pid_t pid, pid_t tid, double *ret_start_ms, uint64_t *ret_switches)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	const char *start, *switches;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/sched", pid, tid);
+	if (rut_buf_read_file(&text, path, 1 << 16) < 0 || !text.data)
+		return false;
+	start = strstr(text.data, "se.exec_start");
+	switches = strstr(text.data, "nr_switches");
+	return start && switches && sscanf(start, "%*s : %lf", ret_start_ms) == 1 &&
+	       sscanf(switches, "%*s : %" SCNu64, ret_switches) == 1;
+}
+
+enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	const struct call *call;
+	uint64_t a[6], sp;
+	char path[64];
+	long nr;
+
+	*ret_pc = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
+	if (rut_buf_read_file(&text, path, 4096) < 0 || !text.data ||
+	    sscanf(text.data,
+		   "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
+		   " %" SCNx64 " %" SCNx64,
+		   &nr, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &sp, ret_pc) < 9)
+		return RUT_PLACE_RUNNING;
+	call = find_call(nr);
+	if (!call || (nr == SYS_futex && !futex_is_harmless(a[1], a[2])))
+		return RUT_PLACE_UNFIT;
+	if (call->kind == CALL_SOCKET)
+		return socket_is_timed(pid, (int)a[0]) ? RUT_PLACE_TIMED : RUT_PLACE_BLOCKED;
+	if (call->kind == CALL_FRAGILE && nr != SYS_epoll_pwait2 && !is_epoll(nr))
+		return RUT_PLACE_TIMED;
+	return call->kind == CALL_FRAGILE ? RUT_PLACE_FRAGILE : RUT_PLACE_BLOCKED;
+}
+
+void rut_place_read_sleep(pid_t pid, pid_t tid, struct rut_sleep *ret)
+{
+	struct rut_sleep now = {0};
+	double mine, its;
+
+	/* When each was last put on a processor: now for ourselves, before its sleep for it. */
+	ret->slept_ns = 0;
+	ret->switches = 0;
+	if (!read_sched(pid, tid, &its, &ret->switches) ||
+	    !read_sched(getpid(), gettid(), &mine, &now.switches) || mine < its)
+		return;
+	ret->slept_ns = (uint64_t)((mine - its) * 1e6);
+}
+
+void rut_place_shorten_wait(pid_t pid, pid_t tid, struct user_regs_struct *regs,
+			    const struct rut_sleep *before)
+{
+	uint64_t switches;
+	double start;
+
+	if (!is_epoll(regs_call_nr(regs)) || regs_call_result(regs) != -EINTR ||
+	    !before->slept_ns || !read_sched(pid, tid, &start, &switches) ||
+	    switches > before->switches + 1)
+		return;
+	regs_shorten_epoll(regs, before->slept_ns / 1000000);
+}
 
 static bool name_begins(const char *name, const char *const *prefixes)
 {

@@ -19,6 +19,7 @@ enum rut_place_rank {
 	RUT_PLACE_BLOCKED, /* in a call that the kernel restarts without a trace */
 	RUT_PLACE_RUNNING, /* where it is must be seen */
 	RUT_PLACE_FRAGILE, /* in a call that returns EINTR when disturbed: restarted by us */
+	RUT_PLACE_TIMED,   /* the same, with a time limit that then begins anew */
 	RUT_PLACE_UNFIT,   /* in a call that tells nothing about locks */
 };
 
@@ -40,6 +41,21 @@ bool rut_place_is_safe(struct rut_target *t, const struct user_regs_struct *regs
  * so that the call is done again. Returns whether they were changed.
  */
 bool rut_place_undo_eintr(struct user_regs_struct *regs);
+
+/* How long a blocked thread has been asleep, and how often it was off the processor before. */
+struct rut_sleep {
+	uint64_t slept_ns; /* 0: not known */
+	uint64_t switches;
+};
+
+void rut_place_read_sleep(pid_t pid, pid_t tid, struct rut_sleep *ret);
+
+/*
+ * When the stop made epoll_wait return EINTR, and it is to be done again: takes the time that it
+ * has already slept off its time limit. `before` was read before the stop.
+ */
+void rut_place_shorten_wait(pid_t pid, pid_t tid, struct user_regs_struct *regs,
+			    const struct rut_sleep *before);
 
 uint64_t rut_regs_pc(const struct user_regs_struct *regs);
 uint64_t rut_regs_sp(const struct user_regs_struct *regs);

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ruby processes, found by reading /proc only: nothing is attached to, stopped or executed.
+ *
+ * A process is Ruby when it maps a libruby, when its executable exports `ruby_version` (Ruby linked
+ * statically, whatever it is called), or, where another user's mappings cannot be read, when its
+ * command line looks like it. The version is the string `ruby_version` in its memory; without
+ * permission it is guessed from file names. What it is (role.c) comes from its title, its script
+ * and its folder.
+ */
+#include "ruby/proc.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "ruby/role.h"
+#include "ruby/target.h"
+
+#define OLDEST_MAJOR 2
+#define OLDEST_MINOR 5
+
+void rut_ruby_proc_fini(struct rut_ruby_proc *p)
+{
+	free(p->name);
+	free(p->app_root);
+	free(p->why_not);
+	*p = (struct rut_ruby_proc){0};
+}
+
+static bool begins(const char *s, const char *prefix)
+{
+	return !strncmp(s, prefix, strlen(prefix));
+}
+
+/* Reads a link of /proc/PID; empty when it cannot be. */
+static void read_link(pid_t pid, const char *name, char *ret, size_t cap)
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	n = readlink(path, ret, cap - 1);
+	ret[n < 0 ? 0 : n] = 0;
+}
+
+/* Field 22 of /proc/PID/stat, in seconds since then. */
+static uint64_t read_uptime_s(pid_t pid)
+{
+	_cleanup_buf_ struct rut_buf stat = RUT_BUF_INIT, up = RUT_BUF_INIT;
+	char path[64];
+	const char *p;
+	uint64_t start = 0;
+	double now = 0;
+	long hz = sysconf(_SC_CLK_TCK);
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (rut_buf_read_file(&stat, path, 8192) < 0 ||
+	    rut_buf_read_file(&up, "/proc/uptime", 256) < 0 || !stat.data || !up.data)
+		return 0;
+	p = strrchr(stat.data, ')');
+	if (!p || sscanf(up.data, "%lf", &now) != 1 ||
+	    sscanf(p + 1,
+		   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
+		   "%" SCNu64,
+		   &start) != 1)
+		return 0;
+	start /= (uint64_t)hz;
+	return (uint64_t)now > start ? (uint64_t)now - start : 0;
+}
+
+static bool same_namespace(pid_t pid, const char *which)
+{
+	char name[32], its[64], mine[64];
+
+	snprintf(name, sizeof(name), "ns/%s", which);
+	read_link(pid, name, its, sizeof(its));
+	read_link(getpid(), name, mine, sizeof(mine));
+	return !its[0] || !strcmp(its, mine);
+}
+
+/* The first "N.N" or "N.N.N" in a file name or path. */
+static bool version_in_path(const char *path, char *ret, size_t cap)
+{
+	for (const char *p = path; *p; p++) {
+		unsigned int major, minor, teeny;
+		int n = 0;
+
+		if (p > path && (p[-1] == '.' || (p[-1] >= '0' && p[-1] <= '9')))
+			continue;
+		if (sscanf(p, "%1u.%1u.%2u", &major, &minor, &teeny) == 3)
+			n = snprintf(ret, cap, "%u.%u.%u", major, minor, teeny);
+		else if (sscanf(p, "%1u.%1u", &major, &minor) == 2)
+			n = snprintf(ret, cap, "%u.%u", major, minor);
+		if (n > 0)
+			return true;
+	}
+	return false;
+}
+
+static bool looks_like_version(const char *s)
+{
+	unsigned int a, b, c;
+
+	return sscanf(s, "%u.%u.%u", &a, &b, &c) == 3 && strlen(s) < 12;
+}
+
+/* The mapping of libruby or of the executable; NULL when neither is Ruby. */
+static const struct rut_mapping *find_ruby(struct rut_target *t, const char *exe, char *version,
+					   size_t cap)
+{
+	const struct rut_mapping *ruby = NULL, *exe_module = NULL;
+	struct rut_target_symbol sym;
+	char text[16] = "";
+
+	for (const struct rut_mapping *m = NULL; (m = rut_target_next_module(t, m));) {
+		const char *name = rut_mapping_basename(m);
+
+		if (!exe_module && !strcmp(m->path, exe))
+			exe_module = m;
+		if (begins(name, "libruby") && strstr(name, ".so")) {
+			ruby = m;
+			break;
+		}
+	}
+	if (!exe_module)
+		exe_module = rut_target_next_module(t, NULL);
+	if (!ruby)
+		ruby = exe_module;
+	if (ruby && t->mem_fd >= 0 && rut_target_find_symbol(t, ruby, "ruby_version", &sym) == 0 &&
+	    rut_target_read_string(t, sym.addr, text, sizeof(text)) == 0 &&
+	    looks_like_version(text)) {
+		snprintf(version, cap, "%s", text);
+		return ruby;
+	}
+	if (!ruby || (ruby == exe_module && !begins(rut_mapping_basename(ruby), "ruby")))
+		return NULL;
+	version_in_path(ruby == exe_module ? ruby->path : rut_mapping_basename(ruby), version, cap);
+	return ruby;
+}
+
+/* Without permission to look at its mappings: by what it calls itself. */
+static bool title_looks_like_ruby(const char *cmdline, const char *comm)
+{
+	const char *slash = strrchr(cmdline, '/');
+	const char *base = slash ? slash + 1 : cmdline;
+
+	return begins(base, "ruby") || begins(comm, "ruby") || begins(cmdline, "puma ") ||
+	       begins(cmdline, "puma: ") || begins(cmdline, "Passenger R") ||
+	       begins(cmdline, "unicorn ") || begins(cmdline, "sidekiq ");
+}
+
+static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int check,
+			const struct rut_err *reason)
+{
+	const struct rut_mapping *libc;
+	unsigned int major = 0, minor = 0;
+	char text[256];
+
+	text[0] = 0;
+	if (check < 0)
+		snprintf(text, sizeof(text), "%s", reason->msg);
+	else if (sscanf(p->version, "%u.%u", &major, &minor) == 2 &&
+		 (major < OLDEST_MAJOR || (major == OLDEST_MAJOR && minor < OLDEST_MINOR)))
+		snprintf(text, sizeof(text),
+			 "process %d runs Ruby %s: that is too old, Ruby %d.%d is the oldest that "
+			 "can "
+			 "be traced",
+			 p->pid, p->version, OLDEST_MAJOR, OLDEST_MINOR);
+	else if (rut_target_libc(t, &libc) == RUT_LIBC_MUSL)
+		snprintf(
+			text, sizeof(text),
+			"process %d uses the C library musl: only glibc can be traced by injection",
+			p->pid);
+	else if (!libc)
+		snprintf(text, sizeof(text),
+			 "process %d is linked statically: there is no dlopen to load the agent "
+			 "with",
+			 p->pid);
+	if (text[0])
+		p->why_not = strdup(text);
+}
+
+/* Command line with its words, and what was made of it. */
+static int read_identity(struct rut_ruby_proc *p, const struct rut_proc_status *status)
+{
+	_cleanup_buf_ struct rut_buf cmd = RUT_BUF_INIT;
+	struct rut_role_input in = {.pid = p->pid, .user = p->user};
+	char path[64], cwd[4096], root[4096];
+	size_t root_len;
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", p->pid);
+	rut_buf_read_file(&cmd, path, 1 << 20);
+	read_link(p->pid, "cwd", cwd, sizeof(cwd));
+	read_link(p->pid, "root", root, sizeof(root));
+	/* In a chroot the link shows our path; the target's is wanted. */
+	root_len = strlen(root);
+	if (root_len > 1 && begins(cwd, root))
+		memmove(cwd, cwd + root_len, strlen(cwd) - root_len + 1);
+	in.cmdline = cmd.data ? cmd.data : "";
+	in.cmdline_bytes = cmd.len;
+	in.cwd = cwd[0] ? cwd : "/";
+	in.comm = status->name;
+	r = rut_role_find(&in, p);
+	return r;
+}
+
+static int read_ruby(struct rut_ruby_proc *p, pid_t pid, struct rut_target *t, struct rut_err *err)
+{
+	struct rut_err reason = RUT_ERR_INIT;
+	struct rut_proc_status status;
+	const struct rut_mapping *ruby = NULL;
+	char exe[4096];
+	int check, r = rut_proc_status_read(&status, pid, 0);
+
+	if (r < 0 || pid <= 0)
+		return rut_err_set(err, ESRCH, "no process with PID %d", pid);
+	check = rut_target_check(t, pid, &reason);
+	if (!t->map_count)
+		rut_target_read_maps(t, pid); /* refused before it came to that */
+	if (t->map_count && t->mem_fd < 0)
+		rut_target_open_memory(t);
+	read_link(pid, "exe", exe, sizeof(exe));
+	p->pid = pid;
+	p->ppid = status.ppid;
+	p->uid = status.uid;
+	rut_user_name(p->uid, p->user, sizeof(p->user));
+	if (t->map_count)
+		ruby = find_ruby(t, exe, p->version, sizeof(p->version));
+	r = read_identity(p, &status);
+	if (r < 0)
+		return rut_err_errno(err, -r, "cannot look at process %d", pid);
+	if (!ruby && (t->map_count || (!title_looks_like_ruby(p->name, status.name)))) {
+		if (status.state == 'Z' || status.tgid != pid)
+			return rut_err_set(err, ESRCH, "%s", reason.msg);
+		return rut_err_set(err, ENOEXEC, "process %d (%s) is not Ruby", pid, status.name);
+	}
+	p->uptime_s = read_uptime_s(pid);
+	p->in_container = !same_namespace(pid, "mnt") || !same_namespace(pid, "pid");
+	p->deleted = (ruby && ruby->deleted) || strstr(exe, " (deleted)");
+	set_why_not(p, t, check, &reason);
+	return 0;
+}
+
+int rut_ruby_proc_read(struct rut_ruby_proc *ret, pid_t pid, struct rut_err *err)
+{
+	struct rut_target t = RUT_TARGET_INIT;
+	struct rut_ruby_proc p = {0};
+	int r = read_ruby(&p, pid, &t, err);
+
+	rut_target_fini(&t);
+	if (r < 0)
+		rut_ruby_proc_fini(&p);
+	else
+		*ret = p;
+	return r;
+}
+
+/* A Puma is a master when another Puma calls it its parent. */
+static void find_masters(struct rut_ruby_procs *ps)
+{
+	for (size_t i = 0; i < ps->count; i++)
+		for (size_t k = 0; k < ps->count; k++)
+			if (ps->procs[i].role == RUT_ROLE_PUMA &&
+			    ps->procs[k].role == RUT_ROLE_PUMA_WORKER &&
+			    ps->procs[k].ppid == ps->procs[i].pid)
+				ps->procs[i].role = RUT_ROLE_PUMA_MASTER;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	return ((const struct rut_ruby_proc *)a)->pid - ((const struct rut_ruby_proc *)b)->pid;
+}
+
+int rut_ruby_procs_list(struct rut_ruby_procs *ret, struct rut_err *err)
+{
+	struct rut_ruby_procs ps = {0};
+	struct dirent *e;
+	DIR *dir = opendir("/proc");
+
+	if (!dir)
+		return rut_err_errno(err, errno, "cannot read /proc");
+	while ((e = readdir(dir))) {
+		struct rut_ruby_proc p, *more;
+		pid_t pid = atoi(e->d_name);
+
+		if (pid <= 0 || rut_ruby_proc_read(&p, pid, NULL) < 0)
+			continue;
+		more = reallocarray(ps.procs, ps.count + 1, sizeof(*more));
+		if (!more) {
+			rut_ruby_proc_fini(&p);
+			rut_ruby_procs_fini(&ps);
+			closedir(dir);
+			return rut_err_set(err, ENOMEM, "out of memory");
+		}
+		ps.procs = more;
+		ps.procs[ps.count++] = p;
+	}
+	closedir(dir);
+	if (ps.count)
+		qsort(ps.procs, ps.count, sizeof(*ps.procs), by_pid);
+	find_masters(&ps);
+	*ret = ps;
+	return 0;
+}
+
+void rut_ruby_procs_fini(struct rut_ruby_procs *ps)
+{
+	for (size_t i = 0; i < ps->count; i++)
+		rut_ruby_proc_fini(&ps->procs[i]);
+	free(ps->procs);
+	*ps = (struct rut_ruby_procs){0};
+}
+
+/* --- targets of the command line ---------------------------------------------------------- */
+
+static bool matches(const struct rut_ruby_proc *p, const char *target)
+{
+	const char *role = rut_ruby_role_name(p->role);
+	size_t len = strlen(target);
+
+	if (!strcmp(target, "rails") || !strcmp(target, "foreman"))
+		return p->role == RUT_ROLE_FOREMAN_RAILS;
+	if (!strcmp(target, "proxy"))
+		return p->role == RUT_ROLE_FOREMAN_PROXY;
+	/* "puma" is also what its master and its workers are. */
+	if (!strncmp(role, target, len) && (!role[len] || role[len] == '-'))
+		return true;
+	return rut_role_name_matches(p->name, target);
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	struct rut_proc_status s;
+
+	return rut_proc_status_read(&s, pid, 0) < 0 ? 0 : s.ppid;
+}
+
+/* Whether an ancestor is marked too; processes between them need not be Ruby. */
+static bool has_marked_ancestor(const struct rut_ruby_procs *ps, const bool *marked, size_t i)
+{
+	pid_t pid = ps->procs[i].ppid;
+
+	for (int depth = 0; pid > 1 && depth < 64; depth++) {
+		for (size_t k = 0; k < ps->count; k++)
+			if (ps->procs[k].pid == pid && marked[k])
+				return true;
+		pid = parent_of(pid);
+	}
+	return false;
+}
+
+static int match_pid(const char *target, pid_t **ret_pids, size_t *ret_count, struct rut_err *err)
+{
+	struct rut_ruby_proc p;
+	char *end;
+	long pid = strtol(target, &end, 10);
+	pid_t *pids;
+	int r;
+
+	if (pid <= 0 || pid > 1 << 22)
+		return rut_err_set(err, ESRCH, "no process with PID %s", target);
+	r = rut_ruby_proc_read(&p, (pid_t)pid, err);
+	if (r < 0)
+		return r;
+	rut_ruby_proc_fini(&p);
+	pids = malloc(sizeof(*pids));
+	if (!pids)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	pids[0] = (pid_t)pid;
+	*ret_pids = pids;
+	*ret_count = 1;
+	return 0;
+}
+
+static int no_match(const struct rut_ruby_procs *ps, const char *target, struct rut_err *err)
+{
+	if (!ps->count)
+		return rut_err_set(err, ESRCH, "no Ruby process is running");
+	return rut_err_set(err, ESRCH,
+			   "none of the %zu Ruby processes is called '%s': 'rutile ps' shows PIDs, "
+			   "roles and names",
+			   ps->count, target);
+}
+
+int rut_ruby_procs_match(const struct rut_ruby_procs *ps, const char *target, pid_t **ret_pids,
+			 size_t *ret_count, struct rut_err *err)
+{
+	_cleanup_free_ bool *marked = NULL;
+	pid_t *pids;
+	size_t n = 0;
+
+	if (target[0] && target[strspn(target, "0123456789")] == 0)
+		return match_pid(target, ret_pids, ret_count, err);
+	marked = calloc(ps->count + 1, sizeof(*marked));
+	pids = calloc(ps->count + 1, sizeof(*pids));
+	if (!marked || !pids) {
+		free(pids);
+		return rut_err_set(err, ENOMEM, "out of memory");
+	}
+	for (size_t i = 0; i < ps->count; i++)
+		marked[i] = ps->procs[i].pid != getpid() && matches(&ps->procs[i], target);
+	for (size_t i = 0; i < ps->count; i++)
+		if (marked[i] && !has_marked_ancestor(ps, marked, i))
+			pids[n++] = ps->procs[i].pid;
+	if (!n) {
+		free(pids);
+		return no_match(ps, target, err);
+	}
+	*ret_pids = pids;
+	*ret_count = n;
+	return 0;
+}

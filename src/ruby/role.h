@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* What a Ruby process is: from its command line, its title and the folder that it runs in. */
+#ifndef RUT_RUBY_ROLE_H
+#define RUT_RUBY_ROLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "ruby/proc.h"
+
+struct rut_role_input {
+	pid_t pid; /* files are looked for below /proc/PID/root; 0: below / */
+	const char *user;
+	const char *cmdline; /* words that end with NUL, or a title */
+	size_t cmdline_bytes;
+	const char *cwd; /* in the target's own view */
+	const char *comm;
+};
+
+/* Sets role, name and app_root of `ret`. Returns 0 or -ENOMEM. */
+int rut_role_find(const struct rut_role_input *in, struct rut_ruby_proc *ret);
+
+/*
+ * Whether a name on the command line means a process of this name: all of it, its script with or
+ * without folders and ".rb", its first word, or the tag in brackets at the end of Puma's titles.
+ */
+bool rut_role_name_matches(const char *name, const char *target);
+
+#endif

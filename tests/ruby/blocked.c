@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * blocked CALL: blocks in one system call, once, and prints "RESULT ERRNO MILLISECONDS EXTRA".
+ * Says "ready" before. The test compares an untouched run with one that was injected into.
+ * `blocked eintr CALL` blocks again and again and prints a line each time it got EINTR.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static char extra[64];
+static volatile sig_atomic_t handled;
+static int pipe_fds[2];
+static char path[64];
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	handled++;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* After `ms`, in a child: a byte into the pipe. */
+static void later_write(unsigned int ms)
+{
+	if (fork() == 0) {
+		usleep(ms * 1000);
+		_exit(write(pipe_fds[1], "x", 1) != 1);
+	}
+}
+
+static void handler(int sig, int flags)
+{
+	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = flags};
+
+	sigaction(sig, &sa, NULL);
+}
+
+/* After `ms`: SIGALRM, whose handler does nothing. */
+static void later_signal(unsigned int ms, int flags)
+{
+	struct itimerval it = {.it_value = {ms / 1000, ms % 1000 * 1000}};
+
+	handler(SIGALRM, flags);
+	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+static long call_accept(void)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	snprintf(path, sizeof(path), "blocked.%d", getpid());
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+	if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fd, 1) < 0)
+		return -2;
+	if (fork() == 0) {
+		usleep(1000000);
+		fd = socket(AF_UNIX, SOCK_STREAM, 0);
+		_exit(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0);
+	}
+	fd = accept(fd, NULL, NULL);
+	unlink(path);
+	return fd >= 0 ? 0 : -1;
+}
+
+static long epoll(int timeout_ms)
+{
+	struct epoll_event ev = {.events = EPOLLIN}, got;
+	int fd = epoll_create1(0);
+
+	epoll_ctl(fd, EPOLL_CTL_ADD, pipe_fds[0], &ev);
+	return epoll_wait(fd, &got, 1, timeout_ms);
+}
+
+static long call_epoll(void)
+{
+	later_write(1000);
+	return epoll(-1);
+}
+
+static long call_epoll_timeout(void)
+{
+	return epoll(1000);
+}
+
+static long call_select(void)
+{
+	struct timeval tv = {1, 0};
+	fd_set set;
+	long r;
+
+	FD_ZERO(&set);
+	FD_SET(pipe_fds[0], &set);
+	r = select(pipe_fds[0] + 1, &set, NULL, NULL, &tv);
+	snprintf(extra, sizeof(extra), "left=%ld", (long)tv.tv_sec);
+	return r;
+}
+
+static long call_nanosleep(void)
+{
+	struct timespec ts = {1, 0};
+
+	return nanosleep(&ts, NULL);
+}
+
+static long call_nanosleep_remaining(void)
+{
+	struct timespec ts = {3, 0}, left = {0, 0};
+	long r;
+
+	later_signal(1000, 0);
+	r = nanosleep(&ts, &left);
+	/* 3 s less the one second that the signal took: 1.9 or a little more */
+	snprintf(extra, sizeof(extra), "left=%ld",
+		 (left.tv_sec * 1000 + left.tv_nsec / 1000000 + 400) / 1000);
+	return r;
+}
+
+static long call_clock_nanosleep(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	ts.tv_sec++;
+	return clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+}
+
+static long call_futex(void)
+{
+	struct timespec ts = {1, 0};
+	uint32_t word = 0;
+
+	return syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &ts, NULL, 0);
+}
+
+static long call_condition(void)
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec++;
+	pthread_mutex_lock(&mutex);
+	return pthread_cond_timedwait(&cond, &mutex, &ts);
+}
+
+static long call_read(void)
+{
+	char c;
+
+	handler(SIGUSR1, 0);
+	later_write(1000);
+	return read(pipe_fds[0], &c, 1);
+}
+
+static long call_read_signal(void)
+{
+	char c;
+
+	later_signal(1000, 0);
+	return read(pipe_fds[0], &c, 1);
+}
+
+static long call_read_signal_restart(void)
+{
+	char c;
+	long r;
+
+	later_signal(500, SA_RESTART);
+	later_write(1000);
+	r = read(pipe_fds[0], &c, 1);
+	snprintf(extra, sizeof(extra), "handled=%d", handled);
+	return r;
+}
+
+static long call_poll(void)
+{
+	struct pollfd p = {.fd = pipe_fds[0], .events = POLLIN};
+
+	return poll(&p, 1, 1000);
+}
+
+/* SIGALRM is blocked outside the call and let in by it. */
+static long call_ppoll_mask(void)
+{
+	struct pollfd p = {.fd = pipe_fds[0], .events = POLLIN};
+	struct timespec ts = {5, 0};
+	sigset_t set, old;
+	long r;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	later_signal(1000, 0);
+	r = ppoll(&p, 1, &ts, &old);
+	sigprocmask(SIG_BLOCK, NULL, &set);
+	snprintf(extra, sizeof(extra), "handled=%d blocked=%d", handled,
+		 sigismember(&set, SIGALRM));
+	return r;
+}
+
+static long call_recv_timeout(void)
+{
+	struct timeval tv = {1, 0};
+	int fds[2];
+	char c;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0)
+		return -2;
+	setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	return recv(fds[0], &c, 1, 0);
+}
+
+static long call_wait(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		usleep(1000000);
+		_exit(7);
+	}
+	if (waitpid(pid, &status, 0) != pid)
+		return -1;
+	return WEXITSTATUS(status);
+}
+
+static long call_pause(void)
+{
+	later_signal(1000, SA_RESTART);
+	return pause();
+}
+
+static long call_sigsuspend(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	later_signal(1000, 0);
+	return sigsuspend(&none);
+}
+
+static long call_sigtimedwait(void)
+{
+	struct timespec ts = {1, 0};
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return sigtimedwait(&set, NULL, &ts);
+}
+
+static long call_flock(void)
+{
+	int fd, ready[2];
+	char c;
+
+	snprintf(path, sizeof(path), "blocked.%d", getpid());
+	if (pipe(ready) < 0)
+		return -2;
+	if (fork() == 0) {
+		fd = open(path, O_CREAT | O_RDWR, 0600);
+		flock(fd, LOCK_EX);
+		c = (char)write(ready[1], "x", 1);
+		usleep(1000000);
+		_exit(0);
+	}
+	c = (char)read(ready[0], &c, 1);
+	fd = open(path, O_CREAT | O_RDWR, 0600);
+	unlink(path);
+	return flock(fd, LOCK_EX);
+}
+
+static const struct {
+	const char *name;
+	long (*fn)(void);
+} calls[] = {
+	{"accept", call_accept},
+	{"epoll", call_epoll},
+	{"epoll_timeout", call_epoll_timeout},
+	{"select", call_select},
+	{"nanosleep", call_nanosleep},
+	{"nanosleep_remaining", call_nanosleep_remaining},
+	{"clock_nanosleep", call_clock_nanosleep},
+	{"futex", call_futex},
+	{"condition", call_condition},
+	{"read", call_read},
+	{"read_signal", call_read_signal},
+	{"read_signal_restart", call_read_signal_restart},
+	{"poll", call_poll},
+	{"ppoll_mask", call_ppoll_mask},
+	{"recv_timeout", call_recv_timeout},
+	{"wait", call_wait},
+	{"pause", call_pause},
+	{"sigsuspend", call_sigsuspend},
+	{"sigtimedwait", call_sigtimedwait},
+	{"flock", call_flock},
+};
+
+/* Every signal must end a read with EINTR, exactly once. */
+static _Noreturn void count_eintr(void)
+{
+	char c;
+
+	handler(SIGUSR1, 0);
+	for (int i = 0;; i++) {
+		long r = read(pipe_fds[0], &c, 1);
+
+		printf("%d %ld %d %d\n", i, r, r < 0 ? errno : 0, handled);
+		fflush(stdout);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 1)
+		for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+			puts(calls[i].name);
+	if (argc == 1)
+		return 0;
+	if (pipe(pipe_fds) < 0)
+		return 2;
+	printf("ready\n");
+	fflush(stdout);
+	if (!strcmp(argv[1], "eintr"))
+		count_eintr();
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+		if (!strcmp(argv[1], calls[i].name)) {
+			uint64_t since = now_ns();
+			long r;
+
+			errno = 0;
+			r = calls[i].fn();
+			printf("%ld %d %d %s\n", r, errno, (int)((now_ns() - since) / 1000000),
+			       extra);
+			return 0;
+		}
+	return 2;
+}
