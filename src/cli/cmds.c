@@ -10,6 +10,7 @@ extern const struct rut_cmd cmd_objects_total;
 extern const struct rut_cmd cmd_objects;
 extern const struct rut_cmd cmd_arrays;
 extern const struct rut_cmd cmd_strings;
+extern const struct rut_cmd cmd_ps;
 extern const struct rut_cmd cmd_help;
 extern const struct rut_cmd cmd_foreman_tracer;
 
@@ -19,7 +20,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_trace,   &cmd_calls,  &cmd_time,	 &cmd_objects_total,
 	&cmd_objects, &cmd_arrays, &cmd_strings,
 #endif
-	&cmd_help,    NULL,
+	&cmd_ps,      &cmd_help,   NULL,
 };
 
 const struct rut_cmd *const rut_links[] = {

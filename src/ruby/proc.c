@@ -163,7 +163,7 @@ static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int
 {
 	const struct rut_mapping *libc;
 	unsigned int major = 0, minor = 0;
-	char text[256];
+	char text[600];
 
 	text[0] = 0;
 	if (check < 0)
