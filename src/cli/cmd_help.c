@@ -43,7 +43,8 @@ static int print_options(const struct rut_cmd *cmd, const char *verb)
 		return rut_usage_error(cmd, "unknown verb '%s'", verb);
 	for (const struct rut_opt *o = c->options; o && o->name; o++)
 		if (o->help)
-			printf("--%s%s\t%s\n", o->name, o->arg ? "=" : "", o->help);
+			printf("--%s%s%s\t%s\n", o->name, o->arg ? "=" : "", o->arg ? o->arg : "",
+			       o->help);
 	printf("--help\tprint the help of this verb\n");
 	return RUT_EXIT_OK;
 }

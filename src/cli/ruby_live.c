@@ -18,6 +18,7 @@ enum {
 	OPT_RESET,
 	OPT_SORT,
 	OPT_PER_PROCESS,
+	OPT_LAST,
 };
 
 const struct rut_opt rut_live_options[] = {
@@ -26,6 +27,7 @@ const struct rut_opt rut_live_options[] = {
 	{"reset", "TIME", "count anew every so often, 0 for never (5m)", OPT_RESET},
 	{"sort", "COLUMN", "sort by this column: file, line, method, class, calls ...", OPT_SORT},
 	{"per-process", NULL, "a row for each process, not all added up", OPT_PER_PROCESS},
+	{"last", NULL, "only the last table, at the end", OPT_LAST},
 	RUT_RUBY_OPTIONS,
 	{0},
 };
@@ -235,6 +237,8 @@ static int show_text(struct rut_live *l, bool final)
 {
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
 
+	if (l->last_only && !final)
+		return 0;
 	if (l->opts.json) {
 		rut_rows_json(&l->rows, &out, l->limit_given ? l->limit : 0, l->intervals + 1,
 			      final);
@@ -365,7 +369,7 @@ static int finish(struct rut_live *l, int rc, struct rut_err *err)
 
 static bool wants_screen(const struct rut_live *l)
 {
-	return !l->view && !l->opts.json && !l->opts.output && isatty(STDOUT_FILENO) &&
+	return !l->view && !l->opts.json && !l->last_only && !l->opts.output && isatty(STDOUT_FILENO) &&
 	       isatty(STDIN_FILENO);
 }
 
@@ -424,6 +428,9 @@ static int take_own(struct rut_live *l, struct rut_args *a, int id)
 		return -1;
 	case OPT_PER_PROCESS:
 		l->per_process = true;
+		return -1;
+	case OPT_LAST:
+		l->last_only = true;
 		return -1;
 	default:
 		return RUT_EXIT_USAGE;

@@ -24,7 +24,7 @@ struct rut_live {
 	struct rut_ruby_opts opts;
 	enum rut_ruby_mode mode;
 	bool all; /* no filter "app" */
-	bool per_process;
+	bool per_process, last_only;
 	const char *sort; /* the option */
 	uint64_t limit;
 	bool limit_given;

@@ -21,6 +21,16 @@ unknown_words_are_refused() {
   grep -q "unknown option '--frobnicate'" err
 }
 
+every_option_is_in_the_manual_page() {
+  for verb in $("$RUTILE" help --verbs); do
+    for option in $("$RUTILE" help --options "$verb" | sed 's/[=\t].*//'); do
+      [ "$option" = --help ] || grep -q -- "\*$option\*" "$SRC/man/rutile-$verb.1.scd" ||
+        { echo "man/rutile-$verb.1.scd does not tell of $option"; return 1; }
+    done
+  done
+}
+
+t_case "every option is in the manual page" every_option_is_in_the_manual_page
 t_case "every verb has help and a manual page" every_verb_has_help_and_a_manual_page
 t_case "unknown verbs and options are refused with exit 2" unknown_words_are_refused
 t_done
