@@ -16,16 +16,11 @@ extern const struct rut_cmd cmd_foreman_tracer;
 
 /* In the order in which the help lists them; verbs of one group stand together. */
 const struct rut_cmd *const rut_cmds[] = {
-#ifdef RUT_RUBY_VERBS
-	&cmd_trace,   &cmd_calls,  &cmd_time,	 &cmd_objects_total,
-	&cmd_objects, &cmd_arrays, &cmd_strings,
-#endif
-	&cmd_ps,      &cmd_help,   NULL,
+	&cmd_trace,  &cmd_calls,   &cmd_time, &cmd_objects_total, &cmd_objects,
+	&cmd_arrays, &cmd_strings, &cmd_ps,   &cmd_help,	  NULL,
 };
 
 const struct rut_cmd *const rut_links[] = {
-#ifdef RUT_RUBY_VERBS
 	&cmd_foreman_tracer,
-#endif
 	NULL,
 };

@@ -369,8 +369,8 @@ static int finish(struct rut_live *l, int rc, struct rut_err *err)
 
 static bool wants_screen(const struct rut_live *l)
 {
-	return !l->view && !l->opts.json && !l->last_only && !l->opts.output && isatty(STDOUT_FILENO) &&
-	       isatty(STDIN_FILENO);
+	return !l->view && !l->opts.json && !l->last_only && !l->opts.output &&
+	       isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
 }
 
 int rut_live_run(struct rut_live *l)

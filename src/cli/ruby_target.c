@@ -257,6 +257,7 @@ int rut_targets_find(struct rut_targets *ret, const struct rut_ruby_opts *o, str
 /* Without a root, the application is what is no gem and no part of Ruby. */
 static const char *const not_ruby[] = {"*/gems/*", "*/lib/ruby/*", "/usr/share/rubygems*",
 				       "<internal:*", NULL};
+static const char *const any_path[] = {"*", NULL};
 
 void rut_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts *o, bool all,
 			struct rut_ruby_filter *ret)
@@ -272,7 +273,7 @@ void rut_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts 
 		all = all || o->paths.v[i][0] != '!';
 	if (all)
 		return;
-	ret->app_paths = t->app_paths.v;
+	ret->app_paths = t->app_paths.count ? t->app_paths.v : any_path;
 	ret->not_paths = t->app_paths.count ? t->not_paths.v : not_ruby;
 }
 

@@ -146,6 +146,11 @@ filters_reach_the_tracer() {
   rm log
   "$R" calls --path '/x/*' puma >/dev/null # who names paths means them
   grep -qx 'app_paths:' log
+  rm log
+  sed -i /^refuse/d shop.fake
+  "$R" calls 200 >/dev/null # no root is known
+  grep -qx 'app_paths: \*' log
+  grep -q '^not_paths: \*/gems/\*' log
 }
 
 a_target_that_refuses() {
