@@ -90,8 +90,18 @@ RUTILE_USDT_API int rutile_usdt_probe_add(struct rutile_usdt_provider *p, const 
 					  struct rutile_usdt_probe **ret);
 
 /*
+ * A probe of that name; NULL: there is none. ret_types and ret_n, where not NULL, receive how it
+ * was declared; the types belong to the probe.
+ */
+RUTILE_USDT_API struct rutile_usdt_probe *rutile_usdt_probe_find(
+	const struct rutile_usdt_provider *p, const char *name,
+	const enum rutile_usdt_type **ret_types, unsigned *ret_n);
+
+/*
  * Makes all probes that were added so far visible to tracers. May be called again after adding
- * more: probes that are loaded stay where they are, and their tracers with them.
+ * more: as long as a probe is traced or a child shares it, it stays where it is, and its tracers
+ * with it; otherwise all probes move into one new object, so that probes declared one by one need
+ * one descriptor, not many.
  */
 RUTILE_USDT_API int rutile_usdt_provider_load(struct rutile_usdt_provider *p);
 
@@ -106,7 +116,8 @@ RUTILE_USDT_API bool rutile_usdt_provider_loaded(const struct rutile_usdt_provid
 /*
  * The path under which other processes open the i-th ELF object of the provider:
  * "/proc/PID/fd/N", with the PID of the calling process (also in a forked child). Objects count
- * from 0, one for each load that had new probes. -ENOENT: there is none.
+ * from 0; there is more than one when probes were added while others were traced. -ENOENT: there
+ * is none.
  */
 RUTILE_USDT_API int rutile_usdt_provider_path(const struct rutile_usdt_provider *p, unsigned i,
 					      char *buf, size_t len);

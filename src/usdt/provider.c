@@ -6,8 +6,9 @@
  * sealed memfd and maps it privately: the sites executable, the gates writable. Tracers find the
  * mapping in /proc/PID/maps and the file in /proc/PID/fd; the kernel puts breakpoints into, and
  * counts tracers in, the private pages of one process. That is why a forked child is a target of
- * its own. Probes that are added later get an object of their own, so that no load ever moves a
- * site under a tracer.
+ * its own. Probes that are added later are merged with the others into a new object, unless
+ * somebody traces those or shares them by fork(): then they get an object of their own, so that no
+ * load ever moves a site under a tracer.
  *
  * What must stay true:
  * - A thread may read a probe's gate at any instant, also while another unloads. So the pointer to
@@ -49,6 +50,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct rutile_usdt_provider *providers;
 static struct spare *spares;
 static const volatile uint32_t closed_gate;
+static uint32_t generation; /* forks that this process did or came from */
 
 void rut_usdt_lock(void)
 {
@@ -65,8 +67,15 @@ struct rutile_usdt_provider *rut_usdt_providers(void)
 	return providers;
 }
 
+static void after_fork_in_parent(void)
+{
+	generation++;
+	rut_usdt_unlock();
+}
+
 static void after_fork_in_child(void)
 {
+	generation++;
 	for (struct rutile_usdt_provider *p = providers; p; p = p->next)
 		__atomic_store_n(&p->inflight, 0, __ATOMIC_RELAXED);
 	rut_usdt_ctl_child();
@@ -75,7 +84,7 @@ static void after_fork_in_child(void)
 
 static void init_once(void)
 {
-	pthread_atfork(rut_usdt_lock, rut_usdt_unlock, after_fork_in_child);
+	pthread_atfork(rut_usdt_lock, after_fork_in_parent, after_fork_in_child);
 }
 
 static bool name_is_valid(const char *name)
@@ -126,19 +135,38 @@ static bool types_are_valid(const enum rutile_usdt_type *types, unsigned n)
 	return true;
 }
 
-static bool has_probe(const struct rutile_usdt_provider *p, const char *name)
+static struct rut_usdt_probe *find_probe(const struct rutile_usdt_provider *p, const char *name)
 {
 	for (size_t i = 0; i < p->n_probes; i++)
 		if (!strcmp(p->probes[i]->name, name))
-			return true;
-	return false;
+			return p->probes[i];
+	return NULL;
+}
+
+struct rutile_usdt_probe *rutile_usdt_probe_find(const struct rutile_usdt_provider *p,
+						 const char *name,
+						 const enum rutile_usdt_type **ret_types,
+						 unsigned *ret_n)
+{
+	struct rut_usdt_probe *probe;
+
+	rut_usdt_lock();
+	probe = find_probe(p, name);
+	rut_usdt_unlock();
+	if (!probe)
+		return NULL;
+	if (ret_types)
+		*ret_types = probe->types;
+	if (ret_n)
+		*ret_n = probe->n_types;
+	return &probe->pub;
 }
 
 static int append_probe(struct rutile_usdt_provider *p, struct rut_usdt_probe *probe)
 {
 	struct rut_usdt_probe **more;
 
-	if (has_probe(p, probe->name))
+	if (find_probe(p, probe->name))
 		return -EEXIST;
 	more = realloc(p->probes, (p->n_probes + 1) * sizeof(*more));
 	if (!more)
@@ -294,7 +322,8 @@ static int open_object(const struct rutile_usdt_provider *p, const struct rut_bu
 	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	if (fstat(fd, &st))
 		return -errno;
-	*ret = (struct rut_usdt_object){.dev = st.st_dev, .ino = st.st_ino};
+	*ret = (struct rut_usdt_object){
+		.dev = st.st_dev, .ino = st.st_ino, .generation = generation};
 	ret->fd = RUT_TAKE_FD(fd);
 	return 0;
 }
@@ -346,28 +375,67 @@ static int load_object(struct rutile_usdt_provider *p, struct rut_usdt_probe **f
 	return 0;
 }
 
-int rutile_usdt_provider_load(struct rutile_usdt_provider *p)
+/* Waits until nobody is at a site whose gate swung, and takes the first n objects away. */
+static void drop_objects(struct rutile_usdt_provider *p, size_t n)
 {
-	_cleanup_free_ struct rut_usdt_probe **fresh = NULL;
-	_cleanup_free_ struct rut_usdt_desc *descs = NULL;
-	size_t n = 0;
-	int rc = 0;
+	if (!n)
+		return;
+	while (__atomic_load_n(&p->inflight, __ATOMIC_SEQ_CST))
+		sched_yield();
+	for (size_t i = 0; i < n; i++) {
+		give_range(p->objects[i].base, p->objects[i].size);
+		close_object(&p->objects[i]);
+	}
+	p->n_objects -= n;
+	memmove(p->objects, p->objects + n, p->n_objects * sizeof(*p->objects));
+}
 
-	rut_usdt_lock();
-	fresh = calloc(p->n_probes + 1, sizeof(*fresh));
-	descs = calloc(p->n_probes + 1, sizeof(*descs));
+/* Whether the probes that are loaded may move into a new object: nobody looks at where they are. */
+static bool may_merge(const struct rutile_usdt_provider *p)
+{
+	for (size_t i = 0; i < p->n_objects; i++)
+		if (p->objects[i].generation != generation)
+			return false;
+	for (size_t i = 0; i < p->n_probes; i++)
+		if (p->probes[i]->gate && *p->probes[i]->gate)
+			return false;
+	return true;
+}
+
+/* Under the lock. */
+static int load(struct rutile_usdt_provider *p)
+{
+	_cleanup_free_ struct rut_usdt_probe **fresh = calloc(p->n_probes + 1, sizeof(*fresh));
+	_cleanup_free_ struct rut_usdt_desc *descs = calloc(p->n_probes + 1, sizeof(*descs));
+	bool merge = may_merge(p);
+	size_t n = 0, n_new = 0, n_old = p->n_objects;
+	int rc;
+
 	if (!fresh || !descs)
-		rc = -ENOMEM;
-	for (size_t i = 0; i < p->n_probes && !rc; i++) {
+		return -ENOMEM;
+	for (size_t i = 0; i < p->n_probes; i++) {
 		struct rut_usdt_probe *probe = p->probes[i];
 
-		if (probe->gate)
+		n_new += !probe->gate;
+		if (probe->gate && !merge)
 			continue;
 		descs[n] = (struct rut_usdt_desc){probe->name, probe->types, probe->n_types};
 		fresh[n++] = probe;
 	}
-	if (n && !rc)
-		rc = load_object(p, fresh, n, descs);
+	if (!n_new)
+		return 0;
+	rc = load_object(p, fresh, n, descs);
+	if (!rc && merge)
+		drop_objects(p, n_old);
+	return rc;
+}
+
+int rutile_usdt_provider_load(struct rutile_usdt_provider *p)
+{
+	int rc;
+
+	rut_usdt_lock();
+	rc = load(p);
 	rut_usdt_unlock();
 	return rc;
 }
@@ -382,15 +450,9 @@ static void unload(struct rutile_usdt_provider *p)
 		probe->gate = NULL;
 		rut_usdt_ctl_update(probe);
 	}
-	while (__atomic_load_n(&p->inflight, __ATOMIC_SEQ_CST))
-		sched_yield();
-	for (size_t i = 0; i < p->n_objects; i++) {
-		give_range(p->objects[i].base, p->objects[i].size);
-		close_object(&p->objects[i]);
-	}
+	drop_objects(p, p->n_objects);
 	free(p->objects);
 	p->objects = NULL;
-	p->n_objects = 0;
 }
 
 int rutile_usdt_provider_path(const struct rutile_usdt_provider *p, unsigned i, char *buf,

@@ -29,6 +29,7 @@ struct rut_usdt_object {
 	uint64_t dev, ino; /* of fd, which the application may have closed behind our back */
 	char *base;
 	size_t size;
+	uint32_t generation; /* of forks: other processes have the object if there were any since */
 };
 
 struct rutile_usdt_provider {

@@ -1,0 +1,27 @@
+# frozen_string_literal: true
+
+# Builds the extension with the C library in it. In a package the library's sources are under vendor/
+# (put there by the gemspec); in rutile's own tree they are used from where they are.
+
+require 'mkmf'
+
+library = [File.expand_path('vendor', __dir__), File.expand_path('../../..', __dir__)].find do |dir|
+  File.exist?(File.join(dir, 'src/usdt/provider.c'))
+end
+
+if library.nil? || RUBY_ENGINE != 'ruby' || RUBY_PLATFORM =~ /mswin|mingw|java/
+  # The gem works without the extension, and does nothing then.
+  File.write('Makefile', dummy_makefile($srcdir).join)
+else
+  modules = { 'usdt' => %w[control object provider], 'base' => %w[buf hash] }
+  modules.each_key { |dir| $VPATH << File.join(library, 'src', dir) }
+  $srcs = Dir[File.join(__dir__, '*.c')].map { |path| File.basename(path) } + modules.values.flatten.map { |m| "#{m}.c" }
+  $INCFLAGS << " -I#{__dir__} -I#{File.join(library, 'src')} -I#{File.join(library, 'include')}"
+  $CFLAGS << ' -std=gnu17 -D_GNU_SOURCE -fvisibility=hidden -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter'
+  # Ruby's own flags ask for declarations first; the library is newer than that.
+  $warnflags = $warnflags.to_s.gsub('-Wdeclaration-after-statement', '')
+  have_func('rb_ext_ractor_safe', 'ruby.h')
+  have_func('rb_postponed_job_preregister', 'ruby/debug.h')
+  have_library('pthread')
+  create_makefile('rutile/rutile_ext')
+end

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the extension know of each other. */
+#ifndef RUT_GEM_RB_EXT_H
+#define RUT_GEM_RB_EXT_H
+
+#include <ruby.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rutile/usdt.h"
+
+/*
+ * A provider of the library, kept alive by the Ruby object of the provider and by those of its
+ * tracepoints: the collector frees these in any order.
+ */
+struct holder {
+	struct rutile_usdt_provider *provider; /* owned */
+	uint32_t refs;			       /* atomic: ractors */
+};
+
+struct holder *holder_ref(struct holder *h);
+void holder_unref(struct holder *h);
+
+/* The holder of a Rutile::Provider; raises when it was not initialized. */
+struct holder *provider_holder(VALUE provider);
+
+/* Raises SystemCallError for -errno `rc`, naming what failed. */
+NORETURN(void raise_errno(int rc, const char *what));
+
+void init_provider(VALUE module);
+void init_tracepoint(VALUE module);
+void init_control(VALUE module);
+
+#endif

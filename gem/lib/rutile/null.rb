@@ -1,0 +1,116 @@
+# frozen_string_literal: true
+
+# What stands in where the extension could not be built or loaded: everything can be declared, nothing
+# is ever traced.
+
+module Rutile
+  # @api private
+  NULL = true
+
+  # (see file:ext/rutile/rb_init.c)
+  def self.nsec
+    Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
+  end
+
+  class Provider # :nodoc:
+    def loaded?
+      false
+    end
+
+    def paths
+      []
+    end
+
+    private
+
+    def native_create(name)
+      return if name.match?(/\A[!-9;-~]{1,127}\z/)
+
+      raise ArgumentError, "invalid provider name #{name.inspect}: 1 to 127 printable characters without blanks and colons"
+    end
+
+    def native_load
+      Errno::ENOTSUP::Errno
+    end
+
+    def native_unload; end
+  end
+
+  class Tracepoint # :nodoc:
+    InvalidArgType = Class.new(StandardError)
+    InvalidArgumentError = Class.new(StandardError)
+    TYPES = [Integer, Float, String, Symbol, TrueClass, FalseClass, NilClass].freeze
+    private_constant :TYPES
+
+    attr_reader :provider_name, :name, :args
+
+    def fire(*values)
+      check(values) if @strict
+      false
+    end
+
+    def enabled?
+      false
+    end
+
+    def on?
+      false
+    end
+
+    def enable
+      self
+    end
+
+    def disable
+      self
+    end
+
+    %i[fired mismatched saturated truncated].each { |count| define_method(count) { 0 } }
+
+    def native_defer; end
+
+    def native_wanted; end
+
+    private
+
+    def native_create(_provider, provider_name, name, args, strict)
+      raise InvalidArgType, "#{args.size} arguments, at most 12 are possible" if args.size > 12
+
+      bad = args.find { |type| !TYPES.include?(type) }
+      raise InvalidArgType, "#{bad.inspect} is no type of a tracepoint's argument" if bad
+      raise ArgumentError, "invalid tracepoint name #{name.inspect}" unless name.match?(/\A[!-9;-~]{1,127}\z/)
+
+      @provider_name = provider_name
+      @name = name
+      @args = args
+      @strict = strict
+    end
+
+    def check(values)
+      values.zip(@args) do |value, type|
+        next if value.nil? || value.is_a?(type)
+
+        raise self.class::InvalidArgumentError.new(value, type)
+      end
+    end
+  end
+
+  module Control # :nodoc:
+    class << self
+      private
+
+      def native_start
+        Errno::ENOTSUP::Errno
+      end
+
+      def native_stop; end
+
+      def signal_free?(number)
+        name = Signal.signame(number)
+        old = Signal.trap(name, 'DEFAULT')
+        Signal.trap(name, old) if old
+        ['DEFAULT', nil, 'SYSTEM_DEFAULT', 'IGNORE'].include?(old)
+      end
+    end
+  end
+end

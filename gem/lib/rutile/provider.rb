@@ -1,0 +1,160 @@
+# frozen_string_literal: true
+
+module Rutile
+  # A namespace of tracepoints. Made by {Provider.register}, or implicitly by {Tracepoint#initialize}.
+  class Provider
+    # There is no provider of that name.
+    class ProviderMissingError < StandardError; end
+
+    class << self
+      # The provider of that name, made if there is none. Unless the environment says otherwise it is
+      # enabled from the start.
+      # @param namespace [String, Symbol]
+      # @return [Provider]
+      def register(namespace)
+        key = namespace.to_s
+        providers[key] || Rutile.exclusively { providers[key] ||= new(key) }
+      end
+
+      # @param namespace [String, Symbol]
+      # @return [Provider]
+      # @raise [ProviderMissingError]
+      def fetch(namespace)
+        providers.fetch(namespace.to_s) { raise self::ProviderMissingError, "no provider #{namespace}" }
+      end
+
+      # Enables every provider.
+      def enable!
+        providers.values.each(&:enable)
+      end
+
+      # Disables every provider.
+      def disable!
+        providers.values.each(&:disable)
+      end
+
+      # All providers, in order of registration.
+      # @return [Array<Provider>]
+      def all
+        providers.values
+      end
+
+      # @api private
+      def forget(provider)
+        providers.delete_if { |_, p| p.equal?(provider) }
+      end
+
+      # Whether providers are enabled without {Provider#enable}.
+      # @api private
+      def auto_enable?
+        Configuration.environment.auto_enable?
+      end
+
+      # @api private
+      def tracepoint_class
+        Tracepoint
+      end
+
+      private
+
+      def providers
+        @providers ||= {}
+      end
+    end
+
+    # @return [String]
+    attr_reader :namespace
+    # @return [Hash{String => Tracepoint}]
+    attr_reader :tracepoints
+
+    alias name namespace
+
+    # Use {Provider.register}.
+    # @api private
+    def initialize(namespace)
+      @namespace = namespace.dup.freeze
+      @tracepoints = {}
+      @batches = 0
+      native_create(@namespace)
+      @enabled = self.class.auto_enable?
+    end
+
+    # @overload add_tracepoint(name, *types)
+    #   @param name [String, Symbol]
+    #   @param types [Array<Class>] Integer, Float, String, Symbol, TrueClass, FalseClass, NilClass
+    # @overload add_tracepoint(tracepoint)
+    #   @param tracepoint [Tracepoint] one that was made for this provider
+    # @return [Tracepoint]
+    def add_tracepoint(tracepoint, *types)
+      return self.class.tracepoint_class.new(namespace, tracepoint, *types) unless tracepoint.is_a?(Tracepoint)
+
+      @tracepoints[tracepoint.name] = tracepoint
+      publish if @enabled
+      tracepoint.disable unless @enabled && Configuration.environment.default_on?(namespace, tracepoint.name)
+      tracepoint
+    end
+
+    # Declares several tracepoints in one go, which is cheaper than one by one.
+    # @yieldparam provider [Provider]
+    def batch
+      @batches += 1
+      begin
+        yield self
+      ensure
+        @batches -= 1
+        publish if @enabled
+      end
+    end
+
+    # Makes the tracepoints visible to tracers, also those that are added later.
+    # @return [Boolean] false where tracing is not possible
+    def enable
+      @enabled = true
+      publish
+      @tracepoints.each_value { |tp| tp.enable if Tracer.shows?(tp) }
+      @enabled = loaded? || @tracepoints.empty?
+    end
+
+    # Hides the tracepoints. Tracers stay attached, and see them again after {#enable}.
+    # @return [false]
+    def disable
+      @tracepoints.each_value(&:disable)
+      @enabled = false
+    end
+
+    # @return [Boolean]
+    def enabled?
+      @enabled
+    end
+
+    # The file in which other processes find the tracepoints, "/proc/PID/fd/N"; empty if not enabled.
+    # There can be more: see {#paths}.
+    # @return [String]
+    def path
+      @enabled ? paths.first.to_s : ''
+    end
+
+    # Takes the tracepoints away for good: they stay valid objects that nobody sees.
+    # @return [nil]
+    def destroy
+      @enabled = false
+      native_unload
+      self.class.forget(self)
+      nil
+    end
+
+    # @return [String]
+    def inspect
+      "#<#{self.class} #{namespace}#{' disabled' unless @enabled}: #{@tracepoints.keys.join(' ')}>"
+    end
+
+    private
+
+    def publish
+      return if @batches.positive? || @tracepoints.empty?
+
+      error = native_load
+      Rutile.debug("no tracepoints here: #{SystemCallError.new(error).message}") unless error.zero?
+    end
+  end
+end

@@ -1,0 +1,104 @@
+# frozen_string_literal: true
+
+require 'rutile/version'
+
+# Static tracepoints in Ruby code: named, typed, free until somebody traces them.
+#
+#     require 'rutile/static_tracing'
+#
+#     PAID = Rutile::Tracepoint.new('checkout', 'paid', Integer, Float)
+#     ...
+#     PAID.fire { [order.id, order.total] }   # the block runs only while traced
+#
+# From outside: `bpftrace -p PID -e 'usdt::checkout:paid { ... }'`, or any tool that knows USDT, or
+# `rutile tracepoints PID`.
+#
+# The environment decides before any code does:
+# RUTILE_TRACEPOINTS=on (default), off, signal, signal:NAME, or a list of PROVIDER:NAME globs;
+# RUTILE_CONTROL=off keeps `rutile tracepoints` out; RUTILE_DEBUG=1 says on standard error why
+# tracing is not possible here.
+module Rutile
+  # What every error class of the gem, except those that the old gem based on StandardError, is.
+  BaseError = Class.new(StandardError)
+
+  @lock = Mutex.new
+
+  class << self
+    # Switches all providers and registered tracers on.
+    # @return [true]
+    def enable!
+      Tracers.enable!
+      Provider.enable!
+      @enabled = true
+    end
+
+    # Switches all tracers off, which restores the methods they wrapped, and hides all tracepoints.
+    # @return [false]
+    def disable!
+      Tracers.disable!
+      Provider.disable!
+      @enabled = false
+    end
+
+    # Whether {enable!} was called last. Tracepoints are visible without it: see {Configuration#mode}.
+    def enabled?
+      @enabled ? true : false
+    end
+
+    # {enable!} or {disable!}, whichever changes something.
+    def toggle_tracing!
+      enabled? ? disable! : enable!
+    end
+
+    # @yieldparam config [Configuration]
+    def configure
+      yield Configuration.instance
+    end
+
+    # Says something on standard error, once, if RUTILE_DEBUG is set.
+    # @api private
+    def debug(message)
+      return unless ENV['RUTILE_DEBUG']
+
+      @said ||= {}
+      return if @said[message]
+
+      @said[message] = true
+      warn("rutile: #{message}")
+    end
+
+    # Runs a block while no other thread does so. Also in a signal handler, where Ruby forbids to wait
+    # for a lock, and in a postponed job, which may have interrupted the holder.
+    # @api private
+    def exclusively(&block)
+      return yield if @lock.owned?
+
+      begin
+        @lock.lock
+      rescue ThreadError
+        return yield
+      end
+      begin
+        block.call
+      ensure
+        @lock.unlock
+      end
+    end
+  end
+end
+
+begin
+  require 'rutile/rutile_ext'
+rescue LoadError => e
+  require 'rutile/null'
+  Rutile.debug("no tracepoints here: #{e.message}")
+end
+
+require 'rutile/provider'
+require 'rutile/tracepoint'
+require 'rutile/configuration'
+require 'rutile/tracer'
+require 'rutile/tracers'
+require 'rutile/control'
+
+Rutile::Control.start

@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+module Rutile
+  # One named moment of a program, with typed values. {#fire} and {#enabled?} are in C: while nobody
+  # traces they cost what the call of an empty method costs.
+  #
+  # A tracepoint is frozen and may be used by any thread and any ractor.
+  class Tracepoint
+    # There is no tracepoint of that name.
+    class TracepointMissingError < StandardError; end
+
+    # A value that does not fit its declaration (strict tracepoints only).
+    class InvalidArgumentError
+      # @param argument [Object] what was given
+      # @param expected_type [Class]
+      def initialize(argument, expected_type)
+        super("the tracepoint was declared with #{expected_type}, but #{argument.class} was given")
+      end
+    end
+
+    # An argument's declared type is none of those that can be, or the arguments are too many.
+    class InvalidArgType; end
+
+    # What an argument may be declared as.
+    VALID_ARGS_TYPES = [Integer, Float, String, Symbol, TrueClass, FalseClass, NilClass].freeze
+
+    class << self
+      # @param provider [String] the provider's name
+      # @param name [String, Symbol]
+      # @return [Tracepoint]
+      # @raise [Provider::ProviderMissingError, TracepointMissingError]
+      def fetch(provider, name)
+        provider_class.fetch(provider).tracepoints.fetch(name.to_s) do
+          raise self::TracepointMissingError, "no tracepoint #{provider}:#{name}"
+        end
+      end
+
+      # @api private
+      def provider_class
+        Provider
+      end
+    end
+
+    # Declares a tracepoint, and its provider if there is none of that name. The same declaration again
+    # gives another object for the same tracepoint.
+    #
+    # @param provider_name [String, Symbol]
+    # @param name [String, Symbol]
+    # @param types [Array<Class>] at most 12 of {VALID_ARGS_TYPES}
+    # @param strict [Boolean] raise at {#fire} if the values do not fit, traced or not
+    # @raise [InvalidArgType] for a type that cannot be, too many, or a second, different declaration
+    # @raise [ArgumentError] for a name that tracers could not read
+    def initialize(provider_name, name, *types, strict: false)
+      provider = self.class.provider_class.register(provider_name)
+      native_create(provider, provider.namespace, name.to_s.dup.freeze, types.freeze, strict)
+      provider.add_tracepoint(self)
+      freeze if freeze?
+    end
+
+    # @return [Provider]
+    def provider
+      self.class.provider_class.fetch(provider_name)
+    end
+
+    # @return [String]
+    def inspect
+      "#<#{self.class} #{provider_name}:#{name}(#{args.join(', ')})#{' traced' if enabled?}>"
+    end
+
+    private
+
+    def freeze?
+      true
+    end
+  end
+end

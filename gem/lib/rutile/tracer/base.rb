@@ -1,0 +1,148 @@
+# frozen_string_literal: true
+
+module Rutile
+  module Tracer
+    # What tracers have in common. A tracer of one's own is a subclass:
+    #
+    #     class Calls < Rutile::Tracer::Base
+    #       set_wrapping_function(lambda do |*args, &block|
+    #         Rutile::Tracepoint.fetch('shop', 'called').fire(__method__)
+    #         super(*args, &block)
+    #       end)
+    #       set_tracepoint_data_types(Symbol)
+    #     end
+    class Base
+      class << self
+        # Names methods to be traced. They are not touched before the tracer, or one of the tracepoints,
+        # is enabled.
+        #
+        # @param klass [Module] a class, a module, or a singleton class (`Shop.singleton_class`)
+        # @param method_names [Array<Symbol>] none: all public methods that the class itself defines
+        # @param provider [String, nil] default: the class's name in snake case
+        # @return [Array<Tracepoint>]
+        def register(klass, *method_names, provider: nil)
+          names = method_names.empty? ? klass.public_instance_methods(false) : method_names.flatten
+          registry = provider_class.register(provider || default_provider(klass))
+          tracepoints = []
+          registry.batch { tracepoints = names.map { |name| register_method(klass, registry, name.to_sym) } }
+          wrapping_of(klass)&.switch_all(true) if @enabled
+          tracepoints
+        end
+
+        # Names all public methods, also those of the modules themselves, of a module and all modules below
+        # it that are loaded.
+        #
+        # @param namespace [Module]
+        # @return [Array<Tracepoint>]
+        def register_namespace(namespace)
+          below(namespace).flat_map do |mod|
+            [mod, mod.singleton_class].flat_map do |target|
+              names = target.public_instance_methods(false)
+              names.empty? ? [] : register(target, *names, provider: default_provider(mod))
+            end
+          end
+        end
+
+        # Wraps all registered methods, also those that are registered later.
+        # @return [true]
+        def enable!
+          wrappings.each { |wrapping| wrapping.switch_all(true) }
+          @enabled = true
+        end
+
+        # Unwraps them.
+        # @return [false]
+        def disable!
+          wrappings.each { |wrapping| wrapping.switch_all(false) }
+          @enabled = false
+        end
+
+        # @return [Boolean]
+        def enabled?
+          @enabled ? true : false
+        end
+
+        # The text of the wrapping method's body: %<tp>s is the tracepoint, %<label>s the name.
+        # @api private
+        attr_reader :body
+
+        # @api private
+        attr_reader :wrapping_function
+
+        private
+
+        # The function that is called instead of each method; it calls the method by `super`.
+        # @param callable [Proc]
+        # @!visibility public
+        def set_wrapping_function(callable) # rubocop:disable Naming/AccessorMethodName
+          @wrapping_function = callable
+        end
+
+        # The types of the values that the function fires.
+        # @!visibility public
+        def set_tracepoint_data_types(*types) # rubocop:disable Naming/AccessorMethodName
+          @data_types = types
+        end
+
+        def tracepoint_data_types
+          @data_types || []
+        end
+
+        def set_body(text) # rubocop:disable Naming/AccessorMethodName
+          @body = text
+        end
+
+        def provider_class
+          Provider
+        end
+
+        def tracepoint_name(method, _provider = nil)
+          "#{Helpers.probe_name(method)}_#{Helpers.underscore(name.to_s[/[^:]+\z/].to_s)}"
+        end
+
+        def default_provider(klass)
+          Helpers.underscore(Helpers.module_name(klass) || 'anonymous').gsub(/[^!-9;-~]/, '_')
+        end
+
+        def wrappings
+          (@wrappings ||= {}).values
+        end
+
+        def wrapping_of(klass)
+          (@wrappings ||= {})[klass]
+        end
+
+        def register_method(klass, provider, method)
+          raise NameError.new("undefined method '#{method}' for #{klass.inspect}", method) unless answers?(klass, method)
+
+          (@wrappings ||= {})[klass] ||= Wrapping.new(self, klass)
+          wrapping = @wrappings[klass]
+          return wrapping.entries[method].tracepoint if wrapping.entries.key?(method)
+
+          tracepoint = provider.add_tracepoint(tracepoint_name(method, provider), *tracepoint_data_types)
+          entry = wrapping.add(method, tracepoint)
+          wrapping.switch(entry, Configuration.environment.asked_for?(provider.namespace, tracepoint.name))
+          tracepoint
+        end
+
+        def answers?(klass, method)
+          klass.method_defined?(method) || klass.private_method_defined?(method) ||
+            (klass.is_a?(Class) && klass.instance_method(:method_missing).owner != BasicObject)
+        end
+
+        def below(mod, seen = {}.compare_by_identity)
+          seen[mod] = true
+          mod.constants(false).each do |name|
+            next if mod.autoload?(name)
+
+            child = mod.const_get(name, false)
+            next unless child.is_a?(Module) && !seen.key?(child)
+
+            below(child, seen) if Helpers.module_name(child).to_s.start_with?("#{Helpers.module_name(mod)}::")
+          end
+          seen.keys
+        end
+      end
+    end
+  end
+end

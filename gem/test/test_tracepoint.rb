@@ -1,0 +1,326 @@
+# frozen_string_literal: true
+
+require_relative 'test_helper'
+
+class TracepointTest < Minitest::Test
+  def setup
+    @name = "t#{name.gsub(/\W/, '_')}"
+  end
+
+  def teardown
+    Rutile::Provider.fetch(@name).destroy
+  rescue Rutile::Provider::ProviderMissingError
+    nil
+  end
+
+  def point(*types, **options)
+    Rutile::Tracepoint.new(@name, 'p', *types, **options)
+  end
+
+  def test_declaration
+    tp = point(Integer, String)
+    assert_equal @name, tp.provider_name
+    assert_equal 'p', tp.name
+    assert_equal [Integer, String], tp.args
+    assert_same Rutile::Provider.fetch(@name), tp.provider
+    assert_same tp, Rutile::Tracepoint.fetch(@name, :p)
+    assert_predicate tp, :on?
+    refute_predicate tp, :enabled?
+    assert_match(%r{\A/proc/#{$$}/fd/\d+\z}, tp.provider.path)
+  end
+
+  def test_errors_of_declaration
+    assert_raises(Rutile::Tracepoint::InvalidArgType) { point(Array) }
+    assert_raises(Rutile::Tracepoint::InvalidArgType) { point(*[Integer] * 13) }
+    assert_raises(ArgumentError) { Rutile::Tracepoint.new(@name, 'a b') }
+    assert_raises(ArgumentError) { Rutile::Tracepoint.new(@name, '') }
+    assert_raises(ArgumentError) { Rutile::Tracepoint.new('a:b', 'x') }
+    assert_raises(ArgumentError) { Rutile::Tracepoint.new(@name, "a\0b") }
+    assert_raises(Rutile::Tracepoint::TracepointMissingError) { Rutile::Tracepoint.fetch(@name, 'none') }
+    assert_raises(Rutile::Provider::ProviderMissingError) { Rutile::Provider.fetch('none') }
+    point(Integer)
+    assert_raises(Rutile::Tracepoint::InvalidArgType) { point(String) }
+    assert_equal [Integer], point(Integer).args
+  end
+
+  def test_nothing_happens_untraced
+    tp = point(Integer)
+    refute tp.fire(1)
+    refute tp.fire('wrong', :number, :of)
+    refute(tp.fire { flunk 'a block ran' })
+    assert_equal [0, 0], [tp.fired, tp.mismatched]
+  end
+
+  def test_traced
+    tp = point(Integer)
+    traced(tp) do
+      assert_predicate tp, :enabled?
+      assert tp.fire(1)
+      assert(tp.fire { 2 })
+      assert(tp.fire { [3] })
+    end
+    refute_predicate tp, :enabled?
+    assert_equal 3, tp.fired
+  end
+
+  def test_mismatches_are_counted_not_raised
+    tp = point(Integer, String)
+    traced(tp) do
+      refute tp.fire('x', 1)
+      refute tp.fire(1)
+      refute tp.fire(1, 'x', 2)
+      refute tp.fire(1.5, 'x')
+      refute(tp.fire { raise 'in the block' })
+      refute(tp.fire { nil })
+      assert tp.fire(nil, nil)
+      assert tp.fire(1, :symbol)
+    end
+    assert_equal 6, tp.mismatched
+    assert_equal 2, tp.fired
+  end
+
+  def test_strict
+    tp = point(Integer, strict: true)
+    refute tp.fire(1)
+    assert_raises(Rutile::Tracepoint::InvalidArgumentError) { tp.fire('x') }
+    assert_raises(ArgumentError) { tp.fire(1, 2) }
+    assert_raises(ArgumentError) { tp.fire }
+    traced(tp) { assert_raises(RuntimeError) { tp.fire { raise 'in the block' } } }
+  end
+
+  def test_saturation
+    tp = point(Integer)
+    traced(tp) do
+      [2**63 - 1, -2**63, 2**62, -2**62].each { |v| assert tp.fire(v) }
+      assert_equal 0, tp.saturated
+      [2**63, -2**63 - 1, 2**64, 2**200, -2**200].each { |v| assert tp.fire(v) }
+    end
+    assert_equal 5, tp.saturated
+    assert_equal 9, tp.fired
+  end
+
+  def test_long_strings_are_passed_where_they_lie
+    tp = point(String)
+    long = ('x' * 10_000) + 'y'
+    traced(tp) { [long, long[0, 9_000], long[5..], "a\0b", "\u{e9}".encode('UTF-16LE')].each { |s| assert tp.fire(s) } }
+    assert_equal [5, 0, 0], [tp.fired, tp.truncated, tp.mismatched]
+  end
+
+  def test_break_and_throw_out_of_a_block
+    tp = point(Integer)
+    traced(tp) do
+      assert_equal :left, (tp.fire { break :left })
+      assert_equal :thrown, (catch(:it) { tp.fire { throw :it, :thrown } })
+    end
+    assert_equal [0, 0], [tp.fired, tp.mismatched]
+  end
+
+  def test_disable_and_enable
+    tp = point
+    traced(tp) do
+      tp.disable
+      refute_predicate tp, :on?
+      refute_predicate tp, :enabled?
+      refute tp.fire
+      tp.enable
+      assert tp.fire
+      tp.provider.disable
+      refute tp.fire
+      assert_equal '', tp.provider.path
+      tp.provider.enable
+      assert tp.fire
+    end
+  end
+
+  def test_added_after_enable
+    provider = Rutile::Provider.register(@name)
+    first = provider.add_tracepoint('first', Integer)
+    # Not traced: both move into one object.
+    second = provider.add_tracepoint('second', Integer)
+    assert_equal 1, provider.paths.size
+    traced(first) do
+      traced(second) do
+        third = provider.add_tracepoint(:third)
+        assert_equal 2, provider.paths.size
+        assert first.fire(1)
+        assert second.fire(1)
+        traced(third) { assert third.fire }
+      end
+    end
+  end
+
+  def test_batch
+    provider = Rutile::Provider.register(@name)
+    provider.batch do |p|
+      50.times { |i| p.add_tracepoint("p#{i}", Integer) }
+      refute_predicate provider, :loaded?
+    end
+    assert_equal 1, provider.paths.size
+    assert_equal 50, `readelf -nW #{provider.path} 2>/dev/null`.scan('Location:').size
+  end
+
+  def test_destroy
+    tp = point(Integer)
+    provider = tp.provider
+    provider.destroy
+    refute_predicate provider, :loaded?
+    refute tp.fire(1)
+    refute_predicate tp, :on?
+    assert_raises(Rutile::Provider::ProviderMissingError) { Rutile::Provider.fetch(@name) }
+    refute_same provider, point(String).provider
+  end
+
+  def test_allocates_nothing
+    tp = point(Integer, String, Symbol, Float, TrueClass)
+    string = 'some string'
+    float = 1.5
+    count = lambda do
+      before = GC.stat(:total_allocated_objects)
+      1000.times do
+        tp.fire(1, string, :sym, float, true)
+        tp.fire { [1, string, :sym, float, true] } unless tp.enabled?
+        tp.enabled?
+      end
+      GC.stat(:total_allocated_objects) - before
+    end
+    count.call
+    assert_operator count.call, :<=, 10, 'untraced'
+    traced(tp) { assert_operator count.call, :<=, 10, 'traced' }
+    assert_equal 1000, tp.fired
+  end
+
+  def test_no_growth
+    code = <<~'RUBY'
+      require 'rutile/static_tracing'
+      def sizes = [Dir.children('/proc/self/fd').size, File.readlines('/proc/self/maps').grep(/memfd|00:00 0/).size]
+      once = lambda do |i|
+        tp = Rutile::Tracepoint.new("grow#{i}", 'x', Integer, String)
+        50.times { tp.fire(i, 'x'); tp.provider.disable; tp.provider.enable }
+        tp.provider.destroy
+      end
+      50.times(&once)
+      GC.start
+      before = sizes
+      rss = File.read('/proc/self/status')[/VmRSS:\s+(\d+)/, 1].to_i
+      500.times(&once)
+      GC.start
+      p sizes.zip(before).map { |a, b| a - b }, File.read('/proc/self/status')[/VmRSS:\s+(\d+)/, 1].to_i - rss
+    RUBY
+    fds, maps, rss = ruby(code).scan(/-?\d+/).map(&:to_i)
+    assert_equal 0, fds
+    assert_operator maps, :<=, 3
+    assert_operator rss, :<, 4096
+  end
+
+  def test_under_gc_stress_and_compaction
+    code = <<~'RUBY'
+      require 'rutile/static_tracing'
+      require_relative ARGV[0]
+      tps = 5.times.map { |i| Rutile::Tracepoint.new('gc', "p#{i}", Integer, String, Symbol, Float) }
+      tps.each { |tp| TestSupport.semaphore(tp, 1) }
+      GC.stress = true
+      30.times { |i| tps.each { |tp| tp.fire(i, "str#{i}"[0, 3], :"sym#{i}", i * 1.1); tp.fire { [2**70, "a" * 100, :b, 1] } } }
+      GC.stress = false
+      if GC.respond_to?(:compact)
+        begin
+          10.times { GC.compact; tps.each { |tp| tp.fire(1, "x#{tp.name}", :y, 2.0) } }
+        rescue NotImplementedError
+          tps.each { |tp| 10.times { tp.fire(1, 'x', :y, 2.0) } }
+        end
+      end
+      p tps.map { |tp| [tp.name, tp.args.size, tp.fired, tp.mismatched] }
+    RUBY
+    helper = File.expand_path('test_helper.rb', __dir__)
+    out = ruby(code, helper)
+    assert_includes out, [['p0', 4, 70, 0], ['p1', 4, 70, 0], ['p2', 4, 70, 0], ['p3', 4, 70, 0], ['p4', 4, 70, 0]].inspect
+  end
+
+  def test_ractors
+    skip 'no ractors in this Ruby' unless defined?(Ractor)
+    code = <<~'RUBY'
+      $VERBOSE = nil
+      require 'rutile/static_tracing'
+      require_relative ARGV[0]
+      TP = Rutile::Tracepoint.new('ractor', 'x', Integer)
+      raise 'not shareable' unless Ractor.shareable?(TP)
+      TestSupport.semaphore(TP, 1)
+      ractors = 3.times.map { Ractor.new { 10_000.times { |i| TP.fire(i) }; TP.enabled? } }
+      100.times { TP.disable; TP.enable }
+      p ractors.map(&:take), TP.on?
+      r = 2.times.map { Ractor.new { 100.times { |i| TP.fire(i) } } }
+      TP.provider.destroy
+      r.each(&:take)
+    RUBY
+    assert_includes ruby(code, File.expand_path('test_helper.rb', __dir__)), "[true, true, true]\ntrue"
+  end
+
+  def test_threads
+    tp = point(Integer)
+    traced(tp) do
+      8.times.map { Thread.new { 1000.times { |i| tp.fire(i) } } }.each(&:join)
+    end
+    assert_equal 8000, tp.fired
+  end
+
+  def test_environment
+    code = <<~'RUBY'
+      require 'rutile/static_tracing'
+      a = Rutile::Tracepoint.new('shop', 'paid')
+      b = Rutile::Tracepoint.new('shop', 'sent')
+      p [a.on?, b.on?]
+    RUBY
+    assert_equal "[true, true]\n", ruby(code)
+    assert_equal "[false, false]\n", ruby(code, env: { 'RUTILE_TRACEPOINTS' => 'off' })
+    assert_equal "[false, true]\n", ruby(code, env: { 'RUTILE_TRACEPOINTS' => 'other:*,shop:se*' })
+    assert_equal "[true, true]\n", ruby(code, env: { 'RUTILE_TRACEPOINTS' => 'shop' })
+  end
+
+  # Where the extension cannot be loaded everything can be called, and nothing is said unless asked.
+  def test_without_the_extension
+    code = <<~'RUBY'
+      require 'rutile/static_tracing'
+      tp = Rutile::Tracepoint.new('a', 'b', Integer)
+      p tp.fire(1), tp.fire { raise }, tp.enabled?, tp.on?, tp.provider.path, tp.provider.enable, Rutile.nsec.positive?
+      class C; def m(a:) = a; end
+      Rutile::Tracer::Latency.register(C, :m)
+      Rutile.configure { |c| c.add_tracer(Rutile::Tracer::Latency) }
+      Rutile.enable!
+      p C.new.m(a: 3)
+      begin
+        Rutile::Tracepoint.new('a', 'c', Array)
+      rescue Rutile::Tracepoint::InvalidArgType
+        p :raised
+      end
+      tp.provider.destroy
+    RUBY
+    Dir.mktmpdir do |dir|
+      out = IO.popen([{ 'RUTILE_DEBUG' => '1' }, RbConfig.ruby, "-I#{LIB}", '-e', code, chdir: dir], err: %i[child out], &:read)
+      assert_equal 1, out.scan('rutile: no tracepoints here: cannot load').size, out
+      assert out.end_with?("false\nfalse\nfalse\nfalse\n\"\"\nfalse\ntrue\n3\n:raised\n"), out
+      quiet = IO.popen([RbConfig.ruby, "-I#{LIB}", '-e', code, chdir: dir], err: %i[child out], &:read)
+      refute_includes quiet, 'rutile:'
+    end
+  end
+
+  # Where memfd_create is forbidden (here: by a limit of descriptors) nothing is traced and nothing breaks.
+  def test_without_memfd
+    code = <<~'RUBY'
+      require 'rutile/static_tracing'
+      Process.setrlimit(Process::RLIMIT_NOFILE, 3, 3) if ARGV.empty?
+      tp = Rutile::Tracepoint.new('a', 'b', Integer)
+      Rutile::Tracepoint.new('a', 'c', Integer)
+      print tp.fire(1), tp.on?, tp.provider.path.empty?
+    RUBY
+    assert_includes ruby(code), 'falsefalsetrue'
+    out = ruby(code, env: { 'RUTILE_DEBUG' => '1' })
+    assert_equal 1, out.scan('no tracepoints here').size, out
+  end
+
+  def test_object_is_what_other_tools_read
+    tp = point(Integer, Float, String, TrueClass, NilClass, Symbol, Integer, Integer)
+    notes = `readelf -nW #{tp.provider.path} 2>/dev/null`
+    assert_includes notes, 'Arguments: -8@%rdi 8@%rsi 8@%rdx 1@%cl 8@%r8 8@%r9 -8@8(%rsp) -8@16(%rsp)' if RUBY_PLATFORM.include?('x86_64')
+    assert_match(/Semaphore: 0x0*[1-9a-f]/, notes)
+    refute_includes File.readlines('/proc/self/maps').grep(/memfd:#{@name}/).join, 'rwx'
+  end
+end
