@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * System calls: one pair of programs for all of them, driven by a table of argument layouts that
+ * user space fills from the generated one (src/bpf/syscalls.h).
+ *
+ * A record holds every argument as 64 bits, then the strings, then a decoded socket address. A
+ * call without variable parts, the usual case, is stored straight into the ring; the others
+ * are put together in a scratch buffer first, because their size must be known to reserve.
+ */
+#ifndef RUT_BPF_EV_SYSCALL_BPF_H
+#define RUT_BPF_EV_SYSCALL_BPF_H
+
+#include "bpf/record.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RUT_SYSCALLS_MAX);
+	__type(key, __u32);
+	__type(value, struct rut_syscall_desc);
+} syscalls SEC(".maps");
+
+/* Where records with variable parts are put together. sys_enter and sys_exit never nest. */
+struct rut_scratch {
+	__u8 record[4096]; /* RUT_TAIL_MAX are used; the rest lets the verifier add offsets */
+	__u8 address[128];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rut_scratch);
+} scratch SEC(".maps");
+
+#define TS_COMPAT 2
+#define ARGS_MAX  6
+
+static __always_inline __u64 narrowed(const struct rut_syscall_desc *d, int i, __u64 value)
+{
+	if (d->narrow >> i & 1)
+		return d->negative >> i & 1 ? (__u64)(__s64)(__s32)value : (__u32)value;
+	return value;
+}
+
+static __always_inline int store_unknown(void *ctx, struct pt_regs *regs, long id)
+{
+	const __u64 size = 8 + conf.context_size + sizeof(struct rut_ev_SYSCALL_UNKNOWN);
+	struct rut_slot slot;
+	unsigned char *p = rut_reserve(&slot, RUT_EV_SYSCALL_UNKNOWN, size, size);
+
+	if (!p)
+		return 0;
+	p = rut_store_contexts(ctx, p);
+	PUT(SYSCALL_UNKNOWN, id, id);
+	PUT(SYSCALL_UNKNOWN, arg0, regs->di);
+	PUT(SYSCALL_UNKNOWN, arg1, regs->si);
+	PUT(SYSCALL_UNKNOWN, arg2, regs->dx);
+	PUT(SYSCALL_UNKNOWN, arg3, regs->r10);
+	PUT(SYSCALL_UNKNOWN, arg4, regs->r8);
+	PUT(SYSCALL_UNKNOWN, arg5, regs->r9);
+	rut_commit(&slot, size);
+	return 0;
+}
+
+static __always_inline bool syscall_allowed(bool exec)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (rut_is_self(task))
+		return false;
+	if (exec && conf.filters & RUT_FILTER_PID) {
+		__u32 tgid = task->tgid, *state = bpf_map_lookup_elem(&traced, &tgid);
+
+		if (state && *state == RUT_TRACED_AT_EXEC)
+			*state = RUT_TRACED_YES;
+	}
+	return rut_allowed();
+}
+
+static __always_inline __u64 argument(const struct pt_regs *regs, __u32 i)
+{
+	switch (i) {
+	case 0:
+		return regs->di;
+	case 1:
+		return regs->si;
+	case 2:
+		return regs->dx;
+	case 3:
+		return regs->r10;
+	case 4:
+		return regs->r8;
+	default:
+		return regs->r9;
+	}
+}
+
+/* Appends a string of the process; an address that cannot be read gives an empty one. */
+static __always_inline __u32 add_string(struct rut_scratch *s, __u32 at, __u64 address)
+{
+	long len;
+
+	at &= 1023;
+	len = bpf_probe_read_user_str(s->record + at, RUT_STR_MAX, (void *)address);
+	if (len <= 0 || len > RUT_STR_MAX) {
+		s->record[at] = 0;
+		len = 1;
+	}
+	return at + (__u32)len;
+}
+
+#define RUT_AF_UNIX  1
+#define RUT_AF_INET  2
+#define RUT_AF_INET6 10
+
+/* Appends struct rut_sockaddr, the address's bytes and the path of a local socket. */
+static __always_inline __u32 add_sockaddr(struct rut_scratch *s, __u32 at, __u64 address)
+{
+	__u16 family = 0;
+
+	at &= 1023;
+	__builtin_memset(s->address, 0, 32);
+	if (address)
+		bpf_probe_read_user(&family, 2, (void *)address);
+	RUT_PUT(s->record + at, struct rut_sockaddr, family, family);
+	RUT_PUT(s->record + at, struct rut_sockaddr, port, 0);
+	s->record[at + 4] = 0;
+	s->record[at + 5] = 0;
+	if (family == RUT_AF_INET && !bpf_probe_read_user(s->address, 16, (void *)address)) {
+		RUT_PUT(s->record + at, struct rut_sockaddr, port, *(__u16 *)(s->address + 2));
+		s->record[at + 4] = 4;
+		*(__u32 *)(s->record + at + 6) = *(__u32 *)(s->address + 4);
+		at += 4;
+	} else if (family == RUT_AF_INET6 &&
+		   !bpf_probe_read_user(s->address, 28, (void *)address)) {
+		RUT_PUT(s->record + at, struct rut_sockaddr, port, *(__u16 *)(s->address + 2));
+		s->record[at + 5] = 8;
+		*(__u64 *)(s->record + at + 6) = *(__u64 *)(s->address + 8);
+		*(__u64 *)(s->record + at + 14) = *(__u64 *)(s->address + 16);
+		at += 16;
+	}
+	at += sizeof(struct rut_sockaddr);
+	if (family == RUT_AF_UNIX) {
+		long len = bpf_probe_read_user_str(s->record + (at & 2047), 108,
+						   (void *)(address + 2));
+
+		if (len > 0 && len <= 108)
+			return (at & 2047) + (__u32)len;
+	}
+	s->record[at & 2047] = 0;
+	return (at & 2047) + 1;
+}
+
+/* Moves what was put together into the ring. */
+static __always_inline int store_scratch(void *ctx, struct rut_scratch *s, __u64 id, __u32 len)
+{
+	const __u64 fixed = 8 + conf.context_size;
+	struct rut_slot slot;
+	unsigned char *p;
+	__u32 words, i;
+
+	if (len > RUT_TAIL_MAX)
+		len = RUT_TAIL_MAX;
+	p = rut_reserve(&slot, id, fixed + len, fixed + RUT_TAIL_MAX + 8);
+	if (!p)
+		return 0;
+	p = rut_store_contexts(ctx, p);
+	words = len >> 3;
+	for (i = 0; i < RUT_TAIL_MAX / 8; i++) {
+		if (i >= words)
+			break;
+		((__u64 *)p)[i] = ((__u64 *)s->record)[i];
+	}
+	/* The last bytes one by one: a nested record may follow directly. */
+	for (i = 0; i < 7; i++) {
+		__u32 at = (words << 3) + i;
+
+		if (at >= len || at >= RUT_TAIL_MAX)
+			break;
+		p[at] = s->record[at];
+	}
+	rut_commit(&slot, fixed + len);
+	return 0;
+}
+
+static __noinline int enter_slow(void *ctx, struct pt_regs *regs, long id,
+				 const struct rut_syscall_desc *d)
+{
+	__u32 zero = 0, at = 0;
+	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!s)
+		return 0;
+	for (__u32 i = 0; i < ARGS_MAX; i++) {
+		if (i >= d->nargs)
+			break;
+		if (d->skip >> i & 1)
+			continue;
+		*(__u64 *)(s->record + (at & 63)) = narrowed(d, i, argument(regs, i));
+		at += 8;
+	}
+	for (__u32 i = 0; i < 3; i++)
+		if (d->str[i])
+			at = add_string(s, at, argument(regs, d->str[i] - 1));
+	if (d->sock)
+		at = add_sockaddr(s, at, argument(regs, d->sock - 1));
+	return store_scratch(ctx, s, RUT_ID_SYSCALL_ENTRY + id, at);
+}
+
+static __noinline int exit_peer(void *ctx, struct pt_regs *regs, long id, long ret,
+				const struct rut_syscall_desc *d)
+{
+	__u32 zero = 0;
+	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!s)
+		return 0;
+	*(__s64 *)s->record = ret;
+	return store_scratch(ctx, s, RUT_ID_SYSCALL_EXIT + id,
+			     add_sockaddr(s, 8, ret < 0 ? 0 : argument(regs, d->peer - 1)));
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
+{
+	const __u64 fixed = 8 + conf.context_size;
+	const struct rut_syscall_desc *d;
+	struct rut_slot slot;
+	unsigned char *p;
+	__u32 nr = (__u32)id;
+	__u64 size;
+
+
+	d = bpf_map_lookup_elem(&syscalls, &nr);
+	if (!d)
+		return syscall_allowed(false) ? store_unknown(ctx, regs, id) : 0;
+	if (!(d->flags & RUT_SYSCALL_ENTRY) || !syscall_allowed(d->flags & RUT_SYSCALL_EXEC))
+		return 0;
+	if (!(d->flags & RUT_SYSCALL_KNOWN))
+		return store_unknown(ctx, regs, id);
+	if (d->slow)
+		return enter_slow(ctx, regs, id, d);
+	size = fixed + 8 * d->nargs;
+	p = rut_reserve(&slot, RUT_ID_SYSCALL_ENTRY + id, size, fixed + 8 * ARGS_MAX);
+	if (!p)
+		return 0;
+	p = rut_store_contexts(ctx, p);
+	if (d->nargs > 0)
+		((__u64 *)p)[0] = narrowed(d, 0, regs->di);
+	if (d->nargs > 1)
+		((__u64 *)p)[1] = narrowed(d, 1, regs->si);
+	if (d->nargs > 2)
+		((__u64 *)p)[2] = narrowed(d, 2, regs->dx);
+	if (d->nargs > 3)
+		((__u64 *)p)[3] = narrowed(d, 3, regs->r10);
+	if (d->nargs > 4)
+		((__u64 *)p)[4] = narrowed(d, 4, regs->r8);
+	if (d->nargs > 5)
+		((__u64 *)p)[5] = narrowed(d, 5, regs->r9);
+	rut_commit(&slot, size);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	const __u64 size = 8 + conf.context_size + 8;
+	const struct rut_syscall_desc *d;
+	long id = (long)regs->orig_ax;
+	struct rut_slot slot;
+	__u32 nr = (__u32)id;
+	unsigned char *p;
+
+
+	d = bpf_map_lookup_elem(&syscalls, &nr);
+	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed(false))
+		return 0;
+	if (d->peer)
+		return exit_peer(ctx, regs, id, ret, d);
+	p = rut_reserve(&slot, RUT_ID_SYSCALL_EXIT + id, size, size);
+	if (!p)
+		return 0;
+	p = rut_store_contexts(ctx, p);
+	*(__s64 *)p = ret;
+	rut_commit(&slot, size);
+	return 0;
+}
+
+#endif

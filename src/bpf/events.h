@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernel's events: one table from which come the records that the eBPF programs store (packed
+ * structs) and the metadata that describes them. Names and fields are LTTng's, so that
+ * lttng-analyses and Trace Compass know them.
+ *
+ *	E(symbol, name, tracepoint, group, FIELDS)
+ *	F(kind, field)
+ *
+ * Fields of fixed size come first. What is variable (STR, SEQ_*) follows in the same order; the
+ * length of a sequence SEQ_x(f) is the fixed field LEN8(f).
+ */
+#ifndef RUT_BPF_EVENTS_H
+#define RUT_BPF_EVENTS_H
+
+#include <linux/types.h>
+
+/* Ids of events. The tables of system calls and of dynamic events have ranges of their own. */
+#define RUT_ID_SYSCALL_ENTRY 1024
+#define RUT_ID_SYSCALL_EXIT  2048
+#define RUT_ID_DYNAMIC	     4096
+#define RUT_SYSCALLS_MAX     512
+
+#define RUT_F_SCHED_SWITCH(F)                                                                      \
+	F(TEXT16, prev_comm)                                                                       \
+	F(S32, prev_tid)                                                                           \
+	F(S32, prev_prio)                                                                          \
+	F(S64, prev_state)                                                                         \
+	F(TEXT16, next_comm)                                                                       \
+	F(S32, next_tid)                                                                           \
+	F(S32, next_prio)
+#define RUT_F_WAKEUP(F)                                                                            \
+	F(TEXT16, comm)                                                                            \
+	F(S32, tid)                                                                                \
+	F(S32, prio)                                                                               \
+	F(S32, target_cpu)
+#define RUT_F_MIGRATE(F)                                                                           \
+	F(TEXT16, comm)                                                                            \
+	F(S32, tid)                                                                                \
+	F(S32, prio)                                                                               \
+	F(S32, orig_cpu)                                                                           \
+	F(S32, dest_cpu)
+#define RUT_F_FORK(F)                                                                              \
+	F(TEXT16, parent_comm)                                                                     \
+	F(S32, parent_tid)                                                                         \
+	F(S32, parent_pid)                                                                         \
+	F(U32, parent_ns_inum)                                                                     \
+	F(TEXT16, child_comm)                                                                      \
+	F(S32, child_tid)                                                                          \
+	F(S32, child_pid)                                                                          \
+	F(U32, child_ns_inum)                                                                      \
+	F(LEN8, vtids)                                                                             \
+	F(SEQ_S32, vtids)
+#define RUT_F_TASK(F)                                                                              \
+	F(TEXT16, comm)                                                                            \
+	F(S32, tid)                                                                                \
+	F(S32, prio)
+#define RUT_F_EXEC(F)                                                                              \
+	F(S32, tid)                                                                                \
+	F(S32, old_tid)                                                                            \
+	F(STR, filename)
+#define RUT_F_SETPRIO(F)                                                                           \
+	F(TEXT16, comm)                                                                            \
+	F(S32, tid)                                                                                \
+	F(S32, oldprio)                                                                            \
+	F(S32, newprio)
+#define RUT_F_IRQ_ENTRY(F)                                                                         \
+	F(S32, irq)                                                                                \
+	F(STR, name)
+#define RUT_F_IRQ_EXIT(F)                                                                          \
+	F(S32, irq)                                                                                \
+	F(S32, ret)
+#define RUT_F_SOFTIRQ(F) F(U32, vec)
+#define RUT_F_BLOCK_RQ(F)                                                                          \
+	F(U32, dev)                                                                                \
+	F(U64, sector)                                                                             \
+	F(U32, nr_sector)                                                                          \
+	F(U32, bytes)                                                                              \
+	F(S32, tid)                                                                                \
+	F(U32, rwbs)                                                                               \
+	F(TEXT16, comm)
+#define RUT_F_BLOCK_COMPLETE(F)                                                                    \
+	F(U32, dev)                                                                                \
+	F(U64, sector)                                                                             \
+	F(U32, nr_sector)                                                                          \
+	F(S32, error)                                                                              \
+	F(U32, rwbs)
+#define RUT_F_BIO_REMAP(F)                                                                         \
+	F(U32, dev)                                                                                \
+	F(U64, sector)                                                                             \
+	F(U32, nr_sector)                                                                          \
+	F(U32, rwbs)                                                                               \
+	F(U32, old_dev)                                                                            \
+	F(U64, old_sector)
+#define RUT_F_BIO(F)                                                                               \
+	F(U32, dev)                                                                                \
+	F(U64, sector)                                                                             \
+	F(U32, nr_sector)                                                                          \
+	F(U32, rwbs)                                                                               \
+	F(S32, tid)                                                                                \
+	F(TEXT16, comm)
+#define RUT_F_NET(F)                                                                               \
+	F(X64, skbaddr)                                                                            \
+	F(U32, len)                                                                                \
+	F(STR, name)
+#define RUT_F_NET_XMIT(F)                                                                          \
+	F(X64, skbaddr)                                                                            \
+	F(S32, rc)                                                                                 \
+	F(U32, len)                                                                                \
+	F(STR, name)
+#define RUT_F_PAGE_ALLOC(F)                                                                        \
+	F(X64, page)                                                                               \
+	F(U64, pfn)                                                                                \
+	F(U32, order)                                                                              \
+	F(U32, gfp_flags)                                                                          \
+	F(S32, migratetype)
+#define RUT_F_PAGE_FREE(F)                                                                         \
+	F(X64, page)                                                                               \
+	F(U64, pfn)                                                                                \
+	F(U32, order)
+#define RUT_F_SIGNAL_GENERATE(F)                                                                   \
+	F(S32, sig)                                                                                \
+	F(ERRNO, err)                                                                              \
+	F(S32, code)                                                                               \
+	F(TEXT16, comm)                                                                            \
+	F(S32, pid)                                                                                \
+	F(S32, group)                                                                              \
+	F(S32, result)
+#define RUT_F_SIGNAL_DELIVER(F)                                                                    \
+	F(S32, sig)                                                                                \
+	F(ERRNO, err)                                                                              \
+	F(S32, code)                                                                               \
+	F(X64, sa_handler)                                                                         \
+	F(X64, sa_flags)
+#define RUT_F_HRTIMER_INIT(F)                                                                      \
+	F(X64, hrtimer)                                                                            \
+	F(S32, clockid)                                                                            \
+	F(U32, mode)
+#define RUT_F_HRTIMER_START(F)                                                                     \
+	F(X64, hrtimer)                                                                            \
+	F(X64, function)                                                                           \
+	F(S64, expires)                                                                            \
+	F(S64, softexpires)                                                                        \
+	F(U32, mode)
+#define RUT_F_HRTIMER_EXPIRE(F)                                                                    \
+	F(X64, hrtimer)                                                                            \
+	F(S64, now)                                                                                \
+	F(X64, function)
+#define RUT_F_HRTIMER(F) F(X64, hrtimer)
+#define RUT_F_CPU_FREQUENCY(F)                                                                     \
+	F(U32, state)                                                                              \
+	F(U32, cpu_id)
+#define RUT_F_SYSCALL_UNKNOWN(F)                                                                   \
+	F(S64, id)                                                                                 \
+	F(X64, arg0)                                                                               \
+	F(X64, arg1)                                                                               \
+	F(X64, arg2)                                                                               \
+	F(X64, arg3)                                                                               \
+	F(X64, arg4)                                                                               \
+	F(X64, arg5)
+#define RUT_F_SYSCALL_EXIT_UNKNOWN(F)                                                              \
+	F(S64, id)                                                                                 \
+	F(S64, ret)
+
+#define RUT_F_SD_PROCESS(F)                                                                        \
+	F(S32, tid)                                                                                \
+	F(S32, vtid)                                                                               \
+	F(S32, pid)                                                                                \
+	F(S32, vpid)                                                                               \
+	F(S32, ppid)                                                                               \
+	F(S32, vppid)                                                                              \
+	F(TEXT16, name)                                                                            \
+	F(S32, type)                                                                               \
+	F(S32, mode)                                                                               \
+	F(S32, submode)                                                                            \
+	F(S32, status)                                                                             \
+	F(S32, ns_level)                                                                           \
+	F(U32, ns_inum)                                                                            \
+	F(U32, cpu)                                                                                \
+	F(X64, file_table_address)
+#define RUT_F_SD_FD(F)                                                                             \
+	F(S32, pid)                                                                                \
+	F(X64, file_table_address)                                                                 \
+	F(S32, fd)                                                                                 \
+	F(O32, flags)                                                                              \
+	F(X32, fmode)                                                                              \
+	F(STR, filename)
+#define RUT_F_SD_BLOCK(F)                                                                          \
+	F(U32, dev)                                                                                \
+	F(STR, diskname)
+#define RUT_F_SD_INTERRUPT(F)                                                                      \
+	F(U32, irq)                                                                                \
+	F(STR, name)                                                                               \
+	F(STR, action)
+#define RUT_F_SD_CPU(F)                                                                            \
+	F(U32, package_id)                                                                         \
+	F(U32, core_id)                                                                            \
+	F(U32, cpu_id)                                                                             \
+	F(STR, model_name)
+#define RUT_F_SD_MARK(F) F(S32, session_id)
+
+/* From the kernel: each has a program of its tracepoint's name in kernel.bpf.c. */
+#define RUT_KERNEL_EVENTS(E)                                                                       \
+	E(SCHED_SWITCH, "sched_switch", sched_switch, "sched", RUT_F_SCHED_SWITCH)                 \
+	E(SCHED_WAKING, "sched_waking", sched_waking, "sched", RUT_F_WAKEUP)                       \
+	E(SCHED_WAKEUP, "sched_wakeup", sched_wakeup, "sched", RUT_F_WAKEUP)                       \
+	E(SCHED_WAKEUP_NEW, "sched_wakeup_new", sched_wakeup_new, "sched", RUT_F_WAKEUP)           \
+	E(SCHED_MIGRATE, "sched_migrate_task", sched_migrate_task, "sched", RUT_F_MIGRATE)         \
+	E(SCHED_FORK, "sched_process_fork", sched_process_fork, "sched", RUT_F_FORK)               \
+	E(SCHED_EXEC, "sched_process_exec", sched_process_exec, "sched", RUT_F_EXEC)               \
+	E(SCHED_EXIT, "sched_process_exit", sched_process_exit, "sched", RUT_F_TASK)               \
+	E(SCHED_FREE, "sched_process_free", sched_process_free, "sched", RUT_F_TASK)               \
+	E(SCHED_SETPRIO, "sched_pi_setprio", sched_pi_setprio, "sched", RUT_F_SETPRIO)             \
+	E(IRQ_ENTRY, "irq_handler_entry", irq_handler_entry, "irq", RUT_F_IRQ_ENTRY)               \
+	E(IRQ_EXIT, "irq_handler_exit", irq_handler_exit, "irq", RUT_F_IRQ_EXIT)                   \
+	E(SOFTIRQ_RAISE, "irq_softirq_raise", softirq_raise, "irq", RUT_F_SOFTIRQ)                 \
+	E(SOFTIRQ_ENTRY, "irq_softirq_entry", softirq_entry, "irq", RUT_F_SOFTIRQ)                 \
+	E(SOFTIRQ_EXIT, "irq_softirq_exit", softirq_exit, "irq", RUT_F_SOFTIRQ)                    \
+	E(BLOCK_RQ_ISSUE, "block_rq_issue", block_rq_issue, "block", RUT_F_BLOCK_RQ)               \
+	E(BLOCK_RQ_INSERT, "block_rq_insert", block_rq_insert, "block", RUT_F_BLOCK_RQ)            \
+	E(BLOCK_RQ_COMPLETE, "block_rq_complete", block_rq_complete, "block",                      \
+	  RUT_F_BLOCK_COMPLETE)                                                                    \
+	E(BLOCK_BIO_REMAP, "block_bio_remap", block_bio_remap, "block", RUT_F_BIO_REMAP)           \
+	E(BLOCK_BACKMERGE, "block_bio_backmerge", block_bio_backmerge, "block", RUT_F_BIO)         \
+	E(NET_QUEUE, "net_dev_queue", net_dev_queue, "net", RUT_F_NET)                             \
+	E(NET_XMIT, "net_dev_xmit", net_dev_xmit, "net", RUT_F_NET_XMIT)                           \
+	E(NET_RECEIVE, "netif_receive_skb", netif_receive_skb, "net", RUT_F_NET)                   \
+	E(PAGE_ALLOC, "kmem_mm_page_alloc", mm_page_alloc, "mm", RUT_F_PAGE_ALLOC)                 \
+	E(PAGE_FREE, "kmem_mm_page_free", mm_page_free, "mm", RUT_F_PAGE_FREE)                     \
+	E(SIGNAL_GENERATE, "signal_generate", signal_generate, "signal", RUT_F_SIGNAL_GENERATE)    \
+	E(SIGNAL_DELIVER, "signal_deliver", signal_deliver, "signal", RUT_F_SIGNAL_DELIVER)        \
+	E(HRTIMER_INIT, "timer_hrtimer_init", hrtimer_setup, "timer", RUT_F_HRTIMER_INIT)          \
+	E(HRTIMER_START, "timer_hrtimer_start", hrtimer_start, "timer", RUT_F_HRTIMER_START)       \
+	E(HRTIMER_CANCEL, "timer_hrtimer_cancel", hrtimer_cancel, "timer", RUT_F_HRTIMER)          \
+	E(HRTIMER_EXPIRE, "timer_hrtimer_expire_entry", hrtimer_expire_entry, "timer",             \
+	  RUT_F_HRTIMER_EXPIRE)                                                                    \
+	E(HRTIMER_EXPIRED, "timer_hrtimer_expire_exit", hrtimer_expire_exit, "timer",              \
+	  RUT_F_HRTIMER)                                                                           \
+	E(CPU_FREQUENCY, "power_cpu_frequency", cpu_frequency, "power", RUT_F_CPU_FREQUENCY)       \
+	E(SYSCALL_UNKNOWN, "syscall_entry_unknown", sys_enter, "syscall", RUT_F_SYSCALL_UNKNOWN)   \
+	E(SYSCALL_EXIT_UNKNOWN, "syscall_exit_unknown", sys_exit, "syscall",                       \
+	  RUT_F_SYSCALL_EXIT_UNKNOWN)
+
+/* Written by user space: what was there before the trace began. */
+#define RUT_STATEDUMP_EVENTS(E)                                                                    \
+	E(SD_START, "lttng_statedump_start", none, "statedump", RUT_F_SD_MARK)                     \
+	E(SD_END, "lttng_statedump_end", none, "statedump", RUT_F_SD_MARK)                         \
+	E(SD_PROCESS, "lttng_statedump_process_state", none, "statedump", RUT_F_SD_PROCESS)        \
+	E(SD_FD, "lttng_statedump_file_descriptor", none, "statedump", RUT_F_SD_FD)                \
+	E(SD_BLOCK, "lttng_statedump_block_device", none, "statedump", RUT_F_SD_BLOCK)             \
+	E(SD_INTERRUPT, "lttng_statedump_interrupt", none, "statedump", RUT_F_SD_INTERRUPT)        \
+	E(SD_CPU, "lttng_statedump_cpu_topology", none, "statedump", RUT_F_SD_CPU)
+
+#define RUT_EVENT_ID(sym, name, tp, group, fields) RUT_EV_##sym,
+enum rut_event_id {
+	RUT_KERNEL_EVENTS(RUT_EVENT_ID) RUT_STATEDUMP_EVENTS(RUT_EVENT_ID) RUT_EV_COUNT
+};
+#undef RUT_EVENT_ID
+
+/* The fixed part of each record's payload. */
+#define RUT_C_S32(f)	 __s32 f;
+#define RUT_C_U32(f)	 __u32 f;
+#define RUT_C_X32(f)	 __u32 f;
+#define RUT_C_O32(f)	 __u32 f;
+#define RUT_C_S64(f)	 __s64 f;
+#define RUT_C_U64(f)	 __u64 f;
+#define RUT_C_X64(f)	 __u64 f;
+#define RUT_C_ERRNO(f)	 __s32 f; /* named errno, which is a macro in C */
+#define RUT_C_TEXT16(f)	 char f[16];
+#define RUT_C_LEN8(f)	 __u8 f##_length;
+#define RUT_C_STR(f)	 /* variable */
+#define RUT_C_SEQ_S32(f) /* variable */
+#define RUT_C_FIELD(kind, f) RUT_C_##kind(f)
+#define RUT_EVENT_STRUCT(sym, name, tp, group, fields)                                             \
+	struct rut_ev_##sym {                                                                      \
+		fields(RUT_C_FIELD)                                                                \
+	} __attribute__((packed));
+RUT_KERNEL_EVENTS(RUT_EVENT_STRUCT)
+RUT_STATEDUMP_EVENTS(RUT_EVENT_STRUCT)
+#undef RUT_EVENT_STRUCT
+
+_Static_assert(sizeof(struct rut_ev_SCHED_SWITCH) == 56, "sched_switch");
+_Static_assert(sizeof(struct rut_ev_SCHED_WAKING) == 28, "sched_waking");
+_Static_assert(sizeof(struct rut_ev_SCHED_FORK) == 57, "sched_process_fork");
+
+/* Contexts: fields of every record, between the header word and the payload, in this order. */
+enum rut_context {
+	RUT_CTX_PID = 1 << 0,	   /* s32 pid */
+	RUT_CTX_TID = 1 << 1,	   /* s32 tid */
+	RUT_CTX_PROCNAME = 1 << 2, /* text procname[16] */
+	RUT_CTX_CGROUP = 1 << 3,   /* u64 cgroup_id */
+	RUT_CTX_CPU = 1 << 4,	   /* u32 cpu */
+	RUT_CTX_USTACK = 1 << 5,   /* s32 ustack_id */
+	RUT_CTX_KSTACK = 1 << 6,   /* s32 kstack_id */
+	RUT_CTX_ALL = (1 << 7) - 1,
+};
+
+/* What the programs filter by; a bit that is not set costs nothing. */
+enum rut_filter_bits {
+	RUT_FILTER_PID = 1 << 0,    /* the process is in the map `traced` */
+	RUT_FILTER_FOLLOW = 1 << 1, /* and so become its children */
+	RUT_FILTER_COMM = 1 << 2,   /* the name is in the map `comms` */
+	RUT_FILTER_CGROUP = 1 << 3, /* the process is under the cgroup in `cgroups` */
+};
+
+/* Values in the map `traced`. */
+enum rut_traced {
+	RUT_TRACED_YES = 1,
+	RUT_TRACED_AT_EXEC = 2, /* from its next execve on */
+};
+
+/* Constants of a session: the verifier folds them, and removes what they switch off. */
+struct rut_bpf_conf {
+	__u64 mask;	    /* sub-buffer size - 1 */
+	__u32 shift;	    /* log2 of the sub-buffer size */
+	__u32 count_mask;   /* sub-buffers - 1 */
+	__u32 overwrite;    /* enum rut_ring_mode */
+	__u32 contexts;	    /* enum rut_context */
+	__u32 context_size; /* bytes */
+	__u32 filters;	    /* enum rut_filter_bits */
+	__u8 uuid[16];
+};
+
+/* How a system call's arguments are stored: 64 bits each, then strings, then a socket address. */
+struct rut_syscall_desc {
+	__u8 nargs;
+	__u8 str[3];  /* index + 1 of an argument that is a string */
+	__u8 sock;  /* index + 1 of an argument that is a socket address, read at entry */
+	__u8 peer;    /* the same, read at exit */
+	__u8 flags;  /* RUT_SYSCALL_* */
+	__u8 narrow;  /* bit i: argument i has 32 bits */
+	__u8 negative; /* bit i: ... and a sign */
+	__u8 skip; /* bit i: argument i is a string or address: not stored as a number */
+	__u8 slow; /* has variable parts */
+	__u8 _pad[4];
+};
+
+enum rut_syscall_flags {
+	RUT_SYSCALL_ENTRY = 1,
+	RUT_SYSCALL_EXIT = 2,
+	RUT_SYSCALL_KNOWN = 4,
+	RUT_SYSCALL_EXEC = 8,
+};
+
+/* After the arguments: a decoded socket address. Variable parts follow: v4, v6, path. */
+struct rut_sockaddr {
+	__u16 family;
+	__u16 port; /* big endian */
+	__u8 v4addr_length;
+	__u8 v6addr_length; /* 16-bit groups, big endian */
+} __attribute__((packed));
+
+#define RUT_STR_MAX  640 /* bytes of one string, with its NUL */
+#define RUT_TAIL_MAX 2048 /* everything variable of one record */
+
+#endif

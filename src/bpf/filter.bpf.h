@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* Who is recorded, and the contexts that go with every record. */
+#ifndef RUT_BPF_FILTER_BPF_H
+#define RUT_BPF_FILTER_BPF_H
+
+#include "bpf/kernel.h"
+#include "bpf/ring.bpf.h"
+
+/* Process id -> enum rut_traced. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u32);
+} traced SEC(".maps");
+
+struct rut_comm {
+	__u64 a, b;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, struct rut_comm);
+	__type(value, __u32);
+} comms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, 16);
+	__type(key, __u32);
+	__type(value, __u32);
+} cgroups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, 127 * 8);
+} stacks SEC(".maps");
+
+#define RUT_COMM_SELF 0x656c69747572ull /* "rutile" */
+
+static __always_inline void rut_copy_comm(char *to, const struct task_struct *task)
+{
+	const __u64 *from = (const __u64 *)task->comm;
+
+	((__u64 *)to)[0] = from[0];
+	((__u64 *)to)[1] = from[1];
+}
+
+/* rutile's own processes: what they do because of the trace must not be in the trace. */
+static __always_inline bool rut_is_self(const struct task_struct *task)
+{
+	return *(const __u64 *)task->comm == RUT_COMM_SELF;
+}
+
+static __always_inline bool rut_task_allowed(struct task_struct *task)
+{
+	if (conf.filters & RUT_FILTER_PID) {
+		__u32 tgid = task->tgid;
+		__u32 *state = bpf_map_lookup_elem(&traced, &tgid);
+
+		if (!state || *state != RUT_TRACED_YES)
+			return false;
+	}
+	if (conf.filters & RUT_FILTER_COMM) {
+		struct rut_comm key;
+
+		rut_copy_comm((char *)&key, task);
+		if (!bpf_map_lookup_elem(&comms, &key))
+			return false;
+	}
+	return true;
+}
+
+static __always_inline bool rut_allowed(void)
+{
+	if (!(conf.filters & ~RUT_FILTER_FOLLOW))
+		return true;
+	if (conf.filters & RUT_FILTER_CGROUP && bpf_current_task_under_cgroup(&cgroups, 0) != 1)
+		return false;
+	if (conf.filters & (RUT_FILTER_PID | RUT_FILTER_COMM))
+		return rut_task_allowed(bpf_get_current_task_btf());
+	return true;
+}
+
+/* For events about another task too: that one or the current one must be recorded. */
+static __always_inline bool rut_allowed_task(struct task_struct *task)
+{
+	if (!(conf.filters & ~RUT_FILTER_FOLLOW))
+		return true;
+	if (conf.filters & (RUT_FILTER_PID | RUT_FILTER_COMM) && rut_task_allowed(task))
+		return true;
+	return rut_allowed();
+}
+
+/* Stores the contexts behind the header word; returns where the payload starts. */
+static __always_inline unsigned char *rut_store_contexts(void *ctx, unsigned char *p)
+{
+	p += 8;
+	if (conf.contexts & (RUT_CTX_PID | RUT_CTX_TID)) {
+		__u64 id = bpf_get_current_pid_tgid();
+
+		if (conf.contexts & RUT_CTX_PID) {
+			*(__u32 *)p = id >> 32;
+			p += 4;
+		}
+		if (conf.contexts & RUT_CTX_TID) {
+			*(__u32 *)p = (__u32)id;
+			p += 4;
+		}
+	}
+	if (conf.contexts & RUT_CTX_PROCNAME) {
+		rut_copy_comm((char *)p, bpf_get_current_task_btf());
+		p += 16;
+	}
+	if (conf.contexts & RUT_CTX_CGROUP) {
+		*(__u64 *)p = bpf_get_current_cgroup_id();
+		p += 8;
+	}
+	if (conf.contexts & RUT_CTX_CPU) {
+		*(__u32 *)p = bpf_get_smp_processor_id();
+		p += 4;
+	}
+	if (conf.contexts & RUT_CTX_USTACK) {
+		*(__s32 *)p = (__s32)bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+		p += 4;
+	}
+	if (conf.contexts & RUT_CTX_KSTACK) {
+		*(__s32 *)p = (__s32)bpf_get_stackid(ctx, &stacks, 0);
+		p += 4;
+	}
+	return p;
+}
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the programs read of the kernel's structures: only the fields used, with relocations, so
+ * that the running kernel's BTF says where they are.
+ */
+#ifndef RUT_BPF_KERNEL_H
+#define RUT_BPF_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <linux/types.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
+	unsigned long orig_ax, ip, cs, flags, sp, ss;
+#endif
+};
+
+struct thread_info {
+	__u32 status;
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+	unsigned int level;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[4];
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state;
+	int prio;
+	int pid;
+	int tgid;
+	int exit_state;
+	char comm[16];
+	struct task_struct *group_leader;
+	struct task_struct *real_parent;
+	struct pid *thread_pid;
+};
+
+/* Since 6.x a task on a CPU is found through its thread_info. */
+struct rq;
+
+struct linux_binprm {
+	const char *filename;
+};
+
+struct irqaction {
+	const char *name;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct block_device {
+	unsigned int bd_dev;
+};
+
+struct bvec_iter {
+	__u64 bi_sector;
+	unsigned int bi_size;
+};
+
+struct bio {
+	struct block_device *bi_bdev;
+	unsigned int bi_opf;
+	struct bvec_iter bi_iter;
+};
+
+struct request {
+	struct request_queue *q;
+	unsigned int cmd_flags;
+	unsigned int __data_len;
+	__u64 __sector;
+};
+
+struct net_device {
+	char name[16];
+};
+
+struct sk_buff {
+	struct net_device *dev;
+	unsigned int len;
+};
+
+struct kernel_siginfo {
+	int si_signo;
+	int si_errno;
+	int si_code;
+};
+
+struct sigaction {
+	void *sa_handler;
+	unsigned long sa_flags;
+};
+
+struct k_sigaction {
+	struct sigaction sa;
+};
+
+struct timerqueue_node {
+	__s64 expires;
+};
+
+struct hrtimer {
+	struct timerqueue_node node;
+	__s64 _softexpires;
+	void *function;
+};
+
+#pragma clang attribute pop
+
+struct page;
+
+#endif

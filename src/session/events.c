@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/events.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+
+#define FIELD_S32(f)	 {RUT_FK_S32, 0, #f},
+#define FIELD_U32(f)	 {RUT_FK_U32, 0, #f},
+#define FIELD_X32(f)	 {RUT_FK_X32, 0, #f},
+#define FIELD_O32(f)	 {RUT_FK_O32, 0, #f},
+#define FIELD_S64(f)	 {RUT_FK_S64, 0, #f},
+#define FIELD_U64(f)	 {RUT_FK_U64, 0, #f},
+#define FIELD_X64(f)	 {RUT_FK_X64, 0, #f},
+#define FIELD_ERRNO(f)	 {RUT_FK_S32, 0, "errno"},
+#define FIELD_TEXT16(f)	 {RUT_FK_TEXT16, 0, #f},
+#define FIELD_LEN8(f)	 {RUT_FK_LEN8, 0, #f},
+#define FIELD_SEQ_S32(f) {RUT_FK_SEQ_S32, 0, #f},
+#define FIELD_STR(f)	 {RUT_FK_STR, 0, #f},
+#define FIELD(kind, f)	 FIELD_##kind(f)
+
+#define FIELDS(sym, name, tp, group, fields)                                                       \
+	static const struct rut_field fields_##sym[] = {fields(FIELD)};
+RUT_KERNEL_EVENTS(FIELDS)
+RUT_STATEDUMP_EVENTS(FIELDS)
+
+static const struct {
+	const char *name, *tracepoint, *group;
+	const struct rut_field *fields;
+	size_t nfields;
+} table[RUT_EV_COUNT] = {
+#define ROW(sym, name, tp, group, fields)                                                          \
+	[RUT_EV_##sym] = {name, #tp, group, fields_##sym,                                          \
+			  sizeof(fields_##sym) / sizeof(*fields_##sym)},
+	RUT_KERNEL_EVENTS(ROW) RUT_STATEDUMP_EVENTS(ROW)};
+
+static const struct {
+	const char *name, *args;
+} syscalls[RUT_SYSCALLS_MAX] = {
+#define RUT_SYSCALL(nr, name, args) [nr] = {#name, args},
+#include "session/syscalls_x86_64.h"
+};
+
+const char rut_selection_default[] = "sched,irq,block,net,signal,syscall";
+
+void rut_event_static(struct rut_event *ret, uint32_t id)
+{
+	*ret = (struct rut_event){
+		.id = id,
+		.name = table[id].name,
+		.tracepoint = table[id].tracepoint,
+		.group = table[id].group,
+		.nfields = table[id].nfields,
+	};
+	memcpy(ret->fields, table[id].fields, ret->nfields * sizeof(*ret->fields));
+}
+
+const char *rut_syscall_name(uint32_t nr)
+{
+	return nr < RUT_SYSCALLS_MAX ? syscalls[nr].name : NULL;
+}
+
+/* Selection */
+
+static bool select_event(struct rut_selection *sel, uint32_t id, const char *word, bool on)
+{
+	if (fnmatch(word, table[id].name, 0) != 0 && fnmatch(word, table[id].tracepoint, 0) != 0 &&
+	    strcmp(word, table[id].group) != 0)
+		return false;
+	sel->events[id] = on;
+	return true;
+}
+
+/* "syscall:GLOB" means entry and exit; "syscall_entry_GLOB" one of them. */
+static bool select_syscall(struct rut_selection *sel, uint32_t nr, const char *word, bool on)
+{
+	static const struct {
+		const char *prefix;
+		uint8_t bits;
+	} forms[] = {
+		{"syscall:", RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT},
+		{"syscall_entry_", RUT_SYSCALL_ENTRY},
+		{"syscall_exit_", RUT_SYSCALL_EXIT},
+	};
+	char full[80];
+	uint8_t bits = 0;
+
+	if (!strcmp(word, "syscall") || !strcmp(word, "syscalls"))
+		bits = RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT;
+	for (size_t i = 0; syscalls[nr].name && i < sizeof(forms) / sizeof(*forms); i++) {
+		snprintf(full, sizeof(full), "%s%s", forms[i].prefix, syscalls[nr].name);
+		if (!fnmatch(word, full, 0))
+			bits |= forms[i].bits;
+	}
+	/* The header's name too where the kernel's function has another ("stat", "newstat"). */
+	if (syscalls[nr].name && !strncmp(syscalls[nr].name, "new", 3) &&
+	    !strncmp(word, "syscall:", 8) && !fnmatch(word + 8, syscalls[nr].name + 3, 0))
+		bits |= RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT;
+	if (on)
+		sel->syscalls[nr] |= bits;
+	else
+		sel->syscalls[nr] &= (uint8_t)~bits;
+	return bits;
+}
+
+static int select_word(struct rut_selection *sel, const char *word, struct rut_err *err)
+{
+	bool on = word[0] != '!', found = false;
+	const char *name = on ? word : word + 1;
+	const char *glob = !strcmp(name, "all") ? "*" : name;
+
+	for (uint32_t id = 0; id < RUT_EV_SD_START; id++)
+		found |= select_event(sel, id, glob, on);
+	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++)
+		found |= select_syscall(sel, nr, glob[0] == '*' && !glob[1] ? "syscall" : glob, on);
+	if (!found)
+		return rut_err_set(err, ENOENT, "no event is called '%s' (see 'rutile probes')",
+				   name);
+	return 0;
+}
+
+int rut_selection_add(struct rut_selection *sel, const char *spec, struct rut_err *err)
+{
+	_cleanup_free_ char *copy = strdup(spec);
+	char *save = NULL;
+
+	if (!copy)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	for (char *w = strtok_r(copy, ", ", &save); w; w = strtok_r(NULL, ", ", &save)) {
+		int r = select_word(sel, w, err);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+bool rut_selection_any_syscall(const struct rut_selection *sel)
+{
+	for (size_t i = 0; i < RUT_SYSCALLS_MAX; i++)
+		if (sel->syscalls[i])
+			return true;
+	return false;
+}
+
+/* System calls */
+
+/* Walks "i fd,x buf": the kind letter, and the name in `name`. Returns the rest or NULL. */
+static const char *next_arg(const char *args, char *kind, char name[32])
+{
+	size_t len;
+
+	if (!*args || *args == '?')
+		return NULL;
+	*kind = args[0];
+	args += 2;
+	len = strcspn(args, ",");
+	snprintf(name, 32, "%.*s", (int)len, args);
+	args += len;
+	return *args ? args + 1 : args;
+}
+
+void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr)
+{
+	const char *args = nr < RUT_SYSCALLS_MAX ? syscalls[nr].args : NULL;
+	struct rut_syscall_desc d = {0};
+	char kind, name[32];
+	int nstr = 0;
+
+	if (args && *args != '?') {
+		d.flags |= RUT_SYSCALL_KNOWN;
+		for (; (args = next_arg(args, &kind, name)); d.nargs++) {
+			uint8_t bit = (uint8_t)(1 << d.nargs);
+
+			if (kind == 'i' || kind == 'u')
+				d.narrow |= bit;
+			if (kind == 'i')
+				d.negative |= bit;
+			if (kind == 's' && nstr < 3)
+				d.str[nstr++] = (uint8_t)(d.nargs + 1);
+			if (kind == 'a')
+				d.sock = (uint8_t)(d.nargs + 1);
+			if (kind == 'A')
+				d.peer = (uint8_t)(d.nargs + 1);
+			if (kind == 's' || kind == 'a')
+				d.skip |= bit;
+		}
+		d.slow = d.skip != 0;
+		if (!strncmp(syscalls[nr].name, "execve", 6))
+			d.flags |= RUT_SYSCALL_EXEC;
+	}
+	*ret = d;
+}
+
+static void add_field(struct rut_event *e, enum rut_field_kind kind, const char *name)
+{
+	if (e->nfields < RUT_FIELDS_MAX)
+		e->fields[e->nfields++] = (struct rut_field){kind, 0, name};
+}
+
+static void add_sockaddr(struct rut_event *e, const char *port)
+{
+	add_field(e, RUT_FK_U16, "family");
+	add_field(e, RUT_FK_BE16, port);
+	add_field(e, RUT_FK_LEN8, "v4addr");
+	add_field(e, RUT_FK_LEN8, "v6addr");
+	add_field(e, RUT_FK_SEQ_U8, "v4addr");
+	add_field(e, RUT_FK_SEQ_BE16, "v6addr");
+	add_field(e, RUT_FK_STR, "sun_path");
+}
+
+static enum rut_field_kind kind_of(char letter)
+{
+	switch (letter) {
+	case 'i':
+	case 'l':
+		return RUT_FK_S64;
+	case 'x':
+	case 'A':
+		return RUT_FK_X64;
+	default:
+		return RUT_FK_U64;
+	}
+}
+
+static void write_syscall_entry(struct rut_buf *out, uint32_t nr)
+{
+	char names[8][32], kind, kinds[8] = {0}, title[80];
+	const char *args = syscalls[nr].args;
+	struct rut_event e = {.id = RUT_ID_SYSCALL_ENTRY + nr, .name = title};
+	bool sock = false;
+	int n = 0;
+
+	snprintf(title, sizeof(title), "syscall_entry_%s", syscalls[nr].name);
+	for (; n < 8 && (args = next_arg(args, &kind, names[n])); n++)
+		kinds[n] = kind;
+	for (int i = 0; i < n; i++)
+		if (kinds[i] != 's' && kinds[i] != 'a')
+			add_field(&e, kind_of(kinds[i]), names[i]);
+	for (int i = 0; i < n; i++) {
+		if (kinds[i] == 's')
+			add_field(&e, RUT_FK_STR, names[i]);
+		sock |= kinds[i] == 'a';
+	}
+	if (sock)
+		add_sockaddr(&e, "dport");
+	rut_metadata_event(out, &e);
+}
+
+static void write_syscall_exit(struct rut_buf *out, uint32_t nr)
+{
+	struct rut_event e = {.id = RUT_ID_SYSCALL_EXIT + nr};
+	struct rut_syscall_desc d;
+	char title[80];
+
+	snprintf(title, sizeof(title), "syscall_exit_%s", syscalls[nr].name);
+	e.name = title;
+	add_field(&e, RUT_FK_S64, "ret");
+	rut_syscall_describe(&d, nr);
+	if (d.peer)
+		add_sockaddr(&e, "sport");
+	rut_metadata_event(out, &e);
+}
+
+static void write_syscalls(struct rut_buf *out, const struct rut_selection *sel)
+{
+	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++) {
+		if (!syscalls[nr].name)
+			continue;
+		if (sel->syscalls[nr] & RUT_SYSCALL_ENTRY && syscalls[nr].args[0] != '?')
+			write_syscall_entry(out, nr);
+		if (sel->syscalls[nr] & RUT_SYSCALL_EXIT)
+			write_syscall_exit(out, nr);
+	}
+}
+
+/* Which static events the metadata describes: the selected ones, and what comes with them. */
+static bool described(const struct rut_selection *sel, uint32_t id)
+{
+	if (id >= RUT_EV_SD_START)
+		return true;
+	if (id == RUT_EV_SYSCALL_UNKNOWN || id == RUT_EV_SYSCALL_EXIT_UNKNOWN)
+		return rut_selection_any_syscall(sel);
+	return sel->events[id];
+}
+
+void rut_metadata_write_events(struct rut_buf *out, const struct rut_metadata *m)
+{
+	struct rut_event e;
+
+	for (uint32_t id = 0; id < RUT_EV_COUNT; id++) {
+		if (!described(m->selection, id))
+			continue;
+		rut_event_static(&e, id);
+		rut_metadata_event(out, &e);
+	}
+	write_syscalls(out, m->selection);
+	for (size_t i = 0; i < m->ndynamic; i++)
+		rut_metadata_event(out, &m->dynamic[i]);
+}

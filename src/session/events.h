@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The events that a session can record: those of the table in bpf/events.h, every system call's
+ * entry and exit, and dynamic ones (tracepoints, probes) that a session adds. From here comes the
+ * metadata.
+ */
+#ifndef RUT_SESSION_EVENTS_H
+#define RUT_SESSION_EVENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "bpf/events.h"
+
+struct rut_err;
+
+enum rut_field_kind {
+	RUT_FK_S32,
+	RUT_FK_U32,
+	RUT_FK_X32,
+	RUT_FK_O32,
+	RUT_FK_S64,
+	RUT_FK_U64,
+	RUT_FK_X64,
+	RUT_FK_U8,
+	RUT_FK_S8,
+	RUT_FK_X8,
+	RUT_FK_U16,
+	RUT_FK_S16,
+	RUT_FK_X16,
+	RUT_FK_BE16,
+	RUT_FK_TEXT16,
+	RUT_FK_LEN8,	/* the length of a sequence of the same name */
+	RUT_FK_LEN16,
+	RUT_FK_SEQ_S32, /* a sequence */
+	RUT_FK_SEQ_U8,
+	RUT_FK_SEQ_X8,
+	RUT_FK_SEQ_BE16,
+	RUT_FK_STR,
+	RUT_FK_TEXT,	/* text of `count` bytes */
+	RUT_FK_ARRAY_X8, /* bytes, `count` of them */
+};
+
+struct rut_field {
+	enum rut_field_kind kind;
+	uint32_t count;
+	const char *name; /* borrowed: static, or owned by the event's owner */
+};
+
+#define RUT_FIELDS_MAX 48
+
+/* One kind of event. */
+struct rut_event {
+	uint32_t id;
+	const char *name;
+	const char *tracepoint;
+	const char *group;
+	struct rut_field fields[RUT_FIELDS_MAX];
+	size_t nfields;
+};
+
+/* Fills *ret with the static event `id` (< RUT_EV_COUNT). */
+void rut_event_static(struct rut_event *ret, uint32_t id);
+
+/* A set of selected events. */
+struct rut_selection {
+	bool events[RUT_EV_COUNT];
+	uint8_t syscalls[RUT_SYSCALLS_MAX]; /* RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT */
+};
+
+/*
+ * Adds what `spec` names: "a,b,..." of events, globs, groups (sched irq block net mm signal timer
+ * power syscall), "syscall:GLOB" (entry and exit), "all"; "!x" takes away. Returns 0, or -ENOENT
+ * with the word that names nothing.
+ */
+int rut_selection_add(struct rut_selection *sel, const char *spec, struct rut_err *err);
+
+/* What is recorded when nothing was said. */
+extern const char rut_selection_default[];
+
+bool rut_selection_any_syscall(const struct rut_selection *sel);
+
+/* The layout that the programs need of system call `nr`. */
+void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr);
+
+/* The name, or NULL when the table does not know `nr`. */
+const char *rut_syscall_name(uint32_t nr);
+
+/* Bytes of the contexts in a record. */
+uint32_t rut_context_size(uint32_t contexts);
+
+/* "pid,tid,procname,cgroup,cpu,ustack,kstack" -> bits of enum rut_context. 0 or -EINVAL. */
+int rut_context_parse(const char *text, uint32_t *contexts, struct rut_err *err);
+
+struct rut_metadata {
+	uint8_t uuid[16];
+	uint32_t contexts;
+	const struct rut_selection *selection;
+	const struct rut_event *dynamic; /* NULL-able */
+	size_t ndynamic;
+	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
+	const char *session;
+};
+
+/* Appends the TSDL text. */
+void rut_metadata_write(struct rut_buf *out, const struct rut_metadata *m);
+
+/* Appends the descriptions of the events that are in it: rut_metadata_write() ends with them. */
+void rut_metadata_write_events(struct rut_buf *out, const struct rut_metadata *m);
+
+/* Appends the description of one event. */
+void rut_metadata_event(struct rut_buf *out, const struct rut_event *e);
+
+/* CLOCK_REALTIME - CLOCK_MONOTONIC, measured as closely as the clocks allow. */
+int64_t rut_clock_offset_ns(void);
+
+#endif

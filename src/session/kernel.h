@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* What the running kernel offers. */
+#ifndef RUT_SESSION_KERNEL_H
+#define RUT_SESSION_KERNEL_H
+
+#include "base/hash.h"
+
+struct rut_err;
+
+/* Collects the names of the tracepoints that the kernel's BTF knows. 0 or -errno. */
+int rut_kernel_tracepoints(struct rut_strtab *ret, struct rut_err *err);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The metadata of a kernel trace, in the CTF 1.8 text form that every reader knows. The environment
+ * is LTTng's (lttng-modules' layout of events): Trace Compass and lttng-analyses choose by it how
+ * to read the events.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#include "rut_config.h"
+#include "session/events.h"
+
+static const char types[] =
+	"typealias integer { size = 8; align = 8; signed = false; } := uint8_t;\n"
+	"typealias integer { size = 16; align = 8; signed = false; } := uint16_t;\n"
+	"typealias integer { size = 32; align = 8; signed = false; } := uint32_t;\n"
+	"typealias integer { size = 64; align = 8; signed = false; } := uint64_t;\n"
+	"typealias integer { size = 8; align = 8; signed = true; } := int8_t;\n"
+	"typealias integer { size = 16; align = 8; signed = true; } := int16_t;\n"
+	"typealias integer { size = 32; align = 8; signed = true; } := int32_t;\n"
+	"typealias integer { size = 64; align = 8; signed = true; } := int64_t;\n"
+	"typealias integer { size = 8; align = 8; signed = false; base = 16; } := xint8_t;\n"
+	"typealias integer { size = 16; align = 8; signed = false; base = 16; } := xint16_t;\n"
+	"typealias integer { size = 32; align = 8; signed = false; base = 16; } := xint32_t;\n"
+	"typealias integer { size = 64; align = 8; signed = false; base = 16; } := xint64_t;\n"
+	"typealias integer { size = 32; align = 8; signed = false; base = 8; } := oint32_t;\n"
+	"typealias integer { size = 16; align = 8; signed = false; byte_order = be; } := "
+	"be16_t;\n"
+	"typealias integer { size = 8; align = 8; signed = false; encoding = UTF8; } := "
+	"text_t;\n\n";
+
+/* How each kind is written; %s is the name, %u the count. */
+static const char *const forms[] = {
+	[RUT_FK_S32] = "int32_t _%s;",
+	[RUT_FK_U32] = "uint32_t _%s;",
+	[RUT_FK_X32] = "xint32_t _%s;",
+	[RUT_FK_O32] = "oint32_t _%s;",
+	[RUT_FK_S64] = "int64_t _%s;",
+	[RUT_FK_U64] = "uint64_t _%s;",
+	[RUT_FK_X64] = "xint64_t _%s;",
+	[RUT_FK_U8] = "uint8_t _%s;",
+	[RUT_FK_S8] = "int8_t _%s;",
+	[RUT_FK_X8] = "xint8_t _%s;",
+	[RUT_FK_U16] = "uint16_t _%s;",
+	[RUT_FK_S16] = "int16_t _%s;",
+	[RUT_FK_X16] = "xint16_t _%s;",
+	[RUT_FK_BE16] = "be16_t _%s;",
+	[RUT_FK_TEXT16] = "text_t _%s[16];",
+	[RUT_FK_LEN8] = "uint8_t __%s_length;",
+	[RUT_FK_LEN16] = "uint16_t __%s_length;",
+	[RUT_FK_SEQ_S32] = "int32_t _%s[ __%s_length ];",
+	[RUT_FK_SEQ_U8] = "uint8_t _%s[ __%s_length ];",
+	[RUT_FK_SEQ_X8] = "xint8_t _%s[ __%s_length ];",
+	[RUT_FK_SEQ_BE16] = "be16_t _%s[ __%s_length ];",
+	[RUT_FK_STR] = "string _%s;",
+	[RUT_FK_TEXT] = "text_t _%s[%u];",
+	[RUT_FK_ARRAY_X8] = "xint8_t _%s[%u];",
+};
+
+static void write_field(struct rut_buf *out, const struct rut_field *f)
+{
+	const char *form = forms[f->kind];
+
+	/* No printf with a format from a table: the two or three places are filled in by hand. */
+	rut_buf_puts(out, "\t\t");
+	for (const char *p = form; *p; p++) {
+		if (p[0] == '%' && p[1] == 's') {
+			rut_buf_puts(out, f->name);
+			p++;
+		} else if (p[0] == '%' && p[1] == 'u') {
+			rut_buf_printf(out, "%u", f->count);
+			p++;
+		} else {
+			rut_buf_putc(out, *p);
+		}
+	}
+	rut_buf_putc(out, '\n');
+}
+
+void rut_metadata_event(struct rut_buf *out, const struct rut_event *e)
+{
+	rut_buf_printf(out, "event {\n\tname = \"%s\";\n\tid = %u;\n\tstream_id = 0;\n", e->name,
+		       e->id);
+	rut_buf_puts(out, "\tfields := struct {\n");
+	for (size_t i = 0; i < e->nfields; i++)
+		write_field(out, &e->fields[i]);
+	rut_buf_puts(out, "\t};\n};\n\n");
+}
+
+int64_t rut_clock_offset_ns(void)
+{
+	int64_t best = 0, least = INT64_MAX;
+
+	/* The narrowest of a few brackets. */
+	for (int i = 0; i < 20; i++) {
+		struct timespec a, r, b;
+		int64_t before, after, real;
+
+		clock_gettime(CLOCK_MONOTONIC, &a);
+		clock_gettime(CLOCK_REALTIME, &r);
+		clock_gettime(CLOCK_MONOTONIC, &b);
+		before = a.tv_sec * 1000000000ll + a.tv_nsec;
+		after = b.tv_sec * 1000000000ll + b.tv_nsec;
+		real = r.tv_sec * 1000000000ll + r.tv_nsec;
+		if (after - before < least) {
+			least = after - before;
+			best = real - (before + after) / 2;
+		}
+	}
+	return best;
+}
+
+/* Quotes and backslashes cannot stand in a TSDL string unescaped; control characters never. */
+static void write_env(struct rut_buf *out, const char *key, const char *value)
+{
+	rut_buf_printf(out, "\t%s = \"", key);
+	for (; *value; value++) {
+		if (*value == '"' || *value == '\\')
+			rut_buf_putc(out, '\\');
+		rut_buf_putc(out, (unsigned char)*value < ' ' ? ' ' : *value);
+	}
+	rut_buf_puts(out, "\";\n");
+}
+
+static void write_environment(struct rut_buf *out, const struct rut_metadata *m)
+{
+	struct utsname u;
+
+	uname(&u);
+	rut_buf_puts(out, "env {\n");
+	write_env(out, "hostname", u.nodename);
+	write_env(out, "domain", "kernel");
+	write_env(out, "sysname", u.sysname);
+	write_env(out, "kernel_release", u.release);
+	write_env(out, "kernel_version", u.version);
+	write_env(out, "tracer_name", "lttng-modules");
+	rut_buf_puts(out, "\ttracer_major = 2;\n\ttracer_minor = 13;\n\ttracer_patchlevel = 0;\n");
+	write_env(out, "architecture_bit_width", sizeof(long) == 8 ? "64" : "32");
+	write_env(out, "trace_name", m->session);
+	write_env(out, "product", "rutile " RUT_VERSION);
+	rut_buf_puts(out, "};\n\n");
+}
+
+static void write_stream(struct rut_buf *out, uint32_t contexts)
+{
+	rut_buf_puts(out, "struct packet_context {\n"
+			  "\tuint64_clock_t timestamp_begin;\n"
+			  "\tuint64_clock_t timestamp_end;\n"
+			  "\tuint64_t content_size;\n"
+			  "\tuint64_t packet_size;\n"
+			  "\tuint64_t packet_seq_num;\n"
+			  "\tuint64_t events_discarded;\n"
+			  "\tuint32_t cpu_id;\n"
+			  "\tuint32_t _reserved;\n"
+			  "};\n\n"
+			  "struct event_header {\n"
+			  "\tuint16_t id;\n"
+			  "\tuint48_clock_t timestamp;\n"
+			  "} align(8);\n\n"
+			  "stream {\n"
+			  "\tid = 0;\n"
+			  "\tevent.header := struct event_header;\n"
+			  "\tpacket.context := struct packet_context;\n");
+	if (contexts) {
+		rut_buf_puts(out, "\tevent.context := struct {\n");
+		if (contexts & RUT_CTX_PID)
+			rut_buf_puts(out, "\t\tint32_t _pid;\n");
+		if (contexts & RUT_CTX_TID)
+			rut_buf_puts(out, "\t\tint32_t _tid;\n");
+		if (contexts & RUT_CTX_PROCNAME)
+			rut_buf_puts(out, "\t\ttext_t _procname[16];\n");
+		if (contexts & RUT_CTX_CGROUP)
+			rut_buf_puts(out, "\t\tuint64_t _cgroup_id;\n");
+		if (contexts & RUT_CTX_CPU)
+			rut_buf_puts(out, "\t\tuint32_t _cpu;\n");
+		if (contexts & RUT_CTX_USTACK)
+			rut_buf_puts(out, "\t\tint32_t _ustack_id;\n");
+		if (contexts & RUT_CTX_KSTACK)
+			rut_buf_puts(out, "\t\tint32_t _kstack_id;\n");
+		rut_buf_puts(out, "\t};\n");
+	}
+	rut_buf_puts(out, "};\n\n");
+}
+
+void rut_metadata_write(struct rut_buf *out, const struct rut_metadata *m)
+{
+	rut_buf_puts(out, "/* CTF 1.8 */\n\n");
+	rut_buf_puts(out, types);
+	rut_buf_puts(out, "trace {\n\tmajor = 1;\n\tminor = 8;\n\tuuid = \"");
+	for (int i = 0; i < 16; i++)
+		rut_buf_printf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+			       m->uuid[i]);
+	rut_buf_puts(out, "\";\n\tbyte_order = le;\n\tpacket.header := struct {\n"
+			  "\t\tuint32_t magic;\n\t\tuint8_t uuid[16];\n\t\tuint32_t stream_id;\n"
+			  "\t\tuint64_t stream_instance_id;\n\t};\n};\n\n");
+	write_environment(out, m);
+	rut_buf_printf(out,
+		       "clock {\n\tname = \"monotonic\";\n\tdescription = \"Monotonic Clock\";\n"
+		       "\tfreq = 1000000000;\n\toffset = %lld;\n};\n\n",
+		       (long long)m->clock_offset_ns);
+	rut_buf_puts(out, "typealias integer { size = 48; align = 8; signed = false; map = "
+			  "clock.monotonic.value; } := uint48_clock_t;\n"
+			  "typealias integer { size = 64; align = 8; signed = false; map = "
+			  "clock.monotonic.value; } := uint64_clock_t;\n\n");
+	write_stream(out, m->contexts);
+	rut_metadata_write_events(out, m);
+}

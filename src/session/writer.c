@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/writer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+
+static int write_all(int fd, const void *data, size_t len, off_t at)
+{
+	const char *p = data;
+
+	while (len) {
+		ssize_t n = pwrite(fd, p, len, at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -ENOSPC;
+		p += n;
+		len -= (size_t)n;
+		at += n;
+	}
+	return 0;
+}
+
+static int write_metadata(struct rut_writer *w, struct rut_err *err)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	_cleanup_close_ int fd = -1;
+	int rc;
+
+	rut_recorder_metadata(w->recorder, &text);
+	if (text.failed)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	fd = openat(w->dir_fd, "metadata.new", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		    0640);
+	if (fd < 0)
+		return rut_err_errno(err, errno, "cannot make '%s/kernel/metadata'", w->path);
+	rc = write_all(fd, text.data, text.len, 0);
+	if (!rc && renameat(w->dir_fd, "metadata.new", w->dir_fd, "metadata") < 0)
+		rc = -errno;
+	return rc ? rut_err_errno(err, -rc, "cannot write '%s/kernel/metadata'", w->path) : 0;
+}
+
+/* True when the folder holds nothing. */
+static bool is_empty(int fd)
+{
+	int copy = dup(fd);
+	DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
+	bool empty = true;
+
+	if (!d) {
+		rut_closep(&copy);
+		return false;
+	}
+	for (struct dirent *e; (e = readdir(d));)
+		empty &= !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
+	closedir(d);
+	return empty;
+}
+
+static int make_folder(struct rut_writer *w, const char *dir, struct rut_err *err)
+{
+	_cleanup_close_ int fd = -1;
+
+	if (mkdir(dir, 0750) < 0 && errno != EEXIST)
+		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
+	/* A link that somebody put into a shared folder is not followed. */
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return rut_err_errno(err, errno, "cannot open the folder '%s'", dir);
+	if (!is_empty(fd))
+		return rut_err_set(err, EEXIST,
+				   "'%s' is not empty: a trace never overwrites, choose another "
+				   "name",
+				   dir);
+	if (mkdirat(fd, "kernel", 0750) < 0)
+		return rut_err_errno(err, errno, "cannot make the folder '%s/kernel'", dir);
+	w->dir_fd = openat(fd, "kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (w->dir_fd < 0)
+		return rut_err_errno(err, errno, "cannot open the folder '%s/kernel'", dir);
+	return 0;
+}
+
+int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *dir,
+		    struct rut_err *err)
+{
+	size_t n = (size_t)r->ncpus;
+	int rc;
+
+	*w = (struct rut_writer){.recorder = r, .dir_fd = -1};
+	w->path = strdup(dir);
+	w->fds = malloc(n * sizeof(*w->fds));
+	w->ends = calloc(n, sizeof(*w->ends));
+	w->pos = calloc(n, sizeof(*w->pos));
+	if (!w->path || !w->fds || !w->ends || !w->pos) {
+		rut_writer_close(w);
+		return rut_err_set(err, ENOMEM, "out of memory");
+	}
+	for (size_t i = 0; i < n; i++) {
+		w->fds[i] = -1;
+		w->pos[i] = r->rings[i].ctl->consumed;
+	}
+	rc = make_folder(w, dir, err);
+	if (!rc)
+		rc = write_metadata(w, err);
+	if (rc)
+		rut_writer_close(w);
+	return rc;
+}
+
+static int open_stream(struct rut_writer *w, int cpu)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "kernel_%d", cpu);
+	w->fds[cpu] = openat(w->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+			     0640);
+	return w->fds[cpu] < 0 ? -errno : 0;
+}
+
+/*
+ * Appends one packet. What the producer did not fill is not written: the packet on disk ends at the
+ * next page. A write that fails half-way is taken back.
+ */
+static int append(struct rut_writer *w, int cpu, const unsigned char *data)
+{
+	struct rut_packet *p = (struct rut_packet *)data;
+	size_t whole = p->packet_size / 8, used = p->content_size / 8;
+	size_t len = (used + 4095) & ~(size_t)4095;
+	int rc = w->fds[cpu] < 0 ? open_stream(w, cpu) : 0;
+
+	if (rc)
+		return rc;
+	if (len < whole)
+		p->packet_size = len * 8;
+	else
+		len = whole;
+	rc = write_all(w->fds[cpu], data, len, w->ends[cpu]);
+	if (rc) {
+		p->packet_size = whole * 8;
+		if (ftruncate(w->fds[cpu], w->ends[cpu]) < 0)
+			return -errno;
+		return rc;
+	}
+	w->ends[cpu] += (off_t)len;
+	w->bytes += len;
+	w->packets++;
+	return 0;
+}
+
+int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err)
+{
+	struct rut_recorder *r = w->recorder;
+	int64_t n = 0;
+
+	for (int cpu = 0; cpu < r->ncpus; cpu++) {
+		const struct rut_ring *ring = &r->rings[cpu];
+		const unsigned char *data;
+
+		while ((data = rut_ring_next(ring, &w->pos[cpu]))) {
+			int rc = append(w, cpu, data);
+
+			w->write_errno = -rc;
+			if (rc)
+				return rut_err_errno(err, -rc, "cannot write to '%s'", w->path);
+			w->pos[cpu] += ring->subbuf_size;
+			rut_ring_release(ring, w->pos[cpu]);
+			n++;
+		}
+	}
+	return n;
+}
+
+void rut_writer_close(struct rut_writer *w)
+{
+	for (int cpu = 0; w->fds && cpu < w->recorder->ncpus; cpu++)
+		rut_closep(&w->fds[cpu]);
+	rut_closep(&w->dir_fd);
+	free(w->fds);
+	free(w->ends);
+	free(w->pos);
+	free(w->path);
+	*w = (struct rut_writer){.dir_fd = -1};
+}
