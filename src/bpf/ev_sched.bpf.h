@@ -126,7 +126,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		if (state && *state == RUT_TRACED_YES)
 			bpf_map_update_elem(&traced, &tgid, &yes, BPF_ANY);
 	}
-	if (!rut_allowed_task(child))
+	if (conf.no_fork || !rut_allowed_task(child))
 		return 0;
 	levels = levels ? 1 : 0;
 	RUT_BEGIN_TAIL(SCHED_FORK, 4 * levels, 4);
@@ -159,5 +159,59 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 
 TASK(sched_process_exit, SCHED_EXIT)
 TASK(sched_process_free, SCHED_FREE)
+
+struct rut_path {
+	char text[256];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rut_path);
+} path SEC(".maps");
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+{
+	__u32 zero = 0;
+	struct rut_path *name = bpf_map_lookup_elem(&path, &zero);
+	long len;
+
+	if (!name || !rut_allowed())
+		return 0;
+	/* A string behind a plain pointer has no BTF bounds: this helper is the only way. */
+	len = bpf_probe_read_kernel_str(name->text, sizeof(name->text), bprm->filename);
+	if (len <= 0 || len > (long)sizeof(name->text)) {
+		name->text[0] = 0;
+		len = 1;
+	}
+	RUT_BEGIN_TAIL(SCHED_EXEC, len, 256);
+	PUT(SCHED_EXEC, tid, task->pid);
+	PUT(SCHED_EXEC, old_tid, old_pid);
+	p += sizeof(struct rut_ev_SCHED_EXEC);
+	for (unsigned int i = 0; i < sizeof(name->text); i++) {
+		if (i >= (unsigned int)len)
+			break;
+		p[i] = name->text[i];
+	}
+	RUT_END();
+}
+
+SEC("tp_btf/sched_pi_setprio")
+int BPF_PROG(sched_pi_setprio, struct task_struct *task, struct task_struct *donor)
+{
+	int prio = task->prio, other;
+
+	if (!rut_allowed_task(task))
+		return 0;
+	other = donor ? donor->prio : prio;
+	RUT_BEGIN(SCHED_SETPRIO);
+	rut_copy_comm(FIELD(SCHED_SETPRIO, comm), task);
+	PUT(SCHED_SETPRIO, tid, task->pid);
+	PUT(SCHED_SETPRIO, oldprio, prio - 100);
+	PUT(SCHED_SETPRIO, newprio, (other < prio ? other : prio) - 100);
+	RUT_END();
+}
 
 #endif

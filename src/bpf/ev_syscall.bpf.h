@@ -230,7 +230,6 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	__u32 nr = (__u32)id;
 	__u64 size;
 
-
 	d = bpf_map_lookup_elem(&syscalls, &nr);
 	if (!d)
 		return syscall_allowed(false) ? store_unknown(ctx, regs, id) : 0;
@@ -270,7 +269,6 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	struct rut_slot slot;
 	__u32 nr = (__u32)id;
 	unsigned char *p;
-
 
 	d = bpf_map_lookup_elem(&syscalls, &nr);
 	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed(false))

@@ -130,7 +130,7 @@
 	F(S32, sig)                                                                                \
 	F(ERRNO, err)                                                                              \
 	F(S32, code)                                                                               \
-	F(X64, sa_handler)                                                                         \
+	F(SA_HANDLER, handler)                                                                     \
 	F(X64, sa_flags)
 #define RUT_F_HRTIMER_INIT(F)                                                                      \
 	F(X64, hrtimer)                                                                            \
@@ -258,18 +258,19 @@ enum rut_event_id {
 #undef RUT_EVENT_ID
 
 /* The fixed part of each record's payload. */
-#define RUT_C_S32(f)	 __s32 f;
-#define RUT_C_U32(f)	 __u32 f;
-#define RUT_C_X32(f)	 __u32 f;
-#define RUT_C_O32(f)	 __u32 f;
-#define RUT_C_S64(f)	 __s64 f;
-#define RUT_C_U64(f)	 __u64 f;
-#define RUT_C_X64(f)	 __u64 f;
-#define RUT_C_ERRNO(f)	 __s32 f; /* named errno, which is a macro in C */
-#define RUT_C_TEXT16(f)	 char f[16];
-#define RUT_C_LEN8(f)	 __u8 f##_length;
-#define RUT_C_STR(f)	 /* variable */
-#define RUT_C_SEQ_S32(f) /* variable */
+#define RUT_C_S32(f)	     __s32 f;
+#define RUT_C_U32(f)	     __u32 f;
+#define RUT_C_X32(f)	     __u32 f;
+#define RUT_C_O32(f)	     __u32 f;
+#define RUT_C_S64(f)	     __s64 f;
+#define RUT_C_U64(f)	     __u64 f;
+#define RUT_C_X64(f)	     __u64 f;
+#define RUT_C_ERRNO(f)	     __s32 f; /* named errno, which is a macro in C */
+#define RUT_C_SA_HANDLER(f)  __u64 f; /* named sa_handler, a macro too */
+#define RUT_C_TEXT16(f)	     char f[16];
+#define RUT_C_LEN8(f)	     __u8 f##_length;
+#define RUT_C_STR(f)	     /* variable */
+#define RUT_C_SEQ_S32(f)     /* variable */
 #define RUT_C_FIELD(kind, f) RUT_C_##kind(f)
 #define RUT_EVENT_STRUCT(sym, name, tp, group, fields)                                             \
 	struct rut_ev_##sym {                                                                      \
@@ -318,20 +319,22 @@ struct rut_bpf_conf {
 	__u32 contexts;	    /* enum rut_context */
 	__u32 context_size; /* bytes */
 	__u32 filters;	    /* enum rut_filter_bits */
+	__u32 no_fork;	    /* sched_process_fork only follows children */
+	__u32 _pad;
 	__u8 uuid[16];
 };
 
 /* How a system call's arguments are stored: 64 bits each, then strings, then a socket address. */
 struct rut_syscall_desc {
 	__u8 nargs;
-	__u8 str[3];  /* index + 1 of an argument that is a string */
-	__u8 sock;  /* index + 1 of an argument that is a socket address, read at entry */
-	__u8 peer;    /* the same, read at exit */
-	__u8 flags;  /* RUT_SYSCALL_* */
-	__u8 narrow;  /* bit i: argument i has 32 bits */
+	__u8 str[3];   /* index + 1 of an argument that is a string */
+	__u8 sock;     /* index + 1 of an argument that is a socket address, read at entry */
+	__u8 peer;     /* the same, read at exit */
+	__u8 flags;    /* RUT_SYSCALL_* */
+	__u8 narrow;   /* bit i: argument i has 32 bits */
 	__u8 negative; /* bit i: ... and a sign */
-	__u8 skip; /* bit i: argument i is a string or address: not stored as a number */
-	__u8 slow; /* has variable parts */
+	__u8 skip;     /* bit i: argument i is a string or address: not stored as a number */
+	__u8 slow;     /* has variable parts */
 	__u8 _pad[4];
 };
 
@@ -350,7 +353,7 @@ struct rut_sockaddr {
 	__u8 v6addr_length; /* 16-bit groups, big endian */
 } __attribute__((packed));
 
-#define RUT_STR_MAX  640 /* bytes of one string, with its NUL */
+#define RUT_STR_MAX  640  /* bytes of one string, with its NUL */
 #define RUT_TAIL_MAX 2048 /* everything variable of one record */
 
 #endif

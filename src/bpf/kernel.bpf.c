@@ -7,6 +7,9 @@
  * loads so loads under any lockdown. Each program takes the same steps: filter, reserve, store,
  * commit.
  */
+#include "bpf/ev_block.bpf.h"
+#include "bpf/ev_irq.bpf.h"
+#include "bpf/ev_net.bpf.h"
 #include "bpf/ev_sched.bpf.h"
 #include "bpf/ev_syscall.bpf.h"
 

@@ -32,23 +32,30 @@
 
 /* A device's or interrupt's name: at most 16 bytes are kept, always terminated. */
 struct rut_name {
-	char text[16];
+	char text[16] __attribute__((aligned(8)));
 	__u32 len; /* with the NUL */
 };
 
-static __always_inline void name_from_bytes(struct rut_name *n, const char *from)
+static __always_inline void name_from_device(struct rut_name *n, struct net_device *dev)
 {
-	n->len = 16;
-	for (unsigned int i = 0; i < 15; i++) {
-		char c = from ? from[i] : 0;
+	const __u64 *from = (const __u64 *)dev->name;
 
-		n->text[i] = c;
-		if (!c) {
-			n->len = i + 1;
-			break;
-		}
-	}
+	((__u64 *)n->text)[0] = dev ? from[0] : 0;
+	((__u64 *)n->text)[1] = dev ? from[1] : 0;
 	n->text[15] = 0;
+	for (n->len = 1; n->len < 16; n->len++)
+		if (!n->text[n->len - 1])
+			break;
+}
+
+/* A string behind a plain pointer has no BTF bounds: the helper is the only way. */
+static __always_inline void name_from_pointer(struct rut_name *n, const char *from)
+{
+	long len = bpf_probe_read_kernel_str(n->text, sizeof(n->text), from);
+
+	n->len = len > 0 && len <= 16 ? (__u32)len : 1;
+	if (len <= 0)
+		n->text[0] = 0;
 }
 
 static __always_inline void store_name(unsigned char *to, const struct rut_name *n)

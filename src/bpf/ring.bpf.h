@@ -77,7 +77,8 @@ static __always_inline struct rut_packet *rut_packet_at(__u32 cpu, __u64 pos)
 
 #define PUT_PACKET(field, value) RUT_PUT(p, struct rut_packet, field, value)
 
-/* The rare path: leave the sub-buffer of `old`, enter the next. 0: full, 1: lost a race, 2: done. */
+/* The rare path: leave the sub-buffer of `old`, enter the next. 0: full, 1: lost a race, 2: done.
+ */
 static __noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
 {
 	__u64 off = old & conf.mask, start = (old + conf.mask) & ~conf.mask;
@@ -88,8 +89,8 @@ static __noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
 	if (!ctl)
 		return 0;
 	lap = start >> conf.shift;
-	if (!conf.overwrite && start - *(volatile __u64 *)&ctl->consumed >=
-				       (__u64)(conf.count_mask + 1) << conf.shift)
+	if (!conf.overwrite &&
+	    start - *(volatile __u64 *)&ctl->consumed >= (__u64)(conf.count_mask + 1) << conf.shift)
 		return 0;
 	lap = (lap & ~(__u64)conf.count_mask) / (conf.count_mask + 1);
 	if (*(volatile __u64 *)&ctl->commit[rut_index(start) & (RUT_RING_MAX_SUBBUFS - 1)] !=

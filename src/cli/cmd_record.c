@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -87,17 +88,17 @@ static int parse_option(const struct rut_cmd *cmd, struct record *rec, int id, c
 			return rut_usage_error(cmd, "%s", err.msg);
 		return 0;
 	case OPT_DURATION:
-		return rut_parse_duration(value, &rec->duration_ns) < 0 ?
-			       bad_value(cmd, "time", value) :
-			       0;
+		return rut_parse_duration(value, &rec->duration_ns) < 0
+			       ? bad_value(cmd, "time", value)
+			       : 0;
 	case OPT_BUFFER:
-		return rut_parse_size(value, &rec->conf.buffer_bytes) < 0 ?
-			       bad_value(cmd, "size", value) :
-			       0;
+		return rut_parse_size(value, &rec->conf.buffer_bytes) < 0
+			       ? bad_value(cmd, "size", value)
+			       : 0;
 	case OPT_SUBBUF:
-		return rut_parse_size(value, &rec->conf.subbuf_bytes) < 0 ?
-			       bad_value(cmd, "size", value) :
-			       0;
+		return rut_parse_size(value, &rec->conf.subbuf_bytes) < 0
+			       ? bad_value(cmd, "size", value)
+			       : 0;
 	case OPT_STRICT:
 		rec->conf.strict = true;
 		return 0;
@@ -143,6 +144,8 @@ static int prepare_command(struct record *rec, struct rut_err *err)
 		return rut_err_errno(err, errno, "cannot start '%s'", rec->command[0]);
 	if (!rec->child) {
 		close(fds[1]);
+		/* No longer one of rutile's own processes, whose calls are not recorded. */
+		prctl(PR_SET_NAME, "sh");
 		if (read(fds[0], &c, 1) == 1)
 			execvp(rec->command[0], rec->command);
 		fprintf(stderr, "rutile record: cannot run '%s': %s\n", rec->command[0],
@@ -193,7 +196,8 @@ static void report_writing(struct progress *p, struct rut_writer *w, const struc
 	p->write_errno = w->write_errno;
 }
 
-static int consume(struct record *rec, struct rut_recorder *r, struct rut_writer *w, int *ret_status)
+static int consume(struct record *rec, struct rut_recorder *r, struct rut_writer *w,
+		   int *ret_status)
 {
 	struct progress p = {.started_ns = rut_ring_clock()};
 	int ms = 10;

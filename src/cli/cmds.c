@@ -11,6 +11,7 @@ extern const struct rut_cmd cmd_objects;
 extern const struct rut_cmd cmd_arrays;
 extern const struct rut_cmd cmd_strings;
 extern const struct rut_cmd cmd_ps;
+extern const struct rut_cmd cmd_record;
 extern const struct rut_cmd cmd_help;
 extern const struct rut_cmd cmd_foreman_tracer;
 

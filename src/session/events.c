@@ -8,19 +8,20 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 
-#define FIELD_S32(f)	 {RUT_FK_S32, 0, #f},
-#define FIELD_U32(f)	 {RUT_FK_U32, 0, #f},
-#define FIELD_X32(f)	 {RUT_FK_X32, 0, #f},
-#define FIELD_O32(f)	 {RUT_FK_O32, 0, #f},
-#define FIELD_S64(f)	 {RUT_FK_S64, 0, #f},
-#define FIELD_U64(f)	 {RUT_FK_U64, 0, #f},
-#define FIELD_X64(f)	 {RUT_FK_X64, 0, #f},
-#define FIELD_ERRNO(f)	 {RUT_FK_S32, 0, "errno"},
-#define FIELD_TEXT16(f)	 {RUT_FK_TEXT16, 0, #f},
-#define FIELD_LEN8(f)	 {RUT_FK_LEN8, 0, #f},
-#define FIELD_SEQ_S32(f) {RUT_FK_SEQ_S32, 0, #f},
-#define FIELD_STR(f)	 {RUT_FK_STR, 0, #f},
-#define FIELD(kind, f)	 FIELD_##kind(f)
+#define FIELD_S32(f)	    {RUT_FK_S32, 0, #f},
+#define FIELD_U32(f)	    {RUT_FK_U32, 0, #f},
+#define FIELD_X32(f)	    {RUT_FK_X32, 0, #f},
+#define FIELD_O32(f)	    {RUT_FK_O32, 0, #f},
+#define FIELD_S64(f)	    {RUT_FK_S64, 0, #f},
+#define FIELD_U64(f)	    {RUT_FK_U64, 0, #f},
+#define FIELD_X64(f)	    {RUT_FK_X64, 0, #f},
+#define FIELD_ERRNO(f)	    {RUT_FK_S32, 0, "errno"},
+#define FIELD_SA_HANDLER(f) {RUT_FK_X64, 0, "sa_handler"},
+#define FIELD_TEXT16(f)	    {RUT_FK_TEXT16, 0, #f},
+#define FIELD_LEN8(f)	    {RUT_FK_LEN8, 0, #f},
+#define FIELD_SEQ_S32(f)    {RUT_FK_SEQ_S32, 0, #f},
+#define FIELD_STR(f)	    {RUT_FK_STR, 0, #f},
+#define FIELD(kind, f)	    FIELD_##kind(f)
 
 #define FIELDS(sym, name, tp, group, fields)                                                       \
 	static const struct rut_field fields_##sym[] = {fields(FIELD)};

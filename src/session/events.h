@@ -32,14 +32,14 @@ enum rut_field_kind {
 	RUT_FK_X16,
 	RUT_FK_BE16,
 	RUT_FK_TEXT16,
-	RUT_FK_LEN8,	/* the length of a sequence of the same name */
+	RUT_FK_LEN8, /* the length of a sequence of the same name */
 	RUT_FK_LEN16,
 	RUT_FK_SEQ_S32, /* a sequence */
 	RUT_FK_SEQ_U8,
 	RUT_FK_SEQ_X8,
 	RUT_FK_SEQ_BE16,
 	RUT_FK_STR,
-	RUT_FK_TEXT,	/* text of `count` bytes */
+	RUT_FK_TEXT,	 /* text of `count` bytes */
 	RUT_FK_ARRAY_X8, /* bytes, `count` of them */
 };
 

@@ -200,7 +200,7 @@ void rut_metadata_write(struct rut_buf *out, const struct rut_metadata *m)
 		       "clock {\n\tname = \"monotonic\";\n\tdescription = \"Monotonic Clock\";\n"
 		       "\tfreq = 1000000000;\n\toffset = %lld;\n};\n\n",
 		       (long long)m->clock_offset_ns);
-	rut_buf_puts(out, "typealias integer { size = 48; align = 8; signed = false; map = "
+	rut_buf_puts(out, "typealias integer { size = 48; align = 1; signed = false; map = "
 			  "clock.monotonic.value; } := uint48_clock_t;\n"
 			  "typealias integer { size = 64; align = 8; signed = false; map = "
 			  "clock.monotonic.value; } := uint64_clock_t;\n\n");

@@ -67,12 +67,23 @@ static int choose_sizes(const struct rut_record_conf *conf, int ncpus, uint32_t 
 	return 0;
 }
 
+static int load_error(int rc, struct rut_err *err)
+{
+	if (rc == -EPERM || rc == -EACCES)
+		return rut_err_set(err, EPERM,
+				   "the kernel refuses the programs: run as root, or with the "
+				   "capabilities CAP_BPF and CAP_PERFMON");
+	return rut_err_errno(err, -rc, "the kernel refuses the programs");
+}
+
 static int map_fd(enum bpf_map_type type, const char *name, uint32_t key, uint32_t value,
 		  uint32_t entries, uint32_t flags, struct rut_err *err)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = flags);
 	int fd = bpf_map_create(type, name, key, value, entries, &opts);
 
+	if (fd == -EPERM)
+		return load_error(fd, err);
 	if (fd < 0)
 		return rut_err_errno(err, -fd, "cannot make the map '%s' of %u x %u bytes", name,
 				     entries, value);
@@ -96,8 +107,8 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 		{&r->fd_traced, BPF_MAP_TYPE_HASH, "traced", 4, 4, 16384, BPF_F_NO_PREALLOC},
 		{&r->fd_comms, BPF_MAP_TYPE_HASH, "comms", 16, 4, 64, 0},
 		{&r->fd_cgroups, BPF_MAP_TYPE_CGROUP_ARRAY, "cgroups", 4, 4, 16, 0},
-		{&r->fd_stacks, BPF_MAP_TYPE_STACK_TRACE, "stacks", 4, 127 * 8,
-		 stacks ? 16384 : 1, 0},
+		{&r->fd_stacks, BPF_MAP_TYPE_STACK_TRACE, "stacks", 4, 127 * 8, stacks ? 16384 : 1,
+		 0},
 		{&r->fd_syscalls, BPF_MAP_TYPE_ARRAY, "syscalls", 4,
 		 sizeof(struct rut_syscall_desc), RUT_SYSCALLS_MAX, 0},
 	};
@@ -141,22 +152,21 @@ static void init_rings(struct rut_recorder *r, uint32_t shift, uint32_t count)
 
 		ctl->cpu_id = (uint32_t)cpu;
 		memcpy(ctl->uuid, r->uuid, sizeof(ctl->uuid));
-		rut_ring_init(&r->rings[cpu], ctl,
-			      r->data + ((size_t)cpu * count << shift), r->conf.mode, shift,
-			      count);
+		rut_ring_init(&r->rings[cpu], ctl, r->data + ((size_t)cpu * count << shift),
+			      r->conf.mode, shift, count);
 	}
 }
 
 /* Puts the session's maps into an object, and its constants into the read-only data. */
-int rut_recorder_prepare(struct rut_recorder *r, struct bpf_object *obj,
-			 struct rut_bpf_conf *conf, struct rut_err *err)
+static int prepare_object(struct rut_recorder *r, struct bpf_object *obj, struct rut_bpf_conf *conf,
+			  struct rut_err *err)
 {
 	const struct {
 		const char *name;
 		int fd;
 	} maps[] = {
-		{"ctls", r->fd_ctls},	  {"ring", r->fd_ring},	    {"traced", r->fd_traced},
-		{"comms", r->fd_comms},	  {"cgroups", r->fd_cgroups}, {"stacks", r->fd_stacks},
+		{"ctls", r->fd_ctls},	      {"ring", r->fd_ring},	  {"traced", r->fd_traced},
+		{"comms", r->fd_comms},	      {"cgroups", r->fd_cgroups}, {"stacks", r->fd_stacks},
 		{"syscalls", r->fd_syscalls},
 	};
 
@@ -175,6 +185,7 @@ int rut_recorder_prepare(struct rut_recorder *r, struct bpf_object *obj,
 		.contexts = r->conf.contexts,
 		.context_size = rut_context_size(r->conf.contexts),
 		.filters = r->conf.filters,
+		.no_fork = !r->conf.selection.events[RUT_EV_SCHED_FORK],
 	};
 	memcpy(conf->uuid, r->uuid, sizeof(conf->uuid));
 	return 0;
@@ -191,7 +202,8 @@ static int drop_missing(struct rut_recorder *r, const struct rut_strtab *tps, st
 		    rut_strtab_find(tps, e.tracepoint, strlen(e.tracepoint)) >= 0)
 			continue;
 		if (r->conf.strict)
-			return rut_err_set(err, ENOENT, "this kernel has no tracepoint '%s' for '%s'",
+			return rut_err_set(err, ENOENT,
+					   "this kernel has no tracepoint '%s' for '%s'",
 					   e.tracepoint, e.name);
 		rut_warn("'%s' is not recorded: this kernel has no tracepoint '%s'", e.name,
 			 e.tracepoint);
@@ -231,15 +243,6 @@ static int fill_syscalls(struct rut_recorder *r, struct rut_err *err)
 	return 0;
 }
 
-static int load_error(int rc, struct rut_err *err)
-{
-	if (rc == -EPERM || rc == -EACCES)
-		return rut_err_set(err, EPERM,
-				   "the kernel refuses the programs: run as root, or with the "
-				   "capabilities CAP_BPF and CAP_PERFMON");
-	return rut_err_errno(err, -rc, "the kernel refuses the programs");
-}
-
 static int load_programs(struct rut_recorder *r, struct rut_err *err)
 {
 	struct rut_kernel_bpf *skel = rut_kernel_bpf__open();
@@ -250,7 +253,7 @@ static int load_programs(struct rut_recorder *r, struct rut_err *err)
 		return rut_err_errno(err, errno, "cannot open the programs");
 	r->skeleton = skel;
 	r->kernel = skel->obj;
-	rc = rut_recorder_prepare(r, skel->obj, (struct rut_bpf_conf *)&skel->rodata->conf, err);
+	rc = prepare_object(r, skel->obj, (struct rut_bpf_conf *)&skel->rodata->conf, err);
 	if (rc < 0)
 		return rc;
 	bpf_object__for_each_program(prog, skel->obj)
@@ -271,7 +274,7 @@ static int make_uuid(uint8_t uuid[16], struct rut_err *err)
 static int build(struct rut_recorder *r, struct rut_err *err)
 {
 	struct rut_strtab tps = {0};
-	uint32_t shift, count;
+	uint32_t shift = 0, count = 0;
 	int rc;
 
 	rc = rut_kernel_tracepoints(&tps, err);
@@ -304,8 +307,6 @@ int rut_recorder_new(struct rut_recorder **ret, const struct rut_record_conf *co
 	r->fd_ctls = r->fd_ring = r->fd_traced = r->fd_comms = -1;
 	r->fd_cgroups = r->fd_stacks = r->fd_syscalls = -1;
 	libbpf_set_print(quiet_print);
-	/* Raising RLIMIT_MEMLOCK can be forbidden, and has not been needed since Linux 5.11. */
-	libbpf_set_memlock_rlim(0);
 	r->ncpus = libbpf_num_possible_cpus();
 	rc = r->ncpus > 0 ? build(r, err) : rut_err_errno(err, -r->ncpus, "cannot count the CPUs");
 	if (rc < 0) {
@@ -321,8 +322,7 @@ int rut_recorder_start(struct rut_recorder *r, struct rut_err *err)
 	struct bpf_program *prog;
 	size_t n = 0;
 
-	bpf_object__for_each_program(prog, r->kernel)
-		n++;
+	bpf_object__for_each_program(prog, r->kernel) n++;
 	r->links = calloc(n, sizeof(*r->links));
 	if (!r->links)
 		return rut_err_set(err, ENOMEM, "out of memory");

@@ -122,8 +122,8 @@ static int open_stream(struct rut_writer *w, int cpu)
 	char name[32];
 
 	snprintf(name, sizeof(name), "kernel_%d", cpu);
-	w->fds[cpu] = openat(w->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-			     0640);
+	w->fds[cpu] =
+		openat(w->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
 	return w->fds[cpu] < 0 ? -errno : 0;
 }
 

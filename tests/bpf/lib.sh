@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+# What the tests of recording share; source it after tap.sh.
+
+# need_bpf: skips the test where eBPF programs cannot be loaded.
+need_bpf() {
+  [ "$(id -u)" = 0 ] || t_skip "not root"
+  [ -r /sys/kernel/btf/vmlinux ] || t_skip "the kernel has no BTF"
+  grep -q '^CapEff:.*[0-9a-f]*$' /proc/self/status
+}
+
+# readers DIR: both versions of babeltrace read it, without a word on standard error, and see the
+# same number of events, which is printed.
+readers() {
+  babeltrace2 "$1" >bt2.out 2>bt2.err
+  babeltrace "$1" >bt1.out 2>bt1.err
+  if [ -s bt2.err ] || [ -s bt1.err ]; then
+    cat bt2.err bt1.err >&2
+    return 1
+  fi
+  n2=$(wc -l <bt2.out)
+  n1=$(wc -l <bt1.out)
+  [ "$n1" = "$n2" ] || {
+    echo "babeltrace2 reads $n2 events, babeltrace $n1" >&2
+    return 1
+  }
+  echo "$n2"
+}

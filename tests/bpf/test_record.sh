@@ -1,0 +1,136 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# `rutile record`: the trace against babeltrace, strace and /proc.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+# The calls of a command as strace counts them: name and number, sorted.
+strace_counts() {
+  strace -f -o strace.out "$@" >/dev/null 2>&1
+  sed -n 's/^[0-9]* *\([a-z_0-9]*\)(.*/\1/p' strace.out | sort | uniq -c | awk '{print $2, $1}'
+}
+
+# The same from a trace; the kernel's names are mapped to those of the C library.
+trace_counts() {
+  sed -n 's/.* syscall_entry_\([a-z_0-9]*\):.*/\1/p' "$1" |
+    sed 's/^new\(stat\|fstat\|lstat\|uname\)$/\1/; s/^sendfile64$/sendfile/' |
+    sort | uniq -c | awk '{print $2, $1}'
+}
+
+test_counts() {
+  need_bpf
+  cat >work.sh <<'END'
+for i in 1 2 3 4 5; do /bin/cat /etc/passwd | /usr/bin/sort >/dev/null; done
+cd / && /bin/ls -l >/dev/null; /bin/mkdir -p /tmp/.; /usr/bin/stat /etc/hostname
+END
+  "$RUTILE" record -o t -e syscall -- /bin/dash ./work.sh >/dev/null
+  readers t >/dev/null
+  trace_counts bt2.out >got
+  strace_counts /bin/dash ./work.sh >want
+  diff want got
+}
+
+test_readers() {
+  need_bpf
+  "$RUTILE" record -o t --duration 1 --context pid,tid,procname
+  n=$(readers t)
+  [ "$n" -gt 100 ]
+  grep -q 'procname = "' bt2.out
+}
+
+# What a call returned and what it was given, against what is known of it.
+test_fields() {
+  need_bpf
+  cat >work.py <<'END'
+import os, socket
+fd = os.open("/etc/hostname", os.O_RDONLY | os.O_CLOEXEC)
+os.read(fd, 4242)
+os.rename("old-name", "new-name")
+s = socket.socket()
+try: s.connect(("127.1.2.3", 24001))
+except OSError: pass
+s = socket.socket(socket.AF_INET6)
+try: s.connect(("::1", 24002))
+except OSError: pass
+s = socket.socket(socket.AF_UNIX)
+try: s.connect("/nowhere/at.all")
+except OSError: pass
+l = socket.socket(); l.bind(("127.0.0.1", 24003)); l.listen(1)
+c = socket.socket(); c.bind(("127.0.0.1", 24004)); c.connect(("127.0.0.1", 24003)); l.accept()
+END
+  : >old-name
+  "$RUTILE" record -o t -e syscall -- /usr/bin/python3 work.py
+  readers t >/dev/null
+  grep -q 'syscall_entry_openat:.*dfd = -100,.*filename = "/etc/hostname"' bt2.out
+  grep -q 'syscall_entry_read:.* count = 4242 ' bt2.out
+  grep -q 'syscall_entry_rename:.*oldname = "old-name", newname = "new-name"' bt2.out
+  grep -q 'syscall_entry_connect:.*family = 2, dport = 24001,.*\[0\] = 127, \[1\] = 1, \[2\] = 2, \[3\] = 3' bt2.out
+  grep -q 'syscall_entry_connect:.*family = 10, dport = 24002,.*\[7\] = 1' bt2.out
+  grep -q 'syscall_entry_connect:.*family = 1,.*sun_path = "/nowhere/at.all"' bt2.out
+  grep -q 'syscall_exit_connect:.*ret = -111' bt2.out
+  grep -q 'syscall_exit_accept4:.*family = 2, sport = 24004,.*\[0\] = 127' bt2.out
+}
+
+test_pid() {
+  need_bpf
+  sleep 5 &
+  pid=$!
+  (while :; do :; done) &
+  busy=$!
+  "$RUTILE" record -o t -p $pid --duration 0.5 -e sched_switch,syscall || true
+  kill $pid $busy
+  readers t >/dev/null || true
+  ! grep -v "tid = $pid\|procname" bt2.out
+}
+
+# A reader by another's hand: process times agree with /proc.
+test_cputop() {
+  need_bpf
+  command -v lttng-cputop >/dev/null || t_skip "lttng-analyses is not installed"
+  "$RUTILE" record -o t -a -- /bin/dash -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
+  PATH=/usr/bin:$PATH LC_ALL=C.UTF-8 lttng-cputop --no-progress t >top.out 2>top.err
+  ! grep -qi 'discarded\|error' top.err
+  grep -q 'dash ([0-9]*)' top.out
+}
+
+test_own_calls_are_absent() {
+  need_bpf
+  "$RUTILE" record -o t --duration 1 --context procname -e syscall
+  readers t >/dev/null || true
+  ! grep 'procname = "rutile"' bt2.out
+}
+
+test_bad_input() {
+  need_bpf
+  mkdir full && : >full/x
+  ! "$RUTILE" record -o full --duration 0.1 2>err
+  grep -q "'full' is not empty" err
+  ! "$RUTILE" record -o t -e no_such_event 2>err
+  grep -q "no event is called 'no_such_event'" err
+  [ ! -e t ]
+  ln -s /tmp link
+  ! "$RUTILE" record -o link --duration 0.1 2>err
+  rc=0
+  "$RUTILE" record -o u -e sched_switch -- /bin/dash -c 'exit 7' || rc=$?
+  [ "$rc" = 7 ]
+}
+
+test_not_root() {
+  [ "$(id -u)" = 0 ] || t_skip "not root"
+  chmod 777 .
+  ! setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all \
+    "$RUTILE" record -o t --duration 0.1 2>err
+  cat err
+  [ "$(wc -l <err)" = 1 ]
+  grep -q 'CAP_BPF' err
+}
+
+t_case "system calls of a command are counted exactly as strace counts them" test_counts
+t_case "babeltrace 1 and 2 read everything without a warning" test_readers
+t_case "arguments, strings and socket addresses are decoded" test_fields
+t_case "--pid records that process only" test_pid
+t_case "lttng-cputop understands the trace" test_cputop
+t_case "rutile's own calls are not in the trace" test_own_calls_are_absent
+t_case "bad input gives one clear line" test_bad_input
+t_case "without privileges: the missing capability is named" test_not_root
+t_done
