@@ -17,8 +17,8 @@ extern const struct rut_cmd cmd_foreman_tracer;
 
 /* In the order in which the help lists them; verbs of one group stand together. */
 const struct rut_cmd *const rut_cmds[] = {
-	&cmd_trace,  &cmd_calls,   &cmd_time, &cmd_objects_total, &cmd_objects,
-	&cmd_arrays, &cmd_strings, &cmd_ps,   &cmd_help,	  NULL,
+	&cmd_trace,   &cmd_calls, &cmd_time,   &cmd_objects_total, &cmd_objects, &cmd_arrays,
+	&cmd_strings, &cmd_ps,	  &cmd_record, &cmd_help,	   NULL,
 };
 
 const struct rut_cmd *const rut_links[] = {
