@@ -12,14 +12,27 @@ extern const struct rut_cmd cmd_arrays;
 extern const struct rut_cmd cmd_strings;
 extern const struct rut_cmd cmd_ps;
 extern const struct rut_cmd cmd_record;
+extern const struct rut_cmd cmd_doctor;
 extern const struct rut_cmd cmd_help;
 extern const struct rut_cmd cmd_foreman_tracer;
 
 /* In the order in which the help lists them; verbs of one group stand together. */
+/* clang-format off */
 const struct rut_cmd *const rut_cmds[] = {
-	&cmd_trace,   &cmd_calls, &cmd_time,   &cmd_objects_total, &cmd_objects, &cmd_arrays,
-	&cmd_strings, &cmd_ps,	  &cmd_record, &cmd_help,	   NULL,
+	&cmd_trace,
+	&cmd_calls,
+	&cmd_time,
+	&cmd_objects_total,
+	&cmd_objects,
+	&cmd_arrays,
+	&cmd_strings,
+	&cmd_ps,
+	&cmd_record,
+	&cmd_doctor,
+	&cmd_help,
+	NULL,
 };
+/* clang-format on */
 
 const struct rut_cmd *const rut_links[] = {
 	&cmd_foreman_tracer,

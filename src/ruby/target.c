@@ -415,7 +415,7 @@ void rut_user_name(uid_t uid, char *ret, size_t cap)
 
 /* --- may it be traced? ------------------------------------------------------------------- */
 
-static bool have_cap_sys_ptrace(void)
+bool rut_have_cap_sys_ptrace(void)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	uint64_t caps = 0;
@@ -441,7 +441,7 @@ int rut_target_explain_eperm(pid_t pid, struct rut_err *err)
 {
 	struct rut_proc_status s;
 	int yama = rut_yama_scope(), r = rut_proc_status_read(&s, pid, 0);
-	bool cap = have_cap_sys_ptrace();
+	bool cap = rut_have_cap_sys_ptrace();
 	char owner[64], me[64];
 
 	if (r < 0)

@@ -113,6 +113,8 @@ void rut_user_name(uid_t uid, char *ret, size_t cap);
  */
 int rut_target_check(struct rut_target *t, pid_t pid, struct rut_err *err);
 
+bool rut_have_cap_sys_ptrace(void);
+
 /* kernel.yama.ptrace_scope, or -1 when the kernel has no Yama. */
 int rut_yama_scope(void);
 
