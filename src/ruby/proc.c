@@ -52,6 +52,18 @@ static void read_link(pid_t pid, const char *name, char *ret, size_t cap)
 	ret[n < 0 ? 0 : n] = 0;
 }
 
+/*
+ * A folder that was removed or replaced while the process runs in it, as deployments do: the files
+ * that Ruby loaded are still known by its name.
+ */
+static void drop_suffix(char *s, const char *suffix)
+{
+	size_t len = strlen(s), n = strlen(suffix);
+
+	if (len > n && !strcmp(s + len - n, suffix))
+		s[len - n] = 0;
+}
+
 /* Field 22 of /proc/PID/stat, in seconds since then. */
 static uint64_t read_uptime_s(pid_t pid)
 {
@@ -201,6 +213,7 @@ static int read_identity(struct rut_ruby_proc *p, const struct rut_proc_status *
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", p->pid);
 	rut_buf_read_file(&cmd, path, 1 << 20);
 	read_link(p->pid, "cwd", cwd, sizeof(cwd));
+	drop_suffix(cwd, " (deleted)");
 	read_link(p->pid, "root", root, sizeof(root));
 	/* In a chroot the link shows our path; the target's is wanted. */
 	root_len = strlen(root);

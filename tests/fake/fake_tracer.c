@@ -168,8 +168,9 @@ static void load(void)
 {
 	const char *path = getenv("RUTILE_FAKE");
 	_cleanup_file_ FILE *f = path ? fopen(path, "re") : NULL;
+	static char *lines[MAX]; /* what was found points into them */
 	char *line = NULL;
-	size_t cap = 0;
+	size_t cap = 0, count = 0;
 
 	if (fake.loaded)
 		return;
@@ -177,8 +178,10 @@ static void load(void)
 	fake.repeat = 1;
 	while (f && getline(&line, &cap, f) > 0) {
 		line[strcspn(line, "\n")] = '\0';
-		if (*line && *line != '#')
-			take_line(strdup(line));
+		if (!*line || *line == '#' || count == MAX)
+			continue;
+		lines[count] = strdup(line);
+		take_line(lines[count++]);
 	}
 	free(line);
 }
