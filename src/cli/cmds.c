@@ -13,6 +13,8 @@ extern const struct rut_cmd cmd_strings;
 extern const struct rut_cmd cmd_ps;
 extern const struct rut_cmd cmd_record;
 extern const struct rut_cmd cmd_doctor;
+extern const struct rut_cmd cmd_view;
+extern const struct rut_cmd cmd_stat;
 extern const struct rut_cmd cmd_help;
 extern const struct rut_cmd cmd_foreman_tracer;
 
@@ -29,6 +31,8 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_ps,
 	&cmd_record,
 	&cmd_doctor,
+	&cmd_view,
+	&cmd_stat,
 	&cmd_help,
 	NULL,
 };

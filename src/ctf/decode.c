@@ -402,6 +402,17 @@ static const struct rut_ctf_type *find_path(const struct rut_ctf_type *t, const 
 	return t;
 }
 
+void rut_ctf_ref_of(const struct rut_ctf_type *t, enum rut_ctf_scope scope, struct rut_ctf_ref *ret)
+{
+	*ret = (struct rut_ctf_ref){
+		.load = RUT_CTF_LOAD_SEARCH, .scope = (uint8_t)scope, .type = t};
+	if (t->located) {
+		ret->load = (uint8_t)load_of(t);
+		ret->seg = t->seg;
+		ret->off = t->off;
+	}
+}
+
 static bool ref_in_scope(const struct rut_ctf_event_class *cls, enum rut_ctf_scope scope,
 			 const char *name, struct rut_ctf_ref *ret)
 {
@@ -410,14 +421,7 @@ static bool ref_in_scope(const struct rut_ctf_event_class *cls, enum rut_ctf_sco
 
 	if (!t)
 		return false;
-	ret->scope = (uint8_t)scope;
-	ret->type = t;
-	ret->load = RUT_CTF_LOAD_SEARCH;
-	if (t->located) {
-		ret->load = (uint8_t)load_of(t);
-		ret->seg = t->seg;
-		ret->off = t->off;
-	}
+	rut_ctf_ref_of(t, scope, ret);
 	return true;
 }
 

@@ -214,6 +214,10 @@ struct rut_ctf_ref {
 bool rut_ctf_ref_find(const struct rut_ctf_event_class *cls, enum rut_ctf_scope scope,
 		      const char *name, struct rut_ctf_ref *ret);
 
+/* The reference to this very node of a class's tree, which stands in that scope. */
+void rut_ctf_ref_of(const struct rut_ctf_type *t, enum rut_ctf_scope scope,
+		    struct rut_ctf_ref *ret);
+
 static inline bool rut_ctf_ref_ok(const struct rut_ctf_ref *ref)
 {
 	return ref->load != RUT_CTF_LOAD_NONE;

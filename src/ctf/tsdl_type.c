@@ -180,7 +180,7 @@ static int attr_base(struct rut_tsdl *p, const struct attr *a, uint8_t *ret)
 		{" decimal dec d i u ", 10},
 		{" hexadecimal hex x X p ", 16},
 		{" octal oct o ", 8},
-		{" binary bin b ", 2},
+		{" binary b ", 2},
 	};
 	char word[32];
 

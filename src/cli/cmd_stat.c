@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile stat`: what a trace holds: events by name, rates, streams, losses, duration, size. */
+#include "cli/cmd.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/hash.h"
+#include "cli/trace_open.h"
+#include "output/table.h"
+
+enum { OPT_BEGIN = 256, OPT_END, OPT_GMT, OPT_JSON };
+
+static const struct rut_opt options[] = {
+	{"begin", "TIME", "from this time on: [YYYY-MM-DD ]HH:MM:SS[.NS] or seconds", OPT_BEGIN},
+	{"end", "TIME", "up to this time", OPT_END},
+	{"clock-gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},
+	{"json", NULL, "one JSON object", OPT_JSON},
+	{0},
+};
+
+struct count {
+	const char *name;
+	uint64_t n;
+};
+
+struct stat_data {
+	struct rut_ctf_set *set;
+	bool gmt, json;
+	uint64_t *by_class;  /* owned; by class index */
+	uint64_t *by_stream; /* owned; by stream index */
+	struct count *names; /* owned; most first */
+	size_t n_names;
+	uint64_t events;
+	bool has_times;
+	int64_t first_ns, last_ns;
+	struct rut_ctf_counts counts;
+};
+
+static void stat_fini(struct stat_data *d)
+{
+	free(d->by_class);
+	free(d->by_stream);
+	free(d->names);
+	rut_ctf_set_free(d->set);
+}
+
+static int by_count(const void *a, const void *b)
+{
+	const struct count *x = a, *y = b;
+
+	if (x->n != y->n)
+		return x->n < y->n ? 1 : -1;
+	return strcmp(x->name, y->name);
+}
+
+/* The same name in several streams or traces is one line. */
+static int collect_names(struct stat_data *d)
+{
+	struct rut_strtab ids = {0};
+	size_t n = rut_ctf_set_n_classes(d->set);
+
+	d->names = calloc(n + 1, sizeof(*d->names));
+	if (!d->names)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		const char *name = rut_ctf_set_class(d->set, i)->name;
+		int64_t id;
+
+		if (!d->by_class[i])
+			continue;
+		id = rut_strtab_intern(&ids, name, strlen(name));
+		if (id < 0) {
+			rut_strtab_fini(&ids);
+			return -ENOMEM;
+		}
+		d->names[id].name = name;
+		d->names[id].n += d->by_class[i];
+	}
+	d->n_names = ids.count;
+	rut_strtab_fini(&ids);
+	qsort(d->names, d->n_names, sizeof(*d->names), by_count);
+	return 0;
+}
+
+static int count_events(struct stat_data *d, const struct rut_ctf_reader_opts *opts,
+			struct rut_err *err)
+{
+	const struct rut_ctf_event *ev;
+	struct rut_ctf_reader *r;
+	int rc = rut_ctf_reader_new(&r, d->set, opts, err);
+
+	if (rc < 0)
+		return rc;
+	while ((ev = rut_ctf_reader_next(r))) {
+		d->by_class[ev->cls->index]++;
+		d->by_stream[ev->stream->index]++;
+		if (ev->has_ts && !d->has_times)
+			d->first_ns = ev->ts_ns;
+		if (ev->has_ts)
+			d->last_ns = ev->ts_ns;
+		d->has_times |= ev->has_ts;
+		d->events++;
+	}
+	rut_ctf_reader_counts(r, &d->counts);
+	rut_ctf_reader_free(r);
+	return 0;
+}
+
+/* ---- Printing ---- */
+
+static void put_when(const struct stat_data *d, struct rut_buf *out, int64_t ns)
+{
+	time_t s = (time_t)(ns / 1000000000);
+	char text[64];
+	struct tm tm;
+
+	if (ns < 0 || !(d->gmt ? gmtime_r(&s, &tm) : localtime_r(&s, &tm)) ||
+	    !strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm)) {
+		rut_buf_printf(out, "%" PRId64 " ns", ns);
+		return;
+	}
+	rut_buf_printf(out, "%s.%09d", text, (int)(ns % 1000000000));
+}
+
+static void put_size(struct rut_buf *out, uint64_t bytes)
+{
+	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+	double v = (double)bytes;
+	int u = 0;
+
+	for (; v >= 1024 && u < 4; u++)
+		v /= 1024;
+	rut_buf_printf(out, u ? "%.1f %s" : "%.0f %s", v, units[u]);
+}
+
+static double seconds(const struct stat_data *d)
+{
+	return (double)(d->last_ns - d->first_ns) / 1e9;
+}
+
+static double rate(const struct stat_data *d, uint64_t n)
+{
+	return d->has_times && d->last_ns > d->first_ns ? (double)n / seconds(d) : 0;
+}
+
+static void put_traces(const struct stat_data *d, struct rut_buf *out)
+{
+	for (size_t i = 0; i < rut_ctf_set_n_traces(d->set); i++) {
+		const struct rut_ctf_trace *t = rut_ctf_set_trace(d->set, i);
+		const struct rut_ctf_env *tracer = rut_ctf_trace_env(t, "tracer_name");
+		const struct rut_ctf_env *host = rut_ctf_trace_env(t, "hostname");
+
+		rut_buf_printf(out, "trace:    %s (CTF %u", t->path, t->major);
+		if (t->major == 1)
+			rut_buf_printf(out, ".%u", t->minor);
+		if (tracer && tracer->str)
+			rut_buf_printf(out, ", %s", tracer->str);
+		if (host && host->str)
+			rut_buf_printf(out, ", of %s", host->str);
+		rut_buf_puts(out, ")\n");
+	}
+}
+
+static void put_summary(const struct stat_data *d, struct rut_buf *out)
+{
+	if (d->has_times) {
+		rut_buf_puts(out, "first:    ");
+		put_when(d, out, d->first_ns);
+		rut_buf_puts(out, "\nlast:     ");
+		put_when(d, out, d->last_ns);
+		rut_buf_printf(out, "\nduration: %.9f s\n", seconds(d));
+	}
+	rut_buf_puts(out, "size:     ");
+	put_size(out, rut_ctf_set_bytes(d->set));
+	rut_buf_printf(out, " in %zu streams, %" PRIu64 " packets\n", rut_ctf_set_n_streams(d->set),
+		       d->counts.packets);
+	rut_buf_printf(out, "events:   %" PRIu64, d->events);
+	if (rate(d, d->events) > 0)
+		rut_buf_printf(out, " (%.1f a second)", rate(d, d->events));
+	rut_buf_printf(out, "\nlost:     %" PRIu64 " events, %" PRIu64 " packets\n",
+		       d->counts.discarded, d->counts.lost_packets);
+	if (d->counts.errors || rut_ctf_set_errors(d->set))
+		rut_buf_printf(out, "errors:   %" PRIu64 " places in the files are bad\n",
+			       d->counts.errors + rut_ctf_set_errors(d->set));
+}
+
+static void put_streams(const struct stat_data *d, struct rut_buf *out)
+{
+	static const struct rut_table_column columns[] = {
+		{"STREAM", .left = true}, {"EVENTS"}, {"PACKETS"}, {"SIZE"}, {"LOST"},
+	};
+	struct rut_table t;
+
+	rut_table_init(&t, columns, 5);
+	for (size_t i = 0; i < rut_ctf_set_n_streams(d->set); i++) {
+		const struct rut_ctf_stream *s = rut_ctf_set_stream(d->set, i);
+		_cleanup_buf_ struct rut_buf size = RUT_BUF_INIT;
+
+		put_size(&size, s->size_bytes);
+		rut_table_add(&t, s->path);
+		rut_table_addf(&t, "%" PRIu64, d->by_stream[i]);
+		rut_table_addf(&t, "%" PRIu64, s->packets);
+		rut_table_add(&t, size.data ? size.data : "");
+		if (s->lost_packets)
+			rut_table_addf(&t, "%" PRIu64 " + %" PRIu64 " packets", s->discarded,
+				       s->lost_packets);
+		else
+			rut_table_addf(&t, "%" PRIu64, s->discarded);
+	}
+	rut_buf_putc(out, '\n');
+	rut_table_render(&t, out, 0);
+	rut_table_fini(&t);
+}
+
+static void put_events(const struct stat_data *d, struct rut_buf *out)
+{
+	static const struct rut_table_column columns[] = {
+		{"EVENT", .left = true},
+		{"COUNT"},
+		{"SHARE"},
+		{"A SECOND"},
+	};
+	struct rut_table t;
+
+	rut_table_init(&t, columns, 4);
+	for (size_t i = 0; i < d->n_names; i++) {
+		rut_table_add(&t, d->names[i].name);
+		rut_table_addf(&t, "%" PRIu64, d->names[i].n);
+		rut_table_addf(&t, "%.1f %%", 100.0 * (double)d->names[i].n / (double)d->events);
+		rut_table_addf(&t, "%.1f", rate(d, d->names[i].n));
+	}
+	rut_buf_putc(out, '\n');
+	rut_table_render(&t, out, 0);
+	rut_table_fini(&t);
+}
+
+static void put_json_string(struct rut_buf *out, const char *s)
+{
+	rut_buf_putc(out, '"');
+	for (; *s; s++) {
+		if ((unsigned char)*s < 32 || *s == '"' || *s == '\\')
+			rut_buf_printf(out, "\\u%04x", (unsigned char)*s);
+		else
+			rut_buf_putc(out, *s);
+	}
+	rut_buf_putc(out, '"');
+}
+
+static void put_json(const struct stat_data *d, struct rut_buf *out)
+{
+	rut_buf_printf(out, "{\"events\":%" PRIu64 ",\"first_ns\":%" PRId64 ",\"last_ns\":%" PRId64,
+		       d->events, d->first_ns, d->last_ns);
+	rut_buf_printf(out, ",\"bytes\":%" PRIu64 ",\"packets\":%" PRIu64 ",\"discarded\":%" PRIu64,
+		       rut_ctf_set_bytes(d->set), d->counts.packets, d->counts.discarded);
+	rut_buf_printf(out, ",\"lost_packets\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"streams\":[",
+		       d->counts.lost_packets, d->counts.errors + rut_ctf_set_errors(d->set));
+	for (size_t i = 0; i < rut_ctf_set_n_streams(d->set); i++) {
+		const struct rut_ctf_stream *s = rut_ctf_set_stream(d->set, i);
+
+		rut_buf_puts(out, i ? ",{\"path\":" : "{\"path\":");
+		put_json_string(out, s->path);
+		rut_buf_printf(out,
+			       ",\"events\":%" PRIu64 ",\"packets\":%" PRIu64 ",\"bytes\":%" PRIu64
+			       ",\"discarded\":%" PRIu64 ",\"lost_packets\":%" PRIu64 "}",
+			       d->by_stream[i], s->packets, s->size_bytes, s->discarded,
+			       s->lost_packets);
+	}
+	rut_buf_puts(out, "],\"by_name\":{");
+	for (size_t i = 0; i < d->n_names; i++) {
+		if (i)
+			rut_buf_putc(out, ',');
+		put_json_string(out, d->names[i].name);
+		rut_buf_printf(out, ":%" PRIu64, d->names[i].n);
+	}
+	rut_buf_puts(out, "}}\n");
+}
+
+static int print_stat(struct stat_data *d, struct rut_err *err)
+{
+	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
+	int rc;
+
+	if (d->json) {
+		put_json(d, &out);
+	} else {
+		put_traces(d, &out);
+		put_summary(d, &out);
+		if (rut_ctf_set_n_streams(d->set))
+			put_streams(d, &out);
+		if (d->events)
+			put_events(d, &out);
+	}
+	rc = rut_write_out(&out);
+	return rc < 0 && rc != -EPIPE ? rut_err_errno(err, -rc, "cannot write") : 0;
+}
+
+static int stat_set(struct stat_data *d, const struct rut_trace_args *args, struct rut_err *err)
+{
+	struct rut_ctf_reader_opts opts = {.prefault = true};
+	int rc;
+
+	d->by_class = calloc(rut_ctf_set_n_classes(d->set) + 1, sizeof(*d->by_class));
+	d->by_stream = calloc(rut_ctf_set_n_streams(d->set) + 1, sizeof(*d->by_stream));
+	if (!d->by_class || !d->by_stream)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	if ((rc = rut_trace_range(args, d->set, &opts, err)) < 0 ||
+	    (rc = rut_ctf_set_scan(d->set, err)) < 0 || (rc = count_events(d, &opts, err)) < 0)
+		return rc;
+	if (collect_names(d) < 0)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	return print_stat(d, err);
+}
+
+static int parse_args(const struct rut_cmd *cmd, struct rut_trace_args *t, struct stat_data *d,
+		      int argc, char **argv)
+{
+	struct rut_args a;
+	int id;
+
+	rut_args_init(&a, cmd, argc, argv);
+	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		switch (id) {
+		case RUT_ARGS_BAD:
+			return RUT_EXIT_USAGE;
+		case RUT_ARGS_HELP:
+			return -1;
+		case RUT_ARGS_DASHES:
+			break;
+		case RUT_ARGS_POSITIONAL:
+			if (rut_trace_args_add(t, a.value) < 0)
+				return rut_usage_error(cmd, "out of memory");
+			break;
+		case OPT_BEGIN:
+			t->begin = a.value;
+			break;
+		case OPT_END:
+			t->end = a.value;
+			break;
+		case OPT_GMT:
+			t->gmt = d->gmt = true;
+			break;
+		default:
+			d->json = true;
+		}
+	}
+	return t->n_paths ? 0 : rut_usage_error(cmd, "which trace?");
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	struct rut_trace_args args = {0};
+	struct rut_err err = RUT_ERR_INIT;
+	struct stat_data d = {0};
+	int rc = parse_args(cmd, &args, &d, argc, argv);
+	bool bad = false;
+
+	if (rc) {
+		rut_trace_args_fini(&args);
+		return rc < 0 ? RUT_EXIT_OK : rc;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	rc = rut_ctf_set_open(&d.set, args.paths, args.n_paths, &args.set, &err);
+	if (!rc) {
+		rc = stat_set(&d, &args, &err);
+		bad = d.counts.errors || rut_ctf_set_errors(d.set);
+	}
+	stat_fini(&d);
+	rut_trace_args_fini(&args);
+	if (rc < 0)
+		return rut_fail(cmd, &err);
+	return bad ? RUT_EXIT_FAIL : RUT_EXIT_OK;
+}
+
+const struct rut_cmd cmd_stat = {
+	.name = "stat",
+	.group = "Reading traces",
+	.summary = "show what traces hold: events by name, rates, streams, losses, size",
+	.usage = "[OPTIONS] TRACE...",
+	.options = options,
+	.run = run,
+};

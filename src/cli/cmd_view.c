@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile view`: the events of traces as text, in babeltrace2's layout, or as JSON. */
+#include "cli/cmd.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cli/trace_open.h"
+#include "ctf/text.h"
+#include "expr/expr.h"
+
+enum {
+	OPT_BEGIN = 256,
+	OPT_END,
+	OPT_EVENT,
+	OPT_FIELDS,
+	OPT_NAMES,
+	OPT_JSON,
+	OPT_CYCLES,
+	OPT_DATE,
+	OPT_GMT,
+	OPT_SECONDS,
+	OPT_OFFSET,
+	OPT_OFFSET_NS,
+	OPT_NO_OFFSET,
+	OPT_NO_DELTA,
+	OPT_COUNT,
+};
+
+static const struct rut_opt options[] = {
+	{"begin", "TIME", "from this time on: [YYYY-MM-DD ]HH:MM:SS[.NS] or seconds", OPT_BEGIN},
+	{"end", "TIME", "up to this time", OPT_END},
+	{"event", "GLOB", "only events of this name; may be given several times", OPT_EVENT},
+	{"fields", "LIST", "only fields of these names (globs), or what else to show", 'f'},
+	{"names", "LIST", "names to print: payload, context, header, scope, all, none", 'n'},
+	{"json", NULL, "one JSON object a line", OPT_JSON},
+	{"count", NULL, "print the number of events only", OPT_COUNT},
+	{"clock-cycles", NULL, "times as the tracer's clock shows them", OPT_CYCLES},
+	{"clock-date", NULL, "times with their date", OPT_DATE},
+	{"clock-gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},
+	{"clock-seconds", NULL, "times in seconds since the epoch", OPT_SECONDS},
+	{"clock-offset", "SECONDS", "add this to every time", OPT_OFFSET},
+	{"clock-offset-ns", "NS", "add this to every time", OPT_OFFSET_NS},
+	{"no-clock-offset", NULL, "ignore the clocks' offsets: times count from 0", OPT_NO_OFFSET},
+	{"no-delta", NULL, "do not print the time since the event before", OPT_NO_DELTA},
+	{0},
+};
+
+enum { MAX_WORDS = 64, WRITE_BYTES = 1 << 20 };
+
+struct view {
+	const struct rut_cmd *cmd;
+	struct rut_trace_args args;
+	struct rut_ctf_text_opts text;
+	const char *events[MAX_WORDS];
+	size_t n_events;
+	const char *fields[MAX_WORDS]; /* owned */
+	size_t n_fields;
+	bool count_only;
+};
+
+static void view_fini(struct view *v)
+{
+	rut_trace_args_fini(&v->args);
+	for (size_t i = 0; i < v->n_fields; i++)
+		free((char *)v->fields[i]);
+}
+
+static bool glob(const char *pattern, const char *s)
+{
+	return rut_expr_glob(pattern, strlen(pattern), s, strlen(s));
+}
+
+static bool field_wanted(const char *name, void *arg)
+{
+	const struct view *v = arg;
+
+	for (size_t i = 0; i < v->n_fields; i++)
+		if (glob(v->fields[i], name))
+			return true;
+	return false;
+}
+
+struct word {
+	const char *name;
+	unsigned int bits;
+};
+
+static const struct word name_words[] = {
+	{"payload", RUT_CTF_NAME_PAYLOAD},
+	{"args", RUT_CTF_NAME_PAYLOAD},
+	{"arg", RUT_CTF_NAME_PAYLOAD},
+	{"context", RUT_CTF_NAME_CONTEXT},
+	{"ctx", RUT_CTF_NAME_CONTEXT},
+	{"header", RUT_CTF_NAME_HEADER},
+	{"scope", RUT_CTF_NAME_SCOPE},
+	{"all", 15},
+	{"none", 0},
+	{0},
+};
+
+static const struct word show_words[] = {
+	{"trace", RUT_CTF_SHOW_TRACE},
+	{"trace:hostname", RUT_CTF_SHOW_HOSTNAME},
+	{"trace:domain", RUT_CTF_SHOW_DOMAIN},
+	{"trace:procname", RUT_CTF_SHOW_PROCNAME},
+	{"trace:vpid", RUT_CTF_SHOW_VPID},
+	{"loglevel", RUT_CTF_SHOW_LOGLEVEL},
+	{"emf", RUT_CTF_SHOW_EMF},
+	{"all", RUT_CTF_SHOW_ALL},
+	{"none", 0},
+	{0},
+};
+
+static const struct word *find_word(const struct word *words, const char *s, size_t len)
+{
+	for (; words->name; words++)
+		if (strlen(words->name) == len && !strncmp(words->name, s, len))
+			return words;
+	return NULL;
+}
+
+/* "--names payload,context" */
+static int parse_names(struct view *v, const char *list)
+{
+	v->text.names = 0;
+	while (*list) {
+		size_t len = strcspn(list, ",");
+		const struct word *w = find_word(name_words, list, len);
+
+		if (!w)
+			return rut_usage_error(v->cmd, "'%.*s' is no kind of names", (int)len,
+					       list);
+		v->text.names |= w->bits;
+		list += len + (list[len] == ',');
+	}
+	return 0;
+}
+
+/* "--fields trace:hostname,prev_*": babeltrace's words, and names of fields. */
+static int parse_fields(struct view *v, const char *list)
+{
+	bool shown = false;
+	unsigned int bits = 0;
+
+	while (*list) {
+		size_t len = strcspn(list, ",");
+		const struct word *w = find_word(show_words, list, len);
+
+		if (w) {
+			bits |= w->bits;
+			shown = true;
+		} else if (v->n_fields == MAX_WORDS) {
+			return rut_usage_error(v->cmd, "more than %d names of fields", MAX_WORDS);
+		} else {
+			v->fields[v->n_fields++] = strndup(list, len);
+			v->text.field_wanted = field_wanted;
+			v->text.arg = v;
+		}
+		list += len + (list[len] == ',');
+	}
+	if (shown)
+		v->text.show = bits;
+	return 0;
+}
+
+static int take_option(struct view *v, int id, const char *value)
+{
+	int64_t ns;
+
+	switch (id) {
+	case OPT_BEGIN:
+		v->args.begin = value;
+		return 0;
+	case OPT_END:
+		v->args.end = value;
+		return 0;
+	case OPT_EVENT:
+		if (v->n_events == MAX_WORDS)
+			return rut_usage_error(v->cmd, "more than %d names of events", MAX_WORDS);
+		v->events[v->n_events++] = value;
+		return 0;
+	case 'f':
+		return parse_fields(v, value);
+	case 'n':
+		return parse_names(v, value);
+	case OPT_JSON:
+		v->text.json = true;
+		return 0;
+	case OPT_COUNT:
+		v->count_only = true;
+		return 0;
+	case OPT_CYCLES:
+		v->text.clock = RUT_CTF_CLOCK_CYCLES;
+		return 0;
+	case OPT_DATE:
+		v->text.clock = RUT_CTF_CLOCK_DATE;
+		return 0;
+	case OPT_SECONDS:
+		v->text.clock = RUT_CTF_CLOCK_SECONDS;
+		return 0;
+	case OPT_GMT:
+		v->text.gmt = v->args.gmt = true;
+		return 0;
+	case OPT_OFFSET:
+		if (rut_parse_seconds(value, &ns) < 0)
+			return rut_usage_error(v->cmd, "'%s' is no number of seconds", value);
+		v->args.set.clock_offset_ns += ns;
+		return 0;
+	case OPT_OFFSET_NS: {
+		char *end;
+
+		errno = 0;
+		ns = strtoll(value, &end, 10);
+		if (errno || *end || end == value)
+			return rut_usage_error(v->cmd, "'%s' is no number of nanoseconds", value);
+		v->args.set.clock_offset_ns += ns;
+		return 0;
+	}
+	case OPT_NO_OFFSET:
+		v->args.set.no_clock_offset = true;
+		return 0;
+	default:
+		v->text.no_delta = true;
+		return 0;
+	}
+}
+
+/* Returns whether any class is wanted. */
+static bool choose_events(const struct view *v, struct rut_ctf_set *set, struct rut_ctf_reader *r)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < rut_ctf_set_n_classes(set); i++) {
+		const struct rut_ctf_event_class *cls = rut_ctf_set_class(set, i);
+
+		for (size_t k = 0; k < v->n_events; k++)
+			if (glob(v->events[k], cls->name)) {
+				rut_ctf_reader_want(r, cls);
+				any = true;
+				break;
+			}
+	}
+	return any || !v->n_events;
+}
+
+static int print_events(const struct view *v, struct rut_ctf_reader *r, struct rut_ctf_text *text,
+			struct rut_err *err)
+{
+	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
+	const struct rut_ctf_event *ev;
+	uint64_t n = 0;
+	int rc = 0;
+
+	while (!rc && (ev = rut_ctf_reader_next(r))) {
+		n++;
+		if (v->count_only)
+			continue;
+		rut_ctf_text_event(text, ev, &out);
+		if (out.len >= WRITE_BYTES || out.failed)
+			rc = rut_write_out(&out);
+	}
+	if (v->count_only)
+		rut_buf_printf(&out, "%" PRIu64 "\n", n);
+	if (!rc)
+		rc = rut_write_out(&out);
+	if (rc == -EPIPE)
+		return 0;
+	return rc < 0 ? rut_err_errno(err, -rc, "cannot write") : 0;
+}
+
+static int view_set(const struct view *v, struct rut_ctf_set *set, bool *ret_bad,
+		    struct rut_err *err)
+{
+	struct rut_ctf_reader_opts opts = {.prefault = true};
+	struct rut_ctf_reader *reader;
+	struct rut_ctf_counts counts;
+	struct rut_ctf_text *text;
+	int rc;
+
+	if ((rc = rut_trace_range(&v->args, set, &opts, err)) < 0 ||
+	    (rc = rut_ctf_text_new(&text, set, &v->text, err)) < 0)
+		return rc;
+	rc = rut_ctf_reader_new(&reader, set, &opts, err);
+	if (!rc) {
+		if (choose_events(v, set, reader))
+			rc = print_events(v, reader, text, err);
+		rut_ctf_reader_counts(reader, &counts);
+		*ret_bad = counts.errors || rut_ctf_set_errors(set);
+		rut_ctf_reader_free(reader);
+	}
+	rut_ctf_text_free(text);
+	return rc;
+}
+
+static int parse_args(struct view *v, int argc, char **argv)
+{
+	struct rut_args a;
+	int id, rc;
+
+	rut_args_init(&a, v->cmd, argc, argv);
+	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		switch (id) {
+		case RUT_ARGS_BAD:
+			return RUT_EXIT_USAGE;
+		case RUT_ARGS_HELP:
+			return -1;
+		case RUT_ARGS_DASHES:
+			break;
+		case RUT_ARGS_POSITIONAL:
+			if (rut_trace_args_add(&v->args, a.value) < 0)
+				return rut_usage_error(v->cmd, "out of memory");
+			break;
+		default:
+			if ((rc = take_option(v, id, a.value)))
+				return rc;
+		}
+	}
+	return v->args.n_paths ? 0 : rut_usage_error(v->cmd, "which trace?");
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	struct view v = {.cmd = cmd,
+			 .text = {.names = RUT_CTF_NAME_PAYLOAD | RUT_CTF_NAME_CONTEXT,
+				  .show = RUT_CTF_SHOW_DEFAULT}};
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_ctf_set *set = NULL;
+	bool bad = false;
+	int rc = parse_args(&v, argc, argv);
+
+	if (rc) {
+		view_fini(&v);
+		return rc < 0 ? RUT_EXIT_OK : rc;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	rc = rut_ctf_set_open(&set, v.args.paths, v.args.n_paths, &v.args.set, &err);
+	if (!rc)
+		rc = view_set(&v, set, &bad, &err);
+	rut_ctf_set_free(set);
+	view_fini(&v);
+	if (rc < 0)
+		return rut_fail(cmd, &err);
+	return bad ? RUT_EXIT_FAIL : RUT_EXIT_OK;
+}
+
+const struct rut_cmd cmd_view = {
+	.name = "view",
+	.group = "Reading traces",
+	.summary = "print the events of traces, as babeltrace2 does or as JSON",
+	.usage = "[OPTIONS] TRACE...",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/trace_open.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctf/when.h"
+
+void rut_trace_args_fini(struct rut_trace_args *a)
+{
+	free(a->paths);
+	a->paths = NULL;
+	a->n_paths = 0;
+}
+
+int rut_trace_args_add(struct rut_trace_args *a, const char *path)
+{
+	const char **grown = realloc(a->paths, (a->n_paths + 1) * sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	grown[a->n_paths++] = path;
+	a->paths = grown;
+	return 0;
+}
+
+int rut_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,
+		    struct rut_ctf_reader_opts *ret, struct rut_err *err)
+{
+	int64_t day = 0, last;
+	int rc;
+
+	if ((a->begin && rut_ctf_when_needs_day(a->begin)) ||
+	    (a->end && rut_ctf_when_needs_day(a->end)))
+		rut_ctf_set_range(set, &day, &last);
+	if (a->begin) {
+		if ((rc = rut_ctf_parse_when(a->begin, a->gmt, day, &ret->begin_ns, err)) < 0)
+			return rc;
+		ret->has_begin = true;
+	}
+	if (a->end) {
+		if ((rc = rut_ctf_parse_when(a->end, a->gmt, day, &ret->end_ns, err)) < 0)
+			return rc;
+		ret->has_end = true;
+	}
+	if (ret->has_begin && ret->has_end && ret->begin_ns > ret->end_ns)
+		return rut_err_set(err, EINVAL, "the end '%s' comes before the begin '%s'", a->end,
+				   a->begin);
+	return 0;
+}
+
+int rut_parse_seconds(const char *s, int64_t *ret_ns)
+{
+	bool neg = *s == '-';
+	int64_t v = 0, ns = 0, unit = 100000000;
+
+	s += neg || *s == '+';
+	if (!isdigit((unsigned char)*s))
+		return -EINVAL;
+	for (; isdigit((unsigned char)*s); s++) {
+		v = v * 10 + (*s - '0');
+		if (v > 9000000000)
+			return -EINVAL;
+	}
+	if (*s == '.')
+		for (s++; isdigit((unsigned char)*s); s++, unit /= 10)
+			ns += unit * (*s - '0');
+	if (*s)
+		return -EINVAL;
+	*ret_ns = v * 1000000000 + ns;
+	if (neg)
+		*ret_ns = -*ret_ns;
+	return 0;
+}
+
+int rut_write_out(struct rut_buf *b)
+{
+	size_t done = 0;
+
+	if (b->failed)
+		return -ENOMEM;
+	while (done < b->len) {
+		ssize_t n = write(STDOUT_FILENO, b->data + done, b->len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		done += (size_t)n;
+	}
+	rut_buf_clear(b);
+	return 0;
+}

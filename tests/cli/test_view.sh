@@ -1,0 +1,150 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/cases.sh"
+
+export TZ=UTC
+
+need_cases() {
+  CASES=$(cases) || t_skip "the case traces are not beside the checkout"
+}
+
+need_bt2() {
+  command -v babeltrace2 >/dev/null || t_skip "babeltrace2 is not installed"
+}
+
+every_case_trace() {
+  find "$CASES" -name metadata -exec dirname {} \;
+}
+
+equals_babeltrace2() {
+  need_cases
+  need_bt2
+  n=0
+  for t in $(every_case_trace); do
+    babeltrace2 "$@" "$t" >expected 2>/dev/null
+    "$RUTILE" view "$@" "$t" >actual
+    "$SRC/tests/same-text" expected actual
+    n=$((n + $(wc -l <actual)))
+  done
+  [ "$n" -gt 134000 ]
+}
+
+plain() { equals_babeltrace2; }
+cycles() { equals_babeltrace2 --clock-cycles; }
+dates() { equals_babeltrace2 --clock-date --clock-gmt --no-delta; }
+seconds() { equals_babeltrace2 --clock-seconds --names none; }
+offsets() { equals_babeltrace2 --clock-seconds --clock-offset=-1000 --names scope; }
+
+# babeltrace2 refuses to merge these (their clocks have different UUIDs): each by itself, sorted.
+several_traces_are_merged() {
+  need_cases
+  need_bt2
+  for t in cputop irq io; do
+    babeltrace2 --clock-seconds --no-delta "$CASES/$t"
+  done | sort >expected
+  "$RUTILE" view --clock-seconds --no-delta "$CASES/cputop" "$CASES/irq/trace/kernel/metadata" "$CASES/io" >actual
+  sort actual | cmp expected -
+  sed 's/^\[\([^]]*\)\].*/\1/' actual | sort -c -n
+}
+
+ranges_are_seeked() {
+  need_cases
+  need_bt2
+  t=$CASES/ref/basic-kernel-analysis
+  for range in "18:39:21 18:39:22.5" "18:39:26.8 18:39:27" "18:39:00 18:39:20" "19:00:00 19:00:01"; do
+    b=${range% *}
+    e=${range#* }
+    "$RUTILE" view --no-delta --begin "$b" --end "$e" "$t" >actual
+    babeltrace2 --no-delta --begin "$b" --end "$e" "$t" >expected
+    "$SRC/tests/same-text" expected actual
+  done
+  [ "$("$RUTILE" view --count --begin 1521484761.0 "$t")" = \
+    "$("$RUTILE" view --count --begin 1521484761000000000 "$t")" ]
+}
+
+events_are_chosen_by_glob() {
+  need_cases
+  t=$CASES/ref/basic-kernel-analysis
+  "$RUTILE" view --no-delta "$t" | grep -E ' ubuntu (sched_sw.*|irq_handler_entry): ' >expected
+  "$RUTILE" view --no-delta --event 'sched_sw*' --event irq_handler_entry "$t" >actual
+  cmp expected actual
+  [ -z "$("$RUTILE" view --event nothing "$t")" ]
+}
+
+fields_are_chosen_by_glob() {
+  need_cases
+  t=$CASES/ref/basic-kernel-analysis
+  "$RUTILE" view --fields 'none,next_*' --no-delta --event sched_switch "$t" | sed -n 1p >actual
+  echo '[18:39:19.831514452] sched_switch: { next_comm = "lttng-consumerd", next_tid = 12039, next_prio = 20 }' >expected
+  cmp expected actual
+}
+
+json_says_the_same() {
+  need_cases
+  t=$CASES/ref/basic-kernel-analysis
+  "$RUTILE" view --json "$t" >lines
+  python3 - lines <<'PY' >actual
+import json, sys
+for line in open(sys.argv[1], encoding="utf-8"):
+    e = json.loads(line)
+    if e["name"] == "sched_switch":
+        f = e["fields"]
+        print(e["timestamp"], e["cpu"], f["prev_comm"], f["prev_tid"], f["prev_state"], f["next_comm"])
+PY
+  "$RUTILE" view --clock-seconds --no-delta --event sched_switch "$t" | sed 's/^\[\([0-9]*\)\.\([0-9]*\)\] ubuntu sched_switch: { cpu_id = \([0-9]*\) }, { prev_comm = "\([^"]*\)", prev_tid = \([0-9]*\), prev_prio = [-0-9]*, prev_state = \([0-9]*\), next_comm = "\([^"]*\)".*/\1\2 \3 \4 \5 \6 \7/' >expected
+  cmp expected actual
+  [ "$(wc -l <actual)" = 1691 ]
+}
+
+stat_counts_what_babeltrace2_prints() {
+  need_cases
+  need_bt2
+  t=$CASES/ref/basic-kernel-analysis
+  babeltrace2 --no-delta "$t" | sed 's/^[^ ]* ubuntu \([^:]*\): .*/\1/' | sort | uniq -c | awk '{print $2, $1}' | sort >expected
+  "$RUTILE" stat --json "$t" | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+for name, n in d["by_name"].items(): print(name, n)
+assert d["events"] == sum(d["by_name"].values()) == sum(s["events"] for s in d["streams"])
+' | sort >actual
+  cmp expected actual
+  "$RUTILE" stat "$t" | grep -q '^events:   134500 (19299.3 a second)$'
+}
+
+a_closed_pipe_ends_quietly() {
+  need_cases
+  { "$RUTILE" view "$CASES/ref/basic-kernel-analysis" 2>err; echo $? >rc; } | head -n 1 >/dev/null
+  [ ! -s err ]
+  [ "$(cat rc)" = 0 ]
+}
+
+what_is_no_trace_is_refused() {
+  mkdir empty
+  rc=0
+  "$RUTILE" view empty 2>err || rc=$?
+  [ "$rc" = 1 ]
+  grep -q "no trace in 'empty'" err
+  rc=0
+  "$RUTILE" view nowhere 2>err || rc=$?
+  [ "$rc" = 1 ]
+  grep -q "cannot open 'nowhere': No such file or directory" err
+  rc=0
+  "$RUTILE" view 2>err || rc=$?
+  [ "$rc" = 2 ]
+}
+
+t_case "view equals babeltrace2 on every case trace" plain
+t_case "view --clock-cycles equals babeltrace2" cycles
+t_case "view --clock-date --clock-gmt --no-delta equals babeltrace2" dates
+t_case "view --clock-seconds --names none equals babeltrace2" seconds
+t_case "view --clock-offset --names scope equals babeltrace2" offsets
+t_case "several traces are merged by time" several_traces_are_merged
+t_case "--begin and --end print what babeltrace2 prints" ranges_are_seeked
+t_case "--event chooses by glob" events_are_chosen_by_glob
+t_case "--fields chooses by glob" fields_are_chosen_by_glob
+t_case "--json says the same as the text" json_says_the_same
+t_case "stat counts what babeltrace2 prints" stat_counts_what_babeltrace2_prints
+t_case "a closed pipe ends quietly" a_closed_pipe_ends_quietly
+t_case "what is no trace is refused" what_is_no_trace_is_refused
+t_done
