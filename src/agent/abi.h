@@ -72,7 +72,7 @@ struct rut_agent_slot {
 	int32_t table_fd, ring_fd; /* in the target; -1: none */
 	uint64_t table_ino, ring_ino;
 	uint64_t session_id; /* chosen by the tracer: finds its session again in a forked child */
-	uint32_t orphan;     /* 1: inherited by fork, no tracer has taken it over yet */
+	uint32_t orphan;     /* 1: inherited by fork, until the tracer has its lock here too */
 	uint32_t pad;
 	char message[128];
 	char config[RUT_AGENT_CONFIG];

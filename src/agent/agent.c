@@ -16,6 +16,7 @@
 #include "gvl.h"
 #include "rb.h"
 #include "session.h"
+#include "stack.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,10 +27,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define WORK_SLICE_NS 3000000u
+#define ORPHAN_NS     5000000000u
 
 static struct {
 	struct rut_agent_ctl *ctl; /* shared mapping */
@@ -38,7 +41,8 @@ static struct {
 	bool rb_ready;
 	const char *broken; /* why nothing can be traced here */
 	struct rut_session sessions[RUT_AGENT_SLOTS];
-	bool fork_handler;
+	uint32_t busy; /* lock: the helper changes sessions; no fork meanwhile */
+	bool forked;   /* the helper is that of a child */
 } agent = {.fd = -1};
 
 /* What a job shall do, for each session; the answer comes back in the same place. */
@@ -48,13 +52,34 @@ static struct {
 	const char *error[RUT_AGENT_SLOTS];
 } job;
 
+static VALUE init_body(VALUE arg)
+{
+	agent.broken = rut_rb_init();
+	return 0;
+}
+
+/* May be too early, when the process has just begun: then what fails now works later. */
+static bool init_ruby(void)
+{
+	int failed = 0;
+
+	rb.rb_protect(init_body, 0, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	agent.rb_ready = !failed && !agent.broken;
+	return !failed;
+}
+
 static void job_body(void *arg)
 {
 	uint64_t deadline = rut_mono_ns() + WORK_SLICE_NS;
 
-	if (!agent.rb_ready && !agent.broken) {
-		agent.broken = rut_rb_init();
-		agent.rb_ready = !agent.broken;
+	if (!agent.rb_ready && !agent.broken && !init_ruby()) {
+		for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
+			job.more[i] = job.what[i] != JOB_NONE;
+			job.error[i] = NULL;
+		}
+		return;
 	}
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
 		struct rut_session *s = &agent.sessions[i];
@@ -103,13 +128,18 @@ static void fail(struct rut_agent_slot *slot, const char *why)
 /* The lock of byte i is gone with the tracer that took slot i. */
 static bool tracer_lives(unsigned i)
 {
+	struct rut_session *s = &agent.sessions[i];
 	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
 
 	if (!rut_fd_is(agent.fd, agent.ino))
 		return true; /* the program closed it; the tracer must say when it goes */
 	if (fcntl(agent.fd, F_OFD_GETLK, &fl) < 0)
 		return true;
-	return fl.l_type != F_UNLCK;
+	if (fl.l_type != F_UNLCK) {
+		s->orphan_until_ns = 0;
+		return true;
+	}
+	return s->orphan_until_ns && rut_mono_ns() < s->orphan_until_ns;
 }
 
 /* Starts what the tracers want. Returns true when a Ruby thread has something to do. */
@@ -189,20 +219,40 @@ static bool any_session(void)
 	return false;
 }
 
+/* The interpreter may still be starting. Its classes come after what jobs need. */
+static void wait_for_ruby(void)
+{
+	struct timespec ts = {.tv_nsec = 5000000};
+
+	while (!*(volatile VALUE *)rb.rb_cObject)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
+}
+
 static void *helper(void *arg)
 {
 	struct rut_agent_ctl *ctl = agent.ctl;
+	struct timespec settle = {.tv_nsec = 3000000};
+
+	prctl(PR_SET_NAME, "rutile");
+	if (agent.forked) /* Ruby is still putting itself in order */
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &settle, NULL);
 
 	for (;;) {
 		uint32_t seen = __atomic_load_n(&ctl->wake, __ATOMIC_ACQUIRE);
 		struct timespec ts = {.tv_sec = 1};
-		bool more = false;
+		bool more = false, any;
 
-		if (plan()) {
+		rut_lock(&agent.busy);
+		any = plan();
+		rut_unlock(&agent.busy);
+		if (any) {
 			/* A Ruby that runs no Ruby code for long is not given up: it will. */
+			wait_for_ruby();
 			while (rut_gvl_run(job_body, NULL, 60000) < 0)
 				;
+			rut_lock(&agent.busy);
 			conclude(&more);
+			rut_unlock(&agent.busy);
 		}
 		if (more) {
 			ts.tv_sec = 0;
@@ -272,6 +322,75 @@ static void publish(void)
 	__atomic_store_n(&agent.ctl->magic, RUT_AGENT_MAGIC, __ATOMIC_RELEASE);
 }
 
+/* ---- fork ---- */
+
+static void before_fork(void)
+{
+	rut_lock(&agent.busy);
+}
+
+static void after_fork_in_parent(void)
+{
+	rut_unlock(&agent.busy);
+}
+
+/* What a session of the parent is in the child. */
+static void inherit(unsigned i, const struct rut_agent_slot *from)
+{
+	struct rut_agent_slot *to = &agent.ctl->slots[i];
+	struct rut_session *s = &agent.sessions[i];
+
+	if (!s->used || rut_table_fork(&s->table) < 0) {
+		s->used = s->hooked = false;
+		return;
+	}
+	*to = *from;
+	to->orphan = 1;
+	to->table_fd = s->table.fd;
+	to->table_ino = s->table.ino;
+	to->ring_fd = -1;
+	s->arena_lock = 0;
+	s->orphan_until_ns = rut_mono_ns() + ORPHAN_NS;
+}
+
+/*
+ * The child of a fork gets a control page, tables and a helper of its own, at the addresses of the
+ * parent's, so that the hooks go on as they are. vfork and posix_spawn do not come here.
+ */
+static void after_fork_in_child(void)
+{
+	struct rut_agent_ctl *old = agent.ctl;
+	int old_fd = agent.fd;
+	uint64_t old_ino = agent.ino;
+	struct rut_agent_slot *copy;
+	size_t bytes = sizeof(old->slots);
+
+	agent.busy = 0;
+	if (!old)
+		return;
+	copy = rut_map(bytes);
+	if (copy)
+		memcpy(copy, old->slots, bytes);
+	if (make_control(old) < 0) {
+		/* Nothing can reach us. What is hooked counts into memory that nobody reads. */
+		rut_unmap(copy, bytes);
+		return;
+	}
+	if (rut_fd_is(old_fd, old_ino))
+		close(old_fd);
+	rut_gvl_forked();
+	rut_stack_forked();
+	for (unsigned i = 0; copy && i < RUT_AGENT_SLOTS; i++)
+		inherit(i, &copy[i]);
+	rut_unmap(copy, bytes);
+	agent.forked = true;
+	if (start_helper() == 0)
+		publish();
+}
+
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+			     void *dso);
+
 /* Runs once, at dlopen. Nothing of it is needed by the process: what fails is left out. */
 __attribute__((constructor)) static void start(void)
 {
@@ -283,6 +402,7 @@ __attribute__((constructor)) static void start(void)
 		return;
 	if (start_helper() < 0)
 		return;
+	__register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL);
 	publish();
 }
 

@@ -16,6 +16,7 @@ static struct {
 	void *arg;
 	uint32_t wanted; /* number of runs asked for */
 	uint32_t done;	 /* futex: the last run that is over */
+	uint32_t running;
 	unsigned handle; /* of Ruby >= 3.3 */
 	bool registered;
 } job;
@@ -26,7 +27,11 @@ static void job_run(void *arg)
 
 	if (__atomic_load_n(&job.done, __ATOMIC_ACQUIRE) == wanted)
 		return;
+	/* What the job does may look at interrupts itself, and come here again. */
+	if (__atomic_exchange_n(&job.running, 1, __ATOMIC_ACQ_REL))
+		return;
 	job.fn(job.arg);
+	__atomic_store_n(&job.running, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&job.done, wanted, __ATOMIC_RELEASE);
 	syscall(SYS_futex, &job.done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
@@ -151,4 +156,5 @@ void rut_gvl_serve(void)
 void rut_gvl_forked(void)
 {
 	job.done = job.wanted;
+	job.running = 0;
 }

@@ -72,9 +72,10 @@ struct rut_session {
 	/* The work that is left, see methods.c. */
 	VALUE todo; /* Array of InstructionSequence; registered with the GC */
 	long todo_next;
-	bool todo_left; /* as of the last job */
-	uint32_t drops; /* recs whose hook should go */
-	bool rescan;	/* code came whose methods may be defined by now */
+	bool todo_left;		  /* as of the last job */
+	uint32_t drops;		  /* recs whose hook should go */
+	uint64_t orphan_until_ns; /* in the child of a fork: wait for the tracer until then */
+	bool rescan;		  /* code came whose methods may be defined by now */
 	uint64_t rescan_at_ns;
 	unsigned rescan_round;
 };

@@ -280,6 +280,47 @@ void rut_stack_on_thread_end(VALUE tp, void *session)
 		stack_release(st);
 }
 
+static void forget_calls(struct stack *st)
+{
+	while (st->count) {
+		struct rut_variant *v = st->frames[--st->count].v;
+
+		if (v->active)
+			v->active--;
+		if (v->stack == st && v->depth)
+			v->depth--;
+	}
+}
+
+void rut_stack_forked(void)
+{
+	uint64_t now = rut_ticks();
+
+	all.lock = 0;
+	for (unsigned b = 0; b < BUCKETS; b++) {
+		struct stack **link = &all.buckets[b];
+
+		while (*link) {
+			struct stack *st = *link;
+
+			if (cache.stack[st->s->index] == st) {
+				for (uint32_t i = 0; i < st->count; i++) {
+					st->frames[i].begin = now;
+					st->frames[i].inner = 0;
+				}
+				link = &st->next;
+				continue;
+			}
+			forget_calls(st);
+			*link = st->next;
+			st->ec = NULL;
+			st->s = NULL;
+			st->next = all.free;
+			all.free = st;
+		}
+	}
+}
+
 void rut_stack_fini(struct rut_session *s)
 {
 	rut_lock(&all.lock);

@@ -27,6 +27,9 @@ void rut_stack_on_switch(VALUE tp, void *session);
 /* A thread ends: so do its calls, if any are left. */
 void rut_stack_on_thread_end(VALUE tp, void *session);
 
+/* In the child of a fork: other threads are gone, and time begins anew. */
+void rut_stack_forked(void);
+
 /* Forgets every stack of a session; no hook of it may run any more. */
 void rut_stack_fini(struct rut_session *s);
 

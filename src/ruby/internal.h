@@ -18,6 +18,8 @@ struct rut_tracee {
 	bool tree;   /* follow its children */
 	bool exited; /* its memory is still mapped here: the counters stay */
 	int pidfd;
+	int target_fd; /* the number of the control page's descriptor in the process */
+	uint64_t exec_check_ms;
 	int ctl_fd; /* the lock on it is our sign of life */
 	struct rut_agent_ctl *ctl;
 	unsigned slot;
@@ -29,6 +31,16 @@ struct rut_tracee {
 	uint32_t base_count;
 };
 
+/* A process of a tree that is not traced yet, or never will be. */
+struct rut_candidate {
+	pid_t pid;  /* 0: free */
+	bool again; /* it is no child of a traced one: ask for it by itself */
+	unsigned tries;
+	uint64_t seen_ms, next_ms;
+};
+
+#define RUT_CANDIDATES 64
+
 struct rut_tracer {
 	struct rut_tracer_config config;
 	char *filter; /* owned; encoded for the agent */
@@ -39,7 +51,9 @@ struct rut_tracer {
 	struct rut_strtab strings;
 	struct rut_ruby_row *rows; /* owned */
 	size_t rows_cap;
-	int watch_fd; /* borrowed; -1: none */
+	struct rut_candidate candidates[RUT_CANDIDATES];
+	uint64_t follow_ms; /* when the trees are looked at again */
+	int watch_fd;	    /* borrowed; -1: none */
 	rut_ruby_event_fn on_event;
 	void *on_event_arg;
 };
@@ -52,6 +66,13 @@ int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bo
 		    struct rut_err *err);
 void rut_tracee_detach(struct rut_tracee *p, bool wait);
 void rut_tracee_free(struct rut_tracee *p);
+/* It exited, or executed another program. */
+bool rut_tracee_ended(struct rut_tracee *p);
+/* Has this process an agent with a session of this number that nobody looks after? */
+bool rut_tracee_has_session(pid_t pid, uint64_t session_id);
+
+/* tree.c: notices ends, takes in new processes. */
+void rut_tree_follow(struct rut_tracer *t);
 
 /* tracer.c: takes the tracee. */
 int rut_tracer_add(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err);

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static void sleep_ms(long ms)
 }
 
 /* Returns a descriptor of the control page of a resident agent, -ENOENT when there is none. */
-static int open_control(pid_t pid)
+static int open_control(pid_t pid, int *ret_target_fd)
 {
 	char path[64], link[64];
 	struct dirent *de;
@@ -61,6 +62,7 @@ static int open_control(pid_t pid)
 			continue;
 		link[n] = 0;
 		if (strcmp(link, CONTROL_LINK) == 0) {
+			*ret_target_fd = atoi(de->d_name);
 			r = open(path, O_RDWR | O_CLOEXEC);
 			if (r < 0)
 				r = -errno;
@@ -114,6 +116,27 @@ static struct rut_agent_slot *slot_of(struct rut_tracee *p)
 static uint32_t slot_state(struct rut_tracee *p)
 {
 	return __atomic_load_n(&slot_of(p)->state, __ATOMIC_ACQUIRE);
+}
+
+/* In the child of a fork: the slot that it inherited. */
+static bool take_inherited(struct rut_tracer *t, struct rut_tracee *p)
+{
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
+		struct flock fl = {
+			.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
+		struct rut_agent_slot *slot = &p->ctl->slots[i];
+
+		if (slot->session_id != t->session_id || !slot->orphan)
+			continue;
+		if (fcntl(p->ctl_fd, F_OFD_SETLK, &fl) < 0)
+			continue;
+		p->slot = i;
+		if (slot_state(p) != RUT_SLOT_START && slot_state(p) != RUT_SLOT_ACTIVE)
+			continue;
+		slot->orphan = 0;
+		return true;
+	}
+	return false;
 }
 
 /* A slot that is free and that no other tracer has locked. */
@@ -203,8 +226,11 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)
 {
 	struct rut_agent_slot *slot;
-	int r = take_slot(p, err);
+	int r;
 
+	if (take_inherited(t, p))
+		return map_table(p, err);
+	r = take_slot(p, err);
 	if (r < 0)
 		return r;
 	slot = slot_of(p);
@@ -233,13 +259,13 @@ int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bo
 		return rut_err_set(err, ENOMEM, "out of memory");
 	p->pid = pid;
 	p->ctl_fd = p->pidfd = -1;
-	p->ctl_fd = open_control(pid);
+	p->ctl_fd = open_control(pid, &p->target_fd);
 	if (p->ctl_fd == -ENOENT && inject) {
 		r = rut_inject(pid, rut_agent_image,
 			       (size_t)(rut_agent_image_end - rut_agent_image), err);
 		if (r < 0)
 			goto fail;
-		p->ctl_fd = open_control(pid);
+		p->ctl_fd = open_control(pid, &p->target_fd);
 	}
 	if (p->ctl_fd < 0) {
 		r = rut_err_errno(err, -p->ctl_fd, "cannot reach the agent in process %d",
@@ -269,6 +295,63 @@ void rut_tracee_detach(struct rut_tracee *p, bool wait)
 	wake_agent(p);
 	if (wait)
 		wait_state(p, RUT_SLOT_STOP, now_ms() + 1000);
+}
+
+static bool helper_lives(pid_t pid)
+{
+	char path[64], comm[32];
+	struct dirent *de;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	while (dir && !found && (de = readdir(dir))) {
+		_cleanup_file_ FILE *f = NULL;
+
+		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/comm", (int)pid, de->d_name);
+		f = fopen(path, "re");
+		found = f && fgets(comm, sizeof(comm), f) && strcmp(comm, "rutile\n") == 0;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+bool rut_tracee_ended(struct rut_tracee *p)
+{
+	struct pollfd pfd = {.fd = p->pidfd, .events = POLLIN};
+	char path[64], link[64];
+	ssize_t n;
+
+	if (p->pidfd < 0 ? process_gone(p->pid) : poll(&pfd, 1, 0) != 0)
+		return true;
+	if (now_ms() < p->exec_check_ms)
+		return false;
+	p->exec_check_ms = now_ms() + 500;
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)p->pid, p->target_fd);
+	n = readlink(path, link, sizeof(link) - 1);
+	if (n == (ssize_t)strlen(CONTROL_LINK) && memcmp(link, CONTROL_LINK, (size_t)n) == 0)
+		return false;
+	/* It executed another program, or closes descriptors that are not its own. */
+	return !helper_lives(p->pid);
+}
+
+bool rut_tracee_has_session(pid_t pid, uint64_t session_id)
+{
+	struct rut_tracee p = {.pid = pid};
+	bool found = false;
+
+	p.ctl_fd = open_control(pid, &p.target_fd);
+	if (p.ctl_fd < 0)
+		return false;
+	if (map_control(&p, now_ms() + 50, NULL) == 0)
+		for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+			found |= p.ctl->slots[i].session_id == session_id && p.ctl->slots[i].orphan;
+	if (p.ctl)
+		munmap(p.ctl, sizeof(*p.ctl));
+	close(p.ctl_fd);
+	return found;
 }
 
 void rut_tracee_free(struct rut_tracee *p)

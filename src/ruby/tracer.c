@@ -116,25 +116,24 @@ void rut_tracer_watch(struct rut_tracer *t, int fd)
 	t->watch_fd = fd;
 }
 
-static bool alive(struct rut_tracee *p)
-{
-	struct pollfd pfd = {.fd = p->pidfd, .events = POLLIN};
-
-	return p->pidfd < 0 ? kill(p->pid, 0) == 0 : poll(&pfd, 1, 0) == 0;
-}
-
 int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err)
 {
 	struct pollfd pfd = {.fd = t->watch_fd, .events = POLLIN};
 	int n = 0;
 
-	if (timeout_ms > 0)
-		poll(&pfd, 1, timeout_ms);
-	for (size_t i = 0; i < t->count; i++) {
-		if (!alive(t->tracees[i]))
-			t->tracees[i]->exited = true;
-		n += !t->tracees[i]->exited;
+	rut_tree_follow(t);
+	while (timeout_ms > 0) {
+		/* Children are looked for ten times a second. */
+		int slice = timeout_ms < 100 ? timeout_ms : 100;
+
+		if (poll(&pfd, 1, slice) != 0)
+			break;
+		timeout_ms -= slice;
+		rut_tree_follow(t);
 	}
+	rut_tree_follow(t);
+	for (size_t i = 0; i < t->count; i++)
+		n += !t->tracees[i]->exited;
 	return n;
 }
 

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Following a tree of processes: children as they are forked, programs as they are executed, and
+ * the children of those that ended before we saw them.
+ *
+ * A forked child has an agent with our session in it already: it is only taken over. An executed
+ * Ruby gets the agent anew, when it has had time to start.
+ */
+#include "ruby/internal.h"
+
+#include "base/cleanup.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static struct rut_tracee *find(struct rut_tracer *t, pid_t pid)
+{
+	for (size_t i = 0; i < t->count; i++)
+		if (t->tracees[i]->pid == pid && !t->tracees[i]->exited)
+			return t->tracees[i];
+	return NULL;
+}
+
+/* A process that runs Ruby: shared or static libruby. */
+static bool looks_like_ruby(pid_t pid)
+{
+	_cleanup_file_ FILE *f = NULL;
+	char path[64], line[512], exe[256];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	n = readlink(path, exe, sizeof(exe) - 1);
+	if (n < 0)
+		return false;
+	exe[n] = 0;
+	if (strstr(exe, "/ruby"))
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (strstr(line, "/libruby"))
+			return true;
+	return false;
+}
+
+static void emit(struct rut_tracer *t, const struct rut_tracee *p, enum rut_ruby_event_type type)
+{
+	struct rut_ruby_event ev = {.type = type, .pid = p->pid, .tid = p->pid};
+	struct timespec ts;
+
+	if (!t->on_event)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	ev.time_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	t->on_event(&ev, t->on_event_arg);
+}
+
+static struct rut_candidate *candidate(struct rut_tracer *t, pid_t pid)
+{
+	struct rut_candidate *free_one = NULL;
+
+	for (size_t i = 0; i < RUT_CANDIDATES; i++) {
+		if (t->candidates[i].pid == pid)
+			return &t->candidates[i];
+		if (!t->candidates[i].pid ||
+		    (!free_one && t->candidates[i].seen_ms + 60000 < now_ms()))
+			free_one = free_one ? free_one : &t->candidates[i];
+	}
+	if (free_one)
+		*free_one = (struct rut_candidate){.pid = pid, .seen_ms = now_ms()};
+	return free_one;
+}
+
+/* Tries now, and again later if it cannot be yet. */
+static void adopt(struct rut_tracer *t, pid_t pid)
+{
+	static const uint32_t pause_ms[] = {50, 100, 200, 400, 800, 2000, 5000, 60000};
+	struct rut_candidate *c = candidate(t, pid);
+	struct rut_err ignored = RUT_ERR_INIT;
+	struct rut_tracee *p;
+	bool inject;
+
+	if (!c || now_ms() < c->next_ms)
+		return;
+	c->next_ms = now_ms() + pause_ms[c->tries < 7 ? c->tries : 7];
+	c->tries++;
+	/* A child that has just been forked has an agent, or will have executed something soon. */
+	inject = c->tries > 4 && looks_like_ruby(pid);
+	if (rut_tracee_open(&p, t, pid, inject, &ignored) < 0)
+		return;
+	p->tree = true;
+	if (rut_tracer_add(t, p, &ignored) < 0) {
+		rut_tracee_detach(p, true);
+		rut_tracee_free(p);
+		return;
+	}
+	c->pid = 0;
+	emit(t, p, RUT_RUBY_EVENT_START);
+}
+
+static void walk(struct rut_tracer *t, pid_t pid, int depth);
+
+static void walk_children_file(struct rut_tracer *t, const char *path, int depth)
+{
+	_cleanup_file_ FILE *f = fopen(path, "re");
+	int pid;
+
+	while (f && fscanf(f, "%d", &pid) == 1) {
+		if (!find(t, (pid_t)pid))
+			adopt(t, (pid_t)pid);
+		walk(t, (pid_t)pid, depth + 1);
+	}
+}
+
+static void walk(struct rut_tracer *t, pid_t pid, int depth)
+{
+	char path[64];
+	struct dirent *de;
+	DIR *dir;
+
+	if (depth > 16)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	while (dir && (de = readdir(dir))) {
+		if (!isdigit((unsigned char)de->d_name[0]))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/children", (int)pid, de->d_name);
+		walk_children_file(t, path, depth);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* A parent may have ended before its children were seen (daemons): they carry our session. */
+static void find_orphans(struct rut_tracer *t)
+{
+	struct dirent *de;
+	DIR *dir = opendir("/proc");
+
+	while (dir && (de = readdir(dir))) {
+		pid_t pid = (pid_t)strtol(de->d_name, NULL, 10);
+		struct rut_err ignored = RUT_ERR_INIT;
+		struct rut_tracee *p;
+
+		if (pid <= 0 || find(t, pid) || !rut_tracee_has_session(pid, t->session_id))
+			continue;
+		if (rut_tracee_open(&p, t, pid, false, &ignored) < 0)
+			continue;
+		p->tree = true;
+		if (rut_tracer_add(t, p, &ignored) < 0) {
+			rut_tracee_detach(p, true);
+			rut_tracee_free(p);
+			continue;
+		}
+		emit(t, p, RUT_RUBY_EVENT_START);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+void rut_tree_follow(struct rut_tracer *t)
+{
+	uint64_t now = now_ms();
+	size_t n = t->count;
+	bool ended = false;
+
+	for (size_t i = 0; i < n; i++) {
+		struct rut_tracee *p = t->tracees[i];
+
+		if (p->exited || !rut_tracee_ended(p))
+			continue;
+		p->exited = true;
+		ended |= p->tree;
+		emit(t, p, RUT_RUBY_EVENT_EXIT);
+		/* It may have executed another program: then it is still there. */
+		if (p->tree && candidate(t, p->pid))
+			candidate(t, p->pid)->again = true;
+	}
+	if (now < t->follow_ms && !ended)
+		return;
+	t->follow_ms = now + 100;
+	for (size_t i = 0; i < n; i++)
+		if (t->tracees[i]->tree && !t->tracees[i]->exited)
+			walk(t, t->tracees[i]->pid, 0);
+	for (size_t i = 0; i < RUT_CANDIDATES; i++)
+		if (t->candidates[i].pid && t->candidates[i].again)
+			adopt(t, t->candidates[i].pid);
+	if (ended)
+		find_orphans(t);
+}
