@@ -134,6 +134,7 @@ static int parse(const struct rut_cmd *cmd, struct record *rec, int argc, char *
 /* Forks the command; it waits until go_fd is written to. */
 static int prepare_command(struct record *rec, struct rut_err *err)
 {
+	const char *slash = strrchr(rec->command[0], '/');
 	int fds[2];
 	char c;
 
@@ -145,7 +146,7 @@ static int prepare_command(struct record *rec, struct rut_err *err)
 	if (!rec->child) {
 		close(fds[1]);
 		/* No longer one of rutile's own processes, whose calls are not recorded. */
-		prctl(PR_SET_NAME, "sh");
+		prctl(PR_SET_NAME, slash ? slash + 1 : rec->command[0]);
 		if (read(fds[0], &c, 1) == 1)
 			execvp(rec->command[0], rec->command);
 		fprintf(stderr, "rutile record: cannot run '%s': %s\n", rec->command[0],
@@ -266,6 +267,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 	if (!rc)
 		rc = rut_recorder_start(r, &err);
 	if (!rc) {
+		rut_writer_statedump(&w, 0);
 		if (rec->command && write(rec->go_fd, "", 1) != 1)
 			fprintf(stderr, "rutile record: the command is gone\n");
 		consume(rec, r, &w, &status);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "session/statedump.h"
 
 static int write_all(int fd, const void *data, size_t len, off_t at)
 {
@@ -178,6 +180,26 @@ int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err)
 		}
 	}
 	return n;
+}
+
+static void drain_for_room(void *arg)
+{
+	rut_writer_drain(arg, NULL);
+}
+
+void rut_writer_statedump(struct rut_writer *w, pid_t only)
+{
+	int cpu = sched_getcpu();
+	struct rut_statedump s = {
+		.ring = &w->recorder->rings[cpu >= 0 && cpu < w->recorder->ncpus ? cpu : 0],
+		.clock = rut_ring_clock,
+		.contexts = w->recorder->conf.contexts,
+		.make_room = drain_for_room,
+		.arg = w,
+		.only = only,
+	};
+
+	rut_statedump_write(&s);
 }
 
 void rut_writer_close(struct rut_writer *w)

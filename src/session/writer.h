@@ -33,6 +33,9 @@ int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *di
  */
 int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err);
 
+/* Writes a statedump through a ring, draining it as needed. `only`: one process, or 0 for all. */
+void rut_writer_statedump(struct rut_writer *w, pid_t only);
+
 void rut_writer_close(struct rut_writer *w);
 
 #endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What was there before the trace began: processes, their descriptors, block devices, interrupts,
+ * CPUs. Read from /proc and /sys, written as LTTng's lttng_statedump_* events into a ring.
+ */
+#ifndef RUT_SESSION_STATEDUMP_H
+#define RUT_SESSION_STATEDUMP_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ring/write.h"
+
+struct rut_statedump {
+	const struct rut_ring *ring;
+	uint64_t (*clock)(void);
+	uint32_t contexts; /* enum rut_context: records carry these fields too */
+	/* Called when the ring is almost full, so that the reader can make room; may be NULL. */
+	void (*make_room)(void *arg);
+	void *arg;
+	pid_t only; /* 0: all processes; else this one and its threads */
+	uint64_t records;
+};
+
+/* Writes everything; what vanishes or cannot be read meanwhile is left out. */
+void rut_statedump_write(struct rut_statedump *s);
+
+#endif
