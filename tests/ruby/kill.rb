@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+# The tracer is killed, or stopped in good order, at random moments, again and again, while the
+# target serves requests. kill.rb COUNT SEED MODE PORT -- TOOL...
+#   MODE kill: SIGKILL at a random moment of attach, tracing or detach; cycle: SIGINT.
+# "PID" in the tool's words is the target's. Prints a line for each fault, and figures at the end.
+require "socket"
+
+count, seed, mode, port = ARGV.shift(4)
+ARGV.shift
+tool = ARGV
+count = Integer(count)
+port = Integer(port)
+rng = Random.new(Integer(seed))
+ruby = ENV["RUBY"] ? ENV["RUBY"].split : ["ruby"]
+server = [*ruby, ENV["SERVER"] || File.join(__dir__, "server.rb"), port.to_s]
+server << "storm" if ENV["STORM"]
+out = IO.popen(server)
+pid = out.pid
+out.gets
+at_exit { Process.kill(:KILL, pid) rescue nil }
+$faults = 0
+
+def fault(text)
+  $faults += 1
+  puts text
+end
+
+def ask(port)
+  s = Socket.tcp("127.0.0.1", port, connect_timeout: 10)
+  s.puts "hello"
+  s.wait_readable(10) or return "no answer within 10 s"
+  line = s.gets
+  s.close
+  line&.start_with?("answer") ? nil : "answer #{line.inspect}"
+rescue SystemCallError => e
+  e.message
+end
+
+def status(pid)
+  File.read("/proc/#{pid}/status").scan(/^(\w+):\s*(\S+)/).to_h
+end
+
+def figures(pid)
+  st = status(pid)
+  { rss_kib: st["VmRSS"].to_i, threads: st["Threads"].to_i,
+    fds: Dir.children("/proc/#{pid}/fd").size,
+    maps: File.foreach("/proc/#{pid}/maps").count { |l| l.include?("rutile") } }
+end
+
+# Load from another thread all the time: every answer must come.
+requests = 0
+stop = false
+load = Thread.new do
+  until stop
+    bad = ask(port)
+    fault("request failed: #{bad}") if bad
+    requests += 1
+    sleep 0.002
+  end
+end
+
+def run_tool(tool, pid, mode, rng, i)
+  words = tool.map { |w| w == "PID" ? pid.to_s : w }
+  child = Process.spawn(*words, out: File::NULL, err: ENV["TOOL_LOG"] || File::NULL)
+  case mode
+  when "kill"
+    case i % 3
+    when 0 then sleep rng.rand * 0.012 # attach
+    when 1 then sleep rng.rand * 0.3 # attach and tracing
+    else # detach
+      sleep 0.06 + rng.rand * 0.1
+      Process.kill(:INT, child) rescue nil
+      sleep rng.rand * 0.01
+    end
+    Process.kill(:KILL, child) rescue nil
+  when "cycle"
+    sleep 0.03 + rng.rand * 0.04
+    Process.kill(:INT, child) rescue nil
+  end
+  Process.wait(child)
+  $?
+end
+
+before = nil
+statuses = Hash.new(0)
+count.times do |i|
+  before = figures(pid) if i == [count / 5, 20].min
+  st = run_tool(tool, pid, mode, rng, i)
+  statuses[st.signaled? ? "signal #{st.termsig}" : "exit #{st.exitstatus}"] += 1
+  break fault("target died at #{i}") if Process.wait(pid, Process::WNOHANG)
+  s = status(pid)
+  if s["State"] =~ /[tTZ]/
+    sleep 0.2
+    s = status(pid)
+  end
+  fault("target is #{s["State"]} at #{i}") if s["State"] =~ /[tTZ]/
+  fault("tracer #{s["TracerPid"]} left at #{i}") if s["TracerPid"] != "0"
+  bad = ask(port)
+  fault("no service at #{i}: #{bad}") if bad
+  break if $faults > 5
+end
+if $faults.zero?
+  # Attached once more, in peace.
+  child = Process.spawn(*tool.map { |w| w == "PID" ? pid.to_s : w }, out: File::NULL, err: [:child, :out])
+  sleep 1
+  Process.kill(:INT, child) rescue nil
+  Process.wait(child)
+  fault("cannot be attached again: #{$?}") unless $?.success?
+  sleep 2.5 # what a killed tracer left is given up
+end
+stop = true
+load.join
+if $faults.zero?
+  after = figures(pid)
+  puts "before #{before}", "after #{after}"
+  fault("threads grew: #{before[:threads]} -> #{after[:threads]}") if after[:threads] > before[:threads] + 4
+  fault("descriptors grew: #{before[:fds]} -> #{after[:fds]}") if after[:fds] > before[:fds] + 4
+  fault("mappings grew: #{before[:maps]} -> #{after[:maps]}") if after[:maps] > before[:maps] + 12
+  fault("memory grew: #{before[:rss_kib]} -> #{after[:rss_kib]} KiB") if after[:rss_kib] > before[:rss_kib] + 16384
+end
+puts "runs #{statuses} requests #{requests} faults #{$faults}"
+exit $faults.zero?

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+# A server that never stops allocating and starting threads: server.rb PORT. Answers each
+# connection with one line, and prints "ready".
+require "socket"
+
+server = TCPServer.new("127.0.0.1", Integer(ARGV[0]))
+
+# Allocation and threads in tight loops beside the requests.
+def churn(n)
+  Array.new(n) { |i| "#{i}" * 20 }.map(&:hash).sum
+end
+
+if ARGV[1] == "storm"
+  Thread.new { loop { Thread.new { churn(20) }.join } }
+  Thread.new { loop { churn(200); "x" * 200_000; Array.new(50_000) } }
+end
+Thread.new { loop { sleep 0.01; churn(5) } }
+$stdout.puts "ready"
+$stdout.flush
+loop do
+  Thread.new(server.accept) do |s|
+    s.gets
+    s.puts "answer #{churn(10)}"
+    s.close
+  end
+end
