@@ -296,6 +296,17 @@ static struct rut_rec *rec_of_tp(VALUE v)
 	return NULL;
 }
 
+/*
+ * The same, when it is this session's. The tracepoints of a session that has ended stay in the heap
+ * until the GC comes, and their records are gone.
+ */
+static struct rut_rec *own_rec_of_tp(const struct rut_session *s, VALUE v)
+{
+	struct rut_rec *r = rec_of_tp(v);
+
+	return r && rut_session_owns(s, r) && r->s == s ? r : NULL;
+}
+
 static void proc_of_ment(VALUE obj, void *data)
 {
 	VALUE *ret = data;
@@ -343,9 +354,7 @@ static int scan_page(void *start, void *end, size_t stride, void *data)
 			if (def && (*def & 15) == METHOD_TYPE_BMETHOD)
 				list_add(&sc->ments, v);
 		} else if (sc->again) {
-			struct rut_rec *r = rec_of_tp(v);
-
-			if (r && r->s == sc->s)
+			if (own_rec_of_tp(sc->s, v))
 				list_add(&sc->tps, v);
 		}
 	}
@@ -462,9 +471,9 @@ static int unhook_page(void *start, void *end, size_t stride, void *data)
 	struct unhook *u = data;
 
 	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
-		struct rut_rec *r = rec_of_tp(v);
+		struct rut_rec *r = own_rec_of_tp(u->s, v);
 
-		if (r && r->s == u->s && (!u->only_drops || r->drop))
+		if (r && (!u->only_drops || r->drop))
 			list_add(&u->tps, v);
 	}
 	return 0;

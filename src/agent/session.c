@@ -72,6 +72,15 @@ void *rut_session_alloc(struct rut_session *s, size_t bytes)
 	return p;
 }
 
+bool rut_session_owns(const struct rut_session *s, const void *p)
+{
+	for (const struct rut_arena *a = s->arena; a; a = a->next)
+		if ((const char *)p >= (const char *)a &&
+		    (const char *)p < (const char *)a + RUT_ARENA)
+			return true;
+	return false;
+}
+
 struct global_tp {
 	struct rut_session *s;
 	uint32_t events;

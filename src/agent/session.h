@@ -86,6 +86,9 @@ void rut_session_fini(struct rut_session *s);
 
 void *rut_session_alloc(struct rut_session *s, size_t bytes);
 
+/* Whether p came from it, and is still there. With the GVL. */
+bool rut_session_owns(const struct rut_session *s, const void *p);
+
 /* Sets the hooks that this mode needs at once. Returns NULL or why not. */
 const char *rut_session_hook(struct rut_session *s);
 

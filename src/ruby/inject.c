@@ -728,7 +728,7 @@ static bool leftover_is_idle(struct inject *in)
 	if (idle && rut_target_read_maps(&in->target, in->pid) == 0)
 		for (size_t i = 0; i < in->target.map_count; i++)
 			idle &= !(in->target.maps[i].shared && in->target.maps[i].write &&
-				  strstr(in->target.maps[i].path, "/memfd:rutile-agent"));
+				  !strcmp(in->target.maps[i].path, "/memfd:rutile-agent"));
 	return idle;
 }
 

@@ -14,7 +14,7 @@ rng = Random.new(Integer(seed))
 ruby = ENV["RUBY"] ? ENV["RUBY"].split : ["ruby"]
 server = [*ruby, ENV["SERVER"] || File.join(__dir__, "server.rb"), port.to_s]
 server << "storm" if ENV["STORM"]
-out = IO.popen(server)
+out = IO.popen(server, err: ENV["SERVER_LOG"] || File::NULL)
 pid = out.pid
 out.gets
 at_exit { Process.kill(:KILL, pid) rescue nil }
@@ -22,7 +22,7 @@ $faults = 0
 
 def fault(text)
   $faults += 1
-  puts text
+  puts text if $faults < 10
 end
 
 def ask(port)
