@@ -17,7 +17,7 @@ static void on_signal(int sig)
 
 	if (sig == SIGWINCH)
 		resized = 1;
-	else if (sig != SIGPIPE)
+	else if (sig != SIGPIPE && sig != SIGCHLD)
 		stopped = 1;
 	/* A full pipe wakes as well as one more byte. */
 	if (write(pipe_fds[1], "", 1) < 0)
@@ -34,7 +34,7 @@ static int watch(int epoll, int fd)
 
 int rut_wake_init(bool keyboard, struct rut_err *err)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGPIPE};
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGPIPE, SIGCHLD};
 	struct sigaction sa = {.sa_handler = on_signal}; /* without SA_RESTART: sleeps end */
 	int epoll, rc;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What wakes a verb that waits: SIGINT, SIGTERM and SIGHUP ask it to end properly, SIGWINCH tells
- * of a new size, and the keyboard. Handlers write into a pipe; nothing is blocked or ignored, so
- * that a command that we start inherits signals as they were.
+ * of a new size, SIGCHLD of the end of a command, and the keyboard. Handlers write into a pipe;
+ * nothing is blocked or ignored, so that a command that we start inherits signals as they were.
  */
 #ifndef RUT_CLI_WAKE_H
 #define RUT_CLI_WAKE_H
