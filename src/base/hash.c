@@ -165,6 +165,7 @@ int64_t rut_strtab_intern(struct rut_strtab *t, const char *data, size_t len)
 	copy[len] = '\0';
 	t->strs[t->count] = (struct rut_str){copy, (uint32_t)len, h};
 	*slot = t->count + 1;
+	/* cppcheck-suppress memleak ; strs owns the copy */
 	return (int64_t)t->count++;
 }
 
