@@ -279,7 +279,10 @@ struct scan {
 	bool wanted;
 };
 
-/* The record of a tracepoint of ours, or NULL. Layout: events, tracing, thread, targets, func, data
+/*
+ * The record of a tracepoint of ours that is enabled, or NULL: a disabled one stays in the heap until
+ * it is collected, longer than the record that its data points to. Layout: int events, int tracing,
+ * thread, targets, func, data.
  */
 static struct rut_rec *rec_of_tp(VALUE v)
 {
@@ -288,7 +291,7 @@ static struct rut_rec *rec_of_tp(VALUE v)
 	if ((w[0] & RUT_T_MASK) != RUT_T_DATA || w[1] != rb.c_tracepoint || w[3] & ~3ul)
 		return NULL;
 	tp = w[3] & 2 ? &w[4] : (const uintptr_t *)w[4]; /* embedded or not */
-	if (!tp)
+	if (!tp || !((const int *)tp)[1])
 		return NULL;
 	for (int i = 2; i < 5; i++)
 		if (rut_hook_is_ours((rut_tp_fn)tp[i]))
