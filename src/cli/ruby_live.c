@@ -158,7 +158,8 @@ static int start(struct rut_live *l, struct rut_err *err)
 		return rc;
 	start_counting(l);
 	if (!l->opts.command)
-		return rut_targets_attach(&l->targets, l->tracer, l->cmd, err);
+		return rut_targets_attach(&l->targets, l->tracer,
+					  l->view == &rut_screen_view ? NULL : l->cmd, err);
 	if (l->view == &rut_screen_view)
 		rut_ruby_screen_hide(l);
 	rc = rut_tracer_spawn(l->tracer, l->opts.command, err);
@@ -184,7 +185,7 @@ int rut_live_restart(struct rut_live *l, struct rut_err *err)
 	start_counting(l);
 	if (l->child)
 		return rut_tracer_attach(l->tracer, l->child, true, err);
-	return rut_targets_attach(&l->targets, l->tracer, l->cmd, err);
+	return rut_targets_attach(&l->targets, l->tracer, NULL, err); /* not on the screen */
 }
 
 int rut_live_update(struct rut_live *l, struct rut_err *err)

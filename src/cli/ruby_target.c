@@ -290,7 +290,7 @@ int rut_targets_attach(const struct rut_targets *t, struct rut_tracer *tracer,
 			attached++;
 			continue;
 		}
-		if (t->count > 1)
+		if (t->count > 1 && cmd)
 			rut_notice(cmd, "%s", why.msg);
 		if (!first.code)
 			first = why;
@@ -298,8 +298,8 @@ int rut_targets_attach(const struct rut_targets *t, struct rut_tracer *tracer,
 	if (attached)
 		return 0;
 	if (t->count > 1)
-		return rut_err_set(err, first.code, "none of %zu processes can be traced",
-				   t->count);
+		return rut_err_set(err, first.code, "none of %zu processes can be traced: %s",
+				   t->count, first.msg);
 	*err = first;
 	return -first.code;
 }

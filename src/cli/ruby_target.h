@@ -36,8 +36,8 @@ void rut_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts 
 			struct rut_ruby_filter *ret);
 
 /*
- * Attaches to every target. Those that fail are said on standard error when at least one works;
- * when none does, the error of the first is returned.
+ * Attaches to every target. Those that fail are said on standard error (`cmd` NULL: they are not);
+ * when none can be traced, the error of the first is returned.
  */
 int rut_targets_attach(const struct rut_targets *t, struct rut_tracer *tracer,
 		       const struct rut_cmd *cmd, struct rut_err *err);

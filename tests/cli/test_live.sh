@@ -160,6 +160,12 @@ a_target_that_refuses() {
   "$R" calls 200 2>err || rc=$?
   [ $rc = 1 ]
   [ "$(cat err)" = "rutile calls: PID 200: not today" ]
+  sed -i 's/^refuse.*/&\nrefuse|100|PID 100: nor this/' shop.fake
+  rc=0
+  "$R" calls 100 200 2>err || rc=$?
+  [ $rc = 1 ]
+  tail -n 1 err | grep -qx 'rutile calls: none of 2 processes can be traced: PID 100: nor this'
+  sed -i '/^refuse|100/d' shop.fake
   "$R" calls 100 200 2>err >out
   [ "$(cat err)" = "rutile calls: PID 200: not today" ]
   grep -q 'last table' out

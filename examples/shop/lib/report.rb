@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 module Shop
   class Report
-    # To find: the line that allocates. Every += copies all that was written before.
+    # To find: every += copies all that was written before.
     def to_csv
       csv = "id,name,price\n"
       Database.query("select * from products").each do |p|
