@@ -168,7 +168,7 @@ static bool plan(void)
 		} else if (state == RUT_SLOT_START) {
 			job.what[i] = s->hooked ? JOB_WORK : JOB_HOOK;
 		} else if (state == RUT_SLOT_ACTIVE &&
-			   (s->drops || s->slots.stale ||
+			   (rut_session_drops_due(s) || s->slots.stale ||
 			    (s->rescan && rut_mono_ns() >= s->rescan_at_ns) || s->todo_left)) {
 			job.what[i] = JOB_WORK;
 		} else if (state == RUT_SLOT_STOP && s->used) {

@@ -280,9 +280,9 @@ struct scan {
 };
 
 /*
- * The record of a tracepoint of ours that is enabled, or NULL: a disabled one stays in the heap until
- * it is collected, longer than the record that its data points to. Layout: int events, int tracing,
- * thread, targets, func, data.
+ * The record of a tracepoint of ours that is enabled, or NULL: a disabled one stays in the heap
+ * until it is collected, longer than the record that its data points to. Layout: int events, int
+ * tracing, thread, targets, func, data.
  */
 static struct rut_rec *rec_of_tp(VALUE v)
 {
@@ -297,17 +297,6 @@ static struct rut_rec *rec_of_tp(VALUE v)
 		if (rut_hook_is_ours((rut_tp_fn)tp[i]))
 			return (struct rut_rec *)tp[i + 1];
 	return NULL;
-}
-
-/*
- * The same, when it is this session's. The tracepoints of a session that has ended stay in the heap
- * until the GC comes, and their records are gone.
- */
-static struct rut_rec *own_rec_of_tp(const struct rut_session *s, VALUE v)
-{
-	struct rut_rec *r = rec_of_tp(v);
-
-	return r && rut_session_owns(s, r) && r->s == s ? r : NULL;
 }
 
 static void proc_of_ment(VALUE obj, void *data)
@@ -357,7 +346,9 @@ static int scan_page(void *start, void *end, size_t stride, void *data)
 			if (def && (*def & 15) == METHOD_TYPE_BMETHOD)
 				list_add(&sc->ments, v);
 		} else if (sc->again) {
-			if (own_rec_of_tp(sc->s, v))
+			struct rut_rec *r = rec_of_tp(v);
+
+			if (r && r->s == sc->s)
 				list_add(&sc->tps, v);
 		}
 	}
@@ -464,8 +455,7 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 
 struct unhook {
 	struct rut_session *s;
-	bool only_drops, more;
-	uint64_t deadline_ns;
+	bool only_drops;
 	struct list tps;
 };
 
@@ -474,55 +464,72 @@ static int unhook_page(void *start, void *end, size_t stride, void *data)
 	struct unhook *u = data;
 
 	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
-		struct rut_rec *r = own_rec_of_tp(u->s, v);
+		struct rut_rec *r = rec_of_tp(v);
 
-		if (r && (!u->only_drops || r->drop))
+		if (r && r->s == u->s && (!u->only_drops || r->drop))
 			list_add(&u->tps, v);
 	}
 	return 0;
+}
+
+static VALUE unhook_list_body(VALUE arg)
+{
+	struct unhook *u = (struct unhook *)arg;
+
+	rb.rb_objspace_each_objects(unhook_page, u);
+	u->s->unhook = rb.rb_ary_new();
+	u->s->unhook_next = 0;
+	for (size_t i = 0; i < u->tps.count; i++)
+		rb.rb_ary_push(u->s->unhook, u->tps.items[i]);
+	return rb.qnil;
+}
+
+/* A look through the heap takes longer than a slice: once, and the list is worked off. */
+static void unhook_list(struct rut_session *s, bool only_drops)
+{
+	struct unhook u = {.s = s, .only_drops = only_drops};
+	VALUE was_disabled = rb.rb_gc_disable();
+	int failed = 0;
+
+	rb.rb_protect(unhook_list_body, (VALUE)&u, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	if (was_disabled != rb.qtrue)
+		rb.rb_gc_enable();
+	list_fini(&u.tps);
+	s->unhook_only_drops = only_drops;
 }
 
 static VALUE disable_body(VALUE tp)
 {
 	struct rut_rec *r = rec_of_tp(tp);
 
-	if (rb.rb_tracepoint_enabled_p(tp) != rb.qtrue)
+	if (!r)
 		return rb.qnil;
 	r->drop = false;
 	r->s->table.hdr->instrumented--;
 	return rb.rb_tracepoint_disable(tp);
 }
 
-static VALUE unhook_body(VALUE arg)
-{
-	struct unhook *u = (struct unhook *)arg;
-
-	rb.rb_objspace_each_objects(unhook_page, u);
-	for (size_t i = 0; i < u->tps.count; i++) {
-		int failed = 0;
-
-		rb.rb_protect(disable_body, u->tps.items[i], &failed);
-		if (failed)
-			rb.rb_set_errinfo(rb.qnil);
-		if (rut_mono_ns() > u->deadline_ns && i + 1 < u->tps.count) {
-			u->more = true;
-			break;
-		}
-	}
-	return rb.qnil;
-}
-
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns)
 {
-	struct unhook u = {.s = s, .only_drops = only_drops, .deadline_ns = deadline_ns};
-	VALUE was_disabled = rb.rb_gc_disable();
-	int failed = 0;
+	if (s->unhook == rb.qnil || (s->unhook_only_drops && !only_drops)) {
+		unhook_list(s, only_drops);
+		if (s->unhook == rb.qnil)
+			return false;
+	}
+	for (;;) {
+		VALUE tp = rb.rb_ary_entry(s->unhook, s->unhook_next++);
+		int failed = 0;
 
-	rb.rb_protect(unhook_body, (VALUE)&u, &failed);
-	if (failed)
-		rb.rb_set_errinfo(rb.qnil);
-	if (was_disabled != rb.qtrue)
-		rb.rb_gc_enable();
-	list_fini(&u.tps);
-	return u.more;
+		if (tp == rb.qnil)
+			break;
+		rb.rb_protect(disable_body, tp, &failed);
+		if (failed)
+			rb.rb_set_errinfo(rb.qnil);
+		if (s->unhook_next % 16 == 0 && rut_mono_ns() > deadline_ns)
+			return true;
+	}
+	s->unhook = rb.qnil;
+	return false;
 }

@@ -72,14 +72,8 @@ void *rut_session_alloc(struct rut_session *s, size_t bytes)
 	return p;
 }
 
-bool rut_session_owns(const struct rut_session *s, const void *p)
-{
-	for (const struct rut_arena *a = s->arena; a; a = a->next)
-		if ((const char *)p >= (const char *)a &&
-		    (const char *)p < (const char *)a + RUT_ARENA)
-			return true;
-	return false;
-}
+#define DROP_WAIT_NS	 300000000ull
+#define DROP_WAIT_MAX_NS 20000000000ull
 
 struct global_tp {
 	struct rut_session *s;
@@ -108,8 +102,11 @@ static VALUE hook_body(VALUE arg)
 	bool time = s->mode == RUT_AGENT_TIME;
 
 	s->hooked = true;
-	s->todo = rb.qnil;
+	s->todo = s->unhook = rb.qnil;
 	rb.rb_gc_register_address(&s->todo);
+	rb.rb_gc_register_address(&s->unhook);
+	s->drop_wait_ns = DROP_WAIT_NS;
+	s->drop_at_ns = rut_mono_ns() + DROP_WAIT_NS;
 	if (!counts_calls(s)) {
 		if (rb.version >= 302)
 			rut_slots_scan(&s->slots);
@@ -141,20 +138,37 @@ const char *rut_session_hook(struct rut_session *s)
 	return "Ruby raised an exception while the hooks were set";
 }
 
+/* Takes hooks away that turned out to be of no use. Returns true while some of them are left. */
+static bool drop(struct rut_session *s, uint64_t deadline_ns)
+{
+	if (s->unhook == rb.qnil) {
+		if (!rut_session_drops_due(s))
+			return false;
+		__atomic_store_n(&s->drops, 0, __ATOMIC_RELAXED);
+	}
+	if (rut_methods_unhook(s, true, deadline_ns))
+		return true;
+	s->drop_at_ns = rut_mono_ns() + s->drop_wait_ns;
+	if (s->drop_wait_ns < DROP_WAIT_MAX_NS)
+		s->drop_wait_ns *= 2;
+	return false;
+}
+
+bool rut_session_drops_due(const struct rut_session *s)
+{
+	return s->drops && rut_mono_ns() >= s->drop_at_ns;
+}
+
 bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
 {
 	static const uint32_t again_ms[] = {400, 1500, 5000};
-	bool more;
+	bool more, dropping;
 
 	if (s->slots.stale)
 		rut_slots_scan(&s->slots);
 	if (!counts_calls(s))
 		return false;
-	if (s->drops) {
-		s->drops = 0;
-		if (rut_methods_unhook(s, true, deadline_ns))
-			s->drops = 1;
-	}
+	dropping = drop(s, deadline_ns);
 	more = rut_methods_work(s, deadline_ns);
 	if (!more && s->rescan && rut_mono_ns() >= s->rescan_at_ns) {
 		rut_methods_scan(s, true);
@@ -164,7 +178,7 @@ bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
 		else
 			s->rescan = false;
 	}
-	return more || s->drops;
+	return more || dropping;
 }
 
 static VALUE unhook_globals(VALUE arg)
@@ -193,6 +207,7 @@ bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns)
 	if (rut_methods_unhook(s, false, deadline_ns))
 		return true;
 	rb.rb_gc_unregister_address(&s->todo);
+	rb.rb_gc_unregister_address(&s->unhook);
 	s->hooked = false;
 	return false;
 }

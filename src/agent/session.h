@@ -72,8 +72,12 @@ struct rut_session {
 	/* The work that is left, see methods.c. */
 	VALUE todo; /* Array of InstructionSequence; registered with the GC */
 	long todo_next;
-	bool todo_left;		  /* as of the last job */
-	uint32_t drops;		  /* recs whose hook should go */
+	VALUE unhook; /* Array of tracepoints to disable, or nil; registered with the GC */
+	long unhook_next;
+	bool unhook_only_drops;
+	uint64_t drop_at_ns, drop_wait_ns; /* not before: it takes a look through the heap */
+	bool todo_left;			   /* as of the last job */
+	uint32_t drops;			   /* recs whose hook should go */
 	uint64_t orphan_until_ns; /* in the child of a fork: wait for the tracer until then */
 	bool rescan;		  /* code came whose methods may be defined by now */
 	uint64_t rescan_at_ns;
@@ -86,14 +90,14 @@ void rut_session_fini(struct rut_session *s);
 
 void *rut_session_alloc(struct rut_session *s, size_t bytes);
 
-/* Whether p came from it, and is still there. With the GVL. */
-bool rut_session_owns(const struct rut_session *s, const void *p);
-
 /* Sets the hooks that this mode needs at once. Returns NULL or why not. */
 const char *rut_session_hook(struct rut_session *s);
 
 /* Does some of the remaining work; true while more is left. */
 bool rut_session_work(struct rut_session *s, uint64_t deadline_ns);
+
+/* Hooks of no use wait to be taken away, and it is time for that. */
+bool rut_session_drops_due(const struct rut_session *s);
 
 /* Takes hooks away; true while some are left. */
 bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns);
