@@ -270,12 +270,13 @@ void rut_methods_on_compiled(VALUE tp, void *session)
 
 struct scan {
 	struct rut_session *s;
-	struct list found; /* code that the filter wants */
-	struct list ments; /* method entries of define_methods */
-	struct list tps;   /* tracepoints of this session */
-	struct list done;  /* their code; sorted */
-	bool again;	   /* hooks may be set already */
-	VALUE path;	   /* the last one asked for, and the answer */
+	struct list found;  /* code that the filter wants */
+	struct list ments;  /* method entries of define_methods */
+	struct list blocks; /* their code; sorted */
+	struct list tps;    /* tracepoints of this session */
+	struct list done;   /* their code; sorted */
+	bool again;	    /* hooks may be set already */
+	VALUE path;	    /* the last one asked for, and the answer */
 	bool wanted;
 };
 
@@ -405,8 +406,15 @@ static VALUE scan_body(VALUE arg)
 		VALUE iseq = bmethod_iseq(sc->ments.items[i]);
 
 		if (iseq && ready_iseq(iseq) && scan_wanted(sc, iseq) && !is_done(sc, iseq))
-			rb.rb_ary_push(s->todo, wrapper_of(iseq));
+			list_add(&sc->blocks, iseq);
 	}
+	/* Every alias, and every Method that was bound (Sinatra binds one a request), is an entry.
+	 */
+	if (sc->blocks.count)
+		qsort(sc->blocks.items, sc->blocks.count, sizeof(VALUE), compare);
+	for (size_t i = 0; i < sc->blocks.count; i++)
+		if (!i || sc->blocks.items[i] != sc->blocks.items[i - 1])
+			rb.rb_ary_push(s->todo, wrapper_of(sc->blocks.items[i]));
 	return rb.qnil;
 }
 
@@ -424,6 +432,7 @@ void rut_methods_scan(struct rut_session *s, bool again)
 		rb.rb_gc_enable();
 	list_fini(&sc.found);
 	list_fini(&sc.ments);
+	list_fini(&sc.blocks);
 	list_fini(&sc.tps);
 	list_fini(&sc.done);
 }

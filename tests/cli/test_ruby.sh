@@ -63,6 +63,41 @@ a_folder_removed_under_it_is_still_the_application() {
   "$R" calls --duration 600ms --last $target | grep -q 'Job.run'
 }
 
+# As Sinatra does: the block of a route is a method that is bound anew for each request.
+a_method_bound_often_is_counted_once() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >bound.rb <<'EOF'
+class A
+  define_method(:route) { plain }
+  route = instance_method(:route)
+  remove_method :route
+  ROUTE = ->(a) { route.bind(a).call }
+  def plain; end
+  alias_method :other, :plain
+end
+a = A.new
+kept = Array.new(100) { a.method(:plain) }
+puts "ready"
+$stdout.flush
+until File.exist?("stop")
+  50.times { A::ROUTE.call(a) }
+  sleep 0.001
+end
+EOF
+  ruby bound.rb >out &
+  target=$!
+  # shellcheck disable=SC2064
+  trap "kill $target 2>/dev/null || :" EXIT
+  for _ in $(seq 100); do grep -q ready out && break; sleep 0.1; done
+  for _ in 1 2; do
+    "$R" calls --json --last --duration 700ms $target >got
+    ruby -rjson -e '
+      calls = STDIN.each_line.to_h { |l| r = JSON.parse(l); [r["method"], r["calls"]] }
+      route, plain = calls.values_at("A#route", "A#plain")
+      abort calls.inspect unless plain.to_i > 0 && (route - plain).abs <= plain / 5' <got
+  done
+}
+
 the_end_of_the_target_ends_it() {
   start_script
   "$R" calls $target >got &
@@ -124,6 +159,7 @@ one_line_for_what_cannot_be_traced() {
 
 t_case "app leaves gems out, all does not" app_leaves_gems_out_and_all_does_not
 t_case "a folder removed under it is still the application" a_folder_removed_under_it_is_still_the_application
+t_case "a method bound often is counted once" a_method_bound_often_is_counted_once
 t_case "the end of the target ends it" the_end_of_the_target_ends_it
 t_case "a target is found by its name" it_is_found_by_name
 t_case "the first table does not wait for an interval" the_first_table_does_not_wait
