@@ -58,7 +58,10 @@ static void add_clock(struct rut_trace_print *tp, uint64_t time_ns)
 		strftime(tp->clock, sizeof(tp->clock), "%H:%M:%S", &tm);
 		tp->second = second;
 	}
-	rut_buf_printf(&tp->out, "%s.%06u ", tp->clock, (unsigned)(ns % 1000000000 / 1000));
+	rut_buf_puts(&tp->out, tp->clock);
+	rut_buf_putc(&tp->out, '.');
+	rut_text_number(&tp->out, ns % 1000000000 / 1000, 6);
+	rut_buf_putc(&tp->out, ' ');
 }
 
 /* What --time and --thread put before a line. */
@@ -66,8 +69,12 @@ static void add_prefix(struct rut_trace_print *tp, const struct rut_ruby_event *
 {
 	if (tp->style.time)
 		add_clock(tp, ev->time_ns);
-	if (tp->style.thread)
-		rut_buf_printf(&tp->out, "%d/%d ", ev->pid, ev->tid);
+	if (tp->style.thread) {
+		rut_text_number(&tp->out, (uint64_t)ev->pid, 1);
+		rut_buf_putc(&tp->out, '/');
+		rut_text_number(&tp->out, (uint64_t)ev->tid, 1);
+		rut_buf_putc(&tp->out, ' ');
+	}
 }
 
 static void add_exception(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
@@ -83,10 +90,16 @@ static void add_lost(struct rut_trace_print *tp, const struct rut_ruby_event *ev
 	rut_buf_printf(&tp->out, "LOST %" PRIu64 " events of process %d\n", ev->lost, ev->pid);
 }
 
-static void print_plain(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+static void add_duration(struct rut_buf *b, uint64_t ns)
 {
 	char buf[RUT_TEXT_DURATION_SIZE];
 
+	rut_buf_putc(b, ' ');
+	rut_buf_puts(b, rut_text_duration(buf, ns));
+}
+
+static void print_plain(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
 	if (ev->type == RUT_RUBY_EVENT_RETURN && !tp->style.returns)
 		return;
 	add_prefix(tp, ev);
@@ -99,7 +112,7 @@ static void print_plain(struct rut_trace_print *tp, const struct rut_ruby_event 
 		rut_buf_puts(&tp->out, "RETURN ");
 		add_name(&tp->out, ev, true);
 		if (ev->duration_ns)
-			rut_buf_printf(&tp->out, " %s", rut_text_duration(buf, ev->duration_ns));
+			add_duration(&tp->out, ev->duration_ns);
 		break;
 	case RUT_RUBY_EVENT_RAISE:
 		add_exception(tp, ev);
@@ -119,7 +132,10 @@ enum { DURATION_WIDTH = 10 };
 
 static void tree_margin(struct rut_trace_print *tp, const char *duration, uint32_t depth)
 {
-	rut_buf_printf(&tp->out, "%*s ", DURATION_WIDTH, duration);
+	for (size_t n = strlen(duration); n < DURATION_WIDTH; n++)
+		rut_buf_putc(&tp->out, ' ');
+	rut_buf_puts(&tp->out, duration);
+	rut_buf_putc(&tp->out, ' ');
 	for (uint32_t i = 0; i < depth && i < 256; i++)
 		rut_buf_puts(&tp->out, "  ");
 }
@@ -242,19 +258,12 @@ static void print_slow(struct rut_trace_print *tp, const struct rut_ruby_event *
 
 static void json_place(struct rut_buf *out, const struct rut_ruby_event *ev)
 {
-	_cleanup_buf_ struct rut_buf name = RUT_BUF_INIT;
-
 	rut_jsonl_str(out, "file", ev->path);
 	rut_jsonl_u64(out, "line", ev->line);
 	rut_jsonl_str(out, "class", ev->class_name);
-	if (!ev->method_name)
-		return;
-	if (ev->class_name) {
-		rut_buf_puts(&name, ev->class_name);
-		rut_buf_putc(&name, ev->singleton ? '.' : '#');
-	}
-	rut_buf_puts(&name, ev->method_name);
-	rut_jsonl_str(out, "method", name.data);
+	if (ev->method_name)
+		rut_jsonl_join(out, "method", ev->class_name, ev->singleton ? '.' : '#',
+			       ev->method_name);
 }
 
 static void print_json(struct rut_trace_print *tp, const struct rut_ruby_event *ev)

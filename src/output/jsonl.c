@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "output/jsonl.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -49,14 +48,8 @@ static void add_escaped(struct rut_buf *b, const char *s, size_t len)
 		rut_buf_add(b, s, n);
 }
 
-void rut_jsonl_str(struct rut_buf *b, const char *key, const char *s)
+static void add_text(struct rut_buf *b, const char *s)
 {
-	add_key(b, key);
-	if (!s) {
-		rut_buf_puts(b, "null");
-		return;
-	}
-	rut_buf_putc(b, '"');
 	while (*s) {
 		size_t n = 0;
 		uint32_t cp;
@@ -73,13 +66,37 @@ void rut_jsonl_str(struct rut_buf *b, const char *key, const char *s)
 		}
 		s += n;
 	}
+}
+
+void rut_jsonl_str(struct rut_buf *b, const char *key, const char *s)
+{
+	add_key(b, key);
+	if (!s) {
+		rut_buf_puts(b, "null");
+		return;
+	}
+	rut_buf_putc(b, '"');
+	add_text(b, s);
+	rut_buf_putc(b, '"');
+}
+
+void rut_jsonl_join(struct rut_buf *b, const char *key, const char *first, char between,
+		    const char *second)
+{
+	add_key(b, key);
+	rut_buf_putc(b, '"');
+	if (first) {
+		add_text(b, first);
+		rut_buf_putc(b, between);
+	}
+	add_text(b, second);
 	rut_buf_putc(b, '"');
 }
 
 void rut_jsonl_u64(struct rut_buf *b, const char *key, uint64_t value)
 {
 	add_key(b, key);
-	rut_buf_printf(b, "%" PRIu64, value);
+	rut_text_number(b, value, 1);
 }
 
 void rut_jsonl_bool(struct rut_buf *b, const char *key, bool value)

@@ -18,6 +18,10 @@ struct rut_buf;
 void rut_jsonl_begin(struct rut_buf *b);
 /* A NULL string is null. Keys are plain ASCII words and are not escaped. */
 void rut_jsonl_str(struct rut_buf *b, const char *key, const char *value);
+/* One string of two with a plain character between them; of the second alone when `first` is NULL.
+ */
+void rut_jsonl_join(struct rut_buf *b, const char *key, const char *first, char between,
+		    const char *second);
 void rut_jsonl_u64(struct rut_buf *b, const char *key, uint64_t value);
 void rut_jsonl_bool(struct rut_buf *b, const char *key, bool value);
 /* Ends the object and the line. */

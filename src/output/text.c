@@ -160,32 +160,58 @@ void rut_text_fit(struct rut_buf *b, const char *s, size_t width, int flags)
 	}
 }
 
+void rut_text_number(struct rut_buf *b, uint64_t v, unsigned digits)
+{
+	char text[20];
+	size_t at = sizeof(text);
+
+	do {
+		text[--at] = (char)('0' + v % 10);
+		v /= 10;
+	} while (v || (at && sizeof(text) - at < digits));
+	rut_buf_add(b, text + at, sizeof(text) - at);
+}
+
+/* `v` / 10^decimals, and the unit. */
+static const char *put_decimal(char *buf, uint64_t v, unsigned decimals, const char *unit)
+{
+	char text[24];
+	size_t at = sizeof(text), n;
+
+	for (unsigned i = 0; v || i <= decimals; i++) {
+		if (i == decimals && decimals)
+			text[--at] = '.';
+		text[--at] = (char)('0' + v % 10);
+		v /= 10;
+	}
+	n = sizeof(text) - at;
+	memcpy(buf, text + at, n);
+	strcpy(buf + n, unit);
+	return buf;
+}
+
+/* In integers: a trace can have a million of them a second. */
 const char *rut_text_duration(char buf[RUT_TEXT_DURATION_SIZE], uint64_t ns)
 {
-	static const char *const units[] = {"ns", "us", "ms", "s"};
-	double v = (double)ns;
-	int u = 0;
+	static const struct {
+		uint64_t ns;
+		const char *name;
+	} units[] = {{1000, "us"}, {1000000, "ms"}, {1000000000, "s"}};
 
-	if (ns < 1000) {
-		snprintf(buf, RUT_TEXT_DURATION_SIZE, "%" PRIu64 "ns", ns);
-		return buf;
-	}
-	if (ns >= 100 * UINT64_C(1000000000)) {
-		uint64_t s = (ns + 500000000) / 1000000000;
+	if (ns < 1000)
+		return put_decimal(buf, ns, 0, "ns");
+	for (size_t u = 0; u < 3; u++) {
+		uint64_t unit = units[u].ns;
 
-		snprintf(buf, RUT_TEXT_DURATION_SIZE, "%" PRIu64 "m%02us", s / 60,
-			 (unsigned)(s % 60));
-		return buf;
+		/* Three digits; what would round to four belongs to the next unit. */
+		for (unsigned decimals = 3, scale = 100; decimals-- > 0; scale /= 10) {
+			uint64_t v = ns > UINT64_MAX / 200 ? 1000 : (ns * scale + unit / 2) / unit;
+
+			if (v < 1000 && (u < 2 || ns < 100 * unit))
+				return put_decimal(buf, v, decimals, units[u].name);
+		}
 	}
-	/* 999.5 would be shown as four digits: it belongs to the next unit. */
-	while (v >= 999.5 && u < 3) {
-		v /= 1000;
-		u++;
-	}
-	snprintf(buf, RUT_TEXT_DURATION_SIZE, "%.*f%s",
-		 v < 9.995   ? 2
-		 : v < 99.95 ? 1
-			     : 0,
-		 v, units[u]);
+	ns = ns / 1000000000 + (ns % 1000000000 >= 500000000);
+	snprintf(buf, RUT_TEXT_DURATION_SIZE, "%" PRIu64 "m%02us", ns / 60, (unsigned)(ns % 60));
 	return buf;
 }

@@ -37,6 +37,9 @@ enum {
 /* Appends `s` made harmless, cut and padded to exactly `width` columns. */
 void rut_text_fit(struct rut_buf *b, const char *s, size_t width, int flags);
 
+/* Appends a number, with zeros before it up to `digits`; a trace has several in each line. */
+void rut_text_number(struct rut_buf *b, uint64_t v, unsigned digits);
+
 /* "950ns", "1.23us", "45.6ms", "7.89s", "3m20s". */
 #define RUT_TEXT_DURATION_SIZE 24
 const char *rut_text_duration(char buf[RUT_TEXT_DURATION_SIZE], uint64_t ns);

@@ -62,10 +62,19 @@ static void test_durations_have_three_digits(void **state)
 		{99950000, "100ms"},
 		{1234567890, "1.23s"},
 		{99900000000, "99.9s"},
+		{99949999999, "99.9s"},
+		{99950000000, "100s"},
+		{UINT64_MAX, "307445734m34s"},
 		{200000000000, "3m20s"},
 	};
 	char buf[RUT_TEXT_DURATION_SIZE];
 
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+
+	rut_text_number(&b, 0, 1);
+	rut_text_number(&b, 42, 6);
+	rut_text_number(&b, UINT64_MAX, 3);
+	assert_string_equal(b.data, "000004218446744073709551615");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		assert_string_equal(rut_text_duration(buf, cases[i].ns), cases[i].want);
 }
