@@ -58,7 +58,7 @@ module TestSupport
   def running(code, *args, env: {})
     reader, writer = IO.pipe
     mine, theirs = IO.pipe
-    pid = spawn(env, RbConfig.ruby, "-I#{LIB}", "-I#{EXT}", '-e', code, *args, in: mine, out: writer, err: writer)
+    pid = spawn(env, RbConfig.ruby, "-I#{LIB}", "-I#{EXT}", '-e', code, '--', *args, in: mine, out: writer, err: writer)
     writer.close
     mine.close
     Timeout.timeout(LIMIT) { yield pid, reader, theirs }
@@ -91,7 +91,11 @@ module TestSupport
     Tempfile.create('bpftrace') do |out|
       pid = spawn({ 'BPFTRACE_STRLEN' => '100' }, 'bpftrace', *args, in: '/dev/null', out: out.path, err: %i[child out])
       begin
-        eventually { File.read(out.path).include?('ready') || (Process.wait(pid, Process::WNOHANG) && flunk(File.read(out.path))) }
+        eventually do
+          pid = nil if Process.wait(pid, Process::WNOHANG)
+          flunk(File.read(out.path)) unless pid
+          File.read(out.path).include?('ready')
+        end
         yield out.path
         Process.kill('INT', pid)
         Process.wait(pid)

@@ -15,6 +15,7 @@ extern const struct rut_cmd cmd_record;
 extern const struct rut_cmd cmd_doctor;
 extern const struct rut_cmd cmd_view;
 extern const struct rut_cmd cmd_stat;
+extern const struct rut_cmd cmd_tracepoints;
 extern const struct rut_cmd cmd_help;
 extern const struct rut_cmd cmd_foreman_tracer;
 
@@ -29,6 +30,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_arrays,
 	&cmd_strings,
 	&cmd_ps,
+	&cmd_tracepoints,
 	&cmd_record,
 	&cmd_doctor,
 	&cmd_view,

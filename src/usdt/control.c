@@ -286,6 +286,7 @@ void rut_usdt_ctl_update(struct rut_usdt_probe *probe)
 	flags |= probe->deferred ? RUT_USDT_SLOT_DEFERRED : 0;
 	flags |= probe->gate ? RUT_USDT_SLOT_LOADED : 0;
 	slot->gate = (uintptr_t)probe->gate;
+	slot->fd = probe->fd;
 	__atomic_store_n(&slot->flags, flags, __ATOMIC_RELEASE);
 }
 

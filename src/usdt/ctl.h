@@ -35,11 +35,13 @@ struct rut_usdt_slot {
 	uint8_t types[RUTILE_USDT_MAX_ARGS]; /* enum rutile_usdt_type */
 	uint32_t serial;		     /* differs for each probe that ever used the slot */
 	uint64_t gate;			     /* address in the process; 0: not loaded */
+	int32_t fd;			     /* of the object that has it; -1: none */
+	uint32_t pad;
 	uint64_t counts[RUTILE_USDT_COUNTS];
 	char provider[RUTILE_USDT_NAME_MAX + 1];
 	char name[RUTILE_USDT_NAME_MAX + 1];
 };
-_Static_assert(sizeof(struct rut_usdt_slot) == 40 + 8 * RUTILE_USDT_COUNTS + 256, "no padding");
+_Static_assert(sizeof(struct rut_usdt_slot) == 48 + 8 * RUTILE_USDT_COUNTS + 256, "no padding");
 
 struct rut_usdt_ctl {
 	uint64_t magic;

@@ -204,6 +204,7 @@ int rutile_usdt_probe_add(struct rutile_usdt_provider *p, const char *name,
 	probe->on = true;
 	probe->slot = &probe->own_slot;
 	probe->slot_index = -1;
+	probe->fd = -1;
 	rut_usdt_lock();
 	rc = append_probe(p, probe);
 	rut_usdt_unlock();
@@ -367,6 +368,7 @@ static int load_object(struct rutile_usdt_provider *p, struct rut_usdt_probe **f
 	}
 	p->objects[p->n_objects++] = o;
 	for (size_t i = 0; i < n; i++) {
+		fresh[i]->fd = o.fd;
 		fresh[i]->site = o.base + at.text + i * RUT_USDT_SITE_BYTES;
 		fresh[i]->gate =
 			(volatile uint32_t *)(void *)(o.base + at.gates + i * RUT_USDT_GATE_BYTES);
@@ -448,6 +450,7 @@ static void unload(struct rutile_usdt_provider *p)
 
 		__atomic_store_n(&probe->pub.gate, &closed_gate, __ATOMIC_SEQ_CST);
 		probe->gate = NULL;
+		probe->fd = -1;
 		rut_usdt_ctl_update(probe);
 	}
 	drop_objects(p, p->n_objects);

@@ -67,7 +67,7 @@ module Rutile
       # The arguments of a call as text.
       # @return [String]
       def describe_call(args)
-        keywords = args.last if args.last.is_a?(Hash) && Hash.ruby2_keywords_hash?(args.last)
+        keywords = args.last if Hash === args.last && Hash.ruby2_keywords_hash?(args.last)
         text = (keywords ? args[0...-1] : args).first(8).map { |value| describe(value) }
         keywords&.first(8)&.each { |key, value| text << "#{key}: #{describe(value)}" }
         text.join(', ')

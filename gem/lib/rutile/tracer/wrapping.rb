@@ -69,13 +69,14 @@ module Rutile
 
       def define(entry)
         name = entry.method
+        visible = visibility(name) # asked before the wrapper hides the answer
         if @tracer.wrapping_function
           define_method(name, &@tracer.wrapping_function)
         else
           define_from_text(entry)
         end
         ruby2_keywords(name) if takes_rest?(name)
-        send(visibility(name), name)
+        send(visible, name)
       end
 
       # Only methods of the form (*args) without keywords can be marked.

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control page and its thread: see ctl.h for what is on the page, and usdt.h for why it is
+ * safe.
+ *
+ * The thread sleeps in a futex of the page. It does nothing that waits for the application: probes
+ * whose switching needs the application (a Ruby method has to be wrapped) are left to the binding,
+ * which is told by `wake`.
+ *
+ * In a forked child the parent's page must not be used: a command for the parent would reach both.
+ * The child maps a new page over the old one, at the same address, so that the probes' pointers to
+ * their slots stay right.
+ */
+#include "usdt/provider.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <linux/futex.h>
+
+static struct {
+	struct rut_usdt_ctl *page; /* NULL: never started; else mapped for ever */
+	int fd;			   /* -1: the page is not to be found */
+	uint64_t dev, ino;	   /* of fd */
+	struct rut_usdt_probe *probes[RUT_USDT_CTL_SLOTS];
+	bool running;
+	uint32_t stop; /* atomic */
+	pthread_t thread;
+	void (*wake)(void *arg);
+	void *wake_arg;
+	uint32_t serial;
+	uint32_t n_slots; /* as on the page, where others may write */
+} ctl = {.fd = -1};
+
+static void futex_wake(uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* A page of this process alone, at `where` (NULL: anywhere). Returns the memfd or -errno. */
+static int map_page(struct rut_usdt_ctl *where, struct rut_usdt_ctl **ret)
+{
+	int fd = rut_usdt_memfd(RUT_USDT_CTL_NAME, false);
+	void *page;
+	int rc;
+
+	if (fd < 0)
+		return fd;
+	/* The name lookup in /proc asks for the right to trace; the mode asks for the same user. */
+	if (fchmod(fd, 0600) || ftruncate(fd, sizeof(*where)) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		rc = -errno;
+		close(fd);
+		return rc;
+	}
+	page = mmap(where, sizeof(*where), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | (where ? MAP_FIXED : 0), fd, 0);
+	if (page == MAP_FAILED) {
+		rc = -errno;
+		close(fd);
+		return rc;
+	}
+	*ret = page;
+	return fd;
+}
+
+static void note_identity(int fd)
+{
+	struct stat st;
+
+	ctl.fd = fd;
+	if (fd >= 0 && !fstat(fd, &st)) {
+		ctl.dev = st.st_dev;
+		ctl.ino = st.st_ino;
+	}
+}
+
+static bool owns_fd(void)
+{
+	struct stat st;
+
+	return ctl.fd >= 0 && !fstat(ctl.fd, &st) && st.st_dev == ctl.dev && st.st_ino == ctl.ino;
+}
+
+static void settle(struct rut_usdt_slot *slot)
+{
+	__atomic_store_n(&slot->want, RUT_USDT_WANT_NOTHING, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&ctl.page->done, 1, __ATOMIC_RELEASE);
+	futex_wake(&ctl.page->done);
+}
+
+/* Carries out the wishes that need nobody's help. Returns whether others are left. Under the lock.
+ */
+static bool apply(void)
+{
+	bool deferred = false;
+
+	for (unsigned i = 0; i < ctl.n_slots; i++) {
+		struct rut_usdt_probe *probe = ctl.probes[i];
+		uint32_t want;
+
+		if (!probe)
+			continue;
+		want = __atomic_load_n(&probe->slot->want, __ATOMIC_ACQUIRE);
+		if (want != RUT_USDT_WANT_ON && want != RUT_USDT_WANT_OFF)
+			continue;
+		if (probe->deferred) {
+			deferred = true;
+			continue;
+		}
+		rut_usdt_probe_switch(probe, want == RUT_USDT_WANT_ON);
+		settle(probe->slot);
+	}
+	return deferred;
+}
+
+static void *serve(void *arg)
+{
+	struct rut_usdt_ctl *page = ctl.page;
+	uint32_t seen = 0;
+
+	while (!__atomic_load_n(&ctl.stop, __ATOMIC_ACQUIRE)) {
+		uint32_t request = __atomic_load_n(&page->request, __ATOMIC_ACQUIRE);
+		void (*wake)(void *) = NULL;
+		void *wake_arg = NULL;
+
+		if (request == seen) {
+			syscall(SYS_futex, &page->request, FUTEX_WAIT, seen, NULL, NULL, 0);
+			continue;
+		}
+		seen = request;
+		rut_usdt_lock();
+		if (apply()) {
+			wake = ctl.wake;
+			wake_arg = ctl.wake_arg;
+		}
+		rut_usdt_unlock();
+		if (wake)
+			wake(wake_arg);
+	}
+	return arg;
+}
+
+/* Under the lock. */
+static int start_thread(void)
+{
+	sigset_t all, old;
+	pthread_attr_t attr;
+	int rc;
+
+	__atomic_store_n(&ctl.stop, 0, __ATOMIC_RELEASE);
+	/* What was asked before the thread looked is no news. */
+	__atomic_store_n(&ctl.page->request, 0, __ATOMIC_RELEASE);
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 256 * 1024);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&ctl.thread, &attr, serve, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	if (rc)
+		return -rc;
+	pthread_setname_np(ctl.thread, "rutile-usdt");
+	ctl.running = true;
+	return 0;
+}
+
+static int start(void (*wake)(void *arg), void *arg)
+{
+	struct rut_usdt_ctl *page;
+	int fd;
+
+	ctl.wake = wake;
+	ctl.wake_arg = arg;
+	if (ctl.running)
+		return 0;
+	fd = map_page(ctl.page, &page);
+	if (fd < 0)
+		return fd;
+	note_identity(fd);
+	ctl.page = page;
+	page->slot_bytes = sizeof(struct rut_usdt_slot);
+	page->n_slots = ctl.n_slots;
+	page->pid = getpid();
+	__atomic_store_n(&page->magic, RUT_USDT_CTL_MAGIC, __ATOMIC_RELEASE);
+	for (struct rutile_usdt_provider *p = rut_usdt_providers(); p; p = p->next)
+		for (size_t i = 0; i < p->n_probes; i++)
+			rut_usdt_ctl_add(p->probes[i]);
+	return start_thread();
+}
+
+int rutile_usdt_control_start(void (*wake)(void *arg), void *arg)
+{
+	int rc;
+
+	rut_usdt_lock();
+	rc = start(wake, arg);
+	rut_usdt_unlock();
+	return rc;
+}
+
+void rutile_usdt_control_stop(void)
+{
+	pthread_t thread;
+
+	rut_usdt_lock();
+	if (!ctl.running) {
+		rut_usdt_unlock();
+		return;
+	}
+	ctl.running = false;
+	thread = ctl.thread;
+	__atomic_store_n(&ctl.stop, 1, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&ctl.page->request, 1, __ATOMIC_RELEASE);
+	futex_wake(&ctl.page->request);
+	for (unsigned i = 0; i < RUT_USDT_CTL_SLOTS; i++)
+		if (ctl.probes[i])
+			rut_usdt_ctl_remove(ctl.probes[i]);
+	if (owns_fd())
+		close(ctl.fd);
+	ctl.fd = -1;
+	rut_usdt_unlock();
+	pthread_join(thread, NULL);
+}
+
+static void fill_slot(struct rut_usdt_slot *slot, const struct rut_usdt_probe *probe)
+{
+	slot->want = RUT_USDT_WANT_NOTHING;
+	slot->n_types = probe->n_types;
+	for (unsigned i = 0; i < probe->n_types; i++)
+		slot->types[i] = (uint8_t)probe->types[i];
+	memcpy(slot->counts, probe->slot->counts, sizeof(slot->counts));
+	strcpy(slot->provider, probe->provider->name);
+	strcpy(slot->name, probe->name);
+	slot->serial = ++ctl.serial;
+}
+
+void rut_usdt_ctl_add(struct rut_usdt_probe *probe)
+{
+	unsigned i = 0;
+
+	if (!ctl.page || ctl.fd < 0 || probe->slot_index >= 0)
+		return;
+	while (i < RUT_USDT_CTL_SLOTS && ctl.probes[i])
+		i++;
+	if (i == RUT_USDT_CTL_SLOTS)
+		return; /* works as any other, but is not seen from outside */
+	fill_slot(&ctl.page->slots[i], probe);
+	ctl.probes[i] = probe;
+	probe->slot_index = (int)i;
+	__atomic_store_n(&probe->slot, &ctl.page->slots[i], __ATOMIC_RELEASE);
+	rut_usdt_ctl_update(probe);
+	__atomic_store_n(&probe->slot->state, RUT_USDT_SLOT_USED, __ATOMIC_RELEASE);
+	if (ctl.n_slots <= i) {
+		ctl.n_slots = i + 1;
+		__atomic_store_n(&ctl.page->n_slots, ctl.n_slots, __ATOMIC_RELEASE);
+	}
+}
+
+void rut_usdt_ctl_remove(struct rut_usdt_probe *probe)
+{
+	if (probe->slot_index < 0)
+		return;
+	__atomic_store_n(&probe->slot->state, RUT_USDT_SLOT_FREE, __ATOMIC_RELEASE);
+	memcpy(probe->own_slot.counts, probe->slot->counts, sizeof(probe->own_slot.counts));
+	ctl.probes[probe->slot_index] = NULL;
+	probe->slot_index = -1;
+	__atomic_store_n(&probe->slot, &probe->own_slot, __ATOMIC_RELEASE);
+}
+
+void rut_usdt_ctl_update(struct rut_usdt_probe *probe)
+{
+	struct rut_usdt_slot *slot = probe->slot;
+	uint32_t flags = 0;
+
+	flags |= probe->on ? RUT_USDT_SLOT_ON : 0;
+	flags |= probe->deferred ? RUT_USDT_SLOT_DEFERRED : 0;
+	flags |= probe->gate ? RUT_USDT_SLOT_LOADED : 0;
+	slot->gate = (uintptr_t)probe->gate;
+	slot->fd = probe->fd;
+	__atomic_store_n(&slot->flags, flags, __ATOMIC_RELEASE);
+}
+
+/* In the child of a fork, under the lock: a page and a thread of its own. */
+void rut_usdt_ctl_child(void)
+{
+	struct rut_usdt_ctl *page;
+	size_t used;
+	void *copy;
+	int fd, old = owns_fd() ? ctl.fd : -1;
+
+	if (!ctl.running)
+		return;
+	ctl.running = false;
+	used = offsetof(struct rut_usdt_ctl, slots) + ctl.n_slots * sizeof(struct rut_usdt_slot);
+	/* Not malloc(): other libraries' fork handlers may not have run yet. */
+	copy = mmap(NULL, used, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (copy == MAP_FAILED)
+		return;
+	memcpy(copy, ctl.page, used);
+	fd = map_page(ctl.page, &page);
+	if (fd < 0) /* no outside control, but never the parent's page */
+		mmap(ctl.page, sizeof(*ctl.page), PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	memcpy(ctl.page, copy, used);
+	munmap(copy, used);
+	ctl.page->pid = getpid();
+	if (fd >= 0 && old >= 0 && dup3(fd, old, O_CLOEXEC) == old) {
+		close(fd);
+		fd = old;
+	}
+	note_identity(fd);
+	if (fd >= 0)
+		start_thread();
+}
+
+int rutile_usdt_probe_wanted(const struct rutile_usdt_probe *pub)
+{
+	const struct rut_usdt_probe *probe = (const struct rut_usdt_probe *)pub;
+	uint32_t want;
+
+	rut_usdt_lock();
+	want = __atomic_load_n(&probe->slot->want, __ATOMIC_ACQUIRE);
+	rut_usdt_unlock();
+	return want == RUT_USDT_WANT_ON ? 1 : want == RUT_USDT_WANT_OFF ? 0 : -1;
+}
+
+static void forget_wish(struct rut_usdt_probe *probe)
+{
+	if (probe->slot_index >= 0 && probe->slot->want)
+		settle(probe->slot);
+}
+
+#else /* no futex, no memfd: no control from outside */
+
+int rutile_usdt_control_start(void (*wake)(void *arg), void *arg)
+{
+	(void)wake, (void)arg;
+	return -ENOTSUP;
+}
+
+void rutile_usdt_control_stop(void)
+{
+}
+
+void rut_usdt_ctl_add(struct rut_usdt_probe *probe)
+{
+	(void)probe;
+}
+
+void rut_usdt_ctl_remove(struct rut_usdt_probe *probe)
+{
+	(void)probe;
+}
+
+void rut_usdt_ctl_update(struct rut_usdt_probe *probe)
+{
+	(void)probe;
+}
+
+void rut_usdt_ctl_child(void)
+{
+}
+
+int rutile_usdt_probe_wanted(const struct rutile_usdt_probe *probe)
+{
+	(void)probe;
+	return -1;
+}
+
+static void forget_wish(struct rut_usdt_probe *probe)
+{
+	(void)probe;
+}
+
+#endif
+
+void rutile_usdt_probe_set(struct rutile_usdt_probe *pub, bool on)
+{
+	struct rut_usdt_probe *probe = (struct rut_usdt_probe *)pub;
+
+	rut_usdt_lock();
+	rut_usdt_probe_switch(probe, on);
+	forget_wish(probe);
+	rut_usdt_unlock();
+}
+
+void rutile_usdt_probe_defer(struct rutile_usdt_probe *pub, bool deferred)
+{
+	struct rut_usdt_probe *probe = (struct rut_usdt_probe *)pub;
+
+	rut_usdt_lock();
+	probe->deferred = deferred;
+	rut_usdt_ctl_update(probe);
+	rut_usdt_unlock();
+}

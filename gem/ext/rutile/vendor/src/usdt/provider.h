@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of librutile-usdt know of each other: see the essay in provider.c. */
+#ifndef RUT_USDT_PROVIDER_H
+#define RUT_USDT_PROVIDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rutile/usdt.h"
+#include "usdt/ctl.h"
+
+struct rut_usdt_probe {
+	struct rutile_usdt_probe pub; /* first: the public pointer is this one */
+	struct rutile_usdt_provider *provider;
+	char *name; /* owned */
+	enum rutile_usdt_type types[RUTILE_USDT_MAX_ARGS];
+	unsigned n_types;
+	bool on, deferred;
+	volatile uint32_t *gate; /* in an object; NULL: not loaded */
+	void *site;
+	int fd; /* of the object; -1: not loaded */
+	struct rut_usdt_slot *slot; /* in the control page, or own_slot */
+	int slot_index;		    /* in the control page; -1: own_slot */
+	struct rut_usdt_slot own_slot;
+};
+
+struct rut_usdt_object {
+	int fd;
+	uint64_t dev, ino; /* of fd, which the application may have closed behind our back */
+	char *base;
+	size_t size;
+	uint32_t generation; /* of forks: other processes have the object if there were any since */
+};
+
+struct rutile_usdt_provider {
+	char *name;			/* owned */
+	struct rut_usdt_probe **probes; /* owned; in order of addition */
+	size_t n_probes;
+	struct rut_usdt_object *objects; /* owned */
+	size_t n_objects;
+	uint32_t inflight; /* threads inside rutile_usdt_fire(); atomic */
+	struct rutile_usdt_provider *next;
+};
+
+/* Guards everything but the firing; held across fork(). */
+void rut_usdt_lock(void);
+void rut_usdt_unlock(void);
+
+/* All providers of the process; under the lock. */
+struct rutile_usdt_provider *rut_usdt_providers(void);
+
+/* All of these: under the lock. */
+void rut_usdt_probe_switch(struct rut_usdt_probe *probe, bool on);
+void rut_usdt_ctl_add(struct rut_usdt_probe *probe);
+void rut_usdt_ctl_remove(struct rut_usdt_probe *probe);
+/* Copies what changed of a probe to its slot. */
+void rut_usdt_ctl_update(struct rut_usdt_probe *probe);
+void rut_usdt_ctl_child(void);
+
+/* A memfd that may be executed where the kernel wants to be told so, never 0, 1 or 2; or -errno. */
+int rut_usdt_memfd(const char *name, bool exec);
+
+#endif

@@ -1,0 +1,289 @@
+# frozen_string_literal: true
+
+require_relative 'test_helper'
+
+# What tracers must not change: everything a method call means in Ruby.
+class TracerTest < Minitest::Test
+  TRACERS = [Rutile::Tracer::Latency, Rutile::Tracer::Stack, Rutile::Tracer::Arguments,
+             Rutile::Tracer::Exceptions, Rutile::Tracer::Allocations].freeze
+
+  class Base
+    def inherited_one(a) = [:base, a]
+    def overridden(a) = [:base, a]
+  end
+
+  module RefinedString
+    refine String do
+      def shout = "#{upcase}!"
+    end
+  end
+  using RefinedString
+
+  class Target < Base
+    attr_accessor :value
+
+    def none = :none
+    def positional(a, b = 2, *rest, c) = [a, b, rest, c]
+    def keywords(a, k:, o: 1, **rest) = [a, k, o, rest]
+    def hash_last(a, h = {}) = [a, h]
+    def only_rest(*args) = args
+    def options(**options) = options
+    def no_keywords(a, **nil) = a
+    def block(a) = yield(a, a)
+    def block_given = block_given?
+    def block_object(&block) = block
+    def overridden(a) = [:target, super]
+    def self_returning = self
+    def raising = raise(ArgumentError, 'as it was')
+    def throwing = throw(:out, 5)
+    def returning_early(list) = list.each { |x| return x if x > 1 }
+    def refined(text) = text.shout
+    def caller_name = caller_locations(1, 5).map(&:label)
+    def ==(other) = other.is_a?(Target)
+    def [](a, k: 0) = [a, k]
+    def []=(a, b)
+      @set = [a, b]
+    end
+    def +(other) = [:plus, other]
+    def -@ = :minus
+    def !~(other) = [:no, other]
+    def valid? = true
+    def change!(k:) = k
+    def call_private = private_one(1)
+    def call_protected(other) = other.protected_one(2)
+    def dir = __dir__
+    define_method('odd name') { |a, k: 1, &b| [a, k, b&.call] }
+
+    def method_missing(name, *args, **options, &block)
+      name.to_s.start_with?('dyn_') ? [name, args, options, block&.call] : super
+    end
+
+    def respond_to_missing?(name, all = false) = name.to_s.start_with?('dyn_') || super
+
+    def self.singleton(a, k:) = [self, a, k]
+
+    protected def protected_one(a) = [:protected, a]
+
+    private
+
+    def private_one(a) = [:private, a]
+  end
+
+  class Sub < Target
+    def overridden(a) = [:sub, super(a)]
+  end
+
+  METHODS = %i[none positional keywords hash_last only_rest options no_keywords block block_given block_object
+               overridden self_returning raising throwing returning_early refined == [] []= + -@ !~ valid? change!
+               value value= inherited_one private_one protected_one dyn_known].push(:'odd name').freeze
+  OBJECT = Target.new
+  SUB = Sub.new
+
+  # Every kind of call, each result or exception as text.
+  CALLS = {
+    none: -> { OBJECT.none },
+    positional: -> { [OBJECT.positional(1, 3), OBJECT.positional(1, 2, 3, 4), OBJECT.positional(*[1, 2, 3])] },
+    keywords: -> { [OBJECT.keywords(1, k: 2), OBJECT.keywords(1, k: 2, o: 3, z: 4), OBJECT.keywords(1, **{ k: 5, 'str' => 6 })] },
+    keyword_errors: -> { OBJECT.keywords(1, { k: 2 }) },
+    missing_keyword: -> { OBJECT.keywords(1) },
+    hash_last: -> { [OBJECT.hash_last(1, { a: 2 }), OBJECT.hash_last(1, a: 2), OBJECT.hash_last(1), OBJECT.hash_last({ a: 1 })] },
+    only_rest: -> { [OBJECT.only_rest(1, a: 2), OBJECT.only_rest({ a: 2 }), OBJECT.only_rest(**{}), OBJECT.only_rest({}), OBJECT.only_rest] },
+    options: -> { [OBJECT.options, OBJECT.options(a: 1), OBJECT.options(**{ 'x' => 2 })] },
+    options_error: -> { OBJECT.options({ a: 1 }) },
+    no_keywords: -> { OBJECT.no_keywords({ a: 1 }) },
+    no_keywords_error: -> { OBJECT.no_keywords(1, a: 1) },
+    block: -> { [OBJECT.block(3) { |a, b| a + b }, OBJECT.block(1, &:+)] },
+    no_block: -> { OBJECT.block(1) },
+    block_given: -> { [OBJECT.block_given, OBJECT.block_given {}] },
+    block_object: -> { OBJECT.block_object { 4 }.call },
+    break: -> { OBJECT.block(1) { |a,| break a + 10 } },
+    overridden: -> { [OBJECT.overridden(1), SUB.overridden(2)] },
+    subclass: -> { [SUB.none, SUB.keywords(1, k: 2), SUB.inherited_one(3)] },
+    self_returning: -> { OBJECT.self_returning.equal?(OBJECT) },
+    raising: -> { OBJECT.raising },
+    throwing: -> { catch(:out) { OBJECT.throwing } },
+    returning_early: -> { OBJECT.returning_early([1, 2, 3]) },
+    refined: -> { OBJECT.refined('a') },
+    operators: -> { [OBJECT == 1, OBJECT == SUB, OBJECT[1], OBJECT[1, k: 2], (OBJECT[1] = 2), OBJECT + 1, -OBJECT, OBJECT !~ 3] },
+    names: -> { [OBJECT.valid?, OBJECT.change!(k: 1), OBJECT.value = 5, OBJECT.value] },
+    odd_name: -> { [OBJECT.send('odd name', 1), OBJECT.send('odd name', 1, k: 2) { 3 }] },
+    private: -> { [OBJECT.call_private, OBJECT.send(:private_one, 1)] },
+    private_error: -> { OBJECT.private_one(1) },
+    protected: -> { [OBJECT.call_protected(SUB), SUB.call_protected(OBJECT)] },
+    protected_error: -> { OBJECT.protected_one(1) },
+    method_missing: -> { [OBJECT.dyn_known(1, a: 2) { 3 }, OBJECT.dyn_other(1)] },
+    method_missing_error: -> { OBJECT.unknown },
+    singleton: -> { Target.singleton(1, k: 2) },
+    wrong_number: -> { OBJECT.none(1) },
+    method_object: -> { [OBJECT.method(:none).call, OBJECT.method(:keywords).unbind.bind(SUB).call(1, k: 2)] },
+    to_proc: -> { [1, 2].map(&OBJECT.method(:+)) },
+    public_send: -> { [OBJECT.public_send(:keywords, 1, k: 2), OBJECT.respond_to?(:private_one), OBJECT.respond_to?(:dyn_x)] },
+    visibility: -> { [Target.public_method_defined?(:none), Target.private_method_defined?(:private_one), Target.protected_method_defined?(:protected_one)] }
+  }.freeze
+
+  def self.results
+    CALLS.transform_values do |call|
+      [:returned, call.call.inspect]
+    rescue StandardError => e
+      # "undefined method `m' for #<X>" names the object; the wrapped one has no other words.
+      [e.class, e.message.lines.first.chomp]
+    end
+  end
+
+  PLAIN = results.freeze
+
+  def assert_same_meaning(state)
+    TracerTest.results.each { |name, result| assert_equal PLAIN[name], result, "#{name} while #{state}" }
+  end
+
+  TRACERS.each do |tracer|
+    short = tracer.name[/\w+\z/].downcase
+    provider = "meaning_#{short}"
+    points = tracer.register(Target, *METHODS, provider: provider)
+    points += tracer.register(Target.singleton_class, :singleton, provider: "#{provider}_singleton")
+
+    define_method("test_#{short}_keeps_the_meaning") do
+      tracer.enable!
+      assert_same_meaning 'enabled'
+      points.each { |tp| TestSupport.semaphore(tp, 1) }
+      assert_same_meaning 'traced'
+      points.each { |tp| TestSupport.semaphore(tp, -1) }
+      fired = points.to_h { |tp| [tp.name, tp.fired] }
+      if tracer == Rutile::Tracer::Exceptions
+        assert_operator fired['raising_exceptions'], :>=, 1
+        assert_equal 0, fired['none_exceptions'] - 1 # the call with a wrong number of arguments
+      else
+        quiet = fired.select { |_, n| n.zero? }.keys
+        assert_empty quiet
+      end
+      assert_equal(0, points.sum(&:mismatched))
+      tracer.disable!
+      assert_same_meaning 'disabled'
+    ensure
+      tracer.disable!
+    end
+  end
+
+  def test_all_tracers_at_once
+    TRACERS.each(&:enable!)
+    assert_same_meaning 'enabled'
+    TRACERS.reverse_each(&:disable!)
+    assert_same_meaning 'disabled'
+  ensure
+    TRACERS.each(&:disable!)
+  end
+
+  def test_nothing_remains
+    klass = Class.new { def work(a, k: 1) = [a, k] }
+    before = klass.instance_method(:work)
+    Rutile::Tracer::Latency.register(klass, :work, provider: 'remains')
+    assert_equal before, klass.instance_method(:work), 'registering changes nothing'
+    assert_equal Object, klass.ancestors[1]
+    3.times do
+      Rutile::Tracer::Latency.enable!
+      refute_equal before.owner, klass.instance_method(:work).owner
+      Rutile::Tracer::Latency.disable!
+      after = klass.instance_method(:work)
+      assert_equal [before.owner, before.arity, before.parameters, before.source_location],
+                   [after.owner, after.arity, after.parameters, after.source_location]
+      assert_empty klass.ancestors.first.instance_methods(false)
+    end
+  end
+
+  def test_return_exception_throw_and_kill_all_fire
+    klass = Class.new do
+      def returns = 1
+      def raises = raise('x')
+      def throws = throw(:t)
+      def killed = Thread.current.kill
+    end
+    points = Rutile::Tracer::Latency.register(klass, :returns, :raises, :throws, :killed, provider: 'leaving')
+    Rutile::Tracer::Latency.enable!
+    points.each { |tp| TestSupport.semaphore(tp, 1) }
+    o = klass.new
+    o.returns
+    assert_raises(RuntimeError) { o.raises }
+    catch(:t) { o.throws }
+    Thread.new { o.killed }.join
+    assert_equal [1, 1, 1, 1], points.map(&:fired)
+  ensure
+    points.each { |tp| TestSupport.semaphore(tp, -1) }
+    Rutile::Tracer::Latency.disable!
+  end
+
+  def test_all_public_methods_of_a_class
+    points = Rutile::Tracer::Latency.register(Sub)
+    assert_equal ['tracer_test_sub:overridden_latency'], (points.map { |tp| "#{tp.provider_name}:#{tp.name}" })
+    assert_raises(NameError) { Rutile::Tracer::Latency.register(Base, :does_not_exist) }
+  end
+
+  module Shop
+    VERSION = 1
+    def self.open = :open
+
+    class Cart
+      def add = :add
+      def self.find = :find
+
+      class Item
+        def price = 3
+      end
+    end
+    Alias = ::String
+    autoload :Never, '/nonexistent'
+  end
+
+  def test_namespace
+    points = Rutile::Tracer::Stack.register_namespace(Shop)
+    assert_equal %w[tracer_test_shop:open_stack tracer_test_shop_cart:add_stack tracer_test_shop_cart:find_stack
+                    tracer_test_shop_cart_item:price_stack], points.map { |tp| "#{tp.provider_name}:#{tp.name}" }.sort
+    Rutile::Tracer::Stack.enable!
+    assert_equal [:open, :add, :find, 3], [Shop.open, Shop::Cart.new.add, Shop::Cart.find, Shop::Cart::Item.new.price]
+    refute_includes String.ancestors.first.to_s, 'Rutile'
+  ensure
+    Rutile::Tracer::Stack.disable!
+  end
+
+  def test_own_tracer
+    tracer = Class.new(Rutile::Tracer::Base) do
+      set_wrapping_function(lambda do |*args, &block|
+        Rutile::Tracepoint.fetch('own', 'keywords_').fire(__method__)
+        super(*args, &block)
+      end)
+      set_tracepoint_data_types(Symbol)
+    end
+    point, = tracer.register(Target, :keywords, provider: 'own')
+    tracer.enable!
+    traced(point) { assert_equal [1, 2, 1, {}], OBJECT.keywords(1, k: 2) }
+    assert_equal 1, point.fired
+  ensure
+    tracer.disable!
+  end
+
+  def test_ractors_may_call_wrapped_methods
+    skip 'no ractors in this Ruby' unless defined?(Ractor)
+    code = <<~'RUBY'
+      $VERBOSE = nil
+      require 'rutile/static_tracing'
+      class C; def m(a, k:) = [a, k]; end
+      tracers = [Rutile::Tracer::Latency, Rutile::Tracer::Stack, Rutile::Tracer::Arguments, Rutile::Tracer::Exceptions, Rutile::Tracer::Allocations]
+      tracers.each { |t| t.register(C, :m); t.enable! }
+      p Ractor.new { C.new.m(1, k: 2) }.take
+    RUBY
+    assert_includes ruby(code), '[1, 2]'
+  end
+
+  # The texts of arguments run none of the application's code.
+  def test_descriptions
+    danger = Class.new do
+      def self.name = 'Danger'
+      %i[inspect to_s class to_str respond_to? is_a?].each { |m| define_method(m) { |*| raise 'called' } }
+    end
+    describe = ->(*args, **kw) { Rutile::Tracer::Helpers.describe_call(args + (kw.empty? ? [] : [Hash.ruby2_keywords_hash(kw)])) }
+    assert_equal '1, "a", :b, nil, 1.5', describe.call(1, 'a', :b, nil, 1.5)
+    assert_equal '[1, [...], {...}], {:a=>1}, k: 2', describe.call([1, [2], { a: 1 }], { a: 1 }, k: 2)
+    assert_match(/\A#<>\z|\A#<\?>\z/, describe.call(danger.new))
+    assert_equal '#<TracerTest::Base>', describe.call(Base.new)
+    assert_operator describe.call('x' * 10_000, [1] * 1000).size, :<, 300
+  end
+end
