@@ -97,8 +97,12 @@ module TestSupport
           File.read(out.path).include?('ready')
         end
         yield out.path
-        Process.kill('INT', pid)
-        Process.wait(pid)
+        # Told again: one signal alone can get lost while it is still attaching.
+        told = 0
+        eventually do
+          Process.kill('INT', pid) if ((told += 1) % 50) == 1
+          Process.wait(pid, Process::WNOHANG)
+        end
         pid = nil
       ensure
         if pid

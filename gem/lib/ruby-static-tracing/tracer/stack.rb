@@ -5,7 +5,7 @@ module StaticTracing
     # See {Rutile::Tracer::Stack}.
     class Stack < Base
       set_body <<~'RUBY'
-        rutile_stack = %<tp>s.enabled? ? ::Kernel.caller(1).join("\n") : ''
+        rutile_stack = %<tp>s.enabled? ? ::Rutile::Tracer::Helpers.stack(::Kernel.caller(1)) : ''
         %<tp>s.fire(%<label>s, rutile_stack)
         super(*args, &block)
       RUBY

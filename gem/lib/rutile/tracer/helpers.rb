@@ -64,6 +64,12 @@ module Rutile
         '#<?>'
       end
 
+      # A stack as text, without the frames of tracers.
+      # @return [String]
+      def stack(frames)
+        frames.reject { |frame| frame.start_with?('(rutile: ') }.join("\n")
+      end
+
       # The arguments of a call as text.
       # @return [String]
       def describe_call(args)

@@ -1,0 +1,39 @@
+# frozen_string_literal: true
+
+require_relative 'lib/rutile/version'
+require 'fileutils'
+
+# In rutile's own tree the C library's sources are in ../src and ../include; a package carries a copy,
+# made here, so that it installs with nothing but Ruby's headers and a C compiler.
+tree = File.expand_path('..', __dir__)
+vendor = File.expand_path('ext/rutile/vendor', __dir__)
+sources = %w[include/rutile/usdt.h] +
+          %w[control.c ctl.h object.c object.h provider.c provider.h].map { |file| "src/usdt/#{file}" } +
+          %w[buf.c buf.h cleanup.h hash.c hash.h].map { |file| "src/base/#{file}" }
+if File.exist?(File.join(tree, 'src/usdt/provider.c'))
+  sources.each do |file|
+    copy = File.join(vendor, file)
+    FileUtils.mkdir_p(File.dirname(copy))
+    FileUtils.cp(File.join(tree, file), copy)
+  end
+  FileUtils.cp(File.join(tree, 'LICENSE'), File.join(__dir__, 'LICENSE'))
+end
+
+Gem::Specification.new do |spec|
+  spec.name = 'rutile'
+  spec.version = Rutile::VERSION
+  spec.summary = 'Static tracepoints in Ruby code, free until traced'
+  spec.description = 'Named, typed tracepoints that bpftrace, bcc, perf, SystemTap and rutile find in a running ' \
+                     'process; tracers for methods; Rack, Rails and Sidekiq. Takes the place of ruby-static-tracing.'
+  spec.authors = ['The rutile authors']
+  spec.homepage = 'https://rubygems.org/gems/rutile'
+  spec.license = 'MIT'
+  spec.required_ruby_version = '>= 2.7'
+  spec.files = Dir.chdir(__dir__) do
+    Dir['lib/**/*.rb', 'ext/rutile/*.{c,h,rb}', 'README.md', 'LICENSE', '.yardopts'].sort +
+      sources.map { |file| "ext/rutile/vendor/#{file}" }
+  end
+  spec.extensions = ['ext/rutile/extconf.rb']
+  spec.require_paths = ['lib']
+  spec.metadata = { 'rubygems_mfa_required' => 'true' }
+end
