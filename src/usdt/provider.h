@@ -19,7 +19,7 @@ struct rut_usdt_probe {
 	bool on, deferred;
 	volatile uint32_t *gate; /* in an object; NULL: not loaded */
 	void *site;
-	int fd; /* of the object; -1: not loaded */
+	int fd;			    /* of the object; -1: not loaded */
 	struct rut_usdt_slot *slot; /* in the control page, or own_slot */
 	int slot_index;		    /* in the control page; -1: own_slot */
 	struct rut_usdt_slot own_slot;
