@@ -17,10 +17,16 @@
  *	safe place? else try another	-
  *	parameters, registers, go	stub: memfd_create, says its number below its red zone
  *	open it by /proc, write image	stub: waits (50 ms at most)
- *	-				stub: dlopen, says so in the memfd, restores, goes back
- *	look that it has left		runs
- *	put libc's bytes back		runs
+ *	-				stub: dlopen, says so in the memfd, restores vectors
+ *	stop it, give it back its	(or: the stub restores the registers by itself)
+ *	registers, and libc its bytes	-
  *	end of the thread: detached	runs
+ *
+ * When the thread was in code, the stub also goes back by itself. When it was in a system call, the
+ * stub parks for a moment and the tracer puts the registers back as they were at the interruption,
+ * so that it is the kernel that restarts the call or returns EINTR: it alone can do that without
+ * losing a signal that arrives between the decision and the call. A stub whose tracer is dead does
+ * the same by itself, as well as a program can.
  *
  * All of it happens on a thread of its own, because only the thread that attached may use ptrace,
  * and because the end of that thread detaches from running threads without stopping them.
@@ -50,6 +56,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "ruby/place.h"
+#include "ruby/seccomp.h"
 #include "ruby/stub.h"
 #include "ruby/target.h"
 
@@ -363,8 +370,9 @@ static void let_go(struct inject *in, struct tracee *tr, struct user_regs_struct
 
 struct run {
 	struct tracee *tracee;
-	uint64_t sp;	  /* of the thread when it was interrupted */
-	uint64_t stop_ns; /* when */
+	struct user_regs_struct regs; /* when it was interrupted */
+	uint64_t sp;		      /* of these */
+	uint64_t stop_ns;	      /* when */
 	uint64_t cookie;
 	struct rut_stub_status *status; /* mapped; NULL before */
 };
@@ -477,7 +485,6 @@ static int wait_for_load(struct inject *in, const struct run *run)
 	if (!run->status->handle)
 		return rut_err_set(in->err, ELIBACC, "process %d cannot load the agent: %.300s",
 				   in->pid, run->status->error);
-	in->report.pause_ns = run->status->end_ns - run->stop_ns;
 	return 0;
 }
 
@@ -486,32 +493,56 @@ static bool in_cave(const struct inject *in, uint64_t pc)
 	return pc >= in->cave && pc < in->cave + in->code_bytes;
 }
 
-/* Puts libc's bytes back once the thread has left the stub. */
-static void restore_cave(struct inject *in, struct tracee *tr)
+static void restore_cave(struct inject *in)
+{
+	if (!in->cave_dirty)
+		rut_target_write(&in->target, in->cave, in->original, in->code_bytes);
+}
+
+static bool is_parked(struct inject *in, const struct run *run)
+{
+	struct rut_stub_slot slot;
+
+	return read_slot(in, run, &slot) && slot.parked == run->cookie;
+}
+
+/*
+ * The thread has stopped where the stub waits at its end: it gets the registers that it had when it
+ * was interrupted, and the kernel decides about the system call as if nothing had been. The mask
+ * first: should the tracer die in between, the stub goes on by itself.
+ */
+static bool take_back(struct inject *in, const struct run *run)
+{
+	struct user_regs_struct regs = run->regs;
+	uint64_t mask = in->params->sigmask;
+
+	rut_place_mark_interrupted(&regs);
+	return ptrace(PTRACE_SETSIGMASK, run->tracee->tid, sizeof(mask), &mask) == 0 &&
+	       ptrace(PTRACE_SETREGS, run->tracee->tid, NULL, &regs) == 0;
+}
+
+/* Waits until the thread has left the stub, and puts libc's bytes back. */
+static void finish(struct inject *in, const struct run *run)
 {
 	struct user_regs_struct regs;
-	uint64_t since = now_ns(), pc;
+	struct tracee *tr = run->tracee;
+	uint64_t since = now_ns();
 
 	while (!tr->gone && now_ns() - since < LEAVE_LIMIT_NS) {
-		bool left = rut_place_rank(in->pid, tr->tid, &pc) != RUT_PLACE_RUNNING && pc &&
-			    !in_cave(in, pc);
-
-		if (!left && pc == 0 && stop(in, tr) == 0) {
-			left = ptrace(PTRACE_GETREGS, tr->tid, NULL, &regs) == 0 &&
-			       !in_cave(in, rut_regs_pc(&regs));
-			if (left && !in->cave_dirty)
-				rut_target_write(&in->target, in->cave, in->original,
-						 in->code_bytes);
+		serve_others(in, tr);
+		if (stop(in, tr) < 0 || ptrace(PTRACE_GETREGS, tr->tid, NULL, &regs) < 0)
+			continue;
+		if (!in_cave(in, rut_regs_pc(&regs))) {
+			restore_cave(in);
 			let_go(in, tr, &regs);
-			if (left)
-				return;
-		} else if (left) {
-			if (!in->cave_dirty)
-				rut_target_write(&in->target, in->cave, in->original,
-						 in->code_bytes);
 			return;
 		}
-		serve_others(in, NULL);
+		if (is_parked(in, run) && take_back(in, run)) {
+			restore_cave(in);
+			cont(tr, 0);
+			return;
+		}
+		cont(tr, 0);
 		relax(since);
 	}
 }
@@ -560,7 +591,9 @@ static int run_stub(struct inject *in, struct run *run, struct user_regs_struct 
 	if (r == 0)
 		r = wait_for_load(in, run);
 	if (r != -ETIMEDOUT)
-		restore_cave(in, run->tracee);
+		finish(in, run);
+	if (r == 0)
+		in->report.pause_ns = now_ns() - run->stop_ns;
 	if (run->status)
 		munmap(run->status, RUT_STUB_STATUS_BYTES);
 	in->report.tid = run->tracee->tid;
@@ -618,11 +651,17 @@ static int try_thread(struct inject *in, const struct candidate *c)
 	if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) < 0)
 		return -EAGAIN;
 	rut_place_shorten_wait(in->pid, tid, &regs, &sleep);
+	run.regs = regs;
 	run.sp = rut_regs_sp(&regs);
 	if (!rut_place_is_safe(&in->target, &regs, &place) || !stack_has_room(in, run.sp) ||
 	    !cave_is_as_seen(in)) {
 		let_go(in, run.tracee, &regs);
 		return -EAGAIN;
+	}
+	r = rut_seccomp_check(in->pid, tid, in->err);
+	if (r < 0) {
+		let_go(in, run.tracee, &regs);
+		return r;
 	}
 	return run_stub(in, &run, &regs, &place);
 }
@@ -735,24 +774,23 @@ static bool leftover_is_idle(struct inject *in)
 /* The leader is the lock between tracers: another injection is over in a moment. */
 static int seize_leader(struct inject *in, uint64_t deadline_ns)
 {
-	struct rut_proc_status s, tracer;
-	int r;
+	struct rut_proc_status s, tracer = {.name = "?"};
+	unsigned int refused = 0;
 
 	for (;;) {
-		r = seize(in, in->pid);
+		int r = seize(in, in->pid);
+
 		if (r == 0)
 			return 0;
-		if (r == -ESRCH)
+		if (r == -ESRCH || rut_proc_status_read(&s, in->pid, 0) < 0)
 			return gone_error(in);
-		if (rut_proc_status_read(&s, in->pid, 0) < 0)
-			return gone_error(in);
-		if (!s.tracer || now_ns() > deadline_ns ||
-		    rut_proc_status_read(&tracer, s.tracer, 0) < 0)
+		if (!s.tracer && ++refused > 10)
+			return rut_target_explain_eperm(in->pid, in->err);
+		if (s.tracer && rut_proc_status_read(&tracer, s.tracer, 0) == 0 &&
+		    (strcmp(tracer.name, RUT_INJECT_THREAD_NAME) != 0 || now_ns() > deadline_ns))
 			break;
-		nap_us(1000);
+		nap_us(200);
 	}
-	if (!s.tracer)
-		return rut_target_explain_eperm(in->pid, in->err);
 	return rut_err_set(
 		in->err, EALREADY,
 		"process %d is already traced by process %d (%s): only one debugger can be "
@@ -788,6 +826,7 @@ static void *inject_thread(void *arg)
 {
 	struct inject *in = arg;
 
+	pthread_setname_np(pthread_self(), RUT_INJECT_THREAD_NAME);
 	in->result = inject_attached(in);
 	return NULL; /* the kernel detaches now, stopping nobody */
 }

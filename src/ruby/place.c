@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,11 @@ static void regs_shorten_epoll(struct user_regs_struct *regs, uint64_t slept_ms)
 		regs->r10 = slept_ms < (uint64_t)timeout_ms ? (uint64_t)timeout_ms - slept_ms : 0;
 }
 
+static void regs_set_result(struct user_regs_struct *regs, int64_t result)
+{
+	regs->rax = (unsigned long long)result;
+}
+
 static void regs_redo_call(struct user_regs_struct *regs)
 {
 	regs->rax = regs->orig_rax;
@@ -207,6 +213,22 @@ static bool read_sched(pid_t pid, pid_t tid, double *ret_start_ms, uint64_t *ret
 	       sscanf(switches, "%*s : %" SCNu64, ret_switches) == 1;
 }
 
+/* Field 39 of its stat, or -1. */
+static int last_cpu(pid_t pid, pid_t tid)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	char path[64];
+	const char *p;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
+	if (rut_buf_read_file(&text, path, 8192) < 0 || !text.data)
+		return -1;
+	p = strrchr(text.data, ')');
+	for (int field = 2; p && field < 39; field++)
+		p = strchr(p + 1, ' ');
+	return p ? atoi(p + 1) : -1;
+}
+
 enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
@@ -236,15 +258,27 @@ enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc)
 void rut_place_read_sleep(pid_t pid, pid_t tid, struct rut_sleep *ret)
 {
 	struct rut_sleep now = {0};
+	cpu_set_t before, there;
 	double mine, its;
+	int cpu = last_cpu(pid, tid);
+	bool ok;
 
-	/* When each was last put on a processor: now for ourselves, before its sleep for it. */
 	ret->slept_ns = 0;
 	ret->switches = 0;
-	if (!read_sched(pid, tid, &its, &ret->switches) ||
-	    !read_sched(getpid(), gettid(), &mine, &now.switches) || mine < its)
+	/* Each processor has a clock of its own for this: go to where the thread went to sleep. */
+	CPU_ZERO(&there);
+	if (cpu < 0 || sched_getaffinity(0, sizeof(before), &before) < 0)
 		return;
-	ret->slept_ns = (uint64_t)((mine - its) * 1e6);
+	CPU_SET(cpu, &there);
+	if (sched_setaffinity(0, sizeof(there), &there) < 0)
+		return;
+	/* When each was last at work: now for ourselves, before its sleep for the thread. */
+	ok = read_sched(pid, tid, &its, &ret->switches) &&
+	     read_sched(getpid(), gettid(), &mine, &now.switches) && mine >= its &&
+	     last_cpu(pid, tid) == cpu;
+	sched_setaffinity(0, sizeof(before), &before);
+	if (ok)
+		ret->slept_ns = (uint64_t)((mine - its) * 1e6);
 }
 
 void rut_place_shorten_wait(pid_t pid, pid_t tid, struct user_regs_struct *regs,
@@ -397,4 +431,11 @@ bool rut_place_undo_eintr(struct user_regs_struct *regs)
 		return false;
 	regs_redo_call(regs);
 	return true;
+}
+
+void rut_place_mark_interrupted(struct user_regs_struct *regs)
+{
+	if (regs_call_nr(regs) >= 0 && regs_call_nr(regs) != NR_RESTART &&
+	    regs_call_result(regs) == -EINTR)
+		regs_set_result(regs, -K_ERESTARTNOHAND);
 }

@@ -172,14 +172,6 @@ void rut_stub_call(void (*fn)(struct load *), struct load *l, void *stack);
 		_v;                                                                                \
 	})
 
-STUB_INLINE uint64_t now_ns(void)
-{
-	struct ts ts = {0, 0};
-
-	sys(SYS_clock_gettime, CLOCK_MONO, (long)&ts, 0, 0, 0, 0);
-	return (uint64_t)ts.s * 1000000000u + (uint64_t)ts.ns;
-}
-
 /* ppoll, unlike nanosleep, leaves the thread's restart block alone: the interrupted call's. */
 STUB_INLINE void nap(void)
 {
@@ -242,7 +234,7 @@ STUB_INLINE int wait_for_image(const struct rut_stub_params *p, long fd)
 	return 0;
 }
 
-STUB_INLINE long load(const struct rut_stub_params *p, long fd, uint64_t begin_ns)
+STUB_INLINE long load(const struct rut_stub_params *p, long fd)
 {
 	struct load l = {.params = p, .fd = fd};
 	long at = sys(SYS_mmap, 0, (long)p->region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
@@ -252,11 +244,9 @@ STUB_INLINE long load(const struct rut_stub_params *p, long fd, uint64_t begin_n
 		return at;
 	l.status = (struct rut_stub_status *)at;
 	l.vector = (void *)(at + RUT_STUB_STATUS_BYTES);
-	l.status->begin_ns = begin_ns;
 	/* A child that another thread forks now must not inherit it. */
 	sys(SYS_madvise, at, (long)p->region_bytes, MADV_DONTFORK, 0, 0, 0);
 	rut_stub_call(rut_stub_load, &l, (void *)(at + (long)p->region_bytes - 64));
-	l.status->end_ns = now_ns();
 	__atomic_store_n(&l.status->done, p->cookie, __ATOMIC_RELEASE);
 	sys(SYS_munmap, at, (long)p->region_bytes, 0, 0, 0, 0);
 	return 0;
@@ -284,21 +274,21 @@ STUB_INLINE int must_return_eintr(const struct rut_stub_params *p)
 STUB int rut_stub_main(struct frame *f, const struct rut_stub_params *p,
 		       volatile struct rut_stub_slot *slot)
 {
-	uint64_t all = ~0ull, begin_ns, mask = p->sigmask;
+	uint64_t all = ~0ull, mask = p->sigmask;
 	long fd, error = 0;
 	int again = 0;
 
 	sys(SYS_rt_sigprocmask, SIG_SETMASK_, (long)&all, 0, 8, 0, 0);
-	begin_ns = now_ns();
 	fd = sys(SYS_memfd_create, (long)p->name, MFD_CLOEXEC | MFD_NOEXEC_SEAL, 0, 0, 0, 0);
 	if (fd == -22) /* EINVAL: before Linux 6.3 */
 		fd = sys(SYS_memfd_create, (long)p->name, MFD_CLOEXEC, 0, 0, 0, 0);
 	slot->fd = fd;
 	slot->error = 0;
+	slot->parked = 0;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	slot->cookie = p->cookie;
 	if (fd >= 0) {
-		error = wait_for_image(p, fd) ? load(p, fd, begin_ns) : -110; /* ETIMEDOUT */
+		error = wait_for_image(p, fd) ? load(p, fd) : -110; /* ETIMEDOUT */
 		sys(SYS_close, fd, 0, 0, 0, 0, 0);
 	}
 	if (fd < 0 || error < 0) {
@@ -307,6 +297,11 @@ STUB int rut_stub_main(struct frame *f, const struct rut_stub_params *p,
 			nap();
 	}
 	if (p->restart != RUT_STUB_NO_CALL) {
+		/* The tracer, if it lives, takes the thread away from here. */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		slot->parked = p->cookie;
+		for (uint64_t i = 0; i < p->wait_rounds; i++)
+			nap();
 		again = !must_return_eintr(p);
 		frame_set_result(f, again ? p->restart_nr : (uint64_t)-4);
 	}

@@ -49,16 +49,15 @@ struct rut_stub_slot {
 	uint64_t cookie; /* written last */
 	int64_t fd;	 /* of the memfd, or -errno */
 	int64_t error;	 /* -errno of what failed later */
-	uint64_t unused[5];
+	uint64_t parked; /* the cookie: waits to be given back its registers */
+	uint64_t unused[4];
 };
 
 /* At region_offset in the memfd: shared by stub and tracer. */
 struct rut_stub_status {
-	uint64_t ready;	   /* the cookie, written by the tracer when the image is complete */
-	uint64_t done;	   /* the cookie, written by the stub when dlopen has returned */
-	uint64_t handle;   /* what it returned */
-	uint64_t begin_ns; /* CLOCK_MONOTONIC, first and last instruction but a few */
-	uint64_t end_ns;
+	uint64_t ready;	 /* the cookie, written by the tracer when the image is complete */
+	uint64_t done;	 /* the cookie, written by the stub when dlopen has returned */
+	uint64_t handle; /* what it returned */
 	char error[400]; /* of dlerror */
 };
 

@@ -502,7 +502,9 @@ static int check_state(const struct rut_proc_status *s, pid_t pid, struct rut_er
 	if (!s->tracer)
 		return 0;
 	if (rut_proc_status_read(&tracer, s->tracer, 0) < 0)
-		snprintf(tracer.name, sizeof(tracer.name), "?");
+		return 0; /* over by now */
+	if (!strcmp(tracer.name, RUT_INJECT_THREAD_NAME))
+		return 0;
 	return rut_err_set(err, EALREADY,
 			   "process %d is already traced by process %d (%s): only one debugger can "
 			   "be attached at a time",

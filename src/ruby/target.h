@@ -106,6 +106,9 @@ int rut_proc_status_read(struct rut_proc_status *ret, pid_t pid, pid_t tid);
 /* Name of a user, or the number. */
 void rut_user_name(uid_t uid, char *ret, size_t cap);
 
+/* What injecting threads call themselves: they trace for a moment only, and are waited for. */
+#define RUT_INJECT_THREAD_NAME "rutile-inject"
+
 /*
  * Whether a process can be traced: 0, or -errno and the reason in one line, with what to do about
  * it: gone, zombie, stopped, traced by another, not permitted, 32 bits. Reads the mappings and

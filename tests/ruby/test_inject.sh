@@ -1,0 +1,277 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Injection: what the target must not notice, and what is refused.
+. "$SRC/tests/tap.sh"
+
+RUBY=${RUBY:-ruby}
+PORT_BASE=${PORT_BASE:-2201}
+
+pids=
+# Starts a program in the background: $pid, its output in FILE; waits for its first line "ready".
+start() {
+  out=$1
+  shift
+  "$@" >"$out" 2>"$out.err" &
+  pid=$!
+  pids="$pids $pid"
+  trap 'kill -KILL $pids 2>/dev/null' EXIT
+  for _ in $(seq 200); do
+    ! grep -qs ready "$out" || return 0
+    sleep 0.02
+  done
+  echo "$* did not start"
+  return 1
+}
+
+inject() {
+  "$INJECT_TOOL" "$1" "$DUMMY" "${2:-1}"
+}
+
+# A refusal: exit 1, one line that matches, the target as it was.
+refused() {
+  rc=0
+  inject "$1" >refused.out 2>refused.err || rc=$?
+  cat refused.err
+  [ "$rc" = 1 ]
+  [ "$(wc -l <refused.err)" = 1 ]
+  grep -q "$2" refused.err
+}
+
+blocked_once() { # CALL INJECTIONS
+  "$BLOCKED" "$1" >"$1.$2" &
+  b=$!
+  sleep 0.3
+  n=$2
+  while [ "$n" -gt 0 ]; do
+    # A wait with a time limit of its own may be waited out: it has ended then.
+    inject "$b" >"$1.report" 2>&1 || grep -q 'has ended\|no process' "$1.report" || cat "$1.report"
+    n=$((n - 1))
+    sleep 0.1
+  done
+  wait "$b"
+}
+
+blocked_calls_go_on() {
+  for call in $("$BLOCKED"); do
+    blocked_once "$call" 0 &
+    blocked_once "$call" 4 &
+    wait
+    set -- $(tail -n 1 "$call.0")
+    want="$1 $2 ${4:-} ${5:-}"
+    before=$3
+    set -- $(tail -n 1 "$call.4")
+    echo "$call: $want $before; injected: $1 $2 ${4:-} ${5:-} $3"
+    [ "$want" = "$1 $2 ${4:-} ${5:-}" ]
+    # Never early; and not begun anew, which would take 300 ms more at least.
+    [ "$3" -ge 985 ]
+    [ "$3" -lt $((before + 250)) ]
+  done
+}
+
+# Each signal must end one read with EINTR, also when it comes while the agent is being loaded.
+signals_end_calls() {
+  start eintr.out "$BLOCKED" eintr
+  t=$pid
+  sent=0
+  (while kill -0 "$t" 2>/dev/null; do inject "$t" 20 >/dev/null 2>&1 || :; done) &
+  pids="$pids $!"
+  while [ "$sent" -lt 150 ]; do
+    # Only to a thread that is known to be in the read; after that, the signal must not be lost.
+    read -r nr _ <"/proc/$t/syscall" || :
+    [ "$nr" = 0 ] || continue
+    kill -USR1 "$t"
+    sent=$((sent + 1))
+    for _ in $(seq 300); do
+      [ "$(grep -c ' -1 4 ' eintr.out)" -lt "$sent" ] || break
+      sleep 0.01
+    done
+    [ "$(grep -c ' -1 4 ' eintr.out)" = "$sent" ] || { echo "signal $sent was lost"; tail -n 2 eintr.out; return 1; }
+  done
+  ! grep -v ' -1 4 ' eintr.out | grep -v ready
+}
+
+registers_are_kept() {
+  start regs.out "$REGISTERS" 3
+  inject "$pid" 300 >reports || : # it may end before
+  wait "$pid" || :
+  cat regs.out
+  grep -q '^rounds [1-9]' regs.out
+  ! grep lost regs.out
+  # Interrupted in the spinning code itself, not in a system call.
+  [ "$(grep -c ' code$' reports)" -ge 20 ]
+}
+
+nothing_stays_behind() {
+  start srv.out $RUBY "$SRC/tests/ruby/server.rb" "${PORT_BASE}1"
+  inject "$pid" 3
+  [ "$(ls -l "/proc/$pid/fd" | grep -c memfd)" = 0 ]
+  ! grep -q 'rw-s.*memfd:rutile-agent (deleted)' "/proc/$pid/maps"
+  # libc's text is as in the file: one private page was written and put back.
+  ruby -e '
+    pid = ARGV[0]
+    m = File.readlines("/proc/#{pid}/maps").find { |l| l =~ /r-xp.*libc(-2\.\d+)?\.so/ }
+    from, to, off = m.match(/^(\h+)-(\h+) \S+ (\h+)/).captures.map(&:hex)
+    mem = File.open("/proc/#{pid}/mem", "rb") { |f| f.seek(from); f.read(to - from) }
+    path = "/proc/#{pid}/map_files/%x-%x" % [from, to]
+    file = File.open(path, "rb") { |f| f.seek(off); f.read(to - from) }
+    mem = mem[0, file.size]
+    abort "libc differs" unless mem == file' "$pid"
+  grep -q '^State:.[SR]' "/proc/$pid/status"
+  grep -q '^TracerPid:.0' "/proc/$pid/status"
+}
+
+refusals() {
+  refused 999999 'no process with PID 999999'
+  start stop.out sh -c 'echo ready; exec sleep 100'
+  kill -STOP "$pid"
+  sleep 0.1
+  refused "$pid" "process $pid is stopped: continue it first (kill -CONT $pid)"
+  kill -CONT "$pid"
+  # A zombie: the parent does not wait.
+  start zombie.out sh -c '(exit 0) & echo $! ready; exec sleep 100'
+  sleep 0.1
+  refused "$(cut -d' ' -f1 zombie.out)" 'is a zombie'
+  # A thread is not a process.
+  start thr.out $RUBY -e 'Thread.new { sleep }; puts :ready; $stdout.flush; sleep'
+  tid=$(ls "/proc/$pid/task" | tail -n 1)
+  refused "$tid" "is a thread of process $pid"
+}
+
+refuses_traced() {
+  command -v strace >/dev/null || t_skip "no strace"
+  start tr.out sh -c 'echo ready; exec sleep 100'
+  strace -p "$pid" -o /dev/null 2>strace.err &
+  s=$!
+  pids="$pids $s"
+  for _ in $(seq 100); do
+    ! grep -q 'TracerPid:.0' "/proc/$pid/status" || sleep 0.02
+  done
+  refused "$pid" "already traced by process $s (strace)"
+  kill "$s"
+}
+
+refuses_other_users() {
+  [ "$(id -u)" = 0 ] || t_skip "needs root"
+  start ou.out sh -c 'echo ready; exec sleep 100'
+  chmod 711 .
+  cp "$INJECT_TOOL" "$DUMMY" .
+  chmod 755 inject_tool dummy_agent.so
+  rc=0
+  setpriv --reuid=65534 --clear-groups ./inject_tool "$pid" dummy_agent.so 2>err || rc=$?
+  cat err
+  [ "$rc" = 1 ]
+  grep -q "belongs to user 'root' and you are 'nobody': run rutile as root (CAP_SYS_PTRACE) or as 'root'" err
+}
+
+same_user_needs_no_root() {
+  [ "$(id -u)" = 0 ] || t_skip "needs root to become another user"
+  [ "$(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null || echo 0)" = 0 ] || t_skip "Yama forbids it"
+  chmod 711 .
+  cp "$INJECT_TOOL" "$DUMMY" .
+  chmod 755 inject_tool dummy_agent.so
+  start su.out setpriv --reuid=65534 --clear-groups $RUBY -e 'puts :ready; $stdout.flush; sleep'
+  setpriv --reuid=65534 --clear-groups ./inject_tool "$pid" dummy_agent.so 2
+}
+
+refuses_static_programs() {
+  printf '#include <unistd.h>\nint main(void) { write(1, "ready\\n", 6); pause(); }\n' >s.c
+  gcc -static -o static s.c 2>/dev/null || t_skip "no static libc"
+  start st.out ./static
+  refused "$pid" "process $pid is linked statically"
+}
+
+refuses_32_bits() {
+  printf '#include <unistd.h>\nint main(void) { write(1, "ready\\n", 6); pause(); }\n' >s.c
+  gcc -m32 -o small s.c 2>/dev/null || gcc -m32 -nostdlib -static -o small "$SRC/tests/ruby/start32.S" 2>/dev/null ||
+    t_skip "no 32-bit programs here"
+  start st.out ./small
+  refused "$pid" "process $pid is a 32-bit program"
+}
+
+refuses_musl() {
+  # A file of that name is what tells it.
+  printf '#include <unistd.h>\nint main(void) { write(1, "ready\\n", 6); pause(); }\n' >m.c
+  cp /lib64/ld-linux-x86-64.so.2 ld-musl-x86_64.so.1
+  gcc -nostdlib -static-pie -o musl "$SRC/tests/ruby/start64.S" 2>/dev/null
+  cp musl ld-musl-x86_64.so.1
+  start m.out ./ld-musl-x86_64.so.1
+  refused "$pid" "process $pid uses the C library musl"
+}
+
+refuses_seccomp() {
+  gcc -o seccomp "$SRC/tests/ruby/no_memfd.c"
+  start sc.out ./seccomp
+  refused "$pid" "process $pid may not call memfd_create .*seccomp filter"
+  grep -q '^State:.S' "/proc/$pid/status"
+  start sk.out ./seccomp kill
+  refused "$pid" "memfd_create.*seccomp filter"
+  grep -q '^State:.S' "/proc/$pid/status"
+}
+
+no_free_descriptor() {
+  start fd.out $RUBY -e 'Process.setrlimit(:NOFILE, 64); a = []; begin; loop { a << IO.pipe }; rescue Errno::EMFILE; end; begin; loop { a << File.open("/dev/null") }; rescue Errno::EMFILE; end; $stdout.puts "ready"; $stdout.flush; sleep'
+  refused "$pid" "process $pid has no free file descriptor"
+}
+
+works_in_namespaces() {
+  [ "$(id -u)" = 0 ] || t_skip "needs root"
+  start ns.out unshare -mpf --mount-proc $RUBY -e 'puts "ready"; $stdout.flush; sleep'
+  child=$(cat "/proc/$pid/task/$pid/children")
+  inject ${child} 2
+  grep -q dummy "/proc/${child% }/maps" || grep -q 'memfd:rutile-agent' "/proc/${child% }/maps"
+}
+
+works_after_an_upgrade() {
+  # libc and Ruby are deleted under the process.
+  mkdir lib
+  ruby=$(readlink -f "/proc/self/exe" >/dev/null && $RUBY -e 'puts File.readlink("/proc/self/exe")')
+  cp "$ruby" ruby
+  ldd "$ruby" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | while read -r f; do cp -L "$f" lib/; done
+  start up.out env LD_LIBRARY_PATH="$PWD/lib" ./ruby -e 'puts "ready"; $stdout.flush; sleep'
+  rm -r lib ruby
+  grep -q 'libc.so.6 (deleted)' "/proc/$pid/maps"
+  inject "$pid" 2
+  "$RUTILE" ps --json | grep "\"pid\":$pid," | grep -q '"replaced":true,"traceable":true'
+}
+
+two_injections_at_once() {
+  start two.out $RUBY "$SRC/tests/ruby/server.rb" "${PORT_BASE}2"
+  t=$pid
+  for i in 1 2 3 4; do
+    inject "$t" 10 >"two.$i" 2>&1 &
+    eval "p$i=$!"
+  done
+  for i in 1 2 3 4; do
+    eval "wait \$p$i" || { cat "two.$i"; return 1; }
+    [ "$(wc -l <"two.$i")" = 10 ]
+  done
+}
+
+killed_tracers() {
+  $RUBY -e 'exit' # warm
+  ruby "$SRC/tests/ruby/kill.rb" 24 "$(date +%s)" kill "${PORT_BASE}3" -- "$RUTILE" calls all PID
+}
+
+cycles() {
+  STORM=1 ruby "$SRC/tests/ruby/kill.rb" 20 "$(date +%s)" cycle "${PORT_BASE}4" -- "$RUTILE" calls all PID
+}
+
+t_case "blocked system calls go on as if nothing had happened" blocked_calls_go_on
+t_case "signals end blocked calls, also during injection" signals_end_calls
+t_case "all registers, flags and the red zone are kept" registers_are_kept
+t_case "no descriptor, mapping or changed byte stays" nothing_stays_behind
+t_case "refused: no process, stopped, zombie, thread" refusals
+t_case "refused: traced by another" refuses_traced
+t_case "refused: another user's process" refuses_other_users
+t_case "the same user needs no root" same_user_needs_no_root
+t_case "refused: statically linked" refuses_static_programs
+t_case "refused: 32 bits" refuses_32_bits
+t_case "refused: musl" refuses_musl
+t_case "refused: seccomp forbids memfd_create, the target survives" refuses_seccomp
+t_case "refused: no free file descriptor" no_free_descriptor
+t_case "other mount and PID namespaces" works_in_namespaces
+t_case "files replaced by an upgrade" works_after_an_upgrade
+t_case "four injections at once" two_injections_at_once
+t_case "tracers killed at random moments" killed_tracers
+t_case "attaching again and again in a storm of threads" cycles
+t_done

@@ -1,0 +1,171 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# rutile ps and rutile doctor, against what the processes themselves say.
+. "$SRC/tests/tap.sh"
+
+RUBY=${RUBY:-ruby}
+PORT_BASE=${PORT_BASE:-2201}
+
+pids=
+start() {
+  out=$1
+  shift
+  "$@" >"$out" 2>"$out.err" &
+  pid=$!
+  pids="$pids $pid"
+  trap 'kill -KILL $pids 2>/dev/null' EXIT
+  for _ in $(seq 200); do
+    ! grep -qs ready "$out" || return 0
+    sleep 0.02
+  done
+  cat "$out.err"
+  return 1
+}
+
+# One value of one process: field PID KEY.
+field() {
+  "$RUTILE" ps --json | ruby -rjson -e '
+    line = STDIN.each_line.map { |l| JSON.parse(l) }.find { |h| h["pid"] == ARGV[0].to_i }
+    abort "PID #{ARGV[0]} is not listed" unless line
+    puts line.fetch(ARGV[1]).inspect' "$1" "$2"
+}
+
+say='puts "ready"; $stdout.flush; sleep'
+
+version_user_and_uptime() {
+  start v.out $RUBY -e "$say"
+  [ "$(field "$pid" ruby)" = "\"$($RUBY -e 'print RUBY_VERSION')\"" ]
+  [ "$(field "$pid" user)" = "\"$(id -un)\"" ]
+  [ "$(field "$pid" ppid)" = "$(awk '/^PPid/ { print $2 }' "/proc/$pid/status")" ]
+  [ "$(field "$pid" role)" = '"script"' ]
+  [ "$(field "$pid" name)" = '"-e"' ]
+  [ "$(field "$pid" traceable)" = true ]
+  up=$(field "$pid" uptime_s)
+  [ "$up" -le 5 ]
+}
+
+titles() {
+  while IFS='|' read -r title role root; do
+    start t.out $RUBY -e "Process.setproctitle(ARGV[0]); $say" "$title"
+    echo "$title: $(field "$pid" role) $(field "$pid" application)"
+    [ "$(field "$pid" role)" = "\"$role\"" ]
+    [ "$(field "$pid" name)" = "\"$title\"" ]
+    [ -z "$root" ] || [ "$(field "$pid" application)" = "\"$root\"" ]
+    kill "$pid"
+    : >t.out
+  done <<'LIST'
+puma 6.0.0 (tcp://0.0.0.0:9292) [shop]|puma|
+puma: cluster worker 0: 1 [shop]|puma-worker|
+unicorn master -c config/unicorn.rb|unicorn-master|
+unicorn worker[1] -c config/unicorn.rb|unicorn-worker|
+Passenger RubyApp: /srv/shop (production)|passenger|/srv/shop
+Passenger RackApp: /usr/share/foreman (production)|foreman-rails|/usr/share/foreman
+sidekiq 6.5.12 shop [0 of 10 busy]|sidekiq|
+rake db:migrate|rake|
+ruby /usr/share/foreman-proxy/bin/smart-proxy --no-daemonize|foreman-proxy|
+LIST
+}
+
+roots() {
+  mkdir -p app/bin app/lib plain other
+  touch app/config.ru
+  echo "$say" >app/bin/serve.rb
+  echo "$say" >plain/job.rb
+  start a.out $RUBY app/bin/serve.rb
+  [ "$(field "$pid" application)" = "\"$PWD/app\"" ]
+  [ "$(field "$pid" name)" = '"app/bin/serve.rb"' ]
+  start b.out $RUBY -I app/lib -W0 "$PWD/plain/job.rb" --flag
+  [ "$(field "$pid" application)" = "\"$PWD/plain\"" ]
+  cd app
+  start c.out $RUBY -C "$PWD" -rjson -e "$say"
+  [ "$(field "$pid" application)" = "\"$PWD\"" ]
+}
+
+a_puma_cluster() {
+  command -v puma >/dev/null || t_skip "no puma"
+  echo 'run ->(e) { [200, {}, ["x"]] }' >config.ru
+  puma -q -w 2 -b "tcp://127.0.0.1:${PORT_BASE}9" >p.out 2>&1 &
+  master=$!
+  pids="$pids $master"
+  trap 'kill $pids 2>/dev/null' EXIT
+  for _ in $(seq 200); do
+    [ "$("$RUTILE" ps --json | grep -c "\"ppid\":$master,.*puma-worker")" -lt 2 ] || break
+    sleep 0.05
+  done
+  [ "$(field "$master" role)" = '"puma-master"' ]
+  [ "$("$RUTILE" ps --json | grep -c "\"ppid\":$master,.*puma-worker")" = 2 ]
+  [ "$(field "$master" application)" = "\"$PWD\"" ]
+}
+
+not_ruby_is_not_listed() {
+  start n.out sh -c 'echo ready; exec sleep 100'
+  ! "$RUTILE" ps --json | grep "\"pid\":$pid,"
+  rc=0
+  "$RUTILE" calls "$pid" 2>err >/dev/null || rc=$?
+  cat err
+  [ "$rc" = 1 ]
+  grep -q "process $pid (sleep) is not Ruby" err
+  [ "$(wc -l <err)" = 1 ]
+}
+
+too_old() {
+  # What calls itself Ruby 2.3 is Ruby 2.3 to us.
+  cat >old.c <<'C'
+#include <stdio.h>
+#include <unistd.h>
+const char ruby_version[] = "2.3.8";
+int main(void) { puts("ready"); fflush(stdout); pause(); }
+C
+  gcc -rdynamic -o ruby2.3 old.c
+  start o.out ./ruby2.3
+  [ "$(field "$pid" traceable)" = false ]
+  field "$pid" why_not | grep -q "process $pid runs Ruby 2.3.8: that is too old, Ruby 2.5 is the oldest"
+  rc=0
+  "$RUTILE" calls "$pid" 2>err >/dev/null || rc=$?
+  cat err
+  [ "$rc" = 1 ]
+  grep -q "too old" err
+  kill -0 "$pid"
+}
+
+stopped_and_containers() {
+  start s.out $RUBY -e "$say"
+  kill -STOP "$pid"
+  sleep 0.1
+  [ "$(field "$pid" traceable)" = false ]
+  field "$pid" why_not | grep -q 'is stopped: continue it first'
+  kill -CONT "$pid"
+  [ "$(id -u)" = 0 ] || t_skip "the rest needs root"
+  start c.out unshare -mpf --mount-proc $RUBY -e "$say"
+  child=$(cat "/proc/$pid/task/$pid/children")
+  [ "$(field ${child} container)" = true ]
+  [ "$(field ${child} ruby)" = "\"$($RUBY -e 'print RUBY_VERSION')\"" ]
+}
+
+doctor_agrees() {
+  "$RUTILE" doctor --json >doc.json || :
+  ruby -rjson -e '
+    rows = File.readlines(ARGV[0]).map { |l| JSON.parse(l) }
+    %w[ptrace memfd eBPF BTF bpffs tracefs lockdown uprobes RLIMIT_MEMLOCK RLIMIT_NOFILE Ruby].each do |c|
+      rows.any? { |r| r["check"] == c } or abort "no #{c}"
+    end
+    rows.each { |r| %w[ok limited no].include?(r["state"]) or abort r.to_s }
+    rows.each { |r| r["state"] != "no" || r["advice"] or abort "no advice: #{r}" }
+    btf = rows.find { |r| r["check"] == "BTF" }["state"]
+    (btf == "ok") == File.readable?("/sys/kernel/btf/vmlinux") or abort "BTF #{btf}"
+    bpffs = rows.find { |r| r["check"] == "bpffs" }["state"]
+    mounted = File.read("/proc/mounts").match?(%r{^\S+ /sys/fs/bpf bpf })
+    mounted || bpffs == "no" or abort "bpffs #{bpffs}"' doc.json
+  start d.out $RUBY -e "$say"
+  "$RUTILE" doctor | grep -q '^Ruby .* can be traced'
+}
+
+t_case "version, user, uptime" version_user_and_uptime
+t_case "titles of servers" titles
+t_case "application roots" roots
+t_case "a Puma cluster" a_puma_cluster
+t_case "what is not Ruby" not_ruby_is_not_listed
+t_case "a Ruby too old" too_old
+t_case "stopped processes and containers" stopped_and_containers
+t_case "doctor says what is so" doctor_agrees
+t_done
