@@ -704,9 +704,24 @@ static enum rut_place_rank worst_rank(unsigned int round, uint64_t deadline_ns)
 	return now_ns() + FIND_LIMIT_NS / 2 < deadline_ns ? RUT_PLACE_FRAGILE : RUT_PLACE_TIMED;
 }
 
+/*
+ * A call with a time limit that has just woken is on its way out, by itself: disturbed now, it
+ * would return EINTR and begin anew.
+ */
+static bool was_timed(const struct candidate *list, size_t count, pid_t tid)
+{
+	for (size_t i = 0; i < count; i++)
+		if (list[i].tid == tid)
+			return list[i].rank == RUT_PLACE_TIMED;
+	return false;
+}
+
 /* Tries the threads, the least disturbing ones first, until one will do. */
 static int try_threads(struct inject *in, uint64_t deadline_ns)
 {
+	_cleanup_free_ struct candidate *before = NULL;
+	size_t before_count = 0;
+
 	for (unsigned int round = 0; now_ns() < deadline_ns; round++) {
 		struct candidate *list = NULL;
 		size_t count = 0;
@@ -719,9 +734,13 @@ static int try_threads(struct inject *in, uint64_t deadline_ns)
 		r = -EAGAIN;
 		for (int rank = RUT_PLACE_BLOCKED; rank <= (int)worst; rank++)
 			for (size_t i = 0; i < count && r == -EAGAIN; i++)
-				if ((int)list[i].rank == rank)
+				if ((int)list[i].rank == rank &&
+				    (rank != RUT_PLACE_RUNNING ||
+				     !was_timed(before, before_count, list[i].tid)))
 					r = try_thread(in, &list[i]);
-		free(list);
+		free(before);
+		before = list;
+		before_count = count;
 		if (r != -EAGAIN)
 			return r;
 		serve_others(in, NULL);

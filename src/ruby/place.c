@@ -208,7 +208,7 @@ static bool read_sched(pid_t pid, pid_t tid, double *ret_start_ms, uint64_t *ret
 	if (rut_buf_read_file(&text, path, 1 << 16) < 0 || !text.data)
 		return false;
 	start = strstr(text.data, "se.exec_start");
-	switches = strstr(text.data, "nr_switches");
+	switches = strstr(text.data, "nr_voluntary_switches");
 	return start && switches && sscanf(start, "%*s : %lf", ret_start_ms) == 1 &&
 	       sscanf(switches, "%*s : %" SCNu64, ret_switches) == 1;
 }

@@ -45,7 +45,7 @@ bool rut_place_undo_eintr(struct user_regs_struct *regs);
 /* For a call that returned EINTR because of the stop: lets the kernel restart it, or not. */
 void rut_place_mark_interrupted(struct user_regs_struct *regs);
 
-/* How long a blocked thread has been asleep, and how often it was off the processor before. */
+/* How long a blocked thread has been asleep, and how often it went to sleep before. */
 struct rut_sleep {
 	uint64_t slept_ns; /* 0: not known */
 	uint64_t switches;

@@ -14,7 +14,7 @@ start() {
   "$@" >"$out" 2>"$out.err" &
   pid=$!
   pids="$pids $pid"
-  trap 'kill -KILL $pids 2>/dev/null' EXIT
+  trap 'kill -KILL $pids 2>/dev/null || :' EXIT
   for _ in $(seq 200); do
     ! grep -qs ready "$out" || return 0
     sleep 0.02

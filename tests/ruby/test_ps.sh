@@ -13,7 +13,7 @@ start() {
   "$@" >"$out" 2>"$out.err" &
   pid=$!
   pids="$pids $pid"
-  trap 'kill -KILL $pids 2>/dev/null' EXIT
+  trap 'kill -KILL $pids 2>/dev/null || :' EXIT
   for _ in $(seq 200); do
     ! grep -qs ready "$out" || return 0
     sleep 0.02
@@ -87,7 +87,7 @@ a_puma_cluster() {
   puma -q -w 2 -b "tcp://127.0.0.1:${PORT_BASE}9" >p.out 2>&1 &
   master=$!
   pids="$pids $master"
-  trap 'kill $pids 2>/dev/null' EXIT
+  trap 'kill $pids 2>/dev/null || :' EXIT
   for _ in $(seq 200); do
     [ "$("$RUTILE" ps --json | grep -c "\"ppid\":$master,.*puma-worker")" -lt 2 ] || break
     sleep 0.05
