@@ -3,10 +3,12 @@
 
 #include <curses.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
+#include <term.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -34,13 +36,24 @@ static void catch_crashes(void (*handler)(int))
 		sigaction(signals[i], &sa, NULL);
 }
 
+/* Asked first: newterm() leaves memory behind when it does not know the type. */
+static bool knows_terminal(void)
+{
+	int why;
+
+	if (setupterm(NULL, STDOUT_FILENO, &why) == ERR)
+		return false;
+	del_curterm(cur_term);
+	return true;
+}
+
 int rut_screen_open(struct rut_err *err)
 {
 	const char *term = getenv("TERM");
 
 	if (tcgetattr(STDIN_FILENO, &before) < 0)
 		return rut_err_errno(err, errno, "no terminal to read keys from");
-	screen = newterm(NULL, stdout, stdin);
+	screen = knows_terminal() ? newterm(NULL, stdout, stdin) : NULL;
 	if (!screen)
 		return rut_err_set(err, ENOTTY, "terminal type '%s' is not known",
 				   term ? term : "");
