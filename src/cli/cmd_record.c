@@ -10,100 +10,65 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "session/recorder.h"
-#include "session/writer.h"
+#include "cli/record_opts.h"
+#include "session/programs.h"
 
-enum { OPT_DURATION = 256, OPT_BUFFER, OPT_SUBBUF, OPT_STRICT, OPT_CONTEXT };
+enum { OPT_DURATION = 256 };
 
 static const struct rut_opt options[] = {
 	{"output", "DIR", "write the trace into DIR (default: rutile-DATE-TIME)", 'o'},
-	{"event", "EVENTS", "what to record: names, globs, groups, !not; may be repeated", 'e'},
 	{"all", NULL, "with a command: record the whole system, not only the command", 'a'},
-	{"pid", "PID", "record this process and its children; may be repeated", 'p'},
-	{"context", "NAMES", "add to each event: pid tid procname cgroup cpu ustack kstack",
-	 OPT_CONTEXT},
 	{"duration", "TIME", "stop after this time", OPT_DURATION},
-	{"buffer", "SIZE", "memory for events that wait to be written (default 8M a CPU)",
-	 OPT_BUFFER},
-	{"subbuf", "SIZE", "size of a packet", OPT_SUBBUF},
-	{"strict", NULL, "fail when an event cannot be recorded, instead of going on without it",
-	 OPT_STRICT},
+	RUT_RECORD_OPTIONS,
 	{0},
 };
 
 struct record {
-	struct rut_record_conf conf;
-	const char *dir;
-	char default_dir[64];
+	struct rut_record_opts opts;
 	uint64_t duration_ns;
-	bool all, events_given;
-	pid_t pids[64];
-	size_t npids;
+	bool all;
 	char **command; /* NULL: none */
 	pid_t child;
 	int go_fd; /* writing here lets the command start */
 };
 
-static volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t stop_signal, rotate_signal;
 
 static void on_stop(int sig)
 {
 	stop_signal = sig;
 }
 
-static int bad_value(const struct rut_cmd *cmd, const char *what, const char *value)
+static void on_rotate(int sig)
 {
-	return rut_usage_error(cmd, "bad %s '%s'", what, value);
+	rotate_signal = 1;
 }
 
 static int parse_option(const struct rut_cmd *cmd, struct record *rec, int id, const char *value)
 {
-	struct rut_err err = RUT_ERR_INIT;
-	uint64_t n;
+	int rc;
 
 	switch (id) {
 	case 'o':
-		rec->dir = value;
-		return 0;
-	case 'e':
-		rec->events_given = true;
-		if (rut_selection_add(&rec->conf.selection, value, &err) < 0)
-			return rut_usage_error(cmd, "%s", err.msg);
+		if (!*value || strlen(value) >= sizeof(rec->opts.output.pattern))
+			return rut_usage_error(cmd, "bad folder '%s'", value);
+		strcpy(rec->opts.output.pattern, value);
 		return 0;
 	case 'a':
 		rec->all = true;
 		return 0;
-	case 'p':
-		if (rut_parse_u64(value, &n) < 0 || !n || n > INT32_MAX || rec->npids == 64)
-			return bad_value(cmd, "process", value);
-		rec->pids[rec->npids++] = (pid_t)n;
-		return 0;
-	case OPT_CONTEXT:
-		if (rut_context_parse(value, &rec->conf.contexts, &err) < 0)
-			return rut_usage_error(cmd, "%s", err.msg);
-		return 0;
 	case OPT_DURATION:
 		return rut_parse_duration(value, &rec->duration_ns) < 0
-			       ? bad_value(cmd, "time", value)
+			       ? rut_usage_error(cmd, "bad time '%s'", value)
 			       : 0;
-	case OPT_BUFFER:
-		return rut_parse_size(value, &rec->conf.buffer_bytes) < 0
-			       ? bad_value(cmd, "size", value)
-			       : 0;
-	case OPT_SUBBUF:
-		return rut_parse_size(value, &rec->conf.subbuf_bytes) < 0
-			       ? bad_value(cmd, "size", value)
-			       : 0;
-	case OPT_STRICT:
-		rec->conf.strict = true;
-		return 0;
 	default:
-		return RUT_EXIT_USAGE;
+		rc = rut_record_option(cmd, &rec->opts, id, value);
+		return rc == -ENOENT ? RUT_EXIT_USAGE : rc;
 	}
 }
 
@@ -126,7 +91,7 @@ static int parse(const struct rut_cmd *cmd, struct record *rec, int argc, char *
 	}
 	if (rec->command && !rec->command[0])
 		return rut_usage_error(cmd, "'--' without a command behind it");
-	if (rec->all && rec->npids)
+	if (rec->all && rec->opts.npids)
 		return rut_usage_error(cmd, "--all and --pid exclude each other");
 	return 0;
 }
@@ -162,123 +127,109 @@ static int set_filters(struct record *rec, struct rut_recorder *r, struct rut_er
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < rec->npids && !rc; i++)
-		rc = rut_recorder_trace_pid(r, rec->pids[i], RUT_TRACED_YES);
+	for (size_t i = 0; i < rec->opts.npids && !rc; i++)
+		rc = rut_recorder_trace_pid(r, rec->opts.pids[i], RUT_TRACED_YES);
 	if (!rc && rec->child > 0 && r->conf.filters)
 		rc = rut_recorder_trace_pid(r, rec->child, RUT_TRACED_AT_EXEC);
 	return rc ? rut_err_errno(err, -rc, "cannot set the filter") : 0;
 }
 
-/* Sleeps long enough that a fast producer fills a fraction of the ring, at most 200 ms. */
-static int next_sleep_ms(int last_ms, int64_t packets, const struct rut_recorder *r)
-{
-	int64_t quarter = r->rings[0].count / 4;
-
-	if (packets > quarter)
-		return last_ms > 2 ? last_ms / 2 : 1;
-	if (packets * 4 < quarter && last_ms < 200)
-		return last_ms + 5;
-	return last_ms;
-}
-
-struct progress {
-	uint64_t started_ns;
-	uint64_t flushed_ns;
-	int write_errno;
-};
-
 /* Says once that writing fails, and once that it works again. */
-static void report_writing(struct progress *p, struct rut_writer *w, const struct rut_err *err)
+static void report(const struct rut_consumer *c, int rc, const struct rut_err *err, int *last)
 {
-	if (w->write_errno && !p->write_errno)
+	if (rc < 0 && *last >= 0)
 		fprintf(stderr, "rutile record: %s; recording goes on in memory\n", err->msg);
-	if (!w->write_errno && p->write_errno)
-		fprintf(stderr, "rutile record: writing to '%s' again\n", w->path);
-	p->write_errno = w->write_errno;
+	if (rc >= 0 && *last < 0)
+		fprintf(stderr, "rutile record: writing to '%s' again\n", c->writer.path);
+	*last = rc;
 }
 
-static int consume(struct record *rec, struct rut_recorder *r, struct rut_writer *w,
-		   int *ret_status)
+static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 {
-	struct progress p = {.started_ns = rut_ring_clock()};
-	int ms = 10;
+	uint64_t started = rut_ring_clock();
+	int last = 0;
 
 	while (!stop_signal) {
 		struct rut_err err = RUT_ERR_INIT;
-		uint64_t now = rut_ring_clock();
-		int64_t n = rut_writer_drain(w, &err);
+		int rc = rut_consumer_step(c, &err);
 
-		report_writing(&p, w, &err);
-		if (rec->duration_ns && now - p.started_ns >= rec->duration_ns)
+		if (rc >= 0 && rotate_signal) {
+			rotate_signal = 0;
+			rc = rut_consumer_rotate(c, &err);
+		}
+		report(c, rc, &err, &last);
+		if (rec->duration_ns && rut_ring_clock() - started >= rec->duration_ns)
 			break;
 		if (rec->child > 0 && waitpid(rec->child, ret_status, WNOHANG) == rec->child) {
 			rec->child = 0;
 			break;
 		}
-		if (now - p.flushed_ns > 1000000000) {
-			for (int cpu = 0; cpu < r->ncpus; cpu++)
-				rut_ring_flush(&r->rings[cpu]);
-			p.flushed_ns = now;
-		}
-		ms = next_sleep_ms(ms, n < 0 ? 0 : n, r);
-		poll(NULL, 0, rec->child > 0 && ms > 20 ? 20 : ms);
+		poll(NULL, 0, rec->child > 0 && c->sleep_ms > 20 ? 20 : c->sleep_ms);
 	}
-	return 0;
 }
 
-static void finish(struct rut_recorder *r, struct rut_writer *w)
+static void finish(struct rut_recorder *r, struct rut_consumer *c)
 {
 	struct rut_err err = RUT_ERR_INIT;
-	uint64_t lost, missed;
+	uint64_t missed = rut_programs_missed(r), lost;
+	char path[RUT_PATH_MAX];
 
-	rut_recorder_stop(r);
-	for (int cpu = 0; cpu < r->ncpus; cpu++)
-		rut_ring_flush(&r->rings[cpu]);
-	if (rut_writer_drain(w, &err) < 0)
+	rut_programs_detach(r);
+	snprintf(path, sizeof(path), "%s", r->meta->current);
+	if (rut_consumer_close(c, &err) < 0)
 		fprintf(stderr, "rutile record: %s\n", err.msg);
-	lost = rut_recorder_lost(r, &missed);
-	fprintf(stderr, "rutile record: %s: %.1f MiB in %llu packets, %llu events lost", w->path,
-		(double)w->bytes / 1048576, (unsigned long long)w->packets,
+	lost = rut_recorder_lost(r);
+	fprintf(stderr, "rutile record: %s: %.1f MiB in %llu packets, %llu events lost", path,
+		(double)c->total_bytes / 1048576, (unsigned long long)c->total_packets,
 		(unsigned long long)(lost + missed));
 	if (lost)
 		fprintf(stderr, " (a larger --buffer helps)");
 	fprintf(stderr, "\n");
 }
 
+static void catch_signals(void)
+{
+	struct sigaction stop = {.sa_handler = on_stop}, rotate = {.sa_handler = on_rotate};
+
+	sigaction(SIGINT, &stop, NULL);
+	sigaction(SIGTERM, &stop, NULL);
+	sigaction(SIGHUP, &stop, NULL);
+	sigaction(SIGUSR2, &rotate, NULL);
+}
+
 static int record(const struct rut_cmd *cmd, struct record *rec)
 {
-	struct sigaction sa = {.sa_handler = on_stop};
+	struct rut_consumer c = {.writer = {.dir_fd = -1}};
 	struct rut_err err = RUT_ERR_INIT;
 	struct rut_recorder *r = NULL;
-	struct rut_writer w = {.dir_fd = -1};
 	int status = 0, rc = 0;
 
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
+	catch_signals();
 	if (rec->command)
 		rc = prepare_command(rec, &err);
 	if (!rc)
-		rc = rut_recorder_new(&r, &rec->conf, &err);
+		rc = rut_recorder_new(&r, &rec->opts.conf, &err);
 	if (!rc)
 		rc = set_filters(rec, r, &err);
 	if (!rc)
-		rc = rut_writer_open(&w, r, rec->dir, &err);
+		rc = rut_consumer_open(&c, r, &rec->opts.output, &err);
 	if (!rc)
-		rc = rut_recorder_start(r, &err);
+		rc = rut_programs_attach(r, &err);
 	if (!rc) {
-		rut_writer_statedump(&w, 0);
+		/* The rings must be emptied in time. It is no error where that is not allowed. */
+		setpriority(PRIO_PROCESS, 0, -10);
+		rut_writer_statedump(&c.writer, 0);
 		if (rec->command && write(rec->go_fd, "", 1) != 1)
 			fprintf(stderr, "rutile record: the command is gone\n");
-		consume(rec, r, &w, &status);
-		finish(r, &w);
+		consume(rec, &c, &status);
+		finish(r, &c);
 	}
 	if (rec->go_fd >= 0)
 		close(rec->go_fd);
 	if (rec->child > 0 && waitpid(rec->child, &status, rc ? 0 : WNOHANG) < 0)
 		status = 0;
-	if (w.path)
-		rut_writer_close(&w);
+	if (c.writer.path)
+		rut_consumer_close(&c, NULL);
 	rut_recorder_free(r);
 	if (rc)
 		return rut_fail(cmd, &err);
@@ -288,22 +239,16 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	struct record rec = {.go_fd = -1};
-	time_t now = time(NULL);
-	struct tm tm;
 	int rc = parse(cmd, &rec, argc, argv);
 
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
-	if (!rec.events_given)
-		rut_selection_add(&rec.conf.selection, rut_selection_default, NULL);
-	if (!rec.dir) {
-		strftime(rec.default_dir, sizeof(rec.default_dir), "rutile-%Y%m%d-%H%M%S",
-			 localtime_r(&now, &tm));
-		rec.dir = rec.default_dir;
-	}
-	if (rec.npids || (rec.command && !rec.all))
-		rec.conf.filters |= RUT_FILTER_PID | RUT_FILTER_FOLLOW;
-	snprintf(rec.conf.name, sizeof(rec.conf.name), "record");
+	rut_record_defaults(&rec.opts);
+	if (!rec.opts.output.pattern[0])
+		strcpy(rec.opts.output.pattern, "rutile-%Y%m%d-%H%M%S");
+	if (rec.command && !rec.all)
+		rec.opts.conf.filters |= RUT_FILTER_PID | RUT_FILTER_FOLLOW;
+	snprintf(rec.opts.conf.name, sizeof(rec.opts.conf.name), "record");
 	return record(cmd, &rec);
 }
 

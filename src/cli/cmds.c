@@ -16,6 +16,17 @@ extern const struct rut_cmd cmd_doctor;
 extern const struct rut_cmd cmd_view;
 extern const struct rut_cmd cmd_stat;
 extern const struct rut_cmd cmd_tracepoints;
+extern const struct rut_cmd cmd_start;
+extern const struct rut_cmd cmd_stop;
+extern const struct rut_cmd cmd_status;
+extern const struct rut_cmd cmd_list;
+extern const struct rut_cmd cmd_add;
+extern const struct rut_cmd cmd_remove;
+extern const struct rut_cmd cmd_attach;
+extern const struct rut_cmd cmd_snapshot;
+extern const struct rut_cmd cmd_rotate;
+extern const struct rut_cmd cmd_clear;
+extern const struct rut_cmd cmd_destroy;
 extern const struct rut_cmd cmd_help;
 extern const struct rut_cmd cmd_foreman_tracer;
 
@@ -35,7 +46,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_doctor,
 	&cmd_view,
 	&cmd_stat,
-	&cmd_help,
+	&cmd_start, &cmd_stop, &cmd_status, &cmd_list, &cmd_add, &cmd_remove, &cmd_attach, &cmd_snapshot, &cmd_rotate, &cmd_clear, &cmd_destroy, &cmd_help,
 	NULL,
 };
 /* clang-format on */

@@ -7,6 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/hash.h"
+#include "base/log.h"
 
 #define FIELD_S32(f)	    {RUT_FK_S32, 0, #f},
 #define FIELD_U32(f)	    {RUT_FK_U32, 0, #f},
@@ -135,6 +137,25 @@ int rut_selection_add(struct rut_selection *sel, const char *spec, struct rut_er
 
 		if (r < 0)
 			return r;
+	}
+	return 0;
+}
+
+int rut_selection_drop_missing(struct rut_selection *sel, const struct rut_strtab *tracepoints,
+			       bool strict, struct rut_err *err)
+{
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
+		const char *tp = table[id].tracepoint;
+
+		if (!sel->events[id] || rut_strtab_find(tracepoints, tp, strlen(tp)) >= 0)
+			continue;
+		if (strict)
+			return rut_err_set(err, ENOENT,
+					   "this kernel has no tracepoint '%s' for '%s'", tp,
+					   table[id].name);
+		rut_warn("'%s' is not recorded: this kernel has no tracepoint '%s'", table[id].name,
+			 tp);
+		sel->events[id] = false;
 	}
 	return 0;
 }

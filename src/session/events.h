@@ -80,6 +80,12 @@ int rut_selection_add(struct rut_selection *sel, const char *spec, struct rut_er
 /* What is recorded when nothing was said. */
 extern const char rut_selection_default[];
 
+struct rut_strtab;
+
+/* Takes out what needs a tracepoint that the kernel lacks: a warning each, or -ENOENT if strict. */
+int rut_selection_drop_missing(struct rut_selection *sel, const struct rut_strtab *tracepoints,
+			       bool strict, struct rut_err *err);
+
 bool rut_selection_any_syscall(const struct rut_selection *sel);
 
 /* The layout that the programs need of system call `nr`. */

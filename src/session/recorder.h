@@ -14,24 +14,32 @@
 
 #include "base/buf.h"
 #include "ring/read.h"
-#include "session/events.h"
+#include "session/conf.h"
+#include "session/meta.h"
 
 struct rut_err;
 struct bpf_object;
 struct bpf_link;
 
-#define RUT_SESSION_NAME_MAX 64
+/* The maps of a session; their names are those in the eBPF objects and in the file system. */
+enum rut_map_index {
+	RUT_MAP_CTLS,
+	RUT_MAP_RING,
+	RUT_MAP_TRACED,
+	RUT_MAP_COMMS,
+	RUT_MAP_CGROUPS,
+	RUT_MAP_STACKS,
+	RUT_MAP_SYSCALLS,
+	RUT_MAP_META,
+	RUT_MAP_COUNT
+};
 
-/* What is to be recorded, and into what. */
-struct rut_record_conf {
-	char name[RUT_SESSION_NAME_MAX];
-	struct rut_selection selection;
-	uint32_t contexts; /* enum rut_context */
-	enum rut_ring_mode mode;
-	uint64_t buffer_bytes; /* of all rings together; rounded to what the rings can have */
-	uint64_t subbuf_bytes; /* 0: chosen */
-	uint32_t filters;      /* enum rut_filter_bits */
-	bool strict;	       /* an event that the kernel lacks is an error */
+extern const char *const rut_map_names[RUT_MAP_COUNT];
+
+struct rut_link {
+	struct bpf_link *link; /* owned */
+	char name[80];
+	bool pinned;
 };
 
 struct rut_recorder {
@@ -39,15 +47,16 @@ struct rut_recorder {
 	uint8_t uuid[16];
 	int ncpus;
 	/* descriptors; owned */
-	int fd_ctls, fd_ring, fd_traced, fd_comms, fd_cgroups, fd_stacks, fd_syscalls;
+	int fds[RUT_MAP_COUNT];
 	/* mappings; owned */
 	struct rut_ring_ctl *ctls;
 	unsigned char *data;
 	size_t ctls_bytes, data_bytes;
 	struct rut_ring *rings; /* one a CPU; owned */
-	struct bpf_object *kernel;
-	void *skeleton; /* owned */
-	struct bpf_link **links;
+	struct rut_meta *meta;
+	struct bpf_object **objects; /* owned */
+	size_t nobjects;
+	struct rut_link *links; /* owned */
 	size_t nlinks;
 };
 
@@ -58,17 +67,21 @@ struct rut_recorder {
 int rut_recorder_new(struct rut_recorder **ret, const struct rut_record_conf *conf,
 		     struct rut_err *err);
 
-/* Attaches the programs: recording begins. */
-int rut_recorder_start(struct rut_recorder *r, struct rut_err *err);
-
-/* Detaches them. What is in the rings stays. */
-void rut_recorder_stop(struct rut_recorder *r);
+/* Writes the metadata text into the shared page, for whoever reads the rings later. */
+int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err);
 
 /* Adds a process to the filter: now, or from its next execve on. */
 int rut_recorder_trace_pid(struct rut_recorder *r, pid_t pid, enum rut_traced when);
 
-/* Records lost so far: for want of room, and because an event nested in itself. */
-uint64_t rut_recorder_lost(const struct rut_recorder *r, uint64_t *ret_missed);
+/* Records lost so far for want of room. */
+uint64_t rut_recorder_lost(const struct rut_recorder *r);
+
+/* Closes all packets that are being written. */
+void rut_recorder_flush(const struct rut_recorder *r);
+
+/* For session/pin.c: an empty one, and the mappings of its descriptors. */
+struct rut_recorder *rut_recorder_alloc(void);
+int rut_recorder_map(struct rut_recorder *r, struct rut_err *err);
 
 /* Appends the metadata text. */
 void rut_recorder_metadata(const struct rut_recorder *r, struct rut_buf *out);

@@ -33,7 +33,7 @@ static int write_all(int fd, const void *data, size_t len, off_t at)
 	return 0;
 }
 
-static int write_metadata(struct rut_writer *w, struct rut_err *err)
+int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	_cleanup_close_ int fd = -1;
@@ -95,7 +95,7 @@ static int make_folder(struct rut_writer *w, const char *dir, struct rut_err *er
 int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *dir,
 		    struct rut_err *err)
 {
-	size_t n = (size_t)r->ncpus;
+	size_t n = (size_t)r->ncpus + 1;
 	int rc;
 
 	*w = (struct rut_writer){.recorder = r, .dir_fd = -1};
@@ -109,11 +109,14 @@ int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *di
 	}
 	for (size_t i = 0; i < n; i++) {
 		w->fds[i] = -1;
-		w->pos[i] = r->rings[i].ctl->consumed;
+		if (i < n - 1)
+			w->pos[i] = r->conf.mode == RUT_RING_DISCARD
+					    ? r->rings[i].ctl->consumed
+					    : rut_ring_oldest(&r->rings[i]);
 	}
 	rc = make_folder(w, dir, err);
 	if (!rc)
-		rc = write_metadata(w, err);
+		rc = rut_writer_update_metadata(w, err);
 	if (rc)
 		rut_writer_close(w);
 	return rc;
@@ -123,19 +126,16 @@ static int open_stream(struct rut_writer *w, int cpu)
 {
 	char name[32];
 
+	/* The number behind the CPUs' is that of a snapshot's statedump. */
 	snprintf(name, sizeof(name), "kernel_%d", cpu);
 	w->fds[cpu] =
 		openat(w->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
 	return w->fds[cpu] < 0 ? -errno : 0;
 }
 
-/*
- * Appends one packet. What the producer did not fill is not written: the packet on disk ends at the
- * next page. A write that fails half-way is taken back.
- */
-static int append(struct rut_writer *w, int cpu, const unsigned char *data)
+int rut_writer_append(struct rut_writer *w, int cpu, unsigned char *packet)
 {
-	struct rut_packet *p = (struct rut_packet *)data;
+	struct rut_packet *p = (struct rut_packet *)packet;
 	size_t whole = p->packet_size / 8, used = p->content_size / 8;
 	size_t len = (used + 4095) & ~(size_t)4095;
 	int rc = w->fds[cpu] < 0 ? open_stream(w, cpu) : 0;
@@ -146,7 +146,7 @@ static int append(struct rut_writer *w, int cpu, const unsigned char *data)
 		p->packet_size = len * 8;
 	else
 		len = whole;
-	rc = write_all(w->fds[cpu], data, len, w->ends[cpu]);
+	rc = write_all(w->fds[cpu], packet, len, w->ends[cpu]);
 	if (rc) {
 		p->packet_size = whole * 8;
 		if (ftruncate(w->fds[cpu], w->ends[cpu]) < 0)
@@ -159,25 +159,53 @@ static int append(struct rut_writer *w, int cpu, const unsigned char *data)
 	return 0;
 }
 
+/* The packet at w->pos: in the ring itself, or a copy where producers may reuse it meanwhile. */
+static int borrow_packet(struct rut_writer *w, int cpu, unsigned char **ret)
+{
+	const struct rut_ring *ring = &w->recorder->rings[cpu];
+	int rc;
+
+	if (ring->mode == RUT_RING_DISCARD) {
+		*ret = (unsigned char *)rut_ring_next(ring, &w->pos[cpu]);
+		return *ret ? 0 : -EAGAIN;
+	}
+	if (!w->copy)
+		w->copy = malloc(ring->subbuf_size);
+	if (!w->copy)
+		return -ENOMEM;
+	*ret = w->copy;
+	while ((rc = rut_ring_copy(ring, w->pos[cpu], w->copy)) == -ESTALE) {
+		uint64_t oldest = rut_ring_oldest(ring);
+
+		/* Overtaken: readers of the trace see the gap by the packets' numbers. */
+		w->lapped += (oldest - w->pos[cpu]) >> ring->shift;
+		w->pos[cpu] = oldest;
+	}
+	return rc;
+}
+
 int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err)
 {
 	struct rut_recorder *r = w->recorder;
 	int64_t n = 0;
+	int rc = 0;
 
 	for (int cpu = 0; cpu < r->ncpus; cpu++) {
 		const struct rut_ring *ring = &r->rings[cpu];
-		const unsigned char *data;
+		unsigned char *data;
 
-		while ((data = rut_ring_next(ring, &w->pos[cpu]))) {
-			int rc = append(w, cpu, data);
-
+		while (!(rc = borrow_packet(w, cpu, &data))) {
+			rc = rut_writer_append(w, cpu, data);
 			w->write_errno = -rc;
 			if (rc)
-				return rut_err_errno(err, -rc, "cannot write to '%s'", w->path);
+				break;
 			w->pos[cpu] += ring->subbuf_size;
-			rut_ring_release(ring, w->pos[cpu]);
+			if (ring->mode == RUT_RING_DISCARD)
+				rut_ring_release(ring, w->pos[cpu]);
 			n++;
 		}
+		if (rc < 0 && rc != -EAGAIN)
+			return rut_err_errno(err, -rc, "cannot write to '%s'", w->path);
 	}
 	return n;
 }
@@ -204,12 +232,13 @@ void rut_writer_statedump(struct rut_writer *w, pid_t only)
 
 void rut_writer_close(struct rut_writer *w)
 {
-	for (int cpu = 0; w->fds && cpu < w->recorder->ncpus; cpu++)
+	for (int cpu = 0; w->fds && cpu <= w->recorder->ncpus; cpu++)
 		rut_closep(&w->fds[cpu]);
 	rut_closep(&w->dir_fd);
 	free(w->fds);
 	free(w->ends);
 	free(w->pos);
+	free(w->copy);
 	free(w->path);
 	*w = (struct rut_writer){.dir_fd = -1};
 }

@@ -16,10 +16,12 @@ struct rut_writer {
 	struct rut_recorder *recorder; /* borrowed */
 	char *path;		       /* DIR; owned */
 	int dir_fd;		       /* DIR/kernel */
-	int *fds;		       /* one a CPU; -1: no packet yet; owned */
+	int *fds;		       /* one a CPU and one more; -1: no packet yet; owned */
 	off_t *ends;		       /* bytes of whole packets in each file; owned */
 	uint64_t *pos;		       /* the next position in each ring; owned */
+	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
 	uint64_t bytes, packets;
+	uint64_t lapped; /* packets overwritten before they were read */
 	int write_errno; /* of the last attempt; 0: writing works */
 };
 
@@ -33,8 +35,17 @@ int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *di
  */
 int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err);
 
+/*
+ * Appends one packet to the file of a CPU (or, at ncpus, to a file beside them). Its unused rest is
+ * cut off, in memory too. A write that fails half-way is taken back. Returns 0 or -errno.
+ */
+int rut_writer_append(struct rut_writer *w, int cpu, unsigned char *packet);
+
 /* Writes a statedump through a ring, draining it as needed. `only`: one process, or 0 for all. */
 void rut_writer_statedump(struct rut_writer *w, pid_t only);
+
+/* Writes the metadata anew, after events were added. */
+int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err);
 
 void rut_writer_close(struct rut_writer *w);
 

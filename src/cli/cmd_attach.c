@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile attach`: reads what a flight recorder holds, and follows it into a trace folder. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "cli/session_verb.h"
+
+static const struct rut_opt options[] = {
+	{"output", "DIR", "the folder (default: rutile-NAME-DATE-TIME)", 'o'},
+	{0},
+};
+
+static volatile sig_atomic_t detach;
+
+static void on_signal(int sig)
+{
+	detach = 1;
+}
+
+static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
+{
+	struct sigaction sa = {.sa_handler = on_signal};
+	struct rut_output_conf conf = {0};
+	struct rut_consumer c;
+	int rc;
+
+	if (r->conf.mode != RUT_RING_OVERWRITE)
+		return rut_err_set(err, EINVAL, "session '%s' writes to '%s' by itself", v->name,
+				   r->meta->current);
+	if (v->output)
+		snprintf(conf.pattern, sizeof(conf.pattern), "%s", v->output);
+	else
+		snprintf(conf.pattern, sizeof(conf.pattern), "rutile-%s-%%Y%%m%%d-%%H%%M%%S",
+			 v->name);
+	/* Ctrl+C and Ctrl+\ both leave the session as it is. */
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGQUIT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	rc = rut_consumer_open(&c, r, &conf, err);
+	if (rc < 0)
+		return rc;
+	fprintf(stderr, "rutile attach: following '%s' into '%s'; Ctrl+\\ detaches\n", v->name,
+		c.writer.path);
+	rut_writer_statedump(&c.writer, 0);
+	while (!detach && rc >= 0 && r->meta->running) {
+		rc = rut_consumer_step(&c, err);
+		poll(NULL, 0, c.sleep_ms);
+	}
+	if (c.writer.lapped)
+		fprintf(stderr,
+			"rutile attach: %llu packets were overwritten before they were read\n",
+			(unsigned long long)c.writer.lapped);
+	if (rc >= 0)
+		rc = rut_consumer_close(&c, err);
+	return rc;
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	return rut_session_verb(cmd, argc, argv, apply);
+}
+
+const struct rut_cmd cmd_attach = {
+	.name = "attach",
+	.group = "Record",
+	.summary = "follow a flight recorder into a trace folder",
+	.usage = "NAME [-o DIR]",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile list`: the sessions of this machine. What a killed process left is cleaned up. */
+#include <stdio.h>
+
+#include "cli/cmd.h"
+#include "session/session.h"
+
+static const struct rut_opt options[] = {
+	{0},
+};
+
+static void on_cleaned(const char *name, void *arg)
+{
+	fprintf(stderr, "rutile list: removed what was left of '%s', whose process was killed\n",
+		name);
+}
+
+static void on_session(const char *name, void *arg)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_recorder *r = NULL;
+	const struct rut_meta *m;
+
+	if (rut_session_open(&r, name, &err) < 0) {
+		printf("%-20s damaged: %s\n", name, err.msg);
+		return;
+	}
+	m = r->meta;
+	printf("%-20s %-8s %6.0fM  %s\n", name, m->running ? "records" : "stopped",
+	       (double)r->data_bytes / 1048576, m->output.pattern[0] ? m->current : "memory");
+	rut_recorder_free(r);
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_args a;
+	int id;
+
+	rut_args_init(&a, cmd, argc, argv);
+	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		if (id == RUT_ARGS_HELP)
+			return RUT_EXIT_OK;
+		if (id == RUT_ARGS_POSITIONAL)
+			return rut_usage_error(cmd, "takes no argument: see 'rutile status NAME'");
+		if (id != RUT_ARGS_DASHES)
+			return RUT_EXIT_USAGE;
+	}
+	if (rut_session_clean(on_cleaned, NULL, &err) < 0 ||
+	    rut_session_each(on_session, NULL, &err) < 0)
+		return rut_fail(cmd, &err);
+	return RUT_EXIT_OK;
+}
+
+const struct rut_cmd cmd_list = {
+	.name = "list",
+	.group = "Record",
+	.summary = "list the recording sessions",
+	.usage = "",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile rotate`: go on in the next trace folder. */
+#include <stdio.h>
+
+#include "cli/session_verb.h"
+
+static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
+{
+	int rc = rut_session_rotate(r, err);
+
+	if (!rc)
+		printf("%s\n", r->meta->current);
+	return rc;
+}
+
+static const struct rut_opt options[] = {
+	{0},
+};
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	return rut_session_verb(cmd, argc, argv, apply);
+}
+
+const struct rut_cmd cmd_rotate = {
+	.name = "rotate",
+	.group = "Record",
+	.summary = "go on in the next trace folder",
+	.usage = "NAME",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile snapshot`: copy what a flight recorder holds into a trace folder. */
+#include <stdio.h>
+
+#include "cli/session_verb.h"
+#include "session/snapshot.h"
+
+static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
+{
+	struct rut_output_conf conf = {0};
+	struct rut_snapshot snap;
+	char path[RUT_PATH_MAX];
+	int rc;
+
+	if (r->conf.mode != RUT_RING_OVERWRITE)
+		return rut_err_set(
+			err, EINVAL,
+			"session '%s' writes to '%s': 'rutile rotate %s' closes a folder", v->name,
+			r->meta->current, v->name);
+	if (v->output)
+		snprintf(path, sizeof(path), "%s", v->output);
+	else
+		snprintf(conf.pattern, sizeof(conf.pattern), "rutile-%s-%%Y%%m%%d-%%H%%M%%S",
+			 v->name);
+	rc = v->output ? 0 : rut_output_path(&conf, path, sizeof(path), err);
+	if (!rc)
+		rc = rut_snapshot_write(r, path, &snap, err);
+	if (!rc)
+		printf("%s: %.1f MiB, %.3f s\n", path, (double)snap.bytes / 1048576,
+		       (double)(snap.end_ns - snap.begin_ns) / 1e9);
+	return rc;
+}
+
+static const struct rut_opt options[] = {
+	{"output", "DIR", "the folder (default: rutile-NAME-DATE-TIME)", 'o'},
+	{0},
+};
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	return rut_session_verb(cmd, argc, argv, apply);
+}
+
+const struct rut_cmd cmd_snapshot = {
+	.name = "snapshot",
+	.group = "Record",
+	.summary = "copy what a flight recorder holds into a trace folder",
+	.usage = "NAME [-o DIR]",
+	.options = options,
+	.run = run,
+};

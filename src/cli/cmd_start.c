@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile start`: a session that goes on by itself; or a stopped one again. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/record_opts.h"
+
+enum { OPT_FLIGHT = 256 };
+
+static const struct rut_opt options[] = {
+	{"output", "PATTERN", "write trace folders; the name may hold strftime(3) sequences", 'o'},
+	{"flight", NULL, "record into memory only; no process stays", OPT_FLIGHT},
+	RUT_RECORD_OPTIONS,
+	{0},
+};
+
+static int set_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
+{
+	/* The daemon may go anywhere: the folder must not depend on the current one. */
+	char *to = o->output.pattern;
+	size_t size = sizeof(o->output.pattern), len;
+
+	if (value[0] != '/') {
+		if (!getcwd(to, size - 1))
+			return rut_usage_error(cmd, "the current folder has no name");
+		strcat(to, "/");
+	}
+	len = strlen(to);
+	if (!*value || (size_t)snprintf(to + len, size - len, "%s", value) >= size - len)
+		return rut_usage_error(cmd, "bad folder '%s'", value);
+	return 0;
+}
+
+static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, bool *ret_flight, int argc,
+		 char **argv)
+{
+	struct rut_args a;
+	int id, rc;
+
+	rut_args_init(&a, cmd, argc, argv);
+	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		rc = 0;
+		if (id == RUT_ARGS_HELP)
+			return -1;
+		if (id == RUT_ARGS_POSITIONAL && o->conf.name[0])
+			return rut_usage_error(cmd, "one name only, not '%s' too", a.value);
+		if (id == RUT_ARGS_POSITIONAL)
+			snprintf(o->conf.name, sizeof(o->conf.name), "%s", a.value);
+		else if (id == OPT_FLIGHT)
+			*ret_flight = true;
+		else if (id == 'o')
+			rc = set_output(cmd, o, a.value);
+		else if (id != RUT_ARGS_DASHES)
+			rc = rut_record_option(cmd, o, id, a.value);
+		if (rc)
+			return rc == -ENOENT ? RUT_EXIT_USAGE : rc;
+	}
+	if (!o->conf.name[0])
+		return rut_usage_error(cmd, "the name of the session is missing");
+	if (*ret_flight && o->output.pattern[0])
+		return rut_usage_error(cmd, "--flight and --output exclude each other");
+	return 0;
+}
+
+/* A name alone means: go on with the session that was stopped. */
+static int resume(const struct rut_cmd *cmd, const char *name)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_recorder *r = NULL;
+	int rc = rut_session_open(&r, name, &err);
+
+	if (rc == -ENOENT)
+		return rut_usage_error(cmd,
+				       "there is no stopped session '%s': give --flight or "
+				       "--output to make one",
+				       name);
+	if (!rc && r->meta->running)
+		rc = rut_err_set(&err, EALREADY, "session '%s' runs already", name);
+	if (!rc)
+		rc = rut_session_resume(r, &err);
+	rut_recorder_free(r);
+	if (rc)
+		return rut_fail(cmd, &err);
+	printf("session '%s' goes on\n", name);
+	return RUT_EXIT_OK;
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	struct rut_record_opts o = {0};
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_start start;
+	bool flight = false;
+	pid_t pid;
+	int rc = parse(cmd, &o, &flight, argc, argv);
+
+	if (rc)
+		return rc < 0 ? RUT_EXIT_OK : rc;
+	if (!flight && !o.output.pattern[0])
+		return resume(cmd, o.conf.name);
+	rut_record_defaults(&o);
+	o.conf.mode = flight ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
+	start = (struct rut_start){
+		.conf = o.conf,
+		.output = o.output,
+		.pids = o.pids,
+		.npids = o.npids,
+	};
+	if (rut_session_start(&start, &pid, &err) < 0)
+		return rut_fail(cmd, &err);
+	if (pid)
+		printf("session '%s' records to '%s' (process %d)\n", o.conf.name, o.output.pattern,
+		       pid);
+	else
+		printf("session '%s' records into memory\n", o.conf.name);
+	return RUT_EXIT_OK;
+}
+
+const struct rut_cmd cmd_start = {
+	.name = "start",
+	.group = "Record",
+	.summary = "start a recording session that goes on by itself",
+	.usage = "NAME (--flight | -o PATTERN) [OPTIONS]",
+	.options = options,
+	.run = run,
+};

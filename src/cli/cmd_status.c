@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile status`: show what a session records, and how it fares. */
+#include <string.h>
+#include <stdio.h>
+
+#include "cli/session_verb.h"
+
+static void print_rings(const struct rut_recorder *r)
+{
+	for (int cpu = 0; cpu < r->ncpus; cpu++) {
+		const struct rut_ring *ring = &r->rings[cpu];
+		uint64_t size = (uint64_t)ring->count << ring->shift, pos = ring->ctl->pos;
+		uint64_t used = r->conf.mode == RUT_RING_DISCARD ? pos - ring->ctl->consumed : pos;
+
+		printf("CPU %-3d      %.1f of %.1f MiB, %llu lost\n", cpu,
+		       (double)(used < size ? used : size) / 1048576, (double)size / 1048576,
+		       (unsigned long long)ring->ctl->lost);
+	}
+}
+
+static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
+{
+	const struct rut_meta *m = r->meta;
+	int links = rut_session_count_links(v->name);
+
+	printf("session      %s\n", v->name);
+	printf("state        %s, %d programs\n", m->running ? "records" : "stopped",
+	       links < 0 ? 0 : links);
+	printf("events       %s\n", m->conf.events);
+	printf("mode         %s\n",
+	       r->conf.mode == RUT_RING_OVERWRITE ? "overwrite (flight recorder)" : "discard");
+	if (m->output.pattern[0]) {
+		printf("output       %s\n", m->current);
+		printf("written      %.1f MiB in %llu packets\n",
+		       (double)m->bytes_written / 1048576, (unsigned long long)m->packets_written);
+		printf("process      %d%s\n", m->consumer,
+		       rut_session_consumer_alive(m) ? "" : " (gone)");
+	}
+	if (m->write_errno)
+		printf("writing      fails: %s\n", strerror(m->write_errno));
+	printf("lost         %llu, and %llu nested in themselves\n",
+	       (unsigned long long)rut_recorder_lost(r), (unsigned long long)rut_session_missed(r));
+	print_rings(r);
+	return 0;
+}
+
+static const struct rut_opt options[] = {
+	{0},
+};
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	return rut_session_verb(cmd, argc, argv, apply);
+}
+
+const struct rut_cmd cmd_status = {
+	.name = "status",
+	.group = "Record",
+	.summary = "show what a session records, and how it fares",
+	.usage = "NAME",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* Options that `record`, `start` and the profiles share: what to record, and where it goes. */
+#ifndef RUT_CLI_RECORD_OPTS_H
+#define RUT_CLI_RECORD_OPTS_H
+
+#include <sys/types.h>
+
+#include "cli/cmd.h"
+#include "session/session.h"
+
+enum {
+	RUT_OPT_CONTEXT = 512,
+	RUT_OPT_BUFFER,
+	RUT_OPT_SUBBUF,
+	RUT_OPT_STRICT,
+	RUT_OPT_PROCNAME,
+	RUT_OPT_CGROUP,
+	RUT_OPT_SIZE,
+	RUT_OPT_KEEP,
+	RUT_OPT_EVERY,
+};
+
+#define RUT_RECORD_OPTIONS                                                                         \
+	{"event", "EVENTS", "what to record: names, globs, groups, !not; may be repeated", 'e'},   \
+		{"pid", "PID", "record this process and its children; may be repeated", 'p'},      \
+		{"procname", "NAME", "record processes of this name; may be repeated",             \
+		 RUT_OPT_PROCNAME},                                                                \
+		{"cgroup", "PATH", "record the processes under this control group",                \
+		 RUT_OPT_CGROUP},                                                                  \
+		{"context", "NAMES",                                                               \
+		 "add to each event: pid tid procname cgroup cpu ustack kstack", RUT_OPT_CONTEXT}, \
+		{"size", "SIZE", "go on in the next folder at this size", RUT_OPT_SIZE},           \
+		{"every", "TIME", "go on in the next folder after this time", RUT_OPT_EVERY},      \
+		{"keep", "N", "remove the oldest folders, so that N remain", RUT_OPT_KEEP},        \
+		{"buffer", "SIZE", "memory of the session's rings (default 16M a CPU)",            \
+		 RUT_OPT_BUFFER},                                                                  \
+		{"subbuf", "SIZE", "size of a packet", RUT_OPT_SUBBUF},                            \
+	{                                                                                          \
+		"strict", NULL,                                                                    \
+			"fail when an event cannot be recorded, instead of going on without it",   \
+			RUT_OPT_STRICT                                                             \
+	}
+
+#define RUT_PIDS_MAX 64
+
+struct rut_record_opts {
+	struct rut_record_conf conf;
+	struct rut_output_conf output;
+	pid_t pids[RUT_PIDS_MAX];
+	size_t npids;
+	bool events_given;
+};
+
+/* Returns 0, RUT_EXIT_USAGE after a message, or -ENOENT when the option is none of these. */
+int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
+		      const char *value);
+
+/* The defaults for what was not given. */
+void rut_record_defaults(struct rut_record_opts *o);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* What a session records, and where it goes. Plain data: it is kept in shared memory as it is. */
+#ifndef RUT_SESSION_CONF_H
+#define RUT_SESSION_CONF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ring/ring.h"
+#include "session/events.h"
+
+#define RUT_SESSION_NAME_MAX 64
+#define RUT_PATH_MAX	     1024
+
+/* What is to be recorded, and into what. */
+struct rut_record_conf {
+	char name[RUT_SESSION_NAME_MAX];
+	struct rut_selection selection;
+	uint32_t contexts; /* enum rut_context */
+	enum rut_ring_mode mode;
+	uint64_t buffer_bytes; /* of all rings together; rounded to what the rings can have */
+	uint64_t subbuf_bytes; /* 0: chosen */
+	uint32_t filters;      /* enum rut_filter_bits */
+	bool strict;	       /* an event that the kernel lacks is an error */
+	char comms[8][16];     /* process names to record; "" ends */
+	char cgroup[256];      /* path of a cgroup to record; "": all */
+	char events[1024];     /* the selection as it was asked for, for people and profiles */
+};
+
+/* Where finished packets go. */
+struct rut_output_conf {
+	char pattern[RUT_PATH_MAX]; /* strftime(3) pattern of the trace folder; "": memory only */
+	uint64_t size_bytes;	    /* switch to the next folder at this size; 0: never */
+	uint64_t every_ns;	    /* and after this time; 0: never */
+	uint32_t keep;		    /* remove the oldest folders beyond this number; 0: keep all */
+};
+
+#endif

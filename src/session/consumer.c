@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/consumer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/log.h"
+
+#define FLUSH_NS 1000000000ull
+
+/* The pattern is the user's; strftime() writes no more than the size says. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+static size_t expand(char *to, size_t size, const char *pattern, const struct tm *tm)
+{
+	return strftime(to, size, pattern, tm);
+}
+#pragma GCC diagnostic pop
+
+/* The first free name with a number from `first` on. */
+static int free_path(const struct rut_output_conf *conf, unsigned int first, char *ret, size_t size,
+		     struct rut_err *err)
+{
+	char base[RUT_PATH_MAX];
+	time_t now = time(NULL);
+	struct tm tm;
+	struct stat st;
+
+	if (!localtime_r(&now, &tm) || !expand(base, sizeof(base), conf->pattern, &tm))
+		return rut_err_set(err, EINVAL, "'%s' makes no name of a folder", conf->pattern);
+	for (unsigned int i = first; i < first + 1000000; i++) {
+		int n = i ? snprintf(ret, size, "%s-%u", base, i) : snprintf(ret, size, "%s", base);
+
+		if (n < 0 || (size_t)n >= size)
+			return rut_err_set(err, ENAMETOOLONG, "the name '%s' is too long", base);
+		if (lstat(ret, &st) < 0 && errno == ENOENT)
+			return 0;
+	}
+	return rut_err_set(err, EEXIST, "'%s' and a million names like it exist", base);
+}
+
+int rut_output_path(const struct rut_output_conf *conf, char *ret, size_t size, struct rut_err *err)
+{
+	return free_path(conf, 0, ret, size, err);
+}
+
+/* The number that a name has beyond the pattern's expansion: the next folder gets a higher one. */
+static unsigned int number_of(const struct rut_output_conf *conf, const char *path)
+{
+	char base[RUT_PATH_MAX];
+	time_t now = time(NULL);
+	struct tm tm;
+	size_t len;
+
+	if (!path || !localtime_r(&now, &tm) || !expand(base, sizeof(base), conf->pattern, &tm))
+		return 0;
+	len = strlen(base);
+	if (strncmp(path, base, len) != 0)
+		return 0;
+	return path[len] == '-' ? (unsigned int)atoi(path + len + 1) + 1 : 1;
+}
+
+static int remember_folder(struct rut_consumer *c, const char *path)
+{
+	char **more = reallocarray(c->folders, c->nfolders + 1, sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	c->folders = more;
+	more[c->nfolders] = strdup(path);
+	if (!more[c->nfolders])
+		return -ENOMEM;
+	c->nfolders++;
+	return 0;
+}
+
+/* Removes a trace folder: only what we write is touched, and no link is followed. */
+static void remove_trace(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int kernel =
+		fd < 0 ? -1 : openat(fd, "kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = kernel < 0 ? NULL : fdopendir(kernel);
+
+	if (d) {
+		for (struct dirent *e; (e = readdir(d));)
+			if (!strncmp(e->d_name, "kernel_", 7) || !strcmp(e->d_name, "metadata") ||
+			    !strcmp(e->d_name, "stacks"))
+				unlinkat(dirfd(d), e->d_name, 0);
+		closedir(d);
+	}
+	if (fd < 0 || unlinkat(fd, "kernel", AT_REMOVEDIR) < 0 || rmdir(path) < 0)
+		rut_warn("cannot remove the old trace '%s': %s", path, strerror(errno));
+}
+
+static void remove_oldest(struct rut_consumer *c)
+{
+	while (c->conf.keep && c->nfolders > c->conf.keep) {
+		remove_trace(c->folders[0]);
+		free(c->folders[0]);
+		c->nfolders--;
+		memmove(c->folders, c->folders + 1, c->nfolders * sizeof(*c->folders));
+	}
+}
+
+static int open_folder(struct rut_consumer *c, struct rut_err *err)
+{
+	struct rut_meta *m = c->recorder->meta;
+	char path[RUT_PATH_MAX];
+	struct rut_writer next;
+	int rc = free_path(&c->conf, number_of(&c->conf, c->writer.path), path, sizeof(path), err);
+
+	if (rc < 0)
+		return rc;
+	c->generation = __atomic_load_n(&m->generation, __ATOMIC_ACQUIRE);
+	rc = rut_writer_open(&next, c->recorder, path, err);
+	if (rc < 0)
+		return rc;
+	if (c->writer.path) {
+		/* The next folder goes on where this one ends. */
+		memcpy(next.pos, c->writer.pos, (size_t)c->recorder->ncpus * sizeof(*next.pos));
+		rut_writer_close(&c->writer);
+	}
+	c->writer = next;
+	c->opened_ns = rut_ring_clock();
+	snprintf(m->current, sizeof(m->current), "%s", path);
+	__atomic_store_n(&m->acked, c->generation, __ATOMIC_RELEASE);
+	rc = remember_folder(c, path);
+	return rc < 0 ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+}
+
+int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
+		      const struct rut_output_conf *conf, struct rut_err *err)
+{
+	*c = (struct rut_consumer){.recorder = r, .conf = *conf, .sleep_ms = 10};
+	c->writer.dir_fd = -1;
+	c->drained_ns = c->flushed_ns = rut_ring_clock();
+	return open_folder(c, err);
+}
+
+int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err)
+{
+	int rc;
+
+	rut_recorder_flush(c->recorder);
+	rc = (int)rut_writer_drain(&c->writer, err);
+	if (rc < 0)
+		return rc;
+	rc = open_folder(c, err);
+	if (rc < 0)
+		return rc;
+	rut_writer_statedump(&c->writer, 0);
+	remove_oldest(c);
+	return 0;
+}
+
+/* Wakes up when about an eighth of the fullest ring will have come, by what came last. */
+static int next_sleep_ms(struct rut_consumer *c, uint64_t bytes, uint64_t elapsed_ns)
+{
+	const struct rut_ring *ring = &c->recorder->rings[0];
+	uint64_t eighth = ((uint64_t)ring->count << ring->shift) / 8;
+	uint64_t ms = bytes ? eighth * (elapsed_ns / 1000) / bytes / 1000 : 100;
+
+	return ms < 1 ? 1 : ms > 50 ? 50 : (int)ms;
+}
+
+/* Events were added: describe them before their first packet is written. */
+static int follow_generation(struct rut_consumer *c, struct rut_err *err)
+{
+	struct rut_meta *m = c->recorder->meta;
+	uint32_t generation = __atomic_load_n(&m->generation, __ATOMIC_ACQUIRE);
+	int rc;
+
+	if (generation == c->generation)
+		return 0;
+	rc = rut_writer_update_metadata(&c->writer, err);
+	if (rc < 0)
+		return rc;
+	c->generation = generation;
+	__atomic_store_n(&m->acked, generation, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
+{
+	uint64_t now = rut_ring_clock(), before = c->writer.bytes;
+	struct rut_meta *m = c->recorder->meta;
+	int64_t n;
+	int rc = follow_generation(c, err);
+
+	if (rc < 0)
+		return rc;
+	n = rut_writer_drain(&c->writer, err);
+	m->write_errno = c->writer.write_errno;
+	c->sleep_ms = n < 0 ? 50 : next_sleep_ms(c, c->writer.bytes - before, now - c->drained_ns);
+	m->bytes_written = c->total_bytes += c->writer.bytes - before;
+	m->packets_written = c->total_packets += n > 0 ? (uint64_t)n : 0;
+	c->drained_ns = now;
+	if (n < 0)
+		return (int)n;
+	if (now - c->flushed_ns >= FLUSH_NS) {
+		rut_recorder_flush(c->recorder);
+		c->flushed_ns = now;
+	}
+	if ((c->conf.size_bytes && c->writer.bytes >= c->conf.size_bytes) ||
+	    (c->conf.every_ns && now - c->opened_ns >= c->conf.every_ns))
+		return rut_consumer_rotate(c, err);
+	return 0;
+}
+
+int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
+{
+	uint64_t before = c->writer.bytes;
+	int64_t n;
+
+	if (!c->writer.path)
+		return 0;
+	rut_recorder_flush(c->recorder);
+	n = rut_writer_drain(&c->writer, err);
+	c->total_bytes += c->writer.bytes - before;
+	c->total_packets += n > 0 ? (uint64_t)n : 0;
+	c->recorder->meta->bytes_written = c->total_bytes;
+	c->recorder->meta->packets_written = c->total_packets;
+	rut_writer_close(&c->writer);
+	for (size_t i = 0; i < c->nfolders; i++)
+		free(c->folders[i]);
+	free(c->folders);
+	c->folders = NULL;
+	c->nfolders = 0;
+	return n < 0 ? (int)n : 0;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The consumer of a session: drains the rings into trace folders, switches to the next folder by
+ * size, by time or when told, and removes the oldest ones. One process has one consumer.
+ */
+#ifndef RUT_SESSION_CONSUMER_H
+#define RUT_SESSION_CONSUMER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "session/writer.h"
+
+struct rut_consumer {
+	struct rut_recorder *recorder; /* borrowed */
+	struct rut_output_conf conf;
+	struct rut_writer writer;
+	uint64_t opened_ns, flushed_ns, drained_ns;
+	uint64_t total_bytes, total_packets;
+	uint32_t generation; /* of the events that the metadata describes */
+	char **folders;	     /* those written, oldest first; owned */
+	size_t nfolders;
+	int sleep_ms;
+};
+
+/*
+ * The folder that the pattern means now: strftime(3), and "-1", "-2" ... behind it while the name
+ * exists. Returns 0 or -errno.
+ */
+int rut_output_path(const struct rut_output_conf *conf, char *ret, size_t size,
+		    struct rut_err *err);
+
+/* Opens the first folder. */
+int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
+		      const struct rut_output_conf *conf, struct rut_err *err);
+
+/*
+ * One round: moves what is finished, switches folders when it is time. Afterwards c->sleep_ms says
+ * how long nothing needs to be done. On an error (a full disk) everything stays in memory; call on.
+ */
+int rut_consumer_step(struct rut_consumer *c, struct rut_err *err);
+
+/* Switches to the next folder now. */
+int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err);
+
+/* Writes all that is left, the packets being written included, and closes. */
+int rut_consumer_close(struct rut_consumer *c, struct rut_err *err);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a session knows of itself: a map in the kernel beside its rings, shared by every rutile
+ * process that has to do with the session, and still there when none is left. In a memory dump it
+ * tells where the rings are and what is in them.
+ */
+#ifndef RUT_SESSION_META_H
+#define RUT_SESSION_META_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "session/conf.h"
+
+#define RUT_META_MAGIC		0x4154454d4c495452ull /* "RTILMETA" in memory */
+#define RUT_META_VERSION	1
+#define RUT_META_TEXT_OFFSET	(128u << 10)
+#define RUT_META_DYNAMIC_OFFSET (512u << 10)
+#define RUT_META_BYTES		(1u << 20)
+
+struct rut_meta {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t bytes;
+	uint8_t uuid[16];
+	uint32_t ncpus, shift, count, running;
+	int64_t created_ns;	 /* CLOCK_REALTIME */
+	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, when last measured */
+	/* The process that drains the rings; 0: nobody. A start time tells a reused id apart. */
+	int32_t consumer;
+	uint32_t _pad0;
+	uint64_t consumer_start;
+	/* What is recorded changes: the consumer answers `generation` by `acked`. */
+	uint32_t generation, acked;
+	/* rotate requests and rotations done */
+	uint32_t rotate_wanted, rotate_done;
+	uint64_t bytes_written, packets_written;
+	uint64_t missed; /* events nested in themselves, of programs that are gone */
+	int32_t write_errno;
+	uint32_t text_len;    /* metadata, at RUT_META_TEXT_OFFSET */
+	uint32_t dynamic_len; /* ... of events added, at RUT_META_DYNAMIC_OFFSET */
+	uint32_t next_dynamic;
+	uint32_t _pad2;
+	char current[RUT_PATH_MAX];  /* the folder being written */
+	struct rut_record_conf conf; /* its selection: everything ever selected */
+	struct rut_selection active; /* what is recorded now */
+	struct rut_output_conf output;
+	/* Physical pages, for `rutile recover`: see session/recover.h. */
+	uint64_t pages_magic;
+	uint32_t npages_ctl, npages_ring, npages_meta, _pad1;
+};
+
+_Static_assert(sizeof(struct rut_meta) <= 32768, "the page lists begin there");
+
+#endif

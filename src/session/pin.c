@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/pin.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "session/programs.h"
+
+int rut_session_check_name(const char *name, struct rut_err *err)
+{
+	size_t n = strlen(name);
+
+	if (n && n < RUT_SESSION_NAME_MAX && name[0] != '.' && name[0] != '-' &&
+	    strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == n)
+		return 0;
+	/* No dots: the BPF file system keeps names with dots for itself. */
+	return rut_err_set(err, EINVAL,
+			   "'%s' cannot be a session's name: letters, digits, '_' and '-', at most "
+			   "%d of them",
+			   name, RUT_SESSION_NAME_MAX - 1);
+}
+
+static bool is_bpffs(void)
+{
+	struct statfs st;
+
+	return !statfs(RUT_BPFFS, &st) && (unsigned long)st.f_type == BPF_FS_MAGIC;
+}
+
+static int need_bpffs(struct rut_err *err)
+{
+	if (!is_bpffs()) {
+		if (mount("bpf", RUT_BPFFS, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") <
+		    0)
+			return rut_err_errno(err, errno,
+					     "the BPF file system is not mounted at '" RUT_BPFFS
+					     "', and cannot be");
+		rut_info("mounted the BPF file system at '" RUT_BPFFS "'");
+	}
+	if (mkdir(RUT_PIN_ROOT, 0700) < 0 && errno != EEXIST)
+		return rut_err_errno(err, errno, "cannot make '" RUT_PIN_ROOT "'");
+	return 0;
+}
+
+static void pin_path(char *to, size_t size, const char *session, const char *kind, const char *name)
+{
+	snprintf(to, size, RUT_PIN_ROOT "/%s/%s_%s", session, kind, name);
+}
+
+static int pin_link(struct rut_recorder *r, struct rut_link *l, struct rut_err *err)
+{
+	char path[256];
+	int rc;
+
+	if (l->pinned)
+		return 0;
+	pin_path(path, sizeof(path), r->conf.name, "link", l->name);
+	/* The new program runs already, so that nothing is missed between the two. */
+	unlink(path);
+	rc = bpf_link__pin(l->link, path);
+	if (rc < 0)
+		return rut_err_errno(err, -rc, "cannot pin '%s'", path);
+	l->pinned = true;
+	return 0;
+}
+
+int rut_session_pin_links(struct rut_recorder *r, struct rut_err *err)
+{
+	for (size_t i = 0; i < r->nlinks; i++) {
+		int rc = pin_link(r, &r->links[i], err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int rut_session_pin(struct rut_recorder *r, struct rut_err *err)
+{
+	char path[256];
+	int rc = need_bpffs(err);
+
+	if (rc < 0)
+		return rc;
+	snprintf(path, sizeof(path), RUT_PIN_ROOT "/%s", r->conf.name);
+	if (mkdir(path, 0700) < 0)
+		return errno == EEXIST
+			       ? rut_err_set(err, EEXIST, "a session '%s' exists", r->conf.name)
+			       : rut_err_errno(err, errno, "cannot make '%s'", path);
+	for (size_t i = 0; i < RUT_MAP_COUNT && !rc; i++) {
+		pin_path(path, sizeof(path), r->conf.name, "map", rut_map_names[i]);
+		if (bpf_obj_pin(r->fds[i], path) < 0)
+			rc = rut_err_errno(err, errno, "cannot pin '%s'", path);
+	}
+	if (!rc)
+		rc = rut_session_pin_links(r, err);
+	if (rc)
+		rut_session_unpin(r->conf.name, NULL);
+	return rc;
+}
+
+static int check_meta(struct rut_recorder *r, const char *name, struct rut_err *err)
+{
+	const struct rut_meta *m = r->meta;
+
+	if (m->magic != RUT_META_MAGIC || m->version != RUT_META_VERSION ||
+	    m->ncpus != (uint32_t)r->ncpus)
+		return rut_err_set(err, EPROTO,
+				   "session '%s' was made by another version of rutile: destroy it",
+				   name);
+	r->conf = m->conf;
+	memcpy(r->uuid, m->uuid, sizeof(r->uuid));
+	for (int cpu = 0; cpu < r->ncpus; cpu++) {
+		struct rut_ring_ctl *ctl = (void *)((char *)r->ctls + cpu * RUT_RING_CTL_SIZE);
+		size_t at = ((size_t)cpu * m->count) << m->shift;
+		int rc = rut_ring_open_ctl(&r->rings[cpu], ctl, r->data + at, r->data_bytes - at,
+					   err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int rut_session_open(struct rut_recorder **ret, const char *name, struct rut_err *err)
+{
+	struct rut_recorder *r;
+	struct bpf_map_info info = {0};
+	uint32_t len = sizeof(info);
+	char path[256];
+	int rc = rut_session_check_name(name, err);
+
+	if (rc < 0)
+		return rc;
+	r = rut_recorder_alloc();
+	if (!r)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	for (size_t i = 0; i < RUT_MAP_COUNT && !rc; i++) {
+		pin_path(path, sizeof(path), name, "map", rut_map_names[i]);
+		r->fds[i] = bpf_obj_get(path);
+		if (r->fds[i] >= 0)
+			continue;
+		if (errno == ENOENT)
+			rc = rut_err_set(err, ENOENT, "there is no session '%s'", name);
+		else if (errno == EPERM || errno == EACCES)
+			rc = rut_err_set(err, EPERM, RUT_NO_PRIVILEGE);
+		else
+			rc = rut_err_errno(err, errno, "cannot open '%s'", path);
+	}
+	if (!rc && bpf_obj_get_info_by_fd(r->fds[RUT_MAP_CTLS], &info, &len) < 0)
+		rc = rut_err_errno(err, errno, "cannot look at '%s'", path);
+	r->ncpus = (int)info.max_entries;
+	if (!rc)
+		rc = rut_recorder_map(r, err);
+	if (!rc)
+		rc = check_meta(r, name, err);
+	if (rc) {
+		rut_recorder_free(r);
+		return rc;
+	}
+	*ret = r;
+	return 0;
+}
+
+/* Calls fn for each file in a session's folder whose name begins with `prefix`. */
+static int each_pin(const char *session, const char *prefix,
+		    void (*fn)(const char *path, const char *name, void *arg), void *arg)
+{
+	char dir[128], path[400];
+	DIR *d;
+	int n = 0;
+
+	snprintf(dir, sizeof(dir), RUT_PIN_ROOT "/%s", session);
+	d = opendir(dir);
+	if (!d)
+		return -errno;
+	for (struct dirent *e; (e = readdir(d));) {
+		if (e->d_name[0] == '.' || strncmp(e->d_name, prefix, strlen(prefix)) != 0)
+			continue;
+		n++;
+		if (!fn)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		fn(path, e->d_name + strlen(prefix), arg);
+	}
+	closedir(d);
+	return n;
+}
+
+struct unpin {
+	struct rut_recorder *r;
+	const struct rut_selection *sel;
+};
+
+static void unpin_link(const char *path, const char *name, void *arg)
+{
+	struct unpin *u = arg;
+
+	/* Links of dynamic events have names of their own, which no program has. */
+	if (u->sel && (rut_programs_wanted(u->r, u->sel, name) || strchr(name, ':')))
+		return;
+	unlink(path);
+}
+
+static void add_missed(const char *path, const char *name, void *arg)
+{
+	_cleanup_close_ int link = bpf_obj_get(path);
+	_cleanup_close_ int prog = -1;
+	struct bpf_link_info li = {0};
+	struct bpf_prog_info pi = {0};
+	uint32_t len = sizeof(li);
+	uint64_t *sum = arg;
+
+	if (link < 0 || bpf_obj_get_info_by_fd(link, &li, &len) < 0)
+		return;
+	prog = bpf_prog_get_fd_by_id(li.prog_id);
+	len = sizeof(pi);
+	if (prog >= 0 && !bpf_obj_get_info_by_fd(prog, &pi, &len))
+		*sum += pi.recursion_misses;
+}
+
+uint64_t rut_session_missed(const struct rut_recorder *r)
+{
+	uint64_t sum = r->meta->missed;
+
+	each_pin(r->conf.name, "link_", add_missed, &sum);
+	return sum;
+}
+
+int rut_session_unpin_links(struct rut_recorder *r, const struct rut_selection *sel)
+{
+	struct unpin u = {r, sel};
+
+	if (!sel)
+		r->meta->missed = rut_session_missed(r);
+	return each_pin(r->conf.name, "link_", unpin_link, &u);
+}
+
+int rut_session_count_links(const char *name)
+{
+	return each_pin(name, "link_", NULL, NULL);
+}
+
+static void unlink_pin(const char *path, const char *name, void *arg)
+{
+	unlink(path);
+}
+
+int rut_session_unpin(const char *name, struct rut_err *err)
+{
+	char dir[128];
+
+	snprintf(dir, sizeof(dir), RUT_PIN_ROOT "/%s", name);
+	/* Links first: the programs stop before their maps become nameless. */
+	each_pin(name, "link_", unlink_pin, NULL);
+	each_pin(name, "", unlink_pin, NULL);
+	if (rmdir(dir) < 0 && errno != ENOENT)
+		return rut_err_errno(err, errno, "cannot remove '%s'", dir);
+	return 0;
+}
+
+uint64_t rut_process_start_time(pid_t pid)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	unsigned long long start = 0;
+	char path[64];
+	const char *p;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (rut_buf_read_file(&b, path, 4096) < 0 || !b.data)
+		return 0;
+	p = strrchr(b.data, ')');
+	if (!p || p[1] != ' ' || p[2] == 'Z' || p[2] == 'X')
+		return 0;
+	/* Field 22; the state behind the name is field 3. */
+	p += 2;
+	for (int i = 3; i < 22 && p; i++) {
+		p = strchr(p, ' ');
+		p = p ? p + 1 : NULL;
+	}
+	return p && sscanf(p, "%llu", &start) == 1 ? start : 0;
+}
+
+bool rut_session_consumer_alive(const struct rut_meta *m)
+{
+	return m->consumer > 0 && m->consumer_start &&
+	       rut_process_start_time(m->consumer) == m->consumer_start;
+}
+
+int rut_session_each(void (*fn)(const char *name, void *arg), void *arg, struct rut_err *err)
+{
+	struct dirent **list = NULL;
+	int n, count = 0;
+
+	n = scandir(RUT_PIN_ROOT, &list, NULL, alphasort);
+	if (n < 0)
+		return errno == ENOENT
+			       ? 0
+			       : rut_err_errno(err, errno, "cannot read '" RUT_PIN_ROOT "'");
+	for (int i = 0; i < n; i++) {
+		if (list[i]->d_name[0] != '.') {
+			fn(list[i]->d_name, arg);
+			count++;
+		}
+		free(list[i]);
+	}
+	free(list);
+	return count;
+}

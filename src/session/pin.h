@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sessions that live in the kernel: their maps and links are pinned in /sys/fs/bpf/rutile/NAME, so
+ * they outlast every process. The file system is mounted if it is not.
+ */
+#ifndef RUT_SESSION_PIN_H
+#define RUT_SESSION_PIN_H
+
+#include <stdbool.h>
+
+#include "session/recorder.h"
+
+#define RUT_BPFFS    "/sys/fs/bpf"
+#define RUT_PIN_ROOT RUT_BPFFS "/rutile"
+
+/* Letters, digits, '.', '_', '-', not first a '.'. Returns 0 or -EINVAL. */
+int rut_session_check_name(const char *name, struct rut_err *err);
+
+/* Pins maps and links. -EEXIST when the name is taken: nothing of the other session is touched. */
+int rut_session_pin(struct rut_recorder *r, struct rut_err *err);
+
+/* Pins the links that are not pinned yet (after an `add`); they replace links of the same name. */
+int rut_session_pin_links(struct rut_recorder *r, struct rut_err *err);
+
+/* Finds a session by name and maps it. -ENOENT: there is none of that name. */
+int rut_session_open(struct rut_recorder **ret, const char *name, struct rut_err *err);
+
+/* Unpins links: all, or those whose program `sel` no longer needs. Programs without link go. */
+int rut_session_unpin_links(struct rut_recorder *r, const struct rut_selection *sel);
+
+/* Events nested in themselves, of the pinned programs. */
+uint64_t rut_session_missed(const struct rut_recorder *r);
+
+/* Number of pinned links: attached programs. */
+int rut_session_count_links(const char *name);
+
+/* Removes the pins; what nobody else holds is gone then. */
+int rut_session_unpin(const char *name, struct rut_err *err);
+
+/* Is the consumer of the session alive? False as well when it never had one. */
+bool rut_session_consumer_alive(const struct rut_meta *m);
+
+/* The start time of a process as /proc/PID/stat tells it, 0 when it is gone. */
+uint64_t rut_process_start_time(pid_t pid);
+
+/*
+ * Calls fn with the name of each session, sorted. Returns the number of sessions or -errno.
+ */
+int rut_session_each(void (*fn)(const char *name, void *arg), void *arg, struct rut_err *err);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/programs.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "kernel.skel.h"
+
+static int quiet_print(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	char line[512];
+
+	if (level == LIBBPF_DEBUG)
+		return 0;
+	vsnprintf(line, sizeof(line), fmt, ap);
+	line[strcspn(line, "\n")] = '\0';
+	rut_debug("%s", line);
+	return 0;
+}
+
+static int load_error(int rc, struct rut_err *err)
+{
+	if (rc == -EPERM || rc == -EACCES)
+		return rut_err_set(err, EPERM, RUT_NO_PRIVILEGE);
+	return rut_err_errno(err, -rc, "the kernel refuses the programs");
+}
+
+/* Puts the session's maps into an object, and its constants into the read-only data. */
+int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
+			 struct rut_bpf_conf *conf, struct rut_err *err)
+{
+	for (size_t i = 0; i < RUT_MAP_COUNT; i++) {
+		struct bpf_map *map = bpf_object__find_map_by_name(obj, rut_map_names[i]);
+		int rc = map ? bpf_map__reuse_fd(map, r->fds[i]) : 0;
+
+		if (rc < 0)
+			return rut_err_errno(err, -rc, "cannot share the map '%s'",
+					     rut_map_names[i]);
+	}
+	*conf = (struct rut_bpf_conf){
+		.mask = r->rings[0].subbuf_size - 1,
+		.shift = r->rings[0].shift,
+		.count_mask = r->rings[0].count - 1,
+		.overwrite = r->conf.mode == RUT_RING_OVERWRITE,
+		.contexts = r->conf.contexts,
+		.context_size = rut_context_size(r->conf.contexts),
+		.filters = r->conf.filters,
+		.no_fork = !r->meta->conf.selection.events[RUT_EV_SCHED_FORK],
+	};
+	memcpy(conf->uuid, r->uuid, sizeof(conf->uuid));
+	return 0;
+}
+
+bool rut_programs_wanted(const struct rut_recorder *r, const struct rut_selection *sel,
+			 const char *program)
+{
+	struct rut_event e;
+
+	if (!strcmp(program, "sys_enter") || !strcmp(program, "sys_exit"))
+		return rut_selection_any_syscall(sel);
+	if (!strcmp(program, "sched_process_fork") && r->conf.filters & RUT_FILTER_FOLLOW)
+		return true;
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
+		rut_event_static(&e, id);
+		if (sel->events[id] && !strcmp(e.tracepoint, program))
+			return true;
+	}
+	return false;
+}
+
+int rut_programs_set_syscalls(const struct rut_recorder *r, const struct rut_selection *sel,
+			      struct rut_err *err)
+{
+	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++) {
+		struct rut_syscall_desc d;
+		int rc;
+
+		rut_syscall_describe(&d, nr);
+		d.flags |= sel->syscalls[nr];
+		rc = bpf_map_update_elem(r->fds[RUT_MAP_SYSCALLS], &nr, &d, BPF_ANY);
+		if (rc < 0)
+			return rut_err_errno(err, -rc, "cannot fill the table of system calls");
+	}
+	return 0;
+}
+
+int rut_programs_keep(struct rut_recorder *r, struct bpf_object *obj)
+{
+	struct bpf_object **more = reallocarray(r->objects, r->nobjects + 1, sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	r->objects = more;
+	r->objects[r->nobjects++] = obj;
+	return 0;
+}
+
+int rut_programs_keep_link(struct rut_recorder *r, struct bpf_link *link, const char *name)
+{
+	struct rut_link *more = reallocarray(r->links, r->nlinks + 1, sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	r->links = more;
+	more[r->nlinks] = (struct rut_link){.link = link};
+	snprintf(more[r->nlinks].name, sizeof(more->name), "%s", name);
+	r->nlinks++;
+	return 0;
+}
+
+/* The skeleton is only the container of the object's bytes: the object itself is ours. */
+static struct bpf_object *open_kernel_object(struct rut_err *err)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "rutile");
+	struct bpf_object *obj;
+	const void *data;
+	size_t size;
+
+	libbpf_set_print(quiet_print);
+	data = rut_kernel_bpf__elf_bytes(&size);
+	obj = bpf_object__open_mem(data, size, &opts);
+	if (!obj)
+		rut_err_errno(err, errno, "cannot open the programs");
+	return obj;
+}
+
+struct rut_bpf_conf *rut_programs_rodata(struct bpf_object *obj)
+{
+	struct bpf_map *map;
+	size_t size;
+
+	bpf_object__for_each_map(map, obj)
+	{
+		const char *name = bpf_map__name(map);
+		size_t len = strlen(name);
+
+		/* `conf` is the only constant of an object. */
+		if (len >= 7 && !strcmp(name + len - 7, ".rodata"))
+			return (void *)(uintptr_t)bpf_map__initial_value(map, &size);
+	}
+	return NULL;
+}
+
+int rut_programs_load(struct rut_recorder *r, const struct rut_selection *sel, struct rut_err *err)
+{
+	struct bpf_object *obj = open_kernel_object(err);
+	struct rut_bpf_conf *conf;
+	struct bpf_program *prog;
+	int rc;
+
+	if (!obj)
+		return -err->code;
+	conf = rut_programs_rodata(obj);
+	rc = conf ? rut_programs_prepare(r, obj, conf, err)
+		  : rut_err_set(err, EPROTO, "the programs have no constants");
+	bpf_object__for_each_program(prog, obj) bpf_program__set_autoload(
+		prog, rut_programs_wanted(r, sel, bpf_program__name(prog)));
+	if (!rc) {
+		rc = bpf_object__load(obj);
+		rc = rc < 0 ? load_error(rc, err) : 0;
+	}
+	if (!rc)
+		rc = rut_programs_keep(r, obj);
+	if (rc) {
+		bpf_object__close(obj);
+		return rc;
+	}
+	return rut_programs_set_syscalls(r, &r->conf.selection, err);
+}
+
+static bool is_attached(const struct rut_recorder *r, const char *name)
+{
+	for (size_t i = 0; i < r->nlinks; i++)
+		if (!strcmp(r->links[i].name, name))
+			return true;
+	return false;
+}
+
+static int attach_one(struct rut_recorder *r, struct bpf_program *prog, struct rut_err *err)
+{
+	const char *name = bpf_program__name(prog);
+	struct bpf_link *link;
+	int rc;
+
+	if (!bpf_program__autoload(prog) || is_attached(r, name))
+		return 0;
+	link = bpf_program__attach(prog);
+	if (!link)
+		return rut_err_errno(err, errno, "cannot attach to '%s'", name);
+	rc = rut_programs_keep_link(r, link, name);
+	if (rc < 0)
+		bpf_link__destroy(link);
+	return rc < 0 ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+}
+
+int rut_programs_attach(struct rut_recorder *r, struct rut_err *err)
+{
+	for (size_t i = 0; i < r->nobjects; i++) {
+		struct bpf_program *prog;
+
+		bpf_object__for_each_program(prog, r->objects[i])
+		{
+			int rc = attach_one(r, prog, err);
+
+			if (rc < 0) {
+				rut_programs_detach(r);
+				return rc;
+			}
+		}
+	}
+	r->meta->running = 1;
+	return 0;
+}
+
+void rut_programs_detach(struct rut_recorder *r)
+{
+	for (size_t i = 0; i < r->nlinks; i++)
+		bpf_link__destroy(r->links[i].link);
+	free(r->links);
+	r->links = NULL;
+	r->nlinks = 0;
+}
+
+uint64_t rut_programs_missed(const struct rut_recorder *r)
+{
+	uint64_t missed = 0;
+
+	for (size_t i = 0; i < r->nobjects; i++) {
+		struct bpf_program *prog;
+
+		bpf_object__for_each_program(prog, r->objects[i])
+		{
+			struct bpf_prog_info info = {0};
+			uint32_t len = sizeof(info);
+
+			if (bpf_program__fd(prog) >= 0 &&
+			    !bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &len))
+				missed += info.recursion_misses;
+		}
+	}
+	return missed;
+}
+
+void rut_programs_free(struct rut_recorder *r)
+{
+	rut_programs_detach(r);
+	for (size_t i = 0; i < r->nobjects; i++)
+		bpf_object__close(r->objects[i]);
+	free(r->objects);
+	r->objects = NULL;
+	r->nobjects = 0;
+}

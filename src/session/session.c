@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "session/kernel.h"
+#include "session/programs.h"
+
+#define WAIT_MS 5000
+
+static volatile sig_atomic_t daemon_stop, daemon_rotate;
+
+static void on_term(int sig)
+{
+	daemon_stop = 1;
+}
+
+static void on_usr2(int sig)
+{
+	daemon_rotate = 1;
+}
+
+static void log_to_syslog(enum rut_log_level level, const char *msg, void *arg)
+{
+	if (level >= RUT_LOG_INFO)
+		syslog(level == RUT_LOG_WARN ? LOG_WARNING : LOG_INFO, "%s: %s", (char *)arg, msg);
+}
+
+/* Says once that writing fails, and once that it works again. */
+static void report(struct rut_meta *m, int rc, const struct rut_err *err, int *last)
+{
+	if (rc < 0 && *last >= 0)
+		rut_warn("%s; recording goes on in memory", err->msg);
+	if (rc >= 0 && *last < 0)
+		rut_info("writing again to '%s'", m->current);
+	*last = rc;
+}
+
+static void daemon_loop(struct rut_consumer *c)
+{
+	struct rut_meta *m = c->recorder->meta;
+	struct rut_err err = RUT_ERR_INIT;
+	int rc, last = 0;
+
+	rut_writer_statedump(&c->writer, 0);
+	while (!daemon_stop) {
+		uint32_t wanted = __atomic_load_n(&m->rotate_wanted, __ATOMIC_ACQUIRE);
+
+		rc = rut_consumer_step(c, &err);
+		if (rc >= 0 && (daemon_rotate || wanted != m->rotate_done)) {
+			daemon_rotate = 0;
+			rc = rut_consumer_rotate(c, &err);
+			__atomic_store_n(&m->rotate_done, wanted, __ATOMIC_RELEASE);
+		}
+		report(m, rc, &err, &last);
+		poll(NULL, 0, c->sleep_ms);
+	}
+	rc = rut_consumer_close(c, &err);
+	report(m, rc, &err, &last);
+}
+
+/* The daemon: everything was opened before the fork, so that errors were the caller's to show. */
+static _Noreturn void daemon_main(struct rut_consumer *c)
+{
+	struct sigaction term = {.sa_handler = on_term}, usr2 = {.sa_handler = on_usr2};
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	static char name[RUT_SESSION_NAME_MAX];
+
+	setsid();
+	/* The links are pinned: held here too, they would outlive a `stop`. */
+	rut_programs_free(c->recorder);
+	snprintf(name, sizeof(name), "%s", c->recorder->conf.name);
+	openlog("rutile", LOG_PID, LOG_DAEMON);
+	rut_log_set_sink(log_to_syslog, name);
+	for (int fd = 0; fd < 3 && null >= 0; fd++)
+		dup2(null, fd);
+	sigaction(SIGTERM, &term, NULL);
+	sigaction(SIGINT, &term, NULL);
+	sigaction(SIGUSR2, &usr2, NULL);
+	signal(SIGHUP, SIG_IGN);
+	/* It must get a turn before the rings are full. */
+	setpriority(PRIO_PROCESS, 0, -10);
+	c->recorder->meta->consumer = getpid();
+	c->recorder->meta->consumer_start = rut_process_start_time(getpid());
+	daemon_loop(c);
+	c->recorder->meta->consumer = 0;
+	_exit(0);
+}
+
+static int fork_daemon(struct rut_consumer *c, pid_t *ret_pid, struct rut_err *err)
+{
+	struct rut_meta *m = c->recorder->meta;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return rut_err_errno(err, errno, "cannot start the session's process");
+	if (!pid)
+		daemon_main(c);
+	*ret_pid = pid;
+	for (int i = 0; i < WAIT_MS && !m->consumer; i++)
+		poll(NULL, 0, 1);
+	/* From here on the folder and its files are the daemon's. */
+	rut_writer_close(&c->writer);
+	return m->consumer ? 0 : rut_err_set(err, EIO, "the session's process did not start");
+}
+
+/* A session whose daemon was killed records into rings that nobody drains. */
+static bool is_stale(const struct rut_meta *m)
+{
+	return m->output.pattern[0] && m->consumer > 0 && !rut_session_consumer_alive(m);
+}
+
+static int make_way(const char *name, struct rut_err *err)
+{
+	struct rut_recorder *r = NULL;
+	struct rut_err ignored = RUT_ERR_INIT;
+	int rc = rut_session_open(&r, name, &ignored);
+	bool stale;
+
+	if (rc == -ENOENT) {
+		/* Half-made pins of a start that was killed. */
+		return access(RUT_PIN_ROOT, F_OK) ? 0 : rut_session_unpin(name, err);
+	}
+	if (rc < 0)
+		return rut_err_set(err, ignored.code, "%s", ignored.msg);
+	stale = is_stale(r->meta);
+	rut_recorder_free(r);
+	if (!stale)
+		return rut_err_set(err, EEXIST,
+				   "a session '%s' exists: see 'rutile status %s', end it with "
+				   "'rutile destroy %s'",
+				   name, name, name);
+	rut_info("removed what was left of session '%s', whose process was killed", name);
+	return rut_session_unpin(name, err);
+}
+
+static int start_recorder(const struct rut_start *start, struct rut_recorder *r,
+			  struct rut_consumer *c, pid_t *ret_pid, struct rut_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < start->npids && !rc; i++)
+		rc = rut_recorder_trace_pid(r, start->pids[i], RUT_TRACED_YES);
+	if (rc)
+		return rut_err_errno(err, -rc, "cannot set the filter");
+	r->meta->output = start->output;
+	r->meta->active = r->conf.selection;
+	if (start->output.pattern[0])
+		rc = rut_consumer_open(c, r, &start->output, err);
+	if (!rc)
+		rc = rut_programs_attach(r, err);
+	if (!rc)
+		rc = rut_session_pin(r, err);
+	if (!rc && start->output.pattern[0]) {
+		rc = fork_daemon(c, ret_pid, err);
+		if (rc)
+			rut_session_unpin(r->conf.name, NULL);
+	}
+	return rc;
+}
+
+int rut_session_start(const struct rut_start *start, pid_t *ret_pid, struct rut_err *err)
+{
+	struct rut_consumer c = {.writer = {.dir_fd = -1}};
+	struct rut_recorder *r = NULL;
+	int rc = rut_session_check_name(start->conf.name, err);
+
+	*ret_pid = 0;
+	if (!rc)
+		rc = make_way(start->conf.name, err);
+	if (!rc)
+		rc = rut_recorder_new(&r, &start->conf, err);
+	if (!rc)
+		rc = start_recorder(start, r, &c, ret_pid, err);
+	if (c.writer.path)
+		rut_writer_close(&c.writer);
+	rut_recorder_free(r);
+	return rc;
+}
+
+int rut_session_stop(struct rut_recorder *r, struct rut_err *err)
+{
+	struct rut_meta *m = r->meta;
+	uint64_t before = m->packets_written;
+
+	if (!m->running)
+		return rut_err_set(err, EALREADY, "session '%s' is stopped already", r->conf.name);
+	rut_session_unpin_links(r, NULL);
+	m->running = 0;
+	rut_recorder_flush(r);
+	for (int i = 0; i < 200 && rut_session_consumer_alive(m); i++) {
+		bool left = false;
+
+		for (int cpu = 0; cpu < r->ncpus; cpu++)
+			left |= r->rings[cpu].ctl->consumed < r->rings[cpu].ctl->pos;
+		if (!left && m->packets_written >= before)
+			break;
+		poll(NULL, 0, 10);
+	}
+	return 0;
+}
+
+int rut_session_resume(struct rut_recorder *r, struct rut_err *err)
+{
+	int rc = rut_programs_load(r, &r->meta->active, err);
+
+	if (!rc)
+		rc = rut_programs_attach(r, err);
+	if (!rc)
+		rc = rut_session_pin_links(r, err);
+	return rc;
+}
+
+/* New events are in the metadata before they are in a packet. */
+static void wait_for_consumer(struct rut_recorder *r)
+{
+	struct rut_meta *m = r->meta;
+	uint32_t generation = __atomic_add_fetch(&m->generation, 1, __ATOMIC_ACQ_REL);
+
+	for (int i = 0; i < WAIT_MS && rut_session_consumer_alive(m); i++) {
+		if (__atomic_load_n(&m->acked, __ATOMIC_ACQUIRE) == generation)
+			break;
+		poll(NULL, 0, 1);
+	}
+}
+
+/* Programs of `sel` that the active selection did not need, as a selection. */
+static void only_new(struct rut_selection *ret, const struct rut_selection *sel,
+		     const struct rut_selection *active)
+{
+	*ret = *sel;
+	for (uint32_t id = 0; id < RUT_EV_COUNT; id++)
+		ret->events[id] = sel->events[id] && !active->events[id];
+	if (rut_selection_any_syscall(active))
+		memset(ret->syscalls, 0, sizeof(ret->syscalls));
+}
+
+int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *err)
+{
+	struct rut_meta *m = r->meta;
+	struct rut_selection sel = m->active, fresh;
+	struct rut_strtab tps = {0};
+	int rc = rut_selection_add(&sel, spec, err);
+
+	if (!rc)
+		rc = rut_kernel_tracepoints(&tps, err);
+	if (!rc)
+		rc = rut_selection_drop_missing(&sel, &tps, m->conf.strict, err);
+	rut_strtab_fini(&tps);
+	if (rc)
+		return rc;
+	for (uint32_t id = 0; id < RUT_EV_COUNT; id++)
+		m->conf.selection.events[id] |= sel.events[id];
+	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++)
+		m->conf.selection.syscalls[nr] |= sel.syscalls[nr];
+	rc = rut_recorder_publish(r, err);
+	if (rc)
+		return rc;
+	wait_for_consumer(r);
+	only_new(&fresh, &sel, &m->active);
+	m->active = sel;
+	if (!m->running)
+		return 0;
+	r->conf.selection = sel;
+	rc = rut_programs_load(r, &fresh, err);
+	if (!rc)
+		rc = rut_programs_attach(r, err);
+	if (!rc)
+		rc = rut_session_pin_links(r, err);
+	return rc;
+}
+
+int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err *err)
+{
+	struct rut_meta *m = r->meta;
+	_cleanup_buf_ struct rut_buf negated = RUT_BUF_INIT;
+	_cleanup_free_ char *copy = strdup(spec);
+	struct rut_selection sel = m->active;
+	char *save = NULL;
+	int rc;
+
+	if (!copy)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	for (char *w = strtok_r(copy, ", ", &save); w; w = strtok_r(NULL, ", ", &save))
+		rut_buf_printf(&negated, "!%s,", w);
+	if (negated.failed || !negated.data)
+		return rut_err_set(err, EINVAL, "nothing to remove");
+	rc = rut_selection_add(&sel, negated.data, err);
+	if (rc)
+		return rc;
+	m->active = sel;
+	rc = rut_programs_set_syscalls(r, &sel, err);
+	if (!rc)
+		rut_session_unpin_links(r, &sel);
+	return rc;
+}
+
+int rut_session_rotate(struct rut_recorder *r, struct rut_err *err)
+{
+	struct rut_meta *m = r->meta;
+	uint32_t wanted;
+
+	if (!rut_session_consumer_alive(m))
+		return rut_err_set(err, ESRCH,
+				   "session '%s' writes no files: take a snapshot instead",
+				   r->conf.name);
+	wanted = __atomic_add_fetch(&m->rotate_wanted, 1, __ATOMIC_ACQ_REL);
+	for (int i = 0; i < WAIT_MS; i++) {
+		if (__atomic_load_n(&m->rotate_done, __ATOMIC_ACQUIRE) == wanted)
+			return 0;
+		poll(NULL, 0, 1);
+	}
+	return rut_err_set(err, ETIMEDOUT, "the process %d of session '%s' does not answer",
+			   m->consumer, r->conf.name);
+}
+
+void rut_session_clear(struct rut_recorder *r)
+{
+	rut_recorder_flush(r);
+	for (int cpu = 0; cpu < r->ncpus; cpu++) {
+		const struct rut_ring *ring = &r->rings[cpu];
+		uint64_t pos = ring->ctl->pos & ~(ring->subbuf_size - 1);
+
+		/* Read by session/snapshot.c. */
+		*(uint64_t *)ring->ctl->_user = pos;
+	}
+}
+
+int rut_session_destroy(const char *name, struct rut_err *err)
+{
+	struct rut_recorder *r = NULL;
+	pid_t pid;
+	int rc = rut_session_open(&r, name, err);
+
+	/* What cannot be read can still be removed. */
+	if (rc == -EPROTO || rc == -EINVAL)
+		return rut_session_check_name(name, err) ? rc : rut_session_unpin(name, err);
+	if (rc < 0)
+		return rc;
+	if (r->meta->running)
+		rut_session_stop(r, NULL);
+	pid = rut_session_consumer_alive(r->meta) ? r->meta->consumer : 0;
+	if (pid)
+		kill(pid, SIGTERM);
+	for (int i = 0; pid && i < WAIT_MS / 10 && rut_session_consumer_alive(r->meta); i++)
+		poll(NULL, 0, 10);
+	rut_recorder_free(r);
+	return rut_session_unpin(name, err);
+}
+
+struct clean {
+	void (*fn)(const char *name, void *arg);
+	void *arg;
+};
+
+static void clean_one(const char *name, void *arg)
+{
+	const struct clean *c = arg;
+	struct rut_recorder *r = NULL;
+	bool stale;
+
+	if (rut_session_open(&r, name, NULL) < 0)
+		return;
+	stale = is_stale(r->meta);
+	rut_recorder_free(r);
+	if (!stale || rut_session_unpin(name, NULL) < 0)
+		return;
+	if (c->fn)
+		c->fn(name, c->arg);
+}
+
+int rut_session_clean(void (*fn)(const char *name, void *arg), void *arg, struct rut_err *err)
+{
+	struct clean c = {fn, arg};
+
+	return rut_session_each(clean_one, &c, err);
+}

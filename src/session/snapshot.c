@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/snapshot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "session/statedump.h"
+#include "session/writer.h"
+
+/* The position of the first packet that `rutile clear` has left. */
+static uint64_t cleared(const struct rut_ring *ring)
+{
+	return *(const uint64_t *)ring->ctl->_user;
+}
+
+/* A packet is finished but for a producer that was interrupted: it comes back within microseconds.
+ */
+static int copy_packet(const struct rut_ring *ring, uint64_t pos, void *to)
+{
+	for (int tries = 0; tries < 1000; tries++) {
+		int rc = rut_ring_copy(ring, pos, to);
+
+		if (rc != -EAGAIN)
+			return rc;
+		nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
+	}
+	return -EAGAIN;
+}
+
+static int copy_ring(struct rut_writer *w, int cpu, uint64_t end, unsigned char *buf,
+		     struct rut_snapshot *snap)
+{
+	const struct rut_ring *ring = &w->recorder->rings[cpu];
+	uint64_t pos = rut_ring_oldest(ring);
+
+	if (pos < cleared(ring))
+		pos = cleared(ring);
+	for (; pos < end; pos += ring->subbuf_size) {
+		const struct rut_packet *p = (const void *)buf;
+		int rc = copy_packet(ring, pos, buf);
+
+		if (rc == -ESTALE) {
+			snap->lapped++;
+			continue;
+		}
+		if (rc < 0)
+			break;
+		if (!snap->begin_ns || p->timestamp_begin < snap->begin_ns)
+			snap->begin_ns = p->timestamp_begin;
+		if (p->timestamp_end > snap->end_ns)
+			snap->end_ns = p->timestamp_end;
+		rc = rut_writer_append(w, cpu, buf);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static uint64_t fixed_time;
+
+static uint64_t fixed_clock(void)
+{
+	return fixed_time;
+}
+
+struct dump_to {
+	struct rut_writer *w;
+	struct rut_ring *ring;
+	uint64_t pos;
+	int rc;
+};
+
+static void drain_dump(void *arg)
+{
+	struct dump_to *d = arg;
+	unsigned char *data;
+
+	while (!d->rc && (data = (unsigned char *)rut_ring_next(d->ring, &d->pos))) {
+		d->rc = rut_writer_append(d->w, d->w->recorder->ncpus, data);
+		d->pos += d->ring->subbuf_size;
+		rut_ring_release(d->ring, d->pos);
+	}
+}
+
+/*
+ * The statedump is taken now, but told at the beginning, where readers need it: in a stream of its
+ * own that spans the whole snapshot.
+ */
+static int append_statedump(struct rut_writer *w, const struct rut_snapshot *snap)
+{
+	_cleanup_free_ void *data = calloc(4, 256 << 10);
+	_cleanup_free_ struct rut_ring_ctl *ctl = NULL;
+	struct rut_ring ring;
+	struct dump_to d = {.w = w, .ring = &ring};
+	struct rut_statedump s = {
+		.ring = &ring,
+		.clock = fixed_clock,
+		.contexts = w->recorder->conf.contexts,
+		.make_room = drain_dump,
+		.arg = &d,
+	};
+
+	if (!data || posix_memalign((void **)&ctl, 64, sizeof(*ctl)))
+		return -ENOMEM;
+	memset(ctl, 0, sizeof(*ctl));
+	memcpy(ctl->uuid, w->recorder->uuid, sizeof(ctl->uuid));
+	/* A stream instance that no CPU has. */
+	ctl->pid = (uint32_t)w->recorder->ncpus;
+	rut_ring_init(&ring, ctl, data, RUT_RING_DISCARD, 18, 4);
+	fixed_time = snap->begin_ns ? snap->begin_ns : rut_ring_clock();
+	rut_statedump_write(&s);
+	rut_ring_flush(&ring);
+	drain_dump(&d);
+	return d.rc;
+}
+
+int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snapshot *ret,
+		       struct rut_err *err)
+{
+	_cleanup_free_ unsigned char *buf = malloc(r->rings[0].subbuf_size);
+	_cleanup_free_ uint64_t *ends = calloc((size_t)r->ncpus, sizeof(*ends));
+	struct rut_writer w;
+	int rc;
+
+	*ret = (struct rut_snapshot){0};
+	if (!buf || !ends)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = rut_writer_open(&w, r, dir, err);
+	if (rc < 0)
+		return rc;
+	rut_recorder_flush(r);
+	for (int cpu = 0; cpu < r->ncpus; cpu++)
+		ends[cpu] = r->rings[cpu].ctl->pos & ~(r->rings[cpu].subbuf_size - 1);
+	for (int cpu = 0; cpu < r->ncpus && rc >= 0; cpu++)
+		rc = copy_ring(&w, cpu, ends[cpu], buf, ret);
+	if (rc >= 0)
+		rc = append_statedump(&w, ret);
+	ret->bytes = w.bytes;
+	ret->packets = w.packets;
+	rut_writer_close(&w);
+	return rc < 0 ? rut_err_errno(err, -rc, "cannot write the snapshot to '%s'", dir) : 0;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* A snapshot: the rings of a running session, copied into a trace folder; the session goes on. */
+#ifndef RUT_SESSION_SNAPSHOT_H
+#define RUT_SESSION_SNAPSHOT_H
+
+#include "session/recorder.h"
+
+struct rut_snapshot {
+	uint64_t bytes, packets;
+	uint64_t lapped; /* packets that the producers reused while they were copied */
+	uint64_t begin_ns, end_ns;
+};
+
+/*
+ * Writes DIR, which must not exist or be empty. Everything that the rings hold is in it, each
+ * CPU's packets in an unbroken row up to now, and a statedump.
+ */
+int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snapshot *ret,
+		       struct rut_err *err);
+
+#endif
