@@ -22,7 +22,7 @@ static void on_signal(int sig)
 static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
 {
 	struct sigaction sa = {.sa_handler = on_signal};
-	struct rut_output_conf conf = {0};
+	struct rut_output_conf conf = {.exact = v->output};
 	struct rut_consumer c;
 	int rc;
 

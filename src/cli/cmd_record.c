@@ -244,6 +244,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
 	rut_record_defaults(&rec.opts);
+	rec.opts.output.exact = rec.opts.output.pattern[0];
 	if (!rec.opts.output.pattern[0])
 		strcpy(rec.opts.output.pattern, "rutile-%Y%m%d-%H%M%S");
 	if (rec.command && !rec.all)

@@ -32,7 +32,8 @@ struct rut_output_conf {
 	char pattern[RUT_PATH_MAX]; /* strftime(3) pattern of the trace folder; "": memory only */
 	uint64_t size_bytes;	    /* switch to the next folder at this size; 0: never */
 	uint64_t every_ns;	    /* and after this time; 0: never */
-	uint32_t keep;		    /* remove the oldest folders beyond this number; 0: keep all */
+	bool exact;    /* the first folder must have the very name, or opening it fails */
+	uint32_t keep; /* remove the oldest folders beyond this number; 0: keep all */
 };
 
 #endif

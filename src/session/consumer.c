@@ -42,7 +42,7 @@ static int free_path(const struct rut_output_conf *conf, unsigned int first, cha
 
 		if (n < 0 || (size_t)n >= size)
 			return rut_err_set(err, ENAMETOOLONG, "the name '%s' is too long", base);
-		if (lstat(ret, &st) < 0 && errno == ENOENT)
+		if ((lstat(ret, &st) < 0 && errno == ENOENT) || (conf->exact && !first))
 			return 0;
 	}
 	return rut_err_set(err, EEXIST, "'%s' and a million names like it exist", base);
