@@ -248,6 +248,8 @@ static void sort_by_next(struct rut_live *l, int step)
 	for (; c[n] != RUT_COL_NONE; n++)
 		if (c[n] == l->rows.sort)
 			at = n;
+	if (!n)
+		return;
 	l->rows.sort = c[(at + step + n) % n];
 	rut_rows_sort(&l->rows);
 }

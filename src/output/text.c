@@ -186,7 +186,7 @@ static const char *put_decimal(char *buf, uint64_t v, unsigned decimals, const c
 	}
 	n = sizeof(text) - at;
 	memcpy(buf, text + at, n);
-	strcpy(buf + n, unit);
+	memcpy(buf + n, unit, strlen(unit) + 1);
 	return buf;
 }
 

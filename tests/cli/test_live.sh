@@ -96,7 +96,7 @@ signals_end_it_with_the_last_table() {
     rm -f out
     "$R" calls --interval 50ms 100 >out &
     pid=$!
-    for i in $(seq 100); do grep -q CALLS out 2>/dev/null && break; sleep 0.05; done
+    for _ in $(seq 100); do grep -q CALLS out 2>/dev/null && break; sleep 0.05; done
     kill -$sig $pid
     wait $pid
     [ "$(grep -c 'last table' out)" = 1 ]

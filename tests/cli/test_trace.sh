@@ -170,7 +170,7 @@ interrupted() {
     rm -f out
     "$R" trace 100 >out 2>/dev/null &
     pid=$!
-    for i in $(seq 100); do grep -q LOST out 2>/dev/null && break; sleep 0.05; done
+    for _ in $(seq 100); do grep -q LOST out 2>/dev/null && break; sleep 0.05; done
     kill -$sig $pid
     wait $pid
     tail -n 1 out | grep -q '^Tracing ended at'
