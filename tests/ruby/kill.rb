@@ -59,6 +59,21 @@ load = Thread.new do
   end
 end
 
+# In good order: repeated, as it may not listen yet.
+def interrupt(child)
+  200.times do
+    Process.kill(:INT, child) rescue nil
+    20.times do
+      return $? if Process.wait(child, Process::WNOHANG)
+      sleep 0.01
+    end
+  end
+  fault("the tool does not end")
+  Process.kill(:KILL, child)
+  Process.wait(child)
+  $?
+end
+
 def run_tool(tool, pid, mode, rng, i)
   words = tool.map { |w| w == "PID" ? pid.to_s : w }
   child = Process.spawn(*words, out: File::NULL, err: ENV["TOOL_LOG"] || File::NULL)
@@ -75,7 +90,7 @@ def run_tool(tool, pid, mode, rng, i)
     Process.kill(:KILL, child) rescue nil
   when "cycle"
     sleep 0.03 + rng.rand * 0.04
-    Process.kill(:INT, child) rescue nil
+    return interrupt(child)
   end
   Process.wait(child)
   $?
@@ -103,9 +118,8 @@ if $faults.zero?
   # Attached once more, in peace.
   child = Process.spawn(*tool.map { |w| w == "PID" ? pid.to_s : w }, out: File::NULL, err: [:child, :out])
   sleep 1
-  Process.kill(:INT, child) rescue nil
-  Process.wait(child)
-  fault("cannot be attached again: #{$?}") unless $?.success?
+  st = interrupt(child)
+  fault("cannot be attached again: #{st}") unless st.success?
   sleep 2.5 # what a killed tracer left is given up
 end
 stop = true

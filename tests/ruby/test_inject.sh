@@ -128,12 +128,13 @@ refusals() {
   refused "$pid" "process $pid is stopped: continue it first (kill -CONT $pid)"
   kill -CONT "$pid"
   # A zombie: the parent does not wait.
-  start zombie.out sh -c '(exit 0) & echo $! ready; exec sleep 100'
-  sleep 0.1
+  start zombie.out sh -c 'sleep 0.2 & echo $! ready; exec sleep 100'
+  sleep 0.5
   refused "$(cut -d' ' -f1 zombie.out)" 'is a zombie'
   # A thread is not a process.
-  start thr.out $RUBY -e 'Thread.new { sleep }; puts :ready; $stdout.flush; sleep'
+  start thr.out $RUBY -e 'Thread.new { sleep }; sleep 0.2; puts :ready; $stdout.flush; sleep'
   tid=$(ls "/proc/$pid/task" | tail -n 1)
+  [ "$tid" != "$pid" ]
   refused "$tid" "is a thread of process $pid"
 }
 
@@ -164,6 +165,7 @@ refuses_other_users() {
 }
 
 same_user_needs_no_root() {
+  [ "$RUBY" = ruby ] || t_skip "only the machine's own Ruby"
   [ "$(id -u)" = 0 ] || t_skip "needs root to become another user"
   [ "$(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null || echo 0)" = 0 ] || t_skip "Yama forbids it"
   chmod 711 .
@@ -222,6 +224,7 @@ works_in_namespaces() {
 }
 
 works_after_an_upgrade() {
+  [ "$RUBY" = ruby ] || t_skip "only the machine's own Ruby"
   # libc and Ruby are deleted under the process.
   mkdir lib
   ruby=$(readlink -f "/proc/self/exe" >/dev/null && $RUBY -e 'puts File.readlink("/proc/self/exe")')
