@@ -99,9 +99,7 @@ void rut_on_newobj(VALUE tp, void *session)
 	if (!klass || !type_wanted(s->mode, rut_type(obj)))
 		return;
 	if (s->mode != RUT_AGENT_OBJECTS_TOTAL || s->filter.has_paths)
-		path = rb.rb_source_location_cstr(&line);
-	if (!path)
-		line = 0;
+		path = rut_source_location(&line);
 	v = rut_site(s, klass, 0, path, line);
 	if (!v)
 		return;

@@ -23,8 +23,8 @@ void rut_on_c_call(VALUE tp, void *session)
 		rut_stack_pop_c(s, ta);
 		return;
 	}
-	path = rb.rb_source_location_cstr(&line);
-	v = rut_site(s, ta->klass, ta->id, path, path ? line : 0);
+	path = rut_source_location(&line);
+	v = rut_site(s, ta->klass, ta->id, path, line);
 	if (!v)
 		return;
 	rut_add(&v->row->calls, 1);

@@ -125,15 +125,15 @@ static int kind_of(VALUE iseq)
 		       : type == rb.sym_block ? RUT_REC_BLOCK
 					      : -1;
 	} else {
-		/* [[:call, 1], [:line, 2], ...] */
+		/* [[1, :call], [2, :line], ...] */
 		VALUE points = rb.rb_funcallv(wrapper_of(iseq), rb.id_trace_points, 0, NULL);
 
-		for (long i = 0; i < 4; i++) {
+		for (long i = 0; i < 2; i++) {
 			VALUE point = rb.rb_ary_entry(points, i), event;
 
 			if (point == rb.qnil)
 				break;
-			event = rb.rb_ary_entry(point, 0);
+			event = rb.rb_ary_entry(point, 1);
 			if (event == rb.sym_call)
 				return RUT_REC_METHOD;
 			if (event == rb.sym_b_call)
@@ -210,6 +210,49 @@ static void instrument(struct rut_session *s, VALUE wrapper, VALUE iseq, int kin
 		s->table.hdr->instrumented++;
 }
 
+/*
+ * Counters need atomic operations once a second ractor runs. Where Ruby does not let us see that, a
+ * hook on Ractor.new does.
+ */
+static void on_ractor_new(VALUE tp, void *session)
+{
+	rut_many_ractors = true;
+}
+
+static VALUE watch_ractors_body(VALUE arg)
+{
+	struct rut_session *s = (struct rut_session *)arg;
+	VALUE ractor = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Ractor"));
+	VALUE name = rb.rb_id2sym(rb.rb_intern("new")), count, method;
+
+	count = rb.rb_funcallv(ractor, rb.rb_intern("count"), 0, NULL);
+	if (rut_fix2long(count) > 1) {
+		rut_many_ractors = true;
+		return rb.qnil;
+	}
+	method = rb.rb_funcallv(ractor, rb.rb_intern("method"), 1, &name);
+	s->tps[s->tp_count] = rb.rb_tracepoint_new(0, RUT_EVENT_CALL, on_ractor_new, s);
+	rb.rb_gc_register_address(&s->tps[s->tp_count]);
+	if (enable_for(s->tps[s->tp_count], method))
+		s->tp_count++;
+	else
+		rb.rb_gc_unregister_address(&s->tps[s->tp_count]);
+	return rb.qnil;
+}
+
+void rut_watch_ractors(struct rut_session *s)
+{
+	int failed = 0;
+
+	if (rb.version < 300 || rb.ruby_single_main_ractor || rut_many_ractors)
+		return;
+	rb.rb_protect(watch_ractors_body, (VALUE)s, &failed);
+	if (failed) {
+		rb.rb_set_errinfo(rb.qnil);
+		rut_many_ractors = true;
+	}
+}
+
 /* ---- new code ---- */
 
 static void instrument_children(struct rut_session *s, VALUE wrapper, int depth)
@@ -281,11 +324,11 @@ struct scan {
 };
 
 /*
- * The record of a tracepoint of ours that is enabled, or NULL: a disabled one stays in the heap
- * until it is collected, longer than the record that its data points to. Layout: int events, int
- * tracing, thread, targets, func, data.
+ * The record of a tracepoint of this session, or NULL. Tracepoints of sessions that are over are
+ * still in the heap until the next GC, disabled, and their records are gone. Layout of struct
+ * rb_tp_t: events and tracing, thread, targets, func, data.
  */
-static struct rut_rec *rec_of_tp(VALUE v)
+static struct rut_rec *rec_of_tp(const struct rut_session *s, VALUE v)
 {
 	const uintptr_t *w = (const uintptr_t *)v, *tp;
 
@@ -295,7 +338,8 @@ static struct rut_rec *rec_of_tp(VALUE v)
 	if (!tp || !((const int *)tp)[1])
 		return NULL;
 	for (int i = 2; i < 5; i++)
-		if (rut_hook_is_ours((rut_tp_fn)tp[i]))
+		if (rut_hook_is_ours((rut_tp_fn)tp[i]) &&
+		    rut_session_owns(s, (const void *)tp[i + 1]))
 			return (struct rut_rec *)tp[i + 1];
 	return NULL;
 }
@@ -347,9 +391,7 @@ static int scan_page(void *start, void *end, size_t stride, void *data)
 			if (def && (*def & 15) == METHOD_TYPE_BMETHOD)
 				list_add(&sc->ments, v);
 		} else if (sc->again) {
-			struct rut_rec *r = rec_of_tp(v);
-
-			if (r && r->s == sc->s)
+			if (rec_of_tp(sc->s, v))
 				list_add(&sc->tps, v);
 		}
 	}
@@ -473,9 +515,9 @@ static int unhook_page(void *start, void *end, size_t stride, void *data)
 	struct unhook *u = data;
 
 	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
-		struct rut_rec *r = rec_of_tp(v);
+		struct rut_rec *r = rec_of_tp(u->s, v);
 
-		if (r && r->s == u->s && (!u->only_drops || r->drop))
+		if (r && (!u->only_drops || r->drop))
 			list_add(&u->tps, v);
 	}
 	return 0;
@@ -511,12 +553,6 @@ static void unhook_list(struct rut_session *s, bool only_drops)
 
 static VALUE disable_body(VALUE tp)
 {
-	struct rut_rec *r = rec_of_tp(tp);
-
-	if (!r)
-		return rb.qnil;
-	r->drop = false;
-	r->s->table.hdr->instrumented--;
 	return rb.rb_tracepoint_disable(tp);
 }
 
@@ -529,10 +565,16 @@ bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadlin
 	}
 	for (;;) {
 		VALUE tp = rb.rb_ary_entry(s->unhook, s->unhook_next++);
+		struct rut_rec *r;
 		int failed = 0;
 
 		if (tp == rb.qnil)
 			break;
+		r = rec_of_tp(s, tp);
+		if (!r)
+			continue;
+		r->drop = false;
+		s->table.hdr->instrumented--;
 		rb.rb_protect(disable_body, tp, &failed);
 		if (failed)
 			rb.rb_set_errinfo(rb.qnil);

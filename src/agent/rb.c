@@ -5,6 +5,7 @@
 #include <string.h>
 
 struct rut_rb rb;
+bool rut_many_ractors;
 
 /* Where a String keeps its length and bytes: decided by looking at strings of known content. */
 static int str_layout;

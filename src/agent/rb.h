@@ -67,17 +67,10 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_tracepoint_new, (VALUE, uint32_t, rut_tp_fn, void *))                       \
 	F(1, VALUE, rb_tracepoint_enable, (VALUE))                                                 \
 	F(1, VALUE, rb_tracepoint_disable, (VALUE))                                                \
-	F(1, VALUE, rb_tracepoint_enabled_p, (VALUE))                                              \
 	F(1, struct rut_trace_arg *, rb_tracearg_from_tracepoint, (VALUE))                         \
-	F(1, uint32_t, rb_tracearg_event_flag, (struct rut_trace_arg *))                           \
 	F(1, VALUE, rb_tracearg_method_id, (struct rut_trace_arg *))                               \
 	F(1, VALUE, rb_tracearg_defined_class, (struct rut_trace_arg *))                           \
-	F(1, VALUE, rb_tracearg_self, (struct rut_trace_arg *))                                    \
-	F(1, VALUE, rb_tracearg_path, (struct rut_trace_arg *))                                    \
-	F(1, VALUE, rb_tracearg_lineno, (struct rut_trace_arg *))                                  \
-	F(1, VALUE, rb_tracearg_object, (struct rut_trace_arg *))                                  \
 	F(1, VALUE, rb_tracearg_raised_exception, (struct rut_trace_arg *))                        \
-	F(0, VALUE, rb_tracearg_instruction_sequence, (struct rut_trace_arg *))                    \
 	F(1, int, rb_profile_frames, (int, int, VALUE *, int *))                                   \
 	F(1, VALUE, rb_profile_frame_path, (VALUE))                                                \
 	F(1, VALUE, rb_profile_frame_absolute_path, (VALUE))                                       \
@@ -87,7 +80,9 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_profile_frame_classpath, (VALUE))                                           \
 	F(1, VALUE, rb_profile_frame_method_name, (VALUE))                                         \
 	F(1, VALUE, rb_profile_frame_singleton_method_p, (VALUE))                                  \
-	F(1, const char *, rb_source_location_cstr, (int *))                                       \
+	F(0, const char *, rb_source_location_cstr, (int *))                                       \
+	F(1, const char *, rb_sourcefile, (void))                                                  \
+	F(1, int, rb_sourceline, (void))                                                           \
 	F(1, void, rb_objspace_each_objects, (rut_heap_fn, void *))                                \
 	F(1, void, rb_objspace_reachable_objects_from, (VALUE, rut_reach_fn, void *))              \
 	F(0, VALUE, rb_iseqw_new, (VALUE))                                                         \
@@ -206,9 +201,27 @@ static inline long rut_fix2long(VALUE v)
 }
 
 /* True while no second ractor runs: counters then need no atomic operations. */
+extern bool rut_many_ractors;
+
 static inline bool rut_single_ractor(void)
 {
-	return !rb.ruby_single_main_ractor || *rb.ruby_single_main_ractor;
+	return rb.ruby_single_main_ractor ? *rb.ruby_single_main_ractor != NULL : !rut_many_ractors;
+}
+
+/* The line of Ruby code that runs, also from within a C method. NULL: none. */
+static inline const char *rut_source_location(int *ret_line)
+{
+	const char *path;
+
+	if (rb.rb_source_location_cstr) {
+		path = rb.rb_source_location_cstr(ret_line);
+	} else {
+		path = rb.rb_sourcefile();
+		*ret_line = path ? rb.rb_sourceline() : 0;
+	}
+	if (!path)
+		*ret_line = 0;
+	return path;
 }
 
 #endif

@@ -75,11 +75,13 @@ void *rut_session_alloc(struct rut_session *s, size_t bytes)
 #define DROP_WAIT_NS	 300000000ull
 #define DROP_WAIT_MAX_NS 20000000000ull
 
-struct global_tp {
-	struct rut_session *s;
-	uint32_t events;
-	rut_tp_fn fn;
-};
+bool rut_session_owns(const struct rut_session *s, const void *p)
+{
+	for (const struct rut_arena *a = s->arena; a; a = a->next)
+		if ((uintptr_t)p - (uintptr_t)a < RUT_ARENA)
+			return true;
+	return false;
+}
 
 void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 {
@@ -107,6 +109,7 @@ static VALUE hook_body(VALUE arg)
 	rb.rb_gc_register_address(&s->unhook);
 	s->drop_wait_ns = DROP_WAIT_NS;
 	s->drop_at_ns = rut_mono_ns() + DROP_WAIT_NS;
+	rut_watch_ractors(s);
 	if (!counts_calls(s)) {
 		if (rb.version >= 302)
 			rut_slots_scan(&s->slots);

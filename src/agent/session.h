@@ -89,6 +89,8 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot);
 void rut_session_fini(struct rut_session *s);
 
 void *rut_session_alloc(struct rut_session *s, size_t bytes);
+/* Did rut_session_alloc() give this? */
+bool rut_session_owns(const struct rut_session *s, const void *p);
 
 /* Sets the hooks that this mode needs at once. Returns NULL or why not. */
 const char *rut_session_hook(struct rut_session *s);
@@ -119,6 +121,7 @@ static inline void rut_add(uint64_t *counter, uint64_t n)
 void rut_methods_scan(struct rut_session *s, bool again);
 bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns);
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns);
+void rut_watch_ractors(struct rut_session *s);
 void rut_methods_on_compiled(VALUE tp, void *session);
 
 /* names.c: never runs Ruby code of the application. Writes the name, NUL-terminated. */
