@@ -348,7 +348,10 @@ static void inherit(unsigned i, const struct rut_agent_slot *from)
 	to->orphan = 1;
 	to->table_fd = s->table.fd;
 	to->table_ino = s->table.ino;
-	to->ring_fd = -1;
+	if (rut_trace_fork(s) < 0)
+		s->ring.ctl = NULL; /* nothing more is traced here */
+	to->ring_fd = s->ring_fd;
+	to->ring_ino = s->ring_ino;
 	s->arena_lock = 0;
 	s->orphan_until_ns = rut_mono_ns() + ORPHAN_NS;
 }

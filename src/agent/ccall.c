@@ -20,7 +20,10 @@ void rut_on_c_call(VALUE tp, void *session)
 	int line = 0;
 
 	if (ta->event == RUT_EVENT_C_RETURN) {
-		rut_stack_pop_c(s, ta);
+		if (s->mode == RUT_AGENT_TRACE)
+			rut_trace_return(s, ta, true);
+		else
+			rut_stack_pop_c(s, ta);
 		return;
 	}
 	path = rut_source_location(&line);
@@ -30,4 +33,6 @@ void rut_on_c_call(VALUE tp, void *session)
 	rut_add(&v->row->calls, 1);
 	if (s->mode == RUT_AGENT_TIME)
 		rut_stack_push(s, ta->ec, (const char *)ta->cfp - RUT_C_BELOW, v);
+	else if (s->mode == RUT_AGENT_TRACE)
+		rut_trace_call(s, tp, ta, (const char *)ta->cfp - RUT_C_BELOW, v);
 }

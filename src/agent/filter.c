@@ -103,28 +103,43 @@ bool rut_filter_path(const struct rut_filter *f, const char *path, size_t len)
 	       rules(f->config, RUT_FILTER_PATH, path, len);
 }
 
+/* "Class#method"; the length, cut to what fits. */
+static size_t full_name(char *buf, size_t size, const char *class_name, bool singleton,
+			const char *method)
+{
+	size_t c = strlen(class_name), m = strlen(method);
+
+	if (c > size / 2)
+		c = size / 2;
+	if (m > size / 2 - 2)
+		m = size / 2 - 2;
+	memcpy(buf, class_name, c);
+	buf[c] = singleton ? '.' : '#';
+	memcpy(buf + c + 1, method, m);
+	return c + 1 + m;
+}
+
 bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool singleton,
 		     const char *method)
 {
 	char name[1024];
-	size_t c, m;
 
 	if (!f->has_names)
 		return true;
 	if (!class_name)
 		class_name = "";
-	c = strlen(class_name);
-	if (!rules(f->config, RUT_FILTER_CLASS, class_name, c))
+	if (!rules(f->config, RUT_FILTER_CLASS, class_name, strlen(class_name)))
 		return false;
 	if (!method)
 		return true;
-	m = strlen(method);
-	if (c > sizeof(name) / 2)
-		c = sizeof(name) / 2;
-	if (m > sizeof(name) / 2 - 2)
-		m = sizeof(name) / 2 - 2;
-	memcpy(name, class_name, c);
-	name[c] = singleton ? '.' : '#';
-	memcpy(name + c + 1, method, m);
-	return rules(f->config, RUT_FILTER_METHOD, name, c + 1 + m);
+	return rules(f->config, RUT_FILTER_METHOD, name,
+		     full_name(name, sizeof(name), class_name, singleton, method));
+}
+
+bool rut_filter_inside(const char *glob, const char *class_name, bool singleton, const char *method)
+{
+	char name[1024];
+
+	return method &&
+	       rut_glob(glob, name, full_name(name, sizeof(name), class_name, singleton, method));
 }

@@ -20,6 +20,10 @@ bool rut_filter_path(const struct rut_filter *f, const char *path, size_t len);
 bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool singleton,
 		     const char *method);
 
+/* Is this the method of --inside: "Class#name", "Class.name", globs? */
+bool rut_filter_inside(const char *glob, const char *class_name, bool singleton,
+		       const char *method);
+
 /* '*' any bytes, '?' one byte, '[a-z]', '[!a-z]', '\x' x itself. */
 bool rut_glob(const char *glob, const char *text, size_t len);
 

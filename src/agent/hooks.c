@@ -36,6 +36,7 @@ static void name_row(struct rut_rec *r, struct rut_variant *v)
 		v->row = NULL;
 		return;
 	}
+	v->inside = r->s->inside && rut_filter_inside(r->s->inside, name, singleton, method);
 	v->row = rut_table_row(t, r->path, r->line, class_str, method_str,
 			       singleton ? RUT_ROW_SINGLETON : 0);
 }
@@ -139,18 +140,37 @@ static void on_call_return(VALUE tp, void *data)
 	}
 }
 
+static void on_trace(VALUE tp, void *data)
+{
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	struct rut_rec *r = data;
+
+	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
+		struct rut_variant *v = variant_of(r, ta);
+
+		if (v) {
+			rut_add(&v->row->calls, 1);
+			rut_trace_call(r->s, tp, ta, ta->cfp, v);
+		}
+	} else {
+		rut_trace_return(r->s, ta, false);
+	}
+}
+
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events)
 {
-	bool returns = s->mode == RUT_AGENT_TIME;
+	bool returns = s->mode == RUT_AGENT_TIME || s->tracks;
 
 	if (kind == RUT_REC_METHOD)
 		*ret_events = RUT_EVENT_CALL | (returns ? RUT_EVENT_RETURN : 0);
 	else
 		*ret_events = RUT_EVENT_B_CALL | (returns ? RUT_EVENT_B_RETURN : 0);
+	if (s->mode == RUT_AGENT_TRACE)
+		return on_trace;
 	return returns ? on_call_return : on_call;
 }
 
 bool rut_hook_is_ours(rut_tp_fn fn)
 {
-	return fn == on_call || fn == on_call_return;
+	return fn == on_call || fn == on_call_return || fn == on_trace;
 }

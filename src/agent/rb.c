@@ -90,6 +90,8 @@ const char *rut_rb_init(void)
 			return "the layout of this Ruby's strings is not known";
 	rb.id_enable = rb.rb_intern("enable");
 	rb.id_each_child = rb.rb_intern("each_child");
+	rb.id_local_get = rb.rb_intern("local_variable_get");
+	rb.id_parameters = rb.rb_intern("parameters");
 	rb.id_trace_points = rb.rb_intern("trace_points");
 	rb.id_attached = rb.rb_intern("__attached__");
 	rb.sym_target = rb.rb_id2sym(rb.rb_intern("target"));

@@ -44,6 +44,7 @@ enum {
 	RUT_T_ARRAY = 0x07,
 	RUT_T_HASH = 0x08,
 	RUT_T_DATA = 0x0c,
+	RUT_T_SYMBOL = 0x14,
 	RUT_T_IMEMO = 0x1a,
 	RUT_T_NODE = 0x1b,
 	RUT_T_ICLASS = 0x1c,
@@ -70,6 +71,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, struct rut_trace_arg *, rb_tracearg_from_tracepoint, (VALUE))                         \
 	F(1, VALUE, rb_tracearg_method_id, (struct rut_trace_arg *))                               \
 	F(1, VALUE, rb_tracearg_defined_class, (struct rut_trace_arg *))                           \
+	F(0, VALUE, rb_tracearg_binding, (struct rut_trace_arg *))                                 \
 	F(1, VALUE, rb_tracearg_raised_exception, (struct rut_trace_arg *))                        \
 	F(1, int, rb_profile_frames, (int, int, VALUE *, int *))                                   \
 	F(1, VALUE, rb_profile_frame_path, (VALUE))                                                \
@@ -139,7 +141,7 @@ struct rut_rb {
 	int version; /* 301 for 3.1 */
 	bool target; /* tracepoints can be enabled for one method */
 	VALUE qnil, qtrue;
-	ID id_enable, id_each_child, id_trace_points, id_attached;
+	ID id_enable, id_each_child, id_local_get, id_parameters, id_trace_points, id_attached;
 	VALUE sym_target, sym_method, sym_block, sym_call, sym_b_call;
 	VALUE c_tracepoint;
 	VALUE enable_args; /* { target: ... }, reused */

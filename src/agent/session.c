@@ -24,9 +24,18 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	if (r < 0)
 		return r;
 	s->used = true;
+	s->ring_fd = -1;
+	if (s->mode == RUT_AGENT_TRACE) {
+		r = rut_trace_init(s, slot->ring_bytes);
+		if (r < 0) {
+			rut_session_fini(s);
+			return r;
+		}
+	}
+	slot->ring_ino = s->ring_ino;
+	slot->ring_fd = s->ring_fd;
 	slot->table_fd = s->table.fd;
 	slot->table_ino = s->table.ino;
-	slot->ring_fd = -1;
 	return 0;
 }
 
@@ -42,6 +51,7 @@ void rut_session_fini(struct rut_session *s)
 		s->arena = a->next;
 		rut_unmap(a, RUT_ARENA);
 	}
+	rut_trace_fini(s);
 	if (s->used)
 		rut_table_fini(&s->table);
 	memset(s, 0, sizeof(*s));
@@ -94,14 +104,15 @@ void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 
 static bool counts_calls(const struct rut_session *s)
 {
-	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME;
+	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME ||
+	       s->mode == RUT_AGENT_TRACE;
 }
 
 static VALUE hook_body(VALUE arg)
 {
 	struct rut_session *s = (struct rut_session *)arg;
 	const uint32_t gc = RUT_EVENT_GC_START | RUT_EVENT_GC_END_MARK | RUT_EVENT_GC_END_SWEEP;
-	bool time = s->mode == RUT_AGENT_TIME;
+	bool follow = s->mode == RUT_AGENT_TIME || s->tracks;
 
 	s->hooked = true;
 	s->todo = s->unhook = rb.qnil;
@@ -117,14 +128,16 @@ static VALUE hook_body(VALUE arg)
 		return rb.qnil;
 	}
 	rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
-	if (time) {
+	if (s->flags & RUT_AGENT_EXCEPTIONS && s->mode == RUT_AGENT_TRACE)
+		rut_session_tp(s, RUT_EVENT_RAISE, rut_trace_on_raise);
+	if (follow || s->mode == RUT_AGENT_TRACE) {
 		rut_session_tp(s, RUT_EVENT_FIBER_SWITCH, rut_stack_on_switch);
 		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
 	}
 	rut_methods_scan(s, false);
 	if (s->flags & RUT_AGENT_C_CALLS) {
 		rut_session_tp(s, gc, rut_on_gc);
-		rut_session_tp(s, RUT_EVENT_C_CALL | (time ? RUT_EVENT_C_RETURN : 0),
+		rut_session_tp(s, RUT_EVENT_C_CALL | (follow ? RUT_EVENT_C_RETURN : 0),
 			       rut_on_c_call);
 	}
 	return rb.qnil;

@@ -11,6 +11,7 @@
 #include "abi.h"
 #include "filter.h"
 #include "rb.h"
+#include "ring/write.h"
 #include "site.h"
 #include "table.h"
 
@@ -23,6 +24,7 @@ struct rut_variant {
 	struct rut_agent_row *row;
 	struct rut_variant *next;
 	bool excluded;
+	bool inside; /* the method that --inside names */
 	/* Time mode (stack.c): calls under way; a stack that has some of them, and how many. */
 	void *stack;
 	uint32_t active, depth;
@@ -67,6 +69,12 @@ struct rut_session {
 	uint32_t arena_lock;
 	VALUE tps[6]; /* global tracepoints; registered with the GC */
 	int tp_count;
+	struct rut_ring ring; /* trace mode; mapped over ring_bytes */
+	int ring_fd;
+	uint64_t ring_ino;
+	size_t ring_bytes;
+	bool tracks;	    /* trace mode: calls are followed to their ends */
+	const char *inside; /* borrowed from the filter; NULL: everywhere */
 	struct rut_sites sites;
 	struct rut_slots slots; /* sizes of objects */
 	/* The work that is left, see methods.c. */
@@ -132,6 +140,18 @@ void rut_on_newobj(VALUE tp, void *session);
 void rut_on_c_call(VALUE tp, void *session);
 void rut_on_gc(VALUE tp, void *session);
 void rut_slots_scan(struct rut_slots *slots);
+
+/* trace.c */
+int rut_trace_init(struct rut_session *s, uint64_t ring_bytes);
+void rut_trace_fini(struct rut_session *s);
+int rut_trace_fork(struct rut_session *s);
+void rut_trace_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta, const void *cfp,
+		    struct rut_variant *v);
+void rut_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c);
+void rut_trace_on_raise(VALUE tp, void *session);
+
+/* args.c: "a=1, b=\"x\"" of the call that begins; the length. */
+size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t size);
 
 /* hooks.c */
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events);

@@ -7,23 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-struct frame {
-	const void *cfp;
-	struct rut_variant *v;
-	uint64_t begin;
-	uint64_t inner; /* ticks of callees, and of other fibers */
-	bool outermost; /* of its method on this stack: recursion counts once */
-};
-
-struct stack {
-	struct rut_session *s;
-	void *ec;	    /* Ruby's execution context: one for each fiber */
-	struct stack *next; /* in its bucket */
-	uint64_t out;	    /* when the fiber was left; 0: it runs */
-	uint32_t count, cap;
-	struct frame *frames; /* owned */
-};
-
 #define FRAME_BYTES_MAX 72 /* of Ruby's control frame */
 #define BUCKETS		1024u
 #define FRAMES		64u
@@ -32,13 +15,14 @@ struct stack {
 
 static struct {
 	uint32_t lock;
-	struct stack *buckets[BUCKETS];
-	struct stack *free;
+	struct rut_stack *buckets[BUCKETS];
+	struct rut_stack *free;
+	uint32_t numbers;
 } all;
 
 /* What this native thread ran last, for each session. Checked at each use: threads may change. */
 static __thread struct {
-	struct stack *stack[RUT_AGENT_SLOTS];
+	struct rut_stack *stack[RUT_AGENT_SLOTS];
 } cache __attribute__((tls_model("initial-exec")));
 
 static unsigned bucket_of(const void *ec, const struct rut_session *s)
@@ -47,9 +31,9 @@ static unsigned bucket_of(const void *ec, const struct rut_session *s)
 }
 
 /* Never unmapped: the caches of other threads may refer to any of them. */
-static struct stack *stack_new(void)
+static struct rut_stack *stack_new(void)
 {
-	struct stack *st = all.free;
+	struct rut_stack *st = all.free;
 
 	if (!st) {
 		size_t n = POOL_BYTES / sizeof(*st);
@@ -64,17 +48,17 @@ static struct stack *stack_new(void)
 	return st;
 }
 
-static void frames_free(struct stack *st)
+static void frames_free(struct rut_stack *st)
 {
 	rut_unmap(st->frames, st->cap * sizeof(*st->frames));
 	st->frames = NULL;
 	st->cap = st->count = 0;
 }
 
-static struct stack *stack_find(struct rut_session *s, void *ec, bool make)
+static struct rut_stack *stack_find(struct rut_session *s, void *ec, bool make)
 {
 	unsigned b = bucket_of(ec, s);
-	struct stack *st;
+	struct rut_stack *st;
 
 	rut_lock(&all.lock);
 	for (st = all.buckets[b]; st; st = st->next)
@@ -86,6 +70,8 @@ static struct stack *stack_find(struct rut_session *s, void *ec, bool make)
 			st->s = s;
 			st->ec = ec;
 			st->out = 0;
+			st->inside = 0;
+			st->number = ++all.numbers;
 			st->next = all.buckets[b];
 			all.buckets[b] = st;
 		}
@@ -95,9 +81,9 @@ static struct stack *stack_find(struct rut_session *s, void *ec, bool make)
 }
 
 /* A fiber or thread without calls may never come back. Its frames stay for the next one. */
-static void stack_release(struct stack *st)
+static void stack_release(struct rut_stack *st)
 {
-	struct stack **link;
+	struct rut_stack **link;
 
 	rut_lock(&all.lock);
 	for (link = &all.buckets[bucket_of(st->ec, st->s)]; *link; link = &(*link)->next) {
@@ -115,9 +101,9 @@ static void stack_release(struct stack *st)
 	rut_unlock(&all.lock);
 }
 
-static inline struct stack *stack_of(struct rut_session *s, void *ec)
+struct rut_stack *rut_stack_of(struct rut_session *s, void *ec)
 {
-	struct stack *st = cache.stack[s->index];
+	struct rut_stack *st = cache.stack[s->index];
 
 	if (__builtin_expect(st && st->ec == ec && st->s == s, 1))
 		return st;
@@ -126,10 +112,10 @@ static inline struct stack *stack_of(struct rut_session *s, void *ec)
 	return st;
 }
 
-static bool stack_grow(struct stack *st)
+bool rut_stack_grow(struct rut_stack *st)
 {
 	uint32_t cap = st->cap ? st->cap * 2 : FRAMES;
-	struct frame *frames;
+	struct rut_frame *frames;
 
 	if (cap > DEEPEST)
 		return false;
@@ -145,9 +131,9 @@ static bool stack_grow(struct stack *st)
 }
 
 /* Ends the innermost call. */
-static void end_call(struct rut_session *s, struct stack *st, uint64_t now)
+static void end_call(struct rut_session *s, struct rut_stack *st, uint64_t now)
 {
-	struct frame *f = &st->frames[--st->count];
+	struct rut_frame *f = &st->frames[--st->count];
 	struct rut_agent_row *row = f->v->row;
 	uint64_t ticks = now > f->begin ? now - f->begin : 0;
 	uint32_t epoch = s->table.hdr->reset_epoch;
@@ -174,7 +160,7 @@ static void end_call(struct rut_session *s, struct stack *st, uint64_t now)
  * Is the method not yet on this stack? A variant knows one stack that it runs on, and how often;
  * when it runs on several, look.
  */
-static bool is_outermost(struct stack *st, struct rut_variant *v)
+static bool is_outermost(struct rut_stack *st, struct rut_variant *v)
 {
 	if (rut_single_ractor()) {
 		if (v->active++ == 0) {
@@ -193,16 +179,16 @@ static bool is_outermost(struct stack *st, struct rut_variant *v)
 
 void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v)
 {
-	struct stack *st = stack_of(s, ec);
+	struct rut_stack *st = rut_stack_of(s, ec);
 	uint64_t now = rut_ticks();
-	struct frame *f;
+	struct rut_frame *f;
 
 	if (!st)
 		return;
 	/* Calls at or below this address are over, though nobody said so. */
 	while (st->count && st->frames[st->count - 1].cfp <= cfp)
 		end_call(s, st, now);
-	if (st->count == st->cap && !stack_grow(st))
+	if (st->count == st->cap && !rut_stack_grow(st))
 		return;
 	f = &st->frames[st->count];
 	f->cfp = cfp;
@@ -215,7 +201,7 @@ void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut
 
 void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta)
 {
-	struct stack *st = stack_of(s, ta->ec);
+	struct rut_stack *st = rut_stack_of(s, ta->ec);
 	uint64_t now = rut_ticks();
 
 	if (!st)
@@ -228,7 +214,7 @@ void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta)
 
 void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
 {
-	struct stack *st = stack_of(s, ta->ec);
+	struct rut_stack *st = rut_stack_of(s, ta->ec);
 	uint64_t now = rut_ticks();
 	const char *cfp = ta->cfp;
 
@@ -238,7 +224,7 @@ void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
 		end_call(s, st, now);
 	/* An exception: the frame is the C method's own, whose caller is the next one above. */
 	if (st->count) {
-		const struct frame *f = &st->frames[st->count - 1];
+		const struct rut_frame *f = &st->frames[st->count - 1];
 		size_t above = (size_t)((const char *)f->cfp - cfp);
 
 		if (f->v->row->flags & RUT_ROW_C && above + RUT_C_BELOW <= FRAME_BYTES_MAX)
@@ -250,7 +236,7 @@ void rut_stack_on_switch(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	struct stack *left = cache.stack[s->index], *st;
+	struct rut_stack *left = cache.stack[s->index], *st;
 	uint64_t now = rut_ticks();
 
 	if (left && left->s == s && left->ec != ta->ec) {
@@ -271,7 +257,7 @@ void rut_stack_on_thread_end(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	struct stack *st = stack_find(s, ta->ec, false);
+	struct rut_stack *st = stack_find(s, ta->ec, false);
 	uint64_t now = rut_ticks();
 
 	while (st && st->count)
@@ -280,7 +266,7 @@ void rut_stack_on_thread_end(VALUE tp, void *session)
 		stack_release(st);
 }
 
-static void forget_calls(struct stack *st)
+static void forget_calls(struct rut_stack *st)
 {
 	while (st->count) {
 		struct rut_variant *v = st->frames[--st->count].v;
@@ -298,10 +284,10 @@ void rut_stack_forked(void)
 
 	all.lock = 0;
 	for (unsigned b = 0; b < BUCKETS; b++) {
-		struct stack **link = &all.buckets[b];
+		struct rut_stack **link = &all.buckets[b];
 
 		while (*link) {
-			struct stack *st = *link;
+			struct rut_stack *st = *link;
 
 			if (cache.stack[st->s->index] == st) {
 				for (uint32_t i = 0; i < st->count; i++) {
@@ -325,10 +311,10 @@ void rut_stack_fini(struct rut_session *s)
 {
 	rut_lock(&all.lock);
 	for (unsigned b = 0; b < BUCKETS; b++) {
-		struct stack **link = &all.buckets[b];
+		struct rut_stack **link = &all.buckets[b];
 
 		while (*link) {
-			struct stack *st = *link;
+			struct rut_stack *st = *link;
 
 			if (st->s != s) {
 				link = &st->next;

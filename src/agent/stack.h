@@ -14,6 +14,29 @@
 struct rut_session;
 struct rut_variant;
 
+struct rut_frame {
+	const void *cfp;
+	struct rut_variant *v;
+	uint64_t begin;
+	uint64_t inner; /* ticks of callees, and of other fibers */
+	bool outermost; /* of its method on this stack: recursion counts once */
+};
+
+struct rut_stack {
+	struct rut_session *s;
+	void *ec;		/* Ruby's execution context: one for each fiber */
+	struct rut_stack *next; /* in its bucket */
+	uint32_t number;	/* for people */
+	uint32_t inside;	/* trace mode: calls of the method that is asked for */
+	uint64_t out;		/* when the fiber was left; 0: it runs */
+	uint32_t count, cap;
+	struct rut_frame *frames; /* owned */
+};
+
+/* The stack of the fiber that runs; NULL when memory is short. */
+struct rut_stack *rut_stack_of(struct rut_session *s, void *ec);
+bool rut_stack_grow(struct rut_stack *st);
+
 /* A C call stands this far below the frame of its caller, see ccall.c. */
 #define RUT_C_BELOW 8
 

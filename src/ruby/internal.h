@@ -27,6 +27,7 @@ struct rut_tracee {
 	size_t table_bytes;
 	struct rut_tracee_names *names; /* owned; by row, filled once */
 	uint32_t names_cap;
+	struct rut_events *events;  /* owned; trace mode */
 	struct rut_agent_row *base; /* owned; counters at the last reset */
 	uint32_t base_count;
 };
@@ -52,6 +53,7 @@ struct rut_tracer {
 	struct rut_ruby_row *rows; /* owned */
 	size_t rows_cap;
 	struct rut_candidate candidates[RUT_CANDIDATES];
+	bool ending;	    /* the hooks are gone: what is left is told */
 	uint64_t follow_ms; /* when the trees are looked at again */
 	int watch_fd;	    /* borrowed; -1: none */
 	rut_ruby_event_fn on_event;
@@ -70,6 +72,20 @@ void rut_tracee_free(struct rut_tracee *p);
 bool rut_tracee_ended(struct rut_tracee *p);
 /* Has this process an agent with a session of this number that nobody looks after? */
 bool rut_tracee_has_session(pid_t pid, uint64_t session_id);
+
+/* events.c */
+int rut_events_open(struct rut_tracee *p, struct rut_err *err);
+void rut_events_close(struct rut_tracee *p);
+/* Tells what has come, in order of time. */
+int rut_events_round(struct rut_tracer *t, struct rut_err *err);
+/* Do events come fast? Then look again soon. */
+bool rut_events_busy(const struct rut_tracer *t);
+
+/* rows.c: one row, also when it has not counted anything; false: there is none. */
+bool rut_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,
+		  struct rut_ruby_row *ret);
+bool rut_rows_is_c(const struct rut_tracee *p, uint32_t number);
+const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off);
 
 /* tree.c: notices ends, takes in new processes. */
 void rut_tree_follow(struct rut_tracer *t);

@@ -25,7 +25,7 @@ static uint32_t row_count(const struct rut_tracee *p)
 	return n > room ? (uint32_t)room : n;
 }
 
-static const char *string_at(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off)
+const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off)
 {
 	uint64_t base = p->table->strs_off, at = base + off;
 	const struct rut_agent_str *s;
@@ -91,9 +91,9 @@ static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i, double 
 	if (!(flags & RUT_ROW_NAMED) || flags & RUT_ROW_EXCLUDED)
 		return false;
 	if (!names->class_name && !names->path) {
-		names->path = string_at(t, p, row->path);
-		names->class_name = string_at(t, p, row->class_name);
-		names->method = string_at(t, p, row->method);
+		names->path = rut_rows_string(t, p, row->path);
+		names->class_name = rut_rows_string(t, p, row->class_name);
+		names->method = rut_rows_string(t, p, row->method);
 	}
 	*to = (struct rut_ruby_row){
 		.pid = p->pid,
@@ -111,6 +111,22 @@ static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i, double 
 	if (row->epoch == p->table->reset_epoch)
 		to->max_ns = (uint64_t)((double)row->max * ns);
 	return to->calls || to->count || to->total_ns;
+}
+
+bool rut_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,
+		  struct rut_ruby_row *ret)
+{
+	uint32_t count = row_count(p);
+
+	if (number >= count || reserve_names(p, count) < 0)
+		return false;
+	fill(t, p, number, 1, ret);
+	return true;
+}
+
+bool rut_rows_is_c(const struct rut_tracee *p, uint32_t number)
+{
+	return number < row_count(p) && row_at(p, number)->flags & RUT_ROW_C;
 }
 
 int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, size_t *ret_count,

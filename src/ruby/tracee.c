@@ -200,6 +200,8 @@ static int map_table(struct rut_tracee *p, struct rut_err *err)
 				     (int)p->pid);
 	p->table = m;
 	p->table_bytes = (size_t)st.st_size;
+	if (slot->mode == RUT_AGENT_TRACE)
+		return rut_events_open(p, err);
 	return 0;
 }
 
@@ -358,6 +360,7 @@ void rut_tracee_free(struct rut_tracee *p)
 {
 	if (!p)
 		return;
+	rut_events_close(p);
 	if (p->table)
 		munmap(p->table, p->table_bytes);
 	if (p->ctl)

@@ -63,10 +63,12 @@ void rut_tracer_free(struct rut_tracer *t)
 		return;
 	for (size_t i = 0; i < t->count; i++)
 		rut_tracee_detach(t->tracees[i], false);
-	for (size_t i = 0; i < t->count; i++) {
+	for (size_t i = 0; i < t->count; i++)
 		rut_tracee_detach(t->tracees[i], true);
+	t->ending = true;
+	rut_events_round(t, NULL);
+	for (size_t i = 0; i < t->count; i++)
 		rut_tracee_free(t->tracees[i]);
-	}
 	free(t->tracees);
 	free(t->filter);
 	free(t->rows);
@@ -122,16 +124,20 @@ int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err)
 	int n = 0;
 
 	rut_tree_follow(t);
-	while (timeout_ms > 0) {
-		/* Children are looked for ten times a second. */
-		int slice = timeout_ms < 100 ? timeout_ms : 100;
+	do {
+		/* Children are looked for ten times a second, busy rings a hundred times. */
+		int slice = rut_events_busy(t) ? 5 : 50, r;
 
-		if (poll(&pfd, 1, slice) != 0)
-			break;
+		if (slice > timeout_ms)
+			slice = timeout_ms;
+		if (slice > 0 && poll(&pfd, 1, slice) != 0)
+			timeout_ms = 0;
 		timeout_ms -= slice;
 		rut_tree_follow(t);
-	}
-	rut_tree_follow(t);
+		r = rut_events_round(t, err);
+		if (r < 0)
+			return r;
+	} while (timeout_ms > 0);
 	for (size_t i = 0; i < t->count; i++)
 		n += !t->tracees[i]->exited;
 	return n;

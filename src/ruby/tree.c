@@ -183,6 +183,7 @@ void rut_tree_follow(struct rut_tracer *t)
 
 		if (p->exited || !rut_tracee_ended(p))
 			continue;
+		rut_events_round(t, NULL); /* what it told before it went */
 		p->exited = true;
 		ended |= p->tree;
 		emit(t, p, RUT_RUBY_EVENT_EXIT);

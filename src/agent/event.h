@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The records of a trace: CTF, byte-packed, after the header word of ring.h. Names are numbers of
+ * rows and offsets of strings in the session's table, which is there before the record.
+ */
+#ifndef RUT_AGENT_EVENT_H
+#define RUT_AGENT_EVENT_H
+
+#include <stdint.h>
+
+enum rut_event_id {
+	RUT_EVENT_ID_CALL = 1,
+	RUT_EVENT_ID_RETURN,
+	RUT_EVENT_ID_RAISE,
+	RUT_EVENT_ID_SLOW,
+	RUT_EVENT_ID_CALL_ARGS,
+};
+
+struct rut_event_common {
+	uint64_t header;
+	uint32_t row; /* RAISE: the class's name */
+	uint32_t tid;
+	uint32_t fiber;
+	uint32_t depth;
+} __attribute__((packed));
+
+struct rut_event_call_args {
+	struct rut_event_common c;
+	char args[]; /* NUL-terminated */
+} __attribute__((packed));
+
+struct rut_event_return {
+	struct rut_event_common c;
+	uint64_t duration_ns;
+} __attribute__((packed));
+
+struct rut_event_raise {
+	struct rut_event_common c;
+	uint32_t path, line;
+} __attribute__((packed));
+
+#define RUT_EVENT_CALLERS 64
+
+struct rut_event_slow {
+	struct rut_event_common c;
+	uint64_t duration_ns;
+	uint32_t caller_count;
+	uint32_t callers[]; /* rows, innermost first */
+} __attribute__((packed));
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Trace mode: a record for each call, return, exception or slow call, into a ring of CTF packets.
+ *
+ * Conditions are evaluated here: only what is wanted is written. Calls are followed to their ends
+ * (on the shadow stack) only when something needs it: returns, --slow, --inside.
+ */
+#include "session.h"
+
+#include "event.h"
+#include "stack.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define RING_SUBBUFS	8
+#define RING_BYTES	(4u << 20)
+#define RING_SHIFT_MIN	14
+#define RING_SHIFT_MAX	24
+#define FRAME_BYTES_MAX 72
+#define ARGS_BYTES	512
+#define STREAM_ID_RUBY	1
+
+static uint32_t fork_count;
+
+static uint32_t thread_id(void)
+{
+	static __thread struct {
+		uint32_t tid, fork_count;
+	} cache __attribute__((tls_model("initial-exec")));
+
+	if (__builtin_expect(!cache.tid || cache.fork_count != fork_count, 0)) {
+		cache.tid = (uint32_t)syscall(SYS_gettid);
+		cache.fork_count = fork_count;
+	}
+	return cache.tid;
+}
+
+/* ---- the ring ---- */
+
+static int ring_make(struct rut_session *s, uint32_t shift, void *at)
+{
+	size_t bytes = RUT_RING_CTL_SIZE + ((size_t)RING_SUBBUFS << shift);
+	struct rut_ring_ctl *ctl;
+	uint64_t ino;
+	int fd = rut_memfd("rutile-ring", bytes, &ino);
+
+	if (fd < 0)
+		return fd;
+	ctl = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
+	if (ctl == MAP_FAILED) {
+		close(fd);
+		return -ENOMEM;
+	}
+	ctl->version = RUT_RING_VERSION;
+	ctl->mode = RUT_RING_DISCARD;
+	ctl->subbuf_shift = shift;
+	ctl->subbuf_count = RING_SUBBUFS;
+	ctl->pid = (uint32_t)getpid();
+	ctl->stream_id = STREAM_ID_RUBY;
+	__atomic_store_n(&ctl->magic, RUT_RING_MAGIC, __ATOMIC_RELEASE);
+	s->ring = (struct rut_ring){.ctl = ctl,
+				    .data = (unsigned char *)ctl + RUT_RING_CTL_SIZE,
+				    .subbuf_size = 1ull << shift,
+				    .shift = shift,
+				    .count = RING_SUBBUFS,
+				    .mode = RUT_RING_DISCARD};
+	s->ring_bytes = bytes;
+	s->ring_fd = fd;
+	s->ring_ino = ino;
+	return 0;
+}
+
+int rut_trace_init(struct rut_session *s, uint64_t ring_bytes)
+{
+	uint32_t shift = RING_SHIFT_MIN;
+
+	if (!ring_bytes)
+		ring_bytes = RING_BYTES;
+	while (shift < RING_SHIFT_MAX && (uint64_t)RING_SUBBUFS << shift < ring_bytes)
+		shift++;
+	for (const char *c = s->filter.config; *c; c += strlen(c) + 1)
+		if (*c == RUT_FILTER_INSIDE)
+			s->inside = c + 1;
+	s->tracks = s->flags & RUT_AGENT_RETURNS || s->slow_ns || s->inside;
+	return ring_make(s, shift, NULL);
+}
+
+void rut_trace_fini(struct rut_session *s)
+{
+	if (s->ring_bytes)
+		munmap((char *)s->ring.data - RUT_RING_CTL_SIZE, s->ring_bytes);
+	if (s->ring_bytes && rut_fd_is(s->ring_fd, s->ring_ino))
+		close(s->ring_fd);
+	s->ring_bytes = 0;
+}
+
+int rut_trace_fork(struct rut_session *s)
+{
+	int old = s->ring_fd;
+	uint64_t ino = s->ring_ino;
+	int r;
+
+	fork_count++;
+	if (!s->ring_bytes)
+		return 0;
+	r = ring_make(s, s->ring.shift, s->ring.ctl);
+	if (rut_fd_is(old, ino))
+		close(old);
+	if (r < 0)
+		s->ring_fd = -1;
+	return r;
+}
+
+/* ---- records ---- */
+
+static uint32_t row_number(const struct rut_session *s, const struct rut_variant *v)
+{
+	return (uint32_t)(v->row - s->table.rows);
+}
+
+static struct rut_event_common *reserve(struct rut_session *s, uint32_t size, uint16_t id,
+					uint64_t *ret_pos)
+{
+	struct rut_event_common *c;
+	uint64_t ns;
+
+	if (__builtin_expect(!s->ring.ctl, 0))
+		return NULL;
+	c = rut_ring_reserve(&s->ring, size, rut_ring_clock, &ns, ret_pos);
+	if (c)
+		c->header = RUT_RECORD_HEADER(id, ns);
+	return c;
+}
+
+static void fill(struct rut_event_common *c, uint32_t row, const struct rut_stack *st)
+{
+	c->row = row;
+	c->tid = thread_id();
+	c->fiber = st ? st->number : 0;
+	c->depth = st ? st->count : 0;
+}
+
+/* The call that begins; `st` has not got it yet. */
+static void write_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta,
+		       struct rut_stack *st, struct rut_variant *v, bool is_c)
+{
+	struct rut_event_common *c;
+	uint64_t pos;
+
+	if (s->flags & RUT_AGENT_ARGS && !is_c) {
+		char args[ARGS_BYTES];
+		uint32_t len = (uint32_t)rut_args_format(tp, ta, args, sizeof(args));
+		uint32_t size = (uint32_t)sizeof(*c) + len + 1;
+
+		c = reserve(s, size, RUT_EVENT_ID_CALL_ARGS, &pos);
+		if (!c)
+			return;
+		fill(c, row_number(s, v), st);
+		memcpy(((struct rut_event_call_args *)c)->args, args, len);
+		((struct rut_event_call_args *)c)->args[len] = 0;
+		rut_ring_commit(&s->ring, pos, size);
+		return;
+	}
+	c = reserve(s, sizeof(*c), RUT_EVENT_ID_CALL, &pos);
+	if (!c)
+		return;
+	fill(c, row_number(s, v), st);
+	rut_ring_commit(&s->ring, pos, sizeof(*c));
+}
+
+static void write_return(struct rut_session *s, struct rut_stack *st, struct rut_variant *v,
+			 uint64_t duration_ns)
+{
+	struct rut_event_return *e;
+	uint64_t pos;
+
+	e = (struct rut_event_return *)reserve(s, sizeof(*e), RUT_EVENT_ID_RETURN, &pos);
+	if (!e)
+		return;
+	fill(&e->c, row_number(s, v), st);
+	e->duration_ns = duration_ns;
+	rut_ring_commit(&s->ring, pos, sizeof(*e));
+}
+
+static void write_slow(struct rut_session *s, struct rut_stack *st, struct rut_variant *v,
+		       uint64_t duration_ns)
+{
+	uint32_t n = st->count < RUT_EVENT_CALLERS ? st->count : RUT_EVENT_CALLERS;
+	uint32_t size = (uint32_t)(sizeof(struct rut_event_slow) + n * sizeof(uint32_t));
+	struct rut_event_slow *e;
+	uint64_t pos;
+
+	e = (struct rut_event_slow *)reserve(s, size, RUT_EVENT_ID_SLOW, &pos);
+	if (!e)
+		return;
+	fill(&e->c, row_number(s, v), st);
+	e->duration_ns = duration_ns;
+	e->caller_count = n;
+	for (uint32_t i = 0; i < n; i++)
+		e->callers[i] = row_number(s, st->frames[st->count - 1 - i].v);
+	rut_ring_commit(&s->ring, pos, size);
+}
+
+/* ---- calls ---- */
+
+/* The innermost call is over. Without `told` nobody said so: it ends without a record. */
+static void end_call(struct rut_session *s, struct rut_stack *st, uint64_t now_ns, bool told)
+{
+	struct rut_frame *f = &st->frames[--st->count];
+	uint64_t ns = now_ns > f->begin ? now_ns - f->begin : 0;
+
+	if (told && (!s->inside || st->inside)) {
+		if (s->slow_ns) {
+			if (ns >= s->slow_ns)
+				write_slow(s, st, f->v, ns);
+		} else if (s->flags & RUT_AGENT_RETURNS) {
+			write_return(s, st, f->v, ns);
+		}
+	}
+	if (f->v->inside && st->inside)
+		st->inside--;
+}
+
+void rut_trace_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta, const void *cfp,
+		    struct rut_variant *v)
+{
+	bool is_c = cfp != ta->cfp;
+	struct rut_stack *st = rut_stack_of(s, ta->ec);
+	struct rut_frame *f;
+
+	if (!s->tracks || !st) {
+		write_call(s, tp, ta, st, v, is_c);
+		return;
+	}
+	while (st->count && st->frames[st->count - 1].cfp <= cfp)
+		end_call(s, st, 0, false);
+	if (v->inside)
+		st->inside++;
+	if (!s->slow_ns && (!s->inside || st->inside))
+		write_call(s, tp, ta, st, v, is_c);
+	if (st->count == st->cap && !rut_stack_grow(st))
+		return;
+	f = &st->frames[st->count++];
+	f->cfp = cfp;
+	f->v = v;
+	f->begin = rut_ring_clock();
+}
+
+void rut_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c)
+{
+	struct rut_stack *st = rut_stack_of(s, ta->ec);
+	const char *cfp = ta->cfp;
+	uint64_t now_ns = rut_ring_clock();
+	const struct rut_frame *f;
+
+	if (!st)
+		return;
+	while (st->count && (const char *)st->frames[st->count - 1].cfp < cfp)
+		end_call(s, st, now_ns,
+			 is_c && (const char *)st->frames[st->count - 1].cfp == cfp - RUT_C_BELOW);
+	if (!st->count)
+		return;
+	f = &st->frames[st->count - 1];
+	if (!is_c && f->cfp == cfp)
+		end_call(s, st, now_ns, true);
+	else if (is_c && f->v->row->flags & RUT_ROW_C &&
+		 (size_t)((const char *)f->cfp - cfp) + RUT_C_BELOW <= FRAME_BYTES_MAX)
+		end_call(s, st, now_ns, true);
+}
+
+void rut_trace_on_raise(VALUE tp, void *session)
+{
+	struct rut_session *s = session;
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	struct rut_stack *st = rut_stack_of(s, ta->ec);
+	struct rut_event_raise *e;
+	uint32_t class_str, path_str;
+	const char *path;
+	char name[1024];
+	bool singleton;
+	uint64_t pos;
+	int line;
+
+	path = rut_source_location(&line);
+	if (!path || !rut_filter_path(&s->filter, path, strlen(path)))
+		return;
+	if (s->inside && !(st && st->inside))
+		return;
+	rut_class_name(rb.rb_obj_class(ta->data), name, sizeof(name), &singleton);
+	class_str = rut_table_str(&s->table, name, strlen(name));
+	path_str = rut_table_str(&s->table, path, strlen(path));
+	e = (struct rut_event_raise *)reserve(s, sizeof(*e), RUT_EVENT_ID_RAISE, &pos);
+	if (!e)
+		return;
+	fill(&e->c, class_str, st);
+	e->path = path_str;
+	e->line = (uint32_t)line;
+	rut_ring_commit(&s->ring, pos, sizeof(*e));
+}

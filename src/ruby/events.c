@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Events of trace mode: packets are taken out of the rings, and the records of all processes are
+ * given to the caller in order of time.
+ *
+ * A round takes the time, then closes the packet that each process is writing: now every record up
+ * to that time is in a finished packet. What is younger waits for the next round, so that no
+ * process runs ahead of another.
+ */
+#include "ruby/internal.h"
+
+#include "agent/event.h"
+#include "base/cleanup.h"
+#include "ring/read.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Packets that were taken out and are not told yet. */
+struct rut_events {
+	struct rut_ring ring;
+	void *map;
+	size_t map_bytes;
+	uint64_t lost;	      /* as of the last packet told */
+	unsigned char *queue; /* owned; packets of subbuf_size bytes */
+	size_t count, cap;    /* packets */
+	size_t at;	      /* the packet being told */
+	size_t off;	      /* in it */
+	uint64_t time_ns;     /* of the record at `off`; valid when has */
+	bool has;
+};
+
+int rut_events_open(struct rut_tracee *p, struct rut_err *err)
+{
+	struct rut_agent_slot *slot = &p->ctl->slots[p->slot];
+	_cleanup_close_ int fd = -1;
+	struct rut_events *e;
+	struct stat st;
+	char path[64];
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)p->pid, slot->ring_fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return rut_err_errno(err, errno, "cannot open the ring of process %d", (int)p->pid);
+	if (st.st_ino != slot->ring_ino || st.st_size <= RUT_RING_CTL_SIZE)
+		return rut_err_set(err, EPROTO, "process %d closed the agent's ring", (int)p->pid);
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	e->map_bytes = (size_t)st.st_size;
+	e->map = mmap(NULL, e->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (e->map == MAP_FAILED) {
+		free(e);
+		return rut_err_errno(err, errno, "cannot map the ring of process %d", (int)p->pid);
+	}
+	p->events = e;
+	r = rut_ring_open_ctl(&e->ring, e->map, (char *)e->map + RUT_RING_CTL_SIZE,
+			      e->map_bytes - RUT_RING_CTL_SIZE, err);
+	if (r < 0)
+		rut_events_close(p);
+	return r;
+}
+
+void rut_events_close(struct rut_tracee *p)
+{
+	struct rut_events *e = p->events;
+
+	if (!e)
+		return;
+	munmap(e->map, e->map_bytes);
+	free(e->queue);
+	free(e);
+	p->events = NULL;
+}
+
+static unsigned char *packet_at(struct rut_events *e, size_t i)
+{
+	return e->queue + i * e->ring.subbuf_size;
+}
+
+/* Copies what is finished: the ring is free again for the target. */
+static int take_packets(struct rut_events *e)
+{
+	uint64_t pos = __atomic_load_n(&e->ring.ctl->consumed, __ATOMIC_ACQUIRE);
+	const unsigned char *packet;
+
+	if (e->at && e->at == e->count)
+		e->at = e->count = 0;
+	while ((packet = rut_ring_next(&e->ring, &pos))) {
+		if (e->count == e->cap) {
+			size_t cap = e->cap ? e->cap * 2 : 4;
+			unsigned char *to = realloc(e->queue, cap * e->ring.subbuf_size);
+
+			if (!to)
+				return -ENOMEM;
+			e->queue = to;
+			e->cap = cap;
+		}
+		memcpy(packet_at(e, e->count++), packet, e->ring.subbuf_size);
+		pos += e->ring.subbuf_size;
+		rut_ring_release(&e->ring, pos);
+	}
+	return 0;
+}
+
+static size_t content_bytes(const struct rut_events *e, const struct rut_packet *packet)
+{
+	uint64_t n = packet->content_size / 8;
+
+	return n > e->ring.subbuf_size ? e->ring.subbuf_size : (size_t)n;
+}
+
+static void emit_lost(struct rut_tracer *t, struct rut_tracee *p, uint64_t lost, uint64_t time_ns)
+{
+	struct rut_ruby_event ev = {.type = RUT_RUBY_EVENT_LOST, .pid = p->pid, .tid = p->pid};
+
+	if (lost <= p->events->lost)
+		return;
+	ev.lost = lost - p->events->lost;
+	ev.time_ns = time_ns;
+	p->events->lost = lost;
+	if (t->on_event)
+		t->on_event(&ev, t->on_event_arg);
+}
+
+/* The time of the next record; false when there is none. */
+static bool peek(struct rut_tracer *t, struct rut_tracee *p)
+{
+	struct rut_events *e = p->events;
+
+	while (!e->has && e->at < e->count) {
+		const struct rut_packet *packet = (struct rut_packet *)packet_at(e, e->at);
+		size_t end = content_bytes(e, packet);
+		uint64_t header, low, base = packet->timestamp_begin;
+
+		if (e->off == 0)
+			e->off = sizeof(*packet);
+		if (e->off + sizeof(struct rut_event_common) > end) {
+			emit_lost(t, p, packet->events_discarded, packet->timestamp_end);
+			e->at++;
+			e->off = 0;
+			continue;
+		}
+		memcpy(&header, packet_at(e, e->at) + e->off, sizeof(header));
+		low = header >> 16;
+		/* 48 bits of the time: the packet's beginning has the rest. */
+		e->time_ns = (base & ~0xffffffffffffull) | low;
+		if (e->time_ns + (1ull << 47) < base)
+			e->time_ns += 1ull << 48;
+		e->has = true;
+	}
+	return e->has;
+}
+
+static void row_names(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,
+		      struct rut_ruby_event *ev)
+{
+	struct rut_ruby_row row;
+
+	if (!rut_rows_get(t, p, number, &row))
+		return;
+	ev->class_name = row.class_name;
+	ev->method_name = row.method_name;
+	ev->singleton = row.singleton;
+	ev->path = row.path;
+	ev->line = row.line;
+	ev->is_c = rut_rows_is_c(p, number);
+}
+
+static void tell(struct rut_tracer *t, struct rut_tracee *p, const unsigned char *rec, size_t size,
+		 struct rut_ruby_event *ev)
+{
+	static struct rut_ruby_event callers[RUT_EVENT_CALLERS];
+	const struct rut_event_slow *slow = (const void *)rec;
+
+	switch (ev->type) {
+	case RUT_RUBY_EVENT_RAISE:
+		ev->class_name = rut_rows_string(t, p, slow->c.row);
+		ev->path = rut_rows_string(t, p, ((const struct rut_event_raise *)rec)->path);
+		ev->line = ((const struct rut_event_raise *)rec)->line;
+		break;
+	case RUT_RUBY_EVENT_SLOW:
+		row_names(t, p, slow->c.row, ev);
+		ev->duration_ns = slow->duration_ns;
+		ev->callers = callers;
+		ev->caller_count = (size - sizeof(*slow)) / sizeof(uint32_t);
+		for (size_t i = 0; i < ev->caller_count; i++) {
+			callers[i] = (struct rut_ruby_event){.type = RUT_RUBY_EVENT_CALL};
+			row_names(t, p, slow->callers[i], &callers[i]);
+		}
+		break;
+	case RUT_RUBY_EVENT_RETURN:
+		ev->duration_ns = ((const struct rut_event_return *)rec)->duration_ns;
+		row_names(t, p, slow->c.row, ev);
+		break;
+	default:
+		row_names(t, p, slow->c.row, ev);
+		break;
+	}
+	if (t->on_event)
+		t->on_event(ev, t->on_event_arg);
+}
+
+/* The size of the record and its type, or 0 when it makes no sense. */
+static size_t measure(const unsigned char *rec, size_t room, struct rut_ruby_event *ev)
+{
+	const struct rut_event_common *c = (const void *)rec;
+	const struct rut_event_slow *slow = (const void *)rec;
+	size_t n;
+
+	switch (c->header & 0xffff) {
+	case RUT_EVENT_ID_CALL:
+		ev->type = RUT_RUBY_EVENT_CALL;
+		return sizeof(*c);
+	case RUT_EVENT_ID_CALL_ARGS:
+		ev->type = RUT_RUBY_EVENT_CALL;
+		ev->args = (const char *)rec + sizeof(*c);
+		n = strnlen(ev->args, room - sizeof(*c));
+		return n < room - sizeof(*c) ? sizeof(*c) + n + 1 : 0;
+	case RUT_EVENT_ID_RETURN:
+		ev->type = RUT_RUBY_EVENT_RETURN;
+		n = sizeof(struct rut_event_return);
+		break;
+	case RUT_EVENT_ID_RAISE:
+		ev->type = RUT_RUBY_EVENT_RAISE;
+		n = sizeof(struct rut_event_raise);
+		break;
+	case RUT_EVENT_ID_SLOW:
+		ev->type = RUT_RUBY_EVENT_SLOW;
+		if (room < sizeof(*slow) || slow->caller_count > RUT_EVENT_CALLERS)
+			return 0;
+		n = sizeof(*slow) + slow->caller_count * sizeof(uint32_t);
+		break;
+	default:
+		return 0;
+	}
+	return n <= room ? n : 0;
+}
+
+static void tell_next(struct rut_tracer *t, struct rut_tracee *p)
+{
+	struct rut_events *e = p->events;
+	const unsigned char *packet = packet_at(e, e->at), *rec = packet + e->off;
+	size_t end = content_bytes(e, (const struct rut_packet *)packet), size;
+	const struct rut_event_common *c = (const void *)rec;
+	struct rut_ruby_event ev = {
+		.pid = p->pid,
+		.tid = (pid_t)c->tid,
+		.time_ns = e->time_ns,
+		.depth = c->depth,
+		.fiber = c->fiber,
+	};
+
+	size = measure(rec, end - e->off, &ev);
+	e->has = false;
+	if (!size) {
+		e->off = end; /* not ours: the rest of the packet cannot be read */
+		return;
+	}
+	tell(t, p, rec, size, &ev);
+	e->off += size;
+}
+
+int rut_events_round(struct rut_tracer *t, struct rut_err *err)
+{
+	struct timespec ts;
+	uint64_t until;
+	bool last = t->ending;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	until = last ? UINT64_MAX : (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	for (size_t i = 0; i < t->count; i++) {
+		struct rut_events *e = t->tracees[i]->events;
+
+		if (!e)
+			continue;
+		rut_ring_flush(&e->ring);
+		if (take_packets(e) < 0)
+			return rut_err_set(err, ENOMEM, "out of memory");
+	}
+	for (;;) {
+		struct rut_tracee *first = NULL;
+
+		for (size_t i = 0; i < t->count; i++) {
+			struct rut_tracee *p = t->tracees[i];
+
+			if (p->events && peek(t, p) && p->events->time_ns <= until &&
+			    (!first || p->events->time_ns < first->events->time_ns))
+				first = p;
+		}
+		if (!first)
+			break;
+		tell_next(t, first);
+	}
+	for (size_t i = 0; i < t->count; i++)
+		if (t->tracees[i]->events)
+			emit_lost(t, t->tracees[i], t->tracees[i]->events->ring.ctl->lost,
+				  (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec);
+	return 0;
+}
+
+bool rut_events_busy(const struct rut_tracer *t)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		const struct rut_events *e = t->tracees[i]->events;
+
+		if (e && e->ring.ctl->pos - e->ring.ctl->consumed > e->ring.subbuf_size)
+			return true;
+	}
+	return false;
+}
