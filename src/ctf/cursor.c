@@ -267,7 +267,9 @@ static void general_fields(struct rut_cursor *c, struct rut_ctf_iter *it,
 		if (t->role == RUT_CTF_ROLE_EVENT_ID)
 			*id = v.u;
 		else if (t->role == RUT_CTF_ROLE_TIMESTAMP)
-			update_clock(c, v.u, t->vlen ? 64 : (unsigned int)t->size);
+			update_clock(c, v.u,
+				     t->vlen ? (unsigned int)(it->pos - v.pos) / 8 * 7
+					     : (unsigned int)t->size);
 	}
 }
 

@@ -319,8 +319,8 @@ static void find_clock(struct rut_meta *m, struct rut_ctf_type *t, const struct 
 	if (!t)
 		return;
 	if (t->role == RUT_CTF_ROLE_TIMESTAMP || t->role == RUT_CTF_ROLE_TIMESTAMP_END) {
-		if (!t->clock && m->pub.n_clocks == 1)
-			t->clock = m->pub.clocks[0];
+		if (!t->clock && (*clk || m->pub.n_clocks == 1))
+			t->clock = *clk ? *clk : m->pub.clocks[0];
 		if (t->clock && !*clk)
 			*clk = t->clock;
 	}
@@ -445,8 +445,10 @@ static int finish_stream_class(struct rut_meta *m, struct rut_meta_stream_class 
 		name_roles(sc->pub.packet_context, context_roles, false);
 		name_roles(sc->pub.event_header, event_roles, true);
 	}
-	find_clock(m, sc->pub.event_header, &sc->pub.clock);
-	find_clock(m, sc->pub.packet_context, &sc->pub.clock);
+	if (m->pub.major == 1 || sc->pub.clock) { /* CTF 2 names the clock or there is none */
+		find_clock(m, sc->pub.event_header, &sc->pub.clock);
+		find_clock(m, sc->pub.packet_context, &sc->pub.clock);
+	}
 	if ((rc = index_events(m, sc, err)) < 0 || (rc = layout_all(sc, err)) < 0 ||
 	    (rc = rut_meta_resolve(m, sc, err)) < 0)
 		return rc;

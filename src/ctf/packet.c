@@ -31,6 +31,13 @@ static void read_roles(struct rut_ctf_iter *it, const struct rut_ctf_type *t, st
 		n = rut_ctf_iter_enter(it, t);
 		for (uint64_t i = 0; i < n; i++)
 			read_roles(it, t->fields[i].type, r);
+	} else if (t->kind == RUT_CTF_KIND_VARIANT) {
+		n = rut_ctf_iter_enter(it, t);
+		if (!it->failed)
+			read_roles(it, t->fields[n].type, r);
+	} else if (t->kind == RUT_CTF_KIND_OPTIONAL) {
+		if (rut_ctf_iter_enter(it, t))
+			read_roles(it, t->elem, r);
 	} else if (t->role) {
 		rut_ctf_iter_value(it, t, &v);
 		if (it->failed)

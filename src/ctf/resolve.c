@@ -4,14 +4,16 @@
  *
  * A path in TSDL is looked up like a variable: among the members before, in the structures around,
  * from the innermost outwards, then in the scopes that were decoded before; or it begins with the
- * name of a scope. In CTF 2 it begins with an origin ("@3/a/b", see ctf2.c), or is relative.
+ * name of a scope. In CTF 2 it begins with an origin (see ctf2.c), or is relative; a variant on the
+ * way is followed into every option, so that several fields may share one register.
  * What is found gets a register, which the decoder fills when it passes by.
  */
 #include <string.h>
 
+#include "ctf/ctf2.h"
 #include "ctf/meta.h"
 
-enum { MAX_BITS_SHIFT = 45 };
+enum { MAX_BITS_SHIFT = 45, MAX_TARGETS = 64 };
 #define MAX_BITS ((uint64_t)1 << MAX_BITS_SHIFT) /* of one field: no file holds more */
 
 /* ---- Sizes ---- */
@@ -120,6 +122,8 @@ struct resolver {
 	enum rut_ctf_scope scope;
 	struct level stack[2 * RUT_META_MAX_DEPTH + 2];
 	unsigned int n;
+	struct rut_ctf_type *targets[MAX_TARGETS];
+	unsigned int n_targets;
 };
 
 static const struct {
@@ -154,20 +158,34 @@ static struct rut_ctf_type *member(const struct rut_ctf_type *t, uint32_t visibl
 	return NULL;
 }
 
-/* Follows the rest of a path from `t` down. */
-static struct rut_ctf_type *follow(struct rut_ctf_type *t, char sep, const char *path)
+/* Follows the rest of a path from `t` down, and notes what it leads to. */
+static void follow(struct resolver *r, struct rut_ctf_type *t, char sep, const char *path)
 {
 	while (t && *path) {
-		if (t->kind == RUT_CTF_KIND_OPTIONAL || t->kind == RUT_CTF_KIND_ARRAY ||
-		    t->kind == RUT_CTF_KIND_SEQUENCE) {
-			t = sep == '/' ? t->elem : NULL; /* the current element */
+		if (sep == RUT_CTF2_SEP &&
+		    (t->kind == RUT_CTF_KIND_OPTIONAL || t->kind == RUT_CTF_KIND_ARRAY ||
+		     t->kind == RUT_CTF_KIND_SEQUENCE)) {
+			t = t->elem; /* the current element */
 			continue;
 		}
+		if (sep == RUT_CTF2_SEP && t->kind == RUT_CTF_KIND_VARIANT) {
+			for (uint32_t i = 0; i < t->n_fields; i++)
+				follow(r, t->fields[i].type, sep, path);
+			return;
+		}
 		if (t->kind != RUT_CTF_KIND_STRUCT && t->kind != RUT_CTF_KIND_VARIANT)
-			return NULL;
+			return;
 		t = member(t, t->n_fields, sep, &path);
 	}
-	return t;
+	while (t && t->kind == RUT_CTF_KIND_OPTIONAL)
+		t = t->elem;
+	if (t && sep == RUT_CTF2_SEP && t->kind == RUT_CTF_KIND_VARIANT) {
+		for (uint32_t i = 0; i < t->n_fields; i++)
+			follow(r, t->fields[i].type, sep, path);
+		return;
+	}
+	if (t && r->n_targets < MAX_TARGETS)
+		r->targets[r->n_targets++] = t;
 }
 
 /* How many members of a root are known when the scope being walked looks at it. */
@@ -178,64 +196,63 @@ static uint32_t visible_of(const struct resolver *r, enum rut_ctf_scope scope)
 	return r->roots[scope]->n_fields;
 }
 
-static struct rut_ctf_type *find_absolute(struct resolver *r, enum rut_ctf_scope scope, char sep,
-					  const char *path)
+static void find_absolute(struct resolver *r, enum rut_ctf_scope scope, char sep, const char *path)
 {
 	struct rut_ctf_type *t;
 
 	if (scope > r->scope || !r->roots[scope])
-		return NULL;
-	if (scope == RUT_CTF_SCOPE_EVENT_HEADER && r->scope != scope)
-		r->sc->header_referred = true;
+		return;
 	/* Within the open structures themselves only what stands before is known. */
-	t = member(r->roots[scope], visible_of(r, scope) + (scope == r->scope), sep, &path);
-	return t ? follow(t, sep, path) : NULL;
-}
+	t = member(r->roots[scope], visible_of(r, scope), sep, &path);
+	if (!t && scope == r->scope && r->n && visible_of(r, scope) < r->roots[scope]->n_fields) {
+		/* The member being walked: its own earlier members are known. */
+		const struct rut_ctf_field *f = &r->roots[scope]->fields[visible_of(r, scope)];
+		size_t len = strlen(f->raw_name);
 
-static struct rut_ctf_type *find_tsdl(struct resolver *r, const char *path)
-{
-	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
-		size_t len = strlen(prefixes[i].prefix);
-
-		if (!strncmp(path, prefixes[i].prefix, len)) {
-			struct rut_ctf_type *t =
-				find_absolute(r, prefixes[i].scope, '.', path + len);
-
-			if (t)
-				return t;
+		if (!strncmp(path, f->raw_name, len) && path[len] == sep) {
+			path += len + 1;
+			t = f->type;
 		}
 	}
-	for (unsigned int i = r->n; i-- > 0;) {
+	follow(r, t, sep, path);
+	if (r->n_targets && scope == RUT_CTF_SCOPE_EVENT_HEADER && r->scope != scope)
+		r->sc->header_referred = true;
+}
+
+static void find_tsdl(struct resolver *r, const char *path)
+{
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes) && !r->n_targets; i++) {
+		size_t len = strlen(prefixes[i].prefix);
+
+		if (!strncmp(path, prefixes[i].prefix, len))
+			find_absolute(r, prefixes[i].scope, '.', path + len);
+	}
+	for (unsigned int i = r->n; i-- > 0 && !r->n_targets;) {
 		const char *rest = path;
 		struct rut_ctf_type *t = member(r->stack[i].t, r->stack[i].visible, '.', &rest);
 
-		if (t)
-			return follow(t, '.', rest);
+		if (t) {
+			follow(r, t, '.', rest);
+			return;
+		}
 	}
-	for (int s = (int)r->scope - 1; s >= 0; s--) {
-		struct rut_ctf_type *t = find_absolute(r, (enum rut_ctf_scope)s, '.', path);
-
-		if (t)
-			return t;
-	}
-	return NULL;
+	for (int s = (int)r->scope - 1; s >= 0 && !r->n_targets; s--)
+		find_absolute(r, (enum rut_ctf_scope)s, '.', path);
 }
 
-/* "@SCOPE/a/b" or "../a/b" relative to the innermost structure. */
-static struct rut_ctf_type *find_ctf2(struct resolver *r, const char *path)
+static void find_ctf2(struct resolver *r, const char *path)
 {
 	unsigned int i = r->n;
-	struct rut_ctf_type *t;
 
-	if (path[0] == '@')
-		return find_absolute(r, (enum rut_ctf_scope)(path[1] - '0'), '/', path + 3);
-	for (; !strncmp(path, "../", 3); path += 3)
-		if (i-- == 0)
-			return NULL;
-	if (!i)
-		return NULL;
-	t = member(r->stack[i - 1].t, r->stack[i - 1].visible, '/', &path);
-	return t ? follow(t, '/', path) : NULL;
+	if (path[0] == '@' && path[1] >= '0' && path[1] < '0' + RUT_CTF_SCOPE_COUNT) {
+		find_absolute(r, (enum rut_ctf_scope)(path[1] - '0'), RUT_CTF2_SEP, path + 2);
+		return;
+	}
+	for (; *path == RUT_CTF2_UP && i; path++)
+		i--;
+	if (i)
+		follow(r, member(r->stack[i - 1].t, r->stack[i - 1].visible, RUT_CTF2_SEP, &path),
+		       RUT_CTF2_SEP, path);
 }
 
 /* TSDL: the option of a label has the label's name, perhaps with an underscore before. */
@@ -264,33 +281,79 @@ static int label_ranges(struct resolver *r, struct rut_ctf_type *v, const struct
 	return 0;
 }
 
+/* The path as a user reads it. */
+static const char *readable(const char *path, char buf[128])
+{
+	size_t n = 0;
+
+	path += path[0] == '@' ? 2 : 0;
+	for (; *path && n < 127; path++)
+		if (*path != RUT_CTF2_UP)
+			buf[n++] = *path == RUT_CTF2_SEP ? '.' : *path;
+	buf[n] = '\0';
+	return buf;
+}
+
+/* Checks what a path leads to, and gives all of it one register. */
+static int bind_targets(struct resolver *r, struct rut_ctf_type *t, bool tag)
+{
+	const char *what = tag ? "tag" : "length";
+	int32_t reg = -1;
+	char buf[128];
+
+	for (unsigned int i = 0; i < r->n_targets; i++) {
+		struct rut_ctf_type *target = r->targets[i];
+
+		if (target->kind != RUT_CTF_KIND_INT && target->kind != RUT_CTF_KIND_ENUM &&
+		    !(tag && target->kind == RUT_CTF_KIND_BOOL))
+			return rut_err_set(r->err, EINVAL, "the %s '%s' is no integer", what,
+					   readable(t->len_path, buf));
+		if (!tag && target->is_signed)
+			return rut_err_set(r->err, EINVAL, "the length '%s' is signed",
+					   readable(t->len_path, buf));
+		if (reg < 0)
+			reg = target->reg;
+		if (target->reg >= 0 && target->reg != reg)
+			return rut_err_set(r->err, ENOTSUP,
+					   "the %s '%s' means fields that others refer to apart",
+					   what, readable(t->len_path, buf));
+	}
+	if (reg < 0) {
+		if (r->m->n_regs >= RUT_META_MAX_REGS)
+			return rut_err_set(r->err, EINVAL, "too many lengths and tags");
+		reg = (int32_t)r->m->n_regs++;
+	}
+	for (unsigned int i = 0; i < r->n_targets; i++)
+		r->targets[i]->reg = reg;
+	t->len_reg = reg;
+	t->tag_signed = r->targets[0]->is_signed;
+	for (uint32_t i = 0; tag && !t->tag_signed && i < t->n_ranges; i++)
+		if (t->ranges[i].lo > t->ranges[i].hi)
+			t->ranges[i].lo = 0; /* from below 0 */
+	return 0;
+}
+
 static int bind(struct resolver *r, struct rut_ctf_type *t)
 {
 	bool tag = t->kind == RUT_CTF_KIND_VARIANT || t->kind == RUT_CTF_KIND_OPTIONAL;
-	struct rut_ctf_type *target;
+	char buf[128];
+	int rc;
 
 	if (!t->len_path)
 		return rut_err_set(r->err, EINVAL, "a %s has no tag",
 				   t->kind == RUT_CTF_KIND_VARIANT ? "variant" : "optional field");
-	target = r->m->pub.major == 1 ? find_tsdl(r, t->len_path) : find_ctf2(r, t->len_path);
-	if (!target)
+	r->n_targets = 0;
+	if (r->m->pub.major == 1)
+		find_tsdl(r, t->len_path);
+	else
+		find_ctf2(r, t->len_path);
+	if (!r->n_targets)
 		return rut_err_set(r->err, EINVAL, "the %s '%s' stands nowhere before its use",
-				   tag ? "tag" : "length", t->len_path);
-	if (target->kind != RUT_CTF_KIND_INT && target->kind != RUT_CTF_KIND_ENUM &&
-	    !(tag && target->kind == RUT_CTF_KIND_BOOL))
-		return rut_err_set(r->err, EINVAL, "the %s '%s' is no integer",
-				   tag ? "tag" : "length", t->len_path);
-	if (!tag && target->is_signed)
-		return rut_err_set(r->err, EINVAL, "the length '%s' is signed", t->len_path);
-	if (target->reg < 0) {
-		if (r->m->n_regs >= RUT_META_MAX_REGS)
-			return rut_err_set(r->err, EINVAL, "too many lengths and tags");
-		target->reg = (int32_t)r->m->n_regs++;
-	}
-	t->len_reg = target->reg;
-	t->tag_signed = target->is_signed;
+				   tag ? "tag" : "length", readable(t->len_path, buf));
+	if ((rc = bind_targets(r, t, tag)) < 0)
+		return rc;
 	if (t->kind == RUT_CTF_KIND_VARIANT && r->m->pub.major == 1)
-		return label_ranges(r, t, target);
+		return label_ranges(r, t, r->targets[0]);
 	return 0;
 }
 
