@@ -521,13 +521,13 @@ static int unpack(const char *data, size_t len, struct rut_buf *text, struct rut
 					   "byte %zu: the metadata is compressed or encrypted",
 					   pos);
 		if (content % 8 || size % 8 || content < META_HEADER * 8 || content > size ||
-		    size / 8 > len - pos)
+		    content / 8 > len - pos)
 			return rut_err_set(err, EINVAL,
 					   "byte %zu: a metadata packet of %u bits with %u of "
 					   "content, %zu bytes are left",
 					   pos, size, content, len - pos);
 		rut_buf_add(text, data + pos + META_HEADER, content / 8 - META_HEADER);
-		pos += size / 8;
+		pos += size / 8 < len - pos ? size / 8 : len - pos; /* padding may be missing */
 	}
 	return text->failed ? rut_err_set(err, ENOMEM, "out of memory") : 0;
 }

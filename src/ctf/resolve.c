@@ -242,6 +242,7 @@ static void find_tsdl(struct resolver *r, const char *path)
 
 static void find_ctf2(struct resolver *r, const char *path)
 {
+	struct rut_ctf_type *t;
 	unsigned int i = r->n;
 
 	if (path[0] == '@' && path[1] >= '0' && path[1] < '0' + RUT_CTF_SCOPE_COUNT) {
@@ -250,9 +251,10 @@ static void find_ctf2(struct resolver *r, const char *path)
 	}
 	for (; *path == RUT_CTF2_UP && i; path++)
 		i--;
-	if (i)
-		follow(r, member(r->stack[i - 1].t, r->stack[i - 1].visible, RUT_CTF2_SEP, &path),
-		       RUT_CTF2_SEP, path);
+	if (!i)
+		return;
+	t = member(r->stack[i - 1].t, r->stack[i - 1].visible, RUT_CTF2_SEP, &path);
+	follow(r, t, RUT_CTF2_SEP, path);
 }
 
 /* TSDL: the option of a label has the label's name, perhaps with an underscore before. */

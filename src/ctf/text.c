@@ -374,10 +374,6 @@ static char *put_time(struct rut_ctf_text *t, char *p, const struct rut_ctf_even
 	uint32_t ns;
 	int64_t s;
 
-	if (!ev->has_ts) {
-		memcpy(p, "??:??:??.?????????", 18);
-		return p + 18;
-	}
 	if (t->opts.clock == RUT_CTF_CLOCK_CYCLES)
 		return p + sprintf(p, "%020" PRIu64, ev->ts_clock);
 	if (ev->ts_ns < 0) { /* before the epoch: as babeltrace2 does, in seconds */
@@ -406,7 +402,7 @@ static char *put_delta(struct rut_ctf_text *t, char *p, const struct rut_ctf_eve
 		memcpy(p, "????????????", 12);
 		return p + 12;
 	}
-	if (!t->has_last || !ev->has_ts) {
+	if (!t->has_last) {
 		memcpy(p, "?.?????????", 11);
 		return p + 11;
 	}
@@ -532,15 +528,19 @@ void rut_ctf_text_event(struct rut_ctf_text *t, const struct rut_ctf_event *ev, 
 {
 	const struct line *l = &t->lines[ev->cls->index];
 	struct rut_text_out o = {.buf = out};
+	size_t skip = 0;
 
 	if (rut_buf_reserve(out, 512) < 0)
 		return;
 	o.p = out->data + out->len;
 	o.end = out->data + out->cap;
-	put_times(t, &o, ev);
-	for (const struct op *op = l->ops;; op++) {
+	if (ev->has_ts || t->opts.json)
+		put_times(t, &o, ev);
+	else
+		skip = t->opts.names & RUT_CTF_NAME_HEADER ? 2 : 1; /* the separator */
+	for (const struct op *op = l->ops;; op++, skip = 0) {
 		rut_text_need(&o, op->lit_len + 32);
-		rut_text_put(&o, op->lit, op->lit_len);
+		rut_text_put(&o, op->lit + skip, op->lit_len - skip);
 		if (op->kind == OP_END)
 			break;
 		put_op(t, &o, op, ev);

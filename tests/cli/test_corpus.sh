@@ -1,0 +1,139 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The corpora of tests/data/ctf: what can be read is read as babeltrace2 reads it, what is bad is refused
+# by both, with the file and the place.
+. "$SRC/tests/tap.sh"
+
+export TZ=UTC
+data=$SRC/tests/data/ctf
+
+need_bt2() {
+  command -v babeltrace2 >/dev/null || t_skip "babeltrace2 is not installed"
+}
+
+ctf1_equals_babeltrace2() {
+  need_bt2
+  n=0
+  for t in "$data"/succeed/*/; do
+    case $t in */ctf2*) continue ;; esac
+    for names in payload,context scope; do
+      babeltrace2 --names $names "$t" >expected 2>/dev/null
+      "$RUTILE" view --names $names "$t" >actual 2>err
+      cmp expected actual
+    done
+    n=$((n + $(wc -l <actual)))
+  done
+  [ "$n" -gt 300 ]
+}
+
+ctf2_prints_what_was_checked() {
+  for name in ctf2 ctf2-compact; do
+    "$RUTILE" view "$data/succeed/$name" >actual
+    cmp "$data/$name.txt" actual
+  done
+  # The same records described by CTF 1.8.
+  "$RUTILE" view --fields none "$data/succeed/ctf2-compact" >a
+  "$RUTILE" view --fields none "$data/succeed/lttng-compact-le" >b
+  cmp a b
+}
+
+json_is_valid() {
+  for t in "$data"/succeed/*/; do
+    "$RUTILE" view --json "$t" 2>err | python3 -c '
+import json, sys
+n = 0
+for line in sys.stdin.buffer:
+    json.loads(line.decode())
+    n += 1
+assert n >= 3, n'
+  done
+  "$RUTILE" view --json "$data/succeed/ctf2" | tail -n 1 | python3 -c '
+import json, sys
+f = json.loads(sys.stdin.read())["fields"]
+assert f["flag"] is False and f["sel"] == -100 and f["opt"] is None and f["var"] == -1000, f
+assert f["inner"] == {"len": 2, "data": [-70, 70], "up": [1, 2, 3]}, f'
+}
+
+bad_input_is_refused() {
+  n=0
+  for t in "$data"/fail/*/ "$data"/strict/*/; do
+    rc=0
+    "$RUTILE" view "$t" >out 2>err || rc=$?
+    name=$(basename "$t")
+    [ "$rc" = 1 ] || { echo "$name: exit status $rc"; return 1; }
+    grep -Eq "$name/(s_0', byte [0-9]+: |metadata': )" err || { echo "$name:"; cat err; return 1; }
+    n=$((n + 1))
+  done
+  [ "$n" -ge 50 ]
+}
+
+babeltrace2_refuses_it_too() {
+  need_bt2
+  for t in "$data"/fail/*/; do
+    rc=0
+    (timeout 20 babeltrace2 "$t" >out 2>err) 2>/dev/null || rc=$?
+    [ "$rc" != 0 ] || { echo "babeltrace2 accepts $t"; return 1; }
+  done
+}
+
+# NAME LINES: what stands before the bad place is printed.
+keeps() {
+  [ "$("$RUTILE" view "$data/fail/$1" 2>/dev/null | wc -l)" = "$2" ] || { echo "$1"; return 1; }
+}
+
+what_can_be_read_is_read() {
+  keeps cut-second 3
+  keeps wrong-magic-second 3
+  keeps cut-packet 1
+  keeps content-cuts-event 2
+  keeps time-backwards 3
+  keeps packet-size-huge 3
+  keeps wrong-magic 0
+  # One bad trace does not keep the others from being read.
+  rc=0
+  "$RUTILE" view --count "$data/fail/cut-second" "$data/succeed/types-le" >out 2>err || rc=$?
+  [ "$rc" = 1 ]
+  [ "$(cat out)" = 16 ]
+}
+
+losses_are_reported() {
+  "$RUTILE" view --count "$data/succeed/streams" >out 2>err
+  grep -q "3 events were lost in '.*/streams/a_0' between 1500000000.000001105 and 1500000000.000001305" err
+  grep -q "2 packets were lost in '.*/streams/a_0' between 1500000000.000001305 and 1500000000.000001405" err
+  [ "$(wc -l <err)" = 2 ]
+  "$RUTILE" stat --json "$data/succeed/streams" 2>err | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert (d["discarded"], d["lost_packets"], d["errors"], d["events"]) == (3, 2, 0, 66), d
+assert [s["packets"] for s in d["streams"]] == [3, 1, 1], d'
+}
+
+unreadable_files_are_named() {
+  [ "$(id -u)" != 0 ] || t_skip "root can read everything"
+  cp -r "$data/succeed/streams" t
+  chmod 0 t/a_0
+  rc=0
+  "$RUTILE" view --count t >out 2>err || rc=$?
+  [ "$rc" = 1 ]
+  grep -q "cannot open 't/a_0': Permission denied" err
+  [ "$(cat out)" = 54 ]
+}
+
+a_folder_in_place_of_a_file() {
+  mkdir -p t/metadata
+  rc=0
+  "$RUTILE" view t 2>err || rc=$?
+  [ "$rc" = 1 ]
+  grep -q "no trace in 't'" err
+}
+
+t_case "CTF 1.8: equal to babeltrace2, in both byte orders" ctf1_equals_babeltrace2
+t_case "CTF 2: equal to what was checked by hand" ctf2_prints_what_was_checked
+t_case "--json is valid JSON" json_is_valid
+t_case "bad input: exit 1, the file and the place" bad_input_is_refused
+t_case "bad input: babeltrace2 refuses it too" babeltrace2_refuses_it_too
+t_case "bad input: what can be read is read" what_can_be_read_is_read
+t_case "losses are reported with stream and time" losses_are_reported
+t_case "unreadable files are named" unreadable_files_are_named
+t_case "a folder named metadata is no trace" a_folder_in_place_of_a_file
+t_done
