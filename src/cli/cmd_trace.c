@@ -156,6 +156,11 @@ static int run_traced(struct rut_trace *t, struct rut_tracer *tracer, struct sin
 	rc = follow(t, tracer, s, child, ret_code, err);
 	if (rc < 0)
 		return rc;
+	/* What happened until now and is still in the rings; what comes later, while the tracer
+	 * goes, is not told. */
+	if (!s->error && rut_tracer_poll(tracer, 0, err) < 0)
+		return -err->code;
+	rut_tracer_on_event(tracer, NULL, NULL);
 	rut_trace_print_ended(&s->print, time(NULL));
 	if (!s->error || s->error == -EINTR)
 		s->error = rut_write_all(s->fd, &s->print.out);

@@ -72,8 +72,14 @@ int rut_write_all(int fd, struct rut_buf *b)
 
 		if (n < 0 && errno == EINTR && !rut_wake_stopped())
 			continue;
-		if (n < 0)
-			return -errno;
+		if (n < 0) {
+			int rc = -errno;
+
+			/* What was written is not written again when the caller goes on. */
+			memmove(b->data, b->data + at, b->len - at + 1);
+			b->len -= at;
+			return rc;
+		}
 		at += (size_t)n;
 	}
 	rut_buf_clear(b);

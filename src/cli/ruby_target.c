@@ -61,6 +61,12 @@ static const char *const gem_places[] = {
 	"/.local/*",	    "/*/ruby/*/gems/*", "/*gems/*-[0-9]*/*",
 };
 
+/*
+ * A script that was started by a relative path, and what it loads by one, goes by that path in Ruby;
+ * so does -e. Gems never do.
+ */
+static const char relative[] = "[!/<(]*";
+
 static const char *const foreman_places[] = {"/usr/share/foreman*", "*/gems/foreman*",
 					     "*/gems/smart_proxy*", "*/gems/dynflow*"};
 
@@ -90,6 +96,8 @@ int rut_targets_add_app(struct rut_targets *t, const char *root, bool foreman)
 	if (all && has_word(&t->app_paths, all))
 		return 0;
 	rc = add_owned(&t->app_paths, RUT_TAKE(all));
+	if (!rc && !has_word(&t->app_paths, relative))
+		rc = add_owned(&t->app_paths, strdup(relative));
 	for (size_t i = 0; i < sizeof(gem_places) / sizeof(*gem_places) && !rc; i++)
 		rc = add_owned(&t->not_paths, under(root, gem_places[i]));
 	return rc;
@@ -234,9 +242,6 @@ static int find_command(struct rut_targets *t, char *const argv[])
 			rc = rut_targets_add_app(t, file, false);
 		break;
 	}
-	/* ruby -e */
-	if (!rc)
-		rc = add_owned(&t->app_paths, strdup("-e"));
 	if (!rc && !(t->title = strdup(argv[0])))
 		rc = -ENOMEM;
 	return rc;

@@ -143,6 +143,133 @@ EOF
     abort calls.inspect unless calls["Object#one"] == 7 && calls["A#two"] == 12' <got
 }
 
+traced_program() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >prog.rb <<'EOF'
+class Cart
+  def self.open(id)
+    new.fill(id, name: "x\ty")
+  end
+
+  def fill(count, name:)
+    count.times { |i| item(i) }
+    raise KeyError, "none" if count == 2
+  rescue KeyError
+    nil
+  end
+
+  def item(i)
+    String.new("quiet").upcase
+  end
+end
+module Deep
+  def self.down(n)
+    n.zero? ? n : down(n - 1)
+  end
+end
+Cart.open(2)
+Cart.open(1)
+Deep.down(3)
+EOF
+}
+
+a_trace_has_every_call_in_order() {
+  traced_program
+  "$R" trace -- ruby prog.rb >got
+  sed -i -E 's/^(Tracing (started|ended) at) .*/\1 DATE/' got
+  cat >want <<'EOF'
+Tracing started at DATE
+Cart.open
+Cart.fill
+Cart.item
+Cart.item
+EXCEPTION KeyError (prog.rb:8)
+Cart.open
+Cart.fill
+Cart.item
+Deep.down
+Deep.down
+Deep.down
+Deep.down
+Tracing ended at DATE
+EOF
+  sed -i "s|$PWD/||" got
+  diff want got
+}
+
+a_tree_has_the_shape_of_the_calls() {
+  traced_program
+  "$R" trace --tree --args -- ruby prog.rb | sed -E "s|$PWD/||; s/^ *[0-9.]+(ns|us|ms|s) / T /; s/^ {11}/   /" |
+    grep -v '^Tracing\|^--' >got
+  cat >want <<'EOF'
+   Cart.open(id=2) {
+     Cart#fill(count=2, name="x\x09y") {
+ T     Cart#item(i=0)
+ T     Cart#item(i=1)
+       EXCEPTION KeyError (prog.rb:8)
+ T   } Cart#fill
+ T } Cart.open
+   Cart.open(id=1) {
+     Cart#fill(count=1, name="x\x09y") {
+ T     Cart#item(i=0)
+ T   } Cart#fill
+ T } Cart.open
+   Deep.down(n=3) {
+     Deep.down(n=2) {
+       Deep.down(n=1) {
+ T       Deep.down(n=0)
+ T     } Deep.down
+ T   } Deep.down
+ T } Deep.down
+EOF
+  diff want got
+}
+
+inside_and_filters_of_a_trace() {
+  traced_program
+  "$R" trace --inside 'Cart#fill' -- ruby prog.rb | grep -v ^Tracing | sort | uniq -c | tr -s ' ' >got
+  grep -q ' 3 Cart.item' got
+  ! grep -q 'Cart.open\|Deep' got
+  "$R" trace --class Deep -- ruby prog.rb | grep -c Deep.down | grep -qx 4
+  "$R" trace --method '!Deep.*' -- ruby prog.rb >got
+  ! grep -q Deep got
+  grep -q Cart.item got
+  "$R" trace --c-calls --all-classes -- ruby prog.rb | grep -q 'String.upcase'
+}
+
+slow_calls_are_told_with_their_callers() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >slow.rb <<'EOF'
+class Job
+  def run; quick; slow; end
+  def quick; end
+  def slow; sleep 0.05; end
+end
+Job.new.run
+EOF
+  "$R" trace --slow 20ms -- ruby slow.rb | sed -E "s|$PWD/||; s/^ *[0-9.]+ms/T/" >got
+  grep -A1 '^T Job#slow (slow.rb:4)$' got | grep -q 'from Job#run (slow.rb:2)'
+  grep -q '^T Job#run (slow.rb:2)$' got
+  ! grep -q quick got
+}
+
+a_trace_of_a_server_ends_in_the_right_way() {
+  start_script
+  "$R" trace $target >got &
+  pid=$!
+  for _ in $(seq 100); do grep -q Job.run got && break; sleep 0.1; done
+  kill -INT $pid
+  wait $pid
+  tail -n 1 got | grep -q '^Tracing ended at'
+  grep -q 'EXCEPTION KeyError (.*main.rb:9)' got
+  "$R" trace $target >got &
+  pid=$!
+  for _ in $(seq 100); do grep -q Job.run got && break; sleep 0.1; done
+  touch stop
+  wait $pid
+  tail -n 1 got | grep -q '^Tracing ended at'
+}
+
 one_line_for_what_cannot_be_traced() {
   sleep 60 &
   pid=$!
@@ -164,5 +291,10 @@ t_case "the end of the target ends it" the_end_of_the_target_ends_it
 t_case "a target is found by its name" it_is_found_by_name
 t_case "the first table does not wait for an interval" the_first_table_does_not_wait
 t_case "a command is traced from its first line" a_command_is_traced_from_its_first_line
+t_case "a trace has every call in order" a_trace_has_every_call_in_order
+t_case "a tree has the shape of the calls" a_tree_has_the_shape_of_the_calls
+t_case "--inside and the filters of a trace" inside_and_filters_of_a_trace
+t_case "slow calls are told with their callers" slow_calls_are_told_with_their_callers
+t_case "a trace ends when interrupted and with its target" a_trace_of_a_server_ends_in_the_right_way
 t_case "one line for what cannot be traced" one_line_for_what_cannot_be_traced
 t_done

@@ -238,7 +238,8 @@ static void test_app_is_its_root_without_gems(void **state)
 	struct rut_targets t = {0};
 
 	assert_int_equal(rut_targets_add_app(&t, "/srv/a[1]*", false), 0);
-	assert_int_equal(t.app_paths.count, 1);
+	assert_int_equal(t.app_paths.count, 2);
+	assert_true(has(&t.app_paths, "[!/<(]*"));
 	assert_true(has(&t.app_paths, "/srv/a\\[1]\\*/*"));
 	assert_true(has(&t.not_paths, "/srv/a\\[1]\\*/vendor/bundle/*"));
 	rut_targets_fini(&t);
