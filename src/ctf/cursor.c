@@ -421,7 +421,8 @@ __attribute__((noinline, cold)) static void went_back(struct rut_cursor *c, uint
 {
 	if (!c->warned_back)
 		complain(c, c->info.pub.offset_bytes + pos / 8,
-			 "time runs backwards, by %" PRId64 " ns", c->last_ns - c->ev.ts_ns);
+			 "time runs backwards, by %" PRIu64 " ns",
+			 (uint64_t)c->last_ns - (uint64_t)c->ev.ts_ns);
 	c->warned_back = true;
 }
 
