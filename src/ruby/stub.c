@@ -187,19 +187,31 @@ STUB_INLINE void nap(void)
 STUB void rut_stub_load(struct load *l)
 {
 	const struct rut_stub_params *p = l->params;
-	volatile char path[24];
-	uint64_t prefix[2];
+	volatile char path[72];
 	volatile int *err;
-	unsigned int n = 0, fd = (unsigned int)l->fd, div = 1000000000;
+	unsigned int n, fd = (unsigned int)l->fd, div = 1000000000;
+	uint64_t text;
 	const char *msg;
 	int saved;
 	void *handle;
 
 	vector_save(l->vector, p->xsave_mask);
-	prefix[0] = CODE_CONST(0x65732f636f72702full); /* "/proc/se" */
-	prefix[1] = CODE_CONST(0x2f64662f666cull);     /* "lf/fd/" */
-	for (n = 0; n < 14; n++)
-		path[n] = (char)(prefix[n / 8] >> n % 8 * 8);
+	/*
+	 * "/proc/self", twenty times "//" or "/.", "/fd/N": the loader takes an object for loaded
+	 * already when the name is the same, and descriptors have few numbers.
+	 */
+	text = CODE_CONST(0x65732f636f72702full); /* "/proc/se" */
+	for (n = 0; n < 8; n++)
+		path[n] = (char)(text >> n * 8);
+	path[n++] = 'l';
+	path[n++] = 'f';
+	for (unsigned int bit = 0; bit < 20; bit++) {
+		path[n++] = '/';
+		path[n++] = p->cookie >> bit & 1 ? '.' : '/';
+	}
+	text = CODE_CONST(0x2f64662f); /* "/fd/" */
+	for (unsigned int i = 0; i < 4; i++)
+		path[n++] = (char)(text >> i * 8);
 	while (div > 1 && fd / div == 0)
 		div /= 10;
 	for (; div; div /= 10)

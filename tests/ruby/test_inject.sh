@@ -237,6 +237,12 @@ works_after_an_upgrade() {
   "$RUTILE" ps --json | grep "\"pid\":$pid," | grep -q '"replaced":true,"traceable":true'
 }
 
+each_load_is_a_new_one() {
+  start new.out $RUBY -e 'puts "ready"; $stdout.flush; sleep'
+  inject "$pid" 5 >out
+  [ "$(grep -c 'r-xp.*memfd:rutile-agent' "/proc/$pid/maps")" = 5 ]
+}
+
 two_injections_at_once() {
   start two.out $RUBY "$SRC/tests/ruby/server.rb" "${PORT_BASE}2"
   t=$pid
@@ -274,6 +280,7 @@ t_case "refused: seccomp forbids memfd_create, the target survives" refuses_secc
 t_case "refused: no free file descriptor" no_free_descriptor
 t_case "other mount and PID namespaces" works_in_namespaces
 t_case "files replaced by an upgrade" works_after_an_upgrade
+t_case "each load is a new one" each_load_is_a_new_one
 t_case "four injections at once" two_injections_at_once
 t_case "tracers killed at random moments" killed_tracers
 t_case "attaching again and again in a storm of threads" cycles

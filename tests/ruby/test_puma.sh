@@ -1,0 +1,91 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# A Puma cluster under load: attaching, tracing and detaching fail no request; restarted workers are
+# followed.
+. "$SRC/tests/tap.sh"
+RUBY=${RUBY:-ruby}
+port=${PORT_BASE:-2201}8
+
+serve() {
+  command -v wrk >/dev/null || t_skip "no wrk"
+  cat >config.ru <<'RUBY'
+class App
+  def call(env)
+    [200, { "content-type" => "text/plain" }, [answer(env["PATH_INFO"])]]
+  end
+
+  def answer(path)
+    10.times.map { |i| part(i) }.join + path
+  end
+
+  def part(i)
+    "#{i}-" * 3
+  end
+end
+run App.new
+RUBY
+  "$RUBY" -S puma -q -w 2 -t 1:4 -b "tcp://127.0.0.1:$port" >puma.out 2>&1 &
+  master=$!
+  trap 'kill -KILL $master $(cat "/proc/$master/task/$master/children") 2>/dev/null || :' EXIT
+  for _ in $(seq 200); do
+    [ "$(workers | wc -w)" != 2 ] || ! curl -s "http://127.0.0.1:$port/" >/dev/null || return 0
+    sleep 0.05
+  done
+  cat puma.out
+  return 1
+}
+
+workers() {
+  cat "/proc/$master/task/$master/children"
+}
+
+no_request_fails() {
+  serve
+  wrk -t 1 -c 4 -d "${WRK_SECONDS:-12}" "http://127.0.0.1:$port/" >wrk.out &
+  load=$!
+  sleep 0.5
+  for mode in time objects trace calls; do
+    limit="--limit 500"
+    [ "$mode" != trace ] || limit=
+    # A phase of wrk's run: attach, trace, detach.
+    "$RUTILE" "$mode" "$master" all $limit --duration 1.5 >"$mode.out" 2>"$mode.err" || { cat "$mode.err"; return 1; }
+  done
+  wait "$load"
+  cat wrk.out
+  ! grep -E 'Socket errors|Non-2xx' wrk.out
+  # It was traced indeed: both workers' methods, by name.
+  grep -q 'App#part' calls.out
+  grep -q 'App.part\|App#part' trace.out
+  [ "$(workers | wc -w)" = 2 ]
+}
+
+restarts_are_followed() {
+  serve
+  old=$(workers)
+  "$RUTILE" calls "$master" all --per-process --json --duration 12 -o rows.json 2>err &
+  tool=$!
+  sleep 1
+  kill -USR1 "$master"
+  for _ in $(seq 200); do
+    new=$(workers)
+    both=1
+    for w in $old; do
+      case " $new " in *" $w "*) both= ;; esac
+    done
+    [ -z "$both" ] || [ "$(echo $new | wc -w)" != 2 ] || break
+    sleep 0.05
+  done
+  echo "workers: $old -> $new"
+  sleep 1
+  wrk -t 1 -c 4 -d 2 "http://127.0.0.1:$port/" >wrk.out
+  ! grep -E 'Socket errors|Non-2xx' wrk.out
+  wait "$tool" || { cat err; return 1; }
+  for w in $new; do
+    grep '"final":true' rows.json | grep "\"pid\":$w[,}]" | grep -q 'part' ||
+      { echo "worker $w is not in the table"; grep -o '"pid":[0-9]*' rows.json | sort | uniq -c; return 1; }
+  done
+}
+
+t_case "no request fails while attaching, tracing, detaching" no_request_fails
+t_case "workers restarted in phases are followed" restarts_are_followed
+t_done

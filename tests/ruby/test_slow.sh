@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The full numbers of what tests/ruby/test_inject.sh does in short. SEED=N repeats a run.
+. "$SRC/tests/tap.sh"
+RUBY=${RUBY:-ruby}
+export RUBY
+PORT_BASE=${PORT_BASE:-2201}
+seed=${SEED:-$(date +%s)}
+
+killed() { # MODE-OF-RUTILE PORT-DIGIT
+  echo "seed $seed"
+  ruby "$SRC/tests/ruby/kill.rb" 300 "$seed" kill "${PORT_BASE}$2" -- "$RUTILE" "$1" all PID
+}
+
+# Killed within the microseconds of the injection itself; every load adds a copy of the dummy.
+killed_while_injecting() {
+  echo "seed $seed"
+  MAPS_MAY_GROW=1 EARLY=1 ruby "$SRC/tests/ruby/kill.rb" 300 "$seed" kill "${PORT_BASE}7" -- \
+    "$INJECT_TOOL" PID "$DUMMY" 20
+}
+
+cycles() {
+  echo "seed $seed"
+  STORM=1 ruby "$SRC/tests/ruby/kill.rb" 500 "$seed" cycle "${PORT_BASE}6" -- "$RUTILE" "$1" all PID
+}
+
+t_case "300 tracers killed while injecting" killed_while_injecting
+t_case "300 tracers of calls killed at random moments" killed calls 5
+t_case "300 tracers of objects killed at random moments" killed objects 5
+t_case "500 cycles of calls in a storm of threads and allocations" cycles calls
+t_case "500 cycles of objects in a storm of threads and allocations" cycles objects
+t_done
