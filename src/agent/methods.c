@@ -5,9 +5,10 @@
  * A look through the heap finds the code that exists: every method is an InstructionSequence of
  * type `method`, every define_method a method entry that refers to a Proc. Ruby's own wrappers of
  * them wait in an Array until it is their turn, a few milliseconds at a time. Code that comes later
- * announces itself (script_compiled) before it runs. Of its blocks nobody can tell yet which will
- * be methods: each gets a hook that goes away at its first call as a plain block. Methods that are
- * defined later from old blocks are found by looking through the heap again.
+ * announces itself (script_compiled) before it runs. Of blocks nobody can tell which will be
+ * methods: each gets a hook that goes away at its first call as a plain block. When there are very
+ * many (BLOCKS_MAX), only those that are methods already get one; methods that are defined later
+ * from the others are found by looking through the heap again.
  *
  * Nothing here keeps code alive: a hook belongs to its InstructionSequence (Ruby marks it from
  * there), and to take the hooks away they are looked up in the heap. So code that the application
@@ -22,6 +23,8 @@
 
 /* enum rb_method_type_t, since 2.0 */
 #define METHOD_TYPE_BMETHOD 4
+
+#define BLOCKS_MAX 6000u /* pieces of code that the filter wants */
 
 #define NOT_READY (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
 
@@ -425,6 +428,24 @@ static bool is_done(const struct scan *sc, VALUE iseq)
 	       bsearch(&iseq, sc->done.items, sc->done.count, sizeof(VALUE), compare);
 }
 
+/* Every alias, and every Method that was bound (Sinatra binds one a request), is an entry. */
+static void add_defined_methods(struct scan *sc)
+{
+	struct rut_session *s = sc->s;
+
+	for (size_t i = 0; i < sc->ments.count; i++) {
+		VALUE iseq = bmethod_iseq(sc->ments.items[i]);
+
+		if (iseq && ready_iseq(iseq) && scan_wanted(sc, iseq) && !is_done(sc, iseq))
+			list_add(&sc->blocks, iseq);
+	}
+	if (sc->blocks.count)
+		qsort(sc->blocks.items, sc->blocks.count, sizeof(VALUE), compare);
+	for (size_t i = 0; i < sc->blocks.count; i++)
+		if (!i || sc->blocks.items[i] != sc->blocks.items[i - 1])
+			rb.rb_ary_push(s->todo, wrapper_of(sc->blocks.items[i]));
+}
+
 static VALUE scan_body(VALUE arg)
 {
 	struct scan *sc = (struct scan *)arg;
@@ -438,25 +459,17 @@ static VALUE scan_body(VALUE arg)
 		qsort(sc->done.items, sc->done.count, sizeof(VALUE), compare);
 	s->todo = rb.rb_ary_new();
 	s->todo_next = 0;
+	s->todo_blocks = !sc->again && sc->found.count <= BLOCKS_MAX;
+	s->todo_defined = 0;
 	for (size_t i = 0; i < sc->found.count; i++) {
-		VALUE iseq = sc->found.items[i];
-
-		if (!is_done(sc, iseq) && kind_of(iseq) == RUT_REC_METHOD)
-			rb.rb_ary_push(s->todo, wrapper_of(iseq));
+		if (is_done(sc, sc->found.items[i]))
+			continue;
+		rb.rb_ary_push(s->todo, wrapper_of(sc->found.items[i]));
+		s->todo_defined++;
 	}
-	for (size_t i = 0; i < sc->ments.count; i++) {
-		VALUE iseq = bmethod_iseq(sc->ments.items[i]);
-
-		if (iseq && ready_iseq(iseq) && scan_wanted(sc, iseq) && !is_done(sc, iseq))
-			list_add(&sc->blocks, iseq);
-	}
-	/* Every alias, and every Method that was bound (Sinatra binds one a request), is an entry.
-	 */
-	if (sc->blocks.count)
-		qsort(sc->blocks.items, sc->blocks.count, sizeof(VALUE), compare);
-	for (size_t i = 0; i < sc->blocks.count; i++)
-		if (!i || sc->blocks.items[i] != sc->blocks.items[i - 1])
-			rb.rb_ary_push(s->todo, wrapper_of(sc->blocks.items[i]));
+	if (s->todo_blocks)
+		return rb.qnil;
+	add_defined_methods(sc);
 	return rb.qnil;
 }
 
@@ -495,7 +508,8 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 		}
 		iseq = iseq_of_wrapper(wrapper);
 		kind = kind_of(iseq);
-		if (kind >= 0)
+		if (kind == RUT_REC_METHOD ||
+		    (kind == RUT_REC_BLOCK && (s->todo_blocks || s->todo_next > s->todo_defined)))
 			instrument(s, wrapper, iseq, kind);
 		if (rut_mono_ns() > deadline_ns)
 			return true;

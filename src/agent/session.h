@@ -80,7 +80,9 @@ struct rut_session {
 	/* The work that is left, see methods.c. */
 	VALUE todo; /* Array of InstructionSequence; registered with the GC */
 	long todo_next;
-	VALUE unhook; /* Array of tracepoints to disable, or nil; registered with the GC */
+	long todo_defined; /* from here on: blocks that are methods */
+	bool todo_blocks;  /* hooks on all blocks, too */
+	VALUE unhook;	   /* Array of tracepoints to disable, or nil; registered with the GC */
 	long unhook_next;
 	bool unhook_only_drops;
 	uint64_t drop_at_ns, drop_wait_ns; /* not before: it takes a look through the heap */

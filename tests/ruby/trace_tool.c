@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Drives the tracer for the tests: trace_tool [-m MODE] [-s SECONDS] [-p GLOB] [-k GLOB] [-M GLOB]
- * [-c] PID... | -- COMMAND. Prints the rows at the end, tab-separated, sorted by nothing.
+ * [-c] [-w FD] PID... | -- COMMAND. Prints the rows at the end, tab-separated, sorted by nothing.
  */
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char *const modes[] = {"calls",  "time",	 "objects-total", "objects",
 				    "arrays", "strings", "trace"};
@@ -68,8 +69,9 @@ int main(int argc, char **argv)
 	double seconds = 0, begin = now_s();
 	bool verbose = false, quiet = false;
 	pid_t child = 0;
+	int ready_fd = -1;
 
-	while ((c = getopt(argc, argv, "m:s:p:k:M:cvqraeS:I:")) != -1) {
+	while ((c = getopt(argc, argv, "m:s:p:k:M:cvqraeS:I:w:")) != -1) {
 		switch (c) {
 		case 'm':
 			for (unsigned i = 0; i < sizeof(modes) / sizeof(*modes); i++)
@@ -109,6 +111,9 @@ int main(int argc, char **argv)
 		case 'S':
 			config.slow_ns = strtoull(optarg, NULL, 10);
 			break;
+		case 'w': /* tell this descriptor when everything is counted */
+			ready_fd = atoi(optarg);
+			break;
 		case 'I':
 			config.inside = optarg;
 			break;
@@ -133,6 +138,8 @@ int main(int argc, char **argv)
 	}
 	if (verbose)
 		fprintf(stderr, "attached after %.1f ms\n", (now_s() - begin) * 1e3);
+	if (ready_fd >= 0 && (write(ready_fd, "\n", 1) != 1 || close(ready_fd) < 0))
+		goto fail;
 	begin = now_s();
 	while (!seconds || now_s() - begin < seconds) {
 		double left = seconds ? seconds - (now_s() - begin) : 0.2;

@@ -1,0 +1,203 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Counts are exact: programs with known counts, number by number against TracePoint and ObjectSpace
+# in a run of their own. $RUBY is the Ruby to test, $RUBYFLAGS its flags (--yjit).
+. "$SRC/tests/tap.sh"
+: "${TRACE_TOOL:?the tracer under test}" "${RUBY:=ruby}" "${RUBYFLAGS:=}"
+dir=$SRC/tests/ruby/exact
+run="$RUBY $RUBYFLAGS -W0 --disable-gems -r$dir/harness.rb"
+
+# "LINE NAME COUNT", sorted; addresses are not compared.
+rows() {
+  awk -F '\t' -v path="$1" -v column="$2" '$1 == path && $column > 0 { print $2, $3, $column }' |
+    normal
+}
+
+normal() {
+  sed -E 's/0x[0-9a-f]+/0xX/g' | awk '{ n = $NF; $NF = ""; sum[$0] += n }
+    END { for (k in sum) print k sum[k] }' | LC_ALL=C sort
+}
+
+same() {
+  [ -s want ]
+  diff -u want got
+}
+
+# reference KIND PROGRAM FROM
+reference() {
+  EXACT=$1 EXACT_FROM=$3 $run "$dir/$2.rb" | normal >want
+}
+
+# Without the lines that cannot be compared (objects.rb), and what is made before the first one.
+comparable() {
+  hidden=$(grep -n '# hidden' "$dir/objects.rb" | cut -d: -f1 | tr '\n' '|')
+  for f in want got; do
+    grep -vE "^(${hidden}0) " $f >$f.2
+    mv $f.2 $f
+  done
+}
+
+# From the first line on: the program is started with the agent in it.
+started() {
+  column=4
+  [ "$1" = objects ] && column=8
+  reference "$1" "$2" start
+  shift 2
+  # shellcheck disable=SC2086
+  "$TRACE_TOOL" "$@" -- $run "$dir/$program.rb" >out
+  rows "$dir/$program.rb" $column <out >got
+}
+
+# The program runs already, and goes on when the tracer is there.
+attached() {
+  column=4
+  [ "$1" = objects ] && column=8
+  reference "$1" "$2" ready
+  shift 2
+  mkfifo in err
+  # shellcheck disable=SC2086
+  EXACT=wait $run "$dir/$program.rb" <in 2>err &
+  pid=$!
+  exec 5>in 6<err
+  read -r ready <&6
+  [ "$ready" = ready ]
+  "$TRACE_TOOL" -w 5 "$@" "$pid" >out
+  wait $pid
+  rows "$dir/$program.rb" $column <out >got
+}
+
+# What TracePoint itself does not count alike: how deep a stack overflow is.
+without_overflow() {
+  for f in want got; do
+    grep -v 'Work#deep' $f >$f.2
+    mv $f.2 $f
+  done
+}
+
+calls_started() { program=calls; started calls calls -m calls; same; }
+calls_attached() { program=calls; attached calls calls -m calls; same; }
+time_started() { program=calls; started calls calls -m time; same; }
+time_attached() { program=calls; attached calls calls -m time; same; }
+path_filter() { program=calls; started calls calls -m calls -p '*exact/calls.rb'; same; }
+concurrent_calls() { program=concurrent; started calls concurrent -m calls; without_overflow; same; }
+concurrent_time() { program=concurrent; started calls concurrent -m time; without_overflow; same; }
+concurrent_attached() {
+  program=concurrent
+  attached calls concurrent -m time
+  without_overflow
+  same
+}
+
+class_filter() {
+  program=calls
+  started calls calls -m calls -k 'Plain' -M '!Plain#empty'
+  grep -E ' Plain[.#]' want | grep -v 'Plain#empty ' >want.2
+  mv want.2 want
+  same
+}
+
+c_calls() {
+  program=c_calls
+  started c_calls c_calls -c -m calls
+  # Ruby's own methods are in the table too; C methods are those that the reference has.
+  grep -v ' Caller#' got >got.2
+  mv got.2 got
+  same
+}
+
+c_time() {
+  program=c_calls
+  started c_calls c_calls -c -m time
+  grep -v ' Caller#' got >got.2
+  mv got.2 got
+  same
+}
+
+objects_started() { program=objects; started objects objects -m objects; comparable; same; }
+objects_attached() { program=objects; attached objects objects -m objects; comparable; same; }
+
+objects_kinds() {
+  program=objects
+  started objects objects -m strings
+  grep ' String ' want >want.2
+  mv want.2 want
+  comparable
+  same
+  started objects objects -m arrays
+  grep -E ' (Array|Hash) ' want >want.2
+  mv want.2 want
+  comparable
+  same
+}
+
+objects_total() {
+  program=objects
+  reference objects objects start
+  visible='^(Thing|Pair|Object|Float|Integer|MatchData|ArgumentError) '
+  awk '{ sum[$2] += $3 } END { for (k in sum) print k, sum[k] }' want | grep -E "$visible" |
+    LC_ALL=C sort >want.2
+  mv want.2 want
+  # shellcheck disable=SC2086
+  "$TRACE_TOOL" -m objects-total -p '*exact/objects.rb' -- $run "$dir/objects.rb" >out
+  awk -F '\t' '$8 > 0 { print $3, $8 }' out | grep -E "$visible" | LC_ALL=C sort >got
+  same
+}
+
+trace_events() {
+  program=calls
+  reference calls calls start
+  # shellcheck disable=SC2086
+  "$TRACE_TOOL" -q -m trace -r -p '*exact/calls.rb' -- $run "$dir/calls.rb" >out
+  ! grep -q '^lost' out
+  awk -F '\t' '$1 == "call" { sub(".*:", "", $6); print $6, $5, 1 }' out | normal >got
+  same
+# A method that retries begins again, for TracePoint as well, and returns once.
+  for kind in call return; do
+    awk -F '\t' -v kind=$kind '$1 == kind && $5 != "Plain#retries" { print $6, $5 }' out |
+      sort | uniq -c >$kind.rows
+  done
+  diff -u call.rows return.rows
+}
+
+# The time of a method's own and that of what it calls add up: all of it is in the outermost.
+time_adds_up() {
+  cat >adds.rb <<'EOF'
+class A
+  def root; 50.times { |i| a(i) }; rec(30); end
+  def a(i); b; b if i.odd?; c rescue nil; end
+  def b; 20.times { d }; end
+  def c; d; raise 'x'; ensure d; end
+  def d; catch(:t) { e }; end
+  def e; throw :t; end
+  def rec(n); n.zero? ? b : [n].each { rec(n - 1) }; end
+end
+A.new.root
+EOF
+  # shellcheck disable=SC2086
+  "$TRACE_TOOL" -m time -p "*adds.rb" -- $RUBY $RUBYFLAGS --disable-gems adds.rb >out
+  awk -F '\t' '$3 ~ /^A#/ { n++; self += $6; if ($3 == "A#root") root = $5
+      if ($5 < $6 || $7 > $5) bad = 1 }
+    END { d = self - root; exit !(n == 7 && root > 0 && !bad && d <= n && -d <= n) }' out || {
+    cat out
+    false
+  }
+}
+
+t_case "calls, from the first line" calls_started
+t_case "calls, attached" calls_attached
+t_case "time counts the same calls, from the first line" time_started
+t_case "time counts the same calls, attached" time_attached
+t_case "calls of one file" path_filter
+t_case "calls of a class without one method" class_filter
+t_case "threads, fibers, killed threads, stack overflow: calls" concurrent_calls
+t_case "threads, fibers, killed threads, stack overflow: time" concurrent_time
+t_case "threads and fibers, attached" concurrent_attached
+t_case "calls of C methods by line" c_calls
+t_case "calls of C methods by line, timed" c_time
+t_case "own times add up to the total" time_adds_up
+t_case "allocations per line and class" objects_started
+t_case "allocations per line and class, attached" objects_attached
+t_case "strings; arrays and hashes" objects_kinds
+t_case "allocations per class" objects_total
+t_case "trace has every call and every return" trace_events
+t_done
