@@ -10,7 +10,7 @@
 #ifndef RUT_BPF_EV_SYSCALL_BPF_H
 #define RUT_BPF_EV_SYSCALL_BPF_H
 
-#include "bpf/record.bpf.h"
+#include "bpf/scratch.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -18,19 +18,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct rut_syscall_desc);
 } syscalls SEC(".maps");
-
-/* Where records with variable parts are put together. sys_enter and sys_exit never nest. */
-struct rut_scratch {
-	__u8 record[4096]; /* RUT_TAIL_MAX are used; the rest lets the verifier add offsets */
-	__u8 address[128];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct rut_scratch);
-} scratch SEC(".maps");
 
 #define TS_COMPAT 2
 #define ARGS_MAX  6
@@ -62,19 +49,19 @@ static __always_inline int store_unknown(void *ctx, struct pt_regs *regs, long i
 	return 0;
 }
 
-static __always_inline bool syscall_allowed(bool exec)
+static __always_inline bool syscall_allowed(void)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	return !rut_is_self(bpf_get_current_task_btf()) && rut_allowed();
+}
 
-	if (rut_is_self(task))
-		return false;
-	if (exec && conf.filters & RUT_FILTER_PID) {
-		__u32 tgid = task->tgid, *state = bpf_map_lookup_elem(&traced, &tgid);
+/* A command is recorded from its execve on. */
+static __always_inline void note_exec(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u32 *state = bpf_map_lookup_elem(&traced, &tgid);
 
-		if (state && *state == RUT_TRACED_AT_EXEC)
-			*state = RUT_TRACED_YES;
-	}
-	return rut_allowed();
+	if (state && *state == RUT_TRACED_AT_EXEC)
+		*state = RUT_TRACED_YES;
 }
 
 static __always_inline __u64 argument(const struct pt_regs *regs, __u32 i)
@@ -93,20 +80,6 @@ static __always_inline __u64 argument(const struct pt_regs *regs, __u32 i)
 	default:
 		return regs->r9;
 	}
-}
-
-/* Appends a string of the process; an address that cannot be read gives an empty one. */
-static __always_inline __u32 add_string(struct rut_scratch *s, __u32 at, __u64 address)
-{
-	long len;
-
-	at &= 1023;
-	len = bpf_probe_read_user_str(s->record + at, RUT_STR_MAX, (void *)address);
-	if (len <= 0 || len > RUT_STR_MAX) {
-		s->record[at] = 0;
-		len = 1;
-	}
-	return at + (__u32)len;
 }
 
 #define RUT_AF_UNIX  1
@@ -149,38 +122,6 @@ static __always_inline __u32 add_sockaddr(struct rut_scratch *s, __u32 at, __u64
 	}
 	s->record[at & 2047] = 0;
 	return (at & 2047) + 1;
-}
-
-/* Moves what was put together into the ring. */
-static __always_inline int store_scratch(void *ctx, struct rut_scratch *s, __u64 id, __u32 len)
-{
-	const __u64 fixed = 8 + conf.context_size;
-	struct rut_slot slot;
-	unsigned char *p;
-	__u32 words, i;
-
-	if (len > RUT_TAIL_MAX)
-		len = RUT_TAIL_MAX;
-	p = rut_reserve(&slot, id, fixed + len, fixed + RUT_TAIL_MAX + 8);
-	if (!p)
-		return 0;
-	p = rut_store_contexts(ctx, p);
-	words = len >> 3;
-	for (i = 0; i < RUT_TAIL_MAX / 8; i++) {
-		if (i >= words)
-			break;
-		((__u64 *)p)[i] = ((__u64 *)s->record)[i];
-	}
-	/* The last bytes one by one: a nested record may follow directly. */
-	for (i = 0; i < 7; i++) {
-		__u32 at = (words << 3) + i;
-
-		if (at >= len || at >= RUT_TAIL_MAX)
-			break;
-		p[at] = s->record[at];
-	}
-	rut_commit(&slot, fixed + len);
-	return 0;
 }
 
 static __noinline int enter_slow(void *ctx, struct pt_regs *regs, long id,
@@ -232,8 +173,10 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 
 	d = bpf_map_lookup_elem(&syscalls, &nr);
 	if (!d)
-		return syscall_allowed(false) ? store_unknown(ctx, regs, id) : 0;
-	if (!(d->flags & RUT_SYSCALL_ENTRY) || !syscall_allowed(d->flags & RUT_SYSCALL_EXEC))
+		return syscall_allowed() ? store_unknown(ctx, regs, id) : 0;
+	if (conf.filters & RUT_FILTER_PID && d->flags & RUT_SYSCALL_EXEC)
+		note_exec();
+	if (!(d->flags & RUT_SYSCALL_ENTRY) || !syscall_allowed())
 		return 0;
 	if (!(d->flags & RUT_SYSCALL_KNOWN))
 		return store_unknown(ctx, regs, id);
@@ -271,7 +214,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	unsigned char *p;
 
 	d = bpf_map_lookup_elem(&syscalls, &nr);
-	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed(false))
+	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed())
 		return 0;
 	if (d->peer)
 		return exit_peer(ctx, regs, id, ret, d);

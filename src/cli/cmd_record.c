@@ -112,8 +112,9 @@ static int prepare_command(struct record *rec, struct rut_err *err)
 		close(fds[1]);
 		/* No longer one of rutile's own processes, whose calls are not recorded. */
 		prctl(PR_SET_NAME, slash ? slash + 1 : rec->command[0]);
-		if (read(fds[0], &c, 1) == 1)
-			execvp(rec->command[0], rec->command);
+		if (read(fds[0], &c, 1) != 1)
+			_exit(127);
+		execvp(rec->command[0], rec->command);
 		fprintf(stderr, "rutile record: cannot run '%s': %s\n", rec->command[0],
 			strerror(errno));
 		_exit(127);
@@ -130,7 +131,10 @@ static int set_filters(struct record *rec, struct rut_recorder *r, struct rut_er
 	for (size_t i = 0; i < rec->opts.npids && !rc; i++)
 		rc = rut_recorder_trace_pid(r, rec->opts.pids[i], RUT_TRACED_YES);
 	if (!rc && rec->child > 0 && r->conf.filters)
-		rc = rut_recorder_trace_pid(r, rec->child, RUT_TRACED_AT_EXEC);
+		rc = rut_recorder_trace_pid(r, rec->child,
+					    rut_selection_any_syscall(&r->conf.selection)
+						    ? RUT_TRACED_AT_EXEC
+						    : RUT_TRACED_YES);
 	return rc ? rut_err_errno(err, -rc, "cannot set the filter") : 0;
 }
 

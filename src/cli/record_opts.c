@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "session/dynamic.h"
+
 static int bad_value(const struct rut_cmd *cmd, const char *what, const char *value)
 {
 	return rut_usage_error(cmd, "bad %s '%s'", what, value);
@@ -16,7 +18,7 @@ static int add_event(const struct rut_cmd *cmd, struct rut_record_opts *o, const
 	char *events = o->conf.events;
 	size_t len = strlen(events), room = sizeof(o->conf.events) - len;
 
-	if (rut_selection_add(&o->conf.selection, value, &err) < 0)
+	if (rut_conf_add_events(&o->conf, value, &err) < 0)
 		return rut_usage_error(cmd, "%s", err.msg);
 	if ((size_t)snprintf(events + len, room, "%s%s", len ? "," : "", value) >= room)
 		return rut_usage_error(cmd, "too many --event: use globs");

@@ -11,6 +11,7 @@
 
 #define RUT_SESSION_NAME_MAX 64
 #define RUT_PATH_MAX	     1024
+#define RUT_PROBES_MAX	     24
 
 /* What is to be recorded, and into what. */
 struct rut_record_conf {
@@ -24,7 +25,8 @@ struct rut_record_conf {
 	bool strict;	       /* an event that the kernel lacks is an error */
 	char comms[8][16];     /* process names to record; "" ends */
 	char cgroup[256];      /* path of a cgroup to record; "": all */
-	char events[1024];     /* the selection as it was asked for, for people and profiles */
+	char probes[RUT_PROBES_MAX][252]; /* events added by name, see session/dynamic.h; "" ends */
+	char events[1024]; /* the selection as it was asked for, for people and profiles */
 };
 
 /* Where finished packets go. */

@@ -18,6 +18,8 @@
 #define RUT_META_DYNAMIC_OFFSET (512u << 10)
 #define RUT_META_BYTES		(1u << 20)
 
+#define RUT_META_DYNAMIC_MAX 64
+
 struct rut_meta {
 	uint64_t magic;
 	uint32_t version;
@@ -40,7 +42,12 @@ struct rut_meta {
 	uint32_t text_len;    /* metadata, at RUT_META_TEXT_OFFSET */
 	uint32_t dynamic_len; /* ... of events added, at RUT_META_DYNAMIC_OFFSET */
 	uint32_t next_dynamic;
-	uint32_t _pad2;
+	uint32_t ndynamic;
+	/* The events added by name; an id of 0: removed. */
+	struct {
+		uint32_t id;
+		char spec[252];
+	} dynamic[RUT_META_DYNAMIC_MAX];
 	char current[RUT_PATH_MAX];  /* the folder being written */
 	struct rut_record_conf conf; /* its selection: everything ever selected */
 	struct rut_selection active; /* what is recorded now */

@@ -250,14 +250,22 @@ int rut_session_unpin_links(struct rut_recorder *r, const struct rut_selection *
 	return each_pin(r->conf.name, "link_", unpin_link, &u);
 }
 
-int rut_session_count_links(const char *name)
-{
-	return each_pin(name, "link_", NULL, NULL);
-}
-
 static void unlink_pin(const char *path, const char *name, void *arg)
 {
 	unlink(path);
+}
+
+void rut_session_unpin_dynamic(const struct rut_recorder *r, uint32_t id)
+{
+	char prefix[32];
+
+	snprintf(prefix, sizeof(prefix), "link_dyn:%u:", id);
+	each_pin(r->conf.name, prefix, unlink_pin, NULL);
+}
+
+int rut_session_count_links(const char *name)
+{
+	return each_pin(name, "link_", NULL, NULL);
 }
 
 int rut_session_unpin(const char *name, struct rut_err *err)

@@ -28,6 +28,9 @@ int rut_session_open(struct rut_recorder **ret, const char *name, struct rut_err
 /* Unpins links: all, or those whose program `sel` no longer needs. Programs without link go. */
 int rut_session_unpin_links(struct rut_recorder *r, const struct rut_selection *sel);
 
+/* Unpins the links of one event that was added by name. */
+void rut_session_unpin_dynamic(const struct rut_recorder *r, uint32_t id);
+
 /* Events nested in themselves, of the pinned programs. */
 uint64_t rut_session_missed(const struct rut_recorder *r);
 

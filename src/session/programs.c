@@ -2,6 +2,7 @@
 #include "session/programs.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -131,19 +132,30 @@ static struct bpf_object *open_kernel_object(struct rut_err *err)
 	return obj;
 }
 
-struct rut_bpf_conf *rut_programs_rodata(struct bpf_object *obj)
+void *rut_programs_constant(struct bpf_object *obj, const char *name)
 {
+	struct btf *btf = bpf_object__btf(obj);
 	struct bpf_map *map;
 	size_t size;
 
 	bpf_object__for_each_map(map, obj)
 	{
-		const char *name = bpf_map__name(map);
-		size_t len = strlen(name);
+		const char *section = bpf_map__name(map);
+		size_t len = strlen(section);
+		const struct btf_type *t;
+		const struct btf_var_secinfo *v;
 
-		/* `conf` is the only constant of an object. */
-		if (len >= 7 && !strcmp(name + len - 7, ".rodata"))
-			return (void *)(uintptr_t)bpf_map__initial_value(map, &size);
+		if (len < 7 || strcmp(section + len - 7, ".rodata") != 0)
+			continue;
+		t = btf__type_by_id(btf, bpf_map__btf_value_type_id(map));
+		v = t && btf_is_datasec(t) ? btf_var_secinfos(t) : NULL;
+		for (int i = 0; v && i < btf_vlen(t); i++) {
+			const struct btf_type *var = btf__type_by_id(btf, v[i].type);
+			char *base = (char *)(uintptr_t)bpf_map__initial_value(map, &size);
+
+			if (!strcmp(btf__name_by_offset(btf, var->name_off), name))
+				return base + v[i].offset;
+		}
 	}
 	return NULL;
 }
@@ -157,7 +169,7 @@ int rut_programs_load(struct rut_recorder *r, const struct rut_selection *sel, s
 
 	if (!obj)
 		return -err->code;
-	conf = rut_programs_rodata(obj);
+	conf = rut_programs_constant(obj, "conf");
 	rc = conf ? rut_programs_prepare(r, obj, conf, err)
 		  : rut_err_set(err, EPROTO, "the programs have no constants");
 	bpf_object__for_each_program(prog, obj) bpf_program__set_autoload(
@@ -189,7 +201,7 @@ static int attach_one(struct rut_recorder *r, struct bpf_program *prog, struct r
 	struct bpf_link *link;
 	int rc;
 
-	if (!bpf_program__autoload(prog) || is_attached(r, name))
+	if (!bpf_program__autoload(prog) || !bpf_program__autoattach(prog) || is_attached(r, name))
 		return 0;
 	link = bpf_program__attach(prog);
 	if (!link)

@@ -16,8 +16,8 @@ int rut_programs_load(struct rut_recorder *r, const struct rut_selection *wanted
 int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 			 struct rut_bpf_conf *conf, struct rut_err *err);
 
-/* Where an object keeps its constants, or NULL. */
-struct rut_bpf_conf *rut_programs_rodata(struct bpf_object *obj);
+/* Where an object that is not loaded yet keeps the constant of that name, or NULL. */
+void *rut_programs_constant(struct bpf_object *obj, const char *name);
 
 /* Takes over an object, which is freed with the recorder. */
 int rut_programs_keep(struct rut_recorder *r, struct bpf_object *obj);

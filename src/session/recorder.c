@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "session/dynamic.h"
 #include "session/kernel.h"
 #include "session/programs.h"
 
@@ -25,6 +26,7 @@ const char *const rut_map_names[RUT_MAP_COUNT] = {
 	[RUT_MAP_SYSCALLS] = "syscalls", [RUT_MAP_META] = "meta",
 };
 
+#define STACKS_MAX 16384
 #define SUBBUF_MIN (16u << 10)
 #define SUBBUF_MAX (4u << 20)
 
@@ -86,7 +88,7 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 {
 	uint32_t n = (uint32_t)r->ncpus;
 	bool stacks = r->conf.contexts & (RUT_CTX_USTACK | RUT_CTX_KSTACK);
-	const struct {
+	struct {
 		enum bpf_map_type type;
 		uint32_t key, value, entries, flags;
 	} maps[RUT_MAP_COUNT] = {
@@ -95,12 +97,16 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 		[RUT_MAP_TRACED] = {BPF_MAP_TYPE_HASH, 4, 4, 16384, BPF_F_NO_PREALLOC},
 		[RUT_MAP_COMMS] = {BPF_MAP_TYPE_HASH, 16, 4, 64, 0},
 		[RUT_MAP_CGROUPS] = {BPF_MAP_TYPE_CGROUP_ARRAY, 4, 4, 16, 0},
-		[RUT_MAP_STACKS] = {BPF_MAP_TYPE_STACK_TRACE, 4, 127 * 8, stacks ? 16384 : 1, 0},
+		[RUT_MAP_STACKS] = {BPF_MAP_TYPE_STACK_TRACE, 4, 127 * 8, 1, 0},
 		[RUT_MAP_SYSCALLS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_syscall_desc),
 				      RUT_SYSCALLS_MAX, 0},
 		[RUT_MAP_META] = {BPF_MAP_TYPE_ARRAY, 4, RUT_META_BYTES, 1, BPF_F_MMAPABLE},
 	};
 
+	for (size_t i = 0; i < RUT_PROBES_MAX; i++)
+		stacks |= !strncmp(r->conf.probes[i], "profile:", 8);
+	if (stacks)
+		maps[RUT_MAP_STACKS].entries = STACKS_MAX;
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++) {
 		r->fds[i] = map_fd(maps[i].type, rut_map_names[i], maps[i].key, maps[i].value,
 				   maps[i].entries, maps[i].flags, err);
@@ -194,6 +200,18 @@ static int fill_filters(struct rut_recorder *r, struct rut_err *err)
 	return 0;
 }
 
+static int add_probe(struct rut_recorder *r, const char *spec, struct rut_err *err)
+{
+	struct rut_err why = RUT_ERR_INIT;
+	int rc = rut_dynamic_add(r, spec, &why);
+
+	/* What this machine lacks is named, and the rest goes on. */
+	if ((rc != -ENOENT && rc != -EINVAL) || r->conf.strict)
+		return rc < 0 ? rut_err_set(err, why.code, "%s", why.msg) : rc;
+	rut_warn("'%s' is not recorded: %s", spec, why.msg);
+	return 0;
+}
+
 static void describe(struct rut_recorder *r, uint32_t shift, uint32_t count)
 {
 	struct rut_meta *m = r->meta;
@@ -232,6 +250,8 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 	rc = fill_filters(r, err);
 	if (!rc)
 		rc = rut_programs_load(r, &r->conf.selection, err);
+	for (size_t i = 0; i < RUT_PROBES_MAX && r->conf.probes[i][0] && !rc; i++)
+		rc = add_probe(r, r->conf.probes[i], err);
 	if (!rc)
 		rc = rut_recorder_publish(r, err);
 	return rc;

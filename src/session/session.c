@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "session/dynamic.h"
 #include "session/kernel.h"
 #include "session/programs.h"
 
@@ -219,6 +221,8 @@ int rut_session_resume(struct rut_recorder *r, struct rut_err *err)
 	int rc = rut_programs_load(r, &r->meta->active, err);
 
 	if (!rc)
+		rc = rut_dynamic_resume(r, err);
+	if (!rc)
 		rc = rut_programs_attach(r, err);
 	if (!rc)
 		rc = rut_session_pin_links(r, err);
@@ -249,7 +253,7 @@ static void only_new(struct rut_selection *ret, const struct rut_selection *sel,
 		memset(ret->syscalls, 0, sizeof(ret->syscalls));
 }
 
-int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *err)
+static int add_static(struct rut_recorder *r, const char *spec, struct rut_err *err)
 {
 	struct rut_meta *m = r->meta;
 	struct rut_selection sel = m->active, fresh;
@@ -284,28 +288,75 @@ int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *er
 	return rc;
 }
 
-int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err *err)
+static int add_dynamic(struct rut_recorder *r, const char *spec, struct rut_err *err)
 {
-	struct rut_meta *m = r->meta;
-	_cleanup_buf_ struct rut_buf negated = RUT_BUF_INIT;
-	_cleanup_free_ char *copy = strdup(spec);
-	struct rut_selection sel = m->active;
-	char *save = NULL;
 	int rc;
 
-	if (!copy)
-		return rut_err_set(err, ENOMEM, "out of memory");
-	for (char *w = strtok_r(copy, ", ", &save); w; w = strtok_r(NULL, ", ", &save))
-		rut_buf_printf(&negated, "!%s,", w);
-	if (negated.failed || !negated.data)
-		return rut_err_set(err, EINVAL, "nothing to remove");
-	rc = rut_selection_add(&sel, negated.data, err);
+	if (!r->meta->running)
+		return rut_err_set(err, EAGAIN, "session '%s' is stopped: start it first",
+				   r->conf.name);
+	rc = rut_dynamic_add(r, spec, err);
+	if (!rc) {
+		wait_for_consumer(r);
+		rc = rut_session_pin_links(r, err);
+	}
+	return rc;
+}
+
+int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *err)
+{
+	char word[512];
+	int rc = 0;
+
+	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word))))
+		rc = rut_dynamic_is(word) ? add_dynamic(r, word, err) : add_static(r, word, err);
+	return rc;
+}
+
+static int remove_static(struct rut_recorder *r, const char *word, struct rut_err *err)
+{
+	struct rut_selection sel = r->meta->active;
+	char negated[520];
+	int rc;
+
+	snprintf(negated, sizeof(negated), "!%s", word);
+	rc = rut_selection_add(&sel, negated, err);
 	if (rc)
 		return rc;
-	m->active = sel;
+	r->meta->active = sel;
 	rc = rut_programs_set_syscalls(r, &sel, err);
 	if (!rc)
 		rut_session_unpin_links(r, &sel);
+	return rc;
+}
+
+/* By the words with which it was added; "usdt:..." may be a shell pattern. */
+static int remove_dynamic(struct rut_recorder *r, const char *word, struct rut_err *err)
+{
+	struct rut_meta *m = r->meta;
+	bool found = false;
+
+	for (uint32_t i = 0; i < m->ndynamic; i++) {
+		if (!m->dynamic[i].id || (strcmp(word, m->dynamic[i].spec) != 0 &&
+					  fnmatch(word, m->dynamic[i].spec, 0) != 0))
+			continue;
+		rut_session_unpin_dynamic(r, m->dynamic[i].id);
+		m->dynamic[i].id = 0;
+		found = true;
+	}
+	return found ? 0
+		     : rut_err_set(err, ENOENT, "session '%s' does not record '%s'", r->conf.name,
+				   word);
+}
+
+int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err *err)
+{
+	char word[512];
+	int rc = 0;
+
+	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word))))
+		rc = rut_dynamic_is(word) ? remove_dynamic(r, word, err)
+					  : remove_static(r, word, err);
 	return rc;
 }
 

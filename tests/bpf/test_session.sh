@@ -72,15 +72,15 @@ os.getpgid(0)"
 test_add_remove() {
   need_bpf
   "$RUTILE" start ${S}b -o "$T/out" -e sched_switch
-  getppids 50
+  getppids 500
   "$RUTILE" add ${S}b -e syscall:getppid,sched_process_exec
-  getppids 60
+  getppids 6000
   "$RUTILE" remove ${S}b -e syscall
-  getppids 70
+  getppids 7000
   "$RUTILE" destroy ${S}b
   readers out >/dev/null
   n=$(grep -c 'syscall_entry_getppid' bt2.out)
-  [ "$n" -ge 60 ] && [ "$n" -lt 70 ]
+  [ "$n" -ge 6000 ] && [ "$n" -lt 6500 ]
   grep -q 'sched_process_exec:.*python3' bt2.out
 }
 
@@ -182,7 +182,7 @@ test_attach() {
   "$RUTILE" attach ${S}j -o "$T/live" 2>err &
   pid=$!
   for i in $(seq 100); do [ -e live/kernel/metadata ] && break; sleep 0.05; done
-  getppids 50
+  getppids 500
   sleep 0.3
   kill -QUIT $pid
   wait $pid

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Events that a session adds by name: one object is loaded for each. `on_probe` serves USDT probes and
+ * functions, `on_tracepoint` any tracepoint of the kernel by its tracefs format, `on_sample` a clock.
+ */
+#include "bpf/probe.h"
+#include "bpf/scratch.bpf.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+const volatile struct rut_probe_conf probe_conf;
+
+/* By the cookie of the site. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RUT_PROBE_SITES);
+	__type(key, __u32);
+	__type(value, struct rut_probe_site);
+} sites SEC(".maps");
+
+static __always_inline __u64 read_register(void *ctx, __s16 offset)
+{
+	__u64 value = 0;
+
+	if (offset >= 0)
+		bpf_probe_read_kernel(&value, sizeof(value), (char *)ctx + offset);
+	return value;
+}
+
+static __always_inline __u64 read_arg(void *ctx, const struct rut_probe_arg *a)
+{
+	__u32 shift = 64 - 8 * (a->bytes & 15);
+	__u64 value = 0, address;
+
+	switch (a->kind) {
+	case RUT_ARG_CONST:
+		return a->value;
+	case RUT_ARG_REG:
+		value = read_register(ctx, a->reg);
+		break;
+	case RUT_ARG_MEM:
+		address = read_register(ctx, a->reg) + a->value;
+		if (a->index >= 0)
+			address += read_register(ctx, a->index) << (a->scale & 3);
+		bpf_probe_read_user(&value, sizeof(value), (void *)address);
+		break;
+	default:
+		return 0;
+	}
+	value <<= shift & 63;
+	return a->negative ? (__u64)((__s64)value >> (shift & 63)) : value >> (shift & 63);
+}
+
+SEC("uprobe")
+int on_probe(void *ctx)
+{
+	__u32 zero = 0, at = 0, key = (__u32)bpf_get_attach_cookie(ctx);
+	struct rut_probe_site *site = bpf_map_lookup_elem(&sites, &key);
+	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!site || !s || rut_is_self(bpf_get_current_task_btf()) || !rut_allowed())
+		return 0;
+	for (__u32 i = 0; i < RUT_PROBE_ARGS; i++) {
+		if (i >= probe_conf.nargs)
+			break;
+		if (probe_conf.strings >> i & 1)
+			continue;
+		*(__u64 *)(s->record + (at & 127)) = read_arg(ctx, &site->args[i]);
+		at += 8;
+	}
+	for (__u32 i = 0; i < RUT_PROBE_ARGS; i++)
+		if (i < probe_conf.nargs && probe_conf.strings >> i & 1)
+			at = add_string(s, at, read_arg(ctx, &site->args[i]));
+	return store_scratch(ctx, s, probe_conf.id, at);
+}
+
+/* Runs of fields as they stand in the tracepoint's record; then its strings. */
+SEC("tp")
+int on_tracepoint(void *ctx)
+{
+	__u32 zero = 0, at = 0;
+	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!s || rut_is_self(bpf_get_current_task_btf()) || !rut_allowed())
+		return 0;
+	for (__u32 i = 0; i < RUT_PROBE_RUNS; i++) {
+		__u32 len = probe_conf.run_len[i];
+
+		if (i >= probe_conf.nruns)
+			break;
+		if (len > 1024)
+			return 0;
+		bpf_probe_read_kernel(s->record + (at & 1023), len,
+				      (char *)ctx + probe_conf.run_from[i]);
+		at += len;
+	}
+	for (__u32 i = 0; i < RUT_PROBE_STRS; i++) {
+		__u32 loc = 0;
+		long len;
+
+		if (i >= probe_conf.nstrs)
+			break;
+		bpf_probe_read_kernel(&loc, sizeof(loc), (char *)ctx + probe_conf.str_at[i]);
+		at &= 2047;
+		len = bpf_probe_read_kernel_str(s->record + at, 256, (char *)ctx + (loc & 0xffff));
+		if (len <= 0 || len > 256) {
+			s->record[at] = 0;
+			len = 1;
+		}
+		at += (__u32)len;
+	}
+	return store_scratch(ctx, s, probe_conf.id, at);
+}
+
+/* Who runs on this CPU now, and where. */
+SEC("perf_event")
+int on_sample(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rut_slot slot;
+	const __u64 size = 8 + conf.context_size + 32;
+	unsigned char *p;
+
+	/* The idle task tells nothing. */
+	if (!task->pid || rut_is_self(task) || !rut_allowed())
+		return 0;
+	p = rut_reserve(&slot, probe_conf.id, size, size);
+	if (!p)
+		return 0;
+	p = rut_store_contexts(ctx, p);
+	*(__s32 *)p = task->tgid;
+	*(__s32 *)(p + 4) = task->pid;
+	rut_copy_comm((char *)p + 8, task);
+	*(__s32 *)(p + 24) = (__s32)bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+	*(__s32 *)(p + 28) = (__s32)bpf_get_stackid(ctx, &stacks, 0);
+	rut_commit(&slot, size);
+	return 0;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Records with variable parts: put together in a buffer first, because reserving wants their size.
+ */
+#ifndef RUT_BPF_SCRATCH_BPF_H
+#define RUT_BPF_SCRATCH_BPF_H
+
+#include "bpf/record.bpf.h"
+
+/* Where records with variable parts are put together. A program never nests in itself. */
+struct rut_scratch {
+	__u8 record[4096]; /* RUT_TAIL_MAX are used; the rest lets the verifier add offsets */
+	__u8 address[128];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rut_scratch);
+} scratch SEC(".maps");
+
+/* Appends a string of the process; an address that cannot be read gives an empty one. */
+static __always_inline __u32 add_string(struct rut_scratch *s, __u32 at, __u64 address)
+{
+	long len;
+
+	at &= 1023;
+	len = bpf_probe_read_user_str(s->record + at, RUT_STR_MAX, (void *)address);
+	if (len <= 0 || len > RUT_STR_MAX) {
+		s->record[at] = 0;
+		len = 1;
+	}
+	return at + (__u32)len;
+}
+
+/* Moves what was put together into the ring. */
+static __always_inline int store_scratch(void *ctx, struct rut_scratch *s, __u64 id, __u32 len)
+{
+	const __u64 fixed = 8 + conf.context_size;
+	struct rut_slot slot;
+	unsigned char *p;
+	__u32 words, i;
+
+	if (len > RUT_TAIL_MAX)
+		len = RUT_TAIL_MAX;
+	p = rut_reserve(&slot, id, fixed + len, fixed + RUT_TAIL_MAX + 8);
+	if (!p)
+		return 0;
+	p = rut_store_contexts(ctx, p);
+	words = len >> 3;
+	for (i = 0; i < RUT_TAIL_MAX / 8; i++) {
+		if (i >= words)
+			break;
+		((__u64 *)p)[i] = ((__u64 *)s->record)[i];
+	}
+	/* The last bytes one by one: a nested record may follow directly. */
+	for (i = 0; i < 7; i++) {
+		__u32 at = (words << 3) + i;
+
+		if (at >= len || at >= RUT_TAIL_MAX)
+			break;
+		p[at] = s->record[at];
+	}
+	rut_commit(&slot, fixed + len);
+	return 0;
+}
+
+#endif

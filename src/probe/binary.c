@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+#include "probe/binary.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <gelf.h>
+#include <libelf.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+
+struct elf {
+	int fd;
+	Elf *elf;
+	size_t phnum;
+};
+
+static void elf_fini(struct elf *e)
+{
+	if (e->elf)
+		elf_end(e->elf);
+	rut_closep(&e->fd);
+}
+
+static int elf_init(struct elf *e, const char *path, struct rut_err *err)
+{
+	*e = (struct elf){.fd = open(path, O_RDONLY | O_CLOEXEC)};
+	if (e->fd < 0)
+		return rut_err_errno(err, errno, "cannot open '%s'", path);
+	if (elf_version(EV_CURRENT) != EV_NONE)
+		e->elf = elf_begin(e->fd, ELF_C_READ, NULL);
+	if (!e->elf || elf_kind(e->elf) != ELF_K_ELF || gelf_getclass(e->elf) != ELFCLASS64 ||
+	    elf_getphdrnum(e->elf, &e->phnum) < 0)
+		return rut_err_set(err, ENOEXEC, "'%s' is no 64-bit ELF file", path);
+	return 0;
+}
+
+/* Virtual address -> offset in the file, by the segments that are loaded. */
+static bool to_offset(const struct elf *e, uint64_t vaddr, uint64_t *ret)
+{
+	GElf_Phdr ph;
+
+	for (size_t i = 0; i < e->phnum; i++) {
+		if (!gelf_getphdr(e->elf, (int)i, &ph) || ph.p_type != PT_LOAD ||
+		    vaddr < ph.p_vaddr || vaddr - ph.p_vaddr >= ph.p_memsz)
+			continue;
+		*ret = vaddr - ph.p_vaddr + ph.p_offset;
+		return true;
+	}
+	return false;
+}
+
+static Elf_Scn *find_section(Elf *elf, const char *name, GElf_Shdr *ret)
+{
+	size_t strndx;
+	Elf_Scn *scn = NULL;
+
+	if (elf_getshdrstrndx(elf, &strndx) < 0)
+		return NULL;
+	while ((scn = elf_nextscn(elf, scn))) {
+		const char *s;
+
+		if (!gelf_getshdr(scn, ret))
+			continue;
+		s = elf_strptr(elf, strndx, ret->sh_name);
+		if (s && !strcmp(s, name))
+			return scn;
+	}
+	return NULL;
+}
+
+/* The descriptor of one note: three addresses, then three strings. */
+static bool parse_note(const struct elf *e, const char *desc, size_t size, uint64_t base_now,
+		       struct rut_usdt_site *ret)
+{
+	const char *end = desc + size, *p = desc + 24;
+	uint64_t addr[3];
+	const char *s[3];
+
+	if (size < 27)
+		return false;
+	memcpy(addr, desc, sizeof(addr));
+	for (int i = 0; i < 3; i++) {
+		const char *nul = p < end ? memchr(p, 0, (size_t)(end - p)) : NULL;
+
+		if (!nul)
+			return false;
+		s[i] = p;
+		p = nul + 1;
+	}
+	if (strlen(s[0]) >= sizeof(ret->provider) || strlen(s[1]) >= sizeof(ret->name) ||
+	    strlen(s[2]) >= sizeof(ret->args))
+		return false;
+	*ret = (struct rut_usdt_site){0};
+	strcpy(ret->provider, s[0]);
+	strcpy(ret->name, s[1]);
+	strcpy(ret->args, s[2]);
+	/* Prelink moves a file; the section .stapsdt.base tells by how much. */
+	if (base_now && addr[1]) {
+		addr[0] += base_now - addr[1];
+		if (addr[2])
+			addr[2] += base_now - addr[1];
+	}
+	if (!to_offset(e, addr[0], &ret->offset))
+		return false;
+	return !addr[2] || to_offset(e, addr[2], &ret->semaphore);
+}
+
+static int add_site(struct rut_usdt_site **sites, size_t *count, const struct rut_usdt_site *site)
+{
+	struct rut_usdt_site *more;
+
+	if (*count % 64 == 0) {
+		more = reallocarray(*sites, *count + 64, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		*sites = more;
+	}
+	(*sites)[(*count)++] = *site;
+	return 0;
+}
+
+static int collect(const struct elf *e, const char *provider, const char *name,
+		   struct rut_usdt_site **sites, size_t *count)
+{
+	size_t off = 0, next, name_off, desc_off;
+	uint64_t base = 0;
+	Elf_Data *data;
+	GElf_Nhdr nhdr;
+	GElf_Shdr sh;
+	Elf_Scn *scn;
+
+	if (find_section(e->elf, ".stapsdt.base", &sh))
+		base = sh.sh_addr;
+	scn = find_section(e->elf, ".note.stapsdt", &sh);
+	data = scn && sh.sh_type == SHT_NOTE ? elf_getdata(scn, NULL) : NULL;
+	if (!data)
+		return 0;
+	while ((next = gelf_getnote(data, off, &nhdr, &name_off, &desc_off)) > 0) {
+		const char *bytes = data->d_buf;
+		struct rut_usdt_site site;
+
+		off = next;
+		if (nhdr.n_type != 3 || nhdr.n_namesz != 8 ||
+		    memcmp(bytes + name_off, "stapsdt", 8) != 0 ||
+		    !parse_note(e, bytes + desc_off, nhdr.n_descsz, base, &site))
+			continue;
+		if (fnmatch(provider, site.provider, 0) || fnmatch(name, site.name, 0))
+			continue;
+		if (add_site(sites, count, &site) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int rut_elf_usdt(const char *path, const char *provider, const char *name,
+		 struct rut_usdt_site **ret, size_t *ret_count, struct rut_err *err)
+{
+	_cleanup_(elf_fini)
+	struct elf e;
+	_cleanup_free_ struct rut_usdt_site *sites = NULL;
+	size_t count = 0;
+	int rc = elf_init(&e, path, err);
+
+	if (!rc && collect(&e, provider, name, &sites, &count) < 0)
+		rc = rut_err_set(err, ENOMEM, "out of memory");
+	if (rc)
+		return rc;
+	*ret = RUT_TAKE(sites);
+	*ret_count = count;
+	return 0;
+}
+
+static bool symbol_in(const struct elf *e, Elf_Scn *scn, const GElf_Shdr *sh, const char *symbol,
+		      uint64_t *ret)
+{
+	Elf_Data *data = elf_getdata(scn, NULL);
+	size_t n = sh->sh_entsize ? sh->sh_size / sh->sh_entsize : 0;
+	GElf_Sym sym;
+
+	for (size_t i = 0; data && i < n && i < INT32_MAX; i++) {
+		const char *s;
+
+		if (!gelf_getsym(data, (int)i, &sym) || GELF_ST_TYPE(sym.st_info) != STT_FUNC ||
+		    sym.st_shndx == SHN_UNDEF)
+			continue;
+		s = elf_strptr(e->elf, sh->sh_link, sym.st_name);
+		if (s && !strcmp(s, symbol))
+			return to_offset(e, sym.st_value, ret);
+	}
+	return false;
+}
+
+int rut_elf_symbol(const char *path, const char *symbol, uint64_t *ret_offset, struct rut_err *err)
+{
+	_cleanup_(elf_fini)
+	struct elf e;
+	Elf_Scn *scn = NULL;
+	GElf_Shdr sh;
+	int rc = elf_init(&e, path, err);
+
+	if (rc)
+		return rc;
+	while ((scn = elf_nextscn(e.elf, scn)))
+		if (gelf_getshdr(scn, &sh) &&
+		    (sh.sh_type == SHT_SYMTAB || sh.sh_type == SHT_DYNSYM) &&
+		    symbol_in(&e, scn, &sh, symbol, ret_offset))
+			return 0;
+	return rut_err_set(err, ENOENT, "'%s' has no function '%s'", path, symbol);
+}
+
+static bool try_path(char *ret, size_t size, const char *dir, size_t dir_len, const char *name)
+{
+	int n = snprintf(ret, size, "%.*s/%s", (int)dir_len, dir, name);
+
+	return n > 0 && (size_t)n < size && !access(ret, R_OK);
+}
+
+/* Walks a list of folders separated by colons. */
+static bool search(char *ret, size_t size, const char *dirs, const char *name)
+{
+	while (dirs && *dirs) {
+		size_t len = strcspn(dirs, ":");
+
+		if (try_path(ret, size, dirs, len, name))
+			return true;
+		dirs += len + (dirs[len] == ':');
+	}
+	return false;
+}
+
+int rut_elf_find(const char *binary, int pid, char *ret, size_t size, struct rut_err *err)
+{
+	static const char libs[] = "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:"
+				   "/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu:"
+				   "/lib64:/usr/lib64:/lib:/usr/lib:/usr/local/lib";
+	char root[64] = "";
+	int n;
+
+	if (pid > 0)
+		snprintf(root, sizeof(root), "/proc/%d/root", pid);
+	if (strchr(binary, '/')) {
+		n = snprintf(ret, size, "%s%s", root, binary);
+		if (n > 0 && (size_t)n < size && !access(ret, R_OK))
+			return 0;
+		return rut_err_errno(err, errno, "cannot open '%s%s'", root, binary);
+	}
+	if (search(ret, size, getenv("PATH"), binary) || search(ret, size, libs, binary))
+		return 0;
+	return rut_err_set(err, ENOENT, "there is no program or library '%s': give its path",
+			   binary);
+}

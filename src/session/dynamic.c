@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/dynamic.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <ctype.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "bpf/probe.h"
+#include "probe.skel.h"
+#include "probe/arg.h"
+#include "probe/binary.h"
+#include "session/programs.h"
+#include "session/tracefs.h"
+
+/* An event in the making: what is loaded, and how it is described. */
+struct building {
+	struct rut_recorder *r;
+	struct rut_probe_conf conf;
+	struct rut_event event;
+	char title[256];
+	char names[RUT_PROBE_ARGS][48];
+	const char *spec;	/* as the user wrote it */
+	bool again;		/* described already: only attach */
+	struct bpf_object *obj; /* owned until it is kept */
+};
+
+static int no_memory(struct rut_err *err)
+{
+	return rut_err_set(err, ENOMEM, "out of memory");
+}
+
+bool rut_dynamic_is(const char *word)
+{
+	return strchr(word, ':') && strncmp(word, "syscall:", 8) != 0;
+}
+
+const char *rut_dynamic_next_word(const char *list, char *word, size_t size)
+{
+	size_t n = 0;
+	int depth = 0;
+
+	list += strspn(list, ", ");
+	if (!*list)
+		return NULL;
+	for (; *list && (depth || !strchr(", ", *list)); list++) {
+		depth += *list == '(' ? 1 : *list == ')' && depth ? -1 : 0;
+		if (n + 1 < size)
+			word[n++] = *list;
+	}
+	word[n] = '\0';
+	return list;
+}
+
+static int add_probe(struct rut_record_conf *conf, const char *word, struct rut_err *err)
+{
+	for (size_t i = 0; i < RUT_PROBES_MAX; i++) {
+		if (conf->probes[i][0])
+			continue;
+		if (strlen(word) >= sizeof(conf->probes[i]))
+			return rut_err_set(err, ENAMETOOLONG, "'%s' is too long", word);
+		strcpy(conf->probes[i], word);
+		return 0;
+	}
+	return rut_err_set(err, E2BIG, "more than %d probes: use globs", RUT_PROBES_MAX);
+}
+
+int rut_conf_add_events(struct rut_record_conf *conf, const char *list, struct rut_err *err)
+{
+	char word[512];
+	int rc = 0;
+
+	while (!rc && (list = rut_dynamic_next_word(list, word, sizeof(word))))
+		rc = rut_dynamic_is(word) ? add_probe(conf, word, err)
+					  : rut_selection_add(&conf->selection, word, err);
+	return rc;
+}
+
+/* Loads the object with one of its programs. */
+static int load(struct building *b, const char *program, struct bpf_program **ret,
+		struct rut_err *err)
+{
+	struct rut_bpf_conf *conf;
+	void *probe_conf;
+	struct bpf_program *prog;
+	struct bpf_map *map;
+	size_t size;
+	const void *data = rut_probe_bpf__elf_bytes(&size);
+	int rc;
+
+	b->obj = bpf_object__open_mem(data, size, NULL);
+	if (!b->obj)
+		return rut_err_errno(err, errno, "cannot open the programs");
+	bpf_object__for_each_program(prog, b->obj)
+	{
+		bool wanted = !strcmp(bpf_program__name(prog), program);
+
+		bpf_program__set_autoload(prog, wanted);
+		/* Where it is attached is said by the caller. */
+		bpf_program__set_autoattach(prog, false);
+		if (wanted)
+			*ret = prog;
+	}
+	conf = rut_programs_constant(b->obj, "conf");
+	probe_conf = rut_programs_constant(b->obj, "probe_conf");
+	if (!conf || !probe_conf)
+		return rut_err_set(err, EPROTO, "the programs have no constants");
+	rc = rut_programs_prepare(b->r, b->obj, conf, err);
+	if (rc)
+		return rc;
+	memcpy(probe_conf, &b->conf, sizeof(b->conf));
+	map = bpf_object__find_map_by_name(b->obj, "sites");
+	if (strcmp(program, "on_probe") != 0)
+		bpf_map__set_max_entries(map, 1);
+	rc = bpf_object__load(b->obj);
+	if (rc < 0)
+		return rc == -EPERM
+			       ? rut_err_set(err, EPERM, RUT_NO_PRIVILEGE)
+			       : rut_err_errno(err, -rc, "the kernel refuses the program of '%s'",
+					       b->title);
+	return 0;
+}
+
+/* Describes the event in the shared metadata, and remembers how to attach it again. */
+static int describe(struct building *b, struct rut_err *err)
+{
+	struct rut_meta *m = b->r->meta;
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+
+	if (b->again)
+		return 0;
+	b->event.id = b->conf.id;
+	b->event.name = b->title;
+	rut_metadata_event(&text, &b->event);
+	if (text.failed)
+		return no_memory(err);
+	if (m->dynamic_len + text.len > RUT_META_BYTES - RUT_META_DYNAMIC_OFFSET ||
+	    m->ndynamic == RUT_META_DYNAMIC_MAX)
+		return rut_err_set(err, E2BIG, "a session has at most %d events added by name",
+				   RUT_META_DYNAMIC_MAX);
+	memcpy((char *)m + RUT_META_DYNAMIC_OFFSET + m->dynamic_len, text.data, text.len);
+	m->dynamic_len += (uint32_t)text.len;
+	m->dynamic[m->ndynamic].id = b->conf.id;
+	snprintf(m->dynamic[m->ndynamic].spec, sizeof(m->dynamic->spec), "%s", b->spec);
+	m->ndynamic++;
+	return 0;
+}
+
+static int keep_link(struct building *b, struct bpf_link *link, size_t i, struct rut_err *err)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "dyn:%u:%zu", b->conf.id, i);
+	if (rut_programs_keep_link(b->r, link, name) == 0)
+		return 0;
+	bpf_link__destroy(link);
+	return no_memory(err);
+}
+
+static int finish(struct building *b, int rc)
+{
+	if (!rc && rut_programs_keep(b->r, b->obj) == 0)
+		return 0;
+	bpf_object__close(b->obj);
+	return rc ? rc : -ENOMEM;
+}
+
+static void add_field(struct building *b, enum rut_field_kind kind, uint32_t count,
+		      const char *name)
+{
+	if (b->event.nfields < RUT_FIELDS_MAX)
+		b->event.fields[b->event.nfields++] = (struct rut_field){kind, count, name};
+}
+
+static void begin(struct building *b, struct rut_recorder *r, const char *spec, uint32_t id)
+{
+	*b = (struct building){.r = r, .spec = spec, .again = id != 0};
+	b->conf.id = id ? id : r->meta->next_dynamic++;
+}
+
+/* "(fd,path:str)": names, and which are strings. `args` is the text behind the parenthesis. */
+static int name_arguments(struct building *b, const char *args, uint32_t *count,
+			  struct rut_err *err)
+{
+	uint32_t n = 0;
+
+	while (args && *args && *args != ')') {
+		size_t len = strcspn(args, ",:)");
+		bool str = !strncmp(args + len, ":str", 4);
+
+		if (n == RUT_PROBE_ARGS || !len || len >= sizeof(b->names[0]))
+			return rut_err_set(err, EINVAL, "'%s' names no arguments", args);
+		for (size_t i = 0; i < len; i++)
+			if (!isalnum((unsigned char)args[i]) && args[i] != '_')
+				return rut_err_set(err, EINVAL, "'%.*s' is no name", (int)len,
+						   args);
+		snprintf(b->names[n], sizeof(b->names[n]), "%.*s", (int)len, args);
+		if (str)
+			b->conf.strings |= 1u << n;
+		n++;
+		args += len + (str ? 4 : 0);
+		args += *args == ',';
+	}
+	if (n > *count)
+		*count = n;
+	return 0;
+}
+
+/* The payload: numbers first, then strings. */
+static void describe_arguments(struct building *b, const struct rut_probe_arg *args)
+{
+	for (uint32_t i = 0; i < b->conf.nargs; i++)
+		if (!b->names[i][0])
+			snprintf(b->names[i], sizeof(b->names[i]), "arg%u", i);
+	for (uint32_t i = 0; i < b->conf.nargs; i++)
+		if (!(b->conf.strings >> i & 1))
+			add_field(b, args[i].negative ? RUT_FK_S64 : RUT_FK_U64, 0, b->names[i]);
+	for (uint32_t i = 0; i < b->conf.nargs; i++)
+		if (b->conf.strings >> i & 1)
+			add_field(b, RUT_FK_STR, 0, b->names[i]);
+}
+
+struct site {
+	char path[512];
+	uint64_t offset, semaphore;
+	struct rut_probe_arg args[RUT_PROBE_ARGS];
+};
+
+static int attach_sites(struct building *b, const struct site *sites, size_t n, int pid, bool ret,
+			struct rut_err *err)
+{
+	struct bpf_program *prog = NULL;
+	int rc = load(b, "on_probe", &prog, err);
+	int fd = rc ? -1 : bpf_object__find_map_fd_by_name(b->obj, "sites");
+
+	for (size_t i = 0; i < n && !rc; i++) {
+		LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = i,
+			    .ref_ctr_offset = sites[i].semaphore, .retprobe = ret);
+		struct rut_probe_site s = {0};
+		uint32_t key = (uint32_t)i;
+		struct bpf_link *link;
+
+		memcpy(s.args, sites[i].args, sizeof(s.args));
+		if (bpf_map_update_elem(fd, &key, &s, BPF_ANY) < 0)
+			rc = rut_err_errno(err, errno, "cannot describe the arguments");
+		if (!rc)
+			rc = i ? 0 : describe(b, err);
+		if (rc)
+			break;
+		link = bpf_program__attach_uprobe_opts(prog, pid > 0 ? pid : -1, sites[i].path,
+						       sites[i].offset, &opts);
+		if (!link)
+			rc = rut_err_errno(err, errno, "cannot attach to '%s' at 0x%llx",
+					   sites[i].path, (unsigned long long)sites[i].offset);
+		else
+			rc = keep_link(b, link, i, err);
+	}
+	return finish(b, rc);
+}
+
+/* "usdt:A:B:C(...)" -> its parts; at most `max`, the last one up to the parenthesis. */
+static int split(char *text, char *parts[], int max)
+{
+	char *paren = strchr(text, '(');
+	int n = 0;
+
+	if (paren)
+		*paren = '\0';
+	while (n < max) {
+		char *colon = n < max - 1 ? strchr(text, ':') : NULL;
+
+		parts[n++] = text;
+		if (!colon)
+			break;
+		*colon = '\0';
+		text = colon + 1;
+	}
+	parts[n] = paren ? paren + 1 : NULL;
+	return n;
+}
+
+static int parse_pid(const char *text)
+{
+	return *text && strspn(text, "0123456789") == strlen(text) ? atoi(text) : 0;
+}
+
+/* Files that a process has mapped for execution; each once. */
+static size_t mapped_files(int pid, char (*ret)[512], size_t max)
+{
+	char path[64], line[1024], file[401], perms[8];
+	_cleanup_file_ FILE *f = NULL;
+	size_t n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	f = fopen(path, "re");
+	while (f && n < max && fgets(line, sizeof(line), f)) {
+		size_t i = 0;
+
+		if (sscanf(line, "%*s %7s %*s %*s %*s %400s", perms, file) != 2 || file[0] != '/' ||
+		    !strchr(perms, 'x'))
+			continue;
+		snprintf(ret[n], sizeof(ret[n]), "/proc/%d/root%s", pid, file);
+		while (i < n && strcmp(ret[i], ret[n]) != 0)
+			i++;
+		n += i == n;
+	}
+	return n;
+}
+
+#define FILES_MAX 128
+
+static int find_usdt(const char *binary, const char *provider, const char *name, int pid,
+		     struct site **ret, size_t *ret_n, char *title, size_t title_size,
+		     uint32_t *ret_nargs, struct rut_err *err)
+{
+	_cleanup_free_ char(*files)[512] = calloc(FILES_MAX, sizeof(*files));
+	_cleanup_free_ struct site *sites = calloc(RUT_PROBE_SITES, sizeof(*sites));
+	size_t nfiles = 1, n = 0;
+	int rc = 0;
+
+	if (!files || !sites)
+		return no_memory(err);
+	if (pid)
+		nfiles = mapped_files(pid, files, FILES_MAX);
+	else
+		rc = rut_elf_find(binary, 0, files[0], sizeof(files[0]), err);
+	for (size_t f = 0; f < nfiles && !rc; f++) {
+		_cleanup_free_ struct rut_usdt_site *found = NULL;
+		struct rut_err ignored = RUT_ERR_INIT;
+		size_t count = 0;
+
+		rc = rut_elf_usdt(files[f], provider, name, &found, &count, pid ? &ignored : err);
+		if (rc && pid)
+			rc = 0;
+		for (size_t i = 0; i < count && !rc && n < RUT_PROBE_SITES; i++) {
+			int nargs = rut_arg_parse(found[i].args, sites[n].args, err);
+
+			if (nargs < 0)
+				return nargs;
+			snprintf(sites[n].path, sizeof(sites[n].path), "%s", files[f]);
+			sites[n].offset = found[i].offset;
+			sites[n].semaphore = found[i].semaphore;
+			snprintf(title, title_size, "%s:%s", found[i].provider, found[i].name);
+			if (!n || (uint32_t)nargs > *ret_nargs)
+				*ret_nargs = (uint32_t)nargs;
+			n++;
+		}
+	}
+	if (!rc && !n)
+		rc = rut_err_set(err, ENOENT, "'%s' has no probe '%s:%s'", binary, provider, name);
+	if (rc)
+		return rc;
+	*ret = RUT_TAKE(sites);
+	*ret_n = n;
+	return 0;
+}
+
+static int add_usdt(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
+{
+	_cleanup_free_ char *copy = strdup(spec);
+	_cleanup_free_ struct site *sites = NULL;
+	struct building b;
+	char *parts[5];
+	size_t n = 0;
+	uint32_t found = 0;
+	int rc, pid;
+
+	if (!copy)
+		return no_memory(err);
+	if (split(copy, parts, 4) != 4)
+		return rut_err_set(err, EINVAL, "'%s' should be usdt:BINARY:PROVIDER:NAME", spec);
+	begin(&b, r, spec, id);
+	pid = parse_pid(parts[1]);
+	rc = find_usdt(parts[1], parts[2], parts[3], pid, &sites, &n, b.title, sizeof(b.title),
+		       &found, err);
+	if (!rc)
+		rc = name_arguments(&b, parts[4], &b.conf.nargs, err);
+	if (rc)
+		return rc;
+	if (b.conf.nargs > found)
+		return rut_err_set(err, EINVAL, "'%s' has only %u arguments", b.title, found);
+	b.conf.nargs = found;
+	describe_arguments(&b, sites[0].args);
+	return attach_sites(&b, sites, n, pid, false, err);
+}
+
+static int add_uprobe(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
+{
+	_cleanup_free_ char *copy = strdup(spec);
+	bool ret = !strncmp(spec, "uretprobe:", 10);
+	struct site site = {0};
+	struct building b;
+	char *parts[4], *plus;
+	int rc, pid;
+
+	if (!copy)
+		return no_memory(err);
+	if (split(copy, parts, 3) != 3)
+		return rut_err_set(err, EINVAL, "'%s' should be %s:BINARY:SYMBOL", spec,
+				   ret ? "uretprobe" : "uprobe");
+	begin(&b, r, spec, id);
+	pid = parse_pid(parts[1]);
+	if (pid)
+		snprintf(site.path, sizeof(site.path), "/proc/%d/exe", pid);
+	rc = pid ? 0 : rut_elf_find(parts[1], 0, site.path, sizeof(site.path), err);
+	snprintf(b.title, sizeof(b.title), "%s:%s", ret ? "uretprobe" : "uprobe", parts[2]);
+	plus = strchr(parts[2], '+');
+	if (plus)
+		*plus = '\0';
+	if (!rc)
+		rc = rut_elf_symbol(site.path, parts[2], &site.offset, err);
+	if (!rc)
+		rc = name_arguments(&b, parts[3], &b.conf.nargs, err);
+	if (rc)
+		return rc;
+	if (plus)
+		site.offset += strtoull(plus + 1, NULL, 0);
+	if (ret && !b.conf.nargs) {
+		strcpy(b.names[0], "ret");
+		b.conf.nargs = 1;
+	}
+	for (uint32_t i = 0; i < b.conf.nargs; i++)
+		if (rut_arg_of_call(ret ? -1 : (int)i, &site.args[i]) < 0)
+			return rut_err_set(err, EINVAL, "only %u arguments are in registers", i);
+	describe_arguments(&b, site.args);
+	return attach_sites(&b, &site, 1, pid, ret, err);
+}
+
+static int add_tracepoint(struct rut_recorder *r, const char *spec, const char *category,
+			  const char *name, uint32_t id, struct rut_err *err)
+{
+	struct rut_tracefs_format format;
+	struct bpf_program *prog = NULL;
+	struct bpf_link *link;
+	struct building b;
+	int rc = rut_tracefs_read(category, name, &format, err);
+
+	if (rc)
+		return rc;
+	begin(&b, r, spec, id);
+	snprintf(b.title, sizeof(b.title), "%s", name);
+	format.conf.id = b.conf.id;
+	b.conf = format.conf;
+	memcpy(b.event.fields, format.fields, format.nfields * sizeof(*format.fields));
+	b.event.nfields = format.nfields;
+	rc = load(&b, "on_tracepoint", &prog, err);
+	if (!rc)
+		rc = describe(&b, err);
+	if (!rc) {
+		link = bpf_program__attach_tracepoint(prog, category, name);
+		rc = link ? keep_link(&b, link, 0, err)
+			  : rut_err_errno(err, errno, "cannot attach to '%s:%s'", category, name);
+	}
+	return finish(&b, rc);
+}
+
+static int add_tracepoints(struct rut_recorder *r, const char *spec, uint32_t id,
+			   struct rut_err *err)
+{
+	_cleanup_free_ char *copy = strdup(strncmp(spec, "tp:", 3) ? spec : spec + 3);
+	struct rut_strtab names = {0};
+	char *colon;
+	int rc;
+
+	if (!copy)
+		return no_memory(err);
+	colon = strchr(copy, ':');
+	if (!colon)
+		return rut_err_set(err, EINVAL, "'%s' should be tp:CATEGORY:NAME", spec);
+	*colon = '\0';
+	rc = rut_tracefs_find(copy, colon + 1, &names, err);
+	for (size_t i = 0; i < names.count && !rc; i++) {
+		char one[256];
+
+		snprintf(one, sizeof(one), "%s:%s", copy, names.strs[i].data);
+		rc = add_tracepoint(r, one, copy, names.strs[i].data, id, err);
+	}
+	rut_strtab_fini(&names);
+	return rc;
+}
+
+/* One clock a CPU; it counts time, so it works where there is no performance counter. */
+static int open_clock(int cpu, unsigned int hz)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_freq = hz,
+		.freq = 1,
+	};
+
+	return (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static int add_profile(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
+{
+	unsigned long hz = strtoul(spec + 8, NULL, 10);
+	struct bpf_program *prog = NULL;
+	struct building b;
+	int rc;
+
+	if (!hz || hz > 10000)
+		return rut_err_set(err, EINVAL, "'%s': 1 to 10000 samples a second", spec);
+	begin(&b, r, spec, id);
+	strcpy(b.title, "rutile_sample");
+	add_field(&b, RUT_FK_S32, 0, "pid");
+	add_field(&b, RUT_FK_S32, 0, "tid");
+	add_field(&b, RUT_FK_TEXT16, 0, "procname");
+	add_field(&b, RUT_FK_S32, 0, "ustack_id");
+	add_field(&b, RUT_FK_S32, 0, "kstack_id");
+	rc = load(&b, "on_sample", &prog, err);
+	if (!rc)
+		rc = describe(&b, err);
+	for (int cpu = 0; cpu < r->ncpus && !rc; cpu++) {
+		int fd = open_clock(cpu, (unsigned int)hz);
+		struct bpf_link *link;
+
+		if (fd < 0 && errno == ENODEV)
+			continue; /* offline */
+		if (fd < 0)
+			rc = rut_err_errno(err, errno, "cannot sample CPU %d", cpu);
+		if (rc)
+			break;
+		link = bpf_program__attach_perf_event(prog, fd);
+		rc = link ? keep_link(&b, link, (size_t)cpu, err)
+			  : rut_err_errno(err, errno, "cannot sample CPU %d", cpu);
+		if (!link)
+			close(fd);
+	}
+	return finish(&b, rc);
+}
+
+static int add(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
+{
+	if (!strncmp(spec, "usdt:", 5))
+		return add_usdt(r, spec, id, err);
+	if (!strncmp(spec, "uprobe:", 7) || !strncmp(spec, "uretprobe:", 10))
+		return add_uprobe(r, spec, id, err);
+	if (!strncmp(spec, "profile:", 8))
+		return add_profile(r, spec, id, err);
+	return add_tracepoints(r, spec, id, err);
+}
+
+int rut_dynamic_add(struct rut_recorder *r, const char *spec, struct rut_err *err)
+{
+	return add(r, spec, 0, err);
+}
+
+int rut_dynamic_resume(struct rut_recorder *r, struct rut_err *err)
+{
+	for (uint32_t i = 0; i < r->meta->ndynamic; i++) {
+		int rc;
+
+		if (!r->meta->dynamic[i].id)
+			continue; /* removed */
+		rc = add(r, r->meta->dynamic[i].spec, r->meta->dynamic[i].id, err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}

@@ -1,0 +1,132 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Events added by name: static probes, functions, tracepoints, samples; counted against the program.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+build() {
+  need_bpf
+  echo '#include <sys/sdt.h>' | cc -E - >/dev/null 2>&1 || t_skip "no sys/sdt.h (systemtap-sdt-dev)"
+  cat >prog.c <<'END'
+#include <sys/sdt.h>
+#include <string.h>
+#include <unistd.h>
+#include <stdlib.h>
+static char text[2][16];
+
+__attribute__((noinline)) long work(long a, const char *s, int c)
+{
+	DTRACE_PROBE3(demo, step, a, s, c);
+	return a * 2 + c;
+}
+int main(int argc, char **argv)
+{
+	strcpy(text[0], "even"), strcpy(text[1], "odd");
+	for (int i = 0; i < atoi(argv[1]); i++) {
+		work(i * 1000, text[i & 1], -i);
+		/* The same probe at two sites. */
+		if (i & 1)
+			DTRACE_PROBE2(demo, twice, i, (signed char)-i);
+		else
+			DTRACE_PROBE2(demo, twice, i, (signed char)-i);
+	}
+	return 0;
+}
+END
+  cc -O2 -o prog prog.c
+}
+
+test_usdt() {
+  build
+  "$RUTILE" record -o t -e "usdt:$PWD/prog:demo:step(a,s:str,c),usdt:$PWD/prog:demo:twice" -- ./prog 1000
+  readers t >/dev/null
+  [ "$(grep -c 'demo:step:' bt2.out)" = 1000 ]
+  [ "$(grep -c 'demo:twice:' bt2.out)" = 1000 ]
+  grep -q 'demo:step:.*{ a = 999000, c = -999, s = "odd" }' bt2.out
+  grep -q 'demo:step:.*{ a = 42000, c = -42, s = "even" }' bt2.out
+  grep -q 'demo:twice:.*{ arg0 = 7, arg1 = -7 }' bt2.out
+}
+
+test_functions() {
+  build
+  "$RUTILE" record -o t -e "uprobe:$PWD/prog:work(a,s:str)" -e "uretprobe:$PWD/prog:work" -- ./prog 500
+  readers t >/dev/null
+  [ "$(grep -c 'vm uprobe:work:\|uprobe:work: ' bt2.out)" -ge 500 ]
+  [ "$(grep -c ' uprobe:work:' bt2.out)" = 500 ]
+  [ "$(grep -c ' uretprobe:work:' bt2.out)" = 500 ]
+  grep -q ' uprobe:work:.*{ a = 7000, s = "odd" }' bt2.out
+  grep -q ' uretprobe:work:.*{ ret = 13993 }' bt2.out
+}
+
+# One process of two that run the same program; the semaphore goes up and comes down again.
+test_pid_session() {
+  build
+  S=p$$
+  "$RUTILE" start $S --flight -e "usdt:$PWD/prog:demo:step"
+  ./prog 300
+  "$RUTILE" remove $S -e "usdt:$PWD/prog:demo:step"
+  ./prog 1000
+  "$RUTILE" add $S -e "usdt:$PWD/prog:demo:twice,syscalls:sys_enter_getpgid"
+  ./prog 40
+  "$RUTILE" stop $S
+  ./prog 1000
+  "$RUTILE" start $S
+  ./prog 2
+  "$RUTILE" snapshot $S -o snap
+  "$RUTILE" destroy $S
+  readers snap >/dev/null
+  [ "$(grep -c 'demo:step:' bt2.out)" = 300 ]
+  [ "$(grep -c 'demo:twice:' bt2.out)" = 42 ]
+}
+
+# The kernel's own format against the event's: the same numbers by another way.
+test_tracepoint() {
+  need_bpf
+  "$RUTILE" record -o t -e 'syscalls:sys_enter_getpgid,syscalls:sys_exit_getpgid,sched:sched_process_exec' -- \
+    python3 -c "
+import os
+for i in range(200): os.getpgid(0)"
+  readers t >/dev/null
+  [ "$(grep -c ' sys_enter_getpgid:' bt2.out)" = 200 ]
+  [ "$(grep -c ' sys_exit_getpgid:' bt2.out)" = 200 ]
+}
+
+# A string and an array of the tracepoint's record, against the static event of the same moment.
+test_tracepoint_strings() {
+  need_bpf
+  "$RUTILE" record -o t -e 'irq:irq_handler_entry,task:task_rename' -a -- \
+    dd if=/dev/zero of=file bs=64k count=20 conv=fsync
+  readers t >/dev/null
+  grep -q 'task_rename:.*newcomm = "dd"' bt2.out
+  name=$(sed -n 's/.* irq_handler_entry:.*name = "\(.*\)" }.*/\1/p' bt2.out | head -1)
+  [ -z "$name" ] || grep -q "$name" /proc/interrupts
+}
+
+test_profile() {
+  need_bpf
+  "$RUTILE" record -o t -e profile:200 -- sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
+  readers t >/dev/null
+  [ "$(grep -c 'rutile_sample:.*procname = "sh"' bt2.out)" -ge 10 ]
+}
+
+test_refusals() {
+  build
+  "$RUTILE" record -o t -e "usdt:$PWD/prog:demo:nothing,sched_switch" --duration 0.1 2>err
+  grep -q "has no probe 'demo:nothing'" err
+  ! "$RUTILE" record -o u --strict -e "uprobe:$PWD/prog:nothing" --duration 0.1 2>err
+  grep -q "has no function 'nothing'" err
+  ! "$RUTILE" record -o u --strict -e "nosuch:thing" --duration 0.1 2>err
+  grep -q "no tracepoints 'nosuch:" err
+  ! "$RUTILE" record -o u --strict -e "usdt:/etc/passwd:a:b" --duration 0.1 2>err
+  grep -q 'no 64-bit ELF file' err
+  [ ! -e u ]
+}
+
+t_case "USDT: every hit, arguments, strings, several sites" test_usdt
+t_case "functions: entries and returns" test_functions
+t_case "probes come and go in a session" test_pid_session
+t_case "tracepoints by their tracefs format are exact" test_tracepoint
+t_case "strings of tracepoints" test_tracepoint_strings
+t_case "samples" test_profile
+t_case "what does not exist is named" test_refusals
+t_done

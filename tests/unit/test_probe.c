@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* Arguments of USDT notes in all the forms that compilers write, and tracefs formats. */
+#include "unit.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/user.h>
+
+#include "base/err.h"
+#include "probe/arg.h"
+#include "session/tracefs.h"
+
+#define REG(r) (short)offsetof(struct user_regs_struct, r)
+
+static void test_arguments(void **state)
+{
+#ifdef __x86_64__
+	struct rut_probe_arg a[RUT_PROBE_ARGS];
+	struct rut_err err = RUT_ERR_INIT;
+
+	assert_int_equal(rut_arg_parse("8@%rdi -4@%eax 1@$-5 -8@-20(%rbp) 2@%r10w 4@(%rax,%rbx,4) "
+				       "8@16(%rcx,%rdx) 8f@%xmm0 8@sym(%rip) 1@%ah",
+				       a, &err),
+			 10);
+	assert_int_equal(a[0].kind, RUT_ARG_REG);
+	assert_int_equal(a[0].reg, REG(rdi));
+	assert_int_equal(a[0].bytes, 8);
+	assert_false(a[0].negative);
+	assert_int_equal(a[1].reg, REG(rax));
+	assert_int_equal(a[1].bytes, 4);
+	assert_true(a[1].negative);
+	assert_int_equal(a[2].kind, RUT_ARG_CONST);
+	assert_int_equal(a[2].value, -5);
+	assert_int_equal(a[3].kind, RUT_ARG_MEM);
+	assert_int_equal(a[3].value, -20);
+	assert_int_equal(a[3].reg, REG(rbp));
+	assert_int_equal(a[3].index, -1);
+	assert_int_equal(a[4].reg, REG(r10));
+	assert_int_equal(a[5].reg, REG(rax));
+	assert_int_equal(a[5].index, REG(rbx));
+	assert_int_equal(a[5].scale, 2);
+	assert_int_equal(a[6].value, 16);
+	assert_int_equal(a[6].index, REG(rdx));
+	assert_int_equal(a[6].scale, 0);
+	assert_int_equal(a[7].kind, RUT_ARG_MISSING);
+	assert_int_equal(a[8].kind, RUT_ARG_MISSING);
+	assert_int_equal(a[9].reg, REG(rax) + 1);
+	assert_int_equal(rut_arg_parse("", a, &err), 0);
+	assert_int_equal(rut_arg_parse("8@%zzz", a, &err), -EINVAL);
+	assert_int_equal(rut_arg_parse("3@%rax", a, &err), -EINVAL);
+	assert_int_equal(rut_arg_parse("8@(%rax", a, &err), -EINVAL);
+	assert_int_equal(
+		rut_arg_parse("1@$1 1@$1 1@$1 1@$1 1@$1 1@$1 1@$1 1@$1 1@$1 1@$1 1@$1 1@$1 1@$1", a,
+			      &err),
+		-E2BIG);
+#else
+	skip();
+#endif
+}
+
+static const char format[] = "name: x\nID: 1\nformat:\n"
+			     "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+			     "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+			     "\tfield:const void * ptr;\toffset:8;\tsize:8;\tsigned:0;\n"
+			     "\tfield:__data_loc char[] name;\toffset:16;\tsize:4;\tsigned:0;\n"
+			     "\tfield:short a;\toffset:20;\tsize:2;\tsigned:1;\n"
+			     "\tfield:char comm[16];\toffset:22;\tsize:16;\tsigned:0;\n"
+			     "\tfield:u8 mac[6];\toffset:40;\tsize:6;\tsigned:0;\n\n"
+			     "print fmt: \"%d\", REC->a\n";
+
+static void test_format(void **state)
+{
+	struct rut_tracefs_format f;
+	struct rut_err err = RUT_ERR_INIT;
+
+	assert_int_equal(rut_tracefs_parse(format, &f, &err), 0);
+	assert_int_equal(f.nfields, 5);
+	assert_string_equal(f.fields[0].name, "ptr");
+	assert_int_equal(f.fields[0].kind, RUT_FK_X64);
+	assert_int_equal(f.fields[1].kind, RUT_FK_S16);
+	assert_int_equal(f.fields[2].kind, RUT_FK_TEXT);
+	assert_int_equal(f.fields[2].count, 16);
+	assert_int_equal(f.fields[3].kind, RUT_FK_ARRAY_X8);
+	assert_int_equal(f.fields[4].kind, RUT_FK_STR);
+	assert_string_equal(f.fields[4].name, "name");
+	/* Runs: ptr; a and comm together; mac behind a gap. */
+	assert_int_equal(f.conf.nruns, 3);
+	assert_int_equal(f.conf.run_from[1], 20);
+	assert_int_equal(f.conf.run_len[1], 18);
+	assert_int_equal(f.conf.run_from[2], 40);
+	assert_int_equal(f.conf.nstrs, 1);
+	assert_int_equal(f.conf.str_at[0], 16);
+}
+
+static void test_selection(void **state)
+{
+	struct rut_selection sel = {0};
+	struct rut_syscall_desc d;
+	struct rut_err err = RUT_ERR_INIT;
+
+	assert_int_equal(
+		rut_selection_add(&sel, "sched,!sched_switch,syscall:open*,irq_softirq_*", &err),
+		0);
+	assert_true(sel.events[RUT_EV_SCHED_WAKING]);
+	assert_false(sel.events[RUT_EV_SCHED_SWITCH]);
+	assert_true(sel.events[RUT_EV_SOFTIRQ_ENTRY]);
+	assert_false(sel.events[RUT_EV_IRQ_ENTRY]);
+	assert_int_equal(sel.syscalls[257], RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT);
+	assert_int_equal(sel.syscalls[0], 0);
+	assert_int_equal(rut_selection_add(&sel, "nonsense", &err), -ENOENT);
+	/* openat(dfd, filename, flags, mode) */
+	rut_syscall_describe(&d, 257);
+	assert_int_equal(d.nargs, 4);
+	assert_int_equal(d.str[0], 2);
+	assert_int_equal(d.skip, 2);
+	assert_int_equal(d.negative, 1 | 4);
+	assert_int_equal(d.narrow, 1 | 4 | 8);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_format),
+		cmocka_unit_test(test_selection),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
