@@ -49,6 +49,7 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -846,6 +847,8 @@ static void *inject_thread(void *arg)
 	struct inject *in = arg;
 
 	pthread_setname_np(pthread_self(), RUT_INJECT_THREAD_NAME);
+	/* The target waits for us: on a busy machine this is most of its pause. May be refused. */
+	setpriority(PRIO_PROCESS, (id_t)gettid(), -20);
 	in->result = inject_attached(in);
 	return NULL; /* the kernel detaches now, stopping nobody */
 }
