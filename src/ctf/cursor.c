@@ -98,10 +98,13 @@ static bool next_file(struct rut_cursor *c)
 {
 	const struct rut_set_file *f = file_of(c);
 
+	if (c->file + 1 >= c->s->n_files && c->opts->follow) {
+		c->done = true; /* for now */
+		return false;
+	}
 	c->counts->bytes_done += f->map.size - c->next_offset;
 	rut_ctf_file_forget(&f->map, c->forgotten_to, f->map.size);
-	c->next_offset = 0;
-	c->forgotten_to = 0;
+	c->next_offset = c->forgotten_to = c->expected_to = 0;
 	if (c->file + 1 >= c->s->n_files) {
 		c->next_offset = f->map.size;
 		c->done = true;
@@ -146,6 +149,10 @@ static bool read_packet(struct rut_cursor *c)
 		rut_ctf_file_forget(&f->map, c->forgotten_to, offset);
 		c->forgotten_to = offset;
 	}
+	if (c->opts->prefault && offset + c->forget_bytes / 2 > c->expected_to) {
+		c->expected_to = offset + c->forget_bytes;
+		rut_ctf_file_expect(&f->map, offset, c->forget_bytes);
+	}
 	c->prev = c->info;
 	rc = rut_packet_read(c->s->meta, f->map.data, f->map.size, offset, c->regs, &c->info, &err);
 	if (rut_ctf_file_was_cut(&f->map)) {
@@ -153,6 +160,11 @@ static bool read_packet(struct rut_cursor *c)
 		c->next_offset = f->map.size;
 		c->info = c->prev;
 		return read_packet(c);
+	}
+	if (unlikely((rc < 0 || c->info.cut) && c->opts->follow && c->file + 1 >= c->s->n_files)) {
+		c->info = c->prev; /* not yet whole */
+		c->done = true;
+		return false;
 	}
 	if (rc < 0) {
 		complain(c, offset, "%s", err.msg);
@@ -517,10 +529,17 @@ void rut_cursor_fini(struct rut_cursor *c)
 void rut_cursor_rewind(struct rut_cursor *c)
 {
 	c->file = 0;
-	c->next_offset = c->forgotten_to = 0;
+	c->next_offset = c->forgotten_to = c->expected_to = 0;
 	c->in_packet = c->done = c->has_prev = false;
 	c->clk = 0;
 	c->last_ns = INT64_MIN;
+}
+
+void rut_cursor_resume(struct rut_cursor *c)
+{
+	c->done = false;
+	if (c->in_packet) /* the mapping may have moved */
+		c->ev.data = file_of(c)->map.data + c->info.pub.offset_bytes;
 }
 
 void rut_cursor_seek(struct rut_cursor *c, int64_t ts_ns)

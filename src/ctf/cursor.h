@@ -25,8 +25,8 @@ struct rut_cursor {
 	uint64_t *regs, *seg;  /* owned */
 	bool has_prev;	       /* a packet before this one was seen */
 	struct rut_packet_info prev;
-	bool done, cut;
-	bool failed_at_open;
+	bool done;
+	uint64_t expected_to; /* bytes of the file that the kernel was told of */
 	/* The reader's: */
 	const uint8_t *wanted; /* by class index; NULL: all */
 	const struct rut_ctf_reader_opts *opts;
@@ -41,6 +41,9 @@ void rut_cursor_fini(struct rut_cursor *c);
 /* Goes to the first packet that may hold events at or after this time. */
 void rut_cursor_seek(struct rut_cursor *c, int64_t ts_ns);
 void rut_cursor_rewind(struct rut_cursor *c);
+
+/* With opts->follow: the file grew or a further one came; goes on after the end. */
+void rut_cursor_resume(struct rut_cursor *c);
 
 /* Decodes the next wanted event into c->ev. Returns false at the end of the stream. */
 bool rut_cursor_next(struct rut_cursor *c);

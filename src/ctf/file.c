@@ -21,7 +21,6 @@ struct slot {
 static struct slot slots[MAX_FILES];
 static _Atomic int n_slots; /* those at and above were never used */
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct sigaction previous;
 
 static void on_sigbus(int sig, siginfo_t *info, void *context)
@@ -47,12 +46,19 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 	errno = saved;
 }
 
+/* At every mapping: others may have put a handler of their own in place meanwhile. */
 static void install(void)
 {
-	struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+	struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO}, now;
 
-	sigemptyset(&sa.sa_mask);
-	sigaction(SIGBUS, &sa, &previous);
+	pthread_mutex_lock(&slots_lock);
+	sigaction(SIGBUS, NULL, &now);
+	if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction != on_sigbus) {
+		previous = now;
+		sigemptyset(&sa.sa_mask);
+		sigaction(SIGBUS, &sa, NULL);
+	}
+	pthread_mutex_unlock(&slots_lock);
 }
 
 static int take_slot(const void *data, size_t size)
@@ -87,7 +93,7 @@ int rut_ctf_file_map(struct rut_ctf_file *f, const char *path, struct rut_err *e
 		return rut_err_set(err, EINVAL, "'%s' is not a regular file", path);
 	if (!st.st_size)
 		return 0;
-	pthread_once(&once, install);
+	install();
 	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (data == MAP_FAILED)
 		return rut_err_errno(err, errno, "cannot map '%s'", path);
@@ -119,4 +125,12 @@ void rut_ctf_file_forget(const struct rut_ctf_file *f, uint64_t from, uint64_t t
 	to &= ~(uint64_t)(PAGE - 1);
 	if (f->data && from < to)
 		madvise((void *)(f->data + from), to - from, MADV_DONTNEED);
+}
+
+void rut_ctf_file_expect(const struct rut_ctf_file *f, uint64_t from, uint64_t bytes)
+{
+	from &= ~(uint64_t)(PAGE - 1);
+	if (f->data && from < f->size)
+		madvise((void *)(f->data + from), bytes < f->size - from ? bytes : f->size - from,
+			MADV_WILLNEED);
 }

@@ -2,7 +2,7 @@
 /*
  * Files mapped into memory that others may cut short meanwhile.
  *
- * Touching a page behind the new end raises SIGBUS. A handler, installed with the first mapping,
+ * Touching a page behind the new end raises SIGBUS. A handler, installed with the mapping,
  * puts pages of zeros there instead and marks the mapping, so that the reader can report it and go
  * on elsewhere. A SIGBUS at any other address takes its usual course.
  */
@@ -31,6 +31,9 @@ static inline bool rut_ctf_file_was_cut(const struct rut_ctf_file *f)
 {
 	return f->cut && atomic_load_explicit(f->cut, memory_order_relaxed);
 }
+
+/* Tells the kernel that these bytes are read soon. */
+void rut_ctf_file_expect(const struct rut_ctf_file *f, uint64_t from, uint64_t bytes);
 
 /* Gives back the memory of these bytes (whole pages within); they can still be read. */
 void rut_ctf_file_forget(const struct rut_ctf_file *f, uint64_t from, uint64_t to);

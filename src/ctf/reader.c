@@ -13,19 +13,29 @@ struct rut_ctf_reader {
 	struct rut_ctf_set *set; /* borrowed */
 	struct rut_ctf_reader_opts opts;
 	struct rut_ctf_counts counts;
-	struct rut_cursor *cursors; /* owned */
+	struct rut_cursor **cursors; /* owned */
 	size_t n_cursors;
 	struct rut_cursor **heap; /* owned array */
 	size_t n_heap;
 	uint8_t *wanted; /* owned; NULL: all */
 	bool started;
+	bool fresh;	      /* the heap's root was not given out yet */
+	int64_t watermark_ns; /* follow: events after it wait */
 };
+
+/* How much of each stream may stay in memory behind the reader. */
+static uint64_t forget_bytes(size_t n_streams)
+{
+	uint64_t n = (64u << 20) / (n_streams ? n_streams : 1);
+
+	return n > 4 << 20 ? 4 << 20 : n < 256 << 10 ? 256 << 10 : n;
+}
 
 static inline bool before(const struct rut_cursor *a, const struct rut_cursor *b)
 {
 	if (a->ev.ts_ns != b->ev.ts_ns)
 		return a->ev.ts_ns < b->ev.ts_ns;
-	return a < b;
+	return a->s->pub.index < b->s->pub.index;
 }
 
 static void sift_down(struct rut_ctf_reader *r, size_t i)
@@ -47,30 +57,147 @@ static void sift_down(struct rut_ctf_reader *r, size_t i)
 	r->heap[i] = c;
 }
 
+static void make_heap(struct rut_ctf_reader *r)
+{
+	for (size_t i = r->n_heap / 2; i-- > 0;)
+		sift_down(r, i);
+}
+
+/*
+ * Follow: the time up to which all streams are known, by the ends of the packets that were opened;
+ * a stream that lags too far behind is not waited for.
+ */
+static void set_watermark(struct rut_ctf_reader *r)
+{
+	int64_t lag = r->opts.follow_lag_ns ? r->opts.follow_lag_ns : 1000000000;
+	int64_t least = INT64_MAX, most = INT64_MIN;
+
+	for (size_t i = 0; i < r->n_cursors; i++) {
+		const struct rut_cursor *c = r->cursors[i];
+		int64_t end = c->info.pub.has_end ? c->info.pub.end_ns : c->last_ns;
+
+		least = end < least ? end : least;
+		most = end > most ? end : most;
+	}
+	if (most != INT64_MIN && least < most - lag)
+		least = most - lag;
+	r->watermark_ns = least;
+}
+
 static void start(struct rut_ctf_reader *r)
 {
 	r->n_heap = 0;
 	for (size_t i = 0; i < r->n_cursors; i++) {
-		r->cursors[i].wanted = r->wanted;
-		if (rut_cursor_next(&r->cursors[i]))
-			r->heap[r->n_heap++] = &r->cursors[i];
+		r->cursors[i]->wanted = r->wanted;
+		if (rut_cursor_next(r->cursors[i]))
+			r->heap[r->n_heap++] = r->cursors[i];
 	}
-	for (size_t i = r->n_heap / 2; i-- > 0;)
-		sift_down(r, i);
+	make_heap(r);
 	r->started = true;
+	r->fresh = true;
+}
+
+/* The heap's root, unless it has to wait. */
+static const struct rut_ctf_event *follow_root(struct rut_ctf_reader *r)
+{
+	if (!r->n_heap)
+		return NULL;
+	if (r->heap[0]->ev.ts_ns > r->watermark_ns) {
+		set_watermark(r);
+		if (r->heap[0]->ev.ts_ns > r->watermark_ns) {
+			r->fresh = true; /* it was not given out */
+			return NULL;
+		}
+	}
+	return &r->heap[0]->ev;
 }
 
 const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r)
 {
-	if (__builtin_expect(!r->started, 0)) {
+	if (__builtin_expect(!r->started, 0))
 		start(r);
-	} else if (r->n_heap) {
+	if (r->n_heap && !r->fresh) {
 		if (!rut_cursor_next(r->heap[0]))
 			r->heap[0] = r->heap[--r->n_heap];
 		if (r->n_heap > 1)
 			sift_down(r, 0);
 	}
+	r->fresh = false;
+	if (__builtin_expect(r->opts.follow, 0))
+		return follow_root(r);
 	return r->n_heap ? &r->heap[0]->ev : NULL;
+}
+
+static int add_cursor(struct rut_ctf_reader *r, size_t stream)
+{
+	struct rut_cursor **cursors = realloc(r->cursors, (r->n_cursors + 1) * sizeof(*r->cursors));
+	struct rut_cursor **heap;
+	struct rut_cursor *c;
+
+	if (!cursors)
+		return -ENOMEM;
+	r->cursors = cursors;
+	heap = realloc(r->heap, (r->n_cursors + 1) * sizeof(*r->heap));
+	if (!heap)
+		return -ENOMEM;
+	r->heap = heap;
+	c = calloc(1, sizeof(*c));
+	if (!c || rut_cursor_init(c, r->set->streams[stream], &r->opts, &r->counts) < 0) {
+		free(c);
+		return -ENOMEM;
+	}
+	c->forget_bytes = forget_bytes(r->set->n_streams);
+	c->wanted = r->wanted;
+	cursors[r->n_cursors++] = c;
+	return 0;
+}
+
+int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err)
+{
+	size_t had = r->set->n_streams;
+	int rc;
+
+	rc = rut_set_refresh(r->set, err);
+	if (rc < 0)
+		return rc;
+	if (!rc)
+		return 0;
+	for (size_t i = had; i < r->set->n_streams; i++)
+		if (add_cursor(r, i) < 0)
+			return rut_err_set(err, ENOMEM, "out of memory");
+	for (size_t i = 0; i < r->n_cursors; i++) {
+		struct rut_cursor *c = r->cursors[i];
+		bool waits = false;
+
+		for (size_t k = 0; k < r->n_heap; k++)
+			waits |= r->heap[k] == c;
+		rut_cursor_resume(c);
+		if (!waits && rut_cursor_next(c))
+			r->heap[r->n_heap++] = c;
+	}
+	make_heap(r);
+	r->started = r->fresh = true;
+	set_watermark(r);
+	return 1;
+}
+
+void rut_ctf_reader_drain(struct rut_ctf_reader *r)
+{
+	r->opts.follow = false;
+	for (size_t i = 0; i < r->n_cursors; i++) {
+		struct rut_cursor *c = r->cursors[i];
+		bool waits = false;
+
+		for (size_t k = 0; k < r->n_heap; k++)
+			waits |= r->heap[k] == c;
+		rut_cursor_resume(c);
+		if (r->started && !waits && rut_cursor_next(c))
+			r->heap[r->n_heap++] = c;
+	}
+	if (r->started) {
+		make_heap(r);
+		r->fresh = true;
+	}
 }
 
 void rut_ctf_reader_want(struct rut_ctf_reader *r, const struct rut_ctf_event_class *cls)
@@ -90,7 +217,7 @@ int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err 
 	r->opts.has_begin = true;
 	r->opts.begin_ns = ts_ns;
 	for (size_t i = 0; i < r->n_cursors; i++)
-		rut_cursor_seek(&r->cursors[i], ts_ns);
+		rut_cursor_seek(r->cursors[i], ts_ns);
 	r->started = false;
 	return 0;
 }
@@ -104,44 +231,35 @@ void rut_ctf_reader_free(struct rut_ctf_reader *r)
 {
 	if (!r)
 		return;
-	for (size_t i = 0; i < r->n_cursors; i++)
-		rut_cursor_fini(&r->cursors[i]);
+	for (size_t i = 0; i < r->n_cursors; i++) {
+		rut_cursor_fini(r->cursors[i]);
+		free(r->cursors[i]);
+	}
 	free(r->cursors);
 	free(r->heap);
 	free(r->wanted);
 	free(r);
 }
 
-/* How much of each stream may stay in memory behind the reader. */
-static uint64_t forget_bytes(size_t n_streams)
-{
-	uint64_t n = (64u << 20) / (n_streams ? n_streams : 1);
-
-	return n > 4 << 20 ? 4 << 20 : n < 256 << 10 ? 256 << 10 : n;
-}
-
 int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 		       const struct rut_ctf_reader_opts *opts, struct rut_err *err)
 {
 	struct rut_ctf_reader *r = calloc(1, sizeof(*r));
-	int rc = -ENOMEM;
+	int rc;
 
 	if (!r)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	r->set = set;
 	if (opts)
 		r->opts = *opts;
-	r->cursors = calloc(set->n_streams + 1, sizeof(*r->cursors));
-	r->heap = calloc(set->n_streams + 1, sizeof(*r->heap));
-	if (!r->cursors || !r->heap)
-		goto err;
+	r->watermark_ns = INT64_MIN;
 	for (size_t i = 0; i < set->n_streams; i++) {
 		if (r->opts.only_stream && r->opts.only_stream != i + 1)
 			continue;
-		if (rut_cursor_init(&r->cursors[r->n_cursors], set->streams[i], &r->opts,
-				    &r->counts) < 0)
-			goto err;
-		r->cursors[r->n_cursors++].forget_bytes = forget_bytes(set->n_streams);
+		if (add_cursor(r, i) < 0) {
+			rut_ctf_reader_free(r);
+			return rut_err_set(err, ENOMEM, "out of memory");
+		}
 	}
 	if (r->opts.has_begin && (rc = rut_ctf_reader_seek(r, r->opts.begin_ns, err)) < 0) {
 		rut_ctf_reader_free(r);
@@ -149,7 +267,4 @@ int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 	}
 	*ret = r;
 	return 0;
-err:
-	rut_ctf_reader_free(r);
-	return rut_err_set(err, ENOMEM, "out of memory");
 }

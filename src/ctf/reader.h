@@ -115,7 +115,14 @@ struct rut_ctf_reader_opts {
 	void (*on_error)(const char *msg, void *arg);
 	void *arg;
 	bool general;  /* never take the short paths (tests) */
-	bool prefault; /* a second thread brings the pages in ahead of this one */
+	bool prefault; /* asks the kernel to read ahead of each stream */
+	/*
+	 * The trace is still being written: an unfinished packet at the end of a file is left alone
+	 * until it is whole, and events are held back until every stream has got that far, or lags
+	 * behind the others by more than follow_lag_ns (0: one second). See rut_ctf_reader_poll().
+	 */
+	bool follow;
+	int64_t follow_lag_ns;
 	/* Only this stream (index + 1), 0: all, merged. For folds in parallel. */
 	uint32_t only_stream;
 };
@@ -175,10 +182,14 @@ int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err 
 void rut_ctf_reader_counts(const struct rut_ctf_reader *r, struct rut_ctf_counts *ret);
 
 /*
- * After the end: looks whether files grew or new ones came. Returns 1 when there is more to read
- * (rut_ctf_reader_next() goes on), 0 when not, or -errno.
+ * With opts.follow, after rut_ctf_reader_next() returned NULL: looks whether files grew or new ones
+ * came. Returns 1 when there is more to read (rut_ctf_reader_next() goes on), 0 when not, or
+ * -errno. No other reader may use the set meanwhile, and what was borrowed from events is gone.
  */
 int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err);
+
+/* The recording ended: nothing is held back any more; rut_ctf_reader_next() gives the rest. */
+void rut_ctf_reader_drain(struct rut_ctf_reader *r);
 
 /* ---- Fields ------------------------------------------------------------------------------ */
 

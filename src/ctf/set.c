@@ -178,12 +178,22 @@ static void shift_clocks(const struct rut_ctf_set *set, struct rut_meta *m)
 	}
 }
 
-static int open_streams(struct rut_ctf_set *set, struct rut_meta *m, const char *dir,
+static bool known(const struct rut_ctf_set *set, const char *path)
+{
+	for (size_t i = 0; i < set->n_streams; i++)
+		for (size_t f = 0; f < set->streams[i]->n_files; f++)
+			if (!strcmp(set->streams[i]->files[f].path, path))
+				return true;
+	return false;
+}
+
+/* Opens the files of a trace; with `refresh` those that are new. Returns how many, or -errno. */
+static int open_streams(struct rut_ctf_set *set, struct rut_meta *m, const char *dir, bool refresh,
 			struct rut_err *err)
 {
 	_cleanup_free_ uint64_t *regs = calloc(m->n_regs + 1, sizeof(*regs));
 	struct dirent **list;
-	int n, rc = 0;
+	int n, rc = 0, opened = 0;
 
 	if (!regs)
 		return nomem(err);
@@ -195,6 +205,7 @@ static int open_streams(struct rut_ctf_set *set, struct rut_meta *m, const char 
 		struct rut_err local = RUT_ERR_INIT;
 		struct stat st;
 
+		rc = 0;
 		if (!strcmp(list[i]->d_name, "metadata"))
 			continue;
 		if (asprintf(&path, "%s/%s", dir, list[i]->d_name) < 0) {
@@ -202,14 +213,17 @@ static int open_streams(struct rut_ctf_set *set, struct rut_meta *m, const char 
 			rc = nomem(err);
 			break;
 		}
-		if (stat(path, &st) < 0 || S_ISDIR(st.st_mode))
+		if (stat(path, &st) < 0 || S_ISDIR(st.st_mode) || (refresh && known(set, path)))
+			continue;
+		if (refresh && !st.st_size)
 			continue;
 		rc = open_file(set, m, path, regs, &local);
-		if (rc < 0)
+		if (rc < 0 && !refresh) /* else it may be about to be written */
 			rut_set_complain(set, &local);
+		opened += !rc;
 	}
 	free_list(list, n);
-	return rc == -ENOMEM ? nomem(err) : 0;
+	return rc == -ENOMEM ? nomem(err) : opened;
 }
 
 static int open_trace(struct rut_ctf_set *set, const char *dir, struct rut_err *err)
@@ -243,7 +257,45 @@ static int open_trace(struct rut_ctf_set *set, const char *dir, struct rut_err *
 	shift_clocks(set, m);
 	if (add_classes(set, m) < 0)
 		return nomem(err);
-	return open_streams(set, m, dir, err);
+	rc = open_streams(set, m, dir, false, err);
+	return rc < 0 ? rc : 0;
+}
+
+static int refresh_file(struct rut_ctf_set *set, struct rut_set_stream *s, struct rut_set_file *f)
+{
+	struct rut_ctf_file map;
+	struct stat st;
+
+	if (stat(f->path, &st) < 0 || (uint64_t)st.st_size <= f->map.size ||
+	    rut_ctf_file_map(&map, f->path, NULL) < 0)
+		return 0;
+	if (map.size <= f->map.size) {
+		rut_ctf_file_unmap(&map);
+		return 0;
+	}
+	s->pub.size_bytes += map.size - f->map.size;
+	set->bytes += map.size - f->map.size;
+	rut_ctf_file_unmap(&f->map);
+	f->map = map;
+	return 1;
+}
+
+int rut_set_refresh(struct rut_ctf_set *set, struct rut_err *err)
+{
+	int n = 0, rc;
+
+	for (size_t i = 0; i < set->n_streams; i++) {
+		struct rut_set_stream *s = set->streams[i];
+
+		n += refresh_file(set, s, &s->files[s->n_files - 1]);
+	}
+	for (size_t i = 0; i < set->n_traces; i++) {
+		rc = open_streams(set, set->traces[i], set->traces[i]->pub.path, true, err);
+		if (rc < 0)
+			return rc;
+		n += rc;
+	}
+	return n;
 }
 
 /* ---- Folders ---- */

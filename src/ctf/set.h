@@ -49,6 +49,12 @@ struct rut_ctf_set {
 	bool scanned;
 };
 
+/*
+ * Maps what files have grown by, and opens new ones. Nobody may be inside a packet. Returns the
+ * number of files that grew or came, or -errno.
+ */
+int rut_set_refresh(struct rut_ctf_set *set, struct rut_err *err);
+
 /* Reports a problem that does not end everything: rut_log, and the count. */
 void rut_set_complain(struct rut_ctf_set *set, const struct rut_err *err);
 

@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: MIT */
+#include "unit.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "ctf/file.h"
+#include "ctf/text.h"
+#include "ctf/when.h"
+#include "ctf/writer.h"
+
+static const char preamble[] =
+	"/* CTF 1.8 */\n"
+	"typealias integer { size = 8; } := u8; typealias integer { size = 32; } := u32;\n"
+	"typealias integer { size = 64; } := u64;\n"
+	"trace { major = 1; minor = 8; byte_order = %s; packet.header := struct { u32 magic; u32 "
+	"stream_id; }; };\n"
+	"clock { name = c; freq = 1000000000; offset_s = 100; };\n"
+	"typealias integer { size = 64; map = clock.c.value; } := t64;\n"
+	"stream { id = 0; event.header := struct { u32 id; t64 timestamp; };\n"
+	"	packet.context := struct { t64 timestamp_begin; t64 timestamp_end; u64 "
+	"content_size;\n"
+	"		u64 packet_size; u64 events_discarded; u64 packet_seq_num; u32 cpu_id; }; "
+	"};\n";
+
+/* ---- A trace in a folder of its own ---- */
+
+struct dir {
+	char path[64];
+};
+
+static void make_dir(struct dir *d)
+{
+	strcpy(d->path, "/tmp/rutile-test-ctf-XXXXXX");
+	assert_non_null(mkdtemp(d->path));
+}
+
+static void remove_dir(struct dir *d)
+{
+	char cmd[128];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", d->path);
+	assert_int_equal(system(cmd), 0);
+}
+
+static char *in_dir(const struct dir *d, const char *name)
+{
+	static char paths[4][160];
+	static int next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, 160, "%s/%s", d->path, name);
+	return path;
+}
+
+static void put_file(const struct dir *d, const char *name, const void *data, size_t len)
+{
+	FILE *f = fopen(in_dir(d, name), "w");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(data, 1, len, f), len);
+	assert_int_equal(fclose(f), 0);
+}
+
+static void put_metadata(const struct dir *d, bool be, const char *events)
+{
+	char text[16384];
+
+	snprintf(text, sizeof(text), preamble, be ? "be" : "le");
+	strcat(text, events);
+	put_file(d, "metadata", text, strlen(text));
+}
+
+struct packet {
+	uint64_t content_at, size_at;
+};
+
+static void begin_packet(struct rut_ctf_writer *w, struct packet *p, uint64_t begin, uint64_t end,
+			 uint64_t lost, uint64_t seq, uint32_t cpu)
+{
+	rut_ctf_writer_put(w, 0xc1fc1fc1, 32, 8);
+	rut_ctf_writer_put(w, 0, 32, 8);
+	rut_ctf_writer_put(w, begin, 64, 8);
+	rut_ctf_writer_put(w, end, 64, 8);
+	p->content_at = rut_ctf_writer_put(w, 0, 64, 8);
+	p->size_at = rut_ctf_writer_put(w, 0, 64, 8);
+	rut_ctf_writer_put(w, lost, 64, 8);
+	rut_ctf_writer_put(w, seq, 64, 8);
+	rut_ctf_writer_put(w, cpu, 32, 8);
+}
+
+static void end_packet(struct rut_ctf_writer *w, const struct packet *p, size_t bytes)
+{
+	rut_ctf_writer_patch(w, p->content_at, w->pos, 64);
+	rut_ctf_writer_patch(w, p->size_at, 8 * (bytes ? bytes : (w->pos + 7) / 8), 64);
+	rut_ctf_writer_end_packet(w, bytes);
+}
+
+static void put_header(struct rut_ctf_writer *w, uint32_t id, uint64_t ts)
+{
+	rut_ctf_writer_put(w, id, 32, 8);
+	rut_ctf_writer_put(w, ts, 64, 8);
+}
+
+static struct rut_ctf_set *open_dir(const struct dir *d)
+{
+	const char *path = d->path;
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_ctf_set *set = NULL;
+
+	if (rut_ctf_set_open(&set, &path, 1, NULL, &err) < 0)
+		fail_msg("%s", err.msg);
+	return set;
+}
+
+static struct rut_ctf_reader *open_reader(struct rut_ctf_set *set,
+					  const struct rut_ctf_reader_opts *opts)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_ctf_reader *r = NULL;
+
+	if (rut_ctf_reader_new(&r, set, opts, &err) < 0)
+		fail_msg("%s", err.msg);
+	return r;
+}
+
+/* Everything of a set as text. */
+static char *print_all(struct rut_ctf_set *set, const struct rut_ctf_reader_opts *opts)
+{
+	struct rut_ctf_text_opts topts = {
+		.names = 3, .clock = RUT_CTF_CLOCK_SECONDS, .no_delta = true};
+	struct rut_buf out = RUT_BUF_INIT;
+	struct rut_ctf_reader *r = open_reader(set, opts);
+	const struct rut_ctf_event *ev;
+	struct rut_ctf_text *text;
+
+	assert_int_equal(rut_ctf_text_new(&text, set, &topts, NULL), 0);
+	while ((ev = rut_ctf_reader_next(r)))
+		rut_ctf_text_event(text, ev, &out);
+	rut_ctf_text_free(text);
+	rut_ctf_reader_free(r);
+	assert_false(out.failed);
+	return rut_buf_take(&out);
+}
+
+/* ---- Tests ---- */
+
+struct column {
+	unsigned int bits, align;
+	bool is_signed, be, string;
+};
+
+/* Random records: what was written is what fields by reference, and a walk in order, say. */
+static void random_records(unsigned int seed, bool be)
+{
+	struct column cols[12];
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	const struct rut_ctf_event_class *cls;
+	const struct rut_ctf_event *ev;
+	static uint64_t values[50][12];
+	struct rut_ctf_ref refs[12];
+	struct rut_ctf_reader *r;
+	struct rut_ctf_set *set;
+	struct rut_ctf_writer w;
+	struct packet p;
+	struct dir d;
+	unsigned int struct_align = 8;
+
+	make_dir(&d);
+	rut_buf_puts(&text, "event { id = 0; name = e; fields := struct {\n");
+	for (int c = 0; c < 12; c++) {
+		struct column *k = &cols[c];
+
+		*k = (struct column){.bits = 1 + (unsigned int)rand_r(&seed) % 64,
+				     .align = 1u << rand_r(&seed) % 7,
+				     .is_signed = rand_r(&seed) & 1,
+				     .string = rand_r(&seed) % 6 == 0};
+		if (rand_r(&seed) & 1)
+			k->bits = 8u << rand_r(&seed) % 4;
+		/* The byte order may change at whole bytes only. */
+		k->be = k->bits % 8 == 0 && k->align >= 8 && c && cols[c - 1].string
+				? rand_r(&seed) & 1
+				: be;
+		if (k->string)
+			k->align = 8, k->be = be;
+		struct_align = k->align > struct_align ? k->align : struct_align;
+		if (k->string)
+			rut_buf_printf(&text, "string f%d;\n", c);
+		else
+			rut_buf_printf(&text,
+				       "integer { size = %u; align = %u; signed = %d; byte_order = "
+				       "%s; } f%d;\n",
+				       k->bits, k->align, k->is_signed, k->be ? "be" : "le", c);
+	}
+	/* A byte order of its own must end at a whole byte before the next one begins. */
+	for (int c = 0; c + 1 < 12; c++)
+		if (cols[c].be != be && !cols[c + 1].string && cols[c + 1].align < 8)
+			cols[c].be = be, text.len = 0;
+	if (!text.len) { /* rare: try another one */
+		remove_dir(&d);
+		random_records(seed, be);
+		return;
+	}
+	rut_buf_puts(&text, "}; };\n");
+	put_metadata(&d, be, text.data);
+	assert_int_equal(rut_ctf_writer_open(&w, in_dir(&d, "s"), be, NULL), 0);
+	begin_packet(&w, &p, 1000, 2000, 0, 0, 3);
+	for (int i = 0; i < 50; i++) {
+		put_header(&w, 0, 1000 + (uint64_t)i);
+		rut_ctf_writer_align(&w, struct_align);
+		for (int c = 0; c < 12; c++) {
+			uint64_t v = (uint64_t)rand_r(&seed) << 40 ^ (uint64_t)rand_r(&seed) << 20 ^
+				     (uint64_t)rand_r(&seed);
+			char s[16];
+
+			if (cols[c].string) {
+				v %= 1000000;
+				snprintf(s, sizeof(s), "%" PRIu64, v);
+				rut_ctf_writer_string(&w, s);
+				values[i][c] = v;
+				continue;
+			}
+			w.big_endian = cols[c].be;
+			rut_ctf_writer_put(&w, v, cols[c].bits, cols[c].align);
+			w.big_endian = be;
+			if (cols[c].bits < 64) {
+				v &= ((uint64_t)1 << cols[c].bits) - 1;
+				if (cols[c].is_signed && v >> (cols[c].bits - 1))
+					v |= ~(uint64_t)0 << cols[c].bits;
+			}
+			values[i][c] = v;
+		}
+	}
+	end_packet(&w, &p, 0);
+	assert_int_equal(rut_ctf_writer_close(&w), 0);
+
+	set = open_dir(&d);
+	assert_int_equal(rut_ctf_set_n_classes(set), 1);
+	cls = rut_ctf_set_class(set, 0);
+	for (int c = 0; c < 12; c++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "f%d", c);
+		assert_true(rut_ctf_ref_find(cls, RUT_CTF_SCOPE_ANY, name, &refs[c]));
+	}
+	r = open_reader(set, NULL);
+	for (int i = 0; i < 50; i++) {
+		const struct rut_ctf_type *t;
+		struct rut_ctf_iter it;
+
+		ev = rut_ctf_reader_next(r);
+		assert_non_null(ev);
+		assert_int_equal(ev->ts_ns, 100000001000 + i);
+		assert_int_equal(ev->cpu, 3);
+		t = rut_ctf_iter_init(&it, ev, RUT_CTF_SCOPE_PAYLOAD);
+		assert_int_equal(rut_ctf_iter_enter(&it, t), 12);
+		for (int c = 0; c < 12; c++) {
+			struct rut_ctf_value v;
+			size_t len;
+
+			rut_ctf_iter_value(&it, t->fields[c].type, &v);
+			if (cols[c].string) {
+				assert_int_equal(
+					strtoull(rut_ctf_str(ev, &refs[c], &len), NULL, 10),
+					values[i][c]);
+				assert_int_equal(len, v.len);
+				assert_ptr_equal(rut_ctf_str(ev, &refs[c], &len), v.str);
+				continue;
+			}
+			assert_int_equal(rut_ctf_u64(ev, &refs[c]), values[i][c]);
+			assert_int_equal(v.u, values[i][c]);
+		}
+	}
+	assert_null(rut_ctf_reader_next(r));
+	rut_ctf_reader_free(r);
+	rut_ctf_set_free(set);
+	remove_dir(&d);
+}
+
+static void test_random_records_come_back(void **state)
+{
+	for (unsigned int i = 0; i < 40; i++) {
+		random_records(i, false);
+		random_records(i, true);
+	}
+}
+
+/* Against the corpora and, where they are, the real traces. */
+static void test_short_paths_agree_with_the_general_decoder(void **state)
+{
+	static const char *const traces[] = {
+		"tests/data/ctf/succeed/lttng-compact-le", "tests/data/ctf/succeed/lttng-large-le",
+		"tests/data/ctf/succeed/lttng-compact-be", "tests/data/ctf/succeed/types-le",
+		"tests/data/ctf/succeed/ctf2-compact",	   "tests/data/ctf/succeed/ctf2",
+	};
+	const char *src = getenv("SRC");
+
+	assert_non_null(src);
+	for (size_t i = 0; i < sizeof(traces) / sizeof(*traces); i++) {
+		struct rut_ctf_reader_opts general = {.general = true};
+		_cleanup_free_ char *path = NULL, *a = NULL, *b = NULL;
+		struct rut_ctf_set *set;
+
+		assert_true(asprintf(&path, "%s/%s", src, traces[i]) > 0);
+		assert_int_equal(rut_ctf_set_open(&set, (const char *const *)&path, 1, NULL, NULL),
+				 0);
+		a = print_all(set, NULL);
+		b = print_all(set, &general);
+		assert_string_equal(a, b);
+		assert_true(strlen(a) > 500);
+		rut_ctf_set_free(set);
+	}
+}
+
+static void test_metadata_in_packets_says_the_same(void **state)
+{
+	static const uint8_t uuid[16] = {1, 2, 3};
+	char text[4096];
+	struct dir d;
+
+	make_dir(&d);
+	for (int be = 0; be < 2; be++)
+		for (size_t max = 1; max < 3000; max = max * 7 + 3) {
+			_cleanup_buf_ struct rut_buf packed = RUT_BUF_INIT;
+			struct rut_ctf_set *set;
+
+			snprintf(text, sizeof(text), preamble, be ? "be" : "le");
+			strcat(text, "event { id = 7; name = \"seven\"; };");
+			rut_ctf_pack_metadata(&packed, text, strlen(text), max, uuid, be);
+			put_file(&d, "metadata", packed.data, packed.len);
+			set = open_dir(&d);
+			assert_int_equal(rut_ctf_set_n_classes(set), 1);
+			assert_string_equal(rut_ctf_set_class(set, 0)->name, "seven");
+			assert_int_equal(rut_ctf_set_trace(set, 0)->big_endian, be);
+			rut_ctf_set_free(set);
+		}
+	remove_dir(&d);
+}
+
+/* `n` streams of `packets` packets of 10 events; event k of packet p of stream s has v = its time.
+ */
+static void write_streams(const struct dir *d, int n, int packets)
+{
+	put_metadata(d, false,
+		     "event { id = 0; name = even; fields := struct { u64 v; }; };\n"
+		     "event { id = 1; name = odd; fields := struct { u64 v; string s; }; };\n");
+	for (int s = 0; s < n; s++) {
+		struct rut_ctf_writer w;
+		char name[16];
+
+		snprintf(name, sizeof(name), "s_%d", s);
+		assert_int_equal(rut_ctf_writer_open(&w, in_dir(d, name), false, NULL), 0);
+		for (int i = 0; i < packets; i++) {
+			uint64_t begin = 1000 + (uint64_t)i * 100;
+			struct packet p;
+
+			begin_packet(&w, &p, begin, begin + 99, 0, (uint64_t)i, (uint32_t)s);
+			for (int k = 0; k < 10; k++) {
+				uint64_t ts = begin + (uint64_t)k * 10 + (uint64_t)s;
+
+				put_header(&w, k & 1, ts);
+				rut_ctf_writer_put(&w, ts, 64, 8);
+				if (k & 1)
+					rut_ctf_writer_string(&w, "odd");
+			}
+			end_packet(&w, &p, 512);
+		}
+		assert_int_equal(rut_ctf_writer_close(&w), 0);
+	}
+}
+
+static void test_streams_merge_seek_and_choose(void **state)
+{
+	struct rut_ctf_reader_opts range = {.has_begin = true,
+					    .has_end = true,
+					    .begin_ns = 100000050505,
+					    .end_ns = 100000060612};
+	int64_t begin, end, last = 0;
+	const struct rut_ctf_event *ev;
+	struct rut_ctf_counts counts;
+	struct rut_ctf_reader *r;
+	struct rut_ctf_set *set;
+	struct rut_ctf_ref ref;
+	struct dir d;
+	int n = 0;
+
+	make_dir(&d);
+	write_streams(&d, 3, 5000); /* more packets than marks */
+	set = open_dir(&d);
+	assert_int_equal(rut_ctf_set_n_streams(set), 3);
+	assert_int_equal(rut_ctf_set_range(set, &begin, &end), 0);
+	assert_int_equal(begin, 100000001000);
+	assert_int_equal(end, 100000500999);
+	assert_int_equal(rut_ctf_set_intersection(set, &begin, &end), 0);
+	assert_int_equal(rut_ctf_set_stream(set, 1)->packets, 5000);
+
+	r = open_reader(set, NULL);
+	while ((ev = rut_ctf_reader_next(r))) {
+		assert_true(ev->ts_ns >= last);
+		last = ev->ts_ns;
+		n++;
+	}
+	assert_int_equal(n, 150000);
+	rut_ctf_reader_counts(r, &counts);
+	assert_int_equal(counts.events, 150000);
+	assert_int_equal(counts.packets, 15000);
+	assert_int_equal(counts.errors + counts.discarded + counts.lost_packets, 0);
+	assert_int_equal(counts.bytes_done, rut_ctf_set_bytes(set));
+	rut_ctf_reader_free(r);
+
+	/* Every event of the range, and few packets more than it has. */
+	r = open_reader(set, &range);
+	for (n = 0; (ev = rut_ctf_reader_next(r)); n++) {
+		assert_true(ev->ts_ns >= range.begin_ns && ev->ts_ns <= range.end_ns);
+		if (!n)
+			assert_int_equal(ev->ts_ns, 100000050510);
+	}
+	assert_int_equal(n, 3033); /* 1010 of each stream, and 610, 611, 612 */
+	rut_ctf_reader_counts(r, &counts);
+	assert_true(counts.packets < 320);
+	assert_int_equal(counts.discarded + counts.lost_packets, 0);
+	assert_int_equal(rut_ctf_reader_seek(r, 100000500990, NULL), 0);
+	rut_ctf_reader_free(r);
+
+	r = open_reader(set, NULL);
+	rut_ctf_reader_want(r, rut_ctf_set_class(set, 1));
+	assert_true(rut_ctf_ref_find(rut_ctf_set_class(set, 1), RUT_CTF_SCOPE_ANY, "v", &ref));
+	assert_false(rut_ctf_ref_find(rut_ctf_set_class(set, 0), RUT_CTF_SCOPE_ANY, "s", &ref));
+	for (n = 0; (ev = rut_ctf_reader_next(r)); n++)
+		assert_string_equal(ev->cls->name, "odd");
+	assert_int_equal(n, 75000);
+	rut_ctf_reader_free(r);
+	rut_ctf_set_free(set);
+	remove_dir(&d);
+}
+
+static void put_be64(struct rut_buf *b, uint64_t v)
+{
+	v = htobe64(v);
+	rut_buf_add(b, &v, 8);
+}
+
+/* LTTng's index is believed when it is true, and not when it lies. */
+static void test_index_files_are_used_and_checked(void **state)
+{
+	for (int lie = 0; lie < 3; lie++) {
+		_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+		uint32_t head[4] = {htobe32(0xc1f1dcc1), htobe32(1), htobe32(1), htobe32(72)};
+		struct rut_ctf_set *set;
+		struct dir d;
+		int64_t begin, end;
+
+		make_dir(&d);
+		write_streams(&d, 1, 20);
+		rut_buf_add(&b, head, sizeof(head));
+		for (uint64_t i = 0; i < 20; i++) {
+			put_be64(&b, 512 * i);
+			put_be64(&b, 512 * 8);
+			/* 60 bytes before the events, then five of 20 and five of 24 bytes */
+			put_be64(&b, 8 * (60 + 5 * 20 + 5 * 24));
+			put_be64(&b, 1000 + i * 100);
+			/* Only the index knows of this loss: so one can tell who was believed. */
+			put_be64(&b, 1099 + i * 100);
+			put_be64(&b, i >= 10 && lie != 2 ? 77 : 0);
+			put_be64(&b, 0);
+			put_be64(&b, 0);
+			put_be64(&b, i);
+		}
+		if (lie == 1) /* the last packet is missing */
+			b.len -= 72;
+		assert_int_equal(mkdir(in_dir(&d, "index"), 0777), 0);
+		put_file(&d, "index/s_0.idx", b.data, b.len);
+		set = open_dir(&d);
+		assert_int_equal(rut_ctf_set_range(set, &begin, &end), 0);
+		assert_int_equal(begin, 100000001000);
+		assert_int_equal(end, 100000002999);
+		assert_int_equal(rut_ctf_set_stream(set, 0)->packets, 20);
+		assert_int_equal(rut_ctf_set_stream(set, 0)->discarded, lie ? 0 : 77);
+		rut_ctf_set_free(set);
+		remove_dir(&d);
+	}
+}
+
+static char last_log[1024];
+
+static void keep_log(enum rut_log_level level, const char *msg, void *arg)
+{
+	snprintf(last_log, sizeof(last_log), "%s", msg);
+}
+
+static void test_a_file_cut_while_it_is_read(void **state)
+{
+	struct rut_ctf_counts counts;
+	struct rut_ctf_reader *r;
+	struct rut_ctf_set *set;
+	struct dir d;
+	int n = 0;
+
+	make_dir(&d);
+	write_streams(&d, 2, 2000);
+	set = open_dir(&d);
+	r = open_reader(set, NULL);
+	for (; n < 100; n++)
+		assert_non_null(rut_ctf_reader_next(r));
+	assert_int_equal(truncate(in_dir(&d, "s_0"), 100 * 4096), 0);
+	rut_log_set_sink(keep_log, NULL);
+	while (rut_ctf_reader_next(r))
+		n++;
+	rut_log_set_sink(NULL, NULL);
+	rut_ctf_reader_counts(r, &counts);
+	assert_int_equal(counts.errors, 1);
+	assert_non_null(strstr(last_log, "s_0', byte 409600: the file was cut short"));
+	/* All of the other stream, and what was left of this one: 800 packets. */
+	assert_int_equal(n, 20000 + 8000);
+	rut_ctf_reader_free(r);
+	rut_ctf_set_free(set);
+	remove_dir(&d);
+}
+
+/* A growing trace: whole packets only, in order although streams grow one after the other. */
+static void test_a_growing_trace_is_followed(void **state)
+{
+	struct rut_ctf_reader_opts opts = {.follow = true};
+	const struct rut_ctf_event *ev;
+	struct rut_ctf_reader *r;
+	struct rut_ctf_set *set;
+	struct rut_buf whole[3] = {0};
+	struct dir d;
+	int64_t last = 0;
+	size_t n = 0;
+
+	make_dir(&d);
+	write_streams(&d, 3, 50);
+	for (int s = 0; s < 3; s++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "s_%d", s);
+		assert_int_equal(rut_buf_read_file(&whole[s], in_dir(&d, name), 1 << 20), 0);
+		/* The third one comes later. */
+		if (s == 2)
+			assert_int_equal(unlink(in_dir(&d, name)), 0);
+		else
+			put_file(&d, name, whole[s].data, 512);
+	}
+	set = open_dir(&d);
+	r = open_reader(set, &opts);
+	for (size_t len = 700; len < 50 * 512 + 1400; len += 700) {
+		for (int s = 0; s < 3; s++) {
+			size_t want = len + 300 * (size_t)s;
+			char name[16];
+
+			snprintf(name, sizeof(name), "s_%d", s);
+			if (want > whole[s].len)
+				want = whole[s].len;
+			put_file(&d, name, whole[s].data, want);
+		}
+		rut_ctf_reader_poll(r, NULL);
+		while ((ev = rut_ctf_reader_next(r))) {
+			assert_true(ev->ts_ns >= last);
+			last = ev->ts_ns;
+			n++;
+		}
+	}
+	rut_ctf_reader_drain(r);
+	while ((ev = rut_ctf_reader_next(r))) {
+		assert_true(ev->ts_ns >= last);
+		last = ev->ts_ns;
+		n++;
+	}
+	assert_int_equal(n, 1500);
+	rut_ctf_reader_free(r);
+	rut_ctf_set_free(set);
+	for (int s = 0; s < 3; s++)
+		rut_buf_fini(&whole[s]);
+	remove_dir(&d);
+}
+
+static void test_times_are_understood(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t ns;
+	} good[] = {
+		{"2018-03-19 18:39:19.831423009", 1521484759831423009},
+		{"2018-03-19T18:39:19", 1521484759000000000},
+		{"18:39:19.5", 1521484759500000000},
+		{"1521484759.25", 1521484759250000000},
+		{"1521484759831423009", 1521484759831423009},
+		{"0", 0},
+		{"-1.5", -1500000000},
+	};
+	static const char *const bad[] = {
+		"",	     "x", "18:39",	"18:61:00", "1.", "1.2.3", "2018-13-01 00:00:00",
+		"12:00:00 ", "-", "99999999999"};
+	int64_t ns;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		assert_int_equal(
+			rut_ctf_parse_when(good[i].text, true, 1521484700000000000, &ns, NULL), 0);
+		assert_int_equal(ns, good[i].ns);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(rut_ctf_parse_when(bad[i], true, 0, &ns, NULL), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random_records_come_back),
+		cmocka_unit_test(test_short_paths_agree_with_the_general_decoder),
+		cmocka_unit_test(test_metadata_in_packets_says_the_same),
+		cmocka_unit_test(test_streams_merge_seek_and_choose),
+		cmocka_unit_test(test_index_files_are_used_and_checked),
+		cmocka_unit_test(test_a_file_cut_while_it_is_read),
+		cmocka_unit_test(test_a_growing_trace_is_followed),
+		cmocka_unit_test(test_times_are_understood),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
