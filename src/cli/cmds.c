@@ -27,6 +27,29 @@ extern const struct rut_cmd cmd_snapshot;
 extern const struct rut_cmd cmd_rotate;
 extern const struct rut_cmd cmd_clear;
 extern const struct rut_cmd cmd_destroy;
+extern const struct rut_cmd cmd_report;
+extern const struct rut_cmd cmd_cputop;
+extern const struct rut_cmd cmd_memtop;
+extern const struct rut_cmd cmd_syscallstats;
+extern const struct rut_cmd cmd_iolatencystats;
+extern const struct rut_cmd cmd_iolatencyfreq;
+extern const struct rut_cmd cmd_iolatencytop;
+extern const struct rut_cmd cmd_iolog;
+extern const struct rut_cmd cmd_iousagetop;
+extern const struct rut_cmd cmd_irqstats;
+extern const struct rut_cmd cmd_irqlog;
+extern const struct rut_cmd cmd_irqfreq;
+extern const struct rut_cmd cmd_schedstats;
+extern const struct rut_cmd cmd_schedtop;
+extern const struct rut_cmd cmd_schedlog;
+extern const struct rut_cmd cmd_schedfreq;
+extern const struct rut_cmd cmd_periodstats;
+extern const struct rut_cmd cmd_periodlog;
+extern const struct rut_cmd cmd_periodtop;
+extern const struct rut_cmd cmd_periodfreq;
+extern const struct rut_cmd cmd_futexstats;
+extern const struct rut_cmd cmd_wakeupchain;
+extern const struct rut_cmd cmd_fdtop;
 extern const struct rut_cmd cmd_help;
 extern const struct rut_cmd cmd_foreman_tracer;
 
@@ -46,7 +69,31 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_doctor,
 	&cmd_view,
 	&cmd_stat,
-	&cmd_start, &cmd_stop, &cmd_status, &cmd_list, &cmd_add, &cmd_remove, &cmd_attach, &cmd_snapshot, &cmd_rotate, &cmd_clear, &cmd_destroy, &cmd_help,
+	&cmd_start, &cmd_stop, &cmd_status, &cmd_list, &cmd_add, &cmd_remove, &cmd_attach, &cmd_snapshot, &cmd_rotate, &cmd_clear, &cmd_destroy,
+	&cmd_report,
+	&cmd_cputop,
+	&cmd_memtop,
+	&cmd_syscallstats,
+	&cmd_iolatencystats,
+	&cmd_iolatencyfreq,
+	&cmd_iolatencytop,
+	&cmd_iolog,
+	&cmd_iousagetop,
+	&cmd_irqstats,
+	&cmd_irqlog,
+	&cmd_irqfreq,
+	&cmd_schedstats,
+	&cmd_schedtop,
+	&cmd_schedlog,
+	&cmd_schedfreq,
+	&cmd_periodstats,
+	&cmd_periodlog,
+	&cmd_periodtop,
+	&cmd_periodfreq,
+	&cmd_futexstats,
+	&cmd_wakeupchain,
+	&cmd_fdtop,
+	&cmd_help,
 	NULL,
 };
 /* clang-format on */

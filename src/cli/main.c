@@ -23,6 +23,21 @@ static int run_verb(const char *name, int argc, char **argv)
 	return RUT_EXIT_USAGE;
 }
 
+/* lttng-NAME and lttng-NAME-mi: the names under which Trace Compass looks for analyses. */
+static const struct rut_cmd *find_lttng(const char *name)
+{
+	size_t len = strlen(name);
+
+	if (strncmp(name, "lttng-", 6) != 0)
+		return NULL;
+	if (len > 9 && !strcmp(name + len - 3, "-mi"))
+		len -= 3;
+	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
+		if (strlen((*c)->name) == len - 6 && !strncmp((*c)->name, name + 6, len - 6))
+			return *c;
+	return NULL;
+}
+
 static const struct rut_cmd *find_link(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -30,7 +45,7 @@ static const struct rut_cmd *find_link(const char *path)
 	for (const struct rut_cmd *const *c = rut_links; *c; c++)
 		if (!strcmp((*c)->name, slash ? slash + 1 : path))
 			return *c;
-	return NULL;
+	return find_lttng(slash ? slash + 1 : path);
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+/* cputop: how much of the time each thread and each CPU was busy. */
+#include "analysis/engine.h"
+#include "analysis/fmt.h"
+#include "analysis/freq.h"
+#include "analysis/ordered.h"
+
+#include <stdio.h>
+
+struct cpu_stats {
+	int cpu;
+	int64_t busy_ns;
+	int64_t since_ns; /* RUT_NO_TIME: idle, or not counted */
+	double percent;
+};
+
+struct tid_stats {
+	int64_t tid;
+	const char *comm;
+	int64_t busy_ns, since_ns;
+	uint64_t migrations;
+	struct rut_prios prios;
+	double percent;
+};
+
+struct cputop {
+	struct rut_instance base;
+	struct rut_ordered cpus, tids;
+};
+
+static const struct rut_lami_column per_process_columns[] = {
+	{"process", "Process", RUT_LAMI_PROCESS, NULL},
+	{"migrations", "Migration count", RUT_LAMI_NUMBER, "migrations"},
+	{"prio_list", "Chronological priorities", RUT_LAMI_STRING, NULL},
+	{"usage", "CPU usage", RUT_LAMI_RATIO, NULL},
+};
+
+static const struct rut_lami_column per_cpu_columns[] = {
+	{"cpu", "CPU", RUT_LAMI_CPU, NULL},
+	{"usage", "CPU usage", RUT_LAMI_RATIO, NULL},
+};
+
+static const struct rut_lami_column total_columns[] = {
+	{"usage", "CPU usage", RUT_LAMI_RATIO, NULL},
+};
+
+static const struct rut_lami_column summary_columns[] = {
+	{"time_range", "Time range", RUT_LAMI_TIME_RANGE, NULL},
+	{"usage", "Total CPU usage", RUT_LAMI_RATIO, NULL},
+};
+
+static const struct rut_lami_class per_process =
+	RUT_LAMI_CLASS("per-process", "Per-TID top CPU usage", per_process_columns);
+static const struct rut_lami_class per_cpu =
+	RUT_LAMI_CLASS("per-cpu", "Per-CPU top CPU usage", per_cpu_columns);
+static const struct rut_lami_class total =
+	RUT_LAMI_CLASS("total", "Total CPU usage", total_columns);
+static const struct rut_lami_class summary =
+	RUT_LAMI_CLASS("summary", "CPU usage - summary", summary_columns);
+
+/* ---- What happens ---- */
+
+static bool wanted(const struct cputop *c, const struct rut_thread *t)
+{
+	return t->tid != 0 && rut_conf_thread(c->base.run->conf, t);
+}
+
+static struct tid_stats *get_tid(struct cputop *c, int64_t tid, const char *comm, bool *ret_new)
+{
+	struct tid_stats *s = rut_ordered_get(&c->tids, (uint64_t)tid);
+
+	*ret_new = !s;
+	if (s)
+		return s;
+	s = rut_ordered_add(&c->tids, (uint64_t)tid, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->tid = tid;
+	s->comm = comm;
+	s->since_ns = RUT_NO_TIME;
+	return s;
+}
+
+static void on_cpu(struct cputop *c, const struct rut_hook_switch *h)
+{
+	struct cpu_stats *s = rut_ordered_get(&c->cpus, (uint64_t)h->cpu);
+
+	if (!s) {
+		s = rut_ordered_add(&c->cpus, (uint64_t)h->cpu, sizeof(*s));
+		if (!s)
+			return;
+		s->cpu = h->cpu;
+		s->since_ns = c->base.begin_ns;
+	}
+	if (s->since_ns != RUT_NO_TIME)
+		s->busy_ns += h->ts_ns - s->since_ns;
+	s->since_ns = wanted(c, h->next) ? h->ts_ns : RUT_NO_TIME;
+}
+
+static void on_switch(void *arg, const void *data)
+{
+	const struct rut_hook_switch *h = data;
+	struct cputop *c = arg;
+	struct tid_stats *s;
+	bool is_new;
+
+	if (!rut_conf_cpu(c->base.run->conf, h->cpu))
+		return;
+	on_cpu(c, h);
+	/* What ran when the stretch began has run since then. */
+	s = get_tid(c, h->prev_tid, h->prev_comm, &is_new);
+	if (s && is_new)
+		s->since_ns = c->base.begin_ns;
+	if (s && s->since_ns != RUT_NO_TIME) {
+		s->busy_ns += h->ts_ns - s->since_ns;
+		s->since_ns = RUT_NO_TIME;
+	}
+	if (!wanted(c, h->next))
+		return;
+	s = get_tid(c, h->next_tid, h->next_comm, &is_new);
+	if (!s)
+		return;
+	if (is_new)
+		rut_prios_add(&s->prios, h->next->has_prio, h->next->prio);
+	s->since_ns = h->ts_ns;
+}
+
+static void on_migrate(void *arg, const void *data)
+{
+	const struct rut_hook_thread *h = data;
+	struct cputop *c = arg;
+	struct tid_stats *s;
+	bool is_new;
+
+	if (!wanted(c, h->thread) || !rut_conf_cpu(c->base.run->conf, h->cpu))
+		return;
+	s = get_tid(c, h->thread->tid, h->thread->comm, &is_new);
+	if (s)
+		s->migrations++;
+}
+
+static void on_prio(void *arg, const void *data)
+{
+	const struct rut_hook_thread *h = data;
+	struct cputop *c = arg;
+	struct tid_stats *s = rut_ordered_get(&c->tids, (uint64_t)h->thread->tid);
+
+	if (s)
+		rut_prios_add(&s->prios, true, h->thread->prio);
+}
+
+static const struct rut_analysis_hook hooks[] = {
+	{RUT_HOOK_SWITCH, on_switch},
+	{RUT_HOOK_MIGRATE, on_migrate},
+	{RUT_HOOK_PRIO, on_prio},
+	{0, NULL},
+};
+
+/* ---- Report ---- */
+
+static double percent(int64_t *busy_ns, int64_t since_ns, int64_t end_ns, int64_t duration_ns)
+{
+	if (since_ns != RUT_NO_TIME)
+		*busy_ns += end_ns - since_ns;
+	return duration_ns ? (double)(*busy_ns * 100) / (double)duration_ns : 0;
+}
+
+static int by_percent(const void *a, const void *b)
+{
+	double x = ((const struct tid_stats *)a)->percent,
+	       y = ((const struct tid_stats *)b)->percent;
+
+	return x > y ? -1 : x < y;
+}
+
+static int by_cpu_percent(const void *a, const void *b)
+{
+	double x = ((const struct cpu_stats *)a)->percent,
+	       y = ((const struct cpu_stats *)b)->percent;
+
+	return x > y ? -1 : x < y;
+}
+
+static int by_cpu(const void *a, const void *b)
+{
+	return ((const struct cpu_stats *)a)->cpu - ((const struct cpu_stats *)b)->cpu;
+}
+
+static struct rut_result *process_table(struct cputop *c, int64_t end_ns)
+{
+	struct rut_result *t = rut_result_new(&per_process, c->base.begin_ns, end_ns, NULL);
+	struct tid_stats **list = (struct tid_stats **)rut_ordered_sorted(&c->tids, by_percent);
+	int64_t limit = c->base.run->conf->limit;
+
+	for (size_t i = 0; t && list && i < c->tids.n; i++) {
+		if (limit > 0 && (int64_t)i >= limit)
+			break;
+		rut_result_process(t, list[i]->comm, RUT_LAMI_NONE, list[i]->tid);
+		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->migrations);
+		rut_result_add(t, (struct rut_cell){.type = RUT_LAMI_STRING,
+						    .str = rut_prios_str(&list[i]->prios, t)});
+		rut_result_float(t, RUT_LAMI_RATIO, list[i]->percent / 100);
+	}
+	free(list);
+	return t;
+}
+
+static struct rut_result *cpu_table(struct cputop *c, int64_t end_ns)
+{
+	struct rut_result *t = rut_result_new(&per_cpu, c->base.begin_ns, end_ns, NULL);
+	struct cpu_stats **list = (struct cpu_stats **)rut_ordered_sorted(&c->cpus, by_cpu);
+
+	for (size_t i = 0; t && list && i < c->cpus.n; i++) {
+		rut_result_int(t, RUT_LAMI_CPU, list[i]->cpu);
+		rut_result_float(t, RUT_LAMI_RATIO, list[i]->percent / 100);
+	}
+	free(list);
+	return t;
+}
+
+/* The mean over all CPUs of which the trace shows anything. */
+static struct rut_result *total_table(struct cputop *c, int64_t end_ns)
+{
+	struct rut_result *t = rut_result_new(&total, c->base.begin_ns, end_ns, NULL);
+	struct cpu_stats **list = (struct cpu_stats **)rut_ordered_sorted(&c->cpus, by_cpu_percent);
+	size_t n = c->base.run->engine->state.cpus_seen;
+	double sum = 0;
+
+	for (size_t i = 0; list && i < c->cpus.n; i++)
+		sum += list[i]->percent;
+	free(list);
+	if (t && n)
+		rut_result_float(t, RUT_LAMI_RATIO, sum / (double)n / 100);
+	return t;
+}
+
+static void print_processes(const struct rut_result *t, struct rut_buf *out)
+{
+	struct rut_graph g = {0};
+	struct rut_buf header = RUT_BUF_INIT, label = RUT_BUF_INIT;
+	char value[48], name[80], migrations[32];
+
+	rut_fmt_line(&header, "  {:<25} {:>10}   {:<0}", "Process", "Migrations", "Priorities");
+	for (size_t i = 0; i < rut_result_rows(t); i++) {
+		const struct rut_cell *row = rut_result_row(t, i);
+		double v = row[3].f * 100;
+
+		rut_fmt_bar_value(value, sizeof(value), v, true, "%");
+		snprintf(name, sizeof(name), "%s (%lld)", row[0].str ? row[0].str : "",
+			 (long long)row[0].j);
+		snprintf(migrations, sizeof(migrations), "%lld", (long long)row[1].i);
+		rut_buf_clear(&label);
+		rut_fmt_line(&label, "  {:<25} {:>10}   {:<0}", name, migrations, row[2].str);
+		rut_graph_add(&g, v, value, 0, label.data);
+	}
+	rut_graph_bars(&g, out, "Per-TID Usage", header.data);
+	rut_buf_fini(&header);
+	rut_buf_fini(&label);
+}
+
+static void print_cpus(const struct rut_result *t, struct rut_buf *out)
+{
+	struct rut_graph g = {0};
+	char value[48], label[32];
+
+	for (size_t i = 0; i < rut_result_rows(t); i++) {
+		const struct rut_cell *row = rut_result_row(t, i);
+		double v = row[1].f * 100;
+
+		rut_fmt_bar_value(value, sizeof(value), v, true, "%");
+		snprintf(label, sizeof(label), "CPU %lld", (long long)row[0].i);
+		rut_graph_add(&g, v, value, 0, label);
+	}
+	rut_graph_bars(&g, out, "Per-CPU Usage", NULL);
+}
+
+static void report(struct rut_instance *inst, int64_t end_ns)
+{
+	struct cputop *c = (struct cputop *)inst;
+	struct rut_run *run = inst->run;
+	struct rut_result *processes, *cpus, *all;
+	int64_t duration_ns = end_ns - inst->begin_ns;
+
+	for (size_t i = 0; i < c->cpus.n; i++) {
+		struct cpu_stats *s = c->cpus.items[i];
+
+		s->percent = percent(&s->busy_ns, s->since_ns, end_ns, duration_ns);
+	}
+	for (size_t i = 0; i < c->tids.n; i++) {
+		struct tid_stats *s = c->tids.items[i];
+
+		s->percent = percent(&s->busy_ns, s->since_ns, end_ns, duration_ns);
+	}
+	processes = process_table(c, end_ns);
+	cpus = cpu_table(c, end_ns);
+	all = total_table(c, end_ns);
+	if (run->conf->mi) {
+		rut_results_take(&run->results, processes);
+		rut_results_take(&run->results, cpus);
+		rut_results_take(&run->results, all);
+		return;
+	}
+	rut_run_print_range(run, inst->begin_ns, end_ns);
+	print_processes(processes, &run->out);
+	print_cpus(cpus, &run->out);
+	if (rut_result_rows(all))
+		rut_buf_printf(&run->out, "\nTotal CPU Usage: %0.02f%%\n\n", all->cells[0].f * 100);
+	rut_result_free(processes);
+	rut_result_free(cpus);
+	rut_result_free(all);
+}
+
+static void summarise(struct rut_run *run)
+{
+	struct rut_result *t = NULL;
+
+	for (size_t i = 0; i < run->results.n; i++) {
+		const struct rut_result *from = run->results.tables[i];
+
+		if (from->cls != &total)
+			continue;
+		if (!t)
+			t = rut_result_new(&summary, from->begin_ns, from->end_ns, NULL);
+		if (!t)
+			break;
+		t->end_ns = from->end_ns;
+		rut_result_range(t, from->begin_ns, from->end_ns);
+		rut_result_add(t, from->cells[0]);
+	}
+	rut_results_clear(&run->results);
+	rut_results_take(&run->results, t);
+}
+
+static void fini(struct rut_instance *inst)
+{
+	struct cputop *c = (struct cputop *)inst;
+
+	for (size_t i = 0; i < c->tids.n; i++)
+		rut_prios_fini(&((struct tid_stats *)c->tids.items[i])->prios);
+	rut_ordered_fini(&c->tids);
+	rut_ordered_fini(&c->cpus);
+}
+
+static const char *const tags[] = {"linux-kernel", "lttng-analyses", "cpu", "top", NULL};
+static const struct rut_lami_class *const classes[] = {&per_process, &per_cpu, &total, &summary,
+						       NULL};
+
+const struct rut_analysis rut_analysis_cputop = {
+	.info = {"Top CPU usage", "Per-TID, per-CPU, and total top CPU usage", tags, classes},
+	.instance_size = sizeof(struct cputop),
+	.hooks = hooks,
+	.report = report,
+	.fini = fini,
+	.summarise = summarise,
+};

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fdtop: open descriptors by process, over time.
+ *
+ * A descriptor counts from the call that opened it, or from when it was first seen (in a statedump,
+ * inherited at a fork, or used) to its close. What was there without having been opened in the
+ * stretch counts as there from the beginning. A process that ends with more than it began with, and
+ * grows all the time, leaks.
+ */
+#include "analysis/engine.h"
+#include "analysis/fmt.h"
+#include "analysis/ordered.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SAMPLES 32
+
+struct proc_stats {
+	int64_t tid;
+	const char *comm;
+	bool is_init;
+	int64_t begin, now, most;
+	uint64_t opened, closed;
+	/* The number at the end of each interval; when there are too many, two become one. */
+	int64_t interval_ns;
+	size_t n_samples;
+	int64_t samples[SAMPLES];
+};
+
+struct fdtop {
+	struct rut_instance base;
+	struct rut_ordered procs;
+};
+
+static const struct rut_lami_column columns[] = {
+	{"process", "Process", RUT_LAMI_PROCESS, NULL},
+	{"begin", "Open at the begin", RUT_LAMI_NUMBER, "descriptors"},
+	{"end", "Open at the end", RUT_LAMI_NUMBER, "descriptors"},
+	{"max", "Most open at once", RUT_LAMI_NUMBER, "descriptors"},
+	{"opened", "Opened", RUT_LAMI_NUMBER, "descriptors"},
+	{"closed", "Closed", RUT_LAMI_NUMBER, "descriptors"},
+	{"growth", "Growth", RUT_LAMI_NUMBER, "descriptors"},
+};
+
+static const struct rut_lami_class top_class =
+	RUT_LAMI_CLASS("per-process", "Open descriptors by process", columns);
+
+static void sample(struct proc_stats *p, int64_t since_ns, int64_t value)
+{
+	size_t at;
+
+	if (since_ns < 0)
+		since_ns = 0;
+	while ((at = (size_t)(since_ns / p->interval_ns)) >= SAMPLES) {
+		for (size_t i = 0; i < SAMPLES / 2; i++)
+			p->samples[i] = p->samples[2 * i + 1];
+		p->n_samples = (p->n_samples + 1) / 2;
+		p->interval_ns *= 2;
+	}
+	for (size_t i = p->n_samples; i < at; i++)
+		p->samples[i] = i ? p->samples[i - 1] : p->begin;
+	p->samples[at] = value;
+	if (p->n_samples < at + 1)
+		p->n_samples = at + 1;
+	/* Halving reads in pairs. */
+	if (at + 1 < SAMPLES)
+		p->samples[at + 1] = value;
+}
+
+static struct proc_stats *get_proc(struct fdtop *f, const struct rut_hook_fd *h)
+{
+	struct proc_stats *p = rut_ordered_add(&f->procs, (uint64_t)h->parent->tid, sizeof(*p));
+
+	if (p && !p->is_init) {
+		p->is_init = true;
+		p->tid = h->parent->tid;
+		p->interval_ns = 1000000;
+		/* Creation is told after it, a close before it. */
+		p->now = p->begin = p->most = (int64_t)h->parent->fds.count;
+	}
+	if (p)
+		p->comm = h->parent->comm;
+	return p;
+}
+
+static bool wanted(const struct fdtop *f, const struct rut_hook_fd *h)
+{
+	return rut_conf_thread(f->base.run->conf, h->parent) &&
+	       rut_conf_cpu(f->base.run->conf, h->cpu);
+}
+
+static void on_create(void *arg, const void *data)
+{
+	const struct rut_hook_fd *h = data;
+	struct fdtop *f = arg;
+	bool is_new = !rut_ordered_get(&f->procs, (uint64_t)h->parent->tid);
+	struct proc_stats *p = wanted(f, h) ? get_proc(f, h) : NULL;
+
+	if (!p)
+		return;
+	if (h->opened) {
+		p->opened++;
+		if (is_new)
+			p->begin--;
+		else
+			p->now++;
+	} else if (!is_new) {
+		p->begin++;
+		p->now++;
+	}
+	if (p->now > p->most)
+		p->most = p->now;
+	sample(p, h->ts_ns - f->base.begin_ns, p->now);
+}
+
+static void on_close(void *arg, const void *data)
+{
+	const struct rut_hook_fd *h = data;
+	struct fdtop *f = arg;
+	struct proc_stats *p = wanted(f, h) ? get_proc(f, h) : NULL;
+
+	if (!p)
+		return;
+	p->closed++;
+	p->now--;
+	sample(p, h->ts_ns - f->base.begin_ns, p->now);
+}
+
+static const struct rut_analysis_hook hooks[] = {
+	{RUT_HOOK_FD_CREATE, on_create},
+	{RUT_HOOK_FD_CLOSE, on_close},
+	{0, NULL},
+};
+
+static int by_growth(const void *a, const void *b)
+{
+	const struct proc_stats *x = a, *y = b;
+	int64_t gx = x->now - x->begin, gy = y->now - y->begin;
+
+	if (gx != gy)
+		return gx > gy ? -1 : 1;
+	return x->most > y->most ? -1 : x->most < y->most;
+}
+
+static void spark(const struct proc_stats *p, char *out, size_t size)
+{
+	static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+	size_t at = 0;
+
+	out[0] = '\0';
+	for (size_t i = 0; i < p->n_samples && at + 4 < size; i++) {
+		int64_t v = p->samples[i] < 0 ? 0 : p->samples[i];
+		int64_t level = p->most > 0 ? v * 7 / p->most : 0;
+
+		at += (size_t)snprintf(out + at, size - at, "%s", bars[level > 7 ? 7 : level]);
+	}
+}
+
+static void report(struct rut_instance *inst, int64_t end_ns)
+{
+	static const char line[] = "{:<28} {:>7} {:>7} {:>7} {:>8} {:>8} {:>8}  {:<0}\n";
+	struct fdtop *f = (struct fdtop *)inst;
+	struct rut_run *run = inst->run;
+	struct proc_stats **list = (struct proc_stats **)rut_ordered_sorted(&f->procs, by_growth);
+	struct rut_result *t = rut_result_new(&top_class, inst->begin_ns, end_ns, NULL);
+	char who[64], num[6][24], graph[SAMPLES * 3 + 4];
+
+	if (!run->conf->mi) {
+		rut_run_print_range(run, inst->begin_ns, end_ns);
+		rut_buf_puts(&run->out, "Open descriptors by process\n");
+		rut_fmt_line(&run->out, line, "Process", "Begin", "End", "Most", "Opened", "Closed",
+			     "Growth", "Over time");
+	}
+	for (size_t i = 0; t && list && i < f->procs.n; i++) {
+		const struct proc_stats *p = list[i];
+		const int64_t v[] = {
+			p->begin,	    p->now,	      p->most, (int64_t)p->opened,
+			(int64_t)p->closed, p->now - p->begin};
+
+		if (run->conf->limit > 0 && (int64_t)i >= run->conf->limit)
+			break;
+		rut_result_process(t, p->comm, p->tid, RUT_LAMI_NONE);
+		for (int k = 0; k < 6; k++) {
+			rut_result_int(t, RUT_LAMI_NUMBER, v[k]);
+			snprintf(num[k], sizeof(num[k]), "%lld", (long long)v[k]);
+		}
+		if (run->conf->mi)
+			continue;
+		sample(list[i], end_ns - inst->begin_ns, p->now);
+		spark(p, graph, sizeof(graph));
+		snprintf(who, sizeof(who), "%.40s (%lld)", p->comm, (long long)p->tid);
+		rut_fmt_line(&run->out, line, who, num[0], num[1], num[2], num[3], num[4], num[5],
+			     graph);
+	}
+	if (run->conf->mi)
+		rut_results_take(&run->results, t);
+	else
+		rut_result_free(t);
+	free(list);
+}
+
+static void fini(struct rut_instance *inst)
+{
+	rut_ordered_fini(&((struct fdtop *)inst)->procs);
+}
+
+static const char *const tags[] = {"linux-kernel", "rutile", "io", "top", NULL};
+static const struct rut_lami_class *const classes[] = {&top_class, NULL};
+
+const struct rut_analysis rut_analysis_fdtop = {
+	.info = {"Open descriptors", "Open descriptors over time per process", tags, classes},
+	.instance_size = sizeof(struct fdtop),
+	.hooks = hooks,
+	.report = report,
+	.fini = fini,
+};

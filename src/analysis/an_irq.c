@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: MIT */
+/* irqstats, irqfreq, irqlog: how long interrupts and softirqs took. */
+#include "analysis/engine.h"
+#include "analysis/fmt.h"
+#include "analysis/freq.h"
+#include "analysis/ordered.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct irq_stats {
+	int64_t nr;
+	const char *names[8]; /* devices that share a line */
+	size_t n_names;
+	struct rut_stat duration, latency; /* latency: from raise to entry */
+	bool is_init;
+};
+
+struct log_row {
+	bool hard;
+	int cpu;
+	int64_t nr, raise_ns, begin_ns, end_ns;
+};
+
+struct irq {
+	struct rut_instance base;
+	struct rut_ordered hard, soft;
+	struct rut_stat all; /* for uniform distributions */
+	struct log_row *log; /* owned */
+	size_t n_log, cap_log;
+};
+
+static const struct rut_lami_column log_columns[] = {
+	{"time_range", "Time range", RUT_LAMI_TIME_RANGE, NULL},
+	{"raised_ts", "Raised timestamp", RUT_LAMI_TIMESTAMP, NULL},
+	{"cpu", "CPU", RUT_LAMI_CPU, NULL},
+	{"irq", "Interrupt", RUT_LAMI_IRQ, NULL},
+};
+
+#define STATS_COLUMNS                                                                              \
+	{"irq", "Interrupt", RUT_LAMI_IRQ, NULL},                                                  \
+		{"count", "Interrupt count", RUT_LAMI_NUMBER, "interrupts"},                       \
+		{"min_duration", "Minimum duration", RUT_LAMI_DURATION, NULL},                     \
+		{"avg_duration", "Average duration", RUT_LAMI_DURATION, NULL},                     \
+		{"max_duration", "Maximum duration", RUT_LAMI_DURATION, NULL},                     \
+	{                                                                                          \
+		"stdev_duration", "Interrupt duration standard deviation", RUT_LAMI_DURATION, NULL \
+	}
+
+static const struct rut_lami_column hard_columns[] = {STATS_COLUMNS};
+
+static const struct rut_lami_column soft_columns[] = {
+	STATS_COLUMNS,
+	{"raise_count", "Interrupt raise count", RUT_LAMI_NUMBER, "interrupt raises"},
+	{"min_latency", "Minimum raise latency", RUT_LAMI_DURATION, NULL},
+	{"avg_latency", "Average raise latency", RUT_LAMI_DURATION, NULL},
+	{"max_latency", "Maximum raise latency", RUT_LAMI_DURATION, NULL},
+	{"stdev_latency", "Interrupt raise latency standard deviation", RUT_LAMI_DURATION, NULL},
+};
+
+static const struct rut_lami_column freq_columns[] = {
+	{"duration_lower", "Duration (lower bound)", RUT_LAMI_DURATION, NULL},
+	{"duration_upper", "Duration (upper bound)", RUT_LAMI_DURATION, NULL},
+	{"count", "Interrupt count", RUT_LAMI_NUMBER, "interrupts"},
+};
+
+static const struct rut_lami_column summary_columns[] = {
+	{"time_range", "Time range", RUT_LAMI_TIME_RANGE, NULL},
+	{"count", "Total interrupt count", RUT_LAMI_NUMBER, "interrupts"},
+};
+
+static const struct rut_lami_class log_class = RUT_LAMI_CLASS("log", "Interrupt log", log_columns);
+static const struct rut_lami_class hard_class =
+	RUT_LAMI_CLASS("hard-stats", "Hardware interrupt statistics", hard_columns);
+static const struct rut_lami_class soft_class =
+	RUT_LAMI_CLASS("soft-stats", "Software interrupt statistics", soft_columns);
+static const struct rut_lami_class freq_class =
+	RUT_LAMI_CLASS("freq", "Interrupt handler duration frequency distribution", freq_columns);
+static const struct rut_lami_class summary =
+	RUT_LAMI_CLASS("summary", "Interrupt statistics - summary", summary_columns);
+
+static const char *const softirq_names[] = {
+	"HI_SOFTIRQ",	   "TIMER_SOFTIRQ",	   "NET_TX_SOFTIRQ",  "NET_RX_SOFTIRQ",
+	"BLOCK_SOFTIRQ",   "BLOCK_IOPOLL_SOFTIRQ", "TASKLET_SOFTIRQ", "SCHED_SOFTIRQ",
+	"HRTIMER_SOFTIRQ", "RCU_SOFTIRQ",
+};
+
+/* ---- What happens ---- */
+
+static struct irq_stats *get_stats(struct irq *i, struct rut_ordered *o, int64_t nr)
+{
+	struct irq_stats *s = rut_ordered_add(o, (uint64_t)nr, sizeof(*s));
+	unsigned keep = rut_stat_keep(i->base.run->conf);
+
+	if (s && !s->is_init) {
+		s->is_init = true;
+		s->nr = nr;
+		if (rut_stat_init(&s->duration, keep) ||
+		    rut_stat_init(&s->latency, keep & RUT_STAT_HIST))
+			i->base.run->engine->state.failed = true;
+	}
+	return s;
+}
+
+static void on_entry(void *arg, const void *data)
+{
+	const struct rut_hook_irq *h = data;
+	struct irq *i = arg;
+	struct irq_stats *s = get_stats(i, &i->hard, h->nr);
+
+	for (size_t k = 0; s && k < s->n_names; k++)
+		if (s->names[k] == h->name)
+			return;
+	if (s && s->n_names < 8)
+		s->names[s->n_names++] = h->name;
+}
+
+static bool passes(const struct irq *i, const struct rut_hook_irq *h)
+{
+	const struct rut_conf *c = i->base.run->conf;
+	const struct rut_state *st = &i->base.run->engine->state;
+	double d = (double)(h->end_ns - h->begin_ns);
+
+	/* The thread that was interrupted. */
+	if ((c->n_tids || c->n_pids || c->n_procnames) &&
+	    (!st->cpus[h->cpu].current || !rut_conf_thread(c, st->cpus[h->cpu].current)))
+		return false;
+	return rut_conf_cpu(c, h->cpu) && !(c->has_min && d < c->min_ns) &&
+	       !(c->has_max && d > c->max_ns);
+}
+
+static void log_irq(struct irq *i, const struct rut_hook_irq *h, bool hard)
+{
+	if (!i->base.run->conf->log)
+		return;
+	if (i->n_log == i->cap_log) {
+		size_t cap = i->cap_log ? i->cap_log * 2 : 256;
+		void *log = realloc(i->log, cap * sizeof(*i->log));
+
+		if (!log) {
+			i->base.run->engine->state.failed = true;
+			return;
+		}
+		i->log = log;
+		i->cap_log = cap;
+	}
+	i->log[i->n_log++] =
+		(struct log_row){hard, h->cpu, h->nr, h->raise_ns, h->begin_ns, h->end_ns};
+}
+
+static void count(struct irq *i, const struct rut_hook_irq *h, bool hard)
+{
+	struct irq_stats *s;
+
+	if (!passes(i, h))
+		return;
+	log_irq(i, h, hard);
+	s = get_stats(i, hard ? &i->hard : &i->soft, h->nr);
+	if (!s)
+		return;
+	rut_stat_add(&s->duration, h->end_ns - h->begin_ns);
+	rut_stat_add(&i->all, h->end_ns - h->begin_ns);
+	if (!hard && h->raise_ns != RUT_NO_TIME)
+		rut_stat_add(&s->latency, h->begin_ns - h->raise_ns);
+}
+
+static void on_irq_exit(void *arg, const void *data)
+{
+	count(arg, data, true);
+}
+
+static void on_softirq_exit(void *arg, const void *data)
+{
+	count(arg, data, false);
+}
+
+static const struct rut_analysis_hook hooks[] = {
+	{RUT_HOOK_IRQ_ENTRY, on_entry},
+	{RUT_HOOK_IRQ_EXIT, on_irq_exit},
+	{RUT_HOOK_SOFTIRQ_EXIT, on_softirq_exit},
+	{0, NULL},
+};
+
+/* ---- Tables ---- */
+
+static void irq_name(const struct irq *i, bool hard, int64_t nr, char *out, size_t size)
+{
+	const struct irq_stats *s = hard ? rut_ordered_get(&i->hard, (uint64_t)nr) : NULL;
+	size_t at = 0;
+
+	if (!hard && nr >= 0 && nr < 10) {
+		snprintf(out, size, "%s", softirq_names[nr]);
+		return;
+	}
+	snprintf(out, size, "unknown");
+	for (size_t k = 0; s && k < s->n_names && at < size; k++)
+		at += (size_t)snprintf(out + at, size - at, "%s%s", k ? ", " : "", s->names[k]);
+}
+
+/* Which the options --irq and --softirq leave. */
+static bool listed(const struct rut_conf *c, bool hard, int64_t nr)
+{
+	const char *const *list = hard ? c->irqs : c->softirqs;
+	size_t n = hard ? c->n_irqs : c->n_softirqs;
+	char text[24];
+
+	if (!(hard ? c->has_irqs : c->has_softirqs))
+		return !(hard ? c->has_softirqs : c->has_irqs);
+	snprintf(text, sizeof(text), "%lld", (long long)nr);
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(list[i], text))
+			return true;
+	return !n;
+}
+
+static struct rut_result *log_table(struct irq *i, int64_t end_ns)
+{
+	struct rut_result *t = rut_result_new(&log_class, i->base.begin_ns, end_ns, NULL);
+	char name[256];
+
+	for (size_t k = 0; t && k < i->n_log; k++) {
+		const struct log_row *r = &i->log[k];
+
+		if (!listed(i->base.run->conf, r->hard, r->nr))
+			continue;
+		irq_name(i, r->hard, r->nr, name, sizeof(name));
+		rut_result_range(t, r->begin_ns, r->end_ns);
+		if (r->hard)
+			rut_result_empty(t);
+		else if (r->raise_ns == RUT_NO_TIME)
+			rut_result_unknown(t);
+		else
+			rut_result_int(t, RUT_LAMI_TIMESTAMP, r->raise_ns);
+		rut_result_int(t, RUT_LAMI_CPU, r->cpu);
+		rut_result_irq(t, r->hard, r->nr, name);
+	}
+	return t;
+}
+
+static void add_stat(struct rut_result *t, const struct rut_stat *s)
+{
+	rut_result_int(t, RUT_LAMI_DURATION, s->min);
+	rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
+	rut_result_int(t, RUT_LAMI_DURATION, s->max);
+	if (s->count < 2)
+		rut_result_unknown(t);
+	else
+		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_stdev(s));
+}
+
+static void add_stats_row(struct irq *i, bool hard, const struct irq_stats *s, struct rut_result *t)
+{
+	char name[256];
+
+	irq_name(i, hard, s->nr, name, sizeof(name));
+	rut_result_irq(t, hard, s->nr, name);
+	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->duration.count);
+	add_stat(t, &s->duration);
+	if (hard)
+		return;
+	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->latency.count);
+	if (s->latency.count)
+		add_stat(t, &s->latency);
+	for (int k = 0; !s->latency.count && k < 4; k++)
+		rut_result_unknown(t);
+}
+
+static struct rut_result *freq_table(struct irq *i, bool hard, const struct irq_stats *s,
+				     int64_t end_ns)
+{
+	const struct rut_conf *c = i->base.run->conf;
+	struct rut_result *t;
+	struct rut_freq f;
+	char name[256], subtitle[300];
+
+	irq_name(i, hard, s->nr, name, sizeof(name));
+	snprintf(subtitle, sizeof(subtitle), "%s (%lld)", name, (long long)s->nr);
+	t = rut_result_new(&freq_class, i->base.begin_ns, end_ns, subtitle);
+	if (c->uniform)
+		f = rut_freq_uniform(i->base.run, 0, i->all.count, (double)i->all.min,
+				     (double)i->all.max, 1000);
+	else
+		f = rut_freq_bounds(c, (double)s->duration.min, (double)s->duration.max, 1000);
+	if (t)
+		rut_freq_fill(&f, &s->duration, t);
+	return t;
+}
+
+static int by_nr(const void *a, const void *b)
+{
+	int64_t x = ((const struct irq_stats *)a)->nr, y = ((const struct irq_stats *)b)->nr;
+
+	return x < y ? -1 : x > y;
+}
+
+struct tables {
+	struct rut_result *hard, *soft;
+	struct rut_result **freqs; /* owned */
+	size_t n_freqs;
+};
+
+static void fill_tables(struct irq *i, bool hard, int64_t end_ns, struct tables *t,
+			struct rut_result *pct)
+{
+	const struct rut_ordered *o = hard ? &i->hard : &i->soft;
+	struct irq_stats **list = (struct irq_stats **)rut_ordered_sorted(o, by_nr);
+	const struct rut_conf *c = i->base.run->conf;
+	char name[256], what[320];
+
+	for (size_t k = 0; list && k < o->n; k++) {
+		if (!listed(c, hard, list[k]->nr) || !list[k]->duration.count)
+			continue;
+		if (c->stats && t->hard && t->soft)
+			add_stats_row(i, hard, list[k], hard ? t->hard : t->soft);
+		if (c->freq)
+			t->freqs[t->n_freqs++] = freq_table(i, hard, list[k], end_ns);
+		irq_name(i, hard, list[k]->nr, name, sizeof(name));
+		snprintf(what, sizeof(what), "%s %lld <%s>", hard ? "irq" : "softirq",
+			 (long long)list[k]->nr, name);
+		rut_percentiles_add(pct, what, &list[k]->duration);
+		snprintf(what, sizeof(what), "raise latency %lld <%s>", (long long)list[k]->nr,
+			 name);
+		rut_percentiles_add(pct, what, &list[k]->latency);
+	}
+	free(list);
+}
+
+/* ---- Text ---- */
+
+static void dashes(struct rut_buf *out, int n)
+{
+	for (; n > 0; n--)
+		rut_buf_putc(out, '-');
+}
+
+static void print_header(struct rut_buf *out, bool hard)
+{
+	if (hard) {
+		rut_fmt_line(out, "{:<52} {:<12}\n", "Hard IRQ", "Duration (us)");
+		rut_fmt_line(out, "{:<22} {:<14} {:<12} {:<12} {:<10} {:<12}\n", "", "count", "min",
+			     "avg", "max", "stdev");
+		dashes(out, 82);
+		rut_buf_puts(out, "|\n");
+		return;
+	}
+	rut_fmt_line(out, "{:<52} {:<52} {:<12}\n", "Soft IRQ", "Duration (us)",
+		     "Raise latency (us)");
+	rut_fmt_line(out,
+		     "{:<22} {:<14} {:<12} {:<12} {:<10} {:<4} {:<3} {:<14} {:<12} {:<12} {:<10} "
+		     "{:<12}\n",
+		     "", "count", "min", "avg", "max", "stdev", " |", "count", "min", "avg", "max",
+		     "stdev");
+	dashes(out, 82);
+	rut_buf_putc(out, '|');
+	dashes(out, 60);
+	rut_buf_putc(out, '\n');
+}
+
+static void us_cell(char *out, size_t size, const struct rut_cell *c)
+{
+	if (c->type == RUT_LAMI_UNKNOWN)
+		snprintf(out, size, "?");
+	else
+		rut_fmt_us(out, size, rut_cell_value(c));
+}
+
+static void print_stats_row(struct rut_buf *out, const struct rut_cell *row, bool hard)
+{
+	char nr[24], name[300], number[24], us[4][40];
+
+	snprintf(nr, sizeof(nr), "%lld:", (long long)row[0].i);
+	snprintf(name, sizeof(name), "<%s>", row[0].str);
+	snprintf(number, sizeof(number), "%lld", (long long)row[1].i);
+	for (int k = 0; k < 4; k++)
+		us_cell(us[k], sizeof(us[k]), &row[2 + k]);
+	rut_fmt_line(out, "{:<3} {:<18} {:>5} {:>12} {:>12} {:>12} {:>12} {:<2}", nr, name, number,
+		     us[0], us[1], us[2], us[3], " |");
+	if (!hard && row[6].i) {
+		snprintf(number, sizeof(number), "%lld", (long long)row[6].i);
+		for (int k = 0; k < 4; k++)
+			us_cell(us[k], sizeof(us[k]), &row[7 + k]);
+		rut_fmt_line(out, " {:>6} {:>12} {:>12} {:>12} {:>12}", number, us[0], us[1], us[2],
+			     us[3]);
+	}
+	rut_buf_putc(out, '\n');
+}
+
+static void print_freq(const struct rut_result *t, struct rut_buf *out)
+{
+	char title[400];
+
+	snprintf(title, sizeof(title), "Handler duration frequency distribution %s", t->subtitle);
+	rut_freq_print(t, out, title, "µs");
+}
+
+/* With both, each row of statistics is followed by its distribution. */
+static void print_stats(const struct tables *t, struct rut_buf *out)
+{
+	size_t hard = rut_result_rows(t->hard), rows = hard + rut_result_rows(t->soft);
+
+	for (size_t k = 0; k < rows; k++) {
+		bool is_hard = k < hard;
+		const struct rut_cell *row =
+			is_hard ? rut_result_row(t->hard, k) : rut_result_row(t->soft, k - hard);
+
+		if (k == hard && hard && !t->n_freqs)
+			rut_buf_putc(out, '\n');
+		if (t->n_freqs || k == 0 || k == hard)
+			print_header(out, is_hard);
+		print_stats_row(out, row, is_hard);
+		if (!t->n_freqs)
+			continue;
+		if (rut_result_rows(t->freqs[k])) {
+			rut_buf_putc(out, '\n');
+			print_freq(t->freqs[k], out);
+		}
+		rut_buf_putc(out, '\n');
+	}
+	for (size_t k = 0; !rows && k < t->n_freqs; k++) {
+		if (!rut_result_rows(t->freqs[k]))
+			continue;
+		rut_buf_putc(out, '\n');
+		print_freq(t->freqs[k], out);
+	}
+}
+
+static void print_log(const struct rut_result *t, const struct rut_conf *c, struct rut_buf *out)
+{
+	char begin[64], end[64], us[40], cpu[24], nr[24], raised[64], name[400];
+
+	rut_fmt_line(out, "{:<20} {:<19} {:>15} {:>4}  {:<9} {:>4}  {:<22}\n", "Begin", "End",
+		     "Duration (us)", "CPU", "Type", "#", "Name");
+	for (size_t k = 0; k < rut_result_rows(t); k++) {
+		const struct rut_cell *row = rut_result_row(t, k);
+
+		rut_fmt_time(begin, sizeof(begin), row[0].i, c->multi_day, c->gmt);
+		rut_fmt_time(end, sizeof(end), row[0].j, c->multi_day, c->gmt);
+		rut_fmt_us(us, sizeof(us), (double)(row[0].j - row[0].i));
+		snprintf(cpu, sizeof(cpu), "%lld", (long long)row[2].i);
+		snprintf(nr, sizeof(nr), "%lld", (long long)row[3].i);
+		snprintf(name, sizeof(name), "%s", row[3].str);
+		if (row[1].type == RUT_LAMI_TIMESTAMP) {
+			rut_fmt_time(raised, sizeof(raised), row[1].i, c->multi_day, c->gmt);
+			snprintf(name, sizeof(name), "%s (raised at %s)", row[3].str, raised);
+		}
+		rut_fmt_line(out, "[{:<18}, {:<18}] {:>15} {:>4}  {:<9} {:>4}  {:<22}\n", begin,
+			     end, us, cpu, row[3].hard ? "IRQ" : "SoftIRQ", nr, name);
+	}
+}
+
+/* ---- Report ---- */
+
+static void keep_tables(struct rut_run *run, struct tables *t, struct rut_result *log)
+{
+	struct rut_result *series = NULL;
+
+	rut_results_take(&run->results, log);
+	rut_results_take(&run->results, t->hard);
+	rut_results_take(&run->results, t->soft);
+	if (run->conf->series)
+		series = rut_freq_series(t->freqs, t->n_freqs,
+					 "Interrupt handlers duration frequency distributions",
+					 "interrupts");
+	for (size_t k = 0; k < t->n_freqs; k++) {
+		if (run->conf->series)
+			rut_result_free(t->freqs[k]);
+		else
+			rut_results_take(&run->results, t->freqs[k]);
+	}
+	rut_results_take(&run->results, series);
+}
+
+static void report(struct rut_instance *inst, int64_t end_ns)
+{
+	struct irq *i = (struct irq *)inst;
+	struct rut_run *run = inst->run;
+	const struct rut_conf *c = run->conf;
+	struct tables t = {0};
+	struct rut_result *log = c->log ? log_table(i, end_ns) : NULL;
+	struct rut_result *pct = NULL;
+
+	if (c->percentiles)
+		pct = rut_result_new(&rut_class_percentiles, inst->begin_ns, end_ns, NULL);
+	t.hard = rut_result_new(&hard_class, inst->begin_ns, end_ns, NULL);
+	t.soft = rut_result_new(&soft_class, inst->begin_ns, end_ns, NULL);
+	t.freqs = calloc(i->hard.n + i->soft.n + 1, sizeof(*t.freqs));
+	if ((c->stats || c->freq) && t.freqs) {
+		fill_tables(i, true, end_ns, &t, pct);
+		fill_tables(i, false, end_ns, &t, pct);
+	}
+	if (c->mi) {
+		keep_tables(run, &t, log);
+	} else {
+		rut_run_print_range(run, inst->begin_ns, end_ns);
+		if (c->stats || c->freq)
+			print_stats(&t, &run->out);
+		if ((c->stats || c->freq) && log)
+			rut_buf_putc(&run->out, '\n');
+		if (log)
+			print_log(log, c, &run->out);
+		for (size_t k = 0; k < t.n_freqs; k++)
+			rut_result_free(t.freqs[k]);
+		rut_result_free(t.hard);
+		rut_result_free(t.soft);
+		rut_result_free(log);
+	}
+	rut_percentiles_finish(run, pct);
+	free(t.freqs);
+}
+
+static void summarise(struct rut_run *run)
+{
+	struct rut_result *t = NULL;
+
+	/* The tables of one stretch follow each other. */
+	for (size_t k = 0; run->conf->stats && k < run->results.n; k++) {
+		const struct rut_result *from = run->results.tables[k];
+
+		if (from->cls != &hard_class && from->cls != &soft_class)
+			continue;
+		if (!t)
+			t = rut_result_new(&summary, from->begin_ns, from->end_ns, NULL);
+		if (!t)
+			break;
+		t->end_ns = from->end_ns;
+		for (size_t row = 0; row < rut_result_rows(from); row++) {
+			rut_result_range(t, from->begin_ns, from->end_ns);
+			rut_result_add(t, rut_result_row(from, row)[1]);
+		}
+	}
+	rut_results_clear(&run->results);
+	rut_results_take(&run->results, t);
+}
+
+static void fini_stats(struct rut_ordered *o)
+{
+	for (size_t k = 0; k < o->n; k++) {
+		struct irq_stats *s = o->items[k];
+
+		rut_stat_fini(&s->duration);
+		rut_stat_fini(&s->latency);
+	}
+	rut_ordered_fini(o);
+}
+
+static void fini(struct rut_instance *inst)
+{
+	struct irq *i = (struct irq *)inst;
+
+	fini_stats(&i->hard);
+	fini_stats(&i->soft);
+	free(i->log);
+}
+
+static const char *const tags[] = {
+	"linux-kernel", "lttng-analyses", "interrupt", "stats", "freq", "log", NULL};
+static const struct rut_lami_class *const classes[] = {&log_class,  &hard_class, &soft_class,
+						       &freq_class, &summary,	 NULL};
+
+const struct rut_analysis rut_analysis_irq = {
+	.info = {"System interrupt analysis",
+		 "Interrupt frequency distribution, statistics, and log", tags, classes},
+	.instance_size = sizeof(struct irq),
+	.hooks = hooks,
+	.report = report,
+	.fini = fini,
+	.summarise = summarise,
+};

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* memtop: pages allocated and freed by each thread. */
+#include "analysis/engine.h"
+#include "analysis/fmt.h"
+#include "analysis/ordered.h"
+
+#include <stdio.h>
+
+struct tid_stats {
+	int64_t tid;
+	const char *comm;
+	uint64_t pages[2]; /* allocated, freed */
+};
+
+struct memtop {
+	struct rut_instance base;
+	struct rut_ordered tids;
+};
+
+static const struct rut_lami_column alloc_columns[] = {
+	{"process", "Process", RUT_LAMI_PROCESS, NULL},
+	{"pages", "Allocated pages", RUT_LAMI_NUMBER, "pages"},
+};
+
+static const struct rut_lami_column free_columns[] = {
+	{"process", "Process", RUT_LAMI_PROCESS, NULL},
+	{"pages", "Freed pages", RUT_LAMI_NUMBER, "pages"},
+};
+
+static const struct rut_lami_column total_columns[] = {
+	{"allocd", "Total allocated pages", RUT_LAMI_NUMBER, "pages"},
+	{"freed", "Total freed pages", RUT_LAMI_NUMBER, "pages"},
+};
+
+static const struct rut_lami_column summary_columns[] = {
+	{"time_range", "Time range", RUT_LAMI_TIME_RANGE, NULL},
+	{"allocd", "Total allocated pages", RUT_LAMI_NUMBER, "pages"},
+	{"freed", "Total freed pages", RUT_LAMI_NUMBER, "pages"},
+};
+
+static const struct rut_lami_class allocated =
+	RUT_LAMI_CLASS("allocd", "Per-TID top allocated memory", alloc_columns);
+static const struct rut_lami_class freed =
+	RUT_LAMI_CLASS("freed", "Per-TID top freed memory", free_columns);
+static const struct rut_lami_class total =
+	RUT_LAMI_CLASS("total", "Total allocated/freed memory", total_columns);
+static const struct rut_lami_class summary =
+	RUT_LAMI_CLASS("summary", "Memory usage - summary", summary_columns);
+
+static void count(struct memtop *m, const struct rut_hook_thread *h, int which)
+{
+	struct tid_stats *s;
+
+	if (!rut_conf_thread(m->base.run->conf, h->thread) ||
+	    !rut_conf_cpu(m->base.run->conf, h->cpu))
+		return;
+	s = rut_ordered_add(&m->tids, (uint64_t)h->thread->tid, sizeof(*s));
+	if (!s)
+		return;
+	if (!s->comm) {
+		s->tid = h->thread->tid;
+		s->comm = h->thread->comm;
+	}
+	s->pages[which]++;
+}
+
+static void on_alloc(void *arg, const void *data)
+{
+	count(arg, data, 0);
+}
+
+static void on_free(void *arg, const void *data)
+{
+	count(arg, data, 1);
+}
+
+static const struct rut_analysis_hook hooks[] = {
+	{RUT_HOOK_PAGE_ALLOC, on_alloc},
+	{RUT_HOOK_PAGE_FREE, on_free},
+	{0, NULL},
+};
+
+static int by_allocated(const void *a, const void *b)
+{
+	uint64_t x = ((const struct tid_stats *)a)->pages[0];
+	uint64_t y = ((const struct tid_stats *)b)->pages[0];
+
+	return x > y ? -1 : x < y;
+}
+
+static int by_freed(const void *a, const void *b)
+{
+	uint64_t x = ((const struct tid_stats *)a)->pages[1];
+	uint64_t y = ((const struct tid_stats *)b)->pages[1];
+
+	return x > y ? -1 : x < y;
+}
+
+static struct rut_result *table(struct memtop *m, int which, int64_t end_ns)
+{
+	struct rut_result *t =
+		rut_result_new(which ? &freed : &allocated, m->base.begin_ns, end_ns, NULL);
+	struct tid_stats **list =
+		(struct tid_stats **)rut_ordered_sorted(&m->tids, which ? by_freed : by_allocated);
+	int64_t limit = m->base.run->conf->limit;
+
+	for (size_t i = 0; t && list && i < m->tids.n; i++) {
+		if (limit > 0 && (int64_t)i >= limit)
+			break;
+		rut_result_process(t, list[i]->comm, RUT_LAMI_NONE, list[i]->tid);
+		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->pages[which]);
+	}
+	free(list);
+	return t;
+}
+
+static struct rut_result *total_table(struct memtop *m, int64_t end_ns)
+{
+	struct rut_result *t = rut_result_new(&total, m->base.begin_ns, end_ns, NULL);
+	uint64_t sum[2] = {0, 0};
+
+	for (size_t i = 0; i < m->tids.n; i++) {
+		const struct tid_stats *s = m->tids.items[i];
+
+		sum[0] += s->pages[0];
+		sum[1] += s->pages[1];
+	}
+	for (int i = 0; t && i < 2; i++)
+		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)sum[i]);
+	return t;
+}
+
+static void print(const struct rut_result *t, struct rut_buf *out, const char *title)
+{
+	struct rut_graph g = {0};
+	char value[48], label[80];
+
+	for (size_t i = 0; i < rut_result_rows(t); i++) {
+		const struct rut_cell *row = rut_result_row(t, i);
+
+		rut_fmt_bar_value(value, sizeof(value), (double)row[1].i, false, "pages");
+		snprintf(label, sizeof(label), "%s (%lld)", row[0].str ? row[0].str : "",
+			 (long long)row[0].j);
+		rut_graph_add(&g, (double)row[1].i, value, 0, label);
+	}
+	rut_graph_bars(&g, out, title, "Process");
+}
+
+static void report(struct rut_instance *inst, int64_t end_ns)
+{
+	struct memtop *m = (struct memtop *)inst;
+	struct rut_run *run = inst->run;
+	struct rut_result *a = table(m, 0, end_ns), *f = table(m, 1, end_ns);
+	struct rut_result *all = total_table(m, end_ns);
+
+	if (run->conf->mi) {
+		rut_results_take(&run->results, a);
+		rut_results_take(&run->results, f);
+		rut_results_take(&run->results, all);
+		return;
+	}
+	rut_run_print_range(run, inst->begin_ns, end_ns);
+	print(a, &run->out, "Per-TID Memory Allocations");
+	print(f, &run->out, "Per-TID Memory Deallocations");
+	if (rut_result_rows(all))
+		rut_buf_printf(
+			&run->out,
+			"\nTotal memory usage:\n- %lld pages allocated\n- %lld pages freed\n",
+			(long long)all->cells[0].i, (long long)all->cells[1].i);
+	rut_result_free(a);
+	rut_result_free(f);
+	rut_result_free(all);
+}
+
+static void summarise(struct rut_run *run)
+{
+	struct rut_result *t = NULL;
+
+	for (size_t i = 0; i < run->results.n; i++) {
+		const struct rut_result *from = run->results.tables[i];
+
+		if (from->cls != &total)
+			continue;
+		if (!t)
+			t = rut_result_new(&summary, from->begin_ns, from->end_ns, NULL);
+		if (!t)
+			break;
+		t->end_ns = from->end_ns;
+		rut_result_range(t, from->begin_ns, from->end_ns);
+		rut_result_add(t, from->cells[0]);
+		rut_result_add(t, from->cells[1]);
+	}
+	rut_results_clear(&run->results);
+	rut_results_take(&run->results, t);
+}
+
+static void fini(struct rut_instance *inst)
+{
+	rut_ordered_fini(&((struct memtop *)inst)->tids);
+}
+
+static const char *const tags[] = {"linux-kernel", "lttng-analyses", "memory", "top", NULL};
+static const struct rut_lami_class *const classes[] = {&allocated, &freed, &total, &summary, NULL};
+
+const struct rut_analysis rut_analysis_memtop = {
+	.info = {"Top memory usage", "Per-TID top allocated/freed memory", tags, classes},
+	.instance_size = sizeof(struct memtop),
+	.hooks = hooks,
+	.report = report,
+	.fini = fini,
+	.summarise = summarise,
+};

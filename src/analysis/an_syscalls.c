@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+/* syscallstats: each thread's system calls: how many, how long, and what they returned. */
+#include "analysis/engine.h"
+#include "analysis/fmt.h"
+#include "analysis/freq.h"
+#include "analysis/ordered.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct ret_count {
+	int64_t ret; /* 0: success, else as returned */
+	uint64_t count;
+};
+
+struct call_stats {
+	const char *name;
+	struct rut_stat duration;
+	struct ret_count *rets; /* owned; in order of first sight */
+	size_t n_rets;
+};
+
+struct tid_stats {
+	int64_t tid, pid;
+	const char *comm;
+	uint64_t total;
+	struct rut_ordered calls; /* by id of the call */
+};
+
+struct syscalls {
+	struct rut_instance base;
+	struct rut_ordered tids;
+	struct tid_stats *last; /* the thread of the last call: most often also of the next */
+	struct call_stats *last_call;
+	uint32_t last_id;
+};
+
+static const struct rut_lami_column per_tid_columns[] = {
+	{"syscall", "System call", RUT_LAMI_SYSCALL, NULL},
+	{"count", "Call count", RUT_LAMI_NUMBER, "calls"},
+	{"min_duration", "Minimum call duration", RUT_LAMI_DURATION, NULL},
+	{"avg_duration", "Average call duration", RUT_LAMI_DURATION, NULL},
+	{"max_duration", "Maximum call duration", RUT_LAMI_DURATION, NULL},
+	{"stdev_duration", "Call duration standard deviation", RUT_LAMI_DURATION, NULL},
+	{"return_values", "Return values count", RUT_LAMI_STRING, NULL},
+};
+
+static const struct rut_lami_column total_columns[] = {
+	{"process", "Process", RUT_LAMI_PROCESS, NULL},
+	{"count", "Total system call count", RUT_LAMI_NUMBER, "calls"},
+};
+
+static const struct rut_lami_column summary_columns[] = {
+	{"time_range", "Time range", RUT_LAMI_TIME_RANGE, NULL},
+	{"process", "Process", RUT_LAMI_PROCESS, NULL},
+	{"count", "Total system call count", RUT_LAMI_NUMBER, "calls"},
+};
+
+static const struct rut_lami_class per_tid =
+	RUT_LAMI_CLASS("per-tid", "System call statistics", per_tid_columns);
+static const struct rut_lami_class total =
+	RUT_LAMI_CLASS("total", "Per-TID system call statistics", total_columns);
+static const struct rut_lami_class summary =
+	RUT_LAMI_CLASS("summary", "System call statistics - summary", summary_columns);
+
+/* ---- What happens ---- */
+
+static void count_return(struct call_stats *c, int64_t ret)
+{
+	struct ret_count *rets;
+
+	if (ret > 0)
+		ret = 0;
+	for (size_t i = 0; i < c->n_rets; i++) {
+		if (c->rets[i].ret == ret) {
+			c->rets[i].count++;
+			return;
+		}
+	}
+	rets = realloc(c->rets, (c->n_rets + 1) * sizeof(*rets));
+	if (!rets)
+		return;
+	c->rets = rets;
+	rets[c->n_rets++] = (struct ret_count){ret, 1};
+}
+
+static struct tid_stats *get_tid(struct syscalls *s, const struct rut_thread *t)
+{
+	struct tid_stats *p = rut_ordered_add(&s->tids, (uint64_t)t->tid, sizeof(*p));
+
+	if (p && !p->comm) {
+		p->tid = t->tid;
+		p->pid = t->pid;
+		p->comm = t->comm;
+	}
+	return p;
+}
+
+static struct call_stats *get_call(struct syscalls *s, struct tid_stats *p,
+				   const struct rut_syscall_info *info)
+{
+	struct call_stats *c = rut_ordered_add(&p->calls, info->id, sizeof(*c));
+
+	if (c && !c->name) {
+		c->name = info->name;
+		if (rut_stat_init(&c->duration, rut_stat_keep(s->base.run->conf)))
+			s->base.run->engine->state.failed = true;
+	}
+	return c;
+}
+
+static void on_syscall(void *arg, const void *data)
+{
+	const struct rut_hook_syscall *h = data;
+	struct syscalls *s = arg;
+
+	if (!rut_conf_thread(s->base.run->conf, h->thread) ||
+	    !rut_conf_cpu(s->base.run->conf, h->cpu))
+		return;
+	if (!s->last || s->last->tid != h->thread->tid) {
+		s->last = get_tid(s, h->thread);
+		s->last_call = NULL;
+	}
+	if (!s->last)
+		return;
+	if (!s->last_call || s->last_id != h->info->id) {
+		s->last_call = get_call(s, s->last, h->info);
+		s->last_id = h->info->id;
+	}
+	if (!s->last_call)
+		return;
+	rut_stat_add(&s->last_call->duration, h->duration_ns);
+	if (h->has_ret)
+		count_return(s->last_call, h->ret);
+	s->last->total++;
+}
+
+static const struct rut_analysis_hook hooks[] = {{RUT_HOOK_SYSCALL_EXIT, on_syscall}, {0, NULL}};
+
+/* ---- Report ---- */
+
+static int by_total(const void *a, const void *b)
+{
+	uint64_t x = ((const struct tid_stats *)a)->total, y = ((const struct tid_stats *)b)->total;
+
+	return x > y ? -1 : x < y;
+}
+
+static int by_count(const void *a, const void *b)
+{
+	uint64_t x = ((const struct call_stats *)a)->duration.count;
+	uint64_t y = ((const struct call_stats *)b)->duration.count;
+
+	return x > y ? -1 : x < y;
+}
+
+/* Where two names share a number, the reference's. NULL: it has none. */
+static const char *error_name(int64_t ret)
+{
+	switch (ret) {
+	case -35:
+		return "EDEADLOCK";
+	case -95:
+		return "ENOTSUP";
+	case -133:
+		return NULL;
+	default:
+		return ret < 0 && ret > -4096 ? strerrorname_np((int)-ret) : NULL;
+	}
+}
+
+/* {'success': 3, 'EAGAIN': 1} */
+static void add_returns(struct rut_result *t, const struct call_stats *c)
+{
+	struct rut_buf b = RUT_BUF_INIT;
+
+	rut_buf_putc(&b, '{');
+	for (size_t i = 0; i < c->n_rets; i++) {
+		int64_t ret = c->rets[i].ret;
+		const char *name = error_name(ret);
+
+		rut_buf_puts(&b, i ? ", '" : "'");
+		if (!ret)
+			rut_buf_puts(&b, "success");
+		else if (name)
+			rut_buf_puts(&b, name);
+		else
+			rut_buf_printf(&b, "%lld", (long long)ret);
+		rut_buf_printf(&b, "': %llu", (unsigned long long)c->rets[i].count);
+	}
+	rut_buf_putc(&b, '}');
+	rut_result_text(t, RUT_LAMI_STRING, b.data);
+	rut_buf_fini(&b);
+}
+
+static struct rut_result *calls_table(const struct syscalls *s, const struct tid_stats *p,
+				      int64_t end_ns)
+{
+	struct call_stats **list = (struct call_stats **)rut_ordered_sorted(&p->calls, by_count);
+	struct rut_result *t;
+	char subtitle[128], pid[24] = "?";
+
+	if (p->pid >= 0)
+		snprintf(pid, sizeof(pid), "%lld", (long long)p->pid);
+	snprintf(subtitle, sizeof(subtitle), "%s (%s, TID: %lld)", p->comm, pid, (long long)p->tid);
+	t = rut_result_new(&per_tid, s->base.begin_ns, end_ns, subtitle);
+	for (size_t i = 0; t && list && i < p->calls.n; i++) {
+		const struct rut_stat *d = &list[i]->duration;
+
+		rut_result_text(t, RUT_LAMI_SYSCALL, list[i]->name);
+		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)d->count);
+		rut_result_int(t, RUT_LAMI_DURATION, d->min);
+		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(d));
+		rut_result_int(t, RUT_LAMI_DURATION, d->max);
+		if (d->count > 2)
+			rut_result_float(t, RUT_LAMI_DURATION, rut_stat_stdev(d));
+		else
+			rut_result_unknown(t);
+		add_returns(t, list[i]);
+	}
+	free(list);
+	return t;
+}
+
+/* Microseconds as Python prints round(x, 3). */
+static void round_us(char *out, size_t size, const struct rut_cell *c)
+{
+	struct rut_buf b = RUT_BUF_INIT;
+	char text[64];
+
+	if (c->type == RUT_LAMI_UNKNOWN) {
+		snprintf(out, size, "?");
+		return;
+	}
+	snprintf(text, sizeof(text), "%.3f", rut_cell_value(c) / 1000);
+	rut_json_float(&b, strtod(text, NULL));
+	snprintf(out, size, "%s", b.data);
+	rut_buf_fini(&b);
+}
+
+static const char line[] = "{:<38} {:>14} {:>14} {:>14} {:>12} {:>10}  {:<14}\n";
+
+static void print_calls(const struct rut_result *t, uint64_t calls, struct rut_buf *out)
+{
+	char count[24], min[40], avg[40], max[40], stdev[40], name[128];
+
+	rut_fmt_line(out, line, t->subtitle, "Count", "Min", "Average", "Max", "Stdev",
+		     "Return values");
+	for (size_t i = 0; i < rut_result_rows(t); i++) {
+		const struct rut_cell *row = rut_result_row(t, i);
+
+		snprintf(name, sizeof(name), " - %s", row[0].str);
+		snprintf(count, sizeof(count), "%lld", (long long)row[1].i);
+		round_us(min, sizeof(min), &row[2]);
+		round_us(avg, sizeof(avg), &row[3]);
+		round_us(max, sizeof(max), &row[4]);
+		round_us(stdev, sizeof(stdev), &row[5]);
+		rut_fmt_line(out, line, name, count, min, avg, max, stdev, row[6].str);
+	}
+	snprintf(count, sizeof(count), "%llu", (unsigned long long)calls);
+	rut_fmt_line(out, line, "Total:", count, "", "", "", "", "");
+	for (int i = 0; i < 113; i++)
+		rut_buf_putc(out, '-');
+	rut_buf_putc(out, '\n');
+}
+
+static void add_percentiles(struct rut_result *pct, const struct tid_stats *p)
+{
+	char what[128];
+
+	for (size_t i = 0; pct && i < p->calls.n; i++) {
+		const struct call_stats *c = p->calls.items[i];
+
+		snprintf(what, sizeof(what), "%s (%lld) %s", p->comm, (long long)p->tid, c->name);
+		rut_percentiles_add(pct, what, &c->duration);
+	}
+}
+
+static void report(struct rut_instance *inst, int64_t end_ns)
+{
+	struct syscalls *s = (struct syscalls *)inst;
+	struct rut_run *run = inst->run;
+	struct tid_stats **list = (struct tid_stats **)rut_ordered_sorted(&s->tids, by_total);
+	struct rut_result *all = rut_result_new(&total, inst->begin_ns, end_ns, NULL), *t;
+	struct rut_result *pct =
+		run->conf->percentiles
+			? rut_result_new(&rut_class_percentiles, inst->begin_ns, end_ns, NULL)
+			: NULL;
+	uint64_t calls = 0;
+
+	if (!run->conf->mi) {
+		rut_run_print_range(run, inst->begin_ns, end_ns);
+		rut_buf_puts(&run->out, "Per-TID syscalls statistics (usec)\n");
+	}
+	for (size_t i = 0; list && all && i < s->tids.n; i++) {
+		rut_result_process(all, list[i]->comm,
+				   list[i]->pid >= 0 ? list[i]->pid : RUT_LAMI_NONE, list[i]->tid);
+		rut_result_int(all, RUT_LAMI_NUMBER, (int64_t)list[i]->total);
+		calls += list[i]->total;
+		if (run->conf->brief && (int64_t)i >= run->conf->limit)
+			continue;
+		t = calls_table(s, list[i], end_ns);
+		add_percentiles(pct, list[i]);
+		if (t && run->conf->mi) {
+			rut_results_take(&run->results, t);
+			continue;
+		}
+		if (t)
+			print_calls(t, list[i]->total, &run->out);
+		rut_result_free(t);
+	}
+	if (run->conf->mi) {
+		rut_results_take(&run->results, all);
+	} else {
+		rut_buf_printf(&run->out, "\nTotal syscalls: %llu\n", (unsigned long long)calls);
+		rut_result_free(all);
+	}
+	rut_percentiles_finish(run, pct);
+	free(list);
+}
+
+static void summarise(struct rut_run *run)
+{
+	struct rut_result *t = NULL;
+	size_t totals = 0;
+
+	for (size_t i = 0; i < run->results.n; i++)
+		totals += run->results.tables[i]->cls == &total;
+	if (totals < 2)
+		return;
+	for (size_t i = 0; i < run->results.n; i++) {
+		const struct rut_result *from = run->results.tables[i];
+
+		if (from->cls != &total)
+			continue;
+		if (!t)
+			t = rut_result_new(&summary, from->begin_ns, from->end_ns, NULL);
+		if (!t)
+			break;
+		t->end_ns = from->end_ns;
+		for (size_t k = 0; k < rut_result_rows(from); k++) {
+			const struct rut_cell *row = rut_result_row(from, k);
+
+			rut_result_range(t, from->begin_ns, from->end_ns);
+			rut_result_process(t, row[0].str, row[0].i, row[0].j);
+			rut_result_add(t, row[1]);
+		}
+	}
+	rut_results_clear(&run->results);
+	rut_results_take(&run->results, t);
+}
+
+static void fini(struct rut_instance *inst)
+{
+	struct syscalls *s = (struct syscalls *)inst;
+
+	for (size_t i = 0; i < s->tids.n; i++) {
+		struct tid_stats *p = s->tids.items[i];
+
+		for (size_t k = 0; k < p->calls.n; k++) {
+			struct call_stats *c = p->calls.items[k];
+
+			rut_stat_fini(&c->duration);
+			free(c->rets);
+		}
+		rut_ordered_fini(&p->calls);
+	}
+	rut_ordered_fini(&s->tids);
+}
+
+static const char *const tags[] = {"linux-kernel", "lttng-analyses", "syscall", "stats", NULL};
+static const struct rut_lami_class *const classes[] = {&per_tid, &total, &summary, NULL};
+
+const struct rut_analysis rut_analysis_syscallstats = {
+	.info = {"System call statistics", "Per-TID and global system call statistics", tags,
+		 classes},
+	.instance_size = sizeof(struct syscalls),
+	.hooks = hooks,
+	.report = report,
+	.fini = fini,
+	.summarise = summarise,
+};

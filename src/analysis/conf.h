@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* What the user asked of the analyses: the options of all of them. */
+#ifndef RUT_ANALYSIS_CONF_H
+#define RUT_ANALYSIS_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "expr/expr.h"
+#include "expr/period.h"
+
+struct rut_state;
+struct rut_thread;
+
+struct rut_conf {
+	bool has_begin, has_end;
+	int64_t begin_ns, end_ns;
+	int64_t refresh_ns; /* 0: none */
+	bool gmt;
+	bool multi_day; /* times are printed with their date */
+	bool mi;	/* JSON instead of text */
+
+	/* Filters; empty: all. Arrays are borrowed. */
+	const int64_t *cpus, *tids, *pids;
+	size_t n_cpus, n_tids, n_pids;
+	const char *const *procnames;
+	size_t n_procnames;
+	struct rut_expr *filter; /* borrowed; NULL: none */
+
+	bool has_min, has_max; /* durations */
+	double min_ns, max_ns;
+	bool has_min_size, has_max_size;
+	double min_size, max_size; /* bytes */
+
+	bool stats, log, top, freq, usage; /* which reports */
+	bool brief; /* `limit` also where all are listed otherwise: for the report of all */
+	int64_t limit;
+	int64_t resolution; /* of frequency distributions: buckets */
+	bool uniform, series;
+	bool log_scale;	  /* buckets grow by a constant factor */
+	bool percentiles; /* p50 p90 p99 p99.9 beside the averages */
+
+	bool total, per_tid, per_prio;		   /* sched */
+	const char *const *irqs, *const *softirqs; /* as given */
+	size_t n_irqs, n_softirqs;
+	bool has_irqs, has_softirqs;
+
+	/* Periods. */
+	struct rut_period_set *periods; /* borrowed */
+	bool has_min_duration, has_max_duration;
+	double min_duration_us, max_duration_us;
+	const char *aggregate_by;
+	const char *const *select;
+	size_t n_select;
+	const char *const *group_by; /* "period.capture" */
+	size_t n_group_by;
+	bool by_hierarchy;
+
+	bool splice; /* count splice and sendfile as reads and writes */
+
+	int64_t target_tid; /* wakeupchain */
+};
+
+bool rut_conf_cpu(const struct rut_conf *c, int cpu);
+/* NULL matches anything. */
+bool rut_conf_thread(const struct rut_conf *c, const struct rut_thread *t);
+bool rut_conf_selects(const struct rut_conf *c, const char *period);
+
+#endif

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/* The engine: the pass over the events, and the stretches of time that are reported. */
+#include "analysis/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/fmt.h"
+
+/* What the engine does with one class of events, besides the state model. */
+struct engine_extra {
+	size_t run;
+	const struct rut_analysis_event *def;
+	struct rut_ctf_ref f[RUT_STATE_FIELDS];
+	struct engine_extra *next;
+};
+
+struct rut_engine_class {
+	bool periods;		      /* begins or ends some */
+	struct rut_expr_prog *filter; /* owned; NULL: everything passes */
+	struct engine_extra *extras;  /* owned list */
+};
+
+/* The instances of one stretch of time, one for each run. */
+struct rut_engine_list {
+	struct rut_engine_list *prev, *next;
+	struct rut_instance *instances[];
+};
+
+/* ---- Filters ---- */
+
+static bool holds(const int64_t *list, size_t n, int64_t v)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i] == v)
+			return true;
+	return !n;
+}
+
+bool rut_conf_cpu(const struct rut_conf *c, int cpu)
+{
+	return holds(c->cpus, c->n_cpus, cpu);
+}
+
+bool rut_conf_thread(const struct rut_conf *c, const struct rut_thread *t)
+{
+	bool named = !c->n_procnames;
+
+	if (!t)
+		return true;
+	for (size_t i = 0; i < c->n_procnames && !named; i++)
+		named = !strcmp(c->procnames[i], t->comm);
+	return named && holds(c->tids, c->n_tids, t->tid) &&
+	       (!c->n_pids || holds(c->pids, c->n_pids, t->pid >= 0 ? t->pid : t->tid));
+}
+
+bool rut_conf_selects(const struct rut_conf *c, const char *period)
+{
+	for (size_t i = 0; i < c->n_select; i++)
+		if (!strcmp(c->select[i], period))
+			return true;
+	return !c->n_select;
+}
+
+/* ---- Stretches ---- */
+
+static void free_instance(struct rut_instance *inst)
+{
+	if (!inst)
+		return;
+	rut_state_unsubscribe(&inst->run->engine->state, inst);
+	if (inst->run->analysis->fini)
+		inst->run->analysis->fini(inst);
+	free(inst);
+}
+
+static struct rut_instance *new_instance(struct rut_run *run, int64_t begin_ns,
+					 const struct rut_period *period)
+{
+	const struct rut_analysis *a = run->analysis;
+	struct rut_instance *inst = calloc(1, a->instance_size);
+	int r = inst ? 0 : -ENOMEM;
+
+	if (r)
+		return NULL;
+	inst->run = run;
+	inst->begin_ns = begin_ns;
+	inst->period = period;
+	if (a->init)
+		r = a->init(inst);
+	for (const struct rut_analysis_hook *h = a->hooks; h && h->fn && !r; h++)
+		r = rut_state_subscribe(&run->engine->state, h->hook, h->fn, inst);
+	if (!r)
+		return inst;
+	free_instance(inst);
+	return NULL;
+}
+
+static struct rut_engine_list *begin_stretch(struct rut_engine *e, int64_t begin_ns,
+					     const struct rut_period *period)
+{
+	struct rut_engine_list *l = calloc(1, sizeof(*l) + e->n_runs * sizeof(l->instances[0]));
+
+	if (!l) {
+		e->state.failed = true;
+		return NULL;
+	}
+	for (size_t i = 0; i < e->n_runs; i++) {
+		if (!e->runs[i].analysis->instance_size)
+			continue;
+		l->instances[i] = new_instance(&e->runs[i], begin_ns, period);
+		if (!l->instances[i])
+			e->state.failed = true;
+	}
+	l->next = e->instances;
+	if (l->next)
+		l->next->prev = l;
+	e->instances = l;
+	return l;
+}
+
+static void end_stretch(struct rut_engine *e, struct rut_engine_list *l, int64_t end_ns)
+{
+	if (!l)
+		return;
+	for (size_t i = 0; i < e->n_runs; i++) {
+		if (!l->instances[i])
+			continue;
+		e->runs[i].analysis->report(l->instances[i], end_ns);
+		e->runs[i].reports++;
+		if (e->flush)
+			e->flush(&e->runs[i], e->arg);
+		free_instance(l->instances[i]);
+	}
+	if (l->prev)
+		l->prev->next = l->next;
+	else
+		e->instances = l->next;
+	if (l->next)
+		l->next->prev = l->prev;
+	free(l);
+}
+
+static void on_period_begin(struct rut_period *p, void *arg)
+{
+	struct rut_engine *e = arg;
+
+	p->instances = (void **)begin_stretch(e, p->begin_ns, p);
+	for (size_t i = 0; i < e->n_runs; i++)
+		if (e->runs[i].analysis->period_begin)
+			e->runs[i].analysis->period_begin(&e->runs[i], p);
+}
+
+static void on_period_end(struct rut_period *p, void *arg)
+{
+	struct rut_engine *e = arg;
+
+	for (size_t i = 0; i < e->n_runs; i++)
+		if (e->runs[i].analysis->period_end)
+			e->runs[i].analysis->period_end(&e->runs[i], p);
+	end_stretch(e, (struct rut_engine_list *)p->instances, e->last_ns);
+	p->instances = NULL;
+}
+
+/* ---- Life ---- */
+
+static int bind_extras(struct rut_engine *e, const struct rut_ctf_event_class *cls,
+		       struct rut_engine_class *c)
+{
+	for (size_t i = 0; i < e->n_runs; i++) {
+		const struct rut_analysis_event *d = e->runs[i].analysis->events;
+
+		for (; d && d->name; d++) {
+			struct engine_extra *x;
+
+			if (strcmp(d->name, cls->name) != 0)
+				continue;
+			x = calloc(1, sizeof(*x));
+			if (!x)
+				return -ENOMEM;
+			x->run = i;
+			x->def = d;
+			for (int k = 0; k < RUT_STATE_FIELDS && d->fields[k]; k++)
+				rut_ctf_ref_find(cls, RUT_CTF_SCOPE_ANY, d->fields[k], &x->f[k]);
+			x->next = c->extras;
+			c->extras = x;
+		}
+	}
+	return 0;
+}
+
+int rut_engine_rebind(struct rut_engine *e, struct rut_err *err)
+{
+	size_t n = rut_ctf_set_n_classes(e->set);
+	void *classes;
+	int r;
+
+	if (e->classes && n == e->n_classes)
+		return 0;
+	r = rut_state_bind(&e->state, e->set);
+	if (!r)
+		r = rut_periods_bind(&e->periods, e->set);
+	classes = realloc(e->classes, (n + 1) * sizeof(*e->classes));
+	if (!classes)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	e->classes = classes;
+	for (; e->n_classes < n && !r; e->n_classes++) {
+		const struct rut_ctf_event_class *cls = rut_ctf_set_class(e->set, e->n_classes);
+		struct rut_engine_class *c = &e->classes[e->n_classes];
+
+		*c = (struct rut_engine_class){.periods = rut_periods_wants(&e->periods, cls)};
+		r = bind_extras(e, cls, c);
+		if (!r && e->conf->filter)
+			r = rut_expr_bind(e->conf->filter, &rut_periods_expr_ops, cls, &c->filter);
+	}
+	if (r == -E2BIG)
+		return rut_err_set(err, E2BIG, "expression too large");
+	return r ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+}
+
+int rut_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct rut_ctf_set *set,
+		    const struct rut_analysis *const *analyses, size_t n, struct rut_err *err)
+{
+	*e = (struct rut_engine){.conf = conf, .set = set, .n_runs = n, .next_check_ns = INT64_MIN};
+	e->runs = calloc(n + 1, sizeof(*e->runs));
+	if (!e->runs || rut_state_init(&e->state) || rut_periods_init(&e->periods, conf->periods))
+		return rut_err_set(err, ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		e->runs[i].analysis = analyses[i];
+		e->runs[i].conf = conf;
+		e->runs[i].engine = e;
+	}
+	e->state.count_splice = conf->splice;
+	e->periods.begin = on_period_begin;
+	e->periods.end = on_period_end;
+	e->periods.arg = e;
+	return rut_engine_rebind(e, err);
+}
+
+static void free_class(struct rut_engine_class *c)
+{
+	for (struct engine_extra *x = c->extras, *next; x; x = next) {
+		next = x->next;
+		free(x);
+	}
+	rut_expr_prog_free(c->filter);
+}
+
+void rut_engine_fini(struct rut_engine *e)
+{
+	for (struct rut_engine_list *l = e->instances, *next; l; l = next) {
+		next = l->next;
+		for (size_t i = 0; i < e->n_runs; i++)
+			free_instance(l->instances[i]);
+		free(l);
+	}
+	rut_periods_fini(&e->periods);
+	for (size_t i = 0; e->runs && i < e->n_runs; i++) {
+		if (e->runs[i].analysis->run_fini)
+			e->runs[i].analysis->run_fini(&e->runs[i]);
+		rut_results_fini(&e->runs[i].results);
+		rut_buf_fini(&e->runs[i].out);
+	}
+	for (size_t i = 0; e->classes && i < e->n_classes; i++)
+		free_class(&e->classes[i]);
+	free(e->classes);
+	free(e->runs);
+	rut_state_fini(&e->state);
+	*e = (struct rut_engine){0};
+}
+
+/* ---- The walk ---- */
+
+static bool has_periods(const struct rut_engine *e)
+{
+	return e->conf->periods && e->conf->periods->n;
+}
+
+/* The rare things: begin, end, refresh. Returns false at the end of the range. */
+static bool check_time(struct rut_engine *e, int64_t ts_ns)
+{
+	const struct rut_conf *c = e->conf;
+	int64_t next = INT64_MAX;
+
+	if (c->has_end && ts_ns > c->end_ns) {
+		e->ended = true;
+		return false;
+	}
+	if (!e->has_events) {
+		e->has_events = true;
+		e->first_ns = ts_ns;
+	}
+	e->last_ns = ts_ns;
+	if (!e->started && (!c->has_begin || ts_ns >= c->begin_ns)) {
+		e->started = true;
+		if (!has_periods(e)) {
+			begin_stretch(e, ts_ns, NULL);
+			e->whole = true;
+			e->interval_ns = ts_ns;
+		}
+	}
+	if (c->refresh_ns && e->whole && ts_ns >= e->interval_ns + c->refresh_ns) {
+		end_stretch(e, e->instances, ts_ns);
+		begin_stretch(e, ts_ns, NULL);
+		e->interval_ns = ts_ns;
+	}
+	if (!e->started)
+		next = c->begin_ns;
+	else if (c->refresh_ns && e->whole)
+		next = e->interval_ns + c->refresh_ns;
+	if (c->has_end && next > c->end_ns)
+		next = c->end_ns + 1;
+	e->next_check_ns = next;
+	return true;
+}
+
+static void run_extras(struct rut_engine *e, const struct rut_engine_class *c,
+		       const struct rut_ctf_event *ev)
+{
+	const struct rut_state_class *sc = &e->state.classes[ev->cls->index];
+
+	for (const struct engine_extra *x = c->extras; x; x = x->next)
+		for (struct rut_engine_list *l = e->instances; l; l = l->next)
+			if (l->instances[x->run])
+				x->def->fn(l->instances[x->run], ev, sc, x->f);
+}
+
+int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader)
+{
+	const struct rut_ctf_event *ev;
+
+	while (!e->ended && (ev = rut_ctf_reader_next(reader))) {
+		const struct rut_engine_class *c = &e->classes[ev->cls->index];
+
+		if (__builtin_expect(ev->ts_ns >= e->next_check_ns, 0) && !check_time(e, ev->ts_ns))
+			break;
+		e->last_ns = ev->ts_ns;
+		if (c->periods && e->started)
+			rut_periods_event(&e->periods, ev);
+		if (c->filter)
+			e->state.muted = !rut_expr_match(c->filter, ev, NULL);
+		rut_state_event(&e->state, ev);
+		if (c->extras && !e->state.muted)
+			run_extras(e, c, ev);
+		if (__builtin_expect(!(++e->events & 0xffff), 0) && e->progress &&
+		    !e->progress(e, ev->ts_ns, e->arg))
+			return -ECANCELED;
+	}
+	return e->state.failed || e->periods.failed ? -ENOMEM : 0;
+}
+
+void rut_engine_finish(struct rut_engine *e)
+{
+	e->ended = true;
+	if (e->whole)
+		end_stretch(e, e->instances, e->last_ns);
+	e->whole = false;
+	rut_periods_abandon(&e->periods, e->last_ns);
+	for (size_t i = 0; i < e->n_runs; i++) {
+		struct rut_run *run = &e->runs[i];
+
+		if (e->has_events && run->analysis->finish)
+			run->analysis->finish(run, e->first_ns, e->last_ns);
+		if (e->conf->mi && run->reports > 1 && run->analysis->summarise)
+			run->analysis->summarise(run);
+		if (e->flush)
+			e->flush(run, e->arg);
+	}
+}
+
+void rut_run_print_range(struct rut_run *run, int64_t begin_ns, int64_t end_ns)
+{
+	char range[160];
+
+	rut_fmt_range(range, sizeof(range), begin_ns, end_ns, true, run->conf->gmt);
+	rut_buf_printf(&run->out, "Timerange: %s\n", range);
+}

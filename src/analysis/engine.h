@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The engine: one pass over a trace, any number of analyses.
+ *
+ * An analysis is a table: which hooks of the state model it listens to, and how it reports. For
+ * every stretch of time that is reported (the whole trace, each --refresh interval, each instance
+ * of a period) it gets an instance of its own, which listens while that stretch lasts and reports
+ * when it ends.
+ */
+#ifndef RUT_ANALYSIS_ENGINE_H
+#define RUT_ANALYSIS_ENGINE_H
+
+#include "analysis/conf.h"
+#include "analysis/lami.h"
+#include "analysis/periods.h"
+#include "analysis/state.h"
+#include "base/buf.h"
+
+struct rut_engine;
+struct rut_run;
+
+/* The first member of every analysis's own instance. */
+struct rut_instance {
+	struct rut_run *run;
+	int64_t begin_ns;
+	const struct rut_period *period; /* NULL: not of a period */
+};
+
+struct rut_analysis_hook {
+	enum rut_hook hook;
+	rut_hook_fn fn; /* arg: the instance */
+};
+
+/* Events that no hook covers. Fields are resolved once. */
+struct rut_analysis_event {
+	const char *name;
+	const char *fields[RUT_STATE_FIELDS];
+	void (*fn)(struct rut_instance *inst, const struct rut_ctf_event *ev,
+		   const struct rut_state_class *c, const struct rut_ctf_ref *f);
+};
+
+struct rut_analysis {
+	struct rut_lami_info info;
+	size_t instance_size;
+	const struct rut_analysis_hook *hooks;	 /* ends with fn NULL */
+	const struct rut_analysis_event *events; /* ends with name NULL; or NULL */
+	int (*init)(struct rut_instance *inst);	 /* the memory is zeroed; or NULL */
+	/* Reports on [inst->begin_ns, end_ns]: text to run->out, or tables to run->results. */
+	void (*report)(struct rut_instance *inst, int64_t end_ns);
+	void (*fini)(struct rut_instance *inst);
+	/* After the last event; for analyses that report only then. Or NULL. */
+	void (*finish)(struct rut_run *run, int64_t first_ns, int64_t last_ns);
+	/* JSON only: from many reports' tables to one. NULL: the tables stay. */
+	void (*summarise)(struct rut_run *run);
+	/* Periods begin and end; for the analysis of the periods themselves. Or NULL. */
+	void (*period_begin)(struct rut_run *run, struct rut_period *p);
+	void (*period_end)(struct rut_run *run, struct rut_period *p);
+	void (*run_fini)(struct rut_run *run);
+};
+
+/* Bounds that uniform frequency distributions share, kept from report to report. */
+struct rut_uniform {
+	bool set;
+	double min, max, step;
+};
+
+#define RUT_UNIFORMS 8
+
+/* One analysis in an engine. */
+struct rut_run {
+	const struct rut_analysis *analysis;
+	const struct rut_conf *conf;
+	struct rut_engine *engine;
+	struct rut_results results;
+	struct rut_buf out;
+	struct rut_uniform uniform[RUT_UNIFORMS];
+	size_t reports; /* how many stretches were reported */
+	void *priv;	/* of the analysis; freed by run_fini */
+};
+
+/* How far the pass is; called now and then. Returns false to stop. */
+typedef bool (*rut_progress_fn)(const struct rut_engine *e, int64_t ts_ns, void *arg);
+
+struct rut_engine {
+	const struct rut_conf *conf;
+	struct rut_ctf_set *set; /* borrowed */
+	struct rut_state state;
+	struct rut_run *runs; /* owned */
+	size_t n_runs;
+	struct rut_periods periods;
+	bool has_events;
+	int64_t first_ns, last_ns;
+	uint64_t events;
+	rut_progress_fn progress;
+	/* Called after each report, so that its text can be shown at once. */
+	void (*flush)(struct rut_run *run, void *arg);
+	void *arg;
+	/* The walk's own business. */
+	bool started, ended;
+	bool whole; /* an instance that belongs to no period is there */
+	int64_t next_check_ns, interval_ns;
+	struct rut_engine_list *instances;
+	struct rut_engine_class *classes;
+	size_t n_classes;
+};
+
+/* `conf` and `set` must outlive the engine. Returns 0 or -errno. */
+int rut_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct rut_ctf_set *set,
+		    const struct rut_analysis *const *analyses, size_t n, struct rut_err *err);
+void rut_engine_fini(struct rut_engine *e);
+
+/* Looks for classes that came with a growing trace. Returns 0 or -errno. */
+int rut_engine_rebind(struct rut_engine *e, struct rut_err *err);
+
+/* Reads until the reader has no more. May be called again after rut_ctf_reader_poll(). */
+int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader);
+/* Ends what is open and reports it. */
+void rut_engine_finish(struct rut_engine *e);
+
+/* "Timerange: [...]" before each report. */
+void rut_run_print_range(struct rut_run *run, int64_t begin_ns, int64_t end_ns);
+
+extern const struct rut_analysis rut_analysis_cputop, rut_analysis_memtop,
+	rut_analysis_syscallstats, rut_analysis_io, rut_analysis_irq, rut_analysis_sched,
+	rut_analysis_period, rut_analysis_futex, rut_analysis_wakeupchain, rut_analysis_fdtop;
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+#include "analysis/fmt.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+
+#define GRAPH_WIDTH 80
+#define BOUND_WIDTH 8
+#define NSEC	    1000000000ll
+
+void rut_fmt_time(char *out, size_t size, int64_t ns, bool date, bool gmt)
+{
+	int64_t s = ns >= 0 ? ns / NSEC : -((-ns + NSEC - 1) / NSEC);
+	time_t t = (time_t)s;
+	struct tm tm = {0};
+	size_t n = 0;
+
+	if (gmt)
+		gmtime_r(&t, &tm);
+	else
+		localtime_r(&t, &tm);
+	if (date)
+		n = (size_t)snprintf(out, size, "%04d-%02d-%02d ", tm.tm_year + 1900, tm.tm_mon + 1,
+				     tm.tm_mday);
+	snprintf(out + n, size - n, "%02d:%02d:%02d.%09lld", tm.tm_hour, tm.tm_min, tm.tm_sec,
+		 (long long)(ns - s * NSEC));
+}
+
+void rut_fmt_range(char *out, size_t size, int64_t begin_ns, int64_t end_ns, bool date, bool gmt)
+{
+	char b[64], e[64];
+
+	rut_fmt_time(b, sizeof(b), begin_ns, date, gmt);
+	rut_fmt_time(e, sizeof(e), end_ns, date, gmt);
+	snprintf(out, size, "[%s, %s]", b, e);
+}
+
+void rut_fmt_size(char *out, size_t size, double bytes)
+{
+	static const char *const units[] = {"  B", "KiB", "MiB", "GiB", "TiB",
+					    "PiB", "EiB", "ZiB", "YiB"};
+	int exponent = bytes > 0 ? (int)(log(bytes) / log(1024)) : 0;
+
+	if (exponent > 8)
+		exponent = 8;
+	if (exponent < 0)
+		exponent = 0;
+	bytes /= pow(1024, exponent);
+	snprintf(out, size, exponent ? "%0.2f %s" : "%0.0f %s", bytes, units[exponent]);
+}
+
+void rut_fmt_us(char *out, size_t size, double ns)
+{
+	snprintf(out, size, "%0.03f", ns / 1000);
+}
+
+static int characters(const char *s)
+{
+	int n = 0;
+
+	for (; *s; s++)
+		n += (*s & 0xc0) != 0x80;
+	return n;
+}
+
+static void spaces(struct rut_buf *b, int n)
+{
+	for (; n > 0; n--)
+		rut_buf_putc(b, ' ');
+}
+
+void rut_fmt_pad(struct rut_buf *b, const char *s, int width, bool right)
+{
+	int n = width - characters(s);
+
+	if (right)
+		spaces(b, n);
+	rut_buf_puts(b, s);
+	if (!right)
+		spaces(b, n);
+}
+
+void rut_fmt_line(struct rut_buf *b, const char *layout, ...)
+{
+	va_list ap;
+
+	va_start(ap, layout);
+	for (const char *p = layout; *p; p++) {
+		if (*p != '{') {
+			rut_buf_putc(b, *p);
+			continue;
+		}
+		rut_fmt_pad(b, va_arg(ap, const char *), atoi(p + 3), p[2] == '>');
+		p = strchr(p, '}');
+	}
+	va_end(ap);
+}
+
+/* ---- Graphs ---- */
+
+void rut_graph_fini(struct rut_graph *g)
+{
+	for (size_t i = 0; i < g->n; i++)
+		free(g->rows[i].label);
+	free(g->rows);
+	*g = (struct rut_graph){0};
+}
+
+void rut_graph_add(struct rut_graph *g, double value, const char *text, double lower,
+		   const char *label)
+{
+	struct rut_graph_row *r;
+
+	if (g->n == g->cap) {
+		size_t cap = g->cap ? g->cap * 2 : 32;
+
+		r = realloc(g->rows, cap * sizeof(*r));
+		if (!r)
+			return;
+		g->rows = r;
+		g->cap = cap;
+	}
+	r = &g->rows[g->n++];
+	*r = (struct rut_graph_row){.value = value, .lower = lower};
+	snprintf(r->text, sizeof(r->text), "%s", text);
+	r->label = label ? strdup(label) : NULL;
+}
+
+static void rule(struct rut_buf *out)
+{
+	for (int i = 0; i < GRAPH_WIDTH; i++)
+		rut_buf_putc(out, '#');
+	rut_buf_putc(out, '\n');
+}
+
+static void bar(struct rut_buf *out, double value, double max, int width)
+{
+	int n = max > 0 ? (int)(width * value / max) : 0;
+
+	for (int i = 0; i < n; i++)
+		rut_buf_puts(out, "█");
+	spaces(out, width - n);
+}
+
+static void extremes(const struct rut_graph *g, double *ret_max, int *ret_len)
+{
+	*ret_max = 0;
+	*ret_len = 0;
+	for (size_t i = 0; i < g->n; i++) {
+		int len = characters(g->rows[i].text);
+
+		if (g->rows[i].value > *ret_max)
+			*ret_max = g->rows[i].value;
+		if (len > *ret_len)
+			*ret_len = len;
+	}
+}
+
+void rut_graph_bars(struct rut_graph *g, struct rut_buf *out, const char *title,
+		    const char *label_header)
+{
+	double max;
+	int len;
+
+	extremes(g, &max, &len);
+	if (g->n) {
+		rut_buf_puts(out, title);
+		if (label_header) {
+			spaces(out, GRAPH_WIDTH - characters(title) + 2 + len);
+			rut_buf_puts(out, label_header);
+		}
+		rut_buf_putc(out, '\n');
+		rule(out);
+		for (size_t i = 0; i < g->n; i++) {
+			bar(out, g->rows[i].value, max, GRAPH_WIDTH);
+			rut_buf_putc(out, ' ');
+			rut_fmt_pad(out, g->rows[i].text, len, true);
+			rut_buf_printf(out, " %s\n", g->rows[i].label ? g->rows[i].label : "");
+		}
+		rut_buf_putc(out, '\n');
+	}
+	rut_graph_fini(g);
+}
+
+void rut_graph_frequencies(struct rut_graph *g, struct rut_buf *out, const char *title,
+			   const char *unit)
+{
+	double max;
+	int len;
+
+	extremes(g, &max, &len);
+	if (g->n) {
+		rut_buf_printf(out, "%s (%s)\n", title, unit);
+		rule(out);
+		for (size_t i = 0; i < g->n; i++) {
+			rut_buf_printf(out, "%7.03f ", g->rows[i].lower);
+			bar(out, g->rows[i].value, max, GRAPH_WIDTH - BOUND_WIDTH);
+			rut_buf_putc(out, ' ');
+			rut_fmt_pad(out, g->rows[i].text, len, true);
+			rut_buf_putc(out, '\n');
+		}
+		rut_buf_putc(out, '\n');
+	}
+	rut_graph_fini(g);
+}
+
+void rut_fmt_bar_value(char *out, size_t size, double v, bool is_float, const char *unit)
+{
+	char num[48];
+
+	snprintf(num, sizeof(num), is_float ? "%0.02f" : "%0.0f", v);
+	snprintf(out, size, "%s%s%s", num, unit ? " " : "", unit ? unit : "");
+}

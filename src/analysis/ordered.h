@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A map from integers to records, in order of first sight: what the reports keep per thread, file
+ * or disk. Records have a fixed size, are zeroed when they are made, and never move.
+ */
+#ifndef RUT_ANALYSIS_ORDERED_H
+#define RUT_ANALYSIS_ORDERED_H
+
+#include <stdlib.h>
+
+#include "base/hash.h"
+
+struct rut_ordered {
+	struct rut_map map;
+	void **items; /* owned, as are the records */
+	size_t n, cap;
+};
+
+static inline void *rut_ordered_get(const struct rut_ordered *o, uint64_t key)
+{
+	return rut_map_get(&o->map, key);
+}
+
+/* The record, made at first sight. NULL: no memory. */
+void *rut_ordered_add(struct rut_ordered *o, uint64_t key, size_t size);
+void rut_ordered_fini(struct rut_ordered *o);
+
+/* The records in another order, stably sorted: equal ones keep the order of first sight. */
+void **rut_ordered_sorted(const struct rut_ordered *o,
+			  int (*compare)(const void *a, const void *b));
+/* A stable sort of pointers. `compare` < 0: a comes first. Returns 0 or -ENOMEM. */
+int rut_sort_stable(void **items, size_t n, int (*compare)(const void *a, const void *b));
+
+#endif

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: MIT */
+/* The state model: threads, CPUs, hooks, and which event is handled where. */
+#include "analysis/state.h"
+#include "analysis/state_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Small things ---- */
+
+const char *rut_state_intern(struct rut_state *st, const char *s, size_t len)
+{
+	int64_t id;
+
+	/* Arrays of characters end at the first NUL. */
+	len = strnlen(s, len);
+	id = rut_strtab_intern(&st->strings, s, len);
+	if (id < 0) {
+		st->failed = true;
+		return "";
+	}
+	return st->strings.strs[id].data;
+}
+
+const char *rut_state_str(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_ctf_ref *ref)
+{
+	size_t len;
+	const char *s = rut_ctf_str(ev, ref, &len);
+
+	return rut_state_intern(st, s, len);
+}
+
+struct rut_cpu *rut_state_get_cpu(struct rut_state *st, int cpu)
+{
+	static struct rut_cpu nowhere;
+	struct rut_cpu *cpus;
+	size_t n;
+
+	if (cpu < 0 || cpu > 65535)
+		return &nowhere;
+	if ((size_t)cpu >= st->n_cpus) {
+		n = ((size_t)cpu + 16) & ~(size_t)15;
+		cpus = realloc(st->cpus, n * sizeof(*cpus));
+		if (!cpus) {
+			st->failed = true;
+			return &nowhere;
+		}
+		memset(cpus + st->n_cpus, 0, (n - st->n_cpus) * sizeof(*cpus));
+		st->cpus = cpus;
+		st->n_cpus = n;
+	}
+	if (!st->cpus[cpu].seen) {
+		st->cpus[cpu].seen = true;
+		st->cpus_seen++;
+	}
+	return &st->cpus[cpu];
+}
+
+/* ---- Threads ---- */
+
+struct rut_thread *rut_state_thread(struct rut_state *st, int64_t tid)
+{
+	return rut_map_get(&st->tids, (uint64_t)tid + 1);
+}
+
+static struct rut_thread *add_thread(struct rut_state *st, int64_t tid)
+{
+	static struct rut_thread nobody = {.comm = "", .pid = -1};
+	struct rut_thread *t;
+
+	if (st->n_all == st->cap_all) {
+		size_t cap = st->cap_all ? st->cap_all * 2 : 256;
+		void *all = realloc(st->all, cap * sizeof(*st->all));
+
+		if (!all) {
+			st->failed = true;
+			return &nobody;
+		}
+		st->all = all;
+		st->cap_all = cap;
+	}
+	t = calloc(1, sizeof(*t));
+	if (!t || rut_map_put(&st->tids, (uint64_t)tid + 1, t)) {
+		free(t);
+		st->failed = true;
+		return &nobody;
+	}
+	t->tid = tid;
+	t->pid = tid == 0 ? 0 : -1;
+	t->comm = st->empty;
+	t->last_wakeup_ns = RUT_NO_TIME;
+	t->index = (uint32_t)st->n_all;
+	st->all[st->n_all++] = t;
+	return t;
+}
+
+struct rut_thread *rut_state_thread_new(struct rut_state *st, int64_t tid)
+{
+	struct rut_thread *t = rut_state_thread(st, tid);
+
+	return t ? t : add_thread(st, tid);
+}
+
+struct rut_thread *rut_state_thread_replace(struct rut_state *st, int64_t tid)
+{
+	struct rut_thread *old = rut_state_thread(st, tid), *t = add_thread(st, tid);
+
+	for (size_t i = 0; old && i < st->n_cpus; i++) {
+		if (st->cpus[i].current == old) {
+			st->cpus[i].current = t;
+			t->running++;
+		}
+	}
+	return t;
+}
+
+void rut_state_set_comm(struct rut_state *st, struct rut_thread *t, const char *s, size_t len)
+{
+	len = strnlen(s, len);
+	if (strncmp(t->comm, s, len) != 0 || t->comm[len])
+		t->comm = rut_state_intern(st, s, len);
+}
+
+struct rut_thread *rut_state_leader(struct rut_state *st, struct rut_thread *t)
+{
+	struct rut_thread *leader;
+
+	if (t->pid < 0 || t->pid == t->tid)
+		return t;
+	leader = rut_state_thread(st, t->pid);
+	if (!leader) {
+		leader = add_thread(st, t->pid);
+		leader->pid = t->pid;
+		leader->comm = t->comm;
+	}
+	return leader;
+}
+
+/* Without sched_switch the context of the event itself says who runs. */
+static struct rut_thread *current_from_context(struct rut_state *st, const struct rut_ctf_event *ev,
+					       const struct rut_state_class *c)
+{
+	struct rut_thread *t;
+	int64_t tid;
+	size_t len;
+	const char *s;
+
+	if (!rut_ctf_ref_ok(&c->ctx_tid))
+		return NULL;
+	tid = rut_ctf_i64(ev, &c->ctx_tid);
+	if (tid <= 0)
+		return NULL;
+	t = rut_state_thread_new(st, tid);
+	rut_state_get_cpu(st, st->cpu)->current = t;
+	if (rut_ctf_ref_ok(&c->ctx_procname)) {
+		s = rut_ctf_str(ev, &c->ctx_procname, &len);
+		rut_state_set_comm(st, t, s, len);
+	}
+	if (rut_ctf_ref_ok(&c->ctx_pid) && t->pid < 0)
+		t->pid = rut_ctf_i64(ev, &c->ctx_pid);
+	return t;
+}
+
+struct rut_thread *rut_state_current(struct rut_state *st, const struct rut_ctf_event *ev,
+				     const struct rut_state_class *c)
+{
+	if (st->use_context)
+		return current_from_context(st, ev, c);
+	return st->cpu >= 0 && (size_t)st->cpu < st->n_cpus ? st->cpus[st->cpu].current : NULL;
+}
+
+/* ---- Descriptors ---- */
+
+struct rut_fd *rut_state_fd(const struct rut_thread *t, int64_t fd)
+{
+	return rut_map_get(&t->fds, (uint64_t)fd + 1);
+}
+
+struct rut_fd *rut_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
+{
+	static struct rut_fd nothing = {.filename = ""};
+	struct rut_fd *f = rut_state_fd(t, fd);
+
+	if (!f) {
+		f = malloc(sizeof(*f));
+		if (!f || rut_map_put(&t->fds, (uint64_t)fd + 1, f)) {
+			free(f);
+			st->failed = true;
+			return &nothing;
+		}
+	}
+	*f = (struct rut_fd){.fd = fd, .filename = st->unknown, .seq = st->fd_seq++};
+	return f;
+}
+
+static int by_seq(const void *a, const void *b)
+{
+	uint64_t x = (*(struct rut_fd *const *)a)->seq, y = (*(struct rut_fd *const *)b)->seq;
+
+	return x < y ? -1 : x > y;
+}
+
+struct rut_fd **rut_state_fds(const struct rut_thread *t, size_t *ret_n)
+{
+	struct rut_fd **list = t->fds.count ? malloc(t->fds.count * sizeof(*list)) : NULL;
+
+	*ret_n = 0;
+	if (!list)
+		return NULL;
+	rut_map_each(&t->fds, s) list[(*ret_n)++] = s->value;
+	qsort(list, *ret_n, sizeof(*list), by_seq);
+	return list;
+}
+
+void rut_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
+{
+	(void)st;
+	free(rut_map_remove(&t->fds, (uint64_t)fd + 1));
+}
+
+void rut_state_notify_fd(struct rut_state *st, enum rut_hook hook, const struct rut_ctf_event *ev,
+			 struct rut_thread *parent, int64_t fd, int64_t ts_ns)
+{
+	struct rut_hook_fd h = {.ts_ns = ts_ns, .parent = parent, .fd = fd};
+
+	if (!st->hooks[hook].n)
+		return;
+	h.cpu = st->cpu;
+	h.info = rut_state_fd(parent, fd);
+	h.opened = st->opening;
+	rut_state_notify(st, hook, &h);
+}
+
+/* ---- Hooks ---- */
+
+int rut_state_subscribe(struct rut_state *st, enum rut_hook hook, rut_hook_fn fn, void *arg)
+{
+	struct rut_hook_list *l = &st->hooks[hook];
+
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 4;
+		void *subs = realloc(l->subs, cap * sizeof(*l->subs));
+
+		if (!subs)
+			return -ENOMEM;
+		l->subs = subs;
+		l->cap = cap;
+	}
+	l->subs[l->n++] = (struct rut_hook_sub){fn, arg};
+	return 0;
+}
+
+void rut_state_unsubscribe(struct rut_state *st, void *arg)
+{
+	for (int h = 0; h < RUT_HOOK_COUNT; h++) {
+		struct rut_hook_list *l = &st->hooks[h];
+		size_t kept = 0;
+
+		for (size_t i = 0; i < l->n; i++)
+			if (l->subs[i].arg != arg)
+				l->subs[kept++] = l->subs[i];
+		l->n = kept;
+	}
+}
+
+/* ---- Life ---- */
+
+int rut_state_init(struct rut_state *st)
+{
+	*st = (struct rut_state){0};
+	st->empty = rut_state_intern(st, "", 0);
+	st->unknown = rut_state_intern(st, "unknown", 7);
+	st->socket = rut_state_intern(st, "socket", 6);
+	return st->failed ? -ENOMEM : 0;
+}
+
+static void free_thread(struct rut_thread *t)
+{
+	rut_map_each(&t->fds, s) free(s->value);
+	rut_map_fini(&t->fds);
+	free(t);
+}
+
+static void free_disk(struct rut_disk *d)
+{
+	rut_map_each(&d->pending, s) free(s->value);
+	rut_map_fini(&d->pending);
+	free(d);
+}
+
+static void free_table(struct rut_file_table *t)
+{
+	free(t->pids);
+	free(t->fds);
+	free(t);
+}
+
+void rut_state_fini(struct rut_state *st)
+{
+	for (size_t i = 0; i < st->n_all; i++)
+		free_thread(st->all[i]);
+	free(st->all);
+	free(st->cpus);
+	rut_map_fini(&st->tids);
+	rut_map_each(&st->disks, d) free_disk(d->value);
+	rut_map_fini(&st->disks);
+	free(st->disk_list);
+	rut_map_each(&st->tables, t) free_table(t->value);
+	rut_map_fini(&st->tables);
+	for (struct rut_remap *r = st->remaps, *next; r; r = next) {
+		next = r->next;
+		free(r);
+	}
+	for (struct rut_block_rq *r = st->free_rqs, *next; r; r = next) {
+		next = r->next;
+		free(r);
+	}
+	for (size_t i = 0; i < st->syscall_names.count && st->syscalls; i++)
+		free(st->syscalls[i]);
+	free(st->syscalls);
+	rut_strtab_fini(&st->syscall_names);
+	rut_strtab_fini(&st->strings);
+	for (int h = 0; h < RUT_HOOK_COUNT; h++)
+		free(st->hooks[h].subs);
+	free(st->classes);
+	*st = (struct rut_state){0};
+}
+
+/* ---- Classes ---- */
+
+static const struct rut_syscall_info *syscall_info(struct rut_state *st, const char *name)
+{
+	int64_t id = rut_strtab_intern(&st->syscall_names, name, strlen(name));
+	struct rut_syscall_info *info, **list;
+
+	if (id < 0)
+		return NULL;
+	if (st->syscalls && (size_t)id + 1 < st->syscall_names.count)
+		return st->syscalls[id];
+	if (st->syscalls && (size_t)id < st->syscall_names.count && st->syscalls[id])
+		return st->syscalls[id];
+	list = realloc(st->syscalls, ((size_t)id + 2) * sizeof(*list));
+	info = calloc(1, sizeof(*info));
+	if (!list || !info) {
+		free(info);
+		if (list)
+			st->syscalls = list;
+		st->failed = true;
+		return NULL;
+	}
+	st->syscalls = list;
+	list[id] = info;
+	list[id + 1] = NULL;
+	info->name = st->syscall_names.strs[id].data;
+	info->id = (uint32_t)id;
+	info->compat = !strncmp(name, "compat_", 7);
+	info->io = rut_state_io_kind(strncmp(name, "compat_", 7) ? name : name + 7);
+	return info;
+}
+
+static bool starts(const char *s, const char *prefix)
+{
+	return !strncmp(s, prefix, strlen(prefix));
+}
+
+/*
+ * The name of the system call that an entry event belongs to, for every generation of LTTng:
+ * sys_X, syscall_entry_X, compat_sys_X, compat_syscall_entry_X. The calls of 32-bit programs keep
+ * their "compat_". Returns whether it is an entry.
+ */
+static bool entry_name(const char *event, char *out, size_t size)
+{
+	bool compat = starts(event, "compat_");
+	const char *s = compat ? event + 7 : event;
+
+	if (starts(s, "syscall_entry_"))
+		s += strlen("syscall_entry_");
+	else if (starts(s, "sys_"))
+		s += strlen("sys_");
+	else
+		return false;
+	snprintf(out, size, "%s%s", compat ? "compat_" : "", s);
+	return true;
+}
+
+static bool is_exit(const char *event)
+{
+	const char *s = starts(event, "compat_") ? event + 7 : event;
+
+	return starts(s, "exit_syscall") || starts(s, "syscall_exit_");
+}
+
+static void find_refs(struct rut_state_class *c, const struct rut_ctf_event_class *cls,
+		      const char *const *fields)
+{
+	for (int i = 0; fields && i < RUT_STATE_FIELDS && fields[i]; i++)
+		rut_ctf_ref_find(cls, RUT_CTF_SCOPE_ANY, fields[i], &c->f[i]);
+}
+
+static const struct rut_state_def *find_def(const char *name)
+{
+	const struct rut_state_def *const lists[] = {rut_state_sched_defs, rut_state_irq_defs,
+						     rut_state_block_defs, rut_state_dump_defs};
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+		for (const struct rut_state_def *d = lists[i]; d->name; d++)
+			if (!strcmp(d->name, name))
+				return d;
+	return NULL;
+}
+
+/* The priorities in wakeup events were off by 100 until LTTng 2.7.1. */
+static bool has_old_prio(const struct rut_ctf_trace *trace)
+{
+	static const char *const names[] = {"tracer_major", "tracer_minor", "tracer_patchlevel"};
+	static const int64_t fixed[] = {2, 7, 1};
+
+	for (int i = 0; i < 3; i++) {
+		const struct rut_ctf_env *env = rut_ctf_trace_env(trace, names[i]);
+		int64_t v;
+
+		if (!env)
+			return false;
+		v = env->str ? atoll(env->str) : env->num;
+		if (v != fixed[i])
+			return v < fixed[i];
+	}
+	return false;
+}
+
+static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *cls)
+{
+	struct rut_state_class *c = &st->classes[cls->index];
+	const struct rut_state_def *def = find_def(cls->name);
+	struct rut_ctf_ref ref;
+	char name[256];
+
+	*c = (struct rut_state_class){0};
+	rut_ctf_ref_find(cls, RUT_CTF_SCOPE_ANY, "tid", &c->ctx_tid);
+	if (c->ctx_tid.scope == RUT_CTF_SCOPE_PAYLOAD)
+		c->ctx_tid = (struct rut_ctf_ref){0};
+	if (!rut_ctf_ref_ok(&c->ctx_tid) &&
+	    !rut_ctf_ref_find(cls, RUT_CTF_SCOPE_STREAM_CONTEXT, "tid", &c->ctx_tid))
+		rut_ctf_ref_find(cls, RUT_CTF_SCOPE_EVENT_CONTEXT, "tid", &c->ctx_tid);
+	if (!rut_ctf_ref_find(cls, RUT_CTF_SCOPE_STREAM_CONTEXT, "pid", &c->ctx_pid))
+		rut_ctf_ref_find(cls, RUT_CTF_SCOPE_EVENT_CONTEXT, "pid", &c->ctx_pid);
+	if (!rut_ctf_ref_find(cls, RUT_CTF_SCOPE_STREAM_CONTEXT, "procname", &c->ctx_procname))
+		rut_ctf_ref_find(cls, RUT_CTF_SCOPE_EVENT_CONTEXT, "procname", &c->ctx_procname);
+	/* Where the event itself says it, that is what counts. */
+	if (rut_ctf_ref_find(cls, RUT_CTF_SCOPE_ANY, "cpu_id", &ref) &&
+	    ref.scope != RUT_CTF_SCOPE_PACKET_CONTEXT && ref.scope != RUT_CTF_SCOPE_PACKET_HEADER)
+		c->cpu = ref;
+	c->fix_pid = rut_ctf_ref_find(cls, RUT_CTF_SCOPE_STREAM_CONTEXT, "pid", &ref) &&
+		     !rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, "pid", &ref);
+	c->old_prio = has_old_prio(cls->stream_class->trace);
+	if (def) {
+		c->fn = def->fn;
+		find_refs(c, cls, def->fields);
+	} else if (entry_name(cls->name, name, sizeof(name))) {
+		c->fn = rut_state_sys_entry;
+		c->syscall = syscall_info(st, name);
+		if (c->syscall)
+			find_refs(c, cls, rut_state_io_fields(c->syscall->io));
+		else
+			c->fn = NULL;
+	} else if (is_exit(cls->name)) {
+		c->fn = rut_state_sys_exit;
+		/* After a signal LTTng may show one kind's exit for the other's entry. */
+		c->compat_exit = starts(cls->name, "compat_");
+		c->native_exit = starts(cls->name, "syscall_exit_");
+		find_refs(c, cls, rut_state_io_exit_fields());
+	}
+}
+
+int rut_state_bind(struct rut_state *st, const struct rut_ctf_set *set)
+{
+	size_t n = rut_ctf_set_n_classes(set);
+	struct rut_state_class *classes = realloc(st->classes, (n + 1) * sizeof(*classes));
+
+	if (!classes)
+		return -ENOMEM;
+	st->classes = classes;
+	st->n_classes = n;
+	st->use_context = true;
+	for (size_t i = 0; i < n; i++) {
+		const struct rut_ctf_event_class *cls = rut_ctf_set_class(set, i);
+
+		if (!strcmp(cls->name, "sched_switch"))
+			st->use_context = false;
+		bind_class(st, cls);
+	}
+	return st->failed ? -ENOMEM : 0;
+}

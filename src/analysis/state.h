@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state model: what the system looks like at every event of a kernel trace.
+ *
+ * Per CPU the current thread, interrupt and raised softirqs; per thread its name, priority, the
+ * system call it is in and, for a thread group's leader, its file descriptors; per disk the
+ * pending requests. All analyses share one model. They do not look at events: they subscribe to
+ * what the model makes of them (hooks), so that each format of each LTTng version is known here
+ * and nowhere else.
+ *
+ * Threads, names and descriptors are kept as long as the model lives: memory grows with what was
+ * seen, not with the length of the trace.
+ */
+#ifndef RUT_ANALYSIS_STATE_H
+#define RUT_ANALYSIS_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/hash.h"
+#include "ctf/reader.h"
+
+#define RUT_NO_TIME INT64_MIN
+
+enum rut_fd_type { RUT_FD_UNKNOWN, RUT_FD_DISK, RUT_FD_NET, RUT_FD_MAYBE_NET };
+
+struct rut_fd {
+	int64_t fd;
+	const char *filename; /* interned by the state */
+	enum rut_fd_type type;
+	bool cloexec;
+	uint64_t seq; /* descriptors of a process are listed in the order they came */
+};
+
+/* What a request does. READ_WRITE (splice, sendfile) counts as both. */
+enum rut_io_op {
+	RUT_IO_NONE,
+	RUT_IO_OPEN,
+	RUT_IO_READ,
+	RUT_IO_WRITE,
+	RUT_IO_CLOSE,
+	RUT_IO_SYNC,
+	RUT_IO_READ_WRITE,
+};
+
+struct rut_io_rq {
+	enum rut_io_op op;
+	int64_t begin_ns, end_ns;
+	bool has_fd, has_fds; /* fds: fd_in and fd_out */
+	int64_t fd, fd_in, fd_out;
+	bool has_size;
+	int64_t size;	  /* bytes moved */
+	int64_t error;	  /* errno, 0: none */
+	bool is_transfer; /* the return value is a count of bytes */
+	/* What an open will make. */
+	const char *filename;
+	enum rut_fd_type fd_type;
+	bool cloexec;
+};
+
+/* System calls by name: how they do I/O. One for each name, owned by the state. */
+struct rut_syscall_info {
+	const char *name; /* interned */
+	uint32_t id;	  /* from 0, in order of first sight */
+	uint8_t io;	  /* enum in state_io.c; 0: none */
+	bool compat;	  /* of a 32-bit program */
+};
+
+struct rut_thread {
+	int64_t tid;
+	int64_t pid;	  /* -1: unknown */
+	const char *comm; /* interned */
+	bool has_prio;
+	int32_t prio;
+	int32_t running;    /* on how many CPUs: 0 or 1, unless events were lost */
+	struct rut_map fds; /* number + 1 -> struct rut_fd, owned by the state */
+	const struct rut_syscall_info *syscall; /* NULL: in none */
+	int64_t syscall_begin_ns;
+	struct rut_io_rq rq;
+	int64_t last_wakeup_ns; /* RUT_NO_TIME: none since it last ran */
+	int64_t last_waker;	/* tid; 0: unknown */
+	uint32_t index;		/* order of creation */
+};
+
+#define RUT_SOFTIRQS 32
+
+struct rut_softirq {
+	int64_t raise_ns, begin_ns; /* RUT_NO_TIME: unknown */
+};
+
+struct rut_cpu {
+	bool seen;
+	struct rut_thread *current; /* NULL: idle or unknown */
+	bool in_irq;
+	int64_t irq, irq_begin_ns;
+	/* A softirq can be raised again while it runs: two of each at most. */
+	uint8_t n_softirqs[RUT_SOFTIRQS];
+	struct rut_softirq softirqs[RUT_SOFTIRQS][2];
+};
+
+struct rut_disk {
+	int64_t dev;
+	const char *name;	/* NULL: unknown */
+	struct rut_map pending; /* sector + 1 -> struct rut_block_rq */
+};
+
+struct rut_block_rq {
+	int64_t begin_ns, end_ns;
+	uint64_t sector, nr_sector;
+	int64_t tid, dev;
+	bool write;
+	struct rut_block_rq *next; /* free list */
+};
+
+/* ---- Hooks ---- */
+
+enum rut_hook {
+	RUT_HOOK_SWITCH,       /* struct rut_hook_switch */
+	RUT_HOOK_MIGRATE,      /* struct rut_hook_thread */
+	RUT_HOOK_PRIO,	       /* struct rut_hook_thread: its priority changed */
+	RUT_HOOK_WAKEUP,       /* struct rut_hook_wakeup: the first since it last ran */
+	RUT_HOOK_IRQ_ENTRY,    /* struct rut_hook_irq */
+	RUT_HOOK_IRQ_EXIT,     /* struct rut_hook_irq */
+	RUT_HOOK_SOFTIRQ_EXIT, /* struct rut_hook_irq */
+	RUT_HOOK_SYSCALL_EXIT, /* struct rut_hook_syscall */
+	RUT_HOOK_IO_EXIT,      /* struct rut_hook_io */
+	RUT_HOOK_FD_CREATE,    /* struct rut_hook_fd */
+	RUT_HOOK_FD_CLOSE,
+	RUT_HOOK_FD_UPDATE,
+	RUT_HOOK_PARENT,     /* struct rut_hook_parent: a thread's leader became known */
+	RUT_HOOK_BLOCK_DONE, /* struct rut_hook_block */
+	RUT_HOOK_DISK,	     /* struct rut_hook_disk: a disk's name became known */
+	RUT_HOOK_NET,	     /* struct rut_hook_net */
+	RUT_HOOK_PAGE_ALLOC, /* struct rut_hook_thread */
+	RUT_HOOK_PAGE_FREE,
+	RUT_HOOK_COUNT,
+};
+
+struct rut_hook_switch {
+	int64_t ts_ns;
+	int cpu;
+	int64_t prev_tid, next_tid;
+	int64_t prev_state;		   /* 0: it could have run on */
+	const char *prev_comm, *next_comm; /* interned */
+	struct rut_thread *next;
+	struct rut_thread *waker; /* NULL: unknown */
+	int64_t wakeup_ns;	  /* RUT_NO_TIME: unknown */
+};
+
+struct rut_hook_thread {
+	int64_t ts_ns;
+	int cpu;
+	struct rut_thread *thread;
+};
+
+struct rut_hook_wakeup {
+	int64_t ts_ns;
+	int cpu, target_cpu;
+	struct rut_thread *thread;
+	struct rut_thread *waker; /* NULL: from an idle CPU or unknown */
+	bool from_irq;
+};
+
+struct rut_hook_irq {
+	int cpu;
+	int64_t nr;
+	const char *name; /* IRQ_ENTRY only; interned */
+	int64_t raise_ns; /* RUT_NO_TIME: unknown */
+	int64_t begin_ns, end_ns;
+};
+
+struct rut_hook_syscall {
+	int64_t ts_ns;
+	int cpu;
+	struct rut_thread *thread;
+	const struct rut_syscall_info *info;
+	int64_t duration_ns;
+	bool has_ret;
+	int64_t ret;
+};
+
+struct rut_hook_io {
+	int cpu;
+	struct rut_thread *thread, *parent; /* parent: whose descriptors are used */
+	const struct rut_syscall_info *info;
+	const struct rut_io_rq *rq;
+};
+
+struct rut_hook_fd {
+	int64_t ts_ns;
+	int cpu;
+	struct rut_thread *parent;
+	int64_t fd;
+	const struct rut_fd *info; /* NULL: the process does not have it */
+	bool opened;		   /* FD_CREATE: by a call that opens, not found or inherited */
+};
+
+struct rut_hook_parent {
+	struct rut_thread *thread, *parent;
+};
+
+struct rut_hook_block {
+	int cpu;
+	const struct rut_disk *disk;
+	const struct rut_block_rq *rq;
+	struct rut_thread *thread; /* NULL: unknown */
+};
+
+struct rut_hook_disk {
+	int64_t dev;
+	const char *name;
+};
+
+struct rut_hook_net {
+	const char *iface; /* interned */
+	bool received;
+	int64_t bytes;
+};
+
+/* `arg` is what was given with the subscription. */
+typedef void (*rut_hook_fn)(void *arg, const void *data);
+
+struct rut_hook_list {
+	struct rut_hook_sub {
+		rut_hook_fn fn;
+		void *arg;
+	} * subs; /* owned */
+	size_t n, cap;
+};
+
+/* ---- The model ---- */
+
+struct rut_state;
+struct rut_state_class;
+
+typedef void (*rut_state_fn)(struct rut_state *st, const struct rut_ctf_event *ev,
+			     const struct rut_state_class *c);
+
+#define RUT_STATE_FIELDS 8
+
+/* What is known of a class of events, resolved once. */
+struct rut_state_class {
+	void (*fn)(struct rut_state *st, const struct rut_ctf_event *ev,
+		   const struct rut_state_class *c);
+	struct rut_ctf_ref f[RUT_STATE_FIELDS];
+	const struct rut_syscall_info *syscall;
+	struct rut_ctf_ref cpu; /* none: the packet's */
+	struct rut_ctf_ref ctx_tid, ctx_pid, ctx_procname;
+	bool compat_exit,
+		native_exit; /* returns from calls of 32-bit programs only, or of others */
+	bool fix_pid;	     /* the stream's context has a pid that tells a thread's leader */
+	bool old_prio;	     /* wakeup priorities are 100 too high: LTTng before 2.7.1 */
+};
+
+struct rut_state {
+	struct rut_cpu *cpus; /* owned, by number */
+	size_t n_cpus, cpus_seen;
+	int cpu;		 /* of the event at hand */
+	struct rut_map tids;	 /* tid + 1 -> struct rut_thread, borrowed from all */
+	struct rut_thread **all; /* owned, in order of creation */
+	size_t n_all, cap_all;
+	struct rut_map disks;	     /* dev + 1 -> struct rut_disk, owned */
+	struct rut_disk **disk_list; /* borrowed, in order of first sight */
+	size_t n_disks;
+	struct rut_strtab strings;
+	struct rut_strtab syscall_names;
+	struct rut_syscall_info **syscalls; /* owned, by id */
+	struct rut_state_class *classes;    /* owned, by index of the class */
+	size_t n_classes;
+	struct rut_hook_list hooks[RUT_HOOK_COUNT];
+	bool use_context; /* the trace has no sched_switch: contexts tell the current thread */
+	bool muted;	  /* a filter excludes this event: the model follows it, nobody counts it */
+	bool opening;	  /* an open is making a descriptor */
+	bool count_splice; /* splice and sendfile are requests too */
+	uint64_t pages;
+	uint64_t fd_seq;
+	struct rut_remap *remaps; /* owned list: where a device mapper sent requests */
+	struct rut_block_rq *free_rqs;
+	struct rut_map tables; /* file table address -> struct rut_file_table, owned */
+	const char *unknown, *empty, *socket; /* interned */
+	bool failed;			      /* out of memory: results are not complete */
+};
+
+int rut_state_init(struct rut_state *st);
+void rut_state_fini(struct rut_state *st);
+
+/* Chooses a handler for every class of the set. May be called again when classes were added. */
+int rut_state_bind(struct rut_state *st, const struct rut_ctf_set *set);
+
+static inline void rut_state_event(struct rut_state *st, const struct rut_ctf_event *ev)
+{
+	const struct rut_state_class *c = &st->classes[ev->cls->index];
+
+	if (rut_ctf_ref_ok(&c->cpu))
+		st->cpu = (int)rut_ctf_i64(ev, &c->cpu);
+	else
+		st->cpu = ev->cpu >= 0 ? ev->cpu : (int)ev->stream->index;
+	if (c->fn)
+		c->fn(st, ev, c);
+}
+
+int rut_state_subscribe(struct rut_state *st, enum rut_hook hook, rut_hook_fn fn, void *arg);
+/* Ends every subscription with this argument. */
+void rut_state_unsubscribe(struct rut_state *st, void *arg);
+
+/* The name stays valid as long as the state. Never NULL. */
+const char *rut_state_intern(struct rut_state *st, const char *s, size_t len);
+
+struct rut_thread *rut_state_thread(struct rut_state *st, int64_t tid); /* NULL: unknown */
+struct rut_thread *rut_state_thread_new(struct rut_state *st, int64_t tid);
+/* The thread that an event happened in, from sched_switch or from contexts. NULL: unknown. */
+struct rut_thread *rut_state_current(struct rut_state *st, const struct rut_ctf_event *ev,
+				     const struct rut_state_class *c);
+/* The one that holds the descriptors: the leader of the group. */
+struct rut_thread *rut_state_leader(struct rut_state *st, struct rut_thread *t);
+struct rut_fd *rut_state_fd(const struct rut_thread *t, int64_t fd);
+
+#endif

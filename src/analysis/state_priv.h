@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the state model share. */
+#ifndef RUT_ANALYSIS_STATE_PRIV_H
+#define RUT_ANALYSIS_STATE_PRIV_H
+
+#include "analysis/state.h"
+
+/* A handler by the name of its event. */
+struct rut_state_def {
+	const char *name;
+	rut_state_fn fn;
+	const char *fields[RUT_STATE_FIELDS];
+};
+
+/* Each ends with a NULL name. */
+extern const struct rut_state_def rut_state_sched_defs[];
+extern const struct rut_state_def rut_state_irq_defs[];
+extern const struct rut_state_def rut_state_block_defs[];
+extern const struct rut_state_def rut_state_dump_defs[];
+
+void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
+			 const struct rut_state_class *c);
+void rut_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+			const struct rut_state_class *c);
+
+/* How a system call does I/O (by its name), and the fields that tell. */
+uint8_t rut_state_io_kind(const char *name);
+const char *const *rut_state_io_fields(uint8_t kind);
+const char *const *rut_state_io_exit_fields(void);
+bool rut_state_is_io(const struct rut_syscall_info *info);
+void rut_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
+			const struct rut_state_class *c, struct rut_thread *t);
+void rut_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+		       const struct rut_state_class *c, struct rut_thread *t, int64_t ret);
+void rut_state_net_xmit(struct rut_state *st, const struct rut_ctf_event *ev,
+			const struct rut_state_class *c);
+
+struct rut_cpu *rut_state_get_cpu(struct rut_state *st, int cpu);
+struct rut_fd *rut_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
+/* All of a process's descriptors in the order they came. Free the array; NULL: none, or no memory.
+ */
+struct rut_fd **rut_state_fds(const struct rut_thread *t, size_t *ret_n);
+void rut_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
+void rut_state_set_comm(struct rut_state *st, struct rut_thread *t, const char *s, size_t len);
+/* A new object for the tid, in place of the one that may be there. */
+struct rut_thread *rut_state_thread_replace(struct rut_state *st, int64_t tid);
+const char *rut_state_str(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_ctf_ref *ref);
+
+static inline void rut_state_notify(struct rut_state *st, enum rut_hook hook, const void *data)
+{
+	const struct rut_hook_list *l = &st->hooks[hook];
+
+	/* Which files are open is bookkeeping, not counting. */
+	if (st->muted && hook != RUT_HOOK_FD_CREATE && hook != RUT_HOOK_FD_CLOSE &&
+	    hook != RUT_HOOK_FD_UPDATE && hook != RUT_HOOK_PARENT && hook != RUT_HOOK_DISK)
+		return;
+	for (size_t i = 0; i < l->n; i++)
+		l->subs[i].fn(l->subs[i].arg, data);
+}
+
+void rut_state_notify_fd(struct rut_state *st, enum rut_hook hook, const struct rut_ctf_event *ev,
+			 struct rut_thread *parent, int64_t fd, int64_t ts_ns);
+
+struct rut_remap {
+	uint64_t sector, old_sector;
+	int64_t dev, old_dev;
+	struct rut_remap *next;
+};
+
+/* A table of open files (LTTng 2.12 on): whose it is, and what was seen of it before that. */
+struct rut_file_table {
+	int64_t *pids;
+	size_t n_pids;
+	struct rut_fd *fds;
+	size_t n_fds;
+};
+
+#endif

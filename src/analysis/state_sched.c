@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* The state model: scheduling, the life of processes, memory. */
+#include "analysis/state_priv.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+
+static void check_prio(struct rut_state *st, int64_t ts_ns, int cpu, struct rut_thread *t,
+		       int64_t prio)
+{
+	struct rut_hook_thread h = {ts_ns, cpu, t};
+
+	if (t->tid == 0 || (t->has_prio && t->prio == prio))
+		return;
+	t->has_prio = true;
+	t->prio = (int32_t)prio;
+	rut_state_notify(st, RUT_HOOK_PRIO, &h);
+}
+
+enum {
+	SW_PREV_COMM,
+	SW_PREV_TID,
+	SW_PREV_PRIO,
+	SW_NEXT_COMM,
+	SW_NEXT_TID,
+	SW_NEXT_PRIO,
+	SW_PREV_STATE
+};
+
+static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
+			 const struct rut_state_class *c)
+{
+	struct rut_hook_switch h = {.ts_ns = ev->ts_ns, .cpu = st->cpu};
+	struct rut_cpu *cpu = rut_state_get_cpu(st, h.cpu);
+	struct rut_thread *prev, *next;
+	size_t len;
+	const char *s;
+
+	h.prev_tid = rut_ctf_i64(ev, &c->f[SW_PREV_TID]);
+	h.next_tid = rut_ctf_i64(ev, &c->f[SW_NEXT_TID]);
+	prev = rut_state_thread_new(st, h.prev_tid);
+	next = rut_state_thread_new(st, h.next_tid);
+	if (cpu->current)
+		cpu->current->running--;
+	cpu->current = h.next_tid ? next : NULL;
+	if (cpu->current)
+		next->running++;
+	s = rut_ctf_str(ev, &c->f[SW_NEXT_COMM], &len);
+	rut_state_set_comm(st, next, s, len);
+	check_prio(st, h.ts_ns, h.cpu, prev, rut_ctf_i64(ev, &c->f[SW_PREV_PRIO]));
+	check_prio(st, h.ts_ns, h.cpu, next, rut_ctf_i64(ev, &c->f[SW_NEXT_PRIO]));
+	if (st->hooks[RUT_HOOK_SWITCH].n) {
+		s = rut_ctf_str(ev, &c->f[SW_PREV_COMM], &len);
+		len = strnlen(s, len);
+		h.prev_comm = strncmp(prev->comm, s, len) || prev->comm[len]
+				      ? rut_state_intern(st, s, len)
+				      : prev->comm;
+		h.prev_state = rut_ctf_i64(ev, &c->f[SW_PREV_STATE]);
+		h.next_comm = next->comm;
+		h.next = next;
+		h.waker = next->last_waker ? rut_state_thread(st, next->last_waker) : NULL;
+		h.wakeup_ns = next->last_wakeup_ns;
+		rut_state_notify(st, RUT_HOOK_SWITCH, &h);
+	}
+	next->last_wakeup_ns = RUT_NO_TIME;
+	next->last_waker = 0;
+}
+
+enum { MIG_COMM, MIG_TID, MIG_PRIO };
+
+static void sched_migrate(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c)
+{
+	int64_t tid = rut_ctf_i64(ev, &c->f[MIG_TID]);
+	struct rut_hook_thread h = {ev->ts_ns, st->cpu, rut_state_thread(st, tid)};
+
+	if (!h.thread) {
+		h.thread = rut_state_thread_new(st, tid);
+		h.thread->pid = -1;
+		h.thread->comm = rut_state_str(st, ev, &c->f[MIG_COMM]);
+	}
+	rut_state_notify(st, RUT_HOOK_MIGRATE, &h);
+	check_prio(st, ev->ts_ns, h.cpu, h.thread, rut_ctf_i64(ev, &c->f[MIG_PRIO]));
+}
+
+enum { WAKE_TID, WAKE_PRIO, WAKE_CPU };
+
+static void sched_wakeup(struct rut_state *st, const struct rut_ctf_event *ev,
+			 const struct rut_state_class *c)
+{
+	struct rut_hook_wakeup h = {.ts_ns = ev->ts_ns, .cpu = st->cpu};
+	int64_t tid = rut_ctf_i64(ev, &c->f[WAKE_TID]);
+	int64_t prio = rut_ctf_i64(ev, &c->f[WAKE_PRIO]) - (c->old_prio ? 100 : 0);
+	struct rut_thread *t;
+	struct rut_cpu *cpu;
+
+	h.target_cpu = (int)rut_ctf_i64(ev, &c->f[WAKE_CPU]);
+	if (rut_ctf_ref_ok(&c->f[WAKE_CPU]))
+		rut_state_get_cpu(st, h.target_cpu);
+	cpu = rut_state_get_cpu(st, h.cpu);
+	t = rut_state_thread(st, tid);
+	/* What runs already needs no waking. */
+	if (t && t->running)
+		return;
+	if (!t) {
+		t = rut_state_thread_new(st, tid);
+		t->pid = -1;
+	}
+	check_prio(st, ev->ts_ns, h.cpu, t, prio);
+	if (t->last_wakeup_ns != RUT_NO_TIME)
+		return;
+	t->last_wakeup_ns = ev->ts_ns;
+	if (cpu->current)
+		t->last_waker = cpu->current->tid;
+	h.thread = t;
+	h.waker = cpu->current;
+	h.from_irq = cpu->in_irq;
+	for (int i = 0; i < RUT_SOFTIRQS && !h.from_irq; i++)
+		h.from_irq = cpu->n_softirqs[i] && cpu->softirqs[i][0].begin_ns != RUT_NO_TIME;
+	rut_state_notify(st, RUT_HOOK_WAKEUP, &h);
+}
+
+enum { PI_TID, PI_NEWPRIO };
+
+static void sched_pi_setprio(struct rut_state *st, const struct rut_ctf_event *ev,
+			     const struct rut_state_class *c)
+{
+	struct rut_thread *t = rut_state_thread_new(st, rut_ctf_i64(ev, &c->f[PI_TID]));
+
+	check_prio(st, ev->ts_ns, st->cpu, t, rut_ctf_i64(ev, &c->f[PI_NEWPRIO]));
+}
+
+enum { FORK_CHILD_TID, FORK_CHILD_PID, FORK_CHILD_COMM, FORK_PARENT_PID, FORK_PARENT_COMM };
+
+/* The child gets a copy of the descriptors of its parent's group. */
+static void copy_fds(struct rut_state *st, const struct rut_ctf_event *ev,
+		     const struct rut_thread *from, struct rut_thread *to)
+{
+	size_t n;
+	_cleanup_free_ struct rut_fd **list = rut_state_fds(from, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		struct rut_fd *f = rut_state_add_fd(st, to, list[i]->fd);
+		uint64_t seq = f->seq;
+
+		*f = *list[i];
+		f->seq = seq;
+		rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, to, f->fd, ev->ts_ns);
+	}
+}
+
+static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event *ev,
+			       const struct rut_state_class *c)
+{
+	int64_t parent_pid = rut_ctf_i64(ev, &c->f[FORK_PARENT_PID]);
+	struct rut_thread *parent = rut_state_thread_new(st, parent_pid), *child;
+
+	parent->pid = parent_pid;
+	parent->comm = rut_state_str(st, ev, &c->f[FORK_PARENT_COMM]);
+	child = rut_state_thread_replace(st, rut_ctf_i64(ev, &c->f[FORK_CHILD_TID]));
+	child->pid = rut_ctf_i64(ev, &c->f[FORK_CHILD_PID]);
+	child->comm = rut_state_str(st, ev, &c->f[FORK_CHILD_COMM]);
+	copy_fds(st, ev, parent, child);
+}
+
+enum { EXEC_TID };
+
+static void sched_process_exec(struct rut_state *st, const struct rut_ctf_event *ev,
+			       const struct rut_state_class *c)
+{
+	struct rut_thread *t = rut_state_thread_new(st, rut_ctf_i64(ev, &c->f[EXEC_TID]));
+	_cleanup_free_ struct rut_fd **list = NULL;
+	size_t n;
+
+	if (rut_ctf_ref_ok(&c->ctx_procname))
+		t->comm = rut_state_str(st, ev, &c->ctx_procname);
+	list = rut_state_fds(t, &n);
+	for (size_t i = 0; i < n; i++) {
+		int64_t fd = list[i]->fd;
+
+		if (!list[i]->cloexec)
+			continue;
+		rut_state_notify_fd(st, RUT_HOOK_FD_CLOSE, ev, t, fd, ev->ts_ns);
+		rut_state_remove_fd(st, t, fd);
+	}
+}
+
+static void page_alloc(struct rut_state *st, const struct rut_ctf_event *ev,
+		       const struct rut_state_class *c)
+{
+	struct rut_hook_thread h = {ev->ts_ns, st->cpu, rut_state_current(st, ev, c)};
+
+	st->pages++;
+	if (h.thread)
+		rut_state_notify(st, RUT_HOOK_PAGE_ALLOC, &h);
+}
+
+/* Pages allocated before the trace began are freed too: they belong to no one's balance. */
+static void page_free(struct rut_state *st, const struct rut_ctf_event *ev,
+		      const struct rut_state_class *c)
+{
+	struct rut_hook_thread h = {ev->ts_ns, st->cpu, NULL};
+
+	if (!st->pages)
+		return;
+	st->pages--;
+	h.thread = rut_state_current(st, ev, c);
+	if (h.thread)
+		rut_state_notify(st, RUT_HOOK_PAGE_FREE, &h);
+}
+
+const struct rut_state_def rut_state_sched_defs[] = {
+	{"sched_switch",
+	 sched_switch,
+	 {"prev_comm", "prev_tid", "prev_prio", "next_comm", "next_tid", "next_prio",
+	  "prev_state"}},
+	{"sched_migrate_task", sched_migrate, {"comm", "tid", "prio"}},
+	{"sched_waking", sched_wakeup, {"tid", "prio", "target_cpu"}},
+	{"sched_wakeup", sched_wakeup, {"tid", "prio", "target_cpu"}},
+	{"sched_wakeup_new", sched_wakeup, {"tid", "prio", "target_cpu"}},
+	{"sched_pi_setprio", sched_pi_setprio, {"tid", "newprio"}},
+	{"sched_process_fork",
+	 sched_process_fork,
+	 {"child_tid", "child_pid", "child_comm", "parent_pid", "parent_comm"}},
+	{"sched_process_exec", sched_process_exec, {"tid"}},
+	{"mm_page_alloc", page_alloc, {NULL}},
+	{"kmem_mm_page_alloc", page_alloc, {NULL}},
+	{"mm_page_free", page_free, {NULL}},
+	{"kmem_mm_page_free", page_free, {NULL}},
+	{NULL, NULL, {NULL}},
+};

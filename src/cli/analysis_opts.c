@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/analysis_opts.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "rut_config.h"
+
+#define COMMON                                                                                     \
+	{"begin", "TIME", "report from this time on: [YYYY-MM-DD ]HH:MM:SS[.NS] or ns",            \
+	 OPT_BEGIN},                                                                               \
+		{"end", "TIME", "report up to this time", OPT_END},                                \
+		{"timerange", "RANGE", "both in one: [BEGIN,END]", OPT_TIMERANGE},                              \
+		{"gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},                     \
+		{"refresh", "TIME", "report every TIME: N[s|ms|us|ns]", 'r'},                      \
+		{"follow", NULL, "go on while the trace grows", OPT_FOLLOW},                       \
+		{"cpu", "LIST", "only these CPUs", OPT_CPU},                                       \
+		{"tid", "LIST", "only these threads", OPT_TID},                                    \
+		{"pid", "LIST", "only these processes", OPT_PID},                                  \
+		{"procname", "LIST", "only processes of these names", OPT_PROCNAME},               \
+		{"filter", "EXPR", "count only events for which EXPR holds", OPT_FILTER},          \
+		{"period", "DEF", "report each period: [NAME[(PARENT)]] : BEGIN [: END]",          \
+		 OPT_PERIOD},                                                                      \
+		{"period-captures", "DEF", "NAME : [x =] EXPR, ... [: [y =] EXPR, ...]",           \
+		 OPT_PERIOD_CAPTURES},                                                             \
+		{"period-file", "FILE", "read definitions of periods", OPT_PERIOD_FILE},           \
+		{"period-begin", "EVENT", NULL, OPT_PERIOD_BEGIN},                                 \
+		{"period-end", "EVENT", NULL, OPT_PERIOD_END},                                     \
+		{"period-begin-key", "FIELDS", NULL, OPT_PERIOD_BEGIN_KEY},                        \
+		{"period-end-key", "FIELDS", NULL, OPT_PERIOD_END_KEY},                            \
+		{"period-key-value", "VALUES", NULL, OPT_PERIOD_KEY_VALUE},                        \
+		{"no-intersection", NULL, "also where not all streams record",                     \
+		 OPT_NO_INTERSECTION},                                                             \
+		{"skip-validation", NULL, "do not announce the check for lost events",             \
+		 OPT_SKIP_VALIDATION},                                                             \
+		{"percentiles", NULL, "p50, p90, p99 and p99.9 of durations", OPT_PERCENTILES},    \
+		{"no-progress", NULL, "no progress bar", OPT_NO_PROGRESS},                         \
+		{"progress-use-size", NULL, "progress by bytes instead of time",                   \
+		 OPT_PROGRESS_USE_SIZE},                                                           \
+		{"no-color", NULL, NULL, OPT_NO_COLOR}, {"debug", NULL, NULL, OPT_DEBUG},          \
+		{"version", NULL, NULL, 'V'},                                                      \
+		{"mi", NULL, "LAMI 1.0 JSON instead of text", OPT_MI},                             \
+		{"mi-version", NULL, "print the version of LAMI", OPT_MI_VERSION},                 \
+		{"metadata", NULL, "print what tables there can be, as JSON", OPT_METADATA},       \
+		{"test-compatibility", NULL, "can the trace be analysed? Exit 0 or 1",             \
+		 OPT_TEST_COMPATIBILITY},                                                          \
+	{                                                                                          \
+		"output-progress", NULL, "lines of progress on standard output (--mi)",            \
+			OPT_OUTPUT_PROGRESS                                                        \
+	}
+
+#define TOP                                                                                        \
+	{                                                                                          \
+		"limit", "N", "rows in a list of the largest (default 10)", OPT_LIMIT              \
+	}
+#define TOP_FLAG                                                                                   \
+	{                                                                                          \
+		"top", NULL, "the largest", OPT_TOP                                                \
+	}
+#define MIN_MAX                                                                                    \
+	{"min", "US", "leave out shorter durations (microseconds)", OPT_MIN},                      \
+	{                                                                                          \
+		"max", "US", "leave out longer ones", OPT_MAX                                      \
+	}
+#define FREQ                                                                                       \
+	{"freq", NULL, "distribution of durations", OPT_FREQ},                                     \
+		{"freq-resolution", "N", "buckets of a distribution (default 20)",                 \
+		 OPT_RESOLUTION},                                                                  \
+		{"freq-uniform", NULL, "the same buckets for all distributions", OPT_UNIFORM},     \
+		{"freq-series", NULL, "all distributions in one table", OPT_SERIES},               \
+	{                                                                                          \
+		"freq-log", NULL, "buckets that grow by a constant factor", OPT_LOG_SCALE          \
+	}
+#define STATS                                                                                      \
+	{                                                                                          \
+		"stats", NULL, "statistics", OPT_STATS                                             \
+	}
+#define LOG                                                                                        \
+	{                                                                                          \
+		"log", NULL, "everything in order of time", OPT_LOG                                \
+	}
+
+const struct rut_opt rut_opts_plain[] = {COMMON, TOP, {0}};
+const struct rut_opt rut_opts_cputop[] = {COMMON, TOP, TOP_FLAG, {0}};
+const struct rut_opt rut_opts_memtop[] = {COMMON, TOP, TOP_FLAG, {0}};
+const struct rut_opt rut_opts_syscalls[] = {COMMON, {0}};
+const struct rut_opt rut_opts_io[] = {
+	COMMON,
+	MIN_MAX,
+	LOG,
+	TOP,
+	TOP_FLAG,
+	STATS,
+	FREQ,
+	{"usage", NULL, "who moved how much", OPT_USAGE},
+	{"minsize", "BYTES", "leave out smaller requests", OPT_MIN_SIZE},
+	{"maxsize", "BYTES", "leave out larger ones", OPT_MAX_SIZE},
+	{"splice", NULL, "count splice and sendfile too", OPT_SPLICE},
+	{0},
+};
+const struct rut_opt rut_opts_irq[] = {
+	COMMON,
+	MIN_MAX,
+	FREQ,
+	LOG,
+	STATS,
+	{"irq", "LIST", "only these interrupts", OPT_IRQ},
+	{"softirq", "LIST", "only these softirqs", OPT_SOFTIRQ},
+	{0},
+};
+const struct rut_opt rut_opts_sched[] = {
+	COMMON,
+	MIN_MAX,
+	FREQ,
+	TOP,
+	TOP_FLAG,
+	LOG,
+	STATS,
+	{"total", NULL, "all threads together", OPT_TOTAL},
+	{"per-tid", NULL, "by thread (default)", OPT_PER_TID},
+	{"per-prio", NULL, "by priority", OPT_PER_PRIO},
+	{0},
+};
+const struct rut_opt rut_opts_period[] = {
+	COMMON,
+	MIN_MAX,
+	FREQ,
+	TOP,
+	TOP_FLAG,
+	LOG,
+	STATS,
+	{"min-duration", "US", "leave out shorter periods (microseconds)", OPT_MIN_DURATION},
+	{"max-duration", "US", "leave out longer ones", OPT_MAX_DURATION},
+	{"select", "NAMES", "only these periods", OPT_SELECT},
+	{"aggregate-by", "NAME", "one line for each of these parents", OPT_AGGREGATE_BY},
+	{"group-by", "P.CAPTURE[,..]", "apart by these captured values", OPT_GROUP_BY},
+	{"order-by", "ORDER", "time or hierarchy", OPT_ORDER_BY},
+	{0},
+};
+
+/* ---- Lists ---- */
+
+void rut_commas_fini(struct rut_commas *w)
+{
+	free(w->copy);
+	free(w->words);
+	free(w->numbers);
+	*w = (struct rut_commas){0};
+}
+
+int rut_commas_split(struct rut_commas *w, const char *s, bool numbers)
+{
+	size_t max = 1;
+
+	rut_commas_fini(w);
+	for (const char *p = s; *p; p++)
+		max += *p == ',';
+	w->copy = strdup(s);
+	w->words = calloc(max, sizeof(*w->words));
+	w->numbers = calloc(max, sizeof(*w->numbers));
+	if (!w->copy || !w->words || !w->numbers)
+		return -ENOMEM;
+	for (char *p = w->copy, *next; p; p = next) {
+		char *end;
+
+		next = strchr(p, ',');
+		if (next)
+			*next++ = '\0';
+		while (isspace((unsigned char)*p))
+			p++;
+		for (end = p + strlen(p); end > p && isspace((unsigned char)end[-1]);)
+			*--end = '\0';
+		if (!*p)
+			continue;
+		w->numbers[w->n] = strtoll(p, &end, 10);
+		if (numbers && (*end || end == p))
+			return -EINVAL;
+		w->words[w->n++] = p;
+	}
+	return 0;
+}
+
+void rut_analysis_args_fini(struct rut_analysis_args *a)
+{
+	free(a->paths);
+	free(a->periods);
+	free(a->captures);
+	rut_period_set_fini(&a->set);
+	rut_commas_fini(&a->cpus);
+	rut_commas_fini(&a->tids);
+	rut_commas_fini(&a->pids);
+	rut_commas_fini(&a->procnames);
+	rut_commas_fini(&a->irqs);
+	rut_commas_fini(&a->softirqs);
+	rut_commas_fini(&a->select);
+	rut_commas_fini(&a->group_by);
+	rut_expr_free(a->filter);
+}
+
+/* ---- Values ---- */
+
+static int append(const char ***list, size_t *n, const char *s)
+{
+	const char **grown = realloc(*list, (*n + 1) * sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	*list = grown;
+	grown[(*n)++] = s;
+	return 0;
+}
+
+static int parse_float(const char *s, bool *ret_has, double *ret, double factor)
+{
+	char *end;
+	double v = strtod(s, &end);
+
+	if (end == s || *end)
+		return -EINVAL;
+	*ret_has = true;
+	*ret = v * factor;
+	return 0;
+}
+
+static int parse_int(const char *s, int64_t min, int64_t *ret)
+{
+	char *end;
+	long long v = strtoll(s, &end, 10);
+
+	if (end == s || *end || v < min || v > 1000000000)
+		return -EINVAL;
+	*ret = v;
+	return 0;
+}
+
+/* "1", "1.5s", "10ms", "3us", "7ns". */
+static int parse_refresh(const char *s, int64_t *ret)
+{
+	char copy[64];
+	const char *micro = strstr(s, "\xc2\xb5s");
+	uint64_t ns;
+
+	snprintf(copy, sizeof(copy), "%.*s%s", micro ? (int)(micro - s) : (int)strlen(s), s,
+		 micro ? "us" : "");
+	if (rut_parse_duration(copy, &ns) || !ns)
+		return -EINVAL;
+	*ret = (int64_t)ns;
+	return 0;
+}
+
+static int parse_filter(struct rut_analysis_args *a, const char *s)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	size_t column;
+
+	rut_expr_free(RUT_TAKE(a->filter));
+	if (!rut_expr_parse(s, strlen(s), RUT_EXPR_FILTER, &a->filter, &column, &err))
+		return 0;
+	rut_err_prefix(&err, "--filter");
+	return rut_analysis_fail(a, &err);
+}
+
+static int set_words(struct rut_commas *w, const char *s, bool numbers, size_t *ret_n)
+{
+	int r = rut_commas_split(w, s, numbers);
+
+	*ret_n = w->n;
+	return r;
+}
+
+/* Names may come with their parents' before them: the last is enough. */
+static const char *last_name(const char *s)
+{
+	const char *slash = strrchr(s, '/');
+
+	return slash ? slash + 1 : s;
+}
+
+/* Options that set a flag or keep a word. Returns 1 when it is none of these. */
+static int take_flag(struct rut_analysis_args *a, int id, const char *value)
+{
+	struct rut_conf *c = &a->conf;
+	const struct {
+		int id;
+		bool *flag;
+	} flags[] = {
+		{OPT_GMT, &c->gmt},
+		{OPT_SKIP_VALIDATION, &a->skip_validation},
+		{OPT_NO_INTERSECTION, &a->no_intersection},
+		{OPT_NO_PROGRESS, &a->no_progress},
+		{OPT_PROGRESS_USE_SIZE, &a->progress_use_size},
+		{OPT_DEBUG, &a->debug},
+		{OPT_NO_COLOR, &a->debug},
+		{OPT_FOLLOW, &a->follow},
+		{OPT_PERCENTILES, &c->percentiles},
+		{OPT_MI, &c->mi},
+		{OPT_MI_VERSION, &a->mi_version},
+		{OPT_METADATA, &a->metadata},
+		{OPT_TEST_COMPATIBILITY, &a->test_compatibility},
+		{OPT_OUTPUT_PROGRESS, &a->output_progress},
+		{OPT_TOP, &c->top},
+		{OPT_STATS, &c->stats},
+		{OPT_LOG, &c->log},
+		{OPT_FREQ, &c->freq},
+		{OPT_USAGE, &c->usage},
+		{OPT_UNIFORM, &c->uniform},
+		{OPT_SERIES, &c->series},
+		{OPT_LOG_SCALE, &c->log_scale},
+		{OPT_SPLICE, &c->splice},
+		{OPT_TOTAL, &c->total},
+		{OPT_PER_TID, &c->per_tid},
+		{OPT_PER_PRIO, &c->per_prio},
+	};
+	const struct {
+		int id;
+		const char **word;
+	} words[] = {
+		{OPT_BEGIN, &a->begin},
+		{OPT_END, &a->end},
+		{OPT_TIMERANGE, &a->timerange},
+		{OPT_PERIOD_BEGIN, &a->old_begin},
+		{OPT_PERIOD_END, &a->old_end},
+		{OPT_PERIOD_BEGIN_KEY, &a->old_begin_key},
+		{OPT_PERIOD_END_KEY, &a->old_end_key},
+		{OPT_PERIOD_KEY_VALUE, &a->old_value},
+	};
+
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
+		if (flags[i].id == id) {
+			*flags[i].flag = true;
+			return 0;
+		}
+	}
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (words[i].id == id) {
+			*words[i].word = value;
+			return 0;
+		}
+	}
+	return 1;
+}
+
+static int take_list(struct rut_analysis_args *a, int id, const char *v)
+{
+	struct rut_conf *c = &a->conf;
+
+	switch (id) {
+	case OPT_CPU:
+		return set_words(&a->cpus, v, true, &c->n_cpus);
+	case OPT_TID:
+		return set_words(&a->tids, v, true, &c->n_tids);
+	case OPT_PID:
+		return set_words(&a->pids, v, true, &c->n_pids);
+	case OPT_PROCNAME:
+		return set_words(&a->procnames, v, false, &c->n_procnames);
+	case OPT_IRQ:
+		c->has_irqs = true;
+		return set_words(&a->irqs, v, false, &c->n_irqs);
+	case OPT_SOFTIRQ:
+		c->has_softirqs = true;
+		return set_words(&a->softirqs, v, false, &c->n_softirqs);
+	case OPT_SELECT:
+		return set_words(&a->select, v, false, &c->n_select);
+	case OPT_GROUP_BY:
+		return set_words(&a->group_by, v, false, &c->n_group_by);
+	default:
+		return 1;
+	}
+}
+
+static int take_value(struct rut_analysis_args *a, int id, const char *v)
+{
+	struct rut_conf *c = &a->conf;
+
+	switch (id) {
+	case 'r':
+		return parse_refresh(v, &c->refresh_ns);
+	case OPT_LIMIT:
+		return parse_int(v, -1000000000, &c->limit);
+	case OPT_RESOLUTION:
+		return parse_int(v, 1, &c->resolution);
+	case OPT_MIN:
+		return parse_float(v, &c->has_min, &c->min_ns, 1000);
+	case OPT_MAX:
+		return parse_float(v, &c->has_max, &c->max_ns, 1000);
+	case OPT_MIN_SIZE:
+		return parse_float(v, &c->has_min_size, &c->min_size, 1);
+	case OPT_MAX_SIZE:
+		return parse_float(v, &c->has_max_size, &c->max_size, 1);
+	case OPT_MIN_DURATION:
+		return parse_float(v, &c->has_min_duration, &c->min_duration_us, 1);
+	case OPT_MAX_DURATION:
+		return parse_float(v, &c->has_max_duration, &c->max_duration_us, 1);
+	case OPT_AGGREGATE_BY:
+		c->aggregate_by = last_name(v);
+		return 0;
+	case OPT_ORDER_BY:
+		c->by_hierarchy = !strcmp(v, "hierarchy");
+		return c->by_hierarchy || !strcmp(v, "time") ? 0 : -EINVAL;
+	case OPT_PERIOD:
+		return append(&a->periods, &a->n_periods, v);
+	case OPT_PERIOD_CAPTURES:
+		return append(&a->captures, &a->n_captures, v);
+	case RUT_ARGS_POSITIONAL:
+		return append(&a->paths, &a->n_paths, v);
+	default:
+		return 1;
+	}
+}
+
+/* ---- Periods ---- */
+
+/* The definition, and below it a caret at the fault. */
+static int period_error(const struct rut_analysis_args *a, struct rut_err *err, const char *text,
+			size_t column)
+{
+	int rc;
+
+	rut_err_prefix(err, "cannot use the period '%s'", text);
+	rc = rut_analysis_fail(a, err);
+	if (column && !a->conf.mi && !strchr(text, '\n'))
+		fprintf(stderr, "  %s\n  %*s\n", text, (int)column, "^");
+	return rc;
+}
+
+/* The options before --period: equal fields of a begin and an end event. */
+static int add_old_period(struct rut_analysis_args *a)
+{
+	const char *begin_key = a->old_begin_key ? a->old_begin_key : "cpu_id";
+	const char *end_key = a->old_end_key ? a->old_end_key : begin_key;
+	struct rut_commas keys = {0}, end_keys = {0}, values = {0};
+	struct rut_buf b = RUT_BUF_INIT;
+	struct rut_err err = RUT_ERR_INIT;
+	int r = rut_commas_split(&keys, begin_key, false);
+
+	fprintf(stderr, "Warning: The following period options are deprecated:\n\n"
+			"  --period-begin\n  --period-end\n  --period-begin-key\n"
+			"  --period-end-key\n  --period-key-value\n\n"
+			"Please consider using the --period option.\n");
+	if (!r)
+		r = rut_commas_split(&end_keys, end_key, false);
+	if (!r)
+		r = rut_commas_split(&values, a->old_value ? a->old_value : "", false);
+	rut_buf_printf(&b, ": $evt.$name == \"%s\"", a->old_begin);
+	for (size_t i = 0; !r && i < keys.n && i < values.n; i++) {
+		char *end;
+
+		(void)strtod(values.words[i], &end);
+		rut_buf_printf(&b, *end ? " && $evt.%s == \"%s\"" : " && $evt.%s == %s",
+			       keys.words[i], values.words[i]);
+	}
+	rut_buf_printf(&b, " : $evt.$name == \"%s\"", a->old_end ? a->old_end : a->old_begin);
+	for (size_t i = 0; !r && i < keys.n && i < end_keys.n; i++)
+		rut_buf_printf(&b, " && $evt.%s == $begin.$evt.%s", end_keys.words[i],
+			       keys.words[i]);
+	if (!r && b.data)
+		r = rut_period_set_add(&a->set, b.data, NULL, &err);
+	rut_commas_fini(&keys);
+	rut_commas_fini(&end_keys);
+	rut_commas_fini(&values);
+	if (r)
+		r = period_error(a, &err, b.data ? b.data : "", 0);
+	rut_buf_fini(&b);
+	return r;
+}
+
+static int add_periods(struct rut_analysis_args *a)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	size_t column = 0;
+	bool old = a->old_begin || a->old_end || a->old_begin_key || a->old_end_key || a->old_value;
+	int r = 0;
+
+	if (old && (a->n_periods || a->n_captures || a->set.n)) {
+		rut_err_set(&err, EINVAL,
+			    "the old period options cannot be used together with --period");
+		return rut_analysis_fail(a, &err);
+	}
+	for (size_t i = 0; i < a->n_periods; i++)
+		if (rut_period_set_add(&a->set, a->periods[i], &column, &err))
+			return period_error(a, &err, a->periods[i], column);
+	for (size_t i = 0; i < a->n_captures; i++)
+		if (rut_period_set_capture(&a->set, a->captures[i], &column, &err))
+			return period_error(a, &err, a->captures[i], column);
+	if (a->old_begin)
+		r = add_old_period(a);
+	if (r)
+		return r;
+	if (rut_period_set_link(&a->set, &err))
+		return rut_analysis_fail(a, &err);
+	if (a->set.n && a->conf.refresh_ns) {
+		rut_err_set(&err, EINVAL, "periods and --refresh cannot be used together");
+		return rut_analysis_fail(a, &err);
+	}
+	a->conf.periods = &a->set;
+	return -1;
+}
+
+/* ---- The command line ---- */
+
+int rut_analysis_fail(const struct rut_analysis_args *a, const struct rut_err *err)
+{
+	struct rut_buf b = RUT_BUF_INIT;
+
+	if (!a->conf.mi)
+		return rut_fail(a->cmd, err);
+	rut_json_str(&b, err->msg);
+	printf("{\"error-message\": %s}\n", b.data ? b.data : "\"\"");
+	rut_buf_fini(&b);
+	return RUT_EXIT_FAIL;
+}
+
+static void publish(struct rut_analysis_args *a)
+{
+	struct rut_conf *c = &a->conf;
+
+	c->cpus = a->cpus.numbers;
+	c->tids = a->tids.numbers;
+	c->pids = a->pids.numbers;
+	c->procnames = a->procnames.words;
+	c->irqs = a->irqs.words;
+	c->softirqs = a->softirqs.words;
+	for (size_t i = 0; i < a->select.n; i++)
+		a->select.words[i] = last_name(a->select.words[i]);
+	c->select = a->select.words;
+	for (size_t i = 0; i < a->group_by.n; i++)
+		a->group_by.words[i] = last_name(a->group_by.words[i]);
+	c->group_by = a->group_by.words;
+	c->filter = a->filter;
+	if (c->series)
+		c->uniform = true;
+	if (!c->total && !c->per_prio)
+		c->per_tid = true;
+}
+
+static int take_option(struct rut_analysis_args *a, int id, const char *value)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	int r;
+
+	if (id == OPT_FILTER)
+		return parse_filter(a, value) ? RUT_EXIT_FAIL : -1;
+	if (id == OPT_PERIOD_FILE)
+		return rut_period_set_read(&a->set, value, &err) ? rut_analysis_fail(a, &err) : -1;
+	r = take_flag(a, id, value);
+	if (r == 1)
+		r = take_list(a, id, value);
+	if (r == 1)
+		r = take_value(a, id, value);
+	if (!r)
+		return -1;
+	return rut_usage_error(a->cmd, "cannot understand '%s'", value ? value : "");
+}
+
+int rut_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cmd *cmd, int argc,
+			    char **argv)
+{
+	struct rut_args args;
+	int id, rc;
+
+	a->cmd = cmd;
+	a->conf.limit = a->conf.brief ? 5 : 10;
+	a->conf.resolution = 20;
+	rut_args_init(&args, cmd, argc, argv);
+	while ((id = rut_args_next(&args)) != RUT_ARGS_END) {
+		switch (id) {
+		case RUT_ARGS_HELP:
+			return RUT_EXIT_OK;
+		case RUT_ARGS_BAD:
+			return RUT_EXIT_USAGE;
+		case RUT_ARGS_DASHES:
+			break;
+		case 'V':
+			printf("rutile %s\n", RUT_VERSION);
+			return RUT_EXIT_OK;
+		default:
+			rc = take_option(a, id, args.value);
+			if (rc >= 0)
+				return rc;
+		}
+	}
+	publish(a);
+	return add_periods(a);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* The options of the analyses, and their tables. */
+#ifndef RUT_CLI_ANALYSIS_OPTS_H
+#define RUT_CLI_ANALYSIS_OPTS_H
+
+#include "analysis/conf.h"
+#include "analysis/engine.h"
+#include "cli/cmd.h"
+
+enum rut_analysis_opt {
+	OPT_BEGIN = 256,
+	OPT_END,
+	OPT_TIMERANGE,
+	OPT_GMT,
+	OPT_SKIP_VALIDATION,
+	OPT_NO_INTERSECTION,
+	OPT_NO_PROGRESS,
+	OPT_PROGRESS_USE_SIZE,
+	OPT_NO_COLOR,
+	OPT_DEBUG,
+	OPT_CPU,
+	OPT_TID,
+	OPT_PID,
+	OPT_PROCNAME,
+	OPT_FILTER,
+	OPT_PERIOD,
+	OPT_PERIOD_CAPTURES,
+	OPT_PERIOD_FILE,
+	OPT_PERIOD_BEGIN,
+	OPT_PERIOD_END,
+	OPT_PERIOD_BEGIN_KEY,
+	OPT_PERIOD_END_KEY,
+	OPT_PERIOD_KEY_VALUE,
+	OPT_FOLLOW,
+	OPT_PERCENTILES,
+	OPT_MI,
+	OPT_MI_VERSION,
+	OPT_METADATA,
+	OPT_TEST_COMPATIBILITY,
+	OPT_OUTPUT_PROGRESS,
+	OPT_LIMIT,
+	OPT_TOP,
+	OPT_STATS,
+	OPT_LOG,
+	OPT_FREQ,
+	OPT_USAGE,
+	OPT_MIN,
+	OPT_MAX,
+	OPT_MIN_SIZE,
+	OPT_MAX_SIZE,
+	OPT_RESOLUTION,
+	OPT_UNIFORM,
+	OPT_SERIES,
+	OPT_LOG_SCALE,
+	OPT_SPLICE,
+	OPT_IRQ,
+	OPT_SOFTIRQ,
+	OPT_TOTAL,
+	OPT_PER_TID,
+	OPT_PER_PRIO,
+	OPT_MIN_DURATION,
+	OPT_MAX_DURATION,
+	OPT_SELECT,
+	OPT_AGGREGATE_BY,
+	OPT_GROUP_BY,
+	OPT_ORDER_BY,
+};
+
+/* A list of words cut out of a string. */
+struct rut_commas {
+	char *copy;	    /* owned */
+	const char **words; /* owned array, elements in copy */
+	int64_t *numbers;   /* owned; when asked for */
+	size_t n;
+};
+
+void rut_commas_fini(struct rut_commas *w);
+/* Cuts at commas. `numbers`: each word must be one. Returns 0, -EINVAL or -ENOMEM. */
+int rut_commas_split(struct rut_commas *w, const char *s, bool numbers);
+
+struct rut_analysis_args {
+	struct rut_conf conf;
+	const struct rut_cmd *cmd;
+	const char **paths; /* owned array */
+	size_t n_paths;
+	const char *begin, *end, *timerange;
+	bool skip_validation, no_intersection, no_progress, progress_use_size, debug;
+	/* Which analyses, when that depends on the trace; else NULL. */
+	size_t (*choose)(const struct rut_ctf_set *set, const struct rut_analysis **ret,
+			 size_t max);
+	bool follow, mi_version, metadata, test_compatibility, output_progress;
+	const char **periods, **captures; /* owned arrays */
+	size_t n_periods, n_captures;
+	struct rut_period_set set;
+	const char *old_begin, *old_end, *old_begin_key, *old_end_key, *old_value;
+	struct rut_commas cpus, tids, pids, procnames, irqs, softirqs, select, group_by;
+	struct rut_expr *filter; /* owned */
+};
+
+/* Which options a family of analyses has: all have the common ones. */
+extern const struct rut_opt rut_opts_cputop[], rut_opts_memtop[], rut_opts_syscalls[],
+	rut_opts_io[], rut_opts_irq[], rut_opts_sched[], rut_opts_period[], rut_opts_plain[];
+
+void rut_analysis_args_fini(struct rut_analysis_args *a);
+/*
+ * Reads the command line. Returns -1 when the run may go on, else the exit code (the help or an
+ * error was printed).
+ */
+int rut_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cmd *cmd, int argc,
+			    char **argv);
+
+/* Prints the error as the mode asks and returns the exit code. */
+int rut_analysis_fail(const struct rut_analysis_args *a, const struct rut_err *err);
+
+#endif

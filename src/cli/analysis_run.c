@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening, time ranges, progress, following, printing: what all analyses share on the outside. */
+#include "cli/analysis_run.h"
+
+#include <ctype.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "analysis/fmt.h"
+#include "cli/trace_open.h"
+#include "ctf/when.h"
+
+struct pass {
+	struct rut_analysis_args *args;
+	struct rut_ctf_set *set;       /* owned */
+	struct rut_ctf_reader *reader; /* owned */
+	struct rut_engine engine;
+	int64_t begin_ns, end_ns; /* of the set */
+	bool has_range;
+	bool bar;    /* a progress bar on the terminal */
+	bool closed; /* nobody reads what we print */
+	uint64_t start_ns, shown_ns;
+};
+
+static volatile sig_atomic_t stop;
+
+/* Weak: a reader that cannot look again leaves --follow out. */
+extern int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err) __attribute__((weak));
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	stop = 1;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- Output ---- */
+
+static void put(struct pass *p, struct rut_buf *b)
+{
+	if (!p->closed && rut_write_out(b) < 0)
+		p->closed = true;
+	rut_buf_clear(b);
+}
+
+static void hide_bar(struct pass *p)
+{
+	if (p->bar && p->shown_ns)
+		fprintf(stderr, "\r\033[K");
+}
+
+/* Text goes out report by report; with several analyses each waits for its turn. */
+static void flush(struct rut_run *run, void *arg)
+{
+	struct pass *p = arg;
+
+	if (p->args->conf.mi || p->engine.n_runs > 1 || !run->out.len)
+		return;
+	hide_bar(p);
+	put(p, &run->out);
+}
+
+static void print_text(struct pass *p)
+{
+	struct rut_buf b = RUT_BUF_INIT;
+
+	for (size_t i = 0; i < p->engine.n_runs; i++) {
+		struct rut_run *run = &p->engine.runs[i];
+
+		if (p->engine.n_runs > 1) {
+			rut_buf_printf(&b, "%s== %s ==\n", i ? "\n" : "",
+				       run->analysis->info.title);
+			put(p, &b);
+		}
+		put(p, &run->out);
+	}
+	rut_buf_fini(&b);
+}
+
+/* One analysis: LAMI. Several: an object of them by title. */
+static void print_json(struct pass *p)
+{
+	struct rut_buf b = RUT_BUF_INIT;
+
+	if (p->engine.n_runs > 1)
+		rut_buf_puts(&b, "{\"reports\": {\n");
+	for (size_t i = 0; i < p->engine.n_runs; i++) {
+		struct rut_run *run = &p->engine.runs[i];
+
+		if (p->engine.n_runs > 1) {
+			rut_buf_puts(&b, i ? ", " : "");
+			rut_json_str(&b, run->analysis->info.title);
+			rut_buf_puts(&b, ": ");
+		}
+		rut_results_json(&run->results, &b);
+	}
+	if (p->engine.n_runs > 1)
+		rut_buf_puts(&b, "}}\n");
+	put(p, &b);
+	rut_buf_fini(&b);
+}
+
+static void print_all(struct pass *p)
+{
+	hide_bar(p);
+	if (p->args->conf.mi)
+		print_json(p);
+	else
+		print_text(p);
+}
+
+/* ---- Progress ---- */
+
+static double fraction_done(const struct pass *p, int64_t ts_ns)
+{
+	struct rut_ctf_counts counts;
+	uint64_t bytes = rut_ctf_set_bytes(p->set);
+	double at;
+
+	if (!p->args->progress_use_size && p->has_range && p->end_ns > p->begin_ns)
+		at = (double)(ts_ns - p->begin_ns) / (double)(p->end_ns - p->begin_ns);
+	else {
+		rut_ctf_reader_counts(p->reader, &counts);
+		at = bytes ? (double)counts.bytes_done / (double)bytes : 0;
+	}
+	return at < 0 ? 0 : at > 1 ? 1 : at;
+}
+
+static void print_progress(const struct pass *p, double at, int64_t ts_ns, uint64_t events)
+{
+	char from[64], to[64];
+
+	rut_fmt_time(from, sizeof(from), ts_ns, false, false);
+	rut_fmt_time(to, sizeof(to), p->end_ns, false, false);
+	printf("%.4g %s/%s; %llu events processed\n", at, from, to, (unsigned long long)events);
+	fflush(stdout);
+}
+
+static void print_bar(struct pass *p, double at, uint64_t events, uint64_t now)
+{
+	double elapsed = (double)(now - p->start_ns) / 1e9;
+	double left = at > 0.001 ? elapsed / at * (1 - at) : 0;
+	char bar[31];
+	int n = (int)(at * 30);
+
+	memset(bar, ' ', 30);
+	memset(bar, '#', (size_t)n);
+	bar[30] = '\0';
+	fprintf(stderr, "\r\033[K[%s] %3.0f%%  %.1f M events/s  %d:%02d left", bar, at * 100,
+		elapsed > 0 ? (double)events / elapsed / 1e6 : 0, (int)left / 60, (int)left % 60);
+}
+
+static bool progress(const struct rut_engine *e, int64_t ts_ns, void *arg)
+{
+	struct pass *p = arg;
+	uint64_t now;
+
+	if (stop || p->closed)
+		return false;
+	if (!p->bar && !p->args->output_progress)
+		return true;
+	now = now_ns();
+	if (now - p->shown_ns < 100000000)
+		return true;
+	p->shown_ns = now;
+	if (p->bar)
+		print_bar(p, fraction_done(p, ts_ns), e->events, now);
+	else
+		print_progress(p, fraction_done(p, ts_ns), ts_ns, e->events);
+	return true;
+}
+
+static void start_progress(struct pass *p)
+{
+	char from[64], to[64];
+
+	p->start_ns = now_ns();
+	p->bar = !p->args->conf.mi && !p->args->no_progress && isatty(STDERR_FILENO);
+	if (!p->args->conf.mi || !p->args->output_progress)
+		return;
+	if (!p->args->skip_validation)
+		puts("0 Checking the trace for lost events...");
+	rut_fmt_time(from, sizeof(from), p->begin_ns, false, false);
+	rut_fmt_time(to, sizeof(to), p->end_ns, false, false);
+	printf("0 Starting analysis from %s to %s\n", from, to);
+	fflush(stdout);
+}
+
+/* ---- Time ---- */
+
+static bool other_day(int64_t a_ns, int64_t b_ns)
+{
+	time_t a = (time_t)(a_ns / 1000000000), b = (time_t)(b_ns / 1000000000);
+	struct tm x, y;
+
+	localtime_r(&a, &x);
+	localtime_r(&b, &y);
+	return x.tm_year != y.tm_year || x.tm_yday != y.tm_yday;
+}
+
+static int parse_time(const struct pass *p, const char *s, int64_t *ret, struct rut_err *err)
+{
+	uint64_t ns;
+
+	if (!rut_parse_u64(s, &ns) && ns <= INT64_MAX) {
+		*ret = (int64_t)ns;
+		return 0;
+	}
+	if (rut_ctf_when_needs_day(s) && p->args->conf.multi_day)
+		return rut_err_set(err, EINVAL, "the trace spans several days: '%s' needs its date",
+				   s);
+	return rut_ctf_parse_when(s, p->args->conf.gmt, p->begin_ns, ret, err);
+}
+
+static int parse_timerange(struct pass *p, const char *s, struct rut_err *err)
+{
+	struct rut_commas w = {0};
+	struct rut_conf *c = &p->args->conf;
+	size_t len = strlen(s);
+	char copy[256];
+	int r;
+
+	if (len < 3 || len >= sizeof(copy) || s[0] != '[' || s[len - 1] != ']')
+		return rut_err_set(err, EINVAL,
+				   "cannot understand the time range '%s': [BEGIN,END]", s);
+	snprintf(copy, sizeof(copy), "%.*s", (int)len - 2, s + 1);
+	r = rut_commas_split(&w, copy, false);
+	if (!r && w.n != 2)
+		r = rut_err_set(err, EINVAL, "cannot understand the time range '%s': [BEGIN,END]",
+				s);
+	if (!r)
+		r = parse_time(p, w.words[0], &c->begin_ns, err);
+	if (!r)
+		r = parse_time(p, w.words[1], &c->end_ns, err);
+	c->has_begin = c->has_end = !r;
+	rut_commas_fini(&w);
+	return r;
+}
+
+static int parse_times(struct pass *p, struct rut_err *err)
+{
+	struct rut_conf *c = &p->args->conf;
+	int r = 0;
+
+	if (p->args->timerange)
+		return parse_timerange(p, p->args->timerange, err);
+	if (p->args->begin) {
+		r = parse_time(p, p->args->begin, &c->begin_ns, err);
+		c->has_begin = true;
+	}
+	if (!r && p->args->end) {
+		r = parse_time(p, p->args->end, &c->end_ns, err);
+		c->has_end = true;
+		if (!r && p->has_range && c->end_ns < p->begin_ns)
+			r = rut_err_set(err, EINVAL, "--end timestamp before beginning of trace");
+	}
+	return r;
+}
+
+/* ---- The pass ---- */
+
+static int open_reader(struct pass *p, struct rut_err *err)
+{
+	struct rut_ctf_reader_opts opts = {0};
+	int r;
+
+	if (!p->args->no_intersection && !p->args->follow) {
+		r = rut_ctf_set_intersection(p->set, &opts.begin_ns, &opts.end_ns);
+		if (r == -ERANGE)
+			return rut_err_set(err, ERANGE,
+					   "Trace has no intersection. Use --no-intersection to "
+					   "override");
+		opts.has_begin = opts.has_end = !r;
+	}
+	return rut_ctf_reader_new(&p->reader, p->set, &opts, err);
+}
+
+static int follow(struct pass *p, struct rut_err *err)
+{
+	const struct timespec pause = {.tv_nsec = 200000000};
+	int r;
+
+	if (!rut_ctf_reader_poll)
+		return rut_err_set(err, ENOTSUP, "this build cannot follow a trace");
+	while (!stop && !p->closed && !p->engine.ended) {
+		r = rut_ctf_reader_poll(p->reader, err);
+		if (r < 0)
+			return r;
+		if (!r) {
+			nanosleep(&pause, NULL);
+			continue;
+		}
+		r = rut_engine_rebind(&p->engine, err);
+		if (!r)
+			r = rut_engine_walk(&p->engine, p->reader);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, size_t n,
+		    struct rut_err *err)
+{
+	const struct rut_analysis *chosen[16];
+	int r = open_reader(p, err);
+
+	if (p->args->choose) {
+		n = p->args->choose(p->set, chosen, 16);
+		analyses = chosen;
+		if (!n && !r)
+			return rut_err_set(err, ENODATA,
+					   "the trace has no event that an analysis knows");
+	}
+	if (!r)
+		r = rut_engine_init(&p->engine, &p->args->conf, p->set, analyses, n, err);
+	if (r)
+		return r;
+	p->engine.progress = progress;
+	p->engine.flush = flush;
+	p->engine.arg = p;
+	start_progress(p);
+	if (!p->args->skip_validation && !p->args->conf.mi)
+		puts("Checking the trace for lost events...");
+	fflush(stdout);
+	r = rut_engine_walk(&p->engine, p->reader);
+	if (!r && p->args->follow)
+		r = follow(p, err);
+	if (r == -ENOMEM)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	if (r && r != -ECANCELED)
+		return r;
+	rut_engine_finish(&p->engine);
+	if (p->args->conf.mi && p->args->output_progress) {
+		puts("1 Done!");
+		fflush(stdout);
+	}
+	print_all(p);
+	return 0;
+}
+
+static int open_set(struct pass *p, struct rut_err *err)
+{
+	struct rut_conf *c = &p->args->conf;
+	int r = rut_ctf_set_open(&p->set, p->args->paths, p->args->n_paths, NULL, err);
+
+	if (r)
+		return r;
+	p->has_range = !rut_ctf_set_range(p->set, &p->begin_ns, &p->end_ns);
+	c->multi_day = p->has_range && other_day(p->begin_ns, p->end_ns);
+	return parse_times(p, err);
+}
+
+static int fail(const struct pass *p, const struct rut_err *err)
+{
+	/* Word for word as lttng-analyses says it: its tests look for that. */
+	if (err->code == ERANGE && !strncmp(err->msg, "Trace has no", 12) && !p->args->conf.mi) {
+		fprintf(stderr, "Error: %s\n", err->msg);
+		return RUT_EXIT_FAIL;
+	}
+	return rut_analysis_fail(p->args, err);
+}
+
+int rut_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *const *analyses,
+		     size_t n)
+{
+	struct pass p = {.args = a};
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = RUT_EXIT_OK;
+
+	signal(SIGPIPE, SIG_IGN);
+	if (a->follow) {
+		signal(SIGINT, on_signal);
+		signal(SIGTERM, on_signal);
+	}
+	if (open_set(&p, &err) || (!a->test_compatibility && run_pass(&p, analyses, n, &err)))
+		rc = fail(&p, &err);
+	if (p.engine.runs)
+		rut_engine_fini(&p.engine);
+	rut_ctf_reader_free(p.reader);
+	rut_ctf_set_free(p.set);
+	return rc;
+}
