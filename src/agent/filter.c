@@ -94,8 +94,18 @@ static bool rules(const char *config, char kind, const char *text, size_t len)
 	return !any || hit;
 }
 
+/* Ruby's own code for tracing would trace the agent. */
+static bool own_path(const char *path, size_t len)
+{
+	static const char own[] = "<internal:trace_point>";
+
+	return len == sizeof(own) - 1 && memcmp(path, own, len) == 0;
+}
+
 bool rut_filter_path(const struct rut_filter *f, const char *path, size_t len)
 {
+	if (own_path(path, len))
+		return false;
 	for (const char *c = f->config; *c; c += strlen(c) + 1)
 		if (*c == RUT_FILTER_NOT && rut_glob(c + 1, path, len))
 			return false;

@@ -61,14 +61,6 @@ static bool ready_iseq(VALUE v)
 	return rut_imemo(v) == RUT_IMEMO_ISEQ && !(rut_flags(v) & NOT_READY);
 }
 
-/* Ruby's own code for tracing would trace the agent. */
-static bool own_path(const char *path, size_t len)
-{
-	static const char own[] = "<internal:trace_point>";
-
-	return len == sizeof(own) - 1 && memcmp(path, own, len) == 0;
-}
-
 static bool path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
 {
 	size_t len, abs_len;
@@ -84,8 +76,6 @@ static bool path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
 		else
 			abs_len = len;
 	}
-	if (own_path(p, len))
-		return false;
 	if (!rut_filter_path(&s->filter, abs, abs_len))
 		return false;
 	if (ret_path)

@@ -98,6 +98,16 @@ EOF
   done
 }
 
+the_agent_does_not_see_itself() {
+  start_script
+  "$R" trace --c-calls --all-classes --duration 600ms all $target >got
+  grep -q 'Process\|Kernel\|Job.run' got
+  ! grep 'InstructionSequence\|TracePoint' got
+  "$R" calls --c-calls --duration 600ms --last --limit 0 all $target >got
+  grep -q Job.run got
+  ! grep 'InstructionSequence\|TracePoint\|trace_point' got
+}
+
 the_end_of_the_target_ends_it() {
   start_script
   "$R" calls $target >got &
@@ -287,6 +297,7 @@ one_line_for_what_cannot_be_traced() {
 t_case "app leaves gems out, all does not" app_leaves_gems_out_and_all_does_not
 t_case "a folder removed under it is still the application" a_folder_removed_under_it_is_still_the_application
 t_case "a method bound often is counted once" a_method_bound_often_is_counted_once
+t_case "the agent does not see itself" the_agent_does_not_see_itself
 t_case "the end of the target ends it" the_end_of_the_target_ends_it
 t_case "a target is found by its name" it_is_found_by_name
 t_case "the first table does not wait for an interval" the_first_table_does_not_wait
