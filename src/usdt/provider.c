@@ -14,9 +14,9 @@
  * - A thread may read a probe's gate at any instant, also while another unloads. So the pointer to
  *   it swings to a constant 0 first, and the memory where the gate was stays readable for ever: it
  *   is overmapped by zeros and kept for the next object of that size.
- * - A thread may be at a site while another unloads. Firing counts itself in `inflight` and reads
- *   the gate again; unloading swings the gates and waits for the count to fall to 0. Firing calls
- *   nothing that blocks, so this is short.
+ * - A thread may be at a site while another unloads. Firing counts its begin, reads the gate
+ *   again, and counts its end; unloading swings the gates and waits until both counts are the same.
+ *   Firing calls nothing that blocks, so this is short.
  * - fork() may happen in one thread while another holds the lock or fires: the lock is taken across
  *   the fork, and the child, in which no other thread lives, forgets the others' counts.
  */
@@ -77,7 +77,8 @@ static void after_fork_in_child(void)
 {
 	generation++;
 	for (struct rutile_usdt_provider *p = providers; p; p = p->next)
-		__atomic_store_n(&p->inflight, 0, __ATOMIC_RELAXED);
+		for (size_t i = 0; i < p->n_probes; i++)
+			p->probes[i]->begun = p->probes[i]->ended;
 	rut_usdt_ctl_child();
 	rut_usdt_unlock();
 }
@@ -188,9 +189,10 @@ int rutile_usdt_probe_add(struct rutile_usdt_provider *p, const char *name,
 		return -E2BIG;
 	if (!name_is_valid(name) || !types_are_valid(types, n))
 		return -EINVAL;
-	probe = calloc(1, sizeof(*probe));
+	probe = aligned_alloc(_Alignof(struct rut_usdt_probe), sizeof(*probe));
 	if (!probe)
 		return -ENOMEM;
+	memset(probe, 0, sizeof(*probe));
 	probe->name = strdup(name);
 	if (!probe->name) {
 		free(probe);
@@ -377,13 +379,22 @@ static int load_object(struct rutile_usdt_provider *p, struct rut_usdt_probe **f
 	return 0;
 }
 
+/* Who begins after the gate swung sees that; so this waits for those only that began before. */
+static void wait_until_idle(const struct rut_usdt_probe *probe)
+{
+	uint64_t begun = __atomic_load_n(&probe->begun, __ATOMIC_SEQ_CST);
+
+	while (__atomic_load_n(&probe->ended, __ATOMIC_SEQ_CST) < begun)
+		sched_yield();
+}
+
 /* Waits until nobody is at a site whose gate swung, and takes the first n objects away. */
 static void drop_objects(struct rutile_usdt_provider *p, size_t n)
 {
 	if (!n)
 		return;
-	while (__atomic_load_n(&p->inflight, __ATOMIC_SEQ_CST))
-		sched_yield();
+	for (size_t i = 0; i < p->n_probes; i++)
+		wait_until_idle(p->probes[i]);
 	for (size_t i = 0; i < n; i++) {
 		give_range(p->objects[i].base, p->objects[i].size);
 		close_object(&p->objects[i]);
@@ -482,15 +493,31 @@ int rutile_usdt_provider_path(const struct rutile_usdt_provider *p, unsigned i, 
 static void call_site(void *site, const uint64_t *args, unsigned n)
 {
 	typedef uint64_t u;
-	u a[RUTILE_USDT_MAX_ARGS] = {0};
+	u a[RUTILE_USDT_MAX_ARGS];
 
-	for (unsigned i = 0; i < n; i++)
-		a[i] = args[i];
-	if (n <= 6)
-		((void (*)(u, u, u, u, u, u))site)(a[0], a[1], a[2], a[3], a[4], a[5]);
-	else
-		((void (*)(u, u, u, u, u, u, u, u, u, u, u, u))site)(
-			a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+	switch (n) {
+	case 0:
+		((void (*)(void))site)();
+		return;
+	case 1:
+		((void (*)(u))site)(args[0]);
+		return;
+	case 2:
+		((void (*)(u, u))site)(args[0], args[1]);
+		return;
+	case 3:
+		((void (*)(u, u, u))site)(args[0], args[1], args[2]);
+		return;
+	case 4:
+		((void (*)(u, u, u, u))site)(args[0], args[1], args[2], args[3]);
+		return;
+	default:
+		break;
+	}
+	for (unsigned i = 0; i < RUTILE_USDT_MAX_ARGS; i++)
+		a[i] = i < n ? args[i] : 0;
+	((void (*)(u, u, u, u, u, u, u, u, u, u, u, u))site)(a[0], a[1], a[2], a[3], a[4], a[5],
+							     a[6], a[7], a[8], a[9], a[10], a[11]);
 }
 
 #else /* no way to be traced here: probes exist and stay off */
@@ -578,23 +605,30 @@ void rut_usdt_probe_switch(struct rut_usdt_probe *probe, bool on)
 void rutile_usdt_fire(struct rutile_usdt_probe *pub, const uint64_t *args)
 {
 	struct rut_usdt_probe *probe = (struct rut_usdt_probe *)pub;
-	uint32_t *inflight = &probe->provider->inflight;
+	uint64_t ended;
 	uint32_t gate;
 
-	__atomic_fetch_add(inflight, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&probe->begun, 1, __ATOMIC_SEQ_CST);
 	gate = *__atomic_load_n(&pub->gate, __ATOMIC_SEQ_CST);
-	if (gate) {
-		rutile_usdt_probe_note(pub, RUTILE_USDT_FIRED);
-		if (gate & 0xffff)
-			call_site(probe->site, args, probe->n_types);
-	}
-	__atomic_fetch_sub(inflight, 1, __ATOMIC_RELEASE);
+	if (gate & 0xffff)
+		call_site(probe->site, args, probe->n_types);
+	if (!gate)
+		__atomic_fetch_add(&probe->missed, 1, __ATOMIC_RELAXED);
+	ended = __atomic_add_fetch(&probe->ended, 1, __ATOMIC_RELEASE);
+	/* For the outside; of two threads the later number may be overwritten until the next event.
+	 */
+	__atomic_store_n(&probe->slot->counts[RUTILE_USDT_FIRED],
+			 ended - __atomic_load_n(&probe->missed, __ATOMIC_RELAXED),
+			 __ATOMIC_RELAXED);
 }
 
 uint64_t rutile_usdt_probe_count(const struct rutile_usdt_probe *pub, enum rutile_usdt_count what)
 {
 	const struct rut_usdt_probe *probe = (const struct rut_usdt_probe *)pub;
 
+	if (what == RUTILE_USDT_FIRED)
+		return __atomic_load_n(&probe->ended, __ATOMIC_RELAXED) -
+		       __atomic_load_n(&probe->missed, __ATOMIC_RELAXED);
 	return __atomic_load_n(&probe->slot->counts[what], __ATOMIC_RELAXED);
 }
 

@@ -16,6 +16,11 @@ struct rut_usdt_probe {
 	char *name; /* owned */
 	enum rutile_usdt_type types[RUTILE_USDT_MAX_ARGS];
 	unsigned n_types;
+	/* Calls of rutile_usdt_fire() that began and that ended, ever: atomic, apart from the rest.
+	 */
+	uint64_t begun __attribute__((aligned(64)));
+	uint64_t ended;
+	uint64_t missed; /* of those: the gate closed meanwhile */
 	bool on, deferred;
 	volatile uint32_t *gate; /* in an object; NULL: not loaded */
 	void *site;
@@ -39,7 +44,6 @@ struct rutile_usdt_provider {
 	size_t n_probes;
 	struct rut_usdt_object *objects; /* owned */
 	size_t n_objects;
-	uint32_t inflight; /* threads inside rutile_usdt_fire(); atomic */
 	struct rutile_usdt_provider *next;
 };
 
