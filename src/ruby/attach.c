@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ptrace, as much of it as the injection needs: threads are seized, which does not stop them, and
+ * one at a time is interrupted. Signals that arrive meanwhile are passed on, stops of the whole
+ * process are left as they are.
+ */
+#include "ruby/inject_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/err.h"
+
+#define STOP_LIMIT_NS (20 * RUT_INJECT_MS) /* for a thread to stop when asked */
+
+uint64_t rut_inject_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void rut_inject_nap_us(unsigned int us)
+{
+	struct timespec ts = {0, us * 1000};
+
+	nanosleep(&ts, NULL);
+}
+
+/* Waits a little, busily at first: most things here take some microseconds. */
+void rut_inject_relax(uint64_t since_ns)
+{
+	if (rut_inject_now_ns() - since_ns > 200000)
+		rut_inject_nap_us(50);
+}
+
+int rut_inject_gone(struct rut_inject *in)
+{
+	return rut_err_set(in->err, ESRCH, "process %d has ended meanwhile", in->pid);
+}
+
+struct rut_inject_thread *rut_inject_find_tracee(struct rut_inject *in, pid_t tid)
+{
+	for (size_t i = 0; i < in->tracee_count; i++)
+		if (in->tracees[i].tid == tid)
+			return &in->tracees[i];
+	return NULL;
+}
+
+/* Attaches without stopping. Returns 0 or -errno. */
+int rut_inject_seize(struct rut_inject *in, pid_t tid)
+{
+	struct rut_inject_thread *more;
+
+	if (rut_inject_find_tracee(in, tid))
+		return 0;
+	more = reallocarray(in->tracees, in->tracee_count + 1, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	in->tracees = more;
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0)
+		return -errno;
+	in->tracees[in->tracee_count++] = (struct rut_inject_thread){.tid = tid};
+	return 0;
+}
+
+void rut_inject_cont(struct rut_inject_thread *tr, int sig)
+{
+	tr->stopped = false;
+	ptrace(PTRACE_CONT, tr->tid, NULL, (void *)(long)sig);
+}
+
+/*
+ * Takes one event of a thread: signals are passed on, a stop of the whole process stays as it is,
+ * a stop that we asked for is noted. Returns whether there was an event.
+ */
+static bool take_event(struct rut_inject_thread *tr)
+{
+	int status, sig;
+	pid_t r = waitpid(tr->tid, &status, __WALL | __WNOTHREAD | WNOHANG);
+
+	if (r < 0 && errno == ECHILD)
+		tr->gone = true;
+	if (r <= 0)
+		return false;
+	if (!WIFSTOPPED(status)) {
+		tr->gone = true;
+		return true;
+	}
+	sig = WSTOPSIG(status);
+	if (status >> 16 == 0) {
+		rut_inject_cont(tr, sig);
+	} else if (status >> 16 == PTRACE_EVENT_STOP && sig != SIGTRAP) {
+		tr->group_stopped = true;
+		ptrace(PTRACE_LISTEN, tr->tid, NULL, NULL);
+	} else {
+		tr->group_stopped = false;
+		tr->stopped = true;
+	}
+	return true;
+}
+
+/* Events of the threads that are only held, so that their signals arrive. */
+void rut_inject_serve(struct rut_inject *in, const struct rut_inject_thread *not_this)
+{
+	for (size_t i = 0; i < in->tracee_count; i++) {
+		struct rut_inject_thread *tr = &in->tracees[i];
+
+		if (tr == not_this || tr->gone)
+			continue;
+		while (take_event(tr))
+			;
+		if (tr->stopped)
+			rut_inject_cont(tr, 0);
+	}
+}
+
+/* Stops a thread. Returns 0, -ESRCH, -EBUSY (stopped by a signal) or -EAGAIN (does not come). */
+int rut_inject_stop(struct rut_inject *in, struct rut_inject_thread *tr)
+{
+	uint64_t since = rut_inject_now_ns();
+
+	if (ptrace(PTRACE_INTERRUPT, tr->tid, NULL, NULL) < 0)
+		return -ESRCH;
+	in->report.stops++;
+	while (!tr->stopped) {
+		if (take_event(tr))
+			continue;
+		if (tr->gone)
+			return -ESRCH;
+		if (tr->group_stopped)
+			return -EBUSY;
+		if (rut_inject_now_ns() - since > STOP_LIMIT_NS)
+			return -EAGAIN;
+		rut_inject_serve(in, tr);
+		rut_inject_relax(since);
+	}
+	return 0;
+}
+
+/* Lets a thread go that was stopped for a look, as if it had not been. */
+void rut_inject_let_go(struct rut_inject *in, struct rut_inject_thread *tr,
+		       struct user_regs_struct *regs)
+{
+	struct rut_proc_status s;
+
+	/* With a signal due, EINTR is right. */
+	if (rut_proc_status_read(&s, in->pid, tr->tid) == 0 && !(s.sig_pending & ~s.sig_blocked) &&
+	    rut_place_undo_eintr(regs))
+		ptrace(PTRACE_SETREGS, tr->tid, NULL, regs);
+	rut_inject_cont(tr, 0);
+}

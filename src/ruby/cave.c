@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* What the stub needs to know of the target, and where it is put. */
+#include "ruby/inject_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "base/err.h"
+
+#define WAIT_ROUNDS   600 /* of about 80 us in the stub */
+#define LINGER_ROUNDS 100
+
+int rut_inject_find_functions(struct rut_inject *in)
+{
+	const struct rut_mapping *libc, *m;
+	struct rut_target *t = &in->target;
+
+	switch (rut_target_libc(t, &libc)) {
+	case RUT_LIBC_MUSL:
+		return rut_err_set(
+			in->err, ENOTSUP,
+			"process %d uses the C library musl: only glibc can be traced by "
+			"injection",
+			in->pid);
+	case RUT_LIBC_NONE:
+		return rut_err_set(
+			in->err, ENOTSUP,
+			"process %d is linked statically: there is no dlopen to load the "
+			"agent with",
+			in->pid);
+	case RUT_LIBC_GLIBC:
+		break;
+	}
+	if (rut_target_find_symbol(t, libc, "__errno_location", &in->errno_fn) < 0)
+		return rut_err_set(in->err, ENOEXEC,
+				   "cannot read the symbols of '%s' in process %d", libc->path,
+				   in->pid);
+	if (rut_target_find_symbol(t, libc, "dlopen", &in->dlopen_fn) == 0) {
+		rut_target_find_symbol(t, libc, "dlerror", &in->dlerror_fn);
+		return 0;
+	}
+	for (m = NULL; (m = rut_target_next_module(t, m));)
+		if (!strncmp(rut_mapping_basename(m), "libdl", 5) &&
+		    rut_target_find_symbol(t, m, "dlopen", &in->dlopen_fn) == 0) {
+			rut_target_find_symbol(t, m, "dlerror", &in->dlerror_fn);
+			return 0;
+		}
+	if (rut_target_find_symbol(t, libc, "__libc_dlopen_mode", &in->dlopen_fn) == 0) {
+		in->dlopen_is_internal = true;
+		return 0;
+	}
+	return rut_err_set(in->err, ENOTSUP, "the C library of process %d has no dlopen", in->pid);
+}
+
+static bool fits(const struct rut_inject *in, uint64_t addr, uint64_t bytes)
+{
+	const struct rut_mapping *m = rut_target_mapping_at(&in->target, addr);
+
+	return m && m->exec && bytes >= in->code_bytes + 16 &&
+	       ((addr + 15) & ~15ull) + in->code_bytes <= m->end;
+}
+
+/*
+ * Functions of glibc that nothing calls: the first serves glibc's own test suite only, the others
+ * are interfaces of the last century. All are larger than the stub.
+ */
+int rut_inject_find_cave(struct rut_inject *in)
+{
+	static const char *const names[] = {
+		"__libc_ifunc_impl_list", "rcmd_af", "wordexp", "argp_parse", "getdate_r",
+		"clnt_broadcast"};
+	struct rut_stub_params left;
+	struct rut_target_symbol sym;
+	const struct rut_mapping *libc;
+	size_t params_at = (size_t)(rut_stub_params_at - __start_rut_stub);
+
+	rut_target_libc(&in->target, &libc);
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !in->cave; i++)
+		if (rut_target_find_symbol(&in->target, libc, names[i], &sym) == 0 &&
+		    fits(in, sym.addr, sym.size))
+			in->cave = (sym.addr + 15) & ~15ull;
+	if (!in->cave)
+		return rut_err_set(in->err, ENOTSUP,
+				   "no room for the stub in the C library of process %d", in->pid);
+	if (rut_target_read(&in->target, in->cave, in->original, in->code_bytes) < 0)
+		return rut_inject_gone(in);
+	memcpy(&left, in->original + params_at, sizeof(left));
+	in->cave_dirty = left.magic == RUT_STUB_MAGIC;
+	return 0;
+}
+
+#if defined(__x86_64__)
+/* What the kernel lets programs save, and its size. */
+static void set_vector_params(struct rut_stub_params *p)
+{
+	unsigned int a, b, c, d, lo, hi;
+
+	p->xsave_bytes = RUT_INJECT_PAGE;
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) ||
+	    !__get_cpuid_count(0xd, 0, &a, &b, &c, &d))
+		return;
+	__asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+	p->xsave_mask = (uint64_t)hi << 32 | lo;
+	p->xsave_bytes = (b + RUT_INJECT_PAGE - 1) & ~(RUT_INJECT_PAGE - 1);
+}
+#endif
+
+void rut_inject_prepare(struct rut_inject *in)
+{
+	struct rut_stub_params *p;
+
+	in->code_bytes = (size_t)(__stop_rut_stub - __start_rut_stub);
+	memcpy(in->code, __start_rut_stub, in->code_bytes);
+	p = (struct rut_stub_params *)(in->code + (rut_stub_params_at - __start_rut_stub));
+	in->params = p;
+	p->magic = RUT_STUB_MAGIC;
+	set_vector_params(p);
+	p->region_offset = (in->image_bytes + RUT_INJECT_PAGE - 1) & ~(RUT_INJECT_PAGE - 1);
+	p->region_bytes = RUT_STUB_STATUS_BYTES + p->xsave_bytes + RUT_STUB_STACK_BYTES;
+	p->wait_rounds = WAIT_ROUNDS;
+	p->linger_rounds = LINGER_ROUNDS;
+	snprintf(p->name, sizeof(p->name), "rutile-agent");
+}
+
+void rut_inject_set_functions(struct rut_inject *in)
+{
+	struct rut_stub_params *p = in->params;
+
+	p->dlopen_fn = in->dlopen_fn.addr;
+	p->dlerror_fn = in->dlerror_fn.addr;
+	p->errno_fn = in->errno_fn.addr;
+	/* RTLD_NOW; __RTLD_DLOPEN for the internal function */
+	p->dlopen_mode = 2u | (in->dlopen_is_internal ? 0x80000000u : 0);
+}
+
+bool rut_inject_in_cave(const struct rut_inject *in, uint64_t pc)
+{
+	return pc >= in->cave && pc < in->cave + in->code_bytes;
+}
