@@ -13,7 +13,7 @@
 	{"begin", "TIME", "report from this time on: [YYYY-MM-DD ]HH:MM:SS[.NS] or ns",            \
 	 OPT_BEGIN},                                                                               \
 		{"end", "TIME", "report up to this time", OPT_END},                                \
-		{"timerange", "RANGE", "both in one: [BEGIN,END]", OPT_TIMERANGE},                              \
+		{"timerange", "RANGE", "both in one: [BEGIN,END]", OPT_TIMERANGE},                 \
 		{"gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},                     \
 		{"refresh", "TIME", "report every TIME: N[s|ms|us|ns]", 'r'},                      \
 		{"follow", NULL, "go on while the trace grows", OPT_FOLLOW},                       \

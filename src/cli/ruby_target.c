@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "ruby/proc.h"
 #include "ruby/tracer.h"
 
@@ -62,8 +63,8 @@ static const char *const gem_places[] = {
 };
 
 /*
- * A script that was started by a relative path, and what it loads by one, goes by that path in Ruby;
- * so does -e. Gems never do.
+ * A script that was started by a relative path, and what it loads by one, goes by that path in
+ * Ruby; so does -e. Gems never do.
  */
 static const char relative[] = "[!/<(]*";
 
@@ -140,22 +141,44 @@ static int find_pid(struct rut_targets *t, pid_t pid, struct rut_err *err)
 
 	if (rc < 0)
 		return rc;
-	rc = p.why_not ? rut_err_set(err, EPERM, "PID %d: %s", pid, p.why_not) : add_proc(t, &p);
+	rc = p.why_not ? rut_err_set(err, EPERM, "%s", p.why_not) : add_proc(t, &p);
 	rut_ruby_proc_fini(&p);
 	return rc;
 }
 
+static const struct rut_ruby_proc *find_proc(const struct rut_ruby_procs *all, pid_t pid)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (all->procs[i].pid == pid)
+			return &all->procs[i];
+	return NULL;
+}
+
+/* Of those that a name means, the ones that can be traced; at least one must be. */
 static int find_name(struct rut_targets *t, const struct rut_ruby_procs *all, const char *word,
 		     struct rut_err *err)
 {
 	_cleanup_free_ pid_t *pids = NULL;
-	size_t count = 0;
+	size_t count = 0, found = 0;
 	int rc = rut_ruby_procs_match(all, word, &pids, &count, err);
 
-	for (size_t i = 0; i < count && !rc; i++)
-		for (size_t k = 0; k < all->count && !rc; k++)
-			if (all->procs[k].pid == pids[i])
-				rc = add_proc(t, &all->procs[k]);
+	for (size_t i = 0; i < count && !rc; i++) {
+		const struct rut_ruby_proc *p = find_proc(all, pids[i]);
+
+		if (!p || p->why_not)
+			continue;
+		rc = add_proc(t, p);
+		found++;
+	}
+	for (size_t i = 0; i < count && !rc; i++) {
+		const struct rut_ruby_proc *p = find_proc(all, pids[i]);
+
+		if (!p || !p->why_not)
+			continue;
+		if (!found)
+			return rut_err_set(err, EPERM, "%s", p->why_not);
+		rut_warn("%s", p->why_not);
+	}
 	return rc;
 }
 

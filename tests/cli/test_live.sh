@@ -171,6 +171,22 @@ a_target_that_refuses() {
   grep -q 'last table' out
 }
 
+what_a_name_means_but_may_not_be_traced() {
+  fake_shop
+  echo 'proc|300|1|0|/x|shop of another|process 300 belongs to somebody' >>shop.fake
+  rc=0
+  "$R" calls 300 2>err || rc=$?
+  [ $rc = 1 ]
+  [ "$(cat err)" = 'rutile calls: process 300 belongs to somebody' ]
+  rc=0
+  "$R" calls 'of another' 2>err || rc=$?
+  [ $rc = 1 ]
+  [ "$(cat err)" = 'rutile calls: process 300 belongs to somebody' ]
+  "$R" calls shop 2>err >out
+  [ "$(cat err)" = 'rutile: process 300 belongs to somebody' ]
+  grep -q 'last table' out
+}
+
 bad_words() {
   fake_shop
   while IFS='|' read -r args want; do
@@ -259,6 +275,7 @@ t_case "--reset counts anew" reset_counts_anew
 t_case "-o says that it replaces a file" a_file_is_not_replaced_silently
 t_case "filters reach the tracer" filters_reach_the_tracer
 t_case "a target that refuses" a_target_that_refuses
+t_case "what a name means but may not be traced" what_a_name_means_but_may_not_be_traced
 t_case "bad words are refused with the reason" bad_words
 t_case "a command is run and its status passed on" a_command_is_run_and_its_status_passed_on
 t_case "a closed pipe ends it quietly" a_closed_pipe_ends_quietly

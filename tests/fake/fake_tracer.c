@@ -4,7 +4,7 @@
  * src/ruby/tracer.h and the listing of src/ruby/proc.h from the file $RUTILE_FAKE, whose lines have
  * fields between '|', "-" for none:
  *
- *	proc|PID|PPID|ROLE NUMBER|ROOT|NAME
+ *	proc|PID|PPID|ROLE NUMBER|ROOT|NAME|WHY IT CANNOT BE TRACED
  *	refuse|PID|MESSAGE
  *	row|PID|PATH|LINE|CLASS|METHOD|# or .|CALLS|TOTAL|SELF|MAX|COUNT|BYTES
  *	event|TYPE|PID|TID|TIME|DURATION|DEPTH|FIBER|CLASS|METHOD|# or .|PATH|LINE|ARGS|LOST
@@ -144,7 +144,8 @@ static void take_line(char *line)
 					       .ppid = (pid_t)number(f[2]),
 					       .role = (enum rut_ruby_role)number(f[3]),
 					       .app_root = field(f[4]),
-					       .name = f[5]};
+					       .name = f[5],
+					       .why_not = f[6]};
 	else if (!strcmp(f[0], "refuse")) {
 		fake.refused[fake.refused_count].pid = (pid_t)number(f[1]);
 		fake.refused[fake.refused_count++].message = f[2];
