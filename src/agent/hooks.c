@@ -118,8 +118,12 @@ static inline struct rut_variant *variant_of(struct rut_rec *r, struct rut_trace
 
 static void on_call(VALUE tp, void *data)
 {
-	struct rut_variant *v = variant_of(data, rb.rb_tracearg_from_tracepoint(tp));
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	struct rut_variant *v;
 
+	if (ta->event & (RUT_EVENT_RETURN | RUT_EVENT_B_RETURN))
+		return;
+	v = variant_of(data, ta);
 	if (v)
 		rut_add(&v->row->calls, 1);
 }
@@ -152,7 +156,7 @@ static void on_trace(VALUE tp, void *data)
 			rut_add(&v->row->calls, 1);
 			rut_trace_call(r->s, tp, ta, ta->cfp, v);
 		}
-	} else {
+	} else if (r->s->tracks) {
 		rut_trace_return(r->s, ta, false);
 	}
 }
@@ -161,7 +165,14 @@ rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_even
 {
 	bool returns = s->mode == RUT_AGENT_TIME || s->tracks;
 
-	if (kind == RUT_REC_METHOD)
+	/*
+	 * Until 3.0 a tracepoint that is enabled switches the other events of its code, and of the
+	 * code inside, off. So all of ours ask for the same ones.
+	 */
+	if (rb.version <= 300)
+		*ret_events =
+			RUT_EVENT_CALL | RUT_EVENT_RETURN | RUT_EVENT_B_CALL | RUT_EVENT_B_RETURN;
+	else if (kind == RUT_REC_METHOD)
 		*ret_events = RUT_EVENT_CALL | (returns ? RUT_EVENT_RETURN : 0);
 	else
 		*ret_events = RUT_EVENT_B_CALL | (returns ? RUT_EVENT_B_RETURN : 0);
