@@ -21,17 +21,32 @@ static const struct rut_cmd *find_cmd(const char *name)
 	return NULL;
 }
 
+extern const struct rut_cmd cmd_help;
+
+static bool is_first_of_group(const struct rut_cmd *const *at)
+{
+	for (const struct rut_cmd *const *c = rut_cmds; c < at; c++)
+		if (!strcmp((*c)->group, (*at)->group))
+			return false;
+	return true;
+}
+
+static void print_group(const char *group)
+{
+	printf("\n%s:\n", group);
+	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
+		if (!strcmp((*c)->group, group))
+			printf("  %-16s %s\n", (*c)->name, (*c)->summary);
+}
+
+/* Group by group, wherever in the table a verb stands; our own last. */
 static void print_verbs(void)
 {
-	const char *group = NULL;
-
 	printf("usage: rutile VERB [OPTIONS] [ARGUMENTS]\n");
-	for (const struct rut_cmd *const *c = rut_cmds; *c; c++) {
-		if (!group || strcmp(group, (*c)->group) != 0)
-			printf("\n%s:\n", (*c)->group);
-		group = (*c)->group;
-		printf("  %-16s %s\n", (*c)->name, (*c)->summary);
-	}
+	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
+		if (is_first_of_group(c) && strcmp((*c)->group, cmd_help.group) != 0)
+			print_group((*c)->group);
+	print_group(cmd_help.group);
 	printf("\n'rutile help VERB' and the manual pages rutile(1), rutile-VERB(1) say more.\n");
 }
 

@@ -30,6 +30,14 @@ every_option_is_in_the_manual_page() {
   done
 }
 
+groups_are_not_torn() {
+  "$RUTILE" help | grep ':$' | sort | uniq -d >twice
+  [ ! -s twice ]
+  "$RUTILE" help | sed -n 's/^  \([a-z-]*\) .*/\1/p' | sort >shown
+  "$RUTILE" help --verbs | sort | diff - shown
+}
+
+t_case "each group of verbs is shown once" groups_are_not_torn
 t_case "every option is in the manual page" every_option_is_in_the_manual_page
 t_case "every verb has help and a manual page" every_verb_has_help_and_a_manual_page
 t_case "unknown verbs and options are refused with exit 2" unknown_words_are_refused
