@@ -10,7 +10,8 @@ survives_changing_modes() {
 1000.times { |i| eval "class K#{i}; def m; #{i}; end; def n; m; end; end" }
 things = 1000.times.map { |i| Object.const_get("K#{i}").new }
 GC.disable
-until File.exist?('stop')
+finish = Time.now + 60
+until File.exist?('stop') || Time.now > finish
   things.each(&:n)
   sleep 0.001
 end
