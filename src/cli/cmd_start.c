@@ -3,38 +3,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/record_opts.h"
 
-enum { OPT_FLIGHT = 256 };
-
-static const struct rut_opt options[] = {
-	{"output", "PATTERN", "write trace folders; the name may hold strftime(3) sequences", 'o'},
-	{"flight", NULL, "record into memory only; no process stays", OPT_FLIGHT},
-	RUT_RECORD_OPTIONS,
-	{0},
-};
-
-static int set_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
-{
-	/* The daemon may go anywhere: the folder must not depend on the current one. */
-	char *to = o->output.pattern;
-	size_t size = sizeof(o->output.pattern), len;
-
-	if (value[0] != '/') {
-		if (!getcwd(to, size - 1))
-			return rut_usage_error(cmd, "the current folder has no name");
-		strcat(to, "/");
-	}
-	len = strlen(to);
-	if (!*value || (size_t)snprintf(to + len, size - len, "%s", value) >= size - len)
-		return rut_usage_error(cmd, "bad folder '%s'", value);
-	return 0;
-}
-
-static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, bool *ret_flight, int argc,
-		 char **argv)
+static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc, char **argv)
 {
 	struct rut_args a;
 	int id, rc;
@@ -48,10 +20,10 @@ static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, bool *ret
 			return rut_usage_error(cmd, "one name only, not '%s' too", a.value);
 		if (id == RUT_ARGS_POSITIONAL)
 			snprintf(o->conf.name, sizeof(o->conf.name), "%s", a.value);
-		else if (id == OPT_FLIGHT)
-			*ret_flight = true;
+		else if (id == RUT_OPT_PROFILE)
+			rc = rut_profile_read(cmd, a.value, o);
 		else if (id == 'o')
-			rc = set_output(cmd, o, a.value);
+			rc = rut_record_output(cmd, o, a.value);
 		else if (id != RUT_ARGS_DASHES)
 			rc = rut_record_option(cmd, o, id, a.value);
 		if (rc)
@@ -59,7 +31,7 @@ static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, bool *ret
 	}
 	if (!o->conf.name[0])
 		return rut_usage_error(cmd, "the name of the session is missing");
-	if (*ret_flight && o->output.pattern[0])
+	if (o->flight && o->output.pattern[0])
 		return rut_usage_error(cmd, "--flight and --output exclude each other");
 	return 0;
 }
@@ -92,22 +64,15 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_record_opts o = {0};
 	struct rut_err err = RUT_ERR_INIT;
 	struct rut_start start;
-	bool flight = false;
 	pid_t pid;
-	int rc = parse(cmd, &o, &flight, argc, argv);
+	int rc = parse(cmd, &o, argc, argv);
 
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
-	if (!flight && !o.output.pattern[0])
+	if (!o.flight && !o.output.pattern[0])
 		return resume(cmd, o.conf.name);
 	rut_record_defaults(&o);
-	o.conf.mode = flight ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
-	start = (struct rut_start){
-		.conf = o.conf,
-		.output = o.output,
-		.pids = o.pids,
-		.npids = o.npids,
-	};
+	start = rut_record_start(&o);
 	if (rut_session_start(&start, &pid, &err) < 0)
 		return rut_fail(cmd, &err);
 	if (pid)
@@ -122,7 +87,7 @@ const struct rut_cmd cmd_start = {
 	.name = "start",
 	.group = "Record",
 	.summary = "start a recording session that goes on by itself",
-	.usage = "NAME (--flight | -o PATTERN) [OPTIONS]",
-	.options = options,
+	.usage = "NAME (--flight | -o PATTERN | --profile FILE) [OPTIONS]",
+	.options = rut_start_options,
 	.run = run,
 };

@@ -50,6 +50,8 @@ extern const struct rut_cmd cmd_periodfreq;
 extern const struct rut_cmd cmd_futexstats;
 extern const struct rut_cmd cmd_wakeupchain;
 extern const struct rut_cmd cmd_fdtop;
+extern const struct rut_cmd cmd_save;
+extern const struct rut_cmd cmd_service;
 extern const struct rut_cmd cmd_help;
 extern const struct rut_cmd cmd_foreman_tracer;
 
@@ -93,7 +95,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_futexstats,
 	&cmd_wakeupchain,
 	&cmd_fdtop,
-	&cmd_help,
+	&cmd_save, &cmd_service, &cmd_help,
 	NULL,
 };
 /* clang-format on */

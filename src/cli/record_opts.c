@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "session/dynamic.h"
 
 static int bad_value(const struct rut_cmd *cmd, const char *what, const char *value)
@@ -85,6 +87,31 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	}
 }
 
+const struct rut_opt rut_start_options[] = {
+	{"output", "PATTERN", "write trace folders; the name may hold strftime(3) sequences", 'o'},
+	{"flight", NULL, "record into memory only; no process stays", RUT_OPT_FLIGHT},
+	{"profile", "FILE", "take the options from a file (see 'rutile save')", RUT_OPT_PROFILE},
+	RUT_RECORD_OPTIONS,
+	{0},
+};
+
+int rut_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
+{
+	char *to = o->output.pattern;
+	size_t size = sizeof(o->output.pattern), len = 0;
+
+	/* The daemon may go anywhere: the folder must not depend on the current one. */
+	if (value[0] != '/') {
+		if (!getcwd(to, size - 1))
+			return rut_usage_error(cmd, "the current folder has no name");
+		len = strlen(to);
+		to[len++] = '/';
+	}
+	if (!*value || (size_t)snprintf(to + len, size - len, "%s", value) >= size - len)
+		return rut_usage_error(cmd, "bad folder '%s'", value);
+	return 0;
+}
+
 int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
 		      const char *value)
 {
@@ -110,6 +137,9 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_STRICT:
 		o->conf.strict = true;
 		return 0;
+	case RUT_OPT_FLIGHT:
+		o->flight = true;
+		return 0;
 	case RUT_OPT_BUFFER:
 	case RUT_OPT_SUBBUF:
 	case RUT_OPT_SIZE:
@@ -127,4 +157,109 @@ void rut_record_defaults(struct rut_record_opts *o)
 		return;
 	rut_selection_add(&o->conf.selection, rut_selection_default, NULL);
 	snprintf(o->conf.events, sizeof(o->conf.events), "%s", rut_selection_default);
+}
+
+/* "yes" and "no" for flags. Returns 0, 1 for "no", RUT_EXIT_USAGE. */
+static int flag_value(const struct rut_cmd *cmd, const char *path, int line, const char *value)
+{
+	if (!strcmp(value, "yes") || !strcmp(value, "no"))
+		return value[0] == 'n';
+	return rut_usage_error(cmd, "%s, line %d: yes or no, not '%s'", path, line, value);
+}
+
+static int apply_line(const struct rut_cmd *cmd, const char *path, int number, char *line,
+		      struct rut_record_opts *o)
+{
+	char *key = line + strspn(line, " \t"), *value, *end;
+	const struct rut_opt *opt = rut_start_options;
+	int rc;
+
+	if (!*key || *key == '#')
+		return 0;
+	value = strchr(key, '=');
+	if (!value)
+		return rut_usage_error(cmd, "%s, line %d: no '='", path, number);
+	for (end = value; end > key && strchr(" \t", end[-1]); end--)
+		;
+	*end = '\0';
+	value += 1 + strspn(value + 1, " \t");
+	for (end = value + strlen(value); end > value && strchr(" \t", end[-1]); end--)
+		;
+	*end = '\0';
+	while (opt->name && (strcmp(opt->name, key) != 0 || opt->id == RUT_OPT_PROFILE))
+		opt++;
+	if (!opt->name)
+		return rut_usage_error(cmd, "%s, line %d: unknown option '%s'", path, number, key);
+	if (!opt->arg) {
+		rc = flag_value(cmd, path, number, value);
+		return rc == 1 ? 0 : rc ? rc : rut_record_option(cmd, o, opt->id, NULL);
+	}
+	return opt->id == 'o' ? rut_record_output(cmd, o, value)
+			      : rut_record_option(cmd, o, opt->id, value);
+}
+
+int rut_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_record_opts *o)
+{
+	_cleanup_file_ FILE *f = fopen(path, "re");
+	char line[2048];
+	int number = 0;
+
+	if (!f)
+		return rut_usage_error(cmd, "cannot open '%s': %s", path, strerror(errno));
+	while (fgets(line, sizeof(line), f)) {
+		int rc;
+
+		number++;
+		line[strcspn(line, "\n")] = '\0';
+		rc = apply_line(cmd, path, number, line, o);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
+		       const struct rut_output_conf *output)
+{
+	static const char *const contexts[] = {"pid", "tid",	"procname", "cgroup",
+					       "cpu", "ustack", "kstack"};
+
+	fprintf(out, "# rutile start %s --profile THIS_FILE\n", conf->name);
+	if (output->pattern[0])
+		fprintf(out, "output = %s\n", output->pattern);
+	else
+		fprintf(out, "flight = yes\n");
+	fprintf(out, "event = %s\n", conf->events);
+	for (size_t i = 0; i < sizeof(contexts) / sizeof(*contexts); i++)
+		if (conf->contexts >> i & 1)
+			fprintf(out, "context = %s\n", contexts[i]);
+	for (size_t i = 0; i < 8 && conf->comms[i][0]; i++)
+		fprintf(out, "procname = %.16s\n", conf->comms[i]);
+	if (conf->cgroup[0])
+		fprintf(out, "cgroup = %s\n", conf->cgroup);
+	if (conf->buffer_bytes)
+		fprintf(out, "buffer = %llu\n", (unsigned long long)conf->buffer_bytes);
+	if (conf->subbuf_bytes)
+		fprintf(out, "subbuf = %llu\n", (unsigned long long)conf->subbuf_bytes);
+	if (output->size_bytes)
+		fprintf(out, "size = %llu\n", (unsigned long long)output->size_bytes);
+	if (output->every_ns)
+		fprintf(out, "every = %lluns\n", (unsigned long long)output->every_ns);
+	if (output->keep)
+		fprintf(out, "keep = %u\n", output->keep);
+	if (conf->strict)
+		fprintf(out, "strict = yes\n");
+}
+
+struct rut_start rut_record_start(const struct rut_record_opts *o)
+{
+	struct rut_start start = {
+		.conf = o->conf,
+		.output = o->output,
+		.pids = o->pids,
+		.npids = o->npids,
+	};
+
+	start.conf.mode = o->flight ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
+	return start;
 }

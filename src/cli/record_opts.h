@@ -3,6 +3,7 @@
 #ifndef RUT_CLI_RECORD_OPTS_H
 #define RUT_CLI_RECORD_OPTS_H
 
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "cli/cmd.h"
@@ -18,6 +19,8 @@ enum {
 	RUT_OPT_SIZE,
 	RUT_OPT_KEEP,
 	RUT_OPT_EVERY,
+	RUT_OPT_FLIGHT,
+	RUT_OPT_PROFILE,
 };
 
 #define RUT_RECORD_OPTIONS                                                                         \
@@ -49,11 +52,30 @@ struct rut_record_opts {
 	pid_t pids[RUT_PIDS_MAX];
 	size_t npids;
 	bool events_given;
+	bool flight;
 };
+
+extern const struct rut_opt rut_start_options[];
 
 /* Returns 0, RUT_EXIT_USAGE after a message, or -ENOENT when the option is none of these. */
 int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
 		      const char *value);
+
+/* Sets the output's pattern; a relative one begins at the current folder. */
+int rut_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value);
+
+/*
+ * Reads a profile: lines "OPTION = VALUE", with the long names of the options of `start`; '#'
+ * begins a comment. Returns 0 or RUT_EXIT_USAGE after a message with file and line.
+ */
+int rut_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_record_opts *o);
+
+/* Writes a session's configuration in that form. */
+void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
+		       const struct rut_output_conf *output);
+
+/* What rut_session_start() wants. `o` must live as long. */
+struct rut_start rut_record_start(const struct rut_record_opts *o);
 
 /* The defaults for what was not given. */
 void rut_record_defaults(struct rut_record_opts *o);

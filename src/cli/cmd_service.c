@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `rutile service`: the sessions that the machine is meant to have, one profile each in
+ * /etc/rutile/sessions.d/NAME.conf. Called by systemd units and the LSB script.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/record_opts.h"
+
+#define SESSIONS_DIR "/etc/rutile/sessions.d"
+#define LOG_DIR	     "/var/log/rutile"
+
+enum { OPT_DIR = 256 };
+
+static const struct rut_opt options[] = {
+	{"dir", "DIR", "where the profiles are (default: " SESSIONS_DIR ")", OPT_DIR},
+	{0},
+};
+
+struct service {
+	const struct rut_cmd *cmd;
+	const char *dir;
+	const char *action;
+	const char *only; /* NULL: all */
+	int done, failed;
+};
+
+static int read_profile(struct service *s, const char *name, struct rut_record_opts *o)
+{
+	char path[512];
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/%s.conf", s->dir, name);
+	*o = (struct rut_record_opts){0};
+	snprintf(o->conf.name, sizeof(o->conf.name), "%s", name);
+	rc = rut_profile_read(s->cmd, path, o);
+	if (rc)
+		return rc;
+	if (o->flight && o->output.pattern[0])
+		return rut_usage_error(s->cmd, "%s: flight and output exclude each other", path);
+	if (!o->flight && !o->output.pattern[0]) {
+		mkdir(LOG_DIR, 0750);
+		snprintf(o->output.pattern, sizeof(o->output.pattern),
+			 LOG_DIR "/%s-%%Y%%m%%d-%%H%%M%%S", name);
+	}
+	rut_record_defaults(o);
+	return 0;
+}
+
+static int start_one(struct service *s, const char *name)
+{
+	struct rut_record_opts o;
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_start start;
+	pid_t pid;
+	int rc = read_profile(s, name, &o);
+
+	if (rc)
+		return rc;
+	start = rut_record_start(&o);
+	rc = rut_session_start(&start, &pid, &err);
+	/* Started already, by hand or before: that is what is wanted. */
+	if (rc == -EEXIST)
+		return 0;
+	return rc < 0 ? rut_fail(s->cmd, &err) : 0;
+}
+
+static int stop_one(struct service *s, const char *name)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = rut_session_destroy(name, &err);
+
+	return rc < 0 && rc != -ENOENT ? rut_fail(s->cmd, &err) : 0;
+}
+
+static int status_one(const char *name)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_recorder *r = NULL;
+	bool dead, stopped;
+
+	if (rut_session_open(&r, name, &err) < 0) {
+		printf("%-20s not running\n", name);
+		return 3;
+	}
+	stopped = !r->meta->running;
+	dead = r->meta->output.pattern[0] && !rut_session_consumer_alive(r->meta);
+	printf("%-20s %s\n", name, dead ? "its process is gone" : stopped ? "stopped" : "records");
+	rut_recorder_free(r);
+	return dead || stopped ? 3 : 0;
+}
+
+/* Every program goes through the kernel's verifier; nothing is attached. */
+static int check_one(struct service *s, const char *name)
+{
+	struct rut_record_opts o;
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_recorder *r = NULL;
+	int rc = read_profile(s, name, &o);
+
+	if (rc)
+		return rc;
+	o.conf.mode = o.flight ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
+	rc = rut_recorder_new(&r, &o.conf, &err);
+	rut_recorder_free(r);
+	if (rc < 0)
+		return rut_fail(s->cmd, &err);
+	printf("%-20s ok\n", name);
+	return 0;
+}
+
+static int act(struct service *s, const char *name)
+{
+	if (!strcmp(s->action, "start"))
+		return start_one(s, name);
+	if (!strcmp(s->action, "stop"))
+		return stop_one(s, name);
+	if (!strcmp(s->action, "status"))
+		return status_one(name);
+	if (!strcmp(s->action, "check"))
+		return check_one(s, name);
+	stop_one(s, name);
+	return start_one(s, name);
+}
+
+static int ends_with_conf(const struct dirent *e)
+{
+	size_t len = strlen(e->d_name);
+
+	return len > 5 && e->d_name[0] != '.' && !strcmp(e->d_name + len - 5, ".conf");
+}
+
+static void for_each(struct service *s)
+{
+	struct dirent **list = NULL;
+	int n = scandir(s->dir, &list, ends_with_conf, alphasort);
+
+	for (int i = 0; i < n; i++) {
+		int rc = 0;
+
+		list[i]->d_name[strlen(list[i]->d_name) - 5] = '\0';
+		if (!s->only || !strcmp(s->only, list[i]->d_name)) {
+			rc = act(s, list[i]->d_name);
+			s->done++;
+		}
+		if (rc > s->failed)
+			s->failed = rc;
+		free(list[i]);
+	}
+	free(list);
+}
+
+static int parse(struct service *s, int argc, char **argv)
+{
+	static const char *const actions[] = {"start", "stop", "restart", "status", "check"};
+	struct rut_args a;
+	int id;
+
+	rut_args_init(&a, s->cmd, argc, argv);
+	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		if (id == RUT_ARGS_HELP)
+			return -1;
+		if (id == OPT_DIR)
+			s->dir = a.value;
+		else if (id == RUT_ARGS_POSITIONAL && !s->action)
+			s->action = a.value;
+		else if (id == RUT_ARGS_POSITIONAL && !s->only)
+			s->only = a.value;
+		else if (id != RUT_ARGS_DASHES)
+			return id == RUT_ARGS_POSITIONAL
+				       ? rut_usage_error(s->cmd, "'%s' is too much", a.value)
+				       : RUT_EXIT_USAGE;
+	}
+	for (size_t i = 0; s->action && i < sizeof(actions) / sizeof(*actions); i++)
+		if (!strcmp(s->action, actions[i]))
+			return 0;
+	return rut_usage_error(s->cmd, "start, stop, restart, status or check, not '%s'",
+			       s->action ? s->action : "");
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	struct service s = {.cmd = cmd, .dir = SESSIONS_DIR};
+	int rc = parse(&s, argc, argv);
+
+	if (rc)
+		return rc < 0 ? RUT_EXIT_OK : rc;
+	for_each(&s);
+	if (s.only && !s.done)
+		return rut_usage_error(cmd, "there is no '%s/%s.conf'", s.dir, s.only);
+	return s.failed;
+}
+
+const struct rut_cmd cmd_service = {
+	.name = "service",
+	.group = "Record",
+	.summary = "start, stop or check the machine's configured sessions",
+	.usage = "start|stop|restart|status|check [NAME]",
+	.options = options,
+	.run = run,
+};

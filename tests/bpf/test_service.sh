@@ -1,0 +1,81 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Profiles and the service.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+S=v$$
+trap '"$RUTILE" destroy ${S}a 2>/dev/null; "$RUTILE" destroy ${S}b 2>/dev/null; rm -rf "$t_root"' EXIT
+
+profiles() {
+  mkdir d
+  printf '# a comment\nflight = yes\nevent = sched_switch, syscall:getppid\ncontext = pid,procname\nbuffer=4M\n' \
+    >d/${S}a.conf
+  printf 'output = %s\nevent = sched_process_exec\nsize = 1M\nkeep = 2\n' "$PWD/out" >d/${S}b.conf
+}
+
+test_service() {
+  need_bpf
+  profiles
+  "$RUTILE" service check --dir d >check
+  [ "$(grep -c ok check)" = 2 ]
+  ! "$RUTILE" list | grep -q "^$S"
+  "$RUTILE" service start --dir d
+  "$RUTILE" service start --dir d
+  [ "$("$RUTILE" list | grep -c "^$S.*records")" = 2 ]
+  "$RUTILE" service status --dir d >status
+  [ "$(grep -c records status)" = 2 ]
+  "$RUTILE" service restart --dir d ${S}a
+  python3 -c 'import os; os.getppid()'
+  "$RUTILE" snapshot ${S}a -o snap
+  readers snap >/dev/null
+  grep -q 'procname = "python3".*syscall_entry_getppid\|syscall_entry_getppid.*procname = "python3"' bt2.out
+  "$RUTILE" service stop --dir d
+  rc=0
+  "$RUTILE" service status --dir d || rc=$?
+  [ "$rc" = 3 ]
+  readers out >/dev/null
+}
+
+test_save() {
+  need_bpf
+  profiles
+  "$RUTILE" start ${S}a --profile d/${S}a.conf
+  "$RUTILE" save ${S}a -o saved
+  ! "$RUTILE" save ${S}a -o saved
+  "$RUTILE" status ${S}a >one
+  "$RUTILE" destroy ${S}a
+  "$RUTILE" start ${S}a --profile saved
+  "$RUTILE" save ${S}a >again
+  "$RUTILE" destroy ${S}a
+  diff saved again
+  grep -q 'context = procname' again
+}
+
+test_bad_profile() {
+  need_bpf
+  printf 'flight = yes\nevnt = sched\n' >p
+  ! "$RUTILE" start ${S}a --profile p 2>err
+  grep -q "p, line 2: unknown option 'evnt'" err
+  printf 'flight = perhaps\n' >p
+  ! "$RUTILE" start ${S}a --profile p 2>err
+  grep -q "line 1: yes or no" err
+  ! "$RUTILE" service start --dir /nowhere nothing 2>err
+}
+
+test_init_script() {
+  need_bpf
+  mkdir bin
+  printf '#!/bin/sh\necho "$@"\n' >bin/rutile
+  chmod +x bin/rutile
+  [ "$(RUTILE=$PWD/bin/rutile "$SRC/packaging/rutile.init" start x)" = "service start x" ]
+  rc=0
+  RUTILE=$PWD/bin/rutile "$SRC/packaging/rutile.init" nonsense 2>/dev/null || rc=$?
+  [ "$rc" = 2 ]
+}
+
+t_case "service: check, start, status, restart, stop" test_service
+t_case "a saved profile gives the same session" test_save
+t_case "mistakes in a profile are named with their line" test_bad_profile
+t_case "the LSB script" test_init_script
+t_done
