@@ -108,12 +108,18 @@ static bool exists(const struct rut_role_input *in, const char *dir, const char 
 
 static bool is_app_root(const struct rut_role_input *in, const char *dir)
 {
+	static const char *const shared[] = {"/",    "/usr", "/usr/local", "/usr/share",
+					     "/opt", "/srv", "/var",	   "/home"};
 	static const char *const markers[] = {"config.ru", "bin/rails", "config/application.rb",
 					      "Gemfile",   "gems.rb",	"config/environment.rb",
 					      "Rakefile"};
 
-	if (!dir[0] || !strcmp(dir, "/"))
+	if (!dir[0])
 		return false;
+	/* /usr/bin/rails makes no application of /usr. */
+	for (size_t i = 0; i < sizeof(shared) / sizeof(*shared); i++)
+		if (!strcmp(dir, shared[i]))
+			return false;
 	for (size_t i = 0; i < sizeof(markers) / sizeof(*markers); i++)
 		if (exists(in, dir, markers[i]))
 			return true;

@@ -52,11 +52,29 @@ static bool parse_mapping(char *line, struct rut_mapping *ret)
 	return true;
 }
 
+int rut_target_parse_maps(struct rut_target *t, char *text)
+{
+	char *line, *save = NULL;
+	size_t lines = 1;
+
+	free(t->maps);
+	free(t->maps_text);
+	t->maps_text = text;
+	t->map_count = 0;
+	for (const char *p = text; p && *p; p++)
+		lines += *p == '\n';
+	t->maps = text ? calloc(lines, sizeof(*t->maps)) : NULL;
+	if (!t->maps)
+		return -ENOMEM;
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		t->map_count += parse_mapping(line, &t->maps[t->map_count]);
+	return 0;
+}
+
 int rut_target_read_maps(struct rut_target *t, pid_t pid)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-	char path[64], *line, *save = NULL;
-	size_t lines = 1;
+	char path[64];
 	int r;
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
@@ -64,18 +82,7 @@ int rut_target_read_maps(struct rut_target *t, pid_t pid)
 	if (r < 0)
 		return r == -ENOENT ? -ESRCH : r;
 	t->pid = pid;
-	free(t->maps);
-	free(t->maps_text);
-	t->maps_text = rut_buf_take(&text);
-	t->map_count = 0;
-	for (const char *p = t->maps_text; p && *p; p++)
-		lines += *p == '\n';
-	t->maps = t->maps_text ? calloc(lines, sizeof(*t->maps)) : NULL;
-	if (!t->maps)
-		return -ENOMEM;
-	for (line = strtok_r(t->maps_text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-		t->map_count += parse_mapping(line, &t->maps[t->map_count]);
-	return 0;
+	return rut_target_parse_maps(t, rut_buf_take(&text));
 }
 
 int rut_target_open_memory(struct rut_target *t)

@@ -42,6 +42,9 @@ void rut_target_fini(struct rut_target *t);
 /* Reads /proc/PID/maps (again). Returns 0 or -errno (-ESRCH: gone, -EACCES: not permitted). */
 int rut_target_read_maps(struct rut_target *t, pid_t pid);
 
+/* The same from text that the target takes over, NULL for "out of memory". Returns 0 or -ENOMEM. */
+int rut_target_parse_maps(struct rut_target *t, char *text);
+
 /*
  * Opens the memory. The kernel permits it exactly when it permits attaching with ptrace, so this
  * is also the question "may I trace it?". Returns 0 or -errno.

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* Other processes as /proc shows them: here our own, of which the dynamic loader knows the truth.
+ */
+#include "unit.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "ruby/proc.h"
+#include "ruby/role.h"
+#include "ruby/seccomp.h"
+#include "ruby/target.h"
+
+static void test_symbols_agree_with_dlsym(void **state)
+{
+	static const char *const names[] = {
+		"dlopen",  "dlerror", "__errno_location", "malloc",	"wordexp",
+		"rcmd_af", "fopen",   "qsort_r",	  "argp_parse", "pthread_create"};
+	struct rut_target t = RUT_TARGET_INIT;
+	const struct rut_mapping *libc;
+	struct rut_target_symbol sym;
+	void *handle = dlopen("libc.so.6", RTLD_LAZY);
+
+	assert_int_equal(rut_target_read_maps(&t, getpid()), 0);
+	assert_int_equal(rut_target_open_memory(&t), 0);
+	assert_int_equal(rut_target_libc(&t, &libc), RUT_LIBC_GLIBC);
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		assert_int_equal(rut_target_find_symbol(&t, libc, names[i], &sym), 0);
+		assert_ptr_equal((void *)sym.addr, dlsym(handle, names[i]));
+		assert_true(sym.size > 0);
+	}
+	assert_int_equal(rut_target_find_symbol(&t, libc, "no_such_function", &sym), -ENOENT);
+	dlclose(handle);
+	rut_target_fini(&t);
+}
+
+static void test_mappings(void **state)
+{
+	static const char text[] =
+		"00400000-00401000 r--p 00000000 fe:00 10   /opt/my ruby/bin/ruby\n"
+		"00401000-00402000 r-xp 00001000 fe:00 10   /opt/my ruby/bin/ruby\n"
+		"7f0000000000-7f0000001000 r--p 00000000 fe:00 11 /lib/libc.so.6 (deleted)\n"
+		"7f0000001000-7f0000002000 r-xp 00001000 fe:00 11 /lib/libc.so.6 (deleted)\n"
+		"7f0000002000-7f0000003000 rw-s 00000000 00:01 12 /memfd:x (deleted)\n"
+		"7ffd00000000-7ffd00001000 rw-p 00000000 00:00 0  [stack]\n"
+		"broken line\n";
+	struct rut_target t = RUT_TARGET_INIT;
+	const struct rut_mapping *m, *libc;
+
+	assert_int_equal(rut_target_parse_maps(&t, strdup(text)), 0);
+	assert_int_equal(t.map_count, 6);
+	assert_string_equal(t.maps[0].path, "/opt/my ruby/bin/ruby");
+	assert_int_equal(rut_target_libc(&t, &libc), RUT_LIBC_GLIBC);
+	assert_true(libc == &t.maps[2] && libc->deleted);
+	assert_string_equal(rut_mapping_basename(libc), "libc.so.6");
+	m = rut_target_mapping_at(&t, 0x7f0000001fff);
+	assert_true(m == &t.maps[3] && m->exec && !m->write);
+	assert_ptr_equal(rut_target_module_of(&t, m), libc);
+	assert_null(rut_target_mapping_at(&t, 0x500000));
+	assert_null(rut_target_module_of(&t, &t.maps[5]));
+	assert_true(t.maps[4].shared && t.maps[4].write);
+	rut_target_fini(&t);
+}
+
+static void test_status_of_ourselves(void **state)
+{
+	struct rut_proc_status s;
+
+	assert_int_equal(rut_proc_status_read(&s, getpid(), 0), 0);
+	assert_int_equal(s.tgid, getpid());
+	assert_int_equal(s.ppid, getppid());
+	assert_int_equal(s.uid, geteuid());
+	assert_int_equal(s.tracer, 0);
+	assert_int_equal(s.state, 'R');
+	assert_int_equal(rut_proc_status_read(&s, 1 << 22, 0), -ESRCH);
+}
+
+static void expect_role(const char *cmdline, size_t bytes, enum rut_ruby_role role,
+			const char *name, const char *root)
+{
+	struct rut_ruby_proc p = {0};
+	struct rut_role_input in = {.user = "x",
+				    .cmdline = cmdline,
+				    .cmdline_bytes = bytes,
+				    .cwd = "/",
+				    .comm = "ruby"};
+
+	assert_int_equal(rut_role_find(&in, &p), 0);
+	assert_string_equal(rut_ruby_role_name(p.role), rut_ruby_role_name(role));
+	assert_string_equal(p.name, name);
+	if (root)
+		assert_string_equal(p.app_root, root);
+	else
+		assert_null(p.app_root);
+	rut_ruby_proc_fini(&p);
+}
+
+#define EXPECT_ROLE(cmdline, ...) expect_role(cmdline, sizeof(cmdline), __VA_ARGS__)
+
+static void test_roles(void **state)
+{
+	EXPECT_ROLE("/usr/bin/ruby3.1\0-W0\0-I\0lib\0/srv/app/bin/serve\0-p\0", RUT_ROLE_SCRIPT,
+		    "/srv/app/bin/serve -p", "/srv/app");
+	EXPECT_ROLE("ruby\0-e\0loop{}\0", RUT_ROLE_SCRIPT, "-e", NULL);
+	EXPECT_ROLE("ruby\0-ne\0puts\0", RUT_ROLE_SCRIPT, "-e", NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/rake\0db:migrate\0", RUT_ROLE_RAKE, "/usr/bin/rake db:migrate",
+		    NULL);
+	EXPECT_ROLE("ruby\0/usr/share/foreman-proxy/bin/smart-proxy\0", RUT_ROLE_FOREMAN_PROXY,
+		    "/usr/share/foreman-proxy/bin/smart-proxy", "/usr/share/foreman-proxy");
+	EXPECT_ROLE("Passenger RackApp: /usr/share/foreman (production)\0\0\0",
+		    RUT_ROLE_FOREMAN_RAILS, "Passenger RackApp: /usr/share/foreman (production)",
+		    "/usr/share/foreman");
+	EXPECT_ROLE("puma: cluster worker 3: 77 [shop]   \0", RUT_ROLE_PUMA_WORKER,
+		    "puma: cluster worker 3: 77 [shop]", NULL);
+	EXPECT_ROLE("sidekiq 6.5.12 shop [0 of 5 busy]\0", RUT_ROLE_SIDEKIQ,
+		    "sidekiq 6.5.12 shop [0 of 5 busy]", NULL);
+	EXPECT_ROLE("", RUT_ROLE_SCRIPT, "ruby", NULL);
+	EXPECT_ROLE("ruby\0bad\033[31mname.rb\0", RUT_ROLE_SCRIPT, "bad [31mname.rb", NULL);
+}
+
+static void test_names_that_match(void **state)
+{
+	assert_true(rut_role_name_matches("/srv/app/job.rb --now", "job"));
+	assert_true(rut_role_name_matches("/srv/app/job.rb --now", "job.rb"));
+	assert_true(rut_role_name_matches("/srv/app/job.rb --now", "/srv/app/job.rb"));
+	assert_true(rut_role_name_matches("puma 5.6.5 (tcp://[::1]:80) [shop]", "shop"));
+	assert_false(rut_role_name_matches("/srv/app/job.rb --now", "jo"));
+	assert_false(rut_role_name_matches("puma 5.6.5 (tcp://[::1]:80) [shop]", "sho"));
+	assert_false(rut_role_name_matches("x", ""));
+}
+
+/* The kernel is asked what the filter does: it kills, refuses or allows getppid. */
+static void expect_filter(struct sock_filter *f, unsigned short count, uint32_t want)
+{
+	struct sock_fprog prog = {count, f};
+	struct seccomp_data data = {.nr = SYS_getppid, .arch = 0xc000003e};
+	int status;
+	pid_t pid;
+
+	assert_int_equal(rut_seccomp_run(f, count, &data), want);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) < 0)
+			_exit(99);
+		errno = 0;
+		_exit(syscall(SYS_getppid) < 0 ? errno : 0);
+	}
+	waitpid(pid, &status, 0);
+	if (want == SECCOMP_RET_KILL_PROCESS)
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+	else
+		assert_int_equal(WEXITSTATUS(status), want & SECCOMP_RET_DATA & 0xff);
+}
+
+static void test_seccomp_agrees_with_the_kernel(void **state)
+{
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xc000003e, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_STMT(BPF_MISC | BPF_TAX, 0),
+		BPF_STMT(BPF_ST, 3),
+		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, SYS_getppid - 7),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 7, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 7, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 55),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+
+	expect_filter(f, 11, SECCOMP_RET_ERRNO | 55);
+	f[9].k = SECCOMP_RET_KILL_PROCESS;
+	expect_filter(f, 11, SECCOMP_RET_KILL_PROCESS);
+	f[6].k++;
+	expect_filter(f, 11, SECCOMP_RET_ALLOW);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_symbols_agree_with_dlsym),
+		cmocka_unit_test(test_mappings),
+		cmocka_unit_test(test_status_of_ourselves),
+		cmocka_unit_test(test_roles),
+		cmocka_unit_test(test_names_that_match),
+		cmocka_unit_test(test_seccomp_agrees_with_the_kernel),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
