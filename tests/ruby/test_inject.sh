@@ -217,7 +217,7 @@ no_free_descriptor() {
 
 works_in_namespaces() {
   [ "$(id -u)" = 0 ] || t_skip "needs root"
-  start ns.out unshare -mpf --mount-proc $RUBY -e 'puts "ready"; $stdout.flush; sleep'
+  start ns.out unshare -mpf --kill-child --mount-proc $RUBY -e 'puts "ready"; $stdout.flush; sleep'
   child=$(cat "/proc/$pid/task/$pid/children")
   inject ${child} 2
   grep -q dummy "/proc/${child% }/maps" || grep -q 'memfd:rutile-agent' "/proc/${child% }/maps"

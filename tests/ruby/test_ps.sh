@@ -136,7 +136,7 @@ stopped_and_containers() {
   field "$pid" why_not | grep -q 'is stopped: continue it first'
   kill -CONT "$pid"
   [ "$(id -u)" = 0 ] || t_skip "the rest needs root"
-  start c.out unshare -mpf --mount-proc $RUBY -e "$say"
+  start c.out unshare -mpf --kill-child --mount-proc $RUBY -e "$say"
   child=$(cat "/proc/$pid/task/$pid/children")
   [ "$(field ${child} container)" = true ]
   [ "$(field ${child} ruby)" = "\"$($RUBY -e 'print RUBY_VERSION')\"" ]
