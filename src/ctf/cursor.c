@@ -46,11 +46,24 @@ __attribute__((format(printf, 3, 4), noinline, cold)) static void complain(struc
 
 /* ---- Losses ---- */
 
+void rut_ctf_loss_text(const struct rut_ctf_loss *l, char *buf, size_t size)
+{
+	const char *what = l->packets ? "packets" : "events";
+	int n = snprintf(buf, size, "%" PRIu64 " %s were lost in '%s'", l->count, what,
+			 l->stream->path);
+
+	if (!l->has_times || n < 0 || (size_t)n >= size)
+		return;
+	snprintf(buf + n, size - (size_t)n, " between %" PRId64 ".%09d and %" PRId64 ".%09d",
+		 l->begin_ns / 1000000000, abs((int)(l->begin_ns % 1000000000)),
+		 l->end_ns / 1000000000, abs((int)(l->end_ns % 1000000000)));
+}
+
 static void report_loss(struct rut_cursor *c, bool packets, uint64_t count, int64_t begin_ns,
 			int64_t end_ns, bool has_times)
 {
 	struct rut_ctf_loss loss = {&c->s->pub, packets, count, has_times, begin_ns, end_ns};
-	const char *what = packets ? "packets" : "events";
+	char text[600];
 
 	if (packets)
 		c->counts->lost_packets += count;
@@ -60,14 +73,8 @@ static void report_loss(struct rut_cursor *c, bool packets, uint64_t count, int6
 		c->opts->on_loss(&loss, c->opts->arg);
 		return;
 	}
-	if (has_times)
-		rut_warn("%" PRIu64 " %s were lost in '%s' between %" PRId64 ".%09d and %" PRId64
-			 ".%09d",
-			 count, what, c->s->pub.path, begin_ns / 1000000000,
-			 (int)(begin_ns % 1000000000), end_ns / 1000000000,
-			 (int)(end_ns % 1000000000));
-	else
-		rut_warn("%" PRIu64 " %s were lost in '%s'", count, what, c->s->pub.path);
+	rut_ctf_loss_text(&loss, text, sizeof(text));
+	rut_warn("%s", text);
 }
 
 static void check_losses(struct rut_cursor *c)

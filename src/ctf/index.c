@@ -261,3 +261,58 @@ int rut_ctf_set_intersection(struct rut_ctf_set *set, int64_t *ret_begin_ns, int
 {
 	return span(set, true, ret_begin_ns, ret_end_ns);
 }
+
+/* ---- Slices ---- */
+
+struct cut {
+	int64_t ns;
+	uint64_t bytes; /* of trace that begin about there */
+};
+
+static int by_time(const void *a, const void *b)
+{
+	int64_t x = ((const struct cut *)a)->ns, y = ((const struct cut *)b)->ns;
+
+	return x < y ? -1 : x > y;
+}
+
+int rut_ctf_set_slices(struct rut_ctf_set *set, int64_t begin_ns, int64_t end_ns, uint64_t bytes,
+		       int64_t **ret_bounds, size_t *ret_n)
+{
+	_cleanup_free_ struct cut *cuts = NULL;
+	size_t n_cuts = 0, n = 1, k = 0;
+	uint64_t sum = 0;
+	int64_t *bounds;
+	int rc = rut_ctf_set_scan(set, NULL);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < set->n_streams; i++)
+		n_cuts += set->streams[i]->n_marks;
+	cuts = calloc(n_cuts + 1, sizeof(*cuts));
+	bounds = calloc(n_cuts + 2, sizeof(*bounds));
+	if (!cuts || !bounds) {
+		free(bounds);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < set->n_streams; i++) {
+		const struct rut_set_stream *s = set->streams[i];
+
+		for (size_t m = 0; m < s->n_marks; m++)
+			cuts[k++] =
+				(struct cut){s->marks[m].begin_ns, s->pub.size_bytes / s->n_marks};
+	}
+	qsort(cuts, n_cuts, sizeof(*cuts), by_time);
+	bounds[0] = begin_ns;
+	for (size_t i = 0; i < n_cuts; i++) {
+		if (sum >= bytes && cuts[i].ns > bounds[n - 1] && cuts[i].ns <= end_ns) {
+			bounds[n++] = cuts[i].ns;
+			sum = 0;
+		}
+		sum += cuts[i].ns >= begin_ns ? cuts[i].bytes : 0;
+	}
+	bounds[n] = end_ns < INT64_MAX ? end_ns + 1 : end_ns;
+	*ret_bounds = bounds;
+	*ret_n = n;
+	return 0;
+}

@@ -96,6 +96,14 @@ int rut_ctf_set_range(struct rut_ctf_set *set, int64_t *ret_begin_ns, int64_t *r
  */
 int rut_ctf_set_intersection(struct rut_ctf_set *set, int64_t *ret_begin_ns, int64_t *ret_end_ns);
 
+/*
+ * Cuts the time from begin_ns to end_ns into slices of about so many bytes of trace, for readers in
+ * several threads: slice i is from bounds[i] to bounds[i + 1] - 1. The caller frees *ret_bounds,
+ * which has *ret_n + 1 elements. Scans. A trace without times is one slice.
+ */
+int rut_ctf_set_slices(struct rut_ctf_set *set, int64_t begin_ns, int64_t end_ns, uint64_t bytes,
+		       int64_t **ret_bounds, size_t *ret_n);
+
 /* ---- The walk ---------------------------------------------------------------------------- */
 
 struct rut_ctf_loss {
@@ -105,6 +113,9 @@ struct rut_ctf_loss {
 	bool has_times;
 	int64_t begin_ns, end_ns; /* it happened between the two */
 };
+
+/* The sentence that rut_log() would get. */
+void rut_ctf_loss_text(const struct rut_ctf_loss *loss, char *buf, size_t size);
 
 struct rut_ctf_reader_opts {
 	/* Events with begin_ns <= time <= end_ns; both 0: all. */

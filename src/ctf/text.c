@@ -369,7 +369,7 @@ static void second_text(struct rut_ctf_text *t, int64_t s)
 					 date ? "%Y-%m-%d %H:%M:%S." : "%H:%M:%S.", &tm);
 }
 
-static char *put_time(struct rut_ctf_text *t, char *p, const struct rut_ctf_event *ev)
+static char *put_time(struct rut_ctf_text *t, char *p, const struct rut_ctf_text_time *ev)
 {
 	uint32_t ns;
 	int64_t s;
@@ -391,7 +391,7 @@ static char *put_time(struct rut_ctf_text *t, char *p, const struct rut_ctf_even
 	return p + 9;
 }
 
-static char *put_delta(struct rut_ctf_text *t, char *p, const struct rut_ctf_event *ev)
+static char *put_delta(struct rut_ctf_text *t, char *p, const struct rut_ctf_text_time *ev)
 {
 	uint64_t delta;
 
@@ -417,7 +417,7 @@ static char *put_delta(struct rut_ctf_text *t, char *p, const struct rut_ctf_eve
 }
 
 static void put_times(struct rut_ctf_text *t, struct rut_text_out *o,
-		      const struct rut_ctf_event *ev)
+		      const struct rut_ctf_text_time *ev)
 {
 	bool names = t->opts.names & RUT_CTF_NAME_HEADER;
 	char *p;
@@ -524,28 +524,68 @@ static void put_op(struct rut_ctf_text *t, struct rut_text_out *o, const struct 
 	}
 }
 
-void rut_ctf_text_event(struct rut_ctf_text *t, const struct rut_ctf_event *ev, struct rut_buf *out)
+static bool begin_out(struct rut_text_out *o, struct rut_buf *out)
 {
-	const struct line *l = &t->lines[ev->cls->index];
-	struct rut_text_out o = {.buf = out};
+	if (rut_buf_reserve(out, 512) < 0)
+		return false;
+	*o = (struct rut_text_out){out->data + out->len, out->data + out->cap, out};
+	return true;
+}
+
+static void time_half(struct rut_ctf_text *t, struct rut_text_out *o,
+		      const struct rut_ctf_text_time *when)
+{
+	if (when->has_ts || t->opts.json)
+		put_times(t, o, when);
+	if (when->has_ts)
+		rut_ctf_text_set_last(t, when->ts_ns, when->ts_clock);
+}
+
+static void rest_half(struct rut_ctf_text *t, struct rut_text_out *o,
+		      const struct rut_ctf_event *ev)
+{
 	size_t skip = 0;
 
-	if (rut_buf_reserve(out, 512) < 0)
-		return;
-	o.p = out->data + out->len;
-	o.end = out->data + out->cap;
-	if (ev->has_ts || t->opts.json)
-		put_times(t, &o, ev);
-	else
+	if (!ev->has_ts && !t->opts.json)
 		skip = t->opts.names & RUT_CTF_NAME_HEADER ? 2 : 1; /* the separator */
-	for (const struct op *op = l->ops;; op++, skip = 0) {
-		rut_text_need(&o, op->lit_len + 32);
-		rut_text_put(&o, op->lit + skip, op->lit_len - skip);
+	for (const struct op *op = t->lines[ev->cls->index].ops;; op++, skip = 0) {
+		rut_text_need(o, op->lit_len + 32);
+		rut_text_put(o, op->lit + skip, op->lit_len - skip);
 		if (op->kind == OP_END)
 			break;
-		put_op(t, &o, op, ev);
+		put_op(t, o, op, ev);
 	}
+}
+
+void rut_ctf_text_time(struct rut_ctf_text *t, const struct rut_ctf_text_time *when,
+		       struct rut_buf *out)
+{
+	struct rut_text_out o;
+
+	if (!begin_out(&o, out))
+		return;
+	time_half(t, &o, when);
 	out->len = (size_t)(o.p - out->data);
-	if (ev->has_ts)
-		rut_ctf_text_set_last(t, ev->ts_ns, ev->ts_clock);
+}
+
+void rut_ctf_text_rest(struct rut_ctf_text *t, const struct rut_ctf_event *ev, struct rut_buf *out)
+{
+	struct rut_text_out o;
+
+	if (!begin_out(&o, out))
+		return;
+	rest_half(t, &o, ev);
+	out->len = (size_t)(o.p - out->data);
+}
+
+void rut_ctf_text_event(struct rut_ctf_text *t, const struct rut_ctf_event *ev, struct rut_buf *out)
+{
+	struct rut_ctf_text_time when = {ev->has_ts, ev->cpu, ev->ts_ns, ev->ts_clock};
+	struct rut_text_out o;
+
+	if (!begin_out(&o, out))
+		return;
+	time_half(t, &o, &when);
+	rest_half(t, &o, ev);
+	out->len = (size_t)(o.p - out->data);
 }

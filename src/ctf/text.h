@@ -62,6 +62,21 @@ void rut_ctf_text_free(struct rut_ctf_text *t);
 void rut_ctf_text_event(struct rut_ctf_text *t, const struct rut_ctf_event *ev,
 			struct rut_buf *out);
 
+/*
+ * The two halves of it, for those who print in several threads: what depends on the event before
+ * (time and delta), and what does not, the name and the fields.
+ */
+struct rut_ctf_text_time {
+	bool has_ts;
+	int32_t cpu;
+	int64_t ts_ns;
+	uint64_t ts_clock;
+};
+
+void rut_ctf_text_time(struct rut_ctf_text *t, const struct rut_ctf_text_time *when,
+		       struct rut_buf *out);
+void rut_ctf_text_rest(struct rut_ctf_text *t, const struct rut_ctf_event *ev, struct rut_buf *out);
+
 /* The time that the first event's delta counts from (another printer's last event). */
 void rut_ctf_text_set_last(struct rut_ctf_text *t, int64_t ts_ns, uint64_t ts_clock);
 
