@@ -2,23 +2,19 @@
 /* `rutile view`: the events of traces as text, in babeltrace2's layout, or as JSON. */
 #include "cli/cmd.h"
 
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "cli/trace_open.h"
-#include "ctf/text.h"
-#include "expr/expr.h"
+#include "cli/view_print.h"
 
 enum {
 	OPT_BEGIN = 256,
 	OPT_END,
 	OPT_EVENT,
-	OPT_FIELDS,
-	OPT_NAMES,
+	OPT_FILTER,
 	OPT_JSON,
 	OPT_CYCLES,
 	OPT_DATE,
@@ -29,12 +25,15 @@ enum {
 	OPT_NO_OFFSET,
 	OPT_NO_DELTA,
 	OPT_COUNT,
+	OPT_THREADS,
 };
 
 static const struct rut_opt options[] = {
 	{"begin", "TIME", "from this time on: [YYYY-MM-DD ]HH:MM:SS[.NS] or seconds", OPT_BEGIN},
 	{"end", "TIME", "up to this time", OPT_END},
 	{"event", "GLOB", "only events of this name; may be given several times", OPT_EVENT},
+	{"filter", "EXPR", "only events for which EXPR holds: 'fd == 3 && $procname =* \"ruby*\"'",
+	 OPT_FILTER},
 	{"fields", "LIST", "only fields of these names (globs), or what else to show", 'f'},
 	{"names", "LIST", "names to print: payload, context, header, scope, all, none", 'n'},
 	{"json", NULL, "one JSON object a line", OPT_JSON},
@@ -47,25 +46,29 @@ static const struct rut_opt options[] = {
 	{"clock-offset-ns", "NS", "add this to every time", OPT_OFFSET_NS},
 	{"no-clock-offset", NULL, "ignore the clocks' offsets: times count from 0", OPT_NO_OFFSET},
 	{"no-delta", NULL, "do not print the time since the event before", OPT_NO_DELTA},
+	{"threads", "N", "print in so many threads (default: as many as CPUs)", OPT_THREADS},
 	{0},
 };
 
-enum { MAX_WORDS = 64, WRITE_BYTES = 1 << 20 };
+enum { MAX_WORDS = 64 };
 
 struct view {
 	const struct rut_cmd *cmd;
 	struct rut_trace_args args;
 	struct rut_ctf_text_opts text;
+	struct rut_expr *filter; /* owned */
 	const char *events[MAX_WORDS];
 	size_t n_events;
 	const char *fields[MAX_WORDS]; /* owned */
 	size_t n_fields;
 	bool count_only;
+	unsigned int threads;
 };
 
 static void view_fini(struct view *v)
 {
 	rut_trace_args_fini(&v->args);
+	rut_expr_free(v->filter);
 	for (size_t i = 0; i < v->n_fields; i++)
 		free((char *)v->fields[i]);
 }
@@ -168,6 +171,27 @@ static int parse_fields(struct view *v, const char *list)
 	return 0;
 }
 
+static int parse_filter(struct view *v, const char *text)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	rut_expr_free(v->filter);
+	v->filter = NULL;
+	if (rut_expr_parse(text, strlen(text), RUT_EXPR_FILTER, &v->filter, NULL, &err) < 0)
+		return rut_usage_error(v->cmd, "--filter: %s", err.msg);
+	return 0;
+}
+
+static int parse_threads(struct view *v, const char *text)
+{
+	uint64_t n;
+
+	if (rut_parse_u64(text, &n) < 0 || !n || n > 1024)
+		return rut_usage_error(v->cmd, "'%s' is no number of threads", text);
+	v->threads = (unsigned int)n;
+	return 0;
+}
+
 static int take_option(struct view *v, int id, const char *value)
 {
 	int64_t ns;
@@ -184,6 +208,10 @@ static int take_option(struct view *v, int id, const char *value)
 			return rut_usage_error(v->cmd, "more than %d names of events", MAX_WORDS);
 		v->events[v->n_events++] = value;
 		return 0;
+	case OPT_FILTER:
+		return parse_filter(v, value);
+	case OPT_THREADS:
+		return parse_threads(v, value);
 	case 'f':
 		return parse_fields(v, value);
 	case 'n':
@@ -230,70 +258,24 @@ static int take_option(struct view *v, int id, const char *value)
 	}
 }
 
-/* Returns whether any class is wanted. */
-static bool choose_events(const struct view *v, struct rut_ctf_set *set, struct rut_ctf_reader *r)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < rut_ctf_set_n_classes(set); i++) {
-		const struct rut_ctf_event_class *cls = rut_ctf_set_class(set, i);
-
-		for (size_t k = 0; k < v->n_events; k++)
-			if (glob(v->events[k], cls->name)) {
-				rut_ctf_reader_want(r, cls);
-				any = true;
-				break;
-			}
-	}
-	return any || !v->n_events;
-}
-
-static int print_events(const struct view *v, struct rut_ctf_reader *r, struct rut_ctf_text *text,
-			struct rut_err *err)
-{
-	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
-	const struct rut_ctf_event *ev;
-	uint64_t n = 0;
-	int rc = 0;
-
-	while (!rc && (ev = rut_ctf_reader_next(r))) {
-		n++;
-		if (v->count_only)
-			continue;
-		rut_ctf_text_event(text, ev, &out);
-		if (out.len >= WRITE_BYTES || out.failed)
-			rc = rut_write_out(&out);
-	}
-	if (v->count_only)
-		rut_buf_printf(&out, "%" PRIu64 "\n", n);
-	if (!rc)
-		rc = rut_write_out(&out);
-	if (rc == -EPIPE)
-		return 0;
-	return rc < 0 ? rut_err_errno(err, -rc, "cannot write") : 0;
-}
-
 static int view_set(const struct view *v, struct rut_ctf_set *set, bool *ret_bad,
 		    struct rut_err *err)
 {
-	struct rut_ctf_reader_opts opts = {.prefault = true};
-	struct rut_ctf_reader *reader;
-	struct rut_ctf_counts counts;
-	struct rut_ctf_text *text;
-	int rc;
+	struct rut_view view = {
+		.set = set,
+		.reader = {.prefault = true},
+		.text = v->text,
+		.events = v->events,
+		.n_events = v->n_events,
+		.filter = v->filter,
+		.count_only = v->count_only,
+		.threads = v->threads,
+	};
+	int rc = rut_trace_range(&v->args, set, &view.reader, err);
 
-	if ((rc = rut_trace_range(&v->args, set, &opts, err)) < 0 ||
-	    (rc = rut_ctf_text_new(&text, set, &v->text, err)) < 0)
-		return rc;
-	rc = rut_ctf_reader_new(&reader, set, &opts, err);
-	if (!rc) {
-		if (choose_events(v, set, reader))
-			rc = print_events(v, reader, text, err);
-		rut_ctf_reader_counts(reader, &counts);
-		*ret_bad = counts.errors || rut_ctf_set_errors(set);
-		rut_ctf_reader_free(reader);
-	}
-	rut_ctf_text_free(text);
+	if (!rc)
+		rc = rut_view_print(&view, ret_bad, err);
+	*ret_bad |= rut_ctf_set_errors(set) > 0;
 	return rc;
 }
 

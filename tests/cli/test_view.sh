@@ -80,6 +80,47 @@ fields_are_chosen_by_glob() {
   cmp expected actual
 }
 
+threads_print_the_same() {
+  need_cases
+  gen=$(dirname "$RUTILE")/bench/gen_trace
+  "$gen" "$CASES/ref/basic-kernel-analysis/kernel" big 5
+  "$RUTILE" view --threads 1 big | md5sum >one
+  "$RUTILE" view --threads 3 big | md5sum >three
+  cmp one three
+  [ "$("$RUTILE" view --threads 3 --count big)" = 672500 ]
+  "$RUTILE" view --threads 1 --clock-cycles --event 'irq_*' big | md5sum >one
+  "$RUTILE" view --threads 3 --clock-cycles --event 'irq_*' big | md5sum >three
+  cmp one three
+  # Nobody reads on: every thread ends.
+  "$RUTILE" view --threads 3 big 2>err | head -n 1 >/dev/null
+  [ ! -s err ]
+  # A bad packet in the middle is said once, and the rest is printed.
+  printf 'xxxx' | dd of=big/chan1_1 bs=1 seek=$((3 * 2646016)) conv=notrunc 2>dd
+  rc=0
+  "$RUTILE" view --threads 3 big >out 2>err || rc=$?
+  [ "$rc" = 1 ]
+  [ "$(wc -l <err)" = 1 ]
+  grep -q "big/chan1_1', byte 7938048: no packet begins here" err
+  "$RUTILE" view --threads 1 big 2>/dev/null | cmp out -
+}
+
+filters_are_expressions() {
+  need_cases
+  t=$CASES/ref/basic-kernel-analysis
+  "$RUTILE" view --no-delta "$t" | grep -E ' ubuntu sched_switch: .* next_tid = 12039, ' >expected
+  "$RUTILE" view --no-delta --filter '$evt.next_tid == 12039' "$t" >actual
+  cmp expected actual
+  [ "$(wc -l <actual)" -gt 50 ]
+  "$RUTILE" view --no-delta "$t" | grep -E ' ubuntu syscall_entry_open: .*filename = "/etc/' >expected
+  "$RUTILE" view --no-delta --filter '$evt.$name == "syscall_entry_open" && $evt.filename =* "/etc/*"' "$t" >actual
+  cmp expected actual
+  [ -s actual ]
+  rc=0
+  "$RUTILE" view --filter '$evt.fd ==' "$t" 2>err || rc=$?
+  [ "$rc" = 2 ]
+  grep -q 'column 1[0-9]' err
+}
+
 json_says_the_same() {
   need_cases
   t=$CASES/ref/basic-kernel-analysis
@@ -143,6 +184,8 @@ t_case "several traces are merged by time" several_traces_are_merged
 t_case "--begin and --end print what babeltrace2 prints" ranges_are_seeked
 t_case "--event chooses by glob" events_are_chosen_by_glob
 t_case "--fields chooses by glob" fields_are_chosen_by_glob
+t_case "several threads print what one prints" threads_print_the_same
+t_case "--filter chooses by expression" filters_are_expressions
 t_case "--json says the same as the text" json_says_the_same
 t_case "stat counts what babeltrace2 prints" stat_counts_what_babeltrace2_prints
 t_case "a closed pipe ends quietly" a_closed_pipe_ends_quietly
