@@ -54,7 +54,8 @@
 #include "ruby/inject_internal.h"
 #include "ruby/seccomp.h"
 
-#define FIND_LIMIT_NS (3000 * RUT_INJECT_MS) /* to find a thread in a safe place */
+#define FIND_LIMIT_NS  (3000 * RUT_INJECT_MS) /* to find a thread in a safe place */
+#define TIMED_GRACE_NS (100 * RUT_INJECT_MS)
 
 /* The stub's part of the thread's own stack must be there. */
 static bool stack_has_room(const struct rut_inject *in, uint64_t sp)
@@ -76,6 +77,7 @@ static bool cave_is_as_seen(const struct rut_inject *in)
 struct candidate {
 	pid_t tid;
 	enum rut_place_rank rank;
+	uint64_t timed_until_ns; /* see was_timed() */
 };
 
 /* -EAGAIN: not this thread, not now. */
@@ -119,7 +121,9 @@ static int try_thread(struct rut_inject *in, const struct candidate *c)
 	return rut_inject_run_stub(in, &run, &regs, &place);
 }
 
-static int list_threads(struct rut_inject *in, struct candidate **ret, size_t *ret_count)
+/* With `one_will_do` it ends at the first that is blocked: there may be thousands. */
+static int list_threads(struct rut_inject *in, bool one_will_do, struct candidate **ret,
+			size_t *ret_count)
 {
 	char path[64];
 	struct dirent *e;
@@ -139,9 +143,10 @@ static int list_threads(struct rut_inject *in, struct candidate **ret, size_t *r
 		if (!more)
 			break;
 		list = more;
-		list[n].tid = atoi(e->d_name);
+		list[n] = (struct candidate){.tid = atoi(e->d_name)};
 		list[n].rank = rut_place_rank(in->pid, list[n].tid, &pc);
-		n++;
+		if (list[n++].rank == RUT_PLACE_BLOCKED && one_will_do)
+			break;
 	}
 	closedir(dir);
 	*ret = list;
@@ -160,14 +165,26 @@ static enum rut_place_rank worst_rank(unsigned int round, uint64_t deadline_ns)
 
 /*
  * A call with a time limit that has just woken is on its way out, by itself: disturbed now, it
- * would return EINTR and begin anew.
+ * would return EINTR and begin anew. So a thread that was seen in one is left alone for a while
+ * when it seems to run.
  */
-static bool was_timed(const struct candidate *list, size_t count, pid_t tid)
+static void remember_timed(struct candidate *list, size_t count, const struct candidate *before,
+			   size_t before_count)
 {
-	for (size_t i = 0; i < count; i++)
-		if (list[i].tid == tid)
-			return list[i].rank == RUT_PLACE_TIMED;
-	return false;
+	uint64_t now = rut_inject_now_ns();
+
+	for (size_t i = 0; i < count; i++) {
+		for (size_t k = 0; k < before_count; k++)
+			if (before[k].tid == list[i].tid)
+				list[i].timed_until_ns = before[k].timed_until_ns;
+		if (list[i].rank == RUT_PLACE_TIMED)
+			list[i].timed_until_ns = now + TIMED_GRACE_NS;
+	}
+}
+
+static bool was_timed(const struct candidate *c)
+{
+	return c->rank == RUT_PLACE_RUNNING && rut_inject_now_ns() < c->timed_until_ns;
 }
 
 /* Tries the threads, the least disturbing ones first, until one will do. */
@@ -179,18 +196,17 @@ static int try_threads(struct rut_inject *in, uint64_t deadline_ns)
 	for (unsigned int round = 0; rut_inject_now_ns() < deadline_ns; round++) {
 		struct candidate *list = NULL;
 		size_t count = 0;
-		int r = list_threads(in, &list, &count);
+		int r = list_threads(in, round == 0, &list, &count);
 		/* Calls that return EINTR are left in peace while there is hope for better. */
 		enum rut_place_rank worst = worst_rank(round, deadline_ns);
 
 		if (r < 0)
 			return rut_inject_gone(in);
+		remember_timed(list, count, before, before_count);
 		r = -EAGAIN;
 		for (int rank = RUT_PLACE_BLOCKED; rank <= (int)worst; rank++)
 			for (size_t i = 0; i < count && r == -EAGAIN; i++)
-				if ((int)list[i].rank == rank &&
-				    (rank != RUT_PLACE_RUNNING ||
-				     !was_timed(before, before_count, list[i].tid)))
+				if ((int)list[i].rank == rank && !was_timed(&list[i]))
 					r = try_thread(in, &list[i]);
 		free(before);
 		before = list;
@@ -214,7 +230,7 @@ static bool leftover_is_idle(struct rut_inject *in)
 {
 	struct candidate *list = NULL;
 	size_t count = 0;
-	bool idle = list_threads(in, &list, &count) == 0;
+	bool idle = list_threads(in, false, &list, &count) == 0;
 
 	for (size_t i = 0; idle && i < count; i++) {
 		struct user_regs_struct regs;

@@ -41,7 +41,7 @@ struct rut_inject {
 	uint64_t cave;		 /* address of the stub in the target */
 	bool cave_dirty;	 /* another stub was left there */
 	unsigned char original[RUT_STUB_MAX_BYTES];
-	unsigned char code[RUT_STUB_MAX_BYTES];
+	unsigned char code[RUT_STUB_MAX_BYTES] __attribute__((aligned(16)));
 	size_t code_bytes;
 	struct rut_stub_params *params; /* within code */
 
