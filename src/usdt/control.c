@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -123,10 +124,54 @@ static bool apply(void)
 	return deferred;
 }
 
+/* Makes or drops the ring, and opens the gates of the probes it is wanted for. Under the lock. */
+static void serve_ring(void)
+{
+	struct rut_usdt_ctl *page = ctl.page;
+	bool want = __atomic_load_n(&page->ring_want, __ATOMIC_ACQUIRE);
+
+	if (!want) {
+		rut_usdt_ring_drop();
+		__atomic_store_n(&page->ring_fd, -1, __ATOMIC_RELEASE);
+		return;
+	}
+	__atomic_store_n(&page->ring_fd, rut_usdt_ring_make(), __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < ctl.n_slots; i++)
+		if (ctl.probes[i])
+			rut_usdt_ring_gate(ctl.probes[i], ctl.probes[i]->slot->ring);
+}
+
+/* The tool that wanted the ring died without a word. Under the lock. */
+static void end_lease(void)
+{
+	__atomic_store_n(&ctl.page->ring_want, 0, __ATOMIC_RELEASE);
+	serve_ring();
+}
+
+/* Sleeps until something is asked. With a ring, also looks whether its tool still lives. */
+static void wait_for_request(struct rut_usdt_ctl *page, uint32_t seen, uint32_t *beat)
+{
+	const struct timespec lease = {.tv_sec = RUT_USDT_RING_LEASE_S};
+	bool ring = __atomic_load_n(&page->ring_fd, __ATOMIC_ACQUIRE) >= 0;
+	uint32_t now;
+
+	if (syscall(SYS_futex, &page->request, FUTEX_WAIT, seen, ring ? &lease : NULL, NULL, 0) ==
+		    0 ||
+	    errno != ETIMEDOUT)
+		return;
+	now = __atomic_load_n(&page->ring_beat, __ATOMIC_ACQUIRE);
+	if (now == *beat) {
+		rut_usdt_lock();
+		end_lease();
+		rut_usdt_unlock();
+	}
+	*beat = now;
+}
+
 static void *serve(void *arg)
 {
 	struct rut_usdt_ctl *page = ctl.page;
-	uint32_t seen = 0;
+	uint32_t seen = 0, beat = 0;
 
 	while (!__atomic_load_n(&ctl.stop, __ATOMIC_ACQUIRE)) {
 		uint32_t request = __atomic_load_n(&page->request, __ATOMIC_ACQUIRE);
@@ -134,11 +179,12 @@ static void *serve(void *arg)
 		void *wake_arg = NULL;
 
 		if (request == seen) {
-			syscall(SYS_futex, &page->request, FUTEX_WAIT, seen, NULL, NULL, 0);
+			wait_for_request(page, seen, &beat);
 			continue;
 		}
 		seen = request;
 		rut_usdt_lock();
+		serve_ring();
 		if (apply()) {
 			wake = ctl.wake;
 			wake_arg = ctl.wake_arg;
@@ -191,6 +237,7 @@ static int start(void (*wake)(void *arg), void *arg)
 	page->slot_bytes = sizeof(struct rut_usdt_slot);
 	page->n_slots = ctl.n_slots;
 	page->pid = getpid();
+	page->ring_fd = -1;
 	__atomic_store_n(&page->magic, RUT_USDT_CTL_MAGIC, __ATOMIC_RELEASE);
 	for (struct rutile_usdt_provider *p = rut_usdt_providers(); p; p = p->next)
 		for (size_t i = 0; i < p->n_probes; i++)
@@ -222,6 +269,7 @@ void rutile_usdt_control_stop(void)
 	__atomic_store_n(&ctl.stop, 1, __ATOMIC_RELEASE);
 	__atomic_fetch_add(&ctl.page->request, 1, __ATOMIC_RELEASE);
 	futex_wake(&ctl.page->request);
+	rut_usdt_ring_drop();
 	for (unsigned i = 0; i < RUT_USDT_CTL_SLOTS; i++)
 		if (ctl.probes[i])
 			rut_usdt_ctl_remove(ctl.probes[i]);
@@ -235,6 +283,7 @@ void rutile_usdt_control_stop(void)
 static void fill_slot(struct rut_usdt_slot *slot, const struct rut_usdt_probe *probe)
 {
 	slot->want = RUT_USDT_WANT_NOTHING;
+	slot->ring = 0;
 	slot->n_types = probe->n_types;
 	for (unsigned i = 0; i < probe->n_types; i++)
 		slot->types[i] = (uint8_t)probe->types[i];
@@ -298,6 +347,7 @@ void rut_usdt_ctl_child(void)
 	void *copy;
 	int fd, old = owns_fd() ? ctl.fd : -1;
 
+	rut_usdt_ring_child();
 	if (!ctl.running)
 		return;
 	ctl.running = false;
@@ -314,6 +364,10 @@ void rut_usdt_ctl_child(void)
 	memcpy(ctl.page, copy, used);
 	munmap(copy, used);
 	ctl.page->pid = getpid();
+	ctl.page->ring_want = 0;
+	ctl.page->ring_fd = -1;
+	for (unsigned i = 0; i < ctl.n_slots; i++)
+		ctl.page->slots[i].ring = 0;
 	if (fd >= 0 && old >= 0 && dup3(fd, old, O_CLOEXEC) == old) {
 		close(fd);
 		fd = old;

@@ -10,6 +10,12 @@
  * To switch probes a tool stores into `want` of their slots, adds 1 to `request` and wakes it as a
  * futex; each time a wish was carried out the process sets `want` to 0, adds 1 to `done` and wakes
  * that.
+ *
+ * To get events without the kernel a tool sets `ring_want`, waits until `ring_fd` is not negative,
+ * maps that memfd (a ring of src/ring, control page first), gives it a UUID, sets `ring` of slots,
+ * and adds 1 to `request`. A record is the header word with the slot's number as id, the thread as
+ * 32 bits, then the arguments: integers and floats by their size, strings with their NUL. The ring
+ * goes when `ring_want` is 0 again, or when `ring_beat` stands still: the tool died.
  */
 #ifndef RUT_USDT_CTL_H
 #define RUT_USDT_CTL_H
@@ -19,9 +25,15 @@
 #include "rutile/usdt.h"
 
 #define RUT_USDT_CTL_NAME  "rutile-usdt-ctl"
+#define RUT_USDT_RING_NAME "rutile-usdt-ring"
 #define RUT_USDT_CTL_MAGIC 0x3154445355545552ull /* "RUTUSDT1" */
 
 enum { RUT_USDT_CTL_SLOTS = 4096, RUT_USDT_CTL_HEADER_BYTES = 4096 };
+
+/* Of the ring: 64 KiB each, 4 MiB in all. */
+enum { RUT_USDT_RING_SHIFT = 16, RUT_USDT_RING_SUBBUFS = 64, RUT_USDT_RING_LEASE_S = 10 };
+/* Longer strings are cut in the ring. */
+enum { RUT_USDT_RING_STR_MAX = 1023 };
 
 enum { RUT_USDT_SLOT_FREE = 0, RUT_USDT_SLOT_USED = 1 };
 enum { RUT_USDT_WANT_NOTHING = 0, RUT_USDT_WANT_ON = 1, RUT_USDT_WANT_OFF = 2 };
@@ -36,7 +48,7 @@ struct rut_usdt_slot {
 	uint32_t serial;		     /* differs for each probe that ever used the slot */
 	uint64_t gate;			     /* address in the process; 0: not loaded */
 	int32_t fd;			     /* of the object that has it; -1: none */
-	uint32_t pad;
+	uint32_t ring;			     /* the tool wants its events in the ring */
 	uint64_t counts[RUTILE_USDT_COUNTS];
 	char provider[RUTILE_USDT_NAME_MAX + 1];
 	char name[RUTILE_USDT_NAME_MAX + 1];
@@ -50,8 +62,11 @@ struct rut_usdt_ctl {
 	int32_t pid;
 	uint32_t request; /* futex; the tool adds 1 */
 	uint32_t done;	  /* futex; the process adds 1 */
-	uint32_t pad;
-	uint8_t reserved[RUT_USDT_CTL_HEADER_BYTES - 32];
+	/* The second path: a ring that the process makes for one tool at a time. */
+	uint32_t ring_want; /* of the tool: it shall be there */
+	uint32_t ring_beat; /* of the tool: changes at least every RUT_USDT_RING_LEASE_S seconds */
+	int32_t ring_fd;    /* of the process: its memfd; < 0: none, -errno if making it failed */
+	uint8_t reserved[RUT_USDT_CTL_HEADER_BYTES - 44];
 	struct rut_usdt_slot slots[RUT_USDT_CTL_SLOTS];
 };
 

@@ -62,6 +62,11 @@ void rut_usdt_unlock(void)
 	pthread_mutex_unlock(&lock);
 }
 
+uint32_t rut_usdt_generation(void)
+{
+	return __atomic_load_n(&generation, __ATOMIC_RELAXED);
+}
+
 struct rutile_usdt_provider *rut_usdt_providers(void)
 {
 	return providers;
@@ -374,13 +379,14 @@ static int load_object(struct rutile_usdt_provider *p, struct rut_usdt_probe **f
 		fresh[i]->site = o.base + at.text + i * RUT_USDT_SITE_BYTES;
 		fresh[i]->gate =
 			(volatile uint32_t *)(void *)(o.base + at.gates + i * RUT_USDT_GATE_BYTES);
+		rut_usdt_ring_gate(fresh[i], fresh[i]->slot->ring);
 		rut_usdt_probe_switch(fresh[i], fresh[i]->on);
 	}
 	return 0;
 }
 
 /* Who begins after the gate swung sees that; so this waits for those only that began before. */
-static void wait_until_idle(const struct rut_usdt_probe *probe)
+void rut_usdt_wait_until_idle(const struct rut_usdt_probe *probe)
 {
 	uint64_t begun = __atomic_load_n(&probe->begun, __ATOMIC_SEQ_CST);
 
@@ -394,7 +400,7 @@ static void drop_objects(struct rutile_usdt_provider *p, size_t n)
 	if (!n)
 		return;
 	for (size_t i = 0; i < p->n_probes; i++)
-		wait_until_idle(p->probes[i]);
+		rut_usdt_wait_until_idle(p->probes[i]);
 	for (size_t i = 0; i < n; i++) {
 		give_range(p->objects[i].base, p->objects[i].size);
 		close_object(&p->objects[i]);
@@ -612,6 +618,8 @@ void rutile_usdt_fire(struct rutile_usdt_probe *pub, const uint64_t *args)
 	gate = *__atomic_load_n(&pub->gate, __ATOMIC_SEQ_CST);
 	if (gate & 0xffff)
 		call_site(probe->site, args, probe->n_types);
+	if (gate >> 16)
+		rut_usdt_ring_write(probe, args);
 	if (!gate)
 		__atomic_fetch_add(&probe->missed, 1, __ATOMIC_RELAXED);
 	ended = __atomic_add_fetch(&probe->ended, 1, __ATOMIC_RELEASE);

@@ -62,6 +62,22 @@ void rut_usdt_ctl_remove(struct rut_usdt_probe *probe);
 void rut_usdt_ctl_update(struct rut_usdt_probe *probe);
 void rut_usdt_ctl_child(void);
 
+/* The second path, in ring.c; all but the first under the lock. */
+void rut_usdt_ring_write(const struct rut_usdt_probe *probe, const uint64_t *args);
+/* Makes the ring if it is wanted and the kernel gives the memory; returns its descriptor or -errno.
+ */
+int rut_usdt_ring_make(void);
+/* Opens or closes the high half of a probe's gate. */
+void rut_usdt_ring_gate(struct rut_usdt_probe *probe, bool open);
+/* Closes all gates, waits for those that write, and takes the ring away. */
+void rut_usdt_ring_drop(void);
+/* In the child of a fork: the ring is the parent's. */
+void rut_usdt_ring_child(void);
+/* Of src/usdt/provider.c. */
+void rut_usdt_wait_until_idle(const struct rut_usdt_probe *probe);
+/* The number of forks that this process did or came from. */
+uint32_t rut_usdt_generation(void);
+
 /* A memfd that may be executed where the kernel wants to be told so, never 0, 1 or 2; or -errno. */
 int rut_usdt_memfd(const char *name, bool exec);
 

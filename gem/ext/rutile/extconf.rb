@@ -5,7 +5,7 @@
 
 require 'mkmf'
 
-library = [File.expand_path('vendor', __dir__), File.expand_path('../../..', __dir__)].find do |dir|
+library = [File.expand_path('../../..', __dir__), File.expand_path('vendor', __dir__)].find do |dir|
   File.exist?(File.join(dir, 'src/usdt/provider.c'))
 end
 
@@ -13,7 +13,8 @@ if library.nil? || RUBY_ENGINE != 'ruby' || RUBY_PLATFORM =~ /mswin|mingw|java/
   # The gem works without the extension, and does nothing then.
   File.write('Makefile', dummy_makefile($srcdir).join)
 else
-  modules = { 'usdt' => %w[control object provider], 'base' => %w[buf hash] }
+  modules = { 'usdt' => %w[control object provider ring], 'base' => %w[buf err hash] }
+  modules['ring'] = %w[read] if RUBY_PLATFORM.include?('linux')
   modules.each_key { |dir| $VPATH << File.join(library, 'src', dir) }
   $srcs = Dir[File.join(__dir__, '*.c')].map { |path| File.basename(path) } + modules.values.flatten.map { |m| "#{m}.c" }
   $INCFLAGS << " -I#{__dir__} -I#{File.join(library, 'src')} -I#{File.join(library, 'include')}"

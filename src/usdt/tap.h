@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* Recording static tracepoints without the kernel: see the essay in tap.c. */
+#ifndef RUT_USDT_TAP_H
+#define RUT_USDT_TAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct rut_err;
+struct rut_usdt_taps;
+
+/* The prefix of an event that this records: "ruby_static:PROVIDER:NAME", both may be globs. */
+#define RUT_USDT_EVENT_PREFIX "ruby_static:"
+
+/*
+ * Nothing is recorded yet. `globs` are PROVIDER:NAME without the prefix; `pids` the processes whose
+ * tracepoints are meant, their children included; none: every process of this machine that lets us.
+ * Both are borrowed. The caller frees *ret.
+ */
+int rut_usdt_taps_new(struct rut_usdt_taps **ret, const char *const *globs, size_t nglobs,
+		      const pid_t *pids, size_t npids, struct rut_err *err);
+/* Stops recording, writes what is left, frees. */
+void rut_usdt_taps_free(struct rut_usdt_taps *taps);
+
+/*
+ * Begins to record into folders DIR/ruby_static-PID, one a process, made as they are found. Called
+ * again it goes on in another DIR.
+ */
+int rut_usdt_taps_open(struct rut_usdt_taps *taps, const char *dir, struct rut_err *err);
+
+/*
+ * One round: looks for new processes and tracepoints (at most every 200 ms), moves finished packets
+ * into the files. Call it several times a second. Returns the packets moved, or -errno when a
+ * file cannot be written; they stay in memory then.
+ */
+int64_t rut_usdt_taps_step(struct rut_usdt_taps *taps, struct rut_err *err);
+
+/* How many processes are being recorded, how many events were lost, bytes and packets written. */
+void rut_usdt_taps_stat(const struct rut_usdt_taps *taps, size_t *ret_processes, uint64_t *ret_lost,
+			uint64_t *ret_bytes, uint64_t *ret_packets);
+
+#endif
