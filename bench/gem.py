@@ -2,6 +2,7 @@
 """The gem: fire not traced beside an empty C method, wrapped methods, and probes traced by the kernel."""
 
 import os
+import shutil
 import statistics
 import subprocess
 import time
@@ -86,11 +87,25 @@ def traced(b, out):
              ["Ruby: fire(Integer, String)", f"{mid(fire):.0f}", f"{mid(fire) / mid(theirs):.2f}"]])
 
 
+def ring(b, out):
+    """fire() into the ring of `rutile record`; the program says what it measured itself."""
+    ns = []
+    for i in range(b.runs):
+        trace = out / f"trace-{os.getpid()}-{i}"
+        child = subprocess.run([b.rutile, "record", "-o", trace, "-e", "ruby_static:bench:fire", "--", "ruby",
+                                f"-I{b.top}/gem/lib", f"-I{b.build}/gem/lib", b.top / "bench/gem/bench.rb", "ring"],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+        ns.append(rows_of(child.stdout)["fire, into the ring"])
+        shutil.rmtree(trace, ignore_errors=True)
+    b.table("Recorded without the kernel", ["", "ns"], [["Ruby: fire(Integer, String) into the ring", f"{statistics.median(ns):.0f}"]])
+
+
 def run(b):
     out = build(b)
     if not out or not (b.build / "gem/lib/rutile/rutile_ext.so").exists():
         print("\n(gem: Ruby's headers or the built extension are not here)")
         return
     untraced(b, out)
+    ring(b, out)
     if os.geteuid() == 0 and b.have("bpftrace") and (out / "site").exists():
         traced(b, out)

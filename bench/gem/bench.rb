@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Nanoseconds of what a Ruby program pays: bench.rb untraced | traced
+# Nanoseconds of what a Ruby program pays: bench.rb untraced | traced | ring
 # Prints one "NAME NANOSECONDS" a line; "traced" first prints the provider's path and waits.
 
 require 'rutile/static_tracing'
@@ -65,6 +65,13 @@ def traced
   $stdout.flush
   $stdin.gets
   measure({ 'fire, traced' => ->(n) { i = 0; while i < n; TP.fire(i, TEXT); i += 1; end } }, 20_000, 40)
+end
+
+def ring
+  sleep 0.01 until TP.enabled?
+  pause = ->(_) { sleep 0.01 } # the ring is emptied meanwhile
+  measure({ 'fire, into the ring' => ->(n) { i = 0; while i < n; TP.fire(i, TEXT); i += 1; end }, 'pause' => pause }, 20_000, 40)
+    .slice('fire, into the ring')
 end
 
 send(ARGV.fetch(0)).each { |name, ns| puts "#{name}\t#{ns.round(2)}" }

@@ -4,6 +4,7 @@
 
 gem 'minitest'
 require 'minitest'
+require 'fileutils'
 require 'rbconfig'
 require 'tempfile'
 require 'timeout'

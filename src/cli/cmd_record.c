@@ -11,11 +11,13 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "cli/record_opts.h"
+#include "cli/record_static.h"
 #include "session/programs.h"
 
 enum { OPT_DURATION = 256 };
@@ -30,6 +32,7 @@ static const struct rut_opt options[] = {
 
 struct record {
 	struct rut_record_opts opts;
+	struct rut_record_static statics;
 	uint64_t duration_ns;
 	bool all;
 	char **command; /* NULL: none */
@@ -66,6 +69,11 @@ static int parse_option(const struct rut_cmd *cmd, struct record *rec, int id, c
 		return rut_parse_duration(value, &rec->duration_ns) < 0
 			       ? rut_usage_error(cmd, "bad time '%s'", value)
 			       : 0;
+	case 'e':
+		rc = rut_record_static_event(cmd, &rec->statics, value);
+		if (rc != -ENOENT)
+			return rc;
+		__attribute__((fallthrough));
 	default:
 		rc = rut_record_option(cmd, &rec->opts, id, value);
 		return rc == -ENOENT ? RUT_EXIT_USAGE : rc;
@@ -148,6 +156,19 @@ static void report(const struct rut_consumer *c, int rc, const struct rut_err *e
 	*last = rc;
 }
 
+/* The static tracepoints follow the kernel's events into the next folder. */
+static void step_statics(struct record *rec, const char *dir)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	if (!rec->statics.nglobs)
+		return;
+	if (strcmp(rec->statics.dir, dir) != 0 &&
+	    rut_record_static_open(&rec->statics, dir, &err) < 0)
+		fprintf(stderr, "rutile record: %s\n", err.msg);
+	rut_record_static_step(&rec->statics);
+}
+
 static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 {
 	uint64_t started = rut_ring_clock();
@@ -168,6 +189,7 @@ static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 			rec->child = 0;
 			break;
 		}
+		step_statics(rec, c->recorder->meta->current);
 		poll(NULL, 0, rec->child > 0 && c->sleep_ms > 20 ? 20 : c->sleep_ms);
 	}
 }
@@ -201,6 +223,49 @@ static void catch_signals(void)
 	sigaction(SIGUSR2, &rotate, NULL);
 }
 
+static void set_static_pids(struct record *rec)
+{
+	struct rut_record_static *s = &rec->statics;
+
+	for (size_t i = 0; i < rec->opts.npids; i++)
+		s->pids[s->npids++] = rec->opts.pids[i];
+	if (rec->child > 0 && !rec->all)
+		s->pids[s->npids++] = rec->child;
+}
+
+/* Static tracepoints alone: nothing of the kernel is needed, and no privilege. */
+static int record_statics(const struct rut_cmd *cmd, struct record *rec)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	uint64_t started = rut_ring_clock();
+	char dir[RUT_PATH_MAX];
+	int status = 0, rc;
+
+	catch_signals();
+	rc = rut_output_path(&rec->opts.output, dir, sizeof(dir), &err);
+	if (!rc && mkdir(dir, 0777) < 0 && errno != EEXIST)
+		rc = rut_err_errno(&err, errno, "cannot make the folder '%s'", dir);
+	if (!rc && rec->command)
+		rc = prepare_command(rec, &err);
+	set_static_pids(rec);
+	if (!rc)
+		rc = rut_record_static_open(&rec->statics, dir, &err);
+	if (!rc && rec->command && write(rec->go_fd, "", 1) != 1)
+		fprintf(stderr, "rutile record: the command is gone\n");
+	while (!rc && !stop_signal) {
+		rut_record_static_step(&rec->statics);
+		if (rec->duration_ns && rut_ring_clock() - started >= rec->duration_ns)
+			break;
+		if (rec->child > 0 && waitpid(rec->child, &status, WNOHANG) == rec->child)
+			break;
+		poll(NULL, 0, 20);
+	}
+	rut_record_static_close(&rec->statics);
+	if (rc)
+		return rut_fail(cmd, &err);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 static int record(const struct rut_cmd *cmd, struct record *rec)
 {
 	struct rut_consumer c = {.writer = {.dir_fd = -1}};
@@ -215,6 +280,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		rc = rut_recorder_new(&r, &rec->opts.conf, &err);
 	if (!rc)
 		rc = set_filters(rec, r, &err);
+	set_static_pids(rec);
 	if (!rc)
 		rc = rut_consumer_open(&c, r, &rec->opts.output, &err);
 	if (!rc)
@@ -226,6 +292,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		if (rec->command && write(rec->go_fd, "", 1) != 1)
 			fprintf(stderr, "rutile record: the command is gone\n");
 		consume(rec, &c, &status);
+		rut_record_static_close(&rec->statics);
 		finish(r, &c);
 	}
 	if (rec->go_fd >= 0)
@@ -254,6 +321,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rec.command && !rec.all)
 		rec.opts.conf.filters |= RUT_FILTER_PID | RUT_FILTER_FOLLOW;
 	snprintf(rec.opts.conf.name, sizeof(rec.opts.conf.name), "record");
+	if (rec.statics.nglobs && !rec.opts.events_given)
+		return record_statics(cmd, &rec);
 	return record(cmd, &rec);
 }
 

@@ -56,9 +56,9 @@ struct rut_usdt_taps {
 	size_t nglobs;
 	const pid_t *pids; /* borrowed */
 	size_t npids;
-	char *dir;	   /* owned; NULL: not open */
-	struct tap **taps; /* owned */
-	size_t ntaps;
+	char *dir;		 /* owned; NULL: not open */
+	struct tap **taps;	 /* owned */
+	size_t ntaps, processes; /* those now, those ever */
 	uint64_t looked_ms, lost, bytes, packets;
 };
 
@@ -143,7 +143,8 @@ static void write_head(struct rut_buf *b, const struct tap *tap)
 		b, "env {\n\tdomain = \"ust\";\n\ttracer_name = \"rutile\";\n\tvpid = %d;\n};\n\n",
 		tap->remote.pid);
 	rut_buf_printf(b,
-		       "clock {\n\tname = \"monotonic\";\n\tfreq = 1000000000;\n\toffset = %lld;\n"
+		       "clock {\n\tname = \"monotonic\";\n\tfreq = 1000000000;\n\tabsolute = "
+		       "TRUE;\n\toffset = %lld;\n"
 		       "};\n\n",
 		       (long long)clock_offset_ns());
 	rut_buf_puts(b, metadata_stream);
@@ -310,8 +311,10 @@ static int add_events(struct rut_usdt_taps *t, struct tap *tap)
 	if (!b.len)
 		return 0;
 	rc = tap->dir_fd < 0 ? open_folder(t, tap) : 0;
-	if (!rc && !tap->ring.ctl)
+	if (!rc && !tap->ring.ctl) {
 		rc = get_ring(tap);
+		t->processes += !rc;
+	}
 	if (!rc)
 		rc = append_metadata(tap, &b);
 	for (size_t i = 0; i < n && !rc; i++) {
@@ -558,19 +561,14 @@ int64_t rut_usdt_taps_step(struct rut_usdt_taps *t, struct rut_err *err)
 	return packets;
 }
 
-void rut_usdt_taps_stat(const struct rut_usdt_taps *t, size_t *ret_processes, uint64_t *ret_lost,
-			uint64_t *ret_bytes, uint64_t *ret_packets)
+void rut_usdt_taps_end(struct rut_usdt_taps *t, size_t *ret_processes, uint64_t *ret_lost,
+		       uint64_t *ret_bytes, uint64_t *ret_packets)
 {
-	*ret_processes = 0;
+	for (size_t i = 0; i < t->ntaps; i++)
+		tap_free(t, t->taps[i]);
+	t->ntaps = 0;
+	*ret_processes = t->processes;
 	*ret_lost = t->lost;
-	for (size_t i = 0; i < t->ntaps; i++) {
-		const struct tap *tap = t->taps[i];
-
-		if (!tap->ring.ctl)
-			continue;
-		++*ret_processes;
-		*ret_lost += __atomic_load_n(&tap->ring.ctl->lost, __ATOMIC_RELAXED);
-	}
 	*ret_bytes = t->bytes;
 	*ret_packets = t->packets;
 }

@@ -21,7 +21,7 @@ struct rut_usdt_taps;
  */
 int rut_usdt_taps_new(struct rut_usdt_taps **ret, const char *const *globs, size_t nglobs,
 		      const pid_t *pids, size_t npids, struct rut_err *err);
-/* Stops recording, writes what is left, frees. */
+/* Takes NULL; ends first, if that was not done. */
 void rut_usdt_taps_free(struct rut_usdt_taps *taps);
 
 /*
@@ -37,8 +37,11 @@ int rut_usdt_taps_open(struct rut_usdt_taps *taps, const char *dir, struct rut_e
  */
 int64_t rut_usdt_taps_step(struct rut_usdt_taps *taps, struct rut_err *err);
 
-/* How many processes are being recorded, how many events were lost, bytes and packets written. */
-void rut_usdt_taps_stat(const struct rut_usdt_taps *taps, size_t *ret_processes, uint64_t *ret_lost,
-			uint64_t *ret_bytes, uint64_t *ret_packets);
+/*
+ * Stops recording and writes what is left. Tells how many processes were recorded, how many events
+ * were lost, bytes and packets written.
+ */
+void rut_usdt_taps_end(struct rut_usdt_taps *taps, size_t *ret_processes, uint64_t *ret_lost,
+		       uint64_t *ret_bytes, uint64_t *ret_packets);
 
 #endif

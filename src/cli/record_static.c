@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/record_static.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cmd.h"
+#include "usdt/tap.h"
+
+int rut_record_static_event(const struct rut_cmd *cmd, struct rut_record_static *s,
+			    const char *value)
+{
+	const size_t skip = strlen(RUT_USDT_EVENT_PREFIX);
+
+	if (strncmp(value, RUT_USDT_EVENT_PREFIX, skip) != 0)
+		return -ENOENT;
+	if (!value[skip])
+		return rut_usage_error(cmd, "'%s' should be ruby_static:PROVIDER:NAME", value);
+	if (s->nglobs == sizeof(s->globs) / sizeof(*s->globs))
+		return rut_usage_error(cmd,
+				       "too many events of the form ruby_static:PROVIDER:NAME");
+	s->globs[s->nglobs++] = value + skip;
+	return 0;
+}
+
+int rut_record_static_open(struct rut_record_static *s, const char *dir, struct rut_err *err)
+{
+	int rc;
+
+	if (!s->nglobs)
+		return 0;
+	if (!s->taps) {
+		rc = rut_usdt_taps_new(&s->taps, s->globs, s->nglobs, s->pids, s->npids, err);
+		if (rc)
+			return rc;
+	}
+	snprintf(s->dir, sizeof(s->dir), "%s", dir);
+	return rut_usdt_taps_open(s->taps, dir, err);
+}
+
+void rut_record_static_step(struct rut_record_static *s)
+{
+	static bool said;
+	struct rut_err err = RUT_ERR_INIT;
+
+	if (s->taps && rut_usdt_taps_step(s->taps, &err) < 0 && !said) {
+		fprintf(stderr, "rutile record: %s; recording goes on in memory\n", err.msg);
+		said = true;
+	}
+}
+
+void rut_record_static_close(struct rut_record_static *s)
+{
+	uint64_t lost, bytes, packets;
+	size_t processes;
+
+	if (!s->taps)
+		return;
+	rut_record_static_step(s);
+	rut_usdt_taps_end(s->taps, &processes, &lost, &bytes, &packets);
+	fprintf(stderr,
+		"rutile record: %s: static tracepoints of %zu processes, %.1f MiB in %" PRIu64
+		" packets, %" PRIu64 " events lost\n",
+		s->dir, processes, (double)bytes / 1048576, packets, lost);
+	rut_usdt_taps_free(s->taps);
+	s->taps = NULL;
+}
