@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # SPDX-License-Identifier: MIT
 # The traces and reference outputs that stand beside the checkout (../shared/cases), unpacked once
 # into the build folder. `cases` prints the folder, or skips the test when they are not there.

@@ -211,7 +211,7 @@ void rut_ctf_iter_value(struct rut_ctf_iter *it, const struct rut_ctf_type *t,
 			read_bytes(it, t, ret);
 			break;
 		}
-		/* fall through */
+		__attribute__((fallthrough));
 	default:
 		ret->pos = rut_bits_align(it->pos, t->align);
 		ret->kind = RUT_CTF_VALUE_NESTED;

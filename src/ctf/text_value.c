@@ -384,7 +384,7 @@ void rut_text_tree(struct rut_text_out *o, const struct rut_text_style *style,
 	case RUT_CTF_KIND_SEQUENCE:
 		if (t->text && t->elem->size == 8)
 			break;
-		/* fall through */
+		__attribute__((fallthrough));
 	case RUT_CTF_KIND_STRUCT:
 		put_list(o, style, it, t);
 		return;

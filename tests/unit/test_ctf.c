@@ -159,40 +159,51 @@ struct column {
 	bool is_signed, be, string;
 };
 
-/* Random records: what was written is what fields by reference, and a walk in order, say. */
-static void random_records(unsigned int seed, bool be)
+enum { N_COLUMNS = 12, N_RECORDS = 50 };
+
+struct records {
+	bool be;
+	unsigned int seed;
+	struct column cols[N_COLUMNS];
+	unsigned int align; /* of the structure */
+	uint64_t values[N_RECORDS][N_COLUMNS];
+};
+
+/* Chooses types at random. A byte order of its own is whole bytes after a string, before one. */
+static void choose_columns(struct records *r)
 {
-	struct column cols[12];
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-	const struct rut_ctf_event_class *cls;
-	const struct rut_ctf_event *ev;
-	static uint64_t values[50][12];
-	struct rut_ctf_ref refs[12];
-	struct rut_ctf_reader *r;
-	struct rut_ctf_set *set;
-	struct rut_ctf_writer w;
-	struct packet p;
-	struct dir d;
-	unsigned int struct_align = 8;
+	r->align = 8;
+	for (int c = 0; c < N_COLUMNS; c++) {
+		struct column *k = &r->cols[c];
 
-	make_dir(&d);
-	rut_buf_puts(&text, "event { id = 0; name = e; fields := struct {\n");
-	for (int c = 0; c < 12; c++) {
-		struct column *k = &cols[c];
-
-		*k = (struct column){.bits = 1 + (unsigned int)rand_r(&seed) % 64,
-				     .align = 1u << rand_r(&seed) % 7,
-				     .is_signed = rand_r(&seed) & 1,
-				     .string = rand_r(&seed) % 6 == 0};
-		if (rand_r(&seed) & 1)
-			k->bits = 8u << rand_r(&seed) % 4;
-		/* The byte order may change at whole bytes only. */
-		k->be = k->bits % 8 == 0 && k->align >= 8 && c && cols[c - 1].string
-				? rand_r(&seed) & 1
-				: be;
+		*k = (struct column){.bits = 1 + (unsigned int)rand_r(&r->seed) % 64,
+				     .align = 1u << rand_r(&r->seed) % 7,
+				     .is_signed = rand_r(&r->seed) & 1,
+				     .string = c % 3 == 2 && rand_r(&r->seed) & 1,
+				     .be = r->be};
+		if (rand_r(&r->seed) & 1)
+			k->bits = 8u << rand_r(&r->seed) % 4;
 		if (k->string)
-			k->align = 8, k->be = be;
-		struct_align = k->align > struct_align ? k->align : struct_align;
+			k->align = 8;
+		r->align = k->align > r->align ? k->align : r->align;
+	}
+	for (int c = 1; c + 1 < N_COLUMNS; c++) {
+		struct column *k = &r->cols[c];
+
+		if (r->cols[c - 1].string && r->cols[c + 1].align >= 8 && k->bits % 8 == 0 &&
+		    !k->string && k->align >= 8)
+			k->be = rand_r(&r->seed) & 1;
+	}
+}
+
+static void describe_columns(const struct records *r, const struct dir *d)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+
+	rut_buf_puts(&text, "event { id = 0; name = e; fields := struct {\n");
+	for (int c = 0; c < N_COLUMNS; c++) {
+		const struct column *k = &r->cols[c];
+
 		if (k->string)
 			rut_buf_printf(&text, "string f%d;\n", c);
 		else
@@ -201,85 +212,105 @@ static void random_records(unsigned int seed, bool be)
 				       "%s; } f%d;\n",
 				       k->bits, k->align, k->is_signed, k->be ? "be" : "le", c);
 	}
-	/* A byte order of its own must end at a whole byte before the next one begins. */
-	for (int c = 0; c + 1 < 12; c++)
-		if (cols[c].be != be && !cols[c + 1].string && cols[c + 1].align < 8)
-			cols[c].be = be, text.len = 0;
-	if (!text.len) { /* rare: try another one */
-		remove_dir(&d);
-		random_records(seed, be);
-		return;
-	}
 	rut_buf_puts(&text, "}; };\n");
-	put_metadata(&d, be, text.data);
-	assert_int_equal(rut_ctf_writer_open(&w, in_dir(&d, "s"), be, NULL), 0);
-	begin_packet(&w, &p, 1000, 2000, 0, 0, 3);
-	for (int i = 0; i < 50; i++) {
-		put_header(&w, 0, 1000 + (uint64_t)i);
-		rut_ctf_writer_align(&w, struct_align);
-		for (int c = 0; c < 12; c++) {
-			uint64_t v = (uint64_t)rand_r(&seed) << 40 ^ (uint64_t)rand_r(&seed) << 20 ^
-				     (uint64_t)rand_r(&seed);
-			char s[16];
+	put_metadata(d, r->be, text.data);
+}
 
-			if (cols[c].string) {
-				v %= 1000000;
-				snprintf(s, sizeof(s), "%" PRIu64, v);
-				rut_ctf_writer_string(&w, s);
-				values[i][c] = v;
-				continue;
-			}
-			w.big_endian = cols[c].be;
-			rut_ctf_writer_put(&w, v, cols[c].bits, cols[c].align);
-			w.big_endian = be;
-			if (cols[c].bits < 64) {
-				v &= ((uint64_t)1 << cols[c].bits) - 1;
-				if (cols[c].is_signed && v >> (cols[c].bits - 1))
-					v |= ~(uint64_t)0 << cols[c].bits;
-			}
-			values[i][c] = v;
-		}
+static uint64_t write_column(struct records *r, struct rut_ctf_writer *w, const struct column *k)
+{
+	uint64_t v = (uint64_t)rand_r(&r->seed) << 40 ^ (uint64_t)rand_r(&r->seed) << 20 ^
+		     (uint64_t)rand_r(&r->seed);
+	char s[16];
+
+	if (k->string) {
+		v %= 1000000;
+		snprintf(s, sizeof(s), "%" PRIu64, v);
+		rut_ctf_writer_string(w, s);
+		return v;
+	}
+	w->big_endian = k->be;
+	rut_ctf_writer_put(w, v, k->bits, k->align);
+	w->big_endian = r->be;
+	if (k->bits < 64) {
+		v &= ((uint64_t)1 << k->bits) - 1;
+		if (k->is_signed && v >> (k->bits - 1))
+			v |= ~(uint64_t)0 << k->bits;
+	}
+	return v;
+}
+
+static void write_records(struct records *r, const struct dir *d)
+{
+	struct rut_ctf_writer w;
+	struct packet p;
+
+	assert_int_equal(rut_ctf_writer_open(&w, in_dir(d, "s"), r->be, NULL), 0);
+	begin_packet(&w, &p, 1000, 2000, 0, 0, 3);
+	for (int i = 0; i < N_RECORDS; i++) {
+		put_header(&w, 0, 1000 + (uint64_t)i);
+		rut_ctf_writer_align(&w, r->align);
+		for (int c = 0; c < N_COLUMNS; c++)
+			r->values[i][c] = write_column(r, &w, &r->cols[c]);
 	}
 	end_packet(&w, &p, 0);
 	assert_int_equal(rut_ctf_writer_close(&w), 0);
+}
 
+/* By reference, and by a walk in order. */
+static void check_record(const struct records *r, int i, const struct rut_ctf_event *ev,
+			 const struct rut_ctf_ref *refs)
+{
+	const struct rut_ctf_type *t;
+	struct rut_ctf_iter it;
+
+	assert_non_null(ev);
+	assert_int_equal(ev->ts_ns, 100000001000 + i);
+	assert_int_equal(ev->cpu, 3);
+	t = rut_ctf_iter_init(&it, ev, RUT_CTF_SCOPE_PAYLOAD);
+	assert_int_equal(rut_ctf_iter_enter(&it, t), N_COLUMNS);
+	for (int c = 0; c < N_COLUMNS; c++) {
+		struct rut_ctf_value v;
+		const char *s;
+		size_t len;
+
+		rut_ctf_iter_value(&it, t->fields[c].type, &v);
+		if (!r->cols[c].string) {
+			assert_int_equal(rut_ctf_u64(ev, &refs[c]), r->values[i][c]);
+			assert_int_equal(v.u, r->values[i][c]);
+			continue;
+		}
+		s = rut_ctf_str(ev, &refs[c], &len);
+		assert_int_equal(strtoull(s, NULL, 10), r->values[i][c]);
+		assert_ptr_equal(s, v.str);
+		assert_int_equal(len, v.len);
+	}
+}
+
+static void random_records(unsigned int seed, bool be)
+{
+	static struct records rec;
+	struct rut_ctf_ref refs[N_COLUMNS];
+	struct rut_ctf_reader *r;
+	struct rut_ctf_set *set;
+	struct dir d;
+
+	rec = (struct records){.be = be, .seed = seed};
+	make_dir(&d);
+	choose_columns(&rec);
+	describe_columns(&rec, &d);
+	write_records(&rec, &d);
 	set = open_dir(&d);
 	assert_int_equal(rut_ctf_set_n_classes(set), 1);
-	cls = rut_ctf_set_class(set, 0);
-	for (int c = 0; c < 12; c++) {
+	for (int c = 0; c < N_COLUMNS; c++) {
 		char name[8];
 
 		snprintf(name, sizeof(name), "f%d", c);
-		assert_true(rut_ctf_ref_find(cls, RUT_CTF_SCOPE_ANY, name, &refs[c]));
+		assert_true(rut_ctf_ref_find(rut_ctf_set_class(set, 0), RUT_CTF_SCOPE_ANY, name,
+					     &refs[c]));
 	}
 	r = open_reader(set, NULL);
-	for (int i = 0; i < 50; i++) {
-		const struct rut_ctf_type *t;
-		struct rut_ctf_iter it;
-
-		ev = rut_ctf_reader_next(r);
-		assert_non_null(ev);
-		assert_int_equal(ev->ts_ns, 100000001000 + i);
-		assert_int_equal(ev->cpu, 3);
-		t = rut_ctf_iter_init(&it, ev, RUT_CTF_SCOPE_PAYLOAD);
-		assert_int_equal(rut_ctf_iter_enter(&it, t), 12);
-		for (int c = 0; c < 12; c++) {
-			struct rut_ctf_value v;
-			size_t len;
-
-			rut_ctf_iter_value(&it, t->fields[c].type, &v);
-			if (cols[c].string) {
-				assert_int_equal(
-					strtoull(rut_ctf_str(ev, &refs[c], &len), NULL, 10),
-					values[i][c]);
-				assert_int_equal(len, v.len);
-				assert_ptr_equal(rut_ctf_str(ev, &refs[c], &len), v.str);
-				continue;
-			}
-			assert_int_equal(rut_ctf_u64(ev, &refs[c]), values[i][c]);
-			assert_int_equal(v.u, values[i][c]);
-		}
-	}
+	for (int i = 0; i < N_RECORDS; i++)
+		check_record(&rec, i, rut_ctf_reader_next(r), refs);
 	assert_null(rut_ctf_reader_next(r));
 	rut_ctf_reader_free(r);
 	rut_ctf_set_free(set);
