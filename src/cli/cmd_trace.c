@@ -230,6 +230,7 @@ int rut_trace_run(struct rut_trace *t)
 
 	rut_text_init();
 	t->style.slow = t->slow_ns > 0;
+	t->style.inside = t->inside != NULL;
 	t->style.json = t->opts.json;
 	t->style.clock_offset_ns = clock_offset_ns();
 	rut_trace_print_init(&s.print, &t->style);

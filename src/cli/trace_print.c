@@ -17,6 +17,7 @@ void rut_trace_print_fini(struct rut_trace_print *tp)
 {
 	rut_buf_fini(&tp->out);
 	rut_buf_fini(&tp->pending.name);
+	rut_map_fini(&tp->bases);
 }
 
 static void add_name(struct rut_buf *b, const struct rut_ruby_event *ev, bool qualified)
@@ -213,8 +214,32 @@ static void tree_return(struct rut_trace_print *tp, const struct rut_ruby_event 
 	rut_buf_putc(&tp->out, '\n');
 }
 
-static void print_tree(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+/* Below --inside, the depth from there: what is above it is not shown, and its indentation says
+ * nothing. */
+static uint32_t shown_depth(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
 {
+	uint64_t fiber = (uint64_t)(uint32_t)ev->pid << 32 | ev->fiber;
+	uintptr_t base = (uintptr_t)rut_map_get(&tp->bases, fiber);
+
+	if (!tp->style.inside)
+		return ev->depth;
+	if (ev->type == RUT_RUBY_EVENT_CALL && (!base || ev->depth + 1 < base)) {
+		base = (uintptr_t)ev->depth + 1;
+		rut_map_put(&tp->bases, fiber, (void *)base);
+	}
+	if (ev->type == RUT_RUBY_EVENT_RETURN && ev->depth + 1 == base)
+		rut_map_remove(&tp->bases, fiber);
+	return base && ev->depth + 1 >= base ? ev->depth + 1 - (uint32_t)base : 0;
+}
+
+static void print_tree(struct rut_trace_print *tp, const struct rut_ruby_event *seen)
+{
+	struct rut_ruby_event shifted = *seen;
+	const struct rut_ruby_event *ev = &shifted;
+
+	if (ev->type == RUT_RUBY_EVENT_CALL || ev->type == RUT_RUBY_EVENT_RETURN ||
+	    ev->type == RUT_RUBY_EVENT_RAISE)
+		shifted.depth = shown_depth(tp, seen);
 	switch (ev->type) {
 	case RUT_RUBY_EVENT_CALL:
 		tree_call(tp, ev);

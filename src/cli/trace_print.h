@@ -14,10 +14,12 @@
 #include <time.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "ruby/tracer.h"
 
 struct rut_trace_style {
 	bool tree, time, returns, thread, args, slow, json;
+	bool inside; /* the tree begins at the method of --inside, however deep that is */
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
 };
 
@@ -36,7 +38,8 @@ struct rut_trace_print {
 	pid_t last_pid, last_tid; /* of the tree's last line */
 	uint32_t last_fiber;
 	bool any;
-	time_t second; /* that `clock` shows */
+	struct rut_map bases; /* fiber -> depth + 1 at which its tree begins */
+	time_t second;	      /* that `clock` shows */
 	char clock[16];
 	uint64_t events, lost;
 };

@@ -69,6 +69,34 @@ EOF
   diff want got
 }
 
+below_a_method_the_tree_begins_there() {
+  cat >deep.fake <<'EOF'
+proc|100|1|3|/srv/shop|puma: [shop]
+event|call|100|100|1|0|50|1|A|top|#|/a|1|-|0
+event|call|100|100|2|0|51|1|A|in|#|/a|2|-|0
+event|raise|100|100|3|0|52|1|KeyError|-|-|/a|3|-|0
+event|return|100|100|4|900|51|1|A|in|#|/a|2|-|0
+event|return|100|100|5|901|50|1|A|top|#|/a|1|-|0
+event|call|100|100|6|0|70|1|A|top|#|/a|1|-|0
+event|call|100|100|7|0|71|1|A|in|#|/a|2|-|0
+event|return|100|100|8|902|71|1|A|in|#|/a|2|-|0
+event|return|100|100|9|903|70|1|A|top|#|/a|1|-|0
+ends
+EOF
+  RUTILE_FAKE=$PWD/deep.fake "$R" trace --tree --inside 'A#top' 100 | grep -v '^Tracing\|^--' >got
+  cat >want <<'EOF'
+           A#top {
+             A#in {
+               EXCEPTION KeyError (/a:3)
+     900ns   } A#in
+     901ns } A#top
+           A#top {
+     902ns   A#in
+     903ns } A#top
+EOF
+  diff want got
+}
+
 returns_threads_times_and_arguments() {
   fake_trace
   TZ=UTC "$R" trace --returns --thread --time --args 100 2>err | grep -E '^[0-9]' >got
@@ -179,6 +207,7 @@ interrupted() {
 
 t_case "lines of foreman-tracer" lines_of_foreman_tracer
 t_case "a tree with durations" a_tree
+t_case "--inside: the tree begins there" below_a_method_the_tree_begins_there
 t_case "returns, threads, times, arguments" returns_threads_times_and_arguments
 t_case "the time of day is right" the_time_of_day_is_right
 t_case "slow calls with their callers" slow_calls_with_their_callers
