@@ -28,9 +28,6 @@ struct pass {
 
 static volatile sig_atomic_t stop;
 
-/* Weak: a reader that cannot look again leaves --follow out. */
-extern int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err) __attribute__((weak));
-
 static void on_signal(int sig)
 {
 	(void)sig;
@@ -291,8 +288,6 @@ static int follow(struct pass *p, struct rut_err *err)
 	const struct timespec pause = {.tv_nsec = 200000000};
 	int r;
 
-	if (!rut_ctf_reader_poll)
-		return rut_err_set(err, ENOTSUP, "this build cannot follow a trace");
 	while (!stop && !p->closed && !p->engine.ended) {
 		r = rut_ctf_reader_poll(p->reader, err);
 		if (r < 0)
