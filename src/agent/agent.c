@@ -352,7 +352,7 @@ static void inherit(unsigned i, const struct rut_agent_slot *from)
 		s->ring.ctl = NULL; /* nothing more is traced here */
 	to->ring_fd = s->ring_fd;
 	to->ring_ino = s->ring_ino;
-	s->arena_lock = 0;
+	s->arena_lock = s->variants_lock = s->busy = 0;
 	s->orphan_until_ns = rut_mono_ns() + ORPHAN_NS;
 }
 

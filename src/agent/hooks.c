@@ -62,6 +62,37 @@ static inline bool frame_is_ours(const struct rut_rec *r, const struct rut_trace
 	       (r->kind == RUT_REC_METHOD || (*(const VALUE *)cfp[4] & FRAME_BMETHOD));
 }
 
+static struct rut_variant *add_variant(struct rut_rec *r, VALUE owner, VALUE mid)
+{
+	struct rut_variant *v = r->variants ? rut_session_alloc(r->s, sizeof(*v)) : &r->first;
+
+	if (!v)
+		return NULL;
+	v->owner = owner;
+	v->mid = mid;
+	name_row(r, v);
+	v->next = r->variants;
+	__atomic_store_n(&r->variants, v, __ATOMIC_RELEASE);
+	if (v->excluded && r->kind == RUT_REC_METHOD && !v->next)
+		drop(r);
+	return v;
+}
+
+/* Ractors come here side by side. Nothing in here waits for anything of Ruby's. */
+static struct rut_variant *find_variant(struct rut_rec *r, VALUE owner, VALUE mid)
+{
+	struct rut_variant *v;
+
+	rut_lock(&r->s->variants_lock);
+	for (v = r->variants; v; v = v->next)
+		if (v->owner == owner && v->mid == mid)
+			break;
+	if (!v)
+		v = add_variant(r, owner, mid);
+	rut_unlock(&r->s->variants_lock);
+	return v;
+}
+
 struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass)
 {
 	VALUE owner, mid;
@@ -74,21 +105,9 @@ struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta,
 			drop(r);
 		return NULL;
 	}
-	for (v = r->variants; v; v = v->next)
-		if (v->owner == owner && v->mid == mid)
-			break;
-	if (!v) {
-		v = r->variants ? rut_session_alloc(r->s, sizeof(*v)) : &r->first;
-		if (!v)
-			return NULL;
-		v->owner = owner;
-		v->mid = mid;
-		name_row(r, v);
-		v->next = r->variants;
-		__atomic_store_n(&r->variants, v, __ATOMIC_RELEASE);
-		if (v->excluded && r->kind == RUT_REC_METHOD && v->next == NULL)
-			drop(r);
-	}
+	v = find_variant(r, owner, mid);
+	if (!v)
+		return NULL;
 	if (r->kind == RUT_REC_METHOD) {
 		/* Another ractor must not see the class of one and the method of the other. */
 		if (rut_single_ractor()) {
@@ -149,16 +168,31 @@ static void on_trace(VALUE tp, void *data)
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
 	struct rut_rec *r = data;
 
-	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
-		struct rut_variant *v = variant_of(r, ta);
+	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL))
+		rut_hook_call(tp, r, ta);
+	else
+		rut_hook_return(r->s, ta);
+}
 
-		if (v) {
-			rut_add(&v->row->calls, 1);
-			rut_trace_call(r->s, tp, ta, ta->cfp, v);
-		}
-	} else if (r->s->tracks) {
-		rut_trace_return(r->s, ta, false);
-	}
+void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
+{
+	struct rut_variant *v = variant_of(r, ta);
+
+	if (!v)
+		return;
+	rut_add(&v->row->calls, 1);
+	if (r->s->mode == RUT_AGENT_TIME)
+		rut_stack_push(r->s, ta->ec, ta->cfp, v);
+	else if (r->s->mode == RUT_AGENT_TRACE)
+		rut_trace_call(r->s, tp, ta, ta->cfp, v);
+}
+
+void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta)
+{
+	if (s->mode == RUT_AGENT_TIME)
+		rut_stack_pop(s, ta);
+	else if (s->tracks)
+		rut_trace_return(s, ta, false);
 }
 
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events)

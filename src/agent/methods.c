@@ -26,6 +26,12 @@
 
 #define BLOCKS_MAX 6000u /* pieces of code that the filter wants */
 
+#define HOOKS_TRIED  4u
+#define HOOKS_NS_MAX 1000000000ull
+/* While code is loaded: both too much in all and too much for each. */
+#define COMPILED_NS_MAX 300000000ull
+#define HOOK_NS_MAX	100000u
+
 #define NOT_READY (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
 
 struct list {
@@ -61,7 +67,7 @@ static bool ready_iseq(VALUE v)
 	return rut_imemo(v) == RUT_IMEMO_ISEQ && !(rut_flags(v) & NOT_READY);
 }
 
-static bool path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
+bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
 {
 	size_t len, abs_len;
 	VALUE path = rb.rb_profile_frame_path(iseq);
@@ -187,7 +193,7 @@ static void instrument(struct rut_session *s, VALUE wrapper, VALUE iseq, int kin
 	rut_tp_fn fn;
 	volatile VALUE tp;
 
-	if (!path_wanted(s, iseq, &path))
+	if (!rut_methods_path_wanted(s, iseq, &path))
 		return;
 	r = rut_session_alloc(s, sizeof(*r));
 	if (!r)
@@ -248,6 +254,8 @@ void rut_watch_ractors(struct rut_session *s)
 
 /* ---- new code ---- */
 
+static bool give_up_targets(struct rut_session *s);
+
 static void instrument_children(struct rut_session *s, VALUE wrapper, int depth)
 {
 	struct list l = {0};
@@ -283,18 +291,30 @@ void rut_methods_on_compiled(VALUE tp, void *session)
 	struct rut_session *s = session;
 	VALUE iseq = rb.rb_tracearg_from_tracepoint(tp)->data; /* the code, or [source, code] */
 	struct compiled c = {.s = s};
+	uint64_t begin;
+	uint32_t hooks;
 	int failed = 0;
 
-	if (rut_special_p(iseq))
+	if (rut_special_p(iseq) || s->global)
 		return;
 	if (rut_type(iseq) == RUT_T_ARRAY)
 		iseq = rb.rb_ary_entry(iseq, 1);
-	if (rut_special_p(iseq) || !ready_iseq(iseq) || !path_wanted(s, iseq, NULL))
+	if (rut_special_p(iseq) || !ready_iseq(iseq) || !rut_methods_path_wanted(s, iseq, NULL))
 		return;
 	c.wrapper = wrapper_of(iseq);
+	begin = rut_mono_ns();
+	hooks = s->table.hdr->instrumented;
+	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
 	rb.rb_protect(compiled_body, (VALUE)&c, &failed);
+	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);
+	s->compiled_ns += rut_mono_ns() - begin;
+	s->compiled_hooks += s->table.hdr->instrumented - hooks;
+	if (s->compiled_ns > COMPILED_NS_MAX && s->compiled_ns / HOOK_NS_MAX > s->compiled_hooks) {
+		give_up_targets(s);
+		return;
+	}
 	if (!s->rescan) {
 		s->rescan = true;
 		s->rescan_round = 0;
@@ -363,7 +383,7 @@ static bool scan_wanted(struct scan *sc, VALUE iseq)
 
 	if (path != sc->path) {
 		sc->path = path;
-		sc->wanted = path_wanted(sc->s, iseq, NULL);
+		sc->wanted = rut_methods_path_wanted(sc->s, iseq, NULL);
 	}
 	return sc->wanted;
 }
@@ -436,6 +456,14 @@ static void add_defined_methods(struct scan *sc)
 			rb.rb_ary_push(s->todo, wrapper_of(sc->blocks.items[i]));
 }
 
+/* Where Ruby says it at no cost; otherwise it is asked when it is its turn. */
+static bool kind_wanted(const struct rut_session *s, VALUE iseq)
+{
+	int kind = rb.rb_iseq_type ? kind_of(iseq) : RUT_REC_METHOD;
+
+	return kind == RUT_REC_METHOD || (kind == RUT_REC_BLOCK && s->todo_blocks);
+}
+
 static VALUE scan_body(VALUE arg)
 {
 	struct scan *sc = (struct scan *)arg;
@@ -450,13 +478,14 @@ static VALUE scan_body(VALUE arg)
 	s->todo = rb.rb_ary_new();
 	s->todo_next = 0;
 	s->todo_blocks = !sc->again && sc->found.count <= BLOCKS_MAX;
-	s->todo_defined = 0;
+	s->todo_count = s->todo_defined = 0;
 	for (size_t i = 0; i < sc->found.count; i++) {
-		if (is_done(sc, sc->found.items[i]))
+		if (is_done(sc, sc->found.items[i]) || !kind_wanted(s, sc->found.items[i]))
 			continue;
 		rb.rb_ary_push(s->todo, wrapper_of(sc->found.items[i]));
 		s->todo_defined++;
 	}
+	s->todo_count = s->todo_defined;
 	if (s->todo_blocks)
 		return rb.qnil;
 	add_defined_methods(sc);
@@ -482,8 +511,33 @@ void rut_methods_scan(struct rut_session *s, bool again)
 	list_fini(&sc.done);
 }
 
+/*
+ * With YJIT each hook costs a look through the heap. What all of them would cost is known after a
+ * few: if it is more than a program should bear, there will be one hook for all.
+ */
+static bool too_expensive(struct rut_session *s, uint64_t ns)
+{
+	if (s->tried == 0 || ns < s->hook_ns)
+		s->hook_ns = ns;
+	if (++s->tried < HOOKS_TRIED || s->todo_next >= s->todo_count)
+		return false;
+	return s->hook_ns * (uint64_t)(s->todo_count - s->todo_next) > HOOKS_NS_MAX;
+}
+
+static bool give_up_targets(struct rut_session *s)
+{
+	s->todo = rb.qnil;
+	rut_methods_unhook(s, false, UINT64_MAX);
+	s->drops = 0;
+	s->rescan = false;
+	rut_session_go_global(s);
+	return false;
+}
+
 bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 {
+	uint64_t begin = rut_mono_ns(), now;
+
 	for (;;) {
 		VALUE wrapper, iseq;
 		int kind;
@@ -501,7 +555,11 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 		if (kind == RUT_REC_METHOD ||
 		    (kind == RUT_REC_BLOCK && (s->todo_blocks || s->todo_next > s->todo_defined)))
 			instrument(s, wrapper, iseq, kind);
-		if (rut_mono_ns() > deadline_ns)
+		now = rut_mono_ns();
+		if (s->tried < HOOKS_TRIED && too_expensive(s, now - begin))
+			return give_up_targets(s);
+		begin = now;
+		if (now > deadline_ns)
 			return true;
 	}
 }

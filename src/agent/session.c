@@ -108,10 +108,21 @@ static bool counts_calls(const struct rut_session *s)
 	       s->mode == RUT_AGENT_TRACE;
 }
 
+static const uint32_t gc = RUT_EVENT_GC_START | RUT_EVENT_GC_END_MARK | RUT_EVENT_GC_END_SWEEP;
+
+void rut_session_go_global(struct rut_session *s)
+{
+	bool follow = s->mode == RUT_AGENT_TIME || s->tracks;
+
+	s->global = true;
+	if (!(s->flags & RUT_AGENT_C_CALLS))
+		rut_session_tp(s, gc, rut_on_gc);
+	rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0), rut_on_any_call);
+}
+
 static VALUE hook_body(VALUE arg)
 {
 	struct rut_session *s = (struct rut_session *)arg;
-	const uint32_t gc = RUT_EVENT_GC_START | RUT_EVENT_GC_END_MARK | RUT_EVENT_GC_END_SWEEP;
 	bool follow = s->mode == RUT_AGENT_TIME || s->tracks;
 
 	s->hooked = true;
@@ -127,14 +138,19 @@ static VALUE hook_body(VALUE arg)
 		rut_session_tp(s, RUT_EVENT_NEWOBJ | gc, rut_on_newobj);
 		return rb.qnil;
 	}
-	rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
+	s->sites.epoch = 1;
+	if (rb.target)
+		rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
 	if (s->flags & RUT_AGENT_EXCEPTIONS && s->mode == RUT_AGENT_TRACE)
 		rut_session_tp(s, RUT_EVENT_RAISE, rut_trace_on_raise);
 	if (follow || s->mode == RUT_AGENT_TRACE) {
 		rut_session_tp(s, RUT_EVENT_FIBER_SWITCH, rut_stack_on_switch);
 		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
 	}
-	rut_methods_scan(s, false);
+	if (rb.target)
+		rut_methods_scan(s, false);
+	else
+		rut_session_go_global(s);
 	if (s->flags & RUT_AGENT_C_CALLS) {
 		rut_session_tp(s, gc, rut_on_gc);
 		rut_session_tp(s, RUT_EVENT_C_CALL | (follow ? RUT_EVENT_C_RETURN : 0),
@@ -182,7 +198,7 @@ bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
 
 	if (s->slots.stale)
 		rut_slots_scan(&s->slots);
-	if (!counts_calls(s))
+	if (!counts_calls(s) || s->global)
 		return false;
 	dropping = drop(s, deadline_ns);
 	more = rut_methods_work(s, deadline_ns);
@@ -217,6 +233,8 @@ bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns)
 
 	if (!s->hooked)
 		return false;
+	if (s->busy)
+		return true;
 	rb.rb_protect(unhook_globals, (VALUE)s, &failed);
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);

@@ -66,8 +66,8 @@ struct rut_session {
 	struct rut_filter filter;
 	struct rut_table table;
 	struct rut_arena *arena; /* owned */
-	uint32_t arena_lock;
-	VALUE tps[6]; /* global tracepoints; registered with the GC */
+	uint32_t arena_lock, variants_lock;
+	VALUE tps[12]; /* global tracepoints; registered with the GC */
 	int tp_count;
 	struct rut_ring ring; /* trace mode; mapped over ring_bytes */
 	int ring_fd;
@@ -76,10 +76,17 @@ struct rut_session {
 	bool tracks;	    /* trace mode: calls are followed to their ends */
 	const char *inside; /* borrowed from the filter; NULL: everywhere */
 	struct rut_sites sites;
+	struct rut_codes codes;
+	bool global;	      /* one hook for all methods (global.c) */
+	uint64_t compiled_ns; /* spent on code that came, and the hooks set in that */
+	uint64_t compiled_hooks;
+	uint32_t busy;		/* hooks that Ruby may interrupt: they need the session */
+	unsigned tried;		/* hooks of which the cost was measured */
+	uint64_t hook_ns;	/* of one, at best */
 	struct rut_slots slots; /* sizes of objects */
 	/* The work that is left, see methods.c. */
 	VALUE todo; /* Array of InstructionSequence; registered with the GC */
-	long todo_next;
+	long todo_next, todo_count;
 	long todo_defined; /* from here on: blocks that are methods */
 	bool todo_blocks;  /* hooks on all blocks, too */
 	VALUE unhook;	   /* Array of tracepoints to disable, or nil; registered with the GC */
@@ -131,6 +138,9 @@ static inline void rut_add(uint64_t *counter, uint64_t n)
 void rut_methods_scan(struct rut_session *s, bool again);
 bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns);
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns);
+/* Instead of a hook for each method. */
+void rut_session_go_global(struct rut_session *s);
+bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path);
 void rut_watch_ractors(struct rut_session *s);
 void rut_methods_on_compiled(VALUE tp, void *session);
 
@@ -158,6 +168,12 @@ size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t siz
 /* hooks.c */
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events);
 bool rut_hook_is_ours(rut_tp_fn fn);
+void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta);
+void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta);
+
+/* global.c */
+void rut_on_any_call(VALUE tp, void *session);
+void rut_codes_fini(struct rut_codes *codes);
 struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass);
 
 #endif

@@ -119,6 +119,7 @@ struct rut_variant *rut_site(struct rut_session *s, VALUE klass, ID mid, const c
 
 void rut_sites_fini(struct rut_session *s)
 {
+	rut_codes_fini(&s->codes);
 	if (s->sites.slots)
 		rut_unmap(s->sites.slots, (s->sites.mask + 1ul) * sizeof(*s->sites.slots));
 	if (s->slots.pages)

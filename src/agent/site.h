@@ -14,6 +14,7 @@
 
 struct rut_session;
 struct rut_variant;
+struct rut_rec;
 
 struct rut_site {
 	VALUE klass;
@@ -28,6 +29,18 @@ struct rut_sites {
 	struct rut_site *slots; /* owned */
 	uint32_t mask, count;
 	uint32_t epoch;
+};
+
+/* The same for code (global.c). */
+struct rut_code {
+	VALUE iseq;
+	uint32_t epoch;
+	struct rut_rec *rec; /* NULL: the filter leaves it out */
+};
+
+struct rut_codes {
+	struct rut_code *slots; /* owned */
+	uint32_t mask, count;
 };
 
 /* Sizes of slots by page of the heap (Ruby >= 3.2: several sizes). */

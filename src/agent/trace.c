@@ -153,8 +153,12 @@ static void write_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta
 
 	if (s->flags & RUT_AGENT_ARGS && !is_c) {
 		char args[ARGS_BYTES];
-		uint32_t len = (uint32_t)rut_args_format(tp, ta, args, sizeof(args));
-		uint32_t size = (uint32_t)sizeof(*c) + len + 1;
+		uint32_t len, size;
+
+		__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
+		len = (uint32_t)rut_args_format(tp, ta, args, sizeof(args));
+		__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
+		size = (uint32_t)sizeof(*c) + len + 1;
 
 		c = reserve(s, size, RUT_EVENT_ID_CALL_ARGS, &pos);
 		if (!c)

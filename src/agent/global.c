@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One hook for all methods, where a hook for each cannot be had: Ruby 2.5 has no such thing, and
+ * with YJIT each one that is set costs a look through the whole heap.
+ *
+ * The hook gets every call of the program and finds the record by the address of the code that
+ * runs, in a table whose entries hold until the next GC (site.h). What the filter leaves out costs
+ * this look. Of ractors only the main one is seen.
+ */
+#include "session.h"
+
+#include "stack.h"
+
+#define CODES_MIN     4096u
+#define FRAME_BMETHOD 0x40
+
+static uint32_t code_hash(VALUE iseq)
+{
+	return (uint32_t)((uint64_t)iseq * 0x9e3779b97f4a7c15ull >> 32);
+}
+
+static bool grow(struct rut_codes *codes, uint32_t epoch)
+{
+	uint32_t mask = codes->slots ? codes->mask * 2 + 1 : CODES_MIN - 1, count = 0;
+	struct rut_code *to = rut_map((mask + 1ul) * sizeof(*to));
+
+	if (!to)
+		return false;
+	for (uint32_t i = 0; codes->slots && i <= codes->mask; i++) {
+		uint32_t j;
+
+		if (codes->slots[i].epoch != epoch)
+			continue;
+		j = code_hash(codes->slots[i].iseq) & mask;
+		while (to[j].epoch)
+			j = (j + 1) & mask;
+		to[j] = codes->slots[i];
+		count++;
+	}
+	rut_codes_fini(codes);
+	*codes = (struct rut_codes){.slots = to, .mask = mask, .count = count};
+	return true;
+}
+
+void rut_codes_fini(struct rut_codes *codes)
+{
+	if (codes->slots)
+		rut_unmap(codes->slots, (codes->mask + 1ul) * sizeof(*codes->slots));
+	codes->slots = NULL;
+}
+
+/* Is it still the code of this record, after a GC? */
+static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, struct rut_rec *old)
+{
+	uint8_t kind = bmethod ? RUT_REC_BLOCK : RUT_REC_METHOD;
+	uint32_t path, line;
+	struct rut_rec *r;
+
+	if (!rut_methods_path_wanted(s, iseq, &path))
+		return NULL;
+	line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
+	if (old && old->path == path && old->line == line && old->kind == kind)
+		return old;
+	r = rut_session_alloc(s, sizeof(*r));
+	if (r) {
+		r->s = s;
+		r->kind = kind;
+		r->path = path;
+		r->line = line;
+		r->iseq = iseq;
+	}
+	return r;
+}
+
+static struct rut_rec *rec_of_code(struct rut_session *s, VALUE iseq, bool bmethod)
+{
+	struct rut_codes *codes = &s->codes;
+	struct rut_code *code;
+	uint32_t i;
+
+	if (__builtin_expect(!codes->slots || codes->count > codes->mask / 4 * 3, 0))
+		if ((!grow(codes, s->sites.epoch) && !codes->slots) || codes->count >= codes->mask)
+			return NULL;
+	i = code_hash(iseq) & codes->mask;
+	while (codes->slots[i].epoch && codes->slots[i].iseq != iseq)
+		i = (i + 1) & codes->mask;
+	code = &codes->slots[i];
+	if (__builtin_expect(code->epoch == s->sites.epoch, 1))
+		return code->rec;
+	codes->count += !code->epoch;
+	code->rec = resolve(s, iseq, bmethod, code->epoch ? code->rec : NULL);
+	if (code->rec)
+		code->rec->iseq = iseq;
+	code->iseq = iseq;
+	code->epoch = s->sites.epoch;
+	return code->rec;
+}
+
+void rut_on_any_call(VALUE tp, void *session)
+{
+	struct rut_session *s = session;
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	const VALUE *cfp = ta->cfp;
+	struct rut_rec *r;
+
+	if (ta->event != RUT_EVENT_CALL) {
+		rut_hook_return(s, ta);
+		return;
+	}
+	r = rec_of_code(s, cfp[2], *(const VALUE *)cfp[4] & FRAME_BMETHOD);
+	if (r)
+		rut_hook_call(tp, r, ta);
+}

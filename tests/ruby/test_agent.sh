@@ -1,0 +1,207 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The agent: what it needs, forks, ractors, several tracers, their deaths, the conditions of a trace.
+. "$SRC/tests/tap.sh"
+: "${TRACE_TOOL:?the tracer under test}" "${AGENT:?the agent}" "${RUBY:=ruby}" "${RUBYFLAGS:=}"
+ruby="$RUBY $RUBYFLAGS -W0 --disable-gems"
+
+# "NAME CALLS" of one file.
+calls() {
+  awk -F '\t' -v path="$1" '$1 == path { print $3, $4 }' | LC_ALL=C sort
+}
+
+is() {
+  printf '%s\n' "$1" >want
+  diff -u want got
+}
+
+# Another libc than the one it was built with must be able to load it.
+links_against_nothing() {
+  objdump -T "$AGENT" >symbols
+  grep -q pthread_create symbols
+  ! grep -E 'GLIBC|LIBC' symbols
+  # Names that only a newer libc has.
+  ! grep -wE 'fstat64|stat64|lstat64|fcntl64@.*|pthread_cond_clockwait|__libc_single_threaded' symbols
+  readelf -d "$AGENT" >dynamic
+  ! grep NEEDED dynamic
+}
+
+ractors_count() {
+  $ruby -e 'exit(defined?(Ractor) ? 0 : 1)' || t_skip "this Ruby has no ractors"
+  cat >r.rb <<'EOF'
+class W; def step; 1; end; def self.s; 2; end; end
+rs = 4.times.map { Ractor.new { w = W.new; 20_000.times { w.step; W.s }; :ok } }
+w = W.new
+20_000.times { w.step }
+rs.each(&:take)
+EOF
+  for mode in calls time; do
+    "$TRACE_TOOL" -m $mode -- $ruby "$T/r.rb" >out
+    calls "$T/r.rb" <out >got
+    is "W#step 100000
+W.s 80000"
+  done
+}
+
+forks_are_followed() {
+  cat >f.rb <<'EOF'
+class W; def work; end; def before; end; end
+w = W.new
+10.times { w.before }
+pids = Array.new(3) { |i| fork { (i + 1).times { w.work }; sleep 0.5; 100.times { w.work }; Process.wait(fork { 7.times { w.before } }) } }
+pids.each { |pid| Process.wait(pid) }
+EOF
+  "$TRACE_TOOL" -m calls -- $ruby "$T/f.rb" >out
+  awk -F '\t' -v path="$T/f.rb" '$1 == path && $3 == "W#work" { print $4 }' out | sort -n >got
+  is "101
+102
+103"
+}
+
+two_tracers_and_none() {
+  cat >p.rb <<'EOF'
+class W; def work; Object.new; end; end
+w = W.new
+$stdout.sync = true
+loop do
+  line = $stdin.gets or break
+  1000.times { w.work }
+  tps = ObjectSpace.each_object(TracePoint).count { |t| t.enabled? }
+  puts line == "hooks\n" ? tps : "done"
+end
+EOF
+  mkfifo in answer
+  $ruby "$T/p.rb" <in >answer &
+  pid=$!
+  exec 5>in 6<answer
+  "$TRACE_TOOL" -s 2 -m calls -w 7 $pid 7>r1 >out1 &
+  one=$!
+  "$TRACE_TOOL" -s 2 -m objects -w 7 $pid 7>r2 >out2 &
+  two=$!
+  until [ -s r1 ] && [ -s r2 ]; do sleep 0.05; done
+  echo go >&5
+  read -r _ <&6
+  wait $one
+  wait $two
+  "$TRACE_TOOL" -s 1 -m time -w 7 $pid 7>r3 >out3 &
+  three=$!
+  until [ -s r3 ]; do sleep 0.05; done
+  echo go >&5
+  read -r _ <&6
+  wait $three
+  echo hooks >&5
+  read -r hooks <&6
+  exec 5>&- 6<&-
+  wait $pid
+  calls "$T/p.rb" <out1 >got
+  is "W#work 1000"
+  grep "^$T/p.rb" out2 | awk -F '\t' '$3 == "Object" { print $3, $8 }' >got
+  is "Object 1000"
+  calls "$T/p.rb" <out3 >got
+  is "W#work 1000"
+  echo "$hooks" >got
+  is 0
+}
+
+# Its session may be in the middle of new code when the tracer is gone.
+survives_the_tracer_while_loading() {
+  mkdir lib
+  for i in $(seq 300); do
+    printf 'class C%d\n  def a; [1].each { |x| x }; end\n  define_method(:b) { 1 }\nend\n' "$i" >"lib/c$i.rb"
+  done
+  cat >l.rb <<'EOF'
+5.times { 300.times { |i| load File.join(__dir__, 'lib', "c#{i + 1}.rb") } }
+sleep 1.5
+300.times { |i| load File.join(__dir__, 'lib', "c#{i + 1}.rb") }
+File.write(ARGV[0], 'alive')
+EOF
+  for i in 1 2 3 4 5 6; do
+    "$TRACE_TOOL" -m time -- $ruby "$T/l.rb" "$T/alive.$i" >/dev/null 2>err.$i &
+    tracer=$!
+    sleep "0.$((i * 7 % 10))"
+    kill -KILL $tracer
+  done
+  for i in 1 2 3 4 5 6; do
+    for _ in $(seq 100); do [ -s alive.$i ] && break; sleep 0.1; done
+    [ "$(cat alive.$i)" = alive ]
+  done
+}
+
+conditions_of_a_trace() {
+  cat >t.rb <<'EOF'
+class Foo
+  def a(x, y = "str", *r, k: 1); b(x); end
+  def b(x); c if x > 1; sleep 0.05 if x == 3; end
+  def c; raise "x"; rescue RuntimeError; end
+  def self.s; new.a(3); end
+  def inspect; raise "asked"; end
+  def to_s; raise "asked"; end
+  def self.name; raise "asked"; end
+  def deep(o); end
+end
+f = Foo.new
+f.a(1)
+f.a(2, :sym, 1.5, nil, k: "é\n\"")
+Foo.s
+f.deep(f)
+f.deep(-5)
+EOF
+  "$TRACE_TOOL" -q -m trace -S 40000000 -- $ruby "$T/t.rb" | cut -f 1,5 >out
+  grep -v -E '^(exit|start)' out | sed 's/^\tfrom/from/' | tr '\t' ' ' | cut -d ' ' -f 1,2 >got
+  grep -c '^slow' got >n
+  [ "$(cat n)" = 3 ]
+  "$TRACE_TOOL" -q -m trace -r -I 'Foo#b' -p '*t.rb' -- $ruby "$T/t.rb" |
+    awk -F '\t' '$1 == "call" || $1 == "return" { print $1, $3, $5 }' >got
+  is "call 1 Foo#b
+return 1 Foo#b
+call 1 Foo#b
+call 2 Foo#c
+return 2 Foo#c
+return 1 Foo#b
+call 2 Foo#b
+call 3 Foo#c
+return 3 Foo#c
+return 2 Foo#b"
+  "$TRACE_TOOL" -q -m trace -a -e -p '*t.rb' -- $ruby "$T/t.rb" |
+    awk -F '\t' '$5 == "Foo#a" || $5 == "Foo#deep" || $1 == "raise" { print $1, $5, $7 }' |
+    sed 's/0x[0-9a-f]*/0xX/g' >got
+  is 'call Foo#a x=1, y="str", r=#<Array:0xX>, k=1
+call Foo#a x=2, y=:sym, r=#<Array:0xX>, k="é\n\""
+raise RuntimeError# 
+call Foo#a x=3, y="str", r=#<Array:0xX>, k=1
+raise RuntimeError# 
+call Foo#deep o=#<Foo:0xX>
+call Foo#deep o=-5'
+}
+
+# With YJIT a hook for each method is too dear: then one for all counts the same.
+yjit_counts_with_many_methods() {
+  $RUBY --yjit -e 'exit(RubyVM::YJIT.enabled?)' 2>/dev/null || t_skip "this Ruby has no YJIT"
+  cat >y.rb <<'EOF'
+x = Array.new(300_000) { |i| i.to_s }
+800.times do |i|
+  eval("class C#{i}; def a; b; end; def b; end; define_method(:c) { 1 }; def self.d; end; end",
+       binding, __FILE__, 100 + i)
+end
+cs = Array.new(800) { |i| Object.const_get("C#{i}") }
+3.times { cs.each { |c| o = c.new; o.a; o.c; c.d } }
+EOF
+  for mode in calls time; do
+    "$TRACE_TOOL" -m $mode -- $RUBY --yjit -W0 "$T/y.rb" >out
+    awk -F '\t' -v path="$T/y.rb" '$1 == path && $3 ~ /^C[0-9]/ { sub(".*[.#]", "", $3); n[$3] += $4 }
+      END { for (m in n) print m, n[m] }' out | sort >got
+    is "a 2400
+b 2400
+c 2400
+d 2400"
+  done
+}
+
+t_case "the agent links against nothing" links_against_nothing
+t_case "ractors" ractors_count
+t_case "forks" forks_are_followed
+t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
+t_case "the tracer is killed while code is loaded" survives_the_tracer_while_loading
+t_case "slow calls, calls inside a method, arguments" conditions_of_a_trace
+t_case "YJIT and many methods" yjit_counts_with_many_methods
+t_done
