@@ -528,6 +528,11 @@ int rut_cursor_init(struct rut_cursor *c, const struct rut_set_stream *s,
 
 void rut_cursor_fini(struct rut_cursor *c)
 {
+	/* A long trace may be read by many short-lived cursors: nothing of it stays in memory. */
+	if (c->s && c->s->n_files)
+		rut_ctf_file_forget(&file_of(c)->map, c->forgotten_to,
+				    c->next_offset < file_of(c)->map.size ? c->next_offset
+									  : file_of(c)->map.size);
 	free(c->regs);
 	free(c->seg);
 	c->regs = c->seg = NULL;

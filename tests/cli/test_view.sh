@@ -105,6 +105,21 @@ threads_print_the_same() {
   "$RUTILE" view --threads 1 big 2>/dev/null | cmp out -
 }
 
+# Of 240 MiB of trace, and 1.1 GiB of text, nothing piles up: neither the files' pages nor the text.
+memory_does_not_grow_with_the_trace() {
+  need_cases
+  "$(dirname "$RUTILE")/bench/gen_trace" "$CASES/ref/basic-kernel-analysis/kernel" big 60
+  for argv in "view --threads 1" "view --threads 2" stat "view --threads 2 --count"; do
+    python3 - "$RUTILE" $argv big <<'PY'
+import os, resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+print(sys.argv[2:], f"{mib:.0f} MiB")
+sys.exit(mib > 150)
+PY
+  done
+}
+
 # shellcheck disable=SC2016 # expressions, not the shell's variables
 filters_are_expressions() {
   need_cases
@@ -187,6 +202,7 @@ t_case "--begin and --end print what babeltrace2 prints" ranges_are_seeked
 t_case "--event chooses by glob" events_are_chosen_by_glob
 t_case "--fields chooses by glob" fields_are_chosen_by_glob
 t_case "several threads print what one prints" threads_print_the_same
+t_case "memory does not grow with the trace" memory_does_not_grow_with_the_trace
 t_case "--filter chooses by expression" filters_are_expressions
 t_case "--json says the same as the text" json_says_the_same
 t_case "stat counts what babeltrace2 prints" stat_counts_what_babeltrace2_prints
