@@ -592,7 +592,10 @@ int rut_expr_parse(const char *text, size_t len, unsigned flags, struct rut_expr
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
 	rut_expr_lex_init(&p.lex, text, len, err);
-	r = parse_all(&p);
+	if (memchr(text, '\0', len))
+		r = rut_expr_lex_error(&p.lex, memchr(text, '\0', len), "a NUL byte");
+	else
+		r = parse_all(&p);
 	rut_expr_lex_fini(&p.lex);
 	if (r) {
 		if (ret_column)
