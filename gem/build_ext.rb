@@ -13,7 +13,7 @@ lib = File.join(out, 'lib/rutile')
 FileUtils.mkdir_p([work, lib])
 extconf = File.expand_path('ext/rutile/extconf.rb', __dir__)
 log = File.join(out, 'build.log')
-args = flags.empty? ? [] : ["CFLAGS=#{RbConfig::CONFIG['CFLAGS']} #{flags}", "LDSHARED=#{RbConfig::CONFIG['LDSHARED']} #{flags}"]
+args = flags.empty? ? [] : ["optflags=-O1 #{flags}", "LDSHARED=#{RbConfig::CONFIG['LDSHARED']} #{flags}"]
 ok = system(RbConfig.ruby, extconf, chdir: work, out: log, err: %i[child out]) &&
      system('make', '-s', *args, chdir: work, out: [log, 'a'], err: %i[child out])
 abort(File.read(log)) unless ok

@@ -9,9 +9,9 @@ class CompatTest < Minitest::Test
   class Example
     def noop; end
 
-    def with_args(*args, arg1:) = args.map { |arg| arg1 + arg }
+    def with_args(*args, arg1:); args.map { |arg| arg1 + arg }; end
 
-    def with_block(foo) = yield(foo)
+    def with_block(foo); yield(foo); end
 
     StaticTracing::Tracer::Latency.register(self, :noop, :with_args, [:with_block])
   end
@@ -20,7 +20,7 @@ class CompatTest < Minitest::Test
 
   class Stacked
     StaticTracing::Tracer::Stack.register(self, :later)
-    def later(foo) = yield(foo)
+    def later(foo); yield(foo); end
   end
 
   class Concerned
@@ -87,7 +87,7 @@ class CompatTest < Minitest::Test
   # A user's own tests replace methods of tracepoints.
   def test_tracepoints_can_be_stubbed
     tracepoint = StaticTracing::Tracepoint.new('compat_stub', 'x', Integer)
-    def tracepoint.fire(*) = :stubbed
+    def tracepoint.fire(*); :stubbed; end
     assert_equal :stubbed, tracepoint.fire(1)
   end
 
@@ -132,8 +132,8 @@ class CompatTest < Minitest::Test
 
   def test_both_tracers_of_one_method
     klass = Class.new do
-      def self.name = 'Both'
-      def x = 1
+      def self.name; 'Both'; end
+      def x; 1; end
     end
     self.class.const_set(:Both, klass)
     StaticTracing::Tracer::Latency.register(klass, :x)
@@ -154,7 +154,7 @@ class CompatTest < Minitest::Test
       })
       set_tracepoint_data_types(String)
     end
-    klass = Class.new { def go(k:) = k }
+    klass = Class.new { def go(k:); k; end }
     tracer.register(klass, :go, provider: 'custom')
     StaticTracing.configure { |config| config.add_tracer(tracer) }
     StaticTracing.enable!

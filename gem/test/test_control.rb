@@ -9,8 +9,8 @@ class ControlTest < Minitest::Test
     require 'rutile/static_tracing'
     PAID = Rutile::Tracepoint.new('shop', 'paid', Integer, String, Float, TrueClass)
     class Shop
-      def total(a, k:) = [a, k]
-      def tax = 1
+      def total(a, k:); [a, k]; end
+      def tax; 1; end
     end
     Rutile::Tracer::Latency.register(Shop, :total, :tax)
     $stdout.sync = true

@@ -60,7 +60,7 @@ class ForkTest < Minitest::Test
   end
 
   def check_workers(port, workers)
-    skip 'needs root and bpftrace' unless bpftrace?
+    skip 'needs rutile, root and bpftrace' unless ENV['RUTILE'] && bpftrace?
     workers.each do |worker|
       pids = requests(port, [worker], '-p', worker.to_s, '-e', format(SCRIPT, 'usdt::rack:request_end'))
       assert_equal [worker], pids.uniq
@@ -94,7 +94,7 @@ class ForkTest < Minitest::Test
   def test_fork_per_job_and_daemon
     code = <<~'RUBY'
       require 'rutile/static_tracing'
-      require_relative ARGV[0]
+      require ARGV[0]
       TP = Rutile::Tracepoint.new('jobs', 'run', Integer)
       r, w = IO.pipe
       3.times do |i|

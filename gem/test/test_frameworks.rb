@@ -119,7 +119,7 @@ class FrameworksTest < Minitest::Test
   # Sidekiq's interface of middlewares.
   class FakeSidekiq
     Chain = Struct.new(:all) do
-      def add(klass, *args) = all << klass.new(*args)
+      def add(klass, *args); all << klass.new(*args); end
 
       def invoke(*args, &block)
         all.reverse.inject(block) { |inner, middleware| -> { middleware.call(*args, &inner) } }.call
@@ -133,10 +133,10 @@ class FrameworksTest < Minitest::Test
       @server = Chain.new([])
     end
 
-    def configure_client = nil
-    def configure_server = yield(self)
-    def client_middleware = yield(@client)
-    def server_middleware = yield(@server)
+    def configure_client; nil; end
+    def configure_server; yield(self); end
+    def client_middleware; yield(@client); end
+    def server_middleware; yield(@server); end
   end
 
   def test_sidekiq

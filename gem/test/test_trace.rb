@@ -174,8 +174,8 @@ class TraceTest < Minitest::Test
     code = WAIT + <<~'RUBY'
       $stdout.sync = true
       class Shop
-        def total(a, k: 1) = Array.new(100) { Object.new }.size
-        def fail = raise(ArgumentError, 'no money')
+        def total(a, k: 1); Array.new(100) { Object.new }.size; end
+        def fail; raise(ArgumentError, 'no money'); end
       end
       T = Rutile::Tracer
       [T::Latency, T::Stack, T::Arguments, T::Exceptions, T::Allocations].each { |t| t.register(Shop); t.enable! }

@@ -192,7 +192,7 @@ class TracepointTest < Minitest::Test
   def test_no_growth
     code = <<~'RUBY'
       require 'rutile/static_tracing'
-      def sizes = [Dir.children('/proc/self/fd').size, File.readlines('/proc/self/maps').grep(/memfd|00:00 0/).size]
+      def sizes; [Dir.children('/proc/self/fd').size, File.readlines('/proc/self/maps').grep(/memfd|00:00 0/).size]; end
       once = lambda do |i|
         tp = Rutile::Tracepoint.new("grow#{i}", 'x', Integer, String)
         50.times { tp.fire(i, 'x'); tp.provider.disable; tp.provider.enable }
@@ -209,13 +209,13 @@ class TracepointTest < Minitest::Test
     fds, maps, rss = ruby(code).scan(/-?\d+/).map(&:to_i)
     assert_equal 0, fds
     assert_operator maps, :<=, 3
-    assert_operator rss, :<, 4096
+    assert_operator rss, :<, 4096 unless ENV['ASAN_OPTIONS'] # which keeps what is freed
   end
 
   def test_under_gc_stress_and_compaction
     code = <<~'RUBY'
       require 'rutile/static_tracing'
-      require_relative ARGV[0]
+      require ARGV[0]
       tps = 5.times.map { |i| Rutile::Tracepoint.new('gc', "p#{i}", Integer, String, Symbol, Float) }
       tps.each { |tp| TestSupport.semaphore(tp, 1) }
       GC.stress = true
@@ -240,7 +240,7 @@ class TracepointTest < Minitest::Test
     code = <<~'RUBY'
       $VERBOSE = nil
       require 'rutile/static_tracing'
-      require_relative ARGV[0]
+      require ARGV[0]
       TP = Rutile::Tracepoint.new('ractor', 'x', Integer)
       raise 'not shareable' unless Ractor.shareable?(TP)
       TestSupport.semaphore(TP, 1)
@@ -281,7 +281,7 @@ class TracepointTest < Minitest::Test
       require 'rutile/static_tracing'
       tp = Rutile::Tracepoint.new('a', 'b', Integer)
       p tp.fire(1), tp.fire { raise }, tp.enabled?, tp.on?, tp.provider.path, tp.provider.enable, Rutile.nsec.positive?
-      class C; def m(a:) = a; end
+      class C; def m(a:); a; end; end
       Rutile::Tracer::Latency.register(C, :m)
       Rutile.configure { |c| c.add_tracer(Rutile::Tracer::Latency) }
       Rutile.enable!

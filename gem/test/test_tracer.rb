@@ -8,13 +8,13 @@ class TracerTest < Minitest::Test
              Rutile::Tracer::Exceptions, Rutile::Tracer::Allocations].freeze
 
   class Base
-    def inherited_one(a) = [:base, a]
-    def overridden(a) = [:base, a]
+    def inherited_one(a); [:base, a]; end
+    def overridden(a); [:base, a]; end
   end
 
   module RefinedString
     refine String do
-      def shout = "#{upcase}!"
+      def shout; "#{upcase}!"; end
     end
   end
   using RefinedString
@@ -22,55 +22,55 @@ class TracerTest < Minitest::Test
   class Target < Base
     attr_accessor :value
 
-    def none = :none
-    def positional(a, b = 2, *rest, c) = [a, b, rest, c]
-    def keywords(a, k:, o: 1, **rest) = [a, k, o, rest]
-    def hash_last(a, h = {}) = [a, h]
-    def only_rest(*args) = args
-    def options(**options) = options
-    def no_keywords(a, **nil) = a
-    def block(a) = yield(a, a)
-    def block_given = block_given?
-    def block_object(&block) = block
-    def overridden(a) = [:target, super]
-    def self_returning = self
-    def raising = raise(ArgumentError, 'as it was')
-    def throwing = throw(:out, 5)
-    def returning_early(list) = list.each { |x| return x if x > 1 }
-    def refined(text) = text.shout
-    def caller_name = caller_locations(1, 5).map(&:label)
-    def ==(other) = other.is_a?(Target)
-    def [](a, k: 0) = [a, k]
+    def none; :none; end
+    def positional(a, b = 2, *rest, c); [a, b, rest, c]; end
+    def keywords(a, k:, o: 1, **rest); [a, k, o, rest]; end
+    def hash_last(a, h = {}); [a, h]; end
+    def only_rest(*args); args; end
+    def options(**options); options; end
+    def no_keywords(a, **nil); a; end
+    def block(a); yield(a, a); end
+    def block_given; block_given?; end
+    def block_object(&block); block; end
+    def overridden(a); [:target, super]; end
+    def self_returning; self; end
+    def raising; raise(ArgumentError, 'as it was'); end
+    def throwing; throw(:out, 5); end
+    def returning_early(list); list.each { |x| return x if x > 1 }; end
+    def refined(text); text.shout; end
+    def caller_name; caller_locations(1, 5).map(&:label); end
+    def ==(other); other.is_a?(Target); end
+    def [](a, k: 0); [a, k]; end
     def []=(a, b)
       @set = [a, b]
     end
-    def +(other) = [:plus, other]
-    def -@ = :minus
-    def !~(other) = [:no, other]
-    def valid? = true
-    def change!(k:) = k
-    def call_private = private_one(1)
-    def call_protected(other) = other.protected_one(2)
-    def dir = __dir__
+    def +(other); [:plus, other]; end
+    def -@; :minus; end
+    def !~(other); [:no, other]; end
+    def valid?; true; end
+    def change!(k:); k; end
+    def call_private; private_one(1); end
+    def call_protected(other); other.protected_one(2); end
+    def dir; __dir__; end
     define_method('odd name') { |a, k: 1, &b| [a, k, b&.call] }
 
     def method_missing(name, *args, **options, &block)
       name.to_s.start_with?('dyn_') ? [name, args, options, block&.call] : super
     end
 
-    def respond_to_missing?(name, all = false) = name.to_s.start_with?('dyn_') || super
+    def respond_to_missing?(name, all = false); name.to_s.start_with?('dyn_') || super; end
 
-    def self.singleton(a, k:) = [self, a, k]
+    def self.singleton(a, k:); [self, a, k]; end
 
-    protected def protected_one(a) = [:protected, a]
+    protected def protected_one(a); [:protected, a]; end
 
     private
 
-    def private_one(a) = [:private, a]
+    def private_one(a); [:private, a]; end
   end
 
   class Sub < Target
-    def overridden(a) = [:sub, super(a)]
+    def overridden(a); [:sub, super(a)]; end
   end
 
   METHODS = %i[none positional keywords hash_last only_rest options no_keywords block block_given block_object
@@ -174,7 +174,7 @@ class TracerTest < Minitest::Test
   end
 
   def test_nothing_remains
-    klass = Class.new { def work(a, k: 1) = [a, k] }
+    klass = Class.new { def work(a, k: 1); [a, k]; end }
     before = klass.instance_method(:work)
     Rutile::Tracer::Latency.register(klass, :work, provider: 'remains')
     assert_equal before, klass.instance_method(:work), 'registering changes nothing'
@@ -192,10 +192,10 @@ class TracerTest < Minitest::Test
 
   def test_return_exception_throw_and_kill_all_fire
     klass = Class.new do
-      def returns = 1
-      def raises = raise('x')
-      def throws = throw(:t)
-      def killed = Thread.current.kill
+      def returns; 1; end
+      def raises; raise('x'); end
+      def throws; throw(:t); end
+      def killed; Thread.current.kill; end
     end
     points = Rutile::Tracer::Latency.register(klass, :returns, :raises, :throws, :killed, provider: 'leaving')
     Rutile::Tracer::Latency.enable!
@@ -219,14 +219,14 @@ class TracerTest < Minitest::Test
 
   module Shop
     VERSION = 1
-    def self.open = :open
+    def self.open; :open; end
 
     class Cart
-      def add = :add
-      def self.find = :find
+      def add; :add; end
+      def self.find; :find; end
 
       class Item
-        def price = 3
+        def price; 3; end
       end
     end
     Alias = ::String
@@ -265,7 +265,7 @@ class TracerTest < Minitest::Test
     code = <<~'RUBY'
       $VERBOSE = nil
       require 'rutile/static_tracing'
-      class C; def m(a, k:) = [a, k]; end
+      class C; def m(a, k:); [a, k]; end; end
       tracers = [Rutile::Tracer::Latency, Rutile::Tracer::Stack, Rutile::Tracer::Arguments, Rutile::Tracer::Exceptions, Rutile::Tracer::Allocations]
       tracers.each { |t| t.register(C, :m); t.enable! }
       p Ractor.new { C.new.m(1, k: 2) }.take
@@ -276,13 +276,13 @@ class TracerTest < Minitest::Test
   # The texts of arguments run none of the application's code.
   def test_descriptions
     danger = Class.new do
-      def self.name = 'Danger'
+      def self.name; 'Danger'; end
       %i[inspect to_s class to_str respond_to? is_a?].each { |m| define_method(m) { |*| raise 'called' } }
     end
     describe = ->(*args, **kw) { Rutile::Tracer::Helpers.describe_call(args + (kw.empty? ? [] : [Hash.ruby2_keywords_hash(kw)])) }
     assert_equal '1, "a", :b, nil, 1.5', describe.call(1, 'a', :b, nil, 1.5)
     assert_equal '[1, [...], {...}], {:a=>1}, k: 2', describe.call([1, [2], { a: 1 }], { a: 1 }, k: 2)
-    assert_match(/\A#<>\z|\A#<\?>\z/, describe.call(danger.new))
+    assert_match(/\A#<>\z|\A#<\?>\z/, Rutile::Tracer::Helpers.describe(danger.new))
     assert_equal '#<TracerTest::Base>', describe.call(Base.new)
     assert_operator describe.call('x' * 10_000, [1] * 1000).size, :<, 300
   end

@@ -18,7 +18,8 @@ else
   modules.each_key { |dir| $VPATH << File.join(library, 'src', dir) }
   $srcs = Dir[File.join(__dir__, '*.c')].map { |path| File.basename(path) } + modules.values.flatten.map { |m| "#{m}.c" }
   $INCFLAGS << " -I#{__dir__} -I#{File.join(library, 'src')} -I#{File.join(library, 'include')}"
-  $CFLAGS << ' -std=gnu17 -D_GNU_SOURCE -fvisibility=hidden -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter'
+  $CPPFLAGS << ' -D_GNU_SOURCE'
+  $CFLAGS << ' -std=gnu17 -fvisibility=hidden -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter'
   # Ruby's own flags ask for declarations first; the library is newer than that.
   $warnflags = $warnflags.to_s.gsub('-Wdeclaration-after-statement', '')
   have_func('rb_ext_ractor_safe', 'ruby.h')
