@@ -172,6 +172,7 @@ reserved:
 	p += off;
 	slot->ctl = ctl;
 	slot->pos = old;
+	ctl->last_ns = now;
 	*(__u64 *)p = RUT_RECORD_HEADER(id, now);
 	return p;
 }

@@ -83,7 +83,8 @@ struct rut_ring_ctl {
 	__u64 pos __attribute__((aligned(64)));
 	__u64 lost;
 	__u64 opened_ns; /* timestamp_begin of the packet being written */
-	__u8 _pad1[40];
+	__u64 last_ns;	 /* about the time of the last record; kernel rings only */
+	__u8 _pad1[32];
 	/* The consumer. */
 	__u64 consumed; /* bytes, a multiple of the sub-buffer's size */
 	__u8 _pad2[56];

@@ -143,7 +143,7 @@ static int describe(struct building *b, struct rut_err *err)
 	rut_metadata_event(&text, &b->event);
 	if (text.failed)
 		return no_memory(err);
-	if (m->dynamic_len + text.len > RUT_META_BYTES - RUT_META_DYNAMIC_OFFSET ||
+	if (m->dynamic_len + text.len > RUT_META_PAGES_OFFSET - RUT_META_DYNAMIC_OFFSET ||
 	    m->ndynamic == RUT_META_DYNAMIC_MAX)
 		return rut_err_set(err, E2BIG, "a session has at most %d events added by name",
 				   RUT_META_DYNAMIC_MAX);

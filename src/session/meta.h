@@ -13,18 +13,35 @@
 #include "session/conf.h"
 
 #define RUT_META_MAGIC		0x4154454d4c495452ull /* "RTILMETA" in memory */
-#define RUT_META_VERSION	1
+#define RUT_META_VERSION	2
+#define RUT_META_PAGES_OFFSET	(1u << 20)
 #define RUT_META_TEXT_OFFSET	(128u << 10)
 #define RUT_META_DYNAMIC_OFFSET (512u << 10)
-#define RUT_META_BYTES		(1u << 20)
+#define RUT_PAGE		4096u
+#define RUT_META_ANCHOR_PAGES	1000
 
 #define RUT_META_DYNAMIC_MAX 64
 
-struct rut_meta {
+/*
+ * The first page: what `rutile recover` looks for in a memory dump. It lists the physical pages of
+ * the whole description, which lists those of the control pages and of the rings: the memory of
+ * maps never moves, so a list that was made once stays right, and no symbols are needed to read it.
+ */
+struct rut_anchor {
 	uint64_t magic;
 	uint32_t version;
-	uint32_t bytes;
+	uint32_t bytes; /* of the description */
 	uint8_t uuid[16];
+	uint32_t npages; /* of the description; 0: not known */
+	uint32_t _pad;
+	uint32_t pfn[RUT_META_ANCHOR_PAGES];
+	uint8_t _rest[RUT_PAGE - 40 - 4 * RUT_META_ANCHOR_PAGES];
+};
+
+_Static_assert(sizeof(struct rut_anchor) == RUT_PAGE, "one page");
+
+struct rut_meta {
+	struct rut_anchor anchor;
 	uint32_t ncpus, shift, count, running;
 	int64_t created_ns;	 /* CLOCK_REALTIME */
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, when last measured */
@@ -52,11 +69,11 @@ struct rut_meta {
 	struct rut_record_conf conf; /* its selection: everything ever selected */
 	struct rut_selection active; /* what is recorded now */
 	struct rut_output_conf output;
-	/* Physical pages, for `rutile recover`: see session/recover.h. */
-	uint64_t pages_magic;
-	uint32_t npages_ctl, npages_ring, npages_meta, _pad1;
+	/* At RUT_META_PAGES_OFFSET: page frame numbers (u32) of the control pages, then the rings.
+	 */
+	uint32_t npages_ctl, npages_ring;
 };
 
-_Static_assert(sizeof(struct rut_meta) <= 32768, "the page lists begin there");
+_Static_assert(sizeof(struct rut_meta) <= RUT_META_TEXT_OFFSET, "the metadata begins there");
 
 #endif

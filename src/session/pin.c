@@ -117,13 +117,13 @@ static int check_meta(struct rut_recorder *r, const char *name, struct rut_err *
 {
 	const struct rut_meta *m = r->meta;
 
-	if (m->magic != RUT_META_MAGIC || m->version != RUT_META_VERSION ||
+	if (m->anchor.magic != RUT_META_MAGIC || m->anchor.version != RUT_META_VERSION ||
 	    m->ncpus != (uint32_t)r->ncpus)
 		return rut_err_set(err, EPROTO,
 				   "session '%s' was made by another version of rutile: destroy it",
 				   name);
 	r->conf = m->conf;
-	memcpy(r->uuid, m->uuid, sizeof(r->uuid));
+	memcpy(r->uuid, m->anchor.uuid, sizeof(r->uuid));
 	for (int cpu = 0; cpu < r->ncpus; cpu++) {
 		struct rut_ring_ctl *ctl = (void *)((char *)r->ctls + cpu * RUT_RING_CTL_SIZE);
 		size_t at = ((size_t)cpu * m->count) << m->shift;

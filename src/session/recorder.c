@@ -83,6 +83,15 @@ static int map_fd(enum bpf_map_type type, const char *name, uint32_t key, uint32
 	return fd;
 }
 
+/* Room for the page lists too. */
+static uint32_t meta_bytes(uint32_t ncpus, uint32_t shift, uint32_t count)
+{
+	uint64_t pages = ncpus + ((uint64_t)ncpus * count << shift) / RUT_PAGE;
+	uint64_t bytes = RUT_META_PAGES_OFFSET + pages * sizeof(uint32_t);
+
+	return (uint32_t)((bytes + RUT_PAGE - 1) & ~(uint64_t)(RUT_PAGE - 1));
+}
+
 /* The maps that all objects of a session share; names are those in the objects. */
 static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, struct rut_err *err)
 {
@@ -100,7 +109,8 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 		[RUT_MAP_STACKS] = {BPF_MAP_TYPE_STACK_TRACE, 4, 127 * 8, 1, 0},
 		[RUT_MAP_SYSCALLS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_syscall_desc),
 				      RUT_SYSCALLS_MAX, 0},
-		[RUT_MAP_META] = {BPF_MAP_TYPE_ARRAY, 4, RUT_META_BYTES, 1, BPF_F_MMAPABLE},
+		[RUT_MAP_META] = {BPF_MAP_TYPE_ARRAY, 4, meta_bytes(n, shift, count), 1,
+				  BPF_F_MMAPABLE},
 	};
 
 	for (size_t i = 0; i < RUT_PROBES_MAX; i++)
@@ -137,7 +147,11 @@ int rut_recorder_map(struct rut_recorder *r, struct rut_err *err)
 		r->data = NULL;
 		return rut_err_errno(err, errno, "cannot map %zu bytes of rings", r->data_bytes);
 	}
-	r->meta = mmap(NULL, RUT_META_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+	memset(&info, 0, sizeof(info));
+	if (bpf_obj_get_info_by_fd(r->fds[RUT_MAP_META], &info, &len) < 0)
+		return rut_err_errno(err, errno, "cannot read the description's size");
+	r->meta_bytes = info.value_size;
+	r->meta = mmap(NULL, r->meta_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
 		       r->fds[RUT_MAP_META], 0);
 	if (r->meta == MAP_FAILED) {
 		r->meta = NULL;
@@ -200,6 +214,40 @@ static int fill_filters(struct rut_recorder *r, struct rut_err *err)
 	return 0;
 }
 
+/* Page frame numbers of a mapping; false where we may not know them, or they have too many bits. */
+static bool page_frames(int pagemap, const void *data, size_t bytes, uint32_t *to)
+{
+	for (size_t i = 0; i < bytes / RUT_PAGE; i++) {
+		uint64_t at = (uintptr_t)data / RUT_PAGE + i, entry = 0;
+
+		if (pread(pagemap, &entry, sizeof(entry), (off_t)(at * 8)) != sizeof(entry) ||
+		    !(entry >> 63) || !(entry & ((1ull << 55) - 1)) ||
+		    (entry & ((1ull << 55) - 1)) > UINT32_MAX)
+			return false;
+		to[i] = (uint32_t)(entry & ((1ull << 55) - 1));
+	}
+	return true;
+}
+
+/* Where the session lies in physical memory, for the case that the kernel crashes. */
+static void list_pages(struct rut_recorder *r)
+{
+	_cleanup_close_ int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	struct rut_meta *m = r->meta;
+	uint32_t *list = (uint32_t *)((char *)m + RUT_META_PAGES_OFFSET);
+	size_t n = r->meta_bytes / RUT_PAGE;
+
+	if (fd < 0 || n > RUT_META_ANCHOR_PAGES || !page_frames(fd, r->ctls, r->ctls_bytes, list) ||
+	    !page_frames(fd, r->data, r->data_bytes, list + r->ctls_bytes / RUT_PAGE) ||
+	    !page_frames(fd, m, r->meta_bytes, m->anchor.pfn)) {
+		rut_debug("the session's physical pages are not known: no recovery from a dump");
+		return;
+	}
+	m->npages_ctl = (uint32_t)(r->ctls_bytes / RUT_PAGE);
+	m->npages_ring = (uint32_t)(r->data_bytes / RUT_PAGE);
+	m->anchor.npages = (uint32_t)n;
+}
+
 static int add_probe(struct rut_recorder *r, const char *spec, struct rut_err *err)
 {
 	struct rut_err why = RUT_ERR_INIT;
@@ -218,16 +266,17 @@ static void describe(struct rut_recorder *r, uint32_t shift, uint32_t count)
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	m->version = RUT_META_VERSION;
-	m->bytes = RUT_META_BYTES;
-	memcpy(m->uuid, r->uuid, sizeof(m->uuid));
+	m->anchor.version = RUT_META_VERSION;
+	m->anchor.bytes = (uint32_t)r->meta_bytes;
+	memcpy(m->anchor.uuid, r->uuid, sizeof(m->anchor.uuid));
 	m->ncpus = (uint32_t)r->ncpus;
 	m->shift = shift;
 	m->count = count;
 	m->created_ns = now.tv_sec * 1000000000ll + now.tv_nsec;
 	m->next_dynamic = RUT_ID_DYNAMIC;
 	m->conf = r->conf;
-	__atomic_store_n(&m->magic, RUT_META_MAGIC, __ATOMIC_RELEASE);
+	list_pages(r);
+	__atomic_store_n(&m->anchor.magic, RUT_META_MAGIC, __ATOMIC_RELEASE);
 }
 
 static int build(struct rut_recorder *r, struct rut_err *err)
@@ -345,7 +394,7 @@ void rut_recorder_free(struct rut_recorder *r)
 	if (r->data)
 		munmap(r->data, r->data_bytes);
 	if (r->meta)
-		munmap(r->meta, RUT_META_BYTES);
+		munmap(r->meta, r->meta_bytes);
 	if (r->ctls)
 		munmap(r->ctls, r->ctls_bytes);
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++)

@@ -51,7 +51,7 @@ struct rut_recorder {
 	/* mappings; owned */
 	struct rut_ring_ctl *ctls;
 	unsigned char *data;
-	size_t ctls_bytes, data_bytes;
+	size_t ctls_bytes, data_bytes, meta_bytes;
 	struct rut_ring *rings; /* one a CPU; owned */
 	struct rut_meta *meta;
 	struct bpf_object **objects; /* owned */

@@ -409,6 +409,8 @@ int rut_session_destroy(const char *name, struct rut_err *err)
 		kill(pid, SIGTERM);
 	for (int i = 0; pid && i < WAIT_MS / 10 && rut_session_consumer_alive(r->meta); i++)
 		poll(NULL, 0, 10);
+	/* Freed memory keeps its bytes: `recover` must not take it for a session. */
+	r->meta->anchor.magic = 0;
 	rut_recorder_free(r);
 	return rut_session_unpin(name, err);
 }

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/recover.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libkdumpfile/kdumpfile.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "ring/ring.h"
+#include "session/meta.h"
+#include "session/pin.h"
+
+/* A record's time is taken before it is known to be the last: an interrupt may have come between.
+ */
+#define LAST_SLACK_NS 10000000ull
+#define CPUS_MAX      8192
+#define META_MAX      (RUT_META_ANCHOR_PAGES * RUT_PAGE)
+
+struct dump {
+	kdump_ctx_t *ctx;
+	const char *dir;
+	void (*fn)(const struct rut_recovered *found, void *arg);
+	void *arg;
+	int found;
+};
+
+static bool read_page(struct dump *d, uint64_t pfn, void *to)
+{
+	size_t len = RUT_PAGE;
+
+	return kdump_read(d->ctx, KDUMP_MACHPHYSADDR, pfn * RUT_PAGE, to, &len) == KDUMP_OK &&
+	       len == RUT_PAGE;
+}
+
+static bool read_pages(struct dump *d, const uint32_t *pfns, size_t n, unsigned char *to)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!read_page(d, pfns[i], to + i * RUT_PAGE))
+			return false;
+	return true;
+}
+
+/* The whole description behind an anchor, checked, or NULL. */
+static struct rut_meta *read_meta(struct dump *d, const struct rut_anchor *a)
+{
+	_cleanup_free_ struct rut_meta *m = NULL;
+	uint64_t pages;
+
+	if (a->version != RUT_META_VERSION || !a->npages || a->npages > RUT_META_ANCHOR_PAGES ||
+	    a->bytes != (uint64_t)a->npages * RUT_PAGE || a->bytes <= RUT_META_PAGES_OFFSET)
+		return NULL;
+	m = malloc(a->bytes);
+	if (!m || !read_pages(d, a->pfn, a->npages, (unsigned char *)m) ||
+	    memcmp(&m->anchor, a, sizeof(*a)) != 0)
+		return NULL;
+	pages = (uint64_t)m->npages_ctl + m->npages_ring;
+	if (RUT_META_PAGES_OFFSET + pages * 4 > a->bytes || m->npages_ctl != m->ncpus ||
+	    m->ncpus > CPUS_MAX || m->shift < 12 || m->shift > 26 ||
+	    m->count > RUT_RING_MAX_SUBBUFS || m->count < 2 || (m->count & (m->count - 1)) ||
+	    m->npages_ring != (((uint64_t)m->ncpus * m->count) << m->shift) / RUT_PAGE ||
+	    m->text_len > RUT_META_DYNAMIC_OFFSET - RUT_META_TEXT_OFFSET ||
+	    m->dynamic_len > RUT_META_PAGES_OFFSET - RUT_META_DYNAMIC_OFFSET)
+		return NULL;
+	m->conf.name[sizeof(m->conf.name) - 1] = '\0';
+	if (rut_session_check_name(m->conf.name, NULL) < 0)
+		return NULL;
+	return RUT_TAKE(m);
+}
+
+static int write_file(int dir, const char *name, const void *data, size_t len, bool append)
+{
+	_cleanup_close_ int fd = openat(
+		dir, name,
+		O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | (append ? O_APPEND : O_EXCL), 0640);
+
+	for (const char *p = data; fd >= 0 && len;) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0)
+			return -errno;
+		p += n;
+		len -= (size_t)n;
+	}
+	return fd < 0 ? -errno : 0;
+}
+
+/* DIR/NAME/kernel with the metadata in it; NAME-1 and so on when that exists. */
+static int make_trace(struct dump *d, const struct rut_meta *m, char *path, size_t size,
+		      struct rut_err *err)
+{
+	int fd, rc;
+
+	for (unsigned int i = 0;; i++) {
+		if (i)
+			snprintf(path, size, "%s/%s-%u", d->dir, m->conf.name, i);
+		else
+			snprintf(path, size, "%s/%s", d->dir, m->conf.name);
+		if (!mkdir(path, 0750))
+			break;
+		if (errno != EEXIST || i == 1000)
+			return rut_err_errno(err, errno, "cannot make the folder '%s'", path);
+	}
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	rc = fd < 0 || mkdirat(fd, "kernel", 0750) < 0 ? -errno : 0;
+	if (!rc) {
+		int kernel = openat(fd, "kernel", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		close(fd);
+		fd = kernel;
+		rc = fd < 0 ? -errno : 0;
+	}
+	if (!rc)
+		rc = write_file(fd, "metadata", (const char *)m + RUT_META_TEXT_OFFSET, m->text_len,
+				false);
+	if (!rc)
+		rc = write_file(fd, "metadata", (const char *)m + RUT_META_DYNAMIC_OFFSET,
+				m->dynamic_len, true);
+	if (rc) {
+		rut_closep(&fd);
+		return rut_err_errno(err, -rc, "cannot write '%s'", path);
+	}
+	return fd;
+}
+
+/*
+ * Makes the packet of sub-buffer number `index` readable: a finished one is so already; the one
+ * that was being written gets its end, if every record in it was complete.
+ */
+static bool finish_packet(const struct rut_ring_ctl *c, const struct rut_meta *m, uint64_t index,
+			  struct rut_packet *p)
+{
+	uint64_t size = 1ull << m->shift, lap = index / m->count;
+	uint64_t commit = c->commit[index & (m->count - 1)];
+
+	if (p->magic != RUT_CTF_PACKET_MAGIC || p->packet_seq_num != index ||
+	    memcmp(p->uuid, m->anchor.uuid, sizeof(p->uuid)) != 0)
+		return false;
+	if (commit == (lap + 1) << m->shift) {
+		/* The consumer cuts what it has written: on disk it is not. */
+		p->packet_size = size * 8;
+		return p->content_size <= p->packet_size;
+	}
+	if (index != c->pos >> m->shift || commit != (lap << m->shift) + (c->pos & (size - 1)))
+		return false;
+	p->content_size = (c->pos & (size - 1)) * 8;
+	p->packet_size = size * 8;
+	p->timestamp_end = c->last_ns + LAST_SLACK_NS;
+	p->events_discarded = c->lost;
+	return true;
+}
+
+static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, int dir,
+		      struct rut_recovered *found)
+{
+	const uint32_t *list = (const void *)((const char *)m + RUT_META_PAGES_OFFSET);
+	uint32_t per = (1u << m->shift) / RUT_PAGE;
+	_cleanup_free_ unsigned char *data = malloc(1ull << m->shift);
+	struct rut_ring_ctl ctl;
+	uint64_t first, last;
+	char name[32];
+
+	if (!data)
+		return -ENOMEM;
+	snprintf(name, sizeof(name), "kernel_%u", cpu);
+	if (!read_page(d, list[cpu], &ctl) || ctl.magic != RUT_RING_MAGIC ||
+	    memcmp(ctl.uuid, m->anchor.uuid, sizeof(ctl.uuid)) != 0) {
+		found->damaged++;
+		return 0;
+	}
+	last = (ctl.pos + (1ull << m->shift) - 1) >> m->shift;
+	first = last > m->count ? last - m->count : 0;
+	for (uint64_t i = first; i < last; i++) {
+		size_t at = m->npages_ctl + ((size_t)cpu * m->count + (i & (m->count - 1))) * per;
+		int rc;
+
+		if (!read_pages(d, list + at, per, data) ||
+		    !finish_packet(&ctl, m, i, (struct rut_packet *)data)) {
+			found->damaged++;
+			continue;
+		}
+		rc = write_file(dir, name, data, 1ull << m->shift, true);
+		if (rc)
+			return rc;
+		found->packets++;
+		found->bytes += 1ull << m->shift;
+	}
+	return 0;
+}
+
+static int write_session(struct dump *d, const struct rut_meta *m, struct rut_err *err)
+{
+	struct rut_recovered found = {.name = m->conf.name};
+	_cleanup_close_ int dir = -1;
+	char path[RUT_PATH_MAX];
+	int rc = 0;
+
+	dir = make_trace(d, m, path, sizeof(path), err);
+	if (dir < 0)
+		return dir;
+	found.path = path;
+	for (uint32_t cpu = 0; cpu < m->ncpus && !rc; cpu++)
+		rc = write_ring(d, m, cpu, dir, &found);
+	if (rc)
+		return rut_err_errno(err, -rc, "cannot write '%s'", path);
+	d->found++;
+	if (d->fn)
+		d->fn(&found, d->arg);
+	return 0;
+}
+
+static int scan(struct dump *d, uint64_t max_pfn, struct rut_err *err)
+{
+	_cleanup_free_ struct rut_anchor *a = malloc(sizeof(*a));
+
+	if (!a)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	for (uint64_t pfn = 0; pfn < max_pfn; pfn++) {
+		_cleanup_free_ struct rut_meta *m = NULL;
+		uint64_t magic = 0;
+		size_t len = sizeof(magic);
+		int rc;
+
+		if (kdump_read(d->ctx, KDUMP_MACHPHYSADDR, pfn * RUT_PAGE, &magic, &len) !=
+			    KDUMP_OK ||
+		    magic != RUT_META_MAGIC || !read_page(d, pfn, a))
+			continue;
+		m = read_meta(d, a);
+		rc = m ? write_session(d, m, err) : 0;
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/*
+ * makedumpfile and QEMU also write a "flattened" form, made for pipes: a page of header, then
+ * pieces with their offset and size (big endian), in any order. It is put together in a nameless
+ * file.
+ */
+static int unflatten(int from, const char *dir, struct rut_err *err)
+{
+	_cleanup_close_ int to = -1;
+	_cleanup_free_ char *buf = malloc(1 << 20);
+	uint64_t head[2];
+	off_t at = RUT_PAGE;
+
+	to = open(dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	if (!buf || to < 0)
+		return rut_err_errno(err, buf ? errno : ENOMEM, "cannot unpack the dump in '%s'",
+				     dir);
+	while (pread(from, head, sizeof(head), at) == sizeof(head)) {
+		uint64_t offset = be64toh(head[0]), size = be64toh(head[1]);
+
+		at += sizeof(head);
+		if (offset == UINT64_MAX)
+			return RUT_TAKE_FD(to);
+		while (size) {
+			size_t want = size < 1 << 20 ? size : 1 << 20;
+			ssize_t n = pread(from, buf, want, at);
+
+			if (n <= 0)
+				return rut_err_set(err, EPROTO, "the dump is cut off");
+			if (pwrite(to, buf, (size_t)n, (off_t)offset) != n)
+				return rut_err_errno(err, errno, "cannot unpack the dump in '%s'",
+						     dir);
+			at += n;
+			offset += (uint64_t)n;
+			size -= (uint64_t)n;
+		}
+	}
+	return rut_err_set(err, EPROTO, "the dump is cut off");
+}
+
+static bool is_flattened(int fd)
+{
+	char magic[16] = "";
+
+	return pread(fd, magic, sizeof(magic), 0) == sizeof(magic) &&
+	       !memcmp(magic, "makedumpfile", 13);
+}
+
+int rut_recover(const char *dump, const char *dir,
+		void (*fn)(const struct rut_recovered *found, void *arg), void *arg,
+		struct rut_err *err)
+{
+	_cleanup_close_ int fd = open(dump, O_RDONLY | O_CLOEXEC);
+	struct dump d = {.dir = dir, .fn = fn, .arg = arg};
+	kdump_num_t max_pfn = 0;
+	int rc = 0;
+
+	if (fd < 0)
+		return rut_err_errno(err, errno, "cannot open '%s'", dump);
+	if (mkdir(dir, 0750) < 0 && errno != EEXIST)
+		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
+	if (is_flattened(fd)) {
+		int flat = unflatten(fd, dir, err);
+
+		if (flat < 0)
+			return flat;
+		close(fd);
+		fd = flat;
+	}
+	d.ctx = kdump_new();
+	if (!d.ctx)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	if (kdump_open_fd(d.ctx, fd) != KDUMP_OK)
+		rc = rut_err_set(err, ENOEXEC, "'%s' is no memory dump: %s", dump,
+				 kdump_get_err(d.ctx));
+	else if (kdump_get_number_attr(d.ctx, "max_pfn", &max_pfn) != KDUMP_OK)
+		rc = rut_err_set(err, ENOEXEC, "'%s' does not tell how much memory it has: %s",
+				 dump, kdump_get_err(d.ctx));
+	else
+		rc = scan(&d, max_pfn, err);
+	kdump_free(d.ctx);
+	if (!rc && !d.found)
+		return rut_err_set(err, ENOENT, "there is no session of rutile in '%s'", dump);
+	return rc ? rc : d.found;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Finds the sessions in the memory dump of a crashed kernel, without its symbols: by the anchor
+ * page of each (session/meta.h) and the lists of physical pages behind it.
+ */
+#ifndef RUT_SESSION_RECOVER_H
+#define RUT_SESSION_RECOVER_H
+
+#include <stdint.h>
+
+struct rut_err;
+
+/* One session that was found and written. */
+struct rut_recovered {
+	const char *name;
+	const char *path;
+	uint64_t packets;
+	uint64_t bytes;
+	uint64_t damaged; /* packets that are not in the dump, or were being written */
+};
+
+/*
+ * Reads a dump (ELF or kdump-compressed, as libkdumpfile knows them) and writes DIR/NAME, a trace,
+ * for each session in it; fn is told. Returns the number of sessions or -errno.
+ */
+int rut_recover(const char *dump, const char *dir,
+		void (*fn)(const struct rut_recovered *found, void *arg), void *arg,
+		struct rut_err *err);
+
+#endif

@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# `rutile recover`, for real: a Debian kernel with flight recorders panics in QEMU; what the dump
+# gives back is compared with what the guest had printed. Every program meets another kernel's
+# verifier on the way.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+cache=${RUTILE_VM_CACHE:-${TMPDIR:-/tmp}/rutile-vm-kernel}
+
+# Sets $kernel: Debian's, from /boot, the cache, or the package archive.
+need_kernel() {
+  command -v qemu-system-x86_64 >/dev/null || t_skip "no qemu-system-x86_64"
+  [ -x /bin/busybox ] || t_skip "no busybox (busybox-static)"
+  kernel=$(ls "$cache"/boot/vmlinuz-* 2>/dev/null | head -1) || true
+  [ -n "$kernel" ] && return
+  pkg=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -1)
+  [ -n "$pkg" ] || t_skip "no Debian kernel to be had"
+  (cd "$T" && apt-get download "$pkg" >/dev/null 2>&1) || t_skip "cannot download $pkg"
+  mkdir -p "$cache"
+  dpkg-deb -x "$T/$pkg"_*.deb "$cache"
+  kernel=$(ls "$cache"/boot/vmlinuz-* | head -1)
+}
+
+make_initramfs() {
+  mkdir -p root/bin root/lib64
+  cp /bin/busybox "$RUTILE" root/bin
+  for lib in $(ldd "$RUTILE" | grep -o '/[^ ]*'); do
+    mkdir -p "root$(dirname "$lib")"
+    cp -L "$lib" "root$lib"
+  done
+  cp "$SRC/tests/slow/guest-init.sh" root/init
+  chmod +x root/init
+  (cd root && find . | cpio -o -H newc --quiet) | gzip -1 >initramfs
+}
+
+crash() {
+  need_kernel
+  make_initramfs
+  python3 "$SRC/tests/slow/guest.py" "$kernel" initramfs "$PWD/serial" "$PWD/dump" "$1"
+  grep -q VERIFIED serial || { cat serial; return 1; }
+  "$RUTILE" recover dump -o out >found
+  cat found
+  [ "$(wc -l <found)" = 2 ]
+  for s in one two; do
+    readers out/$s >/dev/null
+    grep -o 'made marker-[0-9]*' serial | while read -r _ marker; do
+      grep -q "syscall_entry_mkdir:.*\"/tmp/$marker\"" bt2.out || { echo "$s lacks $marker"; exit 1; }
+    done
+    # The last thing that happened before the panic.
+    grep -q 'syscall_entry_mkdir:.*"/tmp/the-last"' bt2.out
+  done
+  [ "$(grep -c 'made marker' serial)" = 200 ]
+  grep -q 'procname = "mkdir"' bt2.out
+}
+
+test_elf() { crash elf; }
+test_kdump() { crash kdump-zlib; }
+
+test_refuses() {
+  head -c 100000 /dev/urandom >noise
+  ! "$RUTILE" recover noise -o out 2>err
+  grep -q "'noise' is no memory dump" err
+  ! "$RUTILE" recover /nowhere 2>err
+  grep -q "cannot open '/nowhere'" err
+}
+
+t_case "what is no dump is refused" test_refuses
+t_case "two flight recorders out of an ELF dump after a panic" test_elf
+t_case "... and out of a kdump-compressed one" test_kdump
+t_done
