@@ -213,9 +213,8 @@ static int open_streams(struct rut_ctf_set *set, struct rut_meta *m, const char 
 			rc = nomem(err);
 			break;
 		}
-		if (stat(path, &st) < 0 || S_ISDIR(st.st_mode) || (refresh && known(set, path)))
-			continue;
-		if (refresh && !st.st_size)
+		if (!stat(path, &st) &&
+		    (S_ISDIR(st.st_mode) || (refresh && (!st.st_size || known(set, path)))))
 			continue;
 		rc = open_file(set, m, path, regs, &local);
 		if (rc < 0 && !refresh) /* else it may be about to be written */

@@ -107,6 +107,7 @@ threads_print_the_same() {
 
 # Of 240 MiB of trace, and 1.1 GiB of text, nothing piles up: neither the files' pages nor the text.
 memory_does_not_grow_with_the_trace() {
+  [ -z "${ASAN_OPTIONS:-}" ] || t_skip "a sanitizer takes memory of its own"
   need_cases
   "$(dirname "$RUTILE")/bench/gen_trace" "$CASES/ref/basic-kernel-analysis/kernel" big 60
   for argv in "view --threads 1" "view --threads 2" stat "view --threads 2 --count"; do
