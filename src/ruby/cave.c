@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -13,6 +14,21 @@
 
 #define WAIT_ROUNDS   600 /* of about 80 us in the stub */
 #define LINGER_ROUNDS 100
+
+/* The agent is loaded by a path in /proc: without one mounted, a chroot say, it cannot be. */
+static int check_proc(struct rut_inject *in)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/root/proc/self", in->pid);
+	if (lstat(path, &st) == 0 || errno != ENOENT)
+		return 0;
+	return rut_err_set(in->err, ENOENT,
+			   "process %d has no /proc in its file system, through which the agent is "
+			   "loaded: mount it there",
+			   in->pid);
+}
 
 int rut_inject_find_functions(struct rut_inject *in)
 {
@@ -35,6 +51,8 @@ int rut_inject_find_functions(struct rut_inject *in)
 	case RUT_LIBC_GLIBC:
 		break;
 	}
+	if (check_proc(in) < 0)
+		return -ENOENT;
 	if (rut_target_find_symbol(t, libc, "__errno_location", &in->errno_fn) < 0)
 		return rut_err_set(in->err, ENOEXEC,
 				   "cannot read the symbols of '%s' in process %d", libc->path,

@@ -223,6 +223,28 @@ works_in_namespaces() {
   grep -q dummy "/proc/${child% }/maps" || grep -q 'memfd:rutile-agent' "/proc/${child% }/maps"
 }
 
+refuses_without_proc() {
+  [ "$(id -u)" = 0 ] || t_skip "needs root"
+  mkdir -p root/lib64 root/lib
+  cp -L /lib64/ld-linux-x86-64.so.2 root/lib64/
+  cp -L /lib/x86_64-linux-gnu/libc.so.6 root/lib/
+  printf '#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts("ready"); fflush(stdout); pause(); }\n' >p.c
+  gcc -o root/p p.c
+  start p.out chroot root /p
+  refused "$pid" "process $pid has no /proc in its file system"
+}
+
+# Whatever the moment: loaded, or one line that says that it has ended.
+processes_that_end() {
+  for i in $(seq 60); do
+    $RUBY -e "sleep 0.0$((i % 10))" &
+    e=$!
+    sleep "0.0$((i % 7))"
+    inject "$e" >out 2>err || { cat err; [ "$(wc -l <err)" = 1 ]; grep -q 'has ended\|no process with\|is ending' err; }
+    wait "$e" # it ended well
+  done
+}
+
 works_after_an_upgrade() {
   [ "$RUBY" = ruby ] || t_skip "only the machine's own Ruby"
   # libc and Ruby are deleted under the process.
@@ -278,6 +300,8 @@ t_case "refused: 32 bits" refuses_32_bits
 t_case "refused: musl" refuses_musl
 t_case "refused: seccomp forbids memfd_create, the target survives" refuses_seccomp
 t_case "refused: no free file descriptor" no_free_descriptor
+t_case "refused: no /proc" refuses_without_proc
+t_case "processes that end meanwhile" processes_that_end
 t_case "other mount and PID namespaces" works_in_namespaces
 t_case "files replaced by an upgrade" works_after_an_upgrade
 t_case "each load is a new one" each_load_is_a_new_one
