@@ -124,6 +124,7 @@ static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run
 				in->pid, LOAD_LIMIT_NS / (1000 * RUT_INJECT_MS));
 		rut_inject_relax(since);
 	}
+	in->report.pause_ns = rut_inject_now_ns() - run->stop_ns;
 	if (!run->status->handle)
 		return rut_err_set(in->err, ELIBACC, "process %d cannot load the agent: %.300s",
 				   in->pid, run->status->error);
@@ -175,6 +176,7 @@ static void finish(struct rut_inject *in, const struct rut_inject_run *run)
 			return;
 		}
 		if (is_parked(in, run) && take_back(in, run)) {
+			in->report.pause_ns = rut_inject_now_ns() - run->stop_ns;
 			restore_cave(in);
 			rut_inject_cont(tr, 0);
 			return;
@@ -229,8 +231,6 @@ int rut_inject_run_stub(struct rut_inject *in, struct rut_inject_run *run,
 		r = wait_for_load(in, run);
 	if (r != -ETIMEDOUT)
 		finish(in, run);
-	if (r == 0)
-		in->report.pause_ns = rut_inject_now_ns() - run->stop_ns;
 	if (run->status)
 		munmap(run->status, RUT_STUB_STATUS_BYTES);
 	in->report.tid = run->tracee->tid;

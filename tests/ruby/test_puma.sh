@@ -62,11 +62,12 @@ no_request_fails() {
 restarts_are_followed() {
   serve
   old=$(workers)
-  "$RUTILE" calls "$master" all --per-process --json --duration 12 -o rows.json 2>err &
+  # A shell's background jobs ignore SIGINT: env gives it back.
+  env --default-signal=INT "$RUTILE" calls "$master" all --per-process --json -o rows.json 2>err &
   tool=$!
   sleep 1
   kill -USR1 "$master"
-  for _ in $(seq 200); do
+  for _ in $(seq 1200); do
     new=$(workers)
     both=1
     for w in $old; do
@@ -79,6 +80,7 @@ restarts_are_followed() {
   sleep 1
   wrk -t 1 -c 4 -d 2 "http://127.0.0.1:$port/" >wrk.out
   ! grep -E 'Socket errors|Non-2xx' wrk.out
+  kill -INT "$tool"
   wait "$tool" || { cat err; return 1; }
   for w in $new; do
     grep '"final":true' rows.json | grep "\"pid\":$w[,}]" | grep -q 'part' ||
