@@ -45,6 +45,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -319,6 +320,7 @@ static void *inject_thread(void *arg)
 	pthread_setname_np(pthread_self(), RUT_INJECT_THREAD_NAME);
 	/* The target waits for us: on a busy machine this is most of its pause. May be refused. */
 	setpriority(PRIO_PROCESS, (id_t)gettid(), -20);
+	prctl(PR_SET_TIMERSLACK, 1);
 	in->result = inject_attached(in);
 	return NULL; /* the kernel detaches now, stopping nobody */
 }

@@ -28,6 +28,8 @@
 #endif
 #define WAIT_NS	     15000
 #define SIG_SETMASK_ 2
+#define SPIN_ROUNDS  800 /* of some 0.3 us */
+#define PARK_SPINS   3000
 #define SA_RESTART_  0x10000000ul
 #define CLOCK_MONO   1
 #define STUB	     __attribute__((section("rut_stub"), noinline, used))
@@ -143,6 +145,11 @@ STUB_INLINE void vector_restore(const void *area, uint64_t mask)
 		__asm__ volatile("fxrstor64 (%0)" ::"r"(area) : "memory");
 }
 
+STUB_INLINE void cpu_relax(void)
+{
+	__asm__ volatile("pause");
+}
+
 STUB_INLINE void frame_set_result(struct frame *f, uint64_t value)
 {
 	f->rax = value;
@@ -236,12 +243,14 @@ STUB_INLINE int wait_for_image(const struct rut_stub_params *p, long fd)
 {
 	uint64_t word;
 
-	for (uint64_t i = 0; i < p->wait_rounds; i++) {
+	for (uint64_t i = 0; i < p->wait_rounds + SPIN_ROUNDS; i++) {
 		word = 0;
 		if (sys(SYS_pread64, fd, (long)&word, 8, (long)p->region_offset, 0, 0) == 8 &&
 		    word == p->cookie)
 			return 1;
-		nap();
+		/* Busily at first: on a crowded processor sleep costs more than it asks for. */
+		if (i >= SPIN_ROUNDS)
+			nap();
 	}
 	return 0;
 }
@@ -312,6 +321,8 @@ STUB int rut_stub_main(struct frame *f, const struct rut_stub_params *p,
 		/* The tracer, if it lives, takes the thread away from here. */
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		slot->parked = p->cookie;
+		for (uint64_t i = 0; i < PARK_SPINS; i++)
+			cpu_relax();
 		for (uint64_t i = 0; i < p->wait_rounds; i++)
 			nap();
 		again = !must_return_eintr(p);
