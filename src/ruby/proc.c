@@ -170,6 +170,17 @@ static bool title_looks_like_ruby(const char *cmdline, const char *comm)
 	       begins(cmdline, "unicorn ") || begins(cmdline, "sidekiq ");
 }
 
+/* An agent that was preloaded needs no ptrace. */
+static bool has_agent(const struct rut_target *t)
+{
+	for (size_t i = 0; i < t->map_count; i++)
+		if (t->maps[i].exec &&
+		    (!strcmp(t->maps[i].path, "/memfd:rutile-agent") ||
+		     !strcmp(rut_mapping_basename(&t->maps[i]), "librutile_agent.so")))
+			return true;
+	return false;
+}
+
 static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int check,
 			const struct rut_err *reason)
 {
@@ -178,6 +189,8 @@ static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int
 	char text[600];
 
 	text[0] = 0;
+	if ((check == -EPERM || check == -EALREADY) && has_agent(t))
+		return;
 	if (check < 0)
 		snprintf(text, sizeof(text), "%s", reason->msg);
 	else if (sscanf(p->version, "%u.%u", &major, &minor) == 2 &&

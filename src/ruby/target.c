@@ -484,7 +484,8 @@ int rut_target_explain_eperm(pid_t pid, struct rut_err *err)
 			pid, me);
 	return rut_err_set(err, EPERM,
 			   "process %d cannot be traced: the kernel refuses it (another user "
-			   "namespace, or a security module): run rutile as root of the host",
+			   "namespace, a seccomp filter or a security module): run rutile as root "
+			   "of the host, or preload the agent (see rutile(1))",
 			   pid);
 }
 

@@ -265,6 +265,21 @@ each_load_is_a_new_one() {
   [ "$(grep -c 'r-xp.*memfd:rutile-agent' "/proc/$pid/maps")" = 5 ]
 }
 
+preloaded_without_ptrace() {
+  gcc -o no_ptrace "$SRC/tests/ruby/no_ptrace.c"
+  code='def work; 1; end; $stdout.puts "ready"; $stdout.flush; loop { work; sleep 0.001 }'
+  start bare.out $RUBY -e "$code"
+  rc=0
+  ./no_ptrace "$RUTILE" calls "$pid" all --duration 0.5 2>err || rc=$?
+  cat err
+  [ "$rc" = 1 ]
+  grep -q "process $pid cannot be traced: the kernel refuses it .* preload the agent" err
+  kill -0 "$pid"
+  RUBYOPT=-r$AGENT start pre.out $RUBY -e "$code"
+  ./no_ptrace "$RUTILE" calls "$pid" all --duration 1.5 >calls.out
+  grep 'Object#work  *[1-9]' calls.out
+}
+
 two_injections_at_once() {
   start two.out $RUBY "$SRC/tests/ruby/server.rb" "${PORT_BASE}2"
   t=$pid
@@ -304,6 +319,7 @@ t_case "refused: no /proc" refuses_without_proc
 t_case "processes that end meanwhile" processes_that_end
 t_case "other mount and PID namespaces" works_in_namespaces
 t_case "files replaced by an upgrade" works_after_an_upgrade
+t_case "preloaded: traced without ptrace" preloaded_without_ptrace
 t_case "each load is a new one" each_load_is_a_new_one
 t_case "four injections at once" two_injections_at_once
 t_case "tracers killed at random moments" killed_tracers
