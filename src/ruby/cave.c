@@ -12,8 +12,9 @@
 
 #include "base/err.h"
 
-#define WAIT_ROUNDS   600 /* of about 80 us in the stub */
-#define LINGER_ROUNDS 100
+#define START_LIMIT_NS (500 * RUT_INJECT_MS)
+#define WAIT_ROUNDS    600 /* of about 80 us in the stub */
+#define LINGER_ROUNDS  100
 
 /* The agent is loaded by a path in /proc: without one mounted, a chroot say, it cannot be. */
 static int check_proc(struct rut_inject *in)
@@ -30,12 +31,38 @@ static int check_proc(struct rut_inject *in)
 			   in->pid);
 }
 
+static bool has_loader(const struct rut_target *t)
+{
+	for (size_t i = 0; i < t->map_count; i++) {
+		const char *name = rut_mapping_basename(&t->maps[i]);
+
+		if (!strncmp(name, "ld-linux", 8) || !strncmp(name, "ld-2.", 5))
+			return true;
+	}
+	return false;
+}
+
+/* A program that has just been started has its loader before its C library. */
+static enum rut_libc find_libc(struct rut_inject *in, const struct rut_mapping **ret)
+{
+	uint64_t since = rut_inject_now_ns();
+	enum rut_libc libc = rut_target_libc(&in->target, ret);
+
+	while (libc == RUT_LIBC_NONE && has_loader(&in->target) &&
+	       rut_inject_now_ns() - since < START_LIMIT_NS &&
+	       rut_target_read_maps(&in->target, in->pid) == 0) {
+		rut_inject_nap_us(500);
+		libc = rut_target_libc(&in->target, ret);
+	}
+	return libc;
+}
+
 int rut_inject_find_functions(struct rut_inject *in)
 {
 	const struct rut_mapping *libc, *m;
 	struct rut_target *t = &in->target;
 
-	switch (rut_target_libc(t, &libc)) {
+	switch (find_libc(in, &libc)) {
 	case RUT_LIBC_MUSL:
 		return rut_err_set(
 			in->err, ENOTSUP,
@@ -43,6 +70,8 @@ int rut_inject_find_functions(struct rut_inject *in)
 			"injection",
 			in->pid);
 	case RUT_LIBC_NONE:
+		if (!t->map_count)
+			return rut_inject_gone(in);
 		return rut_err_set(
 			in->err, ENOTSUP,
 			"process %d is linked statically: there is no dlopen to load the "

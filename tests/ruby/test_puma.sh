@@ -8,6 +8,7 @@ port=${PORT_BASE:-2201}8
 
 serve() {
   command -v wrk >/dev/null || t_skip "no wrk"
+  "$RUBY" -S puma --version >/dev/null 2>&1 || t_skip "this Ruby has no Puma"
   cat >config.ru <<'RUBY'
 class App
   def call(env)
@@ -41,14 +42,14 @@ workers() {
 
 no_request_fails() {
   serve
-  wrk -t 1 -c 4 -d "${WRK_SECONDS:-12}" "http://127.0.0.1:$port/" >wrk.out &
+  wrk -t 1 -c 4 -d "${WRK_SECONDS:-18}" "http://127.0.0.1:$port/" >wrk.out &
   load=$!
   sleep 0.5
   for mode in time objects trace calls; do
     limit="--limit 500"
     [ "$mode" != trace ] || limit=
     # A phase of wrk's run: attach, trace, detach.
-    "$RUTILE" "$mode" "$master" all $limit --duration 1.5 >"$mode.out" 2>"$mode.err" || { cat "$mode.err"; return 1; }
+    "$RUTILE" "$mode" "$master" all $limit --duration 3 >"$mode.out" 2>"$mode.err" || { cat "$mode.err"; return 1; }
   done
   wait "$load"
   cat wrk.out
