@@ -73,7 +73,7 @@ struct rut_agent_slot {
 	uint64_t table_ino, ring_ino;
 	uint64_t session_id; /* chosen by the tracer: finds its session again in a forked child */
 	uint32_t orphan;     /* 1: inherited by fork, until the tracer has its lock here too */
-	uint32_t pad;
+	uint32_t mapped;     /* the tracer has the tables: a program that waits for it may go on */
 	char message[128];
 	char config[RUT_AGENT_CONFIG];
 };

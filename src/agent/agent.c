@@ -427,10 +427,14 @@ static void restore_rubyopt(void)
 
 static bool session_runs(uint64_t id)
 {
-	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
+		uint32_t state = get_state(&agent.ctl->slots[i]);
+
 		if (agent.ctl->slots[i].session_id == id &&
-		    get_state(&agent.ctl->slots[i]) >= RUT_SLOT_ACTIVE)
+		    ((state == RUT_SLOT_ACTIVE && agent.ctl->slots[i].mapped) ||
+		     state == RUT_SLOT_FAILED))
 			return true;
+	}
 	return false;
 }
 

@@ -200,8 +200,13 @@ static int map_table(struct rut_tracee *p, struct rut_err *err)
 				     (int)p->pid);
 	p->table = m;
 	p->table_bytes = (size_t)st.st_size;
-	if (slot->mode == RUT_AGENT_TRACE)
-		return rut_events_open(p, err);
+	if (slot->mode == RUT_AGENT_TRACE) {
+		int r = rut_events_open(p, err);
+
+		if (r < 0)
+			return r;
+	}
+	__atomic_store_n(&slot->mapped, 1, __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -216,7 +221,7 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 	slot->slow_ns = t->config.slow_ns;
 	slot->ring_bytes = t->config.ring_bytes;
 	slot->session_id = t->session_id;
-	slot->orphan = 0;
+	slot->orphan = slot->mapped = 0;
 	slot->message[0] = 0;
 	memcpy(slot->config, t->filter, t->filter_len);
 }

@@ -5,6 +5,16 @@
 : "${TRACE_TOOL:?the tracer under test}" "${AGENT:?the agent}" "${RUBY:=ruby}" "${RUBYFLAGS:=}"
 ruby="$RUBY $RUBYFLAGS -W0 --disable-gems"
 
+# Until the files have something in them.
+wait_for() {
+  for _ in $(seq 200); do
+    for f in "$@"; do [ -s "$f" ] || { sleep 0.1; continue 2; }; done
+    return 0
+  done
+  echo "no answer in $*"
+  return 1
+}
+
 # "NAME CALLS" of one file.
 calls() {
   awk -F '\t' -v path="$1" '$1 == path { print $3, $4 }' | LC_ALL=C sort
@@ -43,6 +53,19 @@ W.s 80000"
   done
 }
 
+# However soon it ends, and however busy the machine is: it does not begin before the tracer sees it.
+short_programs_are_counted() {
+  echo 'def once; end; once' >s.rb
+  for i in 1 2 3 4; do
+    for j in 1 2 3 4 5 6 7 8; do
+      "$TRACE_TOOL" -m calls -- $ruby "$T/s.rb" >out.$i.$j
+    done &
+  done
+  wait
+  cat out.* | calls "$T/s.rb" | sort | uniq -c | tr -s ' ' >got
+  is " 32 Object#once 1"
+}
+
 forks_are_followed() {
   cat >f.rb <<'EOF'
 class W; def work; end; def before; end; end
@@ -78,14 +101,14 @@ EOF
   one=$!
   "$TRACE_TOOL" -s 2 -m objects -w 7 $pid 7>r2 >out2 &
   two=$!
-  until [ -s r1 ] && [ -s r2 ]; do sleep 0.05; done
+  wait_for r1 r2
   echo go >&5
   read -r _ <&6
   wait $one
   wait $two
   "$TRACE_TOOL" -s 1 -m time -w 7 $pid 7>r3 >out3 &
   three=$!
-  until [ -s r3 ]; do sleep 0.05; done
+  wait_for r3
   echo go >&5
   read -r _ <&6
   wait $three
@@ -199,6 +222,7 @@ d 2400"
 
 t_case "the agent links against nothing" links_against_nothing
 t_case "ractors" ractors_count
+t_case "short programs" short_programs_are_counted
 t_case "forks" forks_are_followed
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
 t_case "the tracer is killed while code is loaded" survives_the_tracer_while_loading
