@@ -269,7 +269,7 @@ static int parse_times(struct pass *p, struct rut_err *err)
 
 static int open_reader(struct pass *p, struct rut_err *err)
 {
-	struct rut_ctf_reader_opts opts = {0};
+	struct rut_ctf_reader_opts opts = {.prefault = true};
 	int r;
 
 	if (!p->args->no_intersection && !p->args->follow) {
