@@ -347,12 +347,12 @@ static void report_series(struct rut_run *run, const struct rut_freq *uniform, i
 	}
 }
 
-static void report_groups(struct rut_run *run, int64_t first_ns, int64_t last_ns)
+/* The bounds of all groups. */
+static struct rut_freq group_bounds(struct rut_run *run)
 {
 	const struct rut_pdata *d = run->priv;
 	const struct rut_conf *c = run->conf;
 	struct rut_freq uniform = {0};
-	char prefix[600];
 
 	for (size_t i = 0; c->uniform && i < d->groups.n; i++) {
 		const struct rut_pgroup *g = d->groups.list[i];
@@ -364,6 +364,16 @@ static void report_groups(struct rut_run *run, int64_t first_ns, int64_t last_ns
 			rut_series_fini(&s);
 		}
 	}
+	return uniform;
+}
+
+static void report_groups(struct rut_run *run, const struct rut_freq *uniform, int64_t first_ns,
+			  int64_t last_ns)
+{
+	const struct rut_pdata *d = run->priv;
+	const struct rut_conf *c = run->conf;
+	char prefix[600];
+
 	for (size_t i = 0; i < d->groups.n; i++) {
 		const struct rut_pgroup *g = d->groups.list[i];
 		struct parents p = {run, &g->parents, prefix, first_ns, last_ns};
@@ -372,20 +382,22 @@ static void report_groups(struct rut_run *run, int64_t first_ns, int64_t last_ns
 		snprintf(prefix, sizeof(prefix), "'%s' -- ", g->key);
 		if (!c->mi)
 			rut_buf_printf(&run->out, "\n\n### Group: %s ###\n", g->key);
-		group_tables(run, g, c->uniform ? &uniform : NULL, first_ns, last_ns, &t);
+		group_tables(run, g, c->uniform ? uniform : NULL, first_ns, last_ns, &t);
 		finish_tables(run, &t, "us");
 		report_parents(&p);
 	}
 	if (c->mi && c->series && d->groups.n)
-		report_series(run, &uniform, first_ns, last_ns);
+		report_series(run, uniform, first_ns, last_ns);
 }
 
 void rut_period_report_freq(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 {
 	const struct rut_pdata *d = run->priv;
 	struct parents all = {run, &d->parents, "", first_ns, last_ns};
+	/* First: the parents' bounds include those of the groups. */
+	struct rut_freq uniform = group_bounds(run);
 
 	report_periods(run, first_ns, last_ns);
 	report_parents(&all);
-	report_groups(run, first_ns, last_ns);
+	report_groups(run, &uniform, first_ns, last_ns);
 }
