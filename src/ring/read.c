@@ -60,7 +60,7 @@ bool rut_ring_flush(const struct rut_ring *r)
 	uint64_t mask = r->subbuf_size - 1;
 
 	for (;;) {
-		uint64_t old = __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE);
+		__u64 old = __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE);
 		uint64_t now = rut_ring_clock();
 
 		if (!(old & mask))

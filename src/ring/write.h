@@ -110,7 +110,7 @@ static inline void *rut_ring_reserve(const struct rut_ring *r, uint32_t size,
 	if (size > r->subbuf_size - sizeof(struct rut_packet) - 1)
 		goto lost;
 	for (int tries = 0; tries < 64; tries++) {
-		uint64_t old = __atomic_load_n(&c->pos, __ATOMIC_ACQUIRE);
+		__u64 old = __atomic_load_n(&c->pos, __ATOMIC_ACQUIRE);
 		uint64_t now = clock();
 		uint64_t off = old & mask, at = old, next;
 

@@ -18,6 +18,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -222,7 +223,7 @@ static int start_thread(void)
 
 static int start(void (*wake)(void *arg), void *arg)
 {
-	struct rut_usdt_ctl *page;
+	struct rut_usdt_ctl *page = NULL;
 	int fd;
 
 	ctl.wake = wake;
@@ -230,7 +231,7 @@ static int start(void (*wake)(void *arg), void *arg)
 	if (ctl.running)
 		return 0;
 	fd = map_page(ctl.page, &page);
-	if (fd < 0)
+	if (fd < 0 || !page)
 		return fd;
 	note_identity(fd);
 	ctl.page = page;
@@ -288,8 +289,9 @@ static void fill_slot(struct rut_usdt_slot *slot, const struct rut_usdt_probe *p
 	for (unsigned i = 0; i < probe->n_types; i++)
 		slot->types[i] = (uint8_t)probe->types[i];
 	memcpy(slot->counts, probe->slot->counts, sizeof(slot->counts));
-	strcpy(slot->provider, probe->provider->name);
-	strcpy(slot->name, probe->name);
+	/* Names are checked when they are given; the slots have room for the longest. */
+	snprintf(slot->provider, sizeof(slot->provider), "%s", probe->provider->name);
+	snprintf(slot->name, sizeof(slot->name), "%s", probe->name);
 	slot->serial = ++ctl.serial;
 }
 
@@ -359,8 +361,8 @@ void rut_usdt_ctl_child(void)
 	memcpy(copy, ctl.page, used);
 	fd = map_page(ctl.page, &page);
 	if (fd < 0) /* no outside control, but never the parent's page */
-		mmap(ctl.page, sizeof(*ctl.page), PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		(void)mmap(ctl.page, sizeof(*ctl.page), PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	memcpy(ctl.page, copy, used);
 	munmap(copy, used);
 	ctl.page->pid = getpid();

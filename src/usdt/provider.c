@@ -288,7 +288,7 @@ static void give_range(char *base, size_t size)
 {
 	struct spare *s = malloc(sizeof(*s));
 
-	mmap(base, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	(void)mmap(base, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	if (!s)
 		return; /* the range is lost; so is the process, soon */
 	*s = (struct spare){.base = base, .size = size, .next = spares};
@@ -354,8 +354,8 @@ static int load_object(struct rutile_usdt_provider *p, struct rut_usdt_probe **f
 		       const struct rut_usdt_desc *descs)
 {
 	_cleanup_buf_ struct rut_buf image = RUT_BUF_INIT;
-	struct rut_usdt_object o, *more;
-	struct rut_usdt_layout at;
+	struct rut_usdt_object o = {.fd = -1}, *more;
+	struct rut_usdt_layout at = {0};
 	int rc;
 
 	more = realloc(p->objects, (p->n_objects + 1) * sizeof(*more));

@@ -16,11 +16,6 @@ struct rut_usdt_probe {
 	char *name; /* owned */
 	enum rutile_usdt_type types[RUTILE_USDT_MAX_ARGS];
 	unsigned n_types;
-	/* Calls of rutile_usdt_fire() that began and that ended, ever: atomic, apart from the rest.
-	 */
-	uint64_t begun __attribute__((aligned(64)));
-	uint64_t ended;
-	uint64_t missed; /* of those: the gate closed meanwhile */
 	bool on, deferred;
 	volatile uint32_t *gate; /* in an object; NULL: not loaded */
 	void *site;
@@ -28,6 +23,11 @@ struct rut_usdt_probe {
 	struct rut_usdt_slot *slot; /* in the control page, or own_slot */
 	int slot_index;		    /* in the control page; -1: own_slot */
 	struct rut_usdt_slot own_slot;
+	/* Calls of rutile_usdt_fire() that began and that ended, ever: atomic, apart from the rest.
+	 */
+	uint64_t begun __attribute__((aligned(64)));
+	uint64_t ended;
+	uint64_t missed; /* of those: the gate closed meanwhile */
 };
 
 struct rut_usdt_object {

@@ -64,7 +64,8 @@ static int find_page(pid_t pid, char *path, size_t len, struct rut_err *err)
 		if (n <= 0)
 			continue;
 		link[n] = 0;
-		if (strncmp(link, "/memfd:" RUT_USDT_CTL_NAME, strlen("/memfd:" RUT_USDT_CTL_NAME)))
+		if (strncmp(link, "/memfd:" RUT_USDT_CTL_NAME,
+			    strlen("/memfd:" RUT_USDT_CTL_NAME)) != 0)
 			continue;
 		snprintf(path, len, "%s/%.20s", dir, e->d_name);
 		rc = 0;
@@ -119,7 +120,7 @@ void rut_usdt_remote_fini(struct rut_usdt_remote *r)
 /* The kernel's count of tracers, in the low half of the gate. Needs the right to trace. */
 static int read_tracers(pid_t pid, uint64_t gate)
 {
-	uint16_t count;
+	uint16_t count = 0;
 	struct iovec mine = {.iov_base = &count, .iov_len = sizeof(count)};
 	struct iovec theirs = {.iov_base = (void *)(uintptr_t)gate, .iov_len = sizeof(count)};
 

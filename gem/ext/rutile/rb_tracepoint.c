@@ -470,13 +470,20 @@ static VALUE tracepoint_truncated(VALUE self)
 	return count(self, RUTILE_USDT_TRUNCATED);
 }
 
+/*
+ * Leaves switching from outside to {Control.sync}.
+ * @api private
+ */
 static VALUE tracepoint_defer(VALUE self)
 {
 	rutile_usdt_probe_defer(get(self)->probe, true);
 	return self;
 }
 
-/* true, false, or nil when nobody asked from outside. */
+/*
+ * What was asked from outside: true, false, or nil for nothing.
+ * @api private
+ */
 static VALUE tracepoint_wanted(VALUE self)
 {
 	int wanted = rutile_usdt_probe_wanted(get(self)->probe);

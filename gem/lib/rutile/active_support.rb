@@ -19,6 +19,7 @@ module Rutile
     WHAT = ->(name) { name[/\A[^.]+/] }
     private_constant :WHAT
 
+    # What is subscribed to.
     EVENTS = [
       Event.new(/\Asql\.active_record\z/, Tracepoint.new('rails', 'sql', String, String, TrueClass, Integer),
                 ->(_, load) { [load[:name].to_s, load[:sql].to_s, load[:cached] ? true : false] }),

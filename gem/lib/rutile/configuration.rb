@@ -14,7 +14,9 @@ module Rutile
 
       # The signals that toggle, unless told otherwise: the first that nobody else handles.
       module SIGNALS
+        # The old gem's.
         SIGPROF = 'PROF'
+        # Nobody uses it, and it is ignored by default.
         SIGURG = 'URG'
       end
     end

@@ -12,8 +12,11 @@ module Rutile
   # job_begin(class, id, queue, latency in ns since it was put there) and
   # job_end(class, id, queue, duration in ns, class of the exception or nil) where it runs.
   module Sidekiq
+    # A job is put into a queue.
     PUSH = Tracepoint.new('sidekiq', 'push', String, String, String)
+    # A job begins to run.
     JOB_BEGIN = Tracepoint.new('sidekiq', 'job_begin', String, String, String, Integer)
+    # A job ended, well or not.
     JOB_END = Tracepoint.new('sidekiq', 'job_end', String, String, String, Integer, String)
 
     # The name that the application gave to a job, also under ActiveJob.
