@@ -194,10 +194,9 @@ int rutile_usdt_probe_add(struct rutile_usdt_provider *p, const char *name,
 		return -E2BIG;
 	if (!name_is_valid(name) || !types_are_valid(types, n))
 		return -EINVAL;
-	probe = aligned_alloc(_Alignof(struct rut_usdt_probe), sizeof(*probe));
+	probe = calloc(1, sizeof(*probe));
 	if (!probe)
 		return -ENOMEM;
-	memset(probe, 0, sizeof(*probe));
 	probe->name = strdup(name);
 	if (!probe->name) {
 		free(probe);

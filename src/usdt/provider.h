@@ -23,9 +23,8 @@ struct rut_usdt_probe {
 	struct rut_usdt_slot *slot; /* in the control page, or own_slot */
 	int slot_index;		    /* in the control page; -1: own_slot */
 	struct rut_usdt_slot own_slot;
-	/* Calls of rutile_usdt_fire() that began and that ended, ever: atomic, apart from the rest.
-	 */
-	uint64_t begun __attribute__((aligned(64)));
+	/* Calls of rutile_usdt_fire() that began and that ended, ever; atomic. */
+	uint64_t begun;
 	uint64_t ended;
 	uint64_t missed; /* of those: the gate closed meanwhile */
 };
