@@ -120,10 +120,9 @@ int rut_inject_find_cave(struct rut_inject *in)
 	static const char *const names[] = {
 		"__libc_ifunc_impl_list", "rcmd_af", "wordexp", "argp_parse", "getdate_r",
 		"clnt_broadcast"};
-	struct rut_stub_params left;
+	static const uint64_t magic = RUT_STUB_MAGIC;
 	struct rut_target_symbol sym;
 	const struct rut_mapping *libc;
-	size_t params_at = (size_t)(rut_stub_params_at - __start_rut_stub);
 
 	rut_target_libc(&in->target, &libc);
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !in->cave; i++)
@@ -135,8 +134,8 @@ int rut_inject_find_cave(struct rut_inject *in)
 				   "no room for the stub in the C library of process %d", in->pid);
 	if (rut_target_read(&in->target, in->cave, in->original, in->code_bytes) < 0)
 		return rut_inject_gone(in);
-	memcpy(&left, in->original + params_at, sizeof(left));
-	in->cave_dirty = left.magic == RUT_STUB_MAGIC;
+	/* Anywhere: the one who left it may have been another version. */
+	in->cave_dirty = memmem(in->original, in->code_bytes, &magic, sizeof(magic)) != NULL;
 	return 0;
 }
 
@@ -160,9 +159,9 @@ void rut_inject_prepare(struct rut_inject *in)
 {
 	struct rut_stub_params *p;
 
-	in->code_bytes = (size_t)(__stop_rut_stub - __start_rut_stub);
+	in->code_bytes = rut_stub_offset(__stop_rut_stub);
 	memcpy(in->code, __start_rut_stub, in->code_bytes);
-	p = (struct rut_stub_params *)(in->code + (rut_stub_params_at - __start_rut_stub));
+	p = (struct rut_stub_params *)(in->code + rut_stub_offset(rut_stub_params_at));
 	in->params = p;
 	p->magic = RUT_STUB_MAGIC;
 	set_vector_params(p);

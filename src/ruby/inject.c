@@ -12,10 +12,9 @@
  *
  *	tracer				thread of the target
  *	seize the leader (a lock)	runs
- *	write the stub			runs
  *	interrupt a thread		stops
  *	safe place? else try another	-
- *	parameters, registers, go	stub: memfd_create, says its number below its red zone
+ *	write the stub, registers, go	stub: memfd_create, says its number below its red zone
  *	open it by /proc, write image	stub: waits (50 ms at most)
  *	-				stub: dlopen, says so in the memfd, restores vectors
  *	stop it, give it back its	(or: the stub restores the registers by itself)

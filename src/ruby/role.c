@@ -191,12 +191,10 @@ static void find_root(const struct rut_role_input *in, const char *title, const 
 	if (root_of_passenger(title, ret, cap))
 		return;
 	/* A server's programs are a gem's: the folder is what counts. */
-	if (is_app_root(in, in->cwd))
-		snprintf(ret, cap, "%s", in->cwd);
-	else if (script && strcmp(script, "-e") != 0 && strcmp(script, "-") != 0 &&
-		 root_of_script(in, script, ret, cap))
+	if (!is_app_root(in, in->cwd) && script && strcmp(script, "-e") != 0 &&
+	    strcmp(script, "-") != 0 && root_of_script(in, script, ret, cap))
 		return;
-	else if (strcmp(in->cwd, "/") != 0)
+	if (strcmp(in->cwd, "/") != 0)
 		snprintf(ret, cap, "%s", in->cwd);
 }
 
@@ -266,7 +264,7 @@ int rut_role_find(const struct rut_role_input *in, struct rut_ruby_proc *ret)
 {
 	struct words w;
 	const char *script = NULL;
-	char root[4096];
+	char root[4096] = "";
 	char *title;
 	size_t at = 0;
 

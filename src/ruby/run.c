@@ -105,9 +105,12 @@ static int feed(struct rut_inject *in, struct rut_inject_run *run)
 static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run)
 {
 	uint64_t since = rut_inject_now_ns();
+	const struct rut_stub_status *status = run->status;
 	struct rut_stub_slot slot;
 
-	while (__atomic_load_n(&run->status->done, __ATOMIC_ACQUIRE) != run->cookie) {
+	if (!status)
+		return rut_inject_gone(in);
+	while (__atomic_load_n(&status->done, __ATOMIC_ACQUIRE) != run->cookie) {
 		rut_inject_serve(in, NULL);
 		if (run->tracee->gone)
 			return rut_inject_gone(in);
@@ -125,9 +128,9 @@ static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run
 		rut_inject_relax(since);
 	}
 	in->report.pause_ns = rut_inject_now_ns() - run->stop_ns;
-	if (!run->status->handle)
+	if (!status->handle)
 		return rut_err_set(in->err, ELIBACC, "process %d cannot load the agent: %.300s",
-				   in->pid, run->status->error);
+				   in->pid, status->error);
 	return 0;
 }
 
@@ -202,7 +205,7 @@ static int launch(struct rut_inject *in, struct rut_inject_run *run, struct user
 		return -errno;
 	if (rut_target_write(&in->target, in->cave, in->code, in->code_bytes) < 0)
 		return -EIO;
-	rut_regs_jump(regs, in->cave + (uint64_t)(rut_stub_entry - __start_rut_stub));
+	rut_regs_jump(regs, in->cave + rut_stub_offset(rut_stub_entry));
 	if (ptrace(PTRACE_SETREGS, run->tracee->tid, NULL, regs) < 0)
 		return -errno;
 	/* Signals that arrive from here on have their effect when the stub is done. */

@@ -282,6 +282,8 @@ STUB_INLINE int must_return_eintr(const struct rut_stub_params *p)
 	sys(SYS_rt_sigpending, (long)&pending, 8, 0, 0, 0, 0);
 	pending &= ~p->sigmask;
 	for (int sig = 1; pending; sig++, pending >>= 1) {
+		sa.handler = 0;
+		sa.flags = 0;
 		if (!(pending & 1) || sys(SYS_rt_sigaction, sig, 0, (long)&sa, 8, 0, 0) < 0)
 			continue;
 		if (sa.handler > 1)

@@ -76,4 +76,10 @@ _Static_assert(sizeof(struct rut_stub_status) <= RUT_STUB_STATUS_BYTES, "one pag
 extern const char __start_rut_stub[], __stop_rut_stub[];
 extern const char rut_stub_entry[], rut_stub_params_at[];
 
+/* Of a place in the code, from its beginning. */
+static inline uint64_t rut_stub_offset(const char *place)
+{
+	return (uint64_t)(uintptr_t)place - (uint64_t)(uintptr_t)__start_rut_stub;
+}
+
 #endif
