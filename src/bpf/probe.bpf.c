@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Events that a session adds by name: one object is loaded for each. `on_probe` serves USDT probes and
- * functions, `on_tracepoint` any tracepoint of the kernel by its tracefs format, `on_sample` a clock.
+ * Events that a session adds by name: one object is loaded for each. `on_probe` serves USDT probes
+ * and functions, `on_tracepoint` any tracepoint of the kernel by its tracefs format, `on_sample` a
+ * clock.
  */
 #include "bpf/probe.h"
 #include "bpf/scratch.bpf.h"

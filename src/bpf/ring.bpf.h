@@ -42,6 +42,7 @@ struct {
 struct rut_slot {
 	struct rut_ring_ctl *ctl;
 	__u64 pos;
+	__u64 id; /* filtered programs only */
 };
 
 /*
@@ -129,8 +130,8 @@ static __noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
  * Room for a record of `size` bytes, or NULL: lost, and counted. `max` is a bound of `size` that
  * the verifier knows; so much may be touched. The record's header word is stored here.
  */
-static __always_inline unsigned char *rut_reserve(struct rut_slot *slot, __u64 id, __u64 size,
-						  __u64 max)
+static __always_inline unsigned char *rut_ring_reserve(struct rut_slot *slot, __u64 id, __u64 size,
+						       __u64 max)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct rut_ring_ctl *ctl = bpf_map_lookup_elem(&ctls, &cpu);
@@ -177,9 +178,116 @@ reserved:
 	return p;
 }
 
-static __always_inline void rut_commit(const struct rut_slot *slot, __u64 size)
+static __always_inline void rut_ring_commit(const struct rut_slot *slot, __u64 size)
 {
 	rut_add_commit(slot->ctl, slot->pos, size);
 }
+
+#ifndef RUT_FILTERED
+static __always_inline unsigned char *rut_reserve(struct rut_slot *slot, __u64 id, __u64 size,
+						  __u64 max)
+{
+	return rut_ring_reserve(slot, id, size, max);
+}
+
+static __always_inline void rut_commit(const struct rut_slot *slot, __u64 size)
+{
+	rut_ring_commit(slot, size);
+}
+#else
+/*
+ * With a filter that looks at fields a record is first stored beside the ring, and goes into it
+ * when the filter lets it pass. Programs can nest in each other, but not in themselves: each has a
+ * place of its own.
+ */
+struct rut_pending {
+	__u8 record[4096 + 256];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, RUT_EV_COUNT);
+	__type(key, __u32);
+	__type(value, struct rut_pending);
+} pending SEC(".maps");
+
+/* By event id: what the filter says of that class of events (session/filter.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RUT_ID_DYNAMIC);
+	__type(key, __u32);
+	__type(value, __u32);
+} classes SEC(".maps");
+
+/* User space writes the compiled filter over these instructions, before it loads the object. */
+static __noinline int rut_filter(const unsigned char *record, __u32 class)
+{
+	int result;
+
+	asm volatile("%0 = 1\n.rept 4000\ngoto +0\n.endr"
+		     : "=r"(result)
+		     : "r"(record), "r"(class)
+		     : "memory");
+	return result;
+}
+
+static __always_inline __u32 rut_pending_key(__u64 id)
+{
+	if (id < RUT_EV_COUNT)
+		return (__u32)id;
+	return id < RUT_ID_SYSCALL_EXIT ? RUT_EV_SYSCALL_UNKNOWN : RUT_EV_SYSCALL_EXIT_UNKNOWN;
+}
+
+static __always_inline unsigned char *rut_reserve(struct rut_slot *slot, __u64 id, __u64 size,
+						  __u64 max)
+{
+	__u32 key = rut_pending_key(id);
+	struct rut_pending *p = bpf_map_lookup_elem(&pending, &key);
+
+	slot->id = id;
+	return p ? p->record : NULL;
+}
+
+#define RUT_PENDING_MAX (RUT_TAIL_MAX + 64)
+
+static __noinline int rut_pass(__u64 id, __u64 size)
+{
+	__u32 key = rut_pending_key(id), class_key = (__u32)id, *class;
+	struct rut_pending *from = bpf_map_lookup_elem(&pending, &key);
+	struct rut_slot slot;
+	unsigned char *to;
+	__u32 words, i;
+
+	class = bpf_map_lookup_elem(&classes, &class_key);
+	if (!from || !class || !*class || size > RUT_PENDING_MAX)
+		return 0;
+	if (*class > 1 && !rut_filter(from->record, *class))
+		return 0;
+	to = rut_ring_reserve(&slot, id, size, RUT_PENDING_MAX + 8);
+	if (!to)
+		return 0;
+	words = (__u32)size >> 3;
+	/* The first word, with the time, is stored already. */
+	for (i = 1; i < RUT_PENDING_MAX / 8; i++) {
+		if (i >= words)
+			break;
+		((__u64 *)to)[i] = ((__u64 *)from->record)[i];
+	}
+	for (i = 0; i < 7; i++) {
+		__u32 at = (words << 3) + i;
+
+		if (at >= size || at >= RUT_PENDING_MAX)
+			break;
+		to[at] = from->record[at];
+	}
+	rut_ring_commit(&slot, size);
+	return 0;
+}
+
+static __always_inline void rut_commit(const struct rut_slot *slot, __u64 size)
+{
+	rut_pass(slot->id, size);
+}
+#endif
 
 #endif

@@ -137,6 +137,11 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_STRICT:
 		o->conf.strict = true;
 		return 0;
+	case RUT_OPT_FILTER:
+		if (strlen(value) >= sizeof(o->conf.filter))
+			return rut_usage_error(cmd, "the filter is too long");
+		strcpy(o->conf.filter, value);
+		return 0;
 	case RUT_OPT_FLIGHT:
 		o->flight = true;
 		return 0;
@@ -235,6 +240,8 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 			fprintf(out, "context = %s\n", contexts[i]);
 	for (size_t i = 0; i < 8 && conf->comms[i][0]; i++)
 		fprintf(out, "procname = %.16s\n", conf->comms[i]);
+	if (conf->filter[0])
+		fprintf(out, "filter = %s\n", conf->filter);
 	if (conf->cgroup[0])
 		fprintf(out, "cgroup = %s\n", conf->cgroup);
 	if (conf->buffer_bytes)

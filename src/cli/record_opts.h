@@ -21,6 +21,7 @@ enum {
 	RUT_OPT_EVERY,
 	RUT_OPT_FLIGHT,
 	RUT_OPT_PROFILE,
+	RUT_OPT_FILTER,
 };
 
 #define RUT_RECORD_OPTIONS                                                                         \
@@ -28,6 +29,8 @@ enum {
 		{"pid", "PID", "record this process and its children; may be repeated", 'p'},      \
 		{"procname", "NAME", "record processes of this name; may be repeated",             \
 		 RUT_OPT_PROCNAME},                                                                \
+		{"filter", "EXPRESSION", "record what satisfies this: fd == 3 && count > 4096",    \
+		 RUT_OPT_FILTER},                                                                  \
 		{"cgroup", "PATH", "record the processes under this control group",                \
 		 RUT_OPT_CGROUP},                                                                  \
 		{"context", "NAMES",                                                               \

@@ -26,6 +26,7 @@ struct rut_record_conf {
 	char comms[8][16];     /* process names to record; "" ends */
 	char cgroup[256];      /* path of a cgroup to record; "": all */
 	char probes[RUT_PROBES_MAX][252]; /* events added by name, see session/dynamic.h; "" ends */
+	char filter[512];		  /* an expression that records must satisfy; "": all do */
 	char events[1024]; /* the selection as it was asked for, for people and profiles */
 };
 

@@ -248,54 +248,66 @@ static enum rut_field_kind kind_of(char letter)
 	}
 }
 
-static void write_syscall_entry(struct rut_buf *out, uint32_t nr)
+static void describe_entry(struct rut_syscall_event *c, uint32_t nr)
 {
-	char names[8][32], kind, kinds[8] = {0}, title[80];
 	const char *args = syscalls[nr].args;
-	struct rut_event e = {.id = RUT_ID_SYSCALL_ENTRY + nr, .name = title};
+	char kind, kinds[8] = {0};
 	bool sock = false;
 	int n = 0;
 
-	snprintf(title, sizeof(title), "syscall_entry_%s", syscalls[nr].name);
-	for (; n < 8 && (args = next_arg(args, &kind, names[n])); n++)
+	for (; n < 8 && (args = next_arg(args, &kind, c->names[n])); n++)
 		kinds[n] = kind;
 	for (int i = 0; i < n; i++)
-		if (kinds[i] != 's' && kinds[i] != 'a')
-			add_field(&e, kind_of(kinds[i]), names[i]);
+		if (kinds[i] != 's' && kinds[i] != 'a') {
+			add_field(&c->event, kind_of(kinds[i]), c->names[i]);
+			/* 32 bits in 64: for filters, which know then that there is no sign bit. */
+			c->event.fields[c->event.nfields - 1].count = kinds[i] == 'u' ? 4 : 0;
+		}
 	for (int i = 0; i < n; i++) {
 		if (kinds[i] == 's')
-			add_field(&e, RUT_FK_STR, names[i]);
+			add_field(&c->event, RUT_FK_STR, c->names[i]);
 		sock |= kinds[i] == 'a';
 	}
 	if (sock)
-		add_sockaddr(&e, "dport");
-	rut_metadata_event(out, &e);
+		add_sockaddr(&c->event, "dport");
 }
 
-static void write_syscall_exit(struct rut_buf *out, uint32_t nr)
+static void describe_exit(struct rut_syscall_event *c, uint32_t nr)
 {
-	struct rut_event e = {.id = RUT_ID_SYSCALL_EXIT + nr};
 	struct rut_syscall_desc d;
-	char title[80];
 
-	snprintf(title, sizeof(title), "syscall_exit_%s", syscalls[nr].name);
-	e.name = title;
-	add_field(&e, RUT_FK_S64, "ret");
+	add_field(&c->event, RUT_FK_S64, "ret");
 	rut_syscall_describe(&d, nr);
 	if (d.peer)
-		add_sockaddr(&e, "sport");
-	rut_metadata_event(out, &e);
+		add_sockaddr(&c->event, "sport");
+}
+
+bool rut_event_syscall(struct rut_syscall_event *ret, uint32_t nr, bool exit)
+{
+	if (!syscalls[nr].name || (!exit && syscalls[nr].args[0] == '?'))
+		return false;
+	snprintf(ret->title, sizeof(ret->title), "syscall_%s_%s", exit ? "exit" : "entry",
+		 syscalls[nr].name);
+	ret->event = (struct rut_event){
+		.id = (exit ? RUT_ID_SYSCALL_EXIT : RUT_ID_SYSCALL_ENTRY) + nr,
+		.name = ret->title,
+	};
+	if (exit)
+		describe_exit(ret, nr);
+	else
+		describe_entry(ret, nr);
+	return true;
 }
 
 static void write_syscalls(struct rut_buf *out, const struct rut_selection *sel)
 {
+	struct rut_syscall_event call;
+
 	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++) {
-		if (!syscalls[nr].name)
-			continue;
-		if (sel->syscalls[nr] & RUT_SYSCALL_ENTRY && syscalls[nr].args[0] != '?')
-			write_syscall_entry(out, nr);
-		if (sel->syscalls[nr] & RUT_SYSCALL_EXIT)
-			write_syscall_exit(out, nr);
+		if (sel->syscalls[nr] & RUT_SYSCALL_ENTRY && rut_event_syscall(&call, nr, false))
+			rut_metadata_event(out, &call.event);
+		if (sel->syscalls[nr] & RUT_SYSCALL_EXIT && rut_event_syscall(&call, nr, true))
+			rut_metadata_event(out, &call.event);
 	}
 }
 

@@ -91,6 +91,16 @@ bool rut_selection_any_syscall(const struct rut_selection *sel);
 /* The layout that the programs need of system call `nr`. */
 void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr);
 
+/* The event of a system call's entry or exit, with the names that its fields point to. */
+struct rut_syscall_event {
+	struct rut_event event;
+	char title[80];
+	char names[8][32];
+};
+
+/* False when the table does not know the call (or, at entry, its arguments). */
+bool rut_event_syscall(struct rut_syscall_event *ret, uint32_t nr, bool exit);
+
 /* The name, or NULL when the table does not know `nr`. */
 const char *rut_syscall_name(uint32_t nr);
 

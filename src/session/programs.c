@@ -10,9 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "kernel.skel.h"
+#include "kernel_filter.skel.h"
+#include "session/filter.h"
 
 static int quiet_print(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
@@ -116,8 +119,13 @@ int rut_programs_keep_link(struct rut_recorder *r, struct bpf_link *link, const 
 	return 0;
 }
 
-/* The skeleton is only the container of the object's bytes: the object itself is ours. */
-static struct bpf_object *open_kernel_object(struct rut_err *err)
+/*
+ * The skeletons are only containers of the objects' bytes: the objects are ours. With a filter it
+ * is the other object, into a copy of which the filter is put; *ret_copy is freed after the load.
+ */
+static struct bpf_object *open_kernel_object(const struct rut_recorder *r,
+					     struct rut_filter *filter, void **ret_copy,
+					     struct rut_err *err)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "rutile");
 	struct bpf_object *obj;
@@ -126,10 +134,34 @@ static struct bpf_object *open_kernel_object(struct rut_err *err)
 
 	libbpf_set_print(quiet_print);
 	data = rut_kernel_bpf__elf_bytes(&size);
+	if (r->conf.filter[0]) {
+		data = rut_kernel_filter_bpf__elf_bytes(&size);
+		*ret_copy = malloc(size);
+		if (!*ret_copy) {
+			rut_err_set(err, ENOMEM, "out of memory");
+			return NULL;
+		}
+		memcpy(*ret_copy, data, size);
+		data = *ret_copy;
+		if (rut_filter_compile(filter, r->conf.filter, &r->conf.selection, r->conf.contexts,
+				       err) < 0 ||
+		    rut_filter_patch(filter, *ret_copy, size, err) < 0)
+			return NULL;
+	}
 	obj = bpf_object__open_mem(data, size, &opts);
 	if (!obj)
 		rut_err_errno(err, errno, "cannot open the programs");
 	return obj;
+}
+
+static int fill_classes(struct bpf_object *obj, const struct rut_filter *f, struct rut_err *err)
+{
+	int fd = bpf_object__find_map_fd_by_name(obj, "classes");
+
+	for (uint32_t id = 0; f->insns && id < RUT_ID_DYNAMIC; id++)
+		if (f->classes[id] && bpf_map_update_elem(fd, &id, &f->classes[id], BPF_ANY) < 0)
+			return rut_err_errno(err, errno, "cannot set the filter");
+	return 0;
 }
 
 void *rut_programs_constant(struct bpf_object *obj, const char *name)
@@ -160,26 +192,36 @@ void *rut_programs_constant(struct bpf_object *obj, const char *name)
 	return NULL;
 }
 
-int rut_programs_load(struct rut_recorder *r, const struct rut_selection *sel, struct rut_err *err)
+static int load_object(struct rut_recorder *r, struct bpf_object *obj,
+		       const struct rut_selection *sel, const struct rut_filter *filter,
+		       struct rut_err *err)
 {
-	struct bpf_object *obj = open_kernel_object(err);
-	struct rut_bpf_conf *conf;
+	struct rut_bpf_conf *conf = rut_programs_constant(obj, "conf");
 	struct bpf_program *prog;
 	int rc;
 
-	if (!obj)
-		return -err->code;
-	conf = rut_programs_constant(obj, "conf");
 	rc = conf ? rut_programs_prepare(r, obj, conf, err)
 		  : rut_err_set(err, EPROTO, "the programs have no constants");
 	bpf_object__for_each_program(prog, obj) bpf_program__set_autoload(
 		prog, rut_programs_wanted(r, sel, bpf_program__name(prog)));
 	if (!rc) {
 		rc = bpf_object__load(obj);
-		rc = rc < 0 ? load_error(rc, err) : 0;
+		rc = rc < 0 ? load_error(rc, err) : fill_classes(obj, filter, err);
 	}
-	if (!rc)
-		rc = rut_programs_keep(r, obj);
+	return rc ? rc : rut_programs_keep(r, obj);
+}
+
+int rut_programs_load(struct rut_recorder *r, const struct rut_selection *sel, struct rut_err *err)
+{
+	_cleanup_(rut_filter_fini)
+	struct rut_filter filter = {0};
+	_cleanup_free_ void *copy = NULL;
+	struct bpf_object *obj = open_kernel_object(r, &filter, &copy, err);
+	int rc;
+
+	if (!obj)
+		return -err->code;
+	rc = load_object(r, obj, sel, &filter, err);
 	if (rc) {
 		bpf_object__close(obj);
 		return rc;

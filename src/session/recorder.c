@@ -284,6 +284,12 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 	uint32_t shift = 0, count = 0;
 	int rc = drop_missing(r, err);
 
+	if (!rc && r->conf.filter[0] && r->conf.probes[0][0])
+		rc = rut_err_set(
+			err, ENOTSUP,
+			"--filter cannot test '%s': filters are for the kernel's events and "
+			"system calls; use --pid, --procname or --cgroup, or another session",
+			r->conf.probes[0]);
 	if (!rc)
 		rc = choose_sizes(&r->conf, r->ncpus, &shift, &count, err);
 	if (!rc)

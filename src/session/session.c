@@ -308,6 +308,11 @@ int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *er
 	char word[512];
 	int rc = 0;
 
+	if (r->conf.filter[0])
+		return rut_err_set(err, ENOTSUP,
+				   "session '%s' has a filter, which was compiled for its events: "
+				   "start another session",
+				   r->conf.name);
 	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word))))
 		rc = rut_dynamic_is(word) ? add_dynamic(r, word, err) : add_static(r, word, err);
 	return rc;
