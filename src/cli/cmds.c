@@ -53,6 +53,7 @@ extern const struct rut_cmd cmd_fdtop;
 extern const struct rut_cmd cmd_save;
 extern const struct rut_cmd cmd_service;
 extern const struct rut_cmd cmd_recover;
+extern const struct rut_cmd cmd_probes;
 extern const struct rut_cmd cmd_help;
 extern const struct rut_cmd cmd_foreman_tracer;
 
@@ -96,7 +97,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_futexstats,
 	&cmd_wakeupchain,
 	&cmd_fdtop,
-	&cmd_save, &cmd_service, &cmd_recover, &cmd_help,
+	&cmd_save, &cmd_service, &cmd_recover, &cmd_probes, &cmd_help,
 	NULL,
 };
 /* clang-format on */
