@@ -38,7 +38,8 @@
 #include "ring/read.h"
 #include "usdt/remote.h"
 
-enum { LOOK_MS = 200, ANSWER_MS = 1000, PAGE_MS = 1 };
+/* Looking through all processes of a machine costs something: not so often. */
+enum { LOOK_MS = 200, LOOK_ALL_MS = 1000, ANSWER_MS = 1000, PAGE_MS = 1 };
 
 struct tap {
 	struct rut_usdt_remote remote;
@@ -59,7 +60,7 @@ struct rut_usdt_taps {
 	char *dir;		 /* owned; NULL: not open */
 	struct tap **taps;	 /* owned */
 	size_t ntaps, processes; /* those now, those ever */
-	uint64_t looked_ms, lost, bytes, packets;
+	uint64_t looked_ms, searched_ms, lost, bytes, packets;
 };
 
 static uint64_t now_ms(void)
@@ -487,7 +488,10 @@ static int look(struct rut_usdt_taps *t, struct rut_err *err)
 {
 	int first = 0;
 
-	find_processes(t);
+	if (t->npids || !t->searched_ms || now_ms() - t->searched_ms >= LOOK_ALL_MS) {
+		t->searched_ms = now_ms();
+		find_processes(t);
+	}
 	for (size_t i = 0; i < t->ntaps; i++) {
 		struct tap *tap = t->taps[i];
 		char path[32];

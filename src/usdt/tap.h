@@ -31,9 +31,9 @@ void rut_usdt_taps_free(struct rut_usdt_taps *taps);
 int rut_usdt_taps_open(struct rut_usdt_taps *taps, const char *dir, struct rut_err *err);
 
 /*
- * One round: looks for new processes and tracepoints (at most every 200 ms), moves finished packets
- * into the files. Call it several times a second. Returns the packets moved, or -errno when a
- * file cannot be written; they stay in memory then.
+ * One round: looks for new tracepoints and processes (every 200 ms, every second when all are
+ * meant), moves finished packets into the files. Call it several times a second. Returns the
+ * packets moved, or -errno when a file cannot be written; they stay in memory then.
  */
 int64_t rut_usdt_taps_step(struct rut_usdt_taps *taps, struct rut_err *err);
 
