@@ -155,7 +155,11 @@ static void lex_string(struct rut_expr_lex *l, bool raw)
 		return;
 	}
 	for (; p < l->end && *p != '"'; p++) {
-		if (*p == '\\' && p + 1 < l->end) {
+		if (*p == '\0') {
+			rut_expr_lex_error(l, p, "no string contains the byte 0");
+			return;
+		}
+		if (*p == '\\' && p + 1 < l->end && p[1]) {
 			p++;
 			if (raw && *p != '"')
 				l->str[n++] = '\\';
