@@ -217,6 +217,17 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 	return 0;
 }
 
+void rut_consumer_abandon(struct rut_consumer *c)
+{
+	if (c->writer.path)
+		rut_writer_close(&c->writer);
+	for (size_t i = 0; i < c->nfolders; i++)
+		free(c->folders[i]);
+	free(c->folders);
+	c->folders = NULL;
+	c->nfolders = 0;
+}
+
 int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 {
 	uint64_t before = c->writer.bytes;
@@ -230,11 +241,6 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 	c->total_packets += n > 0 ? (uint64_t)n : 0;
 	c->recorder->meta->bytes_written = c->total_bytes;
 	c->recorder->meta->packets_written = c->total_packets;
-	rut_writer_close(&c->writer);
-	for (size_t i = 0; i < c->nfolders; i++)
-		free(c->folders[i]);
-	free(c->folders);
-	c->folders = NULL;
-	c->nfolders = 0;
+	rut_consumer_abandon(c);
 	return n < 0 ? (int)n : 0;
 }

@@ -43,6 +43,9 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err);
 /* Switches to the next folder now. */
 int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err);
 
+/* Closes without draining: another process goes on with it. */
+void rut_consumer_abandon(struct rut_consumer *c);
+
 /* Writes all that is left, the packets being written included, and closes. */
 int rut_consumer_close(struct rut_consumer *c, struct rut_err *err);
 

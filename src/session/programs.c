@@ -17,7 +17,8 @@
 #include "kernel_filter.skel.h"
 #include "session/filter.h"
 
-static int quiet_print(enum libbpf_print_level level, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static int quiet_print(enum libbpf_print_level level,
+							     const char *fmt, va_list ap)
 {
 	char line[512];
 

@@ -116,7 +116,7 @@ static int fork_daemon(struct rut_consumer *c, pid_t *ret_pid, struct rut_err *e
 	for (int i = 0; i < WAIT_MS && !m->consumer; i++)
 		poll(NULL, 0, 1);
 	/* From here on the folder and its files are the daemon's. */
-	rut_writer_close(&c->writer);
+	rut_consumer_abandon(c);
 	return m->consumer ? 0 : rut_err_set(err, EIO, "the session's process did not start");
 }
 
@@ -188,8 +188,7 @@ int rut_session_start(const struct rut_start *start, pid_t *ret_pid, struct rut_
 		rc = rut_recorder_new(&r, &start->conf, err);
 	if (!rc)
 		rc = start_recorder(start, r, &c, ret_pid, err);
-	if (c.writer.path)
-		rut_writer_close(&c.writer);
+	rut_consumer_abandon(&c);
 	rut_recorder_free(r);
 	return rc;
 }

@@ -93,7 +93,7 @@ test_session() {
   "$RUTILE" start $S --flight -e 'syscall:getpgid' --filter '$evt.ret == -3 || $evt.pid == 1073741824'
   python3 work.py
   "$RUTILE" save $S >profile
-  ! "$RUTILE" add $S -e sched 2>err
+  if "$RUTILE" add $S -e sched 2>err; then return 1; fi
   "$RUTILE" snapshot $S -o snap
   "$RUTILE" destroy $S
   readers snap >/dev/null

@@ -113,11 +113,11 @@ test_refusals() {
   build
   "$RUTILE" record -o t -e "usdt:$PWD/prog:demo:nothing,sched_switch" --duration 0.1 2>err
   grep -q "has no probe 'demo:nothing'" err
-  ! "$RUTILE" record -o u --strict -e "uprobe:$PWD/prog:nothing" --duration 0.1 2>err
+  if "$RUTILE" record -o u --strict -e "uprobe:$PWD/prog:nothing" --duration 0.1 2>err; then return 1; fi
   grep -q "has no function 'nothing'" err
-  ! "$RUTILE" record -o u --strict -e "nosuch:thing" --duration 0.1 2>err
+  if "$RUTILE" record -o u --strict -e "nosuch:thing" --duration 0.1 2>err; then return 1; fi
   grep -q "no tracepoints 'nosuch:" err
-  ! "$RUTILE" record -o u --strict -e "usdt:/etc/passwd:a:b" --duration 0.1 2>err
+  if "$RUTILE" record -o u --strict -e "usdt:/etc/passwd:a:b" --duration 0.1 2>err; then return 1; fi
   grep -q 'no 64-bit ELF file' err
   [ ! -e u ]
 }

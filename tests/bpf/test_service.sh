@@ -19,7 +19,7 @@ test_service() {
   profiles
   "$RUTILE" service check --dir d >check
   [ "$(grep -c ok check)" = 2 ]
-  ! "$RUTILE" list | grep -q "^$S"
+  if "$RUTILE" list | grep -q "^$S"; then return 1; fi
   "$RUTILE" service start --dir d
   "$RUTILE" service start --dir d
   [ "$("$RUTILE" list | grep -c "^$S.*records")" = 2 ]
@@ -42,7 +42,7 @@ test_save() {
   profiles
   "$RUTILE" start ${S}a --profile d/${S}a.conf
   "$RUTILE" save ${S}a -o saved
-  ! "$RUTILE" save ${S}a -o saved
+  if "$RUTILE" save ${S}a -o saved; then return 1; fi
   "$RUTILE" status ${S}a >one
   "$RUTILE" destroy ${S}a
   "$RUTILE" start ${S}a --profile saved
@@ -55,12 +55,12 @@ test_save() {
 test_bad_profile() {
   need_bpf
   printf 'flight = yes\nevnt = sched\n' >p
-  ! "$RUTILE" start ${S}a --profile p 2>err
+  if "$RUTILE" start ${S}a --profile p 2>err; then return 1; fi
   grep -q "p, line 2: unknown option 'evnt'" err
   printf 'flight = perhaps\n' >p
-  ! "$RUTILE" start ${S}a --profile p 2>err
+  if "$RUTILE" start ${S}a --profile p 2>err; then return 1; fi
   grep -q "line 1: yes or no" err
-  ! "$RUTILE" service start --dir /nowhere nothing 2>err
+  if "$RUTILE" service start --dir /nowhere nothing 2>err; then return 1; fi
 }
 
 test_init_script() {

@@ -90,7 +90,7 @@ test_stop_start() {
   getppids 100
   "$RUTILE" stop ${S}c
   getppids 1000
-  ! "$RUTILE" stop ${S}c 2>err
+  if "$RUTILE" stop ${S}c 2>err; then return 1; fi
   grep -q 'stopped already' err
   "$RUTILE" start ${S}c
   getppids 10
@@ -154,7 +154,7 @@ test_killed() {
   sleep 0.1
   "$RUTILE" list >out 2>err
   grep -q "${S}g" err
-  ! grep -q "${S}g" out
+  if grep -q "${S}g" out; then return 1; fi
   [ ! -e /sys/fs/bpf/rutile/${S}g ]
 }
 
@@ -217,13 +217,13 @@ test_full_disk() {
 test_refusals() {
   need_bpf
   "$RUTILE" start ${S}l --flight -e sched_switch
-  ! "$RUTILE" start ${S}l --flight 2>err
+  if "$RUTILE" start ${S}l --flight 2>err; then return 1; fi
   grep -q 'exists' err
-  ! "$RUTILE" start "a/b" --flight 2>err
+  if "$RUTILE" start "a/b" --flight 2>err; then return 1; fi
   grep -q "cannot be a session's name" err
-  ! "$RUTILE" snapshot nosuch 2>err
+  if "$RUTILE" snapshot nosuch 2>err; then return 1; fi
   grep -q "there is no session 'nosuch'" err
-  ! "$RUTILE" start ${S}m -o /proc/nowhere/x 2>err
+  if "$RUTILE" start ${S}m -o /proc/nowhere/x 2>err; then return 1; fi
   [ "$(wc -l <err)" = 1 ]
   [ ! -e /sys/fs/bpf/rutile/${S}m ]
   "$RUTILE" destroy ${S}l
