@@ -15,6 +15,7 @@ extconf = File.expand_path('ext/rutile/extconf.rb', __dir__)
 log = File.join(out, 'build.log')
 args = flags.empty? ? [] : ["optflags=-O1 #{flags}", "LDSHARED=#{RbConfig::CONFIG['LDSHARED']} #{flags}"]
 ok = system(RbConfig.ruby, extconf, chdir: work, out: log, err: %i[child out]) &&
+     system('make', '-s', 'clean', chdir: work, out: [log, 'a'], err: %i[child out]) && # it knows of no headers
      system('make', '-s', *args, chdir: work, out: [log, 'a'], err: %i[child out])
 abort(File.read(log)) unless ok
 FileUtils.cp(File.join(work, 'rutile_ext.so'), lib)
