@@ -197,6 +197,11 @@
 	F(U32, core_id)                                                                            \
 	F(U32, cpu_id)                                                                             \
 	F(STR, model_name)
+#define RUT_F_SD_STACK(F)                                                                          \
+	F(S32, id)                                                                                 \
+	F(LEN8, addresses)                                                                         \
+	F(SEQ_X64, addresses)                                                                      \
+	F(STR, symbols)
 #define RUT_F_SD_MARK(F) F(S32, session_id)
 
 /* From the kernel: each has a program of its tracepoint's name in kernel.bpf.c. */
@@ -249,7 +254,8 @@
 	E(SD_FD, "lttng_statedump_file_descriptor", none, "statedump", RUT_F_SD_FD)                \
 	E(SD_BLOCK, "lttng_statedump_block_device", none, "statedump", RUT_F_SD_BLOCK)             \
 	E(SD_INTERRUPT, "lttng_statedump_interrupt", none, "statedump", RUT_F_SD_INTERRUPT)        \
-	E(SD_CPU, "lttng_statedump_cpu_topology", none, "statedump", RUT_F_SD_CPU)
+	E(SD_CPU, "lttng_statedump_cpu_topology", none, "statedump", RUT_F_SD_CPU)                 \
+	E(SD_STACK, "rutile_stack", none, "statedump", RUT_F_SD_STACK)
 
 #define RUT_EVENT_ID(sym, name, tp, group, fields) RUT_EV_##sym,
 enum rut_event_id {
@@ -271,6 +277,7 @@ enum rut_event_id {
 #define RUT_C_LEN8(f)	     __u8 f##_length;
 #define RUT_C_STR(f)	     /* variable */
 #define RUT_C_SEQ_S32(f)     /* variable */
+#define RUT_C_SEQ_X64(f)     /* variable */
 #define RUT_C_FIELD(kind, f) RUT_C_##kind(f)
 #define RUT_EVENT_STRUCT(sym, name, tp, group, fields)                                             \
 	struct rut_ev_##sym {                                                                      \

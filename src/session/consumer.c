@@ -151,6 +151,7 @@ int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err)
 {
 	int rc;
 
+	rut_writer_stacks(&c->writer);
 	rut_recorder_flush(c->recorder);
 	rc = (int)rut_writer_drain(&c->writer, err);
 	if (rc < 0)
@@ -235,6 +236,7 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 
 	if (!c->writer.path)
 		return 0;
+	rut_writer_stacks(&c->writer);
 	rut_recorder_flush(c->recorder);
 	n = rut_writer_drain(&c->writer, err);
 	c->total_bytes += c->writer.bytes - before;

@@ -35,6 +35,7 @@ enum rut_field_kind {
 	RUT_FK_LEN8, /* the length of a sequence of the same name */
 	RUT_FK_LEN16,
 	RUT_FK_SEQ_S32, /* a sequence */
+	RUT_FK_SEQ_X64,
 	RUT_FK_SEQ_U8,
 	RUT_FK_SEQ_X8,
 	RUT_FK_SEQ_BE16,

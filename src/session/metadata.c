@@ -51,6 +51,7 @@ static const char *const forms[] = {
 	[RUT_FK_LEN8] = "uint8_t __%s_length;",
 	[RUT_FK_LEN16] = "uint16_t __%s_length;",
 	[RUT_FK_SEQ_S32] = "int32_t _%s[ __%s_length ];",
+	[RUT_FK_SEQ_X64] = "xint64_t _%s[ __%s_length ];",
 	[RUT_FK_SEQ_U8] = "uint8_t _%s[ __%s_length ];",
 	[RUT_FK_SEQ_X8] = "xint8_t _%s[ __%s_length ];",
 	[RUT_FK_SEQ_BE16] = "be16_t _%s[ __%s_length ];",

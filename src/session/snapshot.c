@@ -113,6 +113,7 @@ static int append_statedump(struct rut_writer *w, const struct rut_snapshot *sna
 	rut_ring_init(&ring, ctl, data, RUT_RING_DISCARD, 18, 4);
 	fixed_time = snap->begin_ns ? snap->begin_ns : rut_ring_clock();
 	rut_statedump_write(&s);
+	rut_statedump_stacks(&s, w->recorder->fds[RUT_MAP_STACKS]);
 	rut_ring_flush(&ring);
 	drain_dump(&d);
 	return d.rc;

@@ -59,6 +59,11 @@ static void emit(struct rut_statedump *s, uint32_t id, const void *fixed, size_t
 		emit(s, RUT_EV_##sym, rec, sizeof(*(rec)), _strs, sizeof(_strs) / sizeof(*_strs)); \
 	} while (0)
 
+void rut_statedump_emit(struct rut_statedump *s, uint32_t id, const void *data, size_t len)
+{
+	emit(s, id, data, len, NULL, 0);
+}
+
 static ssize_t read_at(int dir, const char *name, char *buf, size_t size)
 {
 	_cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);

@@ -215,19 +215,32 @@ static void drain_for_room(void *arg)
 	rut_writer_drain(arg, NULL);
 }
 
-void rut_writer_statedump(struct rut_writer *w, pid_t only)
+static struct rut_statedump dump_into(struct rut_writer *w)
 {
 	int cpu = sched_getcpu();
-	struct rut_statedump s = {
+
+	return (struct rut_statedump){
 		.ring = &w->recorder->rings[cpu >= 0 && cpu < w->recorder->ncpus ? cpu : 0],
 		.clock = rut_ring_clock,
 		.contexts = w->recorder->conf.contexts,
 		.make_room = drain_for_room,
 		.arg = w,
-		.only = only,
 	};
+}
 
+void rut_writer_statedump(struct rut_writer *w, pid_t only)
+{
+	struct rut_statedump s = dump_into(w);
+
+	s.only = only;
 	rut_statedump_write(&s);
+}
+
+void rut_writer_stacks(struct rut_writer *w)
+{
+	struct rut_statedump s = dump_into(w);
+
+	rut_statedump_stacks(&s, w->recorder->fds[RUT_MAP_STACKS]);
 }
 
 void rut_writer_close(struct rut_writer *w)

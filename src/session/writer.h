@@ -44,6 +44,9 @@ int rut_writer_append(struct rut_writer *w, int cpu, unsigned char *packet);
 /* Writes a statedump through a ring, draining it as needed. `only`: one process, or 0 for all. */
 void rut_writer_statedump(struct rut_writer *w, pid_t only);
 
+/* Writes the stacks that were recorded, in the same way. Call it before the last drain. */
+void rut_writer_stacks(struct rut_writer *w);
+
 /* Writes the metadata anew, after events were added. */
 int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err);
 

@@ -107,6 +107,14 @@ test_profile() {
   "$RUTILE" record -o t -e profile:200 -- sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
   readers t >/dev/null
   [ "$(grep -c 'rutile_sample:.*procname = "sh"' bt2.out)" -ge 10 ]
+  # Every stack that a sample names is told, once.
+  for id in $(sed -n 's/.*rutile_sample:.*ustack_id = \([0-9]*\),.*/\1/p' bt2.out | sort -u | head -20); do
+    [ "$(grep -c "rutile_stack:.* id = $id," bt2.out)" = 1 ]
+  done
+  # Kernel functions have names: some sample was in a system call.
+  "$RUTILE" record -o u -e profile:1000 -- dd if=/dev/zero of=/dev/null bs=1M count=2000 2>/dev/null
+  readers u >/dev/null
+  grep -q 'rutile_stack:.*symbols = ".*ksys_read;.*do_syscall_64' bt2.out
 }
 
 test_refusals() {
