@@ -92,7 +92,7 @@ static void on_cpu(struct cputop *c, const struct rut_hook_switch *h)
 		s->cpu = h->cpu;
 		s->since_ns = c->base.begin_ns;
 	}
-	if (s->since_ns != RUT_NO_TIME)
+	if (s->since_ns != RUT_NO_TIME && h->gap_tid < 0)
 		s->busy_ns += h->ts_ns - s->since_ns;
 	s->since_ns = wanted(c, h->next) ? h->ts_ns : RUT_NO_TIME;
 }
@@ -107,9 +107,13 @@ static void on_switch(void *arg, const void *data)
 	if (!rut_conf_cpu(c->base.run->conf, h->cpu))
 		return;
 	on_cpu(c, h);
+	/* Switches are missing (lost, or not recorded): nobody knows how long that thread ran. */
+	s = h->gap_tid > 0 ? rut_ordered_get(&c->tids, (uint64_t)h->gap_tid) : NULL;
+	if (s)
+		s->since_ns = RUT_NO_TIME;
 	/* What ran when the stretch began has run since then. */
 	s = get_tid(c, h->prev_tid, h->prev_comm, &is_new);
-	if (s && is_new)
+	if (s && is_new && h->gap_tid < 0)
 		s->since_ns = c->base.begin_ns;
 	if (s && s->since_ns != RUT_NO_TIME) {
 		s->busy_ns += h->ts_ns - s->since_ns;

@@ -92,6 +92,7 @@ struct rut_softirq {
 
 struct rut_cpu {
 	bool seen;
+	bool switched;		    /* a switch was seen: current is known */
 	struct rut_thread *current; /* NULL: idle or unknown */
 	bool in_irq;
 	int64_t irq, irq_begin_ns;
@@ -142,6 +143,8 @@ struct rut_hook_switch {
 	int64_t ts_ns;
 	int cpu;
 	int64_t prev_tid, next_tid;
+	int64_t gap_tid; /* who ran last as far as the trace tells, when that is not prev; else -1
+			  */
 	int64_t prev_state;		   /* 0: it could have run on */
 	const char *prev_comm, *next_comm; /* interned */
 	struct rut_thread *next;

@@ -41,6 +41,10 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	h.next_tid = rut_ctf_i64(ev, &c->f[SW_NEXT_TID]);
 	prev = rut_state_thread_new(st, h.prev_tid);
 	next = rut_state_thread_new(st, h.next_tid);
+	h.gap_tid = !cpu->switched ? -1 : cpu->current ? cpu->current->tid : 0;
+	if (h.gap_tid == h.prev_tid)
+		h.gap_tid = -1;
+	cpu->switched = true;
 	if (cpu->current)
 		cpu->current->running--;
 	cpu->current = h.next_tid ? next : NULL;

@@ -194,6 +194,23 @@ assert r == {("worker", 11, 10): 1, ("worker", 12, 10): 1, ("other", 20, 20): 1}
   run iolog | grep -q 'read .*/tmp/x (fd=5)'
 }
 
+# Of a thread whose end on the CPU is not in the trace nobody knows how long it ran.
+a_gap_between_switches_counts_for_nobody() {
+  mk <<TRACE
+10_000 0 sched_switch prev_comm=a prev_tid=10 prev_prio=20 prev_state=1 next_comm=b next_tid=20 next_prio=20
+20_000 0 sched_switch prev_comm=a prev_tid=10 prev_prio=20 prev_state=1 next_comm=c next_tid=30 next_prio=20
+25_000 0 sched_switch prev_comm=c prev_tid=30 prev_prio=20 prev_state=1 next_comm=d next_tid=40 next_prio=20
+30_000 0 sched_switch prev_comm=c prev_tid=30 prev_prio=20 prev_state=1 next_comm=swapper/0 next_tid=0 next_prio=20
+40_000 0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm=e next_tid=50 next_prio=20
+50_000 0 sched_switch prev_comm=e prev_tid=50 prev_prio=20 prev_state=1 next_comm=swapper/0 next_tid=0 next_prio=20
+TRACE
+  # 40 us in all: c ran 5 of them, e 10, and of 15 nobody knows.
+  run cputop --mi | json '
+r = {x[0]["tid"]: round(x[-1]["value"], 3) for x in rows("per-process")}
+assert r[30] == 0.125 and r[50] == 0.25 and not r.get(20) and not r.get(40), r
+assert round(rows("per-cpu")[0][1]["value"], 3) == 0.375, rows("per-cpu")'
+}
+
 lost_events_are_told() {
   mk <<TRACE
 $SWITCH
@@ -468,6 +485,7 @@ a_growing_trace_is_followed() {
   [ "$(grep -c ^Timerange out)" -ge 2 ]
 }
 
+t_case "a gap between switches counts for nobody" a_gap_between_switches_counts_for_nobody
 t_case "softirqs of LTTng 2.7 and later" softirqs_have_two_names
 t_case "a softirq raised again while it runs" a_softirq_raised_thrice_while_it_runs_runs_once
 t_case "received packets of LTTng 2.7 and later" received_packets_have_two_names
