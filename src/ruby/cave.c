@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #if defined(__x86_64__)
@@ -12,9 +13,10 @@
 
 #include "base/err.h"
 
-#define START_LIMIT_NS (500 * RUT_INJECT_MS)
-#define WAIT_ROUNDS    600 /* of about 80 us in the stub */
-#define LINGER_ROUNDS  100
+#define START_LIMIT_NS	 (500 * RUT_INJECT_MS)
+#define STACK_SCAN_BYTES (256 * 1024)
+#define WAIT_ROUNDS	 600 /* of about 80 us in the stub */
+#define LINGER_ROUNDS	 100
 
 /* The agent is loaded by a path in /proc: without one mounted, a chroot say, it cannot be. */
 static int check_proc(struct rut_inject *in)
@@ -31,15 +33,15 @@ static int check_proc(struct rut_inject *in)
 			   in->pid);
 }
 
-static bool has_loader(const struct rut_target *t)
+static const struct rut_mapping *find_loader(const struct rut_target *t)
 {
 	for (size_t i = 0; i < t->map_count; i++) {
 		const char *name = rut_mapping_basename(&t->maps[i]);
 
 		if (!strncmp(name, "ld-linux", 8) || !strncmp(name, "ld-2.", 5))
-			return true;
+			return &t->maps[i];
 	}
-	return false;
+	return NULL;
 }
 
 /* A program that has just been started has its loader before its C library. */
@@ -48,7 +50,7 @@ static enum rut_libc find_libc(struct rut_inject *in, const struct rut_mapping *
 	uint64_t since = rut_inject_now_ns();
 	enum rut_libc libc = rut_target_libc(&in->target, ret);
 
-	while (libc == RUT_LIBC_NONE && has_loader(&in->target) &&
+	while (libc == RUT_LIBC_NONE && find_loader(&in->target) &&
 	       rut_inject_now_ns() - since < START_LIMIT_NS &&
 	       rut_target_read_maps(&in->target, in->pid) == 0) {
 		rut_inject_nap_us(500);
@@ -82,6 +84,9 @@ int rut_inject_find_functions(struct rut_inject *in)
 	}
 	if (check_proc(in) < 0)
 		return -ENOENT;
+	m = find_loader(t);
+	if (m)
+		rut_target_find_symbol(t, m, "_r_debug", &in->r_debug);
 	if (rut_target_find_symbol(t, libc, "__errno_location", &in->errno_fn) < 0)
 		return rut_err_set(in->err, ENOEXEC,
 				   "cannot read the symbols of '%s' in process %d", libc->path,
@@ -101,6 +106,19 @@ int rut_inject_find_functions(struct rut_inject *in)
 		return 0;
 	}
 	return rut_err_set(in->err, ENOTSUP, "the C library of process %d has no dlopen", in->pid);
+}
+
+bool rut_inject_loader_is_idle(const struct rut_inject *in)
+{
+	/* struct r_debug of <link.h>; before it is filled in, the loader has not begun. */
+	struct {
+		uint64_t version, map, brk;
+		int state;
+	} d;
+
+	return !in->r_debug.addr ||
+	       (rut_target_read(&in->target, in->r_debug.addr, &d, sizeof(d)) == 0 && d.map &&
+		d.state == 0 /* RT_CONSISTENT */);
 }
 
 static bool fits(const struct rut_inject *in, uint64_t addr, uint64_t bytes)
@@ -186,4 +204,31 @@ void rut_inject_set_functions(struct rut_inject *in)
 bool rut_inject_in_cave(const struct rut_inject *in, uint64_t pc)
 {
 	return pc >= in->cave && pc < in->cave + in->code_bytes;
+}
+
+bool rut_inject_in_stub(struct rut_inject *in, uint64_t pc, uint64_t sp)
+{
+	struct rut_target *t = &in->target;
+	const struct rut_mapping *stack = rut_target_mapping_at(t, sp);
+	uint64_t *words;
+	size_t count;
+	bool found = false;
+
+	if (rut_inject_in_cave(in, pc))
+		return true;
+	if (!stack && rut_target_read_maps(t, in->pid) == 0)
+		stack = rut_target_mapping_at(t, sp);
+	if (!stack)
+		return true;
+	sp = (sp + 7) & ~7ull;
+	count = (stack->end - sp < STACK_SCAN_BYTES ? stack->end - sp : STACK_SCAN_BYTES) / 8;
+	words = malloc(count * 8 + 8);
+	if (!words || rut_target_read(t, sp, words, count * 8) < 0) {
+		free(words);
+		return true;
+	}
+	for (size_t i = 0; i < count && !found; i++)
+		found = rut_inject_in_cave(in, words[i]);
+	free(words);
+	return found;
 }

@@ -21,11 +21,11 @@
  *	registers, and libc its bytes	-
  *	end of the thread: detached	runs
  *
- * When the thread was in code, the stub also goes back by itself. When it was in a system call, the
- * stub parks for a moment and the tracer puts the registers back as they were at the interruption,
- * so that it is the kernel that restarts the call or returns EINTR: it alone can do that without
- * losing a signal that arrives between the decision and the call. A stub whose tracer is dead does
- * the same by itself, as well as a program can.
+ * At its end the stub parks for a moment, and the tracer puts mask and registers back as they were
+ * at the interruption, so that it is the kernel that restarts the call or returns EINTR: it alone
+ * can do that without losing a signal that arrives between the decision and the call, and no
+ *handler runs while the stub is below it on the stack. A stub whose tracer is dead goes back by
+ *itself, as well as a program can.
  *
  * All of it happens on a thread of its own, because only the thread that attached may use ptrace,
  * and because the end of that thread detaches from running threads without stopping them.
@@ -109,7 +109,7 @@ static int try_thread(struct rut_inject *in, const struct candidate *c)
 	run.regs = regs;
 	run.sp = rut_regs_sp(&regs);
 	if (!rut_place_is_safe(&in->target, &regs, &place) || !stack_has_room(in, run.sp) ||
-	    !cave_is_as_seen(in)) {
+	    !rut_inject_loader_is_idle(in) || !cave_is_as_seen(in)) {
 		rut_inject_let_go(in, run.tracee, &regs);
 		return -EAGAIN;
 	}
@@ -129,7 +129,7 @@ static int list_threads(struct rut_inject *in, bool one_will_do, struct candidat
 	struct dirent *e;
 	struct candidate *list = NULL, *more;
 	size_t n = 0;
-	uint64_t pc;
+	uint64_t pc, sp;
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", in->pid);
@@ -144,7 +144,7 @@ static int list_threads(struct rut_inject *in, bool one_will_do, struct candidat
 			break;
 		list = more;
 		list[n] = (struct candidate){.tid = atoi(e->d_name)};
-		list[n].rank = rut_place_rank(in->pid, list[n].tid, &pc);
+		list[n].rank = rut_place_rank(in->pid, list[n].tid, &pc, &sp);
 		if (list[n++].rank == RUT_PLACE_BLOCKED && one_will_do)
 			break;
 	}
@@ -152,6 +152,15 @@ static int list_threads(struct rut_inject *in, bool one_will_do, struct candidat
 	*ret = list;
 	*ret_count = n;
 	return n ? 0 : -ESRCH;
+}
+
+/* The process has called exec since it was looked at, or is just doing so. */
+static bool is_replaced(const struct rut_inject *in)
+{
+	uint64_t word;
+
+	return in->target.map_count && in->target.mem_fd >= 0 &&
+	       rut_target_read(&in->target, in->target.maps[0].start, &word, sizeof(word)) < 0;
 }
 
 /* With some patience something better turns up: even a wait with a time limit ends. */
@@ -214,7 +223,7 @@ static int try_threads(struct rut_inject *in, uint64_t deadline_ns)
 		if (r != -EAGAIN)
 			return r;
 		rut_inject_serve(in, NULL);
-		if (in->tracees[0].gone)
+		if (in->tracees[0].gone || is_replaced(in))
 			return rut_inject_gone(in);
 		rut_inject_nap_us(100 + (round % 7) * 150);
 	}
@@ -235,11 +244,11 @@ static bool leftover_is_idle(struct rut_inject *in)
 	for (size_t i = 0; idle && i < count; i++) {
 		struct user_regs_struct regs;
 		struct rut_inject_thread *tr;
-		uint64_t pc;
+		uint64_t pc, sp;
 
-		if (rut_place_rank(in->pid, list[i].tid, &pc) != RUT_PLACE_RUNNING && pc) {
+		if (rut_place_rank(in->pid, list[i].tid, &pc, &sp) != RUT_PLACE_RUNNING && pc) {
 			/* Blocked: in the stub's own calls, or in dlopen on the stub's stack. */
-			idle = !rut_inject_in_cave(in, pc);
+			idle = !rut_inject_in_stub(in, pc, sp);
 			continue;
 		}
 		if (rut_inject_seize(in, list[i].tid) < 0)
@@ -248,7 +257,7 @@ static bool leftover_is_idle(struct rut_inject *in)
 		if (rut_inject_stop(in, tr) < 0)
 			continue;
 		if (ptrace(PTRACE_GETREGS, tr->tid, NULL, &regs) == 0)
-			idle = !rut_inject_in_cave(in, rut_regs_pc(&regs));
+			idle = !rut_inject_in_stub(in, rut_regs_pc(&regs), rut_regs_sp(&regs));
 		rut_inject_let_go(in, tr, &regs);
 	}
 	free(list);
@@ -332,44 +341,55 @@ static bool is_elf64(const void *image, size_t bytes)
 	       id[EI_CLASS] == ELFCLASS64;
 }
 
+static int attempt(struct rut_inject *in)
+{
+	sigset_t all, old;
+	pthread_t thread;
+	int r = rut_target_check(&in->target, in->pid, in->err);
+
+	if (r == 0)
+		r = rut_inject_find_functions(in);
+	if (r < 0)
+		return r;
+	rut_inject_set_functions(in);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&thread, NULL, inject_thread, in);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r)
+		return rut_err_errno(in->err, r, "cannot start a thread");
+	pthread_join(thread, NULL);
+	return in->result;
+}
+
 int rut_inject_reported(pid_t pid, const void *image, size_t image_bytes,
 			struct rut_inject_report *ret_report, struct rut_err *err)
 {
-	struct rut_inject in = {.pid = pid,
-				.image = image,
-				.image_bytes = image_bytes,
-				.err = err,
-				.target = RUT_TARGET_INIT};
 	uint64_t since = rut_inject_now_ns();
-	sigset_t all, old;
-	pthread_t thread;
 	int r;
 
 	if (!is_elf64(image, image_bytes))
 		return rut_err_set(err, EINVAL, "the agent is not a 64-bit ELF file");
-	rut_inject_prepare(&in);
-	r = rut_target_check(&in.target, pid, err);
-	if (r == 0)
-		r = rut_inject_find_functions(&in);
-	if (r == 0) {
-		rut_inject_set_functions(&in);
-		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &old);
-		r = -pthread_create(&thread, NULL, inject_thread, &in);
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
-		if (r < 0)
-			rut_err_errno(err, -r, "cannot start a thread");
+	for (int i = 0;; i++) {
+		bool again;
+		struct rut_inject in = {.pid = pid,
+					.image = image,
+					.image_bytes = image_bytes,
+					.err = err,
+					.target = RUT_TARGET_INIT};
+
+		rut_inject_prepare(&in);
+		r = attempt(&in);
+		again = r < 0 && i < 50 && is_replaced(&in);
+		rut_target_fini(&in.target);
+		free(in.tracees);
+		in.report.total_ns = rut_inject_now_ns() - since;
+		if (ret_report)
+			*ret_report = in.report;
+		if (!again)
+			return r;
+		rut_inject_nap_us(2000);
 	}
-	if (r == 0) {
-		pthread_join(thread, NULL);
-		r = in.result;
-	}
-	rut_target_fini(&in.target);
-	free(in.tracees);
-	in.report.total_ns = rut_inject_now_ns() - since;
-	if (ret_report)
-		*ret_report = in.report;
-	return r;
 }
 
 int rut_inject(pid_t pid, const void *image, size_t image_bytes, struct rut_err *err)

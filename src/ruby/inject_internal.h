@@ -37,9 +37,10 @@ struct rut_inject {
 
 	struct rut_target target;
 	struct rut_target_symbol dlopen_fn, dlerror_fn, errno_fn;
-	bool dlopen_is_internal; /* __libc_dlopen_mode */
-	uint64_t cave;		 /* address of the stub in the target */
-	bool cave_dirty;	 /* another stub was left there */
+	struct rut_target_symbol r_debug; /* addr 0: not found */
+	bool dlopen_is_internal;	  /* __libc_dlopen_mode */
+	uint64_t cave;			  /* address of the stub in the target */
+	bool cave_dirty;		  /* another stub was left there */
 	unsigned char original[RUT_STUB_MAX_BYTES];
 	unsigned char code[RUT_STUB_MAX_BYTES] __attribute__((aligned(16)));
 	size_t code_bytes;
@@ -86,9 +87,16 @@ void rut_inject_let_go(struct rut_inject *in, struct rut_inject_thread *tr,
 void rut_inject_prepare(struct rut_inject *in);
 /* Finds dlopen and its companions. Returns 0 or -errno with the reason. */
 int rut_inject_find_functions(struct rut_inject *in);
+/* Whether the loader has started the program and is not adding or removing objects now. */
+bool rut_inject_loader_is_idle(const struct rut_inject *in);
 void rut_inject_set_functions(struct rut_inject *in);
 int rut_inject_find_cave(struct rut_inject *in);
 bool rut_inject_in_cave(const struct rut_inject *in, uint64_t pc);
+/*
+ * Whether a thread, stopped or blocked, is in the stub or will come back to it: from dlopen, or
+ * from a signal handler that runs on top of it. May be wrong in being careful.
+ */
+bool rut_inject_in_stub(struct rut_inject *in, uint64_t pc, uint64_t sp);
 
 /* --- run.c: the stub at work --- */
 

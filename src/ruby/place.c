@@ -37,7 +37,8 @@
 #define K_ERESTARTNOHAND	514
 #define K_ERESTART_RESTARTBLOCK 516
 
-#define SCAN_BYTES (16 * 1024)
+#define SCAN_BYTES	  (16 * 1024)
+#define LOADER_SCAN_WORDS 64
 
 enum call_kind {
 	CALL_PLAIN,   /* the kernel restarts it */
@@ -229,21 +230,22 @@ static int last_cpu(pid_t pid, pid_t tid)
 	return p ? atoi(p + 1) : -1;
 }
 
-enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc)
+enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc, uint64_t *ret_sp)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	const struct call *call;
-	uint64_t a[6], sp;
+	uint64_t a[6];
 	char path[64];
 	long nr;
 
 	*ret_pc = 0;
+	*ret_sp = 0;
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
 	if (rut_buf_read_file(&text, path, 4096) < 0 || !text.data ||
 	    sscanf(text.data,
 		   "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
 		   " %" SCNx64 " %" SCNx64,
-		   &nr, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &sp, ret_pc) < 9)
+		   &nr, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], ret_sp, ret_pc) < 9)
 		return RUT_PLACE_RUNNING;
 	call = find_call(nr);
 	if (!call || (nr == SYS_futex && !futex_is_harmless(a[1], a[2])))
@@ -316,8 +318,8 @@ static bool is_libc(const struct rut_mapping *m)
 	return name_begins(rut_mapping_basename(m), libcs);
 }
 
-/* A handler's return address on the stack, stale ones included: those pass. */
-static bool in_signal_handler(const struct rut_target *t, uint64_t sp)
+/* A handler's or the loader's return address on the stack, stale ones included: those pass. */
+static bool in_foreign_hands(const struct rut_target *t, uint64_t sp)
 {
 	const struct rut_mapping *stack = rut_target_mapping_at(t, sp);
 	uint64_t *words, count;
@@ -336,9 +338,12 @@ static bool in_signal_handler(const struct rut_target *t, uint64_t sp)
 		const struct rut_mapping *m = rut_target_mapping_at(t, words[i]);
 		unsigned char code[sizeof(sigreturn_code)];
 
-		found = m && m->exec && is_libc(m) &&
-			rut_target_read(t, words[i], code, sizeof(code)) == 0 &&
-			!memcmp(code, sigreturn_code, sizeof(code));
+		/* A resolver of the loader's, called in the middle of relocation. */
+		if (m && m->exec && i < LOADER_SCAN_WORDS && is_loader(m))
+			found = true;
+		found = found || (m && m->exec && is_libc(m) &&
+				  rut_target_read(t, words[i], code, sizeof(code)) == 0 &&
+				  !memcmp(code, sigreturn_code, sizeof(code)));
 	}
 	free(words);
 	return found;
@@ -366,7 +371,7 @@ static bool code_is_safe(struct rut_target *t, const struct user_regs_struct *re
 	} else if (m->path[0] == '[' && strncmp(m->path, "[anon", 5) != 0) {
 		return false; /* [vdso] and its like */
 	}
-	return !in_signal_handler(t, rut_regs_sp(regs));
+	return !in_foreign_hands(t, rut_regs_sp(regs));
 }
 
 /* What the kernel would do about the interrupted call when no handler runs. */

@@ -23,8 +23,8 @@ enum rut_place_rank {
 	RUT_PLACE_UNFIT,   /* in a call that tells nothing about locks */
 };
 
-/* Reads /proc/PID/task/TID/syscall. `ret_pc` is 0 while it runs. */
-enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc);
+/* Reads /proc/PID/task/TID/syscall. `ret_pc` and `ret_sp` are 0 while it runs. */
+enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc, uint64_t *ret_sp);
 
 struct rut_place {
 	const char *what; /* "system call" or "code" */

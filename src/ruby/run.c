@@ -173,7 +173,7 @@ static void finish(struct rut_inject *in, const struct rut_inject_run *run)
 		rut_inject_serve(in, tr);
 		if (rut_inject_stop(in, tr) < 0 || ptrace(PTRACE_GETREGS, tr->tid, NULL, &regs) < 0)
 			continue;
-		if (!rut_inject_in_cave(in, rut_regs_pc(&regs))) {
+		if (!rut_inject_in_stub(in, rut_regs_pc(&regs), rut_regs_sp(&regs))) {
 			restore_cave(in);
 			rut_inject_let_go(in, tr, &regs);
 			return;

@@ -319,14 +319,17 @@ STUB int rut_stub_main(struct frame *f, const struct rut_stub_params *p,
 		for (uint64_t i = 0; i < p->linger_rounds; i++)
 			nap();
 	}
+	/*
+	 * The tracer, if it lives, takes the thread away from here: it can give the mask and the
+	 * registers back at once, and no handler runs on top of the stub.
+	 */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	slot->parked = p->cookie;
+	for (uint64_t i = 0; i < PARK_SPINS; i++)
+		cpu_relax();
+	for (uint64_t i = 0; i < p->wait_rounds; i++)
+		nap();
 	if (p->restart != RUT_STUB_NO_CALL) {
-		/* The tracer, if it lives, takes the thread away from here. */
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
-		slot->parked = p->cookie;
-		for (uint64_t i = 0; i < PARK_SPINS; i++)
-			cpu_relax();
-		for (uint64_t i = 0; i < p->wait_rounds; i++)
-			nap();
 		again = !must_return_eintr(p);
 		frame_set_result(f, again ? p->restart_nr : (uint64_t)-4);
 	}

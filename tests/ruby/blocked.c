@@ -338,6 +338,30 @@ static _Noreturn void count_eintr(void)
 	}
 }
 
+/* Handlers run all the time, on top of whatever is there. */
+static int timer_storm(int seconds)
+{
+	struct itimerval it = {.it_interval = {0, 150}, .it_value = {0, 150}};
+	uint64_t end = now_ns() + (uint64_t)seconds * 1000000000u;
+	volatile uint64_t sum = 0;
+
+	handler(SIGALRM, SA_RESTART);
+	setitimer(ITIMER_REAL, &it, NULL);
+	while (now_ns() < end) {
+		struct timespec ts = {0, 300000};
+
+		for (int i = 0; i < 100000; i++)
+			sum += (uint64_t)i * sum + 1;
+		nanosleep(&ts, NULL);
+		if (fork() == 0)
+			_exit(0);
+		while (wait(NULL) > 0)
+			;
+	}
+	printf("handled %d\n", handled);
+	return handled < 1000;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 1)
@@ -351,6 +375,8 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	if (!strcmp(argv[1], "eintr"))
 		count_eintr();
+	if (!strcmp(argv[1], "storm"))
+		return timer_storm(argc > 2 ? atoi(argv[2]) : 3);
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		if (!strcmp(argv[1], calls[i].name)) {
 			uint64_t since = now_ns();

@@ -96,6 +96,28 @@ signals_end_calls() {
   [ -z "$(grep -v ' -1 4 ' eintr.out | grep -v ready)" ]
 }
 
+# A handler that runs on top of the stub must find it there when it returns.
+signal_handlers_may_run() {
+  start storm.out "$BLOCKED" storm 4
+  inject "$pid" 150 >reports || : # it may end before
+  rc=0
+  wait "$pid" || rc=$?
+  cat storm.out
+  [ "$rc" = 0 ]
+  [ "$(wc -l <reports)" -ge 20 ]
+}
+
+# Loaded before, between and after: the program that comes in the end must run well.
+programs_that_are_replaced() {
+  for i in $(seq 60); do
+    sh -c "sleep 0.00$((i % 9)); exec sh -c 'sleep 0.00$((i % 5)); exec ruby -e \"sleep 0.03\"'" &
+    e=$!
+    sleep "0.0$((i % 7))"
+    inject "$e" >out 2>err || { cat err; [ "$(wc -l <err)" = 1 ]; grep -q 'has ended\|no process with\|is ending' err; }
+    wait "$e"
+  done
+}
+
 registers_are_kept() {
   start regs.out "$REGISTERS" 3
   inject "$pid" 300 >reports || : # it may end before
@@ -310,6 +332,8 @@ cycles() {
 
 t_case "blocked system calls go on as if nothing had happened" blocked_calls_go_on
 t_case "signals end blocked calls, also during injection" signals_end_calls
+t_case "signal handlers run on top of the stub" signal_handlers_may_run
+t_case "programs that call exec meanwhile" programs_that_are_replaced
 t_case "all registers, flags and the red zone are kept" registers_are_kept
 t_case "no descriptor, mapping or changed byte stays" nothing_stays_behind
 t_case "refused: no process, stopped, zombie, thread" refusals
