@@ -272,12 +272,12 @@ a_trace_of_a_server_ends_in_the_right_way() {
   wait $pid
   tail -n 1 got | grep -q '^Tracing ended at'
   grep -q 'EXCEPTION KeyError (.*main.rb:9)' got
-  "$R" trace $target >got &
+  "$R" trace $target >again &
   pid=$!
-  for _ in $(seq 100); do grep -q Job.run got && break; sleep 0.1; done
+  for _ in $(seq 100); do grep -q Job.run again && break; sleep 0.1; done
   touch stop
   wait $pid
-  tail -n 1 got | grep -q '^Tracing ended at'
+  tail -n 1 again | grep -q '^Tracing ended at'
 }
 
 one_line_for_what_cannot_be_traced() {
