@@ -123,9 +123,9 @@ static size_t full_name(char *buf, size_t size, const char *class_name, bool sin
 		c = size / 2;
 	if (m > size / 2 - 2)
 		m = size / 2 - 2;
-	memcpy(buf, class_name, c);
+	memcpy(buf, class_name, c); /* NOLINT(bugprone-not-null-terminated-result): a length */
 	buf[c] = singleton ? '.' : '#';
-	memcpy(buf + c + 1, method, m);
+	memcpy(buf + c + 1, method, m); /* NOLINT(bugprone-not-null-terminated-result) */
 	return c + 1 + m;
 }
 

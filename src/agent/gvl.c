@@ -97,7 +97,7 @@ static void mark_main_thread(void)
 static void wake_main_thread(void)
 {
 	static const int sigs[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT};
-	void (*fn[7])(int) = {0};
+	sighandler_t fn[7] = {0};
 	int best = -1, best_votes = 1;
 
 	for (int i = 0; i < 7; i++) {

@@ -111,7 +111,7 @@ void rut_table_fini(struct rut_table *t)
 int rut_table_fork(struct rut_table *t)
 {
 	size_t bytes = table_bytes();
-	uint64_t ino;
+	uint64_t ino = 0;
 	int fd = rut_memfd("rutile-table", bytes, &ino);
 	struct rut_agent_table *copy;
 

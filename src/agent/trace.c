@@ -269,10 +269,9 @@ void rut_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c
 	if (!st->count)
 		return;
 	f = &st->frames[st->count - 1];
-	if (!is_c && f->cfp == cfp)
-		end_call(s, st, now_ns, true);
-	else if (is_c && f->v->row->flags & RUT_ROW_C &&
-		 (size_t)((const char *)f->cfp - cfp) + RUT_C_BELOW <= FRAME_BYTES_MAX)
+	if (is_c ? f->v->row->flags & RUT_ROW_C &&
+			    (size_t)((const char *)f->cfp - cfp) + RUT_C_BELOW <= FRAME_BYTES_MAX
+		 : f->cfp == cfp)
 		end_call(s, st, now_ns, true);
 }
 

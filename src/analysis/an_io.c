@@ -226,7 +226,7 @@ static void add_row(struct rut_io *io, struct rut_io_rows *rows, const struct ru
 		void *grown;
 
 		/* Of the longest only some are wanted. */
-		if (limit >= 0 && rows->n >= 2 * (size_t)limit + 128) {
+		if (rows->n && limit >= 0 && rows->n >= 2 * (size_t)limit + 128) {
 			rut_io_sort(io, rows, true, limit);
 			cap = rows->cap;
 		}
@@ -294,7 +294,7 @@ static void add_bytes(struct rut_io_proc *p, enum rut_fd_type type, int write, i
 static void count_bytes(struct rut_io_proc *p, struct rut_io_fd *const fds[2],
 			const struct rut_io_rq *rq)
 {
-	if (!rq->has_size || rq->error)
+	if (!rq->has_size || rq->error || !fds[0] || !fds[1])
 		return;
 	if (rq->op == RUT_IO_READ || rq->op == RUT_IO_READ_WRITE)
 		add_bytes(p, fds[0]->type, 0, rq->size);

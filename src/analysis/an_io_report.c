@@ -265,6 +265,13 @@ static struct rut_result *rows_table(struct rut_io *io, const struct rut_lami_cl
 	return t;
 }
 
+static void mark(char *s, size_t size, bool outside)
+{
+	size_t len = strlen(s);
+
+	snprintf(s + len, size - len, "%c", outside ? '*' : ' ');
+}
+
 static void print_row(const struct rut_cell *row, const struct rut_conf *c, struct rut_buf *out)
 {
 	char range[160], us[48], size[40] = "N/A", tid[24];
@@ -273,8 +280,8 @@ static void print_row(const struct rut_cell *row, const struct rut_conf *c, stru
 
 	rut_fmt_range(range, sizeof(range), row[0].i, row[0].j, c->multi_day, c->gmt);
 	rut_fmt_us(us, sizeof(us), rut_cell_value(&row[2]));
-	strcat(range, outside ? "*" : " ");
-	strcat(us, outside ? "*" : " ");
+	mark(range, sizeof(range), outside);
+	mark(us, sizeof(us), outside);
 	if (row[4].type != RUT_LAMI_EMPTY)
 		rut_fmt_size(size, sizeof(size), (double)row[4].i);
 	snprintf(tid, sizeof(tid), "%lld", (long long)row[5].j);

@@ -226,7 +226,7 @@ static int by_name_desc(const void *a, const void *b)
 static size_t capture_lines(const struct rut_captures *c, const struct rut_expr_val *v,
 			    struct rut_buf *lines, size_t max)
 {
-	size_t order[64], n = c->n < 64 ? c->n : 64;
+	size_t order[64] = {0}, n = c->n < 64 ? c->n : 64;
 
 	for (size_t i = 0; i < n; i++)
 		order[i] = i;
@@ -316,7 +316,8 @@ static void report_top(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 	size_t kept = 0;
 
 	if (list) {
-		memcpy(list, d->list, d->n * sizeof(*list));
+		if (d->list)
+			memcpy(list, d->list, d->n * sizeof(*list));
 		rut_sort_stable((void **)list, d->n, by_duration);
 		for (size_t i = 0; i < d->n; i++) {
 			if (!rut_period_passes(run->conf, (double)rut_pev_duration(list[i])) ||

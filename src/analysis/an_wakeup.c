@@ -133,7 +133,7 @@ static void add(struct chain *c, const struct history *h, int64_t begin_ns, int6
 		last->begin_ns = begin_ns;
 		return;
 	}
-	if (c->n == c->cap) {
+	if (!c->path || c->n == c->cap) {
 		size_t cap = c->cap ? c->cap * 2 : 64;
 		void *path = realloc(c->path, cap * sizeof(*c->path));
 

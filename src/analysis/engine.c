@@ -79,9 +79,9 @@ static struct rut_instance *new_instance(struct rut_run *run, int64_t begin_ns,
 {
 	const struct rut_analysis *a = run->analysis;
 	struct rut_instance *inst = calloc(1, a->instance_size);
-	int r = inst ? 0 : -ENOMEM;
+	int r = 0;
 
-	if (r)
+	if (!inst)
 		return NULL;
 	inst->run = run;
 	inst->begin_ns = begin_ns;

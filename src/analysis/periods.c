@@ -235,7 +235,7 @@ void rut_periods_fini(struct rut_periods *p)
 		if (p->free)
 			free_list(p->free[i]);
 	}
-	for (size_t i = 0; i < p->n_classes; i++)
+	for (size_t i = 0; p->set && i < p->n_classes; i++)
 		free_class(&p->classes[i], p->set);
 	free(p->classes);
 	free(p->first);

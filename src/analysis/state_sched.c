@@ -57,7 +57,7 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	if (st->hooks[RUT_HOOK_SWITCH].n) {
 		s = rut_ctf_str(ev, &c->f[SW_PREV_COMM], &len);
 		len = strnlen(s, len);
-		h.prev_comm = strncmp(prev->comm, s, len) || prev->comm[len]
+		h.prev_comm = strncmp(prev->comm, s, len) != 0 || prev->comm[len]
 				      ? rut_state_intern(st, s, len)
 				      : prev->comm;
 		h.prev_state = rut_ctf_i64(ev, &c->f[SW_PREV_STATE]);

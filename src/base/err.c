@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int rut_err_set(struct rut_err *err, int code, const char *fmt, ...)
+int(rut_err_set)(struct rut_err *err, int code, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -18,7 +18,7 @@ int rut_err_set(struct rut_err *err, int code, const char *fmt, ...)
 	return -code;
 }
 
-int rut_err_errno(struct rut_err *err, int code, const char *fmt, ...)
+int(rut_err_errno)(struct rut_err *err, int code, const char *fmt, ...)
 {
 	size_t len;
 	va_list ap;
@@ -34,7 +34,7 @@ int rut_err_errno(struct rut_err *err, int code, const char *fmt, ...)
 	return -code;
 }
 
-int rut_err_prefix(struct rut_err *err, const char *fmt, ...)
+int(rut_err_prefix)(struct rut_err *err, const char *fmt, ...)
 {
 	char old[sizeof(err->msg)];
 	size_t len;

@@ -60,7 +60,7 @@ static int parse_option(const struct rut_cmd *cmd, struct record *rec, int id, c
 	case 'o':
 		if (!*value || strlen(value) >= sizeof(rec->opts.output.pattern))
 			return rut_usage_error(cmd, "bad folder '%s'", value);
-		strcpy(rec->opts.output.pattern, value);
+		snprintf(rec->opts.output.pattern, sizeof(rec->opts.output.pattern), "%s", value);
 		return 0;
 	case 'a':
 		rec->all = true;

@@ -176,11 +176,13 @@ static int parse(struct service *s, int argc, char **argv)
 				       ? rut_usage_error(s->cmd, "'%s' is too much", a.value)
 				       : RUT_EXIT_USAGE;
 	}
-	for (size_t i = 0; s->action && i < sizeof(actions) / sizeof(*actions); i++)
+	if (!s->action)
+		s->action = "";
+	for (size_t i = 0; i < sizeof(actions) / sizeof(*actions); i++)
 		if (!strcmp(s->action, actions[i]))
 			return 0;
 	return rut_usage_error(s->cmd, "start, stop, restart, status or check, not '%s'",
-			       s->action ? s->action : "");
+			       s->action);
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)

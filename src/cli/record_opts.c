@@ -127,7 +127,7 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_CGROUP:
 		if (strlen(value) >= sizeof(o->conf.cgroup))
 			return bad_value(cmd, "control group", value);
-		strcpy(o->conf.cgroup, value);
+		snprintf(o->conf.cgroup, sizeof(o->conf.cgroup), "%s", value);
 		o->conf.filters |= RUT_FILTER_CGROUP;
 		return 0;
 	case RUT_OPT_CONTEXT:

@@ -17,7 +17,8 @@ static inline uint64_t rut_bits_align(uint64_t pos, uint64_t align)
 
 static inline uint64_t rut_bits_sign(uint64_t v, unsigned int size)
 {
-	return size < 64 ? (uint64_t)((int64_t)(v << (64 - size)) >> (64 - size)) : v;
+	/* Sizes 1 to 63, in one comparison. */
+	return size - 1 < 63 ? (uint64_t)((int64_t)(v << (64 - size)) >> (64 - size)) : v;
 }
 
 static inline uint64_t rut_bits_reverse(uint64_t v, unsigned int size)

@@ -520,7 +520,7 @@ static int parse_struct(struct parser *p, struct json_object *o, struct rut_ctf_
 			if (!strcmp(t->fields[k].name, name))
 				return rut_err_set(p->err, EINVAL, "there are two members '%s'",
 						   name);
-		if ((rc = need_class(p, member, "field-class", &type)) < 0)
+		if (need_class(p, member, "field-class", &type) < 0)
 			return rut_err_prefix(p->err, "member '%s'", name);
 		if (rut_meta_add_field(p->m, t, name, name, type) < 0)
 			return nomem(p);

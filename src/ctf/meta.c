@@ -454,7 +454,7 @@ static int finish_stream_class(struct rut_meta *m, struct rut_meta_stream_class 
 		return rc;
 	rut_meta_plan_header(sc);
 	for (size_t i = 0; i < sc->pub.n_events; i++)
-		if ((rc = rut_meta_compile(m, sc->pub.events[i], err)) < 0)
+		if (rut_meta_compile(m, sc->pub.events[i], err) < 0)
 			return rut_err_prefix(err, "event '%s'", sc->pub.events[i]->name);
 	return 0;
 }
@@ -470,7 +470,7 @@ int rut_meta_finish(struct rut_meta *m, struct rut_err *err)
 	if (m->pub.packet_header) {
 		if (m->pub.major == 1)
 			name_roles(m->pub.packet_header, header_roles, false);
-		if ((rc = rut_meta_layout(m->pub.packet_header, 0, err)) < 0)
+		if (rut_meta_layout(m->pub.packet_header, 0, err) < 0)
 			return rut_err_prefix(err, "packet header");
 	}
 	if ((rc = link_events(m, err)) < 0)

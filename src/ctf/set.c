@@ -198,7 +198,8 @@ static int open_streams(struct rut_ctf_set *set, struct rut_meta *m, const char 
 	if (!regs)
 		return nomem(err);
 	n = scandir(dir, &list, visible, by_name);
-	if (n < 0) /* cppcheck-suppress memleak ; it has a cleanup attribute */
+	if (n < 0)
+		/* cppcheck-suppress memleak ; it has a cleanup attribute */
 		return rut_err_errno(err, errno, "cannot read the folder '%s'", dir);
 	for (int i = 0; i < n && rc != -ENOMEM; i++) {
 		_cleanup_free_ char *path = NULL;

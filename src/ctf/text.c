@@ -399,11 +399,11 @@ static char *put_delta(struct rut_ctf_text *t, char *p, const struct rut_ctf_tex
 	if (t->opts.clock == RUT_CTF_CLOCK_CYCLES) {
 		if (t->has_last)
 			return p + sprintf(p, "%012" PRIu64, ev->ts_clock - t->last_clock);
-		memcpy(p, "????????????", 12);
+		memcpy(p, "????????????", 12); /* NOLINT(bugprone-not-null-terminated-result) */
 		return p + 12;
 	}
 	if (!t->has_last) {
-		memcpy(p, "?.?????????", 11);
+		memcpy(p, "?.?????????", 11); /* NOLINT(bugprone-not-null-terminated-result) */
 		return p + 11;
 	}
 	if (ev->ts_ns < t->last_ns) /* time runs backwards */

@@ -14,7 +14,7 @@
 
 /* ---- Shared with tsdl_type.c ---- */
 
-int rut_tsdl_error(struct rut_tsdl *p, const char *fmt, ...)
+int(rut_tsdl_error)(struct rut_tsdl *p, const char *fmt, ...)
 {
 	char msg[400];
 	va_list ap;
@@ -31,7 +31,7 @@ int rut_tsdl_error(struct rut_tsdl *p, const char *fmt, ...)
 			   p->t.len < 40 ? (int)p->t.len : 40, p->t.s);
 }
 
-int rut_tsdl_nomem(struct rut_tsdl *p)
+int(rut_tsdl_nomem)(struct rut_tsdl *p)
 {
 	return rut_err_set(p->err, ENOMEM, "line %u: the description grows too large", p->t.line);
 }

@@ -39,6 +39,10 @@ struct rut_tsdl {
 /* All return 0 or -errno with the message set. */
 int rut_tsdl_error(struct rut_tsdl *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int rut_tsdl_nomem(struct rut_tsdl *p);
+#ifdef __clang_analyzer__ /* see base/err.h */
+#define rut_tsdl_error(...) rut_err_negative(rut_tsdl_error(__VA_ARGS__))
+#define rut_tsdl_nomem(p)   rut_err_negative(rut_tsdl_nomem(p))
+#endif
 void rut_tsdl_next(struct rut_tsdl *p);
 bool rut_tsdl_at(const struct rut_tsdl *p, char c);
 int rut_tsdl_expect(struct rut_tsdl *p, char c);

@@ -50,7 +50,7 @@ void rut_ctf_writer_align(struct rut_ctf_writer *w, uint32_t align)
 
 void rut_ctf_writer_patch(struct rut_ctf_writer *w, uint64_t pos, uint64_t v, unsigned int bits)
 {
-	uint8_t *p = (uint8_t *)w->packet.data;
+	uint8_t *p;
 
 	if (!extend(w, pos + bits))
 		return;
@@ -107,6 +107,7 @@ void rut_ctf_writer_sleb(struct rut_ctf_writer *w, int64_t v)
 	for (;;) {
 		uint8_t byte = v & 0x7f;
 
+		/* cppcheck-suppress shiftNegativeLHS ; gcc and clang copy the sign */
 		v >>= 7;
 		if ((v == 0 && !(byte & 0x40)) || (v == -1 && byte & 0x40)) {
 			rut_ctf_writer_bytes(w, &byte, 1);

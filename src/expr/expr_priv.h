@@ -38,6 +38,9 @@ void rut_expr_lex_next(struct rut_expr_lex *l);
 /* Reports an error at `where` (the first one wins); returns -EINVAL. */
 int rut_expr_lex_error(struct rut_expr_lex *l, const char *where, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+#ifdef __clang_analyzer__ /* see base/err.h */
+#define rut_expr_lex_error(...) rut_err_negative(rut_expr_lex_error(__VA_ARGS__))
+#endif
 
 enum rut_expr_kind {
 	NODE_CONST,

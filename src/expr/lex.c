@@ -20,7 +20,7 @@ void rut_expr_lex_fini(struct rut_expr_lex *l)
 	l->str = NULL;
 }
 
-int rut_expr_lex_error(struct rut_expr_lex *l, const char *where, const char *fmt, ...)
+int(rut_expr_lex_error)(struct rut_expr_lex *l, const char *where, const char *fmt, ...)
 {
 	char msg[256];
 	va_list ap;
@@ -91,7 +91,7 @@ static void lex_number(struct rut_expr_lex *l)
 	/* strtod() wants a terminator, which the text need not have. */
 	while (n < sizeof(copy) - 1 && l->at + n < l->end &&
 	       (is_word(l->at[n]) || l->at[n] == '.' ||
-		((l->at[n] == '-' || l->at[n] == '+') && n && tolower(l->at[n - 1]) == 'e' &&
+		((l->at[n] == '-' || l->at[n] == '+') && n > 1 && tolower(l->at[n - 1]) == 'e' &&
 		 copy[1] != 'x')))
 		copy[n] = l->at[n], n++;
 	copy[n] = '\0';
@@ -194,7 +194,7 @@ static void lex_operator(struct rut_expr_lex *l)
 		}
 	}
 	if (strchr("!<>()[],.+-*/%&|^~", *l->at) && *l->at) {
-		l->op = *l->at++;
+		l->op = (unsigned char)*l->at++;
 		l->tok = TOK_OP;
 		l->len = 1;
 		return;

@@ -205,9 +205,11 @@ int rut_period_set_add(struct rut_period_set *s, const char *text, size_t *ret_c
 	if (ret_column)
 		*ret_column = 0;
 	if (!d || !(d->text = strdup(text)))
+		/* cppcheck-suppress memleak ; it has a cleanup attribute */
 		return rut_err_set(err, ENOMEM, "out of memory");
 	colon = find(text, end, ':');
 	if (colon == end)
+		/* cppcheck-suppress memleak ; the same */
 		return fail(text, end, ret_column, err, "expected ':' before the begin expression");
 	colon2 = find(colon + 1, end, ':');
 	begin = trim(colon + 1, colon2);

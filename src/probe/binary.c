@@ -98,9 +98,9 @@ static bool parse_note(const struct elf *e, const char *desc, size_t size, uint6
 	    strlen(s[2]) >= sizeof(ret->args))
 		return false;
 	*ret = (struct rut_usdt_site){0};
-	strcpy(ret->provider, s[0]);
-	strcpy(ret->name, s[1]);
-	strcpy(ret->args, s[2]);
+	snprintf(ret->provider, sizeof(ret->provider), "%s", s[0]);
+	snprintf(ret->name, sizeof(ret->name), "%s", s[1]);
+	snprintf(ret->args, sizeof(ret->args), "%s", s[2]);
 	/* Prelink moves a file; the section .stapsdt.base tells by how much. */
 	if (base_now && addr[1]) {
 		addr[0] += base_now - addr[1];

@@ -35,7 +35,7 @@ static void agent_file_remove(struct agent_file *f)
 static int agent_file_make(struct agent_file *f, struct rut_err *err)
 {
 	const char *p = (const char *)rut_agent_image, *tmp = getenv("TMPDIR");
-	size_t left = (size_t)(rut_agent_image_end - rut_agent_image);
+	size_t left = (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image;
 	_cleanup_close_ int fd = -1;
 
 	snprintf(f->dir, sizeof(f->dir), "%s/rutile.XXXXXX", tmp && *tmp == '/' ? tmp : "/tmp");

@@ -269,7 +269,7 @@ int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bo
 	p->ctl_fd = open_control(pid, &p->target_fd);
 	if (p->ctl_fd == -ENOENT && inject) {
 		r = rut_inject(pid, rut_agent_image,
-			       (size_t)(rut_agent_image_end - rut_agent_image), err);
+			       (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image, err);
 		if (r < 0)
 			goto fail;
 		p->ctl_fd = open_control(pid, &p->target_fd);
@@ -352,7 +352,7 @@ bool rut_tracee_has_session(pid_t pid, uint64_t session_id)
 	p.ctl_fd = open_control(pid, &p.target_fd);
 	if (p.ctl_fd < 0)
 		return false;
-	if (map_control(&p, now_ms() + 50, NULL) == 0)
+	if (map_control(&p, now_ms() + 50, NULL) == 0 && p.ctl)
 		for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
 			found |= p.ctl->slots[i].session_id == session_id && p.ctl->slots[i].orphan;
 	if (p.ctl)

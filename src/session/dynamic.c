@@ -68,7 +68,7 @@ static int add_probe(struct rut_record_conf *conf, const char *word, struct rut_
 			continue;
 		if (strlen(word) >= sizeof(conf->probes[i]))
 			return rut_err_set(err, ENAMETOOLONG, "'%s' is too long", word);
-		strcpy(conf->probes[i], word);
+		snprintf(conf->probes[i], sizeof(conf->probes[i]), "%s", word);
 		return 0;
 	}
 	return rut_err_set(err, E2BIG, "more than %d probes: use globs", RUT_PROBES_MAX);

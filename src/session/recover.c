@@ -173,6 +173,7 @@ static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, in
 	if (!read_page(d, list[cpu], &ctl) || ctl.magic != RUT_RING_MAGIC ||
 	    memcmp(ctl.uuid, m->anchor.uuid, sizeof(ctl.uuid)) != 0) {
 		found->damaged++;
+		/* cppcheck-suppress memleak ; it has a cleanup attribute */
 		return 0;
 	}
 	last = (ctl.pos + (1ull << m->shift) - 1) >> m->shift;

@@ -129,9 +129,11 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 
 	*ret = (struct rut_snapshot){0};
 	if (!buf || !ends)
+		/* cppcheck-suppress memleak ; they have cleanup attributes */
 		return rut_err_set(err, ENOMEM, "out of memory");
 	rc = rut_writer_open(&w, r, dir, err);
 	if (rc < 0)
+		/* cppcheck-suppress memleak ; the same */
 		return rc;
 	rut_recorder_flush(r);
 	for (int cpu = 0; cpu < r->ncpus; cpu++)

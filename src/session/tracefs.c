@@ -118,7 +118,7 @@ static void add_field(struct rut_tracefs_format *f, enum rut_field_kind kind, co
 {
 	if (f->nfields == RUT_FIELDS_MAX)
 		return;
-	strcpy(f->names[f->nfields], l->name);
+	snprintf(f->names[f->nfields], sizeof(f->names[f->nfields]), "%s", l->name);
 	f->fields[f->nfields] = (struct rut_field){kind, l->size, f->names[f->nfields]};
 	f->nfields++;
 }

@@ -103,16 +103,15 @@ int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *di
 	w->fds = malloc(n * sizeof(*w->fds));
 	w->ends = calloc(n, sizeof(*w->ends));
 	w->pos = calloc(n, sizeof(*w->pos));
+	for (size_t i = 0; w->fds && i < n; i++)
+		w->fds[i] = -1;
 	if (!w->path || !w->fds || !w->ends || !w->pos) {
 		rut_writer_close(w);
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
-	for (size_t i = 0; i < n; i++) {
-		w->fds[i] = -1;
-		if (i < n - 1)
-			w->pos[i] = r->conf.mode == RUT_RING_DISCARD
-					    ? r->rings[i].ctl->consumed
-					    : rut_ring_oldest(&r->rings[i]);
+	for (size_t i = 0; i < n - 1; i++) {
+		w->pos[i] = r->conf.mode == RUT_RING_DISCARD ? r->rings[i].ctl->consumed
+							     : rut_ring_oldest(&r->rings[i]);
 	}
 	rc = make_folder(w, dir, err);
 	if (!rc)
