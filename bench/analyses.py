@@ -22,6 +22,7 @@ def run(b):
     verbs = {"cputop": [], "syscallstats": [], "iousagetop": [], "schedstats": [], "irqstats": [],
              "periodstats": periods}
     ours = b.compare({v: ([b.rutile, v, "--skip-validation", *o, trace], {0}) for v, o in verbs.items()})
+    both = b.compare({v: ([b.rutile, v, "--skip-validation", *o, trace], None) for v, o in verbs.items()})
     dummy = b.compare({"dummy": (["babeltrace", "-o", "dummy", trace], {0})}).get("dummy", (0, 0))[0] \
         if b.have("babeltrace") else 0
     rows = []
@@ -38,7 +39,8 @@ def run(b):
             ref = small_events / s if rc == 0 else 0
         rate = events / seconds
         rows.append([verb, f"{seconds:.3f}", f"{rate / 1e6:.1f}", f"{mib:.0f}", f"{ref / 1e3:.0f}" if ref else "",
-                     f"{rate / ref:.0f}" if ref else "", f"{dummy / seconds:.1f}" if dummy else ""])
+                     f"{rate / ref:.0f}" if ref else "", f"{dummy / seconds:.1f}" if dummy else "",
+                     f"{seconds / both[verb][0]:.2f}" if verb in both else ""])
     b.table(f"Analyses of {events:,} events, one core",
             ["", "seconds", "million events/s", "MiB", "lttng-analyses, 1000 events/s", "x lttng-analyses",
-             "x babeltrace1 dummy"], rows)
+             "x babeltrace1 dummy", "x with all cores"], rows)
