@@ -123,9 +123,14 @@ static bool passes(const struct irq *i, const struct rut_hook_irq *h)
 	double d = (double)(h->end_ns - h->begin_ns);
 
 	/* The thread that was interrupted. */
-	if ((c->n_tids || c->n_pids || c->n_procnames) &&
-	    (!st->cpus[h->cpu].current || !rut_conf_thread(c, st->cpus[h->cpu].current)))
-		return false;
+	if (c->n_tids || c->n_pids || c->n_procnames) {
+		const struct rut_thread *t = h->cpu >= 0 && (size_t)h->cpu < st->n_cpus
+						     ? st->cpus[h->cpu].current
+						     : NULL;
+
+		if (!t || !rut_conf_thread(c, t))
+			return false;
+	}
 	return rut_conf_cpu(c, h->cpu) && !(c->has_min && d < c->min_ns) &&
 	       !(c->has_max && d > c->max_ns);
 }

@@ -486,6 +486,15 @@ a_growing_trace_is_followed() {
 }
 
 t_case "a gap between switches counts for nobody" a_gap_between_switches_counts_for_nobody
+absurd_values_hurt_nobody() {
+  mk <"$SRC/tests/data/hostile-events.txt"
+  for verb in report iolog iousagetop 'irqlog --tid 5' fdtop 'cputop -r 1ms --percentiles' schedlog \
+    'iolatencyfreq --freq-log' 'irqfreq --freq-uniform' 'wakeupchain 5'; do
+    # shellcheck disable=SC2086 # a verb and its options
+    "$RUTILE" $verb --skip-validation --no-intersection trace >out
+  done
+}
+
 t_case "softirqs of LTTng 2.7 and later" softirqs_have_two_names
 t_case "a softirq raised again while it runs" a_softirq_raised_thrice_while_it_runs_runs_once
 t_case "received packets of LTTng 2.7 and later" received_packets_have_two_names
@@ -515,5 +524,6 @@ t_case "--cpu --tid --pid --procname" filters_work_on_every_analysis
 t_case "distributions in log scale" distributions_in_log_scale
 t_case "percentiles" percentiles_are_close
 t_case "--refresh" refresh_reports_each_interval
+t_case "absurd values" absurd_values_hurt_nobody
 t_case "--follow" a_growing_trace_is_followed
 t_done
