@@ -39,10 +39,13 @@ int rut_err_prefix(struct rut_err *err, const char *fmt, ...) __attribute__((for
 
 #ifdef __clang_analyzer__
 /* The analyzer looks at one file at a time: it must be told that what is returned is negative. */
-static inline int rut_err_negative(int rc)
-{
-	return rc < 0 ? rc : -EIO;
-}
+#define rut_err_negative(expr)                                                                     \
+	({                                                                                         \
+		int negative_ = (expr);                                                            \
+		if (negative_ >= 0)                                                                \
+			__builtin_unreachable();                                                   \
+		negative_;                                                                         \
+	})
 #define rut_err_set(...)    rut_err_negative(rut_err_set(__VA_ARGS__))
 #define rut_err_errno(...)  rut_err_negative(rut_err_errno(__VA_ARGS__))
 #define rut_err_prefix(...) rut_err_negative(rut_err_prefix(__VA_ARGS__))

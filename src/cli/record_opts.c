@@ -140,7 +140,7 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_FILTER:
 		if (strlen(value) >= sizeof(o->conf.filter))
 			return rut_usage_error(cmd, "the filter is too long");
-		strcpy(o->conf.filter, value);
+		snprintf(o->conf.filter, sizeof(o->conf.filter), "%s", value);
 		return 0;
 	case RUT_OPT_FLIGHT:
 		o->flight = true;

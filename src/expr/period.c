@@ -343,12 +343,13 @@ int rut_period_set_link(struct rut_period_set *s, struct rut_err *err)
 {
 	for (size_t i = 0; i < s->n; i++) {
 		struct rut_expr_layout *layouts[MAX_PARENTS + 1];
-		struct rut_period_def *d = s->defs[i];
+		struct rut_period_def *d = s->defs[i], *p = d;
 		size_t depth = 0;
 		int r;
 
-		for (struct rut_period_def *p = d; p; p = p->parent)
+		do
 			layouts[depth++] = &p->layout;
+		while ((p = p->parent));
 		r = rut_expr_link(d->begin, layouts, depth, true, NULL, err);
 		if (!r)
 			r = rut_expr_link(d->end, layouts, depth, false, NULL, err);

@@ -100,11 +100,11 @@ int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *di
 
 	*w = (struct rut_writer){.recorder = r, .dir_fd = -1};
 	w->path = strdup(dir);
-	w->fds = malloc(n * sizeof(*w->fds));
+	w->fds = calloc(n, sizeof(*w->fds));
 	w->ends = calloc(n, sizeof(*w->ends));
 	w->pos = calloc(n, sizeof(*w->pos));
-	for (size_t i = 0; w->fds && i < n; i++)
-		w->fds[i] = -1;
+	for (int cpu = 0; w->fds && cpu <= r->ncpus; cpu++)
+		w->fds[cpu] = -1;
 	if (!w->path || !w->fds || !w->ends || !w->pos) {
 		rut_writer_close(w);
 		return rut_err_set(err, ENOMEM, "out of memory");
