@@ -113,7 +113,7 @@ percentiles_are_extra() {
   need_cases
   t=$c/ref/basic-kernel-analysis
   "$RUTILE" schedstats --total --skip-validation "$t" >plain
-  "$RUTILE" schedstats --total --skip-validation --percentiles "$t" >more
+  "$RUTILE" schedstats --total --skip-validation --percentiles "$t" >"more"
   head -n "$(wc -l <plain)" more | cmp - plain
   grep -q '^all  *[0-9]' more
 }

@@ -49,7 +49,7 @@ app_leaves_gems_out_and_all_does_not() {
   "$R" calls --duration 600ms --last $target >got
   grep -qE 'main.rb +3 +Job.run' got
   grep -qE 'main.rb +8 +Job#step' got
-  ! grep -q Gem_ got
+  ! grep -q Gem_ got || return 1
   "$R" calls --duration 600ms --last all $target >got
   grep -q 'Gem_.in_gem' got
   "$R" calls --duration 600ms --last --class 'Gem*' all $target >got
@@ -102,7 +102,7 @@ the_agent_does_not_see_itself() {
   start_script
   "$R" trace --c-calls --all-classes --duration 600ms all $target >got
   grep -q 'Process\|Kernel\|Job.run' got
-  ! grep 'InstructionSequence\|TracePoint' got
+  ! grep 'InstructionSequence\|TracePoint' got || return 1
   "$R" calls --c-calls --duration 600ms --last --limit 0 all $target >got
   grep -q Job.run got
   ! grep 'InstructionSequence\|TracePoint\|trace_point' got
@@ -239,10 +239,10 @@ inside_and_filters_of_a_trace() {
   traced_program
   "$R" trace --inside 'Cart#fill' -- ruby prog.rb | grep -v ^Tracing | sort | uniq -c | tr -s ' ' >got
   grep -q ' 3 Cart.item' got
-  ! grep -q 'Cart.open\|Deep' got
+  ! grep -q 'Cart.open\|Deep' got || return 1
   "$R" trace --class Deep -- ruby prog.rb | grep -c Deep.down | grep -qx 4
   "$R" trace --method '!Deep.*' -- ruby prog.rb >got
-  ! grep -q Deep got
+  ! grep -q Deep got || return 1
   grep -q Cart.item got
   "$R" trace --c-calls --all-classes -- ruby prog.rb | grep -q 'String.upcase'
 }

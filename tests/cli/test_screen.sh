@@ -113,7 +113,7 @@ sort_filter_reset_pause_help() {
   wait_for 'cart.rb'
   keys / n a ï Enter
   wait_for "rows with 'naï'"
-  ! screen | grep -q cart.rb
+  ! screen | grep -q cart.rb || return 1
   keys Escape
   wait_for 'cart.rb'
   keys p
@@ -141,10 +141,10 @@ many_rows_scroll() {
   EXTRA=$(for i in $(seq 100 199); do printf 'row|100|/srv/x.rb|%d|A|m%d|#|%d|0|0|0|0|0\\n' "$i" "$i" $((10000 - i)); done)
   start 80 13 "$RUTILE_FAKE_PROGRAM calls puma"
   wait_for 'm100 .*9900'
-  ! screen | grep -q m110
+  ! screen | grep -q m110 || return 1
   keys Down
   wait_for m110
-  ! screen | grep -q 'm100 '
+  ! screen | grep -q 'm100 ' || return 1
   keys PageDown
   wait_for m119
   keys End
@@ -188,7 +188,7 @@ the_end_of_the_target_is_said() {
 a_commands_output_is_kept_for_the_end() {
   start 90 14 "$RUTILE_FAKE_PROGRAM calls -- sh -c 'echo hidden; sleep 1; exit 3'"
   wait_for '^ calls'
-  ! screen | grep -q hidden
+  ! screen | grep -q hidden || return 1
   ended 3
   screen | grep -q '^hidden'
 }

@@ -29,9 +29,9 @@ is() {
 links_against_nothing() {
   objdump -T "$AGENT" >symbols
   grep -q pthread_create symbols
-  ! grep -E 'GLIBC|LIBC' symbols
+  ! grep -E 'GLIBC|LIBC' symbols || return 1
   # Names that only a newer libc has.
-  ! grep -wE 'fstat64|stat64|lstat64|fcntl64@.*|pthread_cond_clockwait|__libc_single_threaded' symbols
+  ! grep -wE 'fstat64|stat64|lstat64|fcntl64@.*|pthread_cond_clockwait|__libc_single_threaded' symbols || return 1
   readelf -d "$AGENT" >dynamic
   ! grep NEEDED dynamic
 }

@@ -55,7 +55,7 @@ attached() {
   reference "$1" "$2" ready
   shift 2
   mkfifo in err
-  # shellcheck disable=SC2086
+  # shellcheck disable=SC2086,SC2209 # words; a variable for one command
   EXACT=wait $run "$dir/$program.rb" <in 2>err &
   pid=$!
   exec 5>in 6<err
@@ -148,7 +148,7 @@ trace_events() {
   reference calls calls start
   # shellcheck disable=SC2086
   "$TRACE_TOOL" -q -m trace -r -p '*exact/calls.rb' -- $run "$dir/calls.rb" >out
-  ! grep -q '^lost' out
+  ! grep -q '^lost' out || return 1
   awk -F '\t' '$1 == "call" { sub(".*:", "", $6); print $6, $5, 1 }' out | normal >got
   same
 # A method that retries begins again, for TracePoint as well, and returns once.
