@@ -2,6 +2,7 @@
 /* What the stub needs to know of the target, and where it is put. */
 #include "ruby/inject_internal.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,13 +45,34 @@ static const struct rut_mapping *find_loader(const struct rut_target *t)
 	return NULL;
 }
 
-/* A program that has just been started has its loader before its C library. */
+/* Whether its program asks for a loader; also true while exec has not mapped a program yet. */
+static bool is_dynamic(const struct rut_target *t)
+{
+	const struct rut_mapping *m = rut_target_next_module(t, NULL);
+	Elf64_Ehdr eh;
+	Elf64_Phdr ph;
+
+	if (!m)
+		return true;
+	for (; m; m = rut_target_next_module(t, m)) {
+		if (rut_target_read(t, m->start, &eh, sizeof(eh)) < 0)
+			return true;
+		for (uint16_t i = 0; i < eh.e_phnum && i < 32; i++)
+			if (rut_target_read(t, m->start + eh.e_phoff + i * sizeof(ph), &ph,
+					    sizeof(ph)) == 0 &&
+			    ph.p_type == PT_INTERP)
+				return true;
+	}
+	return false;
+}
+
+/* A program that has just been started has its loader, or nothing, before its C library. */
 static enum rut_libc find_libc(struct rut_inject *in, const struct rut_mapping **ret)
 {
 	uint64_t since = rut_inject_now_ns();
 	enum rut_libc libc = rut_target_libc(&in->target, ret);
 
-	while (libc == RUT_LIBC_NONE && find_loader(&in->target) &&
+	while (libc == RUT_LIBC_NONE && is_dynamic(&in->target) &&
 	       rut_inject_now_ns() - since < START_LIMIT_NS &&
 	       rut_target_read_maps(&in->target, in->pid) == 0) {
 		rut_inject_nap_us(500);
