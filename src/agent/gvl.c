@@ -99,6 +99,7 @@ static void wake_main_thread(void)
 	static const int sigs[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT};
 	sighandler_t fn[7] = {0};
 	int best = -1, best_votes = 1;
+	struct sigaction vtalrm;
 
 	for (int i = 0; i < 7; i++) {
 		struct sigaction sa;
@@ -119,7 +120,8 @@ static void wake_main_thread(void)
 	}
 	if (best >= 0)
 		fn[best](SIGURG);
-	else
+	/* Its handler does nothing; without one, when Ruby is still starting, it would kill. */
+	else if (sigaction(SIGVTALRM, NULL, &vtalrm) == 0 && vtalrm.sa_handler != SIG_DFL)
 		syscall(SYS_tgkill, getpid(), getpid(), SIGVTALRM);
 }
 

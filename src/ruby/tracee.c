@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -255,6 +256,31 @@ static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_
 	return map_table(p, err);
 }
 
+/*
+ * One tracer at a time: two would load two agents, and one could take the code away that the other
+ * has put there for the moment. The lock is on the process's entry in /proc, and ends with us.
+ */
+static int inject_agent(struct rut_tracee *p, struct rut_err *err)
+{
+	uint64_t deadline_ms = now_ms() + 5000;
+	_cleanup_close_ int lock_fd = -1;
+	char path[64];
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)p->pid);
+	lock_fd = open(path, O_RDONLY | O_CLOEXEC);
+	while (lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) < 0 && now_ms() < deadline_ms)
+		sleep_ms(1);
+	p->ctl_fd = open_control(p->pid, &p->target_fd);
+	if (p->ctl_fd != -ENOENT)
+		return 0;
+	r = rut_inject(p->pid, rut_agent_image,
+		       (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image, err);
+	if (r == 0)
+		p->ctl_fd = open_control(p->pid, &p->target_fd);
+	return r;
+}
+
 int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bool inject,
 		    struct rut_err *err)
 {
@@ -268,11 +294,9 @@ int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bo
 	p->ctl_fd = p->pidfd = -1;
 	p->ctl_fd = open_control(pid, &p->target_fd);
 	if (p->ctl_fd == -ENOENT && inject) {
-		r = rut_inject(pid, rut_agent_image,
-			       (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image, err);
+		r = inject_agent(p, err);
 		if (r < 0)
 			goto fail;
-		p->ctl_fd = open_control(pid, &p->target_fd);
 	}
 	if (p->ctl_fd < 0) {
 		r = rut_err_errno(err, -p->ctl_fd, "cannot reach the agent in process %d",
