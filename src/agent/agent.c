@@ -64,6 +64,8 @@ static bool init_ruby(void)
 	int failed = 0;
 
 	rb.rb_protect(init_body, 0, &failed);
+	if (!failed && !agent.broken && !rb.c_tracepoint)
+		return false; /* its methods are not there yet */
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);
 	agent.rb_ready = !failed && !agent.broken;
@@ -219,12 +221,12 @@ static bool any_session(void)
 	return false;
 }
 
-/* The interpreter may still be starting. Its classes come after what jobs need. */
+/* The interpreter may still be starting: Complex is one of the last classes that it makes. */
 static void wait_for_ruby(void)
 {
 	struct timespec ts = {.tv_nsec = 5000000};
 
-	while (!*(volatile VALUE *)rb.rb_cObject)
+	while (!*(volatile VALUE *)(rb.rb_cComplex ? rb.rb_cComplex : rb.rb_cObject))
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
 }
 

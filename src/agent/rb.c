@@ -83,6 +83,8 @@ static bool str_layout_works(int layout)
 
 const char *rut_rb_init(void)
 {
+	VALUE tracepoint, enable = rb.rb_id2sym(rb.rb_intern("enable"));
+
 	rb.qnil = rb.rb_attr_get(*rb.rb_cObject, rb.rb_intern("__rutile_nothing__"));
 	rb.qtrue = 0x14;
 	for (str_layout = 0; !str_layout_works(str_layout); str_layout++)
@@ -99,7 +101,10 @@ const char *rut_rb_init(void)
 	rb.sym_block = rb.rb_id2sym(rb.rb_intern("block"));
 	rb.sym_call = rb.rb_id2sym(rb.rb_intern("call"));
 	rb.sym_b_call = rb.rb_id2sym(rb.rb_intern("b_call"));
-	rb.c_tracepoint = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("TracePoint"));
+	tracepoint = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("TracePoint"));
+	if (rb.rb_funcallv(tracepoint, rb.rb_intern("method_defined?"), 1, &enable) != rb.qtrue)
+		return NULL; /* Ruby is still starting; again later */
+	rb.c_tracepoint = tracepoint;
 	rb.enable_args = rb.rb_hash_new();
 	rb.rb_gc_register_address(&rb.enable_args);
 	rb.rb_gc_register_address(&rb.c_tracepoint);

@@ -128,6 +128,7 @@ typedef void (*rut_job_fn)(void *data);
 /* F(name): variables */
 #define RUT_RB_VARS(F)                                                                             \
 	F(VALUE, rb_cObject)                                                                       \
+	F(VALUE, rb_cComplex)                                                                      \
 	F(void *, ruby_single_main_ractor)                                                         \
 	F(const char, ruby_version)
 
@@ -152,7 +153,10 @@ extern struct rut_rb rb;
 /* Finds the functions. From any thread. Returns NULL or what is missing (static). */
 const char *rut_rb_load(void);
 
-/* With the GVL, once: symbols and classes, and the check of layouts. Returns NULL or the reason. */
+/*
+ * With the GVL, once: symbols and classes, and the check of layouts. Returns NULL or the reason.
+ * While Ruby is still starting rb.c_tracepoint stays 0: then again, later.
+ */
 const char *rut_rb_init(void);
 
 /* Ruby's struct rb_trace_arg_struct: the same from 2.5 to 3.4. */

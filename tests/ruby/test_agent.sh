@@ -71,7 +71,7 @@ starting_processes_survive() {
   for i in $(seq 60); do
     $ruby -e 'sleep 0.4; exit 3' &
     pid=$!
-    sleep "0.0$(printf %02d $((i % 30)))"
+    sleep "0.00$((i % 10))$((i / 10))"
     "$TRACE_TOOL" -q -s 0.1 -m calls $pid >/dev/null 2>err.$i || true
     rc=0
     wait $pid || rc=$?
