@@ -10,7 +10,7 @@ not() {
 }
 
 RUBY=${RUBY:-ruby}
-PORT_BASE=${PORT_BASE:-2201}
+PORT_BASE=${PORT_BASE:-$((2200 + $$ % 80))} # runs side by side have ports of their own
 
 pids=
 # Starts a program in the background: $pid, its output in FILE; waits for its first line "ready".

@@ -10,7 +10,8 @@ not() {
   if "$@"; then return 1; fi
 }
 RUBY=${RUBY:-ruby}
-port=${PORT_BASE:-2201}8
+PORT_BASE=${PORT_BASE:-$((2200 + $$ % 80))}
+port=${PORT_BASE}8
 
 serve() {
   command -v wrk >/dev/null || t_skip "no wrk"

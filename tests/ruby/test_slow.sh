@@ -4,7 +4,7 @@
 . "$SRC/tests/tap.sh"
 RUBY=${RUBY:-ruby}
 export RUBY
-PORT_BASE=${PORT_BASE:-2201}
+PORT_BASE=${PORT_BASE:-$((2200 + $$ % 80))} # runs side by side have ports of their own
 seed=${SEED:-$(date +%s)}
 
 killed() { # MODE-OF-RUTILE PORT-DIGIT
