@@ -16,7 +16,7 @@ server = [*ruby, ENV["SERVER"] || File.join(__dir__, "server.rb"), port.to_s]
 server << "storm" if ENV["STORM"]
 out = IO.popen(server, err: ENV["SERVER_LOG"] || File::NULL)
 pid = out.pid
-out.gets
+out.gets&.start_with?("ready") or abort "the server did not start"
 at_exit { Process.kill(:KILL, pid) rescue nil }
 $faults = 0
 
