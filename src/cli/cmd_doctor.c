@@ -357,8 +357,7 @@ static enum state print_ruby(const struct rut_ruby_procs *ps, bool json)
 					: STATE_NO,
 		      "%zu process%s, %zu can be traced", ps->count, ps->count == 1 ? "" : "es",
 		      good);
-		if (good)
-			advise(&f, "'rutile ps' lists them");
+		advise(&f, "'rutile ps' lists them");
 	}
 	print("Ruby", &f, json);
 	for (size_t i = 0; i < ps->count; i++) {
