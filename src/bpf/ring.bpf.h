@@ -63,10 +63,12 @@ static __always_inline __u64 rut_index(__u64 pos)
 	return (pos >> conf.shift) & conf.count_mask;
 }
 
+/* The second mask is for the verifier: conf is any number to the compiler. */
+#define RUT_COMMIT_OF(ctl, pos) (&(ctl)->commit[rut_index(pos) & (RUT_RING_MAX_SUBBUFS - 1)])
+
 static __always_inline void rut_add_commit(struct rut_ring_ctl *ctl, __u64 pos, __u64 bytes)
 {
-	/* The second mask is for the verifier: conf is any number to the compiler. */
-	__sync_fetch_and_add(&ctl->commit[rut_index(pos) & (RUT_RING_MAX_SUBBUFS - 1)], bytes);
+	__sync_fetch_and_add(RUT_COMMIT_OF(ctl, pos), bytes);
 }
 
 static __always_inline struct rut_packet *rut_packet_at(__u32 cpu, __u64 pos)
@@ -85,18 +87,19 @@ static __noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
 	__u64 off = old & conf.mask, start = (old + conf.mask) & ~conf.mask;
 	struct rut_ring_ctl *ctl = bpf_map_lookup_elem(&ctls, &cpu);
 	struct rut_packet *p;
-	__u64 lap;
+	__u64 base, records;
 
 	if (!ctl)
 		return 0;
-	lap = start >> conf.shift;
 	if (!conf.overwrite &&
 	    start - *(volatile __u64 *)&ctl->consumed >= (__u64)(conf.count_mask + 1) << conf.shift)
 		return 0;
-	lap = (lap & ~(__u64)conf.count_mask) / (conf.count_mask + 1);
-	if (*(volatile __u64 *)&ctl->commit[rut_index(start) & (RUT_RING_MAX_SUBBUFS - 1)] !=
-	    lap << conf.shift)
+	base = ((start >> conf.shift) & ~(__u64)conf.count_mask) / (conf.count_mask + 1);
+	base <<= conf.shift;
+	records = *(volatile __u64 *)RUT_COMMIT_OF(ctl, start);
+	if (RUT_RING_BYTES(records, base))
 		return 0;
+	records = RUT_RING_RECORDS(records, base);
 	if (__sync_val_compare_and_swap(&ctl->pos, old, start + sizeof(*p) + size) != old)
 		return 1;
 	if (off) {
@@ -111,6 +114,11 @@ static __noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
 	p = rut_packet_at(cpu, start);
 	if (!p)
 		return 0;
+	/* Those of the lap before. */
+	if (records) {
+		__sync_fetch_and_add(&ctl->events, records);
+		rut_add_commit(ctl, start, -(records << RUT_RING_RECORD_SHIFT));
+	}
 	ctl->opened_ns = now;
 	PUT_PACKET(magic, RUT_CTF_PACKET_MAGIC);
 	*(__u64 *)((unsigned char *)p + 4) = ((const volatile __u64 *)conf.uuid)[0];
@@ -180,7 +188,7 @@ reserved:
 
 static __always_inline void rut_ring_commit(const struct rut_slot *slot, __u64 size)
 {
-	rut_add_commit(slot->ctl, slot->pos, size);
+	rut_add_commit(slot->ctl, slot->pos, size + RUT_RING_RECORD);
 }
 
 #ifndef RUT_FILTERED

@@ -205,9 +205,9 @@ static void finish(struct rut_recorder *r, struct rut_consumer *c)
 	if (rut_consumer_close(c, &err) < 0)
 		fprintf(stderr, "rutile record: %s\n", err.msg);
 	lost = rut_recorder_lost(r);
-	fprintf(stderr, "rutile record: %s: %.1f MiB in %llu packets, %llu events lost", path,
-		(double)c->total_bytes / 1048576, (unsigned long long)c->total_packets,
-		(unsigned long long)(lost + missed));
+	fprintf(stderr, "rutile record: %s: %llu events, %.1f MiB in %llu packets, %llu events lost",
+		path, (unsigned long long)c->total_records, (double)c->total_bytes / 1048576,
+		(unsigned long long)c->total_packets, (unsigned long long)(lost + missed));
 	if (lost)
 		fprintf(stderr, " (a larger --buffer helps)");
 	fprintf(stderr, "\n");

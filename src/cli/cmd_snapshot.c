@@ -26,7 +26,8 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	if (!rc)
 		rc = rut_snapshot_write(r, path, &snap, err);
 	if (!rc)
-		printf("%s: %.1f MiB, %.3f s\n", path, (double)snap.bytes / 1048576,
+		printf("%s: %llu events, %.1f MiB, %.3f s\n", path,
+		       (unsigned long long)snap.records, (double)snap.bytes / 1048576,
 		       (double)(snap.end_ns - snap.begin_ns) / 1e9);
 	return rc;
 }

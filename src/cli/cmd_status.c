@@ -12,8 +12,9 @@ static void print_rings(const struct rut_recorder *r)
 		uint64_t size = (uint64_t)ring->count << ring->shift, pos = ring->ctl->pos;
 		uint64_t used = r->conf.mode == RUT_RING_DISCARD ? pos - ring->ctl->consumed : pos;
 
-		printf("CPU %-3d      %.1f of %.1f MiB, %llu lost\n", cpu,
+		printf("CPU %-3d      %.1f of %.1f MiB, %llu events, %llu lost\n", cpu,
 		       (double)(used < size ? used : size) / 1048576, (double)size / 1048576,
+		       (unsigned long long)rut_ring_records(ring),
 		       (unsigned long long)ring->ctl->lost);
 	}
 }
@@ -38,6 +39,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	}
 	if (m->write_errno)
 		printf("writing      fails: %s\n", strerror(m->write_errno));
+	printf("recorded     %llu events\n", (unsigned long long)rut_recorder_records(r));
 	printf("lost         %llu, and %llu nested in themselves\n",
 	       (unsigned long long)rut_recorder_lost(r), (unsigned long long)rut_session_missed(r));
 	print_rings(r);

@@ -75,11 +75,29 @@ bool rut_ring_flush(const struct rut_ring *r)
 
 static bool finished(const struct rut_ring *r, uint64_t pos)
 {
-	uint64_t index = pos >> r->shift;
-	uint64_t commit =
-		__atomic_load_n(&r->ctl->commit[index & (r->count - 1)], __ATOMIC_ACQUIRE);
+	uint64_t commit = __atomic_load_n(rut_ring_commit_of(r, pos), __ATOMIC_ACQUIRE);
+	uint64_t bytes = RUT_RING_BYTES(commit, rut_ring_base(r, pos));
 
-	return commit >= (index / r->count + 1) << r->shift;
+	/* Less than nothing: a lap behind. More than all: entered again. */
+	return bytes >= r->subbuf_size && bytes < RUT_RING_RECORD / 2;
+}
+
+uint64_t rut_ring_packet_records(const struct rut_ring *r, uint64_t pos)
+{
+	uint64_t commit = __atomic_load_n(rut_ring_commit_of(r, pos), __ATOMIC_RELAXED);
+	uint64_t bytes = RUT_RING_BYTES(commit, rut_ring_base(r, pos));
+
+	return bytes <= r->subbuf_size ? RUT_RING_RECORDS(commit, rut_ring_base(r, pos)) : 0;
+}
+
+uint64_t rut_ring_records(const struct rut_ring *r)
+{
+	uint64_t sum = __atomic_load_n(&r->ctl->events, __ATOMIC_RELAXED);
+	uint64_t end = __atomic_load_n(&r->ctl->pos, __ATOMIC_RELAXED);
+
+	for (uint64_t pos = rut_ring_oldest(r); pos < end; pos += r->subbuf_size)
+		sum += rut_ring_packet_records(r, pos);
+	return sum;
 }
 
 uint64_t rut_ring_oldest(const struct rut_ring *r)

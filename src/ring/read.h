@@ -44,6 +44,12 @@ static inline void rut_ring_release(const struct rut_ring *r, uint64_t pos)
 	__atomic_store_n(&r->ctl->consumed, pos, __ATOMIC_RELEASE);
 }
 
+/* Records in the finished packet at `pos`; those stored so far when it is being written. */
+uint64_t rut_ring_packet_records(const struct rut_ring *r, uint64_t pos);
+
+/* Records ever stored; while producers run, about now. */
+uint64_t rut_ring_records(const struct rut_ring *r);
+
 /* The oldest position that can still hold a packet. */
 uint64_t rut_ring_oldest(const struct rut_ring *r);
 

@@ -15,6 +15,10 @@
  * storing the record it adds its size to the sub-buffer's `commit`; a sub-buffer is finished when
  * `commit` has reached the end of its lap. A consumer moves `consumed` (discard mode only).
  *
+ * Records are counted by the same addition: above the bytes, which are counted modulo 2^40, `commit`
+ * holds the number of records of its lap (RUT_RING_RECORD each). Whoever enters the sub-buffer again
+ * moves that number into `events`. So the count is exact and costs a producer nothing.
+ *
  * What must stay true:
  *  - who moves `pos` from one sub-buffer into the next closes the old packet and commits its rest;
  *  - a record never straddles sub-buffers, and never fills one to the last byte: offset 0 always
@@ -30,9 +34,15 @@
 #include <linux/types.h>
 
 #define RUT_RING_MAGIC	     0x52494e4752555449ull /* "ITURGNIR" in memory */
-#define RUT_RING_VERSION     1
+#define RUT_RING_VERSION     2
 #define RUT_RING_MAX_SUBBUFS 256
 #define RUT_RING_CTL_SIZE    4096
+
+/* `commit`: bytes below, records above. `base` is what it had when its lap began. */
+#define RUT_RING_RECORD_SHIFT	       40
+#define RUT_RING_RECORD		       (1ull << RUT_RING_RECORD_SHIFT)
+#define RUT_RING_BYTES(commit, base)   (((commit) - (base)) & (RUT_RING_RECORD - 1))
+#define RUT_RING_RECORDS(commit, base) (((commit) - (base)) >> RUT_RING_RECORD_SHIFT)
 
 #define RUT_CTF_PACKET_MAGIC 0xC1FC1FC1u
 
@@ -84,7 +94,8 @@ struct rut_ring_ctl {
 	__u64 lost;
 	__u64 opened_ns; /* timestamp_begin of the packet being written */
 	__u64 last_ns;	 /* about the time of the last record; kernel rings only */
-	__u8 _pad1[32];
+	__u64 events;	 /* records of packets whose sub-buffer was entered again */
+	__u8 _pad1[24];
 	/* The consumer. */
 	__u64 consumed; /* bytes, a multiple of the sub-buffer's size */
 	__u8 _pad2[56];

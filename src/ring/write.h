@@ -41,25 +41,46 @@ static inline unsigned char *rut_ring_subbuf(const struct rut_ring *r, uint64_t 
 	return r->data + (((pos >> r->shift) & (r->count - 1)) << r->shift);
 }
 
-static inline void rut_ring_commit(const struct rut_ring *r, uint64_t pos, uint64_t bytes)
+static inline __u64 *rut_ring_commit_of(const struct rut_ring *r, uint64_t pos)
 {
-	__atomic_fetch_add(&r->ctl->commit[(pos >> r->shift) & (r->count - 1)], bytes,
-			   __ATOMIC_RELEASE);
+	return &r->ctl->commit[(pos >> r->shift) & (r->count - 1)];
 }
 
-/* May the sub-buffer that starts at `start` be entered? */
-static inline int rut_ring_can_enter(const struct rut_ring *r, uint64_t start)
+/* What the sub-buffer's `commit` had when the lap of `pos` began. */
+static inline uint64_t rut_ring_base(const struct rut_ring *r, uint64_t pos)
 {
-	uint64_t lap = (start >> r->shift) / r->count;
-	uint64_t commit = __atomic_load_n(&r->ctl->commit[(start >> r->shift) & (r->count - 1)],
-					  __ATOMIC_ACQUIRE);
+	return (pos >> r->shift) / r->count << r->shift;
+}
+
+/* Bytes that are no record: a header, the unused rest. */
+static inline void rut_ring_commit_bytes(const struct rut_ring *r, uint64_t pos, uint64_t bytes)
+{
+	__atomic_fetch_add(rut_ring_commit_of(r, pos), bytes, __ATOMIC_RELEASE);
+}
+
+/* One record. */
+static inline void rut_ring_commit(const struct rut_ring *r, uint64_t pos, uint64_t bytes)
+{
+	__atomic_fetch_add(rut_ring_commit_of(r, pos), bytes + RUT_RING_RECORD, __ATOMIC_RELEASE);
+}
+
+/*
+ * May the sub-buffer that starts at `start` be entered? *ret_records: those of the lap before, which
+ * whoever does enter it takes out of `commit`.
+ */
+static inline int rut_ring_can_enter(const struct rut_ring *r, uint64_t start,
+				     uint64_t *ret_records)
+{
+	uint64_t commit = __atomic_load_n(rut_ring_commit_of(r, start), __ATOMIC_ACQUIRE);
+
+	*ret_records = RUT_RING_RECORDS(commit, rut_ring_base(r, start));
 
 	if (r->mode == RUT_RING_DISCARD &&
 	    start - __atomic_load_n(&r->ctl->consumed, __ATOMIC_ACQUIRE) >= (uint64_t)r->count
 										    << r->shift)
 		return 0;
 	/* A producer that was interrupted one lap ago has not stored its record yet. */
-	return commit == lap << r->shift;
+	return !RUT_RING_BYTES(commit, rut_ring_base(r, start));
 }
 
 /* Whoever moved `pos` out of the sub-buffer of `old` finishes its packet and commits the rest. */
@@ -71,18 +92,22 @@ static inline void rut_ring_close(const struct rut_ring *r, uint64_t old, uint64
 	p->timestamp_end = now;
 	p->content_size = off * 8;
 	p->events_discarded = __atomic_load_n(&r->ctl->lost, __ATOMIC_RELAXED);
-	rut_ring_commit(r, old, r->subbuf_size - off);
+	rut_ring_commit_bytes(r, old, r->subbuf_size - off);
 }
 
 /*
  * Writes the header of the packet that starts at `start`, whose bytes are committed with it. What
  * rut_ring_close() writes is left alone: an interrupting producer may have closed it already.
  */
-static inline void rut_ring_open(const struct rut_ring *r, uint64_t start, uint64_t now)
+static inline void rut_ring_open(const struct rut_ring *r, uint64_t start, uint64_t now,
+				 uint64_t records)
 {
 	struct rut_packet *p = (struct rut_packet *)rut_ring_subbuf(r, start);
 	struct rut_ring_ctl *c = r->ctl;
 
+	__atomic_fetch_add(&c->events, records, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(rut_ring_commit_of(r, start), records << RUT_RING_RECORD_SHIFT,
+			   __ATOMIC_RELAXED);
 	__atomic_store_n(&c->opened_ns, now, __ATOMIC_RELAXED);
 	p->magic = RUT_CTF_PACKET_MAGIC;
 	memcpy(p->uuid, c->uuid, sizeof(p->uuid));
@@ -93,7 +118,7 @@ static inline void rut_ring_open(const struct rut_ring *r, uint64_t start, uint6
 	p->packet_seq_num = start >> r->shift;
 	p->cpu_id = c->cpu_id;
 	p->pid = c->pid;
-	rut_ring_commit(r, start, sizeof(*p));
+	rut_ring_commit_bytes(r, start, sizeof(*p));
 }
 
 /*
@@ -112,7 +137,7 @@ static inline void *rut_ring_reserve(const struct rut_ring *r, uint32_t size,
 	for (int tries = 0; tries < 64; tries++) {
 		__u64 old = __atomic_load_n(&c->pos, __ATOMIC_ACQUIRE);
 		uint64_t now = clock();
-		uint64_t off = old & mask, at = old, next;
+		uint64_t off = old & mask, at = old, next, records = 0;
 
 		int enter =
 			off == 0 || off + size > mask ||
@@ -120,7 +145,7 @@ static inline void *rut_ring_reserve(const struct rut_ring *r, uint32_t size,
 		if (enter) {
 			uint64_t start = (old + mask) & ~mask;
 
-			if (!rut_ring_can_enter(r, start))
+			if (!rut_ring_can_enter(r, start, &records))
 				goto lost;
 			at = start + sizeof(struct rut_packet);
 		}
@@ -131,7 +156,7 @@ static inline void *rut_ring_reserve(const struct rut_ring *r, uint32_t size,
 		if (enter) {
 			if (off)
 				rut_ring_close(r, old, now);
-			rut_ring_open(r, at - sizeof(struct rut_packet), now);
+			rut_ring_open(r, at - sizeof(struct rut_packet), now, records);
 		}
 		*ret_ns = now;
 		*ret_pos = at;

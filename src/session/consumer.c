@@ -112,6 +112,16 @@ static void remove_oldest(struct rut_consumer *c)
 	}
 }
 
+/* What all folders have together. */
+static void add_up(struct rut_consumer *c)
+{
+	struct rut_meta *m = c->recorder->meta;
+
+	m->bytes_written = c->total_bytes = c->closed_bytes + c->writer.bytes;
+	m->packets_written = c->total_packets = c->closed_packets + c->writer.packets;
+	m->records_written = c->total_records = c->closed_records + c->writer.records;
+}
+
 static int open_folder(struct rut_consumer *c, struct rut_err *err)
 {
 	struct rut_meta *m = c->recorder->meta;
@@ -128,6 +138,10 @@ static int open_folder(struct rut_consumer *c, struct rut_err *err)
 	if (c->writer.path) {
 		/* The next folder goes on where this one ends. */
 		memcpy(next.pos, c->writer.pos, (size_t)c->recorder->ncpus * sizeof(*next.pos));
+		add_up(c);
+		c->closed_bytes = c->total_bytes;
+		c->closed_packets = c->total_packets;
+		c->closed_records = c->total_records;
 		rut_writer_close(&c->writer);
 	}
 	c->writer = next;
@@ -203,8 +217,7 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 	n = rut_writer_drain(&c->writer, err);
 	m->write_errno = c->writer.write_errno;
 	c->sleep_ms = n < 0 ? 50 : next_sleep_ms(c, c->writer.bytes - before, now - c->drained_ns);
-	m->bytes_written = c->total_bytes += c->writer.bytes - before;
-	m->packets_written = c->total_packets += n > 0 ? (uint64_t)n : 0;
+	add_up(c);
 	c->drained_ns = now;
 	if (n < 0)
 		return (int)n;
@@ -231,7 +244,6 @@ void rut_consumer_abandon(struct rut_consumer *c)
 
 int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 {
-	uint64_t before = c->writer.bytes;
 	int64_t n;
 
 	if (!c->writer.path)
@@ -239,10 +251,7 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 	rut_writer_stacks(&c->writer);
 	rut_recorder_flush(c->recorder);
 	n = rut_writer_drain(&c->writer, err);
-	c->total_bytes += c->writer.bytes - before;
-	c->total_packets += n > 0 ? (uint64_t)n : 0;
-	c->recorder->meta->bytes_written = c->total_bytes;
-	c->recorder->meta->packets_written = c->total_packets;
+	add_up(c);
 	rut_consumer_abandon(c);
 	return n < 0 ? (int)n : 0;
 }

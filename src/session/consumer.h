@@ -16,7 +16,8 @@ struct rut_consumer {
 	struct rut_output_conf conf;
 	struct rut_writer writer;
 	uint64_t opened_ns, flushed_ns, drained_ns;
-	uint64_t total_bytes, total_packets;
+	uint64_t closed_bytes, closed_packets, closed_records; /* of the folders before this one */
+	uint64_t total_bytes, total_packets, total_records;
 	uint32_t generation; /* of the events that the metadata describes */
 	char **folders;	     /* those written, oldest first; owned */
 	size_t nfolders;

@@ -13,7 +13,7 @@
 #include "session/conf.h"
 
 #define RUT_META_MAGIC		0x4154454d4c495452ull /* "RTILMETA" in memory */
-#define RUT_META_VERSION	2
+#define RUT_META_VERSION	3
 #define RUT_META_PAGES_OFFSET	(1u << 20)
 #define RUT_META_TEXT_OFFSET	(128u << 10)
 #define RUT_META_DYNAMIC_OFFSET (512u << 10)
@@ -53,7 +53,7 @@ struct rut_meta {
 	uint32_t generation, acked;
 	/* rotate requests and rotations done */
 	uint32_t rotate_wanted, rotate_done;
-	uint64_t bytes_written, packets_written;
+	uint64_t bytes_written, packets_written, records_written;
 	uint64_t missed; /* events nested in themselves, of programs that are gone */
 	int32_t write_errno;
 	uint32_t text_len;    /* metadata, at RUT_META_TEXT_OFFSET */

@@ -347,6 +347,15 @@ int rut_recorder_trace_pid(struct rut_recorder *r, pid_t pid, enum rut_traced wh
 	return bpf_map_update_elem(r->fds[RUT_MAP_TRACED], &key, &value, BPF_ANY);
 }
 
+uint64_t rut_recorder_records(const struct rut_recorder *r)
+{
+	uint64_t records = 0;
+
+	for (int cpu = 0; cpu < r->ncpus; cpu++)
+		records += rut_ring_records(&r->rings[cpu]);
+	return records;
+}
+
 uint64_t rut_recorder_lost(const struct rut_recorder *r)
 {
 	uint64_t lost = 0;

@@ -73,6 +73,9 @@ int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err);
 /* Adds a process to the filter: now, or from its next execve on. */
 int rut_recorder_trace_pid(struct rut_recorder *r, pid_t pid, enum rut_traced when);
 
+/* Records stored so far, the statedump's included. */
+uint64_t rut_recorder_records(const struct rut_recorder *r);
+
 /* Records lost so far for want of room. */
 uint64_t rut_recorder_lost(const struct rut_recorder *r);
 

@@ -137,18 +137,18 @@ static int make_trace(struct dump *d, const struct rut_meta *m, char *path, size
 static bool finish_packet(const struct rut_ring_ctl *c, const struct rut_meta *m, uint64_t index,
 			  struct rut_packet *p)
 {
-	uint64_t size = 1ull << m->shift, lap = index / m->count;
-	uint64_t commit = c->commit[index & (m->count - 1)];
+	uint64_t size = 1ull << m->shift, base = index / m->count << m->shift;
+	uint64_t bytes = RUT_RING_BYTES(c->commit[index & (m->count - 1)], base);
 
 	if (p->magic != RUT_CTF_PACKET_MAGIC || p->packet_seq_num != index ||
 	    memcmp(p->uuid, m->anchor.uuid, sizeof(p->uuid)) != 0)
 		return false;
-	if (commit == (lap + 1) << m->shift) {
+	if (bytes == size) {
 		/* The consumer cuts what it has written: on disk it is not. */
 		p->packet_size = size * 8;
 		return p->content_size <= p->packet_size;
 	}
-	if (index != c->pos >> m->shift || commit != (lap << m->shift) + (c->pos & (size - 1)))
+	if (index != c->pos >> m->shift || bytes != (c->pos & (size - 1)))
 		return false;
 	p->content_size = (c->pos & (size - 1)) * 8;
 	p->packet_size = size * 8;

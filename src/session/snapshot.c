@@ -41,6 +41,7 @@ static int copy_ring(struct rut_writer *w, int cpu, uint64_t end, unsigned char 
 		pos = cleared(ring);
 	for (; pos < end; pos += ring->subbuf_size) {
 		const struct rut_packet *p = (const void *)buf;
+		uint64_t records = rut_ring_packet_records(ring, pos);
 		int rc = copy_packet(ring, pos, buf);
 
 		if (rc == -ESTALE) {
@@ -56,6 +57,7 @@ static int copy_ring(struct rut_writer *w, int cpu, uint64_t end, unsigned char 
 		rc = rut_writer_append(w, cpu, buf);
 		if (rc < 0)
 			return rc;
+		w->records += records;
 	}
 	return 0;
 }
@@ -80,6 +82,7 @@ static void drain_dump(void *arg)
 	unsigned char *data;
 
 	while (!d->rc && (data = (unsigned char *)rut_ring_next(d->ring, &d->pos))) {
+		d->w->records += rut_ring_packet_records(d->ring, d->pos);
 		d->rc = rut_writer_append(d->w, d->w->recorder->ncpus, data);
 		d->pos += d->ring->subbuf_size;
 		rut_ring_release(d->ring, d->pos);
@@ -144,6 +147,7 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 		rc = append_statedump(&w, ret);
 	ret->bytes = w.bytes;
 	ret->packets = w.packets;
+	ret->records = w.records;
 	rut_writer_close(&w);
 	return rc < 0 ? rut_err_errno(err, -rc, "cannot write the snapshot to '%s'", dir) : 0;
 }

@@ -6,7 +6,7 @@
 #include "session/recorder.h"
 
 struct rut_snapshot {
-	uint64_t bytes, packets;
+	uint64_t bytes, packets, records;
 	uint64_t lapped; /* packets that the producers reused while they were copied */
 	uint64_t begin_ns, end_ns;
 };

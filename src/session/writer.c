@@ -159,11 +159,12 @@ int rut_writer_append(struct rut_writer *w, int cpu, unsigned char *packet)
 }
 
 /* The packet at w->pos: in the ring itself, or a copy where producers may reuse it meanwhile. */
-static int borrow_packet(struct rut_writer *w, int cpu, unsigned char **ret)
+static int borrow_packet(struct rut_writer *w, int cpu, unsigned char **ret, uint64_t *ret_records)
 {
 	const struct rut_ring *ring = &w->recorder->rings[cpu];
 	int rc;
 
+	*ret_records = rut_ring_packet_records(ring, w->pos[cpu]);
 	if (ring->mode == RUT_RING_DISCARD) {
 		*ret = (unsigned char *)rut_ring_next(ring, &w->pos[cpu]);
 		return *ret ? 0 : -EAGAIN;
@@ -179,6 +180,7 @@ static int borrow_packet(struct rut_writer *w, int cpu, unsigned char **ret)
 		/* Overtaken: readers of the trace see the gap by the packets' numbers. */
 		w->lapped += (oldest - w->pos[cpu]) >> ring->shift;
 		w->pos[cpu] = oldest;
+		*ret_records = rut_ring_packet_records(ring, oldest);
 	}
 	return rc;
 }
@@ -192,12 +194,14 @@ int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err)
 	for (int cpu = 0; cpu < r->ncpus; cpu++) {
 		const struct rut_ring *ring = &r->rings[cpu];
 		unsigned char *data;
+		uint64_t records;
 
-		while (!(rc = borrow_packet(w, cpu, &data))) {
+		while (!(rc = borrow_packet(w, cpu, &data, &records))) {
 			rc = rut_writer_append(w, cpu, data);
 			w->write_errno = -rc;
 			if (rc)
 				break;
+			w->records += records;
 			w->pos[cpu] += ring->subbuf_size;
 			if (ring->mode == RUT_RING_DISCARD)
 				rut_ring_release(ring, w->pos[cpu]);

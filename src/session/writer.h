@@ -20,7 +20,7 @@ struct rut_writer {
 	off_t *ends;		       /* bytes of whole packets in each file; owned */
 	uint64_t *pos;		       /* the next position in each ring; owned */
 	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
-	uint64_t bytes, packets;
+	uint64_t bytes, packets, records;
 	uint64_t lapped; /* packets overwritten before they were read */
 	int write_errno; /* of the last attempt; 0: writing works */
 };

@@ -119,6 +119,40 @@ test_statedump() {
   for d in /sys/class/block/*; do grep -q "statedump_block_device:.*diskname = \"${d##*/}\"" bt2.out; done
 }
 
+# The numbers at the end against babeltrace's: events of all folders, losses.
+test_summary() {
+  need_bpf
+  "$RUTILE" record -o t -e syscall,sched --size 300K --subbuf 16K -- python3 -c "
+import os
+for i in range(20000): os.getppid()" 2>err
+  said=$(sed -n 's/.*: \([0-9]*\) events, [0-9.]* MiB in [0-9]* packets, 0 events lost$/\1/p' err)
+  total=0
+  for d in t*; do
+    [ ! -d "$d" ] || total=$((total + $(readers "$d")))
+  done
+  [ "$(ls -d t*/ | wc -l)" -ge 2 ]
+  [ "$total" = "$said" ]
+}
+
+# A flood that the rings cannot hold: what is not in the trace is told by both.
+test_losses() {
+  need_bpf
+  "$RUTILE" record -o t -e syscall:getppid --buffer 64K --subbuf 16K -- sh -c '
+    for i in 1 2 3 4; do python3 -c "
+import os
+for i in range(200000): os.getppid()" & done; wait' 2>err
+  babeltrace2 t >bt2.out 2>bt2.err
+  grep -q ": $(wc -l <bt2.out) events, " err
+  lost=$(sed -n 's/.*discarded \([0-9]*\) events.*/\1/p' bt2.err | awk '{n += $1} END {print n + 0}')
+  said=$(sed -n 's/.* packets, \([0-9]*\) events lost.*/\1/p' err)
+  cat err
+  # Those lost behind the last packet are in no packet.
+  [ "$lost" -gt 0 ] && [ "$lost" -le "$said" ]
+  calls=$(grep -c 'syscall_e[a-z]*_getppid' bt2.out)
+  # Python and the shell make a few of their own.
+  [ $((calls + said)) -ge 1600000 ] && [ $((calls + said)) -lt 1601000 ]
+}
+
 test_own_calls_are_absent() {
   need_bpf
   "$RUTILE" record -o t --duration 1 --context procname -e syscall
@@ -159,6 +193,8 @@ t_case "arguments, strings and socket addresses are decoded" test_fields
 t_case "--pid records that process only" test_pid
 t_case "lttng-cputop understands the trace" test_cputop
 t_case "the statedump agrees with /proc and /sys" test_statedump
+t_case "the summary agrees with babeltrace, over several folders" test_summary
+t_case "events lost and recorded add up to those that happened" test_losses
 t_case "rutile's own calls are not in the trace" test_own_calls_are_absent
 t_case "bad input gives one clear line" test_bad_input
 t_case "without privileges: the missing capability is named" test_not_root

@@ -102,6 +102,7 @@ static void test_in_order(void **state)
 		n += check_packet(p, next, 1, false);
 	assert_int_equal(n, 300);
 	assert_int_equal(f.ctl->lost, 0);
+	assert_int_equal(rut_ring_records(&f.ring), 300);
 	teardown_ring(&f);
 }
 
@@ -124,13 +125,17 @@ static void test_discard_counts(void **state)
 		kept += put(&f.ring, 0, i);
 	rut_ring_flush(&f.ring);
 	for (const unsigned char *p; (p = rut_ring_next(&f.ring, &pos)); pos += 4096) {
-		seen += (uint64_t)check_packet(p, next, 1, true);
+		uint64_t n = (uint64_t)check_packet(p, next, 1, true);
+
+		assert_int_equal(rut_ring_packet_records(&f.ring, pos), n);
+		seen += n;
 		discarded = ((const struct rut_packet *)p)->events_discarded;
 		rut_ring_release(&f.ring, pos + 4096);
 	}
 	assert_int_equal(seen, kept);
 	assert_int_equal(discarded, f.ctl->lost);
 	assert_int_equal(seen + discarded, 1100);
+	assert_int_equal(rut_ring_records(&f.ring), kept);
 	teardown_ring(&f);
 }
 
