@@ -4,6 +4,7 @@
 #   MODE kill: SIGKILL at a random moment of attach, tracing or detach; cycle: SIGINT.
 # "PID" in the tool's words is the target's. Prints a line for each fault, and figures at the end.
 require "socket"
+require "tempfile"
 
 count, seed, mode, port = ARGV.shift(4)
 ARGV.shift
@@ -13,7 +14,6 @@ port = Integer(port)
 rng = Random.new(Integer(seed))
 ruby = ENV["RUBY"] ? ENV["RUBY"].split : ["ruby"]
 server = [*ruby, ENV["SERVER"] || File.join(__dir__, "server.rb"), port.to_s]
-server << "storm" if ENV["STORM"]
 out = IO.popen(server, err: ENV["SERVER_LOG"] || File::NULL)
 pid = out.pid
 out.gets&.start_with?("ready") or abort "the server did not start"
@@ -25,9 +25,9 @@ def fault(text)
   puts text if $faults < 10
 end
 
-def ask(port)
+def ask(port, word = "hello")
   s = Socket.tcp("127.0.0.1", port, connect_timeout: 10)
-  s.puts "hello"
+  s.puts word
   s.wait_readable(10) or return "no answer within 10 s"
   line = s.gets
   s.close
@@ -76,7 +76,8 @@ end
 
 def run_tool(tool, pid, mode, rng, i)
   words = tool.map { |w| w == "PID" ? pid.to_s : w }
-  child = Process.spawn(*words, out: File::NULL, err: ENV["TOOL_LOG"] || File::NULL)
+  $out = Tempfile.new("tool")
+  child = Process.spawn(*words, out: $out, err: ENV["TOOL_LOG"] || File::NULL)
   case mode
   when "kill"
     case ENV["EARLY"] ? 0 : i % 3
@@ -89,7 +90,7 @@ def run_tool(tool, pid, mode, rng, i)
     end
     Process.kill(:KILL, child) rescue nil
   when "cycle"
-    sleep 0.03 + rng.rand * 0.04
+    sleep 0.03 + rng.rand * (i.odd? ? 0.04 : 0.3)
     return interrupt(child)
   end
   Process.wait(child)
@@ -98,11 +99,18 @@ end
 
 # Ruby's heap finds its size.
 200.times { ask(port) }
+ask(port, "storm") if ENV["STORM"]
 before = nil
 statuses = Hash.new(0)
+took_ms = []
+counted = 0
 count.times do |i|
   before = figures(pid) if i == [count / 5, 20].min
+  began = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
   st = run_tool(tool, pid, mode, rng, i)
+  counted += 1 if File.read($out.path) =~ /churn|server/
+  $out.close!
+  took_ms << Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond) - began
   statuses[st.signaled? ? "signal #{st.termsig}" : "exit #{st.exitstatus}"] += 1
   break fault("target died at #{i}") if Process.wait(pid, Process::WNOHANG)
   s = status(pid)
@@ -124,6 +132,9 @@ if $faults.zero?
   fault("cannot be attached again: #{st}") unless st.success?
   sleep 2.5 # what a killed tracer left is given up
 end
+if mode == "cycle" && $faults.zero? && counted < count / 2
+  fault("only #{counted} of #{count} tracers counted anything")
+end
 stop = true
 load.join
 if $faults.zero?
@@ -134,5 +145,6 @@ if $faults.zero?
   fault("mappings grew: #{before[:maps]} -> #{after[:maps]}") if after[:maps] > before[:maps] + 12 && !ENV["MAPS_MAY_GROW"]
   fault("memory grew: #{before[:rss_kib]} -> #{after[:rss_kib]} KiB") if after[:rss_kib] > before[:rss_kib] * 1.2 + 24576
 end
+puts "runs of #{took_ms.sort[took_ms.size / 2]} ms, at most #{took_ms.max} ms, #{counted} of them counted something" unless took_ms.empty?
 puts "runs #{statuses} requests #{requests} faults #{$faults}"
 exit $faults.zero?
