@@ -94,6 +94,7 @@ static void remove_trace(const char *path)
 	if (d) {
 		for (struct dirent *e; (e = readdir(d));)
 			if (!strncmp(e->d_name, "kernel_", 7) || !strcmp(e->d_name, "metadata") ||
+			    !strcmp(e->d_name, ".metadata") ||
 			    !strcmp(e->d_name, "stacks"))
 				unlinkat(dirfd(d), e->d_name, 0);
 		closedir(d);

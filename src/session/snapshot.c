@@ -134,7 +134,7 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 	if (!buf || !ends)
 		/* cppcheck-suppress memleak ; they have cleanup attributes */
 		return rut_err_set(err, ENOMEM, "out of memory");
-	rc = rut_writer_open(&w, r, dir, err);
+	rc = rut_writer_open_hidden(&w, r, dir, err);
 	if (rc < 0)
 		/* cppcheck-suppress memleak ; the same */
 		return rc;
@@ -148,6 +148,10 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 	ret->bytes = w.bytes;
 	ret->packets = w.packets;
 	ret->records = w.records;
+	if (rc < 0)
+		rut_err_errno(err, -rc, "cannot write the snapshot to '%s'", dir);
+	else
+		rc = rut_writer_publish(&w, err);
 	rut_writer_close(&w);
-	return rc < 0 ? rut_err_errno(err, -rc, "cannot write the snapshot to '%s'", dir) : 0;
+	return rc;
 }

@@ -1,19 +1,40 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * A trace must be readable whenever its writer is killed, so a file has to be a row of whole
+ * packets at every instant. One write(2) of a packet is not enough: SIGKILL makes it short
+ * (measured: at a page's end on tmpfs, at a folio's on ext4), and so does a full disk. What nothing
+ * can divide is a write inside one page. Hence a packet comes in four steps, each of which leaves
+ * whole packets wherever it is cut off:
+ *
+ *  1. the file grows by as many pages as the packet has, each of them a packet without events;
+ *  2. the first one's packet_size grows over all of them (8 bytes): the others become padding;
+ *  3. the packet's pages but the first are written into the padding, where nobody looks;
+ *  4. the first page is written, and with its header the packet is there.
+ *
+ * The same holds for the folder: it gets its name, "kernel", when the metadata stands in it, and
+ * new metadata replaces the old by a rename. Files being made have names with a dot, which readers
+ * pass over.
+ */
 #include "session/writer.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "session/statedump.h"
+
+#define PAGE	    ((size_t)4096)
+#define CHAIN_PAGES 64 /* appended at a time */
 
 static int write_all(int fd, const void *data, size_t len, off_t at)
 {
@@ -42,12 +63,14 @@ int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err)
 	rut_recorder_metadata(w->recorder, &text);
 	if (text.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	fd = openat(w->dir_fd, "metadata.new", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+	/* An attempt before may have been cut off by a full disk. */
+	unlinkat(w->dir_fd, ".metadata", 0);
+	fd = openat(w->dir_fd, ".metadata", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 		    0640);
 	if (fd < 0)
 		return rut_err_errno(err, errno, "cannot make '%s/kernel/metadata'", w->path);
 	rc = write_all(fd, text.data, text.len, 0);
-	if (!rc && renameat(w->dir_fd, "metadata.new", w->dir_fd, "metadata") < 0)
+	if (!rc && renameat(w->dir_fd, ".metadata", w->dir_fd, "metadata") < 0)
 		rc = -errno;
 	return rc ? rut_err_errno(err, -rc, "cannot write '%s/kernel/metadata'", w->path) : 0;
 }
@@ -84,21 +107,30 @@ static int make_folder(struct rut_writer *w, const char *dir, struct rut_err *er
 				   "'%s' is not empty: a trace never overwrites, choose another "
 				   "name",
 				   dir);
-	if (mkdirat(fd, "kernel", 0750) < 0)
+	if (mkdirat(fd, ".kernel", 0750) < 0)
 		return rut_err_errno(err, errno, "cannot make the folder '%s/kernel'", dir);
-	w->dir_fd = openat(fd, "kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	w->dir_fd = openat(fd, ".kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (w->dir_fd < 0)
 		return rut_err_errno(err, errno, "cannot open the folder '%s/kernel'", dir);
+	w->parent_fd = RUT_TAKE_FD(fd);
 	return 0;
 }
 
-int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *dir,
-		    struct rut_err *err)
+int rut_writer_publish(struct rut_writer *w, struct rut_err *err)
+{
+	if (renameat(w->parent_fd, ".kernel", w->parent_fd, "kernel") < 0)
+		return rut_err_errno(err, errno, "cannot make the folder '%s/kernel'", w->path);
+	w->published = true;
+	return 0;
+}
+
+int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const char *dir,
+			   struct rut_err *err)
 {
 	size_t n = (size_t)r->ncpus + 1;
 	int rc;
 
-	*w = (struct rut_writer){.recorder = r, .dir_fd = -1};
+	*w = (struct rut_writer){.recorder = r, .dir_fd = -1, .parent_fd = -1};
 	w->path = strdup(dir);
 	w->fds = calloc(n, sizeof(*w->fds));
 	w->ends = calloc(n, sizeof(*w->ends));
@@ -121,6 +153,18 @@ int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *di
 	return rc;
 }
 
+int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *dir,
+		    struct rut_err *err)
+{
+	int rc = rut_writer_open_hidden(w, r, dir, err);
+
+	if (!rc)
+		rc = rut_writer_publish(w, err);
+	if (rc)
+		rut_writer_close(w);
+	return rc;
+}
+
 static int open_stream(struct rut_writer *w, int cpu)
 {
 	char name[32];
@@ -132,11 +176,63 @@ static int open_stream(struct rut_writer *w, int cpu)
 	return w->fds[cpu] < 0 ? -errno : 0;
 }
 
+/* Step 1: pages that are packets without events, with numbers in a row. */
+static int append_empty(int fd, const unsigned char *packet, size_t pages, off_t end)
+{
+	static const unsigned char zeros[PAGE];
+	struct rut_packet heads[CHAIN_PAGES];
+	struct iovec iov[2 * CHAIN_PAGES];
+	struct rut_packet head;
+
+	memcpy(&head, packet, sizeof(head));
+	head.timestamp_end = head.timestamp_begin;
+	head.content_size = sizeof(head) * 8;
+	head.packet_size = PAGE * 8;
+	while (pages) {
+		size_t n = pages < CHAIN_PAGES ? pages : CHAIN_PAGES;
+		ssize_t done;
+
+		for (size_t i = 0; i < n; i++) {
+			heads[i] = head;
+			heads[i].packet_seq_num += i;
+			iov[2 * i] = (struct iovec){&heads[i], sizeof(head)};
+			iov[2 * i + 1] = (struct iovec){(void *)zeros, PAGE - sizeof(head)};
+		}
+		done = pwritev(fd, iov, (int)(2 * n), end);
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done < (ssize_t)PAGE)
+			return done < 0 ? -errno : -ENOSPC;
+		/* Short inside a page: that page is written again. */
+		n = (size_t)done / PAGE;
+		head.packet_seq_num += n;
+		end += (off_t)(n * PAGE);
+		pages -= n;
+	}
+	return 0;
+}
+
+static int append_whole(int fd, const unsigned char *packet, size_t len, off_t end)
+{
+	const off_t size_at = end + (off_t)offsetof(struct rut_packet, packet_size);
+	const uint64_t bits = len * 8;
+	int rc;
+
+	if (len == PAGE)
+		return write_all(fd, packet, len, end);
+	rc = append_empty(fd, packet, len / PAGE, end);
+	if (!rc)
+		rc = write_all(fd, &bits, sizeof(bits), size_at);
+	if (!rc)
+		rc = write_all(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
+	return rc ? rc : write_all(fd, packet, PAGE, end);
+}
+
 int rut_writer_append(struct rut_writer *w, int cpu, unsigned char *packet)
 {
 	struct rut_packet *p = (struct rut_packet *)packet;
 	size_t whole = p->packet_size / 8, used = p->content_size / 8;
-	size_t len = (used + 4095) & ~(size_t)4095;
+	size_t len = (used + PAGE - 1) & ~(PAGE - 1);
 	int rc = w->fds[cpu] < 0 ? open_stream(w, cpu) : 0;
 
 	if (rc)
@@ -145,7 +241,9 @@ int rut_writer_append(struct rut_writer *w, int cpu, unsigned char *packet)
 		p->packet_size = len * 8;
 	else
 		len = whole;
-	rc = write_all(w->fds[cpu], packet, len, w->ends[cpu]);
+	/* What nobody sees before it is finished needs no care. */
+	rc = w->published ? append_whole(w->fds[cpu], packet, len, w->ends[cpu])
+			  : write_all(w->fds[cpu], packet, len, w->ends[cpu]);
 	if (rc) {
 		p->packet_size = whole * 8;
 		if (ftruncate(w->fds[cpu], w->ends[cpu]) < 0)
@@ -251,10 +349,11 @@ void rut_writer_close(struct rut_writer *w)
 	for (int cpu = 0; w->fds && cpu <= w->recorder->ncpus; cpu++)
 		rut_closep(&w->fds[cpu]);
 	rut_closep(&w->dir_fd);
+	rut_closep(&w->parent_fd);
 	free(w->fds);
 	free(w->ends);
 	free(w->pos);
 	free(w->copy);
 	free(w->path);
-	*w = (struct rut_writer){.dir_fd = -1};
+	*w = (struct rut_writer){.dir_fd = -1, .parent_fd = -1};
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Writes the finished packets of a recorder's rings into a trace folder: DIR/kernel/metadata and
- * one file a CPU. The folder is readable at any moment: the metadata comes first, and files only
- * ever grow by whole packets.
+ * one file a CPU. The folder is readable at any moment, whenever the writer is killed: the metadata
+ * comes first, and files are rows of whole packets at every instant.
  */
 #ifndef RUT_SESSION_WRITER_H
 #define RUT_SESSION_WRITER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -15,7 +16,8 @@
 struct rut_writer {
 	struct rut_recorder *recorder; /* borrowed */
 	char *path;		       /* DIR; owned */
-	int dir_fd;		       /* DIR/kernel */
+	int parent_fd, dir_fd;	       /* DIR and DIR/kernel */
+	bool published;		       /* DIR/kernel has its name */
 	int *fds;		       /* one a CPU and one more; -1: no packet yet; owned */
 	off_t *ends;		       /* bytes of whole packets in each file; owned */
 	uint64_t *pos;		       /* the next position in each ring; owned */
@@ -28,6 +30,12 @@ struct rut_writer {
 /* Makes the folder, which must not exist or be empty, with its metadata. */
 int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *dir,
 		    struct rut_err *err);
+
+/* The same, but readers see no trace before rut_writer_publish(): a writer that is killed leaves
+ * none. */
+int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const char *dir,
+			   struct rut_err *err);
+int rut_writer_publish(struct rut_writer *w, struct rut_err *err);
 
 /*
  * Moves finished packets from the rings into the files. Returns the number of packets or -errno; on
