@@ -203,6 +203,12 @@
 	F(SEQ_X64, addresses)                                                                      \
 	F(STR, symbols)
 #define RUT_F_SD_MARK(F) F(S32, session_id)
+#define RUT_F_SHED(F)                                                                              \
+	F(U64, spent_ns)                                                                           \
+	F(U64, elapsed_ns)                                                                         \
+	F(U64, pause_ns)                                                                           \
+	F(TEXT40, event)
+#define RUT_F_RESTORED(F) F(TEXT40, event)
 
 /* From the kernel: each has a program of its tracepoint's name in kernel.bpf.c. */
 #define RUT_KERNEL_EVENTS(E)                                                                       \
@@ -255,7 +261,10 @@
 	E(SD_BLOCK, "lttng_statedump_block_device", none, "statedump", RUT_F_SD_BLOCK)             \
 	E(SD_INTERRUPT, "lttng_statedump_interrupt", none, "statedump", RUT_F_SD_INTERRUPT)        \
 	E(SD_CPU, "lttng_statedump_cpu_topology", none, "statedump", RUT_F_SD_CPU)                 \
-	E(SD_STACK, "rutile_stack", none, "statedump", RUT_F_SD_STACK)
+	E(SD_STACK, "rutile_stack", none, "statedump", RUT_F_SD_STACK)                             \
+	/* From the programs: --max-overhead has switched an event off, or on again. */            \
+	E(SHED, "rutile_shed", none, "statedump", RUT_F_SHED)                                      \
+	E(RESTORED, "rutile_restored", none, "statedump", RUT_F_RESTORED)
 
 #define RUT_EVENT_ID(sym, name, tp, group, fields) RUT_EV_##sym,
 enum rut_event_id {
@@ -274,6 +283,7 @@ enum rut_event_id {
 #define RUT_C_ERRNO(f)	     __s32 f; /* named errno, which is a macro in C */
 #define RUT_C_SA_HANDLER(f)  __u64 f; /* named sa_handler, a macro too */
 #define RUT_C_TEXT16(f)	     char f[16];
+#define RUT_C_TEXT40(f)	     char f[40];
 #define RUT_C_LEN8(f)	     __u8 f##_length;
 #define RUT_C_STR(f)	     /* variable */
 #define RUT_C_SEQ_S32(f)     /* variable */
@@ -302,6 +312,7 @@ enum rut_context {
 	RUT_CTX_KSTACK = 1 << 6,   /* s32 kstack_id */
 	RUT_CTX_ALL = (1 << 7) - 1,
 };
+#define RUT_CTX_BYTES_MAX 48
 
 /* What the programs filter by; a bit that is not set costs nothing. */
 enum rut_filter_bits {
@@ -327,7 +338,7 @@ struct rut_bpf_conf {
 	__u32 context_size; /* bytes */
 	__u32 filters;	    /* enum rut_filter_bits */
 	__u32 no_fork;	    /* sched_process_fork only follows children */
-	__u32 _pad;
+	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u8 uuid[16];
 };
 

@@ -191,10 +191,14 @@ static __always_inline void rut_ring_commit(const struct rut_slot *slot, __u64 s
 	rut_add_commit(slot->ctl, slot->pos, size + RUT_RING_RECORD);
 }
 
+#include "bpf/budget.bpf.h"
+
 #ifndef RUT_FILTERED
 static __always_inline unsigned char *rut_reserve(struct rut_slot *slot, __u64 id, __u64 size,
 						  __u64 max)
 {
+	if (!rut_affordable(id))
+		return NULL;
 	return rut_ring_reserve(slot, id, size, max);
 }
 
@@ -252,6 +256,8 @@ static __always_inline unsigned char *rut_reserve(struct rut_slot *slot, __u64 i
 	__u32 key = rut_pending_key(id);
 	struct rut_pending *p = bpf_map_lookup_elem(&pending, &key);
 
+	if (!rut_affordable(id))
+		return NULL;
 	slot->id = id;
 	return p ? p->record : NULL;
 }

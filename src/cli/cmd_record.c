@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "cli/record_opts.h"
 #include "cli/record_static.h"
+#include "session/budget.h"
 #include "session/programs.h"
 
 enum { OPT_DURATION = 256 };
@@ -26,6 +27,8 @@ static const struct rut_opt options[] = {
 	{"output", "DIR", "write the trace into DIR (default: rutile-DATE-TIME)", 'o'},
 	{"all", NULL, "with a command: record the whole system, not only the command", 'a'},
 	{"duration", "TIME", "stop after this time", OPT_DURATION},
+	{"profile", "HZ", "sample the stacks of what runs, so many times a second on each CPU",
+	 RUT_OPT_PROFILE},
 	RUT_RECORD_OPTIONS,
 	{0},
 };
@@ -137,7 +140,7 @@ static int set_filters(struct record *rec, struct rut_recorder *r, struct rut_er
 	int rc = 0;
 
 	for (size_t i = 0; i < rec->opts.npids && !rc; i++)
-		rc = rut_recorder_trace_pid(r, rec->opts.pids[i], RUT_TRACED_YES);
+		rc = rut_recorder_trace_family(r, rec->opts.pids[i]);
 	if (!rc && rec->child > 0 && r->conf.filters)
 		rc = rut_recorder_trace_pid(r, rec->child,
 					    rut_selection_any_syscall(&r->conf.selection)
@@ -171,6 +174,7 @@ static void step_statics(struct record *rec, const char *dir)
 
 static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 {
+	static struct rut_budget_follower budget = {.foreground = true};
 	uint64_t started = rut_ring_clock();
 	int last = 0;
 
@@ -183,6 +187,7 @@ static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 			rc = rut_consumer_rotate(c, &err);
 		}
 		report(c, rc, &err, &last);
+		rut_budget_follow(&budget, c->recorder);
 		if (rec->duration_ns && rut_ring_clock() - started >= rec->duration_ns)
 			break;
 		if (rec->child > 0 && waitpid(rec->child, ret_status, WNOHANG) == rec->child) {
@@ -205,8 +210,9 @@ static void finish(struct rut_recorder *r, struct rut_consumer *c)
 	if (rut_consumer_close(c, &err) < 0)
 		fprintf(stderr, "rutile record: %s\n", err.msg);
 	lost = rut_recorder_lost(r);
-	fprintf(stderr, "rutile record: %s: %llu events, %.1f MiB in %llu packets, %llu events lost",
-		path, (unsigned long long)c->total_records, (double)c->total_bytes / 1048576,
+	fprintf(stderr,
+		"rutile record: %s: %llu events, %.1f MiB in %llu packets, %llu events lost", path,
+		(unsigned long long)c->total_records, (double)c->total_bytes / 1048576,
 		(unsigned long long)c->total_packets, (unsigned long long)(lost + missed));
 	if (lost)
 		fprintf(stderr, " (a larger --buffer helps)");
@@ -288,7 +294,10 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 	if (!rc) {
 		/* The rings must be emptied in time. It is no error where that is not allowed. */
 		setpriority(PRIO_PROCESS, 0, -10);
+		for (size_t i = 0; i < rec->opts.npids; i++)
+			rut_recorder_trace_family(r, rec->opts.pids[i]);
 		rut_writer_statedump(&c.writer, 0);
+		rut_budget_calibrate(r);
 		if (rec->command && write(rec->go_fd, "", 1) != 1)
 			fprintf(stderr, "rutile record: the command is gone\n");
 		consume(rec, &c, &status);

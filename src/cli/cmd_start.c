@@ -20,7 +20,7 @@ static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc,
 			return rut_usage_error(cmd, "one name only, not '%s' too", a.value);
 		if (id == RUT_ARGS_POSITIONAL)
 			snprintf(o->conf.name, sizeof(o->conf.name), "%s", a.value);
-		else if (id == RUT_OPT_PROFILE)
+		else if (id == RUT_OPT_PROFILE && !rut_record_is_hz(a.value))
 			rc = rut_profile_read(cmd, a.value, o);
 		else if (id == 'o')
 			rc = rut_record_output(cmd, o, a.value);

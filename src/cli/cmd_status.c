@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "cli/session_verb.h"
+#include "session/budget.h"
 
 static void print_rings(const struct rut_recorder *r)
 {
@@ -17,6 +18,20 @@ static void print_rings(const struct rut_recorder *r)
 		       (unsigned long long)rut_ring_records(ring),
 		       (unsigned long long)ring->ctl->lost);
 	}
+}
+
+static void print_budget(const struct rut_recorder *r)
+{
+	uint64_t left;
+
+	if (!r->conf.budget_ppm)
+		return;
+	printf("max-overhead %g %% of a CPU%s\n", r->conf.budget_ppm / 1e4,
+	       r->budget->shed_limit ? ", which even what is shed exceeded at times" : "");
+	for (uint32_t class = 0; class < RUT_BUDGET_CLASSES; class ++)
+		if (rut_budget_is_shed(r, class, &left))
+			printf("shed         %s, for %.0f s yet\n", r->budget->classes[class].name,
+			       (double)left / 1e9);
 }
 
 static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
@@ -42,6 +57,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	printf("recorded     %llu events\n", (unsigned long long)rut_recorder_records(r));
 	printf("lost         %llu, and %llu nested in themselves\n",
 	       (unsigned long long)rut_recorder_lost(r), (unsigned long long)rut_session_missed(r));
+	print_budget(r);
 	print_rings(r);
 	return 0;
 }

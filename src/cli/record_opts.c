@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,6 +27,22 @@ static int add_event(const struct rut_cmd *cmd, struct rut_record_opts *o, const
 		return rut_usage_error(cmd, "too many --event: use globs");
 	o->events_given = true;
 	return 0;
+}
+
+bool rut_record_is_hz(const char *value)
+{
+	return *value && strspn(value, "0123456789") == strlen(value);
+}
+
+static int add_samples(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
+{
+	char event[64];
+
+	if (!rut_record_is_hz(value) || strlen(value) > 5 || !atoi(value) || atoi(value) > 10000)
+		return rut_usage_error(cmd, "--profile: 1 to 10000 samples a second, not '%s'",
+				       value);
+	snprintf(event, sizeof(event), "profile:%s", value);
+	return add_event(cmd, o, event);
 }
 
 static int add_pid(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
@@ -57,6 +74,19 @@ static int add_procname(const struct rut_cmd *cmd, struct rut_record_opts *o, co
 	return rut_usage_error(cmd, "more than 8 --procname");
 }
 
+/* 0.1 to 100 percent; a '%' behind it may stand. */
+static int set_budget(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
+{
+	char *end;
+	double percent = strtod(value, &end);
+
+	end += *end == '%';
+	if (end == value || *end || !(percent >= 0.1 && percent <= 100))
+		return rut_usage_error(cmd, "0.1 to 100 percent of a CPU, not '%s'", value);
+	o->conf.budget_ppm = (uint32_t)(percent * 1e4);
+	return 0;
+}
+
 static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
 		      const char *value)
 {
@@ -79,6 +109,8 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 		return rut_parse_duration(value, &o->output.every_ns) < 0 || !o->output.every_ns
 			       ? bad_value(cmd, "time", value)
 			       : 0;
+	case 'm':
+		return set_budget(cmd, o, value);
 	default:
 		if (rut_parse_u64(value, &n) < 0 || !n || n > 1000000)
 			return bad_value(cmd, "number", value);
@@ -90,7 +122,9 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 const struct rut_opt rut_start_options[] = {
 	{"output", "PATTERN", "write trace folders; the name may hold strftime(3) sequences", 'o'},
 	{"flight", NULL, "record into memory only; no process stays", RUT_OPT_FLIGHT},
-	{"profile", "FILE", "take the options from a file (see 'rutile save')", RUT_OPT_PROFILE},
+	{"profile", "FILE|HZ",
+	 "take the options from a file (see 'rutile save'); a number: sample stacks at HZ",
+	 RUT_OPT_PROFILE},
 	RUT_RECORD_OPTIONS,
 	{0},
 };
@@ -120,6 +154,8 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	switch (id) {
 	case 'e':
 		return add_event(cmd, o, value);
+	case RUT_OPT_PROFILE:
+		return add_samples(cmd, o, value);
 	case 'p':
 		return add_pid(cmd, o, value);
 	case RUT_OPT_PROCNAME:
@@ -150,6 +186,7 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_SIZE:
 	case RUT_OPT_EVERY:
 	case RUT_OPT_KEEP:
+	case 'm':
 		return set_number(cmd, o, id, value);
 	default:
 		return -ENOENT;
@@ -254,6 +291,8 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 		fprintf(out, "every = %lluns\n", (unsigned long long)output->every_ns);
 	if (output->keep)
 		fprintf(out, "keep = %u\n", output->keep);
+	if (conf->budget_ppm)
+		fprintf(out, "max-overhead = %g\n", conf->budget_ppm / 1e4);
 	if (conf->strict)
 		fprintf(out, "strict = yes\n");
 }

@@ -41,6 +41,8 @@ enum {
 		{"buffer", "SIZE", "memory of the session's rings (default 16M a CPU)",            \
 		 RUT_OPT_BUFFER},                                                                  \
 		{"subbuf", "SIZE", "size of a packet", RUT_OPT_SUBBUF},                            \
+		{"max-overhead", "PERCENT",                                                        \
+		 "leave the dearest events out rather than take more of a CPU", 'm'},              \
 	{                                                                                          \
 		"strict", NULL,                                                                    \
 			"fail when an event cannot be recorded, instead of going on without it",   \
@@ -63,6 +65,9 @@ extern const struct rut_opt rut_start_options[];
 /* Returns 0, RUT_EXIT_USAGE after a message, or -ENOENT when the option is none of these. */
 int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
 		      const char *value);
+
+/* Is this argument of --profile a number of samples a second, not a file? */
+bool rut_record_is_hz(const char *value);
 
 /* Sets the output's pattern; a relative one begins at the current folder. */
 int rut_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value);

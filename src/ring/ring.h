@@ -15,9 +15,10 @@
  * storing the record it adds its size to the sub-buffer's `commit`; a sub-buffer is finished when
  * `commit` has reached the end of its lap. A consumer moves `consumed` (discard mode only).
  *
- * Records are counted by the same addition: above the bytes, which are counted modulo 2^40, `commit`
- * holds the number of records of its lap (RUT_RING_RECORD each). Whoever enters the sub-buffer again
- * moves that number into `events`. So the count is exact and costs a producer nothing.
+ * Records are counted by the same addition: above the bytes, which are counted modulo 2^40,
+ * `commit` holds the number of records of its lap (RUT_RING_RECORD each). Whoever enters the
+ * sub-buffer again moves that number into `events`. So the count is exact and costs a producer
+ * nothing.
  *
  * What must stay true:
  *  - who moves `pos` from one sub-buffer into the next closes the old packet and commits its rest;

@@ -19,6 +19,7 @@
 #include "probe.skel.h"
 #include "probe/arg.h"
 #include "probe/binary.h"
+#include "session/budget.h"
 #include "session/programs.h"
 #include "session/tracefs.h"
 
@@ -152,6 +153,7 @@ static int describe(struct building *b, struct rut_err *err)
 	m->dynamic[m->ndynamic].id = b->conf.id;
 	snprintf(m->dynamic[m->ndynamic].spec, sizeof(m->dynamic->spec), "%s", b->spec);
 	m->ndynamic++;
+	rut_budget_name(b->r, b->conf.id, b->title);
 	return 0;
 }
 

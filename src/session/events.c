@@ -20,6 +20,7 @@
 #define FIELD_ERRNO(f)	    {RUT_FK_S32, 0, "errno"},
 #define FIELD_SA_HANDLER(f) {RUT_FK_X64, 0, "sa_handler"},
 #define FIELD_TEXT16(f)	    {RUT_FK_TEXT16, 0, #f},
+#define FIELD_TEXT40(f)	    {RUT_FK_TEXT, 40, #f},
 #define FIELD_LEN8(f)	    {RUT_FK_LEN8, 0, #f},
 #define FIELD_SEQ_S32(f)    {RUT_FK_SEQ_S32, 0, #f},
 #define FIELD_SEQ_X64(f)    {RUT_FK_SEQ_X64, 0, #f},

@@ -57,6 +57,7 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.contexts = r->conf.contexts,
 		.context_size = rut_context_size(r->conf.contexts),
 		.filters = r->conf.filters,
+		.budget_ppm = r->conf.budget_ppm,
 		.no_fork = !r->meta->conf.selection.events[RUT_EV_SCHED_FORK],
 	};
 	memcpy(conf->uuid, r->uuid, sizeof(conf->uuid));
@@ -274,10 +275,28 @@ int rut_programs_attach(struct rut_recorder *r, struct rut_err *err)
 	return 0;
 }
 
+void rut_programs_detach_unwanted(struct rut_recorder *r, const struct rut_selection *sel)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->nlinks; i++) {
+		/* Links of events added by name have a ':' in theirs, which no program has. */
+		if (strchr(r->links[i].name, ':') || rut_programs_wanted(r, sel, r->links[i].name))
+			r->links[n++] = r->links[i];
+		else
+			bpf_link__destroy(r->links[i].link);
+	}
+	r->nlinks = n;
+}
+
 void rut_programs_detach(struct rut_recorder *r)
 {
-	for (size_t i = 0; i < r->nlinks; i++)
+	for (size_t i = 0; i < r->nlinks; i++) {
+		/* Else the library would switch off a clock that goes on without us. */
+		if (r->links[i].pinned)
+			bpf_link__disconnect(r->links[i].link);
 		bpf_link__destroy(r->links[i].link);
+	}
 	free(r->links);
 	r->links = NULL;
 	r->nlinks = 0;

@@ -28,6 +28,9 @@ int rut_programs_keep_link(struct rut_recorder *r, struct bpf_link *link, const 
 /* Attaches what was loaded and is not attached. */
 int rut_programs_attach(struct rut_recorder *r, struct rut_err *err);
 
+/* Detaches what records nothing of `sel`. */
+void rut_programs_detach_unwanted(struct rut_recorder *r, const struct rut_selection *sel);
+
 /* Detaches all. Links that are pinned go on by themselves: unpin them first. */
 void rut_programs_detach(struct rut_recorder *r);
 

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "session/budget.h"
 #include "session/dynamic.h"
 #include "session/kernel.h"
 #include "session/programs.h"
@@ -23,7 +24,8 @@
 const char *const rut_map_names[RUT_MAP_COUNT] = {
 	[RUT_MAP_CTLS] = "ctls",	 [RUT_MAP_RING] = "ring",	[RUT_MAP_TRACED] = "traced",
 	[RUT_MAP_COMMS] = "comms",	 [RUT_MAP_CGROUPS] = "cgroups", [RUT_MAP_STACKS] = "stacks",
-	[RUT_MAP_SYSCALLS] = "syscalls", [RUT_MAP_META] = "meta",
+	[RUT_MAP_SYSCALLS] = "syscalls", [RUT_MAP_META] = "meta",	[RUT_MAP_BUDGET] = "budget",
+	[RUT_MAP_SPENDING] = "spending",
 };
 
 #define STACKS_MAX 16384
@@ -111,6 +113,10 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 				      RUT_SYSCALLS_MAX, 0},
 		[RUT_MAP_META] = {BPF_MAP_TYPE_ARRAY, 4, meta_bytes(n, shift, count), 1,
 				  BPF_F_MMAPABLE},
+		[RUT_MAP_BUDGET] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_budget), 1,
+				    BPF_F_MMAPABLE},
+		[RUT_MAP_SPENDING] = {BPF_MAP_TYPE_PERCPU_ARRAY, 4, sizeof(struct rut_spending), 1,
+				      0},
 	};
 
 	for (size_t i = 0; i < RUT_PROBES_MAX; i++)
@@ -156,6 +162,12 @@ int rut_recorder_map(struct rut_recorder *r, struct rut_err *err)
 	if (r->meta == MAP_FAILED) {
 		r->meta = NULL;
 		return rut_err_errno(err, errno, "cannot map the session's description");
+	}
+	r->budget = mmap(NULL, sizeof(*r->budget), PROT_READ | PROT_WRITE, MAP_SHARED,
+			 r->fds[RUT_MAP_BUDGET], 0);
+	if (r->budget == MAP_FAILED) {
+		r->budget = NULL;
+		return rut_err_errno(err, errno, "cannot map the session's budget");
 	}
 	r->rings = calloc((size_t)r->ncpus, sizeof(*r->rings));
 	return r->rings ? 0 : rut_err_set(err, ENOMEM, "out of memory");
@@ -302,6 +314,7 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 		return rc;
 	init_rings(r, shift, count);
 	describe(r, shift, count);
+	rut_budget_init(r);
 	rc = fill_filters(r, err);
 	if (!rc)
 		rc = rut_programs_load(r, &r->conf.selection, err);
@@ -410,6 +423,8 @@ void rut_recorder_free(struct rut_recorder *r)
 		munmap(r->data, r->data_bytes);
 	if (r->meta)
 		munmap(r->meta, r->meta_bytes);
+	if (r->budget)
+		munmap(r->budget, sizeof(*r->budget));
 	if (r->ctls)
 		munmap(r->ctls, r->ctls_bytes);
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++)

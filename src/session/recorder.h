@@ -19,6 +19,7 @@
 
 struct rut_err;
 struct bpf_object;
+struct rut_budget;
 struct bpf_link;
 
 /* The maps of a session; their names are those in the eBPF objects and in the file system. */
@@ -31,6 +32,8 @@ enum rut_map_index {
 	RUT_MAP_STACKS,
 	RUT_MAP_SYSCALLS,
 	RUT_MAP_META,
+	RUT_MAP_BUDGET,
+	RUT_MAP_SPENDING,
 	RUT_MAP_COUNT
 };
 
@@ -54,6 +57,7 @@ struct rut_recorder {
 	size_t ctls_bytes, data_bytes, meta_bytes;
 	struct rut_ring *rings; /* one a CPU; owned */
 	struct rut_meta *meta;
+	struct rut_budget *budget;   /* a mapping; owned */
 	struct bpf_object **objects; /* owned */
 	size_t nobjects;
 	struct rut_link *links; /* owned */
@@ -72,6 +76,12 @@ int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err);
 
 /* Adds a process to the filter: now, or from its next execve on. */
 int rut_recorder_trace_pid(struct rut_recorder *r, pid_t pid, enum rut_traced when);
+
+/*
+ * Adds a process and all that descends from it now. Called before the programs run and once more
+ * after: what is forked in between is found then.
+ */
+int rut_recorder_trace_family(struct rut_recorder *r, pid_t pid);
 
 /* Records stored so far, the statedump's included. */
 uint64_t rut_recorder_records(const struct rut_recorder *r);

@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "session/budget.h"
 #include "session/dynamic.h"
 #include "session/kernel.h"
 #include "session/programs.h"
@@ -54,6 +55,7 @@ static void report(struct rut_meta *m, int rc, const struct rut_err *err, int *l
 
 static void daemon_loop(struct rut_consumer *c)
 {
+	static struct rut_budget_follower budget;
 	struct rut_meta *m = c->recorder->meta;
 	struct rut_err err = RUT_ERR_INIT;
 	int rc, last = 0;
@@ -69,6 +71,7 @@ static void daemon_loop(struct rut_consumer *c)
 			__atomic_store_n(&m->rotate_done, wanted, __ATOMIC_RELEASE);
 		}
 		report(m, rc, &err, &last);
+		rut_budget_follow(&budget, c->recorder);
 		poll(NULL, 0, c->sleep_ms);
 	}
 	rc = rut_consumer_close(c, &err);
@@ -156,7 +159,7 @@ static int start_recorder(const struct rut_start *start, struct rut_recorder *r,
 	int rc = 0;
 
 	for (size_t i = 0; i < start->npids && !rc; i++)
-		rc = rut_recorder_trace_pid(r, start->pids[i], RUT_TRACED_YES);
+		rc = rut_recorder_trace_family(r, start->pids[i]);
 	if (rc)
 		return rut_err_errno(err, -rc, "cannot set the filter");
 	r->meta->output = start->output;
@@ -165,8 +168,12 @@ static int start_recorder(const struct rut_start *start, struct rut_recorder *r,
 		rc = rut_consumer_open(c, r, &start->output, err);
 	if (!rc)
 		rc = rut_programs_attach(r, err);
+	for (size_t i = 0; i < start->npids && !rc; i++)
+		rc = rut_recorder_trace_family(r, start->pids[i]);
 	if (!rc)
 		rc = rut_session_pin(r, err);
+	if (!rc)
+		rut_budget_calibrate(r);
 	if (!rc && start->output.pattern[0]) {
 		rc = fork_daemon(c, ret_pid, err);
 		if (rc)

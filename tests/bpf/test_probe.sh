@@ -104,13 +104,28 @@ test_tracepoint_strings() {
 
 test_profile() {
   need_bpf
-  "$RUTILE" record -o t -e profile:200 -- sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
+  "$RUTILE" record -o t --profile 200 -- sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
   readers t >/dev/null
   [ "$(grep -c 'rutile_sample:.*procname = "sh"' bt2.out)" -ge 10 ]
   # Every stack that a sample names is told, once.
   for id in $(sed -n 's/.*rutile_sample:.*ustack_id = \([0-9]*\),.*/\1/p' bt2.out | sort -u | head -20); do
     [ "$(grep -c "rutile_stack:.* id = $id," bt2.out)" = 1 ]
   done
+  # Nothing but the samples was asked for.
+  if grep -v 'rutile_s[at]\|lttng_statedump' bt2.out; then return 1; fi
+  for v in 0 10001 x ''; do
+    if "$RUTILE" record -o v "--profile=$v" --duration 0.1 2>err; then return 1; fi
+    grep -q 'samples a second' err
+  done
+  # The same option of start: a number there is no file.
+  "$RUTILE" start q$$ --flight --profile 500
+  sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'
+  "$RUTILE" snapshot q$$ -o w
+  "$RUTILE" save q$$ >profile
+  "$RUTILE" destroy q$$
+  readers w >/dev/null
+  grep -q 'rutile_sample:.*procname = "sh"' bt2.out
+  grep -qx 'event = profile:500' profile
   # Kernel functions have names: some sample was in a system call.
   "$RUTILE" record -o u -e profile:1000 -- dd if=/dev/zero of=/dev/null bs=1M count=2000 2>/dev/null
   readers u >/dev/null

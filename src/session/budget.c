@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/budget.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "session/pin.h"
+#include "session/programs.h"
+
+/*
+ * Nanoseconds of one run where nothing better is known: measured on the machine of docs/design.md
+ * (getppid with and without, two events), rounded up; being called included.
+ */
+#define COST_EVENT	70
+#define COST_TEXT	150  /* a system call with strings or an address */
+#define COST_STACK	1200 /* each stack that goes with it */
+#define COST_TRACEPOINT 250
+#define COST_PROBE	700
+#define COST_RETURN	1400
+#define COST_SAMPLE	3500
+
+/* The kernel's own measure begins behind the call of the program; so much is not in it. */
+#define COST_CALL      15
+#define CALIBRATION_MS 50
+#define RUNS_MIN       20 /* fewer say nothing */
+
+static void set_class(struct rut_recorder *r, uint32_t class, const char *name, uint32_t cost)
+{
+	struct rut_budget_class *c = &r->budget->classes[class % RUT_BUDGET_CLASSES];
+
+	if (r->conf.contexts & RUT_CTX_USTACK)
+		cost += COST_STACK;
+	if (r->conf.contexts & RUT_CTX_KSTACK)
+		cost += COST_STACK;
+	c->cost_ns = cost;
+	snprintf(c->name, sizeof(c->name), "%s", name);
+}
+
+void rut_budget_init(struct rut_recorder *r)
+{
+	struct rut_syscall_desc d;
+	struct rut_event e;
+	char name[80];
+
+	if (!r->conf.budget_ppm)
+		return;
+	for (uint32_t id = 0; id < RUT_EV_COUNT; id++) {
+		rut_event_static(&e, id);
+		set_class(r, id, e.name, COST_EVENT);
+	}
+	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++) {
+		if (!rut_syscall_name(nr))
+			continue;
+		rut_syscall_describe(&d, nr);
+		snprintf(name, sizeof(name), "syscall:%s", rut_syscall_name(nr));
+		set_class(r, RUT_BUDGET_SYSCALL + nr, name, d.slow ? COST_TEXT : COST_EVENT);
+	}
+}
+
+void rut_budget_name(struct rut_recorder *r, uint32_t id, const char *name)
+{
+	uint32_t cost = COST_PROBE;
+
+	if (!r->conf.budget_ppm)
+		return;
+	if (!strncmp(name, "uretprobe:", 10))
+		cost = COST_RETURN;
+	else if (!strcmp(name, "rutile_sample"))
+		cost = COST_SAMPLE;
+	else if (!strchr(name, ':'))
+		cost = COST_TRACEPOINT;
+	set_class(r, rut_budget_class(id), name, cost);
+}
+
+/* Mean time of a program's runs since `before`; 0: too few. */
+static uint32_t mean_ns(int fd)
+{
+	struct bpf_prog_info info = {0};
+	uint32_t len = sizeof(info);
+
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0 || info.run_cnt < RUNS_MIN)
+		return 0;
+	return (uint32_t)(info.run_time_ns / info.run_cnt);
+}
+
+/* A program's measured cost goes to its classes. */
+static void set_measured(struct rut_recorder *r, const char *program, uint32_t ns)
+{
+	struct rut_event e;
+
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
+		rut_event_static(&e, id);
+		if (!strcmp(e.tracepoint, program))
+			r->budget->classes[id].cost_ns = ns;
+	}
+}
+
+void rut_budget_calibrate(struct rut_recorder *r)
+{
+	_cleanup_close_ int stats = -1;
+
+	if (!r->conf.budget_ppm)
+		return;
+	stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	if (stats < 0)
+		return;
+	poll(NULL, 0, CALIBRATION_MS);
+	for (size_t i = 0; i < r->nobjects; i++) {
+		struct bpf_program *prog;
+
+		bpf_object__for_each_program(prog, r->objects[i])
+		{
+			uint32_t ns = mean_ns(bpf_program__fd(prog));
+
+			if (ns)
+				set_measured(r, bpf_program__name(prog), ns + COST_CALL);
+		}
+	}
+}
+
+bool rut_budget_is_shed(const struct rut_recorder *r, uint32_t class, uint64_t *ret_left_ns)
+{
+	uint64_t until = __atomic_load_n(&r->budget->classes[class].until_ns, __ATOMIC_RELAXED);
+	uint64_t now = rut_ring_clock();
+
+	*ret_left_ns = until > now ? until - now : 0;
+	return until > now;
+}
+
+/* What a session with a process does more: it says what happens, and detaches programs. */
+
+static void tell_changes(struct rut_budget_follower *f, struct rut_recorder *r)
+{
+	for (uint32_t class = 0; class < RUT_BUDGET_CLASSES; class ++) {
+		const char *name = r->budget->classes[class].name;
+		uint64_t left;
+		bool shed = rut_budget_is_shed(r, class, &left);
+
+		if (shed && !f->shed[class])
+			rut_warn("'%s' is not recorded for %.0f s: with it the session would take "
+				 "more than %g %% of a CPU",
+				 name, (double)left / 1e9, r->conf.budget_ppm / 1e4);
+		else if (!shed && f->shed[class])
+			rut_info("'%s' is recorded again", name);
+		f->shed[class] = shed;
+	}
+}
+
+/* What is shed now, as a selection; the time at which all of it may come back. */
+static uint64_t select_shed(const struct rut_recorder *r, struct rut_selection *ret)
+{
+	uint64_t left, most = 0;
+	bool calls = false;
+
+	memset(ret, 0, sizeof(*ret));
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
+		ret->events[id] = rut_budget_is_shed(r, id, &left);
+		most = left > most ? left : most;
+	}
+	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++) {
+		calls |= rut_budget_is_shed(r, RUT_BUDGET_SYSCALL + nr, &left);
+		most = left > most ? left : most;
+	}
+	if (calls)
+		memcpy(ret->syscalls, r->meta->active.syscalls, sizeof(ret->syscalls));
+	return most ? rut_ring_clock() + most : 0;
+}
+
+static void detach(struct rut_budget_follower *f, struct rut_recorder *r)
+{
+	struct rut_selection rest = r->meta->active;
+
+	f->until_ns = select_shed(r, &f->detached);
+	if (!f->until_ns)
+		return;
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++)
+		rest.events[id] &= !f->detached.events[id];
+	if (rut_selection_any_syscall(&f->detached)) {
+		memset(rest.syscalls, 0, sizeof(rest.syscalls));
+		rut_warn("no system calls are recorded for %.0f s: even being asked about each "
+			 "would take more than %g %% of a CPU",
+			 (double)(f->until_ns - rut_ring_clock()) / 1e9, r->conf.budget_ppm / 1e4);
+	}
+	rut_programs_detach_unwanted(r, &rest);
+	if (!f->foreground)
+		rut_session_unpin_links(r, &rest);
+}
+
+static void attach_again(struct rut_budget_follower *f, struct rut_recorder *r)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = 0;
+
+	f->until_ns = 0;
+	if (!r->meta->running)
+		return;
+	if (f->foreground) {
+		rc = rut_programs_attach(r, &err);
+	} else {
+		rc = rut_programs_load(r, &f->detached, &err);
+		if (!rc)
+			rc = rut_programs_attach(r, &err);
+		if (!rc)
+			rc = rut_session_pin_links(r, &err);
+		rut_programs_free(r);
+	}
+	if (rc)
+		rut_warn("what was shed cannot be recorded again: %s", err.msg);
+}
+
+void rut_budget_follow(struct rut_budget_follower *f, struct rut_recorder *r)
+{
+	const struct rut_budget *b = r->budget;
+	uint64_t now = rut_ring_clock(), limit;
+
+	if (!r->conf.budget_ppm || now - f->looked_ns < 50000000)
+		return;
+	f->looked_ns = now;
+	tell_changes(f, r);
+	limit = __atomic_load_n(&b->shed_limit, __ATOMIC_RELAXED);
+	if (limit != f->limit && !f->until_ns)
+		detach(f, r);
+	f->limit = limit;
+	if (f->until_ns && now >= f->until_ns)
+		attach_again(f, r);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* A process and what descends from it now, for the filter: later children the programs follow. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "session/recorder.h"
+
+struct process {
+	pid_t pid, parent;
+	bool member;
+};
+
+/* The fourth field of /proc/PID/stat, behind a name that may hold anything; 0: gone. */
+static pid_t parent_of(pid_t pid)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	char path[64];
+	const char *p;
+	int parent;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (rut_buf_read_file(&b, path, 4096) < 0 || !b.data)
+		return 0;
+	p = strrchr(b.data, ')');
+	return p && sscanf(p + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+static size_t list_processes(struct process **ret)
+{
+	struct process *list = NULL;
+	size_t n = 0;
+	DIR *d = opendir("/proc");
+
+	for (struct dirent *e; d && (e = readdir(d));) {
+		if (!isdigit((unsigned char)e->d_name[0]))
+			continue;
+		if (n % 256 == 0) {
+			void *more = reallocarray(list, n + 256, sizeof(*list));
+
+			if (!more)
+				break;
+			list = more;
+		}
+		list[n].pid = atoi(e->d_name);
+		list[n].parent = parent_of(list[n].pid);
+		list[n++].member = false;
+	}
+	if (d)
+		closedir(d);
+	*ret = list;
+	return n;
+}
+
+static bool is_member(const struct process *list, size_t n, pid_t pid)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i].pid == pid)
+			return list[i].member;
+	return false;
+}
+
+int rut_recorder_trace_family(struct rut_recorder *r, pid_t pid)
+{
+	_cleanup_free_ struct process *list = NULL;
+	size_t n = list_processes(&list);
+	bool again = true;
+	int rc = rut_recorder_trace_pid(r, pid, RUT_TRACED_YES);
+
+	/* A parent can have a higher number than its child: until nothing changes. */
+	while (again && !rc) {
+		again = false;
+		for (size_t i = 0; i < n && !rc; i++) {
+			if (list[i].member || list[i].pid == pid ||
+			    (list[i].parent != pid && !is_member(list, n, list[i].parent)))
+				continue;
+			list[i].member = again = true;
+			rc = rut_recorder_trace_pid(r, list[i].pid, RUT_TRACED_YES);
+		}
+	}
+	return rc;
+}

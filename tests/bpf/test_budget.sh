@@ -1,0 +1,113 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# --max-overhead: a flood is shed and told, what is cheap is not; a flight recorder keeps to it too.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+S=m$$
+trap '"$RUTILE" destroy ${S}a 2>/dev/null; "$RUTILE" destroy ${S}b 2>/dev/null; rm -rf "$t_root"' EXIT
+
+flood() {
+  python3 -c "
+import os
+for i in range(${1:-3000000}): os.getppid()"
+}
+
+# What comes of the class behind the record that tells its end, on that CPU and any other.
+check_shed() {
+  [ "$(grep -c 'rutile_shed:.*event = "syscall:getppid"' bt2.out)" -ge 1 ]
+  sed '1,/rutile_shed:.*"syscall:getppid"/d; /rutile_restored:.*"syscall:getppid"/,$d' bt2.out >behind
+  # A few may have been on their way on another CPU.
+  [ "$(grep -c 'syscall_e[a-z]*_getppid' behind)" -le 4 ]
+}
+
+test_flood() {
+  need_bpf
+  "$RUTILE" record -o t -m 3 -e syscall -- sh -c 'exec python3 -c "
+import os
+for i in range(3000000): os.getppid()
+os.getpgid(0)"' 2>err
+  readers t >/dev/null
+  check_shed
+  n=$(grep -c syscall_entry_getppid bt2.out)
+  [ "$n" -gt 0 ] && [ "$n" -lt 2000000 ]
+  # The share that was found is more than was allowed.
+  sed -n 's/.*rutile_shed:.*spent_ns = \([0-9]*\), elapsed_ns = \([0-9]*\), pause_ns = 10000000000.*/\1 \2/p' \
+    bt2.out | awk '$1 <= $2 * 0.03 {exit 1}'
+  grep -q "'syscall:getppid' is not recorded for 10 s: .* 3 % of a CPU" err
+}
+
+# The kernel's filter is asked no more, either.
+test_filtered() {
+  need_bpf
+  "$RUTILE" record -o t -m 3 -e syscall --filter '$evt.$name == "syscall_entry_getppid"' -- \
+    python3 -c "
+import os
+for i in range(3000000): os.getppid()" 2>err
+  readers t >/dev/null
+  check_shed
+}
+
+test_calm() {
+  need_bpf
+  "$RUTILE" record -o t -m 5 -e syscall -- python3 -c "
+import os, time
+for i in range(50):
+    for k in range(100): os.getppid()
+    time.sleep(0.005)" 2>err
+  readers t >/dev/null
+  [ "$(grep -c syscall_entry_getppid bt2.out)" -ge 5000 ]
+  if grep 'rutile_shed:' bt2.out; then return 1; fi
+  if grep 'is not recorded' err; then return 1; fi
+}
+
+# No process: it is shed all the same, and comes back.
+test_flight() {
+  need_bpf
+  "$RUTILE" start ${S}a --flight -m 2% -e 'syscall:getppid'
+  flood
+  "$RUTILE" status ${S}a >status
+  "$RUTILE" save ${S}a >profile
+  sleep 10.5
+  flood 3000
+  "$RUTILE" snapshot ${S}a -o snap
+  "$RUTILE" destroy ${S}a
+  grep -q '^max-overhead 2 % of a CPU' status
+  grep -q '^shed  *syscall:getppid, for' status
+  grep -qx 'max-overhead = 2' profile
+  readers snap >/dev/null
+  check_shed
+  grep -q 'rutile_restored:.*event = "syscall:getppid"' bt2.out
+  sed '1,/rutile_restored:/d' bt2.out >behind
+  [ "$(grep -c syscall_entry_getppid behind)" -ge 2000 ]
+}
+
+test_daemon() {
+  need_bpf
+  "$RUTILE" start ${S}b -o "$T/out" -m 2 -e 'syscall:getppid'
+  flood 10000000
+  "$RUTILE" status ${S}b >status
+  "$RUTILE" destroy ${S}b
+  grep -q '^shed  *syscall:getppid, for' status
+  # In a loop that does nothing else, even being asked is too much.
+  grep -q 'records, 0 programs' status
+  readers out >/dev/null
+  check_shed
+}
+
+test_refusals() {
+  need_bpf
+  for v in 0 101 x 5%% -3 nan; do
+    if "$RUTILE" record -o t "--max-overhead=$v" --duration 0.1 2>err; then return 1; fi
+    grep -q "percent of a CPU, not '$v'" err
+  done
+  [ ! -e t ]
+}
+
+t_case "a flood is shed: told in the trace and to the user" test_flood
+t_case "with a filter" test_filtered
+t_case "what is cheap is not shed" test_calm
+t_case "a flight recorder sheds and restores by itself" test_flight
+t_case "a session with a process detaches what is shed" test_daemon
+t_case "shares that make no sense are refused" test_refusals
+t_done

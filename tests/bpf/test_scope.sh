@@ -1,0 +1,134 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Who is recorded: a process and its family, a name, a control group; against known numbers of calls.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+# A process that, when told by a file, forks a child; both do so many calls, then wait.
+cat >"$t_root/family.py" <<'END'
+import os, sys, time
+def wait(name):
+    while not os.path.exists(name): time.sleep(0.01)
+old = os.fork()
+if old == 0:
+    grandchild = os.fork()
+    wait("go")
+    for i in range(300 if grandchild else 50): os.getpgid(0)
+    if grandchild: os.wait()
+    os._exit(0)
+open("ready", "w").close()
+wait("go")
+for i in range(100): os.getpgid(0)
+new = os.fork()
+if new == 0:
+    for i in range(1000): os.getpgid(0)
+    os._exit(0)
+os.wait(); os.wait()
+open("done", "w").close()
+END
+wait_for() {
+  for i in $(seq 200); do
+    [ -e "$1" ] && return 0
+    sleep 0.05
+  done
+  return 1
+}
+
+calls() { grep -c syscall_entry_getpgid bt2.out || true; }
+
+test_family() {
+  need_bpf
+  python3 "$t_root/family.py" &
+  pid=$!
+  wait_for ready
+  "$RUTILE" record -o t -p $pid -e syscall:getpgid --context pid --duration 30 2>err &
+  rec=$!
+  wait_for t/kernel/metadata
+  # Another process does the same and is not wanted.
+  python3 -c "
+import os
+for i in range(5000): os.getpgid(0)"
+  sleep 0.3
+  : >go
+  wait_for done
+  kill -INT $rec
+  wait $rec || true
+  readers t >/dev/null
+  [ "$(calls)" = 1450 ]
+  # One of four processes: the one that was asked for.
+  [ "$(grep -c "pid = $pid }.*syscall_entry_getpgid\|syscall_entry_getpgid:.*pid = $pid }" bt2.out)" = 100 ]
+}
+
+test_session_family() {
+  need_bpf
+  python3 "$t_root/family.py" &
+  pid=$!
+  wait_for ready
+  "$RUTILE" start f$$ --flight -p $pid -e syscall:getpgid
+  : >go
+  wait_for done
+  "$RUTILE" snapshot f$$ -o t
+  "$RUTILE" destroy f$$
+  readers t >/dev/null
+  [ "$(calls)" = 1450 ]
+}
+
+test_procname() {
+  need_bpf
+  cp "$(command -v dash)" named-a && cp named-a named-b
+  "$RUTILE" record -o t --procname named-a -e syscall:getppid,sched_process_exec --context procname \
+    --duration 30 2>err &
+  rec=$!
+  wait_for t/kernel/metadata
+  sleep 0.3
+  # dash asks for its parent once when it begins.
+  for i in 1 2 3 4 5 6 7; do ./named-a -c :; ./named-b -c :; done
+  sleep 0.1
+  kill -INT $rec
+  wait $rec || true
+  readers t >/dev/null
+  [ "$(grep -c 'syscall_entry_getppid' bt2.out)" = 7 ]
+  if grep -v lttng_statedump bt2.out | grep 'named-b'; then return 1; fi
+}
+
+# A control group of the test's own.
+test_cgroup() {
+  need_bpf
+  root=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)
+  mine=
+  if [ -z "$root" ]; then
+    root=$PWD/cg
+    mkdir cg
+    mount -t cgroup2 none cg 2>/dev/null || t_skip "no cgroup2, and it cannot be mounted"
+    mine=1
+  fi
+  g=$root/rutile-test-$$
+  if mkdir "$g" "$g/below" 2>/dev/null; then
+    "$RUTILE" record -o t --cgroup "$g" -e syscall:getpgid --context cgroup --duration 30 2>err &
+    rec=$!
+    wait_for t/kernel/metadata
+    sleep 0.3
+    for place in "$g" "$g/below" "$root"; do
+      sh -c "echo \$\$ >'$place/cgroup.procs'; exec python3 -c '
+import os
+for i in range(400): os.getpgid(0)'"
+    done
+    kill -INT $rec
+    wait $rec || true
+    inode=$(stat -c %i "$g/below")
+    rmdir "$g/below" "$g"
+  fi
+  [ -z "$mine" ] || umount cg
+  [ -e t ] || t_skip "cannot make a control group"
+  readers t >/dev/null
+  [ "$(calls)" = 800 ]
+  [ "$(grep -c "cgroup_id = $inode }.*\|cgroup_id = $inode,.*" bt2.out)" -ge 400 ]
+  if "$RUTILE" record -o u --cgroup /nowhere --duration 0.1 2>err; then return 1; fi
+  grep -q "cannot filter by the cgroup '/nowhere'" err
+}
+
+t_case "--pid: the process, its children of before and after" test_family
+t_case "--pid of a session" test_session_family
+t_case "--procname" test_procname
+t_case "--cgroup: the group and those below" test_cgroup
+t_done
