@@ -40,10 +40,11 @@ static struct {
 	uint64_t ino;
 	bool rb_ready;
 	const char *broken; /* why nothing can be traced here */
-	struct rut_session sessions[RUT_AGENT_SLOTS];
-	uint32_t busy; /* lock: the helper changes sessions; no fork meanwhile */
-	bool forked;   /* the helper is that of a child */
+	uint32_t busy;	    /* lock: the helper changes sessions; no fork meanwhile */
+	bool forked;	    /* the helper is that of a child */
 } agent = {.fd = -1};
+
+struct rut_session rut_sessions[RUT_AGENT_SLOTS];
 
 /* What a job shall do, for each session; the answer comes back in the same place. */
 static struct {
@@ -84,7 +85,7 @@ static void job_body(void *arg)
 		return;
 	}
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
-		struct rut_session *s = &agent.sessions[i];
+		struct rut_session *s = &rut_sessions[i];
 
 		job.more[i] = false;
 		job.error[i] = agent.broken;
@@ -130,7 +131,7 @@ static void fail(struct rut_agent_slot *slot, const char *why)
 /* The lock of byte i is gone with the tracer that took slot i. */
 static bool tracer_lives(unsigned i)
 {
-	struct rut_session *s = &agent.sessions[i];
+	struct rut_session *s = &rut_sessions[i];
 	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
 
 	if (!rut_fd_is(agent.fd, agent.ino))
@@ -151,7 +152,7 @@ static bool plan(void)
 
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
 		struct rut_agent_slot *slot = &agent.ctl->slots[i];
-		struct rut_session *s = &agent.sessions[i];
+		struct rut_session *s = &rut_sessions[i];
 		uint32_t state = get_state(slot);
 
 		job.what[i] = JOB_NONE;
@@ -188,7 +189,7 @@ static void conclude(bool *ret_more)
 	*ret_more = false;
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
 		struct rut_agent_slot *slot = &agent.ctl->slots[i];
-		struct rut_session *s = &agent.sessions[i];
+		struct rut_session *s = &rut_sessions[i];
 
 		s->todo_left = job.more[i];
 		*ret_more |= job.more[i];
@@ -261,8 +262,8 @@ static void *helper(void *arg)
 			ts.tv_nsec = 2000000; /* let the application run */
 		} else {
 			for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
-				if (agent.sessions[i].rescan || agent.sessions[i].drops ||
-				    agent.sessions[i].slots.stale) {
+				if (rut_sessions[i].rescan || rut_sessions[i].drops ||
+				    rut_sessions[i].slots.stale) {
 					ts.tv_sec = 0;
 					ts.tv_nsec = 50000000;
 				}
@@ -340,7 +341,7 @@ static void after_fork_in_parent(void)
 static void inherit(unsigned i, const struct rut_agent_slot *from)
 {
 	struct rut_agent_slot *to = &agent.ctl->slots[i];
-	struct rut_session *s = &agent.sessions[i];
+	struct rut_session *s = &rut_sessions[i];
 
 	if (!s->used || rut_table_fork(&s->table) < 0) {
 		s->used = s->hooked = false;
@@ -402,7 +403,7 @@ __attribute__((constructor)) static void start(void)
 	rut_clock_init();
 	agent.broken = rut_rb_load();
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
-		agent.sessions[i].index = i;
+		rut_sessions[i].index = i;
 	if (make_control(NULL) < 0)
 		return;
 	if (start_helper() < 0)

@@ -82,27 +82,17 @@ static bool type_wanted(uint32_t mode, unsigned type)
 	return true;
 }
 
-void rut_on_newobj(VALUE tp, void *session)
+void rut_on_newobj(VALUE index, struct rut_trace_arg *ta)
 {
-	struct rut_session *s = session;
-	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	VALUE obj = ta->data, klass;
-	struct rut_variant *v;
-	const char *path = NULL;
-	int line = 0;
+	struct rut_session *s = rut_session_of(index);
+	VALUE obj = ta->data, klass = rut_klass(obj);
+	const struct rut_site *site;
 
-	if (ta->event != RUT_EVENT_NEWOBJ) {
-		rut_on_gc(tp, session);
-		return;
-	}
-	klass = rut_klass(obj);
 	if (!klass || !type_wanted(s->mode, rut_type(obj)))
 		return;
-	if (s->mode != RUT_AGENT_OBJECTS_TOTAL || s->filter.has_paths)
-		path = rut_source_location(&line);
-	v = rut_site(s, klass, 0, path, line);
-	if (!v)
+	site = rut_site(s, ta, klass, 0, s->mode != RUT_AGENT_OBJECTS_TOTAL || s->filter.has_paths);
+	if (!site)
 		return;
-	rut_add(&v->row->count, 1);
-	rut_add(&v->row->bytes, slot_bytes(&s->slots, obj));
+	rut_add(&site->row->count, 1);
+	rut_add(&site->row->bytes, slot_bytes(&s->slots, obj));
 }

@@ -11,13 +11,10 @@
 
 #include "stack.h"
 
-void rut_on_c_call(VALUE tp, void *session)
+void rut_on_c_call(VALUE index, struct rut_trace_arg *ta)
 {
-	struct rut_session *s = session;
-	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	struct rut_variant *v;
-	const char *path;
-	int line = 0;
+	struct rut_session *s = rut_session_of(index);
+	const struct rut_site *site;
 
 	if (ta->event == RUT_EVENT_C_RETURN) {
 		if (s->mode == RUT_AGENT_TRACE)
@@ -26,13 +23,12 @@ void rut_on_c_call(VALUE tp, void *session)
 			rut_stack_pop_c(s, ta);
 		return;
 	}
-	path = rut_source_location(&line);
-	v = rut_site(s, ta->klass, ta->id, path, line);
-	if (!v)
+	site = rut_site(s, ta, ta->klass, ta->id, true);
+	if (!site)
 		return;
-	rut_add(&v->row->calls, 1);
+	rut_add(&site->row->calls, 1);
 	if (s->mode == RUT_AGENT_TIME)
-		rut_stack_push(s, ta->ec, (const char *)ta->cfp - RUT_C_BELOW, v);
+		rut_stack_push(s, ta->ec, (const char *)ta->cfp - RUT_C_BELOW, site->v);
 	else if (s->mode == RUT_AGENT_TRACE)
-		rut_trace_call(s, tp, ta, (const char *)ta->cfp - RUT_C_BELOW, v);
+		rut_trace_call(s, 0, ta, (const char *)ta->cfp - RUT_C_BELOW, site->v);
 }

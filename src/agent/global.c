@@ -11,15 +11,14 @@
 
 #include "stack.h"
 
-#define CODES_MIN     4096u
-#define FRAME_BMETHOD 0x40
+#define CODES_MIN 4096u
 
 static uint32_t code_hash(VALUE iseq)
 {
 	return (uint32_t)((uint64_t)iseq * 0x9e3779b97f4a7c15ull >> 32);
 }
 
-static bool grow(struct rut_codes *codes, uint32_t epoch)
+static bool grow(struct rut_codes *codes)
 {
 	uint32_t mask = codes->slots ? codes->mask * 2 + 1 : CODES_MIN - 1, count = 0;
 	struct rut_code *to = rut_map((mask + 1ul) * sizeof(*to));
@@ -29,10 +28,10 @@ static bool grow(struct rut_codes *codes, uint32_t epoch)
 	for (uint32_t i = 0; codes->slots && i <= codes->mask; i++) {
 		uint32_t j;
 
-		if (codes->slots[i].epoch != epoch)
+		if (!codes->slots[i].life.epoch || !rut_life_recent(codes->slots[i].life))
 			continue;
 		j = code_hash(codes->slots[i].iseq) & mask;
-		while (to[j].epoch)
+		while (to[j].life.epoch)
 			j = (j + 1) & mask;
 		to[j] = codes->slots[i];
 		count++;
@@ -78,21 +77,22 @@ static struct rut_rec *rec_of_code(struct rut_session *s, VALUE iseq, bool bmeth
 	struct rut_code *code;
 	uint32_t i;
 
+	rut_lives_sync();
 	if (__builtin_expect(!codes->slots || codes->count > codes->mask / 4 * 3, 0))
-		if ((!grow(codes, s->sites.epoch) && !codes->slots) || codes->count >= codes->mask)
+		if ((!grow(codes) && !codes->slots) || codes->count >= codes->mask)
 			return NULL;
 	i = code_hash(iseq) & codes->mask;
-	while (codes->slots[i].epoch && codes->slots[i].iseq != iseq)
+	while (codes->slots[i].life.epoch && codes->slots[i].iseq != iseq)
 		i = (i + 1) & codes->mask;
 	code = &codes->slots[i];
-	if (__builtin_expect(code->epoch == s->sites.epoch, 1))
+	if (__builtin_expect(rut_life_holds(code->life), 1))
 		return code->rec;
-	codes->count += !code->epoch;
-	code->rec = resolve(s, iseq, bmethod, code->epoch ? code->rec : NULL);
+	codes->count += !code->life.epoch;
+	code->rec = resolve(s, iseq, bmethod, code->life.epoch ? code->rec : NULL);
 	if (code->rec)
 		code->rec->iseq = iseq;
 	code->iseq = iseq;
-	code->epoch = s->sites.epoch;
+	code->life = rut_life_of(iseq, 0);
 	return code->rec;
 }
 
@@ -107,7 +107,8 @@ void rut_on_any_call(VALUE tp, void *session)
 		rut_hook_return(s, ta);
 		return;
 	}
-	r = rec_of_code(s, cfp[2], *(const VALUE *)cfp[4] & FRAME_BMETHOD);
+	r = rec_of_code(s, cfp[RUT_FRAME_ISEQ],
+			*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD);
 	if (r)
 		rut_hook_call(tp, r, ta);
 }

@@ -13,8 +13,6 @@
 
 #include <string.h>
 
-#define FRAME_BMETHOD 0x40 /* since Ruby 2.5 */
-
 static VALUE receiver_class(VALUE self)
 {
 	return rut_special_p(self) ? (self & 0xff) | 1 : rut_klass(self);
@@ -51,15 +49,15 @@ static void drop(struct rut_rec *r)
 
 /*
  * Is it the code of this record that runs? Ruby puts a hook on all the code inside as well: methods
- * defined in methods, blocks in blocks. And a block may run as a block or as a method. Read from
- * struct rb_control_frame_t, the same since 2.5: pc, sp, iseq, self, ep; ep[0] has the flags.
+ * defined in methods, blocks in blocks. And a block may run as a block or as a method.
  */
 static inline bool frame_is_ours(const struct rut_rec *r, const struct rut_trace_arg *ta)
 {
 	const VALUE *cfp = ta->cfp;
 
-	return cfp[2] == r->iseq &&
-	       (r->kind == RUT_REC_METHOD || (*(const VALUE *)cfp[4] & FRAME_BMETHOD));
+	return cfp[RUT_FRAME_ISEQ] == r->iseq &&
+	       (r->kind == RUT_REC_METHOD ||
+		(*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD));
 }
 
 static struct rut_variant *add_variant(struct rut_rec *r, VALUE owner, VALUE mid)
@@ -126,7 +124,7 @@ static inline struct rut_variant *variant_of(struct rut_rec *r, struct rut_trace
 
 	if (__builtin_expect(!frame_is_ours(r, ta), 0)) {
 		if (r->kind == RUT_REC_BLOCK && !r->variants &&
-		    ((const VALUE *)ta->cfp)[2] == r->iseq)
+		    ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ] == r->iseq)
 			drop(r);
 		return NULL;
 	}

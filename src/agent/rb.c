@@ -101,6 +101,12 @@ const char *rut_rb_init(void)
 	rb.sym_block = rb.rb_id2sym(rb.rb_intern("block"));
 	rb.sym_call = rb.rb_id2sym(rb.rb_intern("call"));
 	rb.sym_b_call = rb.rb_id2sym(rb.rb_intern("b_call"));
+	rb.sym_major_gc_count = rb.rb_id2sym(rb.rb_intern("major_gc_count"));
+	rb.sym_state = rb.rb_id2sym(rb.rb_intern("state"));
+	rb.sym_marking = rb.rb_id2sym(rb.rb_intern("marking"));
+	/* The first calls make symbols, which is forbidden in some hooks. */
+	rb.rb_gc_stat(rb.sym_major_gc_count);
+	rb.rb_gc_latest_gc_info(rb.sym_state);
 	tracepoint = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("TracePoint"));
 	if (rb.rb_funcallv(tracepoint, rb.rb_intern("method_defined?"), 1, &enable) != rb.qtrue)
 		return NULL; /* Ruby is still starting; again later */

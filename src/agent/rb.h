@@ -31,9 +31,9 @@ typedef uintptr_t ID;
 #define RUT_EVENT_FIBER_SWITCH	  0x1000u
 #define RUT_EVENT_SCRIPT_COMPILED 0x2000u
 #define RUT_EVENT_NEWOBJ	  0x100000u
-#define RUT_EVENT_GC_START	  0x400000u
-#define RUT_EVENT_GC_END_MARK	  0x800000u
-#define RUT_EVENT_GC_END_SWEEP	  0x1000000u
+
+/* Flags of rb_add_event_hook2(): as TracePoint uses it; the function gets the struct below. */
+#define RUT_HOOK_RAW 5 /* RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG */
 
 enum {
 	RUT_T_OBJECT = 0x01,
@@ -59,6 +59,7 @@ enum {
 struct rut_trace_arg;
 
 typedef void (*rut_tp_fn)(VALUE tp, void *data);
+typedef void (*rut_raw_fn)(VALUE data, struct rut_trace_arg *ta);
 typedef int (*rut_heap_fn)(void *start, void *end, size_t stride, void *data);
 typedef void (*rut_reach_fn)(VALUE obj, void *data);
 typedef void (*rut_job_fn)(void *data);
@@ -120,6 +121,11 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_gc_disable, (void))                                                         \
 	F(1, VALUE, rb_gc_enable, (void))                                                          \
 	F(1, int, rb_during_gc, (void))                                                            \
+	F(1, size_t, rb_gc_count, (void))                                                          \
+	F(1, size_t, rb_gc_stat, (VALUE))                                                          \
+	F(1, VALUE, rb_gc_latest_gc_info, (VALUE))                                                 \
+	F(1, void, rb_add_event_hook2, (rut_raw_fn, uint32_t, VALUE, int))                         \
+	F(1, int, rb_remove_event_hook_with_data, (rut_raw_fn, VALUE))                             \
 	F(1, void, rb_gc_register_address, (VALUE *))                                              \
 	F(1, void, rb_gc_unregister_address, (VALUE *))                                            \
 	F(1, double, rb_float_value, (VALUE))                                                      \
@@ -144,6 +150,7 @@ struct rut_rb {
 	VALUE qnil, qtrue;
 	ID id_enable, id_each_child, id_local_get, id_parameters, id_trace_points, id_attached;
 	VALUE sym_target, sym_method, sym_block, sym_call, sym_b_call;
+	VALUE sym_major_gc_count, sym_state, sym_marking;
 	VALUE c_tracepoint;
 	VALUE enable_args; /* { target: ... }, reused */
 };
@@ -200,6 +207,18 @@ static inline int rut_imemo(VALUE v)
 
 /* The bytes of a String; *ret_len in bytes. Never runs Ruby code or raises. */
 const char *rut_str(VALUE str, size_t *ret_len);
+
+/* Of a control frame: pc, sp, iseq, self, ep, the same since 2.5; ep[0] has the flags. */
+#define RUT_FRAME_PC	  0
+#define RUT_FRAME_ISEQ	  2
+#define RUT_FRAME_EP	  4
+#define RUT_FRAME_BMETHOD 0x40
+#define RUT_FRAME_C	  0x80
+
+static inline bool rut_frame_is_ruby(const VALUE *cfp)
+{
+	return !(*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_C);
+}
 
 static inline long rut_fix2long(VALUE v)
 {

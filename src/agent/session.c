@@ -102,21 +102,23 @@ void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 	rb.rb_tracepoint_enable(*tp);
 }
 
+void rut_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn)
+{
+	s->raw = fn;
+	rb.rb_add_event_hook2(fn, events, (VALUE)s->index << 1 | 1, RUT_HOOK_RAW);
+}
+
 static bool counts_calls(const struct rut_session *s)
 {
 	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME ||
 	       s->mode == RUT_AGENT_TRACE;
 }
 
-static const uint32_t gc = RUT_EVENT_GC_START | RUT_EVENT_GC_END_MARK | RUT_EVENT_GC_END_SWEEP;
-
 void rut_session_go_global(struct rut_session *s)
 {
 	bool follow = s->mode == RUT_AGENT_TIME || s->tracks;
 
 	s->global = true;
-	if (!(s->flags & RUT_AGENT_C_CALLS))
-		rut_session_tp(s, gc, rut_on_gc);
 	rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0), rut_on_any_call);
 }
 
@@ -135,10 +137,9 @@ static VALUE hook_body(VALUE arg)
 	if (!counts_calls(s)) {
 		if (rb.version >= 302)
 			rut_slots_scan(&s->slots);
-		rut_session_tp(s, RUT_EVENT_NEWOBJ | gc, rut_on_newobj);
+		rut_session_raw(s, RUT_EVENT_NEWOBJ, rut_on_newobj);
 		return rb.qnil;
 	}
-	s->sites.epoch = 1;
 	if (rb.target)
 		rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
 	if (s->flags & RUT_AGENT_EXCEPTIONS && s->mode == RUT_AGENT_TRACE)
@@ -151,11 +152,9 @@ static VALUE hook_body(VALUE arg)
 		rut_methods_scan(s, false);
 	else
 		rut_session_go_global(s);
-	if (s->flags & RUT_AGENT_C_CALLS) {
-		rut_session_tp(s, gc, rut_on_gc);
-		rut_session_tp(s, RUT_EVENT_C_CALL | (follow ? RUT_EVENT_C_RETURN : 0),
-			       rut_on_c_call);
-	}
+	if (s->flags & RUT_AGENT_C_CALLS)
+		rut_session_raw(s, RUT_EVENT_C_CALL | (follow ? RUT_EVENT_C_RETURN : 0),
+				rut_on_c_call);
 	return rb.qnil;
 }
 
@@ -217,6 +216,9 @@ static VALUE unhook_globals(VALUE arg)
 {
 	struct rut_session *s = (struct rut_session *)arg;
 
+	if (s->raw)
+		rb.rb_remove_event_hook_with_data(s->raw, (VALUE)s->index << 1 | 1);
+	s->raw = NULL;
 	while (s->tp_count) {
 		VALUE *tp = &s->tps[--s->tp_count];
 

@@ -69,6 +69,7 @@ struct rut_session {
 	uint32_t arena_lock, variants_lock;
 	VALUE tps[12]; /* global tracepoints; registered with the GC */
 	int tp_count;
+	rut_raw_fn raw;	      /* the one of rut_session_raw(), or NULL */
 	struct rut_ring ring; /* trace mode; mapped over ring_bytes */
 	int ring_fd;
 	uint64_t ring_ino;
@@ -124,6 +125,19 @@ bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns);
 /* A global tracepoint, enabled; remembered for unhook. */
 void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn);
 
+/*
+ * The same without the TracePoint around it, for what fires most. The hook gets the session's
+ * number as its data, a Fixnum, because Ruby marks it.
+ */
+void rut_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn);
+
+extern struct rut_session rut_sessions[RUT_AGENT_SLOTS];
+
+static inline struct rut_session *rut_session_of(VALUE index)
+{
+	return &rut_sessions[index >> 1];
+}
+
 /* A counter goes up: plainly while there is one ractor. */
 static inline void rut_add(uint64_t *counter, uint64_t n)
 {
@@ -148,9 +162,8 @@ void rut_methods_on_compiled(VALUE tp, void *session);
 void rut_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton);
 
 /* alloc.c, ccall.c */
-void rut_on_newobj(VALUE tp, void *session);
-void rut_on_c_call(VALUE tp, void *session);
-void rut_on_gc(VALUE tp, void *session);
+void rut_on_newobj(VALUE index, struct rut_trace_arg *ta);
+void rut_on_c_call(VALUE index, struct rut_trace_arg *ta);
 void rut_slots_scan(struct rut_slots *slots);
 
 /* trace.c */

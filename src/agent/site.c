@@ -7,14 +7,12 @@
 
 #define SITES_MIN 4096u
 
-static uint32_t site_hash(VALUE klass, ID mid, const char *path, int line)
+static inline uint32_t site_hash(const struct rut_site *k)
 {
-	uint64_t h = (uint64_t)klass * 0x9e3779b97f4a7c15ull;
+	uint64_t h =
+		k->klass ^ (uint64_t)(uintptr_t)k->place << 8 ^ (uint64_t)k->mid << 24 ^ k->line;
 
-	h ^= ((uint64_t)mid << 20) + (uint64_t)(unsigned)line;
-	h ^= (uint64_t)(uintptr_t)path * 0xff51afd7ed558ccdull;
-	h *= 0xc4ceb9fe1a85ec53ull;
-	return (uint32_t)(h >> 32);
+	return (uint32_t)(h * 0x9e3779b97f4a7c15ull >> 32);
 }
 
 /* Twice the size, and without what no GC has left in use. */
@@ -29,10 +27,10 @@ static bool grow(struct rut_sites *sites)
 		const struct rut_site *site = &sites->slots[i];
 		uint32_t j;
 
-		if (site->epoch != sites->epoch)
+		if (!site->life.epoch || !rut_life_recent(site->life))
 			continue;
-		j = site_hash(site->klass, site->mid, site->path, (int)site->line) & mask;
-		while (to[j].epoch)
+		j = site_hash(site) & mask;
+		while (to[j].life.epoch)
 			j = (j + 1) & mask;
 		to[j] = *site;
 		count++;
@@ -80,41 +78,64 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 	return v;
 }
 
-struct rut_variant *rut_site(struct rut_session *s, VALUE klass, ID mid, const char *path, int line)
+/* First use, or first use after a GC. */
+static void refresh(struct rut_session *s, struct rut_site *site, const VALUE *cfp, bool placed)
+{
+	bool by_path = placed && !cfp;
+	const char *path = by_path ? site->place : NULL;
+	int line = (int)site->line;
+
+	if (cfp)
+		path = rut_source_location(&line);
+	site->v = resolve(s, site->klass, site->mid, path, line, site->life.epoch ? site->v : NULL);
+	site->row = site->v ? site->v->row : NULL;
+	/* The code that a path belongs to is not known: as if it were young. */
+	site->life = rut_life_of(site->klass, cfp ? cfp[RUT_FRAME_ISEQ] : 0);
+	if (by_path && site->life.kind == RUT_LIFE_OLD)
+		site->life = (struct rut_life){rut_lives.young, RUT_LIFE_YOUNG};
+}
+
+const struct rut_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta, VALUE klass,
+				ID mid, bool placed)
 {
 	struct rut_sites *sites = &s->sites;
-	struct rut_site *site;
+	struct rut_site key = {.klass = klass, .mid = mid}, *site;
+	const VALUE *cfp = placed && rut_frame_is_ruby(ta->cfp) ? ta->cfp : NULL;
 	uint32_t i;
 
+	rut_lives_sync();
+	if (cfp) {
+		key.place = (const void *)cfp[RUT_FRAME_PC];
+	} else if (placed) {
+		int line;
+
+		key.place = rut_source_location(&line);
+		key.line = (uint32_t)line;
+	}
 	if (__builtin_expect(!sites->slots || sites->count > sites->mask / 4 * 3, 0)) {
-		if (!sites->epoch)
-			sites->epoch = 1;
 		if (!grow(sites) && !sites->slots)
 			return NULL;
 		if (sites->count >= sites->mask)
 			return NULL;
 	}
-	i = site_hash(klass, mid, path, line) & sites->mask;
+	i = site_hash(&key) & sites->mask;
 	for (;; i = (i + 1) & sites->mask) {
 		site = &sites->slots[i];
-		if (!site->epoch)
+		if (!site->life.epoch)
 			break;
-		if (site->klass == klass && site->path == path && site->mid == mid &&
-		    site->line == (uint32_t)line) {
-			if (__builtin_expect(site->epoch == sites->epoch, 1))
-				return site->v && site->v->row ? site->v : NULL;
+		if (site->klass == klass && site->place == key.place && site->mid == mid &&
+		    site->line == key.line) {
+			if (__builtin_expect(rut_life_holds(site->life), 1))
+				return site->row ? site : NULL;
 			break;
 		}
 	}
-	if (!site->epoch)
+	if (!site->life.epoch) {
 		sites->count++;
-	site->v = resolve(s, klass, mid, path, line, site->epoch ? site->v : NULL);
-	site->klass = klass;
-	site->mid = mid;
-	site->path = path;
-	site->line = (uint32_t)line;
-	site->epoch = sites->epoch;
-	return site->v && site->v->row ? site->v : NULL;
+		*site = key;
+	}
+	refresh(s, site, cfp, placed);
+	return site->row ? site : NULL;
 }
 
 void rut_sites_fini(struct rut_session *s)
@@ -124,11 +145,4 @@ void rut_sites_fini(struct rut_session *s)
 		rut_unmap(s->sites.slots, (s->sites.mask + 1ul) * sizeof(*s->sites.slots));
 	if (s->slots.pages)
 		rut_unmap(s->slots.pages, (s->slots.mask + 1ul) * sizeof(*s->slots.pages));
-}
-
-void rut_on_gc(VALUE tp, void *session)
-{
-	struct rut_session *s = session;
-
-	s->sites.epoch = s->sites.epoch + 1 ? s->sites.epoch + 1 : 1;
 }

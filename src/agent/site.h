@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sites: from what a hook sees (addresses of a class and of a path, a method's id, a line) to the
- * row that counts it.
- *
- * Addresses are good only as long as no GC has freed or moved what is there. So an entry holds for
- * one epoch, which every GC ends; at its first use in a new epoch it is compared with the names
- * that it stands for. That keeps nothing of the application alive.
+ * Sites: from what a hook sees (the address of a class, a method's id, the place in the program) to
+ * the row that counts it. The place is the address of an instruction, which is at hand, where Ruby
+ * code runs; otherwise a path and a line, which Ruby has to look up. Entries hold for a time
+ * (life.h).
  */
 #ifndef RUT_AGENT_SITE_H
 #define RUT_AGENT_SITE_H
 
+#include "life.h"
 #include "rb.h"
 
 struct rut_session;
 struct rut_variant;
 struct rut_rec;
+struct rut_agent_row;
 
+/* One line of the cache. */
 struct rut_site {
 	VALUE klass;
-	ID mid; /* 0: an allocation */
-	const char *path;
+	const void *place; /* of an instruction; or of a path's bytes, and the line */
+	ID mid;		   /* 0: an allocation */
 	uint32_t line;
-	uint32_t epoch;	       /* 0: free */
-	struct rut_variant *v; /* its row is NULL: the filter leaves it out */
-};
+	struct rut_life life;
+	struct rut_agent_row *row; /* NULL: the filter leaves it out */
+	struct rut_variant *v;
+} __attribute__((aligned(64)));
 
 struct rut_sites {
 	struct rut_site *slots; /* owned */
 	uint32_t mask, count;
-	uint32_t epoch;
 };
 
 /* The same for code (global.c). */
 struct rut_code {
 	VALUE iseq;
-	uint32_t epoch;
+	struct rut_life life;
 	struct rut_rec *rec; /* NULL: the filter leaves it out */
 };
 
@@ -50,12 +51,15 @@ struct rut_slots {
 	bool stale; /* a page was not there: look again */
 };
 
+struct rut_trace_arg;
+
 /*
- * The row of class `klass`, method `mid` at this place; NULL when it is not wanted. `path` may be
- * NULL. Allocates nothing of Ruby's. With the GVL.
+ * The site of class `klass`, method `mid` (0: an allocation) where the program is now; NULL when it
+ * is not wanted. Its row is there. With `placed` false it is the same for all places. Allocates
+ * nothing of Ruby's. With the GVL.
  */
-struct rut_variant *rut_site(struct rut_session *s, VALUE klass, ID mid, const char *path,
-			     int line);
+const struct rut_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta, VALUE klass,
+				ID mid, bool placed);
 void rut_sites_fini(struct rut_session *s);
 
 #endif

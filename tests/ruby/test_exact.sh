@@ -105,6 +105,32 @@ c_calls() {
   same
 }
 
+churn_calls() { program=churn; started calls churn -m "$1"; same; }
+
+churn_c_calls() {
+  program=churn
+  started c_calls churn -c -m calls
+  for f in want got; do
+    grep ' Gen.*#up' $f >$f.2
+    mv $f.2 $f
+  done
+  [ "$(wc -l <want)" = 300 ]
+  same
+}
+
+churn_objects() {
+  # shellcheck disable=SC2086
+  "$TRACE_TOOL" -m objects -p '*exact/churn.rb' -- $run "$dir/churn.rb" >out
+  awk -F '\t' '$3 ~ /^Gen/ && $8 > 0 { sum[$3] += $8 }
+    END { for (k in sum) print k, sum[k] }' out | LC_ALL=C sort >got
+  # What is used, what upcase makes of it (a String since 3.0), and the one whose Ruby method runs.
+  up=$($RUBY -e 'puts Class.new(String).new("x").upcase.class == String ? 1 : 2')
+  for i in $(seq 0 299); do
+    echo "Gen$i $(((i % 7 + 1) * up + 1))"
+  done | LC_ALL=C sort >want
+  same
+}
+
 c_time() {
   program=c_calls
   started c_calls c_calls -c -m time
@@ -194,6 +220,10 @@ t_case "threads, fibers, killed threads, stack overflow: time" concurrent_time
 t_case "threads and fibers, attached" concurrent_attached
 t_case "calls of C methods by line" c_calls
 t_case "calls of C methods by line, timed" c_time
+t_case "classes and code that come and go: calls" churn_calls calls
+t_case "classes and code that come and go: time" churn_calls time
+t_case "classes and code that come and go: C methods" churn_c_calls
+t_case "classes and code that come and go: objects" churn_objects
 t_case "own times add up to the total" time_adds_up
 t_case "allocations per line and class" objects_started
 t_case "allocations per line and class, attached" objects_attached
