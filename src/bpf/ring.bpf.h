@@ -223,7 +223,10 @@ struct {
 	__type(value, struct rut_pending);
 } pending SEC(".maps");
 
-/* By event id: what the filter says of that class of events (session/filter.h). */
+/*
+ * By event id: what the filter says of that class of events (session/filter.h). An object of an event
+ * added by name has that class only, at 0.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, RUT_ID_DYNAMIC);
@@ -266,7 +269,7 @@ static __always_inline unsigned char *rut_reserve(struct rut_slot *slot, __u64 i
 
 static __noinline int rut_pass(__u64 id, __u64 size)
 {
-	__u32 key = rut_pending_key(id), class_key = (__u32)id, *class;
+	__u32 key = rut_pending_key(id), class_key = id < RUT_ID_DYNAMIC ? (__u32)id : 0, *class;
 	struct rut_pending *from = bpf_map_lookup_elem(&pending, &key);
 	struct rut_slot slot;
 	unsigned char *to;

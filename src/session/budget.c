@@ -204,6 +204,7 @@ static void attach_again(struct rut_budget_follower *f, struct rut_recorder *r)
 	if (f->foreground) {
 		rc = rut_programs_attach(r, &err);
 	} else {
+		r->conf.selection = r->meta->active;
 		rc = rut_programs_load(r, &f->detached, &err);
 		if (!rc)
 			rc = rut_programs_attach(r, &err);

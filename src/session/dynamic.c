@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "bpf/probe.h"
 #include "probe.skel.h"
+#include "probe_filter.skel.h"
 #include "probe/arg.h"
 #include "probe/binary.h"
 #include "session/budget.h"
@@ -86,6 +87,30 @@ int rut_conf_add_events(struct rut_record_conf *conf, const char *list, struct r
 	return rc;
 }
 
+/* The object's bytes; with a filter a copy of the other object, into which the filter is put. */
+static const void *object_bytes(struct building *b, size_t *ret_size, struct rut_filter *filter,
+				void **ret_copy, struct rut_err *err)
+{
+	struct rut_recorder *r = b->r;
+	const void *data;
+
+	if (!r->conf.filter[0])
+		return rut_probe_bpf__elf_bytes(ret_size);
+	data = rut_probe_filter_bpf__elf_bytes(ret_size);
+	*ret_copy = malloc(*ret_size);
+	if (!*ret_copy) {
+		no_memory(err);
+		return NULL;
+	}
+	memcpy(*ret_copy, data, *ret_size);
+	b->event.name = b->title;
+	if (rut_filter_compile_event(filter, r->conf.filter, &b->event, r->conf.contexts,
+				     &r->filter_names, err) < 0 ||
+	    rut_filter_patch(filter, *ret_copy, *ret_size, err) < 0)
+		return NULL;
+	return *ret_copy;
+}
+
 /* Loads the object with one of its programs. */
 static int load(struct building *b, const char *program, struct bpf_program **ret,
 		struct rut_err *err)
@@ -94,10 +119,15 @@ static int load(struct building *b, const char *program, struct bpf_program **re
 	void *probe_conf;
 	struct bpf_program *prog;
 	struct bpf_map *map;
-	size_t size;
-	const void *data = rut_probe_bpf__elf_bytes(&size);
+	_cleanup_(rut_filter_fini)
+	struct rut_filter filter = {0};
+	_cleanup_free_ void *copy = NULL;
+	size_t size = 0;
+	const void *data = object_bytes(b, &size, &filter, &copy, err);
 	int rc;
 
+	if (!data)
+		return -err->code;
 	b->obj = bpf_object__open_mem(data, size, NULL);
 	if (!b->obj)
 		return rut_err_errno(err, errno, "cannot open the programs");
@@ -128,7 +158,7 @@ static int load(struct building *b, const char *program, struct bpf_program **re
 			       ? rut_err_set(err, EPERM, RUT_NO_PRIVILEGE)
 			       : rut_err_errno(err, -rc, "the kernel refuses the program of '%s'",
 					       b->title);
-	return 0;
+	return rut_programs_fill_classes(b->obj, &filter, err);
 }
 
 /* Describes the event in the shared metadata, and remembers how to attach it again. */

@@ -39,16 +39,7 @@ struct class
 {
 	const struct rut_event *event;
 	uint32_t contexts;
-	struct names *names;
-};
-
-/* The fields that the expression names, and whether any class has them. */
-struct names {
-	struct {
-		char name[64];
-		bool found;
-	} list[32];
-	size_t count;
+	struct rut_filter_names *names;
 };
 
 struct generator {
@@ -152,6 +143,9 @@ static bool find_payload(const struct class *c, const char *name, struct place *
 		if (f->kind == RUT_FK_TEXT16) {
 			p.text = true;
 			p.bytes = 16;
+		} else if (f->kind == RUT_FK_TEXT && f->count < 256) {
+			p.text = true;
+			p.bytes = (uint8_t)f->count;
 		} else if (f->kind == RUT_FK_STR) {
 			p.text = true;
 		} else if (f->kind < sizeof(numbers) / sizeof(*numbers) && numbers[f->kind].bytes) {
@@ -167,12 +161,15 @@ static bool find_payload(const struct class *c, const char *name, struct place *
 			return true;
 		}
 		/* Behind something variable nothing has a fixed place. */
-		offset = p.bytes && offset ? (uint16_t)(offset + p.bytes) : 0;
+		if (f->kind == RUT_FK_TEXT || f->kind == RUT_FK_ARRAY_X8)
+			offset = offset ? (uint16_t)(offset + f->count) : 0;
+		else
+			offset = p.bytes && offset ? (uint16_t)(offset + p.bytes) : 0;
 	}
 	return false;
 }
 
-static void note(struct names *n, const char *name, bool found)
+static void note(struct rut_filter_names *n, const char *name, bool found)
 {
 	size_t i = 0;
 
@@ -488,7 +485,7 @@ static int gen_body(struct generator *g)
 /* All bodies behind each other: "not class k: skip; body k", and at the end: drop. */
 struct assembly {
 	struct rut_strtab bodies; /* equal bodies are kept once */
-	struct names names;
+	struct rut_filter_names *names;
 	const struct rut_expr *expr;
 	uint32_t contexts;
 	struct rut_filter *filter;
@@ -497,7 +494,7 @@ struct assembly {
 
 static int add_class(struct assembly *a, const struct rut_event *e)
 {
-	struct class c = {e, a->contexts, &a->names};
+	struct class c = {e, a->contexts, a->names};
 	struct generator g = {.event = e->name, .err = a->err};
 	struct rut_expr_prog *prog = NULL;
 	int64_t body;
@@ -541,13 +538,6 @@ static int add_classes(struct assembly *a, const struct rut_selection *sel)
 		    rut_event_syscall(&call, nr, true))
 			rc = add_class(a, &call.event);
 	}
-	for (size_t i = 0; i < a->names.count && !rc; i++)
-		if (!a->names.list[i].found)
-			rc = rut_err_set(
-				a->err, EINVAL,
-				"no selected event has a field '%s' (contexts must be asked "
-				"for by --context)",
-				a->names.list[i].name);
 	return rc;
 }
 
@@ -574,11 +564,11 @@ static int assemble(struct assembly *a)
 	return 0;
 }
 
-int rut_filter_compile(struct rut_filter *ret, const char *text,
-		       const struct rut_selection *selection, uint32_t contexts,
-		       struct rut_err *err)
+static int compile(struct rut_filter *ret, const char *text, const struct rut_selection *selection,
+		   const struct rut_event *event, uint32_t contexts, struct rut_filter_names *names,
+		   struct rut_err *err)
 {
-	struct assembly a = {.contexts = contexts, .filter = ret, .err = err};
+	struct assembly a = {.contexts = contexts, .names = names, .filter = ret, .err = err};
 	struct rut_expr *expr = NULL;
 	int rc = rut_expr_parse(text, strlen(text), RUT_EXPR_FILTER, &expr, NULL, err);
 
@@ -586,12 +576,41 @@ int rut_filter_compile(struct rut_filter *ret, const char *text,
 	if (rc)
 		return rut_err_prefix(err, "filter");
 	a.expr = expr;
-	rc = add_classes(&a, selection);
+	rc = event ? add_class(&a, event) : add_classes(&a, selection);
 	if (!rc)
 		rc = assemble(&a);
 	rut_strtab_fini(&a.bodies);
 	rut_expr_free(expr);
 	return rc;
+}
+
+int rut_filter_compile(struct rut_filter *ret, const char *text,
+		       const struct rut_selection *selection, uint32_t contexts,
+		       struct rut_filter_names *names, struct rut_err *err)
+{
+	return compile(ret, text, selection, NULL, contexts, names, err);
+}
+
+int rut_filter_compile_event(struct rut_filter *ret, const char *text,
+			     const struct rut_event *event, uint32_t contexts,
+			     struct rut_filter_names *names, struct rut_err *err)
+{
+	struct rut_event e = *event;
+
+	e.id = 0;
+	return compile(ret, text, NULL, &e, contexts, names, err);
+}
+
+int rut_filter_check_names(const struct rut_filter_names *names, struct rut_err *err)
+{
+	for (size_t i = 0; i < names->count; i++)
+		if (!names->list[i].found)
+			return rut_err_set(
+				err, EINVAL,
+				"no selected event has a field '%s' (contexts must be asked "
+				"for by --context)",
+				names->list[i].name);
+	return 0;
 }
 
 void rut_filter_fini(struct rut_filter *f)

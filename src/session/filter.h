@@ -8,12 +8,14 @@
 #define RUT_SESSION_FILTER_H
 
 #include <linux/bpf.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "bpf/events.h"
 
 struct rut_err;
+struct rut_event;
 struct rut_selection;
 
 struct rut_filter {
@@ -23,15 +25,32 @@ struct rut_filter {
 	uint32_t classes[RUT_ID_DYNAMIC];
 };
 
+/* The fields that the expression names, and whether any class of events has them. */
+struct rut_filter_names {
+	struct {
+		char name[64];
+		bool found;
+	} list[32];
+	size_t count;
+};
+
 enum { RUT_FILTER_DROP = 0, RUT_FILTER_PASS = 1, RUT_FILTER_BODY = 2 };
 
 /*
  * Compiles `text` for the selected events. -EINVAL: it is no expression, or cannot be compiled;
- * the message says why and where.
+ * the message says why and where. What it names is added to `names`.
  */
 int rut_filter_compile(struct rut_filter *ret, const char *text,
 		       const struct rut_selection *selection, uint32_t contexts,
-		       struct rut_err *err);
+		       struct rut_filter_names *names, struct rut_err *err);
+
+/* The same for one event that was added by name: its class is that of id 0. */
+int rut_filter_compile_event(struct rut_filter *ret, const char *text,
+			     const struct rut_event *event, uint32_t contexts,
+			     struct rut_filter_names *names, struct rut_err *err);
+
+/* -EINVAL when no class had a field of that name. */
+int rut_filter_check_names(const struct rut_filter_names *names, struct rut_err *err);
 
 void rut_filter_fini(struct rut_filter *f);
 

@@ -125,9 +125,8 @@ int rut_programs_keep_link(struct rut_recorder *r, struct bpf_link *link, const 
  * The skeletons are only containers of the objects' bytes: the objects are ours. With a filter it
  * is the other object, into a copy of which the filter is put; *ret_copy is freed after the load.
  */
-static struct bpf_object *open_kernel_object(const struct rut_recorder *r,
-					     struct rut_filter *filter, void **ret_copy,
-					     struct rut_err *err)
+static struct bpf_object *open_kernel_object(struct rut_recorder *r, struct rut_filter *filter,
+					     void **ret_copy, struct rut_err *err)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "rutile");
 	struct bpf_object *obj;
@@ -146,7 +145,7 @@ static struct bpf_object *open_kernel_object(const struct rut_recorder *r,
 		memcpy(*ret_copy, data, size);
 		data = *ret_copy;
 		if (rut_filter_compile(filter, r->conf.filter, &r->conf.selection, r->conf.contexts,
-				       err) < 0 ||
+				       &r->filter_names, err) < 0 ||
 		    rut_filter_patch(filter, *ret_copy, size, err) < 0)
 			return NULL;
 	}
@@ -156,7 +155,8 @@ static struct bpf_object *open_kernel_object(const struct rut_recorder *r,
 	return obj;
 }
 
-static int fill_classes(struct bpf_object *obj, const struct rut_filter *f, struct rut_err *err)
+int rut_programs_fill_classes(struct bpf_object *obj, const struct rut_filter *f,
+			      struct rut_err *err)
 {
 	int fd = bpf_object__find_map_fd_by_name(obj, "classes");
 
@@ -208,7 +208,7 @@ static int load_object(struct rut_recorder *r, struct bpf_object *obj,
 		prog, rut_programs_wanted(r, sel, bpf_program__name(prog)));
 	if (!rc) {
 		rc = bpf_object__load(obj);
-		rc = rc < 0 ? load_error(rc, err) : fill_classes(obj, filter, err);
+		rc = rc < 0 ? load_error(rc, err) : rut_programs_fill_classes(obj, filter, err);
 	}
 	return rc ? rc : rut_programs_keep(r, obj);
 }

@@ -19,6 +19,10 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 /* Where an object that is not loaded yet keeps the constant of that name, or NULL. */
 void *rut_programs_constant(struct bpf_object *obj, const char *name);
 
+/* What the filter says of each class, into an object's own table. */
+int rut_programs_fill_classes(struct bpf_object *obj, const struct rut_filter *f,
+			      struct rut_err *err);
+
 /* Takes over an object, which is freed with the recorder. */
 int rut_programs_keep(struct rut_recorder *r, struct bpf_object *obj);
 

@@ -296,12 +296,6 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 	uint32_t shift = 0, count = 0;
 	int rc = drop_missing(r, err);
 
-	if (!rc && r->conf.filter[0] && r->conf.probes[0][0])
-		rc = rut_err_set(
-			err, ENOTSUP,
-			"--filter cannot test '%s': filters are for the kernel's events and "
-			"system calls; use --pid, --procname or --cgroup, or another session",
-			r->conf.probes[0]);
 	if (!rc)
 		rc = choose_sizes(&r->conf, r->ncpus, &shift, &count, err);
 	if (!rc)
@@ -320,6 +314,8 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 		rc = rut_programs_load(r, &r->conf.selection, err);
 	for (size_t i = 0; i < RUT_PROBES_MAX && r->conf.probes[i][0] && !rc; i++)
 		rc = add_probe(r, r->conf.probes[i], err);
+	if (!rc)
+		rc = rut_filter_check_names(&r->filter_names, err);
 	if (!rc)
 		rc = rut_recorder_publish(r, err);
 	return rc;

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "ring/read.h"
 #include "session/conf.h"
+#include "session/filter.h"
 #include "session/meta.h"
 
 struct rut_err;
@@ -60,6 +61,7 @@ struct rut_recorder {
 	struct rut_budget *budget;   /* a mapping; owned */
 	struct bpf_object **objects; /* owned */
 	size_t nobjects;
+	struct rut_filter_names filter_names;
 	struct rut_link *links; /* owned */
 	size_t nlinks;
 };

@@ -224,7 +224,11 @@ int rut_session_stop(struct rut_recorder *r, struct rut_err *err)
 
 int rut_session_resume(struct rut_recorder *r, struct rut_err *err)
 {
-	int rc = rut_programs_load(r, &r->meta->active, err);
+	int rc;
+
+	/* What was removed before the stop stays so. */
+	r->conf.selection = r->meta->active;
+	rc = rut_programs_load(r, &r->meta->active, err);
 
 	if (!rc)
 		rc = rut_dynamic_resume(r, err);
@@ -250,20 +254,21 @@ static void wait_for_consumer(struct rut_recorder *r)
 
 /* Programs of `sel` that the active selection did not need, as a selection. */
 static void only_new(struct rut_selection *ret, const struct rut_selection *sel,
-		     const struct rut_selection *active)
+		     const struct rut_selection *active, bool replaced)
 {
 	*ret = *sel;
 	for (uint32_t id = 0; id < RUT_EV_COUNT; id++)
 		ret->events[id] = sel->events[id] && !active->events[id];
-	if (rut_selection_any_syscall(active))
+	if (rut_selection_any_syscall(active) && !replaced)
 		memset(ret->syscalls, 0, sizeof(ret->syscalls));
 }
 
 static int add_static(struct rut_recorder *r, const char *spec, struct rut_err *err)
 {
 	struct rut_meta *m = r->meta;
-	struct rut_selection sel = m->active, fresh;
+	struct rut_selection sel = m->active, fresh, kept = m->active;
 	struct rut_strtab tps = {0};
+	bool replaced;
 	int rc = rut_selection_add(&sel, spec, err);
 
 	if (!rc)
@@ -281,17 +286,26 @@ static int add_static(struct rut_recorder *r, const char *spec, struct rut_err *
 	if (rc)
 		return rc;
 	wait_for_consumer(r);
-	only_new(&fresh, &sel, &m->active);
+	/* A filter is compiled into the programs for the calls that they know: new ones replace
+	 * them. */
+	replaced = r->conf.filter[0] &&
+		   memcmp(sel.syscalls, m->active.syscalls, sizeof(sel.syscalls)) != 0;
+	only_new(&fresh, &sel, &m->active, replaced);
 	m->active = sel;
 	if (!m->running)
 		return 0;
 	r->conf.selection = sel;
 	rc = rut_programs_load(r, &fresh, err);
-	if (!rc)
-		rc = rut_programs_attach(r, err);
-	if (!rc)
-		rc = rut_session_pin_links(r, err);
-	return rc;
+	if (rc) {
+		m->active = kept;
+		return rc;
+	}
+	if (replaced) {
+		memset(kept.syscalls, 0, sizeof(kept.syscalls));
+		rut_session_unpin_links(r, &kept);
+	}
+	rc = rut_programs_attach(r, err);
+	return rc ? rc : rut_session_pin_links(r, err);
 }
 
 static int add_dynamic(struct rut_recorder *r, const char *spec, struct rut_err *err)
@@ -314,11 +328,6 @@ int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *er
 	char word[512];
 	int rc = 0;
 
-	if (r->conf.filter[0])
-		return rut_err_set(err, ENOTSUP,
-				   "session '%s' has a filter, which was compiled for its events: "
-				   "start another session",
-				   r->conf.name);
 	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word))))
 		rc = rut_dynamic_is(word) ? add_dynamic(r, word, err) : add_static(r, word, err);
 	return rc;

@@ -93,12 +93,191 @@ test_session() {
   "$RUTILE" start $S --flight -e 'syscall:getpgid' --filter '$evt.ret == -3 || $evt.pid == 1073741824'
   python3 work.py
   "$RUTILE" save $S >profile
-  if "$RUTILE" add $S -e sched 2>err; then return 1; fi
   "$RUTILE" snapshot $S -o snap
   "$RUTILE" destroy $S
   readers snap >/dev/null
   [ "$(grep -c 'getpgid' bt2.out)" = 14 ]
   grep -qx 'filter = $evt.ret == -3 || $evt.pid == 1073741824' profile
+}
+
+# Probes and tracepoints by their format: the same program, against its source.
+test_probes() {
+  need_bpf
+  echo '#include <sys/sdt.h>' | cc -E - >/dev/null 2>&1 || t_skip "no sys/sdt.h (systemtap-sdt-dev)"
+  cat >prog.c <<'END'
+#include <sys/sdt.h>
+#include <string.h>
+__attribute__((noinline)) long work(long a, const char *s, int c)
+{
+	DTRACE_PROBE3(demo, step, a, s, c);
+	return a * 2 + c;
+}
+/* Written to: only what is in memory can be read. */
+static char text[2][16];
+int main(int argc, char **argv)
+{
+	strcpy(text[0], "some"), strcpy(text[1], "every fifth");
+	for (int i = 0; i < 1000; i++)
+		work(i, text[!(i % 5)], -i);
+	return 0;
+}
+END
+  cc -O1 -o prog prog.c
+  count() {
+    rm -rf t
+    "$RUTILE" record -o t -e "$1" --filter "$2" $3 -- ./prog 2>/dev/null
+    n=$(babeltrace2 t | grep -vc 'lttng_statedump\|rutile_stack' || true)
+    [ "$n" = "$4" ] || { echo "$1 '$2' lets $n pass, not $4" >&2; exit 1; }
+  }
+  U="usdt:$PWD/prog:demo:step(a,s:str,c)"
+  count "$U" '$evt.a >= 990' '' 10
+  count "$U" '$evt.c < -900' '' 99
+  count "$U" '$evt.s == "every fifth" && $evt.a < 100' '' 20
+  count "$U" '$evt.s =* "ev*"' '' 200
+  count "uprobe:$PWD/prog:work(a,s:str)" '$evt.a == 77' '' 1
+  count "uretprobe:$PWD/prog:work" '$evt.ret > 500' '' 499
+  # a * 2 - a = a; the name of the class, contexts
+  count "$U,uretprobe:$PWD/prog:work" '$evt.$name == "demo:step" && $evt.procname == "prog"' '--context procname' 1000
+  # One event's field; others have none of that name.
+  count "$U,syscall" '$evt.c == -3' '' 1
+  rm -rf t
+  "$RUTILE" record -o t -e 'syscalls:sys_enter_openat,task:task_rename' \
+    --filter '$evt.newcomm == "known-name" || $evt.flags == 524288' -- sh -c 'cp /bin/dash known-name; ./known-name -c :'
+  babeltrace2 t | grep -v lttng_statedump >out
+  [ "$(grep -c 'task_rename:.*newcomm = "known-name"' out)" = 1 ]
+  [ "$(grep -c 'task_rename:' out)" = 1 ]
+  if grep sys_enter_openat out | grep -v 'flags = 524288'; then return 1; fi
+  [ "$(grep -c sys_enter_openat out)" -ge 2 ]
+  if "$RUTILE" record -o u -e "$U" --filter '$evt.nothing == 1' --duration 0.1 2>err; then return 1; fi
+  grep -q "no selected event has a field 'nothing'" err
+}
+
+# What is added is filtered like the rest, what was there stays so.
+test_add() {
+  program
+  S=x$$
+  "$RUTILE" start $S --flight -p $$ -e 'syscall:getpgid,syscall_entry_pwrite64,syscall_entry_dup3' \
+    --filter '$evt.ret == -3 || $evt.count >= 2500 || $evt.oldfd == 12345 || $evt.pos == 7'
+  python3 work.py
+  "$RUTILE" add $S -e 'syscall_entry_pread64,sched_switch'
+  python3 work.py
+  "$RUTILE" remove $S -e 'syscall:getpgid'
+  "$RUTILE" add $S -e syscalls:sys_enter_dup3
+  python3 -c 'import os
+os.dup2(2, 77, inheritable=False)
+try: os.dup2(12345, 77, inheritable=False)
+except OSError: pass'
+  python3 work.py
+  "$RUTILE" stop $S
+  "$RUTILE" start $S
+  python3 work.py
+  "$RUTILE" snapshot $S -o snap
+  "$RUTILE" destroy $S
+  readers snap >/dev/null
+  sed "s/.*vm \([a-z_0-9]*\):.*/\1/" bt2.out | sort | uniq -c
+  [ "$(grep -c 'syscall_exit_getpgid' bt2.out)" = 14 ]
+  if grep 'syscall_exit_getpgid' bt2.out | grep -v 'ret = -3'; then return 1; fi
+  [ "$(grep -c 'syscall_entry_pread64' bt2.out)" = 75 ]
+  [ "$(grep -c 'sys_enter_dup3:' bt2.out)" = 1 ]
+  if grep sched_switch: bt2.out; then return 1; fi
+  # What the filter cannot be compiled for is refused; the session goes on as it was.
+  "$RUTILE" start $S --flight -e 'syscall:getpgid,syscall:rename' --filter '$evt.newname =* "x" || $evt.ret == -3' 2>err && return 1
+  "$RUTILE" start $S --flight -p $$ -e 'syscall:getpgid,syscall_entry_unlink' --filter '$evt.pathname == "x" || $evt.ret == -3'
+  if "$RUTILE" add $S -e 'usdt:/nowhere:a:b' 2>err; then return 1; fi
+  python3 work.py
+  "$RUTILE" snapshot $S -o snap2
+  "$RUTILE" destroy $S
+  [ "$(babeltrace2 snap2 | grep -c 'syscall_exit_getpgid.*ret = -3')" = 7 ]
+}
+
+# Probes and tracepoints by their format: the same program, against its source.
+test_probes() {
+  need_bpf
+  echo '#include <sys/sdt.h>' | cc -E - >/dev/null 2>&1 || t_skip "no sys/sdt.h (systemtap-sdt-dev)"
+  cat >prog.c <<'END'
+#include <sys/sdt.h>
+#include <string.h>
+__attribute__((noinline)) long work(long a, const char *s, int c)
+{
+	DTRACE_PROBE3(demo, step, a, s, c);
+	return a * 2 + c;
+}
+/* Written to: only what is in memory can be read. */
+static char text[2][16];
+int main(int argc, char **argv)
+{
+	strcpy(text[0], "some"), strcpy(text[1], "every fifth");
+	for (int i = 0; i < 1000; i++)
+		work(i, text[!(i % 5)], -i);
+	return 0;
+}
+END
+  cc -O1 -o prog prog.c
+  count() {
+    rm -rf t
+    "$RUTILE" record -o t -e "$1" --filter "$2" $3 -- ./prog 2>/dev/null
+    n=$(babeltrace2 t | grep -vc 'lttng_statedump\|rutile_stack' || true)
+    [ "$n" = "$4" ] || { echo "$1 '$2' lets $n pass, not $4" >&2; exit 1; }
+  }
+  U="usdt:$PWD/prog:demo:step(a,s:str,c)"
+  count "$U" '$evt.a >= 990' '' 10
+  count "$U" '$evt.c < -900' '' 99
+  count "$U" '$evt.s == "every fifth" && $evt.a < 100' '' 20
+  count "$U" '$evt.s =* "ev*"' '' 200
+  count "uprobe:$PWD/prog:work(a,s:str)" '$evt.a == 77' '' 1
+  count "uretprobe:$PWD/prog:work" '$evt.ret > 500' '' 499
+  # a * 2 - a = a; the name of the class, contexts
+  count "$U,uretprobe:$PWD/prog:work" '$evt.$name == "demo:step" && $evt.procname == "prog"' '--context procname' 1000
+  # One event's field; others have none of that name.
+  count "$U,syscall" '$evt.c == -3' '' 1
+  rm -rf t
+  "$RUTILE" record -o t -e 'syscalls:sys_enter_openat,task:task_rename' \
+    --filter '$evt.newcomm == "known-name" || $evt.flags == 524288' -- sh -c 'cp /bin/dash known-name; ./known-name -c :'
+  babeltrace2 t | grep -v lttng_statedump >out
+  [ "$(grep -c 'task_rename:.*newcomm = "known-name"' out)" = 1 ]
+  [ "$(grep -c 'task_rename:' out)" = 1 ]
+  if grep sys_enter_openat out | grep -v 'flags = 524288'; then return 1; fi
+  [ "$(grep -c sys_enter_openat out)" -ge 2 ]
+  if "$RUTILE" record -o u -e "$U" --filter '$evt.nothing == 1' --duration 0.1 2>err; then return 1; fi
+  grep -q "no selected event has a field 'nothing'" err
+}
+
+# What is added is filtered like the rest, what was there stays so.
+test_add() {
+  program
+  S=x$$
+  "$RUTILE" start $S --flight -p $$ -e 'syscall:getpgid,syscall_entry_pwrite64,syscall_entry_dup3' \
+    --filter '$evt.ret == -3 || $evt.count >= 2500 || $evt.oldfd == 12345 || $evt.pos == 7'
+  python3 work.py
+  "$RUTILE" add $S -e 'syscall_entry_pread64,sched_switch'
+  python3 work.py
+  "$RUTILE" remove $S -e 'syscall:getpgid'
+  "$RUTILE" add $S -e syscalls:sys_enter_dup3
+  python3 -c 'import os
+os.dup2(2, 77, inheritable=False)
+try: os.dup2(12345, 77, inheritable=False)
+except OSError: pass'
+  python3 work.py
+  "$RUTILE" stop $S
+  "$RUTILE" start $S
+  python3 work.py
+  "$RUTILE" snapshot $S -o snap
+  "$RUTILE" destroy $S
+  readers snap >/dev/null
+  sed "s/.*vm \([a-z_0-9]*\):.*/\1/" bt2.out | sort | uniq -c
+  [ "$(grep -c 'syscall_exit_getpgid' bt2.out)" = 14 ]
+  if grep 'syscall_exit_getpgid' bt2.out | grep -v 'ret = -3'; then return 1; fi
+  [ "$(grep -c 'syscall_entry_pread64' bt2.out)" = 75 ]
+  [ "$(grep -c 'sys_enter_dup3:' bt2.out)" = 1 ]
+  if grep sched_switch: bt2.out; then return 1; fi
+  # A filter that cannot be compiled for what is added refuses it; the session goes on.
+  "$RUTILE" start $S --flight -e 'syscall:getpgid' --filter '$evt.oldname == "x" || $evt.ret == -3'  2>err && return 1
+  "$RUTILE" start $S --flight -e 'syscall:getpgid' --filter '$evt.newname == "x" || $evt.ret == -3'  2>err && return 1
+  "$RUTILE" start $S --flight -e 'syscall:getpgid,syscall:rename' --filter '$evt.oldname == "x" || $evt.ret == -3'
+  if "$RUTILE" add $S -e 'usdt:/nowhere:a:b' 2>err; then return 1; fi
+  python3 work.py
+  "$RUTILE" status $S | grep -q 'state *records, 2 programs'
+  "$RUTILE" destroy $S
 }
 
 t_case "numbers, arithmetic, and, or, not" test_numbers
@@ -107,4 +286,6 @@ t_case "texts and prefixes" test_texts
 t_case "names of events, contexts" test_classes
 t_case "what cannot be compiled is refused with the reason" test_refused
 t_case "sessions and profiles" test_session
+t_case "probes, functions, tracepoints by their format" test_probes
+t_case "events that are added to a session with a filter" test_add
 t_done
