@@ -44,17 +44,21 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	fprintf(stderr, "rutile attach: following '%s' into '%s'; Ctrl+\\ detaches\n", v->name,
 		c.writer.path);
 	rut_writer_statedump(&c.writer, 0);
-	while (!detach && rc >= 0 && r->meta->running) {
+	while (!detach && r->meta->running) {
+		bool failed = rc < 0;
+
 		rc = rut_consumer_step(&c, err);
+		if (rc < 0 && !failed)
+			fprintf(stderr, "rutile attach: %s; trying on\n", err->msg);
+		if (rc >= 0 && failed)
+			fprintf(stderr, "rutile attach: writing to '%s' again\n", c.writer.path);
 		poll(NULL, 0, c.sleep_ms);
 	}
 	if (c.writer.lapped)
 		fprintf(stderr,
 			"rutile attach: %llu packets were overwritten before they were read\n",
 			(unsigned long long)c.writer.lapped);
-	if (rc >= 0)
-		rc = rut_consumer_close(&c, err);
-	return rc;
+	return rut_consumer_close(&c, err);
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)

@@ -182,11 +182,13 @@ static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 		struct rut_err err = RUT_ERR_INIT;
 		int rc = rut_consumer_step(c, &err);
 
+		report(c, rc, &err, &last);
 		if (rc >= 0 && rotate_signal) {
 			rotate_signal = 0;
-			rc = rut_consumer_rotate(c, &err);
+			if (rut_consumer_rotate(c, &err) < 0)
+				fprintf(stderr, "rutile record: %s; recording goes on in '%s'\n",
+					err.msg, c->writer.path);
 		}
-		report(c, rc, &err, &last);
 		rut_budget_follow(&budget, c->recorder);
 		if (rec->duration_ns && rut_ring_clock() - started >= rec->duration_ns)
 			break;
@@ -208,7 +210,7 @@ static void finish(struct rut_recorder *r, struct rut_consumer *c)
 	rut_programs_detach(r);
 	snprintf(path, sizeof(path), "%s", r->meta->current);
 	if (rut_consumer_close(c, &err) < 0)
-		fprintf(stderr, "rutile record: %s\n", err.msg);
+		fprintf(stderr, "rutile record: %s; what was in memory is lost\n", err.msg);
 	lost = rut_recorder_lost(r);
 	fprintf(stderr,
 		"rutile record: %s: %llu events, %.1f MiB in %llu packets, %llu events lost", path,

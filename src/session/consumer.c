@@ -16,6 +16,8 @@
 #include "base/log.h"
 
 #define FLUSH_NS 1000000000ull
+#define RETRY_NS 1000000000ull
+#define LOOK_NS	 100000000ull
 
 /* The pattern is the user's; strftime() writes no more than the size says. */
 #pragma GCC diagnostic push
@@ -94,8 +96,7 @@ static void remove_trace(const char *path)
 	if (d) {
 		for (struct dirent *e; (e = readdir(d));)
 			if (!strncmp(e->d_name, "kernel_", 7) || !strcmp(e->d_name, "metadata") ||
-			    !strcmp(e->d_name, ".metadata") ||
-			    !strcmp(e->d_name, "stacks"))
+			    !strcmp(e->d_name, ".metadata") || !strcmp(e->d_name, "stacks"))
 				unlinkat(dirfd(d), e->d_name, 0);
 		closedir(d);
 	}
@@ -123,22 +124,18 @@ static void add_up(struct rut_consumer *c)
 	m->records_written = c->total_records = c->closed_records + c->writer.records;
 }
 
-static int open_folder(struct rut_consumer *c, struct rut_err *err)
+static int open_folder(struct rut_consumer *c, const char *path, struct rut_err *err)
 {
 	struct rut_meta *m = c->recorder->meta;
-	char path[RUT_PATH_MAX];
 	struct rut_writer next;
-	int rc = free_path(&c->conf, number_of(&c->conf, c->writer.path), path, sizeof(path), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
 	c->generation = __atomic_load_n(&m->generation, __ATOMIC_ACQUIRE);
 	rc = rut_writer_open(&next, c->recorder, path, err);
 	if (rc < 0)
 		return rc;
 	if (c->writer.path) {
-		/* The next folder goes on where this one ends. */
-		memcpy(next.pos, c->writer.pos, (size_t)c->recorder->ncpus * sizeof(*next.pos));
+		rut_writer_continue(&next, &c->writer);
 		add_up(c);
 		c->closed_bytes = c->total_bytes;
 		c->closed_packets = c->total_packets;
@@ -146,11 +143,68 @@ static int open_folder(struct rut_consumer *c, struct rut_err *err)
 		rut_writer_close(&c->writer);
 	}
 	c->writer = next;
-	c->opened_ns = rut_ring_clock();
+	c->opened_ns = c->looked_ns = rut_ring_clock();
 	snprintf(m->current, sizeof(m->current), "%s", path);
 	__atomic_store_n(&m->acked, c->generation, __ATOMIC_RELEASE);
 	rc = remember_folder(c, path);
 	return rc < 0 ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+}
+
+static int open_next(struct rut_consumer *c, struct rut_err *err)
+{
+	char path[RUT_PATH_MAX];
+	int rc = free_path(&c->conf, number_of(&c->conf, c->writer.path), path, sizeof(path), err);
+
+	return rc < 0 ? rc : open_folder(c, path, err);
+}
+
+/*
+ * The folder is gone from its name: removed, moved away, or its file system was unmounted. What
+ * would be written to it nobody could find.
+ */
+static bool has_vanished(struct rut_consumer *c, uint64_t now)
+{
+	struct stat open, named;
+
+	if (fstat(c->writer.dir_fd, &open) < 0 || !open.st_nlink)
+		return true;
+	if (now - c->looked_ns < LOOK_NS)
+		return false;
+	c->looked_ns = now;
+	for (int cpu = 0; cpu < c->recorder->ncpus; cpu++)
+		if (c->writer.streams[cpu].fd >= 0 &&
+		    (fstat(c->writer.streams[cpu].fd, &open) < 0 || !open.st_nlink))
+			return true;
+	return fstat(c->writer.parent_fd, &open) < 0 || lstat(c->writer.path, &named) < 0 ||
+	       open.st_dev != named.st_dev || open.st_ino != named.st_ino;
+}
+
+/* Goes on in a folder of the same name if that can be, else in the next one. */
+static int replace_vanished(struct rut_consumer *c, struct rut_err *err)
+{
+	_cleanup_free_ char *gone = strdup(c->writer.path);
+	size_t i = 0;
+	int rc;
+
+	c->vanished = true;
+	rc = gone ? open_folder(c, gone, err) : rut_err_set(err, ENOMEM, "out of memory");
+	if (rc == -EEXIST)
+		rc = open_next(c, err);
+	if (rc < 0)
+		return rc;
+	c->vanished = false;
+	/* It is no longer ours to remove. */
+	while (i < c->nfolders && strcmp(c->folders[i], gone) != 0)
+		i++;
+	if (i + 1 < c->nfolders) {
+		free(c->folders[i]);
+		c->nfolders--;
+		memmove(c->folders + i, c->folders + i + 1,
+			(c->nfolders - i) * sizeof(*c->folders));
+	}
+	rut_warn("'%s' is gone: recording goes on in a new folder '%s'", gone, c->writer.path);
+	rut_writer_statedump(&c->writer, 0);
+	return 0;
 }
 
 int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
@@ -159,7 +213,7 @@ int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
 	*c = (struct rut_consumer){.recorder = r, .conf = *conf, .sleep_ms = 10};
 	c->writer.dir_fd = -1;
 	c->drained_ns = c->flushed_ns = rut_ring_clock();
-	return open_folder(c, err);
+	return open_next(c, err);
 }
 
 int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err)
@@ -171,12 +225,23 @@ int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err)
 	rc = (int)rut_writer_drain(&c->writer, err);
 	if (rc < 0)
 		return rc;
-	rc = open_folder(c, err);
+	rc = open_next(c, err);
 	if (rc < 0)
 		return rc;
+	c->rotate_failed_ns = 0;
 	rut_writer_statedump(&c->writer, 0);
 	remove_oldest(c);
 	return 0;
+}
+
+static bool must_rotate(const struct rut_consumer *c, uint64_t now)
+{
+	/* A next folder that cannot be made is tried once a second; this one grows meanwhile. */
+	if (c->rotate_failed_ns && now - c->rotate_failed_ns < RETRY_NS)
+		return false;
+	return c->rotate_failed_ns ||
+	       (c->conf.size_bytes && c->writer.bytes >= c->conf.size_bytes) ||
+	       (c->conf.every_ns && now - c->opened_ns >= c->conf.every_ns);
 }
 
 /* Wakes up when about an eighth of the fullest ring will have come, by what came last. */
@@ -206,15 +271,46 @@ static int follow_generation(struct rut_consumer *c, struct rut_err *err)
 	return 0;
 }
 
+/* Without a next folder the one that there is goes on. */
+static int try_rotate(struct rut_consumer *c, uint64_t now, struct rut_err *err)
+{
+	struct rut_err why = RUT_ERR_INIT;
+	bool first = !c->rotate_failed_ns;
+	int rc = rut_consumer_rotate(c, &why);
+
+	if (rc >= 0)
+		return rc;
+	/* Not even this one can be written to. */
+	if (c->writer.write_errno)
+		return rut_err_set(err, why.code, "%s", why.msg);
+	c->rotate_failed_ns = now;
+	if (first)
+		rut_warn("%s; recording goes on in '%s'", why.msg, c->writer.path);
+	return 0;
+}
+
+/* The folder that can be written to: the one before, or a new one. */
+static int ensure_folder(struct rut_consumer *c, uint64_t now, struct rut_err *err)
+{
+	int rc = 0;
+
+	if (c->vanished || has_vanished(c, now))
+		rc = replace_vanished(c, err);
+	return rc < 0 ? rc : follow_generation(c, err);
+}
+
 int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 {
-	uint64_t now = rut_ring_clock(), before = c->writer.bytes;
+	uint64_t now = rut_ring_clock(), before;
 	struct rut_meta *m = c->recorder->meta;
-	int64_t n;
-	int rc = follow_generation(c, err);
+	int64_t n = ensure_folder(c, now, err);
 
-	if (rc < 0)
-		return rc;
+	if (n < 0) {
+		m->write_errno = (int)-n;
+		c->sleep_ms = 50;
+		return (int)n;
+	}
+	before = c->writer.bytes;
 	n = rut_writer_drain(&c->writer, err);
 	m->write_errno = c->writer.write_errno;
 	c->sleep_ms = n < 0 ? 50 : next_sleep_ms(c, c->writer.bytes - before, now - c->drained_ns);
@@ -226,10 +322,7 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 		rut_recorder_flush(c->recorder);
 		c->flushed_ns = now;
 	}
-	if ((c->conf.size_bytes && c->writer.bytes >= c->conf.size_bytes) ||
-	    (c->conf.every_ns && now - c->opened_ns >= c->conf.every_ns))
-		return rut_consumer_rotate(c, err);
-	return 0;
+	return must_rotate(c, now) ? try_rotate(c, now, err) : 0;
 }
 
 void rut_consumer_abandon(struct rut_consumer *c)
@@ -249,9 +342,12 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 
 	if (!c->writer.path)
 		return 0;
-	rut_writer_stacks(&c->writer);
-	rut_recorder_flush(c->recorder);
-	n = rut_writer_drain(&c->writer, err);
+	n = ensure_folder(c, rut_ring_clock(), err);
+	if (n >= 0) {
+		rut_writer_stacks(&c->writer);
+		rut_recorder_flush(c->recorder);
+		n = rut_writer_drain(&c->writer, err);
+	}
 	add_up(c);
 	rut_consumer_abandon(c);
 	return n < 0 ? (int)n : 0;

@@ -65,17 +65,21 @@ static void daemon_loop(struct rut_consumer *c)
 		uint32_t wanted = __atomic_load_n(&m->rotate_wanted, __ATOMIC_ACQUIRE);
 
 		rc = rut_consumer_step(c, &err);
+		report(m, rc, &err, &last);
 		if (rc >= 0 && (daemon_rotate || wanted != m->rotate_done)) {
 			daemon_rotate = 0;
-			rc = rut_consumer_rotate(c, &err);
+			if (rut_consumer_rotate(c, &err) < 0)
+				rut_warn("%s; recording goes on in '%s'", err.msg, m->current);
 			__atomic_store_n(&m->rotate_done, wanted, __ATOMIC_RELEASE);
 		}
-		report(m, rc, &err, &last);
 		rut_budget_follow(&budget, c->recorder);
 		poll(NULL, 0, c->sleep_ms);
 	}
 	rc = rut_consumer_close(c, &err);
-	report(m, rc, &err, &last);
+	if (rc < 0)
+		rut_warn("%s; what was in memory is lost", err.msg);
+	else
+		report(m, rc, &err, &last);
 }
 
 /* The daemon: everything was opened before the fork, so that errors were the caller's to show. */
@@ -383,16 +387,24 @@ int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err 
 int rut_session_rotate(struct rut_recorder *r, struct rut_err *err)
 {
 	struct rut_meta *m = r->meta;
+	char before[RUT_PATH_MAX];
 	uint32_t wanted;
 
 	if (!rut_session_consumer_alive(m))
 		return rut_err_set(err, ESRCH,
 				   "session '%s' writes no files: take a snapshot instead",
 				   r->conf.name);
+	memcpy(before, m->current, sizeof(before));
 	wanted = __atomic_add_fetch(&m->rotate_wanted, 1, __ATOMIC_ACQ_REL);
 	for (int i = 0; i < WAIT_MS; i++) {
 		if (__atomic_load_n(&m->rotate_done, __ATOMIC_ACQUIRE) == wanted)
-			return 0;
+			return strcmp(before, m->current) != 0
+				       ? 0
+				       : rut_err_set(err, EIO,
+						     "the next folder cannot be made, session "
+						     "'%s' goes on in '%s': the system's log has "
+						     "the reason",
+						     r->conf.name, m->current);
 		poll(NULL, 0, 1);
 	}
 	return rut_err_set(err, ETIMEDOUT, "the process %d of session '%s' does not answer",

@@ -127,23 +127,21 @@ int rut_writer_publish(struct rut_writer *w, struct rut_err *err)
 int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const char *dir,
 			   struct rut_err *err)
 {
-	size_t n = (size_t)r->ncpus + 1;
 	int rc;
 
 	*w = (struct rut_writer){.recorder = r, .dir_fd = -1, .parent_fd = -1};
 	w->path = strdup(dir);
-	w->fds = calloc(n, sizeof(*w->fds));
-	w->ends = calloc(n, sizeof(*w->ends));
-	w->pos = calloc(n, sizeof(*w->pos));
-	for (int cpu = 0; w->fds && cpu <= r->ncpus; cpu++)
-		w->fds[cpu] = -1;
-	if (!w->path || !w->fds || !w->ends || !w->pos) {
+	w->streams = calloc((size_t)r->ncpus + 1, sizeof(*w->streams));
+	for (int cpu = 0; w->streams && cpu <= r->ncpus; cpu++)
+		w->streams[cpu].fd = -1;
+	if (!w->path || !w->streams) {
 		rut_writer_close(w);
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
-	for (size_t i = 0; i < n - 1; i++) {
-		w->pos[i] = r->conf.mode == RUT_RING_DISCARD ? r->rings[i].ctl->consumed
-							     : rut_ring_oldest(&r->rings[i]);
+	for (int i = 0; i < r->ncpus; i++) {
+		w->streams[i].pos = r->conf.mode == RUT_RING_DISCARD
+					    ? r->rings[i].ctl->consumed
+					    : rut_ring_oldest(&r->rings[i]);
 	}
 	rc = make_folder(w, dir, err);
 	if (!rc)
@@ -165,26 +163,33 @@ int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *di
 	return rc;
 }
 
+void rut_writer_continue(struct rut_writer *w, const struct rut_writer *last)
+{
+	for (int cpu = 0; cpu < w->recorder->ncpus; cpu++) {
+		w->streams[cpu].pos = last->streams[cpu].pos;
+		w->streams[cpu].lost = w->streams[cpu].lost_before = last->streams[cpu].lost;
+	}
+	w->lapped = last->lapped;
+}
+
 static int open_stream(struct rut_writer *w, int cpu)
 {
+	struct rut_stream *s = &w->streams[cpu];
 	char name[32];
 
 	/* The number behind the CPUs' is that of a snapshot's statedump. */
 	snprintf(name, sizeof(name), "kernel_%d", cpu);
-	w->fds[cpu] =
-		openat(w->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
-	return w->fds[cpu] < 0 ? -errno : 0;
+	s->fd = openat(w->dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	return s->fd < 0 ? -errno : 0;
 }
 
 /* Step 1: pages that are packets without events, with numbers in a row. */
-static int append_empty(int fd, const unsigned char *packet, size_t pages, off_t end)
+static int append_empty(int fd, struct rut_packet head, size_t pages, off_t end)
 {
 	static const unsigned char zeros[PAGE];
 	struct rut_packet heads[CHAIN_PAGES];
 	struct iovec iov[2 * CHAIN_PAGES];
-	struct rut_packet head;
 
-	memcpy(&head, packet, sizeof(head));
 	head.timestamp_end = head.timestamp_begin;
 	head.content_size = sizeof(head) * 8;
 	head.packet_size = PAGE * 8;
@@ -212,59 +217,106 @@ static int append_empty(int fd, const unsigned char *packet, size_t pages, off_t
 	return 0;
 }
 
-static int append_whole(int fd, const unsigned char *packet, size_t len, off_t end)
+/* Step 4: the first page, whose header is `head`. */
+static int write_head(int fd, const struct rut_packet *head, const unsigned char *packet, off_t end)
 {
-	const off_t size_at = end + (off_t)offsetof(struct rut_packet, packet_size);
-	const uint64_t bits = len * 8;
-	int rc;
+	struct iovec iov[2] = {
+		{(void *)head, sizeof(*head)},
+		{(void *)(packet + sizeof(*head)), PAGE - sizeof(*head)},
+	};
+	ssize_t n;
 
-	if (len == PAGE)
-		return write_all(fd, packet, len, end);
-	rc = append_empty(fd, packet, len / PAGE, end);
-	if (!rc)
-		rc = write_all(fd, &bits, sizeof(bits), size_at);
-	if (!rc)
-		rc = write_all(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
-	return rc ? rc : write_all(fd, packet, PAGE, end);
+	do
+		n = pwritev(fd, iov, 2, end);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n < (ssize_t)PAGE ? -ENOSPC : 0;
 }
 
-int rut_writer_append(struct rut_writer *w, int cpu, unsigned char *packet)
+static int append_whole(int fd, const struct rut_packet *head, const unsigned char *packet,
+			size_t len, off_t end)
 {
-	struct rut_packet *p = (struct rut_packet *)packet;
-	size_t whole = p->packet_size / 8, used = p->content_size / 8;
-	size_t len = (used + PAGE - 1) & ~(PAGE - 1);
-	int rc = w->fds[cpu] < 0 ? open_stream(w, cpu) : 0;
+	const off_t size_at = end + (off_t)offsetof(struct rut_packet, packet_size);
+	int rc = 0;
+
+	if (len > PAGE) {
+		rc = append_empty(fd, *head, len / PAGE, end);
+		if (!rc)
+			rc = write_all(fd, &head->packet_size, sizeof(head->packet_size), size_at);
+		if (!rc)
+			rc = write_all(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
+	}
+	return rc ? rc : write_head(fd, head, packet, end);
+}
+
+static int append_plain(int fd, const struct rut_packet *head, const unsigned char *packet,
+			size_t len, off_t end)
+{
+	int rc = write_head(fd, head, packet, end);
+
+	return rc ? rc : write_all(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
+}
+
+/*
+ * What was lost before the first packet of a file is told by the difference to a packet without
+ * events before it: without one, babeltrace2 cannot know how much it was.
+ */
+static int tell_gap(struct rut_stream *s, const struct rut_packet *head)
+{
+	struct rut_packet gap = *head;
+	int rc;
+
+	if (s->end || !head->events_discarded || !head->packet_seq_num)
+		return 0;
+	gap.events_discarded = 0;
+	gap.packet_seq_num--;
+	rc = append_empty(s->fd, gap, 1, 0);
+	if (!rc)
+		s->end = (off_t)PAGE;
+	return rc;
+}
+
+int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet)
+{
+	struct rut_stream *s = &w->streams[cpu];
+	struct rut_packet head;
+	size_t len;
+	int rc = s->fd < 0 ? open_stream(w, cpu) : 0;
 
 	if (rc)
 		return rc;
-	if (len < whole)
-		p->packet_size = len * 8;
+	memcpy(&head, packet, sizeof(head));
+	len = (head.content_size / 8 + PAGE - 1) & ~(PAGE - 1);
+	if (len * 8 < head.packet_size)
+		head.packet_size = len * 8;
 	else
-		len = whole;
+		len = head.packet_size / 8;
+	head.events_discarded -= s->lost_before;
+	rc = tell_gap(s, &head);
 	/* What nobody sees before it is finished needs no care. */
-	rc = w->published ? append_whole(w->fds[cpu], packet, len, w->ends[cpu])
-			  : write_all(w->fds[cpu], packet, len, w->ends[cpu]);
-	if (rc) {
-		p->packet_size = whole * 8;
-		if (ftruncate(w->fds[cpu], w->ends[cpu]) < 0)
-			return -errno;
-		return rc;
-	}
-	w->ends[cpu] += (off_t)len;
+	if (!rc)
+		rc = w->published ? append_whole(s->fd, &head, packet, len, s->end)
+				  : append_plain(s->fd, &head, packet, len, s->end);
+	if (rc)
+		return ftruncate(s->fd, s->end) < 0 ? -errno : rc;
+	s->end += (off_t)len;
+	s->lost = head.events_discarded + s->lost_before;
 	w->bytes += len;
 	w->packets++;
 	return 0;
 }
 
-/* The packet at w->pos: in the ring itself, or a copy where producers may reuse it meanwhile. */
-static int borrow_packet(struct rut_writer *w, int cpu, unsigned char **ret, uint64_t *ret_records)
+/* The packet at the position: in the ring itself, or a copy where producers may reuse it meanwhile.
+ */
+static int borrow_packet(struct rut_writer *w, int cpu, const unsigned char **ret,
+			 uint64_t *ret_records)
 {
 	const struct rut_ring *ring = &w->recorder->rings[cpu];
+	uint64_t *pos = &w->streams[cpu].pos;
 	int rc;
 
-	*ret_records = rut_ring_packet_records(ring, w->pos[cpu]);
+	*ret_records = rut_ring_packet_records(ring, *pos);
 	if (ring->mode == RUT_RING_DISCARD) {
-		*ret = (unsigned char *)rut_ring_next(ring, &w->pos[cpu]);
+		*ret = rut_ring_next(ring, pos);
 		return *ret ? 0 : -EAGAIN;
 	}
 	if (!w->copy)
@@ -272,12 +324,12 @@ static int borrow_packet(struct rut_writer *w, int cpu, unsigned char **ret, uin
 	if (!w->copy)
 		return -ENOMEM;
 	*ret = w->copy;
-	while ((rc = rut_ring_copy(ring, w->pos[cpu], w->copy)) == -ESTALE) {
+	while ((rc = rut_ring_copy(ring, *pos, w->copy)) == -ESTALE) {
 		uint64_t oldest = rut_ring_oldest(ring);
 
 		/* Overtaken: readers of the trace see the gap by the packets' numbers. */
-		w->lapped += (oldest - w->pos[cpu]) >> ring->shift;
-		w->pos[cpu] = oldest;
+		w->lapped += (oldest - *pos) >> ring->shift;
+		*pos = oldest;
 		*ret_records = rut_ring_packet_records(ring, oldest);
 	}
 	return rc;
@@ -291,8 +343,8 @@ int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err)
 
 	for (int cpu = 0; cpu < r->ncpus; cpu++) {
 		const struct rut_ring *ring = &r->rings[cpu];
-		unsigned char *data;
-		uint64_t records;
+		uint64_t *pos = &w->streams[cpu].pos, records;
+		const unsigned char *data;
 
 		while (!(rc = borrow_packet(w, cpu, &data, &records))) {
 			rc = rut_writer_append(w, cpu, data);
@@ -300,9 +352,9 @@ int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err)
 			if (rc)
 				break;
 			w->records += records;
-			w->pos[cpu] += ring->subbuf_size;
+			*pos += ring->subbuf_size;
 			if (ring->mode == RUT_RING_DISCARD)
-				rut_ring_release(ring, w->pos[cpu]);
+				rut_ring_release(ring, *pos);
 			n++;
 		}
 		if (rc < 0 && rc != -EAGAIN)
@@ -346,13 +398,11 @@ void rut_writer_stacks(struct rut_writer *w)
 
 void rut_writer_close(struct rut_writer *w)
 {
-	for (int cpu = 0; w->fds && cpu <= w->recorder->ncpus; cpu++)
-		rut_closep(&w->fds[cpu]);
+	for (int cpu = 0; w->streams && cpu <= w->recorder->ncpus; cpu++)
+		rut_closep(&w->streams[cpu].fd);
 	rut_closep(&w->dir_fd);
 	rut_closep(&w->parent_fd);
-	free(w->fds);
-	free(w->ends);
-	free(w->pos);
+	free(w->streams);
 	free(w->copy);
 	free(w->path);
 	*w = (struct rut_writer){.dir_fd = -1, .parent_fd = -1};

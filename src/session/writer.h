@@ -13,14 +13,19 @@
 
 #include "session/recorder.h"
 
+struct rut_stream {
+	int fd;			    /* -1: no packet yet; owned */
+	off_t end;		    /* bytes of whole packets in the file */
+	uint64_t pos;		    /* the next position in the ring */
+	uint64_t lost, lost_before; /* events, up to the last packet; before the file */
+};
+
 struct rut_writer {
 	struct rut_recorder *recorder; /* borrowed */
 	char *path;		       /* DIR; owned */
 	int parent_fd, dir_fd;	       /* DIR and DIR/kernel */
 	bool published;		       /* DIR/kernel has its name */
-	int *fds;		       /* one a CPU and one more; -1: no packet yet; owned */
-	off_t *ends;		       /* bytes of whole packets in each file; owned */
-	uint64_t *pos;		       /* the next position in each ring; owned */
+	struct rut_stream *streams;    /* one a CPU and one more; owned */
 	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
 	uint64_t bytes, packets, records;
 	uint64_t lapped; /* packets overwritten before they were read */
@@ -37,6 +42,9 @@ int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const c
 			   struct rut_err *err);
 int rut_writer_publish(struct rut_writer *w, struct rut_err *err);
 
+/* The positions and what was lost: this folder follows another one of the same recorder. */
+void rut_writer_continue(struct rut_writer *w, const struct rut_writer *last);
+
 /*
  * Moves finished packets from the rings into the files. Returns the number of packets or -errno; on
  * an error (a full disk) nothing is lost: the packets stay in the rings, and a later call goes on.
@@ -45,9 +53,9 @@ int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err);
 
 /*
  * Appends one packet to the file of a CPU (or, at ncpus, to a file beside them). Its unused rest is
- * cut off, in memory too. A write that fails half-way is taken back. Returns 0 or -errno.
+ * cut off. A write that fails half-way is taken back. Returns 0 or -errno.
  */
-int rut_writer_append(struct rut_writer *w, int cpu, unsigned char *packet);
+int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet);
 
 /* Writes a statedump through a ring, draining it as needed. `only`: one process, or 0 for all. */
 void rut_writer_statedump(struct rut_writer *w, pid_t only);

@@ -104,7 +104,190 @@ test_kill_snapshot() {
   "$RUTILE" destroy ${S}a
 }
 
+# The recorder in the background, with its pid in $rec and what it says in `said`; `until_said TEXT`.
+record_into() {
+  "$RUTILE" record -a -e syscall:getppid "$@" 2>said &
+  rec=$!
+  trap 'kill $rec 2>/dev/null; umount -l p small d 2>/dev/null' EXIT
+  for _ in $(seq 200); do [ -e "$where/kernel/metadata" ] && break; sleep 0.02; done
+  sleep 0.2
+}
+until_said() {
+  for _ in $(seq 200); do
+    if grep -q "$1" said; then return 0; fi
+    sleep 0.02
+  done
+  cat said >&2
+  return 1
+}
+getppids() {
+  python3 -c "
+import os
+for i in range($1): os.getppid()"
+}
+ppids_in() { grep -c syscall_entry_getppid "$1" || true; }
+
+# Removed, and its parent too: recording goes on in memory, then in a folder of the same name.
+test_vanished() {
+  need_bpf
+  where=v/t
+  mkdir v
+  record_into -o v/t
+  getppids 100
+  rm -rf v/t
+  until_said "'v/t' is gone: recording goes on in a new folder 'v/t'"
+  getppids 200
+  sleep 1.2
+  whole v/t
+  [ "$(ppids_in bt2.out)" -ge 200 ]
+  rm -rf v
+  until_said "cannot make the folder 'v/t': No such file or directory; recording goes on in memory"
+  getppids 5000
+  sleep 1.2
+  mkdir v
+  until_said "writing to 'v/t' again"
+  getppids 10
+  # Moved away, it is a trace by itself.
+  sleep 1.2
+  mv v/t moved
+  sleep 0.3
+  getppids 20
+  kill -INT $rec
+  wait $rec
+  whole moved
+  [ "$(ppids_in bt2.out)" -ge 5010 ]
+  whole v/t
+  [ "$(ppids_in bt2.out)" -ge 20 ]
+  cat said
+  [ "$(wc -l <said)" = 6 ]
+  grep -q ' 0 events lost' said
+}
+
+# What did not fit the memory meanwhile is a gap that readers see, with its size.
+test_gap() {
+  need_bpf
+  where=v/t
+  mkdir v
+  cat >calls.py <<'EOF'
+import os, sys, time, shutil
+shutil.rmtree("v")
+time.sleep(0.3)
+for i in range(50000): os.getsid(0)
+os.mkdir("v")
+time.sleep(0.3)
+for i in range(10): os.getsid(0)
+EOF
+  taskset -c 0 "$RUTILE" record -o v/t -e syscall:getsid --buffer 128K --subbuf 16K -- python3 calls.py 2>said
+  babeltrace2 v/t >bt2.out 2>bt2.err
+  cat said bt2.err
+  grep -q "event.* lost (a larger" said
+  lost=$(sed -n 's/.*discarded \([0-9]*\) events.*/\1/p' bt2.err | awk '{n += $1} END {print n + 0}')
+  got=$(grep -c getsid bt2.out)
+  echo "$got in the trace, $lost lost"
+  [ "$lost" -gt 1000 ]
+  # Each of the 50,010 calls has two events, in the trace or counted as lost.
+  [ $((got + lost)) = 100020 ]
+  babeltrace v/t 2>&1 >/dev/null | grep -q "discarded $lost events"
+  "$RUTILE" view v/t 2>&1 >/dev/null | grep -q "$lost events were lost"
+}
+
+# The same with a full disk; a next folder does not tell the losses of the one before again.
+test_full_gap() {
+  need_bpf
+  mkdir small
+  mount -t tmpfs -o size=1M none small 2>/dev/null || t_skip "cannot mount tmpfs"
+  cat >calls.py <<'EOF'
+import os, sys, time, signal
+for i in range(50000):
+    os.getsid(0)
+    if i % 1000 == 0: time.sleep(0.02)
+time.sleep(0.5)
+os.unlink("small/fill")
+os.system("mount -o remount,size=16M small")
+time.sleep(0.5)
+for i in range(10): os.getsid(0)
+os.kill(os.getppid(), signal.SIGUSR2)
+time.sleep(0.3)
+for i in range(5): os.getsid(0)
+EOF
+  head -c 950000 /dev/zero >small/fill
+  taskset -c 0 "$RUTILE" record -o small/t -e syscall:getsid --buffer 128K --subbuf 16K -- \
+    python3 calls.py 2>said || true
+  cp -r small copy
+  umount small
+  cat said
+  [ "$(grep -c "No space left on device; recording goes on in memory" said)" = 1 ]
+  [ "$(grep -c "writing to 'small/t' again" said)" = 1 ]
+  [ "$(wc -l <said)" = 3 ]
+  babeltrace2 copy/t >bt2.out 2>bt2.err
+  cat bt2.err
+  lost=$(sed -n 's/.*discarded \([0-9]*\) events.*/\1/p' bt2.err | awk '{n += $1} END {print n + 0}')
+  [ "$lost" -gt 1000 ]
+  first=$(grep -c getsid bt2.out)
+  whole copy/t-1
+  [ $((first + lost + $(grep -c getsid bt2.out))) = $(((50000 + 10 + 5) * 2)) ]
+}
+
+# A next folder cannot be made: the present one goes on, and the switch comes when it can.
+test_read_only() {
+  need_bpf
+  where=p/t
+  mkdir p
+  record_into -o p/t --size 64K --subbuf 16K
+  # Over the folder: its open files can still be written to.
+  mount --bind p p || t_skip "cannot mount"
+  mount -o remount,bind,ro p
+  getppids 20000
+  until_said "cannot make the folder 'p/t-1': Read-only file system; recording goes on in 'p/t'"
+  getppids 20000
+  umount p
+  for _ in $(seq 100); do [ -e p/t-1 ] && break; sleep 0.05; done
+  getppids 30
+  kill -INT $rec
+  wait $rec
+  cat said
+  [ "$(wc -l <said)" = 2 ]
+  n=0
+  for d in p/*; do
+    whole "$d"
+    n=$((n + $(ppids_in bt2.out)))
+  done
+  [ "$n" -ge 40030 ] && [ "$n" -lt 41000 ]
+}
+
+# The disk dies, is unmounted, mended and mounted again.
+test_disk_dies() {
+  need_bpf
+  where=d/t
+  mkdir d
+  truncate -s 32M image
+  mkfs.ext4 -q image
+  mount -o loop image d 2>/dev/null || t_skip "no loop mounts"
+  record_into -o d/t --buffer 16M
+  getppids 1000
+  sleep 1.2
+  python3 -c '
+import fcntl, os, struct
+fcntl.ioctl(os.open("d", os.O_RDONLY), 0x8004587d, struct.pack("I", 1))'
+  getppids 3000
+  until_said "recording goes on in memory"
+  umount -l d
+  getppids 4000
+  until_said "'d/t' is gone: recording goes on in a new folder 'd/t'"
+  sleep 1.2
+  kill -INT $rec
+  wait $rec
+  cat said
+  whole d/t
+  [ "$(ppids_in bt2.out)" -ge 7000 ]
+}
+
 t_case "kill -9 at 100 random moments of heavy writing: every trace is whole" test_kill_random
 t_case "... and at each step of making a folder and writing a packet" test_kill_each_step
 t_case "a snapshot is there or not" test_kill_snapshot
+t_case "a folder that vanishes: in memory meanwhile, then in a new one" test_vanished
+t_case "what is lost meanwhile is told by every reader" test_gap
+t_case "... and after a full disk; once" test_full_gap
+t_case "read-only: the folder goes on until a next one can be made" test_read_only
+t_case "a disk that dies" test_disk_dies
 t_done

@@ -148,14 +148,13 @@ static void open_writer(struct rut_writer *w, struct rut_recorder *r)
 
 	*r = (struct rut_recorder){.ncpus = 1};
 	*w = (struct rut_writer){.recorder = r, .dir_fd = -1, .parent_fd = -1, .published = true};
-	w->fds = calloc(2, sizeof(*w->fds));
-	w->ends = calloc(2, sizeof(*w->ends));
-	assert_true(w->fds && w->ends);
-	w->fds[0] = mkstemp(path);
-	w->fds[1] = -1;
-	assert_true(w->fds[0] >= 0);
+	w->streams = calloc(2, sizeof(*w->streams));
+	assert_non_null(w->streams);
+	w->streams[0].fd = mkstemp(path);
+	w->streams[1].fd = -1;
+	assert_true(w->streams[0].fd >= 0);
 	unlink(path);
-	watch.fd = w->fds[0];
+	watch.fd = w->streams[0].fd;
 	watch.left = -1;
 	watch.in_page = 0;
 	watch.states = 0;
@@ -184,7 +183,7 @@ static void test_whole_at_every_page(void **state)
 		make_packet(packet, i, sizes[i]);
 		assert_int_equal(rut_writer_append(&w, 0, packet), 0);
 		total += sizes[i];
-		assert_int_equal(check_file(w.fds[0]), total);
+		assert_int_equal(check_file(w.streams[0].fd), total);
 	}
 	assert_true(watch.states > 40);
 	close_writer(&w);
@@ -212,10 +211,11 @@ static void test_full_at_every_page(void **state)
 		assert_int_equal(rc, left / 2 < 16 ? -ENOSPC : 0);
 		assert_int_equal(((struct rut_packet *)packet)->packet_size, 8 << SHIFT);
 		watch.left = -1;
-		assert_int_equal(check_file(w.fds[0]), rc ? 20000 : 20000 + (1 << SHIFT) - 88);
+		assert_int_equal(check_file(w.streams[0].fd),
+				 rc ? 20000 : 20000 + (1 << SHIFT) - 88);
 		if (rc)
 			assert_int_equal(rut_writer_append(&w, 0, packet), 0);
-		assert_int_equal(check_file(w.fds[0]), 20000 + (1 << SHIFT) - 88);
+		assert_int_equal(check_file(w.streams[0].fd), 20000 + (1 << SHIFT) - 88);
 		close_writer(&w);
 	}
 	free(packet);
