@@ -51,16 +51,12 @@ static __always_inline __u32 rwbs(__u32 flags)
 		bits = RWBS_FLUSH;
 	else if (op == OP_READ)
 		bits = RWBS_READ;
-	if (flags & FLAG_RAHEAD)
-		bits |= RWBS_RAHEAD;
-	if (flags & FLAG_SYNC)
-		bits |= RWBS_SYNC;
-	if (flags & FLAG_META)
-		bits |= RWBS_META;
-	if (flags & FLAG_PREFLUSH)
-		bits |= RWBS_PREFLUSH;
-	if (flags & FLAG_FUA)
-		bits |= RWBS_FUA;
+	/* Moved, not tested: each test would double what the verifier walks through. */
+	bits |= (flags & FLAG_RAHEAD) / (FLAG_RAHEAD / RWBS_RAHEAD);
+	bits |= (flags & FLAG_SYNC) / (FLAG_SYNC / RWBS_SYNC);
+	bits |= (flags & FLAG_META) / (FLAG_META / RWBS_META);
+	bits |= (flags & FLAG_PREFLUSH) / (FLAG_PREFLUSH / RWBS_PREFLUSH);
+	bits |= (flags & FLAG_FUA) / (FLAG_FUA / RWBS_FUA);
 	return bits;
 }
 

@@ -13,9 +13,9 @@ int BPF_PROG(irq_handler_entry, int irq, struct irqaction *action)
 	if (!rut_allowed())
 		return 0;
 	name_from_pointer(&name, action->name);
-	RUT_BEGIN_TAIL(IRQ_ENTRY, name.len, sizeof(name.text));
+	RUT_BEGIN_TAIL(IRQ_ENTRY, name.len, RUT_NAME_MAX);
 	PUT(IRQ_ENTRY, irq, irq);
-	store_name(p + sizeof(struct rut_ev_IRQ_ENTRY), &name);
+	rut_store_name(p + sizeof(struct rut_ev_IRQ_ENTRY), &name);
 	RUT_END();
 }
 

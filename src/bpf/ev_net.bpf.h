@@ -15,10 +15,10 @@
 		if (!rut_allowed())                                                                \
 			return 0;                                                                  \
 		name_from_device(&name, dev);                                                      \
-		RUT_BEGIN_TAIL(sym, name.len, sizeof(name.text));                                  \
+		RUT_BEGIN_TAIL(sym, name.len, RUT_NAME_MAX);                                       \
 		PUT(sym, skbaddr, (__u64)skb);                                                     \
 		PUT(sym, len, skb->len);                                                           \
-		store_name(p + sizeof(struct rut_ev_##sym), &name);                                \
+		rut_store_name(p + sizeof(struct rut_ev_##sym), &name);                            \
 		RUT_END();                                                                         \
 	}
 
@@ -33,11 +33,11 @@ int BPF_PROG(net_dev_xmit, struct sk_buff *skb, int rc, struct net_device *dev, 
 	if (!rut_allowed())
 		return 0;
 	name_from_device(&name, dev);
-	RUT_BEGIN_TAIL(NET_XMIT, name.len, sizeof(name.text));
+	RUT_BEGIN_TAIL(NET_XMIT, name.len, RUT_NAME_MAX);
 	PUT(NET_XMIT, skbaddr, (__u64)skb);
 	PUT(NET_XMIT, rc, rc);
 	PUT(NET_XMIT, len, len);
-	store_name(p + sizeof(struct rut_ev_NET_XMIT), &name);
+	rut_store_name(p + sizeof(struct rut_ev_NET_XMIT), &name);
 	RUT_END();
 }
 
@@ -83,15 +83,18 @@ int BPF_PROG(signal_deliver, int sig, struct kernel_siginfo *info, struct k_siga
 	RUT_END();
 }
 
-/* Where the array of struct page begins; its elements have 64 bytes. */
-extern const void vmemmap_base __ksym __weak;
+/*
+ * Where the array of struct page begins; its elements have 64 bytes. The address of the kernel's
+ * variable comes from user space: libbpf would read all of kallsyms for it at every start.
+ */
+const volatile __u64 vmemmap_base_at = 0;
 static __u64 vmemmap;
 
 /* `page` was stored and loaded again: the verifier allows no arithmetic with kernel pointers. */
 static __always_inline __u64 page_number(__u64 page)
 {
-	if (!vmemmap && &vmemmap_base)
-		bpf_probe_read_kernel(&vmemmap, 8, &vmemmap_base);
+	if (!vmemmap && vmemmap_base_at)
+		bpf_probe_read_kernel(&vmemmap, 8, (const void *)vmemmap_base_at);
 	return vmemmap && page ? (page - vmemmap) / 64 : 0;
 }
 

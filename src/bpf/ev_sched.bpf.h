@@ -190,11 +190,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 	PUT(SCHED_EXEC, tid, task->pid);
 	PUT(SCHED_EXEC, old_tid, old_pid);
 	p += sizeof(struct rut_ev_SCHED_EXEC);
-	for (unsigned int i = 0; i < sizeof(name->text); i++) {
-		if (i >= (unsigned int)len)
-			break;
-		p[i] = name->text[i];
-	}
+	rut_copy(p, (unsigned char *)name->text, (__u32)len, sizeof(name->text));
 	RUT_END();
 }
 

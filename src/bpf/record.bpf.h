@@ -3,6 +3,7 @@
 #ifndef RUT_BPF_RECORD_BPF_H
 #define RUT_BPF_RECORD_BPF_H
 
+#include "bpf/copy.bpf.h"
 #include "bpf/filter.bpf.h"
 
 #include <bpf/bpf_core_read.h>
@@ -30,41 +31,22 @@
 		return 0;                                                                          \
 	p = rut_store_contexts(ctx, p)
 
-/* A device's or interrupt's name: at most 16 bytes are kept, always terminated. */
-struct rut_name {
-	char text[16] __attribute__((aligned(8)));
-	__u32 len; /* with the NUL */
-};
-
+/* Names: at most 16 bytes are kept, always terminated. */
 static __always_inline void name_from_device(struct rut_name *n, struct net_device *dev)
 {
 	const __u64 *from = (const __u64 *)dev->name;
 
-	((__u64 *)n->text)[0] = dev ? from[0] : 0;
-	((__u64 *)n->text)[1] = dev ? from[1] : 0;
-	n->text[15] = 0;
-	for (n->len = 1; n->len < 16; n->len++)
-		if (!n->text[n->len - 1])
-			break;
+	n->low = dev ? from[0] : 0;
+	n->high = dev ? from[1] : 0;
+	rut_measure_name(n);
 }
 
 /* A string behind a plain pointer has no BTF bounds: the helper is the only way. */
 static __always_inline void name_from_pointer(struct rut_name *n, const char *from)
 {
-	long len = bpf_probe_read_kernel_str(n->text, sizeof(n->text), from);
-
-	n->len = len > 0 && len <= 16 ? (__u32)len : 1;
-	if (len <= 0)
-		n->text[0] = 0;
-}
-
-static __always_inline void store_name(unsigned char *to, const struct rut_name *n)
-{
-	for (unsigned int i = 0; i < 16; i++) {
-		if (i >= n->len)
-			break;
-		to[i] = n->text[i];
-	}
+	if (bpf_probe_read_kernel_str(&n->low, RUT_NAME_MAX, from) <= 0)
+		n->low = 0;
+	rut_measure_name(n);
 }
 
 #endif

@@ -80,9 +80,11 @@ static __always_inline struct rut_packet *rut_packet_at(__u32 cpu, __u64 pos)
 
 #define PUT_PACKET(field, value) RUT_PUT(p, struct rut_packet, field, value)
 
-/* The rare path: leave the sub-buffer of `old`, enter the next. 0: full, 1: lost a race, 2: done.
+/*
+ * The rare path: leave the sub-buffer of `old`, enter the next. 0: full, 1: lost a race, 2: done.
+ * Not static: the verifier then walks through it once a program, not at every try of every call.
  */
-static __noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
+__noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
 {
 	__u64 off = old & conf.mask, start = (old + conf.mask) & ~conf.mask;
 	struct rut_ring_ctl *ctl = bpf_map_lookup_elem(&ctls, &cpu);

@@ -4,6 +4,7 @@
 #ifndef RUT_BPF_SCRATCH_BPF_H
 #define RUT_BPF_SCRATCH_BPF_H
 
+#include "bpf/copy.bpf.h"
 #include "bpf/record.bpf.h"
 
 /* Where records with variable parts are put together. A program never nests in itself. */
@@ -39,7 +40,6 @@ static __always_inline int store_scratch(void *ctx, struct rut_scratch *s, __u64
 	const __u64 fixed = 8 + conf.context_size;
 	struct rut_slot slot;
 	unsigned char *p;
-	__u32 words, i;
 
 	if (len > RUT_TAIL_MAX)
 		len = RUT_TAIL_MAX;
@@ -47,20 +47,7 @@ static __always_inline int store_scratch(void *ctx, struct rut_scratch *s, __u64
 	if (!p)
 		return 0;
 	p = rut_store_contexts(ctx, p);
-	words = len >> 3;
-	for (i = 0; i < RUT_TAIL_MAX / 8; i++) {
-		if (i >= words)
-			break;
-		((__u64 *)p)[i] = ((__u64 *)s->record)[i];
-	}
-	/* The last bytes one by one: a nested record may follow directly. */
-	for (i = 0; i < 7; i++) {
-		__u32 at = (words << 3) + i;
-
-		if (at >= len || at >= RUT_TAIL_MAX)
-			break;
-		p[at] = s->record[at];
-	}
+	rut_copy(p, s->record, len, RUT_TAIL_MAX);
 	rut_commit(&slot, fixed + len);
 	return 0;
 }

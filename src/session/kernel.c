@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/btf.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,6 +47,26 @@ int rut_kernel_tracepoints(struct rut_strtab *ret, struct rut_err *err)
 				return rut_err_set(err, ENOMEM, "out of memory");
 		}
 		s = nul + 1;
+	}
+	return 0;
+}
+
+uint64_t rut_kernel_symbol(const char *name)
+{
+	_cleanup_file_ FILE *f = fopen("/proc/kallsyms", "re");
+	char line[512], *end;
+
+	/* "ffffffff9d8a1000 D vmemmap_base" and, of a module, its name behind. */
+	while (f && fgets(line, sizeof(line), f)) {
+		uint64_t address = strtoull(line, &end, 16);
+		size_t len;
+
+		if (end == line || strlen(end) < 3)
+			continue;
+		end += 3;
+		len = strcspn(end, "\t\n");
+		if (len == strlen(name) && !memcmp(end, name, len))
+			return address;
 	}
 	return 0;
 }

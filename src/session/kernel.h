@@ -10,4 +10,7 @@ struct rut_err;
 /* Collects the names of the tracepoints that the kernel's BTF knows. 0 or -errno. */
 int rut_kernel_tracepoints(struct rut_strtab *ret, struct rut_err *err);
 
+/* The address of a variable or function of the kernel; 0 when there is none, or we may not know. */
+uint64_t rut_kernel_symbol(const char *name);
+
 #endif

@@ -16,6 +16,7 @@
 #include "kernel.skel.h"
 #include "kernel_filter.skel.h"
 #include "session/filter.h"
+#include "session/kernel.h"
 
 __attribute__((format(printf, 2, 0))) static int quiet_print(enum libbpf_print_level level,
 							     const char *fmt, va_list ap)
@@ -194,6 +195,15 @@ void *rut_programs_constant(struct bpf_object *obj, const char *name)
 	return NULL;
 }
 
+/* What programs of this selection want to know besides the session's constants. */
+static void set_addresses(struct bpf_object *obj, const struct rut_selection *sel)
+{
+	uint64_t *vmemmap = rut_programs_constant(obj, "vmemmap_base_at");
+
+	if (vmemmap && (sel->events[RUT_EV_PAGE_ALLOC] || sel->events[RUT_EV_PAGE_FREE]))
+		*vmemmap = rut_kernel_symbol("vmemmap_base");
+}
+
 static int load_object(struct rut_recorder *r, struct bpf_object *obj,
 		       const struct rut_selection *sel, const struct rut_filter *filter,
 		       struct rut_err *err)
@@ -207,6 +217,7 @@ static int load_object(struct rut_recorder *r, struct bpf_object *obj,
 	bpf_object__for_each_program(prog, obj) bpf_program__set_autoload(
 		prog, rut_programs_wanted(r, sel, bpf_program__name(prog)));
 	if (!rc) {
+		set_addresses(obj, sel);
 		rc = bpf_object__load(obj);
 		rc = rc < 0 ? load_error(rc, err) : rut_programs_fill_classes(obj, filter, err);
 	}

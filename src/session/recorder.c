@@ -229,14 +229,22 @@ static int fill_filters(struct rut_recorder *r, struct rut_err *err)
 /* Page frame numbers of a mapping; false where we may not know them, or they have too many bits. */
 static bool page_frames(int pagemap, const void *data, size_t bytes, uint32_t *to)
 {
-	for (size_t i = 0; i < bytes / RUT_PAGE; i++) {
-		uint64_t at = (uintptr_t)data / RUT_PAGE + i, entry = 0;
+	const uint64_t known = (1ull << 55) - 1;
+	uint64_t entries[512];
 
-		if (pread(pagemap, &entry, sizeof(entry), (off_t)(at * 8)) != sizeof(entry) ||
-		    !(entry >> 63) || !(entry & ((1ull << 55) - 1)) ||
-		    (entry & ((1ull << 55) - 1)) > UINT32_MAX)
+	for (size_t i = 0; i < bytes / RUT_PAGE; i += 512) {
+		size_t n = bytes / RUT_PAGE - i < 512 ? bytes / RUT_PAGE - i : 512;
+		uint64_t at = (uintptr_t)data / RUT_PAGE + i;
+
+		if (pread(pagemap, entries, n * 8, (off_t)(at * 8)) != (ssize_t)(n * 8))
 			return false;
-		to[i] = (uint32_t)(entry & ((1ull << 55) - 1));
+		for (size_t j = 0; j < n; j++) {
+			uint64_t pfn = entries[j] & known;
+
+			if (!(entries[j] >> 63) || !pfn || pfn > UINT32_MAX)
+				return false;
+			to[i + j] = (uint32_t)pfn;
+		}
 	}
 	return true;
 }
