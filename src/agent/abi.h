@@ -22,11 +22,13 @@
 
 #include <stdint.h>
 
-#define RUT_AGENT_ABI	 1
-#define RUT_AGENT_MAGIC	 0x54545552u /* "RUTT" */
-#define RUT_AGENT_MEMFD	 "rutile-agent-1"
-#define RUT_AGENT_SLOTS	 8
-#define RUT_AGENT_CONFIG 32768
+#define RUT_AGENT_ABI	      1
+#define RUT_AGENT_MAGIC	      0x54545552u /* "RUTT" */
+#define RUT_AGENT_MEMFD	      "rutile-agent-1"
+#define RUT_AGENT_TABLE_MEMFD "rutile-table"
+#define RUT_AGENT_RING_MEMFD  "rutile-ring"
+#define RUT_AGENT_SLOTS	      8
+#define RUT_AGENT_CONFIG      32768
 
 enum rut_slot_state {
 	RUT_SLOT_FREE,

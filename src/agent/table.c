@@ -68,7 +68,7 @@ int rut_table_init(struct rut_table *t)
 	struct rut_agent_table *hdr;
 
 	memset(t, 0, sizeof(*t));
-	t->fd = rut_memfd("rutile-table", bytes, &t->ino);
+	t->fd = rut_memfd(RUT_AGENT_TABLE_MEMFD, bytes, &t->ino);
 	if (t->fd < 0)
 		return t->fd;
 	hdr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
@@ -112,7 +112,7 @@ int rut_table_fork(struct rut_table *t)
 {
 	size_t bytes = table_bytes();
 	uint64_t ino = 0;
-	int fd = rut_memfd("rutile-table", bytes, &ino);
+	int fd = rut_memfd(RUT_AGENT_TABLE_MEMFD, bytes, &ino);
 	struct rut_agent_table *copy;
 
 	if (fd < 0)

@@ -46,7 +46,7 @@ static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 	size_t bytes = RUT_RING_CTL_SIZE + ((size_t)RING_SUBBUFS << shift);
 	struct rut_ring_ctl *ctl;
 	uint64_t ino;
-	int fd = rut_memfd("rutile-ring", bytes, &ino);
+	int fd = rut_memfd(RUT_AGENT_RING_MEMFD, bytes, &ino);
 
 	if (fd < 0)
 		return fd;

@@ -8,6 +8,7 @@
  * process runs ahead of another.
  */
 #include "ruby/internal.h"
+#include "ruby/target.h"
 
 #include "agent/event.h"
 #include "base/cleanup.h"
@@ -43,14 +44,13 @@ int rut_events_open(struct rut_tracee *p, struct rut_err *err)
 	_cleanup_close_ int fd = -1;
 	struct rut_events *e;
 	struct stat st;
-	char path[64];
 	int r;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)p->pid, slot->ring_fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return rut_err_errno(err, errno, "cannot open the ring of process %d", (int)p->pid);
-	if (st.st_ino != slot->ring_ino || st.st_size <= RUT_RING_CTL_SIZE)
+	fd = rut_target_open_memfd(p->pid, p->pid, slot->ring_fd, RUT_AGENT_RING_MEMFD);
+	if (fd < 0 && fd != -ENOENT)
+		return rut_err_errno(err, -fd, "cannot open the ring of process %d", (int)p->pid);
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_ino != slot->ring_ino ||
+	    st.st_size <= RUT_RING_CTL_SIZE)
 		return rut_err_set(err, EPROTO, "process %d closed the agent's ring", (int)p->pid);
 	e = calloc(1, sizeof(*e));
 	if (!e)

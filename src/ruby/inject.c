@@ -245,17 +245,23 @@ static bool leftover_is_idle(struct rut_inject *in)
 		struct user_regs_struct regs;
 		struct rut_inject_thread *tr;
 		uint64_t pc, sp;
+		int r;
 
 		if (rut_place_rank(in->pid, list[i].tid, &pc, &sp) != RUT_PLACE_RUNNING && pc) {
 			/* Blocked: in the stub's own calls, or in dlopen on the stub's stack. */
 			idle = !rut_inject_in_stub(in, pc, sp);
 			continue;
 		}
-		if (rut_inject_seize(in, list[i].tid) < 0)
-			continue;
+		/* One that cannot be looked at may be anywhere; one that has ended is in no place.
+		 */
+		r = rut_inject_seize(in, list[i].tid);
 		tr = rut_inject_find_tracee(in, list[i].tid);
-		if (rut_inject_stop(in, tr) < 0)
+		if (r == 0)
+			r = rut_inject_stop(in, tr);
+		if (r < 0) {
+			idle = r == -ESRCH;
 			continue;
+		}
 		if (ptrace(PTRACE_GETREGS, tr->tid, NULL, &regs) == 0)
 			idle = !rut_inject_in_stub(in, rut_regs_pc(&regs), rut_regs_sp(&regs));
 		rut_inject_let_go(in, tr, &regs);
@@ -318,6 +324,9 @@ static int inject_attached(struct rut_inject *in)
 				in->pid);
 		rut_inject_nap_us(1000);
 	}
+	/* Another tracer, in another container say, may have been here first. */
+	if (in->is_loaded && in->is_loaded(in->pid))
+		return 0;
 	return try_threads(in, deadline_ns);
 }
 
@@ -343,7 +352,7 @@ static bool is_elf64(const void *image, size_t bytes)
 
 static int attempt(struct rut_inject *in)
 {
-	sigset_t all, old;
+	sigset_t all, stops, old;
 	pthread_t thread;
 	int r = rut_target_check(&in->target, in->pid, in->err);
 
@@ -355,15 +364,21 @@ static int attempt(struct rut_inject *in)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(&thread, NULL, inject_thread, in);
+	/* Ctrl+Z now would stop us while a thread of the target is stopped, and so that one as
+	 * well. */
+	stops = old;
+	sigaddset(&stops, SIGTSTP);
+	sigaddset(&stops, SIGTTIN);
+	sigaddset(&stops, SIGTTOU);
+	pthread_sigmask(SIG_SETMASK, &stops, NULL);
+	if (r == 0)
+		pthread_join(thread, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r)
-		return rut_err_errno(in->err, r, "cannot start a thread");
-	pthread_join(thread, NULL);
-	return in->result;
+	return r ? rut_err_errno(in->err, r, "cannot start a thread") : in->result;
 }
 
-int rut_inject_reported(pid_t pid, const void *image, size_t image_bytes,
-			struct rut_inject_report *ret_report, struct rut_err *err)
+static int inject(pid_t pid, const void *image, size_t image_bytes, bool (*is_loaded)(pid_t pid),
+		  struct rut_inject_report *ret_report, struct rut_err *err)
 {
 	uint64_t since = rut_inject_now_ns();
 	int r;
@@ -375,6 +390,7 @@ int rut_inject_reported(pid_t pid, const void *image, size_t image_bytes,
 		struct rut_inject in = {.pid = pid,
 					.image = image,
 					.image_bytes = image_bytes,
+					.is_loaded = is_loaded,
 					.err = err,
 					.target = RUT_TARGET_INIT};
 
@@ -392,7 +408,14 @@ int rut_inject_reported(pid_t pid, const void *image, size_t image_bytes,
 	}
 }
 
-int rut_inject(pid_t pid, const void *image, size_t image_bytes, struct rut_err *err)
+int rut_inject_reported(pid_t pid, const void *image, size_t image_bytes,
+			struct rut_inject_report *ret_report, struct rut_err *err)
 {
-	return rut_inject_reported(pid, image, image_bytes, NULL, err);
+	return inject(pid, image, image_bytes, NULL, ret_report, err);
+}
+
+int rut_inject(pid_t pid, const void *image, size_t image_bytes, bool (*is_loaded)(pid_t pid),
+	       struct rut_err *err)
+{
+	return inject(pid, image, image_bytes, is_loaded, NULL, err);
 }

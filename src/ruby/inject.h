@@ -3,6 +3,7 @@
 #ifndef RUT_RUBY_INJECT_H
 #define RUT_RUBY_INJECT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,6 +31,11 @@ struct rut_inject_report {
 int rut_inject_reported(pid_t pid, const void *image, size_t image_bytes,
 			struct rut_inject_report *ret_report, struct rut_err *err);
 
-int rut_inject(pid_t pid, const void *image, size_t image_bytes, struct rut_err *err);
+/*
+ * The same, unless it is there by then: `is_loaded` is asked at a moment when no other tracer, of
+ * whatever container, can inject. Returns 0 in both cases.
+ */
+int rut_inject(pid_t pid, const void *image, size_t image_bytes, bool (*is_loaded)(pid_t pid),
+	       struct rut_err *err);
 
 #endif

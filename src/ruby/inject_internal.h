@@ -32,6 +32,7 @@ struct rut_inject {
 	const void *image;
 	size_t image_bytes;
 	struct rut_err *err;
+	bool (*is_loaded)(pid_t pid); /* or NULL */
 	struct rut_inject_report report;
 	int result;
 

@@ -351,9 +351,9 @@ static bool in_foreign_hands(const struct rut_target *t, uint64_t sp)
 
 static bool code_is_safe(struct rut_target *t, const struct user_regs_struct *regs)
 {
-	static const char *const unsafe[] = {"libgcc_s",    "libjemalloc", "libtcmalloc",
-					     "libmimalloc", "libasan",	   "libunwind",
-					     NULL};
+	static const char *const unsafe[] = {
+		"libgcc_s",  "libjemalloc",	"libtcmalloc",	      "libmimalloc", "libasan",
+		"libunwind", "librutile_agent", "memfd:rutile-agent", NULL};
 	uint64_t pc = rut_regs_pc(regs);
 	const struct rut_mapping *m = rut_target_mapping_at(t, pc), *module;
 	struct rut_target_symbol sym;

@@ -16,7 +16,7 @@
 
 #define FEED_LIMIT_NS  (1000 * RUT_INJECT_MS)  /* for the stub's first word */
 #define LOAD_LIMIT_NS  (10000 * RUT_INJECT_MS) /* for dlopen */
-#define LEAVE_LIMIT_NS (200 * RUT_INJECT_MS)
+#define LEAVE_LIMIT_NS (1000 * RUT_INJECT_MS)  /* we may be late as well */
 
 static bool read_slot(struct rut_inject *in, const struct rut_inject_run *run,
 		      struct rut_stub_slot *ret)
@@ -36,9 +36,9 @@ static int wait_for_memfd(struct rut_inject *in, const struct rut_inject_run *ru
 		rut_inject_serve(in, NULL);
 		if (run->tracee->gone)
 			return rut_inject_gone(in);
+		/* It has not run yet, or long ago: while we were kept from it. */
 		if (rut_inject_now_ns() - since > FEED_LIMIT_NS)
-			return rut_err_set(in->err, ETIMEDOUT,
-					   "process %d did not run within a second", in->pid);
+			return -EAGAIN;
 		rut_inject_relax(since);
 	}
 	if (slot.fd == -EPERM || slot.fd == -EACCES || slot.fd == -ENOSYS)
@@ -76,16 +76,16 @@ static int write_all(int fd, const void *data, size_t len)
 static int feed(struct rut_inject *in, struct rut_inject_run *run)
 {
 	const struct rut_stub_params *p = in->params;
-	char path[80];
 	_cleanup_close_ int fd = -1;
 	int number = -1, r = wait_for_memfd(in, run, &number);
 
 	if (r < 0)
 		return r;
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/fd/%d", in->pid, run->tracee->tid, number);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	fd = rut_target_open_memfd(in->pid, run->tracee->tid, number, p->name);
+	if (fd == -ENOENT)
+		return -EAGAIN; /* we come too late: it is closed, and perhaps another file there */
 	if (fd < 0)
-		return rut_err_errno(in->err, errno, "cannot open '%s'", path);
+		return rut_err_errno(in->err, -fd, "cannot open the memfd of process %d", in->pid);
 	if (ftruncate(fd, (off_t)(p->region_offset + p->region_bytes)) < 0)
 		return rut_err_errno(in->err, errno, "cannot size the memfd of process %d",
 				     in->pid);
@@ -107,6 +107,7 @@ static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run
 	uint64_t since = rut_inject_now_ns();
 	const struct rut_stub_status *status = run->status;
 	struct rut_stub_slot slot;
+	bool there;
 
 	if (!status)
 		return rut_inject_gone(in);
@@ -114,9 +115,13 @@ static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run
 		rut_inject_serve(in, NULL);
 		if (run->tracee->gone)
 			return rut_inject_gone(in);
-		if (read_slot(in, run, &slot) && slot.error == -ETIMEDOUT)
+		there = read_slot(in, run, &slot);
+		/* It waited in vain; or it is gone, and its place on the stack is used by others.
+		 */
+		if ((there && slot.error == -ETIMEDOUT) ||
+		    (!there && __atomic_load_n(&status->done, __ATOMIC_ACQUIRE) != run->cookie))
 			return -EAGAIN;
-		if (read_slot(in, run, &slot) && slot.error)
+		if (there && slot.error)
 			return rut_err_errno(in->err, (int)-slot.error,
 					     "process %d cannot map the agent", in->pid);
 		if (rut_inject_now_ns() - since > LOAD_LIMIT_NS)
@@ -162,8 +167,11 @@ static bool take_back(struct rut_inject *in, const struct rut_inject_run *run)
 	       ptrace(PTRACE_SETREGS, run->tracee->tid, NULL, &regs) == 0;
 }
 
-/* Waits until the thread has left the stub, and puts libc's bytes back. */
-static void finish(struct rut_inject *in, const struct rut_inject_run *run)
+/*
+ * Waits until the thread has left the stub, and puts libc's bytes back. Returns whether it has:
+ * the place must not be used for another run before.
+ */
+static bool finish(struct rut_inject *in, const struct rut_inject_run *run)
 {
 	struct user_regs_struct regs;
 	struct rut_inject_thread *tr = run->tracee;
@@ -176,17 +184,18 @@ static void finish(struct rut_inject *in, const struct rut_inject_run *run)
 		if (!rut_inject_in_stub(in, rut_regs_pc(&regs), rut_regs_sp(&regs))) {
 			restore_cave(in);
 			rut_inject_let_go(in, tr, &regs);
-			return;
+			return true;
 		}
 		if (is_parked(in, run) && take_back(in, run)) {
 			in->report.pause_ns = rut_inject_now_ns() - run->stop_ns;
 			restore_cave(in);
 			rut_inject_cont(tr, 0);
-			return;
+			return true;
 		}
 		rut_inject_cont(tr, 0);
 		rut_inject_relax(since);
 	}
+	return tr->gone;
 }
 
 /* The point of no return: the thread starts the stub. Returns 0 or -errno when it did not. */
@@ -232,8 +241,11 @@ int rut_inject_run_stub(struct rut_inject *in, struct rut_inject_run *run,
 	r = feed(in, run);
 	if (r == 0)
 		r = wait_for_load(in, run);
-	if (r != -ETIMEDOUT)
-		finish(in, run);
+	if (r != -ETIMEDOUT && !finish(in, run) && r == -EAGAIN)
+		r = rut_err_set(in->err, EBUSY,
+				"process %d does not get on with loading the agent: the machine is "
+				"too busy; try again",
+				in->pid);
 	if (run->status)
 		munmap(run->status, RUT_STUB_STATUS_BYTES);
 	in->report.tid = run->tracee->tid;

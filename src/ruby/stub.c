@@ -329,6 +329,9 @@ STUB int rut_stub_main(struct frame *f, const struct rut_stub_params *p,
 		cpu_relax();
 	for (uint64_t i = 0; i < p->wait_rounds; i++)
 		nap();
+	/* From here on the registers of the interruption are out of date: a handler may run. */
+	slot->parked = 0;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (p->restart != RUT_STUB_NO_CALL) {
 		again = !must_return_eintr(p);
 		frame_set_result(f, again ? p->restart_nr : (uint64_t)-4);

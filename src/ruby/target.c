@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <linux/capability.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -124,6 +127,31 @@ int rut_target_write(const struct rut_target *t, uint64_t addr, const void *data
 	if (n < 0)
 		return -errno;
 	return (size_t)n == len ? 0 : -EIO;
+}
+
+int rut_target_open_memfd(pid_t pid, pid_t tid, int number, const char *name)
+{
+	_cleanup_close_ int found = -1;
+	char path[80], link[80], want[80];
+	struct statfs fs;
+	ssize_t n;
+	int fd;
+
+	/* As a place only: opening a file of another kind for writing could do something to it. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/fd/%d", pid, tid, number);
+	found = open(path, O_PATH | O_CLOEXEC);
+	if (found < 0)
+		return -errno;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
+	snprintf(want, sizeof(want), "/memfd:%s (deleted)", name);
+	n = readlink(path, link, sizeof(link) - 1);
+	if (n < 0)
+		return -errno;
+	link[n] = 0;
+	if (strcmp(link, want) != 0 || fstatfs(found, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
+		return -ENOENT;
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
 const struct rut_mapping *rut_target_mapping_at(const struct rut_target *t, uint64_t addr)

@@ -58,6 +58,13 @@ int rut_target_read_string(const struct rut_target *t, uint64_t addr, char *ret,
 /* Also into read-only private mappings, when attached. */
 int rut_target_write(const struct rut_target *t, uint64_t addr, const void *data, size_t len);
 
+/*
+ * Opens a descriptor of a thread of the process, for reading and writing, when it is a memfd of
+ * this name. Whatever else has taken its number meanwhile is not touched. Returns the descriptor or
+ * -errno; -ENOENT: there is no such thing.
+ */
+int rut_target_open_memfd(pid_t pid, pid_t tid, int number, const char *name);
+
 const struct rut_mapping *rut_target_mapping_at(const struct rut_target *t, uint64_t addr);
 
 /* The first mapping of the file that `m` maps (where its ELF header is), or NULL. */

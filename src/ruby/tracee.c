@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "ruby/inject.h"
+#include "ruby/target.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,7 +43,10 @@ static void sleep_ms(long ms)
 	nanosleep(&ts, NULL);
 }
 
-/* Returns a descriptor of the control page of a resident agent, -ENOENT when there is none. */
+/*
+ * Returns a descriptor of the control page of a resident agent, -ENOENT when there is none. The
+ * agent never moves it; should the program do so, the next look finds it.
+ */
 static int open_control(pid_t pid, int *ret_target_fd)
 {
 	char path[64], link[64];
@@ -64,9 +68,7 @@ static int open_control(pid_t pid, int *ret_target_fd)
 		link[n] = 0;
 		if (strcmp(link, CONTROL_LINK) == 0) {
 			*ret_target_fd = atoi(de->d_name);
-			r = open(path, O_RDWR | O_CLOEXEC);
-			if (r < 0)
-				r = -errno;
+			r = rut_target_open_memfd(pid, pid, *ret_target_fd, RUT_AGENT_MEMFD);
 		}
 	}
 	closedir(dir);
@@ -184,15 +186,13 @@ static int map_table(struct rut_tracee *p, struct rut_err *err)
 	struct rut_agent_slot *slot = slot_of(p);
 	_cleanup_close_ int fd = -1;
 	struct stat st;
-	char path[64];
 	void *m;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)p->pid, slot->table_fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return rut_err_errno(err, errno, "cannot open the tables of process %d",
-				     (int)p->pid);
-	if (st.st_ino != slot->table_ino || st.st_size < (off_t)sizeof(*p->table))
+	fd = rut_target_open_memfd(p->pid, p->pid, slot->table_fd, RUT_AGENT_TABLE_MEMFD);
+	if (fd < 0 && fd != -ENOENT)
+		return rut_err_errno(err, -fd, "cannot open the tables of process %d", (int)p->pid);
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_ino != slot->table_ino ||
+	    st.st_size < (off_t)sizeof(*p->table))
 		return rut_err_set(err, EPROTO, "process %d closed the agent's tables",
 				   (int)p->pid);
 	m = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -256,9 +256,19 @@ static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_
 	return map_table(p, err);
 }
 
+static bool has_agent(pid_t pid)
+{
+	int target_fd, fd = open_control(pid, &target_fd);
+
+	if (fd >= 0)
+		close(fd);
+	return fd != -ENOENT;
+}
+
 /*
- * One tracer at a time: two would load two agents, and one could take the code away that the other
- * has put there for the moment. The lock is on the process's entry in /proc, and ends with us.
+ * Two agents in one process would be one too many. What keeps them out is ptrace, of which there
+ * can be one at a time (has_agent() is asked under it); the lock on the process's entry in /proc
+ * has the tracers of one /proc queue up without disturbing the process.
  */
 static int inject_agent(struct rut_tracee *p, struct rut_err *err)
 {
@@ -275,7 +285,7 @@ static int inject_agent(struct rut_tracee *p, struct rut_err *err)
 	if (p->ctl_fd != -ENOENT)
 		return 0;
 	r = rut_inject(p->pid, rut_agent_image,
-		       (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image, err);
+		       (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image, has_agent, err);
 	if (r == 0)
 		p->ctl_fd = open_control(p->pid, &p->target_fd);
 	return r;

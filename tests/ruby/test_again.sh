@@ -3,6 +3,7 @@
 # One process, traced again and again, in changing modes.
 . "$SRC/tests/tap.sh"
 RUBY=${RUBY:-ruby}
+export RUBY
 
 # Of the first tracers' hooks something stays in Ruby's heap until it is collected: it must not matter.
 survives_changing_modes() {
@@ -30,5 +31,16 @@ E2
   [ "$(cat ended)" = well ]
 }
 
+# On a process without an agent, and on one that is still starting: one agent, and no harm.
+together() { # TRACERS ROUNDS
+  ruby "$SRC/tests/ruby/together.rb" "$2" "$(date +%s)" "$1" -- "$TRACE_TOOL" -s 0.15 -m MODE PID
+}
+young_together() {
+  YOUNG=1 together "$@"
+}
+
+t_case "two tracers at the same moment" together 2 15
+t_case "four tracers at the same moment" together 4 15
+t_case "four tracers while the process starts" young_together 4 15
 t_case "a process survives tracers of changing modes" survives_changing_modes
 t_done

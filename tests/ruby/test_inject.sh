@@ -321,6 +321,66 @@ two_injections_at_once() {
   done
 }
 
+# The stub has given up and closed its memfd, and the number is that of a file of the program.
+late_tracers_spare_files() {
+  gcc -o reuse "$SRC/tests/ruby/reuse.c"
+  gcc -shared -fPIC -o late.so "$SRC/tests/ruby/late.c"
+  yes 'of value' | head -c 3000000 >want
+  cp want precious
+  start reuse.out ./reuse precious 30
+  for _ in 1 2 3; do
+    ASAN_OPTIONS=verify_asan_link_order=0 LATE=fd LD_PRELOAD=./late.so inject "$pid" >out 2>err || cat err
+    cmp precious want
+  done
+  # It was too late each time, else this proves nothing.
+  [ "$(wc -l <out)" = 0 ]
+  kill -0 "$pid"
+}
+
+# As on a machine that is far too busy: the stub goes back by itself while its tracer thinks it has it.
+late_tracers_do_no_harm() {
+  gcc -shared -fPIC -o late.so "$SRC/tests/ruby/late.c"
+  loaded=0
+  for program in "$BLOCKED storm 100" "$REGISTERS 100"; do
+    start "late.$loaded" $program
+    for i in 1 2 3 4 5 6 7 8; do
+      if ASAN_OPTIONS=verify_asan_link_order=0 LATE=$i LD_PRELOAD=./late.so inject "$pid" >out 2>err; then
+        loaded=$((loaded + 1))
+      else
+        cat err
+        grep -q 'try again' err
+      fi
+      kill -0 "$pid"
+    done
+    inject "$pid"
+    kill "$pid"
+    not grep lost late.*
+  done
+  echo "loaded $loaded"
+  [ "$loaded" -ge 4 ]
+}
+
+# The tracer, or the process itself, is stopped at any moment of it, and goes on later.
+suspended_halfway() {
+  start sus.out $RUBY "$SRC/tests/ruby/server.rb" "${PORT_BASE}8"
+  t=$pid
+  for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    inject "$t" 30 >out 2>err &
+    tool=$!
+    who=$tool
+    [ $((i % 2)) = 0 ] || who=$t
+    sleep "0.0$((i % 4))$((i % 10))"
+    kill -STOP "$who" 2>/dev/null || :
+    sleep 0.15
+    kill -CONT "$who" 2>/dev/null || :
+    rc=0
+    wait "$tool" || rc=$?
+    [ "$rc" = 0 ] || { cat err; grep -q 'try again\|is stopped' err; }
+    ruby -rsocket -e 's = TCPSocket.new("127.0.0.1", ARGV[0].to_i); s.puts "x"; s.gets&.start_with?("answer") or exit 1' "${PORT_BASE}8"
+  done
+  inject "$t"
+}
+
 killed_tracers() {
   $RUBY -e 'exit' # warm
   ruby "$SRC/tests/ruby/kill.rb" 24 "$(date +%s)" kill "${PORT_BASE}3" -- "$RUTILE" calls all PID
@@ -352,6 +412,9 @@ t_case "files replaced by an upgrade" works_after_an_upgrade
 t_case "preloaded: traced without ptrace" preloaded_without_ptrace
 t_case "each load is a new one" each_load_is_a_new_one
 t_case "four injections at once" two_injections_at_once
+t_case "a tracer that comes late spares the program's files" late_tracers_spare_files
+t_case "tracers that are late do no harm" late_tracers_do_no_harm
+t_case "tracer or process suspended halfway" suspended_halfway
 t_case "tracers killed at random moments" killed_tracers
 t_case "attaching again and again in a storm of threads" cycles
 t_done

@@ -24,6 +24,14 @@ cycles() {
   STORM=1 ruby "$SRC/tests/ruby/kill.rb" 500 "$seed" cycle "${PORT_BASE}6" -- "$RUTILE" "$1" all PID
 }
 
+together() { # TRACERS ROUNDS YOUNG
+  echo "seed $seed"
+  YOUNG=$3 ruby "$SRC/tests/ruby/together.rb" "$2" "$seed" "$1" -- "$TRACE_TOOL" -s 0.15 -m MODE PID
+}
+
+t_case "two tracers at the same moment, 300 times" together 2 300 ""
+t_case "four tracers at the same moment, 300 times" together 4 300 ""
+t_case "four tracers while the process starts, 200 times" together 4 200 1
 t_case "300 tracers killed while injecting" killed_while_injecting
 t_case "300 tracers of calls killed at random moments" killed calls 5
 t_case "300 tracers of objects killed at random moments" killed objects 5
