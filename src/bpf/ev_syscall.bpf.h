@@ -29,6 +29,19 @@ static __always_inline __u64 narrowed(const struct rut_syscall_desc *d, int i, _
 	return value;
 }
 
+/* The row of the table. What belongs to no table is beyond its end. */
+static __always_inline __u32 syscall_row(const struct task_struct *task, long id)
+{
+	__u32 nr = (__u32)id;
+
+#ifdef __TARGET_ARCH_x86
+	/* A 32-bit program, or "int 0x80" from a 64-bit one: other numbers, other registers. */
+	if (task->thread_info.status & TS_COMPAT)
+		return nr < RUT_SYSCALLS_COMPAT ? nr + RUT_SYSCALLS_COMPAT : RUT_SYSCALLS_MAX;
+#endif
+	return nr < RUT_SYSCALLS_COMPAT ? nr : RUT_SYSCALLS_MAX;
+}
+
 static __always_inline int store_unknown(void *ctx, struct pt_regs *regs, long id)
 {
 	const __u64 size = 8 + conf.context_size + sizeof(struct rut_ev_SYSCALL_UNKNOWN);
@@ -49,9 +62,9 @@ static __always_inline int store_unknown(void *ctx, struct pt_regs *regs, long i
 	return 0;
 }
 
-static __always_inline bool syscall_allowed(void)
+static __always_inline bool syscall_allowed(const struct task_struct *task)
 {
-	return !rut_is_self(bpf_get_current_task_btf()) && rut_allowed();
+	return !rut_is_self(task) && rut_allowed();
 }
 
 /* A command is recorded from its execve on. */
@@ -64,8 +77,24 @@ static __always_inline void note_exec(void)
 		*state = RUT_TRACED_YES;
 }
 
-static __always_inline __u64 argument(const struct pt_regs *regs, __u32 i)
+static __always_inline __u64 argument(const struct pt_regs *regs, __u32 i, bool compat)
 {
+	if (compat) {
+		switch (i) {
+		case 0:
+			return (__u32)regs->bx;
+		case 1:
+			return (__u32)regs->cx;
+		case 2:
+			return (__u32)regs->dx;
+		case 3:
+			return (__u32)regs->si;
+		case 4:
+			return (__u32)regs->di;
+		default:
+			return (__u32)regs->bp;
+		}
+	}
 	switch (i) {
 	case 0:
 		return regs->di;
@@ -124,9 +153,10 @@ static __always_inline __u32 add_sockaddr(struct rut_scratch *s, __u32 at, __u64
 	return (at & 2047) + 1;
 }
 
-static __noinline int enter_slow(void *ctx, struct pt_regs *regs, long id,
+static __noinline int enter_slow(void *ctx, struct pt_regs *regs, __u32 nr,
 				 const struct rut_syscall_desc *d)
 {
+	bool compat = nr >= RUT_SYSCALLS_COMPAT;
 	__u32 zero = 0, at = 0;
 	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
 
@@ -137,18 +167,18 @@ static __noinline int enter_slow(void *ctx, struct pt_regs *regs, long id,
 			break;
 		if (d->skip >> i & 1)
 			continue;
-		*(__u64 *)(s->record + (at & 63)) = narrowed(d, i, argument(regs, i));
+		*(__u64 *)(s->record + (at & 63)) = narrowed(d, i, argument(regs, i, compat));
 		at += 8;
 	}
 	for (__u32 i = 0; i < 3; i++)
 		if (d->str[i])
-			at = add_string(s, at, argument(regs, d->str[i] - 1));
+			at = add_string(s, at, argument(regs, d->str[i] - 1, compat));
 	if (d->sock)
-		at = add_sockaddr(s, at, argument(regs, d->sock - 1));
-	return store_scratch(ctx, s, RUT_ID_SYSCALL_ENTRY + id, at);
+		at = add_sockaddr(s, at, argument(regs, d->sock - 1, compat));
+	return store_scratch(ctx, s, RUT_ID_SYSCALL_ENTRY + nr, at);
 }
 
-static __noinline int exit_peer(void *ctx, struct pt_regs *regs, long id, long ret,
+static __noinline int exit_peer(void *ctx, struct pt_regs *regs, __u32 nr, long ret,
 				const struct rut_syscall_desc *d)
 {
 	__u32 zero = 0;
@@ -157,8 +187,11 @@ static __noinline int exit_peer(void *ctx, struct pt_regs *regs, long id, long r
 	if (!s)
 		return 0;
 	*(__s64 *)s->record = ret;
-	return store_scratch(ctx, s, RUT_ID_SYSCALL_EXIT + id,
-			     add_sockaddr(s, 8, ret < 0 ? 0 : argument(regs, d->peer - 1)));
+	return store_scratch(ctx, s, RUT_ID_SYSCALL_EXIT + nr,
+			     add_sockaddr(s, 8,
+					  ret < 0 ? 0
+						  : argument(regs, d->peer - 1,
+							     nr >= RUT_SYSCALLS_COMPAT)));
 }
 
 SEC("tp_btf/sys_enter")
@@ -168,22 +201,23 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	const struct rut_syscall_desc *d;
 	struct rut_slot slot;
 	unsigned char *p;
-	__u32 nr = (__u32)id;
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 nr = syscall_row(task, id);
 	__u64 size;
 
 	d = bpf_map_lookup_elem(&syscalls, &nr);
 	if (!d)
-		return syscall_allowed() ? store_unknown(ctx, regs, id) : 0;
+		return syscall_allowed(task) ? store_unknown(ctx, regs, id) : 0;
 	if (conf.filters & RUT_FILTER_PID && d->flags & RUT_SYSCALL_EXEC)
 		note_exec();
-	if (!(d->flags & RUT_SYSCALL_ENTRY) || !syscall_allowed())
+	if (!(d->flags & RUT_SYSCALL_ENTRY) || !syscall_allowed(task))
 		return 0;
 	if (!(d->flags & RUT_SYSCALL_KNOWN))
 		return store_unknown(ctx, regs, id);
 	if (d->slow)
-		return enter_slow(ctx, regs, id, d);
+		return enter_slow(ctx, regs, nr, d);
 	size = fixed + 8 * d->nargs;
-	p = rut_reserve(&slot, RUT_ID_SYSCALL_ENTRY + id, size, fixed + 8 * ARGS_MAX);
+	p = rut_reserve(&slot, RUT_ID_SYSCALL_ENTRY + nr, size, fixed + 8 * ARGS_MAX);
 	if (!p)
 		return 0;
 	p = rut_store_contexts(ctx, p);
@@ -208,17 +242,17 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
 	const __u64 size = 8 + conf.context_size + 8;
 	const struct rut_syscall_desc *d;
-	long id = (long)regs->orig_ax;
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 nr = syscall_row(task, (long)regs->orig_ax);
 	struct rut_slot slot;
-	__u32 nr = (__u32)id;
 	unsigned char *p;
 
 	d = bpf_map_lookup_elem(&syscalls, &nr);
-	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed())
+	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed(task))
 		return 0;
 	if (d->peer)
-		return exit_peer(ctx, regs, id, ret, d);
-	p = rut_reserve(&slot, RUT_ID_SYSCALL_EXIT + id, size, size);
+		return exit_peer(ctx, regs, nr, ret, d);
+	p = rut_reserve(&slot, RUT_ID_SYSCALL_EXIT + nr, size, size);
 	if (!p)
 		return 0;
 	p = rut_store_contexts(ctx, p);

@@ -19,7 +19,8 @@
 #define RUT_ID_SYSCALL_ENTRY 1024
 #define RUT_ID_SYSCALL_EXIT  2048
 #define RUT_ID_DYNAMIC	     4096
-#define RUT_SYSCALLS_MAX     512
+#define RUT_SYSCALLS_MAX     1024
+#define RUT_SYSCALLS_COMPAT  512 /* from here on those of 32-bit programs */
 
 #define RUT_F_SCHED_SWITCH(F)                                                                      \
 	F(TEXT16, prev_comm)                                                                       \

@@ -59,7 +59,8 @@ void rut_budget_init(struct rut_recorder *r)
 		if (!rut_syscall_name(nr))
 			continue;
 		rut_syscall_describe(&d, nr);
-		snprintf(name, sizeof(name), "syscall:%s", rut_syscall_name(nr));
+		snprintf(name, sizeof(name), "%ssyscall:%s",
+			 nr >= RUT_SYSCALLS_COMPAT ? "compat_" : "", rut_syscall_name(nr));
 		set_class(r, RUT_BUDGET_SYSCALL + nr, name, d.slow ? COST_TEXT : COST_EVENT);
 	}
 }

@@ -47,7 +47,15 @@ static const struct {
 } syscalls[RUT_SYSCALLS_MAX] = {
 #define RUT_SYSCALL(nr, name, args) [nr] = {#name, args},
 #include "session/syscalls_x86_64.h"
+#undef RUT_SYSCALL
+#define RUT_SYSCALL(nr, name, args) [RUT_SYSCALLS_COMPAT + (nr)] = {#name, args},
+#include "session/syscalls_i386.h"
 };
+
+static bool is_compat(uint32_t nr)
+{
+	return nr >= RUT_SYSCALLS_COMPAT;
+}
 
 const char rut_selection_default[] = "sched,irq,block,net,signal,syscall";
 
@@ -79,16 +87,22 @@ static bool select_event(struct rut_selection *sel, uint32_t id, const char *wor
 	return true;
 }
 
-/* "syscall:GLOB" means entry and exit; "syscall_entry_GLOB" one of them. */
+/*
+ * "syscall:GLOB" means entry and exit, of 32-bit programs too; "syscall_entry_GLOB" and
+ * "compat_syscall_entry_GLOB" one of them.
+ */
 static bool select_syscall(struct rut_selection *sel, uint32_t nr, const char *word, bool on)
 {
 	static const struct {
 		const char *prefix;
 		uint8_t bits;
+		bool native, compat;
 	} forms[] = {
-		{"syscall:", RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT},
-		{"syscall_entry_", RUT_SYSCALL_ENTRY},
-		{"syscall_exit_", RUT_SYSCALL_EXIT},
+		{"syscall:", RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT, true, true},
+		{"syscall_entry_", RUT_SYSCALL_ENTRY, true, false},
+		{"syscall_exit_", RUT_SYSCALL_EXIT, true, false},
+		{"compat_syscall_entry_", RUT_SYSCALL_ENTRY, false, true},
+		{"compat_syscall_exit_", RUT_SYSCALL_EXIT, false, true},
 	};
 	char full[80];
 	uint8_t bits = 0;
@@ -96,12 +110,14 @@ static bool select_syscall(struct rut_selection *sel, uint32_t nr, const char *w
 	if (!strcmp(word, "syscall") || !strcmp(word, "syscalls"))
 		bits = RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT;
 	for (size_t i = 0; syscalls[nr].name && i < sizeof(forms) / sizeof(*forms); i++) {
+		if (is_compat(nr) ? !forms[i].compat : !forms[i].native)
+			continue;
 		snprintf(full, sizeof(full), "%s%s", forms[i].prefix, syscalls[nr].name);
 		if (!fnmatch(word, full, 0))
 			bits |= forms[i].bits;
 	}
 	/* The header's name too where the kernel's function has another ("stat", "newstat"). */
-	if (syscalls[nr].name && !strncmp(syscalls[nr].name, "new", 3) &&
+	if (syscalls[nr].name && !is_compat(nr) && !strncmp(syscalls[nr].name, "new", 3) &&
 	    !strncmp(word, "syscall:", 8) && !fnmatch(word + 8, syscalls[nr].name + 3, 0))
 		bits |= RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT;
 	if (on)
@@ -199,9 +215,9 @@ void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr)
 		for (; (args = next_arg(args, &kind, name)); d.nargs++) {
 			uint8_t bit = (uint8_t)(1 << d.nargs);
 
-			if (kind == 'i' || kind == 'u')
+			if (kind == 'i' || kind == 'u' || is_compat(nr))
 				d.narrow |= bit;
-			if (kind == 'i')
+			if (kind == 'i' || kind == 'l')
 				d.negative |= bit;
 			if (kind == 's' && nstr < 3)
 				d.str[nstr++] = (uint8_t)(d.nargs + 1);
@@ -212,7 +228,7 @@ void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr)
 			if (kind == 's' || kind == 'a')
 				d.skip |= bit;
 		}
-		d.slow = d.skip != 0;
+		d.slow = d.skip != 0 || is_compat(nr);
 		if (!strncmp(syscalls[nr].name, "execve", 6))
 			d.flags |= RUT_SYSCALL_EXEC;
 	}
@@ -263,7 +279,8 @@ static void describe_entry(struct rut_syscall_event *c, uint32_t nr)
 		if (kinds[i] != 's' && kinds[i] != 'a') {
 			add_field(&c->event, kind_of(kinds[i]), c->names[i]);
 			/* 32 bits in 64: for filters, which know then that there is no sign bit. */
-			c->event.fields[c->event.nfields - 1].count = kinds[i] == 'u' ? 4 : 0;
+			c->event.fields[c->event.nfields - 1].count =
+				kinds[i] == 'u' || is_compat(nr) ? 4 : 0;
 		}
 	for (int i = 0; i < n; i++) {
 		if (kinds[i] == 's')
@@ -288,8 +305,8 @@ bool rut_event_syscall(struct rut_syscall_event *ret, uint32_t nr, bool exit)
 {
 	if (!syscalls[nr].name || (!exit && syscalls[nr].args[0] == '?'))
 		return false;
-	snprintf(ret->title, sizeof(ret->title), "syscall_%s_%s", exit ? "exit" : "entry",
-		 syscalls[nr].name);
+	snprintf(ret->title, sizeof(ret->title), "%ssyscall_%s_%s", is_compat(nr) ? "compat_" : "",
+		 exit ? "exit" : "entry", syscalls[nr].name);
 	ret->event = (struct rut_event){
 		.id = (exit ? RUT_ID_SYSCALL_EXIT : RUT_ID_SYSCALL_ENTRY) + nr,
 		.name = ret->title,
