@@ -56,15 +56,17 @@ static __always_inline bool rut_is_self(const struct task_struct *task)
 	return *(const __u64 *)task->comm == RUT_COMM_SELF;
 }
 
+static __always_inline bool rut_is_traced(__u32 tgid)
+{
+	__u32 *state = bpf_map_lookup_elem(&traced, &tgid);
+
+	return state && *state == RUT_TRACED_YES;
+}
+
 static __always_inline bool rut_task_allowed(struct task_struct *task)
 {
-	if (conf.filters & RUT_FILTER_PID) {
-		__u32 tgid = task->tgid;
-		__u32 *state = bpf_map_lookup_elem(&traced, &tgid);
-
-		if (!state || *state != RUT_TRACED_YES)
-			return false;
-	}
+	if (conf.filters & RUT_FILTER_PID && !rut_is_traced(task->tgid))
+		return false;
 	if (conf.filters & RUT_FILTER_COMM) {
 		struct rut_comm key;
 
@@ -75,6 +77,43 @@ static __always_inline bool rut_task_allowed(struct task_struct *task)
 	return true;
 }
 
+/*
+ * The current task without the kernel's types, for what must also load where the kernel has none
+ * (RUT_NO_BTF); by them it is quicker.
+ */
+static __always_inline void rut_current_comm(char *to)
+{
+#ifdef RUT_NO_BTF
+	bpf_get_current_comm(to, 16);
+#else
+	rut_copy_comm(to, bpf_get_current_task_btf());
+#endif
+}
+
+static __always_inline bool rut_current_is_self(void)
+{
+	struct rut_comm comm = {0};
+
+	rut_current_comm((char *)&comm);
+	return *(const __u64 *)&comm == RUT_COMM_SELF;
+}
+
+static __always_inline bool rut_current_allowed(void)
+{
+#ifdef RUT_NO_BTF
+	struct rut_comm key = {0};
+
+	if (conf.filters & RUT_FILTER_PID && !rut_is_traced(bpf_get_current_pid_tgid() >> 32))
+		return false;
+	if (!(conf.filters & RUT_FILTER_COMM))
+		return true;
+	rut_current_comm((char *)&key);
+	return bpf_map_lookup_elem(&comms, &key);
+#else
+	return rut_task_allowed(bpf_get_current_task_btf());
+#endif
+}
+
 static __always_inline bool rut_allowed(void)
 {
 	if (!(conf.filters & ~RUT_FILTER_FOLLOW))
@@ -82,7 +121,7 @@ static __always_inline bool rut_allowed(void)
 	if (conf.filters & RUT_FILTER_CGROUP && bpf_current_task_under_cgroup(&cgroups, 0) != 1)
 		return false;
 	if (conf.filters & (RUT_FILTER_PID | RUT_FILTER_COMM))
-		return rut_task_allowed(bpf_get_current_task_btf());
+		return rut_current_allowed();
 	return true;
 }
 
@@ -113,7 +152,7 @@ static __always_inline unsigned char *rut_store_contexts(void *ctx, unsigned cha
 		}
 	}
 	if (conf.contexts & RUT_CTX_PROCNAME) {
-		rut_copy_comm((char *)p, bpf_get_current_task_btf());
+		rut_current_comm((char *)p);
 		p += 16;
 	}
 	if (conf.contexts & RUT_CTX_CGROUP) {

@@ -2,8 +2,9 @@
 /*
  * Events that a session adds by name: one object is loaded for each. `on_probe` serves USDT probes
  * and functions, `on_tracepoint` any tracepoint of the kernel by its tracefs format, `on_sample` a
- * clock.
+ * clock. They need nothing of the kernel's types, so that they load where it has none.
  */
+#define RUT_NO_BTF
 #include "bpf/probe.h"
 #include "bpf/scratch.bpf.h"
 
@@ -59,7 +60,7 @@ int on_probe(void *ctx)
 	struct rut_probe_site *site = bpf_map_lookup_elem(&sites, &key);
 	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
 
-	if (!site || !s || rut_is_self(bpf_get_current_task_btf()) || !rut_allowed())
+	if (!site || !s || rut_current_is_self() || !rut_allowed())
 		return 0;
 	for (__u32 i = 0; i < RUT_PROBE_ARGS; i++) {
 		if (i >= probe_conf.nargs)
@@ -82,7 +83,7 @@ int on_tracepoint(void *ctx)
 	__u32 zero = 0, at = 0;
 	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
 
-	if (!s || rut_is_self(bpf_get_current_task_btf()) || !rut_allowed())
+	if (!s || rut_current_is_self() || !rut_allowed())
 		return 0;
 	for (__u32 i = 0; i < RUT_PROBE_RUNS; i++) {
 		__u32 len = probe_conf.run_len[i];
@@ -117,21 +118,21 @@ int on_tracepoint(void *ctx)
 SEC("perf_event")
 int on_sample(void *ctx)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct rut_slot slot;
 	const __u64 size = 8 + conf.context_size + 32;
+	__u64 id = bpf_get_current_pid_tgid();
+	struct rut_slot slot;
 	unsigned char *p;
 
 	/* The idle task tells nothing. */
-	if (!task->pid || rut_is_self(task) || !rut_allowed())
+	if (!(__u32)id || rut_current_is_self() || !rut_allowed())
 		return 0;
 	p = rut_reserve(&slot, probe_conf.id, size, size);
 	if (!p)
 		return 0;
 	p = rut_store_contexts(ctx, p);
-	*(__s32 *)p = task->tgid;
-	*(__s32 *)(p + 4) = task->pid;
-	rut_copy_comm((char *)p + 8, task);
+	*(__u32 *)p = id >> 32;
+	*(__u32 *)(p + 4) = (__u32)id;
+	rut_current_comm((char *)p + 8);
 	*(__s32 *)(p + 24) = (__s32)bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
 	*(__s32 *)(p + 28) = (__s32)bpf_get_stackid(ctx, &stacks, 0);
 	rut_commit(&slot, size);

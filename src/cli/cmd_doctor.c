@@ -190,13 +190,17 @@ static void check_bpf(struct finding *f)
 
 static void check_btf(struct finding *f)
 {
-	if (access("/sys/kernel/btf/vmlinux", R_OK) == 0) {
+	struct stat st;
+
+	errno = 0;
+	if (access("/sys/kernel/btf/vmlinux", R_OK) == 0 && !stat("/sys/kernel/btf/vmlinux", &st) &&
+	    st.st_size) {
 		found(f, STATE_OK, "/sys/kernel/btf/vmlinux");
 		return;
 	}
-	found(f, STATE_NO, "/sys/kernel/btf/vmlinux: %s", strerror(errno));
-	advise(f, "recording kernel events needs a kernel with CONFIG_DEBUG_INFO_BTF; tracing Ruby "
-		  "does not");
+	found(f, STATE_NO, "/sys/kernel/btf/vmlinux: %s", errno ? strerror(errno) : "empty");
+	advise(f, "recording kernel events and system calls needs a kernel with "
+		  "CONFIG_DEBUG_INFO_BTF; probes and tracing Ruby do not");
 }
 
 static void check_mount(struct finding *f, const char *path, long magic, const char *type)

@@ -21,6 +21,7 @@
 #include "probe/arg.h"
 #include "probe/binary.h"
 #include "session/budget.h"
+#include "session/kernel.h"
 #include "session/programs.h"
 #include "session/tracefs.h"
 
@@ -155,7 +156,7 @@ static int load(struct building *b, const char *program, struct bpf_program **re
 	rc = bpf_object__load(b->obj);
 	if (rc < 0)
 		return rc == -EPERM
-			       ? rut_err_set(err, EPERM, RUT_NO_PRIVILEGE)
+			       ? rut_kernel_no_privilege(err)
 			       : rut_err_errno(err, -rc, "the kernel refuses the program of '%s'",
 					       b->title);
 	return rut_programs_fill_classes(b->obj, &filter, err);

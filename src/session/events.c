@@ -159,6 +159,32 @@ int rut_selection_add(struct rut_selection *sel, const char *spec, struct rut_er
 	return 0;
 }
 
+bool rut_selection_any_syscall(const struct rut_selection *sel)
+{
+	for (size_t i = 0; i < RUT_SYSCALLS_MAX; i++)
+		if (sel->syscalls[i])
+			return true;
+	return false;
+}
+
+bool rut_selection_any(const struct rut_selection *sel)
+{
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++)
+		if (sel->events[id])
+			return true;
+	return rut_selection_any_syscall(sel);
+}
+
+/* The syscalls' tracepoints go with CONFIG_FTRACE_SYSCALLS. */
+static int drop_syscalls(struct rut_selection *sel, bool strict, struct rut_err *err)
+{
+	if (strict)
+		return rut_err_set(err, ENOENT, "this kernel has no tracepoints of system calls");
+	rut_warn("'syscall' is not recorded: this kernel has no tracepoints of system calls");
+	memset(sel->syscalls, 0, sizeof(sel->syscalls));
+	return 0;
+}
+
 int rut_selection_drop_missing(struct rut_selection *sel, const struct rut_strtab *tracepoints,
 			       bool strict, struct rut_err *err)
 {
@@ -175,15 +201,40 @@ int rut_selection_drop_missing(struct rut_selection *sel, const struct rut_strta
 			 tp);
 		sel->events[id] = false;
 	}
+	if (rut_selection_any_syscall(sel) && (rut_strtab_find(tracepoints, "sys_enter", 9) < 0 ||
+					       rut_strtab_find(tracepoints, "sys_exit", 8) < 0))
+		return drop_syscalls(sel, strict, err);
 	return 0;
 }
 
-bool rut_selection_any_syscall(const struct rut_selection *sel)
+int rut_selection_drop_all(struct rut_selection *sel, const char *why, bool strict,
+			   struct rut_err *err)
 {
-	for (size_t i = 0; i < RUT_SYSCALLS_MAX; i++)
-		if (sel->syscalls[i])
-			return true;
-	return false;
+	char names[400] = "";
+	size_t len = 0, more = 0;
+
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
+		if (!sel->events[id])
+			continue;
+		if (len + strlen(table[id].name) + 40 < sizeof(names))
+			len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s",
+						len ? ", " : "", table[id].name);
+		else
+			more++;
+	}
+	if (rut_selection_any_syscall(sel) && len + 12 < sizeof(names))
+		len += (size_t)snprintf(names + len, sizeof(names) - len, "%ssyscall",
+					len ? ", " : "");
+	if (!len)
+		return 0;
+	if (more)
+		snprintf(names + len, sizeof(names) - len, " and %zu more", more);
+	if (strict)
+		return rut_err_set(err, ENOENT, "%s: '%s' cannot be recorded", why, names);
+	rut_warn("%s: '%s' %s not recorded", why, names, strchr(names, ',') ? "are" : "is");
+	memset(sel->events, 0, RUT_EV_SYSCALL_UNKNOWN * sizeof(*sel->events));
+	memset(sel->syscalls, 0, sizeof(sel->syscalls));
+	return 0;
 }
 
 /* System calls */

@@ -87,7 +87,12 @@ struct rut_strtab;
 int rut_selection_drop_missing(struct rut_selection *sel, const struct rut_strtab *tracepoints,
 			       bool strict, struct rut_err *err);
 
+/* Takes out everything, with one warning of the reason and all names, or -ENOENT if strict. */
+int rut_selection_drop_all(struct rut_selection *sel, const char *why, bool strict,
+			   struct rut_err *err);
+
 bool rut_selection_any_syscall(const struct rut_selection *sel);
+bool rut_selection_any(const struct rut_selection *sel);
 
 /* The layout that the programs need of system call `nr`. */
 void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr);

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/btf.h>
+#include <linux/capability.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +26,10 @@ int rut_kernel_tracepoints(struct rut_strtab *ret, struct rut_err *err)
 	const char *s, *end;
 	int rc = rut_buf_read_file(&b, BTF_PATH, BTF_MAX);
 
+	if (rc == -ENOENT || (!rc && !b.len))
+		return rut_err_set(err, ENOENT, "this kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
 	if (rc < 0)
-		return rut_err_errno(err, -rc,
-				     "cannot read '" BTF_PATH "': this kernel has no BTF "
-				     "(CONFIG_DEBUG_INFO_BTF), which recording needs");
+		return rut_err_errno(err, -rc, "cannot read '" BTF_PATH "'");
 	h = (const void *)b.data;
 	if (b.len < sizeof(*h) || h->magic != BTF_MAGIC || h->hdr_len > b.len ||
 	    h->str_off > b.len - h->hdr_len || h->str_len > b.len - h->hdr_len - h->str_off)
@@ -69,4 +71,40 @@ uint64_t rut_kernel_symbol(const char *name)
 			return address;
 	}
 	return 0;
+}
+
+/* True when the effective set of this process lacks all of `caps`. */
+static bool lacks(uint64_t effective, const unsigned int *caps, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (effective >> caps[i] & 1)
+			return false;
+	return true;
+}
+
+int rut_kernel_no_privilege(struct rut_err *err)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	const char *line = NULL;
+	unsigned long long caps = 0;
+	bool bpf, perfmon;
+
+	if (rut_buf_read_file(&b, "/proc/self/status", 1 << 16) >= 0 && b.data)
+		line = strstr(b.data, "\nCapEff:");
+	if (!line || sscanf(line, "\nCapEff: %llx", &caps) != 1)
+		return rut_err_set(err, EPERM,
+				   "the kernel refuses: run as root, or with the capabilities "
+				   "CAP_BPF and CAP_PERFMON");
+	/* CAP_SYS_ADMIN contains both. */
+	bpf = lacks(caps, (unsigned int[]){CAP_BPF, CAP_SYS_ADMIN}, 2);
+	perfmon = lacks(caps, (unsigned int[]){CAP_PERFMON, CAP_SYS_ADMIN}, 2);
+	if (!bpf && !perfmon)
+		return rut_err_set(
+			err, EPERM,
+			"the kernel refuses, though no capability is missing: by lockdown "
+			"or a seccomp filter; 'rutile doctor' looks closer");
+	return rut_err_set(err, EPERM, "the capabilit%s %s%s%s %s missing: run as root, or add %s",
+			   bpf && perfmon ? "ies" : "y", bpf ? "CAP_BPF" : "",
+			   bpf && perfmon ? " and " : "", perfmon ? "CAP_PERFMON" : "",
+			   bpf && perfmon ? "are" : "is", bpf && perfmon ? "them" : "it");
 }

@@ -7,10 +7,14 @@
 
 struct rut_err;
 
-/* Collects the names of the tracepoints that the kernel's BTF knows. 0 or -errno. */
+/* Collects the names of the tracepoints that the kernel's BTF knows. 0 or -errno; -ENOENT: it has
+ * no BTF. */
 int rut_kernel_tracepoints(struct rut_strtab *ret, struct rut_err *err);
 
 /* The address of a variable or function of the kernel; 0 when there is none, or we may not know. */
 uint64_t rut_kernel_symbol(const char *name);
+
+/* After EPERM of bpf(2): says in *err what this process lacks. Returns -EPERM. */
+int rut_kernel_no_privilege(struct rut_err *err);
 
 #endif

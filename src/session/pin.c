@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "session/kernel.h"
 #include "session/programs.h"
 
 int rut_session_check_name(const char *name, struct rut_err *err)
@@ -157,7 +158,7 @@ int rut_session_open(struct rut_recorder **ret, const char *name, struct rut_err
 		if (errno == ENOENT)
 			rc = rut_err_set(err, ENOENT, "there is no session '%s'", name);
 		else if (errno == EPERM || errno == EACCES)
-			rc = rut_err_set(err, EPERM, RUT_NO_PRIVILEGE);
+			rc = rut_kernel_no_privilege(err);
 		else
 			rc = rut_err_errno(err, errno, "cannot open '%s'", path);
 	}

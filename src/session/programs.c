@@ -34,7 +34,7 @@ __attribute__((format(printf, 2, 0))) static int quiet_print(enum libbpf_print_l
 static int load_error(int rc, struct rut_err *err)
 {
 	if (rc == -EPERM || rc == -EACCES)
-		return rut_err_set(err, EPERM, RUT_NO_PRIVILEGE);
+		return rut_kernel_no_privilege(err);
 	return rut_err_errno(err, -rc, "the kernel refuses the programs");
 }
 
@@ -229,9 +229,13 @@ int rut_programs_load(struct rut_recorder *r, const struct rut_selection *sel, s
 	_cleanup_(rut_filter_fini)
 	struct rut_filter filter = {0};
 	_cleanup_free_ void *copy = NULL;
-	struct bpf_object *obj = open_kernel_object(r, &filter, &copy, err);
+	struct bpf_object *obj;
 	int rc;
 
+	/* Even an object without programs would need the kernel's types. */
+	if (!rut_selection_any(sel) && !(r->conf.filters & RUT_FILTER_FOLLOW))
+		return 0;
+	obj = open_kernel_object(r, &filter, &copy, err);
 	if (!obj)
 		return -err->code;
 	rc = load_object(r, obj, sel, &filter, err);

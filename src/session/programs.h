@@ -5,9 +5,6 @@
 
 #include "session/recorder.h"
 
-#define RUT_NO_PRIVILEGE                                                                           \
-	"the kernel refuses: run as root, or with the capabilities CAP_BPF and CAP_PERFMON"
-
 /* Loads the programs that `wanted` needs; nothing is attached yet. May be called again for more. */
 int rut_programs_load(struct rut_recorder *r, const struct rut_selection *wanted,
 		      struct rut_err *err);

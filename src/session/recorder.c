@@ -69,7 +69,7 @@ static int map_error(int rc, const char *name, uint32_t value, uint32_t entries,
 		     struct rut_err *err)
 {
 	if (rc == -EPERM)
-		return rut_err_set(err, EPERM, RUT_NO_PRIVILEGE);
+		return rut_kernel_no_privilege(err);
 	return rut_err_errno(err, -rc, "cannot make the map '%s' of %u x %u bytes", name, entries,
 			     value);
 }
@@ -197,11 +197,21 @@ static int make_uuid(uint8_t uuid[16], struct rut_err *err)
 /* An event without a tracepoint in this kernel goes, or ends the attempt. */
 static int drop_missing(struct rut_recorder *r, struct rut_err *err)
 {
+	struct rut_err why = RUT_ERR_INIT;
 	struct rut_strtab tps = {0};
-	int rc = rut_kernel_tracepoints(&tps, err);
+	int rc = rut_kernel_tracepoints(&tps, &why);
 
-	if (!rc)
+	if (!rc) {
 		rc = rut_selection_drop_missing(&r->conf.selection, &tps, r->conf.strict, err);
+	} else if (rc == -ENOENT) {
+		/* Probes need no types of the kernel; the program that follows forks does. */
+		if (r->conf.filters & RUT_FILTER_FOLLOW)
+			rut_warn("%s: children of what is recorded are not recorded", why.msg);
+		r->conf.filters &= ~(uint32_t)RUT_FILTER_FOLLOW;
+		rc = rut_selection_drop_all(&r->conf.selection, why.msg, r->conf.strict, err);
+	} else {
+		rut_err_set(err, why.code, "%s", why.msg);
+	}
 	rut_strtab_fini(&tps);
 	return rc;
 }
@@ -274,7 +284,7 @@ static int add_probe(struct rut_recorder *r, const char *spec, struct rut_err *e
 	int rc = rut_dynamic_add(r, spec, &why);
 
 	/* What this machine lacks is named, and the rest goes on. */
-	if ((rc != -ENOENT && rc != -EINVAL) || r->conf.strict)
+	if (rc >= 0 || rc == -ENOMEM || rc == -EPERM || r->conf.strict)
 		return rc < 0 ? rut_err_set(err, why.code, "%s", why.msg) : rc;
 	rut_warn("'%s' is not recorded: %s", spec, why.msg);
 	return 0;
@@ -301,6 +311,7 @@ static void describe(struct rut_recorder *r, uint32_t shift, uint32_t count)
 
 static int build(struct rut_recorder *r, struct rut_err *err)
 {
+	bool was_any = rut_selection_any(&r->conf.selection);
 	uint32_t shift = 0, count = 0;
 	int rc = drop_missing(r, err);
 
@@ -322,6 +333,8 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 		rc = rut_programs_load(r, &r->conf.selection, err);
 	for (size_t i = 0; i < RUT_PROBES_MAX && r->conf.probes[i][0] && !rc; i++)
 		rc = add_probe(r, r->conf.probes[i], err);
+	if (!rc && !r->nobjects && (was_any || r->conf.probes[0][0]))
+		rc = rut_err_set(err, ENOENT, "nothing is left to record");
 	if (!rc)
 		rc = rut_filter_check_names(&r->filter_names, err);
 	if (!rc)

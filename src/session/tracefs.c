@@ -26,8 +26,9 @@ int rut_tracefs_need(struct rut_err *err)
 	if (!statfs(TRACEFS, &st) && (unsigned long)st.f_type == TRACEFS_MAGIC)
 		return 0;
 	if (mount("tracefs", TRACEFS, "tracefs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-		return rut_err_errno(err, errno,
-				     "tracefs is not mounted at '" TRACEFS "', and cannot be");
+		return rut_err_set(err, ENOENT,
+				   "tracefs is not mounted at '" TRACEFS "', and cannot be: %s",
+				   strerror(errno));
 	rut_info("mounted tracefs at '" TRACEFS "'");
 	return 0;
 }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Bad things that happen to a recorder: killed at any moment, folders that go away, privileges and
 # file systems that are not there.
+# shellcheck disable=SC2016 # what is in single quotes is for the shell in the namespace
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 
@@ -282,6 +283,109 @@ fcntl.ioctl(os.open("d", os.O_RDONLY), 0x8004587d, struct.pack("I", 1))'
   [ "$(ppids_in bt2.out)" -ge 7000 ]
 }
 
+# hidden COMMANDS: a mount namespace where they run.
+hidden() {
+  unshare -m true 2>/dev/null || t_skip "no mount namespaces"
+  unshare -m sh -eu -c "$1"
+}
+
+# A kernel without BTF: what needs it is refused by name, probes and samples go on.
+test_no_btf() {
+  need_bpf
+  : >empty
+  hidden '
+    mount --bind empty /sys/kernel/btf/vmlinux
+    "$RUTILE" record -o t -a -e "sched_switch,syscall:getppid,sched:sched_process_wait,uprobe:$RUTILE:main" \
+      --context procname -- sh -c "sleep 0.01; true" 2>err
+    rc=0
+    "$RUTILE" record -o t2 -e sched_switch -- true 2>err2 || rc=$?
+    [ $rc = 1 ]
+    rc=0
+    "$RUTILE" record --strict -o t3 -a -e "sched_switch,sched:sched_process_wait" 2>err3 || rc=$?
+    [ $rc = 1 ]'
+  cat err err2 err3
+  grep -q "no BTF (CONFIG_DEBUG_INFO_BTF): 'sched_switch, syscall' are not recorded" err
+  [ "$(wc -l <err)" = 2 ]
+  grep -q 'nothing is left to record' err2
+  grep -q "no BTF (CONFIG_DEBUG_INFO_BTF): 'sched_switch' cannot be recorded" err3
+  [ "$(wc -l <err3)" = 1 ]
+  whole t
+  grep -q 'procname = "sh".*sched_process_wait\|sched_process_wait:.*procname = "sh"' bt2.out
+}
+
+# ... and one whose BTF lacks some tracepoints.
+test_no_tracepoint() {
+  need_bpf
+  python3 -c '
+b = open("/sys/kernel/btf/vmlinux", "rb").read()
+for name in b"sched_switch", b"sys_exit":
+    b = b.replace(b"\0btf_trace_" + name + b"\0", b"\0btf_trace_" + name[:-1] + b"X\0")
+open("btf", "wb").write(b)'
+  hidden '
+    mount --bind btf /sys/kernel/btf/vmlinux
+    "$RUTILE" record -o t -a -e sched_switch,sched_waking,syscall:getppid -- sleep 0.01 2>err
+    rc=0
+    "$RUTILE" record --strict -o t2 -a -e sched_switch,sched_waking 2>err2 || rc=$?
+    [ $rc = 1 ]'
+  cat err err2
+  grep -q "'sched_switch' is not recorded: this kernel has no tracepoint 'sched_switch'" err
+  grep -q "'syscall' is not recorded: this kernel has no tracepoints of system calls" err
+  [ "$(wc -l <err)" = 3 ]
+  grep -q "no tracepoint 'sched_switch' for 'sched_switch'" err2
+  whole t
+  grep -q sched_waking bt2.out
+  if grep -q 'sched_switch\|syscall_' bt2.out; then return 1; fi
+}
+
+test_no_tracefs() {
+  need_bpf
+  hidden '
+    mkdir btf
+    mount --bind /sys/kernel/btf btf
+    mount -t tmpfs none /sys/kernel
+    mkdir /sys/kernel/btf
+    mount --bind btf /sys/kernel/btf
+    "$RUTILE" record -o t -a -e sched:sched_process_wait,sched_waking -- sleep 0.01 2>err
+    rc=0
+    "$RUTILE" record --strict -o t2 -a -e sched:sched_process_wait,sched_waking 2>err2 || rc=$?
+    [ $rc = 1 ]'
+  cat err err2
+  grep -q "'sched:sched_process_wait' is not recorded: tracefs is not mounted" err
+  grep -q "tracefs is not mounted at '/sys/kernel/tracing', and cannot be" err2
+  [ "$(wc -l <err2)" = 1 ]
+  whole t
+  grep -q sched_waking bt2.out
+}
+
+# What is missing is named; where it is there, root is not needed.
+test_privilege() {
+  need_bpf
+  command -v setpriv >/dev/null || t_skip "no setpriv"
+  # without CAPS TEXT: root, but for those capabilities
+  without() {
+    rc=0
+    setpriv --bounding-set "$1" --inh-caps "$1" "$RUTILE" record -o t -e sched_switch -- true 2>err || rc=$?
+    cat err
+    [ $rc = 1 ]
+    [ "$(wc -l <err)" = 1 ]
+    grep -q "$2" err
+  }
+  without -bpf,-perfmon,-sys_admin 'the capabilities CAP_BPF and CAP_PERFMON are missing: run as root, or add them'
+  without -perfmon,-sys_admin 'the capability CAP_PERFMON is missing: run as root, or add it'
+  without -bpf,-sys_admin 'the capability CAP_BPF is missing: run as root, or add it'
+  chmod 755 "$t_root" .
+  cp "$RUTILE" rutile
+  if "$PWD/rutile" --version >/dev/null && setpriv --reuid 65534 --clear-groups "$PWD/rutile" start x --flight 2>err; then
+    return 1
+  fi
+  grep -q 'CAP_BPF and CAP_PERFMON' err
+  mkdir -m 777 free
+  cd free
+  setpriv --reuid 65534 --clear-groups --inh-caps +bpf,+perfmon --ambient-caps +bpf,+perfmon \
+    ../rutile record -o t -a -e sched_switch -- sleep 0.01
+  whole t
+}
+
 t_case "kill -9 at 100 random moments of heavy writing: every trace is whole" test_kill_random
 t_case "... and at each step of making a folder and writing a packet" test_kill_each_step
 t_case "a snapshot is there or not" test_kill_snapshot
@@ -290,4 +394,8 @@ t_case "what is lost meanwhile is told by every reader" test_gap
 t_case "... and after a full disk; once" test_full_gap
 t_case "read-only: the folder goes on until a next one can be made" test_read_only
 t_case "a disk that dies" test_disk_dies
+t_case "a kernel without BTF" test_no_btf
+t_case "a kernel without some tracepoints" test_no_tracepoint
+t_case "tracefs that cannot be mounted" test_no_tracefs
+t_case "the missing capability is named" test_privilege
 t_done
