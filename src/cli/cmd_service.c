@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/logfile.h"
 #include "cli/record_opts.h"
 
 #define SESSIONS_DIR "/etc/rutile/sessions.d"
-#define LOG_DIR	     "/var/log/rutile"
 
 enum { OPT_DIR = 256 };
 
@@ -44,12 +44,45 @@ static int read_profile(struct service *s, const char *name, struct rut_record_o
 	if (o->flight && o->output.pattern[0])
 		return rut_usage_error(s->cmd, "%s: flight and output exclude each other", path);
 	if (!o->flight && !o->output.pattern[0]) {
-		mkdir(LOG_DIR, 0750);
+		mkdir(RUT_LOG_DIR, 0750);
 		snprintf(o->output.pattern, sizeof(o->output.pattern),
-			 LOG_DIR "/%s-%%Y%%m%%d-%%H%%M%%S", name);
+			 RUT_LOG_DIR "/%s-%%Y%%m%%d-%%H%%M%%S", name);
 	}
 	rut_record_defaults(o);
 	return 0;
+}
+
+/* What the service does is told on its output and in a log of its own. */
+static struct rut_logfile service_log = {
+	.who = "service", .size_bytes = RUT_LOG_BYTES, .keep = RUT_LOG_KEEP};
+
+static void print_and_log(enum rut_log_level level, const char *msg, void *arg)
+{
+	if (level < RUT_LOG_INFO)
+		return;
+	fprintf(stderr, "rutile service: %s\n", msg);
+	rut_logfile_append(&service_log, level, msg);
+}
+
+static void open_service_log(void)
+{
+	mkdir(rut_log_dir(), 0750);
+	snprintf(service_log.path, sizeof(service_log.path), "%s/service.log", rut_log_dir());
+	rut_log_set_sink(print_and_log, NULL);
+}
+
+static int fail(const char *name, const struct rut_err *err)
+{
+	rut_warn("'%s': %s", name, err->msg);
+	return RUT_EXIT_FAIL;
+}
+
+static void note(const char *name, const char *what)
+{
+	char msg[400];
+
+	snprintf(msg, sizeof(msg), "'%s' %s", name, what);
+	rut_logfile_append(&service_log, RUT_LOG_INFO, msg);
 }
 
 static int start_one(struct service *s, const char *name)
@@ -67,15 +100,22 @@ static int start_one(struct service *s, const char *name)
 	/* Started already, by hand or before: that is what is wanted. */
 	if (rc == -EEXIST)
 		return 0;
-	return rc < 0 ? rut_fail(s->cmd, &err) : 0;
+	if (rc < 0)
+		return fail(name, &err);
+	note(name, "started");
+	return 0;
 }
 
-static int stop_one(struct service *s, const char *name)
+static int stop_one(const char *name)
 {
 	struct rut_err err = RUT_ERR_INIT;
 	int rc = rut_session_destroy(name, &err);
 
-	return rc < 0 && rc != -ENOENT ? rut_fail(s->cmd, &err) : 0;
+	if (rc < 0 && rc != -ENOENT)
+		return fail(name, &err);
+	if (!rc)
+		note(name, "stopped");
+	return 0;
 }
 
 static int status_one(const char *name)
@@ -109,7 +149,7 @@ static int check_one(struct service *s, const char *name)
 	rc = rut_recorder_new(&r, &o.conf, &err);
 	rut_recorder_free(r);
 	if (rc < 0)
-		return rut_fail(s->cmd, &err);
+		return fail(name, &err);
 	printf("%-20s ok\n", name);
 	return 0;
 }
@@ -119,12 +159,12 @@ static int act(struct service *s, const char *name)
 	if (!strcmp(s->action, "start"))
 		return start_one(s, name);
 	if (!strcmp(s->action, "stop"))
-		return stop_one(s, name);
+		return stop_one(name);
 	if (!strcmp(s->action, "status"))
 		return status_one(name);
 	if (!strcmp(s->action, "check"))
 		return check_one(s, name);
-	stop_one(s, name);
+	stop_one(name);
 	return start_one(s, name);
 }
 
@@ -148,6 +188,8 @@ static void for_each(struct service *s)
 			rc = act(s, list[i]->d_name);
 			s->done++;
 		}
+		if (rc == RUT_EXIT_USAGE)
+			note(list[i]->d_name, "has mistakes in its profile");
 		if (rc > s->failed)
 			s->failed = rc;
 		free(list[i]);
@@ -192,6 +234,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
+	open_service_log();
 	for_each(&s);
 	if (s.only && !s.done)
 		return rut_usage_error(cmd, "there is no '%s/%s.conf'", s.dir, s.only);

@@ -109,6 +109,15 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 		return rut_parse_duration(value, &o->output.every_ns) < 0 || !o->output.every_ns
 			       ? bad_value(cmd, "time", value)
 			       : 0;
+	case RUT_OPT_LOG_SIZE:
+		return rut_parse_size(value, &o->output.log_bytes) < 0 || o->output.log_bytes < 1024
+			       ? bad_value(cmd, "size", value)
+			       : 0;
+	case RUT_OPT_LOG_KEEP:
+		if (rut_parse_u64(value, &n) < 0 || !n || n > 1000)
+			return bad_value(cmd, "number", value);
+		o->output.log_keep = (uint32_t)n;
+		return 0;
 	case 'm':
 		return set_budget(cmd, o, value);
 	default:
@@ -125,6 +134,8 @@ const struct rut_opt rut_start_options[] = {
 	{"profile", "FILE|HZ",
 	 "take the options from a file (see 'rutile save'); a number: sample stacks at HZ",
 	 RUT_OPT_PROFILE},
+	{"log-size", "SIZE", "begin a new log file at this size (default 1M)", RUT_OPT_LOG_SIZE},
+	{"log-keep", "N", "old log files that are kept (default 4)", RUT_OPT_LOG_KEEP},
 	RUT_RECORD_OPTIONS,
 	{0},
 };
@@ -187,6 +198,8 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_EVERY:
 	case RUT_OPT_KEEP:
 	case 'm':
+	case RUT_OPT_LOG_SIZE:
+	case RUT_OPT_LOG_KEEP:
 		return set_number(cmd, o, id, value);
 	default:
 		return -ENOENT;
@@ -291,10 +304,21 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 		fprintf(out, "every = %lluns\n", (unsigned long long)output->every_ns);
 	if (output->keep)
 		fprintf(out, "keep = %u\n", output->keep);
+	if (output->log_bytes)
+		fprintf(out, "log-size = %llu\n", (unsigned long long)output->log_bytes);
+	if (output->log_keep)
+		fprintf(out, "log-keep = %u\n", output->log_keep);
 	if (conf->budget_ppm)
 		fprintf(out, "max-overhead = %g\n", conf->budget_ppm / 1e4);
 	if (conf->strict)
 		fprintf(out, "strict = yes\n");
+}
+
+const char *rut_log_dir(void)
+{
+	const char *dir = getenv("RUTILE_LOG_DIR");
+
+	return dir && dir[0] == '/' ? dir : RUT_LOG_DIR;
 }
 
 struct rut_start rut_record_start(const struct rut_record_opts *o)
@@ -306,6 +330,7 @@ struct rut_start rut_record_start(const struct rut_record_opts *o)
 		.npids = o->npids,
 	};
 
+	snprintf(start.output.log_dir, sizeof(start.output.log_dir), "%s", rut_log_dir());
 	start.conf.mode = o->flight ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
 	return start;
 }

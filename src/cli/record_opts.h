@@ -22,6 +22,8 @@ enum {
 	RUT_OPT_FLIGHT,
 	RUT_OPT_PROFILE,
 	RUT_OPT_FILTER,
+	RUT_OPT_LOG_SIZE,
+	RUT_OPT_LOG_KEEP,
 };
 
 #define RUT_RECORD_OPTIONS                                                                         \
@@ -49,6 +51,7 @@ enum {
 			RUT_OPT_STRICT                                                             \
 	}
 
+#define RUT_LOG_DIR  "/var/log/rutile"
 #define RUT_PIDS_MAX 64
 
 struct rut_record_opts {
@@ -84,6 +87,9 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 
 /* What rut_session_start() wants. `o` must live as long. */
 struct rut_start rut_record_start(const struct rut_record_opts *o);
+
+/* Where logs are: $RUTILE_LOG_DIR, or /var/log/rutile. */
+const char *rut_log_dir(void);
 
 /* The defaults for what was not given. */
 void rut_record_defaults(struct rut_record_opts *o);

@@ -12,6 +12,8 @@
 #define RUT_SESSION_NAME_MAX 64
 #define RUT_PATH_MAX	     1024
 #define RUT_PROBES_MAX	     24
+#define RUT_LOG_BYTES	     (1u << 20)
+#define RUT_LOG_KEEP	     4
 
 /* What is to be recorded, and into what. */
 struct rut_record_conf {
@@ -38,6 +40,10 @@ struct rut_output_conf {
 	uint64_t every_ns;	    /* and after this time; 0: never */
 	bool exact;    /* the first folder must have the very name, or opening it fails */
 	uint32_t keep; /* remove the oldest folders beyond this number; 0: keep all */
+	/* Where the session's process logs: DIR/NAME.log. "": to the system's log only. */
+	char log_dir[256];
+	uint64_t log_bytes; /* of one file; 0: RUT_LOG_BYTES */
+	uint32_t log_keep;  /* old files; 0: RUT_LOG_KEEP */
 };
 
 #endif

@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/logfile.h"
 #include "session/budget.h"
 #include "session/dynamic.h"
 #include "session/kernel.h"
@@ -37,10 +38,29 @@ static void on_usr2(int sig)
 	daemon_rotate = 1;
 }
 
-static void log_to_syslog(enum rut_log_level level, const char *msg, void *arg)
+/* To the session's own file; to the system's log when there is none. */
+static void log_message(enum rut_log_level level, const char *msg, void *arg)
 {
-	if (level >= RUT_LOG_INFO)
-		syslog(level == RUT_LOG_WARN ? LOG_WARNING : LOG_INFO, "%s: %s", (char *)arg, msg);
+	const struct rut_logfile *log = arg;
+
+	if (level < RUT_LOG_INFO || (log->path[0] && !rut_logfile_append(log, level, msg)))
+		return;
+	syslog(level == RUT_LOG_WARN ? LOG_WARNING : LOG_INFO, "%s: %s", log->who, msg);
+}
+
+static void open_log(struct rut_logfile *log, const struct rut_recorder *r)
+{
+	const struct rut_output_conf *o = &r->meta->output;
+
+	snprintf(log->who, sizeof(log->who), "%s", r->conf.name);
+	log->size_bytes = o->log_bytes ? o->log_bytes : RUT_LOG_BYTES;
+	log->keep = o->log_keep ? o->log_keep : RUT_LOG_KEEP;
+	if (o->log_dir[0]) {
+		mkdir(o->log_dir, 0750);
+		snprintf(log->path, sizeof(log->path), "%s/%s.log", o->log_dir, r->conf.name);
+	}
+	openlog("rutile", LOG_PID, LOG_DAEMON);
+	rut_log_set_sink(log_message, log);
 }
 
 /* Says once that writing fails, and once that it works again. */
@@ -51,6 +71,17 @@ static void report(struct rut_meta *m, int rc, const struct rut_err *err, int *l
 	if (rc >= 0 && *last < 0)
 		rut_info("writing again to '%s'", m->current);
 	*last = rc;
+}
+
+/* Each folder that is begun is in the log. */
+static void tell_folder(const char *path)
+{
+	static char last[RUT_PATH_MAX];
+
+	if (!strcmp(last, path))
+		return;
+	rut_info("writes to '%s'", path);
+	snprintf(last, sizeof(last), "%s", path);
 }
 
 static void daemon_loop(struct rut_consumer *c)
@@ -73,6 +104,7 @@ static void daemon_loop(struct rut_consumer *c)
 			__atomic_store_n(&m->rotate_done, wanted, __ATOMIC_RELEASE);
 		}
 		rut_budget_follow(&budget, c->recorder);
+		tell_folder(m->current);
 		poll(NULL, 0, c->sleep_ms);
 	}
 	rc = rut_consumer_close(c, &err);
@@ -87,14 +119,12 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 {
 	struct sigaction term = {.sa_handler = on_term}, usr2 = {.sa_handler = on_usr2};
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	static char name[RUT_SESSION_NAME_MAX];
+	static struct rut_logfile log;
 
 	setsid();
 	/* The links are pinned: held here too, they would outlive a `stop`. */
 	rut_programs_free(c->recorder);
-	snprintf(name, sizeof(name), "%s", c->recorder->conf.name);
-	openlog("rutile", LOG_PID, LOG_DAEMON);
-	rut_log_set_sink(log_to_syslog, name);
+	open_log(&log, c->recorder);
 	for (int fd = 0; fd < 3 && null >= 0; fd++)
 		dup2(null, fd);
 	sigaction(SIGTERM, &term, NULL);
@@ -106,6 +136,10 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	c->recorder->meta->consumer = getpid();
 	c->recorder->meta->consumer_start = rut_process_start_time(getpid());
 	daemon_loop(c);
+	rut_info("ends: %llu events, %.1f MiB in %llu packets, %llu events lost",
+		 (unsigned long long)c->total_records, (double)c->total_bytes / 1048576,
+		 (unsigned long long)c->total_packets,
+		 (unsigned long long)(rut_recorder_lost(c->recorder) + c->recorder->meta->missed));
 	c->recorder->meta->consumer = 0;
 	_exit(0);
 }

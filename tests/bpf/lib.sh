@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 # What the tests of recording share; source it after tap.sh.
 
+# What sessions log stays in the test's folder.
+export RUTILE_LOG_DIR="$t_root/log"
+
 # need_bpf: skips the test where eBPF programs cannot be loaded.
 need_bpf() {
   [ "$(id -u)" = 0 ] || t_skip "not root"

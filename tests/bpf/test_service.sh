@@ -37,6 +37,32 @@ test_service() {
   readers out >/dev/null
 }
 
+# What the service and the sessions' processes did is in their logs, which keep their limits.
+test_logs() {
+  need_bpf
+  profiles
+  printf 'log-size = 1K\nlog-keep = 2\n' >>d/${S}b.conf
+  export RUTILE_LOG_DIR=$PWD/log
+  "$RUTILE" service start --dir d
+  for i in $(seq 30); do "$RUTILE" rotate ${S}b; done >/dev/null
+  "$RUTILE" service stop --dir d
+  printf 'flight = yes\nevent = usdt:/nowhere:a:b\nstrict = yes\n' >d/${S}c.conf
+  printf 'nonsense\n' >d/${S}d.conf
+  if "$RUTILE" service start --dir d 2>err; then return 1; fi
+  "$RUTILE" service stop --dir d
+  cat log/service.log
+  for what in "'${S}a' started" "'${S}b' started" "'${S}a' stopped" "'${S}c': .*nowhere" "'${S}d' has mistakes"; do
+    grep -q "^20[0-9-]*T[0-9:]*+[0-9]* service\[[0-9]*\] [a-z]*: $what" log/service.log
+  done
+  grep -q "'${S}c': .*nowhere" err
+  [ ! -e log/${S}a.log ]
+  # The last folders' names and the end; not the first ones any more.
+  grep -q "${S}b\[[0-9]*\] info: ends: [1-9][0-9]* events, .* 0 events lost" log/${S}b.log
+  [ -e log/${S}b.log.2 ] && [ ! -e log/${S}b.log.3 ]
+  for f in log/${S}b.log*; do [ "$(stat -c %s "$f")" -le 1024 ]; done
+  [ "$(stat -c %a log/${S}b.log)" = 640 ]
+}
+
 test_save() {
   need_bpf
   profiles
@@ -75,6 +101,7 @@ test_init_script() {
 }
 
 t_case "service: check, start, status, restart, stop" test_service
+t_case "logs of the service and of sessions" test_logs
 t_case "a saved profile gives the same session" test_save
 t_case "mistakes in a profile are named with their line" test_bad_profile
 t_case "the LSB script" test_init_script

@@ -4,10 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/logfile.h"
 
 static void test_err_names_the_cause(void **state)
 {
@@ -100,6 +104,64 @@ static void test_strtab_gives_the_same_id_for_the_same_bytes(void **state)
 	rut_strtab_fini(&t);
 }
 
+static size_t count_lines(const char *path, long *ret_bytes)
+{
+	FILE *f = fopen(path, "r");
+	size_t n = 0;
+	int c;
+
+	*ret_bytes = 0;
+	for (; f && (c = getc(f)) != EOF; ++*ret_bytes)
+		n += c == '\n';
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Three processes write at once: no line is torn or lost but by the limits, which are kept. */
+static void test_logfile_keeps_its_limits(void **state)
+{
+	char dir[] = "/tmp/rutile-test-log-XXXXXX", path[600], cmd[100];
+	struct rut_logfile log = {.who = "test", .size_bytes = 4000, .keep = 3};
+	size_t lines = 0;
+	long bytes;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(log.path, sizeof(log.path), "%s/x.log", dir);
+	for (int i = 0; i < 3; i++) {
+		if (fork())
+			continue;
+		for (int k = 0; k < 200; k++)
+			if (rut_logfile_append(&log, RUT_LOG_WARN, "a message\nof two lines"))
+				_exit(1);
+		_exit(0);
+	}
+	for (int i = 0, status; i < 3; i++) {
+		assert_true(wait(&status) > 0);
+		assert_int_equal(status, 0);
+	}
+	for (int i = 0; i <= 3; i++) {
+		if (i)
+			snprintf(path, sizeof(path), "%s/x.log.%d", dir, i);
+		else
+			snprintf(path, sizeof(path), "%s/x.log", dir);
+		lines += count_lines(path, &bytes);
+		assert_true(bytes <= 4000);
+		assert_true(i == 0 || bytes > 3800);
+	}
+	snprintf(path, sizeof(path), "%s/x.log.4", dir);
+	assert_int_equal(access(path, F_OK), -1);
+	/* 600 were written, of about 70 bytes: four files hold some 55 each. */
+	assert_true(lines > 3 * 45 && lines < 4 * 80);
+	/* A link that somebody put there is not followed. */
+	snprintf(log.path, sizeof(log.path), "%s/link", dir);
+	assert_int_equal(symlink("/tmp/rutile-test-nowhere", log.path), 0);
+	assert_true(rut_logfile_append(&log, RUT_LOG_INFO, "x") < 0);
+	assert_int_equal(access("/tmp/rutile-test-nowhere", F_OK), -1);
+	snprintf(cmd, sizeof(cmd), "rm -r '%s'", dir);
+	assert_int_equal(system(cmd), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -107,6 +169,7 @@ int main(void)
 		cmocka_unit_test(test_buf_grows_and_gives_up_its_memory),
 		cmocka_unit_test(test_buf_reads_proc),
 		cmocka_unit_test(test_map_agrees_with_an_array),
+		cmocka_unit_test(test_logfile_keeps_its_limits),
 		cmocka_unit_test(test_strtab_gives_the_same_id_for_the_same_bytes),
 	};
 
