@@ -15,9 +15,10 @@
 #include "base/err.h"
 #include "base/log.h"
 
-#define FLUSH_NS 1000000000ull
-#define RETRY_NS 1000000000ull
-#define LOOK_NS	 100000000ull
+#define FLUSH_NS      1000000000ull
+#define RETRY_NS      1000000000ull
+#define LOOK_NS	      100000000ull
+#define CLOCK_STEP_NS 10000000ll
 
 /* The pattern is the user's; strftime() writes no more than the size says. */
 #pragma GCC diagnostic push
@@ -124,13 +125,23 @@ static void add_up(struct rut_consumer *c)
 	m->records_written = c->total_records = c->closed_records + c->writer.records;
 }
 
+static int64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
 static int open_folder(struct rut_consumer *c, const char *path, struct rut_err *err)
 {
 	struct rut_meta *m = c->recorder->meta;
 	struct rut_writer next;
+	int64_t offset;
 	int rc;
 
 	c->generation = __atomic_load_n(&m->generation, __ATOMIC_ACQUIRE);
+	offset = rut_clock_offset_ns();
 	rc = rut_writer_open(&next, c->recorder, path, err);
 	if (rc < 0)
 		return rc;
@@ -144,6 +155,8 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 	}
 	c->writer = next;
 	c->opened_ns = c->looked_ns = rut_ring_clock();
+	c->clock_offset_ns = offset;
+	c->slept_ns = clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC);
 	snprintf(m->current, sizeof(m->current), "%s", path);
 	__atomic_store_n(&m->acked, c->generation, __ATOMIC_RELEASE);
 	rc = remember_folder(c, path);
@@ -289,6 +302,35 @@ static int try_rotate(struct rut_consumer *c, uint64_t now, struct rut_err *err)
 	return 0;
 }
 
+/*
+ * Events carry CLOCK_MONOTONIC, and the metadata says how far from it the time of day is, once for
+ * a whole folder. When somebody sets the time of day, or the machine has slept (which is no time
+ * for CLOCK_MONOTONIC), it is right in the next folder only. Clocks that are merely slewed differ
+ * by microseconds from look to look.
+ */
+static void follow_clock(struct rut_consumer *c, uint64_t now)
+{
+	int64_t slept = clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC);
+	int64_t offset = rut_clock_offset_ns(), step = offset - c->clock_offset_ns;
+	bool was_asleep = slept - c->slept_ns >= CLOCK_STEP_NS;
+	struct rut_err err = RUT_ERR_INIT;
+
+	if (c->rotate_failed_ns)
+		return; /* it is tried again anyhow */
+	if (llabs(step) < CLOCK_STEP_NS) {
+		c->clock_offset_ns = offset;
+		return;
+	}
+	if (try_rotate(c, now, &err) < 0 || c->rotate_failed_ns)
+		return;
+	rut_warn("the %s %+.3f s: recording goes on in '%s'",
+		 was_asleep ? "machine has slept, time of day differs by"
+			    : "time of day was set by",
+		 (double)step / 1e9, c->writer.path);
+	/* For whoever finds the session in a memory dump. */
+	rut_recorder_publish(c->recorder, NULL);
+}
+
 /* The folder that can be written to: the one before, or a new one. */
 static int ensure_folder(struct rut_consumer *c, uint64_t now, struct rut_err *err)
 {
@@ -321,6 +363,10 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 	if (now - c->flushed_ns >= FLUSH_NS) {
 		rut_recorder_flush(c->recorder);
 		c->flushed_ns = now;
+	}
+	if (now - c->clock_looked_ns >= LOOK_NS) {
+		c->clock_looked_ns = now;
+		follow_clock(c, now);
 	}
 	return must_rotate(c, now) ? try_rotate(c, now, err) : 0;
 }

@@ -17,7 +17,9 @@ struct rut_consumer {
 	struct rut_writer writer;
 	uint64_t opened_ns, flushed_ns, drained_ns, looked_ns;
 	uint64_t rotate_failed_ns; /* when the next folder could not be made; 0: it could */
-	bool vanished;		   /* the folder is gone, and a new one could not be made yet */
+	uint64_t clock_looked_ns;
+	int64_t clock_offset_ns, slept_ns; /* at the last look */
+	bool vanished; /* the folder is gone, and a new one could not be made yet */
 	uint64_t closed_bytes, closed_packets, closed_records; /* of the folders before this one */
 	uint64_t total_bytes, total_packets, total_records;
 	uint32_t generation; /* of the events that the metadata describes */

@@ -386,6 +386,45 @@ test_privilege() {
   whole t
 }
 
+# The time of day is set (for this process alone): the next folder is right, this one stays so.
+# (tests/slow/test_clock.sh sets it for real, and lets a machine sleep.)
+test_clock_set() {
+  need_bpf
+  command -v cc >/dev/null || t_skip "no compiler"
+  cat >shift.c <<'EOF'
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+	int rc = (int)syscall(SYS_clock_gettime, clock, t);
+
+	if (clock == CLOCK_REALTIME && !access("set", F_OK))
+		t->tv_sec += 360000;
+	return rc;
+}
+EOF
+  cc -shared -fPIC -o shift.so shift.c
+  where=t
+  LD_PRELOAD=$PWD/shift.so ASAN_OPTIONS=verify_asan_link_order=0 record_into -o t
+  getppids 50
+  : >set
+  until_said "time of day was set by +360000.000 s: recording goes on in 't-1'"
+  getppids 60
+  sleep 0.3
+  kill -INT $rec
+  wait $rec
+  now=$(date +%s)
+  for t in t t-1; do
+    whole $t
+    babeltrace2 --clock-seconds $t | grep syscall_entry_getppid | sed 's/^.\([0-9]*\).*/\1/' >$t.times
+  done
+  [ "$(wc -l <t.times)" -ge 50 ] && [ "$(wc -l <t-1.times)" -ge 60 ]
+  awk -v now="$now" '$1 > now || $1 < now - 60 {print; exit 1}' t.times
+  awk -v now="$now" '$1 > now + 360000 || $1 < now + 360000 - 60 {print; exit 1}' t-1.times
+}
+
 t_case "kill -9 at 100 random moments of heavy writing: every trace is whole" test_kill_random
 t_case "... and at each step of making a folder and writing a packet" test_kill_each_step
 t_case "a snapshot is there or not" test_kill_snapshot
@@ -398,4 +437,5 @@ t_case "a kernel without BTF" test_no_btf
 t_case "a kernel without some tracepoints" test_no_tracepoint
 t_case "tracefs that cannot be mounted" test_no_tracefs
 t_case "the missing capability is named" test_privilege
+t_case "the time of day is set" test_clock_set
 t_done
