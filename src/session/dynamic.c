@@ -569,6 +569,8 @@ static int add_profile(struct rut_recorder *r, const char *spec, uint32_t id, st
 			  : rut_err_errno(err, errno, "cannot sample CPU %d", cpu);
 		if (!link)
 			close(fd);
+		else if (!rc)
+			r->links[r->nlinks - 1].clock_fd = fd;
 	}
 	return finish(&b, rc);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -307,10 +308,19 @@ void rut_programs_detach_unwanted(struct rut_recorder *r, const struct rut_selec
 void rut_programs_detach(struct rut_recorder *r)
 {
 	for (size_t i = 0; i < r->nlinks; i++) {
-		/* Else the library would switch off a clock that goes on without us. */
-		if (r->links[i].pinned)
-			bpf_link__disconnect(r->links[i].link);
+		int fd = bpf_link__fd(r->links[i].link), clock = r->links[i].clock_fd;
+
+		if (!r->links[i].pinned) {
+			bpf_link__destroy(r->links[i].link);
+			continue;
+		}
+		/* The library would switch off a clock that goes on without us; so the descriptors,
+		 * which would outlive a `stop`, are ours to close. */
+		bpf_link__disconnect(r->links[i].link);
 		bpf_link__destroy(r->links[i].link);
+		close(fd);
+		if (clock > 0)
+			close(clock);
 	}
 	free(r->links);
 	r->links = NULL;

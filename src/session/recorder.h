@@ -43,6 +43,7 @@ extern const char *const rut_map_names[RUT_MAP_COUNT];
 struct rut_link {
 	struct bpf_link *link; /* owned */
 	char name[80];
+	int clock_fd; /* of a sampling clock, the link's; 0: none */
 	bool pinned;
 };
 

@@ -91,9 +91,11 @@ test_add_remove() {
 
 test_stop_start() {
   need_bpf
-  "$RUTILE" start ${S}c -o "$T/out" -e syscall:getppid
+  "$RUTILE" start ${S}c -o "$T/out" -e syscall:getppid,profile:49
   getppids 100
   "$RUTILE" stop ${S}c
+  # Nobody holds a program any longer, the daemon neither.
+  if grep -qs link_type /proc/"$(daemon_pid ${S}c)"/fdinfo/*; then return 1; fi
   getppids 1000
   if "$RUTILE" stop ${S}c 2>err; then return 1; fi
   grep -q 'stopped already' err

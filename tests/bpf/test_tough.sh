@@ -109,7 +109,7 @@ test_kill_snapshot() {
 record_into() {
   "$RUTILE" record -a -e syscall:getppid "$@" 2>said &
   rec=$!
-  trap 'kill $rec 2>/dev/null; umount -l p small d 2>/dev/null' EXIT
+  trap 'kill $rec 2>/dev/null || true; umount -l p small d 2>/dev/null || true' EXIT
   for _ in $(seq 200); do [ -e "$where/kernel/metadata" ] && break; sleep 0.02; done
   sleep 0.2
 }
