@@ -9,6 +9,7 @@
 
 #include "probe/arg.h"
 #include "probe/binary.h"
+#include "probe/symbols.h"
 #include "session/dynamic.h"
 #include "session/filter.h"
 #include "session/tracefs.h"
@@ -21,6 +22,7 @@ static void as_text(const char *text)
 	static struct rut_filter filter;
 	struct rut_probe_arg args[RUT_PROBE_ARGS];
 	struct rut_selection sel = {0};
+	struct rut_filter_names names = {0};
 	char word[64];
 
 	rut_arg_parse(text, args, NULL);
@@ -30,7 +32,7 @@ static void as_text(const char *text)
 	sel.events[RUT_EV_SCHED_SWITCH] = true;
 	sel.events[RUT_EV_SCHED_EXEC] = true;
 	sel.syscalls[257] = RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT;
-	rut_filter_compile(&filter, text, &sel, RUT_CTX_PID | RUT_CTX_PROCNAME, NULL);
+	rut_filter_compile(&filter, text, &sel, RUT_CTX_PID | RUT_CTX_PROCNAME, &names, NULL);
 	rut_filter_fini(&filter);
 }
 
@@ -38,7 +40,9 @@ static void as_binary(const uint8_t *data, size_t size)
 {
 	struct rut_usdt_site *sites = NULL;
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
-	uint64_t offset;
+	struct rut_symbols *syms = NULL;
+	uint8_t id[RUT_BUILD_ID_MAX];
+	uint64_t offset, distance;
 	char path[64];
 	size_t n;
 
@@ -49,6 +53,11 @@ static void as_binary(const uint8_t *data, size_t size)
 		rut_elf_usdt(path, "*", "*", &sites, &n, NULL);
 		free(sites);
 		rut_elf_symbol(path, "main", &offset, NULL);
+		rut_elf_build_id(path, id);
+		if (!rut_symbols_open(&syms, path))
+			for (offset = 0; offset < size; offset += 1 + size / 64)
+				rut_symbols_find(syms, offset, &distance);
+		rut_symbols_free(syms);
 	}
 	close(fd);
 }

@@ -203,6 +203,19 @@
 	F(LEN8, addresses)                                                                         \
 	F(SEQ_X64, addresses)                                                                      \
 	F(STR, symbols)
+#define RUT_F_SD_MAPPING(F)                                                                        \
+	F(S32, pid)                                                                                \
+	F(U64, mapped_ns)                                                                          \
+	F(X64, start)                                                                              \
+	F(X64, end)                                                                                \
+	F(X64, offset)                                                                             \
+	F(LEN8, build_id)                                                                          \
+	F(SEQ_X8, build_id)                                                                        \
+	F(STR, path)
+#define RUT_F_SD_FORKED(F)                                                                         \
+	F(S32, pid)                                                                                \
+	F(S32, parent)                                                                             \
+	F(U64, forked_ns)
 #define RUT_F_SD_MARK(F) F(S32, session_id)
 #define RUT_F_SHED(F)                                                                              \
 	F(U64, spent_ns)                                                                           \
@@ -263,6 +276,8 @@
 	E(SD_INTERRUPT, "lttng_statedump_interrupt", none, "statedump", RUT_F_SD_INTERRUPT)        \
 	E(SD_CPU, "lttng_statedump_cpu_topology", none, "statedump", RUT_F_SD_CPU)                 \
 	E(SD_STACK, "rutile_stack", none, "statedump", RUT_F_SD_STACK)                             \
+	E(SD_MAPPING, "rutile_mapping", none, "statedump", RUT_F_SD_MAPPING)                       \
+	E(SD_FORKED, "rutile_forked", none, "statedump", RUT_F_SD_FORKED)                          \
 	/* From the programs: --max-overhead has switched an event off, or on again. */            \
 	E(SHED, "rutile_shed", none, "statedump", RUT_F_SHED)                                      \
 	E(RESTORED, "rutile_restored", none, "statedump", RUT_F_RESTORED)
@@ -289,6 +304,7 @@ enum rut_event_id {
 #define RUT_C_STR(f)	     /* variable */
 #define RUT_C_SEQ_S32(f)     /* variable */
 #define RUT_C_SEQ_X64(f)     /* variable */
+#define RUT_C_SEQ_X8(f)	     /* variable */
 #define RUT_C_FIELD(kind, f) RUT_C_##kind(f)
 #define RUT_EVENT_STRUCT(sym, name, tp, group, fields)                                             \
 	struct rut_ev_##sym {                                                                      \

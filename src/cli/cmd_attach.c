@@ -43,7 +43,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 		return rc;
 	fprintf(stderr, "rutile attach: following '%s' into '%s'; Ctrl+\\ detaches\n", v->name,
 		c.writer.path);
-	rut_writer_statedump(&c.writer, 0);
+	rut_consumer_statedump(&c);
 	while (!detach && r->meta->running) {
 		bool failed = rc < 0;
 

@@ -298,7 +298,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		setpriority(PRIO_PROCESS, 0, -10);
 		for (size_t i = 0; i < rec->opts.npids; i++)
 			rut_recorder_trace_family(r, rec->opts.pids[i]);
-		rut_writer_statedump(&c.writer, 0);
+		rut_consumer_statedump(&c);
 		rut_budget_calibrate(r);
 		if (rec->command && write(rec->go_fd, "", 1) != 1)
 			fprintf(stderr, "rutile record: the command is gone\n");

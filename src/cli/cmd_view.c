@@ -26,6 +26,8 @@ enum {
 	OPT_NO_DELTA,
 	OPT_COUNT,
 	OPT_THREADS,
+	OPT_STACKS,
+	OPT_ROOT,
 };
 
 static const struct rut_opt options[] = {
@@ -46,6 +48,9 @@ static const struct rut_opt options[] = {
 	{"clock-offset-ns", "NS", "add this to every time", OPT_OFFSET_NS},
 	{"no-clock-offset", NULL, "ignore the clocks' offsets: times count from 0", OPT_NO_OFFSET},
 	{"no-delta", NULL, "do not print the time since the event before", OPT_NO_DELTA},
+	{"stacks", NULL, "print the stacks of events, with names of functions", OPT_STACKS},
+	{"root", "DIRS", "with --stacks: look for programs and libraries below these folders first",
+	 OPT_ROOT},
 	{"threads", "N", "print in so many threads (default: as many as CPUs)", OPT_THREADS},
 	{0},
 };
@@ -61,7 +66,8 @@ struct view {
 	size_t n_events;
 	const char *fields[MAX_WORDS]; /* owned */
 	size_t n_fields;
-	bool count_only;
+	bool count_only, stacks;
+	const char *roots;
 	unsigned int threads;
 };
 
@@ -219,6 +225,12 @@ static int take_option(struct view *v, int id, const char *value)
 	case OPT_JSON:
 		v->text.json = true;
 		return 0;
+	case OPT_STACKS:
+		v->stacks = true;
+		return 0;
+	case OPT_ROOT:
+		v->roots = value;
+		return 0;
 	case OPT_COUNT:
 		v->count_only = true;
 		return 0;
@@ -273,8 +285,11 @@ static int view_set(const struct view *v, struct rut_ctf_set *set, bool *ret_bad
 	};
 	int rc = rut_trace_range(&v->args, set, &view.reader, err);
 
+	if (!rc && v->stacks)
+		rc = rut_callstacks_load(&view.stacks, set, v->roots ? v->roots : "", err);
 	if (!rc)
 		rc = rut_view_print(&view, ret_bad, err);
+	rut_callstacks_free(view.stacks);
 	*ret_bad |= rut_ctf_set_errors(set) > 0;
 	return rc;
 }

@@ -98,6 +98,66 @@ static inline const struct rut_ctf_event *next(struct rut_ctf_reader *r, const s
 	return ev;
 }
 
+/* ---- Stacks ---- */
+
+struct frames {
+	struct rut_buf *out;
+	bool json;
+	size_t n;
+};
+
+static void print_frame(const char *frame, uint64_t address, void *arg)
+{
+	struct frames *f = arg;
+
+	if (!f->json) {
+		rut_buf_printf(f->out, "\t%s\n", frame);
+		return;
+	}
+	rut_buf_puts(f->out, f->n++ ? "," : "");
+	rut_buf_putc(f->out, '"');
+	for (; *frame; frame++) {
+		unsigned char c = (unsigned char)*frame;
+
+		/* Names are those of symbols: anybody's bytes. */
+		if (c < ' ' || c == '"' || c == '\\' || c > '~')
+			rut_buf_printf(f->out, "\\u%04x", c);
+		else
+			rut_buf_putc(f->out, (char)c);
+	}
+	rut_buf_putc(f->out, '"');
+}
+
+/* The stacks of the event whose line was just printed: below it, or as members of its object. */
+static void print_stacks(const struct rut_view *v, const struct rut_ctf_event *ev,
+			 struct rut_buf *out)
+{
+	static const struct {
+		enum rut_callstack_kind kind;
+		const char *name;
+	} kinds[] = {{RUT_CALLSTACK_KERNEL, "kstack"}, {RUT_CALLSTACK_USER, "ustack"}};
+	struct frames f = {.out = out, .json = v->text.json};
+
+	if (!v->stacks || out->failed)
+		return;
+	/* "}\n" comes again behind the stacks. */
+	if (f.json)
+		out->len -= 2;
+	for (size_t i = 0; i < 2; i++) {
+		size_t before = out->len;
+
+		f.n = 0;
+		if (f.json)
+			rut_buf_printf(out, ",\"%s\":[", kinds[i].name);
+		if (!rut_callstacks_each(v->stacks, ev, kinds[i].kind, print_frame, &f))
+			out->len = before;
+		else if (f.json)
+			rut_buf_putc(out, ']');
+	}
+	if (f.json)
+		rut_buf_puts(out, "}\n");
+}
+
 /* ---- One thread ---- */
 
 static int print_simply(const struct rut_view *v, const struct choice *c, bool *ret_bad,
@@ -123,6 +183,7 @@ static int print_simply(const struct rut_view *v, const struct choice *c, bool *
 		if (v->count_only)
 			continue;
 		rut_ctf_text_event(text, ev, &out);
+		print_stacks(v, ev, &out);
 		if (out.len >= WRITE_BYTES || out.failed)
 			rc = rut_write_out(&out);
 	}
@@ -205,10 +266,13 @@ static int print_slice(const struct pool *p, size_t i, struct rut_ctf_text *text
 		if (!s->n++) {
 			s->first_time = time_of(ev);
 			rut_ctf_text_set_last(text, ev->ts_ns, ev->ts_clock);
-			if (!p->v->count_only)
+			if (!p->v->count_only) {
 				rut_ctf_text_rest(text, ev, &s->first);
+				print_stacks(p->v, ev, &s->first);
+			}
 		} else if (!p->v->count_only) {
 			rut_ctf_text_event(text, ev, &s->text);
+			print_stacks(p->v, ev, &s->text);
 		}
 		s->last_time.ts_ns = ev->ts_ns;
 		s->last_time.ts_clock = ev->ts_clock;

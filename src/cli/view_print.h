@@ -9,6 +9,7 @@
 #ifndef RUT_CLI_VIEW_PRINT_H
 #define RUT_CLI_VIEW_PRINT_H
 
+#include "analysis/callstack.h"
 #include "ctf/text.h"
 #include "expr/expr.h"
 
@@ -20,7 +21,8 @@ struct rut_view {
 	size_t n_events;	       /* 0: all */
 	const struct rut_expr *filter; /* or NULL */
 	bool count_only;
-	unsigned int threads; /* at most; 0: as many as there are CPUs */
+	struct rut_callstacks *stacks; /* NULL: not shown; borrowed */
+	unsigned int threads;	       /* at most; 0: as many as there are CPUs */
 };
 
 /*

@@ -14,23 +14,18 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "probe/elf_file.h"
 
-struct elf {
-	int fd;
-	Elf *elf;
-	size_t phnum;
-};
-
-static void elf_fini(struct elf *e)
+void rut_elf_file_fini(struct rut_elf_file *e)
 {
 	if (e->elf)
 		elf_end(e->elf);
 	rut_closep(&e->fd);
 }
 
-static int elf_init(struct elf *e, const char *path, struct rut_err *err)
+int rut_elf_file_init(struct rut_elf_file *e, const char *path, struct rut_err *err)
 {
-	*e = (struct elf){.fd = open(path, O_RDONLY | O_CLOEXEC)};
+	*e = (struct rut_elf_file){.fd = open(path, O_RDONLY | O_CLOEXEC)};
 	if (e->fd < 0)
 		return rut_err_errno(err, errno, "cannot open '%s'", path);
 	if (elf_version(EV_CURRENT) != EV_NONE)
@@ -42,7 +37,7 @@ static int elf_init(struct elf *e, const char *path, struct rut_err *err)
 }
 
 /* Virtual address -> offset in the file, by the segments that are loaded. */
-static bool to_offset(const struct elf *e, uint64_t vaddr, uint64_t *ret)
+static bool to_offset(const struct rut_elf_file *e, uint64_t vaddr, uint64_t *ret)
 {
 	GElf_Phdr ph;
 
@@ -76,8 +71,8 @@ static Elf_Scn *find_section(Elf *elf, const char *name, GElf_Shdr *ret)
 }
 
 /* The descriptor of one note: three addresses, then three strings. */
-static bool parse_note(const struct elf *e, const char *desc, size_t size, uint64_t base_now,
-		       struct rut_usdt_site *ret)
+static bool parse_note(const struct rut_elf_file *e, const char *desc, size_t size,
+		       uint64_t base_now, struct rut_usdt_site *ret)
 {
 	const char *end = desc + size, *p = desc + 24;
 	uint64_t addr[3];
@@ -126,7 +121,7 @@ static int add_site(struct rut_usdt_site **sites, size_t *count, const struct ru
 	return 0;
 }
 
-static int collect(const struct elf *e, const char *provider, const char *name,
+static int collect(const struct rut_elf_file *e, const char *provider, const char *name,
 		   struct rut_usdt_site **sites, size_t *count)
 {
 	size_t off = 0, next, name_off, desc_off;
@@ -162,11 +157,11 @@ static int collect(const struct elf *e, const char *provider, const char *name,
 int rut_elf_usdt(const char *path, const char *provider, const char *name,
 		 struct rut_usdt_site **ret, size_t *ret_count, struct rut_err *err)
 {
-	_cleanup_(elf_fini)
-	struct elf e;
+	_cleanup_(rut_elf_file_fini)
+	struct rut_elf_file e;
 	_cleanup_free_ struct rut_usdt_site *sites = NULL;
 	size_t count = 0;
-	int rc = elf_init(&e, path, err);
+	int rc = rut_elf_file_init(&e, path, err);
 
 	if (!rc && collect(&e, provider, name, &sites, &count) < 0)
 		rc = rut_err_set(err, ENOMEM, "out of memory");
@@ -177,8 +172,8 @@ int rut_elf_usdt(const char *path, const char *provider, const char *name,
 	return 0;
 }
 
-static bool symbol_in(const struct elf *e, Elf_Scn *scn, const GElf_Shdr *sh, const char *symbol,
-		      uint64_t *ret)
+static bool symbol_in(const struct rut_elf_file *e, Elf_Scn *scn, const GElf_Shdr *sh,
+		      const char *symbol, uint64_t *ret)
 {
 	Elf_Data *data = elf_getdata(scn, NULL);
 	size_t n = sh->sh_entsize ? sh->sh_size / sh->sh_entsize : 0;
@@ -199,11 +194,11 @@ static bool symbol_in(const struct elf *e, Elf_Scn *scn, const GElf_Shdr *sh, co
 
 int rut_elf_symbol(const char *path, const char *symbol, uint64_t *ret_offset, struct rut_err *err)
 {
-	_cleanup_(elf_fini)
-	struct elf e;
+	_cleanup_(rut_elf_file_fini)
+	struct rut_elf_file e;
 	Elf_Scn *scn = NULL;
 	GElf_Shdr sh;
-	int rc = elf_init(&e, path, err);
+	int rc = rut_elf_file_init(&e, path, err);
 
 	if (rc)
 		return rc;

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "session/mappings.h"
 
 #define FLUSH_NS      1000000000ull
 #define RETRY_NS      1000000000ull
@@ -233,6 +234,7 @@ int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err)
 {
 	int rc;
 
+	rut_writer_mappings(&c->writer, &c->mappings);
 	rut_writer_stacks(&c->writer);
 	rut_recorder_flush(c->recorder);
 	rc = (int)rut_writer_drain(&c->writer, err);
@@ -341,6 +343,12 @@ static int ensure_folder(struct rut_consumer *c, uint64_t now, struct rut_err *e
 	return rc < 0 ? rc : follow_generation(c, err);
 }
 
+void rut_consumer_statedump(struct rut_consumer *c)
+{
+	rut_writer_statedump(&c->writer, 0);
+	rut_writer_mappings(&c->writer, &c->mappings);
+}
+
 int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 {
 	uint64_t now = rut_ring_clock(), before;
@@ -353,6 +361,7 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 		return (int)n;
 	}
 	before = c->writer.bytes;
+	rut_writer_mappings(&c->writer, &c->mappings);
 	n = rut_writer_drain(&c->writer, err);
 	m->write_errno = c->writer.write_errno;
 	c->sleep_ms = n < 0 ? 50 : next_sleep_ms(c, c->writer.bytes - before, now - c->drained_ns);
@@ -377,6 +386,8 @@ void rut_consumer_abandon(struct rut_consumer *c)
 		rut_writer_close(&c->writer);
 	for (size_t i = 0; i < c->nfolders; i++)
 		free(c->folders[i]);
+	rut_mappings_free(c->mappings);
+	c->mappings = NULL;
 	free(c->folders);
 	c->folders = NULL;
 	c->nfolders = 0;
@@ -390,6 +401,7 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 		return 0;
 	n = ensure_folder(c, rut_ring_clock(), err);
 	if (n >= 0) {
+		rut_writer_mappings(&c->writer, &c->mappings);
 		rut_writer_stacks(&c->writer);
 		rut_recorder_flush(c->recorder);
 		n = rut_writer_drain(&c->writer, err);

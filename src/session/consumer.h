@@ -22,8 +22,9 @@ struct rut_consumer {
 	bool vanished; /* the folder is gone, and a new one could not be made yet */
 	uint64_t closed_bytes, closed_packets, closed_records; /* of the folders before this one */
 	uint64_t total_bytes, total_packets, total_records;
-	uint32_t generation; /* of the events that the metadata describes */
-	char **folders;	     /* those written, oldest first; owned */
+	uint32_t generation;	       /* of the events that the metadata describes */
+	struct rut_mappings *mappings; /* NULL: not followed; owned */
+	char **folders;		       /* those written, oldest first; owned */
 	size_t nfolders;
 	int sleep_ms;
 };
@@ -38,6 +39,9 @@ int rut_output_path(const struct rut_output_conf *conf, char *ret, size_t size,
 /* Opens the first folder. */
 int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
 		      const struct rut_output_conf *conf, struct rut_err *err);
+
+/* Writes the statedump, and what is mapped where stacks are recorded. Once, at the begin. */
+void rut_consumer_statedump(struct rut_consumer *c);
 
 /*
  * One round: moves what is finished, switches folders when it is time. Afterwards c->sleep_ms says

@@ -45,6 +45,9 @@ int rut_context_parse(const char *text, uint32_t *bits, struct rut_err *err)
 					   "ustack or kstack",
 					   w);
 		*bits |= contexts[i].bit;
+		/* Addresses mean something in their process only. */
+		if (contexts[i].bit == RUT_CTX_USTACK)
+			*bits |= RUT_CTX_PID;
 	}
 	return 0;
 }

@@ -24,6 +24,7 @@
 #define FIELD_LEN8(f)	    {RUT_FK_LEN8, 0, #f},
 #define FIELD_SEQ_S32(f)    {RUT_FK_SEQ_S32, 0, #f},
 #define FIELD_SEQ_X64(f)    {RUT_FK_SEQ_X64, 0, #f},
+#define FIELD_SEQ_X8(f)	    {RUT_FK_SEQ_X8, 0, #f},
 #define FIELD_STR(f)	    {RUT_FK_STR, 0, #f},
 #define FIELD(kind, f)	    FIELD_##kind(f)
 

@@ -91,7 +91,7 @@ static void daemon_loop(struct rut_consumer *c)
 	struct rut_err err = RUT_ERR_INIT;
 	int rc, last = 0;
 
-	rut_writer_statedump(&c->writer, 0);
+	rut_consumer_statedump(c);
 	while (!daemon_stop) {
 		uint32_t wanted = __atomic_load_n(&m->rotate_wanted, __ATOMIC_ACQUIRE);
 

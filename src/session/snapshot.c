@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "session/mappings.h"
 #include "session/statedump.h"
 #include "session/writer.h"
 
@@ -116,6 +117,8 @@ static int append_statedump(struct rut_writer *w, const struct rut_snapshot *sna
 	rut_ring_init(&ring, ctl, data, RUT_RING_DISCARD, 18, 4);
 	fixed_time = snap->begin_ns ? snap->begin_ns : rut_ring_clock();
 	rut_statedump_write(&s);
+	if (rut_mappings_wanted(w->recorder))
+		rut_mappings_dump(&s, w->recorder);
 	rut_statedump_stacks(&s, w->recorder->fds[RUT_MAP_STACKS]);
 	rut_ring_flush(&ring);
 	drain_dump(&d);

@@ -31,6 +31,8 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/log.h"
+#include "session/mappings.h"
 #include "session/statedump.h"
 
 #define PAGE	    ((size_t)4096)
@@ -387,6 +389,22 @@ void rut_writer_statedump(struct rut_writer *w, pid_t only)
 
 	s.only = only;
 	rut_statedump_write(&s);
+}
+
+void rut_writer_mappings(struct rut_writer *w, struct rut_mappings **follower)
+{
+	struct rut_recorder *r = w->recorder;
+	struct rut_statedump s = dump_into(w);
+
+	if (!rut_mappings_wanted(r))
+		return;
+	if (!*follower && !w->mapped && rut_mappings_open(follower, r) < 0)
+		rut_debug("what programs map from now on is not told: no names for new ones");
+	if (!w->mapped)
+		rut_mappings_dump(&s, r);
+	w->mapped = true;
+	if (*follower)
+		rut_mappings_step(*follower, &s, r);
 }
 
 void rut_writer_stacks(struct rut_writer *w)

@@ -20,6 +20,8 @@ struct rut_stream {
 	uint64_t lost, lost_before; /* events, up to the last packet; before the file */
 };
 
+struct rut_mappings;
+
 struct rut_writer {
 	struct rut_recorder *recorder; /* borrowed */
 	char *path;		       /* DIR; owned */
@@ -28,6 +30,7 @@ struct rut_writer {
 	struct rut_stream *streams;    /* one a CPU and one more; owned */
 	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
 	uint64_t bytes, packets, records;
+	bool mapped;	 /* rut_writer_mappings() has written what there was */
 	uint64_t lapped; /* packets overwritten before they were read */
 	int write_errno; /* of the last attempt; 0: writing works */
 };
@@ -59,6 +62,10 @@ int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet
 
 /* Writes a statedump through a ring, draining it as needed. `only`: one process, or 0 for all. */
 void rut_writer_statedump(struct rut_writer *w, pid_t only);
+
+/* Writes what is mapped in the processes' memory, and follows what will be, where stacks are
+ * wanted. */
+void rut_writer_mappings(struct rut_writer *w, struct rut_mappings **follower);
 
 /* Writes the stacks that were recorded, in the same way. Call it before the last drain. */
 void rut_writer_stacks(struct rut_writer *w);

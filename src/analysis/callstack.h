@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stacks that events refer to by number, with names: rutile_stack events hold the addresses
+ * (and the kernel functions' names, which only the machine itself knows), rutile_mapping events say
+ * which file lay at a user address, and that file's symbols give the function. A file that is not
+ * there, or is not the one that ran (its build-id differs), leaves the address and its place in the
+ * file.
+ *
+ * May be asked by several threads.
+ */
+#ifndef RUT_ANALYSIS_CALLSTACK_H
+#define RUT_ANALYSIS_CALLSTACK_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "ctf/reader.h"
+
+struct rut_callstacks;
+
+enum rut_callstack_kind { RUT_CALLSTACK_USER, RUT_CALLSTACK_KERNEL, RUT_CALLSTACK_KINDS };
+
+/*
+ * Reads all stacks and mappings of the set, in a pass of its own. `roots` are folders below which
+ * files are looked for first, separated by colons ("": only where they were). 0 or -errno.
+ */
+int rut_callstacks_load(struct rut_callstacks **ret, struct rut_ctf_set *set, const char *roots,
+			struct rut_err *err);
+void rut_callstacks_free(struct rut_callstacks *s);
+
+/*
+ * Calls fn with each frame, innermost first: "function+0x1f (libc.so.6)". Returns the number of
+ * frames, 0 when the event has no stack of that kind.
+ */
+size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event *ev,
+			   enum rut_callstack_kind kind,
+			   void (*fn)(const char *frame, uint64_t address, void *arg), void *arg);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What lies where in the memory of the processes: without it the addresses of user stacks say
+ * nothing once a process is gone, or on another machine. Written as rutile_mapping events: from
+ * /proc for what exists, and from the kernel's own notices for what is mapped while a process of
+ * ours is there to take them. Who never asks for stacks pays nothing for this.
+ */
+#ifndef RUT_SESSION_MAPPINGS_H
+#define RUT_SESSION_MAPPINGS_H
+
+#include <stdbool.h>
+
+#include "session/recorder.h"
+#include "session/statedump.h"
+
+/* Does this session record user stacks now? */
+bool rut_mappings_wanted(const struct rut_recorder *r);
+
+/* Writes what every recorded process has mapped for execution now. */
+void rut_mappings_dump(struct rut_statedump *s, const struct rut_recorder *r);
+
+/* The kernel's notices, one ring a CPU. */
+struct rut_mappings;
+
+/* -errno where the kernel does not allow it. */
+int rut_mappings_open(struct rut_mappings **ret, const struct rut_recorder *r);
+void rut_mappings_free(struct rut_mappings *m);
+
+/* Writes what has come since the last call. */
+void rut_mappings_step(struct rut_mappings *m, struct rut_statedump *s,
+		       const struct rut_recorder *r);
+
+#endif

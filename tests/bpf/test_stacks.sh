@@ -1,0 +1,147 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# User stacks with names, against a program whose calls are known.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+build() {
+  need_bpf
+  cat >lib.c <<'END'
+__attribute__((noinline)) long in_library(long (*f)(long), long a) { return f(a) + 1; }
+END
+  cat >prog.c <<'END'
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+long in_library(long (*f)(long), long a);
+__attribute__((noinline)) long leaf(long a) { __asm__ volatile("" ::: "memory"); return a * 3; }
+__attribute__((noinline)) static long middle(long a) { return leaf(a) + 2; }
+__attribute__((noinline)) long outer(long a) { return in_library(middle, a) + 3; }
+__attribute__((noinline)) long busy(long n)
+{
+	long s = 0;
+	for (long i = 0; i < n; i++) { s += i; __asm__ volatile("" : "+r"(s)); }
+	return s;
+}
+int main(int argc, char **argv)
+{
+	for (int i = 0; i < 100; i++)
+		outer(i);
+	/* A child that maps nothing itself. */
+	if (argc > 1 && !fork()) {
+		for (int i = 0; i < 50; i++)
+			outer(i);
+		_exit(0);
+	}
+	wait(NULL);
+	busy(argc > 2 ? atol(argv[2]) : 0);
+	if (argc > 3)
+		pause();
+	return 0;
+}
+END
+  # With the address of its caller in every frame, as a stack is walked by the kernel.
+  cc -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fPIC -shared -o libstack.so lib.c
+  cc -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -o prog prog.c -L. -lstack -Wl,-rpath,"$PWD"
+}
+
+# The frames of each event, joined: "leaf(prog);middle(prog)...".
+folded() {
+  "$RUTILE" view --stacks --event 'uprobe*' "$@" | awk '
+    /^\[/ {if (line) print line; line = ""; next}
+    {sub(/^\t/, ""); sub(/\+0x[0-9a-f]* /, ""); line = line ";" $0}
+    END {if (line) print line}' | sed 's/^;//'
+}
+
+test_names() {
+  build
+  "$RUTILE" record -o t -e "uprobe:$PWD/prog:leaf" --context ustack -- ./prog child
+  n=$(readers t)
+  grep -q 'rutile_mapping:.*libstack.so' bt2.out
+  folded t >got
+  # The kernel may see the frame of the entry's instruction without its caller or with it.
+  grep -c '^leaf(prog);.*in_library(libstack.so);outer(prog);main(prog)' got
+  [ "$(grep -c '^leaf(prog);.*in_library(libstack.so);outer(prog);main(prog)' got)" = 150 ]
+  # Offsets are those within the functions: the entry is 0, callers lie inside.
+  "$RUTILE" view --stacks --event 'uprobe*' t >text
+  [ "$(grep -c '^	leaf+0x0 (prog)' text)" = 150 ]
+  size=$((0x$(nm -S prog | awk '$4 == "outer" {print $2}')))
+  for o in $(sed -n 's/^	outer+\(0x[0-9a-f]*\) (prog)/\1/p' text | sort -u); do
+    [ $((o)) -gt 0 ] && [ $((o)) -le "$size" ]
+  done
+  "$RUTILE" view --stacks --json --event 'uprobe*' t | python3 -c "
+import json, sys
+n = 0
+for line in sys.stdin:
+    s = json.loads(line)['ustack']
+    assert s[0] == 'leaf+0x0 (prog)' and any(f.startswith('main+') for f in s), s
+    n += 1
+assert n == 150, n"
+  # In several threads the same.
+  "$RUTILE" view --threads 3 --stacks t | cmp - text 2>/dev/null || [ "$("$RUTILE" view --threads 3 --stacks --event 'uprobe*' t | md5sum)" = "$(md5sum <text)" ]
+}
+
+# Elsewhere: the files are below another folder, or are not there, or are not those that ran.
+test_elsewhere() {
+  build
+  "$RUTILE" record -o t -e "uprobe:$PWD/prog:leaf" --context ustack -- ./prog
+  mkdir -p "root$PWD"
+  mv prog libstack.so "root$PWD"
+  folded t >got
+  [ "$(grep -c 'outer\|in_library' got)" = 0 ]
+  [ "$(grep -c '^0x[0-9a-f]* (prog+0x' got)" = 100 ]
+  folded --root "/nowhere:$PWD/root" t >got
+  [ "$(grep -c 'in_library(libstack.so);outer(prog);main(prog)' got)" = 100 ]
+  # Another build of the program.
+  sed -i 's/a \* 3/a * 4/' prog.c
+  cc -O1 -fno-omit-frame-pointer -o prog prog.c "root$PWD/libstack.so"
+  folded t >got
+  [ "$(grep -c 'outer\|leaf' got)" = 0 ]
+}
+
+test_samples() {
+  build
+  "$RUTILE" record -o t --profile 997 -- ./prog x 400000000
+  readers t >/dev/null
+  "$RUTILE" view --stacks --event rutile_sample t >text
+  samples=$(grep -c '^\[.*procname = "prog"' text)
+  [ "$samples" -ge 20 ]
+  # Nearly all time is spent there; the first frame is the place itself.
+  [ "$(grep -c '^	busy+0x[0-9a-f]* (prog)' text)" -ge $((samples * 8 / 10)) ]
+}
+
+# A flight recorder: what lives at the snapshot has names.
+test_flight() {
+  build
+  "$RUTILE" start s$$ --flight -e "uprobe:$PWD/prog:leaf" --context ustack
+  ./prog x 0 wait &
+  pid=$!
+  ./prog
+  sleep 0.5
+  "$RUTILE" snapshot s$$ -o t
+  "$RUTILE" destroy s$$
+  kill $pid
+  readers t >/dev/null
+  folded --filter "\$evt.pid == $pid" t >got
+  [ "$(grep -c 'in_library(libstack.so);outer(prog);main(prog)' got)" = 100 ]
+  # Gone: addresses.
+  folded --filter "\$evt.pid != $pid" t >got
+  [ "$(grep -c '^0x' got)" -ge 100 ]
+}
+
+# Who asks for no stacks pays for no mappings.
+test_none() {
+  build
+  "$RUTILE" record -o t -e "uprobe:$PWD/prog:leaf" -- ./prog
+  readers t >/dev/null
+  if grep 'rutile_mapping:\|rutile_forked:' bt2.out; then return 1; fi
+  "$RUTILE" view --stacks t >a
+  "$RUTILE" view t | cmp - a
+}
+
+t_case "frames of program, library and forked child" test_names
+t_case "on another machine; files that are not those that ran" test_elsewhere
+t_case "samples" test_samples
+t_case "snapshots" test_flight
+t_case "without stacks nothing of it is recorded" test_none
+t_done
