@@ -9,7 +9,10 @@
  * The tracer writes the configuration, sets the state to RUT_SLOT_START, increments `wake` and
  * wakes the futex. The agent answers in `state` and increments `reply`.
  *
- * A session's table is another memfd, whose descriptor number in the target is in the slot. Rows
+ * A session's tables are in another memfd, whose descriptor number in the target is in the slot. It
+ * has places for the process and for all that it forks, and they fork: a child takes a free place
+ * and goes on there, so that what it counts is known however short it lives. Only the tracer gives
+ * a place back, when the process has ended. The rings of trace mode are laid out likewise. Rows
  * are only ever appended, never moved; strings are appended and never changed. A row is readable
  * when its index is below row_count. Counters are written by the target at any time with plain
  * stores of eight aligned bytes.
@@ -76,6 +79,7 @@ struct rut_agent_slot {
 	uint64_t session_id; /* chosen by the tracer: finds its session again in a forked child */
 	uint32_t orphan;     /* 1: inherited by fork, until the tracer has its lock here too */
 	uint32_t mapped;     /* the tracer has the tables: a program that waits for it may go on */
+	uint32_t member, ring_member; /* which places in the files are this process's */
 	char message[128];
 	char config[RUT_AGENT_CONFIG];
 };
@@ -93,6 +97,32 @@ struct rut_agent_ctl {
 };
 
 #define RUT_FEATURE_TARGET 1u /* TracePoint#enable(target:): filters cost nothing */
+
+#define RUT_FAMILY_MAGIC   0x4d465452u
+#define RUT_FAMILY_BYTES   16384
+#define RUT_FAMILY_MEMBERS 2000
+
+enum rut_member_state {
+	RUT_MEMBER_FREE,
+	RUT_MEMBER_TAKEN, /* the child copies what it needs */
+	RUT_MEMBER_READY, /* counts */
+};
+
+struct rut_agent_member {
+	uint32_t state; /* enum rut_member_state; atomic */
+	int32_t pid;	/* as it sees itself */
+};
+
+/* The first pages of the file of tables. Member 0 is the process that the tracer attached to. */
+struct rut_agent_family {
+	uint32_t magic, abi;
+	uint32_t members;     /* places in the file */
+	uint32_t births;      /* atomic; where to look for a free one next */
+	uint64_t table_bytes; /* member i's table: at RUT_FAMILY_BYTES + i * table_bytes */
+	uint64_t ring_bytes;  /* its ring: at i * ring_bytes of the rings' file; 0: not there */
+	struct rut_agent_member member[RUT_FAMILY_MEMBERS];
+};
+_Static_assert(sizeof(struct rut_agent_family) <= RUT_FAMILY_BYTES, "whole pages");
 
 #define RUT_TABLE_MAGIC 0x4c425452u
 

@@ -355,6 +355,9 @@ static void inherit(unsigned i, const struct rut_agent_slot *from)
 		s->ring.ctl = NULL; /* nothing more is traced here */
 	to->ring_fd = s->ring_fd;
 	to->ring_ino = s->ring_ino;
+	to->member = s->table.member;
+	to->ring_member = s->ring_member;
+	rut_table_ready(&s->table);
 	s->arena_lock = s->variants_lock = s->busy = 0;
 	s->orphan_until_ns = rut_mono_ns() + ORPHAN_NS;
 }

@@ -36,6 +36,8 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	slot->ring_fd = s->ring_fd;
 	slot->table_fd = s->table.fd;
 	slot->table_ino = s->table.ino;
+	slot->member = s->table.member;
+	slot->ring_member = s->ring_member;
 	return 0;
 }
 

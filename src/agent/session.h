@@ -72,6 +72,7 @@ struct rut_session {
 	rut_raw_fn raw;	      /* the one of rut_session_raw(), or NULL */
 	struct rut_ring ring; /* trace mode; mapped over ring_bytes */
 	int ring_fd;
+	uint32_t ring_member; /* our place in its file */
 	uint64_t ring_ino;
 	size_t ring_bytes;
 	bool tracks;	    /* trace mode: calls are followed to their ends */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -40,11 +41,31 @@ bool rut_fd_is(int fd, uint64_t ino)
 	return fd >= 0 && file_stat(fd, &st) == 0 && st.st_ino == ino;
 }
 
+static uint64_t file_limit(void)
+{
+	struct rlimit rl = {.rlim_cur = RLIM_INFINITY};
+
+	syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &rl);
+	return rl.rlim_cur;
+}
+
+uint32_t rut_family_places(size_t first, size_t place_bytes)
+{
+	uint64_t limit = file_limit();
+
+	if (limit >= first + RUT_FAMILY_MEMBERS * place_bytes)
+		return RUT_FAMILY_MEMBERS;
+	return limit < first ? 0 : (uint32_t)((limit - first) / place_bytes);
+}
+
 int rut_memfd(const char *name, size_t bytes, uint64_t *ret_ino)
 {
-	int fd = (int)syscall(SYS_memfd_create, name, 1 /* MFD_CLOEXEC */);
 	struct stat st;
+	int fd;
 
+	if (bytes > file_limit())
+		return -EFBIG; /* trying would send SIGXFSZ */
+	fd = (int)syscall(SYS_memfd_create, name, 1 /* MFD_CLOEXEC */);
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)bytes) < 0 || file_stat(fd, &st) < 0) {
@@ -62,19 +83,67 @@ static size_t table_bytes(void)
 	return 4096 + ROW_CAP * sizeof(struct rut_agent_row) + STRS_CAP;
 }
 
+static void *map_shared(void *at, size_t bytes, int fd, size_t off)
+{
+	void *p = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0), fd,
+		       (off_t)off);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/*
+ * A new file with member 0 in it. It is all hole: what no member uses takes no memory. Its first
+ * pages are mapped at `at` when that is given. Sets fd, ino, family and member.
+ */
+static int make_family(struct rut_table *t, void *at)
+{
+	uint32_t members = rut_family_places(RUT_FAMILY_BYTES, table_bytes());
+	struct rut_agent_family *f;
+	uint64_t ino;
+	int fd;
+
+	if (!members)
+		return -EFBIG;
+	fd = rut_memfd(RUT_AGENT_TABLE_MEMFD, RUT_FAMILY_BYTES + members * table_bytes(), &ino);
+	if (fd < 0)
+		return fd;
+	f = map_shared(at, RUT_FAMILY_BYTES, fd, 0);
+	if (!f) {
+		close(fd);
+		return -ENOMEM;
+	}
+	f->abi = RUT_AGENT_ABI;
+	f->members = members;
+	f->table_bytes = table_bytes();
+	f->member[0] = (struct rut_agent_member){RUT_MEMBER_TAKEN, getpid()};
+	f->magic = RUT_FAMILY_MAGIC;
+	t->family = f;
+	t->member = 0;
+	t->fd = fd;
+	t->ino = ino;
+	return 0;
+}
+
+static void *map_table(const struct rut_table *t)
+{
+	return map_shared(NULL, table_bytes(), t->fd, RUT_FAMILY_BYTES + t->member * table_bytes());
+}
+
 int rut_table_init(struct rut_table *t)
 {
 	size_t bytes = table_bytes();
 	struct rut_agent_table *hdr;
+	int r;
 
 	memset(t, 0, sizeof(*t));
-	t->fd = rut_memfd(RUT_AGENT_TABLE_MEMFD, bytes, &t->ino);
-	if (t->fd < 0)
-		return t->fd;
-	hdr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
+	t->fd = -1;
+	r = make_family(t, NULL);
+	if (r < 0)
+		return r;
+	hdr = map_table(t);
 	t->hash = rut_map(HASH_MIN * sizeof(*t->hash));
-	if (hdr == MAP_FAILED || !t->hash) {
-		t->hdr = hdr == MAP_FAILED ? NULL : hdr;
+	if (!hdr || !t->hash) {
+		t->hdr = hdr;
 		rut_table_fini(t);
 		return -ENOMEM;
 	}
@@ -93,13 +162,22 @@ int rut_table_init(struct rut_table *t)
 	hdr->ticks_are_tsc = rut_clock_is_tsc;
 	t->rows = (struct rut_agent_row *)((char *)hdr + hdr->rows_off);
 	t->strs = (char *)hdr + hdr->strs_off;
+	rut_table_ready(t);
 	return 0;
 }
 
+void rut_table_ready(struct rut_table *t)
+{
+	__atomic_store_n(&t->family->member[t->member].state, RUT_MEMBER_READY, __ATOMIC_RELEASE);
+}
+
+/* Our place stays taken: only the tracer knows when it has read it. */
 void rut_table_fini(struct rut_table *t)
 {
 	if (t->hdr)
 		munmap(t->hdr, table_bytes());
+	if (t->family)
+		munmap(t->family, RUT_FAMILY_BYTES);
 	if (rut_fd_is(t->fd, t->ino))
 		close(t->fd);
 	rut_unmap(t->hash, (t->hash_mask + 1ul) * sizeof(*t->hash));
@@ -108,20 +186,50 @@ void rut_table_fini(struct rut_table *t)
 	t->fd = -1;
 }
 
+/* A free place in the parent's file, or 0. */
+static uint32_t take_place(struct rut_agent_family *f)
+{
+	uint32_t at = __atomic_fetch_add(&f->births, 1, __ATOMIC_RELAXED);
+
+	for (uint32_t i = 1; i < f->members; i++) {
+		uint32_t n = 1 + (at + i) % (f->members - 1), expected = RUT_MEMBER_FREE;
+
+		if (!__atomic_compare_exchange_n(&f->member[n].state, &expected, RUT_MEMBER_TAKEN,
+						 false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			continue;
+		__atomic_store_n(&f->member[n].pid, getpid(), __ATOMIC_RELAXED);
+		return n;
+	}
+	return 0;
+}
+
+static int find_place(struct rut_table *t)
+{
+	int old = rut_fd_is(t->fd, t->ino) ? t->fd : -1, r;
+	uint32_t n = old < 0 ? 0 : take_place(t->family);
+
+	if (n) {
+		t->member = n;
+		return 0;
+	}
+	t->fd = -1;
+	r = make_family(t, t->family);
+	if (old >= 0)
+		close(old);
+	return r;
+}
+
 int rut_table_fork(struct rut_table *t)
 {
 	size_t bytes = table_bytes();
-	uint64_t ino = 0;
-	int fd = rut_memfd(RUT_AGENT_TABLE_MEMFD, bytes, &ino);
 	struct rut_agent_table *copy;
+	int r = find_place(t);
 
-	if (fd < 0)
-		return fd;
-	copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (copy == MAP_FAILED) {
-		close(fd);
+	if (r < 0)
+		return r;
+	copy = map_table(t);
+	if (!copy)
 		return -ENOMEM;
-	}
 	memcpy(copy, t->hdr, sizeof(*copy));
 	memcpy((char *)copy + copy->strs_off, t->strs, copy->strs_len);
 	for (uint32_t i = 0; i < copy->row_count; i++) {
@@ -136,12 +244,8 @@ int rut_table_fork(struct rut_table *t)
 	copy->mono0_ns = rut_mono_ns();
 	/* The lock cannot be held: the thread that forked is the only one, and it is here. */
 	t->lock = 0;
-	if (rut_fd_is(t->fd, t->ino))
-		close(t->fd);
 	if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, t->hdr) == MAP_FAILED)
 		return -errno;
-	t->fd = fd;
-	t->ino = ino;
 	return 0;
 }
 

@@ -18,6 +18,8 @@ struct rut_table {
 	struct rut_agent_table *hdr; /* the shared mapping; owned */
 	struct rut_agent_row *rows;
 	char *strs;
+	struct rut_agent_family *family; /* the file's first pages, shared; owned */
+	uint32_t member;		 /* our place in the file */
 	int fd;
 	uint64_t ino;
 	uint32_t *hash; /* owned; offsets of strings, open addressing */
@@ -30,8 +32,13 @@ struct rut_table {
 int rut_table_init(struct rut_table *t);
 void rut_table_fini(struct rut_table *t);
 
-/* In the child of a fork: the same addresses, a memory of its own, counters at zero. */
+/*
+ * In the child of a fork: the same addresses, a memory of its own, counters at zero. It is a place
+ * in the parent's file when one is free, else a file of its own.
+ */
 int rut_table_fork(struct rut_table *t);
+/* The tracer may look at it from now on. */
+void rut_table_ready(struct rut_table *t);
 
 /* The offset of these bytes, interned; 0 when the table is full. */
 uint32_t rut_table_str(struct rut_table *t, const char *data, size_t len);
@@ -50,7 +57,10 @@ void rut_unmap(void *p, size_t bytes);
 
 /* True when the descriptor is still the file that we opened. */
 bool rut_fd_is(int fd, uint64_t ino);
+/* -EFBIG: the process may not have files of that size. */
 int rut_memfd(const char *name, size_t bytes, uint64_t *ret_ino);
+/* How many places of that size a file may have here, after `first` bytes; at most all of them. */
+uint32_t rut_family_places(size_t first, size_t place_bytes);
 
 static inline void rut_lock(uint32_t *lock)
 {

@@ -41,18 +41,31 @@ static uint32_t thread_id(void)
 
 /* ---- the ring ---- */
 
+/* A new file; with places for the children where it goes with a new file of tables. */
+static int rings_make(struct rut_session *s, size_t bytes)
+{
+	struct rut_agent_family *f = s->table.family;
+	bool all = !s->table.member && rut_family_places(0, bytes) >= f->members;
+
+	s->ring_fd =
+		rut_memfd(RUT_AGENT_RING_MEMFD, all ? f->members * bytes : bytes, &s->ring_ino);
+	s->ring_member = 0;
+	if (!s->table.member)
+		f->ring_bytes = all && s->ring_fd >= 0 ? bytes : 0;
+	return s->ring_fd < 0 ? s->ring_fd : 0;
+}
+
+/* Our place in the file `ring_fd` becomes a ring, mapped at `at` if that is given. */
 static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 {
 	size_t bytes = RUT_RING_CTL_SIZE + ((size_t)RING_SUBBUFS << shift);
-	struct rut_ring_ctl *ctl;
-	uint64_t ino;
-	int fd = rut_memfd(RUT_AGENT_RING_MEMFD, bytes, &ino);
+	struct rut_ring_ctl *ctl =
+		mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0),
+		     s->ring_fd, (off_t)(s->ring_member * bytes));
 
-	if (fd < 0)
-		return fd;
-	ctl = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
 	if (ctl == MAP_FAILED) {
-		close(fd);
+		close(s->ring_fd);
+		s->ring_fd = -1;
 		return -ENOMEM;
 	}
 	ctl->version = RUT_RING_VERSION;
@@ -69,14 +82,13 @@ static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 				    .count = RING_SUBBUFS,
 				    .mode = RUT_RING_DISCARD};
 	s->ring_bytes = bytes;
-	s->ring_fd = fd;
-	s->ring_ino = ino;
 	return 0;
 }
 
 int rut_trace_init(struct rut_session *s, uint64_t ring_bytes)
 {
 	uint32_t shift = RING_SHIFT_MIN;
+	int r;
 
 	if (!ring_bytes)
 		ring_bytes = RING_BYTES;
@@ -86,7 +98,8 @@ int rut_trace_init(struct rut_session *s, uint64_t ring_bytes)
 		if (*c == RUT_FILTER_INSIDE)
 			s->inside = c + 1;
 	s->tracks = s->flags & RUT_AGENT_RETURNS || s->slow_ns || s->inside;
-	return ring_make(s, shift, NULL);
+	r = rings_make(s, RUT_RING_CTL_SIZE + ((size_t)RING_SUBBUFS << shift));
+	return r < 0 ? r : ring_make(s, shift, NULL);
 }
 
 void rut_trace_fini(struct rut_session *s)
@@ -100,18 +113,21 @@ void rut_trace_fini(struct rut_session *s)
 
 int rut_trace_fork(struct rut_session *s)
 {
-	int old = s->ring_fd;
-	uint64_t ino = s->ring_ino;
-	int r;
+	int old = rut_fd_is(s->ring_fd, s->ring_ino) ? s->ring_fd : -1, r;
 
 	fork_count++;
 	if (!s->ring_bytes)
 		return 0;
-	r = ring_make(s, s->ring.shift, s->ring.ctl);
-	if (rut_fd_is(old, ino))
+	/* The places in the parent's two files go together. */
+	if (s->table.member && old >= 0 && s->table.family->ring_bytes == s->ring_bytes) {
+		s->ring_member = s->table.member;
+		return ring_make(s, s->ring.shift, s->ring.ctl);
+	}
+	r = rings_make(s, s->ring_bytes);
+	if (r == 0)
+		r = ring_make(s, s->ring.shift, s->ring.ctl);
+	if (old >= 0)
 		close(old);
-	if (r < 0)
-		s->ring_fd = -1;
 	return r;
 }
 

@@ -38,25 +38,16 @@ struct rut_events {
 	bool has;
 };
 
-int rut_events_open(struct rut_tracee *p, struct rut_err *err)
+int rut_events_open_at(struct rut_tracee *p, int fd, uint64_t off, uint64_t bytes,
+		       struct rut_err *err)
 {
-	struct rut_agent_slot *slot = &p->ctl->slots[p->slot];
-	_cleanup_close_ int fd = -1;
-	struct rut_events *e;
-	struct stat st;
+	struct rut_events *e = calloc(1, sizeof(*e));
 	int r;
 
-	fd = rut_target_open_memfd(p->pid, p->pid, slot->ring_fd, RUT_AGENT_RING_MEMFD);
-	if (fd < 0 && fd != -ENOENT)
-		return rut_err_errno(err, -fd, "cannot open the ring of process %d", (int)p->pid);
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_ino != slot->ring_ino ||
-	    st.st_size <= RUT_RING_CTL_SIZE)
-		return rut_err_set(err, EPROTO, "process %d closed the agent's ring", (int)p->pid);
-	e = calloc(1, sizeof(*e));
 	if (!e)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	e->map_bytes = (size_t)st.st_size;
-	e->map = mmap(NULL, e->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	e->map_bytes = bytes;
+	e->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)off);
 	if (e->map == MAP_FAILED) {
 		free(e);
 		return rut_err_errno(err, errno, "cannot map the ring of process %d", (int)p->pid);
@@ -67,6 +58,38 @@ int rut_events_open(struct rut_tracee *p, struct rut_err *err)
 	if (r < 0)
 		rut_events_close(p);
 	return r;
+}
+
+int rut_events_open(struct rut_tracee *p, struct rut_err *err)
+{
+	struct rut_agent_slot *slot = &p->ctl->slots[p->slot];
+	_cleanup_close_ int fd =
+		rut_target_open_memfd(p->pid, p->pid, slot->ring_fd, RUT_AGENT_RING_MEMFD);
+	struct rut_family *f = p->family;
+	uint64_t bytes = f->map->ring_bytes, off;
+	bool shared = bytes && slot->ring_member == p->member;
+	struct stat st;
+
+	if (fd < 0 && fd != -ENOENT)
+		return rut_err_errno(err, -fd, "cannot open the ring of process %d", (int)p->pid);
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_ino != slot->ring_ino)
+		return rut_err_set(err, EPROTO, "process %d closed the agent's ring", (int)p->pid);
+	if (!shared)
+		bytes = (uint64_t)st.st_size;
+	off = shared ? p->member * bytes : 0;
+	if (bytes <= RUT_RING_CTL_SIZE || bytes > 1ull << 32 || bytes % 4096 ||
+	    off + bytes > (uint64_t)st.st_size)
+		return rut_err_set(err, EPROTO, "the ring of process %d is not ours", (int)p->pid);
+	if (shared && f->ring_fd < 0 && f->members * bytes <= (uint64_t)st.st_size) {
+		f->ring_fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		f->ring_bytes = bytes;
+	}
+	return rut_events_open_at(p, fd, off, bytes, err);
+}
+
+bool rut_events_told(const struct rut_tracee *p)
+{
+	return p->events->at >= p->events->count && !p->events->has;
 }
 
 void rut_events_close(struct rut_tracee *p)

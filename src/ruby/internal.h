@@ -23,6 +23,13 @@ struct rut_tracee {
 	int ctl_fd; /* the lock on it is our sign of life */
 	struct rut_agent_ctl *ctl;
 	unsigned slot;
+	struct rut_family *family; /* borrowed from the tracer; NULL before its tables are mapped */
+	uint32_t member;	   /* its place there */
+	bool unseen;	/* known by its place only: there is no control page, and the PID is its own
+			   view */
+	bool over;	/* it has ended, and goes when everything is told */
+	bool announced; /* the caller knows that it has begun */
+	uint64_t met_ms;
 	struct rut_agent_table *table;
 	size_t table_bytes;
 	struct rut_tracee_names *names; /* owned; by row, filled once */
@@ -30,6 +37,26 @@ struct rut_tracee {
 	struct rut_events *events;  /* owned; trace mode */
 	struct rut_agent_row *base; /* owned; counters at the last reset */
 	uint32_t base_count;
+};
+
+/* Processes that count into one file: family.c. */
+struct rut_family {
+	uint64_t ino;
+	int fd;
+	struct rut_agent_family *map;
+	uint64_t table_bytes, ring_bytes;
+	uint32_t members, births;
+	int ring_fd; /* of trace mode, or -1 */
+	bool follow; /* a process of it is traced with its children */
+	bool same_ns;
+	char pid_ns[64]; /* as /proc names the PID namespace of the first process */
+	struct rut_tracee *known[RUT_FAMILY_MEMBERS]; /* borrowed from the tracer */
+};
+
+/* What processes have counted that have ended. */
+struct rut_gone {
+	struct rut_ruby_row *rows; /* owned; the names are the tracer's */
+	size_t count, cap, limit;
 };
 
 /* A process of a tree that is not traced yet, or never will be. */
@@ -53,6 +80,10 @@ struct rut_tracer {
 	struct rut_ruby_row *rows; /* owned */
 	size_t rows_cap;
 	struct rut_candidate candidates[RUT_CANDIDATES];
+	struct rut_family **families; /* owned */
+	size_t family_count;
+	struct rut_gone gone;
+	uint64_t search_ms; /* when processes are looked for the hard way again */
 	bool ending;	    /* the hooks are gone: what is left is told */
 	uint64_t follow_ms; /* when the trees are looked at again */
 	int watch_fd;	    /* borrowed; -1: none */
@@ -73,8 +104,23 @@ bool rut_tracee_ended(struct rut_tracee *p);
 /* Has this process an agent with a session of this number that nobody looks after? */
 bool rut_tracee_has_session(pid_t pid, uint64_t session_id);
 
+/* family.c */
+/* Maps the tables of a process that has a session of ours. Returns 0 or -errno. */
+int rut_family_join(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err);
+void rut_family_leave(struct rut_tracee *p);
+/* Meets children that nobody has seen, and buries the dead. Tracees may go. */
+void rut_family_look(struct rut_tracer *t);
+/* Have children been born since this was asked last? */
+bool rut_family_grows(struct rut_tracer *t);
+void rut_family_free_all(struct rut_tracer *t);
+
 /* events.c */
 int rut_events_open(struct rut_tracee *p, struct rut_err *err);
+/* The ring is there in the file. */
+int rut_events_open_at(struct rut_tracee *p, int fd, uint64_t off, uint64_t bytes,
+		       struct rut_err *err);
+/* Has everything been told that was taken out of its ring? */
+bool rut_events_told(const struct rut_tracee *p);
 void rut_events_close(struct rut_tracee *p);
 /* Tells what has come, in order of time. */
 int rut_events_round(struct rut_tracer *t, struct rut_err *err);
@@ -84,11 +130,17 @@ bool rut_events_busy(const struct rut_tracer *t);
 /* rows.c: one row, also when it has not counted anything; false: there is none. */
 bool rut_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,
 		  struct rut_ruby_row *ret);
+uint32_t rut_rows_count(const struct rut_tracee *p);
+/* Those that have counted something; `ret_count` is the room before. */
+bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_row *ret,
+		   uint32_t *ret_count);
 bool rut_rows_is_c(const struct rut_tracee *p, uint32_t number);
 const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off);
 
 /* tree.c: notices ends, takes in new processes. */
 void rut_tree_follow(struct rut_tracer *t);
+/* Tells of the beginning, once, or the end of a process. */
+void rut_tree_announce(struct rut_tracer *t, struct rut_tracee *p, enum rut_ruby_event_type type);
 
 /* tracer.c: takes the tracee. */
 int rut_tracer_add(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err);

@@ -25,6 +25,11 @@ static uint32_t row_count(const struct rut_tracee *p)
 	return n > room ? (uint32_t)room : n;
 }
 
+uint32_t rut_rows_count(const struct rut_tracee *p)
+{
+	return row_count(p);
+}
+
 const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off)
 {
 	uint64_t base = p->table->strs_off, at = base + off;
@@ -129,11 +134,27 @@ bool rut_rows_is_c(const struct rut_tracee *p, uint32_t number)
 	return number < row_count(p) && row_at(p, number)->flags & RUT_ROW_C;
 }
 
+bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_row *ret,
+		   uint32_t *ret_count)
+{
+	uint32_t count = row_count(p), n = 0;
+	double ns = tick_ns(p);
+
+	if (reserve_names(p, count) < 0)
+		return false;
+	for (uint32_t i = 0; i < count && n < *ret_count; i++)
+		n += fill(t, p, i, ns, &ret[n]);
+	*ret_count = n;
+	return true;
+}
+
 int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, size_t *ret_count,
 		    struct rut_err *err)
 {
-	size_t n = 0, need = 0;
+	size_t n = 0, need;
 
+	rut_family_look(t);
+	need = t->gone.count;
 	for (size_t i = 0; i < t->count; i++)
 		need += row_count(t->tracees[i]);
 	if (need > t->rows_cap || !t->rows) {
@@ -145,15 +166,16 @@ int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, 
 		t->rows_cap = (need + 64) * 2;
 	}
 	for (size_t i = 0; i < t->count; i++) {
-		struct rut_tracee *p = t->tracees[i];
-		uint32_t count = row_count(p);
-		double ns = tick_ns(p);
+		size_t room = t->rows_cap - t->gone.count - n;
+		uint32_t count = room < UINT32_MAX ? (uint32_t)room : UINT32_MAX;
 
-		if (reserve_names(p, count) < 0)
+		if (!rut_rows_fill(t, t->tracees[i], &t->rows[n], &count))
 			return rut_err_set(err, ENOMEM, "out of memory");
-		for (uint32_t j = 0; j < count && n < t->rows_cap; j++)
-			n += fill(t, p, j, ns, &t->rows[n]);
+		n += count;
 	}
+	if (t->gone.count)
+		memcpy(&t->rows[n], t->gone.rows, t->gone.count * sizeof(*t->rows));
+	n += t->gone.count;
 	*ret_rows = t->rows;
 	*ret_count = n;
 	return 0;
@@ -161,6 +183,7 @@ int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, 
 
 void rut_tracer_reset(struct rut_tracer *t)
 {
+	t->gone.count = 0;
 	for (size_t i = 0; i < t->count; i++) {
 		struct rut_tracee *p = t->tracees[i];
 		uint32_t count = row_count(p);

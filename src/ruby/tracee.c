@@ -181,32 +181,15 @@ static bool wait_state(struct rut_tracee *p, uint32_t from, uint64_t deadline_ms
 	}
 }
 
-static int map_table(struct rut_tracee *p, struct rut_err *err)
+static int map_table(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)
 {
 	struct rut_agent_slot *slot = slot_of(p);
-	_cleanup_close_ int fd = -1;
-	struct stat st;
-	void *m;
+	int r = rut_family_join(t, p, err);
 
-	fd = rut_target_open_memfd(p->pid, p->pid, slot->table_fd, RUT_AGENT_TABLE_MEMFD);
-	if (fd < 0 && fd != -ENOENT)
-		return rut_err_errno(err, -fd, "cannot open the tables of process %d", (int)p->pid);
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_ino != slot->table_ino ||
-	    st.st_size < (off_t)sizeof(*p->table))
-		return rut_err_set(err, EPROTO, "process %d closed the agent's tables",
-				   (int)p->pid);
-	m = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (m == MAP_FAILED)
-		return rut_err_errno(err, errno, "cannot map the tables of process %d",
-				     (int)p->pid);
-	p->table = m;
-	p->table_bytes = (size_t)st.st_size;
-	if (slot->mode == RUT_AGENT_TRACE) {
-		int r = rut_events_open(p, err);
-
-		if (r < 0)
-			return r;
-	}
+	if (r == 0 && slot->mode == RUT_AGENT_TRACE && !p->events)
+		r = rut_events_open(p, err);
+	if (r < 0)
+		return r;
 	__atomic_store_n(&slot->mapped, 1, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -237,7 +220,7 @@ static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_
 	int r;
 
 	if (take_inherited(t, p))
-		return map_table(p, err);
+		return map_table(t, p, err);
 	r = take_slot(p, err);
 	if (r < 0)
 		return r;
@@ -253,7 +236,7 @@ static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_
 				   slot->message);
 	if (slot->table_fd < 0)
 		return rut_err_set(err, ETIMEDOUT, "process %d does not answer", (int)p->pid);
-	return map_table(p, err);
+	return map_table(t, p, err);
 }
 
 static bool has_agent(pid_t pid)
@@ -400,6 +383,7 @@ void rut_tracee_free(struct rut_tracee *p)
 	if (!p)
 		return;
 	rut_events_close(p);
+	rut_family_leave(p);
 	if (p->table)
 		munmap(p->table, p->table_bytes);
 	if (p->ctl)

@@ -65,10 +65,12 @@ void rut_tracer_free(struct rut_tracer *t)
 		rut_tracee_detach(t->tracees[i], false);
 	for (size_t i = 0; i < t->count; i++)
 		rut_tracee_detach(t->tracees[i], true);
+	rut_family_look(t);
 	t->ending = true;
 	rut_events_round(t, NULL);
 	for (size_t i = 0; i < t->count; i++)
 		rut_tracee_free(t->tracees[i]);
+	rut_family_free_all(t);
 	free(t->tracees);
 	free(t->filter);
 	free(t->rows);
@@ -88,6 +90,8 @@ int rut_tracer_add(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *e
 		t->cap = cap;
 	}
 	t->tracees[t->count++] = p;
+	if (p->tree && p->family)
+		p->family->follow = true;
 	return 0;
 }
 
@@ -125,8 +129,11 @@ int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err)
 
 	rut_tree_follow(t);
 	do {
-		/* Children are looked for ten times a second, busy rings a hundred times. */
-		int slice = rut_events_busy(t) ? 5 : 50, r;
+		/*
+		 * Children are looked for ten times a second, busy rings a hundred times, and so
+		 * is a process that forks again and again: room for the next ones is needed.
+		 */
+		int slice = rut_events_busy(t) || rut_family_grows(t) ? 5 : 50, r;
 
 		if (slice > timeout_ms)
 			slice = timeout_ms;

@@ -56,13 +56,14 @@ static bool looks_like_ruby(pid_t pid)
 	return false;
 }
 
-static void emit(struct rut_tracer *t, const struct rut_tracee *p, enum rut_ruby_event_type type)
+void rut_tree_announce(struct rut_tracer *t, struct rut_tracee *p, enum rut_ruby_event_type type)
 {
 	struct rut_ruby_event ev = {.type = type, .pid = p->pid, .tid = p->pid};
 	struct timespec ts;
 
-	if (!t->on_event)
+	if (!t->on_event || (type == RUT_RUBY_EVENT_START && p->announced))
 		return;
+	p->announced = true;
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	ev.time_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	t->on_event(&ev, t->on_event_arg);
@@ -108,7 +109,7 @@ static void adopt(struct rut_tracer *t, pid_t pid)
 		return;
 	}
 	c->pid = 0;
-	emit(t, p, RUT_RUBY_EVENT_START);
+	rut_tree_announce(t, p, RUT_RUBY_EVENT_START);
 }
 
 static void walk(struct rut_tracer *t, pid_t pid, int depth);
@@ -166,7 +167,7 @@ static void find_orphans(struct rut_tracer *t)
 			rut_tracee_free(p);
 			continue;
 		}
-		emit(t, p, RUT_RUBY_EVENT_START);
+		rut_tree_announce(t, p, RUT_RUBY_EVENT_START);
 	}
 	if (dir)
 		closedir(dir);
@@ -175,10 +176,9 @@ static void find_orphans(struct rut_tracer *t)
 void rut_tree_follow(struct rut_tracer *t)
 {
 	uint64_t now = now_ms();
-	size_t n = t->count;
 	bool ended = false;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < t->count; i++) {
 		struct rut_tracee *p = t->tracees[i];
 
 		if (p->exited || !rut_tracee_ended(p))
@@ -186,15 +186,17 @@ void rut_tree_follow(struct rut_tracer *t)
 		rut_events_round(t, NULL); /* what it told before it went */
 		p->exited = true;
 		ended |= p->tree;
-		emit(t, p, RUT_RUBY_EVENT_EXIT);
+		rut_tree_announce(t, p, RUT_RUBY_EVENT_EXIT);
 		/* It may have executed another program: then it is still there. */
 		if (p->tree && candidate(t, p->pid))
 			candidate(t, p->pid)->again = true;
 	}
+	rut_family_look(t);
 	if (now < t->follow_ms && !ended)
 		return;
 	t->follow_ms = now + 100;
-	for (size_t i = 0; i < n; i++)
+	/* Taking one over may take another out of the list. */
+	for (size_t i = 0; i < t->count; i++)
 		if (t->tracees[i]->tree && !t->tracees[i]->exited)
 			walk(t, t->tracees[i]->pid, 0);
 	for (size_t i = 0; i < RUT_CANDIDATES; i++)

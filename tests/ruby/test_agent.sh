@@ -94,6 +94,42 @@ EOF
 103"
 }
 
+# Children that are gone before anybody could look at them, and theirs; more of them than places.
+short_children_are_counted() {
+  cat >c.rb <<'EOF'
+class W; def work; Object.new; end; end
+w = W.new
+n = Integer(ARGV[0])
+n.times do |i|
+  Process.wait(fork { 7.times { w.work }; i.odd? ? exit!(0) : Process.kill(:KILL, $$) })
+end
+Process.wait(fork { 10.times { Process.wait(fork { 3.times { w.work }; exit!(0) }) }; exit!(0) })
+20.times.map { fork { 2.times { w.work }; exit } }.each { |pid| Process.wait(pid) }
+w.work
+EOF
+  for mode in calls time objects; do
+    "$TRACE_TOOL" -m $mode -- $ruby "$T/c.rb" 200 >out
+    awk -F '\t' -v path="$T/c.rb" '$1 == path && $3 == (mode == "objects" ? "Object" : "W#work") { n += $4 + $8 }
+      END { print n }' mode=$mode out >got
+    is 1471
+  done
+  "$TRACE_TOOL" -m trace -- $ruby "$T/c.rb" 200 | awk -F '\t' '$1 == "call" && $5 == "W#work"' | wc -l >got
+  is 1471
+  "$TRACE_TOOL" -m calls -- $ruby "$T/c.rb" 2500 >out
+  awk -F '\t' -v path="$T/c.rb" '$1 == path && $3 == "W#work" { n += $4 } END { print n }' out >got
+  is 17571
+}
+
+# Where files may not be as large as our tables, nothing is traced, and nobody is killed for it.
+small_files_only() {
+  echo 'def work; end; work; Process.wait(fork { work }); print "well"' >l.rb
+  for limit in 100 40000 80000; do
+    "$TRACE_TOOL" -m calls -- sh -c "ulimit -f $limit; exec $ruby $T/l.rb" >out 2>err || cat err
+    cat out
+    grep -q well out
+  done
+}
+
 two_tracers_and_none() {
   cat >p.rb <<'EOF'
 class W; def work; Object.new; end; end
@@ -240,6 +276,8 @@ t_case "ractors" ractors_count
 t_case "short programs" short_programs_are_counted
 t_case "processes that start while they are attached to" starting_processes_survive
 t_case "forks" forks_are_followed
+t_case "children that live for a moment only" short_children_are_counted
+t_case "a limit on the size of files" small_files_only
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
 t_case "the tracer is killed while code is loaded" survives_the_tracer_while_loading
 t_case "slow calls, calls inside a method, arguments" conditions_of_a_trace
