@@ -133,6 +133,36 @@ static inline struct rut_variant *variant_of(struct rut_rec *r, struct rut_trace
 	return rut_rec_resolve(r, ta, klass);
 }
 
+/* The record of the method that begins. */
+static inline struct rut_rec *rec_of_file(struct rut_rec *file, const struct rut_trace_arg *ta)
+{
+	return rut_code_rec(file->s, ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ], false);
+}
+
+static void on_file_call(VALUE tp, void *data)
+{
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	struct rut_rec *r = ta->event == RUT_EVENT_CALL ? rec_of_file(data, ta) : NULL;
+	struct rut_variant *v = r ? variant_of(r, ta) : NULL;
+
+	if (v)
+		rut_add(&v->row->calls, 1);
+}
+
+static void on_file(VALUE tp, void *data)
+{
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	struct rut_rec *file = data, *r;
+
+	if (ta->event == RUT_EVENT_RETURN)
+		rut_hook_return(file->s, ta);
+	if (ta->event != RUT_EVENT_CALL)
+		return;
+	r = rec_of_file(file, ta);
+	if (r)
+		rut_hook_call(tp, r, ta);
+}
+
 static void on_call(VALUE tp, void *data)
 {
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
@@ -204,10 +234,12 @@ rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_even
 	if (rb.version <= 300)
 		*ret_events =
 			RUT_EVENT_CALL | RUT_EVENT_RETURN | RUT_EVENT_B_CALL | RUT_EVENT_B_RETURN;
-	else if (kind == RUT_REC_METHOD)
+	else if (kind != RUT_REC_BLOCK)
 		*ret_events = RUT_EVENT_CALL | (returns ? RUT_EVENT_RETURN : 0);
 	else
 		*ret_events = RUT_EVENT_B_CALL | (returns ? RUT_EVENT_B_RETURN : 0);
+	if (kind == RUT_REC_FILE)
+		return returns || s->mode == RUT_AGENT_TRACE ? on_file : on_file_call;
 	if (s->mode == RUT_AGENT_TRACE)
 		return on_trace;
 	return returns ? on_call_return : on_call;
@@ -215,5 +247,6 @@ rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_even
 
 bool rut_hook_is_ours(rut_tp_fn fn)
 {
-	return fn == on_call || fn == on_call_return || fn == on_trace;
+	return fn == on_call || fn == on_call_return || fn == on_trace || fn == on_file_call ||
+	       fn == on_file;
 }

@@ -186,7 +186,7 @@ static bool enable_for(VALUE tp, VALUE wrapper)
 	return !failed;
 }
 
-static void instrument(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind)
+VALUE rut_methods_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind, uint32_t methods)
 {
 	struct rut_rec *r;
 	uint32_t path, events;
@@ -194,19 +194,22 @@ static void instrument(struct rut_session *s, VALUE wrapper, VALUE iseq, int kin
 	volatile VALUE tp;
 
 	if (!rut_methods_path_wanted(s, iseq, &path))
-		return;
+		return 0;
 	r = rut_session_alloc(s, sizeof(*r));
 	if (!r)
-		return;
+		return 0;
 	r->s = s;
 	r->kind = (uint8_t)kind;
 	r->path = path;
 	r->line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
 	r->iseq = iseq;
+	r->methods = methods;
 	fn = rut_hook_for(s, kind, &events);
 	tp = rb.rb_tracepoint_new(0, events, fn, r);
-	if (enable_for(tp, wrapper))
-		s->table.hdr->instrumented++;
+	if (!enable_for(tp, wrapper))
+		return 0;
+	s->table.hdr->instrumented += methods;
+	return tp;
 }
 
 /*
@@ -256,21 +259,26 @@ void rut_watch_ractors(struct rut_session *s)
 
 static bool give_up_targets(struct rut_session *s);
 
-static void instrument_children(struct rut_session *s, VALUE wrapper, int depth)
+/* Returns the number of methods that are left to a hook of the file. */
+static uint32_t instrument_children(struct rut_session *s, VALUE wrapper, int depth)
 {
 	struct list l = {0};
+	uint32_t left = 0;
 
 	children_of(wrapper, &l);
 	for (size_t i = 0; i < l.count; i++) {
 		VALUE iseq = iseq_of_wrapper(l.items[i]);
 		int kind = kind_of(iseq);
 
-		if (kind >= 0)
-			instrument(s, l.items[i], iseq, kind);
+		if (kind == RUT_REC_METHOD && s->by_file)
+			left++;
+		else if (kind >= 0)
+			rut_methods_hook(s, l.items[i], iseq, kind, 1);
 		if (depth < 100)
-			instrument_children(s, l.items[i], depth + 1);
+			left += instrument_children(s, l.items[i], depth + 1);
 	}
 	list_fini(&l);
+	return left;
 }
 
 struct compiled {
@@ -281,8 +289,11 @@ struct compiled {
 static VALUE compiled_body(VALUE arg)
 {
 	struct compiled *c = (struct compiled *)arg;
+	uint32_t methods = instrument_children(c->s, c->wrapper, 0);
 
-	instrument_children(c->s, c->wrapper, 0);
+	if (methods)
+		rut_methods_hook(c->s, c->wrapper, iseq_of_wrapper(c->wrapper), RUT_REC_FILE,
+				 methods);
 	return rb.qnil;
 }
 
@@ -330,7 +341,7 @@ struct scan {
 	struct list ments;  /* method entries of define_methods */
 	struct list blocks; /* their code; sorted */
 	struct list tps;    /* tracepoints of this session */
-	struct list done;   /* their code; sorted */
+	struct list done;   /* what they are enabled for; sorted */
 	bool again;	    /* hooks may be set already */
 	VALUE path;	    /* the last one asked for, and the answer */
 	bool wanted;
@@ -341,7 +352,7 @@ struct scan {
  * still in the heap until the next GC, disabled, and their records are gone. Layout of struct
  * rb_tp_t: events and tracing, thread, targets, func, data.
  */
-static struct rut_rec *rec_of_tp(const struct rut_session *s, VALUE v)
+struct rut_rec *rut_methods_rec(const struct rut_session *s, VALUE v)
 {
 	const uintptr_t *w = (const uintptr_t *)v, *tp;
 
@@ -403,8 +414,8 @@ static int scan_page(void *start, void *end, size_t stride, void *data)
 
 			if (def && (*def & 15) == METHOD_TYPE_BMETHOD)
 				list_add(&sc->ments, v);
-		} else if (sc->again) {
-			if (rec_of_tp(sc->s, v))
+		} else if (sc->again && !sc->s->by_file) {
+			if (rut_methods_rec(sc->s, v))
 				list_add(&sc->tps, v);
 		}
 	}
@@ -434,6 +445,8 @@ static int compare(const void *a, const void *b)
 
 static bool is_done(const struct scan *sc, VALUE iseq)
 {
+	if (sc->s->by_file)
+		return sc->again && rut_file_hooks_on(sc->s, iseq, kind_of(iseq) == RUT_REC_METHOD);
 	return sc->done.count &&
 	       bsearch(&iseq, sc->done.items, sc->done.count, sizeof(VALUE), compare);
 }
@@ -453,7 +466,7 @@ static void add_defined_methods(struct scan *sc)
 		qsort(sc->blocks.items, sc->blocks.count, sizeof(VALUE), compare);
 	for (size_t i = 0; i < sc->blocks.count; i++)
 		if (!i || sc->blocks.items[i] != sc->blocks.items[i - 1])
-			rb.rb_ary_push(s->todo, wrapper_of(sc->blocks.items[i]));
+			rb.rb_ary_push(s->todo, sc->blocks.items[i]);
 }
 
 /* Where Ruby says it at no cost; otherwise it is asked when it is its turn. */
@@ -462,6 +475,19 @@ static bool kind_wanted(const struct rut_session *s, VALUE iseq)
 	int kind = rb.rb_iseq_type ? kind_of(iseq) : RUT_REC_METHOD;
 
 	return kind == RUT_REC_METHOD || (kind == RUT_REC_BLOCK && s->todo_blocks);
+}
+
+/* Code of one file side by side (the paths of one file are one object), what is outside first. */
+static int compare_places(const void *a, const void *b)
+{
+	VALUE m = *(const VALUE *)a, n = *(const VALUE *)b;
+	VALUE x = rb.rb_profile_frame_path(m), y = rb.rb_profile_frame_path(n);
+
+	if (x == y) {
+		x = rb.rb_profile_frame_first_lineno(m);
+		y = rb.rb_profile_frame_first_lineno(n);
+	}
+	return (x > y) - (x < y);
 }
 
 static VALUE scan_body(VALUE arg)
@@ -475,14 +501,17 @@ static VALUE scan_body(VALUE arg)
 						      &sc->done);
 	if (sc->done.count)
 		qsort(sc->done.items, sc->done.count, sizeof(VALUE), compare);
-	s->todo = rb.rb_ary_new();
+	if (s->by_file && sc->found.count)
+		qsort(sc->found.items, sc->found.count, sizeof(VALUE), compare_places);
+	/* Hidden: nothing of Ruby's inside must be seen by the program. */
+	s->todo = rb.rb_obj_hide(rb.rb_ary_new());
 	s->todo_next = 0;
 	s->todo_blocks = !sc->again && sc->found.count <= BLOCKS_MAX;
 	s->todo_count = s->todo_defined = 0;
 	for (size_t i = 0; i < sc->found.count; i++) {
 		if (is_done(sc, sc->found.items[i]) || !kind_wanted(s, sc->found.items[i]))
 			continue;
-		rb.rb_ary_push(s->todo, wrapper_of(sc->found.items[i]));
+		rb.rb_ary_push(s->todo, sc->found.items[i]);
 		s->todo_defined++;
 	}
 	s->todo_count = s->todo_defined;
@@ -517,11 +546,14 @@ void rut_methods_scan(struct rut_session *s, bool again)
  */
 static bool too_expensive(struct rut_session *s, uint64_t ns)
 {
+	uint64_t left = (uint64_t)(s->todo_count - s->todo_next);
+
 	if (s->tried == 0 || ns < s->hook_ns)
 		s->hook_ns = ns;
 	if (++s->tried < HOOKS_TRIED || s->todo_next >= s->todo_count)
 		return false;
-	return s->hook_ns * (uint64_t)(s->todo_count - s->todo_next) > HOOKS_NS_MAX;
+	/* A hook may be that of many. */
+	return s->hook_ns * left * s->tried / (uint64_t)s->todo_next > HOOKS_NS_MAX;
 }
 
 static bool give_up_targets(struct rut_session *s)
@@ -534,34 +566,79 @@ static bool give_up_targets(struct rut_session *s)
 	return false;
 }
 
+/*
+ * The methods of one file that are next, side by side; *ret_n of them need a hook. Returns how many
+ * places of the list that is.
+ */
+static long next_of_file(const struct rut_session *s, VALUE *iseqs, long *ret_n)
+{
+	VALUE path = 0, line = 0;
+	long i = s->todo_next, n = 0;
+
+	for (; i < s->todo_defined; i++) {
+		VALUE iseq = rb.rb_ary_entry(s->todo, i);
+
+		if (kind_of(iseq) != RUT_REC_METHOD)
+			break;
+		if (path && rb.rb_profile_frame_path(iseq) != path)
+			break;
+		/* One inside another, both in one line, are not told apart by their order. */
+		if (n == RUT_FILE_METHODS ||
+		    (n > RUT_FILE_METHODS / 2 && rb.rb_profile_frame_first_lineno(iseq) != line))
+			break;
+		path = rb.rb_profile_frame_path(iseq);
+		line = rb.rb_profile_frame_first_lineno(iseq);
+		if (!rut_file_hooks_on(s, iseq, true))
+			iseqs[n++] = iseq;
+	}
+	*ret_n = n;
+	return i - s->todo_next;
+}
+
+/* Sets the next hook, or passes over what needs none: then false. */
+static bool hook_next(struct rut_session *s)
+{
+	VALUE iseqs[RUT_FILE_METHODS], iseq;
+	int kind;
+
+	if (s->by_file && !s->no_files) {
+		long n, places = next_of_file(s, iseqs, &n);
+
+		if (places && (n == 0 || (n > 1 && rut_file_hook(s, iseqs, n)))) {
+			s->todo_next += places;
+			return n > 0;
+		}
+	}
+	iseq = rb.rb_ary_entry(s->todo, s->todo_next++);
+	kind = kind_of(iseq);
+	if (kind == RUT_REC_METHOD && s->by_file && rut_file_hooks_on(s, iseq, true))
+		return false;
+	if (kind != RUT_REC_METHOD &&
+	    (kind != RUT_REC_BLOCK || (!s->todo_blocks && s->todo_next <= s->todo_defined)))
+		return false;
+	rut_methods_hook(s, wrapper_of(iseq), iseq, kind, 1);
+	return true;
+}
+
 bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 {
 	uint64_t begin = rut_mono_ns(), now;
 
-	for (;;) {
-		VALUE wrapper, iseq;
-		int kind;
+	if (s->todo == rb.qnil || s->todo == 0)
+		return false;
+	while (rb.rb_ary_entry(s->todo, s->todo_next) != rb.qnil) {
+		bool hooked = hook_next(s);
 
-		if (s->todo == rb.qnil || s->todo == 0)
-			return false;
-		wrapper = rb.rb_ary_entry(s->todo, s->todo_next++);
-		if (wrapper == rb.qnil) {
-			s->todo = rb.qnil;
-			s->table.hdr->scans++;
-			return false;
-		}
-		iseq = iseq_of_wrapper(wrapper);
-		kind = kind_of(iseq);
-		if (kind == RUT_REC_METHOD ||
-		    (kind == RUT_REC_BLOCK && (s->todo_blocks || s->todo_next > s->todo_defined)))
-			instrument(s, wrapper, iseq, kind);
 		now = rut_mono_ns();
-		if (s->tried < HOOKS_TRIED && too_expensive(s, now - begin))
+		if (hooked && s->tried < HOOKS_TRIED && too_expensive(s, now - begin))
 			return give_up_targets(s);
 		begin = now;
 		if (now > deadline_ns)
 			return true;
 	}
+	s->todo = rb.qnil;
+	s->table.hdr->scans++;
+	return false;
 }
 
 /* ---- taking hooks away ---- */
@@ -577,7 +654,7 @@ static int unhook_page(void *start, void *end, size_t stride, void *data)
 	struct unhook *u = data;
 
 	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
-		struct rut_rec *r = rec_of_tp(u->s, v);
+		struct rut_rec *r = rut_methods_rec(u->s, v);
 
 		if (r && (!u->only_drops || r->drop))
 			list_add(&u->tps, v);
@@ -618,6 +695,20 @@ static VALUE disable_body(VALUE tp)
 	return rb.rb_tracepoint_disable(tp);
 }
 
+void rut_methods_drop_hook(struct rut_session *s, VALUE tp)
+{
+	struct rut_rec *r = rut_methods_rec(s, tp);
+	int failed = 0;
+
+	if (!r)
+		return;
+	r->drop = false;
+	s->table.hdr->instrumented -= r->methods;
+	rb.rb_protect(disable_body, tp, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+}
+
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns)
 {
 	if (s->unhook == rb.qnil || (s->unhook_only_drops && !only_drops)) {
@@ -627,19 +718,10 @@ bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadlin
 	}
 	for (;;) {
 		VALUE tp = rb.rb_ary_entry(s->unhook, s->unhook_next++);
-		struct rut_rec *r;
-		int failed = 0;
 
 		if (tp == rb.qnil)
 			break;
-		r = rec_of_tp(s, tp);
-		if (!r)
-			continue;
-		r->drop = false;
-		s->table.hdr->instrumented--;
-		rb.rb_protect(disable_body, tp, &failed);
-		if (failed)
-			rb.rb_set_errinfo(rb.qnil);
+		rut_methods_drop_hook(s, tp);
 		if (s->unhook_next % 16 == 0 && rut_mono_ns() > deadline_ns)
 			return true;
 	}

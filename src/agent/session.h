@@ -17,6 +17,8 @@
 
 struct rut_session;
 
+#define RUT_FILE_METHODS 64
+
 /* A method of one class: one row. Several when classes share code (module_function, dup). */
 struct rut_variant {
 	VALUE owner;
@@ -33,16 +35,18 @@ struct rut_variant {
 enum rut_rec_kind {
 	RUT_REC_METHOD,
 	RUT_REC_BLOCK, /* the block of a define_method, or perhaps one */
+	RUT_REC_FILE,  /* methods of one file: their hook */
 };
 
-/* Code with a hook. The hook's data points here. Lives as long as the session. */
+/* Code that is counted, or has a hook: then its data points here. Lives as long as the session. */
 struct rut_rec {
 	VALUE klass; /* the class of the receiver seen last: then `last` is right */
 	struct rut_variant *last;
 	struct rut_session *s;
-	VALUE iseq; /* alive and not moved while the hook is set: Ruby pins targets */
+	VALUE iseq; /* with a hook: alive and not moved while that is set, Ruby pins targets */
 	struct rut_variant *variants;
 	uint32_t path, line;
+	uint32_t methods; /* FILE: known to have this hook */
 	uint8_t kind;
 	bool drop;     /* the hook is of no use: take it away */
 	bool dropping; /* counted in s->drops */
@@ -79,7 +83,10 @@ struct rut_session {
 	const char *inside; /* borrowed from the filter; NULL: everywhere */
 	struct rut_sites sites;
 	struct rut_codes codes;
-	bool global;	      /* one hook for all methods (global.c) */
+	uint32_t codes_lock;
+	bool global;	      /* one hook for all methods (code.c) */
+	bool by_file;	      /* methods of a file share hooks (files.c) */
+	bool no_files;	      /* ... which did not work */
 	uint64_t compiled_ns; /* spent on code that came, and the hooks set in that */
 	uint64_t compiled_hooks;
 	uint32_t busy;		/* hooks that Ruby may interrupt: they need the session */
@@ -87,7 +94,7 @@ struct rut_session {
 	uint64_t hook_ns;	/* of one, at best */
 	struct rut_slots slots; /* sizes of objects */
 	/* The work that is left, see methods.c. */
-	VALUE todo; /* Array of InstructionSequence; registered with the GC */
+	VALUE todo; /* Array of code, hidden; registered with the GC */
 	long todo_next, todo_count;
 	long todo_defined; /* from here on: blocks that are methods */
 	bool todo_blocks;  /* hooks on all blocks, too */
@@ -155,9 +162,28 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns);
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns);
 /* Instead of a hook for each method. */
 void rut_session_go_global(struct rut_session *s);
+/*
+ * A hook on this code (its wrapper) and the methods in it, `methods` of them. Returns the
+ * tracepoint, or 0.
+ */
+VALUE rut_methods_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind,
+		       uint32_t methods);
+void rut_methods_drop_hook(struct rut_session *s, VALUE tp);
+/* The record of a tracepoint of this session, or NULL. */
+struct rut_rec *rut_methods_rec(const struct rut_session *s, VALUE tp);
 bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path);
 void rut_watch_ractors(struct rut_session *s);
 void rut_methods_on_compiled(VALUE tp, void *session);
+
+/* files.c */
+bool rut_files_usable(const struct rut_session *s);
+/*
+ * One hook for these methods of one file, RUT_FILE_METHODS at most, in the order of their lines.
+ * False: not on this Ruby, and none has it. The array is changed.
+ */
+bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count);
+/* How many hooks of this session count this code (`method`: a method, else a block). */
+unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method);
 
 /* names.c: never runs Ruby code of the application. Writes the name, NUL-terminated. */
 void rut_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton);
@@ -185,8 +211,10 @@ bool rut_hook_is_ours(rut_tp_fn fn);
 void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta);
 void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta);
 
-/* global.c */
+/* code.c */
 void rut_on_any_call(VALUE tp, void *session);
+/* The record of this code; NULL: the filter leaves it out. */
+struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod);
 void rut_codes_fini(struct rut_codes *codes);
 struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass);
 

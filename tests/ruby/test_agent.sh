@@ -271,6 +271,43 @@ d 2400"
   done
 }
 
+# Of 15,000 methods, all with a hook: what the process grows by, and that each is counted once.
+many_methods_fit() {
+  mkdir many
+  for i in $(seq 0 999); do
+    {
+      echo "class F$i"
+      for j in $(seq 0 14); do echo "def m$j(a); a; end"; done
+      echo end
+    } >many/f$i.rb
+  done
+  cat >many/main.rb <<'EOF'
+def kib; File.read('/proc/self/status')[/VmRSS:\s+(\d+)/, 1].to_i; end
+1000.times { |i| require_relative "f#{i}" }
+3.times { GC.start }
+before = kib
+$stderr.puts 'ready'
+$stdin.gets
+puts kib - before
+1000.times { |i| o = Object.const_get("F#{i}").new; 15.times { |j| (j + 1).times { o.send("m#{j}", 1) } } }
+EOF
+  mkfifo in err
+  $ruby many/main.rb <in 2>err >grown &
+  pid=$!
+  exec 5>in 6<err
+  read -r ready <&6
+  [ "$ready" = ready ]
+  "$TRACE_TOOL" -w 5 -m calls "$pid" >out
+  wait $pid
+  exec 5>&- 6<&-
+  echo "grew by $(cat grown) KiB"
+  [ "$(cat grown)" -le 8192 ] || return 1
+  awk -F '\t' '$3 ~ /^F[0-9]+#m[0-9]+$/ { sub(".*#m", "", $3); n[$3]++; sum[$3] += $4 }
+    END { for (j in n) print j, n[j], sum[j] }' out | sort -n >got
+  for j in $(seq 0 14); do echo "$j 1000 $(((j + 1) * 1000))"; done >want
+  diff -u want got
+}
+
 t_case "the agent links against nothing" links_against_nothing
 t_case "ractors" ractors_count
 t_case "short programs" short_programs_are_counted
@@ -281,5 +318,6 @@ t_case "a limit on the size of files" small_files_only
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
 t_case "the tracer is killed while code is loaded" survives_the_tracer_while_loading
 t_case "slow calls, calls inside a method, arguments" conditions_of_a_trace
+t_case "an application of 15,000 methods" many_methods_fit
 t_case "YJIT and many methods" yjit_counts_with_many_methods
 t_done

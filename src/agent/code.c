@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One hook for all methods, where a hook for each cannot be had: Ruby 2.5 has no such thing, and
- * with YJIT each one that is set costs a look through the whole heap.
+ * Hooks that serve many methods: the one of a file (files.c), and one for all methods, where a hook
+ * for each file cannot be had: Ruby 2.5 has no such thing, and with YJIT each one that is set costs
+ * a look through the whole heap.
  *
- * The hook gets every call of the program and finds the record by the address of the code that
- * runs, in a table whose entries hold until the next GC (site.h). What the filter leaves out costs
- * this look. Of ractors only the main one is seen.
+ * They find the record by the address of the code that runs, in a table whose entries hold for a
+ * time (life.h). A global hook gets every call of the program: what the filter leaves out costs
+ * this look. It also stays in the code for ever, asleep, because Ruby does not take it out; and of
+ * ractors it sees the main one only.
  */
 #include "session.h"
 
@@ -58,8 +60,10 @@ static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, 
 	if (!rut_methods_path_wanted(s, iseq, &path))
 		return NULL;
 	line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
-	if (old && old->path == path && old->line == line && old->kind == kind)
+	if (old && old->path == path && old->line == line && old->kind == kind) {
+		old->klass = 0; /* it may have another name */
 		return old;
+	}
 	r = rut_session_alloc(s, sizeof(*r));
 	if (r) {
 		r->s = s;
@@ -71,7 +75,7 @@ static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, 
 	return r;
 }
 
-static struct rut_rec *rec_of_code(struct rut_session *s, VALUE iseq, bool bmethod)
+static struct rut_rec *find(struct rut_session *s, VALUE iseq, bool bmethod)
 {
 	struct rut_codes *codes = &s->codes;
 	struct rut_code *code;
@@ -96,6 +100,18 @@ static struct rut_rec *rec_of_code(struct rut_session *s, VALUE iseq, bool bmeth
 	return code->rec;
 }
 
+struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod)
+{
+	struct rut_rec *r;
+
+	if (__builtin_expect(rut_single_ractor(), 1))
+		return find(s, iseq, bmethod);
+	rut_lock(&s->codes_lock);
+	r = find(s, iseq, bmethod);
+	rut_unlock(&s->codes_lock);
+	return r;
+}
+
 void rut_on_any_call(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
@@ -107,8 +123,8 @@ void rut_on_any_call(VALUE tp, void *session)
 		rut_hook_return(s, ta);
 		return;
 	}
-	r = rec_of_code(s, cfp[RUT_FRAME_ISEQ],
-			*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD);
+	r = rut_code_rec(s, cfp[RUT_FRAME_ISEQ],
+			 *(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD);
 	if (r)
 		rut_hook_call(tp, r, ta);
 }
