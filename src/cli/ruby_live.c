@@ -32,8 +32,9 @@ const struct rut_opt rut_live_options[] = {
 	{0},
 };
 
-/* Below that, a first table shows what has been counted so far rather than wait an interval. */
+/* An empty screen is shown after the first; the first rows are looked for until the second. */
 static const uint64_t first_table_ns = 100 * UINT64_C(1000000);
+static const uint64_t first_rows_ns = 5 * UINT64_C(1000000000);
 
 /* Rates over less than that say little. */
 static const uint64_t rate_min_ns = 50 * UINT64_C(1000000);
@@ -297,20 +298,43 @@ static int wait_a_bit(struct rut_live *l, int ms, struct rut_err *err)
 	return n || (l->child && !l->child_ended);
 }
 
-/* The first table comes as soon as something was counted. */
+/* Late by more than an interval (stopped by a signal): goes on from here. */
+static bool interval_over(struct rut_live *l, uint64_t now)
+{
+	if (now < l->next_ns)
+		return false;
+	l->next_ns += l->interval_ns;
+	if (l->next_ns <= now)
+		l->next_ns = now + l->interval_ns;
+	return true;
+}
+
+/*
+ * The first table comes as soon as something was counted. In a very large application that is when
+ * the first hooks are set; until then there are empty ones, or an empty screen.
+ */
 static int show_first(struct rut_live *l, struct rut_err *err)
 {
-	uint64_t until = l->begin_ns + first_table_ns;
+	uint64_t quick = l->begin_ns + first_table_ns, until = l->begin_ns + first_rows_ns, now;
+	bool shown = l->view != &rut_screen_view;
 	int rc;
 
 	do {
-		rc = wait_a_bit(l, 5, err);
+		now = rut_now_ns();
+		rc = wait_a_bit(l, now < quick ? 5 : 25, err);
 		if (rc > 0)
 			rc = rut_live_update(l, err) < 0 ? -err->code : 1;
-	} while (rc > 0 && !l->rows.count && rut_now_ns() < until);
-	if (rc <= 0)
-		return rc;
-	rc = l->view->show(l, false);
+		if (rc <= 0)
+			return rc;
+		if (l->rows.count)
+			break;
+		if (interval_over(l, now) || (now >= quick && !shown)) {
+			shown = true;
+			rc = l->view->show(l, false);
+		}
+	} while (rc >= 0 && now < until);
+	if (rc >= 0)
+		rc = l->view->show(l, false);
 	return rc < 0 ? rc : 1;
 }
 
@@ -327,13 +351,7 @@ static int loop(struct rut_live *l, struct rut_err *err)
 		now = rut_now_ns();
 		if (now >= l->next_reset_ns)
 			rut_live_reset(l);
-		if (now < l->next_ns)
-			continue;
-		/* Late by more than an interval (stopped by a signal): go on from here. */
-		l->next_ns += l->interval_ns;
-		if (l->next_ns <= now)
-			l->next_ns = now + l->interval_ns;
-		if (l->paused)
+		if (!interval_over(l, now) || l->paused)
 			continue;
 		rc = rut_live_update(l, err);
 		if (!rc)
