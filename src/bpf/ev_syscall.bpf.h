@@ -42,7 +42,7 @@ static __always_inline __u32 syscall_row(const struct task_struct *task, long id
 	return nr < RUT_SYSCALLS_COMPAT ? nr : RUT_SYSCALLS_MAX;
 }
 
-static __always_inline int store_unknown(void *ctx, struct pt_regs *regs, long id)
+static __noinline int store_unknown(void *ctx, struct pt_regs *regs, long id)
 {
 	const __u64 size = 8 + conf.context_size + sizeof(struct rut_ev_SYSCALL_UNKNOWN);
 	struct rut_slot slot;
