@@ -140,7 +140,8 @@ struct rut_agent_table {
 	uint64_t rows_lost;	/* events without a row: the table was full */
 	uint32_t scans;		/* looks through the heap that are complete */
 	uint32_t instrumented;	/* methods with a hook */
-	uint64_t pad[4];
+	uint64_t real0_ns;	/* CLOCK_REALTIME at mono0_ns; 0: an older agent */
+	uint64_t pad[3];
 };
 
 struct rut_agent_row {

@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#define RUT_EVENT_STREAM 1 /* stream_id of the ring */
+
 enum rut_event_id {
 	RUT_EVENT_ID_CALL = 1,
 	RUT_EVENT_ID_RETURN,

@@ -11,9 +11,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ROW_CAP	 131072u
-#define STRS_CAP (16u << 20)
-#define HASH_MIN 4096u
+#define ROW_CAP	  131072u
+#define STRS_CAP  (16u << 20)
+#define HASH_MIN  4096u
+#define PAGE	  ((size_t)4096)
+#define DUMP_STEP ((size_t)64 << 10) /* divides the sizes of rows and strings */
 
 void *rut_map(size_t bytes)
 {
@@ -76,6 +78,23 @@ int rut_memfd(const char *name, size_t bytes, uint64_t *ret_ino)
 	}
 	*ret_ino = st.st_ino;
 	return fd;
+}
+
+/*
+ * Core dumps get what is used of the table: the kernel would write all 26 MB of it, as zeros, and
+ * give memory to each page for that. Failing does no harm.
+ */
+static void begin_dump(struct rut_table *t, char *base, size_t bytes)
+{
+	madvise(base + PAGE, bytes - PAGE, MADV_DONTDUMP);
+	t->rows_dumped = PAGE;
+	t->strs_dumped = t->hdr->strs_off;
+}
+
+static void extend_dump(struct rut_table *t, size_t *dumped, size_t used)
+{
+	for (; *dumped < used; *dumped += DUMP_STEP)
+		madvise((char *)t->hdr + *dumped, DUMP_STEP, MADV_DODUMP);
 }
 
 static size_t table_bytes(void)
@@ -159,9 +178,11 @@ int rut_table_init(struct rut_table *t)
 	hdr->strs_len = 8; /* offset 0 means none */
 	hdr->tick0 = rut_ticks();
 	hdr->mono0_ns = rut_mono_ns();
+	hdr->real0_ns = rut_real_ns();
 	hdr->ticks_are_tsc = rut_clock_is_tsc;
 	t->rows = (struct rut_agent_row *)((char *)hdr + hdr->rows_off);
 	t->strs = (char *)hdr + hdr->strs_off;
+	begin_dump(t, (char *)hdr, bytes);
 	rut_table_ready(t);
 	return 0;
 }
@@ -242,10 +263,14 @@ int rut_table_fork(struct rut_table *t)
 	copy->rows_lost = 0;
 	copy->tick0 = rut_ticks();
 	copy->mono0_ns = rut_mono_ns();
+	copy->real0_ns = rut_real_ns();
 	/* The lock cannot be held: the thread that forked is the only one, and it is here. */
 	t->lock = 0;
 	if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, t->hdr) == MAP_FAILED)
 		return -errno;
+	begin_dump(t, (char *)t->hdr, bytes);
+	extend_dump(t, &t->rows_dumped, PAGE + t->hdr->row_count * sizeof(struct rut_agent_row));
+	extend_dump(t, &t->strs_dumped, t->hdr->strs_off + t->hdr->strs_len);
 	return 0;
 }
 
@@ -293,6 +318,7 @@ static uint32_t str_locked(struct rut_table *t, const char *data, size_t len)
 	}
 	if (end > t->hdr->strs_cap || t->hash_count >= t->hash_mask)
 		return 0;
+	extend_dump(t, &t->strs_dumped, t->hdr->strs_off + end);
 	s = (struct rut_agent_str *)(t->strs + off);
 	s->len = (uint32_t)len;
 	memcpy(s->data, data, len);
@@ -380,6 +406,7 @@ struct rut_agent_row *rut_table_row(struct rut_table *t, uint32_t path, uint32_t
 	if (slot && *slot) {
 		row = &t->rows[*slot - 1];
 	} else if (slot && n < t->hdr->row_cap) {
+		extend_dump(t, &t->rows_dumped, PAGE + (n + 1) * sizeof(*row));
 		row = &t->rows[n];
 		*row = want;
 		*slot = n + 1;

@@ -27,6 +27,7 @@ struct rut_table {
 	uint32_t *index; /* owned; numbers of rows + 1, open addressing */
 	uint32_t index_mask;
 	uint32_t lock;
+	size_t rows_dumped, strs_dumped; /* core dumps get the table up to here */
 };
 
 int rut_table_init(struct rut_table *t);

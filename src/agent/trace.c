@@ -22,7 +22,6 @@
 #define RING_SHIFT_MAX	24
 #define FRAME_BYTES_MAX 72
 #define ARGS_BYTES	512
-#define STREAM_ID_RUBY	1
 
 static uint32_t fork_count;
 
@@ -59,6 +58,7 @@ static int rings_make(struct rut_session *s, size_t bytes)
 static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 {
 	size_t bytes = RUT_RING_CTL_SIZE + ((size_t)RING_SUBBUFS << shift);
+	uint64_t table = (uintptr_t)s->table.hdr;
 	struct rut_ring_ctl *ctl =
 		mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0),
 		     s->ring_fd, (off_t)(s->ring_member * bytes));
@@ -73,7 +73,9 @@ static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 	ctl->subbuf_shift = shift;
 	ctl->subbuf_count = RING_SUBBUFS;
 	ctl->pid = (uint32_t)getpid();
-	ctl->stream_id = STREAM_ID_RUBY;
+	ctl->stream_id = RUT_EVENT_STREAM;
+	/* For who finds both in a core dump. */
+	memcpy(ctl->_user, &table, sizeof(table));
 	__atomic_store_n(&ctl->magic, RUT_RING_MAGIC, __ATOMIC_RELEASE);
 	s->ring = (struct rut_ring){.ctl = ctl,
 				    .data = (unsigned char *)ctl + RUT_RING_CTL_SIZE,

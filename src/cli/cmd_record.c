@@ -20,6 +20,7 @@
 #include "cli/record_static.h"
 #include "session/budget.h"
 #include "session/programs.h"
+#include "session/words.h"
 
 enum { OPT_DURATION = 256 };
 
@@ -302,9 +303,11 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		rut_budget_calibrate(r);
 		if (rec->command && write(rec->go_fd, "", 1) != 1)
 			fprintf(stderr, "rutile record: the command is gone\n");
+		rut_words_arm(r);
 		consume(rec, &c, &status);
 		rut_record_static_close(&rec->statics);
 		finish(r, &c);
+		rut_words_disarm();
 	}
 	if (rec->go_fd >= 0)
 		close(rec->go_fd);

@@ -1,8 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile recover`: the sessions in the memory dump of a crashed kernel, as traces. */
+/*
+ * `rutile recover`: the sessions in the memory dump of a crashed kernel, as traces; and what the
+ * core of a process has: of a Ruby process the last lines of `rutile trace`, of a recorder the
+ * packets that it had not written.
+ */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "cli/cmd.h"
+#include "cli/ruby_live.h"
+#include "cli/trace_print.h"
+#include "output/text.h"
+#include "ruby/core.h"
 #include "session/recover.h"
 
 static const struct rut_opt options[] = {
@@ -17,6 +30,98 @@ static void on_found(const struct rut_recovered *f, void *arg)
 	if (f->damaged)
 		printf(", %llu incomplete or not in the dump", (unsigned long long)f->damaged);
 	printf("\n");
+}
+
+/* The rings of a Ruby process, a file of lines each. */
+struct lines {
+	const char *dir;
+	struct rut_trace_print print;
+	int fd; /* -1: none */
+	char path[512];
+};
+
+static void end_ring(struct lines *l)
+{
+	if (l->fd < 0)
+		return;
+	rut_trace_print_flush(&l->print);
+	if (rut_write_all(l->fd, &l->print.out) < 0)
+		fprintf(stderr, "rutile recover: cannot write '%s'\n", l->path);
+	printf("%s: %llu events of Ruby\n", l->path, (unsigned long long)l->print.events);
+	rut_trace_print_fini(&l->print);
+	rut_closep(&l->fd);
+}
+
+static int begin_ring(const struct rut_ruby_core *ring, void *arg, struct rut_err *err)
+{
+	struct lines *l = arg;
+	struct rut_trace_style style = {
+		.thread = true,
+		.returns = true,
+		.args = true,
+		.time = ring->clock_offset_ns != 0,
+		.clock_offset_ns = ring->clock_offset_ns,
+	};
+
+	end_ring(l);
+	for (unsigned int i = 0; i < 1000; i++) {
+		if (i)
+			snprintf(l->path, sizeof(l->path), "%s/ruby-%d-%u.txt", l->dir, ring->pid,
+				 i);
+		else
+			snprintf(l->path, sizeof(l->path), "%s/ruby-%d.txt", l->dir, ring->pid);
+		l->fd = open(l->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+		if (l->fd >= 0 || errno != EEXIST)
+			break;
+	}
+	if (l->fd < 0)
+		return rut_err_errno(err, errno, "cannot make '%s'", l->path);
+	rut_trace_print_init(&l->print, &style);
+	return 0;
+}
+
+static void on_event(const struct rut_ruby_event *ev, void *arg)
+{
+	struct lines *l = arg;
+
+	rut_trace_print_event(ev, &l->print);
+	if (l->print.out.len > 64 << 10 && rut_write_all(l->fd, &l->print.out) < 0)
+		fprintf(stderr, "rutile recover: cannot write '%s'\n", l->path);
+}
+
+static int recover_process(const struct rut_core *core, const char *dump, const char *dir,
+			   struct rut_err *err)
+{
+	struct lines l = {.dir = dir, .fd = -1};
+	int rings, sessions;
+
+	if (mkdir(dir, 0750) < 0 && errno != EEXIST)
+		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
+	rut_text_init();
+	rings = rut_ruby_core_read(core, begin_ring, on_event, &l, err);
+	end_ring(&l);
+	if (rings < 0)
+		return rings;
+	sessions = rut_recover_core(core, dir, on_found, NULL, err);
+	if (!rings && !sessions)
+		return rut_err_set(err, ENOENT,
+				   "the core '%s' of process %d (%s) holds nothing that rutile "
+				   "recorded",
+				   dump, core->pid, core->name);
+	return sessions < 0 ? sessions : 0;
+}
+
+static int recover(const char *dump, const char *dir, struct rut_err *err)
+{
+	struct rut_core *core = NULL;
+	int rc = rut_core_open(&core, dump, err);
+
+	if (rc == -ENOEXEC)
+		return rut_recover(dump, dir, on_found, NULL, err);
+	if (!rc)
+		rc = recover_process(core, dump, dir, err);
+	rut_core_free(core);
+	return rc;
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
@@ -41,14 +146,15 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	}
 	if (!dump)
 		return rut_usage_error(cmd, "the memory dump is missing");
-	return rut_recover(dump, dir, on_found, NULL, &err) < 0 ? rut_fail(cmd, &err) : RUT_EXIT_OK;
+	return recover(dump, dir, &err) < 0 ? rut_fail(cmd, &err) : RUT_EXIT_OK;
 }
 
 const struct rut_cmd cmd_recover = {
 	.name = "recover",
 	.group = "Record",
-	.summary = "read the flight recorders out of a crashed kernel's memory dump",
-	.usage = "VMCORE [-o DIR]",
+	.summary =
+		"read what was recorded out of a memory dump: of a crashed kernel, or of a process",
+	.usage = "VMCORE|CORE [-o DIR]",
 	.options = options,
 	.run = run,
 };

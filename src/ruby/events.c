@@ -35,6 +35,7 @@ struct rut_events {
 	size_t at;	      /* the packet being told */
 	size_t off;	      /* in it */
 	uint64_t time_ns;     /* of the record at `off`; valid when has */
+	uint64_t told_ns;     /* of the last record */
 	bool has;
 };
 
@@ -178,6 +179,13 @@ static bool peek(struct rut_tracer *t, struct rut_tracee *p)
 		e->time_ns = (base & ~0xffffffffffffull) | low;
 		if (e->time_ns + (1ull << 47) < base)
 			e->time_ns += 1ull << 48;
+		/* In a packet times never decrease: what comes is of a record that was not
+		 * finished. */
+		if (e->time_ns < (e->off == sizeof(*packet) ? base : e->told_ns)) {
+			e->off = end;
+			continue;
+		}
+		e->told_ns = e->time_ns;
 		e->has = true;
 	}
 	return e->has;
@@ -327,6 +335,51 @@ int rut_events_round(struct rut_tracer *t, struct rut_err *err)
 		if (t->tracees[i]->events)
 			emit_lost(t, t->tracees[i], t->tracees[i]->events->ring.ctl->lost,
 				  (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec);
+	return 0;
+}
+
+/* Packets in the order in which they were written, the last one with the end that it has so far. */
+static int take_memory(struct rut_events *e)
+{
+	const struct rut_ring *r = &e->ring;
+	uint64_t pos = r->ctl->pos, mask = r->subbuf_size - 1;
+	uint64_t last = (pos + mask) >> r->shift, first = last > r->count ? last - r->count : 0;
+
+	e->queue = malloc((size_t)r->count * r->subbuf_size);
+	if (!e->queue)
+		return -ENOMEM;
+	for (uint64_t i = first; i < last; i++) {
+		struct rut_packet *p = (struct rut_packet *)packet_at(e, e->count);
+
+		memcpy(p, r->data + ((i & (r->count - 1)) << r->shift), r->subbuf_size);
+		if (p->magic != RUT_CTF_PACKET_MAGIC || p->packet_seq_num != i)
+			continue;
+		if (i == pos >> r->shift) {
+			p->content_size = (pos & mask) * 8;
+			p->events_discarded = r->ctl->lost;
+			p->timestamp_end = p->timestamp_begin;
+		}
+		e->count++;
+	}
+	return 0;
+}
+
+int rut_events_tell_memory(struct rut_tracer *t, struct rut_tracee *p, struct rut_ring_ctl *ctl,
+			   unsigned char *data, size_t bytes, struct rut_err *err)
+{
+	struct rut_events e = {0};
+	int rc = rut_ring_open_ctl(&e.ring, ctl, data, bytes, err);
+
+	if (rc < 0)
+		return rc;
+	rc = take_memory(&e);
+	if (rc < 0)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	p->events = &e;
+	while (peek(t, p))
+		tell_next(t, p);
+	p->events = NULL;
+	free(e.queue);
 	return 0;
 }
 

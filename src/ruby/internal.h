@@ -8,6 +8,8 @@
 #include "base/hash.h"
 #include "ruby/tracer.h"
 
+struct rut_ring_ctl;
+
 struct rut_tracee_names {
 	const char *path, *class_name, *method; /* borrowed from the tracer's strings */
 };
@@ -124,6 +126,9 @@ bool rut_events_told(const struct rut_tracee *p);
 void rut_events_close(struct rut_tracee *p);
 /* Tells what has come, in order of time. */
 int rut_events_round(struct rut_tracer *t, struct rut_err *err);
+/* Tells all that a ring holds, in a copy of another process's memory; p->table is set. */
+int rut_events_tell_memory(struct rut_tracer *t, struct rut_tracee *p, struct rut_ring_ctl *ctl,
+			   unsigned char *data, size_t bytes, struct rut_err *err);
 /* Do events come fast? Then look again soon. */
 bool rut_events_busy(const struct rut_tracer *t);
 

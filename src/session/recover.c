@@ -24,8 +24,16 @@
 #define CPUS_MAX      8192
 #define META_MAX      (RUT_META_ANCHOR_PAGES * RUT_PAGE)
 
+/* A page of a core that begins with a magic number of ours. */
+struct page {
+	uint64_t magic, address;
+};
+
 struct dump {
-	kdump_ctx_t *ctx;
+	kdump_ctx_t *ctx;	     /* of a kernel */
+	const struct rut_core *core; /* ... or of a process: borrowed */
+	struct page *pages;	     /* owned */
+	size_t npages;
 	const char *dir;
 	void (*fn)(const struct rut_recovered *found, void *arg);
 	void *arg;
@@ -48,11 +56,22 @@ static bool read_pages(struct dump *d, const uint32_t *pfns, size_t n, unsigned 
 	return true;
 }
 
+/* Nothing in a dump is trusted. */
+static bool check_meta(struct rut_meta *m)
+{
+	if (!m->ncpus || m->ncpus > CPUS_MAX || m->shift < 12 || m->shift > 26 ||
+	    m->count > RUT_RING_MAX_SUBBUFS || m->count < 2 || (m->count & (m->count - 1)) ||
+	    m->text_len > RUT_META_DYNAMIC_OFFSET - RUT_META_TEXT_OFFSET ||
+	    m->dynamic_len > RUT_META_PAGES_OFFSET - RUT_META_DYNAMIC_OFFSET)
+		return false;
+	m->conf.name[sizeof(m->conf.name) - 1] = '\0';
+	return rut_session_check_name(m->conf.name, NULL) == 0;
+}
+
 /* The whole description behind an anchor, checked, or NULL. */
 static struct rut_meta *read_meta(struct dump *d, const struct rut_anchor *a)
 {
 	_cleanup_free_ struct rut_meta *m = NULL;
-	uint64_t pages;
 
 	if (a->version != RUT_META_VERSION || !a->npages || a->npages > RUT_META_ANCHOR_PAGES ||
 	    a->bytes != (uint64_t)a->npages * RUT_PAGE || a->bytes <= RUT_META_PAGES_OFFSET)
@@ -61,18 +80,11 @@ static struct rut_meta *read_meta(struct dump *d, const struct rut_anchor *a)
 	if (!m || !read_pages(d, a->pfn, a->npages, (unsigned char *)m) ||
 	    memcmp(&m->anchor, a, sizeof(*a)) != 0)
 		return NULL;
-	pages = (uint64_t)m->npages_ctl + m->npages_ring;
-	if (RUT_META_PAGES_OFFSET + pages * 4 > a->bytes || m->npages_ctl != m->ncpus ||
-	    m->ncpus > CPUS_MAX || m->shift < 12 || m->shift > 26 ||
-	    m->count > RUT_RING_MAX_SUBBUFS || m->count < 2 || (m->count & (m->count - 1)) ||
+	if (m->npages_ctl != m->ncpus ||
 	    m->npages_ring != (((uint64_t)m->ncpus * m->count) << m->shift) / RUT_PAGE ||
-	    m->text_len > RUT_META_DYNAMIC_OFFSET - RUT_META_TEXT_OFFSET ||
-	    m->dynamic_len > RUT_META_PAGES_OFFSET - RUT_META_DYNAMIC_OFFSET)
+	    RUT_META_PAGES_OFFSET + ((uint64_t)m->npages_ctl + m->npages_ring) * 4 > a->bytes)
 		return NULL;
-	m->conf.name[sizeof(m->conf.name) - 1] = '\0';
-	if (rut_session_check_name(m->conf.name, NULL) < 0)
-		return NULL;
-	return RUT_TAKE(m);
+	return check_meta(m) ? RUT_TAKE(m) : NULL;
 }
 
 static int write_file(int dir, const char *name, const void *data, size_t len, bool append)
@@ -146,7 +158,7 @@ static bool finish_packet(const struct rut_ring_ctl *c, const struct rut_meta *m
 	if (bytes == size) {
 		/* The consumer cuts what it has written: on disk it is not. */
 		p->packet_size = size * 8;
-		return p->content_size <= p->packet_size;
+		return p->content_size >= sizeof(*p) * 8 && p->content_size <= p->packet_size;
 	}
 	if (index != c->pos >> m->shift || bytes != (c->pos & (size - 1)))
 		return false;
@@ -157,11 +169,65 @@ static bool finish_packet(const struct rut_ring_ctl *c, const struct rut_meta *m
 	return true;
 }
 
-static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, int dir,
-		      struct rut_recovered *found)
+/* In the core of a process: a page that begins like one of ours, with this identity. */
+static const unsigned char *find_page(const struct dump *d, uint64_t magic, const uint8_t uuid[16],
+				      uint32_t cpu, uint64_t seq, size_t len)
+{
+	for (size_t i = 0; i < d->npages; i++) {
+		const struct page *p = &d->pages[i];
+		const unsigned char *at;
+		struct rut_ring_ctl c;
+		struct rut_packet k;
+
+		if (p->magic != magic || !(at = rut_core_at(d->core, p->address, len)))
+			continue;
+		if (magic == RUT_RING_MAGIC) {
+			memcpy(&c, at, sizeof(c));
+			if (c.cpu_id == cpu && !memcmp(c.uuid, uuid, 16))
+				return at;
+			continue;
+		}
+		memcpy(&k, at, sizeof(k));
+		if (k.cpu_id == cpu && k.packet_seq_num == seq && !memcmp(k.uuid, uuid, 16))
+			return at;
+	}
+	return NULL;
+}
+
+static bool read_ctl(struct dump *d, const struct rut_meta *m, uint32_t cpu,
+		     struct rut_ring_ctl *ret)
+{
+	const uint32_t *list = (const void *)((const char *)m + RUT_META_PAGES_OFFSET);
+	const unsigned char *at;
+
+	if (!d->core)
+		return read_page(d, list[cpu], ret);
+	at = find_page(d, RUT_RING_MAGIC, m->anchor.uuid, cpu, 0, sizeof(*ret));
+	if (at)
+		memcpy(ret, at, sizeof(*ret));
+	return at;
+}
+
+static bool read_packet(struct dump *d, const struct rut_meta *m, uint32_t cpu, uint64_t i,
+			unsigned char *to)
 {
 	const uint32_t *list = (const void *)((const char *)m + RUT_META_PAGES_OFFSET);
 	uint32_t per = (1u << m->shift) / RUT_PAGE;
+	const unsigned char *at;
+
+	if (!d->core) {
+		list += m->npages_ctl + ((size_t)cpu * m->count + (i & (m->count - 1))) * per;
+		return read_pages(d, list, per, to);
+	}
+	at = find_page(d, RUT_CTF_PACKET_MAGIC, m->anchor.uuid, cpu, i, 1u << m->shift);
+	if (at)
+		memcpy(to, at, 1u << m->shift);
+	return at;
+}
+
+static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, int dir,
+		      struct rut_recovered *found)
+{
 	_cleanup_free_ unsigned char *data = malloc(1ull << m->shift);
 	struct rut_ring_ctl ctl;
 	uint64_t first, last;
@@ -170,7 +236,7 @@ static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, in
 	if (!data)
 		return -ENOMEM;
 	snprintf(name, sizeof(name), "kernel_%u", cpu);
-	if (!read_page(d, list[cpu], &ctl) || ctl.magic != RUT_RING_MAGIC ||
+	if (!read_ctl(d, m, cpu, &ctl) || ctl.magic != RUT_RING_MAGIC ||
 	    memcmp(ctl.uuid, m->anchor.uuid, sizeof(ctl.uuid)) != 0) {
 		found->damaged++;
 		/* cppcheck-suppress memleak ; it has a cleanup attribute */
@@ -179,11 +245,14 @@ static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, in
 	last = (ctl.pos + (1ull << m->shift) - 1) >> m->shift;
 	first = last > m->count ? last - m->count : 0;
 	for (uint64_t i = first; i < last; i++) {
-		size_t at = m->npages_ctl + ((size_t)cpu * m->count + (i & (m->count - 1))) * per;
+		bool there = read_packet(d, m, cpu, i, data);
 		int rc;
 
-		if (!read_pages(d, list + at, per, data) ||
-		    !finish_packet(&ctl, m, i, (struct rut_packet *)data)) {
+		/* What was on disk already need not be in the core. */
+		if (!there && d->core && ctl.mode == RUT_RING_DISCARD &&
+		    (i + 1) << m->shift <= ctl.consumed)
+			continue;
+		if (!there || !finish_packet(&ctl, m, i, (struct rut_packet *)data)) {
 			found->damaged++;
 			continue;
 		}
@@ -278,6 +347,68 @@ static int unflatten(int from, const char *dir, struct rut_err *err)
 		}
 	}
 	return rut_err_set(err, EPROTO, "the dump is cut off");
+}
+
+static int list_pages(struct dump *d)
+{
+	size_t cap = 0;
+
+	for (size_t i = 0; i < d->core->count; i++) {
+		const struct rut_core_segment *s = &d->core->segments[i];
+
+		for (size_t off = -s->address % RUT_PAGE; off + 8 <= s->bytes; off += RUT_PAGE) {
+			uint64_t magic;
+
+			memcpy(&magic, s->data + off, sizeof(magic));
+			if ((uint32_t)magic == RUT_CTF_PACKET_MAGIC)
+				magic = RUT_CTF_PACKET_MAGIC;
+			if (magic != RUT_CTF_PACKET_MAGIC && magic != RUT_RING_MAGIC &&
+			    magic != RUT_META_MAGIC)
+				continue;
+			if (d->npages == cap) {
+				void *more;
+
+				cap = cap ? cap * 2 : 64;
+				more = reallocarray(d->pages, cap, sizeof(*d->pages));
+				if (!more)
+					return -ENOMEM;
+				d->pages = more;
+			}
+			d->pages[d->npages++] = (struct page){magic, s->address + off};
+		}
+	}
+	return 0;
+}
+
+int rut_recover_core(const struct rut_core *core, const char *dir,
+		     void (*fn)(const struct rut_recovered *found, void *arg), void *arg,
+		     struct rut_err *err)
+{
+	struct dump d = {.core = core, .dir = dir, .fn = fn, .arg = arg};
+	int rc = list_pages(&d) < 0 ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+
+	for (size_t i = 0; i < d.npages && !rc; i++) {
+		_cleanup_free_ struct rut_meta *m = NULL;
+		const unsigned char *at;
+		bool again = false;
+
+		if (d.pages[i].magic != RUT_META_MAGIC)
+			continue;
+		at = rut_core_at(core, d.pages[i].address, RUT_META_PAGES_OFFSET);
+		m = at ? malloc(RUT_META_PAGES_OFFSET) : NULL;
+		if (!m)
+			continue;
+		memcpy(m, at, RUT_META_PAGES_OFFSET);
+		/* A core by gcore may have the same session twice. */
+		for (size_t j = 0; j < i && !again; j++)
+			again = d.pages[j].magic == RUT_META_MAGIC &&
+				(at = rut_core_at(core, d.pages[j].address, sizeof(m->anchor))) &&
+				!memcmp(((const struct rut_anchor *)at)->uuid, m->anchor.uuid, 16);
+		if (!again && m->anchor.version == RUT_META_VERSION && check_meta(m))
+			rc = write_session(&d, m, err);
+	}
+	free(d.pages);
+	return rc < 0 ? rc : d.found;
 }
 
 static bool is_flattened(int fd)

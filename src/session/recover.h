@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "base/core.h"
+
 struct rut_err;
 
 /* One session that was found and written. */
@@ -26,5 +28,10 @@ struct rut_recovered {
 int rut_recover(const char *dump, const char *dir,
 		void (*fn)(const struct rut_recovered *found, void *arg), void *arg,
 		struct rut_err *err);
+
+/* The same with what the core of a recorder's process holds; 0: nothing. */
+int rut_recover_core(const struct rut_core *core, const char *dir,
+		     void (*fn)(const struct rut_recovered *found, void *arg), void *arg,
+		     struct rut_err *err);
 
 #endif

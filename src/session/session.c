@@ -23,6 +23,7 @@
 #include "session/dynamic.h"
 #include "session/kernel.h"
 #include "session/programs.h"
+#include "session/words.h"
 
 #define WAIT_MS 5000
 
@@ -135,6 +136,7 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	setpriority(PRIO_PROCESS, 0, -10);
 	c->recorder->meta->consumer = getpid();
 	c->recorder->meta->consumer_start = rut_process_start_time(getpid());
+	rut_words_arm(c->recorder);
 	daemon_loop(c);
 	rut_info("ends: %llu events, %.1f MiB in %llu packets, %llu events lost",
 		 (unsigned long long)c->total_records, (double)c->total_bytes / 1048576,

@@ -425,6 +425,38 @@ EOF
   awk -v now="$now" '$1 > now + 360000 || $1 < now + 360000 - 60 {print; exit 1}' t-1.times
 }
 
+# A recorder that crashes: what it had not written is in its core, and rutile finds it there.
+test_core() {
+  need_bpf
+  grep -q '^core' /proc/sys/kernel/core_pattern || t_skip "cores do not go to a file here"
+  if nm -D "$RUTILE" | grep -q __asan; then t_skip "the sanitizer catches crashes itself"; fi
+  where=t
+  record_into -o t --buffer 32M --context procname
+  prlimit --core=unlimited --pid $rec || t_skip "cores are not allowed"
+  getppids 100
+  sleep 1.2
+  kill -STOP $rec
+  getppids 2000
+  kill -SEGV $rec
+  kill -CONT $rec
+  rc=0
+  wait $rec || rc=$?
+  [ $rc = 139 ]
+  core=$(ls core*)
+  whole t
+  on_disk=$(ppids_in bt2.out)
+  "$RUTILE" recover "$core" -o out
+  whole out/record
+  grep -q 'procname = "python3"' bt2.out
+  echo "$on_disk on disk, $(ppids_in bt2.out) in the core"
+  [ "$(ppids_in bt2.out)" -ge 2000 ]
+  [ $((on_disk + $(ppids_in bt2.out))) -ge 2100 ] && [ $((on_disk + $(ppids_in bt2.out))) -lt 2600 ]
+  # Of a process without rutile's memory nothing comes.
+  sh -c 'ulimit -c unlimited; cd "$1"; mkdir other; cd other; sleep 5 & kill -ABRT $!; wait $!' sh "$PWD" || true
+  if "$RUTILE" recover other/core* -o out2 2>err; then return 1; fi
+  grep -q "of process [0-9]* (s[a-z]*) holds nothing that rutile recorded" err
+}
+
 t_case "kill -9 at 100 random moments of heavy writing: every trace is whole" test_kill_random
 t_case "... and at each step of making a folder and writing a packet" test_kill_each_step
 t_case "a snapshot is there or not" test_kill_snapshot
@@ -438,4 +470,5 @@ t_case "a kernel without some tracepoints" test_no_tracepoint
 t_case "tracefs that cannot be mounted" test_no_tracefs
 t_case "the missing capability is named" test_privilege
 t_case "the time of day is set" test_clock_set
+t_case "what a crashed recorder had not written is in its core" test_core
 t_done
