@@ -68,6 +68,7 @@ static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, 
 	if (r) {
 		r->s = s;
 		r->kind = kind;
+		r->shared = true;
 		r->path = path;
 		r->line = line;
 		r->iseq = iseq;

@@ -12,7 +12,8 @@
  * The price: as long as the hook is set, methods of a file keep each other alive. Those of other
  * files do not.
  *
- * Not when methods are chosen by name, because such a hook cannot go from one method only.
+ * A hook that many have cannot go from one method only. So where methods are chosen by name those
+ * that may turn out not to be wanted (named.h) have one each.
  */
 #include "session.h"
 
@@ -28,10 +29,10 @@
 
 #define FIXNUM(n) ((VALUE)(n) << 1 | 1)
 
-bool rut_files_usable(const struct rut_session *s)
+bool rut_files_usable(bool by_name)
 {
 	return rb.target && rb.version >= 207 && rb.version <= 304 && rb.rb_iseq_load &&
-	       rb.rb_iseqw_to_iseq && !s->filter.has_names;
+	       rb.rb_iseqw_to_iseq && (!by_name || rb.rb_iseq_type);
 }
 
 unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method)

@@ -41,7 +41,7 @@ static void name_row(struct rut_rec *r, struct rut_variant *v)
 
 static void drop(struct rut_rec *r)
 {
-	if (r->dropping)
+	if (r->dropping || r->shared)
 		return;
 	r->drop = r->dropping = true;
 	__atomic_fetch_add(&r->s->drops, 1, __ATOMIC_RELAXED);

@@ -17,12 +17,11 @@
 #include "session.h"
 
 #include "clock.h"
+#include "list.h"
+#include "named.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* enum rb_method_type_t, since 2.0 */
-#define METHOD_TYPE_BMETHOD 4
 
 #define BLOCKS_MAX 6000u /* pieces of code that the filter wants */
 
@@ -33,34 +32,6 @@
 #define HOOK_NS_MAX	100000u
 
 #define NOT_READY (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
-
-struct list {
-	VALUE *items;
-	size_t count, cap;
-};
-
-static bool list_add(struct list *l, VALUE v)
-{
-	if (l->count == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 8192;
-		VALUE *items = rut_map(cap * sizeof(*items));
-
-		if (!items)
-			return false;
-		if (l->count)
-			memcpy(items, l->items, l->count * sizeof(*items));
-		rut_unmap(l->items, l->cap * sizeof(*items));
-		l->items = items;
-		l->cap = cap;
-	}
-	l->items[l->count++] = v;
-	return true;
-}
-
-static void list_fini(struct list *l)
-{
-	rut_unmap(l->items, l->cap * sizeof(*l->items));
-}
 
 static bool ready_iseq(VALUE v)
 {
@@ -144,14 +115,14 @@ static int kind_of(VALUE iseq)
 
 static VALUE child_i(VALUE child, VALUE data, int argc, const VALUE *argv, VALUE block)
 {
-	struct list *l = (struct list *)data;
+	struct rut_list *l = (struct rut_list *)data;
 
-	list_add(l, child);
+	rut_list_add(l, child);
 	return rb.qnil;
 }
 
 /* Wrappers of the code directly inside; they stay alive: each is referred to by its code. */
-static void children_of(VALUE wrapper, struct list *l)
+static void children_of(VALUE wrapper, struct rut_list *l)
 {
 	rb.rb_block_call(wrapper, rb.id_each_child, 0, NULL, child_i, (VALUE)l);
 }
@@ -262,7 +233,7 @@ static bool give_up_targets(struct rut_session *s);
 /* Returns the number of methods that are left to a hook of the file. */
 static uint32_t instrument_children(struct rut_session *s, VALUE wrapper, int depth)
 {
-	struct list l = {0};
+	struct rut_list l = {0};
 	uint32_t left = 0;
 
 	children_of(wrapper, &l);
@@ -270,14 +241,14 @@ static uint32_t instrument_children(struct rut_session *s, VALUE wrapper, int de
 		VALUE iseq = iseq_of_wrapper(l.items[i]);
 		int kind = kind_of(iseq);
 
-		if (kind == RUT_REC_METHOD && s->by_file)
+		if (kind == RUT_REC_METHOD && s->by_file && !s->filter.has_names)
 			left++;
 		else if (kind >= 0)
 			rut_methods_hook(s, l.items[i], iseq, kind, 1);
 		if (depth < 100)
 			left += instrument_children(s, l.items[i], depth + 1);
 	}
-	list_fini(&l);
+	rut_list_fini(&l);
 	return left;
 }
 
@@ -337,13 +308,15 @@ void rut_methods_on_compiled(VALUE tp, void *session)
 
 struct scan {
 	struct rut_session *s;
-	struct list found;  /* code that the filter wants */
-	struct list ments;  /* method entries of define_methods */
-	struct list blocks; /* their code; sorted */
-	struct list tps;    /* tracepoints of this session */
-	struct list done;   /* what they are enabled for; sorted */
-	bool again;	    /* hooks may be set already */
-	VALUE path;	    /* the last one asked for, and the answer */
+	struct rut_list found;	/* code that the filter wants */
+	struct rut_list ments;	/* method entries of define_methods */
+	struct rut_list named;	/* and of methods, when they are chosen by name; sorted */
+	struct rut_list blocks; /* their code; sorted */
+	struct rut_list tps;	/* tracepoints of this session */
+	struct rut_list done;	/* what they are enabled for; sorted */
+	bool again;		/* hooks may be set already */
+	bool by_name;
+	VALUE path; /* the last one asked for, and the answer */
 	bool wanted;
 };
 
@@ -408,15 +381,17 @@ static int scan_page(void *start, void *end, size_t stride, void *data)
 
 		if (imemo == RUT_IMEMO_ISEQ) {
 			if (!(rut_flags(v) & NOT_READY) && scan_wanted(sc, v))
-				list_add(&sc->found, v);
+				rut_list_add(&sc->found, v);
 		} else if (imemo == RUT_IMEMO_MENT) {
 			const uint32_t *def = ((const uint32_t *const *)v)[2];
 
-			if (def && (*def & 15) == METHOD_TYPE_BMETHOD)
-				list_add(&sc->ments, v);
+			if (def && (*def & 15) == RUT_METHOD_TYPE_BMETHOD)
+				rut_list_add(&sc->ments, v);
+			else if (def && (*def & 15) == RUT_METHOD_TYPE_ISEQ && sc->by_name)
+				rut_list_add(&sc->named, v);
 		} else if (sc->again && !sc->s->by_file) {
 			if (rut_methods_rec(sc->s, v))
-				list_add(&sc->tps, v);
+				rut_list_add(&sc->tps, v);
 		}
 	}
 	return 0;
@@ -427,7 +402,7 @@ static void collect_targets(VALUE obj, void *data)
 	if (rut_special_p(obj))
 		return;
 	if (rut_imemo(obj) == RUT_IMEMO_ISEQ)
-		list_add(data, obj);
+		rut_list_add(data, obj);
 }
 
 static void collect_target_sets(VALUE obj, void *data)
@@ -446,9 +421,17 @@ static int compare(const void *a, const void *b)
 static bool is_done(const struct scan *sc, VALUE iseq)
 {
 	if (sc->s->by_file)
-		return sc->again && rut_file_hooks_on(sc->s, iseq, kind_of(iseq) == RUT_REC_METHOD);
+		return sc->again &&
+		       rut_file_hooks_on(sc->s, iseq,
+					 rb.rb_iseq_type && kind_of(iseq) == RUT_REC_METHOD);
 	return sc->done.count &&
 	       bsearch(&iseq, sc->done.items, sc->done.count, sizeof(VALUE), compare);
+}
+
+static void add(struct rut_session *s, VALUE iseq)
+{
+	rb.rb_ary_push(s->todo, iseq);
+	s->todo_count++;
 }
 
 /* Every alias, and every Method that was bound (Sinatra binds one a request), is an entry. */
@@ -460,13 +443,13 @@ static void add_defined_methods(struct scan *sc)
 		VALUE iseq = bmethod_iseq(sc->ments.items[i]);
 
 		if (iseq && ready_iseq(iseq) && scan_wanted(sc, iseq) && !is_done(sc, iseq))
-			list_add(&sc->blocks, iseq);
+			rut_list_add(&sc->blocks, iseq);
 	}
 	if (sc->blocks.count)
 		qsort(sc->blocks.items, sc->blocks.count, sizeof(VALUE), compare);
 	for (size_t i = 0; i < sc->blocks.count; i++)
 		if (!i || sc->blocks.items[i] != sc->blocks.items[i - 1])
-			rb.rb_ary_push(s->todo, sc->blocks.items[i]);
+			add(s, sc->blocks.items[i]);
 }
 
 /* Where Ruby says it at no cost; otherwise it is asked when it is its turn. */
@@ -490,6 +473,35 @@ static int compare_places(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/*
+ * First what may share a hook or may not need one, in groups; then the methods of which nobody
+ * knows yet whether they are wanted, and blocks that are methods.
+ */
+static void add_found(struct scan *sc)
+{
+	struct rut_session *s = sc->s;
+	struct rut_list unknown = {0};
+	struct rut_named named = {.s = s, .ments = &sc->named};
+
+	for (size_t i = 0; i < sc->found.count; i++) {
+		VALUE iseq = sc->found.items[i];
+		enum rut_named_is is = RUT_NAMED_WANTED;
+
+		if (is_done(sc, iseq) || !kind_wanted(s, iseq))
+			continue;
+		if (sc->by_name && kind_of(iseq) == RUT_REC_METHOD)
+			is = rut_named_is(&named, iseq);
+		if (is == RUT_NAMED_WANTED)
+			add(s, iseq);
+		else if (is == RUT_NAMED_UNKNOWN)
+			rut_list_add(&unknown, iseq);
+	}
+	s->todo_defined = s->todo_count;
+	for (size_t i = 0; i < unknown.count; i++)
+		add(s, unknown.items[i]);
+	rut_list_fini(&unknown);
+}
+
 static VALUE scan_body(VALUE arg)
 {
 	struct scan *sc = (struct scan *)arg;
@@ -503,28 +515,21 @@ static VALUE scan_body(VALUE arg)
 		qsort(sc->done.items, sc->done.count, sizeof(VALUE), compare);
 	if (s->by_file && sc->found.count)
 		qsort(sc->found.items, sc->found.count, sizeof(VALUE), compare_places);
+	rut_named_sort(&sc->named);
 	/* Hidden: nothing of Ruby's inside must be seen by the program. */
 	s->todo = rb.rb_obj_hide(rb.rb_ary_new());
-	s->todo_next = 0;
+	s->todo_next = s->todo_count = 0;
 	s->todo_blocks = !sc->again && sc->found.count <= BLOCKS_MAX;
-	s->todo_count = s->todo_defined = 0;
-	for (size_t i = 0; i < sc->found.count; i++) {
-		if (is_done(sc, sc->found.items[i]) || !kind_wanted(s, sc->found.items[i]))
-			continue;
-		rb.rb_ary_push(s->todo, sc->found.items[i]);
-		s->todo_defined++;
-	}
-	s->todo_count = s->todo_defined;
-	if (s->todo_blocks)
-		return rb.qnil;
-	add_defined_methods(sc);
+	add_found(sc);
+	if (!s->todo_blocks)
+		add_defined_methods(sc);
 	return rb.qnil;
 }
 
 /* The GC must not run meanwhile: the lists hold addresses that it does not see. */
 void rut_methods_scan(struct rut_session *s, bool again)
 {
-	struct scan sc = {.s = s, .again = again};
+	struct scan sc = {.s = s, .again = again, .by_name = s->by_file && s->filter.has_names};
 	VALUE was_disabled = rb.rb_gc_disable();
 	int failed = 0;
 
@@ -533,11 +538,12 @@ void rut_methods_scan(struct rut_session *s, bool again)
 		rb.rb_set_errinfo(rb.qnil);
 	if (was_disabled != rb.qtrue)
 		rb.rb_gc_enable();
-	list_fini(&sc.found);
-	list_fini(&sc.ments);
-	list_fini(&sc.blocks);
-	list_fini(&sc.tps);
-	list_fini(&sc.done);
+	rut_list_fini(&sc.found);
+	rut_list_fini(&sc.ments);
+	rut_list_fini(&sc.named);
+	rut_list_fini(&sc.blocks);
+	rut_list_fini(&sc.tps);
+	rut_list_fini(&sc.done);
 }
 
 /*
@@ -646,7 +652,7 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 struct unhook {
 	struct rut_session *s;
 	bool only_drops;
-	struct list tps;
+	struct rut_list tps;
 };
 
 static int unhook_page(void *start, void *end, size_t stride, void *data)
@@ -657,7 +663,7 @@ static int unhook_page(void *start, void *end, size_t stride, void *data)
 		struct rut_rec *r = rut_methods_rec(u->s, v);
 
 		if (r && (!u->only_drops || r->drop))
-			list_add(&u->tps, v);
+			rut_list_add(&u->tps, v);
 	}
 	return 0;
 }
@@ -686,7 +692,7 @@ static void unhook_list(struct rut_session *s, bool only_drops)
 		rb.rb_set_errinfo(rb.qnil);
 	if (was_disabled != rb.qtrue)
 		rb.rb_gc_enable();
-	list_fini(&u.tps);
+	rut_list_fini(&u.tps);
 	s->unhook_only_drops = only_drops;
 }
 

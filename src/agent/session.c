@@ -150,7 +150,7 @@ static VALUE hook_body(VALUE arg)
 		rut_session_tp(s, RUT_EVENT_FIBER_SWITCH, rut_stack_on_switch);
 		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
 	}
-	s->by_file = rut_files_usable(s);
+	s->by_file = rut_files_usable(s->filter.has_names);
 	if (rb.target)
 		rut_methods_scan(s, false);
 	else

@@ -48,6 +48,7 @@ struct rut_rec {
 	uint32_t path, line;
 	uint32_t methods; /* FILE: known to have this hook */
 	uint8_t kind;
+	bool shared;   /* the hook is that of others, too */
 	bool drop;     /* the hook is of no use: take it away */
 	bool dropping; /* counted in s->drops */
 	struct rut_variant first;
@@ -96,7 +97,7 @@ struct rut_session {
 	/* The work that is left, see methods.c. */
 	VALUE todo; /* Array of code, hidden; registered with the GC */
 	long todo_next, todo_count;
-	long todo_defined; /* from here on: blocks that are methods */
+	long todo_defined; /* from here on, one by one: blocks that are methods ... */
 	bool todo_blocks;  /* hooks on all blocks, too */
 	VALUE unhook;	   /* Array of tracepoints to disable, or nil; registered with the GC */
 	long unhook_next;
@@ -176,7 +177,8 @@ void rut_watch_ractors(struct rut_session *s);
 void rut_methods_on_compiled(VALUE tp, void *session);
 
 /* files.c */
-bool rut_files_usable(const struct rut_session *s);
+/* `by_name`: for methods that are chosen by name. */
+bool rut_files_usable(bool by_name);
 /*
  * One hook for these methods of one file, RUT_FILE_METHODS at most, in the order of their lines.
  * False: not on this Ruby, and none has it. The array is changed.

@@ -88,9 +88,10 @@ concurrent_attached() {
   same
 }
 
+# class_filter started|attached: what is called later is known by its name before, or after.
 class_filter() {
   program=calls
-  started calls calls -m calls -k 'Plain' -M '!Plain#empty'
+  "$1" calls calls -m calls -k 'Plain' -M '!Plain#empty'
   grep -E ' Plain[.#]' want | grep -v 'Plain#empty ' >want.2
   mv want.2 want
   same
@@ -214,7 +215,8 @@ t_case "calls, attached" calls_attached
 t_case "time counts the same calls, from the first line" time_started
 t_case "time counts the same calls, attached" time_attached
 t_case "calls of one file" path_filter
-t_case "calls of a class without one method" class_filter
+t_case "calls of a class without one method" class_filter started
+t_case "calls of a class without one method, attached" class_filter attached
 t_case "threads, fibers, killed threads, stack overflow: calls" concurrent_calls
 t_case "threads, fibers, killed threads, stack overflow: time" concurrent_time
 t_case "threads and fibers, attached" concurrent_attached

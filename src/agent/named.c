@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+#include "named.h"
+
+#include "session.h"
+
+#include <stdlib.h>
+
+/* rb_method_entry_t: flags, defined class, definition, called id, owner; until 3.4 at least. */
+#define MENT_DEF   2
+#define MENT_OWNER 4
+/* struct rb_method_definition_struct: type and counts, then the code. */
+#define DEF_ISEQ 1
+
+static VALUE iseq_of(VALUE ment)
+{
+	return ((const VALUE *)((const VALUE *)ment)[MENT_DEF])[DEF_ISEQ];
+}
+
+static int compare(const void *a, const void *b)
+{
+	VALUE x = iseq_of(*(const VALUE *)a), y = iseq_of(*(const VALUE *)b);
+
+	return (x > y) - (x < y);
+}
+
+void rut_named_sort(struct rut_list *ments)
+{
+	if (ments->count)
+		qsort(ments->items, ments->count, sizeof(*ments->items), compare);
+}
+
+static size_t first_of(const struct rut_list *ments, VALUE iseq)
+{
+	size_t low = 0, high = ments->count;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (iseq_of(ments->items[mid]) < iseq)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static bool wanted(struct rut_named *n, VALUE owner, const char *method)
+{
+	if (owner != n->owner) {
+		n->owner = owner;
+		rut_class_name(owner, n->name, sizeof(n->name), &n->singleton);
+	}
+	return rut_filter_name(&n->s->filter, n->name, n->singleton, method);
+}
+
+enum rut_named_is rut_named_is(struct rut_named *n, VALUE iseq)
+{
+	size_t i = first_of(n->ments, iseq), len, yes = 0, no = 0;
+	const char *label = rut_str(rb.rb_profile_frame_base_label(iseq), &len);
+	char method[256];
+
+	if (len >= sizeof(method))
+		return RUT_NAMED_UNKNOWN;
+	memcpy(method, label, len);
+	method[len] = 0;
+	for (; i < n->ments->count && iseq_of(n->ments->items[i]) == iseq; i++) {
+		VALUE owner = ((const VALUE *)n->ments->items[i])[MENT_OWNER];
+
+		if (rut_special_p(owner))
+			return RUT_NAMED_UNKNOWN;
+		if (wanted(n, owner, method))
+			yes++;
+		else
+			no++;
+	}
+	if (yes == 0 && no > 0)
+		return RUT_NAMED_UNWANTED;
+	return yes && !no ? RUT_NAMED_WANTED : RUT_NAMED_UNKNOWN;
+}

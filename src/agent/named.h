@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Methods chosen by name: what they are called, before they are called.
+ *
+ * Code does not know whose method it is. The method entries of classes do, and refer to their code.
+ */
+#ifndef RUT_AGENT_NAMED_H
+#define RUT_AGENT_NAMED_H
+
+#include "list.h"
+
+struct rut_session;
+
+/* enum rb_method_type_t, since 2.0: the low bits of a definition */
+#define RUT_METHOD_TYPE_ISEQ	0
+#define RUT_METHOD_TYPE_BMETHOD 4
+
+enum rut_named_is {
+	RUT_NAMED_WANTED,
+	RUT_NAMED_UNWANTED,
+	RUT_NAMED_UNKNOWN, /* nobody's method yet, or of several, wanted and not */
+};
+
+struct rut_named {
+	const struct rut_session *s;
+	const struct rut_list *ments; /* method entries of type ISEQ, sorted; borrowed */
+	VALUE owner;		      /* the last one, and its name */
+	bool singleton;
+	char name[512];
+};
+
+void rut_named_sort(struct rut_list *ments);
+enum rut_named_is rut_named_is(struct rut_named *n, VALUE iseq);
+
+#endif
