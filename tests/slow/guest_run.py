@@ -18,7 +18,7 @@ limit = time.monotonic() + float(sys.argv[5] if len(sys.argv) > 5 else 300)
 sock = log + ".qmp"
 vm = subprocess.Popen(
     # No KVM: machines that run tests are often guests themselves.
-    ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "768", "-smp", "2", "-nographic", "-no-reboot",
+    ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", os.environ.get("RUTILE_VM_MEMORY", "768"), "-smp", "2", "-nographic", "-no-reboot",
      "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 panic=-1 quiet",
      "-serial", "file:" + log, "-serial", "file:" + output, "-monitor", "none",
      "-qmp", f"unix:{sock},server=on,wait=off"],
