@@ -45,7 +45,8 @@ static __always_inline int task_cpu(struct task_struct *task)
 static __always_inline int do_switch(void *ctx, struct task_struct *prev, struct task_struct *next,
 				     long state)
 {
-	if (conf.filters & ~RUT_FILTER_FOLLOW && !rut_allowed() && !rut_task_allowed(next))
+	if (conf.filters & ~RUT_FILTER_FOLLOW && !rut_allowed() && !rut_task_allowed(next) &&
+	    !rut_task_awaited(prev) && !rut_task_awaited(next))
 		return 0;
 	RUT_BEGIN(SCHED_SWITCH);
 	rut_copy_comm(FIELD(SCHED_SWITCH, prev_comm), prev);

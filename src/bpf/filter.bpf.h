@@ -114,6 +114,14 @@ static __always_inline bool rut_current_allowed(void)
 #endif
 }
 
+/* A command that is to be recorded from its next execve on: when it got its CPU is of interest. */
+static __always_inline bool rut_task_awaited(struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+
+	return conf.filters & RUT_FILTER_PID && bpf_map_lookup_elem(&traced, &tgid);
+}
+
 static __always_inline bool rut_allowed(void)
 {
 	if (!(conf.filters & ~RUT_FILTER_FOLLOW))

@@ -138,11 +138,13 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 {
 	struct rut_meta *m = c->recorder->meta;
 	struct rut_writer next;
+	uint64_t begin;
 	int64_t offset;
 	int rc;
 
 	c->generation = __atomic_load_n(&m->generation, __ATOMIC_ACQUIRE);
 	offset = rut_clock_offset_ns();
+	begin = rut_ring_clock();
 	rc = rut_writer_open(&next, c->recorder, path, err);
 	if (rc < 0)
 		return rc;
@@ -152,8 +154,12 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 		c->closed_bytes = c->total_bytes;
 		c->closed_packets = c->total_packets;
 		c->closed_records = c->total_records;
+		rut_writer_finish(&c->writer, c->end_ns);
 		rut_writer_close(&c->writer);
 	}
+	if (c->recorder->conf.mode == RUT_RING_DISCARD)
+		next.begin_ns = c->end_ns ? c->end_ns : begin;
+	c->end_ns = 0;
 	c->writer = next;
 	c->opened_ns = c->looked_ns = rut_ring_clock();
 	c->clock_offset_ns = offset;
@@ -237,6 +243,7 @@ int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err)
 	rut_writer_mappings(&c->writer, &c->mappings);
 	rut_writer_stacks(&c->writer);
 	rut_recorder_flush(c->recorder);
+	c->end_ns = rut_ring_clock();
 	rc = (int)rut_writer_drain(&c->writer, err);
 	if (rc < 0)
 		return rc;
@@ -404,7 +411,9 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 		rut_writer_mappings(&c->writer, &c->mappings);
 		rut_writer_stacks(&c->writer);
 		rut_recorder_flush(c->recorder);
+		c->end_ns = rut_ring_clock();
 		n = rut_writer_drain(&c->writer, err);
+		rut_writer_finish(&c->writer, c->end_ns);
 	}
 	add_up(c);
 	rut_consumer_abandon(c);

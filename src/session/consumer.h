@@ -21,6 +21,7 @@ struct rut_consumer {
 	int64_t clock_offset_ns, slept_ns; /* at the last look */
 	bool vanished; /* the folder is gone, and a new one could not be made yet */
 	uint64_t closed_bytes, closed_packets, closed_records; /* of the folders before this one */
+	uint64_t end_ns; /* when the rings were flushed for the last time in this folder */
 	uint64_t total_bytes, total_packets, total_records;
 	uint32_t generation;	       /* of the events that the metadata describes */
 	struct rut_mappings *mappings; /* NULL: not followed; owned */

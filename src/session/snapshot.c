@@ -131,6 +131,7 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 	_cleanup_free_ unsigned char *buf = malloc(r->rings[0].subbuf_size);
 	_cleanup_free_ uint64_t *ends = calloc((size_t)r->ncpus, sizeof(*ends));
 	struct rut_writer w;
+	uint64_t end_ns;
 	int rc;
 
 	*ret = (struct rut_snapshot){0};
@@ -142,12 +143,17 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 		/* cppcheck-suppress memleak ; the same */
 		return rc;
 	rut_recorder_flush(r);
+	end_ns = rut_ring_clock();
+	/* Where nothing was overwritten yet it begins with the session. */
+	w.begin_ns = (uint64_t)(r->meta->created_ns - r->meta->clock_offset_ns);
 	for (int cpu = 0; cpu < r->ncpus; cpu++)
 		ends[cpu] = r->rings[cpu].ctl->pos & ~(r->rings[cpu].subbuf_size - 1);
 	for (int cpu = 0; cpu < r->ncpus && rc >= 0; cpu++)
 		rc = copy_ring(&w, cpu, ends[cpu], buf, ret);
 	if (rc >= 0)
 		rc = append_statedump(&w, ret);
+	if (rc >= 0)
+		rut_writer_finish(&w, end_ns);
 	ret->bytes = w.bytes;
 	ret->packets = w.packets;
 	ret->records = w.records;

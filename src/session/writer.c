@@ -277,6 +277,19 @@ static int tell_gap(struct rut_stream *s, const struct rut_packet *head)
 	return rc;
 }
 
+void rut_writer_finish(struct rut_writer *w, uint64_t end_ns)
+{
+	for (int cpu = 0; cpu < w->recorder->ncpus; cpu++) {
+		struct rut_stream *s = &w->streams[cpu];
+		off_t at = s->last + (off_t)offsetof(struct rut_packet, timestamp_end);
+
+		/* Eight bytes within a page: there before or after, never half. */
+		if (s->fd >= 0 && s->end && s->last_end_ns < end_ns &&
+		    pwrite(s->fd, &end_ns, sizeof(end_ns), at) != sizeof(end_ns))
+			rut_debug("the end of '%s' is not told for CPU %d", w->path, cpu);
+	}
+}
+
 int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet)
 {
 	struct rut_stream *s = &w->streams[cpu];
@@ -293,6 +306,10 @@ int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet
 	else
 		len = head.packet_size / 8;
 	head.events_discarded -= s->lost_before;
+	if (!s->end && w->begin_ns && w->begin_ns < head.timestamp_begin &&
+	    head.timestamp_begin - w->begin_ns < RUT_PACKET_MAX_NS &&
+	    (w->recorder->conf.mode == RUT_RING_DISCARD || !head.packet_seq_num))
+		head.timestamp_begin = w->begin_ns;
 	rc = tell_gap(s, &head);
 	/* What nobody sees before it is finished needs no care. */
 	if (!rc)
@@ -300,6 +317,8 @@ int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet
 				  : append_plain(s->fd, &head, packet, len, s->end);
 	if (rc)
 		return ftruncate(s->fd, s->end) < 0 ? -errno : rc;
+	s->last = s->end;
+	s->last_end_ns = head.timestamp_end;
 	s->end += (off_t)len;
 	s->lost = head.events_discarded + s->lost_before;
 	w->bytes += len;

@@ -16,6 +16,8 @@
 struct rut_stream {
 	int fd;			    /* -1: no packet yet; owned */
 	off_t end;		    /* bytes of whole packets in the file */
+	off_t last;		    /* the last packet */
+	uint64_t last_end_ns;	    /* ... and its end */
 	uint64_t pos;		    /* the next position in the ring */
 	uint64_t lost, lost_before; /* events, up to the last packet; before the file */
 };
@@ -29,6 +31,7 @@ struct rut_writer {
 	bool published;		       /* DIR/kernel has its name */
 	struct rut_stream *streams;    /* one a CPU and one more; owned */
 	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
+	uint64_t begin_ns; /* of every stream's first packet, if that is complete; 0: as it is */
 	uint64_t bytes, packets, records;
 	bool mapped;	 /* rut_writer_mappings() has written what there was */
 	uint64_t lapped; /* packets overwritten before they were read */
@@ -59,6 +62,13 @@ int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err);
  * cut off. A write that fails half-way is taken back. Returns 0 or -errno.
  */
 int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet);
+
+/*
+ * After the last drain: every stream ends at `end_ns`, when the rings were flushed. Readers look at
+ * the time during which all streams record (lttng-analyses at nothing else), and a CPU on which
+ * nothing happens would cut it short; so it would at the begin, see begin_ns.
+ */
+void rut_writer_finish(struct rut_writer *w, uint64_t end_ns);
 
 /* Writes a statedump through a ring, draining it as needed. `only`: one process, or 0 for all. */
 void rut_writer_statedump(struct rut_writer *w, pid_t only);

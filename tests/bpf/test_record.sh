@@ -219,6 +219,50 @@ END
   [ "$(count compat_syscall_entry_getpgid) $(count compat_syscall_exit_getpgid) $(count syscall_entry_getpgid)" = '1 1 0' ]
 }
 
+# A command that is never off its CPU: analyses know whose calls they are.
+test_short_command() {
+  need_bpf
+  "$RUTILE" record -o t -- /usr/bin/python3 -c "
+import os
+for i in range(77): os.getpgid(0)"
+  "$RUTILE" syscallstats t >own
+  grep -q 'getpgid *77 ' own
+}
+
+# A CPU on which nothing happens must not cut short what analyses look at: the time in which all
+# streams record. Here one works at the begin only, the other at the end.
+test_range() {
+  need_bpf
+  [ "$(nproc)" -ge 2 ] || t_skip "one CPU"
+  "$RUTILE" record -o t --context tid,procname -e syscall:getpgid,syscall:getsid -- sh -c '
+    sleep 0.2
+    taskset -c 0 /usr/bin/python3 -c "import os; os.getpgid(0)"
+    sleep 0.3
+    taskset -c 1 /usr/bin/python3 -c "import os; os.getsid(0)"
+    sleep 0.2'
+  readers t >/dev/null
+  "$RUTILE" lttng-syscallstats t >own
+  grep -q getpgid own
+  grep -q getsid own
+  # From the first to the last moment, for every stream.
+  python3 - <<'END'
+import glob, struct
+ends = []
+for f in glob.glob("t/kernel/kernel_*"):
+    data = open(f, "rb").read()
+    at, first, last = 0, None, None
+    while at < len(data):
+        begin, end, content, packet = struct.unpack_from("<QQQQ", data, at + 32)
+        first = first or begin
+        last = end
+        at += packet // 8
+    ends.append((first, last))
+assert len(ends) == 2, ends
+assert ends[0] == ends[1], ends
+assert ends[0][1] - ends[0][0] > 700e6, ends
+END
+}
+
 test_own_calls_are_absent() {
   need_bpf
   "$RUTILE" record -o t --duration 1 --context procname -e syscall
@@ -262,6 +306,8 @@ t_case "the statedump agrees with /proc and /sys" test_statedump
 t_case "the summary agrees with babeltrace, over several folders" test_summary
 t_case "events lost and recorded add up to those that happened" test_losses
 t_case "32-bit calls have their own names and arguments" test_compat
+t_case "a command that never leaves its CPU is known to the analyses" test_short_command
+t_case "every stream lasts from the begin to the end" test_range
 t_case "rutile's own calls are not in the trace" test_own_calls_are_absent
 t_case "bad input gives one clear line" test_bad_input
 t_case "without privileges: the missing capability is named" test_not_root
