@@ -40,6 +40,8 @@ static __always_inline __u64 read_arg(void *ctx, const struct rut_probe_arg *a)
 	case RUT_ARG_REG:
 		value = read_register(ctx, a->reg);
 		break;
+	case RUT_ARG_PLACE:
+		return read_register(ctx, a->reg) + a->value;
 	case RUT_ARG_MEM:
 		address = read_register(ctx, a->reg) + a->value;
 		if (a->index >= 0)

@@ -14,6 +14,7 @@ enum rut_arg_kind {
 	RUT_ARG_CONST,	/* value */
 	RUT_ARG_REG,	/* the register at `reg` of pt_regs */
 	RUT_ARG_MEM,	/* memory at base + index * scale + value */
+	RUT_ARG_PLACE,	/* a register + value */
 	RUT_ARG_MISSING /* cannot be known: 0 */
 };
 

@@ -113,8 +113,64 @@ static const char *take_memory(const char *p, struct rut_probe_arg *a)
 	return p && *p == ')' ? p + 1 : NULL;
 }
 
+struct resolver {
+	rut_arg_resolve_fn fn; /* NULL: no symbols */
+	void *arg;
+};
+
+/*
+ * "symbol", "symbol+8(%rip)", "8+symbol(%rip)", as memory or ("$symbol") as an address: relative to
+ * the instruction, whose address is known in every process.
+ */
+static const char *take_symbol(const char *p, struct rut_probe_arg *a, bool is_address,
+			       const struct resolver *r)
+{
+	const char *end = p + strcspn(p, " "), *name = NULL;
+	int64_t distance = 0, sum = 0;
+	size_t len = 0;
+
+	while (p < end && *p != '(') {
+		char *after;
+
+		p += *p == '+';
+		if (isalpha((unsigned char)*p) || *p == '_' || *p == '.') {
+			for (name = p, len = 0; is_word(*p); p++)
+				len++;
+			continue;
+		}
+		sum += strtoll(p, &after, 0);
+		if (after == p)
+			break;
+		p = after;
+	}
+	a->kind = RUT_ARG_MISSING;
+#if defined(__x86_64__)
+	if (name && r->fn && (p == end || !strncmp(p, "(%rip)", 6)) &&
+	    !r->fn(name, len, &distance, r->arg)) {
+		a->kind = is_address ? RUT_ARG_PLACE : RUT_ARG_MEM;
+		a->reg = REG(rip);
+		a->value = distance + sum;
+	}
+#endif
+	return end;
+}
+
+/* Does a symbol stand in this operand? */
+static bool has_symbol(const char *p)
+{
+	size_t len = strcspn(p, "( ");
+
+	for (size_t i = 0; i < len; i++) {
+		if (p[i] == '0' && (p[i + 1] == 'x' || p[i + 1] == 'X'))
+			return false;
+		if (isalpha((unsigned char)p[i]) || p[i] == '_')
+			return true;
+	}
+	return false;
+}
+
 /* One "[-]SIZE@OPERAND"; returns what follows, or NULL. */
-static const char *take_arg(const char *p, struct rut_probe_arg *a)
+static const char *take_arg(const char *p, struct rut_probe_arg *a, const struct resolver *r)
 {
 	char *end;
 	long size = 8;
@@ -134,16 +190,20 @@ static const char *take_arg(const char *p, struct rut_probe_arg *a)
 	if (size != 1 && size != 2 && size != 4 && size != 8)
 		return NULL;
 	a->bytes = (unsigned char)size;
+	if (*p == '$' && has_symbol(p + 1))
+		return take_symbol(p + 1, a, true, r);
 	if (*p == '$') {
 		a->kind = RUT_ARG_CONST;
 		a->value = strtoll(p + 1, &end, 0);
 		return end;
 	}
-	if (!strncmp(p, "%xmm", 4) || isalpha((unsigned char)*p)) {
-		/* Vector registers and symbols relative to %rip: known to be unknown. */
+	if (!strncmp(p, "%xmm", 4)) {
+		/* Vector registers are not saved where a program can see them. */
 		a->kind = RUT_ARG_MISSING;
 		return p + strcspn(p, " ");
 	}
+	if (*p != '%' && has_symbol(p))
+		return take_symbol(p, a, false, r);
 	if (*p == '%') {
 		a->kind = RUT_ARG_REG;
 		return take_register(p, &a->reg);
@@ -153,6 +213,13 @@ static const char *take_arg(const char *p, struct rut_probe_arg *a)
 
 int rut_arg_parse(const char *text, struct rut_probe_arg *ret, struct rut_err *err)
 {
+	return rut_arg_parse_at(text, ret, NULL, NULL, err);
+}
+
+int rut_arg_parse_at(const char *text, struct rut_probe_arg *ret, rut_arg_resolve_fn resolve,
+		     void *arg, struct rut_err *err)
+{
+	const struct resolver r = {resolve, arg};
 	const char *p = text + strspn(text, " ");
 	int n = 0;
 
@@ -162,7 +229,7 @@ int rut_arg_parse(const char *text, struct rut_probe_arg *ret, struct rut_err *e
 		if (n == RUT_PROBE_ARGS)
 			return rut_err_set(err, E2BIG, "a probe with more than %d arguments",
 					   RUT_PROBE_ARGS);
-		next = take_arg(p, &ret[n]);
+		next = take_arg(p, &ret[n], &r);
 		if (!next || (*next && *next != ' '))
 			return rut_err_set(err, EINVAL, "the argument '%.*s' is not understood",
 					   (int)strcspn(p, " "), p);

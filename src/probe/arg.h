@@ -4,6 +4,7 @@
 #define RUT_PROBE_ARG_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "bpf/probe.h"
 
@@ -14,6 +15,15 @@ struct rut_err;
  * the number of arguments, -EINVAL (with the form that is not understood) or -E2BIG.
  */
 int rut_arg_parse(const char *text, struct rut_probe_arg *ret, struct rut_err *err);
+
+/*
+ * The same where symbols can be looked up ("-4@counter+8(%rip)", "8@$table"): `resolve` gives the
+ * distance from the probe's instruction to a symbol of the file, or returns -errno: then the value
+ * is not known, as without a symbol table.
+ */
+typedef int (*rut_arg_resolve_fn)(const char *symbol, size_t len, int64_t *ret_distance, void *arg);
+int rut_arg_parse_at(const char *text, struct rut_probe_arg *ret, rut_arg_resolve_fn resolve,
+		     void *arg, struct rut_err *err);
 
 /* The i-th argument of a function call, or (i < 0) its result. 0 or -EINVAL beyond the registers.
  */

@@ -102,6 +102,7 @@ static bool parse_note(const struct rut_elf_file *e, const char *desc, size_t si
 		if (addr[2])
 			addr[2] += base_now - addr[1];
 	}
+	ret->address = addr[0];
 	if (!to_offset(e, addr[0], &ret->offset))
 		return false;
 	return !addr[2] || to_offset(e, addr[2], &ret->semaphore);
@@ -173,7 +174,7 @@ int rut_elf_usdt(const char *path, const char *provider, const char *name,
 }
 
 static bool symbol_in(const struct rut_elf_file *e, Elf_Scn *scn, const GElf_Shdr *sh,
-		      const char *symbol, uint64_t *ret)
+		      const char *symbol, bool any, uint64_t *ret)
 {
 	Elf_Data *data = elf_getdata(scn, NULL);
 	size_t n = sh->sh_entsize ? sh->sh_size / sh->sh_entsize : 0;
@@ -182,17 +183,20 @@ static bool symbol_in(const struct rut_elf_file *e, Elf_Scn *scn, const GElf_Shd
 	for (size_t i = 0; data && i < n && i < INT32_MAX; i++) {
 		const char *s;
 
-		if (!gelf_getsym(data, (int)i, &sym) || GELF_ST_TYPE(sym.st_info) != STT_FUNC ||
-		    sym.st_shndx == SHN_UNDEF)
+		if (!gelf_getsym(data, (int)i, &sym) || sym.st_shndx == SHN_UNDEF ||
+		    (!any && GELF_ST_TYPE(sym.st_info) != STT_FUNC))
 			continue;
 		s = elf_strptr(e->elf, sh->sh_link, sym.st_name);
-		if (s && !strcmp(s, symbol))
-			return to_offset(e, sym.st_value, ret);
+		if (!s || strcmp(s, symbol) != 0)
+			continue;
+		*ret = sym.st_value;
+		return any || to_offset(e, sym.st_value, ret);
 	}
 	return false;
 }
 
-int rut_elf_symbol(const char *path, const char *symbol, uint64_t *ret_offset, struct rut_err *err)
+static int find_symbol(const char *path, const char *symbol, bool any, uint64_t *ret,
+		       struct rut_err *err)
 {
 	_cleanup_(rut_elf_file_fini)
 	struct rut_elf_file e;
@@ -205,9 +209,21 @@ int rut_elf_symbol(const char *path, const char *symbol, uint64_t *ret_offset, s
 	while ((scn = elf_nextscn(e.elf, scn)))
 		if (gelf_getshdr(scn, &sh) &&
 		    (sh.sh_type == SHT_SYMTAB || sh.sh_type == SHT_DYNSYM) &&
-		    symbol_in(&e, scn, &sh, symbol, ret_offset))
+		    symbol_in(&e, scn, &sh, symbol, any, ret))
 			return 0;
-	return rut_err_set(err, ENOENT, "'%s' has no function '%s'", path, symbol);
+	return rut_err_set(err, ENOENT, "'%s' has no %s '%s'", path, any ? "symbol" : "function",
+			   symbol);
+}
+
+int rut_elf_symbol(const char *path, const char *symbol, uint64_t *ret_offset, struct rut_err *err)
+{
+	return find_symbol(path, symbol, false, ret_offset, err);
+}
+
+int rut_elf_address(const char *path, const char *symbol, uint64_t *ret_address,
+		    struct rut_err *err)
+{
+	return find_symbol(path, symbol, true, ret_address, err);
 }
 
 static bool try_path(char *ret, size_t size, const char *dir, size_t dir_len, const char *name)

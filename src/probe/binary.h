@@ -20,6 +20,7 @@ struct rut_usdt_site {
 	char name[RUT_PROBE_NAME_MAX];
 	char args[RUT_PROBE_ARGS_MAX]; /* "8@%rdi -4@-20(%rbp)" */
 	uint64_t offset;	       /* of the nop, in the file */
+	uint64_t address;	       /* ... as the file is linked */
 	uint64_t semaphore;	       /* in the file; 0: none */
 };
 
@@ -32,6 +33,10 @@ int rut_elf_usdt(const char *path, const char *provider, const char *name,
 
 /* The file offset of a function, from the symbol tables. -ENOENT: there is no such symbol. */
 int rut_elf_symbol(const char *path, const char *symbol, uint64_t *ret_offset, struct rut_err *err);
+
+/* The address of a symbol of any kind, as the file is linked. -ENOENT: there is none. */
+int rut_elf_address(const char *path, const char *symbol, uint64_t *ret_address,
+		    struct rut_err *err);
 
 /*
  * The file that `binary` means: a path; the path of a file in /proc/PID/root for a process in a

@@ -349,6 +349,28 @@ static size_t mapped_files(int pid, char (*ret)[512], size_t max)
 	return n;
 }
 
+/* Symbols in a probe's arguments: how far they are from its instruction. */
+struct symbols {
+	const char *path;
+	uint64_t address;
+};
+
+static int resolve(const char *symbol, size_t len, int64_t *ret_distance, void *arg)
+{
+	const struct symbols *s = arg;
+	struct rut_err ignored = RUT_ERR_INIT;
+	char name[256];
+	uint64_t address;
+	int rc;
+
+	if (len >= sizeof(name))
+		return -ENAMETOOLONG;
+	snprintf(name, sizeof(name), "%.*s", (int)len, symbol);
+	rc = rut_elf_address(s->path, name, &address, &ignored);
+	*ret_distance = (int64_t)(address - s->address);
+	return rc;
+}
+
 #define FILES_MAX 128
 
 static int find_usdt(const char *binary, const char *provider, const char *name, int pid,
@@ -375,7 +397,9 @@ static int find_usdt(const char *binary, const char *provider, const char *name,
 		if (rc && pid)
 			rc = 0;
 		for (size_t i = 0; i < count && !rc && n < RUT_PROBE_SITES; i++) {
-			int nargs = rut_arg_parse(found[i].args, sites[n].args, err);
+			struct symbols at = {files[f], found[i].address};
+			int nargs =
+				rut_arg_parse_at(found[i].args, sites[n].args, resolve, &at, err);
 
 			if (nargs < 0)
 				return nargs;
@@ -426,6 +450,27 @@ static int add_usdt(struct rut_recorder *r, const char *spec, uint32_t id, struc
 	return attach_sites(&b, sites, n, pid, false, err);
 }
 
+/* In the program or in any library of the process, as it sees them. */
+static int find_function(int pid, const char *symbol, struct site *ret, struct rut_err *err)
+{
+	_cleanup_free_ char(*files)[512] = calloc(FILES_MAX, sizeof(*files));
+	struct rut_err ignored = RUT_ERR_INIT;
+	size_t n;
+
+	if (!files)
+		return no_memory(err);
+	snprintf(ret->path, sizeof(ret->path), "/proc/%d/exe", pid);
+	if (!rut_elf_symbol(ret->path, symbol, &ret->offset, &ignored))
+		return 0;
+	n = mapped_files(pid, files, FILES_MAX);
+	for (size_t i = 0; i < n; i++) {
+		snprintf(ret->path, sizeof(ret->path), "%s", files[i]);
+		if (!rut_elf_symbol(files[i], symbol, &ret->offset, &ignored))
+			return 0;
+	}
+	return rut_err_set(err, ENOENT, "process %d has no function '%s'", pid, symbol);
+}
+
 static int add_uprobe(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
 {
 	_cleanup_free_ char *copy = strdup(spec);
@@ -442,14 +487,14 @@ static int add_uprobe(struct rut_recorder *r, const char *spec, uint32_t id, str
 				   ret ? "uretprobe" : "uprobe");
 	begin(&b, r, spec, id);
 	pid = parse_pid(parts[1]);
-	if (pid)
-		snprintf(site.path, sizeof(site.path), "/proc/%d/exe", pid);
 	rc = pid ? 0 : rut_elf_find(parts[1], 0, site.path, sizeof(site.path), err);
 	snprintf(b.title, sizeof(b.title), "%s:%s", ret ? "uretprobe" : "uprobe", parts[2]);
 	plus = strchr(parts[2], '+');
 	if (plus)
 		*plus = '\0';
-	if (!rc)
+	if (!rc && pid)
+		rc = find_function(pid, parts[2], &site, err);
+	else if (!rc)
 		rc = rut_elf_symbol(site.path, parts[2], &site.offset, err);
 	if (!rc)
 		rc = name_arguments(&b, parts[3], &b.conf.nargs, err);

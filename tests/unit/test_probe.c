@@ -13,6 +13,15 @@
 
 #define REG(r) (short)offsetof(struct user_regs_struct, r)
 
+/* Every symbol is 1000 and its length away. */
+static int resolve(const char *symbol, size_t len, int64_t *ret_distance, void *arg)
+{
+	if (len == 4)
+		return -ENOENT;
+	*ret_distance = 1000 + (int64_t)len;
+	return 0;
+}
+
 static void test_arguments(void **state)
 {
 #ifdef __x86_64__
@@ -46,6 +55,25 @@ static void test_arguments(void **state)
 	assert_int_equal(a[7].kind, RUT_ARG_MISSING);
 	assert_int_equal(a[8].kind, RUT_ARG_MISSING);
 	assert_int_equal(a[9].reg, REG(rax) + 1);
+	assert_int_equal(rut_arg_parse_at("-4@counter(%rip) 8@$table+8 2@-3+x.1(%rip) 8@gone(%rip) "
+					  "4@0x10(%rax) 8@where 8@$0x10",
+					  a, resolve, NULL, &err),
+			 7);
+	assert_int_equal(a[0].kind, RUT_ARG_MEM);
+	assert_int_equal(a[0].reg, REG(rip));
+	assert_int_equal(a[0].value, 1007);
+	assert_true(a[0].negative);
+	assert_int_equal(a[1].kind, RUT_ARG_PLACE);
+	assert_int_equal(a[1].value, 1005 + 8);
+	assert_int_equal(a[2].kind, RUT_ARG_MEM);
+	assert_int_equal(a[2].value, 1003 - 3);
+	assert_int_equal(a[3].kind, RUT_ARG_MISSING);
+	assert_int_equal(a[4].kind, RUT_ARG_MEM);
+	assert_int_equal(a[4].reg, REG(rax));
+	assert_int_equal(a[4].value, 16);
+	assert_int_equal(a[5].value, 1005);
+	assert_int_equal(a[6].kind, RUT_ARG_CONST);
+	assert_int_equal(a[6].value, 16);
 	assert_int_equal(rut_arg_parse("", a, &err), 0);
 	assert_int_equal(rut_arg_parse("8@%zzz", a, &err), -EINVAL);
 	assert_int_equal(rut_arg_parse("3@%rax", a, &err), -EINVAL);

@@ -1,0 +1,325 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# USDT probes and functions, against programs written for it: every form of argument, one process of
+# several, a process in a mount namespace of its own, semaphores, places.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+trap '"$RUTILE" destroy u$$ 2>/dev/null; "$RUTILE" destroy v$$ 2>/dev/null; "$RUTILE" destroy w$$ 2>/dev/null; rm -rf "$t_root"' EXIT
+
+need_compiler() {
+  need_bpf
+  echo '#include <sys/sdt.h>' | cc -E - >/dev/null 2>&1 || t_skip "no sys/sdt.h (systemtap-sdt-dev)"
+}
+
+wait_for() {
+  for i in $(seq 200); do
+    [ -e "$1" ] && return 0
+    sleep 0.05
+  done
+  return 1
+}
+
+# fields NAME: the payload of the last event of that name.
+fields() {
+  sed -n "s/.* $1: .*}, { \(.*\) }\$/\1/p" bt2.out | tail -n 1
+}
+
+# Notes are written by hand, so that every form is there whatever the compiler prefers.
+test_forms() {
+  need_compiler
+  [ "$(uname -m)" = x86_64 ] || t_skip "x86-64 only"
+  cat >forms.S <<'END'
+	.macro probe name:req, args:req
+990:	nop
+	.pushsection .note.stapsdt, "", "note"
+	.balign 4
+	.4byte 992f-991f, 994f-993f, 3
+991:	.asciz "stapsdt"
+992:	.balign 4
+993:	.8byte 990b, _.stapsdt.base, 0
+	.asciz "forms"
+	.asciz "\name"
+	.asciz "\args"
+994:	.balign 4
+	.popsection
+	.endm
+	.pushsection .stapsdt.base, "aG", "progbits", .stapsdt.base, comdat
+	.weak _.stapsdt.base
+	.hidden _.stapsdt.base
+_.stapsdt.base: .space 1
+	.size _.stapsdt.base, 1
+	.popsection
+	.section .note.GNU-stack, "", @progbits
+	.data
+	.type table, @object
+table:	.quad 0x1111111122222222, 0x3333333344444444, 0x5555555566666666, -2
+	.type counter, @object
+counter: .long -123456, 77
+	.text
+	.globl main
+	.type main, @function
+main:	push %rbp
+	mov %rsp, %rbp
+	push %rbx
+	push %r12
+	push %r13
+	push %r14
+	push %r15
+	sub $40, %rsp
+	/* Written to, or it might not be in memory. */
+	lea table(%rip), %rbx
+	addq $0, (%rbx)
+	movl $-5, -56(%rbp)
+	movq $600, (%rsp)
+	mov $0x8877665544332211, %rax
+	mov $0xfffffffffffffff0, %rcx
+	mov $2, %r12
+	mov $0x80, %r13
+	mov $0x1234, %r14
+	mov $3, %r15
+	probe registers "8@%rax 4@%eax 2@%ax 1@%al 1@%ah -8@%rcx -4@%ecx -2@%cx -1@%cl -1@%r13b 2@%r14w 4@%r12d"
+	probe constants "4@$5 -4@$-7 1@$255 8@$0x7fffffffffff -8@$-9223372036854775808 2@$0x10"
+	probe memory "-4@-56(%rbp) 8@(%rsp) 8@(%rbx) 8@8(%rbx) 4@(%rbx,%r12,8) -8@8(%rbx,%r12,8) 8@(%rbx,%r12,4) 2@-8(%rbx,%r12,8) -8@0x18(%rbx) 1@(%rbx,%r15)"
+	probe symbols "-4@counter(%rip) 4@counter+4(%rip) 8@4+table+4(%rip) -8@table+24(%rip) 8@%rdi"
+	xor %eax, %eax
+	add $40, %rsp
+	pop %r15
+	pop %r14
+	pop %r13
+	pop %r12
+	pop %rbx
+	pop %rbp
+	ret
+END
+  cc -o forms forms.S
+  P=$PWD/forms
+  "$RUTILE" record -o t -e "usdt:$P:forms:registers,usdt:$P:forms:constants,usdt:$P:forms:memory,usdt:$P:forms:symbols" -- ./forms
+  readers t >/dev/null
+  same() { [ "$(fields "forms:$1")" = "$2" ] || { echo "$1: $(fields "forms:$1")" >&2; exit 1; }; }
+  same registers 'arg0 = 9833440827789222417, arg1 = 1144201745, arg2 = 8721, arg3 = 17, arg4 = 34, arg5 = -16, arg6 = -16, arg7 = -16, arg8 = -16, arg9 = -128, arg10 = 4660, arg11 = 2'
+  same constants 'arg0 = 5, arg1 = -7, arg2 = 255, arg3 = 140737488355327, arg4 = -9223372036854775808, arg5 = 16'
+  same memory 'arg0 = -5, arg1 = 600, arg2 = 1229782938533634594, arg3 = 3689348815028241476, arg4 = 1717986918, arg5 = -2, arg6 = 3689348815028241476, arg7 = 17476, arg8 = -2, arg9 = 34'
+  same symbols "arg0 = -123456, arg1 = 77, arg2 = 3689348815028241476, arg3 = -2, arg4 = 1"
+}
+
+# What the compiler makes of one probe that is inlined at three places.
+test_sites() {
+  need_compiler
+  cat >sites.c <<'END'
+#include <sys/sdt.h>
+static inline __attribute__((always_inline)) void hit(long a, short b)
+{
+	DTRACE_PROBE2(demo, hit, a, b);
+}
+int global = 40;
+int main(int argc, char **argv)
+{
+	volatile long in_memory = 300;
+	hit(1000, -1); /* constants */
+	for (int i = 0; i < 3; i++)
+		hit(2000 + i * argc, (short)(-2 - i)); /* registers */
+	hit(in_memory, (short)global); /* memory */
+	return 0;
+}
+END
+  cc -O2 -o sites sites.c
+  [ "$(readelf -n sites | grep -c 'Name: hit')" = 3 ]
+  "$RUTILE" record -o t -e "usdt:$PWD/sites:demo:hit(a,b)" -- ./sites
+  readers t >/dev/null
+  sed -n 's/.* demo:hit: .*}, { \(.*\) }$/\1/p' bt2.out >got
+  cat >want <<'END'
+a = 1000, b = -1
+a = 2000, b = -2
+a = 2001, b = -3
+a = 2002, b = -4
+a = 300, b = 40
+END
+  diff want got
+}
+
+loop_program() {
+  cat >loop.c <<'END'
+#define _SDT_HAS_SEMAPHORES 1
+#include <sys/sdt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+unsigned short demo_tick_semaphore __attribute__((section(".probes")));
+__attribute__((noinline)) long triple(long a) { __asm__ volatile("" : "+r"(a)); return a * 3; }
+/* Does ARGV[2] rounds each time the file ARGV[1].N appears; says what the semaphore was. */
+int main(int argc, char **argv)
+{
+	long n = 0;
+	for (int turn = 0;; turn++) {
+		char name[256];
+		FILE *f;
+		snprintf(name, sizeof(name), "%s.%d", argv[1], turn);
+		while (access(name, F_OK))
+			usleep(10000);
+		snprintf(name, sizeof(name), "%s.%d.done.new", argv[1], turn);
+		f = fopen(name, "w");
+		fprintf(f, "%u\n", *(volatile unsigned short *)&demo_tick_semaphore);
+		fclose(f);
+		for (int i = 0; i < atoi(argv[2]); i++, n++) {
+			DTRACE_PROBE1(demo, tick, n);
+			triple(n);
+		}
+		name[snprintf(name, sizeof(name), "%s.%d.done", argv[1], turn)] = 0;
+		char from[264];
+		snprintf(from, sizeof(from), "%s.new", name);
+		rename(from, name);
+	}
+}
+END
+  cc -O1 -o loop loop.c
+}
+
+# turn WHO N: lets it do its rounds, prints the semaphore.
+turn() {
+  : >"$1.$2"
+  wait_for "$1.$2.done"
+  cat "$1.$2.done"
+}
+
+test_one_process() {
+  need_compiler
+  loop_program
+  ./loop a 100 &
+  a=$!
+  ./loop b 1000 &
+  b=$!
+  "$RUTILE" start u$$ --flight -e "usdt:$a:demo:tick(n),uretprobe:$a:triple" --context pid
+  turn a 0 >/dev/null
+  turn b 0 >/dev/null
+  "$RUTILE" snapshot u$$ -o t
+  "$RUTILE" destroy u$$
+  kill $a $b
+  readers t >/dev/null
+  [ "$(grep -c ' demo:tick:' bt2.out)" = 100 ]
+  [ "$(grep -c ' uretprobe:triple:' bt2.out)" = 100 ]
+  if grep 'demo:tick:\|uretprobe:' bt2.out | grep -v "pid = $a }"; then return 1; fi
+  # What went in comes out three times as large.
+  sed -n 's/.* demo:tick: .* n = \([0-9]*\) }/\1/p' bt2.out | awk '{print $1 * 3}' >want
+  sed -n 's/.* uretprobe:triple: .* ret = \([0-9]*\) }/\1/p' bt2.out | diff want -
+}
+
+# is WANT WHO N
+is() {
+  got=$(turn "$2" "$3")
+  [ "$got" = "$1" ] || { echo "the semaphore of $2 is $got in turn $3, not $1" >&2; exit 1; }
+}
+
+# 0 when nobody looks, not 0 while anybody does (the kernel counts places, not sessions), 0 again;
+# also when a recorder is killed.
+test_semaphore() {
+  need_compiler
+  loop_program
+  ./loop s 10 &
+  p=$!
+  is 0 s 0
+  "$RUTILE" start u$$ --flight -e "usdt:$PWD/loop:demo:tick"
+  is 1 s 1
+  "$RUTILE" start v$$ --flight -e "usdt:$p:demo:tick"
+  is 1 s 2
+  "$RUTILE" destroy u$$
+  is 1 s 3
+  # A program that comes later finds it raised as well.
+  "$RUTILE" start u$$ --flight -e "usdt:$PWD/loop:demo:tick"
+  ./loop later 10 &
+  q=$!
+  is 1 later 0
+  "$RUTILE" snapshot v$$ -o t
+  "$RUTILE" destroy u$$ v$$
+  # The kernel lets go of what is unpinned a moment later.
+  sleep 0.3
+  is 0 s 4
+  is 0 later 1
+  "$RUTILE" record -o r -e "usdt:$PWD/loop:demo:tick" --duration 60 2>/dev/null &
+  rec=$!
+  wait_for r/kernel/metadata
+  sleep 0.5
+  is 1 s 5
+  kill -9 $rec
+  wait $rec || true
+  sleep 0.3
+  is 0 s 6
+  kill $p $q
+  readers t >/dev/null
+  [ "$(grep -c ' demo:tick:' bt2.out)" = 20 ]
+}
+
+# A program and its library that only the processes of a mount namespace can see.
+test_container() {
+  need_compiler
+  loop_program
+  mkdir inside out
+  unshare -m true 2>/dev/null || t_skip "no mount namespaces"
+  cat >enter.sh <<'END'
+mount -t tmpfs none inside
+cp loop inside/only-here
+rm loop
+echo $$ >pid
+exec ./inside/only-here "$PWD/out/c" 50
+END
+  unshare -m sh -e enter.sh &
+  wait_for pid
+  for i in $(seq 100); do [ "$(cat /proc/"$(cat pid)"/comm)" = only-here ] && break; sleep 0.05; done
+  p=$(cat pid)
+  [ ! -e inside/only-here ]
+  "$RUTILE" start w$$ --flight -e "usdt:$p:demo:tick(n),uprobe:$p:triple(a),uprobe:$p:usleep(us)"
+  [ "$(turn out/c 0)" = 1 ]
+  sleep 0.1
+  "$RUTILE" snapshot w$$ -o t
+  "$RUTILE" destroy w$$
+  sleep 0.3
+  [ "$(turn out/c 1)" = 0 ]
+  kill "$p"
+  readers t >/dev/null
+  [ "$(grep -c ' demo:tick:' bt2.out)" = 50 ]
+  [ "$(grep -c ' uprobe:triple:' bt2.out)" = 50 ]
+  # A function of a library, as that process has mapped it.
+  grep -q ' uprobe:usleep: .*{ us = 10000 }' bt2.out
+}
+
+# An instruction inside a function: its registers are those of that moment.
+test_offset() {
+  need_compiler
+  [ "$(uname -m)" = x86_64 ] || t_skip "x86-64 only"
+  cat >off.S <<'END'
+	.globl step
+	.type step, @function
+step:	mov $42, %edi
+	lea 1(%rdi), %esi
+	ret
+	.size step, .-step
+	.globl main
+	.type main, @function
+main:	mov $30, %ebx
+1:	mov %ebx, %edi
+	xor %esi, %esi
+	call step
+	dec %ebx
+	jnz 1b
+	mov $60, %eax
+	xor %edi, %edi
+	syscall
+	.section .note.GNU-stack, "", @progbits
+END
+  cc -o off off.S
+  "$RUTILE" record -o t -e "uprobe:$PWD/off:step(a,b),uprobe:$PWD/off:step+5(a,b),uprobe:$PWD/off:step+0x8(a,b)" -- ./off
+  readers t >/dev/null
+  [ "$(grep -c ' uprobe:step: ' bt2.out)" = 30 ]
+  [ "$(grep -c ' uprobe:step+5: .*{ a = 42, b = 0 }' bt2.out)" = 30 ]
+  [ "$(grep -c ' uprobe:step+0x8: .*{ a = 42, b = 43 }' bt2.out)" = 30 ]
+  grep -q ' uprobe:step: .*{ a = 30, b = 0 }' bt2.out
+  grep -q ' uprobe:step: .*{ a = 1, b = 0 }' bt2.out
+}
+
+t_case "every form of argument" test_forms
+t_case "one probe at several places" test_sites
+t_case "one process of two; results" test_one_process
+t_case "semaphores are raised and lowered" test_semaphore
+t_case "in a mount namespace, by process" test_container
+t_case "instructions inside functions" test_offset
+t_done
