@@ -67,7 +67,8 @@ int rut_memfd(const char *name, size_t bytes, uint64_t *ret_ino)
 
 	if (bytes > file_limit())
 		return -EFBIG; /* trying would send SIGXFSZ */
-	fd = (int)syscall(SYS_memfd_create, name, 1 /* MFD_CLOEXEC */);
+	/* The tracer seals it against shrinking: else it would read beyond the end of the file. */
+	fd = (int)syscall(SYS_memfd_create, name, 1 | 2 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */);
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)bytes) < 0 || file_stat(fd, &st) < 0) {

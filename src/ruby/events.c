@@ -65,7 +65,7 @@ int rut_events_open(struct rut_tracee *p, struct rut_err *err)
 {
 	struct rut_agent_slot *slot = &p->ctl->slots[p->slot];
 	_cleanup_close_ int fd =
-		rut_target_open_memfd(p->pid, p->pid, slot->ring_fd, RUT_AGENT_RING_MEMFD);
+		rut_target_open_shared(p->pid, slot->ring_fd, RUT_AGENT_RING_MEMFD);
 	struct rut_family *f = p->family;
 	uint64_t bytes = f->map->ring_bytes, off;
 	bool shared = bytes && slot->ring_member == p->member;
@@ -115,10 +115,12 @@ static int take_packets(struct rut_events *e)
 {
 	uint64_t pos = __atomic_load_n(&e->ring.ctl->consumed, __ATOMIC_ACQUIRE);
 	const unsigned char *packet;
+	uint32_t taken = 0;
 
 	if (e->at && e->at == e->count)
 		e->at = e->count = 0;
-	while ((packet = rut_ring_next(&e->ring, &pos))) {
+	/* No more than it can hold: what the target says of its positions may be untrue. */
+	while (taken++ < e->ring.count && (packet = rut_ring_next(&e->ring, &pos))) {
 		if (e->count == e->cap) {
 			size_t cap = e->cap ? e->cap * 2 : 4;
 			unsigned char *to = realloc(e->queue, cap * e->ring.subbuf_size);

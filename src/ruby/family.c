@@ -134,7 +134,7 @@ int rut_family_join(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *
 {
 	struct rut_agent_slot *slot = &p->ctl->slots[p->slot];
 	_cleanup_close_ int fd =
-		rut_target_open_memfd(p->pid, p->pid, slot->table_fd, RUT_AGENT_TABLE_MEMFD);
+		rut_target_open_shared(p->pid, slot->table_fd, RUT_AGENT_TABLE_MEMFD);
 	uint32_t member = slot->member;
 	struct rut_tracee *seen;
 	struct rut_family *f;

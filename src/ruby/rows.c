@@ -33,17 +33,18 @@ uint32_t rut_rows_count(const struct rut_tracee *p)
 const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off)
 {
 	uint64_t base = p->table->strs_off, at = base + off;
-	const struct rut_agent_str *s;
+	const char *data;
 	uint32_t len;
 	int64_t id;
 
-	if (!off || base > p->table_bytes || at + sizeof(*s) > p->table_bytes)
+	if (!off || off % 4 || base % 4 || base > p->table_bytes ||
+	    at + sizeof(len) > p->table_bytes)
 		return NULL;
-	s = (const struct rut_agent_str *)((const char *)p->table + at);
-	len = s->len;
-	if (len > 65536 || at + sizeof(*s) + len > p->table_bytes)
+	data = (const char *)p->table + at;
+	len = __atomic_load_n((const uint32_t *)data, __ATOMIC_RELAXED);
+	if (len > 65536 || at + sizeof(len) + len > p->table_bytes)
 		return NULL;
-	id = rut_strtab_intern(&t->strings, s->data, len);
+	id = rut_strtab_intern(&t->strings, data + sizeof(len), len);
 	return id < 0 ? NULL : t->strings.strs[id].data;
 }
 
@@ -125,6 +126,8 @@ bool rut_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,
 
 	if (number >= count || reserve_names(p, count) < 0)
 		return false;
+	/* Without a name it has nothing. */
+	*ret = (struct rut_ruby_row){.pid = p->pid};
 	fill(t, p, number, 1, ret);
 	return true;
 }

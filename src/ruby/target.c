@@ -154,6 +154,21 @@ int rut_target_open_memfd(pid_t pid, pid_t tid, int number, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
+int rut_target_open_shared(pid_t pid, int number, const char *name)
+{
+	int fd = rut_target_open_memfd(pid, pid, number, name), seals;
+
+	if (fd < 0)
+		return fd;
+	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK)) {
+		close(fd);
+		return -EPROTO;
+	}
+	return fd;
+}
+
 const struct rut_mapping *rut_target_mapping_at(const struct rut_target *t, uint64_t addr)
 {
 	size_t low = 0, high = t->map_count;

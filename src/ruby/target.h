@@ -65,6 +65,12 @@ int rut_target_write(const struct rut_target *t, uint64_t addr, const void *data
  */
 int rut_target_open_memfd(pid_t pid, pid_t tid, int number, const char *name);
 
+/*
+ * The same for memory that will be mapped: it is sealed, so that nobody can cut it off under our
+ * hands. -EPROTO: it cannot be.
+ */
+int rut_target_open_shared(pid_t pid, int number, const char *name);
+
 const struct rut_mapping *rut_target_mapping_at(const struct rut_target *t, uint64_t addr);
 
 /* The first mapping of the file that `m` maps (where its ELF header is), or NULL. */

@@ -68,7 +68,7 @@ static int open_control(pid_t pid, int *ret_target_fd)
 		link[n] = 0;
 		if (strcmp(link, CONTROL_LINK) == 0) {
 			*ret_target_fd = atoi(de->d_name);
-			r = rut_target_open_memfd(pid, pid, *ret_target_fd, RUT_AGENT_MEMFD);
+			r = rut_target_open_shared(pid, *ret_target_fd, RUT_AGENT_MEMFD);
 		}
 	}
 	closedir(dir);

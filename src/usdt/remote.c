@@ -80,6 +80,14 @@ static int find_page(pid_t pid, char *path, size_t len, struct rut_err *err)
 	return rc;
 }
 
+bool rut_usdt_is_sealed(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	/* -1 for what is no memfd. */
+	return seals >= 0 && seals & F_SEAL_SHRINK;
+}
+
 int rut_usdt_remote_open(struct rut_usdt_remote *ret, pid_t pid, struct rut_err *err)
 {
 	_cleanup_close_ int fd = -1;
@@ -94,8 +102,7 @@ int rut_usdt_remote_open(struct rut_usdt_remote *ret, pid_t pid, struct rut_err 
 	if (fd < 0)
 		return rut_err_errno(err, errno,
 				     "cannot control process %d, try it as its user or root", pid);
-	if (fstat(fd, &st) || st.st_size < (off_t)sizeof(*page) ||
-	    !(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
+	if (fstat(fd, &st) || st.st_size < (off_t)sizeof(*page) || !rut_usdt_is_sealed(fd))
 		return rut_err_set(err, EPROTO, "process %d has a control page of another version",
 				   pid);
 	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

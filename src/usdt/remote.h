@@ -52,6 +52,9 @@ void rut_usdt_remote_ask(struct rut_usdt_remote *r, const struct rut_usdt_info *
  */
 int rut_usdt_remote_commit(struct rut_usdt_remote *r, unsigned timeout_ms);
 
+/* Memory that its process cannot cut off while it is mapped here. */
+bool rut_usdt_is_sealed(int fd);
+
 /* "int64", "string" ...; "?" for what this version does not know. */
 const char *rut_usdt_type_name(enum rutile_usdt_type type);
 

@@ -219,6 +219,15 @@ static void ask(const struct tap *tap)
 	syscall(SYS_futex, &page->request, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+static bool is_ring_file(const char *path)
+{
+	static const char want[] = "/memfd:" RUT_USDT_RING_NAME;
+	char link[80];
+	ssize_t n = readlink(path, link, sizeof(link) - 1);
+
+	return n >= (ssize_t)sizeof(want) - 1 && !memcmp(link, want, sizeof(want) - 1);
+}
+
 /* Maps the ring when the process has made it. -EAGAIN: not yet. */
 static int map_ring(struct tap *tap)
 {
@@ -232,11 +241,14 @@ static int map_ring(struct tap *tap)
 	if (number < 0)
 		return number == -1 ? -EAGAIN : number;
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", tap->remote.pid, number);
+	/* Which file that is says the other process: it must be what it should be before it is
+	 * opened for writing. */
+	if (!is_ring_file(path))
+		return -EPROTO;
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (fstat(fd, &st) || st.st_size <= RUT_RING_CTL_SIZE ||
-	    !(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
+	if (fstat(fd, &st) || st.st_size <= RUT_RING_CTL_SIZE || !rut_usdt_is_sealed(fd))
 		return -EPROTO;
 	map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
@@ -362,7 +374,8 @@ static int64_t drain(struct rut_usdt_taps *t, struct tap *tap)
 	if (!tap->ring.ctl)
 		return 0;
 	__atomic_fetch_add(&tap->remote.page->ring_beat, 1, __ATOMIC_RELEASE);
-	while ((packet = rut_ring_next(&tap->ring, &tap->pos))) {
+	/* No more than it can hold: what it says of its positions may be untrue. */
+	while (n < tap->ring.count && (packet = rut_ring_next(&tap->ring, &tap->pos))) {
 		int rc = write_packet(t, tap, packet);
 
 		if (rc)

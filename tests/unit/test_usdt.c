@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* librutile-usdt: the object as libelf reads it, and the life of providers and probes. */
 #include "unit.h"
+#include "usdt/remote.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -537,9 +538,26 @@ static void test_stolen_descriptor(void **state)
 	close(mine);
 }
 
+/* What a process may cut off while we have it mapped, or what is no memory at all, is not sealed.
+ */
+static void test_sealed(void **state)
+{
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	int open_fd = memfd_create("a", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(file >= 0 && open_fd >= 0);
+	assert_false(rut_usdt_is_sealed(file));
+	assert_false(rut_usdt_is_sealed(open_fd));
+	assert_int_equal(fcntl(open_fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	assert_true(rut_usdt_is_sealed(open_fd));
+	close(file);
+	close(open_fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sealed),
 		cmocka_unit_test(test_object_x86_64),
 		cmocka_unit_test(test_object_aarch64),
 		cmocka_unit_test(test_object_large),

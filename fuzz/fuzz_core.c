@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `rutile recover` on damaged dumps. The first byte chooses: 0 the input is a core file; else it is
+ * a list of changes (offset 24 bits, length 8 bits, bytes) to memory in which there is a session
+ * and a ring of a Ruby process, read as the core of a process (1) or, through libkdumpfile, as that
+ * of a machine (2).
+ */
+#include <elf.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/abi.h"
+#include "base/err.h"
+#include "ruby/core.h"
+#include "session/meta.h"
+#include "session/recover.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Description, its control page and two sub-buffers; a Ruby ring of the same size; a table. */
+enum {
+	META_BYTES = RUT_META_PAGES_OFFSET + RUT_PAGE,
+	CTL = META_BYTES,
+	RING = CTL + RUT_PAGE,
+	RUBY_CTL = RING + 2 * RUT_PAGE,
+	RUBY_RING = RUBY_CTL + RUT_PAGE,
+	TABLE = RUBY_RING + 2 * RUT_PAGE,
+	TABLE_BYTES = 3 * RUT_PAGE,
+	TOTAL = TABLE + TABLE_BYTES,
+	BASE_PAGE = 16, /* of the machine: the first page frame */
+};
+
+/* Of agent/event.h, whose names are also those of the kernel's events. */
+enum { RUBY_STREAM = 1, RUBY_CALL = 1 };
+struct call {
+	uint64_t header;
+	uint32_t row, tid, fiber, depth;
+} __attribute__((packed));
+
+static unsigned char *whole, *memory;
+static char dir[64];
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type;
+	return ftw->level ? remove(path) : 0;
+}
+
+static void remove_dir(void)
+{
+	nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+	rmdir(dir);
+}
+
+static void fill_ring(unsigned char *ctl_at, unsigned char *ring, uint32_t stream, bool ruby)
+{
+	struct rut_ring_ctl *c = (void *)ctl_at;
+
+	*c = (struct rut_ring_ctl){.magic = RUT_RING_MAGIC,
+				   .version = RUT_RING_VERSION,
+				   .subbuf_shift = 12,
+				   .subbuf_count = 2,
+				   .stream_id = stream,
+				   .pid = ruby ? 77 : 0,
+				   .uuid = {1, 2, 3},
+				   .pos = RUT_PAGE + 88 + 24,
+				   .commit = {RUT_PAGE, 88 + 24}};
+	for (uint64_t i = 0; i < 2; i++) {
+		struct rut_packet *p = (void *)(ring + i * RUT_PAGE);
+		struct call *e = (void *)(p + 1);
+
+		*p = (struct rut_packet){.magic = RUT_CTF_PACKET_MAGIC,
+					 .uuid = {1, 2, 3},
+					 .timestamp_begin = 1000 * i,
+					 .content_size = (88 + 24) * 8,
+					 .packet_size = RUT_PAGE * 8,
+					 .packet_seq_num = i};
+		*e = (struct call){.header = RUT_RECORD_HEADER(RUBY_CALL, 1000 * i + 5), .row = 0};
+	}
+}
+
+static void fill_table(void)
+{
+	struct rut_agent_table *t = (void *)(memory + TABLE);
+	struct rut_agent_row *row = (void *)(memory + TABLE + RUT_PAGE);
+	uint64_t address = (uint64_t)BASE_PAGE * RUT_PAGE + TABLE;
+
+	*t = (struct rut_agent_table){.magic = RUT_TABLE_MAGIC,
+				      .abi = RUT_AGENT_ABI,
+				      .size_bytes = TABLE_BYTES,
+				      .row_count = 1,
+				      .row_cap = 8,
+				      .rows_off = RUT_PAGE,
+				      .strs_off = 2 * RUT_PAGE,
+				      .strs_len = 64};
+	*row = (struct rut_agent_row){
+		.class_name = 8, .method = 8, .path = 8, .flags = RUT_ROW_NAMED};
+	memcpy(memory + TABLE + 2 * RUT_PAGE + 8, "\3\0\0\0App", 8);
+	memcpy(((struct rut_ring_ctl *)(memory + RUBY_CTL))->_user, &address, sizeof(address));
+}
+
+static void fill_memory(void)
+{
+	struct rut_meta *m = (void *)memory;
+	uint32_t *list = (void *)(memory + RUT_META_PAGES_OFFSET);
+
+	memset(memory, 0, TOTAL);
+	m->anchor = (struct rut_anchor){.magic = RUT_META_MAGIC,
+					.version = RUT_META_VERSION,
+					.bytes = META_BYTES,
+					.uuid = {1, 2, 3},
+					.npages = META_BYTES / RUT_PAGE};
+	for (uint32_t i = 0; i < m->anchor.npages; i++)
+		m->anchor.pfn[i] = BASE_PAGE + i;
+	m->ncpus = 1;
+	m->shift = 12;
+	m->count = 2;
+	m->npages_ctl = 1;
+	m->npages_ring = 2;
+	for (uint32_t i = 0; i < 3; i++)
+		list[i] = BASE_PAGE + CTL / RUT_PAGE + i;
+	memcpy(m->conf.name, "fuzz", 5);
+	m->text_len = 8;
+	memcpy(memory + RUT_META_TEXT_OFFSET, "/* CTF *", 8);
+	fill_ring(memory + CTL, memory + RING, 0, false);
+	fill_ring(memory + RUBY_CTL, memory + RUBY_RING, RUBY_STREAM, true);
+	fill_table();
+}
+
+static void change_memory(const uint8_t *data, size_t size)
+{
+	while (size > 4) {
+		size_t at = (size_t)data[0] | (size_t)data[1] << 8 | (size_t)data[2] << 16;
+		size_t len = data[3] % 64;
+
+		/* Half of the places in the first pages of what has figures in it. */
+		static const size_t starts[] = {
+			0,     sizeof(struct rut_anchor), CTL, RING, RUBY_CTL, RUBY_RING,
+			TABLE, TABLE + RUT_PAGE};
+
+		if (at & 1 << 23)
+			at = starts[at >> 19 & 7] + at % 512;
+		data += 4;
+		size -= 4;
+		len = len < size ? len : size;
+		at %= TOTAL - 64;
+		memcpy(memory + at, data, len);
+		data += len;
+		size -= len;
+	}
+}
+
+static int begin(const struct rut_ruby_core *ring, void *arg, struct rut_err *err)
+{
+	(void)ring, (void)arg, (void)err;
+	return 0;
+}
+
+static void on_event(const struct rut_ruby_event *ev, void *arg)
+{
+	*(size_t *)arg += ev->class_name ? strlen(ev->class_name) : 1;
+	if (ev->args)
+		*(size_t *)arg += strlen(ev->args);
+}
+
+/* Returns the number of sessions; of what is not damaged both must be found. */
+static int read_core(const struct rut_core *core)
+{
+	size_t sum = 0;
+	int rings = rut_ruby_core_read(core, begin, on_event, &sum, NULL);
+
+	return rut_recover_core(core, dir, NULL, NULL, NULL) == 1 && rings == 1;
+}
+
+static int read_file(const uint8_t *data, size_t size, bool kernel)
+{
+	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	struct rut_core *core;
+	char path[64];
+	int found = 0;
+
+	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+		abort();
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (kernel)
+		found = rut_recover(path, dir, NULL, NULL, NULL);
+	else if (!rut_core_open(&core, path, NULL)) {
+		read_core(core);
+		rut_core_free(core);
+	}
+	close(fd);
+	return found;
+}
+
+static void set_up(void)
+{
+	Elf64_Ehdr *e;
+	Elf64_Phdr *p;
+
+	strcpy(dir, access("/dev/shm", W_OK) ? "/tmp/rutile-fuzz-XXXXXX"
+					     : "/dev/shm/rutile-fuzz-XXXXXX");
+	whole = aligned_alloc(RUT_PAGE, RUT_PAGE + TOTAL);
+	if (!mkdtemp(dir) || !whole)
+		abort();
+	atexit(remove_dir);
+	memory = whole + RUT_PAGE;
+	memset(whole, 0, RUT_PAGE);
+	e = (void *)whole;
+	memcpy(e->e_ident, ELFMAG, SELFMAG);
+	e->e_ident[EI_CLASS] = ELFCLASS64;
+	e->e_ident[EI_DATA] = ELFDATA2LSB;
+	e->e_ident[EI_VERSION] = EV_CURRENT;
+	e->e_type = ET_CORE;
+	e->e_machine = EM_X86_64;
+	e->e_version = EV_CURRENT;
+	e->e_phoff = e->e_ehsize = sizeof(*e);
+	e->e_phentsize = sizeof(*p);
+	e->e_phnum = 1;
+	p = (void *)(e + 1);
+	*p = (Elf64_Phdr){.p_type = PT_LOAD,
+			  .p_flags = PF_R,
+			  .p_offset = RUT_PAGE,
+			  .p_vaddr = 0xffff888000000000ull + (uint64_t)BASE_PAGE * RUT_PAGE,
+			  .p_paddr = (uint64_t)BASE_PAGE * RUT_PAGE,
+			  .p_filesz = TOTAL,
+			  .p_memsz = TOTAL};
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct rut_core_segment segment = {.address = (uint64_t)BASE_PAGE * RUT_PAGE,
+					   .bytes = TOTAL};
+	int found;
+	struct rut_core core = {.segments = &segment, .count = 1};
+
+	if (!size)
+		return 0;
+	if (!whole)
+		set_up();
+	if (data[0] % 4 == 0) {
+		read_file(data + 1, size - 1, false);
+	} else {
+		fill_memory();
+		change_memory(data + 1, size - 1);
+		segment.data = memory;
+		found = data[0] % 4 == 2 ? read_file(whole, RUT_PAGE + TOTAL, true)
+					 : read_core(&core);
+		if (size == 1 && found != 1)
+			abort();
+	}
+	nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+	return 0;
+}
