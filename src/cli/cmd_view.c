@@ -27,6 +27,7 @@ enum {
 	OPT_COUNT,
 	OPT_THREADS,
 	OPT_STACKS,
+	OPT_FOLDED,
 	OPT_ROOT,
 };
 
@@ -49,6 +50,9 @@ static const struct rut_opt options[] = {
 	{"no-clock-offset", NULL, "ignore the clocks' offsets: times count from 0", OPT_NO_OFFSET},
 	{"no-delta", NULL, "do not print the time since the event before", OPT_NO_DELTA},
 	{"stacks", NULL, "print the stacks of events, with names of functions", OPT_STACKS},
+	{"folded", NULL,
+	 "print each different stack once, and how often it occurred: for flame graphs",
+	 OPT_FOLDED},
 	{"root", "DIRS", "with --stacks: look for programs and libraries below these folders first",
 	 OPT_ROOT},
 	{"threads", "N", "print in so many threads (default: as many as CPUs)", OPT_THREADS},
@@ -66,7 +70,7 @@ struct view {
 	size_t n_events;
 	const char *fields[MAX_WORDS]; /* owned */
 	size_t n_fields;
-	bool count_only, stacks;
+	bool count_only, stacks, folded;
 	const char *roots;
 	unsigned int threads;
 };
@@ -228,6 +232,9 @@ static int take_option(struct view *v, int id, const char *value)
 	case OPT_STACKS:
 		v->stacks = true;
 		return 0;
+	case OPT_FOLDED:
+		v->stacks = v->folded = true;
+		return 0;
 	case OPT_ROOT:
 		v->roots = value;
 		return 0;
@@ -281,6 +288,7 @@ static int view_set(const struct view *v, struct rut_ctf_set *set, bool *ret_bad
 		.n_events = v->n_events,
 		.filter = v->filter,
 		.count_only = v->count_only,
+		.folded = v->folded,
 		.threads = v->threads,
 	};
 	int rc = rut_trace_range(&v->args, set, &view.reader, err);

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "cli/trace_open.h"
+#include "cli/view_folded.h"
 
 enum {
 	WRITE_BYTES = 1 << 20,
@@ -167,6 +168,8 @@ static int print_simply(const struct rut_view *v, const struct choice *c, bool *
 	const struct rut_ctf_event *ev;
 	struct rut_ctf_reader *r;
 	struct rut_ctf_counts counts;
+	_cleanup_(rut_folded_fini)
+	struct rut_folded folded = {.stacks = v->stacks};
 	struct rut_ctf_text *text;
 	uint64_t n = 0;
 	int rc;
@@ -182,6 +185,10 @@ static int print_simply(const struct rut_view *v, const struct choice *c, bool *
 		n++;
 		if (v->count_only)
 			continue;
+		if (v->folded) {
+			rc = rut_folded_add(&folded, ev);
+			continue;
+		}
 		rut_ctf_text_event(text, ev, &out);
 		print_stacks(v, ev, &out);
 		if (out.len >= WRITE_BYTES || out.failed)
@@ -189,6 +196,8 @@ static int print_simply(const struct rut_view *v, const struct choice *c, bool *
 	}
 	if (v->count_only)
 		rut_buf_printf(&out, "%" PRIu64 "\n", n);
+	if (v->folded)
+		rut_folded_print(&folded, &out);
 	if (!rc)
 		rc = rut_write_out(&out);
 	rut_ctf_reader_counts(r, &counts);
@@ -443,8 +452,8 @@ int rut_view_print(const struct rut_view *v, bool *ret_bad, struct rut_err *err)
 	int rc = choose(v, &choice, err);
 
 	threads = threads > MAX_THREADS ? MAX_THREADS : threads;
-	if (!rc && threads > 1 && rut_ctf_set_bytes(v->set) > 8 * SLICE_BYTES && !choice.none &&
-	    !rut_ctf_set_scan(v->set, NULL) && all_have_times(v->set))
+	if (!rc && threads > 1 && !v->folded && rut_ctf_set_bytes(v->set) > 8 * SLICE_BYTES &&
+	    !choice.none && !rut_ctf_set_scan(v->set, NULL) && all_have_times(v->set))
 		rc = rut_ctf_set_slices(v->set,
 					v->reader.has_begin ? v->reader.begin_ns : INT64_MIN,
 					v->reader.has_end ? v->reader.end_ns : INT64_MAX,

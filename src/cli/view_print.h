@@ -22,6 +22,7 @@ struct rut_view {
 	const struct rut_expr *filter; /* or NULL */
 	bool count_only;
 	struct rut_callstacks *stacks; /* NULL: not shown; borrowed */
+	bool folded;		       /* print the stacks counted, and nothing else */
 	unsigned int threads;	       /* at most; 0: as many as there are CPUs */
 };
 

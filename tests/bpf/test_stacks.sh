@@ -110,6 +110,22 @@ test_samples() {
   [ "$(grep -c '^	busy+0x[0-9a-f]* (prog)' text)" -ge $((samples * 8 / 10)) ]
 }
 
+test_folded() {
+  build
+  "$RUTILE" record -o t -e "uprobe:$PWD/prog:leaf" --context ustack,procname -- ./prog child
+  "$RUTILE" view --folded t >got
+  # The loader's frames below main are those of the C library here.
+  sed 's/^prog;.*main;outer;in_library\(;middle\)\{0,1\};leaf /main;outer;in_library;leaf /' got |
+    awk '{n[$1] += $2} END {for (k in n) print k, n[k]}' >sums
+  cat got
+  [ "$(cat sums)" = "main;outer;in_library;leaf 150" ]
+  "$RUTILE" record -o u --profile 997 -- ./prog x 400000000
+  "$RUTILE" view --folded u >got
+  head -n 1 got | grep -q '^prog;.*busy [0-9]*$'
+  # As many as there are samples with a stack.
+  [ "$(awk '{n += $NF} END {print n}' got)" -le "$("$RUTILE" view --event rutile_sample --count u)" ]
+}
+
 # A flight recorder: what lives at the snapshot has names.
 test_flight() {
   build
@@ -142,6 +158,7 @@ test_none() {
 t_case "frames of program, library and forked child" test_names
 t_case "on another machine; files that are not those that ran" test_elsewhere
 t_case "samples" test_samples
+t_case "counted, for flame graphs" test_folded
 t_case "snapshots" test_flight
 t_case "without stacks nothing of it is recorded" test_none
 t_done
