@@ -250,8 +250,7 @@ static void print_processes(const struct rut_result *t, struct rut_buf *out)
 		double v = row[3].f * 100;
 
 		rut_fmt_bar_value(value, sizeof(value), v, true, "%");
-		snprintf(name, sizeof(name), "%s (%lld)", row[0].str ? row[0].str : "",
-			 (long long)row[0].j);
+		rut_fmt_process(name, sizeof(name), &row[0]);
 		snprintf(migrations, sizeof(migrations), "%lld", (long long)row[1].i);
 		rut_buf_clear(&label);
 		rut_fmt_line(&label, "  {:<25} {:>10}   {:<0}", name, migrations, row[2].str);
@@ -278,11 +277,16 @@ static void print_cpus(const struct rut_result *t, struct rut_buf *out)
 	rut_graph_bars(&g, out, "Per-CPU Usage", NULL);
 }
 
+static void print_total(const struct rut_result *t, struct rut_buf *out)
+{
+	if (rut_result_rows(t))
+		rut_buf_printf(out, "\nTotal CPU Usage: %0.02f%%\n\n", t->cells[0].f * 100);
+}
+
 static void report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct cputop *c = (struct cputop *)inst;
 	struct rut_run *run = inst->run;
-	struct rut_result *processes, *cpus, *all;
 	int64_t duration_ns = end_ns - inst->begin_ns;
 
 	for (size_t i = 0; i < c->cpus.n; i++) {
@@ -295,44 +299,16 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 
 		s->percent = percent(&s->busy_ns, s->since_ns, end_ns, duration_ns);
 	}
-	processes = process_table(c, end_ns);
-	cpus = cpu_table(c, end_ns);
-	all = total_table(c, end_ns);
-	if (run->conf->mi) {
-		rut_results_take(&run->results, processes);
-		rut_results_take(&run->results, cpus);
-		rut_results_take(&run->results, all);
-		return;
-	}
-	rut_run_print_range(run, inst->begin_ns, end_ns);
-	print_processes(processes, &run->out);
-	print_cpus(cpus, &run->out);
-	if (rut_result_rows(all))
-		rut_buf_printf(&run->out, "\nTotal CPU Usage: %0.02f%%\n\n", all->cells[0].f * 100);
-	rut_result_free(processes);
-	rut_result_free(cpus);
-	rut_result_free(all);
+	if (!run->conf->mi)
+		rut_run_print_range(run, inst->begin_ns, end_ns);
+	rut_run_take(run, process_table(c, end_ns), print_processes);
+	rut_run_take(run, cpu_table(c, end_ns), print_cpus);
+	rut_run_take(run, total_table(c, end_ns), print_total);
 }
 
 static void summarise(struct rut_run *run)
 {
-	struct rut_result *t = NULL;
-
-	for (size_t i = 0; i < run->results.n; i++) {
-		const struct rut_result *from = run->results.tables[i];
-
-		if (from->cls != &total)
-			continue;
-		if (!t)
-			t = rut_result_new(&summary, from->begin_ns, from->end_ns, NULL);
-		if (!t)
-			break;
-		t->end_ns = from->end_ns;
-		rut_result_range(t, from->begin_ns, from->end_ns);
-		rut_result_add(t, from->cells[0]);
-	}
-	rut_results_clear(&run->results);
-	rut_results_take(&run->results, t);
+	rut_results_summarise(&run->results, &total, &summary);
 }
 
 static void fini(struct rut_instance *inst)

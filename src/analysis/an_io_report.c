@@ -72,16 +72,7 @@ static const char *disk_name(const struct rut_io_disk *d, char *buf, size_t size
 static void add_stat(struct rut_result *t, const struct rut_stat *s)
 {
 	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->count);
-	rut_result_int(t, RUT_LAMI_DURATION, s->min);
-	if (s->count)
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
-	else
-		rut_result_int(t, RUT_LAMI_DURATION, 0);
-	rut_result_int(t, RUT_LAMI_DURATION, s->max);
-	if (s->count < 2)
-		rut_result_unknown(t);
-	else
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_stdev(s));
+	rut_stat_cells(t, s);
 }
 
 static struct rut_result *stats_table(struct rut_io *io, int64_t end_ns)
@@ -127,12 +118,8 @@ static void print_stats(const struct rut_result *t, struct rut_buf *out, const c
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(count, sizeof(count), "%lld", (long long)row[1].i);
-		for (int k = 0; k < 4; k++) {
-			if (row[2 + k].type == RUT_LAMI_UNKNOWN)
-				strcpy(us[k], "?");
-			else
-				rut_fmt_us(us[k], sizeof(us[k]), rut_cell_value(&row[2 + k]));
-		}
+		for (int k = 0; k < 4; k++)
+			rut_fmt_us_cell(us[k], sizeof(us[k]), &row[2 + k]);
 		rut_fmt_line(out, line, row[0].str, count, us[0], us[1], us[2], us[3]);
 	}
 }
@@ -173,19 +160,12 @@ static struct rut_result *freq_table(struct rut_io *io, const struct rut_stat *s
 	return t;
 }
 
-static void finish_freq(struct rut_run *run, struct rut_result *t)
+static void print_freq(const struct rut_result *t, struct rut_buf *out)
 {
 	char title[256];
 
-	if (!t)
-		return;
-	if (run->conf->mi) {
-		rut_results_take(&run->results, t);
-		return;
-	}
 	snprintf(title, sizeof(title), "%s %s", t->cls->title, t->subtitle);
-	rut_freq_print(t, &run->out, title, "µs");
-	rut_result_free(t);
+	rut_freq_print(t, out, title, "µs");
 }
 
 static void report_freqs(struct rut_io *io, int64_t end_ns)
@@ -193,13 +173,15 @@ static void report_freqs(struct rut_io *io, int64_t end_ns)
 	char subtitle[128], buf[48];
 
 	for (int i = 0; i < RUT_IO_CATS; i++)
-		finish_freq(io->base.run,
-			    freq_table(io, &io->latency[i], rut_io_cat_names[i], end_ns));
+		rut_run_take(io->base.run,
+			     freq_table(io, &io->latency[i], rut_io_cat_names[i], end_ns),
+			     print_freq);
 	for (size_t i = 0; i < io->disks.n; i++) {
 		const struct rut_io_disk *d = io->disks.items[i];
 
 		snprintf(subtitle, sizeof(subtitle), "disk: %s", disk_name(d, buf, sizeof(buf)));
-		finish_freq(io->base.run, freq_table(io, &d->latency, subtitle, end_ns));
+		rut_run_take(io->base.run, freq_table(io, &d->latency, subtitle, end_ns),
+			     print_freq);
 	}
 }
 

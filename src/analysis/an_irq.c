@@ -243,17 +243,6 @@ static struct rut_result *log_table(struct irq *i, int64_t end_ns)
 	return t;
 }
 
-static void add_stat(struct rut_result *t, const struct rut_stat *s)
-{
-	rut_result_int(t, RUT_LAMI_DURATION, s->min);
-	rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
-	rut_result_int(t, RUT_LAMI_DURATION, s->max);
-	if (s->count < 2)
-		rut_result_unknown(t);
-	else
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_stdev(s));
-}
-
 static void add_stats_row(struct irq *i, bool hard, const struct irq_stats *s, struct rut_result *t)
 {
 	char name[256];
@@ -261,12 +250,12 @@ static void add_stats_row(struct irq *i, bool hard, const struct irq_stats *s, s
 	irq_name(i, hard, s->nr, name, sizeof(name));
 	rut_result_irq(t, hard, s->nr, name);
 	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->duration.count);
-	add_stat(t, &s->duration);
+	rut_stat_cells(t, &s->duration);
 	if (hard)
 		return;
 	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->latency.count);
 	if (s->latency.count)
-		add_stat(t, &s->latency);
+		rut_stat_cells(t, &s->latency);
 	for (int k = 0; !s->latency.count && k < 4; k++)
 		rut_result_unknown(t);
 }
@@ -362,14 +351,6 @@ static void print_header(struct rut_buf *out, bool hard)
 	rut_buf_putc(out, '\n');
 }
 
-static void us_cell(char *out, size_t size, const struct rut_cell *c)
-{
-	if (c->type == RUT_LAMI_UNKNOWN)
-		snprintf(out, size, "?");
-	else
-		rut_fmt_us(out, size, rut_cell_value(c));
-}
-
 static void print_stats_row(struct rut_buf *out, const struct rut_cell *row, bool hard)
 {
 	char nr[24], name[300], number[24], us[4][40];
@@ -378,13 +359,13 @@ static void print_stats_row(struct rut_buf *out, const struct rut_cell *row, boo
 	snprintf(name, sizeof(name), "<%s>", row[0].str);
 	snprintf(number, sizeof(number), "%lld", (long long)row[1].i);
 	for (int k = 0; k < 4; k++)
-		us_cell(us[k], sizeof(us[k]), &row[2 + k]);
+		rut_fmt_us_cell(us[k], sizeof(us[k]), &row[2 + k]);
 	rut_fmt_line(out, "{:<3} {:<18} {:>5} {:>12} {:>12} {:>12} {:>12} {:<2}", nr, name, number,
 		     us[0], us[1], us[2], us[3], " |");
 	if (!hard && row[6].i) {
 		snprintf(number, sizeof(number), "%lld", (long long)row[6].i);
 		for (int k = 0; k < 4; k++)
-			us_cell(us[k], sizeof(us[k]), &row[7 + k]);
+			rut_fmt_us_cell(us[k], sizeof(us[k]), &row[7 + k]);
 		rut_fmt_line(out, " {:>6} {:>12} {:>12} {:>12} {:>12}", number, us[0], us[1], us[2],
 			     us[3]);
 	}

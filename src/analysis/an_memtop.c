@@ -130,7 +130,7 @@ static struct rut_result *total_table(struct memtop *m, int64_t end_ns)
 	return t;
 }
 
-static void print(const struct rut_result *t, struct rut_buf *out, const char *title)
+static void print_bars(const struct rut_result *t, struct rut_buf *out, const char *title)
 {
 	struct rut_graph g = {0};
 	char value[48], label[80];
@@ -139,59 +139,45 @@ static void print(const struct rut_result *t, struct rut_buf *out, const char *t
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		rut_fmt_bar_value(value, sizeof(value), (double)row[1].i, false, "pages");
-		snprintf(label, sizeof(label), "%s (%lld)", row[0].str ? row[0].str : "",
-			 (long long)row[0].j);
+		rut_fmt_process(label, sizeof(label), &row[0]);
 		rut_graph_add(&g, (double)row[1].i, value, 0, label);
 	}
 	rut_graph_bars(&g, out, title, "Process");
+}
+
+static void print_allocated(const struct rut_result *t, struct rut_buf *out)
+{
+	print_bars(t, out, "Per-TID Memory Allocations");
+}
+
+static void print_freed(const struct rut_result *t, struct rut_buf *out)
+{
+	print_bars(t, out, "Per-TID Memory Deallocations");
+}
+
+static void print_total(const struct rut_result *t, struct rut_buf *out)
+{
+	if (rut_result_rows(t))
+		rut_buf_printf(
+			out, "\nTotal memory usage:\n- %lld pages allocated\n- %lld pages freed\n",
+			(long long)t->cells[0].i, (long long)t->cells[1].i);
 }
 
 static void report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct memtop *m = (struct memtop *)inst;
 	struct rut_run *run = inst->run;
-	struct rut_result *a = table(m, 0, end_ns), *f = table(m, 1, end_ns);
-	struct rut_result *all = total_table(m, end_ns);
 
-	if (run->conf->mi) {
-		rut_results_take(&run->results, a);
-		rut_results_take(&run->results, f);
-		rut_results_take(&run->results, all);
-		return;
-	}
-	rut_run_print_range(run, inst->begin_ns, end_ns);
-	print(a, &run->out, "Per-TID Memory Allocations");
-	print(f, &run->out, "Per-TID Memory Deallocations");
-	if (rut_result_rows(all))
-		rut_buf_printf(
-			&run->out,
-			"\nTotal memory usage:\n- %lld pages allocated\n- %lld pages freed\n",
-			(long long)all->cells[0].i, (long long)all->cells[1].i);
-	rut_result_free(a);
-	rut_result_free(f);
-	rut_result_free(all);
+	if (!run->conf->mi)
+		rut_run_print_range(run, inst->begin_ns, end_ns);
+	rut_run_take(run, table(m, 0, end_ns), print_allocated);
+	rut_run_take(run, table(m, 1, end_ns), print_freed);
+	rut_run_take(run, total_table(m, end_ns), print_total);
 }
 
 static void summarise(struct rut_run *run)
 {
-	struct rut_result *t = NULL;
-
-	for (size_t i = 0; i < run->results.n; i++) {
-		const struct rut_result *from = run->results.tables[i];
-
-		if (from->cls != &total)
-			continue;
-		if (!t)
-			t = rut_result_new(&summary, from->begin_ns, from->end_ns, NULL);
-		if (!t)
-			break;
-		t->end_ns = from->end_ns;
-		rut_result_range(t, from->begin_ns, from->end_ns);
-		rut_result_add(t, from->cells[0]);
-		rut_result_add(t, from->cells[1]);
-	}
-	rut_results_clear(&run->results);
-	rut_results_take(&run->results, t);
+	rut_results_summarise(&run->results, &total, &summary);
 }
 
 static void fini(struct rut_instance *inst)

@@ -41,16 +41,7 @@ static struct rut_result *rows_table(struct rut_sched *s, const struct rut_lami_
 static void add_stat(struct rut_result *t, const struct rut_stat *s)
 {
 	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->count);
-	rut_result_int(t, RUT_LAMI_DURATION, s->min);
-	if (s->count)
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
-	else
-		rut_result_int(t, RUT_LAMI_DURATION, 0);
-	rut_result_int(t, RUT_LAMI_DURATION, s->max);
-	if (s->count < 2)
-		rut_result_unknown(t);
-	else
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_stdev(s));
+	rut_stat_cells(t, s);
 }
 
 static int by_name(const void *a, const void *b)
@@ -139,28 +130,12 @@ static struct rut_result *freq_table(struct rut_sched *s, const struct rut_stat 
 
 /* ---- Text ---- */
 
-static void us(char *out, size_t size, const struct rut_cell *c)
-{
-	if (c->type == RUT_LAMI_UNKNOWN)
-		snprintf(out, size, "?");
-	else
-		rut_fmt_us(out, size, rut_cell_value(c));
-}
-
 static void number(char *out, size_t size, const struct rut_cell *c)
 {
 	if (c->i == RUT_LAMI_NONE)
 		snprintf(out, size, "?");
 	else
 		snprintf(out, size, "%lld", (long long)c->i);
-}
-
-static void process(char *out, size_t size, const struct rut_cell *c)
-{
-	if (c->type == RUT_LAMI_EMPTY)
-		snprintf(out, size, "Unknown (N/A)");
-	else
-		snprintf(out, size, "%s (%lld)", c->str ? c->str : "", (long long)c->j);
 }
 
 static void print_rows(const struct rut_result *t, const struct rut_conf *c, struct rut_buf *out)
@@ -175,11 +150,11 @@ static void print_rows(const struct rut_result *t, const struct rut_conf *c, str
 
 		rut_fmt_time(wakeup, sizeof(wakeup), row[0].i, c->multi_day, c->gmt);
 		rut_fmt_time(sw, sizeof(sw), row[1].i, c->multi_day, c->gmt);
-		us(latency, sizeof(latency), &row[2]);
+		rut_fmt_us_cell(latency, sizeof(latency), &row[2]);
 		number(prio, sizeof(prio), &row[3]);
 		number(cpu, sizeof(cpu), &row[4]);
-		process(wakee, sizeof(wakee), &row[5]);
-		process(waker, sizeof(waker), &row[6]);
+		rut_fmt_process(wakee, sizeof(wakee), &row[5]);
+		rut_fmt_process(waker, sizeof(waker), &row[6]);
 		rut_fmt_line(out, "[{:<18}, {:<18}] {:>15} {:>10}  {:>3}   {:<25}  {:<25}\n",
 			     wakeup, sw, latency, prio, cpu, wakee, waker);
 	}
@@ -192,10 +167,10 @@ struct stat_text {
 static void stat_text(struct stat_text *s, const struct rut_cell *row)
 {
 	number(s->count, sizeof(s->count), &row[0]);
-	us(s->min, sizeof(s->min), &row[1]);
-	us(s->avg, sizeof(s->avg), &row[2]);
-	us(s->max, sizeof(s->max), &row[3]);
-	us(s->stdev, sizeof(s->stdev), &row[4]);
+	rut_fmt_us_cell(s->min, sizeof(s->min), &row[1]);
+	rut_fmt_us_cell(s->avg, sizeof(s->avg), &row[2]);
+	rut_fmt_us_cell(s->max, sizeof(s->max), &row[3]);
+	rut_fmt_us_cell(s->stdev, sizeof(s->stdev), &row[4]);
 }
 
 static void print_total(const struct rut_result *t, struct rut_buf *out)
@@ -223,7 +198,7 @@ static void print_tids(const struct rut_result *t, struct rut_buf *out)
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
-		process(proc, sizeof(proc), &row[0]);
+		rut_fmt_process(proc, sizeof(proc), &row[0]);
 		stat_text(&s, row + 1);
 		rut_fmt_line(out, line, proc, s.count, s.min, s.avg, s.max, s.stdev, row[6].str);
 	}
@@ -248,20 +223,6 @@ static void print_prios(const struct rut_result *t, struct rut_buf *out)
 	}
 }
 
-/* Keeps the table as JSON, or prints it; takes it. */
-static void finish(struct rut_run *run, struct rut_result *t,
-		   void (*print)(const struct rut_result *t, struct rut_buf *out))
-{
-	if (!t)
-		return;
-	if (run->conf->mi) {
-		rut_results_take(&run->results, t);
-		return;
-	}
-	print(t, &run->out);
-	rut_result_free(t);
-}
-
 static void print_freq(const struct rut_result *t, struct rut_buf *out)
 {
 	char title[160];
@@ -282,7 +243,7 @@ static void finish_freqs(struct rut_run *run, struct rut_result **tables, size_t
 		if (t)
 			rut_result_free(tables[i]);
 		else
-			finish(run, tables[i], print_freq);
+			rut_run_take(run, tables[i], print_freq);
 	}
 	rut_results_take(&run->results, t);
 }
@@ -398,11 +359,11 @@ void rut_sched_report(struct rut_instance *inst, int64_t end_ns)
 	if (c->mi && c->top)
 		report_rows(s, end_ns, true);
 	if (c->stats && c->total)
-		finish(run, total_table(s, end_ns), print_total);
+		rut_run_take(run, total_table(s, end_ns), print_total);
 	if (c->stats && c->per_tid)
-		finish(run, tid_table(s, end_ns), print_tids);
+		rut_run_take(run, tid_table(s, end_ns), print_tids);
 	if (c->stats && c->per_prio)
-		finish(run, prio_table(s, end_ns), print_prios);
+		rut_run_take(run, prio_table(s, end_ns), print_prios);
 	if (c->freq)
 		report_freqs(s, end_ns);
 	if (!c->mi && c->log)

@@ -322,33 +322,12 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 
 static void summarise(struct rut_run *run)
 {
-	struct rut_result *t = NULL;
 	size_t totals = 0;
 
 	for (size_t i = 0; i < run->results.n; i++)
 		totals += run->results.tables[i]->cls == &total;
-	if (totals < 2)
-		return;
-	for (size_t i = 0; i < run->results.n; i++) {
-		const struct rut_result *from = run->results.tables[i];
-
-		if (from->cls != &total)
-			continue;
-		if (!t)
-			t = rut_result_new(&summary, from->begin_ns, from->end_ns, NULL);
-		if (!t)
-			break;
-		t->end_ns = from->end_ns;
-		for (size_t k = 0; k < rut_result_rows(from); k++) {
-			const struct rut_cell *row = rut_result_row(from, k);
-
-			rut_result_range(t, from->begin_ns, from->end_ns);
-			rut_result_process(t, row[0].str, row[0].i, row[0].j);
-			rut_result_add(t, row[1]);
-		}
-	}
-	rut_results_clear(&run->results);
-	rut_results_take(&run->results, t);
+	if (totals > 1)
+		rut_results_summarise(&run->results, &total, &summary);
 }
 
 static void fini(struct rut_instance *inst)

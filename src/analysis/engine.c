@@ -368,6 +368,19 @@ void rut_engine_finish(struct rut_engine *e)
 	}
 }
 
+void rut_run_take(struct rut_run *run, struct rut_result *t,
+		  void (*print)(const struct rut_result *t, struct rut_buf *out))
+{
+	if (!t)
+		return;
+	if (run->conf->mi) {
+		rut_results_take(&run->results, t);
+		return;
+	}
+	print(t, &run->out);
+	rut_result_free(t);
+}
+
 void rut_run_print_range(struct rut_run *run, int64_t begin_ns, int64_t end_ns)
 {
 	char range[160];

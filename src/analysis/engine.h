@@ -117,6 +117,10 @@ int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader);
 /* Ends what is open and reports it. */
 void rut_engine_finish(struct rut_engine *e);
 
+/* Keeps the table for the JSON, or prints it; takes it. NULL (out of memory) is passed over. */
+void rut_run_take(struct rut_run *run, struct rut_result *t,
+		  void (*print)(const struct rut_result *t, struct rut_buf *out));
+
 /* "Timerange: [...]" before each report. */
 void rut_run_print_range(struct rut_run *run, int64_t begin_ns, int64_t end_ns);
 

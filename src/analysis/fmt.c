@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "analysis/lami.h"
 #include "base/buf.h"
 
 #define GRAPH_WIDTH 80
@@ -58,6 +59,22 @@ void rut_fmt_size(char *out, size_t size, double bytes)
 void rut_fmt_us(char *out, size_t size, double ns)
 {
 	snprintf(out, size, "%0.03f", ns / 1000);
+}
+
+void rut_fmt_us_cell(char *out, size_t size, const struct rut_cell *c)
+{
+	if (c->type == RUT_LAMI_UNKNOWN)
+		snprintf(out, size, "?");
+	else
+		rut_fmt_us(out, size, rut_cell_value(c));
+}
+
+void rut_fmt_process(char *out, size_t size, const struct rut_cell *c)
+{
+	if (c->type == RUT_LAMI_EMPTY)
+		snprintf(out, size, "Unknown (N/A)");
+	else
+		snprintf(out, size, "%s (%lld)", c->str ? c->str : "", (long long)c->j);
 }
 
 static int characters(const char *s)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct rut_buf;
+struct rut_cell;
 
 /* "12:34:56.000000001", with `date` "2018-03-19 12:34:56.000000001". At least 64 bytes. */
 void rut_fmt_time(char *out, size_t size, int64_t ns, bool date, bool gmt);
@@ -23,6 +24,12 @@ void rut_fmt_size(char *out, size_t size, double bytes);
 
 /* Nanoseconds as microseconds: "%0.03f". */
 void rut_fmt_us(char *out, size_t size, double ns);
+
+/* The same of a cell; "?" when it is unknown. */
+void rut_fmt_us_cell(char *out, size_t size, const struct rut_cell *c);
+
+/* A process and its thread: "ruby (42)"; "Unknown (N/A)" for an empty cell. */
+void rut_fmt_process(char *out, size_t size, const struct rut_cell *c);
 
 /* Appends `s` padded to `width` characters (not bytes), on the left when `right`. */
 void rut_fmt_pad(struct rut_buf *b, const char *s, int width, bool right);

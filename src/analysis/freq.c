@@ -257,6 +257,22 @@ struct rut_result *rut_freq_series(struct rut_result *const *tables, size_t n, c
 	return t;
 }
 
+/* ---- Statistics ---- */
+
+void rut_stat_cells(struct rut_result *t, const struct rut_stat *s)
+{
+	rut_result_int(t, RUT_LAMI_DURATION, s->min);
+	if (s->count)
+		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
+	else
+		rut_result_int(t, RUT_LAMI_DURATION, 0);
+	rut_result_int(t, RUT_LAMI_DURATION, s->max);
+	if (s->count < 2)
+		rut_result_unknown(t);
+	else
+		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_stdev(s));
+}
+
 /* ---- Percentiles ---- */
 
 unsigned rut_stat_keep(const struct rut_conf *c)
@@ -315,12 +331,5 @@ void rut_percentiles_print(const struct rut_result *t, struct rut_buf *out)
 
 void rut_percentiles_finish(struct rut_run *run, struct rut_result *t)
 {
-	if (!t)
-		return;
-	if (run->conf->mi) {
-		rut_results_take(&run->results, t);
-		return;
-	}
-	rut_percentiles_print(t, &run->out);
-	rut_result_free(t);
+	rut_run_take(run, t, rut_percentiles_print);
 }

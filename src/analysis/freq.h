@@ -50,6 +50,9 @@ void rut_freq_print(const struct rut_result *t, struct rut_buf *out, const char 
 struct rut_result *rut_freq_series(struct rut_result *const *tables, size_t n, const char *title,
 				   const char *unit);
 
+/* Appends four durations: least, mean, most, standard deviation (unknown for fewer than two). */
+void rut_stat_cells(struct rut_result *t, const struct rut_stat *s);
+
 /* What a stat must keep for the options given. */
 unsigned rut_stat_keep(const struct rut_conf *c);
 

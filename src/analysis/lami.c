@@ -115,6 +115,14 @@ void rut_result_add(struct rut_result *t, struct rut_cell c)
 	t->cells[t->n_cells++] = c;
 }
 
+void rut_result_copy(struct rut_result *t, const struct rut_cell *c)
+{
+	struct rut_cell copy = *c;
+
+	copy.str = rut_result_str(t, c->str);
+	rut_result_add(t, copy);
+}
+
 void rut_result_int(struct rut_result *t, enum rut_lami_type type, int64_t v)
 {
 	rut_result_add(t, (struct rut_cell){.type = (uint8_t)type, .i = v});
@@ -482,6 +490,31 @@ void rut_results_take(struct rut_results *r, struct rut_result *t)
 		r->cap = cap;
 	}
 	r->tables[r->n++] = t;
+}
+
+void rut_results_summarise(struct rut_results *r, const struct rut_lami_class *from,
+			   const struct rut_lami_class *summary)
+{
+	struct rut_result *t = NULL;
+
+	for (size_t i = 0; i < r->n; i++) {
+		const struct rut_result *table = r->tables[i];
+
+		if (table->cls != from)
+			continue;
+		if (!t)
+			t = rut_result_new(summary, table->begin_ns, table->end_ns, NULL);
+		if (!t)
+			break;
+		t->end_ns = table->end_ns;
+		for (size_t k = 0; k < table->n_cells; k++) {
+			if (k % from->n_columns == 0)
+				rut_result_range(t, table->begin_ns, table->end_ns);
+			rut_result_copy(t, &table->cells[k]);
+		}
+	}
+	rut_results_clear(r);
+	rut_results_take(r, t);
 }
 
 static bool same_class(const struct rut_result *a, const struct rut_result *b)

@@ -96,6 +96,8 @@ const char *rut_result_strf(struct rut_result *t, const char *fmt, ...)
 
 /* Appends the next cell of the row. */
 void rut_result_add(struct rut_result *t, struct rut_cell c);
+/* As rut_result_add(), with a cell of another table: its string is copied. */
+void rut_result_copy(struct rut_result *t, const struct rut_cell *c);
 void rut_result_int(struct rut_result *t, enum rut_lami_type type, int64_t v);
 void rut_result_float(struct rut_result *t, enum rut_lami_type type, double v);
 /* Strings and names; copied. */
@@ -132,6 +134,13 @@ void rut_results_fini(struct rut_results *r);
 void rut_results_clear(struct rut_results *r);
 /* Takes the table; one without rows is dropped. */
 void rut_results_take(struct rut_results *r, struct rut_result *t);
+
+/*
+ * Puts one table in the place of all: each row of those of class `from` behind its time range.
+ * `summary` has the columns of `from` after one for that.
+ */
+void rut_results_summarise(struct rut_results *r, const struct rut_lami_class *from,
+			   const struct rut_lami_class *summary);
 
 /* {"results": [...]} */
 void rut_results_json(const struct rut_results *r, struct rut_buf *out);
