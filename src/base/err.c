@@ -5,6 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Appends ": TEXT". */
+static void append(struct rut_err *err, const char *text)
+{
+	size_t len = strlen(err->msg);
+
+	snprintf(err->msg + len, sizeof(err->msg) - len, ": %s", text);
+}
+
 int(rut_err_set)(struct rut_err *err, int code, const char *fmt, ...)
 {
 	va_list ap;
@@ -20,7 +28,6 @@ int(rut_err_set)(struct rut_err *err, int code, const char *fmt, ...)
 
 int(rut_err_errno)(struct rut_err *err, int code, const char *fmt, ...)
 {
-	size_t len;
 	va_list ap;
 
 	if (!err)
@@ -29,15 +36,13 @@ int(rut_err_errno)(struct rut_err *err, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
-	len = strlen(err->msg);
-	snprintf(err->msg + len, sizeof(err->msg) - len, ": %s", strerror(code));
+	append(err, strerror(code));
 	return -code;
 }
 
 int(rut_err_prefix)(struct rut_err *err, const char *fmt, ...)
 {
 	char old[sizeof(err->msg)];
-	size_t len;
 	va_list ap;
 
 	if (!err)
@@ -46,7 +51,6 @@ int(rut_err_prefix)(struct rut_err *err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
-	len = strlen(err->msg);
-	snprintf(err->msg + len, sizeof(err->msg) - len, ": %s", old);
+	append(err, old);
 	return -err->code;
 }
