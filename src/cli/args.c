@@ -112,6 +112,47 @@ int rut_args_next(struct rut_args *a)
 	return next_short(a);
 }
 
+int rut_args_words(const struct rut_cmd *cmd, int argc, char **argv, const char ***ret, size_t *n)
+{
+	const char **words = calloc((size_t)argc + 1, sizeof(*words));
+	struct rut_args a;
+	size_t found = 0;
+	int id;
+
+	if (!words)
+		return rut_usage_error(cmd, "out of memory");
+	rut_args_init(&a, cmd, argc, argv);
+	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		if (id == RUT_ARGS_POSITIONAL) {
+			words[found++] = a.value;
+		} else if (id != RUT_ARGS_DASHES) {
+			free(words);
+			return id == RUT_ARGS_HELP ? id : RUT_EXIT_USAGE;
+		}
+	}
+	*ret = words;
+	*n = found;
+	return 0;
+}
+
+int rut_args_flag(const struct rut_cmd *cmd, int argc, char **argv, bool *ret)
+{
+	struct rut_args a;
+	int id;
+
+	rut_args_init(&a, cmd, argc, argv);
+	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		if (id == RUT_ARGS_POSITIONAL)
+			return rut_usage_error(cmd, "unexpected argument '%s'", a.value);
+		if (id == RUT_ARGS_HELP)
+			return id;
+		if (id == RUT_ARGS_BAD)
+			return RUT_EXIT_USAGE;
+		*ret |= id != RUT_ARGS_DASHES;
+	}
+	return 0;
+}
+
 int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 {
 	va_list ap;

@@ -9,6 +9,7 @@
 #define RUT_CLI_CMD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -66,6 +67,16 @@ struct rut_args {
 
 void rut_args_init(struct rut_args *a, const struct rut_cmd *cmd, int argc, char **argv);
 int rut_args_next(struct rut_args *a);
+
+/*
+ * The whole command line of a verb that takes words only, no options. The words are borrowed from
+ * argv; the caller frees the array, which may be given with none in it. Nothing is done before all
+ * of the line was understood. Returns 0, RUT_ARGS_HELP, or the exit code of a bad line.
+ */
+int rut_args_words(const struct rut_cmd *cmd, int argc, char **argv, const char ***ret, size_t *n);
+
+/* The same of a verb that takes no word and one option, a flag. */
+int rut_args_flag(const struct rut_cmd *cmd, int argc, char **argv, bool *ret);
 
 /* Prints "rutile VERB: MESSAGE" and a pointer to --help; returns RUT_EXIT_USAGE. */
 int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)

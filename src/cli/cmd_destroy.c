@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* `rutile destroy`: ends a session and removes everything of it but its traces. */
-#include <stdio.h>
-
+#include "base/cleanup.h"
 #include "cli/cmd.h"
 #include "session/session.h"
 
@@ -11,23 +10,19 @@ static const struct rut_opt options[] = {
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
+	_cleanup_free_ const char **names = NULL;
 	struct rut_err err = RUT_ERR_INIT;
-	struct rut_args a;
-	int id, n = 0;
+	size_t n;
+	int rc = rut_args_words(cmd, argc, argv, &names, &n);
 
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
-		if (id == RUT_ARGS_HELP)
-			return RUT_EXIT_OK;
-		if (id == RUT_ARGS_DASHES)
-			continue;
-		if (id != RUT_ARGS_POSITIONAL)
-			return RUT_EXIT_USAGE;
-		if (rut_session_destroy(a.value, &err) < 0)
+	if (rc)
+		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
+	if (!n)
+		return rut_usage_error(cmd, "the name of the session is missing");
+	for (size_t i = 0; i < n; i++)
+		if (rut_session_destroy(names[i], &err) < 0)
 			return rut_fail(cmd, &err);
-		n++;
-	}
-	return n ? RUT_EXIT_OK : rut_usage_error(cmd, "the name of the session is missing");
+	return RUT_EXIT_OK;
 }
 
 const struct rut_cmd cmd_destroy = {

@@ -116,22 +116,16 @@ static int list(const char *what, struct rut_err *err)
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
+	_cleanup_free_ const char **words = NULL;
 	struct rut_err err = RUT_ERR_INIT;
-	struct rut_args a;
-	int id, n = 0;
+	size_t n;
+	int rc = rut_args_words(cmd, argc, argv, &words, &n);
 
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
-		if (id == RUT_ARGS_HELP)
-			return RUT_EXIT_OK;
-		if (id == RUT_ARGS_DASHES)
-			continue;
-		if (id != RUT_ARGS_POSITIONAL)
-			return RUT_EXIT_USAGE;
-		if (list(a.value, &err) < 0)
+	if (rc)
+		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
+	for (size_t i = 0; i < n; i++)
+		if (list(words[i], &err) < 0)
 			return rut_fail(cmd, &err);
-		n++;
-	}
 	if (!n)
 		list_events("*");
 	return RUT_EXIT_OK;

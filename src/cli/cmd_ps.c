@@ -119,24 +119,11 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	struct rut_ruby_procs ps;
 	struct rut_err err = RUT_ERR_INIT;
-	struct rut_args a;
 	bool json = false;
-	int id;
+	int rc = rut_args_flag(cmd, argc, argv, &json);
 
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
-		switch (id) {
-		case OPT_JSON:
-			json = true;
-			break;
-		case RUT_ARGS_POSITIONAL:
-			return rut_usage_error(cmd, "unexpected argument '%s'", a.value);
-		case RUT_ARGS_HELP:
-			return RUT_EXIT_OK;
-		default:
-			return RUT_EXIT_USAGE;
-		}
-	}
+	if (rc)
+		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
 	if (rut_ruby_procs_list(&ps, &err) < 0)
 		return rut_fail(cmd, &err);
 	if (json)
