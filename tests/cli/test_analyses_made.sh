@@ -485,7 +485,6 @@ a_growing_trace_is_followed() {
   [ "$(grep -c ^Timerange out)" -ge 2 ]
 }
 
-t_case "a gap between switches counts for nobody" a_gap_between_switches_counts_for_nobody
 absurd_values_hurt_nobody() {
   mk <"$SRC/tests/data/hostile-events.txt"
   for verb in report iolog iousagetop 'irqlog --tid 5' fdtop 'cputop -r 1ms --percentiles' schedlog \
@@ -507,6 +506,7 @@ t_case "system calls of 32-bit programs" calls_of_32_bit_programs_count
 t_case "io_uring_enter" io_uring_enter_takes_time
 t_case "the names of LTTng 2.1" names_of_lttng_2_1
 t_case "contexts instead of sched_switch" contexts_stand_in_for_sched_switch
+t_case "a gap between switches counts for nobody" a_gap_between_switches_counts_for_nobody
 t_case "lost events are told" lost_events_are_told
 t_case "files that were open before --begin" files_open_before_the_begin_count
 t_case "integers and floats compare by value" floats_do_not_lose_their_fraction

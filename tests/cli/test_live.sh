@@ -5,16 +5,9 @@
 R=$RUTILE_FAKE_PROGRAM
 
 fake_shop() {
-  cat >shop.fake <<'EOF'
-proc|100|1|3|/srv/shop|puma: cluster worker 0: [shop]
-proc|101|1|3|/srv/shop|puma: cluster worker 1: [shop]
+  cat "$SRC/tests/fake/shop.fake" - >shop.fake <<'EOF'
 proc|200|1|0|-|script.rb
 refuse|200|PID 200: not today
-row|100|/srv/shop/lib/cart.rb|12|Shop::Cart|total|#|400|123456789|23456789|3456789|3|120
-row|101|/srv/shop/lib/cart.rb|12|Shop::Cart|total|#|200|100000000|10000000|9456789|5|200
-row|100|/srv/shop/app.rb|7|Shop|boot|.|1|5000|5000|5000|1|40
-row|101|/srv/shop/lib/ü漢.rb|3|Shop::Item|naïve?|#|77|5000|5000|500|0|0
-log|log
 ends
 EOF
   export RUTILE_FAKE=$PWD/shop.fake

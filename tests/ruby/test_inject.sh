@@ -3,31 +3,7 @@
 # Injection: what the target must not notice, and what is refused.
 # shellcheck disable=SC2086,SC2016,SC2010,SC2012,SC2046,SC2143 # words on purpose; code for Ruby; names of our own
 . "$SRC/tests/tap.sh"
-
-# In a test of its own a plain `! command` fails nothing.
-not() {
-  if "$@"; then return 1; fi
-}
-
-RUBY=${RUBY:-ruby}
-PORT_BASE=${PORT_BASE:-$((2200 + $$ % 80))} # runs side by side have ports of their own
-
-pids=
-# Starts a program in the background: $pid, its output in FILE; waits for its first line "ready".
-start() {
-  out=$1
-  shift
-  "$@" >"$out" 2>"$out.err" &
-  pid=$!
-  pids="$pids $pid"
-  trap 'kill -KILL $pids 2>/dev/null || :' EXIT
-  for _ in $(seq 200); do
-    ! grep -qs ready "$out" || return 0
-    sleep 0.02
-  done
-  echo "$* did not start"
-  return 1
-}
+. "$SRC/tests/ruby/lib.sh"
 
 inject() {
   "$INJECT_TOOL" "$1" "$DUMMY" "${2:-1}"

@@ -3,30 +3,7 @@
 # rutile ps and rutile doctor, against what the processes themselves say.
 # shellcheck disable=SC2086,SC2016,SC2010,SC2012,SC2046,SC2143 # words on purpose; code for Ruby; names of our own
 . "$SRC/tests/tap.sh"
-
-# In a test of its own a plain `! command` fails nothing.
-not() {
-  if "$@"; then return 1; fi
-}
-
-RUBY=${RUBY:-ruby}
-PORT_BASE=${PORT_BASE:-$((2200 + $$ % 80))} # runs side by side have ports of their own
-
-pids=
-start() {
-  out=$1
-  shift
-  "$@" >"$out" 2>"$out.err" &
-  pid=$!
-  pids="$pids $pid"
-  trap 'kill -KILL $pids 2>/dev/null || :' EXIT
-  for _ in $(seq 200); do
-    ! grep -qs ready "$out" || return 0
-    sleep 0.02
-  done
-  cat "$out.err"
-  return 1
-}
+. "$SRC/tests/ruby/lib.sh"
 
 # One value of one process: field PID KEY.
 field() {

@@ -4,13 +4,7 @@
 # followed.
 # shellcheck disable=SC2086,SC2016,SC2010,SC2012,SC2046,SC2143 # words on purpose; code for Ruby; names of our own
 . "$SRC/tests/tap.sh"
-
-# In a test of its own a plain `! command` fails nothing.
-not() {
-  if "$@"; then return 1; fi
-}
-RUBY=${RUBY:-ruby}
-PORT_BASE=${PORT_BASE:-$((2200 + $$ % 80))}
+. "$SRC/tests/ruby/lib.sh"
 port=${PORT_BASE}8
 
 serve() {

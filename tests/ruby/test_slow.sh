@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: MIT
 # The full numbers of what tests/ruby/test_inject.sh does in short. SEED=N repeats a run.
 . "$SRC/tests/tap.sh"
-RUBY=${RUBY:-ruby}
+. "$SRC/tests/ruby/lib.sh"
 export RUBY
-PORT_BASE=${PORT_BASE:-$((2200 + $$ % 80))} # runs side by side have ports of their own
 seed=${SEED:-$(date +%s)}
 
 killed() { # MODE-OF-RUTILE PORT-DIGIT
