@@ -3,6 +3,7 @@
  * blocked CALL: blocks in one system call, once, and prints "RESULT ERRNO MILLISECONDS EXTRA".
  * Says "ready" before. The test compares an untouched run with one that was injected into.
  * `blocked eintr CALL` blocks again and again and prints a line each time it got EINTR.
+ * `blocked beside [sigtimedwait]` blocks in a timed recv, three times, beside a thread in poll.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -237,6 +238,28 @@ static long call_recv_timeout(void)
 	return recv(fds[0], &c, 1, 0);
 }
 
+static void *wait_for_ever(void *arg)
+{
+	struct pollfd p = {.fd = pipe_fds[0], .events = POLLIN};
+
+	poll(&p, 1, -1);
+	return arg;
+}
+
+/* The main thread in one of the calls that must begin anew when disturbed, another in poll. */
+static int beside_another(long (*call)(void))
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, wait_for_ever, NULL);
+	for (int i = 0; i < 3; i++) {
+		long r = call();
+
+		printf("%ld %d\n", r, errno);
+	}
+	return 0;
+}
+
 static long call_wait(void)
 {
 	pid_t pid = fork();
@@ -373,6 +396,8 @@ int main(int argc, char **argv)
 		return 2;
 	printf("ready\n");
 	fflush(stdout);
+	if (!strcmp(argv[1], "beside"))
+		return beside_another(argc > 2 ? call_sigtimedwait : call_recv_timeout);
 	if (!strcmp(argv[1], "eintr"))
 		count_eintr();
 	if (!strcmp(argv[1], "storm"))

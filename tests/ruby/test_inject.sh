@@ -50,6 +50,19 @@ blocked_calls_go_on() {
   done
 }
 
+# Their time limit would begin anew: the kernel has no way to continue these two.
+timed_calls_are_left_alone() {
+  for call in "" sigtimedwait; do
+    start beside.out "$BLOCKED" beside $call
+    inject "$pid" 200 >reports
+    cat reports
+    [ "$(wc -l <reports)" = 200 ]
+    not grep "^$pid " reports
+    wait "$pid"
+    [ "$(grep -c '^-1 11$' beside.out)" = 3 ]
+  done
+}
+
 # Each signal must end one read with EINTR, also when it comes while the agent is being loaded.
 signals_end_calls() {
   start eintr.out "$BLOCKED" eintr
@@ -367,6 +380,7 @@ cycles() {
 }
 
 t_case "blocked system calls go on as if nothing had happened" blocked_calls_go_on
+t_case "timed calls are left alone when another thread will do" timed_calls_are_left_alone
 t_case "signals end blocked calls, also during injection" signals_end_calls
 t_case "signal handlers run on top of the stub" signal_handlers_may_run
 t_case "programs that call exec meanwhile" programs_that_are_replaced
