@@ -119,11 +119,48 @@ static VALUE make_around(VALUE arg)
 	return rb.qnil;
 }
 
+/*
+ * Until 3.2 Ruby forgets to free the copy of the code that it makes to look for the code inside,
+ * when a tracepoint is enabled. In which word of struct rb_iseq_constant_body it is is seen by what
+ * the first one changes; it begins with the number of an instruction, its name and its code.
+ */
+#define BODY_WORDS 36
+static unsigned copy_at;
+
+static VALUE *body_of(VALUE iseq)
+{
+	return ((VALUE **)iseq)[2];
+}
+
+static void find_copy(VALUE iseq, const VALUE *before, VALUE first)
+{
+	const VALUE *now = body_of(iseq);
+
+	for (unsigned i = 0; i < BODY_WORDS; i++) {
+		const VALUE *copy = (const VALUE *)now[i];
+
+		if (!before[i] && now[i] > 65536 && now[i] % 8 == 0 && copy[0] < 1024 &&
+		    copy[2] == first)
+			copy_at = i;
+	}
+}
+
+void rut_file_free_copy(VALUE iseq)
+{
+	VALUE *body = body_of(iseq);
+
+	if (!copy_at || rb.version > 302)
+		return;
+	rb.ruby_xfree((void *)body[copy_at]);
+	body[copy_at] = 0;
+}
+
 /* Returns the tracepoint, or 0. */
 static VALUE hook(struct rut_session *s, const VALUE *iseqs, long count)
 {
 	struct around a = {.iseqs = iseqs, .count = count};
-	volatile VALUE wrapper;
+	volatile VALUE wrapper, tp;
+	VALUE before[BODY_WORDS], iseq;
 	int failed = 0;
 
 	rb.rb_protect(make_around, (VALUE)&a, &failed);
@@ -132,7 +169,12 @@ static VALUE hook(struct rut_session *s, const VALUE *iseqs, long count)
 		return 0;
 	}
 	wrapper = a.wrapper;
-	return rut_methods_hook(s, wrapper, iseqs[0], RUT_REC_FILE, (uint32_t)count);
+	iseq = rb.rb_iseqw_to_iseq(wrapper);
+	__builtin_memcpy(before, body_of(iseq), sizeof(before));
+	tp = rut_methods_hook(s, wrapper, iseqs[0], RUT_REC_FILE, (uint32_t)count);
+	if (!copy_at && rb.version <= 302)
+		find_copy(iseq, before, iseqs[0]);
+	return tp;
 }
 
 bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)

@@ -31,6 +31,8 @@
 #define COMPILED_NS_MAX 300000000ull
 #define HOOK_NS_MAX	100000u
 
+#define HOOK_DELETED 2u /* RUBY_EVENT_HOOK_FLAG_DELETED */
+
 #define NOT_READY (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
 
 static bool ready_iseq(VALUE v)
@@ -157,6 +159,41 @@ static bool enable_for(VALUE tp, VALUE wrapper)
 	return !failed;
 }
 
+/*
+ * Until 3.0 Ruby never frees what belongs to a tracepoint (its bug 18264). So those of sessions
+ * that are over are used again. Layout: rut_methods_rec().
+ */
+static VALUE spare; /* Array; registered with the GC */
+
+static void spare_tracepoint(VALUE tp)
+{
+	if (rb.version > 300)
+		return;
+	if (!spare) {
+		spare = rb.rb_obj_hide(rb.rb_ary_new());
+		rb.rb_gc_register_address(&spare);
+	}
+	rb.rb_ary_push(spare, tp);
+}
+
+static VALUE new_tracepoint(uint32_t events, rut_tp_fn fn, struct rut_rec *r)
+{
+	VALUE tp = spare ? rb.rb_ary_pop(spare) : rb.qnil;
+	uintptr_t *w;
+
+	if (tp == rb.qnil)
+		return rb.rb_tracepoint_new(0, events, fn, r);
+	w = (uintptr_t *)((uintptr_t *)tp)[4];
+	*(uint32_t *)w = events;
+	for (int i = 2; i < 5; i++)
+		if (rut_hook_is_ours((rut_tp_fn)w[i])) {
+			w[i] = (uintptr_t)fn;
+			w[i + 1] = (uintptr_t)r;
+			break;
+		}
+	return tp;
+}
+
 VALUE rut_methods_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind, uint32_t methods)
 {
 	struct rut_rec *r;
@@ -176,7 +213,7 @@ VALUE rut_methods_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kin
 	r->iseq = iseq;
 	r->methods = methods;
 	fn = rut_hook_for(s, kind, &events);
-	tp = rb.rb_tracepoint_new(0, events, fn, r);
+	tp = new_tracepoint(events, fn, r);
 	if (!enable_for(tp, wrapper))
 		return 0;
 	s->table.hdr->instrumented += methods;
@@ -696,23 +733,135 @@ static void unhook_list(struct rut_session *s, bool only_drops)
 	s->unhook_only_drops = only_drops;
 }
 
-static VALUE disable_body(VALUE tp)
+/*
+ * Ruby 2.7 keeps what it should free. A hook that is taken away stays in the list of its code, with
+ * its tracepoint, as long as there is another one; and counts as one that is left, so that the list
+ * and the slow instructions stay for ever. A list that is empty is forgotten, not freed. So we take
+ * the hooks out ourselves before the next one goes, and have Ruby think that a list is in use: what
+ * it forgets then is ours. Layout as in files.c; the words of the list are: first hook (two words),
+ * events, whether there is something to clean, how many are running it.
+ */
+struct disable {
+	VALUE tp;
+	struct rut_list targets;      /* what it is enabled for: one */
+	struct rut_list codes, lists; /* the code in these that has hooks, and its lists before */
+};
+
+static bool keeps_hooks(void)
 {
-	return rb.rb_tracepoint_disable(tp);
+	return rb.version == 207;
+}
+
+static void free_hooks(uint32_t *list, bool all)
+{
+	uintptr_t **next = (uintptr_t **)list, *hook;
+	uint32_t events = 0;
+
+	while ((hook = *next)) {
+		const uint32_t *flags = (const uint32_t *)hook;
+
+		if (all || flags[0] & HOOK_DELETED) {
+			*next = (uintptr_t *)hook[3];
+			rb.ruby_xfree(hook);
+		} else {
+			events |= flags[1];
+			next = (uintptr_t **)&hook[3];
+		}
+	}
+	list[2] = events;
+	list[3] = 0;
+}
+
+static uint32_t *hook_list(VALUE iseq)
+{
+	return (uint32_t *)((uintptr_t *)iseq)[3];
+}
+
+static void hold_lists(struct disable *d, VALUE wrapper, int depth)
+{
+	VALUE iseq = iseq_of_wrapper(wrapper);
+	struct rut_list l = {0};
+
+	if (!ready_iseq(iseq) || depth > 32)
+		return;
+	/* One that is being run is left to Ruby. */
+	if (hook_list(iseq) && hook_list(iseq)[4] == 0 &&
+	    rut_list_add(&d->lists, (VALUE)hook_list(iseq))) {
+		if (rut_list_add(&d->codes, iseq))
+			hook_list(iseq)[4] = 1;
+		else
+			d->lists.count--;
+	}
+	children_of(wrapper, &l);
+	for (size_t i = 0; i < l.count; i++)
+		hold_lists(d, l.items[i], depth + 1);
+	rut_list_fini(&l);
+}
+
+static void release_lists(struct disable *d)
+{
+	for (size_t i = 0; i < d->lists.count; i++) {
+		uint32_t *list = (uint32_t *)d->lists.items[i];
+		bool forgotten = hook_list(d->codes.items[i]) != list;
+
+		list[4] = 0;
+		if (forgotten || list[3])
+			free_hooks(list, forgotten);
+		if (forgotten)
+			rb.ruby_xfree(list);
+	}
+	rut_list_fini(&d->targets);
+	rut_list_fini(&d->lists);
+	rut_list_fini(&d->codes);
+}
+
+static VALUE hold_body(VALUE arg)
+{
+	struct disable *d = (struct disable *)arg;
+
+	rb.rb_objspace_reachable_objects_from(d->tp, collect_target_sets, &d->targets);
+	if (keeps_hooks() && d->targets.count && ready_iseq(d->targets.items[0]))
+		hold_lists(d, wrapper_of(d->targets.items[0]), 0);
+	return rb.qnil;
+}
+
+static VALUE disable_body(VALUE arg)
+{
+	struct disable *d = (struct disable *)arg;
+
+	rb.rb_tracepoint_disable(d->tp);
+	return rb.qnil;
+}
+
+static void protect(VALUE (*fn)(VALUE), VALUE arg)
+{
+	int failed = 0;
+
+	rb.rb_protect(fn, arg, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
 }
 
 void rut_methods_drop_hook(struct rut_session *s, VALUE tp)
 {
 	struct rut_rec *r = rut_methods_rec(s, tp);
-	int failed = 0;
+	struct disable d = {.tp = tp};
+	bool file = r && r->kind == RUT_REC_FILE;
+	volatile VALUE keep = 0; /* for the GC: a tracepoint of ours has one target */
 
 	if (!r)
 		return;
 	r->drop = false;
 	s->table.hdr->instrumented -= r->methods;
-	rb.rb_protect(disable_body, tp, &failed);
-	if (failed)
-		rb.rb_set_errinfo(rb.qnil);
+	if (keeps_hooks() || file)
+		protect(hold_body, (VALUE)&d);
+	if (d.targets.count)
+		keep = d.targets.items[0];
+	protect(disable_body, (VALUE)&d);
+	if (keep && file)
+		rut_file_free_copy(keep);
+	release_lists(&d);
+	spare_tracepoint(tp);
 }
 
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns)

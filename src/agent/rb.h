@@ -118,6 +118,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_obj_hide, (VALUE))                                                          \
 	F(1, VALUE, rb_ary_new, (void))                                                            \
 	F(1, VALUE, rb_ary_push, (VALUE, VALUE))                                                   \
+	F(1, VALUE, rb_ary_pop, (VALUE))                                                           \
 	F(1, VALUE, rb_ary_entry, (VALUE, long))                                                   \
 	F(1, VALUE, rb_str_new, (const char *, long))                                              \
 	F(1, VALUE, rb_gc_disable, (void))                                                         \
@@ -130,6 +131,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, int, rb_remove_event_hook_with_data, (rut_raw_fn, VALUE))                             \
 	F(1, void, rb_gc_register_address, (VALUE *))                                              \
 	F(1, void, rb_gc_unregister_address, (VALUE *))                                            \
+	F(1, void, ruby_xfree, (void *))                                                           \
 	F(1, double, rb_float_value, (VALUE))                                                      \
 	F(1, int, ruby_thread_has_gvl_p, (void))
 

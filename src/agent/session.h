@@ -183,6 +183,8 @@ bool rut_files_usable(bool by_name);
  * One hook for these methods of one file, RUT_FILE_METHODS at most, in the order of their lines.
  * False: not on this Ruby, and none has it. The array is changed.
  */
+/* The memory that Ruby does not free when this code goes. */
+void rut_file_free_copy(VALUE iseq);
 bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count);
 /* How many hooks of this session count this code (`method`: a method, else a block). */
 unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method);

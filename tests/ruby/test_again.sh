@@ -31,6 +31,39 @@ E2
   [ "$(cat ended)" = well ]
 }
 
+# What Ruby itself forgets to free (2.7 most, 3.1 some) must not add up, however many methods there are.
+memory_does_not_grow() {
+  cat >grow.rb <<'E2'
+eval((0...3000).map { |i| "class K#{i % 50}; def m#{i}; [1].each { |x| x }; end; end" }.join("\n"), binding, "grow_methods.rb")
+$stdout.sync = true
+puts "ready"
+while $stdin.gets
+  4.times { GC.start }
+  puts "#{File.read("/proc/self/status")[/VmRSS:\s*(\d+)/, 1]} #{ObjectSpace.each_object(TracePoint).count(&:enabled?)}"
+end
+E2
+  mkfifo in answer
+  "$RUBY" --disable-gems grow.rb <in >answer &
+  pid=$!
+  exec 5>in 6<answer
+  read -r _ <&6
+  for n in 1 2 3 4; do
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+      "$TRACE_TOOL" -q -s 0.05 -m calls "$pid"
+    done
+    sleep 1
+    echo >&5
+    read -r "rss$n" hooks <&6
+  done
+  exec 5>&- 6<&-
+  wait "$pid"
+  # shellcheck disable=SC2154 # read
+  echo "KiB after 15, 30, 45, 60: $rss1 $rss2 $rss3 $rss4; $hooks hooks"
+  [ "$hooks" = 0 ]
+  # Ruby's heap grows in steps, a leak all the time.
+  [ $((rss3 - rss2)) -lt 500 ] || [ $((rss4 - rss3)) -lt 500 ]
+}
+
 # On a process without an agent, and on one that is still starting: one agent, and no harm.
 together() { # TRACERS ROUNDS
   ruby "$SRC/tests/ruby/together.rb" "$2" "$(date +%s)" "$1" -- "$TRACE_TOOL" -s 0.15 -m MODE PID
@@ -42,5 +75,6 @@ young_together() {
 t_case "two tracers at the same moment" together 2 15
 t_case "four tracers at the same moment" together 4 15
 t_case "four tracers while the process starts" young_together 4 15
+t_case "attached sixty times: memory does not grow" memory_does_not_grow
 t_case "a process survives tracers of changing modes" survives_changing_modes
 t_done
