@@ -17,8 +17,9 @@
 #include "ctf/decode.h"
 #include "ctf/program.h"
 
-#define likely(x)   __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
+#define likely(x)     __builtin_expect(!!(x), 1)
+#define unlikely(x)   __builtin_expect(!!(x), 0)
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 static const struct rut_set_file *file_of(const struct rut_cursor *c)
 {
@@ -128,6 +129,8 @@ static void begin_packet(struct rut_cursor *c)
 	c->plan = &sc->header;
 	c->clock = sc->pub.clock;
 	c->clock_is_ns = c->clock && c->clock->freq == 1000000000;
+	c->quick = c->clock_is_ns && c->plan->kind > RUT_CTF_HEADER_GENERAL && c->plan->max_bytes &&
+		   !c->opts->general;
 	c->pos = c->info.events_pos;
 	if (c->info.pub.has_begin)
 		c->clk = c->info.pub.begin_clock;
@@ -243,18 +246,21 @@ static inline uint64_t load(const uint8_t *p, unsigned int size)
 }
 
 /* A time of `bits` bits: the clock is at least where it was, so a smaller value has wrapped. */
-static inline void update_clock(struct rut_cursor *c, uint64_t v, unsigned int bits)
+static inline uint64_t advance(uint64_t clk, uint64_t v, unsigned int bits)
 {
 	uint64_t mask;
 
-	if (bits >= 64) {
-		c->clk = v;
-		return;
-	}
+	if (bits >= 64)
+		return v;
 	mask = ((uint64_t)1 << bits) - 1;
-	if (v < (c->clk & mask))
-		c->clk += mask + 1;
-	c->clk = (c->clk & ~mask) | v;
+	if (v < (clk & mask))
+		clk += mask + 1;
+	return (clk & ~mask) | v;
+}
+
+static inline void update_clock(struct rut_cursor *c, uint64_t v, unsigned int bits)
+{
+	c->clk = advance(c->clk, v, bits);
 }
 
 /* The header's type is walked; the last id wins, as in LTTng's extended form. */
@@ -305,44 +311,54 @@ static bool general_header(struct rut_cursor *c, uint64_t *pos, uint64_t *id)
 	return !it.failed;
 }
 
+struct header {
+	uint64_t id, clk;
+	uint32_t bytes;
+};
+
+/* A header of a form known by its plan; h->max_bytes are there. */
+static ALWAYS_INLINE struct header planned_header(const struct rut_ctf_header_plan *h,
+						  enum rut_ctf_header_kind kind, const uint8_t *p,
+						  uint64_t clk)
+{
+	uint64_t w, id;
+
+	switch (kind) {
+	case RUT_CTF_HEADER_COMPACT:
+		w = load(p, 4);
+		if ((w & 31) != 31)
+			return (struct header){w & 31, advance(clk, w >> 5, 27), 4};
+		break;
+	case RUT_CTF_HEADER_LARGE:
+		id = load(p, 2);
+		if (id != 65535)
+			return (struct header){id, advance(clk, load(p + h->short_ts_off, 4), 32),
+					       h->short_len};
+		break;
+	case RUT_CTF_HEADER_WORD:
+		w = load(p, 8);
+		return (struct header){w & 0xffff, advance(clk, w >> 16, 48), 8};
+	default:
+		if (h->ts_size)
+			clk = advance(clk, load(p + h->ts_off, h->ts_size), 8u * h->ts_size);
+		return (struct header){load(p + h->id_off, h->id_size), clk, h->len};
+	}
+	return (struct header){load(p + h->id_off, 4), load(p + h->ts_off, 8), h->len};
+}
+
 /* Reads the header at *pos; leaves *pos behind it. */
 static inline bool read_header(struct rut_cursor *c, uint64_t *pos, uint64_t *id)
 {
 	const struct rut_ctf_header_plan *h = c->plan;
-	const uint8_t *p = c->ev.data + (*pos >> 3);
-	uint32_t w;
+	struct header got;
 
-	if (unlikely(h->kind <= RUT_CTF_HEADER_GENERAL || c->opts->general ||
-		     *pos + 8ull * h->max_bytes > c->info.pub.content_bits))
+	if (h->kind <= RUT_CTF_HEADER_GENERAL || c->opts->general ||
+	    *pos + 8ull * h->max_bytes > c->info.pub.content_bits)
 		return general_header(c, pos, id);
-	switch (h->kind) {
-	case RUT_CTF_HEADER_COMPACT:
-		memcpy(&w, p, 4);
-		if ((w & 31) != 31) {
-			*id = w & 31;
-			update_clock(c, w >> 5, 27);
-			*pos += 32;
-			return true;
-		}
-		break;
-	case RUT_CTF_HEADER_LARGE:
-		*id = load(p, 2);
-		if (*id != 65535) {
-			update_clock(c, load(p + h->short_ts_off, 4), 32);
-			*pos += 8ull * h->short_len;
-			return true;
-		}
-		break;
-	default:
-		*id = load(p + h->id_off, h->id_size);
-		if (h->ts_size)
-			update_clock(c, load(p + h->ts_off, h->ts_size), 8u * h->ts_size);
-		*pos += 8ull * h->len;
-		return true;
-	}
-	*id = load(p + h->id_off, 4);
-	c->clk = load(p + h->ts_off, 8);
-	*pos += 8ull * h->len;
+	got = planned_header(h, h->kind, c->ev.data + (*pos >> 3), c->clk);
+	*id = got.id;
+	c->clk = got.clk;
+	*pos += 8ull * got.bytes;
 	return true;
 }
 
@@ -359,7 +375,8 @@ static bool walk_any(struct rut_cursor *c, const struct rut_ctf_type *t, uint64_
 }
 
 /* Runs the program of a class. Returns false when the record does not fit in the packet. */
-static inline bool walk(struct rut_cursor *c, const struct rut_ctf_program *prog, uint64_t *ret_pos)
+static ALWAYS_INLINE bool walk(struct rut_cursor *c, const struct rut_ctf_program *prog,
+			       uint64_t *ret_pos)
 {
 	const uint64_t end = c->info.pub.content_bits;
 	const uint8_t *data = c->ev.data, *nul;
@@ -452,6 +469,88 @@ static inline int64_t clock_ns(const struct rut_cursor *c)
 	return c->clock ? rut_clock_ns(c->clock, c->clk) : 0;
 }
 
+/*
+ * The next wanted event of the packet, as far as headers have a plan, with everything in registers.
+ * False: the record at c->pos needs the long way, which also tells what is wrong with it; nothing
+ * of it was taken.
+ */
+static ALWAYS_INLINE bool next_planned(struct rut_cursor *c, enum rut_ctf_header_kind kind)
+{
+	const struct rut_ctf_header_plan *h = c->plan;
+	const struct rut_ctf_stream_class *sc = c->info.cls;
+	const struct rut_ctf_quick *quick = rut_meta_stream_class(sc)->quick, *q = NULL;
+	const uint64_t content = c->info.pub.content_bits, base = (uint64_t)c->clock->base_ns;
+	const uint8_t *data = c->ev.data, *wanted = c->wanted;
+	const size_t n_ids = sc->n_by_id;
+	uint64_t pos = c->pos, clk = c->clk, events = 0, start = 0, body = 0, end;
+	int64_t last_ns = c->last_ns, ts_ns;
+	struct header sh = {0};
+	bool found = false;
+
+	while (!found) {
+		start = rut_bits_align(pos, h->align);
+		if (unlikely(start + 8ull * h->max_bytes > content))
+			break;
+		sh = planned_header(h, kind, data + (start >> 3), clk);
+		if (unlikely(sh.id >= n_ids))
+			break;
+		ts_ns = (int64_t)(base + sh.clk);
+		if (unlikely(ts_ns < last_ns))
+			break;
+		q = &quick[sh.id];
+		end = start + 8ull * sh.bytes;
+		if (q->bits != RUT_CTF_NOT_QUICK) {
+			body = rut_bits_align(end, q->align);
+			end = body + q->bits;
+			if (unlikely(end > content))
+				break;
+		} else if (unlikely(!sc->by_id[sh.id]) ||
+			   unlikely(!walk(c, sc->by_id[sh.id]->program, &end))) {
+			break;
+		}
+		if (!wanted || wanted[q->index]) {
+			if (unlikely(c->opts->has_end) && ts_ns > c->opts->end_ns)
+				break;
+			found = likely(!c->opts->has_begin) || ts_ns >= c->opts->begin_ns;
+		}
+		pos = end;
+		clk = sh.clk;
+		last_ns = ts_ns;
+		events++;
+	}
+	if (unlikely(rut_ctf_file_was_cut(&file_of(c)->map)))
+		return false;
+	c->pos = pos;
+	c->clk = clk;
+	c->last_ns = last_ns;
+	c->counts->events += events;
+	if (found) {
+		if (q->bits != RUT_CTF_NOT_QUICK)
+			c->seg[q->seg] = body;
+		c->ev.cls = sc->by_id[sh.id];
+		c->ev.ts_clock = clk;
+		c->ev.ts_ns = last_ns;
+		c->ev.header_pos = start;
+		c->ev.end_pos = pos;
+	}
+	return found;
+}
+
+/* A loop for each form of header, so that the form is no question in it. */
+static inline bool next_quickly(struct rut_cursor *c)
+{
+	switch (c->plan->kind) {
+	case RUT_CTF_HEADER_COMPACT:
+		return next_planned(c, RUT_CTF_HEADER_COMPACT);
+	case RUT_CTF_HEADER_LARGE:
+		return next_planned(c, RUT_CTF_HEADER_LARGE);
+	case RUT_CTF_HEADER_WORD:
+		return next_planned(c, RUT_CTF_HEADER_WORD);
+	default:
+		return next_planned(c, RUT_CTF_HEADER_FLAT);
+	}
+}
+
 bool rut_cursor_next(struct rut_cursor *c)
 {
 	for (;;) {
@@ -460,6 +559,8 @@ bool rut_cursor_next(struct rut_cursor *c)
 
 		if (unlikely(!c->in_packet) && (c->done || !open_packet(c)))
 			return false;
+		if (c->quick && next_quickly(c))
+			return true;
 		start = pos = rut_bits_align(c->pos, c->plan->align);
 		if (pos >= c->info.pub.content_bits) {
 			c->in_packet = false;

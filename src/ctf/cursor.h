@@ -13,6 +13,7 @@ struct rut_cursor {
 	const struct rut_ctf_header_plan *plan;
 	const struct rut_ctf_clock *clock;
 	bool clock_is_ns; /* 1 GHz: no division */
+	bool quick;	  /* headers with a plan, a clock in ns */
 	bool in_packet;
 	uint64_t clk;	  /* the clock as last seen */
 	int64_t last_ns;  /* of the last event: time must not run backwards */

@@ -3,9 +3,10 @@
  * Short paths for the headers of events that are met in practice.
  *
  * LTTng writes one of two forms: an enumeration that is the id itself unless it says "extended",
- * and a variant with the time alone or id and time. Others write id and time plainly. Whatever
- * else the metadata says is read by walking the type (RUT_CTF_HEADER_GENERAL). What is recognised
- * is recognised by structure, sizes and places, never by a tracer's name.
+ * and a variant with the time alone or id and time. Rutile packs both into one word. Others write
+ * id and time plainly. Whatever else the metadata says is read by walking the type
+ * (RUT_CTF_HEADER_GENERAL). What is recognised is recognised by structure, sizes and places, never
+ * by a tracer's name.
  */
 #include <stdint.h>
 
@@ -121,6 +122,24 @@ static bool plan_escape(const struct rut_ctf_type *h, struct rut_ctf_header_plan
 	       ret->id_size == 4 && ret->ts_size == 8;
 }
 
+static bool plan_word(const struct rut_ctf_type *h, struct rut_ctf_header_plan *ret)
+{
+	const struct rut_ctf_type *id, *ts;
+
+	if (h->kind != RUT_CTF_KIND_STRUCT || h->n_fields != 2 || h->align < 8 || NATIVE_BE)
+		return false;
+	id = h->fields[0].type;
+	ts = h->fields[1].type;
+	if (!plain(id) || id->size != 16 || id->reg >= 0 || id->role != RUT_CTF_ROLE_EVENT_ID ||
+	    ts->kind != RUT_CTF_KIND_INT || ts->vlen || ts->reversed || ts->is_signed ||
+	    ts->big_endian || ts->size != 48 || ts->align > 16 || ts->reg >= 0 ||
+	    ts->role != RUT_CTF_ROLE_TIMESTAMP)
+		return false;
+	ret->kind = RUT_CTF_HEADER_WORD;
+	ret->len = 8;
+	return true;
+}
+
 void rut_meta_plan_header(struct rut_meta_stream_class *sc)
 {
 	const struct rut_ctf_type *h = sc->pub.event_header;
@@ -139,7 +158,7 @@ void rut_meta_plan_header(struct rut_meta_stream_class *sc)
 		plan.kind = RUT_CTF_HEADER_FLAT;
 	} else {
 		plan = (struct rut_ctf_header_plan){0};
-		if (!plan_escape(h, &plan))
+		if (!plan_word(h, &plan) && !plan_escape(h, &plan))
 			return;
 	}
 	plan.align = h->align;

@@ -412,6 +412,24 @@ static int index_events(struct rut_meta *m, struct rut_meta_stream_class *sc, st
 	return 0;
 }
 
+static int make_quick(struct rut_meta *m, struct rut_meta_stream_class *sc, struct rut_err *err)
+{
+	sc->quick = rut_arena_alloc(&m->arena, (sc->pub.n_by_id + 1) * sizeof(*sc->quick));
+	if (!sc->quick)
+		return rut_err_set(err, ENOMEM, "the description grows too large");
+	for (size_t id = 0; id < sc->pub.n_by_id; id++) {
+		const struct rut_ctf_event_class *e = sc->pub.by_id[id];
+		const struct rut_ctf_step *s = e ? e->program->steps : NULL;
+
+		sc->quick[id].bits = RUT_CTF_NOT_QUICK;
+		if (s && s->op == RUT_CTF_OP_FIXED && s[1].op == RUT_CTF_OP_END &&
+		    s->bits < RUT_CTF_NOT_QUICK)
+			sc->quick[id] = (struct rut_ctf_quick){(uint32_t)s->bits, s->align,
+							       (uint32_t)e->index, s->seg};
+	}
+	return 0;
+}
+
 static int layout_all(struct rut_meta_stream_class *sc, struct rut_err *err)
 {
 	struct rut_ctf_type *roots[] = {sc->pub.packet_context, sc->pub.event_header,
@@ -456,7 +474,7 @@ static int finish_stream_class(struct rut_meta *m, struct rut_meta_stream_class 
 	for (size_t i = 0; i < sc->pub.n_events; i++)
 		if (rut_meta_compile(m, sc->pub.events[i], err) < 0)
 			return rut_err_prefix(err, "event '%s'", sc->pub.events[i]->name);
-	return 0;
+	return make_quick(m, sc, err);
 }
 
 int rut_meta_finish(struct rut_meta *m, struct rut_err *err)

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "ctf/arena.h"
+#include "ctf/program.h"
 #include "ctf/type.h"
 
 enum {
@@ -28,6 +29,7 @@ enum rut_ctf_header_kind {
 	RUT_CTF_HEADER_NONE,	/* there is none */
 	RUT_CTF_HEADER_GENERAL, /* by walking its type */
 	RUT_CTF_HEADER_FLAT,	/* id and time at constant places */
+	RUT_CTF_HEADER_WORD,	/* rutile's own: 16 bits of id, 48 of time */
 	RUT_CTF_HEADER_COMPACT, /* LTTng: 5 bits of id, 27 of time, or extended */
 	RUT_CTF_HEADER_LARGE,	/* LTTng: 16 bits of id, 32 of time, or extended */
 };
@@ -46,6 +48,7 @@ struct rut_meta_stream_class {
 	struct rut_ctf_stream_class pub;
 	struct rut_ctf_header_plan header;
 	struct rut_map other;	/* event classes by id, where by_id would be too sparse */
+	struct rut_ctf_quick *quick; /* as many as by_id has */
 	bool header_referred;	/* a payload's length or tag stands in the header */
 	const char *clock_name; /* CTF 2 */
 	unsigned int line;

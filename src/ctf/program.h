@@ -8,6 +8,7 @@
 #ifndef RUT_CTF_PROGRAM_H
 #define RUT_CTF_PROGRAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rut_ctf_type;
@@ -29,6 +30,19 @@ struct rut_ctf_step {
 	uint64_t bits;
 	const struct rut_ctf_type *type;
 };
+
+/*
+ * What is needed to pass a record by, of a class whose program is one FIXED step or nothing: most
+ * are. By id, beside the classes, so that a reader of few classes touches one line for four of the
+ * others.
+ */
+struct rut_ctf_quick {
+	uint32_t bits;	/* RUT_CTF_NOT_QUICK: its program must run */
+	uint32_t align; /* bits */
+	uint32_t index; /* of the class */
+	uint16_t seg;
+};
+#define RUT_CTF_NOT_QUICK UINT32_MAX
 
 struct rut_ctf_program {
 	uint32_t n_steps, n_segs;
