@@ -256,6 +256,109 @@ TRACE
   grep -q '^o/i  *1  *1.000' out
 }
 
+an_exit_of_the_other_kind_ends_no_call() {
+  mk <<TRACE
+$SWITCH
+2_000 0 compat_syscall_entry_read fd=3 count=100
+3_000 0 syscall_exit_read ret=64
+4_000 0 syscall_entry_write fd=3 count=100
+5_000 0 compat_syscall_exit_write ret=64
+6_000 0 syscall_entry_write fd=3 count=100
+7_000 0 syscall_exit_write ret=64
+TRACE
+  run syscallstats --mi | json '
+assert [x[1]["value"] for x in rows("total")] == [1], rows("total")'
+}
+
+files_open_before_an_interval_or_a_period_count() {
+  mk <<TRACE
+$SWITCH
+2_000 0 syscall_entry_openat filename=/tmp/x flags=0
+3_000 0 syscall_exit_openat ret=5
+5_000 0 mark v=1
+6_000 0 syscall_entry_read fd=5 count=9
+7_000 0 syscall_exit_read ret=9
+8_000 0 mark v=2
+TRACE
+  run iousagetop --refresh 4us | grep -q ' 9  *B /tmp/x$'
+  run iousagetop --period ': $evt.v == 1 : $evt.v == 2' --mi | json '
+assert [(x[0]["path"], x[1]["value"]) for x in rows("per-file-top")] == [("/tmp/x", 9)], results'
+}
+
+numbers_in_periods_are_whole() {
+  mk <<'TRACE'
+1_000 0 tick v=4
+2_000 0 tick v=9007199254740992
+3_000 0 tick v=9007199254740993
+5_000 0 tock v=0
+TRACE
+  run periodlog --period 'p : $evt.v == 4.7 : $evt.$name == "tock"' >out
+  [ "$(grep -c ' p  *$' out)" = 0 ]
+  run periodlog --period 'p : $evt.v == 9007199254740993 : $evt.$name == "tock"' >out
+  [ "$(grep ' p  *$' out)" ] && grep -q '000003000, .* 2.000 p  *$' out
+}
+
+a_slash_in_a_definition_cuts_nothing() {
+  mk <<'TRACE'
+1_000 0 open path=/a/b
+2_000 0 open path=/a
+4_000 0 done v=8
+TRACE
+  run periodstats --period 'up/x : $evt.path == "/a/b" : $evt.v / 2 == 4' >out
+  grep -q '^x  *1  *3.000' out
+}
+
+distributions_with_a_least_value() {
+  mk <<'TRACE'
+1_000 0 irq_handler_entry irq=4 name=x
+2_000 0 irq_handler_exit irq=4 ret=1
+3_000 0 irq_handler_entry irq=4 name=x
+7_000 0 irq_handler_exit irq=4 ret=1
+8_000 0 irq_handler_entry irq=4 name=x
+18_000 0 irq_handler_exit irq=4 ret=1
+TRACE
+  run irqfreq --freq-uniform --min 2 --freq-resolution 4 --mi | json '
+r = [tuple(c["value"] for c in x) for x in rows("freq")]
+assert r == [(2000, 4000, 0), (4000, 6000, 1), (6000, 8000, 0), (8000, 10000, 1)], r'
+}
+
+periods_without_a_name_keep_their_statistics() {
+  mk <<'TRACE'
+1_000 0 go v=1
+2_000 0 both v=1
+3_000 0 go v=1
+7_000 0 both v=1
+TRACE
+  run periodstats --period ': $evt.$name == "go" : $evt.$name == "both"' --mi | json '
+assert [[c["value"] for c in x[1:5]] for x in rows("per_period_stats")] == [[2, 1000, 2500, 4000]], results'
+}
+
+periods_of_one_event_come_in_order() {
+  mk <<'TRACE'
+1_000 0 go v=1
+2_000 0 both v=1
+TRACE
+  set --
+  for name in d a c 'b(a)' 'e(b)'; do
+    set -- "$@" --period "$name : \$evt.\$name == \"go\" : \$evt.\$name == \"both\""
+  done
+  run periodlog "$@" --mi | json '
+assert [x[3]["value"] for x in rows("log")] == ["d", "a", "c", "a/b", "a/b/e"], rows("log")'
+  run periodlog "$@" --order-by hierarchy >out
+  [ "$(awk '/^\[/ { print $4 }' out | xargs)" = "d a a/b a/b/e c" ]
+}
+
+a_parent_without_length_has_no_shares() {
+  mk <<'TRACE'
+1_000 0 go v=1
+1_000 0 stop v=1
+TRACE
+  go='$evt.$name == "go"' stop='$evt.$name == "stop"'
+  run periodstats --period "z : $go : $stop" --period "y(z) : $go : $stop" --mi | json '
+r = rows("per_parent_percentage")
+assert r and all(c["value"] == 0 for x in r for c in x[2:5]), r'
+}
+
 # ---- Periods in files ----
 
 wordpress_requests_in_phases() {
@@ -503,14 +606,22 @@ t_case "a limit is a limit" a_limit_is_a_limit
 t_case "a trace in a folder of any name" a_folder_of_any_name_wakes_up
 t_case "accept and accept4" accept_opens_a_connection
 t_case "system calls of 32-bit programs" calls_of_32_bit_programs_count
+t_case "exits of the other kind" an_exit_of_the_other_kind_ends_no_call
 t_case "io_uring_enter" io_uring_enter_takes_time
 t_case "the names of LTTng 2.1" names_of_lttng_2_1
 t_case "contexts instead of sched_switch" contexts_stand_in_for_sched_switch
 t_case "a gap between switches counts for nobody" a_gap_between_switches_counts_for_nobody
 t_case "lost events are told" lost_events_are_told
 t_case "files that were open before --begin" files_open_before_the_begin_count
+t_case "files that were open before an interval or a period" files_open_before_an_interval_or_a_period_count
+t_case "--freq-uniform with --min" distributions_with_a_least_value
 t_case "integers and floats compare by value" floats_do_not_lose_their_fraction
 t_case "NAME(PARENT)" a_parent_is_named_in_parentheses
+t_case "numbers in definitions keep every digit" numbers_in_periods_are_whole
+t_case "slashes in definitions" a_slash_in_a_definition_cuts_nothing
+t_case "periods without a name" periods_without_a_name_keep_their_statistics
+t_case "periods that one event begins" periods_of_one_event_come_in_order
+t_case "a parent without length" a_parent_without_length_has_no_shares
 t_case "the talk's WordPress request in phases" wordpress_requests_in_phases
 t_case "a Rack request in phases" rack_requests_in_phases
 t_case "MySQL queries" mysql_queries
