@@ -26,6 +26,8 @@ const char *rut_rb_load(void)
 	if (!rb.rb_postponed_job_register_one && !rb.rb_postponed_job_preregister)
 		return "rb_postponed_job_register_one";
 	rb.version = (rb.ruby_version[0] - '0') * 100 + (rb.ruby_version[2] - '0');
+	/* rb_control_frame_t of vm_core.h, in the versions that were looked at */
+	rb.frame_words = rb.version == 301 ? 8 : rb.version == 207 || rb.version == 303 ? 7 : 0;
 	return NULL;
 }
 

@@ -149,8 +149,9 @@ struct rut_rb {
 #define F(type, name) type *name;
 	RUT_RB_VARS(F)
 #undef F
-	int version; /* 301 for 3.1 */
-	bool target; /* tracepoints can be enabled for one method */
+	int version;	      /* 301 for 3.1 */
+	unsigned frame_words; /* of a control frame; 0: not known */
+	bool target;	      /* tracepoints can be enabled for one method */
 	VALUE qnil, qtrue;
 	ID id_enable, id_each_child, id_local_get, id_parameters, id_trace_points, id_attached;
 	VALUE sym_target, sym_method, sym_block, sym_call, sym_b_call;
@@ -212,16 +213,28 @@ static inline int rut_imemo(VALUE v)
 /* The bytes of a String; *ret_len in bytes. Never runs Ruby code or raises. */
 const char *rut_str(VALUE str, size_t *ret_len);
 
-/* Of a control frame: pc, sp, iseq, self, ep, the same since 2.5; ep[0] has the flags. */
+/* Of a control frame: pc, sp, iseq, self, ep, the same since 2.5; ep[0] has type and flags. */
 #define RUT_FRAME_PC	  0
 #define RUT_FRAME_ISEQ	  2
 #define RUT_FRAME_EP	  4
 #define RUT_FRAME_BMETHOD 0x40
 #define RUT_FRAME_C	  0x80
+#define RUT_FRAME_TYPE	  0x7fff0001u
+#define RUT_FRAME_CFUNC	  0x55550001u
+#define RUT_FRAMES_UP	  16
 
-static inline bool rut_frame_is_ruby(const VALUE *cfp)
+/* The frame of Ruby code that runs this C method, or is this one; NULL: ask Ruby for its line. */
+static inline const VALUE *rut_ruby_frame(const VALUE *cfp)
 {
-	return !(*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_C);
+	for (int i = 0; i < RUT_FRAMES_UP; i++, cfp += rb.frame_words) {
+		VALUE flags = *(const VALUE *)cfp[RUT_FRAME_EP];
+
+		if (!(flags & RUT_FRAME_C))
+			return cfp;
+		if ((flags & RUT_FRAME_TYPE) != RUT_FRAME_CFUNC || !rb.frame_words)
+			return NULL;
+	}
+	return NULL;
 }
 
 static inline long rut_fix2long(VALUE v)

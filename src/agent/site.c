@@ -100,7 +100,7 @@ const struct rut_site *rut_site(struct rut_session *s, const struct rut_trace_ar
 {
 	struct rut_sites *sites = &s->sites;
 	struct rut_site key = {.klass = klass, .mid = mid}, *site;
-	const VALUE *cfp = placed && rut_frame_is_ruby(ta->cfp) ? ta->cfp : NULL;
+	const VALUE *cfp = placed ? rut_ruby_frame(ta->cfp) : NULL;
 	uint32_t i;
 
 	rut_lives_sync();
