@@ -25,7 +25,7 @@ static void emit(struct rut_statedump *s, uint32_t id, const void *fixed, size_t
 		 const char *const *strings, size_t nstrings)
 {
 	uint32_t ctx = rut_context_size(s->contexts), size = 8 + ctx + (uint32_t)fixed_len;
-	uint64_t ns, pos, used;
+	uint64_t ns, pos, used, head;
 	unsigned char *p;
 
 	for (size_t i = 0; i < nstrings; i++)
@@ -37,8 +37,9 @@ static void emit(struct rut_statedump *s, uint32_t id, const void *fixed, size_t
 	p = rut_ring_reserve(s->ring, size, s->clock, &ns, &pos);
 	if (!p)
 		return;
-	*(uint64_t *)p = RUT_RECORD_HEADER(id, ns);
-	p += 8;
+	head = RUT_RECORD_HEADER(id, ns);
+	memcpy(p, &head, sizeof(head)); /* at any byte */
+	p += sizeof(head);
 	memset(p, 0, ctx);
 	p += ctx;
 	memcpy(p, fixed, fixed_len);

@@ -12,6 +12,7 @@ cleanup() {
 }
 trap 'cleanup; rm -rf "$t_root"' EXIT
 
+# Sessions whose events are counted record the test's own processes (-p $$): others call these too.
 getppids() {
   python3 -c "
 import os
@@ -28,7 +29,7 @@ wait_gone() {
 
 test_flight() {
   need_bpf
-  "$RUTILE" start ${S}a --flight --buffer 8M -e syscall:getppid
+  "$RUTILE" start ${S}a -p $$ --flight --buffer 8M -e syscall:getppid
   # No process of ours is left.
   for p in /proc/[0-9]*; do
     [ "$(cat "$p/comm" 2>/dev/null)" != rutile ] || [ "$(readlink "$p/exe")" != "$(readlink -f "$RUTILE")" ]
@@ -55,7 +56,7 @@ test_flight() {
 # More than the rings hold: what is kept is the newest, in an unbroken row.
 test_overwrite() {
   need_bpf
-  "$RUTILE" start ${S}o --flight --buffer 1M --subbuf 16K -e 'syscall:getppid,syscall:getpgid'
+  "$RUTILE" start ${S}o -p $$ --flight --buffer 1M --subbuf 16K -e 'syscall:getppid,syscall:getpgid'
   taskset -c 0 python3 -c "
 import os
 for i in range(100000): os.getppid()
@@ -76,7 +77,7 @@ os.getpgid(0)"
 
 test_add_remove() {
   need_bpf
-  "$RUTILE" start ${S}b -o "$T/out" -e sched_switch
+  "$RUTILE" start ${S}b -p $$ -o "$T/out" -e sched_switch
   getppids 500
   "$RUTILE" add ${S}b -e syscall:getppid,sched_process_exec
   getppids 6000
@@ -91,7 +92,7 @@ test_add_remove() {
 
 test_stop_start() {
   need_bpf
-  "$RUTILE" start ${S}c -o "$T/out" -e syscall:getppid,profile:49
+  "$RUTILE" start ${S}c -p $$ -o "$T/out" -e syscall:getppid,profile:49
   getppids 100
   "$RUTILE" stop ${S}c
   # Nobody holds a program any longer, the daemon neither.
@@ -110,7 +111,7 @@ test_stop_start() {
 # Every folder is a trace by itself; together they hold every event, once.
 test_rotate() {
   need_bpf
-  "$RUTILE" start ${S}d -o "$T/r-%Y" -e 'syscall:getppid,sched_switch' --subbuf 16K
+  "$RUTILE" start ${S}d -p $$ -o "$T/r-%Y" -e 'syscall:getppid,sched_switch' --subbuf 16K
   for i in 1 2 3; do
     getppids 1000
     "$RUTILE" rotate ${S}d >>names
