@@ -85,6 +85,18 @@ class RecordTest < Minitest::Test
     assert_equal 200_000, found + lost
   end
 
+  # A folder of that name is left alone: an earlier process may have had the PID, and in a shared
+  # folder somebody may have put a link there.
+  def test_names_that_exist
+    Dir.mkdir("#{@dir}/trace")
+    Dir.mkdir("#{@dir}/other")
+    record("File.symlink('#{@dir}/other', \"#{@dir}/trace/ruby_static-\#{$$}\")\n" + PROGRAM + <<~'RUBY', '-e', 'ruby_static:shop:paid')
+      TP.fire(1, 'mine', nil, 0.0, true, nil)
+    RUBY
+    assert_empty Dir.children("#{@dir}/other")
+    assert_equal 1, Dir.glob("#{@dir}/trace/ruby_static-*-1/stream").size
+  end
+
   def test_both_paths_at_once
     skip 'needs root and bpftrace' unless bpftrace?
     code = PROGRAM + <<~'RUBY'

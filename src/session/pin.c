@@ -6,10 +6,12 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -57,6 +59,29 @@ static int need_bpffs(struct rut_err *err)
 	return 0;
 }
 
+int rut_session_lock(struct rut_err *err)
+{
+	int rc = need_bpffs(err), fd;
+
+	if (rc < 0)
+		return rc;
+	fd = open(RUT_PIN_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || flock(fd, LOCK_EX) < 0) {
+		rc = rut_err_errno(err, errno, "cannot lock '" RUT_PIN_ROOT "'");
+		rut_closep(&fd);
+		return rc;
+	}
+	return fd;
+}
+
+void rut_session_unlock(int fd)
+{
+	/* Closing alone would not do: a forked process may have it too. */
+	if (fd >= 0)
+		flock(fd, LOCK_UN);
+	rut_closep(&fd);
+}
+
 static void pin_path(char *to, size_t size, const char *session, const char *kind, const char *name)
 {
 	snprintf(to, size, RUT_PIN_ROOT "/%s/%s_%s", session, kind, name);
@@ -102,13 +127,13 @@ int rut_session_pin(struct rut_recorder *r, struct rut_err *err)
 		return errno == EEXIST
 			       ? rut_err_set(err, EEXIST, "a session '%s' exists", r->conf.name)
 			       : rut_err_errno(err, errno, "cannot make '%s'", path);
+	/* Maps last: without all of them it is no session yet, for whoever looks. */
+	rc = rut_session_pin_links(r, err);
 	for (size_t i = 0; i < RUT_MAP_COUNT && !rc; i++) {
 		pin_path(path, sizeof(path), r->conf.name, "map", rut_map_names[i]);
 		if (bpf_obj_pin(r->fds[i], path) < 0)
 			rc = rut_err_errno(err, errno, "cannot pin '%s'", path);
 	}
-	if (!rc)
-		rc = rut_session_pin_links(r, err);
 	if (rc)
 		rut_session_unpin(r->conf.name, NULL);
 	return rc;

@@ -16,6 +16,13 @@
 /* Letters, digits, '.', '_', '-', not first a '.'. Returns 0 or -EINVAL. */
 int rut_session_check_name(const char *name, struct rut_err *err);
 
+/*
+ * Who makes a session, or removes what a killed process left of one, holds this meanwhile: what is
+ * incomplete under it is nobody's. Returns a descriptor or -errno.
+ */
+int rut_session_lock(struct rut_err *err);
+void rut_session_unlock(int fd);
+
 /* Pins maps and links. -EEXIST when the name is taken: nothing of the other session is touched. */
 int rut_session_pin(struct rut_recorder *r, struct rut_err *err);
 

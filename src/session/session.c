@@ -146,21 +146,25 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	_exit(0);
 }
 
-static int fork_daemon(struct rut_consumer *c, pid_t *ret_pid, struct rut_err *err)
+static int fork_daemon(struct rut_consumer *c, int lock, pid_t *ret_pid, struct rut_err *err)
 {
 	struct rut_meta *m = c->recorder->meta;
 	pid_t pid = fork();
 
 	if (pid < 0)
 		return rut_err_errno(err, errno, "cannot start the session's process");
-	if (!pid)
+	if (!pid) {
+		/* Else it would be held for ever, should our parent be killed before it lets go. */
+		close(lock);
 		daemon_main(c);
+	}
 	*ret_pid = pid;
-	for (int i = 0; i < WAIT_MS && !m->consumer; i++)
+	for (int i = 0; i < WAIT_MS && m->consumer != pid; i++)
 		poll(NULL, 0, 1);
 	/* From here on the folder and its files are the daemon's. */
 	rut_consumer_abandon(c);
-	return m->consumer ? 0 : rut_err_set(err, EIO, "the session's process did not start");
+	return m->consumer == pid ? 0
+				  : rut_err_set(err, EIO, "the session's process did not start");
 }
 
 /* A session whose daemon was killed records into rings that nobody drains. */
@@ -177,8 +181,8 @@ static int make_way(const char *name, struct rut_err *err)
 	bool stale;
 
 	if (rc == -ENOENT) {
-		/* Half-made pins of a start that was killed. */
-		return access(RUT_PIN_ROOT, F_OK) ? 0 : rut_session_unpin(name, err);
+		/* Half-made pins of a start that was killed: we have the lock. */
+		return rut_session_unpin(name, err);
 	}
 	if (rc < 0)
 		return rut_err_set(err, ignored.code, "%s", ignored.msg);
@@ -191,6 +195,40 @@ static int make_way(const char *name, struct rut_err *err)
 				   name, name, name);
 	rut_info("removed what was left of session '%s', whose process was killed", name);
 	return rut_session_unpin(name, err);
+}
+
+static int check_free(const char *name, struct rut_err *err)
+{
+	int lock = rut_session_lock(err), rc = lock < 0 ? lock : make_way(name, err);
+
+	rut_session_unlock(lock);
+	return rc;
+}
+
+/* Pins the session, and gives it its process. */
+static int publish(const struct rut_start *start, struct rut_recorder *r, struct rut_consumer *c,
+		   pid_t *ret_pid, struct rut_err *err)
+{
+	int lock = rut_session_lock(err), rc;
+
+	if (lock < 0)
+		return lock;
+	/* Until its own process runs, the session lives and dies with this one. */
+	r->meta->consumer_start = rut_process_start_time(getpid());
+	r->meta->consumer = start->output.pattern[0] ? getpid() : 0;
+	/* Another start may have been quicker. */
+	rc = make_way(r->conf.name, err);
+	if (!rc)
+		rc = rut_session_pin(r, err);
+	if (!rc)
+		rut_budget_calibrate(r);
+	if (!rc && start->output.pattern[0]) {
+		rc = fork_daemon(c, lock, ret_pid, err);
+		if (rc)
+			rut_session_unpin(r->conf.name, NULL);
+	}
+	rut_session_unlock(lock);
+	return rc;
 }
 
 static int start_recorder(const struct rut_start *start, struct rut_recorder *r,
@@ -210,16 +248,7 @@ static int start_recorder(const struct rut_start *start, struct rut_recorder *r,
 		rc = rut_programs_attach(r, err);
 	for (size_t i = 0; i < start->npids && !rc; i++)
 		rc = rut_recorder_trace_family(r, start->pids[i]);
-	if (!rc)
-		rc = rut_session_pin(r, err);
-	if (!rc)
-		rut_budget_calibrate(r);
-	if (!rc && start->output.pattern[0]) {
-		rc = fork_daemon(c, ret_pid, err);
-		if (rc)
-			rut_session_unpin(r->conf.name, NULL);
-	}
-	return rc;
+	return rc ? rc : publish(start, r, c, ret_pid, err);
 }
 
 int rut_session_start(const struct rut_start *start, pid_t *ret_pid, struct rut_err *err)
@@ -230,7 +259,7 @@ int rut_session_start(const struct rut_start *start, pid_t *ret_pid, struct rut_
 
 	*ret_pid = 0;
 	if (!rc)
-		rc = make_way(start->conf.name, err);
+		rc = check_free(start->conf.name, err);
 	if (!rc)
 		rc = rut_recorder_new(&r, &start->conf, err);
 	if (!rc)
@@ -492,11 +521,14 @@ static void clean_one(const char *name, void *arg)
 {
 	const struct clean *c = arg;
 	struct rut_recorder *r = NULL;
-	bool stale;
+	int rc = rut_session_open(&r, name, NULL);
+	/* Under the lock what is incomplete was left by a start that was killed. */
+	bool stale = rc == -ENOENT;
 
-	if (rut_session_open(&r, name, NULL) < 0)
+	if (rc < 0 && !stale)
 		return;
-	stale = is_stale(r->meta);
+	if (!rc)
+		stale = is_stale(r->meta);
 	rut_recorder_free(r);
 	if (!stale || rut_session_unpin(name, NULL) < 0)
 		return;
@@ -507,6 +539,14 @@ static void clean_one(const char *name, void *arg)
 int rut_session_clean(void (*fn)(const char *name, void *arg), void *arg, struct rut_err *err)
 {
 	struct clean c = {fn, arg};
+	int lock, rc;
 
-	return rut_session_each(clean_one, &c, err);
+	if (access(RUT_PIN_ROOT, F_OK) < 0)
+		return 0;
+	lock = rut_session_lock(err);
+	if (lock < 0)
+		return lock;
+	rc = rut_session_each(clean_one, &c, err);
+	rut_session_unlock(lock);
+	return rc;
 }

@@ -192,7 +192,8 @@ static bool types_are_known(const struct rut_usdt_info *p)
 static int append_metadata(const struct tap *tap, const struct rut_buf *b)
 {
 	_cleanup_close_ int fd =
-		openat(tap->dir_fd, "metadata", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+		openat(tap->dir_fd, "metadata",
+		       O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
 	size_t done = 0;
 
 	if (b->failed)
@@ -280,20 +281,31 @@ static int get_ring(struct tap *tap)
 	return rc;
 }
 
-/* Makes DIR/ruby_static-PID with the metadata's head. */
+/*
+ * Makes DIR/ruby_static-PID with the metadata's head; a name that exists (an earlier process of
+ * that PID, or what somebody has put there) is left alone.
+ */
 static int open_folder(struct rut_usdt_taps *t, struct tap *tap)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	char path[PATH_MAX];
+	int rc = -1;
 
-	snprintf(path, sizeof(path), "%s/ruby_static-%d", t->dir, tap->remote.pid);
-	if (mkdir(path, 0777) && errno != EEXIST)
-		return -errno;
-	tap->dir_fd = open(path, O_DIRECTORY | O_CLOEXEC);
-	if (tap->dir_fd < 0)
-		return -errno;
-	tap->stream_fd =
-		openat(tap->dir_fd, "stream", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	for (int i = 0; i < 1000 && rc < 0; i++) {
+		if (i)
+			snprintf(path, sizeof(path), "%s/ruby_static-%d-%d", t->dir,
+				 tap->remote.pid, i);
+		else
+			snprintf(path, sizeof(path), "%s/ruby_static-%d", t->dir, tap->remote.pid);
+		rc = mkdir(path, 0777);
+		if (rc < 0 && errno != EEXIST)
+			return -errno;
+	}
+	tap->dir_fd = open(path, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (rc < 0 || tap->dir_fd < 0)
+		return rc < 0 ? -EEXIST : -errno;
+	tap->stream_fd = openat(tap->dir_fd, "stream",
+				O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (tap->stream_fd < 0)
 		return -errno;
 	tap->end = 0;

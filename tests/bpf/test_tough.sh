@@ -32,7 +32,7 @@ test_kill_random() {
   cat >kill.py <<'EOF'
 import os, random, signal, subprocess, sys, time
 rutile, folder = sys.argv[1:3]
-rec = subprocess.Popen([rutile, "record", "-a", "-o", folder, "-e", "syscall:getppid",
+rec = subprocess.Popen([rutile, "record", "-p", str(os.getpid()), "-o", folder, "-e", "syscall:getppid",
                         "--buffer", "64M", "--subbuf", random.choice(["16K", "256K", "2M"])],
                        stderr=subprocess.DEVNULL)
 while not os.path.exists(folder + "/kernel/metadata"):
@@ -73,7 +73,7 @@ test_kill_each_step() {
       rm -rf t
       rc=0
       strace -o /dev/null -e "trace=$call" -e "inject=$call:signal=KILL:when=$n" \
-        "$RUTILE" record -o t -a -e syscall:getppid --subbuf 64K -- \
+        "$RUTILE" record -o t -e syscall:getppid --subbuf 64K -- \
         python3 -c 'import os; [os.getppid() for i in range(20000)]' 2>err || rc=$?
       [ "$rc" != 0 ] || break
       if [ -e t/kernel ]; then
@@ -107,7 +107,8 @@ test_kill_snapshot() {
 
 # The recorder in the background, with its pid in $rec and what it says in `said`; `until_said TEXT`.
 record_into() {
-  "$RUTILE" record -a -e syscall:getppid "$@" 2>said &
+  # This script and its children only: other tests may run.
+  "$RUTILE" record -p $$ -e syscall:getppid "$@" 2>said &
   rec=$!
   trap 'kill $rec 2>/dev/null || true; umount -l p small d 2>/dev/null || true' EXIT
   for _ in $(seq 200); do [ -e "$where/kernel/metadata" ] && break; sleep 0.02; done
@@ -457,6 +458,125 @@ test_core() {
   grep -q "of process [0-9]* (s[a-z]*) holds nothing that rutile recorded" err
 }
 
+# `start` killed at any moment: its name is free again, and `list` shows no ruins.
+test_start_killed() {
+  need_bpf
+  n=${S}k
+  ran=0
+  for i in $(seq 24); do
+    "$RUTILE" start $n -o "t$i" -e sched_process_exec >/dev/null 2>&1 &
+    p=$!
+    sleep "$(awk "BEGIN {print $i * 0.004}")"
+    kill -9 $p 2>/dev/null || ran=$((ran + 1))
+    wait $p || true
+    "$RUTILE" list >out 2>err
+    if [ -e /sys/fs/bpf/rutile/$n ]; then
+      # It had got as far as to have its own process.
+      kill -0 "$("$RUTILE" status $n | sed -n 's/^process *\([0-9]*\).*/\1/p')"
+      "$RUTILE" destroy $n
+    fi
+    if [ -e "t$i/kernel" ]; then readers "t$i" >/dev/null; fi
+  done
+  echo "$ran of 24 were quicker"
+  [ "$ran" -lt 22 ]
+  # The ruins of a start that got as far as some pins.
+  mkdir /sys/fs/bpf/rutile/$n
+  "$RUTILE" start $n --flight -e sched_process_exec
+  "$RUTILE" destroy $n
+  mkdir /sys/fs/bpf/rutile/$n
+  "$RUTILE" list >out 2>err
+  grep -q "$n" err
+  [ ! -e /sys/fs/bpf/rutile/$n ]
+}
+
+# Several starts of one name at once: one wins, and nothing of it is damaged by the others.
+test_race() {
+  need_bpf
+  n=${S}r
+  for round in 1 2 3; do
+    for i in 1 2 3 4; do
+      ("$RUTILE" start $n --flight -e syscall:getppid >"out$i" 2>"err$i" && echo won >>winners) &
+    done
+    wait
+    cat err*
+    [ "$(wc -l <winners)" = 1 ]
+    [ "$(cat err? | grep -c "session '$n' exists")" = 3 ]
+    getppids 50
+    "$RUTILE" snapshot $n -o "snap$round"
+    "$RUTILE" destroy $n
+    whole "snap$round"
+    [ "$(ppids_in bt2.out)" -ge 50 ]
+    rm winners
+  done
+}
+
+# Links that another user has put into a shared folder are not followed, by none of the verbs.
+test_links() {
+  need_bpf
+  command -v setpriv >/dev/null || t_skip "no setpriv"
+  chmod 755 "$t_root" .
+  mkdir -m 1777 shared
+  mkdir victim
+  echo precious >victim/file
+  for name in t s p; do
+    setpriv --reuid 65534 --clear-groups ln -s "$PWD/victim" shared/$name
+  done
+  setpriv --reuid 65534 --clear-groups ln -s "$PWD/victim/file" shared/profile
+  setpriv --reuid 65534 --clear-groups ln -s "$PWD/nothing" shared/dangling
+  refused() {
+    rc=0
+    "$@" >out 2>err || rc=$?
+    cat err
+    [ "$rc" != 0 ]
+    [ "$(wc -l <err)" = 1 ]
+  }
+  refused "$RUTILE" record -o shared/t -e sched_switch -- true
+  refused "$RUTILE" record -o shared/dangling -e sched_switch -- true
+  "$RUTILE" start ${S}l --flight -e sched_process_exec
+  refused "$RUTILE" snapshot ${S}l -o shared/s
+  refused "$RUTILE" attach ${S}l -o shared/s
+  refused "$RUTILE" save ${S}l -o shared/profile
+  refused "$RUTILE" save ${S}l -o shared/dangling
+  "$RUTILE" destroy ${S}l
+  # A pattern takes the next name.
+  "$RUTILE" start ${S}l -o "$PWD/shared/p" -e sched_process_exec
+  true
+  "$RUTILE" destroy ${S}l
+  whole shared/p-1
+  [ "$(ls -A victim)" = file ]
+  [ "$(cat victim/file)" = precious ]
+  [ ! -e nothing ]
+}
+
+# Targets that are not there, cannot be read, or are no programs: named, and the rest goes on.
+test_targets() {
+  need_bpf
+  command -v setpriv >/dev/null || t_skip "no setpriv"
+  "$RUTILE" record -o t -a -e "sched_process_exec,uprobe:/nowhere/prog:main,uprobe:/etc/passwd:main,uprobe:/etc:main,usdt:/nowhere/prog:a:b" \
+    -- sleep 0.01 2>err
+  cat err
+  for target in uprobe:/nowhere/prog:main uprobe:/etc/passwd:main uprobe:/etc:main usdt:/nowhere/prog:a:b; do
+    grep -q "'$target' is not recorded: " err
+  done
+  [ "$(wc -l <err)" = 5 ]
+  whole t
+  grep -q sched_process_exec bt2.out
+  rc=0
+  "$RUTILE" record --strict -o t2 -a -e "sched_process_exec,uprobe:/nowhere/prog:main" 2>err || rc=$?
+  [ $rc = 1 ]
+  [ "$(wc -l <err)" = 1 ]
+  chmod 755 "$t_root" .
+  cp "$RUTILE" rutile
+  cp /bin/true secret
+  chmod 700 secret
+  mkdir -m 777 free
+  cd free
+  setpriv --reuid 65534 --clear-groups --inh-caps +bpf,+perfmon --ambient-caps +bpf,+perfmon \
+    ../rutile record -o t -a -e "sched_process_exec,uprobe:$PWD/../secret:main" -- sleep 0.01 2>err
+  cat err
+  grep -q 'secret:main.* is not recorded: .*Permission denied' err
+}
+
 t_case "kill -9 at 100 random moments of heavy writing: every trace is whole" test_kill_random
 t_case "... and at each step of making a folder and writing a packet" test_kill_each_step
 t_case "a snapshot is there or not" test_kill_snapshot
@@ -471,4 +591,8 @@ t_case "tracefs that cannot be mounted" test_no_tracefs
 t_case "the missing capability is named" test_privilege
 t_case "the time of day is set" test_clock_set
 t_case "what a crashed recorder had not written is in its core" test_core
+t_case "a start that is killed leaves nothing in the way" test_start_killed
+t_case "of several starts of a name one wins" test_race
+t_case "links in shared folders are not followed" test_links
+t_case "targets that cannot be read are named" test_targets
 t_done
