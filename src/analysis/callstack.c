@@ -332,7 +332,7 @@ static bool try_debug(struct file *f, const char *root, int root_len)
 		n += snprintf(path + n, sizeof(path) - (size_t)n, "%02x", f->id[i]);
 	if (n <= 0 || (size_t)n >= sizeof(path) - 16)
 		return false;
-	strcpy(path + n, ".debug");
+	snprintf(path + n, sizeof(path) - (size_t)n, ".debug");
 	return try_open(f, path);
 }
 
@@ -401,7 +401,7 @@ static void user_frame(struct rut_callstacks *s, const struct rut_ctf_event *ev,
 	base = base ? base + 1 : f->path;
 	if (name)
 		rut_buf_printf(out, "%s+0x%llx (%s)", name,
-			       (unsigned long long)(distance + is_return), base);
+			       (unsigned long long)distance + is_return, base);
 	else
 		rut_buf_printf(out, "0x%llx (%s+0x%llx)", (unsigned long long)address, base,
 			       (unsigned long long)place);

@@ -60,7 +60,7 @@ int rut_logfile_append(const struct rut_logfile *log, enum rut_log_level level, 
 	char line[1400], when[40];
 	struct timespec now;
 	struct tm tm;
-	struct stat st;
+	struct stat st = {0};
 	int n;
 
 	clock_gettime(CLOCK_REALTIME, &now);

@@ -187,11 +187,10 @@ static __noinline int exit_peer(void *ctx, struct pt_regs *regs, __u32 nr, long 
 	if (!s)
 		return 0;
 	*(__s64 *)s->record = ret;
-	return store_scratch(ctx, s, RUT_ID_SYSCALL_EXIT + nr,
-			     add_sockaddr(s, 8,
-					  ret < 0 ? 0
-						  : argument(regs, d->peer - 1,
-							     nr >= RUT_SYSCALLS_COMPAT)));
+	return store_scratch(
+		ctx, s, RUT_ID_SYSCALL_EXIT + nr,
+		add_sockaddr(s, 8,
+			     ret < 0 ? 0 : argument(regs, d->peer - 1, nr >= RUT_SYSCALLS_COMPAT)));
 }
 
 SEC("tp_btf/sys_enter")

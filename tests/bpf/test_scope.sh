@@ -50,7 +50,7 @@ import os
 for i in range(5000): os.getpgid(0)"
   sleep 0.3
   : >go
-  wait_for done
+  wait_for "done"
   kill -INT $rec
   wait $rec || true
   readers t >/dev/null
@@ -66,7 +66,7 @@ test_session_family() {
   wait_for ready
   "$RUTILE" start f$$ --flight -p $pid -e syscall:getpgid
   : >go
-  wait_for done
+  wait_for "done"
   "$RUTILE" snapshot f$$ -o t
   "$RUTILE" destroy f$$
   readers t >/dev/null
