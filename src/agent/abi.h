@@ -56,6 +56,7 @@ enum rut_agent_mode {
 #define RUT_AGENT_RETURNS    2u
 #define RUT_AGENT_ARGS	     4u
 #define RUT_AGENT_EXCEPTIONS 8u
+#define RUT_AGENT_STACKS     16u /* what every thread does now, once; nothing is hooked */
 
 /*
  * The filter, in `config`: a sequence of (kind byte, string, NUL), ended by a NUL kind.

@@ -41,8 +41,9 @@ struct rut_event_raise {
 	uint32_t path, line;
 } __attribute__((packed));
 
-#define RUT_EVENT_CALLERS 64
+#define RUT_EVENT_CALLERS 256
 
+/* A slow call and its callers; or, with RUT_AGENT_STACKS, a thread and its frames. */
 struct rut_event_slow {
 	struct rut_event_common c;
 	uint64_t duration_ns;

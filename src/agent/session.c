@@ -136,6 +136,10 @@ static VALUE hook_body(VALUE arg)
 	s->drop_wait_ns = DROP_WAIT_NS;
 	s->drop_at_ns = rut_mono_ns() + DROP_WAIT_NS;
 	rut_watch_ractors(s);
+	if (s->flags & RUT_AGENT_STACKS) {
+		rut_stacks_write(s);
+		return rb.qnil;
+	}
 	if (!counts_calls(s)) {
 		if (rb.version >= 302)
 			rut_slots_scan(&s->slots);
@@ -243,7 +247,7 @@ bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns)
 	rb.rb_protect(unhook_globals, (VALUE)s, &failed);
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);
-	if (rut_methods_unhook(s, false, deadline_ns))
+	if (!(s->flags & RUT_AGENT_STACKS) && rut_methods_unhook(s, false, deadline_ns))
 		return true;
 	rb.rb_gc_unregister_address(&s->todo);
 	rb.rb_gc_unregister_address(&s->unhook);

@@ -197,6 +197,9 @@ void rut_on_newobj(VALUE index, struct rut_trace_arg *ta);
 void rut_on_c_call(VALUE index, struct rut_trace_arg *ta);
 void rut_slots_scan(struct rut_slots *slots);
 
+/* stacks.c */
+void rut_stacks_write(struct rut_session *s);
+
 /* trace.c */
 int rut_trace_init(struct rut_session *s, uint64_t ring_bytes);
 void rut_trace_fini(struct rut_session *s);
@@ -205,6 +208,9 @@ void rut_trace_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta, c
 		    struct rut_variant *v);
 void rut_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c);
 void rut_trace_on_raise(VALUE tp, void *session);
+/* A thread (its row) and the rows of its frames, innermost first. */
+void rut_trace_stack(struct rut_session *s, uint32_t thread, uint32_t tid, const uint32_t *rows,
+		     uint32_t count);
 
 /* args.c: "a=1, b=\"x\"" of the call that begins; the length. */
 size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t size);

@@ -208,22 +208,48 @@ static void write_return(struct rut_session *s, struct rut_stack *st, struct rut
 	rut_ring_commit(&s->ring, pos, sizeof(*e));
 }
 
+static struct rut_event_slow *reserve_slow(struct rut_session *s, uint32_t callers,
+					   uint64_t *ret_pos, uint32_t *ret_size)
+{
+	uint32_t size = (uint32_t)(sizeof(struct rut_event_slow) + callers * sizeof(uint32_t));
+	struct rut_event_slow *e;
+
+	e = (struct rut_event_slow *)reserve(s, size, RUT_EVENT_ID_SLOW, ret_pos);
+	if (e)
+		e->caller_count = callers;
+	*ret_size = size;
+	return e;
+}
+
 static void write_slow(struct rut_session *s, struct rut_stack *st, struct rut_variant *v,
 		       uint64_t duration_ns)
 {
-	uint32_t n = st->count < RUT_EVENT_CALLERS ? st->count : RUT_EVENT_CALLERS;
-	uint32_t size = (uint32_t)(sizeof(struct rut_event_slow) + n * sizeof(uint32_t));
-	struct rut_event_slow *e;
+	uint32_t n = st->count < RUT_EVENT_CALLERS ? st->count : RUT_EVENT_CALLERS, size;
 	uint64_t pos;
+	struct rut_event_slow *e = reserve_slow(s, n, &pos, &size);
 
-	e = (struct rut_event_slow *)reserve(s, size, RUT_EVENT_ID_SLOW, &pos);
 	if (!e)
 		return;
 	fill(&e->c, row_number(s, v), st);
 	e->duration_ns = duration_ns;
-	e->caller_count = n;
 	for (uint32_t i = 0; i < n; i++)
 		e->callers[i] = row_number(s, st->frames[st->count - 1 - i].v);
+	rut_ring_commit(&s->ring, pos, size);
+}
+
+void rut_trace_stack(struct rut_session *s, uint32_t thread, uint32_t tid, const uint32_t *rows,
+		     uint32_t count)
+{
+	uint64_t pos;
+	uint32_t size;
+	struct rut_event_slow *e = reserve_slow(s, count, &pos, &size);
+
+	if (!e)
+		return;
+	fill(&e->c, thread, NULL);
+	e->c.tid = tid;
+	e->duration_ns = 0;
+	memcpy(e->callers, rows, count * sizeof(*rows));
 	rut_ring_commit(&s->ring, pos, size);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+extern const struct rut_cmd cmd_stacks;
 extern const struct rut_cmd cmd_trace;
 extern const struct rut_cmd cmd_calls;
 extern const struct rut_cmd cmd_time;
@@ -67,6 +68,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_objects,
 	&cmd_arrays,
 	&cmd_strings,
+	&cmd_stacks,
 	&cmd_ps,
 	&cmd_tracepoints,
 	&cmd_record,

@@ -64,8 +64,8 @@ static void drop_suffix(char *s, const char *suffix)
 		s[len - n] = 0;
 }
 
-/* Field 22 of /proc/PID/stat, in seconds since then. */
-static uint64_t read_uptime_s(pid_t pid)
+/* Field 22 of /proc/PID/stat. */
+uint64_t rut_ruby_uptime_s(pid_t pid)
 {
 	_cleanup_buf_ struct rut_buf stat = RUT_BUF_INIT, up = RUT_BUF_INIT;
 	char path[64];
@@ -270,7 +270,7 @@ static int read_ruby(struct rut_ruby_proc *p, pid_t pid, struct rut_target *t, s
 			return rut_err_set(err, ESRCH, "%s", reason.msg);
 		return rut_err_set(err, ENOEXEC, "process %d (%s) is not Ruby", pid, status.name);
 	}
-	p->uptime_s = read_uptime_s(pid);
+	p->uptime_s = rut_ruby_uptime_s(pid);
 	p->in_container = !same_namespace(pid, "mnt") || !same_namespace(pid, "pid");
 	p->deleted = (ruby && ruby->deleted) || strstr(exe, " (deleted)");
 	set_why_not(p, t, check, &reason);

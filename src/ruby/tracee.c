@@ -200,7 +200,8 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 	slot->flags = (t->config.filter.c_calls ? RUT_AGENT_C_CALLS : 0) |
 		      (t->config.returns ? RUT_AGENT_RETURNS : 0) |
 		      (t->config.args ? RUT_AGENT_ARGS : 0) |
-		      (t->config.exceptions ? RUT_AGENT_EXCEPTIONS : 0);
+		      (t->config.exceptions ? RUT_AGENT_EXCEPTIONS : 0) |
+		      (t->config.stacks ? RUT_AGENT_STACKS : 0);
 	slot->tracer_pid = (int32_t)getpid();
 	slot->slow_ns = t->config.slow_ns;
 	slot->ring_bytes = t->config.ring_bytes;

@@ -46,6 +46,7 @@ struct rut_tracer_config {
 	bool returns; /* events for returns too (needed for durations) */
 	bool args; /* the values of arguments, formatted in the target without running Ruby code */
 	bool exceptions;     /* events for exceptions */
+	bool stacks;	     /* nothing of that: what every thread does when it is attached */
 	uint64_t slow_ns;    /* > 0: only calls slower than that, with their callers */
 	const char *inside;  /* only below this method; NULL: everywhere */
 	uint64_t ring_bytes; /* per process; 0: the default */
@@ -112,7 +113,8 @@ enum rut_ruby_event_type {
 	RUT_RUBY_EVENT_CALL,
 	RUT_RUBY_EVENT_RETURN,
 	RUT_RUBY_EVENT_RAISE,
-	RUT_RUBY_EVENT_SLOW,  /* a call that took longer than slow_ns, at its end */
+	RUT_RUBY_EVENT_SLOW,  /* a call that took longer than slow_ns, at its end; or, with
+				 `stacks`, a thread (method_name) and its frames (callers) */
 	RUT_RUBY_EVENT_LOST,  /* `lost` events of this process did not fit */
 	RUT_RUBY_EVENT_START, /* a process is now traced */
 	RUT_RUBY_EVENT_EXIT,  /* a process ended, or took the agent with it (exec) */

@@ -7,6 +7,7 @@
  * Ruby gets the agent anew, when it has had time to start.
  */
 #include "ruby/internal.h"
+#include "ruby/proc.h"
 
 #include "base/cleanup.h"
 
@@ -99,7 +100,7 @@ static void adopt(struct rut_tracer *t, pid_t pid)
 	c->next_ms = now_ms() + pause_ms[c->tries < 7 ? c->tries : 7];
 	c->tries++;
 	/* A child that has just been forked has an agent, or will have executed something soon. */
-	inject = c->tries > 4 && looks_like_ruby(pid);
+	inject = (c->tries > 4 || rut_ruby_uptime_s(pid) >= 2) && looks_like_ruby(pid);
 	if (rut_tracee_open(&p, t, pid, inject, &ignored) < 0)
 		return;
 	p->tree = true;

@@ -124,6 +124,56 @@ it_is_found_by_name() {
   "$R" calls --duration 500ms --last "rutile-test-$$" | grep -q 'Job#step'
 }
 
+stacks_of_all_threads() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >hang.rb <<'EOF'
+def waits(q)
+  q.pop
+end
+class Worker
+  def run
+    [1].each { |x| inner(x) }
+  end
+
+  def inner(_)
+    sleep
+  end
+end
+q = Queue.new
+Thread.new { waits(q) }.name = 'waiter'
+Thread.new { Worker.new.run }
+Process.detach(fork { sleep })
+sleep 0.1 until Thread.list.count { |t| t.status == 'sleep' } >= 2
+puts Process.pid
+$stdout.flush
+sleep
+EOF
+  ruby hang.rb >pid &
+  target=$!
+  for _ in $(seq 100); do [ -s pid ] && break; sleep 0.1; done
+  sleep 2.1 # a child that old is no longer taken for one that will execute something
+  "$R" stacks $target >got
+  "$R" stacks --json $target >json
+  children=$(cat /proc/$target/task/$target/children)
+  kill $target
+  # shellcheck disable=SC2086 # one each
+  kill $children
+  sed -n '/ waiter /,/ thread /p' got | grep -qE '^    .*waits  hang.rb:2$'
+  grep -A8 'inner' got | sed -nE 's/^    (.*)  hang.rb:([0-9]+)$/\1 \2/p' | head -n 5 >frames
+  grep -qx '.*inner 10' frames
+  grep -qx 'block in .*run 6' frames
+  grep -qx '.*run 6' frames
+  [ "$(grep -c '^process ' got)" = 2 ]
+  ruby -rjson -e '
+    threads = STDIN.each_line.map { |l| JSON.parse(l) }
+    worker = threads.find { |t| t["frames"].any? { |f| f["line"] == 10 } }
+    mains = threads.select { |t| t["thread"].start_with?("main ") }
+    exit mains.size == 2 && mains.all? { |t| t["tid"] == t["pid"] } && worker["tid"] != worker["pid"]' <json
+  rc=0
+  "$R" stacks -- ruby -e 1 2>err || rc=$?
+  [ $rc = 2 ]
+}
+
 the_first_table_does_not_wait() {
   start_script
   "$R" calls --interval 1h $target >got &
@@ -300,6 +350,7 @@ t_case "a method bound often is counted once" a_method_bound_often_is_counted_on
 t_case "the agent does not see itself" the_agent_does_not_see_itself
 t_case "the end of the target ends it" the_end_of_the_target_ends_it
 t_case "a target is found by its name" it_is_found_by_name
+t_case "what every thread does" stacks_of_all_threads
 t_case "the first table does not wait for an interval" the_first_table_does_not_wait
 t_case "a command is traced from its first line" a_command_is_traced_from_its_first_line
 t_case "a trace has every call in order" a_trace_has_every_call_in_order
