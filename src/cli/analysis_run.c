@@ -269,7 +269,7 @@ static int parse_times(struct pass *p, struct rut_err *err)
 
 static int open_reader(struct pass *p, struct rut_err *err)
 {
-	struct rut_ctf_reader_opts opts = {.prefault = true};
+	struct rut_ctf_reader_opts opts = {.prefault = true, .follow = p->args->follow};
 	int r;
 
 	if (!p->args->no_intersection && !p->args->follow) {
@@ -302,7 +302,9 @@ static int follow(struct pass *p, struct rut_err *err)
 		if (r)
 			return r;
 	}
-	return 0;
+	/* What waited for streams that lag behind. */
+	rut_ctf_reader_drain(p->reader);
+	return rut_engine_walk(&p->engine, p->reader);
 }
 
 static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, size_t n,

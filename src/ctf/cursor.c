@@ -609,19 +609,41 @@ bool rut_cursor_next(struct rut_cursor *c)
 
 /* ---- Life ---- */
 
+/* Makes room for `n` values; those that were there stay. */
+static int make_room(uint64_t **array, size_t *has, size_t n)
+{
+	uint64_t *grown;
+
+	if (*array && n <= *has)
+		return 0;
+	grown = realloc(*array, (n + 1) * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	memset(grown + *has, 0, (n + 1 - *has) * sizeof(*grown));
+	*array = grown;
+	*has = n;
+	return 0;
+}
+
+int rut_cursor_grow(struct rut_cursor *c)
+{
+	if (make_room(&c->regs, &c->n_regs, c->s->meta->n_regs) < 0 ||
+	    make_room(&c->seg, &c->n_segs, c->s->meta->max_segs) < 0)
+		return -ENOMEM;
+	c->ev.regs = c->regs;
+	c->ev.seg = c->seg;
+	return 0;
+}
+
 int rut_cursor_init(struct rut_cursor *c, const struct rut_set_stream *s,
 		    const struct rut_ctf_reader_opts *opts, struct rut_ctf_counts *counts)
 {
 	*c = (struct rut_cursor){.s = s, .opts = opts, .counts = counts, .forget_bytes = 1 << 22};
-	c->regs = calloc(s->meta->n_regs + 1, sizeof(*c->regs));
-	c->seg = calloc(s->meta->max_segs + 1, sizeof(*c->seg));
-	if (!c->regs || !c->seg) {
+	if (rut_cursor_grow(c) < 0) {
 		rut_cursor_fini(c);
 		return -ENOMEM;
 	}
 	c->ev.stream = &s->pub;
-	c->ev.regs = c->regs;
-	c->ev.seg = c->seg;
 	c->ev.has_ts = s->pub.cls->clock != NULL;
 	rut_cursor_rewind(c);
 	return 0;

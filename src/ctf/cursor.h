@@ -24,6 +24,7 @@ struct rut_cursor {
 	uint64_t next_offset;  /* of the next packet in the file */
 	uint64_t forgotten_to; /* bytes of the file whose memory was given back */
 	uint64_t *regs, *seg;  /* owned */
+	size_t n_regs, n_segs; /* of them */
 	bool has_prev;	       /* a packet before this one was seen */
 	struct rut_packet_info prev;
 	bool done;
@@ -45,6 +46,9 @@ void rut_cursor_rewind(struct rut_cursor *c);
 
 /* With opts->follow: the file grew or a further one came; goes on after the end. */
 void rut_cursor_resume(struct rut_cursor *c);
+
+/* The trace's metadata grew. Returns 0 or -ENOMEM. */
+int rut_cursor_grow(struct rut_cursor *c);
 
 /* Decodes the next wanted event into c->ev. Returns false at the end of the stream. */
 bool rut_cursor_next(struct rut_cursor *c);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "ctf/meta.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -19,6 +21,12 @@ void rut_meta_fini(struct rut_meta *m)
 {
 	for (size_t i = 0; i < m->pub.n_stream_classes; i++)
 		rut_map_fini(&rut_meta_stream_class(m->pub.stream_classes[i])->other);
+	for (struct rut_meta *o = m->older, *next; o; o = next) {
+		next = o->older;
+		o->older = NULL;
+		rut_meta_fini(o);
+		free(o);
+	}
 	rut_strtab_fini(&m->names);
 	rut_arena_fini(&m->arena);
 }
@@ -328,7 +336,7 @@ static void find_clock(struct rut_meta *m, struct rut_ctf_type *t, const struct 
 		find_clock(m, t->fields[i].type, clk);
 }
 
-static struct rut_meta_stream_class *find_stream_class(struct rut_meta *m, uint64_t id)
+struct rut_meta_stream_class *rut_meta_find_stream_class(const struct rut_meta *m, uint64_t id)
 {
 	for (size_t i = 0; i < m->pub.n_stream_classes; i++)
 		if (m->pub.stream_classes[i]->id == id)
@@ -358,7 +366,7 @@ static int check_clocks(struct rut_meta *m, struct rut_err *err)
 static int link_events(struct rut_meta *m, struct rut_err *err)
 {
 	for (struct rut_meta_event_class *e = m->events; e; e = e->next) {
-		struct rut_meta_stream_class *sc = find_stream_class(m, e->stream_id);
+		struct rut_meta_stream_class *sc = rut_meta_find_stream_class(m, e->stream_id);
 		struct rut_ctf_event_class **all;
 
 		if (!e->has_stream_id && m->pub.n_stream_classes == 1)
@@ -382,7 +390,7 @@ static int link_events(struct rut_meta *m, struct rut_err *err)
 }
 
 /* A table by id where ids are dense, which they always are in practice; else a map. */
-static int index_events(struct rut_meta *m, struct rut_meta_stream_class *sc, struct rut_err *err)
+int rut_meta_index_events(struct rut_meta *m, struct rut_meta_stream_class *sc, struct rut_err *err)
 {
 	struct rut_ctf_stream_class *pub = &sc->pub;
 	uint64_t max_id = 0;
@@ -390,6 +398,7 @@ static int index_events(struct rut_meta *m, struct rut_meta_stream_class *sc, st
 	for (size_t i = 0; i < pub->n_events; i++)
 		if (pub->events[i]->id > max_id)
 			max_id = pub->events[i]->id;
+	rut_map_fini(&sc->other);
 	pub->n_by_id = max_id < 4 * pub->n_events + 65536 ? max_id + 1 : 0;
 	pub->by_id = rut_arena_alloc(&m->arena, (pub->n_by_id + 1) * sizeof(*pub->by_id));
 	if (!pub->by_id)
@@ -412,7 +421,7 @@ static int index_events(struct rut_meta *m, struct rut_meta_stream_class *sc, st
 	return 0;
 }
 
-static int make_quick(struct rut_meta *m, struct rut_meta_stream_class *sc, struct rut_err *err)
+int rut_meta_make_quick(struct rut_meta *m, struct rut_meta_stream_class *sc, struct rut_err *err)
 {
 	sc->quick = rut_arena_alloc(&m->arena, (sc->pub.n_by_id + 1) * sizeof(*sc->quick));
 	if (!sc->quick)
@@ -422,6 +431,7 @@ static int make_quick(struct rut_meta *m, struct rut_meta_stream_class *sc, stru
 		const struct rut_ctf_step *s = e ? e->program->steps : NULL;
 
 		sc->quick[id].bits = RUT_CTF_NOT_QUICK;
+		sc->quick[id].index = e ? e->index : 0;
 		if (s && s->op == RUT_CTF_OP_FIXED && s[1].op == RUT_CTF_OP_END &&
 		    s->bits < RUT_CTF_NOT_QUICK)
 			sc->quick[id] = (struct rut_ctf_quick){(uint32_t)s->bits, s->align,
@@ -451,12 +461,12 @@ static int layout_all(struct rut_meta_stream_class *sc, struct rut_err *err)
 	return rc;
 }
 
-static int finish_stream_class(struct rut_meta *m, struct rut_meta_stream_class *sc,
-			       struct rut_err *err)
+int rut_meta_finish_stream_class(struct rut_meta *m, struct rut_meta_stream_class *sc,
+				 struct rut_err *err)
 {
 	int rc;
 
-	if (find_stream_class(m, sc->pub.id) != sc)
+	if (rut_meta_find_stream_class(m, sc->pub.id) != sc)
 		return rut_err_set(err, EINVAL, "line %u: the stream id %llu is taken", sc->line,
 				   (unsigned long long)sc->pub.id);
 	if (m->pub.major == 1) {
@@ -467,14 +477,14 @@ static int finish_stream_class(struct rut_meta *m, struct rut_meta_stream_class 
 		find_clock(m, sc->pub.event_header, &sc->pub.clock);
 		find_clock(m, sc->pub.packet_context, &sc->pub.clock);
 	}
-	if ((rc = index_events(m, sc, err)) < 0 || (rc = layout_all(sc, err)) < 0 ||
+	if ((rc = rut_meta_index_events(m, sc, err)) < 0 || (rc = layout_all(sc, err)) < 0 ||
 	    (rc = rut_meta_resolve(m, sc, err)) < 0)
 		return rc;
 	rut_meta_plan_header(sc);
 	for (size_t i = 0; i < sc->pub.n_events; i++)
 		if (rut_meta_compile(m, sc->pub.events[i], err) < 0)
 			return rut_err_prefix(err, "event '%s'", sc->pub.events[i]->name);
-	return make_quick(m, sc, err);
+	return rut_meta_make_quick(m, sc, err);
 }
 
 int rut_meta_finish(struct rut_meta *m, struct rut_err *err)
@@ -494,8 +504,8 @@ int rut_meta_finish(struct rut_meta *m, struct rut_err *err)
 	if ((rc = link_events(m, err)) < 0)
 		return rc;
 	for (size_t i = 0; i < m->pub.n_stream_classes; i++)
-		if ((rc = finish_stream_class(m, rut_meta_stream_class(m->pub.stream_classes[i]),
-					      err)) < 0)
+		if ((rc = rut_meta_finish_stream_class(
+			     m, rut_meta_stream_class(m->pub.stream_classes[i]), err)) < 0)
 			return rc;
 	return 0;
 }
@@ -550,8 +560,8 @@ static int unpack(const char *data, size_t len, struct rut_buf *text, struct rut
 	return text->failed ? rut_err_set(err, ENOMEM, "out of memory") : 0;
 }
 
-int rut_meta_parse(struct rut_meta *m, const char *data, size_t len, const char *name,
-		   struct rut_err *err)
+/* Either language, in packets or not. */
+static int parse(struct rut_meta *m, const char *data, size_t len, struct rut_err *err)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	size_t i = 0;
@@ -566,24 +576,50 @@ int rut_meta_parse(struct rut_meta *m, const char *data, size_t len, const char 
 	}
 	while (i < len && strchr(" \t\r\n\x1e", data[i]) && data[i])
 		i++;
-	if (!rc)
-		rc = i < len && (data[i] == '{' || (i && data[i - 1] == '\x1e'))
-			     ? rut_ctf2_parse(m, data, len, err)
-			     : rut_tsdl_parse(m, data, len, err);
+	if (rc < 0)
+		return rc;
+	if (i < len && (data[i] == '{' || (i && data[i - 1] == '\x1e')))
+		return rut_ctf2_parse(m, data, len, err);
+	return rut_tsdl_parse(m, data, len, err);
+}
+
+int rut_meta_parse(struct rut_meta *m, const char *data, size_t len, const char *name,
+		   struct rut_err *err)
+{
+	int rc = parse(m, data, len, err);
+
 	if (!rc)
 		rc = rut_meta_finish(m, err);
 	return rc < 0 ? rut_err_prefix(err, "metadata '%s'", name) : 0;
 }
 
-int rut_meta_load(struct rut_meta *m, const char *path, struct rut_err *err)
+int rut_meta_read(struct rut_meta *m, const char *path, struct rut_err *err)
 {
 	_cleanup_buf_ struct rut_buf raw = RUT_BUF_INIT;
-	int rc = rut_buf_read_file(&raw, path, RUT_META_MAX_BYTES);
+	struct stat st;
+	int rc;
 
+	/* Looked at before it is read: what is written meanwhile is seen later. */
+	if (!stat(path, &st)) {
+		m->file_bytes = st.st_size;
+		m->file_time = st.st_mtim;
+	}
+	rc = rut_buf_read_file(&raw, path, RUT_META_MAX_BYTES);
 	if (rc == -EFBIG)
 		return rut_err_set(err, EFBIG, "metadata '%s': larger than %d MiB", path,
 				   RUT_META_MAX_BYTES >> 20);
 	if (rc < 0)
 		return rut_err_errno(err, -rc, "cannot read '%s'", path);
-	return rut_meta_parse(m, raw.data ? raw.data : "", raw.len, path, err);
+	rc = parse(m, raw.data ? raw.data : "", raw.len, err);
+	return rc < 0 ? rut_err_prefix(err, "metadata '%s'", path) : 0;
+}
+
+int rut_meta_load(struct rut_meta *m, const char *path, struct rut_err *err)
+{
+	int rc = rut_meta_read(m, path, err);
+
+	if (rc < 0)
+		return rc;
+	rc = rut_meta_finish(m, err);
+	return rc < 0 ? rut_err_prefix(err, "metadata '%s'", path) : 0;
 }

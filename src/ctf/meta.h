@@ -9,6 +9,9 @@
 #ifndef RUT_CTF_META_H
 #define RUT_CTF_META_H
 
+#include <sys/types.h>
+#include <time.h>
+
 #include "base/err.h"
 #include "base/hash.h"
 #include "ctf/arena.h"
@@ -47,10 +50,10 @@ struct rut_ctf_header_plan {
 struct rut_meta_stream_class {
 	struct rut_ctf_stream_class pub;
 	struct rut_ctf_header_plan header;
-	struct rut_map other;	/* event classes by id, where by_id would be too sparse */
+	struct rut_map other;	     /* event classes by id, where by_id would be too sparse */
 	struct rut_ctf_quick *quick; /* as many as by_id has */
-	bool header_referred;	/* a payload's length or tag stands in the header */
-	const char *clock_name; /* CTF 2 */
+	bool header_referred;	     /* a payload's length or tag stands in the header */
+	const char *clock_name;	     /* CTF 2 */
 	unsigned int line;
 };
 
@@ -77,6 +80,10 @@ struct rut_meta {
 	uint32_t max_segs; /* of the largest program */
 	struct rut_meta_event_class *events, **events_tail;
 	bool metadata_has_packets;
+	/* Of rut_meta_grow(): the file as it was read, and what grew since (owned list). */
+	off_t file_bytes;
+	struct timespec file_time;
+	struct rut_meta *older;
 };
 
 static inline struct rut_meta_stream_class *rut_meta_stream_class(
@@ -90,6 +97,14 @@ void rut_meta_fini(struct rut_meta *m);
 
 /* Reads the file `metadata` (plain or in packets; TSDL or JSON) and finishes the description. */
 int rut_meta_load(struct rut_meta *m, const char *path, struct rut_err *err);
+/* The same without finishing it. */
+int rut_meta_read(struct rut_meta *m, const char *path, struct rut_err *err);
+/*
+ * Reads a metadata file again that has grown, and adds the classes that are new; nothing that was
+ * there changes or moves. Returns 1 when there are some, else 0 (also when the file is not whole
+ * yet), or -errno.
+ */
+int rut_meta_grow(struct rut_meta *m, const char *path, struct rut_err *err);
 /* As rut_meta_load(), from memory; `name` is for messages. */
 int rut_meta_parse(struct rut_meta *m, const char *data, size_t len, const char *name,
 		   struct rut_err *err);
@@ -115,9 +130,20 @@ struct rut_meta_clock *rut_meta_clock(struct rut_meta *m, const char *name);
 int rut_meta_add_env(struct rut_meta *m, const char *name, const char *str, int64_t num);
 
 int rut_meta_finish(struct rut_meta *m, struct rut_err *err);
+/* Its parts. The table by id may be made anew. */
+int rut_meta_finish_stream_class(struct rut_meta *m, struct rut_meta_stream_class *sc,
+				 struct rut_err *err);
+int rut_meta_index_events(struct rut_meta *m, struct rut_meta_stream_class *sc,
+			  struct rut_err *err);
+int rut_meta_make_quick(struct rut_meta *m, struct rut_meta_stream_class *sc, struct rut_err *err);
+/* NULL when there is none of this id. */
+struct rut_meta_stream_class *rut_meta_find_stream_class(const struct rut_meta *m, uint64_t id);
 
 /* resolve.c: finds what lengths and tags refer to. `cls` NULL: only the packets' scopes. */
 int rut_meta_resolve(struct rut_meta *m, struct rut_meta_stream_class *sc, struct rut_err *err);
+/* The same for one class that came later to a stream class that is resolved. */
+int rut_meta_resolve_event(struct rut_meta *m, struct rut_meta_stream_class *sc,
+			   struct rut_ctf_event_class *e, struct rut_err *err);
 /* resolve.c: alignments, sizes, what is fixed. */
 int rut_meta_layout(struct rut_ctf_type *t, unsigned int depth, struct rut_err *err);
 /* program.c */

@@ -6,6 +6,7 @@
 #include "ctf/reader.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "ctf/cursor.h"
 
@@ -152,9 +153,27 @@ static int add_cursor(struct rut_ctf_reader *r, size_t stream)
 	return 0;
 }
 
+/* Whoever chose classes has not seen those that came with grown metadata. */
+static int grow_wanted(struct rut_ctf_reader *r, size_t had)
+{
+	size_t n = r->set->n_classes;
+	uint8_t *wanted;
+
+	if (!r->wanted || n == had)
+		return 0;
+	wanted = realloc(r->wanted, n + 1);
+	if (!wanted)
+		return -ENOMEM;
+	memset(wanted + had, 0, n + 1 - had);
+	r->wanted = wanted;
+	for (size_t i = 0; i < r->n_cursors; i++)
+		r->cursors[i]->wanted = wanted;
+	return 0;
+}
+
 int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err)
 {
-	size_t had = r->set->n_streams;
+	size_t had = r->set->n_streams, had_classes = r->set->n_classes;
 	int rc;
 
 	rc = rut_set_refresh(r->set, err);
@@ -162,6 +181,11 @@ int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err)
 		return rc;
 	if (!rc)
 		return 0;
+	rc = grow_wanted(r, had_classes);
+	for (size_t i = 0; i < r->n_cursors && !rc; i++)
+		rc = rut_cursor_grow(r->cursors[i]);
+	if (rc < 0)
+		return rut_err_set(err, ENOMEM, "out of memory");
 	for (size_t i = had; i < r->set->n_streams; i++)
 		if (add_cursor(r, i) < 0)
 			return rut_err_set(err, ENOMEM, "out of memory");
@@ -253,6 +277,10 @@ int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 	if (opts)
 		r->opts = *opts;
 	r->watermark_ns = INT64_MIN;
+	if (r->opts.follow && (rc = rut_set_refresh_metadata(set, err)) < 0) {
+		rut_ctf_reader_free(r);
+		return rc;
+	}
 	for (size_t i = 0; i < set->n_streams; i++) {
 		if (r->opts.only_stream && r->opts.only_stream != i + 1)
 			continue;

@@ -415,27 +415,54 @@ static void mark_scopes(struct resolver *r, int from, int to)
 			mark_saves(r->roots[s]);
 }
 
+static void set_roots(struct resolver *r)
+{
+	r->roots[RUT_CTF_SCOPE_PACKET_HEADER] = r->m->pub.packet_header;
+	r->roots[RUT_CTF_SCOPE_PACKET_CONTEXT] = r->sc->pub.packet_context;
+	r->roots[RUT_CTF_SCOPE_EVENT_HEADER] = r->sc->pub.event_header;
+	r->roots[RUT_CTF_SCOPE_STREAM_CONTEXT] = r->sc->pub.event_context;
+}
+
+static int resolve_event(struct resolver *r, const struct rut_ctf_event_class *e)
+{
+	int rc;
+
+	r->roots[RUT_CTF_SCOPE_EVENT_CONTEXT] = e->context;
+	r->roots[RUT_CTF_SCOPE_PAYLOAD] = e->payload;
+	rc = visit_scope(r, RUT_CTF_SCOPE_EVENT_CONTEXT);
+	if (!rc)
+		rc = visit_scope(r, RUT_CTF_SCOPE_PAYLOAD);
+	if (!rc)
+		mark_scopes(r, RUT_CTF_SCOPE_EVENT_CONTEXT, RUT_CTF_SCOPE_PAYLOAD);
+	return rc;
+}
+
 int rut_meta_resolve(struct rut_meta *m, struct rut_meta_stream_class *sc, struct rut_err *err)
 {
 	struct resolver r = {.m = m, .sc = sc, .err = err};
 	int rc = 0;
 
-	r.roots[RUT_CTF_SCOPE_PACKET_HEADER] = m->pub.packet_header;
-	r.roots[RUT_CTF_SCOPE_PACKET_CONTEXT] = sc->pub.packet_context;
-	r.roots[RUT_CTF_SCOPE_EVENT_HEADER] = sc->pub.event_header;
-	r.roots[RUT_CTF_SCOPE_STREAM_CONTEXT] = sc->pub.event_context;
+	set_roots(&r);
 	for (int s = 0; s <= RUT_CTF_SCOPE_STREAM_CONTEXT && !rc; s++)
 		rc = visit_scope(&r, (enum rut_ctf_scope)s);
 	for (size_t i = 0; i < sc->pub.n_events && !rc; i++) {
-		r.roots[RUT_CTF_SCOPE_EVENT_CONTEXT] = sc->pub.events[i]->context;
-		r.roots[RUT_CTF_SCOPE_PAYLOAD] = sc->pub.events[i]->payload;
-		rc = visit_scope(&r, RUT_CTF_SCOPE_EVENT_CONTEXT);
-		if (!rc)
-			rc = visit_scope(&r, RUT_CTF_SCOPE_PAYLOAD);
+		rc = resolve_event(&r, sc->pub.events[i]);
 		if (rc)
 			return rut_err_prefix(err, "event '%s'", sc->pub.events[i]->name);
-		mark_scopes(&r, RUT_CTF_SCOPE_EVENT_CONTEXT, RUT_CTF_SCOPE_PAYLOAD);
 	}
 	mark_scopes(&r, 0, RUT_CTF_SCOPE_STREAM_CONTEXT);
+	return rc;
+}
+
+int rut_meta_resolve_event(struct rut_meta *m, struct rut_meta_stream_class *sc,
+			   struct rut_ctf_event_class *e, struct rut_err *err)
+{
+	struct resolver r = {.m = m, .sc = sc, .err = err};
+	int rc;
+
+	set_roots(&r);
+	rc = resolve_event(&r, e);
+	if (!rc)
+		mark_scopes(&r, 0, RUT_CTF_SCOPE_STREAM_CONTEXT);
 	return rc;
 }

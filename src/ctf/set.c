@@ -159,6 +159,10 @@ static int add_classes(struct rut_ctf_set *set, struct rut_meta *m)
 		struct rut_ctf_stream_class *sc = m->pub.stream_classes[i];
 
 		for (size_t k = 0; k < sc->n_events; k++) {
+			uint32_t index = sc->events[k]->index;
+
+			if (index < set->n_classes && set->classes[index] == sc->events[k])
+				continue; /* of before the metadata grew */
 			sc->events[k]->index = (uint32_t)set->n_classes;
 			if (sc->events[k]->id < sc->n_by_id)
 				rut_meta_stream_class(sc)->quick[sc->events[k]->id].index =
@@ -283,22 +287,65 @@ static int refresh_file(struct rut_ctf_set *set, struct rut_set_stream *s, struc
 	return 1;
 }
 
+int rut_set_refresh_metadata(struct rut_ctf_set *set, struct rut_err *err)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < set->n_traces; i++) {
+		_cleanup_free_ char *path = NULL;
+		struct rut_err local = RUT_ERR_INIT;
+		struct rut_meta *m = set->traces[i];
+		int rc;
+
+		if (asprintf(&path, "%s/metadata", m->pub.path) < 0) {
+			path = NULL;
+			return nomem(err);
+		}
+		rc = rut_meta_grow(m, path, &local);
+		if (rc < 0)
+			rut_set_complain(set, &local); /* what came before it counts */
+		if (add_classes(set, m) < 0)
+			return nomem(err);
+		n += rc > 0;
+	}
+	return n;
+}
+
+/* Opens the files that came since. Returns how many, or -errno. */
+static int refresh_streams(struct rut_ctf_set *set, struct rut_err *err)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < set->n_traces; i++) {
+		int rc = open_streams(set, set->traces[i], set->traces[i]->pub.path, true, err);
+
+		if (rc < 0)
+			return rc;
+		n += rc;
+	}
+	return n;
+}
+
 int rut_set_refresh(struct rut_ctf_set *set, struct rut_err *err)
 {
-	int n = 0, rc;
+	int n = 0, opened, grown, later = 0;
 
 	for (size_t i = 0; i < set->n_streams; i++) {
 		struct rut_set_stream *s = set->streams[i];
 
 		n += refresh_file(set, s, &s->files[s->n_files - 1]);
 	}
-	for (size_t i = 0; i < set->n_traces; i++) {
-		rc = open_streams(set, set->traces[i], set->traces[i]->pub.path, true, err);
-		if (rc < 0)
-			return rc;
-		n += rc;
-	}
-	return n;
+	/*
+	 * The data first: a tracer writes metadata before the events that need it, so that what is
+	 * read of it afterwards covers all that was mapped.
+	 */
+	opened = refresh_streams(set, err);
+	if (opened < 0)
+		return opened;
+	grown = rut_set_refresh_metadata(set, err);
+	if (grown > 0) /* perhaps also a stream that could not be opened before */
+		later = refresh_streams(set, err);
+	return grown < 0 ? grown : later < 0 ? later : n + opened + grown + later;
 }
 
 /* ---- Folders ---- */

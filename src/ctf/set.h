@@ -50,10 +50,12 @@ struct rut_ctf_set {
 };
 
 /*
- * Maps what files have grown by, and opens new ones. Nobody may be inside a packet. Returns the
+ * Maps what files have grown by, opens new ones, adds what metadata has grown by. Returns the
  * number of files that grew or came, or -errno.
  */
 int rut_set_refresh(struct rut_ctf_set *set, struct rut_err *err);
+/* Of it the metadata only. */
+int rut_set_refresh_metadata(struct rut_ctf_set *set, struct rut_err *err);
 
 /* Reports a problem that does not end everything: rut_log, and the count. */
 void rut_set_complain(struct rut_ctf_set *set, const struct rut_err *err);

@@ -588,6 +588,42 @@ a_growing_trace_is_followed() {
   [ "$(grep -c ^Timerange out)" -ge 2 ]
 }
 
+# LTTng appends to the metadata what is enabled while a trace is followed.
+metadata_that_grows_is_followed() {
+  first="$SWITCH
+2_000 0 syscall_entry_getpid
+3_000 0 syscall_exit_getpid ret=1"
+  later="4_000_000_000 0 syscall_entry_getpid
+4_000_001_000 0 syscall_exit_getpid ret=1
+4_000_002_000 0 syscall_entry_accept4 fd=3 flags=0
+4_000_004_000 0 syscall_exit_accept4 ret=7 family=2 sport=8080 v4addr=[10,0,0,1]
+4_000_005_000 0 syscall_entry_write fd=7 count=8
+4_000_006_000 0 syscall_exit_write ret=8
+9_000_000_000 0 syscall_entry_getpid
+9_000_001_000 0 syscall_exit_getpid ret=1"
+  echo "$first" | mk
+  printf '%s\n%s\n' "$first" "$later" | mk later
+  "$RUTILE" syscallstats --skip-validation --gmt --follow --refresh 1s trace >out 2>err &
+  pid=$!
+  trap 'kill -KILL $pid 2>/dev/null || :' EXIT
+  sleep 0.3
+  # A part of it, then the rest, then the data, as a tracer does.
+  size=$(($(wc -c <trace/metadata) + 100))
+  head -c "$size" later/metadata >trace/metadata
+  sleep 0.4
+  tail -c "+$((size + 1))" later/metadata >>trace/metadata
+  cat later/channel_0 >>trace/channel_0 # the first events again: time runs backwards there
+  for _ in $(seq 100); do
+    ! grep -q accept4 out || break
+    sleep 0.1
+  done
+  kill -TERM $pid
+  wait $pid || true
+  grep -q ' - accept4  *1 ' out
+  grep -q ' - write  *1 ' out
+  ! grep -q metadata err
+}
+
 absurd_values_hurt_nobody() {
   mk <"$SRC/tests/data/hostile-events.txt"
   for verb in report iolog iousagetop 'irqlog --tid 5' fdtop 'cputop -r 1ms --percentiles' schedlog \
@@ -637,4 +673,5 @@ t_case "percentiles" percentiles_are_close
 t_case "--refresh" refresh_reports_each_interval
 t_case "absurd values" absurd_values_hurt_nobody
 t_case "--follow" a_growing_trace_is_followed
+t_case "--follow, and metadata that grows" metadata_that_grows_is_followed
 t_done
