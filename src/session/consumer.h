@@ -41,6 +41,9 @@ int rut_output_path(const struct rut_output_conf *conf, char *ret, size_t size,
 int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
 		      const struct rut_output_conf *conf, struct rut_err *err);
 
+/* From now on what programs map is noticed, where stacks are recorded. */
+void rut_consumer_follow_mappings(struct rut_consumer *c);
+
 /* Writes the statedump, and what is mapped where stacks are recorded. Once, at the begin. */
 void rut_consumer_statedump(struct rut_consumer *c);
 

@@ -584,11 +584,19 @@ static int add_profile(struct rut_recorder *r, const char *spec, uint32_t id, st
 {
 	unsigned long hz = strtoul(spec + 8, NULL, 10);
 	struct bpf_program *prog = NULL;
+	struct bpf_map_info info = {0};
+	uint32_t len = sizeof(info);
 	struct building b;
 	int rc;
 
 	if (!hz || hz > 10000)
 		return rut_err_set(err, EINVAL, "'%s': 1 to 10000 samples a second", spec);
+	if (bpf_obj_get_info_by_fd(r->fds[RUT_MAP_STACKS], &info, &len) < 0 || info.max_entries < 2)
+		return rut_err_set(
+			err, ENOTSUP,
+			"session '%s' was started without room for stacks: start one with "
+			"--profile, or --context ustack or kstack",
+			r->conf.name);
 	begin(&b, r, spec, id);
 	strcpy(b.title, "rutile_sample");
 	add_field(&b, RUT_FK_S32, 0, "pid");

@@ -134,6 +134,8 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	signal(SIGHUP, SIG_IGN);
 	/* It must get a turn before the rings are full. */
 	setpriority(PRIO_PROCESS, 0, -10);
+	/* `start` returns when the session knows who consumes: nothing begins unnoticed then. */
+	rut_consumer_follow_mappings(c);
 	c->recorder->meta->consumer = getpid();
 	c->recorder->meta->consumer_start = rut_process_start_time(getpid());
 	rut_words_arm(c->recorder);

@@ -3,6 +3,7 @@
 # User stacks with names, against a program whose calls are known.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
+trap '"$RUTILE" destroy f$$ 2>/dev/null; "$RUTILE" destroy s$$ 2>/dev/null; rm -rf "$t_root"' EXIT
 
 build() {
   need_bpf
@@ -145,6 +146,36 @@ test_flight() {
   [ "$(grep -c '^0x' got)" -ge 100 ]
 }
 
+# Every folder is complete by itself; samples can be added to a session that has room for stacks.
+test_sessions() {
+  build
+  "$RUTILE" start f$$ -o "$T/f" -e "uprobe:$PWD/prog:leaf" --context ustack
+  ./prog x 0 wait &
+  pid=$!
+  sleep 0.5
+  "$RUTILE" rotate f$$ >/dev/null
+  ./prog
+  "$RUTILE" rotate f$$ >/dev/null
+  ./prog child
+  "$RUTILE" add f$$ -e profile:500
+  ./prog x 100000000
+  "$RUTILE" destroy f$$
+  kill $pid
+  n=0
+  for d in f f-1 f-2; do
+    readers $d >/dev/null
+    folded $d >got
+    [ "$(grep -c 'in_library(libstack.so);outer(prog);main(prog)' got)" = "$(grep -c ' uprobe:leaf:' bt2.out)" ]
+    n=$((n + $(wc -l <got)))
+  done
+  [ $n = 550 ]
+  "$RUTILE" view --stacks --event rutile_sample f-2 | grep -q '^	busy+0x[0-9a-f]* (prog)'
+  "$RUTILE" start f$$ --flight -e sched_switch
+  if "$RUTILE" add f$$ -e profile:500 2>err; then return 1; fi
+  "$RUTILE" destroy f$$
+  grep -q 'without room for stacks' err
+}
+
 # Who asks for no stacks pays for no mappings.
 test_none() {
   build
@@ -160,5 +191,6 @@ t_case "on another machine; files that are not those that ran" test_elsewhere
 t_case "samples" test_samples
 t_case "counted, for flame graphs" test_folded
 t_case "snapshots" test_flight
+t_case "sessions, folders, samples added later" test_sessions
 t_case "without stacks nothing of it is recorded" test_none
 t_done
