@@ -446,8 +446,14 @@ def mixed_load(b, tmp):
     works = loads(b, tmp)
     found = {(w.name, t): [] for w in works for t in tracers}
     try:
-        for w in works:
-            w.work()
+        for w in list(works):
+            try:
+                w.work()
+            except subprocess.CalledProcessError as e:
+                b.note(f"{w.name}: not measured: {e}")
+                works.remove(w)
+                w.end()
+                continue
             # Another order every time: who comes first has the colder caches.
             for turn in range(b.runs):
                 names = list(tracers)
