@@ -71,7 +71,7 @@ struct rut_session {
 	struct rut_filter filter;
 	struct rut_table table;
 	struct rut_arena *arena; /* owned */
-	uint32_t arena_lock, variants_lock;
+	uint32_t arena_lock, variants_lock, codes_lock;
 	VALUE tps[12]; /* global tracepoints; registered with the GC */
 	int tp_count;
 	rut_raw_fn raw;	      /* the one of rut_session_raw(), or NULL */
@@ -84,7 +84,6 @@ struct rut_session {
 	const char *inside; /* borrowed from the filter; NULL: everywhere */
 	struct rut_sites sites;
 	struct rut_codes codes;
-	uint32_t codes_lock;
 	bool global;	      /* one hook for all methods (code.c) */
 	bool by_file;	      /* methods of a file share hooks (files.c) */
 	bool no_files;	      /* ... which did not work */
