@@ -5,7 +5,8 @@
  * Each method with a hook has a record of its own, which the hook gets as its data: to count is to
  * increment. The one thing to check is whose method it is, because classes can share code
  * (module_function, dup, clone, one block for several define_methods): as long as the receiver has
- * the class of the last call, the row of the last call is the right one.
+ * the class of the last call, and that is no other class at the same address by now (life.h), the
+ * row of the last call is the right one.
  */
 #include "session.h"
 
@@ -68,12 +69,28 @@ static struct rut_variant *add_variant(struct rut_rec *r, VALUE owner, VALUE mid
 		return NULL;
 	v->owner = owner;
 	v->mid = mid;
+	v->life = rut_life_of(owner, 0);
 	name_row(r, v);
 	v->next = r->variants;
 	__atomic_store_n(&r->variants, v, __ATOMIC_RELEASE);
 	if (v->excluded && r->kind == RUT_REC_METHOD && !v->next)
 		drop(r);
 	return v;
+}
+
+/* After a GC: is it still the class of that name? */
+static bool still(struct rut_rec *r, struct rut_variant *v)
+{
+	struct rut_variant now = {.owner = v->owner, .mid = v->mid};
+
+	if (rut_life_holds(v->life))
+		return true;
+	name_row(r, &now);
+	if (now.row == v->row && now.excluded == v->excluded)
+		v->life = rut_life_of(v->owner, 0);
+	else
+		v->owner = 0;
+	return v->owner != 0;
 }
 
 /* Ractors come here side by side. Nothing in here waits for anything of Ruby's. */
@@ -83,7 +100,7 @@ static struct rut_variant *find_variant(struct rut_rec *r, VALUE owner, VALUE mi
 
 	rut_lock(&r->s->variants_lock);
 	for (v = r->variants; v; v = v->next)
-		if (v->owner == owner && v->mid == mid)
+		if (v->owner == owner && v->mid == mid && still(r, v))
 			break;
 	if (!v)
 		v = add_variant(r, owner, mid);
@@ -111,6 +128,7 @@ struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta,
 		if (rut_single_ractor()) {
 			r->klass = klass;
 			r->last = v;
+			r->life = rut_life_of(owner, klass & 1 ? 0 : klass);
 		} else {
 			r->klass = 0;
 		}
@@ -128,7 +146,7 @@ static inline struct rut_variant *variant_of(struct rut_rec *r, struct rut_trace
 			drop(r);
 		return NULL;
 	}
-	if (__builtin_expect(r->klass == klass, 1))
+	if (__builtin_expect(r->klass == klass && rut_life_holds(r->life), 1))
 		return r->last->row ? r->last : NULL;
 	return rut_rec_resolve(r, ta, klass);
 }
@@ -170,6 +188,7 @@ static void on_call(VALUE tp, void *data)
 
 	if (ta->event & (RUT_EVENT_RETURN | RUT_EVENT_B_RETURN))
 		return;
+	rut_lives_sync();
 	v = variant_of(data, ta);
 	if (v)
 		rut_add(&v->row->calls, 1);
@@ -180,8 +199,10 @@ static void on_call_return(VALUE tp, void *data)
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
 
 	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
-		struct rut_variant *v = variant_of(data, ta);
+		struct rut_variant *v;
 
+		rut_lives_sync();
+		v = variant_of(data, ta);
 		if (v) {
 			rut_add(&v->row->calls, 1);
 			rut_stack_push(((struct rut_rec *)data)->s, ta->ec, ta->cfp, v);
@@ -196,10 +217,12 @@ static void on_trace(VALUE tp, void *data)
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
 	struct rut_rec *r = data;
 
-	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL))
+	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
+		rut_lives_sync();
 		rut_hook_call(tp, r, ta);
-	else
+	} else {
 		rut_hook_return(r->s, ta);
+	}
 }
 
 void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)

@@ -10,6 +10,7 @@
 
 #include "abi.h"
 #include "filter.h"
+#include "life.h"
 #include "rb.h"
 #include "ring/write.h"
 #include "site.h"
@@ -21,8 +22,9 @@ struct rut_session;
 
 /* A method of one class: one row. Several when classes share code (module_function, dup). */
 struct rut_variant {
-	VALUE owner;
-	VALUE mid; /* Symbol */
+	VALUE owner;	      /* 0: it was another class's address */
+	VALUE mid;	      /* Symbol */
+	struct rut_life life; /* of the owner */
 	struct rut_agent_row *row;
 	struct rut_variant *next;
 	bool excluded;
@@ -40,7 +42,8 @@ enum rut_rec_kind {
 
 /* Code that is counted, or has a hook: then its data points here. Lives as long as the session. */
 struct rut_rec {
-	VALUE klass; /* the class of the receiver seen last: then `last` is right */
+	VALUE klass;	      /* the class of the receiver seen last: then `last` is right */
+	struct rut_life life; /* ... as long as this holds */
 	struct rut_variant *last;
 	struct rut_session *s;
 	VALUE iseq; /* with a hook: alive and not moved while that is set, Ruby pins targets */

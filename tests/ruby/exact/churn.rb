@@ -4,13 +4,16 @@
 def generation(i)
   Object.const_set(:"Gen#{i}", Class.new(String) do
     define_method(:up, String.instance_method(:upcase)) # a C method of this class
+    def shared; end # the same code in every class
     class_eval("def ruby(n); n.zero? ? 0 : ruby(n - 1); end", __FILE__, 9000 + i)
   end)
 end
 
 def use(i, klass)
   (i % 7 + 1).times { klass.new("x").up }
-  klass.new("y").ruby(i % 5)
+  y = klass.new("y")
+  y.ruby(i % 5)
+  (i % 3 + 1).times { y.shared }
 end
 
 Harness.ready
