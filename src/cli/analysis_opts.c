@@ -2,6 +2,7 @@
 #include "cli/analysis_opts.h"
 
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,8 +260,7 @@ static int parse_filter(struct rut_analysis_args *a, const char *s)
 	rut_expr_free(RUT_TAKE(a->filter));
 	if (!rut_expr_parse(s, strlen(s), RUT_EXPR_FILTER, &a->filter, &column, &err))
 		return 0;
-	rut_err_prefix(&err, "--filter");
-	return rut_analysis_fail(a, &err);
+	return rut_analysis_usage(a, "--filter: %s", err.msg);
 }
 
 static int set_words(struct rut_commas *w, const char *s, bool numbers, size_t *ret_n)
@@ -513,6 +513,20 @@ int rut_analysis_fail(const struct rut_analysis_args *a, const struct rut_err *e
 	return RUT_EXIT_FAIL;
 }
 
+int rut_analysis_usage(const struct rut_analysis_args *a, const char *fmt, ...)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(err.msg, sizeof(err.msg), fmt, ap);
+	va_end(ap);
+	if (!a->conf.mi)
+		return rut_usage_error(a->cmd, "%s", err.msg);
+	rut_analysis_fail(a, &err);
+	return RUT_EXIT_USAGE;
+}
+
 static void publish(struct rut_analysis_args *a)
 {
 	struct rut_conf *c = &a->conf;
@@ -542,7 +556,7 @@ static int take_option(struct rut_analysis_args *a, int id, const char *value)
 	int r;
 
 	if (id == OPT_FILTER)
-		return parse_filter(a, value) ? RUT_EXIT_FAIL : -1;
+		return parse_filter(a, value) ? RUT_EXIT_USAGE : -1;
 	if (id == OPT_PERIOD_FILE)
 		return rut_period_set_read(&a->set, value, &err) ? rut_analysis_fail(a, &err) : -1;
 	r = take_flag(a, id, value);
@@ -552,7 +566,11 @@ static int take_option(struct rut_analysis_args *a, int id, const char *value)
 		r = take_value(a, id, value);
 	if (!r)
 		return -1;
-	return rut_usage_error(a->cmd, "cannot understand '%s'", value ? value : "");
+	for (const struct rut_opt *o = a->cmd->options; o->name; o++)
+		if (o->id == id)
+			return rut_usage_error(a->cmd, "cannot understand '%s' (option '--%s %s')",
+					       value, o->name, o->arg);
+	return rut_usage_error(a->cmd, "out of memory");
 }
 
 int rut_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cmd *cmd, int argc,

@@ -111,5 +111,8 @@ int rut_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cmd *c
 
 /* Prints the error as the mode asks and returns the exit code. */
 int rut_analysis_fail(const struct rut_analysis_args *a, const struct rut_err *err);
+/* The same of a command line that cannot be understood. */
+int rut_analysis_usage(const struct rut_analysis_args *a, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #endif

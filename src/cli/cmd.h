@@ -42,6 +42,12 @@ struct rut_cmd {
 /* All verbs, ends with NULL. */
 extern const struct rut_cmd *const rut_cmds[];
 
+/* The verb of that name, or NULL. */
+const struct rut_cmd *rut_cmd_find(const char *name);
+
+/* The verb that was perhaps meant: at most two letters off; or NULL. */
+const struct rut_cmd *rut_cmd_like(const char *name);
+
 /* Names of other programs that we are installed as too (links); not among the verbs. */
 extern const struct rut_cmd *const rut_links[];
 

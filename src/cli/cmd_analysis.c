@@ -111,7 +111,6 @@ static int print_metadata(const struct verb *v)
 /* wakeupchain names its thread before the trace. */
 static int take_target(struct rut_analysis_args *a)
 {
-	struct rut_err err = RUT_ERR_INIT;
 	uint64_t tid;
 
 	if (a->n_paths && !rut_parse_u64(a->paths[0], &tid)) {
@@ -119,15 +118,13 @@ static int take_target(struct rut_analysis_args *a)
 		memmove(a->paths, a->paths + 1, --a->n_paths * sizeof(*a->paths));
 		return -1;
 	}
-	rut_err_set(&err, EINVAL, "which thread? Give its TID before the trace");
-	return rut_analysis_fail(a, &err);
+	return rut_analysis_usage(a, "which thread? Give its TID before the trace");
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	const struct verb *v = find_verb(cmd->name);
 	struct rut_analysis_args a = {.conf.mi = called_mi(argv[0])};
-	struct rut_err err = RUT_ERR_INIT;
 	int rc;
 
 	v->defaults(&a.conf);
@@ -140,10 +137,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		rc = print_metadata(v);
 	if (rc < 0 && v->analysis == &rut_analysis_wakeupchain)
 		rc = take_target(&a);
-	if (rc < 0 && !a.n_paths) {
-		rut_err_set(&err, EINVAL, "which trace? Give the path of its folder");
-		rc = rut_analysis_fail(&a, &err);
-	}
+	if (rc < 0 && !a.n_paths)
+		rc = rut_analysis_usage(&a, "which trace? Give the path of its folder");
 	if (rc < 0)
 		rc = rut_analysis_run(&a, &v->analysis, 1);
 	rut_analysis_args_fini(&a);

@@ -13,12 +13,14 @@ static const struct rut_opt options[] = {
 	{0},
 };
 
-static const struct rut_cmd *find_cmd(const char *name)
+static int unknown_verb(const struct rut_cmd *cmd, const char *name)
 {
-	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
-		if (!strcmp((*c)->name, name))
-			return *c;
-	return NULL;
+	const struct rut_cmd *like = rut_cmd_like(name);
+
+	if (like)
+		return rut_usage_error(cmd, "unknown verb '%s': did you mean '%s'?", name,
+				       like->name);
+	return rut_usage_error(cmd, "unknown verb '%s'", name);
 }
 
 extern const struct rut_cmd cmd_help;
@@ -52,10 +54,10 @@ static void print_verbs(void)
 
 static int print_options(const struct rut_cmd *cmd, const char *verb)
 {
-	const struct rut_cmd *c = find_cmd(verb);
+	const struct rut_cmd *c = rut_cmd_find(verb);
 
 	if (!c)
-		return rut_usage_error(cmd, "unknown verb '%s'", verb);
+		return unknown_verb(cmd, verb);
 	for (const struct rut_opt *o = c->options; o && o->name; o++)
 		if (o->help)
 			printf("--%s%s%s\t%s\n", o->name, o->arg ? "=" : "", o->arg ? o->arg : "",
@@ -80,9 +82,9 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		case OPT_OPTIONS:
 			return print_options(cmd, a.value);
 		case RUT_ARGS_POSITIONAL:
-			c = find_cmd(a.value);
+			c = rut_cmd_find(a.value);
 			if (!c)
-				return rut_usage_error(cmd, "unknown verb '%s'", a.value);
+				return unknown_verb(cmd, a.value);
 			rut_print_help(c);
 			return RUT_EXIT_OK;
 		case RUT_ARGS_HELP:

@@ -45,7 +45,9 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		if (id == RUT_ARGS_HELP)
 			return RUT_EXIT_OK;
 		if (id == RUT_ARGS_POSITIONAL)
-			return rut_usage_error(cmd, "takes no argument: see 'rutile status NAME'");
+			return rut_usage_error(
+				cmd, "unexpected argument '%s': 'rutile status NAME' tells of one",
+				a.value);
 		if (id != RUT_ARGS_DASHES)
 			return RUT_EXIT_USAGE;
 	}

@@ -54,16 +54,13 @@ static size_t choose(const struct rut_ctf_set *set, const struct rut_analysis **
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	struct rut_analysis_args a = {.choose = choose};
-	struct rut_err err = RUT_ERR_INIT;
 	int rc;
 
 	a.conf.stats = a.conf.usage = a.conf.total = a.conf.brief = true;
 	a.skip_validation = true;
 	rc = rut_analysis_args_parse(&a, cmd, argc, argv);
-	if (rc < 0 && !a.n_paths) {
-		rut_err_set(&err, EINVAL, "which trace? Give the path of its folder");
-		rc = rut_analysis_fail(&a, &err);
-	}
+	if (rc < 0 && !a.n_paths)
+		rc = rut_analysis_usage(&a, "which trace? Give the path of its folder");
 	if (rc < 0)
 		rc = rut_analysis_run(&a, NULL, 0);
 	rut_analysis_args_fini(&a);

@@ -223,8 +223,7 @@ static int parse(struct service *s, int argc, char **argv)
 	for (size_t i = 0; i < sizeof(actions) / sizeof(*actions); i++)
 		if (!strcmp(s->action, actions[i]))
 			return 0;
-	return rut_usage_error(s->cmd, "start, stop, restart, status or check, not '%s'",
-			       s->action);
+	return rut_usage_error(s->cmd, "start, stop, restart, status or check?");
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)

@@ -349,7 +349,7 @@ static int parse_args(const struct rut_cmd *cmd, struct rut_trace_args *t, struc
 			d->json = true;
 		}
 	}
-	return t->n_paths ? 0 : rut_usage_error(cmd, "which trace?");
+	return t->n_paths ? 0 : rut_usage_error(cmd, "which trace? Give the path of its folder");
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)

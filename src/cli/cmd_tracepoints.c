@@ -312,7 +312,7 @@ static int parse(struct request *rq, int argc, char **argv)
 		}
 	}
 	if (!rc && !rq->n_pids)
-		rc = rut_usage_error(rq->cmd, "which process? (rutile ps lists them)");
+		rc = rut_usage_error(rq->cmd, "which process? 'rutile ps' lists those of Ruby");
 	rq->n_asked = rq->n_pids;
 	return rc ? rc : -1;
 }

@@ -325,7 +325,9 @@ static int parse_args(struct view *v, int argc, char **argv)
 				return rc;
 		}
 	}
-	return v->args.n_paths ? 0 : rut_usage_error(v->cmd, "which trace?");
+	return v->args.n_paths
+		       ? 0
+		       : rut_usage_error(v->cmd, "which trace? Give the path of its folder");
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)

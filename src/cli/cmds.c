@@ -2,6 +2,9 @@
 #include "cli/cmd.h"
 
 #include <stddef.h>
+#include <string.h>
+
+enum { MAX_NAME = 32 }; /* of a verb */
 
 extern const struct rut_cmd cmd_stacks;
 extern const struct rut_cmd cmd_trace;
@@ -103,6 +106,54 @@ const struct rut_cmd *const rut_cmds[] = {
 	NULL,
 };
 /* clang-format on */
+
+const struct rut_cmd *rut_cmd_find(const char *name)
+{
+	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
+		if (!strcmp((*c)->name, name))
+			return *c;
+	return NULL;
+}
+
+/* How many letters must be put in, left out or changed to make `b` of `a` (Levenshtein). */
+static size_t distance(const char *a, const char *b)
+{
+	size_t row[MAX_NAME + 1], n = strlen(b);
+
+	for (size_t k = 0; k <= n; k++)
+		row[k] = k;
+	for (size_t i = 1; *a; i++, a++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t k = 1; k <= n; k++) {
+			size_t changed = diagonal + (*a != b[k - 1]);
+			size_t other = 1 + (row[k] < row[k - 1] ? row[k] : row[k - 1]);
+
+			diagonal = row[k];
+			row[k] = changed < other ? changed : other;
+		}
+	}
+	return row[n];
+}
+
+const struct rut_cmd *rut_cmd_like(const char *name)
+{
+	const struct rut_cmd *best = NULL;
+	size_t least = 3, len = strlen(name);
+
+	if (len < 3 || len > MAX_NAME)
+		return NULL;
+	for (const struct rut_cmd *const *c = rut_cmds; *c; c++) {
+		size_t d = distance(name, (*c)->name);
+
+		if (d < least) {
+			least = d;
+			best = *c;
+		}
+	}
+	return best;
+}
 
 const struct rut_cmd *const rut_links[] = {
 	&cmd_foreman_tracer,

@@ -16,10 +16,19 @@ static void print_log(enum rut_log_level level, const char *msg, void *arg)
 
 static int run_verb(const char *name, int argc, char **argv)
 {
-	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
-		if (!strcmp((*c)->name, name))
-			return (*c)->run(*c, argc, argv);
-	fprintf(stderr, "rutile: unknown verb '%s' (see 'rutile help')\n", name);
+	const struct rut_cmd *cmd = rut_cmd_find(name), *like;
+
+	if (cmd)
+		return cmd->run(cmd, argc, argv);
+	like = rut_cmd_like(name);
+	if (name[0] == '-')
+		fprintf(stderr, "rutile: unknown option '%s' (see 'rutile help')\n", name);
+	else if (like)
+		fprintf(stderr,
+			"rutile: unknown verb '%s': did you mean '%s'? (see 'rutile help')\n", name,
+			like->name);
+	else
+		fprintf(stderr, "rutile: unknown verb '%s' (see 'rutile help')\n", name);
 	return RUT_EXIT_USAGE;
 }
 

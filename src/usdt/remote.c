@@ -53,7 +53,7 @@ static int find_page(pid_t pid, char *path, size_t len, struct rut_err *err)
 	snprintf(dir, sizeof(dir), "/proc/%d/fd", pid);
 	d = opendir(dir);
 	if (!d && errno == ENOENT)
-		return rut_err_set(err, ESRCH, "no process has the number %d", pid);
+		return rut_err_set(err, ESRCH, "no process with PID %d", pid);
 	if (!d)
 		return rut_err_errno(
 			err, errno,

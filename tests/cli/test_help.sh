@@ -19,6 +19,42 @@ unknown_words_are_refused() {
   "$RUTILE" help --frobnicate 2>err || rc=$?
   [ "$rc" = 2 ]
   grep -q "unknown option '--frobnicate'" err
+  for word in cputo hlep objets; do
+    rc=0
+    "$RUTILE" $word 2>err || rc=$?
+    [ "$rc" = 2 ]
+    "$RUTILE" help $word 2>>err && return 1
+    cat err
+  done >errs
+  [ "$(sed -n "s/.*did you mean '\(.*\)'?.*/\1/p" errs | xargs)" = "cputop cputop help help objects objects" ]
+}
+
+# A command line that cannot be understood: exit 2, one line that names the verb and points at its help.
+wrong_command_lines_look_alike() {
+  for verb in $("$RUTILE" help --verbs); do
+    for line in "$verb --frobnicate" "$verb -%"; do
+      check 2 "$line"
+    done
+  done
+  for line in stop status add remove attach snapshot rotate clear destroy save recover view stat report cputop \
+    iolog schedstats periodlog wakeupchain 'wakeupchain trace' tracepoints trace calls 'ps x' 'doctor -- x' 'list x' \
+    'service x' 'cputop --limit x trace' 'cputop --filter = trace' 'view --filter = trace' 'help frobnicate'; do
+    check 2 "$line"
+  done
+  for line in 'view nothing' 'stat nothing' 'cputop nothing' 'report nothing' 'status nothing' 'stop nothing' \
+    'recover nothing' 'trace 0999999999'; do
+    check 1 "$line"
+  done
+}
+
+check() { # STATUS LINE
+  rc=0
+  # shellcheck disable=SC2086 # words
+  timeout 10 "$RUTILE" $2 >out 2>err || rc=$?
+  echo "rutile $2: $rc, $(cat err)"
+  [ "$rc" = "$1" ] && [ ! -s out ] && [ "$(wc -l <err)" = 1 ]
+  grep -q "^rutile ${2%% *}: " err
+  [ "$1" = 1 ] || grep -q "(see 'rutile ${2%% *} --help')$" err
 }
 
 every_option_is_in_the_manual_page() {
@@ -41,4 +77,5 @@ t_case "each group of verbs is shown once" groups_are_not_torn
 t_case "every option is in the manual page" every_option_is_in_the_manual_page
 t_case "every verb has help and a manual page" every_verb_has_help_and_a_manual_page
 t_case "unknown verbs and options are refused with exit 2" unknown_words_are_refused
+t_case "wrong command lines look alike" wrong_command_lines_look_alike
 t_done
