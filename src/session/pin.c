@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@
 #include "base/log.h"
 #include "session/kernel.h"
 #include "session/programs.h"
+
+#define GONE_MS 1000
 
 int rut_session_check_name(const char *name, struct rut_err *err)
 {
@@ -227,9 +230,54 @@ static int each_pin(const char *session, const char *prefix,
 	return n;
 }
 
+/* Links whose names are gone: the kernel detaches their programs a moment later. */
+struct gone {
+	uint32_t *ids; /* owned */
+	size_t n;
+};
+
+static void unpin_and_note(const char *path, struct gone *gone)
+{
+	_cleanup_close_ int fd = bpf_obj_get(path);
+	struct bpf_link_info info = {0};
+	uint32_t len = sizeof(info), *more;
+
+	unlink(path);
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		return;
+	more = reallocarray(gone->ids, gone->n + 1, sizeof(*more));
+	if (!more)
+		return;
+	gone->ids = more;
+	more[gone->n++] = info.id;
+}
+
+/*
+ * What is stopped records nothing more: waits until the kernel knows the links no longer. Where we
+ * may not ask (CAP_SYS_ADMIN) there is nothing to wait for.
+ */
+static void wait_gone(struct gone *gone)
+{
+	for (int ms = 0; gone->n && ms < GONE_MS; ms++) {
+		int fd = bpf_link_get_fd_by_id(gone->ids[gone->n - 1]);
+
+		if (fd < 0) {
+			gone->n--;
+			continue;
+		}
+		close(fd);
+		poll(NULL, 0, 1);
+	}
+	/* The number goes first, the program at once after it. */
+	if (gone->ids)
+		poll(NULL, 0, 2);
+	free(gone->ids);
+}
+
 struct unpin {
 	struct rut_recorder *r;
 	const struct rut_selection *sel;
+	struct gone gone;
 };
 
 static void unpin_link(const char *path, const char *name, void *arg)
@@ -239,7 +287,7 @@ static void unpin_link(const char *path, const char *name, void *arg)
 	/* Links of dynamic events have names of their own, which no program has. */
 	if (u->sel && (rut_programs_wanted(u->r, u->sel, name) || strchr(name, ':')))
 		return;
-	unlink(path);
+	unpin_and_note(path, &u->gone);
 }
 
 static void add_missed(const char *path, const char *name, void *arg)
@@ -269,11 +317,14 @@ uint64_t rut_session_missed(const struct rut_recorder *r)
 
 int rut_session_unpin_links(struct rut_recorder *r, const struct rut_selection *sel)
 {
-	struct unpin u = {r, sel};
+	struct unpin u = {.r = r, .sel = sel};
+	int n;
 
 	if (!sel)
 		r->meta->missed = rut_session_missed(r);
-	return each_pin(r->conf.name, "link_", unpin_link, &u);
+	n = each_pin(r->conf.name, "link_", unpin_link, &u);
+	wait_gone(&u.gone);
+	return n;
 }
 
 static void unlink_pin(const char *path, const char *name, void *arg)
@@ -281,12 +332,19 @@ static void unlink_pin(const char *path, const char *name, void *arg)
 	unlink(path);
 }
 
+static void note_pin(const char *path, const char *name, void *arg)
+{
+	unpin_and_note(path, arg);
+}
+
 void rut_session_unpin_dynamic(const struct rut_recorder *r, uint32_t id)
 {
+	struct gone gone = {0};
 	char prefix[32];
 
 	snprintf(prefix, sizeof(prefix), "link_dyn:%u:", id);
-	each_pin(r->conf.name, prefix, unlink_pin, NULL);
+	each_pin(r->conf.name, prefix, note_pin, &gone);
+	wait_gone(&gone);
 }
 
 int rut_session_count_links(const char *name)
@@ -296,11 +354,13 @@ int rut_session_count_links(const char *name)
 
 int rut_session_unpin(const char *name, struct rut_err *err)
 {
+	struct gone gone = {0};
 	char dir[128];
 
 	snprintf(dir, sizeof(dir), RUT_PIN_ROOT "/%s", name);
 	/* Links first: the programs stop before their maps become nameless. */
-	each_pin(name, "link_", unlink_pin, NULL);
+	each_pin(name, "link_", note_pin, &gone);
+	wait_gone(&gone);
 	each_pin(name, "", unlink_pin, NULL);
 	if (rmdir(dir) < 0 && errno != ENOENT)
 		return rut_err_errno(err, errno, "cannot remove '%s'", dir);

@@ -115,8 +115,8 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 				  BPF_F_MMAPABLE},
 		[RUT_MAP_BUDGET] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_budget), 1,
 				    BPF_F_MMAPABLE},
-		[RUT_MAP_SPENDING] = {BPF_MAP_TYPE_PERCPU_ARRAY, 4, sizeof(struct rut_spending), 1,
-				      0},
+		[RUT_MAP_SPENDING] = {BPF_MAP_TYPE_PERCPU_ARRAY, 4,
+				      r->conf.budget_ppm ? sizeof(struct rut_spending) : 8, 1, 0},
 	};
 
 	for (size_t i = 0; i < RUT_PROBES_MAX; i++)

@@ -210,6 +210,16 @@ is() {
   [ "$got" = "$1" ] || { echo "the semaphore of $2 is $got in turn $3, not $1" >&2; exit 1; }
 }
 
+# falls WHO N: it becomes 0, a moment after the last session is gone; turns from N on.
+falls() {
+  for n in $(seq "$2" $(($2 + 20))); do
+    [ "$(turn "$1" "$n")" != 0 ] || return 0
+    sleep 0.2
+  done
+  echo "the semaphore of $1 stays raised" >&2
+  exit 1
+}
+
 # 0 when nobody looks, not 0 while anybody does (the kernel counts places, not sessions), 0 again;
 # also when a recorder is killed.
 test_semaphore() {
@@ -231,19 +241,17 @@ test_semaphore() {
   is 1 later 0
   "$RUTILE" snapshot v$$ -o t
   "$RUTILE" destroy u$$ v$$
-  # The kernel lets go of what is unpinned a moment later.
-  sleep 0.3
-  is 0 s 4
-  is 0 later 1
+  falls s 4
+  falls later 1
   "$RUTILE" record -o r -e "usdt:$PWD/loop:demo:tick" --duration 60 2>/dev/null &
   rec=$!
   wait_for r/kernel/metadata
   sleep 0.5
-  is 1 s 5
+  s=$(ls s.*.done | wc -l)
+  is 1 s "$s"
   kill -9 $rec
   wait $rec || true
-  sleep 0.3
-  is 0 s 6
+  falls s $((s + 1))
   kill $p $q
   readers t >/dev/null
   [ "$(grep -c ' demo:tick:' bt2.out)" = 20 ]
@@ -272,8 +280,7 @@ END
   sleep 0.1
   "$RUTILE" snapshot w$$ -o t
   "$RUTILE" destroy w$$
-  sleep 0.3
-  [ "$(turn out/c 1)" = 0 ]
+  falls out/c 1
   kill "$p"
   readers t >/dev/null
   [ "$(grep -c ' demo:tick:' bt2.out)" = 50 ]
