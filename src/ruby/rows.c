@@ -85,6 +85,13 @@ static uint64_t since(uint64_t now, uint64_t base)
 	return now > base ? now - base : 0;
 }
 
+static uint64_t to_ns(uint64_t ticks, double ns)
+{
+	double r = (double)ticks * ns;
+
+	return r < 18e18 ? (uint64_t)r : 0; /* no time that anybody has counted */
+}
+
 static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i, double ns,
 		 struct rut_ruby_row *to)
 {
@@ -109,13 +116,13 @@ static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i, double 
 		.method_name = names->method,
 		.singleton = flags & RUT_ROW_SINGLETON,
 		.calls = since(row->calls, base->calls),
-		.total_ns = (uint64_t)((double)since(row->total, base->total) * ns),
-		.self_ns = (uint64_t)((double)since(row->self, base->self) * ns),
+		.total_ns = to_ns(since(row->total, base->total), ns),
+		.self_ns = to_ns(since(row->self, base->self), ns),
 		.count = since(row->count, base->count),
 		.bytes = since(row->bytes, base->bytes),
 	};
 	if (row->epoch == p->table->reset_epoch)
-		to->max_ns = (uint64_t)((double)row->max * ns);
+		to->max_ns = to_ns(row->max, ns);
 	return to->calls || to->count || to->total_ns;
 }
 

@@ -82,22 +82,38 @@ static bool lacks(uint64_t effective, const unsigned int *caps, size_t n)
 	return true;
 }
 
-int rut_kernel_no_privilege(struct rut_err *err)
+/* What of the two is missing; false: that cannot be found out. */
+static bool find_missing(bool *ret_bpf, bool *ret_perfmon)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	const char *line = NULL;
 	unsigned long long caps = 0;
-	bool bpf, perfmon;
 
 	if (rut_buf_read_file(&b, "/proc/self/status", 1 << 16) >= 0 && b.data)
 		line = strstr(b.data, "\nCapEff:");
 	if (!line || sscanf(line, "\nCapEff: %llx", &caps) != 1)
+		return false;
+	/* CAP_SYS_ADMIN contains both. */
+	*ret_bpf = lacks(caps, (unsigned int[]){CAP_BPF, CAP_SYS_ADMIN}, 2);
+	*ret_perfmon = lacks(caps, (unsigned int[]){CAP_PERFMON, CAP_SYS_ADMIN}, 2);
+	return true;
+}
+
+bool rut_kernel_has_privilege(void)
+{
+	bool bpf = false, perfmon = false;
+
+	return !find_missing(&bpf, &perfmon) || (!bpf && !perfmon);
+}
+
+int rut_kernel_no_privilege(struct rut_err *err)
+{
+	bool bpf = false, perfmon = false;
+
+	if (!find_missing(&bpf, &perfmon))
 		return rut_err_set(err, EPERM,
 				   "the kernel refuses: run as root, or with the capabilities "
 				   "CAP_BPF and CAP_PERFMON");
-	/* CAP_SYS_ADMIN contains both. */
-	bpf = lacks(caps, (unsigned int[]){CAP_BPF, CAP_SYS_ADMIN}, 2);
-	perfmon = lacks(caps, (unsigned int[]){CAP_PERFMON, CAP_SYS_ADMIN}, 2);
 	if (!bpf && !perfmon)
 		return rut_err_set(
 			err, EPERM,

@@ -3,6 +3,8 @@
 #ifndef RUT_SESSION_KERNEL_H
 #define RUT_SESSION_KERNEL_H
 
+#include <stdbool.h>
+
 #include "base/hash.h"
 
 struct rut_err;
@@ -13,6 +15,9 @@ int rut_kernel_tracepoints(struct rut_strtab *ret, struct rut_err *err);
 
 /* The address of a variable or function of the kernel; 0 when there is none, or we may not know. */
 uint64_t rut_kernel_symbol(const char *name);
+
+/* Has this process the capabilities for eBPF programs? */
+bool rut_kernel_has_privilege(void);
 
 /* After EPERM of bpf(2): says in *err what this process lacks. Returns -EPERM. */
 int rut_kernel_no_privilege(struct rut_err *err);

@@ -64,8 +64,12 @@ static int need_bpffs(struct rut_err *err)
 
 int rut_session_lock(struct rut_err *err)
 {
-	int rc = need_bpffs(err), fd;
+	int rc, fd;
 
+	/* Else the file system would be blamed, in which only root may look. */
+	if (!rut_kernel_has_privilege())
+		return rut_kernel_no_privilege(err);
+	rc = need_bpffs(err);
 	if (rc < 0)
 		return rc;
 	fd = open(RUT_PIN_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

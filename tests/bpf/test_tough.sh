@@ -410,7 +410,7 @@ EOF
   where=t
   LD_PRELOAD=$PWD/shift.so ASAN_OPTIONS=verify_asan_link_order=0 record_into -o t
   getppids 50
-  : >set
+  touch set
   until_said "time of day was set by +360000.000 s: recording goes on in 't-1'"
   getppids 60
   sleep 0.3

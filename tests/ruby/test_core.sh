@@ -33,7 +33,7 @@ EOF
     sleep 0.05
   done
   sleep 0.3
-  : >go
+  touch go
   wait $app || true
   wait $tracer || true
   "$RUTILE" recover core* -o out >found

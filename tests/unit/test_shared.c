@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* A target that writes into the shared tables and rings while the tracer reads them. */
+#include "ruby/internal.h"
+#include "unit.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/event.h"
+#include "ring/ring.h"
+
+enum { PAGE = 4096, SUBBUFS = 4, RING_BYTES = (1 + SUBBUFS) * PAGE, TABLE_BYTES = 4 * PAGE };
+
+static unsigned char *ring, *table;
+static _Atomic bool stop;
+static size_t sum;
+
+static void fill(void)
+{
+	struct rut_ring_ctl *c = (void *)ring;
+	struct rut_agent_table *t = (void *)table;
+
+	c->version = RUT_RING_VERSION;
+	c->mode = RUT_RING_DISCARD;
+	c->subbuf_shift = 12;
+	c->subbuf_count = SUBBUFS;
+	c->magic = RUT_RING_MAGIC;
+	c->pos = SUBBUFS * PAGE;
+	c->consumed = 0;
+	for (int i = 0; i < SUBBUFS; i++) {
+		struct rut_packet *p = (void *)(ring + PAGE + i * PAGE);
+		unsigned char *at = (void *)(p + 1);
+
+		c->commit[i] = PAGE;
+		p->magic = RUT_CTF_PACKET_MAGIC;
+		p->content_size = PAGE * 8;
+		for (int n = 0; n < 100; n++, at += sizeof(struct rut_event_common)) {
+			struct rut_event_common *e = (void *)at;
+
+			e->header = RUT_RECORD_HEADER(1 + n % 5, n);
+			e->row = (uint32_t)n % 32;
+		}
+	}
+	*t = (struct rut_agent_table){
+		.magic = RUT_TABLE_MAGIC, .row_count = 32, .strs_off = 3 * PAGE};
+	for (int i = 0; i < 32; i++)
+		((struct rut_agent_row *)(table + PAGE))[i] =
+			(struct rut_agent_row){.calls = 1,
+					       .class_name = 8 + 8 * (uint32_t)(i % 4),
+					       .method = 8,
+					       .path = 16,
+					       .flags = RUT_ROW_NAMED};
+	for (uint32_t i = 0; i < 8; i++)
+		memcpy(table + 3 * PAGE + 8 + i * 8, "\3\0\0\0App", 8);
+}
+
+/* Figures of the control page, of packets, of rows and of strings, large, small and odd. */
+static void *scribble(void *arg)
+{
+	uint64_t x = 88172645463325252ull;
+
+	while (!stop) {
+		static const uint64_t odd[] = {0,    1,		 7,	     4095,
+					       4096, 1ull << 31, UINT64_MAX, 1ull << 63};
+		unsigned char *at;
+		uint64_t value;
+
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		value = x & 1 ? odd[x >> 1 & 7] : x;
+		at = x & 8 ? ring + (x >> 8) % (RING_BYTES - 8)
+			   : table + (x >> 8) % (TABLE_BYTES - 8);
+		/* Not the sizes, which are read once; but often the positions. */
+		if (at >= ring && at < ring + 64)
+			at = ring + 64 + (x >> 20 & 7) * 8;
+		memcpy(at, &value, x & 16 ? 8 : 4);
+		if (!(x >> 40 & 0xff))
+			fill();
+	}
+	return NULL;
+}
+
+static void on_event(const struct rut_ruby_event *ev, void *arg)
+{
+	sum += ev->class_name ? strlen(ev->class_name) : 1;
+	sum += ev->path ? strlen(ev->path) : 0;
+	sum += ev->args ? strlen(ev->args) : 0;
+	for (size_t i = 0; i < ev->caller_count; i++)
+		sum += ev->callers[i].class_name ? strlen(ev->callers[i].class_name) : 0;
+}
+
+static void test_scribbler(void **state)
+{
+	int fd = memfd_create("shared", MFD_CLOEXEC);
+	struct rut_tracee p = {.ctl_fd = -1, .pidfd = -1, .table_bytes = TABLE_BYTES};
+	struct rut_tracee *tracees[1] = {&p};
+	struct rut_tracer t = {.tracees = tracees, .count = 1, .on_event = on_event};
+	pthread_t thread;
+
+	assert_int_equal(ftruncate(fd, RING_BYTES), 0);
+	ring = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	table = aligned_alloc(PAGE, TABLE_BYTES);
+	assert_true(ring != MAP_FAILED && table);
+	memset(table, 0, TABLE_BYTES);
+	fill();
+	p.table = (void *)table;
+	assert_int_equal(rut_events_open_at(&p, fd, 0, RING_BYTES, NULL), 0);
+	/* Undisturbed it is read: 4 packets of at least the 20 calls among the first records. */
+	assert_int_equal(rut_events_round(&t, NULL), 0);
+	assert_true(sum >= 4 * 3);
+	assert_int_equal(pthread_create(&thread, NULL, scribble, NULL), 0);
+	for (int i = 0; i < 3000; i++) {
+		const struct rut_ruby_row *rows;
+		size_t n;
+
+		rut_events_round(&t, NULL);
+		assert_int_equal(rut_tracer_rows(&t, &rows, &n, NULL), 0);
+		for (size_t k = 0; k < n; k++)
+			sum += rows[k].path ? strlen(rows[k].path) : 0;
+		if (i % 16 == 0)
+			rut_tracer_reset(&t);
+	}
+	stop = true;
+	pthread_join(thread, NULL);
+	rut_events_close(&p);
+	free(p.names);
+	free(p.base);
+	free(t.rows);
+	rut_strtab_fini(&t.strings);
+	munmap(ring, RING_BYTES);
+	free(table);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_scribbler),
+	};
+
+	return cmocka_run_group_tests_name("shared", tests, NULL, NULL);
+}
