@@ -224,14 +224,23 @@ static void add_file(struct rut_io *io, const struct rut_io_row *r, struct rut_r
 	rut_result_int(t, RUT_LAMI_FD, r->fd);
 }
 
-static struct rut_result *rows_table(struct rut_io *io, const struct rut_lami_class *cls,
-				     const struct rut_io_rows *rows, const char *subtitle,
-				     int64_t end_ns)
-{
-	struct rut_result *t = rut_result_new(cls, io->base.begin_ns, end_ns, subtitle);
+/* Which rows a table or a text is of. */
+struct rows {
+	const struct rut_lami_class *cls;
+	const struct rut_io_rows *rows;
+	const char *subtitle; /* NULL: none */
+	int64_t end_ns;
+};
 
-	for (size_t i = 0; t && i < rows->n; i++) {
-		const struct rut_io_row *r = &rows->rows[i];
+/* The rows from `from` to before `to`. */
+static struct rut_result *rows_table(struct rut_io *io, const struct rows *list, size_t from,
+				     size_t to)
+{
+	struct rut_result *t =
+		rut_result_new(list->cls, io->base.begin_ns, list->end_ns, list->subtitle);
+
+	for (size_t i = from; t && i < to; i++) {
+		const struct rut_io_row *r = &list->rows->rows[i];
 
 		rut_result_range(t, r->begin_ns, r->end_ns);
 		rut_result_add(t, out_of_range(io->base.run->conf, r));
@@ -278,34 +287,45 @@ static void print_row(const struct rut_cell *row, const struct rut_conf *c, stru
 	rut_buf_fini(&file);
 }
 
-static void print_rows(const struct rut_result *t, const struct rut_conf *c, struct rut_buf *out)
+static void print_rows(struct rut_io *io, const struct rows *list)
 {
+	struct rut_run *run = io->base.run;
 	bool outside = false;
+	size_t n = list->rows->n;
 
-	if (!rut_result_rows(t))
+	if (!n)
 		return;
-	rut_buf_printf(out, "\n%s %s (usec)\n", t->cls->title, t->subtitle ? t->subtitle : "None");
-	rut_fmt_line(out, "{:<20} {:<20} {:<16} {:<23} {:<5} {:<24} {:<8} {:<14}\n", "Begin", "End",
-		     "Name", "Duration (usec)", "Size", "Proc", "PID", "Filename");
-	for (size_t i = 0; i < rut_result_rows(t); i++) {
-		const struct rut_cell *row = rut_result_row(t, i);
+	rut_buf_printf(&run->out, "\n%s %s (usec)\n", list->cls->title,
+		       list->subtitle ? list->subtitle : "None");
+	rut_fmt_line(&run->out, "{:<20} {:<20} {:<16} {:<23} {:<5} {:<24} {:<8} {:<14}\n", "Begin",
+		     "End", "Name", "Duration (usec)", "Size", "Proc", "PID", "Filename");
+	for (size_t i = 0, to; i < n; i = to) {
+		struct rut_result *t;
 
-		print_row(row, c, out);
-		outside = outside || row[1].hard;
+		to = n - i > RUT_RUN_ROWS ? i + RUT_RUN_ROWS : n;
+		t = rows_table(io, list, i, to);
+		for (size_t k = 0; k < rut_result_rows(t); k++) {
+			const struct rut_cell *row = rut_result_row(t, k);
+
+			print_row(row, run->conf, &run->out);
+			outside = outside || row[1].hard;
+		}
+		rut_result_free(t);
+		rut_run_show(run);
 	}
 	if (outside)
-		rut_buf_puts(out, "*: Syscalls started and/or completed outside of the range "
-				  "specified\n");
+		rut_buf_puts(&run->out, "*: Syscalls started and/or completed outside of the range "
+					"specified\n");
 }
 
-static void finish_rows(struct rut_run *run, struct rut_result *t)
+static void finish_rows(struct rut_io *io, const struct rows *list)
 {
-	if (run->conf->mi) {
-		rut_results_take(&run->results, t);
-		return;
-	}
-	print_rows(t, run->conf, &run->out);
-	rut_result_free(t);
+	struct rut_run *run = io->base.run;
+
+	if (run->conf->mi)
+		rut_results_take(&run->results, rows_table(io, list, 0, list->rows->n));
+	else
+		print_rows(io, list);
 }
 
 static void report_top(struct rut_io *io, int64_t end_ns)
@@ -313,16 +333,19 @@ static void report_top(struct rut_io *io, int64_t end_ns)
 	int64_t limit = io->base.run->conf->limit;
 
 	for (int i = 0; i < RUT_IO_CATS; i++) {
+		struct rows list = {&rut_io_top_class, &io->top[i], rut_io_cat_names[i], end_ns};
+
 		rut_io_sort(io, &io->top[i], true, limit < 0 ? 0 : limit);
-		finish_rows(io->base.run, rows_table(io, &rut_io_top_class, &io->top[i],
-						     rut_io_cat_names[i], end_ns));
+		finish_rows(io, &list);
 	}
 }
 
 static void report_log(struct rut_io *io, int64_t end_ns)
 {
+	struct rows list = {&rut_io_log_class, &io->log, NULL, end_ns};
+
 	rut_io_sort(io, &io->log, false, -1);
-	finish_rows(io->base.run, rows_table(io, &rut_io_log_class, &io->log, NULL, end_ns));
+	finish_rows(io, &list);
 }
 
 /* ---- All together ---- */

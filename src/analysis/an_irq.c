@@ -219,12 +219,13 @@ static bool listed(const struct rut_conf *c, bool hard, int64_t nr)
 	return !n;
 }
 
-static struct rut_result *log_table(struct irq *i, int64_t end_ns)
+/* The rows from `from` to before `to`. */
+static struct rut_result *log_table(struct irq *i, size_t from, size_t to, int64_t end_ns)
 {
 	struct rut_result *t = rut_result_new(&log_class, i->base.begin_ns, end_ns, NULL);
 	char name[256];
 
-	for (size_t k = 0; t && k < i->n_log; k++) {
+	for (size_t k = from; t && k < to; k++) {
 		const struct log_row *r = &i->log[k];
 
 		if (!listed(i->base.run->conf, r->hard, r->nr))
@@ -411,12 +412,11 @@ static void print_stats(const struct tables *t, struct rut_buf *out)
 	}
 }
 
-static void print_log(const struct rut_result *t, const struct rut_conf *c, struct rut_buf *out)
+static void print_log_rows(const struct rut_result *t, const struct rut_conf *c,
+			   struct rut_buf *out)
 {
 	char begin[64], end[64], us[40], cpu[24], nr[24], raised[64], name[400];
 
-	rut_fmt_line(out, "{:<20} {:<19} {:>15} {:>4}  {:<9} {:>4}  {:<22}\n", "Begin", "End",
-		     "Duration (us)", "CPU", "Type", "#", "Name");
 	for (size_t k = 0; k < rut_result_rows(t); k++) {
 		const struct rut_cell *row = rut_result_row(t, k);
 
@@ -432,6 +432,23 @@ static void print_log(const struct rut_result *t, const struct rut_conf *c, stru
 		}
 		rut_fmt_line(out, "[{:<18}, {:<18}] {:>15} {:>4}  {:<9} {:>4}  {:<22}\n", begin,
 			     end, us, cpu, row[3].hard ? "IRQ" : "SoftIRQ", nr, name);
+	}
+}
+
+static void print_log(struct irq *i, int64_t end_ns)
+{
+	struct rut_run *run = i->base.run;
+
+	rut_fmt_line(&run->out, "{:<20} {:<19} {:>15} {:>4}  {:<9} {:>4}  {:<22}\n", "Begin", "End",
+		     "Duration (us)", "CPU", "Type", "#", "Name");
+	for (size_t k = 0, to; k < i->n_log; k = to) {
+		struct rut_result *t;
+
+		to = i->n_log - k > RUT_RUN_ROWS ? k + RUT_RUN_ROWS : i->n_log;
+		t = log_table(i, k, to, end_ns);
+		print_log_rows(t, run->conf, &run->out);
+		rut_result_free(t);
+		rut_run_show(run);
 	}
 }
 
@@ -463,7 +480,6 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	struct rut_run *run = inst->run;
 	const struct rut_conf *c = run->conf;
 	struct tables t = {0};
-	struct rut_result *log = c->log ? log_table(i, end_ns) : NULL;
 	struct rut_result *pct = NULL;
 
 	if (c->percentiles)
@@ -476,20 +492,19 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 		fill_tables(i, false, end_ns, &t, pct);
 	}
 	if (c->mi) {
-		keep_tables(run, &t, log);
+		keep_tables(run, &t, c->log ? log_table(i, 0, i->n_log, end_ns) : NULL);
 	} else {
 		rut_run_print_range(run, inst->begin_ns, end_ns);
 		if (c->stats || c->freq)
 			print_stats(&t, &run->out);
-		if ((c->stats || c->freq) && log)
+		if ((c->stats || c->freq) && c->log)
 			rut_buf_putc(&run->out, '\n');
-		if (log)
-			print_log(log, c, &run->out);
+		if (c->log)
+			print_log(i, end_ns);
 		for (size_t k = 0; k < t.n_freqs; k++)
 			rut_result_free(t.freqs[k]);
 		rut_result_free(t.hard);
 		rut_result_free(t.soft);
-		rut_result_free(log);
 	}
 	rut_percentiles_finish(run, pct);
 	free(t.freqs);

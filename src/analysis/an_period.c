@@ -283,9 +283,12 @@ static void report_rows(struct rut_run *run, const struct rut_lami_class *cls,
 	rut_buf_printf(&run->out, "\n%s\n", cls->title);
 	rut_fmt_line(&run->out, "{:<20} {:<19} {:>15} {:<24} {:<35} {:<35}\n", "Begin", "End",
 		     "Duration (us)", "Name", "Begin capture", "End capture");
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		print_row(list[i], path ? list[i]->def->path : rut_pev_name(list[i]), run->conf,
 			  &run->out);
+		if (i % RUT_RUN_ROWS == RUT_RUN_ROWS - 1)
+			rut_run_show(run);
+	}
 }
 
 static void report_log(struct rut_run *run, struct rut_pev *const *list, size_t n, int64_t first_ns,

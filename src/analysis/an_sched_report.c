@@ -19,12 +19,13 @@ static void add_process(struct rut_result *t, const struct rut_thread *p)
 		rut_result_empty(t);
 }
 
+/* The rows from `from` to before `to`. */
 static struct rut_result *rows_table(struct rut_sched *s, const struct rut_lami_class *cls,
-				     int64_t end_ns)
+				     size_t from, size_t to, int64_t end_ns)
 {
 	struct rut_result *t = rut_result_new(cls, s->base.begin_ns, end_ns, NULL);
 
-	for (size_t i = 0; t && i < s->n_rows; i++) {
+	for (size_t i = from; t && i < to; i++) {
 		const struct rut_sched_row *r = &s->rows[i];
 
 		rut_result_int(t, RUT_LAMI_TIMESTAMP, r->wakeup_ns);
@@ -142,9 +143,6 @@ static void print_rows(const struct rut_result *t, const struct rut_conf *c, str
 {
 	char wakeup[64], sw[64], latency[40], prio[24], cpu[24], wakee[80], waker[80];
 
-	rut_buf_printf(out, "\n%s\n", t->cls->title);
-	rut_fmt_line(out, "{:<20} {:<19} {:>15} {:>10}  {:>3}   {:<25}  {:<25}\n", "Wakeup",
-		     "Switch", "Latency (us)", "Priority", "CPU", "Wakee", "Waker");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
@@ -331,18 +329,27 @@ static void report_percentiles(struct rut_sched *s, int64_t end_ns)
 
 static void report_rows(struct rut_sched *s, int64_t end_ns, bool top)
 {
+	const struct rut_lami_class *cls = top ? &rut_sched_top_class : &rut_sched_log_class;
 	struct rut_run *run = s->base.run;
 	struct rut_result *t;
 
 	if (top)
 		rut_sched_sort_rows(s, run->conf->limit);
-	t = rows_table(s, top ? &rut_sched_top_class : &rut_sched_log_class, end_ns);
-	if (t && !run->conf->mi)
-		print_rows(t, run->conf, &run->out);
-	if (run->conf->mi)
-		rut_results_take(&run->results, t);
-	else
+	if (run->conf->mi) {
+		rut_results_take(&run->results, rows_table(s, cls, 0, s->n_rows, end_ns));
+		return;
+	}
+	rut_buf_printf(&run->out, "\n%s\n", cls->title);
+	rut_fmt_line(&run->out, "{:<20} {:<19} {:>15} {:>10}  {:>3}   {:<25}  {:<25}\n", "Wakeup",
+		     "Switch", "Latency (us)", "Priority", "CPU", "Wakee", "Waker");
+	for (size_t i = 0, to; i < s->n_rows; i = to) {
+		to = s->n_rows - i > RUT_RUN_ROWS ? i + RUT_RUN_ROWS : s->n_rows;
+		t = rows_table(s, cls, i, to, end_ns);
+		if (t)
+			print_rows(t, run->conf, &run->out);
 		rut_result_free(t);
+		rut_run_show(run);
+	}
 }
 
 void rut_sched_report(struct rut_instance *inst, int64_t end_ns)

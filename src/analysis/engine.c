@@ -128,8 +128,7 @@ static void end_stretch(struct rut_engine *e, struct rut_engine_list *l, int64_t
 			continue;
 		e->runs[i].analysis->report(l->instances[i], end_ns);
 		e->runs[i].reports++;
-		if (e->flush)
-			e->flush(&e->runs[i], e->arg);
+		rut_run_show(&e->runs[i]);
 		free_instance(l->instances[i]);
 	}
 	if (l->prev)
@@ -363,9 +362,14 @@ void rut_engine_finish(struct rut_engine *e)
 			run->analysis->finish(run, e->first_ns, e->last_ns);
 		if (e->conf->mi && run->reports > 1 && run->analysis->summarise)
 			run->analysis->summarise(run);
-		if (e->flush)
-			e->flush(run, e->arg);
+		rut_run_show(run);
 	}
+}
+
+void rut_run_show(struct rut_run *run)
+{
+	if (run->engine->flush)
+		run->engine->flush(run, run->engine->arg);
 }
 
 void rut_run_take(struct rut_run *run, struct rut_result *t,

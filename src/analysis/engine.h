@@ -121,6 +121,13 @@ void rut_engine_finish(struct rut_engine *e);
 void rut_run_take(struct rut_run *run, struct rut_result *t,
 		  void (*print)(const struct rut_result *t, struct rut_buf *out));
 
+/*
+ * Shows the text so far where nothing else has to come first. A long list is made, printed and
+ * shown in parts of so many rows, so that only what it is made from is in memory as a whole.
+ */
+enum { RUT_RUN_ROWS = 4096 };
+void rut_run_show(struct rut_run *run);
+
 /* "Timerange: [...]" before each report. */
 void rut_run_print_range(struct rut_run *run, int64_t begin_ns, int64_t end_ns);
 
