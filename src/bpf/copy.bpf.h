@@ -35,10 +35,12 @@ static __always_inline void rut_store_word(unsigned char *to, __u64 word, __u32 
 
 /*
  * `len` bytes, at most `max`, which is a constant and a multiple of 64; both places have room for
- * `max`, as far as the verifier is concerned, and `from` for eight bytes more.
+ * `max`, as far as the verifier is concerned, and `from` for eight bytes more. `again` is the same
+ * length: as a number of its own it lets the verifier forget what the first loop said of it, so
+ * that it walks through the rest once instead of once a round.
  */
 static __always_inline void rut_copy(unsigned char *to, const unsigned char *from, __u32 len,
-				     const __u32 max)
+				     __u32 again, const __u32 max)
 {
 	__u32 at, i;
 
@@ -51,6 +53,9 @@ static __always_inline void rut_copy(unsigned char *to, const unsigned char *fro
 		for (__u32 j = 0; j < 64; j += 8)
 			RUT_WORD(to, at + j) = RUT_WORD(from, at + j);
 	}
+	len = again;
+	if (len > max)
+		return;
 	at = len & ~63u;
 	asm volatile("" : "+r"(at));
 	for (i = 0; i < 7; i++, at += 8) {

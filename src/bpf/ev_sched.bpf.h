@@ -191,7 +191,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 	PUT(SCHED_EXEC, tid, task->pid);
 	PUT(SCHED_EXEC, old_tid, old_pid);
 	p += sizeof(struct rut_ev_SCHED_EXEC);
-	rut_copy(p, (unsigned char *)name->text, (__u32)len, sizeof(name->text));
+	rut_copy(p, (unsigned char *)name->text, (__u32)len, (__u32)len, sizeof(name->text));
 	RUT_END();
 }
 

@@ -25,12 +25,12 @@ static void test_copy_every_length(void **state)
 		memset(to, 0xa5, sizeof(to));
 		memset(want, 0xa5, sizeof(want));
 		memcpy(want, from, len);
-		rut_copy(to, from, len, MAX);
+		rut_copy(to, from, len, len, MAX);
 		assert_memory_equal(to, want, sizeof(to));
 	}
 	memset(want, 0xa5, sizeof(want));
 	memset(to, 0xa5, sizeof(to));
-	rut_copy(to, from, MAX + 1, MAX);
+	rut_copy(to, from, MAX + 1, MAX + 1, MAX);
 	assert_memory_equal(to, want, sizeof(to));
 }
 
