@@ -9,8 +9,8 @@ test_core() {
   grep -q '^core' /proc/sys/kernel/core_pattern || t_skip "cores do not go to a file here"
   cat >app.rb <<'EOF'
 class App
-  def step(n, name) = n + 1
-  def boom(why) = Process.kill(:ABRT, Process.pid)
+  def step(n, name); n + 1; end
+  def boom(why); Process.kill(:ABRT, Process.pid); end
   def work
     i = 0
     300.times { i = step(i, "x"); sleep 0.002 }
