@@ -80,47 +80,6 @@ struct candidate {
 	uint64_t timed_until_ns; /* see was_timed() */
 };
 
-/* -EAGAIN: not this thread, not now. */
-static int try_thread(struct rut_inject *in, const struct candidate *c)
-{
-	pid_t tid = c->tid;
-	struct rut_sleep sleep = {0};
-	struct user_regs_struct regs;
-	struct rut_inject_run run = {0};
-	struct rut_place place;
-	int r = rut_inject_seize(in, tid);
-
-	if (r < 0)
-		return -EAGAIN;
-	run.tracee = rut_inject_find_tracee(in, tid);
-	if (c->rank == RUT_PLACE_FRAGILE)
-		rut_place_read_sleep(in->pid, tid, &sleep);
-	r = rut_inject_stop(in, run.tracee);
-	if (r == -EBUSY)
-		return rut_err_set(in->err, EBUSY,
-				   "process %d is stopped: continue it first (kill -CONT %d)",
-				   in->pid, in->pid);
-	if (r < 0)
-		return -EAGAIN;
-	run.stop_ns = rut_inject_now_ns();
-	if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) < 0)
-		return -EAGAIN;
-	rut_place_shorten_wait(in->pid, tid, &regs, &sleep);
-	run.regs = regs;
-	run.sp = rut_regs_sp(&regs);
-	if (!rut_place_is_safe(&in->target, &regs, &place) || !stack_has_room(in, run.sp) ||
-	    !rut_inject_loader_is_idle(in) || !cave_is_as_seen(in)) {
-		rut_inject_let_go(in, run.tracee, &regs);
-		return -EAGAIN;
-	}
-	r = rut_seccomp_check(in->pid, tid, in->err);
-	if (r < 0) {
-		rut_inject_let_go(in, run.tracee, &regs);
-		return r;
-	}
-	return rut_inject_run_stub(in, &run, &regs, &place);
-}
-
 /* With `one_will_do` it ends at the first that is blocked: there may be thousands. */
 static int list_threads(struct rut_inject *in, bool one_will_do, struct candidate **ret,
 			size_t *ret_count)
@@ -152,6 +111,82 @@ static int list_threads(struct rut_inject *in, bool one_will_do, struct candidat
 	*ret = list;
 	*ret_count = n;
 	return n ? 0 : -ESRCH;
+}
+
+static bool is_in_loader(struct rut_inject *in, uint64_t pc)
+{
+	const struct rut_mapping *m = rut_target_mapping_at(&in->target, pc);
+
+	return !m || !strncmp(rut_mapping_basename(m), "ld", 2);
+}
+
+/*
+ * The loader's own word is that it is at work. In the child of a fork that came in the middle of a
+ * dlopen it stays so for ever: then every thread is blocked somewhere else.
+ */
+static bool nobody_loads(struct rut_inject *in, pid_t tid, const struct user_regs_struct *regs)
+{
+	struct candidate *list = NULL;
+	size_t count = 0;
+	bool nobody;
+
+	if (rut_inject_loader_is_idle(in))
+		return true;
+	nobody =
+		!is_in_loader(in, rut_regs_pc(regs)) && list_threads(in, false, &list, &count) == 0;
+	for (size_t i = 0; nobody && i < count; i++) {
+		uint64_t pc, sp;
+		enum rut_place_rank rank;
+
+		if (list[i].tid == tid)
+			continue;
+		rank = rut_place_rank(in->pid, list[i].tid, &pc, &sp);
+		nobody = rank != RUT_PLACE_RUNNING && rank != RUT_PLACE_UNFIT &&
+			 !is_in_loader(in, pc);
+	}
+	free(list);
+	return nobody;
+}
+
+/* -EAGAIN: not this thread, not now. */
+static int try_thread(struct rut_inject *in, const struct candidate *c)
+{
+	pid_t tid = c->tid;
+	struct rut_sleep sleep = {0};
+	struct user_regs_struct regs;
+	struct rut_inject_run run = {0};
+	struct rut_place place;
+	int r = rut_inject_seize(in, tid);
+
+	if (r < 0)
+		return -EAGAIN;
+	run.tracee = rut_inject_find_tracee(in, tid);
+	if (c->rank == RUT_PLACE_FRAGILE)
+		rut_place_read_sleep(in->pid, tid, &sleep);
+	r = rut_inject_stop(in, run.tracee);
+	if (r == -EBUSY)
+		return rut_err_set(in->err, EBUSY,
+				   "process %d is stopped: continue it first (kill -CONT %d)",
+				   in->pid, in->pid);
+	if (r < 0)
+		return -EAGAIN;
+	run.stop_ns = rut_inject_now_ns();
+	if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) < 0)
+		return -EAGAIN;
+	rut_place_shorten_wait(in->pid, tid, &regs, &sleep);
+	run.regs = regs;
+	run.sp = rut_regs_sp(&regs);
+	if (!rut_place_is_safe(&in->target, &regs, &place) || !stack_has_room(in, run.sp) ||
+	    !nobody_loads(in, tid, &regs) || !cave_is_as_seen(in)) {
+		rut_inject_let_go(in, run.tracee, &regs);
+		return -EAGAIN;
+	}
+	r = rut_seccomp_check(in->pid, tid, in->err);
+	if (r < 0) {
+		rut_inject_let_go(in, run.tracee, &regs);
+		return r;
+	}
+	return rut_inject_run_stub(in, &run, &regs, &place);
 }
 
 /* The process has called exec since it was looked at, or is just doing so. */
@@ -235,7 +270,7 @@ static int try_threads(struct rut_inject *in, uint64_t deadline_ns)
 }
 
 /* Whether no thread is in the stub that a killed tracer left behind. */
-static bool leftover_is_idle(struct rut_inject *in)
+static bool leftover_is_idle(struct rut_inject *in, bool patient)
 {
 	struct candidate *list = NULL;
 	size_t count = 0;
@@ -267,8 +302,11 @@ static bool leftover_is_idle(struct rut_inject *in)
 		rut_inject_let_go(in, tr, &regs);
 	}
 	free(list);
-	/* The stub's stack is a shared mapping of its memfd. */
-	if (idle && rut_target_read_maps(&in->target, in->pid) == 0)
+	/*
+	 * The stub's stack is a shared mapping of its memfd. A child that was forked when that had
+	 * just been made has it for ever: so it does not count for long when nobody is there.
+	 */
+	if (idle && patient && rut_target_read_maps(&in->target, in->pid) == 0)
 		for (size_t i = 0; i < in->target.map_count; i++)
 			idle &= !(in->target.maps[i].shared && in->target.maps[i].write &&
 				  !strcmp(in->target.maps[i].path, "/memfd:rutile-agent"));
@@ -314,7 +352,8 @@ static int inject_attached(struct rut_inject *in)
 	r = rut_inject_find_cave(in);
 	if (r < 0)
 		return r;
-	while (in->cave_dirty && !leftover_is_idle(in)) {
+	while (in->cave_dirty &&
+	       !leftover_is_idle(in, rut_inject_now_ns() + FIND_LIMIT_NS / 2 < deadline_ns)) {
 		rut_inject_serve(in, NULL);
 		if (rut_inject_now_ns() > deadline_ns)
 			return rut_err_set(
