@@ -42,7 +42,7 @@ unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method)
 	unsigned n = 0;
 
 	for (int i = 0; hook && i < HOOKS_MAX; i++, hook = (const VALUE *)hook[HOOK_NEXT]) {
-		const struct rut_rec *r = rut_methods_rec(s, hook[HOOK_DATA]);
+		const struct rut_rec *r = rut_target_rec(s, hook[HOOK_DATA]);
 
 		n += r && (r->kind == RUT_REC_FILE ? method : r->iseq == iseq);
 	}
@@ -171,7 +171,7 @@ static VALUE hook(struct rut_session *s, const VALUE *iseqs, long count)
 	wrapper = a.wrapper;
 	iseq = rb.rb_iseqw_to_iseq(wrapper);
 	__builtin_memcpy(before, body_of(iseq), sizeof(before));
-	tp = rut_methods_hook(s, wrapper, iseqs[0], RUT_REC_FILE, (uint32_t)count);
+	tp = rut_target_hook(s, wrapper, iseqs[0], RUT_REC_FILE, (uint32_t)count);
 	if (!copy_at && rb.version <= 302)
 		find_copy(iseq, before, iseqs[0]);
 	return tp;
@@ -195,7 +195,7 @@ bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)
 		if (!missed && n == count)
 			return true;
 		if (tp)
-			rut_methods_drop_hook(s, tp);
+			rut_target_unhook(s, tp);
 		if (missed || n == 0) {
 			s->no_files = true;
 			return false;

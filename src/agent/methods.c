@@ -17,6 +17,7 @@
 #include "session.h"
 
 #include "clock.h"
+#include "iseq.h"
 #include "list.h"
 #include "named.h"
 
@@ -30,15 +31,6 @@
 /* While code is loaded: both too much in all and too much for each. */
 #define COMPILED_NS_MAX 300000000ull
 #define HOOK_NS_MAX	100000u
-
-#define HOOK_DELETED 2u /* RUBY_EVENT_HOOK_FLAG_DELETED */
-
-#define NOT_READY (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
-
-static bool ready_iseq(VALUE v)
-{
-	return rut_imemo(v) == RUT_IMEMO_ISEQ && !(rut_flags(v) & NOT_READY);
-}
 
 bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
 {
@@ -60,164 +52,6 @@ bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_pa
 	if (ret_path)
 		*ret_path = rut_table_str(&s->table, p, len);
 	return true;
-}
-
-/* ---- what kind of code ---- */
-
-static VALUE wrapper_of(VALUE iseq)
-{
-	return rb.rb_iseqw_new(iseq);
-}
-
-static void first_iseq(VALUE obj, void *data)
-{
-	VALUE *ret = data;
-
-	if (!*ret && !rut_special_p(obj) && rut_imemo(obj) == RUT_IMEMO_ISEQ)
-		*ret = obj;
-}
-
-static VALUE iseq_of_wrapper(VALUE wrapper)
-{
-	VALUE iseq = 0;
-
-	if (rb.rb_iseqw_to_iseq)
-		return rb.rb_iseqw_to_iseq(wrapper);
-	rb.rb_objspace_reachable_objects_from(wrapper, first_iseq, &iseq);
-	return iseq;
-}
-
-/* -1: neither a method nor a block */
-static int kind_of(VALUE iseq)
-{
-	if (rb.rb_iseq_type) {
-		VALUE type = rb.rb_iseq_type(iseq);
-
-		return type == rb.sym_method  ? RUT_REC_METHOD
-		       : type == rb.sym_block ? RUT_REC_BLOCK
-					      : -1;
-	} else {
-		/* [[1, :call], [2, :line], ...] */
-		VALUE points = rb.rb_funcallv(wrapper_of(iseq), rb.id_trace_points, 0, NULL);
-
-		for (long i = 0; i < 2; i++) {
-			VALUE point = rb.rb_ary_entry(points, i), event;
-
-			if (point == rb.qnil)
-				break;
-			event = rb.rb_ary_entry(point, 1);
-			if (event == rb.sym_call)
-				return RUT_REC_METHOD;
-			if (event == rb.sym_b_call)
-				return RUT_REC_BLOCK;
-		}
-		return -1;
-	}
-}
-
-static VALUE child_i(VALUE child, VALUE data, int argc, const VALUE *argv, VALUE block)
-{
-	struct rut_list *l = (struct rut_list *)data;
-
-	rut_list_add(l, child);
-	return rb.qnil;
-}
-
-/* Wrappers of the code directly inside; they stay alive: each is referred to by its code. */
-static void children_of(VALUE wrapper, struct rut_list *l)
-{
-	rb.rb_block_call(wrapper, rb.id_each_child, 0, NULL, child_i, (VALUE)l);
-}
-
-/* ---- setting one hook ---- */
-
-struct enable {
-	VALUE tp, wrapper;
-};
-
-static VALUE enable_body(VALUE arg)
-{
-	struct enable *e = (struct enable *)arg;
-
-	rb.rb_hash_aset(rb.enable_args, rb.sym_target, e->wrapper);
-	if (rb.rb_funcallv_kw)
-		rb.rb_funcallv_kw(e->tp, rb.id_enable, 1, &rb.enable_args, 1);
-	else
-		rb.rb_funcallv(e->tp, rb.id_enable, 1, &rb.enable_args);
-	return rb.qnil;
-}
-
-static bool enable_for(VALUE tp, VALUE wrapper)
-{
-	struct enable e = {tp, wrapper};
-	int failed = 0;
-
-	rb.rb_protect(enable_body, (VALUE)&e, &failed);
-	if (failed)
-		rb.rb_set_errinfo(rb.qnil);
-	rb.rb_hash_aset(rb.enable_args, rb.sym_target, rb.qnil);
-	return !failed;
-}
-
-/*
- * Until 3.0 Ruby never frees what belongs to a tracepoint (its bug 18264). So those of sessions
- * that are over are used again. Layout: rut_methods_rec().
- */
-static VALUE spare; /* Array; registered with the GC */
-
-static void spare_tracepoint(VALUE tp)
-{
-	if (rb.version > 300)
-		return;
-	if (!spare) {
-		spare = rb.rb_obj_hide(rb.rb_ary_new());
-		rb.rb_gc_register_address(&spare);
-	}
-	rb.rb_ary_push(spare, tp);
-}
-
-static VALUE new_tracepoint(uint32_t events, rut_tp_fn fn, struct rut_rec *r)
-{
-	VALUE tp = spare ? rb.rb_ary_pop(spare) : rb.qnil;
-	uintptr_t *w;
-
-	if (tp == rb.qnil)
-		return rb.rb_tracepoint_new(0, events, fn, r);
-	w = (uintptr_t *)((uintptr_t *)tp)[4];
-	*(uint32_t *)w = events;
-	for (int i = 2; i < 5; i++)
-		if (rut_hook_is_ours((rut_tp_fn)w[i])) {
-			w[i] = (uintptr_t)fn;
-			w[i + 1] = (uintptr_t)r;
-			break;
-		}
-	return tp;
-}
-
-VALUE rut_methods_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind, uint32_t methods)
-{
-	struct rut_rec *r;
-	uint32_t path, events;
-	rut_tp_fn fn;
-	volatile VALUE tp;
-
-	if (!rut_methods_path_wanted(s, iseq, &path))
-		return 0;
-	r = rut_session_alloc(s, sizeof(*r));
-	if (!r)
-		return 0;
-	r->s = s;
-	r->kind = (uint8_t)kind;
-	r->path = path;
-	r->line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
-	r->iseq = iseq;
-	r->methods = methods;
-	fn = rut_hook_for(s, kind, &events);
-	tp = new_tracepoint(events, fn, r);
-	if (!enable_for(tp, wrapper))
-		return 0;
-	s->table.hdr->instrumented += methods;
-	return tp;
 }
 
 /*
@@ -243,7 +77,7 @@ static VALUE watch_ractors_body(VALUE arg)
 	method = rb.rb_funcallv(ractor, rb.rb_intern("method"), 1, &name);
 	s->tps[s->tp_count] = rb.rb_tracepoint_new(0, RUT_EVENT_CALL, on_ractor_new, s);
 	rb.rb_gc_register_address(&s->tps[s->tp_count]);
-	if (enable_for(s->tps[s->tp_count], method))
+	if (rut_target_enable(s->tps[s->tp_count], method))
 		s->tp_count++;
 	else
 		rb.rb_gc_unregister_address(&s->tps[s->tp_count]);
@@ -273,15 +107,15 @@ static uint32_t instrument_children(struct rut_session *s, VALUE wrapper, int de
 	struct rut_list l = {0};
 	uint32_t left = 0;
 
-	children_of(wrapper, &l);
+	rut_iseq_children(wrapper, &l);
 	for (size_t i = 0; i < l.count; i++) {
-		VALUE iseq = iseq_of_wrapper(l.items[i]);
-		int kind = kind_of(iseq);
+		VALUE iseq = rut_iseq_of(l.items[i]);
+		int kind = rut_iseq_kind(iseq);
 
 		if (kind == RUT_REC_METHOD && s->by_file && !s->filter.has_names)
 			left++;
 		else if (kind >= 0)
-			rut_methods_hook(s, l.items[i], iseq, kind, 1);
+			rut_target_hook(s, l.items[i], iseq, kind, 1);
 		if (depth < 100)
 			left += instrument_children(s, l.items[i], depth + 1);
 	}
@@ -300,8 +134,7 @@ static VALUE compiled_body(VALUE arg)
 	uint32_t methods = instrument_children(c->s, c->wrapper, 0);
 
 	if (methods)
-		rut_methods_hook(c->s, c->wrapper, iseq_of_wrapper(c->wrapper), RUT_REC_FILE,
-				 methods);
+		rut_target_hook(c->s, c->wrapper, rut_iseq_of(c->wrapper), RUT_REC_FILE, methods);
 	return rb.qnil;
 }
 
@@ -318,9 +151,9 @@ void rut_methods_on_compiled(VALUE tp, void *session)
 		return;
 	if (rut_type(iseq) == RUT_T_ARRAY)
 		iseq = rb.rb_ary_entry(iseq, 1);
-	if (rut_special_p(iseq) || !ready_iseq(iseq) || !rut_methods_path_wanted(s, iseq, NULL))
+	if (rut_special_p(iseq) || !rut_iseq_ready(iseq) || !rut_methods_path_wanted(s, iseq, NULL))
 		return;
-	c.wrapper = wrapper_of(iseq);
+	c.wrapper = rut_iseq_wrapper(iseq);
 	begin = rut_mono_ns();
 	hooks = s->table.hdr->instrumented;
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
@@ -356,27 +189,6 @@ struct scan {
 	VALUE path; /* the last one asked for, and the answer */
 	bool wanted;
 };
-
-/*
- * The record of a tracepoint of this session, or NULL. Tracepoints of sessions that are over are
- * still in the heap until the next GC, disabled, and their records are gone. Layout of struct
- * rb_tp_t: events and tracing, thread, targets, func, data.
- */
-struct rut_rec *rut_methods_rec(const struct rut_session *s, VALUE v)
-{
-	const uintptr_t *w = (const uintptr_t *)v, *tp;
-
-	if ((w[0] & RUT_T_MASK) != RUT_T_DATA || w[1] != rb.c_tracepoint || w[3] & ~3ul)
-		return NULL;
-	tp = w[3] & 2 ? &w[4] : (const uintptr_t *)w[4]; /* embedded or not */
-	if (!tp || !((const int *)tp)[1])
-		return NULL;
-	for (int i = 2; i < 5; i++)
-		if (rut_hook_is_ours((rut_tp_fn)tp[i]) &&
-		    rut_session_owns(s, (const void *)tp[i + 1]))
-			return (struct rut_rec *)tp[i + 1];
-	return NULL;
-}
 
 static void proc_of_ment(VALUE obj, void *data)
 {
@@ -417,7 +229,7 @@ static int scan_page(void *start, void *end, size_t stride, void *data)
 		int imemo = rut_imemo(v);
 
 		if (imemo == RUT_IMEMO_ISEQ) {
-			if (!(rut_flags(v) & NOT_READY) && scan_wanted(sc, v))
+			if (rut_iseq_ready(v) && scan_wanted(sc, v))
 				rut_list_add(&sc->found, v);
 		} else if (imemo == RUT_IMEMO_MENT) {
 			const uint32_t *def = ((const uint32_t *const *)v)[2];
@@ -427,25 +239,11 @@ static int scan_page(void *start, void *end, size_t stride, void *data)
 			else if (def && (*def & 15) == RUT_METHOD_TYPE_ISEQ && sc->by_name)
 				rut_list_add(&sc->named, v);
 		} else if (sc->again && !sc->s->by_file) {
-			if (rut_methods_rec(sc->s, v))
+			if (rut_target_rec(sc->s, v))
 				rut_list_add(&sc->tps, v);
 		}
 	}
 	return 0;
-}
-
-static void collect_targets(VALUE obj, void *data)
-{
-	if (rut_special_p(obj))
-		return;
-	if (rut_imemo(obj) == RUT_IMEMO_ISEQ)
-		rut_list_add(data, obj);
-}
-
-static void collect_target_sets(VALUE obj, void *data)
-{
-	if (!rut_special_p(obj) && rut_type(obj) == RUT_T_HASH)
-		rb.rb_objspace_reachable_objects_from(obj, collect_targets, data);
 }
 
 static int compare(const void *a, const void *b)
@@ -460,7 +258,7 @@ static bool is_done(const struct scan *sc, VALUE iseq)
 	if (sc->s->by_file)
 		return sc->again &&
 		       rut_file_hooks_on(sc->s, iseq,
-					 rb.rb_iseq_type && kind_of(iseq) == RUT_REC_METHOD);
+					 rb.rb_iseq_type && rut_iseq_kind(iseq) == RUT_REC_METHOD);
 	return sc->done.count &&
 	       bsearch(&iseq, sc->done.items, sc->done.count, sizeof(VALUE), compare);
 }
@@ -479,7 +277,7 @@ static void add_defined_methods(struct scan *sc)
 	for (size_t i = 0; i < sc->ments.count; i++) {
 		VALUE iseq = bmethod_iseq(sc->ments.items[i]);
 
-		if (iseq && ready_iseq(iseq) && scan_wanted(sc, iseq) && !is_done(sc, iseq))
+		if (iseq && rut_iseq_ready(iseq) && scan_wanted(sc, iseq) && !is_done(sc, iseq))
 			rut_list_add(&sc->blocks, iseq);
 	}
 	if (sc->blocks.count)
@@ -492,7 +290,7 @@ static void add_defined_methods(struct scan *sc)
 /* Where Ruby says it at no cost; otherwise it is asked when it is its turn. */
 static bool kind_wanted(const struct rut_session *s, VALUE iseq)
 {
-	int kind = rb.rb_iseq_type ? kind_of(iseq) : RUT_REC_METHOD;
+	int kind = rb.rb_iseq_type ? rut_iseq_kind(iseq) : RUT_REC_METHOD;
 
 	return kind == RUT_REC_METHOD || (kind == RUT_REC_BLOCK && s->todo_blocks);
 }
@@ -526,7 +324,7 @@ static void add_found(struct scan *sc)
 
 		if (is_done(sc, iseq) || !kind_wanted(s, iseq))
 			continue;
-		if (sc->by_name && kind_of(iseq) == RUT_REC_METHOD)
+		if (sc->by_name && rut_iseq_kind(iseq) == RUT_REC_METHOD)
 			is = rut_named_is(&named, iseq);
 		if (is == RUT_NAMED_WANTED)
 			add(s, iseq);
@@ -546,8 +344,7 @@ static VALUE scan_body(VALUE arg)
 
 	rb.rb_objspace_each_objects(scan_page, sc);
 	for (size_t i = 0; i < sc->tps.count; i++)
-		rb.rb_objspace_reachable_objects_from(sc->tps.items[i], collect_target_sets,
-						      &sc->done);
+		rb.rb_objspace_reachable_objects_from(sc->tps.items[i], rut_target_sets, &sc->done);
 	if (sc->done.count)
 		qsort(sc->done.items, sc->done.count, sizeof(VALUE), compare);
 	if (s->by_file && sc->found.count)
@@ -621,7 +418,7 @@ static long next_of_file(const struct rut_session *s, VALUE *iseqs, long *ret_n)
 	for (; i < s->todo_defined; i++) {
 		VALUE iseq = rb.rb_ary_entry(s->todo, i);
 
-		if (kind_of(iseq) != RUT_REC_METHOD)
+		if (rut_iseq_kind(iseq) != RUT_REC_METHOD)
 			break;
 		if (path && rb.rb_profile_frame_path(iseq) != path)
 			break;
@@ -653,13 +450,13 @@ static bool hook_next(struct rut_session *s)
 		}
 	}
 	iseq = rb.rb_ary_entry(s->todo, s->todo_next++);
-	kind = kind_of(iseq);
+	kind = rut_iseq_kind(iseq);
 	if (kind == RUT_REC_METHOD && s->by_file && rut_file_hooks_on(s, iseq, true))
 		return false;
 	if (kind != RUT_REC_METHOD &&
 	    (kind != RUT_REC_BLOCK || (!s->todo_blocks && s->todo_next <= s->todo_defined)))
 		return false;
-	rut_methods_hook(s, wrapper_of(iseq), iseq, kind, 1);
+	rut_target_hook(s, rut_iseq_wrapper(iseq), iseq, kind, 1);
 	return true;
 }
 
@@ -697,7 +494,7 @@ static int unhook_page(void *start, void *end, size_t stride, void *data)
 	struct unhook *u = data;
 
 	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
-		struct rut_rec *r = rut_methods_rec(u->s, v);
+		struct rut_rec *r = rut_target_rec(u->s, v);
 
 		if (r && (!u->only_drops || r->drop))
 			rut_list_add(&u->tps, v);
@@ -733,137 +530,6 @@ static void unhook_list(struct rut_session *s, bool only_drops)
 	s->unhook_only_drops = only_drops;
 }
 
-/*
- * Ruby 2.7 keeps what it should free. A hook that is taken away stays in the list of its code, with
- * its tracepoint, as long as there is another one; and counts as one that is left, so that the list
- * and the slow instructions stay for ever. A list that is empty is forgotten, not freed. So we take
- * the hooks out ourselves before the next one goes, and have Ruby think that a list is in use: what
- * it forgets then is ours. Layout as in files.c; the words of the list are: first hook (two words),
- * events, whether there is something to clean, how many are running it.
- */
-struct disable {
-	VALUE tp;
-	struct rut_list targets;      /* what it is enabled for: one */
-	struct rut_list codes, lists; /* the code in these that has hooks, and its lists before */
-};
-
-static bool keeps_hooks(void)
-{
-	return rb.version == 207;
-}
-
-static void free_hooks(uint32_t *list, bool all)
-{
-	uintptr_t **next = (uintptr_t **)list, *hook;
-	uint32_t events = 0;
-
-	while ((hook = *next)) {
-		const uint32_t *flags = (const uint32_t *)hook;
-
-		if (all || flags[0] & HOOK_DELETED) {
-			*next = (uintptr_t *)hook[3];
-			rb.ruby_xfree(hook);
-		} else {
-			events |= flags[1];
-			next = (uintptr_t **)&hook[3];
-		}
-	}
-	list[2] = events;
-	list[3] = 0;
-}
-
-static uint32_t *hook_list(VALUE iseq)
-{
-	return (uint32_t *)((uintptr_t *)iseq)[3];
-}
-
-static void hold_lists(struct disable *d, VALUE wrapper, int depth)
-{
-	VALUE iseq = iseq_of_wrapper(wrapper);
-	struct rut_list l = {0};
-
-	if (!ready_iseq(iseq) || depth > 32)
-		return;
-	/* One that is being run is left to Ruby. */
-	if (hook_list(iseq) && hook_list(iseq)[4] == 0 &&
-	    rut_list_add(&d->lists, (VALUE)hook_list(iseq))) {
-		if (rut_list_add(&d->codes, iseq))
-			hook_list(iseq)[4] = 1;
-		else
-			d->lists.count--;
-	}
-	children_of(wrapper, &l);
-	for (size_t i = 0; i < l.count; i++)
-		hold_lists(d, l.items[i], depth + 1);
-	rut_list_fini(&l);
-}
-
-static void release_lists(struct disable *d)
-{
-	for (size_t i = 0; i < d->lists.count; i++) {
-		uint32_t *list = (uint32_t *)d->lists.items[i];
-		bool forgotten = hook_list(d->codes.items[i]) != list;
-
-		list[4] = 0;
-		if (forgotten || list[3])
-			free_hooks(list, forgotten);
-		if (forgotten)
-			rb.ruby_xfree(list);
-	}
-	rut_list_fini(&d->targets);
-	rut_list_fini(&d->lists);
-	rut_list_fini(&d->codes);
-}
-
-static VALUE hold_body(VALUE arg)
-{
-	struct disable *d = (struct disable *)arg;
-
-	rb.rb_objspace_reachable_objects_from(d->tp, collect_target_sets, &d->targets);
-	if (keeps_hooks() && d->targets.count && ready_iseq(d->targets.items[0]))
-		hold_lists(d, wrapper_of(d->targets.items[0]), 0);
-	return rb.qnil;
-}
-
-static VALUE disable_body(VALUE arg)
-{
-	struct disable *d = (struct disable *)arg;
-
-	rb.rb_tracepoint_disable(d->tp);
-	return rb.qnil;
-}
-
-static void protect(VALUE (*fn)(VALUE), VALUE arg)
-{
-	int failed = 0;
-
-	rb.rb_protect(fn, arg, &failed);
-	if (failed)
-		rb.rb_set_errinfo(rb.qnil);
-}
-
-void rut_methods_drop_hook(struct rut_session *s, VALUE tp)
-{
-	struct rut_rec *r = rut_methods_rec(s, tp);
-	struct disable d = {.tp = tp};
-	bool file = r && r->kind == RUT_REC_FILE;
-	volatile VALUE keep = 0; /* for the GC: a tracepoint of ours has one target */
-
-	if (!r)
-		return;
-	r->drop = false;
-	s->table.hdr->instrumented -= r->methods;
-	if (keeps_hooks() || file)
-		protect(hold_body, (VALUE)&d);
-	if (d.targets.count)
-		keep = d.targets.items[0];
-	protect(disable_body, (VALUE)&d);
-	if (keep && file)
-		rut_file_free_copy(keep);
-	release_lists(&d);
-	spare_tracepoint(tp);
-}
-
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns)
 {
 	if (s->unhook == rb.qnil || (s->unhook_only_drops && !only_drops)) {
@@ -876,7 +542,7 @@ bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadlin
 
 		if (tp == rb.qnil)
 			break;
-		rut_methods_drop_hook(s, tp);
+		rut_target_unhook(s, tp);
 		if (s->unhook_next % 16 == 0 && rut_mono_ns() > deadline_ns)
 			return true;
 	}

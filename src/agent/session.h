@@ -165,18 +165,23 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns);
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns);
 /* Instead of a hook for each method. */
 void rut_session_go_global(struct rut_session *s);
+bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path);
+void rut_watch_ractors(struct rut_session *s);
+void rut_methods_on_compiled(VALUE tp, void *session);
+
+/* target.c */
 /*
  * A hook on this code (its wrapper) and the methods in it, `methods` of them. Returns the
  * tracepoint, or 0.
  */
-VALUE rut_methods_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind,
-		       uint32_t methods);
-void rut_methods_drop_hook(struct rut_session *s, VALUE tp);
+VALUE rut_target_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind, uint32_t methods);
+void rut_target_unhook(struct rut_session *s, VALUE tp);
+/* A tracepoint of any kind for one target; false: Ruby refused. */
+bool rut_target_enable(VALUE tp, VALUE wrapper);
 /* The record of a tracepoint of this session, or NULL. */
-struct rut_rec *rut_methods_rec(const struct rut_session *s, VALUE tp);
-bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path);
-void rut_watch_ractors(struct rut_session *s);
-void rut_methods_on_compiled(VALUE tp, void *session);
+struct rut_rec *rut_target_rec(const struct rut_session *s, VALUE tp);
+/* For what a tracepoint refers to: adds the code that it is enabled for to a rut_list. */
+void rut_target_sets(VALUE obj, void *list);
 
 /* files.c */
 /* `by_name`: for methods that are chosen by name. */
@@ -185,11 +190,11 @@ bool rut_files_usable(bool by_name);
  * One hook for these methods of one file, RUT_FILE_METHODS at most, in the order of their lines.
  * False: not on this Ruby, and none has it. The array is changed.
  */
-/* The memory that Ruby does not free when this code goes. */
-void rut_file_free_copy(VALUE iseq);
 bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count);
 /* How many hooks of this session count this code (`method`: a method, else a block). */
 unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method);
+/* The memory that Ruby does not free when this code goes. */
+void rut_file_free_copy(VALUE iseq);
 
 /* names.c: never runs Ruby code of the application. Writes the name, NUL-terminated. */
 void rut_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton);

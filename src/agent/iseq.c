@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "iseq.h"
+
+#include "session.h"
+
+#define NOT_READY (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
+
+bool rut_iseq_ready(VALUE v)
+{
+	return rut_imemo(v) == RUT_IMEMO_ISEQ && !(rut_flags(v) & NOT_READY);
+}
+
+VALUE rut_iseq_wrapper(VALUE iseq)
+{
+	return rb.rb_iseqw_new(iseq);
+}
+
+static void first_iseq(VALUE obj, void *data)
+{
+	VALUE *ret = data;
+
+	if (!*ret && !rut_special_p(obj) && rut_imemo(obj) == RUT_IMEMO_ISEQ)
+		*ret = obj;
+}
+
+VALUE rut_iseq_of(VALUE wrapper)
+{
+	VALUE iseq = 0;
+
+	if (rb.rb_iseqw_to_iseq)
+		return rb.rb_iseqw_to_iseq(wrapper);
+	rb.rb_objspace_reachable_objects_from(wrapper, first_iseq, &iseq);
+	return iseq;
+}
+
+int rut_iseq_kind(VALUE iseq)
+{
+	if (rb.rb_iseq_type) {
+		VALUE type = rb.rb_iseq_type(iseq);
+
+		return type == rb.sym_method  ? RUT_REC_METHOD
+		       : type == rb.sym_block ? RUT_REC_BLOCK
+					      : -1;
+	} else {
+		/* [[1, :call], [2, :line], ...] */
+		VALUE points = rb.rb_funcallv(rut_iseq_wrapper(iseq), rb.id_trace_points, 0, NULL);
+
+		for (long i = 0; i < 2; i++) {
+			VALUE point = rb.rb_ary_entry(points, i), event;
+
+			if (point == rb.qnil)
+				break;
+			event = rb.rb_ary_entry(point, 1);
+			if (event == rb.sym_call)
+				return RUT_REC_METHOD;
+			if (event == rb.sym_b_call)
+				return RUT_REC_BLOCK;
+		}
+		return -1;
+	}
+}
+
+static VALUE child_i(VALUE child, VALUE data, int argc, const VALUE *argv, VALUE block)
+{
+	struct rut_list *l = (struct rut_list *)data;
+
+	rut_list_add(l, child);
+	return rb.qnil;
+}
+
+void rut_iseq_children(VALUE wrapper, struct rut_list *l)
+{
+	rb.rb_block_call(wrapper, rb.id_each_child, 0, NULL, child_i, (VALUE)l);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Code: Ruby's InstructionSequences, the internal objects (here: iseq) and the ones that a program
+ * can see (their wrappers). With the GVL.
+ */
+#ifndef RUT_AGENT_ISEQ_H
+#define RUT_AGENT_ISEQ_H
+
+#include "list.h"
+
+/* Is this object code, and not being loaded or compiled? */
+bool rut_iseq_ready(VALUE v);
+
+/* RUT_REC_METHOD, RUT_REC_BLOCK, or -1. Until 3.0 this takes microseconds. */
+int rut_iseq_kind(VALUE iseq);
+
+VALUE rut_iseq_wrapper(VALUE iseq);
+VALUE rut_iseq_of(VALUE wrapper);
+
+/* Wrappers of the code directly inside; they stay alive: each is referred to by its code. */
+void rut_iseq_children(VALUE wrapper, struct rut_list *l);
+
+#endif
