@@ -18,7 +18,7 @@
 #define RUT_BUDGET_WINDOW  100000000ull	  /* at least so many ns are looked at */
 #define RUT_BUDGET_PAUSE   10000000000ull /* shed for so long, doubled each time ... */
 #define RUT_BUDGET_STRIKES 6		  /* ... at most so often */
-#define RUT_BUDGET_SHED_NS 15		  /* a run of a class that is shed */
+#define RUT_BUDGET_SHED_NS 30		  /* a run of a class that is shed */
 #define RUT_BUDGET_EACH	   256		  /* the clock is looked at every so many runs */
 
 _Static_assert((int)RUT_EV_COUNT <= RUT_BUDGET_SYSCALL, "static events come first");
