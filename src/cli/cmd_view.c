@@ -28,6 +28,7 @@ enum {
 	OPT_THREADS,
 	OPT_STACKS,
 	OPT_FOLDED,
+	OPT_FOLLOW,
 	OPT_ROOT,
 };
 
@@ -50,6 +51,7 @@ static const struct rut_opt options[] = {
 	{"no-clock-offset", NULL, "ignore the clocks' offsets: times count from 0", OPT_NO_OFFSET},
 	{"no-delta", NULL, "do not print the time since the event before", OPT_NO_DELTA},
 	{"stacks", NULL, "print the stacks of events, with names of functions", OPT_STACKS},
+	{"follow", NULL, "go on while the trace grows, until interrupted", OPT_FOLLOW},
 	{"folded", NULL,
 	 "print each different stack once, and how often it occurred: for flame graphs",
 	 OPT_FOLDED},
@@ -70,10 +72,17 @@ struct view {
 	size_t n_events;
 	const char *fields[MAX_WORDS]; /* owned */
 	size_t n_fields;
-	bool count_only, stacks, folded;
+	bool count_only, stacks, folded, follow;
 	const char *roots;
 	unsigned int threads;
 };
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int sig)
+{
+	stop = sig;
+}
 
 static void view_fini(struct view *v)
 {
@@ -232,6 +241,9 @@ static int take_option(struct view *v, int id, const char *value)
 	case OPT_STACKS:
 		v->stacks = true;
 		return 0;
+	case OPT_FOLLOW:
+		v->follow = true;
+		return 0;
 	case OPT_FOLDED:
 		v->stacks = v->folded = true;
 		return 0;
@@ -282,7 +294,8 @@ static int view_set(const struct view *v, struct rut_ctf_set *set, bool *ret_bad
 {
 	struct rut_view view = {
 		.set = set,
-		.reader = {.prefault = true},
+		.reader = {.prefault = true, .follow = v->follow},
+		.stop = &stop,
 		.text = v->text,
 		.events = v->events,
 		.n_events = v->n_events,
@@ -325,6 +338,8 @@ static int parse_args(struct view *v, int argc, char **argv)
 				return rc;
 		}
 	}
+	if (v->follow && v->stacks)
+		return rut_usage_error(v->cmd, "--follow goes with neither --stacks nor --folded");
 	return v->args.n_paths
 		       ? 0
 		       : rut_usage_error(v->cmd, "which trace? Give the path of its folder");
@@ -345,6 +360,10 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		return rc < 0 ? RUT_EXIT_OK : rc;
 	}
 	signal(SIGPIPE, SIG_IGN);
+	if (v.follow) {
+		signal(SIGINT, on_signal);
+		signal(SIGTERM, on_signal);
+	}
 	rc = rut_ctf_set_open(&set, v.args.paths, v.args.n_paths, &v.args.set, &err);
 	if (!rc)
 		rc = view_set(&v, set, &bad, &err);

@@ -46,19 +46,26 @@ static bool name_wanted(const struct rut_view *v, const char *name)
 	return !v->n_events;
 }
 
+/* Looks at the classes that it has not seen yet. */
 static int choose(const struct rut_view *v, struct choice *c, struct rut_err *err)
 {
-	c->n = rut_ctf_set_n_classes(v->set);
-	c->wanted = calloc(c->n + 1, 1);
-	c->progs = calloc(c->n + 1, sizeof(struct rut_expr_prog *));
-	if (!c->wanted || !c->progs)
+	size_t n = rut_ctf_set_n_classes(v->set);
+	void *wanted = realloc(c->wanted, n + 1), *progs;
+
+	c->wanted = wanted ? wanted : c->wanted;
+	progs = realloc(c->progs, (n + 1) * sizeof(struct rut_expr_prog *));
+	c->progs = progs ? progs : c->progs;
+	if (!wanted || !progs)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	c->none = true;
+	c->none = c->none || !c->n;
 	c->all = !v->n_events && !v->filter;
-	for (size_t i = 0; i < c->n; i++) {
+	while (c->n < n) {
+		size_t i = c->n++;
 		const struct rut_ctf_event_class *cls = rut_ctf_set_class(v->set, i);
 		int rc, always;
 
+		c->wanted[i] = 0;
+		c->progs[i] = NULL;
 		if (!name_wanted(v, cls->name))
 			continue;
 		if (v->filter) {
@@ -79,9 +86,10 @@ static int choose(const struct rut_view *v, struct choice *c, struct rut_err *er
 	return 0;
 }
 
-static void want(const struct rut_view *v, const struct choice *c, struct rut_ctf_reader *r)
+static void want(const struct rut_view *v, const struct choice *c, struct rut_ctf_reader *r,
+		 size_t from)
 {
-	for (size_t i = 0; i < c->n && !c->all; i++)
+	for (size_t i = from; i < c->n && !c->all; i++)
 		if (c->wanted[i])
 			rut_ctf_reader_want(r, rut_ctf_set_class(v->set, i));
 }
@@ -161,7 +169,33 @@ static void print_stacks(const struct rut_view *v, const struct rut_ctf_event *e
 
 /* ---- One thread ---- */
 
-static int print_simply(const struct rut_view *v, const struct choice *c, bool *ret_bad,
+/*
+ * Waits until a trace that is followed has grown. Returns 0 when there may be more, 1 at the end,
+ * or -errno.
+ */
+static int wait_for_more(const struct rut_view *v, struct choice *c, struct rut_ctf_reader *r,
+			 struct rut_ctf_text *text, struct rut_err *err)
+{
+	const struct timespec pause = {.tv_nsec = 100000000};
+	size_t had = c->n;
+	int rc = 0;
+
+	while (!*v->stop && !(rc = rut_ctf_reader_poll(r, err)))
+		nanosleep(&pause, NULL);
+	if (!rc) { /* stopped: nothing waits for others any more */
+		rut_ctf_reader_drain(r);
+		return 1;
+	}
+	if (rc > 0)
+		rc = rut_ctf_text_grow(text, err);
+	if (!rc)
+		rc = choose(v, c, err);
+	if (!rc)
+		want(v, c, r, had);
+	return rc;
+}
+
+static int print_simply(const struct rut_view *v, struct choice *c, bool *ret_bad,
 			struct rut_err *err)
 {
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
@@ -171,6 +205,7 @@ static int print_simply(const struct rut_view *v, const struct choice *c, bool *
 	_cleanup_(rut_folded_fini)
 	struct rut_folded folded = {.stacks = v->stacks};
 	struct rut_ctf_text *text;
+	bool last = false, ended = false;
 	uint64_t n = 0;
 	int rc;
 
@@ -180,8 +215,21 @@ static int print_simply(const struct rut_view *v, const struct choice *c, bool *
 		rut_ctf_text_free(text);
 		return rc;
 	}
-	want(v, c, r);
-	while (!rc && !c->none && (ev = next(r, c))) {
+	want(v, c, r, 0);
+	while (!rc && !ended) {
+		ev = c->none ? NULL : next(r, c);
+		if (!ev && (!v->reader.follow || last)) {
+			ended = true;
+			continue;
+		}
+		if (!ev) {
+			rc = rut_write_out(&out);
+			if (!rc)
+				rc = wait_for_more(v, c, r, text, err);
+			last = rc > 0;
+			rc = last ? 0 : rc;
+			continue;
+		}
 		n++;
 		if (v->count_only)
 			continue;
@@ -270,7 +318,7 @@ static int print_slice(const struct pool *p, size_t i, struct rut_ctf_text *text
 	opts.arg = &s->notes;
 	if ((rc = rut_ctf_reader_new(&r, p->v->set, &opts, NULL)) < 0)
 		return rc;
-	want(p->v, p->choice, r);
+	want(p->v, p->choice, r, 0);
 	while ((ev = next(r, p->choice))) {
 		if (!s->n++) {
 			s->first_time = time_of(ev);
@@ -452,8 +500,9 @@ int rut_view_print(const struct rut_view *v, bool *ret_bad, struct rut_err *err)
 	int rc = choose(v, &choice, err);
 
 	threads = threads > MAX_THREADS ? MAX_THREADS : threads;
-	if (!rc && threads > 1 && !v->folded && rut_ctf_set_bytes(v->set) > 8 * SLICE_BYTES &&
-	    !choice.none && !rut_ctf_set_scan(v->set, NULL) && all_have_times(v->set))
+	if (!rc && threads > 1 && !v->folded && !v->reader.follow &&
+	    rut_ctf_set_bytes(v->set) > 8 * SLICE_BYTES && !choice.none &&
+	    !rut_ctf_set_scan(v->set, NULL) && all_have_times(v->set))
 		rc = rut_ctf_set_slices(v->set,
 					v->reader.has_begin ? v->reader.begin_ns : INT64_MIN,
 					v->reader.has_end ? v->reader.end_ns : INT64_MAX,

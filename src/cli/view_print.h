@@ -9,6 +9,8 @@
 #ifndef RUT_CLI_VIEW_PRINT_H
 #define RUT_CLI_VIEW_PRINT_H
 
+#include <signal.h>
+
 #include "analysis/callstack.h"
 #include "ctf/text.h"
 #include "expr/expr.h"
@@ -24,6 +26,8 @@ struct rut_view {
 	struct rut_callstacks *stacks; /* NULL: not shown; borrowed */
 	bool folded;		       /* print the stacks counted, and nothing else */
 	unsigned int threads;	       /* at most; 0: as many as there are CPUs */
+	/* With reader.follow: prints what comes until this is not 0. */
+	const volatile sig_atomic_t *stop; /* borrowed */
 };
 
 /*

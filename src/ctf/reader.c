@@ -85,17 +85,41 @@ static void set_watermark(struct rut_ctf_reader *r)
 	r->watermark_ns = least;
 }
 
+static bool waits(const struct rut_ctf_reader *r, const struct rut_cursor *c)
+{
+	for (size_t i = 0; i < r->n_heap; i++)
+		if (r->heap[i] == c)
+			return true;
+	return false;
+}
+
+/* Puts those cursors on the heap that are not there: at the begin all, later those that stood at an
+ * end. */
 static void start(struct rut_ctf_reader *r)
 {
-	r->n_heap = 0;
 	for (size_t i = 0; i < r->n_cursors; i++) {
-		r->cursors[i]->wanted = r->wanted;
-		if (rut_cursor_next(r->cursors[i]))
-			r->heap[r->n_heap++] = r->cursors[i];
+		struct rut_cursor *c = r->cursors[i];
+
+		c->wanted = r->wanted;
+		if (!waits(r, c) && rut_cursor_next(c))
+			r->heap[r->n_heap++] = c;
 	}
 	make_heap(r);
+	if (r->opts.follow)
+		set_watermark(r);
 	r->started = true;
 	r->fresh = true;
+}
+
+/*
+ * The files may have grown. The next event is looked for when it is asked for: until then classes
+ * that came with them can be wanted.
+ */
+static void resume(struct rut_ctf_reader *r)
+{
+	for (size_t i = 0; i < r->n_cursors; i++)
+		rut_cursor_resume(r->cursors[i]);
+	r->started = false;
 }
 
 /* The heap's root, unless it has to wait. */
@@ -165,9 +189,7 @@ static int grow_wanted(struct rut_ctf_reader *r, size_t had)
 	if (!wanted)
 		return -ENOMEM;
 	memset(wanted + had, 0, n + 1 - had);
-	r->wanted = wanted;
-	for (size_t i = 0; i < r->n_cursors; i++)
-		r->cursors[i]->wanted = wanted;
+	r->wanted = wanted; /* start() gives it to the cursors */
 	return 0;
 }
 
@@ -189,39 +211,14 @@ int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err)
 	for (size_t i = had; i < r->set->n_streams; i++)
 		if (add_cursor(r, i) < 0)
 			return rut_err_set(err, ENOMEM, "out of memory");
-	for (size_t i = 0; i < r->n_cursors; i++) {
-		struct rut_cursor *c = r->cursors[i];
-		bool waits = false;
-
-		for (size_t k = 0; k < r->n_heap; k++)
-			waits |= r->heap[k] == c;
-		rut_cursor_resume(c);
-		if (!waits && rut_cursor_next(c))
-			r->heap[r->n_heap++] = c;
-	}
-	make_heap(r);
-	r->started = r->fresh = true;
-	set_watermark(r);
+	resume(r);
 	return 1;
 }
 
 void rut_ctf_reader_drain(struct rut_ctf_reader *r)
 {
 	r->opts.follow = false;
-	for (size_t i = 0; i < r->n_cursors; i++) {
-		struct rut_cursor *c = r->cursors[i];
-		bool waits = false;
-
-		for (size_t k = 0; k < r->n_heap; k++)
-			waits |= r->heap[k] == c;
-		rut_cursor_resume(c);
-		if (r->started && !waits && rut_cursor_next(c))
-			r->heap[r->n_heap++] = c;
-	}
-	if (r->started) {
-		make_heap(r);
-		r->fresh = true;
-	}
+	resume(r);
 }
 
 void rut_ctf_reader_want(struct rut_ctf_reader *r, const struct rut_ctf_event_class *cls)
@@ -242,6 +239,7 @@ int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err 
 	r->opts.begin_ns = ts_ns;
 	for (size_t i = 0; i < r->n_cursors; i++)
 		rut_cursor_seek(r->cursors[i], ts_ns);
+	r->n_heap = 0;
 	r->started = false;
 	return 0;
 }

@@ -43,7 +43,7 @@ struct rut_ctf_text {
 	struct rut_arena arena;
 	struct line *lines;	     /* by class index */
 	struct packet_text *packets; /* by stream index */
-	size_t n_streams;
+	size_t n_streams, n_lines;
 	struct rut_buf lit; /* while a line is compiled */
 	bool has_last;
 	int64_t last_ns;
@@ -290,11 +290,37 @@ static int compile_line(struct rut_ctf_text *t, struct line *l,
 	return flush(t, l, OP_END, false, NULL);
 }
 
+int rut_ctf_text_grow(struct rut_ctf_text *t, struct rut_err *err)
+{
+	size_t n_lines = rut_ctf_set_n_classes(t->set), n_streams = rut_ctf_set_n_streams(t->set);
+	struct line *lines = realloc(t->lines, (n_lines + 1) * sizeof(*lines));
+	struct packet_text *packets;
+
+	if (!lines)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	t->lines = lines;
+	packets = realloc(t->packets, (n_streams + 1) * sizeof(*packets));
+	if (!packets)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	t->packets = packets;
+	for (; t->n_streams < n_streams; t->n_streams++)
+		packets[t->n_streams] = (struct packet_text){0};
+	/* Files may be mapped elsewhere now: an address says no more which packet it is. */
+	for (size_t i = 0; i < n_streams; i++)
+		packets[i].packet = NULL;
+	for (; t->n_lines < n_lines; t->n_lines++) {
+		lines[t->n_lines] = (struct line){0};
+		if (compile_line(t, &lines[t->n_lines], rut_ctf_set_class(t->set, t->n_lines)) < 0)
+			return rut_err_set(err, ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
 int rut_ctf_text_new(struct rut_ctf_text **ret, const struct rut_ctf_set *set,
 		     const struct rut_ctf_text_opts *opts, struct rut_err *err)
 {
 	struct rut_ctf_text *t = calloc(1, sizeof(*t));
-	size_t n = rut_ctf_set_n_classes(set);
+	int rc;
 
 	if (!t)
 		return rut_err_set(err, ENOMEM, "out of memory");
@@ -302,19 +328,12 @@ int rut_ctf_text_new(struct rut_ctf_text **ret, const struct rut_ctf_set *set,
 	t->opts = *opts;
 	t->set = set;
 	t->second = INT64_MIN;
-	t->n_streams = rut_ctf_set_n_streams(set);
-	t->lines = calloc(n + 1, sizeof(*t->lines));
-	t->packets = calloc(t->n_streams + 1, sizeof(*t->packets));
-	if (!t->lines || !t->packets)
-		goto nomem;
-	for (size_t i = 0; i < n; i++)
-		if (compile_line(t, &t->lines[i], rut_ctf_set_class(set, i)) < 0)
-			goto nomem;
+	if ((rc = rut_ctf_text_grow(t, err)) < 0) {
+		rut_ctf_text_free(t);
+		return rc;
+	}
 	*ret = t;
 	return 0;
-nomem:
-	rut_ctf_text_free(t);
-	return rut_err_set(err, ENOMEM, "out of memory");
 }
 
 void rut_ctf_text_free(struct rut_ctf_text *t)

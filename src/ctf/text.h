@@ -57,6 +57,8 @@ struct rut_ctf_text;
 int rut_ctf_text_new(struct rut_ctf_text **ret, const struct rut_ctf_set *set,
 		     const struct rut_ctf_text_opts *opts, struct rut_err *err);
 void rut_ctf_text_free(struct rut_ctf_text *t);
+/* After rut_ctf_reader_poll() found something: there may be more classes and streams. */
+int rut_ctf_text_grow(struct rut_ctf_text *t, struct rut_err *err);
 
 /* Appends the line of this event, which the reader has just given. */
 void rut_ctf_text_event(struct rut_ctf_text *t, const struct rut_ctf_event *ev,

@@ -193,6 +193,35 @@ what_is_no_trace_is_refused() {
   [ "$rc" = 2 ]
 }
 
+mk() {
+  python3 "$SRC/tests/mktrace" "$1"
+}
+
+# The trace grows, its metadata too, and a stream comes.
+a_growing_trace_is_followed() {
+  first='1_000 0 one v=1
+2_000 0 two v=2'
+  later='3_000 0 three name=x bytes=[1,2,3]
+4_000 1 four v=4
+5_000 0 two v=5'
+  echo "$first" | mk trace
+  printf '%s\n%s\n' "$first" "$later" | mk whole
+  "$RUTILE" view --follow --event 't*' --event four --clock-cycles --no-delta trace >got 2>err &
+  pid=$!
+  trap 'kill -KILL $pid 2>/dev/null || :' EXIT
+  for _ in $(seq 100); do [ ! -s got ] || break; sleep 0.05; done
+  cp whole/metadata trace/.new && mv trace/.new trace/metadata
+  cp whole/channel_1 trace/.new && mv trace/.new trace/channel_1
+  cat whole/channel_0 >>trace/channel_0
+  for _ in $(seq 100); do ! grep -q four got || break; sleep 0.05; done
+  kill -TERM $pid
+  wait $pid || true # 1: time runs backwards where the first events come again
+  sed 's/^\[[0-9]*\] [^ ]* //; s/:.*//' got | sort | uniq -c | awk '{ print $2, $1 }' >names
+  printf 'four 1\nthree 1\ntwo 3\n' | diff - names
+  grep 'three: .*bytes = \[ \[0\] = 1, \[1\] = 2, \[2\] = 3 \]' got
+}
+
+t_case "--follow prints what comes" a_growing_trace_is_followed
 t_case "view equals babeltrace2 on every case trace" plain
 t_case "view --clock-cycles equals babeltrace2" cycles
 t_case "view --clock-date --clock-gmt --no-delta equals babeltrace2" dates
