@@ -295,7 +295,7 @@ TRACE
   run periodlog --period 'p : $evt.v == 4.7 : $evt.$name == "tock"' >out
   [ "$(grep -c ' p  *$' out)" = 0 ]
   run periodlog --period 'p : $evt.v == 9007199254740993 : $evt.$name == "tock"' >out
-  [ "$(grep ' p  *$' out)" ] && grep -q '000003000, .* 2.000 p  *$' out
+  grep -q '000003000, .* 2.000 p  *$' out
 }
 
 a_slash_in_a_definition_cuts_nothing() {
