@@ -419,6 +419,22 @@ static bool is_flattened(int fd)
 	       !memcmp(magic, "makedumpfile", 13);
 }
 
+/*
+ * libkdumpfile 0.5.1 frees something that it has not set when a dump is not ELF (it crashes under
+ * MALLOC_PERTURB_): such a context stays until the process ends.
+ */
+static void free_dump(kdump_ctx_t *ctx)
+{
+	static kdump_ctx_t *kept __attribute__((used));
+	const char *format = NULL;
+
+	if (kdump_get_string_attr(ctx, KDUMP_ATTR_FILE_FORMAT, &format) != KDUMP_OK ||
+	    strcmp(format, "elf") == 0)
+		kdump_free(ctx);
+	else
+		kept = ctx;
+}
+
 int rut_recover(const char *dump, const char *dir,
 		void (*fn)(const struct rut_recovered *found, void *arg), void *arg,
 		struct rut_err *err)
@@ -451,7 +467,7 @@ int rut_recover(const char *dump, const char *dir,
 				 dump, kdump_get_err(d.ctx));
 	else
 		rc = scan(&d, max_pfn, err);
-	kdump_free(d.ctx);
+	free_dump(d.ctx);
 	if (!rc && !d.found)
 		return rut_err_set(err, ENOENT, "there is no session of rutile in '%s'", dump);
 	return rc ? rc : d.found;
