@@ -121,7 +121,7 @@ the_end_of_the_target_ends_it() {
 
 it_is_found_by_name() {
   start_script
-  "$R" calls --duration 500ms --last "rutile-test-$$" | grep -q 'Job#step'
+  "$R" calls --duration 2s --last "rutile-test-$$" | grep -q 'Job#step'
 }
 
 stacks_of_all_threads() {
