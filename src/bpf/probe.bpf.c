@@ -5,6 +5,7 @@
  * clock. They need nothing of the kernel's types, so that they load where it has none.
  */
 #define RUT_NO_BTF
+#define RUT_TURNS 4
 #include "bpf/probe.h"
 #include "bpf/scratch.bpf.h"
 
@@ -55,15 +56,11 @@ static __always_inline __u64 read_arg(void *ctx, const struct rut_probe_arg *a)
 	return a->negative ? (__u64)((__s64)value >> (shift & 63)) : value >> (shift & 63);
 }
 
-SEC("uprobe")
-int on_probe(void *ctx)
+static __always_inline int store_probe(void *ctx, const struct rut_probe_site *site,
+				       struct rut_scratch *s)
 {
-	__u32 zero = 0, at = 0, key = (__u32)bpf_get_attach_cookie(ctx);
-	struct rut_probe_site *site = bpf_map_lookup_elem(&sites, &key);
-	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+	__u32 at = 0;
 
-	if (!site || !s || rut_current_is_self() || !rut_allowed())
-		return 0;
 	for (__u32 i = 0; i < RUT_PROBE_ARGS; i++) {
 		if (i >= probe_conf.nargs)
 			break;
@@ -78,15 +75,28 @@ int on_probe(void *ctx)
 	return store_scratch(ctx, s, probe_conf.id, at);
 }
 
-/* Runs of fields as they stand in the tracepoint's record; then its strings. */
-SEC("tp")
-int on_tracepoint(void *ctx)
+SEC("uprobe")
+int on_probe(void *ctx)
 {
-	__u32 zero = 0, at = 0;
-	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+	__u32 key = (__u32)bpf_get_attach_cookie(ctx);
+	struct rut_probe_site *site = bpf_map_lookup_elem(&sites, &key);
+	struct rut_scratch *s;
 
-	if (!s || rut_current_is_self() || !rut_allowed())
+	if (!site || rut_current_is_self() || !rut_allowed())
 		return 0;
+	s = take_scratch();
+	if (!s)
+		return 0;
+	store_probe(ctx, site, s);
+	give_scratch(s);
+	return 0;
+}
+
+/* Runs of fields as they stand in the tracepoint's record; then its strings. */
+static __always_inline int store_tracepoint(void *ctx, struct rut_scratch *s)
+{
+	__u32 at = 0;
+
 	for (__u32 i = 0; i < RUT_PROBE_RUNS; i++) {
 		__u32 len = probe_conf.run_len[i];
 
@@ -116,6 +126,21 @@ int on_tracepoint(void *ctx)
 	return store_scratch(ctx, s, probe_conf.id, at);
 }
 
+SEC("tp")
+int on_tracepoint(void *ctx)
+{
+	struct rut_scratch *s;
+
+	if (rut_current_is_self() || !rut_allowed())
+		return 0;
+	s = take_scratch();
+	if (!s)
+		return 0;
+	store_tracepoint(ctx, s);
+	give_scratch(s);
+	return 0;
+}
+
 /* Who runs on this CPU now, and where. */
 SEC("perf_event")
 int on_sample(void *ctx)
@@ -128,6 +153,7 @@ int on_sample(void *ctx)
 	/* The idle task tells nothing. */
 	if (!(__u32)id || rut_current_is_self() || !rut_allowed())
 		return 0;
+	slot.turn = 0;
 	p = rut_reserve(&slot, probe_conf.id, size, size);
 	if (!p)
 		return 0;

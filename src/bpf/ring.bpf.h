@@ -42,8 +42,14 @@ struct {
 struct rut_slot {
 	struct rut_ring_ctl *ctl;
 	__u64 pos;
-	__u64 id; /* filtered programs only */
+	__u64 id;   /* filtered programs only */
+	__u32 turn; /* with RUT_TURNS only */
 };
+
+/* How many of one program may be under way on one CPU: it can be preempted. */
+#ifndef RUT_TURNS
+#define RUT_TURNS 1
+#endif
 
 /*
  * Stores into packed structs go through these: clang would split them into bytes, because eBPF
@@ -188,6 +194,15 @@ reserved:
 	return p;
 }
 
+static __always_inline void rut_lose(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct rut_ring_ctl *ctl = bpf_map_lookup_elem(&ctls, &cpu);
+
+	if (ctl)
+		__sync_fetch_and_add(&ctl->lost, 1);
+}
+
 static __always_inline void rut_ring_commit(const struct rut_slot *slot, __u64 size)
 {
 	rut_add_commit(slot->ctl, slot->pos, size + RUT_RING_RECORD);
@@ -212,7 +227,7 @@ static __always_inline void rut_commit(const struct rut_slot *slot, __u64 size)
 /*
  * With a filter that looks at fields a record is first stored beside the ring, and goes into it
  * when the filter lets it pass. Programs can nest in each other, but not in themselves: each has a
- * place of its own.
+ * place of its own; or has the turn that it took (scratch.bpf.h).
  */
 struct rut_pending {
 	__u8 record[4096 + 256];
@@ -226,8 +241,8 @@ struct {
 } pending SEC(".maps");
 
 /*
- * By event id: what the filter says of that class of events (session/filter.h). An object of an event
- * added by name has that class only, at 0.
+ * By event id: what the filter says of that class of events (session/filter.h). An object of an
+ * event added by name has that class only, at 0.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -248,8 +263,10 @@ static __noinline int rut_filter(const unsigned char *record, __u32 class)
 	return result;
 }
 
-static __always_inline __u32 rut_pending_key(__u64 id)
+static __always_inline __u32 rut_pending_key(__u64 id, __u32 turn)
 {
+	if (RUT_TURNS > 1)
+		return turn;
 	if (id < RUT_EV_COUNT)
 		return (__u32)id;
 	return id < RUT_ID_SYSCALL_EXIT ? RUT_EV_SYSCALL_UNKNOWN : RUT_EV_SYSCALL_EXIT_UNKNOWN;
@@ -258,7 +275,7 @@ static __always_inline __u32 rut_pending_key(__u64 id)
 static __always_inline unsigned char *rut_reserve(struct rut_slot *slot, __u64 id, __u64 size,
 						  __u64 max)
 {
-	__u32 key = rut_pending_key(id);
+	__u32 key = rut_pending_key(id, slot->turn);
 	struct rut_pending *p = bpf_map_lookup_elem(&pending, &key);
 
 	if (!rut_affordable(id))
@@ -269,9 +286,10 @@ static __always_inline unsigned char *rut_reserve(struct rut_slot *slot, __u64 i
 
 #define RUT_PENDING_MAX (RUT_TAIL_MAX + 64)
 
-static __noinline int rut_pass(__u64 id, __u64 size)
+static __noinline int rut_pass(__u64 id, __u64 size, __u32 turn)
 {
-	__u32 key = rut_pending_key(id), class_key = id < RUT_ID_DYNAMIC ? (__u32)id : 0, *class;
+	__u32 key = rut_pending_key(id, turn), class_key = id < RUT_ID_DYNAMIC ? (__u32)id : 0,
+	      *class;
 	struct rut_pending *from = bpf_map_lookup_elem(&pending, &key);
 	struct rut_slot slot;
 	unsigned char *to;
@@ -305,7 +323,7 @@ static __noinline int rut_pass(__u64 id, __u64 size)
 
 static __always_inline void rut_commit(const struct rut_slot *slot, __u64 size)
 {
-	rut_pass(slot->id, size);
+	rut_pass(slot->id, size, RUT_TURNS > 1 ? slot->turn : 0);
 }
 #endif
 

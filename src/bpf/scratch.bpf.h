@@ -7,19 +7,47 @@
 #include "bpf/copy.bpf.h"
 #include "bpf/record.bpf.h"
 
-/* Where records with variable parts are put together. A program never nests in itself. */
+/*
+ * Where records with variable parts are put together. A program never nests in itself; but one on
+ * a uprobe may be preempted, and the next thread of its CPU come to the same probe: there
+ * (RUT_TURNS) each takes a place that is free.
+ */
 struct rut_scratch {
 	__u8 record[4096]; /* RUT_TAIL_MAX are used; the rest lets the verifier add offsets */
 	__u8 address[128];
 	__u64 args[8]; /* a system call's, the last two unused: a place for any three bits */
+	__u32 taken, turn;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, RUT_TURNS);
 	__type(key, __u32);
 	__type(value, struct rut_scratch);
 } scratch SEC(".maps");
+
+#if RUT_TURNS > 1
+/* NULL: all are taken; the event is lost, and counted. */
+static __always_inline struct rut_scratch *take_scratch(void)
+{
+	for (__u32 i = 0; i < RUT_TURNS; i++) {
+		__u32 key = i;
+		struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &key);
+
+		if (s && !__sync_val_compare_and_swap(&s->taken, 0, 1)) {
+			s->turn = i;
+			return s;
+		}
+	}
+	rut_lose();
+	return NULL;
+}
+
+static __always_inline void give_scratch(struct rut_scratch *s)
+{
+	__sync_val_compare_and_swap(&s->taken, 1, 0);
+}
+#endif
 
 /* Always 0, which the verifier cannot know: a map's element that somebody may write. */
 static volatile __u32 nothing;
@@ -56,6 +84,8 @@ static __always_inline int store_scratch(void *ctx, struct rut_scratch *s, __u64
 
 	if (len > RUT_TAIL_MAX)
 		len = RUT_TAIL_MAX;
+	if (RUT_TURNS > 1)
+		slot.turn = s->turn;
 	p = rut_reserve(&slot, id, fixed + len, fixed + RUT_TAIL_MAX + 8);
 	if (!p)
 		return 0;

@@ -58,6 +58,48 @@ test_functions() {
   grep -q ' uretprobe:work:.*{ ret = 13993 }' bt2.out
 }
 
+# Threads that take turns on one CPU, where the kernel may preempt one within the probe's program.
+test_turns() {
+  build
+  cat >turns.c <<'END'
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <sys/sdt.h>
+static void *run(void *arg)
+{
+	static const char *const text[] = {"zero", "one", "two", "three"};
+	long n = (long)arg;
+
+	for (int i = 0; i < 20000; i++) {
+		DTRACE_PROBE2(demo, turn, n, text[n]);
+		if (i % 64 == 0)
+			sched_yield();
+	}
+	return 0;
+}
+int main(void)
+{
+	cpu_set_t set;
+	pthread_t t[4];
+
+	CPU_ZERO(&set);
+	CPU_SET(sched_getcpu(), &set);
+	sched_setaffinity(0, sizeof(set), &set);
+	for (long i = 0; i < 4; i++)
+		pthread_create(&t[i], 0, run, (void *)i);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], 0);
+	return 0;
+}
+END
+  cc -O2 -pthread -o turns turns.c
+  "$RUTILE" record -o t -e "usdt:$PWD/turns:demo:turn(n,s:str)" -- ./turns
+  babeltrace2 t | sed -n 's|.*demo:turn: .*{ n = ||p' | sort | uniq -c | awk '{ print $1, $2, $5 }' >got
+  printf '20000 %s\n' '0, "zero"' '1, "one"' '2, "two"' '3, "three"' >want
+  diff -u want got
+}
+
 # One process of two that run the same program; the semaphore goes up and comes down again.
 test_pid_session() {
   build
@@ -147,6 +189,7 @@ test_refusals() {
 
 t_case "USDT: every hit, arguments, strings, several sites" test_usdt
 t_case "functions: entries and returns" test_functions
+t_case "threads that share a CPU" test_turns
 t_case "probes come and go in a session" test_pid_session
 t_case "tracepoints by their tracefs format are exact" test_tracepoint
 t_case "strings of tracepoints" test_tracepoint_strings
