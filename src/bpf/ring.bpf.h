@@ -105,8 +105,9 @@ __noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
 	base = ((start >> conf.shift) & ~(__u64)conf.count_mask) / (conf.count_mask + 1);
 	base <<= conf.shift;
 	records = *(volatile __u64 *)RUT_COMMIT_OF(ctl, start);
+	/* Full; or another one has entered it since. */
 	if (RUT_RING_BYTES(records, base))
-		return 0;
+		return *(volatile __u64 *)&ctl->pos != old;
 	records = RUT_RING_RECORDS(records, base);
 	if (__sync_val_compare_and_swap(&ctl->pos, old, start + sizeof(*p) + size) != old)
 		return 1;

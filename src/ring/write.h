@@ -65,8 +65,8 @@ static inline void rut_ring_commit(const struct rut_ring *r, uint64_t pos, uint6
 }
 
 /*
- * May the sub-buffer that starts at `start` be entered? *ret_records: those of the lap before, which
- * whoever does enter it takes out of `commit`.
+ * May the sub-buffer that starts at `start` be entered? *ret_records: those of the lap before,
+ * which whoever does enter it takes out of `commit`.
  */
 static inline int rut_ring_can_enter(const struct rut_ring *r, uint64_t start,
 				     uint64_t *ret_records)
@@ -145,8 +145,12 @@ static inline void *rut_ring_reserve(const struct rut_ring *r, uint32_t size,
 		if (enter) {
 			uint64_t start = (old + mask) & ~mask;
 
-			if (!rut_ring_can_enter(r, start, &records))
+			if (!rut_ring_can_enter(r, start, &records)) {
+				/* It may be another one that entered it. */
+				if (__atomic_load_n(&c->pos, __ATOMIC_ACQUIRE) != old)
+					continue;
 				goto lost;
+			}
 			at = start + sizeof(struct rut_packet);
 		}
 		next = at + size;

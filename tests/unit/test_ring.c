@@ -139,6 +139,36 @@ static void test_discard_counts(void **state)
 	teardown_ring(&f);
 }
 
+static struct rut_ring *g_nest; /* the next clock is interrupted by a producer of this ring */
+
+static uint64_t interrupted_clock(void)
+{
+	struct rut_ring *r = g_nest;
+
+	g_nest = NULL;
+	if (r)
+		assert_true(put(r, 1, 0));
+	return rut_ring_clock();
+}
+
+/* A producer that is interrupted by one that enters the next sub-buffer has room there, too. */
+static void test_interrupted_at_the_end(void **state)
+{
+	struct fixture f;
+	uint64_t ns, pos, n = 0;
+
+	setup_ring(&f, RUT_RING_DISCARD, 4);
+	while (!f.ctl->pos || (f.ctl->pos & 4095) + sizeof(struct record) <= 4095)
+		assert_true(put(&f.ring, 0, n++));
+	g_nest = &f.ring;
+	assert_non_null(
+		rut_ring_reserve(&f.ring, sizeof(struct record), interrupted_clock, &ns, &pos));
+	rut_ring_commit(&f.ring, pos, sizeof(struct record));
+	assert_null(g_nest);
+	assert_int_equal(f.ctl->lost, 0);
+	teardown_ring(&f);
+}
+
 static void test_overwrite_keeps_newest(void **state)
 {
 	struct fixture f;
@@ -249,6 +279,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_in_order),
 		cmocka_unit_test(test_discard_counts),
+		cmocka_unit_test(test_interrupted_at_the_end),
 		cmocka_unit_test(test_overwrite_keeps_newest),
 		cmocka_unit_test(test_concurrent),
 		cmocka_unit_test(test_refuses_damage),
