@@ -119,7 +119,7 @@ static int make_family(struct rut_table *t, void *at)
 {
 	uint32_t members = rut_family_places(RUT_FAMILY_BYTES, table_bytes());
 	struct rut_agent_family *f;
-	uint64_t ino;
+	uint64_t ino = 0;
 	int fd;
 
 	if (!members)

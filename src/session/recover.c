@@ -425,7 +425,7 @@ static bool is_flattened(int fd)
  */
 static void free_dump(kdump_ctx_t *ctx)
 {
-	static kdump_ctx_t *kept __attribute__((used));
+	static kdump_ctx_t *volatile kept; /* else it is a leak to those who look for them */
 	const char *format = NULL;
 
 	if (kdump_get_string_attr(ctx, KDUMP_ATTR_FILE_FORMAT, &format) != KDUMP_OK ||
@@ -433,6 +433,7 @@ static void free_dump(kdump_ctx_t *ctx)
 		kdump_free(ctx);
 	else
 		kept = ctx;
+	(void)kept;
 }
 
 int rut_recover(const char *dump, const char *dir,
