@@ -123,7 +123,7 @@ class ControlTest < Minitest::Test
   def test_errors
     assert_includes rutile(status: 2), 'which process?'
     assert_includes rutile('x', status: 2), "'x' is not a process number"
-    assert_includes rutile(99_999_999, status: 1), 'no process has the number 99999999'
+    assert_includes rutile(99_999_999, status: 1), 'no process with PID 99999999'
     running('$stdout.sync = true; puts 1; sleep') do |pid, out, _|
       out.gets
       assert_includes rutile(pid, status: 1), "process #{pid} has no tracepoints to control"

@@ -207,7 +207,9 @@ static int replace_vanished(struct rut_consumer *c, struct rut_err *err)
 	int rc;
 
 	c->vanished = true;
-	rc = gone ? open_folder(c, gone, err) : rut_err_set(err, ENOMEM, "out of memory");
+	if (!gone)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = open_folder(c, gone, err);
 	if (rc == -EEXIST)
 		rc = open_next(c, err);
 	if (rc < 0)

@@ -67,6 +67,7 @@ test_names() {
   "$RUTILE" view --stacks --event 'uprobe*' t >text
   [ "$(grep -c '^	leaf+0x0 (prog)' text)" = 150 ]
   size=$((0x$(nm -S prog | awk '$4 == "outer" {print $2}')))
+  # shellcheck disable=SC2013 # words
   for o in $(sed -n 's/^	outer+\(0x[0-9a-f]*\) (prog)/\1/p' text | sort -u); do
     [ $((o)) -gt 0 ] && [ $((o)) -le "$size" ]
   done

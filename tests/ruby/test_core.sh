@@ -57,8 +57,8 @@ test_nothing() {
   grep -q "of process [0-9]* (ruby[^)]*) holds nothing that rutile recorded" err
   # Cut off, it is still no crash of ours.
   for n in 10 100 1000 5000 100000; do
-    head -c $n core* >cut
-    if "$RUTILE" recover cut -o out2 2>err; then return 1; fi
+    head -c $n core* >part
+    if "$RUTILE" recover part -o out2 2>err; then return 1; fi
     [ "$(wc -l <err)" = 1 ]
   done
 }
