@@ -2,11 +2,12 @@
 /*
  * The hooks of Ruby methods.
  *
- * Each method with a hook has a record of its own, which the hook gets as its data: to count is to
- * increment. The one thing to check is whose method it is, because classes can share code
- * (module_function, dup, clone, one block for several define_methods): as long as the receiver has
- * the class of the last call, and that is no other class at the same address by now (life.h), the
- * row of the last call is the right one.
+ * Each method has a record of its own. A hook that it has alone gets that as its data; one that it
+ * shares with others (files.c) looks it up (code.c). Then to count is to increment. What there is
+ * to check is whose method it is, because classes can share code (module_function, dup, clone, one
+ * block for several define_methods): as long as the receiver has the class of the last call, and
+ * that is no other class at the same address by now (life.h), the row of the last call is the right
+ * one.
  */
 #include "session.h"
 

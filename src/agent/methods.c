@@ -3,16 +3,16 @@
  * Finding the methods, and putting hooks on those that the filter wants.
  *
  * A look through the heap finds the code that exists: every method is an InstructionSequence of
- * type `method`, every define_method a method entry that refers to a Proc. Ruby's own wrappers of
- * them wait in an Array until it is their turn, a few milliseconds at a time. Code that comes later
- * announces itself (script_compiled) before it runs. Of blocks nobody can tell which will be
- * methods: each gets a hook that goes away at its first call as a plain block. When there are very
- * many (BLOCKS_MAX), only those that are methods already get one; methods that are defined later
- * from the others are found by looking through the heap again.
+ * type `method`, every define_method a method entry that refers to a Proc. They wait in a hidden
+ * Array until it is their turn, a few milliseconds at a time; methods of one file get a hook
+ * together (files.c). Code that comes later announces itself (script_compiled) before it runs. Of
+ * blocks nobody can tell which will be methods: each gets a hook that goes away at its first call
+ * as a plain block. When there are very many (BLOCKS_MAX), only those that are methods already get
+ * one; methods that are defined later from the others are found by looking through the heap again.
  *
- * Nothing here keeps code alive: a hook belongs to its InstructionSequence (Ruby marks it from
- * there), and to take the hooks away they are looked up in the heap. So code that the application
- * drops goes, hook and all.
+ * Little is kept alive here: a hook belongs to its InstructionSequences (Ruby marks it from there),
+ * and to take the hooks away they are looked up in the heap. So code that the application drops
+ * goes, hook and all; methods of a file that share a hook go together.
  */
 #include "session.h"
 
