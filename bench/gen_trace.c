@@ -196,7 +196,11 @@ int main(int argc, char **argv)
 
 		snprintf(path, sizeof(path), "%s/%s", argv[2], strrchr(source, '/') + 1);
 		write_stream(&streams[i], path, step, (unsigned int)atoi(argv[3]));
+		for (size_t j = 0; j < streams[i].n; j++)
+			rut_buf_fini(&streams[i].packets[j].times);
+		free(streams[i].packets);
 	}
+	free(streams);
 	rut_ctf_set_free(set);
 	return 0;
 }
