@@ -103,6 +103,8 @@ void rut_tracee_detach(struct rut_tracee *p, bool wait);
 void rut_tracee_free(struct rut_tracee *p);
 /* It exited, or executed another program. */
 bool rut_tracee_ended(struct rut_tracee *p);
+/* No hook is still to be set. */
+bool rut_tracee_settled(struct rut_tracee *p);
 /* Has this process an agent with a session of this number that nobody looks after? */
 bool rut_tracee_has_session(pid_t pid, uint64_t session_id);
 

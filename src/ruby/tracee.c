@@ -121,6 +121,11 @@ static uint32_t slot_state(struct rut_tracee *p)
 	return __atomic_load_n(&slot_of(p)->state, __ATOMIC_ACQUIRE);
 }
 
+bool rut_tracee_settled(struct rut_tracee *p)
+{
+	return p->exited || !p->ctl || slot_state(p) != RUT_SLOT_START;
+}
+
 /* In the child of a fork: the slot that it inherited. */
 static bool take_inherited(struct rut_tracer *t, struct rut_tracee *p)
 {

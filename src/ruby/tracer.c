@@ -95,6 +95,14 @@ int rut_tracer_add(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *e
 	return 0;
 }
 
+bool rut_tracer_settled(const struct rut_tracer *t)
+{
+	for (size_t i = 0; i < t->count; i++)
+		if (!rut_tracee_settled(t->tracees[i]))
+			return false;
+	return true;
+}
+
 int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err *err)
 {
 	struct rut_tracee *p;

@@ -66,6 +66,12 @@ void rut_tracer_free(struct rut_tracer *t);
 int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err *err);
 
 /*
+ * Is everything that was attached to counted by now? In a very large application hooks are set for
+ * a while yet after rut_tracer_attach() returns; what has one counts already.
+ */
+bool rut_tracer_settled(const struct rut_tracer *t);
+
+/*
  * Starts a command with the agent preloaded, instrumented before its first line runs. Returns its
  * PID or -errno. The caller waits for it.
  */

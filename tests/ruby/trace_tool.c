@@ -138,6 +138,9 @@ int main(int argc, char **argv)
 	}
 	if (verbose)
 		fprintf(stderr, "attached after %.1f ms\n", (now_s() - begin) * 1e3);
+	while (ready_fd >= 0 && !rut_tracer_settled(t) && now_s() - begin < 60)
+		if (rut_tracer_poll(t, 10, &err) <= 0)
+			break;
 	if (ready_fd >= 0 && (write(ready_fd, "\n", 1) != 1 || close(ready_fd) < 0))
 		goto fail;
 	begin = now_s();
