@@ -460,6 +460,8 @@ int rut_recover(const char *dump, const char *dir,
 	d.ctx = kdump_new();
 	if (!d.ctx)
 		return rut_err_set(err, ENOMEM, "out of memory");
+	/* A dump that was cut off must be an error of read(2), not a SIGBUS. */
+	kdump_set_number_attr(d.ctx, KDUMP_ATTR_FILE_MMAP_POLICY, KDUMP_MMAP_NEVER);
 	if (kdump_open_fd(d.ctx, fd) != KDUMP_OK)
 		rc = rut_err_set(err, ENOEXEC, "'%s' is no memory dump: %s", dump,
 				 kdump_get_err(d.ctx));

@@ -58,7 +58,7 @@ test_nothing() {
   if "$RUTILE" recover core* -o out 2>err; then return 1; fi
   grep -q "of process [0-9]* (ruby[^)]*) holds nothing that rutile recorded" err
   # Cut off, it is still no crash of ours.
-  for n in 10 100 1000 5000 100000; do
+  for n in 10 100 1000 4096 4200 5000 8191 20000 100000; do
     head -c $n core* >part
     if "$RUTILE" recover part -o out2 2>err; then return 1; fi
     [ "$(wc -l <err)" = 1 ]
