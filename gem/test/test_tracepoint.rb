@@ -244,8 +244,9 @@ class TracepointTest < Minitest::Test
       TP = Rutile::Tracepoint.new('ractor', 'x', Integer)
       raise 'not shareable' unless Ractor.shareable?(TP)
       TestSupport.semaphore(TP, 1)
-      ractors = 3.times.map { Ractor.new { 10_000.times { |i| TP.fire(i) }; TP.enabled? } }
+      ractors = 3.times.map { Ractor.new { 10_000.times { |i| TP.fire(i) }; Ractor.receive; TP.enabled? } }
       100.times { TP.disable; TP.enable }
+      ractors.each { |r| r.send(:enabled_again) }
       p ractors.map(&:take), TP.on?
       r = 2.times.map { Ractor.new { 100.times { |i| TP.fire(i) } } }
       TP.provider.destroy

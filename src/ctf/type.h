@@ -6,8 +6,8 @@
  * used), so a node is one place in a record: "the length of this sequence" is a node, and a node
  * that others refer to has a register of its own.
  *
- * All of it belongs to the trace and may be read by any thread. It never changes after the trace was
- * opened, but that a trace that is followed (rut_ctf_reader_poll) may get further classes.
+ * All of it belongs to the trace and may be read by any thread. It never changes after the trace
+ * was opened, but that a trace that is followed (rut_ctf_reader_poll) may get further classes.
  */
 #ifndef RUT_CTF_TYPE_H
 #define RUT_CTF_TYPE_H
