@@ -2,7 +2,7 @@
 /*
  * How long an address of Ruby's stays that of the same object.
  *
- * Tables that are looked up by address (site.h, global.c) keep nothing of the application alive: an
+ * Tables that are looked up by address (site.h, code.c) keep nothing of the application alive: an
  * entry was true when it was written, and is compared again once a GC may have freed or moved what
  * it stands for. A hook on Ruby's GC events would say when that is, but costs every allocation of
  * the process a slower path (a tenth of the time of a web request). The count of GCs costs a load:

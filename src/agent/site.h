@@ -32,7 +32,7 @@ struct rut_sites {
 	uint32_t mask, count;
 };
 
-/* The same for code (global.c). */
+/* The same for code (code.c). */
 struct rut_code {
 	VALUE iseq;
 	struct rut_life life;

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/proc.h"
 #include "ruby/proc.h"
 #include "ruby/tracer.h"
 
@@ -208,20 +209,6 @@ static int find_words(struct rut_targets *t, const struct rut_words *words, stru
 	return rc;
 }
 
-static pid_t parent_of(pid_t pid)
-{
-	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
-	char path[32];
-	const char *p;
-	int ppid;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (rut_buf_read_file(&b, path, 4096) < 0)
-		return 0;
-	p = strrchr(b.data, ')');
-	return p && sscanf(p, ") %*c %d", &ppid) == 1 ? ppid : 0;
-}
-
 /* A worker given along with its master is traced through it. */
 static void drop_descendants(struct rut_targets *t)
 {
@@ -231,10 +218,11 @@ static void drop_descendants(struct rut_targets *t)
 		bool below = false;
 		int depth = 0;
 
-		for (pid_t p = parent_of(t->pids[i]); p > 1 && !below && depth < 64; depth++) {
+		for (pid_t p = rut_proc_parent(t->pids[i]); p > 1 && !below && depth < 64;
+		     depth++) {
 			for (size_t k = 0; k < t->count && !below; k++)
 				below = k != i && t->pids[k] == p;
-			p = parent_of(p);
+			p = rut_proc_parent(p);
 		}
 		/* Those before `kept` are compared in their old place as well: only moved down. */
 		if (!below)

@@ -61,7 +61,6 @@ static int adopt_event(struct rut_meta *m, struct rut_meta_stream_class *sc,
 		       struct rut_meta_event_class *e, struct rut_err *err)
 {
 	struct rut_ctf_type *roots[] = {e->pub.context, e->pub.payload};
-	struct rut_ctf_event_class **all;
 	bool referred = sc->header_referred; /* else headers are passed over by their short path */
 	int rc = 0;
 
@@ -83,12 +82,7 @@ static int adopt_event(struct rut_meta *m, struct rut_meta_stream_class *sc,
 		rc = rut_meta_compile(m, &e->pub, err);
 	if (rc < 0)
 		return rut_err_prefix(err, "event '%s'", e->pub.name);
-	all = rut_arena_grow(&m->arena, sc->pub.events, sc->pub.n_events, sizeof(*all));
-	if (!all)
-		return rut_err_set(err, ENOMEM, "the description grows too large");
-	all[sc->pub.n_events++] = &e->pub;
-	sc->pub.events = all;
-	return 0;
+	return rut_meta_add_event(m, sc, e, err);
 }
 
 static int adopt_stream_class(struct rut_meta *m, struct rut_meta_stream_class *sc,

@@ -363,11 +363,24 @@ static int check_clocks(struct rut_meta *m, struct rut_err *err)
 	return 0;
 }
 
+int rut_meta_add_event(struct rut_meta *m, struct rut_meta_stream_class *sc,
+		       struct rut_meta_event_class *e, struct rut_err *err)
+{
+	struct rut_ctf_event_class **all =
+		rut_arena_grow(&m->arena, sc->pub.events, sc->pub.n_events, sizeof(*all));
+
+	if (!all)
+		return rut_err_set(err, ENOMEM, "the description grows too large");
+	all[sc->pub.n_events++] = &e->pub;
+	sc->pub.events = all;
+	return 0;
+}
+
 static int link_events(struct rut_meta *m, struct rut_err *err)
 {
 	for (struct rut_meta_event_class *e = m->events; e; e = e->next) {
 		struct rut_meta_stream_class *sc = rut_meta_find_stream_class(m, e->stream_id);
-		struct rut_ctf_event_class **all;
+		int rc;
 
 		if (!e->has_stream_id && m->pub.n_stream_classes == 1)
 			sc = rut_meta_stream_class(m->pub.stream_classes[0]);
@@ -380,11 +393,9 @@ static int link_events(struct rut_meta *m, struct rut_err *err)
 		if (!e->pub.name)
 			e->pub.name = "";
 		e->pub.stream_class = &sc->pub;
-		all = rut_arena_grow(&m->arena, sc->pub.events, sc->pub.n_events, sizeof(*all));
-		if (!all)
-			return rut_err_set(err, ENOMEM, "the description grows too large");
-		all[sc->pub.n_events++] = &e->pub;
-		sc->pub.events = all;
+		rc = rut_meta_add_event(m, sc, e, err);
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }

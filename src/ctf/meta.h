@@ -148,6 +148,9 @@ int rut_meta_resolve_event(struct rut_meta *m, struct rut_meta_stream_class *sc,
 int rut_meta_layout(struct rut_ctf_type *t, unsigned int depth, struct rut_err *err);
 /* program.c */
 int rut_meta_compile(struct rut_meta *m, struct rut_ctf_event_class *c, struct rut_err *err);
+/* To the events of its stream class. */
+int rut_meta_add_event(struct rut_meta *m, struct rut_meta_stream_class *sc,
+		       struct rut_meta_event_class *e, struct rut_err *err);
 /* header.c */
 void rut_meta_plan_header(struct rut_meta_stream_class *sc);
 

@@ -9,27 +9,13 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/proc.h"
 #include "session/recorder.h"
 
 struct process {
 	pid_t pid, parent;
 	bool member;
 };
-
-/* The fourth field of /proc/PID/stat, behind a name that may hold anything; 0: gone. */
-static pid_t parent_of(pid_t pid)
-{
-	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
-	char path[64];
-	const char *p;
-	int parent;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (rut_buf_read_file(&b, path, 4096) < 0 || !b.data)
-		return 0;
-	p = strrchr(b.data, ')');
-	return p && sscanf(p + 1, " %*c %d", &parent) == 1 ? parent : 0;
-}
 
 static size_t list_processes(struct process **ret)
 {
@@ -48,7 +34,7 @@ static size_t list_processes(struct process **ret)
 			list = more;
 		}
 		list[n].pid = atoi(e->d_name);
-		list[n].parent = parent_of(list[n].pid);
+		list[n].parent = rut_proc_parent(list[n].pid);
 		list[n++].member = false;
 	}
 	if (d)

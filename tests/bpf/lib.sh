@@ -29,3 +29,12 @@ readers() {
   }
   echo "$n2"
 }
+
+# wait_for FILE: until it is there, at most 10 s.
+wait_for() {
+  for i in $(seq 200); do
+    [ -e "$1" ] && return 0
+    sleep 0.05
+  done
+  return 1
+}

@@ -26,14 +26,6 @@ if new == 0:
 os.wait(); os.wait()
 open("done", "w").close()
 END
-wait_for() {
-  for i in $(seq 200); do
-    [ -e "$1" ] && return 0
-    sleep 0.05
-  done
-  return 1
-}
-
 calls() { grep -c syscall_entry_getpgid bt2.out || true; }
 
 test_family() {

@@ -12,14 +12,6 @@ need_compiler() {
   echo '#include <sys/sdt.h>' | cc -E - >/dev/null 2>&1 || t_skip "no sys/sdt.h (systemtap-sdt-dev)"
 }
 
-wait_for() {
-  for i in $(seq 200); do
-    [ -e "$1" ] && return 0
-    sleep 0.05
-  done
-  return 1
-}
-
 # fields NAME: the payload of the last event of that name.
 fields() {
   sed -n "s/.* $1: .*}, { \(.*\) }\$/\1/p" bt2.out | tail -n 1
