@@ -38,6 +38,8 @@ t_case() {
       echo "not ok $t_count - $t_name"
       sed 's/^/# /' "$t_root/out" | tail -n 60
       echo "# exit status $t_rc"
+      # Who reads the TAP may keep the comments to himself.
+      { echo "$t_name: exit status $t_rc"; tail -n 60 "$t_root/out"; } >&2
       ;;
   esac
   rm -rf "$T"

@@ -76,25 +76,34 @@ void rut_inject_cont(struct rut_inject_thread *tr, int sig)
 
 /*
  * Takes one event of a thread: signals are passed on, a stop of the whole process stays as it is,
- * a stop that we asked for is noted. Returns whether there was an event.
+ * a stop that we asked for is noted. Returns whether there was an event. A stop is looked at but not
+ * reaped, which would take the signal out of the thread: killed before it could pass that on, the
+ * tracer would have swallowed it.
  */
 static bool take_event(struct rut_inject_thread *tr)
 {
-	int status, sig;
-	pid_t r = waitpid(tr->tid, &status, __WALL | __WNOTHREAD | WNOHANG);
+	const int what = WEXITED | WSTOPPED | WNOHANG | __WALL | __WNOTHREAD;
+	siginfo_t info = {0};
+	int sig, event;
 
-	if (r < 0 && errno == ECHILD)
-		tr->gone = true;
-	if (r <= 0)
+	if (tr->stopped)
 		return false;
-	if (!WIFSTOPPED(status)) {
+	if (waitid(P_PID, (id_t)tr->tid, &info, what | WNOWAIT) < 0) {
+		tr->gone = tr->gone || errno == ECHILD;
+		return false;
+	}
+	if (!info.si_pid)
+		return false;
+	if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) {
+		waitid(P_PID, (id_t)tr->tid, &info, what);
 		tr->gone = true;
 		return true;
 	}
-	sig = WSTOPSIG(status);
-	if (status >> 16 == 0) {
+	sig = info.si_status & 0x7f;
+	event = info.si_status >> 8;
+	if (event == 0) {
 		rut_inject_cont(tr, sig);
-	} else if (status >> 16 == PTRACE_EVENT_STOP && sig != SIGTRAP) {
+	} else if (event == PTRACE_EVENT_STOP && sig != SIGTRAP) {
 		tr->group_stopped = true;
 		ptrace(PTRACE_LISTEN, tr->tid, NULL, NULL);
 	} else {

@@ -2,11 +2,13 @@
 /*
  * Preloaded into a tracer: it is late, as on a machine that is far too busy. LATE=fd: 250 ms before
  * it opens a descriptor of the target; LATE=SEED: now and then, anywhere, for up to 150 ms.
+ * LATE=signal: it is killed when it is about to pass a signal on.
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,7 @@ static void perhaps(unsigned int one_in)
 	static unsigned int seed;
 	const char *late = getenv("LATE");
 
-	if (!late || !strcmp(late, "fd"))
+	if (!late || !strcmp(late, "fd") || !strcmp(late, "signal"))
 		return;
 	if (!seed)
 		seed = (unsigned int)atoi(late) * 7919 + (unsigned int)getpid();
@@ -77,6 +79,7 @@ int ftruncate(int fd, off_t len)
 long ptrace(enum __ptrace_request request, ...)
 {
 	static long (*real)(enum __ptrace_request, pid_t, void *, void *);
+	const char *late;
 	va_list ap;
 	pid_t pid;
 	void *addr, *data;
@@ -89,6 +92,9 @@ long ptrace(enum __ptrace_request request, ...)
 	if (!real)
 		real = (long (*)(enum __ptrace_request, pid_t, void *, void *))dlsym(RTLD_NEXT,
 										     "ptrace");
+	late = getenv("LATE");
+	if (late && !strcmp(late, "signal") && request == PTRACE_CONT && data)
+		kill(getpid(), SIGKILL);
 	perhaps(8);
 	return real(request, pid, addr, data);
 }

@@ -64,25 +64,72 @@ timed_calls_are_left_alone() {
 }
 
 # Each signal must end one read with EINTR, also when it comes while the agent is being loaded.
+# call_of PID: $call, the call that it is blocked in: its number, descriptor, stack and program counter.
+call_of() {
+  read -r nr fd _ _ _ _ _ sp pc <"/proc/$1/syscall" || :
+  call="$nr $fd $sp $pc"
+}
+
 signals_end_calls() {
   start eintr.out "$BLOCKED" eintr
   t=$pid
-  sent=0
+  looks=0
+  # libc reads in another place once there are two threads.
+  inject "$t"
+  kill -USR1 "$t"
+  sent=1
+  sleep 0.2
+  call_of "$t"
+  in_read=$call
   (while kill -0 "$t" 2>/dev/null; do inject "$t" 20 >/dev/null 2>&1 || :; done) &
   pids="$pids $!"
   while [ "$sent" -lt 150 ]; do
-    # Only to a thread that is known to be in the read; after that, the signal must not be lost.
-    read -r nr _ <"/proc/$t/syscall" || :
-    [ "$nr" = 0 ] || continue
+    # Only to a thread that is known to be in that read: the loader reads as well. After that, the signal
+    # must not be lost.
+    looks=$((looks + 1))
+    [ "$looks" -lt 500000 ] || { echo "it is never in its read: $in_read, now $call"; return 1; }
+    call_of "$t"
+    [ "$call" = "$in_read" ] || continue
     kill -USR1 "$t"
     sent=$((sent + 1))
     for _ in $(seq 300); do
-      [ "$(grep -c ' -1 4 ' eintr.out)" -lt "$sent" ] || break
+      [ "$(grep -c ' -1 4 \|before' eintr.out)" -lt "$sent" ] || break
       sleep 0.01
     done
-    [ "$(grep -c ' -1 4 ' eintr.out)" = "$sent" ] || { echo "signal $sent was lost"; tail -n 2 eintr.out; return 1; }
+    [ "$(grep -c ' -1 4 \|before' eintr.out)" = "$sent" ] || { echo "signal $sent was lost"; tail -n 2 eintr.out; return 1; }
   done
-  [ -z "$(grep -v ' -1 4 ' eintr.out | grep -v ready)" ]
+  [ -z "$(grep -v ' -1 4 \|before\|ready' eintr.out)" ]
+  # Between our look and the signal there is a moment.
+  before=$(grep -c before eintr.out) || :
+  echo "$before of $sent came while the kernel began the call anew"
+  [ "$before" -lt 8 ]
+}
+
+# The tracer is killed between taking a signal and passing it on.
+killed_with_a_signal_in_hand() {
+  gcc -shared -fPIC -o late.so "$SRC/tests/ruby/late.c"
+  start eintr.out "$BLOCKED" eintr
+  sent=0
+  killed=0
+  while [ "$sent" -lt 300 ] && [ "$killed" -lt 5 ]; do
+    ASAN_OPTIONS=verify_asan_link_order=0 LATE=signal LD_PRELOAD=./late.so inject "$pid" 50 >out 2>err &
+    tool=$!
+    for _ in 1 2 3 4 5 6 7 8; do
+      kill -USR1 "$pid"
+      sent=$((sent + 1))
+      for _ in $(seq 300); do
+        [ "$(grep -c ' -1 4 \|before' eintr.out)" -lt "$sent" ] || break
+        sleep 0.01
+      done
+      [ "$(grep -c ' -1 4 \|before' eintr.out)" = "$sent" ] || { echo "signal $sent was lost"; return 1; }
+    done
+    kill "$tool" 2>/dev/null || :
+    rc=0
+    wait "$tool" || rc=$?
+    [ "$rc" != 137 ] || killed=$((killed + 1))
+  done
+  echo "$killed tracers killed, $sent signals sent"
+  [ "$killed" -ge 3 ]
 }
 
 # A handler that runs on top of the stub must find it there when it returns.
@@ -427,6 +474,7 @@ cycles() {
 t_case "blocked system calls go on as if nothing had happened" blocked_calls_go_on
 t_case "timed calls are left alone when another thread will do" timed_calls_are_left_alone
 t_case "signals end blocked calls, also during injection" signals_end_calls
+t_case "a tracer that is killed with a signal in hand" killed_with_a_signal_in_hand
 t_case "signal handlers run on top of the stub" signal_handlers_may_run
 t_case "programs that call exec meanwhile" programs_that_are_replaced
 t_case "all registers, flags and the red zone are kept" registers_are_kept
