@@ -76,9 +76,9 @@ void rut_inject_cont(struct rut_inject_thread *tr, int sig)
 
 /*
  * Takes one event of a thread: signals are passed on, a stop of the whole process stays as it is,
- * a stop that we asked for is noted. Returns whether there was an event. A stop is looked at but not
- * reaped, which would take the signal out of the thread: killed before it could pass that on, the
- * tracer would have swallowed it.
+ * a stop that we asked for is noted. Returns whether there was an event. A stop is looked at but
+ * not reaped, which would take the signal out of the thread: killed before it could pass that on,
+ * the tracer would have swallowed it.
  */
 static bool take_event(struct rut_inject_thread *tr)
 {

@@ -2,9 +2,9 @@
 /*
  * blocked CALL: blocks in one system call, once, and prints "RESULT ERRNO MILLISECONDS EXTRA".
  * Says "ready" before. The test compares an untouched run with one that was injected into.
- * `blocked eintr` reads again and again and prints a line each time it got EINTR, or "before" when a
- * signal came before the call.
- * `blocked beside [sigtimedwait]` blocks in a timed recv, three times, beside a thread in poll.
+ * `blocked eintr` reads again and again and prints a line each time it got EINTR, or "before" when
+ * a signal came before the call. `blocked beside [sigtimedwait]` blocks in a timed recv, three
+ * times, beside a thread in poll.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -349,8 +349,8 @@ static const struct {
 };
 
 /*
- * A call that is about to be done again, by the kernel or by us, is at its instruction for a moment,
- * and a signal that comes just then came before the call: no EINTR, with any program.
+ * A call that is about to be done again, by the kernel or by us, is at its instruction for a
+ * moment, and a signal that comes just then came before the call: no EINTR, with any program.
  */
 static void on_signal_in_read(int sig, siginfo_t *info, void *context)
 {

@@ -93,6 +93,8 @@ long ptrace(enum __ptrace_request request, ...)
 		real = (long (*)(enum __ptrace_request, pid_t, void *, void *))dlsym(RTLD_NEXT,
 										     "ptrace");
 	late = getenv("LATE");
+	if (late && !strcmp(late, "signal") && request == PTRACE_INTERRUPT)
+		be_late(20); /* time for one to come */
 	if (late && !strcmp(late, "signal") && request == PTRACE_CONT && data)
 		kill(getpid(), SIGKILL);
 	perhaps(8);
