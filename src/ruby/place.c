@@ -117,7 +117,26 @@ static bool futex_is_harmless(uint64_t op, uint64_t value)
 /* mov $SYS_rt_sigreturn, %rax; syscall: what a signal handler returns to */
 static const unsigned char sigreturn_code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
 #define SYSCALL_INSN_BYTES 2
-#define NR_RESTART	   SYS_restart_syscall
+#define USER_CS		   0x33
+
+/*
+ * What the kernel puts on the stack for a handler (struct rt_sigframe of arch/x86), up to what is
+ * of use here.
+ */
+struct signal_frame {
+	uint64_t return_to, flags, link, stack[3], general[16], pc, eflags;
+	uint16_t cs, segments[3];
+	uint64_t error[3], fault_address, vector_state;
+};
+
+static bool is_signal_frame(const struct signal_frame *f, uint64_t at)
+{
+	uint64_t vectors = f->vector_state;
+
+	return !f->link && f->cs == USER_CS &&
+	       (!vectors || (vectors > at && vectors - at < SCAN_BYTES));
+}
+#define NR_RESTART SYS_restart_syscall
 
 uint64_t rut_regs_pc(const struct user_regs_struct *regs)
 {
@@ -318,7 +337,24 @@ static bool is_libc(const struct rut_mapping *m)
 	return name_begins(rut_mapping_basename(m), libcs);
 }
 
-/* A handler's or the loader's return address on the stack, stale ones included: those pass. */
+/* Whether word `i` of the stack is where a signal handler will return to. */
+static bool is_below_handler(const struct rut_target *t, const uint64_t *words, uint64_t i,
+			     uint64_t sp)
+{
+	struct signal_frame frame;
+	unsigned char code[sizeof(sigreturn_code)];
+	uint64_t at = sp + i * 8;
+
+	/*
+	 * The address alone may be an old one, in a hole of a frame that is there for good. Of a
+	 * handler that still runs, the whole frame is there.
+	 */
+	return rut_target_read(t, words[i], code, sizeof(code)) == 0 &&
+	       !memcmp(code, sigreturn_code, sizeof(code)) &&
+	       rut_target_read(t, at, &frame, sizeof(frame)) == 0 && is_signal_frame(&frame, at);
+}
+
+/* Whether a handler, or the loader in the middle of a relocation, is on the stack. */
 static bool in_foreign_hands(const struct rut_target *t, uint64_t sp)
 {
 	const struct rut_mapping *stack = rut_target_mapping_at(t, sp);
@@ -336,14 +372,12 @@ static bool in_foreign_hands(const struct rut_target *t, uint64_t sp)
 	}
 	for (uint64_t i = 0; i < count && !found; i++) {
 		const struct rut_mapping *m = rut_target_mapping_at(t, words[i]);
-		unsigned char code[sizeof(sigreturn_code)];
 
-		/* A resolver of the loader's, called in the middle of relocation. */
-		if (m && m->exec && i < LOADER_SCAN_WORDS && is_loader(m))
-			found = true;
-		found = found || (m && m->exec && is_libc(m) &&
-				  rut_target_read(t, words[i], code, sizeof(code)) == 0 &&
-				  !memcmp(code, sigreturn_code, sizeof(code)));
+		if (!m || !m->exec)
+			continue;
+		/* A resolver of the loader's; old ones pass soon. */
+		found = (i < LOADER_SCAN_WORDS && is_loader(m)) ||
+			(is_libc(m) && is_below_handler(t, words, i, sp));
 	}
 	free(words);
 	return found;

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -405,6 +406,36 @@ static int timer_storm(int seconds)
 	return handled < 1000;
 }
 
+static void *return_address;
+
+static void on_signal_spin(int sig)
+{
+	static volatile uint64_t rounds;
+
+	(void)sig;
+	return_address = __builtin_return_address(0);
+	while (handled && rounds < 1ull << 34)
+		rounds++;
+}
+
+/* Runs in its own code, in a handler or with the return address of an old one on its stack. */
+static int spin(bool in_handler)
+{
+	void *volatile words[16];
+	volatile uint64_t rounds = 0;
+	uint64_t end = now_ns() + 20000000000u;
+
+	signal(SIGUSR1, on_signal_spin);
+	handled = in_handler;
+	raise(SIGUSR1);
+	for (size_t i = 0; i < 16; i++)
+		words[i] = return_address;
+	while (words[rounds++ % 16])
+		if (rounds % 100000000 == 0 && now_ns() > end)
+			break;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 1)
@@ -420,6 +451,8 @@ int main(int argc, char **argv)
 		return beside_another(argc > 2 ? call_sigtimedwait : call_recv_timeout);
 	if (!strcmp(argv[1], "eintr"))
 		count_eintr();
+	if (!strcmp(argv[1], "spin"))
+		return spin(argc > 2);
 	if (!strcmp(argv[1], "storm"))
 		return timer_storm(argc > 2 ? atoi(argv[2]) : 3);
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)

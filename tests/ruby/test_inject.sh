@@ -105,6 +105,16 @@ signals_end_calls() {
   [ "$before" -lt 8 ]
 }
 
+# A handler may have interrupted malloc. What an old one left on the stack says nothing.
+only_in_a_handler_refused() {
+  start spin.out "$BLOCKED" spin
+  inject "$pid" 3
+  kill "$pid"
+  start handler.out "$BLOCKED" spin handler
+  refused "$pid" 'came to a place'
+  kill "$pid"
+}
+
 # The tracer is killed between taking a signal and passing it on.
 killed_with_a_signal_in_hand() {
   gcc -shared -fPIC -o late.so "$SRC/tests/ruby/late.c"
@@ -474,6 +484,7 @@ cycles() {
 t_case "blocked system calls go on as if nothing had happened" blocked_calls_go_on
 t_case "timed calls are left alone when another thread will do" timed_calls_are_left_alone
 t_case "signals end blocked calls, also during injection" signals_end_calls
+t_case "refused: in a signal handler, but not for what an old one left" only_in_a_handler_refused
 t_case "a tracer that is killed with a signal in hand" killed_with_a_signal_in_hand
 t_case "signal handlers run on top of the stub" signal_handlers_may_run
 t_case "programs that call exec meanwhile" programs_that_are_replaced
