@@ -324,6 +324,23 @@ static void run_extras(struct rut_engine *e, const struct rut_engine_class *c,
 				x->def->fn(l->instances[x->run], ev, sc, x->f);
 }
 
+void rut_engine_want(struct rut_engine *e, struct rut_ctf_reader *reader)
+{
+	uint32_t hooks = 0;
+
+	for (size_t i = 0; i < e->n_runs; i++)
+		for (const struct rut_analysis_hook *h = e->runs[i].analysis->hooks; h && h->fn;
+		     h++)
+			hooks |= RUT_HOOK_BIT(h->hook);
+	rut_ctf_reader_want(reader, NULL);
+	for (size_t i = 0; i < e->n_classes; i++)
+		if (e->classes[i].periods || e->classes[i].extras ||
+		    rut_state_needs(&e->state, i, hooks))
+			rut_ctf_reader_want(reader, rut_ctf_set_class(e->set, i));
+	rut_ctf_reader_mark(reader, e->next_check_ns);
+	e->choosy = true;
+}
+
 int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader)
 {
 	const struct rut_ctf_event *ev;
@@ -331,8 +348,12 @@ int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader)
 	while (!e->ended && (ev = rut_ctf_reader_next(reader))) {
 		const struct rut_engine_class *c = &e->classes[ev->cls->index];
 
-		if (__builtin_expect(ev->ts_ns >= e->next_check_ns, 0) && !check_time(e, ev->ts_ns))
-			break;
+		if (__builtin_expect(ev->ts_ns >= e->next_check_ns, 0)) {
+			if (!check_time(e, ev->ts_ns))
+				break;
+			if (e->choosy)
+				rut_ctf_reader_mark(reader, e->next_check_ns);
+		}
 		e->last_ns = ev->ts_ns;
 		if (c->periods && e->started)
 			rut_periods_event(&e->periods, ev);
@@ -345,6 +366,8 @@ int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader)
 		    !e->progress(e, ev->ts_ns, e->arg))
 			return -ECANCELED;
 	}
+	if (e->choosy && e->has_events && !e->ended)
+		e->last_ns = rut_ctf_reader_last_ns(reader);
 	return e->state.failed || e->periods.failed ? -ENOMEM : 0;
 }
 

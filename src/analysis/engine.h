@@ -97,7 +97,8 @@ struct rut_engine {
 	void *arg;
 	/* The walk's own business. */
 	bool started, ended;
-	bool whole; /* an instance that belongs to no period is there */
+	bool whole;  /* an instance that belongs to no period is there */
+	bool choosy; /* the reader passes over what no one can use */
 	int64_t next_check_ns, interval_ns;
 	struct rut_engine_list *instances;
 	struct rut_engine_class *classes;
@@ -111,6 +112,13 @@ void rut_engine_fini(struct rut_engine *e);
 
 /* Looks for classes that came with a growing trace. Returns 0 or -errno. */
 int rut_engine_rebind(struct rut_engine *e, struct rut_err *err);
+
+/*
+ * Asks the reader for what the analyses can use, so that it passes over the rest. Before the first
+ * walk, and only where the trace does not grow and the reader ends where the analyses do: the last
+ * time of all is then the reader's.
+ */
+void rut_engine_want(struct rut_engine *e, struct rut_ctf_reader *reader);
 
 /* Reads until the reader has no more. May be called again after rut_ctf_reader_poll(). */
 int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader);

@@ -430,6 +430,8 @@ static bool has_old_prio(const struct rut_ctf_trace *trace)
 	return false;
 }
 
+#define CALLS (RUT_STATE_SERVES_IO | RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT))
+
 static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *cls)
 {
 	struct rut_state_class *c = &st->classes[cls->index];
@@ -437,7 +439,7 @@ static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *c
 	struct rut_ctf_ref ref;
 	char name[256];
 
-	*c = (struct rut_state_class){0};
+	*c = (struct rut_state_class){.serves = UINT32_MAX};
 	rut_ctf_ref_find(cls, RUT_CTF_SCOPE_ANY, "tid", &c->ctx_tid);
 	if (c->ctx_tid.scope == RUT_CTF_SCOPE_PAYLOAD)
 		c->ctx_tid = (struct rut_ctf_ref){0};
@@ -457,9 +459,11 @@ static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *c
 	c->old_prio = has_old_prio(cls->stream_class->trace);
 	if (def) {
 		c->fn = def->fn;
+		c->serves = def->serves ? def->serves : UINT32_MAX;
 		find_refs(c, cls, def->fields);
 	} else if (entry_name(cls->name, name, sizeof(name))) {
 		c->fn = rut_state_sys_entry;
+		c->serves = c->fix_pid ? UINT32_MAX : CALLS;
 		c->syscall = syscall_info(st, name);
 		if (c->syscall)
 			find_refs(c, cls, rut_state_io_fields(c->syscall->io));
@@ -467,6 +471,7 @@ static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *c
 			c->fn = NULL;
 	} else if (is_exit(cls->name)) {
 		c->fn = rut_state_sys_exit;
+		c->serves = CALLS;
 		/* After a signal LTTng may show one kind's exit for the other's entry. */
 		c->compat_exit = starts(cls->name, "compat_");
 		c->native_exit = starts(cls->name, "syscall_exit_");
@@ -492,4 +497,12 @@ int rut_state_bind(struct rut_state *st, const struct rut_ctf_set *set)
 		bind_class(st, cls);
 	}
 	return st->failed ? -ENOMEM : 0;
+}
+
+bool rut_state_needs(const struct rut_state *st, size_t cls, uint32_t hooks)
+{
+	const struct rut_state_class *c = &st->classes[cls];
+
+	/* Where contexts tell who runs, every event does. */
+	return c->fn && (st->use_context || (c->serves & hooks));
 }

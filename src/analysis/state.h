@@ -121,7 +121,6 @@ enum rut_hook {
 	RUT_HOOK_SWITCH,       /* struct rut_hook_switch */
 	RUT_HOOK_MIGRATE,      /* struct rut_hook_thread */
 	RUT_HOOK_PRIO,	       /* struct rut_hook_thread: its priority changed */
-	RUT_HOOK_WAKEUP,       /* struct rut_hook_wakeup: the first since it last ran */
 	RUT_HOOK_IRQ_ENTRY,    /* struct rut_hook_irq */
 	RUT_HOOK_IRQ_EXIT,     /* struct rut_hook_irq */
 	RUT_HOOK_SOFTIRQ_EXIT, /* struct rut_hook_irq */
@@ -156,14 +155,6 @@ struct rut_hook_thread {
 	int64_t ts_ns;
 	int cpu;
 	struct rut_thread *thread;
-};
-
-struct rut_hook_wakeup {
-	int64_t ts_ns;
-	int cpu, target_cpu;
-	struct rut_thread *thread;
-	struct rut_thread *waker; /* NULL: from an idle CPU or unknown */
-	bool from_irq;
 };
 
 struct rut_hook_irq {
@@ -243,6 +234,10 @@ typedef void (*rut_state_fn)(struct rut_state *st, const struct rut_ctf_event *e
 
 #define RUT_STATE_FIELDS 8
 
+/* A set of hooks. */
+#define RUT_HOOK_BIT(hook) (1u << (hook))
+_Static_assert(RUT_HOOK_COUNT <= 32, "a set of hooks has 32 bits");
+
 /* What is known of a class of events, resolved once. */
 struct rut_state_class {
 	void (*fn)(struct rut_state *st, const struct rut_ctf_event *ev,
@@ -251,6 +246,7 @@ struct rut_state_class {
 	const struct rut_syscall_info *syscall;
 	struct rut_ctf_ref cpu; /* none: the packet's */
 	struct rut_ctf_ref ctx_tid, ctx_pid, ctx_procname;
+	uint32_t serves; /* the hooks that it can matter to */
 	bool compat_exit,
 		native_exit; /* returns from calls of 32-bit programs only, or of others */
 	bool fix_pid;	     /* the stream's context has a pid that tells a thread's leader */
@@ -291,6 +287,9 @@ void rut_state_fini(struct rut_state *st);
 
 /* Chooses a handler for every class of the set. May be called again when classes were added. */
 int rut_state_bind(struct rut_state *st, const struct rut_ctf_set *set);
+
+/* Whether events of this class can matter to those who listen to these hooks only. */
+bool rut_state_needs(const struct rut_state *st, size_t cls, uint32_t hooks);
 
 static inline void rut_state_event(struct rut_state *st, const struct rut_ctf_event *ev)
 {

@@ -149,12 +149,14 @@ static void rq_complete(struct rut_state *st, const struct rut_ctf_event *ev,
 	st->free_rqs = rq;
 }
 
+#define BLOCK (RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE) | RUT_HOOK_BIT(RUT_HOOK_DISK))
+
 const struct rut_state_def rut_state_block_defs[] = {
-	{"block_bio_remap", bio_remap, {"dev", "sector", "old_dev", "old_sector"}},
-	{"block_bio_backmerge", bio_backmerge, {"dev", "sector"}},
-	{"block_rq_issue", rq_issue, {"dev", "sector", "nr_sector", "tid", "rwbs"}},
-	{"block_rq_complete", rq_complete, {"dev", "sector", "nr_sector"}},
-	{NULL, NULL, {NULL}},
+	{"block_bio_remap", bio_remap, {"dev", "sector", "old_dev", "old_sector"}, BLOCK},
+	{"block_bio_backmerge", bio_backmerge, {"dev", "sector"}, BLOCK},
+	{"block_rq_issue", rq_issue, {"dev", "sector", "nr_sector", "tid", "rwbs"}, BLOCK},
+	{"block_rq_complete", rq_complete, {"dev", "sector", "nr_sector"}, BLOCK},
+	{NULL, NULL, {NULL}, 0},
 };
 
 /* ---- Statedumps ---- */
@@ -323,5 +325,5 @@ const struct rut_state_def rut_state_dump_defs[] = {
 	{"lttng_statedump_process_state",
 	 dump_process,
 	 {"tid", "pid", "name", "prio", "file_table_address"}},
-	{NULL, NULL, {NULL}},
+	{NULL, NULL, {NULL}, 0},
 };

@@ -108,18 +108,23 @@ static void net_receive(struct rut_state *st, const struct rut_ctf_event *ev,
 	rut_state_notify(st, RUT_HOOK_NET, &h);
 }
 
+/* An interrupt also tells that its CPU is there, for whoever adds up CPUs. */
+#define IRQS                                                                                       \
+	(RUT_HOOK_BIT(RUT_HOOK_IRQ_ENTRY) | RUT_HOOK_BIT(RUT_HOOK_IRQ_EXIT) |                      \
+	 RUT_HOOK_BIT(RUT_HOOK_SOFTIRQ_EXIT) | RUT_HOOK_BIT(RUT_HOOK_SWITCH))
+
 /* Names changed with LTTng 2.7: the irq_ and net_if_ ones are newer. */
 const struct rut_state_def rut_state_irq_defs[] = {
-	{"irq_handler_entry", irq_entry, {"irq", "name"}},
-	{"irq_handler_exit", irq_exit, {"irq", "ret"}},
-	{"softirq_raise", softirq_raise, {"vec"}},
-	{"irq_softirq_raise", softirq_raise, {"vec"}},
-	{"softirq_entry", softirq_entry, {"vec"}},
-	{"irq_softirq_entry", softirq_entry, {"vec"}},
-	{"softirq_exit", softirq_exit, {"vec"}},
-	{"irq_softirq_exit", softirq_exit, {"vec"}},
-	{"netif_receive_skb", net_receive, {"name", "len"}},
-	{"net_if_receive_skb", net_receive, {"name", "len"}},
-	{"net_dev_xmit", rut_state_net_xmit, {"name", "len"}},
-	{NULL, NULL, {NULL}},
+	{"irq_handler_entry", irq_entry, {"irq", "name"}, IRQS},
+	{"irq_handler_exit", irq_exit, {"irq", "ret"}, IRQS},
+	{"softirq_raise", softirq_raise, {"vec"}, IRQS},
+	{"irq_softirq_raise", softirq_raise, {"vec"}, IRQS},
+	{"softirq_entry", softirq_entry, {"vec"}, IRQS},
+	{"irq_softirq_entry", softirq_entry, {"vec"}, IRQS},
+	{"softirq_exit", softirq_exit, {"vec"}, IRQS},
+	{"irq_softirq_exit", softirq_exit, {"vec"}, IRQS},
+	{"netif_receive_skb", net_receive, {"name", "len"}, RUT_HOOK_BIT(RUT_HOOK_NET)},
+	{"net_if_receive_skb", net_receive, {"name", "len"}, RUT_HOOK_BIT(RUT_HOOK_NET)},
+	{"net_dev_xmit", rut_state_net_xmit, {"name", "len"}, RUT_STATE_SERVES_IO},
+	{NULL, NULL, {NULL}, 0},
 };

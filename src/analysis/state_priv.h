@@ -10,7 +10,14 @@ struct rut_state_def {
 	const char *name;
 	rut_state_fn fn;
 	const char *fields[RUT_STATE_FIELDS];
+	uint32_t serves; /* the hooks that it can matter to; 0: all */
 };
+
+/* System calls know threads, descriptors and requests. */
+#define RUT_STATE_SERVES_IO                                                                        \
+	(RUT_HOOK_BIT(RUT_HOOK_IO_EXIT) | RUT_HOOK_BIT(RUT_HOOK_FD_CREATE) |                       \
+	 RUT_HOOK_BIT(RUT_HOOK_FD_CLOSE) | RUT_HOOK_BIT(RUT_HOOK_FD_UPDATE) |                      \
+	 RUT_HOOK_BIT(RUT_HOOK_PARENT) | RUT_HOOK_BIT(RUT_HOOK_NET))
 
 /* Each ends with a NULL name. */
 extern const struct rut_state_def rut_state_sched_defs[];

@@ -93,16 +93,14 @@ enum { WAKE_TID, WAKE_PRIO, WAKE_CPU };
 static void sched_wakeup(struct rut_state *st, const struct rut_ctf_event *ev,
 			 const struct rut_state_class *c)
 {
-	struct rut_hook_wakeup h = {.ts_ns = ev->ts_ns, .cpu = st->cpu};
 	int64_t tid = rut_ctf_i64(ev, &c->f[WAKE_TID]);
 	int64_t prio = rut_ctf_i64(ev, &c->f[WAKE_PRIO]) - (c->old_prio ? 100 : 0);
 	struct rut_thread *t;
 	struct rut_cpu *cpu;
 
-	h.target_cpu = (int)rut_ctf_i64(ev, &c->f[WAKE_CPU]);
-	if (rut_ctf_ref_ok(&c->f[WAKE_CPU]))
-		rut_state_get_cpu(st, h.target_cpu);
-	cpu = rut_state_get_cpu(st, h.cpu);
+	if (rut_ctf_ref_ok(&c->f[WAKE_CPU])) /* it is there, even if nothing else tells */
+		rut_state_get_cpu(st, (int)rut_ctf_i64(ev, &c->f[WAKE_CPU]));
+	cpu = rut_state_get_cpu(st, st->cpu);
 	t = rut_state_thread(st, tid);
 	/* What runs already needs no waking. */
 	if (t && t->running)
@@ -111,18 +109,12 @@ static void sched_wakeup(struct rut_state *st, const struct rut_ctf_event *ev,
 		t = rut_state_thread_new(st, tid);
 		t->pid = -1;
 	}
-	check_prio(st, ev->ts_ns, h.cpu, t, prio);
+	check_prio(st, ev->ts_ns, st->cpu, t, prio);
 	if (t->last_wakeup_ns != RUT_NO_TIME)
 		return;
 	t->last_wakeup_ns = ev->ts_ns;
 	if (cpu->current)
 		t->last_waker = cpu->current->tid;
-	h.thread = t;
-	h.waker = cpu->current;
-	h.from_irq = cpu->in_irq;
-	for (int i = 0; i < RUT_SOFTIRQS && !h.from_irq; i++)
-		h.from_irq = cpu->n_softirqs[i] && cpu->softirqs[i][0].begin_ns != RUT_NO_TIME;
-	rut_state_notify(st, RUT_HOOK_WAKEUP, &h);
 }
 
 enum { PI_TID, PI_NEWPRIO };
@@ -214,23 +206,29 @@ static void page_free(struct rut_state *st, const struct rut_ctf_event *ev,
 		rut_state_notify(st, RUT_HOOK_PAGE_FREE, &h);
 }
 
+/* Wakeups make threads known, and what disks do is theirs. */
+#define WAKEUPS                                                                                    \
+	(RUT_HOOK_BIT(RUT_HOOK_SWITCH) | RUT_HOOK_BIT(RUT_HOOK_MIGRATE) |                          \
+	 RUT_HOOK_BIT(RUT_HOOK_PRIO) | RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE))
+#define PAGES (RUT_HOOK_BIT(RUT_HOOK_PAGE_ALLOC) | RUT_HOOK_BIT(RUT_HOOK_PAGE_FREE))
+
 const struct rut_state_def rut_state_sched_defs[] = {
 	{"sched_switch",
 	 sched_switch,
 	 {"prev_comm", "prev_tid", "prev_prio", "next_comm", "next_tid", "next_prio",
 	  "prev_state"}},
 	{"sched_migrate_task", sched_migrate, {"comm", "tid", "prio"}},
-	{"sched_waking", sched_wakeup, {"tid", "prio", "target_cpu"}},
-	{"sched_wakeup", sched_wakeup, {"tid", "prio", "target_cpu"}},
-	{"sched_wakeup_new", sched_wakeup, {"tid", "prio", "target_cpu"}},
+	{"sched_waking", sched_wakeup, {"tid", "prio", "target_cpu"}, WAKEUPS},
+	{"sched_wakeup", sched_wakeup, {"tid", "prio", "target_cpu"}, WAKEUPS},
+	{"sched_wakeup_new", sched_wakeup, {"tid", "prio", "target_cpu"}, WAKEUPS},
 	{"sched_pi_setprio", sched_pi_setprio, {"tid", "newprio"}},
 	{"sched_process_fork",
 	 sched_process_fork,
 	 {"child_tid", "child_pid", "child_comm", "parent_pid", "parent_comm"}},
 	{"sched_process_exec", sched_process_exec, {"tid"}},
-	{"mm_page_alloc", page_alloc, {NULL}},
-	{"kmem_mm_page_alloc", page_alloc, {NULL}},
-	{"mm_page_free", page_free, {NULL}},
-	{"kmem_mm_page_free", page_free, {NULL}},
-	{NULL, NULL, {NULL}},
+	{"mm_page_alloc", page_alloc, {NULL}, PAGES},
+	{"kmem_mm_page_alloc", page_alloc, {NULL}, PAGES},
+	{"mm_page_free", page_free, {NULL}, PAGES},
+	{"kmem_mm_page_free", page_free, {NULL}, PAGES},
+	{NULL, NULL, {NULL}, 0},
 };

@@ -144,6 +144,15 @@ static void print_progress(const struct pass *p, double at, int64_t ts_ns, uint6
 	fflush(stdout);
 }
 
+/* Those that were passed over count too. */
+static uint64_t events_read(const struct pass *p)
+{
+	struct rut_ctf_counts counts;
+
+	rut_ctf_reader_counts(p->reader, &counts);
+	return counts.events;
+}
+
 static void print_bar(struct pass *p, double at, uint64_t events, uint64_t now)
 {
 	double elapsed = (double)(now - p->start_ns) / 1e9;
@@ -172,9 +181,9 @@ static bool progress(const struct rut_engine *e, int64_t ts_ns, void *arg)
 		return true;
 	p->shown_ns = now;
 	if (p->bar)
-		print_bar(p, fraction_done(p, ts_ns), e->events, now);
+		print_bar(p, fraction_done(p, ts_ns), events_read(p), now);
 	else
-		print_progress(p, fraction_done(p, ts_ns), ts_ns, e->events);
+		print_progress(p, fraction_done(p, ts_ns), ts_ns, events_read(p));
 	return true;
 }
 
@@ -270,6 +279,7 @@ static int parse_times(struct pass *p, struct rut_err *err)
 static int open_reader(struct pass *p, struct rut_err *err)
 {
 	struct rut_ctf_reader_opts opts = {.prefault = true, .follow = p->args->follow};
+	const struct rut_conf *c = &p->args->conf;
 	int r;
 
 	if (!p->args->no_intersection && !p->args->follow) {
@@ -279,6 +289,10 @@ static int open_reader(struct pass *p, struct rut_err *err)
 					   "Trace has no intersection. Use --no-intersection to "
 					   "override");
 		opts.has_begin = opts.has_end = !r;
+	}
+	if (c->has_end && !p->args->follow) {
+		opts.end_ns = opts.has_end && opts.end_ns < c->end_ns ? opts.end_ns : c->end_ns;
+		opts.has_end = true;
 	}
 	return rut_ctf_reader_new(&p->reader, p->set, &opts, err);
 }
@@ -324,6 +338,8 @@ static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, 
 		r = rut_engine_init(&p->engine, &p->args->conf, p->set, analyses, n, err);
 	if (r)
 		return r;
+	if (!p->args->follow)
+		rut_engine_want(&p->engine, p->reader);
 	p->engine.progress = progress;
 	p->engine.flush = flush;
 	p->engine.arg = p;

@@ -482,6 +482,9 @@ static ALWAYS_INLINE bool next_planned(struct rut_cursor *c, enum rut_ctf_header
 	const uint64_t content = c->info.pub.content_bits, base = (uint64_t)c->clock->base_ns;
 	const uint8_t *data = c->ev.data, *wanted = c->wanted;
 	const size_t n_ids = sc->n_by_id;
+	const int64_t begin_ns = c->opts->has_begin ? c->opts->begin_ns : INT64_MIN;
+	const int64_t end_ns = c->opts->has_end ? c->opts->end_ns : INT64_MAX;
+	const int64_t look_ns = c->mark_ns <= end_ns ? c->mark_ns : end_ns + 1;
 	uint64_t pos = c->pos, clk = c->clk, events = 0, start = 0, body = 0, end;
 	int64_t last_ns = c->last_ns, ts_ns;
 	struct header sh = {0};
@@ -508,10 +511,10 @@ static ALWAYS_INLINE bool next_planned(struct rut_cursor *c, enum rut_ctf_header
 			   unlikely(!walk(c, sc->by_id[sh.id]->program, &end))) {
 			break;
 		}
-		if (!wanted || wanted[q->index]) {
-			if (unlikely(c->opts->has_end) && ts_ns > c->opts->end_ns)
+		if (!wanted || wanted[q->index] || unlikely(ts_ns >= look_ns)) {
+			if (unlikely(ts_ns > end_ns))
 				break;
-			found = likely(!c->opts->has_begin) || ts_ns >= c->opts->begin_ns;
+			found = likely(ts_ns >= begin_ns);
 		}
 		pos = end;
 		clk = sh.clk;
@@ -591,16 +594,16 @@ bool rut_cursor_next(struct rut_cursor *c)
 		c->ev.ts_ns = clock_ns(c);
 		if (unlikely(c->ev.ts_ns < c->last_ns))
 			went_back(c, start);
-		c->last_ns = c->ev.ts_ns;
-		if (c->wanted && !c->wanted[cls->index])
-			continue;
-		if (c->opts->has_begin && c->ev.ts_ns < c->opts->begin_ns)
-			continue;
 		if (c->opts->has_end && c->ev.ts_ns > c->opts->end_ns) {
 			c->done = true;
 			c->in_packet = false;
 			return false;
 		}
+		c->last_ns = c->ev.ts_ns;
+		if (c->wanted && !c->wanted[cls->index] && c->ev.ts_ns < c->mark_ns)
+			continue;
+		if (c->opts->has_begin && c->ev.ts_ns < c->opts->begin_ns)
+			continue;
 		c->ev.header_pos = start;
 		c->ev.end_pos = pos;
 		return true;
@@ -638,7 +641,11 @@ int rut_cursor_grow(struct rut_cursor *c)
 int rut_cursor_init(struct rut_cursor *c, const struct rut_set_stream *s,
 		    const struct rut_ctf_reader_opts *opts, struct rut_ctf_counts *counts)
 {
-	*c = (struct rut_cursor){.s = s, .opts = opts, .counts = counts, .forget_bytes = 1 << 22};
+	*c = (struct rut_cursor){.s = s,
+				 .opts = opts,
+				 .counts = counts,
+				 .forget_bytes = 1 << 22,
+				 .mark_ns = INT64_MAX};
 	if (rut_cursor_grow(c) < 0) {
 		rut_cursor_fini(c);
 		return -ENOMEM;

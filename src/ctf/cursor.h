@@ -31,6 +31,7 @@ struct rut_cursor {
 	uint64_t expected_to; /* bytes of the file that the kernel was told of */
 	/* The reader's: */
 	const uint8_t *wanted; /* by class index; NULL: all */
+	int64_t mark_ns;       /* wanted or not, the first event from here on is given */
 	const struct rut_ctf_reader_opts *opts;
 	struct rut_ctf_counts *counts;
 	uint64_t forget_bytes; /* after so many bytes memory is given back */

@@ -225,8 +225,24 @@ void rut_ctf_reader_want(struct rut_ctf_reader *r, const struct rut_ctf_event_cl
 {
 	if (!r->wanted)
 		r->wanted = calloc(r->set->n_classes + 1, 1);
-	if (r->wanted)
+	if (r->wanted && cls)
 		r->wanted[cls->index] = 1;
+}
+
+void rut_ctf_reader_mark(struct rut_ctf_reader *r, int64_t ts_ns)
+{
+	for (size_t i = 0; i < r->n_cursors; i++)
+		r->cursors[i]->mark_ns = ts_ns;
+}
+
+int64_t rut_ctf_reader_last_ns(const struct rut_ctf_reader *r)
+{
+	int64_t last = INT64_MIN;
+
+	for (size_t i = 0; i < r->n_cursors; i++)
+		if (r->cursors[i]->last_ns > last)
+			last = r->cursors[i]->last_ns;
+	return last;
 }
 
 int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err *err)

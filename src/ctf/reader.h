@@ -181,8 +181,19 @@ int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 		       const struct rut_ctf_reader_opts *opts, struct rut_err *err);
 void rut_ctf_reader_free(struct rut_ctf_reader *r);
 
-/* Every class is wanted until the first call; from then on those named by such calls. */
+/* Every class is wanted until the first call; from then on those named by such calls. NULL: none.
+ */
 void rut_ctf_reader_want(struct rut_ctf_reader *r, const struct rut_ctf_event_class *cls);
+
+/*
+ * The first event at or after this time is given whether its class is wanted or not, and others of
+ * its time or later may be, one for each stream. A later mark may be set when an event was given
+ * that is not before the old one: nothing that it asks for has been passed over by then.
+ */
+void rut_ctf_reader_mark(struct rut_ctf_reader *r, int64_t ts_ns);
+
+/* The latest time that was read, of wanted events or others. INT64_MIN: none. */
+int64_t rut_ctf_reader_last_ns(const struct rut_ctf_reader *r);
 
 /* The next event, valid until the next call; NULL at the end. */
 const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r);

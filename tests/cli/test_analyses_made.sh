@@ -570,6 +570,30 @@ refresh_reports_each_interval() {
   run syscallstats -r 2s --mi | json 'assert len(rows("summary")) == 3, results'
 }
 
+# What no analysis asked for is passed over by the reader, but it has its place in time: the first
+# and the last event, and those at which intervals change, are of kinds that cputop has no use for.
+what_is_passed_over_still_has_a_time() {
+  mk <<'TRACE'
+1_000 0 kmem_mm_page_alloc page=1
+2_000 0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm=app next_tid=10 next_prio=20
+3_000 1 kmem_mm_page_alloc page=2
+4_000 0 kmem_mm_page_alloc page=3
+6_000 1 kmem_mm_page_free page=2
+8_000 0 sched_switch prev_comm=app prev_tid=10 prev_prio=20 prev_state=0 next_comm=swapper/0 next_tid=0 next_prio=20
+9_000 1 kmem_mm_page_alloc page=4
+TRACE
+  ranges() {
+    run cputop "$@" | sed -n 's/^Timerange: .*0*\([0-9]\)000, .*0*\([0-9]\)000\]$/\1-\2/p'
+  }
+  { ranges; ranges --begin 2500 --end 7500; ranges --refresh 2us; } >out
+  cat out
+  printf '%s\n' 1-9 3-6 1-3 3-6 6-8 8-9 | cmp - out
+  # Nothing of use at all.
+  run cputop --end 1500 | grep -q '000001000, .*000001000\]'
+  # The other half of the events is not lost to who wants it.
+  run memtop --mi | json 'assert rows("allocd")[0][1]["value"] == 1, results'
+}
+
 a_growing_trace_is_followed() {
   { echo "$SWITCH"; echo "2_000 0 syscall_entry_getpid"; echo "3_000 0 syscall_exit_getpid ret=1"; } | mk
   { echo "$SWITCH"; echo "2_000 0 syscall_entry_getpid"; echo "3_000 0 syscall_exit_getpid ret=1"
@@ -671,6 +695,7 @@ t_case "--cpu --tid --pid --procname" filters_work_on_every_analysis
 t_case "distributions in log scale" distributions_in_log_scale
 t_case "percentiles" percentiles_are_close
 t_case "--refresh" refresh_reports_each_interval
+t_case "events that are passed over" what_is_passed_over_still_has_a_time
 t_case "absurd values" absurd_values_hurt_nobody
 t_case "--follow" a_growing_trace_is_followed
 t_case "--follow, and metadata that grows" metadata_that_grows_is_followed
