@@ -313,8 +313,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		close(rec->go_fd);
 	if (rec->child > 0 && waitpid(rec->child, &status, rc ? 0 : WNOHANG) < 0)
 		status = 0;
-	if (c.writer.path)
-		rut_consumer_close(&c, NULL);
+	rut_consumer_discard(&c);
 	rut_recorder_free(r);
 	if (rc)
 		return rut_fail(cmd, &err);

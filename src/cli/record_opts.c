@@ -21,8 +21,11 @@ static int add_event(const struct rut_cmd *cmd, struct rut_record_opts *o, const
 	char *events = o->conf.events;
 	size_t len = strlen(events), room = sizeof(o->conf.events) - len;
 
-	if (rut_conf_add_events(&o->conf, value, &err) < 0)
-		return rut_usage_error(cmd, "%s", err.msg);
+	/* The message says what to do: the options' help does not list events. */
+	if (rut_conf_add_events(&o->conf, value, &err) < 0) {
+		rut_fail(cmd, &err);
+		return RUT_EXIT_USAGE;
+	}
 	if ((size_t)snprintf(events + len, room, "%s%s", len ? "," : "", value) >= room)
 		return rut_usage_error(cmd, "too many --event: use globs");
 	o->events_given = true;

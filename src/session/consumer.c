@@ -87,29 +87,14 @@ static int remember_folder(struct rut_consumer *c, const char *path)
 	return 0;
 }
 
-/* Removes a trace folder: only what we write is touched, and no link is followed. */
-static void remove_trace(const char *path)
-{
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int kernel =
-		fd < 0 ? -1 : openat(fd, "kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *d = kernel < 0 ? NULL : fdopendir(kernel);
-
-	if (d) {
-		for (struct dirent *e; (e = readdir(d));)
-			if (!strncmp(e->d_name, "kernel_", 7) || !strcmp(e->d_name, "metadata") ||
-			    !strcmp(e->d_name, ".metadata") || !strcmp(e->d_name, "stacks"))
-				unlinkat(dirfd(d), e->d_name, 0);
-		closedir(d);
-	}
-	if (fd < 0 || unlinkat(fd, "kernel", AT_REMOVEDIR) < 0 || rmdir(path) < 0)
-		rut_warn("cannot remove the old trace '%s': %s", path, strerror(errno));
-}
-
 static void remove_oldest(struct rut_consumer *c)
 {
 	while (c->conf.keep && c->nfolders > c->conf.keep) {
-		remove_trace(c->folders[0]);
+		int rc = rut_trace_remove(c->folders[0]);
+
+		if (rc < 0)
+			rut_warn("cannot remove the old trace '%s': %s", c->folders[0],
+				 strerror(-rc));
 		free(c->folders[0]);
 		c->nfolders--;
 		memmove(c->folders, c->folders + 1, c->nfolders * sizeof(*c->folders));
@@ -407,6 +392,13 @@ void rut_consumer_abandon(struct rut_consumer *c)
 	free(c->folders);
 	c->folders = NULL;
 	c->nfolders = 0;
+}
+
+void rut_consumer_discard(struct rut_consumer *c)
+{
+	if (c->writer.path)
+		rut_writer_discard(&c->writer);
+	rut_consumer_abandon(c);
 }
 
 int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)

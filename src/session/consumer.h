@@ -59,6 +59,9 @@ int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err);
 /* Closes without draining: another process goes on with it. */
 void rut_consumer_abandon(struct rut_consumer *c);
 
+/* The recording did not begin: removes the folder that was made for it. */
+void rut_consumer_discard(struct rut_consumer *c);
+
 /* Writes all that is left, the packets being written included, and closes. */
 int rut_consumer_close(struct rut_consumer *c, struct rut_err *err);
 

@@ -139,8 +139,8 @@ static int select_word(struct rut_selection *sel, const char *word, struct rut_e
 	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++)
 		found |= select_syscall(sel, nr, glob[0] == '*' && !glob[1] ? "syscall" : glob, on);
 	if (!found)
-		return rut_err_set(err, ENOENT, "no event is called '%s' (see 'rutile probes')",
-				   name);
+		return rut_err_set(err, ENOENT,
+				   "no event is called '%s': 'rutile probes' lists them", name);
 	return 0;
 }
 

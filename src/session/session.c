@@ -266,6 +266,8 @@ int rut_session_start(const struct rut_start *start, pid_t *ret_pid, struct rut_
 		rc = rut_recorder_new(&r, &start->conf, err);
 	if (!rc)
 		rc = start_recorder(start, r, &c, ret_pid, err);
+	if (rc)
+		rut_consumer_discard(&c);
 	rut_consumer_abandon(&c);
 	rut_recorder_free(r);
 	return rc;

@@ -161,6 +161,10 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 		rut_err_errno(err, -rc, "cannot write the snapshot to '%s'", dir);
 	else
 		rc = rut_writer_publish(&w, err);
-	rut_writer_close(&w);
+	/* Half of one is of no use, and on a full disk it is in the way. */
+	if (rc < 0)
+		rut_writer_discard(&w);
+	else
+		rut_writer_close(&w);
 	return rc;
 }

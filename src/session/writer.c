@@ -3,13 +3,14 @@
  * A trace must be readable whenever its writer is killed, so a file has to be a row of whole
  * packets at every instant. One write(2) of a packet is not enough: SIGKILL makes it short
  * (measured: at a page's end on tmpfs, at a folio's on ext4), and so does a full disk. What nothing
- * can divide is a write inside one page. Hence a packet comes in four steps, each of which leaves
+ * can divide is a write inside one page. Hence a packet comes in five steps, each of which leaves
  * whole packets wherever it is cut off:
  *
  *  1. the file grows by as many pages as the packet has, each of them a packet without events;
  *  2. the first one's packet_size grows over all of them (8 bytes): the others become padding;
  *  3. the packet's pages but the first are written into the padding, where nobody looks;
- *  4. the first page is written, and with its header the packet is there.
+ *  4. the first page is written behind the header, which says still that there are no events;
+ *  5. with the header the packet is there.
  *
  * The same holds for the folder: it gets its name, "kernel", when the metadata stands in it, and
  * new metadata replaces the old by a rename. Files being made have names with a dot, which readers
@@ -98,7 +99,8 @@ static int make_folder(struct rut_writer *w, const char *dir, struct rut_err *er
 {
 	_cleanup_close_ int fd = -1;
 
-	if (mkdir(dir, 0750) < 0 && errno != EEXIST)
+	w->made = !mkdir(dir, 0750);
+	if (!w->made && errno != EEXIST)
 		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
 	/* A link that somebody put into a shared folder is not followed. */
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -126,6 +128,43 @@ int rut_writer_publish(struct rut_writer *w, struct rut_err *err)
 	return 0;
 }
 
+/* Takes the descriptor. Only what we write is touched. */
+static void remove_files(int dir_fd)
+{
+	DIR *d = dir_fd < 0 ? NULL : fdopendir(dir_fd);
+
+	if (!d) {
+		rut_closep(&dir_fd);
+		return;
+	}
+	for (struct dirent *e; (e = readdir(d));)
+		if (!strncmp(e->d_name, "kernel_", 7) || !strcmp(e->d_name, "metadata") ||
+		    !strcmp(e->d_name, ".metadata"))
+			unlinkat(dirfd(d), e->d_name, 0);
+	closedir(d);
+}
+
+void rut_writer_discard(struct rut_writer *w)
+{
+	if (w->dir_fd >= 0) {
+		remove_files(RUT_TAKE_FD(w->dir_fd));
+		unlinkat(w->parent_fd, w->published ? "kernel" : ".kernel", AT_REMOVEDIR);
+	}
+	if (w->made)
+		rmdir(w->path);
+	rut_writer_close(w);
+}
+
+int rut_trace_remove(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	remove_files(openat(fd, "kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	return unlinkat(fd, "kernel", AT_REMOVEDIR) < 0 || rmdir(path) < 0 ? -errno : 0;
+}
+
 int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const char *dir,
 			   struct rut_err *err)
 {
@@ -149,7 +188,7 @@ int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const c
 	if (!rc)
 		rc = rut_writer_update_metadata(w, err);
 	if (rc)
-		rut_writer_close(w);
+		rut_writer_discard(w);
 	return rc;
 }
 
@@ -160,8 +199,8 @@ int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *di
 
 	if (!rc)
 		rc = rut_writer_publish(w, err);
-	if (rc)
-		rut_writer_close(w);
+	if (rc && w->path)
+		rut_writer_discard(w);
 	return rc;
 }
 
@@ -219,8 +258,9 @@ static int append_empty(int fd, struct rut_packet head, size_t pages, off_t end)
 	return 0;
 }
 
-/* Step 4: the first page, whose header is `head`. */
-static int write_head(int fd, const struct rut_packet *head, const unsigned char *packet, off_t end)
+/* The first page, whose header is `head`, at once. */
+static int write_first(int fd, const struct rut_packet *head, const unsigned char *packet,
+		       off_t end)
 {
 	struct iovec iov[2] = {
 		{(void *)head, sizeof(*head)},
@@ -238,22 +278,26 @@ static int append_whole(int fd, const struct rut_packet *head, const unsigned ch
 			size_t len, off_t end)
 {
 	const off_t size_at = end + (off_t)offsetof(struct rut_packet, packet_size);
-	int rc = 0;
+	const size_t h = sizeof(*head);
+	int rc;
 
-	if (len > PAGE) {
-		rc = append_empty(fd, *head, len / PAGE, end);
-		if (!rc)
-			rc = write_all(fd, &head->packet_size, sizeof(head->packet_size), size_at);
-		if (!rc)
-			rc = write_all(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
-	}
-	return rc ? rc : write_head(fd, head, packet, end);
+	if (len <= PAGE)
+		return write_first(fd, head, packet, end);
+	rc = append_empty(fd, *head, len / PAGE, end);
+	if (!rc)
+		rc = write_all(fd, &head->packet_size, sizeof(head->packet_size), size_at);
+	if (!rc)
+		rc = write_all(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
+	/* In two: who reads while it is written must not see the header before its records. */
+	if (!rc)
+		rc = write_all(fd, packet + h, PAGE - h, end + (off_t)h);
+	return rc ? rc : write_all(fd, head, h, end);
 }
 
 static int append_plain(int fd, const struct rut_packet *head, const unsigned char *packet,
 			size_t len, off_t end)
 {
-	int rc = write_head(fd, head, packet, end);
+	int rc = write_first(fd, head, packet, end);
 
 	return rc ? rc : write_all(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
 }

@@ -28,6 +28,7 @@ struct rut_writer {
 	struct rut_recorder *recorder; /* borrowed */
 	char *path;		       /* DIR; owned */
 	int parent_fd, dir_fd;	       /* DIR and DIR/kernel */
+	bool made;		       /* DIR was not there before */
 	bool published;		       /* DIR/kernel has its name */
 	struct rut_stream *streams;    /* one a CPU and one more; owned */
 	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
@@ -84,5 +85,14 @@ void rut_writer_stacks(struct rut_writer *w);
 int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err);
 
 void rut_writer_close(struct rut_writer *w);
+
+/* Closes it and removes all that it has made. */
+void rut_writer_discard(struct rut_writer *w);
+
+/*
+ * Removes a trace folder: only what we write is touched, and no link is followed. Returns 0 or
+ * -errno.
+ */
+int rut_trace_remove(const char *path);
 
 #endif

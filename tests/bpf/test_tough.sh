@@ -83,7 +83,7 @@ test_kill_each_step() {
     done
   done
   echo "$kinds"
-  # The second write of metadata, the four steps of packets.
+  # The second write of metadata, the steps of packets.
   echo "$kinds" | grep -q 'pwritev2.*pwrite64[67]'
 }
 
@@ -510,6 +510,57 @@ test_race() {
   done
 }
 
+# What fails before anything was recorded leaves nothing: no folder, no session.
+test_nothing_left() {
+  need_bpf
+  n=${S}n
+  command -v strace >/dev/null || t_skip "no strace"
+  # The lock is refused to it when its folder is made already and its session is to be pinned.
+  if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=3 \
+    "$RUTILE" start $n -o "$T/late" -e syscall:getppid >out 2>err; then return 1; fi
+  grep -q "cannot lock" err
+  [ ! -e late ] && [ ! -e /sys/fs/bpf/rutile/$n ]
+  # A folder that was there before stays.
+  mkdir was
+  if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=3 \
+    "$RUTILE" start $n -o "$T/was-%%" -e syscall:getppid >out 2>err; then return 1; fi
+  if strace -o /dev/null -e trace=renameat -e inject=renameat:error=EIO:when=2 \
+    "$RUTILE" record -o was -e syscall:getppid -- true 2>err; then return 1; fi
+  [ "$(ls -A)" = "$(printf 'err\nout\nwas')" ] && [ -z "$(ls -A was)" ]
+  # Of several starts one wins; the others leave no folder.
+  for i in 1 2 3 4; do
+    "$RUTILE" start $n -o "$T/t" -e syscall:getppid >/dev/null 2>"err$i" &
+  done
+  wait
+  "$RUTILE" destroy $n
+  cat err?
+  [ "$(find . -name kernel | wc -l)" = 1 ]
+}
+
+# A disk that is full from the beginning.
+test_full_from_the_beginning() {
+  need_bpf
+  mkdir small
+  mount -t tmpfs -o size=1M none small 2>/dev/null || t_skip "cannot mount tmpfs"
+  trap 'umount -l small' EXIT
+  "$RUTILE" start ${S}b --flight --buffer 4M -e syscall:getppid
+  getppids 80000
+  if "$RUTILE" snapshot ${S}b -o small/snap 2>err; then return 1; fi
+  grep -q "cannot write the snapshot to 'small/snap': No space left" err
+  [ -z "$(ls -A small)" ]
+  mkdir small/mine
+  head -c 2M /dev/zero >small/fill || true
+  if "$RUTILE" record -o small/t -e syscall:getppid -- true 2>err; then return 1; fi
+  grep -q "No space left" err
+  if "$RUTILE" snapshot ${S}b -o small/mine 2>err; then return 1; fi
+  [ "$(ls -A small)" = "$(printf 'fill\nmine')" ] && [ -z "$(ls -A small/mine)" ]
+  rm small/fill
+  mount -o remount,size=64M small
+  "$RUTILE" snapshot ${S}b -o small/mine
+  "$RUTILE" destroy ${S}b
+  whole small/mine
+}
+
 # Links that another user has put into a shared folder are not followed, by none of the verbs.
 test_links() {
   need_bpf
@@ -593,6 +644,8 @@ t_case "the time of day is set" test_clock_set
 t_case "what a crashed recorder had not written is in its core" test_core
 t_case "a start that is killed leaves nothing in the way" test_start_killed
 t_case "of several starts of a name one wins" test_race
+t_case "a start or record that fails leaves no folder" test_nothing_left
+t_case "... nor does one on a full disk" test_full_from_the_beginning
 t_case "links in shared folders are not followed" test_links
 t_case "targets that cannot be read are named" test_targets
 t_done
