@@ -93,11 +93,9 @@ static void check_losses(struct rut_cursor *c)
 			report_loss(c, false, n, begin_ns, p->has_end ? p->end_ns : p->begin_ns,
 				    has_times);
 	}
-	if (p->has_seq && c->has_prev && q->has_seq) {
-		n = (p->seq - q->seq - 1) & c->info.seq_mask;
-		if (n)
-			report_loss(c, true, n, begin_ns, p->begin_ns, has_times);
-	}
+	n = c->has_prev ? rut_packets_missing(&c->prev, &c->info) : 0;
+	if (n)
+		report_loss(c, true, n, begin_ns, p->begin_ns, has_times);
 }
 
 /* ---- Packets ---- */
@@ -141,6 +139,41 @@ static void begin_packet(struct rut_cursor *c)
 	c->in_packet = true;
 }
 
+static bool is_empty(const struct rut_packet_info *p)
+{
+	return p->pub.content_bits <= p->events_pos && p->pub.has_begin && p->pub.has_end &&
+	       p->pub.begin_clock == p->pub.end_clock;
+}
+
+/*
+ * Follow: is the packet that was read from `offset` (with the result `rc`) still being written?
+ * rutile's recorder lets a file grow by packets without events and of no time, which become a
+ * packet with events then (session/writer.c): until something else follows them they may be that.
+ */
+static bool is_unfinished(struct rut_cursor *c, uint64_t offset, int rc,
+			  const struct rut_packet_info *info)
+{
+	const struct rut_set_file *f = file_of(c);
+	struct rut_packet_info next = *info;
+	uint64_t at = offset;
+
+	if (rc < 0 || info->cut)
+		return true;
+	if (!is_empty(info))
+		return false;
+	while (is_empty(&next)) {
+		at += next.pub.packet_bits / 8;
+		if (at >= f->map.size || rut_packet_read(c->s->meta, f->map.data, f->map.size, at,
+							 c->regs, &next, NULL) < 0)
+			return true;
+	}
+	/* Looked at again: what was seen before may be of another time than what follows it. */
+	return rut_packet_read(c->s->meta, f->map.data, f->map.size, offset, c->regs, &next, NULL) <
+		       0 ||
+	       next.pub.packet_bits != info->pub.packet_bits ||
+	       next.pub.content_bits != info->pub.content_bits;
+}
+
 /* Reads the next packet's header. Returns false at the end of the stream. */
 static bool read_packet(struct rut_cursor *c)
 {
@@ -171,9 +204,11 @@ static bool read_packet(struct rut_cursor *c)
 		c->info = c->prev;
 		return read_packet(c);
 	}
-	if (unlikely((rc < 0 || c->info.cut) && c->opts->follow && c->file + 1 >= c->s->n_files)) {
-		c->info = c->prev; /* not yet whole */
-		c->done = true;
+	if (unlikely(c->opts->follow) && c->file + 1 >= c->s->n_files &&
+	    is_unfinished(c, offset, rc, &c->info)) {
+		c->info = c->prev;
+		c->next_offset = offset;
+		c->done = c->unfinished = true;
 		return false;
 	}
 	if (rc < 0) {
@@ -677,9 +712,22 @@ void rut_cursor_rewind(struct rut_cursor *c)
 	c->last_ns = INT64_MIN;
 }
 
+bool rut_cursor_is_ready(struct rut_cursor *c)
+{
+	const struct rut_set_file *f = file_of(c);
+	struct rut_packet_info info;
+	int rc;
+
+	if (!c->done || !c->unfinished)
+		return false;
+	rc = rut_packet_read(c->s->meta, f->map.data, f->map.size, c->next_offset, c->regs, &info,
+			     NULL);
+	return !is_unfinished(c, c->next_offset, rc, &info);
+}
+
 void rut_cursor_resume(struct rut_cursor *c)
 {
-	c->done = false;
+	c->done = c->unfinished = false;
 	if (c->in_packet) /* the mapping may have moved */
 		c->ev.data = file_of(c)->map.data + c->info.pub.offset_bytes;
 }

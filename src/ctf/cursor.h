@@ -28,6 +28,7 @@ struct rut_cursor {
 	bool has_prev;	       /* a packet before this one was seen */
 	struct rut_packet_info prev;
 	bool done;
+	bool unfinished;      /* follow: ... because the next packet is still being written */
 	uint64_t expected_to; /* bytes of the file that the kernel was told of */
 	/* The reader's: */
 	const uint8_t *wanted; /* by class index; NULL: all */
@@ -44,6 +45,9 @@ void rut_cursor_fini(struct rut_cursor *c);
 /* Goes to the first packet that may hold events at or after this time. */
 void rut_cursor_seek(struct rut_cursor *c, int64_t ts_ns);
 void rut_cursor_rewind(struct rut_cursor *c);
+
+/* With opts->follow: the packet that was being written is there now. */
+bool rut_cursor_is_ready(struct rut_cursor *c);
 
 /* With opts->follow: the file grew or a further one came; goes on after the end. */
 void rut_cursor_resume(struct rut_cursor *c);

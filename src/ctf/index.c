@@ -76,8 +76,8 @@ static void add_packet(struct scan *sc, uint32_t file, const struct rut_packet_i
 	if (p->has_discarded)
 		pub->discarded +=
 			(p->discarded - (sc->has_prev ? q->discarded : 0)) & info->discarded_mask;
-	if (p->has_seq && sc->has_prev)
-		pub->lost_packets += (p->seq - q->seq - 1) & info->seq_mask;
+	if (sc->has_prev)
+		pub->lost_packets += rut_packets_missing(&sc->prev, info);
 	add_mark(sc->s, file, p);
 	sc->prev = *info;
 	sc->has_prev = true;

@@ -25,6 +25,18 @@ struct rut_packet_info {
 int rut_packet_read(const struct rut_meta *m, const uint8_t *file, uint64_t size, uint64_t offset,
 		    uint64_t *regs, struct rut_packet_info *ret, struct rut_err *err);
 
+/*
+ * Packets that are missing between two that follow each other. A number that has not grown, as of a
+ * counter that began anew, tells of no loss.
+ */
+static inline uint64_t rut_packets_missing(const struct rut_packet_info *before,
+					   const struct rut_packet_info *p)
+{
+	uint64_t n = (p->pub.seq - before->pub.seq - 1) & p->seq_mask;
+
+	return p->pub.has_seq && before->pub.has_seq && n <= p->seq_mask / 2 ? n : 0;
+}
+
 /* ns since the epoch of a clock's value; saturates. */
 int64_t rut_clock_ns(const struct rut_ctf_clock *c, uint64_t value);
 

@@ -201,6 +201,9 @@ int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err)
 	rc = rut_set_refresh(r->set, err);
 	if (rc < 0)
 		return rc;
+	/* A packet that was being written gets whole without the file's growing. */
+	for (size_t i = 0; i < r->n_cursors && !rc; i++)
+		rc = rut_cursor_is_ready(r->cursors[i]);
 	if (!rc)
 		return 0;
 	rc = grow_wanted(r, had_classes);

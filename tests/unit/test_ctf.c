@@ -617,6 +617,126 @@ static void test_a_growing_trace_is_followed(void **state)
 	remove_dir(&d);
 }
 
+/* A packet of the recorder while it is written: see src/session/writer.c. */
+static void put_padding(unsigned char *to, const unsigned char *packet, uint64_t seq)
+{
+	const uint64_t content = 60 * 8, size = 512 * 8;
+
+	memset(to, 0, 512);
+	memcpy(to, packet, 60);
+	memcpy(to + 16, to + 8, 8); /* ends when it begins */
+	memcpy(to + 24, &content, 8);
+	memcpy(to + 32, &size, 8);
+	memcpy(to + 48, &seq, 8);
+}
+
+static size_t read_more(struct rut_ctf_reader *r)
+{
+	size_t n = 0;
+
+	rut_ctf_reader_poll(r, NULL);
+	while (rut_ctf_reader_next(r))
+		n++;
+	return n;
+}
+
+/* Who follows sees nothing of a packet that is being written, and all of it then. */
+static void test_a_packet_is_followed_while_it_is_written(void **state)
+{
+	struct rut_ctf_reader_opts opts = {.follow = true};
+	struct rut_ctf_counts counts;
+	struct rut_ctf_reader *r;
+	struct rut_ctf_set *set;
+	struct rut_buf whole = RUT_BUF_INIT;
+	const uint64_t size = 3 * 512 * 8;
+	size_t n, len = 512;
+	unsigned char *file;
+	struct dir d;
+
+	make_dir(&d);
+	write_streams(&d, 1, 8);
+	assert_int_equal(rut_buf_read_file(&whole, in_dir(&d, "s_0"), 1 << 20), 0);
+	file = test_malloc(512 * (1 + 7 * 3));
+	memcpy(file, whole.data, 512);
+	put_file(&d, "s_0", file, len);
+	set = open_dir(&d);
+	r = open_reader(set, &opts);
+	n = read_more(r);
+	assert_int_equal(n, 10);
+	for (uint64_t i = 1; i < 8; i++) {
+		unsigned char *packet = (unsigned char *)whole.data + 512 * i, *at = file + len;
+
+		for (uint64_t k = 0; k < 3; k++, len += 512) {
+			put_padding(file + len, packet, i + k);
+			put_file(&d, "s_0", file, len + 512);
+			assert_int_equal(read_more(r), 0);
+		}
+		memcpy(at + 32, &size, 8);
+		put_file(&d, "s_0", file, len);
+		assert_int_equal(read_more(r), 0);
+		memcpy(at + 60, packet + 60, 512 - 60);
+		memset(at + 512, 0xff, 1024);
+		put_file(&d, "s_0", file, len);
+		assert_int_equal(read_more(r), 0);
+		memcpy(packet + 32, &size, 8);
+		memcpy(at, packet, 60);
+		put_file(&d, "s_0", file, len);
+		n += read_more(r);
+		assert_int_equal(n, 10 * (i + 1));
+	}
+	rut_ctf_reader_counts(r, &counts);
+	assert_int_equal(n, 80);
+	assert_int_equal(counts.errors + counts.discarded + counts.lost_packets, 0);
+	rut_ctf_reader_free(r);
+	rut_ctf_set_free(set);
+	rut_buf_fini(&whole);
+	test_free(file);
+	remove_dir(&d);
+}
+
+/* Numbers of packets that do not grow tell of no loss; those that jump do. */
+static void test_numbers_of_packets(void **state)
+{
+	static const struct {
+		uint64_t seq[4], lost;
+	} cases[] = {
+		{{0, 1, 2, 3}, 0}, {{5, 5, 5, 6}, 0},  {{7, 8, 0, 1}, 0},
+		{{0, 1, 3, 4}, 1}, {{9, 9, 12, 9}, 2}, {{UINT64_MAX, 0, 1, 3}, 1},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct rut_ctf_counts counts;
+		struct rut_ctf_reader *r;
+		struct rut_ctf_set *set;
+		struct rut_buf file = RUT_BUF_INIT;
+		int64_t begin, end;
+		struct dir d;
+		int n = 0;
+
+		make_dir(&d);
+		write_streams(&d, 1, 4);
+		assert_int_equal(rut_buf_read_file(&file, in_dir(&d, "s_0"), 1 << 20), 0);
+		for (size_t k = 0; k < 4; k++)
+			memcpy(file.data + 512 * k + 48, &cases[i].seq[k], 8);
+		put_file(&d, "s_0", file.data, file.len);
+		set = open_dir(&d);
+		assert_int_equal(rut_ctf_set_range(set, &begin, &end), 0);
+		assert_int_equal(rut_ctf_set_stream(set, 0)->lost_packets, cases[i].lost);
+		rut_log_set_sink(keep_log, NULL);
+		r = open_reader(set, NULL);
+		while (rut_ctf_reader_next(r))
+			n++;
+		rut_log_set_sink(NULL, NULL);
+		rut_ctf_reader_counts(r, &counts);
+		assert_int_equal(n, 40);
+		assert_int_equal(counts.lost_packets, cases[i].lost);
+		rut_ctf_reader_free(r);
+		rut_ctf_set_free(set);
+		rut_buf_fini(&file);
+		remove_dir(&d);
+	}
+}
+
 static void test_times_are_understood(void **state)
 {
 	static const struct {
@@ -655,6 +775,8 @@ int main(void)
 		cmocka_unit_test(test_index_files_are_used_and_checked),
 		cmocka_unit_test(test_a_file_cut_while_it_is_read),
 		cmocka_unit_test(test_a_growing_trace_is_followed),
+		cmocka_unit_test(test_a_packet_is_followed_while_it_is_written),
+		cmocka_unit_test(test_numbers_of_packets),
 		cmocka_unit_test(test_times_are_understood),
 	};
 
