@@ -45,6 +45,40 @@ t_case() {
   rm -rf "$T"
 }
 
+# t_wait COMMAND...: until it succeeds. A test waits for what it needs, never for a time; the limit, a
+# minute or two, is for what never comes.
+t_wait() {
+  for _ in $(seq 1000); do
+    if "$@"; then return 0; fi
+    sleep 0.05
+  done
+  echo "waited in vain for: $*" >&2
+  return 1
+}
+
+# In a test of its own a plain `! command` fails nothing.
+not() {
+  if "$@"; then return 1; fi
+}
+
+# t_is PID LETTERS: its state is one of these. A process that has ended may be a zombie for a while.
+t_is() {
+  grep -qs "^State:.[$2]" "/proc/$1/status"
+}
+t_gone() {
+  [ ! -e "/proc/$1" ] || t_is "$1" ZX
+}
+
+# t_runs PID NAME: it is that program; before, it may still be the shell that starts it.
+t_runs() {
+  [ "$(cat "/proc/$1/comm" 2>/dev/null)" = "$2" ]
+}
+
+# A CPU that we may use.
+t_cpu() {
+  taskset -cp $$ | sed 's/.*: //; s/[-,].*//'
+}
+
 t_done() {
   echo "1..$t_count"
   [ "$t_failed" = 0 ]

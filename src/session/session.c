@@ -115,6 +115,16 @@ static void daemon_loop(struct rut_consumer *c)
 		report(m, rc, &err, &last);
 }
 
+/*
+ * The number comes last: `start` lets go of the lock when it sees it, and whoever looks then must
+ * not find the time of another process beside it, and take the session for a dead one.
+ */
+static void publish_consumer(struct rut_meta *m)
+{
+	m->consumer_start = rut_process_start_time(getpid());
+	__atomic_store_n(&m->consumer, getpid(), __ATOMIC_RELEASE);
+}
+
 /* The daemon: everything was opened before the fork, so that errors were the caller's to show. */
 static _Noreturn void daemon_main(struct rut_consumer *c)
 {
@@ -136,8 +146,7 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	setpriority(PRIO_PROCESS, 0, -10);
 	/* `start` returns when the session knows who consumes: nothing begins unnoticed then. */
 	rut_consumer_follow_mappings(c);
-	c->recorder->meta->consumer = getpid();
-	c->recorder->meta->consumer_start = rut_process_start_time(getpid());
+	publish_consumer(c->recorder->meta);
 	rut_words_arm(c->recorder);
 	daemon_loop(c);
 	rut_info("ends: %llu events, %.1f MiB in %llu packets, %llu events lost",
@@ -161,7 +170,7 @@ static int fork_daemon(struct rut_consumer *c, int lock, pid_t *ret_pid, struct 
 		daemon_main(c);
 	}
 	*ret_pid = pid;
-	for (int i = 0; i < WAIT_MS && m->consumer != pid; i++)
+	for (int i = 0; i < WAIT_MS && __atomic_load_n(&m->consumer, __ATOMIC_ACQUIRE) != pid; i++)
 		poll(NULL, 0, 1);
 	/* From here on the folder and its files are the daemon's. */
 	rut_consumer_abandon(c);
@@ -271,6 +280,16 @@ int rut_session_start(const struct rut_start *start, pid_t *ret_pid, struct rut_
 	rut_consumer_abandon(&c);
 	rut_recorder_free(r);
 	return rc;
+}
+
+/* How far the consumer has got, in all rings. */
+static uint64_t consumed(const struct rut_recorder *r)
+{
+	uint64_t sum = 0;
+
+	for (int cpu = 0; cpu < r->ncpus; cpu++)
+		sum += r->rings[cpu].ctl->consumed;
+	return sum;
 }
 
 int rut_session_stop(struct rut_recorder *r, struct rut_err *err)
@@ -508,8 +527,18 @@ int rut_session_destroy(const char *name, struct rut_err *err)
 	pid = rut_session_consumer_alive(r->meta) ? r->meta->consumer : 0;
 	if (pid)
 		kill(pid, SIGTERM);
-	for (int i = 0; pid && i < WAIT_MS / 10 && rut_session_consumer_alive(r->meta); i++)
+	/* As long as it writes what is in memory: on a slow disk that may take a while. */
+	for (int i = 0; pid && i < WAIT_MS / 10 && rut_session_consumer_alive(r->meta); i++) {
+		uint64_t before = consumed(r);
+
 		poll(NULL, 0, 10);
+		if (consumed(r) != before)
+			i = 0;
+	}
+	if (pid && rut_session_consumer_alive(r->meta))
+		rut_warn("the process %d of session '%s' does not end: its last events may not be "
+			 "in '%s' yet",
+			 pid, name, r->meta->current);
 	/* Freed memory keeps its bytes: `recover` must not take it for a session. */
 	r->meta->anchor.magic = 0;
 	rut_recorder_free(r);

@@ -30,11 +30,22 @@ readers() {
   echo "$n2"
 }
 
-# wait_for FILE: until it is there, at most 10 s.
+# wait_for FILE: until it is there.
 wait_for() {
-  for i in $(seq 200); do
-    [ -e "$1" ] && return 0
-    sleep 0.05
-  done
+  t_wait test -e "$1"
+}
+
+# recording DIR: until a recorder in the background records. Its folder is there before its programs
+# are; a packet is written after they are attached and the state of the machine was dumped.
+written() {
+  for w_file in "$1"/kernel/kernel_*; do [ ! -s "$w_file" ] || return 0; done
   return 1
+}
+recording() {
+  t_wait written "$1"
+}
+
+# holds N EVENT DIR: so many of these are in its packets by now.
+holds() {
+  [ "$(babeltrace2 "$3" 2>/dev/null | grep -c "$2")" -ge "$1" ]
 }

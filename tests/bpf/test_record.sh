@@ -23,9 +23,12 @@ trace_counts() {
 
 test_counts() {
   need_bpf
+  mkdir list
+  : >list/a
+  : >list/b
   cat >work.sh <<'END'
 for i in 1 2 3 4 5; do /bin/cat /etc/passwd | /usr/bin/sort >/dev/null; done
-cd / && /bin/ls -l >/dev/null; /bin/mkdir -p /tmp/.; /usr/bin/stat /etc/hostname
+/bin/ls -l list >/dev/null; /bin/mkdir -p /tmp/.; /usr/bin/stat /etc/hostname
 END
   "$RUTILE" record -o t -e syscall -- /bin/dash ./work.sh >/dev/null
   readers t >/dev/null
@@ -46,50 +49,61 @@ test_readers() {
 # What a call returned and what it was given, against what is known of it.
 test_fields() {
   need_bpf
+  # A port that is bound and not listened on refuses, whoever else is on this machine.
   cat >work.py <<'END'
 import os, socket
+def bound(family, address):
+    s = socket.socket(family)
+    s.bind((address, 0))
+    return s
 fd = os.open("/etc/hostname", os.O_RDONLY | os.O_CLOEXEC)
 os.read(fd, 4242)
 os.rename("old-name", "new-name")
+no4, no6 = bound(socket.AF_INET, "127.1.2.3"), bound(socket.AF_INET6, "::1")
 s = socket.socket()
-try: s.connect(("127.1.2.3", 24001))
+try: s.connect(no4.getsockname())
 except OSError: pass
 s = socket.socket(socket.AF_INET6)
-try: s.connect(("::1", 24002))
+try: s.connect(no6.getsockname())
 except OSError: pass
 s = socket.socket(socket.AF_UNIX)
 try: s.connect("/nowhere/at.all")
 except OSError: pass
-def tcp():
-    s = socket.socket()
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    return s
-l = tcp(); l.bind(("127.0.0.1", 24003)); l.listen(1)
-c = tcp(); c.bind(("127.0.0.1", 24004)); c.connect(("127.0.0.1", 24003)); l.accept()
+l = bound(socket.AF_INET, "127.0.0.1"); l.listen(1)
+c = bound(socket.AF_INET, "127.0.0.1"); c.connect(l.getsockname()); l.accept()
+print(*(x.getsockname()[1] for x in (no4, no6, c)))
 END
   : >old-name
-  "$RUTILE" record -o t -e syscall -- /usr/bin/python3 work.py
+  "$RUTILE" record -o t -e syscall -- /usr/bin/python3 work.py >ports
+  read -r no4 no6 client <ports
   readers t >/dev/null
   grep -q 'syscall_entry_openat:.*dfd = -100,.*filename = "/etc/hostname"' bt2.out
   grep -q 'syscall_entry_read:.* count = 4242 ' bt2.out
   grep -q 'syscall_entry_rename:.*oldname = "old-name", newname = "new-name"' bt2.out
-  grep -q 'syscall_entry_connect:.*family = 2, dport = 24001,.*\[0\] = 127, \[1\] = 1, \[2\] = 2, \[3\] = 3' bt2.out
-  grep -q 'syscall_entry_connect:.*family = 10, dport = 24002,.*\[7\] = 1' bt2.out
+  grep -q 'syscall_entry_connect:.*family = 2, dport = '"$no4"',.*\[0\] = 127, \[1\] = 1, \[2\] = 2, \[3\] = 3' bt2.out
+  grep -q 'syscall_entry_connect:.*family = 10, dport = '"$no6"',.*\[7\] = 1' bt2.out
   grep -q 'syscall_entry_connect:.*family = 1,.*sun_path = "/nowhere/at.all"' bt2.out
   grep -q 'syscall_exit_connect:.*ret = -111' bt2.out
-  grep -q 'syscall_exit_accept4:.*family = 2, sport = 24004,.*\[0\] = 127' bt2.out
+  grep -q 'syscall_exit_accept4:.*family = 2, sport = '"$client"',.*\[0\] = 127' bt2.out
 }
 
 test_pid() {
   need_bpf
-  sleep 5 &
-  pid=$!
-  (while :; do :; done) &
+  trap 'kill $pid $busy 2>/dev/null || true' EXIT
+  timeout 100 sh -c 'while :; do :; done' &
   busy=$!
-  "$RUTILE" record -o t -p $pid --duration 0.5 -e sched_switch,syscall || true
-  kill $pid $busy
-  readers t >/dev/null || true
-  grep -v "tid = $pid\|statedump" bt2.out >others || true
+  python3 -c '
+import os, time
+end = time.monotonic() + 100
+while time.monotonic() < end: os.getpgid(0); time.sleep(0.01)' &
+  pid=$!
+  t_wait t_runs $pid python3
+  "$RUTILE" record -o t -p $pid --duration 0.5 -e sched_switch,syscall --context tid
+  readers t >/dev/null
+  # Of its own there is something, of others nothing.
+  grep -q "sched_switch:.*tid = $pid" bt2.out
+  grep -q syscall_entry_getpgid bt2.out
+  grep -v "tid = $pid[, ]\|statedump" bt2.out >others || true
   head -5 others
   [ ! -s others ]
 }
@@ -98,7 +112,7 @@ test_pid() {
 test_cputop() {
   need_bpf
   command -v lttng-cputop >/dev/null || t_skip "lttng-analyses is not installed"
-  "$RUTILE" record -o t -a -- /bin/dash -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
+  "$RUTILE" record -o t -a --buffer 256M -- /bin/dash -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
   PATH=/usr/bin:$PATH LC_ALL=C.UTF-8 lttng-cputop --no-progress t >top.out 2>top.err
   if grep -qi 'discarded\|error' top.err; then return 1; fi
   grep -q 'dash ([0-9]*)' top.out
@@ -108,11 +122,11 @@ test_cputop() {
 test_statedump() {
   need_bpf
   : >"a known file"
-  sleep 30 7>"a known file" &
+  sleep 100 7>"a known file" &
   pid=$!
-  for i in 1 2 3 4 5; do [ "$(cat /proc/$pid/comm)" = sleep ] || sleep 0.1; done
+  trap 'kill $pid 2>/dev/null || true' EXIT
+  t_wait t_runs $pid sleep
   "$RUTILE" record -o t --duration 0.2 -e sched_switch
-  kill $pid
   readers t >/dev/null
   grep -q "statedump_process_state:.*{ tid = $pid, vtid = $pid, pid = $pid, .*name = \"sleep\"" bt2.out
   grep -q "statedump_file_descriptor:.*pid = $pid, .*fd = 7, .*filename = \"$PWD/a known file\"" bt2.out
@@ -233,12 +247,14 @@ for i in range(77): os.getpgid(0)"
 # streams record. Here one works at the begin only, the other at the end.
 test_range() {
   need_bpf
-  [ "$(nproc)" -ge 2 ] || t_skip "one CPU"
+  # shellcheck disable=SC2046 # two words
+  set -- $(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0)))')
+  [ $# -ge 2 ] || t_skip "one CPU"
   "$RUTILE" record -o t --context tid,procname -e syscall:getpgid,syscall:getsid -- sh -c '
     sleep 0.2
-    taskset -c 0 /usr/bin/python3 -c "import os; os.getpgid(0)"
+    taskset -c '$1' /usr/bin/python3 -c "import os; os.getpgid(0)"
     sleep 0.3
-    taskset -c 1 /usr/bin/python3 -c "import os; os.getsid(0)"
+    taskset -c '$2' /usr/bin/python3 -c "import os; os.getsid(0)"
     sleep 0.2'
   readers t >/dev/null
   "$RUTILE" lttng-syscallstats t >own
@@ -257,17 +273,19 @@ for f in glob.glob("t/kernel/kernel_*"):
         last = end
         at += packet // 8
     ends.append((first, last))
-assert len(ends) == 2, ends
-assert ends[0] == ends[1], ends
+assert len(ends) >= 2, ends
+assert len(set(ends)) == 1, ends
 assert ends[0][1] - ends[0][0] > 700e6, ends
 END
 }
 
 test_own_calls_are_absent() {
   need_bpf
-  "$RUTILE" record -o t --duration 1 --context procname -e syscall
-  readers t >/dev/null || true
-  if grep 'procname = "rutile"' bt2.out; then return 1; fi
+  # By its number: another rutile may be at work on this machine.
+  sh -c 'echo $$ >pid; exec "$RUTILE" record -o t --duration 1 --context pid,procname --buffer 256M -e syscall'
+  readers t >/dev/null
+  grep -q 'syscall_' bt2.out
+  if grep "syscall_.*{ pid = $(cat pid), procname" bt2.out; then return 1; fi
 }
 
 test_bad_input() {

@@ -5,11 +5,6 @@
 RUBY=${RUBY:-ruby}
 PORT_BASE=${PORT_BASE:-$((2200 + $$ % 80))} # runs side by side have ports of their own
 
-# In a test of its own a plain `! command` fails nothing.
-not() {
-  if "$@"; then return 1; fi
-}
-
 pids=
 # start FILE COMMAND...: in the background: $pid, its output in FILE; waits for its first line "ready".
 start() {
