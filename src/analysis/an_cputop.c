@@ -5,6 +5,7 @@
 #include "analysis/freq.h"
 #include "analysis/ordered.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 struct cpu_stats {
@@ -81,20 +82,23 @@ static struct tid_stats *get_tid(struct cputop *c, int64_t tid, const char *comm
 	return s;
 }
 
-static void on_cpu(struct cputop *c, const struct rut_hook_switch *h)
+/* Returns whether it is the first that is known of the CPU. */
+static bool on_cpu(struct cputop *c, const struct rut_hook_switch *h)
 {
 	struct cpu_stats *s = rut_ordered_get(&c->cpus, (uint64_t)h->cpu);
+	bool is_new = !s;
 
-	if (!s) {
+	if (is_new) {
 		s = rut_ordered_add(&c->cpus, (uint64_t)h->cpu, sizeof(*s));
 		if (!s)
-			return;
+			return true;
 		s->cpu = h->cpu;
 		s->since_ns = c->base.begin_ns;
 	}
 	if (s->since_ns != RUT_NO_TIME && h->gap_tid < 0)
 		s->busy_ns += h->ts_ns - s->since_ns;
 	s->since_ns = wanted(c, h->next) ? h->ts_ns : RUT_NO_TIME;
+	return is_new;
 }
 
 static void on_switch(void *arg, const void *data)
@@ -102,18 +106,20 @@ static void on_switch(void *arg, const void *data)
 	const struct rut_hook_switch *h = data;
 	struct cputop *c = arg;
 	struct tid_stats *s;
-	bool is_new;
+	bool is_new, first;
 
 	if (!rut_conf_cpu(c->base.run->conf, h->cpu))
 		return;
-	on_cpu(c, h);
+	first = on_cpu(c, h);
 	/* Switches are missing (lost, or not recorded): nobody knows how long that thread ran. */
 	s = h->gap_tid > 0 ? rut_ordered_get(&c->tids, (uint64_t)h->gap_tid) : NULL;
 	if (s)
 		s->since_ns = RUT_NO_TIME;
-	/* What ran when the stretch began has run since then. */
-	s = get_tid(c, h->prev_tid, h->prev_comm, &is_new);
-	if (s && is_new && h->gap_tid < 0)
+	s = rut_conf_thread(c->base.run->conf, h->prev)
+		    ? get_tid(c, h->prev_tid, h->prev_comm, &is_new)
+		    : NULL;
+	/* Whoever ran when the trace began has run since then. */
+	if (s && is_new && first && h->gap_tid < 0)
 		s->since_ns = c->base.begin_ns;
 	if (s && s->since_ns != RUT_NO_TIME) {
 		s->busy_ns += h->ts_ns - s->since_ns;
@@ -159,6 +165,40 @@ static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_PRIO, on_prio},
 	{0, NULL},
 };
+
+/*
+ * What runs already when a stretch begins. At the begin of the trace nobody knows; then the first
+ * switch of each CPU tells.
+ */
+static int init(struct rut_instance *inst)
+{
+	struct cputop *c = (struct cputop *)inst;
+	const struct rut_state *st = &inst->run->engine->state;
+	bool is_new;
+
+	for (size_t i = 0; i < st->n_cpus; i++) {
+		struct rut_thread *t = st->cpus[i].current;
+		struct cpu_stats *cpu;
+		struct tid_stats *s;
+
+		if (!st->cpus[i].switched || !rut_conf_cpu(inst->run->conf, (int)i))
+			continue;
+		cpu = rut_ordered_add(&c->cpus, i, sizeof(*cpu));
+		if (!cpu)
+			return -ENOMEM;
+		cpu->cpu = (int)i;
+		cpu->since_ns = RUT_NO_TIME;
+		if (!t || !wanted(c, t))
+			continue;
+		cpu->since_ns = inst->begin_ns;
+		s = get_tid(c, t->tid, t->comm, &is_new);
+		if (!s)
+			return -ENOMEM;
+		rut_prios_add(&s->prios, t->has_prio, t->prio);
+		s->since_ns = inst->begin_ns;
+	}
+	return 0;
+}
 
 /* ---- Report ---- */
 
@@ -329,6 +369,7 @@ const struct rut_analysis rut_analysis_cputop = {
 	.info = {"Top CPU usage", "Per-TID, per-CPU, and total top CPU usage", tags, classes},
 	.instance_size = sizeof(struct cputop),
 	.hooks = hooks,
+	.init = init,
 	.report = report,
 	.fini = fini,
 	.summarise = summarise,

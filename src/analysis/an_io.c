@@ -464,11 +464,6 @@ static void fini(struct rut_instance *inst)
 	free(io->log.rows);
 }
 
-static void summarise(struct rut_run *run)
-{
-	rut_results_clear(&run->results);
-}
-
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "io", "syscall", "stats", "freq", "log", "top", NULL};
 static const struct rut_lami_class *const classes[] = {&rut_io_stats_class,
@@ -495,5 +490,4 @@ const struct rut_analysis rut_analysis_io = {
 	.init = init,
 	.report = rut_io_report,
 	.fini = fini,
-	.summarise = summarise,
 };

@@ -514,8 +514,10 @@ static void summarise(struct rut_run *run)
 {
 	struct rut_result *t = NULL;
 
+	if (!run->conf->stats)
+		return; /* of logs and distributions there is no summary: they stay */
 	/* The tables of one stretch follow each other. */
-	for (size_t k = 0; run->conf->stats && k < run->results.n; k++) {
+	for (size_t k = 0; k < run->results.n; k++) {
 		const struct rut_result *from = run->results.tables[k];
 
 		if (from->cls != &hard_class && from->cls != &soft_class)

@@ -430,7 +430,10 @@ static void json_class(struct rut_buf *out, const struct rut_result *t)
 	}
 }
 
-static void json_table(struct rut_buf *out, const struct rut_result *t)
+enum { JSON_CHUNK = 1 << 16 };
+
+static void json_table(struct rut_buf *out, const struct rut_result *t,
+		       void (*flush)(struct rut_buf *out, void *arg), void *arg)
 {
 	size_t rows = rut_result_rows(t);
 
@@ -449,6 +452,8 @@ static void json_table(struct rut_buf *out, const struct rut_result *t)
 			json_cell(out, &row[k]);
 		}
 		rut_buf_putc(out, ']');
+		if (out->len >= JSON_CHUNK)
+			flush(out, arg);
 	}
 	rut_buf_puts(out, "]}");
 }
@@ -524,26 +529,31 @@ static bool same_class(const struct rut_result *a, const struct rut_result *b)
 	return !strcmp(a->cls->name, b->cls->name);
 }
 
-void rut_results_json(const struct rut_results *r, struct rut_buf *out)
+void rut_results_json(struct rut_results *r, struct rut_buf *out,
+		      void (*flush)(struct rut_buf *out, void *arg), void *arg)
 {
-	bool first = true;
+	const char *between = "";
 
 	rut_buf_puts(out, "{\"results\": [");
 	for (size_t i = 0; i < r->n; i++) {
-		bool seen = false;
+		struct rut_result *first = r->tables[i];
 
-		for (size_t k = 0; k < i && !seen; k++)
-			seen = same_class(r->tables[k], r->tables[i]);
-		for (size_t k = i; k < r->n && !seen; k++) {
-			if (!same_class(r->tables[k], r->tables[i]))
+		for (size_t k = i; first && k < r->n; k++) {
+			struct rut_result *t = r->tables[k];
+
+			if (!t || !same_class(first, t))
 				continue;
-			if (!first)
-				rut_buf_puts(out, ", ");
-			first = false;
-			json_table(out, r->tables[k]);
+			rut_buf_puts(out, between);
+			between = ", ";
+			json_table(out, t, flush, arg);
+			r->tables[k] = NULL;
+			if (t != first)
+				rut_result_free(t);
 		}
+		rut_result_free(first);
 	}
 	rut_buf_puts(out, "]}\n");
+	rut_results_clear(r);
 }
 
 static void json_version(struct rut_buf *out, const char *version)

@@ -142,8 +142,12 @@ void rut_results_take(struct rut_results *r, struct rut_result *t);
 void rut_results_summarise(struct rut_results *r, const struct rut_lami_class *from,
 			   const struct rut_lami_class *summary);
 
-/* {"results": [...]} */
-void rut_results_json(const struct rut_results *r, struct rut_buf *out);
+/*
+ * {"results": [...]}. A long text comes in parts: `flush` takes what there is in `out`. Each table
+ * is freed as soon as it is written; `r` is empty afterwards.
+ */
+void rut_results_json(struct rut_results *r, struct rut_buf *out,
+		      void (*flush)(struct rut_buf *out, void *arg), void *arg);
 
 struct rut_lami_info {
 	const char *title, *description;

@@ -146,7 +146,7 @@ struct rut_hook_switch {
 			  */
 	int64_t prev_state;		   /* 0: it could have run on */
 	const char *prev_comm, *next_comm; /* interned */
-	struct rut_thread *next;
+	struct rut_thread *prev, *next;
 	struct rut_thread *waker; /* NULL: unknown */
 	int64_t wakeup_ns;	  /* RUT_NO_TIME: unknown */
 };

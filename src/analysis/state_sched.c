@@ -62,6 +62,7 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 				      : prev->comm;
 		h.prev_state = rut_ctf_i64(ev, &c->f[SW_PREV_STATE]);
 		h.next_comm = next->comm;
+		h.prev = prev;
 		h.next = next;
 		h.waker = next->last_waker ? rut_state_thread(st, next->last_waker) : NULL;
 		h.wakeup_ns = next->last_wakeup_ns;

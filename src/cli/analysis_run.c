@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "analysis/fmt.h"
+#include "base/log.h"
 #include "cli/trace_open.h"
 #include "ctf/when.h"
 
@@ -21,8 +22,8 @@ struct pass {
 	struct rut_engine engine;
 	int64_t begin_ns, end_ns; /* of the set */
 	bool has_range;
-	bool bar;    /* a progress bar on the terminal */
-	bool closed; /* nobody reads what we print */
+	bool bar;     /* a progress bar on the terminal */
+	int write_rc; /* of writing: -EPIPE when nobody reads */
 	uint64_t start_ns, shown_ns;
 };
 
@@ -46,9 +47,14 @@ static uint64_t now_ns(void)
 
 static void put(struct pass *p, struct rut_buf *b)
 {
-	if (!p->closed && rut_write_out(b) < 0)
-		p->closed = true;
+	if (!p->write_rc)
+		p->write_rc = rut_write_out(b);
 	rut_buf_clear(b);
+}
+
+static void put_part(struct rut_buf *b, void *arg)
+{
+	put(arg, b);
 }
 
 static void hide_bar(struct pass *p)
@@ -100,7 +106,7 @@ static void print_json(struct pass *p)
 			rut_json_str(&b, run->analysis->info.title);
 			rut_buf_puts(&b, ": ");
 		}
-		rut_results_json(&run->results, &b);
+		rut_results_json(&run->results, &b, put_part, p);
 	}
 	if (p->engine.n_runs > 1)
 		rut_buf_puts(&b, "}}\n");
@@ -172,7 +178,7 @@ static bool progress(const struct rut_engine *e, int64_t ts_ns, void *arg)
 	struct pass *p = arg;
 	uint64_t now;
 
-	if (stop || p->closed)
+	if (stop || p->write_rc)
 		return false;
 	if (!p->bar && !p->args->output_progress)
 		return true;
@@ -260,8 +266,8 @@ static int parse_times(struct pass *p, struct rut_err *err)
 	int r = 0;
 
 	if (p->args->timerange)
-		return parse_timerange(p, p->args->timerange, err);
-	if (p->args->begin) {
+		r = parse_timerange(p, p->args->timerange, err);
+	if (!r && p->args->begin) {
 		r = parse_time(p, p->args->begin, &c->begin_ns, err);
 		c->has_begin = true;
 	}
@@ -271,6 +277,8 @@ static int parse_times(struct pass *p, struct rut_err *err)
 		if (!r && p->has_range && c->end_ns < p->begin_ns)
 			r = rut_err_set(err, EINVAL, "--end timestamp before beginning of trace");
 	}
+	if (!r && c->has_begin && c->has_end && c->end_ns < c->begin_ns)
+		r = rut_err_set(err, EINVAL, "the end of the time range comes before its begin");
 	return r;
 }
 
@@ -302,7 +310,7 @@ static int follow(struct pass *p, struct rut_err *err)
 	const struct timespec pause = {.tv_nsec = 200000000};
 	int r;
 
-	while (!stop && !p->closed && !p->engine.ended) {
+	while (!stop && !p->write_rc && !p->engine.ended) {
 		r = rut_ctf_reader_poll(p->reader, err);
 		if (r < 0)
 			return r;
@@ -319,6 +327,26 @@ static int follow(struct pass *p, struct rut_err *err)
 	/* What waited for streams that lag behind. */
 	rut_ctf_reader_drain(p->reader);
 	return rut_engine_walk(&p->engine, p->reader);
+}
+
+static bool incomplete(const struct rut_engine *e)
+{
+	bool failed = e->state.failed;
+
+	for (size_t i = 0; i < e->n_runs; i++)
+		failed = failed || e->runs[i].results.failed;
+	return failed;
+}
+
+/* Without a word an empty report looks like an idle machine. */
+static void warn_empty(const struct pass *p)
+{
+	const struct rut_conf *c = &p->args->conf;
+
+	if (c->has_begin || c->has_end)
+		rut_warn("the trace has no event in this time range");
+	else
+		rut_warn("the trace has no events");
 }
 
 static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, size_t n,
@@ -359,7 +387,13 @@ static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, 
 		puts("1 Done!");
 		fflush(stdout);
 	}
+	if (incomplete(&p->engine))
+		return rut_err_set(err, ENOMEM, "out of memory");
 	print_all(p);
+	if (p->write_rc && p->write_rc != -EPIPE)
+		return rut_err_errno(err, -p->write_rc, "cannot write the report");
+	if (!p->engine.started)
+		warn_empty(p);
 	return 0;
 }
 
@@ -377,6 +411,8 @@ static int open_set(struct pass *p, struct rut_err *err)
 
 static int fail(const struct pass *p, const struct rut_err *err)
 {
+	if (p->write_rc) /* standard output is where JSON would say it */
+		return rut_fail(p->args->cmd, err);
 	/* Word for word as lttng-analyses says it: its tests look for that. */
 	if (err->code == ERANGE && !strncmp(err->msg, "Trace has no", 12) && !p->args->conf.mi) {
 		fprintf(stderr, "Error: %s\n", err->msg);

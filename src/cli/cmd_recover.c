@@ -14,7 +14,6 @@
 #include "cli/cmd.h"
 #include "cli/ruby_live.h"
 #include "cli/trace_print.h"
-#include "output/text.h"
 #include "ruby/core.h"
 #include "session/recover.h"
 
@@ -97,7 +96,6 @@ static int recover_process(const struct rut_core *core, const char *dump, const 
 
 	if (mkdir(dir, 0750) < 0 && errno != EEXIST)
 		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
-	rut_text_init();
 	rings = rut_ruby_core_read(core, begin_ring, on_event, &l, err);
 	end_ring(&l);
 	if (rings < 0)

@@ -7,7 +7,6 @@
 #include "cli/ruby_opts.h"
 #include "cli/ruby_target.h"
 #include "output/jsonl.h"
-#include "output/text.h"
 #include "ruby/tracer.h"
 
 static const struct rut_opt options[] = {
@@ -107,7 +106,6 @@ static int run_stacks(struct stacks *s, const struct rut_cmd *cmd)
 	struct rut_err err = RUT_ERR_INIT;
 	int fd = -1, rc = rut_targets_find(&s->targets, &s->opts, &err);
 
-	rut_text_init();
 	if (rc >= 0)
 		rc = fd = rut_ruby_opts_open(&s->opts, &err);
 	if (rc >= 0)

@@ -12,7 +12,9 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "cli/trace_open.h"
+#include "output/jsonl.h"
 #include "output/table.h"
+#include "output/text.h"
 
 enum { OPT_BEGIN = 256, OPT_END, OPT_GMT, OPT_JSON };
 
@@ -156,13 +158,19 @@ static void put_traces(const struct stat_data *d, struct rut_buf *out)
 		const struct rut_ctf_env *tracer = rut_ctf_trace_env(t, "tracer_name");
 		const struct rut_ctf_env *host = rut_ctf_trace_env(t, "hostname");
 
-		rut_buf_printf(out, "trace:    %s (CTF %u", t->path, t->major);
+		rut_buf_puts(out, "trace:    ");
+		rut_text_add(out, t->path);
+		rut_buf_printf(out, " (CTF %u", t->major);
 		if (t->major == 1)
 			rut_buf_printf(out, ".%u", t->minor);
-		if (tracer && tracer->str)
-			rut_buf_printf(out, ", %s", tracer->str);
-		if (host && host->str)
-			rut_buf_printf(out, ", of %s", host->str);
+		if (tracer && tracer->str) {
+			rut_buf_puts(out, ", ");
+			rut_text_add(out, tracer->str);
+		}
+		if (host && host->str) {
+			rut_buf_puts(out, ", of ");
+			rut_text_add(out, host->str);
+		}
 		rut_buf_puts(out, ")\n");
 	}
 }
@@ -240,18 +248,6 @@ static void put_events(const struct stat_data *d, struct rut_buf *out)
 	rut_table_fini(&t);
 }
 
-static void put_json_string(struct rut_buf *out, const char *s)
-{
-	rut_buf_putc(out, '"');
-	for (; *s; s++) {
-		if ((unsigned char)*s < 32 || *s == '"' || *s == '\\')
-			rut_buf_printf(out, "\\u%04x", (unsigned char)*s);
-		else
-			rut_buf_putc(out, *s);
-	}
-	rut_buf_putc(out, '"');
-}
-
 static void put_json(const struct stat_data *d, struct rut_buf *out)
 {
 	rut_buf_printf(out, "{\"events\":%" PRIu64 ",\"first_ns\":%" PRId64 ",\"last_ns\":%" PRId64,
@@ -264,7 +260,7 @@ static void put_json(const struct stat_data *d, struct rut_buf *out)
 		const struct rut_ctf_stream *s = rut_ctf_set_stream(d->set, i);
 
 		rut_buf_puts(out, i ? ",{\"path\":" : "{\"path\":");
-		put_json_string(out, s->path);
+		rut_jsonl_text(out, s->path);
 		rut_buf_printf(out,
 			       ",\"events\":%" PRIu64 ",\"packets\":%" PRIu64 ",\"bytes\":%" PRIu64
 			       ",\"discarded\":%" PRIu64 ",\"lost_packets\":%" PRIu64 "}",
@@ -275,7 +271,7 @@ static void put_json(const struct stat_data *d, struct rut_buf *out)
 	for (size_t i = 0; i < d->n_names; i++) {
 		if (i)
 			rut_buf_putc(out, ',');
-		put_json_string(out, d->names[i].name);
+		rut_jsonl_text(out, d->names[i].name);
 		rut_buf_printf(out, ":%" PRIu64, d->names[i].n);
 	}
 	rut_buf_puts(out, "}}\n");

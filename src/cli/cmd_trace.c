@@ -16,7 +16,6 @@
 #include "cli/ruby_live.h"
 #include "cli/trace_print.h"
 #include "cli/wake.h"
-#include "output/text.h"
 
 enum {
 	OPT_TREE = RUT_OPT_OWN,
@@ -228,7 +227,6 @@ int rut_trace_run(struct rut_trace *t)
 	struct sink s = {.fd = -1};
 	int rc, code = RUT_EXIT_OK;
 
-	rut_text_init();
 	t->style.slow = t->slow_ns > 0;
 	t->style.inside = t->inside != NULL;
 	t->style.json = t->opts.json;

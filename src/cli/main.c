@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds the verb and runs it. Names of links (foreman-tracer, lttng-*) choose a verb too. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "cli/cmd.h"
+#include "output/text.h"
 #include "rut_config.h"
 
 static void print_log(enum rut_log_level level, const char *msg, void *arg)
@@ -57,11 +59,10 @@ static const struct rut_cmd *find_link(const char *path)
 	return find_lttng(slash ? slash + 1 : path);
 }
 
-int main(int argc, char **argv)
+static int choose(int argc, char **argv)
 {
 	const struct rut_cmd *link;
 
-	rut_log_set_sink(print_log, NULL);
 	link = find_link(argv[0]);
 	if (link)
 		return link->run(link, argc, argv);
@@ -79,4 +80,19 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
 		return run_verb("help", argc - 1, argv + 1);
 	return run_verb(argv[1], argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+	int rc;
+
+	rut_log_set_sink(print_log, NULL);
+	rut_text_init();
+	rc = choose(argc, argv);
+	/* What is still in the buffer may not fit on the disk either. */
+	if (fflush(stdout) && errno != EPIPE && rc == RUT_EXIT_OK) {
+		fprintf(stderr, "rutile: cannot write: %s\n", strerror(errno));
+		rc = RUT_EXIT_FAIL;
+	}
+	return rc;
 }

@@ -404,7 +404,6 @@ int rut_live_run(struct rut_live *l)
 	bool screen = wants_screen(l);
 	int rc;
 
-	rut_text_init();
 	if (!l->view)
 		l->view = &text_view;
 	rc = rut_targets_find(&l->targets, &l->opts, &err);

@@ -13,6 +13,8 @@
 #include "base/log.h"
 #include "cli/trace_open.h"
 #include "cli/view_folded.h"
+#include "output/jsonl.h"
+#include "output/text.h"
 
 enum {
 	WRITE_BYTES = 1 << 20,
@@ -120,21 +122,13 @@ static void print_frame(const char *frame, uint64_t address, void *arg)
 	struct frames *f = arg;
 
 	if (!f->json) {
-		rut_buf_printf(f->out, "\t%s\n", frame);
+		rut_buf_putc(f->out, '\t');
+		rut_text_add(f->out, frame); /* names are those of symbols: anybody's bytes */
+		rut_buf_putc(f->out, '\n');
 		return;
 	}
 	rut_buf_puts(f->out, f->n++ ? "," : "");
-	rut_buf_putc(f->out, '"');
-	for (; *frame; frame++) {
-		unsigned char c = (unsigned char)*frame;
-
-		/* Names are those of symbols: anybody's bytes. */
-		if (c < ' ' || c == '"' || c == '\\' || c > '~')
-			rut_buf_printf(f->out, "\\u%04x", c);
-		else
-			rut_buf_putc(f->out, (char)c);
-	}
-	rut_buf_putc(f->out, '"');
+	rut_jsonl_text(f->out, frame);
 }
 
 /* The stacks of the event whose line was just printed: below it, or as members of its object. */

@@ -68,16 +68,20 @@ static void add_text(struct rut_buf *b, const char *s)
 	}
 }
 
-void rut_jsonl_str(struct rut_buf *b, const char *key, const char *s)
+void rut_jsonl_text(struct rut_buf *b, const char *s)
 {
-	add_key(b, key);
-	if (!s) {
-		rut_buf_puts(b, "null");
-		return;
-	}
 	rut_buf_putc(b, '"');
 	add_text(b, s);
 	rut_buf_putc(b, '"');
+}
+
+void rut_jsonl_str(struct rut_buf *b, const char *key, const char *s)
+{
+	add_key(b, key);
+	if (s)
+		rut_jsonl_text(b, s);
+	else
+		rut_buf_puts(b, "null");
 }
 
 void rut_jsonl_join(struct rut_buf *b, const char *key, const char *first, char between,

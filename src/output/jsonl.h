@@ -18,6 +18,8 @@ struct rut_buf;
 void rut_jsonl_begin(struct rut_buf *b);
 /* A NULL string is null. Keys are plain ASCII words and are not escaped. */
 void rut_jsonl_str(struct rut_buf *b, const char *key, const char *value);
+/* A string alone: an element of an array, or a key that is not plain. */
+void rut_jsonl_text(struct rut_buf *b, const char *s);
 /* One string of two with a plain character between them; of the second alone when `first` is NULL.
  */
 void rut_jsonl_join(struct rut_buf *b, const char *key, const char *first, char between,

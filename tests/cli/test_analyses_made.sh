@@ -561,6 +561,78 @@ for cell, want in zip(r[2:], (50000, 90000, 99000, 99900)):
     assert abs(cell["value"] - want) <= want * 0.016, (cell, want)'
 }
 
+# Intervals and periods begin in the middle of things: who runs then is known from before.
+what_runs_when_a_stretch_begins_counts() {
+  mk <<'TRACE'
+1_000 0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm=app next_tid=10 next_prio=20
+1_000 1 sched_switch prev_comm=db prev_tid=20 prev_prio=20 prev_state=1 next_comm=swapper/1 next_tid=0 next_prio=20
+2_000 0 mark n=1
+3_000 0 mark n=2
+4_000 0 mark n=3
+4_500 1 sched_switch prev_comm=swapper/1 prev_tid=0 prev_prio=20 prev_state=0 next_comm=db next_tid=20 next_prio=20
+5_000 0 mark n=4
+TRACE
+  { run cputop --refresh 1us; run cputop --begin 2000 --end 4000; run cputop --timerange '[2000,3000]'
+    run cputop --period 'p : $evt.$name == "mark" && $evt.n == 2 : $evt.$name == "mark" && $evt.n == 4'; } |
+    grep -o 'app (10)\|db (20)\|[0-9.]* %.*CPU [01]\|Total.*\|[0-9.]* % *swapper' >out || true
+  cat out
+  # Half of what two CPUs can do, once three quarters.
+  for want in "100.00 % CPU 0" "0.00 % CPU 1" "50.00 % CPU 1" "25.00 % CPU 1" "Total CPU Usage: 50.00%" \
+    "Total CPU Usage: 75.00%" "Total CPU Usage: 62.50%"; do
+    grep -qx "$want" out || { echo "missing: $want"; return 1; }
+  done
+  ! grep -v '^0.00' out | grep swapper
+  run cputop --refresh 1us --mi | json '
+assert [round(r[1]["value"], 6) for r in rows("summary")] == [0.5, 0.5, 0.5, 0.75, 0], results'
+}
+
+cputop_shows_the_threads_asked_for() {
+  mk <<'TRACE'
+1_000 0 sched_switch prev_comm=db prev_tid=20 prev_prio=20 prev_state=1 next_comm=app next_tid=10 next_prio=20
+2_000 0 sched_switch prev_comm=app prev_tid=10 prev_prio=20 prev_state=1 next_comm=db next_tid=20 next_prio=20
+3_000 0 sched_switch prev_comm=db prev_tid=20 prev_prio=20 prev_state=1 next_comm=swapper/0 next_tid=0 next_prio=20
+5_000 0 mark n=1
+TRACE
+  for o in '--tid 10' '--procname app'; do
+    # shellcheck disable=SC2086 # an option and its value
+    run cputop $o --mi | json '
+assert [(x[0]["tid"], x[3]["value"]) for x in rows("per-process")] == [(10, 0.25)], rows("per-process")'
+  done
+}
+
+json_of_intervals_has_all_tables() {
+  { echo "$SWITCH"
+    for i in 1 2 3; do
+      echo "$((i * 1000000000)) 0 syscall_entry_read fd=3 count=10"; echo "$((i * 1000000000 + 10)) 0 syscall_exit_read ret=$i"
+      echo "$((i * 1000000000 + 20)) 0 irq_handler_entry irq=7 name=eth"; echo "$((i * 1000000000 + 30)) 0 irq_handler_exit irq=7 ret=1"
+    done; } | mk
+  run iousagetop -r 1s --mi | json 'assert [r[1]["value"] for r in rows("Per-process top I/O operations [read]")] == [1, 2, 3], results'
+  run iolog -r 1s --mi | json 'assert len(rows("log")) == 3, results'
+  run irqlog -r 1s --mi | json 'assert len(rows("log")) == 3, results'
+  run irqstats -r 1s --mi | json 'assert len(rows("summary")) == 3, results'
+}
+
+# A report that did not get out is a failure, and that nothing was there is said.
+what_cannot_be_written_is_told() {
+  echo "$SWITCH" | mk
+  for verb in cputop 'cputop --mi' iolog report 'iolog --metadata'; do
+    rc=0
+    # shellcheck disable=SC2086 # a verb and its options
+    "$RUTILE" $verb trace >/dev/full 2>err || rc=$?
+    cat err
+    [ "$rc" = 1 ]
+    grep -q 'cannot write.*No space left' err
+  done
+  run cputop --begin 9000 2>err
+  cat err
+  grep -q 'no event in this time range' err
+  rc=0
+  run cputop --begin 9000 --end 8000 2>err || rc=$?
+  cat err
+  [ "$rc" = 1 ]
+  grep -q 'end of the time range comes before its begin' err
+}
+
 refresh_reports_each_interval() {
   { echo "$SWITCH"
     for i in 1 2 3 4 5; do
@@ -696,6 +768,10 @@ t_case "distributions in log scale" distributions_in_log_scale
 t_case "percentiles" percentiles_are_close
 t_case "--refresh" refresh_reports_each_interval
 t_case "events that are passed over" what_is_passed_over_still_has_a_time
+t_case "what runs when a stretch begins" what_runs_when_a_stretch_begins_counts
+t_case "cputop of some threads" cputop_shows_the_threads_asked_for
+t_case "JSON of intervals" json_of_intervals_has_all_tables
+t_case "a full disk, an empty range" what_cannot_be_written_is_told
 t_case "absurd values" absurd_values_hurt_nobody
 t_case "--follow" a_growing_trace_is_followed
 t_case "--follow, and metadata that grows" metadata_that_grows_is_followed

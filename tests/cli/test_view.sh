@@ -235,7 +235,23 @@ t_case "several threads print what one prints" threads_print_the_same
 t_case "memory does not grow with the trace" memory_does_not_grow_with_the_trace
 t_case "--filter chooses by expression" filters_are_expressions
 t_case "--json says the same as the text" json_says_the_same
+# Paths and host names are anybody's bytes: neither a terminal nor a reader of JSON may suffer.
+names_are_anybodys_bytes() {
+  folder=$(printf 'caf\303\251-\033[31m-\377')
+  { printf 'env hostname="a\033b"\n'; echo '1_000 0 tick n=1'; } | python3 "$SRC/tests/mktrace" "$folder"
+  LC_ALL=C "$RUTILE" stat --clock-gmt "$folder" >out
+  cat -v out
+  ! grep -q "$(printf '\033')" out
+  grep -q "^$(printf 'caf\303\251')"'-.x1b\[31m-.xff/channel_0 ' out
+  "$RUTILE" stat --json "$folder" >json
+  python3 -c '
+import json
+d = json.load(open("json", encoding="utf-8"))
+assert d["streams"][0]["path"] == "caf\u00e9-\x1b[31m-\ufffd/channel_0", d'
+}
+
 t_case "stat counts what babeltrace2 prints" stat_counts_what_babeltrace2_prints
+t_case "paths that are not plain" names_are_anybodys_bytes
 t_case "a closed pipe ends quietly" a_closed_pipe_ends_quietly
 t_case "what is no trace is refused" what_is_no_trace_is_refused
 t_done
