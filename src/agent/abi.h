@@ -148,7 +148,7 @@ struct rut_agent_table {
 struct rut_agent_row {
 	uint64_t calls;
 	uint64_t total, self, max; /* ticks */
-	uint64_t count, bytes;
+	uint64_t count, bytes;	   /* `count` in time mode: calls that were running at attach */
 	uint32_t path, class_name, method; /* offsets of strings; 0: none */
 	uint32_t line;
 	uint32_t flags; /* RUT_ROW_* */

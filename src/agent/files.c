@@ -49,6 +49,22 @@ unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method)
 	return n;
 }
 
+struct rut_rec *rut_file_rec_on(struct rut_session *s, VALUE iseq, bool bmethod)
+{
+	const VALUE *list = (const VALUE *)((const VALUE *)iseq)[ISEQ_HOOKS];
+	const VALUE *hook = list ? (const VALUE *)list[0] : NULL;
+
+	for (int i = 0; hook && i < HOOKS_MAX; i++, hook = (const VALUE *)hook[HOOK_NEXT]) {
+		struct rut_rec *r = rut_target_rec(s, hook[HOOK_DATA]);
+
+		if (r && r->kind == RUT_REC_FILE && !bmethod)
+			return rut_code_rec(s, iseq, false);
+		if (r && r->iseq == iseq)
+			return r;
+	}
+	return NULL;
+}
+
 static VALUE sym(const char *name)
 {
 	return rb.rb_id2sym(rb.rb_intern(name));

@@ -152,6 +152,12 @@ static inline struct rut_variant *variant_of(struct rut_rec *r, struct rut_trace
 	return rut_rec_resolve(r, ta, klass);
 }
 
+struct rut_variant *rut_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta)
+{
+	rut_lives_sync();
+	return variant_of(r, ta);
+}
+
 /* The record of the method that begins. */
 static inline struct rut_rec *rec_of_file(struct rut_rec *file, const struct rut_trace_arg *ta)
 {

@@ -122,6 +122,8 @@ typedef void (*rut_job_fn)(void *data);
 	F(0, int, rb_method_basic_definition_p, (VALUE, ID))                                       \
 	F(1, VALUE, rb_ary_entry, (VALUE, long))                                                   \
 	F(1, VALUE, rb_str_new, (const char *, long))                                              \
+	F(1, VALUE, rb_thread_current, (void))                                                     \
+	F(1, VALUE, rb_fiber_current, (void))                                                      \
 	F(1, VALUE, rb_gc_disable, (void))                                                         \
 	F(1, VALUE, rb_gc_enable, (void))                                                          \
 	F(1, int, rb_during_gc, (void))                                                            \
@@ -216,7 +218,9 @@ const char *rut_str(VALUE str, size_t *ret_len);
 
 /* Of a control frame: pc, sp, iseq, self, ep, the same since 2.5; ep[0] has type and flags. */
 #define RUT_FRAME_PC	  0
+#define RUT_FRAME_SP	  1
 #define RUT_FRAME_ISEQ	  2
+#define RUT_FRAME_SELF	  3
 #define RUT_FRAME_EP	  4
 #define RUT_FRAME_BMETHOD 0x40
 #define RUT_FRAME_C	  0x80

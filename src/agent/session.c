@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include "clock.h"
+#include "running.h"
 #include "stack.h"
 
 #include <errno.h>
@@ -197,7 +198,7 @@ bool rut_session_drops_due(const struct rut_session *s)
 	return s->drops && rut_mono_ns() >= s->drop_at_ns;
 }
 
-bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
+static bool work(struct rut_session *s, uint64_t deadline_ns)
 {
 	static const uint32_t again_ms[] = {400, 1500, 5000};
 	bool more, dropping;
@@ -217,6 +218,15 @@ bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
 			s->rescan = false;
 	}
 	return more || dropping;
+}
+
+bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
+{
+	bool more = work(s, deadline_ns);
+
+	if (!more && s->mode == RUT_AGENT_TIME && !s->seeded)
+		rut_running_seed(s);
+	return more;
 }
 
 static VALUE unhook_globals(VALUE arg)

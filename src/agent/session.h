@@ -108,7 +108,10 @@ struct rut_session {
 	bool todo_left;			   /* as of the last job */
 	uint32_t drops;			   /* recs whose hook should go */
 	uint64_t orphan_until_ns; /* in the child of a fork: wait for the tracer until then */
-	bool rescan;		  /* code came whose methods may be defined by now */
+	/* Time mode (running.h): when the running calls were put on the stacks; 0: not yet. */
+	uint64_t seeded;
+	bool seed_own; /* each thread does it for itself */
+	bool rescan;   /* code came whose methods may be defined by now */
 	uint64_t rescan_at_ns;
 	unsigned rescan_round;
 };
@@ -193,6 +196,8 @@ bool rut_files_usable(bool by_name);
 bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count);
 /* How many hooks of this session count this code (`method`: a method, else a block). */
 unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method);
+/* The record of the hook of this session that counts this code, or NULL. */
+struct rut_rec *rut_file_rec_on(struct rut_session *s, VALUE iseq, bool bmethod);
 /* The memory that Ruby does not free when this code goes. */
 void rut_file_free_copy(VALUE iseq);
 
@@ -227,6 +232,8 @@ rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_even
 bool rut_hook_is_ours(rut_tp_fn fn);
 void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta);
 void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta);
+/* The row that this call of the record's code belongs to; NULL: none. */
+struct rut_variant *rut_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta);
 
 /* code.c */
 void rut_on_any_call(VALUE tp, void *session);

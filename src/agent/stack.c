@@ -2,6 +2,7 @@
 #include "stack.h"
 
 #include "clock.h"
+#include "running.h"
 #include "session.h"
 
 #include <stddef.h>
@@ -23,6 +24,7 @@ static struct {
 /* What this native thread ran last, for each session. Checked at each use: threads may change. */
 static __thread struct {
 	struct rut_stack *stack[RUT_AGENT_SLOTS];
+	uint64_t session[RUT_AGENT_SLOTS]; /* whose stack at attach was looked for: `seeded` */
 } cache __attribute__((tls_model("initial-exec")));
 
 static unsigned bucket_of(const void *ec, const struct rut_session *s)
@@ -69,6 +71,7 @@ static struct rut_stack *stack_find(struct rut_session *s, void *ec, bool make)
 		if (st) {
 			st->s = s;
 			st->ec = ec;
+			st->thread = 0;
 			st->out = 0;
 			st->inside = 0;
 			st->number = ++all.numbers;
@@ -101,15 +104,23 @@ static void stack_release(struct rut_stack *st)
 	rut_unlock(&all.lock);
 }
 
-struct rut_stack *rut_stack_of(struct rut_session *s, void *ec)
+/* `seen`: calls whose frames are at this address or below are known. */
+static inline struct rut_stack *stack_of(struct rut_session *s, void *ec, const void *seen)
 {
 	struct rut_stack *st = cache.stack[s->index];
 
 	if (__builtin_expect(st && st->ec == ec && st->s == s, 1))
 		return st;
+	if (s->seed_own && !stack_find(s, ec, false))
+		rut_running_seed_own(s, ec, seen);
 	st = stack_find(s, ec, true);
 	cache.stack[s->index] = st;
 	return st;
+}
+
+struct rut_stack *rut_stack_of(struct rut_session *s, void *ec)
+{
+	return stack_of(s, ec, NULL);
 }
 
 bool rut_stack_grow(struct rut_stack *st)
@@ -128,6 +139,18 @@ bool rut_stack_grow(struct rut_stack *st)
 	st->frames = frames;
 	st->cap = cap;
 	return true;
+}
+
+static void forget_calls(struct rut_stack *st)
+{
+	while (st->count) {
+		struct rut_variant *v = st->frames[--st->count].v;
+
+		if (v->active)
+			v->active--;
+		if (v->stack == st && v->depth)
+			v->depth--;
+	}
 }
 
 /* Ends the innermost call. */
@@ -179,7 +202,7 @@ static bool is_outermost(struct rut_stack *st, struct rut_variant *v)
 
 void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v)
 {
-	struct rut_stack *st = rut_stack_of(s, ec);
+	struct rut_stack *st = stack_of(s, ec, cfp);
 	uint64_t now = rut_ticks();
 	struct rut_frame *f;
 
@@ -212,6 +235,65 @@ void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta)
 		end_call(s, st, now);
 }
 
+static void append(struct rut_stack *st, const struct rut_frame *f)
+{
+	if (st->count == st->cap && !rut_stack_grow(st))
+		return;
+	st->frames[st->count] = *f;
+	st->frames[st->count].outermost = is_outermost(st, f->v);
+	st->count++;
+}
+
+void rut_stack_seed(struct rut_session *s, void *ec, VALUE thread, const struct rut_frame *seeds,
+		    uint32_t count, bool left)
+{
+	struct rut_stack *st = stack_find(s, ec, true);
+	uint32_t known = st ? st->count : 0, i = 0, j = 0;
+	struct rut_frame *old = known ? rut_map(known * sizeof(*old)) : NULL;
+
+	if (!st || (known && !old))
+		return;
+	/* Calls of methods that had a hook earlier are there already; which of them are outermost?
+	 */
+	if (known)
+		memcpy(old, st->frames, known * sizeof(*old));
+	forget_calls(st);
+	while (i < count || j < known) {
+		struct rut_frame f;
+
+		if (j < known && (i == count || seeds[i].cfp <= old[j].cfp)) {
+			i += i < count && seeds[i].cfp == old[j].cfp;
+			append(st, &old[j++]);
+			continue;
+		}
+		f = seeds[i++];
+		/* It called what is in it: it began before that. */
+		if (j < known && old[j].begin < f.begin)
+			f.begin = old[j].begin;
+		rut_add(&f.v->row->count, 1);
+		append(st, &f);
+	}
+	st->thread = thread;
+	if (left && st->count && !st->out)
+		st->out = seeds[0].begin;
+	rut_unmap(old, known * sizeof(*old));
+}
+
+/* The stack that a thread was on at attach, when no hook has run on it since. */
+static struct rut_stack *stack_at_attach(const struct rut_session *s)
+{
+	VALUE thread = rb.rb_thread_current();
+	struct rut_stack *found = NULL;
+
+	rut_lock(&all.lock);
+	for (unsigned b = 0; !found && b < BUCKETS; b++)
+		for (struct rut_stack *st = all.buckets[b]; st; st = st->next)
+			if (st->s == s && st->thread == thread && !st->out)
+				found = st;
+	rut_unlock(&all.lock);
+	return found;
+}
+
 void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	struct rut_stack *st = rut_stack_of(s, ta->ec);
@@ -239,6 +321,11 @@ void rut_stack_on_switch(VALUE tp, void *session)
 	struct rut_stack *left = cache.stack[s->index], *st;
 	uint64_t now = rut_ticks();
 
+	if (s->seeded && cache.session[s->index] != s->seeded) {
+		cache.session[s->index] = s->seeded;
+		if (!left || left->s != s)
+			left = stack_at_attach(s);
+	}
 	if (left && left->s == s && left->ec != ta->ec) {
 		if (left->count)
 			left->out = now;
@@ -264,23 +351,13 @@ void rut_stack_on_thread_end(VALUE tp, void *session)
 		end_call(s, st, now);
 	if (st)
 		stack_release(st);
-}
-
-static void forget_calls(struct rut_stack *st)
-{
-	while (st->count) {
-		struct rut_variant *v = st->frames[--st->count].v;
-
-		if (v->active)
-			v->active--;
-		if (v->stack == st && v->depth)
-			v->depth--;
-	}
+	cache.stack[s->index] = NULL;
 }
 
 void rut_stack_forked(void)
 {
 	uint64_t now = rut_ticks();
+	VALUE thread = rb.ruby_thread_has_gvl_p() ? rb.rb_thread_current() : 0;
 
 	all.lock = 0;
 	for (unsigned b = 0; b < BUCKETS; b++) {
@@ -289,7 +366,7 @@ void rut_stack_forked(void)
 		while (*link) {
 			struct rut_stack *st = *link;
 
-			if (cache.stack[st->s->index] == st) {
+			if (cache.stack[st->s->index] == st || (thread && st->thread == thread)) {
 				for (uint32_t i = 0; i < st->count; i++) {
 					st->frames[i].begin = now;
 					st->frames[i].inner = 0;

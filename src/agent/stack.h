@@ -25,6 +25,7 @@ struct rut_frame {
 struct rut_stack {
 	struct rut_session *s;
 	void *ec;		/* Ruby's execution context: one for each fiber */
+	VALUE thread;		/* when its calls were running at attach: whose it was then */
 	struct rut_stack *next; /* in its bucket */
 	uint32_t number;	/* for people */
 	uint32_t inside;	/* trace mode: calls of the method that is asked for */
@@ -43,6 +44,13 @@ bool rut_stack_grow(struct rut_stack *st);
 void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v);
 void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta);
 void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta);
+
+/*
+ * Calls that were running before they had a hook, outermost first, with `begin`. `thread`: the one
+ * that runs them, when it is another; `left`: none does, it is a fiber that waits.
+ */
+void rut_stack_seed(struct rut_session *s, void *ec, VALUE thread, const struct rut_frame *seeds,
+		    uint32_t count, bool left);
 
 /* The running fiber of this thread is another one now: the time in between is nobody's own. */
 void rut_stack_on_switch(VALUE tp, void *session);

@@ -155,7 +155,9 @@ static int compare_str(const char *a, const char *b)
 
 static uint64_t mean_ns(const struct rut_ruby_row *r)
 {
-	return r->calls ? r->total_ns / r->calls : r->total_ns;
+	uint64_t n = r->calls + r->count;
+
+	return n ? r->total_ns / n : r->total_ns;
 }
 
 static int compare_names(const struct rut_ruby_row *a, const struct rut_ruby_row *b)

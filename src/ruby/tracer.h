@@ -101,7 +101,7 @@ struct rut_ruby_row {
 	bool singleton;		 /* Foo.bar rather than Foo#bar */
 	uint64_t calls;		 /* calls begun */
 	uint64_t total_ns, self_ns, max_ns;
-	uint64_t count, bytes; /* allocations */
+	uint64_t count, bytes; /* allocations; `count` of calls: those that ran at attach */
 };
 
 /*

@@ -186,6 +186,44 @@ trace_events() {
   diff -u call.rows return.rows
 }
 
+# Calls that were running when the tracer came count from then on. The program knows between which
+# times each must be, up to the difference of two clocks. They are no calls of this session.
+running_calls() {
+  mkfifo in err
+  # shellcheck disable=SC2086 # words
+  $RUBY $RUBYFLAGS -W0 --disable-gems "$dir/running.rb" <in 2>err >want &
+  pid=$!
+  exec 5>in 6<err
+  read -r ready <&6
+  [ "$ready" = ready ]
+  "$TRACE_TOOL" -w 5 -m time -p '*exact/running.rb' "$pid" >out
+  wait $pid
+  cat want out
+  awk -F '\t' '
+    function wrong(what) { print "WRONG: " name " " what; bad = 1 }
+    function near(a, b) { return a - b < 1e6 && b - a < 1e6 }
+    FILENAME == "want" { split($0, w, " "); frames[w[1]] = w[2]; min[w[1]] = w[3]; max[w[1]] = w[4]; next }
+    { name = $3; calls[name] = $4; total[name] = $5; self[name] = $6; count[name] = $8 }
+    name in frames {
+      n++
+      if ($4 != 0 || $8 != frames[name]) wrong("calls")
+      slack = 1e6 + max[name] / 1000
+      if ($5 < min[name] - slack || $5 > max[name] + slack) wrong("total")
+      if ($7 != $5) wrong("max")
+    }
+    END {
+      if (n != 11) { print n " rows"; bad = 1 }
+      name = "Run#seen"; if (calls[name] != 1 || count[name] != 0) wrong("calls")
+      name = "Run#main"; if (!near(self[name] + total["Run#inner"], total[name] - total["Run#ends"])) wrong("self")
+      name = "Run#inner"; if (self[name] < 0 || self[name] > total[name] - total["Run#work"]) wrong("self")
+      name = "Run#ensures"; if (self[name] > total[name] - total["Run#cleans"]) wrong("self")
+      # Both were away from their threads for the rest.
+      name = "Run#fiber"; if (self[name] > total[name] - total["Run#busy"] - total["Run#seen"]) wrong("self")
+      name = "Run#host"; if (self[name] > total[name] - 30e6) wrong("self")
+      exit bad
+    }' want out
+}
+
 # The time of a method's own and that of what it calls add up: all of it is in the outermost.
 time_adds_up() {
   cat >adds.rb <<'EOF'
@@ -227,6 +265,7 @@ t_case "classes and code that come and go: time" churn_calls time
 t_case "classes and code that come and go: C methods" churn_c_calls
 t_case "classes and code that come and go: objects" churn_objects
 t_case "own times add up to the total" time_adds_up
+t_case "calls that were running at attach" running_calls
 t_case "allocations per line and class" objects_started
 t_case "allocations per line and class, attached" objects_attached
 t_case "strings; arrays and hashes" objects_kinds

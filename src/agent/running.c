@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+#include "running.h"
+
+#include "clock.h"
+#include "list.h"
+#include "session.h"
+#include "stack.h"
+
+#include <string.h>
+
+/* Of an execution context, the first words since 2.5: the stack, its words, the innermost frame. */
+#define EC_STACK 0
+#define EC_WORDS 1
+#define EC_CFP	 2
+
+#define STACK_WORDS_MAX (1u << 28)
+#define THREAD_WORDS	64   /* of a thread: where its context is looked for */
+#define FIBER_BYTES	4096 /* likewise */
+#define TYPED		1ul  /* of an object with data: these have a type */
+#define EMBEDDED	2ul  /* since 3.3: the data are in the object */
+#define BOTTOM_WORDS	64
+#define FRAME_METHOD	0x11110001u
+#define FRAME_BLOCK	0x22220001u
+
+static struct {
+	size_t frame_words;
+	size_t thread_word; /* where a thread has its context */
+	size_t fiber_byte;  /* where a fiber has it; 0: not known */
+} layout;
+
+/* ---- who runs, and where it is ---- */
+
+static void *running_ec;
+
+static void on_newobj_once(VALUE index, struct rut_trace_arg *ta)
+{
+	running_ec = ta->ec;
+}
+
+/* A hook is told; so one object is made. */
+static void *find_running_ec(void)
+{
+	VALUE data = 1; /* a Fixnum */
+
+	running_ec = NULL;
+	rb.rb_add_event_hook2(on_newobj_once, RUT_EVENT_NEWOBJ, data, RUT_HOOK_RAW);
+	rb.rb_str_new("", 0);
+	rb.rb_remove_event_hook_with_data(on_newobj_once, data);
+	return running_ec;
+}
+
+static bool is_typed(VALUE v)
+{
+	const uintptr_t *w = (const uintptr_t *)v;
+
+	return (w[0] & RUT_T_MASK) == RUT_T_DATA && w[3] & TYPED && !(w[3] & ~(TYPED | EMBEDDED));
+}
+
+static const uintptr_t *data_of(VALUE v)
+{
+	const uintptr_t *w = (const uintptr_t *)v;
+
+	return w[3] & EMBEDDED ? &w[4] : (const uintptr_t *)w[4];
+}
+
+struct frames {
+	const VALUE *inner, *end;
+};
+
+/* The control frames of a context; false: it has none (any more). */
+static bool frames_of(const void *ec, struct frames *ret)
+{
+	const uintptr_t *e = ec;
+	uintptr_t base = e[EC_STACK], words = e[EC_WORDS], cfp = e[EC_CFP];
+
+	if (!base || base % sizeof(VALUE) || !words || words > STACK_WORDS_MAX)
+		return false;
+	ret->inner = (const VALUE *)cfp;
+	ret->end = (const VALUE *)base + words;
+	return cfp % sizeof(VALUE) == 0 && cfp > base && ret->inner < ret->end;
+}
+
+/*
+ * The outermost frame of every stack is one that Ruby puts there itself, when the stack is empty:
+ * its `sp` is at the other end. No other word of a frame can be that, so the size is found.
+ */
+static size_t find_frame_words(const void *ec)
+{
+	uintptr_t base = ((const uintptr_t *)ec)[EC_STACK];
+	struct frames f;
+
+	if (!frames_of(ec, &f))
+		return 0;
+	for (size_t n = 6; n <= 8; n++)
+		if ((size_t)(f.end - f.inner) % n == 0 &&
+		    (f.end - n)[RUT_FRAME_SP] - base < BOTTOM_WORDS * sizeof(VALUE))
+			return n;
+	return 0;
+}
+
+static bool learn(void)
+{
+	VALUE thread = rb.rb_thread_current();
+	void *ec = find_running_ec();
+	const uintptr_t *data;
+	size_t i = 0;
+
+	layout.frame_words = ec && is_typed(thread) ? find_frame_words(ec) : 0;
+	if (!layout.frame_words)
+		return false;
+	data = data_of(thread);
+	while (i < THREAD_WORDS && data[i] != (uintptr_t)ec)
+		i++;
+	layout.thread_word = i;
+	return i < THREAD_WORDS;
+}
+
+/* Of the fiber that runs; the object of a thread's first fiber is made when it is asked for. */
+static bool learn_fiber(void)
+{
+	VALUE fiber = rb.rb_fiber_current();
+	size_t at = is_typed(fiber) ? (uintptr_t)running_ec - (uintptr_t)data_of(fiber) : 0;
+
+	layout.fiber_byte = at < FIBER_BYTES ? at : 0;
+	return layout.fiber_byte != 0;
+}
+
+/* ---- frames ---- */
+
+struct look {
+	struct rut_session *s;
+	struct rut_list running, fibers; /* contexts, objects */
+	const void *fiber_type;		 /* seen last */
+	struct rut_frame *found;
+	uint32_t count, cap;
+	uint64_t now;
+};
+
+/* Whose call is it? NULL: it has no hook, or is not wanted. */
+static struct rut_variant *variant_at(struct rut_session *s, void *ec, const VALUE *cfp)
+{
+	VALUE flags = *(const VALUE *)cfp[RUT_FRAME_EP], iseq = cfp[RUT_FRAME_ISEQ];
+	bool bmethod = (flags & RUT_FRAME_TYPE) == FRAME_BLOCK && flags & RUT_FRAME_BMETHOD;
+	/* Ruby fills in the rest of its structure. */
+	union {
+		struct rut_trace_arg ta;
+		uintptr_t words[32];
+	} arg = {.words = {0}};
+	struct rut_rec *r;
+
+	if (!iseq || (!bmethod && (flags & RUT_FRAME_TYPE) != FRAME_METHOD) ||
+	    rut_imemo(iseq) != RUT_IMEMO_ISEQ)
+		return NULL;
+	r = s->global ? rut_code_rec(s, iseq, bmethod) : rut_file_rec_on(s, iseq, bmethod);
+	arg.ta.event = bmethod ? RUT_EVENT_B_CALL : RUT_EVENT_CALL;
+	arg.ta.ec = ec;
+	arg.ta.cfp = cfp;
+	arg.ta.self = cfp[RUT_FRAME_SELF];
+	return r ? rut_hook_variant(r, &arg.ta) : NULL;
+}
+
+static void add_found(struct look *l, const VALUE *cfp, struct rut_variant *v)
+{
+	if (l->count == l->cap) {
+		uint32_t cap = l->cap ? l->cap * 2 : 1024;
+		struct rut_frame *to = rut_map(cap * sizeof(*to));
+
+		if (!to)
+			return;
+		if (l->count)
+			memcpy(to, l->found, l->count * sizeof(*to));
+		rut_unmap(l->found, l->cap * sizeof(*to));
+		l->found = to;
+		l->cap = cap;
+	}
+	l->found[l->count++] = (struct rut_frame){.cfp = cfp, .v = v, .begin = l->now};
+}
+
+/* `left`: a fiber that does not run. */
+static void seed(struct look *l, void *ec, VALUE thread, const void *seen, bool left)
+{
+	struct frames f;
+
+	l->count = 0;
+	if (!frames_of(ec, &f) || (size_t)(f.end - f.inner) % layout.frame_words)
+		return;
+	for (const VALUE *cfp = f.end - layout.frame_words; cfp >= f.inner;
+	     cfp -= layout.frame_words) {
+		struct rut_variant *v = (const void *)cfp > seen ? variant_at(l->s, ec, cfp) : NULL;
+
+		if (v)
+			add_found(l, cfp, v);
+	}
+	if (l->count)
+		rut_stack_seed(l->s, ec, thread, l->found, l->count, left);
+}
+
+static int find_page(void *start, void *end, size_t stride, void *data)
+{
+	struct look *l = data;
+
+	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
+		const void *type;
+
+		if (!is_typed(v) || !data_of(v))
+			continue;
+		type = ((void *const *)v)[2];
+		if (type != l->fiber_type && strcmp(*(const char *const *)type, "fiber") != 0)
+			continue;
+		l->fiber_type = type;
+		rut_list_add(&l->fibers, v);
+	}
+	return 0;
+}
+
+static void *ec_of_thread(VALUE thread)
+{
+	return ((void *const *)data_of(thread))[layout.thread_word];
+}
+
+/* The contexts of threads are seeded before those of fibers. */
+static bool runs(const struct look *l, const void *ec)
+{
+	for (size_t i = 0; i < l->running.count; i++)
+		if (l->running.items[i] == (VALUE)ec)
+			return true;
+	return false;
+}
+
+/* Thread.list, unless the program has one of its own: whose threads are known to live. */
+static VALUE list_threads(void)
+{
+	VALUE class = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Thread"));
+	ID list = rb.rb_intern("list");
+
+	if (!rb.rb_method_basic_definition_p ||
+	    !rb.rb_method_basic_definition_p(rut_klass(class), list))
+		return rb.qnil;
+	return rb.rb_funcallv(class, list, 0, NULL);
+}
+
+static VALUE seed_body(VALUE arg)
+{
+	struct look *l = (struct look *)arg;
+	VALUE threads = list_threads();
+
+	rb.rb_objspace_each_objects(find_page, l);
+	l->now = rut_ticks();
+	for (long i = 0; threads != rb.qnil; i++) {
+		VALUE thread = rb.rb_ary_entry(threads, i);
+		void *ec;
+
+		if (thread == rb.qnil)
+			break;
+		ec = is_typed(thread) ? ec_of_thread(thread) : NULL;
+		if (ec && rut_list_add(&l->running, (VALUE)ec))
+			seed(l, ec, thread, NULL, false);
+	}
+	if (!l->running.count || !l->fibers.count || !learn_fiber())
+		return rb.qnil;
+	for (size_t i = 0; i < l->fibers.count; i++) {
+		void *ec = (char *)data_of(l->fibers.items[i]) + layout.fiber_byte;
+
+		if (!runs(l, ec))
+			seed(l, ec, 0, NULL, true);
+	}
+	return rb.qnil;
+}
+
+static VALUE learn_body(VALUE arg)
+{
+	*(bool *)arg = learn();
+	return rb.qnil;
+}
+
+void rut_running_seed(struct rut_session *s)
+{
+	struct look l = {.s = s};
+	VALUE was_disabled;
+	bool known = false;
+	int failed = 0;
+
+	s->seeded = rut_ticks();
+	rb.rb_protect(learn_body, (VALUE)&known, &failed);
+	if (!failed && known && !rut_single_ractor())
+		s->seed_own = true;
+	if (!failed && known && !s->seed_own) {
+		/* The lists hold addresses that the GC does not see. */
+		was_disabled = rb.rb_gc_disable();
+		rb.rb_protect(seed_body, (VALUE)&l, &failed);
+		if (was_disabled != rb.qtrue)
+			rb.rb_gc_enable();
+	}
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	rut_unmap(l.found, l.cap * sizeof(*l.found));
+	rut_list_fini(&l.running);
+	rut_list_fini(&l.fibers);
+}
+
+void rut_running_seed_own(struct rut_session *s, void *ec, const void *seen)
+{
+	struct look l = {.s = s, .now = s->seeded};
+
+	seed(&l, ec, 0, seen, false);
+	rut_unmap(l.found, l.cap * sizeof(*l.found));
+}
