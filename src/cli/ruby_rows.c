@@ -84,6 +84,7 @@ static void add_row(struct rut_rows *rows, struct rut_row *to, const struct rut_
 	if (to->r.pid != r->pid)
 		to->r.pid = 0;
 	to->r.calls += r->calls;
+	to->r.running += r->running;
 	to->r.total_ns += r->total_ns;
 	to->r.self_ns += r->self_ns;
 	if (r->max_ns > to->r.max_ns)
@@ -110,7 +111,7 @@ static void finish_update(struct rut_rows *rows, double seconds)
 			row->rate = (double)grown / seconds;
 			row->before = now;
 		}
-		if (row->stamp != rows->stamp || (!now && !row->r.total_ns))
+		if (row->stamp != rows->stamp || (!now && !row->r.running && !row->r.total_ns))
 			continue;
 		rows->order[rows->count++] = row;
 		rows->sum_calls += row->r.calls;
@@ -155,7 +156,7 @@ static int compare_str(const char *a, const char *b)
 
 static uint64_t mean_ns(const struct rut_ruby_row *r)
 {
-	uint64_t n = r->calls + r->count;
+	uint64_t n = r->calls + r->running;
 
 	return n ? r->total_ns / n : r->total_ns;
 }

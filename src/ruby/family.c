@@ -293,6 +293,7 @@ static void add_row(struct rut_ruby_row *to, const struct rut_ruby_row *row)
 	to->total_ns += row->total_ns;
 	to->self_ns += row->self_ns;
 	to->max_ns = row->max_ns > to->max_ns ? row->max_ns : to->max_ns;
+	to->running += row->running;
 	to->count += row->count;
 	to->bytes += row->bytes;
 }

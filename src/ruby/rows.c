@@ -118,12 +118,15 @@ static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i, double 
 		.calls = since(row->calls, base->calls),
 		.total_ns = to_ns(since(row->total, base->total), ns),
 		.self_ns = to_ns(since(row->self, base->self), ns),
-		.count = since(row->count, base->count),
 		.bytes = since(row->bytes, base->bytes),
 	};
+	if (t->config.mode == RUT_RUBY_TIME)
+		to->running = since(row->count, base->count);
+	else
+		to->count = since(row->count, base->count);
 	if (row->epoch == p->table->reset_epoch)
 		to->max_ns = to_ns(row->max, ns);
-	return to->calls || to->count || to->total_ns;
+	return to->calls || to->running || to->count || to->total_ns;
 }
 
 bool rut_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,

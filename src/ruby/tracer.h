@@ -101,7 +101,8 @@ struct rut_ruby_row {
 	bool singleton;		 /* Foo.bar rather than Foo#bar */
 	uint64_t calls;		 /* calls begun */
 	uint64_t total_ns, self_ns, max_ns;
-	uint64_t count, bytes; /* allocations; `count` of calls: those that ran at attach */
+	uint64_t running;      /* of RUT_RUBY_TIME: calls not in `calls` that ran at attach */
+	uint64_t count, bytes; /* allocations */
 };
 
 /*

@@ -55,7 +55,8 @@ static int print_rows(struct rut_tracer *t, struct rut_err *err)
 		       rows[i].method_name ? rows[i].method_name : "",
 		       (unsigned long long)rows[i].calls, (unsigned long long)rows[i].total_ns,
 		       (unsigned long long)rows[i].self_ns, (unsigned long long)rows[i].max_ns,
-		       (unsigned long long)rows[i].count, (unsigned long long)rows[i].bytes);
+		       (unsigned long long)(rows[i].count + rows[i].running),
+		       (unsigned long long)rows[i].bytes);
 	return r;
 }
 
