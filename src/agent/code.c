@@ -15,11 +15,6 @@
 
 #define CODES_MIN 4096u
 
-static uint32_t code_hash(VALUE iseq)
-{
-	return (uint32_t)((uint64_t)iseq * 0x9e3779b97f4a7c15ull >> 32);
-}
-
 static bool grow(struct rut_codes *codes)
 {
 	uint32_t mask = codes->slots ? codes->mask * 2 + 1 : CODES_MIN - 1, count = 0;
@@ -32,7 +27,7 @@ static bool grow(struct rut_codes *codes)
 
 		if (!codes->slots[i].life.epoch || !rut_life_recent(codes->slots[i].life))
 			continue;
-		j = code_hash(codes->slots[i].iseq) & mask;
+		j = rut_code_hash(codes->slots[i].iseq) & mask;
 		while (to[j].life.epoch)
 			j = (j + 1) & mask;
 		to[j] = codes->slots[i];
@@ -86,7 +81,7 @@ static struct rut_rec *find(struct rut_session *s, VALUE iseq, bool bmethod)
 	if (__builtin_expect(!codes->slots || codes->count > codes->mask / 4 * 3, 0))
 		if ((!grow(codes) && !codes->slots) || codes->count >= codes->mask)
 			return NULL;
-	i = code_hash(iseq) & codes->mask;
+	i = rut_code_hash(iseq) & codes->mask;
 	while (codes->slots[i].life.epoch && codes->slots[i].iseq != iseq)
 		i = (i + 1) & codes->mask;
 	code = &codes->slots[i];
@@ -101,7 +96,7 @@ static struct rut_rec *find(struct rut_session *s, VALUE iseq, bool bmethod)
 	return code->rec;
 }
 
-struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod)
+struct rut_rec *rut_code_search(struct rut_session *s, VALUE iseq, bool bmethod)
 {
 	struct rut_rec *r;
 

@@ -23,6 +23,8 @@
  * next.
  */
 #define ISEQ_HOOKS 3
+#define HOOK_WHAT  0
+#define HOOK_FUNC  1
 #define HOOK_DATA  2
 #define HOOK_NEXT  3
 #define HOOKS_MAX  256
@@ -193,6 +195,24 @@ static VALUE hook(struct rut_session *s, const VALUE *iseqs, long count)
 	return tp;
 }
 
+/*
+ * A hook of a tracepoint calls a function of Ruby's, which looks at what kind of object that is and
+ * calls ours, which asks Ruby for the arguments. Ours can as well be called at once. That it is
+ * such a hook says its first word, made of flags and events.
+ */
+static void make_direct(const struct rut_session *s, VALUE iseq, VALUE tp)
+{
+	VALUE *list = (VALUE *)((const VALUE *)iseq)[ISEQ_HOOKS];
+	VALUE *hook = list ? (VALUE *)list[0] : NULL;
+	uint32_t events;
+
+	rut_hook_for(s, RUT_REC_FILE, &events);
+	for (int i = 0; hook && i < HOOKS_MAX; i++, hook = (VALUE *)hook[HOOK_NEXT])
+		if (hook[HOOK_DATA] == tp &&
+		    hook[HOOK_WHAT] == ((uint64_t)events << 32 | RUT_HOOK_RAW))
+			hook[HOOK_FUNC] = (VALUE)rut_hook_direct(s);
+}
+
 bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)
 {
 	for (;;) {
@@ -208,8 +228,11 @@ bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)
 			if (hooks == 1)
 				iseqs[n++] = iseqs[i];
 		}
-		if (!missed && n == count)
+		if (!missed && n == count) {
+			for (long i = 0; i < count; i++)
+				make_direct(s, iseqs[i], tp);
 			return true;
+		}
 		if (tp)
 			rut_target_unhook(s, tp);
 		if (missed || n == 0) {

@@ -230,6 +230,8 @@ size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t siz
 /* hooks.c */
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events);
 bool rut_hook_is_ours(rut_tp_fn fn);
+/* What Ruby may call in place of its tracepoint, for a hook of a file. */
+rut_raw_fn rut_hook_direct(const struct rut_session *s);
 void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta);
 void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta);
 /* The row that this call of the record's code belongs to; NULL: none. */
@@ -237,9 +239,27 @@ struct rut_variant *rut_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta
 
 /* code.c */
 void rut_on_any_call(VALUE tp, void *session);
-/* The record of this code; NULL: the filter leaves it out. */
-struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod);
 void rut_codes_fini(struct rut_codes *codes);
 struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass);
+struct rut_rec *rut_code_search(struct rut_session *s, VALUE iseq, bool bmethod);
+
+static inline uint32_t rut_code_hash(VALUE iseq)
+{
+	return (uint32_t)((uint64_t)iseq * 0x9e3779b97f4a7c15ull >> 32);
+}
+
+/* The record of this code; NULL: the filter leaves it out. */
+static inline struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod)
+{
+	const struct rut_code *code = s->codes.slots;
+
+	if (__builtin_expect(code && rut_single_ractor(), 1)) {
+		rut_lives_sync();
+		code += rut_code_hash(iseq) & s->codes.mask;
+		if (__builtin_expect(code->iseq == iseq && rut_life_holds(code->life), 1))
+			return code->rec;
+	}
+	return rut_code_search(s, iseq, bmethod);
+}
 
 #endif
