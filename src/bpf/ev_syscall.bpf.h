@@ -97,6 +97,19 @@ static __always_inline __u64 argument(const struct rut_scratch *s, __u32 i)
 	return *(const volatile __u64 *)&s->args[i & 7];
 }
 
+/* A folder's metadata describes 32-bit calls from the first one on. */
+static __always_inline void note_compat(__u32 nr)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct rut_ring_ctl *ctl;
+
+	if (nr < RUT_SYSCALLS_COMPAT)
+		return;
+	ctl = bpf_map_lookup_elem(&ctls, &cpu);
+	if (ctl)
+		RUT_CTL_USER(ctl)->compat_seen = 1;
+}
+
 #define RUT_AF_UNIX  1
 #define RUT_AF_INET  2
 #define RUT_AF_INET6 10
@@ -147,6 +160,7 @@ static __noinline int enter_slow(void *ctx, struct pt_regs *regs, __u32 nr,
 
 	if (!s)
 		return 0;
+	note_compat(nr);
 	fetch_arguments(s, regs, nr >= RUT_SYSCALLS_COMPAT);
 	for (__u32 i = 0; i < ARGS_MAX; i++) {
 		if (i >= d->nargs)
@@ -165,18 +179,21 @@ static __noinline int enter_slow(void *ctx, struct pt_regs *regs, __u32 nr,
 	return store_scratch(ctx, s, RUT_ID_SYSCALL_ENTRY + nr, at);
 }
 
-static __noinline int exit_peer(void *ctx, struct pt_regs *regs, __u32 nr, long ret,
+static __noinline int exit_slow(void *ctx, struct pt_regs *regs, __u32 nr, long ret,
 				const struct rut_syscall_desc *d)
 {
-	__u32 zero = 0;
+	__u32 zero = 0, at = 8;
 	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
 
 	if (!s)
 		return 0;
-	fetch_arguments(s, regs, nr >= RUT_SYSCALLS_COMPAT);
+	note_compat(nr);
 	*(__s64 *)s->record = ret;
-	return store_scratch(ctx, s, RUT_ID_SYSCALL_EXIT + nr,
-			     forget(add_sockaddr(s, 8, ret < 0 ? 0 : argument(s, d->peer - 1))));
+	if (d->peer) {
+		fetch_arguments(s, regs, nr >= RUT_SYSCALLS_COMPAT);
+		at = forget(add_sockaddr(s, at, ret < 0 ? 0 : argument(s, d->peer - 1)));
+	}
+	return store_scratch(ctx, s, RUT_ID_SYSCALL_EXIT + nr, at);
 }
 
 SEC("tp_btf/sys_enter")
@@ -235,8 +252,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	d = bpf_map_lookup_elem(&syscalls, &nr);
 	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed(task))
 		return 0;
-	if (d->peer)
-		return exit_peer(ctx, regs, nr, ret, d);
+	if (d->slow_exit)
+		return exit_slow(ctx, regs, nr, ret, d);
 	p = rut_reserve(&slot, RUT_ID_SYSCALL_EXIT + nr, size, size);
 	if (!p)
 		return 0;

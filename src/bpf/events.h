@@ -359,18 +359,29 @@ struct rut_bpf_conf {
 	__u8 uuid[16];
 };
 
+/* What a session keeps beside each ring: `_user` of its control page. */
+struct rut_ctl_user {
+	__u64 cleared;	   /* what is before it `rutile clear` has removed */
+	__u32 compat_seen; /* calls of 32-bit programs were recorded: the metadata must describe
+			      them */
+	__u32 _pad;
+};
+
+#define RUT_CTL_USER(ctl) ((struct rut_ctl_user *)(ctl)->_user)
+
 /* How a system call's arguments are stored: 64 bits each, then strings, then a socket address. */
 struct rut_syscall_desc {
 	__u8 nargs;
-	__u8 str[3];   /* index + 1 of an argument that is a string */
-	__u8 sock;     /* index + 1 of an argument that is a socket address, read at entry */
-	__u8 peer;     /* the same, read at exit */
-	__u8 flags;    /* RUT_SYSCALL_* */
-	__u8 narrow;   /* bit i: argument i has 32 bits */
-	__u8 negative; /* bit i: ... and a sign */
-	__u8 skip;     /* bit i: argument i is a string or address: not stored as a number */
-	__u8 slow;     /* has variable parts */
-	__u8 _pad[4];
+	__u8 str[3];	/* index + 1 of an argument that is a string */
+	__u8 sock;	/* index + 1 of an argument that is a socket address, read at entry */
+	__u8 peer;	/* the same, read at exit */
+	__u8 flags;	/* RUT_SYSCALL_* */
+	__u8 narrow;	/* bit i: argument i has 32 bits */
+	__u8 negative;	/* bit i: ... and a sign */
+	__u8 skip;	/* bit i: argument i is a string or address: not stored as a number */
+	__u8 slow;	/* has variable parts, or is a 32-bit program's */
+	__u8 slow_exit; /* the same at exit */
+	__u8 _pad[3];
 };
 
 enum rut_syscall_flags {

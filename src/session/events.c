@@ -281,9 +281,11 @@ void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr)
 				d.skip |= bit;
 		}
 		d.slow = d.skip != 0 || is_compat(nr);
+		d.slow_exit = d.peer != 0;
 		if (!strncmp(syscalls[nr].name, "execve", 6))
 			d.flags |= RUT_SYSCALL_EXEC;
 	}
+	d.slow_exit |= is_compat(nr);
 	*ret = d;
 }
 
@@ -370,11 +372,12 @@ bool rut_event_syscall(struct rut_syscall_event *ret, uint32_t nr, bool exit)
 	return true;
 }
 
-static void write_syscalls(struct rut_buf *out, const struct rut_selection *sel)
+static void write_syscalls(struct rut_buf *out, const struct rut_selection *sel, bool compat)
 {
+	const uint32_t end = compat ? RUT_SYSCALLS_MAX : RUT_SYSCALLS_COMPAT;
 	struct rut_syscall_event call;
 
-	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++) {
+	for (uint32_t nr = 0; nr < end; nr++) {
 		if (sel->syscalls[nr] & RUT_SYSCALL_ENTRY && rut_event_syscall(&call, nr, false))
 			rut_metadata_event(out, &call.event);
 		if (sel->syscalls[nr] & RUT_SYSCALL_EXIT && rut_event_syscall(&call, nr, true))
@@ -402,7 +405,5 @@ void rut_metadata_write_events(struct rut_buf *out, const struct rut_metadata *m
 		rut_event_static(&e, id);
 		rut_metadata_event(out, &e);
 	}
-	write_syscalls(out, m->selection);
-	for (size_t i = 0; i < m->ndynamic; i++)
-		rut_metadata_event(out, &m->dynamic[i]);
+	write_syscalls(out, m->selection, m->compat);
 }

@@ -120,8 +120,7 @@ struct rut_metadata {
 	uint8_t uuid[16];
 	uint32_t contexts;
 	const struct rut_selection *selection;
-	const struct rut_event *dynamic; /* NULL-able */
-	size_t ndynamic;
+	bool compat;		 /* the calls of 32-bit programs too, which are as many again */
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
 	const char *session;
 };

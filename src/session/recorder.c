@@ -401,11 +401,12 @@ void rut_recorder_flush(const struct rut_recorder *r)
 		rut_ring_flush(&r->rings[cpu]);
 }
 
-void rut_recorder_metadata(const struct rut_recorder *r, struct rut_buf *out)
+void rut_recorder_metadata(const struct rut_recorder *r, bool compat, struct rut_buf *out)
 {
 	struct rut_metadata m = {
 		.contexts = r->conf.contexts,
 		.selection = &r->meta->conf.selection,
+		.compat = compat,
 		.clock_offset_ns = rut_clock_offset_ns(),
 		.session = r->conf.name,
 	};
@@ -421,7 +422,8 @@ int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err)
 	struct rut_meta *m = r->meta;
 
 	m->clock_offset_ns = rut_clock_offset_ns();
-	rut_recorder_metadata(r, &text);
+	/* All of it: where there is no process nobody would add to it. */
+	rut_recorder_metadata(r, true, &text);
 	if (text.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	if (text.len - m->dynamic_len > RUT_META_DYNAMIC_OFFSET - RUT_META_TEXT_OFFSET)

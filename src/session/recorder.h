@@ -99,8 +99,11 @@ void rut_recorder_flush(const struct rut_recorder *r);
 struct rut_recorder *rut_recorder_alloc(void);
 int rut_recorder_map(struct rut_recorder *r, struct rut_err *err);
 
-/* Appends the metadata text. */
-void rut_recorder_metadata(const struct rut_recorder *r, struct rut_buf *out);
+/*
+ * Appends the metadata text. With `compat` it describes calls of 32-bit programs too: half of the
+ * text, which a trace needs only when there were some.
+ */
+void rut_recorder_metadata(const struct rut_recorder *r, bool compat, struct rut_buf *out);
 
 void rut_recorder_free(struct rut_recorder *r);
 

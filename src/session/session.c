@@ -506,8 +506,7 @@ void rut_session_clear(struct rut_recorder *r)
 		const struct rut_ring *ring = &r->rings[cpu];
 		uint64_t pos = ring->ctl->pos & ~(ring->subbuf_size - 1);
 
-		/* Read by session/snapshot.c. */
-		*(uint64_t *)ring->ctl->_user = pos;
+		RUT_CTL_USER(ring->ctl)->cleared = pos;
 	}
 }
 

@@ -12,12 +12,6 @@
 #include "session/statedump.h"
 #include "session/writer.h"
 
-/* The position of the first packet that `rutile clear` has left. */
-static uint64_t cleared(const struct rut_ring *ring)
-{
-	return *(const uint64_t *)ring->ctl->_user;
-}
-
 /* A packet is finished but for a producer that was interrupted: it comes back within microseconds.
  */
 static int copy_packet(const struct rut_ring *ring, uint64_t pos, void *to)
@@ -38,8 +32,8 @@ static int copy_ring(struct rut_writer *w, int cpu, uint64_t end, unsigned char 
 	const struct rut_ring *ring = &w->recorder->rings[cpu];
 	uint64_t pos = rut_ring_oldest(ring);
 
-	if (pos < cleared(ring))
-		pos = cleared(ring);
+	if (pos < RUT_CTL_USER(ring->ctl)->cleared)
+		pos = RUT_CTL_USER(ring->ctl)->cleared;
 	for (; pos < end; pos += ring->subbuf_size) {
 		const struct rut_packet *p = (const void *)buf;
 		uint64_t records = rut_ring_packet_records(ring, pos);
@@ -154,6 +148,8 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 		rc = append_statedump(&w, ret);
 	if (rc >= 0)
 		rut_writer_finish(&w, end_ns);
+	if (rc >= 0)
+		rc = rut_writer_describe_compat(&w, err);
 	ret->bytes = w.bytes;
 	ret->packets = w.packets;
 	ret->records = w.records;

@@ -57,13 +57,28 @@ static int write_all(int fd, const void *data, size_t len, off_t at)
 	return 0;
 }
 
+static bool compat_seen(const struct rut_recorder *r)
+{
+	for (int cpu = 0; cpu < r->ncpus; cpu++)
+		if (__atomic_load_n(&RUT_CTL_USER(r->rings[cpu].ctl)->compat_seen,
+				    __ATOMIC_ACQUIRE))
+			return true;
+	return false;
+}
+
+int rut_writer_describe_compat(struct rut_writer *w, struct rut_err *err)
+{
+	return w->compat || !compat_seen(w->recorder) ? 0 : rut_writer_update_metadata(w, err);
+}
+
 int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	_cleanup_close_ int fd = -1;
+	bool compat = compat_seen(w->recorder);
 	int rc;
 
-	rut_recorder_metadata(w->recorder, &text);
+	rut_recorder_metadata(w->recorder, compat, &text);
 	if (text.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	/* An attempt before may have been cut off by a full disk. */
@@ -75,7 +90,10 @@ int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err)
 	rc = write_all(fd, text.data, text.len, 0);
 	if (!rc && renameat(w->dir_fd, ".metadata", w->dir_fd, "metadata") < 0)
 		rc = -errno;
-	return rc ? rut_err_errno(err, -rc, "cannot write '%s/kernel/metadata'", w->path) : 0;
+	if (rc)
+		return rut_err_errno(err, -rc, "cannot write '%s/kernel/metadata'", w->path);
+	w->compat = compat;
+	return 0;
 }
 
 /* True when the folder holds nothing. */
@@ -412,7 +430,10 @@ int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err)
 		const unsigned char *data;
 
 		while (!(rc = borrow_packet(w, cpu, &data, &records))) {
-			rc = rut_writer_append(w, cpu, data);
+			/* Before the first packet that needs it. */
+			rc = rut_writer_describe_compat(w, err);
+			if (!rc)
+				rc = rut_writer_append(w, cpu, data);
 			w->write_errno = -rc;
 			if (rc)
 				break;

@@ -29,6 +29,7 @@ struct rut_writer {
 	char *path;		       /* DIR; owned */
 	int parent_fd, dir_fd;	       /* DIR and DIR/kernel */
 	bool made;		       /* DIR was not there before */
+	bool compat;		       /* the metadata describes calls of 32-bit programs */
 	bool published;		       /* DIR/kernel has its name */
 	struct rut_stream *streams;    /* one a CPU and one more; owned */
 	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
@@ -83,6 +84,9 @@ void rut_writer_stacks(struct rut_writer *w);
 
 /* Writes the metadata anew, after events were added. */
 int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err);
+
+/* Writes it anew when calls of 32-bit programs were recorded that it does not describe yet. */
+int rut_writer_describe_compat(struct rut_writer *w, struct rut_err *err);
 
 void rut_writer_close(struct rut_writer *w);
 

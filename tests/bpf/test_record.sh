@@ -3,6 +3,7 @@
 # `rutile record`: the trace against babeltrace, strace and /proc.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
+trap 'for s in c d; do "$RUTILE" destroy $s$$ 2>/dev/null; done; rm -rf "$t_root"' EXIT
 
 # How often a signal interrupts a wait is up to the scheduler.
 timing='^rt_sigreturn \|^wait4 '
@@ -220,6 +221,25 @@ END
   grep -q 'compat_syscall_exit_getpgid:.*{ ret = -3 }' bt2.out
   grep -q 'compat_syscall_entry_exit:.*{ error_code = 5 }' bt2.out
   [ "$(count syscall_entry_getpgid)" = 20 ]
+  # Half of the metadata, and only where there are such calls: not in a trace without, in a snapshot
+  # and in a folder from the first one on.
+  grep -q 'name = "compat_syscall_entry_read"' t/kernel/metadata
+  "$RUTILE" start c$$ --flight -p $$ -e syscall
+  "$RUTILE" start d$$ -o "$T/d" -p $$ -e syscall
+  sh -c 'exit 0'
+  "$RUTILE" snapshot c$$ -o s
+  "$RUTILE" rotate d$$
+  sh -c ./wide
+  "$RUTILE" snapshot c$$ -o s-1
+  "$RUTILE" destroy c$$
+  "$RUTILE" destroy d$$
+  for d in s d; do
+    readers $d >/dev/null
+    if grep compat_ $d/kernel/metadata; then return 1; fi
+    readers $d-1 >/dev/null
+    [ "$(count compat_syscall_entry_getppid) $(count compat_syscall_exit_getppid)" = '31 31' ]
+  done
+  readers t >/dev/null
   # None under another call's name.
   [ "$(count syscall_entry_semget)" = 0 ]
   [ "$(count syscall_exit_semget)" = 0 ]
