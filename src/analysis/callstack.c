@@ -58,7 +58,7 @@ struct rut_callstacks {
 /* Numbers of one trace mean nothing in another. */
 static uint64_t key_of(const struct rut_ctf_event *ev, int64_t number)
 {
-	return rut_hash_u64((uintptr_t)ev->stream->trace) ^ ((uint64_t)number & 0xffffffff);
+	return rut_hash_u64((uintptr_t)ev->stream->trace) ^ (uint64_t)number;
 }
 
 static void stack_free(struct stack *s)
@@ -430,10 +430,17 @@ size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event 
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	const struct stack *st;
 	uint64_t process;
+	int64_t id;
 
 	if (!rut_ctf_ref_ok(&r->ids[kind]))
 		return 0;
-	st = rut_map_get(&s->stacks, key_of(ev, rut_ctf_i64(ev, &r->ids[kind])));
+	id = rut_ctf_i64(ev, &r->ids[kind]);
+	st = rut_map_get(&s->stacks, key_of(ev, id));
+	/* 0: there was none. Below it, of 32 bits, stands an error in older traces. */
+	if (!st && id && (id > 0 || r->ids[kind].load != RUT_CTF_LOAD_S32)) {
+		fn("(stack lost)", 0, arg);
+		return 1;
+	}
 	process = key_of(ev, rut_ctf_i64(ev, &r->pid));
 	for (size_t i = 0; st && i < st->count; i++) {
 		rut_buf_clear(&text);

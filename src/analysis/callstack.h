@@ -30,7 +30,8 @@ void rut_callstacks_free(struct rut_callstacks *s);
 
 /*
  * Calls fn with each frame, innermost first: "function+0x1f (libc.so.6)". Returns the number of
- * frames, 0 when the event has no stack of that kind.
+ * frames, 0 when the event has no stack of that kind; "(stack lost)" is the one frame of a stack
+ * that is not in the trace.
  */
 size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event *ev,
 			   enum rut_callstack_kind kind,

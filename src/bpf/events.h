@@ -199,7 +199,7 @@
 	F(U32, cpu_id)                                                                             \
 	F(STR, model_name)
 #define RUT_F_SD_STACK(F)                                                                          \
-	F(S32, id)                                                                                 \
+	F(X64, id)                                                                                 \
 	F(LEN8, addresses)                                                                         \
 	F(SEQ_X64, addresses)                                                                      \
 	F(STR, symbols)
@@ -325,11 +325,11 @@ enum rut_context {
 	RUT_CTX_PROCNAME = 1 << 2, /* text procname[16] */
 	RUT_CTX_CGROUP = 1 << 3,   /* u64 cgroup_id */
 	RUT_CTX_CPU = 1 << 4,	   /* u32 cpu */
-	RUT_CTX_USTACK = 1 << 5,   /* s32 ustack_id */
-	RUT_CTX_KSTACK = 1 << 6,   /* s32 kstack_id */
+	RUT_CTX_USTACK = 1 << 5,   /* x64 ustack_id */
+	RUT_CTX_KSTACK = 1 << 6,   /* x64 kstack_id */
 	RUT_CTX_ALL = (1 << 7) - 1,
 };
-#define RUT_CTX_BYTES_MAX 48
+#define RUT_CTX_BYTES_MAX 56
 
 /* What the programs filter by; a bit that is not set costs nothing. */
 enum rut_filter_bits {
@@ -356,15 +356,18 @@ struct rut_bpf_conf {
 	__u32 filters;	    /* enum rut_filter_bits */
 	__u32 no_fork;	    /* sched_process_fork only follows children */
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
+	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */
+	__u32 _pad;
 	__u8 uuid[16];
 };
 
 /* What a session keeps beside each ring: `_user` of its control page. */
 struct rut_ctl_user {
-	__u64 cleared;	   /* what is before it `rutile clear` has removed */
-	__u32 compat_seen; /* calls of 32-bit programs were recorded: the metadata must describe
-			      them */
-	__u32 _pad;
+	__u64 cleared;	    /* what is before it `rutile clear` has removed */
+	__u64 compat_seen;  /* 1: calls of 32-bit programs, which the metadata must describe then */
+	__u64 stacks_new;   /* stacks that came into the table */
+	__u64 stacks_lost;  /* that could not, or left it before they were written */
+	__u64 stacks_since; /* those used before are not of the folder being written */
 };
 
 #define RUT_CTL_USER(ctl) ((struct rut_ctl_user *)(ctl)->_user)

@@ -5,6 +5,7 @@
 
 #include "bpf/kernel.h"
 #include "bpf/ring.bpf.h"
+#include "bpf/stack.bpf.h"
 
 /* Process id -> enum rut_traced. */
 struct {
@@ -32,13 +33,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } cgroups SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, 1);
-	__uint(key_size, 4);
-	__uint(value_size, 127 * 8);
-} stacks SEC(".maps");
 
 #define RUT_COMM_SELF 0x656c69747572ull /* "rutile" */
 
@@ -172,12 +166,12 @@ static __always_inline unsigned char *rut_store_contexts(void *ctx, unsigned cha
 		p += 4;
 	}
 	if (conf.contexts & RUT_CTX_USTACK) {
-		*(__s32 *)p = (__s32)bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
-		p += 4;
+		*(__u64 *)p = rut_stack_id(ctx, BPF_F_USER_STACK);
+		p += 8;
 	}
 	if (conf.contexts & RUT_CTX_KSTACK) {
-		*(__s32 *)p = (__s32)bpf_get_stackid(ctx, &stacks, 0);
-		p += 4;
+		*(__u64 *)p = rut_stack_id(ctx, 0);
+		p += 8;
 	}
 	return p;
 }

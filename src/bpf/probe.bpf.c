@@ -145,7 +145,7 @@ int on_tracepoint(void *ctx)
 SEC("perf_event")
 int on_sample(void *ctx)
 {
-	const __u64 size = 8 + conf.context_size + 32;
+	const __u64 size = 8 + conf.context_size + 40;
 	__u64 id = bpf_get_current_pid_tgid();
 	struct rut_slot slot;
 	unsigned char *p;
@@ -161,8 +161,8 @@ int on_sample(void *ctx)
 	*(__u32 *)p = id >> 32;
 	*(__u32 *)(p + 4) = (__u32)id;
 	rut_current_comm((char *)p + 8);
-	*(__s32 *)(p + 24) = (__s32)bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
-	*(__s32 *)(p + 28) = (__s32)bpf_get_stackid(ctx, &stacks, 0);
+	*(__u64 *)(p + 24) = rut_stack_id(ctx, BPF_F_USER_STACK);
+	*(__u64 *)(p + 32) = rut_stack_id(ctx, 0);
 	rut_commit(&slot, size);
 	return 0;
 }

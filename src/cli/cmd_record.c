@@ -219,6 +219,9 @@ static void finish(struct rut_recorder *r, struct rut_consumer *c)
 		(unsigned long long)c->total_packets, (unsigned long long)(lost + missed));
 	if (lost)
 		fprintf(stderr, " (a larger --buffer helps)");
+	if (rut_recorder_stacks_lost(r))
+		fprintf(stderr, ", %llu stacks lost",
+			(unsigned long long)rut_recorder_stacks_lost(r));
 	fprintf(stderr, "\n");
 }
 

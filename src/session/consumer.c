@@ -15,11 +15,13 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "session/mappings.h"
+#include "session/stacks.h"
 
 #define FLUSH_NS      1000000000ull
 #define RETRY_NS      1000000000ull
 #define LOOK_NS	      100000000ull
 #define CLOCK_STEP_NS 10000000ll
+#define STACKS_NS     10000000000ull
 
 /* The pattern is the user's; strftime() writes no more than the size says. */
 #pragma GCC diagnostic push
@@ -119,6 +121,23 @@ static int64_t clock_ns(clockid_t clock)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
+/* No record that is not drained yet is older. */
+static uint64_t first_record_ns(const struct rut_writer *w)
+{
+	uint64_t first = rut_ring_clock();
+
+	for (int cpu = 0; cpu < w->recorder->ncpus; cpu++) {
+		const struct rut_ring *ring = &w->recorder->rings[cpu];
+		uint64_t pos = w->streams[cpu].pos;
+		const struct rut_packet *p = (const void *)rut_ring_subbuf(ring, pos);
+
+		if (__atomic_load_n(&ring->ctl->pos, __ATOMIC_ACQUIRE) > pos &&
+		    p->timestamp_begin < first)
+			first = p->timestamp_begin;
+	}
+	return first;
+}
+
 static int open_folder(struct rut_consumer *c, const char *path, struct rut_err *err)
 {
 	struct rut_meta *m = c->recorder->meta;
@@ -144,6 +163,7 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 	}
 	if (c->recorder->conf.mode == RUT_RING_DISCARD)
 		next.begin_ns = c->end_ns ? c->end_ns : begin;
+	rut_writer_stacks_begin(&next, first_record_ns(&next));
 	c->end_ns = 0;
 	c->writer = next;
 	c->opened_ns = c->looked_ns = rut_ring_clock();
@@ -219,7 +239,7 @@ int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
 {
 	*c = (struct rut_consumer){.recorder = r, .conf = *conf, .sleep_ms = 10};
 	c->writer.dir_fd = -1;
-	c->drained_ns = c->flushed_ns = rut_ring_clock();
+	c->drained_ns = c->flushed_ns = c->stacks_ns = rut_ring_clock();
 	return open_next(c, err);
 }
 
@@ -228,10 +248,11 @@ int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err)
 	int rc;
 
 	rut_writer_mappings(&c->writer, &c->mappings);
-	rut_writer_stacks(&c->writer);
 	rut_recorder_flush(c->recorder);
 	c->end_ns = rut_ring_clock();
 	rc = (int)rut_writer_drain(&c->writer, err);
+	if (rc >= 0)
+		rc = rut_writer_last_stacks(&c->writer, err);
 	if (rc < 0)
 		return rc;
 	rc = open_next(c, err);
@@ -350,6 +371,19 @@ void rut_consumer_statedump(struct rut_consumer *c)
 	rut_writer_mappings(&c->writer, &c->mappings);
 }
 
+/* Now and then, and before the table could evict what is not written. */
+static void write_new_stacks(struct rut_consumer *c, uint64_t now)
+{
+	uint64_t n = rut_stacks_new(c->recorder);
+
+	if (n == c->stacks_seen || (now - c->stacks_ns < STACKS_NS &&
+				    n - c->stacks_seen < c->recorder->nsets * RUT_STACK_WAYS / 8))
+		return;
+	c->stacks_seen = n;
+	c->stacks_ns = now;
+	rut_writer_new_stacks(&c->writer);
+}
+
 int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 {
 	uint64_t now = rut_ring_clock(), before;
@@ -362,6 +396,7 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 		return (int)n;
 	}
 	before = c->writer.bytes;
+	write_new_stacks(c, now);
 	rut_writer_mappings(&c->writer, &c->mappings);
 	n = rut_writer_drain(&c->writer, err);
 	m->write_errno = c->writer.write_errno;
@@ -410,10 +445,11 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 	n = ensure_folder(c, rut_ring_clock(), err);
 	if (n >= 0) {
 		rut_writer_mappings(&c->writer, &c->mappings);
-		rut_writer_stacks(&c->writer);
 		rut_recorder_flush(c->recorder);
 		c->end_ns = rut_ring_clock();
 		n = rut_writer_drain(&c->writer, err);
+		if (n >= 0)
+			n = rut_writer_last_stacks(&c->writer, err);
 		rut_writer_finish(&c->writer, c->end_ns);
 	}
 	add_up(c);

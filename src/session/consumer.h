@@ -23,9 +23,10 @@ struct rut_consumer {
 	uint64_t closed_bytes, closed_packets, closed_records; /* of the folders before this one */
 	uint64_t end_ns; /* when the rings were flushed for the last time in this folder */
 	uint64_t total_bytes, total_packets, total_records;
-	uint32_t generation;	       /* of the events that the metadata describes */
-	struct rut_mappings *mappings; /* NULL: not followed; owned */
-	char **folders;		       /* those written, oldest first; owned */
+	uint64_t stacks_seen, stacks_ns; /* when stacks were written last: how many, when */
+	uint32_t generation;		 /* of the events that the metadata describes */
+	struct rut_mappings *mappings;	 /* NULL: not followed; owned */
+	char **folders;			 /* those written, oldest first; owned */
 	size_t nfolders;
 	int sleep_ms;
 };

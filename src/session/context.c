@@ -11,8 +11,8 @@ static const struct {
 	uint32_t bit, size;
 } contexts[] = {
 	{"pid", RUT_CTX_PID, 4},       {"tid", RUT_CTX_TID, 4}, {"procname", RUT_CTX_PROCNAME, 16},
-	{"cgroup", RUT_CTX_CGROUP, 8}, {"cpu", RUT_CTX_CPU, 4}, {"ustack", RUT_CTX_USTACK, 4},
-	{"kstack", RUT_CTX_KSTACK, 4},
+	{"cgroup", RUT_CTX_CGROUP, 8}, {"cpu", RUT_CTX_CPU, 4}, {"ustack", RUT_CTX_USTACK, 8},
+	{"kstack", RUT_CTX_KSTACK, 8},
 };
 
 #define NCONTEXTS (sizeof(contexts) / sizeof(*contexts))

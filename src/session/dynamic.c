@@ -584,14 +584,12 @@ static int add_profile(struct rut_recorder *r, const char *spec, uint32_t id, st
 {
 	unsigned long hz = strtoul(spec + 8, NULL, 10);
 	struct bpf_program *prog = NULL;
-	struct bpf_map_info info = {0};
-	uint32_t len = sizeof(info);
 	struct building b;
 	int rc;
 
 	if (!hz || hz > 10000)
 		return rut_err_set(err, EINVAL, "'%s': 1 to 10000 samples a second", spec);
-	if (bpf_obj_get_info_by_fd(r->fds[RUT_MAP_STACKS], &info, &len) < 0 || info.max_entries < 2)
+	if (r->nsets < RUT_STACK_SETS)
 		return rut_err_set(
 			err, ENOTSUP,
 			"session '%s' was started without room for stacks: start one with "
@@ -602,8 +600,8 @@ static int add_profile(struct rut_recorder *r, const char *spec, uint32_t id, st
 	add_field(&b, RUT_FK_S32, 0, "pid");
 	add_field(&b, RUT_FK_S32, 0, "tid");
 	add_field(&b, RUT_FK_TEXT16, 0, "procname");
-	add_field(&b, RUT_FK_S32, 0, "ustack_id");
-	add_field(&b, RUT_FK_S32, 0, "kstack_id");
+	add_field(&b, RUT_FK_X64, 0, "ustack_id");
+	add_field(&b, RUT_FK_X64, 0, "kstack_id");
 	rc = load(&b, "on_sample", &prog, err);
 	if (!rc)
 		rc = describe(&b, err);

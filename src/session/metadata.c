@@ -177,9 +177,9 @@ static void write_stream(struct rut_buf *out, uint32_t contexts)
 		if (contexts & RUT_CTX_CPU)
 			rut_buf_puts(out, "\t\tuint32_t _cpu;\n");
 		if (contexts & RUT_CTX_USTACK)
-			rut_buf_puts(out, "\t\tint32_t _ustack_id;\n");
+			rut_buf_puts(out, "\t\txint64_t _ustack_id;\n");
 		if (contexts & RUT_CTX_KSTACK)
-			rut_buf_puts(out, "\t\tint32_t _kstack_id;\n");
+			rut_buf_puts(out, "\t\txint64_t _kstack_id;\n");
 		rut_buf_puts(out, "\t};\n");
 	}
 	rut_buf_puts(out, "};\n\n");

@@ -60,6 +60,7 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.context_size = rut_context_size(r->conf.contexts),
 		.filters = r->conf.filters,
 		.budget_ppm = r->conf.budget_ppm,
+		.stack_mask = (uint32_t)r->nsets - 1,
 		.no_fork = !r->meta->conf.selection.events[RUT_EV_SCHED_FORK],
 	};
 	memcpy(conf->uuid, r->uuid, sizeof(conf->uuid));

@@ -28,7 +28,6 @@ const char *const rut_map_names[RUT_MAP_COUNT] = {
 	[RUT_MAP_SPENDING] = "spending",
 };
 
-#define STACKS_MAX 16384
 #define SUBBUF_MIN (16u << 10)
 #define SUBBUF_MAX (4u << 20)
 
@@ -108,7 +107,8 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 		[RUT_MAP_TRACED] = {BPF_MAP_TYPE_HASH, 4, 4, 16384, BPF_F_NO_PREALLOC},
 		[RUT_MAP_COMMS] = {BPF_MAP_TYPE_HASH, 16, 4, 64, 0},
 		[RUT_MAP_CGROUPS] = {BPF_MAP_TYPE_CGROUP_ARRAY, 4, 4, 16, 0},
-		[RUT_MAP_STACKS] = {BPF_MAP_TYPE_STACK_TRACE, 4, 127 * 8, 1, 0},
+		[RUT_MAP_STACKS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_stack_set), 1,
+				    BPF_F_MMAPABLE},
 		[RUT_MAP_SYSCALLS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_syscall_desc),
 				      RUT_SYSCALLS_MAX, 0},
 		[RUT_MAP_META] = {BPF_MAP_TYPE_ARRAY, 4, meta_bytes(n, shift, count), 1,
@@ -122,7 +122,7 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 	for (size_t i = 0; i < RUT_PROBES_MAX; i++)
 		stacks |= !strncmp(r->conf.probes[i], "profile:", 8);
 	if (stacks)
-		maps[RUT_MAP_STACKS].entries = STACKS_MAX;
+		maps[RUT_MAP_STACKS].entries = RUT_STACK_SETS;
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++) {
 		r->fds[i] = map_fd(maps[i].type, rut_map_names[i], maps[i].key, maps[i].value,
 				   maps[i].entries, maps[i].flags, err);
@@ -162,6 +162,16 @@ int rut_recorder_map(struct rut_recorder *r, struct rut_err *err)
 	if (r->meta == MAP_FAILED) {
 		r->meta = NULL;
 		return rut_err_errno(err, errno, "cannot map the session's description");
+	}
+	memset(&info, 0, sizeof(info));
+	if (bpf_obj_get_info_by_fd(r->fds[RUT_MAP_STACKS], &info, &len) < 0)
+		return rut_err_errno(err, errno, "cannot read the size of the table of stacks");
+	r->nsets = info.max_entries;
+	r->stacks = mmap(NULL, r->nsets * sizeof(*r->stacks), PROT_READ | PROT_WRITE, MAP_SHARED,
+			 r->fds[RUT_MAP_STACKS], 0);
+	if (r->stacks == MAP_FAILED) {
+		r->stacks = NULL;
+		return rut_err_errno(err, errno, "cannot map the table of stacks");
 	}
 	r->budget = mmap(NULL, sizeof(*r->budget), PROT_READ | PROT_WRITE, MAP_SHARED,
 			 r->fds[RUT_MAP_BUDGET], 0);
@@ -395,6 +405,16 @@ uint64_t rut_recorder_lost(const struct rut_recorder *r)
 	return lost;
 }
 
+uint64_t rut_recorder_stacks_lost(const struct rut_recorder *r)
+{
+	uint64_t lost = 0;
+
+	for (int cpu = 0; cpu < r->ncpus; cpu++)
+		lost += __atomic_load_n(&RUT_CTL_USER(r->rings[cpu].ctl)->stacks_lost,
+					__ATOMIC_RELAXED);
+	return lost;
+}
+
 void rut_recorder_flush(const struct rut_recorder *r)
 {
 	for (int cpu = 0; cpu < r->ncpus; cpu++)
@@ -444,6 +464,8 @@ void rut_recorder_free(struct rut_recorder *r)
 		munmap(r->meta, r->meta_bytes);
 	if (r->budget)
 		munmap(r->budget, sizeof(*r->budget));
+	if (r->stacks)
+		munmap(r->stacks, r->nsets * sizeof(*r->stacks));
 	if (r->ctls)
 		munmap(r->ctls, r->ctls_bytes);
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++)

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
+#include "bpf/stack.h"
 #include "ring/read.h"
 #include "session/conf.h"
 #include "session/filter.h"
@@ -59,7 +60,9 @@ struct rut_recorder {
 	size_t ctls_bytes, data_bytes, meta_bytes;
 	struct rut_ring *rings; /* one a CPU; owned */
 	struct rut_meta *meta;
-	struct rut_budget *budget;   /* a mapping; owned */
+	struct rut_budget *budget;    /* a mapping; owned */
+	struct rut_stack_set *stacks; /* a mapping; owned */
+	size_t nsets;
 	struct bpf_object **objects; /* owned */
 	size_t nobjects;
 	struct rut_filter_names filter_names;
@@ -91,6 +94,9 @@ uint64_t rut_recorder_records(const struct rut_recorder *r);
 
 /* Records lost so far for want of room. */
 uint64_t rut_recorder_lost(const struct rut_recorder *r);
+
+/* Stacks that are not in the trace although records refer to them: not of a flight recorder. */
+uint64_t rut_recorder_stacks_lost(const struct rut_recorder *r);
 
 /* Closes all packets that are being written. */
 void rut_recorder_flush(const struct rut_recorder *r);

@@ -153,6 +153,9 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 		 (unsigned long long)c->total_records, (double)c->total_bytes / 1048576,
 		 (unsigned long long)c->total_packets,
 		 (unsigned long long)(rut_recorder_lost(c->recorder) + c->recorder->meta->missed));
+	if (rut_recorder_stacks_lost(c->recorder))
+		rut_warn("%llu stacks were lost: there were too many different ones at once",
+			 (unsigned long long)rut_recorder_stacks_lost(c->recorder));
 	c->recorder->meta->consumer = 0;
 	_exit(0);
 }

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "session/mappings.h"
+#include "session/stacks.h"
 #include "session/statedump.h"
 #include "session/writer.h"
 
@@ -57,66 +58,19 @@ static int copy_ring(struct rut_writer *w, int cpu, uint64_t end, unsigned char 
 	return 0;
 }
 
-static uint64_t fixed_time;
-
-static uint64_t fixed_clock(void)
-{
-	return fixed_time;
-}
-
-struct dump_to {
-	struct rut_writer *w;
-	struct rut_ring *ring;
-	uint64_t pos;
-	int rc;
+struct state {
+	struct rut_recorder *r;
+	uint64_t begin_ns;
 };
 
-static void drain_dump(void *arg)
+static void write_state(struct rut_statedump *s, void *arg)
 {
-	struct dump_to *d = arg;
-	unsigned char *data;
+	const struct state *st = arg;
 
-	while (!d->rc && (data = (unsigned char *)rut_ring_next(d->ring, &d->pos))) {
-		d->w->records += rut_ring_packet_records(d->ring, d->pos);
-		d->rc = rut_writer_append(d->w, d->w->recorder->ncpus, data);
-		d->pos += d->ring->subbuf_size;
-		rut_ring_release(d->ring, d->pos);
-	}
-}
-
-/*
- * The statedump is taken now, but told at the beginning, where readers need it: in a stream of its
- * own that spans the whole snapshot.
- */
-static int append_statedump(struct rut_writer *w, const struct rut_snapshot *snap)
-{
-	_cleanup_free_ void *data = calloc(4, 256 << 10);
-	_cleanup_free_ struct rut_ring_ctl *ctl = NULL;
-	struct rut_ring ring;
-	struct dump_to d = {.w = w, .ring = &ring};
-	struct rut_statedump s = {
-		.ring = &ring,
-		.clock = fixed_clock,
-		.contexts = w->recorder->conf.contexts,
-		.make_room = drain_dump,
-		.arg = &d,
-	};
-
-	if (!data || posix_memalign((void **)&ctl, 64, sizeof(*ctl)))
-		return -ENOMEM;
-	memset(ctl, 0, sizeof(*ctl));
-	memcpy(ctl->uuid, w->recorder->uuid, sizeof(ctl->uuid));
-	/* A stream instance that no CPU has. */
-	ctl->pid = (uint32_t)w->recorder->ncpus;
-	rut_ring_init(&ring, ctl, data, RUT_RING_DISCARD, 18, 4);
-	fixed_time = snap->begin_ns ? snap->begin_ns : rut_ring_clock();
-	rut_statedump_write(&s);
-	if (rut_mappings_wanted(w->recorder))
-		rut_mappings_dump(&s, w->recorder);
-	rut_statedump_stacks(&s, w->recorder->fds[RUT_MAP_STACKS]);
-	rut_ring_flush(&ring);
-	drain_dump(&d);
-	return d.rc;
+	rut_statedump_write(s);
+	if (rut_mappings_wanted(st->r))
+		rut_mappings_dump(s, st->r);
+	rut_stacks_write(s, st->r, st->begin_ns, false);
 }
 
 int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snapshot *ret,
@@ -145,7 +99,8 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 	for (int cpu = 0; cpu < r->ncpus && rc >= 0; cpu++)
 		rc = copy_ring(&w, cpu, ends[cpu], buf, ret);
 	if (rc >= 0)
-		rc = append_statedump(&w, ret);
+		rc = rut_writer_aside(&w, ret->begin_ns, write_state,
+				      &(struct state){r, ret->begin_ns});
 	if (rc >= 0)
 		rut_writer_finish(&w, end_ns);
 	if (rc >= 0)

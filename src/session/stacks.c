@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Stacks are stored once each, in a map; records hold their numbers. At the end of a trace, when it
- * is known which exist, they are written as events. Kernel functions get their names here, because
- * the running kernel is the one that knows them; user addresses are left to the reader.
- */
-#include <bpf/bpf.h>
+#include "session/stacks.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "session/events.h"
+#include "session/recorder.h"
 #include "session/statedump.h"
 
-#define DEPTH_MAX    127
 #define KERNEL_BEGIN 0xffff000000000000ull
 
 struct symbol {
@@ -83,41 +78,85 @@ static const char *symbols_find(const struct symbols *s, uint64_t address)
 	return low ? s->list[low - 1].name : NULL;
 }
 
-static void write_stack(struct rut_statedump *s, struct symbols *syms, uint32_t id,
-			const uint64_t *addresses)
+/* A copy of a place. */
+struct stack {
+	uint64_t id;
+	uint32_t count;
+	uint64_t address[RUT_STACK_DEPTH + 1];
+};
+
+static bool write_stack(struct rut_statedump *s, struct symbols *syms, const struct stack *st)
 {
-	struct rut_ev_SD_STACK rec = {.id = (int32_t)id};
+	struct rut_ev_SD_STACK rec = {.id = st->id, .addresses_length = (uint8_t)st->count};
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 
-	while (rec.addresses_length < DEPTH_MAX && addresses[rec.addresses_length])
-		rec.addresses_length++;
 	rut_buf_add(&b, &rec, sizeof(rec));
-	rut_buf_add(&b, addresses, rec.addresses_length * sizeof(*addresses));
-	for (size_t i = 0; i < rec.addresses_length && addresses[i] >= KERNEL_BEGIN; i++) {
+	rut_buf_add(&b, st->address, st->count * sizeof(*st->address));
+	for (size_t i = 0; i < st->count && st->address[i] >= KERNEL_BEGIN; i++) {
 		const char *name;
 
 		if (!syms->count)
 			symbols_read(syms);
-		name = symbols_find(syms, addresses[i]);
+		name = symbols_find(syms, st->address[i]);
 		rut_buf_printf(&b, "%s%s", i ? ";" : "", name ? name : "?");
 	}
 	rut_buf_putc(&b, '\0');
-	if (!b.failed)
-		rut_statedump_emit(s, RUT_EV_SD_STACK, b.data, b.len);
+	return !b.failed && rut_statedump_emit(s, RUT_EV_SD_STACK, b.data, b.len);
 }
 
-void rut_statedump_stacks(struct rut_statedump *s, int stacks_fd)
+/* A place may change while it is read: what does not have its own hash is not a stack. */
+static bool copy_stack(struct stack *to, const struct rut_stack_set *set, size_t way,
+		       const uint8_t uuid[16])
+{
+	uint64_t hash;
+
+	to->id = __atomic_load_n(&set->id[way], __ATOMIC_ACQUIRE);
+	to->count = set->count[way];
+	if (to->id < RUT_STACK_MIN || !to->count || to->count > RUT_STACK_DEPTH)
+		return false;
+	memcpy(&hash, uuid, sizeof(hash));
+	for (uint32_t i = 0; i < to->count; i++) {
+		to->address[i] = set->address[way][i];
+		hash = rut_stack_hash_step(hash, to->address[i]);
+	}
+	return rut_stack_hash_end(hash) == to->id;
+}
+
+void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns, bool mark)
 {
 	struct symbols syms = {0};
-	uint64_t addresses[DEPTH_MAX];
-	uint32_t key, next, *at = NULL;
+	struct stack copy;
 
-	while (!bpf_map_get_next_key(stacks_fd, at, &next)) {
-		memset(addresses, 0, sizeof(addresses));
-		if (!bpf_map_lookup_elem(stacks_fd, &next, addresses))
-			write_stack(s, &syms, next, addresses);
-		key = next;
-		at = &key;
+	for (size_t i = 0; i < r->nsets * RUT_STACK_WAYS; i++) {
+		struct rut_stack_set *set = &r->stacks[i / RUT_STACK_WAYS];
+		size_t way = i % RUT_STACK_WAYS;
+
+		if (set->id[way] < RUT_STACK_MIN ||
+		    set->used_ns[way] + RUT_STACK_TOUCH_NS < since_ns ||
+		    (mark && set->written[way] == set->id[way]) ||
+		    !copy_stack(&copy, set, way, r->uuid))
+			continue;
+		if (write_stack(s, &syms, &copy) && mark)
+			__atomic_store_n(&set->written[way], copy.id, __ATOMIC_RELEASE);
 	}
 	symbols_fini(&syms);
+}
+
+void rut_stacks_begin(struct rut_recorder *r, uint64_t since_ns)
+{
+	for (size_t i = 0; i < r->nsets; i++)
+		memset(r->stacks[i].written, 0, sizeof(r->stacks[i].written));
+	for (int cpu = 0; cpu < r->ncpus; cpu++)
+		__atomic_store_n(&RUT_CTL_USER(r->rings[cpu].ctl)->stacks_since, since_ns,
+				 __ATOMIC_RELEASE);
+}
+
+uint64_t rut_stacks_new(const struct rut_recorder *r)
+{
+	uint64_t sum = 0;
+
+	for (int cpu = 0; cpu < r->ncpus; cpu++)
+		sum += __atomic_load_n(&RUT_CTL_USER(r->rings[cpu].ctl)->stacks_new,
+				       __ATOMIC_RELAXED);
+	return sum;
 }

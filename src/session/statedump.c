@@ -21,7 +21,7 @@ enum { SUBMODE_NONE = 0 };
 enum { STATUS_WAIT_CPU = 3, STATUS_EXIT = 4, STATUS_ZOMBIE = 5, STATUS_WAIT = 6, STATUS_RUN = 7 };
 
 /* One record: the fixed part, then strings, each with its NUL. */
-static void emit(struct rut_statedump *s, uint32_t id, const void *fixed, size_t fixed_len,
+static bool emit(struct rut_statedump *s, uint32_t id, const void *fixed, size_t fixed_len,
 		 const char *const *strings, size_t nstrings)
 {
 	uint32_t ctx = rut_context_size(s->contexts), size = 8 + ctx + (uint32_t)fixed_len;
@@ -36,7 +36,7 @@ static void emit(struct rut_statedump *s, uint32_t id, const void *fixed, size_t
 		s->make_room(s->arg);
 	p = rut_ring_reserve(s->ring, size, s->clock, &ns, &pos);
 	if (!p)
-		return;
+		return false;
 	head = RUT_RECORD_HEADER(id, ns);
 	memcpy(p, &head, sizeof(head)); /* at any byte */
 	p += sizeof(head);
@@ -52,6 +52,7 @@ static void emit(struct rut_statedump *s, uint32_t id, const void *fixed, size_t
 	}
 	rut_ring_commit(s->ring, pos, size);
 	s->records++;
+	return true;
 }
 
 #define EMIT(s, sym, rec, ...)                                                                     \
@@ -60,9 +61,9 @@ static void emit(struct rut_statedump *s, uint32_t id, const void *fixed, size_t
 		emit(s, RUT_EV_##sym, rec, sizeof(*(rec)), _strs, sizeof(_strs) / sizeof(*_strs)); \
 	} while (0)
 
-void rut_statedump_emit(struct rut_statedump *s, uint32_t id, const void *data, size_t len)
+bool rut_statedump_emit(struct rut_statedump *s, uint32_t id, const void *data, size_t len)
 {
-	emit(s, id, data, len, NULL, 0);
+	return emit(s, id, data, len, NULL, 0);
 }
 
 static ssize_t read_at(int dir, const char *name, char *buf, size_t size)

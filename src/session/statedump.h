@@ -6,6 +6,7 @@
 #ifndef RUT_SESSION_STATEDUMP_H
 #define RUT_SESSION_STATEDUMP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -26,13 +27,7 @@ struct rut_statedump {
 /* Writes everything; what vanishes or cannot be read meanwhile is left out. */
 void rut_statedump_write(struct rut_statedump *s);
 
-/* One record whose payload is put together already. */
-void rut_statedump_emit(struct rut_statedump *s, uint32_t id, const void *data, size_t len);
-
-/*
- * Writes the stacks that records refer to by id (a map of type STACK_TRACE) as rutile_stack events,
- * with the names of kernel functions. Nothing when there are none.
- */
-void rut_statedump_stacks(struct rut_statedump *s, int stacks_fd);
+/* One record whose payload is put together already. False when there was no room for it. */
+bool rut_statedump_emit(struct rut_statedump *s, uint32_t id, const void *data, size_t len);
 
 #endif

@@ -34,6 +34,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "session/mappings.h"
+#include "session/stacks.h"
 #include "session/statedump.h"
 
 #define PAGE	    ((size_t)4096)
@@ -491,11 +492,100 @@ void rut_writer_mappings(struct rut_writer *w, struct rut_mappings **follower)
 		rut_mappings_step(*follower, &s, r);
 }
 
-void rut_writer_stacks(struct rut_writer *w)
+void rut_writer_new_stacks(struct rut_writer *w)
 {
 	struct rut_statedump s = dump_into(w);
 
-	rut_statedump_stacks(&s, w->recorder->fds[RUT_MAP_STACKS]);
+	rut_stacks_write(&s, w->recorder, w->stacks_since, true);
+}
+
+static void last_stacks(struct rut_statedump *s, void *arg)
+{
+	const struct rut_writer *w = arg;
+
+	rut_stacks_write(s, w->recorder, w->stacks_since, true);
+}
+
+int rut_writer_last_stacks(struct rut_writer *w, struct rut_err *err)
+{
+	int rc;
+
+	if (!rut_stacks_new(w->recorder))
+		return 0;
+	rc = rut_writer_aside(w, w->begin_ns, last_stacks, w);
+	if (!rc)
+		return 0;
+	/* What was marked as written is not: all of it comes again. */
+	rut_writer_stacks_begin(w, w->stacks_since);
+	return rut_err_errno(err, -rc, "cannot write to '%s'", w->path);
+}
+
+void rut_writer_stacks_begin(struct rut_writer *w, uint64_t since_ns)
+{
+	w->stacks_since = since_ns;
+	rut_stacks_begin(w->recorder, since_ns);
+}
+
+/* Beside */
+
+static _Thread_local uint64_t fixed_time;
+
+static uint64_t fixed_clock(void)
+{
+	return fixed_time;
+}
+
+struct aside {
+	struct rut_writer *w;
+	struct rut_ring *ring;
+	uint64_t pos;
+	int rc;
+};
+
+static void drain_aside(void *arg)
+{
+	struct aside *a = arg;
+	unsigned char *data;
+
+	while (!a->rc && (data = (unsigned char *)rut_ring_next(a->ring, &a->pos))) {
+		a->w->records += rut_ring_packet_records(a->ring, a->pos);
+		a->rc = rut_writer_append(a->w, a->w->recorder->ncpus, data);
+		a->pos += a->ring->subbuf_size;
+		rut_ring_release(a->ring, a->pos);
+	}
+}
+
+int rut_writer_aside(struct rut_writer *w, uint64_t at_ns,
+		     void (*fn)(struct rut_statedump *s, void *arg), void *arg)
+{
+	_cleanup_free_ void *data = calloc(4, 256 << 10);
+	_cleanup_free_ struct rut_ring_ctl *ctl = NULL;
+	struct rut_stream *stream = &w->streams[w->recorder->ncpus];
+	struct rut_ring ring;
+	struct aside a = {.w = w, .ring = &ring};
+	struct rut_statedump s = {
+		.ring = &ring,
+		.clock = fixed_clock,
+		.contexts = w->recorder->conf.contexts,
+		.make_room = drain_aside,
+		.arg = &a,
+	};
+
+	if (!data || posix_memalign((void **)&ctl, 64, sizeof(*ctl)))
+		return -ENOMEM;
+	memset(ctl, 0, sizeof(*ctl));
+	memcpy(ctl->uuid, w->recorder->uuid, sizeof(ctl->uuid));
+	/* A stream instance that no CPU has. */
+	ctl->pid = (uint32_t)w->recorder->ncpus;
+	rut_ring_init(&ring, ctl, data, RUT_RING_DISCARD, 18, 4);
+	fixed_time = at_ns ? at_ns : rut_ring_clock();
+	fn(&s, arg);
+	rut_ring_flush(&ring);
+	drain_aside(&a);
+	/* All or nothing: it may be tried again. */
+	if (a.rc && stream->fd >= 0 && !ftruncate(stream->fd, 0))
+		stream->end = 0;
+	return a.rc;
 }
 
 void rut_writer_close(struct rut_writer *w)

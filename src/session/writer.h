@@ -23,6 +23,7 @@ struct rut_stream {
 };
 
 struct rut_mappings;
+struct rut_statedump;
 
 struct rut_writer {
 	struct rut_recorder *recorder; /* borrowed */
@@ -34,6 +35,7 @@ struct rut_writer {
 	struct rut_stream *streams;    /* one a CPU and one more; owned */
 	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
 	uint64_t begin_ns; /* of every stream's first packet, if that is complete; 0: as it is */
+	uint64_t stacks_since; /* rut_writer_stacks_begin() */
 	uint64_t bytes, packets, records;
 	bool mapped;	 /* rut_writer_mappings() has written what there was */
 	uint64_t lapped; /* packets overwritten before they were read */
@@ -79,8 +81,22 @@ void rut_writer_statedump(struct rut_writer *w, pid_t only);
  * wanted. */
 void rut_writer_mappings(struct rut_writer *w, struct rut_mappings **follower);
 
-/* Writes the stacks that were recorded, in the same way. Call it before the last drain. */
-void rut_writer_stacks(struct rut_writer *w);
+/* This folder has the records from `since_ns` on; their stacks are written into it. */
+void rut_writer_stacks_begin(struct rut_writer *w, uint64_t since_ns);
+
+/* Writes those that came since the last call through a ring. */
+void rut_writer_new_stacks(struct rut_writer *w);
+
+/* After the last drain: writes those that are left beside the rings. Returns 0 or -errno. */
+int rut_writer_last_stacks(struct rut_writer *w, struct rut_err *err);
+
+/*
+ * Writes what `fn` emits, all of it at the time `at_ns` (0: now), into a stream of its own that
+ * ends now. Readers want it at the begin although it is known at the end only. All or nothing;
+ * returns 0 or -errno.
+ */
+int rut_writer_aside(struct rut_writer *w, uint64_t at_ns,
+		     void (*fn)(struct rut_statedump *s, void *arg), void *arg);
 
 /* Writes the metadata anew, after events were added. */
 int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err);

@@ -177,6 +177,152 @@ test_sessions() {
   grep -q 'without room for stacks' err
 }
 
+# A program that comes to one place by as many ways as it is told to, from a number on: each bit of
+# the number is a call of `zero` or of `one`. Then it waits for a line.
+ways() {
+  cat >ways.c <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#define NOINLINE __attribute__((noinline))
+NOINLINE void leaf(void) { __asm__ volatile("" ::: "memory"); }
+void down(unsigned n, int bits);
+NOINLINE void zero(unsigned n, int bits) { down(n, bits); __asm__ volatile("" ::: "memory"); }
+NOINLINE void one(unsigned n, int bits) { down(n, bits); __asm__ volatile("# other" ::: "memory"); }
+NOINLINE void down(unsigned n, int bits)
+{
+	if (!bits)
+		leaf();
+	else if (n >> (bits - 1) & 1)
+		one(n, bits - 1);
+	else
+		zero(n, bits - 1);
+	__asm__ volatile("" ::: "memory");
+}
+int main(void)
+{
+	unsigned from, count;
+	while (scanf("%u %u", &from, &count) == 2) {
+		for (unsigned i = from; i < from + count; i++)
+			down(i, 17);
+		puts("done");
+		fflush(stdout);
+	}
+}
+END
+  cc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-ipa-icf -o ways ways.c
+  mkfifo to from
+  ./ways <to >from &
+  ways=$!
+  exec 3>to 4<from
+}
+come_by() {
+  echo "$1 $2" >&3
+  read -r line <&4
+  [ "$line" = done ]
+}
+
+# checked FROM DIR...: every event of these folders, one after the other, has the stack of its
+# number, or none that is shown; how many have none.
+checked() {
+  python3 - "$@" <<'END'
+import json, os, subprocess, sys
+n, lost = int(sys.argv[1]), 0
+for d in sys.argv[2:]:
+    for line in subprocess.run([os.environ["RUTILE"], "view", "--stacks", "--json", "--event", "uprobe*", d],
+                               check=True, capture_output=True, text=True).stdout.splitlines():
+        stack = json.loads(line)["ustack"]
+        if stack == ["(stack lost)"]:
+            lost += 1
+        else:
+            names = [f.split("+")[0] for f in stack]
+            bits = [x for x in names if x in ("zero", "one")]
+            assert names[0] == "leaf" and len(bits) == 17, stack
+            assert int("".join("01"[x == "one"] for x in reversed(bits)), 2) == n, (n, stack)
+        n += 1
+print(n - int(sys.argv[1]), lost)
+END
+}
+
+# More stacks than the table holds: what is written in time is all there, folder by folder.
+test_many() {
+  need_bpf
+  ways
+  "$RUTILE" start s$$ -o "$T/t" -e "uprobe:$PWD/ways:leaf" --context ustack
+  for i in $(seq 0 19); do
+    come_by $((i * 2000)) 2000
+    "$RUTILE" rotate s$$ >/dev/null
+  done
+  if "$RUTILE" status s$$ | grep 'stacks lost'; then return 1; fi
+  "$RUTILE" destroy s$$
+  # shellcheck disable=SC2046 # names of folders
+  [ "$(checked 0 t $(seq -f 't-%.0f' 19))" = "40000 0" ]
+  # Each folder has its own ones and no others.
+  for d in t t-7 t-19; do
+    [ "$(babeltrace2 $d | grep -c ' rutile_stack:')" = 2000 ]
+    readers $d >/dev/null
+  done
+  kill $ways
+}
+
+# ... what is not is told: in numbers and at each event.
+test_too_many() {
+  need_bpf
+  ways
+  "$RUTILE" start s$$ -o "$T/t" --buffer 32M -e "uprobe:$PWD/ways:leaf" --context ustack
+  process=$("$RUTILE" status s$$ | sed -n 's/^process *\([0-9]*\).*/\1/p')
+  kill -STOP "$process"
+  come_by 0 40000
+  lost=$("$RUTILE" status s$$ | sed -n 's/^stacks lost *//p')
+  kill -CONT "$process"
+  [ "$lost" -ge $((40000 - 16384)) ]
+  "$RUTILE" destroy s$$
+  [ "$(checked 0 t)" = "40000 $lost" ]
+  grep -q "$lost stacks were lost" "$RUTILE_LOG_DIR/s$$.log"
+  readers t >/dev/null
+  "$RUTILE" view --folded t | grep -q "^ways;(stack lost) $lost$\|;(stack lost) $lost$\|^(stack lost) $lost$"
+  kill $ways
+}
+
+# A flight recorder goes on for ever: the newest are there, the old ones are not replaced by others.
+test_flight_many() {
+  need_bpf
+  ways
+  "$RUTILE" start s$$ --flight --buffer 32M -e "uprobe:$PWD/ways:leaf" --context ustack
+  come_by 0 60000
+  "$RUTILE" snapshot s$$ -o t
+  come_by 60000 1000
+  "$RUTILE" snapshot s$$ -o u
+  readers t >/dev/null
+  set -- $(checked 0 t)
+  [ "$1" = 60000 ] && [ "$2" -ge $((60000 - 16384)) ] && [ "$2" -lt 50000 ]
+  # Of the newest none is lost.
+  "$RUTILE" view --stacks --event 'uprobe*' u | awk '/^\[/ {n++} /stack lost/ && n > 60000 {exit 1}'
+  "$RUTILE" clear s$$
+  come_by 70000 2000
+  "$RUTILE" snapshot s$$ -o v
+  "$RUTILE" destroy s$$
+  [ "$(checked 70000 v)" = "2000 0" ]
+  # Those of what was cleared are not in it.
+  [ "$(babeltrace2 v | grep -c ' rutile_stack:')" -lt 4000 ]
+  kill $ways
+}
+
+# Contexts of all kinds at once, on all default events.
+test_default_events() {
+  need_bpf
+  "$RUTILE" record -o t --context ustack,kstack,procname,tid,cgroup,cpu -- sh -c 'ls / >/dev/null'
+  readers t >/dev/null
+  "$RUTILE" view --stacks --json t | python3 -c "
+import json, sys
+user = kernel = 0
+for line in sys.stdin:
+    e = json.loads(line)
+    user += len(e.get('ustack', [])) > 1
+    kernel += len(e.get('kstack', [])) > 1
+    assert e.get('ustack') != ['(stack lost)'] and e.get('kstack') != ['(stack lost)'], e
+assert user > 20 and kernel > 20, (user, kernel)"
+}
+
 # Who asks for no stacks pays for no mappings.
 test_none() {
   build
@@ -193,5 +339,9 @@ t_case "samples" test_samples
 t_case "counted, for flame graphs" test_folded
 t_case "snapshots" test_flight
 t_case "sessions, folders, samples added later" test_sessions
+t_case "more stacks than the table holds, written in time" test_many
+t_case "... and not: none is taken for another, losses are told" test_too_many
+t_case "... and in a flight recorder" test_flight_many
+t_case "stacks of all default events" test_default_events
 t_case "without stacks nothing of it is recorded" test_none
 t_done

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stacks are stored once each, in a table (bpf/stack.h); records hold their numbers. They are
+ * written as events into the folder whose records refer to them: now and then while it is written,
+ * because the table evicts, and all that is left at its end, when it is known which there are.
+ * Kernel functions get their names here, because the running kernel is the one that knows them;
+ * user addresses are left to the reader.
+ */
+#ifndef RUT_SESSION_STACKS_H
+#define RUT_SESSION_STACKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rut_recorder;
+struct rut_statedump;
+
+/* A folder begins: it has the records from `since_ns` on, and none of their stacks yet. */
+void rut_stacks_begin(struct rut_recorder *r, uint64_t since_ns);
+
+/* Stacks that ever came into the table: when it has not grown there are no new ones to write. */
+uint64_t rut_stacks_new(const struct rut_recorder *r);
+
+/*
+ * Writes the stacks that were used since then as rutile_stack events. With `mark` only those that
+ * the present folder has not got yet; those for which there was no room come with the next call.
+ */
+void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns,
+		      bool mark);
+
+#endif
