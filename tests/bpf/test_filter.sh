@@ -4,6 +4,8 @@
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 
+trap '"$RUTILE" destroy w$$ 2>/dev/null; "$RUTILE" destroy x$$ 2>/dev/null; rm -rf "$t_root"' EXIT
+
 # known: 50 pread64 of 0, 100 ... 4900 bytes; 3 opens of one file; 7 getpgid that fail, 5 that do not
 program() {
   need_bpf
@@ -90,7 +92,7 @@ test_refused() {
 test_session() {
   program
   S=w$$
-  "$RUTILE" start $S --flight -e 'syscall:getpgid' --filter '$evt.ret == -3 || $evt.pid == 1073741824'
+  "$RUTILE" start $S --flight -p $$ -e 'syscall:getpgid' --filter '$evt.ret == -3 || $evt.pid == 1073741824'
   python3 work.py
   "$RUTILE" save $S >profile
   "$RUTILE" snapshot $S -o snap

@@ -17,33 +17,36 @@ test_agreement() {
   need_bpf
   PATH=/usr/bin:$PATH command -v lttng-cputop-mi >/dev/null || t_skip "lttng-analyses is not installed"
   cat >work.py <<'END'
-import json, os, time
-os.nice(0)
-end = time.monotonic() + 0.3
+import os, time
+def stolen():
+    """Seconds that were no task's: interrupts, the hypervisor."""
+    cpu = open("/proc/stat").readline().split()
+    return sum(int(cpu[i]) for i in (6, 7, 8)) / os.sysconf("SC_CLK_TCK")
+before = stolen()
+end = time.monotonic() + 0.1
 while time.monotonic() < end: pass
 for i in range(300): os.getpgid(0)
 time.sleep(0.02)
 fd = os.open("data", os.O_RDONLY)
 while os.read(fd, 65536): pass
 os.close(fd)
-t = os.times()
-with open("usage", "a") as f: f.write("%d %f\n" % (os.getpid(), time.process_time()))
+with open("usage", "a") as f: f.write("%d %f %f\n" % (os.getpid(), time.process_time(), stolen() - before))
 END
-  # Every write waits for the disk: interrupts. Only what concerns these processes is recorded: the
-  # reference reads some 100,000 events a second.
-  for i in 1 2 3 4 5 6; do
+  head -c 4M /dev/urandom >data
+  # A kernel may hide the switches from some tasks (supervisors of a virtual machine). No tool sees
+  # them, and what it says of the task behind such a switch is wrong: of some processes the whole
+  # ones are compared. Only what concerns them is recorded: the reference reads some 100,000 events
+  # a second.
+  for i in $(seq 10); do
     rm -rf t usage
     "$RUTILE" record -o t -- sh -c '
-      dd if=/dev/zero of=data bs=64k count=64 oflag=sync 2>/dev/null
-      for i in 1 2 3; do /usr/bin/python3 work.py; done'
+      for i in 1 2 3 4 5 6 7 8; do /usr/bin/python3 work.py; done'
     readers t >/dev/null
-    python3 -c "
-import json
-print(json.dumps({p: float(s) for p, s in (l.split() for l in open('usage'))}))" >known.json
-    if python3 "$SRC/tests/bpf/interop.py" --whole .; then break; fi
+    if python3 "$SRC/tests/bpf/interop.py" --whole . 3; then break; fi
   done
   # Which process an interrupt hits is chance: those of the whole machine.
-  "$RUTILE" record -o irqs -a -e irq -- dd if=/dev/zero of=data bs=64k count=64 oflag=sync
+  "$RUTILE" record -o irqs -a -e irq --buffer 64M -- dd if=/dev/zero of=disk bs=64k count=64 oflag=sync
+  readers irqs >/dev/null
   for a in cputop syscallstats iousagetop iolatencytop schedtop irqstats; do
     limit="--limit 100000"
     case $a in syscallstats | irqstats) limit= ;; esac

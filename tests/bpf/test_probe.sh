@@ -4,6 +4,8 @@
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 
+trap '"$RUTILE" destroy p$$ 2>/dev/null; "$RUTILE" destroy q$$ 2>/dev/null; rm -rf "$t_root"' EXIT
+
 build() {
   need_bpf
   echo '#include <sys/sdt.h>' | cc -E - >/dev/null 2>&1 || t_skip "no sys/sdt.h (systemtap-sdt-dev)"
@@ -149,7 +151,7 @@ test_tracepoint_strings() {
 
 test_profile() {
   need_bpf
-  "$RUTILE" record -o t --profile 200 -- sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
+  "$RUTILE" record -o t --profile 200 -- sh -c 'i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done'
   readers t >/dev/null
   [ "$(grep -c 'rutile_sample:.*procname = "sh"' bt2.out)" -ge 10 ]
   # Every stack that a sample names is told, once.
@@ -164,7 +166,7 @@ test_profile() {
   done
   # The same option of start: a number there is no file.
   "$RUTILE" start q$$ --flight --profile 500
-  sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'
+  sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
   "$RUTILE" snapshot q$$ -o w
   "$RUTILE" save q$$ >profile
   "$RUTILE" destroy q$$

@@ -7,8 +7,9 @@
 # A process that, when told by a file, forks a child; both do so many calls, then wait.
 cat >"$t_root/family.py" <<'END'
 import os, sys, time
+end = time.monotonic() + 300
 def wait(name):
-    while not os.path.exists(name): time.sleep(0.01)
+    while not os.path.exists(name) and time.monotonic() < end: time.sleep(0.01)
 old = os.fork()
 if old == 0:
     grandchild = os.fork()
@@ -33,14 +34,13 @@ test_family() {
   python3 "$t_root/family.py" &
   pid=$!
   wait_for ready
-  "$RUTILE" record -o t -p $pid -e syscall:getpgid --context pid --duration 30 2>err &
+  "$RUTILE" record -o t -p $pid -e syscall:getpgid --context pid --duration 300 2>err &
   rec=$!
-  wait_for t/kernel/metadata
+  recording t
   # Another process does the same and is not wanted.
   python3 -c "
 import os
 for i in range(5000): os.getpgid(0)"
-  sleep 0.3
   : >go
   wait_for "done"
   kill -INT $rec
@@ -69,13 +69,11 @@ test_procname() {
   need_bpf
   cp "$(command -v dash)" named-a && cp named-a named-b
   "$RUTILE" record -o t --procname named-a -e syscall:getppid,sched_process_exec --context procname \
-    --duration 30 2>err &
+    --duration 300 2>err &
   rec=$!
-  wait_for t/kernel/metadata
-  sleep 0.3
+  recording t
   # dash asks for its parent once when it begins.
   for i in 1 2 3 4 5 6 7; do ./named-a -c :; ./named-b -c :; done
-  sleep 0.1
   kill -INT $rec
   wait $rec || true
   readers t >/dev/null
@@ -96,10 +94,9 @@ test_cgroup() {
   fi
   g=$root/rutile-test-$$
   if mkdir "$g" "$g/below" 2>/dev/null; then
-    "$RUTILE" record -o t --cgroup "$g" -e syscall:getpgid --context cgroup --duration 30 2>err &
+    "$RUTILE" record -o t --cgroup "$g" -e syscall:getpgid --context cgroup --duration 300 2>err &
     rec=$!
-    wait_for t/kernel/metadata
-    sleep 0.3
+    recording t
     for place in "$g" "$g/below" "$root"; do
       sh -c "echo \$\$ >'$place/cgroup.procs'; exec python3 -c '
 import os

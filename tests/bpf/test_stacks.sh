@@ -11,6 +11,7 @@ build() {
 __attribute__((noinline)) long in_library(long (*f)(long), long a) { return f(a) + 1; }
 END
   cat >prog.c <<'END'
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,8 +37,12 @@ int main(int argc, char **argv)
 	}
 	wait(NULL);
 	busy(argc > 2 ? atol(argv[2]) : 0);
-	if (argc > 3)
+	/* Says that all is done, and stays. */
+	if (argc > 3) {
+		creat(argv[3], 0600);
+		alarm(300);
 		pause();
+	}
 	return 0;
 }
 END
@@ -132,10 +137,10 @@ test_folded() {
 test_flight() {
   build
   "$RUTILE" start s$$ --flight -e "uprobe:$PWD/prog:leaf" --context ustack
-  ./prog x 0 wait &
+  ./prog x 0 waits &
   pid=$!
   ./prog
-  sleep 0.5
+  wait_for waits
   "$RUTILE" snapshot s$$ -o t
   "$RUTILE" destroy s$$
   kill $pid
@@ -151,9 +156,9 @@ test_flight() {
 test_sessions() {
   build
   "$RUTILE" start f$$ -o "$T/f" -e "uprobe:$PWD/prog:leaf" --context ustack
-  ./prog x 0 wait &
+  ./prog x 0 waits &
   pid=$!
-  sleep 0.5
+  wait_for waits
   "$RUTILE" rotate f$$ >/dev/null
   ./prog
   "$RUTILE" rotate f$$ >/dev/null

@@ -24,31 +24,40 @@ whole() {
 }
 
 # Kills the recorder with SIGKILL while it writes as much as it can: it is stopped until its rings
-# hold some megabytes, then goes on, and has a moment to live. On tmpfs, where writes are cut off at
-# every page.
+# hold some megabytes, then goes on, and lives until it has written a random part of that. On tmpfs,
+# where writes are cut off at every page.
 test_kill_random() {
   need_bpf
   mkdir -p "$fast"
   cat >kill.py <<'EOF'
 import os, random, signal, subprocess, sys, time
 rutile, folder = sys.argv[1:3]
+subbuf = random.choice(["16K", "256K", "2M"])
 rec = subprocess.Popen([rutile, "record", "-p", str(os.getpid()), "-o", folder, "-e", "syscall:getppid",
-                        "--buffer", "64M", "--subbuf", random.choice(["16K", "256K", "2M"])],
-                       stderr=subprocess.DEVNULL)
-while not os.path.exists(folder + "/kernel/metadata"):
-    time.sleep(0.005)
-time.sleep(0.03)
+                        "--buffer", "64M", "--subbuf", subbuf, "--", "cat"],
+                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+# The command runs when everything is recorded.
+rec.stdin.write(b"x\n")
+rec.stdin.flush()
+rec.stdout.readline()
+def written():
+    try:
+        return sum(e.stat().st_size for e in os.scandir(folder + "/kernel") if e.name.startswith("kernel_"))
+    except FileNotFoundError:
+        return 0
+before = written()
 rec.send_signal(signal.SIGSTOP)
-end = time.monotonic() + 0.03
-while time.monotonic() < end:
-    for _ in range(100):
-        os.getppid()
+# Some 5 MB
+for _ in range(200000):
+    os.getppid()
+enough = before + random.random() * 4e6
 rec.send_signal(signal.SIGCONT)
-end = time.monotonic() + random.random() * 0.004
-while time.monotonic() < end:
+end = time.monotonic() + 10
+while written() < enough and time.monotonic() < end:
     pass
 rec.kill()
 rec.wait()
+print("%s: killed at %d KiB" % (subbuf, written() >> 10))
 EOF
   filled=0
   for i in $(seq 100); do
@@ -60,7 +69,7 @@ EOF
     [ $((i % 10)) != 0 ] || whole "$fast/t"
   done
   echo "$filled traces with events"
-  [ "$filled" -ge 20 ]
+  [ "$filled" -ge 50 ]
 }
 
 # ... and, by strace, at each of its writes and renames in turn.
@@ -111,16 +120,10 @@ record_into() {
   "$RUTILE" record -p $$ -e syscall:getppid "$@" 2>said &
   rec=$!
   trap 'kill $rec 2>/dev/null || true; umount -l p small d 2>/dev/null || true' EXIT
-  for _ in $(seq 200); do [ -e "$where/kernel/metadata" ] && break; sleep 0.02; done
-  sleep 0.2
+  recording "$where"
 }
 until_said() {
-  for _ in $(seq 200); do
-    if grep -q "$1" said; then return 0; fi
-    sleep 0.02
-  done
-  cat said >&2
-  return 1
+  t_wait grep -q "$1" said || { cat said >&2; return 1; }
 }
 getppids() {
   python3 -c "
@@ -136,23 +139,27 @@ test_vanished() {
   mkdir v
   record_into -o v/t
   getppids 100
-  rm -rf v/t
+  # In one moment: what is half removed is another case.
+  mv v/t gone
+  t_wait rm -rf gone
   until_said "'v/t' is gone: recording goes on in a new folder 'v/t'"
   getppids 200
-  sleep 1.2
-  whole v/t
-  [ "$(ppids_in bt2.out)" -ge 200 ]
-  rm -rf v
+  t_wait holds 200 syscall_entry_getppid v/t
+  mv v gone
+  cp -r gone/t copy
+  t_wait rm -rf gone
   until_said "cannot make the folder 'v/t': No such file or directory; recording goes on in memory"
+  whole copy
+  [ "$(ppids_in bt2.out)" -ge 200 ]
   getppids 5000
-  sleep 1.2
   mkdir v
   until_said "writing to 'v/t' again"
   getppids 10
+  t_wait holds 5010 syscall_entry_getppid v/t
   # Moved away, it is a trace by itself.
-  sleep 1.2
   mv v/t moved
-  sleep 0.3
+  twice() { [ "$(grep -c "'v/t' is gone: recording goes on in a new folder 'v/t'" said)" = 3 ]; }
+  t_wait twice
   getppids 20
   kill -INT $rec
   wait $rec
@@ -171,15 +178,18 @@ test_gap() {
   where=v/t
   mkdir v
   cat >calls.py <<'EOF'
-import os, sys, time, shutil
-shutil.rmtree("v")
-time.sleep(0.3)
+import os, time
+def until(text):
+    end = time.monotonic() + 60
+    while text not in open("said").read() and time.monotonic() < end: time.sleep(0.01)
+os.rename("v", "gone")
+until("recording goes on in memory")
 for i in range(50000): os.getsid(0)
 os.mkdir("v")
-time.sleep(0.3)
+until("writing to 'v/t' again")
 for i in range(10): os.getsid(0)
 EOF
-  taskset -c 0 "$RUTILE" record -o v/t -e syscall:getsid --buffer 128K --subbuf 16K -- python3 calls.py 2>said
+  taskset -c "$(t_cpu)" "$RUTILE" record -o v/t -e syscall:getsid --buffer 128K --subbuf 16K -- python3 calls.py 2>said
   babeltrace2 v/t >bt2.out 2>bt2.err
   cat said bt2.err
   grep -q "event.* lost (a larger" said
@@ -198,23 +208,36 @@ test_full_gap() {
   need_bpf
   mkdir small
   mount -t tmpfs -o size=1M none small 2>/dev/null || t_skip "cannot mount tmpfs"
+  trap 'umount -l small 2>/dev/null || true' EXIT
   cat >calls.py <<'EOF'
-import os, sys, time, signal
-for i in range(50000):
-    os.getsid(0)
-    if i % 1000 == 0: time.sleep(0.02)
-time.sleep(0.5)
+import os, time, signal
+def until(true):
+    end = time.monotonic() + 60
+    while not true() and time.monotonic() < end: time.sleep(0.01)
+def said(text):
+    until(lambda: text in open("said").read())
+done = 0
+def calls(n):
+    global done
+    done += n
+    for i in range(n): os.getsid(0)
+def full():
+    calls(1000)
+    return "recording goes on in memory" in open("said").read()
+until(full)
+calls(50000)
 os.unlink("small/fill")
 os.system("mount -o remount,size=16M small")
-time.sleep(0.5)
-for i in range(10): os.getsid(0)
+said("writing to 'small/t' again")
+calls(10)
 os.kill(os.getppid(), signal.SIGUSR2)
-time.sleep(0.3)
-for i in range(5): os.getsid(0)
+until(lambda: os.path.exists("small/t-1/kernel/metadata"))
+calls(5)
+print(done)
 EOF
   head -c 950000 /dev/zero >small/fill
-  taskset -c 0 "$RUTILE" record -o small/t -e syscall:getsid --buffer 128K --subbuf 16K -- \
-    python3 calls.py 2>said || true
+  taskset -c "$(t_cpu)" "$RUTILE" record -o small/t -e syscall:getsid --buffer 128K --subbuf 16K -- \
+    python3 calls.py 2>said >calls || true
   cp -r small copy
   umount small
   cat said
@@ -227,7 +250,7 @@ EOF
   [ "$lost" -gt 1000 ]
   first=$(grep -c getsid bt2.out)
   whole copy/t-1
-  [ $((first + lost + $(grep -c getsid bt2.out))) = $(((50000 + 10 + 5) * 2)) ]
+  [ $((first + lost + $(grep -c getsid bt2.out))) = $(($(cat calls) * 2)) ]
 }
 
 # A next folder cannot be made: the present one goes on, and the switch comes when it can.
@@ -242,8 +265,10 @@ test_read_only() {
   getppids 20000
   until_said "cannot make the folder 'p/t[-0-9]*': Read-only file system; recording goes on in 'p/t[-0-9]*'"
   getppids 20000
+  before=$(ls p | wc -l)
   umount p
-  sleep 1.5
+  next() { [ "$(ls p | wc -l)" -gt "$before" ]; }
+  t_wait next
   getppids 30
   kill -INT $rec
   wait $rec
@@ -267,7 +292,7 @@ test_disk_dies() {
   mount -o loop image d 2>/dev/null || t_skip "no loop mounts"
   record_into -o d/t --buffer 16M
   getppids 1000
-  sleep 1.2
+  t_wait holds 1000 syscall_entry_getppid d/t
   python3 -c '
 import fcntl, os, struct
 fcntl.ioctl(os.open("d", os.O_RDONLY), 0x8004587d, struct.pack("I", 1))'
@@ -276,7 +301,6 @@ fcntl.ioctl(os.open("d", os.O_RDONLY), 0x8004587d, struct.pack("I", 1))'
   umount -l d
   getppids 4000
   until_said "'d/t' is gone: recording goes on in a new folder 'd/t'"
-  sleep 1.2
   kill -INT $rec
   wait $rec
   cat said
@@ -407,13 +431,13 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 }
 EOF
   cc -shared -fPIC -o shift.so shift.c
+  began=$(date +%s)
   where=t
   LD_PRELOAD=$PWD/shift.so ASAN_OPTIONS=verify_asan_link_order=0 record_into -o t
   getppids 50
   touch set
   until_said "time of day was set by +360000.000 s: recording goes on in 't-1'"
   getppids 60
-  sleep 0.3
   kill -INT $rec
   wait $rec
   now=$(date +%s)
@@ -422,8 +446,8 @@ EOF
     babeltrace2 --clock-seconds $t | grep syscall_entry_getppid | sed 's/^.\([0-9]*\).*/\1/' >$t.times
   done
   [ "$(wc -l <t.times)" -ge 50 ] && [ "$(wc -l <t-1.times)" -ge 60 ]
-  awk -v now="$now" '$1 > now || $1 < now - 60 {print; exit 1}' t.times
-  awk -v now="$now" '$1 > now + 360000 || $1 < now + 360000 - 60 {print; exit 1}' t-1.times
+  awk -v from="$began" -v to="$now" '$1 > to || $1 < from {print; exit 1}' t.times
+  awk -v from="$((began + 360000))" -v to="$((now + 360000))" '$1 > to || $1 < from {print; exit 1}' t-1.times
 }
 
 # A recorder that crashes: what it had not written is in its core, and rutile finds it there.
@@ -435,8 +459,9 @@ test_core() {
   record_into -o t --buffer 32M --context procname
   prlimit --core=unlimited --pid $rec || t_skip "cores are not allowed"
   getppids 100
-  sleep 1.2
+  t_wait holds 100 syscall_entry_getppid t
   kill -STOP $rec
+  t_wait t_is $rec T
   getppids 2000
   kill -SEGV $rec
   kill -CONT $rec
@@ -458,27 +483,39 @@ test_core() {
   grep -q "of process [0-9]* (s[a-z]*) holds nothing that rutile recorded" err
 }
 
-# `start` killed at any moment: its name is free again, and `list` shows no ruins.
-test_start_killed() {
-  need_bpf
-  n=${S}k
-  ran=0
-  for i in $(seq 24); do
-    "$RUTILE" start $n -o "t$i" -e sched_process_exec >/dev/null 2>&1 &
-    p=$!
-    sleep "$(awk "BEGIN {print $i * 0.004}")"
-    kill -9 $p 2>/dev/null || ran=$((ran + 1))
-    wait $p || true
+# `start` killed at any step: its name is free again, and `list` shows no ruins. The steps are its
+# calls of the kind given, each in turn until it has so many no more.
+killed_at() {
+  i=0
+  killed=0
+  while [ $i -lt 60 ]; do
+    # The first ones load the programs: nothing is there yet.
+    i=$((i + $2))
+    rc=0
+    strace -o /dev/null -e "trace=$1" -e "inject=$1:signal=KILL:when=$i" \
+      "$RUTILE" start $n -o "t-$1-$i" -e sched_process_exec >/dev/null 2>&1 || rc=$?
     "$RUTILE" list >out 2>err
     if [ -e /sys/fs/bpf/rutile/$n ]; then
       # It had got as far as to have its own process.
-      kill -0 "$("$RUTILE" status $n | sed -n 's/^process *\([0-9]*\).*/\1/p')"
+      p=$("$RUTILE" status $n | sed -n 's/^process *\([0-9]*\).*/\1/p')
+      [ -e "/proc/$p" ] && not t_gone "$p"
       "$RUTILE" destroy $n
     fi
-    if [ -e "t$i/kernel" ]; then readers "t$i" >/dev/null; fi
+    if [ -e "t-$1-$i/kernel" ]; then readers "t-$1-$i" >/dev/null; fi
+    [ "$rc" != 0 ] || break
+    killed=$((killed + 1))
   done
-  echo "$ran of 24 were quicker"
-  [ "$ran" -lt 22 ]
+  echo "killed at $killed calls of $1"
+  [ "$killed" -ge "$3" ]
+}
+
+test_start_killed() {
+  need_bpf
+  command -v strace >/dev/null || t_skip "no strace"
+  n=${S}k
+  killed_at bpf 3 10
+  killed_at mkdir,mkdirat 1 2
+  killed_at poll 1 1
   # The ruins of a start that got as far as some pins.
   mkdir /sys/fs/bpf/rutile/$n
   "$RUTILE" start $n --flight -e sched_process_exec

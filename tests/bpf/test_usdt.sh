@@ -139,16 +139,21 @@ loop_program() {
 #include <unistd.h>
 unsigned short demo_tick_semaphore __attribute__((section(".probes")));
 __attribute__((noinline)) long triple(long a) { __asm__ volatile("" : "+r"(a)); return a * 3; }
-/* Does ARGV[2] rounds each time the file ARGV[1].N appears; says what the semaphore was. */
+/*
+ * Does ARGV[2] rounds each time the file ARGV[1].N appears; says what the semaphore was. Before each
+ * turn it sleeps at least once.
+ */
 int main(int argc, char **argv)
 {
 	long n = 0;
+	alarm(500);
 	for (int turn = 0;; turn++) {
 		char name[256];
 		FILE *f;
 		snprintf(name, sizeof(name), "%s.%d", argv[1], turn);
-		while (access(name, F_OK))
+		do
 			usleep(10000);
+		while (access(name, F_OK));
 		snprintf(name, sizeof(name), "%s.%d.done.new", argv[1], turn);
 		f = fopen(name, "w");
 		fprintf(f, "%u\n", *(volatile unsigned short *)&demo_tick_semaphore);
@@ -181,6 +186,8 @@ test_one_process() {
   a=$!
   ./loop b 1000 &
   b=$!
+  t_wait t_runs $a loop
+  t_wait t_runs $b loop
   "$RUTILE" start u$$ --flight -e "usdt:$a:demo:tick(n),uretprobe:$a:triple" --context pid
   turn a 0 >/dev/null
   turn b 0 >/dev/null
@@ -204,9 +211,9 @@ is() {
 
 # falls WHO N: it becomes 0, a moment after the last session is gone; turns from N on.
 falls() {
-  for n in $(seq "$2" $(($2 + 20))); do
+  for n in $(seq "$2" $(($2 + 300))); do
     [ "$(turn "$1" "$n")" != 0 ] || return 0
-    sleep 0.2
+    sleep 0.05
   done
   echo "the semaphore of $1 stays raised" >&2
   exit 1
@@ -219,6 +226,7 @@ test_semaphore() {
   loop_program
   ./loop s 10 &
   p=$!
+  t_wait t_runs $p loop
   is 0 s 0
   "$RUTILE" start u$$ --flight -e "usdt:$PWD/loop:demo:tick"
   is 1 s 1
@@ -235,10 +243,9 @@ test_semaphore() {
   "$RUTILE" destroy u$$ v$$
   falls s 4
   falls later 1
-  "$RUTILE" record -o r -e "usdt:$PWD/loop:demo:tick" --duration 60 2>/dev/null &
+  "$RUTILE" record -o r -e "usdt:$PWD/loop:demo:tick" --duration 600 2>/dev/null &
   rec=$!
-  wait_for r/kernel/metadata
-  sleep 0.5
+  recording r
   s=$(ls s.*.done | wc -l)
   is 1 s "$s"
   kill -9 $rec
@@ -264,19 +271,21 @@ exec ./inside/only-here "$PWD/out/c" 50
 END
   unshare -m sh -e enter.sh &
   wait_for pid
-  for i in $(seq 100); do [ "$(cat /proc/"$(cat pid)"/comm)" = only-here ] && break; sleep 0.05; done
+  entered() { t_runs "$(cat pid)" only-here; }
+  t_wait entered
   p=$(cat pid)
   [ ! -e inside/only-here ]
   "$RUTILE" start w$$ --flight -e "usdt:$p:demo:tick(n),uprobe:$p:triple(a),uprobe:$p:usleep(us)"
+  # Before the second turn it has slept once more, whatever it did when the session began.
   [ "$(turn out/c 0)" = 1 ]
-  sleep 0.1
+  [ "$(turn out/c 1)" = 1 ]
   "$RUTILE" snapshot w$$ -o t
   "$RUTILE" destroy w$$
-  falls out/c 1
+  falls out/c 2
   kill "$p"
   readers t >/dev/null
-  [ "$(grep -c ' demo:tick:' bt2.out)" = 50 ]
-  [ "$(grep -c ' uprobe:triple:' bt2.out)" = 50 ]
+  [ "$(grep -c ' demo:tick:' bt2.out)" = 100 ]
+  [ "$(grep -c ' uprobe:triple:' bt2.out)" = 100 ]
   # A function of a library, as that process has mapped it.
   grep -q ' uprobe:usleep: .*{ us = 10000 }' bt2.out
 }
