@@ -89,7 +89,7 @@ signals_end_it_with_the_last_table() {
     rm -f out
     "$R" calls --interval 50ms 100 >out &
     pid=$!
-    for _ in $(seq 100); do grep -q CALLS out 2>/dev/null && break; sleep 0.05; done
+    t_wait grep -qs CALLS out
     kill -$sig $pid
     wait $pid
     [ "$(grep -c 'last table' out)" = 1 ]
@@ -99,7 +99,7 @@ signals_end_it_with_the_last_table() {
 duration_ends_it() {
   fake_shop
   sed -i /^ends/d shop.fake
-  "$R" calls --duration 300ms --interval 100ms 100 >out
+  "$R" calls --duration 3s --interval 50ms 100 >out
   [ "$(grep -c '^calls after' out)" -ge 3 ]
   grep -q 'last table' out
 }
@@ -107,10 +107,11 @@ duration_ends_it() {
 reset_counts_anew() {
   fake_shop
   sed -i /^ends/d shop.fake
-  "$R" calls --duration 500ms --interval 100ms --reset 250ms 100 >out
+  # What the tracer finds never grows: after the reset there is nothing.
+  "$R" calls --duration 3s --interval 50ms --reset 250ms 100 >out
   grep -q 'calls after.*: 0 calls' out
-  "$R" calls --duration 500ms --interval 100ms --reset 0 100 >out
-  ! grep -q 'calls after.*: 0 calls' out
+  "$R" calls --duration 500ms --interval 50ms --reset 0 100 >out
+  not grep -q 'calls after.*: 0 calls' out
 }
 
 a_file_is_not_replaced_silently() {

@@ -20,7 +20,7 @@ $3
 echo \$? >rc
 stty -g >after
 echo THE END
-sleep 60
+sleep 600
 EOF
   socket=$T/tmux.$((started = ${started:-0} + 1))
   tmux -S "$socket" -u -f /dev/null new-session -d -x "$1" -y "$2" "sh run.sh"
@@ -35,15 +35,19 @@ keys() {
   tmux -S "$socket" send-keys "$@"
 }
 
-# Until the screen shows it (a regular expression), or a while has passed.
+# shows REGEX [LINE]; lacks REGEX: what is on the screen. It is drawn from the top, so that one look may
+# meet half of it: tests wait until it shows what it must, and lacks what it must not show.
+shows() {
+  screen | sed -n "${2:-1,\$}p" | grep -qE -- "$1"
+}
+lacks() {
+  not shows "$@"
+}
 wait_for() {
-  for _ in $(seq 100); do
-    screen | grep -qE -- "$1" && return 0
-    sleep 0.1
-  done
-  echo "waited in vain for: $1"
-  screen
-  return 1
+  t_wait shows "$@" || { screen; return 1; }
+}
+wait_gone() {
+  t_wait lacks "$@" || { screen; return 1; }
 }
 
 ended() {
@@ -55,7 +59,6 @@ ended() {
 table_fits_and_modes_switch() {
   start 90 12 "$RUTILE_FAKE_PROGRAM calls puma"
   wait_for '678 calls in'
-  screen | sed -n 2,5p | sed -E 's/ +[0-9.]+$//; s/ PER SEC$//' >got
   cat >want <<'EOF'
                                              FILENAME LINE            METHOD CALLS
                                 /srv/shop/lib/cart.rb   12  Shop::Cart#total   600
@@ -63,8 +66,12 @@ table_fits_and_modes_switch() {
                                      /srv/shop/app.rb    7         Shop.boot     1
 EOF
   # The rate's width varies, and with it that of the path.
-  for f in want got; do sed -E 's/^ +//' $f >$f.trim; done
-  diff want.trim got.trim
+  as_wanted() {
+    screen | sed -n 2,5p | sed -E 's/ +[0-9.]+$//; s/ PER SEC$//' >got
+    for f in want got; do sed -E 's/^ +//' $f >$f.trim; done
+    diff want.trim got.trim >differs
+  }
+  t_wait as_wanted || { cat differs; return 1; }
   keys m
   wait_for '^ time '
   wait_for 'cart.rb +12 +Shop::Cart#total +600 +223ms 33.5ms +372us 9.46ms'
@@ -75,7 +82,7 @@ EOF
   wait_for '^ objects-total '
   keys q
   ended 0
-  screen | grep -q '^objects-total after .*last table'
+  wait_for '^objects-total after .*last table'
 }
 
 narrow_paths_keep_their_right_end() {
@@ -94,10 +101,10 @@ sort_filter_reset_pause_help() {
   wait_for 'by calls'
   keys S
   wait_for 'by method'
-  screen | sed -n 3p | grep -q 'Shop.boot' # by its class, "Shop"
+  wait_for 'Shop.boot' 3 # by its class, "Shop"
   keys i
   wait_for 'by method reversed'
-  screen | sed -n 3p | grep -q 'Shop::Item#naïve?'
+  wait_for 'Shop::Item#naïve[?]' 3
   keys / i t e X BSpace
   wait_for 'filter: ite_'
   wait_for 'No row has this text'
@@ -105,7 +112,7 @@ sort_filter_reset_pause_help() {
   wait_for 'cart.rb'
   keys / n a ï Enter
   wait_for "rows with 'naï'"
-  ! screen | grep -q cart.rb || return 1
+  wait_gone cart.rb
   keys Escape
   wait_for 'cart.rb'
   keys p
@@ -133,10 +140,10 @@ many_rows_scroll() {
   EXTRA=$(for i in $(seq 100 199); do printf 'row|100|/srv/x.rb|%d|A|m%d|#|%d|0|0|0|0|0\\n' "$i" "$i" $((10000 - i)); done)
   start 80 13 "$RUTILE_FAKE_PROGRAM calls puma"
   wait_for 'm100 .*9900'
-  ! screen | grep -q m110 || return 1
+  wait_gone m110
   keys Down
   wait_for m110
-  ! screen | grep -q 'm100 ' || return 1
+  wait_gone 'm100 '
   keys PageDown
   wait_for m119
   keys End
@@ -149,16 +156,16 @@ many_rows_scroll() {
 
 the_terminal_is_restored() {
   for sig in TERM HUP; do
-    start 80 10 "(while [ ! -e go ]; do sleep 0.1; done; kill -$sig \$(cat pid)) & sh -c 'echo \$\$ >pid; exec $RUTILE_FAKE_PROGRAM calls puma'"
+    start 80 10 "(for i in \$(seq 1000); do [ ! -e go ] || break; sleep 0.1; done; kill -$sig \$(cat pid)) & sh -c 'echo \$\$ >pid; exec $RUTILE_FAKE_PROGRAM calls puma'"
     wait_for '^ calls'
     touch go
     ended 0
-    screen | grep -q 'last table'
+    wait_for 'last table'
     rm -f go
     tmux -S "$socket" kill-server
   done
   for sig in SEGV ABRT QUIT; do
-    start 80 10 "(while [ ! -e go ]; do sleep 0.1; done; kill -$sig \$(cat pid)) & sh -c 'echo \$\$ >pid; exec $RUTILE_FAKE_PROGRAM calls puma'"
+    start 80 10 "(for i in \$(seq 1000); do [ ! -e go ] || break; sleep 0.1; done; kill -$sig \$(cat pid)) & sh -c 'echo \$\$ >pid; exec $RUTILE_FAKE_PROGRAM calls puma'"
     wait_for '^ calls'
     touch go
     wait_for 'THE END'
@@ -173,23 +180,24 @@ the_end_of_the_target_is_said() {
   EXTRA='ends\n'
   start 90 12 "$RUTILE_FAKE_PROGRAM calls puma"
   ended 0
-  screen | grep -q 'rutile calls: puma: cluster worker 0: \[shop\] (PID 100) has ended'
-  screen | grep -q 'last table'
+  wait_for 'rutile calls: puma: cluster worker 0: \[shop\] \(PID 100\) has ended'
+  wait_for 'last table'
 }
 
 a_commands_output_is_kept_for_the_end() {
-  start 90 14 "$RUTILE_FAKE_PROGRAM calls -- sh -c 'echo hidden; sleep 1; exit 3'"
+  start 90 14 "$RUTILE_FAKE_PROGRAM calls -- sh -c 'echo hidden; for i in \$(seq 1000); do [ ! -e go ] || break; sleep 0.1; done; exit 3'"
   wait_for '^ calls'
-  ! screen | grep -q hidden || return 1
+  not shows hidden
+  touch go
   ended 3
-  screen | grep -q '^hidden'
+  wait_for '^hidden'
 }
 
 a_terminal_that_is_not_known() {
   start 90 20 "TERM=frob $RUTILE_FAKE_PROGRAM calls --duration 300ms puma"
   ended 0
-  screen | grep -q "terminal type 'frob' is not known: tables instead of a screen"
-  screen | grep -q 'last table'
+  wait_for "terminal type 'frob' is not known: tables instead of a screen"
+  wait_for 'last table'
 }
 
 t_case "a table that fits; modes switch" table_fits_and_modes_switch

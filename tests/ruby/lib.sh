@@ -3,23 +3,27 @@
 # shellcheck shell=sh
 
 RUBY=${RUBY:-ruby}
-PORT_BASE=${PORT_BASE:-$((2200 + $$ % 80))} # runs side by side have ports of their own
+
+# A port that nobody has at this moment, for servers that cannot be told to find one themselves.
+free_port() {
+  ruby -rsocket -e 's = TCPServer.new("127.0.0.1", 0); puts s.addr[1]'
+}
 
 pids=
 # start FILE COMMAND...: in the background: $pid, its output in FILE; waits for its first line "ready".
 start() {
   out=$1
   shift
+  : >"$out"
   "$@" >"$out" 2>"$out.err" &
   pid=$!
   pids="$pids $pid"
   # shellcheck disable=SC2086 # a list of numbers
   trap 'kill -KILL $pids 2>/dev/null || :' EXIT
-  for _ in $(seq 200); do
+  for _ in $(seq 3000); do
     ! grep -qs ready "$out" || return 0
+    ! t_gone "$pid" || break
     sleep 0.02
   done
-  echo "$* did not start"
-  cat "$out.err"
-  return 1
+  grep -qs ready "$out" || { echo "$* did not start"; cat "$out.err"; return 1; }
 }

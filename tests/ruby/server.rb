@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-# A server that never stops allocating and starting threads: server.rb PORT. Answers each
-# connection with one line, and prints "ready". When it is told "storm", it does much more of that
+# A server that never stops allocating and starting threads: server.rb. Answers each connection
+# with one line, and prints "ready PORT". When it is told "storm", it does much more of that
 # from then on: an answer takes up to 0.5 s then, because Ruby's threads wait for each other (3.3: four
 # time slices of 100 ms each time).
 require "socket"
 
-server = TCPServer.new("127.0.0.1", Integer(ARGV[0]))
+server = TCPServer.new("127.0.0.1", 0)
 
 # Allocation and threads in tight loops beside the requests.
 def churn(n)
@@ -18,7 +18,7 @@ def storm
 end
 
 Thread.new { loop { sleep 0.01; churn(5) } }
-$stdout.puts "ready"
+$stdout.puts "ready #{server.addr[1]}"
 $stdout.flush
 loop do
   Thread.new(server.accept) do |s|

@@ -5,13 +5,26 @@
 RUBY=${RUBY:-ruby}
 export RUBY
 
+# until_seen PATTERN VERB ARGUMENTS...: traces until a table has it.
+until_seen() {
+  what=$1
+  shift
+  : >seen
+  "$RUTILE" "$@" --interval 0.2 >seen &
+  tool=$!
+  t_wait grep -q "$what" seen || { kill -KILL $tool; cat seen; return 1; }
+  kill $tool
+  wait $tool
+}
+
 # Of the first tracers' hooks something stays in Ruby's heap until it is collected: it must not matter.
 survives_changing_modes() {
   cat >many.rb <<'E2'
 1000.times { |i| eval "class K#{i}; def m; #{i}; end; def n; m; end; end" }
 things = 1000.times.map { |i| Object.const_get("K#{i}").new }
 GC.disable
-finish = Time.now + 60
+File.write('ready', '')
+finish = Time.now + 500
 until File.exist?('stop') || Time.now > finish
   things.each(&:n)
   sleep 0.001
@@ -20,10 +33,11 @@ File.write('ended', 'well')
 E2
   "$RUBY" many.rb &
   pid=$!
-  sleep 0.5
+  trap 'kill $pid 2>/dev/null || :' EXIT
+  t_wait test -e ready
   for _ in 1 2 3; do
-    "$RUTILE" time "$pid" all --duration 0.3 | grep -q 'K[0-9]*#n'
-    "$RUTILE" calls "$pid" all --method 'K1#n' --duration 0.3 | grep -q 'K1#n'
+    until_seen 'K[0-9]*#n' time "$pid" all
+    until_seen 'K1#n' calls "$pid" all --method 'K1#n'
     "$RUTILE" arrays "$pid" all --duration 0.2 >arrays
   done
   touch stop
@@ -51,6 +65,13 @@ E2
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
       "$TRACE_TOOL" -q -s 0.05 -m calls "$pid"
     done
+    # A moment later the last one's are gone.
+    for _ in $(seq 200); do
+      echo >&5
+      read -r "rss$n" hooks <&6
+      [ "$hooks" != 0 ] || break
+      sleep 0.1
+    done
     sleep 1
     echo >&5
     read -r "rss$n" hooks <&6
@@ -66,7 +87,9 @@ E2
 
 # On a process without an agent, and on one that is still starting: one agent, and no harm.
 together() { # TRACERS ROUNDS
-  ruby "$SRC/tests/ruby/together.rb" "$2" "$(date +%s)" "$1" -- "$TRACE_TOOL" -s 0.15 -m MODE PID
+  seed=${SEED:-$(date +%s)}
+  echo "seed $seed"
+  ruby "$SRC/tests/ruby/together.rb" "$2" "$seed" "$1" -- "$TRACE_TOOL" -s 0.15 -m MODE PID
 }
 young_together() {
   YOUNG=1 together "$@"

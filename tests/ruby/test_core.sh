@@ -5,11 +5,17 @@
 
 RUBY=${RUBY:-ruby}
 
+# Not the shell that starts it any more.
+is_ruby() {
+  "$RUTILE" ps --json | grep "\"pid\":$1," | grep -q '"traceable":true'
+}
+
 test_core() {
   grep -q '^core' /proc/sys/kernel/core_pattern || t_skip "cores do not go to a file here"
   cat >app.rb <<'EOF'
 class App
   def step(n, name); n + 1; end
+  def idle; sleep 0.02; end
   def boom(why); Process.kill(:ABRT, Process.pid); end
   def work
     i = 0
@@ -19,20 +25,19 @@ class App
   end
 end
 Process.setrlimit(:CORE, :INFINITY)
-sleep 0.1 until File.exist?("go")
-App.new.work
+app = App.new
+finish = Time.now + 100
+app.idle until File.exist?("go") || Time.now > finish
+app.work
 EOF
   "$RUBY" app.rb &
   app=$!
   trap 'kill $app 2>/dev/null || true' EXIT
-  sleep 0.5
-  timeout 60 "$RUTILE" trace --args $app >lines 2>err &
+  t_wait is_ruby $app
+  timeout 300 "$RUTILE" trace --args $app >lines 2>err &
   tracer=$!
-  for _ in $(seq 200); do
-    if grep -q started lines 2>/dev/null; then break; fi
-    sleep 0.05
-  done
-  sleep 0.3
+  # Its calls are recorded.
+  t_wait grep -qs 'App.idle' lines || { cat err; return 1; }
   touch go
   wait $app || true
   wait $tracer || true

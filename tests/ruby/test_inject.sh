@@ -33,33 +33,56 @@ blocked_once() { # CALL INJECTIONS
   wait "$b"
 }
 
+# $call without and with injections: $late, what the latter took longer, in milliseconds.
+blocked_call() {
+  blocked_once "$call" 0 &
+  blocked_once "$call" 4 &
+  wait
+  set -- $(tail -n 1 "$call.0")
+  want="$1 $2 ${4:-} ${5:-}"
+  before=$3
+  set -- $(tail -n 1 "$call.4")
+  echo "$call: $want $before; injected: $1 $2 ${4:-} ${5:-} $3"
+  # Never early.
+  [ "$3" -ge 985 ]
+  late=$(($3 - before))
+  case $call in
+    nanosleep_remaining)
+      # What is left is what was not slept, less what the signal's handler had to wait for the CPU.
+      [ "${want%left=*}" = "$1 $2 " ]
+      [ "${4#left=}" -le 2 ]
+      [ "${4#left=}" = 2 ] || late=600
+      ;;
+    *) [ "$want" = "$1 $2 ${4:-} ${5:-}" ] ;;
+  esac
+}
+
 blocked_calls_go_on() {
   for call in $("$BLOCKED"); do
-    blocked_once "$call" 0 &
-    blocked_once "$call" 4 &
-    wait
-    set -- $(tail -n 1 "$call.0")
-    want="$1 $2 ${4:-} ${5:-}"
-    before=$3
-    set -- $(tail -n 1 "$call.4")
-    echo "$call: $want $before; injected: $1 $2 ${4:-} ${5:-} $3"
-    [ "$want" = "$1 $2 ${4:-} ${5:-}" ]
-    # Never early; and not begun anew by the last injection, which would take 700 ms more.
-    [ "$3" -ge 985 ]
-    [ "$3" -lt $((before + 600)) ]
+    # Not begun anew by the last injection, which would take 700 ms more, each time. What else this
+    # machine does takes longer now and then.
+    for try in 1 2 3 4 5 6; do
+      blocked_call
+      [ "$late" -ge 600 ] || break
+    done
+    [ "$late" -lt 600 ]
   done
 }
 
 # Their time limit would begin anew: the kernel has no way to continue these two.
 timed_calls_are_left_alone() {
   for call in "" sigtimedwait; do
+    rm -f enough
     start beside.out "$BLOCKED" beside $call
     inject "$pid" 200 >reports
     cat reports
     [ "$(wc -l <reports)" = 200 ]
     not grep "^$pid " reports
+    touch enough
     wait "$pid"
-    [ "$(grep -c '^-1 11$' beside.out)" = 3 ]
+    cat beside.out
+    [ "$(grep -c '^-1 11$' beside.out)" -ge 1 ]
+    not grep -v '^-1 11$\|ready' beside.out
   done
 }
 
@@ -70,6 +93,11 @@ call_of() {
   call="$nr $fd $sp $pc"
 }
 
+# received N: so many signals.
+received() {
+  [ "$(grep -c ' -1 4 \|before' eintr.out)" -ge "$1" ]
+}
+
 signals_end_calls() {
   start eintr.out "$BLOCKED" eintr
   t=$pid
@@ -78,10 +106,11 @@ signals_end_calls() {
   inject "$t"
   kill -USR1 "$t"
   sent=1
-  sleep 0.2
+  t_wait received 1
+  t_wait t_is "$t" S
   call_of "$t"
   in_read=$call
-  (while kill -0 "$t" 2>/dev/null; do inject "$t" 20 >/dev/null 2>&1 || :; done) &
+  (for _ in $(seq 2000); do t_gone "$t" || inject "$t" 20 >/dev/null 2>&1 || :; done) &
   pids="$pids $!"
   while [ "$sent" -lt 150 ]; do
     # Only to a thread that is known to be in that read: the loader reads as well. After that, the signal
@@ -92,12 +121,9 @@ signals_end_calls() {
     [ "$call" = "$in_read" ] || continue
     kill -USR1 "$t"
     sent=$((sent + 1))
-    for _ in $(seq 300); do
-      [ "$(grep -c ' -1 4 \|before' eintr.out)" -lt "$sent" ] || break
-      sleep 0.01
-    done
-    [ "$(grep -c ' -1 4 \|before' eintr.out)" = "$sent" ] || { echo "signal $sent was lost"; tail -n 2 eintr.out; return 1; }
+    t_wait received "$sent" || { echo "signal $sent was lost"; tail -n 2 eintr.out; return 1; }
   done
+  [ "$(grep -c ' -1 4 \|before' eintr.out)" = "$sent" ]
   [ -z "$(grep -v ' -1 4 \|before\|ready' eintr.out)" ]
   # Between our look and the signal there is a moment.
   before=$(grep -c before eintr.out) || :
@@ -127,11 +153,7 @@ killed_with_a_signal_in_hand() {
     for _ in 1 2 3 4 5 6; do
       kill -USR1 "$pid"
       sent=$((sent + 1))
-      for _ in $(seq 300); do
-        [ "$(grep -c ' -1 4 \|before' eintr.out)" -lt "$sent" ] || break
-        sleep 0.01
-      done
-      [ "$(grep -c ' -1 4 \|before' eintr.out)" = "$sent" ] || { echo "signal $sent was lost"; return 1; }
+      t_wait received "$sent" || { echo "signal $sent was lost"; return 1; }
     done
     kill "$tool" 2>/dev/null || :
     rc=0
@@ -144,12 +166,15 @@ killed_with_a_signal_in_hand() {
 
 # A handler that runs on top of the stub must find it there when it returns.
 signal_handlers_may_run() {
-  start storm.out "$BLOCKED" storm 12
+  start storm.out "$BLOCKED" storm 200
   # On a busy machine it is hard to find it outside a handler.
   : >reports
-  while kill -0 "$pid" 2>/dev/null && [ "$(wc -l <reports)" -lt 150 ]; do
-    inject "$pid" 150 >>reports || : # it may end before
+  for _ in $(seq 1000); do
+    ! t_gone "$pid" || break
+    [ "$(wc -l <reports)" -lt 100 ] || break
+    inject "$pid" 100 >>reports || :
   done
+  touch enough
   rc=0
   wait "$pid" || rc=$?
   cat storm.out
@@ -169,18 +194,24 @@ programs_that_are_replaced() {
 }
 
 registers_are_kept() {
-  start regs.out "$REGISTERS" 3
-  inject "$pid" 300 >reports || : # it may end before
+  start regs.out "$REGISTERS" 200
+  # Interrupted in the spinning code itself, not in a system call.
+  : >reports
+  for _ in $(seq 1000); do
+    ! t_gone "$pid" || break
+    [ "$(grep -c ' code$' reports)" -lt 100 ] || break
+    inject "$pid" 100 >>reports || :
+  done
+  touch enough
   wait "$pid" || :
   cat regs.out
   grep -q '^rounds [1-9]' regs.out
   not grep lost regs.out
-  # Interrupted in the spinning code itself, not in a system call.
-  [ "$(grep -c ' code$' reports)" -ge 20 ]
+  [ "$(grep -c ' code$' reports)" -ge 100 ]
 }
 
 nothing_stays_behind() {
-  start srv.out $RUBY "$SRC/tests/ruby/server.rb" "${PORT_BASE}1"
+  start srv.out $RUBY "$SRC/tests/ruby/server.rb"
   inject "$pid" 3
   [ "$(ls -l "/proc/$pid/fd" | grep -c memfd)" = 0 ]
   not grep -q 'rw-s.*memfd:rutile-agent (deleted)' "/proc/$pid/maps"
@@ -199,19 +230,21 @@ nothing_stays_behind() {
 }
 
 refusals() {
-  refused 999999 'no process with PID 999999'
+  # The kernel never gives this number.
+  refused 4194305 'no process with PID 4194305'
   start stop.out sh -c 'echo ready; exec sleep 100'
   kill -STOP "$pid"
-  sleep 0.1
+  t_wait t_is "$pid" T
   refused "$pid" "process $pid is stopped: continue it first (kill -CONT $pid)"
   kill -CONT "$pid"
   # A zombie: the parent does not wait.
   start zombie.out sh -c 'sleep 0.2 & echo $! ready; exec sleep 100'
-  sleep 0.5
-  refused "$(cut -d' ' -f1 zombie.out)" 'is a zombie'
+  zombie=$(cut -d' ' -f1 zombie.out)
+  t_wait t_is "$zombie" Z
+  refused "$zombie" 'is a zombie'
   # A thread is not a process.
   start thr.out $RUBY -e 'Thread.new { sleep }; sleep 0.2; puts :ready; $stdout.flush; sleep'
-  tid=$(ls "/proc/$pid/task" | tail -n 1)
+  tid=$(ls "/proc/$pid/task" | grep -vx "$pid" | tail -n 1)
   [ "$tid" != "$pid" ]
   refused "$tid" "is a thread of process $pid"
 }
@@ -222,9 +255,8 @@ refuses_traced() {
   strace -p "$pid" -o /dev/null 2>strace.err &
   s=$!
   pids="$pids $s"
-  for _ in $(seq 100); do
-    ! grep -q 'TracerPid:.0' "/proc/$pid/status" || sleep 0.02
-  done
+  is_traced() { not grep -q 'TracerPid:.0' "/proc/$pid/status"; }
+  t_wait is_traced
   refused "$pid" "already traced by process $s (strace)"
   kill "$s"
 }
@@ -282,10 +314,10 @@ refuses_seccomp() {
   gcc -o seccomp "$SRC/tests/ruby/no_memfd.c"
   start sc.out ./seccomp
   refused "$pid" "process $pid may not call memfd_create .*seccomp filter"
-  grep -q '^State:.S' "/proc/$pid/status"
+  t_wait t_is "$pid" S
   start sk.out ./seccomp kill
   refused "$pid" "memfd_create.*seccomp filter"
-  grep -q '^State:.S' "/proc/$pid/status"
+  t_wait t_is "$pid" S
 }
 
 no_free_descriptor() {
@@ -352,11 +384,15 @@ preloaded_without_ptrace() {
   cat err
   [ "$rc" = 1 ]
   grep -q "process $pid cannot be traced: the kernel refuses it .* preload the agent" err
-  kill -0 "$pid"
+  not t_gone "$pid"
   RUBYOPT=-r$AGENT start pre.out $RUBY -e "$code"
   # The leak checker of a sanitized build traces its process.
-  ASAN_OPTIONS=detect_leaks=0 ./no_ptrace "$RUTILE" calls "$pid" all --duration 1.5 >calls.out
-  grep 'Object#work  *[1-9]' calls.out
+  ASAN_OPTIONS=detect_leaks=0 ./no_ptrace "$RUTILE" calls "$pid" all >calls.out 2>calls.err &
+  tool=$!
+  pids="$pids $tool"
+  t_wait grep -q 'Object#work  *[1-9]' calls.out || { cat calls.err; return 1; }
+  kill "$tool"
+  wait "$tool"
 }
 
 # Another thread forks while dlopen runs: the child works, and can be injected into.
@@ -365,7 +401,6 @@ forks_in_the_middle() {
 $stdout.sync = true
 Thread.new { sleep }
 halfway = -> { Dir.children("/proc/self/fd").any? { |f| (File.readlink("/proc/self/fd/#{f}") rescue "").include?("memfd:rutile-agent ") } }
-kids = []
 puts "ready"
 until File.exist?("stop")
   r, w = IO.pipe
@@ -378,18 +413,23 @@ until File.exist?("stop")
     sleep
   end
   w.close
-  r.read == "y" ? kids << pid : Process.wait(pid)
+  r.read == "y" ? File.write("kids", "#{pid}\n", mode: "a") : Process.wait(pid)
   r.close
 end
-puts kids.join(" ")
+puts "stopped"
 sleep
 EOF
   start forks.out $RUBY --disable-gems forks.rb
   t=$pid
-  for _ in 1 2 3 4 5 6 7 8 9 10; do inject "$t" 30 >out; done
+  : >kids
+  # Whether one falls into the middle is luck: until two have.
+  for _ in $(seq 300); do
+    [ "$(wc -l <kids)" -lt 2 ] || break
+    inject "$t" 30 >out
+  done
   touch stop
-  for _ in $(seq 100); do [ "$(wc -l <forks.out)" = 2 ] || sleep 0.1; done
-  kids=$(tail -n 1 forks.out)
+  t_wait grep -q stopped forks.out
+  kids=$(cat kids)
   echo "forked in the middle: $kids"
   pids="$pids $kids"
   for kid in $kids; do
@@ -400,7 +440,7 @@ EOF
 }
 
 two_injections_at_once() {
-  start two.out $RUBY "$SRC/tests/ruby/server.rb" "${PORT_BASE}2"
+  start two.out $RUBY "$SRC/tests/ruby/server.rb"
   t=$pid
   for i in 1 2 3 4; do
     inject "$t" 10 >"two.$i" 2>&1 &
@@ -425,7 +465,7 @@ late_tracers_spare_files() {
   done
   # It was too late each time, else this proves nothing.
   [ "$(wc -l <out)" = 0 ]
-  kill -0 "$pid"
+  not t_gone "$pid"
 }
 
 # As on a machine that is far too busy: the stub goes back by itself while its tracer thinks it has it.
@@ -441,7 +481,7 @@ late_tracers_do_no_harm() {
         cat err
         grep -q 'try again' err
       fi
-      kill -0 "$pid"
+      not t_gone "$pid"
     done
     inject "$pid"
     kill "$pid"
@@ -453,8 +493,9 @@ late_tracers_do_no_harm() {
 
 # The tracer, or the process itself, is stopped at any moment of it, and goes on later.
 suspended_halfway() {
-  start sus.out $RUBY "$SRC/tests/ruby/server.rb" "${PORT_BASE}8"
+  start sus.out $RUBY "$SRC/tests/ruby/server.rb"
   t=$pid
+  port=$(sed -n 's/^ready //p' sus.out)
   for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     inject "$t" 30 >out 2>err &
     tool=$!
@@ -467,18 +508,22 @@ suspended_halfway() {
     rc=0
     wait "$tool" || rc=$?
     [ "$rc" = 0 ] || { cat err; grep -q 'try again\|is stopped' err; }
-    ruby -rsocket -e 's = TCPSocket.new("127.0.0.1", ARGV[0].to_i); s.puts "x"; s.gets&.start_with?("answer") or exit 1' "${PORT_BASE}8"
+    ruby -rsocket -e 's = TCPSocket.new("127.0.0.1", ARGV[0].to_i); s.puts "x"; s.gets&.start_with?("answer") or exit 1' "$port"
   done
   inject "$t"
 }
 
 killed_tracers() {
+  seed=${SEED:-$(date +%s)}
+  echo "seed $seed"
   $RUBY -e 'exit' # warm
-  ruby "$SRC/tests/ruby/kill.rb" 24 "$(date +%s)" kill "${PORT_BASE}3" -- "$RUTILE" calls all PID
+  ruby "$SRC/tests/ruby/kill.rb" 24 "$seed" kill -- "$RUTILE" calls all PID
 }
 
 cycles() {
-  STORM=1 ruby "$SRC/tests/ruby/kill.rb" 20 "$(date +%s)" cycle "${PORT_BASE}4" -- "$RUTILE" calls all PID
+  seed=${SEED:-$(date +%s)}
+  echo "seed $seed"
+  STORM=1 ruby "$SRC/tests/ruby/kill.rb" 20 "$seed" cycle -- "$RUTILE" calls all PID
 }
 
 t_case "blocked system calls go on as if nothing had happened" blocked_calls_go_on

@@ -80,7 +80,7 @@ rounds.times do |round|
     fault("round #{round}: #{code} agents loaded, #{threads} of their threads") unless [threads, code] == [1, 1] || (young && code < 2)
     go.close
     # It must come to its end by itself.
-    ended = 500.times.any? { Process.wait(out.pid, Process::WNOHANG) or (sleep 0.01; false) }
+    ended = 6000.times.any? { Process.wait(out.pid, Process::WNOHANG) or (sleep 0.01; false) }
     if !ended
       fault("round #{round}: the target #{out.pid} hangs")
       break if ENV["KEEP"]

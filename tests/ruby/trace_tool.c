@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Drives the tracer for the tests: trace_tool [-m MODE] [-s SECONDS] [-p GLOB] [-k GLOB] [-M GLOB]
- * [-c] [-w FD] PID... | -- COMMAND. Prints the rows at the end, tab-separated, sorted by nothing.
+ * [-c] [-w FD] [-u FILE] PID... | -- COMMAND. Prints the rows at the end, tab-separated, sorted by
+ * nothing. The end is that of the target, or comes after so many seconds, or with FILE.
  */
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -70,9 +71,10 @@ int main(int argc, char **argv)
 	double seconds = 0, begin = now_s();
 	bool verbose = false, quiet = false;
 	pid_t child = 0;
+	const char *until = NULL;
 	int ready_fd = -1;
 
-	while ((c = getopt(argc, argv, "m:s:p:k:M:cvqraeS:I:w:")) != -1) {
+	while ((c = getopt(argc, argv, "m:s:p:k:M:cvqraeS:I:w:u:")) != -1) {
 		switch (c) {
 		case 'm':
 			for (unsigned i = 0; i < sizeof(modes) / sizeof(*modes); i++)
@@ -115,6 +117,9 @@ int main(int argc, char **argv)
 		case 'w': /* tell this descriptor when everything is counted */
 			ready_fd = atoi(optarg);
 			break;
+		case 'u':
+			until = optarg;
+			break;
 		case 'I':
 			config.inside = optarg;
 			break;
@@ -147,6 +152,9 @@ int main(int argc, char **argv)
 	begin = now_s();
 	while (!seconds || now_s() - begin < seconds) {
 		double left = seconds ? seconds - (now_s() - begin) : 0.2;
+
+		if (until && !access(until, F_OK))
+			break;
 
 		r = rut_tracer_poll(t, left < 0.05 ? (int)(left * 1e3) : 50, &err);
 		if (r <= 0)
