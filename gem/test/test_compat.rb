@@ -170,9 +170,9 @@ class CompatTest < Minitest::Test
       config = StaticTracing::Configuration.instance
       p config.mode, config.signal
       Process.kill('PROF', $$)
-      sleep 0.01 until StaticTracing.enabled?
+      9_000.times { StaticTracing.enabled? ? break : sleep(0.01) } and abort('never')
       Process.kill('PROF', $$)
-      sleep 0.01 while StaticTracing.enabled?
+      9_000.times { StaticTracing.enabled? ? sleep(0.01) : break } and abort('never')
       config.mode = StaticTracing::Configuration::Modes::ON
       p StaticTracing.enabled?
       config.mode = StaticTracing::Configuration::Modes::OFF
@@ -182,7 +182,7 @@ class CompatTest < Minitest::Test
       config.mode = StaticTracing::Configuration::Modes::SIGNAL
       config.signal = 'USR2'
       Process.kill('USR2', $$)
-      sleep 0.01 until StaticTracing.enabled?
+      9_000.times { StaticTracing.enabled? ? break : sleep(0.01) } and abort('never')
     RUBY
     assert_equal %("SIGNAL"\n"PROF"\ntrue\nfalse\n"tracing"\n), ruby(code)
   end
@@ -194,12 +194,12 @@ class CompatTest < Minitest::Test
       require 'ruby-static-tracing'
       p StaticTracing::Configuration.instance.signal
       Process.kill('PROF', $$)
-      sleep 0.01 until profiled == 1
+      9_000.times { profiled == 1 ? break : sleep(0.01) } and abort('never')
       Process.kill('URG', $$)
-      sleep 0.01 until StaticTracing.enabled?
+      9_000.times { StaticTracing.enabled? ? break : sleep(0.01) } and abort('never')
       StaticTracing::Configuration.instance.mode = 'OFF'
       Process.kill('PROF', $$)
-      sleep 0.01 until profiled == 2
+      9_000.times { profiled == 2 ? break : sleep(0.01) } and abort('never')
     RUBY
     assert_equal %("URG"\n), ruby(code)
   end
@@ -211,9 +211,9 @@ class CompatTest < Minitest::Test
       tp = Rutile::Tracepoint.new('a', 'b')
       p tp.on?
       Process.kill('USR1', $$)
-      sleep 0.01 until tp.on?
+      9_000.times { tp.on? ? break : sleep(0.01) } and abort('never')
       Process.kill('USR1', $$)
-      sleep 0.01 while tp.on?
+      9_000.times { tp.on? ? sleep(0.01) : break } and abort('never')
     RUBY
     assert_equal "false\n", ruby(code, env: { 'RUTILE_TRACEPOINTS' => 'signal:USR1' })
   end

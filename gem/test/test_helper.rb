@@ -46,7 +46,7 @@ end
 module TestSupport
   LIB = File.expand_path('../lib', __dir__)
   EXT = ENV.fetch('RUTILE_GEM_LIB') { File.expand_path('../../build/gem/lib', __dir__) }
-  LIMIT = 60
+  LIMIT = 120
 
   # Runs Ruby code in a process of its own; returns what it printed. Fails if it fails.
   def ruby(code, *args, env: {}, flags: [])

@@ -9,7 +9,7 @@ class RecordTest < Minitest::Test
     $stdout.sync = true
     TP = Rutile::Tracepoint.new('shop', 'paid', Integer, String, Symbol, Float, TrueClass, NilClass)
     QUIET = Rutile::Tracepoint.new('shop', 'quiet')
-    sleep 0.005 until TP.enabled?
+    9_000.times { TP.enabled? ? break : sleep(0.005) } and abort('never')
   RUBY
 
   def setup
@@ -53,7 +53,7 @@ class RecordTest < Minitest::Test
   def test_threads_and_children
     said = record(PROGRAM + <<~'RUBY', '-e', 'ruby_static:shop')
       4.times.map { |t| Thread.new { 5000.times { |i| TP.fire(i, "t#{t}", nil, 0.0, true, nil) } } }.each(&:join)
-      2.times { |c| fork { sleep 0.005 until TP.enabled?; 3000.times { |i| TP.fire(i, "c#{c}", nil, 0.0, true, nil); QUIET.fire } } }
+      2.times { |c| fork { 9_000.times { TP.enabled? ? break : sleep(0.005) } and abort('never'); 3000.times { |i| TP.fire(i, "c#{c}", nil, 0.0, true, nil); QUIET.fire } } }
       p Process.waitall.map { |_, status| status.exitstatus }
     RUBY
     assert_includes said, "[0, 0]\n"
@@ -99,24 +99,34 @@ class RecordTest < Minitest::Test
 
   def test_both_paths_at_once
     skip 'needs root and bpftrace' unless bpftrace?
+    # The tracer's programs are in place when it has said both, of which it attaches one first and one last.
     code = PROGRAM + <<~'RUBY'
+      go = %w[first last].map { |name| Rutile::Tracepoint.new('go', name) }
       puts $$
+      go.each(&:fire) until IO.select([$stdin], nil, nil, 0.01)
       gets
       100.times { |i| TP.fire(i, 'both', nil, 0.0, true, nil) }
       puts TP.fired
-      sleep 0.3
+      gets
     RUBY
+    script = <<~'BT'
+      BEGIN { printf("ready\n"); }
+      usdt::go:first { printf("first\n"); }
+      usdt::shop:paid { @n = count(); }
+      usdt::go:last { printf("last\n"); }
+    BT
     reader, writer = IO.pipe
     mine, theirs = IO.pipe
     pid = spawn(ENV.fetch('RUTILE'), 'record', '-o', "#{@dir}/trace", '-e', 'ruby_static:shop:paid', '--', RbConfig.ruby, "-I#{LIB}", "-I#{EXT}",
                 '-e', code, in: mine, out: writer, err: File::NULL)
     target = reader.gets.to_i
-    said = bpftrace('-p', target.to_s, '-e', 'BEGIN { printf("ready\n"); } usdt::shop:paid { @n = count(); }') do
-      eventually { IO.popen([ENV.fetch('RUTILE'), 'tracepoints', '--json', target.to_s], &:read).match?(/"paid".*"tracers":1/) }
-      sleep 0.5 # bpftrace is still attaching
+    said = bpftrace('-p', target.to_s, '-e', script) do |out|
+      eventually { (%W[first\n last\n] - File.readlines(out)).empty? }
+      assert_match(/"paid".*"tracers":1/, IO.popen([ENV.fetch('RUTILE'), 'tracepoints', '--json', target.to_s], &:read))
       theirs.puts
       assert_equal "100\n", reader.gets
     end
+    theirs.puts
     Process.wait(pid)
     assert_equal 100, said[/@n: (\d+)/, 1].to_i
     assert_equal 100, events.size
@@ -143,7 +153,7 @@ class RecordTest < Minitest::Test
 
   # A tool that dies leaves the process untraced after the lease of its ring.
   def test_killed_tool
-    running(PROGRAM.sub('sleep 0.005 until TP.enabled?', 'puts $$; loop { gets; puts TP.enabled? }')) do |pid, out, input|
+    running(PROGRAM.sub(/^9_000.times.*$/, 'puts $$; loop { gets; puts TP.enabled? }')) do |pid, out, input|
       out.gets
       enabled = lambda do
         input.puts

@@ -397,7 +397,7 @@ static void ask(struct rut_usdt_ctl *page, struct rut_usdt_slot *slot, uint32_t 
 
 static void wait_done(struct rut_usdt_slot *slot)
 {
-	while (__atomic_load_n(&slot->want, __ATOMIC_ACQUIRE))
+	for (int i = 0; i < 600000 && __atomic_load_n(&slot->want, __ATOMIC_ACQUIRE); i++)
 		usleep(100);
 }
 
@@ -441,7 +441,7 @@ static void test_control(void **state)
 
 	slot = find_slot(page, "later");
 	ask(page, slot, RUT_USDT_WANT_OFF);
-	while (!__atomic_load_n(&wakes, __ATOMIC_ACQUIRE))
+	for (int i = 0; i < 600000 && !__atomic_load_n(&wakes, __ATOMIC_ACQUIRE); i++)
 		usleep(100);
 	assert_true(rutile_usdt_probe_is_on(later));
 	assert_int_equal(rutile_usdt_probe_wanted(later), 0);
