@@ -16,12 +16,11 @@
 #include "output/table.h"
 #include "output/text.h"
 
-enum { OPT_BEGIN = 256, OPT_END, OPT_GMT, OPT_JSON };
+enum { OPT_JSON = 256 };
 
 static const struct rut_opt options[] = {
-	{"begin", "TIME", "from this time on: [YYYY-MM-DD ]HH:MM:SS[.NS] or seconds", OPT_BEGIN},
-	{"end", "TIME", "up to this time", OPT_END},
-	{"clock-gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},
+	RUT_TRACE_OPT_RANGE,
+	RUT_TRACE_OPT_ZONE,
 	{"json", NULL, "one JSON object", OPT_JSON},
 	{0},
 };
@@ -313,39 +312,12 @@ static int stat_set(struct stat_data *d, const struct rut_trace_args *args, stru
 	return print_stat(d, err);
 }
 
-static int parse_args(const struct rut_cmd *cmd, struct rut_trace_args *t, struct stat_data *d,
-		      int argc, char **argv)
+static int take_option(void *arg, int id, const char *value)
 {
-	struct rut_args a;
-	int id;
+	struct stat_data *d = arg;
 
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
-		switch (id) {
-		case RUT_ARGS_BAD:
-			return RUT_EXIT_USAGE;
-		case RUT_ARGS_HELP:
-			return -1;
-		case RUT_ARGS_DASHES:
-			break;
-		case RUT_ARGS_POSITIONAL:
-			if (rut_trace_args_add(t, a.value) < 0)
-				return rut_usage_error(cmd, "out of memory");
-			break;
-		case OPT_BEGIN:
-			t->begin = a.value;
-			break;
-		case OPT_END:
-			t->end = a.value;
-			break;
-		case OPT_GMT:
-			t->gmt = d->gmt = true;
-			break;
-		default:
-			d->json = true;
-		}
-	}
-	return t->n_paths ? 0 : rut_usage_error(cmd, "which trace? Give the path of its folder");
+	d->json = true; /* there is no other */
+	return 0;
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
@@ -353,13 +325,14 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_trace_args args = {0};
 	struct rut_err err = RUT_ERR_INIT;
 	struct stat_data d = {0};
-	int rc = parse_args(cmd, &args, &d, argc, argv);
+	int rc = rut_trace_args_parse(&args, cmd, argc, argv, take_option, &d);
 	bool bad = false;
 
-	if (rc) {
+	if (rc >= 0) {
 		rut_trace_args_fini(&args);
-		return rc < 0 ? RUT_EXIT_OK : rc;
+		return rc;
 	}
+	d.gmt = args.gmt;
 	signal(SIGPIPE, SIG_IGN);
 	rc = rut_ctf_set_open(&d.set, args.paths, args.n_paths, &args.set, &err);
 	if (!rc) {

@@ -11,14 +11,11 @@
 #include "cli/view_print.h"
 
 enum {
-	OPT_BEGIN = 256,
-	OPT_END,
-	OPT_EVENT,
+	OPT_EVENT = 256,
 	OPT_FILTER,
 	OPT_JSON,
 	OPT_CYCLES,
 	OPT_DATE,
-	OPT_GMT,
 	OPT_SECONDS,
 	OPT_OFFSET,
 	OPT_OFFSET_NS,
@@ -33,8 +30,7 @@ enum {
 };
 
 static const struct rut_opt options[] = {
-	{"begin", "TIME", "from this time on: [YYYY-MM-DD ]HH:MM:SS[.NS] or seconds", OPT_BEGIN},
-	{"end", "TIME", "up to this time", OPT_END},
+	RUT_TRACE_OPT_RANGE,
 	{"event", "GLOB", "only events of this name; may be given several times", OPT_EVENT},
 	{"filter", "EXPR", "only events for which EXPR holds: 'fd == 3 && $procname =* \"ruby*\"'",
 	 OPT_FILTER},
@@ -44,7 +40,7 @@ static const struct rut_opt options[] = {
 	{"count", NULL, "print the number of events only", OPT_COUNT},
 	{"clock-cycles", NULL, "times as the tracer's clock shows them", OPT_CYCLES},
 	{"clock-date", NULL, "times with their date", OPT_DATE},
-	{"clock-gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},
+	RUT_TRACE_OPT_ZONE,
 	{"clock-seconds", NULL, "times in seconds since the epoch", OPT_SECONDS},
 	{"clock-offset", "SECONDS", "add this to every time", OPT_OFFSET},
 	{"clock-offset-ns", "NS", "add this to every time", OPT_OFFSET_NS},
@@ -211,17 +207,12 @@ static int parse_threads(struct view *v, const char *text)
 	return 0;
 }
 
-static int take_option(struct view *v, int id, const char *value)
+static int take_option(void *arg, int id, const char *value)
 {
+	struct view *v = arg;
 	int64_t ns;
 
 	switch (id) {
-	case OPT_BEGIN:
-		v->args.begin = value;
-		return 0;
-	case OPT_END:
-		v->args.end = value;
-		return 0;
 	case OPT_EVENT:
 		if (v->n_events == MAX_WORDS)
 			return rut_usage_error(v->cmd, "more than %d names of events", MAX_WORDS);
@@ -261,9 +252,6 @@ static int take_option(struct view *v, int id, const char *value)
 		return 0;
 	case OPT_SECONDS:
 		v->text.clock = RUT_CTF_CLOCK_SECONDS;
-		return 0;
-	case OPT_GMT:
-		v->text.gmt = v->args.gmt = true;
 		return 0;
 	case OPT_OFFSET:
 		if (rut_parse_seconds(value, &ns) < 0)
@@ -315,36 +303,6 @@ static int view_set(const struct view *v, struct rut_ctf_set *set, bool *ret_bad
 	return rc;
 }
 
-static int parse_args(struct view *v, int argc, char **argv)
-{
-	struct rut_args a;
-	int id, rc;
-
-	rut_args_init(&a, v->cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
-		switch (id) {
-		case RUT_ARGS_BAD:
-			return RUT_EXIT_USAGE;
-		case RUT_ARGS_HELP:
-			return -1;
-		case RUT_ARGS_DASHES:
-			break;
-		case RUT_ARGS_POSITIONAL:
-			if (rut_trace_args_add(&v->args, a.value) < 0)
-				return rut_usage_error(v->cmd, "out of memory");
-			break;
-		default:
-			if ((rc = take_option(v, id, a.value)))
-				return rc;
-		}
-	}
-	if (v->follow && v->stacks)
-		return rut_usage_error(v->cmd, "--follow goes with neither --stacks nor --folded");
-	return v->args.n_paths
-		       ? 0
-		       : rut_usage_error(v->cmd, "which trace? Give the path of its folder");
-}
-
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	struct view v = {.cmd = cmd,
@@ -353,12 +311,15 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_err err = RUT_ERR_INIT;
 	struct rut_ctf_set *set = NULL;
 	bool bad = false;
-	int rc = parse_args(&v, argc, argv);
+	int rc = rut_trace_args_parse(&v.args, cmd, argc, argv, take_option, &v);
 
-	if (rc) {
+	if (rc < 0 && v.follow && v.stacks)
+		rc = rut_usage_error(cmd, "--follow goes with neither --stacks nor --folded");
+	if (rc >= 0) {
 		view_fini(&v);
-		return rc < 0 ? RUT_EXIT_OK : rc;
+		return rc;
 	}
+	v.text.gmt = v.args.gmt;
 	signal(SIGPIPE, SIG_IGN);
 	if (v.follow) {
 		signal(SIGINT, on_signal);

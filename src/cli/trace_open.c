@@ -15,7 +15,7 @@ void rut_trace_args_fini(struct rut_trace_args *a)
 	a->n_paths = 0;
 }
 
-int rut_trace_args_add(struct rut_trace_args *a, const char *path)
+static int add_path(struct rut_trace_args *a, const char *path)
 {
 	const char **grown = realloc(a->paths, (a->n_paths + 1) * sizeof(*grown));
 
@@ -24,6 +24,42 @@ int rut_trace_args_add(struct rut_trace_args *a, const char *path)
 	grown[a->n_paths++] = path;
 	a->paths = grown;
 	return 0;
+}
+
+int rut_trace_args_parse(struct rut_trace_args *a, const struct rut_cmd *cmd, int argc, char **argv,
+			 int (*take)(void *arg, int id, const char *value), void *arg)
+{
+	struct rut_args args;
+	int id, rc;
+
+	rut_args_init(&args, cmd, argc, argv);
+	while ((id = rut_args_next(&args)) != RUT_ARGS_END) {
+		switch (id) {
+		case RUT_ARGS_BAD:
+			return RUT_EXIT_USAGE;
+		case RUT_ARGS_HELP:
+			return RUT_EXIT_OK;
+		case RUT_ARGS_DASHES:
+			break;
+		case RUT_ARGS_POSITIONAL:
+			if (add_path(a, args.value) < 0)
+				return rut_usage_error(cmd, "out of memory");
+			break;
+		case RUT_TRACE_OPT_BEGIN:
+			a->begin = args.value;
+			break;
+		case RUT_TRACE_OPT_END:
+			a->end = args.value;
+			break;
+		case RUT_TRACE_OPT_GMT:
+			a->gmt = true;
+			break;
+		default:
+			if ((rc = take(arg, id, args.value)))
+				return rc;
+		}
+	}
+	return a->n_paths ? -1 : rut_usage_error(cmd, "which trace? Give the path of its folder");
 }
 
 int rut_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,

@@ -4,9 +4,22 @@
 #define RUT_CLI_TRACE_OPEN_H
 
 #include "base/buf.h"
+#include "cli/cmd.h"
 #include "ctf/reader.h"
 
-struct rut_cmd;
+/* The options that rut_trace_args_parse() takes, for the table of a verb. */
+enum { RUT_TRACE_OPT_BEGIN = 512, RUT_TRACE_OPT_END, RUT_TRACE_OPT_GMT };
+
+#define RUT_TRACE_OPT_RANGE                                                                        \
+	{"begin", "TIME", "from this time on: [YYYY-MM-DD ]HH:MM:SS[.NS] or seconds",              \
+	 RUT_TRACE_OPT_BEGIN},                                                                     \
+	{                                                                                          \
+		"end", "TIME", "up to this time", RUT_TRACE_OPT_END                                \
+	}
+#define RUT_TRACE_OPT_ZONE                                                                         \
+	{                                                                                          \
+		"clock-gmt", NULL, "times in UTC, not in the local zone", RUT_TRACE_OPT_GMT        \
+	}
 
 struct rut_trace_args {
 	const char **paths; /* owned array, borrowed elements */
@@ -17,8 +30,13 @@ struct rut_trace_args {
 };
 
 void rut_trace_args_fini(struct rut_trace_args *a);
-/* Adds a path of the command line. Returns 0 or -ENOMEM. */
-int rut_trace_args_add(struct rut_trace_args *a, const char *path);
+/*
+ * Reads the command line: the options above, the paths (one at least), help; every other option
+ * goes to take(arg, id, value), which returns 0 or an exit code. Returns -1 when the run may go on,
+ * else the exit code (the help or an error was printed).
+ */
+int rut_trace_args_parse(struct rut_trace_args *a, const struct rut_cmd *cmd, int argc, char **argv,
+			 int (*take)(void *arg, int id, const char *value), void *arg);
 
 /* Fills in begin and end of the reader's options. The day of a bare time is the trace's first. */
 int rut_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,
