@@ -194,7 +194,11 @@ static void put_wide(struct rut_text_out *o, const struct rut_text_style *style,
 static void put_based(struct rut_text_out *o, const struct rut_ctf_type *t, uint64_t v)
 {
 	unsigned int size = t->vlen ? 64 : (unsigned int)t->size;
-	unsigned int keep = t->base == 8 ? (size + 2) / 3 * 3 : size;
+	/* As babeltrace2 does it: whole digits, so that those of a negative number are all alike.
+	 */
+	unsigned int keep = t->base == 8    ? (size + 2) / 3 * 3
+			    : t->base == 16 ? (size + 3) / 4 * 4
+					    : size;
 
 	rut_text_need(o, 80);
 	if (keep < 64)

@@ -37,6 +37,11 @@ seconds() { equals_babeltrace2 --clock-seconds --names none; }
 offsets() { equals_babeltrace2 --clock-seconds --clock-offset=-1000 --names scope; }
 
 # babeltrace2 refuses to merge these (their clocks have different UUIDs): each by itself, sorted.
+random_types_read_the_same() {
+  need_bt2
+  python3 "$SRC/tests/same-random" "$RUTILE" 1 150
+}
+
 several_traces_are_merged() {
   need_cases
   need_bt2
@@ -227,6 +232,7 @@ t_case "view --clock-cycles equals babeltrace2" cycles
 t_case "view --clock-date --clock-gmt --no-delta equals babeltrace2" dates
 t_case "view --clock-seconds --names none equals babeltrace2" seconds
 t_case "view --clock-offset --names scope equals babeltrace2" offsets
+t_case "random types are read as babeltrace2 reads them" random_types_read_the_same
 t_case "several traces are merged by time" several_traces_are_merged
 t_case "--begin and --end print what babeltrace2 prints" ranges_are_seeked
 t_case "--event chooses by glob" events_are_chosen_by_glob
