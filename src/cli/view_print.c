@@ -477,12 +477,15 @@ static unsigned int cpus(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (unsigned int)CPU_COUNT(&set);
 }
 
-/* Whether every event has a time: then slices of time hold all of them. */
-static bool all_have_times(const struct rut_ctf_set *set)
+/* Whether every event has a time, later ones a later time: then slices of time hold all of them. */
+static bool all_in_order(const struct rut_ctf_set *set)
 {
-	for (size_t i = 0; i < rut_ctf_set_n_streams(set); i++)
-		if (!rut_ctf_set_stream(set, i)->has_times)
+	for (size_t i = 0; i < rut_ctf_set_n_streams(set); i++) {
+		const struct rut_ctf_stream *s = rut_ctf_set_stream(set, i);
+
+		if (!s->has_times || s->disordered)
 			return false;
+	}
 	return true;
 }
 
@@ -496,7 +499,7 @@ int rut_view_print(const struct rut_view *v, bool *ret_bad, struct rut_err *err)
 	threads = threads > MAX_THREADS ? MAX_THREADS : threads;
 	if (!rc && threads > 1 && !v->folded && !v->reader.follow &&
 	    rut_ctf_set_bytes(v->set) > 8 * SLICE_BYTES && !choice.none &&
-	    !rut_ctf_set_scan(v->set, NULL) && all_have_times(v->set))
+	    !rut_ctf_set_scan(v->set, NULL) && all_in_order(v->set))
 		rc = rut_ctf_set_slices(v->set,
 					v->reader.has_begin ? v->reader.begin_ns : INT64_MIN,
 					v->reader.has_end ? v->reader.end_ns : INT64_MAX,

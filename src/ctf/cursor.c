@@ -246,6 +246,8 @@ static bool open_packet(struct rut_cursor *c)
 		    p->end_ns < c->opts->begin_ns)
 			continue;
 		if (c->opts->has_end && p->has_begin && p->begin_ns > c->opts->end_ns) {
+			if (c->s->pub.disordered)
+				continue;
 			c->done = true;
 			return false;
 		}
@@ -630,9 +632,9 @@ bool rut_cursor_next(struct rut_cursor *c)
 		if (unlikely(c->ev.ts_ns < c->last_ns))
 			went_back(c, start);
 		if (c->opts->has_end && c->ev.ts_ns > c->opts->end_ns) {
-			c->done = true;
+			c->done = !c->s->pub.disordered;
 			c->in_packet = false;
-			return false;
+			continue;
 		}
 		c->last_ns = c->ev.ts_ns;
 		if (c->wanted && !c->wanted[cls->index] && c->ev.ts_ns < c->mark_ns)
@@ -739,6 +741,8 @@ void rut_cursor_seek(struct rut_cursor *c, int64_t ts_ns)
 	struct rut_err err = RUT_ERR_INIT;
 
 	rut_cursor_rewind(c);
+	if (s->pub.disordered)
+		return;
 	while (lo < hi) { /* the first mark that begins after ts_ns */
 		size_t mid = lo + (hi - lo) / 2;
 

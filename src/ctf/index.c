@@ -76,6 +76,8 @@ static void add_packet(struct scan *sc, uint32_t file, const struct rut_packet_i
 	if (p->has_discarded)
 		pub->discarded +=
 			(p->discarded - (sc->has_prev ? q->discarded : 0)) & info->discarded_mask;
+	if (sc->has_prev && p->has_begin && q->has_begin && p->begin_ns < q->begin_ns)
+		sc->s->pub.disordered = true;
 	if (sc->has_prev)
 		pub->lost_packets += rut_packets_missing(&sc->prev, info);
 	add_mark(sc->s, file, p);

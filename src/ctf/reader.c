@@ -306,7 +306,11 @@ int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 			return rut_err_set(err, ENOMEM, "out of memory");
 		}
 	}
-	if (r->opts.has_begin && (rc = rut_ctf_reader_seek(r, r->opts.begin_ns, err)) < 0) {
+	/* An end, too, needs to know whether a stream's packets are in order. */
+	rc = r->opts.has_begin ? rut_ctf_reader_seek(r, r->opts.begin_ns, err)
+	     : r->opts.has_end ? rut_ctf_set_scan(set, err)
+			       : 0;
+	if (rc < 0) {
 		rut_ctf_reader_free(r);
 		return rc;
 	}

@@ -58,6 +58,7 @@ struct rut_ctf_stream {
 	bool has_times;
 	int64_t begin_ns, end_ns;
 	uint64_t packets, discarded, lost_packets;
+	bool disordered; /* a packet begins before the one in front of it: nothing to seek by */
 };
 
 /*

@@ -226,7 +226,27 @@ a_growing_trace_is_followed() {
   grep 'three: .*bytes = \[ \[0\] = 1, \[1\] = 2, \[2\] = 3 \]' got
 }
 
+# A stream whose packets are not in order of time: a range finds its events all the same.
+packets_out_of_order_are_found() {
+  for i in 1 3 2; do
+    printf '%d_000 0 tick n=%d\n%d_500 0 tick n=%d\n' $i $i $i $((i * 10)) | mk part
+    cat part/channel_0 >>stream
+  done
+  mkdir trace
+  cp part/metadata trace
+  cp stream trace/channel_0
+  seen() {
+    "$RUTILE" view --clock-cycles --no-delta "$@" trace 2>>err | grep -o 'n = [0-9]*' | tr -d '\n'
+    echo
+  }
+  { seen; seen --end 0.0000022; seen --begin 0.0000022 --end 0.0000028; seen --begin 0.000003; } >out
+  cat out
+  printf '%s\n' 'n = 1n = 10n = 3n = 30n = 2n = 20' 'n = 1n = 10n = 2' 'n = 20' 'n = 3n = 30' | cmp - out
+  grep -q 'time runs backwards' err
+}
+
 t_case "--follow prints what comes" a_growing_trace_is_followed
+t_case "packets out of order" packets_out_of_order_are_found
 t_case "view equals babeltrace2 on every case trace" plain
 t_case "view --clock-cycles equals babeltrace2" cycles
 t_case "view --clock-date --clock-gmt --no-delta equals babeltrace2" dates
