@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "cli/trace_open.h"
 #include "ctf/when.h"
+#include "output/text.h"
 
 struct pass {
 	struct rut_analysis_args *args;
@@ -52,6 +53,18 @@ static void put(struct pass *p, struct rut_buf *b)
 	rut_buf_clear(b);
 }
 
+/* Names in it are anybody's bytes. */
+static void put_text(struct pass *p, struct rut_buf *b)
+{
+	_cleanup_buf_ struct rut_buf clean = RUT_BUF_INIT;
+
+	if (b->data)
+		rut_text_add_lines(&clean, b->data);
+	clean.failed = clean.failed || b->failed;
+	rut_buf_clear(b);
+	put(p, &clean);
+}
+
 static void put_part(struct rut_buf *b, void *arg)
 {
 	put(arg, b);
@@ -71,7 +84,7 @@ static void flush(struct rut_run *run, void *arg)
 	if (p->args->conf.mi || p->engine.n_runs > 1 || !run->out.len)
 		return;
 	hide_bar(p);
-	put(p, &run->out);
+	put_text(p, &run->out);
 }
 
 static void print_text(struct pass *p)
@@ -86,7 +99,7 @@ static void print_text(struct pass *p)
 				       run->analysis->info.title);
 			put(p, &b);
 		}
-		put(p, &run->out);
+		put_text(p, &run->out);
 	}
 	rut_buf_fini(&b);
 }
@@ -211,13 +224,14 @@ static void start_progress(struct pass *p)
 
 /* ---- Time ---- */
 
-static bool other_day(int64_t a_ns, int64_t b_ns)
+static bool other_day(int64_t a_ns, int64_t b_ns, bool gmt)
 {
 	time_t a = (time_t)(a_ns / 1000000000), b = (time_t)(b_ns / 1000000000);
 	struct tm x, y;
 
-	localtime_r(&a, &x);
-	localtime_r(&b, &y);
+	if (!(gmt ? gmtime_r(&a, &x) && gmtime_r(&b, &y)
+		  : localtime_r(&a, &x) && localtime_r(&b, &y)))
+		return false;
 	return x.tm_year != y.tm_year || x.tm_yday != y.tm_yday;
 }
 
@@ -405,7 +419,7 @@ static int open_set(struct pass *p, struct rut_err *err)
 	if (r)
 		return r;
 	p->has_range = !rut_ctf_set_range(p->set, &p->begin_ns, &p->end_ns);
-	c->multi_day = p->has_range && other_day(p->begin_ns, p->end_ns);
+	c->multi_day = p->has_range && other_day(p->begin_ns, p->end_ns, c->gmt);
 	return parse_times(p, err);
 }
 

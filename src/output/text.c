@@ -91,7 +91,7 @@ static size_t clean(struct rut_buf *b, const char *s)
 				rut_buf_add(b, s, n);
 			columns += n;
 		} else {
-			columns += clean_char(s, strlen(s), &n, out);
+			columns += clean_char(s, strnlen(s, 4), &n, out);
 			if (b)
 				rut_buf_puts(b, out);
 		}
@@ -103,6 +103,25 @@ static size_t clean(struct rut_buf *b, const char *s)
 void rut_text_add(struct rut_buf *b, const char *s)
 {
 	clean(b, s);
+}
+
+void rut_text_add_lines(struct rut_buf *b, const char *s)
+{
+	while (*s) {
+		size_t n = plain_run(s);
+		char out[12];
+
+		if (n) {
+			rut_buf_add(b, s, n);
+		} else if (*s == '\n') {
+			rut_buf_putc(b, '\n');
+			n = 1;
+		} else {
+			clean_char(s, strnlen(s, 4), &n, out);
+			rut_buf_puts(b, out);
+		}
+		s += n;
+	}
 }
 
 size_t rut_text_width(const char *s)
@@ -123,7 +142,7 @@ static void add_right_end(struct rut_buf *b, const char *s, size_t columns, size
 	char out[12];
 
 	while (*s && columns > width) {
-		columns -= clean_char(s, strlen(s), &used, out);
+		columns -= clean_char(s, strnlen(s, 4), &used, out);
 		s += used;
 	}
 	add_spaces(b, width - columns);
@@ -135,7 +154,7 @@ static void add_left_end(struct rut_buf *b, const char *s, size_t width)
 	size_t used, w, columns = 0;
 	char out[12];
 
-	while (*s && columns + (w = clean_char(s, strlen(s), &used, out)) <= width) {
+	while (*s && columns + (w = clean_char(s, strnlen(s, 4), &used, out)) <= width) {
 		rut_buf_puts(b, out);
 		columns += w;
 		s += used;

@@ -26,6 +26,9 @@ void rut_text_init(void);
 /* Appends `s` made harmless. */
 void rut_text_add(struct rut_buf *b, const char *s);
 
+/* Appends lines made harmless: their ends stay. */
+void rut_text_add_lines(struct rut_buf *b, const char *s);
+
 /* Columns that rut_text_add() would take. */
 size_t rut_text_width(const char *s);
 

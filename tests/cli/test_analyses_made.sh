@@ -633,6 +633,36 @@ what_cannot_be_written_is_told() {
   grep -q 'end of the time range comes before its begin' err
 }
 
+# Whoever names a process or a file writes into our text: not into the terminal.
+control_characters_reach_no_terminal() {
+  esc=$(printf '\033')
+  mk <<TRACE
+1_000 0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm="é$esc[31m" next_tid=10 next_prio=20
+2_000 0 syscall_entry_openat filename="/tmp/é$esc]0;x$(printf '\a')" flags=0
+3_000 0 syscall_exit_openat ret=4
+4_000 0 syscall_entry_read fd=4 count=10
+5_000 0 syscall_exit_read ret=10
+TRACE
+  for verb in cputop iolog iousagetop syscallstats report; do
+    LC_ALL=C "$RUTILE" $verb --no-intersection trace >out
+    ! grep -a "$esc" out || { cat -v out; return 1; }
+    grep -qF 'é\x1b[31m' out || { cat -v out; return 1; }
+  done
+  run iolog | grep -qF '/tmp/é\x1b]0;x\x07 (fd=4)'
+  run iolog --mi | json "assert rows('log')[1][6]['path'] == '/tmp/é\x1b]0;x\x07', rows('log')"
+}
+
+# A bare time needs a date when the trace spans several days, which depends on the zone.
+days_are_those_of_the_zone() {
+  { echo "86399_000_000_000 0 tick n=1"; echo "86401_000_000_000 0 tick n=2"; } | mk # about midnight in UTC
+  rc=0
+  TZ=EST5 "$RUTILE" cputop --gmt --no-intersection --begin 00:00:00 trace 2>err || rc=$?
+  cat err
+  [ "$rc" = 1 ]
+  grep -q "spans several days: '00:00:00' needs its date" err
+  TZ=EST5 "$RUTILE" cputop --no-intersection --begin 19:00:00 trace | grep 'Timerange: .1970-01-01 19:00:01'
+}
+
 refresh_reports_each_interval() {
   { echo "$SWITCH"
     for i in 1 2 3 4 5; do
@@ -772,6 +802,8 @@ t_case "what runs when a stretch begins" what_runs_when_a_stretch_begins_counts
 t_case "cputop of some threads" cputop_shows_the_threads_asked_for
 t_case "JSON of intervals" json_of_intervals_has_all_tables
 t_case "a full disk, an empty range" what_cannot_be_written_is_told
+t_case "control characters in names" control_characters_reach_no_terminal
+t_case "days of the zone" days_are_those_of_the_zone
 t_case "absurd values" absurd_values_hurt_nobody
 t_case "--follow" a_growing_trace_is_followed
 t_case "--follow, and metadata that grows" metadata_that_grows_is_followed
