@@ -18,16 +18,17 @@
  * stores of eight aligned bytes.
  *
  * Everything here has fixed widths and offsets: a resident agent may be older than the tracer. A
- * change of layout is a new RUT_AGENT_ABI, and with it another name of the memfd.
+ * change of layout is a new RUT_AGENT_ABI, and with it another name of the memfd: then the agent of
+ * the other version is as if it were not there, and ours is loaded beside it.
  */
 #ifndef RUT_AGENT_ABI_H
 #define RUT_AGENT_ABI_H
 
 #include <stdint.h>
 
-#define RUT_AGENT_ABI	      1
+#define RUT_AGENT_ABI	      2
 #define RUT_AGENT_MAGIC	      0x54545552u /* "RUTT" */
-#define RUT_AGENT_MEMFD	      "rutile-agent-1"
+#define RUT_AGENT_MEMFD	      "rutile-agent-2" /* the number is the ABI's */
 #define RUT_AGENT_TABLE_MEMFD "rutile-table"
 #define RUT_AGENT_RING_MEMFD  "rutile-ring"
 #define RUT_AGENT_SLOTS	      8
@@ -127,6 +128,22 @@ _Static_assert(sizeof(struct rut_agent_family) <= RUT_FAMILY_BYTES, "whole pages
 
 #define RUT_TABLE_MAGIC 0x4c425452u
 
+/*
+ * Time mode: where the agent has its shadow stacks (agent/stack.h), in its own memory, and how they
+ * are laid out: lists of stacks, each with an array of the calls that run. Addresses and offsets in
+ * bytes.
+ */
+struct rut_agent_stacks {
+	uint64_t session; /* stacks of this session have this; 0: there are none */
+	uint64_t buckets; /* the first stack of each list */
+	uint64_t rows;	  /* the table's */
+	uint32_t bucket_count;
+	uint16_t stack_bytes, stack_session, stack_next, stack_out, stack_count, stack_frames;
+	uint16_t frame_bytes, frame_variant, frame_begin, frame_inner, frame_outermost;
+	uint16_t variant_row;
+	uint32_t pad;
+};
+
 struct rut_agent_table {
 	uint32_t magic, abi;
 	uint64_t size_bytes;
@@ -143,6 +160,8 @@ struct rut_agent_table {
 	uint32_t instrumented;	/* methods with a hook */
 	uint64_t real0_ns;	/* CLOCK_REALTIME at mono0_ns; 0: an older agent */
 	uint64_t pad[3];
+	struct rut_agent_stacks stacks;
+	uint64_t pad_2[9];
 };
 
 struct rut_agent_row {
@@ -162,7 +181,7 @@ struct rut_agent_row {
 #define RUT_ROW_EXCLUDED  8u /* the filter leaves it out: not to be shown */
 
 _Static_assert(sizeof(struct rut_agent_row) == 80, "row");
-_Static_assert(sizeof(struct rut_agent_table) == 128, "table");
+_Static_assert(sizeof(struct rut_agent_table) == 256, "table");
 
 /* A string of the table: its length, its bytes, a NUL; the next one begins at a multiple of 4. */
 struct rut_agent_str {

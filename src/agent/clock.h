@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Ticks: the time stamp counter where the kernel trusts it, nanoseconds elsewhere. */
+/*
+ * Ticks: the time stamp counter where the kernel trusts it, nanoseconds elsewhere. The tracer,
+ * which reads the agent's times, uses this too.
+ */
 #ifndef RUT_AGENT_CLOCK_H
 #define RUT_AGENT_CLOCK_H
 
@@ -28,11 +31,32 @@ static inline uint64_t rut_real_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+static inline uint64_t rut_ticks_of(bool is_tsc)
+{
+	return __builtin_expect(is_tsc, 1) ? __builtin_ia32_rdtsc() : rut_mono_ns();
+}
+
 static inline uint64_t rut_ticks(void)
 {
-	if (__builtin_expect(rut_clock_is_tsc, 1))
-		return __builtin_ia32_rdtsc();
-	return rut_mono_ns();
+	return rut_ticks_of(rut_clock_is_tsc);
+}
+
+/* Both clocks at one moment: the closest of some tries, for a thread can be kept waiting anywhere.
+ */
+static inline void rut_clock_pair(bool is_tsc, uint64_t *ret_ticks, uint64_t *ret_mono_ns)
+{
+	uint64_t best = UINT64_MAX;
+
+	for (int i = 0; i < 8; i++) {
+		uint64_t before = rut_ticks_of(is_tsc), ns = rut_mono_ns(),
+			 after = rut_ticks_of(is_tsc);
+
+		if (after - before < best) {
+			best = after - before;
+			*ret_ticks = before + best / 2;
+			*ret_mono_ns = ns;
+		}
+	}
 }
 
 #endif

@@ -33,6 +33,8 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 			return r;
 		}
 	}
+	if (s->mode == RUT_AGENT_TIME)
+		rut_stack_describe(s, &s->table.hdr->stacks);
 	slot->ring_ino = s->ring_ino;
 	slot->ring_fd = s->ring_fd;
 	slot->table_fd = s->table.fd;

@@ -156,11 +156,14 @@ static void forget_calls(struct rut_stack *st)
 /* Ends the innermost call. */
 static void end_call(struct rut_session *s, struct rut_stack *st, uint64_t now)
 {
-	struct rut_frame *f = &st->frames[--st->count];
+	struct rut_frame *f = &st->frames[st->count - 1];
 	struct rut_agent_row *row = f->v->row;
 	uint64_t ticks = now > f->begin ? now - f->begin : 0;
 	uint32_t epoch = s->table.hdr->reset_epoch;
 
+	/* It is on the stack or in the row, never both. */
+	__atomic_store_n(&st->count, st->count - 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
 	if (f->v->active)
 		f->v->active--;
 	if (f->v->stack == st && f->v->depth)
@@ -218,8 +221,9 @@ void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut
 	f->v = v;
 	f->inner = 0;
 	f->outermost = is_outermost(st, v);
-	st->count++;
 	f->begin = now;
+	/* The tracer may look at it from here on (abi.h). */
+	__atomic_store_n(&st->count, st->count + 1, __ATOMIC_RELEASE);
 }
 
 void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta)
@@ -352,6 +356,28 @@ void rut_stack_on_thread_end(VALUE tp, void *session)
 	if (st)
 		stack_release(st);
 	cache.stack[s->index] = NULL;
+}
+
+void rut_stack_describe(const struct rut_session *s, struct rut_agent_stacks *ret)
+{
+	*ret = (struct rut_agent_stacks){
+		.buckets = (uintptr_t)all.buckets,
+		.rows = (uintptr_t)s->table.rows,
+		.bucket_count = BUCKETS,
+		.stack_bytes = sizeof(struct rut_stack),
+		.stack_session = offsetof(struct rut_stack, s),
+		.stack_next = offsetof(struct rut_stack, next),
+		.stack_out = offsetof(struct rut_stack, out),
+		.stack_count = offsetof(struct rut_stack, count),
+		.stack_frames = offsetof(struct rut_stack, frames),
+		.frame_bytes = sizeof(struct rut_frame),
+		.frame_variant = offsetof(struct rut_frame, v),
+		.frame_begin = offsetof(struct rut_frame, begin),
+		.frame_inner = offsetof(struct rut_frame, inner),
+		.frame_outermost = offsetof(struct rut_frame, outermost),
+		.variant_row = offsetof(struct rut_variant, row),
+		.session = (uintptr_t)s,
+	};
 }
 
 void rut_stack_forked(void)

@@ -9,6 +9,7 @@
 #ifndef RUT_AGENT_STACK_H
 #define RUT_AGENT_STACK_H
 
+#include "abi.h"
 #include "rb.h"
 
 struct rut_session;
@@ -57,6 +58,9 @@ void rut_stack_on_switch(VALUE tp, void *session);
 
 /* A thread ends: so do its calls, if any are left. */
 void rut_stack_on_thread_end(VALUE tp, void *session);
+
+/* Where the tracer finds them. */
+void rut_stack_describe(const struct rut_session *s, struct rut_agent_stacks *ret);
 
 /* In the child of a fork: other threads are gone, and time begins anew. */
 void rut_stack_forked(void);

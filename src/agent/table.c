@@ -177,8 +177,7 @@ int rut_table_init(struct rut_table *t)
 	hdr->strs_off = 4096 + ROW_CAP * sizeof(struct rut_agent_row);
 	hdr->strs_cap = STRS_CAP;
 	hdr->strs_len = 8; /* offset 0 means none */
-	hdr->tick0 = rut_ticks();
-	hdr->mono0_ns = rut_mono_ns();
+	rut_clock_pair(rut_clock_is_tsc, &hdr->tick0, &hdr->mono0_ns);
 	hdr->real0_ns = rut_real_ns();
 	hdr->ticks_are_tsc = rut_clock_is_tsc;
 	t->rows = (struct rut_agent_row *)((char *)hdr + hdr->rows_off);
@@ -262,8 +261,7 @@ int rut_table_fork(struct rut_table *t)
 		to->calls = to->total = to->self = to->max = to->count = to->bytes = 0;
 	}
 	copy->rows_lost = 0;
-	copy->tick0 = rut_ticks();
-	copy->mono0_ns = rut_mono_ns();
+	rut_clock_pair(rut_clock_is_tsc, &copy->tick0, &copy->mono0_ns);
 	copy->real0_ns = rut_real_ns();
 	/* The lock cannot be held: the thread that forked is the only one, and it is here. */
 	t->lock = 0;

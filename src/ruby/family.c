@@ -85,9 +85,10 @@ static struct rut_family *find_family(struct rut_tracer *t, pid_t pid, int *fd, 
 	f->ring_fd = -1;
 	f->table_bytes = map->table_bytes;
 	f->members = map->members;
-	if (map->magic != RUT_FAMILY_MAGIC || !f->members || f->members > RUT_FAMILY_MEMBERS ||
-	    f->table_bytes < sizeof(struct rut_agent_table) || f->table_bytes % 4096 ||
-	    f->table_bytes > 1ull << 32 || table_offset(f, f->members) > (uint64_t)st.st_size) {
+	if (map->magic != RUT_FAMILY_MAGIC || map->abi != RUT_AGENT_ABI || !f->members ||
+	    f->members > RUT_FAMILY_MEMBERS || f->table_bytes < sizeof(struct rut_agent_table) ||
+	    f->table_bytes % 4096 || f->table_bytes > 1ull << 32 ||
+	    table_offset(f, f->members) > (uint64_t)st.st_size) {
 		munmap(map, RUT_FAMILY_BYTES);
 		free(f);
 		goto foreign;

@@ -24,7 +24,8 @@ struct rut_tracee {
 	uint64_t exec_check_ms;
 	int ctl_fd; /* the lock on it is our sign of life */
 	struct rut_agent_ctl *ctl;
-	unsigned slot;
+	unsigned slot; /* ours, when it is held */
+	bool holds_slot;
 	struct rut_family *family; /* borrowed from the tracer; NULL before its tables are mapped */
 	uint32_t member;	   /* its place there */
 	bool unseen;	/* known by its place only: there is no control page, and the PID is its own
@@ -37,6 +38,8 @@ struct rut_tracee {
 	struct rut_tracee_names *names; /* owned; by row, filled once */
 	uint32_t names_cap;
 	struct rut_events *events;  /* owned; trace mode */
+	struct rut_agent_row *rows; /* owned; time mode: as if what runs had ended */
+	uint64_t pictured;	    /* ticks: when what runs was looked at last */
 	struct rut_agent_row *base; /* owned; counters at the last reset */
 	uint32_t base_count;
 };
@@ -138,11 +141,17 @@ bool rut_events_busy(const struct rut_tracer *t);
 bool rut_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,
 		  struct rut_ruby_row *ret);
 uint32_t rut_rows_count(const struct rut_tracee *p);
+const struct rut_agent_row *rut_rows_at(const struct rut_tracee *p, uint32_t i);
+/* Now, by the clock of its rows. */
+uint64_t rut_rows_ticks(const struct rut_tracee *p);
 /* Those that have counted something; `ret_count` is the room before. */
 bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_row *ret,
 		   uint32_t *ret_count);
 bool rut_rows_is_c(const struct rut_tracee *p, uint32_t number);
 const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off);
+
+/* running.c: copies the first `count` rows, as if the calls that run ended now. */
+void rut_running_add(struct rut_tracee *t, struct rut_agent_row *rows, uint32_t count);
 
 /* tree.c: notices ends, takes in new processes. */
 void rut_tree_follow(struct rut_tracer *t);

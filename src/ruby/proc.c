@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "agent/abi.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -170,13 +171,11 @@ static bool title_looks_like_ruby(const char *cmdline, const char *comm)
 	       begins(cmdline, "unicorn ") || begins(cmdline, "sidekiq ");
 }
 
-/* An agent that was preloaded needs no ptrace. */
+/* An agent of ours that is there, preloaded or from before, needs no ptrace. */
 static bool has_agent(const struct rut_target *t)
 {
 	for (size_t i = 0; i < t->map_count; i++)
-		if (t->maps[i].exec &&
-		    (!strcmp(t->maps[i].path, "/memfd:rutile-agent") ||
-		     !strcmp(rut_mapping_basename(&t->maps[i]), "librutile_agent.so")))
+		if (t->maps[i].shared && !strcmp(t->maps[i].path, "/memfd:" RUT_AGENT_MEMFD))
 			return true;
 	return false;
 }

@@ -2,13 +2,14 @@
 /* Reading the tables: shared memory that another process writes, so nothing in it is trusted. */
 #include "ruby/internal.h"
 
+#include "agent/clock.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-static const struct rut_agent_row *row_at(const struct rut_tracee *p, uint32_t i)
+const struct rut_agent_row *rut_rows_at(const struct rut_tracee *p, uint32_t i)
 {
 	return (const struct rut_agent_row *)((const char *)p->table + 4096) + i;
 }
@@ -69,15 +70,35 @@ static int reserve_names(struct rut_tracee *p, uint32_t count)
 /* Nanoseconds of a tick: both clocks have run since the table was made. */
 static double tick_ns(const struct rut_tracee *p)
 {
-	struct timespec ts;
-	uint64_t ns, ticks;
+	uint64_t ns = 0, ticks = 0;
 
 	if (!p->table->ticks_are_tsc)
 		return 1;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec - p->table->mono0_ns;
-	ticks = __builtin_ia32_rdtsc() - p->table->tick0;
+	rut_clock_pair(true, &ticks, &ns);
+	ns -= p->table->mono0_ns;
+	ticks -= p->table->tick0;
 	return ticks ? (double)ns / (double)ticks : 1;
+}
+
+uint64_t rut_rows_ticks(const struct rut_tracee *p)
+{
+	return rut_ticks_of(p->table->ticks_are_tsc);
+}
+
+/* The rows as they are to be read now; NULL: out of memory. */
+static const struct rut_agent_row *rows_now(struct rut_tracer *t, struct rut_tracee *p,
+					    uint32_t count)
+{
+	struct rut_agent_row *to;
+
+	if (t->config.mode != RUT_RUBY_TIME)
+		return rut_rows_at(p, 0);
+	to = realloc(p->rows, (count + 1) * sizeof(*to));
+	if (!to)
+		return NULL;
+	p->rows = to;
+	rut_running_add(p, to, count);
+	return to;
 }
 
 static uint64_t since(uint64_t now, uint64_t base)
@@ -92,12 +113,11 @@ static uint64_t to_ns(uint64_t ticks, double ns)
 	return r < 18e18 ? (uint64_t)r : 0; /* no time that anybody has counted */
 }
 
-static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i, double ns,
-		 struct rut_ruby_row *to)
+static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i,
+		 const struct rut_agent_row *row, double ns, struct rut_ruby_row *to)
 {
 	static const struct rut_agent_row zero;
-	const struct rut_agent_row *row = row_at(p, i),
-				   *base = i < p->base_count ? &p->base[i] : &zero;
+	const struct rut_agent_row *base = i < p->base_count ? &p->base[i] : &zero;
 	uint32_t flags = __atomic_load_n(&row->flags, __ATOMIC_ACQUIRE);
 	struct rut_tracee_names *names = &p->names[i];
 
@@ -138,25 +158,26 @@ bool rut_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,
 		return false;
 	/* Without a name it has nothing. */
 	*ret = (struct rut_ruby_row){.pid = p->pid};
-	fill(t, p, number, 1, ret);
+	fill(t, p, number, rut_rows_at(p, number), 1, ret);
 	return true;
 }
 
 bool rut_rows_is_c(const struct rut_tracee *p, uint32_t number)
 {
-	return number < row_count(p) && row_at(p, number)->flags & RUT_ROW_C;
+	return number < row_count(p) && rut_rows_at(p, number)->flags & RUT_ROW_C;
 }
 
 bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_row *ret,
 		   uint32_t *ret_count)
 {
 	uint32_t count = row_count(p), n = 0;
+	const struct rut_agent_row *rows = rows_now(t, p, count);
 	double ns = tick_ns(p);
 
-	if (reserve_names(p, count) < 0)
+	if (!rows || reserve_names(p, count) < 0)
 		return false;
 	for (uint32_t i = 0; i < count && n < *ret_count; i++)
-		n += fill(t, p, i, ns, &ret[n]);
+		n += fill(t, p, i, &rows[i], ns, &ret[n]);
 	*ret_count = n;
 	return true;
 }
@@ -200,12 +221,14 @@ void rut_tracer_reset(struct rut_tracer *t)
 	for (size_t i = 0; i < t->count; i++) {
 		struct rut_tracee *p = t->tracees[i];
 		uint32_t count = row_count(p);
+		const struct rut_agent_row *rows = rows_now(t, p, count);
 		struct rut_agent_row *base = realloc(p->base, (count + 1) * sizeof(*base));
 
-		if (!base)
+		if (base)
+			p->base = base;
+		if (!base || !rows)
 			continue;
-		memcpy(base, row_at(p, 0), count * sizeof(*base));
-		p->base = base;
+		memcpy(base, rows, count * sizeof(*base));
 		p->base_count = count;
 		__atomic_fetch_add(&p->table->reset_epoch, 1, __ATOMIC_RELAXED);
 	}

@@ -45,10 +45,12 @@ static void sleep_ms(long ms)
 
 /*
  * Returns a descriptor of the control page of a resident agent, -ENOENT when there is none. The
- * agent never moves it; should the program do so, the next look finds it.
+ * agent never moves it; should the program do so, the next look finds it. *ret_other, if given:
+ * whether there is an agent of another ABI.
  */
-static int open_control(pid_t pid, int *ret_target_fd)
+static int open_control(pid_t pid, int *ret_target_fd, bool *ret_other)
 {
+	static const char any_link[] = "/memfd:rutile-agent-";
 	char path[64], link[64];
 	struct dirent *de;
 	int r = -ENOENT;
@@ -69,6 +71,8 @@ static int open_control(pid_t pid, int *ret_target_fd)
 		if (strcmp(link, CONTROL_LINK) == 0) {
 			*ret_target_fd = atoi(de->d_name);
 			r = rut_target_open_shared(pid, *ret_target_fd, RUT_AGENT_MEMFD);
+		} else if (ret_other) {
+			*ret_other |= strncmp(link, any_link, sizeof(any_link) - 1) == 0;
 		}
 	}
 	closedir(dir);
@@ -98,11 +102,13 @@ static int map_control(struct rut_tracee *p, uint64_t deadline_ms, struct rut_er
 					   (int)p->pid);
 		sleep_ms(1);
 	}
-	if (p->ctl->abi != RUT_AGENT_ABI)
-		return rut_err_set(err, EPROTO,
-				   "the agent in process %d is of another version of rutile",
-				   (int)p->pid);
-	return 0;
+	if (p->ctl->abi == RUT_AGENT_ABI)
+		return 0;
+	/* Its name says otherwise: somebody has changed it. */
+	return rut_err_set(err, EPROTO,
+			   "the agent in process %d is of another version of rutile: restart the "
+			   "process, or use that version",
+			   (int)p->pid);
 }
 
 static void wake_agent(struct rut_tracee *p)
@@ -126,23 +132,32 @@ bool rut_tracee_settled(struct rut_tracee *p)
 	return p->exited || !p->ctl || slot_state(p) != RUT_SLOT_START;
 }
 
+/* Whoever has the lock of slot i may write into it. */
+static bool lock_slot(struct rut_tracee *p, unsigned i, bool hold)
+{
+	struct flock fl = {
+		.l_type = hold ? F_WRLCK : F_UNLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
+
+	if (fcntl(p->ctl_fd, F_OFD_SETLK, &fl) < 0)
+		return false;
+	p->slot = i;
+	p->holds_slot = hold;
+	return true;
+}
+
 /* In the child of a fork: the slot that it inherited. */
 static bool take_inherited(struct rut_tracer *t, struct rut_tracee *p)
 {
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
-		struct flock fl = {
-			.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
 		struct rut_agent_slot *slot = &p->ctl->slots[i];
 
-		if (slot->session_id != t->session_id || !slot->orphan)
+		if (slot->session_id != t->session_id || !slot->orphan || !lock_slot(p, i, true))
 			continue;
-		if (fcntl(p->ctl_fd, F_OFD_SETLK, &fl) < 0)
-			continue;
-		p->slot = i;
-		if (slot_state(p) != RUT_SLOT_START && slot_state(p) != RUT_SLOT_ACTIVE)
-			continue;
-		slot->orphan = 0;
-		return true;
+		if (slot_state(p) == RUT_SLOT_START || slot_state(p) == RUT_SLOT_ACTIVE) {
+			slot->orphan = 0;
+			return true;
+		}
+		lock_slot(p, i, false);
 	}
 	return false;
 }
@@ -151,16 +166,11 @@ static bool take_inherited(struct rut_tracer *t, struct rut_tracee *p)
 static int take_slot(struct rut_tracee *p, struct rut_err *err)
 {
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
-		struct flock fl = {
-			.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
-
-		if (fcntl(p->ctl_fd, F_OFD_SETLK, &fl) < 0)
+		if (!lock_slot(p, i, true))
 			continue;
-		p->slot = i;
 		if (slot_state(p) == RUT_SLOT_FREE)
 			return 0;
-		fl.l_type = F_UNLCK;
-		fcntl(p->ctl_fd, F_OFD_SETLK, &fl);
+		lock_slot(p, i, false);
 	}
 	return rut_err_set(err, EBUSY, "process %d is already traced by %d tracers", (int)p->pid,
 			   RUT_AGENT_SLOTS);
@@ -247,7 +257,7 @@ static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_
 
 static bool has_agent(pid_t pid)
 {
-	int target_fd, fd = open_control(pid, &target_fd);
+	int target_fd, fd = open_control(pid, &target_fd, NULL);
 
 	if (fd >= 0)
 		close(fd);
@@ -263,6 +273,7 @@ static int inject_agent(struct rut_tracee *p, struct rut_err *err)
 {
 	uint64_t deadline_ms = now_ms() + 5000;
 	_cleanup_close_ int lock_fd = -1;
+	bool other = false;
 	char path[64];
 	int r;
 
@@ -270,13 +281,20 @@ static int inject_agent(struct rut_tracee *p, struct rut_err *err)
 	lock_fd = open(path, O_RDONLY | O_CLOEXEC);
 	while (lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) < 0 && now_ms() < deadline_ms)
 		sleep_ms(1);
-	p->ctl_fd = open_control(p->pid, &p->target_fd);
+	p->ctl_fd = open_control(p->pid, &p->target_fd, &other);
 	if (p->ctl_fd != -ENOENT)
 		return 0;
 	r = rut_inject(p->pid, rut_agent_image,
 		       (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image, has_agent, err);
 	if (r == 0)
-		p->ctl_fd = open_control(p->pid, &p->target_fd);
+		p->ctl_fd = open_control(p->pid, &p->target_fd, NULL);
+	else if (r == -EPERM && other)
+		rut_err_set(
+			err, EPERM,
+			"process %d has the agent of another version of rutile, and ours may not "
+			"be loaded beside it: use that version, restart the process with the "
+			"agent of this one, or run rutile as root",
+			(int)p->pid);
 	return r;
 }
 
@@ -291,7 +309,7 @@ int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bo
 		return rut_err_set(err, ENOMEM, "out of memory");
 	p->pid = pid;
 	p->ctl_fd = p->pidfd = -1;
-	p->ctl_fd = open_control(pid, &p->target_fd);
+	p->ctl_fd = open_control(pid, &p->target_fd, NULL);
 	if (p->ctl_fd == -ENOENT && inject) {
 		r = inject_agent(p, err);
 		if (r < 0)
@@ -311,15 +329,14 @@ int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bo
 	*ret = p;
 	return 0;
 fail:
-	if (p->ctl && slot_state(p) != RUT_SLOT_FREE)
-		rut_tracee_detach(p, false);
+	rut_tracee_detach(p, false);
 	rut_tracee_free(p);
 	return r;
 }
 
 void rut_tracee_detach(struct rut_tracee *p, bool wait)
 {
-	if (!p->ctl || p->exited)
+	if (!p->holds_slot || p->exited || slot_state(p) == RUT_SLOT_FREE)
 		return;
 	__atomic_store_n(&slot_of(p)->state, RUT_SLOT_STOP, __ATOMIC_RELEASE);
 	wake_agent(p);
@@ -372,7 +389,7 @@ bool rut_tracee_has_session(pid_t pid, uint64_t session_id)
 	struct rut_tracee p = {.pid = pid};
 	bool found = false;
 
-	p.ctl_fd = open_control(pid, &p.target_fd);
+	p.ctl_fd = open_control(pid, &p.target_fd, NULL);
 	if (p.ctl_fd < 0)
 		return false;
 	if (map_control(&p, now_ms() + 50, NULL) == 0 && p.ctl)
@@ -400,5 +417,6 @@ void rut_tracee_free(struct rut_tracee *p)
 		close(p->pidfd);
 	free(p->names);
 	free(p->base);
+	free(p->rows);
 	free(p);
 }

@@ -10,6 +10,14 @@ free_port() {
 }
 
 pids=
+# What is still ours: the number of one that has ended may be another's by now.
+kill_started() {
+  me=$(exec sh -c 'echo $PPID')
+  for p in $pids; do
+    ! grep -qs "^PPid:	$me\$" "/proc/$p/status" || kill -KILL "$p" 2>/dev/null || :
+  done
+}
+
 # start FILE COMMAND...: in the background: $pid, its output in FILE; waits for its first line "ready".
 start() {
   out=$1
@@ -18,8 +26,7 @@ start() {
   "$@" >"$out" 2>"$out.err" &
   pid=$!
   pids="$pids $pid"
-  # shellcheck disable=SC2086 # a list of numbers
-  trap 'kill -KILL $pids 2>/dev/null || :' EXIT
+  trap kill_started EXIT
   for _ in $(seq 3000); do
     ! grep -qs ready "$out" || return 0
     ! t_gone "$pid" || break

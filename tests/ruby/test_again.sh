@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # One process, traced again and again, in changing modes.
 . "$SRC/tests/tap.sh"
+. "$SRC/tests/ruby/lib.sh"
 RUBY=${RUBY:-ruby}
 export RUBY
 
@@ -85,6 +86,76 @@ E2
   [ $((rss3 - rss2)) -lt 500 ] || [ $((rss4 - rss3)) -lt 500 ]
 }
 
+# The control page of a process: the agent of this version, resident.
+page_of() {
+  find "/proc/$1/fd" -lname '/memfd:rutile-agent-2 *' | head -n 1
+}
+
+# The agent that another version of rutile left is no obstacle, unless nothing can be loaded.
+another_version_is_there() {
+  gcc -o no_ptrace "$SRC/tests/ruby/no_ptrace.c"
+  start out "$RUBY" -W0 "$SRC/tests/ruby/versions.rb"
+  rc=0
+  ASAN_OPTIONS=detect_leaks=0 ./no_ptrace "$RUTILE" calls "$pid" all --duration 0.2 >none 2>err || rc=$?
+  cat err
+  [ "$rc" = 1 ]
+  grep -q "^rutile calls: process $pid has the agent of another version of rutile, and ours may not" err
+  [ "$(wc -l <err)" = 1 ]
+  not grep -q rutile_agent "/proc/$pid/maps"
+  "$RUTILE" calls "$pid" all --last --duration 0.3 | grep 'Object#work  *[1-9]'
+  [ -n "$(page_of "$pid")" ]
+}
+
+# A page that is not what its name says is refused, and nobody writes into it.
+page_of_another_version() {
+  start out "$RUBY" -W0 -e '$stdout.sync = true; puts "ready"; loop { sleep 0.01 }'
+  "$RUTILE" calls "$pid" all --last --duration 0.1 >none
+  page=$(page_of "$pid")
+  printf '\377' | dd of="$page" bs=1 seek=4 conv=notrunc status=none
+  cp "$page" before
+  rc=0
+  "$RUTILE" calls "$pid" all --duration 0.2 >none 2>err || rc=$?
+  cat err
+  [ "$rc" = 1 ]
+  grep -q "^rutile calls: the agent in process $pid is of another version of rutile: restart" err
+  [ "$(wc -l <err)" = 1 ]
+  cmp before "$page"
+}
+
+# There is room for eight tracers. The ninth is told so, and does nothing to the others.
+nine_tracers() {
+  start out "$RUBY" -W0 -e 'def work; sleep 0.001; end; $stdout.sync = true; puts "ready"; loop { work }'
+  tracers=
+  for i in 1 2 3 4 5 6 7 8; do
+    "$RUTILE" calls "$pid" all --json --interval 100ms >"out.$i" &
+    tracers="$tracers $!"
+  done
+  for i in 1 2 3 4 5 6 7 8; do
+    for _ in $(seq 300); do
+      ! grep -q 'Object#work' "out.$i" || break
+      sleep 0.05
+    done
+    grep -q 'Object#work' "out.$i"
+  done
+  rc=0
+  "$RUTILE" calls "$pid" all --duration 0.2 >none 2>err || rc=$?
+  cat err
+  [ "$rc" = 1 ]
+  grep -q "process $pid is already traced by 8 tracers" err
+  # struct rut_agent_ctl: 56 bytes, then the slots; each begins with its state.
+  # 1 and 2: RUT_SLOT_START and RUT_SLOT_ACTIVE.
+  page=$(page_of "$pid")
+  bytes=$(stat -L -c %s "$page")
+  states=
+  for i in 0 1 2 3 4 5 6 7; do
+    states="$states$(od -An -t u4 -j $((56 + i * (bytes - 56) / 8)) -N 4 "$page" | tr -d ' ')"
+  done
+  echo "states: $states"
+  echo "$states" | grep -qE '^[12]{8}$'
+  # shellcheck disable=SC2086 # a list of numbers
+  kill -INT $tracers
+}
+
 # On a process without an agent, and on one that is still starting: one agent, and no harm.
 together() { # TRACERS ROUNDS
   seed=${SEED:-$(date +%s)}
@@ -99,5 +170,8 @@ t_case "two tracers at the same moment" together 2 15
 t_case "four tracers at the same moment" together 4 15
 t_case "four tracers while the process starts" young_together 4 15
 t_case "attached sixty times: memory does not grow" memory_does_not_grow
+t_case "another version of rutile was there" another_version_is_there
+t_case "a page of another version" page_of_another_version
+t_case "nine tracers" nine_tracers
 t_case "a process survives tracers of changing modes" survives_changing_modes
 t_done

@@ -224,6 +224,51 @@ running_calls() {
     }' want out
 }
 
+# Calls that do not return are in the table with the time that they have taken so far. Nobody's time
+# ever goes back, whatever ends while it is looked at.
+calls_that_hang() {
+  mkfifo in err
+  # shellcheck disable=SC2086 # words
+  $RUBY $RUBYFLAGS -W0 --disable-gems "$dir/hanging.rb" <in 2>err &
+  pid=$!
+  exec 5>in 6<err
+  read -r ready <&6
+  [ "$ready" = ready ]
+  begin=$(date +%s%N)
+  "$RUTILE" time --json --interval 2ms --duration 60s --path '*exact/hanging.rb' "$pid" >out &
+  tracer=$!
+  for _ in $(seq 600); do
+    ! grep -q '"Hang#before"' out || break
+    sleep 0.05
+  done
+  echo >&5
+  for _ in $(seq 600); do
+    ! grep -qE '"Hang#later".*"total_ns":[1-9][0-9]{8},' out || break
+    sleep 0.05
+  done
+  kill -INT $tracer
+  wait $tracer
+  end=$(date +%s%N)
+  kill -KILL $pid
+  tail -n 5 out
+  sed -E 's/.*"method":"([^"]*)","calls":([0-9]+),"total_ns":([0-9]+),"self_ns":([0-9]+),"max_ns":([0-9]+),.*/\1 \2 \3 \4 \5/' out >rows
+  awk -v all=$((end - begin)) '
+    function wrong(what) { print "WRONG: " NR ": " $0 ": " what; bad = 1 }
+    # The tracer measures how long a tick is each time.
+    $3 + 2e5 + $3 / 20000 < total[$1] { wrong("less than " total[$1]) }
+    $3 > all || $5 > $3 { wrong("too much") }
+    $1 == "Hang#deeper" && $4 != $3 { wrong("self") }
+    $1 == "Hang#before" && $4 > 1e6 { wrong("self") }
+    $1 == "Hang#fiber" && ($3 > 1e6 || $4 > 1e6) { wrong("it waits") }
+    $1 ~ /often/ && $3 - $4 > 1 { wrong("self") }
+    { total[$1] = $3; calls[$1] = $2; n++ }
+    END {
+      if (n < 100 || total["Hang#before"] < 1e8 || total["Hang#later"] < 1e8 ||
+          calls["Hang#before"] != 0 || calls["Hang#deeper"] != 0 || calls["Hang#later"] != 1) wrong("at the end")
+      exit bad
+    }' rows
+}
+
 # The time of a method's own and that of what it calls add up: all of it is in the outermost.
 time_adds_up() {
   cat >adds.rb <<'EOF'
@@ -266,6 +311,7 @@ t_case "classes and code that come and go: C methods" churn_c_calls
 t_case "classes and code that come and go: objects" churn_objects
 t_case "own times add up to the total" time_adds_up
 t_case "calls that were running at attach" running_calls
+t_case "calls that do not return" calls_that_hang
 t_case "allocations per line and class" objects_started
 t_case "allocations per line and class, attached" objects_attached
 t_case "strings; arrays and hashes" objects_kinds
