@@ -3,7 +3,7 @@
 # `rutile record`: the trace against babeltrace, strace and /proc.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
-trap 'for s in c d; do "$RUTILE" destroy $s$$ 2>/dev/null; done; rm -rf "$t_root"' EXIT
+trap '"$RUTILE" destroy c$$ 2>/dev/null; "$RUTILE" destroy d$$ 2>/dev/null; rm -rf "$t_root"' EXIT
 
 # How often a signal interrupts a wait is up to the scheduler.
 timing='^rt_sigreturn \|^wait4 '

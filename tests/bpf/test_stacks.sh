@@ -223,7 +223,7 @@ END
 come_by() {
   echo "$1 $2" >&3
   read -r line <&4
-  [ "$line" = done ]
+  [ "$line" = "done" ]
 }
 
 # checked FROM DIR...: every event of these folders, one after the other, has the stack of its
@@ -298,6 +298,7 @@ test_flight_many() {
   come_by 60000 1000
   "$RUTILE" snapshot s$$ -o u
   readers t >/dev/null
+  # shellcheck disable=SC2046 # two numbers
   set -- $(checked 0 t)
   [ "$1" = 60000 ] && [ "$2" -ge $((60000 - 16384)) ] && [ "$2" -lt 50000 ]
   # Of the newest none is lost.
