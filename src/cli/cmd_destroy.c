@@ -21,8 +21,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		return rut_usage_error(cmd, "the name of the session is missing");
 	for (size_t i = 0; i < n; i++)
 		if (rut_session_destroy(names[i], &err) < 0)
-			return rut_fail(cmd, &err);
-	return RUT_EXIT_OK;
+			rc = rut_fail(cmd, &err);
+	return rc;
 }
 
 const struct rut_cmd cmd_destroy = {

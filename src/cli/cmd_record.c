@@ -225,14 +225,22 @@ static void finish(struct rut_recorder *r, struct rut_consumer *c)
 	fprintf(stderr, "\n");
 }
 
+/* A handler and not SIG_IGN, which the command would inherit. */
+static void on_pipe(int sig)
+{
+}
+
 static void catch_signals(void)
 {
 	struct sigaction stop = {.sa_handler = on_stop}, rotate = {.sa_handler = on_rotate};
+	struct sigaction pipe = {.sa_handler = on_pipe, .sa_flags = SA_RESTART};
 
 	sigaction(SIGINT, &stop, NULL);
 	sigaction(SIGTERM, &stop, NULL);
 	sigaction(SIGHUP, &stop, NULL);
 	sigaction(SIGUSR2, &rotate, NULL);
+	/* Nobody reads what we say: no reason to lose what is in memory. */
+	sigaction(SIGPIPE, &pipe, NULL);
 }
 
 static void set_static_pids(struct record *rec)

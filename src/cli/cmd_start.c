@@ -48,8 +48,6 @@ static int resume(const struct rut_cmd *cmd, const char *name)
 				       "there is no stopped session '%s': give --flight or "
 				       "--output to make one",
 				       name);
-	if (!rc && r->meta->running)
-		rc = rut_err_set(&err, EALREADY, "session '%s' runs already", name);
 	if (!rc)
 		rc = rut_session_resume(r, &err);
 	rut_recorder_free(r);

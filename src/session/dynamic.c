@@ -199,10 +199,24 @@ static int keep_link(struct building *b, struct bpf_link *link, size_t i, struct
 	return no_memory(err);
 }
 
+/* What was attached to some of its places would record; nor must a later start try it again. */
+static void undo(struct building *b)
+{
+	struct rut_meta *m = b->r->meta;
+	char prefix[32];
+
+	snprintf(prefix, sizeof(prefix), "dyn:%u:", b->conf.id);
+	rut_programs_drop_links(b->r, prefix);
+	for (uint32_t i = 0; i < m->ndynamic && !b->again; i++)
+		if (m->dynamic[i].id == b->conf.id)
+			m->dynamic[i].id = 0;
+}
+
 static int finish(struct building *b, int rc)
 {
 	if (!rc && rut_programs_keep(b->r, b->obj) == 0)
 		return 0;
+	undo(b);
 	bpf_object__close(b->obj);
 	return rc ? rc : -ENOMEM;
 }
@@ -642,6 +656,27 @@ int rut_dynamic_add(struct rut_recorder *r, const char *spec, struct rut_err *er
 	return add(r, spec, 0, err);
 }
 
+/* What this machine lacks is named, and the rest goes on. */
+static int add_or_warn(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
+{
+	struct rut_err why = RUT_ERR_INIT;
+	int rc = add(r, spec, id, &why);
+
+	if (rc >= 0)
+		return 0;
+	if (rc == -ENOMEM || rc == -EPERM || r->conf.strict)
+		return rut_err_set(err, why.code, "%s", why.msg);
+	rut_warn("'%s' is not recorded: %s", spec, why.msg);
+	return 1;
+}
+
+int rut_dynamic_try(struct rut_recorder *r, const char *spec, struct rut_err *err)
+{
+	int rc = add_or_warn(r, spec, 0, err);
+
+	return rc < 0 ? rc : 0;
+}
+
 int rut_dynamic_resume(struct rut_recorder *r, struct rut_err *err)
 {
 	for (uint32_t i = 0; i < r->meta->ndynamic; i++) {
@@ -649,9 +684,11 @@ int rut_dynamic_resume(struct rut_recorder *r, struct rut_err *err)
 
 		if (!r->meta->dynamic[i].id)
 			continue; /* removed */
-		rc = add(r, r->meta->dynamic[i].spec, r->meta->dynamic[i].id, err);
-		if (rc)
+		rc = add_or_warn(r, r->meta->dynamic[i].spec, r->meta->dynamic[i].id, err);
+		if (rc < 0)
 			return rc;
+		if (rc)
+			r->meta->dynamic[i].id = 0;
 	}
 	return 0;
 }

@@ -36,7 +36,10 @@ int rut_conf_add_events(struct rut_record_conf *conf, const char *list, struct r
  */
 int rut_dynamic_add(struct rut_recorder *r, const char *spec, struct rut_err *err);
 
-/* Attaches again what meta->dynamic lists, after a stop. */
+/* The same at a start: what cannot be is logged, and is no error unless the session is strict. */
+int rut_dynamic_try(struct rut_recorder *r, const char *spec, struct rut_err *err);
+
+/* Attaches again what meta->dynamic lists, after a stop; in the same way. */
 int rut_dynamic_resume(struct rut_recorder *r, struct rut_err *err);
 
 #endif

@@ -81,6 +81,25 @@ int rut_session_lock(struct rut_err *err)
 	return fd;
 }
 
+int rut_session_lock_one(const char *name, struct rut_err *err)
+{
+	_cleanup_close_ int fd = -1;
+	struct stat held, named;
+	char path[128];
+
+	snprintf(path, sizeof(path), RUT_PIN_ROOT "/%s", name);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? rut_err_set(err, ENOENT, "there is no session '%s'", name)
+				       : rut_err_errno(err, errno, "cannot open '%s'", path);
+	if (flock(fd, LOCK_EX) < 0 || fstat(fd, &held) < 0)
+		return rut_err_errno(err, errno, "cannot lock '%s'", path);
+	/* Who had it before may have removed the session; perhaps there is a new one of its name. */
+	if (lstat(path, &named) < 0 || named.st_ino != held.st_ino)
+		return rut_err_set(err, ENOENT, "session '%s' was destroyed meanwhile", name);
+	return RUT_TAKE_FD(fd);
+}
+
 void rut_session_unlock(int fd)
 {
 	/* Closing alone would not do: a forked process may have it too. */

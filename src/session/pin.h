@@ -23,6 +23,12 @@ int rut_session_check_name(const char *name, struct rut_err *err);
 int rut_session_lock(struct rut_err *err);
 void rut_session_unlock(int fd);
 
+/*
+ * Who changes a session holds this: one at a time. Returns a descriptor, which is closed to let go,
+ * or -errno; -ENOENT: there is no such session, or no longer.
+ */
+int rut_session_lock_one(const char *name, struct rut_err *err);
+
 /* Pins maps and links. -EEXIST when the name is taken: nothing of the other session is touched. */
 int rut_session_pin(struct rut_recorder *r, struct rut_err *err);
 

@@ -19,7 +19,7 @@
 #include "session/filter.h"
 #include "session/kernel.h"
 
-__attribute__((format(printf, 2, 0))) static int quiet_print(enum libbpf_print_level level,
+__attribute__((format(printf, 2, 0))) static int to_debug(enum libbpf_print_level level,
 							     const char *fmt, va_list ap)
 {
 	char line[512];
@@ -30,6 +30,11 @@ __attribute__((format(printf, 2, 0))) static int quiet_print(enum libbpf_print_l
 	line[strcspn(line, "\n")] = '\0';
 	rut_debug("%s", line);
 	return 0;
+}
+
+void rut_programs_quiet(void)
+{
+	libbpf_set_print(to_debug);
 }
 
 static int load_error(int rc, struct rut_err *err)
@@ -124,6 +129,19 @@ int rut_programs_keep_link(struct rut_recorder *r, struct bpf_link *link, const 
 	return 0;
 }
 
+void rut_programs_drop_links(struct rut_recorder *r, const char *prefix)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->nlinks; i++) {
+		if (strncmp(r->links[i].name, prefix, strlen(prefix)) != 0)
+			r->links[n++] = r->links[i];
+		else
+			bpf_link__destroy(r->links[i].link);
+	}
+	r->nlinks = n;
+}
+
 /*
  * The skeletons are only containers of the objects' bytes: the objects are ours. With a filter it
  * is the other object, into a copy of which the filter is put; *ret_copy is freed after the load.
@@ -136,7 +154,6 @@ static struct bpf_object *open_kernel_object(struct rut_recorder *r, struct rut_
 	const void *data;
 	size_t size;
 
-	libbpf_set_print(quiet_print);
 	data = rut_kernel_bpf__elf_bytes(&size);
 	if (r->conf.filter[0]) {
 		data = rut_kernel_filter_bpf__elf_bytes(&size);

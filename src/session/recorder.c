@@ -288,18 +288,6 @@ static void list_pages(struct rut_recorder *r)
 	m->anchor.npages = (uint32_t)n;
 }
 
-static int add_probe(struct rut_recorder *r, const char *spec, struct rut_err *err)
-{
-	struct rut_err why = RUT_ERR_INIT;
-	int rc = rut_dynamic_add(r, spec, &why);
-
-	/* What this machine lacks is named, and the rest goes on. */
-	if (rc >= 0 || rc == -ENOMEM || rc == -EPERM || r->conf.strict)
-		return rc < 0 ? rut_err_set(err, why.code, "%s", why.msg) : rc;
-	rut_warn("'%s' is not recorded: %s", spec, why.msg);
-	return 0;
-}
-
 static void describe(struct rut_recorder *r, uint32_t shift, uint32_t count)
 {
 	struct rut_meta *m = r->meta;
@@ -342,7 +330,7 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 	if (!rc)
 		rc = rut_programs_load(r, &r->conf.selection, err);
 	for (size_t i = 0; i < RUT_PROBES_MAX && r->conf.probes[i][0] && !rc; i++)
-		rc = add_probe(r, r->conf.probes[i], err);
+		rc = rut_dynamic_try(r, r->conf.probes[i], err);
 	if (!rc && !r->nobjects && (was_any || r->conf.probes[0][0]))
 		rc = rut_err_set(err, ENOENT, "nothing is left to record");
 	if (!rc)
@@ -356,6 +344,7 @@ struct rut_recorder *rut_recorder_alloc(void)
 {
 	struct rut_recorder *r = calloc(1, sizeof(*r));
 
+	rut_programs_quiet();
 	for (size_t i = 0; r && i < RUT_MAP_COUNT; i++)
 		r->fds[i] = -1;
 	return r;

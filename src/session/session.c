@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "session/session.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -125,6 +127,21 @@ static void publish_consumer(struct rut_meta *m)
 	__atomic_store_n(&m->consumer, getpid(), __ATOMIC_RELEASE);
 }
 
+/* Who started us may wait for the other end of a pipe: what is ours is closed on exec, the rest not. */
+static void close_inherited(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+
+	for (struct dirent *e; d && (e = readdir(d));) {
+		int fd = atoi(e->d_name);
+
+		if (fd > 2 && !(fcntl(fd, F_GETFD) & FD_CLOEXEC))
+			close(fd);
+	}
+	if (d)
+		closedir(d);
+}
+
 /* The daemon: everything was opened before the fork, so that errors were the caller's to show. */
 static _Noreturn void daemon_main(struct rut_consumer *c)
 {
@@ -133,6 +150,10 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	static struct rut_logfile log;
 
 	setsid();
+	close_inherited();
+	/* What it was started in can be unmounted. */
+	if (chdir("/") < 0)
+		rut_debug("the folder of the session's process stays in use");
 	/* The links are pinned: held here too, they would outlive a `stop`. */
 	rut_programs_free(c->recorder);
 	open_log(&log, c->recorder);
@@ -295,32 +316,44 @@ static uint64_t consumed(const struct rut_recorder *r)
 	return sum;
 }
 
-int rut_session_stop(struct rut_recorder *r, struct rut_err *err)
+static bool is_drained(const struct rut_recorder *r)
+{
+	for (int cpu = 0; cpu < r->ncpus; cpu++)
+		if (r->rings[cpu].ctl->consumed < r->rings[cpu].ctl->pos)
+			return false;
+	return true;
+}
+
+static int stop(struct rut_recorder *r, struct rut_err *err)
 {
 	struct rut_meta *m = r->meta;
-	uint64_t before = m->packets_written;
 
 	if (!m->running)
 		return rut_err_set(err, EALREADY, "session '%s' is stopped already", r->conf.name);
 	rut_session_unpin_links(r, NULL);
 	m->running = 0;
 	rut_recorder_flush(r);
-	for (int i = 0; i < 200 && rut_session_consumer_alive(m); i++) {
-		bool left = false;
-
-		for (int cpu = 0; cpu < r->ncpus; cpu++)
-			left |= r->rings[cpu].ctl->consumed < r->rings[cpu].ctl->pos;
-		if (!left && m->packets_written >= before)
-			break;
+	for (int i = 0; i < 200 && rut_session_consumer_alive(m) && !is_drained(r); i++)
 		poll(NULL, 0, 10);
-	}
 	return 0;
+}
+
+int rut_session_stop(struct rut_recorder *r, struct rut_err *err)
+{
+	_cleanup_close_ int lock = rut_session_lock_one(r->conf.name, err);
+
+	return lock < 0 ? lock : stop(r, err);
 }
 
 int rut_session_resume(struct rut_recorder *r, struct rut_err *err)
 {
+	_cleanup_close_ int lock = rut_session_lock_one(r->conf.name, err);
 	int rc;
 
+	if (lock < 0)
+		return lock;
+	if (r->meta->running)
+		return rut_err_set(err, EALREADY, "session '%s' runs already", r->conf.name);
 	/* What was removed before the stop stays so. */
 	r->conf.selection = r->meta->active;
 	rc = rut_programs_load(r, &r->meta->active, err);
@@ -334,6 +367,12 @@ int rut_session_resume(struct rut_recorder *r, struct rut_err *err)
 	return rc;
 }
 
+/* Somebody else may have asked for more meanwhile, and that be done too. */
+static bool is_reached(const uint32_t *done, uint32_t wanted)
+{
+	return (int32_t)(__atomic_load_n(done, __ATOMIC_ACQUIRE) - wanted) >= 0;
+}
+
 /* New events are in the metadata before they are in a packet. */
 static void wait_for_consumer(struct rut_recorder *r)
 {
@@ -341,7 +380,7 @@ static void wait_for_consumer(struct rut_recorder *r)
 	uint32_t generation = __atomic_add_fetch(&m->generation, 1, __ATOMIC_ACQ_REL);
 
 	for (int i = 0; i < WAIT_MS && rut_session_consumer_alive(m); i++) {
-		if (__atomic_load_n(&m->acked, __ATOMIC_ACQUIRE) == generation)
+		if (is_reached(&m->acked, generation))
 			break;
 		poll(NULL, 0, 1);
 	}
@@ -420,8 +459,9 @@ static int add_dynamic(struct rut_recorder *r, const char *spec, struct rut_err 
 
 int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *err)
 {
+	_cleanup_close_ int lock = rut_session_lock_one(r->conf.name, err);
 	char word[512];
-	int rc = 0;
+	int rc = lock < 0 ? lock : 0;
 
 	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word))))
 		rc = rut_dynamic_is(word) ? add_dynamic(r, word, err) : add_static(r, word, err);
@@ -466,8 +506,9 @@ static int remove_dynamic(struct rut_recorder *r, const char *word, struct rut_e
 
 int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err *err)
 {
+	_cleanup_close_ int lock = rut_session_lock_one(r->conf.name, err);
 	char word[512];
-	int rc = 0;
+	int rc = lock < 0 ? lock : 0;
 
 	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word))))
 		rc = rut_dynamic_is(word) ? remove_dynamic(r, word, err)
@@ -488,7 +529,7 @@ int rut_session_rotate(struct rut_recorder *r, struct rut_err *err)
 	memcpy(before, m->current, sizeof(before));
 	wanted = __atomic_add_fetch(&m->rotate_wanted, 1, __ATOMIC_ACQ_REL);
 	for (int i = 0; i < WAIT_MS; i++) {
-		if (__atomic_load_n(&m->rotate_done, __ATOMIC_ACQUIRE) == wanted)
+		if (is_reached(&m->rotate_done, wanted))
 			return strcmp(before, m->current) != 0
 				       ? 0
 				       : rut_err_set(err, EIO,
@@ -515,17 +556,25 @@ void rut_session_clear(struct rut_recorder *r)
 
 int rut_session_destroy(const char *name, struct rut_err *err)
 {
+	_cleanup_close_ int lock = -1;
 	struct rut_recorder *r = NULL;
 	pid_t pid;
 	int rc = rut_session_open(&r, name, err);
 
+	if (!rc) {
+		lock = rut_session_lock_one(name, err);
+		if (lock < 0) {
+			rut_recorder_free(r);
+			return lock;
+		}
+	}
 	/* What cannot be read can still be removed. */
 	if (rc == -EPROTO || rc == -EINVAL)
 		return rut_session_check_name(name, err) ? rc : rut_session_unpin(name, err);
 	if (rc < 0)
 		return rc;
 	if (r->meta->running)
-		rut_session_stop(r, NULL);
+		stop(r, NULL);
 	pid = rut_session_consumer_alive(r->meta) ? r->meta->consumer : 0;
 	if (pid)
 		kill(pid, SIGTERM);

@@ -40,12 +40,11 @@ static int copy_ring(struct rut_writer *w, int cpu, uint64_t end, unsigned char 
 		uint64_t records = rut_ring_packet_records(ring, pos);
 		int rc = copy_packet(ring, pos, buf);
 
-		if (rc == -ESTALE) {
+		/* Readers see by the packets' numbers that it is missing; those behind it are there. */
+		if (rc < 0) {
 			snap->lapped++;
 			continue;
 		}
-		if (rc < 0)
-			break;
 		if (!snap->begin_ns || p->timestamp_begin < snap->begin_ns)
 			snap->begin_ns = p->timestamp_begin;
 		if (p->timestamp_end > snap->end_ns)

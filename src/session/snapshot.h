@@ -7,7 +7,7 @@
 
 struct rut_snapshot {
 	uint64_t bytes, packets, records;
-	uint64_t lapped; /* packets that the producers reused while they were copied */
+	uint64_t lapped; /* packets reused while they were copied, or with an unfinished record */
 	uint64_t begin_ns, end_ns;
 };
 

@@ -308,6 +308,25 @@ test_own_calls_are_absent() {
   if grep "syscall_.*{ pid = $(cat pid), procname" bt2.out; then return 1; fi
 }
 
+# Nobody reads what it says: the trace is whole, the command's status told, and SIGPIPE the command's.
+test_closed_pipe() {
+  need_bpf
+  {
+    rc=0
+    "$RUTILE" record -o t -e syscall:getsid -- \
+      sh -c 'sleep 0.1; python3 -c "import os; [os.getsid(0) for i in range(100)]"; exit 7' || rc=$?
+    echo $rc >rc
+  } 2>&1 | true
+  for _ in $(seq 200); do [ -s rc ] && break; sleep 0.02; done
+  [ "$(cat rc)" = 7 ]
+  readers t >/dev/null
+  [ "$(grep -c syscall_entry_getsid bt2.out)" = 100 ]
+  # What the command inherits: the signal kills it as ever.
+  rc=0
+  "$RUTILE" record -o u -e syscall:getppid -- sh -c 'kill -PIPE $$' 2>err || rc=$?
+  [ $rc = 141 ]
+}
+
 test_bad_input() {
   need_bpf
   mkdir full && : >full/x
@@ -348,6 +367,7 @@ t_case "32-bit calls have their own names and arguments" test_compat
 t_case "a command that never leaves its CPU is known to the analyses" test_short_command
 t_case "every stream lasts from the begin to the end" test_range
 t_case "rutile's own calls are not in the trace" test_own_calls_are_absent
+t_case "nobody reads what it says" test_closed_pipe
 t_case "bad input gives one clear line" test_bad_input
 t_case "without privileges: the missing capability is named" test_not_root
 t_done

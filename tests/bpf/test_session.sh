@@ -253,6 +253,95 @@ test_unmounted() {
     "$RUTILE" destroy t-unmounted'
 }
 
+# Two commands at once on one session: both do what they are told.
+test_at_once() {
+  need_bpf
+  n=${S}b
+  "$RUTILE" start $n -o "$T/t" -e syscall:getsid
+  process=$(daemon_pid $n)
+  # Both wait for an answer: the process is told to sleep first.
+  kill -STOP "$process"
+  "$RUTILE" rotate $n >out1 2>&1 &
+  a=$!
+  "$RUTILE" rotate $n >out2 2>&1 &
+  b=$!
+  for _ in $(seq 100); do
+    [ "$(cat /proc/$a/stat /proc/$b/stat | grep -c ') S ')" = 2 ] && break
+    sleep 0.02
+  done
+  kill -CONT "$process"
+  wait $a && wait $b || { cat out1 out2; return 1; }
+  cat >f.c <<'END'
+#define F(n) __attribute__((noinline)) void f##n(void) { __asm__ volatile("# " #n ::: "memory"); }
+F(1) F(2) F(3) F(4)
+int main(void) { for (int i = 0; i < 10; i++) { f1(); f2(); f3(); f4(); } return 0; }
+END
+  cc -O1 -fno-ipa-icf -o f f.c
+  adds=
+  for i in 1 2 3 4; do
+    "$RUTILE" add $n -e "uprobe:$PWD/f:f$i" &
+    adds="$adds $!"
+  done
+  for p in $adds; do wait $p; done
+  ./f
+  last=$("$RUTILE" status $n | sed -n 's/^output *//p')
+  "$RUTILE" destroy $n
+  readers "$last" >/dev/null
+  grep -o 'uprobe:f[0-9]' bt2.out | sort | uniq -c
+  for i in 1 2 3 4; do [ "$(grep -c " uprobe:f$i:" bt2.out)" = 10 ]; done
+}
+
+# Names that are not there keep nobody from destroying the others.
+test_destroy_many() {
+  need_bpf
+  for i in 1 2; do "$RUTILE" start ${S}$i --flight -e syscall:getsid; done
+  rc=0
+  "$RUTILE" destroy ${S}1 ${S}none ${S}2 2>err || rc=$?
+  [ $rc = 1 ]
+  [ "$(cat err)" = "rutile destroy: there is no session '${S}none'" ]
+  [ ! -e /sys/fs/bpf/rutile/${S}1 ] && [ ! -e /sys/fs/bpf/rutile/${S}2 ]
+}
+
+# A stopped session goes on without what is no longer there.
+test_resume_without() {
+  need_bpf
+  n=${S}w
+  echo 'int f(void) { return 1; } int main(void) { return f() - 1; }' >g.c
+  cc -O0 -o g g.c
+  "$RUTILE" start $n --flight -p $$ -e "syscall:getsid,uprobe:$PWD/g:f"
+  ./g
+  "$RUTILE" stop $n
+  rm g
+  "$RUTILE" start $n 2>err
+  cat err
+  grep -q "'uprobe:.*/g:f' is not recorded" err
+  python3 -c 'import os; os.getsid(0)'
+  "$RUTILE" snapshot $n -o t
+  # It is not tried again.
+  "$RUTILE" stop $n
+  "$RUTILE" start $n 2>err
+  [ ! -s err ]
+  "$RUTILE" destroy $n
+  readers t >/dev/null
+  [ "$(grep -c ' uprobe:f:' bt2.out)" = 1 ] && [ "$(grep -c ' syscall_entry_getsid:' bt2.out)" = 1 ]
+}
+
+# The session's process holds nothing of who started it: no folder, no pipe.
+test_alone() {
+  need_bpf
+  mkdir here
+  mkfifo pipe
+  # A reader comes to the end of what it says when start has ended, although the session goes on.
+  (cd here && "$RUTILE" start ${S}x -o "$T/t" -e syscall:getsid >../pipe 7>&1 2>&1) &
+  timeout 20 cat pipe >out
+  process=$(daemon_pid ${S}x)
+  [ "$(readlink /proc/$process/cwd)" = / ]
+  [ ! -e /proc/$process/fd/7 ]
+  rmdir here
+  "$RUTILE" destroy ${S}x
+  grep -q 'records to' out
+}
+
 t_case "a flight recorder needs no process; snapshots hold what happened" test_flight
 t_case "overwrite mode keeps the newest events" test_overwrite
 t_case "events are added and removed while it runs" test_add_remove
@@ -299,5 +388,9 @@ END
 
 t_case "names, doubles and bad folders are refused" test_refusals
 t_case "a session is not taken for dead while it is born" test_young
+t_case "two commands at once" test_at_once
+t_case "several are destroyed, those that are not there named" test_destroy_many
+t_case "a stopped session goes on without what is gone" test_resume_without
+t_case "the session's process is on its own" test_alone
 t_case "the BPF file system is mounted when it is not" test_unmounted
 t_done
