@@ -94,7 +94,8 @@ int rut_session_lock_one(const char *name, struct rut_err *err)
 				       : rut_err_errno(err, errno, "cannot open '%s'", path);
 	if (flock(fd, LOCK_EX) < 0 || fstat(fd, &held) < 0)
 		return rut_err_errno(err, errno, "cannot lock '%s'", path);
-	/* Who had it before may have removed the session; perhaps there is a new one of its name. */
+	/* Who had it before may have removed the session; perhaps there is a new one of its name.
+	 */
 	if (lstat(path, &named) < 0 || named.st_ino != held.st_ino)
 		return rut_err_set(err, ENOENT, "session '%s' was destroyed meanwhile", name);
 	return RUT_TAKE_FD(fd);

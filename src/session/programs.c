@@ -20,7 +20,7 @@
 #include "session/kernel.h"
 
 __attribute__((format(printf, 2, 0))) static int to_debug(enum libbpf_print_level level,
-							     const char *fmt, va_list ap)
+							  const char *fmt, va_list ap)
 {
 	char line[512];
 

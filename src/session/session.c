@@ -127,7 +127,8 @@ static void publish_consumer(struct rut_meta *m)
 	__atomic_store_n(&m->consumer, getpid(), __ATOMIC_RELEASE);
 }
 
-/* Who started us may wait for the other end of a pipe: what is ours is closed on exec, the rest not. */
+/* Who started us may wait for the other end of a pipe: what is ours is closed on exec, the rest
+ * not. */
 static void close_inherited(void)
 {
 	DIR *d = opendir("/proc/self/fd");

@@ -40,7 +40,8 @@ static int copy_ring(struct rut_writer *w, int cpu, uint64_t end, unsigned char 
 		uint64_t records = rut_ring_packet_records(ring, pos);
 		int rc = copy_packet(ring, pos, buf);
 
-		/* Readers see by the packets' numbers that it is missing; those behind it are there. */
+		/* Readers see by the packets' numbers that it is missing; those behind it are
+		 * there. */
 		if (rc < 0) {
 			snap->lapped++;
 			continue;

@@ -192,6 +192,34 @@ test_refusals() {
   [ ! -e u ]
 }
 
+# A probe at two places, of which the kernel takes one: it is refused, and neither records.
+test_half_attached() {
+  build
+  command -v strace >/dev/null || t_skip "no strace"
+  cat >places.c <<'END'
+#include <sys/sdt.h>
+int main(int argc, char **argv)
+{
+	for (int i = 0; i < 100; i++) {
+		DTRACE_PROBE1(demo, pair, i);
+		DTRACE_PROBE1(demo, pair, i + argc);
+		DTRACE_PROBE1(demo, single, i);
+	}
+	return 0;
+}
+END
+  cc -O2 -fno-unroll-loops -o places places.c
+  strace -f -o /dev/null -e trace=perf_event_open -e inject=perf_event_open:error=ENOSPC:when=2 \
+    "$RUTILE" record -o t -e "usdt:$PWD/places:demo:pair,usdt:$PWD/places:demo:single" -- ./places 2>err
+  cat err
+  grep -q "demo:pair' is not recorded: cannot attach to '$PWD/places' at 0x[0-9a-f]*: No space left" err
+  readers t >/dev/null
+  [ "$(grep -c 'demo:single:' bt2.out)" = 100 ]
+  if grep 'demo:pair:' bt2.out; then return 1; fi
+  # One line for one thing: what the library says of it goes to the log.
+  [ "$(wc -l <err)" = 2 ]
+}
+
 t_case "USDT: every hit, arguments, strings, several sites" test_usdt
 t_case "functions: entries and returns" test_functions
 t_case "threads that share a CPU" test_turns
@@ -200,4 +228,5 @@ t_case "tracepoints by their tracefs format are exact" test_tracepoint
 t_case "strings of tracepoints" test_tracepoint_strings
 t_case "samples" test_profile
 t_case "what does not exist is named" test_refusals
+t_case "a probe that can be attached to some of its places only" test_half_attached
 t_done

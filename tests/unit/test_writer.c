@@ -14,7 +14,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/err.h"
+#include "session/snapshot.h"
 
 #define PAGE	4096
 #define SUBBUFS 4
@@ -221,11 +224,89 @@ static void test_full_at_every_page(void **state)
 	free(packet);
 }
 
+static uint64_t tick(void)
+{
+	static uint64_t ns = 1000000;
+
+	return ns += 100;
+}
+
+/* Each record fills its packet. Returns its position. */
+static uint64_t reserve(const struct rut_ring *ring)
+{
+	uint64_t ns = 0, pos = 0, head;
+	void *p = rut_ring_reserve(ring, 3000, tick, &ns, &pos);
+
+	assert_non_null(p);
+	head = RUT_RECORD_HEADER(1, ns);
+	memcpy(p, &head, sizeof(head));
+	return pos;
+}
+
+/* The numbers of the packets in DIR/kernel/kernel_0 that have records, as digits. */
+static void packets_of(const char *dir, char *ret)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	char path[200];
+	struct rut_packet p;
+
+	snprintf(path, sizeof(path), "%s/kernel/kernel_0", dir);
+	assert_int_equal(rut_buf_read_file(&b, path, 1 << 20), 0);
+	for (size_t at = 0; at + sizeof(p) <= b.len; at += p.packet_size / 8) {
+		memcpy(&p, b.data + at, sizeof(p));
+		if (p.content_size > sizeof(p) * 8)
+			*ret++ = (char)('0' + p.packet_seq_num);
+	}
+	*ret = '\0';
+}
+
+/* A record that is not finished costs a snapshot its packet, not those behind it. */
+static void test_snapshot_beside_an_unfinished_record(void **state)
+{
+	static unsigned char data[8 << 12];
+	static struct rut_ring_ctl ctl __attribute__((aligned(64)));
+	char root[] = "/tmp/rutile-snapshot.XXXXXX", dir[64], found[16];
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_snapshot snap;
+	struct rut_ring ring;
+	struct rut_recorder r = {.ncpus = 1, .rings = &ring};
+	uint64_t second;
+
+	assert_non_null(mkdtemp(root));
+	r.meta = calloc(1, RUT_META_PAGES_OFFSET);
+	assert_non_null(r.meta);
+	r.conf.mode = RUT_RING_OVERWRITE;
+	snprintf(r.conf.name, sizeof(r.conf.name), "unit");
+	assert_int_equal(rut_ring_init(&ring, &ctl, data, RUT_RING_OVERWRITE, 12, 8), 0);
+	rut_ring_commit(&ring, reserve(&ring), 3000);
+	second = reserve(&ring);
+	rut_ring_commit(&ring, reserve(&ring), 3000);
+	rut_ring_commit(&ring, reserve(&ring), 3000);
+
+	snprintf(dir, sizeof(dir), "%s/a", root);
+	assert_int_equal(rut_snapshot_write(&r, dir, &snap, &err), 0);
+	packets_of(dir, found);
+	assert_string_equal(found, "023");
+	assert_int_equal(snap.lapped, 1);
+	assert_int_equal(rut_trace_remove(dir), 0);
+
+	rut_ring_commit(&ring, second, 3000);
+	snprintf(dir, sizeof(dir), "%s/b", root);
+	assert_int_equal(rut_snapshot_write(&r, dir, &snap, &err), 0);
+	packets_of(dir, found);
+	assert_string_equal(found, "0123");
+	assert_int_equal(snap.lapped, 0);
+	assert_int_equal(rut_trace_remove(dir), 0);
+	assert_int_equal(rmdir(root), 0);
+	free(r.meta);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_whole_at_every_page),
 		cmocka_unit_test(test_full_at_every_page),
+		cmocka_unit_test(test_snapshot_beside_an_unfinished_record),
 	};
 
 	return cmocka_run_group_tests_name("writer", tests, NULL, NULL);
