@@ -85,6 +85,9 @@ struct rut_tracer {
 	struct rut_ruby_row *rows; /* owned */
 	size_t rows_cap;
 	struct rut_candidate candidates[RUT_CANDIDATES];
+	/* The command that was started, while it runs: what it starts has the agent preloaded. */
+	pid_t spawned;
+	char *agent_dir;	      /* owned; the file that it loads is there */
 	struct rut_family **families; /* owned */
 	size_t family_count;
 	struct rut_gone gone;
@@ -153,8 +156,15 @@ const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, ui
 /* running.c: copies the first `count` rows, as if the calls that run ended now. */
 void rut_running_add(struct rut_tracee *t, struct rut_agent_row *rows, uint32_t count);
 
+/* spawn.c */
+/* Has the command that was started ended? It is left to whoever waits for it. */
+bool rut_spawn_ended(pid_t pid);
+/* The agent's file goes, unless the command may still need it. */
+void rut_spawn_fini(struct rut_tracer *t);
+
 /* tree.c: notices ends, takes in new processes. */
 void rut_tree_follow(struct rut_tracer *t);
+void rut_tree_adopt_spawned(struct rut_tracer *t);
 /* Tells of the beginning, once, or the end of a process. */
 void rut_tree_announce(struct rut_tracer *t, struct rut_tracee *p, enum rut_ruby_event_type type);
 

@@ -3,70 +3,134 @@
  * Starting a program with the agent in it from the first line on.
  *
  * Ruby loads the agent itself (RUBYOPT=-r), which then waits in its Init function until this tracer
- * has set its hooks. The file is only needed until then.
+ * has set its hooks. The program may be a shell that starts Ruby later, several times, as another
+ * user: each of them loads the agent. So its file stays as long as the program does, for a Ruby
+ * that does not find it would not start.
  */
 #include "ruby/internal.h"
 
 #include "base/cleanup.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-struct agent_file {
-	char dir[256], path[300];
-};
+#define AGENT_FILE  "librutile_agent.so" /* Ruby calls the Init function of that name */
+#define WAIT_ROUNDS 5000		 /* of a millisecond */
 
-static void agent_file_remove(struct agent_file *f)
+/* Ruby takes RUBYOPT apart at spaces. */
+static bool is_usable(const char *dir)
 {
-	if (f->path[0])
-		unlink(f->path);
-	if (f->dir[0])
-		rmdir(f->dir);
+	struct statvfs fs;
+
+	if (!dir || *dir != '/' || access(dir, W_OK | X_OK) < 0 || statvfs(dir, &fs) < 0 ||
+	    fs.f_flag & ST_NOEXEC)
+		return false;
+	while (*dir && !isspace((unsigned char)*dir))
+		dir++;
+	return !*dir;
 }
 
-/* The name must be librutile_agent.so: Ruby calls the Init function of that name. */
-static int agent_file_make(struct agent_file *f, struct rut_err *err)
+/* Others may enter it: the program may change its user before it is Ruby. */
+static int make_dir(struct rut_tracer *t, struct rut_err *err)
 {
-	const char *p = (const char *)rut_agent_image, *tmp = getenv("TMPDIR");
+	const char *const dirs[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "/run"};
+	size_t i = 0, n = sizeof(dirs) / sizeof(*dirs);
+
+	while (i < n && !is_usable(dirs[i]))
+		i++;
+	if (i == n)
+		return rut_err_set(err, EACCES,
+				   "no folder for the agent: /tmp, /var/tmp, /dev/shm and /run are "
+				   "mounted noexec or may not be written; set TMPDIR");
+	if (asprintf(&t->agent_dir, "%s/rutile.XXXXXX", dirs[i]) < 0) {
+		t->agent_dir = NULL;
+		return rut_err_set(err, ENOMEM, "out of memory");
+	}
+	if (!mkdtemp(t->agent_dir)) {
+		int r = rut_err_errno(err, errno, "cannot make a folder for the agent in '%s'",
+				      dirs[i]);
+
+		free(t->agent_dir);
+		t->agent_dir = NULL;
+		return r;
+	}
+	chmod(t->agent_dir, 0711);
+	return 0;
+}
+
+static int make_agent_file(struct rut_tracer *t, struct rut_err *err)
+{
+	const char *p = (const char *)rut_agent_image;
 	size_t left = (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image;
 	_cleanup_close_ int fd = -1;
+	char path[PATH_MAX];
+	int r = make_dir(t, err);
 
-	snprintf(f->dir, sizeof(f->dir), "%s/rutile.XXXXXX", tmp && *tmp == '/' ? tmp : "/tmp");
-	if (!mkdtemp(f->dir)) {
-		f->dir[0] = 0;
-		return rut_err_errno(err, errno, "cannot make a folder for the agent");
-	}
-	snprintf(f->path, sizeof(f->path), "%s/librutile_agent.so", f->dir);
-	fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
-	if (fd < 0)
-		return rut_err_errno(err, errno, "cannot create '%s'", f->path);
+	if (r < 0)
+		return r;
+	snprintf(path, sizeof(path), "%s/" AGENT_FILE, t->agent_dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+	if (fd < 0 || fchmod(fd, 0755) < 0)
+		return rut_err_errno(err, errno, "cannot create '%s'", path);
 	while (left) {
 		ssize_t n = write(fd, p, left);
 
+		if (n < 0 && errno == EINTR)
+			continue;
 		if (n <= 0)
-			return rut_err_errno(err, errno, "cannot write '%s'", f->path);
+			return rut_err_errno(err, errno, "cannot write '%s'", path);
 		p += n;
 		left -= (size_t)n;
 	}
 	return 0;
 }
 
-static void child_main(struct rut_tracer *t, const struct agent_file *f, char *const argv[],
-		       pid_t tracer, int error_fd)
+bool rut_spawn_ended(pid_t pid)
+{
+	siginfo_t si = {0};
+
+	return waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == pid;
+}
+
+void rut_spawn_fini(struct rut_tracer *t)
+{
+	char path[PATH_MAX];
+	bool needed = t->spawned && !rut_spawn_ended(t->spawned);
+
+	/* A Ruby that has loaded it keeps it from what it starts. */
+	for (size_t i = 0; needed && i < t->count; i++)
+		needed = t->tracees[i]->pid != t->spawned;
+	if (t->agent_dir && !needed) {
+		snprintf(path, sizeof(path), "%s/" AGENT_FILE, t->agent_dir);
+		unlink(path);
+		rmdir(t->agent_dir);
+	}
+	free(t->agent_dir);
+	t->agent_dir = NULL;
+	t->spawned = 0;
+}
+
+static void child_main(struct rut_tracer *t, char *const argv[], pid_t tracer, int error_fd)
 {
 	const char *old = getenv("RUBYOPT");
-	char opt[4096], session[64];
+	char *opt, session[64];
 	sigset_t none;
 	int code;
 
-	snprintf(opt, sizeof(opt), "-r%s%s%s", f->path, old && *old ? " " : "", old ? old : "");
+	if (asprintf(&opt, "-r%s/" AGENT_FILE "%s%s", t->agent_dir, old && *old ? " " : "",
+		     old ? old : "") < 0)
+		_exit(126);
 	snprintf(session, sizeof(session), "%llx:%d", (unsigned long long)t->session_id,
 		 (int)tracer);
 	setenv("RUBYOPT", opt, 1);
@@ -80,61 +144,58 @@ static void child_main(struct rut_tracer *t, const struct agent_file *f, char *c
 	_exit(127);
 }
 
-static bool ended(pid_t pid)
+/* The agent is there when a Ruby waits for us; it may be a child of the command, or come later. */
+static void wait_for_agent(struct rut_tracer *t)
 {
-	siginfo_t si = {0};
+	struct pollfd pfd = {.fd = t->watch_fd, .events = POLLIN};
 
-	return waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) == 0 && si.si_pid == pid;
+	for (int i = 0; i < WAIT_ROUNDS && !t->count && !rut_spawn_ended(t->spawned); i++) {
+		rut_tree_adopt_spawned(t);
+		if (!t->count && poll(&pfd, 1, 1) != 0)
+			break; /* a key, or a signal */
+	}
 }
 
-/* The agent is there when the program waits for us; one that is not Ruby never does. */
-static void wait_for_agent(struct rut_tracer *t, pid_t pid)
+/* What the child could not do: 0 when it runs the command. */
+static int read_error(int fd)
 {
-	struct timespec ts = {.tv_nsec = 1000000};
+	int code = 0;
+	ssize_t n;
 
-	for (int i = 0; i < 5000 && !ended(pid); i++) {
-		struct rut_tracee *p;
-		struct rut_err ignored = RUT_ERR_INIT;
-
-		if (rut_tracee_open(&p, t, pid, false, &ignored) == 0) {
-			p->tree = true;
-			if (rut_tracer_add(t, p, &ignored) == 0)
-				return;
-			rut_tracee_detach(p, true);
-			rut_tracee_free(p);
-		}
-		nanosleep(&ts, NULL);
-	}
+	do
+		n = read(fd, &code, sizeof(code));
+	while (n < 0 && errno == EINTR);
+	return n == sizeof(code) ? code : 0;
 }
 
 pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err *err)
 {
-	struct agent_file f = {0};
 	pid_t tracer = getpid(), pid;
-	int fds[2], code = 0, r;
+	int fds[2], code, r;
 
-	r = agent_file_make(&f, err);
+	r = make_agent_file(t, err);
+	if (r == 0 && pipe2(fds, O_CLOEXEC) < 0)
+		r = rut_err_errno(err, errno, "cannot make a pipe");
 	if (r < 0) {
-		agent_file_remove(&f);
+		rut_spawn_fini(t);
 		return r;
-	}
-	if (pipe2(fds, O_CLOEXEC) < 0) {
-		agent_file_remove(&f);
-		return rut_err_errno(err, errno, "cannot make a pipe");
 	}
 	pid = fork();
 	if (pid == 0)
-		child_main(t, &f, argv, tracer, fds[1]);
+		child_main(t, argv, tracer, fds[1]);
+	r = pid < 0 ? rut_err_errno(err, errno, "cannot start a process") : 0;
 	close(fds[1]);
-	if (pid < 0) {
-		r = rut_err_errno(err, errno, "cannot start a process");
-	} else if (read(fds[0], &code, sizeof(code)) == sizeof(code)) {
+	code = pid < 0 ? 0 : read_error(fds[0]);
+	close(fds[0]);
+	if (code) {
 		waitpid(pid, NULL, 0);
 		r = rut_err_errno(err, code, "cannot run '%s'", argv[0]);
-	} else {
-		wait_for_agent(t, pid);
 	}
-	close(fds[0]);
-	agent_file_remove(&f);
-	return r < 0 ? r : pid;
+	if (r < 0) {
+		rut_spawn_fini(t);
+		return r;
+	}
+	t->spawned = pid;
+	wait_for_agent(t);
+	return pid;
 }

@@ -65,6 +65,7 @@ void rut_tracer_free(struct rut_tracer *t)
 		rut_tracee_detach(t->tracees[i], false);
 	for (size_t i = 0; i < t->count; i++)
 		rut_tracee_detach(t->tracees[i], true);
+	rut_spawn_fini(t);
 	rut_family_look(t);
 	t->ending = true;
 	rut_events_round(t, NULL);

@@ -86,31 +86,43 @@ static struct rut_candidate *candidate(struct rut_tracer *t, pid_t pid)
 	return free_one;
 }
 
+static bool take_over(struct rut_tracer *t, pid_t pid, bool inject)
+{
+	struct rut_err ignored = RUT_ERR_INIT;
+	struct rut_tracee *p;
+
+	if (rut_tracee_open(&p, t, pid, inject, &ignored) < 0)
+		return false;
+	p->tree = true;
+	if (rut_tracer_add(t, p, &ignored) < 0) {
+		rut_tracee_detach(p, true);
+		rut_tracee_free(p);
+		return false;
+	}
+	rut_tree_announce(t, p, RUT_RUBY_EVENT_START);
+	return true;
+}
+
 /* Tries now, and again later if it cannot be yet. */
 static void adopt(struct rut_tracer *t, pid_t pid)
 {
 	static const uint32_t pause_ms[] = {50, 100, 200, 400, 800, 2000, 5000, 60000};
 	struct rut_candidate *c = candidate(t, pid);
-	struct rut_err ignored = RUT_ERR_INIT;
-	struct rut_tracee *p;
 	bool inject;
 
+	/* What is started waits for us when it is Ruby: it is looked at each time. */
+	if (c && t->spawned && take_over(t, pid, false)) {
+		c->pid = 0;
+		return;
+	}
 	if (!c || now_ms() < c->next_ms)
 		return;
 	c->next_ms = now_ms() + pause_ms[c->tries < 7 ? c->tries : 7];
 	c->tries++;
 	/* A child that has just been forked has an agent, or will have executed something soon. */
 	inject = (c->tries > 4 || rut_ruby_uptime_s(pid) >= 2) && looks_like_ruby(pid);
-	if (rut_tracee_open(&p, t, pid, inject, &ignored) < 0)
-		return;
-	p->tree = true;
-	if (rut_tracer_add(t, p, &ignored) < 0) {
-		rut_tracee_detach(p, true);
-		rut_tracee_free(p);
-		return;
-	}
-	c->pid = 0;
-	rut_tree_announce(t, p, RUT_RUBY_EVENT_START);
+	if (take_over(t, pid, inject))
+		c->pid = 0;
 }
 
 static void walk(struct rut_tracer *t, pid_t pid, int depth);
@@ -147,6 +159,20 @@ static void walk(struct rut_tracer *t, pid_t pid, int depth)
 		closedir(dir);
 }
 
+/* Whatever the command that we started has become, and what it has started. */
+void rut_tree_adopt_spawned(struct rut_tracer *t)
+{
+	if (!t->spawned)
+		return;
+	if (rut_spawn_ended(t->spawned)) {
+		t->spawned = 0;
+		return;
+	}
+	if (!find(t, t->spawned))
+		adopt(t, t->spawned);
+	walk(t, t->spawned, 0);
+}
+
 /* A parent may have ended before its children were seen (daemons): they carry our session. */
 static void find_orphans(struct rut_tracer *t)
 {
@@ -155,20 +181,9 @@ static void find_orphans(struct rut_tracer *t)
 
 	while (dir && (de = readdir(dir))) {
 		pid_t pid = (pid_t)strtol(de->d_name, NULL, 10);
-		struct rut_err ignored = RUT_ERR_INIT;
-		struct rut_tracee *p;
 
-		if (pid <= 0 || find(t, pid) || !rut_tracee_has_session(pid, t->session_id))
-			continue;
-		if (rut_tracee_open(&p, t, pid, false, &ignored) < 0)
-			continue;
-		p->tree = true;
-		if (rut_tracer_add(t, p, &ignored) < 0) {
-			rut_tracee_detach(p, true);
-			rut_tracee_free(p);
-			continue;
-		}
-		rut_tree_announce(t, p, RUT_RUBY_EVENT_START);
+		if (pid > 0 && !find(t, pid) && rut_tracee_has_session(pid, t->session_id))
+			take_over(t, pid, false);
 	}
 	if (dir)
 		closedir(dir);
@@ -200,6 +215,7 @@ void rut_tree_follow(struct rut_tracer *t)
 	for (size_t i = 0; i < t->count; i++)
 		if (t->tracees[i]->tree && !t->tracees[i]->exited)
 			walk(t, t->tracees[i]->pid, 0);
+	rut_tree_adopt_spawned(t);
 	for (size_t i = 0; i < RUT_CANDIDATES; i++)
 		if (t->candidates[i].pid && t->candidates[i].again)
 			adopt(t, t->candidates[i].pid);

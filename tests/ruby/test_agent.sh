@@ -312,9 +312,35 @@ EOF
   diff -u want got
 }
 
+# What is started need not be Ruby: it may be a shell that starts some, one after another or late, or
+# something that becomes another user first. Each of them counts, and the agent's file goes in the end.
+commands_start_ruby() {
+  cat >w.rb <<'EOF'
+def w; end
+10.times { w }
+print ENV['RUBYOPT'], ENV['RUTILE_SESSION']
+EOF
+  mkdir tmp "with space" noexec
+  for command in "$ruby w.rb; $ruby w.rb; :" "sleep 6; $ruby w.rb; $ruby w.rb; :" "( $ruby w.rb; $ruby w.rb; : ); :"; do
+    TMPDIR=$T/tmp "$RUTILE" calls --json --last --path '*w.rb' -- sh -c "$command" >out
+    echo "$command: $(cat out)"
+    grep -q '"method":"Object#w","calls":20,' out
+    [ -z "$(ls tmp)" ]
+  done
+  TMPDIR="$T/with space" "$TRACE_TOOL" -m calls -p '*w.rb' -- $ruby w.rb | grep 'Object#w	10	'
+  [ "$(id -u)" = 0 ] || return 0
+  chmod 755 "$T" "$T/.."
+  chmod 644 w.rb
+  "$TRACE_TOOL" -m calls -p '*w.rb' -- setpriv --reuid=65534 --clear-groups $ruby "$T/w.rb" | grep 'Object#w	10	'
+  # shellcheck disable=SC2016 # for the other shell
+  TMPDIR=$T/noexec unshare -m sh -c 'mount -t tmpfs -o noexec none "$TMPDIR" && "$@"' sh \
+    "$TRACE_TOOL" -m calls -p '*w.rb' -- $ruby w.rb | grep 'Object#w	10	'
+}
+
 t_case "the agent links against nothing" links_against_nothing
 t_case "ractors" ractors_count
 t_case "short programs" short_programs_are_counted
+t_case "commands that start Ruby" commands_start_ruby
 t_case "processes that start while they are attached to" starting_processes_survive
 t_case "forks" forks_are_followed
 t_case "children that live for a moment only" short_children_are_counted
