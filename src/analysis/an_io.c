@@ -70,12 +70,17 @@ static struct rut_io_fd *new_life(struct rut_io *io, struct rut_io_fds *fds)
 	const struct rut_conf *c = io->base.run->conf;
 	struct rut_io_fd *last = fds->n ? &fds->lives[fds->n - 1] : NULL;
 
-	for (size_t i = 0; last && !c->log && !c->top && i + 1 < fds->n; i++) {
-		if (last->close_ns == RUT_NO_TIME || fds->lives[i].filename != last->filename)
-			continue;
-		fds->lives[i].bytes[0] += last->bytes[0];
-		fds->lives[i].bytes[1] += last->bytes[1];
-		return last;
+	if (last && !c->log && !c->top && last->close_ns != RUT_NO_TIME) {
+		uintptr_t name = (uintptr_t)last->filename;
+		size_t i = (size_t)(uintptr_t)rut_map_get(&fds->by_name, name);
+
+		if (i && i < fds->n) {
+			fds->lives[i - 1].bytes[0] += last->bytes[0];
+			fds->lives[i - 1].bytes[1] += last->bytes[1];
+			return last;
+		}
+		if (rut_map_put(&fds->by_name, name, (void *)(uintptr_t)fds->n))
+			return NULL;
 	}
 	if (fds->n == fds->cap) {
 		size_t cap = fds->cap ? fds->cap * 2 : 4;
@@ -87,6 +92,12 @@ static struct rut_io_fd *new_life(struct rut_io *io, struct rut_io_fds *fds)
 		fds->cap = cap;
 	}
 	return &fds->lives[fds->n++];
+}
+
+static void fini_lives(struct rut_io_fds *fds)
+{
+	free(fds->lives);
+	rut_map_fini(&fds->by_name);
 }
 
 static void open_fd(struct rut_io *io, struct rut_io_proc *p, const struct rut_hook_fd *h)
@@ -159,14 +170,14 @@ static void on_parent(void *arg, const void *data)
 		struct rut_io_fds *to = rut_ordered_get(&leader->fds, (uint64_t)from->fd);
 
 		if (to) {
-			free(from->lives);
+			fini_lives(from);
 			continue;
 		}
 		to = rut_ordered_add(&leader->fds, (uint64_t)from->fd, sizeof(*to));
 		if (to)
 			*to = *from;
 		else
-			free(from->lives);
+			fini_lives(from);
 	}
 	rut_ordered_fini(&p->fds);
 }
@@ -449,7 +460,7 @@ static void fini(struct rut_instance *inst)
 		struct rut_io_proc *p = io->procs.items[i];
 
 		for (size_t k = 0; k < p->fds.n; k++)
-			free(((struct rut_io_fds *)p->fds.items[k])->lives);
+			fini_lives(p->fds.items[k]);
 		rut_ordered_fini(&p->fds);
 	}
 	for (size_t i = 0; i < io->disks.n; i++)

@@ -20,6 +20,7 @@ struct rut_io_fds {
 	int64_t fd;
 	struct rut_io_fd *lives; /* owned */
 	size_t n, cap;
+	struct rut_map by_name; /* filename -> which of the lives that are over, from 1 */
 };
 
 struct rut_io_proc {

@@ -146,7 +146,7 @@ static struct rut_sched_tid *get_tid(struct rut_sched *s, const struct rut_threa
 
 static struct rut_sched_prio *get_prio(struct rut_sched *s, const struct rut_thread *t)
 {
-	uint64_t key = t->has_prio ? (uint64_t)(t->prio + 1000) : 0;
+	uint64_t key = t->has_prio ? (uint64_t)(uint32_t)t->prio + 1 : 0;
 	struct rut_sched_prio *p = rut_ordered_add(&s->prios, key, sizeof(*p));
 
 	if (!p || p->is_init)

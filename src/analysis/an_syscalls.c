@@ -66,11 +66,13 @@ static const struct rut_lami_class summary =
 
 /* ---- What happens ---- */
 
+enum { MAX_ERRNO = 4095 }; /* of the kernel */
+
 static void count_return(struct call_stats *c, int64_t ret)
 {
 	struct ret_count *rets;
 
-	if (ret > 0)
+	if (ret > 0 || ret < -MAX_ERRNO) /* addresses and the like have all bits */
 		ret = 0;
 	for (size_t i = 0; i < c->n_rets; i++) {
 		if (c->rets[i].ret == ret) {
@@ -166,7 +168,7 @@ static const char *error_name(int64_t ret)
 	case -133:
 		return NULL;
 	default:
-		return ret < 0 && ret > -4096 ? strerrorname_np((int)-ret) : NULL;
+		return ret < 0 ? strerrorname_np((int)-ret) : NULL;
 	}
 }
 

@@ -105,6 +105,30 @@ TRACE
   grep -q "{'success': 2, 'EAGAIN': 1}" out
 }
 
+# The kernel has 4,095 errors; what is below them is a value.
+values_with_all_bits_are_no_errors() {
+  { echo "$SWITCH"
+    for i in 1 2 3; do echo "$((i * 2000)) 0 syscall_entry_ptrace request=1"; echo "$((i * 2000 + 500)) 0 syscall_exit_ptrace ret=-${i}000000"; done
+    echo "9_000 0 syscall_entry_ptrace request=1"; echo "9_500 0 syscall_exit_ptrace ret=-4095"; } | mk
+  run syscallstats >out
+  cat out
+  grep -q "{'success': 3, '-4095': 1}" out
+}
+
+# Bytes are added up by file, however often and in whatever order it is opened under one number.
+files_opened_again_are_one_file() {
+  { echo "$SWITCH"; t=10000
+    for i in 1 2 3 2 1 4 2; do
+      printf '%d 0 syscall_entry_openat filename=/f%d flags=0\n%d 0 syscall_exit_openat ret=3\n' $t $i $((t + 1))
+      printf '%d 0 syscall_entry_read fd=3 count=100\n%d 0 syscall_exit_read ret=%d\n' $((t + 2)) $((t + 3)) $((t / 10000))
+      printf '%d 0 syscall_entry_close fd=3\n%d 0 syscall_exit_close ret=0\n' $((t + 4)) $((t + 5))
+      t=$((t + 10000))
+    done; } | mk
+  run iousagetop --mi | json '
+r = {x[0]["path"]: x[1]["value"] for x in rows("Per-file top I/O operations [read]")}
+assert r == {"/f2": 2 + 4 + 7, "/f1": 1 + 5, "/f4": 6, "/f3": 3}, r'
+}
+
 a_limit_is_a_limit() {
   { echo "$SWITCH"; for i in 1 2 3 4 5; do
     echo "${i}0_000 0 syscall_entry_openat filename=f$i flags=0"
@@ -764,6 +788,8 @@ t_case "a softirq raised again while it runs" a_softirq_raised_thrice_while_it_r
 t_case "received packets of LTTng 2.7 and later" received_packets_have_two_names
 t_case "statedumps of LTTng 2.12 name files" statedumps_of_files_by_table
 t_case "return values are counted once" return_values_are_counted_once
+t_case "return values that look like errors" values_with_all_bits_are_no_errors
+t_case "files that are opened again" files_opened_again_are_one_file
 t_case "a limit is a limit" a_limit_is_a_limit
 t_case "a trace in a folder of any name" a_folder_of_any_name_wakes_up
 t_case "accept and accept4" accept_opens_a_connection
