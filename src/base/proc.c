@@ -1,23 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/proc.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 
+/* What follows the name, which may hold anything. */
+static const char *read_stat(pid_t pid, struct rut_buf *b)
+{
+	char path[64];
+	const char *p;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (rut_buf_read_file(b, path, 4096) < 0 || !b->data)
+		return NULL;
+	p = strrchr(b->data, ')');
+	return p ? p + 1 : NULL;
+}
+
 pid_t rut_proc_parent(pid_t pid)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
-	char path[64];
-	const char *p;
+	const char *p = read_stat(pid, &b);
 	int parent;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (rut_buf_read_file(&b, path, 4096) < 0 || !b.data)
-		return 0;
-	/* Behind a name that may hold anything. */
-	p = strrchr(b.data, ')');
-	return p && sscanf(p + 1, " %*c %d", &parent) == 1 ? parent : 0;
+	return p && sscanf(p, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+uint64_t rut_proc_start(pid_t pid)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	const char *p = read_stat(pid, &b);
+	uint64_t start;
+
+	return p && sscanf(p,
+			   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+			   "%*d %*d %" SCNu64,
+			   &start) == 1
+		       ? start
+		       : 0;
 }

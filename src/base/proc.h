@@ -3,9 +3,14 @@
 #ifndef RUT_BASE_PROC_H
 #define RUT_BASE_PROC_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 /* The fourth field of /proc/PID/stat; 0: gone. */
 pid_t rut_proc_parent(pid_t pid);
+
+/* The 22nd: when it was started, in ticks since the boot; 0: gone. Another process that gets its
+ * number has another one. exec changes nothing. */
+uint64_t rut_proc_start(pid_t pid);
 
 #endif

@@ -20,66 +20,85 @@ static const uint64_t answer_ns = 2 * UINT64_C(1000000000);
 /* Workers are found within that. */
 static const uint64_t workers_ns = 100 * UINT64_C(1000000);
 
+/* What a process has answered; several do so at the same time. */
+struct answer {
+	pid_t pid;
+	struct rut_buf out;
+};
+
 struct stacks {
 	struct rut_ruby_opts opts;
 	struct rut_targets targets;
-	struct rut_buf out;
+	struct answer *answers;	  /* owned; in the order of their first threads */
 	size_t started, answered; /* processes: those of the command line and their workers */
-	pid_t last;		  /* of the last thread */
 };
 
-static void print_text(struct stacks *s, const struct rut_ruby_event *ev)
+static struct rut_buf *answer_of(struct stacks *s, pid_t pid)
 {
-	if (ev->pid != s->last)
-		rut_buf_printf(&s->out, "%sprocess %d\n", s->last ? "\n" : "", (int)ev->pid);
-	rut_buf_puts(&s->out, "  thread ");
+	struct answer *more;
+
+	for (size_t i = 0; i < s->answered; i++)
+		if (s->answers[i].pid == pid)
+			return &s->answers[i].out;
+	more = reallocarray(s->answers, s->answered + 1, sizeof(*more));
+	if (!more)
+		return NULL;
+	s->answers = more;
+	more[s->answered] = (struct answer){.pid = pid, .out = RUT_BUF_INIT};
+	return &more[s->answered++].out;
+}
+
+static void print_text(struct rut_buf *out, const struct rut_ruby_event *ev)
+{
+	if (!out->len)
+		rut_buf_printf(out, "process %d\n", (int)ev->pid);
+	rut_buf_puts(out, "  thread ");
 	if (ev->tid)
-		rut_buf_printf(&s->out, "%d ", (int)ev->tid);
-	rut_buf_printf(&s->out, "%s\n", ev->method_name ? ev->method_name : "");
+		rut_buf_printf(out, "%d ", (int)ev->tid);
+	rut_buf_printf(out, "%s\n", ev->method_name ? ev->method_name : "");
 	for (size_t i = 0; i < ev->caller_count; i++)
-		rut_buf_printf(&s->out, "    %s  %s:%u\n",
+		rut_buf_printf(out, "    %s  %s:%u\n",
 			       ev->callers[i].method_name ? ev->callers[i].method_name : "?",
 			       ev->callers[i].path ? ev->callers[i].path : "?",
 			       ev->callers[i].line);
 }
 
-static void print_json(struct stacks *s, const struct rut_ruby_event *ev)
+static void print_json(struct rut_buf *out, const struct rut_ruby_event *ev)
 {
-	rut_jsonl_begin(&s->out);
-	rut_jsonl_u64(&s->out, "pid", (uint64_t)ev->pid);
+	rut_jsonl_begin(out);
+	rut_jsonl_u64(out, "pid", (uint64_t)ev->pid);
 	if (ev->tid)
-		rut_jsonl_u64(&s->out, "tid", (uint64_t)ev->tid);
-	rut_jsonl_str(&s->out, "thread", ev->method_name);
-	rut_jsonl_array_open(&s->out, "frames");
+		rut_jsonl_u64(out, "tid", (uint64_t)ev->tid);
+	rut_jsonl_str(out, "thread", ev->method_name);
+	rut_jsonl_array_open(out, "frames");
 	for (size_t i = 0; i < ev->caller_count; i++) {
-		rut_jsonl_begin(&s->out);
-		rut_jsonl_str(&s->out, "method", ev->callers[i].method_name);
-		rut_jsonl_str(&s->out, "file", ev->callers[i].path);
-		rut_jsonl_u64(&s->out, "line", ev->callers[i].line);
-		rut_jsonl_close(&s->out);
+		rut_jsonl_begin(out);
+		rut_jsonl_str(out, "method", ev->callers[i].method_name);
+		rut_jsonl_str(out, "file", ev->callers[i].path);
+		rut_jsonl_u64(out, "line", ev->callers[i].line);
+		rut_jsonl_close(out);
 	}
-	rut_jsonl_array_close(&s->out);
-	rut_jsonl_end(&s->out);
+	rut_jsonl_array_close(out);
+	rut_jsonl_end(out);
 }
 
 static void on_event(const struct rut_ruby_event *ev, void *arg)
 {
 	struct stacks *s = arg;
+	struct rut_buf *out;
 
 	if (ev->type == RUT_RUBY_EVENT_START)
 		s->started++;
 	if (ev->type != RUT_RUBY_EVENT_SLOW)
 		return;
-	if (ev->pid != s->last)
-		s->answered++;
-	if (s->opts.json)
-		print_json(s, ev);
-	else
-		print_text(s, ev);
-	s->last = ev->pid;
+	out = answer_of(s, ev->pid);
+	if (out && s->opts.json)
+		print_json(out, ev);
+	else if (out)
+		print_text(out, ev);
 }
 
-/* Events come in order of time, and a process writes all of its threads at once. */
+/* A process tells of all of its threads at once. Returns how many processes are asked. */
 static int collect(struct stacks *s, struct rut_tracer *tracer, const struct rut_cmd *cmd,
 		   struct rut_err *err)
 {
@@ -99,12 +118,28 @@ static int collect(struct stacks *s, struct rut_tracer *tracer, const struct rut
 	return rc;
 }
 
+static int write_answers(struct stacks *s, int fd, struct rut_err *err)
+{
+	struct rut_buf all = RUT_BUF_INIT;
+	int rc;
+
+	for (size_t i = 0; i < s->answered; i++) {
+		if (i && !s->opts.json)
+			rut_buf_putc(&all, '\n');
+		rut_buf_add(&all, s->answers[i].out.data, s->answers[i].out.len);
+		all.failed |= s->answers[i].out.failed;
+	}
+	rc = rut_write_all(fd, &all);
+	rut_buf_fini(&all);
+	return rc < 0 ? rut_err_errno(err, -rc, "cannot write") : 0;
+}
+
 static int run_stacks(struct stacks *s, const struct rut_cmd *cmd)
 {
 	struct rut_tracer_config config = {.mode = RUT_RUBY_TRACE, .stacks = true};
 	struct rut_tracer *tracer = NULL;
 	struct rut_err err = RUT_ERR_INIT;
-	int fd = -1, rc = rut_targets_find(&s->targets, &s->opts, &err);
+	int fd = -1, asked, rc = rut_targets_find(&s->targets, &s->opts, &err);
 
 	if (rc >= 0)
 		rc = fd = rut_ruby_opts_open(&s->opts, &err);
@@ -113,14 +148,17 @@ static int run_stacks(struct stacks *s, const struct rut_cmd *cmd)
 	if (rc >= 0)
 		rc = collect(s, tracer, cmd, &err);
 	rut_tracer_free(tracer);
-	if (rc >= 0) {
-		rc = rut_write_all(fd, &s->out);
-		if (rc < 0)
-			rut_err_errno(&err, -rc, "cannot write");
-	}
+	asked = rc;
+	if (rc >= 0)
+		rc = write_answers(s, fd, &err);
 	if (rc >= 0 && !s->answered)
 		rc = rut_err_set(&err, ETIME,
 				 "no answer: no thread of the application came back to Ruby");
+	else if (rc >= 0 && asked > (int)s->answered)
+		rut_notice(cmd,
+			   "%d of %d processes did not answer: none of their threads came back to "
+			   "Ruby",
+			   asked - (int)s->answered, asked);
 	return rc < 0 ? rut_fail(cmd, &err) : RUT_EXIT_OK;
 }
 
@@ -141,7 +179,9 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 			cmd, "a command that is not running does nothing yet: name a process");
 	if (rc < 0)
 		rc = run_stacks(&s, cmd);
-	rut_buf_fini(&s.out);
+	for (size_t i = 0; i < s.answered; i++)
+		rut_buf_fini(&s.answers[i].out);
+	free(s.answers);
 	rut_targets_fini(&s.targets);
 	rut_ruby_opts_fini(&s.opts);
 	return rc;

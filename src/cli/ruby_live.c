@@ -123,9 +123,7 @@ static void on_event(const struct rut_ruby_event *ev, void *arg)
 {
 	struct rut_live *l = arg;
 
-	if (ev->type == RUT_RUBY_EVENT_START)
-		l->ready = true;
-	else if (ev->type == RUT_RUBY_EVENT_LOST)
+	if (ev->type == RUT_RUBY_EVENT_LOST)
 		l->lost += ev->lost;
 }
 
@@ -238,6 +236,8 @@ static void print_heading(struct rut_live *l, struct rut_buf *out, bool final)
 		rut_buf_printf(out, ", %d processes", l->processes);
 	if (l->lost)
 		rut_buf_printf(out, ", %" PRIu64 " LOST", l->lost);
+	if (!rut_tracer_settled(l->tracer))
+		rut_buf_puts(out, ", not all code yet");
 	rut_buf_puts(out, final ? " (last table)\n" : "\n");
 }
 

@@ -44,7 +44,6 @@ struct rut_live {
 	int processes;	    /* traced now, or at last */
 	bool ended;	    /* none is left */
 	uint64_t lost;
-	bool ready; /* the first process is traced */
 	bool quit, paused;
 	struct rut_err failure; /* why it could not go on after a change */
 	void *view_data;

@@ -137,9 +137,10 @@ static void draw_status(struct rut_live *l, size_t columns)
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT, line = RUT_BUF_INIT;
 	bool calls = l->mode <= RUT_RUBY_TIME;
 
-	rut_buf_printf(&text, " %s%s  %" PRIu64 " %s in %" PRIu64 "s  every ",
-		       l->paused ? "PAUSED  " : "", rut_mode_name(l->mode),
-		       calls ? l->rows.sum_calls : l->rows.sum_count,
+	rut_buf_printf(&text, " %s%s%s  %" PRIu64 " %s in %" PRIu64 "s  every ",
+		       l->paused ? "PAUSED  " : "",
+		       rut_tracer_settled(l->tracer) ? "" : "NOT ALL CODE YET  ",
+		       rut_mode_name(l->mode), calls ? l->rows.sum_calls : l->rows.sum_count,
 		       calls ? "calls" : "allocations", (l->updated_ns - l->count_ns) / 1000000000);
 	add_interval(&text, l->interval_ns);
 	rut_buf_printf(&text, "  %s%s  by %s%s  lost %" PRIu64 "  %d process%s  %s",

@@ -66,8 +66,9 @@ struct rut_gone {
 
 /* A process of a tree that is not traced yet, or never will be. */
 struct rut_candidate {
-	pid_t pid;  /* 0: free */
-	bool again; /* it is no child of a traced one: ask for it by itself */
+	pid_t pid;	/* 0: free */
+	uint64_t start; /* of one that was traced and has executed another program: when it was
+			   started. It may be nobody's child, and its number another's by now. */
 	unsigned tries;
 	uint64_t seen_ms, next_ms;
 };
@@ -107,6 +108,8 @@ int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bo
 		    struct rut_err *err);
 void rut_tracee_detach(struct rut_tracee *p, bool wait);
 void rut_tracee_free(struct rut_tracee *p);
+/* It has exited. */
+bool rut_tracee_is_gone(const struct rut_tracee *p);
 /* It exited, or executed another program. */
 bool rut_tracee_ended(struct rut_tracee *p);
 /* No hook is still to be set. */

@@ -23,6 +23,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/proc.h"
 #include "ruby/role.h"
 #include "ruby/target.h"
 
@@ -65,28 +66,15 @@ static void drop_suffix(char *s, const char *suffix)
 		s[len - n] = 0;
 }
 
-/* Field 22 of /proc/PID/stat. */
 uint64_t rut_ruby_uptime_s(pid_t pid)
 {
-	_cleanup_buf_ struct rut_buf stat = RUT_BUF_INIT, up = RUT_BUF_INIT;
-	char path[64];
-	const char *p;
-	uint64_t start = 0;
+	_cleanup_buf_ struct rut_buf up = RUT_BUF_INIT;
+	uint64_t start = rut_proc_start(pid) / (uint64_t)sysconf(_SC_CLK_TCK);
 	double now = 0;
-	long hz = sysconf(_SC_CLK_TCK);
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (rut_buf_read_file(&stat, path, 8192) < 0 ||
-	    rut_buf_read_file(&up, "/proc/uptime", 256) < 0 || !stat.data || !up.data)
+	if (!start || rut_buf_read_file(&up, "/proc/uptime", 256) < 0 || !up.data ||
+	    sscanf(up.data, "%lf", &now) != 1)
 		return 0;
-	p = strrchr(stat.data, ')');
-	if (!p || sscanf(up.data, "%lf", &now) != 1 ||
-	    sscanf(p + 1,
-		   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
-		   "%" SCNu64,
-		   &start) != 1)
-		return 0;
-	start /= (uint64_t)hz;
 	return (uint64_t)now > start ? (uint64_t)now - start : 0;
 }
 

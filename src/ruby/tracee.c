@@ -176,9 +176,12 @@ static int take_slot(struct rut_tracee *p, struct rut_err *err)
 			   RUT_AGENT_SLOTS);
 }
 
-static bool process_gone(pid_t pid)
+bool rut_tracee_is_gone(const struct rut_tracee *p)
 {
-	return kill(pid, 0) < 0 && errno == ESRCH;
+	struct pollfd pfd = {.fd = p->pidfd, .events = POLLIN};
+
+	/* A signal ends poll() as well: that is no answer. */
+	return p->pidfd < 0 ? kill(p->pid, 0) < 0 && errno == ESRCH : poll(&pfd, 1, 0) > 0;
 }
 
 /* Waits for a state other than `from`; false when the time is over. */
@@ -190,7 +193,7 @@ static bool wait_state(struct rut_tracee *p, uint32_t from, uint64_t deadline_ms
 
 		if (slot_state(p) != from)
 			return true;
-		if (now_ms() >= deadline_ms || process_gone(p->pid))
+		if (now_ms() >= deadline_ms || rut_tracee_is_gone(p))
 			return false;
 		syscall(SYS_futex, &p->ctl->reply, FUTEX_WAIT, seen, &ts, NULL, 0);
 	}
@@ -245,7 +248,7 @@ static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_
 	__atomic_store_n(&slot->state, RUT_SLOT_START, __ATOMIC_RELEASE);
 	wake_agent(p);
 	wait_state(p, RUT_SLOT_START, now_ms() + 2000);
-	if (process_gone(p->pid))
+	if (rut_tracee_is_gone(p))
 		return rut_err_set(err, ESRCH, "process %d ended", (int)p->pid);
 	if (slot_state(p) == RUT_SLOT_FAILED)
 		return rut_err_set(err, ENOTSUP, "cannot trace process %d: %.127s", (int)p->pid,
@@ -367,11 +370,10 @@ static bool helper_lives(pid_t pid)
 
 bool rut_tracee_ended(struct rut_tracee *p)
 {
-	struct pollfd pfd = {.fd = p->pidfd, .events = POLLIN};
 	char path[64], link[64];
 	ssize_t n;
 
-	if (p->pidfd < 0 ? process_gone(p->pid) : poll(&pfd, 1, 0) != 0)
+	if (rut_tracee_is_gone(p))
 		return true;
 	if (now_ms() < p->exec_check_ms)
 		return false;

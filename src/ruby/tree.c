@@ -10,6 +10,7 @@
 #include "ruby/proc.h"
 
 #include "base/cleanup.h"
+#include "base/proc.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -189,6 +190,16 @@ static void find_orphans(struct rut_tracer *t)
 		closedir(dir);
 }
 
+/* It may have executed another program: then it is still there. */
+static void remember_start(struct rut_tracer *t, const struct rut_tracee *p)
+{
+	uint64_t start = rut_proc_start(p->pid);
+	struct rut_candidate *c = rut_tracee_is_gone(p) ? NULL : candidate(t, p->pid);
+
+	if (c)
+		c->start = start;
+}
+
 void rut_tree_follow(struct rut_tracer *t)
 {
 	uint64_t now = now_ms();
@@ -203,9 +214,8 @@ void rut_tree_follow(struct rut_tracer *t)
 		p->exited = true;
 		ended |= p->tree;
 		rut_tree_announce(t, p, RUT_RUBY_EVENT_EXIT);
-		/* It may have executed another program: then it is still there. */
-		if (p->tree && candidate(t, p->pid))
-			candidate(t, p->pid)->again = true;
+		if (p->tree)
+			remember_start(t, p);
 	}
 	rut_family_look(t);
 	if (now < t->follow_ms && !ended)
@@ -217,8 +227,12 @@ void rut_tree_follow(struct rut_tracer *t)
 			walk(t, t->tracees[i]->pid, 0);
 	rut_tree_adopt_spawned(t);
 	for (size_t i = 0; i < RUT_CANDIDATES; i++)
-		if (t->candidates[i].pid && t->candidates[i].again)
-			adopt(t, t->candidates[i].pid);
+		if (t->candidates[i].pid && t->candidates[i].start) {
+			if (rut_proc_start(t->candidates[i].pid) == t->candidates[i].start)
+				adopt(t, t->candidates[i].pid);
+			else
+				t->candidates[i].pid = 0;
+		}
 	if (ended)
 		find_orphans(t);
 }

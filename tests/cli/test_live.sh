@@ -259,6 +259,39 @@ under_the_name_foreman_tracer() {
   [ $rc = 1 ]
 }
 
+# Two processes that answer at the same time; and one that does not.
+stacks_do_not_mix() {
+  cat >shop.fake <<'EOF'
+proc|100|1|3|/srv/shop|puma: cluster worker 0: [shop]
+proc|101|1|3|/srv/shop|puma: cluster worker 1: [shop]
+proc|102|1|3|/srv/shop|puma: cluster worker 2: [shop]
+event|slow|100|100|1|0|0|0|-|main (sleep)|#|-|0|-|0
+caller|-|run|#|/srv/shop/app.rb|7
+event|slow|101|101|2|0|0|0|-|main (run)|#|-|0|-|0
+event|slow|100|110|3|0|0|0|-|(sleep)|#|-|0|-|0
+EOF
+  export RUTILE_FAKE=$PWD/shop.fake
+  "$R" stacks puma >got 2>err
+  cat >want <<'EOF'
+process 100
+  thread 100 main (sleep)
+    run  /srv/shop/app.rb:7
+  thread 110 (sleep)
+
+process 101
+  thread 101 main (run)
+EOF
+  diff want got
+  grep -q '^rutile stacks: 1 of 3 processes did not answer: ' err
+}
+
+code_that_is_not_counted_yet_is_said() {
+  fake_shop
+  echo unsettled >>shop.fake
+  "$R" calls --last puma >got
+  grep -q '^calls after .*: 678 calls, 3 methods, 2 processes, not all code yet (last table)$' got
+}
+
 t_case "calls of several processes are added up" calls_are_added_up
 t_case "time has its columns, sorts and limits" time_has_its_columns_and_limit
 t_case "objects by class and by line" objects_by_class_and_by_line
@@ -274,4 +307,6 @@ t_case "bad words are refused with the reason" bad_words
 t_case "a command is run and its status passed on" a_command_is_run_and_its_status_passed_on
 t_case "a closed pipe ends it quietly" a_closed_pipe_ends_quietly
 t_case "under the name foreman-tracer" under_the_name_foreman_tracer
+t_case "stacks of processes that answer at the same time" stacks_do_not_mix
+t_case "hooks that are still being set are said" code_that_is_not_counted_yet_is_said
 t_done

@@ -12,6 +12,7 @@
  *	repeat|N	the events come N times
  *	grow		counters are multiplied by the number of readings
  *	ends		the processes end after the events, or after the first table
+ *	unsettled	hooks are still being set
  *	log|FILE	what the tracer was asked to do is appended there
  */
 #include <errno.h>
@@ -44,7 +45,7 @@ static struct {
 	} refused[16];
 	size_t refused_count;
 	unsigned long repeat;
-	bool grow, ends, loaded;
+	bool grow, ends, unsettled, loaded;
 	char *log;
 } fake;
 
@@ -159,6 +160,8 @@ static void take_line(char *line)
 		fake.repeat = number(f[1]);
 	else if (!strcmp(f[0], "grow"))
 		fake.grow = true;
+	else if (!strcmp(f[0], "unsettled"))
+		fake.unsettled = true;
 	else if (!strcmp(f[0], "ends"))
 		fake.ends = true;
 	else if (!strcmp(f[0], "log"))
@@ -246,6 +249,11 @@ pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err 
 		_exit(127);
 	}
 	return t->child;
+}
+
+bool rut_tracer_settled(const struct rut_tracer *t)
+{
+	return !fake.unsettled;
 }
 
 void rut_tracer_watch(struct rut_tracer *t, int fd)

@@ -4,10 +4,12 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/event.h"
@@ -137,10 +139,51 @@ static void test_scribbler(void **state)
 	close(fd);
 }
 
+static volatile sig_atomic_t disturbed;
+
+static void on_signal(int sig)
+{
+	disturbed = sig;
+}
+
+static void *disturb(void *arg)
+{
+	while (!stop)
+		pthread_kill(*(pthread_t *)arg, SIGURG);
+	return NULL;
+}
+
+/* We are there, whatever disturbs us while we look. */
+static void test_signals(void **state)
+{
+	struct rut_tracee p = {
+		.ctl_fd = -1, .pid = getpid(), .exec_check_ms = UINT64_MAX, .target_fd = -1};
+	struct sigaction sa = {.sa_handler = on_signal}, old;
+	pthread_t self = pthread_self(), thread;
+	size_t ended = 0;
+
+	p.pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	assert_true(p.pidfd >= 0);
+	stop = false;
+	sigaction(SIGURG, &sa, &old);
+	assert_int_equal(pthread_create(&thread, NULL, disturb, &self), 0);
+	for (int i = 0; i < 10000 && !disturbed; i++)
+		usleep(100);
+	assert_int_equal(disturbed, SIGURG);
+	for (int i = 0; i < 300000; i++)
+		ended += rut_tracee_ended(&p);
+	stop = true;
+	pthread_join(thread, NULL);
+	sigaction(SIGURG, &old, NULL);
+	close(p.pidfd);
+	assert_int_equal(ended, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_scribbler),
+		cmocka_unit_test(test_signals),
 	};
 
 	return cmocka_run_group_tests_name("shared", tests, NULL, NULL);
