@@ -35,7 +35,7 @@ static struct {
 	uint64_t dev, ino;	   /* of fd */
 	struct rut_usdt_probe *probes[RUT_USDT_CTL_SLOTS];
 	bool running;
-	uint32_t stop; /* atomic */
+	uintptr_t epoch; /* atomic; the thread of another one ends */
 	pthread_t thread;
 	void (*wake)(void *arg);
 	void *wake_arg;
@@ -174,7 +174,7 @@ static void *serve(void *arg)
 	struct rut_usdt_ctl *page = ctl.page;
 	uint32_t seen = 0, beat = 0;
 
-	while (!__atomic_load_n(&ctl.stop, __ATOMIC_ACQUIRE)) {
+	while (__atomic_load_n(&ctl.epoch, __ATOMIC_ACQUIRE) == (uintptr_t)arg) {
 		uint32_t request = __atomic_load_n(&page->request, __ATOMIC_ACQUIRE);
 		void (*wake)(void *) = NULL;
 		void *wake_arg = NULL;
@@ -202,16 +202,17 @@ static int start_thread(void)
 {
 	sigset_t all, old;
 	pthread_attr_t attr;
+	/* A thread that was told to stop may not have looked yet: it must not take it back. */
+	uintptr_t epoch = __atomic_add_fetch(&ctl.epoch, 1, __ATOMIC_ACQ_REL);
 	int rc;
 
-	__atomic_store_n(&ctl.stop, 0, __ATOMIC_RELEASE);
 	/* What was asked before the thread looked is no news. */
 	__atomic_store_n(&ctl.page->request, 0, __ATOMIC_RELEASE);
 	sigfillset(&all);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 256 * 1024);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&ctl.thread, &attr, serve, NULL);
+	rc = pthread_create(&ctl.thread, &attr, serve, (void *)epoch);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	if (rc)
@@ -267,7 +268,7 @@ void rutile_usdt_control_stop(void)
 	}
 	ctl.running = false;
 	thread = ctl.thread;
-	__atomic_store_n(&ctl.stop, 1, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&ctl.epoch, 1, __ATOMIC_ACQ_REL);
 	__atomic_fetch_add(&ctl.page->request, 1, __ATOMIC_RELEASE);
 	futex_wake(&ctl.page->request);
 	rut_usdt_ring_drop();

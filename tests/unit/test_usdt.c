@@ -456,6 +456,89 @@ static void test_control(void **state)
 	assert_null(open_page(getpid()));
 }
 
+static int count_threads(const char *name)
+{
+	DIR *d = opendir("/proc/self/task");
+	int n = 0;
+
+	assert_non_null(d);
+	for (struct dirent *e; (e = readdir(d));) {
+		char path[300], text[32] = "";
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
+		f = fopen(path, "r");
+		if (f && fgets(text, sizeof(text), f))
+			n += !strncmp(text, name, strlen(name));
+		if (f)
+			fclose(f);
+	}
+	closedir(d);
+	return n;
+}
+
+/* One that was joined may still be there for a moment. */
+static void wait_threads(const char *name, int n)
+{
+	for (int i = 0; i < 300000 && count_threads(name) != n; i++)
+		usleep(100);
+	assert_int_equal(count_threads(name), n);
+}
+
+static uint32_t held; /* 1: on_held() waits, 2: it is there */
+
+static void on_held(void *arg)
+{
+	(void)arg;
+	__atomic_store_n(&held, 2, __ATOMIC_RELEASE);
+	for (int i = 0; i < 300000 && __atomic_load_n(&held, __ATOMIC_ACQUIRE); i++)
+		usleep(100);
+}
+
+static void *stop_it(void *arg)
+{
+	rutile_usdt_control_stop();
+	return arg;
+}
+
+/* A thread that is told to stop does so, although another is started before it has looked. */
+static void test_control_is_started_before_it_has_stopped(void **state)
+{
+	struct rutile_usdt_provider *p;
+	struct rutile_usdt_probe *later;
+	struct rut_usdt_ctl *page;
+	struct timespec end;
+	pthread_t other;
+
+	(void)state;
+	assert_int_equal(rutile_usdt_provider_new("stop", &p), 0);
+	assert_int_equal(rutile_usdt_control_start(on_held, NULL), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "later", NULL, 0, &later), 0);
+	rutile_usdt_probe_defer(later, true);
+	page = open_page(getpid());
+	assert_non_null(page);
+	__atomic_store_n(&held, 1, __ATOMIC_RELEASE);
+	ask(page, find_slot(page, "later"), RUT_USDT_WANT_OFF);
+	for (int i = 0; i < 300000 && __atomic_load_n(&held, __ATOMIC_ACQUIRE) != 2; i++)
+		usleep(100);
+	munmap(page, sizeof(*page));
+
+	assert_int_equal(pthread_create(&other, NULL, stop_it, NULL), 0);
+	/* Nothing happens while it runs; then there are two of them. */
+	for (int i = 0; i < 300000 && count_threads("rutile-usdt") != 2; i++) {
+		assert_int_equal(rutile_usdt_control_start(NULL, NULL), 0);
+		usleep(100);
+	}
+	__atomic_store_n(&held, 0, __ATOMIC_RELEASE);
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += 30;
+	assert_int_equal(pthread_timedjoin_np(other, NULL, &end), 0);
+	wait_threads("rutile-usdt", 1);
+	rutile_usdt_control_stop();
+	wait_threads("rutile-usdt", 0);
+	rutile_usdt_provider_free(p);
+}
+
 static void child_of_fork(int ready, int go)
 {
 	char c;
@@ -566,6 +649,7 @@ int main(void)
 		cmocka_unit_test(test_no_growth),
 		cmocka_unit_test(test_unload_while_firing),
 		cmocka_unit_test(test_control),
+		cmocka_unit_test(test_control_is_started_before_it_has_stopped),
 		cmocka_unit_test(test_control_of_child),
 		cmocka_unit_test(test_stolen_descriptor),
 	};
