@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/ruby_live.h"
 #include "cli/trace_print.h"
 #include "cli/wake.h"
@@ -185,14 +186,6 @@ static int add_quiet_classes(struct rut_trace *t)
 	return rc;
 }
 
-static int64_t clock_offset_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec - (int64_t)rut_now_ns();
-}
-
 static int set_up(struct rut_trace *t, struct rut_tracer **ret_tracer, struct sink *s,
 		  struct rut_err *err)
 {
@@ -230,7 +223,7 @@ int rut_trace_run(struct rut_trace *t)
 	t->style.slow = t->slow_ns > 0;
 	t->style.inside = t->inside != NULL;
 	t->style.json = t->opts.json;
-	t->style.clock_offset_ns = clock_offset_ns();
+	t->style.clock_offset_ns = rut_clock_offset_ns();
 	rut_trace_print_init(&s.print, &t->style);
 	rc = set_up(t, &tracer, &s, &err);
 	if (rc >= 0)

@@ -134,7 +134,4 @@ void rut_metadata_write_events(struct rut_buf *out, const struct rut_metadata *m
 /* Appends the description of one event. */
 void rut_metadata_event(struct rut_buf *out, const struct rut_event *e);
 
-/* CLOCK_REALTIME - CLOCK_MONOTONIC, measured as closely as the clocks allow. */
-int64_t rut_clock_offset_ns(void);
-
 #endif

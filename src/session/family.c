@@ -17,6 +17,13 @@ struct process {
 	bool member;
 };
 
+static int by_pid(const void *a, const void *b)
+{
+	pid_t x = ((const struct process *)a)->pid, y = ((const struct process *)b)->pid;
+
+	return (x > y) - (x < y);
+}
+
 static size_t list_processes(struct process **ret)
 {
 	struct process *list = NULL;
@@ -39,16 +46,17 @@ static size_t list_processes(struct process **ret)
 	}
 	if (d)
 		closedir(d);
+	if (n)
+		qsort(list, n, sizeof(*list), by_pid);
 	*ret = list;
 	return n;
 }
 
 static bool is_member(const struct process *list, size_t n, pid_t pid)
 {
-	for (size_t i = 0; i < n; i++)
-		if (list[i].pid == pid)
-			return list[i].member;
-	return false;
+	const struct process key = {.pid = pid}, *p = bsearch(&key, list, n, sizeof(key), by_pid);
+
+	return p && p->member;
 }
 
 int rut_recorder_trace_family(struct rut_recorder *r, pid_t pid)

@@ -7,20 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 
+#include "ring/tsdl.h"
 #include "rut_config.h"
 #include "session/events.h"
 
-static const char types[] =
-	"typealias integer { size = 8; align = 8; signed = false; } := uint8_t;\n"
-	"typealias integer { size = 16; align = 8; signed = false; } := uint16_t;\n"
-	"typealias integer { size = 32; align = 8; signed = false; } := uint32_t;\n"
-	"typealias integer { size = 64; align = 8; signed = false; } := uint64_t;\n"
-	"typealias integer { size = 8; align = 8; signed = true; } := int8_t;\n"
-	"typealias integer { size = 16; align = 8; signed = true; } := int16_t;\n"
-	"typealias integer { size = 32; align = 8; signed = true; } := int32_t;\n"
-	"typealias integer { size = 64; align = 8; signed = true; } := int64_t;\n"
+static const char types[] = RUT_TSDL_INTEGERS
 	"typealias integer { size = 8; align = 8; signed = false; base = 16; } := xint8_t;\n"
 	"typealias integer { size = 16; align = 8; signed = false; base = 16; } := xint16_t;\n"
 	"typealias integer { size = 32; align = 8; signed = false; base = 16; } := xint32_t;\n"
@@ -90,29 +82,6 @@ void rut_metadata_event(struct rut_buf *out, const struct rut_event *e)
 	rut_buf_puts(out, "\t};\n};\n\n");
 }
 
-int64_t rut_clock_offset_ns(void)
-{
-	int64_t best = 0, least = INT64_MAX;
-
-	/* The narrowest of a few brackets. */
-	for (int i = 0; i < 20; i++) {
-		struct timespec a, r, b;
-		int64_t before, after, real;
-
-		clock_gettime(CLOCK_MONOTONIC, &a);
-		clock_gettime(CLOCK_REALTIME, &r);
-		clock_gettime(CLOCK_MONOTONIC, &b);
-		before = a.tv_sec * 1000000000ll + a.tv_nsec;
-		after = b.tv_sec * 1000000000ll + b.tv_nsec;
-		real = r.tv_sec * 1000000000ll + r.tv_nsec;
-		if (after - before < least) {
-			least = after - before;
-			best = real - (before + after) / 2;
-		}
-	}
-	return best;
-}
-
 /* Quotes and backslashes cannot stand in a TSDL string unescaped; control characters never. */
 static void write_env(struct rut_buf *out, const char *key, const char *value)
 {
@@ -146,24 +115,7 @@ static void write_environment(struct rut_buf *out, const struct rut_metadata *m)
 
 static void write_stream(struct rut_buf *out, uint32_t contexts)
 {
-	rut_buf_puts(out, "struct packet_context {\n"
-			  "\tuint64_clock_t timestamp_begin;\n"
-			  "\tuint64_clock_t timestamp_end;\n"
-			  "\tuint64_t content_size;\n"
-			  "\tuint64_t packet_size;\n"
-			  "\tuint64_t packet_seq_num;\n"
-			  "\tuint64_t events_discarded;\n"
-			  "\tuint32_t cpu_id;\n"
-			  "\tuint32_t _reserved;\n"
-			  "};\n\n"
-			  "struct event_header {\n"
-			  "\tuint16_t id;\n"
-			  "\tuint48_clock_t timestamp;\n"
-			  "} align(8);\n\n"
-			  "stream {\n"
-			  "\tid = 0;\n"
-			  "\tevent.header := struct event_header;\n"
-			  "\tpacket.context := struct packet_context;\n");
+	rut_buf_puts(out, RUT_TSDL_PACKETS("_reserved"));
 	if (contexts) {
 		rut_buf_puts(out, "\tevent.context := struct {\n");
 		if (contexts & RUT_CTX_PID)
@@ -189,22 +141,12 @@ void rut_metadata_write(struct rut_buf *out, const struct rut_metadata *m)
 {
 	rut_buf_puts(out, "/* CTF 1.8 */\n\n");
 	rut_buf_puts(out, types);
-	rut_buf_puts(out, "trace {\n\tmajor = 1;\n\tminor = 8;\n\tuuid = \"");
-	for (int i = 0; i < 16; i++)
-		rut_buf_printf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-			       m->uuid[i]);
-	rut_buf_puts(out, "\";\n\tbyte_order = le;\n\tpacket.header := struct {\n"
-			  "\t\tuint32_t magic;\n\t\tuint8_t uuid[16];\n\t\tuint32_t stream_id;\n"
-			  "\t\tuint64_t stream_instance_id;\n\t};\n};\n\n");
+	rut_tsdl_trace(out, m->uuid);
 	write_environment(out, m);
 	rut_buf_printf(out,
 		       "clock {\n\tname = \"monotonic\";\n\tdescription = \"Monotonic Clock\";\n"
 		       "\tfreq = 1000000000;\n\toffset = %lld;\n};\n\n",
 		       (long long)m->clock_offset_ns);
-	rut_buf_puts(out, "typealias integer { size = 48; align = 1; signed = false; map = "
-			  "clock.monotonic.value; } := uint48_clock_t;\n"
-			  "typealias integer { size = 64; align = 8; signed = false; map = "
-			  "clock.monotonic.value; } := uint64_clock_t;\n\n");
 	write_stream(out, m->contexts);
 	rut_metadata_write_events(out, m);
 }

@@ -33,9 +33,12 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/proc.h"
 #include "ring/read.h"
+#include "ring/tsdl.h"
 #include "usdt/remote.h"
 
 /* Looking through all processes of a machine costs something: not so often. */
@@ -80,66 +83,14 @@ static bool wanted(const struct rut_usdt_taps *t, const struct rut_usdt_info *p)
 	return false;
 }
 
-static int64_t clock_offset_ns(void)
-{
-	struct timespec m, r;
-
-	clock_gettime(CLOCK_MONOTONIC, &m);
-	clock_gettime(CLOCK_REALTIME, &r);
-	return (r.tv_sec - m.tv_sec) * 1000000000ll + r.tv_nsec - m.tv_nsec;
-}
-
-static const char metadata_head[] =
-	"/* CTF 1.8 */\n\n"
-	"typealias integer { size = 8; align = 8; signed = false; } := uint8_t;\n"
-	"typealias integer { size = 16; align = 8; signed = false; } := uint16_t;\n"
-	"typealias integer { size = 32; align = 8; signed = false; } := uint32_t;\n"
-	"typealias integer { size = 64; align = 8; signed = false; } := uint64_t;\n"
-	"typealias integer { size = 8; align = 8; signed = true; } := int8_t;\n"
-	"typealias integer { size = 16; align = 8; signed = true; } := int16_t;\n"
-	"typealias integer { size = 32; align = 8; signed = true; } := int32_t;\n"
-	"typealias integer { size = 64; align = 8; signed = true; } := int64_t;\n"
+static const char metadata_types[] =
+	"/* CTF 1.8 */\n\n" RUT_TSDL_INTEGERS
 	"typealias floating_point { exp_dig = 11; mant_dig = 53; align = 8; } := float64_t;\n\n";
-
-static const char metadata_stream[] = "typealias integer { size = 48; align = 1; signed = false; "
-				      "map = clock.monotonic.value; } := "
-				      "uint48_clock_t;\n"
-				      "typealias integer { size = 64; align = 8; signed = false; "
-				      "map = clock.monotonic.value; } := "
-				      "uint64_clock_t;\n\n"
-				      "struct packet_context {\n"
-				      "\tuint64_clock_t timestamp_begin;\n"
-				      "\tuint64_clock_t timestamp_end;\n"
-				      "\tuint64_t content_size;\n"
-				      "\tuint64_t packet_size;\n"
-				      "\tuint64_t packet_seq_num;\n"
-				      "\tuint64_t events_discarded;\n"
-				      "\tuint32_t cpu_id;\n"
-				      "\tuint32_t _pid;\n"
-				      "};\n\n"
-				      "struct event_header {\n"
-				      "\tuint16_t id;\n"
-				      "\tuint48_clock_t timestamp;\n"
-				      "} align(8);\n\n"
-				      "stream {\n"
-				      "\tid = 0;\n"
-				      "\tevent.header := struct event_header;\n"
-				      "\tpacket.context := struct packet_context;\n"
-				      "\tevent.context := struct {\n"
-				      "\t\tuint32_t _vtid;\n"
-				      "\t};\n"
-				      "};\n\n";
 
 static void write_head(struct rut_buf *b, const struct tap *tap)
 {
-	rut_buf_puts(b, metadata_head);
-	rut_buf_puts(b, "trace {\n\tmajor = 1;\n\tminor = 8;\n\tuuid = \"");
-	for (int i = 0; i < 16; i++)
-		rut_buf_printf(b, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-			       tap->uuid[i]);
-	rut_buf_puts(b, "\";\n\tbyte_order = le;\n\tpacket.header := struct {\n"
-			"\t\tuint32_t magic;\n\t\tuint8_t uuid[16];\n\t\tuint32_t stream_id;\n"
-			"\t\tuint64_t stream_instance_id;\n\t};\n};\n\n");
+	rut_buf_puts(b, metadata_types);
+	rut_tsdl_trace(b, tap->uuid);
 	rut_buf_printf(
 		b, "env {\n\tdomain = \"ust\";\n\ttracer_name = \"rutile\";\n\tvpid = %d;\n};\n\n",
 		tap->remote.pid);
@@ -147,8 +98,11 @@ static void write_head(struct rut_buf *b, const struct tap *tap)
 		       "clock {\n\tname = \"monotonic\";\n\tfreq = 1000000000;\n\tabsolute = "
 		       "TRUE;\n\toffset = %lld;\n"
 		       "};\n\n",
-		       (long long)clock_offset_ns());
-	rut_buf_puts(b, metadata_stream);
+		       (long long)rut_clock_offset_ns());
+	rut_buf_puts(b, RUT_TSDL_PACKETS("_pid") "\tevent.context := struct {\n"
+						 "\t\tuint32_t _vtid;\n"
+						 "\t};\n"
+						 "};\n\n");
 }
 
 /* Names come from another process: what would end the string, or the line, is replaced. */
@@ -469,24 +423,11 @@ static void add_tap(struct rut_usdt_taps *t, pid_t pid)
 	t->taps[t->ntaps++] = tap;
 }
 
-static pid_t parent_of(pid_t pid)
-{
-	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
-	char path[64];
-	const char *at;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (rut_buf_read_file(&b, path, 4096) || !b.data)
-		return 0;
-	at = strrchr(b.data, ')'); /* the name before it may hold anything */
-	return at && strlen(at) > 4 ? (pid_t)strtol(at + 4, NULL, 10) : 0;
-}
-
 static bool is_meant(const struct rut_usdt_taps *t, pid_t pid)
 {
 	if (!t->npids)
 		return pid != getpid();
-	for (; pid > 1; pid = parent_of(pid))
+	for (; pid > 1; pid = rut_proc_parent(pid))
 		for (size_t i = 0; i < t->npids; i++)
 			if (t->pids[i] == pid)
 				return true;
