@@ -7,6 +7,7 @@
 #include "cli/ruby_opts.h"
 #include "cli/ruby_target.h"
 #include "output/jsonl.h"
+#include "output/text.h"
 #include "ruby/tracer.h"
 
 static const struct rut_opt options[] = {
@@ -55,12 +56,17 @@ static void print_text(struct rut_buf *out, const struct rut_ruby_event *ev)
 	rut_buf_puts(out, "  thread ");
 	if (ev->tid)
 		rut_buf_printf(out, "%d ", (int)ev->tid);
-	rut_buf_printf(out, "%s\n", ev->method_name ? ev->method_name : "");
-	for (size_t i = 0; i < ev->caller_count; i++)
-		rut_buf_printf(out, "    %s  %s:%u\n",
-			       ev->callers[i].method_name ? ev->callers[i].method_name : "?",
-			       ev->callers[i].path ? ev->callers[i].path : "?",
-			       ev->callers[i].line);
+	rut_text_add(out, ev->method_name ? ev->method_name : "");
+	rut_buf_putc(out, '\n');
+	for (size_t i = 0; i < ev->caller_count; i++) {
+		const struct rut_ruby_event *c = &ev->callers[i];
+
+		rut_buf_puts(out, "    ");
+		rut_text_add(out, c->method_name ? c->method_name : "?");
+		rut_buf_puts(out, "  ");
+		rut_text_add(out, c->path ? c->path : "?");
+		rut_buf_printf(out, ":%u\n", c->line);
+	}
 }
 
 static void print_json(struct rut_buf *out, const struct rut_ruby_event *ev)
@@ -168,6 +174,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_args a;
 	int id, rc = -1;
 
+	rut_text_init();
 	rut_args_init(&a, cmd, argc, argv);
 	while (rc < 0 && (id = rut_args_next(&a)) != RUT_ARGS_END)
 		if (!rut_ruby_opts_take(&s.opts, &a, id, &rc))

@@ -217,11 +217,11 @@ static int read_identity(struct rut_ruby_proc *p, const struct rut_proc_status *
 	read_link(p->pid, "root", root, sizeof(root));
 	/* In a chroot the link shows our path; the target's is wanted. */
 	root_len = strlen(root);
-	if (root_len > 1 && begins(cwd, root))
+	if (root_len > 1 && begins(cwd, root) && (!cwd[root_len] || cwd[root_len] == '/'))
 		memmove(cwd, cwd + root_len, strlen(cwd) - root_len + 1);
 	in.cmdline = cmd.data ? cmd.data : "";
 	in.cmdline_bytes = cmd.len;
-	in.cwd = cwd[0] ? cwd : "/";
+	in.cwd = cwd[0] == '/' ? cwd : "/";
 	in.comm = status->name;
 	r = rut_role_find(&in, p);
 	return r;

@@ -153,7 +153,7 @@ static bool root_of_script(const struct rut_role_input *in, const char *script, 
 	if (is_system_folder(dir))
 		return false;
 	snprintf(top, sizeof(top), "%s", dir);
-	while (dir[0]) {
+	while (dir[0] == '/') {
 		if (is_app_root(in, dir)) {
 			snprintf(ret, cap, "%s", dir);
 			return true;

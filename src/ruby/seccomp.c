@@ -128,7 +128,7 @@ static bool is_deadly(uint32_t action)
 	}
 }
 
-/* Those of the stub, and those of dlopen. */
+/* Those of the stub, of dlopen, and of the agent. */
 static const struct {
 	int nr;
 	const char *name;
@@ -149,6 +149,17 @@ static const struct {
 	{SYS_read, "read"},
 	{SYS_newfstatat, "newfstatat"},
 	{SYS_clone, "clone"},
+	{SYS_fstat, "fstat"},
+	{SYS_ftruncate, "ftruncate"},
+	{SYS_fcntl, "fcntl"},
+	{SYS_futex, "futex"},
+	{SYS_prctl, "prctl"},
+	{SYS_prlimit64, "prlimit64"},
+	{SYS_clock_nanosleep, "clock_nanosleep"},
+	{SYS_tgkill, "tgkill"},
+	{SYS_getpid, "getpid"},
+	{SYS_gettid, "gettid"},
+	{SYS_mremap, "mremap"},
 };
 
 static unsigned int filter_count(const char *status_path)

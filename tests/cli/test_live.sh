@@ -266,16 +266,17 @@ proc|100|1|3|/srv/shop|puma: cluster worker 0: [shop]
 proc|101|1|3|/srv/shop|puma: cluster worker 1: [shop]
 proc|102|1|3|/srv/shop|puma: cluster worker 2: [shop]
 event|slow|100|100|1|0|0|0|-|main (sleep)|#|-|0|-|0
-caller|-|run|#|/srv/shop/app.rb|7
+caller|-|rESC[2Jun|#|/srv/shop/app.rb|7
 event|slow|101|101|2|0|0|0|-|main (run)|#|-|0|-|0
 event|slow|100|110|3|0|0|0|-|(sleep)|#|-|0|-|0
 EOF
+  sed -i "s/ESC/$(printf '\033')/" shop.fake
   export RUTILE_FAKE=$PWD/shop.fake
   "$R" stacks puma >got 2>err
   cat >want <<'EOF'
 process 100
   thread 100 main (sleep)
-    run  /srv/shop/app.rb:7
+    r\x1b[2Jun  /srv/shop/app.rb:7
   thread 110 (sleep)
 
 process 101

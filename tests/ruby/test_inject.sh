@@ -318,6 +318,10 @@ refuses_seccomp() {
   start sk.out ./seccomp kill
   refused "$pid" "memfd_create.*seccomp filter"
   t_wait t_is "$pid" S
+  # What only the agent calls, when it is there: ftruncate.
+  start sf.out ./seccomp kill 77
+  refused "$pid" "ftruncate: a seccomp filter"
+  t_wait t_is "$pid" S
 }
 
 no_free_descriptor() {

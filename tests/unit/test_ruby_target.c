@@ -84,6 +84,26 @@ static void test_status_of_ourselves(void **state)
 	assert_int_equal(rut_proc_status_read(&s, 1 << 22, 0), -ESRCH);
 }
 
+/* A folder that is not below the root of the process, as /proc may show it. */
+static void test_role_odd_folder(void **state)
+{
+	static const char cmdline[] = "ruby\0bin/x.rb";
+	static const char *const folders[] = {"2/x", "x", "(unreachable)/srv", ""};
+
+	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+		struct rut_ruby_proc p = {0};
+		struct rut_role_input in = {.user = "x",
+					    .cmdline = cmdline,
+					    .cmdline_bytes = sizeof(cmdline),
+					    .cwd = folders[i],
+					    .comm = "ruby"};
+
+		assert_int_equal(rut_role_find(&in, &p), 0);
+		assert_int_equal(p.role, RUT_ROLE_SCRIPT);
+		rut_ruby_proc_fini(&p);
+	}
+}
+
 static void expect_role(const char *cmdline, size_t bytes, enum rut_ruby_role role,
 			const char *name, const char *root)
 {
@@ -188,6 +208,7 @@ static void test_seccomp_agrees_with_the_kernel(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_role_odd_folder),
 		cmocka_unit_test(test_symbols_agree_with_dlsym),
 		cmocka_unit_test(test_mappings),
 		cmocka_unit_test(test_status_of_ourselves),
