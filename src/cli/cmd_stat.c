@@ -197,6 +197,14 @@ static void put_summary(const struct stat_data *d, struct rut_buf *out)
 			       d->counts.errors + rut_ctf_set_errors(d->set));
 }
 
+/* Of a single trace, whose path stands above, the name in its folder is enough. */
+static const char *stream_name(const struct stat_data *d, const struct rut_ctf_stream *s)
+{
+	const char *slash = strrchr(s->path, '/');
+
+	return slash && rut_ctf_set_n_traces(d->set) == 1 ? slash + 1 : s->path;
+}
+
 static void put_streams(const struct stat_data *d, struct rut_buf *out)
 {
 	static const struct rut_table_column columns[] = {
@@ -210,7 +218,7 @@ static void put_streams(const struct stat_data *d, struct rut_buf *out)
 		_cleanup_buf_ struct rut_buf size = RUT_BUF_INIT;
 
 		put_size(&size, s->size_bytes);
-		rut_table_add(&t, s->path);
+		rut_table_add(&t, stream_name(d, s));
 		rut_table_addf(&t, "%" PRIu64, d->by_stream[i]);
 		rut_table_addf(&t, "%" PRIu64, s->packets);
 		rut_table_add(&t, size.data ? size.data : "");

@@ -118,6 +118,24 @@ percentiles_are_extra() {
   grep -q '^all  *[0-9]' more
 }
 
+# The commands between ``` in the pages of the verbs that read traces.
+examples_of_the_manual_run() {
+  need_cases
+  cp -r "$c/ref/basic-kernel-analysis" trace
+  mkdir bin
+  ln -s "$RUTILE" bin/rutile
+  n=0
+  for page in $(grep -l '^rutile .*\btrace\b' "$SRC"/man/*.scd); do
+    sed -n '/^# EXAMPLES/,/^# [^E]/s/^rutile /&/p' "$page" >commands
+    while read -r command; do
+      n=$((n + 1))
+      echo "$command"
+      PATH=$PWD/bin:$PATH TZ=UTC sh -euc "$command" >out
+    done <commands
+  done
+  [ "$n" -gt 25 ]
+}
+
 several_reports_come_from_one_pass() {
   need_cases
   "$RUTILE" report --no-intersection "$c/ref/basic-kernel-analysis" >out
@@ -136,5 +154,6 @@ t_case "a closed pipe ends quietly" a_closed_pipe_ends_quietly
 t_case "begin, end and time range" times_are_understood
 t_case "--filter leaves events out" a_filter_counts_less
 t_case "--percentiles adds and changes nothing" percentiles_are_extra
+t_case "the examples of the manual pages run" examples_of_the_manual_run
 t_case "report runs what the trace supports" several_reports_come_from_one_pass
 t_done

@@ -268,7 +268,7 @@ names_are_anybodys_bytes() {
   LC_ALL=C "$RUTILE" stat --clock-gmt "$folder" >out
   cat -v out
   ! grep -q "$(printf '\033')" out
-  grep -q "^$(printf 'caf\303\251')"'-.x1b\[31m-.xff/channel_0 ' out
+  grep -q "^trace:  *$(printf 'caf\303\251')"'-.x1b\[31m-.xff (CTF' out
   "$RUTILE" stat --json "$folder" >json
   python3 -c '
 import json
