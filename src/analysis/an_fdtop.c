@@ -46,6 +46,15 @@ static const struct rut_lami_column columns[] = {
 static const struct rut_lami_class top_class =
 	RUT_LAMI_CLASS("per-process", "Open descriptors by process", columns);
 
+/* What was known last goes on up to the interval `end`. */
+static void go_on(struct proc_stats *p, size_t end)
+{
+	int64_t last = p->n_samples ? p->samples[p->n_samples - 1] : p->begin;
+
+	while (p->n_samples < end)
+		p->samples[p->n_samples++] = last;
+}
+
 static void sample(struct proc_stats *p, int64_t since_ns, int64_t value)
 {
 	size_t at;
@@ -53,19 +62,24 @@ static void sample(struct proc_stats *p, int64_t since_ns, int64_t value)
 	if (since_ns < 0)
 		since_ns = 0;
 	while ((at = (size_t)(since_ns / p->interval_ns)) >= SAMPLES) {
+		go_on(p, SAMPLES);
 		for (size_t i = 0; i < SAMPLES / 2; i++)
 			p->samples[i] = p->samples[2 * i + 1];
-		p->n_samples = (p->n_samples + 1) / 2;
+		p->n_samples = SAMPLES / 2;
 		p->interval_ns *= 2;
 	}
-	for (size_t i = p->n_samples; i < at; i++)
-		p->samples[i] = i ? p->samples[i - 1] : p->begin;
+	go_on(p, at + 1);
 	p->samples[at] = value;
-	if (p->n_samples < at + 1)
-		p->n_samples = at + 1;
-	/* Halving reads in pairs. */
-	if (at + 1 < SAMPLES)
-		p->samples[at + 1] = value;
+}
+
+/* A descriptor that is seen for the first time has been there all the time. */
+static void add_found(struct proc_stats *p)
+{
+	p->begin++;
+	p->now++;
+	p->most++;
+	for (size_t i = 0; i < p->n_samples; i++)
+		p->samples[i]++;
 }
 
 static struct proc_stats *get_proc(struct fdtop *f, const struct rut_hook_fd *h)
@@ -106,8 +120,7 @@ static void on_create(void *arg, const void *data)
 		else
 			p->now++;
 	} else if (!is_new) {
-		p->begin++;
-		p->now++;
+		add_found(p);
 	}
 	if (p->now > p->most)
 		p->most = p->now;

@@ -115,6 +115,21 @@ values_with_all_bits_are_no_errors() {
   grep -q "{'success': 3, '-4095': 1}" out
 }
 
+# What is found open was open from the begin: the picture is level, then steps up once.
+descriptors_found_are_level() {
+  { for fd in 3 4 5; do
+      echo "${fd}00 0 lttng_statedump_file_descriptor pid=10 fd=$fd flags=0 fmode=0 filename=/f$fd"
+    done
+    echo "$SWITCH"
+    echo "4_000_000_000 0 syscall_entry_openat filename=/g flags=0"
+    echo "4_000_000_100 0 syscall_exit_openat ret=6"
+    echo "8_000_000_000 0 tick n=1"; } | mk
+  run fdtop >out
+  cat out
+  graph=$(sed -n 's/^app.*  \([^ ]*\)$/\1/p' out)
+  [ "$(echo "$graph" | LC_ALL=C.UTF-8 sed 's/▆▆*/level /; s/██*/step/')" = "level step" ]
+}
+
 # Bytes are added up by file, however often and in whatever order it is opened under one number.
 files_opened_again_are_one_file() {
   { echo "$SWITCH"; t=10000
@@ -789,6 +804,7 @@ t_case "received packets of LTTng 2.7 and later" received_packets_have_two_names
 t_case "statedumps of LTTng 2.12 name files" statedumps_of_files_by_table
 t_case "return values are counted once" return_values_are_counted_once
 t_case "return values that look like errors" values_with_all_bits_are_no_errors
+t_case "fdtop of what was open before" descriptors_found_are_level
 t_case "files that are opened again" files_opened_again_are_one_file
 t_case "a limit is a limit" a_limit_is_a_limit
 t_case "a trace in a folder of any name" a_folder_of_any_name_wakes_up
