@@ -5,12 +5,11 @@
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 
-# The packages of the distribution are those of its own Python. Its babeltrace 1 reads memory that it
-# has freed, which meson's MALLOC_PERTURB_ turns into a crash.
+# The packages of the distribution are those of its own Python.
 reference() {
   name=$1
   shift
-  MALLOC_PERTURB_=0 PATH=/usr/bin:$PATH LC_ALL=C.UTF-8 PYTHONWARNINGS=ignore "lttng-$name-mi" "$@" 2>"err.$name"
+  PATH=/usr/bin:$PATH LC_ALL=C.UTF-8 PYTHONWARNINGS=ignore peer "lttng-$name-mi" "$@" 2>"err.$name"
 }
 
 test_agreement() {

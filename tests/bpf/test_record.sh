@@ -114,7 +114,7 @@ test_cputop() {
   need_bpf
   command -v lttng-cputop >/dev/null || t_skip "lttng-analyses is not installed"
   "$RUTILE" record -o t -a --buffer 256M -- /bin/dash -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
-  PATH=/usr/bin:$PATH LC_ALL=C.UTF-8 lttng-cputop --no-progress t >top.out 2>top.err
+  PATH=/usr/bin:$PATH LC_ALL=C.UTF-8 peer lttng-cputop --no-progress t >top.out 2>top.err
   if grep -qi 'discarded\|error' top.err; then return 1; fi
   grep -q 'dash ([0-9]*)' top.out
 }

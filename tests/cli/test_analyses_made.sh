@@ -735,19 +735,21 @@ TRACE
   run memtop --mi | json 'assert rows("allocd")[0][1]["value"] == 1, results'
 }
 
+# reads PID: it has the trace open, so it knows the metadata.
+reads() {
+  grep -qs channel_0 "/proc/$1/maps" || readlink "/proc/$1"/fd/* 2>/dev/null | grep -q channel_0
+}
+
 a_growing_trace_is_followed() {
   { echo "$SWITCH"; echo "2_000 0 syscall_entry_getpid"; echo "3_000 0 syscall_exit_getpid ret=1"; } | mk
   { echo "$SWITCH"; echo "2_000 0 syscall_entry_getpid"; echo "3_000 0 syscall_exit_getpid ret=1"
     echo "4_000_000_000 0 syscall_entry_getpid"; echo "4_000_001_000 0 syscall_exit_getpid ret=1"; } | mk later
   "$RUTILE" syscallstats --skip-validation --gmt --follow --refresh 1s trace >out 2>err &
   pid=$!
-  sleep 0.5
+  trap 'kill -KILL $pid 2>/dev/null || :' EXIT
+  t_wait reads $pid
   cat later/channel_0 >>trace/channel_0
-  n=0
-  while [ $n -lt 100 ] && kill -0 $pid 2>/dev/null && [ ! -s out ]; do
-    sleep 0.1
-    n=$((n + 1))
-  done
+  t_wait test -s out || { cat err; return 1; }
   kill -TERM $pid 2>/dev/null || true
   wait $pid || true
   [ "$(grep -c ^Timerange out)" -ge 2 ]
@@ -771,22 +773,19 @@ metadata_that_grows_is_followed() {
   "$RUTILE" syscallstats --skip-validation --gmt --follow --refresh 1s trace >out 2>err &
   pid=$!
   trap 'kill -KILL $pid 2>/dev/null || :' EXIT
-  sleep 0.3
+  t_wait reads $pid
   # A part of it, then the rest, then the data, as a tracer does.
   size=$(($(wc -c <trace/metadata) + 100))
   head -c "$size" later/metadata >trace/metadata
   sleep 0.4
   tail -c "+$((size + 1))" later/metadata >>trace/metadata
   cat later/channel_0 >>trace/channel_0 # the first events again: time runs backwards there
-  for _ in $(seq 100); do
-    ! grep -q accept4 out || break
-    sleep 0.1
-  done
+  t_wait grep -q accept4 out || { cat err; return 1; }
   kill -TERM $pid
   wait $pid || true
   grep -q ' - accept4  *1 ' out
   grep -q ' - write  *1 ' out
-  ! grep -q metadata err
+  not grep -q metadata err
 }
 
 absurd_values_hurt_nobody() {

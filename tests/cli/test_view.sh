@@ -214,11 +214,12 @@ a_growing_trace_is_followed() {
   "$RUTILE" view --follow --event 't*' --event four --clock-cycles --no-delta trace >got 2>err &
   pid=$!
   trap 'kill -KILL $pid 2>/dev/null || :' EXIT
-  for _ in $(seq 100); do [ ! -s got ] || break; sleep 0.05; done
+  t_wait test -s got
   cp whole/metadata trace/.new && mv trace/.new trace/metadata
   cp whole/channel_1 trace/.new && mv trace/.new trace/channel_1
   cat whole/channel_0 >>trace/channel_0
-  for _ in $(seq 100); do ! grep -q four got || break; sleep 0.05; done
+  # The last one of the other stream comes at the end: this one might have some before it.
+  t_wait grep -q four got || { cat got err; return 1; }
   kill -TERM $pid
   wait $pid || true # 1: time runs backwards where the first events come again
   sed 's/^\[[0-9]*\] [^ ]* //; s/:.*//' got | sort | uniq -c | awk '{ print $2, $1 }' >names
