@@ -188,8 +188,10 @@ int rut_live_restart(struct rut_live *l, struct rut_err *err)
 	if (rc < 0)
 		return rc;
 	start_counting(l);
-	if (l->child)
-		return rut_tracer_attach(l->tracer, l->child, true, err);
+	if (l->child) {
+		rut_tracer_take_command(l->tracer);
+		return 0;
+	}
 	return rut_targets_attach(&l->targets, l->tracer, NULL, err); /* not on the screen */
 }
 

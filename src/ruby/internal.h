@@ -88,7 +88,6 @@ struct rut_tracer {
 	struct rut_candidate candidates[RUT_CANDIDATES];
 	/* The command that was started, while it runs: what it starts has the agent preloaded. */
 	pid_t spawned;
-	char *agent_dir;	      /* owned; the file that it loads is there */
 	struct rut_family **families; /* owned */
 	size_t family_count;
 	struct rut_gone gone;
@@ -162,7 +161,7 @@ void rut_running_add(struct rut_tracee *t, struct rut_agent_row *rows, uint32_t 
 /* spawn.c */
 /* Has the command that was started ended? It is left to whoever waits for it. */
 bool rut_spawn_ended(pid_t pid);
-/* The agent's file goes, unless the command may still need it. */
+/* The tracer goes; the agent's file too, unless the command may still need it. */
 void rut_spawn_fini(struct rut_tracer *t);
 
 /* tree.c: notices ends, takes in new processes. */

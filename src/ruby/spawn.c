@@ -28,6 +28,16 @@
 #define AGENT_FILE  "librutile_agent.so" /* Ruby calls the Init function of that name */
 #define WAIT_ROUNDS 5000		 /* of a millisecond */
 
+/*
+ * There is one at a time, and it may see several tracers, one after another (the keys of a screen):
+ * what it starts later knows the number of the first one's session.
+ */
+static struct {
+	pid_t pid;
+	char *dir; /* owned; of the agent's file */
+	uint64_t session_id;
+} command;
+
 /* Ruby takes RUBYOPT apart at spaces. */
 static bool is_usable(const char *dir)
 {
@@ -42,7 +52,7 @@ static bool is_usable(const char *dir)
 }
 
 /* Others may enter it: the program may change its user before it is Ruby. */
-static int make_dir(struct rut_tracer *t, struct rut_err *err)
+static int make_dir(struct rut_err *err)
 {
 	const char *const dirs[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "/run"};
 	size_t i = 0, n = sizeof(dirs) / sizeof(*dirs);
@@ -53,33 +63,33 @@ static int make_dir(struct rut_tracer *t, struct rut_err *err)
 		return rut_err_set(err, EACCES,
 				   "no folder for the agent: /tmp, /var/tmp, /dev/shm and /run are "
 				   "mounted noexec or may not be written; set TMPDIR");
-	if (asprintf(&t->agent_dir, "%s/rutile.XXXXXX", dirs[i]) < 0) {
-		t->agent_dir = NULL;
+	if (asprintf(&command.dir, "%s/rutile.XXXXXX", dirs[i]) < 0) {
+		command.dir = NULL;
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
-	if (!mkdtemp(t->agent_dir)) {
+	if (!mkdtemp(command.dir)) {
 		int r = rut_err_errno(err, errno, "cannot make a folder for the agent in '%s'",
 				      dirs[i]);
 
-		free(t->agent_dir);
-		t->agent_dir = NULL;
+		free(command.dir);
+		command.dir = NULL;
 		return r;
 	}
-	chmod(t->agent_dir, 0711);
+	chmod(command.dir, 0711);
 	return 0;
 }
 
-static int make_agent_file(struct rut_tracer *t, struct rut_err *err)
+static int make_agent_file(struct rut_err *err)
 {
 	const char *p = (const char *)rut_agent_image;
 	size_t left = (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image;
 	_cleanup_close_ int fd = -1;
 	char path[PATH_MAX];
-	int r = make_dir(t, err);
+	int r = make_dir(err);
 
 	if (r < 0)
 		return r;
-	snprintf(path, sizeof(path), "%s/" AGENT_FILE, t->agent_dir);
+	snprintf(path, sizeof(path), "%s/" AGENT_FILE, command.dir);
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
 	if (fd < 0 || fchmod(fd, 0755) < 0)
 		return rut_err_errno(err, errno, "cannot create '%s'", path);
@@ -103,21 +113,28 @@ bool rut_spawn_ended(pid_t pid)
 	return waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == pid;
 }
 
-void rut_spawn_fini(struct rut_tracer *t)
+static void remove_agent_file(void)
 {
 	char path[PATH_MAX];
+
+	if (command.dir) {
+		snprintf(path, sizeof(path), "%s/" AGENT_FILE, command.dir);
+		unlink(path);
+		rmdir(command.dir);
+	}
+	free(command.dir);
+	command.dir = NULL;
+}
+
+void rut_spawn_fini(struct rut_tracer *t)
+{
 	bool needed = t->spawned && !rut_spawn_ended(t->spawned);
 
 	/* A Ruby that has loaded it keeps it from what it starts. */
 	for (size_t i = 0; needed && i < t->count; i++)
 		needed = t->tracees[i]->pid != t->spawned;
-	if (t->agent_dir && !needed) {
-		snprintf(path, sizeof(path), "%s/" AGENT_FILE, t->agent_dir);
-		unlink(path);
-		rmdir(t->agent_dir);
-	}
-	free(t->agent_dir);
-	t->agent_dir = NULL;
+	if (t->spawned && !needed)
+		remove_agent_file();
 	t->spawned = 0;
 }
 
@@ -128,7 +145,7 @@ static void child_main(struct rut_tracer *t, char *const argv[], pid_t tracer, i
 	sigset_t none;
 	int code;
 
-	if (asprintf(&opt, "-r%s/" AGENT_FILE "%s%s", t->agent_dir, old && *old ? " " : "",
+	if (asprintf(&opt, "-r%s/" AGENT_FILE "%s%s", command.dir, old && *old ? " " : "",
 		     old ? old : "") < 0)
 		_exit(126);
 	snprintf(session, sizeof(session), "%llx:%d", (unsigned long long)t->session_id,
@@ -173,11 +190,12 @@ pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err 
 	pid_t tracer = getpid(), pid;
 	int fds[2], code, r;
 
-	r = make_agent_file(t, err);
+	remove_agent_file();
+	r = make_agent_file(err);
 	if (r == 0 && pipe2(fds, O_CLOEXEC) < 0)
 		r = rut_err_errno(err, errno, "cannot make a pipe");
 	if (r < 0) {
-		rut_spawn_fini(t);
+		remove_agent_file();
 		return r;
 	}
 	pid = fork();
@@ -192,10 +210,19 @@ pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err 
 		r = rut_err_errno(err, code, "cannot run '%s'", argv[0]);
 	}
 	if (r < 0) {
-		rut_spawn_fini(t);
+		remove_agent_file();
 		return r;
 	}
-	t->spawned = pid;
+	command.pid = t->spawned = pid;
+	command.session_id = t->session_id;
 	wait_for_agent(t);
 	return pid;
+}
+
+void rut_tracer_take_command(struct rut_tracer *t)
+{
+	t->spawned = command.pid;
+	if (t->spawned)
+		t->session_id = command.session_id;
+	rut_tree_adopt_spawned(t);
 }

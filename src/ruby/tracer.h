@@ -78,6 +78,12 @@ bool rut_tracer_settled(const struct rut_tracer *t);
 pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err *err);
 
 /*
+ * The command that an earlier tracer of this process has started, and what it starts, is traced by
+ * this one from now on.
+ */
+void rut_tracer_take_command(struct rut_tracer *t);
+
+/*
  * Follows forks and exits, reads the rings, and sleeps until something happened or the time is
  * over. Returns the number of processes that are still traced, or -errno.
  */

@@ -193,6 +193,29 @@ a_commands_output_is_kept_for_the_end() {
   wait_for '^hidden'
 }
 
+# Another mode is another tracer: it goes on with what the shell has started, and will start.
+modes_of_a_command() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >w.rb <<'EOF'
+def w(_); sleep 0.001; end
+w('x') until File.exist?(ARGV[0])
+EOF
+  start 90 14 "$RUTILE calls -- sh -c 'ruby w.rb first; while [ ! -e next ]; do sleep 0.1; done; ruby w.rb second; exit 3'"
+  wait_for '^ calls'
+  wait_for 'w.rb +1 +Object#w +[1-9]'
+  keys 2
+  wait_for '^ time'
+  wait_for 'w.rb +1 +Object#w +[1-9]'
+  touch first
+  keys 1
+  wait_for '^ calls'
+  wait_for 'Nothing counted yet'
+  touch next
+  wait_for 'w.rb +1 +Object#w +[1-9]'
+  touch second
+  ended 3
+}
+
 a_terminal_that_is_not_known() {
   start 90 20 "TERM=frob $RUTILE_FAKE_PROGRAM calls --duration 300ms puma"
   ended 0
@@ -207,5 +230,6 @@ t_case "many rows scroll" many_rows_scroll
 t_case "the terminal is restored after signals and crashes" the_terminal_is_restored
 t_case "the end of the target is said" the_end_of_the_target_is_said
 t_case "a command's output is kept for the end" a_commands_output_is_kept_for_the_end
+t_case "modes of a command that starts Ruby" modes_of_a_command
 t_case "a terminal that is not known" a_terminal_that_is_not_known
 t_done

@@ -251,6 +251,11 @@ pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err 
 	return t->child;
 }
 
+void rut_tracer_take_command(struct rut_tracer *t)
+{
+	t->attached++;
+}
+
 bool rut_tracer_settled(const struct rut_tracer *t)
 {
 	return !fake.unsettled;
