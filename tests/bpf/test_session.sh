@@ -261,6 +261,7 @@ test_at_once() {
   process=$(daemon_pid $n)
   # Both wait for an answer: the process is told to sleep first.
   kill -STOP "$process"
+  t_wait t_is "$process" T
   "$RUTILE" rotate $n >out1 2>&1 &
   a=$!
   "$RUTILE" rotate $n >out2 2>&1 &

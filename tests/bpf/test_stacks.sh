@@ -276,6 +276,7 @@ test_too_many() {
   "$RUTILE" start s$$ -o "$T/t" --buffer 32M -e "uprobe:$PWD/ways:leaf" --context ustack
   process=$("$RUTILE" status s$$ | sed -n 's/^process *\([0-9]*\).*/\1/p')
   kill -STOP "$process"
+  t_wait t_is "$process" T
   come_by 0 40000
   lost=$("$RUTILE" status s$$ | sed -n 's/^stacks lost *//p')
   kill -CONT "$process"

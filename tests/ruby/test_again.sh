@@ -102,7 +102,7 @@ another_version_is_there() {
   grep -q "^rutile calls: process $pid has the agent of another version of rutile, and ours may not" err
   [ "$(wc -l <err)" = 1 ]
   not grep -q rutile_agent "/proc/$pid/maps"
-  "$RUTILE" calls "$pid" all --last --duration 0.3 | grep 'Object#work  *[1-9]'
+  until_seen 'Object#work  *[1-9]' calls "$pid" all
   [ -n "$(page_of "$pid")" ]
 }
 
@@ -131,11 +131,7 @@ nine_tracers() {
     tracers="$tracers $!"
   done
   for i in 1 2 3 4 5 6 7 8; do
-    for _ in $(seq 300); do
-      ! grep -q 'Object#work' "out.$i" || break
-      sleep 0.05
-    done
-    grep -q 'Object#work' "out.$i"
+    t_wait grep -q 'Object#work' "out.$i"
   done
   rc=0
   "$RUTILE" calls "$pid" all --duration 0.2 >none 2>err || rc=$?

@@ -235,17 +235,11 @@ calls_that_hang() {
   read -r ready <&6
   [ "$ready" = ready ]
   begin=$(date +%s%N)
-  "$RUTILE" time --json --interval 2ms --duration 60s --path '*exact/hanging.rb' "$pid" >out &
+  "$RUTILE" time --json --interval 2ms --duration 300s --path '*exact/hanging.rb' "$pid" >out &
   tracer=$!
-  for _ in $(seq 600); do
-    ! grep -q '"Hang#before"' out || break
-    sleep 0.05
-  done
+  t_wait grep -q '"Hang#before"' out
   echo >&5
-  for _ in $(seq 600); do
-    ! grep -qE '"Hang#later".*"total_ns":[1-9][0-9]{8},' out || break
-    sleep 0.05
-  done
+  t_wait grep -qE '"Hang#later".*"total_ns":[1-9][0-9]{8},' out
   kill -INT $tracer
   wait $tracer
   end=$(date +%s%N)

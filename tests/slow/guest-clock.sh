@@ -13,6 +13,14 @@ export TZ=JST-9
 mark() {
   for i in 1 2 3 4 5; do mkdir "/tmp/mark-$1-$(date +%s)"; rmdir /tmp/mark-*; done
 }
+# next NAME: the folder that begins when the time of day has changed; a busy host makes it late.
+next() {
+  for i in $(seq 300); do
+    [ -e "/tmp/$1/kernel/metadata" ] && return
+    sleep 0.1
+  done
+  echo "FAILED: no $1"
+}
 cd /tmp
 rutile start files -o /tmp/files -e syscall:mkdir,sched_process_exec || echo FAILED
 rutile start flight --flight --buffer 4M -e syscall:mkdir,sched_switch || echo FAILED
@@ -26,7 +34,7 @@ echo 1 >/sys/devices/system/cpu/cpu1/online || echo FAILED
 taskset 2 sh -c 'mkdir /tmp/mark-online-$(date +%s); rmdir /tmp/mark-*; mkdir /tmp/mark-online-$(date +%s); rmdir /tmp/mark-*'
 rutile snapshot flight -o /tmp/snap-1 || echo FAILED
 date -s "2031-02-03 04:05:06"
-sleep 1
+next files-1
 mark set
 rutile snapshot flight -o /tmp/snap-2 || echo FAILED
 echo "SLEEPING"
@@ -34,10 +42,10 @@ cat /proc/uptime
 echo mem >/sys/power/state || echo FAILED
 cat /proc/uptime
 echo "AWAKE"
-sleep 1
+next files-2
 mark awake
 date -s "2030-01-02 03:04:05"
-sleep 1
+next files-3
 mark back
 rutile status files
 rutile destroy files later

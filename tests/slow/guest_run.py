@@ -24,6 +24,9 @@ vm = subprocess.Popen(
      "-qmp", f"unix:{sock},server=on,wait=off"],
     stdin=subprocess.DEVNULL)
 while not os.path.exists(sock):
+    if vm.poll() is not None or time.monotonic() > limit:
+        vm.kill()
+        sys.exit("QEMU did not start")
     time.sleep(0.05)
 s = socket.socket(socket.AF_UNIX)
 s.connect(sock)
@@ -47,6 +50,6 @@ while vm.poll() is None:
     *lines, pending = pending.split(b"\n")
     for line in lines:
         if line.strip() and json.loads(line).get("event") == "SUSPEND":
-            time.sleep(6)
+            time.sleep(20)
             s.sendall(b'{"execute": "system_wakeup"}\n')
 sys.exit(vm.returncode)
