@@ -133,7 +133,7 @@ void rut_spawn_fini(struct rut_tracer *t)
 	/* A Ruby that has loaded it keeps it from what it starts. */
 	for (size_t i = 0; needed && i < t->count; i++)
 		needed = t->tracees[i]->pid != t->spawned;
-	if (t->spawned && !needed)
+	if (!needed)
 		remove_agent_file();
 	t->spawned = 0;
 }
