@@ -31,7 +31,7 @@
 struct rut_stack_set {
 	__u64 id[RUT_STACK_WAYS];
 	__u64 used_ns[RUT_STACK_WAYS];
-	__u64 written[RUT_STACK_WAYS]; /* the id that was written into the present folder */
+	__u64 written[RUT_STACK_WAYS]; /* the id that the session's process has written */
 	__u32 count[RUT_STACK_WAYS];
 	__u64 address[RUT_STACK_WAYS][RUT_STACK_DEPTH + 1];
 };

@@ -58,7 +58,10 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 		fprintf(stderr,
 			"rutile attach: %llu packets were overwritten before they were read\n",
 			(unsigned long long)c.writer.lapped);
-	return rut_consumer_close(&c, err);
+	rc = rut_consumer_close(&c, err);
+	/* That was ours: the session itself writes nothing. */
+	r->meta->write_errno = 0;
+	return rc;
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)

@@ -70,7 +70,7 @@ static void write_state(struct rut_statedump *s, void *arg)
 	rut_statedump_write(s);
 	if (rut_mappings_wanted(st->r))
 		rut_mappings_dump(s, st->r);
-	rut_stacks_write(s, st->r, st->begin_ns, false);
+	rut_stacks_write(s, st->r, st->begin_ns, NULL);
 }
 
 int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snapshot *ret,

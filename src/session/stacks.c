@@ -122,7 +122,14 @@ static bool copy_stack(struct stack *to, const struct rut_stack_set *set, size_t
 	return rut_stack_hash_end(hash) == to->id;
 }
 
-void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns, bool mark)
+/* Only the session's own process tells the programs what may be evicted without loss. */
+static bool is_owner(const struct rut_recorder *r)
+{
+	return r->conf.mode == RUT_RING_DISCARD;
+}
+
+void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns,
+		      uint64_t *written)
 {
 	struct symbols syms = {0};
 	struct stack copy;
@@ -133,17 +140,22 @@ void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t 
 
 		if (set->id[way] < RUT_STACK_MIN ||
 		    set->used_ns[way] + RUT_STACK_TOUCH_NS < since_ns ||
-		    (mark && set->written[way] == set->id[way]) ||
-		    !copy_stack(&copy, set, way, r->uuid))
+		    (written && written[i] == set->id[way]) ||
+		    !copy_stack(&copy, set, way, r->uuid) || !write_stack(s, &syms, &copy) ||
+		    !written)
 			continue;
-		if (write_stack(s, &syms, &copy) && mark)
+		written[i] = copy.id;
+		if (is_owner(r))
 			__atomic_store_n(&set->written[way], copy.id, __ATOMIC_RELEASE);
 	}
 	symbols_fini(&syms);
 }
 
-void rut_stacks_begin(struct rut_recorder *r, uint64_t since_ns)
+void rut_stacks_begin(struct rut_recorder *r, uint64_t since_ns, uint64_t *written)
 {
+	memset(written, 0, r->nsets * RUT_STACK_WAYS * sizeof(*written));
+	if (!is_owner(r))
+		return;
 	for (size_t i = 0; i < r->nsets; i++)
 		memset(r->stacks[i].written, 0, sizeof(r->stacks[i].written));
 	for (int cpu = 0; cpu < r->ncpus; cpu++)

@@ -15,17 +15,21 @@
 struct rut_recorder;
 struct rut_statedump;
 
-/* A folder begins: it has the records from `since_ns` on, and none of their stacks yet. */
-void rut_stacks_begin(struct rut_recorder *r, uint64_t since_ns);
+/*
+ * A folder begins: it has the records from `since_ns` on, and none of their stacks yet. `written`
+ * remembers which it gets: a number for each place of the table, the caller's.
+ */
+void rut_stacks_begin(struct rut_recorder *r, uint64_t since_ns, uint64_t *written);
 
 /* Stacks that ever came into the table: when it has not grown there are no new ones to write. */
 uint64_t rut_stacks_new(const struct rut_recorder *r);
 
 /*
- * Writes the stacks that were used since then as rutile_stack events. With `mark` only those that
- * the present folder has not got yet; those for which there was no room come with the next call.
+ * Writes the stacks that were used since then as rutile_stack events: all of them, or (`written`,
+ * NULL-able) those that the folder has not got yet. Those for which there was no room come with the
+ * next call.
  */
 void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns,
-		      bool mark);
+		      uint64_t *written);
 
 #endif

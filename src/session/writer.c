@@ -192,9 +192,10 @@ int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const c
 	*w = (struct rut_writer){.recorder = r, .dir_fd = -1, .parent_fd = -1};
 	w->path = strdup(dir);
 	w->streams = calloc((size_t)r->ncpus + 1, sizeof(*w->streams));
+	w->stacks = calloc(r->nsets * RUT_STACK_WAYS + 1, sizeof(*w->stacks));
 	for (int cpu = 0; w->streams && cpu <= r->ncpus; cpu++)
 		w->streams[cpu].fd = -1;
-	if (!w->path || !w->streams) {
+	if (!w->path || !w->streams || !w->stacks) {
 		rut_writer_close(w);
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
@@ -496,14 +497,14 @@ void rut_writer_new_stacks(struct rut_writer *w)
 {
 	struct rut_statedump s = dump_into(w);
 
-	rut_stacks_write(&s, w->recorder, w->stacks_since, true);
+	rut_stacks_write(&s, w->recorder, w->stacks_since, w->stacks);
 }
 
 static void last_stacks(struct rut_statedump *s, void *arg)
 {
 	const struct rut_writer *w = arg;
 
-	rut_stacks_write(s, w->recorder, w->stacks_since, true);
+	rut_stacks_write(s, w->recorder, w->stacks_since, w->stacks);
 }
 
 int rut_writer_last_stacks(struct rut_writer *w, struct rut_err *err)
@@ -523,7 +524,7 @@ int rut_writer_last_stacks(struct rut_writer *w, struct rut_err *err)
 void rut_writer_stacks_begin(struct rut_writer *w, uint64_t since_ns)
 {
 	w->stacks_since = since_ns;
-	rut_stacks_begin(w->recorder, since_ns);
+	rut_stacks_begin(w->recorder, since_ns, w->stacks);
 }
 
 /* Beside */
@@ -595,6 +596,7 @@ void rut_writer_close(struct rut_writer *w)
 	rut_closep(&w->dir_fd);
 	rut_closep(&w->parent_fd);
 	free(w->streams);
+	free(w->stacks);
 	free(w->copy);
 	free(w->path);
 	*w = (struct rut_writer){.dir_fd = -1, .parent_fd = -1};

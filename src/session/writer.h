@@ -36,6 +36,7 @@ struct rut_writer {
 	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
 	uint64_t begin_ns; /* of every stream's first packet, if that is complete; 0: as it is */
 	uint64_t stacks_since; /* rut_writer_stacks_begin() */
+	uint64_t *stacks;      /* by place of the table: what is in this folder; owned */
 	uint64_t bytes, packets, records;
 	bool mapped;	 /* rut_writer_mappings() has written what there was */
 	uint64_t lapped; /* packets overwritten before they were read */

@@ -314,6 +314,27 @@ test_flight_many() {
   kill $ways
 }
 
+# Two that follow one flight recorder do not take each other's stacks.
+test_followers() {
+  need_bpf
+  ways
+  "$RUTILE" start s$$ --flight --buffer 32M -e "uprobe:$PWD/ways:leaf" --context ustack
+  for d in a b; do
+    "$RUTILE" attach s$$ -o $d 2>$d.err &
+    echo $! >$d.pid
+    wait_for $d/kernel/metadata
+  done
+  come_by 0 2000
+  "$RUTILE" stop s$$
+  wait "$(cat a.pid)" "$(cat b.pid)"
+  "$RUTILE" destroy s$$
+  for d in a b; do
+    [ "$(checked 0 $d)" = "2000 0" ]
+    readers $d >/dev/null
+  done
+  kill $ways
+}
+
 # Contexts of all kinds at once, on all default events.
 test_default_events() {
   need_bpf
@@ -349,6 +370,7 @@ t_case "sessions, folders, samples added later" test_sessions
 t_case "more stacks than the table holds, written in time" test_many
 t_case "... and not: none is taken for another, losses are told" test_too_many
 t_case "... and in a flight recorder" test_flight_many
+t_case "... and of two that follow it" test_followers
 t_case "stacks of all default events" test_default_events
 t_case "without stacks nothing of it is recorded" test_none
 t_done
