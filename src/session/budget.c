@@ -221,12 +221,18 @@ void rut_budget_follow(struct rut_budget_follower *f, struct rut_recorder *r)
 {
 	const struct rut_budget *b = r->budget;
 	uint64_t now = rut_ring_clock(), limit;
+	_cleanup_close_ int lock = -1;
 
 	if (!r->conf.budget_ppm || now - f->looked_ns < 50000000)
 		return;
 	f->looked_ns = now;
 	tell_changes(f, r);
 	limit = __atomic_load_n(&b->shed_limit, __ATOMIC_RELAXED);
+	if (limit == f->limit && (!f->until_ns || now < f->until_ns))
+		return;
+	/* A command is under way, which may wait for us: at the next look. */
+	if (!f->foreground && (lock = rut_session_try_lock(r->conf.name)) < 0)
+		return;
 	if (limit != f->limit && !f->until_ns)
 		detach(f, r);
 	f->limit = limit;

@@ -81,7 +81,7 @@ int rut_session_lock(struct rut_err *err)
 	return fd;
 }
 
-int rut_session_lock_one(const char *name, struct rut_err *err)
+static int lock_one(const char *name, int how, struct rut_err *err)
 {
 	_cleanup_close_ int fd = -1;
 	struct stat held, named;
@@ -92,13 +92,23 @@ int rut_session_lock_one(const char *name, struct rut_err *err)
 	if (fd < 0)
 		return errno == ENOENT ? rut_err_set(err, ENOENT, "there is no session '%s'", name)
 				       : rut_err_errno(err, errno, "cannot open '%s'", path);
-	if (flock(fd, LOCK_EX) < 0 || fstat(fd, &held) < 0)
+	if (flock(fd, how) < 0 || fstat(fd, &held) < 0)
 		return rut_err_errno(err, errno, "cannot lock '%s'", path);
 	/* Who had it before may have removed the session; perhaps there is a new one of its name.
 	 */
 	if (lstat(path, &named) < 0 || named.st_ino != held.st_ino)
 		return rut_err_set(err, ENOENT, "session '%s' was destroyed meanwhile", name);
 	return RUT_TAKE_FD(fd);
+}
+
+int rut_session_lock_one(const char *name, struct rut_err *err)
+{
+	return lock_one(name, LOCK_EX, err);
+}
+
+int rut_session_try_lock(const char *name)
+{
+	return lock_one(name, LOCK_EX | LOCK_NB, NULL);
 }
 
 void rut_session_unlock(int fd)

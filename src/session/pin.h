@@ -29,6 +29,9 @@ void rut_session_unlock(int fd);
  */
 int rut_session_lock_one(const char *name, struct rut_err *err);
 
+/* The same without waiting: -EWOULDBLOCK when somebody has it. */
+int rut_session_try_lock(const char *name);
+
 /* Pins maps and links. -EEXIST when the name is taken: nothing of the other session is touched. */
 int rut_session_pin(struct rut_recorder *r, struct rut_err *err);
 

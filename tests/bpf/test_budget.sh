@@ -102,6 +102,34 @@ while True: os.getppid()" &
   check_shed
 }
 
+# The session's process changes nothing while a command does.
+test_daemon_waits() {
+  need_bpf
+  "$RUTILE" start ${S}b -o "$T/out" -m 2 -e 'syscall:getppid'
+  mkfifo go
+  python3 -c "
+import fcntl, os, sys
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
+open('locked', 'w')
+open('go').read()" /sys/fs/bpf/rutile/${S}b &
+  wait_for locked
+  timeout 100 python3 -c "
+import os
+while True: os.getppid()" &
+  pid=$!
+  trap 'kill $pid 2>/dev/null || true' EXIT
+  exceeded() { "$RUTILE" status ${S}b >status && grep -q 'what is shed exceeded' status; }
+  detached() { "$RUTILE" status ${S}b >status && grep -q 'records, 0 programs' status; }
+  t_wait exceeded || { cat status; return 1; }
+  # It looks each 50 ms.
+  sleep 0.5
+  if detached; then return 1; fi
+  echo >go
+  t_wait detached || { cat status; return 1; }
+  kill $pid
+  "$RUTILE" destroy ${S}b
+}
+
 test_refusals() {
   need_bpf
   for v in 0 101 x 5%% -3 nan; do
@@ -116,5 +144,6 @@ t_case "with a filter" test_filtered
 t_case "what is cheap is not shed" test_calm
 t_case "a flight recorder sheds and restores by itself" test_flight
 t_case "a session with a process detaches what is shed" test_daemon
+t_case "... and waits for a command that is under way" test_daemon_waits
 t_case "shares that make no sense are refused" test_refusals
 t_done
