@@ -170,8 +170,11 @@ EOF
   target=$!
   t_wait test -s pid
   sleep 2.1 # a child that old is no longer taken for one that will execute something
-  "$R" stacks $target >got
-  "$R" stacks --json $target >json
+  # On a machine that is far too busy a process may not answer in time.
+  both() { "$R" stacks $target >got && [ "$(grep -c '^process ' got)" = 2 ]; }
+  both_json() { "$R" stacks --json $target >json && [ "$(grep -c '"thread":"main ' json)" = 2 ]; }
+  t_wait both || cat got
+  t_wait both_json || cat json
   children=$(cat /proc/$target/task/$target/children)
   kill $target
   # shellcheck disable=SC2086 # one each

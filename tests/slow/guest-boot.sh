@@ -14,7 +14,11 @@ case $1 in
     /usr/bin/mark-after-stop
     rutile list | sed 's/^/LEFT /'
     systemctl --no-block reload rutile.service
-    sleep 3
+    # All of them again: the last one, in the order of names, is the one that was stopped.
+    for i in $(seq 120); do
+      [ "$(rutile list | grep -c records)" -lt 3 ] || break
+      sleep 1
+    done
     rutile list | sed 's/^/RELOADED /'
     systemctl --failed --no-legend | sed 's/^/FAILED /'
     rutile snapshot flight -o /var/log/rutile/snap
