@@ -176,13 +176,11 @@ static void dump_disk(struct rut_state *st, const struct rut_ctf_event *ev,
 static void dump_fd_of(struct rut_state *st, const struct rut_ctf_event *ev, int64_t pid,
 		       const struct rut_fd *seen)
 {
-	struct rut_thread *t = rut_state_thread(st, pid);
+	struct rut_thread *t = rut_state_thread_new(st, pid);
 	struct rut_fd *f;
 
-	if (!t) {
-		t = rut_state_thread_new(st, pid);
+	if (t->pid < 0) /* whoever has descriptors is a leader */
 		t->pid = pid;
-	}
 	f = rut_state_fd(t, seen->fd);
 	if (f) {
 		f->filename = seen->filename;

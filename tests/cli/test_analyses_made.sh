@@ -115,6 +115,21 @@ values_with_all_bits_are_no_errors() {
   grep -q "{'success': 3, '-4095': 1}" out
 }
 
+# Whose descriptors are dumped is a process, whether its thread was known before or not.
+a_process_with_descriptors_has_a_pid() {
+  mk <<TRACE
+100 0 sched_wakeup comm=app tid=10 prio=20 target_cpu=0
+200 0 lttng_statedump_file_descriptor pid=10 fd=3 flags=0 fmode=0 filename=/f
+$SWITCH
+2_000 0 syscall_entry_read fd=3 count=8
+3_000 0 syscall_exit_read ret=8
+TRACE
+  run syscallstats >out
+  cat out
+  grep '^app (10, TID: 10)' out
+  run iousagetop --mi | json 'assert rows("Per-process top I/O operations [read]")[0][0]["pid"] == 10, results'
+}
+
 # What is found open was open from the begin: the picture is level, then steps up once.
 descriptors_found_are_level() {
   { for fd in 3 4 5; do
@@ -804,6 +819,7 @@ t_case "statedumps of LTTng 2.12 name files" statedumps_of_files_by_table
 t_case "return values are counted once" return_values_are_counted_once
 t_case "return values that look like errors" values_with_all_bits_are_no_errors
 t_case "fdtop of what was open before" descriptors_found_are_level
+t_case "a process with descriptors" a_process_with_descriptors_has_a_pid
 t_case "files that are opened again" files_opened_again_are_one_file
 t_case "a limit is a limit" a_limit_is_a_limit
 t_case "a trace in a folder of any name" a_folder_of_any_name_wakes_up
