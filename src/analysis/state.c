@@ -129,12 +129,11 @@ struct rut_thread *rut_state_leader(struct rut_state *st, struct rut_thread *t)
 
 	if (t->pid < 0 || t->pid == t->tid)
 		return t;
-	leader = rut_state_thread(st, t->pid);
-	if (!leader) {
-		leader = add_thread(st, t->pid);
+	leader = rut_state_thread_new(st, t->pid);
+	if (leader->pid < 0)
 		leader->pid = t->pid;
+	if (!*leader->comm)
 		leader->comm = t->comm;
-	}
 	return leader;
 }
 

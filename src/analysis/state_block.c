@@ -300,14 +300,9 @@ static void dump_process(struct rut_state *st, const struct rut_ctf_event *ev,
 		t->has_prio = true;
 		t->prio = (int32_t)rut_ctf_i64(ev, &c->f[DPS_PRIO]);
 	}
-	if (pid != t->tid) {
-		struct rut_hook_parent h = {t, rut_state_thread(st, pid)};
+	if (pid >= 0 && pid != t->tid) {
+		struct rut_hook_parent h = {t, rut_state_leader(st, t)};
 
-		if (!h.parent) {
-			h.parent = rut_state_thread_new(st, pid);
-			h.parent->pid = pid;
-			h.parent->comm = t->comm;
-		}
 		give_fds(st, t, h.parent);
 		rut_state_notify(st, RUT_HOOK_PARENT, &h);
 	}

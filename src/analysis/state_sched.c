@@ -78,13 +78,10 @@ static void sched_migrate(struct rut_state *st, const struct rut_ctf_event *ev,
 			  const struct rut_state_class *c)
 {
 	int64_t tid = rut_ctf_i64(ev, &c->f[MIG_TID]);
-	struct rut_hook_thread h = {ev->ts_ns, st->cpu, rut_state_thread(st, tid)};
+	struct rut_hook_thread h = {ev->ts_ns, st->cpu, rut_state_thread_new(st, tid)};
 
-	if (!h.thread) {
-		h.thread = rut_state_thread_new(st, tid);
-		h.thread->pid = -1;
+	if (!*h.thread->comm)
 		h.thread->comm = rut_state_str(st, ev, &c->f[MIG_COMM]);
-	}
 	rut_state_notify(st, RUT_HOOK_MIGRATE, &h);
 	check_prio(st, ev->ts_ns, h.cpu, h.thread, rut_ctf_i64(ev, &c->f[MIG_PRIO]));
 }
@@ -106,10 +103,8 @@ static void sched_wakeup(struct rut_state *st, const struct rut_ctf_event *ev,
 	/* What runs already needs no waking. */
 	if (t && t->running)
 		return;
-	if (!t) {
+	if (!t)
 		t = rut_state_thread_new(st, tid);
-		t->pid = -1;
-	}
 	check_prio(st, ev->ts_ns, st->cpu, t, prio);
 	if (t->last_wakeup_ns != RUT_NO_TIME)
 		return;
