@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define RUT_AGENT_ABI	      2
-#define RUT_AGENT_MAGIC	      0x54545552u /* "RUTT" */
+#define RUT_AGENT_MAGIC	      0x54545552u      /* "RUTT" */
 #define RUT_AGENT_MEMFD	      "rutile-agent-2" /* the number is the ABI's */
 #define RUT_AGENT_TABLE_MEMFD "rutile-table"
 #define RUT_AGENT_RING_MEMFD  "rutile-ring"

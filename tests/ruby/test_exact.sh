@@ -224,6 +224,29 @@ running_calls() {
     }' want out
 }
 
+# Other ractors run while we look: each thread finds its own calls.
+running_calls_of_ractors() {
+  $RUBY -e 'exit defined?(Ractor) && Ractor.respond_to?(:yield)' || t_skip "no Ractor.yield"
+  mkfifo in err
+  # shellcheck disable=SC2086 # words
+  $RUBY $RUBYFLAGS -W0 --disable-gems "$dir/ractor.rb" <in 2>err &
+  pid=$!
+  exec 5>in 6<err
+  read -r ready <&6
+  [ "$ready" = ready ]
+  "$TRACE_TOOL" -w 5 -m time -p '*exact/ractor.rb' "$pid" >out
+  wait $pid
+  cat out
+  awk -F '\t' '
+    { calls[$3] = $4; total[$3] = $5; self[$3] = $6; n[$3] = $8 }
+    END {
+      sum = self["Work#outer"] + total["Work#inner"] + total["Work#done"] - total["Work#outer"]
+      exit !(n["Work#outer"] == 1 && n["Work#inner"] == 1 && n["Work#far"] == 1 && n["Work#done"] == 0 &&
+        calls["Work#outer"] == 0 && calls["Work#far"] == 0 && calls["Work#done"] == 1 &&
+        sum < 9 && sum > -9 && self["Work#outer"] > 29e6 && self["Work#far"] > 29e6)
+    }' out
+}
+
 # Calls that do not return are in the table with the time that they have taken so far. Nobody's time
 # ever goes back, whatever ends while it is looked at.
 calls_that_hang() {
@@ -305,6 +328,7 @@ t_case "classes and code that come and go: C methods" churn_c_calls
 t_case "classes and code that come and go: objects" churn_objects
 t_case "own times add up to the total" time_adds_up
 t_case "calls that were running at attach" running_calls
+t_case "calls that were running at attach, in ractors" running_calls_of_ractors
 t_case "calls that do not return" calls_that_hang
 t_case "allocations per line and class" objects_started
 t_case "allocations per line and class, attached" objects_attached
