@@ -64,7 +64,7 @@ for i in range(50):
 # No process: it is shed all the same, and comes back.
 test_flight() {
   need_bpf
-  "$RUTILE" start ${S}a --flight -m 2% -e 'syscall:getppid'
+  "$RUTILE" start ${S}a -p $$ --flight -m 2% -e 'syscall:getppid'
   flood
   "$RUTILE" status ${S}a >status
   "$RUTILE" save ${S}a >profile

@@ -104,7 +104,7 @@ while time.monotonic() < end: os.getpgid(0); time.sleep(0.01)' &
   # Of its own there is something, of others nothing.
   grep -q "sched_switch:.*tid = $pid" bt2.out
   grep -q syscall_entry_getpgid bt2.out
-  grep -v "tid = $pid[, ]\|statedump" bt2.out >others || true
+  grep -v "tid = ${pid}[, ]\|statedump" bt2.out >others || true
   head -5 others
   [ ! -s others ]
 }

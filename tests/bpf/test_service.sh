@@ -9,7 +9,7 @@ trap '"$RUTILE" destroy ${S}a 2>/dev/null; "$RUTILE" destroy ${S}b 2>/dev/null; 
 
 profiles() {
   mkdir d
-  printf '# a comment\nflight = yes\nevent = sched_switch, syscall:getppid\ncontext = pid,procname\nbuffer=4M\n' \
+  printf '# a comment\nflight = yes\nevent = sched_switch, syscall:getpriority\ncontext = pid,procname\nbuffer=4M\n' \
     >d/${S}a.conf
   printf 'output = %s\nevent = sched_process_exec\nsize = 1M\nkeep = 2\n' "$PWD/out" >d/${S}b.conf
 }
@@ -26,10 +26,10 @@ test_service() {
   "$RUTILE" service status --dir d >status
   [ "$(grep -c records status)" = 2 ]
   "$RUTILE" service restart --dir d ${S}a
-  python3 -c 'import os; os.getppid()'
+  python3 -c 'import os; os.getpriority(os.PRIO_PROCESS, 0)'
   "$RUTILE" snapshot ${S}a -o snap
   readers snap >/dev/null
-  grep -q 'procname = "python3".*syscall_entry_getppid\|syscall_entry_getppid.*procname = "python3"' bt2.out
+  grep -q 'procname = "python3".*syscall_entry_getpriority\|syscall_entry_getpriority.*procname = "python3"' bt2.out
   "$RUTILE" service stop --dir d
   rc=0
   "$RUTILE" service status --dir d || rc=$?

@@ -99,7 +99,7 @@ test_kill_each_step() {
 # A snapshot that is killed leaves nothing that looks like a trace.
 test_kill_snapshot() {
   need_bpf
-  "$RUTILE" start ${S}a --flight --buffer 1M --subbuf 64K -e syscall:getppid
+  "$RUTILE" start ${S}a -p $$ --flight --buffer 1M --subbuf 64K -e syscall:getppid
   python3 -c 'import os; [os.getppid() for i in range(20000)]'
   for n in 2 3 4; do
     rm -rf t
@@ -532,7 +532,7 @@ test_race() {
   n=${S}r
   for round in 1 2 3; do
     for i in 1 2 3 4; do
-      ("$RUTILE" start $n --flight -e syscall:getppid >"out$i" 2>"err$i" && echo won >>winners) &
+      ("$RUTILE" start $n -p $$ --flight -e syscall:getppid >"out$i" 2>"err$i" && echo won >>winners) &
     done
     wait
     cat err*

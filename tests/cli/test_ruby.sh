@@ -334,10 +334,10 @@ EOF
   grep -A1 '^T Job#slow (slow.rb:4)$' got | grep -q 'from Job#run (slow.rb:2)'
   grep -q '^T Job#run (slow.rb:2)$' got
   # None that was quicker. (Where the machine is busy, others may have been slow too.)
-  sed -nE 's/^ *([0-9.]+)(m?s) .*/\1 \2/p' lines >times
-  cat times
-  [ -s times ]
-  awk '$2 == "s" {$1 *= 1000} $1 < 20 {exit 1}' times
+  sed -nE 's/^ *([0-9.]+)(m?s) .*/\1 \2/p' lines >durations
+  cat durations
+  [ -s durations ]
+  awk '$2 == "s" {$1 *= 1000} $1 < 20 {exit 1}' durations
   not grep -q '^ *[0-9.]*[un]s ' lines
 }
 

@@ -142,8 +142,9 @@ if $faults.zero?
   # Attached once more, in peace.
   again = Tempfile.new("tool")
   child = Process.spawn(*tool.map { |w| w == "PID" ? pid.to_s : w }, out: again.path, err: [:child, :out])
+  # Some end by themselves.
   eventually { File.size?(again.path) }
-  st = interrupt(child)
+  st = ENV["EARLY"] ? Process.wait2(child)[1] : interrupt(child)
   fault("cannot be attached again: #{st}: #{File.read(again.path)}") unless st.success?
 end
 if mode == "cycle" && $faults.zero? && counted < count / 2
