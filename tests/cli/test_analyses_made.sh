@@ -691,7 +691,7 @@ what_cannot_be_written_is_told() {
 control_characters_reach_no_terminal() {
   esc=$(printf '\033')
   mk <<TRACE
-1_000 0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm="é$esc[31m" next_tid=10 next_prio=20
+1_000 0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm="é${esc}[31m" next_tid=10 next_prio=20
 2_000 0 syscall_entry_openat filename="/tmp/é$esc]0;x$(printf '\a')" flags=0
 3_000 0 syscall_exit_openat ret=4
 4_000 0 syscall_entry_read fd=4 count=10
