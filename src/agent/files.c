@@ -93,7 +93,9 @@ struct around {
 	VALUE wrapper; /* the result */
 };
 
-/* The form of InstructionSequence#to_a, the same from 2.7 to 3.4: iseq_load() of iseq.c reads it.
+/*
+ * The form of InstructionSequence#to_a: iseq_load() of iseq.c reads it. The same from 2.7 to 3.4,
+ * but for the parser, which 3.4 wants to know.
  */
 static VALUE make_around(VALUE arg)
 {
@@ -118,6 +120,7 @@ static VALUE make_around(VALUE arg)
 	rb.rb_hash_aset(misc, sym("stack_max"), FIXNUM(1));
 	rb.rb_hash_aset(misc, sym("code_location"), place);
 	rb.rb_hash_aset(misc, sym("node_ids"), node_ids);
+	rb.rb_hash_aset(misc, sym("parser"), sym("parse.y"));
 
 	rb.rb_ary_push(data, str("YARVInstructionSequence/SimpleDataFormat"));
 	rb.rb_ary_push(data, FIXNUM(rb.version / 100));

@@ -5,9 +5,21 @@
 
 #define NOT_READY (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
 
+/*
+ * What an exception left half made (rb_iseq_load() of bad data, say) is in the heap without a mark
+ * until the next GC. It has no instructions yet: their address is the second word of struct
+ * rb_iseq_constant_body, which is the third of the code's.
+ */
+static bool is_whole(VALUE iseq)
+{
+	const VALUE *body = ((VALUE *const *)iseq)[2];
+
+	return body && body[1];
+}
+
 bool rut_iseq_ready(VALUE v)
 {
-	return rut_imemo(v) == RUT_IMEMO_ISEQ && !(rut_flags(v) & NOT_READY);
+	return rut_imemo(v) == RUT_IMEMO_ISEQ && !(rut_flags(v) & NOT_READY) && is_whole(v);
 }
 
 VALUE rut_iseq_wrapper(VALUE iseq)

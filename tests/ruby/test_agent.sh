@@ -31,6 +31,46 @@ links_against_nothing() {
   ! grep NEEDED dynamic
 }
 
+# An exception in the middle of making code leaves it in the heap, without a path and without a mark.
+half_made_code_is_left_alone() {
+  cat >half.rb <<'EOF'
+require "fiddle"
+GC.disable
+load = Fiddle::Function.new(Fiddle::Handle::DEFAULT["rb_iseq_load"], [Fiddle::TYPE_VOIDP] * 3, Fiddle::TYPE_VOIDP)
+bad = ["", 3, 1, 1, {}, "", "", nil, 1, :no_such_type, [], {}, [], []]
+5.times do
+  load.call(Fiddle.dlwrap(bad), Fiddle.dlwrap(nil), Fiddle.dlwrap(nil))
+  abort "it was made"
+rescue TypeError
+end
+class W; def step; 1; end; end
+w = W.new
+puts "ready"
+$stdout.flush
+$stdin.read
+100.times { w.step }
+sleep 0.1
+exit! 7
+EOF
+  for mode in calls time objects stacks; do
+    rm -f ready in
+    mkfifo in
+    $RUBY $RUBYFLAGS -W0 half.rb <in >ready &
+    pid=$!
+    exec 5>in
+    wait_for ready
+    "$TRACE_TOOL" -m "$mode" "$pid" >out 5>&- &
+    tool=$!
+    for _ in 1 2 3 4 5; do sleep 0.1; kill -0 "$pid"; done
+    exec 5>&-
+    rc=0
+    wait "$pid" || rc=$?
+    wait "$tool" || :
+    echo "$mode: exit status $rc"
+    [ "$rc" = 7 ]
+  done
+}
+
 ractors_count() {
   $ruby -e 'exit(defined?(Ractor) ? 0 : 1)' || t_skip "this Ruby has no ractors"
   cat >r.rb <<'EOF'
@@ -341,6 +381,7 @@ EOF
 }
 
 t_case "the agent links against nothing" links_against_nothing
+t_case "code that was never finished" half_made_code_is_left_alone
 t_case "ractors" ractors_count
 t_case "short programs" short_programs_are_counted
 t_case "commands that start Ruby" commands_start_ruby
