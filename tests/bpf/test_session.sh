@@ -157,20 +157,33 @@ test_killed() {
   # Readable as it is, up to the last finished packet.
   n=$(readers one)
   [ "$n" -gt 50000 ]
-  "$RUTILE" start ${S}f -p $$ -o "$T/one" -e syscall:getppid 2>err
-  grep -q 'process was killed' err
+  "$RUTILE" start ${S}f -p $$ -o "$T/one" -e syscall:getppid
   getppids 10
   "$RUTILE" destroy ${S}f
   readers one-1 >/dev/null
   grep -q syscall_entry_getppid bt2.out
+  # The first who looks says so. Who else uses rutile on this machine may be quicker: then once more.
+  for told in start start start start start none; do
+    killed_session
+    "$RUTILE" start ${S}g -p $$ -o "$T/two" -e syscall:getppid 2>err
+    "$RUTILE" destroy ${S}g
+    ! grep -q 'process was killed' err || break
+  done
+  [ $told = start ]
+  for told in list list list list list none; do
+    killed_session
+    "$RUTILE" list >out 2>err
+    if grep -q "${S}g" out; then return 1; fi
+    [ ! -e /sys/fs/bpf/rutile/${S}g ]
+    ! grep -q "${S}g" err || break
+  done
+  [ $told = list ]
+}
+killed_session() {
   "$RUTILE" start ${S}g -p $$ -o "$T/two" -e syscall:getppid
   pid=$(daemon_pid ${S}g)
   kill -9 "$pid"
   t_wait t_gone "$pid"
-  "$RUTILE" list >out 2>err
-  grep -q "${S}g" err
-  if grep -q "${S}g" out; then return 1; fi
-  [ ! -e /sys/fs/bpf/rutile/${S}g ]
 }
 
 # A flood in one session loses nothing in another.

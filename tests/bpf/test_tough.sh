@@ -520,10 +520,14 @@ test_start_killed() {
   mkdir /sys/fs/bpf/rutile/$n
   "$RUTILE" start $n --flight -e sched_process_exec
   "$RUTILE" destroy $n
-  mkdir /sys/fs/bpf/rutile/$n
-  "$RUTILE" list >out 2>err
-  grep -q "$n" err
-  [ ! -e /sys/fs/bpf/rutile/$n ]
+  # Who else looks at the sessions of this machine may be quicker to remove it, and to say so.
+  for told in list list list list list none; do
+    mkdir /sys/fs/bpf/rutile/$n
+    "$RUTILE" list >out 2>err
+    [ ! -e /sys/fs/bpf/rutile/$n ]
+    ! grep -q "$n" err || break
+  done
+  [ $told = list ]
 }
 
 # Several starts of one name at once: one wins, and nothing of it is damaged by the others.
