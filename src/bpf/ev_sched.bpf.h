@@ -159,7 +159,26 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	}
 
 TASK(sched_process_exit, SCHED_EXIT)
-TASK(sched_process_free, SCHED_FREE)
+
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(sched_process_free, struct task_struct *task)
+{
+	bool allowed = !conf.no_free && rut_allowed_task(task);
+
+	/* Its number will be another's, and the map has room for the living. */
+	if (conf.filters & RUT_FILTER_FOLLOW && task->pid == task->tgid) {
+		__u32 tgid = task->tgid;
+
+		bpf_map_delete_elem(&traced, &tgid);
+	}
+	if (!allowed)
+		return 0;
+	RUT_BEGIN(SCHED_FREE);
+	rut_copy_comm(FIELD(SCHED_FREE, comm), task);
+	PUT(SCHED_FREE, tid, task->pid);
+	PUT(SCHED_FREE, prio, task->prio - 100);
+	RUT_END();
+}
 
 struct rut_path {
 	char text[256];

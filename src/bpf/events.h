@@ -355,9 +355,9 @@ struct rut_bpf_conf {
 	__u32 context_size; /* bytes */
 	__u32 filters;	    /* enum rut_filter_bits */
 	__u32 no_fork;	    /* sched_process_fork only follows children */
+	__u32 no_free;	    /* sched_process_free only forgets processes */
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */
-	__u32 _pad;
 	__u8 uuid[16];
 };
 

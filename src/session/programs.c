@@ -67,6 +67,7 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.budget_ppm = r->conf.budget_ppm,
 		.stack_mask = (uint32_t)r->nsets - 1,
 		.no_fork = !r->meta->conf.selection.events[RUT_EV_SCHED_FORK],
+		.no_free = !r->meta->conf.selection.events[RUT_EV_SCHED_FREE],
 	};
 	memcpy(conf->uuid, r->uuid, sizeof(conf->uuid));
 	return 0;
@@ -79,7 +80,8 @@ bool rut_programs_wanted(const struct rut_recorder *r, const struct rut_selectio
 
 	if (!strcmp(program, "sys_enter") || !strcmp(program, "sys_exit"))
 		return rut_selection_any_syscall(sel);
-	if (!strcmp(program, "sched_process_fork") && r->conf.filters & RUT_FILTER_FOLLOW)
+	if (r->conf.filters & RUT_FILTER_FOLLOW &&
+	    (!strcmp(program, "sched_process_fork") || !strcmp(program, "sched_process_free")))
 		return true;
 	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
 		rut_event_static(&e, id);

@@ -109,6 +109,55 @@ while time.monotonic() < end: os.getpgid(0); time.sleep(0.01)' &
   [ ! -s others ]
 }
 
+# The number of a process that has ended, and was recorded, goes to one that is not.
+test_pid_used_again() {
+  need_bpf
+  [ -w /proc/sys/kernel/ns_last_pid ] || t_skip "this kernel has no ns_last_pid"
+  cat >first.py <<'EOF'
+import os, sys, time
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+print(child, flush=True)
+sys.stdin.readline()
+EOF
+  cat >second.py <<'EOF'
+import os, sys
+want = int(sys.argv[1])
+for _ in range(50):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as f:
+        f.write(str(want - 1))
+    child = os.fork()
+    if child == 0:
+        for _ in range(100):
+            os.getsid(0)
+        os._exit(0)
+    os.waitpid(child, 0)
+    if child == want:
+        sys.exit(0)
+sys.exit("the number was not given again")
+EOF
+  mkfifo in
+  python3 first.py <in >first.out &
+  first=$!
+  trap 'kill $first 2>/dev/null || true' EXIT
+  exec 5>in
+  "$RUTILE" start "again$$" -o t -p "$first" -e syscall >/dev/null
+  echo >&5
+  t_wait test -s first.out
+  sleep 0.5 # the kernel forgets it a grace period later
+  python3 second.py "$(cat first.out)"
+  echo >&5
+  exec 5>&-
+  wait "$first"
+  "$RUTILE" destroy "again$$" >/dev/null
+  readers t* >/dev/null
+  grep -q syscall_entry_clone bt2.out
+  not grep syscall_entry_getsid bt2.out
+}
+
 # A reader by another's hand: process times agree with /proc.
 test_cputop() {
   need_bpf
@@ -359,6 +408,7 @@ t_case "system calls of a command are counted exactly as strace counts them" tes
 t_case "babeltrace 1 and 2 read everything without a warning" test_readers
 t_case "arguments, strings and socket addresses are decoded" test_fields
 t_case "--pid records that process only" test_pid
+t_case "a process with the number of one that was recorded is not" test_pid_used_again
 t_case "lttng-cputop understands the trace" test_cputop
 t_case "the statedump agrees with /proc and /sys" test_statedump
 t_case "the summary agrees with babeltrace, over several folders" test_summary
