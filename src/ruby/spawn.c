@@ -188,7 +188,7 @@ static int read_error(int fd)
 pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err *err)
 {
 	pid_t tracer = getpid(), pid;
-	int fds[2], code, r;
+	int fds[2] = {-1, -1}, code, r;
 
 	remove_agent_file();
 	r = make_agent_file(err);

@@ -231,8 +231,11 @@ void rut_budget_follow(struct rut_budget_follower *f, struct rut_recorder *r)
 	if (limit == f->limit && (!f->until_ns || now < f->until_ns))
 		return;
 	/* A command is under way, which may wait for us: at the next look. */
-	if (!f->foreground && (lock = rut_session_try_lock(r->conf.name)) < 0)
-		return;
+	if (!f->foreground) {
+		lock = rut_session_try_lock(r->conf.name);
+		if (lock < 0)
+			return;
+	}
 	if (limit != f->limit && !f->until_ns)
 		detach(f, r);
 	f->limit = limit;

@@ -125,14 +125,15 @@ examples_of_the_manual_run() {
   mkdir bin
   ln -s "$RUTILE" bin/rutile
   n=0
-  for page in $(grep -l '^rutile .*\btrace\b' "$SRC"/man/*.scd); do
+  grep -l '^rutile .*\btrace\b' "$SRC"/man/*.scd >pages
+  while read -r page; do
     sed -n '/^# EXAMPLES/,/^# [^E]/s/^rutile /&/p' "$page" >commands
     while read -r command; do
       n=$((n + 1))
       echo "$command"
       PATH=$PWD/bin:$PATH TZ=UTC sh -euc "$command" >out
     done <commands
-  done
+  done <pages
   [ "$n" -gt 25 ]
 }
 

@@ -268,7 +268,7 @@ names_are_anybodys_bytes() {
   { printf 'env hostname="a\033b"\n'; echo '1_000 0 tick n=1'; } | python3 "$SRC/tests/mktrace" "$folder"
   LC_ALL=C "$RUTILE" stat --clock-gmt "$folder" >out
   cat -v out
-  ! grep -q "$(printf '\033')" out
+  not grep -q "$(printf '\033')" out
   grep -q "^trace:  *$(printf 'caf\303\251')"'-.x1b\[31m-.xff (CTF' out
   "$RUTILE" stat --json "$folder" >json
   python3 -c '
