@@ -242,6 +242,23 @@ static inline const VALUE *rut_ruby_frame(const VALUE *cfp)
 	return NULL;
 }
 
+/*
+ * The data of an object that has data of a C type, and the type; NULL: it is no such object. Its
+ * words: flags, class, and until 3.4 the type, how (typed, since 3.3 embedded), the data or their
+ * address. Since 4.0 instance variables stand in for the type, which follows with "embedded" in its
+ * lowest bit; "typed" is a flag.
+ */
+static inline const uintptr_t *rut_typed_data(VALUE v, const void **ret_type)
+{
+	const uintptr_t *w = (const uintptr_t *)v;
+	bool old = rb.version < 400, typed = old ? w[3] & 1 && !(w[3] & ~3ul) : w[0] & 0x40;
+
+	if ((w[0] & RUT_T_MASK) != RUT_T_DATA || !typed)
+		return NULL;
+	*ret_type = (const void *)(old ? w[2] : w[3] & ~1ul);
+	return w[3] & (old ? 2 : 1) ? &w[4] : (const uintptr_t *)w[4];
+}
+
 static inline long rut_fix2long(VALUE v)
 {
 	return (long)(intptr_t)v >> 1;

@@ -16,8 +16,6 @@
 #define STACK_WORDS_MAX (1u << 28)
 #define THREAD_WORDS	64   /* of a thread: where its context is looked for */
 #define FIBER_BYTES	4096 /* likewise */
-#define TYPED		1ul  /* of an object with data: these have a type */
-#define EMBEDDED	2ul  /* since 3.3: the data are in the object */
 #define BOTTOM_WORDS	64
 #define FRAME_METHOD	0x11110001u
 #define FRAME_BLOCK	0x22220001u
@@ -49,18 +47,11 @@ static void *find_running_ec(void)
 	return running_ec;
 }
 
-static bool is_typed(VALUE v)
-{
-	const uintptr_t *w = (const uintptr_t *)v;
-
-	return (w[0] & RUT_T_MASK) == RUT_T_DATA && w[3] & TYPED && !(w[3] & ~(TYPED | EMBEDDED));
-}
-
 static const uintptr_t *data_of(VALUE v)
 {
-	const uintptr_t *w = (const uintptr_t *)v;
+	const void *type;
 
-	return w[3] & EMBEDDED ? &w[4] : (const uintptr_t *)w[4];
+	return rut_typed_data(v, &type);
 }
 
 struct frames {
@@ -105,7 +96,7 @@ static bool learn(void)
 	const uintptr_t *data;
 	size_t i = 0;
 
-	layout.frame_words = ec && is_typed(thread) ? find_frame_words(ec) : 0;
+	layout.frame_words = ec && data_of(thread) ? find_frame_words(ec) : 0;
 	if (!layout.frame_words)
 		return false;
 	data = data_of(thread);
@@ -119,7 +110,7 @@ static bool learn(void)
 static bool learn_fiber(void)
 {
 	VALUE fiber = rb.rb_fiber_current();
-	size_t at = is_typed(fiber) ? (uintptr_t)running_ec - (uintptr_t)data_of(fiber) : 0;
+	size_t at = data_of(fiber) ? (uintptr_t)running_ec - (uintptr_t)data_of(fiber) : 0;
 
 	layout.fiber_byte = at < FIBER_BYTES ? at : 0;
 	return layout.fiber_byte != 0;
@@ -202,9 +193,8 @@ static int find_page(void *start, void *end, size_t stride, void *data)
 	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
 		const void *type;
 
-		if (!is_typed(v) || !data_of(v))
+		if (!rut_typed_data(v, &type))
 			continue;
-		type = ((void *const *)v)[2];
 		if (type != l->fiber_type && strcmp(*(const char *const *)type, "fiber") != 0)
 			continue;
 		l->fiber_type = type;
@@ -252,7 +242,7 @@ static VALUE seed_body(VALUE arg)
 
 		if (thread == rb.qnil)
 			break;
-		ec = is_typed(thread) ? ec_of_thread(thread) : NULL;
+		ec = data_of(thread) ? ec_of_thread(thread) : NULL;
 		if (ec && rut_list_add(&l->running, (VALUE)ec))
 			seed(l, ec, thread, NULL, false);
 	}

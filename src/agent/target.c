@@ -15,12 +15,10 @@
  */
 struct rut_rec *rut_target_rec(const struct rut_session *s, VALUE v)
 {
-	const uintptr_t *w = (const uintptr_t *)v, *tp;
+	const void *type;
+	const uintptr_t *tp = rut_typed_data(v, &type);
 
-	if ((w[0] & RUT_T_MASK) != RUT_T_DATA || w[1] != rb.c_tracepoint || w[3] & ~3ul)
-		return NULL;
-	tp = w[3] & 2 ? &w[4] : (const uintptr_t *)w[4]; /* embedded or not */
-	if (!tp || !((const int *)tp)[1])
+	if (!tp || rut_klass(v) != rb.c_tracepoint || !((const int *)tp)[1])
 		return NULL;
 	for (int i = 2; i < 5; i++)
 		if (rut_hook_is_ours((rut_tp_fn)tp[i]) &&
