@@ -111,9 +111,12 @@ static __always_inline bool rut_current_allowed(void)
 /* A command that is to be recorded from its next execve on: when it got its CPU is of interest. */
 static __always_inline bool rut_task_awaited(struct task_struct *task)
 {
-	__u32 tgid = task->tgid;
+	__u32 tgid = task->tgid, *state;
 
-	return conf.filters & RUT_FILTER_PID && bpf_map_lookup_elem(&traced, &tgid);
+	if (!(conf.filters & RUT_FILTER_PID))
+		return false;
+	state = bpf_map_lookup_elem(&traced, &tgid);
+	return state && *state != RUT_TRACED_GONE;
 }
 
 static __always_inline bool rut_allowed(void)

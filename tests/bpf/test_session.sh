@@ -216,8 +216,8 @@ test_attach() {
   # What was there before, and what came until the end.
   readers live >/dev/null
   [ "$(grep -c syscall_entry_getppid bt2.out)" -ge 540 ]
-  # It has all its programs yet: of the entry, of the exit, and one that follows forks.
-  "$RUTILE" status ${S}j | grep -q 'records, 3 programs'
+  # It has all its programs yet: of the entry, of the exit, one that follows forks, one that forgets who has ended.
+  "$RUTILE" status ${S}j | grep -q 'records, 4 programs'
   "$RUTILE" destroy ${S}j
 }
 
