@@ -404,6 +404,7 @@ forks_in_the_middle() {
   cat >forks.rb <<'EOF'
 $stdout.sync = true
 Thread.new { sleep }
+parent = Process.pid
 halfway = -> { Dir.children("/proc/self/fd").any? { |f| (File.readlink("/proc/self/fd/#{f}") rescue "").include?("memfd:rutile-agent ") } }
 puts "ready"
 until File.exist?("stop")
@@ -414,7 +415,8 @@ until File.exist?("stop")
     w.close
     exit!(0) unless found
     %w[etc stringio strscan].each { |e| require e }
-    sleep
+    sleep 0.1 while Process.ppid == parent
+    exit!(0)
   end
   w.close
   r.read == "y" ? File.write("kids", "#{pid}\n", mode: "a") : Process.wait(pid)
@@ -435,7 +437,6 @@ EOF
   t_wait grep -q stopped forks.out
   kids=$(cat kids)
   echo "forked in the middle: $kids"
-  pids="$pids $kids"
   for kid in $kids; do
     inject "$kid" 2 >out
   done
