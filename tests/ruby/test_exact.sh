@@ -224,16 +224,21 @@ running_calls() {
     }' want out
 }
 
-# Other ractors run while we look: each thread finds its own calls.
-running_calls_of_ractors() {
-  $RUBY -e 'exit defined?(Ractor) && Ractor.respond_to?(:yield)' || t_skip "no Ractor.yield"
+# start_on_pipes NAME: the program of that name, $pid, reads descriptor 5 and has said "ready" on 6.
+start_on_pipes() {
   mkfifo in err
   # shellcheck disable=SC2086 # words
-  $RUBY $RUBYFLAGS -W0 --disable-gems "$dir/ractor.rb" <in 2>err &
+  $RUBY $RUBYFLAGS -W0 --disable-gems "$dir/$1.rb" <in 2>err &
   pid=$!
   exec 5>in 6<err
   read -r ready <&6
   [ "$ready" = ready ]
+}
+
+# Other ractors run while we look: each thread finds its own calls.
+running_calls_of_ractors() {
+  $RUBY -e 'exit defined?(Ractor) && Ractor.respond_to?(:yield)' || t_skip "no Ractor.yield"
+  start_on_pipes ractor
   "$TRACE_TOOL" -w 5 -m time -p '*exact/ractor.rb' "$pid" >out
   wait $pid
   cat out
@@ -250,13 +255,7 @@ running_calls_of_ractors() {
 # Calls that do not return are in the table with the time that they have taken so far. Nobody's time
 # ever goes back, whatever ends while it is looked at.
 calls_that_hang() {
-  mkfifo in err
-  # shellcheck disable=SC2086 # words
-  $RUBY $RUBYFLAGS -W0 --disable-gems "$dir/hanging.rb" <in 2>err &
-  pid=$!
-  exec 5>in 6<err
-  read -r ready <&6
-  [ "$ready" = ready ]
+  start_on_pipes hanging
   begin=$(date +%s%N)
   "$RUTILE" time --json --interval 2ms --duration 300s --path '*exact/hanging.rb' "$pid" >out &
   tracer=$!

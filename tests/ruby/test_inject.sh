@@ -164,17 +164,22 @@ killed_with_a_signal_in_hand() {
   [ "$killed" -ge 3 ]
 }
 
+# inject_until_100 PATTERN: into $pid, until a hundred reports match or it has ended; then says "enough".
+inject_until_100() {
+  : >reports
+  for _ in $(seq 1000); do
+    ! t_gone "$pid" || break
+    [ "$(grep -c "$1" reports)" -lt 100 ] || break
+    inject "$pid" 100 >>reports || :
+  done
+  touch enough
+}
+
 # A handler that runs on top of the stub must find it there when it returns.
 signal_handlers_may_run() {
   start storm.out "$BLOCKED" storm 200
   # On a busy machine it is hard to find it outside a handler.
-  : >reports
-  for _ in $(seq 1000); do
-    ! t_gone "$pid" || break
-    [ "$(wc -l <reports)" -lt 100 ] || break
-    inject "$pid" 100 >>reports || :
-  done
-  touch enough
+  inject_until_100 ''
   rc=0
   wait "$pid" || rc=$?
   cat storm.out
@@ -196,13 +201,7 @@ programs_that_are_replaced() {
 registers_are_kept() {
   start regs.out "$REGISTERS" 200
   # Interrupted in the spinning code itself, not in a system call.
-  : >reports
-  for _ in $(seq 1000); do
-    ! t_gone "$pid" || break
-    [ "$(grep -c ' code$' reports)" -lt 100 ] || break
-    inject "$pid" 100 >>reports || :
-  done
-  touch enough
+  inject_until_100 ' code$'
   wait "$pid" || :
   cat regs.out
   grep -q '^rounds [1-9]' regs.out
