@@ -78,15 +78,19 @@ int rut_logfile_append(const struct rut_logfile *log, enum rut_log_level level, 
 		if ((unsigned char)line[i] < ' ')
 			line[i] = ' ';
 	line[n++] = '\n';
-	fd = open_locked(log->path, &st);
-	if (fd < 0)
-		return fd;
-	if (log->size_bytes && st.st_size && (uint64_t)st.st_size + (uint64_t)n > log->size_bytes) {
-		move_old(log);
-		close(fd);
+	/* Between moving a full one and having the next, others may have filled that. */
+	for (int i = 0; i < TRIES; i++) {
 		fd = open_locked(log->path, &st);
 		if (fd < 0)
 			return fd;
+		if (!log->size_bytes || !st.st_size ||
+		    (uint64_t)st.st_size + (uint64_t)n <= log->size_bytes)
+			break;
+		move_old(log);
+		close(fd);
+		fd = -1;
 	}
+	if (fd < 0)
+		return -EAGAIN;
 	return write(fd, line, (size_t)n) == n ? 0 : -errno;
 }
