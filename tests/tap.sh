@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
-# TAP for shell tests. Source it, call t_case for each test, end with t_done.
+# TAP for shell tests, which bash runs. Source it, call t_case for each test, end with t_done.
 #
 #	test_help() { "$RUTILE" help | grep -q Usage; }
 #	t_case "help prints the usage" test_help
 #	t_done
 #
 # A test is a function: it passes when it returns 0, and skips with `t_skip REASON`. It runs in a
-# subshell under `set -eu`, in an empty folder $T that is removed afterwards. What it prints is shown
-# when it fails. $RUTILE is the program under test; $SRC the source tree.
+# subshell under `set -eu`, in an empty folder $T that is removed afterwards. When it fails, the
+# command that ended it is shown, and what it printed. $RUTILE is the program under test; $SRC the
+# source tree.
 
 : "${RUTILE:?the program under test}" "${SRC:?the source tree}"
 t_count=0
@@ -26,9 +27,15 @@ t_case() {
   t_count=$((t_count + 1))
   T=$t_root/$t_count
   mkdir "$T"
+  : >"$t_root/where"
   # Not in an `if`: that would switch `set -e` off inside the function.
   set +e
-  (set -eu; cd "$T"; "$@") >"$t_root/out" 2>&1 </dev/null
+  (
+    set -euE
+    trap 'echo "${BASH_SOURCE[0]##*/}:$LINENO: $BASH_COMMAND" >>"$t_root/where"' ERR
+    cd "$T"
+    "$@"
+  ) >"$t_root/out" 2>&1 </dev/null
   t_rc=$?
   case $t_rc in
     0) echo "ok $t_count - $t_name" ;;
@@ -36,10 +43,10 @@ t_case() {
     *)
       t_failed=$((t_failed + 1))
       echo "not ok $t_count - $t_name"
-      sed 's/^/# /' "$t_root/out" | tail -n 60
-      echo "# exit status $t_rc"
+      { tail -n 60 "$t_root/out"; echo "exit status $t_rc at:"; tail -n 5 "$t_root/where"; } >"$t_root/why"
+      sed 's/^/# /' "$t_root/why"
       # Who reads the TAP may keep the comments to himself.
-      { echo "$t_name: exit status $t_rc"; tail -n 60 "$t_root/out"; } >&2
+      { echo "$t_name:"; cat "$t_root/why"; } >&2
       ;;
   esac
   rm -rf "$T"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # --max-overhead: a flood is shed and told, what is cheap is not; a flight recorder keeps to it too.
 . "$SRC/tests/tap.sh"

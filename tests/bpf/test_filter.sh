@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # --filter: what the kernel lets pass, against what the program is known to do.
 . "$SRC/tests/tap.sh"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # The reference, lttng-analyses, reads a recorded trace: its results against rutile's own of the same
 # trace, against what the program did, and against /proc.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # Events added by name: static probes, functions, tracepoints, samples; counted against the program.
 . "$SRC/tests/tap.sh"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # Who is recorded: a process and its family, a name, a control group; against known numbers of calls.
 . "$SRC/tests/tap.sh"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # Profiles and the service.
 . "$SRC/tests/tap.sh"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # Sessions: flight recorders without a process, daemons, folders that change, what kill -9 leaves.
 . "$SRC/tests/tap.sh"
@@ -358,16 +358,6 @@ test_alone() {
   grep -q 'records to' out
 }
 
-t_case "a flight recorder needs no process; snapshots hold what happened" test_flight
-t_case "overwrite mode keeps the newest events" test_overwrite
-t_case "events are added and removed while it runs" test_add_remove
-t_case "stop and start" test_stop_start
-t_case "rotate and SIGUSR2: every folder is complete, no event is lost or doubled" test_rotate
-t_case "--size and --keep" test_size_keep
-t_case "kill -9: the trace is readable, the name is free, list cleans up" test_killed
-t_case "sessions are isolated; losses are told" test_isolated
-t_case "attach follows and detaches" test_attach
-t_case "a full disk" test_full_disk
 # While `start` returns, others look whether the session's process lives.
 test_young() {
   need_bpf
@@ -402,6 +392,16 @@ END
   readers out >/dev/null
 }
 
+t_case "a flight recorder needs no process; snapshots hold what happened" test_flight
+t_case "overwrite mode keeps the newest events" test_overwrite
+t_case "events are added and removed while it runs" test_add_remove
+t_case "stop and start" test_stop_start
+t_case "rotate and SIGUSR2: every folder is complete, no event is lost or doubled" test_rotate
+t_case "--size and --keep" test_size_keep
+t_case "kill -9: the trace is readable, the name is free, list cleans up" test_killed
+t_case "sessions are isolated; losses are told" test_isolated
+t_case "attach follows and detaches" test_attach
+t_case "a full disk" test_full_disk
 t_case "names, doubles and bad folders are refused" test_refusals
 t_case "a session is not taken for dead while it is born" test_young
 t_case "two commands at once" test_at_once

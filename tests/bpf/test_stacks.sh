@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # User stacks with names, against a program whose calls are known.
 . "$SRC/tests/tap.sh"

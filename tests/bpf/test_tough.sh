@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # Bad things that happen to a recorder: killed at any moment, folders that go away, privileges and
 # file systems that are not there.

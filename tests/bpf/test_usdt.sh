@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # USDT probes and functions, against programs written for it: every form of argument, one process of
 # several, a process in a mount namespace of its own, semaphores, places.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # Traces made by hand, with known answers: what lttng-analyses is wrong about, and what it lacks.
 . "$SRC/tests/tap.sh"

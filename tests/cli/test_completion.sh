@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # The completion scripts offer what the program says.
 . "$SRC/tests/tap.sh"

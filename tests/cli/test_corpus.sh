@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # The corpora of tests/data/ctf: what can be read is read as babeltrace2 reads it, what is bad is refused
 # by both, with the file and the place.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # script/demo from beginning to end, and interrupted: nothing of it may stay behind.
 . "$SRC/tests/tap.sh"

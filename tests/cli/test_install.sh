@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # `meson install` brings everything, and what it brought works from there.
 . "$SRC/tests/tap.sh"

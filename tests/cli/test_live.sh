@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # The live tables, on what a tracer without a process finds (tests/fake/fake_tracer.c).
 . "$SRC/tests/tap.sh"

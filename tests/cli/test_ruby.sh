@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # The Ruby verbs on real processes. What each mode counts exactly is tested in tests/ruby; here it is
 # the way from the command line to the table.

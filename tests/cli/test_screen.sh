@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # The live screen, driven by keys in a terminal of tmux.
 . "$SRC/tests/tap.sh"

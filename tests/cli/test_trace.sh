@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # How a trace is written, from the events of a tracer without a process.
 . "$SRC/tests/tap.sh"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # One process, traced again and again, in changing modes.
 . "$SRC/tests/tap.sh"

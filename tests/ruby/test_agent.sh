@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # The agent: what it needs, forks, ractors, several tracers, their deaths, the conditions of a trace.
 . "$SRC/tests/tap.sh"

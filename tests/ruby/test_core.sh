@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # A Ruby process that is traced crashes: its core gives the last lines of the trace.
 . "$SRC/tests/tap.sh"

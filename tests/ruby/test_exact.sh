@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # Counts are exact: programs with known counts, number by number against TracePoint and ObjectSpace
 # in a run of their own. $RUBY is the Ruby to test, $RUBYFLAGS its flags (--yjit).

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # rutile ps and rutile doctor, against what the processes themselves say.
 # shellcheck disable=SC2086,SC2016,SC2010,SC2012,SC2046,SC2143 # words on purpose; code for Ruby; names of our own

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # A Puma cluster under load: attaching, tracing and detaching fail no request; restarted workers are
 # followed.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # The full numbers of what tests/ruby/test_inject.sh does in short. SEED=N repeats a run.
 . "$SRC/tests/tap.sh"

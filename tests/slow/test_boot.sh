@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # The systemd units in a Debian guest: sessions run before the system's services do, and a shutdown
 # writes their last packets. The LSB script in a folder without systemd.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # A guest in which a CPU goes and comes back, the time of day is set forwards and backwards, and the
 # machine sleeps, while sessions run: every trace is whole, and every event has the time of day that

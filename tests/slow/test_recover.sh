@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # `rutile recover`, for real: a Debian kernel with flight recorders panics in QEMU; what the dump
 # gives back is compared with what the guest had printed. Every program meets another kernel's
