@@ -167,12 +167,10 @@ int BPF_PROG(sched_process_free, struct task_struct *task)
 
 	/* Its number will be another's, and the map has room for the living. */
 	if (conf.filters & RUT_FILTER_FOLLOW && task->pid == task->tgid) {
-		__u32 tgid = task->tgid, *state = bpf_map_lookup_elem(&traced, &tgid);
+		__u32 tgid = task->tgid, yes = 1;
 
-		if (state && conf.keep_gone)
-			*state = RUT_TRACED_GONE;
-		else if (state)
-			bpf_map_delete_elem(&traced, &tgid);
+		if (!bpf_map_delete_elem(&traced, &tgid) && conf.keep_gone)
+			bpf_map_update_elem(&gone, &tgid, &yes, BPF_ANY);
 	}
 	if (!allowed)
 		return 0;

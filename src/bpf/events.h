@@ -343,7 +343,6 @@ enum rut_filter_bits {
 enum rut_traced {
 	RUT_TRACED_YES = 1,
 	RUT_TRACED_AT_EXEC = 2, /* from its next execve on */
-	RUT_TRACED_GONE = 3,	/* it has ended; its mappings are of interest */
 };
 
 /* Constants of a session: the verifier folds them, and removes what they switch off. */
@@ -357,7 +356,7 @@ struct rut_bpf_conf {
 	__u32 filters;	    /* enum rut_filter_bits */
 	__u32 no_fork;	    /* sched_process_fork only follows children */
 	__u32 no_free;	    /* sched_process_free only forgets processes */
-	__u32 keep_gone;    /* ... and says that they have ended */
+	__u32 keep_gone;    /* ... and notes them in the map `gone` */
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */
 	__u32 _pad;

@@ -16,6 +16,17 @@ struct {
 	__type(value, __u32);
 } traced SEC(".maps");
 
+/*
+ * Process ids of those that were traced and have ended: what they had mapped may not be written yet.
+ * The longest ended make room for others.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u32);
+} gone SEC(".maps");
+
 struct rut_comm {
 	__u64 a, b;
 };
@@ -111,12 +122,9 @@ static __always_inline bool rut_current_allowed(void)
 /* A command that is to be recorded from its next execve on: when it got its CPU is of interest. */
 static __always_inline bool rut_task_awaited(struct task_struct *task)
 {
-	__u32 tgid = task->tgid, *state;
+	__u32 tgid = task->tgid;
 
-	if (!(conf.filters & RUT_FILTER_PID))
-		return false;
-	state = bpf_map_lookup_elem(&traced, &tgid);
-	return state && *state != RUT_TRACED_GONE;
+	return conf.filters & RUT_FILTER_PID && bpf_map_lookup_elem(&traced, &tgid);
 }
 
 static __always_inline bool rut_allowed(void)

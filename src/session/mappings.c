@@ -41,13 +41,14 @@ bool rut_mappings_wanted(const struct rut_recorder *r)
 	return false;
 }
 
-/* With a filter of processes only those. */
+/* With a filter of processes only those, and those that were. */
 static bool is_recorded(const struct rut_recorder *r, int32_t pid)
 {
 	uint32_t key = (uint32_t)pid, value;
 
 	return !(r->conf.filters & RUT_FILTER_PID) ||
-	       !bpf_map_lookup_elem(r->fds[RUT_MAP_TRACED], &key, &value);
+	       !bpf_map_lookup_elem(r->fds[RUT_MAP_TRACED], &key, &value) ||
+	       !bpf_map_lookup_elem(r->fds[RUT_MAP_GONE], &key, &value);
 }
 
 static void write_mapping(struct rut_statedump *s, const struct mapping *m)

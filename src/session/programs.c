@@ -18,7 +18,6 @@
 #include "kernel_filter.skel.h"
 #include "session/filter.h"
 #include "session/kernel.h"
-#include "session/mappings.h"
 
 __attribute__((format(printf, 2, 0))) static int to_debug(enum libbpf_print_level level,
 							  const char *fmt, va_list ap)
@@ -69,7 +68,7 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.stack_mask = (uint32_t)r->nsets - 1,
 		.no_fork = !r->meta->conf.selection.events[RUT_EV_SCHED_FORK],
 		.no_free = !r->meta->conf.selection.events[RUT_EV_SCHED_FREE],
-		.keep_gone = rut_mappings_wanted(r),
+		.keep_gone = rut_recorder_keeps_gone(r),
 	};
 	memcpy(conf->uuid, r->uuid, sizeof(conf->uuid));
 	return 0;

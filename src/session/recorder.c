@@ -23,14 +23,17 @@
 #include "session/programs.h"
 
 const char *const rut_map_names[RUT_MAP_COUNT] = {
-	[RUT_MAP_CTLS] = "ctls",	 [RUT_MAP_RING] = "ring",	[RUT_MAP_TRACED] = "traced",
-	[RUT_MAP_COMMS] = "comms",	 [RUT_MAP_CGROUPS] = "cgroups", [RUT_MAP_STACKS] = "stacks",
-	[RUT_MAP_SYSCALLS] = "syscalls", [RUT_MAP_META] = "meta",	[RUT_MAP_BUDGET] = "budget",
-	[RUT_MAP_SPENDING] = "spending",
+	[RUT_MAP_CTLS] = "ctls",     [RUT_MAP_RING] = "ring",	      [RUT_MAP_TRACED] = "traced",
+	[RUT_MAP_GONE] = "gone",     [RUT_MAP_COMMS] = "comms",	      [RUT_MAP_CGROUPS] = "cgroups",
+	[RUT_MAP_STACKS] = "stacks", [RUT_MAP_SYSCALLS] = "syscalls", [RUT_MAP_META] = "meta",
+	[RUT_MAP_BUDGET] = "budget", [RUT_MAP_SPENDING] = "spending",
 };
 
 #define SUBBUF_MIN (16u << 10)
 #define SUBBUF_MAX (4u << 20)
+
+/* More than the notices of forks that wait to be read, a few thousand a CPU (session/mappings.c). */
+#define GONE_MAX 16384
 
 /* Chooses 2^n sub-buffers of 2^k bytes a CPU that fit the memory asked for. */
 static int choose_sizes(const struct rut_record_conf *conf, int ncpus, uint32_t *ret_shift,
@@ -106,6 +109,7 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 		[RUT_MAP_CTLS] = {BPF_MAP_TYPE_ARRAY, 4, RUT_RING_CTL_SIZE, n, BPF_F_MMAPABLE},
 		[RUT_MAP_RING] = {BPF_MAP_TYPE_ARRAY, 4, 1u << shift, n * count, BPF_F_MMAPABLE},
 		[RUT_MAP_TRACED] = {BPF_MAP_TYPE_HASH, 4, 4, 16384, BPF_F_NO_PREALLOC},
+		[RUT_MAP_GONE] = {BPF_MAP_TYPE_LRU_HASH, 4, 4, 1, 0},
 		[RUT_MAP_COMMS] = {BPF_MAP_TYPE_HASH, 16, 4, 64, 0},
 		[RUT_MAP_CGROUPS] = {BPF_MAP_TYPE_CGROUP_ARRAY, 4, 4, 16, 0},
 		[RUT_MAP_STACKS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_stack_set), 1,
@@ -124,6 +128,8 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 		stacks |= !strncmp(r->conf.probes[i], "profile:", 8);
 	if (stacks)
 		maps[RUT_MAP_STACKS].entries = RUT_STACK_SETS;
+	if (stacks && r->conf.filters & RUT_FILTER_FOLLOW)
+		maps[RUT_MAP_GONE].entries = GONE_MAX;
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++) {
 		r->fds[i] = map_fd(maps[i].type, rut_map_names[i], maps[i].key, maps[i].value,
 				   maps[i].entries, maps[i].flags, err);
@@ -131,6 +137,11 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 			return r->fds[i];
 	}
 	return 0;
+}
+
+bool rut_recorder_keeps_gone(const struct rut_recorder *r)
+{
+	return r->conf.filters & RUT_FILTER_FOLLOW && r->nsets == RUT_STACK_SETS;
 }
 
 int rut_recorder_map(struct rut_recorder *r, struct rut_err *err)

@@ -29,6 +29,7 @@ enum rut_map_index {
 	RUT_MAP_CTLS,
 	RUT_MAP_RING,
 	RUT_MAP_TRACED,
+	RUT_MAP_GONE,
 	RUT_MAP_COMMS,
 	RUT_MAP_CGROUPS,
 	RUT_MAP_STACKS,
@@ -79,6 +80,9 @@ int rut_recorder_new(struct rut_recorder **ret, const struct rut_record_conf *co
 
 /* Writes the metadata text into the shared page, for whoever reads the rings later. */
 int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err);
+
+/* Are processes that have ended noted, for what they had mapped? Only where stacks can be asked for. */
+bool rut_recorder_keeps_gone(const struct rut_recorder *r);
 
 /* Adds a process to the filter: now, or from its next execve on. */
 int rut_recorder_trace_pid(struct rut_recorder *r, pid_t pid, enum rut_traced when);

@@ -88,6 +88,34 @@ assert n == 150, n"
   "$RUTILE" view --threads 3 --stacks t | cmp - text 2>/dev/null || [ "$("$RUTILE" view --threads 3 --stacks --event 'uprobe*' t | md5sum)" = "$(md5sum <text)" ]
 }
 
+# More children than the map of traced processes holds: all are recorded.
+test_children() {
+  build
+  cat >children.c <<'END'
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+__attribute__((noinline)) void leaf(void) { __asm__ volatile("" ::: "memory"); }
+int main(void)
+{
+	for (int i = 0; i < 17000; i++) {
+		if (!fork()) {
+			leaf();
+			_exit(0);
+		}
+		wait(NULL);
+	}
+	return 0;
+}
+END
+  cc -O1 -static -fno-omit-frame-pointer -o children children.c
+  "$RUTILE" record -o t -e "uprobe:$PWD/children:leaf" --context ustack -- ./children
+  readers t >/dev/null
+  n=$(grep -c ' uprobe:leaf:' bt2.out)
+  echo "recorded: $n"
+  [ "$n" = 17000 ]
+}
+
 # Elsewhere: the files are below another folder, or are not there, or are not those that ran.
 test_elsewhere() {
   build
@@ -362,6 +390,7 @@ test_none() {
 }
 
 t_case "frames of program, library and forked child" test_names
+t_case "more children than the map of traced processes holds" test_children
 t_case "on another machine; files that are not those that ran" test_elsewhere
 t_case "samples" test_samples
 t_case "counted, for flame graphs" test_folded
