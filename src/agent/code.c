@@ -108,6 +108,37 @@ struct rut_rec *rut_code_search(struct rut_session *s, VALUE iseq, bool bmethod)
 	return r;
 }
 
+/*
+ * Until 3.0 Ruby tells that a define_method's block has returned when its frame is gone: the frame
+ * that is there is the caller's, which goes on. An exception that ends it is told from within. The
+ * event names the method, as that of no other return does.
+ */
+static void bmethod_returns(struct rut_session *s, const struct rut_trace_arg *ta)
+{
+	/* Ruby fills in the rest of its structure. */
+	union {
+		struct rut_trace_arg ta;
+		uintptr_t words[32];
+	} arg = {.ta = *ta};
+	const struct rut_stack *st = rut_stack_of(s, ta->ec);
+	const VALUE *cfp = ta->cfp;
+	const struct rut_frame *f;
+	bool same;
+
+	if (!st || !st->count)
+		return;
+	f = &st->frames[st->count - 1];
+	same = f->v->owner == rb.rb_tracearg_defined_class(&arg.ta) &&
+	       f->v->mid == rb.rb_tracearg_method_id(&arg.ta);
+	if (same && f->cfp < ta->cfp &&
+	    (size_t)((const char *)ta->cfp - (const char *)f->cfp) <= RUT_FRAME_BYTES_MAX)
+		arg.ta.cfp = f->cfp;
+	else if (!same || f->cfp != ta->cfp ||
+		 !(*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD))
+		arg.ta.cfp = (const char *)ta->cfp - 1; /* only what is below is over */
+	rut_hook_return(s, &arg.ta);
+}
+
 void rut_on_any_call(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
@@ -116,7 +147,10 @@ void rut_on_any_call(VALUE tp, void *session)
 	struct rut_rec *r;
 
 	if (ta->event != RUT_EVENT_CALL) {
-		rut_hook_return(s, ta);
+		if (ta->id)
+			bmethod_returns(s, ta);
+		else
+			rut_hook_return(s, ta);
 		return;
 	}
 	r = rut_code_rec(s, cfp[RUT_FRAME_ISEQ],

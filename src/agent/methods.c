@@ -24,7 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCKS_MAX 6000u /* pieces of code that the filter wants */
+#define MAIN_FRAMES 64
+#define BLOCKS_MAX  6000u /* pieces of code that the filter wants */
 
 #define HOOKS_TRIED  4u
 #define HOOKS_NS_MAX 1000000000ull
@@ -138,19 +139,13 @@ static VALUE compiled_body(VALUE arg)
 	return rb.qnil;
 }
 
-void rut_methods_on_compiled(VALUE tp, void *session)
+static void code_came(struct rut_session *s, VALUE iseq)
 {
-	struct rut_session *s = session;
-	VALUE iseq = rb.rb_tracearg_from_tracepoint(tp)->data; /* the code, or [source, code] */
 	struct compiled c = {.s = s};
 	uint64_t begin;
 	uint32_t hooks;
 	int failed = 0;
 
-	if (rut_special_p(iseq) || s->global)
-		return;
-	if (rut_type(iseq) == RUT_T_ARRAY)
-		iseq = rb.rb_ary_entry(iseq, 1);
 	if (rut_special_p(iseq) || !rut_iseq_ready(iseq) || !rut_methods_path_wanted(s, iseq, NULL))
 		return;
 	c.wrapper = rut_iseq_wrapper(iseq);
@@ -172,6 +167,49 @@ void rut_methods_on_compiled(VALUE tp, void *session)
 		s->rescan_round = 0;
 		s->rescan_at_ns = rut_mono_ns() + 100000000u;
 	}
+}
+
+void rut_methods_on_compiled(VALUE tp, void *session)
+{
+	struct rut_session *s = session;
+	VALUE iseq = rb.rb_tracearg_from_tracepoint(tp)->data; /* the code, or [source, code] */
+
+	if (rut_special_p(iseq) || s->global)
+		return;
+	if (rut_type(iseq) == RUT_T_ARRAY)
+		iseq = rb.rb_ary_entry(iseq, 1);
+	code_came(s, iseq);
+}
+
+/* The code of the program itself, when it runs: below the outermost frame, which Ruby makes. */
+static VALUE main_code(void)
+{
+	static VALUE frames[MAIN_FRAMES]; /* with the GVL */
+	int lines[MAIN_FRAMES], n = rb.rb_profile_frames(0, MAIN_FRAMES, frames, lines);
+
+	for (n -= 2; n >= 0; n--) {
+		size_t len;
+		const char *path = rut_str(rb.rb_profile_frame_path(frames[n]), &len);
+		VALUE label = rb.rb_profile_frame_base_label(frames[n]);
+
+		if (rut_imemo(frames[n]) == RUT_IMEMO_ISEQ && len && path[0] != '<' &&
+		    strcmp(rut_str(label, &len), "<main>") == 0)
+			return frames[n];
+	}
+	return 0;
+}
+
+void rut_methods_on_main(VALUE tp, void *session)
+{
+	struct rut_session *s = session;
+	VALUE iseq = s->main_comes ? main_code() : 0;
+
+	if (!iseq)
+		return;
+	s->main_comes = false;
+	rb.rb_tracepoint_disable(tp);
+	if (!s->global)
+		code_came(s, iseq);
 }
 
 /* ---- code that exists ---- */

@@ -151,6 +151,9 @@ static VALUE hook_body(VALUE arg)
 	}
 	if (rb.target)
 		rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
+	s->main_comes = s->starting && rb.target && rb.version == 206;
+	if (s->main_comes)
+		rut_session_tp(s, RUT_EVENT_C_CALL, rut_methods_on_main);
 	if (s->flags & RUT_AGENT_EXCEPTIONS && s->mode == RUT_AGENT_TRACE)
 		rut_session_tp(s, RUT_EVENT_RAISE, rut_trace_on_raise);
 	if (follow || s->mode == RUT_AGENT_TRACE) {

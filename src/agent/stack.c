@@ -8,11 +8,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#define FRAME_BYTES_MAX 72 /* of Ruby's control frame */
-#define BUCKETS		1024u
-#define FRAMES		64u
-#define POOL_BYTES	(16u << 10)
-#define DEEPEST		(1u << 20)
+#define BUCKETS	   1024u
+#define FRAMES	   64u
+#define POOL_BYTES (16u << 10)
+#define DEEPEST	   (1u << 20)
 
 static struct {
 	uint32_t lock;
@@ -313,7 +312,7 @@ void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
 		const struct rut_frame *f = &st->frames[st->count - 1];
 		size_t above = (size_t)((const char *)f->cfp - cfp);
 
-		if (f->v->row->flags & RUT_ROW_C && above + RUT_C_BELOW <= FRAME_BYTES_MAX)
+		if (f->v->row->flags & RUT_ROW_C && above + RUT_C_BELOW <= RUT_FRAME_BYTES_MAX)
 			end_call(s, st, now);
 	}
 }

@@ -39,6 +39,8 @@ struct rut_stack {
 struct rut_stack *rut_stack_of(struct rut_session *s, void *ec);
 bool rut_stack_grow(struct rut_stack *st);
 
+#define RUT_FRAME_BYTES_MAX 72 /* of Ruby's control frame */
+
 /* A C call stands this far below the frame of its caller, see ccall.c. */
 #define RUT_C_BELOW 8
 

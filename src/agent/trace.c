@@ -16,12 +16,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define RING_SUBBUFS	8
-#define RING_BYTES	(4u << 20)
-#define RING_SHIFT_MIN	14
-#define RING_SHIFT_MAX	24
-#define FRAME_BYTES_MAX 72
-#define ARGS_BYTES	512
+#define RING_SUBBUFS   8
+#define RING_BYTES     (4u << 20)
+#define RING_SHIFT_MIN 14
+#define RING_SHIFT_MAX 24
+#define ARGS_BYTES     512
 
 static uint32_t fork_count;
 
@@ -314,7 +313,8 @@ void rut_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c
 		return;
 	f = &st->frames[st->count - 1];
 	if (is_c ? f->v->row->flags & RUT_ROW_C &&
-			    (size_t)((const char *)f->cfp - cfp) + RUT_C_BELOW <= FRAME_BYTES_MAX
+			    (size_t)((const char *)f->cfp - cfp) + RUT_C_BELOW <=
+				    RUT_FRAME_BYTES_MAX
 		 : f->cfp == cfp)
 		end_call(s, st, now_ns, true);
 }
