@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The arguments of a call, as text. Only values whose bytes can be read as they are become text
- * (numbers, strings, symbols); of everything else the class and the address: no method of the
- * application is called.
+ * (numbers, strings, symbols, the first of what arrays and hashes hold); of everything else the
+ * class and the address: no method of the application is called.
  */
 #include "session.h"
 
@@ -11,19 +11,47 @@
 
 #define STRING_BYTES 64
 #define PARAMS_MAX   32
+#define ELEMENTS_MAX 8
+#define DEPTH_MAX    3
+
+/* RARRAY_EMBED_FLAG; the length of an embedded array is two bits until 3.1, seven since then. */
+#define ARY_EMBEDDED	  (1ul << 13)
+#define ARY_EMBED_LEN	  (rb.version < 302 ? 3ul : 127ul)
+#define ARY_EMBED_SHIFT	  15
+#define ARY_HEAP_LEN	  2
+#define ST_CONTINUE	  0
+#define ST_STOP		  1
+#define UTF8_CONTINUED(c) (((unsigned char)(c)&0xc0) == 0x80)
 
 struct out {
 	char *buf;
 	size_t size, len;
+	bool full; /* something did not fit: what comes is left out */
+	int depth;
 };
 
 static void put(struct out *o, const char *s, size_t n)
 {
-	if (n > o->size - 1 - o->len)
-		n = o->size - 1 - o->len;
+	if (o->full || n > o->size - 1 - o->len) {
+		o->full = true;
+		return;
+	}
 	memcpy(o->buf + o->len, s, n);
 	o->len += n;
 	o->buf[o->len] = 0;
+}
+
+/* Says that something is missing at the end. */
+static void end(struct out *o)
+{
+	if (!o->full)
+		return;
+	if (o->len > o->size - 4)
+		o->len = o->size - 4;
+	while (o->len && UTF8_CONTINUED(o->buf[o->len]))
+		o->len--;
+	memcpy(o->buf + o->len, "...", 4);
+	o->len += 3;
 }
 
 static void puts_(struct out *o, const char *s)
@@ -38,7 +66,7 @@ static size_t cut(const char *s, size_t len)
 
 	if (len <= n)
 		return len;
-	while (n && ((unsigned char)s[n] & 0xc0) == 0x80)
+	while (n && UTF8_CONTINUED(s[n]))
 		n--;
 	return n;
 }
@@ -80,6 +108,62 @@ static void put_object(struct out *o, VALUE v)
 	puts_(o, text);
 }
 
+static void put_value(struct out *o, VALUE v);
+
+static long array_length(VALUE v)
+{
+	VALUE flags = rut_flags(v);
+
+	if (flags & ARY_EMBEDDED)
+		return (long)(flags >> ARY_EMBED_SHIFT & ARY_EMBED_LEN);
+	return ((const long *)v)[ARY_HEAP_LEN];
+}
+
+static void put_array(struct out *o, VALUE v)
+{
+	long n = array_length(v);
+
+	puts_(o, "[");
+	for (long i = 0; i < n && !o->full; i++) {
+		puts_(o, i ? ", " : "");
+		if (i == ELEMENTS_MAX) {
+			puts_(o, "...");
+			break;
+		}
+		put_value(o, rb.rb_ary_entry(v, i));
+	}
+	puts_(o, "]");
+}
+
+struct pairs {
+	struct out *o;
+	int count;
+};
+
+static int put_pair(VALUE key, VALUE value, VALUE arg)
+{
+	struct pairs *p = (struct pairs *)arg;
+
+	puts_(p->o, p->count ? ", " : "");
+	if (p->count++ == ELEMENTS_MAX || p->o->full) {
+		puts_(p->o, "...");
+		return ST_STOP;
+	}
+	put_value(p->o, key);
+	puts_(p->o, " => ");
+	put_value(p->o, value);
+	return ST_CONTINUE;
+}
+
+static void put_hash(struct out *o, VALUE v)
+{
+	struct pairs p = {.o = o};
+
+	puts_(o, "{");
+	rb.rb_hash_foreach(v, put_pair, (VALUE)&p);
+	puts_(o, "}");
+}
+
 static void put_value(struct out *o, VALUE v)
 {
 	char text[64];
@@ -105,6 +189,14 @@ static void put_value(struct out *o, VALUE v)
 		puts_(o, "?");
 	} else if (rut_type(v) == RUT_T_STRING) {
 		put_string(o, v);
+	} else if (rut_type(v) == RUT_T_ARRAY && o->depth < DEPTH_MAX) {
+		o->depth++;
+		put_array(o, v);
+		o->depth--;
+	} else if (rut_type(v) == RUT_T_HASH && o->depth < DEPTH_MAX && rb.rb_hash_foreach) {
+		o->depth++;
+		put_hash(o, v);
+		o->depth--;
 	} else {
 		put_object(o, v);
 	}
@@ -147,7 +239,7 @@ static VALUE format_body(VALUE arg)
 
 size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t size)
 {
-	struct out o = {buf, size, 0};
+	struct out o = {.buf = buf, .size = size};
 	struct format f = {tp, ta, &o};
 	int failed = 0;
 
@@ -157,5 +249,6 @@ size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t siz
 	rb.rb_protect(format_body, (VALUE)&f, &failed);
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);
+	end(&o);
 	return o.len;
 }

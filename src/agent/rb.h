@@ -114,6 +114,7 @@ typedef void (*rut_job_fn)(void *data);
 	   VALUE))                                                                                 \
 	F(1, VALUE, rb_hash_new, (void))                                                           \
 	F(1, VALUE, rb_hash_aset, (VALUE, VALUE, VALUE))                                           \
+	F(0, void, rb_hash_foreach, (VALUE, int (*)(VALUE, VALUE, VALUE), VALUE))                  \
 	F(0, VALUE, rb_iseq_load, (VALUE, VALUE, VALUE))                                           \
 	F(1, VALUE, rb_obj_hide, (VALUE))                                                          \
 	F(1, VALUE, rb_ary_new, (void))                                                            \

@@ -33,6 +33,7 @@ links_against_nothing() {
 
 # An exception in the middle of making code leaves it in the heap, without a path and without a mark.
 half_made_code_is_left_alone() {
+  $RUBY -rfiddle -e '' 2>/dev/null || t_skip "this Ruby has no fiddle"
   cat >half.rb <<'EOF'
 require "fiddle"
 GC.disable
@@ -78,7 +79,7 @@ class W; def step; 1; end; def self.s; 2; end; end
 rs = 4.times.map { Ractor.new { w = W.new; 20_000.times { w.step; W.s }; :ok } }
 w = W.new
 20_000.times { w.step }
-rs.each(&:take)
+rs.each { |r| r.respond_to?(:value) ? r.value : r.take } # Ruby 4.0; before
 EOF
   for mode in calls time; do
     "$TRACE_TOOL" -m $mode -- $ruby "$T/r.rb" >out
@@ -283,13 +284,65 @@ return 2 Foo#b"
   "$TRACE_TOOL" -q -m trace -a -e -p '*t.rb' -- $ruby "$T/t.rb" |
     awk -F '\t' '$5 == "Foo#a" || $5 == "Foo#deep" || $1 == "raise" { print $1, $5, $7 }' |
     sed 's/0x[0-9a-f]*/0xX/g' >got
-  is 'call Foo#a x=1, y="str", r=#<Array:0xX>, k=1
-call Foo#a x=2, y=:sym, r=#<Array:0xX>, k="é\n\""
+  is 'call Foo#a x=1, y="str", r=[], k=1
+call Foo#a x=2, y=:sym, r=[1.5, nil], k="é\n\""
 raise RuntimeError# 
-call Foo#a x=3, y="str", r=#<Array:0xX>, k=1
+call Foo#a x=3, y="str", r=[], k=1
 raise RuntimeError# 
 call Foo#deep o=#<Foo:0xX>
 call Foo#deep o=-5'
+}
+
+# Arrays and hashes of all the ways in which Ruby keeps them, beside what `inspect` says of them.
+arguments_that_hold_others() {
+  cat >t.rb <<'EOF'
+class Foo
+  def take(v); end
+end
+class Named < Array; def each; raise "asked"; end; def size; raise "asked"; end; end
+class Table < Hash
+  def each; raise "asked"; end
+  def [](k); raise "asked"; end
+end
+long = (0...40).to_a
+list = [[], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], long, long[3, 5], Array.new(3) { |i| "e#{i}" },
+        [[1, [2, [3, [4]]]]], {}, { 1 => "a", :b => [nil, true] }, (0...9).to_h { |i| [i, -i] },
+        (0...8).to_h { |i| ["k#{i}", i] }.freeze, Named.new([7]), Table[1, 2], Hash.new { raise "asked" },
+        { a: { b: { c: { d: 1 } } } }, ["é" * 300] * 8]
+f = Foo.new
+list.each { |v| f.take(v) }
+20.times { |n| f.take((0...n).to_a) }
+EOF
+  "$TRACE_TOOL" -q -m trace -a -p '*t.rb' -- $ruby "$T/t.rb" |
+    awk -F '\t' '$5 == "Foo#take" { print $7 }' | sed 's/0x[0-9a-f]*/0xX/g' >got
+  {
+    cat <<'EOF'
+v=[]
+v=[1]
+v=[1, 2]
+v=[1, 2, 3]
+v=[1, 2, 3, 4]
+v=[0, 1, 2, 3, 4, 5, 6, 7, ...]
+v=[3, 4, 5, 6, 7]
+v=["e0", "e1", "e2"]
+v=[[1, [2, #<Array:0xX>]]]
+v={}
+v={1 => "a", :b => [nil, true]}
+v={0 => 0, 1 => -1, 2 => -2, 3 => -3, 4 => -4, 5 => -5, 6 => -6, 7 => -7, ...}
+v={"k0" => 0, "k1" => 1, "k2" => 2, "k3" => 3, "k4" => 4, "k5" => 5, "k6" => 6, "k7" => 7}
+v=[7]
+v={1 => 2}
+v={}
+v={:a => {:b => {:c => #<Hash:0xX>}}}
+EOF
+    # As long as there is room: 511 bytes, cut between characters.
+    python3 -c '
+s = "v=[" + ", ".join(["\"" + "é" * 32 + "...\""] * 8)
+print(s.encode()[:508].decode(errors="ignore") + "...")'
+    python3 -c '
+for n in range(20): print("v=" + ("[0, 1, 2, 3, 4, 5, 6, 7, ...]" if n > 8 else str(list(range(n)))))'
+  } >want
+  diff want got
 }
 
 # With YJIT a hook for each method is too dear: then one for all counts the same.
@@ -392,6 +445,7 @@ t_case "a limit on the size of files" small_files_only
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
 t_case "the tracer is killed while code is loaded" survives_the_tracer_while_loading
 t_case "slow calls, calls inside a method, arguments" conditions_of_a_trace
+t_case "arguments that hold others" arguments_that_hold_others
 t_case "an application of 15,000 methods" many_methods_fit
 t_case "YJIT and many methods" yjit_counts_with_many_methods
 t_done

@@ -4,11 +4,12 @@ class Work
   def outer; inner; sleep 0.03; done; end
   def inner; $stderr.puts 'ready'; $stdin.gets; end
   def done; end
-  def far; Ractor.yield 1; Ractor.receive; sleep 0.03; end
+  def far; $stderr.puts 'there'; Ractor.receive; sleep 0.03; end
 end
 
-ractor = Ractor.new { Work.new.far }
-ractor.take
+told, tell = IO.pipe
+ractor = Ractor.new(tell) { |err| $stderr = err; Work.new.far }
+told.gets
 Work.new.outer
 ractor.send 1
-ractor.take
+ractor.respond_to?(:value) ? ractor.value : ractor.take # Ruby 4.0; before
