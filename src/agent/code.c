@@ -5,9 +5,10 @@
  * a look through the whole heap.
  *
  * They find the record by the address of the code that runs, in a table whose entries hold for a
- * time (life.h). A global hook gets every call of the program: what the filter leaves out costs
- * this look. It also stays in the code for ever, asleep, because Ruby does not take it out; and of
- * ractors it sees the main one only.
+ * time (life.h). It also has the records of hooks of one method each where those cannot be found
+ * from the code (rut_hooks_listed). A global hook gets every call of the program: what the filter
+ * leaves out costs this look. It also stays in the code for ever, asleep, because Ruby does not
+ * take it out; and of ractors it sees the main one only.
  */
 #include "session.h"
 
@@ -71,10 +72,10 @@ static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, 
 	return r;
 }
 
-static struct rut_rec *find(struct rut_session *s, VALUE iseq, bool bmethod)
+/* The place of this code in the table, its own or a free one; NULL: no memory. */
+static struct rut_code *place_of(struct rut_session *s, VALUE iseq)
 {
 	struct rut_codes *codes = &s->codes;
-	struct rut_code *code;
 	uint32_t i;
 
 	rut_lives_sync();
@@ -84,16 +85,42 @@ static struct rut_rec *find(struct rut_session *s, VALUE iseq, bool bmethod)
 	i = rut_code_hash(iseq) & codes->mask;
 	while (codes->slots[i].life.epoch && codes->slots[i].iseq != iseq)
 		i = (i + 1) & codes->mask;
-	code = &codes->slots[i];
-	if (__builtin_expect(rut_life_holds(code->life), 1))
-		return code->rec;
-	codes->count += !code->life.epoch;
-	code->rec = resolve(s, iseq, bmethod, code->life.epoch ? code->rec : NULL);
-	if (code->rec)
-		code->rec->iseq = iseq;
+	return &codes->slots[i];
+}
+
+static void fill(struct rut_session *s, struct rut_code *code, VALUE iseq, struct rut_rec *r)
+{
+	s->codes.count += !code->life.epoch;
+	code->rec = r;
 	code->iseq = iseq;
 	code->life = rut_life_of(iseq, 0);
-	return code->rec;
+}
+
+static struct rut_rec *find(struct rut_session *s, VALUE iseq, bool bmethod)
+{
+	struct rut_code *code = place_of(s, iseq);
+	struct rut_rec *r;
+
+	if (!code)
+		return NULL;
+	if (__builtin_expect(rut_life_holds(code->life), 1))
+		return code->rec;
+	r = resolve(s, iseq, bmethod, code->life.epoch ? code->rec : NULL);
+	if (r)
+		r->iseq = iseq;
+	fill(s, code, iseq, r);
+	return r;
+}
+
+void rut_code_adopt(struct rut_session *s, struct rut_rec *r)
+{
+	struct rut_code *code;
+
+	rut_lock(&s->codes_lock);
+	code = place_of(s, r->iseq);
+	if (code)
+		fill(s, code, r->iseq, r);
+	rut_unlock(&s->codes_lock);
 }
 
 struct rut_rec *rut_code_search(struct rut_session *s, VALUE iseq, bool bmethod)

@@ -31,9 +31,15 @@
 
 #define FIXNUM(n) ((VALUE)(n) << 1 | 1)
 
+/* 4.0 keeps them in a table of the ractor; what was their address in the code is a number there. */
+bool rut_hooks_listed(void)
+{
+	return rb.version < 400;
+}
+
 bool rut_files_usable(bool by_name)
 {
-	return rb.target && rb.version >= 207 && rb.version <= 304 && rb.rb_iseq_load &&
+	return rb.target && rb.version >= 207 && rut_hooks_listed() && rb.rb_iseq_load &&
 	       rb.rb_iseqw_to_iseq && (!by_name || rb.rb_iseq_type);
 }
 

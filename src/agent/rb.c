@@ -4,6 +4,10 @@
 #include <dlfcn.h>
 #include <string.h>
 
+/* Their inside is known (src/ruby/proc.c says so to the user). */
+#define OLDEST 205
+#define NEWEST 400
+
 struct rut_rb rb;
 bool rut_many_ractors;
 
@@ -12,20 +16,22 @@ static int str_layout;
 
 const char *rut_rb_load(void)
 {
+#define F(type, name) *(void **)&rb.name = dlsym(RTLD_DEFAULT, #name);
+	RUT_RB_VARS(F)
+#undef F
+	if (!rb.rb_cObject || !rb.ruby_version)
+		return "rb_cObject";
+	rb.version = (rb.ruby_version[0] - '0') * 100 + (rb.ruby_version[2] - '0');
+	if (rb.version < OLDEST || rb.version > NEWEST)
+		return "a Ruby from 2.5 to 4.0";
 #define F(required, ret, name, args)                                                               \
 	*(void **)&rb.name = dlsym(RTLD_DEFAULT, #name);                                           \
 	if (required && !rb.name)                                                                  \
 		return #name;
 	RUT_RB_FUNCS(F)
 #undef F
-#define F(type, name) *(void **)&rb.name = dlsym(RTLD_DEFAULT, #name);
-	RUT_RB_VARS(F)
-#undef F
-	if (!rb.rb_cObject || !rb.ruby_version)
-		return "rb_cObject";
 	if (!rb.rb_postponed_job_register_one && !rb.rb_postponed_job_preregister)
 		return "rb_postponed_job_register_one";
-	rb.version = (rb.ruby_version[0] - '0') * 100 + (rb.ruby_version[2] - '0');
 	/* rb_control_frame_t of vm_core.h, in the versions that were looked at */
 	rb.frame_words = rb.version == 301 ? 8 : rb.version == 207 || rb.version == 303 ? 7 : 0;
 	return NULL;

@@ -142,7 +142,8 @@ static struct rut_variant *variant_at(struct rut_session *s, void *ec, const VAL
 	if (!iseq || (!bmethod && (flags & RUT_FRAME_TYPE) != FRAME_METHOD) ||
 	    rut_imemo(iseq) != RUT_IMEMO_ISEQ)
 		return NULL;
-	r = s->global ? rut_code_rec(s, iseq, bmethod) : rut_file_rec_on(s, iseq, bmethod);
+	r = s->global || !rut_hooks_listed() ? rut_code_rec(s, iseq, bmethod)
+					     : rut_file_rec_on(s, iseq, bmethod);
 	arg.ta.event = bmethod ? RUT_EVENT_B_CALL : RUT_EVENT_CALL;
 	arg.ta.ec = ec;
 	arg.ta.cfp = cfp;

@@ -198,6 +198,8 @@ bool rut_files_usable(bool by_name);
  * False: not on this Ruby, and none has it. The array is changed.
  */
 bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count);
+/* Can the hooks of some code be seen? If not, the next two must not be used. */
+bool rut_hooks_listed(void);
 /* How many hooks of this session count this code (`method`: a method, else a block). */
 unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method);
 /* The record of the hook of this session that counts this code, or NULL. */
@@ -246,6 +248,8 @@ void rut_on_any_call(VALUE tp, void *session);
 void rut_codes_fini(struct rut_codes *codes);
 struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass);
 struct rut_rec *rut_code_search(struct rut_session *s, VALUE iseq, bool bmethod);
+/* From now on this is the record of its code, which has a hook of its own. */
+void rut_code_adopt(struct rut_session *s, struct rut_rec *r);
 
 static inline uint32_t rut_code_hash(VALUE iseq)
 {

@@ -113,6 +113,9 @@ VALUE rut_target_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind
 	if (!rut_target_enable(tp, wrapper))
 		return 0;
 	s->table.hdr->instrumented += methods;
+	/* Calls that run already will be looked for (running.h). */
+	if (s->mode == RUT_AGENT_TIME && !rut_hooks_listed())
+		rut_code_adopt(s, r);
 	return tp;
 }
 

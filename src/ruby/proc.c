@@ -27,8 +27,11 @@
 #include "ruby/role.h"
 #include "ruby/target.h"
 
+/* What the agent knows the inside of: an older or newer Ruby would be led astray. */
 #define OLDEST_MAJOR 2
 #define OLDEST_MINOR 5
+#define NEWEST_MAJOR 4
+#define NEWEST_MINOR 0
 
 void rut_ruby_proc_fini(struct rut_ruby_proc *p)
 {
@@ -184,9 +187,13 @@ static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int
 		 (major < OLDEST_MAJOR || (major == OLDEST_MAJOR && minor < OLDEST_MINOR)))
 		snprintf(text, sizeof(text),
 			 "process %d runs Ruby %s: that is too old, Ruby %d.%d is the oldest that "
-			 "can "
-			 "be traced",
+			 "can be traced",
 			 p->pid, p->version, OLDEST_MAJOR, OLDEST_MINOR);
+	else if (major > NEWEST_MAJOR || (major == NEWEST_MAJOR && minor > NEWEST_MINOR))
+		snprintf(text, sizeof(text),
+			 "process %d runs Ruby %s: that is newer than what this version of rutile "
+			 "knows, Ruby %d.%d; look for a newer rutile",
+			 p->pid, p->version, NEWEST_MAJOR, NEWEST_MINOR);
 	else if (rut_target_libc(t, &libc) == RUT_LIBC_MUSL)
 		snprintf(
 			text, sizeof(text),

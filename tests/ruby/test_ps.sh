@@ -91,24 +91,31 @@ not_ruby_is_not_listed() {
   [ "$(wc -l <err)" = 1 ]
 }
 
-too_old() {
-  # What calls itself Ruby 2.3 is Ruby 2.3 to us.
-  cat >old.c <<'C'
+# refused VERSION WHY: what calls itself such a Ruby is one to us.
+refused() {
+  cat >other.c <<C
 #include <stdio.h>
 #include <unistd.h>
-const char ruby_version[] = "2.3.8";
+const char ruby_version[] = "$1";
 int main(void) { puts("ready"); fflush(stdout); pause(); }
 C
-  gcc -rdynamic -o ruby2.3 old.c
-  start o.out ./ruby2.3
+  gcc -rdynamic -o ruby-other other.c
+  start o.out ./ruby-other
   [ "$(field "$pid" traceable)" = false ]
-  field "$pid" why_not | grep -q "process $pid runs Ruby 2.3.8: that is too old, Ruby 2.5 is the oldest"
+  field "$pid" why_not | grep -q "process $pid runs Ruby $1: $2"
   rc=0
   "$RUTILE" calls "$pid" 2>err >/dev/null || rc=$?
   cat err
   [ "$rc" = 1 ]
-  grep -q "too old" err
+  grep -q "process $pid runs Ruby $1: $2" err
   not t_gone "$pid"
+}
+
+too_old_and_too_new() {
+  refused 2.3.8 'that is too old, Ruby 2.5 is the oldest'
+  refused 2.4.10 'that is too old, Ruby 2.5 is the oldest'
+  refused 4.1.0 'that is newer than what this version of rutile knows, Ruby 4.0'
+  refused 5.0.0 'that is newer than what this version of rutile knows, Ruby 4.0'
 }
 
 stopped_and_containers() {
@@ -148,7 +155,7 @@ t_case "titles of servers" titles
 t_case "application roots" roots
 t_case "a Puma cluster" a_puma_cluster
 t_case "what is not Ruby" not_ruby_is_not_listed
-t_case "a Ruby too old" too_old
+t_case "a Ruby too old, one too new" too_old_and_too_new
 t_case "stopped processes and containers" stopped_and_containers
 t_case "doctor says what is so" doctor_agrees
 t_done
