@@ -17,8 +17,8 @@ struct {
 } traced SEC(".maps");
 
 /*
- * Process ids of those that were traced and have ended: what they had mapped may not be written yet.
- * The longest ended make room for others.
+ * Process ids of those that were traced and have ended: what they had mapped may not be written
+ * yet. The longest ended make room for others.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

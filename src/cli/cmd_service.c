@@ -140,14 +140,12 @@ static int check_one(struct service *s, const char *name)
 {
 	struct rut_record_opts o;
 	struct rut_err err = RUT_ERR_INIT;
-	struct rut_recorder *r = NULL;
 	int rc = read_profile(s, name, &o);
 
 	if (rc)
 		return rc;
 	o.conf.mode = o.flight ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
-	rc = rut_recorder_new(&r, &o.conf, &err);
-	rut_recorder_free(r);
+	rc = rut_recorder_check(&o.conf, &err);
 	if (rc < 0)
 		return fail(name, &err);
 	printf("%-20s ok\n", name);

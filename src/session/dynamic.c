@@ -303,6 +303,8 @@ static int attach_sites(struct building *b, const struct site *sites, size_t n, 
 			rc = i ? 0 : describe(b, err);
 		if (rc)
 			break;
+		if (b->r->load_only)
+			continue;
 		link = bpf_program__attach_uprobe_opts(prog, pid > 0 ? pid : -1, sites[i].path,
 						       sites[i].offset, &opts);
 		if (!link)
@@ -547,7 +549,7 @@ static int add_tracepoint(struct rut_recorder *r, const char *spec, const char *
 	rc = load(&b, "on_tracepoint", &prog, err);
 	if (!rc)
 		rc = describe(&b, err);
-	if (!rc) {
+	if (!rc && !r->load_only) {
 		link = bpf_program__attach_tracepoint(prog, category, name);
 		rc = link ? keep_link(&b, link, 0, err)
 			  : rut_err_errno(err, errno, "cannot attach to '%s:%s'", category, name);
@@ -619,7 +621,7 @@ static int add_profile(struct rut_recorder *r, const char *spec, uint32_t id, st
 	rc = load(&b, "on_sample", &prog, err);
 	if (!rc)
 		rc = describe(&b, err);
-	for (int cpu = 0; cpu < r->ncpus && !rc; cpu++) {
+	for (int cpu = 0; cpu < r->ncpus && !rc && !r->load_only; cpu++) {
 		int fd = open_clock(cpu, (unsigned int)hz);
 		struct bpf_link *link;
 

@@ -32,7 +32,7 @@ const char *const rut_map_names[RUT_MAP_COUNT] = {
 #define SUBBUF_MIN (16u << 10)
 #define SUBBUF_MAX (4u << 20)
 
-/* More than the notices of forks that wait to be read, a few thousand a CPU (session/mappings.c). */
+/* More than the notices of forks that wait to be read: a few thousand a CPU (mappings.c). */
 #define GONE_MAX 16384
 
 /* Chooses 2^n sub-buffers of 2^k bytes a CPU that fit the memory asked for. */
@@ -362,8 +362,8 @@ struct rut_recorder *rut_recorder_alloc(void)
 	return r;
 }
 
-int rut_recorder_new(struct rut_recorder **ret, const struct rut_record_conf *conf,
-		     struct rut_err *err)
+static int make(struct rut_recorder **ret, const struct rut_record_conf *conf, bool load_only,
+		struct rut_err *err)
 {
 	struct rut_recorder *r = rut_recorder_alloc();
 	int rc;
@@ -371,6 +371,7 @@ int rut_recorder_new(struct rut_recorder **ret, const struct rut_record_conf *co
 	if (!r)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	r->conf = *conf;
+	r->load_only = load_only;
 	r->ncpus = libbpf_num_possible_cpus();
 	rc = r->ncpus > 0 ? build(r, err) : rut_err_errno(err, -r->ncpus, "cannot count the CPUs");
 	if (rc < 0) {
@@ -379,6 +380,21 @@ int rut_recorder_new(struct rut_recorder **ret, const struct rut_record_conf *co
 	}
 	*ret = r;
 	return 0;
+}
+
+int rut_recorder_new(struct rut_recorder **ret, const struct rut_record_conf *conf,
+		     struct rut_err *err)
+{
+	return make(ret, conf, false, err);
+}
+
+int rut_recorder_check(const struct rut_record_conf *conf, struct rut_err *err)
+{
+	struct rut_recorder *r = NULL;
+	int rc = make(&r, conf, true, err);
+
+	rut_recorder_free(r);
+	return rc;
 }
 
 int rut_recorder_trace_pid(struct rut_recorder *r, pid_t pid, enum rut_traced when)

@@ -64,6 +64,7 @@ struct rut_recorder {
 	struct rut_budget *budget;    /* a mapping; owned */
 	struct rut_stack_set *stacks; /* a mapping; owned */
 	size_t nsets;
+	bool load_only;		     /* nothing is attached, by whatever is added */
 	struct bpf_object **objects; /* owned */
 	size_t nobjects;
 	struct rut_filter_names filter_names;
@@ -78,10 +79,13 @@ struct rut_recorder {
 int rut_recorder_new(struct rut_recorder **ret, const struct rut_record_conf *conf,
 		     struct rut_err *err);
 
+/* Whether all that would succeed: loads every program into the verifier, attaches none. */
+int rut_recorder_check(const struct rut_record_conf *conf, struct rut_err *err);
+
 /* Writes the metadata text into the shared page, for whoever reads the rings later. */
 int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err);
 
-/* Are processes that have ended noted, for what they had mapped? Only where stacks can be asked for. */
+/* Are processes that have ended noted, for what they had mapped? Only where there may be stacks. */
 bool rut_recorder_keeps_gone(const struct rut_recorder *r);
 
 /* Adds a process to the filter: now, or from its next execve on. */

@@ -37,6 +37,49 @@ test_service() {
   readers out >/dev/null
 }
 
+# kernel_calls FILE: which of a run's system calls load programs, make events of perf, attach.
+kernel_calls() {
+  for what in BPF_PROG_LOAD perf_event_open 'BPF_LINK_CREATE\|BPF_RAW_TRACEPOINT_OPEN' BPF_OBJ_PIN; do
+    grep -c "$what" "$1" || true
+  done
+}
+
+# `check` loads what `start` loads, and attaches nothing: by the system calls of both.
+test_check_only_loads() {
+  need_bpf
+  command -v strace >/dev/null || t_skip "no strace"
+  echo '#include <sys/sdt.h>' | cc -E - >/dev/null 2>&1 || t_skip "no sys/sdt.h (systemtap-sdt-dev)"
+  cat >prog.c <<'END'
+#include <sys/sdt.h>
+int main(void) { DTRACE_PROBE1(demo, step, 1); return 0; }
+END
+  cc -o prog prog.c
+  mkdir d
+  for flight in yes no; do
+    {
+      echo "flight = $flight"
+      [ $flight = yes ] || echo "output = $PWD/out"
+      echo "event = sched_switch,syscall:getpriority,irq_vectors:local_timer_entry,profile:97"
+      echo "event = uprobe:$PWD/prog:main,uretprobe:$PWD/prog:main,usdt:$PWD/prog:demo:step"
+      echo "strict = yes"
+    } >d/${S}a.conf
+    for action in check start; do
+      ASAN_OPTIONS=detect_leaks=0 strace -o $action.calls -e trace=bpf,perf_event_open \
+        "$RUTILE" service $action --dir d ${S}a >$action.out
+    done
+    "$RUTILE" destroy ${S}a
+    grep -q ok check.out
+    # shellcheck disable=SC2046 # numbers
+    set -- $(kernel_calls check.calls) $(kernel_calls start.calls)
+    echo "loads, perf events, links, pins of check: $1 $2 $3 $4, of start: $5 $6 $7 $8"
+    [ "$2 $3 $4" = "0 0 0" ]
+    [ "$1" -ge 7 ]
+    [ "$6" -ge 4 ]
+    [ "$7" -ge 7 ]
+    [ "$8" -ge 7 ]
+  done
+}
+
 # What the service and the sessions' processes did is in their logs, which keep their limits.
 test_logs() {
   need_bpf
@@ -101,6 +144,7 @@ test_init_script() {
 }
 
 t_case "service: check, start, status, restart, stop" test_service
+t_case "service check attaches nothing" test_check_only_loads
 t_case "logs of the service and of sessions" test_logs
 t_case "a saved profile gives the same session" test_save
 t_case "mistakes in a profile are named with their line" test_bad_profile
