@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -27,9 +28,10 @@
 #define COST_SAMPLE	3500
 
 /* The kernel's own measure begins behind the call of the program; so much is not in it. */
-#define COST_CALL      15
-#define CALIBRATION_MS 50
-#define RUNS_MIN       20 /* fewer say nothing */
+#define COST_CALL	   15
+#define CALIBRATION_MS	   50
+#define CALIBRATION_SLICES 10
+#define RUNS_MIN	   20 /* fewer say nothing */
 
 static void set_class(struct rut_recorder *r, uint32_t class, const char *name, uint32_t cost)
 {
@@ -80,15 +82,30 @@ void rut_budget_name(struct rut_recorder *r, uint32_t id, const char *name)
 	set_class(r, rut_budget_class(id), name, cost);
 }
 
-/* Mean time of a program's runs since `before`; 0: too few. */
-static uint32_t mean_ns(int fd)
+static int by_mean(const void *a, const void *b)
 {
-	struct bpf_prog_info info = {0};
-	uint32_t len = sizeof(info);
+	const struct rut_budget_slice *x = a, *y = b;
+	uint64_t p = x->ns / x->runs, q = y->ns / y->runs;
 
-	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0 || info.run_cnt < RUNS_MIN)
+	return p < q ? -1 : p > q;
+}
+
+uint32_t rut_budget_typical_ns(struct rut_budget_slice *slices, size_t n)
+{
+	uint64_t runs = 0, sum = 0;
+	size_t used = 0, i = 0;
+
+	for (size_t k = 0; k < n; k++) {
+		runs += slices[k].runs;
+		if (slices[k].runs)
+			slices[used++] = slices[k];
+	}
+	if (runs < RUNS_MIN)
 		return 0;
-	return (uint32_t)(info.run_time_ns / info.run_cnt);
+	qsort(slices, used, sizeof(*slices), by_mean);
+	while ((sum += slices[i].runs) * 2 < runs)
+		i++;
+	return (uint32_t)(slices[i].ns / slices[i].runs);
 }
 
 /* A program's measured cost goes to its classes. */
@@ -103,26 +120,78 @@ static void set_measured(struct rut_recorder *r, const char *program, uint32_t n
 	}
 }
 
+/* A program that is measured. */
+struct measured {
+	const char *name; /* borrowed from its object */
+	int fd;		  /* borrowed */
+	uint64_t runs, ns;
+	struct rut_budget_slice slices[CALIBRATION_SLICES];
+};
+
+static bool run_stats(int fd, uint64_t *ret_runs, uint64_t *ret_ns)
+{
+	struct bpf_prog_info info = {0};
+	uint32_t len = sizeof(info);
+
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		return false;
+	*ret_runs = info.run_cnt;
+	*ret_ns = info.run_time_ns;
+	return true;
+}
+
+static size_t list_programs(const struct rut_recorder *r, struct measured **ret)
+{
+	struct bpf_program *prog;
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->nobjects; i++)
+		bpf_object__for_each_program(prog, r->objects[i]) n++;
+	*ret = calloc(n + 1, sizeof(**ret));
+	if (!*ret)
+		return 0;
+	n = 0;
+	for (size_t i = 0; i < r->nobjects; i++) {
+		bpf_object__for_each_program(prog, r->objects[i])
+		{
+			struct measured *m = &(*ret)[n];
+
+			m->name = bpf_program__name(prog);
+			m->fd = bpf_program__fd(prog);
+			n += run_stats(m->fd, &m->runs, &m->ns);
+		}
+	}
+	return n;
+}
+
 void rut_budget_calibrate(struct rut_recorder *r)
 {
 	_cleanup_close_ int stats = -1;
+	_cleanup_free_ struct measured *list = NULL;
+	size_t n;
 
 	if (!r->conf.budget_ppm)
 		return;
 	stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
 	if (stats < 0)
 		return;
-	poll(NULL, 0, CALIBRATION_MS);
-	for (size_t i = 0; i < r->nobjects; i++) {
-		struct bpf_program *prog;
+	n = list_programs(r, &list);
+	for (size_t k = 0; k < CALIBRATION_SLICES; k++) {
+		poll(NULL, 0, CALIBRATION_MS / CALIBRATION_SLICES);
+		for (size_t i = 0; i < n; i++) {
+			uint64_t runs = list[i].runs, ns = list[i].ns;
 
-		bpf_object__for_each_program(prog, r->objects[i])
-		{
-			uint32_t ns = mean_ns(bpf_program__fd(prog));
-
-			if (ns)
-				set_measured(r, bpf_program__name(prog), ns + COST_CALL);
+			if (!run_stats(list[i].fd, &list[i].runs, &list[i].ns))
+				continue;
+			list[i].slices[k].runs = list[i].runs - runs;
+			list[i].slices[k].ns = list[i].ns - ns;
 		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint32_t ns = rut_budget_typical_ns(list[i].slices, CALIBRATION_SLICES);
+
+		if (ns)
+			set_measured(r, list[i].name, ns + COST_CALL);
 	}
 }
 

@@ -19,10 +19,21 @@ void rut_budget_init(struct rut_recorder *r);
 void rut_budget_name(struct rut_recorder *r, uint32_t id, const char *name);
 
 /*
- * Lets the kernel measure the attached programs for a short time, and takes their mean times for
+ * Lets the kernel measure the attached programs for a short time, and takes their typical times for
  * costs. Without it (not allowed, nothing ran) the costs stay what was measured elsewhere.
  */
 void rut_budget_calibrate(struct rut_recorder *r);
+
+/* What a program ran in a part of that time. */
+struct rut_budget_slice {
+	uint64_t runs, ns;
+};
+
+/*
+ * The time of a run in the middle one of all runs' slices; 0: there were too few runs. The mean
+ * would not do: one run in which the machine's CPU was taken away counts as thousands. Sorts.
+ */
+uint32_t rut_budget_typical_ns(struct rut_budget_slice *slices, size_t n);
 
 /* What a process of the session remembers between two looks. */
 struct rut_budget_follower {
