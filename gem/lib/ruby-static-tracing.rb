@@ -7,7 +7,11 @@
 # switching work; nothing leaks; values have the right sign; there may be 12 of them, and Floats, Symbols
 # and booleans. If something else in the process handles SIGPROF, another signal toggles tracing.
 
-require 'logger'
+begin
+  require 'logger'
+rescue LoadError # since Ruby 4.0 a gem, which the application's Gemfile may not have
+  nil
+end
 require 'rutile/static_tracing'
 
 require 'ruby-static-tracing/version'
@@ -29,10 +33,21 @@ module StaticTracing
   # Never raised any more.
   InternalError = Class.new(BaseError)
 
+  # What stands in for a Logger where there is none.
+  # @api private
+  module PlainLogger
+    %i[debug info warn error fatal unknown].each do |severity|
+      define_singleton_method(severity) do |message = nil, &block|
+        $stderr.puts("#{severity.upcase} -- : #{message || block&.call}") # rubocop:disable Style/StderrPuts
+        true
+      end
+    end
+  end
+
   # @return [Logger]
   attr_accessor :logger
 
-  self.logger = Logger.new($stderr)
+  self.logger = defined?(Logger) ? Logger.new($stderr) : PlainLogger
 
   # Says once that nothing will be traced on this platform.
   def issue_disabled_tracepoints_warning

@@ -39,7 +39,7 @@ class CompatTest < Minitest::Test
   def test_module
     assert_equal '0.0.15', StaticTracing::VERSION
     assert_kind_of Integer, StaticTracing.nsec
-    assert_kind_of Logger, StaticTracing.logger
+    assert_kind_of Logger, StaticTracing.logger if defined?(Logger) # since Ruby 4.0 a gem
     assert_predicate StaticTracing::Platform, :linux?
     assert(StaticTracing::InternalError < StaticTracing::BaseError)
     StaticTracing.enable!
@@ -48,6 +48,18 @@ class CompatTest < Minitest::Test
     StaticTracing.toggle_tracing!
     refute_predicate StaticTracing, :enabled?
     refute_predicate StaticTracing::Provider.fetch('compat_test_example'), :enabled?
+  end
+
+  # In Ruby 4.0 the library is a gem, which is not there under Bundler unless it is asked for.
+  def test_without_the_library_logger
+    Dir.mktmpdir do |dir|
+      File.write("#{dir}/logger.rb", "raise LoadError, 'cannot load such file -- logger'")
+      assert_equal "INFO -- : a\nERROR -- : b\n", ruby(<<~'RUBY', flags: ["-I#{dir}"])
+        require 'ruby-static-tracing'
+        StaticTracing.logger.info('a')
+        StaticTracing.logger.error { 'b' }
+      RUBY
+    end
   end
 
   def test_provider
@@ -207,7 +219,6 @@ class CompatTest < Minitest::Test
   def test_signal_by_environment
     code = <<~'RUBY'
       require 'rutile/static_tracing'
-      Rutile::Configuration.instance
       tp = Rutile::Tracepoint.new('a', 'b')
       p tp.on?
       Process.kill('USR1', $$)

@@ -89,6 +89,50 @@ class ControlTest < Minitest::Test
     end
   end
 
+  # Of two methods with one tracepoint both are wrapped; one that cannot be keeps none from it.
+  def test_methods_that_share_a_tracepoint
+    code = PROGRAM.sub("puts 'ready'", <<~'RUBY')
+      class First; def work; 1; end; end
+      class Second; def work; 2; end; end
+      class Frozen; def work; 3; end; freeze; end
+      [First, Second, Frozen].each { |klass| Rutile::Tracer::Latency.register(klass, :work, provider: 'shared') }
+      OWNERS = -> { [First, Second, Frozen].map { |klass| klass.instance_method(:work).owner == klass } }
+      puts 'ready'
+    RUBY
+    running(code) do |pid, out, input|
+      out.gets
+      assert_equal true, state(pid, '--enable', 'shared')['shared:work_latency']
+      assert_equal '[false, false, true]', ask(out, input, 'OWNERS.call')
+      assert_equal false, state(pid, '--disable', 'shared')['shared:work_latency']
+      assert_equal '[true, true, true]', ask(out, input, 'OWNERS.call')
+    end
+  end
+
+  # The process is still there when its Ruby is not any more: what is asked then must not kill it.
+  def test_after_the_end_of_ruby
+    code = <<~'RUBY'
+      begin
+        require 'fiddle'
+      rescue LoadError
+        puts 'no fiddle'
+        sleep
+      end
+      on_exit = Fiddle::Function.new(Fiddle.dlopen(nil)['on_exit'], [Fiddle::TYPE_VOIDP] * 2, Fiddle::TYPE_INT)
+      on_exit.call(Fiddle.dlopen(nil)['pause'], nil)
+      SAY = Fiddle::Pointer.malloc(8)
+      SAY[0, 6] = "gone\n\0"
+      on_exit.call(Fiddle.dlopen(nil)['dprintf'], SAY) # its descriptor is the exit status
+      exit 1
+    RUBY
+    running(PROGRAM.sub("puts 'ready'", code)) do |pid, out, _|
+      said = out.gets
+      skip 'needs fiddle' if said == "no fiddle\n"
+      assert_equal "gone\n", said
+      assert_includes rutile(pid, '--enable', '*', status: 1), 'no tracepoints to control'
+      assert_nil Process.wait(pid, Process::WNOHANG), $?.inspect
+    end
+  end
+
   def test_main_thread_sleeps_for_ever
     running(PROGRAM.sub("puts 'ready'", "Thread.new { sleep 0.05 }.join; puts 'ready'; sleep")) do |pid, out, _|
       out.gets

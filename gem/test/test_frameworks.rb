@@ -76,6 +76,8 @@ class FrameworksTest < Minitest::Test
       assert_equal 'mine', assert_raises(ArgumentError) { failing.call(ENVIRONMENT.dup) }.message
       assert_equal :thrown, (catch(:async) { Rutile::Rack.new(->(_) { throw :async, :thrown }).call(ENVIRONMENT.dup) })
     end
+    # What an application returns is the server's business, not the middleware's.
+    recorded(*points('rack')) { assert_nil Rutile::Rack.new(->(_) {}).call(ENVIRONMENT.dup) }
     ends = fired.select { |f| f[0] == 'request_end' }
     assert_equal ['GET /carts/:id', '/carts/7', '/carts/7'], (ends.map { |f| f[2] })
     assert_equal [200, 500, 500], (ends.map { |f| f[3] })

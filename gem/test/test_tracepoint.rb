@@ -88,6 +88,26 @@ class TracepointTest < Minitest::Test
     traced(tp) { assert_raises(RuntimeError) { tp.fire { raise 'in the block' } } }
   end
 
+  # What nobody sees is neither converted nor counted as cut.
+  def test_strict_untraced
+    tp = point(Integer, Float, String, strict: true)
+    refute tp.fire(2**70, 1, 'x')
+    error = assert_raises(Rutile::Tracepoint::InvalidArgumentError) { tp.fire(1, BasicObject.new, 'x') }
+    assert_equal 'the tracepoint was declared with Float, but BasicObject was given', error.message
+    assert_equal [0, 0, 1, 0], [tp.saturated, tp.truncated, tp.mismatched, tp.fired]
+  end
+
+  # Objects that `initialize` never saw, or that it refused.
+  def test_uninitialized
+    tp = Rutile::Tracepoint.allocate
+    refute tp.fire(1)
+    refute tp.enable.on?
+    refute tp.disable.enabled?
+    assert_nil tp.native_defer.native_wanted
+    assert_equal [nil, nil, nil, 0], [tp.provider_name, tp.name, tp.args, tp.fired]
+    assert_raises(ArgumentError) { Rutile::Provider.allocate.loaded? }
+  end
+
   def test_saturation
     tp = point(Integer)
     traced(tp) do
@@ -157,6 +177,41 @@ class TracepointTest < Minitest::Test
     end
     assert_equal 1, provider.paths.size
     assert_equal 50, `readelf -nW #{provider.path} 2>/dev/null`.scan('Location:').size
+  end
+
+  # Of another thread, or of a signal that comes while the provider is filled.
+  def test_enable_within_a_batch
+    provider = Rutile::Provider.register(@name)
+    provider.disable
+    provider.batch do |p|
+      p.add_tracepoint('a')
+      assert p.enable
+    end
+    assert_predicate provider, :enabled?
+    assert_predicate Rutile::Tracepoint.fetch(@name, 'a'), :on?
+  end
+
+  # Another thread may add one while all are enabled: its turn comes exactly there.
+  def test_added_while_all_are_switched
+    require 'ruby-static-tracing'
+    first = StaticTracing::Tracepoint.new(@name, 'first')
+    late = ->(name) { Thread.new { StaticTracing::Tracepoint.new(@name, name) }.join }
+    first.define_singleton_method(:enable) { late.call('on') && super() }
+    first.define_singleton_method(:disable) { late.call('off') && super() }
+    assert first.provider.enable
+    refute first.provider.disable
+    assert_equal %w[first on off], first.provider.tracepoints.keys
+    first.provider.destroy
+  end
+
+  def test_switching_holds_for_what_is_declared_later
+    code = <<~'RUBY'
+      require 'rutile/static_tracing'
+      on = -> { %w[a b c].map { |name| Rutile::Tracepoint.new("#{name}#{rand}", 'x').on? }.uniq }
+      print on.call, Rutile.enable!, on.call, Rutile.disable!, on.call
+    RUBY
+    assert_equal '[true]true[true]false[false]', ruby(code)
+    assert_equal '[false]true[true]false[false]', ruby(code, env: { 'RUTILE_TRACEPOINTS' => 'off' })
   end
 
   def test_destroy
@@ -294,12 +349,27 @@ class TracepointTest < Minitest::Test
       end
       tp.provider.destroy
     RUBY
+    same = <<~'RUBY' # with the extension and without
+      require 'rutile/static_tracing'
+      try = lambda do |&block|
+        block.call
+      rescue StandardError => e
+        e.class
+      end
+      tp = Rutile::Tracepoint.new('s', 'x', Float, TrueClass, String, Symbol, strict: true)
+      p [[1, false, :a, 'b'], [1.5, true, 'a', nil], ['1', true, 'a', :b], [1, 1, 'a', :b], [1, true, 1, :b], [1], []]
+        .map { |values| try.call { tp.fire(*values) } }
+      p try.call { tp.fire { raise } }, try.call { Rutile::Tracepoint.new('s', 'x', Integer) }, try.call { Rutile::Tracepoint.new('s', '') }
+    RUBY
     Dir.mktmpdir do |dir|
       out = IO.popen([{ 'RUTILE_DEBUG' => '1' }, RbConfig.ruby, "-I#{LIB}", '-e', code, chdir: dir], err: %i[child out], &:read)
       assert_equal 1, out.scan('rutile: no tracepoints here: cannot load').size, out
       assert out.end_with?("false\nfalse\nfalse\nfalse\n\"\"\nfalse\ntrue\n3\n:raised\n"), out
       quiet = IO.popen([RbConfig.ruby, "-I#{LIB}", '-e', code, chdir: dir], err: %i[child out], &:read)
       refute_includes quiet, 'rutile:'
+      without = IO.popen([RbConfig.ruby, "-I#{LIB}", '-e', same, chdir: dir], err: %i[child out], &:read)
+      assert_equal ruby(same), without
+      assert_match(/\A\[false, false, Rutile::Tracepoint::InvalidArgumentError, /, without)
     end
   end
 

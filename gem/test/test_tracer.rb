@@ -190,6 +190,77 @@ class TracerTest < Minitest::Test
     end
   end
 
+  # Ruby says that removing these "may cause serious problems", which an application must not get to see.
+  def test_methods_that_ruby_needs
+    klass = Class.new do
+      attr_reader :a
+
+      def initialize(a); @a = a; end
+    end
+    points = Rutile::Tracer::Latency.register(klass, :initialize, :object_id, provider: 'needed')
+    assert_output('', '') do
+      Rutile::Tracer::Latency.enable!
+      points.each { |tp| TestSupport.semaphore(tp, 1) }
+      object = klass.new(3)
+      assert_equal [3, object.__id__], [object.a, object.object_id]
+      assert_equal [1, 1], points.map(&:fired)
+      points.each { |tp| TestSupport.semaphore(tp, -1) }
+      Rutile::Tracer::Latency.disable!
+    end
+    assert_equal 3, klass.new(3).a
+    assert $VERBOSE, 'tests run with -w'
+  ensure
+    Rutile::Tracer::Latency.disable!
+  end
+
+  # A provider that went, or another one: the method gets a tracepoint that works.
+  def test_registered_again
+    klass = Class.new { def work; 1; end }
+    first, = Rutile::Tracer::Latency.register(klass, :work, provider: 'again')
+    assert_same first, Rutile::Tracer::Latency.register(klass, :work, provider: 'again')[0]
+    Rutile::Tracer::Latency.enable!
+    first.provider.destroy
+    %w[again elsewhere].each do |name|
+      point, = Rutile::Tracer::Latency.register(klass, :work, provider: name)
+      assert_equal name, point.provider.name
+      traced(point) { assert_equal 1, klass.new.work }
+      assert_equal 1, point.fired
+    end
+  ensure
+    Rutile::Tracer::Latency.disable!
+  end
+
+  def test_registered_while_all_are_switched
+    require 'ruby-static-tracing'
+    klass = Class.new { def one; 1; end; def two; 2; end }
+    first, = StaticTracing::Tracer::Latency.register(klass, :one, provider: 'meanwhile')
+    first.define_singleton_method(:enable) do
+      StaticTracing::Tracer::Latency.register(klass, :two, provider: 'meanwhile')
+      super()
+    end
+    StaticTracing::Tracer::Latency.enable!
+    assert_equal %w[one two], StaticTracing::Provider.fetch('meanwhile').tracepoints.keys
+  ensure
+    StaticTracing::Tracer::Latency.disable!
+  end
+
+  def test_a_tracer_below_another
+    klass = Class.new { def work; 1; end }
+    below = Class.new(Class.new(Rutile::Tracer::Latency))
+    point, = below.register(klass, :work, provider: 'below')
+    below.enable!
+    refute_predicate Rutile::Tracer::Latency, :enabled?
+    traced(point) { klass.new.work }
+    assert_equal [1, [String, Integer]], [point.fired, point.args]
+    below.disable!
+    aimless = Class.new(Rutile::Tracer::Base)
+    aimless.register(klass, :work, provider: 'aimless')
+    assert_match(/set_wrapping_function/, assert_raises(Rutile::BaseError) { aimless.enable! }.message)
+    assert_equal 1, klass.new.work
+  ensure
+    below&.disable!
+  end
+
   def test_return_exception_throw_and_kill_all_fire
     klass = Class.new do
       def returns; 1; end
@@ -215,6 +286,7 @@ class TracerTest < Minitest::Test
     points = Rutile::Tracer::Latency.register(Sub)
     assert_equal ['tracer_test_sub:overridden_latency'], (points.map { |tp| "#{tp.provider_name}:#{tp.name}" })
     assert_raises(NameError) { Rutile::Tracer::Latency.register(Base, :does_not_exist) }
+    assert_equal 'not a class or module: "Base"', assert_raises(ArgumentError) { Rutile::Tracer::Latency.register('Base', :x) }.message
   end
 
   module Shop

@@ -2,6 +2,7 @@
 /* Rutile::Provider: the part that talks to the library. The rest is lib/rutile/provider.rb. */
 #include "rb_ext.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 struct holder *holder_ref(struct holder *h)
@@ -58,6 +59,8 @@ static VALUE provider_create(VALUE self, VALUE name)
 	rc = rutile_usdt_provider_new(RSTRING_PTR(name), &h->provider);
 	if (rc) {
 		free(h);
+		if (rc != -EINVAL)
+			raise_errno(rc, "provider");
 		rb_raise(rb_eArgError,
 			 "invalid provider name %+" PRIsVALUE
 			 ": 1 to %d printable characters without blanks and colons",

@@ -32,7 +32,6 @@ static const volatile uint32_t no_gate;
 static struct rutile_usdt_probe no_probe = {.gate = &no_gate};
 
 static VALUE arg_type_error, argument_error;
-static ID id_to_s;
 
 static void tracepoint_mark(void *data)
 {
@@ -217,69 +216,61 @@ static uint64_t string_word(struct tracepoint *tp, VALUE v, struct room *room)
 	return (uintptr_t)copy;
 }
 
-/* Converts one argument; false: it is not of the declared type. nil fits any type: 0, no string. */
-static bool convert(struct tracepoint *tp, unsigned i, VALUE v, struct room *room, uint64_t *ret)
+/* Whether a value is of the declared type. nil fits any type: 0, no string. */
+static bool fits(enum rutile_usdt_type type, VALUE v)
 {
-	*ret = 0;
 	if (NIL_P(v))
 		return true;
-	switch (tp->types[i]) {
+	switch (type) {
 	case RUTILE_USDT_S64:
-		if (!RB_INTEGER_TYPE_P(v))
-			return false;
-		*ret = integer_word(tp, v);
-		return true;
+		return RB_INTEGER_TYPE_P(v);
 	case RUTILE_USDT_F64:
-		if (RB_FLOAT_TYPE_P(v))
-			*ret = rutile_usdt_f64(RFLOAT_VALUE(v));
-		else if (FIXNUM_P(v))
-			*ret = rutile_usdt_f64((double)FIX2LONG(v));
-		else if (RB_TYPE_P(v, T_BIGNUM))
-			*ret = rutile_usdt_f64(rb_big2dbl(v));
-		else
-			return false;
-		return true;
+		return RB_FLOAT_TYPE_P(v) || RB_INTEGER_TYPE_P(v);
 	case RUTILE_USDT_STR:
-		if (SYMBOL_P(v))
-			v = rb_sym2str(v);
-		else if (!RB_TYPE_P(v, T_STRING))
-			return false;
-		*ret = string_word(tp, v, room);
-		return true;
+		return SYMBOL_P(v) || RB_TYPE_P(v, T_STRING);
 	case RUTILE_USDT_BOOL:
-		if (v != Qtrue && v != Qfalse)
-			return false;
-		*ret = v == Qtrue;
-		return true;
+		return v == Qtrue || v == Qfalse;
 	default:
 		return false;
 	}
 }
 
-static bool convert_all(struct tracepoint *tp, int argc, const VALUE *argv, struct room *room,
-			uint64_t *words)
+static bool all_fit(const struct tracepoint *tp, int argc, const VALUE *argv)
 {
 	if ((unsigned)argc != tp->n_types)
 		return false;
 	for (int i = 0; i < argc; i++)
-		if (!convert(tp, (unsigned)i, argv[i], room, &words[i]))
+		if (!fits(tp->types[i], argv[i]))
 			return false;
 	return true;
+}
+
+/* One value that fits, as a tracer reads it. */
+static uint64_t word_of(struct tracepoint *tp, unsigned i, VALUE v, struct room *room)
+{
+	if (NIL_P(v))
+		return 0;
+	switch (tp->types[i]) {
+	case RUTILE_USDT_S64:
+		return integer_word(tp, v);
+	case RUTILE_USDT_F64:
+		if (FIXNUM_P(v))
+			return rutile_usdt_f64((double)FIX2LONG(v));
+		return rutile_usdt_f64(RB_FLOAT_TYPE_P(v) ? RFLOAT_VALUE(v) : rb_big2dbl(v));
+	case RUTILE_USDT_STR:
+		return string_word(tp, SYMBOL_P(v) ? rb_sym2str(v) : v, room);
+	default:
+		return v == Qtrue;
+	}
 }
 
 /* As the old gem raised it: with the first value that does not fit. */
 static void raise_mismatch(struct tracepoint *tp, int argc, const VALUE *argv)
 {
-	struct room room = {.used = ROOM_BYTES};
-	uint64_t word;
-
-	for (int i = 0; i < argc && (unsigned)i < tp->n_types; i++) {
-		VALUE expected = RARRAY_AREF(tp->args, i);
-
-		if (!convert(tp, (unsigned)i, argv[i], &room, &word))
-			rb_exc_raise(
-				rb_funcall(argument_error, rb_intern("new"), 2, argv[i], expected));
-	}
+	for (int i = 0; i < argc && (unsigned)i < tp->n_types; i++)
+		if (!fits(tp->types[i], argv[i]))
+			rb_exc_raise(rb_funcall(argument_error, rb_intern("new"), 2, argv[i],
+						RARRAY_AREF(tp->args, i)));
 	rb_raise(rb_eArgError,
 		 "wrong number of arguments for tracepoint %" PRIsVALUE " (given %d, expected %u)",
 		 tp->name, argc, tp->n_types);
@@ -295,8 +286,7 @@ static VALUE fire_values(struct tracepoint *tp, int argc, const VALUE *argv)
 	uint64_t words[RUTILE_USDT_MAX_ARGS];
 	struct room room;
 
-	room.used = 0;
-	if (!convert_all(tp, argc, argv, &room, words)) {
+	if (!all_fit(tp, argc, argv)) {
 		rutile_usdt_probe_note(tp->probe, RUTILE_USDT_MISMATCH);
 		if (tp->strict)
 			raise_mismatch(tp, argc, argv);
@@ -304,6 +294,9 @@ static VALUE fire_values(struct tracepoint *tp, int argc, const VALUE *argv)
 	}
 	if (!is_traced(tp))
 		return Qfalse;
+	room.used = 0;
+	for (int i = 0; i < argc; i++)
+		words[i] = word_of(tp, (unsigned)i, argv[i], &room);
 	rutile_usdt_fire(tp->probe, words);
 	return Qtrue;
 }
@@ -476,7 +469,8 @@ static VALUE tracepoint_truncated(VALUE self)
  */
 static VALUE tracepoint_defer(VALUE self)
 {
-	rutile_usdt_probe_defer(get(self)->probe, true);
+	if (get(self)->holder)
+		rutile_usdt_probe_defer(get(self)->probe, true);
 	return self;
 }
 
@@ -486,7 +480,7 @@ static VALUE tracepoint_defer(VALUE self)
  */
 static VALUE tracepoint_wanted(VALUE self)
 {
-	int wanted = rutile_usdt_probe_wanted(get(self)->probe);
+	int wanted = get(self)->holder ? rutile_usdt_probe_wanted(get(self)->probe) : -1;
 
 	return wanted < 0 ? Qnil : wanted ? Qtrue : Qfalse;
 }
@@ -499,7 +493,6 @@ void init_tracepoint(VALUE module)
 	argument_error = rb_define_class_under(klass, "InvalidArgumentError", rb_eStandardError);
 	rb_gc_register_mark_object(arg_type_error);
 	rb_gc_register_mark_object(argument_error);
-	id_to_s = rb_intern("to_s");
 	rb_define_alloc_func(klass, tracepoint_alloc);
 	rb_undef_method(klass, "initialize_copy");
 	rb_define_private_method(klass, "native_create", tracepoint_create, 5);

@@ -12,5 +12,13 @@ module StaticTracing
     def initial_mode
       Modes::SIGNAL
     end
+
+    # The old gem took any.
+    def check_mode(_mode); end
+
+    # Providers are off until they are enabled: nothing is to be hidden.
+    def await_signal
+      enable_trap
+    end
   end
 end

@@ -54,7 +54,7 @@ module Rutile
     class << self
       # @return [Configuration] the one of the process
       def instance
-        @instance ||= new
+        @instance || Rutile.exclusively { @instance ||= new }
       end
 
       # @api private
@@ -74,20 +74,27 @@ module Rutile
       @mode = initial_mode
       @signal = initial_signal
       enable_trap if @mode == Modes::SIGNAL
+    rescue ArgumentError => e # the environment names no signal: no reason to stop the application
+      warn("rutile: RUTILE_TRACEPOINTS: #{e.message}")
+      @signal = nil
     end
 
     # @param new_mode [String] one of {Modes}
+    # @raise [ArgumentError] if it is none of them
     def mode=(new_mode)
-      disable_trap if @mode == Modes::SIGNAL
+      check_mode(new_mode)
+      disable_trap
       @mode = new_mode
       case new_mode
-      when Modes::SIGNAL then enable_trap
+      when Modes::SIGNAL then await_signal
       when Modes::ON then facade.enable!
       when Modes::OFF then facade.disable!
       end
     end
 
+    # From now on this signal toggles, whatever the mode is.
     # @param new_signal [String] a name that Signal.trap takes
+    # @raise [ArgumentError] if it does not
     def signal=(new_signal)
       disable_trap
       @signal = new_signal
@@ -119,11 +126,25 @@ module Rutile
       [Modes::SIGNALS::SIGPROF, Modes::SIGNALS::SIGURG].find { |name| Control.free?(name) }
     end
 
-    def disable_trap
-      return unless @signal
+    def check_mode(mode)
+      known = Modes.constants.map { |name| Modes.const_get(name) }.grep(String)
+      raise ArgumentError, "no mode #{mode.inspect}: it has to be one of #{known.join(', ')}" unless known.include?(mode)
+    end
 
-      Signal.trap(@signal, @previous || 'DEFAULT')
-      @previous = nil
+    # What was visible because nobody said otherwise waits for the signal, too.
+    def await_signal
+      facade.disable! unless facade.enabled?
+      enable_trap
+    end
+
+    # Gives the signal back, unless somebody else took it meanwhile.
+    def disable_trap
+      return unless @trapped
+
+      signal, handler, previous = @trapped
+      @trapped = nil
+      current = Signal.trap(signal, previous || 'DEFAULT')
+      Signal.trap(signal, current) unless current.nil? || current.equal?(handler)
     end
 
     def enable_trap
@@ -131,7 +152,15 @@ module Rutile
         Rutile.debug('no signal is free to toggle tracing: set one')
         return
       end
-      @previous = Signal.trap(@signal) { facade.toggle_tracing! }
+      handler = proc { toggle }
+      @trapped = [@signal, handler, Signal.trap(@signal, handler)]
+    end
+
+    # In a signal handler an error would end the application.
+    def toggle
+      facade.toggle_tracing!
+    rescue StandardError => e
+      Rutile.debug("toggling: #{e.class}: #{e.message}")
     end
   end
 end

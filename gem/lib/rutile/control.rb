@@ -22,14 +22,16 @@ module Rutile
       end
 
       # Does what was asked from outside and needs Ruby code. Called by the extension.
+      #
+      # Several methods may share a tracepoint. So all wishes are read first, for switching a tracepoint
+      # settles the wish; and a method that cannot be wrapped hides no tracepoint of one that can.
       # @api private
       def sync
-        Tracer.wrappings.each do |wrapping|
-          wrapping.entries.each_value do |entry|
-            wanted = entry.tracepoint.native_wanted
-            wrapping.switch(entry, wanted) unless wanted.nil?
-          end
-        end
+        asked = Tracer.wrappings.flat_map { |wrapping| wishes(wrapping) }
+        asked.each { |wrapping, entry, wanted| place(wrapping, entry, wanted) }
+        wrapped, plain = asked.map { |_, entry| entry }.partition(&:wrapped)
+        plain.each { |entry| entry.tracepoint.disable }
+        wrapped.each { |entry| entry.tracepoint.enable }
       end
 
       # @api private
@@ -43,6 +45,19 @@ module Rutile
       def free?(name)
         number = Signal.list[name.to_s.delete_prefix('SIG')]
         number ? signal_free?(number) : false
+      end
+
+      private
+
+      def wishes(wrapping)
+        wrapping.entries.values.map { |entry| [wrapping, entry, entry.tracepoint.native_wanted] }
+                .reject { |_, _, wanted| wanted.nil? }
+      end
+
+      def place(wrapping, entry, wanted)
+        wrapping.place(entry, wanted)
+      rescue StandardError => e # as of a frozen class
+        report(e)
       end
     end
   end

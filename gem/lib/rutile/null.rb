@@ -39,13 +39,17 @@ module Rutile
   class Tracepoint # :nodoc:
     InvalidArgType = Class.new(StandardError)
     InvalidArgumentError = Class.new(StandardError)
-    TYPES = [Integer, Float, String, Symbol, TrueClass, FalseClass, NilClass].freeze
+    # What may be declared, and the classes of values that fit it besides nil.
+    TYPES = {
+      Integer => [Integer], Float => [Float, Integer], String => [String, Symbol], Symbol => [String, Symbol],
+      TrueClass => [TrueClass, FalseClass], FalseClass => [TrueClass, FalseClass], NilClass => []
+    }.freeze
     private_constant :TYPES
 
     attr_reader :provider_name, :name, :args
 
     def fire(*values)
-      check(values) if @strict
+      check(values) if @strict && !(values.empty? && block_given?)
       false
     end
 
@@ -73,12 +77,15 @@ module Rutile
 
     private
 
-    def native_create(_provider, provider_name, name, args, strict)
+    def native_create(provider, provider_name, name, args, strict)
       raise InvalidArgType, "#{args.size} arguments, at most 12 are possible" if args.size > 12
 
-      bad = args.find { |type| !TYPES.include?(type) }
+      bad = args.find { |type| !TYPES.key?(type) }
       raise InvalidArgType, "#{bad.inspect} is no type of a tracepoint's argument" if bad
       raise ArgumentError, "invalid tracepoint name #{name.inspect}" unless name.match?(/\A[!-9;-~]{1,127}\z/)
+
+      declared = provider.tracepoints[name]&.args
+      raise InvalidArgType, "tracepoint #{name.inspect} was declared before with other types of arguments" unless [nil, args].include?(declared)
 
       @provider_name = provider_name
       @name = name
@@ -88,10 +95,13 @@ module Rutile
 
     def check(values)
       values.zip(@args) do |value, type|
-        next if value.nil? || value.is_a?(type)
+        next if type.nil? || nil == value || TYPES.fetch(type).any? { |fitting| fitting === value } # rubocop:disable Style/YodaCondition
 
         raise self.class::InvalidArgumentError.new(value, type)
       end
+      return if values.size == @args.size
+
+      raise ArgumentError, "wrong number of arguments for tracepoint #{name} (given #{values.size}, expected #{@args.size})"
     end
   end
 

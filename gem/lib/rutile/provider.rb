@@ -7,8 +7,8 @@ module Rutile
     class ProviderMissingError < StandardError; end
 
     class << self
-      # The provider of that name, made if there is none. Unless the environment says otherwise it is
-      # enabled from the start.
+      # The provider of that name, made if there is none. Unless the environment or {Rutile.disable!} said
+      # otherwise it is enabled from the start.
       # @param namespace [String, Symbol]
       # @return [Provider]
       def register(namespace)
@@ -44,10 +44,11 @@ module Rutile
         providers.delete_if { |_, p| p.equal?(provider) }
       end
 
-      # Whether providers are enabled without {Provider#enable}.
+      # Whether providers are enabled without {Provider#enable}: as {Rutile.enable!} or {Rutile.disable!}
+      # said last, otherwise the environment.
       # @api private
       def auto_enable?
-        Configuration.environment.auto_enable?
+        Rutile.switched.nil? ? Configuration.environment.auto_enable? : Rutile.switched
       end
 
       # @api private
@@ -111,14 +112,14 @@ module Rutile
     def enable
       @enabled = true
       publish
-      @tracepoints.each_value { |tp| tp.enable if Tracer.shows?(tp) }
-      @enabled = loaded? || @tracepoints.empty?
+      each_tracepoint { |tp| tp.enable if Tracer.shows?(tp) }
+      @enabled = loaded? || @tracepoints.empty? || @batches.positive?
     end
 
     # Hides the tracepoints. Tracers stay attached, and see them again after {#enable}.
     # @return [false]
     def disable
-      @tracepoints.each_value(&:disable)
+      each_tracepoint(&:disable)
       @enabled = false
     end
 
@@ -149,6 +150,11 @@ module Rutile
     end
 
     private
+
+    # Those that are there now: other threads may add more meanwhile.
+    def each_tracepoint(&block)
+      @tracepoints.values.each(&block) # rubocop:disable Style/HashEachMethods
+    end
 
     def publish
       return if @batches.positive? || @tracepoints.empty?

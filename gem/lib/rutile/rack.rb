@@ -38,13 +38,11 @@ module Rutile
 
     def trace(env)
       start = Rutile.nsec
-      status = 500
       response = @app.call(env)
-      status = response[0].to_i
-      response
     ensure
       duration = Rutile.nsec - start
-      END_POINT.fire { [env['REQUEST_METHOD'], route(env), status, duration, request_id(env)] }
+      # In the block, where an error would not be the application's.
+      END_POINT.fire { [env['REQUEST_METHOD'], route(env), response ? response[0].to_i : 500, duration, request_id(env)] }
     end
 
     def request_id(env)

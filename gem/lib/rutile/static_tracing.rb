@@ -22,9 +22,11 @@ module Rutile
   BaseError = Class.new(StandardError)
 
   @lock = Mutex.new
+  @enabled = nil
 
   class << self
-    # Switches all providers and registered tracers on.
+    # Switches all providers on, also those that are made later, and the tracers that were added to the
+    # {Configuration}.
     # @return [true]
     def enable!
       Tracers.enable!
@@ -32,7 +34,8 @@ module Rutile
       @enabled = true
     end
 
-    # Switches all tracers off, which restores the methods they wrapped, and hides all tracepoints.
+    # Hides all tracepoints, also those that are declared later in other providers, and switches the tracers
+    # off that were added to the {Configuration}, which restores the methods they wrapped.
     # @return [false]
     def disable!
       Tracers.disable!
@@ -43,6 +46,12 @@ module Rutile
     # Whether {enable!} was called last. Tracepoints are visible without it: see {Configuration#mode}.
     def enabled?
       @enabled ? true : false
+    end
+
+    # What {enable!} and {disable!} said last; nil: nothing.
+    # @api private
+    def switched
+      @enabled
     end
 
     # {enable!} or {disable!}, whichever changes something.
@@ -102,3 +111,5 @@ require 'rutile/tracers'
 require 'rutile/control'
 
 Rutile::Control.start
+# Otherwise the signal would end the process.
+Rutile::Configuration.instance if Rutile::Configuration.environment.signal

@@ -14,7 +14,8 @@ module Rutile
       # @param argument [Object] what was given
       # @param expected_type [Class]
       def initialize(argument, expected_type)
-        super("the tracepoint was declared with #{expected_type}, but #{argument.class} was given")
+        given = Kernel.instance_method(:class).bind(argument).call # also of a BasicObject
+        super("the tracepoint was declared with #{expected_type}, but #{given} was given")
       end
     end
 

@@ -18,9 +18,13 @@ module Rutile
         #
         # @param klass [Module] a class, a module, or a singleton class (`Shop.singleton_class`)
         # @param method_names [Array<Symbol>] none: all public methods that the class itself defines
-        # @param provider [String, nil] default: the class's name in snake case
+        # @param provider [String, nil] default: the class's name in snake case. A tracer traces a method
+        #   once: registering it again for another provider moves it there.
         # @return [Array<Tracepoint>]
+        # @raise [NameError] if an instance of the class has no such method
         def register(klass, *method_names, provider: nil)
+          raise ArgumentError, "not a class or module: #{klass.inspect}" unless Module === klass # rubocop:disable Style/CaseEquality
+
           names = method_names.empty? ? klass.public_instance_methods(false) : method_names.flatten
           registry = provider_class.register(provider || default_provider(klass))
           tracepoints = []
@@ -62,14 +66,29 @@ module Rutile
           @enabled ? true : false
         end
 
-        # The text of the wrapping method's body: %<tp>s is the tracepoint, %<label>s the name.
+        # The text of the wrapping method's body: %<tp>s is the tracepoint, %<label>s the name. Like what
+        # follows, that of the class above if the tracer has none of its own.
         # @api private
-        attr_reader :body
+        def body
+          @body || inherited_part(:body)
+        end
 
         # @api private
-        attr_reader :wrapping_function
+        def wrapping_function
+          @wrapping_function || (@body ? nil : inherited_part(:wrapping_function))
+        end
+
+        protected
+
+        def tracepoint_data_types
+          @data_types || inherited_part(:tracepoint_data_types) || []
+        end
 
         private
+
+        def inherited_part(name)
+          superclass.send(name) unless equal?(Base)
+        end
 
         # The function that is called instead of each method; it calls the method by `super`.
         # @param callable [Proc]
@@ -82,10 +101,6 @@ module Rutile
         # @!visibility public
         def set_tracepoint_data_types(*types) # rubocop:disable Naming/AccessorMethodName
           @data_types = types
-        end
-
-        def tracepoint_data_types
-          @data_types || []
         end
 
         def set_body(text) # rubocop:disable Naming/AccessorMethodName
@@ -105,24 +120,29 @@ module Rutile
         end
 
         def wrappings
-          (@wrappings ||= {}).values
+          (@wrappings ||= {}.compare_by_identity).values
         end
 
         def wrapping_of(klass)
-          (@wrappings ||= {})[klass]
+          (@wrappings ||= {}.compare_by_identity)[klass]
         end
 
         def register_method(klass, provider, method)
           raise NameError.new("undefined method '#{method}' for #{klass.inspect}", method) unless answers?(klass, method)
 
-          (@wrappings ||= {})[klass] ||= Wrapping.new(self, klass)
-          wrapping = @wrappings[klass]
-          return wrapping.entries[method].tracepoint if wrapping.entries.key?(method)
+          Rutile.exclusively do
+            wrapping = wrapping_of(klass) || (@wrappings[klass] = Wrapping.new(self, klass))
+            entry = wrapping.entries[method]
+            entry = add_entry(wrapping, provider, method) unless entry && entry.provider.equal?(provider)
+            entry.tracepoint
+          end
+        end
 
+        def add_entry(wrapping, provider, method)
           tracepoint = provider.add_tracepoint(tracepoint_name(method, provider), *tracepoint_data_types)
-          entry = wrapping.add(method, tracepoint)
+          entry = wrapping.add(method, provider, tracepoint)
           wrapping.switch(entry, Configuration.environment.asked_for?(provider.namespace, tracepoint.name))
-          tracepoint
+          entry
         end
 
         def answers?(klass, method)

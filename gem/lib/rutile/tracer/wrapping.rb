@@ -10,11 +10,15 @@ module Rutile
     # keeps their meaning in every Ruby since 2.7.
     # @api private
     class Wrapping < Module
-      # One method of the class.
-      Entry = Struct.new(:method, :tracepoint, :wrapped)
+      # One method of the class; the constant is what the text of its wrapper calls the tracepoint.
+      Entry = Struct.new(:method, :provider, :tracepoint, :constant, :wrapped)
 
       DEFINABLE = %r{\A(?:[[:alpha:]_][[:alnum:]_]*[?!=]?|\[\]=?|\*\*|[+\-!~]@?|[*/%<>^|&`]|<=>|===?|[!=]~|!=|<<|>>|<=|>=)\z}.freeze
       private_constant :DEFINABLE
+
+      # Ruby warns of whoever defines or removes these; while they are wrapped they do what they did.
+      NEEDED_BY_RUBY = %i[initialize object_id __id__ __send__].freeze
+      private_constant :NEEDED_BY_RUBY
 
       attr_reader :entries
 
@@ -23,25 +27,31 @@ module Rutile
         @tracer = tracer
         @target = target
         @entries = {}
+        @added = 0
         Tracer.wrappings << self
       end
 
-      def add(method, tracepoint)
-        @entries[method] ||= begin
-          const_set(:"TP_#{@entries.size}", tracepoint)
-          tracepoint.native_defer
-          Entry.new(method, tracepoint, false).tap { |entry| Tracer.manage(entry) }
-        end
+      # Takes the place of an older entry of that method, if there is one.
+      def add(method, provider, tracepoint)
+        constant = const_set_next(tracepoint)
+        tracepoint.native_defer
+        place(@entries[method], false) if @entries.key?(method)
+        @entries[method] = Entry.new(method, provider, tracepoint, constant, false).tap { |entry| Tracer.manage(entry) }
+      end
+
+      # Wraps or unwraps one method.
+      def place(entry, enable)
+        Rutile.exclusively { enable ? wrap(entry) : unwrap(entry) }
       end
 
       # Wraps or unwraps one method and says so to who asked from outside.
       def switch(entry, enable)
-        Rutile.exclusively { enable ? wrap(entry) : unwrap(entry) }
+        place(entry, enable)
         enable ? entry.tracepoint.enable : entry.tracepoint.disable
       end
 
       def switch_all(enable)
-        @entries.each_value { |entry| switch(entry, enable) }
+        @entries.values.each { |entry| switch(entry, enable) } # rubocop:disable Style/HashEachMethods -- others may add
       end
 
       def inspect
@@ -51,20 +61,39 @@ module Rutile
 
       private
 
+      def const_set_next(tracepoint)
+        constant = :"TP_#{@added}"
+        const_set(constant, tracepoint)
+        @added += 1
+        constant
+      end
+
       def wrap(entry)
         return if entry.wrapped
 
         @target.prepend(self) unless @prepended
         @prepended = true
-        define(entry)
+        quietly(entry.method) { define(entry) }
         entry.wrapped = true
       end
 
       def unwrap(entry)
         return unless entry.wrapped
 
-        remove_method(entry.method)
+        quietly(entry.method) { remove_method(entry.method) }
         entry.wrapped = false
+      end
+
+      def quietly(method)
+        return yield unless NEEDED_BY_RUBY.include?(method)
+
+        begin
+          verbose = $VERBOSE
+          $VERBOSE = nil
+          yield
+        ensure
+          $VERBOSE = verbose
+        end
       end
 
       def define(entry)
@@ -87,9 +116,10 @@ module Rutile
 
       def define_from_text(entry)
         name = entry.method
-        constant = "TP_#{@entries.keys.index(name)}"
+        raise BaseError, "#{@tracer} does not say what to do: it needs set_wrapping_function" unless @tracer.body
+
         head = name.match?(DEFINABLE) ? "def #{name}(*args, &block)" : "define_method(#{name.inspect}) do |*args, &block|"
-        body = format(@tracer.body, tp: constant, label: name.to_s.dump)
+        body = format(@tracer.body, tp: entry.constant, label: name.to_s.dump)
         module_eval("#{head}\n#{body}\nend", "(rutile: #{@tracer.name})", 0)
       end
 
