@@ -18,4 +18,6 @@ ok = system(RbConfig.ruby, extconf, chdir: work, out: log, err: %i[child out]) &
      system('make', '-s', 'clean', chdir: work, out: [log, 'a'], err: %i[child out]) && # it knows of no headers
      system('make', '-s', *args, chdir: work, out: [log, 'a'], err: %i[child out])
 abort(File.read(log)) unless ok
-FileUtils.cp(File.join(work, 'rutile_ext.so'), lib)
+# By a new name first: a program that runs from the old file must not see it change.
+FileUtils.cp(File.join(work, 'rutile_ext.so'), File.join(lib, 'rutile_ext.so.new'))
+File.rename(File.join(lib, 'rutile_ext.so.new'), File.join(lib, 'rutile_ext.so'))

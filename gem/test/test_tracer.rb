@@ -198,6 +198,8 @@ class TracerTest < Minitest::Test
       def initialize(a); @a = a; end
     end
     points = Rutile::Tracer::Latency.register(klass, :initialize, :object_id, provider: 'needed')
+    verbose = $VERBOSE
+    $VERBOSE = true
     assert_output('', '') do
       Rutile::Tracer::Latency.enable!
       points.each { |tp| TestSupport.semaphore(tp, 1) }
@@ -208,8 +210,9 @@ class TracerTest < Minitest::Test
       Rutile::Tracer::Latency.disable!
     end
     assert_equal 3, klass.new(3).a
-    assert $VERBOSE, 'tests run with -w'
+    assert_equal true, $VERBOSE
   ensure
+    $VERBOSE = verbose
     Rutile::Tracer::Latency.disable!
   end
 
