@@ -167,7 +167,6 @@ static bool plan(void)
 				fail(slot, "not enough memory for the tables");
 				continue;
 			}
-			s->starting = agent.ctl->waiting == slot->session_id;
 			job.what[i] = JOB_HOOK;
 		} else if (state == RUT_SLOT_START) {
 			job.what[i] = s->hooked ? JOB_WORK : JOB_HOOK;

@@ -208,10 +208,18 @@ struct format {
 	struct out *o;
 };
 
+/* [[:req, :name], ...] of the method that begins; 2.5 has no TracePoint#parameters. */
+static VALUE parameters(const struct format *f)
+{
+	if (rb.version <= 205 && rb.rb_iseq_parameters)
+		return rb.rb_iseq_parameters(((const VALUE *)f->ta->cfp)[RUT_FRAME_ISEQ], 0);
+	return rb.rb_funcallv(f->tp, rb.id_parameters, 0, NULL);
+}
+
 static VALUE format_body(VALUE arg)
 {
 	struct format *f = (struct format *)arg;
-	VALUE params = rb.rb_funcallv(f->tp, rb.id_parameters, 0, NULL), binding = 0;
+	VALUE params = parameters(f), binding = 0;
 	bool first = true;
 
 	for (long i = 0; params != rb.qnil && i < PARAMS_MAX; i++) {

@@ -18,7 +18,7 @@
 #include "session.h"
 
 /*
- * Layouts, from vm_core.h and vm_trace.c of Ruby 2.7 to 3.4. struct rb_iseq_struct: flags, wrapper,
+ * Layouts, from vm_core.h and vm_trace.c of Ruby 2.6 to 3.4. struct rb_iseq_struct: flags, wrapper,
  * body, local hooks. rb_hook_list_t: first hook. rb_event_hook_t: flags and events, function, data,
  * next.
  */
@@ -39,7 +39,7 @@ bool rut_hooks_listed(void)
 
 bool rut_files_usable(bool by_name)
 {
-	return rb.target && rb.version >= 207 && rut_hooks_listed() && rb.rb_iseq_load &&
+	return rb.target && rb.version >= 206 && rut_hooks_listed() && rb.rb_iseq_load &&
 	       rb.rb_iseqw_to_iseq && (!by_name || rb.rb_iseq_type);
 }
 
@@ -93,6 +93,12 @@ static VALUE instruction(VALUE body, VALUE node_ids, VALUE name)
 	return insn;
 }
 
+/* In 2.6 methods were defined by a call that got their code. */
+static bool has_definemethod(void)
+{
+	return rb.version >= 207;
+}
+
 struct around {
 	const VALUE *iseqs;
 	long count;
@@ -100,8 +106,8 @@ struct around {
 };
 
 /*
- * The form of InstructionSequence#to_a: iseq_load() of iseq.c reads it. The same from 2.7 to 3.4,
- * but for the parser, which 3.4 wants to know.
+ * The form of InstructionSequence#to_a: iseq_load() of iseq.c reads it. The same from 2.6 to 3.4,
+ * but for the instruction that has the method, and the parser, which 3.4 wants to know.
  */
 static VALUE make_around(VALUE arg)
 {
@@ -109,13 +115,18 @@ static VALUE make_around(VALUE arg)
 	VALUE data = rb.rb_ary_new(), body = rb.rb_ary_new(), node_ids = rb.rb_ary_new();
 	VALUE misc = rb.rb_hash_new(), place = rb.rb_ary_new();
 	VALUE definemethod = sym("definemethod"), name = sym("rutile");
+	VALUE putiseq = sym("putiseq"), pop = sym("pop");
 	static const char *const zero[] = {"arg_size", "local_size", "node_id"};
 
 	for (long i = 0; i < a->count; i++) {
-		VALUE insn = instruction(body, node_ids, definemethod);
+		VALUE insn =
+			instruction(body, node_ids, has_definemethod() ? definemethod : putiseq);
 
-		rb.rb_ary_push(insn, name);
+		if (has_definemethod())
+			rb.rb_ary_push(insn, name);
 		rb.rb_ary_push(insn, rb.rb_iseqw_new(a->iseqs[i]));
+		if (!has_definemethod())
+			instruction(body, node_ids, pop);
 	}
 	instruction(body, node_ids, sym("putnil"));
 	instruction(body, node_ids, sym("leave"));
@@ -149,7 +160,8 @@ static VALUE make_around(VALUE arg)
 /*
  * Until 3.2 Ruby forgets to free the copy of the code that it makes to look for the code inside,
  * when a tracepoint is enabled. In which word of struct rb_iseq_constant_body it is is seen by what
- * the first one changes; it begins with the number of an instruction, its name and its code.
+ * the first one changes; it begins with the number of an instruction, its name (from 2.7 on) and
+ * its code.
  */
 #define BODY_WORDS 36
 static unsigned copy_at;
@@ -167,7 +179,7 @@ static void find_copy(VALUE iseq, const VALUE *before, VALUE first)
 		const VALUE *copy = (const VALUE *)now[i];
 
 		if (!before[i] && now[i] > 65536 && now[i] % 8 == 0 && copy[0] < 1024 &&
-		    copy[2] == first)
+		    copy[has_definemethod() ? 2 : 1] == first)
 			copy_at = i;
 	}
 }

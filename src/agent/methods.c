@@ -24,8 +24,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAIN_FRAMES 64
-#define BLOCKS_MAX  6000u /* pieces of code that the filter wants */
+#define MAIN_FRAMES	 64
+#define FRAME_BLOCK_CODE 5 /* of a control frame of 2.6 */
+
+#define BLOCKS_MAX 6000u /* pieces of code that the filter wants */
 
 #define HOOKS_TRIED  4u
 #define HOOKS_NS_MAX 1000000000ull
@@ -181,12 +183,16 @@ void rut_methods_on_compiled(VALUE tp, void *session)
 	code_came(s, iseq);
 }
 
-/* The code of the program itself, when it runs: below the outermost frame, which Ruby makes. */
-static VALUE main_code(void)
+/*
+ * The code of the program itself, when it runs: below the outermost frame, which Ruby makes. 0: it
+ * does not, or not here. *ret_deep: there are more frames than were looked at.
+ */
+static VALUE main_code(bool *ret_deep)
 {
 	static VALUE frames[MAIN_FRAMES]; /* with the GVL */
 	int lines[MAIN_FRAMES], n = rb.rb_profile_frames(0, MAIN_FRAMES, frames, lines);
 
+	*ret_deep = n == MAIN_FRAMES;
 	for (n -= 2; n >= 0; n--) {
 		size_t len;
 		const char *path = rut_str(rb.rb_profile_frame_path(frames[n]), &len);
@@ -199,17 +205,30 @@ static VALUE main_code(void)
 	return 0;
 }
 
+bool rut_methods_main_comes(void)
+{
+	bool deep;
+
+	return rb.version == 206 && rb.target && rb.rb_thread_main &&
+	       rb.rb_thread_current() == rb.rb_thread_main() && !main_code(&deep) && !deep;
+}
+
 void rut_methods_on_main(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
-	VALUE iseq = s->main_comes ? main_code() : 0;
+	bool deep;
+	VALUE iseq = s->main_comes ? main_code(&deep) : 0;
+	/* Of the frame that calls: the block that it gives. Blocks of ours would take its place. */
+	VALUE *block = (VALUE *)rb.rb_tracearg_from_tracepoint(tp)->cfp + FRAME_BLOCK_CODE, code;
 
 	if (!iseq)
 		return;
+	code = *block;
 	s->main_comes = false;
 	rb.rb_tracepoint_disable(tp);
 	if (!s->global)
 		code_came(s, iseq);
+	*block = code;
 }
 
 /* ---- code that exists ---- */

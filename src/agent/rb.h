@@ -91,6 +91,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(0, VALUE, rb_iseqw_new, (VALUE))                                                         \
 	F(0, VALUE, rb_iseqw_to_iseq, (VALUE))                                                     \
 	F(0, VALUE, rb_iseq_type, (VALUE))                                                         \
+	F(0, VALUE, rb_iseq_parameters, (VALUE, int))                                              \
 	F(0, VALUE, rb_proc_get_iseq, (VALUE, int *))                                              \
 	F(0, int, rb_postponed_job_register_one, (unsigned, rut_job_fn, void *))                   \
 	F(0, unsigned, rb_postponed_job_preregister, (unsigned, rut_job_fn, void *))               \
@@ -124,6 +125,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_ary_entry, (VALUE, long))                                                   \
 	F(1, VALUE, rb_str_new, (const char *, long))                                              \
 	F(1, VALUE, rb_thread_current, (void))                                                     \
+	F(0, VALUE, rb_thread_main, (void))                                                        \
 	F(1, VALUE, rb_fiber_current, (void))                                                      \
 	F(1, VALUE, rb_gc_disable, (void))                                                         \
 	F(1, VALUE, rb_gc_enable, (void))                                                          \

@@ -151,7 +151,7 @@ static VALUE hook_body(VALUE arg)
 	}
 	if (rb.target)
 		rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
-	s->main_comes = s->starting && rb.target && rb.version == 206;
+	s->main_comes = rut_methods_main_comes();
 	if (s->main_comes)
 		rut_session_tp(s, RUT_EVENT_C_CALL, rut_methods_on_main);
 	if (s->flags & RUT_AGENT_EXCEPTIONS && s->mode == RUT_AGENT_TRACE)

@@ -111,7 +111,6 @@ struct rut_session {
 	/* Time mode (running.h): when the running calls were put on the stacks; 0: not yet. */
 	uint64_t seeded;
 	bool seed_own;	 /* each thread does it for itself */
-	bool starting;	 /* set by who hooks: the program begins when we are done */
 	bool main_comes; /* the program's own code has not run yet (Ruby 2.6) */
 	bool rescan;	 /* code came whose methods may be defined by now */
 	uint64_t rescan_at_ns;
@@ -173,7 +172,11 @@ void rut_session_go_global(struct rut_session *s);
 bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path);
 void rut_watch_ractors(struct rut_session *s);
 void rut_methods_on_compiled(VALUE tp, void *session);
-/* Ruby 2.6 does not tell of the program's own code; its first call of a C method does. */
+/*
+ * Ruby 2.6 does not tell of the program's own code; its first call of a C method does. Does that
+ * run later, as far as this thread knows?
+ */
+bool rut_methods_main_comes(void);
 void rut_methods_on_main(VALUE tp, void *session);
 
 /* target.c */

@@ -149,7 +149,7 @@ struct disable {
 
 static bool keeps_hooks(void)
 {
-	return rb.version == 207;
+	return rb.version == 206 || rb.version == 207;
 }
 
 static void free_hooks(uint32_t *list, bool all)
