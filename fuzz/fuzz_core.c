@@ -23,7 +23,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Description, its control page and two sub-buffers; a Ruby ring of the same size; a table. */
+/*
+ * Description, its control page and two sub-buffers; a Ruby ring of the same size, a table; the
+ * table of stacks.
+ */
 enum {
 	META_BYTES = RUT_META_PAGES_OFFSET + RUT_PAGE,
 	CTL = META_BYTES,
@@ -32,7 +35,9 @@ enum {
 	RUBY_RING = RUBY_CTL + RUT_PAGE,
 	TABLE = RUBY_RING + 2 * RUT_PAGE,
 	TABLE_BYTES = 3 * RUT_PAGE,
-	TOTAL = TABLE + TABLE_BYTES,
+	STACKS = TABLE + TABLE_BYTES,
+	STACKS_PAGES = (sizeof(struct rut_stack_set) + RUT_PAGE - 1) / RUT_PAGE,
+	TOTAL = STACKS + STACKS_PAGES * RUT_PAGE,
 	BASE_PAGE = 16, /* of the machine: the first page frame */
 };
 
@@ -105,6 +110,24 @@ static void fill_table(void)
 	memcpy(((struct rut_ring_ctl *)(memory + RUBY_CTL))->_user, &address, sizeof(address));
 }
 
+static void fill_stacks(void)
+{
+	struct rut_stack_set *set = (void *)(memory + STACKS);
+	const uint8_t uuid[16] = {1, 2, 3};
+	uint64_t hash;
+
+	for (uint32_t way = 0; way < 3; way++) {
+		memcpy(&hash, uuid, sizeof(hash));
+		set->count[way] = way + 1;
+		for (uint32_t i = 0; i <= way; i++) {
+			set->address[way][i] = 0xffffffff81000000 + way * 100 + i;
+			hash = rut_stack_hash_step(hash, set->address[way][i]);
+		}
+		set->used_ns[way] = 1000;
+		set->id[way] = rut_stack_hash_end(hash);
+	}
+}
+
 static void fill_memory(void)
 {
 	struct rut_meta *m = (void *)memory;
@@ -123,14 +146,20 @@ static void fill_memory(void)
 	m->count = 2;
 	m->npages_ctl = 1;
 	m->npages_ring = 2;
+	m->npages_stacks = STACKS_PAGES;
+	m->nsets = 1;
+	m->conf.contexts = RUT_CTX_KSTACK;
 	for (uint32_t i = 0; i < 3; i++)
 		list[i] = BASE_PAGE + CTL / RUT_PAGE + i;
+	for (uint32_t i = 0; i < STACKS_PAGES; i++)
+		list[3 + i] = BASE_PAGE + STACKS / RUT_PAGE + i;
 	memcpy(m->conf.name, "fuzz", 5);
 	m->text_len = 8;
 	memcpy(memory + RUT_META_TEXT_OFFSET, "/* CTF *", 8);
 	fill_ring(memory + CTL, memory + RING, 0, false);
 	fill_ring(memory + RUBY_CTL, memory + RUBY_RING, RUBY_STREAM, true);
 	fill_table();
+	fill_stacks();
 }
 
 static void change_memory(const uint8_t *data, size_t size)
@@ -141,8 +170,8 @@ static void change_memory(const uint8_t *data, size_t size)
 
 		/* Half of the places in the first pages of what has figures in it. */
 		static const size_t starts[] = {
-			0,     sizeof(struct rut_anchor), CTL, RING, RUBY_CTL, RUBY_RING,
-			TABLE, TABLE + RUT_PAGE};
+			0,     sizeof(struct rut_anchor), CTL, RING, RUBY_CTL, RUBY_RING, TABLE,
+			STACKS};
 
 		if (at & 1 << 23)
 			at = starts[at >> 19 & 7] + at % 512;

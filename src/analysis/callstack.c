@@ -407,19 +407,19 @@ static void user_frame(struct rut_callstacks *s, const struct rut_ctf_event *ev,
 			       (unsigned long long)place);
 }
 
-/* The i-th of "a;b;c". */
+/* The i-th of "a;b;c"; the address where only another machine knew it, or nobody. */
 static void kernel_frame(const struct stack *st, size_t i, struct rut_buf *out)
 {
 	const char *name = st->names;
 
-	for (; i && name; i--) {
+	for (size_t skip = i; skip && name; skip--) {
 		name = strchr(name, ';');
 		name = name ? name + 1 : NULL;
 	}
-	if (name && *name)
+	if (name && *name && *name != '?')
 		rut_buf_printf(out, "%.*s", (int)strcspn(name, ";"), name);
 	else
-		rut_buf_puts(out, "?");
+		rut_buf_printf(out, "0x%llx", (unsigned long long)st->addresses[i]);
 }
 
 size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event *ev,

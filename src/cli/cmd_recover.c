@@ -26,6 +26,8 @@ static void on_found(const struct rut_recovered *f, void *arg)
 {
 	printf("%s: %.1f MiB in %llu packets", f->path, (double)f->bytes / 1048576,
 	       (unsigned long long)f->packets);
+	if (f->stacks)
+		printf(", %llu stacks", (unsigned long long)f->stacks);
 	if (f->damaged)
 		printf(", %llu incomplete or not in the dump", (unsigned long long)f->damaged);
 	printf("\n");

@@ -10,10 +10,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "bpf/stack.h"
 #include "session/conf.h"
 
 #define RUT_META_MAGIC		0x4154454d4c495452ull /* "RTILMETA" in memory */
-#define RUT_META_VERSION	5
+#define RUT_META_VERSION	6
 #define RUT_META_PAGES_OFFSET	(1u << 20)
 #define RUT_META_TEXT_OFFSET	(128u << 10)
 #define RUT_META_DYNAMIC_OFFSET (512u << 10)
@@ -69,10 +70,16 @@ struct rut_meta {
 	struct rut_record_conf conf; /* its selection: everything ever selected */
 	struct rut_selection active; /* what is recorded now */
 	struct rut_output_conf output;
-	/* At RUT_META_PAGES_OFFSET: page frame numbers (u32) of the control pages, then the rings.
-	 */
-	uint32_t npages_ctl, npages_ring;
+	/* At RUT_META_PAGES_OFFSET: page frame numbers (u32) of the control pages, then the rings,
+	 * then the table of stacks. */
+	uint32_t npages_ctl, npages_ring, npages_stacks;
+	uint32_t nsets; /* of the table of stacks */
 };
+
+static inline uint32_t rut_meta_stack_pages(uint32_t nsets)
+{
+	return (uint32_t)((nsets * sizeof(struct rut_stack_set) + RUT_PAGE - 1) / RUT_PAGE);
+}
 
 _Static_assert(sizeof(struct rut_meta) <= RUT_META_TEXT_OFFSET, "the metadata begins there");
 

@@ -89,19 +89,28 @@ static int map_fd(enum bpf_map_type type, const char *name, uint32_t key, uint32
 }
 
 /* Room for the page lists too. */
-static uint32_t meta_bytes(uint32_t ncpus, uint32_t shift, uint32_t count)
+static uint32_t meta_bytes(uint32_t ncpus, uint32_t shift, uint32_t count, uint32_t nsets)
 {
-	uint64_t pages = ncpus + ((uint64_t)ncpus * count << shift) / RUT_PAGE;
+	uint64_t pages =
+		ncpus + ((uint64_t)ncpus * count << shift) / RUT_PAGE + rut_meta_stack_pages(nsets);
 	uint64_t bytes = RUT_META_PAGES_OFFSET + pages * sizeof(uint32_t);
 
 	return (uint32_t)((bytes + RUT_PAGE - 1) & ~(uint64_t)(RUT_PAGE - 1));
 }
 
+static bool may_have_stacks(const struct rut_record_conf *conf)
+{
+	for (size_t i = 0; i < RUT_PROBES_MAX; i++)
+		if (!strncmp(conf->probes[i], "profile:", 8))
+			return true;
+	return conf->contexts & (RUT_CTX_USTACK | RUT_CTX_KSTACK);
+}
+
 /* The maps that all objects of a session share; names are those in the objects. */
 static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, struct rut_err *err)
 {
-	uint32_t n = (uint32_t)r->ncpus;
-	bool stacks = r->conf.contexts & (RUT_CTX_USTACK | RUT_CTX_KSTACK);
+	uint32_t n = (uint32_t)r->ncpus, nsets = may_have_stacks(&r->conf) ? RUT_STACK_SETS : 1;
+	bool follows = r->conf.filters & RUT_FILTER_FOLLOW;
 	struct {
 		enum bpf_map_type type;
 		uint32_t key, value, entries, flags;
@@ -109,14 +118,15 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 		[RUT_MAP_CTLS] = {BPF_MAP_TYPE_ARRAY, 4, RUT_RING_CTL_SIZE, n, BPF_F_MMAPABLE},
 		[RUT_MAP_RING] = {BPF_MAP_TYPE_ARRAY, 4, 1u << shift, n * count, BPF_F_MMAPABLE},
 		[RUT_MAP_TRACED] = {BPF_MAP_TYPE_HASH, 4, 4, 16384, BPF_F_NO_PREALLOC},
-		[RUT_MAP_GONE] = {BPF_MAP_TYPE_LRU_HASH, 4, 4, 1, 0},
+		[RUT_MAP_GONE] = {BPF_MAP_TYPE_LRU_HASH, 4, 4, follows && nsets > 1 ? GONE_MAX : 1,
+				  0},
 		[RUT_MAP_COMMS] = {BPF_MAP_TYPE_HASH, 16, 4, 64, 0},
 		[RUT_MAP_CGROUPS] = {BPF_MAP_TYPE_CGROUP_ARRAY, 4, 4, 16, 0},
-		[RUT_MAP_STACKS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_stack_set), 1,
+		[RUT_MAP_STACKS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_stack_set), nsets,
 				    BPF_F_MMAPABLE},
 		[RUT_MAP_SYSCALLS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_syscall_desc),
 				      RUT_SYSCALLS_MAX, 0},
-		[RUT_MAP_META] = {BPF_MAP_TYPE_ARRAY, 4, meta_bytes(n, shift, count), 1,
+		[RUT_MAP_META] = {BPF_MAP_TYPE_ARRAY, 4, meta_bytes(n, shift, count, nsets), 1,
 				  BPF_F_MMAPABLE},
 		[RUT_MAP_BUDGET] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_budget), 1,
 				    BPF_F_MMAPABLE},
@@ -124,12 +134,6 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 				      r->conf.budget_ppm ? sizeof(struct rut_spending) : 8, 1, 0},
 	};
 
-	for (size_t i = 0; i < RUT_PROBES_MAX; i++)
-		stacks |= !strncmp(r->conf.probes[i], "profile:", 8);
-	if (stacks)
-		maps[RUT_MAP_STACKS].entries = RUT_STACK_SETS;
-	if (stacks && r->conf.filters & RUT_FILTER_FOLLOW)
-		maps[RUT_MAP_GONE].entries = GONE_MAX;
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++) {
 		r->fds[i] = map_fd(maps[i].type, rut_map_names[i], maps[i].key, maps[i].value,
 				   maps[i].entries, maps[i].flags, err);
@@ -259,13 +263,13 @@ static int fill_filters(struct rut_recorder *r, struct rut_err *err)
 }
 
 /* Page frame numbers of a mapping; false where we may not know them, or they have too many bits. */
-static bool page_frames(int pagemap, const void *data, size_t bytes, uint32_t *to)
+static bool page_frames(int pagemap, const void *data, size_t pages, uint32_t *to)
 {
 	const uint64_t known = (1ull << 55) - 1;
 	uint64_t entries[512];
 
-	for (size_t i = 0; i < bytes / RUT_PAGE; i += 512) {
-		size_t n = bytes / RUT_PAGE - i < 512 ? bytes / RUT_PAGE - i : 512;
+	for (size_t i = 0; i < pages; i += 512) {
+		size_t n = pages - i < 512 ? pages - i : 512;
 		uint64_t at = (uintptr_t)data / RUT_PAGE + i;
 
 		if (pread(pagemap, entries, n * 8, (off_t)(at * 8)) != (ssize_t)(n * 8))
@@ -287,16 +291,19 @@ static void list_pages(struct rut_recorder *r)
 	_cleanup_close_ int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	struct rut_meta *m = r->meta;
 	uint32_t *list = (uint32_t *)((char *)m + RUT_META_PAGES_OFFSET);
-	size_t n = r->meta_bytes / RUT_PAGE;
+	size_t n = r->meta_bytes / RUT_PAGE, nctl = r->ctls_bytes / RUT_PAGE,
+	       nring = r->data_bytes / RUT_PAGE, nstacks = rut_meta_stack_pages((uint32_t)r->nsets);
 
-	if (fd < 0 || n > RUT_META_ANCHOR_PAGES || !page_frames(fd, r->ctls, r->ctls_bytes, list) ||
-	    !page_frames(fd, r->data, r->data_bytes, list + r->ctls_bytes / RUT_PAGE) ||
-	    !page_frames(fd, m, r->meta_bytes, m->anchor.pfn)) {
+	if (fd < 0 || n > RUT_META_ANCHOR_PAGES || !page_frames(fd, r->ctls, nctl, list) ||
+	    !page_frames(fd, r->data, nring, list + nctl) ||
+	    !page_frames(fd, r->stacks, nstacks, list + nctl + nring) ||
+	    !page_frames(fd, m, n, m->anchor.pfn)) {
 		rut_debug("the session's physical pages are not known: no recovery from a dump");
 		return;
 	}
-	m->npages_ctl = (uint32_t)(r->ctls_bytes / RUT_PAGE);
-	m->npages_ring = (uint32_t)(r->data_bytes / RUT_PAGE);
+	m->npages_ctl = (uint32_t)nctl;
+	m->npages_ring = (uint32_t)nring;
+	m->npages_stacks = (uint32_t)nstacks;
 	m->anchor.npages = (uint32_t)n;
 }
 
@@ -312,6 +319,7 @@ static void describe(struct rut_recorder *r, uint32_t shift, uint32_t count)
 	m->ncpus = (uint32_t)r->ncpus;
 	m->shift = shift;
 	m->count = count;
+	m->nsets = (uint32_t)r->nsets;
 	m->created_ns = now.tv_sec * 1000000000ll + now.tv_nsec;
 	m->next_dynamic = RUT_ID_DYNAMIC;
 	m->conf = r->conf;

@@ -15,8 +15,10 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "ring/ring.h"
+#include "session/aside.h"
 #include "session/meta.h"
 #include "session/pin.h"
+#include "session/stacks.h"
 
 /* A record's time is taken before it is known to be the last: an interrupt may have come between.
  */
@@ -32,6 +34,7 @@ struct page {
 struct dump {
 	kdump_ctx_t *ctx;	     /* of a kernel */
 	const struct rut_core *core; /* ... or of a process: borrowed */
+	uint64_t meta_at;	     /* where in it the description of the session lies */
 	struct page *pages;	     /* owned */
 	size_t npages;
 	const char *dir;
@@ -62,8 +65,10 @@ static bool check_meta(struct rut_meta *m)
 	if (!m->ncpus || m->ncpus > CPUS_MAX || m->shift < 12 || m->shift > 26 ||
 	    m->count > RUT_RING_MAX_SUBBUFS || m->count < 2 || (m->count & (m->count - 1)) ||
 	    m->text_len > RUT_META_DYNAMIC_OFFSET - RUT_META_TEXT_OFFSET ||
-	    m->dynamic_len > RUT_META_PAGES_OFFSET - RUT_META_DYNAMIC_OFFSET)
+	    m->dynamic_len > RUT_META_PAGES_OFFSET - RUT_META_DYNAMIC_OFFSET || !m->nsets ||
+	    m->nsets > RUT_STACK_SETS)
 		return false;
+	m->conf.contexts &= RUT_CTX_ALL;
 	m->conf.name[sizeof(m->conf.name) - 1] = '\0';
 	return rut_session_check_name(m->conf.name, NULL) == 0;
 }
@@ -82,9 +87,12 @@ static struct rut_meta *read_meta(struct dump *d, const struct rut_anchor *a)
 		return NULL;
 	if (m->npages_ctl != m->ncpus ||
 	    m->npages_ring != (((uint64_t)m->ncpus * m->count) << m->shift) / RUT_PAGE ||
-	    RUT_META_PAGES_OFFSET + ((uint64_t)m->npages_ctl + m->npages_ring) * 4 > a->bytes)
+	    !check_meta(m) || m->npages_stacks != rut_meta_stack_pages(m->nsets) ||
+	    RUT_META_PAGES_OFFSET +
+			    ((uint64_t)m->npages_ctl + m->npages_ring + m->npages_stacks) * 4 >
+		    a->bytes)
 		return NULL;
-	return check_meta(m) ? RUT_TAKE(m) : NULL;
+	return RUT_TAKE(m);
 }
 
 static int write_file(int dir, const char *name, const void *data, size_t len, bool append)
@@ -225,9 +233,15 @@ static bool read_packet(struct dump *d, const struct rut_meta *m, uint32_t cpu, 
 	return at;
 }
 
+/* The time that the packets written so far span. */
+struct span {
+	uint64_t begin_ns, end_ns;
+};
+
 static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, int dir,
-		      struct rut_recovered *found)
+		      struct span *span, struct rut_recovered *found)
 {
+	const struct rut_packet *p;
 	_cleanup_free_ unsigned char *data = malloc(1ull << m->shift);
 	struct rut_ring_ctl ctl;
 	uint64_t first, last;
@@ -259,15 +273,121 @@ static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, in
 		rc = write_file(dir, name, data, 1ull << m->shift, true);
 		if (rc)
 			return rc;
+		p = (const void *)data;
+		if (!found->packets || p->timestamp_begin < span->begin_ns)
+			span->begin_ns = p->timestamp_begin;
+		if (p->timestamp_end > span->end_ns)
+			span->end_ns = p->timestamp_end;
 		found->packets++;
 		found->bytes += 1ull << m->shift;
 	}
 	return 0;
 }
 
+/* The table of stacks of a kernel's dump. A page that is missing costs the stacks in it. */
+static void read_table(struct dump *d, const struct rut_meta *m, unsigned char *to)
+{
+	const uint32_t *list = (const void *)((const char *)m + RUT_META_PAGES_OFFSET);
+
+	list += m->npages_ctl + m->npages_ring;
+	for (uint32_t i = 0; i < m->npages_stacks; i++)
+		if (!read_page(d, list[i], to + (size_t)i * RUT_PAGE))
+			memset(to + (size_t)i * RUT_PAGE, 0, RUT_PAGE);
+}
+
+struct stacks {
+	struct dump *d;
+	const struct rut_meta *m;
+	struct rut_stack_set *sets; /* owned; page by page */
+	const struct span *span;
+	int dir;
+	size_t count;
+};
+
+static void emit_table(struct rut_statedump *s, struct stacks *st)
+{
+	st->count = rut_stacks_write_table(s, st->sets, st->m->nsets, st->m->anchor.uuid,
+					   st->span->begin_ns);
+}
+
+/*
+ * In the core of a process the table lies behind the rings where the process has copied all that
+ * (session/words.c). Else it is a mapping of the table's size. Stacks are known by their hash, into
+ * which the session's identity goes: those of others are none.
+ */
+static void emit_stacks(struct rut_statedump *s, void *arg)
+{
+	struct stacks *st = arg;
+	const struct rut_core *core = st->d->core;
+	const struct rut_meta *m = st->m;
+	size_t bytes = m->nsets * sizeof(*st->sets);
+	const unsigned char *at;
+
+	if (!core) {
+		read_table(st->d, m, (unsigned char *)st->sets);
+		emit_table(s, st);
+		return;
+	}
+	at = rut_core_at(core,
+			 st->d->meta_at + RUT_META_PAGES_OFFSET +
+				 (uint64_t)m->ncpus * RUT_RING_CTL_SIZE +
+				 (((uint64_t)m->ncpus * m->count) << m->shift),
+			 bytes);
+	if (at) {
+		memcpy(st->sets, at, bytes);
+		emit_table(s, st);
+	}
+	for (size_t i = 0; i < core->count && !st->count; i++) {
+		if (core->segments[i].bytes / RUT_PAGE != rut_meta_stack_pages(m->nsets))
+			continue;
+		memcpy(st->sets, core->segments[i].data, bytes);
+		emit_table(s, st);
+	}
+}
+
+/* Its unused rest is cut off; it ends with the trace, not when it is put together here. */
+static int write_aside(const unsigned char *packet, uint64_t records, void *arg)
+{
+	const struct stacks *st = arg;
+	struct rut_packet *p = (struct rut_packet *)packet; /* in the memory of aside.c */
+	uint64_t len = (p->content_size / 8 + RUT_PAGE - 1) & ~(uint64_t)(RUT_PAGE - 1);
+	char name[32];
+
+	if (p->timestamp_end != p->timestamp_begin)
+		p->timestamp_end = st->span->end_ns;
+	if (len * 8 < p->packet_size)
+		p->packet_size = len * 8;
+	snprintf(name, sizeof(name), "kernel_%u", st->m->ncpus);
+	return records ? write_file(st->dir, name, packet, p->packet_size / 8, true) : 0;
+}
+
+static int write_stacks(struct dump *d, const struct rut_meta *m, int dir, const struct span *span,
+			struct rut_recovered *found)
+{
+	_cleanup_free_ struct rut_stack_set *sets =
+		malloc((size_t)rut_meta_stack_pages(m->nsets) * RUT_PAGE);
+	struct stacks st = {.d = d, .m = m, .sets = sets, .span = span, .dir = dir};
+	const struct rut_aside aside = {
+		.uuid = m->anchor.uuid,
+		.contexts = m->conf.contexts,
+		.ncpus = m->ncpus,
+		.at_ns = span->begin_ns,
+		.write = write_aside,
+		.arg = &st,
+	};
+	int rc;
+
+	if (!sets)
+		return -ENOMEM;
+	rc = found->packets ? rut_aside_write(&aside, emit_stacks, &st) : 0;
+	found->stacks = st.count;
+	return rc;
+}
+
 static int write_session(struct dump *d, const struct rut_meta *m, struct rut_err *err)
 {
 	struct rut_recovered found = {.name = m->conf.name};
+	struct span span = {0};
 	_cleanup_close_ int dir = -1;
 	char path[RUT_PATH_MAX];
 	int rc = 0;
@@ -277,7 +397,9 @@ static int write_session(struct dump *d, const struct rut_meta *m, struct rut_er
 		return dir;
 	found.path = path;
 	for (uint32_t cpu = 0; cpu < m->ncpus && !rc; cpu++)
-		rc = write_ring(d, m, cpu, dir, &found);
+		rc = write_ring(d, m, cpu, dir, &span, &found);
+	if (!rc)
+		rc = write_stacks(d, m, dir, &span, &found);
 	if (rc)
 		return rut_err_errno(err, -rc, "cannot write '%s'", path);
 	d->found++;
@@ -399,6 +521,7 @@ int rut_recover_core(const struct rut_core *core, const char *dir,
 		if (!m)
 			continue;
 		memcpy(m, at, RUT_META_PAGES_OFFSET);
+		d.meta_at = d.pages[i].address;
 		/* A core by gcore may have the same session twice. */
 		for (size_t j = 0; j < i && !again; j++)
 			again = d.pages[j].magic == RUT_META_MAGIC &&

@@ -18,6 +18,7 @@ struct rut_recovered {
 	const char *path;
 	uint64_t packets;
 	uint64_t bytes;
+	uint64_t stacks;  /* that records may refer to */
 	uint64_t damaged; /* packets that are not in the dump, or were being written */
 };
 

@@ -85,6 +85,7 @@ struct stack {
 	uint64_t address[RUT_STACK_DEPTH + 1];
 };
 
+/* Without `syms` kernel functions stay without names. */
 static bool write_stack(struct rut_statedump *s, struct symbols *syms, const struct stack *st)
 {
 	struct rut_ev_SD_STACK rec = {.id = st->id, .addresses_length = (uint8_t)st->count};
@@ -92,7 +93,7 @@ static bool write_stack(struct rut_statedump *s, struct symbols *syms, const str
 
 	rut_buf_add(&b, &rec, sizeof(rec));
 	rut_buf_add(&b, st->address, st->count * sizeof(*st->address));
-	for (size_t i = 0; i < st->count && st->address[i] >= KERNEL_BEGIN; i++) {
+	for (size_t i = 0; syms && i < st->count && st->address[i] >= KERNEL_BEGIN; i++) {
 		const char *name;
 
 		if (!syms->count)
@@ -122,6 +123,11 @@ static bool copy_stack(struct stack *to, const struct rut_stack_set *set, size_t
 	return rut_stack_hash_end(hash) == to->id;
 }
 
+static bool is_used(const struct rut_stack_set *set, size_t way, uint64_t since_ns)
+{
+	return set->id[way] >= RUT_STACK_MIN && set->used_ns[way] + RUT_STACK_TOUCH_NS >= since_ns;
+}
+
 /* Only the session's own process tells the programs what may be evicted without loss. */
 static bool is_owner(const struct rut_recorder *r)
 {
@@ -138,9 +144,7 @@ void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t 
 		struct rut_stack_set *set = &r->stacks[i / RUT_STACK_WAYS];
 		size_t way = i % RUT_STACK_WAYS;
 
-		if (set->id[way] < RUT_STACK_MIN ||
-		    set->used_ns[way] + RUT_STACK_TOUCH_NS < since_ns ||
-		    (written && written[i] == set->id[way]) ||
+		if (!is_used(set, way, since_ns) || (written && written[i] == set->id[way]) ||
 		    !copy_stack(&copy, set, way, r->uuid) || !write_stack(s, &syms, &copy) ||
 		    !written)
 			continue;
@@ -149,6 +153,22 @@ void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t 
 			__atomic_store_n(&set->written[way], copy.id, __ATOMIC_RELEASE);
 	}
 	symbols_fini(&syms);
+}
+
+size_t rut_stacks_write_table(struct rut_statedump *s, const struct rut_stack_set *sets,
+			      size_t nsets, const uint8_t uuid[16], uint64_t since_ns)
+{
+	struct stack copy;
+	size_t n = 0;
+
+	for (size_t i = 0; i < nsets * RUT_STACK_WAYS; i++) {
+		const struct rut_stack_set *set = &sets[i / RUT_STACK_WAYS];
+		size_t way = i % RUT_STACK_WAYS;
+
+		if (is_used(set, way, since_ns) && copy_stack(&copy, set, way, uuid))
+			n += write_stack(s, NULL, &copy);
+	}
+	return n;
 }
 
 void rut_stacks_begin(struct rut_recorder *r, uint64_t since_ns, uint64_t *written)

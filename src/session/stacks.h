@@ -10,7 +10,10 @@
 #define RUT_SESSION_STACKS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "bpf/stack.h"
 
 struct rut_recorder;
 struct rut_statedump;
@@ -31,5 +34,12 @@ uint64_t rut_stacks_new(const struct rut_recorder *r);
  */
 void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns,
 		      uint64_t *written);
+
+/*
+ * The same with the table of another machine's session, whose kernel's names are not known here.
+ * Nothing in it is trusted. Returns how many there were.
+ */
+size_t rut_stacks_write_table(struct rut_statedump *s, const struct rut_stack_set *sets,
+			      size_t nsets, const uint8_t uuid[16], uint64_t since_ns);
 
 #endif

@@ -10,10 +10,29 @@ static const int fatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, S
 
 static struct {
 	const struct rut_recorder *r;
-	unsigned char *at; /* description, control pages, rings, as they lie in the maps */
+	unsigned char *at; /* description, control pages, rings, stacks, as they lie in the maps */
 	size_t bytes;
 	unsigned char stack[64 << 10];
 } words;
+
+/* What is used of the table: pages of the copy that are not written cost nothing. */
+static void copy_stacks(const struct rut_recorder *r, struct rut_stack_set *to)
+{
+	for (size_t i = 0; i < r->nsets; i++) {
+		const struct rut_stack_set *set = &r->stacks[i];
+
+		for (size_t way = 0; way < RUT_STACK_WAYS; way++) {
+			uint32_t count = set->count[way];
+
+			if (set->id[way] < RUT_STACK_MIN || count > RUT_STACK_DEPTH)
+				continue;
+			to[i].id[way] = set->id[way];
+			to[i].used_ns[way] = set->used_ns[way];
+			to[i].count[way] = count;
+			memcpy(to[i].address[way], set->address[way], count * sizeof(uint64_t));
+		}
+	}
+}
 
 /* Nothing but copies: this runs in a signal handler of a program that is broken. */
 static void copy_session(const struct rut_recorder *r)
@@ -41,6 +60,7 @@ static void copy_session(const struct rut_recorder *r)
 			memcpy(to + at + (pos & (size - 1)), ring->data + (pos & (size - 1)),
 			       ring->subbuf_size);
 	}
+	copy_stacks(r, (struct rut_stack_set *)(to + r->data_bytes));
 	/* Last: whoever finds the anchor finds the rest. */
 	memcpy(words.at, meta, sizeof(struct rut_anchor));
 }
@@ -62,7 +82,8 @@ void rut_words_arm(const struct rut_recorder *r)
 			       .sa_flags = SA_RESETHAND | SA_NODEFER | SA_ONSTACK};
 	stack_t stack = {.ss_sp = words.stack, .ss_size = sizeof(words.stack)};
 
-	words.bytes = RUT_META_PAGES_OFFSET + r->ctls_bytes + r->data_bytes;
+	words.bytes = RUT_META_PAGES_OFFSET + r->ctls_bytes + r->data_bytes +
+		      r->nsets * sizeof(*r->stacks);
 	words.at = mmap(NULL, words.bytes, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (words.at == MAP_FAILED) {

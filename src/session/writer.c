@@ -33,6 +33,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "session/aside.h"
 #include "session/mappings.h"
 #include "session/stacks.h"
 #include "session/statedump.h"
@@ -529,64 +530,32 @@ void rut_writer_stacks_begin(struct rut_writer *w, uint64_t since_ns)
 
 /* Beside */
 
-static _Thread_local uint64_t fixed_time;
-
-static uint64_t fixed_clock(void)
+static int append_aside(const unsigned char *packet, uint64_t records, void *arg)
 {
-	return fixed_time;
-}
+	struct rut_writer *w = arg;
 
-struct aside {
-	struct rut_writer *w;
-	struct rut_ring *ring;
-	uint64_t pos;
-	int rc;
-};
-
-static void drain_aside(void *arg)
-{
-	struct aside *a = arg;
-	unsigned char *data;
-
-	while (!a->rc && (data = (unsigned char *)rut_ring_next(a->ring, &a->pos))) {
-		a->w->records += rut_ring_packet_records(a->ring, a->pos);
-		a->rc = rut_writer_append(a->w, a->w->recorder->ncpus, data);
-		a->pos += a->ring->subbuf_size;
-		rut_ring_release(a->ring, a->pos);
-	}
+	w->records += records;
+	return rut_writer_append(w, w->recorder->ncpus, packet);
 }
 
 int rut_writer_aside(struct rut_writer *w, uint64_t at_ns,
 		     void (*fn)(struct rut_statedump *s, void *arg), void *arg)
 {
-	_cleanup_free_ void *data = calloc(4, 256 << 10);
-	_cleanup_free_ struct rut_ring_ctl *ctl = NULL;
 	struct rut_stream *stream = &w->streams[w->recorder->ncpus];
-	struct rut_ring ring;
-	struct aside a = {.w = w, .ring = &ring};
-	struct rut_statedump s = {
-		.ring = &ring,
-		.clock = fixed_clock,
+	const struct rut_aside aside = {
+		.uuid = w->recorder->uuid,
 		.contexts = w->recorder->conf.contexts,
-		.make_room = drain_aside,
-		.arg = &a,
+		.ncpus = (uint32_t)w->recorder->ncpus,
+		.at_ns = at_ns ? at_ns : rut_ring_clock(),
+		.write = append_aside,
+		.arg = w,
 	};
+	int rc = rut_aside_write(&aside, fn, arg);
 
-	if (!data || posix_memalign((void **)&ctl, 64, sizeof(*ctl)))
-		return -ENOMEM;
-	memset(ctl, 0, sizeof(*ctl));
-	memcpy(ctl->uuid, w->recorder->uuid, sizeof(ctl->uuid));
-	/* A stream instance that no CPU has. */
-	ctl->pid = (uint32_t)w->recorder->ncpus;
-	rut_ring_init(&ring, ctl, data, RUT_RING_DISCARD, 18, 4);
-	fixed_time = at_ns ? at_ns : rut_ring_clock();
-	fn(&s, arg);
-	rut_ring_flush(&ring);
-	drain_aside(&a);
 	/* All or nothing: it may be tried again. */
-	if (a.rc && stream->fd >= 0 && !ftruncate(stream->fd, 0))
+	if (rc && stream->fd >= 0 && !ftruncate(stream->fd, 0))
 		stream->end = 0;
-	return a.rc;
+	return rc;
 }
 
 void rut_writer_close(struct rut_writer *w)

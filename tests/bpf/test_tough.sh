@@ -456,7 +456,7 @@ test_core() {
   grep -q '^core' /proc/sys/kernel/core_pattern || t_skip "cores do not go to a file here"
   if nm -D "$RUTILE" | grep -q __asan; then t_skip "the sanitizer catches crashes itself"; fi
   where=t
-  record_into -o t --buffer 32M --context procname
+  record_into -o t --buffer 32M --context procname,kstack
   prlimit --core=unlimited --pid $rec || t_skip "cores are not allowed"
   getppids 100
   t_wait holds 100 syscall_entry_getppid t
@@ -477,6 +477,15 @@ test_core() {
   echo "$on_disk on disk, $(ppids_in bt2.out) in the core"
   [ "$(ppids_in bt2.out)" -ge 2000 ]
   [ $((on_disk + $(ppids_in bt2.out))) -ge 2100 ] && [ $((on_disk + $(ppids_in bt2.out))) -lt 2600 ]
+  # Its table of stacks too, by address: each call went through the entry of the kernel.
+  "$RUTILE" view --stacks --json --event syscall_entry_getppid out/record | python3 -c "
+import json, sys
+n = 0
+for line in sys.stdin:
+    frames = json.loads(line)['kstack']
+    assert len(frames) > 1 and all(f.startswith('0xffff') for f in frames), line
+    n += 1
+assert n >= 2000, n"
   # Of a process without rutile's memory nothing comes.
   sh -c 'ulimit -c unlimited; cd "$1"; mkdir other; cd other; sleep 5 & kill -ABRT $!; wait $!' sh "$PWD" || true
   if "$RUTILE" recover other/core* -o out2 2>err; then return 1; fi

@@ -26,6 +26,19 @@ crash() {
   done
   [ "$(grep -c 'made marker' serial)" = 200 ]
   grep -q 'procname = "mkdir"' bt2.out
+  # Its stacks are there, by address: each goes through the function by which calls enter the kernel.
+  grep -q '^out/two: .* [1-9][0-9]* stacks' found
+  "$RUTILE" view --stacks --json --event 'syscall_entry_mkdir' out/two >stacks
+  python3 - "$(sed -n 's/^\([0-9a-f]*\) [tT] do_syscall_64.*/\1/p' serial)" <<'END'
+import json, sys
+place, n = int(sys.argv[1], 16), 0
+for line in open("stacks"):
+    frames = [int(f, 16) for f in json.loads(line)["kstack"]]
+    assert any(place < f < place + 0x1000 for f in frames), (hex(place), line)
+    n += 1
+print(n, "calls with their stacks")
+assert n >= 201, n
+END
 }
 
 test_elf() { crash elf; }
