@@ -11,8 +11,9 @@
 #include "analysis/lami.h"
 #include "base/buf.h"
 
-#define GRAPH_WIDTH 80
-#define BOUND_WIDTH 8
+#define GRAPH_WIDTH	80
+#define GRAPH_WIDTH_MIN 10 /* below that lines wrap */
+#define BOUND_WIDTH	8
 #define NSEC	    1000000000ll
 
 void rut_fmt_time(char *out, size_t size, int64_t ns, bool date, bool gmt)
@@ -149,9 +150,26 @@ void rut_graph_add(struct rut_graph *g, double value, const char *text, double l
 	r->label = label ? strdup(label) : NULL;
 }
 
-static void rule(struct rut_buf *out)
+static size_t graph_columns; /* 0: no terminal */
+
+void rut_graph_set_columns(size_t columns)
 {
-	for (int i = 0; i < GRAPH_WIDTH; i++)
+	graph_columns = columns;
+}
+
+/* Of the bars, beside which stand `beside` columns. */
+static int graph_width(int beside)
+{
+	int width = (int)graph_columns - beside;
+
+	if (!graph_columns)
+		return GRAPH_WIDTH;
+	return width > GRAPH_WIDTH_MIN ? width : GRAPH_WIDTH_MIN;
+}
+
+static void rule(struct rut_buf *out, int width)
+{
+	for (int i = 0; i < width; i++)
 		rut_buf_putc(out, '#');
 	rut_buf_putc(out, '\n');
 }
@@ -165,13 +183,17 @@ static void bar(struct rut_buf *out, double value, double max, int width)
 	spaces(out, width - n);
 }
 
-static void extremes(const struct rut_graph *g, double *ret_max, int *ret_len)
+static void extremes(const struct rut_graph *g, double *ret_max, int *ret_len, int *ret_label)
 {
 	*ret_max = 0;
 	*ret_len = 0;
+	*ret_label = 0;
 	for (size_t i = 0; i < g->n; i++) {
 		int len = characters(g->rows[i].text);
+		int label = g->rows[i].label ? characters(g->rows[i].label) : 0;
 
+		if (label > *ret_label)
+			*ret_label = label;
 		if (g->rows[i].value > *ret_max)
 			*ret_max = g->rows[i].value;
 		if (len > *ret_len)
@@ -182,20 +204,23 @@ static void extremes(const struct rut_graph *g, double *ret_max, int *ret_len)
 void rut_graph_bars(struct rut_graph *g, struct rut_buf *out, const char *title,
 		    const char *label_header)
 {
+	int len, label, width;
 	double max;
-	int len;
 
-	extremes(g, &max, &len);
+	extremes(g, &max, &len, &label);
+	if (label_header && characters(label_header) > label)
+		label = characters(label_header);
+	width = graph_width(len + label + 2);
 	if (g->n) {
 		rut_buf_puts(out, title);
 		if (label_header) {
-			spaces(out, GRAPH_WIDTH - characters(title) + 2 + len);
+			spaces(out, width - characters(title) + 2 + len);
 			rut_buf_puts(out, label_header);
 		}
 		rut_buf_putc(out, '\n');
-		rule(out);
+		rule(out, width);
 		for (size_t i = 0; i < g->n; i++) {
-			bar(out, g->rows[i].value, max, GRAPH_WIDTH);
+			bar(out, g->rows[i].value, max, width);
 			rut_buf_putc(out, ' ');
 			rut_fmt_pad(out, g->rows[i].text, len, true);
 			rut_buf_printf(out, " %s\n", g->rows[i].label ? g->rows[i].label : "");
@@ -208,16 +233,17 @@ void rut_graph_bars(struct rut_graph *g, struct rut_buf *out, const char *title,
 void rut_graph_frequencies(struct rut_graph *g, struct rut_buf *out, const char *title,
 			   const char *unit)
 {
+	int len, label, width;
 	double max;
-	int len;
 
-	extremes(g, &max, &len);
+	extremes(g, &max, &len, &label);
+	width = graph_width(len + 1);
 	if (g->n) {
 		rut_buf_printf(out, "%s (%s)\n", title, unit);
-		rule(out);
+		rule(out, width);
 		for (size_t i = 0; i < g->n; i++) {
 			rut_buf_printf(out, "%7.03f ", g->rows[i].lower);
-			bar(out, g->rows[i].value, max, GRAPH_WIDTH - BOUND_WIDTH);
+			bar(out, g->rows[i].value, max, width - BOUND_WIDTH);
 			rut_buf_putc(out, ' ');
 			rut_fmt_pad(out, g->rows[i].text, len, true);
 			rut_buf_putc(out, '\n');

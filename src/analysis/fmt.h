@@ -52,6 +52,12 @@ struct rut_graph {
 	size_t n, cap;
 };
 
+/*
+ * Graphs fit into lines of so many columns, from now on, those of a terminal. 0, as at the start:
+ * the bars are 80 wide, as lttng-analyses has them. Call it before anything is reported.
+ */
+void rut_graph_set_columns(size_t columns);
+
 /* A zeroed graph is empty. The label may be NULL; it is copied. */
 void rut_graph_add(struct rut_graph *g, double value, const char *text, double lower,
 		   const char *label);

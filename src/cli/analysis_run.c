@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "cli/trace_open.h"
 #include "ctf/when.h"
+#include "output/screen.h"
 #include "output/text.h"
 
 struct pass {
@@ -443,6 +444,7 @@ int rut_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *con
 	int rc = RUT_EXIT_OK;
 
 	signal(SIGPIPE, SIG_IGN);
+	rut_graph_set_columns(rut_screen_width());
 	if (a->follow) {
 		signal(SIGINT, on_signal);
 		signal(SIGTERM, on_signal);

@@ -5,11 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "output/jsonl.h"
+#include "output/screen.h"
 #include "output/table.h"
 #include "output/text.h"
 #include "ruby/proc.h"
@@ -60,15 +59,6 @@ static void add_row(struct rut_table *t, const struct rut_ruby_proc *p)
 		       p->deleted ? " (replaced on disk)" : "");
 }
 
-static size_t terminal_width(void)
-{
-	struct winsize ws;
-
-	if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) < 0)
-		return 0;
-	return ws.ws_col;
-}
-
 static void print_table(const struct rut_ruby_procs *ps)
 {
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
@@ -77,7 +67,7 @@ static void print_table(const struct rut_ruby_procs *ps)
 	rut_table_init(&t, columns, sizeof(columns) / sizeof(*columns));
 	for (size_t i = 0; i < ps->count; i++)
 		add_row(&t, &ps->procs[i]);
-	rut_table_render(&t, &out, terminal_width());
+	rut_table_render(&t, &out, rut_screen_width());
 	rut_table_fini(&t);
 	for (size_t i = 0; i < ps->count; i++)
 		if (ps->procs[i].why_not)

@@ -78,6 +78,15 @@ void rut_screen_close(void)
 	catch_crashes(SIG_DFL);
 }
 
+size_t rut_screen_width(void)
+{
+	struct winsize ws;
+
+	if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) < 0)
+		return 0;
+	return ws.ws_col;
+}
+
 void rut_screen_size(size_t *ret_lines, size_t *ret_columns)
 {
 	*ret_lines = (size_t)LINES;

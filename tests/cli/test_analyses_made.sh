@@ -589,6 +589,23 @@ filters_work_on_every_analysis() {
   done
 }
 
+# The bars give way to what stands beside them; where there is no terminal they are 80 wide.
+graphs_are_as_wide_as_the_terminal() {
+  command -v script >/dev/null || t_skip "script is not installed"
+  { echo "$SWITCH"; echo "2_000 0 sched_switch prev_comm=app prev_tid=10 prev_prio=20 prev_state=0 next_comm=b next_tid=11 next_prio=20"
+    echo "9_000 0 sched_switch prev_comm=b prev_tid=11 prev_prio=20 prev_state=0 next_comm=app next_tid=10 next_prio=20"; } | mk
+  [ "$(run cputop | grep -c '^#\{80\}$')" = 2 ]
+  for columns in 80 100 200; do
+    script -qec "stty cols $columns; '$RUTILE' cputop --no-progress trace" out </dev/null >/dev/null
+    python3 - "$columns" <<'PYTHON'
+import sys
+lines = [line.rstrip("\r\n") for line in open("out", encoding="utf-8")]
+bars = [len(line) for line in lines if "█" in line]
+assert bars and max(bars) == int(sys.argv[1]), (bars, lines)
+PYTHON
+  done
+}
+
 distributions_in_log_scale() {
   { echo "$SWITCH"
     for i in 1 10 100 1000; do
@@ -851,6 +868,7 @@ t_case "a report for each period" one_report_for_each_period
 t_case "futexstats" futex_waits
 t_case "wakeupchain" the_critical_path_goes_through_who_woke
 t_case "fdtop" descriptors_over_time
+t_case "graphs are as wide as the terminal" graphs_are_as_wide_as_the_terminal
 t_case "--cpu --tid --pid --procname" filters_work_on_every_analysis
 t_case "distributions in log scale" distributions_in_log_scale
 t_case "percentiles" percentiles_are_close

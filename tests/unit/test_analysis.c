@@ -144,6 +144,48 @@ static int by_value(const void *a, const void *b)
 	return *(const int *)a / 10 - *(const int *)b / 10;
 }
 
+/* A graph of two rows at this many columns: the widths of its longest bar and of its longest line. */
+static void graph_at(size_t columns, size_t *ret_bar, size_t *ret_line)
+{
+	struct rut_graph g = {0};
+	struct rut_buf b = RUT_BUF_INIT;
+	char *at;
+
+	rut_graph_set_columns(columns);
+	rut_graph_add(&g, 50, "50.00 %", 0, "ruby (1)");
+	rut_graph_add(&g, 100, "100.00 %", 0, "ruby (22)");
+	rut_graph_bars(&g, &b, "Usage", "Process");
+	rut_graph_set_columns(0);
+	*ret_bar = *ret_line = 0;
+	for (char *line = strtok_r(b.data, "\n", &at); line; line = strtok_r(NULL, "\n", &at)) {
+		size_t bar = 0, n = 0;
+
+		for (const char *c = line; *c; c++)
+			n += (*c & 0xc0) != 0x80;
+		while (!strncmp(line + bar * strlen("█"), "█", strlen("█")))
+			bar++;
+		*ret_bar = bar > *ret_bar ? bar : *ret_bar;
+		*ret_line = n > *ret_line ? n : *ret_line;
+	}
+	rut_buf_fini(&b);
+}
+
+static void test_graphs_fit_the_terminal(void **state)
+{
+	size_t bar, line;
+
+	(void)state;
+	graph_at(0, &bar, &line);
+	assert_int_equal(bar, 80);
+	graph_at(80, &bar, &line);
+	assert_int_equal(line, 80);
+	assert_int_equal(bar, 80 - strlen(" 100.00 % ruby (22)"));
+	graph_at(200, &bar, &line);
+	assert_int_equal(line, 200);
+	graph_at(15, &bar, &line); /* too narrow: that many remain */
+	assert_int_equal(bar, 10);
+}
+
 static void test_sorting_keeps_the_order_of_equals(void **state)
 {
 	int values[] = {31, 12, 33, 11, 32, 10, 25};
@@ -167,6 +209,7 @@ int main(void)
 		cmocka_unit_test(test_json_strings_are_ascii),
 		cmocka_unit_test(test_sizes_and_times),
 		cmocka_unit_test(test_padding_counts_characters),
+		cmocka_unit_test(test_graphs_fit_the_terminal),
 		cmocka_unit_test(test_sorting_keeps_the_order_of_equals),
 	};
 
