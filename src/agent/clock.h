@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <time.h>
 
-extern bool rut_clock_is_tsc;
+extern bool rut_clock_is_tsc __attribute__((visibility("hidden")));
 
 /* Decides, once. */
 void rut_clock_init(void);

@@ -12,38 +12,54 @@
  */
 #include "session.h"
 
-#include "stack.h"
+#include "hot.h"
 
-#define CODES_MIN 4096u
+#define CODES_MIN 1024u
 
-static bool grow(struct rut_codes *codes)
+/* The table of who has none yet: not to be written to. */
+static struct rut_code nothing;
+
+void rut_codes_init(struct rut_codes *codes)
 {
-	uint32_t mask = codes->slots ? codes->mask * 2 + 1 : CODES_MIN - 1, count = 0;
-	struct rut_code *to = rut_map((mask + 1ul) * sizeof(*to));
-
-	if (!to)
-		return false;
-	for (uint32_t i = 0; codes->slots && i <= codes->mask; i++) {
-		uint32_t j;
-
-		if (!codes->slots[i].life.epoch || !rut_life_recent(codes->slots[i].life))
-			continue;
-		j = rut_code_hash(codes->slots[i].iseq) & mask;
-		while (to[j].life.epoch)
-			j = (j + 1) & mask;
-		to[j] = codes->slots[i];
-		count++;
-	}
-	rut_codes_fini(codes);
-	*codes = (struct rut_codes){.slots = to, .mask = mask, .count = count};
-	return true;
+	*codes = (struct rut_codes){.slots = &nothing};
 }
 
 void rut_codes_fini(struct rut_codes *codes)
 {
-	if (codes->slots)
+	if (codes->mask)
 		rut_unmap(codes->slots, (codes->mask + 1ul) * sizeof(*codes->slots));
-	codes->slots = NULL;
+	rut_codes_init(codes);
+}
+
+/* The one of this code, or a free one. */
+static inline struct rut_code *slot_of(const struct rut_codes *codes, VALUE iseq)
+{
+	struct rut_code *code = rut_code_slot(codes, iseq);
+
+	while (code->life.epoch && code->iseq != iseq)
+		if (++code > &codes->slots[codes->mask])
+			code = codes->slots;
+	return code;
+}
+
+static bool grow(struct rut_codes *codes)
+{
+	struct rut_codes to = {.mask = codes->mask ? codes->mask * 2 + 1 : CODES_MIN - 1};
+
+	to.slots = rut_map((to.mask + 1ul) * sizeof(*to.slots));
+	if (!to.slots)
+		return false;
+	for (uint32_t i = 0; i <= codes->mask; i++) {
+		const struct rut_code *code = &codes->slots[i];
+
+		if (!code->life.epoch || !rut_life_recent(code->life))
+			continue;
+		*slot_of(&to, code->iseq) = *code;
+		to.count++;
+	}
+	rut_codes_fini(codes);
+	*codes = to;
+	return true;
 }
 
 /* Is it still the code of this record, after a GC? */
@@ -76,16 +92,12 @@ static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, 
 static struct rut_code *place_of(struct rut_session *s, VALUE iseq)
 {
 	struct rut_codes *codes = &s->codes;
-	uint32_t i;
 
 	rut_lives_sync();
-	if (__builtin_expect(!codes->slots || codes->count > codes->mask / 4 * 3, 0))
-		if ((!grow(codes) && !codes->slots) || codes->count >= codes->mask)
+	if (RUT_UNLIKELY(!codes->mask || codes->count > codes->mask / 4 * 3))
+		if ((!grow(codes) && !codes->mask) || codes->count >= codes->mask)
 			return NULL;
-	i = rut_code_hash(iseq) & codes->mask;
-	while (codes->slots[i].life.epoch && codes->slots[i].iseq != iseq)
-		i = (i + 1) & codes->mask;
-	return &codes->slots[i];
+	return slot_of(codes, iseq);
 }
 
 static void fill(struct rut_session *s, struct rut_code *code, VALUE iseq, struct rut_rec *r)
@@ -93,23 +105,23 @@ static void fill(struct rut_session *s, struct rut_code *code, VALUE iseq, struc
 	s->codes.count += !code->life.epoch;
 	code->rec = r;
 	code->iseq = iseq;
+	code->klass = 0;
 	code->life = rut_life_of(iseq, 0);
 }
 
-static struct rut_rec *find(struct rut_session *s, VALUE iseq, bool bmethod)
+/* The place of this code, which is right now; NULL: no memory. */
+static struct rut_code *find(struct rut_session *s, VALUE iseq, bool bmethod)
 {
 	struct rut_code *code = place_of(s, iseq);
 	struct rut_rec *r;
 
-	if (!code)
-		return NULL;
-	if (__builtin_expect(rut_life_holds(code->life), 1))
-		return code->rec;
+	if (!code || RUT_LIKELY(rut_life_holds(code->life)))
+		return code;
 	r = resolve(s, iseq, bmethod, code->life.epoch ? code->rec : NULL);
 	if (r)
 		r->iseq = iseq;
 	fill(s, code, iseq, r);
-	return r;
+	return code;
 }
 
 void rut_code_adopt(struct rut_session *s, struct rut_rec *r)
@@ -123,16 +135,44 @@ void rut_code_adopt(struct rut_session *s, struct rut_rec *r)
 	rut_unlock(&s->codes_lock);
 }
 
-struct rut_rec *rut_code_search(struct rut_session *s, VALUE iseq, bool bmethod)
+struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod)
 {
+	bool single = rut_single_ractor();
+	const struct rut_code *code;
 	struct rut_rec *r;
 
-	if (__builtin_expect(rut_single_ractor(), 1))
-		return find(s, iseq, bmethod);
-	rut_lock(&s->codes_lock);
-	r = find(s, iseq, bmethod);
-	rut_unlock(&s->codes_lock);
+	if (RUT_UNLIKELY(!single))
+		rut_lock(&s->codes_lock);
+	code = find(s, iseq, bmethod);
+	r = code ? code->rec : NULL;
+	if (RUT_UNLIKELY(!single))
+		rut_unlock(&s->codes_lock);
 	return r;
+}
+
+RUT_COLD struct rut_variant *rut_code_variant(struct rut_session *s, struct rut_trace_arg *ta)
+{
+	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ];
+	struct rut_code *code;
+	struct rut_variant *v;
+
+	if (!rut_single_ractor()) {
+		struct rut_rec *r = rut_code_rec(s, iseq, false);
+
+		return r ? rut_rec_variant(r, ta) : NULL;
+	}
+	code = find(s, iseq, false);
+	if (!code || !code->rec)
+		return NULL;
+	v = rut_rec_variant(code->rec, ta);
+	code->klass = 0;
+	if (v) {
+		code->klass = code->rec->klass;
+		code->call_life = rut_life_both(code->life, code->rec->life);
+		code->v = v;
+		code->row = v->row;
+	}
+	return v;
 }
 
 /*

@@ -225,13 +225,16 @@ static void make_direct(const struct rut_session *s, VALUE iseq, VALUE tp)
 {
 	VALUE *list = (VALUE *)((const VALUE *)iseq)[ISEQ_HOOKS];
 	VALUE *hook = list ? (VALUE *)list[0] : NULL;
+	rut_raw_fn direct = rut_hook_direct(s);
 	uint32_t events;
 
+	if (!direct)
+		return;
 	rut_hook_for(s, RUT_REC_FILE, &events);
 	for (int i = 0; hook && i < HOOKS_MAX; i++, hook = (VALUE *)hook[HOOK_NEXT])
 		if (hook[HOOK_DATA] == tp &&
 		    hook[HOOK_WHAT] == ((uint64_t)events << 32 | RUT_HOOK_RAW))
-			hook[HOOK_FUNC] = (VALUE)rut_hook_direct(s);
+			hook[HOOK_FUNC] = (VALUE)direct;
 }
 
 bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)

@@ -11,14 +11,9 @@
  */
 #include "session.h"
 
-#include "stack.h"
+#include "hot.h"
 
 #include <string.h>
-
-static VALUE receiver_class(VALUE self)
-{
-	return rut_special_p(self) ? (self & 0xff) | 1 : rut_klass(self);
-}
 
 static void name_row(struct rut_rec *r, struct rut_variant *v)
 {
@@ -139,17 +134,13 @@ struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta,
 
 static inline struct rut_variant *variant_of(struct rut_rec *r, struct rut_trace_arg *ta)
 {
-	VALUE klass = receiver_class(ta->self);
-
-	if (__builtin_expect(!frame_is_ours(r, ta), 0)) {
+	if (RUT_UNLIKELY(!frame_is_ours(r, ta))) {
 		if (r->kind == RUT_REC_BLOCK && !r->variants &&
 		    ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ] == r->iseq)
 			drop(r);
 		return NULL;
 	}
-	if (__builtin_expect(r->klass == klass && rut_life_holds(r->life), 1))
-		return r->last->row ? r->last : NULL;
-	return rut_rec_resolve(r, ta, klass);
+	return rut_rec_variant(r, ta);
 }
 
 struct rut_variant *rut_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta)
@@ -158,31 +149,30 @@ struct rut_variant *rut_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta
 	return variant_of(r, ta);
 }
 
-/* The method that begins; NULL: it is not wanted. Its hook is that of a file. */
-static inline struct rut_variant *variant_in_file(struct rut_session *s, struct rut_trace_arg *ta)
+/* ---- the hooks of files ---- */
+
+static RUT_COLD void file_count_any(struct rut_session *s, struct rut_trace_arg *ta)
 {
-	struct rut_rec *r = rut_code_rec(s, ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ], false);
-	VALUE klass = receiver_class(ta->self);
+	const struct rut_variant *v = rut_code_variant(s, ta);
 
-	if (!r)
-		return NULL;
-	if (__builtin_expect(r->klass == klass && rut_life_holds(r->life), 1))
-		return r->last->row ? r->last : NULL;
-	return rut_rec_resolve(r, ta, klass);
-}
-
-static inline void file_count(struct rut_session *s, struct rut_trace_arg *ta)
-{
-	struct rut_variant *v;
-
-	if (ta->event != RUT_EVENT_CALL)
-		return;
-	v = variant_in_file(s, ta);
 	if (v)
 		rut_add(&v->row->calls, 1);
 }
 
-static inline void file_time(struct rut_session *s, struct rut_trace_arg *ta)
+static RUT_INLINE void file_count(struct rut_session *s, struct rut_trace_arg *ta)
+{
+	const struct rut_code *code;
+
+	if (ta->event != RUT_EVENT_CALL)
+		return;
+	code = rut_hot_call(s, ta);
+	if (RUT_LIKELY(code != NULL))
+		code->row->calls++;
+	else
+		file_count_any(s, ta);
+}
+
+static RUT_COLD void file_time_any(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	struct rut_variant *v;
 
@@ -190,24 +180,34 @@ static inline void file_time(struct rut_session *s, struct rut_trace_arg *ta)
 		rut_stack_pop(s, ta);
 	if (ta->event != RUT_EVENT_CALL)
 		return;
-	v = variant_in_file(s, ta);
+	v = rut_code_variant(s, ta);
 	if (!v)
 		return;
 	rut_add(&v->row->calls, 1);
 	rut_stack_push(s, ta->ec, ta->cfp, v);
 }
 
+static RUT_INLINE void file_time(struct rut_session *s, struct rut_trace_arg *ta)
+{
+	if (!(ta->event == RUT_EVENT_CALL ? rut_hot_begin(s, ta) : rut_hot_end(s, ta)))
+		file_time_any(s, ta);
+}
+
 static void file_trace(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta)
 {
-	struct rut_rec *r;
+	struct rut_variant *v;
+	const struct rut_code *code;
 
 	if (ta->event == RUT_EVENT_RETURN)
 		rut_hook_return(s, ta);
 	if (ta->event != RUT_EVENT_CALL)
 		return;
-	r = rut_code_rec(s, ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ], false);
-	if (r)
-		rut_hook_call(tp, r, ta);
+	code = rut_hot_call(s, ta);
+	v = RUT_LIKELY(code != NULL) ? code->v : rut_code_variant(s, ta);
+	if (!v)
+		return;
+	rut_add(&v->row->calls, 1);
+	rut_trace_call(s, tp, ta, ta->cfp, v);
 }
 
 static void on_file(VALUE tp, void *data)
@@ -218,7 +218,7 @@ static void on_file(VALUE tp, void *data)
 	if (s->mode == RUT_AGENT_TRACE)
 		file_trace(s, tp, ta);
 	else if (s->mode == RUT_AGENT_TIME)
-		file_time(s, ta);
+		file_time_any(s, ta);
 	else
 		file_count(s, ta);
 }
@@ -228,7 +228,7 @@ static void on_file(VALUE tp, void *data)
  * the tracepoint and the arguments, but not our data: so there is one for each session.
  */
 #define DIRECT(i)                                                                                  \
-	static void direct_count_##i(VALUE tp, struct rut_trace_arg *ta)                           \
+	static __attribute__((hot)) void direct_count_##i(VALUE tp, struct rut_trace_arg *ta)                           \
 	{                                                                                          \
 		(void)tp;                                                                          \
 		file_count(&rut_sessions[i], ta);                                                  \
@@ -261,6 +261,8 @@ rut_raw_fn rut_hook_direct(const struct rut_session *s)
 							   DIRECTS(3), DIRECTS(4), DIRECTS(5),
 							   DIRECTS(6), DIRECTS(7)};
 
+	if (s->mode == RUT_AGENT_TIME && !rut_clock_is_tsc)
+		return NULL;
 	return fns[s->index][s->mode == RUT_AGENT_TRACE ? 2 : s->mode == RUT_AGENT_TIME];
 }
 

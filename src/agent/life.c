@@ -5,21 +5,24 @@
 #define PROMOTED_3_2 0x60ul
 #define PROMOTED     0x20ul
 
-struct rut_lives rut_lives = {.young = 1, .old = 1};
+static size_t majors_seen;
 
-void rut_lives_next(size_t gcs)
+RUT_COLD void rut_lives_next(void)
 {
-	size_t majors = rb.rb_gc_stat(rb.sym_major_gc_count);
+	size_t gcs = rb.rb_gc_count(), majors;
 
-	rut_lives.gcs = gcs;
-	rut_lives.young = rut_lives.young + 1 ? rut_lives.young + 1 : 1;
-	if (majors == rut_lives.majors)
+	if (gcs == rut_hot.gcs_seen)
+		return; /* Ruby has to be asked every time */
+	majors = rb.rb_gc_stat(rb.sym_major_gc_count);
+	rut_hot.gcs_seen = gcs;
+	rut_hot.young += RUT_LIFE_STEP;
+	if (majors == majors_seen)
 		return;
-	rut_lives.majors = majors;
-	rut_lives.old = rut_lives.old + 1 ? rut_lives.old + 1 : 1;
+	majors_seen = majors;
+	rut_hot.old += RUT_LIFE_STEP;
 }
 
-bool rut_life_marking(void)
+RUT_COLD bool rut_life_marking(void)
 {
 	return rb.rb_gc_latest_gc_info(rb.sym_state) == rb.sym_marking;
 }
@@ -34,8 +37,8 @@ static bool is_old(VALUE v)
 struct rut_life rut_life_of(VALUE a, VALUE b)
 {
 	if (rut_life_marking())
-		return (struct rut_life){rut_lives.young, RUT_LIFE_MARKING};
+		return (struct rut_life){rut_hot.young - RUT_LIFE_YOUNG + RUT_LIFE_MARKING};
 	if (is_old(a) && (!b || is_old(b)))
-		return (struct rut_life){rut_lives.old, RUT_LIFE_OLD};
-	return (struct rut_life){rut_lives.young, RUT_LIFE_YOUNG};
+		return (struct rut_life){rut_hot.old};
+	return (struct rut_life){rut_hot.young};
 }

@@ -17,49 +17,60 @@
 
 #include "rb.h"
 
+/* An epoch is a number that goes up, four times, and which of the three it is. */
 enum rut_life_kind {
-	RUT_LIFE_YOUNG,
-	RUT_LIFE_OLD,
-	RUT_LIFE_MARKING,
+	RUT_LIFE_OLD = 1,
+	RUT_LIFE_YOUNG = 2,
+	RUT_LIFE_MARKING = 3, /* `young` with another kind */
 };
+#define RUT_LIFE_STEP 4
 
 struct rut_life {
-	uint32_t epoch; /* 0: an entry that is free */
-	uint8_t kind;	/* enum rut_life_kind */
+	uint64_t epoch; /* 0: an entry that is free */
 };
 
-/* Of the process. `young` and `old` are the epochs of what is valid now; never 0. */
-extern struct rut_lives {
-	size_t gcs, majors;
-	uint32_t young, old;
-} rut_lives;
-
-void rut_lives_next(size_t gcs);
+void rut_lives_next(void);
 bool rut_life_marking(void);
 
 /* Of what is looked at now: `a` and `b` are objects that are alive; `b` may be 0. */
 struct rut_life rut_life_of(VALUE a, VALUE b);
 
+/* As long as both of them hold, which they do now. */
+static inline struct rut_life rut_life_both(struct rut_life a, struct rut_life b)
+{
+	return a.epoch % RUT_LIFE_STEP > b.epoch % RUT_LIFE_STEP ? a : b;
+}
+
+static inline bool rut_lives_synced(void)
+{
+	return *rut_hot.gcs == rut_hot.gcs_seen;
+}
+
 /* Before addresses are looked up. With the GVL. */
 static inline void rut_lives_sync(void)
 {
-	size_t gcs = rb.rb_gc_count();
+	if (RUT_UNLIKELY(!rut_lives_synced()))
+		rut_lives_next();
+}
 
-	if (__builtin_expect(gcs != rut_lives.gcs, 0))
-		rut_lives_next(gcs);
+/* ... and no GC need be asked whether it is marking. */
+static inline bool rut_life_holds_plainly(struct rut_life life)
+{
+	return RUT_LIKELY(life.epoch == rut_hot.old) || life.epoch == rut_hot.young;
 }
 
 static inline bool rut_life_holds(struct rut_life life)
 {
-	if (__builtin_expect(life.kind == RUT_LIFE_OLD, 1))
-		return life.epoch == rut_lives.old;
-	return life.epoch == rut_lives.young && (life.kind == RUT_LIFE_YOUNG || rut_life_marking());
+	return rut_life_holds_plainly(life) ||
+	       (life.epoch == rut_hot.young - RUT_LIFE_YOUNG + RUT_LIFE_MARKING &&
+		rut_life_marking());
 }
 
 /* Young things and old ones: may the entry still be what it was? Otherwise its place is free. */
 static inline bool rut_life_recent(struct rut_life life)
 {
-	return life.epoch == (life.kind == RUT_LIFE_OLD ? rut_lives.old : rut_lives.young);
+	return rut_life_holds_plainly(life) ||
+	       life.epoch == rut_hot.young - RUT_LIFE_YOUNG + RUT_LIFE_MARKING;
 }
 
 #endif

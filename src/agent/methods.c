@@ -63,7 +63,7 @@ bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_pa
  */
 static void on_ractor_new(VALUE tp, void *session)
 {
-	rut_many_ractors = true;
+	rut_ractors_many();
 }
 
 static VALUE watch_ractors_body(VALUE arg)
@@ -74,7 +74,7 @@ static VALUE watch_ractors_body(VALUE arg)
 
 	count = rb.rb_funcallv(ractor, rb.rb_intern("count"), 0, NULL);
 	if (rut_fix2long(count) > 1) {
-		rut_many_ractors = true;
+		rut_ractors_many();
 		return rb.qnil;
 	}
 	method = rb.rb_funcallv(ractor, rb.rb_intern("method"), 1, &name);
@@ -91,12 +91,12 @@ void rut_watch_ractors(struct rut_session *s)
 {
 	int failed = 0;
 
-	if (rb.version < 300 || rb.ruby_single_main_ractor || rut_many_ractors)
+	if (rb.version < 300 || rb.ruby_single_main_ractor || !rut_single_ractor())
 		return;
 	rb.rb_protect(watch_ractors_body, (VALUE)s, &failed);
 	if (failed) {
 		rb.rb_set_errinfo(rb.qnil);
-		rut_many_ractors = true;
+		rut_ractors_many();
 	}
 }
 

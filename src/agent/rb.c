@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "rb.h"
 
+#include "life.h"
+
 #include <dlfcn.h>
 #include <string.h>
 
@@ -9,7 +11,12 @@
 #define NEWEST 400
 
 struct rut_rb rb;
-bool rut_many_ractors;
+
+static const size_t no_count = SIZE_MAX;
+static void *one = &rb;
+
+struct rut_hot rut_hot __attribute__((aligned(64))) = {
+	.gcs = &no_count, .young = RUT_LIFE_YOUNG, .old = RUT_LIFE_OLD, .one_ractor = &one};
 
 /* Where a String keeps its length and bytes: decided by looking at strings of known content. */
 static int str_layout;
@@ -30,11 +37,18 @@ const char *rut_rb_load(void)
 		return #name;
 	RUT_RB_FUNCS(F)
 #undef F
+	if (rb.ruby_single_main_ractor)
+		rut_hot.one_ractor = rb.ruby_single_main_ractor;
 	if (!rb.rb_postponed_job_register_one && !rb.rb_postponed_job_preregister)
 		return "rb_postponed_job_register_one";
 	/* rb_control_frame_t of vm_core.h, in the versions that were looked at */
 	rb.frame_words = rb.version == 301 ? 8 : rb.version == 207 || rb.version == 303 ? 7 : 0;
 	return NULL;
+}
+
+void rut_ractors_many(void)
+{
+	one = NULL;
 }
 
 /* Layout 0: until 3.2; embedded strings have their length in the flags. Layout 1: since then. */
@@ -91,6 +105,7 @@ static bool str_layout_works(int layout)
 
 const char *rut_rb_init(void)
 {
+	const size_t *gcs;
 	VALUE tracepoint, enable = rb.rb_id2sym(rb.rb_intern("enable"));
 
 	rb.qnil = rb.rb_attr_get(*rb.rb_cObject, rb.rb_intern("__rutile_nothing__"));
@@ -123,5 +138,8 @@ const char *rut_rb_init(void)
 	rb.rb_gc_register_address(&rb.enable_args);
 	rb.rb_gc_register_address(&rb.c_tracepoint);
 	rb.target = rb.version >= 206 && rb.rb_iseqw_new;
+	gcs = rut_counter_of(rb.rb_gc_count);
+	if (gcs)
+		rut_hot.gcs = gcs;
 	return NULL;
 }

@@ -19,6 +19,13 @@
 typedef uintptr_t VALUE;
 typedef uintptr_t ID;
 
+/* For variables: then the compiler knows that they are in here, and takes no detour to them. */
+#define RUT_HIDDEN __attribute__((visibility("hidden")))
+
+#define RUT_LIKELY(x)	__builtin_expect(!!(x), 1)
+#define RUT_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define RUT_COLD	__attribute__((noinline, cold))
+
 #define RUT_QFALSE		  ((VALUE)0)
 #define RUT_EVENT_CALL		  0x0008u
 #define RUT_EVENT_RETURN	  0x0010u
@@ -166,7 +173,16 @@ struct rut_rb {
 	VALUE enable_args; /* { target: ... }, reused */
 };
 
-extern struct rut_rb rb;
+extern struct rut_rb rb RUT_HIDDEN;
+
+/* What every hook looks at, in one line of the cache. */
+extern struct rut_hot {
+	/* Ruby's count of GCs; when that is not to be found, a number that it never is. */
+	const size_t *gcs;
+	size_t gcs_seen;	 /* what `young` and `old` were made for */
+	uint64_t young, old;	 /* life.h */
+	void *const *one_ractor; /* NULL there: there are several */
+} rut_hot RUT_HIDDEN;
 
 /* Finds the functions. From any thread. Returns NULL or what is missing (static). */
 const char *rut_rb_load(void);
@@ -188,9 +204,10 @@ struct rut_trace_arg {
 	VALUE data; /* the object, the code, the exception, the value returned */
 };
 
+/* nil is 4 or, until 3.1, 8. */
 static inline bool rut_special_p(VALUE v)
 {
-	return (v & 7) != 0 || v == 0 || v == rb.qnil;
+	return RUT_UNLIKELY(v & 7) || RUT_UNLIKELY(v <= 8);
 }
 
 static inline VALUE rut_flags(VALUE v)
@@ -268,12 +285,16 @@ static inline long rut_fix2long(VALUE v)
 }
 
 /* True while no second ractor runs: counters then need no atomic operations. */
-extern bool rut_many_ractors;
-
 static inline bool rut_single_ractor(void)
 {
-	return rb.ruby_single_main_ractor ? *rb.ruby_single_main_ractor != NULL : !rut_many_ractors;
+	return *rut_hot.one_ractor != NULL;
 }
+
+/* Where Ruby does not let us see it (rb.ruby_single_main_ractor). */
+void rut_ractors_many(void);
+
+/* counter.c: where this function has the number that it returns; NULL: not known. */
+const size_t *rut_counter_of(size_t (*function)(void));
 
 /* The line of Ruby code that runs, also from within a C method. NULL: none. */
 static inline const char *rut_source_location(int *ret_line)

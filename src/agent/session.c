@@ -25,6 +25,7 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	if (r < 0)
 		return r;
 	s->used = true;
+	rut_codes_init(&s->codes);
 	s->ring_fd = -1;
 	if (s->mode == RUT_AGENT_TRACE) {
 		r = rut_trace_init(s, slot->ring_bytes);
@@ -68,14 +69,14 @@ void *rut_session_alloc(struct rut_session *s, size_t bytes)
 	struct rut_arena *a;
 	void *p = NULL;
 
-	bytes = (bytes + 15) & ~15ul;
+	bytes = (bytes + 63) & ~63ul; /* lines of the cache */
 	rut_lock(&s->arena_lock);
 	a = s->arena;
 	if (!a || a->used + bytes > RUT_ARENA) {
 		a = rut_map(RUT_ARENA);
 		if (a) {
 			a->next = s->arena;
-			a->used = (sizeof(*a) + 15) & ~15ul;
+			a->used = (sizeof(*a) + 63) & ~63ul;
 			s->arena = a;
 		}
 	}

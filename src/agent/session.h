@@ -27,12 +27,15 @@ struct rut_variant {
 	struct rut_life life; /* of the owner */
 	struct rut_agent_row *row;
 	struct rut_variant *next;
-	bool excluded;
-	bool inside; /* the method that --inside names */
-	/* Time mode (stack.c): calls under way; a stack that has some of them, and how many. */
+	/*
+	 * Time mode (stack.c): calls under way; a stack that has some of them, and how many (0: no
+	 * matter, when none are under way).
+	 */
 	void *stack;
 	uint32_t active, depth;
-};
+	bool excluded;
+	bool inside; /* the method that --inside names */
+} __attribute__((aligned(64)));
 
 enum rut_rec_kind {
 	RUT_REC_METHOD,
@@ -66,13 +69,14 @@ struct rut_arena {
 
 struct rut_session {
 	unsigned index;
+	uint32_t mode, flags;
 	bool used;   /* memory is there */
 	bool hooked; /* hooks may be set */
-	uint32_t mode, flags;
+	struct rut_codes codes;
+	struct rut_table table;
 	uint64_t slow_ns;
 	struct rut_agent_slot *slot;
 	struct rut_filter filter;
-	struct rut_table table;
 	struct rut_arena *arena; /* owned */
 	uint32_t arena_lock, variants_lock, codes_lock;
 	VALUE tps[12]; /* global tracepoints; registered with the GC */
@@ -86,7 +90,6 @@ struct rut_session {
 	bool tracks;	    /* trace mode: calls are followed to their ends */
 	const char *inside; /* borrowed from the filter; NULL: everywhere */
 	struct rut_sites sites;
-	struct rut_codes codes;
 	bool global;	      /* one hook for all methods (code.c) */
 	bool by_file;	      /* methods of a file share hooks (files.c) */
 	bool no_files;	      /* ... which did not work */
@@ -115,7 +118,7 @@ struct rut_session {
 	bool rescan;	 /* code came whose methods may be defined by now */
 	uint64_t rescan_at_ns;
 	unsigned rescan_round;
-};
+} __attribute__((aligned(64)));
 
 int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot);
 /* Returns its memory. No hook may be left. Any thread. */
@@ -146,7 +149,7 @@ void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn);
  */
 void rut_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn);
 
-extern struct rut_session rut_sessions[RUT_AGENT_SLOTS];
+extern struct rut_session rut_sessions[RUT_AGENT_SLOTS] RUT_HIDDEN;
 
 static inline struct rut_session *rut_session_of(VALUE index)
 {
@@ -154,12 +157,17 @@ static inline struct rut_session *rut_session_of(VALUE index)
 }
 
 /* A counter goes up: plainly while there is one ractor. */
-static inline void rut_add(uint64_t *counter, uint64_t n)
+static inline void rut_add_in(uint64_t *counter, uint64_t n, bool single)
 {
-	if (__builtin_expect(rut_single_ractor(), 1))
-		__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+	if (single)
+		*counter += n;
 	else
 		__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static inline void rut_add(uint64_t *counter, uint64_t n)
+{
+	rut_add_in(counter, n, RUT_LIKELY(rut_single_ractor()));
 }
 
 /* methods.c */
@@ -239,38 +247,31 @@ size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t siz
 /* hooks.c */
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events);
 bool rut_hook_is_ours(rut_tp_fn fn);
-/* What Ruby may call in place of its tracepoint, for a hook of a file. */
+/* What Ruby may call in place of its tracepoint, for a hook of a file; NULL: nothing. */
 rut_raw_fn rut_hook_direct(const struct rut_session *s);
 void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta);
 void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta);
 /* The row that this call of the record's code belongs to; NULL: none. */
 struct rut_variant *rut_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta);
+/* The same for a class of receivers that it was not called with last. */
+struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass);
 
 /* code.c */
 void rut_on_any_call(VALUE tp, void *session);
+void rut_codes_init(struct rut_codes *codes);
 void rut_codes_fini(struct rut_codes *codes);
-struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass);
-struct rut_rec *rut_code_search(struct rut_session *s, VALUE iseq, bool bmethod);
 /* From now on this is the record of its code, which has a hook of its own. */
 void rut_code_adopt(struct rut_session *s, struct rut_rec *r);
-
-static inline uint32_t rut_code_hash(VALUE iseq)
-{
-	return (uint32_t)((uint64_t)iseq * 0x9e3779b97f4a7c15ull >> 32);
-}
-
 /* The record of this code; NULL: the filter leaves it out. */
-static inline struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod)
-{
-	const struct rut_code *code = s->codes.slots;
+struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod);
+/* The method that begins; NULL: it is not wanted. Its hook is that of a file. */
+struct rut_variant *rut_code_variant(struct rut_session *s, struct rut_trace_arg *ta);
 
-	if (__builtin_expect(code && rut_single_ractor(), 1)) {
-		rut_lives_sync();
-		code += rut_code_hash(iseq) & s->codes.mask;
-		if (__builtin_expect(code->iseq == iseq && rut_life_holds(code->life), 1))
-			return code->rec;
-	}
-	return rut_code_search(s, iseq, bmethod);
+static inline struct rut_code *rut_code_slot(const struct rut_codes *codes, VALUE iseq)
+{
+	uint32_t hash = (uint32_t)(iseq * 0x9e3779b97f4a7c15ull >> 32);
+
+	return &codes->slots[hash & codes->mask];
 }
 
 #endif

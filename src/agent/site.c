@@ -91,8 +91,8 @@ static void refresh(struct rut_session *s, struct rut_site *site, const VALUE *c
 	site->row = site->v ? site->v->row : NULL;
 	/* The code that a path belongs to is not known: as if it were young. */
 	site->life = rut_life_of(site->klass, cfp ? cfp[RUT_FRAME_ISEQ] : 0);
-	if (by_path && site->life.kind == RUT_LIFE_OLD)
-		site->life = (struct rut_life){rut_lives.young, RUT_LIFE_YOUNG};
+	if (by_path && site->life.epoch == rut_hot.old)
+		site->life = (struct rut_life){rut_hot.young};
 }
 
 const struct rut_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta, VALUE klass,

@@ -32,15 +32,22 @@ struct rut_sites {
 	uint32_t mask, count;
 };
 
-/* The same for code (code.c). */
+/*
+ * The same for code (code.c). The first words say what its last call was, and answer for the next
+ * one when its receiver has the same class (hot.h).
+ */
 struct rut_code {
 	VALUE iseq;
-	struct rut_life life;
-	struct rut_rec *rec; /* NULL: the filter leaves it out */
-};
+	VALUE klass;		   /* 0: not known, or the call is not wanted */
+	struct rut_life call_life; /* as long as it holds, `v` and its row are right for `klass` */
+	struct rut_variant *v;
+	struct rut_agent_row *row;
+	struct rut_life life; /* of `rec` */
+	struct rut_rec *rec;  /* NULL: the filter leaves it out */
+} __attribute__((aligned(64)));
 
 struct rut_codes {
-	struct rut_code *slots; /* owned */
+	struct rut_code *slots; /* owned, unless mask is 0: then it is one that is free */
 	uint32_t mask, count;
 };
 

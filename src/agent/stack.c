@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "stack.h"
 
-#include "clock.h"
+#include "hot.h"
 #include "running.h"
-#include "session.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -16,15 +15,14 @@
 static struct {
 	uint32_t lock;
 	struct rut_stack *buckets[BUCKETS];
-	struct rut_stack *free;
+	struct rut_stack *free[RUT_AGENT_SLOTS];
 	uint32_t numbers;
 } all;
 
-/* What this native thread ran last, for each session. Checked at each use: threads may change. */
-static __thread struct {
-	struct rut_stack *stack[RUT_AGENT_SLOTS];
-	uint64_t session[RUT_AGENT_SLOTS]; /* whose stack at attach was looked for: `seeded` */
-} cache __attribute__((tls_model("initial-exec")));
+__thread struct rut_stack_cache rut_stack_cache;
+
+/* Of stacks that have no frames yet. */
+static const struct rut_frame no_frames[1] = {{.cfp = (const void *)UINTPTR_MAX}};
 
 static unsigned bucket_of(const void *ec, const struct rut_session *s)
 {
@@ -32,9 +30,9 @@ static unsigned bucket_of(const void *ec, const struct rut_session *s)
 }
 
 /* Never unmapped: the caches of other threads may refer to any of them. */
-static struct rut_stack *stack_new(void)
+static struct rut_stack *stack_new(const struct rut_session *s)
 {
-	struct rut_stack *st = all.free;
+	struct rut_stack *st = all.free[s->index];
 
 	if (!st) {
 		size_t n = POOL_BYTES / sizeof(*st);
@@ -42,17 +40,36 @@ static struct rut_stack *stack_new(void)
 		st = rut_map(POOL_BYTES);
 		if (!st)
 			return NULL;
-		for (size_t i = 0; i + 1 < n; i++)
-			st[i].next = &st[i + 1];
+		for (size_t i = 0; i < n; i++) {
+			st[i].frames = (struct rut_frame *)no_frames + 1;
+			st[i].next = i + 1 < n ? &st[i + 1] : NULL;
+		}
 	}
-	all.free = st->next;
+	all.free[s->index] = st->next;
 	return st;
+}
+
+/* It is in no bucket any more. */
+static void stack_free(struct rut_stack *st)
+{
+	unsigned index = st->s->index;
+
+	st->ec = NULL;
+	st->s = NULL;
+	st->next = all.free[index];
+	all.free[index] = st;
+}
+
+static void frames_unmap(struct rut_stack *st)
+{
+	if (st->cap)
+		rut_unmap(st->frames - 1, (st->cap + 1) * sizeof(*st->frames));
 }
 
 static void frames_free(struct rut_stack *st)
 {
-	rut_unmap(st->frames, st->cap * sizeof(*st->frames));
-	st->frames = NULL;
+	frames_unmap(st);
+	st->frames = (struct rut_frame *)no_frames + 1;
 	st->cap = st->count = 0;
 }
 
@@ -66,7 +83,7 @@ static struct rut_stack *stack_find(struct rut_session *s, void *ec, bool make)
 		if (st->ec == ec && st->s == s)
 			break;
 	if (!st && make) {
-		st = stack_new();
+		st = stack_new(s);
 		if (st) {
 			st->s = s;
 			st->ec = ec;
@@ -92,34 +109,31 @@ static void stack_release(struct rut_stack *st)
 		if (*link != st)
 			continue;
 		*link = st->next;
-		st->ec = NULL;
-		st->s = NULL;
 		if (st->cap > FRAMES)
 			frames_free(st);
-		st->next = all.free;
-		all.free = st;
+		stack_free(st);
 		break;
 	}
 	rut_unlock(&all.lock);
 }
 
 /* `seen`: calls whose frames are at this address or below are known. */
-static inline struct rut_stack *stack_of(struct rut_session *s, void *ec, const void *seen)
+static RUT_COLD struct rut_stack *stack_look(struct rut_session *s, void *ec, const void *seen)
 {
-	struct rut_stack *st = cache.stack[s->index];
+	struct rut_stack *st;
 
-	if (__builtin_expect(st && st->ec == ec && st->s == s, 1))
-		return st;
 	if (s->seed_own && !stack_find(s, ec, false))
 		rut_running_seed_own(s, ec, seen);
 	st = stack_find(s, ec, true);
-	cache.stack[s->index] = st;
+	rut_stack_cache.stack[s->index] = st;
 	return st;
 }
 
 struct rut_stack *rut_stack_of(struct rut_session *s, void *ec)
 {
-	return stack_of(s, ec, NULL);
+	struct rut_stack *st = rut_hot_stack(s->index, ec);
+
+	return st ? st : stack_look(s, ec, NULL);
 }
 
 bool rut_stack_grow(struct rut_stack *st)
@@ -129,13 +143,12 @@ bool rut_stack_grow(struct rut_stack *st)
 
 	if (cap > DEEPEST)
 		return false;
-	frames = rut_map(cap * sizeof(*frames));
+	frames = rut_map((cap + 1) * sizeof(*frames));
 	if (!frames)
 		return false;
-	if (st->cap)
-		memcpy(frames, st->frames, st->count * sizeof(*frames));
-	rut_unmap(st->frames, st->cap * sizeof(*frames));
-	st->frames = frames;
+	memcpy(frames, st->frames - 1, (st->count + 1) * sizeof(*frames));
+	frames_unmap(st);
+	st->frames = frames + 1;
 	st->cap = cap;
 	return true;
 }
@@ -143,42 +156,13 @@ bool rut_stack_grow(struct rut_stack *st)
 static void forget_calls(struct rut_stack *st)
 {
 	while (st->count) {
-		struct rut_variant *v = st->frames[--st->count].v;
-
-		if (v->active)
-			v->active--;
-		if (v->stack == st && v->depth)
-			v->depth--;
+		rut_variant_leave(st->frames[--st->count].v, st);
 	}
 }
 
-/* Ends the innermost call. */
-static void end_call(struct rut_session *s, struct rut_stack *st, uint64_t now)
+static void end_call(const struct rut_session *s, struct rut_stack *st, uint64_t now)
 {
-	struct rut_frame *f = &st->frames[st->count - 1];
-	struct rut_agent_row *row = f->v->row;
-	uint64_t ticks = now > f->begin ? now - f->begin : 0;
-	uint32_t epoch = s->table.hdr->reset_epoch;
-
-	/* It is on the stack or in the row, never both. */
-	__atomic_store_n(&st->count, st->count - 1, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_RELEASE);
-	if (f->v->active)
-		f->v->active--;
-	if (f->v->stack == st && f->v->depth)
-		f->v->depth--;
-	if (f->outermost)
-		rut_add(&row->total, ticks);
-	if (ticks > f->inner)
-		rut_add(&row->self, ticks - f->inner);
-	if (row->epoch != epoch) {
-		row->epoch = epoch;
-		row->max = 0;
-	}
-	if (ticks > row->max)
-		row->max = ticks;
-	if (st->count)
-		st->frames[st->count - 1].inner += ticks;
+	rut_hot_end_call(s, st, &st->frames[st->count - 1], now, rut_single_ractor());
 }
 
 /*
@@ -204,12 +188,15 @@ static bool is_outermost(struct rut_stack *st, struct rut_variant *v)
 
 void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v)
 {
-	struct rut_stack *st = stack_of(s, ec, cfp);
-	uint64_t now = rut_ticks();
+	struct rut_stack *st = rut_hot_stack(s->index, ec);
+	uint64_t now;
 	struct rut_frame *f;
 
 	if (!st)
+		st = stack_look(s, ec, cfp);
+	if (!st)
 		return;
+	now = rut_ticks();
 	/* Calls at or below this address are over, though nobody said so. */
 	while (st->count && st->frames[st->count - 1].cfp <= cfp)
 		end_call(s, st, now);
@@ -321,11 +308,11 @@ void rut_stack_on_switch(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	struct rut_stack *left = cache.stack[s->index], *st;
+	struct rut_stack *left = rut_stack_cache.stack[s->index], *st;
 	uint64_t now = rut_ticks();
 
-	if (s->seeded && cache.session[s->index] != s->seeded) {
-		cache.session[s->index] = s->seeded;
+	if (s->seeded && rut_stack_cache.session[s->index] != s->seeded) {
+		rut_stack_cache.session[s->index] = s->seeded;
 		if (!left || left->s != s)
 			left = stack_at_attach(s);
 	}
@@ -340,7 +327,7 @@ void rut_stack_on_switch(VALUE tp, void *session)
 		st->frames[st->count - 1].inner += now - st->out;
 	if (st)
 		st->out = 0;
-	cache.stack[s->index] = st;
+	rut_stack_cache.stack[s->index] = st;
 }
 
 void rut_stack_on_thread_end(VALUE tp, void *session)
@@ -354,7 +341,7 @@ void rut_stack_on_thread_end(VALUE tp, void *session)
 		end_call(s, st, now);
 	if (st)
 		stack_release(st);
-	cache.stack[s->index] = NULL;
+	rut_stack_cache.stack[s->index] = NULL;
 }
 
 void rut_stack_describe(const struct rut_session *s, struct rut_agent_stacks *ret)
@@ -391,7 +378,7 @@ void rut_stack_forked(void)
 		while (*link) {
 			struct rut_stack *st = *link;
 
-			if (cache.stack[st->s->index] == st || (thread && st->thread == thread)) {
+			if (rut_stack_cache.stack[st->s->index] == st || (thread && st->thread == thread)) {
 				for (uint32_t i = 0; i < st->count; i++) {
 					st->frames[i].begin = now;
 					st->frames[i].inner = 0;
@@ -401,10 +388,7 @@ void rut_stack_forked(void)
 			}
 			forget_calls(st);
 			*link = st->next;
-			st->ec = NULL;
-			st->s = NULL;
-			st->next = all.free;
-			all.free = st;
+			stack_free(st);
 		}
 	}
 }
@@ -424,10 +408,7 @@ void rut_stack_fini(struct rut_session *s)
 			}
 			*link = st->next;
 			frames_free(st);
-			st->ec = NULL;
-			st->s = NULL;
-			st->next = all.free;
-			all.free = st;
+			stack_free(st);
 		}
 	}
 	rut_unlock(&all.lock);

@@ -24,16 +24,26 @@ struct rut_frame {
 };
 
 struct rut_stack {
+	void *ec; /* Ruby's execution context: one for each fiber; NULL: it is nobody's */
+	/* Owned when cap > 0. The one before the first is nobody's call, above all others. */
+	struct rut_frame *frames;
+	uint32_t count, cap;
+	uint64_t out; /* when the fiber was left; 0: it runs */
 	struct rut_session *s;
-	void *ec;		/* Ruby's execution context: one for each fiber */
 	VALUE thread;		/* when its calls were running at attach: whose it was then */
 	struct rut_stack *next; /* in its bucket */
 	uint32_t number;	/* for people */
 	uint32_t inside;	/* trace mode: calls of the method that is asked for */
-	uint64_t out;		/* when the fiber was left; 0: it runs */
-	uint32_t count, cap;
-	struct rut_frame *frames; /* owned */
-};
+} __attribute__((aligned(64)));
+
+/*
+ * What this native thread ran last, for each session. Checked at each use, by its `ec`: threads may
+ * change. A stack that was one session's is only used again by sessions in the same slot.
+ */
+extern __thread struct rut_stack_cache {
+	struct rut_stack *stack[RUT_AGENT_SLOTS];
+	uint64_t session[RUT_AGENT_SLOTS]; /* whose stack at attach was looked for: `seeded` */
+} rut_stack_cache __attribute__((tls_model("initial-exec"))) RUT_HIDDEN;
 
 /* The stack of the fiber that runs; NULL when memory is short. */
 struct rut_stack *rut_stack_of(struct rut_session *s, void *ec);
