@@ -221,16 +221,17 @@ static VALUE hook(struct rut_session *s, const VALUE *iseqs, long count)
  * calls ours, which asks Ruby for the arguments. Ours can as well be called at once. That it is
  * such a hook says its first word, made of flags and events.
  */
-static void make_direct(const struct rut_session *s, VALUE iseq, VALUE tp)
+void rut_file_make_direct(const struct rut_session *s, VALUE iseq, VALUE tp, int kind)
 {
-	VALUE *list = (VALUE *)((const VALUE *)iseq)[ISEQ_HOOKS];
-	VALUE *hook = list ? (VALUE *)list[0] : NULL;
-	rut_raw_fn direct = rut_hook_direct(s);
+	rut_raw_fn direct = rut_hook_direct(s, kind);
+	VALUE *list, *hook;
 	uint32_t events;
 
-	if (!direct)
+	if (!direct || !rut_hooks_listed())
 		return;
-	rut_hook_for(s, RUT_REC_FILE, &events);
+	rut_hook_for(s, kind, &events);
+	list = (VALUE *)((const VALUE *)iseq)[ISEQ_HOOKS];
+	hook = list ? (VALUE *)list[0] : NULL;
 	for (int i = 0; hook && i < HOOKS_MAX; i++, hook = (VALUE *)hook[HOOK_NEXT])
 		if (hook[HOOK_DATA] == tp &&
 		    hook[HOOK_WHAT] == ((uint64_t)events << 32 | RUT_HOOK_RAW))
@@ -254,7 +255,7 @@ bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)
 		}
 		if (!missed && n == count) {
 			for (long i = 0; i < count; i++)
-				make_direct(s, iseqs[i], tp);
+				rut_file_make_direct(s, iseqs[i], tp, RUT_REC_FILE);
 			return true;
 		}
 		if (tp)

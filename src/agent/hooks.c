@@ -228,7 +228,7 @@ static void on_file(VALUE tp, void *data)
  * the tracepoint and the arguments, but not our data: so there is one for each session.
  */
 #define DIRECT(i)                                                                                  \
-	static __attribute__((hot)) void direct_count_##i(VALUE tp, struct rut_trace_arg *ta)                           \
+	static void direct_count_##i(VALUE tp, struct rut_trace_arg *ta)                           \
 	{                                                                                          \
 		(void)tp;                                                                          \
 		file_count(&rut_sessions[i], ta);                                                  \
@@ -251,7 +251,33 @@ DIRECT(5)
 DIRECT(6)
 DIRECT(7)
 
-rut_raw_fn rut_hook_direct(const struct rut_session *s)
+/* ---- the hooks that one method has alone ---- */
+
+static inline void lone(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
+{
+	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
+		rut_lives_sync();
+		rut_hook_call(tp, r, ta);
+	} else {
+		rut_hook_return(r->s, ta);
+	}
+}
+
+static void on_lone(VALUE tp, void *data)
+{
+	lone(tp, data, rb.rb_tracearg_from_tracepoint(tp));
+}
+
+static void direct_lone(VALUE tp, struct rut_trace_arg *ta)
+{
+	const uintptr_t *data = (const uintptr_t *)tp + 4;
+
+	if (!rb.tp_embedded)
+		data = (const uintptr_t *)*data;
+	lone(tp, (struct rut_rec *)data[rb.tp_word], ta);
+}
+
+rut_raw_fn rut_hook_direct(const struct rut_session *s, int kind)
 {
 #define DIRECTS(i)                                                                                 \
 	{                                                                                          \
@@ -261,53 +287,11 @@ rut_raw_fn rut_hook_direct(const struct rut_session *s)
 							   DIRECTS(3), DIRECTS(4), DIRECTS(5),
 							   DIRECTS(6), DIRECTS(7)};
 
+	if (kind != RUT_REC_FILE)
+		return rb.tp_word ? direct_lone : NULL;
 	if (s->mode == RUT_AGENT_TIME && !rut_clock_is_tsc)
 		return NULL;
 	return fns[s->index][s->mode == RUT_AGENT_TRACE ? 2 : s->mode == RUT_AGENT_TIME];
-}
-
-static void on_call(VALUE tp, void *data)
-{
-	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	struct rut_variant *v;
-
-	if (ta->event & (RUT_EVENT_RETURN | RUT_EVENT_B_RETURN))
-		return;
-	rut_lives_sync();
-	v = variant_of(data, ta);
-	if (v)
-		rut_add(&v->row->calls, 1);
-}
-
-static void on_call_return(VALUE tp, void *data)
-{
-	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-
-	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
-		struct rut_variant *v;
-
-		rut_lives_sync();
-		v = variant_of(data, ta);
-		if (v) {
-			rut_add(&v->row->calls, 1);
-			rut_stack_push(((struct rut_rec *)data)->s, ta->ec, ta->cfp, v);
-		}
-	} else {
-		rut_stack_pop(((struct rut_rec *)data)->s, ta);
-	}
-}
-
-static void on_trace(VALUE tp, void *data)
-{
-	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	struct rut_rec *r = data;
-
-	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
-		rut_lives_sync();
-		rut_hook_call(tp, r, ta);
-	} else {
-		rut_hook_return(r->s, ta);
-	}
 }
 
 void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
@@ -346,14 +330,10 @@ rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_even
 		*ret_events = RUT_EVENT_CALL | (returns ? RUT_EVENT_RETURN : 0);
 	else
 		*ret_events = RUT_EVENT_B_CALL | (returns ? RUT_EVENT_B_RETURN : 0);
-	if (kind == RUT_REC_FILE)
-		return on_file;
-	if (s->mode == RUT_AGENT_TRACE)
-		return on_trace;
-	return returns ? on_call_return : on_call;
+	return kind == RUT_REC_FILE ? on_file : on_lone;
 }
 
 bool rut_hook_is_ours(rut_tp_fn fn)
 {
-	return fn == on_call || fn == on_call_return || fn == on_trace || fn == on_file;
+	return fn == on_lone || fn == on_file;
 }

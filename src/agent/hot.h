@@ -119,7 +119,8 @@ static RUT_INLINE bool rut_hot_begin(const struct rut_session *s, const struct r
 	code->row->calls++;
 	v->stack = st;
 	v->depth = 1;
-	__atomic_store_n(&v->active, 1, __ATOMIC_RELAXED); /* else both, from a constant in memory */
+	/* Together they would be a constant of eight bytes, loaded from somewhere else. */
+	__atomic_store_n(&v->active, 1, __ATOMIC_RELAXED);
 	f->cfp = cfp;
 	f->v = v;
 	f->inner = 0;

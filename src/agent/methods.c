@@ -126,6 +126,22 @@ static uint32_t instrument_children(struct rut_session *s, VALUE wrapper, int de
 	return left;
 }
 
+static void make_children_direct(const struct rut_session *s, VALUE wrapper, VALUE tp, int depth)
+{
+	struct rut_list l = {0};
+
+	rut_iseq_children(wrapper, &l);
+	for (size_t i = 0; i < l.count; i++) {
+		VALUE iseq = rut_iseq_of(l.items[i]);
+
+		if (rut_iseq_kind(iseq) == RUT_REC_METHOD)
+			rut_file_make_direct(s, iseq, tp, RUT_REC_FILE);
+		if (depth < 100)
+			make_children_direct(s, l.items[i], tp, depth + 1);
+	}
+	rut_list_fini(&l);
+}
+
 struct compiled {
 	struct rut_session *s;
 	VALUE wrapper;
@@ -136,8 +152,13 @@ static VALUE compiled_body(VALUE arg)
 	struct compiled *c = (struct compiled *)arg;
 	uint32_t methods = instrument_children(c->s, c->wrapper, 0);
 
+	volatile VALUE tp = 0;
+
 	if (methods)
-		rut_target_hook(c->s, c->wrapper, rut_iseq_of(c->wrapper), RUT_REC_FILE, methods);
+		tp = rut_target_hook(c->s, c->wrapper, rut_iseq_of(c->wrapper), RUT_REC_FILE,
+				     methods);
+	if (tp)
+		make_children_direct(c->s, c->wrapper, tp, 0);
 	return rb.qnil;
 }
 

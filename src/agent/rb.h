@@ -164,6 +164,8 @@ struct rut_rb {
 #undef F
 	int version;	      /* 301 for 3.1 */
 	unsigned frame_words; /* of a control frame; 0: not known */
+	unsigned tp_word;     /* of a tracepoint's data: where our own is; 0: not known */
+	bool tp_embedded;     /* a tracepoint's data is in the object */
 	bool target;	      /* tracepoints can be enabled for one method */
 	VALUE qnil, qtrue;
 	ID id_enable, id_each_child, id_local_get, id_parameters, id_trace_points, id_attached;

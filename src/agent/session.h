@@ -215,6 +215,8 @@ bool rut_hooks_listed(void);
 unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method);
 /* The record of the hook of this session that counts this code, or NULL. */
 struct rut_rec *rut_file_rec_on(struct rut_session *s, VALUE iseq, bool bmethod);
+/* Has Ruby call the function of this hook of the code at once, where that is possible. */
+void rut_file_make_direct(const struct rut_session *s, VALUE iseq, VALUE tp, int kind);
 /* The memory that Ruby does not free when this code goes. */
 void rut_file_free_copy(VALUE iseq);
 
@@ -247,8 +249,8 @@ size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t siz
 /* hooks.c */
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events);
 bool rut_hook_is_ours(rut_tp_fn fn);
-/* What Ruby may call in place of its tracepoint, for a hook of a file; NULL: nothing. */
-rut_raw_fn rut_hook_direct(const struct rut_session *s);
+/* What Ruby may call in place of its tracepoint, for a hook of this kind; NULL: nothing. */
+rut_raw_fn rut_hook_direct(const struct rut_session *s, int kind);
 void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta);
 void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta);
 /* The row that this call of the record's code belongs to; NULL: none. */

@@ -378,7 +378,8 @@ void rut_stack_forked(void)
 		while (*link) {
 			struct rut_stack *st = *link;
 
-			if (rut_stack_cache.stack[st->s->index] == st || (thread && st->thread == thread)) {
+			if (rut_stack_cache.stack[st->s->index] == st ||
+			    (thread && st->thread == thread)) {
 				for (uint32_t i = 0; i < st->count; i++) {
 					st->frames[i].begin = now;
 					st->frames[i].inner = 0;

@@ -72,13 +72,28 @@ static void spare_tracepoint(VALUE tp)
 	rb.rb_ary_push(spare, tp);
 }
 
+static void learn_layout(VALUE tp, rut_tp_fn fn)
+{
+	const void *type;
+	const uintptr_t *w = rut_typed_data(tp, &type);
+
+	for (unsigned i = 2; w && i < 5; i++)
+		if (w[i] == (uintptr_t)fn)
+			rb.tp_word = i + 1;
+	rb.tp_embedded = w == (const uintptr_t *)tp + 4;
+}
+
 static VALUE new_tracepoint(uint32_t events, rut_tp_fn fn, struct rut_rec *r)
 {
 	VALUE tp = spare ? rb.rb_ary_pop(spare) : rb.qnil;
 	uintptr_t *w;
 
-	if (tp == rb.qnil)
-		return rb.rb_tracepoint_new(0, events, fn, r);
+	if (tp == rb.qnil) {
+		tp = rb.rb_tracepoint_new(0, events, fn, r);
+		if (!rb.tp_word)
+			learn_layout(tp, fn);
+		return tp;
+	}
 	w = (uintptr_t *)((uintptr_t *)tp)[4];
 	*(uint32_t *)w = events;
 	for (int i = 2; i < 5; i++)
@@ -116,6 +131,8 @@ VALUE rut_target_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind
 	/* Calls that run already will be looked for (running.h). */
 	if (s->mode == RUT_AGENT_TIME && !rut_hooks_listed())
 		rut_code_adopt(s, r);
+	if (kind != RUT_REC_FILE)
+		rut_file_make_direct(s, iseq, tp, kind);
 	return tp;
 }
 

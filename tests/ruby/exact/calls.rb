@@ -117,6 +117,15 @@ Record = Struct.new(:a, :b) do
   def sum; a + b; end
 end
 
+# Receivers that are no objects of the heap, of classes that share code.
+module Anything
+  def anything; 1; end
+end
+
+AnythingElse = Anything.dup
+[Integer, Symbol, NilClass].each { |c| c.include Anything }
+[Float, TrueClass, FalseClass].each { |c| c.include AnythingElse }
+
 class Redefined
   def changing; 1; end
 end
@@ -186,6 +195,7 @@ def class_calls
   ANONYMOUS.quiet
   2.times { OBJECT.both }
   9.times { top_level }
+  [1, 300, 1.5, :a, nil, true, false, -1, 2.5].each { |x| 3.times { x.anything } }
   o = Outer.new
   2.times { o.defines }
   2.times { o.defines_plainly }
