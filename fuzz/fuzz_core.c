@@ -20,12 +20,14 @@
 #include "ruby/core.h"
 #include "session/meta.h"
 #include "session/recover.h"
+#include "usdt/ctl.h"
+#include "usdt/recover.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /*
  * Description, its control page and two sub-buffers; a Ruby ring of the same size, a table; the
- * table of stacks.
+ * table of stacks; the first page of a ring of static tracepoints and of their slots.
  */
 enum {
 	META_BYTES = RUT_META_PAGES_OFFSET + RUT_PAGE,
@@ -37,7 +39,10 @@ enum {
 	TABLE_BYTES = 3 * RUT_PAGE,
 	STACKS = TABLE + TABLE_BYTES,
 	STACKS_PAGES = (sizeof(struct rut_stack_set) + RUT_PAGE - 1) / RUT_PAGE,
-	TOTAL = STACKS + STACKS_PAGES * RUT_PAGE,
+	USDT_CTL = STACKS + STACKS_PAGES * RUT_PAGE,
+	USDT_RING = USDT_CTL + RUT_PAGE,
+	USDT_PAGE = USDT_RING + RUT_PAGE,
+	TOTAL = USDT_PAGE + 2 * RUT_PAGE,
 	BASE_PAGE = 16, /* of the machine: the first page frame */
 };
 
@@ -128,6 +133,46 @@ static void fill_stacks(void)
 	}
 }
 
+static void fill_usdt(void)
+{
+	struct rut_ring_ctl *c = (void *)(memory + USDT_CTL);
+	struct rut_usdt_ring_user *user = (void *)c->_user;
+	struct rut_packet *p = (void *)(memory + USDT_RING);
+	struct rut_usdt_ctl *page = (void *)(memory + USDT_PAGE);
+	struct {
+		struct call head;
+		char text[4];
+	} __attribute__((packed)) *e = (void *)(p + 1);
+
+	*c = (struct rut_ring_ctl){.magic = RUT_RING_MAGIC,
+				   .version = RUT_RING_VERSION,
+				   .subbuf_shift = RUT_USDT_RING_SHIFT,
+				   .subbuf_count = RUT_USDT_RING_SUBBUFS,
+				   .pid = 78,
+				   .uuid = {4},
+				   .pos = 88 + 28,
+				   .commit = {88 + 28}};
+	*user = (struct rut_usdt_ring_user){.magic = RUT_USDT_RING_MAGIC, .real_ns = 1};
+	*p = (struct rut_packet){
+		.magic = RUT_CTF_PACKET_MAGIC, .uuid = {4}, .timestamp_begin = 1000};
+	/* A thread, 12 bytes of numbers, text. */
+	*e = (__typeof__(*e)){.head.header = RUT_RECORD_HEADER(0, 1005), .text = "abc"};
+	page->magic = RUT_USDT_CTL_MAGIC;
+	page->slot_bytes = sizeof(struct rut_usdt_slot);
+	page->n_slots = 2;
+	page->pid = 78;
+	for (uint32_t i = 0; i < 2; i++) {
+		struct rut_usdt_slot *s = &page->slots[i];
+
+		s->serial = i + 1;
+		s->n_types = 3;
+		memcpy(s->types, ((uint8_t[]){RUTILE_USDT_S64, RUTILE_USDT_U32, RUTILE_USDT_STR}),
+		       3);
+		memcpy(s->provider, "shop", 5);
+		memcpy(s->name, "paid", 5);
+	}
+}
+
 static void fill_memory(void)
 {
 	struct rut_meta *m = (void *)memory;
@@ -160,6 +205,7 @@ static void fill_memory(void)
 	fill_ring(memory + RUBY_CTL, memory + RUBY_RING, RUBY_STREAM, true);
 	fill_table();
 	fill_stacks();
+	fill_usdt();
 }
 
 static void change_memory(const uint8_t *data, size_t size)
@@ -169,12 +215,25 @@ static void change_memory(const uint8_t *data, size_t size)
 		size_t len = data[3] % 64;
 
 		/* Half of the places in the first pages of what has figures in it. */
-		static const size_t starts[] = {
-			0,     sizeof(struct rut_anchor), CTL, RING, RUBY_CTL, RUBY_RING, TABLE,
-			STACKS};
+		static const size_t starts[16] = {0,
+						  sizeof(struct rut_anchor),
+						  RUT_META_PAGES_OFFSET,
+						  CTL,
+						  RING,
+						  RUBY_CTL,
+						  RUBY_RING,
+						  TABLE,
+						  TABLE + RUT_PAGE,
+						  STACKS,
+						  USDT_CTL,
+						  USDT_RING,
+						  USDT_PAGE,
+						  USDT_PAGE + RUT_PAGE,
+						  0,
+						  USDT_RING};
 
 		if (at & 1 << 23)
-			at = starts[at >> 19 & 7] + at % 512;
+			at = starts[at >> 19 & 15] + at % 512;
 		data += 4;
 		size -= 4;
 		len = len < size ? len : size;
@@ -198,13 +257,19 @@ static void on_event(const struct rut_ruby_event *ev, void *arg)
 		*(size_t *)arg += strlen(ev->args);
 }
 
+static void on_static(const struct rut_usdt_recovered *found, void *arg)
+{
+	*(size_t *)arg = 1 + found->events + 2 * found->packets - found->damaged;
+}
+
 /* Returns the number of sessions; of what is not damaged both must be found. */
 static int read_core(const struct rut_core *core)
 {
 	size_t sum = 0;
 	int rings = rut_ruby_core_read(core, begin, on_event, &sum, NULL);
 
-	return rut_recover_core(core, dir, NULL, NULL, NULL) == 1 && rings == 1;
+	return rut_usdt_recover(core, dir, on_static, &sum, NULL) == 1 && sum == 4 &&
+	       rut_recover_core(core, dir, NULL, NULL, NULL) == 1 && rings == 1;
 }
 
 static int read_file(const uint8_t *data, size_t size, bool kernel)

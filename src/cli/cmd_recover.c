@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `rutile recover`: the sessions in the memory dump of a crashed kernel, as traces; and what the
- * core of a process has: of a Ruby process the last lines of `rutile trace`, of a recorder the
- * packets that it had not written.
+ * core of a process has: of a Ruby process the last lines of `rutile trace`, of a process with
+ * static tracepoints those, of a recorder the packets that it had not written.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include "cli/trace_print.h"
 #include "ruby/core.h"
 #include "session/recover.h"
+#include "usdt/recover.h"
 
 static const struct rut_opt options[] = {
 	{"output", "DIR", "write the traces below DIR (default: the current folder)", 'o'},
@@ -90,11 +91,20 @@ static void on_event(const struct rut_ruby_event *ev, void *arg)
 		fprintf(stderr, "rutile recover: cannot write '%s'\n", l->path);
 }
 
+static void on_static(const struct rut_usdt_recovered *f, void *arg)
+{
+	printf("%s: %llu events in %llu packets", f->path, (unsigned long long)f->events,
+	       (unsigned long long)f->packets);
+	if (f->damaged)
+		printf(", %llu incomplete", (unsigned long long)f->damaged);
+	printf("\n");
+}
+
 static int recover_process(const struct rut_core *core, const char *dump, const char *dir,
 			   struct rut_err *err)
 {
 	struct lines l = {.dir = dir, .fd = -1};
-	int rings, sessions;
+	int rings, taps, sessions;
 
 	if (mkdir(dir, 0750) < 0 && errno != EEXIST)
 		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
@@ -102,8 +112,11 @@ static int recover_process(const struct rut_core *core, const char *dump, const 
 	end_ring(&l);
 	if (rings < 0)
 		return rings;
+	taps = rut_usdt_recover(core, dir, on_static, NULL, err);
+	if (taps < 0)
+		return taps;
 	sessions = rut_recover_core(core, dir, on_found, NULL, err);
-	if (!rings && !sessions)
+	if (!rings && !taps && !sessions)
 		return rut_err_set(err, ENOENT,
 				   "the core '%s' of process %d (%s) holds nothing that rutile "
 				   "recorded",

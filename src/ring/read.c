@@ -2,8 +2,13 @@
 #include "ring/read.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/err.h"
+
+/* A record's time is taken before it is known to be the last: an interrupt may have come between.
+ */
+#define LAST_SLACK_NS 10000000ull
 
 int rut_ring_init(struct rut_ring *ret, struct rut_ring_ctl *ctl, void *data,
 		  enum rut_ring_mode mode, uint32_t shift, uint32_t count)
@@ -130,4 +135,25 @@ int rut_ring_copy(const struct rut_ring *r, uint64_t pos, void *to)
 	memcpy(to, rut_ring_subbuf(r, pos), r->subbuf_size);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return pos < rut_ring_oldest(r) ? -ESTALE : 0;
+}
+
+bool rut_ring_salvage(const struct rut_ring_ctl *c, uint32_t shift, uint32_t count,
+		      const uint8_t uuid[16], uint64_t index, struct rut_packet *p)
+{
+	uint64_t size = 1ull << shift, base = index / count << shift;
+	uint64_t bytes = RUT_RING_BYTES(c->commit[index & (count - 1)], base);
+
+	if (p->magic != RUT_CTF_PACKET_MAGIC || p->packet_seq_num != index ||
+	    memcmp(p->uuid, uuid, sizeof(p->uuid)) != 0)
+		return false;
+	/* The consumer cuts what it has written: on disk it is not. */
+	p->packet_size = size * 8;
+	if (bytes == size)
+		return p->content_size >= sizeof(*p) * 8 && p->content_size <= p->packet_size;
+	if (index != c->pos >> shift || bytes != (c->pos & (size - 1)))
+		return false;
+	p->content_size = bytes * 8;
+	p->timestamp_end = c->last_ns ? c->last_ns + LAST_SLACK_NS : p->timestamp_begin;
+	p->events_discarded = c->lost;
+	return true;
 }

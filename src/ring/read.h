@@ -59,4 +59,13 @@ uint64_t rut_ring_oldest(const struct rut_ring *r);
  */
 int rut_ring_copy(const struct rut_ring *r, uint64_t pos, void *to);
 
+/*
+ * Out of a memory dump: makes `p`, a copy of the sub-buffer that had number `index`, readable,
+ * nothing of which is trusted. A finished packet is so already; the one that was being written gets
+ * its end, if every record in it was complete. False: it is none. Its timestamp_end is about right
+ * in a ring of the kernel; else the caller, who knows the records, may know it better.
+ */
+bool rut_ring_salvage(const struct rut_ring_ctl *c, uint32_t shift, uint32_t count,
+		      const uint8_t uuid[16], uint64_t index, struct rut_packet *p);
+
 #endif

@@ -14,17 +14,14 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "ring/ring.h"
+#include "ring/read.h"
 #include "session/aside.h"
 #include "session/meta.h"
 #include "session/pin.h"
 #include "session/stacks.h"
 
-/* A record's time is taken before it is known to be the last: an interrupt may have come between.
- */
-#define LAST_SLACK_NS 10000000ull
-#define CPUS_MAX      8192
-#define META_MAX      (RUT_META_ANCHOR_PAGES * RUT_PAGE)
+#define CPUS_MAX 8192
+#define META_MAX (RUT_META_ANCHOR_PAGES * RUT_PAGE)
 
 /* A page of a core that begins with a magic number of ours. */
 struct page {
@@ -150,33 +147,6 @@ static int make_trace(struct dump *d, const struct rut_meta *m, char *path, size
 	return fd;
 }
 
-/*
- * Makes the packet of sub-buffer number `index` readable: a finished one is so already; the one
- * that was being written gets its end, if every record in it was complete.
- */
-static bool finish_packet(const struct rut_ring_ctl *c, const struct rut_meta *m, uint64_t index,
-			  struct rut_packet *p)
-{
-	uint64_t size = 1ull << m->shift, base = index / m->count << m->shift;
-	uint64_t bytes = RUT_RING_BYTES(c->commit[index & (m->count - 1)], base);
-
-	if (p->magic != RUT_CTF_PACKET_MAGIC || p->packet_seq_num != index ||
-	    memcmp(p->uuid, m->anchor.uuid, sizeof(p->uuid)) != 0)
-		return false;
-	if (bytes == size) {
-		/* The consumer cuts what it has written: on disk it is not. */
-		p->packet_size = size * 8;
-		return p->content_size >= sizeof(*p) * 8 && p->content_size <= p->packet_size;
-	}
-	if (index != c->pos >> m->shift || bytes != (c->pos & (size - 1)))
-		return false;
-	p->content_size = (c->pos & (size - 1)) * 8;
-	p->packet_size = size * 8;
-	p->timestamp_end = c->last_ns + LAST_SLACK_NS;
-	p->events_discarded = c->lost;
-	return true;
-}
-
 /* In the core of a process: a page that begins like one of ours, with this identity. */
 static const unsigned char *find_page(const struct dump *d, uint64_t magic, const uint8_t uuid[16],
 				      uint32_t cpu, uint64_t seq, size_t len)
@@ -266,7 +236,8 @@ static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, in
 		if (!there && d->core && ctl.mode == RUT_RING_DISCARD &&
 		    (i + 1) << m->shift <= ctl.consumed)
 			continue;
-		if (!there || !finish_packet(&ctl, m, i, (struct rut_packet *)data)) {
+		if (!there ||
+		    !rut_ring_salvage(&ctl, m->shift, m->count, m->anchor.uuid, i, (void *)data)) {
 			found->damaged++;
 			continue;
 		}

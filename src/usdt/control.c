@@ -296,14 +296,25 @@ static void fill_slot(struct rut_usdt_slot *slot, const struct rut_usdt_probe *p
 	slot->serial = ++ctl.serial;
 }
 
-void rut_usdt_ctl_add(struct rut_usdt_probe *probe)
+/* Events of who had a slot may be in the ring: such a slot is taken last. */
+static unsigned free_slot(bool recorded)
 {
 	unsigned i = 0;
 
+	while (i < RUT_USDT_CTL_SLOTS && (ctl.probes[i] || (!recorded && ctl.page->slots[i].ring)))
+		i++;
+	return i;
+}
+
+void rut_usdt_ctl_add(struct rut_usdt_probe *probe)
+{
+	unsigned i;
+
 	if (!ctl.page || ctl.fd < 0 || probe->slot_index >= 0)
 		return;
-	while (i < RUT_USDT_CTL_SLOTS && ctl.probes[i])
-		i++;
+	i = free_slot(false);
+	if (i == RUT_USDT_CTL_SLOTS)
+		i = free_slot(true);
 	if (i == RUT_USDT_CTL_SLOTS)
 		return; /* works as any other, but is not seen from outside */
 	fill_slot(&ctl.page->slots[i], probe);

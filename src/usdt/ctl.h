@@ -15,7 +15,9 @@
  * maps that memfd (a ring of src/ring, control page first), gives it a UUID, sets `ring` of slots,
  * and adds 1 to `request`. A record is the header word with the slot's number as id, the thread as
  * 32 bits, then the arguments: integers and floats by their size, strings with their NUL. The ring
- * goes when `ring_want` is 0 again, or when `ring_beat` stands still: the tool died.
+ * goes when `ring_want` is 0 again, or when `ring_beat` stands still: the tool died. In a core of
+ * the process ring and slots are enough for a trace (recover.c): so the ring notes its clocks, and
+ * a slot whose events may be in it is not given to another probe while there are others.
  */
 #ifndef RUT_USDT_CTL_H
 #define RUT_USDT_CTL_H
@@ -32,6 +34,14 @@ enum { RUT_USDT_CTL_SLOTS = 4096, RUT_USDT_CTL_HEADER_BYTES = 4096 };
 
 /* Of the ring: 64 KiB each, 4 MiB in all. */
 enum { RUT_USDT_RING_SHIFT = 16, RUT_USDT_RING_SUBBUFS = 64, RUT_USDT_RING_LEASE_S = 10 };
+/* Beside it, for who finds it in a core: `_user` of its control page. */
+#define RUT_USDT_RING_MAGIC 0x474e495254445355ull /* "USDTRING" */
+
+struct rut_usdt_ring_user {
+	uint64_t magic;
+	uint64_t mono_ns, real_ns; /* CLOCK_MONOTONIC and CLOCK_REALTIME when it was made */
+};
+
 /* Longer strings are cut in the ring. */
 enum { RUT_USDT_RING_STR_MAX = 1023 };
 

@@ -136,9 +136,9 @@ static int read_tracers(pid_t pid, uint64_t gate)
 	return count;
 }
 
-static void copy_info(const struct rut_usdt_remote *r, unsigned i, struct rut_usdt_info *ret)
+void rut_usdt_info_of(const struct rut_usdt_ctl *page, unsigned i, struct rut_usdt_info *ret)
 {
-	struct rut_usdt_slot slot = r->page->slots[i];
+	struct rut_usdt_slot slot = page->slots[i];
 
 	*ret = (struct rut_usdt_info){.slot = i, .serial = slot.serial};
 	memcpy(ret->provider, slot.provider, RUTILE_USDT_NAME_MAX);
@@ -150,7 +150,8 @@ static void copy_info(const struct rut_usdt_remote *r, unsigned i, struct rut_us
 	ret->loaded = slot.flags & RUT_USDT_SLOT_LOADED;
 	ret->on = slot.flags & RUT_USDT_SLOT_ON;
 	ret->deferred = slot.flags & RUT_USDT_SLOT_DEFERRED;
-	ret->tracers = read_tracers(r->pid, slot.gate);
+	ret->tracers = -1;
+	ret->gate = slot.gate;
 	memcpy(ret->counts, slot.counts, sizeof(ret->counts));
 }
 
@@ -176,8 +177,11 @@ int rut_usdt_remote_list(const struct rut_usdt_remote *r, struct rut_usdt_info *
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++)
 		if (__atomic_load_n(&r->page->slots[i].state, __ATOMIC_ACQUIRE) ==
-		    RUT_USDT_SLOT_USED)
-			copy_info(r, i, &list[count++]);
+		    RUT_USDT_SLOT_USED) {
+			rut_usdt_info_of(r->page, i, &list[count]);
+			list[count].tracers = read_tracers(r->pid, list[count].gate);
+			count++;
+		}
 	qsort(list, count, sizeof(*list), by_serial);
 	*ret = list;
 	*ret_count = count;

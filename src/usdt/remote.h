@@ -27,8 +27,9 @@ struct rut_usdt_info {
 	enum rutile_usdt_type types[RUTILE_USDT_MAX_ARGS];
 	unsigned n_types;
 	bool loaded, on, deferred;
-	int tracers; /* of the kernel; -1: not known */
-	int fd;	     /* /proc/PID/fd/FD is the file that tracers open; -1: none */
+	int tracers;   /* of the kernel; -1: not known */
+	uint64_t gate; /* address in the process; 0: not loaded */
+	int fd;	       /* /proc/PID/fd/FD is the file that tracers open; -1: none */
 	uint64_t counts[RUTILE_USDT_COUNTS];
 };
 
@@ -38,6 +39,9 @@ struct rut_usdt_info {
  */
 int rut_usdt_remote_open(struct rut_usdt_remote *ret, pid_t pid, struct rut_err *err);
 void rut_usdt_remote_fini(struct rut_usdt_remote *r);
+
+/* What a slot of a page holds or held, copied and checked. */
+void rut_usdt_info_of(const struct rut_usdt_ctl *page, unsigned i, struct rut_usdt_info *ret);
 
 /* All probes in order of declaration; the caller frees *ret. */
 int rut_usdt_remote_list(const struct rut_usdt_remote *r, struct rut_usdt_info **ret,

@@ -99,6 +99,17 @@ void rut_usdt_ring_write(const struct rut_usdt_probe *probe, const uint64_t *arg
 	rut_ring_commit(&ring, pos, size);
 }
 
+static void note_clocks(struct rut_ring_ctl *ctl)
+{
+	struct rut_usdt_ring_user user = {.magic = RUT_USDT_RING_MAGIC,
+					  .mono_ns = rut_ring_clock()};
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	user.real_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	memcpy(ctl->_user, &user, sizeof(user));
+}
+
 static int map_ring(int fd)
 {
 	struct rut_ring_ctl *ctl;
@@ -117,6 +128,7 @@ static int map_ring(int fd)
 	rut_ring_init(&made, ctl, (unsigned char *)map + RUT_RING_CTL_SIZE, RUT_RING_DISCARD,
 		      RUT_USDT_RING_SHIFT, RUT_USDT_RING_SUBBUFS);
 	ctl->pid = (uint32_t)getpid();
+	note_clocks(ctl);
 	ring = made;
 	return 0;
 }

@@ -38,7 +38,7 @@
 #include "base/log.h"
 #include "base/proc.h"
 #include "ring/read.h"
-#include "ring/tsdl.h"
+#include "usdt/metadata.h"
 #include "usdt/remote.h"
 
 /* Looking through all processes of a machine costs something: not so often. */
@@ -81,66 +81,6 @@ static bool wanted(const struct rut_usdt_taps *t, const struct rut_usdt_info *p)
 		    (!strchr(t->globs[i], ':') && !fnmatch(t->globs[i], p->provider, 0)))
 			return true;
 	return false;
-}
-
-static const char metadata_types[] =
-	"/* CTF 1.8 */\n\n" RUT_TSDL_INTEGERS
-	"typealias floating_point { exp_dig = 11; mant_dig = 53; align = 8; } := float64_t;\n\n";
-
-static void write_head(struct rut_buf *b, const struct tap *tap)
-{
-	rut_buf_puts(b, metadata_types);
-	rut_tsdl_trace(b, tap->uuid);
-	rut_buf_printf(
-		b, "env {\n\tdomain = \"ust\";\n\ttracer_name = \"rutile\";\n\tvpid = %d;\n};\n\n",
-		tap->remote.pid);
-	rut_buf_printf(b,
-		       "clock {\n\tname = \"monotonic\";\n\tfreq = 1000000000;\n\tabsolute = "
-		       "TRUE;\n\toffset = %lld;\n"
-		       "};\n\n",
-		       (long long)rut_clock_offset_ns());
-	rut_buf_puts(b, RUT_TSDL_PACKETS("_pid") "\tevent.context := struct {\n"
-						 "\t\tuint32_t _vtid;\n"
-						 "\t};\n"
-						 "};\n\n");
-}
-
-/* Names come from another process: what would end the string, or the line, is replaced. */
-static void write_name(struct rut_buf *b, const char *name)
-{
-	for (; *name; name++)
-		rut_buf_putc(b, *name == '"' || *name == '\\' || (unsigned char)*name < ' '
-					? '_'
-					: *name);
-}
-
-static void write_event(struct rut_buf *b, const struct rut_usdt_info *p)
-{
-	static const char *const types[RUTILE_USDT_TYPES] = {
-		[RUTILE_USDT_U8] = "uint8_t",	[RUTILE_USDT_S8] = "int8_t",
-		[RUTILE_USDT_U16] = "uint16_t", [RUTILE_USDT_S16] = "int16_t",
-		[RUTILE_USDT_U32] = "uint32_t", [RUTILE_USDT_S32] = "int32_t",
-		[RUTILE_USDT_U64] = "uint64_t", [RUTILE_USDT_S64] = "int64_t",
-		[RUTILE_USDT_STR] = "string",	[RUTILE_USDT_F64] = "float64_t",
-		[RUTILE_USDT_BOOL] = "uint8_t",
-	};
-
-	rut_buf_puts(b, "event {\n\tname = \"" RUT_USDT_EVENT_PREFIX);
-	write_name(b, p->provider);
-	rut_buf_putc(b, ':');
-	write_name(b, p->name);
-	rut_buf_printf(b, "\";\n\tid = %u;\n\tstream_id = 0;\n\tfields := struct {\n", p->slot);
-	for (unsigned i = 0; i < p->n_types; i++)
-		rut_buf_printf(b, "\t\t%s _arg%u;\n", types[p->types[i]], i);
-	rut_buf_puts(b, "\t};\n};\n\n");
-}
-
-static bool types_are_known(const struct rut_usdt_info *p)
-{
-	for (unsigned i = 0; i < p->n_types; i++)
-		if ((int)p->types[i] <= 0 || p->types[i] >= RUTILE_USDT_TYPES)
-			return false;
-	return true;
 }
 
 static int append_metadata(const struct tap *tap, const struct rut_buf *b)
@@ -264,7 +204,7 @@ static int open_folder(struct rut_usdt_taps *t, struct tap *tap)
 		return -errno;
 	tap->end = 0;
 	memset(tap->described, 0, sizeof(tap->described));
-	write_head(&b, tap);
+	rut_usdt_metadata_head(&b, tap->uuid, tap->remote.pid, rut_clock_offset_ns());
 	return append_metadata(tap, &b);
 }
 
@@ -282,10 +222,11 @@ static int add_events(struct rut_usdt_taps *t, struct tap *tap)
 	for (size_t i = 0; i < n; i++) {
 		struct rut_usdt_info *p = &list[i];
 
-		if (!p->serial || tap->described[p->slot] || !wanted(t, p) || !types_are_known(p))
+		if (!p->serial || tap->described[p->slot] || !wanted(t, p) ||
+		    !rut_usdt_metadata_knows(p))
 			p->slot = RUT_USDT_CTL_SLOTS; /* not this time */
 		else
-			write_event(&b, p);
+			rut_usdt_metadata_event(&b, p);
 	}
 	if (!b.len)
 		return 0;

@@ -324,10 +324,104 @@ END
   grep -q ' uprobe:step: .*{ a = 1, b = 0 }' bt2.out
 }
 
+# A process whose tracepoints are recorded without the kernel crashes, and its recorder is killed: the
+# core of the process has the ring, with all that was not overwritten.
+test_core() {
+  need_bpf
+  grep -q '^core' /proc/sys/kernel/core_pattern || t_skip "cores do not go to a file here"
+  lib=$(dirname "$RUTILE")/src/usdt
+  if nm -D "$RUTILE" | grep -q __asan; then t_skip "the sanitizer catches crashes itself"; fi
+  cat >shop.c <<'END'
+#include <rutile/usdt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+int main(void)
+{
+	const enum rutile_usdt_type paid_types[] = {RUTILE_USDT_S64, RUTILE_USDT_STR, RUTILE_USDT_U8};
+	const enum rutile_usdt_type left_types[] = {RUTILE_USDT_STR};
+	struct rutile_usdt_provider *shop, *other;
+	struct rutile_usdt_probe *paid, *left;
+	char text[64];
+	int tracer = 0;
+	FILE *f;
+
+	setrlimit(RLIMIT_CORE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+	if (rutile_usdt_provider_new("shop", &shop) || rutile_usdt_provider_new("other", &other) ||
+	    rutile_usdt_probe_add(shop, "paid", paid_types, 3, &paid) ||
+	    rutile_usdt_probe_add(other, "left", left_types, 1, &left) ||
+	    rutile_usdt_provider_load(shop) || rutile_usdt_provider_load(other) ||
+	    rutile_usdt_control_start(NULL, NULL))
+		return 1;
+	fclose(fopen("ready", "w"));
+	/* The limit is for what never comes. */
+	for (int i = 0; i < 20000 && !(tracer && rutile_usdt_enabled(paid) && rutile_usdt_enabled(left)); i++) {
+		usleep(10000);
+		f = tracer ? NULL : fopen("tracer", "r");
+		if (f && fscanf(f, "%d", &tracer) != 1)
+			return 2;
+		if (f)
+			fclose(f);
+	}
+	for (int i = 0; i < 5000; i++) {
+		snprintf(text, sizeof(text), "order %d", i);
+		rutile_usdt_fire(paid, (const uint64_t[]){-i, (uintptr_t)text, i & 255});
+		/* What is gone at the end was recorded, and its number is not another's. */
+		if (i == 100) {
+			rutile_usdt_fire(left, (const uint64_t[]){(uintptr_t)"goes"});
+			rutile_usdt_provider_free(other);
+			if (rutile_usdt_provider_new("third", &other) ||
+			    rutile_usdt_probe_add(other, "late", paid_types, 2, &left) ||
+			    rutile_usdt_provider_load(other))
+				return 3;
+		}
+	}
+	kill(tracer, SIGKILL);
+	abort();
+}
+END
+  cc -o shop shop.c -I"$SRC/include" -L"$lib" -lrutile-usdt -Wl,-rpath,"$lib"
+  before=$(date +%s)
+  ./shop &
+  shop=$!
+  wait_for ready
+  "$RUTILE" record -o t -p $shop -e 'ruby_static:shop' -e 'ruby_static:other' 2>err &
+  echo $! >tracer.new
+  mv tracer.new tracer
+  rc=0
+  wait $shop || rc=$?
+  [ $rc = 134 ]
+  after=$(date +%s)
+  "$RUTILE" recover core* -o out >found
+  cat found
+  # 5,000 are less than a megabyte of the ring's four: nothing is overwritten, whatever was written.
+  grep -q "^out/ruby_static-$shop: 5001 events in [0-9]* packets\$" found
+  [ "$(readers "out/ruby_static-$shop")" = 5001 ]
+  [ "$(grep -c 'ruby_static:other:left: .*{ arg0 = "goes" }' bt2.out)" = 1 ]
+  sed -n 's/.*ruby_static:shop:paid: .*{ arg0 = -*\([0-9]*\), arg1 = "order \([0-9]*\)", arg2 = \([0-9]*\) }/\1 \2 \3/p' bt2.out |
+    awk '{if ($1 != NR - 1 || $2 != NR - 1 || $3 != (NR - 1) % 256) {print "at " NR ": " $0; exit 1}} END {if (NR != 5000) exit 1}'
+  # By the clock of the time of day.
+  babeltrace2 --clock-seconds "out/ruby_static-$shop" | sed 's/^.\([0-9]*\).*/\1/' |
+    awk -v from="$before" -v to="$after" '$1 < from || $1 > to {print "at " $1; exit 1}'
+  # Again beside it; and a core that is cut off gives what it has, or a reason, and no crash.
+  "$RUTILE" recover core* -o out >found
+  grep -q "^out/ruby_static-$shop-1: 5001 events" found
+  size=$(stat -c %s core*)
+  for n in 10 40 60 80 95; do
+    head -c $((size * n / 100)) core* >part
+    rc=0
+    "$RUTILE" recover part -o cut >found 2>err || rc=$?
+    [ $rc -le 1 ]
+  done
+}
+
 t_case "every form of argument" test_forms
 t_case "one probe at several places" test_sites
 t_case "one process of two; results" test_one_process
 t_case "semaphores are raised and lowered" test_semaphore
 t_case "in a mount namespace, by process" test_container
 t_case "instructions inside functions" test_offset
+t_case "static tracepoints out of a core" test_core
 t_done
