@@ -444,7 +444,7 @@ int rut_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *con
 	int rc = RUT_EXIT_OK;
 
 	signal(SIGPIPE, SIG_IGN);
-	rut_graph_set_columns(rut_screen_width());
+	rut_graph_set_columns(rut_screen_width(STDOUT_FILENO));
 	if (a->follow) {
 		signal(SIGINT, on_signal);
 		signal(SIGTERM, on_signal);

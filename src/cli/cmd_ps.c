@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "output/jsonl.h"
@@ -67,7 +68,7 @@ static void print_table(const struct rut_ruby_procs *ps)
 	rut_table_init(&t, columns, sizeof(columns) / sizeof(*columns));
 	for (size_t i = 0; i < ps->count; i++)
 		add_row(&t, &ps->procs[i]);
-	rut_table_render(&t, &out, rut_screen_width());
+	rut_table_render(&t, &out, rut_screen_width(STDOUT_FILENO));
 	rut_table_fini(&t);
 	for (size_t i = 0; i < ps->count; i++)
 		if (ps->procs[i].why_not)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/wake.h"
+#include "output/screen.h"
 #include "output/text.h"
 
 enum {
@@ -243,6 +244,19 @@ static void print_heading(struct rut_live *l, struct rut_buf *out, bool final)
 	rut_buf_puts(out, final ? " (last table)\n" : "\n");
 }
 
+/* As wide as it is, or as the terminal where that is narrower: columns give way as on the screen. */
+static void print_table(struct rut_live *l, struct rut_buf *out)
+{
+	size_t heading = out->len, width = rut_screen_width(l->fd);
+
+	rut_rows_print(&l->rows, out, 0, 0, l->limit, NULL);
+	/* All lines are as long as the titles, which are ASCII. */
+	if (!width || out->failed || strcspn(out->data + heading, "\n") <= width)
+		return;
+	out->len = heading;
+	rut_rows_print(&l->rows, out, width, 0, l->limit, NULL);
+}
+
 static int show_text(struct rut_live *l, bool final)
 {
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
@@ -254,7 +268,7 @@ static int show_text(struct rut_live *l, bool final)
 			      final);
 	} else {
 		print_heading(l, &out, final);
-		rut_rows_print(&l->rows, &out, 0, 0, l->limit, NULL);
+		print_table(l, &out);
 	}
 	l->intervals++;
 	return rut_write_all(l->fd, &out);

@@ -78,11 +78,11 @@ void rut_screen_close(void)
 	catch_crashes(SIG_DFL);
 }
 
-size_t rut_screen_width(void)
+size_t rut_screen_width(int fd)
 {
 	struct winsize ws;
 
-	if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) < 0)
+	if (!isatty(fd) || ioctl(fd, TIOCGWINSZ, &ws) < 0)
 		return 0;
 	return ws.ws_col;
 }

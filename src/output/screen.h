@@ -35,8 +35,8 @@ enum {
 int rut_screen_open(struct rut_err *err);
 void rut_screen_close(void);
 
-/* Columns of the terminal that standard output is, also without a screen; 0: it is none. */
-size_t rut_screen_width(void);
+/* Columns of the terminal that `fd` is, also without a screen; 0: it is none. */
+size_t rut_screen_width(int fd);
 
 void rut_screen_size(size_t *ret_lines, size_t *ret_columns);
 /* The window has another size now. */

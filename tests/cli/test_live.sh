@@ -48,6 +48,21 @@ EOF
   diff want got
 }
 
+# Not on a screen, because there is no keyboard; but no line may be longer than the terminal.
+a_table_fits_the_terminal() {
+  command -v script >/dev/null || t_skip "script is not installed"
+  fake_shop
+  longest() { # all lines are as long as that of the titles
+    tr -d '\r' | awk '/FILENAME/ { print length($0) }'
+  }
+  own=$("$R" time --last puma | longest)
+  [ "$own" -gt 60 ]
+  for columns in 60 200; do
+    script -qec "stty cols $columns; '$R' time --last puma </dev/null" out </dev/null >/dev/null
+    [ "$(longest <out)" = "$([ $columns = 60 ] && echo 60 || echo "$own")" ] || { cat out; return 1; }
+  done
+}
+
 objects_by_class_and_by_line() {
   fake_shop
   "$R" objects-total puma | sed -n 2,4p | awk '{print $1, $2, $NF}' >got
@@ -299,6 +314,7 @@ t_case "objects by class and by line" objects_by_class_and_by_line
 t_case "JSON Lines have the keys of the mode" json_has_the_keys_of_the_mode
 t_case "signals end it with the last table" signals_end_it_with_the_last_table
 t_case "--duration ends it" duration_ends_it
+t_case "a table fits the terminal" a_table_fits_the_terminal
 t_case "--reset counts anew" reset_counts_anew
 t_case "-o says that it replaces a file" a_file_is_not_replaced_silently
 t_case "filters reach the tracer" filters_reach_the_tracer
