@@ -3,7 +3,8 @@
 
 #include "session.h"
 
-#define NOT_READY (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
+#define BEING_COMPILED (1ul << 18)
+#define NOT_READY      (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
 
 /*
  * What an exception left half made (rb_iseq_load() of bad data, say) is in the heap without a mark
@@ -83,4 +84,22 @@ static VALUE child_i(VALUE child, VALUE data, int argc, const VALUE *argv, VALUE
 void rut_iseq_children(VALUE wrapper, struct rut_list *l)
 {
 	rb.rb_block_call(wrapper, rb.id_each_child, 0, NULL, child_i, (VALUE)l);
+}
+
+static int half_made_page(void *start, void *end, size_t stride, void *data)
+{
+	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride)
+		if (rut_imemo(v) == RUT_IMEMO_ISEQ && !(rut_flags(v) & NOT_READY) && !is_whole(v))
+			rut_list_add(data, v);
+	return 0;
+}
+
+void rut_iseq_spare_half_made(struct rut_list *l, bool spare)
+{
+	if (spare)
+		rb.rb_objspace_each_objects(half_made_page, l);
+	for (size_t i = 0; i < l->count; i++)
+		*(VALUE *)l->items[i] ^= BEING_COMPILED;
+	if (!spare)
+		rut_list_fini(l);
 }

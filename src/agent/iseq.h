@@ -20,4 +20,11 @@ VALUE rut_iseq_of(VALUE wrapper);
 /* Wrappers of the code directly inside; they stay alive: each is referred to by its code. */
 void rut_iseq_children(VALUE wrapper, struct rut_list *l);
 
+/*
+ * When a global hook is set, Ruby 2.5 looks at all code, also at what an exception left half made,
+ * and crashes there. `spare`: such code is put into the list and marked as being compiled, which
+ * Ruby passes over; not `spare`: the marks go again. No GC may run in between.
+ */
+void rut_iseq_spare_half_made(struct rut_list *l, bool spare);
+
 #endif

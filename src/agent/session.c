@@ -2,6 +2,8 @@
 #include "session.h"
 
 #include "clock.h"
+#include "iseq.h"
+#include "list.h"
 #include "running.h"
 #include "stack.h"
 
@@ -123,9 +125,21 @@ static bool counts_calls(const struct rut_session *s)
 void rut_session_go_global(struct rut_session *s)
 {
 	bool follow = s->mode == RUT_AGENT_TIME || s->tracks;
+	struct rut_list half_made = {0};
+	VALUE was_disabled;
 
 	s->global = true;
+	if (rb.version > 205) {
+		rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0),
+			       rut_on_any_call);
+		return;
+	}
+	was_disabled = rb.rb_gc_disable();
+	rut_iseq_spare_half_made(&half_made, true);
 	rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0), rut_on_any_call);
+	rut_iseq_spare_half_made(&half_made, false);
+	if (was_disabled != rb.qtrue)
+		rb.rb_gc_enable();
 }
 
 static VALUE hook_body(VALUE arg)
