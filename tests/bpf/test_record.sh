@@ -214,10 +214,12 @@ for i in range(200000): os.getppid()" & done; wait' 2>err
   said=$(sed -n 's/.* packets, \([0-9]*\) events lost.*/\1/p' err)
   cat err
   # Those lost behind the last packet are in no packet.
-  [ "$lost" -gt 0 ] && [ "$lost" -le "$said" ]
+  [ "$lost" -gt 0 ]
+  [ "$lost" -le "$said" ]
   calls=$(grep -c 'syscall_e[a-z]*_getppid' bt2.out)
   # Python and the shell make a few of their own.
-  [ $((calls + said)) -ge 1600000 ] && [ $((calls + said)) -lt 1601000 ]
+  [ $((calls + said)) -ge 1600000 ]
+  [ $((calls + said)) -lt 1601000 ]
 }
 
 # 32-bit calls have numbers and registers of their own: 64 is semget or getppid, 5 fstat or open.

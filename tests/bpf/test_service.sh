@@ -101,7 +101,8 @@ test_logs() {
   [ ! -e log/${S}a.log ]
   # The last folders' names and the end; not the first ones any more.
   grep -q "${S}b\[[0-9]*\] info: ends: [1-9][0-9]* events, .* 0 events lost" log/${S}b.log
-  [ -e log/${S}b.log.2 ] && [ ! -e log/${S}b.log.3 ]
+  [ -e log/${S}b.log.2 ]
+  [ ! -e log/${S}b.log.3 ]
   for f in log/"$S"b.log*; do [ "$(stat -c %s "$f")" -le 1024 ]; done
   [ "$(stat -c %a log/${S}b.log)" = 640 ]
 }

@@ -45,7 +45,8 @@ test_flight() {
   "$RUTILE" snapshot ${S}a -o snap3
   readers snap3 >/dev/null
   n=$(grep -c syscall_entry_getppid bt2.out)
-  [ "$n" -ge 7 ] && [ "$n" -lt 1000 ]
+  [ "$n" -ge 7 ]
+  [ "$n" -lt 1000 ]
   "$RUTILE" destroy ${S}a
   [ ! -e /sys/fs/bpf/rutile/${S}a ]
 }
@@ -65,11 +66,13 @@ os.getpgid(0)"
   grep -q "snap: $(readers snap) events, " said
   # Each call is two events; the shell makes some of its own.
   recorded=$(sed -n 's/^recorded *\([0-9]*\) events$/\1/p' status)
-  [ "$recorded" -ge 200002 ] && [ "$recorded" -lt 201000 ]
+  [ "$recorded" -ge 200002 ]
+  [ "$recorded" -lt 201000 ]
   n=$(grep -c syscall_entry_getppid bt2.out)
   # 1 MiB for all CPUs, 24 bytes a call; one packet may be partly filled.
   room=$((1048576 / $(getconf _NPROCESSORS_CONF) / 24))
-  [ "$n" -gt $((room * 82 / 100)) ] && [ "$n" -lt $((room * 103 / 100)) ]
+  [ "$n" -gt $((room * 82 / 100)) ]
+  [ "$n" -lt $((room * 103 / 100)) ]
   grep -q syscall_exit_getpgid bt2.out
 }
 
@@ -84,7 +87,8 @@ test_add_remove() {
   "$RUTILE" destroy ${S}b
   readers out >/dev/null
   n=$(grep -c 'syscall_entry_getppid' bt2.out)
-  [ "$n" -ge 6000 ] && [ "$n" -lt 6500 ]
+  [ "$n" -ge 6000 ]
+  [ "$n" -lt 6500 ]
   grep -q 'sched_process_exec:.*python3' bt2.out
 }
 
@@ -103,7 +107,8 @@ test_stop_start() {
   "$RUTILE" destroy ${S}c
   readers out >/dev/null
   n=$(grep -c syscall_entry_getppid bt2.out)
-  [ "$n" -ge 110 ] && [ "$n" -lt 1000 ]
+  [ "$n" -ge 110 ]
+  [ "$n" -lt 1000 ]
 }
 
 # Every folder is a trace by itself; together they hold every event, once.
@@ -128,7 +133,8 @@ test_rotate() {
   done
   [ "$(ls -d r-* | wc -l)" = 5 ]
   [ -d "r-$year" ] || [ -d "r-$(date +%Y)" ]
-  [ "$total" -ge 4000 ] && [ "$total" -lt 5000 ]
+  [ "$total" -ge 4000 ]
+  [ "$total" -lt 5000 ]
 }
 
 test_size_keep() {
@@ -314,7 +320,8 @@ test_destroy_many() {
   "$RUTILE" destroy ${S}1 ${S}none ${S}2 2>err || rc=$?
   [ $rc = 1 ]
   [ "$(cat err)" = "rutile destroy: there is no session '${S}none'" ]
-  [ ! -e /sys/fs/bpf/rutile/${S}1 ] && [ ! -e /sys/fs/bpf/rutile/${S}2 ]
+  [ ! -e /sys/fs/bpf/rutile/${S}1 ]
+  [ ! -e /sys/fs/bpf/rutile/${S}2 ]
 }
 
 # A stopped session goes on without what is no longer there.
@@ -338,7 +345,8 @@ test_resume_without() {
   [ ! -s err ]
   "$RUTILE" destroy $n
   readers t >/dev/null
-  [ "$(grep -c ' uprobe:f:' bt2.out)" = 1 ] && [ "$(grep -c ' syscall_entry_getsid:' bt2.out)" = 1 ]
+  [ "$(grep -c ' uprobe:f:' bt2.out)" = 1 ]
+  [ "$(grep -c ' syscall_entry_getsid:' bt2.out)" = 1 ]
 }
 
 # The session's process holds nothing of who started it: no folder, no pipe.

@@ -74,7 +74,8 @@ test_names() {
   size=$((0x$(nm -S prog | awk '$4 == "outer" {print $2}')))
   # shellcheck disable=SC2013 # words
   for o in $(sed -n 's/^	outer+\(0x[0-9a-f]*\) (prog)/\1/p' text | sort -u); do
-    [ $((o)) -gt 0 ] && [ $((o)) -le "$size" ]
+    [ $((o)) -gt 0 ]
+    [ $((o)) -le "$size" ]
   done
   "$RUTILE" view --stacks --json --event 'uprobe*' t | python3 -c "
 import json, sys
@@ -329,7 +330,9 @@ test_flight_many() {
   readers t >/dev/null
   # shellcheck disable=SC2046 # two numbers
   set -- $(checked 0 t)
-  [ "$1" = 60000 ] && [ "$2" -ge $((60000 - 16384)) ] && [ "$2" -lt 50000 ]
+  [ "$1" = 60000 ]
+  [ "$2" -ge $((60000 - 16384)) ]
+  [ "$2" -lt 50000 ]
   # Of the newest none is lost.
   "$RUTILE" view --stacks --event 'uprobe*' u | awk '/^\[/ {n++} /stack lost/ && n > 60000 {exit 1}'
   "$RUTILE" clear s$$

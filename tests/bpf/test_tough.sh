@@ -279,7 +279,8 @@ test_read_only() {
     whole "$d"
     n=$((n + $(ppids_in bt2.out)))
   done
-  [ "$n" -ge 40030 ] && [ "$n" -lt 41000 ]
+  [ "$n" -ge 40030 ]
+  [ "$n" -lt 41000 ]
 }
 
 # The disk dies, is unmounted, mended and mounted again.
@@ -445,7 +446,8 @@ EOF
     whole $t
     babeltrace2 --clock-seconds $t | grep syscall_entry_getppid | sed 's/^.\([0-9]*\).*/\1/' >$t.times
   done
-  [ "$(wc -l <t.times)" -ge 50 ] && [ "$(wc -l <t-1.times)" -ge 60 ]
+  [ "$(wc -l <t.times)" -ge 50 ]
+  [ "$(wc -l <t-1.times)" -ge 60 ]
   awk -v from="$began" -v to="$now" '$1 > to || $1 < from {print; exit 1}' t.times
   awk -v from="$((began + 360000))" -v to="$((now + 360000))" '$1 > to || $1 < from {print; exit 1}' t-1.times
 }
@@ -476,7 +478,8 @@ test_core() {
   grep -q 'procname = "python3"' bt2.out
   echo "$on_disk on disk, $(ppids_in bt2.out) in the core"
   [ "$(ppids_in bt2.out)" -ge 2000 ]
-  [ $((on_disk + $(ppids_in bt2.out))) -ge 2100 ] && [ $((on_disk + $(ppids_in bt2.out))) -lt 2600 ]
+  [ $((on_disk + $(ppids_in bt2.out))) -ge 2100 ]
+  [ $((on_disk + $(ppids_in bt2.out))) -lt 2600 ]
   # Its table of stacks too, by address: each call went through the entry of the kernel.
   "$RUTILE" view --stacks --json --event syscall_entry_getppid out/record | python3 -c "
 import json, sys
@@ -569,14 +572,16 @@ test_nothing_left() {
   if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=3 \
     "$RUTILE" start $n -o "$T/late" -e syscall:getppid >out 2>err; then return 1; fi
   grep -q "cannot lock" err
-  [ ! -e late ] && [ ! -e /sys/fs/bpf/rutile/$n ]
+  [ ! -e late ]
+  [ ! -e /sys/fs/bpf/rutile/$n ]
   # A folder that was there before stays.
   mkdir was
   if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=3 \
     "$RUTILE" start $n -o "$T/was-%%" -e syscall:getppid >out 2>err; then return 1; fi
   if strace -o /dev/null -e trace=renameat -e inject=renameat:error=EIO:when=2 \
     "$RUTILE" record -o was -e syscall:getppid -- true 2>err; then return 1; fi
-  [ "$(ls -A)" = "$(printf 'err\nout\nwas')" ] && [ -z "$(ls -A was)" ]
+  [ "$(ls -A)" = "$(printf 'err\nout\nwas')" ]
+  [ -z "$(ls -A was)" ]
   # Of several starts one wins; the others leave no folder.
   for i in 1 2 3 4; do
     "$RUTILE" start $n -o "$T/t" -e syscall:getppid >/dev/null 2>"err$i" &
@@ -603,7 +608,8 @@ test_full_from_the_beginning() {
   if "$RUTILE" record -o small/t -e syscall:getppid -- true 2>err; then return 1; fi
   grep -q "No space left" err
   if "$RUTILE" snapshot ${S}b -o small/mine 2>err; then return 1; fi
-  [ "$(ls -A small)" = "$(printf 'fill\nmine')" ] && [ -z "$(ls -A small/mine)" ]
+  [ "$(ls -A small)" = "$(printf 'fill\nmine')" ]
+  [ -z "$(ls -A small/mine)" ]
   rm small/fill
   mount -o remount,size=64M small
   "$RUTILE" snapshot ${S}b -o small/mine
