@@ -4,6 +4,7 @@
 #include "life.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Their inside is known (src/ruby/proc.c says so to the user). */
@@ -130,6 +131,7 @@ const char *rut_rb_init(void)
 	/* The first calls make symbols, which is forbidden in some hooks. */
 	rb.rb_gc_stat(rb.sym_major_gc_count);
 	rb.rb_gc_latest_gc_info(rb.sym_state);
+	rb.threads_move = getenv("RUBY_MN_THREADS") && atoi(getenv("RUBY_MN_THREADS")) > 0;
 	tracepoint = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("TracePoint"));
 	if (rb.rb_funcallv(tracepoint, rb.rb_intern("method_defined?"), 1, &enable) != rb.qtrue)
 		return NULL; /* Ruby is still starting; again later */

@@ -166,6 +166,7 @@ struct rut_rb {
 	unsigned frame_words; /* of a control frame; 0: not known */
 	unsigned tp_word;     /* of a tracepoint's data: where our own is; 0: not known */
 	bool tp_embedded;     /* a tracepoint's data is in the object */
+	bool threads_move;    /* all may, from one native thread to another (M:N) */
 	bool target;	      /* tracepoints can be enabled for one method */
 	VALUE qnil, qtrue;
 	ID id_enable, id_each_child, id_local_get, id_parameters, id_trace_points, id_attached;

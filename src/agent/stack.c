@@ -117,6 +117,15 @@ static void stack_release(struct rut_stack *st)
 	rut_unlock(&all.lock);
 }
 
+/*
+ * From 3.3 on threads of Ruby's may move from one native thread to another: those of ractors, and
+ * with RUBY_MN_THREADS=1 all. What this native thread ran last may then be another thread's.
+ */
+static bool threads_move(void)
+{
+	return rb.version >= 303 && (rb.threads_move || !rut_single_ractor());
+}
+
 /* `seen`: calls whose frames are at this address or below are known. */
 static RUT_COLD struct rut_stack *stack_look(struct rut_session *s, void *ec, const void *seen)
 {
@@ -125,6 +134,8 @@ static RUT_COLD struct rut_stack *stack_look(struct rut_session *s, void *ec, co
 	if (s->seed_own && !stack_find(s, ec, false))
 		rut_running_seed_own(s, ec, seen);
 	st = stack_find(s, ec, true);
+	if (st && threads_move())
+		st->thread = rb.rb_thread_current();
 	rut_stack_cache.stack[s->index] = st;
 	return st;
 }
@@ -284,6 +295,22 @@ static struct rut_stack *stack_at_attach(const struct rut_session *s)
 	return found;
 }
 
+/* The stack that this thread was on until now, when it is another one than that of `ec`. */
+static struct rut_stack *stack_of_thread(const struct rut_session *s, const void *ec)
+{
+	VALUE thread = rb.rb_thread_current();
+	struct rut_stack *found = NULL;
+
+	rut_lock(&all.lock);
+	for (unsigned b = 0; b < BUCKETS; b++)
+		for (struct rut_stack *st = all.buckets[b]; st; st = st->next)
+			if (st->s == s && st->thread == thread && !st->out && st->ec != ec &&
+			    (!found || st->count))
+				found = st;
+	rut_unlock(&all.lock);
+	return found;
+}
+
 void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	struct rut_stack *st = rut_stack_of(s, ta->ec);
@@ -311,7 +338,9 @@ void rut_stack_on_switch(VALUE tp, void *session)
 	struct rut_stack *left = rut_stack_cache.stack[s->index], *st;
 	uint64_t now = rut_ticks();
 
-	if (s->seeded && rut_stack_cache.session[s->index] != s->seeded) {
+	if (threads_move()) {
+		left = stack_of_thread(s, ta->ec);
+	} else if (s->seeded && rut_stack_cache.session[s->index] != s->seeded) {
 		rut_stack_cache.session[s->index] = s->seeded;
 		if (!left || left->s != s)
 			left = stack_at_attach(s);
@@ -325,8 +354,10 @@ void rut_stack_on_switch(VALUE tp, void *session)
 	st = stack_find(s, ta->ec, false);
 	if (st && st->out && st->count)
 		st->frames[st->count - 1].inner += now - st->out;
-	if (st)
+	if (st) {
 		st->out = 0;
+		st->thread = rb.rb_thread_current();
+	}
 	rut_stack_cache.stack[s->index] = st;
 }
 
