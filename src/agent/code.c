@@ -73,7 +73,7 @@ static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, 
 		return NULL;
 	line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
 	if (old && old->path == path && old->line == line && old->kind == kind) {
-		old->klass = 0; /* it may have another name */
+		old->key = 0; /* it may have another name */
 		return old;
 	}
 	r = rut_session_alloc(s, sizeof(*r));
@@ -167,7 +167,7 @@ RUT_COLD struct rut_variant *rut_code_variant(struct rut_session *s, struct rut_
 	v = rut_rec_variant(code->rec, ta);
 	code->klass = 0;
 	if (v) {
-		code->klass = code->rec->klass;
+		code->klass = code->rec->key;
 		code->call_life = rut_life_both(code->life, code->rec->life);
 		code->v = v;
 		code->row = v->row;

@@ -5,9 +5,10 @@
  * Each method has a record of its own. A hook that it has alone gets that as its data; one that it
  * shares with others (files.c) looks it up (code.c). Then to count is to increment. What there is
  * to check is whose method it is, because classes can share code (module_function, dup, clone, one
- * block for several define_methods): as long as the receiver has the class of the last call, and
- * that is no other class at the same address by now (life.h), the row of the last call is the right
- * one.
+ * block for several define_methods): as long as the receiver has the class of the last call, or the
+ * block was called as the method that it was then, and that is nothing else at the same address by
+ * now (life.h), the row of the last call is the right one. For shared hooks the table of code knows
+ * that, too, and the usual call needs no more than one look into it (hot.h).
  */
 #include "session.h"
 
@@ -104,7 +105,14 @@ static struct rut_variant *find_variant(struct rut_rec *r, VALUE owner, VALUE mi
 	return v;
 }
 
-struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass)
+/* In the frame of a define_method is its method entry; that is so in the Rubies that we know. */
+static bool is_key(const struct rut_rec *r, VALUE key)
+{
+	return r->kind == RUT_REC_METHOD ||
+	       (!rut_special_p(key) && rut_imemo(key) == RUT_IMEMO_MENT);
+}
+
+struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key)
 {
 	VALUE owner, mid;
 	struct rut_variant *v;
@@ -119,15 +127,13 @@ struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta,
 	v = find_variant(r, owner, mid);
 	if (!v)
 		return NULL;
-	if (r->kind == RUT_REC_METHOD) {
-		/* Another ractor must not see the class of one and the method of the other. */
-		if (rut_single_ractor()) {
-			r->klass = klass;
-			r->last = v;
-			r->life = rut_life_of(owner, klass & 1 ? 0 : klass);
-		} else {
-			r->klass = 0;
-		}
+	/* Another ractor must not see the key of one and the method of the other. */
+	if (!rut_single_ractor() || !is_key(r, key)) {
+		r->key = 0;
+	} else {
+		r->key = key;
+		r->last = v;
+		r->life = rut_life_of(owner, key & 1 ? 0 : key);
 	}
 	return v->row ? v : NULL;
 }

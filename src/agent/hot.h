@@ -30,11 +30,13 @@ static inline VALUE rut_receiver_class(VALUE self)
 /* The row that a call of this record's code belongs to; NULL: none. After rut_lives_sync(). */
 static inline struct rut_variant *rut_rec_variant(struct rut_rec *r, struct rut_trace_arg *ta)
 {
-	VALUE klass = rut_receiver_class(ta->self);
+	const VALUE *ep = (const VALUE *)((const VALUE *)ta->cfp)[RUT_FRAME_EP];
+	VALUE key = RUT_LIKELY(r->kind == RUT_REC_METHOD) ? rut_receiver_class(ta->self)
+							  : ep[RUT_ENV_MENT];
 
-	if (RUT_LIKELY(r->klass == klass && rut_life_holds(r->life)))
+	if (RUT_LIKELY(r->key == key && rut_life_holds(r->life)))
 		return r->last->row ? r->last : NULL;
-	return rut_rec_resolve(r, ta, klass);
+	return rut_rec_resolve(r, ta, key);
 }
 
 /* The code that is called, when the call is usual: `row` and `v` are its method's. */

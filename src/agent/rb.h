@@ -245,6 +245,7 @@ const char *rut_str(VALUE str, size_t *ret_len);
 #define RUT_FRAME_ISEQ	  2
 #define RUT_FRAME_SELF	  3
 #define RUT_FRAME_EP	  4
+#define RUT_ENV_MENT	  (-2) /* of ep: the method entry, in the frame of a method */
 #define RUT_FRAME_BMETHOD 0x40
 #define RUT_FRAME_C	  0x80
 #define RUT_FRAME_TYPE	  0x7fff0001u

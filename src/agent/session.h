@@ -45,7 +45,11 @@ enum rut_rec_kind {
 
 /* Code that is counted, or has a hook: then its data points here. Lives as long as the session. */
 struct rut_rec {
-	VALUE klass;	      /* the class of the receiver seen last: then `last` is right */
+	/*
+	 * Of the call seen last; then `last` is right. A method: the class of its receiver. The
+	 * block of a define_method, which can be that of several: the method entry.
+	 */
+	VALUE key;
 	struct rut_life life; /* ... as long as this holds */
 	struct rut_variant *last;
 	struct rut_session *s;
@@ -255,8 +259,8 @@ void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta);
 void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta);
 /* The row that this call of the record's code belongs to; NULL: none. */
 struct rut_variant *rut_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta);
-/* The same for a class of receivers that it was not called with last. */
-struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE klass);
+/* The same for a call that is not like the last one; `key` as in the record. */
+struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key);
 
 /* code.c */
 void rut_on_any_call(VALUE tp, void *session);

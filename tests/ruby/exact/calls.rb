@@ -126,6 +126,18 @@ AnythingElse = Anything.dup
 [Integer, Symbol, NilClass].each { |c| c.include Anything }
 [Float, TrueClass, FalseClass].each { |c| c.include AnythingElse }
 
+# One block, several methods, of several classes.
+SHARED = proc { |n = 1| n }
+class Sharer
+  define_method(:shared, &SHARED)
+  define_method(:shared_again, &SHARED)
+  alias aliased shared
+end
+
+class Sharing
+  define_method(:shared, &SHARED)
+end
+
 class Redefined
   def changing; 1; end
 end
@@ -196,6 +208,13 @@ def class_calls
   2.times { OBJECT.both }
   9.times { top_level }
   [1, 300, 1.5, :a, nil, true, false, -1, 2.5].each { |x| 3.times { x.anything } }
+  5.times do
+    Sharer.new.shared
+    Sharing.new.shared(2)
+    2.times { Sharer.new.shared_again }
+    Sharer.clone.new.shared
+    Sharer.new.aliased
+  end
   o = Outer.new
   2.times { o.defines }
   2.times { o.defines_plainly }
