@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "output/screen.h"
 
 void rut_args_init(struct rut_args *a, const struct rut_cmd *cmd, int argc, char **argv)
 {
@@ -171,6 +174,30 @@ int rut_fail(const struct rut_cmd *cmd, const struct rut_err *err)
 	return RUT_EXIT_FAIL;
 }
 
+void rut_print_item(const char *left, int left_columns, const char *text)
+{
+	enum { NARROWEST = 20 }; /* what is left for the text */
+	size_t width = rut_screen_width(STDOUT_FILENO), indent = (size_t)left_columns + 2;
+	size_t at = (size_t)printf("  %-*s", left_columns, left);
+
+	if (width < indent + NARROWEST) {
+		printf(" %s\n", text);
+		return;
+	}
+	while (*text) {
+		size_t len = strcspn(text, " ");
+
+		if (at + 1 + len > width) {
+			printf("\n%*s", (int)indent, "");
+			at = indent;
+		}
+		printf(" %.*s", (int)len, text);
+		at += 1 + len;
+		text += len + (text[len] == ' ');
+	}
+	putchar('\n');
+}
+
 void rut_print_help(const struct rut_cmd *cmd)
 {
 	printf("usage: rutile %s %s\n\n%s.\n", cmd->name, cmd->usage, cmd->summary);
@@ -186,7 +213,7 @@ void rut_print_help(const struct rut_cmd *cmd)
 		snprintf(left, sizeof(left), "%c%c%c --%s%s%s", letter ? '-' : ' ',
 			 letter ? o->id : ' ', letter ? ',' : ' ', o->name, sep,
 			 o->arg ? o->arg : "");
-		printf("  %-26s %s\n", left, o->help);
+		rut_print_item(left, 26, o->help);
 	}
 	printf("\nThe manual page rutile-%s(1) says more.\n", cmd->name);
 }

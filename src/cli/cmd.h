@@ -91,6 +91,12 @@ int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 /* Prints "rutile VERB: MESSAGE"; returns RUT_EXIT_FAIL. */
 int rut_fail(const struct rut_cmd *cmd, const struct rut_err *err);
 
+/*
+ * Prints "  LEFT TEXT", the text behind so many columns. On a terminal words that do not fit go below
+ * the first one.
+ */
+void rut_print_item(const char *left, int left_columns, const char *text);
+
 /* Prints the help of one verb on standard output. */
 void rut_print_help(const struct rut_cmd *cmd);
 

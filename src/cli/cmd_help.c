@@ -38,7 +38,7 @@ static void print_group(const char *group)
 	printf("\n%s:\n", group);
 	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
 		if (!strcmp((*c)->group, group))
-			printf("  %-16s %s\n", (*c)->name, (*c)->summary);
+			rut_print_item((*c)->name, 16, (*c)->summary);
 }
 
 /* Group by group, wherever in the table a verb stands; our own last. */

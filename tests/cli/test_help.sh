@@ -66,6 +66,21 @@ every_option_is_in_the_manual_page() {
   done
 }
 
+# On a terminal no line is longer than it, and no word is lost; elsewhere nothing is broken.
+help_fits_the_terminal() {
+  command -v script >/dev/null || t_skip "script is not installed"
+  for words in help 'view --help' 'start --help'; do
+    # shellcheck disable=SC2086 # words
+    "$RUTILE" $words >plain
+    [ "$(wc -L <plain)" -gt 80 ]
+    script -qec "stty cols 80; '$RUTILE' $words" out </dev/null >/dev/null
+    tr -d '\r' <out | grep -av '^Script ' >shown
+    # The usage line is to be copied, so it is not broken.
+    [ "$(grep -v '^usage: ' shown | wc -L)" -le 80 ]
+    [ "$(xargs -d '\n' <plain | tr -s ' ')" = "$(xargs -d '\n' <shown | tr -s ' ' | sed 's/ *$//')" ]
+  done
+}
+
 groups_are_not_torn() {
   "$RUTILE" help | grep ':$' | sort | uniq -d >twice
   [ ! -s twice ]
@@ -74,6 +89,7 @@ groups_are_not_torn() {
 }
 
 t_case "each group of verbs is shown once" groups_are_not_torn
+t_case "help fits the terminal" help_fits_the_terminal
 t_case "every option is in the manual page" every_option_is_in_the_manual_page
 t_case "every verb has help and a manual page" every_verb_has_help_and_a_manual_page
 t_case "unknown verbs and options are refused with exit 2" unknown_words_are_refused
