@@ -361,9 +361,8 @@ static int ensure_folder(struct rut_consumer *c, uint64_t now, struct rut_err *e
 
 void rut_consumer_follow_mappings(struct rut_consumer *c)
 {
-	if (!c->mappings && rut_mappings_wanted(c->recorder) &&
-	    rut_mappings_open(&c->mappings, c->recorder) < 0)
-		rut_debug("what programs map from now on is not told: no names for new ones");
+	if (rut_mappings_wanted(c->recorder))
+		rut_mappings_follow(&c->mappings, c->recorder);
 }
 
 void rut_consumer_statedump(struct rut_consumer *c)

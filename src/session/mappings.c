@@ -202,7 +202,7 @@ static int open_ring(struct ring *r, int cpu, bool build_id)
 	return 0;
 }
 
-int rut_mappings_open(struct rut_mappings **ret, const struct rut_recorder *rec)
+static int open_rings(struct rut_mappings **ret, const struct rut_recorder *rec)
 {
 	struct rut_mappings *m = calloc(1, sizeof(*m));
 	int rc = 0;
@@ -230,6 +230,12 @@ int rut_mappings_open(struct rut_mappings **ret, const struct rut_recorder *rec)
 	}
 	*ret = m;
 	return 0;
+}
+
+void rut_mappings_follow(struct rut_mappings **m, const struct rut_recorder *r)
+{
+	if (!*m && open_rings(m, r) < 0)
+		rut_debug("what programs map from now on is not told: no names for new ones");
 }
 
 void rut_mappings_free(struct rut_mappings *m)

@@ -22,8 +22,8 @@ void rut_mappings_dump(struct rut_statedump *s, const struct rut_recorder *r);
 /* The kernel's notices, one ring a CPU. */
 struct rut_mappings;
 
-/* -errno where the kernel does not allow it. */
-int rut_mappings_open(struct rut_mappings **ret, const struct rut_recorder *r);
+/* Begins to collect them in *m, if that is NULL; it stays so where the kernel does not allow it. */
+void rut_mappings_follow(struct rut_mappings **m, const struct rut_recorder *r);
 void rut_mappings_free(struct rut_mappings *m);
 
 /* Writes what has come since the last call. */

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "ring/read.h"
 #include "session/aside.h"
 #include "session/meta.h"
@@ -98,15 +99,7 @@ static int write_file(int dir, const char *name, const void *data, size_t len, b
 		dir, name,
 		O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | (append ? O_APPEND : O_EXCL), 0640);
 
-	for (const char *p = data; fd >= 0 && len;) {
-		ssize_t n = write(fd, p, len);
-
-		if (n < 0)
-			return -errno;
-		p += n;
-		len -= (size_t)n;
-	}
-	return fd < 0 ? -errno : 0;
+	return fd < 0 ? -errno : rut_file_write(fd, data, len);
 }
 
 /* DIR/NAME/kernel with the metadata in it; NAME-1 and so on when that exists. */

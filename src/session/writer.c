@@ -485,10 +485,10 @@ void rut_writer_mappings(struct rut_writer *w, struct rut_mappings **follower)
 
 	if (!rut_mappings_wanted(r))
 		return;
-	if (!*follower && !w->mapped && rut_mappings_open(follower, r) < 0)
-		rut_debug("what programs map from now on is not told: no names for new ones");
-	if (!w->mapped)
+	if (!w->mapped) {
+		rut_mappings_follow(follower, r);
 		rut_mappings_dump(&s, r);
+	}
 	w->mapped = true;
 	if (*follower)
 		rut_mappings_step(*follower, &s, r);

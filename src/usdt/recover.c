@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "ring/read.h"
 #include "usdt/metadata.h"
 #include "usdt/remote.h"
@@ -138,21 +139,6 @@ static uint64_t trim(const struct recovery *r, struct rut_packet *p, bool *ret_c
 	return n;
 }
 
-static int write_all(int fd, const void *data, size_t len)
-{
-	for (const char *p = data; len;) {
-		ssize_t n = write(fd, p, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 static int write_metadata(const struct recovery *r, int fd)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
@@ -164,7 +150,7 @@ static int write_metadata(const struct recovery *r, int fd)
 	for (uint32_t i = 0; i < r->nslots; i++)
 		if (r->slots[i].serial)
 			rut_usdt_metadata_event(&b, &r->slots[i]);
-	return b.failed ? -ENOMEM : write_all(fd, b.data, b.len);
+	return b.failed ? -ENOMEM : rut_file_write(fd, b.data, b.len);
 }
 
 static int write_packets(const struct recovery *r, int fd, struct rut_usdt_recovered *found)
@@ -183,7 +169,7 @@ static int write_packets(const struct recovery *r, int fd, struct rut_usdt_recov
 		}
 		found->events += trim(r, p, &cut);
 		found->damaged += cut;
-		rc = write_all(fd, p, 1ull << shift);
+		rc = rut_file_write(fd, p, 1ull << shift);
 		if (rc < 0)
 			return rc;
 		found->packets++;

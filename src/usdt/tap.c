@@ -35,6 +35,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/proc.h"
 #include "ring/read.h"
@@ -88,22 +89,10 @@ static int append_metadata(const struct tap *tap, const struct rut_buf *b)
 	_cleanup_close_ int fd =
 		openat(tap->dir_fd, "metadata",
 		       O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-	size_t done = 0;
 
 	if (b->failed)
 		return -ENOMEM;
-	if (fd < 0)
-		return -errno;
-	while (done < b->len) {
-		ssize_t n = write(fd, b->data + done, b->len - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		done += (size_t)n;
-	}
-	return 0;
+	return fd < 0 ? -errno : rut_file_write(fd, b->data, b->len);
 }
 
 static void ask(const struct tap *tap)

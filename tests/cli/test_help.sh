@@ -52,7 +52,9 @@ check() { # STATUS LINE
   # shellcheck disable=SC2086 # words
   timeout 10 "$RUTILE" $2 >out 2>err || rc=$?
   echo "rutile $2: $rc, $(cat err)"
-  [ "$rc" = "$1" ] && [ ! -s out ] && [ "$(wc -l <err)" = 1 ]
+  [ "$rc" = "$1" ]
+  [ ! -s out ]
+  [ "$(wc -l <err)" = 1 ]
   grep -q "^rutile ${2%% *}: " err
   [ "$1" = 1 ] || grep -q "(see 'rutile ${2%% *} --help')$" err
 }

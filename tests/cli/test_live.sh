@@ -132,7 +132,9 @@ reset_counts_anew() {
 a_file_is_not_replaced_silently() {
   fake_shop
   "$R" calls -o out.txt 100 2>err >std
-  [ ! -s std ] && [ ! -s err ] && grep -q 'last table' out.txt
+  [ ! -s std ]
+  [ ! -s err ]
+  grep -q 'last table' out.txt
   "$R" calls -o out.txt 100 2>err
   grep -qx "rutile: replacing 'out.txt'" err
   rc=0

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "unit.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/logfile.h"
 
@@ -162,6 +165,33 @@ static void test_logfile_keeps_its_limits(void **state)
 	assert_int_equal(system(cmd), 0);
 }
 
+/* A pipe that is not to be waited for takes what it has room for, and then nothing more. */
+static void test_file_write_goes_on_after_a_short_write(void **state)
+{
+	char *data, *got;
+	int fds[2], room;
+
+	assert_int_equal(pipe2(fds, O_NONBLOCK), 0);
+	room = fcntl(fds[1], F_SETPIPE_SZ, 4096);
+	assert_true(room > 0);
+	data = malloc((size_t)room * 2);
+	got = malloc((size_t)room * 2);
+	assert_true(data && got);
+	for (int i = 0; i < room * 2; i++)
+		data[i] = (char)(i * 7 >> 3);
+	assert_int_equal(rut_file_write(fds[1], data, (size_t)room * 2), -EAGAIN);
+	assert_int_equal(read(fds[0], got, (size_t)room * 2), room);
+	assert_memory_equal(got, data, (size_t)room);
+	assert_int_equal(rut_file_write(fds[1], data, (size_t)room), 0);
+	assert_int_equal(read(fds[0], got, (size_t)room), room);
+	assert_memory_equal(got, data, (size_t)room);
+	assert_int_equal(rut_file_write(fds[1], data, 0), 0);
+	free(data);
+	free(got);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -170,6 +200,7 @@ int main(void)
 		cmocka_unit_test(test_buf_reads_proc),
 		cmocka_unit_test(test_map_agrees_with_an_array),
 		cmocka_unit_test(test_logfile_keeps_its_limits),
+		cmocka_unit_test(test_file_write_goes_on_after_a_short_write),
 		cmocka_unit_test(test_strtab_gives_the_same_id_for_the_same_bytes),
 	};
 

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef RUT_BASE_FILE_H
+#define RUT_BASE_FILE_H
+
+#include <stddef.h>
+
+/* Writes all of it, by as many calls as that takes. Returns 0, or -errno with a part written. */
+int rut_file_write(int fd, const void *data, size_t len);
+
+#endif
