@@ -14,7 +14,7 @@
 #define GRAPH_WIDTH	80
 #define GRAPH_WIDTH_MIN 10 /* below that lines wrap */
 #define BOUND_WIDTH	8
-#define NSEC	    1000000000ll
+#define NSEC		1000000000ll
 
 void rut_fmt_time(char *out, size_t size, int64_t ns, bool date, bool gmt)
 {

@@ -92,8 +92,8 @@ int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 int rut_fail(const struct rut_cmd *cmd, const struct rut_err *err);
 
 /*
- * Prints "  LEFT TEXT", the text behind so many columns. On a terminal words that do not fit go below
- * the first one.
+ * Prints "  LEFT TEXT", the text behind so many columns. On a terminal words that do not fit go
+ * below the first one.
  */
 void rut_print_item(const char *left, int left_columns, const char *text);
 

@@ -27,7 +27,7 @@ extern const struct rut_cmd cmd_help;
 
 static bool is_first_of_group(const struct rut_cmd *const *at)
 {
-	for (const struct rut_cmd *const *c = rut_cmds; c < at; c++)
+	for (const struct rut_cmd *const *c = rut_cmds; *c && c < at; c++)
 		if (!strcmp((*c)->group, (*at)->group))
 			return false;
 	return true;

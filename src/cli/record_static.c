@@ -63,7 +63,8 @@ void rut_record_static_close(struct rut_record_static *s)
 	fprintf(stderr,
 		"rutile record: %s: static tracepoints of %zu process%s, %.1f MiB in %" PRIu64
 		" packets, %" PRIu64 " events lost\n",
-		s->dir, processes, processes == 1 ? "" : "es", (double)bytes / 1048576, packets, lost);
+		s->dir, processes, processes == 1 ? "" : "es", (double)bytes / 1048576, packets,
+		lost);
 	rut_usdt_taps_free(s->taps);
 	s->taps = NULL;
 }

@@ -244,7 +244,8 @@ static void print_heading(struct rut_live *l, struct rut_buf *out, bool final)
 	rut_buf_puts(out, final ? " (last table)\n" : "\n");
 }
 
-/* As wide as it is, or as the terminal where that is narrower: columns give way as on the screen. */
+/* As wide as it is, or as the terminal where that is narrower: columns give way as on the screen.
+ */
 static void print_table(struct rut_live *l, struct rut_buf *out)
 {
 	size_t heading = out->len, width = rut_screen_width(l->fd);

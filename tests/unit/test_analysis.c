@@ -144,7 +144,8 @@ static int by_value(const void *a, const void *b)
 	return *(const int *)a / 10 - *(const int *)b / 10;
 }
 
-/* A graph of two rows at this many columns: the widths of its longest bar and of its longest line. */
+/* A graph of two rows at this many columns: the widths of its longest bar and of its longest line.
+ */
 static void graph_at(size_t columns, size_t *ret_bar, size_t *ret_line)
 {
 	struct rut_graph g = {0};
