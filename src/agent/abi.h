@@ -159,10 +159,14 @@ struct rut_agent_table {
 	uint32_t scans;		/* looks through the heap that are complete */
 	uint32_t instrumented;	/* methods with a hook */
 	uint64_t real0_ns;	/* CLOCK_REALTIME at mono0_ns; 0: an older agent */
-	uint64_t pad[3];
+	uint64_t ractors;	/* RUT_RACTORS_*: there are others than the main one */
+	uint64_t pad[2];
 	struct rut_agent_stacks stacks;
 	uint64_t pad_2[9];
 };
+
+#define RUT_RACTORS_UNSEEN   1u /* hooks did not see all that they do */
+#define RUT_RACTORS_ENDED_IT 3u /* nothing is counted since the first one began */
 
 struct rut_agent_row {
 	uint64_t calls;

@@ -246,6 +246,9 @@ static void *helper(void *arg)
 		bool more = false, any;
 
 		rut_lock(&agent.busy);
+		for (unsigned i = 0; i < RUT_AGENT_SLOTS && agent.rb_ready; i++)
+			if (rut_sessions[i].hooked && !rut_single_ractor())
+				rut_session_ractors(&rut_sessions[i]);
 		any = plan();
 		rut_unlock(&agent.busy);
 		if (any) {

@@ -88,6 +88,8 @@ void rut_on_newobj(VALUE index, struct rut_trace_arg *ta)
 	VALUE obj = ta->data, klass = rut_klass(obj);
 	const struct rut_site *site;
 
+	if (__builtin_expect(klass == rb.c_ractor && klass, 0))
+		rut_session_ractors(s);
 	if (!klass || !type_wanted(s->mode, rut_type(obj)))
 		return;
 	site = rut_site(s, ta, klass, 0, s->mode != RUT_AGENT_OBJECTS_TOTAL || s->filter.has_paths);

@@ -64,6 +64,11 @@ bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_pa
 static void on_ractor_new(VALUE tp, void *session)
 {
 	rut_ractors_many();
+	rut_session_ractors(session);
+	if (rut_ractors_crash() && !rut_session_counts_calls(session)) {
+		rut_session_raw_off(session);
+		((struct rut_session *)session)->table.hdr->ractors = RUT_RACTORS_ENDED_IT;
+	}
 }
 
 static VALUE watch_ractors_body(VALUE arg)
@@ -77,6 +82,10 @@ static VALUE watch_ractors_body(VALUE arg)
 		rut_ractors_many();
 		return rb.qnil;
 	}
+	/* Hooks on allocations run in the main ractor only, and this one would cost YJIT its code.
+	 */
+	if (!rut_session_counts_calls(s) && !rut_ractors_crash())
+		return rb.qnil;
 	method = rb.rb_funcallv(ractor, rb.rb_intern("method"), 1, &name);
 	s->tps[s->tp_count] = rb.rb_tracepoint_new(0, RUT_EVENT_CALL, on_ractor_new, s);
 	rb.rb_gc_register_address(&s->tps[s->tp_count]);
@@ -91,7 +100,11 @@ void rut_watch_ractors(struct rut_session *s)
 {
 	int failed = 0;
 
-	if (rb.version < 300 || rb.ruby_single_main_ractor || !rut_single_ractor())
+	bool visible = rb.ruby_single_main_ractor;
+
+	if (rut_ractors_crash() && !rut_session_counts_calls(s))
+		visible = false;
+	if (rb.version < 300 || visible || !rut_single_ractor())
 		return;
 	rb.rb_protect(watch_ractors_body, (VALUE)s, &failed);
 	if (failed) {

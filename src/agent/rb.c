@@ -136,6 +136,8 @@ const char *rut_rb_init(void)
 	if (rb.rb_funcallv(tracepoint, rb.rb_intern("method_defined?"), 1, &enable) != rb.qtrue)
 		return NULL; /* Ruby is still starting; again later */
 	rb.c_tracepoint = tracepoint;
+	if (rb.version >= 300)
+		rb.c_ractor = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Ractor"));
 	rb.enable_args = rb.rb_hash_new();
 	rb.rb_gc_register_address(&rb.enable_args);
 	rb.rb_gc_register_address(&rb.c_tracepoint);

@@ -173,6 +173,7 @@ struct rut_rb {
 	VALUE sym_target, sym_method, sym_block, sym_call, sym_b_call;
 	VALUE sym_major_gc_count, sym_state, sym_marking;
 	VALUE c_tracepoint;
+	VALUE c_ractor;	   /* 0: none */
 	VALUE enable_args; /* { target: ... }, reused */
 };
 

@@ -116,10 +116,25 @@ void rut_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn)
 	rb.rb_add_event_hook2(fn, events, (VALUE)s->index << 1 | 1, RUT_HOOK_RAW);
 }
 
-static bool counts_calls(const struct rut_session *s)
+void rut_session_raw_off(struct rut_session *s)
+{
+	if (s->raw)
+		rb.rb_remove_event_hook_with_data(s->raw, (VALUE)s->index << 1 | 1);
+	s->raw = NULL;
+}
+
+bool rut_session_counts_calls(const struct rut_session *s)
 {
 	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME ||
 	       s->mode == RUT_AGENT_TRACE;
+}
+
+/* Ruby keeps global hooks for each ractor: ours are the main one's (docs/ruby.md). */
+void rut_session_ractors(struct rut_session *s)
+{
+	if (s->used && (s->global || s->flags & RUT_AGENT_C_CALLS || rb.version >= 400 ||
+			!rut_session_counts_calls(s)))
+		s->table.hdr->ractors |= RUT_RACTORS_UNSEEN;
 }
 
 void rut_session_go_global(struct rut_session *s)
@@ -158,7 +173,13 @@ static VALUE hook_body(VALUE arg)
 		rut_stacks_write(s);
 		return rb.qnil;
 	}
-	if (!counts_calls(s)) {
+	if (!rut_session_counts_calls(s) && rut_ractors_crash() && !rut_single_ractor()) {
+		s->refused =
+			"it runs ractors, and this Ruby (until 3.2) crashes when one begins while "
+			"allocations are counted";
+		return rb.qnil;
+	}
+	if (!rut_session_counts_calls(s)) {
 		if (rb.version >= 302)
 			rut_slots_scan(&s->slots);
 		rut_session_raw(s, RUT_EVENT_NEWOBJ, rut_on_newobj);
@@ -192,7 +213,7 @@ const char *rut_session_hook(struct rut_session *s)
 
 	rb.rb_protect(hook_body, (VALUE)s, &failed);
 	if (!failed)
-		return NULL;
+		return s->refused;
 	rb.rb_set_errinfo(rb.qnil);
 	return "Ruby raised an exception while the hooks were set";
 }
@@ -225,7 +246,7 @@ static bool work(struct rut_session *s, uint64_t deadline_ns)
 
 	if (s->slots.stale)
 		rut_slots_scan(&s->slots);
-	if (!counts_calls(s) || s->global)
+	if (!rut_session_counts_calls(s) || s->global)
 		return false;
 	dropping = drop(s, deadline_ns);
 	more = rut_methods_work(s, deadline_ns);
@@ -253,9 +274,7 @@ static VALUE unhook_globals(VALUE arg)
 {
 	struct rut_session *s = (struct rut_session *)arg;
 
-	if (s->raw)
-		rb.rb_remove_event_hook_with_data(s->raw, (VALUE)s->index << 1 | 1);
-	s->raw = NULL;
+	rut_session_raw_off(s);
 	while (s->tp_count) {
 		VALUE *tp = &s->tps[--s->tp_count];
 

@@ -79,6 +79,7 @@ struct rut_session {
 	struct rut_codes codes;
 	struct rut_table table;
 	uint64_t slow_ns;
+	const char *refused; /* why nothing was hooked, or NULL */
 	struct rut_agent_slot *slot;
 	struct rut_filter filter;
 	struct rut_arena *arena; /* owned */
@@ -173,6 +174,23 @@ static inline void rut_add(uint64_t *counter, uint64_t n)
 {
 	rut_add_in(counter, n, RUT_LIKELY(rut_single_ractor()));
 }
+
+bool rut_session_counts_calls(const struct rut_session *s);
+
+/*
+ * Until 3.2 a ractor that begins while there is a hook on allocations, whoever's, crashes Ruby: it
+ * looks for the line of a thread that has no frame yet.
+ */
+static inline bool rut_ractors_crash(void)
+{
+	return rb.version >= 300 && rb.version <= 302;
+}
+
+/* Takes the hook of rut_session_raw() away. */
+void rut_session_raw_off(struct rut_session *s);
+
+/* There are ractors: says so in the table when this session does not see all that they do. */
+void rut_session_ractors(struct rut_session *s);
 
 /* methods.c */
 /* Looks through the heap for code; `again`: some of it may have its hook already. */

@@ -85,6 +85,9 @@ static void refresh(struct rut_session *s, struct rut_site *site, const VALUE *c
 	const char *path = by_path ? site->place : NULL;
 	int line = (int)site->line;
 
+	if (!rut_single_ractor())
+		rut_session_ractors(s);
+
 	if (cfp)
 		path = rut_source_location(&line);
 	site->v = resolve(s, site->klass, site->mid, path, line, site->life.epoch ? site->v : NULL);

@@ -169,6 +169,7 @@ static int run_traced(struct rut_trace *t, struct rut_tracer *tracer, struct sin
 			   "%" PRIu64 " events were lost: trace less (--path, --class, --method), "
 			   "write to a file, or enlarge --ring",
 			   s->print.lost);
+	rut_notice_ractors(t->cmd, tracer);
 	if (s->error && s->error != -EPIPE && s->error != -EINTR)
 		return rut_err_errno(err, -s->error, "cannot write");
 	return 0;

@@ -48,6 +48,19 @@ uint64_t rut_now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
+void rut_notice_ractors(const struct rut_cmd *cmd, const struct rut_tracer *t)
+{
+	enum rut_ruby_ractors ractors = rut_tracer_ractors(t);
+
+	if (ractors == RUT_RUBY_RACTORS_UNSEEN)
+		rut_notice(cmd,
+			   "it runs ractors: what Ruby tells to the main one only (calls of C "
+			   "methods, allocations, since 4.0 all) is not counted in the others");
+	if (ractors == RUT_RUBY_RACTORS_ENDED_IT)
+		rut_notice(cmd, "counted until it began a ractor: until 3.2 Ruby crashes when one "
+				"begins while allocations are counted");
+}
+
 const char *rut_mode_name(enum rut_ruby_mode mode)
 {
 	static const char *const names[] = {
@@ -402,6 +415,7 @@ static int finish(struct rut_live *l, int rc, struct rut_err *err)
 		rc = rut_live_update(l, err);
 	if (!rc)
 		rc = l->view->show(l, true);
+	rut_notice_ractors(l->cmd, l->tracer);
 	if (ends_quietly(rc))
 		return 0;
 	if (rc < 0 && !err->code)

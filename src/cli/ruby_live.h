@@ -67,6 +67,9 @@ int rut_live_restart(struct rut_live *l, struct rut_err *err);
 int rut_live_update(struct rut_live *l, struct rut_err *err);
 void rut_live_reset(struct rut_live *l);
 
+/* On standard error, when ractors ran of which not all was seen. */
+void rut_notice_ractors(const struct rut_cmd *cmd, const struct rut_tracer *t);
+
 uint64_t rut_now_ns(void);
 
 /* Writes all of a buffer and empties it. -EPIPE: nobody reads any more; -EINTR: asked to stop. */

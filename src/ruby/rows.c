@@ -174,6 +174,7 @@ bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_r
 	const struct rut_agent_row *rows = rows_now(t, p, count);
 	double ns = tick_ns(p);
 
+	t->ractors |= (uint32_t)p->table->ractors;
 	if (!rows || reserve_names(p, count) < 0)
 		return false;
 	for (uint32_t i = 0; i < count && n < *ret_count; i++)
@@ -213,6 +214,18 @@ int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, 
 	*ret_rows = t->rows;
 	*ret_count = n;
 	return 0;
+}
+
+enum rut_ruby_ractors rut_tracer_ractors(const struct rut_tracer *t)
+{
+	uint32_t r = t->ractors;
+
+	for (size_t i = 0; i < t->count; i++)
+		if (t->tracees[i]->table)
+			r |= (uint32_t)t->tracees[i]->table->ractors;
+	return (r & RUT_RACTORS_ENDED_IT) == RUT_RACTORS_ENDED_IT ? RUT_RUBY_RACTORS_ENDED_IT
+	       : r & RUT_RACTORS_UNSEEN				  ? RUT_RUBY_RACTORS_UNSEEN
+								  : RUT_RUBY_RACTORS_NONE;
 }
 
 void rut_tracer_reset(struct rut_tracer *t)

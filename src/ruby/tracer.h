@@ -119,6 +119,19 @@ struct rut_ruby_row {
 int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, size_t *ret_count,
 		    struct rut_err *err);
 
+/*
+ * Ractors other than the main one, of which the hooks of this tracer do not see all: calls of C
+ * methods and allocations, since Ruby 4.0 any calls. Until 3.2 allocations are not counted any more
+ * once one begins: it would crash.
+ */
+enum rut_ruby_ractors {
+	RUT_RUBY_RACTORS_NONE,
+	RUT_RUBY_RACTORS_UNSEEN,
+	RUT_RUBY_RACTORS_ENDED_IT,
+};
+
+enum rut_ruby_ractors rut_tracer_ractors(const struct rut_tracer *t);
+
 /* Counting starts anew from zero, in every process. */
 void rut_tracer_reset(struct rut_tracer *t);
 
