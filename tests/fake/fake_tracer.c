@@ -302,6 +302,12 @@ int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, 
 	return 0;
 }
 
+enum rut_ruby_ractors rut_tracer_ractors(const struct rut_tracer *t)
+{
+	(void)t;
+	return RUT_RUBY_RACTORS_NONE;
+}
+
 void rut_tracer_reset(struct rut_tracer *t)
 {
 	t->zero = !fake.grow;
