@@ -137,10 +137,12 @@ int rut_gvl_run(void (*fn)(void *), void *arg, int timeout_ms)
 		job_register();
 		if (sleep_until_done(wanted, round ? pause_us : 1500))
 			return 0;
-		mark_main_thread();
-		if (sleep_until_done(wanted, 1000))
-			return 0;
-		wake_main_thread();
+		if (!rb.wakes_disturb) {
+			mark_main_thread();
+			if (sleep_until_done(wanted, 1000))
+				return 0;
+			wake_main_thread();
+		}
 		if (sleep_until_done(wanted, pause_us))
 			return 0;
 		waited_us += 2 * pause_us + 1200;

@@ -7,7 +7,8 @@
  * in steps: the job is registered from the helper (marks the thread that ran last); then from a
  * signal handler on the main thread (marks the main thread; system calls are restarted); then
  * Ruby's own signal handler is called with a signal that no program handles, which makes Ruby wake
- * its main thread, whatever that is waiting for, and let it sleep on.
+ * its main thread, whatever that is waiting for, and let it sleep on. But Ruby 4.0.0 does not let
+ * it sleep on (its bug 21812, mended in 4.0.1): there, who sleeps is left alone until he wakes.
  */
 #ifndef RUT_AGENT_GVL_H
 #define RUT_AGENT_GVL_H

@@ -32,6 +32,7 @@ const char *rut_rb_load(void)
 	rb.version = (rb.ruby_version[0] - '0') * 100 + (rb.ruby_version[2] - '0');
 	if (rb.version < OLDEST || rb.version > NEWEST)
 		return "a Ruby from 2.5 to 4.0";
+	rb.wakes_disturb = strcmp(rb.ruby_version, "4.0.0") == 0;
 #define F(required, ret, name, args)                                                               \
 	*(void **)&rb.name = dlsym(RTLD_DEFAULT, #name);                                           \
 	if (required && !rb.name)                                                                  \
@@ -108,6 +109,7 @@ const char *rut_rb_init(void)
 {
 	const size_t *gcs;
 	VALUE tracepoint, enable = rb.rb_id2sym(rb.rb_intern("enable"));
+	const char *many;
 
 	rb.qnil = rb.rb_attr_get(*rb.rb_cObject, rb.rb_intern("__rutile_nothing__"));
 	rb.qtrue = 0x14;
@@ -131,7 +133,8 @@ const char *rut_rb_init(void)
 	/* The first calls make symbols, which is forbidden in some hooks. */
 	rb.rb_gc_stat(rb.sym_major_gc_count);
 	rb.rb_gc_latest_gc_info(rb.sym_state);
-	rb.threads_move = getenv("RUBY_MN_THREADS") && atoi(getenv("RUBY_MN_THREADS")) > 0;
+	many = getenv("RUBY_MN_THREADS");
+	rb.threads_move = many && atoi(many) > 0;
 	tracepoint = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("TracePoint"));
 	if (rb.rb_funcallv(tracepoint, rb.rb_intern("method_defined?"), 1, &enable) != rb.qtrue)
 		return NULL; /* Ruby is still starting; again later */

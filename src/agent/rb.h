@@ -167,6 +167,7 @@ struct rut_rb {
 	unsigned tp_word;     /* of a tracepoint's data: where our own is; 0: not known */
 	bool tp_embedded;     /* a tracepoint's data is in the object */
 	bool threads_move;    /* all may, from one native thread to another (M:N) */
+	bool wakes_disturb;   /* who is woken by Ruby does not sleep on, see gvl.h */
 	bool target;	      /* tracepoints can be enabled for one method */
 	VALUE qnil, qtrue;
 	ID id_enable, id_each_child, id_local_get, id_parameters, id_trace_points, id_attached;

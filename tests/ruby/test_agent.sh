@@ -381,6 +381,28 @@ for n in range(20): print("v=" + ("[0, 1, 2, 3, 4, 5, 6, 7, ...]" if n > 8 else 
   diff want got
 }
 
+# Who sleeps until he is woken is not woken by a tracer, nor is the thread that waits for a queue.
+sleeps_on() {
+  $RUBY -e '
+class W; def step; 1; end; end
+$stdout.sync = true
+queue = Queue.new
+Thread.new { queue.pop; puts "popped" }
+Thread.new { sleep; puts "the other woke" }
+puts "ready"
+sleep
+puts "woke"
+sleep 100' >out &
+  pid=$!
+  trap 'kill $pid 2>/dev/null || true' EXIT
+  t_wait grep -q ready out
+  for mode in calls time objects; do
+    timeout -s INT 2 "$TRACE_TOOL" -m $mode "$pid" >/dev/null || true
+    not t_gone "$pid"
+  done
+  [ "$(cat out)" = ready ]
+}
+
 # With YJIT a hook for each method is too dear: then one for all counts the same.
 yjit_counts_with_many_methods() {
   $RUBY --yjit -e 'exit(RubyVM::YJIT.enabled?)' 2>/dev/null || t_skip "this Ruby has no YJIT"
@@ -485,6 +507,7 @@ t_case "two tracers at once, then another, then no hook is left" two_tracers_and
 t_case "the tracer is killed while code is loaded" survives_the_tracer_while_loading
 t_case "slow calls, calls inside a method, arguments" conditions_of_a_trace
 t_case "arguments that hold others" arguments_that_hold_others
+t_case "a sleeping program sleeps on" sleeps_on
 t_case "an application of 15,000 methods" many_methods_fit
 t_case "YJIT and many methods" yjit_counts_with_many_methods
 t_done
