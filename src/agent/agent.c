@@ -222,13 +222,22 @@ static bool any_session(void)
 	return false;
 }
 
-/* The interpreter may still be starting: Complex is one of the last classes that it makes. */
+/*
+ * The interpreter may still be starting: Complex is one of the last classes that it makes. Ruby 2.5
+ * makes room for postponed jobs after that, before it looks at its command line (which a program
+ * that embeds it may not let it do: then for a second).
+ */
 static void wait_for_ruby(void)
 {
 	struct timespec ts = {.tv_nsec = 5000000};
 
 	while (!*(volatile VALUE *)(rb.rb_cComplex ? rb.rb_cComplex : rb.rb_cObject))
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
+	for (int i = 0; i < 200 && rb.version == 205 && rb.rb_argv0; i++) {
+		if (*(volatile VALUE *)rb.rb_argv0)
+			return;
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
+	}
 }
 
 static void *helper(void *arg)

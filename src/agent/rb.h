@@ -152,6 +152,7 @@ typedef void (*rut_job_fn)(void *data);
 #define RUT_RB_VARS(F)                                                                             \
 	F(VALUE, rb_cObject)                                                                       \
 	F(VALUE, rb_cComplex)                                                                      \
+	F(VALUE, rb_argv0)                                                                         \
 	F(void *, ruby_single_main_ractor)                                                         \
 	F(const char, ruby_version)
 
