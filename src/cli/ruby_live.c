@@ -55,7 +55,8 @@ void rut_notice_ractors(const struct rut_cmd *cmd, const struct rut_tracer *t)
 	if (ractors == RUT_RUBY_RACTORS_UNSEEN)
 		rut_notice(cmd,
 			   "it runs ractors: what Ruby tells to the main one only (calls of C "
-			   "methods, allocations, since 4.0 all) is not counted in the others");
+			   "methods; allocations until 3.4; all calls from 4.0 on) is not counted "
+			   "in the others");
 	if (ractors == RUT_RUBY_RACTORS_ENDED_IT)
 		rut_notice(cmd, "counted until it began a ractor: until 3.2 Ruby crashes when one "
 				"begins while allocations are counted");
