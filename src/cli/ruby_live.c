@@ -243,12 +243,15 @@ static void print_heading(struct rut_live *l, struct rut_buf *out, bool final)
 	bool calls = l->mode <= RUT_RUBY_TIME;
 	uint64_t sum = calls ? l->rows.sum_calls : l->rows.sum_count;
 
-	rut_buf_printf(out, "%s%s after %s: %" PRIu64 " %s, %zu %s", l->intervals ? "\n" : "",
+	rut_buf_printf(out, "%s%s after %s: %" PRIu64 " %s%s, %zu %s%s", l->intervals ? "\n" : "",
 		       rut_mode_name(l->mode), rut_text_duration(time, l->updated_ns - l->count_ns),
-		       sum, calls ? "calls" : "allocations", l->rows.count,
-		       calls				   ? "methods"
-		       : l->mode == RUT_RUBY_OBJECTS_TOTAL ? "classes"
-							   : "places");
+		       sum, calls ? "call" : "allocation", sum == 1 ? "" : "s", l->rows.count,
+		       calls				   ? "method"
+		       : l->mode == RUT_RUBY_OBJECTS_TOTAL ? "class"
+							   : "place",
+		       l->rows.count == 1		   ? ""
+		       : l->mode == RUT_RUBY_OBJECTS_TOTAL ? "es"
+							   : "s");
 	if (l->processes > 1)
 		rut_buf_printf(out, ", %d processes", l->processes);
 	if (l->lost)
