@@ -32,6 +32,7 @@ const char *rut_rb_load(void)
 	rb.version = (rb.ruby_version[0] - '0') * 100 + (rb.ruby_version[2] - '0');
 	if (rb.version < OLDEST || rb.version > NEWEST)
 		return "a Ruby from 2.5 to 4.0";
+	rb.jobs_on_ruby_threads = rb.version == 300;
 	rb.wakes_disturb = strcmp(rb.ruby_version, "4.0.0") == 0;
 #define F(required, ret, name, args)                                                               \
 	*(void **)&rb.name = dlsym(RTLD_DEFAULT, #name);                                           \

@@ -163,13 +163,14 @@ struct rut_rb {
 #define F(type, name) type *name;
 	RUT_RB_VARS(F)
 #undef F
-	int version;	      /* 301 for 3.1 */
-	unsigned frame_words; /* of a control frame; 0: not known */
-	unsigned tp_word;     /* of a tracepoint's data: where our own is; 0: not known */
-	bool tp_embedded;     /* a tracepoint's data is in the object */
-	bool threads_move;    /* all may, from one native thread to another (M:N) */
-	bool wakes_disturb;   /* who is woken by Ruby does not sleep on, see gvl.h */
-	bool target;	      /* tracepoints can be enabled for one method */
+	int version;		   /* 301 for 3.1 */
+	unsigned frame_words;	   /* of a control frame; 0: not known */
+	unsigned tp_word;	   /* of a tracepoint's data: where our own is; 0: not known */
+	bool tp_embedded;	   /* a tracepoint's data is in the object */
+	bool threads_move;	   /* all may, from one native thread to another (M:N) */
+	bool jobs_on_ruby_threads; /* who registers a job must be one, see gvl.h */
+	bool wakes_disturb;	   /* who is woken by Ruby does not sleep on, see gvl.h */
+	bool target;		   /* tracepoints can be enabled for one method */
 	VALUE qnil, qtrue;
 	ID id_enable, id_each_child, id_local_get, id_parameters, id_trace_points, id_attached;
 	VALUE sym_target, sym_method, sym_block, sym_call, sym_b_call;

@@ -151,12 +151,13 @@ void rut_target_sets(VALUE obj, void *data)
 }
 
 /*
- * Ruby 2.7 keeps what it should free. A hook that is taken away stays in the list of its code, with
- * its tracepoint, as long as there is another one; and counts as one that is left, so that the list
- * and the slow instructions stay for ever. A list that is empty is forgotten, not freed. So we take
- * the hooks out ourselves before the next one goes, and have Ruby think that a list is in use: what
- * it forgets then is ours. Layout as in files.c; the words of the list are: first hook (two words),
- * events, whether there is something to clean, how many are running it.
+ * Ruby 2.6 and 2.7 keep what they should free. A hook that is taken away stays in the list of its
+ * code, with its tracepoint, as long as there is another one; and counts as one that is left, so
+ * that the list and the slow instructions stay for ever. A list that is empty is forgotten, not
+ * freed (by 3.0 too). So we take the hooks out ourselves before the next one goes, and have Ruby
+ * think that a list is in use: what it forgets then is ours. Layout as in files.c; the words of the
+ * list are: first hook (two words), events, whether there is something to clean, how many are
+ * running it.
  */
 struct disable {
 	VALUE tp;
@@ -166,7 +167,7 @@ struct disable {
 
 static bool keeps_hooks(void)
 {
-	return rb.version == 206 || rb.version == 207;
+	return rb.version == 206 || rb.version == 207 || (rb.version == 300 && rut_single_ractor());
 }
 
 static void free_hooks(uint32_t *list, bool all)

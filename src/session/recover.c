@@ -206,31 +206,32 @@ static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, in
 {
 	const struct rut_packet *p;
 	_cleanup_free_ unsigned char *data = malloc(1ull << m->shift);
-	struct rut_ring_ctl ctl;
+	_cleanup_free_ struct rut_ring_ctl *ctl =
+		aligned_alloc(_Alignof(struct rut_ring_ctl), sizeof(*ctl));
 	uint64_t first, last;
 	char name[32];
 
-	if (!data)
+	if (!data || !ctl)
 		return -ENOMEM;
 	snprintf(name, sizeof(name), "kernel_%u", cpu);
-	if (!read_ctl(d, m, cpu, &ctl) || ctl.magic != RUT_RING_MAGIC ||
-	    memcmp(ctl.uuid, m->anchor.uuid, sizeof(ctl.uuid)) != 0) {
+	if (!read_ctl(d, m, cpu, ctl) || ctl->magic != RUT_RING_MAGIC ||
+	    memcmp(ctl->uuid, m->anchor.uuid, sizeof(ctl->uuid)) != 0) {
 		found->damaged++;
 		/* cppcheck-suppress memleak ; it has a cleanup attribute */
 		return 0;
 	}
-	last = (ctl.pos + (1ull << m->shift) - 1) >> m->shift;
+	last = (ctl->pos + (1ull << m->shift) - 1) >> m->shift;
 	first = last > m->count ? last - m->count : 0;
 	for (uint64_t i = first; i < last; i++) {
 		bool there = read_packet(d, m, cpu, i, data);
 		int rc;
 
 		/* What was on disk already need not be in the core. */
-		if (!there && d->core && ctl.mode == RUT_RING_DISCARD &&
-		    (i + 1) << m->shift <= ctl.consumed)
+		if (!there && d->core && ctl->mode == RUT_RING_DISCARD &&
+		    (i + 1) << m->shift <= ctl->consumed)
 			continue;
 		if (!there ||
-		    !rut_ring_salvage(&ctl, m->shift, m->count, m->anchor.uuid, i, (void *)data)) {
+		    !rut_ring_salvage(ctl, m->shift, m->count, m->anchor.uuid, i, (void *)data)) {
 			found->damaged++;
 			continue;
 		}
