@@ -344,8 +344,8 @@ class Table < Hash
 end
 long = (0...40).to_a
 list = [[], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], long, long[3, 5], Array.new(3) { |i| "e#{i}" },
-        [[1, [2, [3, [4]]]]], {}, { 1 => "a", :b => [nil, true] }, (0...9).to_h { |i| [i, -i] },
-        (0...8).to_h { |i| ["k#{i}", i] }.freeze, Named.new([7]), Table[1, 2], Hash.new { raise "asked" },
+        [[1, [2, [3, [4]]]]], {}, { 1 => "a", :b => [nil, true] }, Hash[(0...9).map { |i| [i, -i] }],
+        Hash[(0...8).map { |i| ["k#{i}", i] }].freeze, Named.new([7]), Table[1, 2], Hash.new { raise "asked" },
         { a: { b: { c: { d: 1 } } } }, ["é" * 300] * 8]
 f = Foo.new
 list.each { |v| f.take(v) }
