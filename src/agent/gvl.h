@@ -8,7 +8,9 @@
  * signal handler on the main thread (marks the main thread; system calls are restarted); then
  * Ruby's own signal handler is called with a signal that no program handles, which makes Ruby wake
  * its main thread, whatever that is waiting for, and let it sleep on. But Ruby 4.0.0 does not let
- * it sleep on (its bug 21812, mended in 4.0.1): there, who sleeps is left alone until he wakes.
+ * it sleep on (its bug 21812, mended in 4.0.1): there, who sleeps is left alone until he wakes. And
+ * Ruby 3.0 crashes when a thread that is not its own registers a job (its bug 17573): there the
+ * signal handler is the first step.
  */
 #ifndef RUT_AGENT_GVL_H
 #define RUT_AGENT_GVL_H

@@ -2,7 +2,11 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#define TRIES 1000 /* names */
 
 int rut_file_write(int fd, const void *data, size_t len)
 {
@@ -17,4 +21,20 @@ int rut_file_write(int fd, const void *data, size_t len)
 		len -= (size_t)n;
 	}
 	return 0;
+}
+
+int rut_file_new_folder(char *path, size_t size, const char *dir, const char *name)
+{
+	for (int i = 0; i <= TRIES; i++) {
+		int n = i ? snprintf(path, size, "%s/%s-%d", dir, name, i)
+			  : snprintf(path, size, "%s/%s", dir, name);
+
+		if (n < 0 || (size_t)n >= size)
+			return -ENAMETOOLONG;
+		if (!mkdir(path, 0750))
+			return 0;
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -EEXIST;
 }

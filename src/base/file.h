@@ -7,4 +7,10 @@
 /* Writes all of it, by as many calls as that takes. Returns 0, or -errno with a part written. */
 int rut_file_write(int fd, const void *data, size_t len);
 
+/*
+ * Makes the folder DIR/NAME, or NAME-1 and so on when that exists; `path` gets which. Returns 0, or
+ * -errno for that path.
+ */
+int rut_file_new_folder(char *path, size_t size, const char *dir, const char *name);
+
 #endif

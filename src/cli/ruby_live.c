@@ -237,21 +237,25 @@ void rut_live_reset(struct rut_live *l)
 	l->next_reset_ns = l->reset_ns ? l->count_ns + l->reset_ns : UINT64_MAX;
 }
 
+static const char *word(uint64_t n, const char *one, const char *many)
+{
+	return n == 1 ? one : many;
+}
+
 static void print_heading(struct rut_live *l, struct rut_buf *out, bool final)
 {
 	char time[RUT_TEXT_DURATION_SIZE];
 	bool calls = l->mode <= RUT_RUBY_TIME;
 	uint64_t sum = calls ? l->rows.sum_calls : l->rows.sum_count;
+	size_t rows = l->rows.count;
 
-	rut_buf_printf(out, "%s%s after %s: %" PRIu64 " %s%s, %zu %s%s", l->intervals ? "\n" : "",
-		       rut_mode_name(l->mode), rut_text_duration(time, l->updated_ns - l->count_ns),
-		       sum, calls ? "call" : "allocation", sum == 1 ? "" : "s", l->rows.count,
-		       calls				   ? "method"
-		       : l->mode == RUT_RUBY_OBJECTS_TOTAL ? "class"
-							   : "place",
-		       l->rows.count == 1		   ? ""
-		       : l->mode == RUT_RUBY_OBJECTS_TOTAL ? "es"
-							   : "s");
+	rut_buf_printf(
+		out, "%s%s after %s: %" PRIu64 " %s, %zu %s", l->intervals ? "\n" : "",
+		rut_mode_name(l->mode), rut_text_duration(time, l->updated_ns - l->count_ns), sum,
+		calls ? word(sum, "call", "calls") : word(sum, "allocation", "allocations"), rows,
+		calls				    ? word(rows, "method", "methods")
+		: l->mode == RUT_RUBY_OBJECTS_TOTAL ? word(rows, "class", "classes")
+						    : word(rows, "place", "places"));
 	if (l->processes > 1)
 		rut_buf_printf(out, ", %d processes", l->processes);
 	if (l->lost)

@@ -106,18 +106,10 @@ static int write_file(int dir, const char *name, const void *data, size_t len, b
 static int make_trace(struct dump *d, const struct rut_meta *m, char *path, size_t size,
 		      struct rut_err *err)
 {
-	int fd, rc;
+	int fd, rc = rut_file_new_folder(path, size, d->dir, m->conf.name);
 
-	for (unsigned int i = 0;; i++) {
-		if (i)
-			snprintf(path, size, "%s/%s-%u", d->dir, m->conf.name, i);
-		else
-			snprintf(path, size, "%s/%s", d->dir, m->conf.name);
-		if (!mkdir(path, 0750))
-			break;
-		if (errno != EEXIST || i == 1000)
-			return rut_err_errno(err, errno, "cannot make the folder '%s'", path);
-	}
+	if (rc < 0)
+		return rut_err_errno(err, -rc, "cannot make the folder '%s'", path);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	rc = fd < 0 || mkdirat(fd, "kernel", 0750) < 0 ? -errno : 0;
 	if (!rc) {

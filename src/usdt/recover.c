@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -187,21 +186,13 @@ static int write_trace(const struct recovery *r)
 {
 	_cleanup_close_ int dir = -1, metadata = -1, stream = -1;
 	struct rut_usdt_recovered found = {0};
-	char path[PATH_MAX];
-	int rc = -1;
+	char path[PATH_MAX], name[32];
+	int rc;
 
-	for (int i = 0; i < 1000 && rc < 0; i++) {
-		if (i)
-			snprintf(path, sizeof(path), "%s/ruby_static-%u-%d", r->dir, r->ctl->pid,
-				 i);
-		else
-			snprintf(path, sizeof(path), "%s/ruby_static-%u", r->dir, r->ctl->pid);
-		rc = mkdir(path, 0750);
-		if (rc < 0 && errno != EEXIST)
-			break;
-	}
+	snprintf(name, sizeof(name), "ruby_static-%u", r->ctl->pid);
+	rc = rut_file_new_folder(path, sizeof(path), r->dir, name);
 	if (rc < 0)
-		return rut_err_errno(r->err, errno, "cannot make the folder '%s'", path);
+		return rut_err_errno(r->err, -rc, "cannot make the folder '%s'", path);
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	metadata = dir < 0 ? -1 : create(dir, "metadata");
 	stream = metadata < 0 ? -1 : create(dir, "stream");
