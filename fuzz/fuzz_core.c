@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `rutile recover` on damaged dumps. The first byte chooses: 0 the input is a core file; else it is
- * a list of changes (offset 24 bits, length 8 bits, bytes) to memory in which there is a session
- * and a ring of a Ruby process, read as the core of a process (1) or, through libkdumpfile, as that
- * of a machine (2).
+ * a list of changes (offset 24 bits, length 8 bits, bytes) to memory in which there is a session,
+ * a ring of a Ruby process and one of static tracepoints. That is read as the memory of a process
+ * (1), through libkdumpfile as the dump of a machine (2), or as the core file of a process, in
+ * several segments (3). In the files the headers are changed too.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/procfs.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -208,14 +210,15 @@ static void fill_memory(void)
 	fill_usdt();
 }
 
-static void change_memory(const uint8_t *data, size_t size)
+/* `headers`: of what is before the memory, a page. */
+static void change_memory(const uint8_t *data, size_t size, size_t headers)
 {
 	while (size > 4) {
 		size_t at = (size_t)data[0] | (size_t)data[1] << 8 | (size_t)data[2] << 16;
 		size_t len = data[3] % 64;
 
 		/* Half of the places in the first pages of what has figures in it. */
-		static const size_t starts[16] = {0,
+		static const size_t starts[15] = {0,
 						  sizeof(struct rut_anchor),
 						  RUT_META_PAGES_OFFSET,
 						  CTL,
@@ -229,16 +232,16 @@ static void change_memory(const uint8_t *data, size_t size)
 						  USDT_RING,
 						  USDT_PAGE,
 						  USDT_PAGE + RUT_PAGE,
-						  0,
 						  USDT_RING};
+		size_t start = at >> 19 & 15;
 
 		if (at & 1 << 23)
-			at = starts[at >> 19 & 15] + at % 512;
+			at = (start < 15 ? starts[start] + headers : 0) + at % 512;
 		data += 4;
 		size -= 4;
 		len = len < size ? len : size;
-		at %= TOTAL - 64;
-		memcpy(memory + at, data, len);
+		at %= headers + TOTAL - 64;
+		memcpy(memory - headers + at, data, len);
 		data += len;
 		size -= len;
 	}
@@ -285,7 +288,7 @@ static int read_file(const uint8_t *data, size_t size, bool kernel)
 	if (kernel)
 		found = rut_recover(path, dir, NULL, NULL, NULL);
 	else if (!rut_core_open(&core, path, NULL)) {
-		read_core(core);
+		found = read_core(core);
 		rut_core_free(core);
 	}
 	close(fd);
@@ -294,9 +297,6 @@ static int read_file(const uint8_t *data, size_t size, bool kernel)
 
 static void set_up(void)
 {
-	Elf64_Ehdr *e;
-	Elf64_Phdr *p;
-
 	strcpy(dir, access("/dev/shm", W_OK) ? "/tmp/rutile-fuzz-XXXXXX"
 					     : "/dev/shm/rutile-fuzz-XXXXXX");
 	whole = aligned_alloc(RUT_PAGE, RUT_PAGE + TOTAL);
@@ -304,8 +304,33 @@ static void set_up(void)
 		abort();
 	atexit(remove_dir);
 	memory = whole + RUT_PAGE;
+}
+
+static void add_segment(Elf64_Ehdr *e, uint64_t vaddr, size_t from, size_t to)
+{
+	Elf64_Phdr *p = (Elf64_Phdr *)(e + 1) + e->e_phnum++;
+
+	*p = (Elf64_Phdr){.p_type = PT_LOAD,
+			  .p_flags = PF_R,
+			  .p_offset = RUT_PAGE + from,
+			  .p_vaddr = vaddr + from,
+			  .p_paddr = (uint64_t)BASE_PAGE * RUT_PAGE + from,
+			  .p_filesz = to - from,
+			  .p_memsz = to - from};
+}
+
+/* The page before the memory: headers of the file. */
+static void fill_headers(bool kernel)
+{
+	const uint64_t base = (uint64_t)BASE_PAGE * RUT_PAGE;
+	Elf64_Ehdr *e = (void *)whole;
+	struct {
+		Elf64_Nhdr head;
+		char name[8];
+		prpsinfo_t info;
+	} *note = (void *)(whole + 1024);
+
 	memset(whole, 0, RUT_PAGE);
-	e = (void *)whole;
 	memcpy(e->e_ident, ELFMAG, SELFMAG);
 	e->e_ident[EI_CLASS] = ELFCLASS64;
 	e->e_ident[EI_DATA] = ELFDATA2LSB;
@@ -314,40 +339,46 @@ static void set_up(void)
 	e->e_machine = EM_X86_64;
 	e->e_version = EV_CURRENT;
 	e->e_phoff = e->e_ehsize = sizeof(*e);
-	e->e_phentsize = sizeof(*p);
-	e->e_phnum = 1;
-	p = (void *)(e + 1);
-	*p = (Elf64_Phdr){.p_type = PT_LOAD,
-			  .p_flags = PF_R,
-			  .p_offset = RUT_PAGE,
-			  .p_vaddr = 0xffff888000000000ull + (uint64_t)BASE_PAGE * RUT_PAGE,
-			  .p_paddr = (uint64_t)BASE_PAGE * RUT_PAGE,
-			  .p_filesz = TOTAL,
-			  .p_memsz = TOTAL};
+	e->e_phentsize = sizeof(Elf64_Phdr);
+	if (kernel) {
+		add_segment(e, 0xffff888000000000ull + base, 0, TOTAL);
+		return;
+	}
+	*note = (__typeof__(*note)){{5, sizeof(prpsinfo_t), NT_PRPSINFO}, "CORE", {.pr_pid = 77}};
+	add_segment(e, base, 0, RUBY_CTL);
+	add_segment(e, base, RUBY_CTL, TABLE);
+	add_segment(e, base, TABLE, STACKS);
+	add_segment(e, base, STACKS, TOTAL);
+	((Elf64_Phdr *)(e + 1))[e->e_phnum++] =
+		(Elf64_Phdr){.p_type = PT_NOTE, .p_offset = 1024, .p_filesz = sizeof(*note)};
+}
+
+static int read_changed(const uint8_t *data, size_t size)
+{
+	struct rut_core_segment segment = {(uint64_t)BASE_PAGE * RUT_PAGE, memory, TOTAL};
+	const struct rut_core core = {.segments = &segment, .count = 1};
+	bool kernel = data[0] % 4 == 2;
+
+	fill_memory();
+	if (data[0] % 4 == 1) {
+		change_memory(data + 1, size - 1, 0);
+		return read_core(&core);
+	}
+	fill_headers(kernel);
+	change_memory(data + 1, size - 1, RUT_PAGE);
+	return read_file(whole, RUT_PAGE + TOTAL, kernel);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct rut_core_segment segment = {.address = (uint64_t)BASE_PAGE * RUT_PAGE,
-					   .bytes = TOTAL};
-	int found;
-	struct rut_core core = {.segments = &segment, .count = 1};
-
 	if (!size)
 		return 0;
 	if (!whole)
 		set_up();
-	if (data[0] % 4 == 0) {
+	if (data[0] % 4 == 0)
 		read_file(data + 1, size - 1, false);
-	} else {
-		fill_memory();
-		change_memory(data + 1, size - 1);
-		segment.data = memory;
-		found = data[0] % 4 == 2 ? read_file(whole, RUT_PAGE + TOTAL, true)
-					 : read_core(&core);
-		if (size == 1 && found != 1)
-			abort();
-	}
+	else if (read_changed(data, size) != 1 && size == 1)
+		abort();
 	nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	return 0;
 }

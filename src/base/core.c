@@ -49,6 +49,30 @@ static int by_address(const void *a, const void *b)
 	return (x->address > y->address) - (x->address < y->address);
 }
 
+/*
+ * Memory has one content: of segments that overlap, which only a damaged file has, the later one
+ * loses what an earlier one has already. The search by address depends on that.
+ */
+static void cut_overlaps(struct rut_core *c)
+{
+	uint64_t end = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->count; i++) {
+		struct rut_core_segment s = c->segments[i];
+		uint64_t skip = s.address < end ? end - s.address : 0;
+
+		if (skip >= s.bytes)
+			continue;
+		s.address += skip;
+		s.data += skip;
+		s.bytes -= skip;
+		end = s.address + s.bytes;
+		c->segments[n++] = s;
+	}
+	c->count = n;
+}
+
 /* The number of program headers; with very many it stands in the first section header. */
 static uint64_t header_count(const struct rut_core *c, const Elf64_Ehdr *e)
 {
@@ -96,6 +120,7 @@ static int read_headers(struct rut_core *c, struct rut_err *err)
 				p.p_vaddr, c->map + p.p_offset, p.p_filesz};
 	}
 	qsort(c->segments, c->count, sizeof(*c->segments), by_address);
+	cut_overlaps(c);
 	return process ? 0 : rut_err_set(err, ENOEXEC, "it is no core of a process");
 }
 

@@ -23,7 +23,7 @@ struct rut_core {
 	char name[17];	    /* of the process */
 	unsigned char *map; /* owned */
 	size_t map_bytes;
-	struct rut_core_segment *segments; /* owned; by address */
+	struct rut_core_segment *segments; /* owned; by address, never overlapping */
 	size_t count;
 };
 

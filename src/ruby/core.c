@@ -64,12 +64,15 @@ static int read_ring(const struct rut_core *core, uint64_t address, struct rut_t
 	_cleanup_free_ unsigned char *data = NULL;
 	struct rut_ruby_core ring = {0};
 	struct rut_tracee p = {0};
+	const unsigned char *at = rut_core_at(core, address, sizeof(*ctl));
 	size_t bytes;
 	int rc;
 
+	if (!at)
+		return 0;
 	if (posix_memalign((void **)&ctl, 64, sizeof(*ctl)))
 		return rut_err_set(err, ENOMEM, "out of memory");
-	memcpy(ctl, rut_core_at(core, address, sizeof(*ctl)), sizeof(*ctl));
+	memcpy(ctl, at, sizeof(*ctl));
 	if (ctl->version != RUT_RING_VERSION || ctl->stream_id != RUT_EVENT_STREAM ||
 	    ctl->subbuf_shift > 26 || ctl->subbuf_count > RUT_RING_MAX_SUBBUFS)
 		return 0;

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "unit.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/procfs.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/core.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -213,6 +216,62 @@ static void test_file_write_goes_on_after_a_short_write(void **state)
 	close(fds[1]);
 }
 
+/* Segments that overlap share nothing once the core is open: each address has one content. */
+static void test_core_segments_never_overlap(void **state)
+{
+	static const struct {
+		uint64_t from, bytes;
+	} list[] = {{0x3000, 0x1000}, {0x1000, 0x1800}, {0x2000, 0x800}, {0x2400, 0x1000}};
+	struct {
+		Elf64_Ehdr e;
+		Elf64_Phdr p[5];
+		Elf64_Nhdr note;
+		char name[8];
+		prpsinfo_t info;
+		char memory[0x4000];
+	} *file = calloc(1, sizeof(*file));
+	char path[] = "/tmp/rutile-unit-XXXXXX";
+	struct rut_core *core = NULL;
+	int fd = mkstemp(path);
+
+	assert_true(file && fd >= 0);
+	memcpy(file->e.e_ident, ELFMAG, SELFMAG);
+	file->e.e_ident[EI_CLASS] = ELFCLASS64;
+	file->e.e_ident[EI_DATA] = ELFDATA2LSB;
+	file->e.e_type = ET_CORE;
+	file->e.e_phoff = offsetof(__typeof__(*file), p);
+	file->e.e_phentsize = sizeof(Elf64_Phdr);
+	file->e.e_phnum = 5;
+	for (int i = 0; i < 4; i++)
+		file->p[i] =
+			(Elf64_Phdr){.p_type = PT_LOAD,
+				     .p_offset = offsetof(__typeof__(*file), memory) + list[i].from,
+				     .p_vaddr = list[i].from,
+				     .p_filesz = list[i].bytes};
+	file->p[4] = (Elf64_Phdr){.p_type = PT_NOTE,
+				  .p_offset = offsetof(__typeof__(*file), note),
+				  .p_filesz = sizeof(file->note) + 8 + sizeof(prpsinfo_t)};
+	file->note = (Elf64_Nhdr){5, sizeof(prpsinfo_t), NT_PRPSINFO};
+	memcpy(file->name, "CORE", 5);
+	for (size_t i = 0; i < sizeof(file->memory); i++)
+		file->memory[i] = (char)(i / 256);
+	assert_int_equal(write(fd, file, sizeof(*file)), sizeof(*file));
+	assert_int_equal(rut_core_open(&core, path, NULL), 0);
+	for (size_t i = 0; i < core->count; i++) {
+		const struct rut_core_segment *s = &core->segments[i];
+
+		assert_true(!i || s[-1].address + s[-1].bytes <= s->address);
+		assert_int_equal(*s->data, s->address / 256);
+		assert_ptr_equal(rut_core_at(core, s->address, s->bytes), s->data);
+	}
+	assert_int_equal(*rut_core_at(core, 0x2900, 1), 0x29);
+	assert_int_equal(*rut_core_at(core, 0x3f00, 1), 0x3f);
+	rut_core_free(core);
+	close(fd);
+	unlink(path);
+	free(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +283,7 @@ int main(void)
 		cmocka_unit_test(test_file_write_goes_on_after_a_short_write),
 		cmocka_unit_test(test_a_new_folder_takes_the_next_name),
 		cmocka_unit_test(test_strtab_gives_the_same_id_for_the_same_bytes),
+		cmocka_unit_test(test_core_segments_never_overlap),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 
 #include "agent/event.h"
 #include "ring/ring.h"
+#include "ruby/core.h"
 
 enum { PAGE = 4096, SUBBUFS = 4, RING_BYTES = (1 + SUBBUFS) * PAGE, TABLE_BYTES = 4 * PAGE };
 
@@ -179,11 +180,36 @@ static void test_signals(void **state)
 	assert_int_equal(ended, 0);
 }
 
+static int on_ring(const struct rut_ruby_core *found, void *arg, struct rut_err *err)
+{
+	return 0;
+}
+
+static void on_core_event(const struct rut_ruby_event *ev, void *arg)
+{
+}
+
+/* A damaged core: the page with a ring's magic number is in two segments, in neither as a whole. */
+static void test_overlapping_core(void **state)
+{
+	_Alignas(8) static unsigned char memory[2 * PAGE];
+	struct rut_core_segment segments[] = {
+		{0x10000, memory, PAGE + 8},
+		{0x10000 + PAGE, memory + PAGE, PAGE},
+	};
+	const struct rut_core core = {.segments = segments, .count = 2};
+	const uint64_t magic = RUT_RING_MAGIC;
+
+	memcpy(memory + PAGE, &magic, sizeof(magic));
+	assert_int_equal(rut_ruby_core_read(&core, on_ring, on_core_event, NULL, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_scribbler),
 		cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_overlapping_core),
 	};
 
 	return cmocka_run_group_tests_name("shared", tests, NULL, NULL);
