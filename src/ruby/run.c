@@ -102,10 +102,23 @@ static int feed(struct rut_inject *in, struct rut_inject_run *run)
 	return 0;
 }
 
+/* The loader puts the path that the stub made before its message: nobody can open that. */
+static const char *loader_message(struct rut_stub_status *status)
+{
+	static const char fd[] = "/fd/", own[] = "/proc/self";
+	char *text = status->error, *at;
+
+	text[sizeof(status->error) - 1] = 0;
+	if (strncmp(text, own, sizeof(own) - 1) != 0 || !(at = strstr(text, fd)))
+		return text;
+	at += strspn(at, "/fd0123456789");
+	return strncmp(at, ": ", 2) == 0 ? at + 2 : text;
+}
+
 static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run)
 {
 	uint64_t since = rut_inject_now_ns();
-	const struct rut_stub_status *status = run->status;
+	struct rut_stub_status *status = run->status;
 	struct rut_stub_slot slot;
 	bool there;
 
@@ -135,7 +148,7 @@ static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run
 	in->report.pause_ns = rut_inject_now_ns() - run->stop_ns;
 	if (!status->handle)
 		return rut_err_set(in->err, ELIBACC, "process %d cannot load the agent: %.300s",
-				   in->pid, status->error);
+				   in->pid, loader_message(status));
 	return 0;
 }
 

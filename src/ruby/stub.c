@@ -190,6 +190,23 @@ STUB_INLINE void nap(void)
 	sys(NR_WAIT, 0, 0, (long)&ts, 0, 8, 0);
 }
 
+/*
+ * Clears the name of the loaded object, the second word of struct link_map, which is what dlopen
+ * returns. Debuggers, crash reporters and elfutils open what is named there, in themselves: there
+ * /proc/self/fd/N is another file, perhaps a pipe on which they would wait for ever. All of them
+ * pass over an empty name, because the main program has one. The loader itself compares names of
+ * its own, which stay.
+ */
+STUB_INLINE void clear_name(void *handle, const volatile char *path)
+{
+	volatile char *name = ((char **)handle)[1];
+
+	for (unsigned int n = 0; path[n]; n++)
+		if (name[n] != path[n])
+			return;
+	name[0] = 0;
+}
+
 /* On the stub's own stack. */
 STUB void rut_stub_load(struct load *l)
 {
@@ -228,6 +245,8 @@ STUB void rut_stub_load(struct load *l)
 	saved = *err;
 	handle = ((void *(*)(const char *, int))p->dlopen_fn)((const char *)path,
 							      (int)p->dlopen_mode);
+	if (handle)
+		clear_name(handle, path);
 	l->status->handle = (uint64_t)handle;
 	if (!handle && p->dlerror_fn) {
 		msg = ((const char *(*)(void))p->dlerror_fn)();

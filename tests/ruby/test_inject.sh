@@ -530,6 +530,35 @@ cycles() {
   STORM=1 ruby "$SRC/tests/ruby/kill.rb" 20 "$seed" cycle -- "$RUTILE" calls all PID
 }
 
+# A debugger opens what the loader's list names, in itself. With pipes for descriptors it would wait
+# for ever on a name like /proc/self/fd/N.
+debuggers_read_the_process() {
+  start debugged.out $RUBY -e '$stdout.sync = true; puts "ready"; sleep'
+  inject "$pid"
+  mkfifo pipe
+  exec 3<>pipe 4<>pipe 5<>pipe 6<>pipe 7<>pipe 8<>pipe 9<>pipe
+  timeout -s KILL 60 gdb -nx -batch -p "$pid" -ex 'info sharedlibrary' -ex bt -ex "generate-core-file $T/core" </dev/null >gdb.live 2>&1
+  timeout -s KILL 60 gdb -nx -batch "$(readlink -f "/proc/$pid/exe")" core -ex 'info sharedlibrary' -ex bt </dev/null >gdb.core 2>&1
+  cat gdb.live gdb.core
+  for f in gdb.live gdb.core; do
+    grep -q libc.so "$f"
+    grep -q '^#1 ' "$f"
+    not grep -q /proc/self "$f"
+  done
+  t_is "$pid" SR
+}
+
+# The path that the stub gave to the loader is of no use to anybody.
+loader_errors_name_no_descriptor() {
+  start unloadable.out $RUBY -e '$stdout.sync = true; puts "ready"; sleep'
+  { head -c 64 "$DUMMY"; head -c 8192 /dev/zero; } >nothing.so
+  rc=0
+  "$INJECT_TOOL" "$pid" nothing.so >out 2>err || rc=$?
+  cat err
+  [ "$rc" = 1 ]
+  grep -qx "process $pid cannot load the agent: [a-z][^/]*" err
+}
+
 t_case "blocked system calls go on as if nothing had happened" blocked_calls_go_on
 t_case "timed calls are left alone when another thread will do" timed_calls_are_left_alone
 t_case "signals end blocked calls, also during injection" signals_end_calls
@@ -554,6 +583,8 @@ t_case "other mount and PID namespaces" works_in_namespaces
 t_case "files replaced by an upgrade" works_after_an_upgrade
 t_case "preloaded: traced without ptrace" preloaded_without_ptrace
 t_case "each load is a new one" each_load_is_a_new_one
+t_case "debuggers read the process and its core" debuggers_read_the_process
+t_case "errors of the loader" loader_errors_name_no_descriptor
 t_case "children that are forked in the middle" forks_in_the_middle
 t_case "four injections at once" two_injections_at_once
 t_case "a tracer that comes late spares the program's files" late_tracers_spare_files
