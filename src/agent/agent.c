@@ -429,15 +429,20 @@ __attribute__((constructor)) static void start(void)
 
 /* ---- RUBYOPT=-r ---- */
 
-/* "-rFILE" was put before what RUBYOPT had: what the program starts shall not see it. */
+/* "-IDIR -renumerator" was put before what RUBYOPT had: programs that this one starts do not get
+ * it. */
 static void restore_rubyopt(void)
 {
+	static const char feature[] = " -renumerator";
 	const char *opt = getenv("RUBYOPT"), *rest;
 
-	if (!opt || strncmp(opt, "-r", 2) != 0)
+	if (!opt || strncmp(opt, "-I", 2) != 0)
 		return;
 	rest = strchr(opt, ' ');
-	if (rest)
+	if (!rest || strncmp(rest, feature, sizeof(feature) - 1) != 0)
+		return;
+	rest += sizeof(feature) - 1;
+	if (*rest == ' ')
 		setenv("RUBYOPT", rest + 1, 1);
 	else
 		unsetenv("RUBYOPT");

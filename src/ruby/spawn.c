@@ -2,10 +2,17 @@
 /*
  * Starting a program with the agent in it from the first line on.
  *
- * Ruby loads the agent itself (RUBYOPT=-r), which then waits in its Init function until this tracer
+ * Ruby loads the agent itself (RUBYOPT), which then waits in its Init function until this tracer
  * has set its hooks. The program may be a shell that starts Ruby later, several times, as another
- * user: each of them loads the agent. So its file stays as long as the program does, for a Ruby
- * that does not find it would not start.
+ * user: each of them loads the agent.
+ *
+ * RUBYOPT outlives the tracer: in the environment of a daemon that the program has started, say,
+ * and of every Ruby that the daemon starts later. `-r` with the path of a file that is removed by
+ * then would keep them from starting. So RUBYOPT is "-IDIR -renumerator": Ruby has the feature
+ * `enumerator` built in, and requiring it does nothing, unless there is an enumerator.rb in the
+ * load path. In DIR there is one, as long as this tracer runs. It loads the agent if the tracer
+ * holds its lock on the agent's file, so a tracer that was killed is no obstacle either. DIR is
+ * where no other user can make a directory of that name later, if there is such a place.
  */
 #include "ruby/internal.h"
 
@@ -20,13 +27,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define AGENT_FILE  "librutile_agent.so" /* Ruby calls the Init function of that name */
-#define WAIT_ROUNDS 5000		 /* of a millisecond */
+#define LOADER_FILE "enumerator.rb"
+#define RUBY_OPTS   "-I%s -renumerator" /* agent.c takes it out again */
+#define WAIT_ROUNDS 5000		/* of a millisecond */
+
+/* Nothing may run after the agent is loaded: it would be traced. Nothing in here may raise. */
+static const char loader[] =
+	"begin\n"
+	"  $LOAD_PATH.delete(File.dirname(__FILE__))\n"
+	"  agent = File.join(File.dirname(__FILE__), '" AGENT_FILE "')\n"
+	"  traced = File.open(agent) { |f| !f.flock(File::LOCK_SH | File::LOCK_NB) }\n"
+	"  load = respond_to?(:gem_original_require, true) ? :gem_original_require : :require\n"
+	"  send(load, agent) if traced\n"
+	"rescue LoadError, StandardError\n"
+	"end\n";
 
 /*
  * There is one at a time, and it may see several tracers, one after another (the keys of a screen):
@@ -34,7 +55,8 @@
  */
 static struct {
 	pid_t pid;
-	char *dir; /* owned; of the agent's file */
+	char *dir;   /* owned; of the agent's file */
+	int lock_fd; /* of that file, when dir is set */
 	uint64_t session_id;
 } command;
 
@@ -54,21 +76,24 @@ static bool is_usable(const char *dir)
 /* Others may enter it: the program may change its user before it is Ruby. */
 static int make_dir(struct rut_err *err)
 {
-	const char *const dirs[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "/run"};
+	const char *own = geteuid() == 0 ? "/var/lib" : getenv("XDG_RUNTIME_DIR");
+	const char *const dirs[] = {
+		getenv("TMPDIR"), own, "/tmp", "/var/tmp", "/dev/shm", "/run",
+	};
 	size_t i = 0, n = sizeof(dirs) / sizeof(*dirs);
 
 	while (i < n && !is_usable(dirs[i]))
 		i++;
 	if (i == n)
 		return rut_err_set(err, EACCES,
-				   "no folder for the agent: /tmp, /var/tmp, /dev/shm and /run are "
-				   "mounted noexec or may not be written; set TMPDIR");
+				   "no directory for the agent: /tmp, /var/tmp, /dev/shm and /run "
+				   "are mounted noexec or may not be written; set TMPDIR");
 	if (asprintf(&command.dir, "%s/rutile.XXXXXX", dirs[i]) < 0) {
 		command.dir = NULL;
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
 	if (!mkdtemp(command.dir)) {
-		int r = rut_err_errno(err, errno, "cannot make a folder for the agent in '%s'",
+		int r = rut_err_errno(err, errno, "cannot make a directory for the agent in '%s'",
 				      dirs[i]);
 
 		free(command.dir);
@@ -76,34 +101,55 @@ static int make_dir(struct rut_err *err)
 		return r;
 	}
 	chmod(command.dir, 0711);
+	command.lock_fd = -1;
 	return 0;
 }
 
-static int make_agent_file(struct rut_err *err)
+static int make_file(const char *name, const void *data, size_t bytes, struct rut_err *err)
 {
-	const char *p = (const char *)rut_agent_image;
-	size_t left = (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image;
 	_cleanup_close_ int fd = -1;
+	const char *p = data;
 	char path[PATH_MAX];
-	int r = make_dir(err);
 
-	if (r < 0)
-		return r;
-	snprintf(path, sizeof(path), "%s/" AGENT_FILE, command.dir);
+	snprintf(path, sizeof(path), "%s/%s", command.dir, name);
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
 	if (fd < 0 || fchmod(fd, 0755) < 0)
 		return rut_err_errno(err, errno, "cannot create '%s'", path);
-	while (left) {
-		ssize_t n = write(fd, p, left);
+	while (bytes) {
+		ssize_t n = write(fd, p, bytes);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return rut_err_errno(err, errno, "cannot write '%s'", path);
 		p += n;
-		left -= (size_t)n;
+		bytes -= (size_t)n;
 	}
 	return 0;
+}
+
+/* The lock goes with this process. */
+static int lock_agent_file(struct rut_err *err)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/" AGENT_FILE, command.dir);
+	command.lock_fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (command.lock_fd < 0 || flock(command.lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return rut_err_errno(err, errno, "cannot lock '%s'", path);
+	return 0;
+}
+
+static int make_agent_file(struct rut_err *err)
+{
+	int r = make_dir(err);
+
+	if (r == 0)
+		r = make_file(AGENT_FILE, rut_agent_image,
+			      (uintptr_t)rut_agent_image_end - (uintptr_t)rut_agent_image, err);
+	if (r == 0)
+		r = lock_agent_file(err);
+	return r == 0 ? make_file(LOADER_FILE, loader, sizeof(loader) - 1, err) : r;
 }
 
 bool rut_spawn_ended(pid_t pid)
@@ -118,9 +164,14 @@ static void remove_agent_file(void)
 	char path[PATH_MAX];
 
 	if (command.dir) {
+		snprintf(path, sizeof(path), "%s/" LOADER_FILE, command.dir);
+		unlink(path);
 		snprintf(path, sizeof(path), "%s/" AGENT_FILE, command.dir);
 		unlink(path);
 		rmdir(command.dir);
+		if (command.lock_fd >= 0)
+			close(command.lock_fd);
+		command.lock_fd = -1;
 	}
 	free(command.dir);
 	command.dir = NULL;
@@ -145,8 +196,8 @@ static void child_main(struct rut_tracer *t, char *const argv[], pid_t tracer, i
 	sigset_t none;
 	int code;
 
-	if (asprintf(&opt, "-r%s/" AGENT_FILE "%s%s", command.dir, old && *old ? " " : "",
-		     old ? old : "") < 0)
+	if (asprintf(&opt, RUBY_OPTS "%s%s", command.dir, old && *old ? " " : "", old ? old : "") <
+	    0)
 		_exit(126);
 	snprintf(session, sizeof(session), "%llx:%d", (unsigned long long)t->session_id,
 		 (int)tracer);

@@ -467,6 +467,37 @@ EOF
   diff -u want got
 }
 
+# A daemon that the command has started starts Rubies when the tracer has ended, or was killed: they
+# find RUBYOPT as it was, but the files are gone, or there is no tracer to wait for.
+later_rubies_start() {
+  mkdir tmp
+  cat >daemon.sh <<'EOF'
+trap '' HUP
+echo "$RUBYOPT" >options
+until [ -e ended ]; do sleep 0.05; done
+$RUBY -e 'puts [:with, $LOADED_FEATURES.grep(/librutile/).size].join' >later 2>&1
+$RUBY --disable-gems -e 'puts :without' >>later 2>&1
+echo done >>later
+EOF
+  export RUBY
+  TMPDIR=$T/tmp "$RUTILE" calls -- sh -c 'sh daemon.sh & until [ -s options ]; do sleep 0.05; done'
+  [ -z "$(ls tmp)" ]
+  touch ended
+  t_wait grep -qs done later
+  cat options later
+  [ "$(cat later)" = "$(printf 'with0\nwithout\ndone')" ]
+  rm -f ended options later
+  TMPDIR=$T/tmp "$RUTILE" calls -- sh daemon.sh >killed.out 2>&1 &
+  t_wait test -s options
+  kill -KILL $!
+  wait $! || :
+  [ -n "$(ls tmp)" ]
+  touch ended
+  t_wait grep -qs done later
+  cat later
+  [ "$(cat later)" = "$(printf 'with0\nwithout\ndone')" ]
+}
+
 # What is started need not be Ruby: it may be a shell that starts some, one after another or late, or
 # something that becomes another user first. Each of them counts, and the agent's file goes in the end.
 commands_start_ruby() {
@@ -501,6 +532,7 @@ t_case "ractors" ractors_count
 t_case "ractors, where not all of them is seen" ractors_are_told
 t_case "short programs" short_programs_are_counted
 t_case "commands that start Ruby" commands_start_ruby
+t_case "Rubies that start when the tracer has ended" later_rubies_start
 t_case "processes that start while they are attached to" starting_processes_survive
 t_case "forks" forks_are_followed
 t_case "children that live for a moment only" short_children_are_counted
