@@ -318,18 +318,68 @@ _Static_assert(sizeof(struct rut_ev_SCHED_SWITCH) == 56, "sched_switch");
 _Static_assert(sizeof(struct rut_ev_SCHED_WAKING) == 28, "sched_waking");
 _Static_assert(sizeof(struct rut_ev_SCHED_FORK) == 57, "sched_process_fork");
 
-/* Contexts: fields of every record, between the header word and the payload, in this order. */
+/*
+ * Contexts: fields of every record, between the header word and the payload, in this order. This
+ * table is the only place that lists them; the value comes from rut_context_<symbol>() in
+ * bpf/context.bpf.h.
+ *
+ *	C(symbol, name of the option, name of the field, kind)
+ *
+ * The typed ones read the kernel's structures, and need its BTF.
+ */
+#define RUT_CONTEXTS_PLAIN(C)                                                                      \
+	C(PID, pid, pid, S32)                                                                      \
+	C(TID, tid, tid, S32)                                                                      \
+	C(PROCNAME, procname, procname, TEXT16)                                                    \
+	C(CGROUP, cgroup, cgroup_id, U64)                                                          \
+	C(CPU, cpu, cpu, U32)                                                                      \
+	C(USTACK, ustack, ustack_id, X64)                                                          \
+	C(KSTACK, kstack, kstack_id, X64)
+#define RUT_CONTEXTS_TYPED(C)                                                                      \
+	C(VPID, vpid, vpid, S32)                                                                   \
+	C(VTID, vtid, vtid, S32)                                                                   \
+	C(PPID, ppid, ppid, S32)                                                                   \
+	C(VPPID, vppid, vppid, S32)                                                                \
+	C(PRIO, prio, prio, S32)                                                                   \
+	C(NICE, nice, nice, S32)                                                                   \
+	C(UID, uid, uid, U32)                                                                      \
+	C(EUID, euid, euid, U32)                                                                   \
+	C(SUID, suid, suid, U32)                                                                   \
+	C(GID, gid, gid, U32)                                                                      \
+	C(EGID, egid, egid, U32)                                                                   \
+	C(SGID, sgid, sgid, U32)                                                                   \
+	C(VUID, vuid, vuid, U32)                                                                   \
+	C(VEUID, veuid, veuid, U32)                                                                \
+	C(VSUID, vsuid, vsuid, U32)                                                                \
+	C(VGID, vgid, vgid, U32)                                                                   \
+	C(VEGID, vegid, vegid, U32)                                                                \
+	C(VSGID, vsgid, vsgid, U32)                                                                \
+	C(CGROUP_NS, cgroup_ns, cgroup_ns, U32)                                                    \
+	C(IPC_NS, ipc_ns, ipc_ns, U32)                                                             \
+	C(MNT_NS, mnt_ns, mnt_ns, U32)                                                             \
+	C(NET_NS, net_ns, net_ns, U32)                                                             \
+	C(PID_NS, pid_ns, pid_ns, U32)                                                             \
+	C(TIME_NS, time_ns, time_ns, U32)                                                          \
+	C(USER_NS, user_ns, user_ns, U32)                                                          \
+	C(UTS_NS, uts_ns, uts_ns, U32)
+#define RUT_CONTEXTS(C) RUT_CONTEXTS_PLAIN(C) RUT_CONTEXTS_TYPED(C)
+
+#define RUT_CTX_INDEX(sym, name, field, kind)  RUT_CTX_AT_##sym,
+#define RUT_CTX_BIT(sym, name, field, kind)    RUT_CTX_##sym = 1ull << RUT_CTX_AT_##sym,
+#define RUT_CTX_OR(sym, name, field, kind)     | RUT_CTX_##sym
+#define RUT_CTX_MEMBER(sym, name, field, kind) RUT_C_##kind(field)
+enum rut_context_index { RUT_CONTEXTS(RUT_CTX_INDEX) RUT_CTX_COUNT };
 enum rut_context {
-	RUT_CTX_PID = 1 << 0,	   /* s32 pid */
-	RUT_CTX_TID = 1 << 1,	   /* s32 tid */
-	RUT_CTX_PROCNAME = 1 << 2, /* text procname[16] */
-	RUT_CTX_CGROUP = 1 << 3,   /* u64 cgroup_id */
-	RUT_CTX_CPU = 1 << 4,	   /* u32 cpu */
-	RUT_CTX_USTACK = 1 << 5,   /* x64 ustack_id */
-	RUT_CTX_KSTACK = 1 << 6,   /* x64 kstack_id */
-	RUT_CTX_ALL = (1 << 7) - 1,
+	RUT_CONTEXTS(RUT_CTX_BIT) RUT_CTX_TYPED = 0 RUT_CONTEXTS_TYPED(RUT_CTX_OR),
+	RUT_CTX_ALL = 0 RUT_CONTEXTS(RUT_CTX_OR),
 };
-#define RUT_CTX_BYTES_MAX 56
+struct rut_context_all {
+	RUT_CONTEXTS(RUT_CTX_MEMBER)
+} __attribute__((packed));
+
+_Static_assert(RUT_CTX_COUNT < 64, "one bit each");
+
+#define RUT_CTX_BYTES_MAX ((sizeof(struct rut_context_all) + 7) / 8 * 8)
 
 /* What the programs filter by; a bit that is not set costs nothing. */
 enum rut_filter_bits {
@@ -348,10 +398,10 @@ enum rut_traced {
 /* Constants of a session: the verifier folds them, and removes what they switch off. */
 struct rut_bpf_conf {
 	__u64 mask;	    /* sub-buffer size - 1 */
+	__u64 contexts;	    /* enum rut_context */
 	__u32 shift;	    /* log2 of the sub-buffer size */
 	__u32 count_mask;   /* sub-buffers - 1 */
 	__u32 overwrite;    /* enum rut_ring_mode */
-	__u32 contexts;	    /* enum rut_context */
 	__u32 context_size; /* bytes */
 	__u32 filters;	    /* enum rut_filter_bits */
 	__u32 no_fork;	    /* sched_process_fork only follows children */
@@ -359,7 +409,6 @@ struct rut_bpf_conf {
 	__u32 keep_gone;    /* ... and notes them in the map `gone` */
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */
-	__u32 _pad;
 	__u8 uuid[16];
 };
 

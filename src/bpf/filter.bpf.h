@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is recorded, and the contexts that go with every record. */
+/* Which processes are recorded. */
 #ifndef RUT_BPF_FILTER_BPF_H
 #define RUT_BPF_FILTER_BPF_H
 
 #include "bpf/kernel.h"
 #include "bpf/ring.bpf.h"
-#include "bpf/stack.bpf.h"
 
 /* Process id -> enum rut_traced. */
 struct {
@@ -146,45 +145,6 @@ static __always_inline bool rut_allowed_task(struct task_struct *task)
 	if (conf.filters & (RUT_FILTER_PID | RUT_FILTER_COMM) && rut_task_allowed(task))
 		return true;
 	return rut_allowed();
-}
-
-/* Stores the contexts behind the header word; returns where the payload starts. */
-static __always_inline unsigned char *rut_store_contexts(void *ctx, unsigned char *p)
-{
-	p += 8;
-	if (conf.contexts & (RUT_CTX_PID | RUT_CTX_TID)) {
-		__u64 id = bpf_get_current_pid_tgid();
-
-		if (conf.contexts & RUT_CTX_PID) {
-			*(__u32 *)p = id >> 32;
-			p += 4;
-		}
-		if (conf.contexts & RUT_CTX_TID) {
-			*(__u32 *)p = (__u32)id;
-			p += 4;
-		}
-	}
-	if (conf.contexts & RUT_CTX_PROCNAME) {
-		rut_current_comm((char *)p);
-		p += 16;
-	}
-	if (conf.contexts & RUT_CTX_CGROUP) {
-		*(__u64 *)p = bpf_get_current_cgroup_id();
-		p += 8;
-	}
-	if (conf.contexts & RUT_CTX_CPU) {
-		*(__u32 *)p = bpf_get_smp_processor_id();
-		p += 4;
-	}
-	if (conf.contexts & RUT_CTX_USTACK) {
-		*(__u64 *)p = rut_stack_id(ctx, BPF_F_USER_STACK);
-		p += 8;
-	}
-	if (conf.contexts & RUT_CTX_KSTACK) {
-		*(__u64 *)p = rut_stack_id(ctx, 0);
-		p += 8;
-	}
-	return p;
 }
 
 #endif

@@ -40,13 +40,83 @@ struct upid {
 
 struct pid {
 	unsigned int level;
-	struct upid numbers[4];
+	struct upid numbers[32];
+};
+
+struct signal_struct {
+	struct pid *pids[4];
+};
+
+typedef struct {
+	unsigned int val;
+} kuid_t;
+
+typedef struct {
+	unsigned int val;
+} kgid_t;
+
+struct uid_gid_extent {
+	__u32 first;
+	__u32 lower_first;
+	__u32 count;
+};
+
+struct uid_gid_map {
+	struct uid_gid_extent extent[5];
+	__u32 nr_extents;
+	struct uid_gid_extent *reverse;
+};
+
+struct user_namespace {
+	struct uid_gid_map uid_map;
+	struct uid_gid_map gid_map;
+	struct ns_common ns;
+};
+
+struct cred {
+	kuid_t uid, suid, euid;
+	kgid_t gid, sgid, egid;
+	struct user_namespace *user_ns;
+};
+
+struct uts_namespace {
+	struct ns_common ns;
+};
+
+struct ipc_namespace {
+	struct ns_common ns;
+};
+
+struct mnt_namespace {
+	struct ns_common ns;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+struct time_namespace {
+	struct ns_common ns;
+};
+
+struct cgroup_namespace {
+	struct ns_common ns;
+};
+
+struct nsproxy {
+	struct uts_namespace *uts_ns;
+	struct ipc_namespace *ipc_ns;
+	struct mnt_namespace *mnt_ns;
+	struct net *net_ns;
+	struct time_namespace *time_ns;
+	struct cgroup_namespace *cgroup_ns;
 };
 
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	int prio;
+	int static_prio;
 	int pid;
 	int tgid;
 	int exit_state;
@@ -54,6 +124,9 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct task_struct *real_parent;
 	struct pid *thread_pid;
+	struct signal_struct *signal;
+	const struct cred *cred;
+	struct nsproxy *nsproxy;
 };
 
 /* Since 6.x a task on a CPU is found through its thread_info. */

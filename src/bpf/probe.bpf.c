@@ -2,9 +2,12 @@
 /*
  * Events that a session adds by name: one object is loaded for each. `on_probe` serves USDT probes
  * and functions, `on_tracepoint` any tracepoint of the kernel by its tracefs format, `on_sample` a
- * clock. They need nothing of the kernel's types, so that they load where it has none.
+ * clock. They need nothing of the kernel's types, so that they load where it has none; the object
+ * that is compiled with RUT_TYPED does, for the contexts that are read by them.
  */
+#ifndef RUT_TYPED
 #define RUT_NO_BTF
+#endif
 #define RUT_TURNS 4
 #include "bpf/probe.h"
 #include "bpf/scratch.bpf.h"

@@ -3,10 +3,9 @@
 #ifndef RUT_BPF_RECORD_BPF_H
 #define RUT_BPF_RECORD_BPF_H
 
+#include "bpf/context.bpf.h"
 #include "bpf/copy.bpf.h"
-#include "bpf/filter.bpf.h"
 
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 /* Reserves and stores header and contexts; `p` is the payload then. */

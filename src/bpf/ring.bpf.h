@@ -285,7 +285,7 @@ static __always_inline unsigned char *rut_reserve(struct rut_slot *slot, __u64 i
 	return p ? p->record : NULL;
 }
 
-#define RUT_PENDING_MAX (RUT_TAIL_MAX + 64)
+#define RUT_PENDING_MAX (RUT_TAIL_MAX + 8 + RUT_CTX_BYTES_MAX)
 
 static __noinline int rut_pass(__u64 id, __u64 size, __u32 turn)
 {

@@ -279,18 +279,15 @@ int rut_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_rec
 void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 		       const struct rut_output_conf *output)
 {
-	static const char *const contexts[] = {"pid", "tid",	"procname", "cgroup",
-					       "cpu", "ustack", "kstack"};
-
 	fprintf(out, "# rutile start %s --profile THIS_FILE\n", conf->name);
 	if (output->pattern[0])
 		fprintf(out, "output = %s\n", output->pattern);
 	else
 		fprintf(out, "flight = yes\n");
 	fprintf(out, "event = %s\n", conf->events);
-	for (size_t i = 0; i < sizeof(contexts) / sizeof(*contexts); i++)
-		if (conf->contexts >> i & 1)
-			fprintf(out, "context = %s\n", contexts[i]);
+	for (size_t i = 0; i < RUT_CTX_COUNT; i++)
+		if (conf->contexts & rut_contexts[i].bit)
+			fprintf(out, "context = %s\n", rut_contexts[i].name);
 	for (size_t i = 0; i < 8 && conf->comms[i][0]; i++)
 		fprintf(out, "procname = %.16s\n", conf->comms[i]);
 	if (conf->filter[0])

@@ -13,7 +13,7 @@ struct rut_statedump;
 
 struct rut_aside {
 	const uint8_t *uuid;
-	uint32_t contexts; /* enum rut_context */
+	uint64_t contexts; /* enum rut_context */
 	uint32_t ncpus;	   /* the stream's number */
 	uint64_t at_ns;	   /* the time of all records */
 	/* Takes one packet; what it returns below 0 ends it all. */

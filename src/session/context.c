@@ -2,32 +2,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "session/events.h"
 
-static const struct {
-	const char *name;
-	uint32_t bit, size;
-} contexts[] = {
-	{"pid", RUT_CTX_PID, 4},       {"tid", RUT_CTX_TID, 4}, {"procname", RUT_CTX_PROCNAME, 16},
-	{"cgroup", RUT_CTX_CGROUP, 8}, {"cpu", RUT_CTX_CPU, 4}, {"ustack", RUT_CTX_USTACK, 8},
-	{"kstack", RUT_CTX_KSTACK, 8},
-};
+#define CONTEXT(sym, option, field, kind)                                                          \
+	[RUT_CTX_AT_##sym] = {                                                                     \
+		#option,                                                                           \
+		{RUT_FK_##kind, 0, #field},                                                        \
+		sizeof(((struct rut_context_all *)0)->field),                                      \
+		RUT_CTX_##sym,                                                                     \
+	},
+const struct rut_context_desc rut_contexts[RUT_CTX_COUNT] = {RUT_CONTEXTS(CONTEXT)};
 
-#define NCONTEXTS (sizeof(contexts) / sizeof(*contexts))
-
-uint32_t rut_context_size(uint32_t bits)
+uint32_t rut_context_size(uint64_t bits)
 {
 	uint32_t size = 0;
 
-	for (size_t i = 0; i < NCONTEXTS; i++)
-		if (bits & contexts[i].bit)
-			size += contexts[i].size;
+	for (size_t i = 0; i < RUT_CTX_COUNT; i++)
+		if (bits & rut_contexts[i].bit)
+			size += rut_contexts[i].bytes;
 	return size;
 }
 
-int rut_context_parse(const char *text, uint32_t *bits, struct rut_err *err)
+static int unknown(const char *name, struct rut_err *err)
+{
+	_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
+
+	for (size_t i = 0; i < RUT_CTX_COUNT; i++)
+		rut_buf_printf(&names, "%s%s",
+			       !i			? ""
+			       : i + 1 == RUT_CTX_COUNT ? " or "
+							: ", ",
+			       rut_contexts[i].name);
+	return rut_err_set(err, EINVAL, "unknown context '%s': %s", name,
+			   names.data ? names.data : "");
+}
+
+int rut_context_parse(const char *text, uint64_t *bits, struct rut_err *err)
 {
 	_cleanup_free_ char *copy = strdup(text);
 	char *save = NULL;
@@ -37,16 +50,13 @@ int rut_context_parse(const char *text, uint32_t *bits, struct rut_err *err)
 	for (char *w = strtok_r(copy, ", ", &save); w; w = strtok_r(NULL, ", ", &save)) {
 		size_t i = 0;
 
-		while (i < NCONTEXTS && strcmp(w, contexts[i].name) != 0)
+		while (i < RUT_CTX_COUNT && strcmp(w, rut_contexts[i].name) != 0)
 			i++;
-		if (i == NCONTEXTS)
-			return rut_err_set(err, EINVAL,
-					   "unknown context '%s': pid, tid, procname, cgroup, cpu, "
-					   "ustack or kstack",
-					   w);
-		*bits |= contexts[i].bit;
+		if (i == RUT_CTX_COUNT)
+			return unknown(w, err);
+		*bits |= rut_contexts[i].bit;
 		/* Addresses mean something in their process only. */
-		if (contexts[i].bit == RUT_CTX_USTACK)
+		if (rut_contexts[i].bit == RUT_CTX_USTACK)
 			*bits |= RUT_CTX_PID;
 	}
 	return 0;

@@ -18,6 +18,8 @@
 #include "bpf/probe.h"
 #include "probe.skel.h"
 #include "probe_filter.skel.h"
+#include "probe_typed.skel.h"
+#include "probe_typed_filter.skel.h"
 #include "probe/arg.h"
 #include "probe/binary.h"
 #include "session/budget.h"
@@ -93,11 +95,14 @@ static const void *object_bytes(struct building *b, size_t *ret_size, struct rut
 				void **ret_copy, struct rut_err *err)
 {
 	struct rut_recorder *r = b->r;
+	bool typed = r->conf.contexts & RUT_CTX_TYPED;
 	const void *data;
 
 	if (!r->conf.filter[0])
-		return rut_probe_bpf__elf_bytes(ret_size);
-	data = rut_probe_filter_bpf__elf_bytes(ret_size);
+		return typed ? rut_probe_typed_bpf__elf_bytes(ret_size)
+			     : rut_probe_bpf__elf_bytes(ret_size);
+	data = typed ? rut_probe_typed_filter_bpf__elf_bytes(ret_size)
+		     : rut_probe_filter_bpf__elf_bytes(ret_size);
 	*ret_copy = malloc(*ret_size);
 	if (!*ret_copy) {
 		no_memory(err);

@@ -110,15 +110,24 @@ bool rut_event_syscall(struct rut_syscall_event *ret, uint32_t nr, bool exit);
 /* The name, or NULL when the table does not know `nr`. */
 const char *rut_syscall_name(uint32_t nr);
 
-/* Bytes of the contexts in a record. */
-uint32_t rut_context_size(uint32_t contexts);
+/* A context, by its index. */
+struct rut_context_desc {
+	const char *name;	/* of the option */
+	struct rut_field field; /* how it stands in each record */
+	uint32_t bytes;
+	uint64_t bit; /* enum rut_context */
+};
+extern const struct rut_context_desc rut_contexts[RUT_CTX_COUNT];
 
-/* "pid,tid,procname,cgroup,cpu,ustack,kstack" -> bits of enum rut_context. 0 or -EINVAL. */
-int rut_context_parse(const char *text, uint32_t *contexts, struct rut_err *err);
+/* Bytes of the contexts in a record. */
+uint32_t rut_context_size(uint64_t contexts);
+
+/* Names of contexts, as in "pid,tid,procname" -> bits of enum rut_context. 0 or -EINVAL. */
+int rut_context_parse(const char *text, uint64_t *contexts, struct rut_err *err);
 
 struct rut_metadata {
 	uint8_t uuid[16];
-	uint32_t contexts;
+	uint64_t contexts; /* enum rut_context */
 	const struct rut_selection *selection;
 	bool compat;		 /* the calls of 32-bit programs too, which are as many again */
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */

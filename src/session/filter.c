@@ -38,7 +38,7 @@ _Static_assert(sizeof(struct place) <= sizeof(struct rut_expr_field), "fits");
 struct class
 {
 	const struct rut_event *event;
-	uint32_t contexts;
+	uint64_t contexts;
 	struct rut_filter_names *names;
 };
 
@@ -101,33 +101,24 @@ static const struct {
 	[RUT_FK_LEN8] = {1, false, false},
 };
 
-static bool find_context(uint32_t contexts, const char *name, struct place *ret)
+static bool find_context(uint64_t contexts, const char *name, struct place *ret)
 {
-	static const struct {
-		const char *name;
-		uint32_t bit;
-		uint8_t bytes;
-		bool negative, text;
-	} fields[] = {
-		{"pid", RUT_CTX_PID, 4, true, false},
-		{"tid", RUT_CTX_TID, 4, true, false},
-		{"procname", RUT_CTX_PROCNAME, 16, false, true},
-		{"cgroup_id", RUT_CTX_CGROUP, 8, false, false},
-		{"cpu", RUT_CTX_CPU, 4, false, false},
-	};
 	uint16_t offset = 8;
 
-	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
-		if (!(contexts & fields[i].bit))
+	for (size_t i = 0; i < RUT_CTX_COUNT; i++) {
+		const struct rut_context_desc *c = &rut_contexts[i];
+
+		if (!(contexts & c->bit))
 			continue;
-		if (!strcmp(name, fields[i].name)) {
+		if (!strcmp(name, c->field.name)) {
 			*ret = (struct place){.offset = offset,
-					      .bytes = fields[i].bytes,
-					      .negative = fields[i].negative,
-					      .text = fields[i].text};
+					      .bytes = (uint8_t)c->bytes,
+					      .text = c->field.kind == RUT_FK_TEXT16};
+			if (!ret->text)
+				ret->negative = numbers[c->field.kind].negative;
 			return true;
 		}
-		offset = (uint16_t)(offset + fields[i].bytes);
+		offset = (uint16_t)(offset + c->bytes);
 	}
 	return false;
 }
@@ -487,7 +478,7 @@ struct assembly {
 	struct rut_strtab bodies; /* equal bodies are kept once */
 	struct rut_filter_names *names;
 	const struct rut_expr *expr;
-	uint32_t contexts;
+	uint64_t contexts;
 	struct rut_filter *filter;
 	struct rut_err *err;
 };
@@ -565,7 +556,7 @@ static int assemble(struct assembly *a)
 }
 
 static int compile(struct rut_filter *ret, const char *text, const struct rut_selection *selection,
-		   const struct rut_event *event, uint32_t contexts, struct rut_filter_names *names,
+		   const struct rut_event *event, uint64_t contexts, struct rut_filter_names *names,
 		   struct rut_err *err)
 {
 	struct assembly a = {.contexts = contexts, .names = names, .filter = ret, .err = err};
@@ -585,14 +576,14 @@ static int compile(struct rut_filter *ret, const char *text, const struct rut_se
 }
 
 int rut_filter_compile(struct rut_filter *ret, const char *text,
-		       const struct rut_selection *selection, uint32_t contexts,
+		       const struct rut_selection *selection, uint64_t contexts,
 		       struct rut_filter_names *names, struct rut_err *err)
 {
 	return compile(ret, text, selection, NULL, contexts, names, err);
 }
 
 int rut_filter_compile_event(struct rut_filter *ret, const char *text,
-			     const struct rut_event *event, uint32_t contexts,
+			     const struct rut_event *event, uint64_t contexts,
 			     struct rut_filter_names *names, struct rut_err *err)
 {
 	struct rut_event e = *event;

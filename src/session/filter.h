@@ -41,12 +41,12 @@ enum { RUT_FILTER_DROP = 0, RUT_FILTER_PASS = 1, RUT_FILTER_BODY = 2 };
  * the message says why and where. What it names is added to `names`.
  */
 int rut_filter_compile(struct rut_filter *ret, const char *text,
-		       const struct rut_selection *selection, uint32_t contexts,
+		       const struct rut_selection *selection, uint64_t contexts,
 		       struct rut_filter_names *names, struct rut_err *err);
 
 /* The same for one event that was added by name: its class is that of id 0. */
 int rut_filter_compile_event(struct rut_filter *ret, const char *text,
-			     const struct rut_event *event, uint32_t contexts,
+			     const struct rut_event *event, uint64_t contexts,
 			     struct rut_filter_names *names, struct rut_err *err);
 
 /* -EINVAL when no class had a field of that name. */

@@ -113,25 +113,14 @@ static void write_environment(struct rut_buf *out, const struct rut_metadata *m)
 	rut_buf_puts(out, "};\n\n");
 }
 
-static void write_stream(struct rut_buf *out, uint32_t contexts)
+static void write_stream(struct rut_buf *out, uint64_t contexts)
 {
 	rut_buf_puts(out, RUT_TSDL_PACKETS("_reserved"));
 	if (contexts) {
 		rut_buf_puts(out, "\tevent.context := struct {\n");
-		if (contexts & RUT_CTX_PID)
-			rut_buf_puts(out, "\t\tint32_t _pid;\n");
-		if (contexts & RUT_CTX_TID)
-			rut_buf_puts(out, "\t\tint32_t _tid;\n");
-		if (contexts & RUT_CTX_PROCNAME)
-			rut_buf_puts(out, "\t\ttext_t _procname[16];\n");
-		if (contexts & RUT_CTX_CGROUP)
-			rut_buf_puts(out, "\t\tuint64_t _cgroup_id;\n");
-		if (contexts & RUT_CTX_CPU)
-			rut_buf_puts(out, "\t\tuint32_t _cpu;\n");
-		if (contexts & RUT_CTX_USTACK)
-			rut_buf_puts(out, "\t\txint64_t _ustack_id;\n");
-		if (contexts & RUT_CTX_KSTACK)
-			rut_buf_puts(out, "\t\txint64_t _kstack_id;\n");
+		for (size_t i = 0; i < RUT_CTX_COUNT; i++)
+			if (contexts & rut_contexts[i].bit)
+				write_field(out, &rut_contexts[i].field);
 		rut_buf_puts(out, "\t};\n");
 	}
 	rut_buf_puts(out, "};\n\n");

@@ -16,7 +16,7 @@
 struct rut_statedump {
 	const struct rut_ring *ring;
 	uint64_t (*clock)(void);
-	uint32_t contexts; /* enum rut_context: records carry these fields too */
+	uint64_t contexts; /* enum rut_context: records carry these fields too */
 	/* Called when the ring is almost full, so that the reader can make room; may be NULL. */
 	void (*make_room)(void *arg);
 	void *arg;

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The values of the contexts that bpf/events.h lists: one function each, of the current task. The
+ * values are those of LTTng's contexts of the same names.
+ */
+#ifndef RUT_BPF_CONTEXT_BPF_H
+#define RUT_BPF_CONTEXT_BPF_H
+
+#include "bpf/filter.bpf.h"
+#include "bpf/stack.bpf.h"
+
+#define RUT_CONTEXT(sym) static __always_inline __u64 rut_context_##sym(void *ctx, __u64 id)
+
+RUT_CONTEXT(PID)
+{
+	return id >> 32;
+}
+RUT_CONTEXT(TID)
+{
+	return (__u32)id;
+}
+RUT_CONTEXT(CGROUP)
+{
+	return bpf_get_current_cgroup_id();
+}
+RUT_CONTEXT(CPU)
+{
+	return bpf_get_smp_processor_id();
+}
+RUT_CONTEXT(USTACK)
+{
+	return rut_stack_id(ctx, BPF_F_USER_STACK);
+}
+RUT_CONTEXT(KSTACK)
+{
+	return rut_stack_id(ctx, 0);
+}
+
+static __always_inline void rut_context_PROCNAME(char *to)
+{
+	rut_current_comm(to);
+}
+
+#define RUT_STORE_NUMBER(type, sym)                                                                \
+	do {                                                                                       \
+		*(type *)p = (type)rut_context_##sym(ctx, id);                                     \
+		p += sizeof(type);                                                                 \
+	} while (0)
+#define RUT_STORE_S32(sym) RUT_STORE_NUMBER(__s32, sym)
+#define RUT_STORE_U32(sym) RUT_STORE_NUMBER(__u32, sym)
+#define RUT_STORE_U64(sym) RUT_STORE_NUMBER(__u64, sym)
+#define RUT_STORE_X64(sym) RUT_STORE_NUMBER(__u64, sym)
+#define RUT_STORE_TEXT16(sym)                                                                      \
+	do {                                                                                       \
+		rut_context_##sym((char *)p);                                                      \
+		p += 16;                                                                           \
+	} while (0)
+#define RUT_STORE_CONTEXT(sym, name, field, kind)                                                  \
+	if (conf.contexts & RUT_CTX_##sym)                                                         \
+		RUT_STORE_##kind(sym);
+
+#ifndef RUT_NO_BTF
+#include "bpf/context_typed.bpf.h"
+
+/* Rare, so that their code is in each object once. */
+static __noinline unsigned char *rut_store_typed(void *ctx, unsigned char *p)
+{
+	const __u64 id = 0;
+
+	RUT_CONTEXTS_TYPED(RUT_STORE_CONTEXT)
+	return p;
+}
+#endif
+
+/* Stores the contexts behind the header word; returns where the payload starts. */
+static __always_inline unsigned char *rut_store_contexts(void *ctx, unsigned char *p)
+{
+	__u64 id = 0;
+
+	if (conf.contexts & (RUT_CTX_PID | RUT_CTX_TID))
+		id = bpf_get_current_pid_tgid();
+	p += 8;
+	RUT_CONTEXTS_PLAIN(RUT_STORE_CONTEXT)
+#ifndef RUT_NO_BTF
+	if (conf.contexts & RUT_CTX_TYPED)
+		p = rut_store_typed(ctx, p);
+#endif
+	return p;
+}
+
+#endif
