@@ -102,6 +102,7 @@ class ControlTest < Minitest::Test
     running(code) do |pid, out, input|
       out.gets
       assert_equal true, state(pid, '--enable', 'shared')['shared:work_latency']
+      assert_equal "rutile: cannot trace methods of Frozen: can't modify frozen class: Frozen (FrozenError)\n", out.gets
       assert_equal '[false, false, true]', ask(out, input, 'OWNERS.call')
       assert_equal false, state(pid, '--disable', 'shared')['shared:work_latency']
       assert_equal '[true, true, true]', ask(out, input, 'OWNERS.call')

@@ -264,6 +264,96 @@ class TracerTest < Minitest::Test
     below&.disable!
   end
 
+  # A class whose own methods have the names of Module's.
+  class Selfish
+    def work; :worked; end
+
+    %i[prepend public_instance_methods method_defined? private_method_defined? protected_method_defined? instance_method
+       singleton_class name].each { |name| define_singleton_method(name) { |*| raise "called #{name}" } }
+  end
+
+  # One class that cannot be wrapped is reported once, whatever the tracer, and keeps none from being wrapped.
+  def test_classes_that_cannot_be_wrapped
+    code = <<~'RUBY'
+      require 'rutile/static_tracing'
+      class First; def one; 1; end; end
+      class Ice; def cold; 1; end; def colder; 2; end; freeze; end
+      class Last; def two; 2; end; end
+      tracers = [Rutile::Tracer::Latency, Rutile::Tracer::Stack, Class.new(Rutile::Tracer::Base)]
+      tracers.reverse_each { |tracer| Rutile::Tracers.add(tracer) }
+      points = tracers.flat_map { |tracer| [First, Ice, Last].flat_map { |klass| tracer.register(klass) } }
+      2.times { Rutile.enable! }
+      p [First, Ice, Last].map { |klass| klass.instance_method(klass.instance_methods(false)[0]).owner == klass }
+      puts points.select(&:on?).map(&:name).sort.join(' ')
+      Rutile.disable!
+    RUBY
+    said = ruby(code).lines
+    assert_includes said.shift, 'does not say what to do: it needs set_wrapping_function (Rutile::BaseError)'
+    assert_equal ["rutile: cannot trace methods of Ice: can't modify frozen class: Ice (FrozenError)\n",
+                  "[false, true, false]\n", "one_latency one_stack two_latency two_stack\n"], said
+  end
+
+  # Named in the environment, a frozen class is met while the application starts.
+  def test_a_class_that_cannot_be_wrapped_when_it_is_registered
+    said = ruby(<<~'RUBY', env: { 'RUTILE_TRACEPOINTS' => 'shop:*' })
+      require 'rutile/static_tracing'
+      class Ice; def cold; 1; end; freeze; end
+      class Open; def one; 1; end; end
+      Rutile::Tracer::Latency.register(Ice, :cold, provider: 'shop')
+      Rutile::Tracer::Latency.register(Open, :one, provider: 'shop')
+      p Open.instance_method(:one).owner == Open
+    RUBY
+    assert_equal "rutile: cannot trace methods of Ice: can't modify frozen class: Ice (FrozenError)\nfalse\n", said
+  end
+
+  def test_a_class_with_methods_of_these_names
+    point, = Rutile::Tracer::Latency.register(Selfish, provider: 'selfish')
+    Rutile::Tracer::Latency.enable!
+    traced(point) { assert_equal :worked, Selfish.new.work }
+    assert_equal 1, point.fired
+  ensure
+    Rutile::Tracer::Latency.disable!
+  end
+
+  # A wrapper that cannot be completed leaves nothing behind.
+  def test_a_wrapper_that_fails_half_way
+    klass = Class.new { def work; 1; end; def play; 2; end }
+    tracer = Class.new(Rutile::Tracer::Latency)
+    def tracer.name; 'Halfway'; end
+    points = tracer.register(klass, :work, :play, provider: 'halfway')
+    wrapping = Rutile::Tracer.wrappings.last
+    wrapping.define_singleton_method(:ruby2_keywords) { |name| name == :work ? raise(TypeError, 'no') : super(name) }
+    assert_output('', /cannot trace .*#work: no \(TypeError\)/) { tracer.enable! }
+    assert_equal [klass, wrapping], [klass.instance_method(:work).owner, klass.instance_method(:play).owner]
+    assert_equal [false, true], points.map(&:on?)
+  ensure
+    tracer.disable!
+  end
+
+  # As an application does that reloads its code: the old classes are freed, and what was switched on from
+  # outside is on in the new ones.
+  def test_reloaded_classes_are_freed
+    generations = ObjectSpace::WeakMap.new
+    points = nil
+    reload = lambda do |n|
+      klass = Class.new { def work; 1; end }
+      generations[klass] = klass
+      points = TRACERS.map { |tracer| tracer.register(klass, :work, provider: 'reloaded')[0] }
+      klass.new.work
+      Rutile::Tracer.wrappings.last(TRACERS.size).each { |wrapping| wrapping.switch_all(true) } if n == 5
+    end
+    wrappings = Rutile::Tracer.wrappings.size
+    40.times(&reload)
+    assert_predicate points[0], :on?
+    5.times { GC.start }
+    Rutile::Tracer::Latency.register(Class.new { def work; 1; end }, :work, provider: 'reloaded')
+    # Ruby's collector may take words on the stack for references.
+    assert_operator generations.size, :<, 10
+    assert_operator Rutile::Tracer.wrappings.size - wrappings, :<, 10 * TRACERS.size
+  ensure
+    TRACERS.each(&:disable!)
+  end
+
   def test_return_exception_throw_and_kill_all_fire
     klass = Class.new do
       def returns; 1; end

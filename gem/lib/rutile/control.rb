@@ -23,15 +23,13 @@ module Rutile
 
       # Does what was asked from outside and needs Ruby code. Called by the extension.
       #
-      # Several methods may share a tracepoint. So all wishes are read first, for switching a tracepoint
-      # settles the wish; and a method that cannot be wrapped hides no tracepoint of one that can.
+      # Several methods may share a tracepoint, and switching a tracepoint settles the request. So all
+      # requests are read before the first is carried out.
       # @api private
       def sync
         asked = Tracer.wrappings.flat_map { |wrapping| wishes(wrapping) }
-        asked.each { |wrapping, entry, wanted| place(wrapping, entry, wanted) }
-        wrapped, plain = asked.map { |_, entry| entry }.partition(&:wrapped)
-        plain.each { |entry| entry.tracepoint.disable }
-        wrapped.each { |entry| entry.tracepoint.enable }
+        asked.each { |wrapping, entry, wanted| wrapping.place(entry, wanted) }
+        asked.each { |wrapping, entry, _| wrapping.show(entry) }
       end
 
       # @api private
@@ -52,12 +50,6 @@ module Rutile
       def wishes(wrapping)
         wrapping.entries.values.map { |entry| [wrapping, entry, entry.tracepoint.native_wanted] }
                 .reject { |_, _, wanted| wanted.nil? }
-      end
-
-      def place(wrapping, entry, wanted)
-        wrapping.place(entry, wanted)
-      rescue StandardError => e # as of a frozen class
-        report(e)
       end
     end
   end

@@ -76,6 +76,7 @@ module Rutile
       @namespace = namespace.dup.freeze
       @tracepoints = {}
       @batches = 0
+      @methods = {}
       native_create(@namespace)
       @enabled = self.class.auto_enable?
     end
@@ -142,6 +143,17 @@ module Rutile
       native_unload
       self.class.forget(self)
       nil
+    end
+
+    # Whether a method that fires the tracepoint of this name is wrapped.
+    # @api private
+    def wrapped?(name)
+      @methods[name] ? @methods[name].keys.any?(&:wrapped) : false
+    end
+
+    # @api private
+    def manage(entry)
+      (@methods[entry.tracepoint.name] ||= ObjectSpace::WeakMap.new)[entry] = entry
     end
 
     # @return [String]

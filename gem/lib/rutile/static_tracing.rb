@@ -64,11 +64,15 @@ module Rutile
       yield Configuration.instance
     end
 
-    # Says something on standard error, once, if RUTILE_DEBUG is set.
+    # Prints a message on standard error, once, if RUTILE_DEBUG is set.
     # @api private
     def debug(message)
-      return unless ENV['RUTILE_DEBUG']
+      say(message) if ENV['RUTILE_DEBUG']
+    end
 
+    # Prints a message on standard error, once.
+    # @api private
+    def say(message)
       @said ||= {}
       return if @said[message]
 

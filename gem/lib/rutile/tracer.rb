@@ -17,25 +17,45 @@ module Rutile
   #     Rutile::Tracer::Exceptions.register_namespace(Shop)
   #     Rutile::Tracer::Latency.enable!          # or: rutile tracepoints PID --enable 'shop_cart:*'
   module Tracer
-    @wrappings = []
-    @managed = {}.compare_by_identity
+    # A class that the application reloads must be freed. The code of a wrapper refers to the class
+    # whose method it called, so a wrapping is held here only until it is prepended; after that the class
+    # holds it.
+    @wrappings = ObjectSpace::WeakMap.new
+    @waiting = {}.compare_by_identity
+    @managed = ObjectSpace::WeakMap.new
 
     class << self
-      # Every wrapping of every tracer.
+      # Every wrapping of a class that lives, of every tracer.
       # @api private
-      attr_reader :wrappings
+      def wrappings
+        @wrappings.keys.select(&:target)
+      end
+
+      # @api private
+      def add(wrapping)
+        @waiting.keep_if { |waiting, _| waiting.target }
+        @waiting[wrapping] = true
+        @wrappings[wrapping] = wrapping
+      end
+
+      # The wrapping was prepended to its class.
+      # @api private
+      def prepended(wrapping)
+        @waiting.delete(wrapping)
+      end
 
       # Whether enabling a provider is to show this tracepoint: not if it needs a method to be wrapped,
       # and that is not.
       # @api private
       def shows?(tracepoint)
         entry = @managed[tracepoint]
-        entry.nil? || entry.wrapped
+        entry.nil? || entry.provider.wrapped?(tracepoint.name)
       end
 
       # @api private
       def manage(entry)
         @managed[entry.tracepoint] = entry
+        entry.provider.manage(entry)
       end
     end
   end

@@ -20,9 +20,14 @@ module Rutile
         tracers
       end
 
-      # Wraps the methods that were registered with each tracer.
+      # Wraps the methods that were registered with each tracer. A tracer that fails is reported once and
+      # does not keep the others from being enabled.
       def enable!
-        tracers.each(&:enable!)
+        tracers.each do |tracer|
+          tracer.enable!
+        rescue StandardError => e
+          Rutile.say("#{tracer.name || 'a tracer'}: #{e.message} (#{e.class})")
+        end
       end
 
       # Unwraps them.

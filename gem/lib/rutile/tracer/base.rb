@@ -12,6 +12,13 @@ module Rutile
     #       set_tracepoint_data_types(Symbol)
     #     end
     class Base
+      # A class may define singleton methods of these names.
+      PUBLIC_METHODS = Module.instance_method(:public_instance_methods)
+      METHOD_DEFINED = Module.instance_method(:method_defined?)
+      PRIVATE_DEFINED = Module.instance_method(:private_method_defined?)
+      INSTANCE_METHOD = Module.instance_method(:instance_method)
+      private_constant :PUBLIC_METHODS, :METHOD_DEFINED, :PRIVATE_DEFINED, :INSTANCE_METHOD
+
       class << self
         # Names methods to be traced. They are not touched before the tracer, or one of the tracepoints,
         # is enabled.
@@ -25,7 +32,7 @@ module Rutile
         def register(klass, *method_names, provider: nil)
           raise ArgumentError, "not a class or module: #{klass.inspect}" unless Module === klass # rubocop:disable Style/CaseEquality
 
-          names = method_names.empty? ? klass.public_instance_methods(false) : method_names.flatten
+          names = method_names.empty? ? PUBLIC_METHODS.bind(klass).call(false) : method_names.flatten
           registry = provider_class.register(provider || default_provider(klass))
           tracepoints = []
           registry.batch { tracepoints = names.map { |name| register_method(klass, registry, name.to_sym) } }
@@ -40,16 +47,20 @@ module Rutile
         # @return [Array<Tracepoint>]
         def register_namespace(namespace)
           below(namespace).flat_map do |mod|
-            [mod, mod.singleton_class].flat_map do |target|
-              names = target.public_instance_methods(false)
+            [mod, Kernel.instance_method(:singleton_class).bind(mod).call].flat_map do |target|
+              names = PUBLIC_METHODS.bind(target).call(false)
               names.empty? ? [] : register(target, *names, provider: default_provider(mod))
             end
           end
         end
 
-        # Wraps all registered methods, also those that are registered later.
+        # Wraps all registered methods, also those that are registered later. A method that cannot be wrapped,
+        # as of a frozen class, is reported once on standard error; the others are wrapped.
         # @return [true]
+        # @raise [BaseError] if the tracer does not say what to do
         def enable!
+          raise BaseError, "#{self} does not say what to do: it needs set_wrapping_function" unless body || wrapping_function
+
           wrappings.each { |wrapping| wrapping.switch_all(true) }
           @enabled = true
         end
@@ -120,11 +131,12 @@ module Rutile
         end
 
         def wrappings
-          (@wrappings ||= {}.compare_by_identity).values
+          Tracer.wrappings.select { |wrapping| wrapping.tracer.equal?(self) }
         end
 
+        # From a class to its wrapping. Weak; Tracer keeps the wrapping while the class lives.
         def wrapping_of(klass)
-          (@wrappings ||= {}.compare_by_identity)[klass]
+          (@wrappings ||= ObjectSpace::WeakMap.new)[klass]
         end
 
         def register_method(klass, provider, method)
@@ -141,13 +153,15 @@ module Rutile
         def add_entry(wrapping, provider, method)
           tracepoint = provider.add_tracepoint(tracepoint_name(method, provider), *tracepoint_data_types)
           entry = wrapping.add(method, provider, tracepoint)
-          wrapping.switch(entry, Configuration.environment.asked_for?(provider.namespace, tracepoint.name))
+          # One that is wrapped in an older version of a reloaded class is wrapped in the new one.
+          wrapping.switch(entry, provider.wrapped?(tracepoint.name) ||
+                                 Configuration.environment.asked_for?(provider.namespace, tracepoint.name))
           entry
         end
 
         def answers?(klass, method)
-          klass.method_defined?(method) || klass.private_method_defined?(method) ||
-            (klass.is_a?(Class) && klass.instance_method(:method_missing).owner != BasicObject)
+          METHOD_DEFINED.bind(klass).call(method) || PRIVATE_DEFINED.bind(klass).call(method) ||
+            (Class === klass && INSTANCE_METHOD.bind(klass).call(:method_missing).owner != BasicObject) # rubocop:disable Style/CaseEquality
         end
 
         def below(mod, seen = {}.compare_by_identity)

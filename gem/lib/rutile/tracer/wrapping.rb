@@ -8,6 +8,9 @@ module Rutile
     # The methods are defined from text by `def`, not from blocks: those could not be called in another
     # ractor. All arguments are passed on by `*args` marked ruby2_keywords, which is the one way that
     # keeps their meaning in every Ruby since 2.7.
+    #
+    # A wrapping refers to its class weakly: a class that the application reloads must be freed. Questions
+    # to the class go through unbound methods of Module, because a class may define methods of these names.
     # @api private
     class Wrapping < Module
       # One method of the class; the constant is what the text of its wrapper calls the tracepoint.
@@ -16,22 +19,34 @@ module Rutile
       DEFINABLE = %r{\A(?:[[:alpha:]_][[:alnum:]_]*[?!=]?|\[\]=?|\*\*|[+\-!~]@?|[*/%<>^|&`]|<=>|===?|[!=]~|!=|<<|>>|<=|>=)\z}.freeze
       private_constant :DEFINABLE
 
-      # Ruby warns of whoever defines or removes these; while they are wrapped they do what they did.
+      # Ruby warns when these are redefined or removed. The wrapper keeps their meaning.
       NEEDED_BY_RUBY = %i[initialize object_id __id__ __send__].freeze
       private_constant :NEEDED_BY_RUBY
 
-      attr_reader :entries
+      PREPEND = Module.instance_method(:prepend)
+      IS_PRIVATE = Module.instance_method(:private_method_defined?)
+      IS_PROTECTED = Module.instance_method(:protected_method_defined?)
+      private_constant :PREPEND, :IS_PRIVATE, :IS_PROTECTED
+
+      attr_reader :entries, :tracer
 
       def initialize(tracer, target)
         super()
         @tracer = tracer
-        @target = target
+        @target = ObjectSpace::WeakMap.new
+        @target[self] = target
+        @label = Helpers.module_name(target)
         @entries = {}
         @added = 0
-        Tracer.wrappings << self
+        Tracer.add(self)
       end
 
-      # Takes the place of an older entry of that method, if there is one.
+      # The class whose methods are wrapped; nil when it was freed.
+      def target
+        @target[self]
+      end
+
+      # Replaces an older entry of that method, if there is one.
       def add(method, provider, tracepoint)
         constant = const_set_next(tracepoint)
         tracepoint.native_defer
@@ -39,15 +54,25 @@ module Rutile
         @entries[method] = Entry.new(method, provider, tracepoint, constant, false).tap { |entry| Tracer.manage(entry) }
       end
 
-      # Wraps or unwraps one method.
+      # Wraps or unwraps one method. A method that cannot be wrapped, as of a frozen class, is reported
+      # once and left as it is: the others must be traced, and the caller may be a signal handler.
       def place(entry, enable)
         Rutile.exclusively { enable ? wrap(entry) : unwrap(entry) }
+      rescue StandardError, ScriptError => e
+        what = e.is_a?(FrozenError) ? "methods of #{@label}" : "#{@label}##{entry.method}"
+        Rutile.say("cannot trace #{what}: #{e.message} (#{e.class})")
       end
 
-      # Wraps or unwraps one method and says so to who asked from outside.
+      # Wraps or unwraps one method, and shows or hides its tracepoint.
       def switch(entry, enable)
         place(entry, enable)
-        enable ? entry.tracepoint.enable : entry.tracepoint.disable
+        show(entry)
+      end
+
+      # Shows the tracepoint while any method that shares it is wrapped: methods of one name in a class and
+      # in its singleton class, or in the versions of a reloaded class.
+      def show(entry)
+        entry.provider.wrapped?(entry.tracepoint.name) ? entry.tracepoint.enable : entry.tracepoint.disable
       end
 
       def switch_all(enable)
@@ -55,7 +80,7 @@ module Rutile
       end
 
       def inspect
-        "#<#{@tracer.name} of #{Helpers.module_name(@target)}>"
+        "#<#{@tracer.name} of #{@label}>"
       end
       alias to_s inspect
 
@@ -69,19 +94,21 @@ module Rutile
       end
 
       def wrap(entry)
-        return if entry.wrapped
+        klass = target
+        return if entry.wrapped || klass.nil?
 
-        @target.prepend(self) unless @prepended
+        PREPEND.bind(klass).call(self) unless @prepended
         @prepended = true
-        quietly(entry.method) { define(entry) }
+        Tracer.prepended(self)
+        quietly(entry.method) { define(entry, klass) }
         entry.wrapped = true
       end
 
       def unwrap(entry)
         return unless entry.wrapped
 
-        quietly(entry.method) { remove_method(entry.method) }
         entry.wrapped = false
+        quietly(entry.method) { remove(entry.method) }
       end
 
       def quietly(method)
@@ -96,9 +123,9 @@ module Rutile
         end
       end
 
-      def define(entry)
+      def define(entry, klass)
         name = entry.method
-        visible = visibility(name) # asked before the wrapper hides the answer
+        visible = visibility(klass, name) # asked before the wrapper hides the answer
         if @tracer.wrapping_function
           define_method(name, &@tracer.wrapping_function)
         else
@@ -106,6 +133,13 @@ module Rutile
         end
         ruby2_keywords(name) if takes_rest?(name)
         send(visible, name)
+      rescue StandardError, ScriptError
+        remove(name)
+        raise
+      end
+
+      def remove(name)
+        remove_method(name) if instance_methods(false).include?(name) || private_instance_methods(false).include?(name)
       end
 
       # Only methods of the form (*args) without keywords can be marked.
@@ -116,17 +150,15 @@ module Rutile
 
       def define_from_text(entry)
         name = entry.method
-        raise BaseError, "#{@tracer} does not say what to do: it needs set_wrapping_function" unless @tracer.body
-
         head = name.match?(DEFINABLE) ? "def #{name}(*args, &block)" : "define_method(#{name.inspect}) do |*args, &block|"
         body = format(@tracer.body, tp: entry.constant, label: name.to_s.dump)
         module_eval("#{head}\n#{body}\nend", "(rutile: #{@tracer.name})", 0)
       end
 
-      def visibility(name)
-        return :private if @target.private_method_defined?(name)
+      def visibility(klass, name)
+        return :private if IS_PRIVATE.bind(klass).call(name)
 
-        @target.protected_method_defined?(name) ? :protected : :public
+        IS_PROTECTED.bind(klass).call(name) ? :protected : :public
       end
     end
   end
