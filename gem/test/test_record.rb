@@ -13,6 +13,7 @@ class RecordTest < Minitest::Test
   RUBY
 
   def setup
+    @dir = nil
     skip 'no rutile to test with' unless ENV['RUTILE']
     skip 'needs babeltrace2' unless system('command -v babeltrace2 >/dev/null')
     @dir = Dir.mktmpdir

@@ -28,6 +28,9 @@ class TracerTest < Minitest::Test
     def hash_last(a, h = {}); [a, h]; end
     def only_rest(*args); args; end
     def options(**options); options; end
+    def required(a); a; end
+    def optional(a, b = 5, *rest); [a, b, rest]; end
+    def around(a, b = 6, *rest, c); [a, b, rest, c]; end
     def no_keywords(a, **nil); a; end
     def block(a); yield(a, a); end
     def block_given; block_given?; end
@@ -73,7 +76,7 @@ class TracerTest < Minitest::Test
     def overridden(a); [:sub, super(a)]; end
   end
 
-  METHODS = %i[none positional keywords hash_last only_rest options no_keywords block block_given block_object
+  METHODS = %i[none required optional around positional keywords hash_last only_rest options no_keywords block block_given block_object
                overridden self_returning raising throwing returning_early refined == [] []= + -@ !~ valid? change!
                value value= inherited_one private_one protected_one dyn_known].push(:'odd name').freeze
   OBJECT = Target.new
@@ -91,6 +94,10 @@ class TracerTest < Minitest::Test
     options: -> { [OBJECT.options, OBJECT.options(a: 1), OBJECT.options(**{ 'x' => 2 })] },
     options_error: -> { OBJECT.options({ a: 1 }) },
     no_keywords: -> { OBJECT.no_keywords({ a: 1 }) },
+    empty_splat: -> { [OBJECT.required(**{}), OBJECT.optional(**{}), OBJECT.around(1, **{})] },
+    empty_splat_missing: -> { OBJECT.required },
+    empty_splat_too_many: -> { OBJECT.required(1, 2) },
+    optional: -> { [OBJECT.optional(1), OBJECT.optional(1, 2), OBJECT.optional(1, 2, k: 3), OBJECT.around(1, 2, 3, k: 4)] },
     no_keywords_error: -> { OBJECT.no_keywords(1, a: 1) },
     block: -> { [OBJECT.block(3) { |a, b| a + b }, OBJECT.block(1, &:+)] },
     no_block: -> { OBJECT.block(1) },
@@ -121,13 +128,18 @@ class TracerTest < Minitest::Test
     visibility: -> { [Target.public_method_defined?(:none), Target.private_method_defined?(:private_one), Target.protected_method_defined?(:protected_one)] }
   }.freeze
 
+  # Some of these calls are what Ruby 2.7 warns of, wrapped or not.
   def self.results
+    deprecated = Warning[:deprecated]
+    Warning[:deprecated] = false
     CALLS.transform_values do |call|
       [:returned, call.call.inspect]
     rescue StandardError => e
       # "undefined method `m' for #<X>" names the object; the wrapped one has no other words.
       [e.class, e.message.lines.first.chomp]
     end
+  ensure
+    Warning[:deprecated] = deprecated
   end
 
   PLAIN = results.freeze

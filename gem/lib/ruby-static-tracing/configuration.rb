@@ -3,6 +3,8 @@
 module StaticTracing
   # A {Rutile::Configuration} whose mode is SIGNAL until another is set.
   class Configuration < Rutile::Configuration
+    @instance = nil
+
     private
 
     def facade

@@ -51,6 +51,8 @@ module Rutile
       end
     end
 
+    @instance = nil
+
     class << self
       # @return [Configuration] the one of the process
       def instance

@@ -36,7 +36,7 @@ module Rutile
           registry = provider_class.register(provider || default_provider(klass))
           tracepoints = []
           registry.batch { tracepoints = names.map { |name| register_method(klass, registry, name.to_sym) } }
-          wrapping_of(klass)&.switch_all(true) if @enabled
+          wrapping_of(klass)&.switch_all(true) if enabled?
           tracepoints
         end
 
@@ -74,28 +74,33 @@ module Rutile
 
         # @return [Boolean]
         def enabled?
-          @enabled ? true : false
+          (defined?(@enabled) && @enabled) || false
         end
 
         # The text of the wrapping method's body: %<tp>s is the tracepoint, %<label>s the name. Like what
         # follows, that of the class above if the tracer has none of its own.
         # @api private
         def body
-          @body || inherited_part(:body)
+          own_part(:@body) || inherited_part(:body)
         end
 
         # @api private
         def wrapping_function
-          @wrapping_function || (@body ? nil : inherited_part(:wrapping_function))
+          own_part(:@wrapping_function) || (own_part(:@body) ? nil : inherited_part(:wrapping_function))
         end
 
         protected
 
         def tracepoint_data_types
-          @data_types || inherited_part(:tracepoint_data_types) || []
+          own_part(:@data_types) || inherited_part(:tracepoint_data_types) || []
         end
 
         private
+
+        # nil, also if it was never set, of which Ruby 2.7 would warn.
+        def own_part(name)
+          instance_variable_get(name) if instance_variable_defined?(name)
+        end
 
         def inherited_part(name)
           superclass.send(name) unless equal?(Base)

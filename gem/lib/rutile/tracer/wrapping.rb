@@ -26,7 +26,13 @@ module Rutile
       PREPEND = Module.instance_method(:prepend)
       IS_PRIVATE = Module.instance_method(:private_method_defined?)
       IS_PROTECTED = Module.instance_method(:protected_method_defined?)
-      private_constant :PREPEND, :IS_PRIVATE, :IS_PROTECTED
+      INSTANCE_METHOD = Module.instance_method(:instance_method)
+      private_constant :PREPEND, :IS_PRIVATE, :IS_PROTECTED, :INSTANCE_METHOD
+
+      # Stands for an optional argument that was not given.
+      NONE = Object.new.freeze
+      PREFIX = { req: '', opt: '', rest: '*' }.freeze
+      private_constant :PREFIX
 
       attr_reader :entries, :tracer
 
@@ -38,6 +44,7 @@ module Rutile
         @label = Helpers.module_name(target)
         @entries = {}
         @added = 0
+        @prepended = false
         Tracer.add(self)
       end
 
@@ -129,7 +136,7 @@ module Rutile
         if @tracer.wrapping_function
           define_method(name, &@tracer.wrapping_function)
         else
-          define_from_text(entry)
+          define_from_text(entry, signature(klass, name))
         end
         ruby2_keywords(name) if takes_rest?(name)
         send(visible, name)
@@ -148,11 +155,37 @@ module Rutile
         kinds.include?(:rest) && (kinds & %i[key keyreq keyrest]).empty?
       end
 
-      def define_from_text(entry)
+      def define_from_text(entry, signature)
         name = entry.method
-        head = name.match?(DEFINABLE) ? "def #{name}(*args, &block)" : "define_method(#{name.inspect}) do |*args, &block|"
+        head = name.match?(DEFINABLE) ? "def #{name}(#{signature}&block)" : "define_method(#{name.inspect}) do |#{signature}&block|"
         body = format(@tracer.body, tp: entry.constant, label: name.to_s.dump)
-        module_eval("#{head}\n#{body}\nend", "(rutile: #{@tracer.name})", 0)
+        collect = collector(signature)
+        module_eval("#{head}\n#{collect}#{body}\nend", "(rutile: #{@tracer.name})", collect.empty? ? 0 : -1)
+      end
+
+      # The parameters of the wrapper. Ruby 2.7 passes an empty hash for `**{}` to a method that lacks a
+      # required argument, and nothing to one that takes any number. So there the wrapper has the parameters
+      # of the method.
+      def signature(klass, name)
+        return '*args, ' if RUBY_VERSION >= '3'
+
+        kinds = parameters_of(klass, name).map(&:first) - [:block]
+        return '*args, ' unless kinds.include?(:req) && (kinds - %i[req opt rest]).empty?
+
+        kinds.each_with_index.map { |kind, i| "#{PREFIX[kind]}rutile_#{i}#{' = ::Rutile::Tracer::Wrapping::NONE' if kind == :opt}, " }.join
+      end
+
+      # The line that makes `args` of such parameters.
+      def collector(signature)
+        return '' if signature == '*args, '
+
+        "args = [#{signature.gsub(/ = [\w:]+/, '')}].reject { |value| ::Rutile::Tracer::Wrapping::NONE.equal?(value) }\n"
+      end
+
+      def parameters_of(klass, name)
+        INSTANCE_METHOD.bind(klass).call(name).parameters
+      rescue NameError # answered by method_missing
+        []
       end
 
       def visibility(klass, name)
