@@ -39,6 +39,7 @@ static void as_text(const char *text)
 static void as_binary(const uint8_t *data, size_t size)
 {
 	struct rut_usdt_site *sites = NULL;
+	struct rut_function *functions = NULL;
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
 	struct rut_symbols *syms = NULL;
 	uint8_t id[RUT_BUILD_ID_MAX];
@@ -52,7 +53,9 @@ static void as_binary(const uint8_t *data, size_t size)
 	if (write(fd, data, size) == (ssize_t)size) {
 		rut_elf_usdt(path, "*", "*", &sites, &n, NULL);
 		free(sites);
-		rut_elf_symbol(path, "main", &offset, NULL);
+		n = 0;
+		rut_elf_functions(path, "*", &functions, &n, NULL);
+		free(functions);
 		rut_elf_build_id(path, id);
 		if (!rut_symbols_open(&syms, path))
 			for (offset = 0; offset < size; offset += 1 + size / 64)

@@ -173,8 +173,77 @@ int rut_elf_usdt(const char *path, const char *provider, const char *name,
 	return 0;
 }
 
+static int by_name(const void *a, const void *b)
+{
+	const struct rut_function *x = a, *y = b;
+	int rc = strcmp(x->name, y->name);
+
+	return rc ? rc : (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static int functions_in(const struct rut_elf_file *e, Elf_Scn *scn, const GElf_Shdr *sh,
+			const char *pattern, struct rut_function **list, size_t *count)
+{
+	Elf_Data *data = elf_getdata(scn, NULL);
+	size_t n = sh->sh_entsize ? sh->sh_size / sh->sh_entsize : 0;
+	GElf_Sym sym;
+
+	for (size_t i = 0; data && i < n && i < INT32_MAX; i++) {
+		struct rut_function f = {0};
+		const char *s;
+
+		if (!gelf_getsym(data, (int)i, &sym) || sym.st_shndx == SHN_UNDEF ||
+		    GELF_ST_TYPE(sym.st_info) != STT_FUNC)
+			continue;
+		s = elf_strptr(e->elf, sh->sh_link, sym.st_name);
+		if (!s || strlen(s) >= sizeof(f.name) || fnmatch(pattern, s, 0) != 0 ||
+		    !to_offset(e, sym.st_value, &f.offset))
+			continue;
+		strcpy(f.name, s);
+		f.address = sym.st_value;
+		if (*count % 64 == 0) {
+			void *more = reallocarray(*list, *count + 64, sizeof(**list));
+
+			if (!more)
+				return -ENOMEM;
+			*list = more;
+		}
+		(*list)[(*count)++] = f;
+	}
+	return 0;
+}
+
+int rut_elf_functions(const char *path, const char *pattern, struct rut_function **ret,
+		      size_t *ret_count, struct rut_err *err)
+{
+	_cleanup_(rut_elf_file_fini)
+	struct rut_elf_file e;
+	_cleanup_free_ struct rut_function *list = NULL;
+	size_t count = 0, kept = 0;
+	Elf_Scn *scn = NULL;
+	GElf_Shdr sh;
+	int rc = rut_elf_file_init(&e, path, err);
+
+	while (!rc && (scn = elf_nextscn(e.elf, scn)))
+		if (gelf_getshdr(scn, &sh) &&
+		    (sh.sh_type == SHT_SYMTAB || sh.sh_type == SHT_DYNSYM) &&
+		    functions_in(&e, scn, &sh, pattern, &list, &count) < 0)
+			rc = rut_err_set(err, ENOMEM, "out of memory");
+	if (rc)
+		return rc;
+	if (count)
+		qsort(list, count, sizeof(*list), by_name);
+	/* Both tables have what is exported. */
+	for (size_t i = 0; i < count; i++)
+		if (!i || by_name(&list[i - 1], &list[i]))
+			list[kept++] = list[i];
+	*ret = RUT_TAKE(list);
+	*ret_count = kept;
+	return 0;
+}
+
 static bool symbol_in(const struct rut_elf_file *e, Elf_Scn *scn, const GElf_Shdr *sh,
-		      const char *symbol, bool any, uint64_t *ret)
+		      const char *symbol, uint64_t *ret)
 {
 	Elf_Data *data = elf_getdata(scn, NULL);
 	size_t n = sh->sh_entsize ? sh->sh_size / sh->sh_entsize : 0;
@@ -183,20 +252,19 @@ static bool symbol_in(const struct rut_elf_file *e, Elf_Scn *scn, const GElf_Shd
 	for (size_t i = 0; data && i < n && i < INT32_MAX; i++) {
 		const char *s;
 
-		if (!gelf_getsym(data, (int)i, &sym) || sym.st_shndx == SHN_UNDEF ||
-		    (!any && GELF_ST_TYPE(sym.st_info) != STT_FUNC))
+		if (!gelf_getsym(data, (int)i, &sym) || sym.st_shndx == SHN_UNDEF)
 			continue;
 		s = elf_strptr(e->elf, sh->sh_link, sym.st_name);
 		if (!s || strcmp(s, symbol) != 0)
 			continue;
 		*ret = sym.st_value;
-		return any || to_offset(e, sym.st_value, ret);
+		return true;
 	}
 	return false;
 }
 
-static int find_symbol(const char *path, const char *symbol, bool any, uint64_t *ret,
-		       struct rut_err *err)
+int rut_elf_address(const char *path, const char *symbol, uint64_t *ret_address,
+		    struct rut_err *err)
 {
 	_cleanup_(rut_elf_file_fini)
 	struct rut_elf_file e;
@@ -209,21 +277,9 @@ static int find_symbol(const char *path, const char *symbol, bool any, uint64_t 
 	while ((scn = elf_nextscn(e.elf, scn)))
 		if (gelf_getshdr(scn, &sh) &&
 		    (sh.sh_type == SHT_SYMTAB || sh.sh_type == SHT_DYNSYM) &&
-		    symbol_in(&e, scn, &sh, symbol, any, ret))
+		    symbol_in(&e, scn, &sh, symbol, ret_address))
 			return 0;
-	return rut_err_set(err, ENOENT, "'%s' has no %s '%s'", path, any ? "symbol" : "function",
-			   symbol);
-}
-
-int rut_elf_symbol(const char *path, const char *symbol, uint64_t *ret_offset, struct rut_err *err)
-{
-	return find_symbol(path, symbol, false, ret_offset, err);
-}
-
-int rut_elf_address(const char *path, const char *symbol, uint64_t *ret_address,
-		    struct rut_err *err)
-{
-	return find_symbol(path, symbol, true, ret_address, err);
+	return rut_err_set(err, ENOENT, "'%s' has no symbol '%s'", path, symbol);
 }
 
 static bool try_path(char *ret, size_t size, const char *dir, size_t dir_len, const char *name)

@@ -31,8 +31,20 @@ struct rut_usdt_site {
 int rut_elf_usdt(const char *path, const char *provider, const char *name,
 		 struct rut_usdt_site **ret, size_t *ret_count, struct rut_err *err);
 
-/* The file offset of a function, from the symbol tables. -ENOENT: there is no such symbol. */
-int rut_elf_symbol(const char *path, const char *symbol, uint64_t *ret_offset, struct rut_err *err);
+/* One function of the symbol tables; names that do not fit are left out. */
+struct rut_function {
+	char name[RUT_PROBE_NAME_MAX];
+	uint64_t offset;  /* in the file */
+	uint64_t address; /* as the file is linked */
+};
+
+/*
+ * All functions whose names match the shell pattern, once for each name and address. *ret is
+ * allocated (freed by the caller with free()), may be NULL when nothing matches. Returns 0 or
+ * -errno.
+ */
+int rut_elf_functions(const char *path, const char *pattern, struct rut_function **ret,
+		      size_t *ret_count, struct rut_err *err);
 
 /* The address of a symbol of any kind, as the file is linked. -ENOENT: there is none. */
 int rut_elf_address(const char *path, const char *symbol, uint64_t *ret_address,

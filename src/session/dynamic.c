@@ -25,6 +25,7 @@
 #include "session/budget.h"
 #include "session/kernel.h"
 #include "session/programs.h"
+#include "session/sites.h"
 #include "session/tracefs.h"
 
 /* An event in the making: what is loaded, and how it is described. */
@@ -42,6 +43,12 @@ struct building {
 static int no_memory(struct rut_err *err)
 {
 	return rut_err_set(err, ENOMEM, "out of memory");
+}
+
+static int too_many(size_t n, struct rut_err *err)
+{
+	return rut_err_set(err, E2BIG, "%zu more: a session has at most %d events added by name", n,
+			   RUT_META_DYNAMIC_MAX);
 }
 
 bool rut_dynamic_is(const char *word)
@@ -180,10 +187,11 @@ static int describe(struct building *b, struct rut_err *err)
 	rut_metadata_event(&text, &b->event);
 	if (text.failed)
 		return no_memory(err);
+	if (strlen(b->spec) >= sizeof(m->dynamic->spec))
+		return rut_err_set(err, ENAMETOOLONG, "'%s' is too long", b->spec);
 	if (m->dynamic_len + text.len > RUT_META_PAGES_OFFSET - RUT_META_DYNAMIC_OFFSET ||
 	    m->ndynamic == RUT_META_DYNAMIC_MAX)
-		return rut_err_set(err, E2BIG, "a session has at most %d events added by name",
-				   RUT_META_DYNAMIC_MAX);
+		return too_many(1, err);
 	memcpy((char *)m + RUT_META_DYNAMIC_OFFSET + m->dynamic_len, text.data, text.len);
 	m->dynamic_len += (uint32_t)text.len;
 	m->dynamic[m->ndynamic].id = b->conf.id;
@@ -281,13 +289,8 @@ static void describe_arguments(struct building *b, const struct rut_probe_arg *a
 			add_field(b, RUT_FK_STR, 0, b->names[i]);
 }
 
-struct site {
-	char path[512];
-	uint64_t offset, semaphore;
-	struct rut_probe_arg args[RUT_PROBE_ARGS];
-};
-
-static int attach_sites(struct building *b, const struct site *sites, size_t n, int pid, bool ret,
+static int attach_sites(struct building *b, const struct rut_site *sites,
+			const struct rut_probe_site *args, size_t n, int pid, bool ret,
 			struct rut_err *err)
 {
 	struct bpf_program *prog = NULL;
@@ -297,12 +300,10 @@ static int attach_sites(struct building *b, const struct site *sites, size_t n, 
 	for (size_t i = 0; i < n && !rc; i++) {
 		LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = i,
 			    .ref_ctr_offset = sites[i].semaphore, .retprobe = ret);
-		struct rut_probe_site s = {0};
 		uint32_t key = (uint32_t)i;
 		struct bpf_link *link;
 
-		memcpy(s.args, sites[i].args, sizeof(s.args));
-		if (bpf_map_update_elem(fd, &key, &s, BPF_ANY) < 0)
+		if (bpf_map_update_elem(fd, &key, &args[i], BPF_ANY) < 0)
 			rc = rut_err_errno(err, errno, "cannot describe the arguments");
 		if (!rc)
 			rc = i ? 0 : describe(b, err);
@@ -342,34 +343,6 @@ static int split(char *text, char *parts[], int max)
 	return n;
 }
 
-static int parse_pid(const char *text)
-{
-	return *text && strspn(text, "0123456789") == strlen(text) ? atoi(text) : 0;
-}
-
-/* Files that a process has mapped for execution; each once. */
-static size_t mapped_files(int pid, char (*ret)[512], size_t max)
-{
-	char path[64], line[1024], file[401], perms[8];
-	_cleanup_file_ FILE *f = NULL;
-	size_t n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
-	while (f && n < max && fgets(line, sizeof(line), f)) {
-		size_t i = 0;
-
-		if (sscanf(line, "%*s %7s %*s %*s %*s %400s", perms, file) != 2 || file[0] != '/' ||
-		    !strchr(perms, 'x'))
-			continue;
-		snprintf(ret[n], sizeof(ret[n]), "/proc/%d/root%s", pid, file);
-		while (i < n && strcmp(ret[i], ret[n]) != 0)
-			i++;
-		n += i == n;
-	}
-	return n;
-}
-
 /* Symbols in a probe's arguments: how far they are from its instruction. */
 struct symbols {
 	const char *path;
@@ -392,146 +365,211 @@ static int resolve(const char *symbol, size_t len, int64_t *ret_distance, void *
 	return rc;
 }
 
-#define FILES_MAX 128
-
-static int find_usdt(const char *binary, const char *provider, const char *name, int pid,
-		     struct site **ret, size_t *ret_n, char *title, size_t title_size,
-		     uint32_t *ret_nargs, struct rut_err *err)
+/* The arguments of each site, and how many there are at most. */
+static int parse_arguments(const struct rut_site *sites, size_t n, struct rut_probe_site *ret,
+			   uint32_t *ret_count, struct rut_err *err)
 {
-	_cleanup_free_ char(*files)[512] = calloc(FILES_MAX, sizeof(*files));
-	_cleanup_free_ struct site *sites = calloc(RUT_PROBE_SITES, sizeof(*sites));
-	size_t nfiles = 1, n = 0;
-	int rc = 0;
+	*ret_count = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct symbols at = {sites[i].path, sites[i].address};
+		int count = rut_arg_parse_at(sites[i].args, ret[i].args, resolve, &at, err);
 
-	if (!files || !sites)
-		return no_memory(err);
-	if (pid)
-		nfiles = mapped_files(pid, files, FILES_MAX);
-	else
-		rc = rut_elf_find(binary, 0, files[0], sizeof(files[0]), err);
-	for (size_t f = 0; f < nfiles && !rc; f++) {
-		_cleanup_free_ struct rut_usdt_site *found = NULL;
-		struct rut_err ignored = RUT_ERR_INIT;
-		size_t count = 0;
-
-		rc = rut_elf_usdt(files[f], provider, name, &found, &count, pid ? &ignored : err);
-		if (rc && pid)
-			rc = 0;
-		for (size_t i = 0; i < count && !rc && n < RUT_PROBE_SITES; i++) {
-			struct symbols at = {files[f], found[i].address};
-			int nargs =
-				rut_arg_parse_at(found[i].args, sites[n].args, resolve, &at, err);
-
-			if (nargs < 0)
-				return nargs;
-			snprintf(sites[n].path, sizeof(sites[n].path), "%s", files[f]);
-			sites[n].offset = found[i].offset;
-			sites[n].semaphore = found[i].semaphore;
-			snprintf(title, title_size, "%s:%s", found[i].provider, found[i].name);
-			if (!n || (uint32_t)nargs > *ret_nargs)
-				*ret_nargs = (uint32_t)nargs;
-			n++;
-		}
+		if (count < 0)
+			return count;
+		if ((uint32_t)count > *ret_count)
+			*ret_count = (uint32_t)count;
 	}
-	if (!rc && !n)
-		rc = rut_err_set(err, ENOENT, "'%s' has no probe '%s:%s'", binary, provider, name);
-	if (rc)
-		return rc;
-	*ret = RUT_TAKE(sites);
-	*ret_n = n;
 	return 0;
 }
 
-static int add_usdt(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
-{
-	_cleanup_free_ char *copy = strdup(spec);
-	_cleanup_free_ struct site *sites = NULL;
-	struct building b;
+/* What the user wrote: its parts, and whether it is a pattern of several probes. */
+struct words {
+	char *text; /* owned; the parts point into it */
 	char *parts[5];
-	size_t n = 0;
-	uint32_t found = 0;
-	int rc, pid;
+	const char *arguments; /* behind the parenthesis, or NULL */
+	bool glob;
+};
 
-	if (!copy)
+#define SPEC_MAX 1024
+
+/* The words that mean one probe alone, up to its arguments: with them it is added again. */
+static size_t write_spec(char ret[SPEC_MAX], const struct words *w, const struct rut_site *site)
+{
+	const char *offset = w->parts[3];
+
+	if (site->provider[0])
+		return (size_t)snprintf(ret, SPEC_MAX, "usdt:%s:%s:%s", w->parts[1], site->provider,
+					site->name);
+	return (size_t)snprintf(ret, SPEC_MAX, "%s:%s:%s%s%s", w->parts[0], w->parts[1], site->name,
+				offset ? "+" : "", offset ? offset : "");
+}
+
+static void add_arguments(char spec[SPEC_MAX], const struct words *w)
+{
+	size_t len = strlen(spec);
+
+	if (w->arguments)
+		snprintf(spec + len, SPEC_MAX - len, "(%s", w->arguments);
+}
+
+static int add_usdt_probe(struct rut_recorder *r, const struct words *w,
+			  const struct rut_site *sites, size_t n, uint32_t id, struct rut_err *err)
+{
+	_cleanup_free_ struct rut_probe_site *args = calloc(n, sizeof(*args));
+	struct building b;
+	char spec[SPEC_MAX];
+	uint32_t found = 0;
+	int rc;
+
+	if (!args)
 		return no_memory(err);
-	if (split(copy, parts, 4) != 4)
-		return rut_err_set(err, EINVAL, "'%s' should be usdt:BINARY:PROVIDER:NAME", spec);
+	write_spec(spec, w, sites);
+	add_arguments(spec, w);
 	begin(&b, r, spec, id);
-	pid = parse_pid(parts[1]);
-	rc = find_usdt(parts[1], parts[2], parts[3], pid, &sites, &n, b.title, sizeof(b.title),
-		       &found, err);
+	snprintf(b.title, sizeof(b.title), "%s:%s", sites->provider, sites->name);
+	rc = parse_arguments(sites, n, args, &found, err);
 	if (!rc)
-		rc = name_arguments(&b, parts[4], &b.conf.nargs, err);
+		rc = name_arguments(&b, w->arguments, &b.conf.nargs, err);
 	if (rc)
 		return rc;
-	if (b.conf.nargs > found)
+	if (b.conf.nargs > found && !w->glob)
 		return rut_err_set(err, EINVAL, "'%s' has only %u arguments", b.title, found);
 	b.conf.nargs = found;
-	describe_arguments(&b, sites[0].args);
-	return attach_sites(&b, sites, n, pid, false, err);
+	b.conf.strings &= (1u << found) - 1;
+	describe_arguments(&b, args->args);
+	return attach_sites(&b, sites, args, n, rut_sites_pid(w->parts[1]), false, err);
 }
 
-/* In the program or in any library of the process, as it sees them. */
-static int find_function(int pid, const char *symbol, struct site *ret, struct rut_err *err)
+static int add_function(struct rut_recorder *r, const struct words *w, const struct rut_site *sites,
+			size_t n, uint32_t id, struct rut_err *err)
 {
-	_cleanup_free_ char(*files)[512] = calloc(FILES_MAX, sizeof(*files));
-	struct rut_err ignored = RUT_ERR_INIT;
-	size_t n;
-
-	if (!files)
-		return no_memory(err);
-	snprintf(ret->path, sizeof(ret->path), "/proc/%d/exe", pid);
-	if (!rut_elf_symbol(ret->path, symbol, &ret->offset, &ignored))
-		return 0;
-	n = mapped_files(pid, files, FILES_MAX);
-	for (size_t i = 0; i < n; i++) {
-		snprintf(ret->path, sizeof(ret->path), "%s", files[i]);
-		if (!rut_elf_symbol(files[i], symbol, &ret->offset, &ignored))
-			return 0;
-	}
-	return rut_err_set(err, ENOENT, "process %d has no function '%s'", pid, symbol);
-}
-
-static int add_uprobe(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
-{
-	_cleanup_free_ char *copy = strdup(spec);
-	bool ret = !strncmp(spec, "uretprobe:", 10);
-	struct site site = {0};
+	_cleanup_free_ struct rut_probe_site *args = calloc(n, sizeof(*args));
+	_cleanup_free_ struct rut_site *moved = calloc(n, sizeof(*moved));
+	bool ret = !strcmp(w->parts[0], "uretprobe");
 	struct building b;
-	char *parts[4], *plus;
-	int rc, pid;
+	char spec[SPEC_MAX];
+	int rc;
 
-	if (!copy)
+	if (!args || !moved)
 		return no_memory(err);
-	if (split(copy, parts, 3) != 3)
-		return rut_err_set(err, EINVAL, "'%s' should be %s:BINARY:SYMBOL", spec,
-				   ret ? "uretprobe" : "uprobe");
+	write_spec(spec, w, sites);
+	add_arguments(spec, w);
 	begin(&b, r, spec, id);
-	pid = parse_pid(parts[1]);
-	rc = pid ? 0 : rut_elf_find(parts[1], 0, site.path, sizeof(site.path), err);
-	snprintf(b.title, sizeof(b.title), "%s:%s", ret ? "uretprobe" : "uprobe", parts[2]);
-	plus = strchr(parts[2], '+');
-	if (plus)
-		*plus = '\0';
-	if (!rc && pid)
-		rc = find_function(pid, parts[2], &site, err);
-	else if (!rc)
-		rc = rut_elf_symbol(site.path, parts[2], &site.offset, err);
-	if (!rc)
-		rc = name_arguments(&b, parts[3], &b.conf.nargs, err);
+	snprintf(b.title, sizeof(b.title), "%s:%s%s%s", w->parts[0], sites->name,
+		 w->parts[3] ? "+" : "", w->parts[3] ? w->parts[3] : "");
+	rc = name_arguments(&b, w->arguments, &b.conf.nargs, err);
 	if (rc)
 		return rc;
-	if (plus)
-		site.offset += strtoull(plus + 1, NULL, 0);
 	if (ret && !b.conf.nargs) {
 		strcpy(b.names[0], "ret");
 		b.conf.nargs = 1;
 	}
 	for (uint32_t i = 0; i < b.conf.nargs; i++)
-		if (rut_arg_of_call(ret ? -1 : (int)i, &site.args[i]) < 0)
+		if (rut_arg_of_call(ret ? -1 : (int)i, &args->args[i]) < 0)
 			return rut_err_set(err, EINVAL, "only %u arguments are in registers", i);
-	describe_arguments(&b, site.args);
-	return attach_sites(&b, &site, 1, pid, ret, err);
+	for (size_t i = 0; i < n; i++) {
+		args[i] = args[0];
+		moved[i] = sites[i];
+		moved[i].offset += w->parts[3] ? strtoull(w->parts[3], NULL, 0) : 0;
+	}
+	describe_arguments(&b, args->args);
+	return attach_sites(&b, moved, args, n, rut_sites_pid(w->parts[1]), ret, err);
+}
+
+typedef int (*add_probe_fn)(struct rut_recorder *r, const struct words *w,
+			    const struct rut_site *sites, size_t n, uint32_t id,
+			    struct rut_err *err);
+
+/* Is this event recorded already? A pattern does not add it again. */
+static bool is_recorded(const struct rut_recorder *r, const struct words *w,
+			const struct rut_site *site)
+{
+	const struct rut_meta *m = r->meta;
+	char spec[SPEC_MAX];
+	size_t len = write_spec(spec, w, site);
+
+	for (uint32_t i = 0; i < m->ndynamic; i++)
+		if (m->dynamic[i].id && !strncmp(m->dynamic[i].spec, spec, len) &&
+		    (!m->dynamic[i].spec[len] || m->dynamic[i].spec[len] == '('))
+			return true;
+	return false;
+}
+
+/*
+ * Adds an event for each probe that was found. Of a pattern, a probe that cannot be recorded is
+ * named, and the others are.
+ */
+static int add_each(struct rut_recorder *r, const struct words *w, const struct rut_sites *s,
+		    uint32_t id, add_probe_fn fn, struct rut_err *err)
+{
+	size_t probes = rut_sites_probes(s), added = 0;
+	int rc = 0;
+
+	if (!id && probes > RUT_META_DYNAMIC_MAX - r->meta->ndynamic)
+		return too_many(probes, err);
+	for (size_t i = 0, end; i < s->count; i = end) {
+		struct rut_err why = RUT_ERR_INIT;
+
+		end = rut_sites_end(s, i);
+		if (w->glob && is_recorded(r, w, &s->list[i])) {
+			added++;
+			continue;
+		}
+		rc = fn(r, w, &s->list[i], end - i, id, &why);
+		added += rc == 0;
+		if (!rc)
+			continue;
+		if (!w->glob || r->conf.strict || rc == -ENOMEM || rc == -EPERM)
+			return rut_err_set(err, why.code, "%s", why.msg);
+		rut_warn("'%s' is not recorded: %s", s->list[i].name, why.msg);
+		rut_err_set(err, why.code, "%s", why.msg);
+	}
+	return added ? 0 : rc;
+}
+
+static void words_fini(struct words *w)
+{
+	free(w->text);
+}
+
+static int add_usdt(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
+{
+	_cleanup_(words_fini)
+	struct words w = {.text = strdup(spec)};
+	_cleanup_(rut_sites_fini)
+	struct rut_sites sites = {0};
+	int rc;
+
+	if (!w.text)
+		return no_memory(err);
+	if (split(w.text, w.parts, 4) != 4)
+		return rut_err_set(err, EINVAL, "'%s' should be usdt:BINARY:PROVIDER:NAME", spec);
+	w.arguments = w.parts[4];
+	w.glob = strpbrk(w.parts[2], "*?[") || strpbrk(w.parts[3], "*?[");
+	rc = rut_sites_usdt(&sites, w.parts[1], w.parts[2], w.parts[3], err);
+	return rc ? rc : add_each(r, &w, &sites, id, add_usdt_probe, err);
+}
+
+static int add_uprobe(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
+{
+	_cleanup_(words_fini)
+	struct words w = {.text = strdup(spec)};
+	_cleanup_(rut_sites_fini)
+	struct rut_sites sites = {0};
+	int rc;
+
+	if (!w.text)
+		return no_memory(err);
+	if (split(w.text, w.parts, 3) != 3)
+		return rut_err_set(err, EINVAL, "'%s' should be %s:BINARY:SYMBOL", spec,
+				   !strncmp(spec, "uret", 4) ? "uretprobe" : "uprobe");
+	w.arguments = w.parts[3];
+	w.parts[3] = strchr(w.parts[2], '+');
+	if (w.parts[3])
+		*w.parts[3]++ = '\0';
+	w.glob = strpbrk(w.parts[2], "*?[");
+	rc = rut_sites_functions(&sites, w.parts[1], w.parts[2], err);
+	return rc ? rc : add_each(r, &w, &sites, id, add_function, err);
 }
 
 static int add_tracepoint(struct rut_recorder *r, const char *spec, const char *category,

@@ -21,7 +21,7 @@
 #define RUT_PAGE		4096u
 #define RUT_META_ANCHOR_PAGES	1000
 
-#define RUT_META_DYNAMIC_MAX 64
+#define RUT_META_DYNAMIC_MAX 256
 
 /*
  * The first page: what `rutile recover` looks for in a memory dump. It lists the physical pages of

@@ -72,26 +72,34 @@ static void write_field(struct rut_buf *out, const struct rut_field *f)
 	rut_buf_putc(out, '\n');
 }
 
-void rut_metadata_event(struct rut_buf *out, const struct rut_event *e)
-{
-	rut_buf_printf(out, "event {\n\tname = \"%s\";\n\tid = %u;\n\tstream_id = 0;\n", e->name,
-		       e->id);
-	rut_buf_puts(out, "\tfields := struct {\n");
-	for (size_t i = 0; i < e->nfields; i++)
-		write_field(out, &e->fields[i]);
-	rut_buf_puts(out, "\t};\n};\n\n");
-}
-
 /* Quotes and backslashes cannot stand in a TSDL string unescaped; control characters never. */
-static void write_env(struct rut_buf *out, const char *key, const char *value)
+static void write_string(struct rut_buf *out, const char *value)
 {
-	rut_buf_printf(out, "\t%s = \"", key);
+	rut_buf_putc(out, '"');
 	for (; *value; value++) {
 		if (*value == '"' || *value == '\\')
 			rut_buf_putc(out, '\\');
 		rut_buf_putc(out, (unsigned char)*value < ' ' ? ' ' : *value);
 	}
 	rut_buf_puts(out, "\";\n");
+}
+
+/* Names of probes come from files that are anybody's. */
+void rut_metadata_event(struct rut_buf *out, const struct rut_event *e)
+{
+	rut_buf_puts(out, "event {\n\tname = ");
+	write_string(out, e->name);
+	rut_buf_printf(out, "\tid = %u;\n\tstream_id = 0;\n", e->id);
+	rut_buf_puts(out, "\tfields := struct {\n");
+	for (size_t i = 0; i < e->nfields; i++)
+		write_field(out, &e->fields[i]);
+	rut_buf_puts(out, "\t};\n};\n\n");
+}
+
+static void write_env(struct rut_buf *out, const char *key, const char *value)
+{
+	rut_buf_printf(out, "\t%s = ", key);
+	write_string(out, value);
 }
 
 static void write_environment(struct rut_buf *out, const struct rut_metadata *m)

@@ -95,6 +95,92 @@ END
   same symbols "arg0 = -123456, arg1 = 77, arg2 = 3689348815028241476, arg3 = -2, arg4 = 1"
 }
 
+# A pattern is as many events as there are probes, each with its own name, arguments and sites.
+test_glob() {
+  need_compiler
+  cat >many.c <<'END'
+#include <sys/sdt.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv)
+{
+	/* Written to: a page that nobody has touched cannot be read by a probe. */
+	char word[3][8];
+	int n = atoi(argv[1]);
+
+	strcpy(word[0], "zero"), strcpy(word[1], "one"), strcpy(word[2], "two");
+	for (int i = 0; i < n; i++)
+		DTRACE_PROBE2(pp, alpha, i, 100L + i);
+	for (int i = 0; i < 2 * n; i++)
+		DTRACE_PROBE1(pp, beta, 1000 + i);
+	for (int i = 0; i < 3 * n; i++) {
+		DTRACE_PROBE2(pp, gamma, word[i % 3], (short)-i);
+		DTRACE_PROBE(pp, delta);
+		if (i & 1)
+			DTRACE_PROBE1(pp, beta, -i);
+	}
+	DTRACE_PROBE1(other, alpha, n);
+	return 0;
+}
+END
+  cc -O2 -o many many.c
+  P=$PWD/many
+  "$RUTILE" record -o t -e "usdt:$P:pp:gamma(text:str,n),usdt:$P:pp:*,usdt:$P:*:alpha" -- ./many 7
+  readers t >/dev/null
+  sed -n 's/.* \([a-z]*:[a-z]*\): .*}, { \(.*\)}$/\1 \2/p' bt2.out | grep -v lttng_ >got
+  for i in $(seq 0 6); do echo "pp:alpha arg0 = $i, arg1 = $((100 + i)) "; done >want
+  for i in $(seq 0 13); do echo "pp:beta arg0 = $((1000 + i)) "; done >>want
+  for i in $(seq 0 20); do
+    word=$(echo zero one two | cut -d' ' -f$((i % 3 + 1)))
+    echo "pp:gamma n = -$i, text = \"$word\" " | sed 's/-0/0/'
+    echo "pp:delta "
+    [ $((i & 1)) = 0 ] || echo "pp:beta arg0 = -$i "
+  done >>want
+  echo "other:alpha arg0 = 7 " >>want
+  diff -u want got
+  # They are removed by the same words, and added again.
+  "$RUTILE" start u$$ --flight -e "usdt:$P:pp:*"
+  "$RUTILE" remove u$$ -e "usdt:$P:pp:[ab]*"
+  ./many 5
+  "$RUTILE" stop u$$
+  "$RUTILE" start u$$
+  ./many 2
+  "$RUTILE" add u$$ -e "usdt:$P:pp:*"
+  ./many 1
+  "$RUTILE" snapshot u$$ -o s
+  "$RUTILE" destroy u$$
+  readers s >/dev/null
+  for c in gamma:24 delta:24 alpha:1 beta:3; do
+    [ "$(grep -c " pp:${c%:*}: " bt2.out)" = "${c#*:}" ] || { echo "not $c" >&2; exit 1; }
+  done
+}
+
+# Debian's Python: eight probes with arguments of their own.
+test_python() {
+  need_compiler
+  readelf -n /usr/bin/python3 | grep -q stapsdt || t_skip "Python without static probes"
+  cat >app.py <<'END'
+import gc, sys
+def step(n): pass
+gc.disable()
+for i in range(37): gc.collect(1)
+for i in range(11): sys.audit("rutile.test", i)
+for i in range(23): step(i)
+END
+  P=usdt:/usr/bin/python3:python
+  "$RUTILE" record -o t -e "$P:function__*(file:str,name:str,line),$P:audit(event:str),$P:*" -- /usr/bin/python3 app.py
+  readers t >/dev/null
+  same() { [ "$(grep -c "$2" bt2.out)" = "$1" ] || { grep -c "$2" bt2.out; echo "not $1 of $2"; exit 1; } >&2; }
+  same 37 ' python:gc__start: .*{ arg0 = 1 }'
+  same 11 ' python:audit: .*event = "rutile.test" }'
+  same 23 ' python:function__entry: .*{ line = 2, file = ".*/app.py", name = "step" }'
+  same 23 ' python:function__return: .*{ line = 2, file = ".*/app.py", name = "step" }'
+  [ "$(grep -c ' python:gc__start:' bt2.out)" = "$(grep -c ' python:gc__done:' bt2.out)" ]
+  [ "$(grep -c ' python:import__find__load__start:' bt2.out)" -ge 5 ]
+  # The loops ran these lines.
+  grep -q ' python:line: .*arg2 = 6 }' bt2.out
+}
+
 # What the compiler makes of one probe that is inlined at three places.
 test_sites() {
   need_compiler
@@ -419,6 +505,8 @@ END
 
 t_case "every form of argument" test_forms
 t_case "one probe at several places" test_sites
+t_case "a pattern records each probe as itself" test_glob
+t_case "the probes of Python" test_python
 t_case "one process of two; results" test_one_process
 t_case "semaphores are raised and lowered" test_semaphore
 t_case "in a mount namespace, by process" test_container
