@@ -370,7 +370,7 @@ static void inherit(unsigned i, const struct rut_agent_slot *from)
 	to->member = s->table.member;
 	to->ring_member = s->ring_member;
 	rut_table_ready(&s->table);
-	s->arena_lock = s->variants_lock = s->codes_lock = s->busy = 0;
+	s->arena_lock = s->variants.lock = s->codes_lock = s->busy = 0;
 	s->orphan_until_ns = rut_mono_ns() + ORPHAN_NS;
 }
 

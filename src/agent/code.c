@@ -44,8 +44,12 @@ static inline struct rut_code *slot_of(const struct rut_codes *codes, VALUE iseq
 
 static bool grow(struct rut_codes *codes)
 {
-	struct rut_codes to = {.mask = codes->mask ? codes->mask * 2 + 1 : CODES_MIN - 1};
+	struct rut_codes to = {.mask = 0};
+	uint32_t holding = 0;
 
+	for (uint32_t i = 0; i <= codes->mask; i++)
+		holding += codes->slots[i].life.epoch && rut_life_recent(codes->slots[i].life);
+	to.mask = rut_grown_mask(codes->mask, holding, CODES_MIN);
 	to.slots = rut_map((to.mask + 1ul) * sizeof(*to.slots));
 	if (!to.slots)
 		return false;
@@ -62,30 +66,83 @@ static bool grow(struct rut_codes *codes)
 	return true;
 }
 
+static struct rut_rec **rec_slot(const struct rut_recs *recs, uint32_t path, uint32_t line,
+				 uint8_t kind)
+{
+	uint64_t h = ((uint64_t)path << 32 ^ (uint64_t)line << 2 ^ kind) * 0x9e3779b97f4a7c15ull;
+	uint32_t i = (uint32_t)(h >> 32) & recs->mask;
+
+	for (;; i = (i + 1) & recs->mask) {
+		const struct rut_rec *r = recs->slots[i];
+
+		if (!r || (r->path == path && r->line == line && r->kind == kind))
+			return &recs->slots[i];
+	}
+}
+
+static bool recs_grow(struct rut_recs *recs)
+{
+	struct rut_recs to = {.mask = recs->slots ? recs->mask * 2 + 1 : CODES_MIN - 1,
+			      .count = recs->count};
+
+	to.slots = rut_map((to.mask + 1ul) * sizeof(*to.slots));
+	if (!to.slots)
+		return false;
+	for (uint32_t i = 0; recs->slots && i <= recs->mask; i++)
+		if (recs->slots[i])
+			*rec_slot(&to, recs->slots[i]->path, recs->slots[i]->line,
+				  recs->slots[i]->kind) = recs->slots[i];
+	rut_recs_fini(recs);
+	*recs = to;
+	return true;
+}
+
+void rut_recs_fini(struct rut_recs *recs)
+{
+	if (recs->slots)
+		rut_unmap(recs->slots, (recs->mask + 1ul) * sizeof(struct rut_rec *));
+	*recs = (struct rut_recs){0};
+}
+
+/*
+ * The record of this place in the program. Code that is compiled there again and again (by eval, or
+ * when files are loaded anew) shares it: records live as long as the session.
+ */
+static struct rut_rec *rec_of(struct rut_session *s, uint32_t path, uint32_t line, uint8_t kind)
+{
+	struct rut_rec **slot, *r;
+
+	if (!s->recs.slots || s->recs.count > s->recs.mask / 4 * 3)
+		if (!recs_grow(&s->recs) && (!s->recs.slots || s->recs.count >= s->recs.mask))
+			return NULL;
+	slot = rec_slot(&s->recs, path, line, kind);
+	if (*slot)
+		return *slot;
+	r = rut_session_alloc(s, sizeof(*r));
+	if (!r)
+		return NULL;
+	r->s = s;
+	r->kind = kind;
+	r->shared = true;
+	r->path = path;
+	r->line = line;
+	s->recs.count++;
+	*slot = r;
+	return r;
+}
+
 /* Is it still the code of this record, after a GC? */
 static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, struct rut_rec *old)
 {
 	uint8_t kind = bmethod ? RUT_REC_BLOCK : RUT_REC_METHOD;
 	uint32_t path, line;
-	struct rut_rec *r;
 
 	if (!rut_methods_path_wanted(s, iseq, &path))
 		return NULL;
 	line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
-	if (old && old->path == path && old->line == line && old->kind == kind) {
-		old->key = 0; /* it may have another name */
+	if (old && old->path == path && old->line == line && old->kind == kind)
 		return old;
-	}
-	r = rut_session_alloc(s, sizeof(*r));
-	if (r) {
-		r->s = s;
-		r->kind = kind;
-		r->shared = true;
-		r->path = path;
-		r->line = line;
-		r->iseq = iseq;
-	}
-	return r;
+	return rec_of(s, path, line, kind);
 }
 
 /* The place of this code in the table, its own or a free one; NULL: no memory. */
@@ -119,6 +176,8 @@ static struct rut_code *find(struct rut_session *s, VALUE iseq, bool bmethod)
 		return code;
 	r = resolve(s, iseq, bmethod, code->life.epoch ? code->rec : NULL);
 	if (r)
+		r->key = 0; /* it may be another method of this place */
+	if (r && !r->shared)
 		r->iseq = iseq;
 	fill(s, code, iseq, r);
 	return code;
@@ -195,8 +254,8 @@ static void bmethod_returns(struct rut_session *s, const struct rut_trace_arg *t
 	if (!st || !st->count)
 		return;
 	f = &st->frames[st->count - 1];
-	same = f->v->owner == rb.rb_tracearg_defined_class(&arg.ta) &&
-	       f->v->mid == rb.rb_tracearg_method_id(&arg.ta);
+	same = rut_variant_is(s, f->v, rb.rb_tracearg_defined_class(&arg.ta),
+			      rb.rb_tracearg_method_id(&arg.ta));
 	if (same && f->cfp < ta->cfp &&
 	    (size_t)((const char *)ta->cfp - (const char *)f->cfp) <= RUT_FRAME_BYTES_MAX)
 		arg.ta.cfp = f->cfp;

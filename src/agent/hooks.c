@@ -16,27 +16,6 @@
 
 #include <string.h>
 
-static void name_row(struct rut_rec *r, struct rut_variant *v)
-{
-	struct rut_table *t = &r->s->table;
-	char name[1024];
-	bool singleton;
-	const char *method = v->mid == rb.qnil ? NULL : rb.rb_id2name(rb.rb_sym2id(v->mid));
-	uint32_t class_str, method_str;
-
-	rut_class_name(v->owner, name, sizeof(name), &singleton);
-	class_str = rut_table_str(t, name, strlen(name));
-	method_str = method ? rut_table_str(t, method, strlen(method)) : 0;
-	v->excluded = !rut_filter_name(&r->s->filter, name, singleton, method);
-	if (v->excluded) {
-		v->row = NULL;
-		return;
-	}
-	v->inside = r->s->inside && rut_filter_inside(r->s->inside, name, singleton, method);
-	v->row = rut_table_row(t, r->path, r->line, class_str, method_str,
-			       singleton ? RUT_ROW_SINGLETON : 0);
-}
-
 static void drop(struct rut_rec *r)
 {
 	if (r->dropping || r->shared)
@@ -53,56 +32,9 @@ static inline bool frame_is_ours(const struct rut_rec *r, const struct rut_trace
 {
 	const VALUE *cfp = ta->cfp;
 
-	return cfp[RUT_FRAME_ISEQ] == r->iseq &&
+	return (r->shared || cfp[RUT_FRAME_ISEQ] == r->iseq) &&
 	       (r->kind == RUT_REC_METHOD ||
 		(*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD));
-}
-
-static struct rut_variant *add_variant(struct rut_rec *r, VALUE owner, VALUE mid)
-{
-	struct rut_variant *v = r->variants ? rut_session_alloc(r->s, sizeof(*v)) : &r->first;
-
-	if (!v)
-		return NULL;
-	v->owner = owner;
-	v->mid = mid;
-	v->life = rut_life_of(owner, 0);
-	name_row(r, v);
-	v->next = r->variants;
-	__atomic_store_n(&r->variants, v, __ATOMIC_RELEASE);
-	if (v->excluded && r->kind == RUT_REC_METHOD && !v->next)
-		drop(r);
-	return v;
-}
-
-/* After a GC: is it still the class of that name? */
-static bool still(struct rut_rec *r, struct rut_variant *v)
-{
-	struct rut_variant now = {.owner = v->owner, .mid = v->mid};
-
-	if (rut_life_holds(v->life))
-		return true;
-	name_row(r, &now);
-	if (now.row == v->row && now.excluded == v->excluded)
-		v->life = rut_life_of(v->owner, 0);
-	else
-		v->owner = 0;
-	return v->owner != 0;
-}
-
-/* Ractors come here side by side. Nothing in here waits for anything of Ruby's. */
-static struct rut_variant *find_variant(struct rut_rec *r, VALUE owner, VALUE mid)
-{
-	struct rut_variant *v;
-
-	rut_lock(&r->s->variants_lock);
-	for (v = r->variants; v; v = v->next)
-		if (v->owner == owner && v->mid == mid && still(r, v))
-			break;
-	if (!v)
-		v = add_variant(r, owner, mid);
-	rut_unlock(&r->s->variants_lock);
-	return v;
 }
 
 /* In the frame of a define_method is its method entry; that is so in the Rubies that we know. */
@@ -114,18 +46,22 @@ static bool is_key(const struct rut_rec *r, VALUE key)
 
 struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key)
 {
-	VALUE owner, mid;
+	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ], owner, mid;
 	struct rut_variant *v;
+	bool excluded;
 
 	owner = rb.rb_tracearg_defined_class(ta);
 	mid = rb.rb_tracearg_method_id(ta);
 	if (mid == rb.qnil) {
-		if (!r->variants)
+		if (!r->seen)
 			drop(r);
 		return NULL;
 	}
-	v = find_variant(r, owner, mid);
-	if (!v)
+	v = rut_variant_find(r, owner, mid, &excluded);
+	if (excluded && r->kind == RUT_REC_METHOD && !r->seen)
+		drop(r);
+	r->seen = true;
+	if (!v && !excluded)
 		return NULL;
 	/* Another ractor must not see the key of one and the method of the other. */
 	if (!rut_single_ractor() || !is_key(r, key)) {
@@ -134,14 +70,18 @@ struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta,
 		r->key = key;
 		r->last = v;
 		r->life = rut_life_of(owner, key & 1 ? 0 : key);
+		if (r->shared) {
+			r->iseq = iseq;
+			r->life = rut_life_both(r->life, rut_life_of(iseq, 0));
+		}
 	}
-	return v->row ? v : NULL;
+	return v;
 }
 
 static inline struct rut_variant *variant_of(struct rut_rec *r, struct rut_trace_arg *ta)
 {
 	if (RUT_UNLIKELY(!frame_is_ours(r, ta))) {
-		if (r->kind == RUT_REC_BLOCK && !r->variants &&
+		if (r->kind == RUT_REC_BLOCK && !r->seen &&
 		    ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ] == r->iseq)
 			drop(r);
 		return NULL;

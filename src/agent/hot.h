@@ -34,8 +34,9 @@ static inline struct rut_variant *rut_rec_variant(struct rut_rec *r, struct rut_
 	VALUE key = RUT_LIKELY(r->kind == RUT_REC_METHOD) ? rut_receiver_class(ta->self)
 							  : ep[RUT_ENV_MENT];
 
-	if (RUT_LIKELY(r->key == key && rut_life_holds(r->life)))
-		return r->last->row ? r->last : NULL;
+	if (RUT_LIKELY(r->key == key && ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ] == r->iseq &&
+		       rut_life_holds(r->life)))
+		return r->last;
 	return rut_rec_resolve(r, ta, key);
 }
 

@@ -112,9 +112,8 @@ void rut_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton)
 		}
 		return;
 	}
+	/* Of all objects of this class together: their number has no bound. */
 	append(buf, size, &len, "#<", 2);
 	append_path(buf, size, &len, real);
-	append(buf, size, &len, ":", 1);
-	append_hex(buf, size, &len, obj);
 	append(buf, size, &len, ">", 1);
 }

@@ -29,6 +29,11 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	s->used = true;
 	rut_codes_init(&s->codes);
 	s->ring_fd = -1;
+	r = rut_variants_init(s);
+	if (r < 0) {
+		rut_session_fini(s);
+		return r;
+	}
 	if (s->mode == RUT_AGENT_TRACE) {
 		r = rut_trace_init(s, slot->ring_bytes);
 		if (r < 0) {
@@ -53,6 +58,8 @@ void rut_session_fini(struct rut_session *s)
 
 	rut_stack_fini(s);
 	rut_sites_fini(s);
+	if (s->used)
+		rut_variants_fini(s);
 	while (s->arena) {
 		struct rut_arena *a = s->arena;
 

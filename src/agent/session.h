@@ -15,27 +15,11 @@
 #include "ring/write.h"
 #include "site.h"
 #include "table.h"
+#include "variant.h"
 
 struct rut_session;
 
 #define RUT_FILE_METHODS 64
-
-/* A method of one class: one row. Several when classes share code (module_function, dup). */
-struct rut_variant {
-	VALUE owner;	      /* 0: it was another class's address */
-	VALUE mid;	      /* Symbol */
-	struct rut_life life; /* of the owner */
-	struct rut_agent_row *row;
-	struct rut_variant *next;
-	/*
-	 * Time mode (stack.c): calls under way; a stack that has some of them, and how many (0: no
-	 * matter, when none are under way).
-	 */
-	void *stack;
-	uint32_t active, depth;
-	bool excluded;
-	bool inside; /* the method that --inside names */
-} __attribute__((aligned(64)));
 
 enum rut_rec_kind {
 	RUT_REC_METHOD,
@@ -50,18 +34,21 @@ struct rut_rec {
 	 * block of a define_method, which can be that of several: the method entry.
 	 */
 	VALUE key;
-	struct rut_life life; /* ... as long as this holds */
-	struct rut_variant *last;
+	struct rut_life life;	  /* ... as long as this holds */
+	struct rut_variant *last; /* NULL: the filter leaves it out */
 	struct rut_session *s;
-	VALUE iseq; /* with a hook: alive and not moved while that is set, Ruby pins targets */
-	struct rut_variant *variants;
+	/*
+	 * With a hook: alive and not moved while that is set, Ruby pins targets. Shared: that of
+	 * the call seen last.
+	 */
+	VALUE iseq;
 	uint32_t path, line;
 	uint32_t methods; /* FILE: known to have this hook */
 	uint8_t kind;
+	bool seen;     /* it was called as a method */
 	bool shared;   /* the hook is that of others, too */
 	bool drop;     /* the hook is of no use: take it away */
 	bool dropping; /* counted in s->drops */
-	struct rut_variant first;
 };
 
 #define RUT_ARENA (64u << 10)
@@ -77,13 +64,16 @@ struct rut_session {
 	bool used;   /* memory is there */
 	bool hooked; /* hooks may be set */
 	struct rut_codes codes;
+	struct rut_recs recs;
+	struct rut_rec *file_recs[RUT_FILE_METHODS + 1]; /* by how many methods they hook */
 	struct rut_table table;
 	uint64_t slow_ns;
 	const char *refused; /* why nothing was hooked, or NULL */
 	struct rut_agent_slot *slot;
 	struct rut_filter filter;
 	struct rut_arena *arena; /* owned */
-	uint32_t arena_lock, variants_lock, codes_lock;
+	uint32_t arena_lock, codes_lock;
+	struct rut_variants variants;
 	VALUE tps[12]; /* global tracepoints; registered with the GC */
 	int tp_count;
 	rut_raw_fn raw;	      /* the one of rut_session_raw(), or NULL */
@@ -284,6 +274,7 @@ struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta,
 void rut_on_any_call(VALUE tp, void *session);
 void rut_codes_init(struct rut_codes *codes);
 void rut_codes_fini(struct rut_codes *codes);
+void rut_recs_fini(struct rut_recs *recs);
 /* From now on this is the record of its code, which has a hook of its own. */
 void rut_code_adopt(struct rut_session *s, struct rut_rec *r);
 /* The record of this code; NULL: the filter leaves it out. */

@@ -15,12 +15,16 @@ static inline uint32_t site_hash(const struct rut_site *k)
 	return (uint32_t)(h * 0x9e3779b97f4a7c15ull >> 32);
 }
 
-/* Twice the size, and without what no GC has left in use. */
+/* Without what no GC has left in use, and twice the size if most of it was. */
 static bool grow(struct rut_sites *sites)
 {
-	uint32_t mask = sites->slots ? sites->mask * 2 + 1 : SITES_MIN - 1, count = 0;
-	struct rut_site *to = rut_map((mask + 1ul) * sizeof(*to));
+	uint32_t mask, holding = 0, count = 0;
+	struct rut_site *to;
 
+	for (uint32_t i = 0; sites->slots && i <= sites->mask; i++)
+		holding += sites->slots[i].life.epoch && rut_life_recent(sites->slots[i].life);
+	mask = rut_grown_mask(sites->mask, holding, SITES_MIN);
+	to = rut_map((mask + 1ul) * sizeof(*to));
 	if (!to)
 		return false;
 	for (uint32_t i = 0; sites->slots && i <= sites->mask; i++) {
@@ -44,13 +48,12 @@ static bool grow(struct rut_sites *sites)
 
 /* Looks the names up and finds their row. */
 static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, const char *path,
-				   int line, struct rut_variant *old)
+				   int line)
 {
 	struct rut_table *t = &s->table;
 	const char *method = mid ? rb.rb_id2name(mid) : NULL;
 	uint32_t path_str, class_str, method_str;
 	struct rut_agent_row *row = NULL;
-	struct rut_variant *v;
 	char name[1024];
 	bool singleton, wanted;
 
@@ -67,15 +70,7 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 			t, path_str, by_line ? (uint32_t)line : 0, class_str, method_str,
 			(singleton && mid ? RUT_ROW_SINGLETON : 0) | (mid ? RUT_ROW_C : 0));
 	}
-	if (old && old->row == row)
-		return old;
-	v = rut_session_alloc(s, sizeof(*v));
-	if (v) {
-		v->owner = klass;
-		v->row = row;
-		v->excluded = !wanted;
-	}
-	return v;
+	return row ? rut_variant_of_row(s, row) : NULL;
 }
 
 /* First use, or first use after a GC. */
@@ -90,7 +85,7 @@ static void refresh(struct rut_session *s, struct rut_site *site, const VALUE *c
 
 	if (cfp)
 		path = rut_source_location(&line);
-	site->v = resolve(s, site->klass, site->mid, path, line, site->life.epoch ? site->v : NULL);
+	site->v = resolve(s, site->klass, site->mid, path, line);
 	site->row = site->v ? site->v->row : NULL;
 	/* The code that a path belongs to is not known: as if it were young. */
 	site->life = rut_life_of(site->klass, cfp ? cfp[RUT_FRAME_ISEQ] : 0);
@@ -144,6 +139,7 @@ const struct rut_site *rut_site(struct rut_session *s, const struct rut_trace_ar
 void rut_sites_fini(struct rut_session *s)
 {
 	rut_codes_fini(&s->codes);
+	rut_recs_fini(&s->recs);
 	if (s->sites.slots)
 		rut_unmap(s->sites.slots, (s->sites.mask + 1ul) * sizeof(*s->sites.slots));
 	if (s->slots.pages)

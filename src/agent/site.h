@@ -51,6 +51,12 @@ struct rut_codes {
 	uint32_t mask, count;
 };
 
+/* Records of code with shared hooks, one for each place in the program. */
+struct rut_recs {
+	struct rut_rec **slots; /* owned; the records are the session's */
+	uint32_t mask, count;
+};
+
 /* Sizes of slots by page of the heap (Ruby >= 3.2: several sizes). */
 struct rut_slots {
 	uint64_t *pages; /* owned; page address | log-free size in the low 16 bits */

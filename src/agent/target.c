@@ -105,6 +105,22 @@ static VALUE new_tracepoint(uint32_t events, rut_tp_fn fn, struct rut_rec *r)
 	return tp;
 }
 
+/*
+ * The hook of a file needs to know no more than how many methods it serves. Those for the same
+ * number share a record: programs that compile code all the time get such hooks all the time.
+ */
+static struct rut_rec *file_rec(struct rut_session *s, uint32_t methods)
+{
+	struct rut_rec **r;
+
+	if (methods > RUT_FILE_METHODS)
+		return rut_session_alloc(s, sizeof(**r));
+	r = &s->file_recs[methods];
+	if (!*r)
+		*r = rut_session_alloc(s, sizeof(**r));
+	return *r;
+}
+
 VALUE rut_target_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind, uint32_t methods)
 {
 	struct rut_rec *r;
@@ -114,15 +130,17 @@ VALUE rut_target_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind
 
 	if (!rut_methods_path_wanted(s, iseq, &path))
 		return 0;
-	r = rut_session_alloc(s, sizeof(*r));
+	r = kind == RUT_REC_FILE ? file_rec(s, methods) : rut_session_alloc(s, sizeof(*r));
 	if (!r)
 		return 0;
 	r->s = s;
 	r->kind = (uint8_t)kind;
-	r->path = path;
-	r->line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
-	r->iseq = iseq;
 	r->methods = methods;
+	if (kind != RUT_REC_FILE) {
+		r->path = path;
+		r->line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
+		r->iseq = iseq;
+	}
 	fn = rut_hook_for(s, kind, &events);
 	tp = new_tracepoint(events, fn, r);
 	if (!rut_target_enable(tp, wrapper))

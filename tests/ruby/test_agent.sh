@@ -498,6 +498,40 @@ EOF
   [ "$(cat later)" = "$(printf 'with0\nwithout\ndone')" ]
 }
 
+# A method that each object gets for itself: its code is that of as many classes as there are objects.
+# They add up in one row, and neither the agent's memory nor its time grows with their number.
+singleton_methods_are_bounded() {
+  cat >req.rb <<'EOF'
+class Req; end
+def handle
+  r = Req.new
+  def r.user; 1; end
+  r.user
+end
+def made(i); Req.class_eval("def x; 1; end; def y; 2; end", "gen.rb", 1); end
+def kib; File.read('/proc/self/status')[/VmRSS:\s+(\d+)/, 1].to_i; end
+3000.times { handle; made(0) }
+GC.start
+before = kib
+200_000.times { |i| handle; GC.start if i % 20_000 == 0 }
+2000.times { made(0); Req.new.x; Req.new.y }
+GC.start
+$stderr.puts kib - before
+EOF
+  "$TRACE_TOOL" -m "$1" -- $ruby req.rb >out 2>grown
+  calls req.rb <out >got
+  calls gen.rb <out >>got
+  cat got grown
+  is '#<Req>.user 203000
+Object#handle 203000
+Object#kib 2
+Object#made 5000
+Req#x 2000
+Req#y 2000'
+  # 25 MB when each class was remembered.
+  [ "$(tail -n 1 grown)" -lt 3000 ]
+}
+
 # What is started need not be Ruby: it may be a shell that starts some, one after another or late, or
 # something that becomes another user first. Each of them counts, and the agent's file goes in the end.
 commands_start_ruby() {
@@ -542,6 +576,8 @@ t_case "the tracer is killed while code is loaded" survives_the_tracer_while_loa
 t_case "slow calls, calls inside a method, arguments" conditions_of_a_trace
 t_case "arguments that hold others" arguments_that_hold_others
 t_case "a sleeping program sleeps on" sleeps_on
+t_case "methods of single objects: calls" singleton_methods_are_bounded calls
+t_case "methods of single objects: time" singleton_methods_are_bounded time
 t_case "an application of 15,000 methods" many_methods_fit
 t_case "YJIT and many methods" yjit_counts_with_many_methods
 t_done

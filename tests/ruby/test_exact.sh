@@ -124,6 +124,8 @@ c_calls() {
 
 churn_calls() { program=churn; started calls churn -m "$1"; same; }
 
+shared_code() { program=shared; "$1" calls shared -m "$2"; same; }
+
 churn_c_calls() {
   program=churn
   started c_calls churn -c -m calls
@@ -343,6 +345,8 @@ t_case "calls of C methods by line" c_calls
 t_case "calls of C methods by line, timed" c_time
 t_case "classes and code that come and go: calls" churn_calls calls
 t_case "classes and code that come and go: time" churn_calls time
+t_case "code that many classes share: calls" shared_code started calls
+t_case "code that many classes share: time, attached" shared_code attached time
 t_case "classes and code that come and go: C methods" churn_c_calls
 t_case "classes and code that come and go: objects" churn_objects
 t_case "own times add up to the total" time_adds_up

@@ -27,7 +27,7 @@ module Harness
     object = attached(klass)
     return class_name(object) if Module === object
 
-    "#<#{class_name(Kernel.instance_method(:class).bind(object).call)}:0x0>"
+    "#<#{class_name(Kernel.instance_method(:class).bind(object).call)}>"
   end
 
   def start
