@@ -57,7 +57,7 @@ static void as_binary(const uint8_t *data, size_t size)
 		rut_elf_functions(path, "*", &functions, &n, NULL);
 		free(functions);
 		rut_elf_build_id(path, id);
-		if (!rut_symbols_open(&syms, path))
+		if (!rut_symbols_open(&syms, "", path))
 			for (offset = 0; offset < size; offset += 1 + size / 64)
 				rut_symbols_find(syms, offset, &distance);
 		rut_symbols_free(syms);

@@ -313,47 +313,30 @@ static bool is_the_file(const struct file *f, const char *path)
 	return !f->id_len || (len == f->id_len && !memcmp(id, f->id, len));
 }
 
-static bool try_open(struct file *f, const char *path)
+static bool try_open(struct file *f, const char *root, const char *path)
 {
-	return is_the_file(f, path) && !rut_symbols_open(&f->symbols, path);
+	return is_the_file(f, path) && !rut_symbols_open(&f->symbols, root, path);
 }
 
-/* Separate files of debug information: /usr/lib/debug/.build-id/ab/cdef.debug. */
-static bool try_debug(struct file *f, const char *root, int root_len)
-{
-	char path[4200];
-	int n;
-
-	if (f->id_len < 2)
-		return false;
-	n = snprintf(path, sizeof(path), "%.*s/usr/lib/debug/.build-id/%02x/", root_len, root,
-		     f->id[0]);
-	for (size_t i = 1; i < f->id_len && n > 0 && (size_t)n < sizeof(path) - 16; i++)
-		n += snprintf(path + n, sizeof(path) - (size_t)n, "%02x", f->id[i]);
-	if (n <= 0 || (size_t)n >= sizeof(path) - 16)
-		return false;
-	snprintf(path + n, sizeof(path) - (size_t)n, ".debug");
-	return try_open(f, path);
-}
-
+/* Below each of the folders, then on this machine; what is not there may have a debug file. */
 static void open_file(struct rut_callstacks *s, struct file *f)
 {
-	const char *root = s->roots;
-
 	f->tried = true;
 	if (f->path[0] != '/')
 		return;
-	while (*root) {
-		int len = (int)strcspn(root, ":");
-		char path[8300];
+	for (const char *root = s->roots; *root;) {
+		size_t len = strcspn(root, ":");
+		char path[8300], dir[4200];
 
-		snprintf(path, sizeof(path), "%.*s%s", len, root, f->path);
-		if (len && (try_debug(f, root, len) || try_open(f, path)))
+		snprintf(dir, sizeof(dir), "%.*s", (int)len, root);
+		snprintf(path, sizeof(path), "%s%s", dir, f->path);
+		if (len && (try_open(f, dir, path) ||
+			    !rut_symbols_open_id(&f->symbols, dir, f->id, f->id_len)))
 			return;
 		root += len + (root[len] == ':');
 	}
-	if (!try_debug(f, "", 0))
-		try_open(f, f->path);
+	if (!try_open(f, "", f->path))
+		rut_symbols_open_id(&f->symbols, "", f->id, f->id_len);
 }
 
 /* The mapping of that time; before the first that was told, the first. */

@@ -6,14 +6,17 @@
 #include <fnmatch.h>
 #include <gelf.h>
 #include <libelf.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "probe/debug.h"
 #include "probe/elf_file.h"
 
 void rut_elf_file_fini(struct rut_elf_file *e)
@@ -25,10 +28,13 @@ void rut_elf_file_fini(struct rut_elf_file *e)
 
 int rut_elf_file_init(struct rut_elf_file *e, const char *path, struct rut_err *err)
 {
-	*e = (struct rut_elf_file){.fd = open(path, O_RDONLY | O_CLOEXEC)};
-	if (e->fd < 0)
+	struct stat st;
+
+	/* A pipe would wait for a writer. */
+	*e = (struct rut_elf_file){.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+	if (e->fd < 0 || fstat(e->fd, &st) < 0)
 		return rut_err_errno(err, errno, "cannot open '%s'", path);
-	if (elf_version(EV_CURRENT) != EV_NONE)
+	if (S_ISREG(st.st_mode) && elf_version(EV_CURRENT) != EV_NONE)
 		e->elf = elf_begin(e->fd, ELF_C_READ, NULL);
 	if (!e->elf || elf_kind(e->elf) != ELF_K_ELF || gelf_getclass(e->elf) != ELFCLASS64 ||
 	    elf_getphdrnum(e->elf, &e->phnum) < 0)
@@ -51,19 +57,19 @@ static bool to_offset(const struct rut_elf_file *e, uint64_t vaddr, uint64_t *re
 	return false;
 }
 
-static Elf_Scn *find_section(Elf *elf, const char *name, GElf_Shdr *ret)
+Elf_Scn *rut_elf_file_section(const struct rut_elf_file *e, const char *name, GElf_Shdr *ret)
 {
 	size_t strndx;
 	Elf_Scn *scn = NULL;
 
-	if (elf_getshdrstrndx(elf, &strndx) < 0)
+	if (elf_getshdrstrndx(e->elf, &strndx) < 0)
 		return NULL;
-	while ((scn = elf_nextscn(elf, scn))) {
+	while ((scn = elf_nextscn(e->elf, scn))) {
 		const char *s;
 
 		if (!gelf_getshdr(scn, ret))
 			continue;
-		s = elf_strptr(elf, strndx, ret->sh_name);
+		s = elf_strptr(e->elf, strndx, ret->sh_name);
 		if (s && !strcmp(s, name))
 			return scn;
 	}
@@ -132,9 +138,9 @@ static int collect(const struct rut_elf_file *e, const char *provider, const cha
 	GElf_Shdr sh;
 	Elf_Scn *scn;
 
-	if (find_section(e->elf, ".stapsdt.base", &sh))
+	if (rut_elf_file_section(e, ".stapsdt.base", &sh))
 		base = sh.sh_addr;
-	scn = find_section(e->elf, ".note.stapsdt", &sh);
+	scn = rut_elf_file_section(e, ".note.stapsdt", &sh);
 	data = scn && sh.sh_type == SHT_NOTE ? elf_getdata(scn, NULL) : NULL;
 	if (!data)
 		return 0;
@@ -181,8 +187,10 @@ static int by_name(const void *a, const void *b)
 	return rc ? rc : (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static int functions_in(const struct rut_elf_file *e, Elf_Scn *scn, const GElf_Shdr *sh,
-			const char *pattern, struct rut_function **list, size_t *count)
+/* The symbols of a table; offsets are those of `e`, which may be another file than the table's. */
+static int functions_in(const struct rut_elf_file *e, const struct rut_elf_file *from, Elf_Scn *scn,
+			const GElf_Shdr *sh, const char *pattern, struct rut_function **list,
+			size_t *count)
 {
 	Elf_Data *data = elf_getdata(scn, NULL);
 	size_t n = sh->sh_entsize ? sh->sh_size / sh->sh_entsize : 0;
@@ -195,7 +203,7 @@ static int functions_in(const struct rut_elf_file *e, Elf_Scn *scn, const GElf_S
 		if (!gelf_getsym(data, (int)i, &sym) || sym.st_shndx == SHN_UNDEF ||
 		    GELF_ST_TYPE(sym.st_info) != STT_FUNC)
 			continue;
-		s = elf_strptr(e->elf, sh->sh_link, sym.st_name);
+		s = elf_strptr(from->elf, sh->sh_link, sym.st_name);
 		if (!s || strlen(s) >= sizeof(f.name) || fnmatch(pattern, s, 0) != 0 ||
 		    !to_offset(e, sym.st_value, &f.offset))
 			continue;
@@ -213,27 +221,53 @@ static int functions_in(const struct rut_elf_file *e, Elf_Scn *scn, const GElf_S
 	return 0;
 }
 
+static int functions_of(const struct rut_elf_file *e, const struct rut_elf_file *from,
+			const char *pattern, struct rut_function **list, size_t *count)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr sh;
+	int rc = 0;
+
+	while (!rc && (scn = elf_nextscn(from->elf, scn)))
+		if (gelf_getshdr(scn, &sh) &&
+		    (sh.sh_type == SHT_SYMTAB || sh.sh_type == SHT_DYNSYM))
+			rc = functions_in(e, from, scn, &sh, pattern, list, count);
+	return rc;
+}
+
+/* The file with the debug information of a stripped one, if there is one. */
+static bool open_debug(const char *path, struct rut_elf_file *ret)
+{
+	struct rut_err ignored = RUT_ERR_INIT;
+	char root[64], debug[PATH_MAX];
+
+	*ret = (struct rut_elf_file){.fd = -1};
+	rut_debug_root(path, root, sizeof(root));
+	return !rut_debug_find(root, path, debug, sizeof(debug)) &&
+	       !rut_elf_file_init(ret, debug, &ignored);
+}
+
 int rut_elf_functions(const char *path, const char *pattern, struct rut_function **ret,
 		      size_t *ret_count, struct rut_err *err)
 {
 	_cleanup_(rut_elf_file_fini)
 	struct rut_elf_file e;
+	_cleanup_(rut_elf_file_fini)
+	struct rut_elf_file debug = {.fd = -1};
 	_cleanup_free_ struct rut_function *list = NULL;
 	size_t count = 0, kept = 0;
-	Elf_Scn *scn = NULL;
-	GElf_Shdr sh;
 	int rc = rut_elf_file_init(&e, path, err);
 
-	while (!rc && (scn = elf_nextscn(e.elf, scn)))
-		if (gelf_getshdr(scn, &sh) &&
-		    (sh.sh_type == SHT_SYMTAB || sh.sh_type == SHT_DYNSYM) &&
-		    functions_in(&e, scn, &sh, pattern, &list, &count) < 0)
-			rc = rut_err_set(err, ENOMEM, "out of memory");
 	if (rc)
 		return rc;
+	rc = functions_of(&e, &e, pattern, &list, &count);
+	if (!rc && open_debug(path, &debug))
+		rc = functions_of(&e, &debug, pattern, &list, &count);
+	if (rc)
+		return rut_err_set(err, ENOMEM, "out of memory");
 	if (count)
 		qsort(list, count, sizeof(*list), by_name);
-	/* Both tables have what is exported. */
+	/* Several tables have the same. */
 	for (size_t i = 0; i < count; i++)
 		if (!i || by_name(&list[i - 1], &list[i]))
 			list[kept++] = list[i];
@@ -263,22 +297,33 @@ static bool symbol_in(const struct rut_elf_file *e, Elf_Scn *scn, const GElf_Shd
 	return false;
 }
 
+static bool symbol_of(const struct rut_elf_file *e, const char *symbol, uint64_t *ret)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr sh;
+
+	while ((scn = elf_nextscn(e->elf, scn)))
+		if (gelf_getshdr(scn, &sh) &&
+		    (sh.sh_type == SHT_SYMTAB || sh.sh_type == SHT_DYNSYM) &&
+		    symbol_in(e, scn, &sh, symbol, ret))
+			return true;
+	return false;
+}
+
 int rut_elf_address(const char *path, const char *symbol, uint64_t *ret_address,
 		    struct rut_err *err)
 {
 	_cleanup_(rut_elf_file_fini)
 	struct rut_elf_file e;
-	Elf_Scn *scn = NULL;
-	GElf_Shdr sh;
+	_cleanup_(rut_elf_file_fini)
+	struct rut_elf_file debug = {.fd = -1};
 	int rc = rut_elf_file_init(&e, path, err);
 
 	if (rc)
 		return rc;
-	while ((scn = elf_nextscn(e.elf, scn)))
-		if (gelf_getshdr(scn, &sh) &&
-		    (sh.sh_type == SHT_SYMTAB || sh.sh_type == SHT_DYNSYM) &&
-		    symbol_in(&e, scn, &sh, symbol, ret_address))
-			return 0;
+	if (symbol_of(&e, symbol, ret_address) ||
+	    (open_debug(path, &debug) && symbol_of(&debug, symbol, ret_address)))
+		return 0;
 	return rut_err_set(err, ENOENT, "'%s' has no symbol '%s'", path, symbol);
 }
 

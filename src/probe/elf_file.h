@@ -3,6 +3,7 @@
 #ifndef RUT_PROBE_ELF_FILE_H
 #define RUT_PROBE_ELF_FILE_H
 
+#include <gelf.h>
 #include <libelf.h>
 #include <stddef.h>
 
@@ -17,5 +18,8 @@ struct rut_elf_file {
 /* -ENOEXEC: no 64-bit ELF file. Call fini in every case. */
 int rut_elf_file_init(struct rut_elf_file *e, const char *path, struct rut_err *err);
 void rut_elf_file_fini(struct rut_elf_file *e);
+
+/* The section of that name, or NULL. */
+Elf_Scn *rut_elf_file_section(const struct rut_elf_file *e, const char *name, GElf_Shdr *ret);
 
 #endif

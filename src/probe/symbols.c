@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <gelf.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +11,16 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "probe/debug.h"
 #include "probe/elf_file.h"
 
 #define SYMBOLS_MAX (4u << 20)
+#define NESTED_MAX  1000 /* functions that are passed to find one around them */
 
 struct symbol {
 	uint64_t address, size;
-	size_t name; /* in names */
+	uint64_t reach; /* the furthest end of this and all before it */
+	size_t name;	/* in names */
 };
 
 struct segment {
@@ -84,7 +88,8 @@ static int add_symbol(struct rut_symbols *s, const GElf_Sym *sym, const char *na
 			return -ENOMEM;
 		s->list = more;
 	}
-	s->list[s->count++] = (struct symbol){sym->st_value, sym->st_size, s->names.len};
+	s->list[s->count++] = (struct symbol){
+		.address = sym->st_value, .size = sym->st_size, .name = s->names.len};
 	rut_buf_add(&s->names, name, strlen(name) + 1);
 	return s->names.failed ? -ENOMEM : 0;
 }
@@ -118,33 +123,107 @@ static int read_table(struct rut_symbols *s, const struct rut_elf_file *e, uint3
 	return 0;
 }
 
-int rut_symbols_open(struct rut_symbols **ret, const char *path)
+/*
+ * Of a debug file only what is said to be in the file counts: it has the headers of the other file,
+ * but not what they describe, and its offsets are its own.
+ */
+static void read_segments(struct rut_symbols *s, const struct rut_elf_file *e, bool is_debug)
+{
+	GElf_Phdr ph;
+
+	for (size_t i = 0; i < e->phnum && s->nsegments < 32; i++)
+		if (gelf_getphdr(e->elf, (int)i, &ph) && ph.p_type == PT_LOAD && ph.p_filesz &&
+		    (!is_debug || ph.p_flags & PF_X))
+			s->segments[s->nsegments++] =
+				(struct segment){ph.p_offset, ph.p_vaddr, ph.p_filesz};
+}
+
+/* The names that programs link by come first: of aliases they are the better known. */
+static int read_tables(struct rut_symbols *s, const struct rut_elf_file *e)
+{
+	int rc = read_table(s, e, SHT_DYNSYM);
+
+	return rc ? rc : read_table(s, e, SHT_SYMTAB);
+}
+
+static void sort(struct rut_symbols *s)
+{
+	uint64_t reach = 0;
+
+	if (s->count)
+		qsort(s->list, s->count, sizeof(*s->list), by_address);
+	for (size_t i = 0; i < s->count; i++) {
+		uint64_t end = s->list[i].address + s->list[i].size;
+
+		if (end > reach)
+			reach = end;
+		s->list[i].reach = reach;
+	}
+}
+
+static int add_debug(struct rut_symbols *s, const char *path)
+{
+	_cleanup_(rut_elf_file_fini)
+	struct rut_elf_file e;
+	struct rut_err ignored = RUT_ERR_INIT;
+
+	/* Without it there are the names of the file itself. */
+	if (rut_elf_file_init(&e, path, &ignored))
+		return 0;
+	return read_tables(s, &e);
+}
+
+int rut_symbols_open(struct rut_symbols **ret, const char *root, const char *path)
 {
 	_cleanup_(rut_elf_file_fini)
 	struct rut_elf_file e;
 	struct rut_err ignored = RUT_ERR_INIT;
 	struct rut_symbols *s;
+	char debug[PATH_MAX];
 	int rc = rut_elf_file_init(&e, path, &ignored);
-	GElf_Phdr ph;
 
 	if (rc)
 		return rc;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
-	for (size_t i = 0; i < e.phnum && s->nsegments < 32; i++)
-		if (gelf_getphdr(e.elf, (int)i, &ph) && ph.p_type == PT_LOAD)
-			s->segments[s->nsegments++] =
-				(struct segment){ph.p_offset, ph.p_vaddr, ph.p_filesz};
-	rc = read_table(s, &e, SHT_SYMTAB);
-	if (!rc && !s->count)
-		rc = read_table(s, &e, SHT_DYNSYM);
+	read_segments(s, &e, false);
+	rc = read_tables(s, &e);
+	if (!rc && !rut_debug_find(root, path, debug, sizeof(debug)))
+		rc = add_debug(s, debug);
 	if (rc) {
 		rut_symbols_free(s);
 		return rc;
 	}
-	if (s->count)
-		qsort(s->list, s->count, sizeof(*s->list), by_address);
+	sort(s);
+	*ret = s;
+	return 0;
+}
+
+int rut_symbols_open_id(struct rut_symbols **ret, const char *root, const uint8_t *id,
+			size_t id_len)
+{
+	_cleanup_(rut_elf_file_fini)
+	struct rut_elf_file e = {.fd = -1};
+	struct rut_err ignored = RUT_ERR_INIT;
+	struct rut_symbols *s;
+	char path[PATH_MAX];
+	int rc = rut_debug_find_id(root, id, id_len, path, sizeof(path));
+
+	if (!rc)
+		rc = rut_elf_file_init(&e, path, &ignored);
+	if (rc)
+		return rc;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	read_segments(s, &e, true);
+	rc = s->nsegments ? read_tables(s, &e) : -ENOENT;
+	if (rc) {
+		rut_symbols_free(s);
+		return rc;
+	}
+	sort(s);
 	*ret = s;
 	return 0;
 }
@@ -156,6 +235,13 @@ void rut_symbols_free(struct rut_symbols *s)
 	free(s->list);
 	rut_buf_fini(&s->names);
 	free(s);
+}
+
+static const char *name_of(const struct rut_symbols *s, size_t i, uint64_t address,
+			   uint64_t *ret_distance)
+{
+	*ret_distance = address - s->list[i].address;
+	return s->names.data + s->list[i].name;
 }
 
 const char *rut_symbols_find(const struct rut_symbols *s, uint64_t offset, uint64_t *ret_distance)
@@ -180,11 +266,12 @@ const char *rut_symbols_find(const struct rut_symbols *s, uint64_t offset, uint6
 		else
 			high = mid;
 	}
-	if (!low)
-		return NULL;
 	/* Assembly has functions without a size: they reach to the next one. */
-	if (s->list[low - 1].size && address - s->list[low - 1].address >= s->list[low - 1].size)
-		return NULL;
-	*ret_distance = address - s->list[low - 1].address;
-	return s->names.data + s->list[low - 1].name;
+	if (low && !s->list[low - 1].size)
+		return name_of(s, low - 1, address, ret_distance);
+	/* A function may lie inside another. */
+	for (i = low; i && low - i < NESTED_MAX && s->list[i - 1].reach > address; i--)
+		if (address - s->list[i - 1].address < s->list[i - 1].size)
+			return name_of(s, i - 1, address, ret_distance);
+	return NULL;
 }

@@ -17,10 +17,18 @@ struct rut_symbols;
 size_t rut_elf_build_id(const char *path, uint8_t ret[RUT_BUILD_ID_MAX]);
 
 /*
- * Reads the functions of .symtab, or of .dynsym where that was stripped. 0, or -errno: -ENOEXEC
- * when it is no 64-bit ELF file.
+ * Reads the functions of .symtab and .dynsym, and of the separate debug file (probe/debug.h), which
+ * is looked for below `root`, with which `path` begins, or "". 0, or -errno: -ENOEXEC when it is no
+ * 64-bit ELF file.
  */
-int rut_symbols_open(struct rut_symbols **ret, const char *path);
+int rut_symbols_open(struct rut_symbols **ret, const char *root, const char *path);
+
+/*
+ * The same of a file that is not there, by its build-id: of the debug file alone. -ENOENT: there is
+ * none, or it does not say where in the file its functions are, as most do not.
+ */
+int rut_symbols_open_id(struct rut_symbols **ret, const char *root, const uint8_t *id,
+			size_t id_len);
 void rut_symbols_free(struct rut_symbols *s);
 
 /* The function at this offset of the file (borrowed) and how far behind its begin; or NULL. */

@@ -135,6 +135,86 @@ test_elsewhere() {
   [ "$(grep -c 'outer\|leaf' got)" = 0 ]
 }
 
+# split_debug FILE DEBUG: its symbols go into a file of their own, as packages of debug information have
+# them.
+split_debug() {
+  objcopy --only-keep-debug "$1" "$2"
+  strip --strip-unneeded "$1"
+  objcopy --add-gnu-debuglink="$2" "$1"
+}
+
+frames() {
+  folded "$@" | tr ';' '\n' | sed 's/^0x[0-9a-f]*/0x/; s/+0x[0-9a-f]*/+/' | sort | uniq -c
+}
+
+# The debug file is found by build-id and by name, gives the names of static functions, and takes none
+# of the others.
+test_debug_files() {
+  build
+  id=$(readelf -n libstack.so | sed -n 's/.*Build ID: //p')
+  sed -i 's/ long outer/ static long outer/' prog.c
+  cc -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wl,--build-id=none -o prog prog.c -L. -lstack -Wl,-rpath,"$PWD"
+  cp prog whole
+  split_debug prog prog.debug
+  split_debug libstack.so libstack.debug
+  "$RUTILE" record -o t -e "uprobe:$PWD/whole:leaf" --context ustack -- ./whole
+  frames t | sed 's/(whole/(prog/' >want
+  grep -q '100 outer(prog)' want
+  mv whole gone
+  "$RUTILE" record -o u -e "uprobe:$PWD/prog:leaf" --context ustack -- ./prog
+  frames u >got
+  diff -u want got
+  # In .debug/, and in the store of a root.
+  mkdir -p .debug "root/usr/lib/debug/.build-id/${id:0:2}" "root/usr/lib/debug$PWD" "root$PWD"
+  mv prog.debug .debug
+  frames u | diff -u want -
+  cp prog libstack.so "root$PWD"
+  mv .debug/prog.debug "root/usr/lib/debug$PWD"
+  mv libstack.debug "root/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug"
+  frames --root "$PWD/root" u | diff -u want -
+  # Without debug files: fewer names.
+  frames u >got
+  grep -q 'in_library(libstack.so)' got
+  not grep -q 'outer(prog)' got
+  # Another file of that name, and what is no file, are not taken.
+  cp "root/usr/lib/debug$PWD/prog.debug" .
+  printf x >>prog.debug
+  frames u | diff -u got -
+  rm prog.debug
+  mkfifo prog.debug
+  frames u | diff -u got -
+  # What is named by the debug file alone can be traced.
+  rm prog.debug
+  mv "root/usr/lib/debug$PWD/prog.debug" .
+  "$RUTILE" record -o v -e "uprobe:$PWD/prog:middle(a)" -- ./prog
+  readers v >/dev/null
+  [ "$(grep -c ' uprobe:middle: .*{ a = [0-9]* }' bt2.out)" = 100 ]
+}
+
+# Debian's package for libc: the library's exported functions have their names as before.
+test_debug_package() {
+  build
+  id=$(readelf -n /lib/x86_64-linux-gnu/libc.so.6 | sed -n 's/.*Build ID: //p')
+  [ -e "/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug" ] || t_skip "no libc6-dbg"
+  cat >sort.c <<'END'
+#include <stdlib.h>
+static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+int main(void)
+{
+	int list[] = {5, 3, 1, 4};
+	qsort(list, 4, sizeof(*list), compare);
+	return 0;
+}
+END
+  cc -O1 -o sort sort.c
+  L=/lib/x86_64-linux-gnu/libc.so.6
+  "$RUTILE" record -o t -e "uprobe:$L:msort_with_tmp*,uprobe:$L:qsort" --context ustack -- ./sort
+  "$RUTILE" view --stacks --event 'uprobe:*' t >text
+  grep -q '^	msort_with_tmp[a-z0-9.]*+0x0 (libc.so.6)' text
+  grep -q '^	\(__\)*qsort+0x0 (libc.so.6)' text
+  not grep '^	0x.*libc' text
+}
+
 test_samples() {
   build
   "$RUTILE" record -o t --profile 997 -- ./prog x 400000000
@@ -396,6 +476,8 @@ t_case "frames of program, library and forked child" test_names
 t_case "more children than the map of traced processes holds" test_children
 t_case "on another machine; files that are not those that ran" test_elsewhere
 t_case "samples" test_samples
+t_case "names from separate debug files" test_debug_files
+t_case "names with a debug package of libc" test_debug_package
 t_case "counted, for flame graphs" test_folded
 t_case "snapshots" test_flight
 t_case "sessions, folders, samples added later" test_sessions
