@@ -14,7 +14,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, RUT_SYSCALLS_MAX);
+	__uint(max_entries, RUT_SYSCALL_ROWS);
 	__type(key, __u32);
 	__type(value, struct rut_syscall_desc);
 } syscalls SEC(".maps");
@@ -29,7 +29,7 @@ static __always_inline __u64 narrowed(const struct rut_syscall_desc *d, int i, _
 	return value;
 }
 
-/* The row of the table. What belongs to no table is beyond its end. */
+/* The row of the table. Numbers beyond its end share one. */
 static __always_inline __u32 syscall_row(const struct task_struct *task, long id)
 {
 	__u32 nr = (__u32)id;
@@ -37,27 +37,70 @@ static __always_inline __u32 syscall_row(const struct task_struct *task, long id
 #ifdef __TARGET_ARCH_x86
 	/* A 32-bit program, or "int 0x80" from a 64-bit one: other numbers, other registers. */
 	if (task->thread_info.status & TS_COMPAT)
-		return nr < RUT_SYSCALLS_COMPAT ? nr + RUT_SYSCALLS_COMPAT : RUT_SYSCALLS_MAX;
+		return nr < RUT_SYSCALLS_COMPAT ? nr + RUT_SYSCALLS_COMPAT
+						: RUT_SYSCALL_ROW_OTHER_COMPAT;
 #endif
-	return nr < RUT_SYSCALLS_COMPAT ? nr : RUT_SYSCALLS_MAX;
+	return nr < RUT_SYSCALLS_COMPAT ? nr : RUT_SYSCALL_ROW_OTHER;
 }
 
-static __noinline int store_unknown(void *ctx, struct pt_regs *regs, long id)
+static __always_inline bool is_compat(__u32 row)
+{
+	return row >= RUT_SYSCALLS_COMPAT && row != RUT_SYSCALL_ROW_OTHER;
+}
+
+/* A folder's metadata describes 32-bit calls from the first one on. */
+static __always_inline void note_compat(__u32 nr)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct rut_ring_ctl *ctl;
+
+	if (!is_compat(nr))
+		return;
+	ctl = bpf_map_lookup_elem(&ctls, &cpu);
+	if (ctl)
+		RUT_CTL_USER(ctl)->compat_seen = 1;
+}
+
+/* A call that the metadata does not describe: its number and registers. */
+static __noinline int store_unknown(void *ctx, struct pt_regs *regs, long id, __u32 row)
 {
 	const __u64 size = 8 + conf.context_size + sizeof(struct rut_ev_SYSCALL_UNKNOWN);
+	const bool compat = is_compat(row);
 	struct rut_slot slot;
-	unsigned char *p = rut_reserve(&slot, RUT_EV_SYSCALL_UNKNOWN, size, size);
+	unsigned char *p = rut_reserve(
+		&slot, compat ? RUT_EV_COMPAT_SYSCALL_UNKNOWN : RUT_EV_SYSCALL_UNKNOWN, size, size);
 
 	if (!p)
 		return 0;
+	note_compat(row);
 	p = rut_store_contexts(ctx, p);
-	PUT(SYSCALL_UNKNOWN, id, id);
-	PUT(SYSCALL_UNKNOWN, arg0, regs->di);
-	PUT(SYSCALL_UNKNOWN, arg1, regs->si);
-	PUT(SYSCALL_UNKNOWN, arg2, regs->dx);
-	PUT(SYSCALL_UNKNOWN, arg3, regs->r10);
-	PUT(SYSCALL_UNKNOWN, arg4, regs->r8);
-	PUT(SYSCALL_UNKNOWN, arg5, regs->r9);
+	/* The kernel's number has 32 bits with a sign. */
+	PUT(SYSCALL_UNKNOWN, id, (__s32)id);
+	PUT(SYSCALL_UNKNOWN, arg0, compat ? (__u32)regs->bx : regs->di);
+	PUT(SYSCALL_UNKNOWN, arg1, compat ? (__u32)regs->cx : regs->si);
+	PUT(SYSCALL_UNKNOWN, arg2, compat ? (__u32)regs->dx : regs->dx);
+	PUT(SYSCALL_UNKNOWN, arg3, compat ? (__u32)regs->si : regs->r10);
+	PUT(SYSCALL_UNKNOWN, arg4, compat ? (__u32)regs->di : regs->r8);
+	PUT(SYSCALL_UNKNOWN, arg5, compat ? (__u32)regs->bp : regs->r9);
+	rut_commit(&slot, size);
+	return 0;
+}
+
+static __noinline int exit_unknown(void *ctx, struct pt_regs *regs, long ret, __u32 row)
+{
+	const __u64 size = 8 + conf.context_size + sizeof(struct rut_ev_SYSCALL_EXIT_UNKNOWN);
+	struct rut_slot slot;
+	unsigned char *p = rut_reserve(&slot,
+				       is_compat(row) ? RUT_EV_COMPAT_SYSCALL_EXIT_UNKNOWN
+						      : RUT_EV_SYSCALL_EXIT_UNKNOWN,
+				       size, size);
+
+	if (!p)
+		return 0;
+	note_compat(row);
+	p = rut_store_contexts(ctx, p);
+	PUT(SYSCALL_EXIT_UNKNOWN, id, (__s32)regs->orig_ax);
+	PUT(SYSCALL_EXIT_UNKNOWN, ret, ret);
 	rut_commit(&slot, size);
 	return 0;
 }
@@ -95,19 +138,6 @@ static __always_inline void fetch_arguments(struct rut_scratch *s, const struct 
 static __always_inline __u64 argument(const struct rut_scratch *s, __u32 i)
 {
 	return *(const volatile __u64 *)&s->args[i & 7];
-}
-
-/* A folder's metadata describes 32-bit calls from the first one on. */
-static __always_inline void note_compat(__u32 nr)
-{
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct rut_ring_ctl *ctl;
-
-	if (nr < RUT_SYSCALLS_COMPAT)
-		return;
-	ctl = bpf_map_lookup_elem(&ctls, &cpu);
-	if (ctl)
-		RUT_CTL_USER(ctl)->compat_seen = 1;
 }
 
 #define RUT_AF_UNIX  1
@@ -176,7 +206,7 @@ static __noinline int enter_slow(void *ctx, struct pt_regs *regs, __u32 nr,
 			at = forget(add_string(s, at, argument(s, d->str[i] - 1)));
 	if (d->sock)
 		at = forget(add_sockaddr(s, at, argument(s, d->sock - 1)));
-	return store_scratch(ctx, s, RUT_ID_SYSCALL_ENTRY + nr, at);
+	return store_scratch(ctx, s, d->entry_id, at);
 }
 
 static __noinline int exit_slow(void *ctx, struct pt_regs *regs, __u32 nr, long ret,
@@ -193,7 +223,7 @@ static __noinline int exit_slow(void *ctx, struct pt_regs *regs, __u32 nr, long 
 		fetch_arguments(s, regs, nr >= RUT_SYSCALLS_COMPAT);
 		at = forget(add_sockaddr(s, at, ret < 0 ? 0 : argument(s, d->peer - 1)));
 	}
-	return store_scratch(ctx, s, RUT_ID_SYSCALL_EXIT + nr, at);
+	return store_scratch(ctx, s, d->exit_id, at);
 }
 
 SEC("tp_btf/sys_enter")
@@ -209,17 +239,17 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 
 	d = bpf_map_lookup_elem(&syscalls, &nr);
 	if (!d)
-		return syscall_allowed(task) ? store_unknown(ctx, regs, id) : 0;
+		return 0;
 	if (conf.filters & RUT_FILTER_PID && d->flags & RUT_SYSCALL_EXEC)
 		note_exec();
 	if (!(d->flags & RUT_SYSCALL_ENTRY) || !syscall_allowed(task))
 		return 0;
-	if (!(d->flags & RUT_SYSCALL_KNOWN))
-		return store_unknown(ctx, regs, id);
+	if (!d->entry_id)
+		return store_unknown(ctx, regs, id, nr);
 	if (d->slow)
 		return enter_slow(ctx, regs, nr, d);
 	size = fixed + 8 * d->nargs;
-	p = rut_reserve(&slot, RUT_ID_SYSCALL_ENTRY + nr, size, fixed + 8 * ARGS_MAX);
+	p = rut_reserve(&slot, d->entry_id, size, fixed + 8 * ARGS_MAX);
 	if (!p)
 		return 0;
 	p = rut_store_contexts(ctx, p);
@@ -252,9 +282,11 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	d = bpf_map_lookup_elem(&syscalls, &nr);
 	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed(task))
 		return 0;
+	if (!d->exit_id)
+		return exit_unknown(ctx, regs, ret, nr);
 	if (d->slow_exit)
 		return exit_slow(ctx, regs, nr, ret, d);
-	p = rut_reserve(&slot, RUT_ID_SYSCALL_EXIT + nr, size, size);
+	p = rut_reserve(&slot, d->exit_id, size, size);
 	if (!p)
 		return 0;
 	p = rut_store_contexts(ctx, p);

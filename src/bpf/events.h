@@ -22,6 +22,11 @@
 #define RUT_SYSCALLS_MAX     1024
 #define RUT_SYSCALLS_COMPAT  512 /* from here on those of 32-bit programs */
 
+/* Two more rows in the kernel's table: the numbers that no table can have, of both kinds. */
+#define RUT_SYSCALL_ROW_OTHER	     RUT_SYSCALLS_MAX
+#define RUT_SYSCALL_ROW_OTHER_COMPAT (RUT_SYSCALLS_MAX + 1)
+#define RUT_SYSCALL_ROWS	     (RUT_SYSCALLS_MAX + 2)
+
 #define RUT_F_SCHED_SWITCH(F)                                                                      \
 	F(TEXT16, prev_comm)                                                                       \
 	F(S32, prev_tid)                                                                           \
@@ -264,6 +269,10 @@
 	E(CPU_FREQUENCY, "power_cpu_frequency", cpu_frequency, "power", RUT_F_CPU_FREQUENCY)       \
 	E(SYSCALL_UNKNOWN, "syscall_entry_unknown", sys_enter, "syscall", RUT_F_SYSCALL_UNKNOWN)   \
 	E(SYSCALL_EXIT_UNKNOWN, "syscall_exit_unknown", sys_exit, "syscall",                       \
+	  RUT_F_SYSCALL_EXIT_UNKNOWN)                                                              \
+	E(COMPAT_SYSCALL_UNKNOWN, "compat_syscall_entry_unknown", sys_enter, "syscall",            \
+	  RUT_F_SYSCALL_UNKNOWN)                                                                   \
+	E(COMPAT_SYSCALL_EXIT_UNKNOWN, "compat_syscall_exit_unknown", sys_exit, "syscall",         \
 	  RUT_F_SYSCALL_EXIT_UNKNOWN)
 
 /* Written by user space: what was there before the trace began. */
@@ -423,8 +432,14 @@ struct rut_ctl_user {
 
 #define RUT_CTL_USER(ctl) ((struct rut_ctl_user *)(ctl)->_user)
 
-/* How a system call's arguments are stored: 64 bits each, then strings, then a socket address. */
+/*
+ * How a system call's arguments are stored: 64 bits each, then strings, then a socket address. The
+ * programs take the events' ids from here, and user space fills them in from the same rows from
+ * which it writes the metadata: no other id can get into a trace.
+ */
 struct rut_syscall_desc {
+	__u16 entry_id; /* of the events; 0: the metadata has none, it is an unknown call */
+	__u16 exit_id;
 	__u8 nargs;
 	__u8 str[3];	/* index + 1 of an argument that is a string */
 	__u8 sock;	/* index + 1 of an argument that is a socket address, read at entry */
@@ -435,13 +450,13 @@ struct rut_syscall_desc {
 	__u8 skip;	/* bit i: argument i is a string or address: not stored as a number */
 	__u8 slow;	/* has variable parts, or is a 32-bit program's */
 	__u8 slow_exit; /* the same at exit */
-	__u8 _pad[3];
 };
+
+_Static_assert(sizeof(struct rut_syscall_desc) == 16, "no padding");
 
 enum rut_syscall_flags {
 	RUT_SYSCALL_ENTRY = 1,
 	RUT_SYSCALL_EXIT = 2,
-	RUT_SYSCALL_KNOWN = 4,
 	RUT_SYSCALL_EXEC = 8,
 };
 

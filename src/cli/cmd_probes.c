@@ -37,7 +37,7 @@ static int list_events(const char *pattern)
 	/* Without BTF nothing can be recorded, but the names are still of use. */
 	if (rut_kernel_tracepoints(&tps, NULL) < 0)
 		fprintf(stderr, "rutile probes: this kernel has no BTF: nothing can be recorded\n");
-	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
+	for (uint32_t id = 0; id < RUT_EV_SD_START; id++) {
 		rut_event_static(&e, id);
 		if ((fnmatch(pattern, e.name, 0) && strcmp(pattern, e.group) != 0) ||
 		    rut_strtab_find(&tps, e.tracepoint, strlen(e.tracepoint)) < 0)

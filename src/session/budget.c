@@ -239,7 +239,7 @@ static uint64_t select_shed(const struct rut_recorder *r, struct rut_selection *
 		most = left > most ? left : most;
 	}
 	if (calls)
-		memcpy(ret->syscalls, r->meta->active.syscalls, sizeof(ret->syscalls));
+		rut_selection_set_syscalls(ret, &r->meta->active);
 	return most ? rut_ring_clock() + most : 0;
 }
 
@@ -253,7 +253,7 @@ static void detach(struct rut_budget_follower *f, struct rut_recorder *r)
 	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++)
 		rest.events[id] &= !f->detached.events[id];
 	if (rut_selection_any_syscall(&f->detached)) {
-		memset(rest.syscalls, 0, sizeof(rest.syscalls));
+		rut_selection_set_syscalls(&rest, NULL);
 		rut_warn("no system calls are recorded for %.0f s: even being asked about each "
 			 "would take more than %g %% of a CPU",
 			 (double)(f->until_ns - rut_ring_clock()) / 1e9, r->conf.budget_ppm / 1e4);

@@ -55,7 +55,20 @@ static const struct {
 
 static bool is_compat(uint32_t nr)
 {
-	return nr >= RUT_SYSCALLS_COMPAT;
+	return nr >= RUT_SYSCALLS_COMPAT && nr != RUT_SYSCALL_ROW_OTHER;
+}
+
+/* Has this row an event of its own in the metadata? What has none is an unknown call. */
+static bool has_event(uint32_t row, bool exit)
+{
+	return row < RUT_SYSCALLS_MAX && syscalls[row].name &&
+	       (exit || syscalls[row].args[0] != '?');
+}
+
+/* The events for the rows that have none of their own. */
+static bool is_unknown_call(uint32_t id)
+{
+	return id >= RUT_EV_SYSCALL_UNKNOWN && id <= RUT_EV_COMPAT_SYSCALL_EXIT_UNKNOWN;
 }
 
 const char rut_selection_default[] = "sched,irq,block,net,signal,syscall";
@@ -108,9 +121,11 @@ static bool select_syscall(struct rut_selection *sel, uint32_t nr, const char *w
 	char full[80];
 	uint8_t bits = 0;
 
-	if (!strcmp(word, "syscall") || !strcmp(word, "syscalls"))
+	if (!syscalls[nr].name)
+		return false;
+	if (!strcmp(word, "syscall"))
 		bits = RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT;
-	for (size_t i = 0; syscalls[nr].name && i < sizeof(forms) / sizeof(*forms); i++) {
+	for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
 		if (is_compat(nr) ? !forms[i].compat : !forms[i].native)
 			continue;
 		snprintf(full, sizeof(full), "%s%s", forms[i].prefix, syscalls[nr].name);
@@ -118,7 +133,7 @@ static bool select_syscall(struct rut_selection *sel, uint32_t nr, const char *w
 			bits |= forms[i].bits;
 	}
 	/* The header's name too where the kernel's function has another ("stat", "newstat"). */
-	if (syscalls[nr].name && !is_compat(nr) && !strncmp(syscalls[nr].name, "new", 3) &&
+	if (!is_compat(nr) && !strncmp(syscalls[nr].name, "new", 3) &&
 	    !strncmp(word, "syscall:", 8) && !fnmatch(word + 8, syscalls[nr].name + 3, 0))
 		bits |= RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT;
 	if (on)
@@ -132,7 +147,9 @@ static int select_word(struct rut_selection *sel, const char *word, struct rut_e
 {
 	bool on = word[0] != '!', found = false;
 	const char *name = on ? word : word + 1;
-	const char *glob = !strcmp(name, "all") ? "*" : name;
+	const char *glob = !strcmp(name, "all")	       ? "*"
+			   : !strcmp(name, "syscalls") ? "syscall"
+						       : name;
 
 	for (uint32_t id = 0; id < RUT_EV_SD_START; id++)
 		found |= select_event(sel, id, glob, on);
@@ -160,12 +177,38 @@ int rut_selection_add(struct rut_selection *sel, const char *spec, struct rut_er
 	return 0;
 }
 
+uint8_t rut_selection_syscall(const struct rut_selection *sel, uint32_t row)
+{
+	uint32_t entry = is_compat(row) ? RUT_EV_COMPAT_SYSCALL_UNKNOWN : RUT_EV_SYSCALL_UNKNOWN;
+	uint32_t exit =
+		is_compat(row) ? RUT_EV_COMPAT_SYSCALL_EXIT_UNKNOWN : RUT_EV_SYSCALL_EXIT_UNKNOWN;
+	uint8_t bits = row < RUT_SYSCALLS_MAX ? sel->syscalls[row] : 0;
+
+	/* By its own name or as one of those that have none. */
+	if (!has_event(row, false) && sel->events[entry])
+		bits |= RUT_SYSCALL_ENTRY;
+	if (!has_event(row, true) && sel->events[exit])
+		bits |= RUT_SYSCALL_EXIT;
+	return bits;
+}
+
 bool rut_selection_any_syscall(const struct rut_selection *sel)
 {
-	for (size_t i = 0; i < RUT_SYSCALLS_MAX; i++)
-		if (sel->syscalls[i])
+	for (uint32_t i = 0; i < RUT_SYSCALL_ROWS; i++)
+		if (rut_selection_syscall(sel, i))
 			return true;
 	return false;
+}
+
+void rut_selection_set_syscalls(struct rut_selection *sel, const struct rut_selection *from)
+{
+	static const struct rut_selection none;
+
+	if (!from)
+		from = &none;
+	memcpy(sel->syscalls, from->syscalls, sizeof(sel->syscalls));
+	for (uint32_t id = RUT_EV_SYSCALL_UNKNOWN; is_unknown_call(id); id++)
+		sel->events[id] = from->events[id];
 }
 
 bool rut_selection_any(const struct rut_selection *sel)
@@ -182,7 +225,7 @@ static int drop_syscalls(struct rut_selection *sel, bool strict, struct rut_err 
 	if (strict)
 		return rut_err_set(err, ENOENT, "this kernel has no tracepoints of system calls");
 	rut_warn("'syscall' is not recorded: this kernel has no tracepoints of system calls");
-	memset(sel->syscalls, 0, sizeof(sel->syscalls));
+	rut_selection_set_syscalls(sel, NULL);
 	return 0;
 }
 
@@ -234,7 +277,7 @@ int rut_selection_drop_all(struct rut_selection *sel, const char *why, bool stri
 		return rut_err_set(err, ENOENT, "%s: '%s' cannot be recorded", why, names);
 	rut_warn("%s: '%s' %s not recorded", why, names, strchr(names, ',') ? "are" : "is");
 	memset(sel->events, 0, RUT_EV_SYSCALL_UNKNOWN * sizeof(*sel->events));
-	memset(sel->syscalls, 0, sizeof(sel->syscalls));
+	rut_selection_set_syscalls(sel, NULL);
 	return 0;
 }
 
@@ -257,13 +300,15 @@ static const char *next_arg(const char *args, char *kind, char name[32])
 
 void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr)
 {
-	const char *args = nr < RUT_SYSCALLS_MAX ? syscalls[nr].args : NULL;
+	const char *args = has_event(nr, false) ? syscalls[nr].args : NULL;
 	struct rut_syscall_desc d = {0};
 	char kind, name[32];
 	int nstr = 0;
 
-	if (args && *args != '?') {
-		d.flags |= RUT_SYSCALL_KNOWN;
+	if (has_event(nr, true))
+		d.exit_id = (uint16_t)(RUT_ID_SYSCALL_EXIT + nr);
+	if (args) {
+		d.entry_id = (uint16_t)(RUT_ID_SYSCALL_ENTRY + nr);
 		for (; (args = next_arg(args, &kind, name)); d.nargs++) {
 			uint8_t bit = (uint8_t)(1 << d.nargs);
 
@@ -357,7 +402,7 @@ static void describe_exit(struct rut_syscall_event *c, uint32_t nr)
 
 bool rut_event_syscall(struct rut_syscall_event *ret, uint32_t nr, bool exit)
 {
-	if (!syscalls[nr].name || (!exit && syscalls[nr].args[0] == '?'))
+	if (!has_event(nr, exit))
 		return false;
 	snprintf(ret->title, sizeof(ret->title), "%ssyscall_%s_%s", is_compat(nr) ? "compat_" : "",
 		 exit ? "exit" : "entry", syscalls[nr].name);
@@ -386,12 +431,16 @@ static void write_syscalls(struct rut_buf *out, const struct rut_selection *sel,
 }
 
 /* Which static events the metadata describes: the selected ones, and what comes with them. */
-static bool described(const struct rut_selection *sel, uint32_t id)
+static bool described(const struct rut_metadata *m, uint32_t id)
 {
+	const struct rut_selection *sel = m->selection;
+	bool compat =
+		id == RUT_EV_COMPAT_SYSCALL_UNKNOWN || id == RUT_EV_COMPAT_SYSCALL_EXIT_UNKNOWN;
+
 	if (id >= RUT_EV_SD_START)
 		return true;
-	if (id == RUT_EV_SYSCALL_UNKNOWN || id == RUT_EV_SYSCALL_EXIT_UNKNOWN)
-		return rut_selection_any_syscall(sel);
+	if (is_unknown_call(id))
+		return (m->compat || !compat) && rut_selection_any_syscall(sel);
 	return sel->events[id];
 }
 
@@ -400,7 +449,7 @@ void rut_metadata_write_events(struct rut_buf *out, const struct rut_metadata *m
 	struct rut_event e;
 
 	for (uint32_t id = 0; id < RUT_EV_COUNT; id++) {
-		if (!described(m->selection, id))
+		if (!described(m, id))
 			continue;
 		rut_event_static(&e, id);
 		rut_metadata_event(out, &e);

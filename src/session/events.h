@@ -68,7 +68,8 @@ void rut_event_static(struct rut_event *ret, uint32_t id);
 /* A set of selected events. */
 struct rut_selection {
 	bool events[RUT_EV_COUNT];
-	uint8_t syscalls[RUT_SYSCALLS_MAX]; /* RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT */
+	/* RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT of each known call; for others see `events`. */
+	uint8_t syscalls[RUT_SYSCALLS_MAX];
 };
 
 /*
@@ -91,11 +92,18 @@ int rut_selection_drop_missing(struct rut_selection *sel, const struct rut_strta
 int rut_selection_drop_all(struct rut_selection *sel, const char *why, bool strict,
 			   struct rut_err *err);
 
+/* Takes the system calls of `from`, known and unknown ones; NULL: none. Other events stay. */
+void rut_selection_set_syscalls(struct rut_selection *sel, const struct rut_selection *from);
+
 bool rut_selection_any_syscall(const struct rut_selection *sel);
 bool rut_selection_any(const struct rut_selection *sel);
 
-/* The layout that the programs need of system call `nr`. */
-void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr);
+/* What is selected of a row of the kernel's table (< RUT_SYSCALL_ROWS): RUT_SYSCALL_ENTRY | _EXIT.
+ */
+uint8_t rut_selection_syscall(const struct rut_selection *sel, uint32_t row);
+
+/* The layout that the programs need of a row of their table (< RUT_SYSCALL_ROWS). */
+void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t row);
 
 /* The event of a system call's entry or exit, with the names that its fields point to. */
 struct rut_syscall_event {

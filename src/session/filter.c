@@ -516,7 +516,7 @@ static int add_classes(struct assembly *a, const struct rut_selection *sel)
 	int rc = 0;
 
 	for (uint32_t id = 0; id < RUT_EV_SD_START && !rc; id++) {
-		bool unknown = id == RUT_EV_SYSCALL_UNKNOWN || id == RUT_EV_SYSCALL_EXIT_UNKNOWN;
+		bool unknown = id >= RUT_EV_SYSCALL_UNKNOWN;
 
 		rut_event_static(&e, id);
 		if (sel->events[id] || (unknown && rut_selection_any_syscall(sel)))

@@ -95,12 +95,12 @@ bool rut_programs_wanted(const struct rut_recorder *r, const struct rut_selectio
 int rut_programs_set_syscalls(const struct rut_recorder *r, const struct rut_selection *sel,
 			      struct rut_err *err)
 {
-	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++) {
+	for (uint32_t nr = 0; nr < RUT_SYSCALL_ROWS; nr++) {
 		struct rut_syscall_desc d;
 		int rc;
 
 		rut_syscall_describe(&d, nr);
-		d.flags |= sel->syscalls[nr];
+		d.flags |= rut_selection_syscall(sel, nr);
 		rc = bpf_map_update_elem(r->fds[RUT_MAP_SYSCALLS], &nr, &d, BPF_ANY);
 		if (rc < 0)
 			return rut_err_errno(err, -rc, "cannot fill the table of system calls");

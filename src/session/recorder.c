@@ -125,7 +125,7 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 		[RUT_MAP_STACKS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_stack_set), nsets,
 				    BPF_F_MMAPABLE},
 		[RUT_MAP_SYSCALLS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_syscall_desc),
-				      RUT_SYSCALLS_MAX, 0},
+				      RUT_SYSCALL_ROWS, 0},
 		[RUT_MAP_META] = {BPF_MAP_TYPE_ARRAY, 4, meta_bytes(n, shift, count, nsets), 1,
 				  BPF_F_MMAPABLE},
 		[RUT_MAP_BUDGET] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_budget), 1,

@@ -394,7 +394,7 @@ static void only_new(struct rut_selection *ret, const struct rut_selection *sel,
 	for (uint32_t id = 0; id < RUT_EV_COUNT; id++)
 		ret->events[id] = sel->events[id] && !active->events[id];
 	if (rut_selection_any_syscall(active) && !replaced)
-		memset(ret->syscalls, 0, sizeof(ret->syscalls));
+		rut_selection_set_syscalls(ret, NULL);
 }
 
 static int add_static(struct rut_recorder *r, const char *spec, struct rut_err *err)
@@ -435,7 +435,7 @@ static int add_static(struct rut_recorder *r, const char *spec, struct rut_err *
 		return rc;
 	}
 	if (replaced) {
-		memset(kept.syscalls, 0, sizeof(kept.syscalls));
+		rut_selection_set_syscalls(&kept, NULL);
 		rut_session_unpin_links(r, &kept);
 	}
 	rc = rut_programs_attach(r, err);

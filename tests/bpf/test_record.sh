@@ -306,6 +306,45 @@ END
   [ "$(count compat_syscall_entry_getpgid) $(count compat_syscall_exit_getpgid) $(count syscall_entry_getpgid)" = '1 1 0' ]
 }
 
+# Whatever number a program calls, both readers can read all of the trace, and the number is in it.
+test_every_call() {
+  need_bpf
+  [ "$(uname -m)" = x86_64 ] || t_skip "x86-64 only"
+  cc -O2 -o every_call "$SRC/tests/bpf/every_call.c"
+  "$RUTILE" record -o t -e syscall --context tid --buffer 64M -- ./every_call >calls 2>err
+  grep -q ' 0 events lost$' err
+  readers t >/dev/null
+  python3 "$SRC/tests/bpf/every_call.py" calls bt2.out
+  # Through the programs that have a place for a filter, which are others.
+  "$RUTILE" record -o f -e syscall --context tid --buffer 64M --filter '$ctx.tid != 1' -- ./every_call >calls
+  readers f >/dev/null
+  python3 "$SRC/tests/bpf/every_call.py" calls bt2.out
+}
+
+# Unknown calls are recorded where all calls are, or by their own name.
+test_unknown_calls() {
+  need_bpf
+  cat >work.py <<'END'
+import ctypes
+call = ctypes.CDLL(None).syscall
+for i in range(7): call(500)
+for i in range(3): call(2000000000)
+END
+  "$RUTILE" record -o t -e syscall:getpgid -- python3 work.py
+  readers t >/dev/null
+  not grep syscall_entry_unknown bt2.out
+  not grep syscall_exit_unknown bt2.out
+  "$RUTILE" record -o u -e syscall_exit_unknown -- python3 work.py
+  readers u >/dev/null
+  [ "$(grep -c 'syscall_exit_unknown:.*{ id = 500, ret = -38 }' bt2.out)" = 7 ]
+  [ "$(grep -c 'syscall_exit_unknown:.*{ id = 2000000000, ret = -38 }' bt2.out)" = 3 ]
+  not grep 'syscall_\(entry\|exit\)_[^u]' bt2.out
+  "$RUTILE" record -o v -e 'syscall,!syscall_*_unknown' -- python3 work.py
+  readers v >/dev/null
+  not grep syscall_entry_unknown bt2.out
+  not grep syscall_exit_unknown bt2.out
+}
+
 # A command that is never off its CPU: analyses know whose calls they are.
 test_short_command() {
   need_bpf
@@ -420,6 +459,8 @@ t_case "the statedump agrees with /proc and /sys" test_statedump
 t_case "the summary agrees with babeltrace, over several folders" test_summary
 t_case "events lost and recorded add up to those that happened" test_losses
 t_case "32-bit calls have their own names and arguments" test_compat
+t_case "a call of any number is in the trace, and every reader can read it" test_every_call
+t_case "unknown calls are recorded when they are asked for" test_unknown_calls
 t_case "a command that never leaves its CPU is known to the analyses" test_short_command
 t_case "every stream lasts from the begin to the end" test_range
 t_case "rutile's own calls are not in the trace" test_own_calls_are_absent
