@@ -40,6 +40,8 @@ enum rut_slot_state {
 	RUT_SLOT_ACTIVE, /* hooks are set: what runs from now on is counted */
 	RUT_SLOT_FAILED, /* `message` says why; the tracer sets STOP */
 	RUT_SLOT_STOP,	 /* the tracer wants the hooks away; the agent answers with FREE */
+	RUT_SLOT_ASKED,	 /* answer to START with RUT_AGENT_ASK: `facts` of the table are there;
+			    the tracer completes the filter and sets START without that flag */
 };
 
 /* The same values as enum rut_ruby_mode in tracer.h. */
@@ -58,10 +60,12 @@ enum rut_agent_mode {
 #define RUT_AGENT_ARGS	     4u
 #define RUT_AGENT_EXCEPTIONS 8u
 #define RUT_AGENT_STACKS     16u /* what every thread does now, once; nothing is hooked */
+#define RUT_AGENT_ASK	     32u /* first say what the application is (struct rut_agent_facts) */
 
 /*
  * The filter, in `config`: a sequence of (kind byte, string, NUL), ended by a NUL kind.
  */
+#define RUT_FILTER_OWN	  'O' /* path glob of the application, NOT or no NOT */
 #define RUT_FILTER_APP	  'A' /* path glob of the application; none: every path */
 #define RUT_FILTER_NOT	  'N' /* path glob left out of it */
 #define RUT_FILTER_PATH	  'P' /* may begin with '!'; likewise the following */
@@ -144,6 +148,15 @@ struct rut_agent_stacks {
 	uint32_t pad;
 };
 
+/* What the process knows about its application: offsets of strings, 0 for what it does not know. */
+struct rut_agent_facts {
+	uint32_t main; /* real path of the program's main script */
+	uint32_t
+		program; /* the script's name as it was given, while Ruby has not compiled it yet */
+	uint32_t rails;	 /* Rails.root */
+	uint32_t bundler; /* Bundler's root, or the Gemfile of BUNDLE_GEMFILE */
+};
+
 struct rut_agent_table {
 	uint32_t magic, abi;
 	uint64_t size_bytes;
@@ -162,7 +175,8 @@ struct rut_agent_table {
 	uint64_t ractors;	/* RUT_RACTORS_*: there are others than the main one */
 	uint64_t pad[2];
 	struct rut_agent_stacks stacks;
-	uint64_t pad_2[9];
+	struct rut_agent_facts facts; /* of RUT_AGENT_ASK */
+	uint64_t pad_2[7];
 };
 
 #define RUT_RACTORS_UNSEEN   1u /* hooks did not see all that they do */

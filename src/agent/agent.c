@@ -48,7 +48,7 @@ struct rut_session rut_sessions[RUT_AGENT_SLOTS];
 
 /* What a job shall do, for each session; the answer comes back in the same place. */
 static struct {
-	enum { JOB_NONE, JOB_HOOK, JOB_WORK, JOB_UNHOOK } what[RUT_AGENT_SLOTS];
+	enum { JOB_NONE, JOB_ASK, JOB_HOOK, JOB_WORK, JOB_UNHOOK } what[RUT_AGENT_SLOTS];
 	bool more[RUT_AGENT_SLOTS];
 	const char *error[RUT_AGENT_SLOTS];
 } job;
@@ -91,6 +91,8 @@ static void job_body(void *arg)
 		job.error[i] = agent.broken;
 		if (agent.broken)
 			continue;
+		if (job.what[i] == JOB_ASK)
+			rut_facts_write(s);
 		if (job.what[i] == JOB_HOOK)
 			job.error[i] = rut_session_hook(s);
 		if (job.what[i] == JOB_HOOK || job.what[i] == JOB_WORK)
@@ -145,6 +147,12 @@ static bool tracer_lives(unsigned i)
 	return s->orphan_until_ns && rut_mono_ns() < s->orphan_until_ns;
 }
 
+/* What a session that shall start needs: first the question, then the hooks. */
+static int first_job(const struct rut_agent_slot *slot)
+{
+	return slot->flags & RUT_AGENT_ASK ? JOB_ASK : JOB_HOOK;
+}
+
 /* Starts what the tracers want. Returns true when a Ruby thread has something to do. */
 static bool plan(void)
 {
@@ -167,9 +175,9 @@ static bool plan(void)
 				fail(slot, "not enough memory for the tables");
 				continue;
 			}
-			job.what[i] = JOB_HOOK;
+			job.what[i] = first_job(slot);
 		} else if (state == RUT_SLOT_START) {
-			job.what[i] = s->hooked ? JOB_WORK : JOB_HOOK;
+			job.what[i] = s->hooked ? JOB_WORK : first_job(slot);
 		} else if (state == RUT_SLOT_ACTIVE &&
 			   (rut_session_drops_due(s) || s->slots.stale ||
 			    (s->rescan && rut_mono_ns() >= s->rescan_at_ns) || s->todo_left)) {
@@ -194,6 +202,12 @@ static void conclude(bool *ret_more)
 		s->todo_left = job.more[i];
 		*ret_more |= job.more[i];
 		switch (job.what[i]) {
+		case JOB_ASK:
+			if (job.error[i])
+				fail(slot, job.error[i]);
+			else if (!job.more[i] && get_state(slot) == RUT_SLOT_START)
+				set_state(slot, RUT_SLOT_ASKED);
+			break;
 		case JOB_HOOK:
 		case JOB_WORK:
 			if (job.error[i])

@@ -75,8 +75,14 @@ void rut_filter_init(struct rut_filter *f, const char *config)
 	}
 }
 
+static bool hits(const char *glob, const struct rut_path *path)
+{
+	return rut_glob(glob, path->s[0], path->len[0]) ||
+	       (path->len[1] && rut_glob(glob, path->s[1], path->len[1]));
+}
+
 /* No rule of this kind: yes. Only '!' rules: yes unless one hits. Otherwise one must hit. */
-static bool rules(const char *config, char kind, const char *text, size_t len)
+static bool rules(const char *config, char kind, const struct rut_path *path)
 {
 	bool any = false, hit = false;
 
@@ -84,33 +90,47 @@ static bool rules(const char *config, char kind, const char *text, size_t len)
 		if (*c != kind)
 			continue;
 		if (c[1] == '!') {
-			if (rut_glob(c + 2, text, len))
+			if (hits(c + 2, path))
 				return false;
 		} else {
 			any = true;
-			hit = hit || rut_glob(c + 1, text, len);
+			hit = hit || hits(c + 1, path);
 		}
 	}
 	return !any || hit;
 }
 
+static bool name_rules(const char *config, char kind, const char *name, size_t len)
+{
+	const struct rut_path one = {.s = {name, ""}, .len = {len, 0}};
+
+	return rules(config, kind, &one);
+}
+
 /* Ruby's own code for tracing would trace the agent. */
-static bool own_path(const char *path, size_t len)
+static bool own_path(const struct rut_path *path)
 {
 	static const char own[] = "<internal:trace_point>";
 
-	return len == sizeof(own) - 1 && memcmp(path, own, len) == 0;
+	return path->len[0] == sizeof(own) - 1 && memcmp(path->s[0], own, sizeof(own) - 1) == 0;
 }
 
-bool rut_filter_path(const struct rut_filter *f, const char *path, size_t len)
+static bool any_hits(const char *config, char kind, const struct rut_path *path)
 {
-	if (own_path(path, len))
+	for (const char *c = config; *c; c += strlen(c) + 1)
+		if (*c == kind && hits(c + 1, path))
+			return true;
+	return false;
+}
+
+bool rut_filter_path(const struct rut_filter *f, const struct rut_path *path)
+{
+	if (own_path(path))
 		return false;
-	for (const char *c = f->config; *c; c += strlen(c) + 1)
-		if (*c == RUT_FILTER_NOT && rut_glob(c + 1, path, len))
-			return false;
-	return rules(f->config, RUT_FILTER_APP, path, len) &&
-	       rules(f->config, RUT_FILTER_PATH, path, len);
+	if (!any_hits(f->config, RUT_FILTER_OWN, path) &&
+	    (any_hits(f->config, RUT_FILTER_NOT, path) || !rules(f->config, RUT_FILTER_APP, path)))
+		return false;
+	return rules(f->config, RUT_FILTER_PATH, path);
 }
 
 /* "Class#method"; the length, cut to what fits. */
@@ -138,12 +158,12 @@ bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool si
 		return true;
 	if (!class_name)
 		class_name = "";
-	if (!rules(f->config, RUT_FILTER_CLASS, class_name, strlen(class_name)))
+	if (!name_rules(f->config, RUT_FILTER_CLASS, class_name, strlen(class_name)))
 		return false;
 	if (!method)
 		return true;
-	return rules(f->config, RUT_FILTER_METHOD, name,
-		     full_name(name, sizeof(name), class_name, singleton, method));
+	return name_rules(f->config, RUT_FILTER_METHOD, name,
+			  full_name(name, sizeof(name), class_name, singleton, method));
 }
 
 bool rut_filter_inside(const char *glob, const char *class_name, bool singleton, const char *method)

@@ -14,7 +14,14 @@ struct rut_filter {
 
 void rut_filter_init(struct rut_filter *f, const char *config);
 
-bool rut_filter_path(const struct rut_filter *f, const char *path, size_t len);
+/* A file's path as Ruby shows it, and the real one; the second may be empty. */
+struct rut_path {
+	const char *s[2];
+	size_t len[2];
+};
+
+/* A glob hits a file when it hits one of its paths. */
+bool rut_filter_path(const struct rut_filter *f, const struct rut_path *path);
 
 /* `class_name` and `method` may be NULL (allocations have no method). */
 bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool singleton,

@@ -37,23 +37,15 @@
 
 bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
 {
-	size_t len, abs_len;
-	VALUE path = rb.rb_profile_frame_path(iseq);
-	const char *p = rut_str(path, &len), *abs = p;
+	struct rut_path path;
 
-	abs_len = len;
-	if (len && p[0] != '/' && p[0] != '<' && p[0] != '(') {
-		const char *a = rut_str(rb.rb_profile_frame_absolute_path(iseq), &abs_len);
-
-		if (abs_len)
-			abs = a;
-		else
-			abs_len = len;
-	}
-	if (!rut_filter_path(&s->filter, abs, abs_len))
+	/* The second is the first one without links, and whatever the program's folder was. */
+	path.s[0] = rut_str(rb.rb_profile_frame_path(iseq), &path.len[0]);
+	path.s[1] = rut_str(rb.rb_profile_frame_absolute_path(iseq), &path.len[1]);
+	if (!rut_filter_path(&s->filter, &path))
 		return false;
 	if (ret_path)
-		*ret_path = rut_table_str(&s->table, p, len);
+		*ret_path = rut_table_str(&s->table, path.s[0], path.len[0]);
 	return true;
 }
 

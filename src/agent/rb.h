@@ -110,6 +110,9 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, ID, rb_sym2id, (VALUE))                                                               \
 	F(1, VALUE, rb_id2sym, (ID))                                                               \
 	F(1, VALUE, rb_const_get, (VALUE, ID))                                                     \
+	F(0, VALUE, rb_gv_get, (const char *))                                                     \
+	F(0, int, rb_const_defined, (VALUE, ID))                                                   \
+	F(0, VALUE, rb_autoload_p, (VALUE, ID))                                                    \
 	F(1, VALUE, rb_attr_get, (VALUE, ID))                                                      \
 	F(0, VALUE, rb_class_attached_object, (VALUE))                                             \
 	F(1, VALUE, rb_mod_name, (VALUE))                                                          \

@@ -218,6 +218,9 @@ const char *rut_session_hook(struct rut_session *s)
 {
 	int failed = 0;
 
+	/* Its flags and its filter may have been completed since (RUT_SLOT_ASKED). */
+	s->flags = s->slot->flags;
+	rut_filter_init(&s->filter, s->filter.config);
 	rb.rb_protect(hook_body, (VALUE)s, &failed);
 	if (!failed)
 		return s->refused;

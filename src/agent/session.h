@@ -189,6 +189,7 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns);
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns);
 /* Instead of a hook for each method. */
 void rut_session_go_global(struct rut_session *s);
+/* Does the filter want the file of this code? `ret_path`, if given: its path in the table. */
 bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path);
 void rut_watch_ractors(struct rut_session *s);
 void rut_methods_on_compiled(VALUE tp, void *session);
@@ -242,6 +243,11 @@ void rut_slots_scan(struct rut_slots *slots);
 
 /* stacks.c */
 void rut_stacks_write(struct rut_session *s);
+/* `name` of `obj` by the method that Ruby itself defined, or nil. May raise. */
+VALUE rut_ask(VALUE obj, const char *name);
+
+/* facts.c: what the process knows about its application, into the table. */
+void rut_facts_write(struct rut_session *s);
 
 /* trace.c */
 int rut_trace_init(struct rut_session *s, uint64_t ring_bytes);

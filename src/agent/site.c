@@ -46,9 +46,19 @@ static bool grow(struct rut_sites *sites)
 	return true;
 }
 
+bool rut_place_wanted(struct rut_session *s, const char *path, VALUE iseq)
+{
+	const struct rut_path as_shown = {.s = {path, ""}, .len = {path ? strlen(path) : 0, 0}};
+
+	if (!path)
+		return true;
+	return iseq ? rut_methods_path_wanted(s, iseq, NULL)
+		    : rut_filter_path(&s->filter, &as_shown);
+}
+
 /* Looks the names up and finds their row. */
 static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, const char *path,
-				   int line)
+				   int line, VALUE iseq)
 {
 	struct rut_table *t = &s->table;
 	const char *method = mid ? rb.rb_id2name(mid) : NULL;
@@ -59,7 +69,7 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 
 	rut_class_name(klass, name, sizeof(name), &singleton);
 	wanted = rut_filter_name(&s->filter, name, singleton, method) &&
-		 (!path || rut_filter_path(&s->filter, path, strlen(path)));
+		 rut_place_wanted(s, path, iseq);
 	if (wanted) {
 		bool by_line = mid || s->mode != RUT_AGENT_OBJECTS_TOTAL;
 
@@ -85,7 +95,7 @@ static void refresh(struct rut_session *s, struct rut_site *site, const VALUE *c
 
 	if (cfp)
 		path = rut_source_location(&line);
-	site->v = resolve(s, site->klass, site->mid, path, line);
+	site->v = resolve(s, site->klass, site->mid, path, line, cfp ? cfp[RUT_FRAME_ISEQ] : 0);
 	site->row = site->v ? site->v->row : NULL;
 	/* The code that a path belongs to is not known: as if it were young. */
 	site->life = rut_life_of(site->klass, cfp ? cfp[RUT_FRAME_ISEQ] : 0);

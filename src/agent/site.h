@@ -75,4 +75,7 @@ const struct rut_site *rut_site(struct rut_session *s, const struct rut_trace_ar
 				ID mid, bool placed);
 void rut_sites_fini(struct rut_session *s);
 
+/* Does the filter want what is in this file? `iseq`: the code that runs there, when it is known. */
+bool rut_place_wanted(struct rut_session *s, const char *path, VALUE iseq);
+
 #endif

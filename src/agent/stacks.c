@@ -14,8 +14,7 @@
 #define THREADS_MAX 4096
 #define NAME_BYTES  160
 
-/* `name` of `obj` as Ruby made it, or nil. */
-static VALUE ask(VALUE obj, const char *name)
+VALUE rut_ask(VALUE obj, const char *name)
 {
 	ID id = rb.rb_intern(name);
 
@@ -40,11 +39,11 @@ static uint32_t number(const struct rut_session *s, const struct rut_agent_row *
 
 static uint32_t frame_row(struct rut_session *s, VALUE location)
 {
-	VALUE line = ask(location, "lineno");
+	VALUE line = rut_ask(location, "lineno");
 
-	return number(s, rut_table_row(&s->table, intern(s, ask(location, "path")),
+	return number(s, rut_table_row(&s->table, intern(s, rut_ask(location, "path")),
 				       line & 1 ? (uint32_t)rut_fix2long(line) : 0, 0,
-				       intern(s, ask(location, "label")), 0));
+				       intern(s, rut_ask(location, "label")), 0));
 }
 
 /* "backtrace_locations", "Thread#backtrace_locations" */
@@ -61,7 +60,7 @@ static bool is_question(VALUE label)
 /* "main (sleep)", "puma srv tp 001 (run)" */
 static uint32_t thread_row(struct rut_session *s, VALUE thread, VALUE main)
 {
-	VALUE name = ask(thread, "name"), status = ask(thread, "status");
+	VALUE name = rut_ask(thread, "name"), status = rut_ask(thread, "status");
 	char text[NAME_BYTES];
 	size_t len, status_len;
 	const char *given = rut_str(name, &len), *state = rut_str(status, &status_len);
@@ -80,7 +79,8 @@ static uint32_t thread_row(struct rut_session *s, VALUE thread, VALUE main)
 static void write_thread(struct rut_session *s, VALUE thread, VALUE main)
 {
 	static uint32_t rows[RUT_EVENT_CALLERS];
-	VALUE locations = ask(thread, "backtrace_locations"), tid = ask(thread, "native_thread_id");
+	VALUE locations = rut_ask(thread, "backtrace_locations"),
+	      tid = rut_ask(thread, "native_thread_id");
 	/* Ruby 3.1 forgets at a fork that the main thread is another one now. */
 	uint32_t id = thread == main ? (uint32_t)getpid()
 		      : tid & 1	     ? (uint32_t)rut_fix2long(tid)
@@ -93,7 +93,7 @@ static void write_thread(struct rut_session *s, VALUE thread, VALUE main)
 		if (location == rb.qnil)
 			break;
 		/* The thread that does this is in our question. */
-		if (i > 0 || !is_question(ask(location, "label")))
+		if (i > 0 || !is_question(rut_ask(location, "label")))
 			rows[n++] = frame_row(s, location);
 	}
 	rut_trace_stack(s, thread_row(s, thread, main), id, rows, n);
@@ -102,7 +102,7 @@ static void write_thread(struct rut_session *s, VALUE thread, VALUE main)
 void rut_stacks_write(struct rut_session *s)
 {
 	VALUE class = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Thread"));
-	VALUE threads = ask(class, "list"), main = ask(class, "main");
+	VALUE threads = rut_ask(class, "list"), main = rut_ask(class, "main");
 
 	for (long i = 0; threads != rb.qnil && i < THREADS_MAX; i++) {
 		VALUE thread = rb.rb_ary_entry(threads, i);

@@ -327,13 +327,15 @@ void rut_trace_on_raise(VALUE tp, void *session)
 	struct rut_event_raise *e;
 	uint32_t class_str, path_str;
 	const char *path;
+	const VALUE *cfp;
 	char name[1024];
 	bool singleton;
 	uint64_t pos;
 	int line;
 
 	path = rut_source_location(&line);
-	if (!path || !rut_filter_path(&s->filter, path, strlen(path)))
+	cfp = rut_ruby_frame(ta->cfp);
+	if (!path || !rut_place_wanted(s, path, cfp ? cfp[RUT_FRAME_ISEQ] : 0))
 		return;
 	if (s->inside && !(st && st->inside))
 		return;

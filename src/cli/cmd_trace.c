@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "cli/ruby_live.h"
+#include "cli/ruby_why.h"
 #include "cli/trace_print.h"
 #include "cli/wake.h"
 
@@ -76,8 +77,12 @@ static const char *const quiet_classes[] = {
 /* Enough that a write is cheap per line, and that a reader of the pipe has something to do. */
 static const size_t write_bytes = 64 << 10;
 
+/* When nothing has come until then, it is asked what else there is. */
+static const uint64_t look_around_ns = 700 * UINT64_C(1000000);
+
 struct sink {
 	struct rut_trace_print print;
+	struct rut_why why; /* ... nothing comes */
 	int fd;
 	int error; /* of the last write */
 };
@@ -111,7 +116,8 @@ static int begin(struct rut_trace *t, struct rut_tracer *tracer, pid_t *ret_chil
 static int follow(struct rut_trace *t, struct rut_tracer *tracer, struct sink *s, pid_t child,
 		  int *ret_code, struct rut_err *err)
 {
-	uint64_t end = t->opts.duration_ns ? rut_now_ns() + t->opts.duration_ns : UINT64_MAX;
+	uint64_t begin_ns = rut_now_ns();
+	uint64_t end = t->opts.duration_ns ? begin_ns + t->opts.duration_ns : UINT64_MAX;
 	bool ended = false;
 	uint64_t seen = 0;
 
@@ -136,8 +142,23 @@ static int follow(struct rut_trace *t, struct rut_tracer *tracer, struct sink *s
 			ended = rut_child_ended(child, ret_code);
 		if (!n && (!child || ended))
 			break;
+		if (!s->print.events && now - begin_ns >= look_around_ns &&
+		    rut_tracer_settled(tracer))
+			rut_why_measure(&s->why, &t->targets, child);
 	}
 	return 0;
+}
+
+static void say_why(const struct rut_trace *t, const struct rut_tracer *tracer,
+		    const struct sink *s)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+
+	if (t->slow_ns || t->inside)
+		return; /* calls, but none of those */
+	rut_why_say(&s->why, &t->targets, &t->opts, t->opts.all, tracer, &text);
+	if (text.len)
+		rut_notice(t->cmd, "%.*s", (int)text.len - 1, text.data);
 }
 
 static int run_traced(struct rut_trace *t, struct rut_tracer *tracer, struct sink *s, int *ret_code,
@@ -170,6 +191,8 @@ static int run_traced(struct rut_trace *t, struct rut_tracer *tracer, struct sin
 			   "write to a file, or enlarge --ring",
 			   s->print.lost);
 	rut_notice_ractors(t->cmd, tracer);
+	if (!s->print.events)
+		say_why(t, tracer, s);
 	if (s->error && s->error != -EPIPE && s->error != -EINTR)
 		return rut_err_errno(err, -s->error, "cannot write");
 	return 0;

@@ -37,6 +37,9 @@ const struct rut_opt rut_live_options[] = {
 static const uint64_t first_table_ns = 100 * UINT64_C(1000000);
 static const uint64_t first_rows_ns = 5 * UINT64_C(1000000000);
 
+/* When nothing was counted until then, it is asked what else there is. */
+static const uint64_t look_around_ns = 700 * UINT64_C(1000000);
+
 /* Rates over less than that say little. */
 static const uint64_t rate_min_ns = 50 * UINT64_C(1000000);
 
@@ -279,6 +282,12 @@ static void print_table(struct rut_live *l, struct rut_buf *out)
 	rut_rows_print(&l->rows, out, width, 0, l->limit, NULL);
 }
 
+void rut_live_say_why(const struct rut_live *l, struct rut_buf *out)
+{
+	if (l->mode <= RUT_RUBY_TIME && !l->rows.count && l->tracer)
+		rut_why_say(&l->why, &l->targets, &l->opts, l->all, l->tracer, out);
+}
+
 static int show_text(struct rut_live *l, bool final)
 {
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
@@ -286,11 +295,19 @@ static int show_text(struct rut_live *l, bool final)
 	if (l->last_only && !final)
 		return 0;
 	if (l->opts.json) {
+		_cleanup_buf_ struct rut_buf why = RUT_BUF_INIT;
+
 		rut_rows_json(&l->rows, &out, l->limit_given ? l->limit : 0, l->intervals + 1,
 			      final);
+		if (final)
+			rut_live_say_why(l, &why);
+		if (why.len)
+			rut_notice(l->cmd, "%.*s", (int)why.len - 1, why.data);
 	} else {
 		print_heading(l, &out, final);
 		print_table(l, &out);
+		if (final || l->why.measured)
+			rut_live_say_why(l, &out);
 	}
 	l->intervals++;
 	return rut_write_all(l->fd, &out);
@@ -366,6 +383,9 @@ static int show_first(struct rut_live *l, struct rut_err *err)
 			return rc;
 		if (l->rows.count)
 			break;
+		if (l->mode <= RUT_RUBY_TIME && now >= l->begin_ns + look_around_ns &&
+		    rut_tracer_settled(l->tracer))
+			rut_why_measure(&l->why, &l->targets, l->child);
 		if (interval_over(l, now) || (now >= quick && !shown)) {
 			shown = true;
 			rc = l->view->show(l, false);

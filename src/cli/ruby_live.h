@@ -10,6 +10,7 @@
 #include "cli/ruby_opts.h"
 #include "cli/ruby_rows.h"
 #include "cli/ruby_target.h"
+#include "cli/ruby_why.h"
 
 struct rut_live;
 
@@ -44,6 +45,7 @@ struct rut_live {
 	int processes;	    /* traced now, or at last */
 	bool ended;	    /* none is left */
 	uint64_t lost;
+	struct rut_why why; /* ... the table is empty */
 	bool quit, paused;
 	struct rut_err failure; /* why it could not go on after a change */
 	void *view_data;
@@ -69,6 +71,9 @@ void rut_live_reset(struct rut_live *l);
 
 /* On standard error, when ractors ran of which not all was seen. */
 void rut_notice_ractors(const struct rut_cmd *cmd, const struct rut_tracer *t);
+
+/* The table is empty: appends the line that says why, if there is anything to say. */
+void rut_live_say_why(const struct rut_live *l, struct rut_buf *out);
 
 uint64_t rut_now_ns(void);
 

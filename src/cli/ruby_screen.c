@@ -221,8 +221,13 @@ static void draw(struct rut_live *l)
 	if (!rows && !s->help) {
 		const char *empty =
 			l->rows.count ? "  No row has this text." : "  Nothing counted yet.";
+		_cleanup_buf_ struct rut_buf why = RUT_BUF_INIT;
 
 		rut_screen_line(3, RUT_SCREEN_PLAIN, empty, strlen(empty));
+		if (l->why.measured)
+			rut_live_say_why(l, &why);
+		if (why.len)
+			draw_lines(why.data, 5, lines - 1, columns, false);
 	}
 	if (lines > 1)
 		draw_bottom(s, lines - 1, columns);

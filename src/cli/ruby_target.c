@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/abi.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/proc.h"
 #include "ruby/proc.h"
+#include "ruby/root.h"
 #include "ruby/tracer.h"
 
 /* Takes over `word`, which may be NULL for "out of memory". */
@@ -38,37 +40,6 @@ void rut_targets_fini(struct rut_targets *t)
 	free_words(&t->not_paths);
 }
 
-/* `root` with what a glob would take for its own quoted, then `rest`. */
-static char *under(const char *root, const char *rest)
-{
-	struct rut_buf b = RUT_BUF_INIT;
-
-	for (; *root; root++) {
-		if (strchr("*?[\\", *root))
-			rut_buf_putc(&b, '\\');
-		rut_buf_putc(&b, *root);
-	}
-	rut_buf_puts(&b, rest);
-	if (b.failed) {
-		rut_buf_fini(&b);
-		return NULL;
-	}
-	return rut_buf_take(&b);
-}
-
-/* Where gems are found below an application's root. */
-static const char *const gem_places[] = {
-	"/vendor/bundle/*", "/vendor/ruby/*",	"/vendor/cache/*",   "/.bundle/*",
-	"/.gem/*",	    "/.rbenv/*",	"/.rvm/*",	     "/.asdf/*",
-	"/.local/*",	    "/*/ruby/*/gems/*", "/*gems/*-[0-9]*/*",
-};
-
-/*
- * A script that was started by a relative path, and what it loads by one, goes by that path in
- * Ruby; so does -e. Gems never do.
- */
-static const char relative[] = "[!/<(]*";
-
 static const char *const foreman_places[] = {"/usr/share/foreman*", "*/gems/foreman*",
 					     "*/gems/smart_proxy*", "*/gems/dynflow*"};
 
@@ -82,7 +53,7 @@ static bool has_word(const struct rut_words *w, const char *word)
 
 int rut_targets_add_app(struct rut_targets *t, const char *root, bool foreman)
 {
-	_cleanup_free_ char *all = NULL;
+	_cleanup_buf_ struct rut_buf globs = RUT_BUF_INIT;
 	int rc = 0;
 
 	if (foreman) {
@@ -94,14 +65,16 @@ int rut_targets_add_app(struct rut_targets *t, const char *root, bool foreman)
 	}
 	if (!root || !strcmp(root, "/"))
 		return 0;
-	all = under(root, "/*");
-	if (all && has_word(&t->app_paths, all))
-		return 0;
-	rc = add_owned(&t->app_paths, RUT_TAKE(all));
-	if (!rc && !has_word(&t->app_paths, relative))
-		rc = add_owned(&t->app_paths, strdup(relative));
-	for (size_t i = 0; i < sizeof(gem_places) / sizeof(*gem_places) && !rc; i++)
-		rc = add_owned(&t->not_paths, under(root, gem_places[i]));
+	rut_root_globs(&globs, root);
+	if (globs.failed)
+		return -ENOMEM;
+	for (size_t at = 0; at < globs.len && !rc; at += strlen(globs.data + at) + 1) {
+		struct rut_words *to =
+			globs.data[at] == RUT_FILTER_APP ? &t->app_paths : &t->not_paths;
+
+		if (!has_word(to, globs.data + at + 1))
+			rc = add_owned(to, strdup(globs.data + at + 1));
+	}
 	return rc;
 }
 
@@ -289,6 +262,7 @@ void rut_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts 
 		all = all || o->paths.v[i][0] != '!';
 	if (all)
 		return;
+	ret->ask = true;
 	ret->app_paths = t->app_paths.count ? t->app_paths.v : any_path;
 	ret->not_paths = t->app_paths.count ? t->not_paths.v : not_ruby;
 }

@@ -79,6 +79,8 @@ struct rut_tracer {
 	struct rut_tracer_config config;
 	char *filter; /* owned; encoded for the agent */
 	size_t filter_len;
+	size_t filter_fixed; /* so much of it holds for every process: the application comes last */
+	char *root;	     /* owned; what the process asked last said */
 	uint64_t session_id;
 	struct rut_tracee **tracees; /* owned */
 	size_t count, cap;
@@ -103,6 +105,9 @@ struct rut_tracer {
 /* The agent as it was built: the bytes of the shared object. */
 extern const unsigned char rut_agent_image[], rut_agent_image_end[];
 
+/* root.c: completes the filter of a process that has said what its application is. */
+void rut_root_apply(struct rut_tracer *t, struct rut_tracee *p);
+
 /* tracee.c */
 int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bool inject,
 		    struct rut_err *err);
@@ -112,6 +117,8 @@ void rut_tracee_free(struct rut_tracee *p);
 bool rut_tracee_is_gone(const struct rut_tracee *p);
 /* It exited, or executed another program. */
 bool rut_tracee_ended(struct rut_tracee *p);
+/* Goes on with the start of the session if the process has answered what it was asked. */
+void rut_tracee_go_on(struct rut_tracer *t, struct rut_tracee *p);
 /* No hook is still to be set. */
 bool rut_tracee_settled(struct rut_tracee *p);
 /* Has this process an agent with a session of this number that nobody looks after? */

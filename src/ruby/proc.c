@@ -208,27 +208,36 @@ static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int
 		p->why_not = strdup(text);
 }
 
+void rut_ruby_proc_cwd(pid_t pid, char *ret, size_t cap)
+{
+	char root[4096];
+	size_t len;
+
+	read_link(pid, "cwd", ret, cap);
+	drop_suffix(ret, " (deleted)");
+	read_link(pid, "root", root, sizeof(root));
+	/* In a chroot the link shows our path; the target's is wanted. */
+	len = strlen(root);
+	if (len > 1 && begins(ret, root) && (!ret[len] || ret[len] == '/'))
+		memmove(ret, ret + len, strlen(ret) - len + 1);
+	if (ret[0] != '/')
+		snprintf(ret, cap, "/");
+}
+
 /* Command line with its words, and what was made of it. */
 static int read_identity(struct rut_ruby_proc *p, const struct rut_proc_status *status)
 {
 	_cleanup_buf_ struct rut_buf cmd = RUT_BUF_INIT;
 	struct rut_role_input in = {.pid = p->pid, .user = p->user};
-	char path[64], cwd[4096], root[4096];
-	size_t root_len;
+	char path[64], cwd[4096];
 	int r;
 
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", p->pid);
 	rut_buf_read_file(&cmd, path, 1 << 20);
-	read_link(p->pid, "cwd", cwd, sizeof(cwd));
-	drop_suffix(cwd, " (deleted)");
-	read_link(p->pid, "root", root, sizeof(root));
-	/* In a chroot the link shows our path; the target's is wanted. */
-	root_len = strlen(root);
-	if (root_len > 1 && begins(cwd, root) && (!cwd[root_len] || cwd[root_len] == '/'))
-		memmove(cwd, cwd + root_len, strlen(cwd) - root_len + 1);
+	rut_ruby_proc_cwd(p->pid, cwd, sizeof(cwd));
 	in.cmdline = cmd.data ? cmd.data : "";
 	in.cmdline_bytes = cmd.len;
-	in.cwd = cwd[0] == '/' ? cwd : "/";
+	in.cwd = cwd;
 	in.comm = status->name;
 	r = rut_role_find(&in, p);
 	return r;

@@ -47,6 +47,9 @@ const char *rut_ruby_role_name(enum rut_ruby_role role);
 /* Looks at one process. -ESRCH: gone; -ENOEXEC with the reason: not Ruby. */
 int rut_ruby_proc_read(struct rut_ruby_proc *ret, pid_t pid, struct rut_err *err);
 
+/* The current folder of a process, in its own view; "/" when it cannot be told. */
+void rut_ruby_proc_cwd(pid_t pid, char *ret, size_t cap);
+
 /* Seconds since it began, cut; 0: gone. */
 uint64_t rut_ruby_uptime_s(pid_t pid);
 

@@ -106,10 +106,11 @@ static bool exists(const struct rut_role_input *in, const char *dir, const char 
 	return stat(path, &st) == 0;
 }
 
-static bool is_app_root(const struct rut_role_input *in, const char *dir)
+bool rut_role_is_app_root(const struct rut_role_input *in, const char *dir)
 {
-	static const char *const shared[] = {"/",    "/usr", "/usr/local", "/usr/share",
-					     "/opt", "/srv", "/var",	   "/home"};
+	static const char *const shared[] = {
+		"/",	 "/usr", "/usr/local", "/usr/share", "/opt",	 "/srv", "/var",
+		"/home", "/tmp", "/run",       "/var/tmp",   "/dev/shm", "/root"};
 	static const char *const markers[] = {"config.ru", "bin/rails", "config/application.rb",
 					      "Gemfile",   "gems.rb",	"config/environment.rb",
 					      "Rakefile"};
@@ -137,9 +138,8 @@ static bool is_system_folder(const char *dir)
 	       begins(dir, "/usr/lib/ruby") || begins(dir, "/usr/sbin");
 }
 
-/* The folder of the script, or the nearest above it that looks like an application's. */
-static bool root_of_script(const struct rut_role_input *in, const char *script, char *ret,
-			   size_t cap)
+bool rut_role_root_of_script(const struct rut_role_input *in, const char *script, char *ret,
+			     size_t cap)
 {
 	char dir[4096], top[4096];
 	char *slash;
@@ -154,7 +154,7 @@ static bool root_of_script(const struct rut_role_input *in, const char *script, 
 		return false;
 	snprintf(top, sizeof(top), "%s", dir);
 	while (dir[0] == '/') {
-		if (is_app_root(in, dir)) {
+		if (rut_role_is_app_root(in, dir)) {
 			snprintf(ret, cap, "%s", dir);
 			return true;
 		}
@@ -169,8 +169,7 @@ static bool root_of_script(const struct rut_role_input *in, const char *script, 
 	return true;
 }
 
-/* "Passenger RubyApp: /path (production)" */
-static bool root_of_passenger(const char *title, char *ret, size_t cap)
+bool rut_role_root_of_passenger(const char *title, char *ret, size_t cap)
 {
 	const char *colon = begins(title, "Passenger ") ? strstr(title, ": /") : NULL;
 	char *paren;
@@ -188,11 +187,11 @@ static void find_root(const struct rut_role_input *in, const char *title, const 
 		      char *ret, size_t cap)
 {
 	ret[0] = 0;
-	if (root_of_passenger(title, ret, cap))
+	if (rut_role_root_of_passenger(title, ret, cap))
 		return;
 	/* A server's programs are a gem's: the folder is what counts. */
-	if (!is_app_root(in, in->cwd) && script && strcmp(script, "-e") != 0 &&
-	    strcmp(script, "-") != 0 && root_of_script(in, script, ret, cap))
+	if (!rut_role_is_app_root(in, in->cwd) && script && strcmp(script, "-e") != 0 &&
+	    strcmp(script, "-") != 0 && rut_role_root_of_script(in, script, ret, cap))
 		return;
 	if (strcmp(in->cwd, "/") != 0)
 		snprintf(ret, cap, "%s", in->cwd);

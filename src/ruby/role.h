@@ -21,6 +21,19 @@ struct rut_role_input {
 /* Sets role, name and app_root of `ret`. Returns 0 or -ENOMEM. */
 int rut_role_find(const struct rut_role_input *in, struct rut_ruby_proc *ret);
 
+/* Whether this folder, in the target's own view, looks like that of an application. */
+bool rut_role_is_app_root(const struct rut_role_input *in, const char *dir);
+
+/*
+ * The folder of the script, or the nearest above it that looks like an application's. False: it is
+ * where programs and gems are, which tells nothing about the application.
+ */
+bool rut_role_root_of_script(const struct rut_role_input *in, const char *script, char *ret,
+			     size_t cap);
+
+/* Of a title like "Passenger RubyApp: /path (production)": the path. */
+bool rut_role_root_of_passenger(const char *title, char *ret, size_t cap);
+
 /*
  * Whether a name on the command line means a process of this name: all of it, its script with or
  * without folders and ".rb", its first word, or the tag in brackets at the end of Puma's titles.

@@ -129,7 +129,9 @@ static uint32_t slot_state(struct rut_tracee *p)
 
 bool rut_tracee_settled(struct rut_tracee *p)
 {
-	return p->exited || !p->ctl || slot_state(p) != RUT_SLOT_START;
+	uint32_t state = p->exited || !p->ctl ? RUT_SLOT_FREE : slot_state(p);
+
+	return state != RUT_SLOT_START && state != RUT_SLOT_ASKED;
 }
 
 /* Whoever has the lock of slot i may write into it. */
@@ -153,7 +155,8 @@ static bool take_inherited(struct rut_tracer *t, struct rut_tracee *p)
 
 		if (slot->session_id != t->session_id || !slot->orphan || !lock_slot(p, i, true))
 			continue;
-		if (slot_state(p) == RUT_SLOT_START || slot_state(p) == RUT_SLOT_ACTIVE) {
+		if (slot_state(p) == RUT_SLOT_START || slot_state(p) == RUT_SLOT_ACTIVE ||
+		    slot_state(p) == RUT_SLOT_ASKED) {
 			slot->orphan = 0;
 			return true;
 		}
@@ -219,7 +222,8 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 		      (t->config.returns ? RUT_AGENT_RETURNS : 0) |
 		      (t->config.args ? RUT_AGENT_ARGS : 0) |
 		      (t->config.exceptions ? RUT_AGENT_EXCEPTIONS : 0) |
-		      (t->config.stacks ? RUT_AGENT_STACKS : 0);
+		      (t->config.stacks ? RUT_AGENT_STACKS : 0) |
+		      (t->config.filter.ask ? RUT_AGENT_ASK : 0);
 	slot->tracer_pid = (int32_t)getpid();
 	slot->slow_ns = t->config.slow_ns;
 	slot->ring_bytes = t->config.ring_bytes;
@@ -235,6 +239,7 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
  */
 static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)
 {
+	uint64_t deadline_ms = now_ms() + 2000;
 	struct rut_agent_slot *slot;
 	int r;
 
@@ -247,15 +252,35 @@ static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_
 	write_config(t, slot);
 	__atomic_store_n(&slot->state, RUT_SLOT_START, __ATOMIC_RELEASE);
 	wake_agent(p);
-	wait_state(p, RUT_SLOT_START, now_ms() + 2000);
+	wait_state(p, RUT_SLOT_START, deadline_ms);
 	if (rut_tracee_is_gone(p))
 		return rut_err_set(err, ESRCH, "process %d ended", (int)p->pid);
+	if (slot_state(p) == RUT_SLOT_ASKED) {
+		r = map_table(t, p, err);
+		if (r < 0)
+			return r;
+		rut_tracee_go_on(t, p);
+		wait_state(p, RUT_SLOT_START, deadline_ms);
+	}
 	if (slot_state(p) == RUT_SLOT_FAILED)
 		return rut_err_set(err, ENOTSUP, "cannot trace process %d: %.127s", (int)p->pid,
 				   slot->message);
 	if (slot->table_fd < 0)
 		return rut_err_set(err, ETIMEDOUT, "process %d does not answer", (int)p->pid);
-	return map_table(t, p, err);
+	return p->table ? 0 : map_table(t, p, err);
+}
+
+void rut_tracee_go_on(struct rut_tracer *t, struct rut_tracee *p)
+{
+	struct rut_agent_slot *slot;
+
+	if (!p->ctl || !p->table || p->exited || slot_state(p) != RUT_SLOT_ASKED)
+		return;
+	slot = slot_of(p);
+	rut_root_apply(t, p);
+	slot->flags &= ~RUT_AGENT_ASK;
+	__atomic_store_n(&slot->state, RUT_SLOT_START, __ATOMIC_RELEASE);
+	wake_agent(p);
 }
 
 static bool has_agent(pid_t pid)

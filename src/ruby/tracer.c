@@ -28,13 +28,15 @@ int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *conf
 	const char *inside[2] = {config->inside, NULL};
 	struct rut_buf b = RUT_BUF_INIT;
 	struct rut_tracer *t;
+	size_t fixed;
 
-	encode(&b, RUT_FILTER_APP, f->app_paths);
-	encode(&b, RUT_FILTER_NOT, f->app_paths ? f->not_paths : NULL);
 	encode(&b, RUT_FILTER_PATH, f->paths);
 	encode(&b, RUT_FILTER_CLASS, f->classes);
 	encode(&b, RUT_FILTER_METHOD, f->methods);
 	encode(&b, RUT_FILTER_INSIDE, inside);
+	fixed = b.len;
+	encode(&b, RUT_FILTER_APP, f->app_paths);
+	encode(&b, RUT_FILTER_NOT, f->app_paths ? f->not_paths : NULL);
 	rut_buf_putc(&b, 0);
 	if (!b.failed && b.len > RUT_AGENT_CONFIG - 2) {
 		rut_buf_fini(&b);
@@ -50,6 +52,7 @@ int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *conf
 	t->config = *config;
 	t->watch_fd = -1;
 	t->filter_len = b.len;
+	t->filter_fixed = fixed;
 	t->filter = rut_buf_take(&b);
 	if (getrandom(&t->session_id, sizeof(t->session_id), 0) < 0)
 		t->session_id = (uint64_t)getpid();
@@ -74,6 +77,7 @@ void rut_tracer_free(struct rut_tracer *t)
 	rut_family_free_all(t);
 	free(t->tracees);
 	free(t->filter);
+	free(t->root);
 	free(t->rows);
 	rut_strtab_fini(&t->strings);
 	free(t);
@@ -122,6 +126,11 @@ int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err
 		rut_tracee_free(p);
 	}
 	return r;
+}
+
+const char *rut_tracer_root(const struct rut_tracer *t)
+{
+	return t->root;
 }
 
 /* ---- following ---- */

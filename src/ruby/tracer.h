@@ -33,6 +33,8 @@ struct rut_ruby_filter {
 	const char *const *app_paths; /* globs of the application; NULL: all paths */
 	const char *const
 		*not_paths; /* globs left out of app_paths (gems below the root); may be NULL */
+	/* app_paths are a guess from outside: each process is asked what its application is. */
+	bool ask;
 	const char *const *paths;   /* --path, each may begin with '!'; may be NULL */
 	const char *const *classes; /* --class, likewise */
 	const char *const *methods; /* --method: "Class#name", "Class.name", globs, likewise */
@@ -118,6 +120,12 @@ struct rut_ruby_row {
  */
 int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, size_t *ret_count,
 		    struct rut_err *err);
+
+/*
+ * What the processes say is the root of their application, and how they know: "/srv/shop
+ * (Rails.root)"; NULL while nothing is known. Lives until the next call.
+ */
+const char *rut_tracer_root(const struct rut_tracer *t);
 
 /*
  * Ractors other than the main one, of which the hooks of this tracer do not see all: calls of C

@@ -208,6 +208,7 @@ void rut_tree_follow(struct rut_tracer *t)
 	for (size_t i = 0; i < t->count; i++) {
 		struct rut_tracee *p = t->tracees[i];
 
+		rut_tracee_go_on(t, p);
 		if (p->exited || !rut_tracee_ended(p))
 			continue;
 		rut_events_round(t, NULL); /* what it told before it went */

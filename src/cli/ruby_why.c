@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/ruby_why.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "cli/ruby_live.h"
+#include "cli/ruby_opts.h"
+#include "cli/ruby_target.h"
+#include "output/text.h"
+#include "ruby/tracer.h"
+
+static const uint64_t measure_ns = 300 * UINT64_C(1000000);
+
+/* Every measurement puts hooks on everything: a program that does nothing is not asked for ever. */
+enum { MEASURED_MAX = 3 };
+
+static uint64_t sum_calls(struct rut_tracer *t)
+{
+	const struct rut_ruby_row *rows = NULL;
+	uint64_t sum = 0;
+	size_t count = 0;
+
+	if (rut_tracer_rows(t, &rows, &count, NULL) < 0)
+		return 0;
+	for (size_t i = 0; i < count; i++)
+		sum += rows[i].calls;
+	return sum;
+}
+
+void rut_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t child)
+{
+	struct rut_tracer_config config = {.mode = RUT_RUBY_CALLS};
+	struct rut_tracer *tracer = NULL;
+	uint64_t begin;
+
+	if (w->measured >= MEASURED_MAX || w->calls || rut_tracer_new(&tracer, &config, NULL) < 0)
+		return;
+	w->measured++;
+	if (child)
+		rut_tracer_attach(tracer, child, true, NULL);
+	else
+		rut_targets_attach(t, tracer, NULL, &(struct rut_err){0});
+	begin = rut_now_ns();
+	while (rut_now_ns() - begin < measure_ns && rut_tracer_poll(tracer, 50, NULL) > 0)
+		;
+	w->calls += sum_calls(tracer);
+	w->ns += rut_now_ns() - begin;
+	rut_tracer_free(tracer);
+}
+
+/* "/srv/shop (Rails.root)", or what was guessed from outside. */
+static void add_root(struct rut_buf *out, const struct rut_targets *t,
+		     const struct rut_tracer *tracer)
+{
+	const char *root = rut_tracer_root(tracer);
+
+	if (root) {
+		rut_text_add(out, root);
+		return;
+	}
+	for (size_t i = 0, n = 0; i < t->app_paths.count; i++) {
+		const char *glob = t->app_paths.v[i];
+		size_t len = strlen(glob);
+
+		if (glob[0] != '/' || len < 3 || strcmp(glob + len - 2, "/*") != 0)
+			continue;
+		rut_buf_puts(out, n++ ? ", " : "");
+		rut_buf_add(out, glob, len - 2);
+	}
+	if (!t->app_paths.count)
+		rut_buf_puts(out, "all files but gems and Ruby's own");
+}
+
+void rut_why_say(const struct rut_why *w, const struct rut_targets *t,
+		 const struct rut_ruby_opts *o, bool all, const struct rut_tracer *tracer,
+		 struct rut_buf *out)
+{
+	char time[RUT_TEXT_DURATION_SIZE];
+	bool names = o->classes.count || o->methods.count || o->paths.count;
+
+	if (all) {
+		rut_buf_puts(out, names ? "no call that the filter lets through\n"
+					: "no call of a Ruby method\n");
+		return;
+	}
+	rut_buf_puts(out, names ? "no call that the filter lets through in the application: "
+				: "no call in the application: ");
+	add_root(out, t, tracer);
+	if (w->measured)
+		rut_buf_printf(out, "; %" PRIu64 " call%s of any method in %s", w->calls,
+			       w->calls == 1 ? "" : "s", rut_text_duration(time, w->ns));
+	rut_buf_puts(out, ": 'all' counts those outside of it, too\n");
+}
