@@ -101,7 +101,7 @@ static __always_inline __u64 rq_sector(struct request *rq)
 		PUT(sym, dev, disk_dev(rq));                                                       \
 		PUT(sym, sector, rq_sector(rq));                                                   \
 		PUT(sym, nr_sector, is_passthrough(rq) ? 0 : rq->__data_len >> 9);                 \
-		PUT(sym, bytes, is_passthrough(rq) ? rq->__data_len : 0);                          \
+		PUT(sym, bytes, rq->__data_len);                                                   \
 		PUT(sym, tid, task->pid);                                                          \
 		PUT(sym, rwbs, rwbs(rq->cmd_flags));                                               \
 		rut_copy_comm(FIELD(sym, comm), task);                                             \
@@ -111,6 +111,41 @@ static __always_inline __u64 rq_sector(struct request *rq)
 BLOCK_RQ(block_rq_issue, BLOCK_RQ_ISSUE)
 BLOCK_RQ(block_rq_insert, BLOCK_RQ_INSERT)
 
+/*
+ * Since 5.16 the tracepoint's argument is a blk_status_t instead of a negative errno. The kernel
+ * translates it by a table; what is not in the table is EIO.
+ */
+static __always_inline int block_errno(int status)
+{
+	static const __u8 errnos[32] = {
+		[1] = 95,   /* NOTSUPP: EOPNOTSUPP */
+		[2] = 110,  /* TIMEOUT: ETIMEDOUT */
+		[3] = 28,   /* NOSPC: ENOSPC */
+		[4] = 67,   /* TRANSPORT: ENOLINK */
+		[5] = 121,  /* TARGET: EREMOTEIO */
+		[6] = 52,   /* RESV_CONFLICT: EBADE */
+		[7] = 61,   /* MEDIUM: ENODATA */
+		[8] = 84,   /* PROTECTION: EILSEQ */
+		[9] = 12,   /* RESOURCE: ENOMEM */
+		[11] = 78,  /* DM_REQUEUE: EREMCHG */
+		[12] = 11,  /* AGAIN: EAGAIN */
+		[13] = 16,  /* DEV_RESOURCE: EBUSY */
+		[14] = 109, /* ZONE_OPEN_RESOURCE: ETOOMANYREFS */
+		[15] = 75,  /* ZONE_ACTIVE_RESOURCE: EOVERFLOW */
+		[16] = 19,  /* OFFLINE: ENODEV */
+		[17] = 62,  /* DURATION_LIMIT: ETIME */
+		[19] = 22,  /* INVAL: EINVAL */
+	};
+	__u32 i = status;
+
+	if (status <= 0)
+		return status;
+	/* Until 6.11 there was a ZONE_RESOURCE at 14, which moved the next ones up. */
+	if (!RUT_SINCE(6, 11) && i >= 15 && i <= 18)
+		i--;
+	return i < 32 && errnos[i] ? -(int)errnos[i] : -5;
+}
+
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int bytes)
 {
@@ -118,9 +153,9 @@ int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int byte
 		return 0;
 	RUT_BEGIN(BLOCK_RQ_COMPLETE);
 	PUT(BLOCK_RQ_COMPLETE, dev, disk_dev(rq));
-	PUT(BLOCK_RQ_COMPLETE, sector, rq_sector(rq));
+	PUT(BLOCK_RQ_COMPLETE, sector, rq->__sector);
 	PUT(BLOCK_RQ_COMPLETE, nr_sector, bytes >> 9);
-	PUT(BLOCK_RQ_COMPLETE, error, error & 0xff);
+	PUT(BLOCK_RQ_COMPLETE, error, block_errno(error));
 	PUT(BLOCK_RQ_COMPLETE, rwbs, rwbs(rq->cmd_flags));
 	RUT_END();
 }

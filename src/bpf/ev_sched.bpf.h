@@ -3,9 +3,17 @@
 #ifndef RUT_BPF_EV_SCHED_BPF_H
 #define RUT_BPF_EV_SCHED_BPF_H
 
+#include "bpf/pid.bpf.h"
 #include "bpf/record.bpf.h"
 
-#define TASK_REPORT_MAX 0x100
+/* Bits of a task's state; the same since Linux 4.14, but for those that came later. */
+#define TASK_UNINTERRUPTIBLE 0x2
+#define TASK_REPORT	     0x7f /* what the kernel reports of it, and of exit_state */
+#define TASK_REPORT_IDLE     0x80
+#define TASK_REPORT_MAX	     0x100 /* preempted */
+#define TASK_IDLE	     0x402
+#define TASK_RTLOCK_WAIT     0x1000
+#define TASK_FROZEN	     0x8000
 
 /* task->__state was task->state before 5.14. */
 struct task_struct___old {
@@ -59,13 +67,30 @@ static __always_inline int do_switch(void *ctx, struct task_struct *prev, struct
 	RUT_END();
 }
 
+/* prev_state as the kernel's own record has it: one bit of those reported, the highest. */
+static __always_inline long reported_state(bool preempt, __u32 state, __u32 exit_state)
+{
+	__u32 bits = (state | exit_state) & TASK_REPORT;
+
+	if (preempt)
+		return TASK_REPORT_MAX;
+	if ((state & TASK_IDLE) == TASK_IDLE)
+		bits = TASK_REPORT_IDLE;
+	if (state & (TASK_RTLOCK_WAIT | TASK_FROZEN))
+		bits = TASK_UNINTERRUPTIBLE;
+	bits |= bits >> 1;
+	bits |= bits >> 2;
+	bits |= bits >> 4;
+	return bits - (bits >> 1);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	/* Preempted: still runnable, as the kernel's own format says (TASK_REPORT_MAX). */
-	long state = preempt ? TASK_REPORT_MAX : task_state(prev) & (TASK_REPORT_MAX - 1);
+	/* Since 5.18 the state is an argument: the task may have been woken since it was read. */
+	__u32 state = RUT_SINCE(5, 18) ? (__u32)ctx[3] : (__u32)task_state(prev);
 
-	return do_switch(ctx, prev, next, preempt ? 0 : state);
+	return do_switch(ctx, prev, next, reported_state(preempt, state, prev->exit_state));
 }
 
 #define WAKEUP(tp, sym)                                                                            \
@@ -103,14 +128,22 @@ int BPF_PROG(sched_migrate_task, struct task_struct *task, int dest)
 static __always_inline __u32 pid_ns_inum(struct task_struct *task)
 {
 	struct pid *pid = task->thread_pid;
-	__u32 level = pid ? pid->level : 0;
 
-	/* The constant indices keep it a direct load. */
-	if (!pid)
-		return 0;
-	if (level == 0)
-		return pid->numbers[0].ns->ns.inum;
-	return 0;
+	return rut_pid_inum(pid, rut_pid_level(pid));
+}
+
+/* The child's number in each namespace that sees it, from the first one on. */
+static __always_inline void put_vtids(unsigned char *to, struct pid *pid, __u32 levels)
+{
+	if (bpf_core_field_size(pid->numbers)) {
+		for (__u32 i = 0; i < RUT_PID_LEVELS && i < levels; i++)
+			((__s32 *)to)[i] = rut_pid_nr(pid, i);
+		return;
+	}
+#pragma unroll
+	for (__u32 i = 0; i < RUT_PID_LEVELS; i++)
+		if (i < levels)
+			((__s32 *)to)[i] = pid->numbers[i].nr;
 }
 
 SEC("tp_btf/sched_process_fork")
@@ -119,6 +152,8 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	struct pid *pid = child->thread_pid;
 	__u32 levels = pid ? pid->level + 1 : 0;
 
+	if (levels > RUT_PID_LEVELS)
+		levels = RUT_PID_LEVELS;
 	if (conf.filters & RUT_FILTER_FOLLOW && parent->tgid != child->tgid) {
 		__u32 tgid = parent->tgid, yes = RUT_TRACED_YES, *state;
 
@@ -129,8 +164,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	}
 	if (conf.no_fork || !rut_allowed_task(child))
 		return 0;
-	levels = levels ? 1 : 0;
-	RUT_BEGIN_TAIL(SCHED_FORK, 4 * levels, 4);
+	RUT_BEGIN_TAIL(SCHED_FORK, 4 * levels, 4 * RUT_PID_LEVELS);
 	rut_copy_comm(FIELD(SCHED_FORK, parent_comm), parent);
 	PUT(SCHED_FORK, parent_tid, parent->pid);
 	PUT(SCHED_FORK, parent_pid, parent->tgid);
@@ -140,25 +174,24 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	PUT(SCHED_FORK, child_pid, child->tgid);
 	PUT(SCHED_FORK, child_ns_inum, pid_ns_inum(child));
 	PUT(SCHED_FORK, vtids_length, levels);
-	if (levels)
-		*(__s32 *)(p + sizeof(struct rut_ev_SCHED_FORK)) = child->pid;
+	put_vtids(p + sizeof(struct rut_ev_SCHED_FORK), pid, levels);
 	RUT_END();
 }
 
-#define TASK(tp, sym)                                                                              \
-	SEC("tp_btf/" #tp)                                                                         \
-	int BPF_PROG(tp, struct task_struct *task)                                                 \
-	{                                                                                          \
-		if (!rut_allowed_task(task))                                                       \
-			return 0;                                                                  \
-		RUT_BEGIN(sym);                                                                    \
-		rut_copy_comm(FIELD(sym, comm), task);                                             \
-		PUT(sym, tid, task->pid);                                                          \
-		PUT(sym, prio, task->prio - 100);                                                  \
-		RUT_END();                                                                         \
-	}
-
-TASK(sched_process_exit, SCHED_EXIT)
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	if (!rut_allowed_task(task))
+		return 0;
+	RUT_BEGIN(SCHED_EXIT);
+	rut_copy_comm(FIELD(SCHED_EXIT, comm), task);
+	PUT(SCHED_EXIT, tid, task->pid);
+	PUT(SCHED_EXIT, prio, task->prio - 100);
+	/* An argument since 6.16; before, the count of live threads says the same. */
+	PUT(SCHED_EXIT, group_dead,
+	    RUT_SINCE(6, 16) ? (__u8)(ctx[1] & 1) : task->signal->live.counter == 0);
+	RUT_END();
+}
 
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(sched_process_free, struct task_struct *task)
@@ -218,16 +251,15 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 SEC("tp_btf/sched_pi_setprio")
 int BPF_PROG(sched_pi_setprio, struct task_struct *task, struct task_struct *donor)
 {
-	int prio = task->prio, other;
+	int prio = task->prio;
 
 	if (!rut_allowed_task(task))
 		return 0;
-	other = donor ? donor->prio : prio;
 	RUT_BEGIN(SCHED_SETPRIO);
 	rut_copy_comm(FIELD(SCHED_SETPRIO, comm), task);
 	PUT(SCHED_SETPRIO, tid, task->pid);
 	PUT(SCHED_SETPRIO, oldprio, prio - 100);
-	PUT(SCHED_SETPRIO, newprio, (other < prio ? other : prio) - 100);
+	PUT(SCHED_SETPRIO, newprio, (donor ? donor->prio : prio) - 100);
 	RUT_END();
 }
 

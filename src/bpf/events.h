@@ -61,6 +61,11 @@
 	F(TEXT16, comm)                                                                            \
 	F(S32, tid)                                                                                \
 	F(S32, prio)
+#define RUT_F_EXIT(F)                                                                              \
+	F(TEXT16, comm)                                                                            \
+	F(S32, tid)                                                                                \
+	F(S32, prio)                                                                               \
+	F(U8, group_dead)
 #define RUT_F_EXEC(F)                                                                              \
 	F(S32, tid)                                                                                \
 	F(S32, old_tid)                                                                            \
@@ -199,10 +204,42 @@
 	F(STR, name)                                                                               \
 	F(STR, action)
 #define RUT_F_SD_CPU(F)                                                                            \
-	F(U32, package_id)                                                                         \
-	F(U32, core_id)                                                                            \
-	F(U32, cpu_id)                                                                             \
+	F(U16, cpu_id)                                                                             \
+	F(U8, family)                                                                              \
+	F(U8, model)                                                                               \
+	F(U16, physical_id)                                                                        \
+	F(U16, core_id)                                                                            \
+	F(U16, cores)                                                                              \
+	F(STR, architecture)                                                                       \
+	F(STR, vendor)                                                                             \
 	F(STR, model_name)
+#define RUT_F_SD_NS(F)                                                                             \
+	F(S32, tid)                                                                                \
+	F(U32, ns_inum)
+#define RUT_F_SD_PID_NS(F)                                                                         \
+	F(S32, tid)                                                                                \
+	F(S32, vtid)                                                                               \
+	F(S32, vpid)                                                                               \
+	F(S32, vppid)                                                                              \
+	F(S32, ns_level)                                                                           \
+	F(U32, ns_inum)
+#define RUT_F_SD_USER_NS(F)                                                                        \
+	F(S32, tid)                                                                                \
+	F(U32, vuid)                                                                               \
+	F(U32, vgid)                                                                               \
+	F(S32, ns_level)                                                                           \
+	F(U32, ns_inum)
+#define RUT_F_SD_CGROUP(F)                                                                         \
+	F(S32, tid)                                                                                \
+	F(U64, cgroup_id)                                                                          \
+	F(STR, path)
+#define RUT_F_SD_INTERFACE(F)                                                                      \
+	F(XBE32, address_ipv4)                                                                     \
+	F(STR, name)
+#define RUT_F_SD_MODULE(F)                                                                         \
+	F(X64, address)                                                                            \
+	F(U64, size)                                                                               \
+	F(STR, name)
 #define RUT_F_SD_STACK(F)                                                                          \
 	F(X64, id)                                                                                 \
 	F(LEN8, addresses)                                                                         \
@@ -238,7 +275,7 @@
 	E(SCHED_MIGRATE, "sched_migrate_task", sched_migrate_task, "sched", RUT_F_MIGRATE)         \
 	E(SCHED_FORK, "sched_process_fork", sched_process_fork, "sched", RUT_F_FORK)               \
 	E(SCHED_EXEC, "sched_process_exec", sched_process_exec, "sched", RUT_F_EXEC)               \
-	E(SCHED_EXIT, "sched_process_exit", sched_process_exit, "sched", RUT_F_TASK)               \
+	E(SCHED_EXIT, "sched_process_exit", sched_process_exit, "sched", RUT_F_EXIT)               \
 	E(SCHED_FREE, "sched_process_free", sched_process_free, "sched", RUT_F_TASK)               \
 	E(SCHED_SETPRIO, "sched_pi_setprio", sched_pi_setprio, "sched", RUT_F_SETPRIO)             \
 	E(IRQ_ENTRY, "irq_handler_entry", irq_handler_entry, "irq", RUT_F_IRQ_ENTRY)               \
@@ -254,7 +291,7 @@
 	E(BLOCK_BACKMERGE, "block_bio_backmerge", block_bio_backmerge, "block", RUT_F_BIO)         \
 	E(NET_QUEUE, "net_dev_queue", net_dev_queue, "net", RUT_F_NET)                             \
 	E(NET_XMIT, "net_dev_xmit", net_dev_xmit, "net", RUT_F_NET_XMIT)                           \
-	E(NET_RECEIVE, "netif_receive_skb", netif_receive_skb, "net", RUT_F_NET)                   \
+	E(NET_RECEIVE, "net_if_receive_skb", netif_receive_skb, "net", RUT_F_NET)                  \
 	E(PAGE_ALLOC, "kmem_mm_page_alloc", mm_page_alloc, "mm", RUT_F_PAGE_ALLOC)                 \
 	E(PAGE_FREE, "kmem_mm_page_free", mm_page_free, "mm", RUT_F_PAGE_FREE)                     \
 	E(SIGNAL_GENERATE, "signal_generate", signal_generate, "signal", RUT_F_SIGNAL_GENERATE)    \
@@ -284,6 +321,18 @@
 	E(SD_BLOCK, "lttng_statedump_block_device", none, "statedump", RUT_F_SD_BLOCK)             \
 	E(SD_INTERRUPT, "lttng_statedump_interrupt", none, "statedump", RUT_F_SD_INTERRUPT)        \
 	E(SD_CPU, "lttng_statedump_cpu_topology", none, "statedump", RUT_F_SD_CPU)                 \
+	E(SD_CGROUP_NS, "lttng_statedump_process_cgroup_ns", none, "statedump", RUT_F_SD_NS)       \
+	E(SD_IPC_NS, "lttng_statedump_process_ipc_ns", none, "statedump", RUT_F_SD_NS)             \
+	E(SD_MNT_NS, "lttng_statedump_process_mnt_ns", none, "statedump", RUT_F_SD_NS)             \
+	E(SD_NET_NS, "lttng_statedump_process_net_ns", none, "statedump", RUT_F_SD_NS)             \
+	E(SD_PID_NS, "lttng_statedump_process_pid_ns", none, "statedump", RUT_F_SD_PID_NS)         \
+	E(SD_TIME_NS, "lttng_statedump_process_time_ns", none, "statedump", RUT_F_SD_NS)           \
+	E(SD_USER_NS, "lttng_statedump_process_user_ns", none, "statedump", RUT_F_SD_USER_NS)      \
+	E(SD_UTS_NS, "lttng_statedump_process_uts_ns", none, "statedump", RUT_F_SD_NS)             \
+	E(SD_INTERFACE, "lttng_statedump_network_interface", none, "statedump",                    \
+	  RUT_F_SD_INTERFACE)                                                                      \
+	E(SD_CGROUP, "rutile_statedump_cgroup", none, "statedump", RUT_F_SD_CGROUP)                \
+	E(SD_MODULE, "rutile_statedump_module", none, "statedump", RUT_F_SD_MODULE)                \
 	E(SD_STACK, "rutile_stack", none, "statedump", RUT_F_SD_STACK)                             \
 	E(SD_MAPPING, "rutile_mapping", none, "statedump", RUT_F_SD_MAPPING)                       \
 	E(SD_FORKED, "rutile_forked", none, "statedump", RUT_F_SD_FORKED)                          \
@@ -298,6 +347,9 @@ enum rut_event_id {
 #undef RUT_EVENT_ID
 
 /* The fixed part of each record's payload. */
+#define RUT_C_U8(f)	     __u8 f;
+#define RUT_C_U16(f)	     __u16 f;
+#define RUT_C_XBE32(f)	     __u32 f;
 #define RUT_C_S32(f)	     __s32 f;
 #define RUT_C_U32(f)	     __u32 f;
 #define RUT_C_X32(f)	     __u32 f;

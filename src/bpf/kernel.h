@@ -43,7 +43,12 @@ struct pid {
 	struct upid numbers[32];
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct signal_struct {
+	atomic_t live;
 	struct pid *pids[4];
 };
 

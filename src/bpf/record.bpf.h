@@ -8,6 +8,9 @@
 
 #include <bpf/bpf_tracing.h>
 
+extern int LINUX_KERNEL_VERSION __kconfig;
+#define RUT_SINCE(major, minor) (LINUX_KERNEL_VERSION >= ((major) << 16 | (minor) << 8))
+
 /* Reserves and stores header and contexts; `p` is the payload then. */
 #define RUT_BEGIN(sym)                                                                             \
 	const __u64 _size = 8 + conf.context_size + sizeof(struct rut_ev_##sym);                   \

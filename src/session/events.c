@@ -10,6 +10,9 @@
 #include "base/hash.h"
 #include "base/log.h"
 
+#define FIELD_U8(f)	    {RUT_FK_U8, 0, #f},
+#define FIELD_U16(f)	    {RUT_FK_U16, 0, #f},
+#define FIELD_XBE32(f)	    {RUT_FK_XBE32, 0, #f},
 #define FIELD_S32(f)	    {RUT_FK_S32, 0, #f},
 #define FIELD_U32(f)	    {RUT_FK_U32, 0, #f},
 #define FIELD_X32(f)	    {RUT_FK_X32, 0, #f},

@@ -31,6 +31,7 @@ enum rut_field_kind {
 	RUT_FK_S16,
 	RUT_FK_X16,
 	RUT_FK_BE16,
+	RUT_FK_XBE32,
 	RUT_FK_TEXT16,
 	RUT_FK_LEN8, /* the length of a sequence of the same name */
 	RUT_FK_LEN16,

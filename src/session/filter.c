@@ -98,7 +98,7 @@ static const struct {
 	[RUT_FK_S8] = {1, true, false},	   [RUT_FK_X8] = {1, false, false},
 	[RUT_FK_U16] = {2, false, false},  [RUT_FK_S16] = {2, true, false},
 	[RUT_FK_X16] = {2, false, false},  [RUT_FK_BE16] = {2, false, true},
-	[RUT_FK_LEN8] = {1, false, false},
+	[RUT_FK_XBE32] = {4, false, true}, [RUT_FK_LEN8] = {1, false, false},
 };
 
 static bool find_context(uint64_t contexts, const char *name, struct place *ret)
@@ -240,7 +240,7 @@ static int load_number(struct generator *g, uint16_t operand, uint8_t reg, int *
 			return refuse(g, "a field behind a text has no fixed place");
 		emit(g, BPF_LDX | BPF_MEM | sizes[p.bytes], reg, REG_REC, (int16_t)p.offset, 0);
 		if (p.big)
-			emit(g, BPF_ALU | BPF_END | BPF_TO_BE, reg, 0, 0, 16);
+			emit(g, BPF_ALU | BPF_END | BPF_TO_BE, reg, 0, 0, 8 * p.bytes);
 		if (p.negative && p.bytes < 8) {
 			emit(g, BPF_ALU64 | BPF_LSH | BPF_K, reg, 0, 0, 64 - 8 * p.bytes);
 			emit(g, BPF_ALU64 | BPF_ARSH | BPF_K, reg, 0, 0, 64 - 8 * p.bytes);

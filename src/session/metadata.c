@@ -20,6 +20,8 @@ static const char types[] = RUT_TSDL_INTEGERS
 	"typealias integer { size = 32; align = 8; signed = false; base = 8; } := oint32_t;\n"
 	"typealias integer { size = 16; align = 8; signed = false; byte_order = be; } := "
 	"be16_t;\n"
+	"typealias integer { size = 32; align = 8; signed = false; base = 16; byte_order = be; } "
+	":= xbe32_t;\n"
 	"typealias integer { size = 8; align = 8; signed = false; encoding = UTF8; } := "
 	"text_t;\n\n";
 
@@ -39,6 +41,7 @@ static const char *const forms[] = {
 	[RUT_FK_S16] = "int16_t _%s;",
 	[RUT_FK_X16] = "xint16_t _%s;",
 	[RUT_FK_BE16] = "be16_t _%s;",
+	[RUT_FK_XBE32] = "xbe32_t _%s;",
 	[RUT_FK_TEXT16] = "text_t _%s[16];",
 	[RUT_FK_LEN8] = "uint8_t __%s_length;",
 	[RUT_FK_LEN16] = "uint16_t __%s_length;",

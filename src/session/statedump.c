@@ -13,16 +13,22 @@
 
 #include "base/cleanup.h"
 #include "session/events.h"
+#include "session/statedump_internal.h"
 
 /* LTTng's values of lttng_statedump_process_state's enumerations. */
 enum { TYPE_USER_THREAD = 0, TYPE_KERNEL_THREAD = 1 };
-enum { MODE_USER = 1, MODE_SYSCALL = 2 };
+enum { MODE_UNKNOWN = 5 };
 enum { SUBMODE_NONE = 0 };
-enum { STATUS_WAIT_CPU = 3, STATUS_EXIT = 4, STATUS_ZOMBIE = 5, STATUS_WAIT = 6, STATUS_RUN = 7 };
+enum {
+	STATUS_UNNAMED = 0,
+	STATUS_WAIT_CPU = 2,
+	STATUS_ZOMBIE = 4,
+	STATUS_WAIT = 5,
+	STATUS_DEAD = 7
+};
 
-/* One record: the fixed part, then strings, each with its NUL. */
-static bool emit(struct rut_statedump *s, uint32_t id, const void *fixed, size_t fixed_len,
-		 const char *const *strings, size_t nstrings)
+bool rut_statedump_record(struct rut_statedump *s, uint32_t id, const void *fixed, size_t fixed_len,
+			  const char *const *strings, size_t nstrings)
 {
 	uint32_t ctx = rut_context_size(s->contexts), size = 8 + ctx + (uint32_t)fixed_len;
 	uint64_t ns, pos, used, head;
@@ -55,18 +61,12 @@ static bool emit(struct rut_statedump *s, uint32_t id, const void *fixed, size_t
 	return true;
 }
 
-#define EMIT(s, sym, rec, ...)                                                                     \
-	do {                                                                                       \
-		const char *const _strs[] = {__VA_ARGS__};                                         \
-		emit(s, RUT_EV_##sym, rec, sizeof(*(rec)), _strs, sizeof(_strs) / sizeof(*_strs)); \
-	} while (0)
-
 bool rut_statedump_emit(struct rut_statedump *s, uint32_t id, const void *data, size_t len)
 {
-	return emit(s, id, data, len, NULL, 0);
+	return rut_statedump_record(s, id, data, len, NULL, 0);
 }
 
-static ssize_t read_at(int dir, const char *name, char *buf, size_t size)
+ssize_t rut_statedump_read(int dir, const char *name, char *buf, size_t size)
 {
 	_cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
@@ -77,7 +77,7 @@ static ssize_t read_at(int dir, const char *name, char *buf, size_t size)
 }
 
 /* The text behind "KEY:\t" in /proc/PID/status, or "". */
-static const char *status_field(const char *text, const char *key)
+const char *rut_statedump_status(const char *text, const char *key)
 {
 	size_t len = strlen(key);
 
@@ -89,20 +89,6 @@ static const char *status_field(const char *text, const char *key)
 	return "";
 }
 
-/* "12\t3": the last number is the one in the innermost namespace; the count is the level. */
-static int innermost(const char *ids, int *ret_level)
-{
-	long last = 0;
-	int n = 0;
-	char *end;
-
-	for (; isdigit((unsigned char)*ids); ids = end + strspn(end, "\t "), n++)
-		last = strtol(ids, &end, 10);
-	if (ret_level)
-		*ret_level = n ? n - 1 : 0;
-	return (int)last;
-}
-
 static int status_of(char letter)
 {
 	switch (letter) {
@@ -111,38 +97,60 @@ static int status_of(char letter)
 	case 'Z':
 		return STATUS_ZOMBIE;
 	case 'X':
-		return STATUS_EXIT;
-	default:
+		return STATUS_DEAD;
+	case 'S':
+	case 'D':
+	case 'I':
 		return STATUS_WAIT;
+	default: /* stopped, traced, parked */
+		return STATUS_UNNAMED;
 	}
 }
 
-static void dump_thread(struct rut_statedump *s, int task_dir, const char *tid, uint32_t ns_inum)
+/* The 39th field of /proc/PID/stat. The second is a name, in which anything may stand. */
+static uint32_t cpu_of(int task_dir, const char *tid)
 {
+	char path[64], text[1024], *p;
+
+	snprintf(path, sizeof(path), "%.20s/stat", tid);
+	if (rut_statedump_read(task_dir, path, text, sizeof(text)) <= 0)
+		return 0;
+	p = strrchr(text, ')');
+	for (int field = 2; p && field < 39; field++)
+		p = strchr(p + 1, ' ');
+	return p ? (uint32_t)atoi(p) : 0;
+}
+
+static void dump_thread(struct rut_statedump *s, int task_dir, const char *tid)
+{
+	struct rut_statedump_ns ns;
 	struct rut_ev_SD_PROCESS rec = {0};
 	char path[64], text[4096];
 	const char *name;
-	int level;
 
 	snprintf(path, sizeof(path), "%.20s/status", tid);
-	if (read_at(task_dir, path, text, sizeof(text)) <= 0)
+	if (rut_statedump_read(task_dir, path, text, sizeof(text)) <= 0)
 		return;
-	name = status_field(text, "Name");
+	name = rut_statedump_status(text, "Name");
 	memcpy(rec.name, name,
 	       strcspn(name, "\n") < sizeof(rec.name) ? strcspn(name, "\n") : sizeof(rec.name) - 1);
+	rut_statedump_ns_read(&ns, task_dir, tid, text);
 	rec.tid = atoi(tid);
-	rec.pid = atoi(status_field(text, "Tgid"));
-	rec.ppid = atoi(status_field(text, "PPid"));
-	rec.vtid = innermost(status_field(text, "NSpid"), &level);
-	rec.vpid = innermost(status_field(text, "NStgid"), NULL);
-	rec.vppid = level ? 0 : rec.ppid;
-	rec.ns_level = level;
-	rec.ns_inum = ns_inum;
-	rec.type = *status_field(text, "VmSize") ? TYPE_USER_THREAD : TYPE_KERNEL_THREAD;
-	rec.mode = rec.type == TYPE_KERNEL_THREAD ? MODE_SYSCALL : MODE_USER;
-	rec.status = status_of(*status_field(text, "State"));
+	rec.pid = atoi(rut_statedump_status(text, "Tgid"));
+	rec.ppid = atoi(rut_statedump_status(text, "PPid"));
+	rec.vtid = ns.vtid[ns.level];
+	rec.vpid = ns.vpid[ns.level];
+	rec.vppid = ns.vppid[ns.level];
+	rec.ns_level = ns.level;
+	rec.ns_inum = ns.pid_inum[ns.level];
+	rec.type = *rut_statedump_status(text, "VmSize") ? TYPE_USER_THREAD : TYPE_KERNEL_THREAD;
+	rec.mode = MODE_UNKNOWN;
+	rec.submode = SUBMODE_NONE;
+	rec.status = status_of(*rut_statedump_status(text, "State"));
+	rec.cpu = cpu_of(task_dir, tid);
 	rec.file_table_address = (uint64_t)rec.pid;
-	emit(s, RUT_EV_SD_PROCESS, &rec, sizeof(rec), NULL, 0);
+	rut_statedump_emit(s, RUT_EV_SD_PROCESS, &rec, sizeof(rec));
+	rut_statedump_ns_write(s, &ns, task_dir, tid);
 }
 
 static void dump_descriptor(struct rut_statedump *s, int proc_dir, pid_t pid, const char *fd)
@@ -157,12 +165,12 @@ static void dump_descriptor(struct rut_statedump *s, int proc_dir, pid_t pid, co
 		return;
 	target[n] = '\0';
 	snprintf(path, sizeof(path), "fdinfo/%.20s", fd);
-	if (read_at(proc_dir, path, info, sizeof(info)) > 0)
-		rec.flags = (uint32_t)strtoul(status_field(info, "flags"), NULL, 8);
+	if (rut_statedump_read(proc_dir, path, info, sizeof(info)) > 0)
+		rec.flags = (uint32_t)strtoul(rut_statedump_status(info, "flags"), NULL, 8);
 	rec.fd = atoi(fd);
 	/* FMODE_READ and FMODE_WRITE, as the access mode says. */
 	rec.fmode = ((rec.flags & O_ACCMODE) + 1) & 3;
-	EMIT(s, SD_FD, &rec, target);
+	RUT_STATEDUMP_EMIT(s, SD_FD, &rec, target);
 }
 
 typedef void (*entry_fn)(struct rut_statedump *s, int dir, const char *name, long arg);
@@ -182,9 +190,9 @@ static void each_numbered(struct rut_statedump *s, int at, const char *name, ent
 	closedir(d);
 }
 
-static void on_thread(struct rut_statedump *s, int dir, const char *name, long ns_inum)
+static void on_thread(struct rut_statedump *s, int dir, const char *name, long arg)
 {
-	dump_thread(s, dir, name, (uint32_t)ns_inum);
+	dump_thread(s, dir, name);
 }
 
 struct at_process {
@@ -203,19 +211,10 @@ static void on_process(struct rut_statedump *s, int dir, const char *name, long 
 {
 	_cleanup_close_ int proc = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct at_process at = {proc, atoi(name)};
-	unsigned int inum = 0;
-	char link[64];
-	ssize_t n;
 
 	if (proc < 0 || (s->only && s->only != at.pid))
 		return;
-	n = readlinkat(proc, "ns/pid", link, sizeof(link) - 1);
-	if (n > 0) {
-		link[n] = '\0';
-		if (sscanf(link, "pid:[%u]", &inum) != 1)
-			inum = 0;
-	}
-	each_numbered(s, proc, "task", on_thread, (long)inum);
+	each_numbered(s, proc, "task", on_thread, 0);
 	each_numbered(s, proc, "fd", on_descriptor, (long)&at);
 }
 
@@ -234,11 +233,12 @@ static void dump_block_devices(struct rut_statedump *s)
 		char path[300], text[32];
 
 		snprintf(path, sizeof(path), "%s/dev", e->d_name);
-		if (e->d_name[0] == '.' || read_at(dirfd(d), path, text, sizeof(text)) <= 0 ||
+		if (e->d_name[0] == '.' ||
+		    rut_statedump_read(dirfd(d), path, text, sizeof(text)) <= 0 ||
 		    sscanf(text, "%u:%u", &major, &minor) != 2)
 			continue;
 		rec.dev = major << 20 | minor;
-		EMIT(s, SD_BLOCK, &rec, e->d_name);
+		RUT_STATEDUMP_EMIT(s, SD_BLOCK, &rec, e->d_name);
 	}
 	closedir(d);
 }
@@ -250,47 +250,24 @@ static void on_irq(struct rut_statedump *s, int dir, const char *name, long arg)
 	char *save = NULL;
 
 	snprintf(path, sizeof(path), "%.20s/actions", name);
-	if (read_at(dir, path, actions, sizeof(actions)) <= 0 || actions[0] == '\n')
+	if (rut_statedump_read(dir, path, actions, sizeof(actions)) <= 0 || actions[0] == '\n')
 		return;
 	snprintf(path, sizeof(path), "%.20s/chip_name", name);
-	if (read_at(dir, path, chip, sizeof(chip)) < 0)
+	if (rut_statedump_read(dir, path, chip, sizeof(chip)) < 0)
 		chip[0] = '\0';
 	chip[strcspn(chip, "\n")] = '\0';
 	for (char *a = strtok_r(actions, ",\n", &save); a; a = strtok_r(NULL, ",\n", &save))
-		EMIT(s, SD_INTERRUPT, &rec, chip, a);
-}
-
-static void dump_cpus(struct rut_statedump *s)
-{
-	_cleanup_file_ FILE *f = fopen("/proc/cpuinfo", "re");
-	struct rut_ev_SD_CPU rec = {0};
-	char line[4096], model[128] = "";
-
-	while (f && fgets(line, sizeof(line), f)) {
-		const char *value = strchr(line, ':');
-
-		value = value ? value + 1 + strspn(value + 1, " ") : "";
-		if (!strncmp(line, "processor\t", 10))
-			rec.cpu_id = (uint32_t)atoi(value);
-		else if (!strncmp(line, "physical id\t", 12))
-			rec.package_id = (uint32_t)atoi(value);
-		else if (!strncmp(line, "core id\t", 8))
-			rec.core_id = (uint32_t)atoi(value);
-		else if (!strncmp(line, "model name\t", 11))
-			snprintf(model, sizeof(model), "%.*s", (int)strcspn(value, "\n"), value);
-		else if (line[0] == '\n')
-			EMIT(s, SD_CPU, &rec, model);
-	}
+		RUT_STATEDUMP_EMIT(s, SD_INTERRUPT, &rec, chip, a);
 }
 
 void rut_statedump_write(struct rut_statedump *s)
 {
 	struct rut_ev_SD_START mark = {0};
 
-	emit(s, RUT_EV_SD_START, &mark, sizeof(mark), NULL, 0);
-	dump_cpus(s);
+	rut_statedump_emit(s, RUT_EV_SD_START, &mark, sizeof(mark));
+	rut_statedump_machine(s);
 	dump_block_devices(s);
 	each_numbered(s, AT_FDCWD, "/sys/kernel/irq", on_irq, 0);
 	each_numbered(s, AT_FDCWD, "/proc", on_process, 0);
-	emit(s, RUT_EV_SD_END, &mark, sizeof(mark), NULL, 0);
+	rut_statedump_emit(s, RUT_EV_SD_END, &mark, sizeof(mark));
 }

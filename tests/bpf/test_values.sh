@@ -1,0 +1,93 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# The values of fields: against /proc, and against the kernel's own records of the same tracepoints.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+# field NAME: its value in the line that is read.
+field() {
+  sed -n "s/.*[{ ]$1 = \([^,}]*[^,} ]\)[ ,}].*/\1/p"
+}
+
+# A process two PID namespaces deep, whose parent is outside of the inner one.
+test_statedump() {
+  need_bpf
+  trap 'kill $outer 2>/dev/null || true' EXIT
+  unshare --fork --pid --kill-child unshare --user --map-root-user --fork --pid --net --uts --mount-proc --kill-child \
+    sh -c 'touch ready; sleep 100 & wait' &
+  outer=$!
+  wait_for ready
+  shell=$(pgrep -f 'touch [r]eady; sleep 100' -n)
+  sleep=$(tr -d ' ' <"/proc/$shell/task/$shell/children")
+  t_wait t_runs "$sleep" sleep
+  t_wait t_is "$sleep" S
+  "$RUTILE" record -o t -e signal -- true
+  babeltrace2 t >t.out
+  inum() { stat -L -c %i "/proc/$1/ns/$2"; }
+
+  grep "statedump_process_state.* tid = $sleep," t.out >state
+  own=$(sed -n 's/^NSpid:.*\t//p' "/proc/$sleep/status")
+  for pair in "vtid=$own" "vpid=$own" vppid=1 type=0 mode=5 submode=0 status=5 ns_level=2 "ppid=$shell" "ns_inum=$(inum "$sleep" pid)"; do
+    [ "$(field "${pair%=*}" <state)" = "${pair#*=}" ] || { echo "$pair"; cat state; return 1; }
+  done
+  grep "statedump_process_state.* tid = $shell," t.out >state
+  [ "$(field vpid <state) $(field vppid <state)" = "1 0" ]
+
+  # The innermost namespace first, then those around it; of these /proc gives the numbers.
+  grep "statedump_process_pid_ns.* tid = $sleep," t.out >pids
+  [ "$(field vtid <pids | tr '\n' ' ')" = "$(sed -n 's/^NSpid:\t//p' "/proc/$sleep/status" | tr '\t' '\n' | tac | tr '\n' ' ')" ]
+  [ "$(field ns_inum <pids | sed -n '1p;3p' | tr '\n' ' ')" = "$(inum "$sleep" pid) $(inum self pid) " ]
+  for kind in cgroup ipc mnt net time uts; do
+    [ "$(grep "process_${kind}_ns.* tid = $sleep," t.out | field ns_inum)" = "$(inum "$sleep" $kind)" ]
+  done
+  grep "statedump_process_user_ns.* tid = $sleep," t.out >users
+  [ "$(field ns_inum <users | tr '\n' ' ')" = "$(inum "$sleep" user) $(inum self user) " ]
+  [ "$(field ns_level <users | tr '\n' ' ')" = "1 0 " ]
+  [ "$(field vuid <users | tr '\n' ' ')" = "0 0 " ]
+  [ "$(grep "statedump_cgroup.* tid = $sleep," t.out | field path)" = "\"$(sed -n 's/^0:://p' "/proc/$sleep/cgroup")\"" ]
+}
+
+test_states() {
+  need_bpf
+  sleep 100 & stopped=$!
+  python3 -c 'import os, time; os.fork() or os._exit(0); open("zombie", "w"); time.sleep(100)' & parent=$!
+  taskset -c "$(t_cpu)" sh -c 'while :; do :; done' & busy=$!
+  trap 'kill -KILL $stopped $parent $busy' EXIT
+  wait_for zombie
+  zombie=$(tr -d ' ' <"/proc/$parent/task/$parent/children")
+  t_wait t_is "$zombie" Z
+  kill -STOP $stopped
+  t_wait t_is $stopped T
+  t_wait t_is $busy R
+  "$RUTILE" record -o t -e signal -- true
+  babeltrace2 t | grep statedump_process_state >t.out
+  status() { grep " tid = $1," t.out | field status; }
+  [ "$(status $stopped) $(status "$zombie") $(status $busy) $(status 1)" = "0 4 2 5" ]
+  [ "$(grep " tid = $busy," t.out | field cpu)" = "$(t_cpu)" ]
+  [ "$(grep " tid = 2," t.out | field type)" = 1 ]
+}
+
+test_machine() {
+  need_bpf
+  "$RUTILE" record -o t -e signal -- true
+  babeltrace2 t >t.out
+  python3 - <<'END' >want
+import socket, struct, fcntl, os
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _, name in socket.if_nameindex():
+    req = struct.pack("256s", name.encode())
+    up = struct.unpack("16xH", fcntl.ioctl(s, 0x8913, req)[:18])[0] & 1
+    try: address = struct.unpack(">I", fcntl.ioctl(s, 0x8915, req)[20:24])[0] if up else 0
+    except OSError: continue
+    print('address_ipv4 = 0x%X, name = "%s"' % (address, name))
+END
+  while read -r line; do grep -q "network_interface.*{ $line }" t.out; done <want
+  [ "$(grep -c statedump_network_interface t.out)" -ge "$(wc -l <want)" ]
+  [ "$(grep cpu_topology t.out | sed 's/.*model_name = "\(.*\)" }/\1/' | sort -u)" = "$(sed -n 's/^model name\t: //p' /proc/cpuinfo | sort -u)" ]
+  [ "$(grep -c statedump_module t.out)" = "$(wc -l 2>/dev/null </proc/modules || echo 0)" ]
+}
+
+t_case "the statedump in nested namespaces" test_statedump
+t_case "the states of processes in the statedump" test_states
+t_case "interfaces, CPUs and modules in the statedump" test_machine
+t_done
