@@ -368,6 +368,7 @@ static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, 
 		    struct rut_err *err)
 {
 	const struct rut_analysis *chosen[16];
+	struct rut_ctf_counts counts;
 	int r = open_reader(p, err);
 
 	if (p->args->choose) {
@@ -405,6 +406,8 @@ static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, 
 	if (incomplete(&p->engine))
 		return rut_err_set(err, ENOMEM, "out of memory");
 	print_all(p);
+	rut_ctf_reader_counts(p->reader, &counts);
+	rut_trace_warn_skipped(&counts);
 	if (p->write_rc && p->write_rc != -EPIPE)
 		return rut_err_errno(err, -p->write_rc, "cannot write the report");
 	if (!p->engine.started)

@@ -176,6 +176,8 @@ static void put_traces(const struct stat_data *d, struct rut_buf *out)
 
 static void put_summary(const struct stat_data *d, struct rut_buf *out)
 {
+	char skipped[160];
+
 	if (d->has_times) {
 		rut_buf_puts(out, "first:    ");
 		put_when(d, out, d->first_ns);
@@ -192,6 +194,9 @@ static void put_summary(const struct stat_data *d, struct rut_buf *out)
 		rut_buf_printf(out, " (%.1f a second)", rate(d, d->events));
 	rut_buf_printf(out, "\nlost:     %" PRIu64 " events, %" PRIu64 " packets\n",
 		       d->counts.discarded, d->counts.lost_packets);
+	rut_ctf_skipped_text(&d->counts, skipped, sizeof(skipped));
+	if (skipped[0])
+		rut_buf_printf(out, "skipped:  %s\n", skipped);
 	if (d->counts.errors || rut_ctf_set_errors(d->set))
 		rut_buf_printf(out, "errors:   %" PRIu64 " places in the files are bad\n",
 			       d->counts.errors + rut_ctf_set_errors(d->set));
@@ -261,8 +266,11 @@ static void put_json(const struct stat_data *d, struct rut_buf *out)
 		       d->events, d->first_ns, d->last_ns);
 	rut_buf_printf(out, ",\"bytes\":%" PRIu64 ",\"packets\":%" PRIu64 ",\"discarded\":%" PRIu64,
 		       rut_ctf_set_bytes(d->set), d->counts.packets, d->counts.discarded);
-	rut_buf_printf(out, ",\"lost_packets\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"streams\":[",
-		       d->counts.lost_packets, d->counts.errors + rut_ctf_set_errors(d->set));
+	rut_buf_printf(out,
+		       ",\"lost_packets\":%" PRIu64 ",\"errors\":%" PRIu64
+		       ",\"skipped_bytes\":%" PRIu64 ",\"streams\":[",
+		       d->counts.lost_packets, d->counts.errors + rut_ctf_set_errors(d->set),
+		       d->counts.skipped_bytes);
 	for (size_t i = 0; i < rut_ctf_set_n_streams(d->set); i++) {
 		const struct rut_ctf_stream *s = rut_ctf_set_stream(d->set, i);
 

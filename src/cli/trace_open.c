@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "ctf/when.h"
 
 void rut_trace_args_fini(struct rut_trace_args *a)
@@ -109,6 +110,15 @@ int rut_parse_seconds(const char *s, int64_t *ret_ns)
 	if (neg)
 		*ret_ns = -*ret_ns;
 	return 0;
+}
+
+void rut_trace_warn_skipped(const struct rut_ctf_counts *counts)
+{
+	char text[160];
+
+	rut_ctf_skipped_text(counts, text, sizeof(text));
+	if (text[0])
+		rut_warn("%s", text);
 }
 
 int rut_write_out(struct rut_buf *b)

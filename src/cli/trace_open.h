@@ -42,6 +42,9 @@ int rut_trace_args_parse(struct rut_trace_args *a, const struct rut_cmd *cmd, in
 int rut_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,
 		    struct rut_ctf_reader_opts *ret, struct rut_err *err);
 
+/* Warns of what could not be read of the traces, if anything. */
+void rut_trace_warn_skipped(const struct rut_ctf_counts *counts);
+
 /* "1.5", "-3" seconds as ns. Returns 0 or -EINVAL. */
 int rut_parse_seconds(const char *s, int64_t *ret_ns);
 

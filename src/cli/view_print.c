@@ -244,6 +244,7 @@ static int print_simply(const struct rut_view *v, struct choice *c, bool *ret_ba
 		rc = rut_write_out(&out);
 	rut_ctf_reader_counts(r, &counts);
 	*ret_bad |= counts.errors > 0;
+	rut_trace_warn_skipped(&counts);
 	rut_ctf_reader_free(r);
 	rut_ctf_text_free(text);
 	return rc;
@@ -258,7 +259,8 @@ struct slice {
 	struct rut_buf first; /* the first line without its time */
 	struct rut_buf text;  /* the other lines */
 	struct rut_buf notes; /* NUL-terminated: what was bad or lost */
-	uint64_t n, errors;
+	uint64_t n;
+	struct rut_ctf_counts counts;
 	struct rut_ctf_text_time first_time, last_time;
 };
 
@@ -300,11 +302,11 @@ static int print_slice(const struct pool *p, size_t i, struct rut_ctf_text *text
 {
 	struct rut_ctf_reader_opts opts = p->v->reader;
 	const struct rut_ctf_event *ev;
-	struct rut_ctf_counts counts;
 	struct rut_ctf_reader *r;
 	int rc;
 
 	opts.has_begin = opts.has_end = true;
+	opts.continues = i > 0;
 	opts.begin_ns = p->bounds[i];
 	opts.end_ns = p->bounds[i + 1] - 1;
 	opts.on_loss = note_loss;
@@ -328,8 +330,7 @@ static int print_slice(const struct pool *p, size_t i, struct rut_ctf_text *text
 		s->last_time.ts_ns = ev->ts_ns;
 		s->last_time.ts_clock = ev->ts_clock;
 	}
-	rut_ctf_reader_counts(r, &counts);
-	s->errors = counts.errors;
+	rut_ctf_reader_counts(r, &s->counts);
 	rut_ctf_reader_free(r);
 	return s->text.failed || s->first.failed ? -ENOMEM : 0;
 }
@@ -397,12 +398,13 @@ static void clear_slice(struct slice *s)
 	rut_buf_clear(&s->text);
 	rut_buf_clear(&s->notes);
 	s->done = false;
-	s->n = s->errors = 0;
+	s->n = 0;
 }
 
 static int write_slices(struct pool *p, struct rut_ctf_text *text, bool *ret_bad)
 {
 	struct rut_strtab said = {0};
+	struct rut_ctf_counts sum = {0};
 	uint64_t n = 0;
 	int rc = 0;
 
@@ -416,7 +418,10 @@ static int write_slices(struct pool *p, struct rut_ctf_text *text, bool *ret_bad
 		}
 		pthread_mutex_unlock(&p->lock);
 		n += s->n;
-		*ret_bad |= s->errors > 0;
+		*ret_bad |= s->counts.errors > 0;
+		sum.events += s->counts.events;
+		sum.bytes_done += s->counts.bytes_done;
+		sum.skipped_bytes += s->counts.skipped_bytes;
 		rc = write_slice(s, text, &said, p->v->count_only);
 		clear_slice(s);
 		pthread_mutex_lock(&p->lock);
@@ -427,6 +432,7 @@ static int write_slices(struct pool *p, struct rut_ctf_text *text, bool *ret_bad
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	rut_strtab_fini(&said);
+	rut_trace_warn_skipped(&sum);
 	if (!rc && p->v->count_only) {
 		_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
 

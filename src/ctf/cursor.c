@@ -214,6 +214,8 @@ static bool read_packet(struct rut_cursor *c)
 	if (rc < 0) {
 		complain(c, offset, "%s", err.msg);
 		c->counts->bytes_done += f->map.size - offset;
+		if (!c->opts->continues)
+			c->counts->skipped_bytes += f->map.size - offset;
 		c->next_offset = f->map.size;
 		c->info = c->prev;
 		return read_packet(c);
@@ -469,6 +471,33 @@ static inline const struct rut_ctf_event_class *find_class(const struct rut_ctf_
 	return sc->n_by_id ? NULL : rut_map_get(&rut_meta_stream_class(sc)->other, id);
 }
 
+/* Counts what is left of the packet; once where several readers share the packets of a time range.
+ */
+static void count_skipped(struct rut_cursor *c, uint64_t pos)
+{
+	int64_t last_ns = c->info.pub.has_begin ? c->info.pub.begin_ns : INT64_MIN;
+
+	if (c->last_ns > last_ns)
+		last_ns = c->last_ns;
+	if (c->opts->continues && last_ns < c->opts->begin_ns)
+		return;
+	c->counts->skipped_bytes += (c->info.pub.content_bits - pos) / 8;
+}
+
+void rut_ctf_skipped_text(const struct rut_ctf_counts *counts, char *buf, size_t size)
+{
+	uint64_t read = counts->bytes_done - counts->skipped_bytes;
+	double events = read ? (double)counts->events / (double)read : 0;
+
+	if (size)
+		buf[0] = '\0';
+	if (!counts->skipped_bytes)
+		return;
+	events *= (double)counts->skipped_bytes;
+	snprintf(buf, size, "%" PRIu64 " bytes could not be read: about %.0f events are missing",
+		 counts->skipped_bytes, events < 1 ? 1 : events);
+}
+
 __attribute__((noinline, cold)) static void bad_record(struct rut_cursor *c, uint64_t pos,
 						       const char *why, uint64_t id)
 {
@@ -478,9 +507,12 @@ __attribute__((noinline, cold)) static void bad_record(struct rut_cursor *c, uin
 	if (rut_ctf_file_was_cut(&file_of(c)->map)) {
 		complain(c, byte, "the file was cut short while it was read");
 		c->next_offset = file_of(c)->map.size;
-	} else if (c->info.cut) {
+		return;
+	}
+	count_skipped(c, pos);
+	if (c->info.cut)
 		return; /* already said: the packet is cut off */
-	} else if (id != UINT64_MAX) {
+	if (id != UINT64_MAX) {
 		complain(c, byte,
 			 "%s %" PRIu64 "; the rest of the packet (to byte %" PRIu64 ") is skipped",
 			 why, id, c->next_offset);

@@ -126,7 +126,10 @@ struct rut_ctf_reader_opts {
 	void (*on_loss)(const struct rut_ctf_loss *loss, void *arg);
 	void (*on_error)(const char *msg, void *arg);
 	void *arg;
-	bool general;  /* never take the short paths (tests) */
+	bool general; /* never take the short paths (tests) */
+	/* Another reader reads what is before begin_ns, and counts what cannot be read from there
+	 * on. */
+	bool continues;
 	bool prefault; /* asks the kernel to read ahead of each stream */
 	/*
 	 * The trace is still being written: an unfinished packet at the end of a file is left alone
@@ -145,7 +148,10 @@ struct rut_ctf_counts {
 	uint64_t packets;
 	uint64_t discarded; /* events that the tracer lost */
 	uint64_t lost_packets;
-	uint64_t errors;     /* places where the input was bad */
+	uint64_t errors; /* places where the input was bad */
+	/* What could not be read: from a bad or unknown event to its packet's end, from a bad
+	 * packet to the file's. */
+	uint64_t skipped_bytes;
 	uint64_t bytes_done; /* of rut_ctf_set_bytes(): for a progress bar */
 };
 
@@ -176,6 +182,12 @@ struct rut_ctf_event {
 	uint64_t header_pos;  /* bits */
 	uint64_t end_pos;     /* bits: the byte after the record */
 };
+
+/*
+ * One sentence on what could not be read, with an estimate of the number of events (from the size
+ * of those that could). Empty when there is nothing to report.
+ */
+void rut_ctf_skipped_text(const struct rut_ctf_counts *counts, char *buf, size_t size);
 
 /* The set must outlive the reader. `opts` may be NULL. */
 int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,

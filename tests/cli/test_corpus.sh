@@ -134,6 +134,35 @@ a_folder_in_place_of_a_file() {
   grep -q "no trace in 't'" err
 }
 
+# An event that the metadata lacks: the rest of its packet is skipped, the next packet is read, and every
+# verb says how much is missing.
+unknown_events_are_counted() {
+  for n in 1 2 3 4 5 6 7 8 9 10 11; do
+    if [ $n = 4 ]; then echo "$n 0 surprise"; else echo "$n 0 syscall_entry_getppid"; fi
+  done | "$SRC/tests/mktrace" a
+  for n in 101 102 103 104 105 106 107 108 109 110; do echo "$n 0 syscall_entry_getppid"; done |
+    "$SRC/tests/mktrace" b
+  # Two packets of one stream.
+  mkdir t
+  python3 -c '
+import re, sys
+sys.stdout.write(re.sub(r"event \{\s*name = .surprise.*?\n\};", "", sys.stdin.read(), flags=re.S))' \
+    <a/metadata >t/metadata
+  cat a/channel_0 b/channel_0 >t/channel_0
+  not grep surprise t/metadata
+  rc=0
+  "$RUTILE" view --fields none t >out 2>err || rc=$?
+  [ $rc = 1 ]
+  [ "$(grep -c getppid out)" = 13 ]
+  grep -q "'t/channel_0', byte 88: the metadata has no event 1; the rest of the packet (to byte 184) is skipped" err
+  grep -q "96 bytes could not be read: about 5 events are missing" err
+  "$RUTILE" stat t >out 2>/dev/null || true
+  grep -q '^skipped:  96 bytes could not be read: about 5 events are missing$' out
+  "$RUTILE" stat --json t 2>/dev/null | grep -q '"skipped_bytes":96,'
+  "$RUTILE" syscallstats --no-intersection t >/dev/null 2>err
+  grep -q "96 bytes could not be read: about 5 events are missing" err
+}
+
 t_case "CTF 1.8: equal to babeltrace2, in both byte orders" ctf1_equals_babeltrace2
 t_case "CTF 2: equal to what was checked by hand" ctf2_prints_what_was_checked
 t_case "--json is valid JSON" json_is_valid
@@ -143,4 +172,5 @@ t_case "bad input: what can be read is read" what_can_be_read_is_read
 t_case "losses are reported with stream and time" losses_are_reported
 t_case "unreadable files are named" unreadable_files_are_named
 t_case "a folder named metadata is no trace" a_folder_in_place_of_a_file
+t_case "an unknown event costs the rest of its packet, and every verb says so" unknown_events_are_counted
 t_done
