@@ -53,6 +53,7 @@ enum rut_agent_mode {
 	RUT_AGENT_ARRAYS,
 	RUT_AGENT_STRINGS,
 	RUT_AGENT_TRACE,
+	RUT_AGENT_RECORD,
 };
 
 #define RUT_AGENT_C_CALLS    1u
@@ -61,6 +62,25 @@ enum rut_agent_mode {
 #define RUT_AGENT_EXCEPTIONS 8u
 #define RUT_AGENT_STACKS     16u /* what every thread does now, once; nothing is hooked */
 #define RUT_AGENT_ASK	     32u /* first say what the application is (struct rut_agent_facts) */
+#define RUT_AGENT_OVERWRITE  0x8000u /* the ring keeps the newest; nobody drains it */
+
+/* Of RUT_AGENT_RECORD: which events. */
+enum rut_agent_kind {
+	RUT_KIND_CALL,
+	RUT_KIND_RETURN,
+	RUT_KIND_C_CALL,
+	RUT_KIND_C_RETURN,
+	RUT_KIND_RAISE,
+	RUT_KIND_RESCUE,
+	RUT_KIND_ALLOC,
+	RUT_KIND_GC,
+	RUT_KIND_THREAD,
+	RUT_KIND_GVL,
+	RUT_KINDS,
+};
+
+#define RUT_AGENT_KIND(kind)   (0x10000u << (kind))
+#define RUT_AGENT_KINDS(kinds) ((kinds) << 16) /* of bits of the numbers above */
 
 /*
  * The filter, in `config`: a sequence of (kind byte, string, NUL), ended by a NUL kind.

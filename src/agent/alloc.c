@@ -82,19 +82,30 @@ static bool type_wanted(uint32_t mode, unsigned type)
 	return true;
 }
 
-void rut_on_newobj(VALUE index, struct rut_trace_arg *ta)
+const struct rut_site *rut_alloc_site(struct rut_session *s, const struct rut_trace_arg *ta,
+				      uint64_t *ret_bytes)
 {
-	struct rut_session *s = rut_session_of(index);
 	VALUE obj = ta->data, klass = rut_klass(obj);
 	const struct rut_site *site;
 
 	if (__builtin_expect(klass == rb.c_ractor && klass, 0))
 		rut_session_ractors(s);
 	if (!klass || !type_wanted(s->mode, rut_type(obj)))
-		return;
+		return NULL;
 	site = rut_site(s, ta, klass, 0, s->mode != RUT_AGENT_OBJECTS_TOTAL || s->filter.has_paths);
+	if (site)
+		*ret_bytes = slot_bytes(&s->slots, obj);
+	return site;
+}
+
+void rut_on_newobj(VALUE index, struct rut_trace_arg *ta)
+{
+	struct rut_session *s = rut_session_of(index);
+	uint64_t bytes;
+	const struct rut_site *site = rut_alloc_site(s, ta, &bytes);
+
 	if (!site)
 		return;
 	rut_add(&site->row->count, 1);
-	rut_add(&site->row->bytes, slot_bytes(&s->slots, obj));
+	rut_add(&site->row->bytes, bytes);
 }

@@ -10,12 +10,17 @@
 #include "session.h"
 
 #include "stack.h"
+#include "write_record.h"
 
 void rut_on_c_call(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
 	const struct rut_site *site;
 
+	if (s->mode == RUT_AGENT_RECORD) {
+		rut_record_c_method(s, ta);
+		return;
+	}
 	if (ta->event == RUT_EVENT_C_RETURN) {
 		if (s->mode == RUT_AGENT_TRACE)
 			rut_trace_return(s, ta, true);

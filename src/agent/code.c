@@ -272,7 +272,7 @@ void rut_on_any_call(VALUE tp, void *session)
 	const VALUE *cfp = ta->cfp;
 	struct rut_rec *r;
 
-	if (ta->event != RUT_EVENT_CALL) {
+	if (ta->event != RUT_EVENT_CALL && s->mode != RUT_AGENT_RECORD) {
 		if (ta->id)
 			bmethod_returns(s, ta);
 		else

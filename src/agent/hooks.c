@@ -13,6 +13,7 @@
 #include "session.h"
 
 #include "hot.h"
+#include "write_record.h"
 
 #include <string.h>
 
@@ -156,6 +157,19 @@ static void file_trace(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta
 	rut_trace_call(s, tp, ta, ta->cfp, v);
 }
 
+static RUT_INLINE void file_record(struct rut_session *s, struct rut_trace_arg *ta)
+{
+	const struct rut_code *code;
+	const struct rut_variant *v;
+
+	if (!(ta->event & (RUT_EVENT_CALL | RUT_EVENT_RETURN)))
+		return;
+	code = rut_hot_call(s, ta);
+	v = RUT_LIKELY(code != NULL) ? code->v : rut_code_variant(s, ta);
+	if (v)
+		rut_record_method(s, ta->ec, v->row, ta->event);
+}
+
 static void on_file(VALUE tp, void *data)
 {
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
@@ -165,6 +179,8 @@ static void on_file(VALUE tp, void *data)
 		file_trace(s, tp, ta);
 	else if (s->mode == RUT_AGENT_TIME)
 		file_time_any(s, ta);
+	else if (s->mode == RUT_AGENT_RECORD)
+		file_record(s, ta);
 	else
 		file_count(s, ta);
 }
@@ -187,6 +203,11 @@ static void on_file(VALUE tp, void *data)
 	static void direct_trace_##i(VALUE tp, struct rut_trace_arg *ta)                           \
 	{                                                                                          \
 		file_trace(&rut_sessions[i], tp, ta);                                              \
+	}                                                                                          \
+	static void direct_record_##i(VALUE tp, struct rut_trace_arg *ta)                          \
+	{                                                                                          \
+		(void)tp;                                                                          \
+		file_record(&rut_sessions[i], ta);                                                 \
 	}
 DIRECT(0)
 DIRECT(1)
@@ -199,8 +220,23 @@ DIRECT(7)
 
 /* ---- the hooks that one method has alone ---- */
 
+/* The frame of the method is still there when it returns. */
+static void lone_record(struct rut_rec *r, struct rut_trace_arg *ta)
+{
+	const struct rut_variant *v;
+
+	rut_lives_sync();
+	v = variant_of(r, ta);
+	if (v)
+		rut_record_method(r->s, ta->ec, v->row, ta->event);
+}
+
 static inline void lone(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 {
+	if (r->s->mode == RUT_AGENT_RECORD) {
+		lone_record(r, ta);
+		return;
+	}
 	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
 		rut_lives_sync();
 		rut_hook_call(tp, r, ta);
@@ -227,9 +263,9 @@ rut_raw_fn rut_hook_direct(const struct rut_session *s, int kind)
 {
 #define DIRECTS(i)                                                                                 \
 	{                                                                                          \
-		direct_count_##i, direct_time_##i, direct_trace_##i                                \
+		direct_count_##i, direct_time_##i, direct_trace_##i, direct_record_##i             \
 	}
-	static const rut_raw_fn fns[RUT_AGENT_SLOTS][3] = {DIRECTS(0), DIRECTS(1), DIRECTS(2),
+	static const rut_raw_fn fns[RUT_AGENT_SLOTS][4] = {DIRECTS(0), DIRECTS(1), DIRECTS(2),
 							   DIRECTS(3), DIRECTS(4), DIRECTS(5),
 							   DIRECTS(6), DIRECTS(7)};
 
@@ -237,7 +273,9 @@ rut_raw_fn rut_hook_direct(const struct rut_session *s, int kind)
 		return rb.tp_word ? direct_lone : NULL;
 	if (s->mode == RUT_AGENT_TIME && !rut_clock_is_tsc)
 		return NULL;
-	return fns[s->index][s->mode == RUT_AGENT_TRACE ? 2 : s->mode == RUT_AGENT_TIME];
+	return fns[s->index][s->mode == RUT_AGENT_RECORD  ? 3
+			     : s->mode == RUT_AGENT_TRACE ? 2
+							  : s->mode == RUT_AGENT_TIME];
 }
 
 void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
@@ -246,6 +284,10 @@ void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 
 	if (!v)
 		return;
+	if (r->s->mode == RUT_AGENT_RECORD) {
+		rut_record_method(r->s, ta->ec, v->row, ta->event);
+		return;
+	}
 	rut_add(&v->row->calls, 1);
 	if (r->s->mode == RUT_AGENT_TIME)
 		rut_stack_push(r->s, ta->ec, ta->cfp, v);
@@ -263,7 +305,7 @@ void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta)
 
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events)
 {
-	bool returns = s->mode == RUT_AGENT_TIME || s->tracks;
+	bool returns = rut_session_wants_returns(s);
 
 	/*
 	 * Until 3.0 a tracepoint that is enabled switches the other events of its code, and of the

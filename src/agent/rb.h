@@ -149,6 +149,9 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, void, rb_gc_unregister_address, (VALUE *))                                            \
 	F(1, void, ruby_xfree, (void *))                                                           \
 	F(1, double, rb_float_value, (VALUE))                                                      \
+	F(0, void *, rb_internal_thread_add_event_hook,                                            \
+	  (void (*)(uint32_t, const void *, void *), uint32_t, void *))                            \
+	F(0, bool, rb_internal_thread_remove_event_hook, (void *))                                 \
 	F(1, int, ruby_thread_has_gvl_p, (void))
 
 /* F(name): variables */

@@ -6,6 +6,7 @@
 #include "list.h"
 #include "running.h"
 #include "stack.h"
+#include "write_record.h"
 
 #include <errno.h>
 #include <string.h>
@@ -34,7 +35,7 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 		rut_session_fini(s);
 		return r;
 	}
-	if (s->mode == RUT_AGENT_TRACE) {
+	if (s->mode == RUT_AGENT_TRACE || s->mode == RUT_AGENT_RECORD) {
 		r = rut_trace_init(s, slot->ring_bytes);
 		if (r < 0) {
 			rut_session_fini(s);
@@ -119,21 +120,34 @@ void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 
 void rut_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn)
 {
-	s->raw = fn;
+	s->raws[s->raw_count++] = fn;
 	rb.rb_add_event_hook2(fn, events, (VALUE)s->index << 1 | 1, RUT_HOOK_RAW);
 }
 
 void rut_session_raw_off(struct rut_session *s)
 {
-	if (s->raw)
-		rb.rb_remove_event_hook_with_data(s->raw, (VALUE)s->index << 1 | 1);
-	s->raw = NULL;
+	while (s->raw_count)
+		rb.rb_remove_event_hook_with_data(s->raws[--s->raw_count],
+						  (VALUE)s->index << 1 | 1);
 }
 
 bool rut_session_counts_calls(const struct rut_session *s)
 {
 	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME ||
-	       s->mode == RUT_AGENT_TRACE;
+	       s->mode == RUT_AGENT_TRACE ||
+	       (s->mode == RUT_AGENT_RECORD &&
+		s->flags & (RUT_AGENT_KIND(RUT_KIND_CALL) | RUT_AGENT_KIND(RUT_KIND_RETURN)));
+}
+
+bool rut_session_wants_returns(const struct rut_session *s)
+{
+	return s->mode == RUT_AGENT_TIME || s->tracks ||
+	       (s->mode == RUT_AGENT_RECORD && s->flags & RUT_AGENT_KIND(RUT_KIND_RETURN));
+}
+
+static bool counts_objects(const struct rut_session *s)
+{
+	return !rut_session_counts_calls(s) && s->mode != RUT_AGENT_RECORD;
 }
 
 /* Ruby keeps global hooks for each ractor: ours are the main one's (docs/ruby.md). */
@@ -146,7 +160,7 @@ void rut_session_ractors(struct rut_session *s)
 
 void rut_session_go_global(struct rut_session *s)
 {
-	bool follow = s->mode == RUT_AGENT_TIME || s->tracks;
+	bool follow = rut_session_wants_returns(s);
 	struct rut_list half_made = {0};
 	VALUE was_disabled;
 
@@ -167,7 +181,7 @@ void rut_session_go_global(struct rut_session *s)
 static VALUE hook_body(VALUE arg)
 {
 	struct rut_session *s = (struct rut_session *)arg;
-	bool follow = s->mode == RUT_AGENT_TIME || s->tracks;
+	bool follow = rut_session_wants_returns(s);
 
 	s->hooked = true;
 	s->todo = s->unhook = rb.qnil;
@@ -180,18 +194,27 @@ static VALUE hook_body(VALUE arg)
 		rut_stacks_write(s);
 		return rb.qnil;
 	}
-	if (!rut_session_counts_calls(s) && rut_ractors_crash() && !rut_single_ractor()) {
-		s->refused =
-			"it runs ractors, and this Ruby (until 3.2) crashes when one begins while "
-			"allocations are counted";
+	if (counts_objects(s) && rut_ractors_crash() && !rut_single_ractor()) {
+		s->refused = RUT_REFUSED_RACTORS;
 		return rb.qnil;
 	}
-	if (!rut_session_counts_calls(s)) {
+	if (counts_objects(s)) {
 		if (rb.version >= 302)
 			rut_slots_scan(&s->slots);
 		rut_session_raw(s, RUT_EVENT_NEWOBJ, rut_on_newobj);
 		return rb.qnil;
 	}
+	if (s->mode == RUT_AGENT_RECORD)
+		s->refused = rut_record_hook(s);
+	if (s->refused)
+		return rb.qnil;
+	/* Stacks only number the fibers here: nothing needs to be known of switches. */
+	if (s->mode == RUT_AGENT_RECORD)
+		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
+	if (s->flags & RUT_AGENT_C_CALLS && s->mode == RUT_AGENT_RECORD)
+		rut_session_raw(s, RUT_EVENT_C_CALL | RUT_EVENT_C_RETURN, rut_on_c_call);
+	if (!rut_session_counts_calls(s))
+		return rb.qnil;
 	if (rb.target)
 		rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
 	s->main_comes = rut_methods_main_comes();
@@ -199,7 +222,7 @@ static VALUE hook_body(VALUE arg)
 		rut_session_tp(s, RUT_EVENT_C_CALL, rut_methods_on_main);
 	if (s->flags & RUT_AGENT_EXCEPTIONS && s->mode == RUT_AGENT_TRACE)
 		rut_session_tp(s, RUT_EVENT_RAISE, rut_trace_on_raise);
-	if (follow || s->mode == RUT_AGENT_TRACE) {
+	if ((follow && s->mode != RUT_AGENT_RECORD) || s->mode == RUT_AGENT_TRACE) {
 		rut_session_tp(s, RUT_EVENT_FIBER_SWITCH, rut_stack_on_switch);
 		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
 	}
@@ -208,7 +231,7 @@ static VALUE hook_body(VALUE arg)
 		rut_methods_scan(s, false);
 	else
 		rut_session_go_global(s);
-	if (s->flags & RUT_AGENT_C_CALLS)
+	if (s->flags & RUT_AGENT_C_CALLS && s->mode != RUT_AGENT_RECORD)
 		rut_session_raw(s, RUT_EVENT_C_CALL | (follow ? RUT_EVENT_C_RETURN : 0),
 				rut_on_c_call);
 	return rb.qnil;
@@ -285,6 +308,7 @@ static VALUE unhook_globals(VALUE arg)
 	struct rut_session *s = (struct rut_session *)arg;
 
 	rut_session_raw_off(s);
+	rut_record_unhook(s);
 	while (s->tp_count) {
 		VALUE *tp = &s->tps[--s->tp_count];
 

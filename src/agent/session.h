@@ -58,6 +58,20 @@ struct rut_arena {
 	size_t used;
 };
 
+/* Record mode: whose the records are, as the last SWITCH record says, and which packet has that. */
+struct rut_record_whose {
+	const void *ec; /* NULL: nobody's */
+	const void *native;
+	uint64_t packet;
+};
+
+/* Record mode: what was reserved. */
+struct rut_record_at {
+	uint64_t pos, bytes, records;
+};
+
+#define RUT_RAWS 3
+
 struct rut_session {
 	unsigned index;
 	uint32_t mode, flags;
@@ -76,8 +90,11 @@ struct rut_session {
 	struct rut_variants variants;
 	VALUE tps[12]; /* global tracepoints; registered with the GC */
 	int tp_count;
-	rut_raw_fn raw;	      /* the one of rut_session_raw(), or NULL */
-	struct rut_ring ring; /* trace mode; mapped over ring_bytes */
+	rut_raw_fn raws[RUT_RAWS]; /* those of rut_session_raw() */
+	unsigned raw_count;
+	void *gvl_hook;		       /* record mode */
+	struct rut_record_whose whose; /* record mode */
+	struct rut_ring ring;	       /* trace mode; mapped over ring_bytes */
 	int ring_fd;
 	uint32_t ring_member; /* our place in its file */
 	uint64_t ring_ino;
@@ -166,6 +183,8 @@ static inline void rut_add(uint64_t *counter, uint64_t n)
 }
 
 bool rut_session_counts_calls(const struct rut_session *s);
+/* Must hooks fire at returns, too? */
+bool rut_session_wants_returns(const struct rut_session *s);
 
 /*
  * Until 3.2 a ractor that begins while there is a hook on allocations, whoever's, crashes Ruby: it
@@ -176,7 +195,12 @@ static inline bool rut_ractors_crash(void)
 	return rb.version >= 300 && rb.version <= 302;
 }
 
-/* Takes the hook of rut_session_raw() away. */
+#define RUT_REFUSED_RACTORS                                                                        \
+	"it runs ractors, and this Ruby (until 3.2) crashes when one begins while allocations "    \
+	"are "                                                                                     \
+	"counted"
+
+/* Takes the hooks of rut_session_raw() away. */
 void rut_session_raw_off(struct rut_session *s);
 
 /* There are ractors: says so in the table when this session does not see all that they do. */
@@ -238,6 +262,9 @@ void rut_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton);
 
 /* alloc.c, ccall.c */
 void rut_on_newobj(VALUE index, struct rut_trace_arg *ta);
+/* The site of an allocation, and the bytes of its slot; NULL: it is not wanted. */
+const struct rut_site *rut_alloc_site(struct rut_session *s, const struct rut_trace_arg *ta,
+				      uint64_t *ret_bytes);
 void rut_on_c_call(VALUE index, struct rut_trace_arg *ta);
 void rut_slots_scan(struct rut_slots *slots);
 

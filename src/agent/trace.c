@@ -68,7 +68,7 @@ static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 		return -ENOMEM;
 	}
 	ctl->version = RUT_RING_VERSION;
-	ctl->mode = RUT_RING_DISCARD;
+	ctl->mode = s->flags & RUT_AGENT_OVERWRITE ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
 	ctl->subbuf_shift = shift;
 	ctl->subbuf_count = RING_SUBBUFS;
 	ctl->pid = (uint32_t)getpid();
@@ -81,7 +81,8 @@ static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 				    .subbuf_size = 1ull << shift,
 				    .shift = shift,
 				    .count = RING_SUBBUFS,
-				    .mode = RUT_RING_DISCARD};
+				    .mode = ctl->mode};
+	s->whose.ec = NULL;
 	s->ring_bytes = bytes;
 	return 0;
 }

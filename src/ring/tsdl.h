@@ -20,8 +20,11 @@
 	"typealias integer { size = 32; align = 8; signed = true; } := int32_t;\n"                 \
 	"typealias integer { size = 64; align = 8; signed = true; } := int64_t;\n"
 
-/* After a clock "monotonic". `last` is the name of struct rut_packet's last field. */
-#define RUT_TSDL_PACKETS(last)                                                                     \
+/*
+ * After a clock "monotonic". `last` is the name of struct rut_packet's last field, `id` the
+ * stream_id of its first stream, whose block is left open.
+ */
+#define RUT_TSDL_PACKETS(last, id)                                                                 \
 	"typealias integer { size = 48; align = 1; signed = false; map = "                         \
 	"clock.monotonic.value; } := uint48_clock_t;\n"                                            \
 	"typealias integer { size = 64; align = 8; signed = false; map = "                         \
@@ -41,7 +44,7 @@
 	"\tuint48_clock_t timestamp;\n"                                                            \
 	"} align(8);\n\n"                                                                          \
 	"stream {\n"                                                                               \
-	"\tid = 0;\n"                                                                              \
+	"\tid = " id ";\n"                                                                         \
 	"\tevent.header := struct event_header;\n"                                                 \
 	"\tpacket.context := struct packet_context;\n"
 

@@ -88,6 +88,11 @@ int rut_events_open(struct rut_tracee *p, struct rut_err *err)
 	return rut_events_open_at(p, fd, off, bytes, err);
 }
 
+const struct rut_ring *rut_events_ring(const struct rut_tracee *p)
+{
+	return &p->events->ring;
+}
+
 bool rut_events_told(const struct rut_tracee *p)
 {
 	return p->events->at >= p->events->count && !p->events->has;
@@ -307,6 +312,9 @@ int rut_events_round(struct rut_tracer *t, struct rut_err *err)
 	struct timespec ts;
 	uint64_t until;
 	bool last = t->ending;
+
+	if (t->config.mode == RUT_RUBY_RECORD)
+		return rut_record_round(t, err);
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	until = last ? UINT64_MAX : (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;

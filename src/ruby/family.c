@@ -166,6 +166,8 @@ int rut_family_join(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *
 	p->base = RUT_TAKE(seen->base);
 	p->base_count = seen->base_count;
 	p->events = RUT_TAKE(seen->events);
+	p->out = RUT_TAKE(seen->out);
+	p->recorded = seen->recorded;
 	seen->family = NULL;
 	remove_tracee(t, seen);
 	return 0;

@@ -4,10 +4,13 @@
 #define RUT_RUBY_INTERNAL_H
 
 #include "agent/abi.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "ruby/record.h"
 #include "ruby/tracer.h"
 
+struct rut_ring;
 struct rut_ring_ctl;
 
 struct rut_tracee_names {
@@ -37,7 +40,9 @@ struct rut_tracee {
 	size_t table_bytes;
 	struct rut_tracee_names *names; /* owned; by row, filled once */
 	uint32_t names_cap;
-	struct rut_events *events;  /* owned; trace mode */
+	struct rut_events *events;  /* owned; trace and record mode */
+	struct rut_record_out *out; /* owned; record mode, while its files are open */
+	bool recorded;		    /* it has, or had, files */
 	struct rut_agent_row *rows; /* owned; time mode: as if what runs had ended */
 	uint64_t pictured;	    /* ticks: when what runs was looked at last */
 	struct rut_agent_row *base; /* owned; counters at the last reset */
@@ -62,6 +67,16 @@ struct rut_family {
 struct rut_gone {
 	struct rut_ruby_row *rows; /* owned; the names are the tracer's */
 	size_t count, cap, limit;
+};
+
+/* Record mode: where the events go. */
+struct rut_record_to {
+	char *dir; /* owned; NULL: nowhere, they stay in the rings */
+	struct rut_trace_clock clock;
+	struct rut_record_totals totals;
+	/* Of processes that have exited: complete but for the end of the trace. Owned. */
+	struct rut_record_out **retired;
+	size_t nretired;
 };
 
 /* A process of a tree that is not traced yet, or never will be. */
@@ -95,6 +110,7 @@ struct rut_tracer {
 	struct rut_gone gone;
 	uint64_t search_ms; /* when processes are looked for the hard way again */
 	uint32_t ractors;   /* RUT_RACTORS_* of those that have ended, too */
+	struct rut_record_to record;
 	bool ending;	    /* the hooks are gone: what is left is told */
 	uint64_t follow_ms; /* when the trees are looked at again */
 	int watch_fd;	    /* borrowed; -1: none */
@@ -147,8 +163,15 @@ int rut_events_round(struct rut_tracer *t, struct rut_err *err);
 /* Tells all that a ring holds, in a copy of another process's memory; p->table is set. */
 int rut_events_tell_memory(struct rut_tracer *t, struct rut_tracee *p, struct rut_ring_ctl *ctl,
 			   unsigned char *data, size_t bytes, struct rut_err *err);
+/* The ring of a process with events. */
+const struct rut_ring *rut_events_ring(const struct rut_tracee *p);
 /* Do events come fast? Then look again soon. */
 bool rut_events_busy(const struct rut_tracer *t);
+
+/* record.c: moves finished packets into the trace. Returns 0 or -errno. */
+int rut_record_round(struct rut_tracer *t, struct rut_err *err);
+/* Ends the files of a process; what is in its ring was moved before. */
+void rut_record_close(struct rut_tracee *p);
 
 /* rows.c: one row, also when it has not counted anything; false: there is none. */
 bool rut_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,

@@ -207,7 +207,8 @@ static int map_table(struct rut_tracer *t, struct rut_tracee *p, struct rut_err 
 	struct rut_agent_slot *slot = slot_of(p);
 	int r = rut_family_join(t, p, err);
 
-	if (r == 0 && slot->mode == RUT_AGENT_TRACE && !p->events)
+	if (r == 0 && (slot->mode == RUT_AGENT_TRACE || slot->mode == RUT_AGENT_RECORD) &&
+	    !p->events)
 		r = rut_events_open(p, err);
 	if (r < 0)
 		return r;
@@ -223,7 +224,9 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 		      (t->config.args ? RUT_AGENT_ARGS : 0) |
 		      (t->config.exceptions ? RUT_AGENT_EXCEPTIONS : 0) |
 		      (t->config.stacks ? RUT_AGENT_STACKS : 0) |
-		      (t->config.filter.ask ? RUT_AGENT_ASK : 0);
+		      (t->config.filter.ask ? RUT_AGENT_ASK : 0) |
+		      (t->config.overwrite ? RUT_AGENT_OVERWRITE : 0) |
+		      RUT_AGENT_KINDS(t->config.kinds);
 	slot->tracer_pid = (int32_t)getpid();
 	slot->slow_ns = t->config.slow_ns;
 	slot->ring_bytes = t->config.ring_bytes;
@@ -432,6 +435,7 @@ void rut_tracee_free(struct rut_tracee *p)
 {
 	if (!p)
 		return;
+	rut_record_close(p);
 	rut_events_close(p);
 	rut_family_leave(p);
 	if (p->table)

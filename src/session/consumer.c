@@ -167,6 +167,14 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 	rut_writer_stacks_begin(&next, first_record_ns(&next));
 	c->end_ns = 0;
 	c->writer = next;
+	c->clock.begin_ns = next.begin_ns ? next.begin_ns : begin;
+	c->clock.offset_ns = m->clock_offset_ns;
+	for (size_t i = 0; i < c->ncompanions; i++) {
+		struct rut_err why = RUT_ERR_INIT;
+
+		if (c->companions[i].open(c->companions[i].arg, path, &c->clock, &why) < 0)
+			rut_warn("%s", why.msg);
+	}
 	c->opened_ns = c->looked_ns = rut_ring_clock();
 	c->clock_offset_ns = offset;
 	c->slept_ns = clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC);
@@ -242,6 +250,26 @@ int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
 	c->writer.dir_fd = -1;
 	c->drained_ns = c->flushed_ns = c->stacks_ns = rut_ring_clock();
 	return open_next(c, err);
+}
+
+int rut_consumer_accompany(struct rut_consumer *c, const struct rut_companion *companion,
+			   struct rut_err *err)
+{
+	c->companions[c->ncompanions++] = *companion;
+	return companion->open(companion->arg, c->writer.path, &c->clock, err);
+}
+
+/* What they cannot write they keep: the first problem is returned, and all are served. */
+static int step_companions(struct rut_consumer *c, struct rut_err *err)
+{
+	int first = 0;
+
+	for (size_t i = 0; i < c->ncompanions; i++) {
+		int rc = c->companions[i].step(c->companions[i].arg, err);
+
+		first = first ? first : rc;
+	}
+	return first;
 }
 
 int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err)
@@ -403,6 +431,8 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 	c->sleep_ms = n < 0 ? 50 : next_sleep_ms(c, c->writer.bytes - before, now - c->drained_ns);
 	add_up(c);
 	c->drained_ns = now;
+	if (n >= 0)
+		n = step_companions(c, err);
 	if (n < 0)
 		return (int)n;
 	if (now - c->flushed_ns >= FLUSH_NS) {
@@ -451,6 +481,12 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 		if (n >= 0)
 			n = rut_writer_last_stacks(&c->writer, err);
 		rut_writer_finish(&c->writer, c->end_ns);
+		for (size_t i = 0; i < c->ncompanions; i++) {
+			const struct rut_companion *side = &c->companions[i];
+			int rc = side->close(side->arg, c->end_ns, err);
+
+			n = n < 0 ? n : rc;
+		}
 	}
 	add_up(c);
 	rut_consumer_abandon(c);

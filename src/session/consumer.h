@@ -9,7 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
+#include "session/companion.h"
 #include "session/writer.h"
+
+#define RUT_COMPANIONS 2
 
 struct rut_consumer {
 	struct rut_recorder *recorder; /* borrowed */
@@ -26,7 +30,10 @@ struct rut_consumer {
 	uint64_t stacks_seen, stacks_ns; /* when stacks were written last: how many, when */
 	uint32_t generation;		 /* of the events that the metadata describes */
 	struct rut_mappings *mappings;	 /* NULL: not followed; owned */
-	char **folders;			 /* those written, oldest first; owned */
+	struct rut_companion companions[RUT_COMPANIONS];
+	size_t ncompanions;
+	struct rut_trace_clock clock; /* of this folder */
+	char **folders;		      /* those written, oldest first; owned */
 	size_t nfolders;
 	int sleep_ms;
 };
@@ -41,6 +48,13 @@ int rut_output_path(const struct rut_output_conf *conf, char *ret, size_t size,
 /* Opens the first folder. */
 int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
 		      const struct rut_output_conf *conf, struct rut_err *err);
+
+/*
+ * From now on this goes into the same folders. Returns 0 or -errno, when the present one cannot be
+ * opened.
+ */
+int rut_consumer_accompany(struct rut_consumer *c, const struct rut_companion *companion,
+			   struct rut_err *err);
 
 /* From now on what programs map is noticed, where stacks are recorded. */
 void rut_consumer_follow_mappings(struct rut_consumer *c);

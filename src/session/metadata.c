@@ -126,7 +126,7 @@ static void write_environment(struct rut_buf *out, const struct rut_metadata *m)
 
 static void write_stream(struct rut_buf *out, uint64_t contexts)
 {
-	rut_buf_puts(out, RUT_TSDL_PACKETS("_reserved"));
+	rut_buf_puts(out, RUT_TSDL_PACKETS("_reserved", "0"));
 	if (contexts) {
 		rut_buf_puts(out, "\tevent.context := struct {\n");
 		for (size_t i = 0; i < RUT_CTX_COUNT; i++)

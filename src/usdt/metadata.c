@@ -23,10 +23,10 @@ void rut_usdt_metadata_head(struct rut_buf *b, const uint8_t uuid[16], pid_t pid
 		       "TRUE;\n\toffset = %lld;\n"
 		       "};\n\n",
 		       (long long)clock_offset_ns);
-	rut_buf_puts(b, RUT_TSDL_PACKETS("_pid") "\tevent.context := struct {\n"
-						 "\t\tuint32_t _vtid;\n"
-						 "\t};\n"
-						 "};\n\n");
+	rut_buf_puts(b, RUT_TSDL_PACKETS("_pid", "0") "\tevent.context := struct {\n"
+						      "\t\tuint32_t _vtid;\n"
+						      "\t};\n"
+						      "};\n\n");
 }
 
 /* Names come from another process: what would end the string, or the line, is replaced. */

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Record mode: the records of Ruby events, and how they are laid out. The tracer writes the packets
+ * into a trace as they are (src/ruby/record_meta.c has the matching metadata), so this is the
+ * format on disk.
+ *
+ * Byte-packed CTF after the header word of ring.h. A record does not name its thread: records of
+ * one thread follow each other, and a SWITCH record says whose they are when that changes and at
+ * the begin of each packet. So the usual record has 12 bytes. A method, a place or a class is the
+ * number of a row of the session's table (abi.h), which the tracer writes into the trace as
+ * `ruby:method` records.
+ */
+#ifndef RUT_AGENT_RECORD_H
+#define RUT_AGENT_RECORD_H
+
+#include <stdint.h>
+
+#define RUT_RECORD_STREAM 1 /* stream_id of the ring */
+
+enum rut_record_id {
+	RUT_RECORD_SWITCH = 1,
+	RUT_RECORD_CALL,
+	RUT_RECORD_RETURN,
+	RUT_RECORD_C_CALL,
+	RUT_RECORD_C_RETURN,
+	RUT_RECORD_RAISE,
+	RUT_RECORD_RESCUE,
+	RUT_RECORD_ALLOC,
+	RUT_RECORD_GC_START,
+	RUT_RECORD_GC_MARK_END,
+	RUT_RECORD_GC_SWEEP_END,
+	RUT_RECORD_GC_ENTER,
+	RUT_RECORD_GC_EXIT,
+	RUT_RECORD_THREAD_START,
+	RUT_RECORD_THREAD_EXIT,
+	RUT_RECORD_GVL_WAIT,
+	RUT_RECORD_GVL_HAVE,
+	RUT_RECORD_GVL_RELEASE,
+};
+
+struct rut_record_switch {
+	uint64_t header;
+	uint32_t tid;
+	uint32_t fiber; /* small number, per process */
+} __attribute__((packed));
+
+/* CALL, RETURN, C_CALL, C_RETURN, RAISE (row: class and place), RESCUE */
+struct rut_record_row {
+	uint64_t header;
+	uint32_t row;
+} __attribute__((packed));
+
+struct rut_record_alloc {
+	uint64_t header;
+	uint32_t row; /* class and place */
+	uint32_t bytes;
+} __attribute__((packed));
+
+/* GC_START, GC_SWEEP_END */
+struct rut_record_gc {
+	uint64_t header;
+	uint32_t count;	     /* GCs since the program began */
+	uint64_t live_slots; /* of the heap */
+	uint8_t major;	     /* why it is a major one (enum rut_record_gc_major); 0: it is minor */
+	uint8_t by;	     /* what caused it (enum rut_record_gc_by) */
+} __attribute__((packed));
+
+/* GC_MARK_END, GC_ENTER, GC_EXIT */
+struct rut_record_plain {
+	uint64_t header;
+} __attribute__((packed));
+
+/* THREAD_START, THREAD_EXIT, GVL_WAIT, GVL_HAVE, GVL_RELEASE: come without the GVL, so they say
+ * which thread they are of, and SWITCH does not hold for them. */
+struct rut_record_thread {
+	uint64_t header;
+	uint32_t tid;
+} __attribute__((packed));
+
+#define RUT_RECORD_GC_MAJORS(F) F(nofree) F(oldgen) F(shady) F(force)
+#define RUT_RECORD_GC_BYS(F)	F(newobj) F(malloc) F(method) F(capi) F(stress)
+
+enum rut_record_gc_major {
+	RUT_RECORD_GC_MINOR,
+#define F(name) RUT_RECORD_GC_MAJOR_##name,
+	RUT_RECORD_GC_MAJORS(F)
+#undef F
+};
+
+enum rut_record_gc_by {
+	RUT_RECORD_GC_BY_UNKNOWN,
+#define F(name) RUT_RECORD_GC_BY_##name,
+	RUT_RECORD_GC_BYS(F)
+#undef F
+};
+
+#endif

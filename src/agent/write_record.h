@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Record mode (record.h): setting its hooks and writing its records. */
+#ifndef RUT_AGENT_WRITE_RECORD_H
+#define RUT_AGENT_WRITE_RECORD_H
+
+#include "session.h"
+
+/*
+ * Sets the hooks of the kinds that are global: GC, threads, the GVL, exceptions, allocations. With
+ * the GVL. Returns NULL or why not.
+ */
+const char *rut_record_hook(struct rut_session *s);
+void rut_record_unhook(struct rut_session *s);
+
+/* A method begins or returns (`event`: RUT_EVENT_CALL, RUT_EVENT_RETURN, of blocks likewise). */
+void rut_record_method(struct rut_session *s, void *ec, const struct rut_agent_row *row,
+		       uint32_t event);
+/* A C method begins or returns. */
+void rut_record_c_method(struct rut_session *s, const struct rut_trace_arg *ta);
+
+#endif

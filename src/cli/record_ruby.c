@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/record_ruby.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/abi.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "cli/ruby_target.h"
+#include "ring/write.h"
+#include "ruby/record.h"
+#include "ruby/tracer.h"
+
+#define LOOK_NS 1000000000ull
+
+#define K(kind) (1u << RUT_KIND_##kind)
+
+static const struct {
+	const char *name;
+	uint32_t kinds;
+} events[] = {
+	{"call", K(CALL)},	   {"return", K(RETURN)}, {"c_call", K(C_CALL)},
+	{"c_return", K(C_RETURN)}, {"raise", K(RAISE)},	  {"rescue", K(RESCUE)},
+	{"alloc", K(ALLOC)},	   {"gc", K(GC)},	  {"thread", K(THREAD)},
+	{"gvl", K(GVL)},
+};
+
+#define DEFAULT_KINDS (K(CALL) | K(RETURN) | K(RAISE) | K(GC) | K(THREAD) | K(GVL))
+
+const char *rut_record_ruby_events(void)
+{
+	static char names[128];
+	size_t len = 0;
+
+	for (size_t i = 0; i < sizeof(events) / sizeof(*events) && !names[sizeof(names) - 1]; i++)
+		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", i ? ", " : "",
+					events[i].name);
+	return names;
+}
+
+/* The kinds that a list of events means; 0: it is none. */
+static uint32_t parse_events(const char *list)
+{
+	uint32_t kinds = 0;
+
+	while (*list) {
+		size_t len = strcspn(list, ","), i = 0, n = sizeof(events) / sizeof(*events);
+
+		while (i < n &&
+		       (strlen(events[i].name) != len || strncmp(events[i].name, list, len) != 0))
+			i++;
+		if (i == n)
+			return 0;
+		kinds |= events[i].kinds;
+		list += len + (list[len] == ',');
+	}
+	return kinds;
+}
+
+int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, const char *value)
+{
+	const char *colon = strrchr(value, ':');
+	struct rut_record_ruby_source *s = &r->sources[r->count];
+	/* A target may have a colon itself: "puma: cluster". */
+	uint32_t kinds = colon && colon[1] != ' ' ? parse_events(colon + 1) : DEFAULT_KINDS;
+	size_t len = colon && colon[1] != ' ' ? (size_t)(colon - value) : strlen(value);
+
+	if (!kinds)
+		return rut_usage_error(cmd, "unknown Ruby event in '%s'; there are %s", value,
+				       rut_record_ruby_events());
+	if (!len)
+		return rut_usage_error(cmd, "'%s' should be TARGET[:EVENTS]", value);
+	if (r->count == RUT_RECORD_RUBY_MAX)
+		return rut_usage_error(cmd, "more than %d --ruby", RUT_RECORD_RUBY_MAX);
+	s->target = strndup(value, len);
+	s->kinds = kinds;
+	if (!s->target)
+		return RUT_EXIT_FAIL;
+	r->count++;
+	return 0;
+}
+
+/* The filter refers to the first processes found: later ones are of the same application. */
+static int source_find(const struct rut_record_ruby *r, const struct rut_record_ruby_source *s,
+		       struct rut_targets *ret, struct rut_ruby_filter *ret_filter,
+		       struct rut_err *err)
+{
+	const char *words[2] = {s->target, NULL};
+	struct rut_ruby_opts opts = {
+		.targets = {words, 1},
+		.paths = r->paths,
+		.classes = r->classes,
+		.methods = r->methods,
+		.c_calls = s->kinds & (K(C_CALL) | K(C_RETURN)),
+	};
+	int rc = rut_targets_find(ret, &opts, err);
+
+	rut_targets_filter(ret, &opts, false, ret_filter);
+	return rc;
+}
+
+static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source *s,
+			struct rut_err *err)
+{
+	struct rut_tracer_config config = {.mode = RUT_RUBY_RECORD,
+					   .kinds = s->kinds,
+					   .overwrite = r->flight,
+					   .ring_bytes = r->ring_bytes};
+	struct rut_targets *targets = calloc(1, sizeof(*targets));
+	int rc;
+
+	if (!targets)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = source_find(r, s, targets, &config.filter, err);
+	if (!rc)
+		rc = rut_tracer_new(&s->tracer, &config, err);
+	if (!rc)
+		rc = rut_targets_attach(targets, s->tracer, NULL, err);
+	s->targets = targets;
+	if (rc) {
+		rut_tracer_free(s->tracer);
+		rut_targets_fini(targets);
+		free(targets);
+		s->tracer = NULL;
+		s->targets = NULL;
+	}
+	return rc;
+}
+
+int rut_record_ruby_start(struct rut_record_ruby *r, struct rut_err *err)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		int rc = source_start(r, &r->sources[i], err);
+
+		if (rc && !(r->wait && (rc == -ESRCH || rc == -ENOENT)))
+			return rc;
+		r->alive += !rc;
+	}
+	r->looked_ns = rut_ring_clock();
+	return 0;
+}
+
+/* Processes that a name means and that have come since: attached to like those before. */
+static void look_again(struct rut_record_ruby *r)
+{
+	uint64_t now = rut_ring_clock();
+
+	if (now - r->looked_ns < LOOK_NS)
+		return;
+	r->looked_ns = now;
+	for (size_t i = 0; i < r->count; i++) {
+		struct rut_record_ruby_source *s = &r->sources[i];
+		struct rut_err ignored = RUT_ERR_INIT;
+		struct rut_targets found;
+		struct rut_ruby_filter filter;
+
+		if (s->target[strspn(s->target, "0123456789")] == '\0')
+			continue; /* a PID means one process */
+		if (!s->tracer) {
+			source_start(r, s, &ignored);
+			continue;
+		}
+		if (!source_find(r, s, &found, &filter, &ignored))
+			rut_targets_attach(&found, s->tracer, NULL, &ignored);
+		rut_targets_fini(&found);
+	}
+}
+
+static int open_dir(void *arg, const char *dir, const struct rut_trace_clock *clock,
+		    struct rut_err *err)
+{
+	struct rut_record_ruby *r = arg;
+	int rc = 0;
+
+	for (size_t i = 0; i < r->count && !rc; i++)
+		if (r->sources[i].tracer)
+			rc = rut_tracer_record_to(r->sources[i].tracer, dir, clock, err);
+	return rc;
+}
+
+static int step(void *arg, struct rut_err *err)
+{
+	struct rut_record_ruby *r = arg;
+	int first = 0;
+
+	look_again(r);
+	r->alive = 0;
+	for (size_t i = 0; i < r->count; i++) {
+		int n = r->sources[i].tracer ? rut_tracer_poll(r->sources[i].tracer, 0, err) : 0;
+
+		r->alive += n > 0 ? (size_t)n : 0;
+		first = first || n >= 0 ? first : n;
+	}
+	return first;
+}
+
+static int close_dir(void *arg, uint64_t end_ns, struct rut_err *err)
+{
+	struct rut_record_ruby *r = arg;
+	int first = 0;
+
+	for (size_t i = 0; i < r->count; i++) {
+		int rc = r->sources[i].tracer
+				 ? rut_tracer_record_end(r->sources[i].tracer, end_ns, err)
+				 : 0;
+
+		first = first ? first : rc;
+	}
+	return first;
+}
+
+static int snapshot(void *arg, const char *dir, const struct rut_trace_clock *clock,
+		    uint64_t end_ns, struct rut_err *err)
+{
+	struct rut_record_ruby *r = arg;
+	int rc = 0;
+
+	for (size_t i = 0; i < r->count && !rc; i++)
+		if (r->sources[i].tracer)
+			rc = rut_tracer_record_snapshot(r->sources[i].tracer, dir, clock, end_ns,
+							err);
+	return rc;
+}
+
+struct rut_companion rut_record_ruby_companion(struct rut_record_ruby *r)
+{
+	return (struct rut_companion){open_dir, step, close_dir, snapshot, r};
+}
+
+bool rut_record_ruby_over(const struct rut_record_ruby *r)
+{
+	return r->count && !r->alive && !r->wait;
+}
+
+void rut_record_ruby_report(const struct rut_record_ruby *r)
+{
+	struct rut_record_totals sum = {0};
+
+	for (size_t i = 0; i < r->count; i++) {
+		struct rut_record_totals one;
+
+		if (!r->sources[i].tracer)
+			continue;
+		rut_tracer_record_totals(r->sources[i].tracer, &one);
+		sum.events += one.events;
+		sum.bytes += one.bytes;
+		sum.packets += one.packets;
+		sum.lost += one.lost;
+		sum.processes += one.processes;
+	}
+	if (r->count)
+		fprintf(stderr,
+			"rutile record: Ruby: %" PRIu32 " process%s, %" PRIu64
+			" events, %.1f MiB in %" PRIu64 " packets, %" PRIu64 " events lost\n",
+			sum.processes, sum.processes == 1 ? "" : "es", sum.events,
+			(double)sum.bytes / 1048576, sum.packets, sum.lost);
+}
+
+void rut_record_ruby_fini(struct rut_record_ruby *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		rut_tracer_free(r->sources[i].tracer);
+		if (r->sources[i].targets)
+			rut_targets_fini(r->sources[i].targets);
+		free(r->sources[i].targets);
+		free(r->sources[i].target);
+	}
+	r->count = 0;
+	rut_words_fini(&r->paths);
+	rut_words_fini(&r->classes);
+	rut_words_fini(&r->methods);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* `--ruby TARGET[:EVENTS]` of record and start: Ruby events beside the kernel's. */
+#ifndef RUT_CLI_RECORD_RUBY_H
+#define RUT_CLI_RECORD_RUBY_H
+
+#include "cli/ruby_opts.h"
+#include "session/companion.h"
+
+struct rut_tracer;
+
+#define RUT_RECORD_RUBY_MAX 8
+
+struct rut_record_ruby {
+	struct rut_record_ruby_source {
+		char *target; /* owned */
+		uint32_t kinds;
+		struct rut_tracer *tracer; /* owned; NULL: not started */
+		void *targets;		   /* owned; what the tracer's filter refers to */
+	} sources[RUT_RECORD_RUBY_MAX];
+	size_t count;
+	struct rut_words paths, classes, methods; /* filters, for all of them */
+	bool wait;				  /* for targets that are not there yet */
+	bool flight;
+	uint64_t ring_bytes;
+	uint64_t looked_ns; /* for new processes that the targets mean */
+	size_t alive;	    /* processes that are traced */
+	int last_rc;	    /* of writing: problems are said once */
+};
+
+/* Takes the argument of --ruby. Returns 0 or RUT_EXIT_USAGE after a message. */
+int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, const char *value);
+
+/* The names of the events, for help and messages: "call, return, ...". */
+const char *rut_record_ruby_events(void);
+
+/* Attaches to every target. Returns 0 or -errno with the reason. */
+int rut_record_ruby_start(struct rut_record_ruby *r, struct rut_err *err);
+
+/* Its events into the directories of the session. Borrows `r`. */
+struct rut_companion rut_record_ruby_companion(struct rut_record_ruby *r);
+
+/* Have all targets ended? Never, while a name may still mean new processes (--wait). */
+bool rut_record_ruby_over(const struct rut_record_ruby *r);
+
+/* Says what was recorded on standard error. */
+void rut_record_ruby_report(const struct rut_record_ruby *r);
+
+void rut_record_ruby_fini(struct rut_record_ruby *r);
+
+#endif

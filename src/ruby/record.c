@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: MIT */
+#include "ruby/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "agent/record.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "ring/read.h"
+#include "ruby/internal.h"
+#include "ruby/record_meta.h"
+
+#define FLUSH_NS    1000000000ull /* a packet that does not fill up is written after that */
+#define DESCRIBE_NS 5000000000ull /* the metadata gets new names that often */
+#define NAMES_BYTES (1u << 20)	  /* of a packet of names */
+
+/* A stream's file: whole packets at every moment. */
+struct stream {
+	int fd; /* -1: not there */
+	off_t end;
+	uint64_t seq;	  /* of the next packet */
+	uint64_t last_ns; /* end of the last packet */
+};
+
+/* The files of one process, DIR/ruby-PID. */
+struct rut_record_out {
+	char *path; /* owned */
+	int dir_fd;
+	uint8_t uuid[16];
+	int64_t clock_offset_ns;
+	char ruby_version[16];
+	pid_t pid;
+	struct stream events, names;
+	uint64_t pos;	       /* of the next packet in the ring */
+	uint64_t lost_before;  /* events lost before these files began */
+	uint64_t lost;	       /* in them, once the ring is in the files */
+	uint64_t flushed_ns;   /* when the ring was flushed last */
+	uint32_t rows;	       /* whose names are written */
+	uint64_t rows_ns;      /* later rows came after that */
+	struct rut_buf labels; /* of the enumeration in the metadata */
+	uint32_t described;    /* rows that the metadata names */
+	uint64_t described_ns;
+};
+
+/* ---- packets ---- */
+
+static int write_at(const struct stream *s, struct iovec *v, int n, size_t bytes)
+{
+	off_t at = s->end;
+
+	while (bytes) {
+		ssize_t done = pwritev(s->fd, v, n, at);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done < 0) {
+			int rc = -errno;
+
+			/* Never half a packet. */
+			return ftruncate(s->fd, s->end) ? -errno : rc;
+		}
+		at += done;
+		bytes -= (size_t)done;
+		for (; n && (size_t)done >= v->iov_len; v++, n--)
+			done -= (ssize_t)v->iov_len;
+		if (n) {
+			v->iov_base = (char *)v->iov_base + done;
+			v->iov_len -= (size_t)done;
+		}
+	}
+	return 0;
+}
+
+/* Appends a packet with this head and `bytes` of records behind it. */
+static int append(struct rut_record_out *o, struct stream *s, struct rut_packet *head,
+		  const void *records, size_t bytes)
+{
+	struct iovec v[2] = {{head, sizeof(*head)}, {(void *)(uintptr_t)records, bytes}};
+	int rc;
+
+	memcpy(head->uuid, o->uuid, sizeof(head->uuid));
+	head->packet_seq_num = s->seq;
+	head->content_size = head->packet_size = (sizeof(*head) + bytes) * 8;
+	rc = write_at(s, v, bytes ? 2 : 1, sizeof(*head) + bytes);
+	if (rc)
+		return rc;
+	s->end += (off_t)(sizeof(*head) + bytes);
+	s->seq++;
+	s->last_ns = head->timestamp_end;
+	return 0;
+}
+
+/* A packet without records: from the last one's end to `end_ns` nothing happened. */
+static int append_empty(struct rut_record_out *o, struct stream *s, uint32_t stream_id,
+			uint64_t end_ns, uint64_t lost)
+{
+	struct rut_packet head = {
+		.magic = RUT_CTF_PACKET_MAGIC,
+		.stream_id = stream_id,
+		.stream_instance_id = (uint64_t)o->pid,
+		.timestamp_begin = s->last_ns,
+		.timestamp_end = end_ns > s->last_ns ? end_ns : s->last_ns,
+		.events_discarded = lost,
+		.pid = (uint32_t)o->pid,
+	};
+
+	return append(o, s, &head, NULL, 0);
+}
+
+static uint64_t lost_of(const struct rut_record_out *o, const struct rut_ring *r)
+{
+	return __atomic_load_n(&r->ctl->lost, __ATOMIC_RELAXED) - o->lost_before;
+}
+
+/* `packet`: in the ring, or a copy that nobody writes to. */
+static int append_events(struct rut_tracer *t, struct rut_record_out *o, const struct rut_ring *r,
+			 const unsigned char *packet)
+{
+	struct rut_record_totals *sum = &t->record.totals;
+	size_t content;
+	struct rut_packet head;
+	int rc;
+
+	memcpy(&head, packet, sizeof(head));
+	content = head.content_size / 8;
+	if (head.magic != RUT_CTF_PACKET_MAGIC || content < sizeof(head) ||
+	    content > r->subbuf_size)
+		return 0; /* the process wrote over it */
+	head.stream_id = RUT_RECORD_STREAM;
+	head.events_discarded -= o->lost_before;
+	/* A begin before the last end is not the process's to say. */
+	if (head.timestamp_begin < o->events.last_ns)
+		head.timestamp_begin = o->events.last_ns;
+	rc = append(o, &o->events, &head, packet + sizeof(head), content - sizeof(head));
+	if (rc)
+		return rc;
+	sum->packets++;
+	sum->bytes += content;
+	return 0;
+}
+
+/* ---- names ---- */
+
+static int flush_names(struct rut_record_out *o, const struct rut_buf *b, uint64_t begin_ns,
+		       uint64_t end_ns)
+{
+	struct rut_packet head = {
+		.magic = RUT_CTF_PACKET_MAGIC,
+		.stream_id = RUT_RECORD_NAMES_STREAM,
+		.stream_instance_id = (uint64_t)o->pid,
+		.timestamp_begin = begin_ns,
+		.timestamp_end = end_ns,
+		.pid = (uint32_t)o->pid,
+	};
+
+	if (b->failed)
+		return -ENOMEM;
+	return b->len ? append(o, &o->names, &head, b->data, b->len) : 0;
+}
+
+/*
+ * Writes the names of rows that came since the last call. A row that was not there then is used by
+ * later records only, so its name is given that time: readers have it before they need it.
+ */
+static int write_names(struct rut_tracer *t, struct rut_tracee *p, struct rut_record_out *o)
+{
+	uint64_t now = rut_ring_clock(), since = o->rows_ns;
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	uint32_t count = rut_rows_count(p), done = o->rows, i;
+	int rc = 0;
+
+	for (i = o->rows; i < count && !rc; i++) {
+		uint32_t flags = __atomic_load_n(&rut_rows_at(p, i)->flags, __ATOMIC_ACQUIRE);
+		struct rut_ruby_row row;
+
+		if (!(flags & RUT_ROW_NAMED) || !rut_rows_get(t, p, i, &row))
+			break;
+		rut_record_name(&b, since, i, &row, flags);
+		if (b.len >= NAMES_BYTES) {
+			rc = flush_names(o, &b, since, since);
+			rut_buf_clear(&b);
+			done = rc ? done : i + 1;
+		}
+	}
+	if (!rc)
+		rc = flush_names(o, &b, since, since);
+	if (rc)
+		i = done;
+	for (; o->rows < i; o->rows++) {
+		struct rut_ruby_row row;
+
+		if (rut_rows_get(t, p, o->rows, &row))
+			rut_record_label(&o->labels, o->rows, &row);
+	}
+	if (!rc && i == count)
+		o->rows_ns = now;
+	return rc;
+}
+
+/* The file is replaced whole: readers have the old one or the new one. */
+static int describe(struct rut_record_out *o)
+{
+	static const char hidden[] = ".metadata", name[] = "metadata";
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	struct rut_record_about about = {o->pid, o->uuid, o->clock_offset_ns, o->ruby_version};
+	_cleanup_close_ int fd = -1;
+	int rc;
+
+	rut_record_metadata(&b, &about, &o->labels);
+	if (b.failed)
+		return -ENOMEM;
+	fd = openat(o->dir_fd, hidden, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return -errno;
+	rc = rut_file_write(fd, b.data, b.len);
+	if (!rc && renameat(o->dir_fd, hidden, o->dir_fd, name))
+		rc = -errno;
+	if (rc) {
+		unlinkat(o->dir_fd, hidden, 0);
+		return rc;
+	}
+	o->described = o->rows;
+	o->described_ns = rut_ring_clock();
+	return 0;
+}
+
+/* ---- files ---- */
+
+static void out_free(struct rut_record_out *o)
+{
+	if (!o)
+		return;
+	rut_closep(&o->events.fd);
+	rut_closep(&o->names.fd);
+	rut_closep(&o->dir_fd);
+	rut_buf_fini(&o->labels);
+	free(o->path);
+	free(o);
+}
+
+static int open_files(struct rut_record_out *o, const char *dir)
+{
+	char path[PATH_MAX], name[32];
+	int rc;
+
+	snprintf(name, sizeof(name), "ruby-%d", (int)o->pid);
+	rc = rut_file_new_folder(path, sizeof(path), dir, name);
+	if (rc)
+		return rc;
+	o->path = strdup(path);
+	if (!o->path)
+		return -ENOMEM;
+	o->dir_fd = open(path, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (o->dir_fd < 0)
+		return -errno;
+	rc = describe(o);
+	if (rc)
+		return rc;
+	o->events.fd = openat(o->dir_fd, "events", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (o->events.fd < 0)
+		return -errno;
+	o->names.fd = openat(o->dir_fd, "names", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	return o->names.fd < 0 ? -errno : 0;
+}
+
+/* Makes DIR/ruby-PID. Its streams begin with the trace. */
+static int out_new(struct rut_record_out **ret, const struct rut_tracee *p, const char *dir,
+		   const struct rut_trace_clock *clock)
+{
+	struct rut_record_out *o = calloc(1, sizeof(*o));
+	int rc;
+
+	if (!o)
+		return -ENOMEM;
+	*o = (struct rut_record_out){.dir_fd = -1,
+				     .pid = p->pid,
+				     .events = {.fd = -1, .last_ns = clock->begin_ns},
+				     .names = {.fd = -1, .last_ns = clock->begin_ns},
+				     .rows_ns = clock->begin_ns,
+				     .flushed_ns = rut_ring_clock(),
+				     .clock_offset_ns = clock->offset_ns};
+	if (p->ctl)
+		for (size_t i = 0; i + 1 < sizeof(o->ruby_version) && p->ctl->ruby_version[i]; i++)
+			o->ruby_version[i] = strchr("\"\\\n", p->ctl->ruby_version[i])
+						     ? '_'
+						     : p->ctl->ruby_version[i];
+	if (getrandom(o->uuid, sizeof(o->uuid), 0) < 0)
+		memcpy(o->uuid, &clock->begin_ns, sizeof(clock->begin_ns));
+	rc = open_files(o, dir);
+	/* Both streams begin with the trace, whenever their first record comes. */
+	if (!rc)
+		rc = append_empty(o, &o->events, RUT_RECORD_STREAM, clock->begin_ns, 0);
+	if (!rc)
+		rc = append_empty(o, &o->names, RUT_RECORD_NAMES_STREAM, clock->begin_ns, 0);
+	if (rc) {
+		out_free(o);
+		return rc;
+	}
+	*ret = o;
+	return 0;
+}
+
+static int move_packets(struct rut_tracer *t, const struct rut_tracee *p)
+{
+	const struct rut_ring *r = rut_events_ring(p);
+	struct rut_record_out *o = p->out;
+	const unsigned char *packet;
+	uint32_t n = 0;
+
+	/* No more than it can hold: what it says of its positions may be untrue. */
+	while (n++ < r->count && (packet = rut_ring_next(r, &o->pos))) {
+		uint64_t records = rut_ring_packet_records(r, o->pos);
+		int rc = append_events(t, o, r, packet);
+
+		if (rc)
+			return rc;
+		t->record.totals.events += records;
+		o->pos += r->subbuf_size;
+		rut_ring_release(r, o->pos);
+	}
+	return 0;
+}
+
+/* Writes all that the ring and the table still have. */
+static int complete(struct rut_tracer *t, struct rut_tracee *p)
+{
+	struct rut_record_out *o = p->out;
+	int rc;
+
+	rut_ring_flush(rut_events_ring(p));
+	rc = move_packets(t, p);
+	if (!rc)
+		rc = write_names(t, p, o);
+	if (!rc && o->described != o->rows)
+		rc = describe(o);
+	o->lost = lost_of(o, rut_events_ring(p));
+	return rc;
+}
+
+/* Every stream ends with the trace. */
+static int end_streams(struct rut_record_out *o, uint64_t end_ns)
+{
+	int rc = append_empty(o, &o->events, RUT_RECORD_STREAM, end_ns, o->lost);
+
+	return rc ? rc : append_empty(o, &o->names, RUT_RECORD_NAMES_STREAM, end_ns, 0);
+}
+
+/* A process has exited. Its files are closed until the trace ends, because there may be many. */
+static int retire(struct rut_tracer *t, struct rut_tracee *p)
+{
+	struct rut_record_to *to = &t->record;
+	struct rut_record_out **more;
+	int rc = complete(t, p);
+
+	if (rc)
+		return rc;
+	more = realloc(to->retired, (to->nretired + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	to->retired = more;
+	more[to->nretired++] = p->out;
+	rut_closep(&p->out->events.fd);
+	rut_closep(&p->out->names.fd);
+	rut_closep(&p->out->dir_fd);
+	rut_buf_fini(&p->out->labels);
+	p->out = NULL;
+	return 0;
+}
+
+static int end_retired(struct rut_record_out *o, uint64_t end_ns)
+{
+	o->dir_fd = open(o->path, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (o->dir_fd < 0)
+		return -errno;
+	o->events.fd = openat(o->dir_fd, "events", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	o->names.fd = openat(o->dir_fd, "names", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (o->events.fd < 0 || o->names.fd < 0)
+		return -errno;
+	return end_streams(o, end_ns);
+}
+
+void rut_record_close(struct rut_tracee *p)
+{
+	out_free(p->out);
+	p->out = NULL;
+}
+
+static int round_of(struct rut_tracer *t, struct rut_tracee *p)
+{
+	const struct rut_ring *r = rut_events_ring(p);
+	uint64_t now = rut_ring_clock();
+	struct rut_record_out *o = p->out;
+	int rc = 0;
+
+	if (!o) {
+		rc = out_new(&p->out, p, t->record.dir, &t->record.clock);
+		if (rc)
+			return rc;
+		o = p->out;
+		o->pos = __atomic_load_n(&r->ctl->consumed, __ATOMIC_ACQUIRE);
+		o->lost_before = p->recorded ? __atomic_load_n(&r->ctl->lost, __ATOMIC_RELAXED) : 0;
+		t->record.totals.processes += !p->recorded;
+		p->recorded = true;
+	}
+	if (now - o->flushed_ns >= FLUSH_NS) {
+		rut_ring_flush(r);
+		o->flushed_ns = now;
+	}
+	rc = move_packets(t, p);
+	if (!rc)
+		rc = write_names(t, p, o);
+	if (!rc && o->described != o->rows && now - o->described_ns >= DESCRIBE_NS)
+		rc = describe(o);
+	return rc;
+}
+
+int rut_record_round(struct rut_tracer *t, struct rut_err *err)
+{
+	int first = 0;
+
+	if (!t->record.dir || t->config.overwrite)
+		return 0;
+	for (size_t i = 0; i < t->count; i++) {
+		struct rut_tracee *p = t->tracees[i];
+		bool gone = p->over || (p->exited && !p->unseen);
+		int rc;
+
+		if (!p->events || (gone && p->recorded && !p->out))
+			continue;
+		rc = round_of(t, p);
+		if (!rc && gone)
+			rc = retire(t, p);
+		first = first ? first : rc;
+	}
+	return first ? rut_err_errno(err, -first, "cannot write to '%s'", t->record.dir) : 0;
+}
+
+/* Ends all files at `end_ns`. */
+static int end_all(struct rut_tracer *t, uint64_t end_ns)
+{
+	int first = 0;
+
+	for (size_t i = 0; i < t->count; i++) {
+		struct rut_tracee *p = t->tracees[i];
+		int rc;
+
+		if (!p->out)
+			continue;
+		rc = complete(t, p);
+		if (!rc)
+			rc = end_streams(p->out, end_ns);
+		t->record.totals.lost += p->out->lost;
+		rut_record_close(p);
+		first = first ? first : rc;
+	}
+	for (size_t i = 0; i < t->record.nretired; i++) {
+		struct rut_record_out *o = t->record.retired[i];
+		int rc = end_retired(o, end_ns);
+
+		t->record.totals.lost += o->lost;
+		out_free(o);
+		first = first ? first : rc;
+	}
+	free(t->record.retired);
+	t->record.retired = NULL;
+	t->record.nretired = 0;
+	return first;
+}
+
+int rut_tracer_record_to(struct rut_tracer *t, const char *dir, const struct rut_trace_clock *clock,
+			 struct rut_err *err)
+{
+	char *copy = strdup(dir);
+	int rc;
+
+	if (!copy)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = end_all(t, clock->begin_ns);
+	if (rc)
+		rut_warn("cannot write to '%s': %s", t->record.dir, strerror(-rc));
+	free(t->record.dir);
+	t->record.dir = copy;
+	t->record.clock = *clock;
+	return rut_record_round(t, err);
+}
+
+int rut_tracer_record_end(struct rut_tracer *t, uint64_t end_ns, struct rut_err *err)
+{
+	int rc = rut_record_round(t, err);
+
+	if (!rc) {
+		rc = end_all(t, end_ns);
+		if (rc)
+			rut_err_errno(err, -rc, "cannot write to '%s'", t->record.dir);
+	}
+	free(t->record.dir);
+	t->record.dir = NULL;
+	return rc;
+}
+
+/* ---- flight recorders ---- */
+
+static int copy_ring(struct rut_tracer *t, struct rut_tracee *p, struct rut_record_out *o,
+		     unsigned char *buf)
+{
+	const struct rut_ring *r = rut_events_ring(p);
+	uint64_t end, pos;
+
+	rut_ring_flush(r);
+	end = __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE) & ~(r->subbuf_size - 1);
+	for (pos = rut_ring_oldest(r); pos < end; pos += r->subbuf_size) {
+		uint64_t records = rut_ring_packet_records(r, pos);
+		int rc = rut_ring_copy(r, pos, buf);
+
+		if (rc == -ESTALE || rc == -EAGAIN)
+			continue; /* overwritten meanwhile, or by a thread that was interrupted */
+		if (!rc)
+			rc = append_events(t, o, r, buf);
+		if (rc)
+			return rc;
+		t->record.totals.events += records;
+	}
+	return 0;
+}
+
+static int snapshot_of(struct rut_tracer *t, struct rut_tracee *p, const char *dir,
+		       const struct rut_trace_clock *clock, uint64_t end_ns)
+{
+	_cleanup_free_ unsigned char *buf = malloc(rut_events_ring(p)->subbuf_size);
+	struct rut_record_out *o = NULL;
+	int rc = buf ? out_new(&o, p, dir, clock) : -ENOMEM;
+
+	if (!rc)
+		rc = copy_ring(t, p, o, buf);
+	if (!rc)
+		rc = write_names(t, p, o);
+	if (!rc)
+		rc = append_empty(o, &o->events, RUT_RECORD_STREAM, end_ns,
+				  lost_of(o, rut_events_ring(p)));
+	if (!rc)
+		rc = append_empty(o, &o->names, RUT_RECORD_NAMES_STREAM, end_ns, 0);
+	if (!rc)
+		rc = describe(o);
+	out_free(o);
+	return rc;
+}
+
+int rut_tracer_record_snapshot(struct rut_tracer *t, const char *dir,
+			       const struct rut_trace_clock *clock, uint64_t end_ns,
+			       struct rut_err *err)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		int rc = t->tracees[i]->events ? snapshot_of(t, t->tracees[i], dir, clock, end_ns)
+					       : 0;
+
+		if (rc)
+			return rut_err_errno(err, -rc, "cannot write to '%s'", dir);
+	}
+	return 0;
+}
+
+void rut_tracer_record_totals(const struct rut_tracer *t, struct rut_record_totals *ret)
+{
+	*ret = t->record.totals;
+	for (size_t i = 0; i < t->count; i++)
+		if (t->tracees[i]->out)
+			ret->lost += lost_of(t->tracees[i]->out, rut_events_ring(t->tracees[i]));
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#include "ruby/record_meta.h"
+
+#include <string.h>
+
+#include "agent/abi.h"
+#include "agent/record.h"
+#include "base/buf.h"
+#include "ring/ring.h"
+#include "ring/tsdl.h"
+#include "ruby/tracer.h"
+
+#define NAME_ID 1
+
+static void event(struct rut_buf *b, unsigned id, const char *name, const char *fields)
+{
+	rut_buf_printf(b,
+		       "event {\n\tname = \"ruby:%s\";\n\tid = %u;\n\tstream_id = %d;\n"
+		       "\tfields := struct {\n%s\t};\n};\n\n",
+		       name, id, RUT_RECORD_STREAM, fields);
+}
+
+#define METHOD "\t\tmethod_t _method;\n"
+#define SITE   "\t\tmethod_t _class;\n"
+#define TID    "\t\tuint32_t _tid;\n"
+#define GC                                                                                         \
+	"\t\tuint32_t _count;\n\t\tuint64_t _live_slots;\n\t\tgc_major_t _major;\n\t\tgc_by_t "    \
+	"_by;\n"
+
+static void events(struct rut_buf *b)
+{
+	event(b, RUT_RECORD_SWITCH, "switch", TID "\t\tuint32_t _fiber;\n");
+	event(b, RUT_RECORD_CALL, "call", METHOD);
+	event(b, RUT_RECORD_RETURN, "return", METHOD);
+	event(b, RUT_RECORD_C_CALL, "c_call", METHOD);
+	event(b, RUT_RECORD_C_RETURN, "c_return", METHOD);
+	event(b, RUT_RECORD_RAISE, "raise", SITE);
+	event(b, RUT_RECORD_RESCUE, "rescue", SITE);
+	event(b, RUT_RECORD_ALLOC, "alloc", SITE "\t\tuint32_t _bytes;\n");
+	event(b, RUT_RECORD_GC_START, "gc_start", GC);
+	event(b, RUT_RECORD_GC_MARK_END, "gc_mark_end", "");
+	event(b, RUT_RECORD_GC_SWEEP_END, "gc_sweep_end", GC);
+	event(b, RUT_RECORD_GC_ENTER, "gc_enter", "");
+	event(b, RUT_RECORD_GC_EXIT, "gc_exit", "");
+	event(b, RUT_RECORD_THREAD_START, "thread_start", TID);
+	event(b, RUT_RECORD_THREAD_EXIT, "thread_exit", TID);
+	event(b, RUT_RECORD_GVL_WAIT, "gvl_wait", TID);
+	event(b, RUT_RECORD_GVL_HAVE, "gvl_have", TID);
+	event(b, RUT_RECORD_GVL_RELEASE, "gvl_release", TID);
+}
+
+static void enumerations(struct rut_buf *b, const struct rut_buf *labels)
+{
+	unsigned n = 0;
+
+	/* An enumeration must have a label. No row has the last number. */
+	rut_buf_puts(b, "typealias enum : uint32_t {\n\t\"?\" = 4294967295");
+	if (labels->len)
+		rut_buf_add(b, labels->data, labels->len);
+	rut_buf_puts(b, "\n} := method_t;\n\ntypealias enum : uint8_t { minor");
+#define F(name) rut_buf_puts(b, ", " #name);
+	RUT_RECORD_GC_MAJORS(F)
+#undef F
+	rut_buf_puts(b, " } := gc_major_t;\n\ntypealias enum : uint8_t { unknown = 0");
+#define F(name) rut_buf_printf(b, ", " #name " = %u", ++n);
+	RUT_RECORD_GC_BYS(F)
+#undef F
+	rut_buf_puts(b, " } := gc_by_t;\n\n");
+}
+
+void rut_record_metadata(struct rut_buf *b, const struct rut_record_about *about,
+			 const struct rut_buf *labels)
+{
+	rut_buf_puts(b, "/* CTF 1.8 */\n\n" RUT_TSDL_INTEGERS "\n");
+	rut_tsdl_trace(b, about->uuid);
+	rut_buf_printf(b,
+		       "env {\n\tdomain = \"ruby\";\n\ttracer_name = \"rutile\";\n\tvpid = %d;\n"
+		       "\truby_version = \"%s\";\n};\n\n",
+		       (int)about->pid, about->ruby_version);
+	rut_buf_printf(b,
+		       "clock {\n\tname = \"monotonic\";\n\tfreq = 1000000000;\n\tabsolute = "
+		       "TRUE;\n\toffset = %lld;\n};\n\n",
+		       (long long)about->clock_offset_ns);
+	rut_buf_puts(b, RUT_TSDL_PACKETS("_pid", "1") "};\n\n");
+	rut_buf_printf(b,
+		       "stream {\n\tid = %d;\n\tevent.header := struct event_header;\n"
+		       "\tpacket.context := struct packet_context;\n};\n\n",
+		       RUT_RECORD_NAMES_STREAM);
+	enumerations(b, labels);
+	events(b);
+	rut_buf_printf(b,
+		       "event {\n\tname = \"ruby:method\";\n\tid = %d;\n\tstream_id = %d;\n"
+		       "\tfields := struct {\n\t\tuint32_t _id;\n\t\tuint32_t _line;\n"
+		       "\t\tuint8_t _singleton;\n\t\tuint8_t _native;\n\t\tstring _class;\n"
+		       "\t\tstring _method;\n\t\tstring _path;\n\t};\n};\n",
+		       NAME_ID, RUT_RECORD_NAMES_STREAM);
+}
+
+/* Names are another process's: what would end the string, or the line, is replaced. */
+static void put_name(struct rut_buf *b, const char *name)
+{
+	for (; name && *name; name++)
+		rut_buf_putc(b, *name == '"' || *name == '\\' || (unsigned char)*name < ' ' ||
+						*name == 0x7f
+					? '_'
+					: *name);
+}
+
+void rut_record_label(struct rut_buf *labels, uint32_t number, const struct rut_ruby_row *row)
+{
+	rut_buf_puts(labels, ",\n\t\"");
+	put_name(labels, row->class_name);
+	if (row->method_name) {
+		if (row->class_name)
+			rut_buf_putc(labels, row->singleton ? '.' : '#');
+		put_name(labels, row->method_name);
+	}
+	rut_buf_printf(labels, "\" = %u", number);
+}
+
+static void put_string(struct rut_buf *b, const char *s)
+{
+	rut_buf_add(b, s ? s : "", s ? strlen(s) + 1 : 1);
+}
+
+void rut_record_name(struct rut_buf *b, uint64_t ns, uint32_t number,
+		     const struct rut_ruby_row *row, uint32_t flags)
+{
+	uint64_t header = RUT_RECORD_HEADER(NAME_ID, ns);
+
+	rut_buf_add(b, &header, sizeof(header));
+	rut_buf_add(b, &number, sizeof(number));
+	rut_buf_add(b, &row->line, sizeof(row->line));
+	rut_buf_putc(b, row->singleton);
+	rut_buf_putc(b, flags & RUT_ROW_C ? 1 : 0);
+	put_string(b, row->class_name);
+	put_string(b, row->method_name);
+	put_string(b, row->path);
+}

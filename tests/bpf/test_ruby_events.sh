@@ -1,0 +1,293 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Ruby events in a trace, beside the kernel's: counts equal TracePoint's, every reader shows names,
+# a system call lies between the call and the return of the method that makes it.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+: "${RUBY:=ruby}"
+exact=$SRC/tests/ruby/exact
+
+normal() {
+  sed -E 's/0x[0-9a-f]+/0xX/g; s/\\\?/?/g' | awk '{ n = $NF; $NF = ""; sum[$0] += n }
+    END { for (k in sum) print k sum[k] }' | LC_ALL=C sort
+}
+
+# counts EVENT: "LINE NAME COUNT" of the event in bt2.out, as the harness prints them.
+counts() {
+  awk -v event="ruby:$1:" '
+    function field(name,   v) {
+      v = $0
+      if (!sub(".*[ {]" name " = ", "", v)) return ""
+      if (v ~ /^\(? ?"/) { sub(/^\(? ?"/, "", v); sub(/".*/, "", v) } else sub(/[ ,].*/, "", v)
+      return v
+    }
+    / ruby:method: / { line[field("id")] = field("line") }
+    index($0, " " event " ") {
+      name = field("method")
+      v = $0; sub(/.*container = /, "", v); sub(/ .*/, "", v)
+      n[v]++; names[v] = name
+    }
+    END { for (v in n) print line[v], names[v], n[v] }' bt2.out |
+    grep -v ' Harness[.]' | normal
+}
+
+# attached PROGRAM ARGUMENTS...: records it from its ready() to its end into "trace".
+attached() {
+  program=$1
+  shift
+  mkfifo in err
+  # shellcheck disable=SC2209 # a variable for one command
+  EXACT=wait "$RUBY" -W0 --disable-gems -r"$exact/harness.rb" "$exact/$program.rb" <in 2>err &
+  pid=$!
+  exec 5>in 6<err
+  read -r ready <&6
+  [ "$ready" = ready ]
+  "$RUTILE" record -o trace --ruby "$pid:$1" "${@:2}" 2>record.err &
+  recorder=$!
+  t_wait test -s trace/ruby-"$pid"/events
+  echo >&5
+  wait "$pid"
+  wait "$recorder"
+  cat record.err
+  grep -q ' 0 events lost' record.err
+  readers trace >/dev/null
+}
+
+reference() {
+  # shellcheck disable=SC2209
+  EXACT=calls EXACT_FROM=ready "$RUBY" -W0 --disable-gems -r"$exact/harness.rb" "$exact/$1.rb" |
+    normal >want
+}
+
+test_counts() {
+  attached calls call,return
+  reference calls
+  counts call >got
+  [ "$(wc -l <want)" -gt 30 ]
+  diff -u want got
+  # Every call returned. Ruby reports a call again at each of the two retries.
+  sed -i 's/Plain#retries 12/Plain#retries 4/' want
+  counts return >got
+  diff -u want got
+}
+
+test_concurrent() {
+  attached concurrent call,return
+  reference concurrent
+  # How deep a stack overflow goes is not the same twice.
+  grep -v 'Work#deep' want >want.2
+  counts call | grep -v 'Work#deep' >got
+  diff -u want.2 got
+}
+
+# The thread of a record is that of the last ruby:switch in its stream: per thread, calls and returns
+# are nested like brackets.
+test_nesting_by_thread() {
+  cat >threads.rb <<'RUBY'
+class Work
+  def outer(n) = n.times.map { |i| inner(i) }.sum
+  def inner(i) = i + leaf(i)
+  def leaf(i) = (Fiber.new { fibered(i) }).resume
+  def fibered(i) = i
+end
+$stdout.puts 'ready'; $stdout.flush; $stdin.gets
+4.times.map { Thread.new { 200.times { Work.new.outer(5) } } }.each(&:join)
+RUBY
+  mkfifo in out
+  "$RUBY" --disable-gems threads.rb <in >out &
+  pid=$!
+  exec 5>in 6<out
+  read -r ready <&6
+  "$RUTILE" record -o trace --path '*' --ruby "$pid:call,return" 2>record.err &
+  recorder=$!
+  t_wait test -s trace/ruby-"$pid"/events
+  echo >&5
+  wait "$pid"
+  wait "$recorder"
+  readers trace >/dev/null
+  awk '
+    / ruby:switch: / { v = $0; sub(/.*tid = /, "", v); sub(/ }.*/, "", v); key = v; seen[v] }
+    / ruby:call: / { m = $0; sub(/.*\( "/, "", m); sub(/".*/, "", m); stack[key, depth[key]++] = m; calls++ }
+    / ruby:return: / {
+      m = $0; sub(/.*\( "/, "", m); sub(/".*/, "", m)
+      if (!depth[key]) { print "return of " m " without a call"; bad = 1; exit 1 }
+      top = stack[key, --depth[key]]
+      if (top != m) { print key ": " m " returns in " top; bad = 1; exit 1 }
+    }
+    END {
+      if (bad) exit 1
+      for (k in depth) if (depth[k]) { print k " has calls left"; exit 1 }
+      for (k in seen) { split(k, part, ","); tids[part[1]] }
+      for (t in tids) n++
+      print calls, n
+      exit !(calls == 4 * 200 * (1 + 5 * 3) && n >= 4)
+    }' bt2.out
+}
+
+# The one timeline: each marker system call lies between its method's call and return.
+test_marker() {
+  need_bpf
+  cat >marker.rb <<'RUBY'
+class Marker
+  def mark = Process.ppid
+end
+$stdout.puts 'ready'; $stdout.flush; $stdin.gets
+m = Marker.new
+100_000.times { m.mark }
+RUBY
+  mkfifo in out
+  "$RUBY" --disable-gems marker.rb <in >out &
+  pid=$!
+  exec 5>in 6<out
+  read -r ready <&6
+  "$RUTILE" record -o trace --buffer 64M -p "$pid" -e syscall:getppid --ruby "$pid:call,return" 2>record.err &
+  recorder=$!
+  t_wait test -s trace/ruby-"$pid"/events
+  recording trace
+  echo >&5
+  wait "$pid"
+  wait "$recorder"
+  cat record.err
+  [ "$(grep -c ' 0 events lost' record.err)" = 2 ]
+  readers trace >/dev/null
+  awk '/ (ruby:call|ruby:return|syscall_entry_getppid|syscall_exit_getppid): / {
+      for (i = 1; i <= NF; i++) if ($i ~ /^(ruby:|syscall_)/) { print $i; break }
+    }' bt2.out | paste - - - - | sort | uniq -c >quads
+  cat quads
+  [ "$(wc -l <quads)" = 1 ]
+  grep -qE '^ *100000 ruby:call:.syscall_entry_getppid:.syscall_exit_getppid:.ruby:return:$' quads
+}
+
+# What is forked is recorded, however short it lives.
+test_children() {
+  cat >forks.rb <<'RUBY'
+class Child
+  def work(n) = n
+end
+$stdout.puts 'ready'; $stdout.flush; $stdin.gets
+20.times { |i| Process.wait(fork { 50.times { |n| Child.new.work(n) } }) }
+RUBY
+  mkfifo in out
+  "$RUBY" --disable-gems forks.rb <in >out &
+  pid=$!
+  exec 5>in 6<out
+  read -r ready <&6
+  "$RUTILE" record -o trace --ruby "$pid:call,return" 2>record.err &
+  recorder=$!
+  t_wait test -s trace/ruby-"$pid"/events
+  echo >&5
+  wait "$pid"
+  wait "$recorder"
+  cat record.err
+  grep -q 'Ruby: 21 processes' record.err
+  readers trace >/dev/null
+  [ "$(grep -c ' ruby:call: ' bt2.out)" = 1000 ]
+  [ "$(grep -c ' ruby:return: ' bt2.out)" = 1000 ]
+  [ "$(grep ' ruby:call: ' bt2.out | grep -c '"Child#work"')" = 1000 ]
+}
+
+# A worker that was killed: what it wrote before is in the trace.
+test_killed() {
+  cat >killed.rb <<'RUBY'
+class Victim
+  def work(n) = n
+  def last = Process.kill(:KILL, $$)
+end
+$stdout.puts 'ready'; $stdout.flush; $stdin.gets
+777.times { |n| Victim.new.work(n) }
+Victim.new.last
+RUBY
+  mkfifo in out
+  "$RUBY" --disable-gems killed.rb <in >out &
+  pid=$!
+  exec 5>in 6<out
+  read -r ready <&6
+  "$RUTILE" record -o trace --ruby "$pid:call,return" 2>record.err &
+  recorder=$!
+  t_wait test -s trace/ruby-"$pid"/events
+  echo >&5
+  rc=0
+  wait "$pid" || rc=$?
+  [ "$rc" = 137 ]
+  wait "$recorder"
+  readers trace >/dev/null
+  [ "$(grep ' ruby:call: ' bt2.out | grep -c '"Victim#work"')" = 777 ]
+  [ "$(grep ' ruby:return: ' bt2.out | grep -c '"Victim#work"')" = 777 ]
+  [ "$(grep ' ruby:call: ' bt2.out | grep -c '"Victim#last"')" = 1 ]
+}
+
+# GC by GC.stat, exceptions and threads by known counts.
+test_other_events() {
+  cat >other.rb <<'RUBY'
+class Oops < StandardError; end
+$stdout.puts 'ready'; $stdout.flush; $stdin.gets
+before = GC.count
+5.times { GC.start }
+raises = 7.times { begin; raise Oops, 'x'; rescue Oops; end }
+3.times { Thread.new { sleep 0.001 }.join }
+$stdout.puts GC.count - before; $stdout.flush
+$stdin.gets
+RUBY
+  mkfifo in out
+  "$RUBY" --disable-gems other.rb <in >out &
+  pid=$!
+  exec 5>in 6<out
+  read -r ready <&6
+  "$RUTILE" record -o trace --ruby "$pid:gc,raise,thread" 2>record.err &
+  recorder=$!
+  t_wait test -s trace/ruby-"$pid"/events
+  echo >&5
+  read -r gcs <&6
+  kill -INT "$recorder"
+  wait "$recorder"
+  echo >&5
+  wait "$pid"
+  readers trace >/dev/null
+  grep -c . bt2.out
+  [ "$(grep -c ' ruby:gc_start: ' bt2.out)" = "$gcs" ]
+  [ "$(grep ' ruby:gc_start: ' bt2.out | grep -c 'by = ( "method"')" -ge 5 ]
+  [ "$(grep -c ' ruby:raise: .*"Oops"' bt2.out)" = 7 ]
+  [ "$(grep -c ' ruby:thread_start: ' bt2.out)" = 3 ]
+  [ "$(grep -c ' ruby:thread_exit: ' bt2.out)" = 3 ]
+}
+
+# The analyses of the kernel's events do not notice that Ruby's stand beside them, at the same range
+# of time (without one the reference begins with the first event of either).
+test_undisturbed() {
+  need_bpf
+  echo 'class A; def a = nil; end; $stdout.puts "ready"; $stdout.flush; loop { 99.times { A.new.a }; sleep 0.002 }' >loop.rb
+  "$RUBY" --disable-gems loop.rb >out &
+  pid=$!
+  t_wait grep -q ready out
+  "$RUTILE" record -o trace -e 'sched_*,syscall:*' --duration 1s --ruby "$pid" 2>record.err
+  kill -9 "$pid"
+  cat record.err
+  range=$("$RUTILE" cputop --no-progress trace/kernel | sed -n 's/^Timerange: //p')
+  for t in trace trace/kernel; do
+    "$RUTILE" cputop --no-progress "$t" >"${t##*/}.cputop"
+    peer /usr/bin/python3 /usr/bin/lttng-cputop --no-progress --timerange "$range" "$t" >"${t##*/}.lttng" 2>/dev/null
+  done
+  diff -u kernel.cputop trace.cputop
+  diff -u kernel.lttng trace.lttng
+  grep -q "ruby ($pid)" trace.cputop
+}
+
+test_bad() {
+  ! "$RUTILE" record -o t --ruby '1:calls' 2>err
+  grep -q "unknown Ruby event in '1:calls'" err
+  ! "$RUTILE" record -o t --ruby ':call' 2>err
+  ! "$RUTILE" record -o t --ruby no-such-program 2>err
+  grep -qE "no-such-program|no Ruby process" err
+  [ ! -e t ]
+}
+
+t_case "calls and returns are those of TracePoint, and named by both babeltraces" test_counts
+t_case "threads, fibers and exceptions: the same" test_concurrent
+t_case "calls and returns nest in each thread that ruby:switch names" test_nesting_by_thread
+t_case "100,000 system calls lie between the call and the return of their method" test_marker
+t_case "children that are forked are recorded, however short they live" test_children
+t_case "a process that was killed has its last events in the trace" test_killed
+t_case "GC, exceptions and threads are counted as Ruby counts them" test_other_events
+t_case "analyses of the kernel's events do not change" test_undisturbed
+t_case "unknown events and targets are refused, and leave nothing behind" test_bad
+t_done
