@@ -147,6 +147,13 @@ static bool tracer_lives(unsigned i)
 	return s->orphan_until_ns && rut_mono_ns() < s->orphan_until_ns;
 }
 
+static const char *why_no_tables(int error)
+{
+	return error == -EFBIG	  ? "it may not have files of 26 MB, as its tables are (ulimit -f)"
+	       : error == -EMFILE ? "it has no free file descriptor (ulimit -n)"
+				  : "not enough memory for the tables (ulimit -v)";
+}
+
 /* What a session that shall start needs: first the question, then the hooks. */
 static int first_job(const struct rut_agent_slot *slot)
 {
@@ -162,6 +169,7 @@ static bool plan(void)
 		struct rut_agent_slot *slot = &agent.ctl->slots[i];
 		struct rut_session *s = &rut_sessions[i];
 		uint32_t state = get_state(slot);
+		int r;
 
 		job.what[i] = JOB_NONE;
 		if (state != RUT_SLOT_FREE && state != RUT_SLOT_STOP && !tracer_lives(i))
@@ -171,8 +179,9 @@ static bool plan(void)
 				fail(slot, agent.broken);
 				continue;
 			}
-			if (rut_session_init(s, slot) < 0) {
-				fail(slot, "not enough memory for the tables");
+			r = rut_session_init(s, slot);
+			if (r < 0) {
+				fail(slot, why_no_tables(r));
 				continue;
 			}
 			job.what[i] = first_job(slot);

@@ -154,7 +154,9 @@ static void say_why(const struct rut_trace *t, const struct rut_tracer *tracer,
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 
-	if (t->slow_ns || t->inside)
+	char ignored[512];
+
+	if (t->slow_ns || t->inside || rut_tracer_untraced(tracer, ignored, sizeof(ignored)))
 		return; /* calls, but none of those */
 	rut_why_say(&s->why, &t->targets, &t->opts, t->opts.all, tracer, &text);
 	if (text.len)
@@ -191,6 +193,7 @@ static int run_traced(struct rut_trace *t, struct rut_tracer *tracer, struct sin
 			   "write to a file, or enlarge --ring",
 			   s->print.lost);
 	rut_notice_ractors(t->cmd, tracer);
+	rut_notice_untraced(t->cmd, tracer);
 	if (!s->print.events)
 		say_why(t, tracer, s);
 	if (s->error && s->error != -EPIPE && s->error != -EINTR)

@@ -284,7 +284,10 @@ static void print_table(struct rut_live *l, struct rut_buf *out)
 
 void rut_live_say_why(const struct rut_live *l, struct rut_buf *out)
 {
-	if (l->mode <= RUT_RUBY_TIME && !l->rows.count && l->tracer)
+	char text[512];
+
+	if (l->mode <= RUT_RUBY_TIME && !l->rows.count && l->tracer &&
+	    !rut_tracer_untraced(l->tracer, text, sizeof(text)))
 		rut_why_say(&l->why, &l->targets, &l->opts, l->all, l->tracer, out);
 }
 
@@ -444,6 +447,7 @@ static int finish(struct rut_live *l, int rc, struct rut_err *err)
 	if (!rc)
 		rc = l->view->show(l, true);
 	rut_notice_ractors(l->cmd, l->tracer);
+	rut_notice_untraced(l->cmd, l->tracer);
 	if (ends_quietly(rc))
 		return 0;
 	if (rc < 0 && !err->code)

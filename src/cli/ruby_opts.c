@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ruby/tracer.h"
+
 int rut_words_add(struct rut_words *w, const char *word)
 {
 	const char **more = reallocarray(w->v, w->count + 2, sizeof(*more));
@@ -43,6 +45,14 @@ void rut_notice(const struct rut_cmd *cmd, const char *fmt, ...)
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
 	fputc('\n', stderr);
+}
+
+void rut_notice_untraced(const struct rut_cmd *cmd, const struct rut_tracer *t)
+{
+	char why[512];
+
+	if (rut_tracer_untraced(t, why, sizeof(why)))
+		rut_notice(cmd, "the command was not traced: %s", why);
 }
 
 int rut_take_duration(struct rut_args *a, const char *option, uint64_t *ret_ns)

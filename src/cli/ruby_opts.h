@@ -74,6 +74,10 @@ int rut_ruby_opts_open(const struct rut_ruby_opts *o, struct rut_err *err);
 void rut_notice(const struct rut_cmd *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+struct rut_tracer;
+/* On standard error, when nothing of a command could be traced. */
+void rut_notice_untraced(const struct rut_cmd *cmd, const struct rut_tracer *t);
+
 /* A duration option: < 0, or the exit code with the message printed. */
 int rut_take_duration(struct rut_args *a, const char *option, uint64_t *ret_ns);
 

@@ -96,6 +96,9 @@ struct rut_tracer {
 	size_t filter_len;
 	size_t filter_fixed; /* so much of it holds for every process: the application comes last */
 	char *root;	     /* owned; what the process asked last said */
+	bool command, any;   /* a command was started; a process was traced */
+	char *refusal;	     /* owned; why the last process of the command could not be */
+	char *limits;	     /* owned; those of the command that are low */
 	uint64_t session_id;
 	struct rut_tracee **tracees; /* owned */
 	size_t count, cap;
@@ -123,6 +126,9 @@ extern const unsigned char rut_agent_image[], rut_agent_image_end[];
 
 /* root.c: completes the filter of a process that has said what its application is. */
 void rut_root_apply(struct rut_tracer *t, struct rut_tracee *p);
+
+/* limits.c: remembers which limits of this process are low. */
+void rut_limits_read(struct rut_tracer *t, pid_t pid);
 
 /* tracee.c */
 int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bool inject,

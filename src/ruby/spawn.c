@@ -120,6 +120,12 @@ static int make_file(const char *name, const void *data, size_t bytes, struct ru
 
 		if (n < 0 && errno == EINTR)
 			continue;
+		if (n < 0 && errno == EFBIG)
+			return rut_err_set(
+				err, EFBIG,
+				"cannot write '%s': files of that size are not permitted "
+				"here (ulimit -f)",
+				path);
 		if (n <= 0)
 			return rut_err_errno(err, errno, "cannot write '%s'", path);
 		p += n;
@@ -140,7 +146,7 @@ static int lock_agent_file(struct rut_err *err)
 	return 0;
 }
 
-static int make_agent_file(struct rut_err *err)
+static int make_files(struct rut_err *err)
 {
 	int r = make_dir(err);
 
@@ -150,6 +156,18 @@ static int make_agent_file(struct rut_err *err)
 	if (r == 0)
 		r = lock_agent_file(err);
 	return r == 0 ? make_file(LOADER_FILE, loader, sizeof(loader) - 1, err) : r;
+}
+
+/* A file that would be too large is an error, not the end of this process. */
+static int make_agent_file(struct rut_err *err)
+{
+	struct sigaction ignore = {.sa_handler = SIG_IGN}, old;
+	int r;
+
+	sigaction(SIGXFSZ, &ignore, &old);
+	r = make_files(err);
+	sigaction(SIGXFSZ, &old, NULL);
+	return r;
 }
 
 bool rut_spawn_ended(pid_t pid)
@@ -219,6 +237,9 @@ static void wait_for_agent(struct rut_tracer *t)
 
 	for (int i = 0; i < WAIT_ROUNDS && !t->count && !rut_spawn_ended(t->spawned); i++) {
 		rut_tree_adopt_spawned(t);
+		/* A shell may have changed them. */
+		if (i % 16 == 0 && !t->count)
+			rut_limits_read(t, t->spawned);
 		if (!t->count && poll(&pfd, 1, 1) != 0)
 			break; /* a key, or a signal */
 	}
@@ -264,6 +285,8 @@ pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err 
 		remove_agent_file();
 		return r;
 	}
+	t->command = true;
+	rut_limits_read(t, pid);
 	command.pid = t->spawned = pid;
 	command.session_id = t->session_id;
 	wait_for_agent(t);

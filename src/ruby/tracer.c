@@ -78,6 +78,8 @@ void rut_tracer_free(struct rut_tracer *t)
 	free(t->tracees);
 	free(t->filter);
 	free(t->root);
+	free(t->refusal);
+	free(t->limits);
 	free(t->rows);
 	rut_strtab_fini(&t->strings);
 	free(t);
@@ -95,6 +97,7 @@ int rut_tracer_add(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *e
 		t->cap = cap;
 	}
 	t->tracees[t->count++] = p;
+	t->any = true;
 	if (p->tree && p->family)
 		p->family->follow = true;
 	return 0;

@@ -84,6 +84,12 @@ bool rut_tracer_settled(const struct rut_tracer *t);
 pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err *err);
 
 /*
+ * Why no process of the command could be traced so far, written to `ret`; NULL: one could, or no
+ * command was started.
+ */
+const char *rut_tracer_untraced(const struct rut_tracer *t, char *ret, size_t cap);
+
+/*
  * The command that an earlier tracer of this process has started, and what it starts, is traced by
  * this one from now on.
  */

@@ -14,6 +14,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,13 +90,19 @@ static struct rut_candidate *candidate(struct rut_tracer *t, pid_t pid)
 
 static bool take_over(struct rut_tracer *t, pid_t pid, bool inject)
 {
-	struct rut_err ignored = RUT_ERR_INIT;
+	struct rut_err why = RUT_ERR_INIT;
 	struct rut_tracee *p;
 
-	if (rut_tracee_open(&p, t, pid, inject, &ignored) < 0)
+	if (rut_tracee_open(&p, t, pid, inject, &why) < 0) {
+		/* The agent is there and cannot do it. */
+		if (why.code == ENOTSUP && !t->any) {
+			free(t->refusal);
+			t->refusal = strdup(why.msg);
+		}
 		return false;
+	}
 	p->tree = true;
-	if (rut_tracer_add(t, p, &ignored) < 0) {
+	if (rut_tracer_add(t, p, &why) < 0) {
 		rut_tracee_detach(p, true);
 		rut_tracee_free(p);
 		return false;

@@ -368,3 +368,9 @@ const char *rut_tracer_root(const struct rut_tracer *t)
 	(void)t;
 	return NULL;
 }
+
+const char *rut_tracer_untraced(const struct rut_tracer *t, char *ret, size_t cap)
+{
+	(void)t, (void)ret, (void)cap;
+	return NULL;
+}
