@@ -1,47 +1,13 @@
 # frozen_string_literal: true
 
 require_relative 'test_helper'
+require_relative 'recorded'
 require 'rutile/rack'
 require 'rutile/sidekiq'
 
 # Rack, ActiveSupport::Notifications, Sidekiq: what is fired, and that nothing else changes.
 class FrameworksTest < Minitest::Test
-  # Records what blocks and calls of a tracepoint give, in place of firing it.
-  def recorded(*tracepoints)
-    values = []
-    tracepoints.each { |tp| TestSupport.semaphore(tp, 1) }
-    recorder = Module.new do
-      define_method(:fire) do |*args, &block|
-        got = args.empty? && block && enabled? ? Array(block.call) : args
-        values << [name, *got] if enabled? && tracepoints.include?(self)
-        super(*got)
-      end
-    end
-    FrameworksTest.intercept = recorder
-    yield
-    values
-  ensure
-    FrameworksTest.intercept = nil
-    tracepoints.each { |tp| TestSupport.semaphore(tp, -1) }
-  end
-
-  class << self
-    attr_accessor :recorder
-
-    # Tracepoints are frozen, so the class is what is intercepted, and only while it is.
-    def intercept=(mod)
-      if mod
-        fire = mod.instance_method(:fire)
-        Interceptor.define_method(:fire, fire)
-      else
-        Interceptor.remove_method(:fire)
-      end
-    end
-  end
-
-  Interceptor = Module.new
-  Rutile::Tracepoint.prepend(Interceptor)
-  module Recorder; end
+  include Recorded
 
   def setup
     @mismatched = Rutile::Provider.all.flat_map { |p| p.tracepoints.values }.sum(&:mismatched)
@@ -79,7 +45,7 @@ class FrameworksTest < Minitest::Test
     # What an application returns is the server's business, not the middleware's.
     recorded(*points('rack')) { assert_nil Rutile::Rack.new(->(_) {}).call(ENVIRONMENT.dup) }
     ends = fired.select { |f| f[0] == 'request_end' }
-    assert_equal ['GET /carts/:id', '/carts/7', '/carts/7'], (ends.map { |f| f[2] })
+    assert_equal ['/carts/:id', '/carts/7', '/carts/7'], (ends.map { |f| f[2] })
     assert_equal [200, 500, 500], (ends.map { |f| f[3] })
   end
 
@@ -116,6 +82,84 @@ class FrameworksTest < Minitest::Test
                     ['action', 'Carts', 'show', 200], ['sql', '', 'BAD', false]], (fired.map { |f| f[0...-1] })
       fired.each { |f| assert_includes 0..60_000_000_000, f.last }
     end
+  end
+
+  # Any notification of the application.
+  def test_any_notification
+    notifications do |bus|
+      trace = Rutile::ActiveSupport.method(:trace)
+      plain = trace.call('paid.checkout')
+      typed = trace.call('refunded.checkout', order: Integer, why: String)
+      all = trace.call(/\Aslow/, as: 'slow')
+      assert_nil trace.call('*.warehouse')
+      fire = lambda do
+        bus.instrument('paid.checkout', order: 7, items: [1, 'b']) { :result }
+        assert_raises(ArgumentError) { bus.instrument('paid.checkout', order: 8) { raise ArgumentError, 'x' } }
+        bus.instrument('refunded.checkout', order: 7, why: 'late', other: 1)
+        bus.instrument('slow.one')
+        bus.instrument('slow.two', nil)
+        bus.instrument('sent.warehouse', box: :b)
+        bus.publish('paid.checkout', Time.at(1), Time.at(3.5), 'id', { order: 9 })
+        bus.instrument('paid.elsewhere')
+      end
+      fire.call # the tracepoints of a pattern exist from the first time on
+      sent = Rutile::Tracepoint.fetch('notifications', 'sent_warehouse')
+      assert_equal %w[paid_checkout refunded_checkout slow], [plain, typed, all].map(&:name)
+      assert_empty recorded(&fire)
+      fired = recorded(plain, typed, all, sent, &fire)
+      fired.each { |values| assert_includes 0..60_000_000_000, values.last }
+      assert_equal [['paid_checkout', 'paid.checkout', 'order: 7, items: [1, "b"]', nil],
+                    ['paid_checkout', 'paid.checkout', 'order: 8', 'ArgumentError'],
+                    ['refunded_checkout', 7, 'late'], ['slow', 'slow.one', '', nil], ['slow', 'slow.two', 'nil', nil],
+                    ['sent_warehouse', 'sent.warehouse', 'box: :b', nil], ['paid_checkout', 'paid.checkout', 'order: 9', nil]],
+                   (fired.map { |values| values[0...-1] })
+      assert_equal 2_500_000_000, fired.last.last
+      assert_raises(Rutile::Tracepoint::InvalidArgType) { trace.call('paid.checkout', order: Integer) }
+      assert_equal 127, trace.call("#{'long' * 50}.name").name.size
+    end
+  end
+
+  # Begun before it was traced, ended after, and the other way round, in each other.
+  def test_switched_meanwhile
+    notifications do |bus|
+      point = Rutile::Tracepoint.fetch('rails', 'sql')
+      on = -> { TestSupport.semaphore(point, 1) }
+      off = -> { TestSupport.semaphore(point, -1) }
+      fired = point.fired
+      sql = ->(text, &block) { bus.instrument('sql.active_record', sql: text, &block) }
+      sql.call('outer') { on.call; sql.call('inner') { sql.call('lost') { off.call } } }
+      assert_equal fired, point.fired
+      sql.call('outer') { sql.call('inner') { on.call } }
+      assert_equal fired, point.fired
+      sql.call('all') { sql.call('inner') { nil } }
+      off.call
+      assert_equal fired + 2, point.fired
+    end
+  end
+
+  # What a notification does that is not traced: the same calls as without the gem.
+  def test_untraced_notifications_cost_nothing
+    notifications do |bus|
+      Rutile::ActiveSupport.trace('cheap.event')
+      events = %w[sql.active_record cheap.event]
+      installed = calls(events, bus)
+      listener = bus.subscribe(/./, Class.new { def start(*); end; def finish(*); end }.new)
+      heard = calls(events, bus)
+      assert_equal([false, true], [installed, heard].map { |done| done.include?(:finish) })
+      Rutile::ActiveSupport.uninstall
+      assert_equal calls(events, bus), heard
+      bus.unsubscribe(listener)
+      assert_equal calls(events, bus), installed
+    end
+  end
+
+  # The names of the methods that are called, when all that is remembered is remembered.
+  def calls(events, bus)
+    run = proc { events.each { |name| bus.instrument(name, a: 1) { nil } } }
+    3.times(&run)
+    called = []
+    TracePoint.new(:call, :c_call) { |tp| called << tp.method_id }.enable(&run)
+    called
   end
 
   # Sidekiq's interface of middlewares.

@@ -27,6 +27,13 @@ struct holder *provider_holder(VALUE provider);
 /* Raises SystemCallError for -errno `rc`, naming what failed. */
 NORETURN(void raise_errno(int rc, const char *what));
 
+/* Raises TypeError when `tracepoint` is no Rutile::Tracepoint. */
+void tracepoint_check(VALUE tracepoint);
+
+/* Whether a tracer wants it now: one load. `tracepoint` was checked. */
+bool tracepoint_is_traced(VALUE tracepoint);
+
+void init_listeners(VALUE module);
 void init_provider(VALUE module);
 void init_tracepoint(VALUE module);
 void init_control(VALUE module);

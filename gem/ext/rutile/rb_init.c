@@ -42,4 +42,5 @@ void Init_rutile_ext(void)
 	init_provider(module);
 	init_tracepoint(module);
 	init_control(module);
+	init_listeners(module);
 }

@@ -281,6 +281,16 @@ static bool is_traced(const struct tracepoint *tp)
 	return rutile_usdt_enabled(tp->probe);
 }
 
+void tracepoint_check(VALUE tracepoint)
+{
+	rb_check_typeddata(tracepoint, &tracepoint_type);
+}
+
+bool tracepoint_is_traced(VALUE tracepoint)
+{
+	return is_traced(get(tracepoint));
+}
+
 static VALUE fire_values(struct tracepoint *tp, int argc, const VALUE *argv)
 {
 	uint64_t words[RUTILE_USDT_MAX_ARGS];

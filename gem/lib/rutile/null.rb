@@ -105,6 +105,31 @@ module Rutile
     end
   end
 
+  class Listeners # :nodoc:
+    include Enumerable
+
+    attr_reader :idle, :all, :gates
+
+    def initialize(idle, all, gates)
+      @idle = idle.dup.freeze
+      @all = all.dup.freeze
+      @gates = gates.dup.freeze
+    end
+
+    def to_a
+      @idle
+    end
+    alias to_ary to_a
+
+    def empty?
+      @idle.empty?
+    end
+
+    def each(&block)
+      block ? @idle.each(&block) : to_enum
+    end
+  end
+
   module Control # :nodoc:
     class << self
       private

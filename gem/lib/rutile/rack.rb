@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require 'rutile/static_tracing'
+require 'rutile/rack/route'
+require 'rutile/active_support/status'
 
 module Rutile
   # A Rack middleware:
@@ -12,9 +14,9 @@ module Rutile
   # request_begin(method, path, request id) and
   # request_end(method, route, status, duration in ns, request id).
   #
-  # The route is what Rails or Sinatra matched, otherwise the path. The duration ends when the
-  # application returns; what a server streams afterwards is not in it. A request that ends by an
-  # exception has status 500.
+  # The route is the pattern that Rails, Sinatra or Grape matched ("/carts/:id"), otherwise the path of the
+  # request. The duration ends when the application returns; what a server streams afterwards is not in it.
+  # A request that ends by an exception has the status that Rails answers this exception with, otherwise 500.
   class Rack
     # @return [Rutile::Tracepoint]
     BEGIN_POINT = Tracepoint.new('rack', 'request_begin', String, String, String)
@@ -36,21 +38,30 @@ module Rutile
 
     private
 
+    # Applications change the method and the path on their way, as Rails does to render an error.
     def trace(env)
+      method, script, path = env.values_at('REQUEST_METHOD', 'SCRIPT_NAME', 'PATH_INFO')
       start = Rutile.nsec
+      error = nil
       response = @app.call(env)
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      error = e.class
+      raise
     ensure
       duration = Rutile.nsec - start
       # In the block, where an error would not be the application's.
-      END_POINT.fire { [env['REQUEST_METHOD'], route(env), response ? response[0].to_i : 500, duration, request_id(env)] }
+      END_POINT.fire do
+        [method, Route.of(env, method, script, path), status(response, error), duration, request_id(env)]
+      end
+    end
+
+    # Of a request that was left by a throw there is neither.
+    def status(response, error)
+      response ? response[0].to_i : Status.of_exception(error && Tracer::Helpers.module_name(error))
     end
 
     def request_id(env)
       env['action_dispatch.request_id'] || env['HTTP_X_REQUEST_ID']
-    end
-
-    def route(env)
-      env['action_dispatch.route_uri_pattern'] || env['sinatra.route'] || env['PATH_INFO']
     end
   end
 end

@@ -14,7 +14,8 @@ module Rutile
       private_constant :OPERATORS
 
       TEXT_MAX = 100
-      private_constant :TEXT_MAX
+      NAME_MAX = 127
+      private_constant :TEXT_MAX, :NAME_MAX
 
       module_function
 
@@ -36,6 +37,17 @@ module Rutile
         name = method.to_s
         name = OPERATORS.fetch(name) { name.sub(/\?\z/, '_p').sub(/!\z/, '_bang').sub(/=\z/, '_set') }
         name.gsub(/[^A-Za-z0-9_]/) { |char| format('_%x', char.ord) }
+      end
+
+      # A name that is not longer than a tracepoint's may be. What is cut is told apart by a hash.
+      # @param name [String]
+      # @param ending [String] is kept
+      # @return [String]
+      def shorten(name, ending = '')
+        return "#{name}#{ending}" if name.size + ending.size <= NAME_MAX
+
+        hash = name.each_byte.inject(0xcbf29ce484222325) { |h, byte| ((h ^ byte) * 0x100000001b3) & 0xffffffffffffffff } # FNV-1a
+        "#{name[0, NAME_MAX - ending.size - 17]}_#{format('%016x', hash)}#{ending}"
       end
 
       # The name of a class or module, also of one that overrides `name`; of a singleton class that of its
@@ -75,8 +87,14 @@ module Rutile
       def describe_call(args)
         keywords = args.last if Hash === args.last && Hash.ruby2_keywords_hash?(args.last)
         text = (keywords ? args[0...-1] : args).first(8).map { |value| describe(value) }
-        keywords&.first(8)&.each { |key, value| text << "#{key}: #{describe(value)}" }
+        text << describe_pairs(keywords) if keywords
         text.join(', ')
+      end
+
+      # The keys and values of a Hash as those of keyword arguments.
+      # @return [String]
+      def describe_pairs(hash)
+        hash.first(8).map { |key, value| "#{key}: #{describe(value)}" }.join(', ')
       end
 
       # @api private
