@@ -188,7 +188,7 @@ struct rut_agent_table {
 	uint64_t tick0, mono0_ns;
 	uint32_t ticks_are_tsc; /* 0: ticks are nanoseconds */
 	uint32_t reset_epoch;	/* the tracer increments: maxima start anew */
-	uint64_t rows_lost;	/* events without a row: the table was full */
+	uint64_t rows_lost;	/* the table was full: how often RUT_OTHER was given instead */
 	uint32_t scans;		/* looks through the heap that are complete */
 	uint32_t instrumented;	/* methods with a hook */
 	uint64_t real0_ns;	/* CLOCK_REALTIME at mono0_ns; 0: an older agent */
@@ -198,6 +198,10 @@ struct rut_agent_table {
 	struct rut_agent_facts facts; /* of RUT_AGENT_ASK */
 	uint64_t pad_2[7];
 };
+
+/* Of the rows for what has none of its own: path and method, or class where there are no methods.
+ */
+#define RUT_OTHER "(other)"
 
 #define RUT_RACTORS_UNSEEN   1u /* hooks did not see all that they do */
 #define RUT_RACTORS_ENDED_IT 3u /* nothing is counted since the first one began */

@@ -11,8 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ROW_CAP	  131072u
+#define ROW_CAP	  262144u
 #define STRS_CAP  (16u << 20)
+#define ROWS_KEPT 2u /* the last ones, for what has none of its own */
 #define HASH_MIN  4096u
 #define PAGE	  ((size_t)4096)
 #define DUMP_STEP ((size_t)64 << 10) /* divides the sizes of rows and strings */
@@ -183,6 +184,7 @@ int rut_table_init(struct rut_table *t)
 	t->rows = (struct rut_agent_row *)((char *)hdr + hdr->rows_off);
 	t->strs = (char *)hdr + hdr->strs_off;
 	begin_dump(t, (char *)hdr, bytes);
+	t->other_str = rut_table_str(t, RUT_OTHER, sizeof(RUT_OTHER) - 1);
 	rut_table_ready(t);
 	return 0;
 }
@@ -315,8 +317,10 @@ static uint32_t str_locked(struct rut_table *t, const char *data, size_t len)
 		if (s->len == len && memcmp(s->data, data, len) == 0)
 			return t->hash[slot];
 	}
-	if (end > t->hdr->strs_cap || t->hash_count >= t->hash_mask)
+	if (end > t->hdr->strs_cap || t->hash_count >= t->hash_mask) {
+		t->strs_full = true;
 		return 0;
+	}
 	extend_dump(t, &t->strs_dumped, t->hdr->strs_off + end);
 	s = (struct rut_agent_str *)(t->strs + off);
 	s->len = (uint32_t)len;
@@ -385,6 +389,34 @@ static void index_grow(struct rut_table *t)
 	t->index_mask = mask;
 }
 
+static struct rut_agent_row *append_row(struct rut_table *t, const struct rut_agent_row *want)
+{
+	uint32_t n = t->hdr->row_count;
+	struct rut_agent_row *row = &t->rows[n];
+
+	extend_dump(t, &t->rows_dumped, PAGE + (n + 1) * sizeof(*row));
+	*row = *want;
+	__atomic_store_n(&t->hdr->row_count, n + 1, __ATOMIC_RELEASE);
+	return row;
+}
+
+/* There is always room for these. */
+static struct rut_agent_row *other_row(struct rut_table *t, const struct rut_agent_row *for_this)
+{
+	struct rut_agent_row want = {.path = t->other_str,
+				     .flags = (for_this->flags & RUT_ROW_C) | RUT_ROW_NAMED};
+	struct rut_agent_row **row = &t->other[want.flags & RUT_ROW_C ? 1 : 0];
+
+	if (for_this->method)
+		want.method = t->other_str;
+	else
+		want.class_name = t->other_str;
+	t->hdr->rows_lost++;
+	if (!*row)
+		*row = append_row(t, &want);
+	return *row;
+}
+
 struct rut_agent_row *rut_table_row(struct rut_table *t, uint32_t path, uint32_t line,
 				    uint32_t class_name, uint32_t method, uint32_t flags)
 {
@@ -404,14 +436,11 @@ struct rut_agent_row *rut_table_row(struct rut_table *t, uint32_t path, uint32_t
 		slot = row_slot(t, t->index, t->index_mask, &want);
 	if (slot && *slot) {
 		row = &t->rows[*slot - 1];
-	} else if (slot && n < t->hdr->row_cap) {
-		extend_dump(t, &t->rows_dumped, PAGE + (n + 1) * sizeof(*row));
-		row = &t->rows[n];
-		*row = want;
+	} else if (slot && n < t->hdr->row_cap - ROWS_KEPT && !t->strs_full) {
+		row = append_row(t, &want);
 		*slot = n + 1;
-		__atomic_store_n(&t->hdr->row_count, n + 1, __ATOMIC_RELEASE);
 	} else {
-		t->hdr->rows_lost++;
+		row = other_row(t, &want);
 	}
 	rut_unlock(&t->lock);
 	return row;

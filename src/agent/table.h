@@ -27,6 +27,9 @@ struct rut_table {
 	uint32_t *index; /* owned; numbers of rows + 1, open addressing */
 	uint32_t index_mask;
 	uint32_t lock;
+	struct rut_agent_row *other[2]; /* what has no row of its own: of Ruby, of C */
+	uint32_t other_str;
+	bool strs_full;
 	size_t rows_dumped, strs_dumped; /* core dumps get the table up to here */
 };
 
@@ -46,7 +49,8 @@ uint32_t rut_table_str(struct rut_table *t, const char *data, size_t len);
 const char *rut_table_get(const struct rut_table *t, uint32_t str);
 
 /*
- * The row of these names, a new one at first sight; NULL (counted) when the table is full. `flags`:
+ * The row of these names, a new one at first sight. When the table is full that is the row
+ * "(other)", counted in rows_lost: then totals are still right. NULL: memory is short. `flags`:
  * RUT_ROW_SINGLETON, RUT_ROW_C.
  */
 struct rut_agent_row *rut_table_row(struct rut_table *t, uint32_t path, uint32_t line,

@@ -192,7 +192,7 @@ static int run_traced(struct rut_trace *t, struct rut_tracer *tracer, struct sin
 			   "%" PRIu64 " events were lost: trace less (--path, --class, --method), "
 			   "write to a file, or enlarge --ring",
 			   s->print.lost);
-	rut_notice_ractors(t->cmd, tracer);
+	rut_notice_gaps(t->cmd, tracer);
 	rut_notice_untraced(t->cmd, tracer);
 	if (!s->print.events)
 		say_why(t, tracer, s);

@@ -51,7 +51,7 @@ uint64_t rut_now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
-void rut_notice_ractors(const struct rut_cmd *cmd, const struct rut_tracer *t)
+void rut_notice_gaps(const struct rut_cmd *cmd, const struct rut_tracer *t)
 {
 	enum rut_ruby_ractors ractors = rut_tracer_ractors(t);
 
@@ -63,6 +63,10 @@ void rut_notice_ractors(const struct rut_cmd *cmd, const struct rut_tracer *t)
 	if (ractors == RUT_RUBY_RACTORS_ENDED_IT)
 		rut_notice(cmd, "counted until it began a ractor: until 3.2 Ruby crashes when one "
 				"begins while allocations are counted");
+	if (rut_tracer_rows_folded(t))
+		rut_notice(cmd, "there are more methods than the table has room for: what was seen "
+				"last is counted together as '(other)'; count less (--path, "
+				"--class, --method)");
 }
 
 const char *rut_mode_name(enum rut_ruby_mode mode)
@@ -446,7 +450,7 @@ static int finish(struct rut_live *l, int rc, struct rut_err *err)
 		rc = rut_live_update(l, err);
 	if (!rc)
 		rc = l->view->show(l, true);
-	rut_notice_ractors(l->cmd, l->tracer);
+	rut_notice_gaps(l->cmd, l->tracer);
 	rut_notice_untraced(l->cmd, l->tracer);
 	if (ends_quietly(rc))
 		return 0;

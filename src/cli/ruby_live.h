@@ -69,8 +69,8 @@ int rut_live_restart(struct rut_live *l, struct rut_err *err);
 int rut_live_update(struct rut_live *l, struct rut_err *err);
 void rut_live_reset(struct rut_live *l);
 
-/* On standard error, when ractors ran of which not all was seen. */
-void rut_notice_ractors(const struct rut_cmd *cmd, const struct rut_tracer *t);
+/* On standard error, what of the process was not counted, or not apart. */
+void rut_notice_gaps(const struct rut_cmd *cmd, const struct rut_tracer *t);
 
 /* The table is empty: appends the line that says why, if there is anything to say. */
 void rut_live_say_why(const struct rut_live *l, struct rut_buf *out);

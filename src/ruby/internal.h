@@ -114,6 +114,7 @@ struct rut_tracer {
 	uint64_t search_ms; /* when processes are looked for the hard way again */
 	uint32_t ractors;   /* RUT_RACTORS_* of those that have ended, too */
 	struct rut_record_to record;
+	bool rows_folded;   /* a table was full */
 	bool ending;	    /* the hooks are gone: what is left is told */
 	uint64_t follow_ms; /* when the trees are looked at again */
 	int watch_fd;	    /* borrowed; -1: none */

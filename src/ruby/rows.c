@@ -175,6 +175,7 @@ bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_r
 	double ns = tick_ns(p);
 
 	t->ractors |= (uint32_t)p->table->ractors;
+	t->rows_folded |= p->table->rows_lost > 0;
 	if (!rows || reserve_names(p, count) < 0)
 		return false;
 	for (uint32_t i = 0; i < count && n < *ret_count; i++)
@@ -226,6 +227,15 @@ enum rut_ruby_ractors rut_tracer_ractors(const struct rut_tracer *t)
 	return (r & RUT_RACTORS_ENDED_IT) == RUT_RACTORS_ENDED_IT ? RUT_RUBY_RACTORS_ENDED_IT
 	       : r & RUT_RACTORS_UNSEEN				  ? RUT_RUBY_RACTORS_UNSEEN
 								  : RUT_RUBY_RACTORS_NONE;
+}
+
+bool rut_tracer_rows_folded(const struct rut_tracer *t)
+{
+	bool folded = t->rows_folded;
+
+	for (size_t i = 0; i < t->count && !folded; i++)
+		folded = t->tracees[i]->table && t->tracees[i]->table->rows_lost;
+	return folded;
 }
 
 void rut_tracer_reset(struct rut_tracer *t)

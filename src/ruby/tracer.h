@@ -150,6 +150,12 @@ enum rut_ruby_ractors {
 
 enum rut_ruby_ractors rut_tracer_ractors(const struct rut_tracer *t);
 
+/*
+ * Has a process more methods (classes and lines) than its table has room for? What came last is
+ * counted together then, in rows of the path "(other)".
+ */
+bool rut_tracer_rows_folded(const struct rut_tracer *t);
+
 /* Counting starts anew from zero, in every process. */
 void rut_tracer_reset(struct rut_tracer *t);
 

@@ -302,6 +302,11 @@ int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, 
 	return 0;
 }
 
+bool rut_tracer_rows_folded(const struct rut_tracer *t)
+{
+	return false;
+}
+
 enum rut_ruby_ractors rut_tracer_ractors(const struct rut_tracer *t)
 {
 	(void)t;

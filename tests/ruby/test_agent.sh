@@ -532,6 +532,25 @@ Req#y 2000'
   [ "$(tail -n 1 grown)" -lt 3000 ]
 }
 
+# More methods than there is room for: those that come last are one row, and the total is right.
+more_methods_than_rows() {
+  cat >many.rb <<'EOF'
+270.times do |i|
+  src = "class M#{i}\n".dup
+  1000.times { |j| src << "def m#{j}; end\n" }
+  eval src << "end", nil, "m/#{i}.rb", 1
+  o = Object.const_get("M#{i}").new
+  3.times { 1000.times { |j| o.send("m#{j}") } }
+end
+EOF
+  "$RUTILE" calls all --path 'm/*' --json --last -- $ruby many.rb >out 2>err
+  cat err
+  [ "$(grep -c '"calls":3,' out)" = 262142 ]
+  grep '"file":"(other)"' out
+  awk -F '"calls":' '{ sum += $2 } END { print sum; exit sum != 810000 }' out
+  grep -q "counted together as '(other)'" err
+}
+
 # What is started need not be Ruby: it may be a shell that starts some, one after another or late, or
 # something that becomes another user first. Each of them counts, and the agent's file goes in the end.
 commands_start_ruby() {
@@ -578,6 +597,7 @@ t_case "arguments that hold others" arguments_that_hold_others
 t_case "a sleeping program sleeps on" sleeps_on
 t_case "methods of single objects: calls" singleton_methods_are_bounded calls
 t_case "methods of single objects: time" singleton_methods_are_bounded time
+t_case "more methods than the table has room for" more_methods_than_rows
 t_case "an application of 15,000 methods" many_methods_fit
 t_case "YJIT and many methods" yjit_counts_with_many_methods
 t_done
