@@ -109,26 +109,40 @@ void rut_watch_ractors(struct rut_session *s)
 
 static bool give_up_targets(struct rut_session *s);
 
-/* Returns the number of methods that are left to a hook of the file. */
-static uint32_t instrument_children(struct rut_session *s, VALUE wrapper, int depth)
+/* The look through the heap may have come first. Where it cannot be seen: no. */
+static bool has_hook(const struct rut_session *s, VALUE iseq, int kind)
 {
+	return rut_hooks_listed() && rut_file_hooks_on(s, iseq, kind == RUT_REC_METHOD) > 0;
+}
+
+struct compiled {
+	struct rut_session *s;
+	VALUE wrapper;
+	uint32_t methods;     /* that are left to a hook of the file */
+	bool some_have_hooks; /* of these */
+};
+
+static void instrument_children(struct compiled *c, VALUE wrapper, int depth)
+{
+	struct rut_session *s = c->s;
 	struct rut_list l = {0};
-	uint32_t left = 0;
 
 	rut_iseq_children(wrapper, &l);
 	for (size_t i = 0; i < l.count; i++) {
 		VALUE iseq = rut_iseq_of(l.items[i]);
 		int kind = rut_iseq_kind(iseq);
+		bool hooked = kind >= 0 && has_hook(s, iseq, kind);
 
-		if (kind == RUT_REC_METHOD && s->by_file && !s->filter.has_names)
-			left++;
-		else if (kind >= 0)
+		if (kind == RUT_REC_METHOD && s->by_file && !s->filter.has_names) {
+			c->methods++;
+			c->some_have_hooks |= hooked;
+		} else if (kind >= 0 && !hooked) {
 			rut_target_hook(s, l.items[i], iseq, kind, 1);
+		}
 		if (depth < 100)
-			left += instrument_children(s, l.items[i], depth + 1);
+			instrument_children(c, l.items[i], depth + 1);
 	}
 	rut_list_fini(&l);
-	return left;
 }
 
 static void make_children_direct(const struct rut_session *s, VALUE wrapper, VALUE tp, int depth)
@@ -147,21 +161,40 @@ static void make_children_direct(const struct rut_session *s, VALUE wrapper, VAL
 	rut_list_fini(&l);
 }
 
-struct compiled {
-	struct rut_session *s;
-	VALUE wrapper;
-};
+/* One hook for those that have none, as for code that was found in the heap. */
+static void instrument_rest(struct rut_session *s, VALUE wrapper, int depth)
+{
+	VALUE iseqs[RUT_FILE_METHODS];
+	struct rut_list l = {0};
+	long n = 0;
+
+	rut_iseq_children(wrapper, &l);
+	for (size_t i = 0; i < l.count; i++) {
+		VALUE iseq = rut_iseq_of(l.items[i]);
+
+		if (rut_iseq_kind(iseq) == RUT_REC_METHOD && !has_hook(s, iseq, RUT_REC_METHOD))
+			iseqs[n++] = iseq;
+		if (n == RUT_FILE_METHODS || (n && i + 1 == l.count)) {
+			rut_file_hook(s, iseqs, n);
+			n = 0;
+		}
+	}
+	for (size_t i = 0; i < l.count && depth < 100; i++)
+		instrument_rest(s, l.items[i], depth + 1);
+	rut_list_fini(&l);
+}
 
 static VALUE compiled_body(VALUE arg)
 {
 	struct compiled *c = (struct compiled *)arg;
-	uint32_t methods = instrument_children(c->s, c->wrapper, 0);
-
 	volatile VALUE tp = 0;
 
-	if (methods)
+	instrument_children(c, c->wrapper, 0);
+	if (c->some_have_hooks)
+		instrument_rest(c->s, c->wrapper, 0);
+	else if (c->methods)
 		tp = rut_target_hook(c->s, c->wrapper, rut_iseq_of(c->wrapper), RUT_REC_FILE,
-				     methods);
+				     c->methods);
 	if (tp)
 		make_children_direct(c->s, c->wrapper, tp, 0);
 	return rb.qnil;
@@ -535,6 +568,8 @@ static bool hook_next(struct rut_session *s)
 	iseq = rb.rb_ary_entry(s->todo, s->todo_next++);
 	kind = rut_iseq_kind(iseq);
 	if (kind == RUT_REC_METHOD && s->by_file && rut_file_hooks_on(s, iseq, true))
+		return false;
+	if (kind == RUT_REC_BLOCK && s->by_file && has_hook(s, iseq, kind))
 		return false;
 	if (kind != RUT_REC_METHOD &&
 	    (kind != RUT_REC_BLOCK || (!s->todo_blocks && s->todo_next <= s->todo_defined)))

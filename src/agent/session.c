@@ -277,6 +277,12 @@ static bool work(struct rut_session *s, uint64_t deadline_ns)
 	static const uint32_t again_ms[] = {400, 1500, 5000};
 	bool more, dropping;
 
+	/*
+	 * A thread is setting hooks on code that it has compiled, and Ruby has interrupted it: that
+	 * code is not to be found half done.
+	 */
+	if (s->busy)
+		return true;
 	if (s->slots.stale)
 		rut_slots_scan(&s->slots);
 	if (!rut_session_counts_calls(s) || s->global)

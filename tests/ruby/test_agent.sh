@@ -551,6 +551,37 @@ EOF
   grep -q "counted together as '(other)'" err
 }
 
+# The look through the heap, which comes several times while code is compiled, can interrupt the hook
+# that is being set on that code: each method is counted once.
+compiled_meanwhile_counts_once() {
+  cat >compiling.rb <<'EOF'
+all = []
+$stderr.puts "ready"
+120.times do |i|
+  src = "class M#{i}\n".dup
+  1000.times { |j| src << "def m#{j}; end\n" }
+  eval src << "define_method(:d) { }\nend", nil, "m/#{i}.rb", 1
+  all << Object.const_get("M#{i}").new
+end
+$stdin.gets
+all.each { |o| 3.times { o.d; 1000.times { |j| o.send("m#{j}") } } }
+EOF
+  for _ in 1 2 3 4; do
+    rm -f in err
+    mkfifo in err
+    $ruby compiling.rb <in 2>err &
+    pid=$!
+    exec 5>in 6<err
+    read -r _ <&6
+    "$TRACE_TOOL" -w 5 -m calls -p 'm/*' "$pid" >out
+    wait $pid
+    exec 5>&- 6<&-
+    awk -F "\t" "\$4" out | cut -f 4 | sort | uniq -c >counts
+    cat counts
+    [ "$(tr -s " " <counts)" = " 120120 3" ]
+  done
+}
+
 # What is started need not be Ruby: it may be a shell that starts some, one after another or late, or
 # something that becomes another user first. Each of them counts, and the agent's file goes in the end.
 commands_start_ruby() {
@@ -598,6 +629,7 @@ t_case "a sleeping program sleeps on" sleeps_on
 t_case "methods of single objects: calls" singleton_methods_are_bounded calls
 t_case "methods of single objects: time" singleton_methods_are_bounded time
 t_case "more methods than the table has room for" more_methods_than_rows
+t_case "methods that are compiled while methods are looked for" compiled_meanwhile_counts_once
 t_case "an application of 15,000 methods" many_methods_fit
 t_case "YJIT and many methods" yjit_counts_with_many_methods
 t_done
