@@ -105,9 +105,9 @@ static __noinline int exit_unknown(void *ctx, struct pt_regs *regs, long ret, __
 	return 0;
 }
 
-static __always_inline bool syscall_allowed(const struct task_struct *task)
+static __always_inline bool syscall_allowed(void)
 {
-	return !rut_is_self(task) && rut_allowed();
+	return !rut_is_own() && rut_allowed();
 }
 
 /* A command is recorded from its execve on. */
@@ -242,7 +242,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 		return 0;
 	if (conf.filters & RUT_FILTER_PID && d->flags & RUT_SYSCALL_EXEC)
 		note_exec();
-	if (!(d->flags & RUT_SYSCALL_ENTRY) || !syscall_allowed(task))
+	if (!(d->flags & RUT_SYSCALL_ENTRY) || !syscall_allowed())
 		return 0;
 	if (!d->entry_id)
 		return store_unknown(ctx, regs, id, nr);
@@ -280,7 +280,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	unsigned char *p;
 
 	d = bpf_map_lookup_elem(&syscalls, &nr);
-	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed(task))
+	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed())
 		return 0;
 	if (!d->exit_id)
 		return exit_unknown(ctx, regs, ret, nr);

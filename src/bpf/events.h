@@ -470,6 +470,8 @@ struct rut_bpf_conf {
 	__u32 keep_gone;    /* ... and notes them in the map `gone` */
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */
+	__u32 include_self; /* rutile's own processes are recorded, too */
+	__u32 read_kernel;  /* bpf_probe_read_kernel() is allowed: lockdown may forbid it */
 	__u8 uuid[16];
 };
 

@@ -4,6 +4,7 @@
 #define RUT_BPF_FILTER_BPF_H
 
 #include "bpf/kernel.h"
+#include "bpf/own.h"
 #include "bpf/ring.bpf.h"
 
 /* Process id -> enum rut_traced. */
@@ -44,7 +45,13 @@ struct {
 	__type(value, __u32);
 } cgroups SEC(".maps");
 
-#define RUT_COMM_SELF 0x656c69747572ull /* "rutile" */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rut_own);
+} own SEC(".maps");
 
 static __always_inline void rut_copy_comm(char *to, const struct task_struct *task)
 {
@@ -54,10 +61,44 @@ static __always_inline void rut_copy_comm(char *to, const struct task_struct *ta
 	((__u64 *)to)[1] = from[1];
 }
 
-/* rutile's own processes: what they do because of the trace must not be in the trace. */
-static __always_inline bool rut_is_self(const struct task_struct *task)
+/*
+ * The rare path: is it in a slot, started when that process was? Without the kernel's types the
+ * time cannot be read: there a process that got the id of one of ours must have its name, too.
+ */
+static __noinline int rut_own_find(__u32 tgid)
 {
-	return *(const __u64 *)task->comm == RUT_COMM_SELF;
+	__u32 zero = 0;
+	struct rut_own *o = bpf_map_lookup_elem(&own, &zero);
+#ifndef RUT_NO_BTF
+	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
+	__u64 ticks = leader->start_boottime / RUT_OWN_TICK_NS;
+#else
+	char comm[16] = {0};
+#endif
+
+	for (__u32 i = 0; o && i < RUT_OWN_SLOTS; i++) {
+		if (o->slots[i].tgid != tgid)
+			continue;
+#ifndef RUT_NO_BTF
+		return o->slots[i].start_ticks == ticks;
+#else
+		bpf_get_current_comm(comm, sizeof(comm));
+		return *(__u32 *)comm == 0x69747572 && *(__u16 *)(comm + 4) == 0x656c;
+#endif
+	}
+	return 0;
+}
+
+/* Is the current process one of rutile's own? */
+static __always_inline bool rut_is_own(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, zero = 0;
+	struct rut_own *o;
+
+	if (conf.include_self)
+		return false;
+	o = bpf_map_lookup_elem(&own, &zero);
+	return o && o->bits[RUT_OWN_WORD(tgid)] & RUT_OWN_BIT(tgid) && rut_own_find(tgid);
 }
 
 static __always_inline bool rut_is_traced(__u32 tgid)
@@ -92,14 +133,6 @@ static __always_inline void rut_current_comm(char *to)
 #else
 	rut_copy_comm(to, bpf_get_current_task_btf());
 #endif
-}
-
-static __always_inline bool rut_current_is_self(void)
-{
-	struct rut_comm comm = {0};
-
-	rut_current_comm((char *)&comm);
-	return *(const __u64 *)&comm == RUT_COMM_SELF;
 }
 
 static __always_inline bool rut_current_allowed(void)

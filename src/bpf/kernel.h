@@ -126,6 +126,7 @@ struct task_struct {
 	int tgid;
 	int exit_state;
 	char comm[16];
+	__u64 start_boottime;
 	struct task_struct *group_leader;
 	struct task_struct *real_parent;
 	struct pid *thread_pid;

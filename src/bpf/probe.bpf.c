@@ -85,7 +85,7 @@ int on_probe(void *ctx)
 	struct rut_probe_site *site = bpf_map_lookup_elem(&sites, &key);
 	struct rut_scratch *s;
 
-	if (!site || rut_current_is_self() || !rut_allowed())
+	if (!site || rut_is_own() || !rut_allowed())
 		return 0;
 	s = take_scratch();
 	if (!s)
@@ -134,7 +134,7 @@ int on_tracepoint(void *ctx)
 {
 	struct rut_scratch *s;
 
-	if (rut_current_is_self() || !rut_allowed())
+	if (rut_is_own() || !rut_allowed())
 		return 0;
 	s = take_scratch();
 	if (!s)
@@ -154,7 +154,7 @@ int on_sample(void *ctx)
 	unsigned char *p;
 
 	/* The idle task tells nothing. */
-	if (!(__u32)id || rut_current_is_self() || !rut_allowed())
+	if (!(__u32)id || rut_is_own() || !rut_allowed())
 		return 0;
 	slot.turn = 0;
 	p = rut_reserve(&slot, probe_conf.id, size, size);

@@ -8,6 +8,7 @@
 #include "cli/cmd.h"
 #include "output/text.h"
 #include "rut_config.h"
+#include "session/own.h"
 
 static void print_log(enum rut_log_level level, const char *msg, void *arg)
 {
@@ -88,6 +89,7 @@ int main(int argc, char **argv)
 
 	rut_log_set_sink(print_log, NULL);
 	rut_text_init();
+	rut_own_join();
 	rc = choose(argc, argv);
 	/* What is still in the buffer may not fit on the disk either. */
 	if (fflush(stdout) && errno != EPIPE && rc == RUT_EXIT_OK) {

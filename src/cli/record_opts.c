@@ -187,6 +187,9 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_STRICT:
 		o->conf.strict = true;
 		return 0;
+	case RUT_OPT_INCLUDE_SELF:
+		o->conf.include_self = true;
+		return 0;
 	case RUT_OPT_FILTER:
 		if (strlen(value) >= sizeof(o->conf.filter))
 			return rut_usage_error(cmd, "the filter is too long");
@@ -310,6 +313,8 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 		fprintf(out, "log-keep = %u\n", output->log_keep);
 	if (conf->budget_ppm)
 		fprintf(out, "max-overhead = %g\n", conf->budget_ppm / 1e4);
+	if (conf->include_self)
+		fprintf(out, "include-self = yes\n");
 	if (conf->strict)
 		fprintf(out, "strict = yes\n");
 }

@@ -14,6 +14,7 @@ enum {
 	RUT_OPT_BUFFER,
 	RUT_OPT_SUBBUF,
 	RUT_OPT_STRICT,
+	RUT_OPT_INCLUDE_SELF,
 	RUT_OPT_PROCNAME,
 	RUT_OPT_CGROUP,
 	RUT_OPT_SIZE,
@@ -43,6 +44,8 @@ enum {
 		{"buffer", "SIZE", "memory of the session's rings (default 16M a CPU)",            \
 		 RUT_OPT_BUFFER},                                                                  \
 		{"subbuf", "SIZE", "size of a packet", RUT_OPT_SUBBUF},                            \
+		{"include-self", NULL, "record rutile's own processes, too",                       \
+		 RUT_OPT_INCLUDE_SELF},                                                            \
 		{"max-overhead", "PERCENT",                                                        \
 		 "leave the dearest events out rather than take more of a CPU", 'm'},              \
 	{                                                                                          \

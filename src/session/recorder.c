@@ -20,13 +20,14 @@
 #include "session/budget.h"
 #include "session/dynamic.h"
 #include "session/kernel.h"
+#include "session/own.h"
 #include "session/programs.h"
 
 const char *const rut_map_names[RUT_MAP_COUNT] = {
-	[RUT_MAP_CTLS] = "ctls",     [RUT_MAP_RING] = "ring",	      [RUT_MAP_TRACED] = "traced",
-	[RUT_MAP_GONE] = "gone",     [RUT_MAP_COMMS] = "comms",	      [RUT_MAP_CGROUPS] = "cgroups",
-	[RUT_MAP_STACKS] = "stacks", [RUT_MAP_SYSCALLS] = "syscalls", [RUT_MAP_META] = "meta",
-	[RUT_MAP_BUDGET] = "budget", [RUT_MAP_SPENDING] = "spending",
+	[RUT_MAP_CTLS] = "ctls",       [RUT_MAP_RING] = "ring",	    [RUT_MAP_TRACED] = "traced",
+	[RUT_MAP_GONE] = "gone",       [RUT_MAP_OWN] = "own",	    [RUT_MAP_COMMS] = "comms",
+	[RUT_MAP_CGROUPS] = "cgroups", [RUT_MAP_STACKS] = "stacks", [RUT_MAP_SYSCALLS] = "syscalls",
+	[RUT_MAP_META] = "meta",       [RUT_MAP_BUDGET] = "budget", [RUT_MAP_SPENDING] = "spending",
 };
 
 #define SUBBUF_MIN (16u << 10)
@@ -135,8 +136,11 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 	};
 
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++) {
-		r->fds[i] = map_fd(maps[i].type, rut_map_names[i], maps[i].key, maps[i].value,
-				   maps[i].entries, maps[i].flags, err);
+		if (i == RUT_MAP_OWN)
+			r->fds[i] = rut_own_open(err);
+		else
+			r->fds[i] = map_fd(maps[i].type, rut_map_names[i], maps[i].key,
+					   maps[i].value, maps[i].entries, maps[i].flags, err);
 		if (r->fds[i] < 0)
 			return r->fds[i];
 	}

@@ -23,6 +23,7 @@
 #include "session/budget.h"
 #include "session/dynamic.h"
 #include "session/kernel.h"
+#include "session/own.h"
 #include "session/programs.h"
 #include "session/words.h"
 
@@ -150,6 +151,7 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	static struct rut_logfile log;
 
 	setsid();
+	rut_own_enter(c->recorder->fds[RUT_MAP_OWN]);
 	close_inherited();
 	/* What it was started in can be unmounted. */
 	if (chdir("/") < 0)

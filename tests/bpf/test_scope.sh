@@ -116,8 +116,95 @@ for i in range(400): os.getpgid(0)'"
   grep -q "cannot filter by the cgroup '/nowhere'" err
 }
 
+# rutile's own processes are known by identity: a name hides nobody, from nothing.
+test_own_name() {
+  need_bpf
+  cat >hidden.c <<'END'
+#define _GNU_SOURCE
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+int main(void)
+{
+	time_t end = time(NULL) + 2;
+	prctl(PR_SET_NAME, "rutile");
+	for (int i = 0; i < 77; i++)
+		getsid(0);
+	while (time(NULL) < end)
+		;
+}
+END
+  cc -o hidden hidden.c
+  libc=$(ldd ./hidden | awk '$1 == "libc.so.6" {print $3}')
+  "$RUTILE" record -o t -e syscall:getsid --profile 200 -e "uprobe:$libc:getsid" --context procname -- ./hidden
+  readers t >/dev/null
+  [ "$(grep -c 'syscall_entry_getsid:.*procname = "rutile"' bt2.out)" = 77 ]
+  [ "$(grep -c 'uprobe:.*procname = "rutile"' bt2.out)" -ge 77 ]
+  [ "$(grep -c 'rutile_sample:.*procname = "rutile"' bt2.out)" -ge 10 ]
+}
+
+test_own_processes() {
+  need_bpf
+  "$RUTILE" start own$$ -o "$T/t" -e syscall --context pid >out
+  trap '"$RUTILE" destroy own$$ 2>/dev/null || true' EXIT
+  daemon=$(sed -n 's/.*(process \([0-9]*\)).*/\1/p' out)
+  "$RUTILE" rotate own$$
+  sh -c 'exit 0' &
+  other=$!
+  wait $other
+  "$RUTILE" destroy own$$ >/dev/null
+  readers t >/dev/null
+  # From its fork until it has entered itself a process is one like all others.
+  [ "$(grep -c "{ pid = $daemon }" bt2.out)" -le 100 ]
+  readers t-1 >/dev/null
+  grep -q "{ pid = $other }" bt2.out
+  not grep "{ pid = $daemon }" bt2.out
+  # With --include-self they are in it.
+  "$RUTILE" record -o u -e syscall --include-self --duration 0.3 --context procname
+  readers u >/dev/null
+  [ "$(grep -c 'procname = "rutile"' bt2.out)" -ge 20 ]
+}
+
+# The number of a process of rutile's that was killed goes to another program, which is recorded.
+test_own_number_used_again() {
+  need_bpf
+  [ -w /proc/sys/kernel/ns_last_pid ] || t_skip "this kernel has no ns_last_pid"
+  cat >second.py <<'END'
+import os, sys
+want = int(sys.argv[1])
+for _ in range(200):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as f:
+        f.write(str(want - 1))
+    child = os.fork()
+    if child == 0:
+        if os.getpid() == want:
+            for _ in range(100):
+                os.getsid(0)
+        os._exit(0)
+    os.waitpid(child, 0)
+    if child == want:
+        sys.exit(0)
+sys.exit("the number was not given again")
+END
+  "$RUTILE" start "two$$" --flight --context pid -e syscall:getsid >/dev/null
+  trap '"$RUTILE" destroy two$$ 2>/dev/null || true' EXIT
+  "$RUTILE" record -o first -e sched_switch --duration 100 &
+  first=$!
+  recording first
+  kill -9 $first
+  wait $first || true
+  # No other process of rutile's starts meanwhile, so that the killed one is in the table still.
+  python3 second.py $first
+  "$RUTILE" snapshot "two$$" -o t >/dev/null
+  readers t >/dev/null
+  [ "$(grep -c "syscall_entry_getsid:.* pid = $first " bt2.out)" = 100 ]
+}
+
 t_case "--pid: the process, its children of before and after" test_family
 t_case "--pid of a session" test_session_family
 t_case "--procname" test_procname
 t_case "--cgroup: the group and those below" test_cgroup
+t_case "a process that calls itself rutile is recorded, by calls, probes and samples" test_own_name
+t_case "rutile's own processes are not recorded, unless asked for" test_own_processes
+t_case "a process that gets the number of one of rutile's is recorded" test_own_number_used_again
 t_done
