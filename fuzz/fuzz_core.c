@@ -44,7 +44,7 @@ enum {
 	USDT_CTL = STACKS + STACKS_PAGES * RUT_PAGE,
 	USDT_RING = USDT_CTL + RUT_PAGE,
 	USDT_PAGE = USDT_RING + RUT_PAGE,
-	TOTAL = USDT_PAGE + 2 * RUT_PAGE,
+	TOTAL = USDT_PAGE + RUT_USDT_CTL_HEADER_BYTES + RUT_PAGE,
 	BASE_PAGE = 16, /* of the machine: the first page frame */
 };
 
@@ -143,6 +143,7 @@ static void fill_usdt(void)
 	struct rut_usdt_ctl *page = (void *)(memory + USDT_PAGE);
 	struct {
 		struct call head;
+		uint16_t rest;
 		char text[4];
 	} __attribute__((packed)) *e = (void *)(p + 1);
 
@@ -152,12 +153,12 @@ static void fill_usdt(void)
 				   .subbuf_count = RUT_USDT_RING_SUBBUFS,
 				   .pid = 78,
 				   .uuid = {4},
-				   .pos = 88 + 28,
-				   .commit = {88 + 28}};
+				   .pos = 88 + 30,
+				   .commit = {88 + 30}};
 	*user = (struct rut_usdt_ring_user){.magic = RUT_USDT_RING_MAGIC, .real_ns = 1};
 	*p = (struct rut_packet){
 		.magic = RUT_CTF_PACKET_MAGIC, .uuid = {4}, .timestamp_begin = 1000};
-	/* A thread, 12 bytes of numbers, text. */
+	/* A thread, a CPU, 12 bytes of numbers, text. */
 	*e = (__typeof__(*e)){.head.header = RUT_RECORD_HEADER(0, 1005), .text = "abc"};
 	page->magic = RUT_USDT_CTL_MAGIC;
 	page->slot_bytes = sizeof(struct rut_usdt_slot);
@@ -170,8 +171,6 @@ static void fill_usdt(void)
 		s->n_types = 3;
 		memcpy(s->types, ((uint8_t[]){RUTILE_USDT_S64, RUTILE_USDT_U32, RUTILE_USDT_STR}),
 		       3);
-		memcpy(s->provider, "shop", 5);
-		memcpy(s->name, "paid", 5);
 	}
 }
 
@@ -231,7 +230,7 @@ static void change_memory(const uint8_t *data, size_t size, size_t headers)
 						  USDT_CTL,
 						  USDT_RING,
 						  USDT_PAGE,
-						  USDT_PAGE + RUT_PAGE,
+						  USDT_PAGE + RUT_USDT_CTL_HEADER_BYTES,
 						  USDT_RING};
 		size_t start = at >> 19 & 15;
 

@@ -8,7 +8,7 @@ require 'fileutils'
 tree = File.expand_path('..', __dir__)
 vendor = File.expand_path('ext/rutile/vendor', __dir__)
 sources = %w[include/rutile/usdt.h] +
-          %w[control.c ctl.h dof.c dof.h object.c object.h provider.c provider.h ring.c].map { |file| "src/usdt/#{file}" } +
+          %w[arena.c arena.h control.c ctl.h object.c object.h provider.c provider.h ring.c seat.c seat.h].map { |file| "src/usdt/#{file}" } +
           %w[read.c read.h ring.h write.h].map { |file| "src/ring/#{file}" } +
           %w[buf.c buf.h cleanup.h err.c err.h hash.c hash.h].map { |file| "src/base/#{file}" }
 if File.exist?(File.join(tree, 'src/usdt/provider.c'))

@@ -47,7 +47,7 @@ class RecordTest < Minitest::Test
     fields = events.map { |line| line[/\{ arg0.*/] }
     assert_equal ['{ arg0 = -5, arg1 = "text", arg2 = "symbol", arg3 = -1.5, arg4 = 1, arg5 = 0 }',
                   "{ arg0 = #{2**63 - 1}, arg1 = \"\", arg2 = \"\", arg3 = 0, arg4 = 0, arg5 = 0 }",
-                  "{ arg0 = #{-2**63}, arg1 = \"#{'x' * 1023}\", arg2 = \"b\", arg3 = 1e+300, arg4 = 0, arg5 = 0 }"], fields
+                  "{ arg0 = #{-2**63}, arg1 = \"#{'x' * 2000}\", arg2 = \"b\", arg3 = 1e+300, arg4 = 0, arg5 = 0 }"], fields
   end
 
   # Every event of every thread and child arrives, in order, and rutile reads what babeltrace reads.

@@ -38,8 +38,9 @@ extern "C" {
 #define RUTILE_USDT_API __attribute__((visibility("default")))
 
 enum {
-	RUTILE_USDT_MAX_ARGS = 12,  /* more than that no tracer reads */
-	RUTILE_USDT_NAME_MAX = 127, /* bytes of a provider's or probe's name */
+	RUTILE_USDT_MAX_ARGS = 12,	 /* more than that no tracer reads */
+	RUTILE_USDT_NAME_MAX = 255,	 /* bytes of a provider's or probe's name */
+	RUTILE_USDT_ARG_NAMES_MAX = 255, /* bytes of all argument names, with commas between them */
 };
 
 /* How a tracer reads the 64-bit word of an argument. */
@@ -90,6 +91,23 @@ RUTILE_USDT_API int rutile_usdt_probe_add(struct rutile_usdt_provider *p, const 
 					  struct rutile_usdt_probe **ret);
 
 /*
+ * The same for code that is loaded again. The same declaration returns the probe that there is;
+ * another one replaces it: the old probe stays a valid object until the provider is freed, and is
+ * never seen again.
+ */
+RUTILE_USDT_API int rutile_usdt_probe_declare(struct rutile_usdt_provider *p, const char *name,
+					      const enum rutile_usdt_type *types, unsigned n,
+					      struct rutile_usdt_probe **ret);
+
+/*
+ * Names the arguments, for recordings of `rutile record`; other tools know them by number. `names`
+ * has as many C identifiers as the probe has arguments; NULL removes them. -EINVAL: one is no
+ * identifier, occurs twice, or they are longer than RUTILE_USDT_ARG_NAMES_MAX.
+ */
+RUTILE_USDT_API int rutile_usdt_probe_name_args(struct rutile_usdt_probe *probe,
+						const char *const *names);
+
+/*
  * A probe of that name; NULL: there is none. ret_types and ret_n, where not NULL, receive how it
  * was declared; the types belong to the probe.
  */
@@ -98,26 +116,26 @@ RUTILE_USDT_API struct rutile_usdt_probe *rutile_usdt_probe_find(
 	const enum rutile_usdt_type **ret_types, unsigned *ret_n);
 
 /*
- * Makes all probes that were added so far visible to tracers. May be called again after adding
- * more: as long as a probe is traced or a child shares it, it stays where it is, and its tracers
- * with it; otherwise all probes move into one new object, so that probes declared one by one need
- * one descriptor, not many.
+ * Makes all probes that were added so far visible to tracers; call it again after adding more. The
+ * cost is that of the new probes. No probe ever moves, so tracers stay attached. All providers of a
+ * process share one descriptor and one ELF file; a forked child that adds probes of its own has a
+ * second one.
  */
 RUTILE_USDT_API int rutile_usdt_provider_load(struct rutile_usdt_provider *p);
 
 /*
- * Takes all probes away again. Threads may fire meanwhile: nothing happens then. The address space
- * is kept for the next load, so that loading and unloading in turn does not grow the process.
+ * Takes all probes away again. Threads may fire meanwhile: nothing happens then. The probes come
+ * back where they were, so that loading and unloading in turn does not grow the process.
  */
 RUTILE_USDT_API void rutile_usdt_provider_unload(struct rutile_usdt_provider *p);
 
 RUTILE_USDT_API bool rutile_usdt_provider_loaded(const struct rutile_usdt_provider *p);
 
 /*
- * The path under which other processes open the i-th ELF object of the provider:
- * "/proc/PID/fd/N", with the PID of the calling process (also in a forked child). Objects count
- * from 0; there is more than one when probes were added while others were traced. -ENOENT: there
- * is none.
+ * The path under which other processes open the i-th ELF file that has probes of the provider:
+ * "/proc/PID/fd/N", with the PID of the calling process (also in a forked child), or a path in
+ * /proc/PID/map_files where the process has no descriptor of it. Files count from 0; there is more
+ * than one when probes were added after fork(). -ENOENT: there is none.
  */
 RUTILE_USDT_API int rutile_usdt_provider_path(const struct rutile_usdt_provider *p, unsigned i,
 					      char *buf, size_t len);
@@ -143,7 +161,9 @@ RUTILE_USDT_API void rutile_usdt_probe_note(struct rutile_usdt_probe *probe,
 /* True while somebody traces the probe: prepare the arguments only then. Never blocks. */
 static inline bool rutile_usdt_enabled(const struct rutile_usdt_probe *probe)
 {
-	return __builtin_expect(*__atomic_load_n(&probe->gate, __ATOMIC_RELAXED) != 0, 0);
+	const volatile uint32_t *gate = __atomic_load_n(&probe->gate, __ATOMIC_RELAXED);
+
+	return __builtin_expect(__atomic_load_n(gate, __ATOMIC_RELAXED) != 0, 0);
 }
 
 /* Fires; `args` holds as many words as the probe has arguments (NULL when it has none). */

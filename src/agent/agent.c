@@ -130,33 +130,21 @@ static void fail(struct rut_agent_slot *slot, const char *why)
 	set_state(slot, RUT_SLOT_FAILED);
 }
 
-/* Has somebody else a lock on this byte? Also when it cannot be known. */
-static bool is_locked(int fd, unsigned byte)
-{
-	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-
-	return fcntl(fd, F_OFD_GETLK, &fl) < 0 || fl.l_type != F_UNLCK;
-}
-
-/*
- * The lock of byte i is gone with the tracer that took slot i. A child of a fork waits for it; as
- * long as the tracer has its lock on the file of tables the child's counts are known, even if the
- * tracer does not come (it may have been stopped).
- */
+/* The lock of byte i is gone with the tracer that took slot i. */
 static bool tracer_lives(unsigned i)
 {
 	struct rut_session *s = &rut_sessions[i];
+	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
 
 	if (!rut_fd_is(agent.fd, agent.ino))
 		return true; /* the program closed it; the tracer must say when it goes */
-	if (is_locked(agent.fd, i)) {
+	if (fcntl(agent.fd, F_OFD_GETLK, &fl) < 0)
+		return true;
+	if (fl.l_type != F_UNLCK) {
 		s->orphan_until_ns = 0;
 		return true;
 	}
-	if (!s->orphan_until_ns)
-		return false;
-	return rut_mono_ns() < s->orphan_until_ns ||
-	       (rut_fd_is(s->table.fd, s->table.ino) && is_locked(s->table.fd, 0));
+	return s->orphan_until_ns && rut_mono_ns() < s->orphan_until_ns;
 }
 
 static const char *why_no_tables(int error)
@@ -460,20 +448,6 @@ __attribute__((constructor)) static void start(void)
 		return;
 	__register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL);
 	publish();
-}
-
-/*
- * exit(): calls that nobody has ended (a SystemStackError that nothing rescued, say) end here. Ruby
- * is gone by now. What ends without this is read by the tracer as long as it can be.
- */
-__attribute__((destructor)) static void finish(void)
-{
-	if (!agent.ctl || !rut_trylock(&agent.busy))
-		return;
-	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
-		if (rut_sessions[i].used && rut_sessions[i].mode == RUT_AGENT_TIME)
-			rut_stack_end(&rut_sessions[i]);
-	rut_unlock(&agent.busy);
 }
 
 /* ---- RUBYOPT=-r ---- */

@@ -61,7 +61,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	struct rut_record_opts o = {0};
 	struct rut_err err = RUT_ERR_INIT;
-	pid_t pid = 0;
+	struct rut_start start;
+	pid_t pid;
 	int rc = parse(cmd, &o, argc, argv);
 
 	if (rc)
@@ -69,9 +70,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (!o.flight && !o.output.pattern[0])
 		return resume(cmd, o.conf.name);
 	rut_record_defaults(&o);
-	rc = rut_record_start(&o, &pid, &err);
-	rut_record_opts_fini(&o);
-	if (rc < 0)
+	start = rut_record_start(&o);
+	if (rut_session_start(&start, &pid, &err) < 0)
 		return rut_fail(cmd, &err);
 	if (pid)
 		printf("session '%s' records to '%s' (process %d)\n", o.conf.name, o.output.pattern,

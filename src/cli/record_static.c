@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cmd.h"
+#include "usdt/ctl.h"
 #include "usdt/tap.h"
 
 int rut_record_static_event(const struct rut_cmd *cmd, struct rut_record_static *s,
@@ -25,17 +27,31 @@ int rut_record_static_event(const struct rut_cmd *cmd, struct rut_record_static 
 	return 0;
 }
 
+int rut_record_static_prepare(struct rut_record_static *s, struct rut_err *err)
+{
+	return s->nglobs ? rut_usdt_taps_new(&s->taps, s->globs, s->nglobs, err) : 0;
+}
+
+void rut_record_static_command(const struct rut_record_static *s)
+{
+	const char *env = s->taps ? rut_usdt_taps_env(s->taps) : NULL;
+
+	if (env)
+		setenv(RUT_USDT_RECORD_ENV, env, 1);
+	else
+		unsetenv(RUT_USDT_RECORD_ENV);
+}
+
 int rut_record_static_open(struct rut_record_static *s, const char *dir, struct rut_err *err)
 {
-	int rc;
+	int rc = 0;
 
-	if (!s->nglobs)
+	if (!s->taps)
 		return 0;
-	if (!s->taps) {
-		rc = rut_usdt_taps_new(&s->taps, s->globs, s->nglobs, s->pids, s->npids, err);
-		if (rc)
-			return rc;
-	}
+	for (; s->nadded < s->npids && !rc; s->nadded++)
+		rc = rut_usdt_taps_add_pid(s->taps, s->pids[s->nadded], err);
+	if (rc)
+		return rc;
 	snprintf(s->dir, sizeof(s->dir), "%s", dir);
 	return rut_usdt_taps_open(s->taps, dir, err);
 }

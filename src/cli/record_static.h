@@ -15,7 +15,7 @@ struct rut_record_static {
 	const char *globs[64]; /* borrowed from argv */
 	size_t nglobs;
 	pid_t pids[65];
-	size_t npids;
+	size_t npids, nadded;
 	struct rut_usdt_taps *taps; /* owned; NULL: not started */
 	char dir[4096];		    /* where they write now */
 };
@@ -23,6 +23,12 @@ struct rut_record_static {
 /* Takes "ruby_static:PROVIDER:NAME". Returns 0, RUT_EXIT_USAGE, or -ENOENT for another event. */
 int rut_record_static_event(const struct rut_cmd *cmd, struct rut_record_static *s,
 			    const char *value);
+
+/* Before the command is forked, so that it can be recorded from its first instruction. */
+int rut_record_static_prepare(struct rut_record_static *s, struct rut_err *err);
+
+/* In the child that becomes the command. */
+void rut_record_static_command(const struct rut_record_static *s);
 
 /* Begins, or goes on in another folder. Does nothing when no such event was asked for. */
 int rut_record_static_open(struct rut_record_static *s, const char *dir, struct rut_err *err);

@@ -101,16 +101,6 @@ static const struct rut_agent_row *rows_now(struct rut_tracer *t, struct rut_tra
 	return to;
 }
 
-void rut_rows_keep(struct rut_tracer *t)
-{
-	for (size_t i = 0; i < t->count; i++) {
-		struct rut_tracee *p = t->tracees[i];
-
-		if (!p->exited && p->table)
-			rows_now(t, p, row_count(p));
-	}
-}
-
 static uint64_t since(uint64_t now, uint64_t base)
 {
 	return now > base ? now - base : 0;
@@ -264,30 +254,5 @@ void rut_tracer_reset(struct rut_tracer *t)
 		memcpy(base, rows, count * sizeof(*base));
 		p->base_count = count;
 		__atomic_fetch_add(&p->table->reset_epoch, 1, __ATOMIC_RELAXED);
-	}
-}
-
-void rut_tracer_names(struct rut_tracer *t, void (*fn)(const struct rut_ruby_row *row, void *arg),
-		      void *arg)
-{
-	for (size_t i = 0; i < t->gone.count; i++)
-		fn(&t->gone.rows[i], arg);
-	for (size_t i = 0; i < t->count; i++) {
-		struct rut_tracee *p = t->tracees[i];
-
-		for (uint32_t n = 0; p->table && n < row_count(p); n++) {
-			const struct rut_agent_row *row = rut_rows_at(p, n);
-			struct rut_ruby_row to = {
-				.pid = p->pid,
-				.path = rut_rows_string(t, p, row->path),
-				.line = row->line,
-				.class_name = rut_rows_string(t, p, row->class_name),
-				.method_name = rut_rows_string(t, p, row->method),
-				.singleton = row->flags & RUT_ROW_SINGLETON,
-			};
-
-			if (to.method_name && !(row->flags & RUT_ROW_C))
-				fn(&to, arg);
-		}
 	}
 }

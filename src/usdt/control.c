@@ -29,6 +29,8 @@
 #ifdef __linux__
 #include <linux/futex.h>
 
+#include "usdt/seat.h"
+
 static struct {
 	struct rut_usdt_ctl *page; /* NULL: never started; else mapped for ever */
 	int fd;			   /* -1: the page is not to be found */
@@ -40,7 +42,10 @@ static struct {
 	void (*wake)(void *arg);
 	void *wake_arg;
 	uint32_t serial;
-	uint32_t n_slots; /* as on the page, where others may write */
+	/* As on the page, where others may write. */
+	uint32_t n_slots;
+	uint64_t text_used;
+	uint32_t n_free, cursor; /* slots below n_slots that are free, where to look for one */
 } ctl = {.fd = -1};
 
 static void futex_wake(uint32_t *word)
@@ -51,15 +56,14 @@ static void futex_wake(uint32_t *word)
 /* A page of this process alone, at `where` (NULL: anywhere). Returns the memfd or -errno. */
 static int map_page(struct rut_usdt_ctl *where, struct rut_usdt_ctl **ret)
 {
-	int fd = rut_usdt_memfd(RUT_USDT_CTL_NAME, false);
+	int fd = rut_usdt_memfd(RUT_USDT_CTL_NAME, false, sizeof(*where));
 	void *page;
 	int rc;
 
 	if (fd < 0)
 		return fd;
 	/* The name lookup in /proc asks for the right to trace; the mode asks for the same user. */
-	if (fchmod(fd, 0600) || ftruncate(fd, sizeof(*where)) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+	if (fchmod(fd, 0600) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
 		rc = -errno;
 		close(fd);
 		return rc;
@@ -125,67 +129,47 @@ static bool apply(void)
 	return deferred;
 }
 
-/* Makes or drops the ring, and opens the gates of the probes it is wanted for. Under the lock. */
-static void serve_ring(void)
+/* Opens and closes the gates of all probes by what is wanted now. Under the lock. */
+static void serve_rings(void)
 {
-	struct rut_usdt_ctl *page = ctl.page;
-	bool want = __atomic_load_n(&page->ring_want, __ATOMIC_ACQUIRE);
-
-	if (!want) {
-		rut_usdt_ring_drop();
-		__atomic_store_n(&page->ring_fd, -1, __ATOMIC_RELEASE);
-		return;
-	}
-	__atomic_store_n(&page->ring_fd, rut_usdt_ring_make(), __ATOMIC_RELEASE);
+	rut_usdt_seats_serve(ctl.page);
 	for (unsigned i = 0; i < ctl.n_slots; i++)
 		if (ctl.probes[i])
-			rut_usdt_ring_gate(ctl.probes[i], ctl.probes[i]->slot->ring);
+			rut_usdt_ring_gate(ctl.probes[i]);
 }
 
-/* The tool that wanted the ring died without a word. Under the lock. */
-static void end_lease(void)
-{
-	__atomic_store_n(&ctl.page->ring_want, 0, __ATOMIC_RELEASE);
-	serve_ring();
-}
-
-/* Sleeps until something is asked. With a ring, also looks whether its tool still lives. */
-static void wait_for_request(struct rut_usdt_ctl *page, uint32_t seen, uint32_t *beat)
+/* Sleeps until something is asked; with a ring, until the leases have to be checked. */
+static void wait_for_request(struct rut_usdt_ctl *page, uint32_t seen)
 {
 	const struct timespec lease = {.tv_sec = RUT_USDT_RING_LEASE_S};
-	bool ring = __atomic_load_n(&page->ring_fd, __ATOMIC_ACQUIRE) >= 0;
-	uint32_t now;
 
-	if (syscall(SYS_futex, &page->request, FUTEX_WAIT, seen, ring ? &lease : NULL, NULL, 0) ==
-		    0 ||
-	    errno != ETIMEDOUT)
-		return;
-	now = __atomic_load_n(&page->ring_beat, __ATOMIC_ACQUIRE);
-	if (now == *beat) {
-		rut_usdt_lock();
-		end_lease();
-		rut_usdt_unlock();
-	}
-	*beat = now;
+	syscall(SYS_futex, &page->request, FUTEX_WAIT, seen, rut_usdt_ring_mask() ? &lease : NULL,
+		NULL, 0);
 }
 
 static void *serve(void *arg)
 {
 	struct rut_usdt_ctl *page = ctl.page;
-	uint32_t seen = 0, beat = 0;
+	uint32_t seen = 0;
 
 	while (__atomic_load_n(&ctl.epoch, __ATOMIC_ACQUIRE) == (uintptr_t)arg) {
 		uint32_t request = __atomic_load_n(&page->request, __ATOMIC_ACQUIRE);
 		void (*wake)(void *) = NULL;
 		void *wake_arg = NULL;
 
+		if (rut_usdt_ring_mask()) {
+			rut_usdt_lock();
+			if (rut_usdt_seats_end_leases(page))
+				serve_rings();
+			rut_usdt_unlock();
+		}
 		if (request == seen) {
-			wait_for_request(page, seen, &beat);
+			wait_for_request(page, seen);
 			continue;
 		}
 		seen = request;
 		rut_usdt_lock();
-		serve_ring();
+		serve_rings();
 		if (apply()) {
 			wake = ctl.wake;
 			wake_arg = ctl.wake_arg;
@@ -238,9 +222,11 @@ static int start(void (*wake)(void *arg), void *arg)
 	ctl.page = page;
 	page->slot_bytes = sizeof(struct rut_usdt_slot);
 	page->n_slots = ctl.n_slots;
+	page->text_used = ctl.text_used;
 	page->pid = getpid();
-	page->ring_fd = -1;
+	rut_usdt_seats_init(page);
 	__atomic_store_n(&page->magic, RUT_USDT_CTL_MAGIC, __ATOMIC_RELEASE);
+	rut_usdt_seats_from_env(page, ctl.fd);
 	for (struct rutile_usdt_provider *p = rut_usdt_providers(); p; p = p->next)
 		for (size_t i = 0; i < p->n_probes; i++)
 			rut_usdt_ctl_add(p->probes[i]);
@@ -271,8 +257,8 @@ void rutile_usdt_control_stop(void)
 	__atomic_add_fetch(&ctl.epoch, 1, __ATOMIC_ACQ_REL);
 	__atomic_fetch_add(&ctl.page->request, 1, __ATOMIC_RELEASE);
 	futex_wake(&ctl.page->request);
-	rut_usdt_ring_drop();
-	for (unsigned i = 0; i < RUT_USDT_CTL_SLOTS; i++)
+	rut_usdt_rings_drop(rut_usdt_ring_mask());
+	for (unsigned i = 0; i < ctl.n_slots; i++)
 		if (ctl.probes[i])
 			rut_usdt_ctl_remove(ctl.probes[i]);
 	if (owns_fd())
@@ -282,51 +268,113 @@ void rutile_usdt_control_stop(void)
 	pthread_join(thread, NULL);
 }
 
-static void fill_slot(struct rut_usdt_slot *slot, const struct rut_usdt_probe *probe)
+/* Room for a text, if possible the slot's own; false: there is none. */
+static bool make_room(struct rut_usdt_slot *slot, size_t bytes)
 {
+	if (slot->text_bytes >= bytes && slot->text <= RUT_USDT_TEXT_BYTES - bytes)
+		return true;
+	if (ctl.text_used + bytes > RUT_USDT_TEXT_BYTES)
+		return false;
+	slot->text = (uint32_t)ctl.text_used;
+	slot->text_bytes = (uint32_t)bytes;
+	ctl.text_used += bytes;
+	__atomic_store_n(&ctl.page->text_used, ctl.text_used, __ATOMIC_RELEASE);
+	return true;
+}
+
+static bool put_text(struct rut_usdt_slot *slot, const struct rut_usdt_probe *probe)
+{
+	const char *parts[] = {probe->provider->name, probe->name,
+			       probe->arg_names ? probe->arg_names : ""};
+	size_t bytes = 3;
+	char *to;
+
+	for (unsigned i = 0; i < 3; i++)
+		bytes += strlen(parts[i]);
+	if (!make_room(slot, bytes))
+		return false;
+	to = ctl.page->texts + slot->text;
+	for (unsigned i = 0; i < 3; i++) {
+		memcpy(to, parts[i], strlen(parts[i]) + 1);
+		to += strlen(parts[i]) + 1;
+	}
+	return true;
+}
+
+static bool fill_slot(struct rut_usdt_slot *slot, const struct rut_usdt_probe *probe)
+{
+	uint32_t before = __atomic_load_n(&slot->ring, __ATOMIC_ACQUIRE);
+
+	if (!put_text(slot, probe))
+		return false;
 	slot->want = RUT_USDT_WANT_NOTHING;
-	slot->ring = 0;
 	slot->n_types = probe->n_types;
 	for (unsigned i = 0; i < probe->n_types; i++)
 		slot->types[i] = (uint8_t)probe->types[i];
-	memcpy(slot->counts, probe->slot->counts, sizeof(slot->counts));
-	/* Names are checked when they are given; the slots have room for the longest. */
-	snprintf(slot->provider, sizeof(slot->provider), "%s", probe->provider->name);
-	snprintf(slot->name, sizeof(slot->name), "%s", probe->name);
+	memcpy(slot->counts, probe->own_counts, sizeof(slot->counts));
 	slot->serial = ++ctl.serial;
+	/* A tool that recorded the slot's last probe knows the number as that one's. */
+	__atomic_store_n(&slot->ring,
+			 rut_usdt_seats_match(ctl.page, probe->provider->name, probe->name) &
+				 ~before,
+			 __ATOMIC_RELEASE);
+	return true;
 }
 
-/* Events of who had a slot may be in the ring: such a slot is taken last. */
-static unsigned free_slot(bool recorded)
+/* Events of a slot's last probe may be in the ring: such a slot is taken only when asked for. */
+static unsigned find_free(bool recorded)
 {
-	unsigned i = 0;
+	for (unsigned n = 0; n < ctl.n_slots; n++) {
+		unsigned i = ctl.cursor = (ctl.cursor + 1) % ctl.n_slots;
 
-	while (i < RUT_USDT_CTL_SLOTS && (ctl.probes[i] || (!recorded && ctl.page->slots[i].ring)))
-		i++;
+		if (!ctl.probes[i] && (recorded || !ctl.page->slots[i].ring))
+			return i;
+	}
+	return RUT_USDT_CTL_SLOTS;
+}
+
+/* A free one if there are many, so that the search is short; else one that was never used. */
+static unsigned free_slot(void)
+{
+	unsigned i = RUT_USDT_CTL_SLOTS;
+
+	if (ctl.n_free > 256 && ctl.n_free > ctl.n_slots / 8)
+		i = find_free(false);
+	if (i == RUT_USDT_CTL_SLOTS && ctl.n_slots < RUT_USDT_CTL_SLOTS)
+		return ctl.n_slots;
+	if (i == RUT_USDT_CTL_SLOTS && ctl.n_free)
+		i = find_free(false);
+	if (i == RUT_USDT_CTL_SLOTS && ctl.n_free)
+		i = find_free(true);
 	return i;
 }
 
 void rut_usdt_ctl_add(struct rut_usdt_probe *probe)
 {
+	struct rut_usdt_slot *slot;
 	unsigned i;
 
 	if (!ctl.page || ctl.fd < 0 || probe->slot_index >= 0)
 		return;
-	i = free_slot(false);
-	if (i == RUT_USDT_CTL_SLOTS)
-		i = free_slot(true);
-	if (i == RUT_USDT_CTL_SLOTS)
+	i = free_slot();
+	if (i == RUT_USDT_CTL_SLOTS || !fill_slot(&ctl.page->slots[i], probe))
 		return; /* works as any other, but is not seen from outside */
-	fill_slot(&ctl.page->slots[i], probe);
+	slot = &ctl.page->slots[i];
 	ctl.probes[i] = probe;
 	probe->slot_index = (int)i;
-	__atomic_store_n(&probe->slot, &ctl.page->slots[i], __ATOMIC_RELEASE);
+	probe->slot = slot;
+	__atomic_store_n(&probe->counts, slot->counts, __ATOMIC_RELEASE);
 	rut_usdt_ctl_update(probe);
-	__atomic_store_n(&probe->slot->state, RUT_USDT_SLOT_USED, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->state, RUT_USDT_SLOT_USED, __ATOMIC_RELEASE);
 	if (ctl.n_slots <= i) {
 		ctl.n_slots = i + 1;
 		__atomic_store_n(&ctl.page->n_slots, ctl.n_slots, __ATOMIC_RELEASE);
+	} else {
+		ctl.n_free--;
 	}
+	if (slot->ring)
+		__atomic_fetch_add(&ctl.page->news, 1, __ATOMIC_RELEASE);
+	rut_usdt_ring_gate(probe);
 }
 
 void rut_usdt_ctl_remove(struct rut_usdt_probe *probe)
@@ -334,10 +382,18 @@ void rut_usdt_ctl_remove(struct rut_usdt_probe *probe)
 	if (probe->slot_index < 0)
 		return;
 	__atomic_store_n(&probe->slot->state, RUT_USDT_SLOT_FREE, __ATOMIC_RELEASE);
-	memcpy(probe->own_slot.counts, probe->slot->counts, sizeof(probe->own_slot.counts));
+	memcpy(probe->own_counts, probe->slot->counts, sizeof(probe->own_counts));
+	__atomic_store_n(&probe->counts, probe->own_counts, __ATOMIC_RELEASE);
 	ctl.probes[probe->slot_index] = NULL;
+	ctl.n_free++;
 	probe->slot_index = -1;
-	__atomic_store_n(&probe->slot, &probe->own_slot, __ATOMIC_RELEASE);
+	probe->slot = NULL;
+}
+
+void rut_usdt_ctl_rename(struct rut_usdt_probe *probe)
+{
+	if (probe->slot)
+		(void)put_text(probe->slot, probe);
 }
 
 void rut_usdt_ctl_update(struct rut_usdt_probe *probe)
@@ -345,48 +401,67 @@ void rut_usdt_ctl_update(struct rut_usdt_probe *probe)
 	struct rut_usdt_slot *slot = probe->slot;
 	uint32_t flags = 0;
 
+	if (!slot)
+		return;
 	flags |= probe->on ? RUT_USDT_SLOT_ON : 0;
 	flags |= probe->deferred ? RUT_USDT_SLOT_DEFERRED : 0;
 	flags |= probe->gate ? RUT_USDT_SLOT_LOADED : 0;
 	slot->gate = (uintptr_t)probe->gate;
-	slot->fd = probe->fd;
+	slot->fd = probe->gate ? rut_usdt_probe_fd(probe) : -1;
 	__atomic_store_n(&slot->flags, flags, __ATOMIC_RELEASE);
 }
 
-/* In the child of a fork, under the lock: a page and a thread of its own. */
+/* What is in use of the page, into memory that the child has for itself. */
+static void *copy_page(size_t *ret_bytes, size_t *ret_slots)
+{
+	size_t slots =
+		offsetof(struct rut_usdt_ctl, slots) + ctl.n_slots * sizeof(struct rut_usdt_slot);
+	/* Not malloc(): other libraries' fork handlers may not have run yet. */
+	char *copy = mmap(NULL, slots + ctl.text_used, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (copy == MAP_FAILED)
+		return NULL;
+	memcpy(copy, ctl.page, slots);
+	memcpy(copy + slots, ctl.page->texts, ctl.text_used);
+	*ret_slots = slots;
+	*ret_bytes = slots + ctl.text_used;
+	return copy;
+}
+
+/* In the child of a fork, under the lock: a page, rings and a thread of its own. */
 void rut_usdt_ctl_child(void)
 {
-	struct rut_usdt_ctl *page;
-	size_t used;
-	void *copy;
 	int fd, old = owns_fd() ? ctl.fd : -1;
+	uint32_t recorded = rut_usdt_ring_mask();
+	struct rut_usdt_ctl *page;
+	size_t bytes, slots;
+	char *copy;
 
-	rut_usdt_ring_child();
+	rut_usdt_rings_child();
 	if (!ctl.running)
 		return;
 	ctl.running = false;
-	used = offsetof(struct rut_usdt_ctl, slots) + ctl.n_slots * sizeof(struct rut_usdt_slot);
-	/* Not malloc(): other libraries' fork handlers may not have run yet. */
-	copy = mmap(NULL, used, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (copy == MAP_FAILED)
-		return;
-	memcpy(copy, ctl.page, used);
+	copy = copy_page(&bytes, &slots);
 	fd = map_page(ctl.page, &page);
 	if (fd < 0) /* no outside control, but never the parent's page */
 		(void)mmap(ctl.page, sizeof(*ctl.page), PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	memcpy(ctl.page, copy, used);
-	munmap(copy, used);
+	if (copy) {
+		memcpy(ctl.page, copy, slots);
+		memcpy(ctl.page->texts, copy + slots, bytes - slots);
+		munmap(copy, bytes);
+	}
 	ctl.page->pid = getpid();
-	ctl.page->ring_want = 0;
-	ctl.page->ring_fd = -1;
-	for (unsigned i = 0; i < ctl.n_slots; i++)
-		ctl.page->slots[i].ring = 0;
 	if (fd >= 0 && old >= 0 && dup3(fd, old, O_CLOEXEC) == old) {
 		close(fd);
 		fd = old;
 	}
 	note_identity(fd);
+	rut_usdt_seats_child(ctl.page, fd, copy ? recorded : 0);
+	for (unsigned i = 0; i < ctl.n_slots; i++)
+		if (ctl.probes[i])
+			rut_usdt_ring_gate(ctl.probes[i]);
 	if (fd >= 0)
 		start_thread();
 }
@@ -397,14 +472,15 @@ int rutile_usdt_probe_wanted(const struct rutile_usdt_probe *pub)
 	uint32_t want;
 
 	rut_usdt_lock();
-	want = __atomic_load_n(&probe->slot->want, __ATOMIC_ACQUIRE);
+	want = probe->slot ? __atomic_load_n(&probe->slot->want, __ATOMIC_ACQUIRE)
+			   : RUT_USDT_WANT_NOTHING;
 	rut_usdt_unlock();
 	return want == RUT_USDT_WANT_ON ? 1 : want == RUT_USDT_WANT_OFF ? 0 : -1;
 }
 
 static void forget_wish(struct rut_usdt_probe *probe)
 {
-	if (probe->slot_index >= 0 && probe->slot->want)
+	if (probe->slot && probe->slot->want)
 		settle(probe->slot);
 }
 
@@ -431,6 +507,11 @@ void rut_usdt_ctl_remove(struct rut_usdt_probe *probe)
 }
 
 void rut_usdt_ctl_update(struct rut_usdt_probe *probe)
+{
+	(void)probe;
+}
+
+void rut_usdt_ctl_rename(struct rut_usdt_probe *probe)
 {
 	(void)probe;
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "usdt/metadata.h"
 
+#include <ctype.h>
+#include <string.h>
+
 #include "base/buf.h"
 #include "ring/tsdl.h"
 #include "usdt/remote.h"
@@ -25,6 +28,7 @@ void rut_usdt_metadata_head(struct rut_buf *b, const uint8_t uuid[16], pid_t pid
 		       (long long)clock_offset_ns);
 	rut_buf_puts(b, RUT_TSDL_PACKETS("_pid", "0") "\tevent.context := struct {\n"
 						      "\t\tuint32_t _vtid;\n"
+						      "\t\tuint16_t _cpu;\n"
 						      "\t};\n"
 						      "};\n\n");
 }
@@ -36,6 +40,35 @@ static void write_name(struct rut_buf *b, const char *name)
 		rut_buf_putc(b, *name == '"' || *name == '\\' || (unsigned char)*name < ' '
 					? '_'
 					: *name);
+}
+
+static bool is_identifier(const char *name, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)name[i]) && name[i] != '_')
+			return false;
+	return len > 0;
+}
+
+/* The i-th of the names, if it is one and no other argument's; its length in *ret_len, 0: none. */
+static const char *argument_name(const struct rut_usdt_info *p, unsigned i, size_t *ret_len)
+{
+	const char *names[RUTILE_USDT_MAX_ARGS], *at = p->arg_names;
+	size_t lens[RUTILE_USDT_MAX_ARGS];
+
+	*ret_len = 0;
+	for (unsigned k = 0; k < p->n_types; k++) {
+		names[k] = at;
+		lens[k] = strcspn(at, ",");
+		at += lens[k] + (at[lens[k]] == ',');
+		if (!is_identifier(names[k], lens[k]))
+			return NULL;
+	}
+	for (unsigned k = 0; k < p->n_types; k++)
+		if (k != i && lens[k] == lens[i] && !memcmp(names[k], names[i], lens[i]))
+			return NULL;
+	*ret_len = lens[i];
+	return names[i];
 }
 
 void rut_usdt_metadata_event(struct rut_buf *b, const struct rut_usdt_info *p)
@@ -54,8 +87,15 @@ void rut_usdt_metadata_event(struct rut_buf *b, const struct rut_usdt_info *p)
 	rut_buf_putc(b, ':');
 	write_name(b, p->name);
 	rut_buf_printf(b, "\";\n\tid = %u;\n\tstream_id = 0;\n\tfields := struct {\n", p->slot);
-	for (unsigned i = 0; i < p->n_types; i++)
-		rut_buf_printf(b, "\t\t%s _arg%u;\n", types[p->types[i]], i);
+	for (unsigned i = 0; i < p->n_types; i++) {
+		size_t len;
+		const char *name = argument_name(p, i, &len);
+
+		if (len)
+			rut_buf_printf(b, "\t\t%s _%.*s;\n", types[p->types[i]], (int)len, name);
+		else
+			rut_buf_printf(b, "\t\t%s _arg%u;\n", types[p->types[i]], i);
+	}
 	rut_buf_puts(b, "\t};\n};\n\n");
 }
 

@@ -1,30 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ELF object of a provider.
+ * The ELF file of a process: what the linker would have made of its probes in C.
  *
- * Tracers find USDT probes by reading the .note.stapsdt section of a file that a process has
- * mapped: for each probe the address of an instruction (its site), of a counter that the kernel
- * raises while somebody traces the probe (its semaphore), provider, name, and where the arguments
- * are at that instruction. So the object has
+ * One file holds the probes of all providers and grows while tracers have it open. Every part has a
+ * fixed offset with room for all sites; the file is sparse, so room that is not used costs nothing.
+ * A probe is added by writing its code, symbols and note behind what is there, and then the new
+ * sizes into the section headers: a reader sees the probe or does not, never half of it. Nothing
+ * that a tracer has found ever moves.
  *
- *	RX segment   headers, .note.gnu.build-id, .stapsdt.base, .text: the sites
- *	RW segment   .probes: the gates, of which the low half is the semaphore
- *	not mapped   .note.stapsdt, .symtab, .strtab, .shstrtab
+ * What is in it, and who reads it:
+ *
+ *	.note.gnu.build-id   perf, to recognize the file
+ *	.text                one site a probe
+ *	.probes              one gate a probe: 16 bits of semaphore, which tracers make the kernel
+ *			     count, and 16 bits of our own
+ *	.note.stapsdt        provider, name, site, semaphore, and where each argument is: libbpf,
+ *			     bpftrace, bcc, perf, SystemTap, gdb
+ *	.stapsdt.base	     the note's anchor; it does not move
+ *	.symtab		     a name for each site and semaphore
  *
  * A site is a function of its own: a nop, then a return. It is called with the arguments of the
  * probe by the C calling convention, so they are in registers and, beyond those, on the stack just
  * above the return address, where every tracer can describe and read them.
  *
  * On x86-64 the nop has five bytes (0f 1f 44 00 00): since Linux 6.18 the kernel replaces exactly
- * that instruction by a call, which costs half of a trap. Sites are 16 bytes apart so that no nop
- * straddles a cache line or a page.
+ * that instruction by a call, which costs about half of a trap. Sites are 16 bytes apart so that no
+ * nop straddles a cache line or a page.
  *
- * Addresses are file offsets, so the object needs no relocation, and the loader is two mmap()s.
+ * Addresses are file offsets, so the file needs no relocation, and the loader is two mmap()s.
  */
 #include "usdt/object.h"
 
 #include <elf.h>
 #include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -72,16 +83,12 @@ static const uint8_t a64_site[RUT_USDT_SITE_BYTES] = {
 	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
 };
 
-struct elf {
-	enum rut_usdt_arch arch;
-	const char *provider;
-	const struct rut_usdt_desc *probes;
-	size_t n;
-	struct rut_buf *out;
-	struct rut_usdt_layout at;
-	size_t build_id, base;
-	Elf64_Shdr sh[SEC_COUNT];
+/* A site's part of the string table, which the next probe at the site uses again if it fits. */
+struct rut_usdt_strings {
+	uint32_t at, bytes;
 };
+
+enum { NAME_BYTES_A_SITE = 256, NOTE_BYTES_A_SITE = 384 };
 
 size_t rut_usdt_page_bytes(enum rut_usdt_arch arch)
 {
@@ -142,174 +149,110 @@ int rut_usdt_object_args(enum rut_usdt_arch arch, const enum rutile_usdt_type *t
 	return 0;
 }
 
-static void pad_to(struct rut_buf *out, size_t offset)
+void rut_usdt_layout_of(enum rut_usdt_arch arch, uint32_t sites, struct rut_usdt_layout *ret)
 {
-	static const char zeros[64];
+	size_t page = rut_usdt_page_bytes(arch);
+	struct rut_usdt_layout at = {0};
 
-	while (out->len < offset && !out->failed) {
-		size_t more = offset - out->len;
-
-		rut_buf_add(out, zeros, more < sizeof(zeros) ? more : sizeof(zeros));
-	}
+	at.text = sizeof(Elf64_Ehdr) + 3 * sizeof(Elf64_Phdr) + sizeof(struct build_id);
+	at.text = round_up(at.text + 1, 64);
+	at.rx_len = round_up(at.text + (size_t)sites * RUT_USDT_SITE_BYTES, page);
+	at.gates = at.rx_len;
+	at.rw_len = round_up((size_t)sites * RUT_USDT_GATE_BYTES, page);
+	at.size = at.rx_len + at.rw_len;
+	at.sections = at.size;
+	at.symtab = at.sections + 4096;
+	at.strtab = round_up(at.symtab + (1 + 2 * (size_t)sites) * sizeof(Elf64_Sym), 4096);
+	at.strtab_cap = round_up((size_t)sites * NAME_BYTES_A_SITE + 1, 4096);
+	at.notes = at.strtab + at.strtab_cap;
+	at.notes_cap = round_up((size_t)sites * NOTE_BYTES_A_SITE, 4096);
+	at.file_bytes = round_up(at.notes + at.notes_cap, page);
+	*ret = at;
 }
 
-static void lay_out(struct elf *e)
+static Elf64_Shdr *section(const struct rut_usdt_image *img, unsigned sec)
 {
-	size_t page = rut_usdt_page_bytes(e->arch);
-	struct rut_usdt_layout *at = &e->at;
-
-	e->build_id = sizeof(Elf64_Ehdr) + 3 * sizeof(Elf64_Phdr);
-	e->base = e->build_id + sizeof(struct build_id);
-	at->text = round_up(e->base + 1, 64);
-	at->rx_len = round_up(at->text + e->n * RUT_USDT_SITE_BYTES, page);
-	at->gates = at->rx_len;
-	at->rw_len = round_up(e->n * RUT_USDT_GATE_BYTES, page);
-	at->size = at->rx_len + at->rw_len;
+	return (Elf64_Shdr *)(void *)(img->mem + img->at.sections) + sec;
 }
 
-static void begin_section(struct elf *e, unsigned sec, uint32_t type, uint64_t flags, size_t align)
+/* Readers take what is below the size, so it is stored last. */
+static void publish_size(const struct rut_usdt_image *img, unsigned sec, size_t bytes)
 {
-	Elf64_Shdr *sh = &e->sh[sec];
+	__atomic_store_n(&section(img, sec)->sh_size, bytes, __ATOMIC_RELEASE);
+}
 
-	pad_to(e->out, round_up(e->out->len, align));
+static void set_section(const struct rut_usdt_image *img, unsigned sec, uint32_t type,
+			uint64_t flags, size_t align, size_t offset, size_t bytes)
+{
+	Elf64_Shdr *sh = section(img, sec);
+
 	sh->sh_type = type;
 	sh->sh_flags = flags;
-	sh->sh_offset = e->out->len;
-	sh->sh_addr = flags & SHF_ALLOC ? e->out->len : 0;
+	sh->sh_offset = offset;
+	sh->sh_addr = flags & SHF_ALLOC ? offset : 0;
 	sh->sh_addralign = align;
+	sh->sh_size = bytes;
 }
 
-static void end_section(struct elf *e, unsigned sec)
+static size_t build_id_at(void)
 {
-	e->sh[sec].sh_size = e->out->len - e->sh[sec].sh_offset;
+	return sizeof(Elf64_Ehdr) + 3 * sizeof(Elf64_Phdr);
 }
 
-static void add_mapped_sections(struct elf *e)
+static size_t base_at(void)
+{
+	return build_id_at() + sizeof(struct build_id);
+}
+
+/* The build ID changes with the content: perf keeps copies of files by it. */
+static void put_build_id(struct rut_usdt_image *img)
 {
 	struct build_id id = {
 		.name_len = 4, .desc_len = 16, .type = NT_GNU_BUILD_ID, .name = "GNU"};
 
-	begin_section(e, SEC_BUILD_ID, SHT_NOTE, SHF_ALLOC, 4);
-	rut_buf_add(e->out, &id, sizeof(id));
-	end_section(e, SEC_BUILD_ID);
-	begin_section(e, SEC_BASE, SHT_PROGBITS, SHF_ALLOC, 1);
-	rut_buf_add(e->out, "", 1);
-	end_section(e, SEC_BASE);
-	begin_section(e, SEC_TEXT, SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, 64);
-	for (size_t i = 0; i < e->n; i++)
-		rut_buf_add(e->out, e->arch == RUT_USDT_X86_64 ? x86_site : a64_site,
-			    RUT_USDT_SITE_BYTES);
-	end_section(e, SEC_TEXT);
-	pad_to(e->out, e->at.gates);
-	begin_section(e, SEC_PROBES, SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, 4);
-	pad_to(e->out, e->at.gates + e->n * RUT_USDT_GATE_BYTES);
-	end_section(e, SEC_PROBES);
-	/* The whole last page belongs to the gates: the file must reach as far as the mapping. */
-	pad_to(e->out, e->at.size);
+	id.hash[0] = img->build[0];
+	id.hash[1] = rut_hash_u64(img->build[0] ^ ++img->build[1]);
+	memcpy(img->mem + build_id_at(), &id, sizeof(id));
 }
 
-static int add_notes(struct elf *e)
+static void put_sections(const struct rut_usdt_image *img)
 {
-	begin_section(e, SEC_NOTES, SHT_NOTE, 0, 4);
-	for (size_t i = 0; i < e->n; i++) {
-		const struct rut_usdt_desc *d = &e->probes[i];
-		size_t at = e->out->len, desc;
-		struct note_head head = {
-			.name_len = 8,
-			.type = 3,
-			.name = "stapsdt",
-			.site = e->at.text + i * RUT_USDT_SITE_BYTES,
-			.base = e->base,
-			.semaphore = e->at.gates + i * RUT_USDT_GATE_BYTES,
-		};
-		int rc;
+	const struct rut_usdt_layout *at = &img->at;
+	size_t names = at->sections + SEC_COUNT * sizeof(Elf64_Shdr), off = 0;
 
-		rut_buf_add(e->out, &head, sizeof(head));
-		rut_buf_add(e->out, e->provider, strlen(e->provider) + 1);
-		rut_buf_add(e->out, d->name, strlen(d->name) + 1);
-		rc = rut_usdt_object_args(e->arch, d->types, d->n_types, e->out);
-		if (rc)
-			return rc;
-		rut_buf_add(e->out, "", 1);
-		if (e->out->failed)
-			return -ENOMEM;
-		desc = e->out->len - at - offsetof(struct note_head, site);
-		head.desc_len = (uint32_t)desc;
-		memcpy(e->out->data + at, &head, sizeof(head));
-		pad_to(e->out, round_up(e->out->len, 4));
-	}
-	end_section(e, SEC_NOTES);
-	return 0;
-}
-
-/* Two symbols a probe, "PROVIDER_NAME" and "PROVIDER_NAME_semaphore": profilers show the first. */
-static void add_symbols(struct elf *e)
-{
-	Elf64_Sym sym = {0};
-	uint32_t name = 1;
-
-	begin_section(e, SEC_SYMTAB, SHT_SYMTAB, 0, 8);
-	rut_buf_add(e->out, &sym, sizeof(sym));
-	for (size_t i = 0; i < e->n; i++) {
-		uint32_t len = (uint32_t)(strlen(e->provider) + strlen(e->probes[i].name) + 2);
-
-		sym = (Elf64_Sym){
-			.st_name = name,
-			.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
-			.st_shndx = SEC_TEXT,
-			.st_value = e->at.text + i * RUT_USDT_SITE_BYTES,
-			.st_size = RUT_USDT_SITE_BYTES,
-		};
-		rut_buf_add(e->out, &sym, sizeof(sym));
-		sym = (Elf64_Sym){
-			.st_name = name + len,
-			.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
-			.st_shndx = SEC_PROBES,
-			.st_value = e->at.gates + i * RUT_USDT_GATE_BYTES,
-			.st_size = 2,
-		};
-		rut_buf_add(e->out, &sym, sizeof(sym));
-		name += 2 * len + (uint32_t)strlen("_semaphore");
-	}
-	end_section(e, SEC_SYMTAB);
-	e->sh[SEC_SYMTAB].sh_link = SEC_STRTAB;
-	e->sh[SEC_SYMTAB].sh_info = 1; /* first global */
-	e->sh[SEC_SYMTAB].sh_entsize = sizeof(Elf64_Sym);
-
-	begin_section(e, SEC_STRTAB, SHT_STRTAB, 0, 1);
-	rut_buf_add(e->out, "", 1);
-	for (size_t i = 0; i < e->n; i++) {
-		rut_buf_printf(e->out, "%s_%s", e->provider, e->probes[i].name);
-		rut_buf_add(e->out, "", 1);
-		rut_buf_printf(e->out, "%s_%s_semaphore", e->provider, e->probes[i].name);
-		rut_buf_add(e->out, "", 1);
-	}
-	end_section(e, SEC_STRTAB);
-}
-
-static void add_section_names(struct elf *e)
-{
-	uint32_t name = 0;
-
-	begin_section(e, SEC_SHSTRTAB, SHT_STRTAB, 0, 1);
+	set_section(img, SEC_BUILD_ID, SHT_NOTE, SHF_ALLOC, 4, build_id_at(),
+		    sizeof(struct build_id));
+	set_section(img, SEC_BASE, SHT_PROGBITS, SHF_ALLOC, 1, base_at(), 1);
+	set_section(img, SEC_TEXT, SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, 64, at->text,
+		    (size_t)img->sites * RUT_USDT_SITE_BYTES);
+	set_section(img, SEC_PROBES, SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, 4, at->gates,
+		    (size_t)img->sites * RUT_USDT_GATE_BYTES);
+	set_section(img, SEC_NOTES, SHT_NOTE, 0, 4, at->notes, 0);
+	set_section(img, SEC_SYMTAB, SHT_SYMTAB, 0, 8, at->symtab, sizeof(Elf64_Sym));
+	section(img, SEC_SYMTAB)->sh_link = SEC_STRTAB;
+	section(img, SEC_SYMTAB)->sh_info = 1; /* first global */
+	section(img, SEC_SYMTAB)->sh_entsize = sizeof(Elf64_Sym);
+	set_section(img, SEC_STRTAB, SHT_STRTAB, 0, 1, at->strtab, 1);
 	for (unsigned i = 0; i < SEC_COUNT; i++) {
-		e->sh[i].sh_name = name;
-		rut_buf_add(e->out, sec_names[i], strlen(sec_names[i]) + 1);
-		name += (uint32_t)strlen(sec_names[i]) + 1;
+		size_t len = strlen(sec_names[i]) + 1;
+
+		section(img, i)->sh_name = (uint32_t)off;
+		memcpy(img->mem + names + off, sec_names[i], len);
+		off += len;
 	}
-	end_section(e, SEC_SHSTRTAB);
+	set_section(img, SEC_SHSTRTAB, SHT_STRTAB, 0, 1, names, off);
 }
 
-/* Headers are written last, when all offsets are known, over the room left for them. */
-static void put_headers(struct elf *e, size_t shoff)
+static void put_headers(const struct rut_usdt_image *img)
 {
-	size_t page = rut_usdt_page_bytes(e->arch);
+	size_t page = rut_usdt_page_bytes(img->arch);
+	const struct rut_usdt_layout *at = &img->at;
 	Elf64_Ehdr eh = {
 		.e_type = ET_DYN,
-		.e_machine = e->arch == RUT_USDT_X86_64 ? EM_X86_64 : EM_AARCH64,
+		.e_machine = img->arch == RUT_USDT_X86_64 ? EM_X86_64 : EM_AARCH64,
 		.e_version = EV_CURRENT,
 		.e_phoff = sizeof(Elf64_Ehdr),
-		.e_shoff = shoff,
+		.e_shoff = at->sections,
 		.e_ehsize = sizeof(Elf64_Ehdr),
 		.e_phentsize = sizeof(Elf64_Phdr),
 		.e_phnum = 3,
@@ -320,20 +263,20 @@ static void put_headers(struct elf *e, size_t shoff)
 	Elf64_Phdr ph[3] = {
 		{.p_type = PT_LOAD,
 		 .p_flags = PF_R | PF_X,
-		 .p_filesz = e->at.text + e->n * RUT_USDT_SITE_BYTES,
+		 .p_filesz = at->text + (size_t)img->sites * RUT_USDT_SITE_BYTES,
 		 .p_align = page},
 		{.p_type = PT_LOAD,
 		 .p_flags = PF_R | PF_W,
-		 .p_offset = e->at.gates,
-		 .p_vaddr = e->at.gates,
-		 .p_paddr = e->at.gates,
-		 .p_filesz = e->n * RUT_USDT_GATE_BYTES,
+		 .p_offset = at->gates,
+		 .p_vaddr = at->gates,
+		 .p_paddr = at->gates,
+		 .p_filesz = (size_t)img->sites * RUT_USDT_GATE_BYTES,
 		 .p_align = page},
 		{.p_type = PT_NOTE,
 		 .p_flags = PF_R,
-		 .p_offset = e->build_id,
-		 .p_vaddr = e->build_id,
-		 .p_paddr = e->build_id,
+		 .p_offset = build_id_at(),
+		 .p_vaddr = build_id_at(),
+		 .p_paddr = build_id_at(),
 		 .p_filesz = sizeof(struct build_id),
 		 .p_align = 4},
 	};
@@ -344,44 +287,179 @@ static void put_headers(struct elf *e, size_t shoff)
 	eh.e_ident[EI_VERSION] = EV_CURRENT;
 	for (unsigned i = 0; i < 3; i++)
 		ph[i].p_memsz = ph[i].p_filesz;
-	memcpy(e->out->data, &eh, sizeof(eh));
-	memcpy(e->out->data + sizeof(eh), ph, sizeof(ph));
+	memcpy(img->mem, &eh, sizeof(eh));
+	memcpy(img->mem + sizeof(eh), ph, sizeof(ph));
 }
 
-/* The build id is a hash of the object, so that perf's cache tells two providers apart. */
-static void put_build_id(struct elf *e)
+int rut_usdt_image_init(struct rut_usdt_image *img, enum rut_usdt_arch arch, uint32_t sites,
+			void *mem, uint64_t unique)
 {
-	uint64_t hash[2] = {rut_hash_bytes(e->out->data, e->out->len)};
-
-	hash[1] = rut_hash_u64(hash[0] ^ e->out->len);
-	memcpy(e->out->data + e->build_id + offsetof(struct build_id, hash), hash, sizeof(hash));
+	*img = (struct rut_usdt_image){.arch = arch, .mem = mem, .sites = sites};
+	rut_usdt_layout_of(arch, sites, &img->at);
+	img->strings = calloc(sites, sizeof(*img->strings));
+	if (!img->strings)
+		return -ENOMEM;
+	img->strtab_len = 1;
+	img->n_symbols = 1;
+	img->build[0] = unique;
+	put_headers(img);
+	put_build_id(img);
+	put_sections(img);
+	return 0;
 }
 
-int rut_usdt_object_build(enum rut_usdt_arch arch, const char *provider,
-			  const struct rut_usdt_desc *probes, size_t n, struct rut_buf *out,
-			  struct rut_usdt_layout *ret_layout)
+void rut_usdt_image_fini(struct rut_usdt_image *img)
 {
-	struct elf e = {.arch = arch, .provider = provider, .probes = probes, .n = n, .out = out};
-	size_t shoff;
+	free(img->strings);
+	img->strings = NULL;
+}
+
+/* Code up to this site, in whole pages: a page that was executed must not change. */
+static void fill_code(struct rut_usdt_image *img, uint32_t site)
+{
+	const uint8_t *code = img->arch == RUT_USDT_X86_64 ? x86_site : a64_site;
+	size_t page = rut_usdt_page_bytes(img->arch);
+	size_t end = round_up(img->at.text + (site + 1) * (size_t)RUT_USDT_SITE_BYTES, page);
+
+	while (img->filled < img->sites) {
+		size_t at = img->at.text + img->filled * (size_t)RUT_USDT_SITE_BYTES;
+
+		if (at >= end)
+			break;
+		memcpy(img->mem + at, code, RUT_USDT_SITE_BYTES);
+		img->filled++;
+	}
+}
+
+/* Writes the site's two names; 0: there is no room, and the symbols have no names. */
+static uint32_t put_names(struct rut_usdt_image *img, uint32_t site, const char *provider,
+			  const char *name, uint32_t *ret_second)
+{
+	struct rut_usdt_strings *s = &img->strings[site];
+	size_t one = strlen(provider) + strlen(name) + 2;
+	size_t bytes = 2 * one + strlen("_semaphore");
+	char *to;
+
+	if (s->bytes < bytes) {
+		if (img->strtab_len + bytes > img->at.strtab_cap)
+			return 0;
+		*s = (struct rut_usdt_strings){(uint32_t)img->strtab_len, (uint32_t)bytes};
+		img->strtab_len += bytes;
+	}
+	to = (char *)img->mem + img->at.strtab + s->at;
+	snprintf(to, one, "%s_%s", provider, name);
+	snprintf(to + one, bytes - one, "%s_%s_semaphore", provider, name);
+	publish_size(img, SEC_STRTAB, img->strtab_len);
+	*ret_second = s->at + (uint32_t)one;
+	return s->at;
+}
+
+/* Two symbols a site, "PROVIDER_NAME" and "PROVIDER_NAME_semaphore": profilers show the first. */
+static void put_symbols(struct rut_usdt_image *img, uint32_t site, const char *provider,
+			const char *name)
+{
+	Elf64_Sym *at = (Elf64_Sym *)(void *)(img->mem + img->at.symtab) + 1 + 2 * (size_t)site;
+	uint32_t second = 0, first = put_names(img, site, provider, name, &second);
+
+	if (!first)
+		return;
+	at[0] = (Elf64_Sym){
+		.st_name = first,
+		.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+		.st_shndx = SEC_TEXT,
+		.st_value = img->at.text + (size_t)site * RUT_USDT_SITE_BYTES,
+		.st_size = RUT_USDT_SITE_BYTES,
+	};
+	at[1] = (Elf64_Sym){
+		.st_name = second,
+		.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+		.st_shndx = SEC_PROBES,
+		.st_value = img->at.gates + (size_t)site * RUT_USDT_GATE_BYTES,
+		.st_size = 2,
+	};
+	if (img->n_symbols < 3 + 2 * site)
+		img->n_symbols = 3 + 2 * site;
+	publish_size(img, SEC_SYMTAB, img->n_symbols * sizeof(Elf64_Sym));
+}
+
+static int build_note(const struct rut_usdt_image *img, uint32_t site, const char *provider,
+		      const struct rut_usdt_desc *desc, struct rut_buf *out)
+{
+	struct note_head head = {
+		.name_len = 8,
+		.type = 3,
+		.name = "stapsdt",
+		.site = img->at.text + (size_t)site * RUT_USDT_SITE_BYTES,
+		.base = base_at(),
+		.semaphore = img->at.gates + (size_t)site * RUT_USDT_GATE_BYTES,
+	};
 	int rc;
 
-	if (!n || out->len)
-		return -EINVAL;
-	lay_out(&e);
-	pad_to(out, e.build_id);
-	add_mapped_sections(&e);
-	rc = add_notes(&e);
+	rut_buf_add(out, &head, sizeof(head));
+	rut_buf_add(out, provider, strlen(provider) + 1);
+	rut_buf_add(out, desc->name, strlen(desc->name) + 1);
+	rc = rut_usdt_object_args(img->arch, desc->types, desc->n_types, out);
 	if (rc)
 		return rc;
-	add_symbols(&e);
-	add_section_names(&e);
-	pad_to(out, round_up(out->len, 8));
-	shoff = out->len;
-	rut_buf_add(out, e.sh, sizeof(e.sh));
+	rut_buf_add(out, "", 1);
+	head.desc_len = (uint32_t)(out->len - offsetof(struct note_head, site));
+	rut_buf_add(out, "\0\0", -out->len % 4);
 	if (out->failed)
 		return -ENOMEM;
-	put_headers(&e, shoff);
-	put_build_id(&e);
-	*ret_layout = e.at;
+	memcpy(out->data, &head, sizeof(head));
 	return 0;
+}
+
+int rut_usdt_image_add(struct rut_usdt_image *img, uint32_t site, const char *provider,
+		       const struct rut_usdt_desc *desc)
+{
+	_cleanup_buf_ struct rut_buf note = RUT_BUF_INIT;
+	int rc;
+
+	if (site >= img->sites)
+		return -ENOSPC;
+	rc = build_note(img, site, provider, desc, &note);
+	if (rc)
+		return rc;
+	if (img->notes_len + note.len > img->at.notes_cap)
+		return -ENOSPC;
+	fill_code(img, site);
+	put_symbols(img, site, provider, desc->name);
+	memcpy(img->mem + img->at.notes + img->notes_len, note.data, note.len);
+	img->notes_len += note.len;
+	put_build_id(img);
+	publish_size(img, SEC_NOTES, img->notes_len);
+	return 0;
+}
+
+void rut_usdt_image_remove(struct rut_usdt_image *img, bool (*gone)(uint32_t site, void *arg),
+			   void *arg)
+{
+	unsigned char *notes = img->mem + img->at.notes;
+	size_t from = 0, to = 0;
+
+	/* A tool that reads just now finds no probes rather than broken ones. */
+	publish_size(img, SEC_NOTES, 0);
+	while (from < img->notes_len) {
+		struct note_head head;
+		uint32_t site;
+		size_t bytes;
+
+		memcpy(&head, notes + from, sizeof(head));
+		bytes = round_up(offsetof(struct note_head, site) + head.desc_len, 4);
+		site = (uint32_t)((head.site - img->at.text) / RUT_USDT_SITE_BYTES);
+		if (gone(site, arg)) {
+			memset(img->mem + img->at.symtab +
+				       (1 + 2 * (size_t)site) * sizeof(Elf64_Sym),
+			       0, 2 * sizeof(Elf64_Sym));
+		} else {
+			if (to != from)
+				memmove(notes + to, notes + from, bytes);
+			to += bytes;
+		}
+		from += bytes;
+	}
+	img->notes_len = to;
+	put_build_id(img);
+	publish_size(img, SEC_NOTES, to);
 }

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Providers and probes: loading, firing, unloading, forking.
+ * Providers and probes: declaring, loading, firing, unloading, forking.
  *
- * Loading builds an ELF object (object.c) of the probes that are not loaded yet, writes it into a
- * sealed memfd and maps it privately: the sites executable, the gates writable. Tracers find the
- * mapping in /proc/PID/maps and the file in /proc/PID/fd; the kernel puts breakpoints into, and
- * counts tracers in, the private pages of one process. That is why a forked child is a target of
- * its own. Probes that are added later are merged with the others into a new object, unless
- * somebody traces those or shares them by fork(): then they get an object of their own, so that no
- * load ever moves a site under a tracer.
+ * Loading gives each probe a site and a gate in an arena (arena.c) and describes it there. A probe
+ * keeps its site as long as it exists, so tracers that stay attached see it again after it was
+ * unloaded and loaded.
  *
  * What must stay true:
  * - A thread may read a probe's gate at any instant, also while another unloads. So the pointer to
- *   it swings to a constant 0 first, and the memory where the gate was stays readable for ever: it
- *   is overmapped by zeros and kept for the next object of that size.
+ *   it swings to a constant 0 first, and the memory where the gate was stays readable for ever.
  * - A thread may be at a site while another unloads. Firing counts its begin, reads the gate
  *   again, and counts its end; unloading swings the gates and waits until both counts are the same.
  *   Firing calls nothing that blocks, so this is short.
@@ -26,29 +21,19 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
-#include "usdt/object.h"
-
-/* Address space of objects that went: zeros, waiting for another object of the same size. */
-struct spare {
-	char *base;
-	size_t size;
-	struct spare *next;
-};
+#include "base/hash.h"
+#include "usdt/arena.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct rutile_usdt_provider *providers;
-static struct spare *spares;
 static const volatile uint32_t closed_gate;
 static uint32_t generation; /* forks that this process did or came from */
 
@@ -72,6 +57,17 @@ struct rutile_usdt_provider *rut_usdt_providers(void)
 	return providers;
 }
 
+static bool renew_sites(void);
+static void retire(struct rut_usdt_probe *probe);
+
+/* What cannot be fired without danger never is. */
+static void close_all(void)
+{
+	for (struct rutile_usdt_provider *p = providers; p; p = p->next)
+		for (size_t i = 0; i < p->n_probes; i++)
+			p->probes[i]->pub.gate = &closed_gate;
+}
+
 static void after_fork_in_parent(void)
 {
 	generation++;
@@ -80,11 +76,16 @@ static void after_fork_in_parent(void)
 
 static void after_fork_in_child(void)
 {
+	bool safe;
+
 	generation++;
 	for (struct rutile_usdt_provider *p = providers; p; p = p->next)
 		for (size_t i = 0; i < p->n_probes; i++)
 			p->probes[i]->begun = p->probes[i]->ended;
+	safe = renew_sites();
 	rut_usdt_ctl_child();
+	if (!safe)
+		close_all();
 	rut_usdt_unlock();
 }
 
@@ -141,12 +142,21 @@ static bool types_are_valid(const enum rutile_usdt_type *types, unsigned n)
 	return true;
 }
 
+/* The index of a name's entry, or of the free entry where it belongs. The table has room. */
+static size_t name_entry(const struct rutile_usdt_provider *p, const char *name)
+{
+	size_t i = rut_hash_bytes(name, strlen(name)) & p->names_mask;
+
+	while (p->names[i] && strcmp(p->probes[p->names[i] - 1]->name, name) != 0)
+		i = (i + 1) & p->names_mask;
+	return i;
+}
+
 static struct rut_usdt_probe *find_probe(const struct rutile_usdt_provider *p, const char *name)
 {
-	for (size_t i = 0; i < p->n_probes; i++)
-		if (!strcmp(p->probes[i]->name, name))
-			return p->probes[i];
-	return NULL;
+	size_t found = p->names ? p->names[name_entry(p, name)] : 0;
+
+	return found ? p->probes[found - 1] : NULL;
 }
 
 struct rutile_usdt_probe *rutile_usdt_probe_find(const struct rutile_usdt_provider *p,
@@ -168,27 +178,42 @@ struct rutile_usdt_probe *rutile_usdt_probe_find(const struct rutile_usdt_provid
 	return &probe->pub;
 }
 
-static int append_probe(struct rutile_usdt_provider *p, struct rut_usdt_probe *probe)
+/* Room for one more probe and its name, at most half of the table in use. */
+static int grow(struct rutile_usdt_provider *p)
 {
+	size_t cap = p->names ? p->names_mask + 1 : 8;
 	struct rut_usdt_probe **more;
+	uint32_t *names;
 
-	if (find_probe(p, probe->name))
-		return -EEXIST;
-	more = realloc(p->probes, (p->n_probes + 1) * sizeof(*more));
+	if (p->names && p->n_probes < cap / 2)
+		return 0;
+	cap *= p->names ? 2 : 1;
+	more = realloc(p->probes, cap / 2 * sizeof(*more));
 	if (!more)
 		return -ENOMEM;
 	p->probes = more;
-	p->probes[p->n_probes++] = probe;
-	rut_usdt_ctl_add(probe);
+	names = calloc(cap, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
+	free(p->names);
+	p->names = names;
+	p->names_mask = cap - 1;
+	for (size_t i = 0; i < p->n_probes; i++)
+		p->names[name_entry(p, p->probes[i]->name)] = (uint32_t)i + 1;
 	return 0;
 }
 
-int rutile_usdt_probe_add(struct rutile_usdt_provider *p, const char *name,
-			  const enum rutile_usdt_type *types, unsigned n,
-			  struct rutile_usdt_probe **ret)
+static void free_probe(struct rut_usdt_probe *probe)
+{
+	free(probe->arg_names);
+	free(probe->name);
+	free(probe);
+}
+
+static int new_probe(struct rutile_usdt_provider *p, const char *name,
+		     const enum rutile_usdt_type *types, unsigned n, struct rut_usdt_probe **ret)
 {
 	struct rut_usdt_probe *probe;
-	int rc;
 
 	if (n > RUTILE_USDT_MAX_ARGS)
 		return -E2BIG;
@@ -208,183 +233,145 @@ int rutile_usdt_probe_add(struct rutile_usdt_provider *p, const char *name,
 	if (n)
 		memcpy(probe->types, types, n * sizeof(*types));
 	probe->on = true;
-	probe->slot = &probe->own_slot;
+	probe->counts = probe->own_counts;
 	probe->slot_index = -1;
-	probe->fd = -1;
+	*ret = probe;
+	return 0;
+}
+
+static bool is_declared_as(const struct rut_usdt_probe *probe, const enum rutile_usdt_type *types,
+			   unsigned n)
+{
+	return probe->n_types == n && (!n || !memcmp(probe->types, types, n * sizeof(*types)));
+}
+
+/* Puts a new probe in the place of the one of that name, which is never seen again. */
+static void replace(struct rutile_usdt_provider *p, struct rut_usdt_probe *old,
+		    struct rut_usdt_probe *probe)
+{
+	size_t i = p->names[name_entry(p, old->name)] - 1;
+
+	retire(old);
+	rut_usdt_ctl_remove(old);
+	old->replaced = p->replaced;
+	p->replaced = old;
+	p->probes[i] = probe;
+	if (p->n_loaded > i)
+		p->n_loaded = i;
+	rut_usdt_ctl_add(probe);
+}
+
+/* Under the lock. */
+static int add_probe(struct rutile_usdt_provider *p, struct rut_usdt_probe *probe)
+{
+	int rc = grow(p);
+
+	if (rc)
+		return rc;
+	p->probes[p->n_probes++] = probe;
+	p->names[name_entry(p, probe->name)] = (uint32_t)p->n_probes;
+	rut_usdt_ctl_add(probe);
+	return 0;
+}
+
+int rutile_usdt_probe_add(struct rutile_usdt_provider *p, const char *name,
+			  const enum rutile_usdt_type *types, unsigned n,
+			  struct rutile_usdt_probe **ret)
+{
+	struct rut_usdt_probe *probe = NULL;
+	int rc = new_probe(p, name, types, n, &probe);
+
+	if (rc)
+		return rc;
 	rut_usdt_lock();
-	rc = append_probe(p, probe);
+	rc = find_probe(p, name) ? -EEXIST : add_probe(p, probe);
 	rut_usdt_unlock();
-	if (rc) {
-		free(probe->name);
-		free(probe);
-		return rc;
-	}
-	*ret = &probe->pub;
-	return 0;
+	if (rc)
+		free_probe(probe);
+	else
+		*ret = &probe->pub;
+	return rc;
 }
 
-#if defined(__linux__) && defined(RUT_USDT_ARCH)
-
-#ifndef MFD_EXEC
-#define MFD_EXEC 0x0010U /* Linux 6.3 */
-#endif
-
-int rut_usdt_memfd(const char *name, bool exec)
+int rutile_usdt_probe_declare(struct rutile_usdt_provider *p, const char *name,
+			      const enum rutile_usdt_type *types, unsigned n,
+			      struct rutile_usdt_probe **ret)
 {
-	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	int fd = memfd_create(name, exec ? flags | MFD_EXEC : flags);
-	int high;
+	struct rut_usdt_probe *probe = NULL, *old;
+	int rc = new_probe(p, name, types, n, &probe);
 
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create(name, flags);
-	if (fd < 0)
-		return -errno;
-	if (fd > 2)
-		return fd;
-	/* The application closed its standard streams: whatever opens next expects to become them.
-	 */
-	high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	close(fd);
-	return high < 0 ? -errno : high;
-}
-
-static int write_all(int fd, const char *data, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, data, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		data += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
-/* A range that nothing uses, from the spares or new; NULL: no address space. */
-static char *take_range(size_t size)
-{
-	char *base;
-
-	for (struct spare **s = &spares; *s; s = &(*s)->next) {
-		struct spare *found = *s;
-
-		if (found->size != size)
-			continue;
-		base = found->base;
-		*s = found->next;
-		free(found);
-		return base;
-	}
-	base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return base == MAP_FAILED ? NULL : base;
-}
-
-/* Zeros over a range whose gates some thread may still look at. */
-static void give_range(char *base, size_t size)
-{
-	struct spare *s = malloc(sizeof(*s));
-
-	(void)mmap(base, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	if (!s)
-		return; /* the range is lost; so is the process, soon */
-	*s = (struct spare){.base = base, .size = size, .next = spares};
-	spares = s;
-}
-
-static int map_object(struct rut_usdt_object *o, const struct rut_usdt_layout *at)
-{
-	char *base = take_range(at->size);
-	int rc;
-
-	if (!base)
-		return -ENOMEM;
-	if (mmap(base, at->rx_len, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, o->fd, 0) ==
-		    MAP_FAILED ||
-	    mmap(base + at->gates, at->rw_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-		 o->fd, (off_t)at->gates) == MAP_FAILED) {
-		rc = -errno;
-		give_range(base, at->size);
-		return rc;
-	}
-	o->base = base;
-	o->size = at->size;
-	return 0;
-}
-
-static int open_object(const struct rutile_usdt_provider *p, const struct rut_buf *image,
-		       struct rut_usdt_object *ret)
-{
-	_cleanup_close_ int fd = rut_usdt_memfd(p->name, true);
-	struct stat st;
-	int rc;
-
-	if (fd < 0)
-		return fd == -ENOSYS ? -ENOTSUP : fd;
-	rc = write_all(fd, image->data, image->len);
 	if (rc)
 		return rc;
-	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-	if (fstat(fd, &st))
-		return -errno;
-	*ret = (struct rut_usdt_object){
-		.dev = st.st_dev, .ino = st.st_ino, .generation = generation};
-	ret->fd = RUT_TAKE_FD(fd);
+	rut_usdt_lock();
+	old = find_probe(p, name);
+	if (!old)
+		rc = add_probe(p, probe);
+	else if (!is_declared_as(old, types, n))
+		replace(p, old, probe);
+	else
+		*ret = &old->pub;
+	if (!rc && (!old || !is_declared_as(old, types, n)))
+		*ret = &RUT_TAKE(probe)->pub;
+	rut_usdt_unlock();
+	if (probe)
+		free_probe(probe);
+	return rc;
+}
+
+static bool is_identifier(const char *name, size_t len)
+{
+	static const char first[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+
+	if (!len || !memchr(first, *name, sizeof(first) - 1))
+		return false;
+	for (size_t i = 1; i < len; i++)
+		if (!memchr(first, name[i], sizeof(first) - 1) && (name[i] < '0' || name[i] > '9'))
+			return false;
+	return true;
+}
+
+/* The names with commas between them, in memory of their own; NULL: they cannot be used. */
+static char *join_names(const struct rut_usdt_probe *probe, const char *const *names)
+{
+	char *text = calloc(1, RUTILE_USDT_ARG_NAMES_MAX + 1);
+	size_t at = 0;
+
+	for (unsigned i = 0; i < probe->n_types && text; i++) {
+		size_t len = names[i] ? strlen(names[i]) : 0;
+		bool good = is_identifier(names[i], len) &&
+			    at + len + (i > 0) <= RUTILE_USDT_ARG_NAMES_MAX;
+
+		for (unsigned k = 0; k < i && good; k++)
+			good = strcmp(names[i], names[k]) != 0;
+		if (!good) {
+			free(text);
+			return NULL;
+		}
+		if (i)
+			text[at++] = ',';
+		memcpy(text + at, names[i], len);
+		at += len;
+	}
+	return text;
+}
+
+int rutile_usdt_probe_name_args(struct rutile_usdt_probe *pub, const char *const *names)
+{
+	struct rut_usdt_probe *probe = (struct rut_usdt_probe *)pub;
+	char *text = names ? join_names(probe, names) : NULL, *old;
+
+	if (names && !text)
+		return -EINVAL;
+	rut_usdt_lock();
+	old = probe->arg_names;
+	probe->arg_names = text;
+	rut_usdt_ctl_rename(probe);
+	rut_usdt_unlock();
+	free(old);
 	return 0;
 }
 
-static bool owns_fd(const struct rut_usdt_object *o)
-{
-	struct stat st;
-
-	return !fstat(o->fd, &st) && st.st_dev == o->dev && st.st_ino == o->ino;
-}
-
-static void close_object(const struct rut_usdt_object *o)
-{
-	if (owns_fd(o))
-		close(o->fd);
-}
-
-/* One object of the probes that have none. Under the lock. */
-static int load_object(struct rutile_usdt_provider *p, struct rut_usdt_probe **fresh, size_t n,
-		       const struct rut_usdt_desc *descs)
-{
-	_cleanup_buf_ struct rut_buf image = RUT_BUF_INIT;
-	struct rut_usdt_object o = {.fd = -1}, *more;
-	struct rut_usdt_layout at = {0};
-	int rc;
-
-	more = realloc(p->objects, (p->n_objects + 1) * sizeof(*more));
-	if (!more)
-		return -ENOMEM;
-	p->objects = more;
-	rc = rut_usdt_object_build(RUT_USDT_ARCH, p->name, descs, n, &image, &at);
-	if (rc)
-		return rc;
-	rc = open_object(p, &image, &o);
-	if (rc)
-		return rc;
-	rc = map_object(&o, &at);
-	if (rc) {
-		close_object(&o);
-		return rc;
-	}
-	p->objects[p->n_objects++] = o;
-	for (size_t i = 0; i < n; i++) {
-		fresh[i]->fd = o.fd;
-		fresh[i]->site = o.base + at.text + i * RUT_USDT_SITE_BYTES;
-		fresh[i]->gate =
-			(volatile uint32_t *)(void *)(o.base + at.gates + i * RUT_USDT_GATE_BYTES);
-		rut_usdt_ring_gate(fresh[i], fresh[i]->slot->ring);
-		rut_usdt_probe_switch(fresh[i], fresh[i]->on);
-	}
-	return 0;
-}
-
-/* Who begins after the gate swung sees that; so this waits for those only that began before. */
+/* A thread that begins after the gate swung sees that; this waits for those that began before. */
 void rut_usdt_wait_until_idle(const struct rut_usdt_probe *probe)
 {
 	uint64_t begun = __atomic_load_n(&probe->begun, __ATOMIC_SEQ_CST);
@@ -393,58 +380,97 @@ void rut_usdt_wait_until_idle(const struct rut_usdt_probe *probe)
 		sched_yield();
 }
 
-/* Waits until nobody is at a site whose gate swung, and takes the first n objects away. */
-static void drop_objects(struct rutile_usdt_provider *p, size_t n)
+/* The probe cannot be seen or fired from now on; threads may still be at its site. */
+static void close_probe(struct rut_usdt_probe *probe)
 {
-	if (!n)
-		return;
-	for (size_t i = 0; i < p->n_probes; i++)
-		rut_usdt_wait_until_idle(p->probes[i]);
-	for (size_t i = 0; i < n; i++) {
-		give_range(p->objects[i].base, p->objects[i].size);
-		close_object(&p->objects[i]);
-	}
-	p->n_objects -= n;
-	memmove(p->objects, p->objects + n, p->n_objects * sizeof(*p->objects));
+	__atomic_store_n(&probe->pub.gate, &closed_gate, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&probe->gate, NULL, __ATOMIC_RELEASE);
+	rut_usdt_ctl_update(probe);
 }
 
-/* Whether the probes that are loaded may move into a new object: nobody looks at where they are. */
-static bool may_merge(const struct rutile_usdt_provider *p)
+#if defined(__linux__) && defined(RUT_USDT_ARCH)
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U /* Linux 6.3 */
+#endif
+
+/* One whose number no standard stream has: the application may have closed those to reopen them. */
+static int high_memfd(const char *name, unsigned flags)
 {
-	for (size_t i = 0; i < p->n_objects; i++)
-		if (p->objects[i].generation != generation)
-			return false;
-	for (size_t i = 0; i < p->n_probes; i++)
-		if (p->probes[i]->gate && *p->probes[i]->gate)
-			return false;
-	return true;
+	int fd = memfd_create(name, flags), high;
+
+	if (fd < 0 && errno == EINVAL && flags & MFD_EXEC)
+		fd = memfd_create(name, flags & ~MFD_EXEC);
+	if (fd < 0)
+		return -errno;
+	if (fd > 2)
+		return fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	close(fd);
+	return high < 0 ? -errno : high;
+}
+
+int rut_usdt_memfd(const char *name, bool exec, size_t bytes)
+{
+	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (exec ? MFD_EXEC : 0);
+	struct rlimit limit;
+	int fd, rc;
+
+	/* Above the limit the kernel would kill the process by SIGXFSZ. */
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < bytes)
+		return -EFBIG;
+	fd = high_memfd(name, flags);
+	if (fd < 0)
+		return fd;
+	if (!ftruncate(fd, (off_t)bytes))
+		return fd;
+	rc = -errno;
+	close(fd);
+	return rc;
+}
+
+/* Under the lock. */
+static int load_probe(struct rut_usdt_probe *probe)
+{
+	const struct rut_usdt_desc desc = {probe->name, probe->types, probe->n_types};
+	int rc = 0;
+
+	do {
+		if (!probe->arena)
+			rc = rut_usdt_arena_take(&probe->arena, &probe->site_index);
+		if (rc)
+			return rc;
+		rc = rut_usdt_arena_show(probe->arena, probe->site_index, probe->provider->name,
+					 &desc);
+		if (rc) {
+			rut_usdt_arena_give(probe->arena, probe->site_index);
+			probe->arena = NULL;
+		}
+	} while (rc == -ENOSPC);
+	if (rc)
+		return rc;
+	probe->site = rut_usdt_arena_site(probe->arena, probe->site_index);
+	__atomic_store_n(&probe->gate, rut_usdt_arena_gate(probe->arena, probe->site_index),
+			 __ATOMIC_RELEASE);
+	rut_usdt_ring_gate(probe);
+	rut_usdt_probe_switch(probe, probe->on);
+	return 0;
 }
 
 /* Under the lock. */
 static int load(struct rutile_usdt_provider *p)
 {
-	_cleanup_free_ struct rut_usdt_probe **fresh = calloc(p->n_probes + 1, sizeof(*fresh));
-	_cleanup_free_ struct rut_usdt_desc *descs = calloc(p->n_probes + 1, sizeof(*descs));
-	bool merge = may_merge(p);
-	size_t n = 0, n_new = 0, n_old = p->n_objects;
-	int rc;
+	struct rut_usdt_arena *a;
+	int rc = p->n_probes ? 0 : rut_usdt_arena_get(&a);
 
-	if (!fresh || !descs)
-		return -ENOMEM;
-	for (size_t i = 0; i < p->n_probes; i++) {
-		struct rut_usdt_probe *probe = p->probes[i];
-
-		n_new += !probe->gate;
-		if (probe->gate && !merge)
-			continue;
-		descs[n] = (struct rut_usdt_desc){probe->name, probe->types, probe->n_types};
-		fresh[n++] = probe;
+	for (size_t i = p->n_loaded; i < p->n_probes && !rc; i++) {
+		if (!p->probes[i]->gate)
+			rc = load_probe(p->probes[i]);
+		if (!rc)
+			p->n_loaded = i + 1;
 	}
-	if (!n_new)
-		return 0;
-	rc = load_object(p, fresh, n, descs);
-	if (!rc && merge)
-		drop_objects(p, n_old);
+	if (!rc)
+		p->loaded = true;
 	return rc;
 }
 
@@ -462,36 +488,70 @@ int rutile_usdt_provider_load(struct rutile_usdt_provider *p)
 static void unload(struct rutile_usdt_provider *p)
 {
 	for (size_t i = 0; i < p->n_probes; i++) {
-		struct rut_usdt_probe *probe = p->probes[i];
-
-		__atomic_store_n(&probe->pub.gate, &closed_gate, __ATOMIC_SEQ_CST);
-		probe->gate = NULL;
-		probe->fd = -1;
-		rut_usdt_ctl_update(probe);
+		if (!p->probes[i]->gate)
+			continue;
+		close_probe(p->probes[i]);
+		rut_usdt_arena_hide(p->probes[i]->arena, p->probes[i]->site_index);
 	}
-	drop_objects(p, p->n_objects);
-	free(p->objects);
-	p->objects = NULL;
+	rut_usdt_arena_sweep();
+	for (size_t i = 0; i < p->n_probes; i++)
+		rut_usdt_wait_until_idle(p->probes[i]);
+	p->n_loaded = 0;
+	p->loaded = false;
+}
+
+/* Gives the site back; the probe is unloaded and idle. */
+static void give_site(struct rut_usdt_probe *probe)
+{
+	if (probe->arena)
+		rut_usdt_arena_give(probe->arena, probe->site_index);
+	probe->arena = NULL;
+}
+
+static void retire(struct rut_usdt_probe *probe)
+{
+	close_probe(probe);
+	if (!probe->arena)
+		return;
+	rut_usdt_arena_hide(probe->arena, probe->site_index);
+	rut_usdt_arena_sweep();
+	rut_usdt_wait_until_idle(probe);
+	give_site(probe);
+}
+
+static bool is_in(const struct rutile_usdt_provider *p, const struct rut_usdt_arena *a)
+{
+	for (size_t i = 0; i < p->n_probes; i++)
+		if (p->probes[i]->gate && p->probes[i]->arena == a)
+			return true;
+	/* One without probes is where they would be. */
+	return !p->n_probes && p->loaded && !rut_usdt_arena_next(a);
 }
 
 int rutile_usdt_provider_path(const struct rutile_usdt_provider *p, unsigned i, char *buf,
 			      size_t len)
 {
-	const struct rut_usdt_object *o;
-	int rc = -ENOENT, n;
+	struct rut_usdt_arena *a;
+	int rc = -ENOENT;
 
 	rut_usdt_lock();
-	if (i < p->n_objects) {
-		o = &p->objects[i];
-		if (owns_fd(o))
-			n = snprintf(buf, len, "/proc/%d/fd/%d", getpid(), o->fd);
-		else /* closed by the application: there is a second way, for root */
-			n = snprintf(buf, len, "/proc/%d/map_files/%lx-%lx", getpid(),
-				     (unsigned long)o->base, (unsigned long)(o->base + o->size));
-		rc = n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
-	}
+	for (a = rut_usdt_arena_next(NULL); a; a = rut_usdt_arena_next(a))
+		if (is_in(p, a) && !i--)
+			break;
+	if (a)
+		rc = rut_usdt_arena_path(a, buf, len);
 	rut_usdt_unlock();
 	return rc;
+}
+
+int rut_usdt_probe_fd(const struct rut_usdt_probe *probe)
+{
+	return rut_usdt_arena_fd(probe->arena);
+}
+
+static bool renew_sites(void)
+{
+	return rut_usdt_arena_child();
 }
 
 /* The sites are functions that return at once; what matters is where the arguments are. */
@@ -527,10 +587,25 @@ static void call_site(void *site, const uint64_t *args, unsigned n)
 
 #else /* no way to be traced here: probes exist and stay off */
 
-int rut_usdt_memfd(const char *name, bool exec)
+int rut_usdt_memfd(const char *name, bool exec, size_t bytes)
 {
-	(void)name, (void)exec;
+	(void)name, (void)exec, (void)bytes;
 	return -ENOTSUP;
+}
+
+static void retire(struct rut_usdt_probe *probe)
+{
+	(void)probe;
+}
+
+static void give_site(struct rut_usdt_probe *probe)
+{
+	(void)probe;
+}
+
+static bool renew_sites(void)
+{
+	return true;
 }
 
 int rutile_usdt_provider_load(struct rutile_usdt_provider *p)
@@ -570,7 +645,7 @@ bool rutile_usdt_provider_loaded(const struct rutile_usdt_provider *p)
 	bool loaded;
 
 	rut_usdt_lock();
-	loaded = p->n_objects > 0;
+	loaded = p->loaded;
 	rut_usdt_unlock();
 	return loaded;
 }
@@ -587,14 +662,21 @@ void rutile_usdt_provider_free(struct rutile_usdt_provider *p)
 			break;
 		}
 	}
-	for (size_t i = 0; i < p->n_probes; i++)
-		rut_usdt_ctl_remove(p->probes[i]);
-	rut_usdt_unlock();
 	for (size_t i = 0; i < p->n_probes; i++) {
-		free(p->probes[i]->name);
-		free(p->probes[i]);
+		rut_usdt_ctl_remove(p->probes[i]);
+		give_site(p->probes[i]);
+	}
+	rut_usdt_unlock();
+	for (size_t i = 0; i < p->n_probes; i++)
+		free_probe(p->probes[i]);
+	while (p->replaced) {
+		struct rut_usdt_probe *probe = p->replaced;
+
+		p->replaced = probe->replaced;
+		free_probe(probe);
 	}
 	free(p->probes);
+	free(p->names);
 	free(p->name);
 	free(p);
 }
@@ -610,21 +692,22 @@ void rut_usdt_probe_switch(struct rut_usdt_probe *probe, bool on)
 void rutile_usdt_fire(struct rutile_usdt_probe *pub, const uint64_t *args)
 {
 	struct rut_usdt_probe *probe = (struct rut_usdt_probe *)pub;
-	uint64_t ended;
+	uint64_t ended, *counts;
 	uint32_t gate;
 
 	__atomic_fetch_add(&probe->begun, 1, __ATOMIC_SEQ_CST);
-	gate = *__atomic_load_n(&pub->gate, __ATOMIC_SEQ_CST);
+	gate = __atomic_load_n(__atomic_load_n(&pub->gate, __ATOMIC_SEQ_CST), __ATOMIC_ACQUIRE);
 	if (gate & 0xffff)
 		call_site(probe->site, args, probe->n_types);
 	if (gate >> 16)
-		rut_usdt_ring_write(probe, args);
+		rut_usdt_ring_write(probe, args, gate >> 16);
 	if (!gate)
 		__atomic_fetch_add(&probe->missed, 1, __ATOMIC_RELAXED);
 	ended = __atomic_add_fetch(&probe->ended, 1, __ATOMIC_RELEASE);
 	/* For the outside; of two threads the later number may be overwritten until the next event.
 	 */
-	__atomic_store_n(&probe->slot->counts[RUTILE_USDT_FIRED],
+	counts = __atomic_load_n(&probe->counts, __ATOMIC_ACQUIRE);
+	__atomic_store_n(&counts[RUTILE_USDT_FIRED],
 			 ended - __atomic_load_n(&probe->missed, __ATOMIC_RELAXED),
 			 __ATOMIC_RELAXED);
 }
@@ -632,18 +715,24 @@ void rutile_usdt_fire(struct rutile_usdt_probe *pub, const uint64_t *args)
 uint64_t rutile_usdt_probe_count(const struct rutile_usdt_probe *pub, enum rutile_usdt_count what)
 {
 	const struct rut_usdt_probe *probe = (const struct rut_usdt_probe *)pub;
+	const uint64_t *counts = __atomic_load_n(&probe->counts, __ATOMIC_ACQUIRE);
 
 	if (what == RUTILE_USDT_FIRED)
 		return __atomic_load_n(&probe->ended, __ATOMIC_RELAXED) -
 		       __atomic_load_n(&probe->missed, __ATOMIC_RELAXED);
-	return __atomic_load_n(&probe->slot->counts[what], __ATOMIC_RELAXED);
+	return __atomic_load_n(&counts[what], __ATOMIC_RELAXED);
+}
+
+void rut_usdt_probe_note(struct rut_usdt_probe *probe, enum rutile_usdt_count what)
+{
+	uint64_t *counts = __atomic_load_n(&probe->counts, __ATOMIC_ACQUIRE);
+
+	__atomic_fetch_add(&counts[what], 1, __ATOMIC_RELAXED);
 }
 
 void rutile_usdt_probe_note(struct rutile_usdt_probe *pub, enum rutile_usdt_count what)
 {
-	struct rut_usdt_probe *probe = (struct rut_usdt_probe *)pub;
-
-	__atomic_fetch_add(&probe->slot->counts[what], 1, __ATOMIC_RELAXED);
+	rut_usdt_probe_note((struct rut_usdt_probe *)pub, what);
 }
 
 bool rutile_usdt_probe_is_on(const struct rutile_usdt_probe *pub)

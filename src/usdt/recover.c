@@ -20,7 +20,7 @@
 
 #define PAGE	   4096
 #define RING_BYTES ((size_t)RUT_USDT_RING_SUBBUFS << RUT_USDT_RING_SHIFT)
-#define HEAD_BYTES 12 /* of a record: the header word and the thread */
+#define HEAD_BYTES 14 /* of a record: the header word, the thread and the CPU */
 
 struct recovery {
 	const struct rut_core *core;

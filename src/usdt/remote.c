@@ -88,20 +88,11 @@ bool rut_usdt_is_sealed(int fd)
 	return seals >= 0 && seals & F_SEAL_SHRINK;
 }
 
-int rut_usdt_remote_open(struct rut_usdt_remote *ret, pid_t pid, struct rut_err *err)
+int rut_usdt_remote_map(struct rut_usdt_remote *ret, pid_t pid, int fd, struct rut_err *err)
 {
-	_cleanup_close_ int fd = -1;
 	struct rut_usdt_ctl *page;
-	char path[96];
 	struct stat st;
-	int rc = find_page(pid, path, sizeof(path), err);
 
-	if (rc)
-		return rc;
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return rut_err_errno(err, errno,
-				     "cannot control process %d, try it as its user or root", pid);
 	if (fstat(fd, &st) || st.st_size < (off_t)sizeof(*page) || !rut_usdt_is_sealed(fd))
 		return rut_err_set(err, EPROTO, "process %d has a control page of another version",
 				   pid);
@@ -113,8 +104,23 @@ int rut_usdt_remote_open(struct rut_usdt_remote *ret, pid_t pid, struct rut_err 
 		return rut_err_set(err, EPROTO, "process %d has a control page of another version",
 				   pid);
 	}
-	*ret = (struct rut_usdt_remote){.pid = pid, .page = page};
+	*ret = (struct rut_usdt_remote){.pid = pid, .ino = st.st_ino, .page = page};
 	return 0;
+}
+
+int rut_usdt_remote_open(struct rut_usdt_remote *ret, pid_t pid, struct rut_err *err)
+{
+	_cleanup_close_ int fd = -1;
+	char path[96];
+	int rc = find_page(pid, path, sizeof(path), err);
+
+	if (rc)
+		return rc;
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return rut_err_errno(err, errno,
+				     "cannot control process %d, try it as its user or root", pid);
+	return rut_usdt_remote_map(ret, pid, fd, err);
 }
 
 void rut_usdt_remote_fini(struct rut_usdt_remote *r)
@@ -136,13 +142,36 @@ static int read_tracers(pid_t pid, uint64_t gate)
 	return count;
 }
 
+/* Copies one part of a text; returns what is behind it. */
+static const char *take_part(const char *at, const char *end, char *ret, size_t size)
+{
+	size_t n = strnlen(at, (size_t)(end - at));
+
+	snprintf(ret, size, "%.*s", (int)(n < size ? n : size - 1), at);
+	return at + n < end ? at + n + 1 : end;
+}
+
+static void copy_text(const struct rut_usdt_ctl *page, const struct rut_usdt_slot *slot,
+		      struct rut_usdt_info *ret)
+{
+	char text[RUT_USDT_TEXT_MAX];
+	uint32_t bytes = slot->text_bytes < sizeof(text) ? slot->text_bytes : sizeof(text);
+	const char *at = text, *end = text + bytes;
+
+	if (bytes > RUT_USDT_TEXT_BYTES || slot->text > RUT_USDT_TEXT_BYTES - bytes)
+		return;
+	memcpy(text, page->texts + slot->text, bytes);
+	at = take_part(at, end, ret->provider, sizeof(ret->provider));
+	at = take_part(at, end, ret->name, sizeof(ret->name));
+	take_part(at, end, ret->arg_names, sizeof(ret->arg_names));
+}
+
 void rut_usdt_info_of(const struct rut_usdt_ctl *page, unsigned i, struct rut_usdt_info *ret)
 {
 	struct rut_usdt_slot slot = page->slots[i];
 
 	*ret = (struct rut_usdt_info){.slot = i, .serial = slot.serial};
-	memcpy(ret->provider, slot.provider, RUTILE_USDT_NAME_MAX);
-	memcpy(ret->name, slot.name, RUTILE_USDT_NAME_MAX);
+	copy_text(page, &slot, ret);
 	ret->n_types = slot.n_types < RUTILE_USDT_MAX_ARGS ? slot.n_types : RUTILE_USDT_MAX_ARGS;
 	for (unsigned k = 0; k < ret->n_types; k++)
 		ret->types[k] = (enum rutile_usdt_type)slot.types[k];

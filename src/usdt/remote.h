@@ -14,8 +14,9 @@ struct rut_err;
 
 struct rut_usdt_remote {
 	pid_t pid;
-	struct rut_usdt_ctl
-		*page; /* owned; shared with a process that may write anything into it */
+	uint64_t ino; /* of the page's memfd */
+	/* owned; shared with a process that may write anything into it */
+	struct rut_usdt_ctl *page;
 };
 
 /* One probe, copied and checked. */
@@ -24,6 +25,7 @@ struct rut_usdt_info {
 	uint32_t serial;
 	char provider[RUTILE_USDT_NAME_MAX + 1];
 	char name[RUTILE_USDT_NAME_MAX + 1];
+	char arg_names[RUTILE_USDT_ARG_NAMES_MAX + 1]; /* with commas between them; "": none */
 	enum rutile_usdt_type types[RUTILE_USDT_MAX_ARGS];
 	unsigned n_types;
 	bool loaded, on, deferred;
@@ -38,6 +40,8 @@ struct rut_usdt_info {
  * user; -ESRCH: there is no such process; -EPROTO: another version of the page.
  */
 int rut_usdt_remote_open(struct rut_usdt_remote *ret, pid_t pid, struct rut_err *err);
+/* The same with a descriptor of the page, which stays the caller's. */
+int rut_usdt_remote_map(struct rut_usdt_remote *ret, pid_t pid, int fd, struct rut_err *err);
 void rut_usdt_remote_fini(struct rut_usdt_remote *r);
 
 /* What a slot of a page holds or held, copied and checked. */

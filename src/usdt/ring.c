@@ -3,12 +3,13 @@
  * The second path of an event: into a ring in memory that a tool drains, without the kernel.
  *
  * The process makes the ring, because it is the one that would suffer from a bad one, and with all
- * its memory, so that no event can meet a page that cannot be had. There is one for all probes;
- * what goes in is a CTF record (ctl.h says how). The high half of a probe's gate says that it is
- * wanted, so that firing still asks one question for both paths.
+ * its memory, so that no event can meet a page that cannot be had. There is one for each tool that
+ * records (a seat of the control page); what goes in is a CTF record (ctl.h says how). The high
+ * half of a probe's gate has a bit for each ring that wants it, so that firing still asks one
+ * question for all paths.
  *
- * Who writes is counted by the probe (begun, ended), like who is at a site; so the ring can be
- * unmapped after the gates were closed and the probes are idle.
+ * Threads that write are counted by the probe (begun, ended), like those at a site; so a ring can
+ * be unmapped after the gates were closed and the probes are idle.
  */
 #include "usdt/provider.h"
 
@@ -16,19 +17,34 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #if defined(__linux__)
+#include <sys/random.h>
+
+#include "base/hash.h"
 #include "ring/read.h"
 
-enum { HEAD_BYTES = sizeof(uint64_t) + sizeof(uint32_t) };
+enum { HEAD_BYTES = sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint16_t) };
 
-static struct rut_ring ring; /* ctl NULL: none */
-static int ring_fd = -1;
+/* One a seat. Read without the lock by threads that found the seat's bit in a gate. */
+static struct {
+	struct rut_ring ring; /* ctl NULL: none */
+	int fd;
+	uint64_t dev, ino; /* of fd */
+} rings[RUT_USDT_SEATS];
+
+static uint32_t made; /* atomic; bit N: rings[N] is there */
 static const size_t data_bytes = (size_t)RUT_USDT_RING_SUBBUFS << RUT_USDT_RING_SHIFT;
+
+uint32_t rut_usdt_ring_mask(void)
+{
+	return __atomic_load_n(&made, __ATOMIC_ACQUIRE);
+}
 
 static uint32_t thread_id(void)
 {
@@ -64,39 +80,70 @@ static const char *string_of(uint64_t word)
 	return word ? (const char *)(uintptr_t)word : "";
 }
 
-void rut_usdt_ring_write(const struct rut_usdt_probe *probe, const uint64_t *args)
-{
-	uint32_t size = HEAD_BYTES, lens[RUTILE_USDT_MAX_ARGS], tid = thread_id();
-	uint64_t ns, pos, head;
-	unsigned char *at;
+struct record {
+	uint32_t size, tid, lens[RUTILE_USDT_MAX_ARGS];
+	uint16_t cpu;
+};
 
-	if (!ring.ctl || probe->slot_index < 0)
-		return;
+/* Measures the arguments. Returns whether a string does not fit. */
+static bool measure(const struct rut_usdt_probe *probe, const uint64_t *args, struct record *ret)
+{
+	bool cut = false;
+
+	ret->size = HEAD_BYTES;
 	for (unsigned i = 0; i < probe->n_types; i++) {
 		bool text = probe->types[i] == RUTILE_USDT_STR;
+		size_t len = text ? strnlen(string_of(args[i]), RUT_USDT_RING_STR_MAX + 1)
+				  : type_bytes(probe->types[i]);
 
-		lens[i] = text ? (uint32_t)strnlen(string_of(args[i]), RUT_USDT_RING_STR_MAX)
-			       : type_bytes(probe->types[i]);
-		size += lens[i] + text;
+		if (text && len > RUT_USDT_RING_STR_MAX) {
+			len = RUT_USDT_RING_STR_MAX;
+			cut = true;
+		}
+		ret->lens[i] = (uint32_t)len;
+		ret->size += ret->lens[i] + text;
 	}
-	at = rut_ring_reserve(&ring, size, rut_ring_clock, &ns, &pos);
+	return cut;
+}
+
+static void write_one(const struct rut_ring *ring, const struct rut_usdt_probe *probe,
+		      const uint64_t *args, const struct record *rec)
+{
+	uint64_t ns, pos, head;
+	unsigned char *at = rut_ring_reserve(ring, rec->size, rut_ring_clock, &ns, &pos);
+
 	if (!at)
 		return; /* counted in the ring: every reader reports it */
 	head = RUT_RECORD_HEADER((uint16_t)probe->slot_index, ns);
 	memcpy(at, &head, sizeof(head));
-	memcpy(at + sizeof(head), &tid, sizeof(tid));
+	memcpy(at + sizeof(head), &rec->tid, sizeof(rec->tid));
+	memcpy(at + sizeof(head) + sizeof(rec->tid), &rec->cpu, sizeof(rec->cpu));
 	at += HEAD_BYTES;
 	for (unsigned i = 0; i < probe->n_types; i++) {
 		if (probe->types[i] == RUTILE_USDT_STR) {
-			memcpy(at, string_of(args[i]), lens[i]);
-			at[lens[i]] = 0;
-			at += lens[i] + 1;
+			memcpy(at, string_of(args[i]), rec->lens[i]);
+			at[rec->lens[i]] = 0;
+			at += rec->lens[i] + 1;
 		} else { /* little-endian: the low bytes come first */
-			memcpy(at, &args[i], lens[i]);
-			at += lens[i];
+			memcpy(at, &args[i], rec->lens[i]);
+			at += rec->lens[i];
 		}
 	}
-	rut_ring_commit(&ring, pos, size);
+	rut_ring_commit(ring, pos, rec->size);
+}
+
+void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uint32_t seats)
+{
+	struct record rec;
+	int cpu = sched_getcpu();
+
+	rec.tid = thread_id();
+	rec.cpu = (uint16_t)(cpu < 0 ? 0 : cpu);
+	if (measure(probe, args, &rec))
+		rut_usdt_probe_note(probe, RUTILE_USDT_TRUNCATED);
+	for (unsigned i = 0; i < RUT_USDT_SEATS; i++)
+		if (seats >> i & 1)
+			write_one(&rings[i].ring, probe, args, &rec);
 }
 
 static void note_clocks(struct rut_ring_ctl *ctl)
@@ -110,130 +157,123 @@ static void note_clocks(struct rut_ring_ctl *ctl)
 	memcpy(ctl->_user, &user, sizeof(user));
 }
 
-static int map_ring(int fd)
+/* Each ring is a trace of its own. Without random numbers: not the same as another's of now. */
+static void make_uuid(struct rut_ring_ctl *ctl, unsigned seat)
+{
+	uint64_t words[2];
+
+	if (getrandom(words, sizeof(words), GRND_NONBLOCK) != sizeof(words)) {
+		words[0] = rut_hash_u64(rut_ring_clock() ^ (uint64_t)getpid() << 40 ^ seat);
+		words[1] = rut_hash_u64(words[0]);
+	}
+	memcpy(ctl->uuid, words, sizeof(ctl->uuid));
+}
+
+static int map_ring(int fd, unsigned seat)
 {
 	struct rut_ring_ctl *ctl;
-	struct rut_ring made;
+	struct rut_ring ring;
+	struct stat st;
 	void *map;
 
-	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)(RUT_RING_CTL_SIZE + data_bytes)) ||
-	    fallocate(fd, 0, 0, (off_t)(RUT_RING_CTL_SIZE + data_bytes)) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+	if (fchmod(fd, 0600) || fallocate(fd, 0, 0, (off_t)(RUT_RING_CTL_SIZE + data_bytes)) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) || fstat(fd, &st))
 		return -errno;
 	map = mmap(NULL, RUT_RING_CTL_SIZE + data_bytes, PROT_READ | PROT_WRITE,
 		   MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
 	ctl = map;
-	rut_ring_init(&made, ctl, (unsigned char *)map + RUT_RING_CTL_SIZE, RUT_RING_DISCARD,
+	rut_ring_init(&ring, ctl, (unsigned char *)map + RUT_RING_CTL_SIZE, RUT_RING_DISCARD,
 		      RUT_USDT_RING_SHIFT, RUT_USDT_RING_SUBBUFS);
 	ctl->pid = (uint32_t)getpid();
+	make_uuid(ctl, seat);
 	note_clocks(ctl);
-	ring = made;
+	rings[seat].ring = ring;
+	rings[seat].fd = fd;
+	rings[seat].dev = st.st_dev;
+	rings[seat].ino = st.st_ino;
+	__atomic_fetch_or(&made, 1u << seat, __ATOMIC_RELEASE);
 	return 0;
 }
 
-int rut_usdt_ring_make(void)
+int rut_usdt_ring_make(unsigned seat)
 {
 	int fd, rc;
 
-	if (ring.ctl)
-		return ring_fd;
-	fd = rut_usdt_memfd(RUT_USDT_RING_NAME, false);
+	if (made >> seat & 1)
+		return rings[seat].fd;
+	fd = rut_usdt_memfd(RUT_USDT_RING_NAME, false, RUT_RING_CTL_SIZE + data_bytes);
 	if (fd < 0)
 		return fd;
-	rc = map_ring(fd);
+	rc = map_ring(fd, seat);
 	if (rc) {
 		close(fd);
 		return rc;
 	}
-	ring_fd = fd;
 	return fd;
 }
 
-void rut_usdt_ring_gate(struct rut_usdt_probe *probe, bool open)
+void rut_usdt_ring_gate(struct rut_usdt_probe *probe)
 {
+	uint32_t seats = probe->slot ? __atomic_load_n(&probe->slot->ring, __ATOMIC_ACQUIRE) : 0;
+
 	if (probe->gate)
 		__atomic_store_n((volatile uint16_t *)(volatile void *)probe->gate + 1,
-				 open && ring.ctl, __ATOMIC_SEQ_CST);
+				 (uint16_t)(seats & made), __ATOMIC_SEQ_CST);
 }
 
-static bool owns_ring_fd(void)
+static void unmap_ring(unsigned seat)
 {
 	struct stat st;
-	char path[64], link[64];
-	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", ring_fd);
-	n = readlink(path, link, sizeof(link) - 1);
-	link[n < 0 ? 0 : n] = 0;
-	return !fstat(ring_fd, &st) &&
-	       !strncmp(link, "/memfd:" RUT_USDT_RING_NAME, strlen("/memfd:" RUT_USDT_RING_NAME));
+	if (!fstat(rings[seat].fd, &st) && st.st_dev == rings[seat].dev &&
+	    st.st_ino == rings[seat].ino)
+		close(rings[seat].fd);
+	munmap(rings[seat].ring.ctl, RUT_RING_CTL_SIZE + data_bytes);
+	memset(&rings[seat].ring, 0, sizeof(rings[seat].ring));
 }
 
-static void unmap_ring(void)
+/* Closes the gates of rings that are no longer in `made`. */
+static void close_gates(bool wait)
 {
-	if (ring_fd >= 0 && owns_ring_fd())
-		close(ring_fd);
-	ring_fd = -1;
-	munmap(ring.ctl, RUT_RING_CTL_SIZE + data_bytes);
-	memset(&ring, 0, sizeof(ring));
-}
-
-static void close_gates(void)
-{
-	for (struct rutile_usdt_provider *p = rut_usdt_providers(); p; p = p->next) {
-		for (size_t i = 0; i < p->n_probes; i++) {
-			rut_usdt_ring_gate(p->probes[i], false);
-		}
-	}
-}
-
-void rut_usdt_ring_drop(void)
-{
-	if (!ring.ctl)
-		return;
-	close_gates();
-	for (struct rutile_usdt_provider *p = rut_usdt_providers(); p; p = p->next) {
-		for (size_t i = 0; i < p->n_probes; i++) {
-			p->probes[i]->slot->ring = 0;
+	for (struct rutile_usdt_provider *p = rut_usdt_providers(); p; p = p->next)
+		for (size_t i = 0; i < p->n_probes; i++)
+			rut_usdt_ring_gate(p->probes[i]);
+	for (struct rutile_usdt_provider *p = rut_usdt_providers(); p && wait; p = p->next)
+		for (size_t i = 0; i < p->n_probes; i++)
 			rut_usdt_wait_until_idle(p->probes[i]);
-		}
-	}
-	unmap_ring();
 }
 
-void rut_usdt_ring_child(void)
+void rut_usdt_rings_drop(uint32_t seats)
 {
-	if (!ring.ctl)
+	seats &= made;
+	if (!seats)
 		return;
-	close_gates();
-	unmap_ring();
+	__atomic_fetch_and(&made, ~seats, __ATOMIC_RELEASE);
+	close_gates(true);
+	for (unsigned i = 0; i < RUT_USDT_SEATS; i++)
+		if (seats >> i & 1)
+			unmap_ring(i);
+}
+
+void rut_usdt_rings_child(void)
+{
+	uint32_t seats = made;
+
+	made = 0;
+	if (seats)
+		close_gates(false);
+	for (unsigned i = 0; i < RUT_USDT_SEATS; i++)
+		if (seats >> i & 1)
+			unmap_ring(i);
 }
 
 #else /* no memfd */
 
-void rut_usdt_ring_write(const struct rut_usdt_probe *probe, const uint64_t *args)
+void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uint32_t seats)
 {
-	(void)probe, (void)args;
-}
-
-int rut_usdt_ring_make(void)
-{
-	return -ENOTSUP;
-}
-
-void rut_usdt_ring_gate(struct rut_usdt_probe *probe, bool open)
-{
-	(void)probe, (void)open;
-}
-
-void rut_usdt_ring_drop(void)
-{
-}
-
-void rut_usdt_ring_child(void)
-{
+	(void)probe, (void)args, (void)seats;
 }
 
 #endif

@@ -2,69 +2,52 @@
 /*
  * Recording static tracepoints without the kernel.
  *
- * A process that uses librutile-usdt has a control page (ctl.h). A tap asks it for a ring, says on
- * the page which tracepoints shall go into it, and moves finished packets into a file. Each process
- * gets a CTF trace of its own, DIR/ruby_static-PID, for its event numbers are its slots.
+ * A process that uses librutile-usdt has a control page (ctl.h). A tap takes a seat there, which
+ * gets it a ring, says on the page which tracepoints shall go into it, and moves finished packets
+ * into a file. Each process gets a CTF trace of its own, DIR/ruby_static-PID, because its event
+ * numbers are its slots.
  *
- * The metadata describes an event before a packet can hold one: it is written before the wish is,
- * and only ever grows. The same slot may be used again by another tracepoint, whose number would
- * then mean two things; so a tap describes a slot once and leaves later users of it alone.
+ * Processes are found by reading /proc. Those that are recorded already announce their children,
+ * and the command that a recorder starts announces itself, on the recorder's socket: so nothing is
+ * missed before the next search, nor of processes that live shorter than that.
  *
- * Nothing read from another process is believed: rings are opened by rut_ring_open_ctl(), packets
- * are copied with the ring's own size.
+ * The metadata describes an event before a packet that may hold one is written. The same slot may
+ * be used again by another tracepoint, whose number would then mean two things; so a tap describes
+ * a slot once and leaves later users of it alone.
  */
 #include "usdt/tap.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <fnmatch.h>
-#include <limits.h>
-#include <linux/futex.h>
+#include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/proc.h"
-#include "ring/read.h"
-#include "usdt/metadata.h"
-#include "usdt/remote.h"
+#include "usdt/tap_process.h"
 
 /* Looking through all processes of a machine costs something: not so often. */
-enum { LOOK_MS = 200, LOOK_ALL_MS = 1000, ANSWER_MS = 1000, PAGE_MS = 1 };
-
-struct tap {
-	struct rut_usdt_remote remote;
-	struct rut_ring ring; /* ctl NULL: not there yet */
-	size_t map_bytes;
-	int dir_fd, stream_fd;			/* -1: not open */
-	uint64_t pos, end;			/* in the ring, in the file */
-	uint32_t described[RUT_USDT_CTL_SLOTS]; /* serial of the probe; 0: none */
-	uint8_t uuid[16];
-	bool gone;
-};
+enum { LOOK_MS = 200, LOOK_ALL_MS = 1000, BACKLOG = 4096 };
 
 struct rut_usdt_taps {
-	const char *const *globs; /* borrowed */
-	size_t nglobs;
-	const pid_t *pids; /* borrowed */
+	struct rut_usdt_recording rec;
+	pid_t *pids; /* owned */
 	size_t npids;
-	char *dir;		 /* owned; NULL: not open */
-	struct tap **taps;	 /* owned */
-	size_t ntaps, processes; /* those now, those ever */
-	uint64_t looked_ms, searched_ms, lost, bytes, packets;
+	struct rut_usdt_tap **taps; /* owned */
+	size_t ntaps;
+	int listen_fd; /* -1: no announcements */
+	char *env;     /* owned */
+	uint64_t looked_ms, searched_ms;
 };
 
 static uint64_t now_ms(void)
@@ -72,285 +55,102 @@ static uint64_t now_ms(void)
 	return rut_ring_clock() / 1000000;
 }
 
-static bool wanted(const struct rut_usdt_taps *t, const struct rut_usdt_info *p)
+/* Takes over *remote. NULL: out of memory. */
+static struct rut_usdt_tap *add_tap(struct rut_usdt_taps *t, struct rut_usdt_remote *remote)
 {
-	char full[2 * RUTILE_USDT_NAME_MAX + 2];
+	struct rut_usdt_tap *tap = rut_usdt_tap_new(remote), **more;
 
-	snprintf(full, sizeof(full), "%s:%s", p->provider, p->name);
-	for (size_t i = 0; i < t->nglobs; i++)
-		if (!fnmatch(t->globs[i], full, 0) ||
-		    (!strchr(t->globs[i], ':') && !fnmatch(t->globs[i], p->provider, 0)))
-			return true;
-	return false;
-}
-
-static int append_metadata(const struct tap *tap, const struct rut_buf *b)
-{
-	_cleanup_close_ int fd =
-		openat(tap->dir_fd, "metadata",
-		       O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-
-	if (b->failed)
-		return -ENOMEM;
-	return fd < 0 ? -errno : rut_file_write(fd, b->data, b->len);
-}
-
-static void ask(const struct tap *tap)
-{
-	struct rut_usdt_ctl *page = tap->remote.page;
-
-	__atomic_fetch_add(&page->request, 1, __ATOMIC_RELEASE);
-	syscall(SYS_futex, &page->request, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-static bool is_ring_file(const char *path)
-{
-	static const char want[] = "/memfd:" RUT_USDT_RING_NAME;
-	char link[80];
-	ssize_t n = readlink(path, link, sizeof(link) - 1);
-
-	return n >= (ssize_t)sizeof(want) - 1 && !memcmp(link, want, sizeof(want) - 1);
-}
-
-/* Maps the ring when the process has made it. -EAGAIN: not yet. */
-static int map_ring(struct tap *tap)
-{
-	int32_t number = __atomic_load_n(&tap->remote.page->ring_fd, __ATOMIC_ACQUIRE);
-	_cleanup_close_ int fd = -1;
-	struct stat st;
-	char path[64];
-	void *map;
-	int rc;
-
-	if (number < 0)
-		return number == -1 ? -EAGAIN : number;
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", tap->remote.pid, number);
-	/* Which file that is says the other process: it must be what it should be before it is
-	 * opened for writing. */
-	if (!is_ring_file(path))
-		return -EPROTO;
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) || st.st_size <= RUT_RING_CTL_SIZE || !rut_usdt_is_sealed(fd))
-		return -EPROTO;
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
-		return -errno;
-	rc = rut_ring_open_ctl(&tap->ring, map, (unsigned char *)map + RUT_RING_CTL_SIZE,
-			       (uint64_t)st.st_size - RUT_RING_CTL_SIZE, NULL);
-	if (rc) {
-		munmap(map, (size_t)st.st_size);
-		return rc;
-	}
-	tap->map_bytes = (size_t)st.st_size;
-	memcpy(tap->ring.ctl->uuid, tap->uuid, sizeof(tap->uuid));
-	tap->pos = __atomic_load_n(&tap->ring.ctl->consumed, __ATOMIC_RELAXED);
-	return 0;
-}
-
-static int get_ring(struct tap *tap)
-{
-	const struct timespec pause = {.tv_nsec = PAGE_MS * 1000000};
-	int rc = -EAGAIN;
-
-	__atomic_store_n(&tap->remote.page->ring_want, 1, __ATOMIC_RELEASE);
-	ask(tap);
-	for (int i = 0; i < ANSWER_MS / PAGE_MS && rc == -EAGAIN; i++) {
-		rc = map_ring(tap);
-		if (rc == -EAGAIN)
-			nanosleep(&pause, NULL);
-	}
-	return rc;
-}
-
-/*
- * Makes DIR/ruby_static-PID with the metadata's head; a name that exists (an earlier process of
- * that PID, or what somebody has put there) is left alone.
- */
-static int open_folder(struct rut_usdt_taps *t, struct tap *tap)
-{
-	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
-	char path[PATH_MAX];
-	int rc = -1;
-
-	for (int i = 0; i < 1000 && rc < 0; i++) {
-		if (i)
-			snprintf(path, sizeof(path), "%s/ruby_static-%d-%d", t->dir,
-				 tap->remote.pid, i);
-		else
-			snprintf(path, sizeof(path), "%s/ruby_static-%d", t->dir, tap->remote.pid);
-		rc = mkdir(path, 0777);
-		if (rc < 0 && errno != EEXIST)
-			return -errno;
-	}
-	tap->dir_fd = open(path, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (rc < 0 || tap->dir_fd < 0)
-		return rc < 0 ? -EEXIST : -errno;
-	tap->stream_fd = openat(tap->dir_fd, "stream",
-				O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-	if (tap->stream_fd < 0)
-		return -errno;
-	tap->end = 0;
-	memset(tap->described, 0, sizeof(tap->described));
-	rut_usdt_metadata_head(&b, tap->uuid, tap->remote.pid, rut_clock_offset_ns());
-	return append_metadata(tap, &b);
-}
-
-/* Describes and asks for the tracepoints that are wanted and were not seen yet. */
-static int add_events(struct rut_usdt_taps *t, struct tap *tap)
-{
-	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
-	_cleanup_free_ struct rut_usdt_info *list = NULL;
-	size_t n;
-	bool news = false;
-	int rc = rut_usdt_remote_list(&tap->remote, &list, &n);
-
-	if (rc)
-		return rc;
-	for (size_t i = 0; i < n; i++) {
-		struct rut_usdt_info *p = &list[i];
-
-		if (!p->serial || tap->described[p->slot] || !wanted(t, p) ||
-		    !rut_usdt_metadata_knows(p))
-			p->slot = RUT_USDT_CTL_SLOTS; /* not this time */
-		else
-			rut_usdt_metadata_event(&b, p);
-	}
-	if (!b.len)
-		return 0;
-	rc = tap->dir_fd < 0 ? open_folder(t, tap) : 0;
-	if (!rc && !tap->ring.ctl) {
-		rc = get_ring(tap);
-		t->processes += !rc;
-	}
-	if (!rc)
-		rc = append_metadata(tap, &b);
-	for (size_t i = 0; i < n && !rc; i++) {
-		if (list[i].slot == RUT_USDT_CTL_SLOTS)
-			continue;
-		tap->described[list[i].slot] = list[i].serial;
-		__atomic_store_n(&tap->remote.page->slots[list[i].slot].ring, 1, __ATOMIC_RELEASE);
-		news = true;
-	}
-	if (news)
-		ask(tap);
-	return rc;
-}
-
-static int write_packet(struct rut_usdt_taps *t, struct tap *tap, const unsigned char *packet)
-{
-	size_t done = 0;
-
-	while (done < tap->ring.subbuf_size) {
-		ssize_t n = pwrite(tap->stream_fd, packet + done, tap->ring.subbuf_size - done,
-				   (off_t)(tap->end + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0) {
-			int rc = -errno;
-
-			/* Never half a packet. */
-			return ftruncate(tap->stream_fd, (off_t)tap->end) ? -errno : rc;
-		}
-		done += (size_t)n;
-	}
-	tap->end += tap->ring.subbuf_size;
-	t->bytes += tap->ring.subbuf_size;
-	t->packets++;
-	return 0;
-}
-
-static int64_t drain(struct rut_usdt_taps *t, struct tap *tap)
-{
-	const unsigned char *packet;
-	int64_t n = 0;
-
-	if (!tap->ring.ctl)
-		return 0;
-	__atomic_fetch_add(&tap->remote.page->ring_beat, 1, __ATOMIC_RELEASE);
-	/* No more than it can hold: what it says of its positions may be untrue. */
-	while (n < tap->ring.count && (packet = rut_ring_next(&tap->ring, &tap->pos))) {
-		int rc = write_packet(t, tap, packet);
-
-		if (rc)
-			return rc;
-		tap->pos += tap->ring.subbuf_size;
-		rut_ring_release(&tap->ring, tap->pos);
-		n++;
-	}
-	return n;
-}
-
-static void close_files(struct tap *tap)
-{
-	if (tap->stream_fd >= 0)
-		close(tap->stream_fd);
-	if (tap->dir_fd >= 0)
-		close(tap->dir_fd);
-	tap->stream_fd = tap->dir_fd = -1;
-}
-
-/* Says goodbye to a process, takes what is left in its ring, and forgets it. */
-static void tap_free(struct rut_usdt_taps *t, struct tap *tap)
-{
-	if (tap->ring.ctl) {
-		if (!tap->gone) {
-			for (unsigned i = 0; i < RUT_USDT_CTL_SLOTS; i++)
-				if (tap->described[i])
-					tap->remote.page->slots[i].ring = 0;
-			__atomic_store_n(&tap->remote.page->ring_want, 0, __ATOMIC_RELEASE);
-			ask(tap);
-			/* Its ring_fd is -1 when nobody writes any more. */
-			for (int i = 0; i < 200; i++) {
-				const struct timespec pause = {.tv_nsec = PAGE_MS * 1000000};
-
-				if (__atomic_load_n(&tap->remote.page->ring_fd, __ATOMIC_ACQUIRE) <
-				    0)
-					break;
-				nanosleep(&pause, NULL);
-			}
-		}
-		rut_ring_flush(&tap->ring);
-		drain(t, tap);
-		t->lost += __atomic_load_n(&tap->ring.ctl->lost, __ATOMIC_RELAXED);
-		munmap(tap->ring.ctl, tap->map_bytes);
-	}
-	close_files(tap);
-	rut_usdt_remote_fini(&tap->remote);
-	free(tap);
-}
-
-static bool has_tap(const struct rut_usdt_taps *t, pid_t pid)
-{
-	for (size_t i = 0; i < t->ntaps; i++)
-		if (t->taps[i]->remote.pid == pid)
-			return true;
-	return false;
-}
-
-static void add_tap(struct rut_usdt_taps *t, pid_t pid)
-{
-	struct rut_usdt_remote remote;
-	struct tap *tap, **more;
-
-	if (has_tap(t, pid) || rut_usdt_remote_open(&remote, pid, NULL))
-		return;
-	tap = calloc(1, sizeof(*tap));
 	more = realloc(t->taps, (t->ntaps + 1) * sizeof(*more));
 	if (more)
 		t->taps = more;
-	if (!tap || !more) {
-		free(tap);
+	if (tap && more) {
+		t->taps[t->ntaps++] = tap;
+		return tap;
+	}
+	if (tap)
+		rut_usdt_tap_end(&t->rec, tap);
+	else
+		rut_usdt_remote_fini(remote);
+	return NULL;
+}
+
+static struct rut_usdt_tap *find_tap(const struct rut_usdt_taps *t, pid_t pid)
+{
+	for (size_t i = 0; i < t->ntaps; i++)
+		if (t->taps[i]->remote.pid == pid && !t->taps[i]->gone)
+			return t->taps[i];
+	return NULL;
+}
+
+/* Another program runs in the process if it has another page. */
+static void find_page(struct rut_usdt_taps *t, pid_t pid)
+{
+	struct rut_usdt_tap *tap = find_tap(t, pid);
+	struct rut_usdt_remote remote;
+
+	if (rut_usdt_remote_open(&remote, pid, NULL))
+		return;
+	if (tap && tap->remote.ino == remote.ino) {
 		rut_usdt_remote_fini(&remote);
 		return;
 	}
-	tap->remote = remote;
-	tap->dir_fd = tap->stream_fd = -1;
-	if (getrandom(tap->uuid, sizeof(tap->uuid), 0) < 0)
-		memcpy(tap->uuid, &pid, sizeof(pid));
-	t->taps[t->ntaps++] = tap;
+	if (tap)
+		tap->gone = true;
+	add_tap(t, &remote);
+}
+
+/* One announcement: who connected, and the page and ring that came with the message. */
+static void greet(struct rut_usdt_taps *t, int conn)
+{
+	struct rut_usdt_announcement what = {0};
+	struct iovec iov = {.iov_base = &what, .iov_len = sizeof(what)};
+	int fds[2] = {-1, -1};
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(fds))];
+	} control = {0};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control.bytes)};
+	struct rut_usdt_remote remote;
+	struct rut_usdt_tap *tap;
+	struct ucred who = {0};
+	socklen_t len = sizeof(who);
+
+	if (recvmsg(conn, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != sizeof(what))
+		return;
+	if (msg.msg_controllen && control.head.cmsg_type == SCM_RIGHTS &&
+	    control.head.cmsg_len == CMSG_LEN(sizeof(fds)))
+		memcpy(fds, CMSG_DATA(&control.head), sizeof(fds));
+	if (fds[0] >= 0 && what.magic == RUT_USDT_CTL_MAGIC && what.token == t->rec.token &&
+	    what.seat < RUT_USDT_SEATS && !getsockopt(conn, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
+	    who.pid > 0 && !rut_usdt_remote_map(&remote, who.pid, fds[0], NULL)) {
+		tap = find_tap(t, who.pid);
+		if (tap && tap->remote.ino == remote.ino && tap->ring.ctl) {
+			rut_usdt_remote_fini(&remote); /* found by the search already */
+		} else {
+			if (tap)
+				tap->gone = true;
+			tap = add_tap(t, &remote);
+			if (tap && !rut_usdt_tap_announced(tap, what.seat, fds[1]))
+				t->rec.processes++;
+		}
+	}
+	for (unsigned i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+static void accept_all(struct rut_usdt_taps *t)
+{
+	for (int i = 0; i < BACKLOG && t->listen_fd >= 0; i++) {
+		_cleanup_close_ int conn = accept4(t->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+
+		if (conn < 0)
+			return;
+		greet(t, conn);
+	}
 }
 
 static bool is_meant(const struct rut_usdt_taps *t, pid_t pid)
@@ -373,51 +173,123 @@ static void find_processes(struct rut_usdt_taps *t)
 		pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
 
 		if (pid > 0 && is_meant(t, pid))
-			add_tap(t, pid);
+			find_page(t, pid);
 	}
 	if (d)
 		closedir(d);
 }
 
-/* New processes, new tracepoints, and processes that ended. */
-static int look(struct rut_usdt_taps *t, struct rut_err *err)
+static bool is_disk_error(int rc)
+{
+	return rc == -ENOSPC || rc == -EDQUOT || rc == -EIO || rc == -EROFS;
+}
+
+/* Processes that exited, and tracepoints that are new in the others. */
+static int follow(struct rut_usdt_taps *t, struct rut_err *err)
 {
 	int first = 0;
 
+	for (size_t i = 0; i < t->ntaps; i++) {
+		struct rut_usdt_tap *tap = t->taps[i];
+		int rc;
+
+		if (tap->gone || rut_usdt_tap_is_over(&t->rec, tap)) {
+			tap->gone = true;
+			t->taps[i--] = t->taps[--t->ntaps];
+			rut_usdt_tap_end(&t->rec, tap);
+			continue;
+		}
+		rc = rut_usdt_tap_describe(&t->rec, tap);
+		if (is_disk_error(rc))
+			first = first ? first : rc;
+		else if (rc && rc != -EAGAIN)
+			rut_debug("process %d: no ring: %s", tap->remote.pid, strerror(-rc));
+	}
+	return first ? rut_err_errno(err, -first, "cannot write to '%s'", t->rec.dir) : 0;
+}
+
+static int look(struct rut_usdt_taps *t, struct rut_err *err)
+{
 	if (t->npids || !t->searched_ms || now_ms() - t->searched_ms >= LOOK_ALL_MS) {
 		t->searched_ms = now_ms();
 		find_processes(t);
 	}
-	for (size_t i = 0; i < t->ntaps; i++) {
-		struct tap *tap = t->taps[i];
-		char path[32];
-		int rc;
+	return follow(t, err);
+}
 
-		snprintf(path, sizeof(path), "/proc/%d/stat", tap->remote.pid);
-		tap->gone = access(path, F_OK) != 0;
-		if (tap->gone) {
-			tap_free(t, tap);
-			t->taps[i--] = t->taps[--t->ntaps];
-			continue;
+/* The patterns as a seat holds them; longer lists stay with this process, which searches. */
+static void join_globs(struct rut_usdt_recording *rec)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < rec->nglobs; i++) {
+		size_t len = strlen(rec->globs[i]);
+
+		if (at + len + 2 > sizeof(rec->joined) || strchr(rec->globs[i], '\n')) {
+			rec->joined[0] = 0;
+			return;
 		}
-		rc = add_events(t, tap);
-		if (rc == -ENOSPC || rc == -EDQUOT || rc == -EIO || rc == -EROFS)
-			first = first ? first : rc;
-		else if (rc)
-			rut_debug("process %d: no ring: %s", tap->remote.pid, strerror(-rc));
+		if (i)
+			rec->joined[at++] = '\n';
+		memcpy(rec->joined + at, rec->globs[i], len + 1);
+		at += len;
 	}
-	return first ? rut_err_errno(err, -first, "cannot write to '%s'", t->dir) : 0;
+}
+
+/* The socket for announcements; without it processes are found by searching. */
+static void listen_on(struct rut_usdt_taps *t)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	uint64_t secret = 0;
+	int fd, n;
+
+	if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
+		return;
+	snprintf(t->rec.notify, sizeof(t->rec.notify), "rutile-usdt-%016" PRIx64, secret);
+	strcpy(at.sun_path + 1, t->rec.notify);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	n = (int)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(t->rec.notify));
+	if (fd < 0 || bind(fd, (void *)&at, (socklen_t)n) || listen(fd, BACKLOG)) {
+		if (fd >= 0)
+			close(fd);
+		t->rec.notify[0] = 0;
+		return;
+	}
+	t->listen_fd = fd;
+	if (t->rec.joined[0] &&
+	    asprintf(&t->env, "%" PRIx64 ":%s:%s", t->rec.token, t->rec.notify, t->rec.joined) < 0)
+		t->env = NULL;
 }
 
 int rut_usdt_taps_new(struct rut_usdt_taps **ret, const char *const *globs, size_t nglobs,
-		      const pid_t *pids, size_t npids, struct rut_err *err)
+		      struct rut_err *err)
 {
 	struct rut_usdt_taps *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	*t = (struct rut_usdt_taps){.globs = globs, .nglobs = nglobs, .pids = pids, .npids = npids};
+	*t = (struct rut_usdt_taps){.rec = {.globs = globs, .nglobs = nglobs}, .listen_fd = -1};
+	if (getrandom(&t->rec.token, sizeof(t->rec.token), 0) < 0 || !t->rec.token)
+		t->rec.token = rut_ring_clock() | 1;
+	join_globs(&t->rec);
+	listen_on(t);
 	*ret = t;
+	return 0;
+}
+
+const char *rut_usdt_taps_env(const struct rut_usdt_taps *t)
+{
+	return t->env;
+}
+
+int rut_usdt_taps_add_pid(struct rut_usdt_taps *t, pid_t pid, struct rut_err *err)
+{
+	pid_t *more = realloc(t->pids, (t->npids + 1) * sizeof(*more));
+
+	if (!more)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	t->pids = more;
+	t->pids[t->npids++] = pid;
 	return 0;
 }
 
@@ -428,12 +300,11 @@ int rut_usdt_taps_open(struct rut_usdt_taps *t, const char *dir, struct rut_err 
 	if (!copy)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	for (size_t i = 0; i < t->ntaps; i++) {
-		drain(t, t->taps[i]);
-		close_files(t->taps[i]);
-		memset(t->taps[i]->described, 0, sizeof(t->taps[i]->described));
+		rut_usdt_tap_drain(&t->rec, t->taps[i]);
+		rut_usdt_tap_close_files(t->taps[i]);
 	}
-	free(t->dir);
-	t->dir = copy;
+	free(t->rec.dir);
+	t->rec.dir = copy;
 	t->looked_ms = now_ms();
 	return look(t, err);
 }
@@ -443,19 +314,22 @@ int64_t rut_usdt_taps_step(struct rut_usdt_taps *t, struct rut_err *err)
 	int64_t packets = 0, n;
 	int rc;
 
+	accept_all(t);
 	if (now_ms() - t->looked_ms >= LOOK_MS) {
 		t->looked_ms = now_ms();
 		rc = look(t, err);
-		if (rc)
-			return rc;
-		for (size_t i = 0; i < t->ntaps; i++)
+		for (size_t i = 0; i < t->ntaps && !rc; i++)
 			if (t->taps[i]->ring.ctl)
 				rut_ring_flush(&t->taps[i]->ring);
+	} else {
+		rc = follow(t, err);
 	}
+	if (rc)
+		return rc;
 	for (size_t i = 0; i < t->ntaps; i++) {
-		n = drain(t, t->taps[i]);
+		n = rut_usdt_tap_drain(&t->rec, t->taps[i]);
 		if (n < 0)
-			return rut_err_errno(err, (int)-n, "cannot write to '%s'", t->dir);
+			return rut_err_errno(err, (int)-n, "cannot write to '%s'", t->rec.dir);
 		packets += n;
 	}
 	return packets;
@@ -464,13 +338,14 @@ int64_t rut_usdt_taps_step(struct rut_usdt_taps *t, struct rut_err *err)
 void rut_usdt_taps_end(struct rut_usdt_taps *t, size_t *ret_processes, uint64_t *ret_lost,
 		       uint64_t *ret_bytes, uint64_t *ret_packets)
 {
+	accept_all(t);
 	for (size_t i = 0; i < t->ntaps; i++)
-		tap_free(t, t->taps[i]);
+		rut_usdt_tap_end(&t->rec, t->taps[i]);
 	t->ntaps = 0;
-	*ret_processes = t->processes;
-	*ret_lost = t->lost;
-	*ret_bytes = t->bytes;
-	*ret_packets = t->packets;
+	*ret_processes = t->rec.processes;
+	*ret_lost = t->rec.lost;
+	*ret_bytes = t->rec.bytes;
+	*ret_packets = t->rec.packets;
 }
 
 void rut_usdt_taps_free(struct rut_usdt_taps *t)
@@ -478,8 +353,12 @@ void rut_usdt_taps_free(struct rut_usdt_taps *t)
 	if (!t)
 		return;
 	for (size_t i = 0; i < t->ntaps; i++)
-		tap_free(t, t->taps[i]);
+		rut_usdt_tap_end(&t->rec, t->taps[i]);
+	if (t->listen_fd >= 0)
+		close(t->listen_fd);
 	free(t->taps);
-	free(t->dir);
+	free(t->pids);
+	free(t->env);
+	free(t->rec.dir);
 	free(t);
 }

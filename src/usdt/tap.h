@@ -15,12 +15,21 @@ struct rut_usdt_taps;
 #define RUT_USDT_EVENT_PREFIX "ruby_static:"
 
 /*
- * Nothing is recorded yet. `globs` are PROVIDER:NAME without the prefix; `pids` the processes whose
- * tracepoints are meant, their children included; none: every process of this machine that lets us.
- * Both are borrowed. The caller frees *ret.
+ * Nothing is recorded yet. `globs` are PROVIDER:NAME without the prefix, borrowed. Until a process
+ * is added, every process of this machine that lets us is recorded. The caller frees *ret.
  */
 int rut_usdt_taps_new(struct rut_usdt_taps **ret, const char *const *globs, size_t nglobs,
-		      const pid_t *pids, size_t npids, struct rut_err *err);
+		      struct rut_err *err);
+
+/*
+ * The value of RUT_USDT_RECORD_ENV (ctl.h) for a command whose events are recorded from its first
+ * instruction; NULL: that is not possible, it has to be found. Borrowed.
+ */
+const char *rut_usdt_taps_env(const struct rut_usdt_taps *taps);
+
+/* Records this process and its children, and no others but those added too. */
+int rut_usdt_taps_add_pid(struct rut_usdt_taps *taps, pid_t pid, struct rut_err *err);
+
 /* Takes NULL; ends first, if that was not done. */
 void rut_usdt_taps_free(struct rut_usdt_taps *taps);
 

@@ -9,17 +9,21 @@
 #include <gelf.h>
 #include <libelf.h>
 #include <linux/futex.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "rutile/usdt.h"
+#include "usdt/arena.h"
 #include "usdt/ctl.h"
 #include "usdt/object.h"
 #include "usdt/provider.h"
@@ -88,22 +92,54 @@ static bool section_address(Elf *elf, const char *name, uint64_t *ret, uint64_t 
 	return false;
 }
 
+struct file {
+	struct rut_usdt_image image;
+	void *mem;
+};
+
+static void new_file(struct file *f, enum rut_usdt_arch arch, uint32_t sites)
+{
+	struct rut_usdt_layout at;
+
+	rut_usdt_layout_of(arch, sites, &at);
+	f->mem = mmap(NULL, at.file_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		      0);
+	assert_ptr_not_equal(f->mem, MAP_FAILED);
+	assert_int_equal(rut_usdt_image_init(&f->image, arch, sites, f->mem, 1), 0);
+}
+
+static void free_file(struct file *f)
+{
+	munmap(f->mem, f->image.at.file_bytes);
+	rut_usdt_image_fini(&f->image);
+}
+
+static Elf *open_file(const struct file *f)
+{
+	Elf *elf;
+
+	elf_version(EV_CURRENT);
+	elf = elf_memory(f->mem, f->image.at.file_bytes);
+	assert_non_null(elf);
+	return elf;
+}
+
 static void check_object(enum rut_usdt_arch arch, int machine, const char *args, const void *insn,
 			 size_t insn_bytes)
 {
-	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
-	const struct rut_usdt_desc probes[] = {{"none", NULL, 0}, {"all", all_types, 12}};
-	struct rut_usdt_layout at;
+	const struct rut_usdt_desc none = {"none", NULL, 0}, all = {"all", all_types, 12};
 	uint64_t addr, size, base;
+	struct file f;
 	struct note note;
 	GElf_Ehdr eh;
 	GElf_Phdr ph;
 	Elf *elf;
 
-	assert_int_equal(rut_usdt_object_build(arch, "shop", probes, 2, &out, &at), 0);
-	elf_version(EV_CURRENT);
-	elf = elf_memory(out.data, out.len);
-	assert_non_null(elf);
+	new_file(&f, arch, 16);
+	assert_int_equal(rut_usdt_image_add(&f.image, 0, "shop", &none), 0);
+	assert_int_equal(rut_usdt_image_add(&f.image, 3, "shop", &all), 0);
+	assert_int_equal(rut_usdt_image_add(&f.image, 16, "shop", &all), -ENOSPC);
+	elf = open_file(&f);
 	assert_non_null(gelf_getehdr(elf, &eh));
 	assert_int_equal(eh.e_machine, machine);
 	assert_int_equal(eh.e_type, ET_DYN);
@@ -121,11 +157,12 @@ static void check_object(enum rut_usdt_arch arch, int machine, const char *args,
 	assert_string_equal(note.args, args);
 	assert_int_equal(note.base, base);
 	assert_true(note.semaphore >= addr && note.semaphore + 2 <= addr + size);
-	assert_memory_equal(out.data + note.site, insn, insn_bytes);
+	assert_memory_equal((char *)f.mem + note.site, insn, insn_bytes);
 	assert_false(find_note(elf, 2, &note));
 	/* Everything that is mapped is in the file: no SIGBUS at the gates. */
-	assert_true(out.len >= at.size);
+	assert_true(f.image.at.file_bytes >= f.image.at.size);
 	elf_end(elf);
+	free_file(&f);
 }
 
 static void test_object_x86_64(void **state)
@@ -150,33 +187,45 @@ static void test_object_aarch64(void **state)
 		     nop_ret, sizeof(nop_ret));
 }
 
+static bool is_odd(uint32_t site, void *arg)
+{
+	(void)arg;
+	return site & 1;
+}
+
 /* Many probes need several pages of sites and gates: every address must be inside its section. */
 static void test_object_large(void **state)
 {
-	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
-	struct rut_usdt_desc *probes = calloc(2000, sizeof(*probes));
-	struct rut_usdt_layout at;
-	char names[2000][8];
+	char name[8], want[8];
 	struct note note;
+	struct file f;
 	Elf *elf;
 
 	(void)state;
+	new_file(&f, RUT_USDT_X86_64, 2000);
 	for (unsigned i = 0; i < 2000; i++) {
-		snprintf(names[i], sizeof(names[i]), "p%u", i);
-		probes[i] = (struct rut_usdt_desc){names[i], all_types, i % 13};
+		const struct rut_usdt_desc d = {name, all_types, i % 13};
+
+		snprintf(name, sizeof(name), "p%u", i);
+		assert_int_equal(rut_usdt_image_add(&f.image, i, "big", &d), 0);
 	}
-	assert_int_equal(rut_usdt_object_build(RUT_USDT_X86_64, "big", probes, 2000, &out, &at), 0);
-	elf_version(EV_CURRENT);
-	elf = elf_memory(out.data, out.len);
+	elf = open_file(&f);
 	for (unsigned i = 0; i < 2000; i += 333) {
+		snprintf(want, sizeof(want), "p%u", i);
 		assert_true(find_note(elf, i, &note));
-		assert_string_equal(note.name, names[i]);
-		assert_int_equal(note.site, at.text + 16 * i);
-		assert_int_equal(note.semaphore, at.gates + 4 * i);
+		assert_string_equal(note.name, want);
+		assert_int_equal(note.site, f.image.at.text + 16 * i);
+		assert_int_equal(note.semaphore, f.image.at.gates + 4 * i);
 		assert_true(note.site % 4096 <= 4096 - 5);
 	}
 	elf_end(elf);
-	free(probes);
+	rut_usdt_image_remove(&f.image, is_odd, NULL);
+	elf = open_file(&f);
+	assert_true(find_note(elf, 999, &note));
+	assert_string_equal(note.name, "p1998");
+	assert_false(find_note(elf, 1000, &note));
+	elf_end(elf);
+	free_file(&f);
 }
 
 static struct rut_usdt_probe *private(struct rutile_usdt_probe *probe)
@@ -236,12 +285,13 @@ static void test_life(void **state)
 	assert_true(rutile_usdt_enabled(a));
 	rutile_usdt_fire(a, args);
 	assert_int_equal(rutile_usdt_probe_count(a, RUTILE_USDT_FIRED), 1);
-	/* Added later: an object of its own; the first stays where it is, its tracer too. */
+	/* Added later: the first stays where it is, its tracer too. */
+	assert_int_equal(rutile_usdt_provider_path(p, 0, path, sizeof(path)), 0);
 	assert_int_equal(rutile_usdt_probe_add(p, "b", NULL, 0, &b), 0);
 	assert_int_equal(rutile_usdt_provider_load(p), 0);
-	assert_int_equal(rutile_usdt_provider_path(p, 0, path, sizeof(path)), 0);
-	assert_int_equal(rutile_usdt_provider_path(p, 1, again, sizeof(again)), 0);
-	assert_string_not_equal(path, again);
+	assert_int_equal(rutile_usdt_provider_path(p, 0, again, sizeof(again)), 0);
+	assert_string_equal(path, again);
+	assert_int_equal(rutile_usdt_provider_path(p, 1, again, sizeof(again)), -ENOENT);
 	assert_true(rutile_usdt_enabled(a));
 	assert_false(rutile_usdt_enabled(b));
 	rutile_usdt_probe_set(a, false);
@@ -379,11 +429,21 @@ static struct rut_usdt_ctl *open_page(pid_t pid)
 	return page == MAP_FAILED ? NULL : page;
 }
 
+/* The n-th part of a slot's text. */
+static const char *part_of(const struct rut_usdt_ctl *page, unsigned slot, unsigned n)
+{
+	const char *at = page->texts + page->slots[slot].text;
+
+	while (n--)
+		at += strlen(at) + 1;
+	return at;
+}
+
 static struct rut_usdt_slot *find_slot(struct rut_usdt_ctl *page, const char *name)
 {
 	for (unsigned i = 0; i < page->n_slots; i++)
 		if (page->slots[i].state == RUT_USDT_SLOT_USED &&
-		    !strcmp(page->slots[i].name, name))
+		    !strcmp(part_of(page, i, 1), name))
 			return &page->slots[i];
 	return NULL;
 }
@@ -428,7 +488,7 @@ static void test_control(void **state)
 
 	slot = find_slot(page, "now");
 	assert_non_null(slot);
-	assert_string_equal(slot->provider, "ctl");
+	assert_string_equal(part_of(page, (unsigned)(slot - page->slots), 0), "ctl");
 	assert_int_equal(slot->n_types, 2);
 	ask(page, slot, RUT_USDT_WANT_OFF);
 	wait_done(slot);
@@ -621,6 +681,289 @@ static void test_stolen_descriptor(void **state)
 	close(mine);
 }
 
+/* The kernel's own counter of a site's hits, on all CPUs and in all processes. */
+struct tracer {
+	int fds[256];
+	unsigned n;
+};
+
+static void attach(struct tracer *t, const struct rutile_usdt_probe *pub, const char *path)
+{
+	const struct rut_usdt_probe *probe = (const struct rut_usdt_probe *)pub;
+	struct rut_usdt_layout at;
+	struct perf_event_attr attr = {.size = sizeof(attr)};
+	FILE *f = fopen("/sys/bus/event_source/devices/uprobe/type", "r");
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%u", &attr.type), 1);
+	fclose(f);
+	rut_usdt_layout_of(RUT_USDT_ARCH, RUT_USDT_ARENA_SITES, &at);
+	attr.config = (at.gates + probe->site_index * 4ull) << 32;
+	attr.config1 = (uintptr_t)path;
+	attr.config2 = at.text + probe->site_index * 16ull;
+	t->n = 0;
+	for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF) && cpu < 256; cpu++) {
+		int fd =
+			(int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+		if (fd >= 0)
+			t->fds[t->n++] = fd;
+	}
+	assert_true(t->n > 0);
+}
+
+static uint64_t hits(const struct tracer *t)
+{
+	uint64_t sum = 0, one;
+
+	for (unsigned i = 0; i < t->n; i++) {
+		assert_int_equal(read(t->fds[i], &one, sizeof(one)), sizeof(one));
+		sum += one;
+	}
+	return sum;
+}
+
+static void detach(struct tracer *t)
+{
+	while (t->n)
+		close(t->fds[--t->n]);
+}
+
+static void expect_good_end(pid_t pid)
+{
+	int status = -1;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static pid_t fork_child(void)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	return pid;
+}
+
+/* A child fires and exits; 0: it could. */
+static void fire_once(struct rutile_usdt_probe *probe)
+{
+	bool on = rutile_usdt_enabled(probe);
+
+	rutile_usdt_fire(probe, NULL);
+	_exit(on && rutile_usdt_probe_count(probe, RUTILE_USDT_FIRED) ? 0 : 1);
+}
+
+/*
+ * Since Linux 6.18 the kernel turns a traced site into a call of a page that children do not get.
+ * They must live, and be counted.
+ */
+static void test_children_of_traced_parents(void **state)
+{
+	struct rutile_usdt_provider *p;
+	struct rutile_usdt_probe *probe;
+	struct tracer t;
+	char path[64];
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(rutile_usdt_provider_new("family", &p), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "x", NULL, 0, &probe), 0);
+	assert_int_equal(rutile_usdt_provider_load(p), 0);
+	assert_int_equal(rutile_usdt_provider_path(p, 0, path, sizeof(path)), 0);
+	attach(&t, probe, path);
+	for (unsigned i = 0; i < 3; i++)
+		rutile_usdt_fire(probe, NULL);
+	assert_int_equal(hits(&t), 3);
+	for (unsigned i = 0; i < 1000; i++) {
+		pid = fork_child();
+		if (!pid)
+			fire_once(probe);
+		expect_good_end(pid);
+	}
+	assert_int_equal(hits(&t), 1003);
+	/* A child of a child that fired, and one of a child that did not. */
+	for (unsigned i = 0; i < 20; i++) {
+		pid = fork_child();
+		if (!pid) {
+			int status = 0;
+
+			if (i & 1)
+				rutile_usdt_fire(probe, NULL);
+			pid = fork();
+			if (!pid)
+				fire_once(probe);
+			_exit(pid < 0 || waitpid(pid, &status, 0) != pid || status != 0);
+		}
+		expect_good_end(pid);
+	}
+	assert_int_equal(hits(&t), 1033);
+	/* One without a descriptor of the file. */
+	pid = fork_child();
+	if (!pid) {
+		close_range(3, ~0u, 0);
+		pid = fork();
+		if (!pid)
+			fire_once(probe);
+		fire_once(probe);
+	}
+	expect_good_end(pid);
+	while (hits(&t) < 1035)
+		usleep(1000);
+	/* A daemon, whose end nobody awaits. */
+	pid = fork_child();
+	if (!pid) {
+		if (daemon(1, 1))
+			_exit(1);
+		fire_once(probe);
+	}
+	expect_good_end(pid);
+	while (hits(&t) < 1036)
+		usleep(1000);
+	pid = vfork();
+	if (!pid)
+		_exit(0);
+	expect_good_end(pid);
+	assert_int_equal(posix_spawn(&pid, "/bin/true", NULL, NULL,
+				     (char *[]){(char *)(uintptr_t) "true", NULL}, environ),
+			 0);
+	expect_good_end(pid);
+	rutile_usdt_fire(probe, NULL);
+	assert_int_equal(hits(&t), 1037);
+	detach(&t);
+	rutile_usdt_provider_free(p);
+}
+
+/* The tracer leaves between the fork and the child's event, or before the fork. */
+static void test_children_whose_tracer_left(void **state)
+{
+	struct rutile_usdt_provider *p;
+	struct rutile_usdt_probe *probe;
+	struct tracer t;
+	char path[64], c;
+	int go[2];
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(rutile_usdt_provider_new("left", &p), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "x", NULL, 0, &probe), 0);
+	assert_int_equal(rutile_usdt_provider_load(p), 0);
+	assert_int_equal(rutile_usdt_provider_path(p, 0, path, sizeof(path)), 0);
+	assert_int_equal(pipe(go), 0);
+	for (unsigned i = 0; i < 20; i++) {
+		attach(&t, probe, path);
+		for (unsigned k = 0; k < 3; k++)
+			rutile_usdt_fire(probe, NULL);
+		if (i & 1)
+			detach(&t);
+		pid = fork_child();
+		if (!pid) {
+			detach(&t); /* the copies */
+			if (read(go[0], &c, 1) != 1)
+				_exit(2);
+			while (rutile_usdt_enabled(probe))
+				usleep(100);
+			rutile_usdt_fire(probe, NULL);
+			((void (*)(void)) private(probe)->site)();
+			_exit(0);
+		}
+		if (!(i & 1))
+			detach(&t);
+		assert_int_equal(write(go[1], "x", 1), 1);
+		expect_good_end(pid);
+	}
+	close(go[0]);
+	close(go[1]);
+	rutile_usdt_provider_free(p);
+}
+
+/* Descriptors and mappings do not depend on what a process and its ancestors declare. */
+static void test_descriptors_of_descendants(void **state)
+{
+	unsigned fds = count_fds(), maps = count_lines("/proc/self/maps");
+	struct rutile_usdt_provider *p;
+	struct rutile_usdt_probe *probe;
+	pid_t pid = fork_child();
+	char name[16];
+
+	(void)state;
+	if (pid) {
+		expect_good_end(pid);
+		return;
+	}
+	for (unsigned depth = 0; depth < 10; depth++) {
+		for (unsigned i = 0; i < 500; i++) {
+			snprintf(name, sizeof(name), "p%u_%u", depth, i);
+			if (rutile_usdt_provider_new(name, &p) ||
+			    rutile_usdt_probe_add(p, name, all_types, 12, &probe) ||
+			    rutile_usdt_provider_load(p))
+				_exit(1);
+		}
+		if (count_fds() > fds + 2)
+			_exit(2);
+		if (count_lines("/proc/self/maps") > maps + 60)
+			_exit(3);
+		pid = fork();
+		if (pid) {
+			int status = 0;
+
+			_exit(waitpid(pid, &status, 0) != pid || status ? 4 : 0);
+		}
+	}
+	_exit(0);
+}
+
+/* The same declaration is the same probe, another one replaces it. */
+static void test_declared_again(void **state)
+{
+	const enum rutile_usdt_type other[] = {RUTILE_USDT_STR};
+	struct rutile_usdt_probe *a, *b, *c, *named;
+	struct rutile_usdt_provider *p;
+
+	(void)state;
+	assert_int_equal(rutile_usdt_provider_new("again", &p), 0);
+	assert_int_equal(rutile_usdt_probe_declare(p, "x", all_types, 2, &a), 0);
+	assert_int_equal(rutile_usdt_provider_load(p), 0);
+	trace(a, 1);
+	assert_int_equal(rutile_usdt_probe_declare(p, "x", all_types, 2, &b), 0);
+	assert_ptr_equal(a, b);
+	assert_int_equal(rutile_usdt_probe_declare(p, "x", other, 1, &c), 0);
+	assert_ptr_not_equal(a, c);
+	assert_false(rutile_usdt_enabled(a));
+	assert_false(rutile_usdt_probe_is_on(a));
+	assert_int_equal(rutile_usdt_provider_load(p), 0);
+	assert_true(rutile_usdt_probe_is_on(c));
+	assert_ptr_equal(rutile_usdt_probe_find(p, "x", NULL, NULL), c);
+
+	assert_int_equal(rutile_usdt_probe_declare(p, "named", all_types, 2, &named), 0);
+	assert_int_equal(rutile_usdt_probe_name_args(named, (const char *[]){"order_id", "to"}), 0);
+	assert_int_equal(rutile_usdt_probe_name_args(named, (const char *[]){"to", "to"}), -EINVAL);
+	assert_int_equal(rutile_usdt_probe_name_args(named, (const char *[]){"to", "1"}), -EINVAL);
+	assert_string_equal(private(named)->arg_names, "order_id,to");
+	assert_int_equal(rutile_usdt_probe_name_args(named, NULL), 0);
+	assert_null(private(named)->arg_names);
+	rutile_usdt_provider_free(p);
+}
+
+/* Above the limit of file sizes the kernel would kill the process. */
+static void test_limit_of_file_sizes(void **state)
+{
+	pid_t pid = fork_child();
+
+	(void)state;
+	if (!pid) {
+		const struct rlimit limit = {4096, 4096};
+		struct rutile_usdt_provider *p;
+		struct rutile_usdt_probe *probe;
+
+		setrlimit(RLIMIT_FSIZE, &limit);
+		_exit(rutile_usdt_provider_new("small", &p) ||
+		      rutile_usdt_probe_add(p, "x", NULL, 0, &probe) ||
+		      rutile_usdt_provider_load(p) != -EFBIG || rutile_usdt_enabled(probe));
+	}
+	expect_good_end(pid);
+}
+
 /* What a process may cut off while we have it mapped, or what is no memory at all, is not sealed.
  */
 static void test_sealed(void **state)
@@ -652,6 +995,11 @@ int main(void)
 		cmocka_unit_test(test_control_is_started_before_it_has_stopped),
 		cmocka_unit_test(test_control_of_child),
 		cmocka_unit_test(test_stolen_descriptor),
+		cmocka_unit_test(test_children_of_traced_parents),
+		cmocka_unit_test(test_children_whose_tracer_left),
+		cmocka_unit_test(test_descriptors_of_descendants),
+		cmocka_unit_test(test_declared_again),
+		cmocka_unit_test(test_limit_of_file_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,21 +118,6 @@ static void read_types(VALUE args, struct tracepoint *tp, enum rutile_usdt_type 
 	tp->n_types = (uint32_t)n;
 }
 
-/* The probe of that name, which may be there already when code was loaded again. */
-static int find_or_add(struct rutile_usdt_provider *p, const char *name,
-		       const enum rutile_usdt_type *types, unsigned n,
-		       struct rutile_usdt_probe **ret)
-{
-	const enum rutile_usdt_type *old;
-	unsigned n_old;
-	int rc = rutile_usdt_probe_add(p, name, types, n, ret);
-
-	if (rc != -EEXIST)
-		return rc;
-	*ret = rutile_usdt_probe_find(p, name, &old, &n_old);
-	return n_old == n && !memcmp(old, types, n * sizeof(*types)) ? 0 : -EEXIST;
-}
-
 static VALUE tracepoint_create(VALUE self, VALUE provider, VALUE provider_name, VALUE name,
 			       VALUE args, VALUE strict)
 {
@@ -146,12 +131,7 @@ static VALUE tracepoint_create(VALUE self, VALUE provider, VALUE provider_name, 
 		rb_raise(rb_eArgError, "tracepoint initialized twice");
 	StringValueCStr(name);
 	read_types(args, tp, types);
-	rc = find_or_add(h->provider, RSTRING_PTR(name), types, tp->n_types, &probe);
-	if (rc == -EEXIST)
-		rb_raise(arg_type_error,
-			 "tracepoint %+" PRIsVALUE
-			 " was declared before with other types of arguments",
-			 name);
+	rc = rutile_usdt_probe_declare(h->provider, RSTRING_PTR(name), types, tp->n_types, &probe);
 	if (rc == -EINVAL)
 		rb_raise(rb_eArgError,
 			 "invalid tracepoint name %+" PRIsVALUE

@@ -24,9 +24,9 @@ module Rutile
     private
 
     def native_create(name)
-      return if name.match?(/\A[!-9;-~]{1,127}\z/)
+      return if name.match?(/\A[!-9;-~]{1,255}\z/)
 
-      raise ArgumentError, "invalid provider name #{name.inspect}: 1 to 127 printable characters without blanks and colons"
+      raise ArgumentError, "invalid provider name #{name.inspect}: 1 to 255 printable characters without blanks and colons"
     end
 
     def native_load
@@ -77,15 +77,12 @@ module Rutile
 
     private
 
-    def native_create(provider, provider_name, name, args, strict)
+    def native_create(_provider, provider_name, name, args, strict)
       raise InvalidArgType, "#{args.size} arguments, at most 12 are possible" if args.size > 12
 
       bad = args.find { |type| !TYPES.key?(type) }
       raise InvalidArgType, "#{bad.inspect} is no type of a tracepoint's argument" if bad
-      raise ArgumentError, "invalid tracepoint name #{name.inspect}" unless name.match?(/\A[!-9;-~]{1,127}\z/)
-
-      declared = provider.tracepoints[name]&.args
-      raise InvalidArgType, "tracepoint #{name.inspect} was declared before with other types of arguments" unless [nil, args].include?(declared)
+      raise ArgumentError, "invalid tracepoint name #{name.inspect}" unless name.match?(/\A[!-9;-~]{1,255}\z/)
 
       @provider_name = provider_name
       @name = name

@@ -133,6 +133,7 @@ module Rutile
     # There can be more: see {#paths}.
     # @return [String]
     def path
+      publish if @enabled && !loaded?
       @enabled ? paths.first.to_s : ''
     end
 
@@ -169,7 +170,7 @@ module Rutile
     end
 
     def publish
-      return if @batches.positive? || @tracepoints.empty?
+      return if @batches.positive?
 
       error = native_load
       Rutile.debug("no tracepoints here: #{SystemCallError.new(error).message}") unless error.zero?

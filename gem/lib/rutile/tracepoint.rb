@@ -43,13 +43,14 @@ module Rutile
     end
 
     # Declares a tracepoint, and its provider if there is none of that name. The same declaration again
-    # gives another object for the same tracepoint.
+    # gives another object for the same tracepoint; with other types it replaces the tracepoint, and the
+    # object of the old one is never seen again.
     #
     # @param provider_name [String, Symbol]
     # @param name [String, Symbol]
     # @param types [Array<Class>] at most 12 of {VALID_ARGS_TYPES}
     # @param strict [Boolean] raise at {#fire} if the values do not fit, traced or not
-    # @raise [InvalidArgType] for a type that cannot be, too many, or a second, different declaration
+    # @raise [InvalidArgType] for a type that cannot be, or too many
     # @raise [ArgumentError] for a name that tracers could not read
     def initialize(provider_name, name, *types, strict: false)
       provider = self.class.provider_class.register(provider_name)
