@@ -1,24 +1,13 @@
 # frozen_string_literal: true
 
 require_relative 'lib/rutile/version'
-require 'fileutils'
 
-# In rutile's own tree the C library's sources are in ../src and ../include; a package carries a copy,
-# made here, so that it installs with nothing but Ruby's headers and a C compiler.
-tree = File.expand_path('..', __dir__)
-vendor = File.expand_path('ext/rutile/vendor', __dir__)
+# The C library's sources are those of rutile's tree, which ext/rutile/vendor links to. In a package they are
+# plain files, so that it installs with nothing but Ruby's headers and a C compiler.
 sources = %w[include/rutile/usdt.h] +
           %w[arena.c arena.h control.c ctl.h object.c object.h provider.c provider.h ring.c seat.c seat.h].map { |file| "src/usdt/#{file}" } +
           %w[read.c read.h ring.h write.h].map { |file| "src/ring/#{file}" } +
           %w[buf.c buf.h cleanup.h err.c err.h hash.c hash.h].map { |file| "src/base/#{file}" }
-if File.exist?(File.join(tree, 'src/usdt/provider.c'))
-  sources.each do |file|
-    copy = File.join(vendor, file)
-    FileUtils.mkdir_p(File.dirname(copy))
-    FileUtils.cp(File.join(tree, file), copy)
-  end
-  FileUtils.cp(File.join(tree, 'LICENSE'), File.join(__dir__, 'LICENSE'))
-end
 
 Gem::Specification.new do |spec|
   spec.name = 'rutile'

@@ -276,6 +276,20 @@ class TracerTest < Minitest::Test
     below&.disable!
   end
 
+  def test_long_names
+    names = %w[a b].map { |letter| "#{'long' * 60}_#{letter}" }
+    klass = Class.new { names.each { |name| define_method(name) { name } } }
+    points = Rutile::Tracer::Latency.register(klass, *names, provider: 'p' * 127)
+    assert_equal [127, 127], (points.map { |tp| tp.name.size })
+    refute_equal(*points.map(&:name))
+    points.each { |tp| assert tp.name.end_with?('_latency') }
+    Rutile::Tracer::Latency.enable!
+    traced(points[1]) { assert_equal names, (names.map { |name| klass.new.send(name) }) }
+    assert_equal [0, 1], points.map(&:fired)
+  ensure
+    Rutile::Tracer::Latency.disable!
+  end
+
   # A class whose own methods have the names of Module's.
   class Selfish
     def work; :worked; end

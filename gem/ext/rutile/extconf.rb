@@ -1,15 +1,13 @@
 # frozen_string_literal: true
 
-# Builds the extension with the C library in it. In a package the library's sources are under vendor/
-# (put there by the gemspec); in rutile's own tree they are used from where they are.
+# Builds the extension with the C library in it. The library's sources are under vendor/: files in a
+# package, links to where they are in rutile's own tree.
 
 require 'mkmf'
 
-library = [File.expand_path('../../..', __dir__), File.expand_path('vendor', __dir__)].find do |dir|
-  File.exist?(File.join(dir, 'src/usdt/provider.c'))
-end
+library = File.expand_path('vendor', __dir__)
 
-if library.nil? || RUBY_ENGINE != 'ruby' || RUBY_PLATFORM =~ /mswin|mingw|java/
+if RUBY_ENGINE != 'ruby' || RUBY_PLATFORM =~ /mswin|mingw|java/
   # The gem works without the extension, and does nothing then.
   File.write('Makefile', dummy_makefile($srcdir).join)
 else

@@ -100,13 +100,7 @@ module Rutile
   end
 end
 
-begin
-  require 'rutile/rutile_ext'
-rescue LoadError => e
-  require 'rutile/null'
-  Rutile.debug("no tracepoints here: #{e.message}")
-end
-
+require 'rutile/extension'
 require 'rutile/provider'
 require 'rutile/tracepoint'
 require 'rutile/configuration'

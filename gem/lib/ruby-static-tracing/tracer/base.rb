@@ -16,8 +16,8 @@ module StaticTracing
 
         # Two tracers of one method cannot both have its name when their values differ.
         def tracepoint_name(method, provider = nil)
-          taken = provider&.tracepoints&.fetch(method.to_s, nil)
-          taken && taken.args != tracepoint_data_types ? super(method) : method.to_s
+          taken = provider&.tracepoints&.fetch(Helpers.shorten(method.to_s), nil)
+          taken && taken.args != tracepoint_data_types ? super(method) : Helpers.shorten(method.to_s)
         end
 
         def answers?(_klass, _method)

@@ -128,11 +128,11 @@ module Rutile
         end
 
         def tracepoint_name(method, _provider = nil)
-          "#{Helpers.probe_name(method)}_#{Helpers.underscore(name.to_s[/[^:]+\z/].to_s)}"
+          Helpers.shorten(Helpers.probe_name(method), "_#{Helpers.underscore(name.to_s[/[^:]+\z/].to_s)}")
         end
 
         def default_provider(klass)
-          Helpers.underscore(Helpers.module_name(klass) || 'anonymous').gsub(/[^!-9;-~]/, '_')
+          Helpers.shorten(Helpers.underscore(Helpers.module_name(klass) || 'anonymous').gsub(/[^!-9;-~]/, '_'))
         end
 
         def wrappings
