@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "bpf/ruby.h"
 #include "probe/symbols.h"
 
 #define PARENTS_MAX 32
@@ -45,7 +46,7 @@ struct refs {
 };
 
 struct rut_callstacks {
-	struct rut_map stacks, processes; /* by trace and number */
+	struct rut_map stacks, processes, codes; /* by trace and number */
 	struct rut_strtab paths;
 	struct file *files; /* owned */
 	size_t nfiles;
@@ -67,6 +68,15 @@ static void stack_free(struct stack *s)
 		free(s->addresses);
 		free(s->names);
 		free(s);
+	}
+}
+
+static void code_free(struct rut_ruby_frame *c)
+{
+	if (c) {
+		free((char *)c->path);
+		free((char *)c->method);
+		free(c);
 	}
 }
 
@@ -97,6 +107,47 @@ static int on_stack(struct rut_callstacks *s, const struct rut_ctf_event *ev)
 	/* A later one of that number says the same. */
 	stack_free(rut_map_remove(&s->stacks, key_of(ev, rut_ctf_i64(ev, &id))));
 	return rut_map_put(&s->stacks, key_of(ev, rut_ctf_i64(ev, &id)), st);
+}
+
+/* A piece of Ruby code, as text. */
+static int on_code(struct rut_callstacks *s, const struct rut_ctf_event *ev)
+{
+	static const char *const names[] = {"path", "label", "class_name"};
+	struct rut_ctf_ref id, text[3], kind, singleton;
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	struct rut_ruby_frame *c;
+	const char *str[3], *name;
+	size_t len[3], skip;
+
+	for (size_t i = 0; i < 3; i++) {
+		if (!rut_ctf_ref_find(ev->cls, RUT_CTF_SCOPE_PAYLOAD, names[i], &text[i]))
+			return 0;
+		str[i] = rut_ctf_str(ev, &text[i], &len[i]);
+	}
+	if (!rut_ctf_ref_find(ev->cls, RUT_CTF_SCOPE_PAYLOAD, "id", &id) ||
+	    !rut_ctf_ref_find(ev->cls, RUT_CTF_SCOPE_PAYLOAD, "kind", &kind) ||
+	    !rut_ctf_ref_find(ev->cls, RUT_CTF_SCOPE_PAYLOAD, "singleton", &singleton))
+		return 0;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	/* "block (2 levels) in total": the class belongs to the method. */
+	name = memmem(str[1], len[1], " in ", 4);
+	skip = name && len[2] ? (size_t)(name + 4 - str[1]) : 0;
+	rut_buf_add(&b, str[1], skip);
+	if (len[2])
+		rut_buf_printf(&b, "%.*s%c", (int)len[2], str[2],
+			       rut_ctf_u64(ev, &singleton) ? '.' : '#');
+	rut_buf_printf(&b, "%.*s", (int)(len[1] - skip), str[1] + skip);
+	c->is_c = rut_ctf_u64(ev, &kind) == RUT_CODE_C;
+	c->path = strndup(str[0], len[0]);
+	c->method = b.failed ? NULL : strndup(b.data, b.len);
+	if (!c->path || !c->method) {
+		code_free(c);
+		return -ENOMEM;
+	}
+	code_free(rut_map_remove(&s->codes, key_of(ev, rut_ctf_i64(ev, &id))));
+	return rut_map_put(&s->codes, key_of(ev, rut_ctf_i64(ev, &id)), c);
 }
 
 static struct process *process_of(struct rut_callstacks *s, uint64_t key)
@@ -194,6 +245,7 @@ static const struct {
 	int (*fn)(struct rut_callstacks *s, const struct rut_ctf_event *ev);
 } handlers[] = {
 	{"rutile_stack", on_stack},
+	{"rutile_ruby_code", on_code},
 	{"rutile_mapping", on_mapping},
 	{"rutile_forked", on_forked},
 };
@@ -239,7 +291,7 @@ static int read_all(struct rut_callstacks *s, struct rut_err *err)
 /* The process: a context of the event, or what the event itself says (rutile_sample). */
 static void find_refs(struct refs *r, const struct rut_ctf_event_class *cls)
 {
-	static const char *const ids[] = {"ustack_id", "kstack_id"};
+	static const char *const ids[] = {"ustack_id", "kstack_id", "ruby_stack_id"};
 	static const enum rut_ctf_scope scopes[] = {
 		RUT_CTF_SCOPE_EVENT_CONTEXT, RUT_CTF_SCOPE_STREAM_CONTEXT, RUT_CTF_SCOPE_PAYLOAD};
 
@@ -283,6 +335,8 @@ void rut_callstacks_free(struct rut_callstacks *s)
 		return;
 	rut_map_each(&s->stacks, slot) stack_free(slot->value);
 	rut_map_fini(&s->stacks);
+	rut_map_each(&s->codes, slot) code_free(slot->value);
+	rut_map_fini(&s->codes);
 	rut_map_each(&s->processes, slot)
 	{
 		struct process *p = slot->value;
@@ -405,6 +459,59 @@ static void kernel_frame(const struct stack *st, size_t i, struct rut_buf *out)
 		rut_buf_printf(out, "0x%llx", (unsigned long long)st->addresses[i]);
 }
 
+/* The parts of a stack: inner ones refer to outer ones. */
+#define PARTS_MAX (RUT_RUBY_DEPTH / (RUT_RUBY_CHUNK - 1) + 2)
+
+size_t rut_callstacks_ruby(struct rut_callstacks *s, const struct rut_ctf_event *ev,
+			   void (*fn)(const struct rut_ruby_frame *frame, void *arg), void *arg)
+{
+	static const struct rut_ruby_frame lost = {.path = "", .method = "(stack lost)"};
+	const struct rut_ctf_ref *ref = &s->refs[ev->cls->index].ids[RUT_CALLSTACK_RUBY];
+	int64_t id = rut_ctf_ref_ok(ref) ? rut_ctf_i64(ev, ref) : 0;
+	size_t n = 0;
+
+	for (int part = 0; id && part < PARTS_MAX; part++) {
+		const struct stack *st = rut_map_get(&s->stacks, key_of(ev, id));
+
+		if (!st) {
+			fn(&lost, arg);
+			return n + 1;
+		}
+		for (size_t i = st->count; i-- > 1;) {
+			uint64_t word = st->addresses[i];
+			const struct rut_ruby_frame *c =
+				rut_map_get(&s->codes, key_of(ev, (int64_t)rut_frame_code(word)));
+			struct rut_ruby_frame f = {.path = "", .method = "(unknown)"};
+
+			if (c && rut_frame_code(word))
+				f = *c;
+			f.line = rut_frame_line(word);
+			fn(&f, arg);
+			n++;
+		}
+		id = st->count ? (int64_t)st->addresses[0] : 0;
+	}
+	return n;
+}
+
+struct as_text {
+	void (*fn)(const char *frame, uint64_t address, void *arg);
+	void *arg;
+	struct rut_buf text;
+};
+
+static void ruby_text(const struct rut_ruby_frame *f, void *arg)
+{
+	struct as_text *t = arg;
+
+	rut_buf_clear(&t->text);
+	rut_buf_puts(&t->text, f->method);
+	if (f->path[0])
+		rut_buf_printf(&t->text, " (%s:%u)", f->path, f->line);
+	if (!t->text.failed)
+		t->fn(t->text.data, 0, t->arg);
+}
+
 size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event *ev,
 			   enum rut_callstack_kind kind,
 			   void (*fn)(const char *frame, uint64_t address, void *arg), void *arg)
@@ -417,6 +524,13 @@ size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event 
 
 	if (!rut_ctf_ref_ok(&r->ids[kind]))
 		return 0;
+	if (kind == RUT_CALLSTACK_RUBY) {
+		struct as_text t = {fn, arg, RUT_BUF_INIT};
+		size_t n = rut_callstacks_ruby(s, ev, ruby_text, &t);
+
+		rut_buf_fini(&t.text);
+		return n;
+	}
 	id = rut_ctf_i64(ev, &r->ids[kind]);
 	st = rut_map_get(&s->stacks, key_of(ev, id));
 	/* 0: there was none. Below it, of 32 bits, stands an error in older traces. */

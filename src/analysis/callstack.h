@@ -18,7 +18,20 @@
 
 struct rut_callstacks;
 
-enum rut_callstack_kind { RUT_CALLSTACK_USER, RUT_CALLSTACK_KERNEL, RUT_CALLSTACK_KINDS };
+enum rut_callstack_kind {
+	RUT_CALLSTACK_USER,
+	RUT_CALLSTACK_KERNEL,
+	RUT_CALLSTACK_RUBY,
+	RUT_CALLSTACK_KINDS
+};
+
+/* One frame of a Ruby stack. */
+struct rut_ruby_frame {
+	const char *path;   /* "": a C method, or not known */
+	const char *method; /* "Order#total", "block in Order#total", "Integer.sqrt" */
+	uint32_t line;	    /* 0: not known */
+	bool is_c;
+};
 
 /*
  * Reads all stacks and mappings of the set, in a pass of its own. `roots` are folders below which
@@ -36,5 +49,9 @@ void rut_callstacks_free(struct rut_callstacks *s);
 size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event *ev,
 			   enum rut_callstack_kind kind,
 			   void (*fn)(const char *frame, uint64_t address, void *arg), void *arg);
+
+/* The same for the Ruby stack, as fields; `frame` is borrowed for the call. */
+size_t rut_callstacks_ruby(struct rut_callstacks *s, const struct rut_ctf_event *ev,
+			   void (*fn)(const struct rut_ruby_frame *frame, void *arg), void *arg);
 
 #endif

@@ -7,6 +7,7 @@
 #define RUT_BPF_CONTEXT_BPF_H
 
 #include "bpf/filter.bpf.h"
+#include "bpf/ruby.bpf.h"
 #include "bpf/stack.bpf.h"
 
 #define RUT_CONTEXT(sym) static __always_inline __u64 rut_context_##sym(void *ctx, __u64 id)
@@ -34,6 +35,11 @@ RUT_CONTEXT(USTACK)
 RUT_CONTEXT(KSTACK)
 {
 	return rut_stack_id(ctx, 0);
+}
+
+RUT_CONTEXT(RSTACK)
+{
+	return rut_ruby_stack();
 }
 
 static __always_inline void rut_context_PROCNAME(char *to)

@@ -112,30 +112,35 @@ BLOCK_RQ(block_rq_issue, BLOCK_RQ_ISSUE)
 BLOCK_RQ(block_rq_insert, BLOCK_RQ_INSERT)
 
 /*
+ * By blk_status_t. Not static: the compiler would put it into a section of its own, for which
+ * libbpf has no type information, and then drops that of the whole object.
+ */
+const volatile __u8 block_errnos[32] = {
+	[1] = 95,   /* NOTSUPP: EOPNOTSUPP */
+	[2] = 110,  /* TIMEOUT: ETIMEDOUT */
+	[3] = 28,   /* NOSPC: ENOSPC */
+	[4] = 67,   /* TRANSPORT: ENOLINK */
+	[5] = 121,  /* TARGET: EREMOTEIO */
+	[6] = 52,   /* RESV_CONFLICT: EBADE */
+	[7] = 61,   /* MEDIUM: ENODATA */
+	[8] = 84,   /* PROTECTION: EILSEQ */
+	[9] = 12,   /* RESOURCE: ENOMEM */
+	[11] = 78,  /* DM_REQUEUE: EREMCHG */
+	[12] = 11,  /* AGAIN: EAGAIN */
+	[13] = 16,  /* DEV_RESOURCE: EBUSY */
+	[14] = 109, /* ZONE_OPEN_RESOURCE: ETOOMANYREFS */
+	[15] = 75,  /* ZONE_ACTIVE_RESOURCE: EOVERFLOW */
+	[16] = 19,  /* OFFLINE: ENODEV */
+	[17] = 62,  /* DURATION_LIMIT: ETIME */
+	[19] = 22,  /* INVAL: EINVAL */
+};
+
+/*
  * Since 5.16 the tracepoint's argument is a blk_status_t instead of a negative errno. The kernel
  * translates it by a table; what is not in the table is EIO.
  */
 static __always_inline int block_errno(int status)
 {
-	static const __u8 errnos[32] = {
-		[1] = 95,   /* NOTSUPP: EOPNOTSUPP */
-		[2] = 110,  /* TIMEOUT: ETIMEDOUT */
-		[3] = 28,   /* NOSPC: ENOSPC */
-		[4] = 67,   /* TRANSPORT: ENOLINK */
-		[5] = 121,  /* TARGET: EREMOTEIO */
-		[6] = 52,   /* RESV_CONFLICT: EBADE */
-		[7] = 61,   /* MEDIUM: ENODATA */
-		[8] = 84,   /* PROTECTION: EILSEQ */
-		[9] = 12,   /* RESOURCE: ENOMEM */
-		[11] = 78,  /* DM_REQUEUE: EREMCHG */
-		[12] = 11,  /* AGAIN: EAGAIN */
-		[13] = 16,  /* DEV_RESOURCE: EBUSY */
-		[14] = 109, /* ZONE_OPEN_RESOURCE: ETOOMANYREFS */
-		[15] = 75,  /* ZONE_ACTIVE_RESOURCE: EOVERFLOW */
-		[16] = 19,  /* OFFLINE: ENODEV */
-		[17] = 62,  /* DURATION_LIMIT: ETIME */
-		[19] = 22,  /* INVAL: EINVAL */
-	};
 	__u32 i = status;
 
 	if (status <= 0)
@@ -143,7 +148,7 @@ static __always_inline int block_errno(int status)
 	/* Until 6.11 there was a ZONE_RESOURCE at 14, which moved the next ones up. */
 	if (!RUT_SINCE(6, 11) && i >= 15 && i <= 18)
 		i--;
-	return i < 32 && errnos[i] ? -(int)errnos[i] : -5;
+	return i < 32 && block_errnos[i] ? -(int)block_errnos[i] : -5;
 }
 
 SEC("tp_btf/block_rq_complete")

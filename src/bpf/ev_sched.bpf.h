@@ -162,6 +162,8 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		if (state && *state == RUT_TRACED_YES)
 			bpf_map_update_elem(&traced, &tgid, &yes, BPF_ANY);
 	}
+	if (conf.contexts & RUT_CTX_RSTACK && parent->tgid != child->tgid)
+		rut_ruby_forked(parent->tgid, child->tgid);
 	if (conf.no_fork || !rut_allowed_task(child))
 		return 0;
 	RUT_BEGIN_TAIL(SCHED_FORK, 4 * levels, 4 * RUT_PID_LEVELS);
@@ -198,6 +200,11 @@ int BPF_PROG(sched_process_free, struct task_struct *task)
 {
 	bool allowed = !conf.no_free && rut_allowed_task(task);
 
+	if (conf.contexts & RUT_CTX_RSTACK && task->pid == task->tgid) {
+		__u32 tgid = task->tgid;
+
+		bpf_map_delete_elem(&rubies, &tgid);
+	}
 	/* Its number will be another's, and the map has room for the living. */
 	if (conf.filters & RUT_FILTER_FOLLOW && task->pid == task->tgid) {
 		__u32 tgid = task->tgid, yes = 1;
@@ -232,7 +239,13 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 	struct rut_path *name = bpf_map_lookup_elem(&path, &zero);
 	long len;
 
-	if (!name || !rut_allowed())
+	/* Another program's memory. */
+	if (conf.contexts & RUT_CTX_RSTACK) {
+		__u32 tgid = task->tgid;
+
+		bpf_map_delete_elem(&rubies, &tgid);
+	}
+	if (conf.no_exec || !name || !rut_allowed())
 		return 0;
 	/* A string behind a plain pointer has no BTF bounds: this helper is the only way. */
 	len = bpf_probe_read_kernel_str(name->text, sizeof(name->text), bprm->filename);

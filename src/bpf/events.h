@@ -245,6 +245,14 @@
 	F(LEN8, addresses)                                                                         \
 	F(SEQ_X64, addresses)                                                                      \
 	F(STR, symbols)
+#define RUT_F_SD_CODE(F)                                                                           \
+	F(X64, id)                                                                                 \
+	F(U32, line)                                                                               \
+	F(U32, kind)                                                                               \
+	F(U32, singleton)                                                                          \
+	F(STR, path)                                                                               \
+	F(STR, label)                                                                              \
+	F(STR, class_name)
 #define RUT_F_SD_MAPPING(F)                                                                        \
 	F(S32, pid)                                                                                \
 	F(U64, mapped_ns)                                                                          \
@@ -334,6 +342,7 @@
 	E(SD_CGROUP, "rutile_statedump_cgroup", none, "statedump", RUT_F_SD_CGROUP)                \
 	E(SD_MODULE, "rutile_statedump_module", none, "statedump", RUT_F_SD_MODULE)                \
 	E(SD_STACK, "rutile_stack", none, "statedump", RUT_F_SD_STACK)                             \
+	E(SD_CODE, "rutile_ruby_code", none, "statedump", RUT_F_SD_CODE)                           \
 	E(SD_MAPPING, "rutile_mapping", none, "statedump", RUT_F_SD_MAPPING)                       \
 	E(SD_FORKED, "rutile_forked", none, "statedump", RUT_F_SD_FORKED)                          \
 	/* From the programs: --max-overhead has switched an event off, or on again. */            \
@@ -395,7 +404,8 @@ _Static_assert(sizeof(struct rut_ev_SCHED_FORK) == 57, "sched_process_fork");
 	C(CGROUP, cgroup, cgroup_id, U64)                                                          \
 	C(CPU, cpu, cpu, U32)                                                                      \
 	C(USTACK, ustack, ustack_id, X64)                                                          \
-	C(KSTACK, kstack, kstack_id, X64)
+	C(KSTACK, kstack, kstack_id, X64)                                                          \
+	C(RSTACK, ruby_stack, ruby_stack_id, X64)
 #define RUT_CONTEXTS_TYPED(C)                                                                      \
 	C(VPID, vpid, vpid, S32)                                                                   \
 	C(VTID, vtid, vtid, S32)                                                                   \
@@ -467,11 +477,15 @@ struct rut_bpf_conf {
 	__u32 filters;	    /* enum rut_filter_bits */
 	__u32 no_fork;	    /* sched_process_fork only follows children */
 	__u32 no_free;	    /* sched_process_free only forgets processes */
+	__u32 no_exec;	    /* sched_process_exec only forgets Ruby processes */
 	__u32 keep_gone;    /* ... and notes them in the map `gone` */
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */
 	__u32 include_self; /* rutile's own processes are recorded, too */
 	__u32 read_kernel;  /* bpf_probe_read_kernel() is allowed: lockdown may forbid it */
+	__u32 code_mask;    /* sets of places in the table of codes - 1 */
+	__u32 cache_mask;   /* places of frame_cache - 1 */
+	__u32 fsbase_at;    /* offset of the thread pointer in task_struct; 0: unknown */
 	__u8 uuid[16];
 };
 

@@ -117,6 +117,10 @@ struct nsproxy {
 	struct cgroup_namespace *cgroup_ns;
 };
 
+struct thread_struct {
+	unsigned long fsbase; /* x86 */
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -133,6 +137,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	const struct cred *cred;
 	struct nsproxy *nsproxy;
+	struct thread_struct thread;
 };
 
 /* Since 6.x a task on a CPU is found through its thread_info. */

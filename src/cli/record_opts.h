@@ -37,7 +37,8 @@ enum {
 		{"cgroup", "PATH", "record the processes under this control group",                \
 		 RUT_OPT_CGROUP},                                                                  \
 		{"context", "NAMES",                                                               \
-		 "add to each event: pid tid procname cgroup cpu ustack kstack", RUT_OPT_CONTEXT}, \
+		 "add to each event: pid tid procname cgroup cpu ustack kstack ruby_stack",        \
+		 RUT_OPT_CONTEXT},                                                                 \
 		{"size", "SIZE", "go on in the next folder at this size", RUT_OPT_SIZE},           \
 		{"every", "TIME", "go on in the next folder after this time", RUT_OPT_EVERY},      \
 		{"keep", "N", "remove the oldest folders, so that N remain", RUT_OPT_KEEP},        \

@@ -138,7 +138,9 @@ static void print_stacks(const struct rut_view *v, const struct rut_ctf_event *e
 	static const struct {
 		enum rut_callstack_kind kind;
 		const char *name;
-	} kinds[] = {{RUT_CALLSTACK_KERNEL, "kstack"}, {RUT_CALLSTACK_USER, "ustack"}};
+	} kinds[] = {{RUT_CALLSTACK_KERNEL, "kstack"},
+		     {RUT_CALLSTACK_USER, "ustack"},
+		     {RUT_CALLSTACK_RUBY, "ruby_stack"}};
 	struct frames f = {.out = out, .json = v->text.json};
 
 	if (!v->stacks || out->failed)
@@ -146,7 +148,7 @@ static void print_stacks(const struct rut_view *v, const struct rut_ctf_event *e
 	/* "}\n" comes again behind the stacks. */
 	if (f.json)
 		out->len -= 2;
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
 		size_t before = out->len;
 
 		f.n = 0;

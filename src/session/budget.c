@@ -22,6 +22,7 @@
 #define COST_EVENT	70
 #define COST_TEXT	150  /* a system call with strings or an address */
 #define COST_STACK	1200 /* each stack that goes with it */
+#define COST_RUBY	2000 /* a Ruby stack */
 #define COST_TRACEPOINT 250
 #define COST_PROBE	700
 #define COST_RETURN	1400
@@ -41,6 +42,8 @@ static void set_class(struct rut_recorder *r, uint32_t class, const char *name, 
 		cost += COST_STACK;
 	if (r->conf.contexts & RUT_CTX_KSTACK)
 		cost += COST_STACK;
+	if (r->conf.contexts & RUT_CTX_RSTACK)
+		cost += COST_RUBY;
 	c->cost_ns = cost;
 	snprintf(c->name, sizeof(c->name), "%s", name);
 }

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "session/mappings.h"
+#include "session/rubies.h"
 #include "session/stacks.h"
 
 #define FLUSH_NS      1000000000ull
@@ -389,7 +390,7 @@ static int ensure_folder(struct rut_consumer *c, uint64_t now, struct rut_err *e
 
 void rut_consumer_follow_mappings(struct rut_consumer *c)
 {
-	if (rut_mappings_wanted(c->recorder))
+	if (rut_mappings_wanted(c->recorder) || rut_rubies_wanted(c->recorder))
 		rut_mappings_follow(&c->mappings, c->recorder);
 }
 

@@ -40,6 +40,14 @@ static int unknown(const char *name, struct rut_err *err)
 			   names.data ? names.data : "");
 }
 
+/* "ruby-stack" is "ruby_stack", too. */
+static bool is_name(const char *word, const char *name)
+{
+	while (*word && (*word == *name || (*word == '-' && *name == '_')))
+		word++, name++;
+	return !*word && !*name;
+}
+
 int rut_context_parse(const char *text, uint64_t *bits, struct rut_err *err)
 {
 	_cleanup_free_ char *copy = strdup(text);
@@ -50,7 +58,7 @@ int rut_context_parse(const char *text, uint64_t *bits, struct rut_err *err)
 	for (char *w = strtok_r(copy, ", ", &save); w; w = strtok_r(NULL, ", ", &save)) {
 		size_t i = 0;
 
-		while (i < RUT_CTX_COUNT && strcmp(w, rut_contexts[i].name) != 0)
+		while (i < RUT_CTX_COUNT && !is_name(w, rut_contexts[i].name))
 			i++;
 		if (i == RUT_CTX_COUNT)
 			return unknown(w, err);

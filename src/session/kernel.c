@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "session/kernel.h"
 
+#include <bpf/btf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/btf.h>
@@ -123,4 +124,35 @@ int rut_kernel_no_privilege(struct rut_err *err)
 			   bpf && perfmon ? "ies" : "y", bpf ? "CAP_BPF" : "",
 			   bpf && perfmon ? " and " : "", perfmon ? "CAP_PERFMON" : "",
 			   bpf && perfmon ? "are" : "is", bpf && perfmon ? "them" : "it");
+}
+
+/* Offset of a member in bytes, and its type; false: the structure has none of that name. */
+static bool find_member(const struct btf *btf, uint32_t id, const char *name, uint32_t *ret_at,
+			uint32_t *ret_type)
+{
+	const struct btf_type *t = btf__type_by_id(btf, id);
+
+	for (int i = 0; t && btf_is_struct(t) && i < btf_vlen(t); i++) {
+		const struct btf_member *m = &btf_members(t)[i];
+
+		if (strcmp(btf__name_by_offset(btf, m->name_off), name) != 0)
+			continue;
+		*ret_at += btf_member_bit_offset(t, (uint32_t)i) / 8;
+		*ret_type = m->type;
+		return true;
+	}
+	return false;
+}
+
+uint32_t rut_kernel_fsbase(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	uint32_t at = 0, type;
+	int id = btf ? btf__find_by_name_kind(btf, "task_struct", BTF_KIND_STRUCT) : -1;
+
+	if (id < 0 || !find_member(btf, (uint32_t)id, "thread", &at, &type) ||
+	    !find_member(btf, type, "fsbase", &at, &type))
+		at = 0;
+	btf__free(btf);
+	return at;
 }

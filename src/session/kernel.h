@@ -4,6 +4,7 @@
 #define RUT_SESSION_KERNEL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/hash.h"
 
@@ -15,6 +16,9 @@ int rut_kernel_tracepoints(struct rut_strtab *ret, struct rut_err *err);
 
 /* The address of a variable or function of the kernel; 0 when there is none, or we may not know. */
 uint64_t rut_kernel_symbol(const char *name);
+
+/* Offset of thread.fsbase in the kernel's task_struct; 0: unknown. */
+uint32_t rut_kernel_fsbase(void);
 
 /* Has this process the capabilities for eBPF programs? */
 bool rut_kernel_has_privilege(void);

@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "probe/symbols.h"
+#include "session/rubies.h"
 
 #define RING_PAGES 64 /* a power of two */
 
@@ -280,7 +281,7 @@ struct identity {
 	uint64_t time_ns;
 };
 
-static void on_mmap(struct rut_statedump *s, const struct mmap2 *r)
+static void on_mmap(struct rut_statedump *s, struct rut_recorder *rec, const struct mmap2 *r)
 {
 	const struct identity *id = (const void *)((const char *)r + r->header.size - sizeof(*id));
 	struct mapping m = {
@@ -293,8 +294,12 @@ static void on_mmap(struct rut_statedump *s, const struct mmap2 *r)
 	};
 	struct ids none = {0};
 
+	/* "//anon" is code made at run time. */
 	if (r->header.size < sizeof(*r) + sizeof(*id) || !(r->prot & PROT_EXEC) ||
-	    !memchr(r->path, 0, r->header.size - sizeof(*r)))
+	    !memchr(r->path, 0, r->header.size - sizeof(*r)) || !strncmp(m.path, "//", 2))
+		return;
+	rut_rubies_mapped(rec, m.pid, m.path);
+	if (!rut_mappings_wanted(rec))
 		return;
 	if (r->header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID) {
 		m.id_len = r->id_len > RUT_BUILD_ID_MAX ? RUT_BUILD_ID_MAX : r->id_len;
@@ -303,9 +308,7 @@ static void on_mmap(struct rut_statedump *s, const struct mmap2 *r)
 		find_id(&none, &m);
 		ids_fini(&none);
 	}
-	/* "//anon" is code made at run time. */
-	if (strncmp(m.path, "//", 2) != 0)
-		write_mapping(s, &m);
+	write_mapping(s, &m);
 }
 
 static void on_fork(struct rut_statedump *s, const struct forked *r)
@@ -320,7 +323,7 @@ static void on_fork(struct rut_statedump *s, const struct forked *r)
 		rut_statedump_emit(s, RUT_EV_SD_FORKED, &rec, sizeof(rec));
 }
 
-static void on_record(struct rut_mappings *m, struct rut_statedump *s, const struct rut_recorder *r,
+static void on_record(struct rut_mappings *m, struct rut_statedump *s, struct rut_recorder *r,
 		      const struct perf_event_header *h)
 {
 	uint32_t pid = 0;
@@ -333,13 +336,13 @@ static void on_record(struct rut_mappings *m, struct rut_statedump *s, const str
 	    (pid_t)pid == getpid() || !is_recorded(r, (int32_t)pid))
 		return;
 	if (h->type == PERF_RECORD_MMAP2)
-		on_mmap(s, (const void *)h);
-	else
+		on_mmap(s, r, (const void *)h);
+	else if (rut_mappings_wanted(r))
 		on_fork(s, (const void *)h);
 }
 
 static void read_ring(struct rut_mappings *m, struct ring *ring, struct rut_statedump *s,
-		      const struct rut_recorder *r)
+		      struct rut_recorder *r)
 {
 	const unsigned char *data = (const unsigned char *)ring->page + getpagesize();
 	uint64_t size = ring_bytes(), tail = ring->page->data_tail;
@@ -363,8 +366,7 @@ static void read_ring(struct rut_mappings *m, struct ring *ring, struct rut_stat
 	__atomic_store_n(&ring->page->data_tail, head, __ATOMIC_RELEASE);
 }
 
-void rut_mappings_step(struct rut_mappings *m, struct rut_statedump *s,
-		       const struct rut_recorder *r)
+void rut_mappings_step(struct rut_mappings *m, struct rut_statedump *s, struct rut_recorder *r)
 {
 	uint64_t lost = m->lost;
 

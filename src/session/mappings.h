@@ -27,7 +27,6 @@ void rut_mappings_follow(struct rut_mappings **m, const struct rut_recorder *r);
 void rut_mappings_free(struct rut_mappings *m);
 
 /* Writes what has come since the last call. */
-void rut_mappings_step(struct rut_mappings *m, struct rut_statedump *s,
-		       const struct rut_recorder *r);
+void rut_mappings_step(struct rut_mappings *m, struct rut_statedump *s, struct rut_recorder *r);
 
 #endif

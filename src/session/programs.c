@@ -18,6 +18,7 @@
 #include "kernel_filter.skel.h"
 #include "session/filter.h"
 #include "session/kernel.h"
+#include "session/rubies.h"
 
 __attribute__((format(printf, 2, 0))) static int to_debug(enum libbpf_print_level level,
 							  const char *fmt, va_list ap)
@@ -67,7 +68,11 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.budget_ppm = r->conf.budget_ppm,
 		.stack_mask = (uint32_t)r->nsets - 1,
 		.include_self = r->conf.include_self,
+		.code_mask = (uint32_t)r->ncodes - 1,
+		.cache_mask = (r->ncodes > 1 ? RUT_CACHE_ENTRIES : 1) - 1,
+		.fsbase_at = r->ncodes > 1 ? rut_kernel_fsbase() : 0,
 		.no_fork = !r->meta->conf.selection.events[RUT_EV_SCHED_FORK],
+		.no_exec = !r->meta->conf.selection.events[RUT_EV_SCHED_EXEC],
 		.no_free = !r->meta->conf.selection.events[RUT_EV_SCHED_FREE],
 		.keep_gone = rut_recorder_keeps_gone(r),
 	};
@@ -84,6 +89,10 @@ bool rut_programs_wanted(const struct rut_recorder *r, const struct rut_selectio
 		return rut_selection_any_syscall(sel);
 	if (r->conf.filters & RUT_FILTER_FOLLOW &&
 	    (!strcmp(program, "sched_process_fork") || !strcmp(program, "sched_process_free")))
+		return true;
+	if (r->conf.contexts & RUT_CTX_RSTACK &&
+	    (!strcmp(program, "sched_process_fork") || !strcmp(program, "sched_process_exec") ||
+	     !strcmp(program, "sched_process_free")))
 		return true;
 	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
 		rut_event_static(&e, id);
@@ -256,7 +265,8 @@ int rut_programs_load(struct rut_recorder *r, const struct rut_selection *sel, s
 	int rc;
 
 	/* Even an object without programs would need the kernel's types. */
-	if (!rut_selection_any(sel) && !(r->conf.filters & RUT_FILTER_FOLLOW))
+	if (!rut_selection_any(sel) && !(r->conf.filters & RUT_FILTER_FOLLOW) &&
+	    !(r->conf.contexts & RUT_CTX_RSTACK))
 		return 0;
 	obj = open_kernel_object(r, &filter, &copy, err);
 	if (!obj)
@@ -296,6 +306,7 @@ static int attach_one(struct rut_recorder *r, struct bpf_program *prog, struct r
 
 int rut_programs_attach(struct rut_recorder *r, struct rut_err *err)
 {
+	rut_rubies_scan(r);
 	for (size_t i = 0; i < r->nobjects; i++) {
 		struct bpf_program *prog;
 
@@ -310,6 +321,8 @@ int rut_programs_attach(struct rut_recorder *r, struct rut_err *err)
 		}
 	}
 	r->meta->running = 1;
+	/* Those that were forked before the programs could see it. */
+	rut_rubies_scan(r);
 	return 0;
 }
 

@@ -22,12 +22,24 @@
 #include "session/kernel.h"
 #include "session/own.h"
 #include "session/programs.h"
+#include "session/rubies.h"
 
 const char *const rut_map_names[RUT_MAP_COUNT] = {
-	[RUT_MAP_CTLS] = "ctls",       [RUT_MAP_RING] = "ring",	    [RUT_MAP_TRACED] = "traced",
-	[RUT_MAP_GONE] = "gone",       [RUT_MAP_OWN] = "own",	    [RUT_MAP_COMMS] = "comms",
-	[RUT_MAP_CGROUPS] = "cgroups", [RUT_MAP_STACKS] = "stacks", [RUT_MAP_SYSCALLS] = "syscalls",
-	[RUT_MAP_META] = "meta",       [RUT_MAP_BUDGET] = "budget", [RUT_MAP_SPENDING] = "spending",
+	[RUT_MAP_CTLS] = "ctls",
+	[RUT_MAP_RING] = "ring",
+	[RUT_MAP_TRACED] = "traced",
+	[RUT_MAP_GONE] = "gone",
+	[RUT_MAP_OWN] = "own",
+	[RUT_MAP_COMMS] = "comms",
+	[RUT_MAP_CGROUPS] = "cgroups",
+	[RUT_MAP_STACKS] = "stacks",
+	[RUT_MAP_SYSCALLS] = "syscalls",
+	[RUT_MAP_META] = "meta",
+	[RUT_MAP_BUDGET] = "budget",
+	[RUT_MAP_SPENDING] = "spending",
+	[RUT_MAP_RUBIES] = "rubies",
+	[RUT_MAP_CODES] = "codes",
+	[RUT_MAP_FRAME_CACHE] = "frame_cache",
 };
 
 #define SUBBUF_MIN (16u << 10)
@@ -104,13 +116,14 @@ static bool may_have_stacks(const struct rut_record_conf *conf)
 	for (size_t i = 0; i < RUT_PROBES_MAX; i++)
 		if (!strncmp(conf->probes[i], "profile:", 8))
 			return true;
-	return conf->contexts & (RUT_CTX_USTACK | RUT_CTX_KSTACK);
+	return conf->contexts & (RUT_CTX_USTACK | RUT_CTX_KSTACK | RUT_CTX_RSTACK);
 }
 
 /* The maps that all objects of a session share; names are those in the objects. */
 static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, struct rut_err *err)
 {
 	uint32_t n = (uint32_t)r->ncpus, nsets = may_have_stacks(&r->conf) ? RUT_STACK_SETS : 1;
+	bool ruby = r->conf.contexts & RUT_CTX_RSTACK;
 	bool follows = r->conf.filters & RUT_FILTER_FOLLOW;
 	struct {
 		enum bpf_map_type type;
@@ -133,6 +146,12 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 				    BPF_F_MMAPABLE},
 		[RUT_MAP_SPENDING] = {BPF_MAP_TYPE_PERCPU_ARRAY, 4,
 				      r->conf.budget_ppm ? sizeof(struct rut_spending) : 8, 1, 0},
+		[RUT_MAP_RUBIES] = {BPF_MAP_TYPE_HASH, 4, sizeof(struct rut_ruby_vm),
+				    ruby ? RUT_RUBY_PROCS : 1, 0},
+		[RUT_MAP_CODES] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_code_set),
+				   ruby ? RUT_CODE_SETS : 1, BPF_F_MMAPABLE},
+		[RUT_MAP_FRAME_CACHE] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_frame_cache),
+					 ruby ? RUT_CACHE_ENTRIES : 1, 0},
 	};
 
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++) {
@@ -192,6 +211,16 @@ int rut_recorder_map(struct rut_recorder *r, struct rut_err *err)
 	if (r->stacks == MAP_FAILED) {
 		r->stacks = NULL;
 		return rut_err_errno(err, errno, "cannot map the table of stacks");
+	}
+	memset(&info, 0, sizeof(info));
+	if (bpf_obj_get_info_by_fd(r->fds[RUT_MAP_CODES], &info, &len) < 0)
+		return rut_err_errno(err, errno, "cannot read the size of the table of codes");
+	r->ncodes = info.max_entries;
+	r->codes = mmap(NULL, r->ncodes * sizeof(*r->codes), PROT_READ | PROT_WRITE, MAP_SHARED,
+			r->fds[RUT_MAP_CODES], 0);
+	if (r->codes == MAP_FAILED) {
+		r->codes = NULL;
+		return rut_err_errno(err, errno, "cannot map the table of codes");
 	}
 	r->budget = mmap(NULL, sizeof(*r->budget), PROT_READ | PROT_WRITE, MAP_SHARED,
 			 r->fds[RUT_MAP_BUDGET], 0);
@@ -487,6 +516,7 @@ void rut_recorder_free(struct rut_recorder *r)
 	if (!r)
 		return;
 	rut_programs_free(r);
+	rut_rubies_free(r->rubies);
 	if (r->data)
 		munmap(r->data, r->data_bytes);
 	if (r->meta)
@@ -495,6 +525,8 @@ void rut_recorder_free(struct rut_recorder *r)
 		munmap(r->budget, sizeof(*r->budget));
 	if (r->stacks)
 		munmap(r->stacks, r->nsets * sizeof(*r->stacks));
+	if (r->codes)
+		munmap(r->codes, r->ncodes * sizeof(*r->codes));
 	if (r->ctls)
 		munmap(r->ctls, r->ctls_bytes);
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++)

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
+#include "bpf/ruby.h"
 #include "bpf/stack.h"
 #include "ring/read.h"
 #include "session/conf.h"
@@ -38,6 +39,9 @@ enum rut_map_index {
 	RUT_MAP_META,
 	RUT_MAP_BUDGET,
 	RUT_MAP_SPENDING,
+	RUT_MAP_RUBIES,
+	RUT_MAP_CODES,
+	RUT_MAP_FRAME_CACHE,
 	RUT_MAP_COUNT
 };
 
@@ -65,6 +69,9 @@ struct rut_recorder {
 	struct rut_budget *budget;    /* a mapping; owned */
 	struct rut_stack_set *stacks; /* a mapping; owned */
 	size_t nsets;
+	struct rut_code_set *codes;  /* a mapping; owned */
+	size_t ncodes;		     /* sets; 1: the session has no Ruby stacks */
+	struct rut_rubies *rubies;   /* rubies.c; owned */
 	bool load_only;		     /* nothing is attached, by whatever is added */
 	struct bpf_object **objects; /* owned */
 	size_t nobjects;

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "session/mappings.h"
+#include "session/rubies.h"
 #include "session/stacks.h"
 #include "session/statedump.h"
 #include "session/writer.h"
@@ -101,6 +102,8 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 	if (rc >= 0)
 		rc = rut_writer_aside(&w, ret->begin_ns, write_state,
 				      &(struct state){r, ret->begin_ns});
+	/* Those that started since the last one: a flight recorder has no process that sees it. */
+	rut_rubies_scan(r);
 	if (rc >= 0)
 		rut_writer_finish(&w, end_ns);
 	if (rc >= 0)

@@ -134,6 +134,68 @@ static bool is_owner(const struct rut_recorder *r)
 	return r->conf.mode == RUT_RING_DISCARD;
 }
 
+/* A copy of the names, if they have their own hash. */
+static bool copy_code(struct rut_code *to, const struct rut_code_set *set, size_t way,
+		      const uint8_t uuid[16], uint64_t since_ns)
+{
+	uint64_t id = __atomic_load_n(&set->id[way], __ATOMIC_ACQUIRE), hash, words[RUT_CODE_WORDS];
+
+	if (id < RUT_STACK_MIN || set->used_ns[way] + RUT_CODE_TOUCH_NS < since_ns)
+		return false;
+	memcpy(words, &set->code[way], sizeof(words));
+	memcpy(&hash, uuid, sizeof(hash));
+	for (size_t i = 0; i < RUT_CODE_WORDS; i++)
+		hash = rut_stack_hash_step(hash, words[i]);
+	memcpy(to, words, sizeof(*to));
+	to->path[sizeof(to->path) - 1] = '\0';
+	to->label[sizeof(to->label) - 1] = '\0';
+	to->class_name[sizeof(to->class_name) - 1] = '\0';
+	return rut_stack_hash_end(hash) == id;
+}
+
+static bool write_code(struct rut_statedump *s, const struct rut_code *c, uint64_t id)
+{
+	struct rut_ev_SD_CODE rec = {
+		.id = RUT_FRAME_ID(id),
+		.line = c->line,
+		.kind = c->kind,
+		.singleton = c->singleton,
+	};
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+
+	rut_buf_add(&b, &rec, sizeof(rec));
+	rut_buf_add(&b, c->path, strlen(c->path) + 1);
+	rut_buf_add(&b, c->label, strlen(c->label) + 1);
+	rut_buf_add(&b, c->class_name, strlen(c->class_name) + 1);
+	return !b.failed && rut_statedump_emit(s, RUT_EV_SD_CODE, b.data, b.len);
+}
+
+/* `written` as that of rut_stacks_write(), behind its part for stacks. */
+static void write_codes(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns,
+			uint64_t *written)
+{
+	struct rut_code code;
+
+	for (size_t i = 0; i < r->ncodes * RUT_CODE_WAYS; i++) {
+		struct rut_code_set *set = &r->codes[i / RUT_CODE_WAYS];
+		size_t way = i % RUT_CODE_WAYS;
+		uint64_t id = set->id[way];
+
+		if (id < RUT_STACK_MIN || (written && written[i] == id) ||
+		    !copy_code(&code, set, way, r->uuid, since_ns) || set->id[way] != id ||
+		    !write_code(s, &code, id) || !written)
+			continue;
+		written[i] = id;
+		if (is_owner(r))
+			__atomic_store_n(&set->written[way], id, __ATOMIC_RELEASE);
+	}
+}
+
+size_t rut_stacks_places(const struct rut_recorder *r)
+{
+	return r->nsets * RUT_STACK_WAYS + r->ncodes * RUT_CODE_WAYS;
+}
+
 void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns,
 		      uint64_t *written)
 {
@@ -153,6 +215,9 @@ void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t 
 			__atomic_store_n(&set->written[way], copy.id, __ATOMIC_RELEASE);
 	}
 	symbols_fini(&syms);
+	/* After the stacks that refer to them. */
+	if (r->ncodes > 1)
+		write_codes(s, r, since_ns, written ? written + r->nsets * RUT_STACK_WAYS : NULL);
 }
 
 size_t rut_stacks_write_table(struct rut_statedump *s, const struct rut_stack_set *sets,
@@ -173,11 +238,13 @@ size_t rut_stacks_write_table(struct rut_statedump *s, const struct rut_stack_se
 
 void rut_stacks_begin(struct rut_recorder *r, uint64_t since_ns, uint64_t *written)
 {
-	memset(written, 0, r->nsets * RUT_STACK_WAYS * sizeof(*written));
+	memset(written, 0, rut_stacks_places(r) * sizeof(*written));
 	if (!is_owner(r))
 		return;
 	for (size_t i = 0; i < r->nsets; i++)
 		memset(r->stacks[i].written, 0, sizeof(r->stacks[i].written));
+	for (size_t i = 0; i < r->ncodes; i++)
+		memset(r->codes[i].written, 0, sizeof(r->codes[i].written));
 	for (int cpu = 0; cpu < r->ncpus; cpu++)
 		__atomic_store_n(&RUT_CTL_USER(r->rings[cpu].ctl)->stacks_since, since_ns,
 				 __ATOMIC_RELEASE);

@@ -18,6 +18,9 @@
 struct rut_recorder;
 struct rut_statedump;
 
+/* Places of the tables of stacks and of Ruby code: what `written` has below. */
+size_t rut_stacks_places(const struct rut_recorder *r);
+
 /*
  * A folder begins: it has the records from `since_ns` on, and none of their stacks yet. `written`
  * remembers which it gets: a number for each place of the table, the caller's.

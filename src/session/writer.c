@@ -35,6 +35,7 @@
 #include "base/log.h"
 #include "session/aside.h"
 #include "session/mappings.h"
+#include "session/rubies.h"
 #include "session/stacks.h"
 #include "session/statedump.h"
 
@@ -193,7 +194,7 @@ int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const c
 	*w = (struct rut_writer){.recorder = r, .dir_fd = -1, .parent_fd = -1};
 	w->path = strdup(dir);
 	w->streams = calloc((size_t)r->ncpus + 1, sizeof(*w->streams));
-	w->stacks = calloc(r->nsets * RUT_STACK_WAYS + 1, sizeof(*w->stacks));
+	w->stacks = calloc(rut_stacks_places(r) + 1, sizeof(*w->stacks));
 	for (int cpu = 0; w->streams && cpu <= r->ncpus; cpu++)
 		w->streams[cpu].fd = -1;
 	if (!w->path || !w->streams || !w->stacks) {
@@ -483,15 +484,17 @@ void rut_writer_mappings(struct rut_writer *w, struct rut_mappings **follower)
 	struct rut_recorder *r = w->recorder;
 	struct rut_statedump s = dump_into(w);
 
-	if (!rut_mappings_wanted(r))
+	if (!rut_mappings_wanted(r) && !rut_rubies_wanted(r))
 		return;
 	if (!w->mapped) {
 		rut_mappings_follow(follower, r);
-		rut_mappings_dump(&s, r);
+		if (rut_mappings_wanted(r))
+			rut_mappings_dump(&s, r);
 	}
 	w->mapped = true;
 	if (*follower)
 		rut_mappings_step(*follower, &s, r);
+	rut_rubies_step(r);
 }
 
 void rut_writer_new_stacks(struct rut_writer *w)
