@@ -28,6 +28,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "output/jsonl.h"
+#include "probe/nop5.h"
 #include "ruby/proc.h"
 #include "ruby/target.h"
 
@@ -276,6 +277,31 @@ static void check_uprobes(struct finding *f)
 	advise(f, "static tracepoints need CONFIG_UPROBE_EVENTS; tracing Ruby does not");
 }
 
+static void check_children(struct finding *f)
+{
+	switch (rut_nop5_kernel()) {
+	case RUT_NOP5_SAFE:
+		found(f, STATE_OK, "children of traced processes live");
+		return;
+	case RUT_NOP5_UNKNOWN:
+		found(f, STATE_OK, "not tried: the kernel permits no probes to this user");
+		return;
+	case RUT_NOP5_GUARDED:
+		found(f, STATE_LIMITED,
+		      "a probe on a 5-byte nop kills children of the process that it hits");
+		advise(f, "a fault of this kernel: rutile places its probes so that it does not "
+			  "happen, and the gem repairs its sites; do not use other tools on such "
+			  "nops of programs that fork");
+		return;
+	case RUT_NOP5_FATAL:
+		found(f, STATE_LIMITED,
+		      "a probe on a 5-byte nop kills children of the process that it hits");
+		advise(f, "a fault of this kernel: rutile refuses such probes, and the gem repairs "
+			  "its sites; do not use other tools on such nops of programs that fork");
+		return;
+	}
+}
+
 static void format_limit(char *ret, size_t cap, rlim_t value)
 {
 	if (value == RLIM_INFINITY)
@@ -320,6 +346,7 @@ static const struct check {
 	{"tracefs", check_tracefs},
 	{"lockdown", check_lockdown},
 	{"uprobes", check_uprobes},
+	{"uprobes, fork", check_children},
 	{"RLIMIT_MEMLOCK", check_memlock},
 	{"RLIMIT_NOFILE", check_nofile},
 };

@@ -22,6 +22,7 @@
 #include "probe_typed_filter.skel.h"
 #include "probe/arg.h"
 #include "probe/binary.h"
+#include "probe/nop5.h"
 #include "session/budget.h"
 #include "session/kernel.h"
 #include "session/programs.h"
@@ -300,6 +301,7 @@ static int attach_sites(struct building *b, const struct rut_site *sites,
 	for (size_t i = 0; i < n && !rc; i++) {
 		LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = i,
 			    .ref_ctr_offset = sites[i].semaphore, .retprobe = ret);
+		_cleanup_close_ int guard = -1;
 		uint32_t key = (uint32_t)i;
 		struct bpf_link *link;
 
@@ -311,6 +313,10 @@ static int attach_sites(struct building *b, const struct rut_site *sites,
 			break;
 		if (b->r->load_only)
 			continue;
+		rc = rut_nop5_guard(sites[i].path, sites[i].offset, sites[i].semaphore, &guard,
+				    err);
+		if (rc)
+			break;
 		link = bpf_program__attach_uprobe_opts(prog, pid > 0 ? pid : -1, sites[i].path,
 						       sites[i].offset, &opts);
 		if (!link)

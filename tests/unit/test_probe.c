@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "probe/arg.h"
+#include "probe/nop5.h"
 #include "session/tracefs.h"
 
 #define REG(r) (short)offsetof(struct user_regs_struct, r)
@@ -146,12 +147,35 @@ static void test_selection(void **state)
 	assert_int_equal(d.narrow, 1 | 4 | 8);
 }
 
+#define IS_NOP5(...)                                                                               \
+	rut_nop5_is((const uint8_t[16]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
+
+/* The encodings that assemblers write, as objdump shows them. */
+static void test_nop5(void **state)
+{
+	assert_true(IS_NOP5(0x0f, 0x1f, 0x44, 0, 0));	     /* nopl 0x0(%rax,%rax,1) */
+	assert_true(IS_NOP5(0x66, 0x0f, 0x1f, 0x40, 0));     /* nopw 0x0(%rax) */
+	assert_true(IS_NOP5(0x3e, 0x0f, 0x1f, 0x40, 0));     /* nopl %ds:0x0(%rax) */
+	assert_true(IS_NOP5(0x66, 0x66, 0x0f, 0x1f, 0x00));  /* data16 nopw (%rax) */
+	assert_true(IS_NOP5(0x66, 0x66, 0x66, 0x66, 0x90));  /* data16 data16 data16 xchg %ax,%ax */
+	assert_true(IS_NOP5(0x3e, 0x8d, 0x74, 0x26, 0x00));  /* lea %ds:0x0(%rsi,%riz,1),%esi */
+	assert_false(IS_NOP5(0x90, 0x0f, 0x1f, 0x40, 0));    /* nop; nopl 0x0(%rax) */
+	assert_false(IS_NOP5(0x0f, 0x1f, 0x40, 0, 0x90));    /* nopl 0x0(%rax); nop */
+	assert_false(IS_NOP5(0x66, 0x0f, 0x1f, 0x44, 0, 0)); /* nopw 0x0(%rax,%rax,1) */
+	assert_false(IS_NOP5(0x0f, 0x1f, 0x80, 0, 0, 0, 0)); /* nopl 0x0(%rax) */
+	assert_false(IS_NOP5(0x66, 0x66, 0x66, 0x90, 0xc3)); /* data16 data16 xchg %ax,%ax; ret */
+	assert_false(IS_NOP5(0xe8, 0, 0, 0, 0));	     /* call */
+	assert_false(IS_NOP5(0x55, 0x48, 0x89, 0xe5, 0x5d)); /* push %rbp; mov %rsp,%rbp */
+	assert_false(IS_NOP5(0x0f, 0x1f, 0x44, 0));	     /* cut off */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_arguments),
 		cmocka_unit_test(test_format),
 		cmocka_unit_test(test_selection),
+		cmocka_unit_test(test_nop5),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
