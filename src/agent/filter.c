@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define NAME_BYTES 1024
+
 /* One bracket expression at *glob; moves past it. */
 static bool bracket(const char **glob, char c)
 {
@@ -77,8 +79,12 @@ void rut_filter_init(struct rut_filter *f, const char *config)
 
 static bool hits(const char *glob, const struct rut_path *path)
 {
-	return rut_glob(glob, path->s[0], path->len[0]) ||
-	       (path->len[1] && rut_glob(glob, path->s[1], path->len[1]));
+	if (rut_glob(glob, path->s[0], path->len[0]))
+		return true;
+	for (int i = 1; i < RUT_PATHS; i++)
+		if (path->len[i] && rut_glob(glob, path->s[i], path->len[i]))
+			return true;
+	return false;
 }
 
 /* No rule of this kind: yes. Only '!' rules: yes unless one hits. Otherwise one must hit. */
@@ -98,13 +104,6 @@ static bool rules(const char *config, char kind, const struct rut_path *path)
 		}
 	}
 	return !any || hit;
-}
-
-static bool name_rules(const char *config, char kind, const char *name, size_t len)
-{
-	const struct rut_path one = {.s = {name, ""}, .len = {len, 0}};
-
-	return rules(config, kind, &one);
 }
 
 /* Ruby's own code for tracing would trace the agent. */
@@ -149,27 +148,45 @@ static size_t full_name(char *buf, size_t size, const char *class_name, bool sin
 	return c + 1 + m;
 }
 
+/*
+ * The ways to write a method: "Class#name" or "Class.name"; of a method of objects also
+ * "Class.name", as a plain trace prints it; the bare name.
+ */
+static void spell(struct rut_path *ret, char full[NAME_BYTES], char dotted[NAME_BYTES],
+		  const char *class_name, bool singleton, const char *method)
+{
+	*ret = (struct rut_path){.s = {full, dotted, method}};
+	ret->len[0] = full_name(full, NAME_BYTES, class_name, singleton, method);
+	if (!singleton)
+		ret->len[1] = full_name(dotted, NAME_BYTES, class_name, true, method);
+	ret->len[2] = strlen(method);
+}
+
 bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool singleton,
 		     const char *method)
 {
-	char name[1024];
+	char full[NAME_BYTES], dotted[NAME_BYTES];
+	struct rut_path name;
 
 	if (!f->has_names)
 		return true;
-	if (!class_name)
-		class_name = "";
-	if (!name_rules(f->config, RUT_FILTER_CLASS, class_name, strlen(class_name)))
+	name = (struct rut_path){.s = {class_name ? class_name : ""}};
+	name.len[0] = strlen(name.s[0]);
+	if (!rules(f->config, RUT_FILTER_CLASS, &name))
 		return false;
 	if (!method)
 		return true;
-	return name_rules(f->config, RUT_FILTER_METHOD, name,
-			  full_name(name, sizeof(name), class_name, singleton, method));
+	spell(&name, full, dotted, name.s[0], singleton, method);
+	return rules(f->config, RUT_FILTER_METHOD, &name);
 }
 
 bool rut_filter_inside(const char *glob, const char *class_name, bool singleton, const char *method)
 {
-	char name[1024];
+	char full[NAME_BYTES], dotted[NAME_BYTES];
+	struct rut_path name;
 
-	return method &&
-	       rut_glob(glob, name, full_name(name, sizeof(name), class_name, singleton, method));
+	if (!method)
+		return false;
+	spell(&name, full, dotted, class_name, singleton, method);
+	return hits(glob, &name);
 }

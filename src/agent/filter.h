@@ -14,10 +14,12 @@ struct rut_filter {
 
 void rut_filter_init(struct rut_filter *f, const char *config);
 
-/* A file's path as Ruby shows it, and the real one; the second may be empty. */
+#define RUT_PATHS 3
+
+/* A file's path as Ruby shows it, and the real one. All but the first may be empty. */
 struct rut_path {
-	const char *s[2];
-	size_t len[2];
+	const char *s[RUT_PATHS];
+	size_t len[RUT_PATHS];
 };
 
 /* A glob hits a file when it hits one of its paths. */

@@ -37,7 +37,7 @@
 
 bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
 {
-	struct rut_path path;
+	struct rut_path path = {.len = {0}};
 
 	/* The second is the first one without links, and whatever the program's folder was. */
 	path.s[0] = rut_str(rb.rb_profile_frame_path(iseq), &path.len[0]);
@@ -352,7 +352,8 @@ static int scan_page(void *start, void *end, size_t stride, void *data)
 
 			if (def && (*def & 15) == RUT_METHOD_TYPE_BMETHOD)
 				rut_list_add(&sc->ments, v);
-			else if (def && (*def & 15) == RUT_METHOD_TYPE_ISEQ && sc->by_name)
+			else if (def && (*def & 15) == RUT_METHOD_TYPE_ISEQ &&
+				 (sc->by_name || sc->s->flags & RUT_AGENT_NAMES))
 				rut_list_add(&sc->named, v);
 		} else if (sc->again && !sc->s->by_file) {
 			if (rut_target_rec(sc->s, v))
@@ -466,6 +467,8 @@ static VALUE scan_body(VALUE arg)
 	if (s->by_file && sc->found.count)
 		qsort(sc->found.items, sc->found.count, sizeof(VALUE), compare_places);
 	rut_named_sort(&sc->named);
+	if (s->flags & RUT_AGENT_NAMES && !sc->again)
+		rut_named_rows(s, &sc->named);
 	/* Hidden: nothing of Ruby's inside must be seen by the program. */
 	s->todo = rb.rb_obj_hide(rb.rb_ary_new());
 	s->todo_next = s->todo_count = 0;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "named.h"
 
+#include "iseq.h"
 #include "session.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* rb_method_entry_t: flags, defined class, definition, called id, owner; until 3.4 at least. */
 #define MENT_DEF   2
+#define MENT_ID	   3
 #define MENT_OWNER 4
 /* struct rb_method_definition_struct: type and counts, then the code. */
 #define DEF_ISEQ 1
@@ -76,4 +79,28 @@ enum rut_named_is rut_named_is(struct rut_named *n, VALUE iseq)
 	if (yes == 0 && no > 0)
 		return RUT_NAMED_UNWANTED;
 	return yes && !no ? RUT_NAMED_WANTED : RUT_NAMED_UNKNOWN;
+}
+
+void rut_named_rows(struct rut_session *s, const struct rut_list *ments)
+{
+	struct rut_table *t = &s->table;
+	char name[1024];
+	bool singleton;
+
+	for (size_t i = 0; i < ments->count; i++) {
+		const VALUE *ment = (const VALUE *)ments->items[i];
+		VALUE iseq = iseq_of(ments->items[i]);
+		const char *method = ment[MENT_ID] ? rb.rb_id2name(ment[MENT_ID]) : NULL;
+		uint32_t path, class_str;
+
+		if (!method || rut_special_p(ment[MENT_OWNER]) || !rut_iseq_ready(iseq) ||
+		    !rut_methods_path_wanted(s, iseq, &path))
+			continue;
+		rut_class_name(ment[MENT_OWNER], name, sizeof(name), &singleton);
+		class_str = rut_table_str(t, name, strlen(name));
+		rut_table_row(t, path,
+			      (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq)),
+			      class_str, rut_table_str(t, method, strlen(method)),
+			      singleton ? RUT_ROW_SINGLETON : 0);
+	}
 }

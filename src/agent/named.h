@@ -32,4 +32,7 @@ struct rut_named {
 void rut_named_sort(struct rut_list *ments);
 enum rut_named_is rut_named_is(struct rut_named *n, VALUE iseq);
 
+/* Makes a row for each method of these entries that the filter wants, without calls. */
+void rut_named_rows(struct rut_session *s, const struct rut_list *ments);
+
 #endif

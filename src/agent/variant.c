@@ -80,6 +80,8 @@ static bool grow(struct rut_variants *vs)
 	return true;
 }
 
+#define EXCLUDED_MAX 8192u /* rows, when what is left out gets one, too */
+
 /* By name. */
 static struct rut_variant *look_up(const struct rut_rec *r, VALUE owner, VALUE mid,
 				   bool *ret_excluded)
@@ -95,10 +97,16 @@ static struct rut_variant *look_up(const struct rut_rec *r, VALUE owner, VALUE m
 
 	rut_class_name(owner, name, sizeof(name), &singleton);
 	*ret_excluded = !rut_filter_name(&s->filter, name, singleton, method);
-	if (*ret_excluded)
+	if (*ret_excluded && t->hdr->row_count >= EXCLUDED_MAX)
 		return NULL;
 	class_str = rut_table_str(t, name, strlen(name));
 	method_str = method ? rut_table_str(t, method, strlen(method)) : 0;
+	if (*ret_excluded) {
+		/* For a filter that lets nothing through: what there would have been. */
+		rut_table_row(t, r->path, r->line, class_str, method_str,
+			      (singleton ? RUT_ROW_SINGLETON : 0) | RUT_ROW_EXCLUDED);
+		return NULL;
+	}
 	row = rut_table_row(t, r->path, r->line, class_str, method_str,
 			    singleton ? RUT_ROW_SINGLETON : 0);
 	if (!row)

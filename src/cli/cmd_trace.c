@@ -142,23 +142,30 @@ static int follow(struct rut_trace *t, struct rut_tracer *tracer, struct sink *s
 			ended = rut_child_ended(child, ret_code);
 		if (!n && (!child || ended))
 			break;
-		if (!s->print.events && now - begin_ns >= look_around_ns &&
+		if (!s->print.events && !t->slow_ns && now - begin_ns >= look_around_ns &&
 		    rut_tracer_settled(tracer))
-			rut_why_measure(&s->why, &t->targets, child);
+			rut_why_measure(&s->why, &t->targets, child,
+					rut_why_name(&t->opts, t->inside));
 	}
 	return 0;
 }
 
-static void say_why(const struct rut_trace *t, const struct rut_tracer *tracer,
-		    const struct sink *s)
+static void say_why(const struct rut_trace *t, struct rut_tracer *tracer, struct sink *s)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-
 	char ignored[512];
 
-	if (t->slow_ns || t->inside || rut_tracer_untraced(tracer, ignored, sizeof(ignored)))
-		return; /* calls, but none of those */
-	rut_why_say(&s->why, &t->targets, &t->opts, t->opts.all, tracer, &text);
+	if (t->slow_ns || rut_tracer_untraced(tracer, ignored, sizeof(ignored)))
+		return;
+	if (!s->why.near.count)
+		rut_why_look_for(&s->why, rut_why_name(&t->opts, t->inside), tracer);
+	if (t->inside) {
+		rut_buf_printf(&text, "no call of --inside '%s'", t->inside);
+		rut_near_say(&s->why.near, &text);
+		rut_buf_putc(&text, '\n');
+	} else {
+		rut_why_say(&s->why, &t->targets, &t->opts, t->opts.all, tracer, &text);
+	}
 	if (text.len)
 		rut_notice(t->cmd, "%.*s", (int)text.len - 1, text.data);
 }

@@ -392,7 +392,8 @@ static int show_first(struct rut_live *l, struct rut_err *err)
 			break;
 		if (l->mode <= RUT_RUBY_TIME && now >= l->begin_ns + look_around_ns &&
 		    rut_tracer_settled(l->tracer))
-			rut_why_measure(&l->why, &l->targets, l->child);
+			rut_why_measure(&l->why, &l->targets, l->child,
+					rut_why_name(&l->opts, NULL));
 		if (interval_over(l, now) || (now >= quick && !shown)) {
 			shown = true;
 			rc = l->view->show(l, false);
@@ -448,6 +449,8 @@ static int finish(struct rut_live *l, int rc, struct rut_err *err)
 	}
 	if (!rc)
 		rc = rut_live_update(l, err);
+	if (!rc && !l->rows.count && !l->why.near.count)
+		rut_why_look_for(&l->why, rut_why_name(&l->opts, NULL), l->tracer);
 	if (!rc)
 		rc = l->view->show(l, true);
 	rut_notice_gaps(l->cmd, l->tracer);

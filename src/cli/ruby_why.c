@@ -30,9 +30,34 @@ static uint64_t sum_calls(struct rut_tracer *t)
 	return sum;
 }
 
-void rut_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t child)
+static void add_name(const struct rut_ruby_row *row, void *arg)
 {
-	struct rut_tracer_config config = {.mode = RUT_RUBY_CALLS};
+	struct rut_near *near = arg;
+
+	rut_near_add(near, row->class_name, row->singleton, row->method_name);
+}
+
+void rut_why_look_for(struct rut_why *w, const char *name, struct rut_tracer *tracer)
+{
+	rut_near_init(&w->near, name);
+	if (name)
+		rut_tracer_names(tracer, add_name, &w->near);
+}
+
+const char *rut_why_name(const struct rut_ruby_opts *o, const char *inside)
+{
+	const struct rut_words *lists[] = {&o->methods, &o->classes};
+
+	for (size_t i = 0; i < 2; i++)
+		for (size_t k = 0; k < lists[i]->count; k++)
+			if (lists[i]->v[k][0] != '!')
+				return lists[i]->v[k];
+	return inside;
+}
+
+void rut_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t child, const char *name)
+{
+	struct rut_tracer_config config = {.mode = RUT_RUBY_CALLS, .names = name};
 	struct rut_tracer *tracer = NULL;
 	uint64_t begin;
 
@@ -48,6 +73,7 @@ void rut_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t child
 		;
 	w->calls += sum_calls(tracer);
 	w->ns += rut_now_ns() - begin;
+	rut_why_look_for(w, name, tracer);
 	rut_tracer_free(tracer);
 }
 
@@ -82,8 +108,10 @@ void rut_why_say(const struct rut_why *w, const struct rut_targets *t,
 	bool names = o->classes.count || o->methods.count || o->paths.count;
 
 	if (all) {
-		rut_buf_puts(out, names ? "no call that the filter lets through\n"
-					: "no call of a Ruby method\n");
+		rut_buf_puts(out, names ? "no call that the filter lets through"
+					: "no call of a Ruby method");
+		rut_near_say(&w->near, out);
+		rut_buf_putc(out, '\n');
 		return;
 	}
 	rut_buf_puts(out, names ? "no call that the filter lets through in the application: "
@@ -92,5 +120,7 @@ void rut_why_say(const struct rut_why *w, const struct rut_targets *t,
 	if (w->measured)
 		rut_buf_printf(out, "; %" PRIu64 " call%s of any method in %s", w->calls,
 			       w->calls == 1 ? "" : "s", rut_text_duration(time, w->ns));
-	rut_buf_puts(out, ": 'all' counts those outside of it, too\n");
+	rut_buf_puts(out, ": 'all' counts those outside of it, too");
+	rut_near_say(&w->near, out);
+	rut_buf_putc(out, '\n');
 }

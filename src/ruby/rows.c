@@ -256,3 +256,28 @@ void rut_tracer_reset(struct rut_tracer *t)
 		__atomic_fetch_add(&p->table->reset_epoch, 1, __ATOMIC_RELAXED);
 	}
 }
+
+void rut_tracer_names(struct rut_tracer *t, void (*fn)(const struct rut_ruby_row *row, void *arg),
+		      void *arg)
+{
+	for (size_t i = 0; i < t->gone.count; i++)
+		fn(&t->gone.rows[i], arg);
+	for (size_t i = 0; i < t->count; i++) {
+		struct rut_tracee *p = t->tracees[i];
+
+		for (uint32_t n = 0; p->table && n < row_count(p); n++) {
+			const struct rut_agent_row *row = rut_rows_at(p, n);
+			struct rut_ruby_row to = {
+				.pid = p->pid,
+				.path = rut_rows_string(t, p, row->path),
+				.line = row->line,
+				.class_name = rut_rows_string(t, p, row->class_name),
+				.method_name = rut_rows_string(t, p, row->method),
+				.singleton = row->flags & RUT_ROW_SINGLETON,
+			};
+
+			if (to.method_name && !(row->flags & RUT_ROW_C))
+				fn(&to, arg);
+		}
+	}
+}

@@ -225,6 +225,7 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 		      (t->config.exceptions ? RUT_AGENT_EXCEPTIONS : 0) |
 		      (t->config.stacks ? RUT_AGENT_STACKS : 0) |
 		      (t->config.filter.ask ? RUT_AGENT_ASK : 0) |
+		      (t->config.names ? RUT_AGENT_NAMES : 0) |
 		      (t->config.overwrite ? RUT_AGENT_OVERWRITE : 0) |
 		      RUT_AGENT_KINDS(t->config.kinds);
 	slot->tracer_pid = (int32_t)getpid();

@@ -49,6 +49,7 @@ struct rut_tracer_config {
 	bool returns; /* events for returns too (needed for durations) */
 	bool args; /* the values of arguments, formatted in the target without running Ruby code */
 	bool exceptions;     /* events for exceptions */
+	bool names;	     /* rows, for rut_tracer_names(), also of methods that are not called */
 	bool stacks;	     /* nothing of that: what every thread does when it is attached */
 	uint64_t slow_ns;    /* > 0: only calls slower than that, with their callers */
 	const char *inside;  /* only below this method; NULL: everywhere */
@@ -130,6 +131,13 @@ struct rut_ruby_row {
  */
 int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, size_t *ret_count,
 		    struct rut_err *err);
+
+/*
+ * Every method that the tracer knows by name, called or not, and also those that the filter of
+ * classes and methods leaves out, as far as they were seen. The row has names, path and line.
+ */
+void rut_tracer_names(struct rut_tracer *t, void (*fn)(const struct rut_ruby_row *row, void *arg),
+		      void *arg);
 
 /*
  * What the processes say is the root of their application, and how they know: "/srv/shop

@@ -167,10 +167,61 @@ END
   not grep -q 'no call' got err
 }
 
+
+names_as_they_are_written() {
+  cat >shop.rb <<'END'
+class Order
+  def save; check; end
+  def check; end
+  def self.save; end
+end
+puts "ready"
+$stdout.flush
+finish = Time.now + 300
+until File.exist?(ENV["STOP"]) || Time.now > finish
+  Order.new.save
+  Order.save
+  sleep 0.002
+end
+END
+  export STOP=$PWD/stop
+  : >out
+  ruby shop.rb >out &
+  target=$!
+  # shellcheck disable=SC2064
+  trap "kill $target 2>/dev/null || :" EXIT
+  t_wait grep -q ready out
+  methods() {
+    "$R" calls --json --last --interval 100ms --duration 500ms --method "$1" $target |
+      grep -o '"method":"[^"]*"' | cut -d '"' -f 4 | LC_ALL=C sort | tr '\n' ' '
+  }
+  [ "$(methods save)" = "Order#save Order.save " ]
+  [ "$(methods 'Order#save')" = "Order#save " ]
+  # As a plain trace prints both.
+  [ "$(methods 'Order.save')" = "Order#save Order.save " ]
+  [ "$(methods '!save')" = "Order#check " ]
+  [ "$(methods 'ch*')" = "Order#check " ]
+  for inside in save Order.save 'Order#save'; do
+    "$R" trace --tree --inside "$inside" --duration 500ms $target >got
+    grep -q 'Order#check' got
+  done
+  # Attached, and from the first line.
+  "$R" calls --last --duration 1s --method 'Order#sav' $target >got
+  grep -q "; names like 'Order#sav': Order#save" got || { cat got; return 1; }
+  "$R" calls --last --duration 1s --class Odrer $target >got
+  grep -q "; names like 'Odrer': Order" got || { cat got; return 1; }
+  "$R" trace --inside chekc --duration 1s $target >got 2>err
+  grep -q "rutile trace: no call of --inside 'chekc'; names like 'chekc': Order#check" err || { cat err; return 1; }
+  echo 'class Order; def save; end; end; Order.new.save' >once.rb
+  "$R" calls --method Order#svae -- ruby once.rb >got
+  grep -q "; names like 'Order#svae': Order#save" got || { cat got; return 1; }
+}
+
 t_case "links and relative paths" links_and_relative_paths
 t_case "a folder that was left" a_folder_that_was_left
 t_case "commands go where they want" commands_go_where_they_want
 t_case "Rails and Bundler know it" rails_and_bundler_know_it
 t_case "tools are their own application" tools_are_their_own_application
 t_case "an empty table says why" an_empty_table_says_why
+t_case "names as they are written" names_as_they_are_written
 t_done

@@ -379,3 +379,11 @@ const char *rut_tracer_untraced(const struct rut_tracer *t, char *ret, size_t ca
 	(void)t, (void)ret, (void)cap;
 	return NULL;
 }
+
+void rut_tracer_names(struct rut_tracer *t, void (*fn)(const struct rut_ruby_row *row, void *arg),
+		      void *arg)
+{
+	(void)t;
+	for (size_t i = 0; i < fake.row_count; i++)
+		fn(&fake.rows[i], arg);
+}
