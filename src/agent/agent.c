@@ -450,6 +450,20 @@ __attribute__((constructor)) static void start(void)
 	publish();
 }
 
+/*
+ * exit(): calls that nobody has ended (a SystemStackError that nothing rescued, say) end here. Ruby
+ * is gone by now. What ends without this is read by the tracer as long as it can be.
+ */
+__attribute__((destructor)) static void finish(void)
+{
+	if (!agent.ctl || !rut_trylock(&agent.busy))
+		return;
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+		if (rut_sessions[i].used && rut_sessions[i].mode == RUT_AGENT_TIME)
+			rut_stack_end(&rut_sessions[i]);
+	rut_unlock(&agent.busy);
+}
+
 /* ---- RUBYOPT=-r ---- */
 
 /* "-IDIR -renumerator" was put before what RUBYOPT had: programs that this one starts do not get

@@ -397,6 +397,19 @@ void rut_stack_describe(const struct rut_session *s, struct rut_agent_stacks *re
 	};
 }
 
+void rut_stack_end(struct rut_session *s)
+{
+	uint64_t now = rut_ticks();
+
+	if (!rut_trylock(&all.lock))
+		return;
+	for (unsigned b = 0; b < BUCKETS; b++)
+		for (struct rut_stack *st = all.buckets[b]; st; st = st->next)
+			while (st->s == s && st->count)
+				end_call(s, st, st->out ? st->out : now);
+	rut_unlock(&all.lock);
+}
+
 void rut_stack_forked(void)
 {
 	uint64_t now = rut_ticks();

@@ -77,6 +77,9 @@ void rut_stack_describe(const struct rut_session *s, struct rut_agent_stacks *re
 /* In the child of a fork: other threads are gone, and time begins anew. */
 void rut_stack_forked(void);
 
+/* The process ends: so do its calls. Without waiting: whoever holds a lock may be gone. */
+void rut_stack_end(struct rut_session *s);
+
 /* Forgets every stack of a session; no hook of it may run any more. */
 void rut_stack_fini(struct rut_session *s);
 

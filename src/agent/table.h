@@ -73,6 +73,11 @@ static inline void rut_lock(uint32_t *lock)
 		__builtin_ia32_pause();
 }
 
+static inline bool rut_trylock(uint32_t *lock)
+{
+	return !__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE);
+}
+
 static inline void rut_unlock(uint32_t *lock)
 {
 	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);

@@ -45,6 +45,8 @@ struct rut_tracee {
 	bool recorded;		    /* it has, or had, files */
 	struct rut_agent_row *rows; /* owned; time mode: as if what runs had ended */
 	uint64_t pictured;	    /* ticks: when what runs was looked at last */
+	struct rut_agent_row *last; /* owned; what was read then */
+	uint32_t last_count;
 	struct rut_agent_row *base; /* owned; counters at the last reset */
 	uint32_t base_count;
 };
@@ -116,6 +118,7 @@ struct rut_tracer {
 	struct rut_record_to record;
 	bool rows_folded;   /* a table was full */
 	bool ending;	    /* the hooks are gone: what is left is told */
+	uint64_t keep_ms;   /* when running calls are read again */
 	uint64_t follow_ms; /* when the trees are looked at again */
 	int watch_fd;	    /* borrowed; -1: none */
 	rut_ruby_event_fn on_event;
@@ -190,6 +193,8 @@ uint64_t rut_rows_ticks(const struct rut_tracee *p);
 /* Those that have counted something; `ret_count` is the room before. */
 bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_row *ret,
 		   uint32_t *ret_count);
+/* Reads what runs, of all processes: what ends without a word has at least that. Time mode. */
+void rut_rows_keep(struct rut_tracer *t);
 bool rut_rows_is_c(const struct rut_tracee *p, uint32_t number);
 const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off);
 

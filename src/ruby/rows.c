@@ -101,6 +101,16 @@ static const struct rut_agent_row *rows_now(struct rut_tracer *t, struct rut_tra
 	return to;
 }
 
+void rut_rows_keep(struct rut_tracer *t)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		struct rut_tracee *p = t->tracees[i];
+
+		if (!p->exited && p->table)
+			rows_now(t, p, row_count(p));
+	}
+}
+
 static uint64_t since(uint64_t now, uint64_t base)
 {
 	return now > base ? now - base : 0;

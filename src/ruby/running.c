@@ -293,6 +293,40 @@ static void add(const struct rut_tracee *t, const struct picture *now, struct ru
 	}
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* The reading with running calls in it, for when they cannot be read any more. */
+static void keep(struct rut_tracee *t, const struct rut_agent_row *rows, uint32_t count)
+{
+	struct rut_agent_row *to = realloc(t->last, (count + 1) * sizeof(*to));
+
+	if (!to)
+		return;
+	memcpy(to, rows, count * sizeof(*to));
+	t->last = to;
+	t->last_count = count;
+}
+
+/*
+ * The process has ended, or executed another program: which of the calls that ran have returned
+ * before that is not known. None of them takes less time than was read already.
+ */
+static void add_last(const struct rut_tracee *t, struct rut_agent_row *row,
+		     const struct rut_agent_row *last)
+{
+	row->total = larger(row->total, last->total);
+	row->self = larger(row->self, last->self);
+	if (row->epoch == last->epoch) {
+		row->max = larger(row->max, last->max);
+	} else if (last->epoch == t->table->reset_epoch) {
+		row->max = last->max;
+		row->epoch = last->epoch;
+	}
+}
+
 void rut_running_add(struct rut_tracee *t, struct rut_agent_row *rows, uint32_t count)
 {
 	struct picture old = {0}, now = {0};
@@ -313,6 +347,10 @@ void rut_running_add(struct rut_tracee *t, struct rut_agent_row *rows, uint32_t 
 	if (r == 0) {
 		add(t, &now, rows, count);
 		t->pictured = now.now;
+		keep(t, rows, count);
+	} else {
+		for (uint32_t i = 0; i < count && i < t->last_count; i++)
+			add_last(t, &rows[i], &t->last[i]);
 	}
 	picture_fini(&old);
 	picture_fini(&now);

@@ -450,5 +450,6 @@ void rut_tracee_free(struct rut_tracee *p)
 	free(p->names);
 	free(p->base);
 	free(p->rows);
+	free(p->last);
 	free(p);
 }

@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define KEEP_MS 100 /* how often running calls are read, whether they are shown or not */
+
 static uint64_t now_ms(void)
 {
 	struct timespec ts;
@@ -226,6 +228,10 @@ void rut_tree_follow(struct rut_tracer *t)
 			remember_start(t, p);
 	}
 	rut_family_look(t);
+	if (t->config.mode == RUT_RUBY_TIME && now >= t->keep_ms) {
+		t->keep_ms = now + KEEP_MS;
+		rut_rows_keep(t);
+	}
 	if (now < t->follow_ms && !ended)
 		return;
 	t->follow_ms = now + 100;

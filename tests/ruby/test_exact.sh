@@ -329,6 +329,50 @@ EOF
   }
 }
 
+# However the process ends, what was read of the calls that ran stays.
+calls_that_never_return() {
+  cat >end.rb <<'EOF'
+def outer(how); inner(how); end
+def inner(how)
+  sleep 0.01 until File.exist?("go")
+  case how
+  when "exit!" then exit!
+  when "exec" then exec "true"
+  when "kill" then Process.kill(:KILL, $$)
+  when "thread" then Thread.new { exit! }.join
+  end
+end
+outer(ARGV[0])
+EOF
+  for how in exit! exec kill thread; do
+    rm -f go
+    "$RUTILE" time --json --interval 20ms --path '*end.rb' -- $RUBY $RUBYFLAGS -W0 end.rb $how >out 2>err &
+    t_wait grep -qE '"Object#inner".*"total_ns":[1-9][0-9]{8},' out
+    touch go
+    wait $! || :
+    tail -n 2 out
+    # "METHOD CALLS TOTAL": the last one is no less than those before.
+    sed -E 's/.*"method":"([^"]*)","calls":([0-9]+),"total_ns":([0-9]+),.*/\1 \2 \3/' out | awk '
+      $3 + 2e5 + $3 / 20000 < total[$1] { print "less: " $0; bad = 1 }
+      { total[$1] = $3; calls[$1] = $2 }
+      END { exit bad || calls["Object#outer"] != 1 || calls["Object#inner"] != 1 || total["Object#outer"] < total["Object#inner"] }'
+  done
+}
+
+# Nothing says that these calls are over but the end of the process.
+overflow_that_ends_the_process() {
+  cat >deep.rb <<'EOF'
+def deep; deep; end
+def outer; sleep 0.05; deep; end
+outer
+EOF
+  "$TRACE_TOOL" -m time -- $RUBY $RUBYFLAGS -W0 deep.rb >out 2>err || :
+  grep -q 'stack level too deep' err
+  # calls, total and own time
+  awk -F '\t' '{ print $3, $4, $5, $6 } $3 == "Object#outer" { ok = $4 == 1 && $5 >= 5e7 && $6 >= 5e7 }
+    END { exit !ok }' out
+}
+
 t_case "calls, from the first line" calls_started
 t_case "calls, attached" calls_attached
 t_case "time counts the same calls, from the first line" time_started
@@ -353,6 +397,8 @@ t_case "own times add up to the total" time_adds_up
 t_case "calls that were running at attach" running_calls
 t_case "calls that were running at attach, in ractors" running_calls_of_ractors
 t_case "calls that do not return" calls_that_hang
+t_case "calls that end with the process" calls_that_never_return
+t_case "a stack overflow that ends the process" overflow_that_ends_the_process
 t_case "allocations per line and class" objects_started
 t_case "allocations per line and class, attached" objects_attached
 t_case "strings; arrays and hashes" objects_kinds
