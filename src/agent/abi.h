@@ -9,13 +9,13 @@
  * The tracer writes the configuration, sets the state to RUT_SLOT_START, increments `wake` and
  * wakes the futex. The agent answers in `state` and increments `reply`.
  *
- * A session's tables are in another memfd, whose descriptor number in the target is in the slot. It
- * has places for the process and for all that it forks, and they fork: a child takes a free place
- * and goes on there, so that what it counts is known however short it lives. Only the tracer gives
- * a place back, when the process has ended. The rings of trace mode are laid out likewise. Rows
- * are only ever appended, never moved; strings are appended and never changed. A row is readable
- * when its index is below row_count. Counters are written by the target at any time with plain
- * stores of eight aligned bytes.
+ * A session's tables are in another memfd, whose descriptor number in the target is in the slot,
+ * and on whose byte 0 the tracer has such a lock, too. It has places for the process and for all
+ * that it forks, and they fork: a child takes a free place and goes on there, so that what it
+ * counts is known however short it lives. Only the tracer gives a place back, when the process has
+ * ended. The rings of trace mode are laid out likewise. Rows are only ever appended, never moved;
+ * strings are appended and never changed. A row is readable when its index is below row_count.
+ * Counters are written by the target at any time with plain stores of eight aligned bytes.
  *
  * Everything here has fixed widths and offsets: a resident agent may be older than the tracer. A
  * change of layout is a new RUT_AGENT_ABI, and with it another name of the memfd: then the agent of

@@ -130,21 +130,33 @@ static void fail(struct rut_agent_slot *slot, const char *why)
 	set_state(slot, RUT_SLOT_FAILED);
 }
 
-/* The lock of byte i is gone with the tracer that took slot i. */
+/* Has somebody else a lock on this byte? Also when it cannot be known. */
+static bool is_locked(int fd, unsigned byte)
+{
+	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	return fcntl(fd, F_OFD_GETLK, &fl) < 0 || fl.l_type != F_UNLCK;
+}
+
+/*
+ * The lock of byte i is gone with the tracer that took slot i. A child of a fork waits for it; as
+ * long as the tracer has its lock on the file of tables the child's counts are known, even if the
+ * tracer does not come (it may have been stopped).
+ */
 static bool tracer_lives(unsigned i)
 {
 	struct rut_session *s = &rut_sessions[i];
-	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
 
 	if (!rut_fd_is(agent.fd, agent.ino))
 		return true; /* the program closed it; the tracer must say when it goes */
-	if (fcntl(agent.fd, F_OFD_GETLK, &fl) < 0)
-		return true;
-	if (fl.l_type != F_UNLCK) {
+	if (is_locked(agent.fd, i)) {
 		s->orphan_until_ns = 0;
 		return true;
 	}
-	return s->orphan_until_ns && rut_mono_ns() < s->orphan_until_ns;
+	if (!s->orphan_until_ns)
+		return false;
+	return rut_mono_ns() < s->orphan_until_ns ||
+	       (rut_fd_is(s->table.fd, s->table.ino) && is_locked(s->table.fd, 0));
 }
 
 static const char *why_no_tables(int error)

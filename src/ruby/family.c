@@ -61,6 +61,7 @@ static struct rut_family *find_family(struct rut_tracer *t, pid_t pid, int *fd, 
 {
 	struct rut_agent_family *map;
 	struct rut_family *f, **to;
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 	char self[64];
 	struct stat st;
 
@@ -95,6 +96,8 @@ static struct rut_family *find_family(struct rut_tracer *t, pid_t pid, int *fd, 
 	}
 	f->fd = *fd;
 	*fd = -1;
+	/* For children that we come too late to: they count as long as it is held (agent/abi.h). */
+	fcntl(f->fd, F_OFD_SETLK, &lock);
 	read_pid_ns(pid, f->pid_ns, sizeof(f->pid_ns));
 	read_pid_ns(getpid(), self, sizeof(self));
 	f->same_ns = strcmp(self, f->pid_ns) == 0;

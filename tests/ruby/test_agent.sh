@@ -582,6 +582,34 @@ EOF
   done
 }
 
+# Workers that are forked while the tracer is stopped count on; they wait longer for it than the five
+# seconds for which a child is left alone in any case.
+a_stopped_tracer_loses_nothing() {
+  cat >s.rb <<'EOF'
+class W; def work; end; def child; end; end
+w = W.new
+w.work until IO.select([$stdin], nil, nil, 0.01)
+pids = Array.new(3) { fork { 10.times { w.child }; sleep 0.05 until File.exist?("go"); 90.times { w.child }; exit! } }
+pids.each { |pid| Process.wait(pid) }
+EOF
+  mkfifo in
+  $ruby s.rb <in &
+  pid=$!
+  exec 5>in
+  "$RUTILE" calls --json --interval 20ms --path '*s.rb' "$pid" >out &
+  tracer=$!
+  t_wait grep -q 'W#work' out
+  kill -STOP $tracer
+  echo >&5
+  sleep 6.5
+  touch go
+  wait $pid
+  kill -CONT $tracer
+  wait $tracer
+  tail -n 2 out
+  grep -q '"method":"W#child","calls":300,.*"final":true' out
+}
+
 # What is started need not be Ruby: it may be a shell that starts some, one after another or late, or
 # something that becomes another user first. Each of them counts, and the agent's file goes in the end.
 commands_start_ruby() {
@@ -630,6 +658,7 @@ t_case "methods of single objects: calls" singleton_methods_are_bounded calls
 t_case "methods of single objects: time" singleton_methods_are_bounded time
 t_case "more methods than the table has room for" more_methods_than_rows
 t_case "methods that are compiled while methods are looked for" compiled_meanwhile_counts_once
+t_case "workers that are forked while the tracer is stopped" a_stopped_tracer_loses_nothing
 t_case "an application of 15,000 methods" many_methods_fit
 t_case "YJIT and many methods" yjit_counts_with_many_methods
 t_done
