@@ -2,10 +2,13 @@
 /* The engine: the pass over the events, and the stretches of time that are reported. */
 #include "analysis/engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/fmt.h"
+#include "base/cleanup.h"
+#include "base/hash.h"
 
 /* What the engine does with one class of events, besides the state model. */
 struct engine_extra {
@@ -188,6 +191,56 @@ static int bind_extras(struct rut_engine *e, const struct rut_ctf_event_class *c
 	return 0;
 }
 
+/* Do two classes have the same fields? */
+static bool is_same_layout(const struct rut_ctf_event_class *a, const struct rut_ctf_event_class *b)
+{
+	const struct rut_ctf_type *x = a->payload, *y = b->payload;
+
+	if (!x || !y || x->n_fields != y->n_fields)
+		return x == y;
+	for (uint32_t i = 0; i < x->n_fields; i++)
+		if (strcmp(x->fields[i].name, y->fields[i].name) != 0 ||
+		    x->fields[i].type->kind != y->fields[i].type->kind ||
+		    x->fields[i].type->size != y->fields[i].type->size)
+			return false;
+	return true;
+}
+
+/*
+ * Two classes of one name in one stream, with different fields: one of them is not what its name
+ * says, and what an analysis reads of it would be nonsense.
+ */
+static int check_ambiguous(const struct rut_engine *e, struct rut_err *err)
+{
+	_cleanup_(rut_strtab_fini)
+	struct rut_strtab names = {0};
+	_cleanup_free_ uint32_t *first = calloc(e->n_classes + 1, sizeof(*first));
+
+	if (!first)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < e->n_classes; i++) {
+		const struct rut_ctf_event_class *cls = rut_ctf_set_class(e->set, i);
+		char key[320];
+		int64_t at;
+		size_t before = names.count;
+
+		if (!e->classes[i].extras && !e->state.classes[i].fn)
+			continue;
+		snprintf(key, sizeof(key), "%p %.280s", (const void *)cls->stream_class, cls->name);
+		at = rut_strtab_intern(&names, key, strlen(key));
+		if (at < 0)
+			return rut_err_set(err, ENOMEM, "out of memory");
+		if ((size_t)at == before)
+			first[at] = i;
+		else if (!is_same_layout(rut_ctf_set_class(e->set, first[at]), cls))
+			return rut_err_set(err, EPROTO,
+					   "the trace has two events '%s' with different fields: "
+					   "which one is meant cannot be told",
+					   cls->name);
+	}
+	return 0;
+}
+
 int rut_engine_rebind(struct rut_engine *e, struct rut_err *err)
 {
 	size_t n = rut_ctf_set_n_classes(e->set);
@@ -214,7 +267,7 @@ int rut_engine_rebind(struct rut_engine *e, struct rut_err *err)
 	}
 	if (r == -E2BIG)
 		return rut_err_set(err, E2BIG, "expression too large");
-	return r ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+	return r ? rut_err_set(err, ENOMEM, "out of memory") : check_ambiguous(e, err);
 }
 
 int rut_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct rut_ctf_set *set,

@@ -38,6 +38,7 @@ struct building {
 	char names[RUT_PROBE_ARGS][48];
 	const char *spec;	/* as the user wrote it */
 	bool again;		/* described already: only attach */
+	bool known;		/* the metadata has this very class already */
 	struct bpf_object *obj; /* owned until it is kept */
 };
 
@@ -52,9 +53,34 @@ static int too_many(size_t n, struct rut_err *err)
 			   RUT_META_DYNAMIC_MAX);
 }
 
-bool rut_dynamic_is(const char *word)
+/* What is no tracepoint of the kernel begins with one of these. */
+static bool has_kind(const char *word)
 {
-	return strchr(word, ':') && strncmp(word, "syscall:", 8) != 0;
+	static const char *const kinds[] = {"usdt:", "uprobe:", "uretprobe:", "profile:", "tp:"};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (!strncmp(word, kinds[i], strlen(kinds[i])))
+			return true;
+	return false;
+}
+
+int rut_dynamic_split(const char *word, struct rut_buf *names)
+{
+	const char *colon = strchr(word, ':'), *start = word + (*word == '!');
+	char category[64];
+	size_t n;
+
+	if (!colon || !strncmp(word, "syscall:", 8) || !strncmp(word, "!syscall:", 9)) {
+		rut_buf_puts(names, word);
+		return names->failed ? -ENOMEM : 0;
+	}
+	if (has_kind(word))
+		return 1;
+	snprintf(category, sizeof(category), "%.*s", (int)(colon - start), start);
+	n = rut_events_of_tracepoint(names, start > word ? "!" : "", category, colon + 1);
+	if (names->failed)
+		return -ENOMEM;
+	return !n || strpbrk(colon, "*?[") != NULL;
 }
 
 const char *rut_dynamic_next_word(const char *list, char *word, size_t size)
@@ -92,9 +118,17 @@ int rut_conf_add_events(struct rut_record_conf *conf, const char *list, struct r
 	char word[512];
 	int rc = 0;
 
-	while (!rc && (list = rut_dynamic_next_word(list, word, sizeof(word))))
-		rc = rut_dynamic_is(word) ? add_probe(conf, word, err)
-					  : rut_selection_add(&conf->selection, word, err);
+	while (!rc && (list = rut_dynamic_next_word(list, word, sizeof(word)))) {
+		_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
+		int more = rut_dynamic_split(word, &names);
+
+		if (more < 0)
+			return no_memory(err);
+		if (names.len)
+			rc = rut_selection_add(&conf->selection, names.data, err);
+		if (more && !rc)
+			rc = add_probe(conf, word, err);
+	}
 	return rc;
 }
 
@@ -125,6 +159,64 @@ static const void *object_bytes(struct building *b, size_t *ret_size, struct rut
 	return *ret_copy;
 }
 
+/* Where the shared metadata describes an event of that name, or NULL. */
+static const char *find_class(const struct rut_meta *m, const char *name, uint32_t *ret_id)
+{
+	const char *text = (const char *)m + RUT_META_DYNAMIC_OFFSET, *at;
+	char head[300];
+	int len = snprintf(head, sizeof(head), "event {\n\tname = \"%s\";\n\tid = ", name);
+
+	at = memmem(text, m->dynamic_len, head, (size_t)len);
+	if (at)
+		*ret_id = (uint32_t)strtoul(at + len, NULL, 10);
+	return at;
+}
+
+/* The words of the event of that id, or NULL when it is not recorded now. */
+static const char *active_spec(const struct rut_meta *m, uint32_t id)
+{
+	for (uint32_t i = 0; i < m->ndynamic; i++)
+		if (m->dynamic[i].id == id)
+			return m->dynamic[i].spec;
+	return NULL;
+}
+
+/*
+ * No two classes have one name, or no reader could tell their events apart. What was removed and
+ * comes again is the class that it was; something else of that name gets a number behind it.
+ */
+static int settle_name(struct building *b, struct rut_err *err)
+{
+	const struct rut_meta *m = b->r->meta;
+	const char *end = (const char *)m + RUT_META_DYNAMIC_OFFSET + m->dynamic_len;
+	char plain[sizeof(b->title)];
+
+	snprintf(plain, sizeof(plain), "%s", b->title);
+	for (unsigned int n = 2; !b->again; n++) {
+		_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+		uint32_t id = 0;
+		const char *at = find_class(m, b->title, &id);
+		const char *spec = at ? active_spec(m, id) : NULL;
+
+		if (!at)
+			return 0;
+		if (spec && !strcmp(spec, b->spec))
+			return rut_err_set(err, EEXIST, "'%s' is recorded already", b->spec);
+		b->event.id = id;
+		b->event.name = b->title;
+		rut_metadata_event(&text, &b->event);
+		if (text.failed)
+			return no_memory(err);
+		if (!spec && text.len <= (size_t)(end - at) && !memcmp(at, text.data, text.len)) {
+			b->conf.id = id;
+			b->known = true;
+			return 0;
+		}
+		snprintf(b->title, sizeof(b->title), "%.240s#%u", plain, n);
+	}
+	return 0;
+}
+
 /* Loads the object with one of its programs. */
 static int load(struct building *b, const char *program, struct bpf_program **ret,
 		struct rut_err *err)
@@ -137,9 +229,12 @@ static int load(struct building *b, const char *program, struct bpf_program **re
 	struct rut_filter filter = {0};
 	_cleanup_free_ void *copy = NULL;
 	size_t size = 0;
-	const void *data = object_bytes(b, &size, &filter, &copy, err);
-	int rc;
+	const void *data;
+	int rc = settle_name(b, err);
 
+	if (rc)
+		return rc;
+	data = object_bytes(b, &size, &filter, &copy, err);
 	if (!data)
 		return -err->code;
 	b->obj = bpf_object__open_mem(data, size, NULL);
@@ -185,7 +280,8 @@ static int describe(struct building *b, struct rut_err *err)
 		return 0;
 	b->event.id = b->conf.id;
 	b->event.name = b->title;
-	rut_metadata_event(&text, &b->event);
+	if (!b->known)
+		rut_metadata_event(&text, &b->event);
 	if (text.failed)
 		return no_memory(err);
 	if (strlen(b->spec) >= sizeof(m->dynamic->spec))
@@ -193,7 +289,8 @@ static int describe(struct building *b, struct rut_err *err)
 	if (m->dynamic_len + text.len > RUT_META_PAGES_OFFSET - RUT_META_DYNAMIC_OFFSET ||
 	    m->ndynamic == RUT_META_DYNAMIC_MAX)
 		return too_many(1, err);
-	memcpy((char *)m + RUT_META_DYNAMIC_OFFSET + m->dynamic_len, text.data, text.len);
+	if (text.len)
+		memcpy((char *)m + RUT_META_DYNAMIC_OFFSET + m->dynamic_len, text.data, text.len);
 	m->dynamic_len += (uint32_t)text.len;
 	m->dynamic[m->ndynamic].id = b->conf.id;
 	snprintf(m->dynamic[m->ndynamic].spec, sizeof(m->dynamic->spec), "%s", b->spec);
@@ -590,7 +687,7 @@ static int add_tracepoint(struct rut_recorder *r, const char *spec, const char *
 	if (rc)
 		return rc;
 	begin(&b, r, spec, id);
-	snprintf(b.title, sizeof(b.title), "%s", name);
+	snprintf(b.title, sizeof(b.title), "%s:%s", category, name);
 	format.conf.id = b.conf.id;
 	b.conf = format.conf;
 	memcpy(b.event.fields, format.fields, format.nfields * sizeof(*format.fields));
@@ -609,7 +706,8 @@ static int add_tracepoint(struct rut_recorder *r, const char *spec, const char *
 static int add_tracepoints(struct rut_recorder *r, const char *spec, uint32_t id,
 			   struct rut_err *err)
 {
-	_cleanup_free_ char *copy = strdup(strncmp(spec, "tp:", 3) ? spec : spec + 3);
+	bool raw = !strncmp(spec, "tp:", 3);
+	_cleanup_free_ char *copy = strdup(raw ? spec + 3 : spec);
 	struct rut_strtab names = {0};
 	char *colon;
 	int rc;
@@ -622,9 +720,13 @@ static int add_tracepoints(struct rut_recorder *r, const char *spec, uint32_t id
 	*colon = '\0';
 	rc = rut_tracefs_find(copy, colon + 1, &names, err);
 	for (size_t i = 0; i < names.count && !rc; i++) {
+		_cleanup_buf_ struct rut_buf ours = RUT_BUF_INIT;
 		char one[256];
 
-		snprintf(one, sizeof(one), "%s:%s", copy, names.strs[i].data);
+		/* Those that are events of ours were selected as such. */
+		if (!raw && !id && rut_events_of_tracepoint(&ours, "", copy, names.strs[i].data))
+			continue;
+		snprintf(one, sizeof(one), "%s%s:%s", raw ? "tp:" : "", copy, names.strs[i].data);
 		rc = add_tracepoint(r, one, copy, names.strs[i].data, id, err);
 	}
 	rut_strtab_fini(&names);
@@ -660,6 +762,10 @@ static int add_profile(struct rut_recorder *r, const char *spec, uint32_t id, st
 			"session '%s' was started without room for stacks: start one with "
 			"--profile, or --context ustack or kstack",
 			r->conf.name);
+	for (uint32_t i = 0; !id && i < r->meta->ndynamic; i++)
+		if (r->meta->dynamic[i].id && !strncmp(r->meta->dynamic[i].spec, "profile:", 8))
+			return rut_err_set(err, EEXIST, "session '%s' takes samples already: '%s'",
+					   r->conf.name, r->meta->dynamic[i].spec);
 	begin(&b, r, spec, id);
 	strcpy(b.title, "rutile_sample");
 	add_field(&b, RUT_FK_S32, 0, "pid");

@@ -2,11 +2,12 @@
 /*
  * Events that are found by name on the machine at hand:
  *
- *	CATEGORY:NAME                      a tracepoint of the kernel, by its tracefs format; globs
- *	usdt:BINARY:PROVIDER:NAME[(ARGS)]  a static probe of a program or library; globs
- *	uprobe:BINARY:SYMBOL[+OFF][(ARGS)] a function's entry
- *	uretprobe:BINARY:SYMBOL            a function's return
- *	profile:HZ                         who runs, with stacks, so many times a second on each CPU
+ *	CATEGORY:NAME                      a tracepoint of the kernel; globs. Where LTTng has an
+ *event for it, and so rutile, that one is meant tp:CATEGORY:NAME                   the same, always
+ *by its tracefs format usdt:BINARY:PROVIDER:NAME[(ARGS)]  a static probe of a program or library;
+ *globs uprobe:BINARY:SYMBOL[+OFF][(ARGS)] a function's entry uretprobe:BINARY:SYMBOL            a
+ *function's return profile:HZ                         who runs, with stacks, so many times a second
+ *on each CPU
  *
  * BINARY is a path, the name of a program or library, or a process id: then that process only, with
  * the files that it has mapped, in its container. ARGS name the arguments: "fd,path:str".
@@ -16,10 +17,14 @@
 
 #include <stdbool.h>
 
+#include "base/buf.h"
 #include "session/recorder.h"
 
-/* Is this word of an event list one of the above? */
-bool rut_dynamic_is(const char *word);
+/*
+ * Of a word of an event list: appends the names of static events that it means to `names`. Returns
+ * 1 when it is one of the above beside that, 0 when not, or -ENOMEM.
+ */
+int rut_dynamic_split(const char *word, struct rut_buf *names);
 
 /* Takes the first word of an event list; parentheses hide commas. Returns the rest, or NULL. */
 const char *rut_dynamic_next_word(const char *list, char *word, size_t size);

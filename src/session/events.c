@@ -146,6 +146,24 @@ static bool select_syscall(struct rut_selection *sel, uint32_t nr, const char *w
 	return bits;
 }
 
+/* A group of ours is a category of the kernel's tracepoints, but for one. */
+static const char *category_of(uint32_t id)
+{
+	return strcmp(table[id].group, "mm") != 0 ? table[id].group : "kmem";
+}
+
+size_t rut_events_of_tracepoint(struct rut_buf *names, const char *prefix, const char *category,
+				const char *pattern)
+{
+	size_t n = 0;
+
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++)
+		if (!strcmp(category, category_of(id)) &&
+		    !fnmatch(pattern, table[id].tracepoint, 0))
+			rut_buf_printf(names, "%s%s%s", n++ ? "," : "", prefix, table[id].name);
+	return n;
+}
+
 static int select_word(struct rut_selection *sel, const char *word, struct rut_err *err)
 {
 	bool on = word[0] != '!', found = false;

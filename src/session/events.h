@@ -42,7 +42,10 @@ enum rut_field_kind {
 	RUT_FK_SEQ_BE16,
 	RUT_FK_STR,
 	RUT_FK_TEXT,	 /* text of `count` bytes */
-	RUT_FK_ARRAY_X8, /* bytes, `count` of them */
+	RUT_FK_ARRAY_X8, /* `count` integers */
+	RUT_FK_ARRAY_X16,
+	RUT_FK_ARRAY_X32,
+	RUT_FK_ARRAY_X64,
 };
 
 struct rut_field {
@@ -79,6 +82,13 @@ struct rut_selection {
  * with the word that names nothing.
  */
 int rut_selection_add(struct rut_selection *sel, const char *spec, struct rut_err *err);
+
+/*
+ * Appends the names of the events that record the kernel's tracepoints CATEGORY:PATTERN, each
+ * behind `prefix`, separated by commas. Returns how many.
+ */
+size_t rut_events_of_tracepoint(struct rut_buf *names, const char *prefix, const char *category,
+				const char *pattern);
 
 /* What is recorded when nothing was said. */
 extern const char rut_selection_default[];

@@ -152,8 +152,12 @@ static bool find_payload(const struct class *c, const char *name, struct place *
 			return true;
 		}
 		/* Behind something variable nothing has a fixed place. */
-		if (f->kind == RUT_FK_TEXT || f->kind == RUT_FK_ARRAY_X8)
+		if (f->kind == RUT_FK_TEXT)
 			offset = offset ? (uint16_t)(offset + f->count) : 0;
+		else if (f->kind >= RUT_FK_ARRAY_X8 && f->kind <= RUT_FK_ARRAY_X64)
+			offset = offset ? (uint16_t)(offset +
+						     (f->count << (f->kind - RUT_FK_ARRAY_X8)))
+					: 0;
 		else
 			offset = p.bytes && offset ? (uint16_t)(offset + p.bytes) : 0;
 	}

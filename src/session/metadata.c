@@ -53,6 +53,9 @@ static const char *const forms[] = {
 	[RUT_FK_STR] = "string _%s;",
 	[RUT_FK_TEXT] = "text_t _%s[%u];",
 	[RUT_FK_ARRAY_X8] = "xint8_t _%s[%u];",
+	[RUT_FK_ARRAY_X16] = "xint16_t _%s[%u];",
+	[RUT_FK_ARRAY_X32] = "xint32_t _%s[%u];",
+	[RUT_FK_ARRAY_X64] = "xint64_t _%s[%u];",
 };
 
 static void write_field(struct rut_buf *out, const struct rut_field *f)

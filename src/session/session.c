@@ -459,6 +459,28 @@ static int add_dynamic(struct rut_recorder *r, const char *spec, struct rut_err 
 	return rc;
 }
 
+typedef int (*word_fn)(struct rut_recorder *r, const char *word, struct rut_err *err);
+
+/* A word may mean events of ours, events found by name, or both. */
+static int each_part(struct rut_recorder *r, const char *word, word_fn on_static,
+		     word_fn on_dynamic, struct rut_err *err)
+{
+	_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
+	struct rut_err other = RUT_ERR_INIT;
+	int more = rut_dynamic_split(word, &names), rc;
+
+	if (more < 0)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = names.len ? on_static(r, names.data, err) : 0;
+	if (rc || !more)
+		return rc;
+	rc = on_dynamic(r, word, &other);
+	/* A pattern of which all are ours. */
+	if (rc == -ENOENT && names.len)
+		return 0;
+	return rc ? rut_err_set(err, -rc, "%s", other.msg) : 0;
+}
+
 int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *err)
 {
 	_cleanup_close_ int lock = rut_session_lock_one(r->conf.name, err);
@@ -466,18 +488,20 @@ int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *er
 	int rc = lock < 0 ? lock : 0;
 
 	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word))))
-		rc = rut_dynamic_is(word) ? add_dynamic(r, word, err) : add_static(r, word, err);
+		rc = each_part(r, word, add_static, add_dynamic, err);
 	return rc;
 }
 
 static int remove_static(struct rut_recorder *r, const char *word, struct rut_err *err)
 {
 	struct rut_selection sel = r->meta->active;
-	char negated[520];
-	int rc;
+	char name[512], negated[520];
+	int rc = 0;
 
-	snprintf(negated, sizeof(negated), "!%s", word);
-	rc = rut_selection_add(&sel, negated, err);
+	while (!rc && (word = rut_dynamic_next_word(word, name, sizeof(name)))) {
+		snprintf(negated, sizeof(negated), "!%s", name);
+		rc = rut_selection_add(&sel, negated, err);
+	}
 	if (rc)
 		return rc;
 	r->meta->active = sel;
@@ -513,8 +537,7 @@ int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err 
 	int rc = lock < 0 ? lock : 0;
 
 	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word))))
-		rc = rut_dynamic_is(word) ? remove_dynamic(r, word, err)
-					  : remove_static(r, word, err);
+		rc = each_part(r, word, remove_static, remove_dynamic, err);
 	return rc;
 }
 

@@ -65,6 +65,7 @@ struct line {
 	char name[48];
 	unsigned int offset, size, is_signed;
 	bool array;
+	unsigned int count; /* elements of an array; 0: said by a name */
 };
 
 static bool parse_line(const char *text, size_t len, struct line *ret)
@@ -86,6 +87,7 @@ static bool parse_line(const char *text, size_t len, struct line *ret)
 	if (p > declaration && p[-1] == ']' && (start = strrchr(declaration, '[')) &&
 	    start > declaration && start[-1] != ' ') {
 		ret->array = true;
+		ret->count = (unsigned int)strtoul(start + 1, NULL, 10);
 		p = start;
 	}
 	start = p;
@@ -98,29 +100,49 @@ static bool parse_line(const char *text, size_t len, struct line *ret)
 	return true;
 }
 
-static enum rut_field_kind kind_of(const struct line *l)
+static int log2_of(unsigned int size)
+{
+	return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : -1;
+}
+
+/* Integers in a row; bytes where the elements are something else. */
+static enum rut_field_kind array_of(const struct line *l, uint32_t *ret_count)
+{
+	int log2 = l->count && l->size % l->count == 0 ? log2_of(l->size / l->count) : -1;
+
+	if (!strncmp(l->type, "char", 4))
+		return RUT_FK_TEXT;
+	if (log2 <= 0 || strstr(l->type, "struct"))
+		return RUT_FK_ARRAY_X8;
+	*ret_count = l->count;
+	return RUT_FK_ARRAY_X8 + (enum rut_field_kind)log2;
+}
+
+static enum rut_field_kind kind_of(const struct line *l, uint32_t *ret_count)
 {
 	static const enum rut_field_kind kinds[2][4] = {
 		{RUT_FK_U8, RUT_FK_U16, RUT_FK_U32, RUT_FK_U64},
 		{RUT_FK_S8, RUT_FK_S16, RUT_FK_S32, RUT_FK_S64},
 	};
-	int log2 = l->size == 1 ? 0 : l->size == 2 ? 1 : l->size == 4 ? 2 : l->size == 8 ? 3 : -1;
+	int log2 = log2_of(l->size);
 
-	if (l->array && !strncmp(l->type, "char", 4))
-		return RUT_FK_TEXT;
-	if (l->array || log2 < 0)
+	*ret_count = l->size;
+	if (l->array)
+		return array_of(l, ret_count);
+	if (log2 < 0)
 		return RUT_FK_ARRAY_X8;
 	if (strchr(l->type, '*'))
 		return RUT_FK_X64;
 	return kinds[l->is_signed != 0][log2];
 }
 
-static void add_field(struct rut_tracefs_format *f, enum rut_field_kind kind, const struct line *l)
+static void add_field(struct rut_tracefs_format *f, enum rut_field_kind kind, uint32_t count,
+		      const struct line *l)
 {
 	if (f->nfields == RUT_FIELDS_MAX)
 		return;
 	snprintf(f->names[f->nfields], sizeof(f->names[f->nfields]), "%s", l->name);
-	f->fields[f->nfields] = (struct rut_field){kind, l->size, f->names[f->nfields]};
+	f->fields[f->nfields] = (struct rut_field){kind, count, f->names[f->nfields]};
 	f->nfields++;
 }
 
@@ -145,6 +167,8 @@ int rut_tracefs_parse(const char *text, struct rut_tracefs_format *ret, struct r
 {
 	struct line strings[RUT_PROBE_STRS], l;
 	unsigned int total = 0;
+	enum rut_field_kind kind;
+	uint32_t count;
 
 	*ret = (struct rut_tracefs_format){0};
 	for (const char *p = text; (p = strstr(p, "\tfield:"));) {
@@ -165,10 +189,11 @@ int rut_tracefs_parse(const char *text, struct rut_tracefs_format *ret, struct r
 			continue;
 		if (l.offset > 4096 || (total += l.size) > 1024 || !add_run(&ret->conf, &l))
 			return rut_err_set(err, E2BIG, "the tracepoint's record is too large");
-		add_field(ret, kind_of(&l), &l);
+		kind = kind_of(&l, &count);
+		add_field(ret, kind, count, &l);
 	}
 	for (uint32_t i = 0; i < ret->conf.nstrs; i++)
-		add_field(ret, RUT_FK_STR, &strings[i]);
+		add_field(ret, RUT_FK_STR, 0, &strings[i]);
 	return 0;
 }
 

@@ -27,7 +27,7 @@ passes() {
   rm -rf t
   # shellcheck disable=SC2086 # the rest is words
   "$RUTILE" record -o t -e "$1" --filter "$2" $3 -- /usr/bin/python3 work.py 2>/dev/null
-  babeltrace2 t | grep -vc lttng_statedump || true
+  babeltrace2 t | grep -vc statedump || true
 }
 
 expect() {
@@ -128,7 +128,7 @@ END
   count() {
     rm -rf t
     "$RUTILE" record -o t -e "$1" --filter "$2" $3 -- ./prog 2>/dev/null
-    n=$(babeltrace2 t | grep -vc 'lttng_statedump\|rutile_stack' || true)
+    n=$(babeltrace2 t | grep -vc 'statedump\|rutile_stack' || true)
     [ "$n" = "$4" ] || { echo "$1 '$2' lets $n pass, not $4" >&2; exit 1; }
   }
   U="usdt:$PWD/prog:demo:step(a,s:str,c)"
@@ -145,7 +145,7 @@ END
   rm -rf t
   "$RUTILE" record -o t -e 'syscalls:sys_enter_openat,task:task_rename' \
     --filter '$evt.newcomm == "known-name" || $evt.flags == 524288' -- sh -c 'cp /bin/dash known-name; ./known-name -c :'
-  babeltrace2 t | grep -v lttng_statedump >out
+  babeltrace2 t | grep -v statedump >out
   [ "$(grep -c 'task_rename:.*newcomm = "known-name"' out)" = 1 ]
   [ "$(grep -c 'task_rename:' out)" = 1 ]
   if grep sys_enter_openat out | grep -v 'flags = 524288'; then return 1; fi

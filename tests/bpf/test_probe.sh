@@ -129,13 +129,43 @@ test_pid_session() {
 # The kernel's own format against the event's: the same numbers by another way.
 test_tracepoint() {
   need_bpf
-  "$RUTILE" record -o t -e 'syscalls:sys_enter_getpgid,syscalls:sys_exit_getpgid,sched:sched_process_exec' -- \
+  "$RUTILE" record -o t -e 'syscalls:sys_enter_getpgid,syscalls:sys_exit_getpgid,tp:sched:sched_process_exec' -- \
     python3 -c "
 import os
 for i in range(200): os.getpgid(0)"
   readers t >/dev/null
-  [ "$(grep -c ' sys_enter_getpgid:' bt2.out)" = 200 ]
-  [ "$(grep -c ' sys_exit_getpgid:' bt2.out)" = 200 ]
+  [ "$(grep -c ' syscalls:sys_enter_getpgid:' bt2.out)" = 200 ]
+  [ "$(grep -c ' syscalls:sys_exit_getpgid:' bt2.out)" = 200 ]
+}
+
+# Two events never have one name: LTTng's and the kernel's own, functions of the same name, an event that is
+# removed and comes again.
+test_names() {
+  need_bpf
+  "$RUTILE" record -o t -a -e 'sched:sched_switch,tp:sched:sched_switch,sched:sched_stat_*,raw_syscalls:sys_enter' \
+    -e uprobe:/usr/bin/python3:Py_BytesMain -e 'uprobe:/usr/bin/python3:Py_BytesMain(argc)' -- /usr/bin/python3 -c 'import os; os.getpgid(77)'
+  readers t >/dev/null
+  sed -n 's/^\tname = "\(.*\)";$/\1/p' t/kernel/metadata | sort >names
+  [ -z "$(uniq -d names)" ]
+  for name in sched_switch sched:sched_switch sched:sched_stat_runtime uprobe:Py_BytesMain uprobe:Py_BytesMain#2; do
+    grep -qx "$name" names
+  done
+  [ "$(grep -c 'uprobe:Py_BytesMain' bt2.out)" = 2 ]
+  grep -q 'raw_syscalls:sys_enter: .* id = 121, args = \[ \[0\] = 0x4D, \[1\].* \[5\] = 0x[0-9A-F]* \]' bt2.out
+  S=n$$
+  "$RUTILE" start $S --flight -e sched_waking
+  for _ in 1 2 3; do
+    "$RUTILE" add $S -e syscalls:sys_enter_getpgid
+    if "$RUTILE" add $S -e syscalls:sys_enter_getpgid 2>err; then return 1; fi
+    grep -q 'is recorded already' err
+    python3 -c 'import os; os.getpgid(0)'
+    "$RUTILE" remove $S -e 'syscalls:sys_enter_getpgid'
+  done
+  "$RUTILE" snapshot $S -o snap
+  "$RUTILE" destroy $S
+  readers snap >/dev/null
+  [ "$(grep -c 'syscalls:sys_enter_getpgid' snap/kernel/metadata)" = 1 ]
+  [ "$(grep -c 'syscalls:sys_enter_getpgid' bt2.out)" = 3 ]
 }
 
 # A string and an array of the tracepoint's record, against the static event of the same moment.
@@ -159,7 +189,7 @@ test_profile() {
     [ "$(grep -c "rutile_stack:.* id = $id," bt2.out)" = 1 ]
   done
   # Nothing but the samples was asked for.
-  if grep -v 'rutile_\|lttng_statedump' bt2.out | head -5 | grep .; then return 1; fi
+  if grep -v 'rutile_\|statedump' bt2.out | head -5 | grep .; then return 1; fi
   for v in 0 10001 x ''; do
     if "$RUTILE" record -o v "--profile=$v" --duration 0.1 2>err; then return 1; fi
     grep -q 'samples a second' err
@@ -226,6 +256,7 @@ t_case "functions: entries and returns" test_functions
 t_case "threads that share a CPU" test_turns
 t_case "probes come and go in a session" test_pid_session
 t_case "tracepoints by their tracefs format are exact" test_tracepoint
+t_case "no two events have one name" test_names
 t_case "strings of tracepoints" test_tracepoint_strings
 t_case "samples" test_profile
 t_case "what does not exist is named" test_refusals

@@ -78,7 +78,7 @@ test_procname() {
   wait $rec || true
   readers t >/dev/null
   [ "$(grep -c 'syscall_entry_getppid' bt2.out)" = 7 ]
-  if grep -v lttng_statedump bt2.out | grep 'named-b'; then return 1; fi
+  if grep -v statedump bt2.out | grep 'named-b'; then return 1; fi
 }
 
 # A control group of the test's own.

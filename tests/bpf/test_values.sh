@@ -87,6 +87,49 @@ END
   [ "$(grep -c statedump_module t.out)" = "$(wc -l 2>/dev/null </proc/modules || echo 0)" ]
 }
 
+# What the kernel's own records of the same moments say.
+test_kernel() {
+  need_bpf
+  cat >work.sh <<'END'
+for i in 1 2 3; do echo $i | cat >/dev/null; done
+dd if=/dev/zero of=file bs=64k count=20 conv=fsync 2>/dev/null
+sleep 100 & kill -USR1 $!
+python3 -c '
+import os, signal, socket
+a = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+a.bind(("127.0.0.1", 0))
+for i in range(20): a.sendto(b"x" * i, a.getsockname()); a.recv(99)
+signal.signal(signal.SIGUSR2, lambda *a: 0)
+os.kill(os.getpid(), signal.SIGUSR2)'
+nice -n 5 chrt -f 3 true
+# A disk that fails: its file is on a full file system.
+dd if=/dev/zero of="$1" bs=64k count=8 oflag=direct 2>/dev/null || :
+END
+  mkdir small
+  mount -t tmpfs -o size=64k none small
+  trap 'losetup -d $disk; umount "$T/small"' EXIT
+  truncate -s 1M small/disk
+  disk=$(losetup -f --show small/disk)
+  "$RUTILE" record -o t -a --buffer 256M -e sched,irq,block,net,mm,signal,timer -e 'tp:sched:sched_switch,tp:sched:sched_wak*' \
+    -e 'tp:sched:sched_migrate_task,tp:sched:sched_process_[ef]*,tp:irq:*irq_[her]*,tp:block:block_rq_[ic]*' \
+    -e 'tp:net:net_dev_[qx]*,tp:net:netif_receive_skb,tp:kmem:mm_page_alloc,tp:kmem:mm_page_free,tp:signal:*,tp:timer:hrtimer*' -- sh work.sh "$disk"
+  python3 "$SRC/tests/bpf/values.py" compare t >out || { tail -n 20 out; return 1; }
+  babeltrace2 t | grep -q ' block_rq_complete: .*error = -[1-9]'
+  for field in sched_switch.prev_state sched_wakeup.target_cpu sched_process_exit.group_dead sched_process_exec.filename irq_softirq_entry.vec \
+    net_if_receive_skb.name signal_deliver.sig kmem_mm_page_alloc.migratetype timer_hrtimer_start.mode; do
+    grep -q "^${field%.*} ${field#*.} " out || { echo "not compared: $field"; return 1; }
+  done
+}
+
+# docs/values.md: UPDATE=1 in the environment writes it.
+test_document() {
+  need_bpf
+  "$RUTILE" record -o t -e all -- true
+  python3 "$SRC/tests/bpf/values.py" doc t/kernel/metadata "$SRC/tests/data/lttng-2.13.txt" "$SRC/docs/values.md" "${UPDATE:-}"
+}
+
+t_case "the values of the kernel's own records" test_kernel
+t_case "docs/values.md is what there is" test_document
 t_case "the statedump in nested namespaces" test_statedump
 t_case "the states of processes in the statedump" test_states
 t_case "interfaces, CPUs and modules in the statedump" test_machine

@@ -864,6 +864,19 @@ t_case "a Rack request in phases" rack_requests_in_phases
 t_case "MySQL queries" mysql_queries
 t_case "fsync and the disk" fsyncs_and_the_disk
 t_case "errors in a file of periods" a_bad_file_is_told_with_its_line
+# Another event of sched_switch's name, with the kernel's fields: nothing would be right. One with the
+# same fields is the same event, enabled twice.
+classes_of_one_name_are_refused() {
+  { echo "$SWITCH"; echo "${SWITCH/1_000/2_000}"; } | mk
+  again() { { echo 'event {'; sed -n '/name = "sched_switch"/,/^};/p' plain; } | sed 's/\tid = [0-9]*;/\tid = 77;/'; }
+  cp trace/metadata plain
+  again >>trace/metadata
+  run cputop >/dev/null
+  { cat plain; again | sed 's/_tid/_pid/g'; } >trace/metadata
+  if run cputop >out 2>err; then return 1; fi
+  grep -q "two events 'sched_switch' with different fields" err
+}
+
 t_case "a report for each period" one_report_for_each_period
 t_case "futexstats" futex_waits
 t_case "wakeupchain" the_critical_path_goes_through_who_woke
@@ -879,6 +892,7 @@ t_case "cputop of some threads" cputop_shows_the_threads_asked_for
 t_case "JSON of intervals" json_of_intervals_has_all_tables
 t_case "a full disk, an empty range" what_cannot_be_written_is_told
 t_case "control characters in names" control_characters_reach_no_terminal
+t_case "two classes of one name" classes_of_one_name_are_refused
 t_case "days of the zone" days_are_those_of_the_zone
 t_case "absurd values" absurd_values_hurt_nobody
 t_case "--follow" a_growing_trace_is_followed

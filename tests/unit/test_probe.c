@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "probe/arg.h"
 #include "probe/nop5.h"
+#include "session/dynamic.h"
 #include "session/tracefs.h"
 
 #define REG(r) (short)offsetof(struct user_regs_struct, r)
@@ -122,6 +123,79 @@ static void test_format(void **state)
 	assert_int_equal(f.conf.str_at[0], 16);
 }
 
+static void test_format_arrays(void **state)
+{
+	static const char text[] =
+		"\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n"
+		"\tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;\n"
+		"\tfield:u16 port[2];\toffset:64;\tsize:4;\tsigned:0;\n"
+		"\tfield:int x[MAX];\toffset:68;\tsize:8;\tsigned:1;\n";
+	struct rut_tracefs_format f;
+
+	assert_int_equal(rut_tracefs_parse(text, &f, NULL), 0);
+	assert_int_equal(f.nfields, 4);
+	assert_int_equal(f.fields[1].kind, RUT_FK_ARRAY_X64);
+	assert_int_equal(f.fields[1].count, 6);
+	assert_int_equal(f.fields[2].kind, RUT_FK_ARRAY_X16);
+	assert_int_equal(f.fields[2].count, 2);
+	assert_int_equal(f.fields[3].kind, RUT_FK_ARRAY_X8);
+	assert_int_equal(f.fields[3].count, 8);
+}
+
+/* No name is given twice, whatever is selected. */
+static void test_names(void **state)
+{
+	struct rut_strtab names = {0};
+	struct rut_syscall_event call;
+	struct rut_event e;
+	size_t n = 0;
+
+	for (uint32_t id = 0; id < RUT_EV_COUNT; id++, n++) {
+		rut_event_static(&e, id);
+		assert_true(rut_strtab_intern(&names, e.name, strlen(e.name)) >= 0);
+	}
+	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++)
+		for (int exit = 0; exit < 2; exit++) {
+			if (!rut_event_syscall(&call, nr, exit))
+				continue;
+			assert_true(rut_strtab_intern(&names, call.title, strlen(call.title)) >= 0);
+			n++;
+		}
+	assert_int_equal(names.count, n);
+	rut_strtab_fini(&names);
+}
+
+/* Whose tracepoints are events of ours, and which are not. */
+static void test_split(void **state)
+{
+	static const struct {
+		const char *word, *names;
+		int more;
+	} cases[] = {
+		{"sched_switch", "sched_switch", 0},
+		{"syscall:open*", "syscall:open*", 0},
+		{"sched:sched_switch", "sched_switch", 0},
+		{"net:netif_receive_skb", "net_if_receive_skb", 0},
+		{"irq:softirq_entry", "irq_softirq_entry", 0},
+		{"kmem:mm_page_alloc", "kmem_mm_page_alloc", 0},
+		{"!sched:sched_wak*", "!sched_waking,!sched_wakeup,!sched_wakeup_new", 1},
+		{"irq:irq_handler_*", "irq_handler_entry,irq_handler_exit", 1},
+		{"raw_syscalls:sys_enter", "", 1},
+		{"task:task_rename", "", 1},
+		{"net:sched_switch", "", 1},
+		{"tp:sched:sched_switch", "", 1},
+		{"usdt:a:b:c", "", 1},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct rut_buf names = RUT_BUF_INIT;
+
+		assert_int_equal(rut_dynamic_split(cases[i].word, &names), cases[i].more);
+		assert_string_equal(names.data ? names.data : "", cases[i].names);
+		rut_buf_fini(&names);
+	}
+}
+
 static void test_selection(void **state)
 {
 	struct rut_selection sel = {0};
@@ -172,10 +246,10 @@ static void test_nop5(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_arguments),
-		cmocka_unit_test(test_format),
+		cmocka_unit_test(test_nop5),	  cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_format),	  cmocka_unit_test(test_format_arrays),
+		cmocka_unit_test(test_names),	  cmocka_unit_test(test_split),
 		cmocka_unit_test(test_selection),
-		cmocka_unit_test(test_nop5),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
