@@ -24,7 +24,7 @@
 #include "session/programs.h"
 #include "session/words.h"
 
-enum { OPT_DURATION = 256, OPT_RUBY, OPT_WAIT, OPT_CLASS, OPT_METHOD, OPT_PATH };
+enum { OPT_DURATION = 256, OPT_WAIT };
 
 static const struct rut_opt options[] = {
 	{"output", "DIR", "write the trace into DIR (default: rutile-DATE-TIME)", 'o'},
@@ -32,12 +32,6 @@ static const struct rut_opt options[] = {
 	{"duration", "TIME", "stop after this time", OPT_DURATION},
 	{"profile", "HZ", "sample the stacks of what runs, so many times a second on each CPU",
 	 RUT_OPT_PROFILE},
-	{"ruby", "TARGET[:EVENTS]",
-	 "record events of Ruby processes: call, return, raise ...; may be repeated", OPT_RUBY},
-	{"class", "GLOB", "of Ruby methods, only those of matching classes; '!GLOB' excludes them",
-	 OPT_CLASS},
-	{"method", "NAME", "only 'Class#name' or 'Class.name', globs; '!' excludes", OPT_METHOD},
-	{"path", "GLOB", "only methods of matching files (default: the application's)", OPT_PATH},
 	{"wait", NULL, "wait for Ruby targets that do not run yet", OPT_WAIT},
 	RUT_RECORD_OPTIONS,
 	{0},
@@ -46,7 +40,6 @@ static const struct rut_opt options[] = {
 struct record {
 	struct rut_record_opts opts;
 	struct rut_record_static statics;
-	struct rut_record_ruby ruby;
 	uint64_t duration_ns;
 	bool all;
 	char **command; /* NULL: none */
@@ -83,17 +76,9 @@ static int parse_option(const struct rut_cmd *cmd, struct record *rec, int id, c
 		return rut_parse_duration(value, &rec->duration_ns) < 0
 			       ? rut_usage_error(cmd, "bad time '%s'", value)
 			       : 0;
-	case OPT_RUBY:
-		return rut_record_ruby_add(cmd, &rec->ruby, value);
 	case OPT_WAIT:
-		rec->ruby.wait = true;
+		rec->opts.ruby.wait = true;
 		return 0;
-	case OPT_CLASS:
-		return -rut_words_add(&rec->ruby.classes, value);
-	case OPT_METHOD:
-		return -rut_words_add(&rec->ruby.methods, value);
-	case OPT_PATH:
-		return -rut_words_add(&rec->ruby.paths, value);
 	case 'e':
 		rc = rut_record_static_event(cmd, &rec->statics, value);
 		if (rc != -ENOENT)
@@ -220,7 +205,7 @@ static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 			rec->child = 0;
 			break;
 		}
-		if (rut_record_ruby_over(&rec->ruby))
+		if (rut_record_ruby_over(&rec->opts.ruby))
 			break;
 		step_statics(rec, c->recorder->meta->current);
 		poll(NULL, 0, rec->child > 0 && c->sleep_ms > 20 ? 20 : c->sleep_ms);
@@ -281,7 +266,7 @@ static void set_static_pids(struct record *rec)
 /* Static tracepoints and Ruby events alone: nothing of the kernel is needed, and no privilege. */
 static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 {
-	struct rut_companion ruby = rut_record_ruby_companion(&rec->ruby);
+	struct rut_companion ruby = rut_record_ruby_companion(&rec->opts.ruby);
 	struct rut_err err = RUT_ERR_INIT;
 	uint64_t started = rut_ring_clock();
 	const struct rut_trace_clock clock = {started, rut_clock_offset_ns()};
@@ -294,7 +279,7 @@ static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 	if (!rc)
 		rc = rut_output_path(&rec->opts.output, dir, sizeof(dir), &err);
 	if (!rc)
-		rc = rut_record_ruby_start(&rec->ruby, &err);
+		rc = rut_record_ruby_start(&rec->opts.ruby, &err);
 	if (!rc && mkdir(dir, 0777) < 0 && errno != EEXIST)
 		rc = rut_err_errno(&err, errno, "cannot make the folder '%s'", dir);
 	if (!rc && rec->command)
@@ -312,7 +297,7 @@ static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 			fprintf(stderr, "rutile record: %s; recording goes on in memory\n",
 				err.msg);
 		said = said || err.code;
-		if (rut_record_ruby_over(&rec->ruby))
+		if (rut_record_ruby_over(&rec->opts.ruby))
 			break;
 		if (rec->duration_ns && rut_ring_clock() - started >= rec->duration_ns)
 			break;
@@ -323,9 +308,9 @@ static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 	rut_record_static_close(&rec->statics);
 	if (!rc) {
 		rc = ruby.close(ruby.arg, rut_ring_clock(), &err);
-		rut_record_ruby_report(&rec->ruby);
+		rut_record_ruby_report(&rec->opts.ruby);
 	}
-	rut_record_ruby_fini(&rec->ruby);
+	rut_record_ruby_fini(&rec->opts.ruby);
 	if (rc)
 		return rut_fail(cmd, &err);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -333,7 +318,7 @@ static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 
 static int record(const struct rut_cmd *cmd, struct record *rec)
 {
-	struct rut_companion ruby = rut_record_ruby_companion(&rec->ruby);
+	struct rut_companion ruby = rut_record_ruby_companion(&rec->opts.ruby);
 	struct rut_consumer c = {.writer = {.dir_fd = -1}};
 	struct rut_err err = RUT_ERR_INIT;
 	struct rut_recorder *r = NULL;
@@ -353,8 +338,8 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 	if (!rc)
 		rc = rut_programs_attach(r, &err);
 	if (!rc)
-		rc = rut_record_ruby_start(&rec->ruby, &err);
-	if (!rc && rec->ruby.count)
+		rc = rut_record_ruby_start(&rec->opts.ruby, &err);
+	if (!rc && rec->opts.ruby.count)
 		rc = rut_consumer_accompany(&c, &ruby, &err);
 	if (!rc) {
 		/* The rings must be emptied in time. It is no error where that is not allowed. */
@@ -369,7 +354,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		consume(rec, &c, &status);
 		rut_record_static_close(&rec->statics);
 		finish(r, &c);
-		rut_record_ruby_report(&rec->ruby);
+		rut_record_ruby_report(&rec->opts.ruby);
 		rut_words_disarm();
 	}
 	if (rec->go_fd >= 0)
@@ -378,7 +363,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		status = 0;
 	rut_consumer_discard(&c);
 	rut_recorder_free(r);
-	rut_record_ruby_fini(&rec->ruby);
+	rut_record_ruby_fini(&rec->opts.ruby);
 	if (rc)
 		return rut_fail(cmd, &err);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -398,7 +383,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rec.command && !rec.all)
 		rec.opts.conf.filters |= RUT_FILTER_PID | RUT_FILTER_FOLLOW;
 	snprintf(rec.opts.conf.name, sizeof(rec.opts.conf.name), "record");
-	if ((rec.statics.nglobs || rec.ruby.count) && !rec.opts.events_given)
+	if ((rec.statics.nglobs || rec.opts.ruby.count) && !rec.opts.events_given)
 		return record_beside(cmd, &rec);
 	return record(cmd, &rec);
 }

@@ -89,14 +89,13 @@ static int start_one(struct service *s, const char *name)
 {
 	struct rut_record_opts o;
 	struct rut_err err = RUT_ERR_INIT;
-	struct rut_start start;
 	pid_t pid;
 	int rc = read_profile(s, name, &o);
 
 	if (rc)
 		return rc;
-	start = rut_record_start(&o);
-	rc = rut_session_start(&start, &pid, &err);
+	rc = rut_record_start(&o, &pid, &err);
+	rut_record_opts_fini(&o);
 	/* Started already, by hand or before: that is what is wanted. */
 	if (rc == -EEXIST)
 		return 0;

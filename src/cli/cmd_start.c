@@ -61,8 +61,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	struct rut_record_opts o = {0};
 	struct rut_err err = RUT_ERR_INIT;
-	struct rut_start start;
-	pid_t pid;
+	pid_t pid = 0;
 	int rc = parse(cmd, &o, argc, argv);
 
 	if (rc)
@@ -70,8 +69,9 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (!o.flight && !o.output.pattern[0])
 		return resume(cmd, o.conf.name);
 	rut_record_defaults(&o);
-	start = rut_record_start(&o);
-	if (rut_session_start(&start, &pid, &err) < 0)
+	rc = rut_record_start(&o, &pid, &err);
+	rut_record_opts_fini(&o);
+	if (rc < 0)
 		return rut_fail(cmd, &err);
 	if (pid)
 		printf("session '%s' records to '%s' (process %d)\n", o.conf.name, o.output.pattern,

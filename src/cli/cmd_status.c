@@ -5,6 +5,7 @@
 
 #include "cli/session_verb.h"
 #include "session/budget.h"
+#include "session/daemon.h"
 
 static void print_rings(const struct rut_recorder *r)
 {
@@ -51,6 +52,15 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 		       (double)m->bytes_written / 1048576, (unsigned long long)m->packets_written);
 		printf("process      %d%s\n", m->consumer,
 		       rut_session_consumer_alive(m) ? "" : " (gone)");
+	}
+	if (m->conf.ruby[0]) {
+		const char *line = m->conf.ruby;
+
+		for (; *line; line += strcspn(line, "\n") + 1)
+			printf("Ruby         %.*s\n", (int)strcspn(line, "\n"), line);
+		if (!m->output.pattern[0])
+			printf("process      %d%s, holds the events of Ruby\n", m->holder,
+			       rut_holder_alive(m) ? "" : " (gone)");
 	}
 	if (m->write_errno)
 		printf("writing      fails: %s\n", strerror(m->write_errno));

@@ -133,7 +133,8 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 
 const struct rut_opt rut_start_options[] = {
 	{"output", "PATTERN", "write trace folders; the name may hold strftime(3) sequences", 'o'},
-	{"flight", NULL, "record into memory only; no process stays", RUT_OPT_FLIGHT},
+	{"flight", NULL, "record into memory only; no process stays, but with --ruby",
+	 RUT_OPT_FLIGHT},
 	{"profile", "FILE|HZ",
 	 "take the options from a file (see 'rutile save'); a number: sample stacks at HZ",
 	 RUT_OPT_PROFILE},
@@ -158,6 +159,22 @@ int rut_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, cons
 	if (!*value || (size_t)snprintf(to + len, size - len, "%s", value) >= size - len)
 		return rut_usage_error(cmd, "bad folder '%s'", value);
 	return 0;
+}
+
+static int add_ruby(const struct rut_cmd *cmd, struct rut_record_opts *o, int id, const char *value)
+{
+	const struct rut_opt *opt = rut_start_options;
+	size_t len = strlen(o->conf.ruby), room = sizeof(o->conf.ruby) - len;
+	int rc = 0;
+
+	while (opt->id != id)
+		opt++;
+	if ((size_t)snprintf(o->conf.ruby + len, room, "%s = %s\n", opt->name, value) >= room)
+		return rut_usage_error(cmd, "too many options of Ruby events: use globs");
+	if (id == RUT_OPT_RUBY)
+		return rut_record_ruby_add(cmd, &o->ruby, value);
+	rc = rut_record_ruby_filter(&o->ruby, opt->name, value);
+	return rc ? RUT_EXIT_FAIL : 0;
 }
 
 int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
@@ -198,6 +215,11 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_FLIGHT:
 		o->flight = true;
 		return 0;
+	case RUT_OPT_RUBY:
+	case RUT_OPT_RUBY_CLASS:
+	case RUT_OPT_RUBY_METHOD:
+	case RUT_OPT_RUBY_PATH:
+		return add_ruby(cmd, o, id, value);
 	case RUT_OPT_BUFFER:
 	case RUT_OPT_SUBBUF:
 	case RUT_OPT_SIZE:
@@ -288,6 +310,7 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 	else
 		fprintf(out, "flight = yes\n");
 	fprintf(out, "event = %s\n", conf->events);
+	fputs(conf->ruby, out);
 	for (size_t i = 0; i < RUT_CTX_COUNT; i++)
 		if (conf->contexts & rut_contexts[i].bit)
 			fprintf(out, "context = %s\n", rut_contexts[i].name);
@@ -326,16 +349,33 @@ const char *rut_log_dir(void)
 	return dir && dir[0] == '/' ? dir : RUT_LOG_DIR;
 }
 
-struct rut_start rut_record_start(const struct rut_record_opts *o)
+int rut_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *err)
 {
+	struct rut_companion ruby = rut_record_ruby_companion(&o->ruby);
 	struct rut_start start = {
 		.conf = o->conf,
 		.output = o->output,
 		.pids = o->pids,
 		.npids = o->npids,
+		.companions = &ruby,
+		.ncompanions = o->ruby.count ? 1 : 0,
 	};
+	int rc;
 
 	snprintf(start.output.log_dir, sizeof(start.output.log_dir), "%s", rut_log_dir());
 	start.conf.mode = o->flight ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
-	return start;
+	o->ruby.flight = o->flight;
+	o->ruby.wait = true;
+	rc = rut_record_ruby_start(&o->ruby, err);
+	if (!rc)
+		rc = rut_session_start(&start, ret_pid, err);
+	/* They are the session's now: what its process holds must not be taken back here. */
+	if (!rc)
+		rut_record_ruby_leave(&o->ruby);
+	return rc;
+}
+
+void rut_record_opts_fini(struct rut_record_opts *o)
+{
+	rut_record_ruby_fini(&o->ruby);
 }

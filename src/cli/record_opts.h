@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "cli/cmd.h"
+#include "cli/record_ruby.h"
 #include "session/session.h"
 
 enum {
@@ -25,6 +26,11 @@ enum {
 	RUT_OPT_FILTER,
 	RUT_OPT_LOG_SIZE,
 	RUT_OPT_LOG_KEEP,
+	RUT_OPT_RUBY,
+	RUT_OPT_RUBY_WAIT,
+	RUT_OPT_RUBY_CLASS,
+	RUT_OPT_RUBY_METHOD,
+	RUT_OPT_RUBY_PATH,
 };
 
 #define RUT_RECORD_OPTIONS                                                                         \
@@ -49,6 +55,15 @@ enum {
 		 RUT_OPT_INCLUDE_SELF},                                                            \
 		{"max-overhead", "PERCENT",                                                        \
 		 "leave the dearest events out rather than take more of a CPU", 'm'},              \
+		{"ruby", "TARGET[:EVENTS]",                                                        \
+		 "record events of Ruby processes: call, return, raise ...; may be repeated",      \
+		 RUT_OPT_RUBY},                                                                    \
+		{"class", "GLOB", "of Ruby methods, only those of matching classes; '!' excludes", \
+		 RUT_OPT_RUBY_CLASS},                                                              \
+		{"method", "NAME", "only 'Class#name' or 'Class.name', globs; '!' excludes",       \
+		 RUT_OPT_RUBY_METHOD},                                                             \
+		{"path", "GLOB", "only methods of matching files (default: the application's)",    \
+		 RUT_OPT_RUBY_PATH},                                                               \
 	{                                                                                          \
 		"strict", NULL,                                                                    \
 			"fail when an event cannot be recorded, instead of going on without it",   \
@@ -63,6 +78,7 @@ struct rut_record_opts {
 	struct rut_output_conf output;
 	pid_t pids[RUT_PIDS_MAX];
 	size_t npids;
+	struct rut_record_ruby ruby;
 	bool events_given;
 	bool flight;
 };
@@ -89,8 +105,13 @@ int rut_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_rec
 void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 		       const struct rut_output_conf *output);
 
-/* What rut_session_start() wants. `o` must live as long. */
-struct rut_start rut_record_start(const struct rut_record_opts *o);
+/*
+ * Starts the session that `o` describes, and attaches to its Ruby targets; names that mean no
+ * process yet are waited for. *ret_pid: its process; 0: none. Returns 0 or -errno.
+ */
+int rut_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *err);
+
+void rut_record_opts_fini(struct rut_record_opts *o);
 
 /* Where logs are: $RUTILE_LOG_DIR, or /var/log/rutile. */
 const char *rut_log_dir(void);

@@ -84,6 +84,18 @@ int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, co
 	return 0;
 }
 
+int rut_record_ruby_filter(struct rut_record_ruby *r, const char *kind, const char *value)
+{
+	struct rut_words *to = *kind == 'c' ? &r->classes : *kind == 'm' ? &r->methods : &r->paths;
+	char *word = strdup(value);
+
+	if (!word || rut_words_add(to, word) < 0) {
+		free(word);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
 /* The filter refers to the first processes found: later ones are of the same application. */
 static int source_find(const struct rut_record_ruby *r, const struct rut_record_ruby_source *s,
 		       struct rut_targets *ret, struct rut_ruby_filter *ret_filter,
@@ -149,7 +161,7 @@ static void look_again(struct rut_record_ruby *r)
 {
 	uint64_t now = rut_ring_clock();
 
-	if (now - r->looked_ns < LOOK_NS)
+	if (r->paused || now - r->looked_ns < LOOK_NS)
 		return;
 	r->looked_ns = now;
 	for (size_t i = 0; i < r->count; i++) {
@@ -161,7 +173,8 @@ static void look_again(struct rut_record_ruby *r)
 		if (s->target[strspn(s->target, "0123456789")] == '\0')
 			continue; /* a PID means one process */
 		if (!s->tracer) {
-			source_start(r, s, &ignored);
+			if (!source_start(r, s, &ignored) && r->dir)
+				rut_tracer_record_to(s->tracer, r->dir, &r->clock, &ignored);
 			continue;
 		}
 		if (!source_find(r, s, &found, &filter, &ignored))
@@ -174,8 +187,14 @@ static int open_dir(void *arg, const char *dir, const struct rut_trace_clock *cl
 		    struct rut_err *err)
 {
 	struct rut_record_ruby *r = arg;
+	char *copy = strdup(dir);
 	int rc = 0;
 
+	if (!copy)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	free(r->dir);
+	r->dir = copy;
+	r->clock = *clock;
 	for (size_t i = 0; i < r->count && !rc; i++)
 		if (r->sources[i].tracer)
 			rc = rut_tracer_record_to(r->sources[i].tracer, dir, clock, err);
@@ -226,9 +245,38 @@ static int snapshot(void *arg, const char *dir, const struct rut_trace_clock *cl
 	return rc;
 }
 
+static void source_end(struct rut_record_ruby_source *s)
+{
+	rut_tracer_free(s->tracer);
+	if (s->targets)
+		rut_targets_fini(s->targets);
+	free(s->targets);
+	s->tracer = NULL;
+	s->targets = NULL;
+}
+
+static void pause_all(void *arg, bool pause)
+{
+	struct rut_record_ruby *r = arg;
+	struct rut_err err = RUT_ERR_INIT;
+
+	r->paused = pause;
+	r->looked_ns = 0;
+	for (size_t i = 0; i < r->count; i++) {
+		struct rut_record_ruby_source *s = &r->sources[i];
+
+		if (pause && s->tracer) {
+			rut_tracer_record_end(s->tracer, rut_ring_clock(), &err);
+			source_end(s);
+		} else if (!pause && !s->tracer && !source_start(r, s, &err) && r->dir) {
+			rut_tracer_record_to(s->tracer, r->dir, &r->clock, &err);
+		}
+	}
+}
+
 struct rut_companion rut_record_ruby_companion(struct rut_record_ruby *r)
 {
-	return (struct rut_companion){open_dir, step, close_dir, snapshot, r};
+	return (struct rut_companion){open_dir, step, close_dir, snapshot, pause_all, r};
 }
 
 bool rut_record_ruby_over(const struct rut_record_ruby *r)
@@ -260,17 +308,31 @@ void rut_record_ruby_report(const struct rut_record_ruby *r)
 			(double)sum.bytes / 1048576, sum.packets, sum.lost);
 }
 
+static void free_words(struct rut_words *w)
+{
+	for (size_t i = 0; i < w->count; i++)
+		free((char *)(uintptr_t)w->v[i]);
+	rut_words_fini(w);
+}
+
+void rut_record_ruby_leave(struct rut_record_ruby *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		r->sources[i].tracer = NULL;
+		r->sources[i].targets = NULL;
+	}
+}
+
 void rut_record_ruby_fini(struct rut_record_ruby *r)
 {
 	for (size_t i = 0; i < r->count; i++) {
-		rut_tracer_free(r->sources[i].tracer);
-		if (r->sources[i].targets)
-			rut_targets_fini(r->sources[i].targets);
-		free(r->sources[i].targets);
+		source_end(&r->sources[i]);
 		free(r->sources[i].target);
 	}
 	r->count = 0;
-	rut_words_fini(&r->paths);
-	rut_words_fini(&r->classes);
-	rut_words_fini(&r->methods);
+	free(r->dir);
+	r->dir = NULL;
+	free_words(&r->paths);
+	free_words(&r->classes);
+	free_words(&r->methods);
 }

@@ -3,6 +3,7 @@
 #ifndef RUT_CLI_RECORD_RUBY_H
 #define RUT_CLI_RECORD_RUBY_H
 
+#include "base/clock.h"
 #include "cli/ruby_opts.h"
 #include "session/companion.h"
 
@@ -18,17 +19,25 @@ struct rut_record_ruby {
 		void *targets;		   /* owned; what the tracer's filter refers to */
 	} sources[RUT_RECORD_RUBY_MAX];
 	size_t count;
-	struct rut_words paths, classes, methods; /* filters, for all of them */
+	struct rut_words paths, classes, methods; /* filters, for all of them; words owned */
 	bool wait;				  /* for targets that are not there yet */
 	bool flight;
 	uint64_t ring_bytes;
 	uint64_t looked_ns; /* for new processes that the targets mean */
-	size_t alive;	    /* processes that are traced */
-	int last_rc;	    /* of writing: problems are said once */
+	char *dir;	    /* owned; the directory that is written to; NULL: none */
+	struct rut_trace_clock clock;
+	bool paused;
+	size_t alive; /* processes that are traced */
+	int last_rc;  /* of writing: problems are said once */
 };
 
 /* Takes the argument of --ruby. Returns 0 or RUT_EXIT_USAGE after a message. */
 int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, const char *value);
+
+/*
+ * Takes a filter: `kind` is "class", "method" or "path". Returns 0 or -ENOMEM. The value is copied.
+ */
+int rut_record_ruby_filter(struct rut_record_ruby *r, const char *kind, const char *value);
 
 /* The names of the events, for help and messages: "call, return, ...". */
 const char *rut_record_ruby_events(void);
@@ -44,6 +53,9 @@ bool rut_record_ruby_over(const struct rut_record_ruby *r);
 
 /* Says what was recorded on standard error. */
 void rut_record_ruby_report(const struct rut_record_ruby *r);
+
+/* Forgets the tracers without detaching them: a process that was forked goes on with them. */
+void rut_record_ruby_leave(struct rut_record_ruby *r);
 
 void rut_record_ruby_fini(struct rut_record_ruby *r);
 

@@ -140,9 +140,12 @@ static int append_events(struct rut_tracer *t, struct rut_record_out *o, const s
 		return 0; /* the process wrote over it */
 	head.stream_id = RUT_RECORD_STREAM;
 	head.events_discarded -= o->lost_before;
-	/* A begin before the last end is not the process's to say. */
-	if (head.timestamp_begin < o->events.last_ns)
-		head.timestamp_begin = o->events.last_ns;
+	/* The stream begins with the trace, whenever its first record comes. */
+	rc = o->events.seq || head.timestamp_begin <= o->events.last_ns
+		     ? 0
+		     : append_empty(o, &o->events, RUT_RECORD_STREAM, o->events.last_ns, 0);
+	if (rc)
+		return rc;
 	rc = append(o, &o->events, &head, packet + sizeof(head), content - sizeof(head));
 	if (rc)
 		return rc;
@@ -299,9 +302,6 @@ static int out_new(struct rut_record_out **ret, const struct rut_tracee *p, cons
 	if (getrandom(o->uuid, sizeof(o->uuid), 0) < 0)
 		memcpy(o->uuid, &clock->begin_ns, sizeof(clock->begin_ns));
 	rc = open_files(o, dir);
-	/* Both streams begin with the trace, whenever their first record comes. */
-	if (!rc)
-		rc = append_empty(o, &o->events, RUT_RECORD_STREAM, clock->begin_ns, 0);
 	if (!rc)
 		rc = append_empty(o, &o->names, RUT_RECORD_NAMES_STREAM, clock->begin_ns, 0);
 	if (rc) {
@@ -538,10 +538,23 @@ static int copy_ring(struct rut_tracer *t, struct rut_tracee *p, struct rut_reco
 static int snapshot_of(struct rut_tracer *t, struct rut_tracee *p, const char *dir,
 		       const struct rut_trace_clock *clock, uint64_t end_ns)
 {
-	_cleanup_free_ unsigned char *buf = malloc(rut_events_ring(p)->subbuf_size);
+	const struct rut_ring *r = rut_events_ring(p);
+	_cleanup_free_ unsigned char *buf = malloc(r->subbuf_size);
+	struct rut_trace_clock own = *clock;
 	struct rut_record_out *o = NULL;
-	int rc = buf ? out_new(&o, p, dir, clock) : -ENOMEM;
+	uint64_t oldest = rut_ring_oldest(r);
+	int rc;
 
+	if (!buf)
+		return -ENOMEM;
+	/* What came before the oldest packet is not known: the stream begins with that. */
+	if (oldest && !rut_ring_copy(r, oldest, buf)) {
+		const struct rut_packet *first = (const void *)buf;
+
+		if (first->timestamp_begin > own.begin_ns && first->timestamp_begin < end_ns)
+			own.begin_ns = first->timestamp_begin;
+	}
+	rc = out_new(&o, p, dir, &own);
 	if (!rc)
 		rc = copy_ring(t, p, o, buf);
 	if (!rc)

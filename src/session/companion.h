@@ -6,6 +6,7 @@
 #ifndef RUT_SESSION_COMPANION_H
 #define RUT_SESSION_COMPANION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rut_err;
@@ -25,6 +26,8 @@ struct rut_companion {
 	/* A flight recorder: copies what is in memory into `dir`; NULL: it has none. */
 	int (*snapshot)(void *arg, const char *dir, const struct rut_trace_clock *clock,
 			uint64_t end_ns, struct rut_err *err);
+	/* Ends recording, and begins it again: the session was stopped, or goes on. */
+	void (*pause)(void *arg, bool pause);
 	void *arg;
 };
 

@@ -32,6 +32,7 @@ struct rut_record_conf {
 	char probes[RUT_PROBES_MAX][252]; /* events added by name, see session/dynamic.h; "" ends */
 	char filter[512];		  /* an expression that records must satisfy; "": all do */
 	char events[1024]; /* the selection as it was asked for, for people and profiles */
+	char ruby[1024];   /* the options of Ruby events, as lines of a profile */
 };
 
 /* Where finished packets go. */

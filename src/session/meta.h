@@ -50,6 +50,16 @@ struct rut_meta {
 	int32_t consumer;
 	uint32_t _pad0;
 	uint64_t consumer_start;
+	/*
+	 * The process that holds what a flight recorder's companions have in memory; 0: none. It
+	 * copies that into copy_dir when copy_wanted goes up, and answers by copy_done.
+	 */
+	int32_t holder, copy_rc;
+	uint64_t holder_start;
+	uint32_t copy_wanted, copy_done;
+	uint64_t copy_begin_ns, copy_end_ns; /* CLOCK_MONOTONIC */
+	int64_t copy_offset_ns;
+	char copy_dir[4096], copy_error[512];
 	/* What is recorded changes: the consumer answers `generation` by `acked`. */
 	uint32_t generation, acked;
 	/* rotate requests and rotations done */

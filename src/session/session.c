@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/logfile.h"
 #include "session/budget.h"
+#include "session/daemon.h"
 #include "session/dynamic.h"
 #include "session/kernel.h"
 #include "session/own.h"
@@ -28,181 +29,6 @@
 #include "session/words.h"
 
 #define WAIT_MS 5000
-
-static volatile sig_atomic_t daemon_stop, daemon_rotate;
-
-static void on_term(int sig)
-{
-	daemon_stop = 1;
-}
-
-static void on_usr2(int sig)
-{
-	daemon_rotate = 1;
-}
-
-/* To the session's own file; to the system's log when there is none. */
-static void log_message(enum rut_log_level level, const char *msg, void *arg)
-{
-	const struct rut_logfile *log = arg;
-
-	if (level < RUT_LOG_INFO || (log->path[0] && !rut_logfile_append(log, level, msg)))
-		return;
-	syslog(level == RUT_LOG_WARN ? LOG_WARNING : LOG_INFO, "%s: %s", log->who, msg);
-}
-
-static void open_log(struct rut_logfile *log, const struct rut_recorder *r)
-{
-	const struct rut_output_conf *o = &r->meta->output;
-
-	snprintf(log->who, sizeof(log->who), "%s", r->conf.name);
-	log->size_bytes = o->log_bytes ? o->log_bytes : RUT_LOG_BYTES;
-	log->keep = o->log_keep ? o->log_keep : RUT_LOG_KEEP;
-	if (o->log_dir[0]) {
-		mkdir(o->log_dir, 0750);
-		snprintf(log->path, sizeof(log->path), "%s/%s.log", o->log_dir, r->conf.name);
-	}
-	openlog("rutile", LOG_PID, LOG_DAEMON);
-	rut_log_set_sink(log_message, log);
-}
-
-/* Says once that writing fails, and once that it works again. */
-static void report(struct rut_meta *m, int rc, const struct rut_err *err, int *last)
-{
-	if (rc < 0 && *last >= 0)
-		rut_warn("%s; recording goes on in memory", err->msg);
-	if (rc >= 0 && *last < 0)
-		rut_info("writing again to '%s'", m->current);
-	*last = rc;
-}
-
-/* Each folder that is begun is in the log. */
-static void tell_folder(const char *path)
-{
-	static char last[RUT_PATH_MAX];
-
-	if (!strcmp(last, path))
-		return;
-	rut_info("writes to '%s'", path);
-	snprintf(last, sizeof(last), "%s", path);
-}
-
-static void daemon_loop(struct rut_consumer *c)
-{
-	static struct rut_budget_follower budget;
-	struct rut_meta *m = c->recorder->meta;
-	struct rut_err err = RUT_ERR_INIT;
-	int rc, last = 0;
-
-	rut_consumer_statedump(c);
-	while (!daemon_stop) {
-		uint32_t wanted = __atomic_load_n(&m->rotate_wanted, __ATOMIC_ACQUIRE);
-
-		rc = rut_consumer_step(c, &err);
-		report(m, rc, &err, &last);
-		if (rc >= 0 && (daemon_rotate || wanted != m->rotate_done)) {
-			daemon_rotate = 0;
-			if (rut_consumer_rotate(c, &err) < 0)
-				rut_warn("%s; recording goes on in '%s'", err.msg, m->current);
-			__atomic_store_n(&m->rotate_done, wanted, __ATOMIC_RELEASE);
-		}
-		rut_budget_follow(&budget, c->recorder);
-		tell_folder(m->current);
-		poll(NULL, 0, c->sleep_ms);
-	}
-	rc = rut_consumer_close(c, &err);
-	if (rc < 0)
-		rut_warn("%s; what was in memory is lost", err.msg);
-	else
-		report(m, rc, &err, &last);
-}
-
-/*
- * The number comes last: `start` lets go of the lock when it sees it, and whoever looks then must
- * not find the time of another process beside it, and take the session for a dead one.
- */
-static void publish_consumer(struct rut_meta *m)
-{
-	m->consumer_start = rut_process_start_time(getpid());
-	__atomic_store_n(&m->consumer, getpid(), __ATOMIC_RELEASE);
-}
-
-/* Who started us may wait for the other end of a pipe: what is ours is closed on exec, the rest
- * not. */
-static void close_inherited(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-
-	for (struct dirent *e; d && (e = readdir(d));) {
-		int fd = atoi(e->d_name);
-
-		if (fd > 2 && !(fcntl(fd, F_GETFD) & FD_CLOEXEC))
-			close(fd);
-	}
-	if (d)
-		closedir(d);
-}
-
-/* The daemon: everything was opened before the fork, so that errors were the caller's to show. */
-static _Noreturn void daemon_main(struct rut_consumer *c)
-{
-	struct sigaction term = {.sa_handler = on_term}, usr2 = {.sa_handler = on_usr2};
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	static struct rut_logfile log;
-
-	setsid();
-	rut_own_enter(c->recorder->fds[RUT_MAP_OWN]);
-	close_inherited();
-	/* What it was started in can be unmounted. */
-	if (chdir("/") < 0)
-		rut_debug("the folder of the session's process stays in use");
-	/* The links are pinned: held here too, they would outlive a `stop`. */
-	rut_programs_free(c->recorder);
-	open_log(&log, c->recorder);
-	for (int fd = 0; fd < 3 && null >= 0; fd++)
-		dup2(null, fd);
-	sigaction(SIGTERM, &term, NULL);
-	sigaction(SIGINT, &term, NULL);
-	sigaction(SIGUSR2, &usr2, NULL);
-	signal(SIGHUP, SIG_IGN);
-	/* It must get a turn before the rings are full. */
-	setpriority(PRIO_PROCESS, 0, -10);
-	/* `start` returns when the session knows who consumes: nothing begins unnoticed then. */
-	rut_consumer_follow_mappings(c);
-	publish_consumer(c->recorder->meta);
-	rut_words_arm(c->recorder);
-	daemon_loop(c);
-	rut_info("ends: %llu events, %.1f MiB in %llu packets, %llu events lost",
-		 (unsigned long long)c->total_records, (double)c->total_bytes / 1048576,
-		 (unsigned long long)c->total_packets,
-		 (unsigned long long)(rut_recorder_lost(c->recorder) + c->recorder->meta->missed));
-	if (rut_recorder_stacks_lost(c->recorder))
-		rut_warn("%llu stacks were lost: there were too many different ones at once",
-			 (unsigned long long)rut_recorder_stacks_lost(c->recorder));
-	c->recorder->meta->consumer = 0;
-	_exit(0);
-}
-
-static int fork_daemon(struct rut_consumer *c, int lock, pid_t *ret_pid, struct rut_err *err)
-{
-	struct rut_meta *m = c->recorder->meta;
-	pid_t pid = fork();
-
-	if (pid < 0)
-		return rut_err_errno(err, errno, "cannot start the session's process");
-	if (!pid) {
-		/* Else it would be held for ever, should our parent be killed before it lets go. */
-		close(lock);
-		daemon_main(c);
-	}
-	*ret_pid = pid;
-	for (int i = 0; i < WAIT_MS && __atomic_load_n(&m->consumer, __ATOMIC_ACQUIRE) != pid; i++)
-		poll(NULL, 0, 1);
-	/* From here on the folder and its files are the daemon's. */
-	rut_consumer_abandon(c);
-	return m->consumer == pid ? 0
-				  : rut_err_set(err, EIO, "the session's process did not start");
-}
 
 /* A session whose daemon was killed records into rings that nobody drains. */
 static bool is_stale(const struct rut_meta *m)
@@ -260,7 +86,12 @@ static int publish(const struct rut_start *start, struct rut_recorder *r, struct
 	if (!rc)
 		rut_budget_calibrate(r);
 	if (!rc && start->output.pattern[0]) {
-		rc = fork_daemon(c, lock, ret_pid, err);
+		rc = rut_daemon_start(c, lock, ret_pid, err);
+		if (rc)
+			rut_session_unpin(r->conf.name, NULL);
+	}
+	if (!rc && !start->output.pattern[0] && start->ncompanions) {
+		rc = rut_holder_start(r, start->companions, start->ncompanions, lock, err);
 		if (rc)
 			rut_session_unpin(r->conf.name, NULL);
 	}
@@ -281,6 +112,8 @@ static int start_recorder(const struct rut_start *start, struct rut_recorder *r,
 	r->meta->active = r->conf.selection;
 	if (start->output.pattern[0])
 		rc = rut_consumer_open(c, r, &start->output, err);
+	for (size_t i = 0; i < start->ncompanions && start->output.pattern[0] && !rc; i++)
+		rc = rut_consumer_accompany(c, &start->companions[i], err);
 	if (!rc)
 		rc = rut_programs_attach(r, err);
 	for (size_t i = 0; i < start->npids && !rc; i++)
@@ -615,6 +448,7 @@ int rut_session_destroy(const char *name, struct rut_err *err)
 		rut_warn("the process %d of session '%s' does not end: its last events may not be "
 			 "in '%s' yet",
 			 pid, name, r->meta->current);
+	rut_holder_end(r->meta);
 	/* Freed memory keeps its bytes: `recover` must not take it for a session. */
 	r->meta->anchor.magic = 0;
 	rut_recorder_free(r);

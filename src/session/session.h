@@ -11,6 +11,8 @@ struct rut_start {
 	struct rut_output_conf output; /* an empty pattern: a flight recorder */
 	const pid_t *pids;
 	size_t npids;
+	const struct rut_companion *companions; /* borrowed; they run in the session's process */
+	size_t ncompanions;
 };
 
 /*

@@ -7,7 +7,9 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
+#include "session/daemon.h"
 #include "session/mappings.h"
 #include "session/rubies.h"
 #include "session/stacks.h"
@@ -80,6 +82,7 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 	_cleanup_free_ unsigned char *buf = malloc(r->rings[0].subbuf_size);
 	_cleanup_free_ uint64_t *ends = calloc((size_t)r->ncpus, sizeof(*ends));
 	struct rut_writer w;
+	bool companion_failed = false;
 	uint64_t end_ns;
 	int rc;
 
@@ -108,12 +111,20 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 		rut_writer_finish(&w, end_ns);
 	if (rc >= 0)
 		rc = rut_writer_describe_compat(&w, err);
+	if (rc >= 0) {
+		const struct rut_trace_clock clock = {
+			ret->begin_ns && ret->begin_ns < w.begin_ns ? ret->begin_ns : w.begin_ns,
+			r->meta->clock_offset_ns};
+
+		rc = rut_holder_copy(r->meta, dir, &clock, end_ns, err);
+		companion_failed = rc < 0;
+	}
 	ret->bytes = w.bytes;
 	ret->packets = w.packets;
 	ret->records = w.records;
-	if (rc < 0)
+	if (rc < 0 && !companion_failed)
 		rut_err_errno(err, -rc, "cannot write the snapshot to '%s'", dir);
-	else
+	else if (rc >= 0)
 		rc = rut_writer_publish(&w, err);
 	/* Half of one is of no use, and on a full disk it is in the way. */
 	if (rc < 0)

@@ -44,7 +44,7 @@ attached() {
   [ "$ready" = ready ]
   "$RUTILE" record -o trace --ruby "$pid:$1" "${@:2}" 2>record.err &
   recorder=$!
-  t_wait test -s trace/ruby-"$pid"/events
+  t_wait test -s trace/ruby-"$pid"/names
   echo >&5
   wait "$pid"
   wait "$recorder"
@@ -100,7 +100,7 @@ RUBY
   read -r ready <&6
   "$RUTILE" record -o trace --path '*' --ruby "$pid:call,return" 2>record.err &
   recorder=$!
-  t_wait test -s trace/ruby-"$pid"/events
+  t_wait test -s trace/ruby-"$pid"/names
   echo >&5
   wait "$pid"
   wait "$recorder"
@@ -142,7 +142,7 @@ RUBY
   read -r ready <&6
   "$RUTILE" record -o trace --buffer 64M -p "$pid" -e syscall:getppid --ruby "$pid:call,return" 2>record.err &
   recorder=$!
-  t_wait test -s trace/ruby-"$pid"/events
+  t_wait test -s trace/ruby-"$pid"/names
   recording trace
   echo >&5
   wait "$pid"
@@ -174,7 +174,7 @@ RUBY
   read -r ready <&6
   "$RUTILE" record -o trace --ruby "$pid:call,return" 2>record.err &
   recorder=$!
-  t_wait test -s trace/ruby-"$pid"/events
+  t_wait test -s trace/ruby-"$pid"/names
   echo >&5
   wait "$pid"
   wait "$recorder"
@@ -204,7 +204,7 @@ RUBY
   read -r ready <&6
   "$RUTILE" record -o trace --ruby "$pid:call,return" 2>record.err &
   recorder=$!
-  t_wait test -s trace/ruby-"$pid"/events
+  t_wait test -s trace/ruby-"$pid"/names
   echo >&5
   rc=0
   wait "$pid" || rc=$?
@@ -235,7 +235,7 @@ RUBY
   read -r ready <&6
   "$RUTILE" record -o trace --ruby "$pid:gc,raise,thread" 2>record.err &
   recorder=$!
-  t_wait test -s trace/ruby-"$pid"/events
+  t_wait test -s trace/ruby-"$pid"/names
   echo >&5
   read -r gcs <&6
   kill -INT "$recorder"
@@ -261,16 +261,89 @@ test_undisturbed() {
   t_wait grep -q ready out
   "$RUTILE" record -o trace -e 'sched_*,syscall:*' --duration 1s --ruby "$pid" 2>record.err
   kill -9 "$pid"
+  wait "$pid" || :
   cat record.err
   range=$("$RUTILE" cputop --no-progress trace/kernel | sed -n 's/^Timerange: //p')
   for t in trace trace/kernel; do
-    "$RUTILE" cputop --no-progress "$t" >"${t##*/}.cputop"
+    "$RUTILE" cputop --no-progress --limit 1000 "$t" >"${t##*/}.cputop"
     peer /usr/bin/python3 /usr/bin/lttng-cputop --no-progress --timerange "$range" "$t" >"${t##*/}.lttng" 2>/dev/null
   done
   diff -u kernel.cputop trace.cputop
   diff -u kernel.lttng trace.lttng
   grep -q "ruby ($pid)" trace.cputop
 }
+
+# looping: starts a program that calls A#a again and again: $pid.
+looping() {
+  echo 'class A; def a = nil; end; $stdout.puts "ready"; $stdout.flush; loop { 99.times { A.new.a }; sleep 0.002 }' >loop.rb
+  "$RUBY" --disable-gems loop.rb >out &
+  pid=$!
+  t_wait grep -q ready out
+}
+
+# balanced FILE: as many calls of A#a as returns, but for those at the edges, and times that grow.
+balanced() {
+  calls=$(grep -c ' ruby:call: .*"A#a"' "$1")
+  returns=$(grep -c ' ruby:return: .*"A#a"' "$1")
+  echo "$calls calls, $returns returns"
+  [ "$calls" -gt 500 ]
+  [ $((calls - returns)) -le 1 ]
+  [ $((returns - calls)) -le 1 ]
+}
+
+# A session in the background: each folder is whole, and the events of all together are unbroken.
+test_rotate() {
+  need_bpf
+  looping
+  "$RUTILE" start rb$$ -o "$PWD/t-%H" -p "$pid" -e sched_switch --ruby "$pid:call,return"
+  sleep 0.5
+  "$RUTILE" rotate rb$$
+  sleep 0.5
+  "$RUTILE" rotate rb$$
+  sleep 0.5
+  "$RUTILE" status rb$$ | grep -q "^Ruby  *ruby = $pid:call,return"
+  "$RUTILE" destroy rb$$
+  kill -9 "$pid"
+  wait "$pid" || :
+  [ "$(ls -d t-* | wc -l)" = 3 ]
+  for d in t-*; do
+    readers "$d" >/dev/null
+    balanced bt2.out
+    [ "$(grep -c ' ruby:method: ' bt2.out)" = 1 ]
+    cat bt2.out >>all
+  done
+  balanced all
+  ! "$RUTILE" stat t-* 2>&1 | grep -i 'bad'
+}
+
+# A flight recorder: snapshots have the kernel's events and Ruby's of the same time.
+test_flight() {
+  need_bpf
+  looping
+  "$RUTILE" start rf$$ --flight -p "$pid" -e 'sched_switch,syscall:*' --ruby "$pid:call,return"
+  sleep 1
+  "$RUTILE" snapshot rf$$ -o one
+  readers one >/dev/null
+  balanced bt2.out
+  grep -q ' sched_switch: ' bt2.out
+  # Stopped, it costs the program nothing; the second half comes after it goes on.
+  "$RUTILE" stop rf$$
+  t_wait not_traced "$pid"
+  "$RUTILE" start rf$$
+  sleep 0.7
+  "$RUTILE" snapshot rf$$ -o two
+  readers two >/dev/null
+  balanced bt2.out
+  "$RUTILE" status rf$$ | grep -q 'holds the events of Ruby'
+  holder=$("$RUTILE" status rf$$ | sed -n 's/^process  *\([0-9]*\).*/\1/p')
+  "$RUTILE" destroy rf$$
+  ! kill -0 "$holder" 2>/dev/null
+  t_wait not_traced "$pid"
+  kill -9 "$pid"
+  wait "$pid" || :
+}
+# No slot of its agent is taken: the ring of a session is gone.
+not_traced() { ! ls -l "/proc/$1/fd" | grep -q memfd:rutile-ring; }
 
 test_bad() {
   ! "$RUTILE" record -o t --ruby '1:calls' 2>err
@@ -289,5 +362,7 @@ t_case "children that are forked are recorded, however short they live" test_chi
 t_case "a process that was killed has its last events in the trace" test_killed
 t_case "GC, exceptions and threads are counted as Ruby counts them" test_other_events
 t_case "analyses of the kernel's events do not change" test_undisturbed
+t_case "each folder of a session has its names, and none has lost an event" test_rotate
+t_case "a flight recorder's snapshots have Ruby's events too; stop takes its hooks away" test_flight
 t_case "unknown events and targets are refused, and leave nothing behind" test_bad
 t_done

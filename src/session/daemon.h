@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The processes that sessions have: one that writes to files has a consumer; a flight recorder with
+ * companions has a holder, because what they record is in memory of theirs and not in the kernel's.
+ * Both are forked from the process that starts the session, which has opened everything, so that
+ * errors are its to report. SIGTERM ends them in order.
+ */
+#ifndef RUT_SESSION_DAEMON_H
+#define RUT_SESSION_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "session/companion.h"
+#include "session/consumer.h"
+#include "session/meta.h"
+
+/*
+ * Forks the consumer, which goes on with `c` and its companions; the caller has none of it any
+ * more. `lock` (rut_session_lock()) is closed in it. Returns when it consumes: 0 or -errno.
+ */
+int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct rut_err *err);
+
+/* Forks the holder, in the same way. */
+int rut_holder_start(struct rut_recorder *r, const struct rut_companion *companions, size_t count,
+		     int lock, struct rut_err *err);
+
+bool rut_holder_alive(const struct rut_meta *m);
+
+/* SIGTERM, and waits a bounded time until it has gone. Nothing to do: no holder. */
+void rut_holder_end(const struct rut_meta *m);
+
+/*
+ * Has the holder copy what the companions have in memory into `dir` (absolute, it exists). Returns
+ * 0, also when there is no holder, or -errno.
+ */
+int rut_holder_copy(struct rut_meta *m, const char *dir, const struct rut_trace_clock *clock,
+		    uint64_t end_ns, struct rut_err *err);
+
+#endif
