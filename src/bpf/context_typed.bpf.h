@@ -86,11 +86,11 @@ static __always_inline __u32 rut_map_id_long(struct uid_gid_map *map, __u32 coun
 	__u32 low = 0, high = count;
 
 	/* In a union with the ranges, where a direct load finds no pointer. */
-	bpf_probe_read_kernel(&array, sizeof(array), &map->reverse);
+	rut_read_kernel(&array, sizeof(array), &map->reverse, false);
 	for (__u32 i = 0; i < 10 && low < high; i++) {
 		__u32 middle = (low + high) / 2;
 
-		if (bpf_probe_read_kernel(&e, sizeof(e), array + (__u64)middle * sizeof(e)))
+		if (rut_read_kernel(&e, sizeof(e), array + (__u64)middle * sizeof(e), false))
 			break;
 		if (id < e.lower_first)
 			high = middle;

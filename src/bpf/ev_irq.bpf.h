@@ -79,7 +79,7 @@ int BPF_PROG(hrtimer_expire_entry, struct hrtimer *timer, __s64 *now)
 	if (!rut_allowed())
 		return 0;
 	/* A pointer to a plain number has no BTF type to load through. */
-	bpf_probe_read_kernel(&time, sizeof(time), now);
+	rut_read_kernel(&time, sizeof(time), now, true);
 	RUT_BEGIN(HRTIMER_EXPIRE);
 	PUT(HRTIMER_EXPIRE, hrtimer, (__u64)timer);
 	PUT(HRTIMER_EXPIRE, now, time);

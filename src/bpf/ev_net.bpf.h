@@ -93,8 +93,12 @@ static __u64 vmemmap;
 /* `page` was stored and loaded again: the verifier allows no arithmetic with kernel pointers. */
 static __always_inline __u64 page_number(__u64 page)
 {
-	if (!vmemmap && vmemmap_base_at)
-		bpf_probe_read_kernel(&vmemmap, 8, (const void *)vmemmap_base_at);
+	__u64 base = 0;
+
+	if (!vmemmap && vmemmap_base_at) {
+		rut_read_kernel(&base, sizeof(base), (const void *)vmemmap_base_at, false);
+		vmemmap = base;
+	}
 	return vmemmap && page ? (page - vmemmap) / 64 : 0;
 }
 

@@ -247,8 +247,11 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 	}
 	if (conf.no_exec || !name || !rut_allowed())
 		return 0;
-	/* A string behind a plain pointer has no BTF bounds: this helper is the only way. */
-	len = bpf_probe_read_kernel_str(name->text, sizeof(name->text), bprm->filename);
+	/*
+	 * The kernel's own copy is behind a plain pointer, which lockdown can forbid to read. The
+	 * same text is on the stack of the new program (AT_EXECFN), which has not run yet.
+	 */
+	len = bpf_probe_read_user_str(name->text, sizeof(name->text), (const void *)bprm->exec);
 	if (len <= 0 || len > (long)sizeof(name->text)) {
 		name->text[0] = 0;
 		len = 1;

@@ -466,6 +466,13 @@ enum rut_traced {
 	RUT_TRACED_AT_EXEC = 2, /* from its next execve on */
 };
 
+/* How programs may read kernel memory that has no type (bpf/read.bpf.h). */
+enum rut_read_kernel {
+	RUT_READ_NONE,
+	RUT_READ_HELPER, /* bpf_probe_read_kernel(); forbidden by lockdown 'confidentiality' */
+	RUT_READ_CAST,	 /* bpf_rdonly_cast(): since Linux 6.2, under any lockdown */
+};
+
 /* Constants of a session: the verifier folds them, and removes what they switch off. */
 struct rut_bpf_conf {
 	__u64 mask;	    /* sub-buffer size - 1 */
@@ -482,10 +489,10 @@ struct rut_bpf_conf {
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */
 	__u32 include_self; /* rutile's own processes are recorded, too */
-	__u32 read_kernel;  /* bpf_probe_read_kernel() is allowed: lockdown may forbid it */
 	__u32 code_mask;    /* sets of places in the table of codes - 1 */
 	__u32 cache_mask;   /* places of frame_cache - 1 */
 	__u32 fsbase_at;    /* offset of the thread pointer in task_struct; 0: unknown */
+	__u32 read_kernel;  /* enum rut_read_kernel */
 	__u8 uuid[16];
 };
 

@@ -144,7 +144,7 @@ struct task_struct {
 struct rq;
 
 struct linux_binprm {
-	const char *filename;
+	unsigned long exec; /* the address of the path on the stack of the new program */
 };
 
 struct irqaction {

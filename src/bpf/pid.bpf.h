@@ -6,6 +6,7 @@
 #include <bpf/bpf_core_read.h>
 
 #include "bpf/kernel.h"
+#include "bpf/read.bpf.h"
 
 #define RUT_PID_LEVELS	 32 /* the kernel's limit of nested PID namespaces */
 #define RUT_PIDTYPE_TGID 1
@@ -31,7 +32,7 @@ static __always_inline int rut_pid_nr(struct pid *pid, __u32 level)
 	if (level == 0)
 		return pid->numbers[0].nr;
 	if (bpf_core_field_size(pid->numbers)) {
-		bpf_probe_read_kernel(&nr, sizeof(nr), rut_upid_at(pid, level));
+		rut_read_kernel(&nr, sizeof(nr), rut_upid_at(pid, level), false);
 		return nr;
 	}
 #pragma unroll
@@ -53,12 +54,13 @@ static __always_inline __u32 rut_pid_inum(struct pid *pid, __u32 level)
 	if (bpf_core_field_size(pid->numbers)) {
 		struct pid_namespace *ns = NULL;
 
-		bpf_probe_read_kernel(&ns, sizeof(ns),
-				      rut_upid_at(pid, level) +
-					      bpf_core_field_offset(pid->numbers[0].ns) -
-					      bpf_core_field_offset(pid->numbers[0]));
-		bpf_probe_read_kernel(&inum, sizeof(inum),
-				      (const char *)ns + bpf_core_field_offset(ns->ns.inum));
+		rut_read_kernel(&ns, sizeof(ns),
+				rut_upid_at(pid, level) +
+					bpf_core_field_offset(pid->numbers[0].ns) -
+					bpf_core_field_offset(pid->numbers[0]),
+				false);
+		rut_read_kernel(&inum, sizeof(inum),
+				(const char *)ns + bpf_core_field_offset(ns->ns.inum), false);
 		return inum;
 	}
 #pragma unroll

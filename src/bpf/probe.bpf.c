@@ -24,16 +24,27 @@ struct {
 	__type(value, struct rut_probe_site);
 } sites SEC(".maps");
 
-static __always_inline __u64 read_register(void *ctx, __s16 offset)
-{
-	__u64 value = 0;
+#define REGISTERS 21 /* of struct pt_regs */
 
-	if (offset >= 0)
-		bpf_probe_read_kernel(&value, sizeof(value), (char *)ctx + offset);
-	return value;
+/*
+ * The kernel allows loads from the context at constant distances only, and lockdown may forbid the
+ * helper that reads at others.
+ */
+static __always_inline void copy_registers(struct rut_scratch *s, const void *ctx)
+{
+#pragma unroll
+	for (__u32 i = 0; i < REGISTERS; i++)
+		s->regs[i] = ((const volatile __u64 *)ctx)[i];
 }
 
-static __always_inline __u64 read_arg(void *ctx, const struct rut_probe_arg *a)
+static __always_inline __u64 read_register(const struct rut_scratch *s, __s16 offset)
+{
+	if (offset < 0)
+		return 0;
+	return *(const volatile __u64 *)&s->regs[(__u16)offset / 8 & 31];
+}
+
+static __always_inline __u64 read_arg(const struct rut_scratch *s, const struct rut_probe_arg *a)
 {
 	__u32 shift = 64 - 8 * (a->bytes & 15);
 	__u64 value = 0, address;
@@ -42,14 +53,14 @@ static __always_inline __u64 read_arg(void *ctx, const struct rut_probe_arg *a)
 	case RUT_ARG_CONST:
 		return a->value;
 	case RUT_ARG_REG:
-		value = read_register(ctx, a->reg);
+		value = read_register(s, a->reg);
 		break;
 	case RUT_ARG_PLACE:
-		return read_register(ctx, a->reg) + a->value;
+		return read_register(s, a->reg) + a->value;
 	case RUT_ARG_MEM:
-		address = read_register(ctx, a->reg) + a->value;
+		address = read_register(s, a->reg) + a->value;
 		if (a->index >= 0)
-			address += read_register(ctx, a->index) << (a->scale & 3);
+			address += read_register(s, a->index) << (a->scale & 3);
 		bpf_probe_read_user(&value, sizeof(value), (void *)address);
 		break;
 	default:
@@ -64,17 +75,19 @@ static __always_inline int store_probe(void *ctx, const struct rut_probe_site *s
 {
 	__u32 at = 0;
 
+	if (probe_conf.nargs)
+		copy_registers(s, ctx);
 	for (__u32 i = 0; i < RUT_PROBE_ARGS; i++) {
 		if (i >= probe_conf.nargs)
 			break;
 		if (probe_conf.strings >> i & 1)
 			continue;
-		*(__u64 *)(s->record + (at & 127)) = read_arg(ctx, &site->args[i]);
+		*(__u64 *)(s->record + (at & 127)) = read_arg(s, &site->args[i]);
 		at += 8;
 	}
 	for (__u32 i = 0; i < RUT_PROBE_ARGS; i++)
 		if (i < probe_conf.nargs && probe_conf.strings >> i & 1)
-			at = add_string(s, at, read_arg(ctx, &site->args[i]));
+			at = add_string(s, at, read_arg(s, &site->args[i]));
 	return store_scratch(ctx, s, probe_conf.id, at);
 }
 

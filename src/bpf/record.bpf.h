@@ -5,6 +5,7 @@
 
 #include "bpf/context.bpf.h"
 #include "bpf/copy.bpf.h"
+#include "bpf/read.bpf.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -43,11 +44,15 @@ static __always_inline void name_from_device(struct rut_name *n, struct net_devi
 	rut_measure_name(n);
 }
 
-/* A string behind a plain pointer has no BTF bounds: the helper is the only way. */
+/* A string behind a plain pointer has no BTF bounds. */
 static __always_inline void name_from_pointer(struct rut_name *n, const char *from)
 {
-	if (bpf_probe_read_kernel_str(&n->low, RUT_NAME_MAX, from) <= 0)
-		n->low = 0;
+	__u64 words[2] = {0};
+
+	if (rut_read_kernel(words, sizeof(words), from, true) < 0)
+		words[0] = 0;
+	n->low = words[0];
+	n->high = words[1];
 	rut_measure_name(n);
 }
 

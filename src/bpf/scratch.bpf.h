@@ -17,6 +17,9 @@ struct rut_scratch {
 	__u8 address[128];
 	__u64 args[8]; /* a system call's, the last two unused: a place for any three bits */
 	__u32 taken, turn;
+#if RUT_TURNS > 1
+	__u64 regs[32]; /* a probe's registers, in the order of struct pt_regs */
+#endif
 };
 
 struct {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "session/kernel.h"
 
+#include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -72,6 +73,47 @@ uint64_t rut_kernel_symbol(const char *name)
 			return address;
 	}
 	return 0;
+}
+
+bool rut_kernel_is_confidential(void)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+
+	return rut_buf_read_file(&b, "/sys/kernel/security/lockdown", 4096) >= 0 && b.data &&
+	       strstr(b.data, "[confidentiality]");
+}
+
+bool rut_kernel_has_read_helper(void)
+{
+	const struct bpf_insn insns[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = 1, .src_reg = 10},
+		{.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = 1, .imm = -8},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 2, .imm = 8},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 3, .imm = 0},
+		{.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_probe_read_kernel},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = 0},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	_cleanup_close_ int fd = bpf_prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, "rutile", "GPL", insns,
+					       sizeof(insns) / sizeof(*insns), NULL);
+
+	return fd >= 0;
+}
+
+enum rut_read_kernel rut_kernel_read_means(void)
+{
+	static const char cast[] = "\0bpf_rdonly_cast";
+	static enum rut_read_kernel means = RUT_READ_NONE;
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+
+	if (means != RUT_READ_NONE)
+		return means;
+	if (rut_buf_read_file(&b, BTF_PATH, BTF_MAX) >= 0 && b.data &&
+	    memmem(b.data, b.len, cast, sizeof(cast)))
+		means = RUT_READ_CAST;
+	else if (rut_kernel_has_read_helper())
+		means = RUT_READ_HELPER;
+	return means;
 }
 
 /* True when the effective set of this process lacks all of `caps`. */

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/hash.h"
+#include "bpf/events.h"
 
 struct rut_err;
 
@@ -19,6 +20,18 @@ uint64_t rut_kernel_symbol(const char *name);
 
 /* Offset of thread.fsbase in the kernel's task_struct; 0: unknown. */
 uint32_t rut_kernel_fsbase(void);
+
+/*
+ * How programs may read kernel memory that has no type: by a cast where the kernel has it, else by
+ * bpf_probe_read_kernel() where it is allowed, else not at all.
+ */
+enum rut_read_kernel rut_kernel_read_means(void);
+
+/* Can programs call bpf_probe_read_kernel()? Lockdown 'confidentiality' forbids it. */
+bool rut_kernel_has_read_helper(void);
+
+/* Is the kernel locked down so that programs may not read its memory? */
+bool rut_kernel_is_confidential(void);
 
 /* Has this process the capabilities for eBPF programs? */
 bool rut_kernel_has_privilege(void);

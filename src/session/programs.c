@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -19,6 +20,9 @@
 #include "session/filter.h"
 #include "session/kernel.h"
 #include "session/rubies.h"
+#include "session/lockdown.h"
+
+#define VERIFIER_LOG_BYTES (1u << 20)
 
 __attribute__((format(printf, 2, 0))) static int to_debug(enum libbpf_print_level level,
 							  const char *fmt, va_list ap)
@@ -36,11 +40,13 @@ __attribute__((format(printf, 2, 0))) static int to_debug(enum libbpf_print_leve
 void rut_programs_quiet(void)
 {
 	libbpf_set_print(to_debug);
+	rut_lockdown_prepare();
 }
 
 static int load_error(int rc, struct rut_err *err)
 {
-	if (rc == -EPERM || rc == -EACCES)
+	/* EACCES is the verifier's. */
+	if (rc == -EPERM)
 		return rut_kernel_no_privilege(err);
 	return rut_err_errno(err, -rc, "the kernel refuses the programs");
 }
@@ -71,6 +77,7 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.code_mask = (uint32_t)r->ncodes - 1,
 		.cache_mask = (r->ncodes > 1 ? RUT_CACHE_ENTRIES : 1) - 1,
 		.fsbase_at = r->ncodes > 1 ? rut_kernel_fsbase() : 0,
+		.read_kernel = rut_kernel_read_means(),
 		.no_fork = !r->meta->conf.selection.events[RUT_EV_SCHED_FORK],
 		.no_exec = !r->meta->conf.selection.events[RUT_EV_SCHED_EXEC],
 		.no_free = !r->meta->conf.selection.events[RUT_EV_SCHED_FREE],
@@ -80,15 +87,24 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 	return 0;
 }
 
+static bool is_syscall_program(const char *name)
+{
+	return !strcmp(name, "sys_enter") || !strcmp(name, "sys_exit");
+}
+
+static bool follows_forks(const char *name)
+{
+	return !strcmp(name, "sched_process_fork") || !strcmp(name, "sched_process_free");
+}
+
 bool rut_programs_wanted(const struct rut_recorder *r, const struct rut_selection *sel,
 			 const char *program)
 {
 	struct rut_event e;
 
-	if (!strcmp(program, "sys_enter") || !strcmp(program, "sys_exit"))
+	if (is_syscall_program(program))
 		return rut_selection_any_syscall(sel);
-	if (r->conf.filters & RUT_FILTER_FOLLOW &&
-	    (!strcmp(program, "sched_process_fork") || !strcmp(program, "sched_process_free")))
+	if (r->conf.filters & RUT_FILTER_FOLLOW && follows_forks(program))
 		return true;
 	if (r->conf.contexts & RUT_CTX_RSTACK &&
 	    (!strcmp(program, "sched_process_fork") || !strcmp(program, "sched_process_exec") ||
@@ -256,7 +272,7 @@ static int load_object(struct rut_recorder *r, struct bpf_object *obj,
 	return rc ? rc : rut_programs_keep(r, obj);
 }
 
-int rut_programs_load(struct rut_recorder *r, const struct rut_selection *sel, struct rut_err *err)
+static int load_all(struct rut_recorder *r, const struct rut_selection *sel, struct rut_err *err)
 {
 	_cleanup_(rut_filter_fini)
 	struct rut_filter filter = {0};
@@ -272,10 +288,151 @@ int rut_programs_load(struct rut_recorder *r, const struct rut_selection *sel, s
 	if (!obj)
 		return -err->code;
 	rc = load_object(r, obj, sel, &filter, err);
-	if (rc) {
+	if (rc)
 		bpf_object__close(obj);
-		return rc;
+	return rc;
+}
+
+/* What the verifier says: the last line of its log that is not about its own work. */
+static void find_reason(const char *log, int rc, char *ret, size_t size)
+{
+	const char *line = log, *found = NULL;
+	size_t len = 0;
+
+	for (; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		if (*line == '\n' || !strncmp(line, "processed ", 10) ||
+		    !strncmp(line, "verification time", 17) || !strncmp(line, "stack depth", 11))
+			continue;
+		found = line;
+		len = strcspn(line, "\n");
 	}
+	if (found && rut_kernel_read_means() == RUT_READ_NONE && rut_kernel_is_confidential())
+		snprintf(ret, size, "lockdown 'confidentiality' forbids it to read kernel memory");
+	else if (found)
+		snprintf(ret, size, "%s (%.*s)", strerror(-rc), (int)len, found);
+	else
+		snprintf(ret, size, "%s", strerror(-rc));
+}
+
+/* Loads one program for a moment. 0, or -errno and the reason. */
+static int try_program(struct rut_recorder *r, const struct rut_selection *sel, const char *name,
+		       char *ret_why, size_t size)
+{
+	_cleanup_(rut_filter_fini)
+	struct rut_filter filter = {0};
+	_cleanup_free_ void *copy = NULL;
+	_cleanup_free_ char *log = calloc(1, VERIFIER_LOG_BYTES);
+	struct bpf_object *obj;
+	struct bpf_program *prog;
+	struct bpf_program *chosen;
+	int rc;
+
+	obj = log ? open_kernel_object(r, &filter, &copy, NULL) : NULL;
+	if (!obj)
+		return -ENOMEM;
+	chosen = bpf_object__find_program_by_name(obj, name);
+	rc = rut_programs_prepare(r, obj, rut_programs_constant(obj, "conf"), NULL);
+	bpf_object__for_each_program(prog, obj) bpf_program__set_autoload(prog, prog == chosen);
+	bpf_program__set_log_buf(chosen, log, VERIFIER_LOG_BYTES);
+	set_addresses(obj, sel);
+	if (!rc)
+		rc = bpf_object__load(obj);
+	bpf_object__close(obj);
+	if (rc < 0)
+		find_reason(log, rc, ret_why, size);
+	return rc;
+}
+
+/* Takes the events of a program out of a selection; their names are added to `names`. */
+static void deselect(struct rut_selection *sel, const char *program, struct rut_buf *names)
+{
+	struct rut_event e;
+
+	if (is_syscall_program(program)) {
+		if (names && rut_selection_any_syscall(sel))
+			rut_buf_puts(names, "syscall");
+		rut_selection_set_syscalls(sel, NULL);
+		return;
+	}
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
+		rut_event_static(&e, id);
+		if (!sel->events[id] || strcmp(e.tracepoint, program) != 0)
+			continue;
+		if (names)
+			rut_buf_printf(names, "%s%s", names->len ? ", " : "", e.name);
+		sel->events[id] = false;
+	}
+}
+
+/* Leaves out what a refused program would record. */
+static int leave_out(struct rut_recorder *r, struct rut_selection *sel, const char *program,
+		     const char *why, struct rut_err *err)
+{
+	_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
+
+	deselect(sel, program, &names);
+	if (r->conf.strict && names.len)
+		return rut_err_set(err, EINVAL,
+				   "'%s' cannot be recorded: the kernel refuses its program: %s",
+				   names.data, why);
+	deselect(&r->conf.selection, program, NULL);
+	deselect(&r->meta->active, program, NULL);
+	deselect(&r->meta->conf.selection, program, NULL);
+	if (names.len)
+		rut_warn("'%s' is not recorded: the kernel refuses its program: %s", names.data,
+			 why);
+	if (r->conf.filters & RUT_FILTER_FOLLOW && follows_forks(program)) {
+		rut_warn("children of what is recorded are not recorded: the kernel refuses the "
+			 "program '%s': %s",
+			 program, why);
+		r->conf.filters &= ~(uint32_t)RUT_FILTER_FOLLOW;
+	}
+	return 0;
+}
+
+/* Tries each program by itself. Returns how many are left out, or -errno. */
+static int leave_refused_out(struct rut_recorder *r, struct rut_selection *sel, struct rut_err *err)
+{
+	_cleanup_(rut_filter_fini)
+	struct rut_filter filter = {0};
+	_cleanup_free_ void *copy = NULL;
+	struct bpf_object *obj = open_kernel_object(r, &filter, &copy, err);
+	struct bpf_program *prog;
+	int rc = 0, n = 0;
+
+	if (!obj)
+		return -err->code;
+	bpf_object__for_each_program(prog, obj)
+	{
+		const char *name = bpf_program__name(prog);
+		char why[400];
+
+		if (rc || !rut_programs_wanted(r, sel, name) ||
+		    !try_program(r, sel, name, why, sizeof(why)))
+			continue;
+		rc = leave_out(r, sel, name, why, err);
+		n++;
+	}
+	bpf_object__close(obj);
+	return rc ? rc : n;
+}
+
+int rut_programs_load(struct rut_recorder *r, struct rut_selection *sel, struct rut_err *err)
+{
+	struct rut_err first = RUT_ERR_INIT;
+	int rc = load_all(r, sel, &first);
+
+	/* Privileges and memory lack for all of them. */
+	if (rc && rc != -EPERM && rc != -ENOMEM) {
+		int n = leave_refused_out(r, sel, err);
+
+		if (n < 0)
+			return n;
+		if (n > 0)
+			rc = load_all(r, sel, &first);
+	}
+	if (rc)
+		return rut_err_set(err, first.code, "%s", first.msg);
 	return rut_programs_set_syscalls(r, &r->conf.selection, err);
 }
 

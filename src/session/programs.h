@@ -5,9 +5,12 @@
 
 #include "session/recorder.h"
 
-/* Loads the programs that `wanted` needs; nothing is attached yet. May be called again for more. */
-int rut_programs_load(struct rut_recorder *r, const struct rut_selection *wanted,
-		      struct rut_err *err);
+/*
+ * Loads the programs that `wanted` needs; nothing is attached yet. May be called again for more.
+ * The events of a program that this kernel refuses are left out of `wanted` and of the session,
+ * with a warning that has the reason; with conf.strict that is an error.
+ */
+int rut_programs_load(struct rut_recorder *r, struct rut_selection *wanted, struct rut_err *err);
 
 /* The constants of the session, for an object's read-only data; and its maps into the object. */
 int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,

@@ -19,7 +19,7 @@ sock = log + ".qmp"
 vm = subprocess.Popen(
     # No KVM: machines that run tests are often guests themselves.
     ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", os.environ.get("RUTILE_VM_MEMORY", "768"), "-smp", "2", "-nographic", "-no-reboot",
-     "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 panic=-1 quiet",
+     "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 panic=-1 quiet " + os.environ.get("RUTILE_VM_APPEND", ""),
      "-serial", "file:" + log, "-serial", "file:" + output, "-monitor", "none",
      "-qmp", f"unix:{sock},server=on,wait=off"],
     stdin=subprocess.DEVNULL)
