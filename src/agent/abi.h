@@ -54,6 +54,7 @@ enum rut_agent_mode {
 	RUT_AGENT_STRINGS,
 	RUT_AGENT_TRACE,
 	RUT_AGENT_RECORD,
+	RUT_AGENT_RAISES,
 };
 
 #define RUT_AGENT_C_CALLS    1u
@@ -197,7 +198,9 @@ struct rut_agent_table {
 	uint64_t pad[2];
 	struct rut_agent_stacks stacks;
 	struct rut_agent_facts facts; /* of RUT_AGENT_ASK */
-	uint64_t pad_2[7];
+	uint64_t extra_off; /* row i has `extra_bytes` more, at extra_off + i * extra_bytes */
+	uint64_t extra_bytes;
+	uint64_t pad_2[5];
 };
 
 /* Of the rows for what has none of its own: path and method, or class where there are no methods.
@@ -222,6 +225,14 @@ struct rut_agent_row {
 #define RUT_ROW_C	  2u
 #define RUT_ROW_NAMED	  4u /* names are there; atomic: set after them */
 #define RUT_ROW_EXCLUDED  8u /* the filter leaves it out: not to be shown */
+
+/* What a row of mode RAISES has beside it: the message of the last exception. */
+struct rut_agent_message {
+	uint32_t sequence; /* atomic; odd while it is written */
+	uint32_t len;
+	char text[312];
+};
+_Static_assert(sizeof(struct rut_agent_message) == 320, "message");
 
 _Static_assert(sizeof(struct rut_agent_row) == 80, "row");
 _Static_assert(sizeof(struct rut_agent_table) == 256, "table");

@@ -11,6 +11,11 @@
 #include <errno.h>
 #include <string.h>
 
+static size_t extra_bytes(const struct rut_session *s)
+{
+	return s->mode == RUT_AGENT_RAISES ? sizeof(struct rut_agent_message) : 0;
+}
+
 int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 {
 	unsigned index = s->index;
@@ -24,7 +29,7 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	s->slow_ns = slot->slow_ns;
 	slot->config[RUT_AGENT_CONFIG - 1] = slot->config[RUT_AGENT_CONFIG - 2] = 0;
 	rut_filter_init(&s->filter, slot->config);
-	r = rut_table_init(&s->table);
+	r = rut_table_init(&s->table, extra_bytes(s));
 	if (r < 0)
 		return r;
 	s->used = true;
@@ -147,7 +152,8 @@ bool rut_session_wants_returns(const struct rut_session *s)
 
 static bool counts_objects(const struct rut_session *s)
 {
-	return !rut_session_counts_calls(s) && s->mode != RUT_AGENT_RECORD;
+	return !rut_session_counts_calls(s) && s->mode != RUT_AGENT_RECORD &&
+	       s->mode != RUT_AGENT_RAISES;
 }
 
 /* Ruby keeps global hooks for each ractor: ours are the main one's (docs/ruby.md). */
@@ -204,6 +210,8 @@ static VALUE hook_body(VALUE arg)
 		rut_session_raw(s, RUT_EVENT_NEWOBJ, rut_on_newobj);
 		return rb.qnil;
 	}
+	if (s->mode == RUT_AGENT_RAISES)
+		rut_session_tp(s, RUT_EVENT_RAISE, rut_raises_on_raise);
 	if (s->mode == RUT_AGENT_RECORD)
 		s->refused = rut_record_hook(s);
 	if (s->refused)

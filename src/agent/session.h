@@ -273,6 +273,9 @@ void rut_stacks_write(struct rut_session *s);
 /* `name` of `obj` by the method that Ruby itself defined, or nil. May raise. */
 VALUE rut_ask(VALUE obj, const char *name);
 
+/* raises.c */
+void rut_raises_on_raise(VALUE tp, void *session);
+
 /* facts.c: what the process knows about its application, into the table. */
 void rut_facts_write(struct rut_session *s);
 

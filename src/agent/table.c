@@ -99,9 +99,11 @@ static void extend_dump(struct rut_table *t, size_t *dumped, size_t used)
 		madvise((char *)t->hdr + *dumped, DUMP_STEP, MADV_DODUMP);
 }
 
-static size_t table_bytes(void)
+#define EXTRA_OFF (PAGE + ROW_CAP * sizeof(struct rut_agent_row) + STRS_CAP)
+
+static size_t table_bytes(size_t extra_bytes)
 {
-	return 4096 + ROW_CAP * sizeof(struct rut_agent_row) + STRS_CAP;
+	return EXTRA_OFF + ROW_CAP * extra_bytes;
 }
 
 static void *map_shared(void *at, size_t bytes, int fd, size_t off)
@@ -118,14 +120,14 @@ static void *map_shared(void *at, size_t bytes, int fd, size_t off)
  */
 static int make_family(struct rut_table *t, void *at)
 {
-	uint32_t members = rut_family_places(RUT_FAMILY_BYTES, table_bytes());
+	uint32_t members = rut_family_places(RUT_FAMILY_BYTES, t->bytes);
 	struct rut_agent_family *f;
 	uint64_t ino = 0;
 	int fd;
 
 	if (!members)
 		return -EFBIG;
-	fd = rut_memfd(RUT_AGENT_TABLE_MEMFD, RUT_FAMILY_BYTES + members * table_bytes(), &ino);
+	fd = rut_memfd(RUT_AGENT_TABLE_MEMFD, RUT_FAMILY_BYTES + members * t->bytes, &ino);
 	if (fd < 0)
 		return fd;
 	f = map_shared(at, RUT_FAMILY_BYTES, fd, 0);
@@ -135,7 +137,7 @@ static int make_family(struct rut_table *t, void *at)
 	}
 	f->abi = RUT_AGENT_ABI;
 	f->members = members;
-	f->table_bytes = table_bytes();
+	f->table_bytes = t->bytes;
 	f->member[0] = (struct rut_agent_member){RUT_MEMBER_TAKEN, getpid()};
 	f->magic = RUT_FAMILY_MAGIC;
 	t->family = f;
@@ -147,17 +149,18 @@ static int make_family(struct rut_table *t, void *at)
 
 static void *map_table(const struct rut_table *t)
 {
-	return map_shared(NULL, table_bytes(), t->fd, RUT_FAMILY_BYTES + t->member * table_bytes());
+	return map_shared(NULL, t->bytes, t->fd, RUT_FAMILY_BYTES + t->member * t->bytes);
 }
 
-int rut_table_init(struct rut_table *t)
+int rut_table_init(struct rut_table *t, size_t extra_bytes)
 {
-	size_t bytes = table_bytes();
+	size_t bytes = table_bytes(extra_bytes);
 	struct rut_agent_table *hdr;
 	int r;
 
 	memset(t, 0, sizeof(*t));
 	t->fd = -1;
+	t->bytes = bytes;
 	r = make_family(t, NULL);
 	if (r < 0)
 		return r;
@@ -183,6 +186,9 @@ int rut_table_init(struct rut_table *t)
 	hdr->ticks_are_tsc = rut_clock_is_tsc;
 	t->rows = (struct rut_agent_row *)((char *)hdr + hdr->rows_off);
 	t->strs = (char *)hdr + hdr->strs_off;
+	hdr->extra_bytes = extra_bytes;
+	hdr->extra_off = extra_bytes ? EXTRA_OFF : 0;
+	t->extra = (char *)hdr + EXTRA_OFF;
 	begin_dump(t, (char *)hdr, bytes);
 	t->other_str = rut_table_str(t, RUT_OTHER, sizeof(RUT_OTHER) - 1);
 	rut_table_ready(t);
@@ -198,7 +204,7 @@ void rut_table_ready(struct rut_table *t)
 void rut_table_fini(struct rut_table *t)
 {
 	if (t->hdr)
-		munmap(t->hdr, table_bytes());
+		munmap(t->hdr, t->bytes);
 	if (t->family)
 		munmap(t->family, RUT_FAMILY_BYTES);
 	if (rut_fd_is(t->fd, t->ino))
@@ -244,7 +250,7 @@ static int find_place(struct rut_table *t)
 
 int rut_table_fork(struct rut_table *t)
 {
-	size_t bytes = table_bytes();
+	size_t bytes = t->bytes;
 	struct rut_agent_table *copy;
 	int r = find_place(t);
 

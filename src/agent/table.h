@@ -18,7 +18,9 @@ struct rut_table {
 	struct rut_agent_table *hdr; /* the shared mapping; owned */
 	struct rut_agent_row *rows;
 	char *strs;
+	char *extra;			 /* of the first row */
 	struct rut_agent_family *family; /* the file's first pages, shared; owned */
+	size_t bytes;			 /* of the mapping */
 	uint32_t member;		 /* our place in the file */
 	int fd;
 	uint64_t ino;
@@ -33,7 +35,8 @@ struct rut_table {
 	size_t rows_dumped, strs_dumped; /* core dumps get the table up to here */
 };
 
-int rut_table_init(struct rut_table *t);
+/* `extra_bytes`: that much is kept beside each row, zero at first. */
+int rut_table_init(struct rut_table *t, size_t extra_bytes);
 void rut_table_fini(struct rut_table *t);
 
 /*
@@ -55,6 +58,12 @@ const char *rut_table_get(const struct rut_table *t, uint32_t str);
  */
 struct rut_agent_row *rut_table_row(struct rut_table *t, uint32_t path, uint32_t line,
 				    uint32_t class_name, uint32_t method, uint32_t flags);
+
+/* What is kept beside a row of this table, which has something there. */
+static inline void *rut_table_extra(const struct rut_table *t, const struct rut_agent_row *row)
+{
+	return t->extra + (size_t)(row - t->rows) * t->hdr->extra_bytes;
+}
 
 /* Memory that is not malloc's: hooks may run anywhere. */
 void *rut_map(size_t bytes);

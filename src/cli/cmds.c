@@ -14,6 +14,7 @@ extern const struct rut_cmd cmd_objects_total;
 extern const struct rut_cmd cmd_objects;
 extern const struct rut_cmd cmd_arrays;
 extern const struct rut_cmd cmd_strings;
+extern const struct rut_cmd cmd_exceptions;
 extern const struct rut_cmd cmd_ps;
 extern const struct rut_cmd cmd_record;
 extern const struct rut_cmd cmd_doctor;
@@ -71,6 +72,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_objects,
 	&cmd_arrays,
 	&cmd_strings,
+	&cmd_exceptions,
 	&cmd_stacks,
 	&cmd_ps,
 	&cmd_tracepoints,

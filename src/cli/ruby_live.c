@@ -79,6 +79,7 @@ const char *rut_mode_name(enum rut_ruby_mode mode)
 		[RUT_RUBY_ARRAYS] = "arrays",
 		[RUT_RUBY_STRINGS] = "strings",
 		[RUT_RUBY_TRACE] = "trace",
+		[RUT_RUBY_RAISES] = "exceptions",
 	};
 
 	return names[mode];
@@ -249,6 +250,13 @@ static const char *word(uint64_t n, const char *one, const char *many)
 	return n == 1 ? one : many;
 }
 
+static const char *what_is_counted(enum rut_ruby_mode mode, uint64_t n)
+{
+	return mode <= RUT_RUBY_TIME	 ? word(n, "call", "calls")
+	       : mode == RUT_RUBY_RAISES ? word(n, "exception", "exceptions")
+					 : word(n, "allocation", "allocations");
+}
+
 static void print_heading(struct rut_live *l, struct rut_buf *out, bool final)
 {
 	char time[RUT_TEXT_DURATION_SIZE];
@@ -256,13 +264,12 @@ static void print_heading(struct rut_live *l, struct rut_buf *out, bool final)
 	uint64_t sum = calls ? l->rows.sum_calls : l->rows.sum_count;
 	size_t rows = l->rows.count;
 
-	rut_buf_printf(
-		out, "%s%s after %s: %" PRIu64 " %s, %zu %s", l->intervals ? "\n" : "",
-		rut_mode_name(l->mode), rut_text_duration(time, l->updated_ns - l->count_ns), sum,
-		calls ? word(sum, "call", "calls") : word(sum, "allocation", "allocations"), rows,
-		calls				    ? word(rows, "method", "methods")
-		: l->mode == RUT_RUBY_OBJECTS_TOTAL ? word(rows, "class", "classes")
-						    : word(rows, "place", "places"));
+	rut_buf_printf(out, "%s%s after %s: %" PRIu64 " %s, %zu %s", l->intervals ? "\n" : "",
+		       rut_mode_name(l->mode), rut_text_duration(time, l->updated_ns - l->count_ns),
+		       sum, what_is_counted(l->mode, sum), rows,
+		       calls				   ? word(rows, "method", "methods")
+		       : l->mode == RUT_RUBY_OBJECTS_TOTAL ? word(rows, "class", "classes")
+							   : word(rows, "place", "places"));
 	if (l->processes > 1)
 		rut_buf_printf(out, ", %d processes", l->processes);
 	if (l->lost)

@@ -91,6 +91,8 @@ static void add_row(struct rut_rows *rows, struct rut_row *to, const struct rut_
 		to->r.max_ns = r->max_ns;
 	to->r.count += r->count;
 	to->r.bytes += r->bytes;
+	if (r->message)
+		to->r.message = r->message;
 }
 
 static uint64_t amount(const struct rut_rows *rows, const struct rut_ruby_row *r)
@@ -198,6 +200,8 @@ static int compare_column(const struct rut_row *ra, const struct rut_row *rb, en
 		return compare_u64(a->count, b->count);
 	case RUT_COL_BYTES:
 		return compare_u64(a->bytes, b->bytes);
+	case RUT_COL_MESSAGE:
+		return compare_str(a->message, b->message);
 	case RUT_COL_NONE:
 		break;
 	}
@@ -239,6 +243,10 @@ static const enum rut_row_column objects_columns[] = {RUT_COL_PID,    RUT_COL_FI
 						      RUT_COL_OBJECT, RUT_COL_COUNT, RUT_COL_RATE,
 						      RUT_COL_BYTES,  RUT_COL_NONE};
 
+static const enum rut_row_column raises_columns[] = {RUT_COL_PID,     RUT_COL_FILE,  RUT_COL_LINE,
+						     RUT_COL_OBJECT,  RUT_COL_COUNT, RUT_COL_RATE,
+						     RUT_COL_MESSAGE, RUT_COL_NONE};
+
 const enum rut_row_column *rut_rows_columns(enum rut_ruby_mode mode, bool per_process)
 {
 	const enum rut_row_column *c = objects_columns;
@@ -249,6 +257,8 @@ const enum rut_row_column *rut_rows_columns(enum rut_ruby_mode mode, bool per_pr
 		c = time_columns;
 	else if (mode == RUT_RUBY_OBJECTS_TOTAL)
 		c = total_columns;
+	else if (mode == RUT_RUBY_RAISES)
+		c = raises_columns;
 	return per_process ? c : c + 1;
 }
 
@@ -271,6 +281,8 @@ static const struct {
 	[RUT_COL_MAX] = {"max", {.title = "MAX"}},
 	[RUT_COL_COUNT] = {"count", {.title = "COUNT"}},
 	[RUT_COL_BYTES] = {"bytes", {.title = "BYTES"}},
+	[RUT_COL_MESSAGE] =
+		{"message", {.title = "LAST MESSAGE", .left = true, .min_width = 12, .grow = true}},
 };
 
 const char *rut_rows_column_name(enum rut_row_column c)
@@ -357,6 +369,8 @@ static void add_cell(struct rut_table *t, const struct rut_row *row, enum rut_ro
 		return add_time(t, r->max_ns);
 	case RUT_COL_COUNT:
 		return rut_table_addf(t, "%" PRIu64, r->count);
+	case RUT_COL_MESSAGE:
+		return rut_table_add(t, r->message ? r->message : "");
 	case RUT_COL_BYTES:
 		return rut_table_addf(t, "%" PRIu64, r->bytes);
 	case RUT_COL_NONE:
@@ -417,7 +431,10 @@ void rut_rows_json(const struct rut_rows *rows, struct rut_buf *out, size_t limi
 		}
 		if (!counts_calls(rows->mode)) {
 			rut_jsonl_u64(out, "count", r->count);
-			rut_jsonl_u64(out, "bytes", r->bytes);
+			if (rows->mode == RUT_RUBY_RAISES)
+				rut_jsonl_str(out, "message", r->message);
+			else
+				rut_jsonl_u64(out, "bytes", r->bytes);
 		}
 		if (r->pid)
 			rut_jsonl_u64(out, "pid", (uint64_t)r->pid);

@@ -29,6 +29,7 @@ enum rut_row_column {
 	RUT_COL_MAX,
 	RUT_COL_COUNT,
 	RUT_COL_BYTES,
+	RUT_COL_MESSAGE,
 	RUT_COL_NONE,
 };
 

@@ -141,7 +141,10 @@ static void draw_status(struct rut_live *l, size_t columns)
 		       l->paused ? "PAUSED  " : "",
 		       rut_tracer_settled(l->tracer) ? "" : "NOT ALL CODE YET  ",
 		       rut_mode_name(l->mode), calls ? l->rows.sum_calls : l->rows.sum_count,
-		       calls ? "calls" : "allocations", (l->updated_ns - l->count_ns) / 1000000000);
+		       calls			    ? "calls"
+		       : l->mode == RUT_RUBY_RAISES ? "exceptions"
+						    : "allocations",
+		       (l->updated_ns - l->count_ns) / 1000000000);
 	add_interval(&text, l->interval_ns);
 	rut_buf_printf(&text, "  %s%s  by %s%s  lost %" PRIu64 "  %d process%s  %s",
 		       l->all ? "all" : "app", l->opts.c_calls ? "+C" : "",

@@ -105,6 +105,8 @@ struct rut_tracer {
 	struct rut_tracee **tracees; /* owned */
 	size_t count, cap;
 	struct rut_strtab strings;
+	struct rut_strtab messages; /* those of exceptions */
+	bool forget_messages;
 	struct rut_ruby_row *rows; /* owned */
 	size_t rows_cap;
 	struct rut_candidate candidates[RUT_CANDIDATES];

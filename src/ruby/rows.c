@@ -123,6 +123,32 @@ static uint64_t to_ns(uint64_t ticks, double ns)
 	return r < 18e18 ? (uint64_t)r : 0; /* no time that anybody has counted */
 }
 
+/* The message beside row `i`; NULL: none, or it changes all the time. */
+static const char *message_of(struct rut_tracer *t, const struct rut_tracee *p, uint32_t i)
+{
+	uint64_t at = p->table->extra_off + i * sizeof(struct rut_agent_message);
+	const struct rut_agent_message *m;
+	char text[sizeof(m->text)];
+
+	if (at % 8 || at > p->table_bytes || p->table_bytes - at < sizeof(*m))
+		return NULL;
+	m = (const void *)((const char *)p->table + at);
+	for (int tries = 0; tries < 100; tries++) {
+		uint32_t before = __atomic_load_n(&m->sequence, __ATOMIC_ACQUIRE), len = m->len;
+		int64_t id;
+
+		if (before & 1 || len > sizeof(text))
+			continue;
+		memcpy(text, m->text, len);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (__atomic_load_n(&m->sequence, __ATOMIC_RELAXED) != before)
+			continue;
+		id = len ? rut_strtab_intern(&t->messages, text, len) : -1;
+		return id < 0 ? NULL : t->messages.strs[id].data;
+	}
+	return NULL;
+}
+
 static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i,
 		 const struct rut_agent_row *row, double ns, struct rut_ruby_row *to)
 {
@@ -156,6 +182,8 @@ static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i,
 		to->count = since(row->count, base->count);
 	if (row->epoch == p->table->reset_epoch)
 		to->max_ns = to_ns(row->max, ns);
+	if (t->config.mode == RUT_RUBY_RAISES && to->count)
+		to->message = message_of(t, p, i);
 	return to->calls || to->running || to->count || to->total_ns;
 }
 
@@ -199,6 +227,11 @@ int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, 
 {
 	size_t n = 0, need;
 
+	if (t->forget_messages) {
+		rut_strtab_fini(&t->messages);
+		t->messages = (struct rut_strtab){0};
+		t->forget_messages = false;
+	}
 	rut_family_look(t);
 	need = t->gone.count;
 	for (size_t i = 0; i < t->count; i++)
@@ -251,6 +284,7 @@ bool rut_tracer_rows_folded(const struct rut_tracer *t)
 void rut_tracer_reset(struct rut_tracer *t)
 {
 	t->gone.count = 0;
+	t->forget_messages = true; /* the caller still has rows with them */
 	for (size_t i = 0; i < t->count; i++) {
 		struct rut_tracee *p = t->tracees[i];
 		uint32_t count = row_count(p);

@@ -82,6 +82,7 @@ void rut_tracer_free(struct rut_tracer *t)
 	free(t->limits);
 	free(t->rows);
 	rut_strtab_fini(&t->strings);
+	rut_strtab_fini(&t->messages);
 	free(t);
 }
 

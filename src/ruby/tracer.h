@@ -27,6 +27,7 @@ enum rut_ruby_mode {
 	RUT_RUBY_STRINGS,	/* the same, strings only */
 	RUT_RUBY_TRACE,		/* one event per call, return, exception */
 	RUT_RUBY_RECORD,	/* events of `kinds`, into a trace: see record.h */
+	RUT_RUBY_RAISES,	/* exceptions per line and class */
 };
 
 /* What of the application is instrumented. Strings are borrowed until rut_tracer_free(). */
@@ -121,7 +122,8 @@ struct rut_ruby_row {
 	uint64_t calls;		 /* calls begun */
 	uint64_t total_ns, self_ns, max_ns;
 	uint64_t running;      /* of RUT_RUBY_TIME: calls not in `calls` that ran at attach */
-	uint64_t count, bytes; /* allocations */
+	uint64_t count, bytes; /* allocations; `count` of RUT_RUBY_RAISES: exceptions */
+	const char *message;   /* of RUT_RUBY_RAISES: the last one's; may be NULL */
 };
 
 /*

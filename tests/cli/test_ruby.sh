@@ -372,6 +372,40 @@ one_line_for_what_cannot_be_traced() {
   [ "$(wc -l <err)" = 1 ]
 }
 
+exceptions_count_with_their_last_message() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >fails.rb <<'EOF'
+class Lost < StandardError
+  def message; $asked = true; super; end
+end
+def fails(n)
+  raise Lost, "number #{n}: ü\n\e[31m"
+end
+20.times { |n| fails(n) rescue nil }
+3.times { Integer("x") rescue nil }
+fork { 5.times { |n| fails(20 + n) rescue nil } }
+Process.wait
+{}.fetch(:a) rescue nil
+raise Lost.allocate rescue nil
+abort "asked" if $asked
+puts "ran"
+EOF
+  "$R" exceptions --json --last -- ruby fails.rb >got
+  grep -q ran got
+  grep -v ran got | ruby -rjson -e '
+    rows = STDIN.each_line.map { |l| JSON.parse(l) }
+    seen = rows.to_h { |r| [[r["line"], r["class"]], [r["count"], r["message"]&.sub(/\d+/, "N")]] }
+    want = { [5, "Lost"] => [25, "number N: \u00fc\n\e[31m"],
+             [8, "ArgumentError"] => [3, "invalid value for Integer(): \"x\""],
+             [11, "KeyError"] => [1, "key not found: :a"],
+             [12, "Lost"] => [1, nil] }
+    abort "#{seen}" unless seen == want'
+  "$R" exceptions --last --class Lost -- ruby fails.rb >got
+  grep -qE 'fails.rb +5 +Lost +25 .*number [0-9]+: ü' got
+  not grep -q $'\033' got
+  not grep -q KeyError got
+}
+
 t_case "app leaves gems out, all does not" app_leaves_gems_out_and_all_does_not
 t_case "a folder removed under it is still the application" a_folder_removed_under_it_is_still_the_application
 t_case "a method bound often is counted once" a_method_bound_often_is_counted_once
@@ -386,5 +420,6 @@ t_case "a tree has the shape of the calls" a_tree_has_the_shape_of_the_calls
 t_case "--inside and the filters of a trace" inside_and_filters_of_a_trace
 t_case "slow calls are told with their callers" slow_calls_are_told_with_their_callers
 t_case "a trace ends when interrupted and with its target" a_trace_of_a_server_ends_in_the_right_way
+t_case "exceptions count with their last message" exceptions_count_with_their_last_message
 t_case "one line for what cannot be traced" one_line_for_what_cannot_be_traced
 t_done

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Exceptions, counted by the line that raises and their class, with the message of the last one.
+ *
+ * The message is what the exception was made with, when that is a String: a method `message` of the
+ * application is not called.
+ */
+#include "session.h"
+
+#include <string.h>
+
+#define UTF8_CONTINUED(c) (((unsigned char)(c)&0xc0) == 0x80)
+
+static void keep_message(const struct rut_session *s, const struct rut_agent_row *row, VALUE exc)
+{
+	struct rut_agent_message *m = rut_table_extra(&s->table, row);
+	size_t len;
+	const char *text = rut_str(rb.rb_attr_get(exc, rb.rb_intern("mesg")), &len);
+	uint32_t sequence = __atomic_load_n(&m->sequence, __ATOMIC_RELAXED);
+
+	if (len > sizeof(m->text)) {
+		len = sizeof(m->text);
+		while (len && UTF8_CONTINUED(text[len]))
+			len--;
+	}
+	/* Of two ractors the second one's is as good. */
+	if (sequence & 1 || !__atomic_compare_exchange_n(&m->sequence, &sequence, sequence + 1,
+							 false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
+	memcpy(m->text, text, len);
+	m->len = (uint32_t)len;
+	__atomic_store_n(&m->sequence, sequence + 2, __ATOMIC_RELEASE);
+}
+
+void rut_raises_on_raise(VALUE tp, void *session)
+{
+	struct rut_session *s = session;
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	const VALUE *cfp = rut_ruby_frame(ta->cfp);
+	VALUE exc = ta->data;
+	struct rut_agent_row *row;
+	uint32_t class_str, path_str;
+	const char *path;
+	char name[1024];
+	bool singleton;
+	int line;
+
+	if (!rut_single_ractor())
+		s->table.hdr->ractors |= RUT_RACTORS_UNSEEN;
+	path = rut_source_location(&line);
+	if (!path || rut_special_p(exc) ||
+	    !rut_place_wanted(s, path, cfp ? cfp[RUT_FRAME_ISEQ] : 0))
+		return;
+	rut_class_name(rb.rb_obj_class(exc), name, sizeof(name), &singleton);
+	if (!rut_filter_name(&s->filter, name, false, NULL))
+		return;
+	class_str = rut_table_str(&s->table, name, strlen(name));
+	path_str = rut_table_str(&s->table, path, strlen(path));
+	row = rut_table_row(&s->table, path_str, (uint32_t)line, class_str, 0, 0);
+	if (!row)
+		return;
+	rut_add(&row->count, 1);
+	keep_message(s, row, exc);
+}
