@@ -260,3 +260,30 @@ size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t siz
 	end(&o);
 	return o.len;
 }
+
+struct one {
+	struct out *o;
+	VALUE value;
+};
+
+static VALUE value_body(VALUE arg)
+{
+	const struct one *one = (const struct one *)arg;
+
+	put_value(one->o, one->value);
+	return rb.qnil;
+}
+
+size_t rut_value_format(VALUE value, char *buf, size_t size)
+{
+	struct out o = {.buf = buf, .size = size};
+	struct one one = {&o, value};
+	int failed = 0;
+
+	buf[0] = 0;
+	rb.rb_protect(value_body, (VALUE)&one, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	end(&o);
+	return o.len;
+}

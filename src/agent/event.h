@@ -16,6 +16,8 @@ enum rut_event_id {
 	RUT_EVENT_ID_RAISE,
 	RUT_EVENT_ID_SLOW,
 	RUT_EVENT_ID_CALL_ARGS,
+	RUT_EVENT_ID_RETURN_VALUE,
+	RUT_EVENT_ID_FRAMES, /* struct rut_event_slow: of the thread's next event */
 };
 
 struct rut_event_common {
@@ -34,6 +36,11 @@ struct rut_event_call_args {
 struct rut_event_return {
 	struct rut_event_common c;
 	uint64_t duration_ns;
+} __attribute__((packed));
+
+struct rut_event_return_value {
+	struct rut_event_return r;
+	char value[]; /* NUL-terminated */
 } __attribute__((packed));
 
 struct rut_event_raise {

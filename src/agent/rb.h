@@ -85,6 +85,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_profile_frame_path, (VALUE))                                                \
 	F(1, VALUE, rb_profile_frame_absolute_path, (VALUE))                                       \
 	F(1, VALUE, rb_profile_frame_first_lineno, (VALUE))                                        \
+	F(0, VALUE, rb_profile_frame_full_label, (VALUE))                                          \
 	F(1, VALUE, rb_profile_frame_label, (VALUE))                                               \
 	F(1, VALUE, rb_profile_frame_base_label, (VALUE))                                          \
 	F(1, VALUE, rb_profile_frame_classpath, (VALUE))                                           \

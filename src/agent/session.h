@@ -293,6 +293,8 @@ void rut_trace_stack(struct rut_session *s, uint32_t thread, uint32_t tid, const
 
 /* args.c: "a=1, b=\"x\"" of the call that begins; the length. */
 size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t size);
+/* One value, likewise. */
+size_t rut_value_format(VALUE value, char *buf, size_t size);
 
 /* hooks.c */
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events);

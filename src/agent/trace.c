@@ -162,6 +162,74 @@ static void fill(struct rut_event_common *c, uint32_t row, const struct rut_stac
 	c->depth = st ? st->count : 0;
 }
 
+#define FRAMES_MAX 64
+
+struct backtrace {
+	struct rut_session *s;
+	int skip; /* frames that are told otherwise */
+	uint32_t rows[FRAMES_MAX], count;
+};
+
+static uint32_t intern(struct rut_session *s, VALUE str)
+{
+	size_t len;
+	const char *text = rut_str(str, &len);
+
+	return len ? rut_table_str(&s->table, text, len) : 0;
+}
+
+/* Ruby 3.1 heeds no start. The frame that it puts below the outermost one has no line. */
+static VALUE backtrace_body(VALUE arg)
+{
+	struct backtrace *b = (struct backtrace *)arg;
+	VALUE frames[FRAMES_MAX];
+	int lines[FRAMES_MAX], n = rb.rb_profile_frames(0, FRAMES_MAX, frames, lines);
+
+	for (int i = b->skip; i < n; i++) {
+		VALUE path = rb.rb_profile_frame_path(frames[i]);
+		VALUE label = rb.rb_profile_frame_full_label
+				      ? rb.rb_profile_frame_full_label(frames[i])
+				      : rb.rb_profile_frame_label(frames[i]);
+		const struct rut_agent_row *row;
+
+		if (path != rb.qnil && lines[i] <= 0)
+			continue;
+		row = rut_table_row(&b->s->table, intern(b->s, path),
+				    lines[i] > 0 ? (uint32_t)lines[i] : 0, 0, intern(b->s, label),
+				    0);
+		if (row)
+			b->rows[b->count++] = (uint32_t)(row - b->s->table.rows);
+	}
+	return rb.qnil;
+}
+
+/* Where the event that comes next comes from. */
+static void write_frames(struct rut_session *s, const struct rut_stack *st, int skip)
+{
+	struct backtrace b = {.s = s, .skip = skip};
+	uint32_t size = (uint32_t)sizeof(struct rut_event_slow);
+	struct rut_event_slow *e;
+	int failed = 0;
+	uint64_t pos;
+
+	if (!(s->flags & RUT_AGENT_BACKTRACES))
+		return;
+	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
+	rb.rb_protect(backtrace_body, (VALUE)&b, &failed);
+	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	size += b.count * (uint32_t)sizeof(*b.rows);
+	e = (struct rut_event_slow *)reserve(s, size, RUT_EVENT_ID_FRAMES, &pos);
+	if (!e)
+		return;
+	fill(&e->c, 0, st);
+	e->duration_ns = 0;
+	e->caller_count = b.count;
+	memcpy(e->callers, b.rows, b.count * sizeof(*b.rows));
+	rut_ring_commit(&s->ring, pos, size);
+}
+
 /* The call that begins; `st` has not got it yet. */
 static void write_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta,
 		       struct rut_stack *st, struct rut_variant *v, bool is_c)
@@ -169,6 +237,7 @@ static void write_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta
 	struct rut_event_common *c;
 	uint64_t pos;
 
+	write_frames(s, st, !is_c);
 	if (s->flags & RUT_AGENT_ARGS && !is_c) {
 		char args[ARGS_BYTES];
 		uint32_t len, size;
@@ -194,11 +263,37 @@ static void write_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta
 	rut_ring_commit(&s->ring, pos, sizeof(*c));
 }
 
+static void write_return_value(struct rut_session *s, const struct rut_stack *st,
+			       const struct rut_variant *v, uint64_t duration_ns, VALUE value)
+{
+	struct rut_event_return_value *e;
+	char text[ARGS_BYTES];
+	uint32_t len, size;
+	uint64_t pos;
+
+	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
+	len = (uint32_t)rut_value_format(value, text, sizeof(text));
+	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
+	size = (uint32_t)sizeof(*e) + len + 1;
+	e = (struct rut_event_return_value *)reserve(s, size, RUT_EVENT_ID_RETURN_VALUE, &pos);
+	if (!e)
+		return;
+	fill(&e->r.c, row_number(s, v), st);
+	e->r.duration_ns = duration_ns;
+	memcpy(e->value, text, len + 1);
+	rut_ring_commit(&s->ring, pos, size);
+}
+
 static void write_return(struct rut_session *s, struct rut_stack *st, struct rut_variant *v,
-			 uint64_t duration_ns)
+			 uint64_t duration_ns, const VALUE *value)
 {
 	struct rut_event_return *e;
 	uint64_t pos;
+
+	if (s->flags & RUT_AGENT_VALUES && value) {
+		write_return_value(s, st, v, duration_ns, *value);
+		return;
+	}
 
 	e = (struct rut_event_return *)reserve(s, sizeof(*e), RUT_EVENT_ID_RETURN, &pos);
 	if (!e)
@@ -255,8 +350,12 @@ void rut_trace_stack(struct rut_session *s, uint32_t thread, uint32_t tid, const
 
 /* ---- calls ---- */
 
-/* The innermost call is over. Without `told` nobody said so: it ends without a record. */
-static void end_call(struct rut_session *s, struct rut_stack *st, uint64_t now_ns, bool told)
+/*
+ * The innermost call is over. Without `told` nobody said so: it ends without a record. `value`:
+ * what it returned, when that is known.
+ */
+static void end_call(struct rut_session *s, struct rut_stack *st, uint64_t now_ns, bool told,
+		     const VALUE *value)
 {
 	struct rut_frame *f = &st->frames[--st->count];
 	uint64_t ns = now_ns > f->begin ? now_ns - f->begin : 0;
@@ -266,7 +365,7 @@ static void end_call(struct rut_session *s, struct rut_stack *st, uint64_t now_n
 			if (ns >= s->slow_ns)
 				write_slow(s, st, f->v, ns);
 		} else if (s->flags & RUT_AGENT_RETURNS) {
-			write_return(s, st, f->v, ns);
+			write_return(s, st, f->v, ns, value);
 		}
 	}
 	if (f->v->inside && st->inside)
@@ -285,7 +384,7 @@ void rut_trace_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta, c
 		return;
 	}
 	while (st->count && st->frames[st->count - 1].cfp <= cfp)
-		end_call(s, st, 0, false);
+		end_call(s, st, 0, false, NULL);
 	if (v->inside)
 		st->inside++;
 	if (!s->slow_ns && (!s->inside || st->inside))
@@ -309,7 +408,8 @@ void rut_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c
 		return;
 	while (st->count && (const char *)st->frames[st->count - 1].cfp < cfp)
 		end_call(s, st, now_ns,
-			 is_c && (const char *)st->frames[st->count - 1].cfp == cfp - RUT_C_BELOW);
+			 is_c && (const char *)st->frames[st->count - 1].cfp == cfp - RUT_C_BELOW,
+			 &ta->data);
 	if (!st->count)
 		return;
 	f = &st->frames[st->count - 1];
@@ -317,7 +417,7 @@ void rut_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c
 			    (size_t)((const char *)f->cfp - cfp) + RUT_C_BELOW <=
 				    RUT_FRAME_BYTES_MAX
 		 : f->cfp == cfp)
-		end_call(s, st, now_ns, true);
+		end_call(s, st, now_ns, true, &ta->data);
 }
 
 void rut_trace_on_raise(VALUE tp, void *session)
@@ -343,6 +443,7 @@ void rut_trace_on_raise(VALUE tp, void *session)
 	rut_class_name(rb.rb_obj_class(ta->data), name, sizeof(name), &singleton);
 	class_str = rut_table_str(&s->table, name, strlen(name));
 	path_str = rut_table_str(&s->table, path, strlen(path));
+	write_frames(s, st, 0);
 	e = (struct rut_event_raise *)reserve(s, sizeof(*e), RUT_EVENT_ID_RAISE, &pos);
 	if (!e)
 		return;

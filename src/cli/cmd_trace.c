@@ -25,6 +25,7 @@ enum {
 	OPT_RETURNS,
 	OPT_THREAD,
 	OPT_ARGS,
+	OPT_BACKTRACE,
 	OPT_SLOW,
 	OPT_INSIDE,
 	OPT_ALL_CLASSES,
@@ -34,9 +35,12 @@ enum {
 static const struct rut_opt options[] = {
 	{"tree", NULL, "indent by depth, with durations", OPT_TREE},
 	{"time", NULL, "the time of day before each line", OPT_TIME},
-	{"returns", NULL, "a line for each return, with the duration", OPT_RETURNS},
+	{"returns", NULL, "a line for each return, with what is returned and the duration",
+	 OPT_RETURNS},
 	{"thread", NULL, "process and thread before each line", OPT_THREAD},
 	{"args", NULL, "the values of the arguments", OPT_ARGS},
+	{"backtrace", NULL, "where each call and exception comes from, below its line",
+	 OPT_BACKTRACE},
 	{"slow", "TIME", "only calls slower than that, with their callers: 10ms", OPT_SLOW},
 	{"inside", "METHOD", "only what happens below 'Class#name' or 'Class.name'", OPT_INSIDE},
 	{"all-classes", NULL, "do not leave out String, Array, Kernel and their like",
@@ -227,6 +231,8 @@ static int set_up(struct rut_trace *t, struct rut_tracer **ret_tracer, struct si
 		.mode = RUT_RUBY_TRACE,
 		.returns = t->style.returns || t->style.tree,
 		.args = t->style.args,
+		.values = t->style.returns,
+		.backtraces = t->style.backtrace,
 		.exceptions = !t->slow_ns,
 		.slow_ns = t->slow_ns,
 		.inside = t->inside,
@@ -291,6 +297,9 @@ static int take_own(struct rut_trace *t, struct rut_args *a, int id)
 	case OPT_ARGS:
 		t->style.args = true;
 		return -1;
+	case OPT_BACKTRACE:
+		t->style.backtrace = true;
+		return -1;
 	case OPT_SLOW:
 		id = rut_take_duration(a, "slow", &t->slow_ns);
 		if (id < 0 && !t->slow_ns)
@@ -326,6 +335,9 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		rc = rut_ruby_opts_check(&t.opts, cmd);
 	if (rc < 0 && t.slow_ns && (t.style.tree || t.style.returns))
 		rc = rut_usage_error(cmd, "--slow has lines of its own: no --tree or --returns");
+	if (rc < 0 && t.style.backtrace && (t.slow_ns || t.style.tree))
+		rc = rut_usage_error(cmd, "--backtrace is for plain lines: --slow and --tree show "
+					  "callers themselves");
 	if (rc < 0)
 		rc = rut_trace_run(&t);
 	rut_trace_fini(&t);

@@ -8,6 +8,8 @@
 #include "output/jsonl.h"
 #include "output/text.h"
 
+enum { DURATION_WIDTH = 10 };
+
 void rut_trace_print_init(struct rut_trace_print *tp, const struct rut_trace_style *style)
 {
 	*tp = (struct rut_trace_print){.style = *style, .second = -1};
@@ -99,6 +101,25 @@ static void add_duration(struct rut_buf *b, uint64_t ns)
 	rut_buf_puts(b, rut_text_duration(buf, ns));
 }
 
+static void add_callers(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
+{
+	for (size_t i = 0; i < ev->caller_count; i++) {
+		rut_buf_printf(&tp->out, "%*s from ", DURATION_WIDTH, "");
+		add_name(&tp->out, &ev->callers[i], true);
+		add_place(&tp->out, &ev->callers[i]);
+		rut_buf_putc(&tp->out, '\n');
+	}
+}
+
+static void add_value(const struct rut_trace_print *tp, struct rut_buf *b,
+		      const struct rut_ruby_event *ev)
+{
+	if (!tp->style.returns || !ev->value)
+		return;
+	rut_buf_puts(b, " = ");
+	rut_text_add(b, ev->value);
+}
+
 static void print_plain(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
 {
 	if (ev->type == RUT_RUBY_EVENT_RETURN && !tp->style.returns)
@@ -112,25 +133,26 @@ static void print_plain(struct rut_trace_print *tp, const struct rut_ruby_event 
 	case RUT_RUBY_EVENT_RETURN:
 		rut_buf_puts(&tp->out, "RETURN ");
 		add_name(&tp->out, ev, true);
+		add_value(tp, &tp->out, ev);
 		if (ev->duration_ns)
 			add_duration(&tp->out, ev->duration_ns);
 		break;
 	case RUT_RUBY_EVENT_RAISE:
 		add_exception(tp, ev);
+		add_callers(tp, ev);
 		return;
 	default:
 		add_lost(tp, ev);
 		return;
 	}
 	rut_buf_putc(&tp->out, '\n');
+	add_callers(tp, ev);
 }
 
 /*
  * The tree: the duration, then the name, indented by depth. A call that calls nothing traced is one
  * line; others are opened and closed with braces, as uftrace and the kernel's function graph do.
  */
-enum { DURATION_WIDTH = 10 };
-
 static void tree_margin(struct rut_trace_print *tp, const char *duration, uint32_t depth)
 {
 	for (size_t n = strlen(duration); n < DURATION_WIDTH; n++)
@@ -202,6 +224,7 @@ static void tree_return(struct rut_trace_print *tp, const struct rut_ruby_event 
 		tp->pending.valid = false;
 		tree_margin(tp, buf, ev->depth);
 		rut_buf_puts(&tp->out, tp->pending.name.data ? tp->pending.name.data : "?");
+		add_value(tp, &tp->out, ev);
 		rut_buf_putc(&tp->out, '\n');
 		return;
 	}
@@ -211,6 +234,7 @@ static void tree_return(struct rut_trace_print *tp, const struct rut_ruby_event 
 	tree_margin(tp, buf, ev->depth);
 	rut_buf_puts(&tp->out, "} ");
 	add_name(&tp->out, ev, true);
+	add_value(tp, &tp->out, ev);
 	rut_buf_putc(&tp->out, '\n');
 }
 
@@ -273,12 +297,7 @@ static void print_slow(struct rut_trace_print *tp, const struct rut_ruby_event *
 	add_args(tp, &tp->out, ev);
 	add_place(&tp->out, ev);
 	rut_buf_putc(&tp->out, '\n');
-	for (size_t i = 0; i < ev->caller_count; i++) {
-		rut_buf_printf(&tp->out, "%*s from ", DURATION_WIDTH, "");
-		add_name(&tp->out, &ev->callers[i], true);
-		add_place(&tp->out, &ev->callers[i]);
-		rut_buf_putc(&tp->out, '\n');
-	}
+	add_callers(tp, ev);
 }
 
 static void json_place(struct rut_buf *out, const struct rut_ruby_event *ev)
@@ -314,11 +333,13 @@ static void print_json(struct rut_trace_print *tp, const struct rut_ruby_event *
 	}
 	if (ev->args)
 		rut_jsonl_str(out, "args", ev->args);
+	if (ev->value)
+		rut_jsonl_str(out, "value", ev->value);
 	if (ev->type == RUT_RUBY_EVENT_RETURN || ev->type == RUT_RUBY_EVENT_SLOW)
 		rut_jsonl_u64(out, "duration_ns", ev->duration_ns);
 	if (ev->type == RUT_RUBY_EVENT_LOST)
 		rut_jsonl_u64(out, "lost", ev->lost);
-	if (ev->type == RUT_RUBY_EVENT_SLOW) {
+	if (ev->type == RUT_RUBY_EVENT_SLOW || ev->caller_count) {
 		rut_jsonl_array_open(out, "callers");
 		for (size_t i = 0; i < ev->caller_count; i++) {
 			rut_jsonl_begin(out);
@@ -336,13 +357,13 @@ void rut_trace_print_event(const struct rut_ruby_event *ev, void *arg)
 
 	if (ev->type == RUT_RUBY_EVENT_LOST)
 		tp->lost += ev->lost;
+	tp->events += ev->type != RUT_RUBY_EVENT_START && ev->type != RUT_RUBY_EVENT_EXIT;
 	if (tp->style.json) {
 		print_json(tp, ev);
 		return;
 	}
 	if (ev->type == RUT_RUBY_EVENT_START || ev->type == RUT_RUBY_EVENT_EXIT)
 		return;
-	tp->events++;
 	if (ev->type == RUT_RUBY_EVENT_LOST && !tp->style.tree)
 		add_lost(tp, ev);
 	else if (tp->style.slow)

@@ -18,7 +18,7 @@
 #include "ruby/tracer.h"
 
 struct rut_trace_style {
-	bool tree, time, returns, thread, args, slow, json;
+	bool tree, time, returns, thread, args, slow, json, backtrace;
 	bool inside; /* the tree begins at the method of --inside, however deep that is */
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
 };

@@ -37,6 +37,9 @@ struct rut_events {
 	uint64_t time_ns;     /* of the record at `off`; valid when has */
 	uint64_t told_ns;     /* of the last record */
 	bool has;
+	/* A backtrace, of the next event of this thread. */
+	uint32_t frames_tid, frame_count;
+	uint32_t frames[RUT_EVENT_CALLERS];
 };
 
 int rut_events_open_at(struct rut_tracee *p, int fd, uint64_t off, uint64_t bytes,
@@ -213,10 +216,33 @@ static void row_names(struct rut_tracer *t, struct rut_tracee *p, uint32_t numbe
 	ev->is_c = rut_rows_is_c(p, number);
 }
 
+static void keep_frames(struct rut_events *e, const struct rut_event_slow *rec)
+{
+	e->frames_tid = rec->c.tid;
+	e->frame_count = rec->caller_count;
+	memcpy(e->frames, rec->callers, rec->caller_count * sizeof(*e->frames));
+}
+
+/* `rows`: numbers, wherever they stand in a record. */
+static void name_callers(struct rut_tracer *t, struct rut_tracee *p, const void *rows, size_t count,
+			 struct rut_ruby_event *ev)
+{
+	static struct rut_ruby_event callers[RUT_EVENT_CALLERS];
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t row;
+
+		memcpy(&row, (const char *)rows + i * sizeof(row), sizeof(row));
+		callers[i] = (struct rut_ruby_event){.type = RUT_RUBY_EVENT_CALL};
+		row_names(t, p, row, &callers[i]);
+	}
+	ev->callers = callers;
+	ev->caller_count = count;
+}
+
 static void tell(struct rut_tracer *t, struct rut_tracee *p, const unsigned char *rec, size_t size,
 		 struct rut_ruby_event *ev)
 {
-	static struct rut_ruby_event callers[RUT_EVENT_CALLERS];
 	const struct rut_event_slow *slow = (const void *)rec;
 
 	switch (ev->type) {
@@ -228,12 +254,8 @@ static void tell(struct rut_tracer *t, struct rut_tracee *p, const unsigned char
 	case RUT_RUBY_EVENT_SLOW:
 		row_names(t, p, slow->c.row, ev);
 		ev->duration_ns = slow->duration_ns;
-		ev->callers = callers;
-		ev->caller_count = (size - sizeof(*slow)) / sizeof(uint32_t);
-		for (size_t i = 0; i < ev->caller_count; i++) {
-			callers[i] = (struct rut_ruby_event){.type = RUT_RUBY_EVENT_CALL};
-			row_names(t, p, slow->callers[i], &callers[i]);
-		}
+		name_callers(t, p, rec + sizeof(*slow), (size - sizeof(*slow)) / sizeof(uint32_t),
+			     ev);
 		break;
 	case RUT_RUBY_EVENT_RETURN:
 		ev->duration_ns = ((const struct rut_event_return *)rec)->duration_ns;
@@ -242,6 +264,10 @@ static void tell(struct rut_tracer *t, struct rut_tracee *p, const unsigned char
 	default:
 		row_names(t, p, slow->c.row, ev);
 		break;
+	}
+	if (p->events->frame_count && p->events->frames_tid == slow->c.tid) {
+		name_callers(t, p, p->events->frames, p->events->frame_count, ev);
+		p->events->frame_count = 0;
 	}
 	if (t->on_event)
 		t->on_event(ev, t->on_event_arg);
@@ -267,11 +293,20 @@ static size_t measure(const unsigned char *rec, size_t room, struct rut_ruby_eve
 		ev->type = RUT_RUBY_EVENT_RETURN;
 		n = sizeof(struct rut_event_return);
 		break;
+	case RUT_EVENT_ID_RETURN_VALUE:
+		ev->type = RUT_RUBY_EVENT_RETURN;
+		n = sizeof(struct rut_event_return);
+		if (room <= n)
+			return 0;
+		ev->value = (const char *)rec + n;
+		n += strnlen(ev->value, room - n) + 1;
+		break;
 	case RUT_EVENT_ID_RAISE:
 		ev->type = RUT_RUBY_EVENT_RAISE;
 		n = sizeof(struct rut_event_raise);
 		break;
 	case RUT_EVENT_ID_SLOW:
+	case RUT_EVENT_ID_FRAMES:
 		ev->type = RUT_RUBY_EVENT_SLOW;
 		if (room < sizeof(*slow) || slow->caller_count > RUT_EVENT_CALLERS)
 			return 0;
@@ -303,7 +338,10 @@ static void tell_next(struct rut_tracer *t, struct rut_tracee *p)
 		e->off = end; /* not ours: the rest of the packet cannot be read */
 		return;
 	}
-	tell(t, p, rec, size, &ev);
+	if ((c->header & 0xffff) == RUT_EVENT_ID_FRAMES)
+		keep_frames(e, (const void *)rec);
+	else
+		tell(t, p, rec, size, &ev);
 	e->off += size;
 }
 

@@ -49,6 +49,8 @@ struct rut_tracer_config {
 	/* RUT_RUBY_TRACE only: */
 	bool returns; /* events for returns too (needed for durations) */
 	bool args; /* the values of arguments, formatted in the target without running Ruby code */
+	bool values;	     /* what is returned, with `returns` */
+	bool backtraces;     /* callers of calls and exceptions, by Ruby's own stack */
 	bool exceptions;     /* events for exceptions */
 	bool names;	     /* rows, for rut_tracer_names(), also of methods that are not called */
 	bool stacks;	     /* nothing of that: what every thread does when it is attached */
@@ -191,9 +193,11 @@ struct rut_ruby_event {
 	bool singleton, is_c;
 	const char *path; /* RAISE: where raised */
 	uint32_t line;
-	const char *args; /* "a=1, b=\"x\"", or NULL */
+	const char *value; /* RETURN: what is returned, or NULL */
+	const char *args;  /* "a=1, b=\"x\"", or NULL */
 	uint64_t lost;
-	const struct rut_ruby_event *callers; /* SLOW: innermost first; names, path and line only */
+	/* SLOW, and with `backtraces`: innermost first; names, path and line only */
+	const struct rut_ruby_event *callers;
 	size_t caller_count;
 };
 

@@ -406,6 +406,59 @@ EOF
   not grep -q KeyError got
 }
 
+values_and_backtraces_of_a_trace() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >values.rb <<'EOF'
+class Shy; def inspect; abort "asked"; end; alias to_s inspect; end
+class Work
+  def outer(n)
+    inner(n) { |x| x + 1 }
+  end
+  def inner(n); yield n; end
+  def shy; Shy.new; end
+  def text; ["a", { b: nil }]; end
+  def fails
+    raise KeyError, "x"
+  rescue KeyError
+    :saved
+  end
+end
+work = Work.new
+work.outer(1)
+work.shy
+work.text
+work.fails
+EOF
+  "$R" trace --returns -- ruby values.rb | sed -E 's/0x[0-9a-f]+/ADDRESS/; s/ [0-9.]+[num]?s$//' | grep -v ^Tracing >got
+  cat >want <<'EOF'
+Work#outer
+Work#inner
+RETURN Work#inner = 2
+RETURN Work#outer = 2
+Work#shy
+RETURN Work#shy = #<Shy:ADDRESS>
+Work#text
+RETURN Work#text = ["a", {:b => nil}]
+Work#fails
+EXCEPTION KeyError (values.rb:10)
+RETURN Work#fails = :saved
+EOF
+  diff -u want got
+  "$R" trace --tree --returns -- ruby values.rb >got
+  grep -q ' Work#inner = 2$' got
+  grep -q '} Work#outer = 2$' got
+  "$R" trace --backtrace --json --method inner -- ruby values.rb >got 2>err
+  not grep -q 'no call' err
+  ruby -rjson -e '
+    calls = STDIN.each_line.map { |l| JSON.parse(l) }.select { |e| e["callers"] }
+    seen = calls.map { |e| [e["event"], e["callers"].map { |c| [c["method"], c["line"]] }] }
+    want = [["call", [["Work#outer", 4], ["<main>", 16]]],
+            ["raise", [["Work#fails", 10], ["<main>", 19]]]]
+    abort "#{seen}" unless seen == want' <got
+  "$R" trace --backtrace --method inner -- ruby values.rb >got
+  grep -A 2 '^Work.inner' got | grep -qE '^ +from Work#outer \(values.rb:4\)$'
+}
+
 t_case "app leaves gems out, all does not" app_leaves_gems_out_and_all_does_not
 t_case "a folder removed under it is still the application" a_folder_removed_under_it_is_still_the_application
 t_case "a method bound often is counted once" a_method_bound_often_is_counted_once
@@ -421,5 +474,6 @@ t_case "--inside and the filters of a trace" inside_and_filters_of_a_trace
 t_case "slow calls are told with their callers" slow_calls_are_told_with_their_callers
 t_case "a trace ends when interrupted and with its target" a_trace_of_a_server_ends_in_the_right_way
 t_case "exceptions count with their last message" exceptions_count_with_their_last_message
+t_case "values and backtraces of a trace" values_and_backtraces_of_a_trace
 t_case "one line for what cannot be traced" one_line_for_what_cannot_be_traced
 t_done
