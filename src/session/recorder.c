@@ -22,6 +22,7 @@
 #include "session/kernel.h"
 #include "session/own.h"
 #include "session/programs.h"
+#include "session/sizes.h"
 #include "session/rubies.h"
 
 const char *const rut_map_names[RUT_MAP_COUNT] = {
@@ -42,44 +43,8 @@ const char *const rut_map_names[RUT_MAP_COUNT] = {
 	[RUT_MAP_FRAME_CACHE] = "frame_cache",
 };
 
-#define SUBBUF_MIN (16u << 10)
-#define SUBBUF_MAX (4u << 20)
-
 /* More than the notices of forks that wait to be read: a few thousand a CPU (mappings.c). */
 #define GONE_MAX 16384
-
-/* Chooses 2^n sub-buffers of 2^k bytes a CPU that fit the memory asked for. */
-static int choose_sizes(const struct rut_record_conf *conf, int ncpus, uint32_t *ret_shift,
-			uint32_t *ret_count, struct rut_err *err)
-{
-	uint64_t total = conf->buffer_bytes ? conf->buffer_bytes : (uint64_t)ncpus << 24;
-	uint64_t each = total / (uint64_t)ncpus, sub = conf->subbuf_bytes;
-	uint32_t shift = 14, count = 2;
-
-	if (!sub) {
-		sub = each / 16;
-		if (sub > 256 << 10)
-			sub = each / 64 > 256 << 10 ? each / 64 : 256 << 10;
-		if (sub > 1 << 20)
-			sub = 1 << 20;
-		if (sub < SUBBUF_MIN)
-			sub = SUBBUF_MIN;
-	}
-	if (sub < SUBBUF_MIN || sub > SUBBUF_MAX)
-		return rut_err_set(err, EINVAL, "sub-buffers must have 16K to 4M bytes each");
-	while ((2ull << shift) <= sub)
-		shift++;
-	while (((uint64_t)count * 2) << shift <= each && count < RUT_RING_MAX_SUBBUFS)
-		count *= 2;
-	if ((uint64_t)count << shift > each && conf->buffer_bytes)
-		return rut_err_set(err, EINVAL,
-				   "a buffer of %llu bytes is too small for %d CPUs: at least %llu",
-				   (unsigned long long)total, ncpus,
-				   (unsigned long long)ncpus * 2 << shift);
-	*ret_shift = shift;
-	*ret_count = count;
-	return 0;
-}
 
 static int map_error(int rc, const char *name, uint32_t value, uint32_t entries,
 		     struct rut_err *err)
@@ -99,6 +64,40 @@ static int map_fd(enum bpf_map_type type, const char *name, uint32_t key, uint32
 	if (fd < 0)
 		return map_error(fd, name, value, entries, err);
 	return fd;
+}
+
+/* Since Linux 6.10 or so an array's elements may be larger than 4 MiB. */
+static bool has_big_elements(void)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
+	_cleanup_close_ int fd =
+		bpf_map_create(BPF_MAP_TYPE_ARRAY, "rutile_probe", 4, 2 * RUT_SUBBUF_MAX, 1, &opts);
+
+	return fd >= 0;
+}
+
+static int choose_sizes(const struct rut_recorder *r, uint32_t *ret_shift, uint32_t *ret_count,
+			struct rut_err *err)
+{
+	const uint64_t most = (uint64_t)r->ncpus * RUT_RING_MAX_SUBBUFS * RUT_SUBBUF_MAX;
+	struct rut_sizes_limits limits = {
+		.ncpus = r->ncpus,
+		.memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
+		.subbuf_bytes = RUT_SUBBUF_MAX,
+	};
+	struct rut_sizes sizes;
+	int rc;
+
+	if (r->conf.buffer_bytes > most && has_big_elements())
+		limits.subbuf_bytes = RUT_SUBBUF_BIG;
+	rc = rut_sizes_choose(&sizes, &r->conf, &limits, err);
+	if (rc)
+		return rc;
+	if (sizes.note[0])
+		rut_warn("%s", sizes.note);
+	*ret_shift = sizes.shift;
+	*ret_count = sizes.count;
+	return 0;
 }
 
 /* Room for the page lists too. */
@@ -327,6 +326,9 @@ static void list_pages(struct rut_recorder *r)
 	size_t n = r->meta_bytes / RUT_PAGE, nctl = r->ctls_bytes / RUT_PAGE,
 	       nring = r->data_bytes / RUT_PAGE, nstacks = rut_meta_stack_pages((uint32_t)r->nsets);
 
+	if (n > RUT_META_ANCHOR_PAGES)
+		rut_warn(
+			"the buffer is too large to be found in a memory dump by 'rutile recover'");
 	if (fd < 0 || n > RUT_META_ANCHOR_PAGES || !page_frames(fd, r->ctls, nctl, list) ||
 	    !page_frames(fd, r->data, nring, list + nctl) ||
 	    !page_frames(fd, r->stacks, nstacks, list + nctl + nring) ||
@@ -367,7 +369,7 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 	int rc = drop_missing(r, err);
 
 	if (!rc)
-		rc = choose_sizes(&r->conf, r->ncpus, &shift, &count, err);
+		rc = choose_sizes(r, &shift, &count, err);
 	if (!rc)
 		rc = make_uuid(r->uuid, err);
 	if (!rc)
