@@ -324,6 +324,7 @@ void rut_state_fini(struct rut_state *st)
 	for (int h = 0; h < RUT_HOOK_COUNT; h++)
 		free(st->hooks[h].subs);
 	free(st->classes);
+	rut_state_ruby_fini(st->ruby);
 	*st = (struct rut_state){0};
 }
 
@@ -401,7 +402,8 @@ static void find_refs(struct rut_state_class *c, const struct rut_ctf_event_clas
 static const struct rut_state_def *find_def(const char *name)
 {
 	const struct rut_state_def *const lists[] = {rut_state_sched_defs, rut_state_irq_defs,
-						     rut_state_block_defs, rut_state_dump_defs};
+						     rut_state_block_defs, rut_state_dump_defs,
+						     rut_state_ruby_defs};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
 		for (const struct rut_state_def *d = lists[i]; d->name; d++)

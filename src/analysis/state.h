@@ -135,6 +135,9 @@ enum rut_hook {
 	RUT_HOOK_NET,	     /* struct rut_hook_net */
 	RUT_HOOK_PAGE_ALLOC, /* struct rut_hook_thread */
 	RUT_HOOK_PAGE_FREE,
+	RUT_HOOK_RUBY_CALL,  /* struct rut_hook_ruby_call (ruby.h) */
+	RUT_HOOK_RUBY_BEGIN, /* struct rut_hook_ruby_begin */
+	RUT_HOOK_RUBY_EVENT, /* struct rut_hook_ruby_event */
 	RUT_HOOK_COUNT,
 };
 
@@ -226,6 +229,7 @@ struct rut_hook_list {
 
 /* ---- The model ---- */
 
+struct rut_ruby;
 struct rut_state;
 struct rut_state_class;
 
@@ -277,6 +281,7 @@ struct rut_state {
 	uint64_t fd_seq;
 	struct rut_remap *remaps; /* owned list: where a device mapper sent requests */
 	struct rut_block_rq *free_rqs;
+	struct rut_ruby *ruby; /* owned; state_ruby.c */
 	struct rut_map tables; /* file table address -> struct rut_file_table, owned */
 	const char *unknown, *empty, *socket; /* interned */
 	bool failed;			      /* out of memory: results are not complete */

@@ -24,6 +24,11 @@ extern const struct rut_state_def rut_state_sched_defs[];
 extern const struct rut_state_def rut_state_irq_defs[];
 extern const struct rut_state_def rut_state_block_defs[];
 extern const struct rut_state_def rut_state_dump_defs[];
+extern const struct rut_state_def rut_state_ruby_defs[];
+
+/* state_ruby.c: a CPU goes from one thread to another. */
+void rut_state_ruby_switch(struct rut_state *st, int64_t ts_ns, int64_t prev_tid, int64_t next_tid);
+void rut_state_ruby_fini(struct rut_ruby *m);
 
 void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 			 const struct rut_state_class *c);

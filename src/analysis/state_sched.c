@@ -54,6 +54,7 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	rut_state_set_comm(st, next, s, len);
 	check_prio(st, h.ts_ns, h.cpu, prev, rut_ctf_i64(ev, &c->f[SW_PREV_PRIO]));
 	check_prio(st, h.ts_ns, h.cpu, next, rut_ctf_i64(ev, &c->f[SW_NEXT_PRIO]));
+	rut_state_ruby_switch(st, h.ts_ns, h.prev_tid, h.next_tid);
 	if (st->hooks[RUT_HOOK_SWITCH].n) {
 		s = rut_ctf_str(ev, &c->f[SW_PREV_COMM], &len);
 		len = strnlen(s, len);

@@ -85,6 +85,7 @@
 	}
 
 const struct rut_opt rut_opts_plain[] = {COMMON, TOP, {0}};
+const struct rut_opt rut_opts_calls[] = {COMMON, MIN_MAX, TOP, {0}};
 const struct rut_opt rut_opts_cputop[] = {COMMON, TOP, TOP_FLAG, {0}};
 const struct rut_opt rut_opts_memtop[] = {COMMON, TOP, TOP_FLAG, {0}};
 const struct rut_opt rut_opts_syscalls[] = {COMMON, {0}};

@@ -99,7 +99,8 @@ struct rut_analysis_args {
 
 /* Which options a family of analyses has: all have the common ones. */
 extern const struct rut_opt rut_opts_cputop[], rut_opts_memtop[], rut_opts_syscalls[],
-	rut_opts_io[], rut_opts_irq[], rut_opts_sched[], rut_opts_period[], rut_opts_plain[];
+	rut_opts_io[], rut_opts_irq[], rut_opts_sched[], rut_opts_period[], rut_opts_plain[],
+	rut_opts_calls[];
 
 void rut_analysis_args_fini(struct rut_analysis_args *a);
 /*

@@ -81,6 +81,12 @@ static const struct verb verbs[] = {
 	{"futexstats", &rut_analysis_futex, want_nothing},
 	{"wakeupchain", &rut_analysis_wakeupchain, want_nothing},
 	{"fdtop", &rut_analysis_fdtop, want_nothing},
+	{"rubytop", &rut_analysis_rubytop, want_nothing},
+	{"rubyslow", &rut_analysis_rubyslow, want_nothing},
+	{"rubyexceptions", &rut_analysis_rubyexceptions, want_nothing},
+	{"rubyalloc", &rut_analysis_rubyalloc, want_nothing},
+	{"rubygc", &rut_analysis_rubygc, want_nothing},
+	{"gvl", &rut_analysis_gvl, want_nothing},
 };
 
 static const struct verb *find_verb(const char *name)
@@ -175,6 +181,12 @@ VERB(periodlog, rut_opts_period, "all periods in order of time");
 VERB(periodtop, rut_opts_period, "the longest periods");
 VERB(periodfreq, rut_opts_period, "distribution of the durations of periods");
 VERB(futexstats, rut_opts_plain, "waits and contention by futex and thread");
+VERB(rubytop, rut_opts_calls, "calls and times of Ruby methods, on a CPU and waiting");
+VERB(rubyslow, rut_opts_calls, "the slowest Ruby calls, each with its tree");
+VERB(rubyexceptions, rut_opts_plain, "Ruby exceptions by class and place");
+VERB(rubyalloc, rut_opts_plain, "Ruby allocations by class and place");
+VERB(rubygc, rut_opts_plain, "pauses of Ruby's garbage collector by process and method");
+VERB(gvl, rut_opts_plain, "waits for Ruby's lock, and the methods that held it");
 VERB(fdtop, rut_opts_plain, "open descriptors over time by process: leaks");
 
 const struct rut_cmd cmd_wakeupchain = {

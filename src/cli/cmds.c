@@ -53,6 +53,12 @@ extern const struct rut_cmd cmd_periodlog;
 extern const struct rut_cmd cmd_periodtop;
 extern const struct rut_cmd cmd_periodfreq;
 extern const struct rut_cmd cmd_futexstats;
+extern const struct rut_cmd cmd_gvl;
+extern const struct rut_cmd cmd_rubyalloc;
+extern const struct rut_cmd cmd_rubyexceptions;
+extern const struct rut_cmd cmd_rubygc;
+extern const struct rut_cmd cmd_rubyslow;
+extern const struct rut_cmd cmd_rubytop;
 extern const struct rut_cmd cmd_wakeupchain;
 extern const struct rut_cmd cmd_fdtop;
 extern const struct rut_cmd cmd_save;
@@ -102,6 +108,12 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_periodtop,
 	&cmd_periodfreq,
 	&cmd_futexstats,
+	&cmd_rubytop,
+	&cmd_rubyslow,
+	&cmd_rubyexceptions,
+	&cmd_rubyalloc,
+	&cmd_rubygc,
+	&cmd_gvl,
 	&cmd_wakeupchain,
 	&cmd_fdtop,
 	&cmd_save, &cmd_service, &cmd_recover, &cmd_probes, &cmd_help,
