@@ -29,7 +29,7 @@ static void on_session(const char *name, void *arg)
 	printf("%-20s %-8s %6.0fM %12llu events %8llu lost  %s\n", name,
 	       m->running ? "records" : "stopped", (double)r->data_bytes / 1048576,
 	       (unsigned long long)rut_recorder_records(r),
-	       (unsigned long long)(rut_recorder_lost(r) + rut_session_missed(r)),
+	       (unsigned long long)(rut_recorder_lost(r) + rut_recorder_missed(r)),
 	       m->output.pattern[0] ? m->current : "memory");
 	rut_recorder_free(r);
 }

@@ -215,7 +215,7 @@ static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 static void finish(struct rut_recorder *r, struct rut_consumer *c)
 {
 	struct rut_err err = RUT_ERR_INIT;
-	uint64_t missed = rut_programs_missed(r), lost;
+	uint64_t missed, lost;
 	char path[RUT_PATH_MAX];
 
 	rut_programs_detach(r);
@@ -223,6 +223,7 @@ static void finish(struct rut_recorder *r, struct rut_consumer *c)
 	if (rut_consumer_close(c, &err) < 0)
 		fprintf(stderr, "rutile record: %s; what was in memory is lost\n", err.msg);
 	lost = rut_recorder_lost(r);
+	missed = rut_recorder_missed(r);
 	fprintf(stderr,
 		"rutile record: %s: %llu events, %.1f MiB in %llu packets, %llu events lost", path,
 		(unsigned long long)c->total_records, (double)c->total_bytes / 1048576,

@@ -66,7 +66,8 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 		printf("writing      fails: %s\n", strerror(m->write_errno));
 	printf("recorded     %llu events\n", (unsigned long long)rut_recorder_records(r));
 	printf("lost         %llu, and %llu nested in themselves\n",
-	       (unsigned long long)rut_recorder_lost(r), (unsigned long long)rut_session_missed(r));
+	       (unsigned long long)rut_recorder_lost(r),
+	       (unsigned long long)rut_recorder_missed(r));
 	if (rut_recorder_stacks_lost(r))
 		printf("stacks lost  %llu\n", (unsigned long long)rut_recorder_stacks_lost(r));
 	print_budget(r);

@@ -194,7 +194,8 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	rut_info("ends: %llu events, %.1f MiB in %llu packets, %llu events lost",
 		 (unsigned long long)c->total_records, (double)c->total_bytes / 1048576,
 		 (unsigned long long)c->total_packets,
-		 (unsigned long long)(rut_recorder_lost(c->recorder) + c->recorder->meta->missed));
+		 (unsigned long long)(rut_recorder_lost(c->recorder) +
+				      rut_recorder_missed(c->recorder)));
 	if (rut_recorder_stacks_lost(c->recorder))
 		rut_warn("%llu stacks were lost: there were too many different ones at once",
 			 (unsigned long long)rut_recorder_stacks_lost(c->recorder));

@@ -124,6 +124,24 @@ static void pin_path(char *to, size_t size, const char *session, const char *kin
 	snprintf(to, size, RUT_PIN_ROOT "/%s/%s_%s", session, kind, name);
 }
 
+/* Adds what the program of a pinned link missed. */
+static void add_missed(const char *path, const char *name, void *arg)
+{
+	_cleanup_close_ int link = bpf_obj_get(path);
+	_cleanup_close_ int prog = -1;
+	struct bpf_link_info li = {0};
+	struct bpf_prog_info pi = {0};
+	uint32_t len = sizeof(li);
+	uint64_t *sum = arg;
+
+	if (link < 0 || bpf_obj_get_info_by_fd(link, &li, &len) < 0)
+		return;
+	prog = bpf_prog_get_fd_by_id(li.prog_id);
+	len = sizeof(pi);
+	if (prog >= 0 && !bpf_obj_get_info_by_fd(prog, &pi, &len))
+		*sum += pi.recursion_misses;
+}
+
 static int pin_link(struct rut_recorder *r, struct rut_link *l, struct rut_err *err)
 {
 	char path[256];
@@ -132,6 +150,7 @@ static int pin_link(struct rut_recorder *r, struct rut_link *l, struct rut_err *
 	if (l->pinned)
 		return 0;
 	pin_path(path, sizeof(path), r->conf.name, "link", l->name);
+	add_missed(path, NULL, &r->meta->missed);
 	/* The new program runs already, so that nothing is missed between the two. */
 	unlink(path);
 	rc = bpf_link__pin(l->link, path);
@@ -321,24 +340,8 @@ static void unpin_link(const char *path, const char *name, void *arg)
 	/* Links of dynamic events have names of their own, which no program has. */
 	if (u->sel && (rut_programs_wanted(u->r, u->sel, name) || strchr(name, ':')))
 		return;
+	add_missed(path, name, &u->r->meta->missed);
 	unpin_and_note(path, &u->gone);
-}
-
-static void add_missed(const char *path, const char *name, void *arg)
-{
-	_cleanup_close_ int link = bpf_obj_get(path);
-	_cleanup_close_ int prog = -1;
-	struct bpf_link_info li = {0};
-	struct bpf_prog_info pi = {0};
-	uint32_t len = sizeof(li);
-	uint64_t *sum = arg;
-
-	if (link < 0 || bpf_obj_get_info_by_fd(link, &li, &len) < 0)
-		return;
-	prog = bpf_prog_get_fd_by_id(li.prog_id);
-	len = sizeof(pi);
-	if (prog >= 0 && !bpf_obj_get_info_by_fd(prog, &pi, &len))
-		*sum += pi.recursion_misses;
 }
 
 uint64_t rut_session_missed(const struct rut_recorder *r)
@@ -354,8 +357,6 @@ int rut_session_unpin_links(struct rut_recorder *r, const struct rut_selection *
 	struct unpin u = {.r = r, .sel = sel};
 	int n;
 
-	if (!sel)
-		r->meta->missed = rut_session_missed(r);
 	n = each_pin(r->conf.name, "link_", unpin_link, &u);
 	wait_gone(&u.gone);
 	return n;
@@ -377,6 +378,7 @@ void rut_session_unpin_dynamic(const struct rut_recorder *r, uint32_t id)
 	char prefix[32];
 
 	snprintf(prefix, sizeof(prefix), "link_dyn:%u:", id);
+	each_pin(r->conf.name, prefix, add_missed, &r->meta->missed);
 	each_pin(r->conf.name, prefix, note_pin, &gone);
 	wait_gone(&gone);
 }

@@ -21,6 +21,7 @@
 #include "session/dynamic.h"
 #include "session/kernel.h"
 #include "session/own.h"
+#include "session/pin.h"
 #include "session/programs.h"
 #include "session/sizes.h"
 #include "session/rubies.h"
@@ -462,7 +463,33 @@ uint64_t rut_recorder_lost(const struct rut_recorder *r)
 
 	for (int cpu = 0; cpu < r->ncpus; cpu++)
 		lost += __atomic_load_n(&r->rings[cpu].ctl->lost, __ATOMIC_RELAXED);
-	return lost;
+	return lost - __atomic_load_n(&r->meta->missed_counted, __ATOMIC_RELAXED);
+}
+
+uint64_t rut_recorder_missed(const struct rut_recorder *r)
+{
+	/* Programs of this process, or pinned ones. */
+	return r->nobjects ? rut_programs_missed(r) : rut_session_missed(r);
+}
+
+/* The ring with a packet that will be closed at once, if there is one. */
+static struct rut_ring *open_ring(const struct rut_recorder *r)
+{
+	for (int cpu = 0; cpu < r->ncpus; cpu++)
+		if (r->rings[cpu].ctl->pos & (r->rings[cpu].subbuf_size - 1))
+			return &r->rings[cpu];
+	return &r->rings[0];
+}
+
+static void count_missed(const struct rut_recorder *r)
+{
+	uint64_t missed = rut_recorder_missed(r);
+	uint64_t had = __atomic_load_n(&r->meta->missed_counted, __ATOMIC_RELAXED);
+
+	/* Another process may do the same. */
+	if (missed > had && __atomic_compare_exchange_n(&r->meta->missed_counted, &had, missed,
+							false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		__atomic_fetch_add(&open_ring(r)->ctl->lost, missed - had, __ATOMIC_RELAXED);
 }
 
 uint64_t rut_recorder_stacks_lost(const struct rut_recorder *r)
@@ -477,6 +504,7 @@ uint64_t rut_recorder_stacks_lost(const struct rut_recorder *r)
 
 void rut_recorder_flush(const struct rut_recorder *r)
 {
+	count_missed(r);
 	for (int cpu = 0; cpu < r->ncpus; cpu++)
 		rut_ring_flush(&r->rings[cpu]);
 }

@@ -108,13 +108,22 @@ int rut_recorder_trace_family(struct rut_recorder *r, pid_t pid);
 /* Records stored so far, the statedump's included. */
 uint64_t rut_recorder_records(const struct rut_recorder *r);
 
-/* Records lost so far for want of room. */
+/* Records lost so far for want of room; rut_recorder_missed() is not in it. */
 uint64_t rut_recorder_lost(const struct rut_recorder *r);
 
 /* Stacks that are not in the trace although records refer to them: not of a flight recorder. */
 uint64_t rut_recorder_stacks_lost(const struct rut_recorder *r);
 
-/* Closes all packets that are being written. */
+/*
+ * Events lost so far because they were nested in an event of the same program, which the kernel
+ * runs once a CPU at a time. It counts them by program, not by CPU.
+ */
+uint64_t rut_recorder_missed(const struct rut_recorder *r);
+
+/*
+ * Closes all packets that are being written. What rut_recorder_missed() found since the last time
+ * goes into the lost events of one of them, so that every reader of the trace knows of it.
+ */
 void rut_recorder_flush(const struct rut_recorder *r);
 
 /* For session/pin.c: an empty one, and the mappings of its descriptors. */

@@ -684,6 +684,51 @@ test_targets() {
   grep -q 'secret:main.* is not recorded: .*Permission denied' err
 }
 
+# Programs of tracepoints are not run while another one runs on their CPU. What is lost so is in the trace:
+# here a timer's events, in the middle of the programs on system calls, which walk stacks.
+test_nested_events_are_counted() {
+  need_bpf
+  cat >nest.c <<'END'
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+static void on_alarm(int sig)
+{
+}
+int main(void)
+{
+	const struct itimerval t = {{0, 100}, {0, 100}};
+	signal(SIGALRM, on_alarm);
+	setitimer(ITIMER_REAL, &t, NULL);
+	for (int i = 0; i < 50000; i++)
+		getppid();
+	return 0;
+}
+END
+  cc -O2 -o nest nest.c
+  events=tp:raw_syscalls:sys_enter,tp:timer:hrtimer_expire_entry
+  "$RUTILE" record -o t -e $events --context kstack,ustack --buffer 64M -- ./nest 2>err
+  said=$(sed -n 's/.*, \([0-9]*\) events lost.*/\1/p' err)
+  [ "$said" -gt 0 ]
+  lost() { "$RUTILE" stat --json "$1" 2>/dev/null | python3 -c 'import json, sys; print(json.load(sys.stdin)["discarded"])'; }
+  [ "$(lost t)" = "$said" ]
+  babeltrace2 t 2>&1 >/dev/null | grep -q "discarded"
+  # A session's process counts them, and a snapshot; also after programs have gone.
+  "$RUTILE" start ${S}n -o "$T/n" -p $$ -e $events --context kstack,ustack --buffer 64M >/dev/null
+  ./nest
+  "$RUTILE" stop ${S}n
+  said=$("$RUTILE" status ${S}n | sed -n 's/^lost *0, and \([0-9]*\) nested in themselves$/\1/p')
+  [ "$said" -gt 0 ]
+  "$RUTILE" destroy ${S}n
+  [ "$(lost n)" = "$said" ]
+  "$RUTILE" start ${S}f --flight -p $$ -e $events --context kstack,ustack --buffer 64M >/dev/null
+  ./nest
+  "$RUTILE" snapshot ${S}f -o f
+  [ "$(lost f)" -gt 0 ]
+  "$RUTILE" destroy ${S}f
+}
+
 t_case "kill -9 at 100 random moments of heavy writing: every trace is whole" test_kill_random
 t_case "... and at each step of making a folder and writing a packet" test_kill_each_step
 t_case "a snapshot is there or not" test_kill_snapshot
@@ -704,4 +749,5 @@ t_case "a start or record that fails leaves no folder" test_nothing_left
 t_case "... nor does one on a full disk" test_full_from_the_beginning
 t_case "links in shared folders are not followed" test_links
 t_case "targets that cannot be read are named" test_targets
+t_case "events that are lost because others run are in the trace as lost" test_nested_events_are_counted
 t_done
