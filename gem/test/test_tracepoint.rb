@@ -149,6 +149,37 @@ class TracepointTest < Minitest::Test
     assert_equal [5, 0, 0], [tp.fired, tp.truncated, tp.mismatched]
   end
 
+  # What ends the program, or a wait, is not the block's.
+  def test_exceptions_of_blocks
+    tp = Rutile::Tracepoint.new('blocks', 'exceptions', Integer)
+    deep = ->(n) { deep.call(n + 1) + 1 }
+    traced(tp) do
+      [-> { raise Exception, 'any' }, -> { raise NotImplementedError }, -> { eval('(') }, -> { deep.call(0) }, # rubocop:disable Style/EvalWithLocation
+       -> { raise Class.new(Exception) }].each { |block| refute tp.fire(&block) }
+      assert_equal 5, tp.mismatched
+      [SystemExit, Interrupt, SignalException.new('TERM'), NoMemoryError, Timeout::Error].each do |error|
+        assert_raises(error.is_a?(Class) ? error : error.class) { tp.fire { raise error } }
+      end
+      assert_raises(Timeout::Error) { Timeout.timeout(0.01) { tp.fire { sleep } } }
+      assert_equal 5, tp.mismatched
+    end
+  end
+
+  def test_measure
+    assert_equal 7, Rutile.measure(:plain) { 7 }
+    point = Rutile::Tracepoint.fetch('measure', 'plain')
+    Rutile.measure('shop:pay') { 1 }
+    pay = Rutile::Tracepoint.fetch('shop', 'pay')
+    assert_equal [[Integer, String, String]] * 2, [point, pay].map(&:args)
+    traced(point) do
+      assert_equal [1], Rutile.measure(:plain) { [1] }
+      assert_raises(IOError) { Rutile.measure(:plain) { raise IOError } }
+      assert_equal(3, catch(:out) { Rutile.measure(:plain) { throw :out, 3 } })
+      assert_equal(4, Rutile.measure(:plain) { break 4 })
+    end
+    assert_equal [4, 0, 0], [point.fired, pay.fired, point.mismatched]
+  end
+
   def test_break_and_throw_out_of_a_block
     tp = point(Integer)
     traced(tp) do

@@ -290,6 +290,29 @@ class TracerTest < Minitest::Test
     Rutile::Tracer::Latency.disable!
   end
 
+  # A stack is fired whole, however deep it is.
+  def test_deep_stacks
+    klass = Class.new do
+      def deep(n); n.zero? ? work : deep(n - 1); end
+      def work; caller(0); end
+    end
+    point, = Rutile::Tracer::Stack.register(klass, :work, provider: 'deep_stacks')
+    Rutile::Tracer::Stack.enable!
+    parts = Rutile::Tracer::Stack.method(:parts).unbind.bind(Rutile::Tracer::Stack)
+    frames = nil
+    traced(point) { frames = klass.new.deep(300) }
+    text = Rutile::Tracer::Helpers.stack(frames)
+    split = parts.call(text)
+    assert_equal [text, split.size], [split.join, point.fired]
+    assert_operator split.size, :>, 3
+    assert_equal %w[a], parts.call('a')
+    long = "#{'\u00fc' * 9000}\n#{'x' * 4001}\nend"
+    assert_equal long, parts.call(long).join
+    parts.call(long).each { |part| assert part.valid_encoding? && part.bytesize <= 4000 }
+  ensure
+    Rutile::Tracer::Stack.disable!
+  end
+
   # A class whose own methods have the names of Module's.
   class Selfish
     def work; :worked; end
@@ -475,6 +498,16 @@ class TracerTest < Minitest::Test
     assert_equal '[1, [...], {...}], {:a=>1}, k: 2', describe.call([1, [2], { a: 1 }], { a: 1 }, k: 2)
     assert_match(/\A#<>\z|\A#<\?>\z/, Rutile::Tracer::Helpers.describe(danger.new))
     assert_equal '#<TracerTest::Base>', describe.call(Base.new)
+    plain = { Array => [1, 2, 3, 4, 5, 6], Hash => { a: 1 }, String => 'x' * 101 }
+    hostile = plain.map do |type, value|
+      evil = Class.new(type)
+      evil.new.replace(value).tap do
+        (type.instance_methods - %i[__id__ __send__ object_id]).each { |name| evil.define_method(name) { |*| raise "called #{name}" } }
+      end
+    end
+    assert_equal '[1, 2, 3, 4, 5, ...]; {:a=>1}; "xxx', hostile.map { |value| Rutile::Tracer::Helpers.describe(value) }.join('; ')[0, 39].sub(/x{3,}\z/, 'xxx')
+    sly = Class.new { %i[name is_a? singleton_class? singleton_class ===].each { |name| define_singleton_method(name) { |*| raise 'called' } } }
+    assert_equal '#<Class>, #<>', describe.call(sly, sly.new)
     assert_operator describe.call('x' * 10_000, [1] * 1000).size, :<, 300
   end
 end

@@ -54,7 +54,8 @@ static void run_job(void *arg)
 {
 	(void)arg;
 	__atomic_store_n(&job_pending, 0, __ATOMIC_RELEASE);
-	rb_rescue2(call_sync, control_module, sync_failed, Qnil, rb_eStandardError, (VALUE)0);
+	rb_rescue2(call_sync, control_module, sync_failed, Qnil, rb_eStandardError, rb_eScriptError,
+		   (VALUE)0);
 }
 
 static void post_job(void)

@@ -31,7 +31,7 @@ struct tracepoint {
 static const volatile uint32_t no_gate;
 static struct rutile_usdt_probe no_probe = {.gate = &no_gate};
 
-static VALUE arg_type_error, argument_error;
+static VALUE rutile_module, arg_type_error, argument_error;
 
 static void tracepoint_mark(void *data)
 {
@@ -297,12 +297,16 @@ static VALUE call_block(VALUE tp)
 	return rb_yield_values(0);
 }
 
-/* A block that runs only while traced must not break the application by being traced. */
+/*
+ * A block that runs only while traced must not break the application by being traced. What ends the
+ * program, and what another thread raised to end a wait, is not the block's: see
+ * Rutile.for_application?.
+ */
 static VALUE block_failed(VALUE data, VALUE error)
 {
 	struct tracepoint *tp = (struct tracepoint *)data;
 
-	if (tp->strict)
+	if (tp->strict || RTEST(rb_funcall(rutile_module, rb_intern("for_application?"), 1, error)))
 		rb_exc_raise(error);
 	rutile_usdt_probe_note(tp->probe, RUTILE_USDT_MISMATCH);
 	return Qundef;
@@ -314,7 +318,7 @@ static VALUE fire_block(struct tracepoint *tp)
 
 	if (!is_traced(tp))
 		return Qfalse;
-	v = rb_rescue2(call_block, (VALUE)tp, block_failed, (VALUE)tp, rb_eStandardError, (VALUE)0);
+	v = rb_rescue2(call_block, (VALUE)tp, block_failed, (VALUE)tp, rb_eException, (VALUE)0);
 	if (v == Qundef)
 		return Qfalse;
 	if (!tp->n_types)
@@ -341,7 +345,8 @@ __attribute__((noinline)) static VALUE fire_slowly(int argc, VALUE *argv, struct
  *   @param values one value for each declared type; nil fits every type
  * @overload fire
  *   @yieldreturn [Array, Object] the values (one alone needs no Array). The block runs only while
- *     traced. An error in it is counted, not raised (unless the tracepoint is strict).
+ *     traced. An exception in it is counted, not raised (unless the tracepoint is strict, or it
+ *     ends the program, as SystemExit).
  * @return [Boolean] whether somebody saw it
  * @raise [InvalidArgumentError, ArgumentError] if the tracepoint is strict and the values do not
  * fit
@@ -479,6 +484,7 @@ void init_tracepoint(VALUE module)
 {
 	VALUE klass = rb_define_class_under(module, "Tracepoint", rb_cObject);
 
+	rutile_module = module;
 	arg_type_error = rb_define_class_under(klass, "InvalidArgType", rb_eStandardError);
 	argument_error = rb_define_class_under(klass, "InvalidArgumentError", rb_eStandardError);
 	rb_gc_register_mark_object(arg_type_error);

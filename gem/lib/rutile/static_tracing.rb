@@ -80,6 +80,18 @@ module Rutile
       warn("rutile: #{message}")
     end
 
+    # Whether an exception is meant for the application, although code raised it that runs only while
+    # traced: it ends the program, or Timeout raised it from another thread.
+    # @api private
+    def for_application?(error)
+      case error
+      when SystemExit, SignalException, NoMemoryError then true
+      else
+        defined?(::Timeout::Error) &&
+          (::Timeout::Error === error || (defined?(::Timeout::ExitException) && ::Timeout::ExitException === error)) # rubocop:disable Style/CaseEquality
+      end
+    end
+
     # Runs a block while no other thread does so. Also in a signal handler, where Ruby forbids to wait
     # for a lock, and in a postponed job, which may have interrupted the holder.
     # @api private
@@ -106,6 +118,7 @@ require 'rutile/tracepoint'
 require 'rutile/configuration'
 require 'rutile/tracer'
 require 'rutile/tracers'
+require 'rutile/measure'
 require 'rutile/control'
 
 Rutile::Control.start

@@ -19,7 +19,9 @@ module Rutile
       def self.report(tracepoint, method, error)
         where = error.backtrace_locations&.first || error.backtrace&.first
         tracepoint.fire(method, Helpers.module_name(error.class).to_s, error.message.to_s, where.to_s)
-      rescue StandardError
+      rescue Exception => e # rubocop:disable Lint/RescueException -- `message` is the application's code
+        raise if Rutile.for_application?(e)
+
         tracepoint.fire(method, Helpers.module_name(error.class).to_s, nil, nil)
       end
     end

@@ -17,6 +17,17 @@ module Rutile
       NAME_MAX = 127
       private_constant :TEXT_MAX, :NAME_MAX
 
+      # Methods of Ruby's, whatever the application defines on its objects.
+      NAME_OF = Module.instance_method(:name)
+      IS_SINGLETON = Module.instance_method(:singleton_class?)
+      SINGLETON_OF = Kernel.instance_method(:singleton_class)
+      CLASS_OF = Kernel.instance_method(:class)
+      PLAIN_TEXT = String.instance_method(:[])
+      FIRST_OF = Array.instance_method(:first)
+      EACH_PAIR = Hash.instance_method(:each_pair)
+      SIZE_OF = [String, Array, Hash].to_h { |type| [type, type.instance_method(:size)] }.freeze
+      private_constant :NAME_OF, :IS_SINGLETON, :SINGLETON_OF, :CLASS_OF, :PLAIN_TEXT, :FIRST_OF, :EACH_PAIR, :SIZE_OF
+
       module_function
 
       # "Shop::CartItem" becomes "shop_cart_item".
@@ -55,22 +66,23 @@ module Rutile
       # @param mod [Module]
       # @return [String, nil]
       def module_name(mod)
-        return Module.instance_method(:name).bind(mod).call unless mod.is_a?(Class) && mod.singleton_class?
+        return NAME_OF.bind(mod).call unless Class === mod && IS_SINGLETON.bind(mod).call # rubocop:disable Style/CaseEquality
 
-        ObjectSpace.each_object(mod).find { |object| object.singleton_class.equal?(mod) }
-                   .then { |object| object.is_a?(Module) ? module_name(object) : object.class.name }
+        object = ObjectSpace.each_object(mod).find { |candidate| SINGLETON_OF.bind(candidate).call.equal?(mod) }
+        Module === object ? module_name(object) : NAME_OF.bind(CLASS_OF.bind(object).call).call # rubocop:disable Style/CaseEquality
       end
 
-      # A short text of a value that runs none of the application's code: no `inspect`, no `to_s`.
+      # A short text of a value that runs none of the application's code: no `inspect`, no `to_s`, and no
+      # method of a subclass of String, Array or Hash.
       # @return [String]
       def describe(value, depth = 1)
         case value
         when nil, true, false, Integer, Float, Symbol then value.inspect
         when String then describe_string(value)
-        when Array then depth.zero? ? '[...]' : "[#{describe_list(value.first(5), value.size) { |v| describe(v, depth - 1) }}]"
+        when Array then depth.zero? ? '[...]' : "[#{describe_array(value, depth)}]"
         when Hash then depth.zero? ? '{...}' : "{#{describe_hash(value, depth)}}"
         when Module then module_name(value) || '#<Class>'
-        else "#<#{module_name(Kernel.instance_method(:class).bind(value).call)}>"
+        else "#<#{module_name(CLASS_OF.bind(value).call)}>"
         end
       rescue StandardError
         '#<?>'
@@ -94,17 +106,36 @@ module Rutile
       # The keys and values of a Hash as those of keyword arguments.
       # @return [String]
       def describe_pairs(hash)
-        hash.first(8).map { |key, value| "#{key}: #{describe(value)}" }.join(', ')
+        first_pairs(hash, 8).map { |key, value| "#{Symbol === key ? key : describe(key, 0)}: #{describe(value)}" }.join(', ') # rubocop:disable Style/CaseEquality
       end
 
       # @api private
       def describe_string(value)
-        value.size <= TEXT_MAX ? value.inspect : "#{value[0, TEXT_MAX].inspect}..."
+        text = PLAIN_TEXT.bind(value).call(0, TEXT_MAX)
+        text = String.new(text) unless text.instance_of?(String) # before Ruby 3 a slice is of the subclass
+        SIZE_OF[String].bind(value).call <= TEXT_MAX ? text.inspect : "#{text.inspect}..."
+      end
+
+      # @api private
+      def describe_array(value, depth)
+        describe_list(FIRST_OF.bind(value).call(5), SIZE_OF[Array].bind(value).call) { |v| describe(v, depth - 1) }
       end
 
       # @api private
       def describe_hash(value, depth)
-        describe_list(value.first(5), value.size) { |k, v| "#{describe(k, 0)}=>#{describe(v, depth - 1)}" }
+        size = SIZE_OF[Hash].bind(value).call
+        describe_list(first_pairs(value, 5), size) { |k, v| "#{describe(k, 0)}=>#{describe(v, depth - 1)}" }
+      end
+
+      # @api private
+      def first_pairs(hash, count)
+        pairs = []
+        EACH_PAIR.bind(hash).call do |key, value|
+          break if pairs.size == count
+
+          pairs << [key, value]
+        end
+        pairs
       end
 
       # @api private
