@@ -243,12 +243,38 @@ static int read_identity(struct rut_ruby_proc *p, const struct rut_proc_status *
 	return r;
 }
 
+/* JRuby is a Java program; puppetserver runs in one. */
+static bool is_other_ruby(pid_t pid, const char *exe, enum rut_ruby_role *ret)
+{
+	_cleanup_buf_ struct rut_buf cmd = RUT_BUF_INIT;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	rut_buf_read_file(&cmd, path, 1 << 20);
+	return rut_role_other_ruby(exe, cmd.data ? cmd.data : "", cmd.len, ret);
+}
+
+static void refuse_other(struct rut_ruby_proc *p)
+{
+	static const char *const names[] = {
+		[RUT_ROLE_JRUBY] = "JRuby",
+		[RUT_ROLE_MRUBY] = "mruby",
+		[RUT_ROLE_TRUFFLERUBY] = "TruffleRuby",
+	};
+
+	if (asprintf(&p->why_not, "process %d runs %s: only CRuby (MRI) can be traced", p->pid,
+		     names[p->role]) < 0)
+		p->why_not = NULL;
+}
+
 static int read_ruby(struct rut_ruby_proc *p, pid_t pid, struct rut_target *t, struct rut_err *err)
 {
 	struct rut_err reason = RUT_ERR_INIT;
 	struct rut_proc_status status;
 	const struct rut_mapping *ruby = NULL;
+	enum rut_ruby_role role = RUT_ROLE_SCRIPT;
 	char exe[4096];
+	bool other;
 	int check, r = rut_proc_status_read(&status, pid, 0);
 
 	if (r < 0 || pid <= 0)
@@ -263,20 +289,28 @@ static int read_ruby(struct rut_ruby_proc *p, pid_t pid, struct rut_target *t, s
 	p->ppid = status.ppid;
 	p->uid = status.uid;
 	rut_user_name(p->uid, p->user, sizeof(p->user));
-	if (t->map_count)
+	other = is_other_ruby(pid, exe, &role);
+	if (t->map_count && !other)
 		ruby = find_ruby(t, exe, p->version, sizeof(p->version));
 	r = read_identity(p, &status);
 	if (r < 0)
 		return rut_err_errno(err, -r, "cannot look at process %d", pid);
-	if (!ruby && (t->map_count || (!title_looks_like_ruby(p->name, status.name)))) {
+	if (!ruby && !other && (t->map_count || (!title_looks_like_ruby(p->name, status.name)))) {
 		if (status.state == 'Z' || status.tgid != pid)
 			return rut_err_set(err, ESRCH, "%s", reason.msg);
 		return rut_err_set(err, ENOEXEC, "process %d (%s) is not Ruby", pid, status.name);
 	}
 	p->uptime_s = rut_ruby_uptime_s(pid);
+	if (other) {
+		p->role = role;
+		p->version[0] = 0;
+	}
 	p->in_container = !same_namespace(pid, "mnt") || !same_namespace(pid, "pid");
 	p->deleted = (ruby && ruby->deleted) || strstr(exe, " (deleted)");
-	set_why_not(p, t, check, &reason);
+	if (other)
+		refuse_other(p);
+	else
+		set_why_not(p, t, check, &reason);
 	return 0;
 }
 

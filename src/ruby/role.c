@@ -27,6 +27,20 @@ const char *rut_ruby_role_name(enum rut_ruby_role role)
 		[RUT_ROLE_PASSENGER] = "passenger",
 		[RUT_ROLE_SIDEKIQ] = "sidekiq",
 		[RUT_ROLE_RAKE] = "rake",
+		[RUT_ROLE_THIN] = "thin",
+		[RUT_ROLE_RACKUP] = "rackup",
+		[RUT_ROLE_FALCON] = "falcon",
+		[RUT_ROLE_HANAMI] = "hanami",
+		[RUT_ROLE_RESQUE] = "resque",
+		[RUT_ROLE_GOOD_JOB] = "good_job",
+		[RUT_ROLE_DELAYED_JOB] = "delayed_job",
+		[RUT_ROLE_IRB] = "irb",
+		[RUT_ROLE_PRY] = "pry",
+		[RUT_ROLE_RAILS_CONSOLE] = "rails-console",
+		[RUT_ROLE_RAILS_RUNNER] = "rails-runner",
+		[RUT_ROLE_JRUBY] = "jruby",
+		[RUT_ROLE_MRUBY] = "mruby",
+		[RUT_ROLE_TRUFFLERUBY] = "truffleruby",
 	};
 
 	return names[role];
@@ -197,6 +211,59 @@ static void find_root(const struct rut_role_input *in, const char *title, const 
 		snprintf(ret, cap, "%s", in->cwd);
 }
 
+/* Programs that are known by their name, or by a title that begins with it. */
+static const struct {
+	const char *name;
+	enum rut_ruby_role role;
+} programs[] = {
+	{"rake", RUT_ROLE_RAKE},
+	{"thin", RUT_ROLE_THIN},
+	{"rackup", RUT_ROLE_RACKUP},
+	{"falcon", RUT_ROLE_FALCON},
+	{"hanami", RUT_ROLE_HANAMI},
+	{"resque", RUT_ROLE_RESQUE},
+	{"resque-pool", RUT_ROLE_RESQUE},
+	{"good_job", RUT_ROLE_GOOD_JOB},
+	{"delayed_job", RUT_ROLE_DELAYED_JOB},
+	{"irb", RUT_ROLE_IRB},
+	{"pry", RUT_ROLE_PRY},
+};
+
+/* "resque", "resque-2.4.0: Waiting for *", "delayed_job.3", but not "thinner" */
+static bool names(const char *title, const char *name)
+{
+	size_t len = strlen(name);
+	const char *rest = title + len;
+
+	if (strncmp(title, name, len) != 0)
+		return false;
+	return !*rest || *rest == ' ' || *rest == ':' || *rest == '.' ||
+	       (*rest == '-' && rest[1] >= '0' && rest[1] <= '9');
+}
+
+/* Of "/srv/app/bin/rails console": "rails console" */
+static const char *base_name_of_word(const char *title)
+{
+	const char *base = title;
+
+	for (const char *p = title; *p && *p != ' '; p++)
+		if (*p == '/')
+			base = p + 1;
+	return base;
+}
+
+static enum rut_ruby_role role_of_rails(const char *title)
+{
+	const char *verb = strchr(title, ' ');
+
+	if (!verb)
+		return RUT_ROLE_SCRIPT;
+	verb++;
+	return names(verb, "console") || names(verb, "c")  ? RUT_ROLE_RAILS_CONSOLE
+	       : names(verb, "runner") || names(verb, "r") ? RUT_ROLE_RAILS_RUNNER
+							   : RUT_ROLE_SCRIPT;
+}
+
 /* By the title that servers give themselves, or by the program that was started. */
 static enum rut_ruby_role role_by_title(const char *title, const char *program)
 {
@@ -211,8 +278,11 @@ static enum rut_ruby_role role_by_title(const char *title, const char *program)
 		return RUT_ROLE_PASSENGER;
 	if (begins(title, "sidekiq ") || !strcmp(program, "sidekiq"))
 		return RUT_ROLE_SIDEKIQ;
-	if (begins(title, "rake ") || !strcmp(title, "rake") || !strcmp(program, "rake"))
-		return RUT_ROLE_RAKE;
+	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
+		if (names(title, programs[i].name) || !strcmp(program, programs[i].name))
+			return programs[i].role;
+	if (!strcmp(program, "rails") || names(base_name_of_word(title), "rails"))
+		return role_of_rails(title);
 	return RUT_ROLE_SCRIPT;
 }
 
@@ -226,7 +296,7 @@ static bool is_below(const char *path, const char *root)
 static enum rut_ruby_role find_role(const char *title, const char *script, const char *root)
 {
 	enum rut_ruby_role role = role_by_title(title, script ? base_name(script) : "");
-	bool server = role != RUT_ROLE_SIDEKIQ && role != RUT_ROLE_RAKE;
+	bool server = role != RUT_ROLE_SIDEKIQ && role != RUT_ROLE_RAKE && role < RUT_ROLE_RESQUE;
 
 	if ((script && !strcmp(script, PROXY_PROGRAM)) || strstr(title, PROXY_PROGRAM) ||
 	    (server && is_below(root, PROXY_ROOT)))
@@ -310,4 +380,28 @@ bool rut_role_name_matches(const char *name, const char *target)
 	if (same_script(base, first - (size_t)(base - name), target))
 		return true;
 	return open && !strncmp(open + 1, target, tag) && !strcmp(open + 1 + tag, "]");
+}
+
+bool rut_role_other_ruby(const char *exe, const char *cmdline, size_t cmdline_bytes,
+			 enum rut_ruby_role *ret)
+{
+	static const char *const jruby[] = {"jruby", "puppetserver", "puppet-server"};
+	const char *program = base_name(exe);
+
+	if (begins(program, "mruby")) {
+		*ret = RUT_ROLE_MRUBY;
+		return true;
+	}
+	if (strstr(exe, "truffleruby")) {
+		*ret = RUT_ROLE_TRUFFLERUBY;
+		return true;
+	}
+	if (strcmp(program, "java") != 0)
+		return false;
+	for (size_t i = 0; i < sizeof(jruby) / sizeof(*jruby); i++)
+		if (memmem(cmdline, cmdline_bytes, jruby[i], strlen(jruby[i]))) {
+			*ret = RUT_ROLE_JRUBY;
+			return true;
+		}
+	return false;
 }

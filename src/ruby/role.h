@@ -21,6 +21,10 @@ struct rut_role_input {
 /* Sets role, name and app_root of `ret`. Returns 0 or -ENOMEM. */
 int rut_role_find(const struct rut_role_input *in, struct rut_ruby_proc *ret);
 
+/* Whether a program is another implementation of Ruby, and which; `exe`: its path. */
+bool rut_role_other_ruby(const char *exe, const char *cmdline, size_t cmdline_bytes,
+			 enum rut_ruby_role *ret);
+
 /* Whether this folder, in the target's own view, looks like that of an application. */
 bool rut_role_is_app_root(const struct rut_role_input *in, const char *dir);
 

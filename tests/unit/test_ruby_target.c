@@ -126,6 +126,21 @@ static void expect_role(const char *cmdline, size_t bytes, enum rut_ruby_role ro
 
 #define EXPECT_ROLE(cmdline, ...) expect_role(cmdline, sizeof(cmdline), __VA_ARGS__)
 
+static void test_other_rubies(void **state)
+{
+	static const char server[] = "java\0-Xmx1g\0-cp\0/opt/puppetlabs/puppet-server-release.jar";
+	enum rut_ruby_role role = RUT_ROLE_SCRIPT;
+
+	assert_true(rut_role_other_ruby("/usr/bin/java", server, sizeof(server), &role));
+	assert_int_equal(role, RUT_ROLE_JRUBY);
+	assert_false(rut_role_other_ruby("/usr/bin/java", "java\0-jar\0x", 12, &role));
+	assert_true(rut_role_other_ruby("/usr/bin/mruby", "mruby", 6, &role));
+	assert_int_equal(role, RUT_ROLE_MRUBY);
+	assert_true(rut_role_other_ruby("/opt/truffleruby-23/bin/ruby", "ruby", 5, &role));
+	assert_int_equal(role, RUT_ROLE_TRUFFLERUBY);
+	assert_false(rut_role_other_ruby("/usr/bin/ruby3.1", "ruby\0jruby.rb", 14, &role));
+}
+
 static void test_roles(void **state)
 {
 	EXPECT_ROLE("/usr/bin/ruby3.1\0-W0\0-I\0lib\0/srv/app/bin/serve\0-p\0", RUT_ROLE_SCRIPT,
@@ -143,6 +158,27 @@ static void test_roles(void **state)
 		    "puma: cluster worker 3: 77 [shop]", NULL);
 	EXPECT_ROLE("sidekiq 6.5.12 shop [0 of 5 busy]\0", RUT_ROLE_SIDEKIQ,
 		    "sidekiq 6.5.12 shop [0 of 5 busy]", NULL);
+	EXPECT_ROLE("thin server (0.0.0.0:3000)", RUT_ROLE_THIN, "thin server (0.0.0.0:3000)",
+		    NULL);
+	EXPECT_ROLE("resque-2.4.0: Waiting for *", RUT_ROLE_RESQUE, "resque-2.4.0: Waiting for *",
+		    NULL);
+	EXPECT_ROLE("delayed_job.3", RUT_ROLE_DELAYED_JOB, "delayed_job.3", NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/irb", RUT_ROLE_IRB, "/usr/bin/irb", NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/pry\0-r\0x", RUT_ROLE_PRY, "/usr/bin/pry -r x", NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/rackup\0-p\0"
+		    "80",
+		    RUT_ROLE_RACKUP, "/usr/bin/rackup -p 80", NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/falcon\0serve", RUT_ROLE_FALCON, "/usr/bin/falcon serve", NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/hanami\0server", RUT_ROLE_HANAMI, "/usr/bin/hanami server",
+		    NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/good_job\0start", RUT_ROLE_GOOD_JOB, "/usr/bin/good_job start",
+		    NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/rails\0console", RUT_ROLE_RAILS_CONSOLE,
+		    "/usr/bin/rails console", NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/rails\0r\0X.y", RUT_ROLE_RAILS_RUNNER, "/usr/bin/rails r X.y",
+		    NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/rails\0routes", RUT_ROLE_SCRIPT, "/usr/bin/rails routes", NULL);
+	EXPECT_ROLE("ruby\0/usr/bin/thinner", RUT_ROLE_SCRIPT, "/usr/bin/thinner", NULL);
 	EXPECT_ROLE("", RUT_ROLE_SCRIPT, "ruby", NULL);
 	EXPECT_ROLE("ruby\0bad\033[31mname.rb\0", RUT_ROLE_SCRIPT, "bad [31mname.rb", NULL);
 }
@@ -213,6 +249,7 @@ int main(void)
 		cmocka_unit_test(test_mappings),
 		cmocka_unit_test(test_status_of_ourselves),
 		cmocka_unit_test(test_roles),
+		cmocka_unit_test(test_other_rubies),
 		cmocka_unit_test(test_names_that_match),
 		cmocka_unit_test(test_seccomp_agrees_with_the_kernel),
 	};
