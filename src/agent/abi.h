@@ -209,6 +209,9 @@ struct rut_agent_table {
  */
 #define RUT_OTHER "(other)"
 
+/* Of the row for garbage collection in time mode; its `count` are the collections. */
+#define RUT_GC_ROW "(garbage collection)"
+
 #define RUT_RACTORS_UNSEEN   1u /* hooks did not see all that they do */
 #define RUT_RACTORS_ENDED_IT 3u /* nothing is counted since the first one began */
 

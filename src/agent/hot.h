@@ -111,7 +111,7 @@ static RUT_INLINE bool rut_hot_begin(const struct rut_session *s, const struct r
 	struct rut_frame *f;
 	uint32_t count;
 
-	if (RUT_UNLIKELY(!code || !st))
+	if (RUT_UNLIKELY(!code || !st || *rut_hot.gc_ns != s->gc_ns_seen))
 		return false;
 	count = st->count;
 	f = &st->frames[count];
@@ -140,7 +140,8 @@ static RUT_INLINE bool rut_hot_end(const struct rut_session *s, const struct rut
 	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_sessions), ta->ec);
 	struct rut_frame *f;
 
-	if (RUT_UNLIKELY(ta->event != RUT_EVENT_RETURN || !rut_single_ractor() || !st))
+	if (RUT_UNLIKELY(ta->event != RUT_EVENT_RETURN || !rut_single_ractor() || !st ||
+			 *rut_hot.gc_ns != s->gc_ns_seen))
 		return false;
 	f = &st->frames[st->count] - 1;
 	if (RUT_UNLIKELY(f->cfp != ta->cfp))

@@ -14,10 +14,14 @@
 struct rut_rb rb;
 
 static const size_t no_count = SIZE_MAX;
+static const uint64_t no_time;
 static void *one = &rb;
 
-struct rut_hot rut_hot __attribute__((aligned(64))) = {
-	.gcs = &no_count, .young = RUT_LIFE_YOUNG, .old = RUT_LIFE_OLD, .one_ractor = &one};
+struct rut_hot rut_hot __attribute__((aligned(64))) = {.gcs = &no_count,
+						       .young = RUT_LIFE_YOUNG,
+						       .old = RUT_LIFE_OLD,
+						       .one_ractor = &one,
+						       .gc_ns = &no_time};
 
 /* Where a String keeps its length and bytes: decided by looking at strings of known content. */
 static int str_layout;
@@ -150,4 +154,39 @@ const char *rut_rb_init(void)
 	if (gcs)
 		rut_hot.gcs = gcs;
 	return NULL;
+}
+
+#define GC_WORDS 48 /* on both sides of the count: they are statistics, too (rb_objspace_t) */
+
+/*
+ * What GC.stat(:time) returns in milliseconds, in 3.1 and 3.2, is a number of nanoseconds near that
+ * of rb_gc_count(). It is looked for there, by its value.
+ */
+static VALUE find_body(VALUE arg)
+{
+	const uint64_t *count = (const uint64_t *)rut_hot.gcs, *found = NULL;
+	uint64_t ms = rb.rb_gc_stat(rb.rb_id2sym(rb.rb_intern("time")));
+
+	for (int i = -GC_WORDS; ms && i <= GC_WORDS; i++) {
+		if (count[i] / 1000000 != ms)
+			continue;
+		if (found)
+			return rb.qnil;
+		found = &count[i];
+	}
+	if (found)
+		rut_hot.gc_ns = found;
+	return rb.qnil;
+}
+
+void rut_gc_time_find(void)
+{
+	int failed = 0;
+
+	if (rb.version < 301 || rb.version > 302 || rut_hot.gcs == &no_count ||
+	    rut_hot.gc_ns != &no_time)
+		return;
+	rb.rb_protect(find_body, 0, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
 }

@@ -196,6 +196,7 @@ extern struct rut_hot {
 	size_t gcs_seen;	 /* what `young` and `old` were made for */
 	uint64_t young, old;	 /* life.h */
 	void *const *one_ractor; /* NULL there: there are several */
+	const uint64_t *gc_ns;	 /* Ruby's sum of the time of its GCs; 0 for ever: not found */
 } rut_hot RUT_HIDDEN;
 
 /* Finds the functions. From any thread. Returns NULL or what is missing (static). */
@@ -307,6 +308,10 @@ static inline bool rut_single_ractor(void)
 
 /* Where Ruby does not let us see it (rb.ruby_single_main_ractor). */
 void rut_ractors_many(void);
+
+/* With the GVL: looks for rut_hot.gc_ns, unless it is known. Only when there was a GC it is found.
+ */
+void rut_gc_time_find(void);
 
 /* counter.c: where this function has the number that it returns; NULL: not known. */
 const size_t *rut_counter_of(size_t (*function)(void));

@@ -308,9 +308,29 @@ static bool work(struct rut_session *s, uint64_t deadline_ns)
 	return more || dropping;
 }
 
+/* From now on what GCs take is theirs. */
+static void watch_gc(struct rut_session *s)
+{
+	const uint64_t *old = rut_hot.gc_ns;
+
+	rut_gc_time_find();
+	if (s->gc_row && rut_hot.gc_ns == old)
+		return;
+	s->gc_ns_seen = *rut_hot.gc_ns;
+	s->gcs_seen = rb.rb_gc_count();
+	if (!s->gc_row && !s->filter.has_names)
+		s->gc_row = rut_table_row(
+			&s->table, 0, 0, 0,
+			rut_table_str(&s->table, RUT_GC_ROW, sizeof(RUT_GC_ROW) - 1), 0);
+}
+
 bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
 {
-	bool more = work(s, deadline_ns);
+	bool more;
+
+	if (s->mode == RUT_AGENT_TIME)
+		watch_gc(s);
+	more = work(s, deadline_ns);
 
 	if (!more && s->mode == RUT_AGENT_TIME && !s->seeded)
 		rut_running_seed(s);

@@ -123,6 +123,9 @@ struct rut_session {
 	bool todo_left;			   /* as of the last job */
 	uint32_t drops;			   /* recs whose hook should go */
 	uint64_t orphan_until_ns; /* in the child of a fork: wait for the tracer until then */
+	/* Time mode: GCs so far have taken that long (rut_hot.gc_ns), and were so many. */
+	uint64_t gc_ns_seen, gcs_seen;
+	struct rut_agent_row *gc_row; /* theirs; NULL: none */
 	/* Time mode (running.h): when the running calls were put on the stacks; 0: not yet. */
 	uint64_t seeded;
 	bool seed_own;	 /* each thread does it for itself */

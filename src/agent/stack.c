@@ -197,6 +197,55 @@ static bool is_outermost(struct rut_stack *st, struct rut_variant *v)
 	return true;
 }
 
+/*
+ * There was a GC since the last call or return. Its time is that of the call in which it was
+ * noticed, the innermost one: as if that had called it.
+ */
+static RUT_COLD void note_gc(struct rut_session *s, struct rut_stack *st)
+{
+	const struct rut_agent_table *t = s->table.hdr;
+	uint64_t ns = *rut_hot.gc_ns - s->gc_ns_seen, mono = rut_mono_ns() - t->mono0_ns;
+	uint64_t ticks = ns, gcs = rb.rb_gc_count();
+
+	if (rut_clock_is_tsc && mono)
+		ticks = (uint64_t)((double)ns * (double)(rut_ticks() - t->tick0) / (double)mono);
+	if (st->count)
+		st->frames[st->count - 1].inner += ticks;
+	if (s->gc_row) {
+		rut_add(&s->gc_row->count, gcs - s->gcs_seen);
+		rut_add(&s->gc_row->total, ticks);
+		rut_add(&s->gc_row->self, ticks);
+		if (s->gc_row->epoch != t->reset_epoch)
+			s->gc_row->max = 0;
+		s->gc_row->epoch = t->reset_epoch;
+		if (ticks > s->gc_row->max)
+			s->gc_row->max = ticks;
+	}
+	s->gc_ns_seen += ns;
+	s->gcs_seen = gcs;
+}
+
+/* Ruby's number is found after its first GC. */
+static RUT_COLD void find_gc_time(struct rut_session *s)
+{
+	const uint64_t *old = rut_hot.gc_ns;
+
+	s->gcs_seen = *rut_hot.gcs;
+	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
+	rut_gc_time_find();
+	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
+	if (rut_hot.gc_ns != old)
+		s->gc_ns_seen = *rut_hot.gc_ns;
+}
+
+static inline void look_for_gc(struct rut_session *s, struct rut_stack *st)
+{
+	if (RUT_UNLIKELY(!*rut_hot.gc_ns && *rut_hot.gcs != s->gcs_seen))
+		find_gc_time(s);
+	if (RUT_UNLIKELY(*rut_hot.gc_ns != s->gc_ns_seen) && rut_single_ractor())
+		note_gc(s, st);
+}
+
 void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v)
 {
 	struct rut_stack *st = rut_hot_stack(s->index, ec);
@@ -207,6 +256,7 @@ void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut
 		st = stack_look(s, ec, cfp);
 	if (!st)
 		return;
+	look_for_gc(s, st);
 	now = rut_ticks();
 	/* Calls at or below this address are over, though nobody said so. */
 	while (st->count && st->frames[st->count - 1].cfp <= cfp)
@@ -230,6 +280,7 @@ void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta)
 
 	if (!st)
 		return;
+	look_for_gc(s, st);
 	while (st->count && st->frames[st->count - 1].cfp < ta->cfp)
 		end_call(s, st, now);
 	if (st->count && st->frames[st->count - 1].cfp == ta->cfp)
@@ -319,6 +370,7 @@ void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
 
 	if (!st)
 		return;
+	look_for_gc(s, st);
 	while (st->count && (const char *)st->frames[st->count - 1].cfp < cfp)
 		end_call(s, st, now);
 	/* An exception: the frame is the C method's own, whose caller is the next one above. */

@@ -459,6 +459,31 @@ EOF
   grep -A 2 '^Work.inner' got | grep -qE '^ +from Work#outer \(values.rb:4\)$'
 }
 
+time_of_garbage_collection_is_its_own() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  case $(ruby -e 'print RUBY_VERSION') in 3.[12].*) ;; *) return 0 ;; esac
+  cat >garbage.rb <<'EOF'
+def fill; @kept = Array.new(200_000) { |n| n.to_s }; end
+def collect; GC.start; end
+fill
+5.times { collect }
+before = [GC.total_time, GC.count]
+20.times { collect }
+File.write("truth", [GC.total_time - before[0], GC.count - before[1]].join(" "))
+EOF
+  "$R" time --json --last -- ruby garbage.rb >got
+  ruby -rjson -e '
+    rows = STDIN.each_line.map { |l| JSON.parse(l) }.to_h { |r| [r["method"], r] }
+    ns, _ = File.read("truth").split.map(&:to_i)
+    gc, collect = rows.fetch("(garbage collection)"), rows.fetch("Object#collect")
+    # All of them but the first ones, in which the number is found.
+    abort "#{gc} #{ns}" unless gc["total_ns"] >= ns * 0.95 && gc["self_ns"] == gc["total_ns"]
+    abort "#{collect}" unless collect["total_ns"] - collect["self_ns"] >= ns * 0.95
+    abort "#{gc}" unless gc["calls"] == 0 && collect["calls"] == 25' <got
+  "$R" time --json --last --method fill -- ruby garbage.rb >got
+  not grep -q garbage\ col got
+}
+
 t_case "app leaves gems out, all does not" app_leaves_gems_out_and_all_does_not
 t_case "a folder removed under it is still the application" a_folder_removed_under_it_is_still_the_application
 t_case "a method bound often is counted once" a_method_bound_often_is_counted_once
@@ -475,5 +500,6 @@ t_case "slow calls are told with their callers" slow_calls_are_told_with_their_c
 t_case "a trace ends when interrupted and with its target" a_trace_of_a_server_ends_in_the_right_way
 t_case "exceptions count with their last message" exceptions_count_with_their_last_message
 t_case "values and backtraces of a trace" values_and_backtraces_of_a_trace
+t_case "the time of garbage collection is its own" time_of_garbage_collection_is_its_own
 t_case "one line for what cannot be traced" one_line_for_what_cannot_be_traced
 t_done
