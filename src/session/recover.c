@@ -21,8 +21,9 @@
 #include "session/pin.h"
 #include "session/stacks.h"
 
-#define CPUS_MAX 8192
-#define META_MAX (RUT_META_ANCHOR_PAGES * RUT_PAGE)
+#define CPUS_MAX  8192
+#define HOLES_MAX (1ull << 32) /* pages: 16 TiB */
+#define META_MAX  (RUT_META_ANCHOR_PAGES * RUT_PAGE)
 
 /* A page of a core that begins with a magic number of ours. */
 struct page {
@@ -31,6 +32,8 @@ struct page {
 
 struct dump {
 	kdump_ctx_t *ctx;	     /* of a kernel */
+	kdump_bmp_t *pagemap;	     /* borrowed: the pages that it has; NULL: not known */
+	uint64_t budget;	     /* pages that may still be looked at */
 	const struct rut_core *core; /* ... or of a process: borrowed */
 	uint64_t meta_at;	     /* where in it the description of the session lies */
 	struct page *pages;	     /* owned */
@@ -365,28 +368,56 @@ static int write_session(struct dump *d, const struct rut_meta *m, struct rut_er
 	return 0;
 }
 
-static int scan(struct dump *d, uint64_t max_pfn, struct rut_err *err)
+/* No format describes a page of memory by less than this. */
+#define PAGE_BYTES_MIN 24
+
+/*
+ * The next page that the dump has, from *pfn on. The headers may be damaged and say anything: no
+ * more pages are looked at than the file has room for.
+ */
+static bool next_page(struct dump *d, uint64_t *pfn)
+{
+	kdump_addr_t next = *pfn;
+
+	if (d->budget-- == 0)
+		return false;
+	if (!d->pagemap)
+		return true;
+	if (kdump_bmp_find_set(d->pagemap, &next) != KDUMP_OK)
+		return false;
+	*pfn = next;
+	return true;
+}
+
+static int scan_page(struct dump *d, uint64_t pfn, struct rut_anchor *a, struct rut_err *err)
+{
+	_cleanup_free_ struct rut_meta *m = NULL;
+	uint64_t magic = 0;
+	size_t len = sizeof(magic);
+
+	if (kdump_read(d->ctx, KDUMP_MACHPHYSADDR, pfn * RUT_PAGE, &magic, &len) != KDUMP_OK ||
+	    magic != RUT_META_MAGIC || !read_page(d, pfn, a))
+		return 0;
+	m = read_meta(d, a);
+	return m ? write_session(d, m, err) : 0;
+}
+
+static int scan(struct dump *d, uint64_t max_pfn, uint64_t file_bytes, struct rut_err *err)
 {
 	_cleanup_free_ struct rut_anchor *a = malloc(sizeof(*a));
+	kdump_attr_t map = {0};
+	int rc = 0;
 
 	if (!a)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	for (uint64_t pfn = 0; pfn < max_pfn; pfn++) {
-		_cleanup_free_ struct rut_meta *m = NULL;
-		uint64_t magic = 0;
-		size_t len = sizeof(magic);
-		int rc;
-
-		if (kdump_read(d->ctx, KDUMP_MACHPHYSADDR, pfn * RUT_PAGE, &magic, &len) !=
-			    KDUMP_OK ||
-		    magic != RUT_META_MAGIC || !read_page(d, pfn, a))
-			continue;
-		m = read_meta(d, a);
-		rc = m ? write_session(d, m, err) : 0;
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
+	if (kdump_get_attr(d->ctx, KDUMP_ATTR_FILE_PAGEMAP, &map) == KDUMP_OK &&
+	    map.type == KDUMP_BITMAP)
+		d->pagemap = map.val.bitmap;
+	/* Without the map of what is there, what is not is looked at too. */
+	d->budget = d->pagemap ? file_bytes / PAGE_BYTES_MIN : HOLES_MAX;
+	for (uint64_t pfn = 0; pfn < max_pfn && rc >= 0 && next_page(d, &pfn); pfn++)
+		rc = pfn < max_pfn ? scan_page(d, pfn, a, err) : 0;
+	return rc < 0 ? rc : 0;
 }
 
 /*
@@ -523,9 +554,10 @@ int rut_recover(const char *dump, const char *dir,
 	_cleanup_close_ int fd = open(dump, O_RDONLY | O_CLOEXEC);
 	struct dump d = {.dir = dir, .fn = fn, .arg = arg};
 	kdump_num_t max_pfn = 0;
+	struct stat st;
 	int rc = 0;
 
-	if (fd < 0)
+	if (fd < 0 || fstat(fd, &st) < 0)
 		return rut_err_errno(err, errno, "cannot open '%s'", dump);
 	if (mkdir(dir, 0750) < 0 && errno != EEXIST)
 		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
@@ -549,7 +581,7 @@ int rut_recover(const char *dump, const char *dir,
 		rc = rut_err_set(err, ENOEXEC, "'%s' does not tell how much memory it has: %s",
 				 dump, kdump_get_err(d.ctx));
 	else
-		rc = scan(&d, max_pfn, err);
+		rc = scan(&d, max_pfn, (uint64_t)st.st_size, err);
 	free_dump(d.ctx);
 	if (!rc && !d.found)
 		return rut_err_set(err, ENOENT, "there is no session of rutile in '%s'", dump);
