@@ -551,11 +551,24 @@ static void publish(struct rut_analysis_args *a)
 		c->per_tid = true;
 }
 
+static int bad_option(const struct rut_analysis_args *a, int id, const char *value)
+{
+	for (const struct rut_opt *o = a->cmd->options; o->name; o++)
+		if (o->id == id)
+			return rut_usage_error(a->cmd, "cannot understand '%s' (option '--%s %s')",
+					       value, o->name, o->arg);
+	return rut_usage_error(a->cmd, "out of memory");
+}
+
 static int take_option(struct rut_analysis_args *a, int id, const char *value)
 {
 	struct rut_err err = RUT_ERR_INIT;
-	int r;
+	int r = a->extra ? a->extra(a->extra_arg, id, value) : -ENOENT;
 
+	if (r == RUT_EXIT_USAGE)
+		return bad_option(a, id, value);
+	if (r != -ENOENT)
+		return r;
 	if (id == OPT_FILTER)
 		return parse_filter(a, value) ? RUT_EXIT_USAGE : -1;
 	if (id == OPT_PERIOD_FILE)
@@ -565,13 +578,7 @@ static int take_option(struct rut_analysis_args *a, int id, const char *value)
 		r = take_list(a, id, value);
 	if (r == 1)
 		r = take_value(a, id, value);
-	if (!r)
-		return -1;
-	for (const struct rut_opt *o = a->cmd->options; o->name; o++)
-		if (o->id == id)
-			return rut_usage_error(a->cmd, "cannot understand '%s' (option '--%s %s')",
-					       value, o->name, o->arg);
-	return rut_usage_error(a->cmd, "out of memory");
+	return r ? bad_option(a, id, value) : -1;
 }
 
 int rut_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cmd *cmd, int argc,

@@ -78,6 +78,17 @@ void rut_commas_fini(struct rut_commas *w);
 /* Cuts at commas. `numbers`: each word must be one. Returns 0, -EINVAL or -ENOMEM. */
 int rut_commas_split(struct rut_commas *w, const char *s, bool numbers);
 
+/* Of a trace that grows while it is analysed, by our own doing: --refresh says how often. */
+struct rut_analysis_live {
+	/* Lets it grow, or waits a while. 1: it is complete; below 0: -errno. */
+	int (*feed)(void *arg, struct rut_err *err);
+	/* The tables of one interval, harmless text; takes what is in it. */
+	void (*tables)(struct rut_buf *text, void *arg);
+	/* Called several times a second; false ends it. */
+	bool (*idle)(void *arg);
+	void *arg;
+};
+
 struct rut_analysis_args {
 	struct rut_conf conf;
 	const struct rut_cmd *cmd;
@@ -94,7 +105,11 @@ struct rut_analysis_args {
 	struct rut_period_set set;
 	const char *old_begin, *old_end, *old_begin_key, *old_end_key, *old_value;
 	struct rut_commas cpus, tids, pids, procnames, irqs, softirqs, select, group_by;
-	struct rut_expr *filter; /* owned */
+	struct rut_expr *filter;	      /* owned */
+	const struct rut_analysis_live *live; /* borrowed; NULL: the trace is as others write it */
+	/* Options that are the verb's own: as take_option() returns, or -ENOENT: it is none. */
+	int (*extra)(void *arg, int id, const char *value);
+	void *extra_arg;
 };
 
 /* Which options a family of analyses has: all have the common ones. */

@@ -77,11 +77,36 @@ static void hide_bar(struct pass *p)
 		fprintf(stderr, "\r\033[K");
 }
 
+/* The tables of all analyses, one below the other. */
+static void show_tables(struct pass *p)
+{
+	struct rut_buf text = RUT_BUF_INIT;
+
+	for (size_t i = 0; i < p->engine.n_runs; i++) {
+		struct rut_run *run = &p->engine.runs[i];
+
+		if (p->engine.n_runs > 1)
+			rut_buf_printf(&text, "%s== %s ==\n", i ? "\n" : "",
+				       run->analysis->info.title);
+		if (run->out.data)
+			rut_text_add_lines(&text, run->out.data);
+		text.failed |= run->out.failed;
+		rut_buf_clear(&run->out);
+	}
+	p->args->live->tables(&text, p->args->live->arg);
+	rut_buf_fini(&text);
+}
+
 /* Text goes out report by report; with several analyses each waits for its turn. */
 static void flush(struct rut_run *run, void *arg)
 {
 	struct pass *p = arg;
 
+	if (p->args->live) {
+		if (run == &p->engine.runs[p->engine.n_runs - 1] && run->out.len)
+			show_tables(p);
+		return;
+	}
 	if (p->args->conf.mi || p->engine.n_runs > 1 || !run->out.len)
 		return;
 	hide_bar(p);
@@ -320,19 +345,36 @@ static int open_reader(struct pass *p, struct rut_err *err)
 	return rut_ctf_reader_new(&p->reader, p->set, &opts, err);
 }
 
+/* Waits for more of the trace. Returns 1: there is some, 0: not yet, -ENODATA: nothing will come.
+ */
+static int wait_for_more(struct pass *p, struct rut_err *err)
+{
+	const struct rut_analysis_live *live = p->args->live;
+	const struct timespec pause = {.tv_nsec = 200000000};
+	int r, fed = live ? live->feed(live->arg, err) : 0;
+
+	if (fed < 0)
+		return fed;
+	if (live && !live->idle(live->arg))
+		return -ENODATA;
+	r = rut_ctf_reader_poll(p->reader, err);
+	if (!r && !live)
+		nanosleep(&pause, NULL);
+	return !r && fed ? -ENODATA : r;
+}
+
 static int follow(struct pass *p, struct rut_err *err)
 {
-	const struct timespec pause = {.tv_nsec = 200000000};
 	int r;
 
 	while (!stop && !p->write_rc && !p->engine.ended) {
-		r = rut_ctf_reader_poll(p->reader, err);
+		r = wait_for_more(p, err);
+		if (r == -ENODATA)
+			break;
 		if (r < 0)
 			return r;
-		if (!r) {
-			nanosleep(&pause, NULL);
+		if (!r)
 			continue;
-		}
 		r = rut_engine_rebind(&p->engine, err);
 		if (!r)
 			r = rut_engine_walk(&p->engine, p->reader);
@@ -405,7 +447,8 @@ static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, 
 	}
 	if (incomplete(&p->engine))
 		return rut_err_set(err, ENOMEM, "out of memory");
-	print_all(p);
+	if (!p->args->live)
+		print_all(p);
 	rut_ctf_reader_counts(p->reader, &counts);
 	rut_trace_warn_skipped(&counts);
 	if (p->write_rc && p->write_rc != -EPIPE)
@@ -418,7 +461,8 @@ static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, 
 static int open_set(struct pass *p, struct rut_err *err)
 {
 	struct rut_conf *c = &p->args->conf;
-	int r = rut_ctf_set_open(&p->set, p->args->paths, p->args->n_paths, NULL, err);
+	const struct rut_ctf_set_opts opts = {.consume = p->args->live};
+	int r = rut_ctf_set_open(&p->set, p->args->paths, p->args->n_paths, &opts, err);
 
 	if (r)
 		return r;

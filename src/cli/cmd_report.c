@@ -7,23 +7,35 @@
 
 #include "cli/analysis_opts.h"
 #include "cli/analysis_run.h"
+#include "cli/report.h"
 
 /* An analysis makes sense when the trace can have one of these events (globs). */
 static const struct {
+	const char *name;
 	const struct rut_analysis *analysis;
 	const char *needs[3];
 } parts[] = {
-	{&rut_analysis_cputop, {"sched_switch"}},
-	{&rut_analysis_sched, {"sched_wak*"}},
-	{&rut_analysis_syscallstats, {"*syscall_entry_*", "sys_*"}},
-	{&rut_analysis_io, {"*syscall_entry_*", "sys_*", "block_rq_*"}},
-	{&rut_analysis_irq, {"irq_handler_entry", "*softirq_entry"}},
-	{&rut_analysis_futex, {"syscall_entry_futex", "sys_futex"}},
-	{&rut_analysis_memtop, {"*mm_page_alloc"}},
-	{&rut_analysis_fdtop, {"syscall_entry_open*", "sys_open*"}},
+	{"cputop", &rut_analysis_cputop, {"sched_switch"}},
+	{"sched", &rut_analysis_sched, {"sched_wak*"}},
+	{"syscalls", &rut_analysis_syscallstats, {"*syscall_entry_*", "sys_*"}},
+	{"io", &rut_analysis_io, {"*syscall_entry_*", "sys_*", "block_rq_*"}},
+	{"irq", &rut_analysis_irq, {"irq_handler_entry", "*softirq_entry"}},
+	{"futex", &rut_analysis_futex, {"syscall_entry_futex", "sys_futex"}},
+	{"memtop", &rut_analysis_memtop, {"*mm_page_alloc"}},
+	{"fdtop", &rut_analysis_fdtop, {"syscall_entry_open*", "sys_open*"}},
 };
 
 #define PARTS (sizeof(parts) / sizeof(*parts))
+
+const char rut_report_names[] = "cputop sched syscalls io irq futex memtop fdtop";
+
+const struct rut_analysis *rut_report_find(const char *name)
+{
+	for (size_t i = 0; i < PARTS; i++)
+		if (!strcmp(parts[i].name, name))
+			return parts[i].analysis;
+	return NULL;
+}
 
 static bool has_class(const struct rut_ctf_set *set, const char *glob)
 {
@@ -36,7 +48,7 @@ static bool has_class(const struct rut_ctf_set *set, const char *glob)
 	return false;
 }
 
-static size_t choose(const struct rut_ctf_set *set, const struct rut_analysis **ret, size_t max)
+size_t rut_report_choose(const struct rut_ctf_set *set, const struct rut_analysis **ret, size_t max)
 {
 	size_t n = 0;
 
@@ -53,7 +65,7 @@ static size_t choose(const struct rut_ctf_set *set, const struct rut_analysis **
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	struct rut_analysis_args a = {.choose = choose};
+	struct rut_analysis_args a = {.choose = rut_report_choose};
 	int rc;
 
 	a.conf.stats = a.conf.usage = a.conf.total = a.conf.brief = true;

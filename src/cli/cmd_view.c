@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cli/live_source.h"
 #include "cli/trace_open.h"
 #include "cli/view_print.h"
 
@@ -27,6 +28,7 @@ enum {
 	OPT_FOLDED,
 	OPT_FOLLOW,
 	OPT_ROOT,
+	OPT_LIVE,
 };
 
 static const struct rut_opt options[] = {
@@ -48,6 +50,9 @@ static const struct rut_opt options[] = {
 	{"no-delta", NULL, "do not print the time since the event before", OPT_NO_DELTA},
 	{"stacks", NULL, "print the stacks of events, with names of functions", OPT_STACKS},
 	{"follow", NULL, "go on while the trace grows, until interrupted", OPT_FOLLOW},
+	{"live", NULL, "print what a session records, or what a process does, until interrupted",
+	 OPT_LIVE},
+	{"record", "EVENTS", "with --live and a process: what to record of it", 'e'},
 	{"folded", NULL,
 	 "print each different stack once, and how often it occurred: for flame graphs",
 	 OPT_FOLDED},
@@ -68,8 +73,9 @@ struct view {
 	size_t n_events;
 	const char *fields[MAX_WORDS]; /* owned */
 	size_t n_fields;
-	bool count_only, stacks, folded, follow;
-	const char *roots;
+	bool count_only, stacks, folded, follow, live;
+	const char *roots, *record;
+	struct rut_live_source source; /* with `live` */
 	unsigned int threads;
 };
 
@@ -235,6 +241,12 @@ static int take_option(void *arg, int id, const char *value)
 	case OPT_FOLLOW:
 		v->follow = true;
 		return 0;
+	case OPT_LIVE:
+		v->live = v->follow = true;
+		return 0;
+	case 'e':
+		v->record = value;
+		return 0;
 	case OPT_FOLDED:
 		v->stacks = v->folded = true;
 		return 0;
@@ -277,13 +289,14 @@ static int take_option(void *arg, int id, const char *value)
 	}
 }
 
-static int view_set(const struct view *v, struct rut_ctf_set *set, bool *ret_bad,
-		    struct rut_err *err)
+static int view_set(struct view *v, struct rut_ctf_set *set, bool *ret_bad, struct rut_err *err)
 {
 	struct rut_view view = {
 		.set = set,
 		.reader = {.prefault = true, .follow = v->follow},
 		.stop = &stop,
+		.feed = v->live ? rut_live_source_step : NULL,
+		.feed_arg = &v->source,
 		.text = v->text,
 		.events = v->events,
 		.n_events = v->n_events,
@@ -303,18 +316,54 @@ static int view_set(const struct view *v, struct rut_ctf_set *set, bool *ret_bad
 	return rc;
 }
 
+static int check(const struct view *v)
+{
+	if (v->follow && v->stacks)
+		return rut_usage_error(v->cmd, "--%s goes with neither --stacks nor --folded",
+				       v->live ? "live" : "follow");
+	if (v->record && !v->live)
+		return rut_usage_error(v->cmd, "--record goes with --live only");
+	if (v->live && v->args.n_paths != 1)
+		return rut_usage_error(v->cmd, "--live follows one session or process");
+	if (v->live && (v->args.begin || v->args.end))
+		return rut_usage_error(v->cmd, "--live begins now: no --begin, no --end");
+	return -1;
+}
+
+static int view(struct view *v, bool *ret_bad, struct rut_err *err)
+{
+	struct rut_ctf_set *set = NULL;
+	const char *path;
+	int rc = 0;
+
+	if (v->live) {
+		rc = rut_live_source_open(&v->source, v->cmd, v->args.paths[0], v->record, false,
+					  err);
+		v->args.set.consume = true;
+		if (!rc)
+			path = rut_live_path(v->source.live);
+	}
+	if (!rc)
+		rc = rut_ctf_set_open(&set, v->live ? &path : v->args.paths, v->args.n_paths,
+				      &v->args.set, err);
+	if (!rc)
+		rc = view_set(v, set, ret_bad, err);
+	rut_ctf_set_free(set);
+	rut_live_source_fini(&v->source);
+	return rc;
+}
+
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	struct view v = {.cmd = cmd,
 			 .text = {.names = RUT_CTF_NAME_PAYLOAD | RUT_CTF_NAME_CONTEXT,
 				  .show = RUT_CTF_SHOW_DEFAULT}};
 	struct rut_err err = RUT_ERR_INIT;
-	struct rut_ctf_set *set = NULL;
 	bool bad = false;
 	int rc = rut_trace_args_parse(&v.args, cmd, argc, argv, take_option, &v);
 
-	if (rc < 0 && v.follow && v.stacks)
-		rc = rut_usage_error(cmd, "--follow goes with neither --stacks nor --folded");
+	if (rc < 0)
+		rc = check(&v);
 	if (rc >= 0) {
 		view_fini(&v);
 		return rc;
@@ -325,13 +374,10 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		signal(SIGINT, on_signal);
 		signal(SIGTERM, on_signal);
 	}
-	rc = rut_ctf_set_open(&set, v.args.paths, v.args.n_paths, &v.args.set, &err);
-	if (!rc)
-		rc = view_set(&v, set, &bad, &err);
-	rut_ctf_set_free(set);
+	rc = view(&v, &bad, &err);
 	view_fini(&v);
 	if (rc < 0)
-		return rut_fail(cmd, &err);
+		return err.code ? rut_fail(cmd, &err) : RUT_EXIT_USAGE;
 	return bad ? RUT_EXIT_FAIL : RUT_EXIT_OK;
 }
 
@@ -339,7 +385,7 @@ const struct rut_cmd cmd_view = {
 	.name = "view",
 	.group = "Reading traces",
 	.summary = "print the events of traces, as babeltrace2 does or as JSON",
-	.usage = "[OPTIONS] TRACE...",
+	.usage = "[OPTIONS] TRACE... | --live SESSION|PID|NAME",
 	.options = options,
 	.run = run,
 };

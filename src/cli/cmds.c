@@ -33,6 +33,7 @@ extern const struct rut_cmd cmd_rotate;
 extern const struct rut_cmd cmd_clear;
 extern const struct rut_cmd cmd_destroy;
 extern const struct rut_cmd cmd_report;
+extern const struct rut_cmd cmd_top;
 extern const struct rut_cmd cmd_cputop;
 extern const struct rut_cmd cmd_memtop;
 extern const struct rut_cmd cmd_syscallstats;
@@ -86,6 +87,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_doctor,
 	&cmd_view,
 	&cmd_stat,
+	&cmd_top,
 	&cmd_start, &cmd_stop, &cmd_status, &cmd_list, &cmd_add, &cmd_remove, &cmd_attach, &cmd_snapshot, &cmd_rotate, &cmd_clear, &cmd_destroy,
 	&cmd_report,
 	&cmd_cputop,

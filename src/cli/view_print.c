@@ -174,10 +174,19 @@ static int wait_for_more(const struct rut_view *v, struct choice *c, struct rut_
 {
 	const struct timespec pause = {.tv_nsec = 100000000};
 	size_t had = c->n;
-	int rc = 0;
+	int rc = 0, fed = 0;
 
-	while (!*v->stop && !(rc = rut_ctf_reader_poll(r, err)))
-		nanosleep(&pause, NULL);
+	while (!*v->stop) {
+		if (v->feed)
+			fed = v->feed(v->feed_arg, err);
+		if (fed < 0)
+			return fed;
+		rc = rut_ctf_reader_poll(r, err);
+		if (rc || fed)
+			break;
+		if (!v->feed)
+			nanosleep(&pause, NULL);
+	}
 	if (!rc) { /* stopped: nothing waits for others any more */
 		rut_ctf_reader_drain(r);
 		return 1;

@@ -28,6 +28,12 @@ struct rut_view {
 	unsigned int threads;	       /* at most; 0: as many as there are CPUs */
 	/* With reader.follow: prints what comes until this is not 0. */
 	const volatile sig_atomic_t *stop; /* borrowed */
+	/*
+	 * With reader.follow: lets the trace grow, and waits a while where nothing came. 1: it is
+	 * complete; below 0: -errno. NULL: somebody else writes it.
+	 */
+	int (*feed)(void *arg, struct rut_err *err);
+	void *feed_arg;
 };
 
 /*

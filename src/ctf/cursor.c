@@ -189,8 +189,8 @@ static bool read_packet(struct rut_cursor *c)
 		offset = 0;
 	}
 	if (offset - c->forgotten_to >= c->forget_bytes) {
-		rut_ctf_file_forget(&f->map, c->forgotten_to, offset);
-		c->forgotten_to = offset;
+		rut_ctf_file_consume(&f->map, c->forgotten_to, offset);
+		c->forgotten_to = offset & ~(uint64_t)4095; /* whole pages are forgotten */
 	}
 	if (c->opts->prefault && offset + c->forget_bytes / 2 > c->expected_to) {
 		c->expected_to = offset + c->forget_bytes;

@@ -80,13 +80,14 @@ static int take_slot(const void *data, size_t size)
 	return i < MAX_FILES ? i : -1;
 }
 
-int rut_ctf_file_map(struct rut_ctf_file *f, const char *path, struct rut_err *err)
+int rut_ctf_file_map(struct rut_ctf_file *f, const char *path, bool consume, struct rut_err *err)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	_cleanup_close_ int fd =
+		open(path, (consume ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	struct stat st;
 	void *data;
 
-	*f = (struct rut_ctf_file){.slot = -1};
+	*f = (struct rut_ctf_file){.slot = -1, .consume = consume};
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return rut_err_errno(err, errno, "cannot open '%s'", path);
 	if (!S_ISREG(st.st_mode))
@@ -94,7 +95,8 @@ int rut_ctf_file_map(struct rut_ctf_file *f, const char *path, struct rut_err *e
 	if (!st.st_size)
 		return 0;
 	install();
-	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	data = mmap(NULL, (size_t)st.st_size, PROT_READ | (consume ? PROT_WRITE : 0), MAP_SHARED,
+		    fd, 0);
 	if (data == MAP_FAILED)
 		return rut_err_errno(err, errno, "cannot map '%s'", path);
 	f->slot = take_slot(data, (size_t)st.st_size);
@@ -119,12 +121,22 @@ void rut_ctf_file_unmap(struct rut_ctf_file *f)
 	*f = (struct rut_ctf_file){.slot = -1};
 }
 
-void rut_ctf_file_forget(const struct rut_ctf_file *f, uint64_t from, uint64_t to)
+static void give_back(const struct rut_ctf_file *f, uint64_t from, uint64_t to, int advice)
 {
 	from = (from + PAGE - 1) & ~(uint64_t)(PAGE - 1);
 	to &= ~(uint64_t)(PAGE - 1);
 	if (f->data && from < to)
-		madvise((void *)(f->data + from), to - from, MADV_DONTNEED);
+		madvise((void *)(f->data + from), to - from, advice);
+}
+
+void rut_ctf_file_forget(const struct rut_ctf_file *f, uint64_t from, uint64_t to)
+{
+	give_back(f, from, to, MADV_DONTNEED);
+}
+
+void rut_ctf_file_consume(const struct rut_ctf_file *f, uint64_t from, uint64_t to)
+{
+	give_back(f, from, to, f->consume ? MADV_REMOVE : MADV_DONTNEED);
 }
 
 void rut_ctf_file_expect(const struct rut_ctf_file *f, uint64_t from, uint64_t bytes)

@@ -21,10 +21,11 @@ struct rut_ctf_file {
 	size_t size;		 /* bytes */
 	int slot;		 /* in the handler's table; -1: none */
 	const _Atomic bool *cut; /* a page was missing: what is read may be zeros; or NULL */
+	bool consume;		 /* see rut_ctf_file_consume() */
 };
 
-/* Maps the whole file for reading. The caller unmaps it. Returns 0 or -errno. */
-int rut_ctf_file_map(struct rut_ctf_file *f, const char *path, struct rut_err *err);
+/* Maps the whole file for reading, or to consume it. The caller unmaps it. Returns 0 or -errno. */
+int rut_ctf_file_map(struct rut_ctf_file *f, const char *path, bool consume, struct rut_err *err);
 void rut_ctf_file_unmap(struct rut_ctf_file *f);
 
 static inline bool rut_ctf_file_was_cut(const struct rut_ctf_file *f)
@@ -37,5 +38,8 @@ void rut_ctf_file_expect(const struct rut_ctf_file *f, uint64_t from, uint64_t b
 
 /* Gives back the memory of these bytes (whole pages within); they can still be read. */
 void rut_ctf_file_forget(const struct rut_ctf_file *f, uint64_t from, uint64_t to);
+
+/* The same of what will not be read again: a file that is mapped to be consumed loses it. */
+void rut_ctf_file_consume(const struct rut_ctf_file *f, uint64_t from, uint64_t to);
 
 #endif

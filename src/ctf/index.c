@@ -168,7 +168,7 @@ static bool scan_index(struct scan *sc, uint32_t file)
 	bool ok = false;
 	uint64_t n;
 
-	if (!path || !clock || rut_ctf_file_map(&map, path, NULL) < 0)
+	if (!path || !clock || rut_ctf_file_map(&map, path, false, NULL) < 0)
 		return false;
 	if (map.size < sizeof(h))
 		goto out;

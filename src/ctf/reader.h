@@ -45,6 +45,8 @@ struct rut_ctf_set_opts {
 	int64_t clock_offset_ns; /* added to every time */
 	bool no_clock_offset;	 /* ignore the offsets of the metadata: times count from 0 */
 	bool ignore_index;	 /* never use index/ *.idx */
+	/* The files are in memory and nobody else's: what was read is freed, and reads as zeros. */
+	bool consume;
 };
 
 /* One data stream: a file, or several files of one stream instance. */

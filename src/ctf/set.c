@@ -121,7 +121,7 @@ static int open_file(struct rut_ctf_set *set, struct rut_meta *m, const char *pa
 
 	if (!f.path)
 		return nomem(err);
-	rc = rut_ctf_file_map(&f.map, path, err);
+	rc = rut_ctf_file_map(&f.map, path, set->opts.consume, err);
 	if (!rc && f.map.size) {
 		rc = rut_packet_read(m, f.map.data, f.map.size, 0, regs, &info, err);
 		if (rc < 0)
@@ -274,7 +274,7 @@ static int refresh_file(struct rut_ctf_set *set, struct rut_set_stream *s, struc
 	struct stat st;
 
 	if (stat(f->path, &st) < 0 || (uint64_t)st.st_size <= f->map.size ||
-	    rut_ctf_file_map(&map, f->path, NULL) < 0)
+	    rut_ctf_file_map(&map, f->path, set->opts.consume, NULL) < 0)
 		return 0;
 	if (map.size <= f->map.size) {
 		rut_ctf_file_unmap(&map);

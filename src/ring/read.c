@@ -137,6 +137,58 @@ int rut_ring_copy(const struct rut_ring *r, uint64_t pos, void *to)
 	return pos < rut_ring_oldest(r) ? -ESTALE : 0;
 }
 
+/* Where the records of this sub-buffer end now, or 0: one of them is not complete. */
+static uint64_t tail_end(const struct rut_ring *r, uint64_t base)
+{
+	uint64_t end = __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE), content;
+	uint64_t commit = __atomic_load_n(rut_ring_commit_of(r, base), __ATOMIC_ACQUIRE);
+
+	if (end - base >= r->subbuf_size) {
+		content = ((const struct rut_packet *)rut_ring_subbuf(r, base))->content_size / 8;
+		return finished(r, base) && content <= r->subbuf_size ? content : 0;
+	}
+	return RUT_RING_BYTES(commit, rut_ring_base(r, base)) == end - base ? end - base : 0;
+}
+
+int rut_ring_tail(const struct rut_ring *r, uint64_t *pos, struct rut_packet *to)
+{
+	const uint64_t mask = r->subbuf_size - 1, base = *pos & ~mask;
+	const unsigned char *from = rut_ring_subbuf(r, base);
+	uint64_t start = *pos & mask, end, header, bytes;
+	bool closed;
+
+	if (*pos >= __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE))
+		return 0;
+	if (base < rut_ring_oldest(r))
+		goto stale;
+	/* Asked before: what ends a sub-buffer that was entered already is final. */
+	closed = __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE) - base >= r->subbuf_size;
+	end = tail_end(r, base);
+	if (!end)
+		return -EAGAIN;
+	if (start < sizeof(*to))
+		start = sizeof(*to);
+	bytes = sizeof(*to);
+	if (end > start) {
+		memcpy(to, from, sizeof(*to));
+		memcpy(to + 1, from + start, end - start);
+		bytes += end - start;
+	}
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if (base < rut_ring_oldest(r))
+		goto stale;
+	*pos = closed ? base + r->subbuf_size : base + end;
+	if (end <= start)
+		return 0;
+	memcpy(&header, to + 1, sizeof(header));
+	to->timestamp_begin += ((header >> 16) - to->timestamp_begin) & ((1ull << 48) - 1);
+	to->content_size = to->packet_size = bytes * 8;
+	return (int)bytes;
+stale:
+	*pos = rut_ring_oldest(r);
+	return -ESTALE;
+}
+
 bool rut_ring_salvage(const struct rut_ring_ctl *c, uint32_t shift, uint32_t count,
 		      const uint8_t uuid[16], uint64_t index, struct rut_packet *p)
 {

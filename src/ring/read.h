@@ -60,6 +60,18 @@ uint64_t rut_ring_oldest(const struct rut_ring *r);
 int rut_ring_copy(const struct rut_ring *r, uint64_t pos, void *to);
 
 /*
+ * For who only watches: copies the records that came since *pos, of one sub-buffer, into `to` as a
+ * packet of their own, also while the sub-buffer is being written, and moves *pos behind them.
+ * `to` has subbuf_size bytes. Returns the packet's bytes; 0: none came (or *pos moved to the next
+ * sub-buffer: call again while it moves); -EAGAIN: a producer is between two steps; -ESTALE: what
+ * was there has been overwritten, *pos is the oldest that is there.
+ *
+ * The packet's numbers and end are the caller's to set: timestamp_end, packet_seq_num and
+ * events_discarded have no meaning yet.
+ */
+int rut_ring_tail(const struct rut_ring *r, uint64_t *pos, struct rut_packet *to);
+
+/*
  * Out of a memory dump: makes `p`, a copy of the sub-buffer that had number `index`, readable,
  * nothing of which is trusted. A finished packet is so already; the one that was being written gets
  * its end, if every record in it was complete. False: it is none. Its timestamp_end is about right

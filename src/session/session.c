@@ -265,6 +265,9 @@ static int add_static(struct rut_recorder *r, const char *spec, struct rut_err *
 		return 0;
 	r->conf.selection = sel;
 	rc = rut_programs_load(r, &fresh, err);
+	/* The programs of system calls may run already: then the table alone says which are new. */
+	if (!rc)
+		rc = rut_programs_set_syscalls(r, &sel, err);
 	if (rc) {
 		m->active = kept;
 		return rc;

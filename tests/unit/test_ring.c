@@ -274,6 +274,75 @@ static void test_refuses_damage(void **state)
 	teardown_ring(&f);
 }
 
+/* Who watches sees every record once, also of packets that are being written; or how many laps are
+ * missing. */
+static void test_tail(void **state)
+{
+	struct fixture f;
+	_Alignas(8) unsigned char buf[4096];
+	const struct rut_packet *p = (const void *)buf;
+	uint64_t pos = 0, next = 0, seq = 0, last = 0;
+	bool lapped = false;
+
+	setup_ring(&f, RUT_RING_OVERWRITE, 4);
+	for (int round = 0; round < 2000; round++) {
+		/* Now and then more than the ring holds. */
+		int n = round % 400 == 399 ? 1000 : round % 7, rc;
+		uint64_t before;
+
+		for (int i = 0; i < n; i++)
+			assert_true(put(&f.ring, 0, seq++));
+		if (round % 50 == 0)
+			rut_ring_flush(&f.ring);
+		do {
+			before = pos;
+			rc = rut_ring_tail(&f.ring, &pos, (struct rut_packet *)buf);
+			lapped |= rc == -ESTALE;
+			assert_true(rc >= 0 || rc == -ESTALE);
+			for (size_t off = sizeof(*p); rc > 0 && off < (size_t)rc;
+			     off += sizeof(struct record)) {
+				struct record rec;
+
+				memcpy(&rec, buf + off, sizeof(rec));
+				assert_true(lapped ? rec.seq > next : rec.seq == next);
+				if (off == sizeof(*p)) {
+					assert_true(p->timestamp_begin >= last);
+					last = p->timestamp_begin;
+					assert_int_equal(rec.header >> 16,
+							 last & ((1ull << 48) - 1));
+				}
+				lapped = false;
+				next = rec.seq + 1;
+			}
+			assert_int_equal(rc > 0 ? p->content_size : 0, rc > 0 ? rc * 8 : 0);
+		} while (pos != before);
+		assert_int_equal(next, seq);
+	}
+	teardown_ring(&f);
+}
+
+/* A record that is reserved and not stored yet is waited for. */
+static void test_tail_waits(void **state)
+{
+	struct fixture f;
+	_Alignas(8) unsigned char buf[4096];
+	uint64_t pos = 0, ns, at;
+	struct record *rec;
+
+	setup_ring(&f, RUT_RING_DISCARD, 4);
+	assert_true(put(&f.ring, 0, 0));
+	rec = rut_ring_reserve(&f.ring, sizeof(*rec), rut_ring_clock, &ns, &at);
+	assert_true(put(&f.ring, 0, 2));
+	assert_int_equal(rut_ring_tail(&f.ring, &pos, (struct rut_packet *)buf), -EAGAIN);
+	assert_int_equal(pos, 0);
+	rec->header = RUT_RECORD_HEADER(7, ns);
+	rut_ring_commit(&f.ring, at, sizeof(*rec));
+	assert_int_equal(rut_ring_tail(&f.ring, &pos, (struct rut_packet *)buf),
+			 sizeof(struct rut_packet) + 3 * sizeof(*rec));
+	assert_int_equal(rut_ring_tail(&f.ring, &pos, (struct rut_packet *)buf), 0);
+	teardown_ring(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +352,8 @@ int main(void)
 		cmocka_unit_test(test_overwrite_keeps_newest),
 		cmocka_unit_test(test_concurrent),
 		cmocka_unit_test(test_refuses_damage),
+		cmocka_unit_test(test_tail),
+		cmocka_unit_test(test_tail_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

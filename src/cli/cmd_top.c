@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `rutile top`: the tables of the analyses over what is being recorded, made anew every second. On
+ * a terminal they fill the screen; else they follow each other.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "cli/analysis_opts.h"
+#include "cli/analysis_run.h"
+#include "cli/live_source.h"
+#include "cli/report.h"
+#include "cli/trace_open.h"
+#include "output/screen.h"
+
+enum { OPT_COUNT = 1024, ANALYSES_MAX = 16 };
+
+static const struct rut_opt options[] = {
+	{"refresh", "TIME", "a table of every TIME (default 1s): N[s|ms]", 'r'},
+	{"count", "N", "end after so many tables", OPT_COUNT},
+	{"limit", "N", "rows in a list of the largest (default 5)", OPT_LIMIT},
+	{"record", "EVENTS", "of a process: what to record of it", 'e'},
+	{"cpu", "LIST", "only these CPUs", OPT_CPU},
+	{"tid", "LIST", "only these threads", OPT_TID},
+	{"pid", "LIST", "only these processes", OPT_PID},
+	{"procname", "LIST", "only processes of these names", OPT_PROCNAME},
+	{"filter", "EXPR", "count only events for which EXPR holds", OPT_FILTER},
+	{"percentiles", NULL, "p50, p90, p99 and p99.9 of durations", OPT_PERCENTILES},
+	{"gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},
+	{0},
+};
+
+struct top {
+	struct rut_live_source source;
+	const char *name, *record;
+	uint64_t count, shown; /* tables; count 0: no end */
+	bool screen, held, quit;
+	struct rut_buf text; /* what is on the screen */
+	size_t first;	     /* its first line there */
+	size_t width;
+	int write_rc;
+};
+
+/* ---- The screen ---- */
+
+static size_t count_lines(const struct top *t)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->text.len; i++)
+		n += t->text.data[i] == '\n';
+	return n;
+}
+
+static void draw(struct top *t)
+{
+	_cleanup_buf_ struct rut_buf bar = RUT_BUF_INIT;
+	const char *p = t->text.data;
+	size_t lines, columns, y = 1, all = count_lines(t);
+
+	rut_screen_size(&lines, &columns);
+	t->width = columns;
+	if (t->first + lines > all + 1)
+		t->first = all + 1 > lines ? all + 1 - lines : 0;
+	rut_screen_clear();
+	rut_buf_printf(&bar, "rutile top: %s%s   q ends, space holds, arrows scroll", t->name,
+		       t->held ? " (held)" : "");
+	if (!bar.failed)
+		rut_screen_line(0, RUT_SCREEN_BAR, bar.data, bar.len);
+	for (size_t i = 0; p && *p && y < lines; i++) {
+		size_t len = strcspn(p, "\n");
+
+		if (i >= t->first)
+			rut_screen_line(y++,
+					!strncmp(p, "== ", 3) ? RUT_SCREEN_BOLD : RUT_SCREEN_PLAIN,
+					p, len);
+		p += len + (p[len] == '\n');
+	}
+	rut_screen_show();
+}
+
+static void scroll(struct top *t, int key)
+{
+	size_t lines, columns, page;
+
+	rut_screen_size(&lines, &columns);
+	page = lines > 2 ? lines - 2 : 1;
+	switch (key) {
+	case RUT_KEY_UP:
+		t->first -= t->first > 0;
+		break;
+	case RUT_KEY_DOWN:
+		t->first++;
+		break;
+	case RUT_KEY_PAGE_UP:
+		t->first -= t->first < page ? t->first : page;
+		break;
+	case RUT_KEY_PAGE_DOWN:
+		t->first += page;
+		break;
+	case RUT_KEY_HOME:
+		t->first = 0;
+		break;
+	case RUT_KEY_END:
+		t->first = count_lines(t);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Takes the keys that wait; false: it is over. */
+static bool on_idle(void *arg)
+{
+	struct top *t = arg;
+	bool changed = false;
+	int key;
+
+	if (!t->screen)
+		return !t->quit;
+	if (rut_screen_width(STDOUT_FILENO) != t->width) {
+		rut_screen_resize();
+		changed = true;
+	}
+	while ((key = rut_screen_key()) != RUT_KEY_NONE) {
+		changed = true;
+		if (key == 'q' || key == 'Q')
+			t->quit = true;
+		else if (key == ' ')
+			t->held = !t->held;
+		else
+			scroll(t, key);
+	}
+	if (changed)
+		draw(t);
+	return !t->quit;
+}
+
+/* The tables of an interval. */
+static void on_tables(struct rut_buf *text, void *arg)
+{
+	struct top *t = arg;
+
+	if (t->quit || text->failed)
+		return;
+	t->shown++;
+	if (!t->screen) {
+		if (t->shown > 1)
+			rut_buf_putc(text, '\n');
+		if (rut_write_out(text) < 0)
+			t->quit = true;
+	} else if (!t->held) {
+		rut_buf_clear(&t->text);
+		rut_buf_add(&t->text, text->data, text->len);
+		draw(t);
+	}
+	t->quit |= t->count && t->shown >= t->count;
+}
+
+static int feed(void *arg, struct rut_err *err)
+{
+	return rut_live_source_step(&((struct top *)arg)->source, err);
+}
+
+/* ---- The command line ---- */
+
+static int take(void *arg, int id, const char *value)
+{
+	struct top *t = arg;
+
+	if (id == 'e') {
+		t->record = value;
+		return -1;
+	}
+	if (id != OPT_COUNT)
+		return -ENOENT;
+	return !rut_parse_u64(value, &t->count) && t->count ? -1 : RUT_EXIT_USAGE;
+}
+
+/* Words behind the first are names of analyses. */
+static int find_analyses(const struct rut_analysis_args *a, const struct rut_analysis **ret,
+			 size_t *ret_n)
+{
+	*ret_n = 0;
+	for (size_t i = 1; i < a->n_paths; i++) {
+		const struct rut_analysis *found = rut_report_find(a->paths[i]);
+
+		if (!found)
+			return rut_usage_error(a->cmd, "no analysis '%s': %s", a->paths[i],
+					       rut_report_names);
+		if (*ret_n == ANALYSES_MAX)
+			return rut_usage_error(a->cmd, "more than %d analyses", ANALYSES_MAX);
+		ret[(*ret_n)++] = found;
+	}
+	return -1;
+}
+
+static int follow(struct rut_analysis_args *a, struct top *t,
+		  const struct rut_analysis *const *analyses, size_t n)
+{
+	const struct rut_analysis_live live = {
+		.feed = feed, .tables = on_tables, .idle = on_idle, .arg = t};
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = rut_live_source_open(&t->source, a->cmd, t->name, t->record, true, &err);
+
+	if (rc < 0)
+		return err.code ? rut_fail(a->cmd, &err) : RUT_EXIT_USAGE;
+	a->live = &live;
+	a->follow = true;
+	a->paths[0] = rut_live_path(t->source.live);
+	a->n_paths = 1;
+	if (!n)
+		a->choose = rut_report_choose;
+	t->screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !rut_screen_open(&err);
+	if (t->screen)
+		draw(t);
+	rc = rut_analysis_run(a, analyses, n);
+	if (t->screen)
+		rut_screen_close();
+	return rc;
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	const struct rut_analysis *analyses[ANALYSES_MAX];
+	struct top t = {.text = RUT_BUF_INIT};
+	struct rut_analysis_args a = {.extra = take, .extra_arg = &t};
+	size_t n = 0;
+	int rc;
+
+	a.conf.stats = a.conf.usage = a.conf.total = a.conf.brief = true;
+	a.conf.refresh_ns = 1000000000;
+	a.skip_validation = a.no_progress = true;
+	rc = rut_analysis_args_parse(&a, cmd, argc, argv);
+	if (rc < 0 && !a.n_paths)
+		rc = rut_usage_error(cmd, "which session? See 'rutile list'");
+	if (rc < 0)
+		rc = find_analyses(&a, analyses, &n);
+	if (rc < 0) {
+		t.name = a.paths[0];
+		rc = follow(&a, &t, analyses, n);
+	}
+	rut_live_source_fini(&t.source);
+	rut_buf_fini(&t.text);
+	rut_analysis_args_fini(&a);
+	return rc;
+}
+
+const struct rut_cmd cmd_top = {
+	.name = "top",
+	.group = "Record",
+	.summary = "show the analyses' tables of what is being recorded, every second",
+	.usage = "[OPTIONS] SESSION|PID|NAME [ANALYSIS]...",
+	.options = options,
+	.run = run,
+};
