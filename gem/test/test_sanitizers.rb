@@ -35,6 +35,24 @@ class SanitizersTest < Minitest::Test
     end
   end
 
+  # The library under ThreadSanitizer: probes fire, come, go and are switched while recorders come and go.
+  def test_threads
+    skip 'needs libtsan and rutile' unless library('libtsan.so') && ENV['RUTILE']
+    top = File.expand_path('../..', __dir__)
+    sources = %w[usdt/arena usdt/control usdt/object usdt/provider usdt/ring usdt/seat ring/read base/buf base/err base/hash]
+    Dir.mktmpdir do |dir|
+      out = IO.popen([RbConfig::CONFIG['CC'].split[0], '-g', '-O1', '-fsanitize=thread', '-std=gnu17', '-w', '-D_GNU_SOURCE', "-I#{top}/src",
+                      "-I#{top}/include", "#{__dir__}/race.c", *sources.map { |source| "#{top}/src/#{source}.c" }, '-o', "#{dir}/race", '-lpthread',
+                      { err: %i[child out] }], &:read)
+      assert $?.success?, out
+      IO.popen([{ 'TSAN_OPTIONS' => 'halt_on_error=0' }, "#{dir}/race", { err: "#{dir}/log" }]) do |program|
+        pid = program.gets.to_i
+        3.times { |i| system(ENV.fetch('RUTILE'), 'record', '-o', "#{dir}/#{i}", '-e', 'ruby_static:race', '-p', pid.to_s, '--duration', '400ms', err: File::NULL) }
+      end
+      assert $?.success?, File.read("#{dir}/log")
+    end
+  end
+
   def test_jit
     skip 'no YJIT in this Ruby' unless system(RbConfig.ruby, '--yjit', '-e', 'exit RubyVM::YJIT.enabled?', err: File::NULL)
     run_tests({ 'RUBYOPT' => '--yjit --yjit-call-threshold=2' }, EXT)

@@ -311,7 +311,6 @@ static bool fill_slot(struct rut_usdt_slot *slot, const struct rut_usdt_probe *p
 	slot->n_types = probe->n_types;
 	for (unsigned i = 0; i < probe->n_types; i++)
 		slot->types[i] = (uint8_t)probe->types[i];
-	memcpy(slot->counts, probe->own_counts, sizeof(slot->counts));
 	slot->serial = ++ctl.serial;
 	/* A tool that recorded the slot's last probe knows the number as that one's. */
 	__atomic_store_n(&slot->ring,
@@ -319,6 +318,26 @@ static bool fill_slot(struct rut_usdt_slot *slot, const struct rut_usdt_probe *p
 				 ~before,
 			 __ATOMIC_RELEASE);
 	return true;
+}
+
+/* From now on threads count in `to`. What they counted elsewhere until now is added there. */
+static void move_counts(struct rut_usdt_probe *probe, uint64_t *to)
+{
+	uint64_t *from = probe->counts;
+
+	for (unsigned i = 0; i < RUTILE_USDT_COUNTS; i++)
+		__atomic_store_n(&to[i], 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&probe->counts, to, __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < RUTILE_USDT_COUNTS; i++) {
+		uint64_t so_far = __atomic_load_n(&from[i], __ATOMIC_RELAXED), none = 0;
+
+		/* Of the events it is the sum that is stored, not what is to be added. */
+		if (i == RUTILE_USDT_FIRED)
+			__atomic_compare_exchange_n(&to[i], &none, so_far, false, __ATOMIC_RELAXED,
+						    __ATOMIC_RELAXED);
+		else
+			__atomic_fetch_add(&to[i], so_far, __ATOMIC_RELAXED);
+	}
 }
 
 /* Events of a slot's last probe may be in the ring: such a slot is taken only when asked for. */
@@ -363,7 +382,7 @@ void rut_usdt_ctl_add(struct rut_usdt_probe *probe)
 	ctl.probes[i] = probe;
 	probe->slot_index = (int)i;
 	probe->slot = slot;
-	__atomic_store_n(&probe->counts, slot->counts, __ATOMIC_RELEASE);
+	move_counts(probe, slot->counts);
 	rut_usdt_ctl_update(probe);
 	__atomic_store_n(&slot->state, RUT_USDT_SLOT_USED, __ATOMIC_RELEASE);
 	if (ctl.n_slots <= i) {
@@ -382,8 +401,7 @@ void rut_usdt_ctl_remove(struct rut_usdt_probe *probe)
 	if (probe->slot_index < 0)
 		return;
 	__atomic_store_n(&probe->slot->state, RUT_USDT_SLOT_FREE, __ATOMIC_RELEASE);
-	memcpy(probe->own_counts, probe->slot->counts, sizeof(probe->own_counts));
-	__atomic_store_n(&probe->counts, probe->own_counts, __ATOMIC_RELEASE);
+	move_counts(probe, probe->own_counts);
 	ctl.probes[probe->slot_index] = NULL;
 	ctl.n_free++;
 	probe->slot_index = -1;

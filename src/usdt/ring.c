@@ -141,6 +141,8 @@ void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uin
 	rec.cpu = (uint16_t)(cpu < 0 ? 0 : cpu);
 	if (measure(probe, args, &rec))
 		rut_usdt_probe_note(probe, RUTILE_USDT_TRUNCATED);
+	/* What was written into `rings` before the bit was set is seen by whoever sees the bit. */
+	seats &= rut_usdt_ring_mask();
 	for (unsigned i = 0; i < RUT_USDT_SEATS; i++)
 		if (seats >> i & 1)
 			write_one(&rings[i].ring, probe, args, &rec);
