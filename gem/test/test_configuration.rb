@@ -73,6 +73,9 @@ class ConfigurationTest < Minitest::Test
   def test_an_environment_that_names_no_signal
     said = ruby("#{START}p TP.on?", env: { 'RUTILE_TRACEPOINTS' => 'signal:NONE' })
     assert_match(/\Arutile: RUTILE_TRACEPOINTS: unsupported signal .SIGNONE.\nfalse\n\z/, said)
+    # One that cannot be handled.
+    said = ruby("#{START}p TP.on?", env: { 'RUTILE_TRACEPOINTS' => 'signal:KILL' })
+    assert_match(/\Arutile: RUTILE_TRACEPOINTS: Invalid argument - SIGKILL\nfalse\n\z/, said)
   end
 
   # What cannot be wrapped must not end the process that got a signal.

@@ -180,6 +180,33 @@ class HarmTest < Minitest::Test
     assert_equal ['x' * 4095, 'y' * 4095], events.map { |line| line[/arg0 = "(\w+)"/, 1] }
   end
 
+  def test_argument_names
+    skip 'no rutile to test with' unless ENV['RUTILE']
+    code = <<~'RUBY'
+      require 'rutile/static_tracing'
+      TP = Rutile::Tracepoint.new('shop', 'paid', Integer, String, names: %i[order currency])
+      Rutile::Provider.register('shop').add_tracepoint('sent', Float, names: ['weight']).fire(1.5)
+      TP.fire(7, 'EUR')
+      Rutile::Tracepoint.new('shop', 'bad', Integer, names: ['a b']) rescue print $!.class, $!.message
+      Rutile::Tracepoint.new('shop', 'bad', Integer, names: []) rescue print $!.class
+    RUBY
+    out = rutile('record', '-o', "#{@dir}/trace", '-e', 'ruby_static:shop', '--', *RUBY, '-e', code)
+    assert_includes out, 'ArgumentErrorinvalid names of arguments ["a b"]: one identifier for each, all differentArgumentError'
+    assert_equal ['{ weight = 1.5 }', '{ order = 7, currency = "EUR" }'], events.map { |line| line[/\{ [^{]*\}\z/] }
+  end
+
+  # rutile's uprobes find the tracepoints by the process, although their file has no path.
+  def test_probes_of_the_kernel
+    skip 'needs rutile and root' unless ENV['RUTILE'] && Process.uid.zero?
+    code = "require 'rutile/static_tracing'; TP = Rutile::Tracepoint.new('shop', 'paid', Integer); $stdout.sync = true; puts $$; loop { TP.fire(5); sleep 0.01 }"
+    IO.popen([*RUBY, '-e', code]) do |program|
+      pid = program.gets
+      rutile('record', '-o', "#{@dir}/trace", '-e', "usdt:#{pid.chomp}:shop:paid", '-p', pid.chomp, '--duration', '1s')
+      Process.kill('KILL', pid.to_i)
+    end
+    refute_empty events.grep(/shop:paid: .*\{ arg0 = 5 \}/)
+  end
+
   APP = <<~'RUBY'
     require 'rutile/rack'
     use Rutile::Rack

@@ -99,7 +99,7 @@ static size_t add_file(struct file *files, size_t n)
 /* The program of a process, then what else it has mapped for execution. */
 static size_t mapped_files(int pid, struct file *files, size_t max)
 {
-	char path[64], line[1024], name[401], perms[8];
+	char path[64], line[1024], range[48], name[401], perms[8];
 	_cleanup_file_ FILE *f = NULL;
 	size_t n;
 
@@ -109,10 +109,16 @@ static size_t mapped_files(int pid, struct file *files, size_t max)
 	f = fopen(path, "re");
 	while (f && n < max && fgets(line, sizeof(line), f)) {
 		/* A path may contain spaces. */
-		if (sscanf(line, "%*s %7s %*s %*s %*s %400[^\n]", perms, name) != 2 ||
+		if (sscanf(line, "%47s %7s %*s %*s %*s %400[^\n]", range, perms, name) != 3 ||
 		    name[0] != '/' || !strchr(perms, 'x'))
 			continue;
-		snprintf(files[n].path, sizeof(files[n].path), "/proc/%d/root%s", pid, name);
+		/* What is in memory only has no path. */
+		if (!strncmp(name, "/memfd:", 7))
+			snprintf(files[n].path, sizeof(files[n].path), "/proc/%d/map_files/%s", pid,
+				 range);
+		else
+			snprintf(files[n].path, sizeof(files[n].path), "/proc/%d/root%s", pid,
+				 name);
 		n = add_file(files, n);
 	}
 	return n;

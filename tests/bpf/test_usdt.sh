@@ -565,7 +565,22 @@ END
   grep -q '^uprobes, fork  *\(ok\|limited\) ' doctor
 }
 
+# What examples/ and the man page show. It needs no eBPF.
+test_example() {
+  lib=$(dirname "$RUTILE")/src/usdt
+  cc -Wall -Wextra -Werror -o checkout "$SRC/examples/usdt/checkout.c" -I"$SRC/include" -L"$lib" -lrutile-usdt -Wl,-rpath,"$lib"
+  "$RUTILE" record -o t -e ruby_static:checkout -- ./checkout 50
+  [ "$(readers t)" = 50 ]
+  babeltrace2 t | sed 's/.*\({ order.*\)/\1/' >said
+  for i in $(seq 50); do echo "{ order = $i, currency = \"EUR\", total = $(echo "$i * 1.5" | bc | sed 's/\.0$//') }"; done >should
+  cmp said should
+  # The program of the man page is complete.
+  sed -n '/^```$/,/^```$/p' "$SRC/man/librutile-usdt.3.scd" | grep -v '^```$' >page.c
+  cc -Wall -Wextra -Werror -c -o page.o page.c -I"$SRC/include"
+}
+
 t_case "every form of argument" test_forms
+t_case "the example of librutile-usdt" test_example
 t_case "children of a program that is traced at 5-byte nops" test_nop5
 t_case "one probe at several places" test_sites
 t_case "a pattern records each probe as itself" test_glob

@@ -148,6 +148,31 @@ static VALUE tracepoint_create(VALUE self, VALUE provider, VALUE provider_name, 
 	return self;
 }
 
+/* What recordings call the arguments. */
+static VALUE tracepoint_name_args(VALUE self, VALUE names)
+{
+	struct tracepoint *tp = rb_check_typeddata(self, &tracepoint_type);
+	const char *list[RUTILE_USDT_MAX_ARGS];
+	VALUE name;
+	int rc;
+
+	Check_Type(names, T_ARRAY);
+	rc = tp->holder && RARRAY_LEN(names) == (long)tp->n_types ? 0 : -EINVAL;
+	for (uint32_t i = 0; i < tp->n_types && !rc; i++) {
+		name = RARRAY_AREF(names, i);
+		list[i] = StringValueCStr(name);
+	}
+	if (!rc)
+		rc = rutile_usdt_probe_name_args(tp->probe, list);
+	if (rc)
+		rb_raise(rb_eArgError,
+			 "invalid names of arguments %+" PRIsVALUE
+			 ": one identifier for each, all different",
+			 names);
+	RB_GC_GUARD(names);
+	return self;
+}
+
 /* One Integer as a signed 64-bit word, the nearest there is. Never raises. */
 static uint64_t integer_word(struct tracepoint *tp, VALUE v)
 {
@@ -492,6 +517,7 @@ void init_tracepoint(VALUE module)
 	rb_define_alloc_func(klass, tracepoint_alloc);
 	rb_undef_method(klass, "initialize_copy");
 	rb_define_private_method(klass, "native_create", tracepoint_create, 5);
+	rb_define_private_method(klass, "native_name_args", tracepoint_name_args, 1);
 	rb_define_method(klass, "fire", tracepoint_fire, -1);
 	rb_define_method(klass, "enabled?", tracepoint_enabled, 0);
 	rb_define_method(klass, "enable", tracepoint_enable, 0);

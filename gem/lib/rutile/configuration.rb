@@ -76,7 +76,7 @@ module Rutile
       @mode = initial_mode
       @signal = initial_signal
       enable_trap if @mode == Modes::SIGNAL
-    rescue ArgumentError => e # the environment names no signal: no reason to stop the application
+    rescue ArgumentError, SystemCallError => e # the environment names no signal that can be handled: no reason to stop the application
       warn("rutile: RUTILE_TRACEPOINTS: #{e.message}")
       @signal = nil
     end

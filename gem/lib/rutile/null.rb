@@ -90,6 +90,11 @@ module Rutile
       @strict = strict
     end
 
+    def native_name_args(names)
+      good = names.size == @args.size && names.uniq.size == names.size && names.all? { |name| name.match?(/\A[A-Za-z_]\w*\z/) }
+      raise ArgumentError, "invalid names of arguments #{names.inspect}" unless good && names.join(',').size < 256
+    end
+
     def check(values)
       values.zip(@args) do |value, type|
         next if type.nil? || nil == value || TYPES.fetch(type).any? { |fitting| fitting === value } # rubocop:disable Style/YodaCondition

@@ -81,14 +81,13 @@ module Rutile
       @enabled = self.class.auto_enable?
     end
 
-    # @overload add_tracepoint(name, *types)
-    #   @param name [String, Symbol]
-    #   @param types [Array<Class>] Integer, Float, String, Symbol, TrueClass, FalseClass, NilClass
+    # @overload add_tracepoint(name, *types, strict: false, names: nil)
+    #   As {Tracepoint#initialize}.
     # @overload add_tracepoint(tracepoint)
     #   @param tracepoint [Tracepoint] one that was made for this provider
     # @return [Tracepoint]
-    def add_tracepoint(tracepoint, *types)
-      return self.class.tracepoint_class.new(namespace, tracepoint, *types) unless tracepoint.is_a?(Tracepoint)
+    def add_tracepoint(tracepoint, *types, **options)
+      return self.class.tracepoint_class.new(namespace, tracepoint, *types, **options) unless tracepoint.is_a?(Tracepoint)
 
       @tracepoints[tracepoint.name] = tracepoint
       publish if @enabled

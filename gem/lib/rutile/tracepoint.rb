@@ -50,11 +50,14 @@ module Rutile
     # @param name [String, Symbol]
     # @param types [Array<Class>] at most 12 of {VALID_ARGS_TYPES}
     # @param strict [Boolean] raise at {#fire} if the values do not fit, traced or not
+    # @param names [Array<String, Symbol>, nil] what recordings of `rutile record` call the values; other
+    #   tracers know them by number
     # @raise [InvalidArgType] for a type that cannot be, or too many
     # @raise [ArgumentError] for a name that tracers could not read
-    def initialize(provider_name, name, *types, strict: false)
+    def initialize(provider_name, name, *types, strict: false, names: nil)
       provider = self.class.provider_class.register(provider_name)
       native_create(provider, provider.namespace, name.to_s.dup.freeze, types.freeze, strict)
+      native_name_args(names.map(&:to_s)) if names
       provider.add_tracepoint(self)
       freeze if freeze?
     end
