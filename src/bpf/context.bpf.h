@@ -30,16 +30,16 @@ RUT_CONTEXT(CPU)
 }
 RUT_CONTEXT(USTACK)
 {
-	return rut_stack_id(ctx, BPF_F_USER_STACK);
+	return ctx ? rut_stack_id(ctx, BPF_F_USER_STACK) : RUT_STACK_NONE;
 }
 RUT_CONTEXT(KSTACK)
 {
-	return rut_stack_id(ctx, 0);
+	return ctx ? rut_stack_id(ctx, 0) : RUT_STACK_NONE;
 }
 
 RUT_CONTEXT(RSTACK)
 {
-	return rut_ruby_stack();
+	return ctx ? rut_ruby_stack() : RUT_STACK_NONE;
 }
 
 static __always_inline void rut_context_PROCNAME(char *to)
@@ -78,7 +78,10 @@ static __noinline unsigned char *rut_store_typed(void *ctx, unsigned char *p)
 }
 #endif
 
-/* Stores the contexts behind the header word; returns where the payload starts. */
+/*
+ * Stores the contexts behind the header word, without stacks when `ctx` is NULL; returns where the
+ * payload starts.
+ */
 static __always_inline unsigned char *rut_store_contexts(void *ctx, unsigned char *p)
 {
 	__u64 id = 0;

@@ -56,7 +56,7 @@ static __always_inline int do_switch(void *ctx, struct task_struct *prev, struct
 	if (conf.filters & ~RUT_FILTER_FOLLOW && !rut_allowed() && !rut_task_allowed(next) &&
 	    !rut_task_awaited(prev) && !rut_task_awaited(next))
 		return 0;
-	RUT_BEGIN(SCHED_SWITCH);
+	RUT_BEGIN_LEAN(SCHED_SWITCH, conf.lean_stacks && conf.filters && !rut_current_allowed());
 	rut_copy_comm(FIELD(SCHED_SWITCH, prev_comm), prev);
 	PUT(SCHED_SWITCH, prev_tid, prev->pid);
 	PUT(SCHED_SWITCH, prev_prio, prev->prio - 100);
@@ -99,7 +99,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	{                                                                                          \
 		if (!rut_allowed_task(task))                                                       \
 			return 0;                                                                  \
-		RUT_BEGIN(sym);                                                                    \
+		RUT_BEGIN_LEAN(sym, conf.lean_stacks);                                             \
 		rut_copy_comm(FIELD(sym, comm), task);                                             \
 		PUT(sym, tid, task->pid);                                                          \
 		PUT(sym, prio, task->prio - 100);                                                  \

@@ -489,6 +489,7 @@ struct rut_bpf_conf {
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */
 	__u32 include_self; /* rutile's own processes are recorded, too */
+	__u32 lean_stacks;  /* no stacks of wakers, and of what runs before what is recorded */
 	__u32 code_mask;    /* sets of places in the table of codes - 1 */
 	__u32 cache_mask;   /* places of frame_cache - 1 */
 	__u32 fsbase_at;    /* offset of the thread pointer in task_struct; 0: unknown */

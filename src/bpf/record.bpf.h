@@ -20,6 +20,17 @@ extern int LINUX_KERNEL_VERSION __kconfig;
 	if (!p)                                                                                    \
 		return 0;                                                                          \
 	p = rut_store_contexts(ctx, p)
+/* The same; without stacks when `lean`. */
+#define RUT_BEGIN_LEAN(sym, lean)                                                                  \
+	const __u64 _size = 8 + conf.context_size + sizeof(struct rut_ev_##sym);                   \
+	struct rut_slot slot;                                                                      \
+	unsigned char *p = rut_reserve(&slot, RUT_EV_##sym, _size, _size);                         \
+	if (!p)                                                                                    \
+		return 0;                                                                          \
+	if (lean)                                                                                  \
+		p = rut_store_contexts(NULL, p);                                                   \
+	else                                                                                       \
+		p = rut_store_contexts(ctx, p)
 #define RUT_END()                                                                                  \
 	rut_commit(&slot, _size);                                                                  \
 	return 0

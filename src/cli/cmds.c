@@ -15,6 +15,7 @@ extern const struct rut_cmd cmd_objects;
 extern const struct rut_cmd cmd_arrays;
 extern const struct rut_cmd cmd_strings;
 extern const struct rut_cmd cmd_exceptions;
+extern const struct rut_cmd cmd_profile;
 extern const struct rut_cmd cmd_ps;
 extern const struct rut_cmd cmd_record;
 extern const struct rut_cmd cmd_doctor;
@@ -81,6 +82,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_strings,
 	&cmd_exceptions,
 	&cmd_stacks,
+	&cmd_profile,
 	&cmd_ps,
 	&cmd_tracepoints,
 	&cmd_record,

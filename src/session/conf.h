@@ -24,6 +24,7 @@ struct rut_record_conf {
 	uint64_t buffer_bytes; /* of all rings together; rounded to what the rings can have */
 	uint64_t subbuf_bytes; /* 0: chosen */
 	uint32_t filters;      /* enum rut_filter_bits */
+	uint32_t lean_stacks;  /* stacks of what a context switch leaves only */
 	uint32_t budget_ppm;   /* --max-overhead: of a CPU's time; 0: none */
 	bool include_self;     /* rutile's own processes too */
 	bool strict;	       /* an event that the kernel lacks is an error */

@@ -385,6 +385,8 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 	rc = fill_filters(r, err);
 	if (!rc)
 		rc = rut_programs_load(r, &r->conf.selection, err);
+	/* Samples begin when their clock is opened. */
+	rut_rubies_scan(r);
 	for (size_t i = 0; i < RUT_PROBES_MAX && r->conf.probes[i][0] && !rc; i++)
 		rc = rut_dynamic_try(r, r->conf.probes[i], err);
 	if (!rc && !r->nobjects && (was_any || r->conf.probes[0][0]))

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: MIT */
+#include "analysis/profile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/callstack.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "ctf/reader.h"
+
+#define FRAMES_MAX 2048
+
+const char *const rut_profile_waits[RUT_WAITS] = {
+	[RUT_WAIT_CPU] = "CPU",	  [RUT_WAIT_DISK] = "disk",   [RUT_WAIT_NETWORK] = "network",
+	[RUT_WAIT_LOCK] = "lock", [RUT_WAIT_GVL] = "GVL",     [RUT_WAIT_SLEEP] = "sleep",
+	[RUT_WAIT_PIPE] = "pipe", [RUT_WAIT_CHILD] = "child", [RUT_WAIT_RUN_QUEUE] = "run queue",
+	[RUT_WAIT_POLL] = "poll", [RUT_WAIT_OTHER] = "other",
+};
+
+/* Frames of one stack as names, innermost first. */
+struct frames {
+	struct rut_profile *p;
+	uint32_t row[FRAMES_MAX]; /* what the table counts */
+	uint32_t n_rows;
+	struct rut_buf line[FRAMES_MAX]; /* owned; what the folded line has */
+	uint32_t n_lines;
+	bool has_ruby, in_ruby, lost, failed;
+	enum rut_profile_wait wait;
+	bool futex;
+};
+
+/* A thread that does not run. */
+struct pending {
+	uint64_t since_ns, woken_ns;
+	enum rut_profile_wait wait;
+	uint32_t n;
+	uint32_t stack; /* of the table of stacks: without the reason */
+	uint32_t rows[];
+};
+
+static int64_t intern(struct rut_profile *p, const char *text, size_t len)
+{
+	int64_t id = rut_strtab_intern(&p->names, text, len);
+
+	if (id >= 0 && (size_t)id >= p->n_rows) {
+		size_t n = p->n_rows ? p->n_rows * 2 : 256;
+		struct rut_profile_row *more = reallocarray(p->rows, n, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		memset(more + p->n_rows, 0, (n - p->n_rows) * sizeof(*more));
+		p->rows = more;
+		p->n_rows = n;
+	}
+	return id;
+}
+
+static void add_row(struct frames *f, const char *text, size_t len)
+{
+	int64_t id = intern(f->p, text, len);
+
+	if (id < 0)
+		f->failed = true;
+	else if (f->n_rows < FRAMES_MAX)
+		f->row[f->n_rows++] = (uint32_t)id;
+}
+
+static struct rut_buf *add_line(struct frames *f)
+{
+	if (f->n_lines == FRAMES_MAX)
+		return NULL;
+	f->line[f->n_lines] = (struct rut_buf)RUT_BUF_INIT;
+	return &f->line[f->n_lines++];
+}
+
+/* --- what was waited for ------------------------------------------------------------------- */
+
+/* Functions of the kernel, by their beginnings; the first that matches any frame says it. */
+static const struct {
+	const char *prefix;
+	enum rut_profile_wait wait;
+} kernel_waits[] = {
+	{"futex_", RUT_WAIT_LOCK},
+	{"io_schedule", RUT_WAIT_DISK},
+	{"folio_wait", RUT_WAIT_DISK},
+	{"wait_on_page", RUT_WAIT_DISK},
+	{"jbd2_", RUT_WAIT_DISK},
+	{"blk_", RUT_WAIT_DISK},
+	{"submit_bio", RUT_WAIT_DISK},
+	{"do_nanosleep", RUT_WAIT_SLEEP},
+	{"hrtimer_nanosleep", RUT_WAIT_SLEEP},
+	{"pipe_", RUT_WAIT_PIPE},
+	{"anon_pipe_", RUT_WAIT_PIPE},
+	{"do_wait", RUT_WAIT_CHILD},
+	{"kernel_wait4", RUT_WAIT_CHILD},
+	{"ep_poll", RUT_WAIT_POLL},
+	{"do_epoll_wait", RUT_WAIT_POLL},
+	{"do_poll", RUT_WAIT_POLL},
+	{"do_sys_poll", RUT_WAIT_POLL},
+	{"do_select", RUT_WAIT_POLL},
+	{"sk_wait", RUT_WAIT_NETWORK},
+	{"tcp_", RUT_WAIT_NETWORK},
+	{"inet_", RUT_WAIT_NETWORK},
+	{"unix_", RUT_WAIT_NETWORK},
+	{"sock_", RUT_WAIT_NETWORK},
+	{"__skb_wait", RUT_WAIT_NETWORK},
+	{"rwsem_down", RUT_WAIT_LOCK},
+	{"__mutex_lock", RUT_WAIT_LOCK},
+};
+
+static void note_wait(struct frames *f, const char *name)
+{
+	for (size_t i = 0; i < sizeof(kernel_waits) / sizeof(*kernel_waits); i++) {
+		if (strncmp(name, kernel_waits[i].prefix, strlen(kernel_waits[i].prefix)) != 0)
+			continue;
+		if (f->wait == RUT_WAIT_OTHER)
+			f->wait = kernel_waits[i].wait;
+		f->futex = f->futex || i == 0;
+		return;
+	}
+}
+
+static bool ends(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && !strcmp(s + n - m, end);
+}
+
+/*
+ * All of Ruby's own waits are futexes or polls: what was waited for is said by the C method that
+ * does it. A thread that waits in any other place waits to be let into the interpreter.
+ */
+static enum rut_profile_wait ruby_wait(const struct frames *f, const struct rut_ruby_frame *inner)
+{
+	static const char *const locks[] = {"Mutex#lock",
+					    "Mutex#synchronize",
+					    "Mutex#sleep",
+					    "ConditionVariable#wait",
+					    "Queue#pop",
+					    "Queue#shift",
+					    "Queue#deq",
+					    "Queue#push",
+					    "Queue#<<",
+					    "Thread#join",
+					    "Thread#value",
+					    "Monitor#enter",
+					    "Monitor#synchronize",
+					    "Monitor#wait_for_cond",
+					    "Monitor#mon_enter",
+					    "Ractor.receive",
+					    "Ractor#take"};
+	static const char *const sockets[] = {"Socket#", "Socket.", "SSLSocket", "TCPServer#",
+					      "UNIXServer#"};
+
+	if (!inner->is_c)
+		return f->futex ? RUT_WAIT_GVL : f->wait;
+	if (ends(inner->method, "sleep") && (f->futex || f->wait == RUT_WAIT_POLL) &&
+	    !ends(inner->method, "Mutex#sleep"))
+		return RUT_WAIT_SLEEP;
+	for (size_t i = 0; f->futex && i < sizeof(locks) / sizeof(*locks); i++)
+		if (ends(inner->method, locks[i]))
+			return RUT_WAIT_LOCK;
+	for (size_t i = 0; f->wait == RUT_WAIT_POLL && i < sizeof(sockets) / sizeof(*sockets); i++)
+		if (strstr(inner->method, sockets[i]))
+			return RUT_WAIT_NETWORK;
+	return f->futex ? RUT_WAIT_GVL : f->wait;
+}
+
+/* --- frames -------------------------------------------------------------------------------- */
+
+static void note_ruby(const struct rut_ruby_frame *frame, void *arg)
+{
+	struct frames *f = arg;
+
+	if (!f->has_ruby)
+		f->wait = ruby_wait(f, frame);
+	f->has_ruby = true;
+}
+
+/* The name without "+0x1f (file)", or "[file]". */
+static void native_name(struct rut_buf *out, const char *frame)
+{
+	const char *file = strchr(frame, '('), *plus;
+
+	if (!strncmp(frame, "0x", 2)) {
+		if (file)
+			rut_buf_printf(out, "[%.*s]", (int)strcspn(file + 1, "+)"), file + 1);
+		else
+			rut_buf_puts(out, "[unknown]");
+		return;
+	}
+	plus = file ? memrchr(frame, '+', (size_t)(file - frame)) : NULL;
+	rut_buf_add(out, frame, plus ? (size_t)(plus - frame) : strlen(frame));
+}
+
+static void add_native(struct frames *f, const char *frame)
+{
+	struct rut_buf *b = add_line(f);
+
+	if (!b)
+		return;
+	native_name(b, frame);
+	/* Of a Ruby thread the tables show Ruby. */
+	if (!f->has_ruby && b->data)
+		add_row(f, b->data, b->len);
+}
+
+static void note_kernel(const char *frame, uint64_t address, void *arg)
+{
+	note_wait(arg, frame);
+}
+
+static void add_kernel(const char *frame, uint64_t address, void *arg)
+{
+	/* How the recorder itself was called. */
+	if (strncmp(frame, "bpf_", 4) != 0 && strncmp(frame, "__traceiter_", 12) != 0)
+		add_native(arg, frame);
+}
+
+/* The interpreter's own frames, and what is outside of them, are what the Ruby frames say. */
+static void add_user(const char *frame, uint64_t address, void *arg)
+{
+	struct frames *f = arg;
+	const char *file = strrchr(frame, '(');
+
+	if (f->has_ruby && file && (!strncmp(file, "(libruby", 8) || !strncmp(file, "(ruby", 5)))
+		f->in_ruby = true;
+	/* Without frame pointers the rest is made of what lies on the stack. */
+	if (!strncmp(frame, "0x", 2) && !file) {
+		f->in_ruby |= f->has_ruby;
+		if (f->lost)
+			return;
+		f->lost = true;
+	}
+	if (!f->in_ruby)
+		add_native(f, frame);
+}
+
+static void add_ruby(const struct rut_ruby_frame *r, void *arg)
+{
+	struct frames *f = arg;
+	struct rut_buf *b = add_line(f);
+	_cleanup_buf_ struct rut_buf row = RUT_BUF_INIT;
+
+	if (b)
+		rut_buf_puts(b, r->method);
+	/* A C method has no line: that of its caller is the next frame's. */
+	if (f->p->by != RUT_PROFILE_METHOD && r->is_c)
+		return;
+	if (f->p->by == RUT_PROFILE_METHOD)
+		rut_buf_puts(&row, r->method);
+	else if (f->p->by == RUT_PROFILE_FILE)
+		rut_buf_puts(&row, r->path[0] ? r->path : "(unknown)");
+	else
+		rut_buf_printf(&row, "%s:%u", r->path[0] ? r->path : "(unknown)", r->line);
+	if (row.data)
+		add_row(f, row.data, row.len);
+}
+
+/* --- counting ------------------------------------------------------------------------------ */
+
+static int64_t stack_id(struct rut_profile *p, const char *line, size_t len)
+{
+	int64_t id = rut_strtab_intern(&p->stacks, line, len);
+
+	if (id >= 0 && (size_t)id >= p->n_stacks) {
+		size_t n = p->n_stacks ? p->n_stacks * 2 : 256;
+		uint64_t *more = reallocarray(p->stack_ns, n, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		memset(more + p->n_stacks, 0, (n - p->n_stacks) * sizeof(*more));
+		p->stack_ns = more;
+		p->n_stacks = n;
+	}
+	return id;
+}
+
+static void count_rows(struct rut_profile *p, const uint32_t *rows, size_t n, uint64_t ns)
+{
+	p->stamp++;
+	for (size_t i = 0; i < n; i++) {
+		struct rut_profile_row *r = &p->rows[rows[i]];
+
+		if (!i)
+			r->self_ns += ns;
+		if (r->seen != p->stamp)
+			r->total_ns += ns;
+		r->seen = p->stamp;
+	}
+}
+
+static int count(struct rut_profile *p, int64_t stack, const uint32_t *rows, size_t n,
+		 enum rut_profile_wait wait, uint64_t ns)
+{
+	_cleanup_buf_ struct rut_buf line = RUT_BUF_INIT;
+
+	if (!ns)
+		return 0;
+	count_rows(p, rows, n, ns);
+	p->wait_ns[wait] += ns;
+	p->total_ns += ns;
+	if (wait != RUT_WAIT_CPU) {
+		rut_buf_printf(&line, "%s;(%s)", p->stacks.strs[stack].data,
+			       rut_profile_waits[wait]);
+		stack = line.failed ? -ENOMEM : stack_id(p, line.data, line.len);
+		if (stack < 0)
+			return (int)stack;
+	}
+	p->stack_ns[stack] += ns;
+	return 0;
+}
+
+/* Fills in the frames and returns the number of the folded line, or -ENOMEM. */
+static int64_t read_frames(struct frames *f, struct rut_callstacks *stacks,
+			   const struct rut_ctf_event *ev, const char *process, size_t len)
+{
+	_cleanup_buf_ struct rut_buf line = RUT_BUF_INIT;
+	int64_t id;
+
+	f->wait = RUT_WAIT_OTHER;
+	f->n_rows = f->n_lines = 0;
+	f->has_ruby = f->in_ruby = f->lost = f->failed = f->futex = false;
+	rut_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, note_kernel, f);
+	rut_callstacks_ruby(stacks, ev, note_ruby, f);
+	rut_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, add_kernel, f);
+	rut_callstacks_each(stacks, ev, RUT_CALLSTACK_USER, add_user, f);
+	rut_callstacks_ruby(stacks, ev, add_ruby, f);
+	for (size_t i = 0; i < len; i++)
+		rut_buf_putc(&line, process[i] == ';' || process[i] == ' ' ? '_' : process[i]);
+	for (uint32_t i = f->n_lines; i-- > 0;) {
+		rut_buf_putc(&line, ';');
+		for (size_t k = 0; k < f->line[i].len; k++)
+			rut_buf_putc(&line, f->line[i].data[k] == ';' ? ':' : f->line[i].data[k]);
+		f->failed |= f->line[i].failed;
+		rut_buf_fini(&f->line[i]);
+	}
+	id = f->failed || line.failed ? -ENOMEM : stack_id(f->p, line.data, line.len);
+	return id;
+}
+
+/* --- events -------------------------------------------------------------------------------- */
+
+struct reading {
+	struct rut_profile *p;
+	struct rut_callstacks *stacks;
+	struct frames *f;
+};
+
+static int64_t number(const struct rut_ctf_event *ev, const char *name)
+{
+	static const enum rut_ctf_scope scopes[] = {
+		RUT_CTF_SCOPE_PAYLOAD, RUT_CTF_SCOPE_EVENT_CONTEXT, RUT_CTF_SCOPE_STREAM_CONTEXT};
+	struct rut_ctf_ref ref;
+
+	for (size_t i = 0; i < 3; i++)
+		if (rut_ctf_ref_find(ev->cls, scopes[i], name, &ref))
+			return rut_ctf_i64(ev, &ref);
+	return 0;
+}
+
+static const char *text(const struct rut_ctf_event *ev, const char *name, size_t *ret_len)
+{
+	struct rut_ctf_ref ref;
+
+	*ret_len = 0;
+	if (!rut_ctf_ref_find(ev->cls, RUT_CTF_SCOPE_PAYLOAD, name, &ref))
+		return "";
+	return rut_ctf_str(ev, &ref, ret_len);
+}
+
+static int on_sample(struct reading *r, const struct rut_ctf_event *ev)
+{
+	const char *name;
+	int64_t stack;
+	size_t len;
+
+	if (!r->p->sample_ns)
+		return 0;
+	name = text(ev, "procname", &len);
+	stack = read_frames(r->f, r->stacks, ev, name, len);
+	if (stack < 0)
+		return (int)stack;
+	r->p->samples++;
+	return count(r->p, stack, r->f->row, r->f->n_rows, RUT_WAIT_CPU, r->p->sample_ns);
+}
+
+static int end_wait(struct rut_profile *p, struct pending *w, uint64_t now)
+{
+	uint64_t woken = w->woken_ns ? w->woken_ns : now;
+	int rc = count(p, w->stack, w->rows, w->n, w->wait, woken - w->since_ns);
+
+	return rc ? rc : count(p, w->stack, w->rows, w->n, RUT_WAIT_RUN_QUEUE, now - woken);
+}
+
+static int on_switch(struct reading *r, const struct rut_ctf_event *ev)
+{
+	uint64_t next = (uint64_t)number(ev, "next_tid"), prev = (uint64_t)number(ev, "prev_tid");
+	struct pending *w = rut_map_remove(&r->p->pending, next);
+	int64_t stack;
+	const char *name;
+	size_t len;
+	int rc = 0;
+
+	if (w && ev->ts_clock >= w->since_ns)
+		rc = end_wait(r->p, w, ev->ts_clock);
+	free(w);
+	/* The idle task, and what is not recorded itself. */
+	if (rc || !prev || !number(ev, "kstack_id"))
+		return rc;
+	name = text(ev, "prev_comm", &len);
+	stack = read_frames(r->f, r->stacks, ev, name, len);
+	w = stack < 0 ? NULL : malloc(sizeof(*w) + r->f->n_rows * sizeof(*w->rows));
+	if (!w)
+		return -ENOMEM;
+	*w = (struct pending){
+		.since_ns = ev->ts_clock,
+		.wait = number(ev, "prev_state") ? r->f->wait : RUT_WAIT_RUN_QUEUE,
+		.n = r->f->n_rows,
+		.stack = (uint32_t)stack,
+	};
+	memcpy(w->rows, r->f->row, r->f->n_rows * sizeof(*w->rows));
+	free(rut_map_remove(&r->p->pending, prev));
+	rc = rut_map_put(&r->p->pending, prev, w);
+	if (rc)
+		free(w);
+	return rc;
+}
+
+static int on_waking(struct reading *r, const struct rut_ctf_event *ev)
+{
+	struct pending *w = rut_map_get(&r->p->pending, (uint64_t)number(ev, "tid"));
+
+	if (w && !w->woken_ns && ev->ts_clock >= w->since_ns)
+		w->woken_ns = ev->ts_clock;
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	int (*fn)(struct reading *r, const struct rut_ctf_event *ev);
+} handlers[] = {
+	{"rutile_sample", on_sample},
+	{"sched_switch", on_switch},
+	{"sched_waking", on_waking},
+};
+
+#define NHANDLERS (sizeof(handlers) / sizeof(*handlers))
+
+static void ignore_error(const char *msg, void *arg)
+{
+}
+
+static int read_events(struct reading *r, struct rut_ctf_set *set, struct rut_err *err)
+{
+	struct rut_ctf_reader_opts opts = {.on_error = ignore_error};
+	const struct rut_ctf_event *ev;
+	struct rut_ctf_reader *reader;
+	int rc = rut_ctf_reader_new(&reader, set, &opts, err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < rut_ctf_set_n_classes(set); i++)
+		for (size_t h = 0; h < NHANDLERS; h++)
+			if (!strcmp(rut_ctf_set_class(set, i)->name, handlers[h].name))
+				rut_ctf_reader_want(reader, rut_ctf_set_class(set, i));
+	while (!rc && (ev = rut_ctf_reader_next(reader))) {
+		r->p->last_ns = ev->ts_clock;
+		for (size_t h = 0; h < NHANDLERS && !rc; h++)
+			if (!strcmp(ev->cls->name, handlers[h].name))
+				rc = handlers[h].fn(r, ev);
+	}
+	rut_ctf_reader_free(reader);
+	return rc ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+}
+
+int rut_profile_add(struct rut_profile *p, struct rut_ctf_set *set, struct rut_err *err)
+{
+	_cleanup_free_ struct frames *f = calloc(1, sizeof(*f));
+	struct reading r = {.p = p, .f = f};
+	int rc;
+
+	if (!f)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	f->p = p;
+	rc = rut_callstacks_load(&r.stacks, set, "", err);
+	if (!rc)
+		rc = read_events(&r, set, err);
+	rut_callstacks_free(r.stacks);
+	return rc;
+}
+
+int rut_profile_end(struct rut_profile *p)
+{
+	int rc = 0;
+
+	rut_map_each(&p->pending, slot) if (!rc) rc = end_wait(p, slot->value, p->last_ns);
+	return rc;
+}
+
+struct line {
+	uint64_t ns;
+	const char *text;
+};
+
+static int by_time(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+
+	if (x->ns != y->ns)
+		return x->ns > y->ns ? -1 : 1;
+	return strcmp(x->text, y->text);
+}
+
+void rut_profile_folded(const struct rut_profile *p, struct rut_buf *out)
+{
+	_cleanup_free_ struct line *lines = calloc(p->stacks.count + 1, sizeof(*lines));
+
+	if (!lines) {
+		out->failed = true;
+		return;
+	}
+	for (size_t i = 0; i < p->stacks.count; i++)
+		lines[i] = (struct line){p->stack_ns[i], p->stacks.strs[i].data};
+	if (p->stacks.count)
+		qsort(lines, p->stacks.count, sizeof(*lines), by_time);
+	for (size_t i = 0; i < p->stacks.count && lines[i].ns; i++)
+		rut_buf_printf(out, "%s %llu\n", lines[i].text,
+			       (unsigned long long)((lines[i].ns + 500) / 1000));
+}
+
+void rut_profile_fini(struct rut_profile *p)
+{
+	rut_strtab_fini(&p->names);
+	rut_strtab_fini(&p->stacks);
+	free(p->rows);
+	free(p->stack_ns);
+	rut_map_each(&p->pending, slot) free(slot->value);
+	rut_map_fini(&p->pending);
+}

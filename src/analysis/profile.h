@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where time goes, by stacks: samples of what runs (rutile_sample), and the time between a switch
+ * away from a thread and the switch back to it (sched_switch), split at its wake-up
+ * (sched_waking). Ruby, native and kernel frames of a stack make one.
+ *
+ * May be given one trace after the other: a thread that is switched out at the end of one is
+ * waiting still at the begin of the next.
+ */
+#ifndef RUT_ANALYSIS_PROFILE_H
+#define RUT_ANALYSIS_PROFILE_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/hash.h"
+
+struct rut_ctf_set;
+struct rut_err;
+
+enum rut_profile_by { RUT_PROFILE_METHOD, RUT_PROFILE_LINE, RUT_PROFILE_FILE };
+
+enum rut_profile_wait {
+	RUT_WAIT_CPU, /* it ran */
+	RUT_WAIT_DISK,
+	RUT_WAIT_NETWORK,
+	RUT_WAIT_LOCK,
+	RUT_WAIT_GVL,
+	RUT_WAIT_SLEEP,
+	RUT_WAIT_PIPE,
+	RUT_WAIT_CHILD,
+	RUT_WAIT_POLL, /* any descriptor */
+	RUT_WAIT_RUN_QUEUE,
+	RUT_WAIT_OTHER,
+	RUT_WAITS
+};
+
+extern const char *const rut_profile_waits[RUT_WAITS];
+
+/* A method, line or file. */
+struct rut_profile_row {
+	uint64_t self_ns, total_ns;
+	uint64_t seen; /* number of the stack that counted it last */
+};
+
+struct rut_profile {
+	enum rut_profile_by by;
+	uint64_t sample_ns; /* of one sample; 0: samples do not count */
+	struct rut_strtab names;
+	struct rut_profile_row *rows; /* by name; owned */
+	size_t n_rows;
+	struct rut_strtab stacks;
+	uint64_t *stack_ns; /* by stack; owned */
+	size_t n_stacks;
+	uint64_t wait_ns[RUT_WAITS], total_ns, samples;
+	uint64_t stamp;
+	struct rut_map pending; /* by thread: struct pending, owned */
+	uint64_t last_ns;
+};
+
+/* Adds what a trace has. 0 or -errno. */
+int rut_profile_add(struct rut_profile *p, struct rut_ctf_set *set, struct rut_err *err);
+
+/* Those that wait still have waited until the last event. */
+int rut_profile_end(struct rut_profile *p);
+
+/* "process;outer;inner MICROSECONDS" lines, the dearest first. */
+void rut_profile_folded(const struct rut_profile *p, struct rut_buf *out);
+
+void rut_profile_fini(struct rut_profile *p);
+
+#endif

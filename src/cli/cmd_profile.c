@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile profile`: where the time of programs goes, by stacks of Ruby, native and kernel frames.
+ */
+#include "cli/cmd.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "analysis/profile.h"
+#include "base/cleanup.h"
+#include "cli/record_opts.h"
+#include "cli/ruby_live.h"
+#include "ctf/reader.h"
+#include "output/screen.h"
+#include "output/table.h"
+#include "output/text.h"
+#include "ruby/proc.h"
+#include "session/consumer.h"
+#include "session/programs.h"
+
+enum {
+	OPT_HZ = 256,
+	OPT_ON_CPU,
+	OPT_OFF_CPU,
+	OPT_WALL,
+	OPT_DURATION,
+	OPT_BY,
+	OPT_FOLDED,
+	OPT_REFRESH,
+	OPT_LAST,
+};
+
+static const struct rut_opt options[] = {
+	{"all", NULL, "profile every process", 'a'},
+	{"on-cpu", NULL, "count the time on CPUs (default)", OPT_ON_CPU},
+	{"off-cpu", NULL, "count the time that threads wait, and what for", OPT_OFF_CPU},
+	{"wall", NULL, "count both", OPT_WALL},
+	{"hz", "N", "samples a second on each CPU (default 99)", OPT_HZ},
+	{"duration", "TIME", "stop after this time (default: at Ctrl+C)", OPT_DURATION},
+	{"by", "WHAT", "rows of the table: method (default), line or file", OPT_BY},
+	{"folded", NULL, "print stacks with microseconds, for flame graphs", OPT_FOLDED},
+	{"output", "DIR", "keep the trace in DIR", 'o'},
+	{"refresh", "TIME", "refresh interval of the table on a terminal, default 2s", OPT_REFRESH},
+	{"last", NULL, "print the table at the end only", OPT_LAST},
+	{"lines", "N", "rows of the table (default 20)", 'n'},
+	{0},
+};
+
+struct profile {
+	struct rut_record_opts rec;
+	struct rut_profile p;
+	bool all, on, off, folded, live, failed;
+	unsigned int hz, lines;
+	uint64_t duration_ns, refresh_ns;
+	char **targets; /* borrowed from argv */
+	size_t ntargets;
+	char temporary[64]; /* folder for the traces, removed at the end; "": none */
+	size_t nread;	    /* folders that were read */
+};
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_stop(int sig)
+{
+	stop_signal = sig;
+}
+
+/* --- options ------------------------------------------------------------------------------- */
+
+static int take_number(const struct rut_cmd *cmd, const char *value, unsigned int max,
+		       unsigned int *ret)
+{
+	char *end;
+	unsigned long n = strtoul(value, &end, 10);
+
+	if (!n || n > max || *end || *value == '-')
+		return rut_usage_error(cmd, "invalid number '%s': 1 to %u", value, max);
+	*ret = (unsigned int)n;
+	return 0;
+}
+
+static int take_by(const struct rut_cmd *cmd, struct profile *f, const char *value)
+{
+	static const char *const names[] = {"method", "line", "file"};
+
+	for (size_t i = 0; i < 3; i++)
+		if (!strcmp(value, names[i])) {
+			f->p.by = (enum rut_profile_by)i;
+			return 0;
+		}
+	return rut_usage_error(cmd, "invalid --by '%s': method, line or file", value);
+}
+
+static int take(const struct rut_cmd *cmd, struct profile *f, int id, const char *value)
+{
+	switch (id) {
+	case 'a':
+		f->all = true;
+		return 0;
+	case 'n':
+		return take_number(cmd, value, 100000, &f->lines);
+	case 'o':
+		if (!*value || strlen(value) >= sizeof(f->rec.output.pattern))
+			return rut_usage_error(cmd, "invalid folder '%s'", value);
+		snprintf(f->rec.output.pattern, sizeof(f->rec.output.pattern), "%s", value);
+		return 0;
+	case OPT_HZ:
+		return take_number(cmd, value, 10000, &f->hz);
+	case OPT_ON_CPU:
+		f->on = true;
+		return 0;
+	case OPT_OFF_CPU:
+		f->off = true;
+		return 0;
+	case OPT_WALL:
+		f->on = f->off = true;
+		return 0;
+	case OPT_DURATION:
+	case OPT_REFRESH:
+		return rut_parse_duration(value,
+					  id == OPT_DURATION ? &f->duration_ns : &f->refresh_ns) < 0
+			       ? rut_usage_error(cmd, "invalid time '%s'", value)
+			       : 0;
+	case OPT_BY:
+		return take_by(cmd, f, value);
+	case OPT_FOLDED:
+		f->folded = true;
+		return 0;
+	case OPT_LAST:
+		f->live = false;
+		return 0;
+	default:
+		return RUT_EXIT_USAGE;
+	}
+}
+
+static int parse(const struct rut_cmd *cmd, struct profile *f, int argc, char **argv)
+{
+	struct rut_args a;
+	int id, rc;
+
+	f->targets = calloc((size_t)argc + 1, sizeof(*f->targets));
+	if (!f->targets)
+		return RUT_EXIT_FAIL;
+	rut_args_init(&a, cmd, argc, argv);
+	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		if (id == RUT_ARGS_HELP)
+			return -1;
+		if (id == RUT_ARGS_POSITIONAL) {
+			f->targets[f->ntargets++] = (char *)a.value;
+			continue;
+		}
+		rc = take(cmd, f, id, a.value);
+		if (rc)
+			return rc;
+	}
+	if (f->all == (f->ntargets > 0))
+		return rut_usage_error(cmd, f->all ? "--all and a target exclude each other"
+						   : "name a process, or --all");
+	if (!f->on && !f->off)
+		f->on = true;
+	return 0;
+}
+
+/* --- targets ------------------------------------------------------------------------------- */
+
+/* A PID may be any program; a name is that of Ruby processes. */
+static int add_target(struct profile *f, const struct rut_ruby_procs *ps, const char *target,
+		      struct rut_err *err)
+{
+	_cleanup_free_ pid_t *pids = NULL;
+	size_t n = 0;
+	int rc;
+
+	if (target[0] && !target[strspn(target, "0123456789")]) {
+		if (kill(atoi(target), 0) < 0 && errno == ESRCH)
+			return rut_err_set(err, ESRCH, "no process with PID %s", target);
+		if (f->rec.npids == RUT_PIDS_MAX)
+			return rut_err_set(err, E2BIG, "more than %d processes", RUT_PIDS_MAX);
+		f->rec.pids[f->rec.npids++] = atoi(target);
+		return 0;
+	}
+	rc = rut_ruby_procs_match(ps, target, &pids, &n, err);
+	for (size_t i = 0; !rc && i < n; i++) {
+		if (f->rec.npids == RUT_PIDS_MAX)
+			return rut_err_set(err, E2BIG, "more than %d processes", RUT_PIDS_MAX);
+		f->rec.pids[f->rec.npids++] = pids[i];
+	}
+	return rc;
+}
+
+static int find_targets(struct profile *f, struct rut_err *err)
+{
+	struct rut_ruby_procs ps = {0};
+	int rc = f->ntargets ? rut_ruby_procs_list(&ps, err) : 0;
+
+	for (size_t i = 0; i < f->ntargets && !rc; i++)
+		rc = add_target(f, &ps, f->targets[i], err);
+	rut_ruby_procs_fini(&ps);
+	return rc;
+}
+
+/* --- the table ----------------------------------------------------------------------------- */
+
+struct row {
+	const struct rut_profile_row *row;
+	const char *name;
+};
+
+static int by_self(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->row->self_ns != y->row->self_ns)
+		return x->row->self_ns > y->row->self_ns ? -1 : 1;
+	if (x->row->total_ns != y->row->total_ns)
+		return x->row->total_ns > y->row->total_ns ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static void add_time(struct rut_table *t, uint64_t ns, uint64_t of)
+{
+	rut_table_addf(t, "%.3f", (double)ns / 1e9);
+	rut_table_addf(t, "%.1f", of ? 100 * (double)ns / (double)of : 0);
+}
+
+static void print_waits(const struct rut_profile *p, struct rut_buf *out)
+{
+	rut_buf_printf(out, "%.3f s", (double)p->total_ns / 1e9);
+	for (size_t i = 0; i < RUT_WAITS; i++)
+		if (p->wait_ns[i])
+			rut_buf_printf(out, ", %s %.1f %%", rut_profile_waits[i],
+				       100 * (double)p->wait_ns[i] / (double)p->total_ns);
+	rut_buf_puts(out, "\n");
+}
+
+static void print_table(const struct profile *f, struct rut_buf *out, size_t width)
+{
+	static const struct rut_table_column columns[] = {
+		{"Self (s)"}, {"%"}, {"Total (s)"}, {"%"}, {"Name", .min_width = 20, .left = true}};
+	const struct rut_profile *p = &f->p;
+	_cleanup_free_ struct row *rows = calloc(p->names.count + 1, sizeof(*rows));
+	struct rut_table t;
+
+	if (!rows) {
+		out->failed = true;
+		return;
+	}
+	for (size_t i = 0; i < p->names.count; i++)
+		rows[i] = (struct row){&p->rows[i], p->names.strs[i].data};
+	if (p->names.count)
+		qsort(rows, p->names.count, sizeof(*rows), by_self);
+	print_waits(p, out);
+	rut_table_init(&t, columns, sizeof(columns) / sizeof(*columns));
+	for (size_t i = 0; i < p->names.count && i < f->lines && rows[i].row->total_ns; i++) {
+		add_time(&t, rows[i].row->self_ns, p->total_ns);
+		add_time(&t, rows[i].row->total_ns, p->total_ns);
+		rut_table_add(&t, rows[i].name);
+	}
+	rut_table_render(&t, out, width);
+	rut_table_fini(&t);
+}
+
+static int print(const struct profile *f, bool last)
+{
+	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
+
+	if (!last)
+		rut_buf_puts(&out, "\033[H\033[J");
+	if (f->folded && last)
+		rut_profile_folded(&f->p, &out);
+	else
+		print_table(f, &out, rut_screen_width(STDOUT_FILENO));
+	return out.failed ? -ENOMEM : rut_write_all(STDOUT_FILENO, &out);
+}
+
+/* --- recording ----------------------------------------------------------------------------- */
+
+static void set_conf(struct profile *f)
+{
+	struct rut_record_conf *c = &f->rec.conf;
+
+	snprintf(c->name, sizeof(c->name), "profile");
+	c->contexts = RUT_CTX_PID | RUT_CTX_TID | RUT_CTX_RSTACK;
+	c->lean_stacks = true;
+	if (f->off) {
+		c->contexts |= RUT_CTX_USTACK | RUT_CTX_KSTACK;
+		rut_selection_add(&c->selection, "sched_switch,sched_waking", NULL);
+		snprintf(c->events, sizeof(c->events), "sched_switch,sched_waking");
+	}
+	if (f->on) {
+		snprintf(c->probes[0], sizeof(c->probes[0]), "profile:%u", f->hz);
+		f->p.sample_ns = 1000000000ull / f->hz;
+	}
+	if (!f->all)
+		c->filters |= RUT_FILTER_PID | RUT_FILTER_FOLLOW;
+	f->rec.events_given = true;
+	rut_record_defaults(&f->rec);
+}
+
+static int set_output(struct profile *f, struct rut_err *err)
+{
+	f->rec.output.exact = true;
+	if (f->rec.output.pattern[0]) {
+		f->live = false;
+		return 0;
+	}
+	f->rec.output.exact = false;
+	snprintf(f->temporary, sizeof(f->temporary), "/tmp/rutile-profile-XXXXXX");
+	if (!mkdtemp(f->temporary)) {
+		f->temporary[0] = '\0';
+		return rut_err_errno(err, errno, "cannot make a folder in '/tmp'");
+	}
+	snprintf(f->rec.output.pattern, sizeof(f->rec.output.pattern), "%s/trace", f->temporary);
+	return 0;
+}
+
+static int read_folder(struct profile *f, const char *path, struct rut_err *err)
+{
+	const char *const paths[] = {path};
+	struct rut_ctf_set_opts opts = {0};
+	struct rut_ctf_set *set = NULL;
+	int rc = rut_ctf_set_open(&set, paths, 1, &opts, err);
+
+	if (!rc)
+		rc = rut_profile_add(&f->p, set, err);
+	rut_ctf_set_free(set);
+	if (f->temporary[0])
+		rut_trace_remove(path);
+	return rc;
+}
+
+/* On a terminal: each interval is a folder of its own, read and removed. */
+static int refresh(struct profile *f, struct rut_consumer *c, struct rut_err *err)
+{
+	char path[RUT_PATH_MAX];
+	int rc;
+
+	snprintf(path, sizeof(path), "%s", c->writer.path);
+	rc = rut_consumer_rotate(c, err);
+	if (!rc)
+		rc = read_folder(f, path, err);
+	if (!rc && print(f, false) < 0)
+		rc = rut_err_set(err, EIO, "cannot write");
+	return rc;
+}
+
+static int consume(struct profile *f, struct rut_consumer *c, struct rut_err *err)
+{
+	uint64_t begun = rut_now_ns(), shown = begun;
+	int rc = 0;
+
+	while (!stop_signal && rc >= 0) {
+		uint64_t now = rut_now_ns();
+
+		rc = rut_consumer_step(c, err);
+		if (f->duration_ns && now - begun >= f->duration_ns)
+			break;
+		if (rc >= 0 && f->live && now - shown >= f->refresh_ns) {
+			rc = refresh(f, c, err);
+			shown = now;
+		}
+		poll(NULL, 0, c->sleep_ms);
+	}
+	return rc;
+}
+
+static int trace_targets(const struct profile *f, struct rut_recorder *r, struct rut_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < f->rec.npids && !rc; i++)
+		rc = rut_recorder_trace_family(r, f->rec.pids[i]);
+	return rc ? rut_err_errno(err, -rc, "cannot set the filter") : 0;
+}
+
+static int record(struct profile *f, struct rut_err *err)
+{
+	struct rut_consumer c = {.writer = {.dir_fd = -1}};
+	struct rut_recorder *r = NULL;
+	char path[RUT_PATH_MAX] = "";
+	int rc = rut_recorder_new(&r, &f->rec.conf, err);
+
+	if (!rc)
+		rc = trace_targets(f, r, err);
+	if (!rc)
+		rc = rut_consumer_open(&c, r, &f->rec.output, err);
+	if (!rc)
+		rc = rut_programs_attach(r, err);
+	if (!rc)
+		rc = trace_targets(f, r, err);
+	if (!rc) {
+		setpriority(PRIO_PROCESS, 0, -10);
+		rut_consumer_statedump(&c);
+		rc = consume(f, &c, err);
+		rut_programs_detach(r);
+		snprintf(path, sizeof(path), "%s", c.writer.path);
+		if (!rc)
+			rc = rut_consumer_close(&c, err);
+	}
+	if (!rc && (rut_recorder_lost(r) || rut_recorder_stacks_lost(r)))
+		fprintf(stderr, "rutile profile: %llu events and %llu stacks lost\n",
+			(unsigned long long)rut_recorder_lost(r),
+			(unsigned long long)rut_recorder_stacks_lost(r));
+	rut_consumer_discard(&c);
+	rut_recorder_free(r);
+	return rc ? rc : read_folder(f, path, err);
+}
+
+static int profile(struct profile *f, struct rut_err *err)
+{
+	struct sigaction stop = {.sa_handler = on_stop};
+	int rc = find_targets(f, err);
+
+	sigaction(SIGINT, &stop, NULL);
+	sigaction(SIGTERM, &stop, NULL);
+	sigaction(SIGHUP, &stop, NULL);
+	set_conf(f);
+	if (!rc)
+		rc = set_output(f, err);
+	if (!rc)
+		rc = record(f, err);
+	if (!rc && rut_profile_end(&f->p) < 0)
+		rc = rut_err_set(err, ENOMEM, "out of memory");
+	if (!rc && print(f, true) < 0)
+		rc = rut_err_set(err, EIO, "cannot write");
+	if (f->temporary[0])
+		rmdir(f->temporary);
+	return rc;
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	struct profile f = {
+		.hz = 99, .lines = 20, .refresh_ns = 2000000000ull, .live = isatty(STDOUT_FILENO)};
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = parse(cmd, &f, argc, argv);
+
+	rut_text_init();
+	if (!rc && profile(&f, &err) < 0)
+		rc = rut_fail(cmd, &err);
+	free(f.targets);
+	rut_profile_fini(&f.p);
+	return rc < 0 ? RUT_EXIT_OK : rc;
+}
+
+const struct rut_cmd cmd_profile = {
+	.name = "profile",
+	.group = "Ruby, live",
+	.summary = "show where the time of programs goes: Ruby, native and kernel code",
+	.usage = "[OPTIONS] TARGET... | --all",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,94 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# `rutile profile`, against programs that measure themselves.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+ruby=${RUTILE_RUBY:-ruby}
+
+# profiled WHAT [OPTION...]: the profile of profile.rb from its first to its last moment, in `out`.
+profiled() {
+  what=$1
+  shift
+  "$ruby" "$SRC/tests/bpf/profile.rb" "$what" "$PWD/go" "$PWD/truth" & pid=$!
+  t_wait grep -q libruby /proc/$pid/maps
+  sleep 0.5
+  "$RUTILE" profile $pid -o trace --lines 1000 "$@" >out & prof=$!
+  recording trace
+  : >go
+  wait $pid
+  kill -INT $prof
+  wait $prof
+  cat out
+}
+
+# near COLUMN: what the table says of each method is within 2 % (of all) of what the program measured.
+near() {
+  awk -v column="$1" 'NR == FNR { truth[$1] = $2; sum += $2; next }
+    $5 in truth { seen++
+      error = ($column - truth[$5]) / sum * 100
+      printf "%s: %.3f, truth %.3f, %.2f %% off\n", $5, $column, truth[$5], error
+      if (error > 2 || error < -2) bad = 1 }
+    END { for (n in truth) want++; exit bad || seen != want }' truth out
+}
+
+test_cpu() {
+  need_bpf
+  profiled cpu --hz 997
+  near 3
+}
+t_case "shares of CPU time" test_cpu
+
+test_waits() {
+  need_bpf
+  profiled waits --off-cpu
+  near 3
+  grep -q 'sleep .* %' out
+  "$RUTILE" view --folded --event sched_switch trace >folded
+  grep -q ';Object#nap;' folded
+}
+t_case "times of waiting" test_waits
+
+test_gvl() {
+  need_bpf
+  profiled gvl --wall --folded
+  # Two threads that compute take turns: while one runs the other one waits to be let in.
+  awk '/Object#burn/ { line = $0; sub(/ [0-9]+$/, "", line); n = split(line, part, ";")
+      if (part[n] == "(GVL)") gvl += $NF; else if (part[n] !~ /^\(/) cpu += $NF }
+    END { print gvl, cpu; exit !(gvl > cpu * 0.8) }' out
+}
+t_case "waiting for the GVL" test_gvl
+
+test_c() {
+  need_bpf
+  cat >prog.c <<'EOF'
+#include <time.h>
+#include <unistd.h>
+static double now(void) { struct timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); return t.tv_sec + t.tv_nsec / 1e9; }
+static volatile long sink;
+__attribute__((noinline)) void work(double s) { double end = now() + s; while (now() < end) for (int i = 0; i < 20000; i++) sink += i; }
+__attribute__((noinline)) void three(void) { work(0.03); __asm__ volatile(""); }
+__attribute__((noinline)) void one(void) { work(0.01); __asm__ volatile(""); }
+int main(void) { while (access("go", 0)) usleep(10000); for (int i = 0; i < 50; i++) { three(); one(); } return 0; }
+EOF
+  cc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -o prog prog.c
+  ./prog & pid=$!
+  "$RUTILE" profile $pid --hz 997 -o trace --lines 1000 >out & prof=$!
+  recording trace
+  : >go
+  wait $pid
+  kill -INT $prof
+  wait $prof
+  printf 'three 1.5\none 0.5\n' >truth
+  cat out
+  near 3
+}
+t_case "a program without Ruby" test_c
+
+test_lines() {
+  need_bpf
+  profiled cpu --by line
+  line=$(grep -n 'x += 1 until' "$SRC/tests/bpf/profile.rb" | cut -d: -f1)
+  awk -v want="profile.rb:$line" 'NR > 2 { top = $5; exit } END { print top; exit index(top, want) == 0 }' out
+}
+t_case "by line" test_lines
+t_done
