@@ -133,7 +133,7 @@ static __noinline int rut_budget_spend(__u32 class)
 		}
 		s->live_ns += c->cost_ns;
 	} else {
-		s->shed_ns += RUT_BUDGET_SHED_NS;
+		s->shed_ns += c->shed_ns;
 		/* Its own turn at the clock, or it might never be restored. */
 		if (!(++s->classes[class].ns & (RUT_BUDGET_EACH - 1)))
 			rut_budget_check(s, class);

@@ -18,7 +18,6 @@
 #define RUT_BUDGET_WINDOW  100000000ull	  /* at least so many ns are looked at */
 #define RUT_BUDGET_PAUSE   10000000000ull /* shed for so long, doubled each time ... */
 #define RUT_BUDGET_STRIKES 6		  /* ... at most so often */
-#define RUT_BUDGET_SHED_NS 30		  /* a run of a class that is shed */
 #define RUT_BUDGET_EACH	   256		  /* the clock is looked at every so many runs */
 
 _Static_assert((int)RUT_EV_COUNT <= RUT_BUDGET_SYSCALL, "static events come first");
@@ -30,7 +29,7 @@ struct rut_budget_class {
 	__u32 strikes;	/* how often it was shed */
 	char name[RUT_BUDGET_NAME];
 	__u32 name_len; /* with the NUL */
-	__u32 _pad;
+	__u32 shed_ns;	/* of one run while it is shed: the kernel still calls the program */
 };
 
 struct rut_budget {

@@ -58,10 +58,10 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 
 		for (; *line; line += strcspn(line, "\n") + 1)
 			printf("Ruby         %.*s\n", (int)strcspn(line, "\n"), line);
-		if (!m->output.pattern[0])
-			printf("process      %d%s, holds the events of Ruby\n", m->holder,
-			       rut_holder_alive(m) ? "" : " (gone)");
 	}
+	if (m->holder)
+		printf("process      %d%s, %s\n", m->holder, rut_holder_alive(m) ? "" : " (gone)",
+		       m->conf.ruby[0] ? "holds the events of Ruby" : "detaches what is shed");
 	if (m->write_errno)
 		printf("writing      fails: %s\n", strerror(m->write_errno));
 	printf("recorded     %llu events\n", (unsigned long long)rut_recorder_records(r));

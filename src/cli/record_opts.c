@@ -133,7 +133,7 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 
 const struct rut_opt rut_start_options[] = {
 	{"output", "PATTERN", "write trace folders; the name may hold strftime(3) sequences", 'o'},
-	{"flight", NULL, "record into memory only; no process stays, but with --ruby",
+	{"flight", NULL, "record into memory only; a process stays with --ruby and -m only",
 	 RUT_OPT_FLIGHT},
 	{"profile", "FILE|HZ",
 	 "take the options from a file (see 'rutile save'); a number: sample stacks at HZ",

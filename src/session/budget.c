@@ -20,13 +20,17 @@
  * (getppid with and without, two events), rounded up; being called included.
  */
 #define COST_EVENT	70
-#define COST_TEXT	150  /* a system call with strings or an address */
+#define COST_SYSCALL	140  /* with the kernel's slow way into the call */
+#define COST_TEXT	220  /* a system call with strings or an address */
 #define COST_STACK	1200 /* each stack that goes with it */
 #define COST_RUBY	2000 /* a Ruby stack */
 #define COST_TRACEPOINT 250
 #define COST_PROBE	700
 #define COST_RETURN	1400
 #define COST_SAMPLE	3500
+/* ... and of one that is shed: of a system call two thirds are the kernel's way to the program. */
+#define SHED_EVENT   30
+#define SHED_SYSCALL 100
 
 /* The kernel's own measure begins behind the call of the program; so much is not in it. */
 #define COST_CALL	   15
@@ -34,7 +38,8 @@
 #define CALIBRATION_SLICES 10
 #define RUNS_MIN	   20 /* fewer say nothing */
 
-static void set_class(struct rut_recorder *r, uint32_t class, const char *name, uint32_t cost)
+static void set_class(struct rut_recorder *r, uint32_t class, const char *name, uint32_t cost,
+		      uint32_t shed)
 {
 	struct rut_budget_class *c = &r->budget->classes[class % RUT_BUDGET_CLASSES];
 
@@ -45,6 +50,7 @@ static void set_class(struct rut_recorder *r, uint32_t class, const char *name, 
 	if (r->conf.contexts & RUT_CTX_RSTACK)
 		cost += COST_RUBY;
 	c->cost_ns = cost;
+	c->shed_ns = shed;
 	snprintf(c->name, sizeof(c->name), "%s", name);
 }
 
@@ -58,7 +64,7 @@ void rut_budget_init(struct rut_recorder *r)
 		return;
 	for (uint32_t id = 0; id < RUT_EV_COUNT; id++) {
 		rut_event_static(&e, id);
-		set_class(r, id, e.name, COST_EVENT);
+		set_class(r, id, e.name, COST_EVENT, SHED_EVENT);
 	}
 	for (uint32_t nr = 0; nr < RUT_SYSCALLS_MAX; nr++) {
 		if (!rut_syscall_name(nr))
@@ -66,7 +72,8 @@ void rut_budget_init(struct rut_recorder *r)
 		rut_syscall_describe(&d, nr);
 		snprintf(name, sizeof(name), "%ssyscall:%s",
 			 nr >= RUT_SYSCALLS_COMPAT ? "compat_" : "", rut_syscall_name(nr));
-		set_class(r, RUT_BUDGET_SYSCALL + nr, name, d.slow ? COST_TEXT : COST_EVENT);
+		set_class(r, RUT_BUDGET_SYSCALL + nr, name, d.slow ? COST_TEXT : COST_SYSCALL,
+			  SHED_SYSCALL);
 	}
 }
 
@@ -82,7 +89,7 @@ void rut_budget_name(struct rut_recorder *r, uint32_t id, const char *name)
 		cost = COST_SAMPLE;
 	else if (!strchr(name, ':'))
 		cost = COST_TRACEPOINT;
-	set_class(r, rut_budget_class(id), name, cost);
+	set_class(r, rut_budget_class(id), name, cost, SHED_EVENT);
 }
 
 static int by_mean(const void *a, const void *b)

@@ -4,11 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <syslog.h>
@@ -25,8 +27,9 @@
 #include "session/programs.h"
 #include "session/words.h"
 
-#define WAIT_MS	 5000
-#define ROUND_MS 50 /* of a holder */
+#define WAIT_MS	  5000
+#define ROUND_MS  50  /* of a holder */
+#define BUDGET_MS 200 /* of one that only keeps to --max-overhead */
 
 static volatile sig_atomic_t daemon_stop, daemon_rotate;
 
@@ -249,10 +252,17 @@ static _Noreturn void holder_main(struct rut_recorder *r, const struct rut_compa
 				  size_t count)
 {
 	static struct rut_logfile log;
+	static struct rut_budget_follower budget;
 	struct rut_meta *m = r->meta;
 	bool running = true, said = false;
 
 	become_daemon(r, &log);
+	if (!count) {
+		/* It reads no ring, and all that was loaded is freed: it stays small. */
+		munmap(r->data, r->data_bytes);
+		r->data = NULL;
+		malloc_trim(0);
+	}
 	m->holder_start = rut_process_start_time(getpid());
 	__atomic_store_n(&m->holder, getpid(), __ATOMIC_RELEASE);
 	while (!daemon_stop) {
@@ -266,7 +276,8 @@ static _Noreturn void holder_main(struct rut_recorder *r, const struct rut_compa
 			rut_warn("%s", err.msg);
 		said = said || rc < 0;
 		answer_copy(companions, count, m);
-		poll(NULL, 0, ROUND_MS);
+		rut_budget_follow(&budget, r);
+		poll(NULL, 0, count ? ROUND_MS : BUDGET_MS);
 	}
 	for (size_t i = 0; i < count; i++)
 		companions[i].pause(companions[i].arg, true);

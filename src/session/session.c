@@ -90,7 +90,7 @@ static int publish(const struct rut_start *start, struct rut_recorder *r, struct
 		if (rc)
 			rut_session_unpin(r->conf.name, NULL);
 	}
-	if (!rc && !start->output.pattern[0] && start->ncompanions) {
+	if (!rc && !start->output.pattern[0] && (start->ncompanions || r->conf.budget_ppm)) {
 		rc = rut_holder_start(r, start->companions, start->ncompanions, lock, err);
 		if (rc)
 			rut_session_unpin(r->conf.name, NULL);

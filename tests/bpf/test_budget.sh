@@ -83,6 +83,38 @@ test_flight() {
   [ "$(grep -c syscall_entry_getppid behind)" -ge 2000 ]
 }
 
+# What is shed there is detached, too: the loop is as if nothing were recorded, and then recorded again.
+test_flight_detaches() {
+  need_bpf
+  "$RUTILE" start ${S}a --flight -m 2 -e 'syscall:getppid,sched_process_exit'
+  holder=$("$RUTILE" status ${S}a | sed -n 's/^process *\([0-9]*\), detaches what is shed$/\1/p')
+  [ -d "/proc/$holder" ]
+  timeout 100 python3 -c "
+import os
+while True: os.getppid()" &
+  pid=$!
+  trap 'kill $pid 2>/dev/null || true' EXIT
+  detached() {
+    "$RUTILE" status ${S}a >status
+    grep -q '^shed  *syscall:getppid, for' status && grep -q 'records, 1 programs' status
+  }
+  t_wait detached || { cat status; return 1; }
+  # The kernel calls nothing for system calls any more: no link of the session is one of theirs.
+  [ "$(cd /sys/fs/bpf/rutile/${S}a && echo link_*)" = link_sched_process_exit ]
+  kill $pid
+  attached() { "$RUTILE" status ${S}a | grep -q 'records, 3 programs'; }
+  t_wait attached
+  flood 3000
+  "$RUTILE" snapshot ${S}a -o snap
+  "$RUTILE" destroy ${S}a
+  t_wait t_gone "$holder"
+  readers snap >/dev/null
+  check_shed
+  sed '1,/rutile_restored:/d' bt2.out >behind
+  [ "$(grep -c syscall_entry_getppid behind)" -ge 2000 ]
+  grep -q sched_process_exit: bt2.out
+}
+
 test_daemon() {
   need_bpf
   "$RUTILE" start ${S}b -o "$T/out" -m 2 -e 'syscall:getppid'
@@ -144,6 +176,7 @@ t_case "a flood is shed: told in the trace and to the user" test_flood
 t_case "with a filter" test_filtered
 t_case "what is cheap is not shed" test_calm
 t_case "a flight recorder sheds and restores by itself" test_flight
+t_case "a flight recorder detaches what is shed, and attaches it again" test_flight_detaches
 t_case "a session with a process detaches what is shed" test_daemon
 t_case "... and waits for a command that is under way" test_daemon_waits
 t_case "shares that make no sense are refused" test_refusals
