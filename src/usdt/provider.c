@@ -380,14 +380,6 @@ void rut_usdt_wait_until_idle(const struct rut_usdt_probe *probe)
 		sched_yield();
 }
 
-/* The probe cannot be seen or fired from now on; threads may still be at its site. */
-static void close_probe(struct rut_usdt_probe *probe)
-{
-	__atomic_store_n(&probe->pub.gate, &closed_gate, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&probe->gate, NULL, __ATOMIC_RELEASE);
-	rut_usdt_ctl_update(probe);
-}
-
 #if defined(__linux__) && defined(RUT_USDT_ARCH)
 
 #ifndef MFD_EXEC
@@ -427,6 +419,14 @@ int rut_usdt_memfd(const char *name, bool exec, size_t bytes)
 	rc = -errno;
 	close(fd);
 	return rc;
+}
+
+/* The probe cannot be seen or fired from now on; threads may still be at its site. */
+static void close_probe(struct rut_usdt_probe *probe)
+{
+	__atomic_store_n(&probe->pub.gate, &closed_gate, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&probe->gate, NULL, __ATOMIC_RELEASE);
+	rut_usdt_ctl_update(probe);
 }
 
 /* Under the lock. */

@@ -783,7 +783,7 @@ static void test_children_of_traced_parents(void **state)
 	}
 	assert_int_equal(hits(&t), 1003);
 	/* A child of a child that fired, and one of a child that did not. */
-	for (unsigned i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < 1000; i++) {
 		pid = fork_child();
 		if (!pid) {
 			int status = 0;
@@ -797,7 +797,7 @@ static void test_children_of_traced_parents(void **state)
 		}
 		expect_good_end(pid);
 	}
-	assert_int_equal(hits(&t), 1033);
+	assert_int_equal(hits(&t), 2503);
 	/* One without a descriptor of the file. */
 	pid = fork_child();
 	if (!pid) {
@@ -808,28 +808,34 @@ static void test_children_of_traced_parents(void **state)
 		fire_once(probe);
 	}
 	expect_good_end(pid);
-	while (hits(&t) < 1035)
+	while (hits(&t) < 2505)
 		usleep(1000);
-	/* A daemon, whose end nobody awaits. */
-	pid = fork_child();
-	if (!pid) {
-		if (daemon(1, 1))
-			_exit(1);
-		fire_once(probe);
+	/* Daemons, whose end nobody awaits. */
+	for (unsigned i = 0; i < 200; i++) {
+		pid = fork_child();
+		if (!pid) {
+			if (daemon(1, 1))
+				_exit(1);
+			fire_once(probe);
+		}
+		expect_good_end(pid);
 	}
-	expect_good_end(pid);
-	while (hits(&t) < 1036)
+	while (hits(&t) < 2705)
 		usleep(1000);
-	pid = vfork();
-	if (!pid)
-		_exit(0);
-	expect_good_end(pid);
-	assert_int_equal(posix_spawn(&pid, "/bin/true", NULL, NULL,
-				     (char *[]){(char *)(uintptr_t) "true", NULL}, environ),
-			 0);
-	expect_good_end(pid);
+	for (unsigned i = 0; i < 1000; i++) {
+		pid = vfork();
+		if (!pid)
+			_exit(0);
+		expect_good_end(pid);
+	}
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(posix_spawn(&pid, "/bin/true", NULL, NULL,
+					     (char *[]){(char *)(uintptr_t) "true", NULL}, environ),
+				 0);
+		expect_good_end(pid);
+	}
 	rutile_usdt_fire(probe, NULL);
-	assert_int_equal(hits(&t), 1037);
+	assert_int_equal(hits(&t), 2706);
 	detach(&t);
 	rutile_usdt_provider_free(p);
 }
@@ -850,7 +856,7 @@ static void test_children_whose_tracer_left(void **state)
 	assert_int_equal(rutile_usdt_provider_load(p), 0);
 	assert_int_equal(rutile_usdt_provider_path(p, 0, path, sizeof(path)), 0);
 	assert_int_equal(pipe(go), 0);
-	for (unsigned i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < 6; i++) {
 		attach(&t, probe, path);
 		for (unsigned k = 0; k < 3; k++)
 			rutile_usdt_fire(probe, NULL);
@@ -870,6 +876,14 @@ static void test_children_whose_tracer_left(void **state)
 		if (!(i & 1))
 			detach(&t);
 		assert_int_equal(write(go[1], "x", 1), 1);
+		expect_good_end(pid);
+	}
+	for (unsigned i = 0; i < 1000; i++) {
+		pid = fork_child();
+		if (!pid) {
+			((void (*)(void)) private(probe)->site)();
+			_exit(0);
+		}
 		expect_good_end(pid);
 	}
 	close(go[0]);
