@@ -272,6 +272,9 @@ void rut_on_any_call(VALUE tp, void *session)
 	const VALUE *cfp = ta->cfp;
 	struct rut_rec *r;
 
+	/* The frame of a define_method is gone by now: there is no record of its return. */
+	if (s->mode == RUT_AGENT_RECORD && ta->event != RUT_EVENT_CALL && ta->id)
+		return;
 	if (ta->event != RUT_EVENT_CALL && s->mode != RUT_AGENT_RECORD) {
 		if (ta->id)
 			bmethod_returns(s, ta);

@@ -75,6 +75,20 @@ static bool load_field(const void *event, const struct rut_expr_field *field,
 	}
 }
 
+static bool labels(const struct rut_expr_field *field,
+		   void (*fn)(void *arg, const char *label, uint64_t lo, uint64_t hi), void *arg)
+{
+	struct rut_ctf_ref ref;
+
+	memcpy(&ref, field->bytes, sizeof(ref));
+	if (!ref.type || ref.type->kind != RUT_CTF_KIND_ENUM)
+		return false;
+	for (uint32_t i = 0; i < ref.type->n_ranges; i++)
+		fn(arg, ref.type->labels[ref.type->ranges[i].label], ref.type->ranges[i].lo,
+		   ref.type->ranges[i].hi);
+	return true;
+}
+
 static const char *class_name(const void *cls)
 {
 	return ((const struct rut_ctf_event_class *)cls)->name;
@@ -88,6 +102,7 @@ static uint64_t timestamp_ns(const void *event)
 const struct rut_expr_ops rut_periods_expr_ops = {
 	.find = find_field,
 	.load = load_field,
+	.labels = labels,
 	.class_name = class_name,
 	.timestamp_ns = timestamp_ns,
 };

@@ -15,6 +15,11 @@ static const struct {
 	const struct rut_analysis *analysis;
 	const char *needs[3];
 } parts[] = {
+	{"rubyslow", &rut_analysis_rubyslow, {"ruby:call"}},
+	{"rubytop", &rut_analysis_rubytop, {"ruby:call"}},
+	{"rubygc", &rut_analysis_rubygc, {"ruby:gc_start"}},
+	{"gvl", &rut_analysis_gvl, {"ruby:gvl_wait"}},
+	{"rubyexceptions", &rut_analysis_rubyexceptions, {"ruby:raise"}},
 	{"cputop", &rut_analysis_cputop, {"sched_switch"}},
 	{"sched", &rut_analysis_sched, {"sched_wak*"}},
 	{"syscalls", &rut_analysis_syscallstats, {"*syscall_entry_*", "sys_*"}},

@@ -8,6 +8,7 @@
 #include "expr/expr_priv.h"
 #include "expr/prog.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,21 +170,154 @@ static uint16_t bind_value(struct binder *b, uint32_t node)
 	return out;
 }
 
+static bool bind_label_compare(struct binder *b, int op, uint16_t l, uint16_t r, int *ret_truth);
+
 static int fold_compare(struct binder *b, int op, uint16_t l, uint16_t r)
 {
+	int truth;
+
 	/* A side that is always missing makes the comparison false whatever the other is. */
 	if ((is_const(b, l) && const_val(b, l)->type == RUT_EXPR_NONE) ||
 	    (is_const(b, r) && const_val(b, r)->type == RUT_EXPR_NONE))
 		return IS_FALSE;
 	if (is_const(b, l) && is_const(b, r))
 		return rut_expr_relation(op, const_val(b, l), const_val(b, r)) ? IS_TRUE : IS_FALSE;
+	if (bind_label_compare(b, op, l, r, &truth))
+		return truth;
 	add_code(b, (struct rut_expr_code){CODE_CMP, 0, (uint16_t)op, l, r});
 	return IS_CODE;
+}
+
+/* ---- labels of enumerations ---- */
+
+struct label_search {
+	const struct rut_expr_node *match; /* GLOB, REGEX; NULL: the string `is` */
+	const struct rut_expr_val *is;
+	struct rut_expr_set *set;
+	bool failed;
+};
+
+static bool label_matches(const struct label_search *s, const char *label)
+{
+	size_t len = strlen(label);
+
+	if (!s->match)
+		return len == s->is->len && !memcmp(label, s->is->s, len);
+	if (s->match->kind == NODE_GLOB)
+		return rut_expr_glob(s->match->val.s, s->match->val.len, label, len);
+	return rut_expr_regex_search(s->match->regex, label, len);
+}
+
+static void add_label(void *arg, const char *label, uint64_t lo, uint64_t hi)
+{
+	struct label_search *s = arg;
+	struct rut_expr_set *set = s->set;
+
+	if (s->failed || !label_matches(s, label))
+		return;
+	if (!set || set->count == set->cap) {
+		size_t cap = set ? set->cap * 2 : 8;
+
+		set = realloc(set, sizeof(*set) + cap * sizeof(*set->ranges));
+		if (!set) {
+			s->failed = true;
+			return;
+		}
+		if (!s->set)
+			set->count = 0;
+		set->cap = cap;
+		s->set = set;
+	}
+	set->ranges[set->count++] = (struct rut_expr_range){lo, hi};
+}
+
+static int by_lo(const void *a, const void *b)
+{
+	uint64_t x = ((const struct rut_expr_range *)a)->lo,
+		 y = ((const struct rut_expr_range *)b)->lo;
+
+	return x < y ? -1 : x > y;
+}
+
+static void merge_ranges(struct rut_expr_set *set)
+{
+	size_t n = 0;
+
+	qsort(set->ranges, set->count, sizeof(*set->ranges), by_lo);
+	for (size_t i = 0; i < set->count; i++) {
+		if (n && set->ranges[i].lo <= set->ranges[n - 1].hi) {
+			if (set->ranges[i].hi > set->ranges[n - 1].hi)
+				set->ranges[n - 1].hi = set->ranges[i].hi;
+			continue;
+		}
+		set->ranges[n++] = set->ranges[i];
+	}
+	set->count = n;
+}
+
+/*
+ * An enumeration against a string: which integers have such a label is known now. Returns whether
+ * it is one; *ret_truth is then the result.
+ */
+static bool bind_labels(struct binder *b, uint16_t field, const struct rut_expr_node *match,
+			const struct rut_expr_val *is, int *ret_truth)
+{
+	struct label_search s = {.match = match, .is = is};
+	struct rut_expr_operand o = {.kind = OPERAND_SET};
+	uint16_t set;
+
+	if (b->rc || !b->ops->labels || b->p->operands[field].kind != OPERAND_FIELD ||
+	    !b->ops->labels(&b->p->operands[field].field, add_label, &s))
+		return false;
+	if (s.failed)
+		b->rc = -ENOMEM;
+	*ret_truth = IS_FALSE;
+	if (!s.set || b->rc) {
+		free(s.set);
+		return true;
+	}
+	merge_ranges(s.set);
+	o.set = s.set;
+	set = add_operand(b, &o);
+	if (b->rc) {
+		free(s.set);
+		return true;
+	}
+	add_code(b, (struct rut_expr_code){CODE_LABEL, 0, 0, field, set});
+	*ret_truth = IS_CODE;
+	return true;
+}
+
+static bool is_string(const struct binder *b, uint16_t operand)
+{
+	return is_const(b, operand) && const_val(b, operand)->type == RUT_EXPR_STR;
+}
+
+/* field == "label", "label" != field. False: it is no such comparison. */
+static bool bind_label_compare(struct binder *b, int op, uint16_t l, uint16_t r, int *ret_truth)
+{
+	bool equal = op == OP2('=', '='), found;
+
+	if (!equal && op != OP2('!', '='))
+		return false;
+	if (is_string(b, l)) {
+		uint16_t swap = l;
+
+		l = r;
+		r = swap;
+	}
+	found = is_string(b, r) && bind_labels(b, l, NULL, const_val(b, r), ret_truth);
+	if (found && !equal && *ret_truth == IS_CODE)
+		add_code(b, (struct rut_expr_code){.op = CODE_NOT});
+	else if (found && !equal)
+		*ret_truth = IS_TRUE;
+	return found;
 }
 
 static int bind_match(struct binder *b, const struct rut_expr_node *n)
 {
 	uint16_t l = bind_value(b, n->left), r;
+	int truth;
 	struct rut_expr_operand o = {.kind = OPERAND_CONST};
 	const struct rut_expr_val *v;
 
@@ -195,6 +329,8 @@ static int bind_match(struct binder *b, const struct rut_expr_node *n)
 			return rut_expr_glob(n->val.s, n->val.len, v->s, v->len);
 		return rut_expr_regex_search(n->regex, v->s, v->len);
 	}
+	if (bind_labels(b, l, n, NULL, &truth))
+		return truth;
 	if (n->kind == NODE_GLOB)
 		o.val = n->val;
 	else
@@ -362,6 +498,9 @@ void rut_expr_prog_free(struct rut_expr_prog *p)
 {
 	if (!p)
 		return;
+	for (uint16_t i = 0; i < p->noperands; i++)
+		if (p->operands[i].kind == OPERAND_SET)
+			free(p->operands[i].set);
 	free(p->code);
 	free(p->operands);
 	free(p);

@@ -11,6 +11,25 @@ struct machine {
 };
 
 /* The value of an operand; *tmp is room for one that has to be loaded. */
+static bool set_has(const struct rut_expr_set *set, const struct rut_expr_val *v)
+{
+	size_t lo = 0, hi = set->count;
+
+	if (v->type != RUT_EXPR_INT && v->type != RUT_EXPR_UINT)
+		return false;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v->u < set->ranges[mid].lo)
+			hi = mid;
+		else if (v->u > set->ranges[mid].hi)
+			lo = mid + 1;
+		else
+			return true;
+	}
+	return false;
+}
+
 static inline const struct rut_expr_val *load(struct machine *m, uint16_t operand,
 					      struct rut_expr_val *tmp)
 {
@@ -67,6 +86,9 @@ static bool run(struct machine *m)
 			a = load(m, c->a, &ta);
 			truth = a->type == RUT_EXPR_STR &&
 				rut_expr_regex_search(p->operands[c->b].regex, a->s, a->len);
+			break;
+		case CODE_LABEL:
+			truth = set_has(p->operands[c->b].set, load(m, c->a, &ta));
 			break;
 		case CODE_TEST:
 			truth = rut_expr_truth(load(m, c->a, &ta));

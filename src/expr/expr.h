@@ -20,7 +20,8 @@
  * Values are signed or unsigned 64-bit integers, floats and strings. A field that the event lacks
  * has no value: a comparison with it is false (and its negation, which != is, true). Comparing a
  * string with a number is false too, an error where it can be seen beforehand. Integers and
- * floats compare by value. Integer arithmetic wraps; what divides by zero has no value.
+ * floats compare by value. An enumeration compares with a string by its labels, with all else as
+ * the integer that it is. Integer arithmetic wraps; what divides by zero has no value.
  */
 #ifndef RUT_EXPR_EXPR_H
 #define RUT_EXPR_EXPR_H
@@ -81,6 +82,13 @@ struct rut_expr_ops {
 		     struct rut_expr_val *ret);
 	const char *(*class_name)(const void *cls);
 	uint64_t (*timestamp_ns)(const void *event);
+	/*
+	 * Calls `fn` with each label of an enumeration and the integers that it stands for; of a
+	 * signed one they are int64_t. False: the field is no enumeration. NULL: none is.
+	 */
+	bool (*labels)(const struct rut_expr_field *field,
+		       void (*fn)(void *arg, const char *label, uint64_t lo, uint64_t hi),
+		       void *arg);
 };
 
 struct rut_expr;

@@ -18,6 +18,15 @@ enum rut_expr_operand_kind {
 	OPERAND_TIME,
 	OPERAND_FRAME, /* of the begin event `depth` periods up */
 	OPERAND_TEMP,
+	OPERAND_SET,
+};
+
+/* The values of an enumeration whose labels were asked for: sorted ranges that do not overlap. */
+struct rut_expr_set {
+	size_t count, cap;
+	struct rut_expr_range {
+		uint64_t lo, hi;
+	} ranges[];
 };
 
 struct rut_expr_operand {
@@ -28,6 +37,7 @@ struct rut_expr_operand {
 		struct rut_expr_val val;
 		struct rut_expr_field field;
 		const struct rut_expr_regex *regex;
+		struct rut_expr_set *set; /* owned */
 	};
 };
 
@@ -35,6 +45,7 @@ enum rut_expr_opcode {
 	CODE_CMP,	 /* truth = a `sub` b */
 	CODE_GLOB,	 /* truth = a matches pattern b */
 	CODE_REGEX,	 /* truth = a matches regex b */
+	CODE_LABEL,	 /* truth = a is in set b */
 	CODE_TEST,	 /* truth = a is not 0 */
 	CODE_NOT,	 /* truth = !truth */
 	CODE_JUMP_FALSE, /* to instruction a */

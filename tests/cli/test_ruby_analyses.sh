@@ -239,6 +239,20 @@ assert wait[3] >= 20 * 20e6 and wait[5] < wait[3] / 4, wait
 assert 20 * 10e6 * 0.98 <= work[5] <= 20 * 10e6 * 1.1, work
 assert m["App#request"][3] >= wait[3] + work[3]' <top.json
   json "assert sum(r[1] + r[2] for r in rows('gc')) >= $gcs" <gc.json
+  # Labels of enumerations are strings to expressions: methods by name.
+  "$RUTILE" periodlog --no-intersection --period 'request : $evt.$name == "ruby:call" && $evt.method == "App#request" :
+    $evt.$name == "ruby:return" && $evt.method == $begin.$evt.method' trace >log
+  cat log
+  [ "$(grep -c ' request' log)" = 20 ]
+  for f in '$evt.method == "App#wait"' '$evt.method =* "*#wa?t"' '"App#wait" == $evt.method' \
+    '$evt.$name == "ruby:call" && $evt.method != "App#request" && !($evt.method =* "App#[bfw]*" && $evt.method != "App#wait")'; do
+    echo "$f" "$("$RUTILE" view --filter "$f" trace | grep -c ' ruby:call: .*"App#wait"')" \
+      "$("$RUTILE" view --filter "$f" trace | grep ' ruby:call: ' | grep -vc '"App#wait"')"
+  done >filters
+  cat filters
+  [ "$(awk '{ print $(NF - 1), $NF }' filters | sort -u)" = "20 0" ]
+  [ "$("$RUTILE" view --filter '$evt.method == "App#none"' trace | wc -l)" = 0 ]
+  [ "$("$RUTILE" view --filter '$evt.$name == "ruby:gc_start" && $evt.by == "method"' trace | wc -l)" -ge 3 ]
   json 'assert [r[:1] + r[2:3] for r in rows("exceptions")] == [["ArgumentError", 20]]' <ex.json
 }
 
