@@ -33,7 +33,11 @@ void tracepoint_check(VALUE tracepoint);
 /* Whether a tracer wants it now: one load. `tracepoint` was checked. */
 bool tracepoint_is_traced(VALUE tracepoint);
 
+/* Fires a checked tracepoint with one word for each declared argument, as rutile_usdt_fire(). */
+void tracepoint_fire_words(VALUE tracepoint, const uint64_t *words);
+
 void init_listeners(VALUE module);
+void init_span(VALUE module);
 void init_provider(VALUE module);
 void init_tracepoint(VALUE module);
 void init_control(VALUE module);

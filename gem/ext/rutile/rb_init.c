@@ -43,4 +43,5 @@ void Init_rutile_ext(void)
 	init_tracepoint(module);
 	init_control(module);
 	init_listeners(module);
+	init_span(module);
 }

@@ -296,6 +296,11 @@ bool tracepoint_is_traced(VALUE tracepoint)
 	return is_traced(get(tracepoint));
 }
 
+void tracepoint_fire_words(VALUE tracepoint, const uint64_t *words)
+{
+	rutile_usdt_fire(get(tracepoint)->probe, words);
+}
+
 static VALUE fire_values(struct tracepoint *tp, int argc, const VALUE *argv)
 {
 	uint64_t words[RUTILE_USDT_MAX_ARGS];

@@ -132,6 +132,33 @@ module Rutile
     end
   end
 
+  class Span # :nodoc:
+    NONE = new.freeze
+
+    class << self
+      def enabled?
+        false
+      end
+
+      def traceparent; end
+
+      private
+
+      def native_points(_begin, _end); end
+    end
+
+    %i[traceparent trace_id id parent_id].each { |name| define_method(name) { nil } }
+
+    def name=(_name); end
+
+    def []=(_key, _value); end
+  end
+
+  # (see file:ext/rutile/rb_span.c)
+  def self.span(_name, _attributes = nil, _traceparent = nil)
+    yield Span::NONE
+  end
+
   module Control # :nodoc:
     class << self
       private

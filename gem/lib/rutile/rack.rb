@@ -16,6 +16,8 @@ module Rutile
   #
   # The route is the pattern that Rails, Sinatra or Grape matched ("/carts/:id"), otherwise the path of the
   # request. The duration ends when the application returns; what a server streams afterwards is not in it.
+  # While spans are traced each request is one, part of the trace that its header "traceparent" names: see
+  # {Rutile.span}.
   # A request that ends by an exception has the status that Rails answers this exception with, otherwise 500.
   class Rack
     # @return [Rutile::Tracepoint]
@@ -31,15 +33,15 @@ module Rutile
     # @return [Array] what the application returned
     def call(env)
       BEGIN_POINT.fire { [env['REQUEST_METHOD'], env['PATH_INFO'], request_id(env)] }
-      return @app.call(env) unless END_POINT.enabled?
+      return @app.call(env) unless END_POINT.enabled? || Span.enabled?
 
-      trace(env)
+      Rutile.span('request', nil, env['HTTP_TRACEPARENT']) { |span| trace(env, span) }
     end
 
     private
 
     # Applications change the method and the path on their way, as Rails does to render an error.
-    def trace(env)
+    def trace(env, span)
       method, script, path = env.values_at('REQUEST_METHOD', 'SCRIPT_NAME', 'PATH_INFO')
       start = Rutile.nsec
       error = nil
@@ -48,11 +50,17 @@ module Rutile
       error = e.class
       raise
     ensure
-      duration = Rutile.nsec - start
-      # In the block, where an error would not be the application's.
-      END_POINT.fire do
-        [method, Route.of(env, method, script, path), status(response, error), duration, request_id(env)]
-      end
+      finish(env, span, Rutile.nsec - start, [method, script, path], response, error)
+    end
+
+    def finish(env, span, duration, request, response, error)
+      route = Route.of(env, *request)
+      code = status(response, error)
+      span.name = "#{request[0]} #{route}"
+      span[:status] = code
+      END_POINT.fire { [request[0], route, code, duration, request_id(env)] }
+    rescue StandardError => e # of a response that is none: not the middleware's business
+      Rutile.debug("rack: #{e.message} (#{e.class})")
     end
 
     # Of a request that was left by a throw there is neither.

@@ -10,7 +10,8 @@ module Rutile
   #
   # Tracepoints of the provider "sidekiq": push(class, id, queue) where a job is put into a queue;
   # job_begin(class, id, queue, latency in ns since it was put there) and
-  # job_end(class, id, queue, duration in ns, class of the exception or nil) where it runs.
+  # job_end(class, id, queue, duration in ns, class of the exception or nil) where it runs. While spans are traced
+  # both are spans of one trace, which the job carries as "traceparent".
   module Sidekiq
     # A job is put into a queue.
     PUSH = Tracepoint.new('sidekiq', 'push', String, String, String)
@@ -30,7 +31,12 @@ module Rutile
       # @yieldreturn what Sidekiq returns
       def call(_worker_class, job, queue, _redis_pool = nil)
         PUSH.fire { [Sidekiq.job_class(job), job['jid'], queue.to_s] }
-        yield
+        return yield unless Span.enabled?
+
+        Rutile.span("push #{Sidekiq.job_class(job)}") do |span|
+          job['traceparent'] = span.traceparent
+          yield
+        end
       end
     end
 
@@ -39,9 +45,9 @@ module Rutile
       # @yieldreturn what the job returns
       def call(_worker, job, queue, &block)
         JOB_BEGIN.fire { [Sidekiq.job_class(job), job['jid'], queue.to_s, waited(job)] }
-        return yield unless JOB_END.enabled?
+        return yield unless JOB_END.enabled? || Span.enabled?
 
-        trace(job, queue, &block)
+        Rutile.span("job #{Sidekiq.job_class(job)}", nil, job['traceparent']) { trace(job, queue, &block) }
       end
 
       private
