@@ -21,11 +21,13 @@ static void as_text(const char *text)
 	static struct rut_tracefs_format format;
 	static struct rut_filter filter;
 	struct rut_probe_arg args[RUT_PROBE_ARGS];
+	struct rut_arg_spec specs[RUT_PROBE_ARGS];
 	struct rut_selection sel = {0};
 	struct rut_filter_names names = {0};
 	char word[64];
 
 	rut_arg_parse(text, args, NULL);
+	rut_arg_specs_parse(text, specs, NULL);
 	rut_tracefs_parse(text, &format, NULL);
 	for (const char *p = text; (p = rut_dynamic_next_word(p, word, sizeof(word)));)
 		rut_selection_add(&sel, word, NULL);

@@ -41,7 +41,24 @@ static __always_inline __u64 read_register(const struct rut_scratch *s, __s16 of
 {
 	if (offset < 0)
 		return 0;
-	return *(const volatile __u64 *)&s->regs[(__u16)offset / 8 & 31];
+	/* "%ah" is the second byte. */
+	return *(const volatile __u64 *)&s->regs[(__u16)offset / 8 & 31] >> (offset & 7) * 8;
+}
+
+/* No more than the operand has: behind it there may be nothing. */
+static __noinline __u64 read_memory(__u64 address, __u32 bytes)
+{
+	__u64 value = 0;
+
+	if (bytes == 1)
+		bpf_probe_read_user(&value, 1, (void *)address);
+	else if (bytes == 2)
+		bpf_probe_read_user(&value, 2, (void *)address);
+	else if (bytes == 4)
+		bpf_probe_read_user(&value, 4, (void *)address);
+	else
+		bpf_probe_read_user(&value, 8, (void *)address);
+	return value;
 }
 
 static __always_inline __u64 read_arg(const struct rut_scratch *s, const struct rut_probe_arg *a)
@@ -51,6 +68,7 @@ static __always_inline __u64 read_arg(const struct rut_scratch *s, const struct 
 
 	switch (a->kind) {
 	case RUT_ARG_CONST:
+	case RUT_ARG_MISSING:
 		return a->value;
 	case RUT_ARG_REG:
 		value = read_register(s, a->reg);
@@ -61,13 +79,14 @@ static __always_inline __u64 read_arg(const struct rut_scratch *s, const struct 
 		address = read_register(s, a->reg) + a->value;
 		if (a->index >= 0)
 			address += read_register(s, a->index) << (a->scale & 3);
-		bpf_probe_read_user(&value, sizeof(value), (void *)address);
+		value = read_memory(address, a->bytes);
 		break;
 	default:
 		return 0;
 	}
 	value <<= shift & 63;
-	return a->negative ? (__u64)((__s64)value >> (shift & 63)) : value >> (shift & 63);
+	return a->form == RUT_ARG_SIGNED ? (__u64)((__s64)value >> (shift & 63))
+					 : value >> (shift & 63);
 }
 
 static __always_inline int store_probe(void *ctx, const struct rut_probe_site *site,
@@ -82,8 +101,9 @@ static __always_inline int store_probe(void *ctx, const struct rut_probe_site *s
 			break;
 		if (probe_conf.strings >> i & 1)
 			continue;
+		/* Eight bytes, of which the next field overwrites what this one has not. */
 		*(__u64 *)(s->record + (at & 127)) = read_arg(s, &site->args[i]);
-		at += 8;
+		at += probe_conf.size[i] & 15;
 	}
 	for (__u32 i = 0; i < RUT_PROBE_ARGS; i++)
 		if (i < probe_conf.nargs && probe_conf.strings >> i & 1)

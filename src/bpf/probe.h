@@ -15,7 +15,13 @@ enum rut_arg_kind {
 	RUT_ARG_REG,	/* the register at `reg` of pt_regs */
 	RUT_ARG_MEM,	/* memory at base + index * scale + value */
 	RUT_ARG_PLACE,	/* a register + value */
-	RUT_ARG_MISSING /* cannot be known: 0 */
+	RUT_ARG_MISSING /* cannot be known: value is recorded instead */
+};
+
+enum rut_arg_form {
+	RUT_ARG_UNSIGNED,
+	RUT_ARG_SIGNED,
+	RUT_ARG_FLOAT, /* the bits are recorded as they are */
 };
 
 struct rut_probe_arg {
@@ -23,9 +29,9 @@ struct rut_probe_arg {
 	__s16 reg;   /* offset in pt_regs; -1: none */
 	__s16 index; /* the same */
 	__u8 kind;
-	__u8 scale;    /* as a shift */
-	__u8 bytes;    /* 1, 2, 4, 8 */
-	__u8 negative; /* has a sign */
+	__u8 scale; /* as a shift */
+	__u8 bytes; /* 1, 2, 4, 8 */
+	__u8 form;  /* enum rut_arg_form */
 };
 
 _Static_assert(sizeof(struct rut_probe_arg) == 16, "argument");
@@ -45,6 +51,7 @@ struct rut_probe_conf {
 	__u16 run_from[RUT_PROBE_RUNS];
 	__u16 run_len[RUT_PROBE_RUNS];
 	__u16 str_at[RUT_PROBE_STRS];
+	__u8 size[RUT_PROBE_ARGS]; /* of the field of a number: 1, 2, 4, 8 bytes */
 };
 
 #endif

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdbool.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,20 +175,23 @@ static const char *take_arg(const char *p, struct rut_probe_arg *a, const struct
 {
 	char *end;
 	long size = 8;
+	bool is_float = false;
 
 	*a = (struct rut_probe_arg){.reg = -1, .index = -1, .bytes = 8};
 	if (strchr(p, '@') && strcspn(p, "@") < strcspn(p, " ")) {
 		size = strtol(p, &end, 10);
 		/* "8f@%xmm0": a float; its register is not in pt_regs. */
-		if (*end == 'f')
-			end++;
+		is_float = *end == 'f';
+		end += is_float;
 		if (*end != '@')
 			return NULL;
 		p = end + 1;
 	}
-	a->negative = size < 0;
+	a->form = is_float ? RUT_ARG_FLOAT : size < 0 ? RUT_ARG_SIGNED : RUT_ARG_UNSIGNED;
 	size = labs(size);
 	if (size != 1 && size != 2 && size != 4 && size != 8)
+		return NULL;
+	if (is_float && size < 4)
 		return NULL;
 	a->bytes = (unsigned char)size;
 	if (*p == '$' && has_symbol(p + 1))
@@ -200,6 +204,9 @@ static const char *take_arg(const char *p, struct rut_probe_arg *a, const struct
 	if (!strncmp(p, "%xmm", 4)) {
 		/* Vector registers are not saved where a program can see them. */
 		a->kind = RUT_ARG_MISSING;
+		/* Not a number. */
+		if (is_float)
+			a->value = size == 4 ? 0x7fc00000 : 0x7ff8000000000000;
 		return p + strcspn(p, " ");
 	}
 	if (*p != '%' && has_symbol(p))
@@ -241,12 +248,154 @@ int rut_arg_parse_at(const char *text, struct rut_probe_arg *ret, rut_arg_resolv
 
 int rut_arg_of_call(int i, struct rut_probe_arg *ret)
 {
+	const int n = sizeof(call_registers) / sizeof(*call_registers);
+
 	*ret = (struct rut_probe_arg){.kind = RUT_ARG_REG, .index = -1, .bytes = 8};
-	if (i < 0)
-		ret->reg = result_register;
-	else if ((size_t)i < sizeof(call_registers) / sizeof(*call_registers))
-		ret->reg = call_registers[i];
+	if (i < n) {
+		ret->reg = i < 0 ? result_register : call_registers[i];
+		return 0;
+	}
+#if defined(__x86_64__)
+	/* At the entry, above the return address. */
+	if (i < RUT_PROBE_ARGS) {
+		ret->kind = RUT_ARG_MEM;
+		ret->reg = REG(rsp);
+		ret->value = 8 * (i - n + 1);
+		return 0;
+	}
+#endif
+	return -EINVAL;
+}
+
+static const struct {
+	const char *name;
+	uint8_t bytes, form;
+} types[] = {
+	[RUT_TYPE_NONE] = {"", 8, RUT_ARG_UNSIGNED},
+	[RUT_TYPE_U8] = {"u8", 1, RUT_ARG_UNSIGNED},
+	[RUT_TYPE_U16] = {"u16", 2, RUT_ARG_UNSIGNED},
+	[RUT_TYPE_U32] = {"u32", 4, RUT_ARG_UNSIGNED},
+	[RUT_TYPE_U64] = {"u64", 8, RUT_ARG_UNSIGNED},
+	[RUT_TYPE_S8] = {"s8", 1, RUT_ARG_SIGNED},
+	[RUT_TYPE_S16] = {"s16", 2, RUT_ARG_SIGNED},
+	[RUT_TYPE_S32] = {"s32", 4, RUT_ARG_SIGNED},
+	[RUT_TYPE_S64] = {"s64", 8, RUT_ARG_SIGNED},
+	[RUT_TYPE_X8] = {"x8", 1, RUT_ARG_UNSIGNED},
+	[RUT_TYPE_X16] = {"x16", 2, RUT_ARG_UNSIGNED},
+	[RUT_TYPE_X32] = {"x32", 4, RUT_ARG_UNSIGNED},
+	[RUT_TYPE_X64] = {"x64", 8, RUT_ARG_UNSIGNED},
+	[RUT_TYPE_F32] = {"f32", 4, RUT_ARG_FLOAT},
+	[RUT_TYPE_F64] = {"f64", 8, RUT_ARG_FLOAT},
+	[RUT_TYPE_STR] = {"str", 8, RUT_ARG_UNSIGNED},
+};
+
+unsigned rut_arg_type_bytes(enum rut_arg_type type)
+{
+	return types[type].bytes;
+}
+
+/* The end of one argument: a comma or the parenthesis, but not one within an operand. */
+static size_t spec_length(const char *p)
+{
+	size_t n = 0;
+	int depth = 0;
+
+	for (; p[n] && (depth || !strchr(",)", p[n])); n++)
+		depth += p[n] == '(' ? 1 : p[n] == ')' ? -1 : 0;
+	return n;
+}
+
+static int parse_spec(const char *p, size_t len, struct rut_arg_spec *ret, struct rut_err *err)
+{
+	size_t name = 0, type = len;
+
+	*ret = (struct rut_arg_spec){0};
+	while (name < len && (isalnum((unsigned char)p[name]) || p[name] == '_'))
+		name++;
+	if (!name || name >= sizeof(ret->name) || (name < len && !strchr("=:", p[name])))
+		return rut_err_set(err, EINVAL, "'%.*s' is no name", (int)len, p);
+	memcpy(ret->name, p, name);
+	for (size_t i = name; i < len; i++)
+		if (p[i] == ':')
+			type = i;
+	for (size_t i = 1; type < len && i < sizeof(types) / sizeof(*types); i++)
+		if (strlen(types[i].name) == len - type - 1 &&
+		    !memcmp(types[i].name, p + type + 1, len - type - 1))
+			ret->type = (enum rut_arg_type)i;
+	if (type < len && !ret->type)
+		return rut_err_set(
+			err, EINVAL,
+			"'%.*s' is no type: s8 to s64, u8 to u64, x8 to x64, f32, f64, str",
+			(int)(len - type - 1), p + type + 1);
+	if (name == type)
+		return 0;
+	if (p[name] != '=' || type - name - 1 >= sizeof(ret->operand) || type == name + 1)
+		return rut_err_set(err, EINVAL, "'%.*s' names no place", (int)len, p);
+	memcpy(ret->operand, p + name + 1, type - name - 1);
+	return 0;
+}
+
+int rut_arg_specs_parse(const char *text, struct rut_arg_spec *ret, struct rut_err *err)
+{
+	int n = 0, rc;
+
+	while (text && *text && *text != ')') {
+		size_t len = spec_length(text);
+
+		if (n == RUT_PROBE_ARGS)
+			return rut_err_set(err, E2BIG, "more than %d arguments", RUT_PROBE_ARGS);
+		rc = parse_spec(text, len, &ret[n++], err);
+		if (rc)
+			return rc;
+		text += len;
+		text += *text == ',';
+	}
+	return n;
+}
+
+void rut_arg_set_type(struct rut_probe_arg *a, enum rut_arg_type type)
+{
+	/* What is written as a constant, or not known, has no size. */
+	if (type == RUT_TYPE_NONE)
+		return;
+	a->bytes = types[type].bytes;
+	a->form = types[type].form;
+}
+
+int rut_arg_of_spec(const struct rut_arg_spec *s, int i, struct rut_probe_arg *ret,
+		    struct rut_err *err)
+{
+	struct rut_probe_arg all[RUT_PROBE_ARGS];
+	char text[96];
+	size_t size;
+
+	if (!s->operand[0]) {
+		if (s->type == RUT_TYPE_F32 || s->type == RUT_TYPE_F64)
+			return rut_err_set(
+				err, ENOTSUP,
+				"'%s': programs in the kernel cannot see the registers of "
+				"floats; say where in memory it is: '%s=@-8(%%rbp):f64'",
+				s->name, s->name);
+		if (rut_arg_of_call(i, ret) < 0)
+			return rut_err_set(err, EINVAL, "'%s': only %d arguments can be had",
+					   s->name, i);
+		rut_arg_set_type(ret, s->type);
+		return 0;
+	}
+	/* With a size, as in the note of a static probe, or behind a bare '@'. */
+	size = strcspn(s->operand, "@");
+	if (s->operand[size] && size)
+		snprintf(text, sizeof(text), "%s", s->operand);
 	else
-		return -EINVAL;
+		snprintf(text, sizeof(text), "8@%s", s->operand + (s->operand[size] == '@'));
+	if (strchr(text, ' ') || rut_arg_parse(text, all, err) != 1)
+		return rut_err_set(err, EINVAL,
+				   "'%s' is no place: %%rdi, @8(%%rdi), 4@(%%rax,%%rbx,4)",
+				   s->operand);
+	*ret = all[0];
+	if (ret->kind == RUT_ARG_MISSING)
+		return rut_err_set(err, ENOTSUP, "'%s' cannot be seen by a program in the kernel",
+				   s->operand);
+	rut_arg_set_type(ret, s->type);
 	return 0;
 }

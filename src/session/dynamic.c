@@ -3,7 +3,6 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <ctype.h>
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -35,7 +34,7 @@ struct building {
 	struct rut_probe_conf conf;
 	struct rut_event event;
 	char title[256];
-	char names[RUT_PROBE_ARGS][48];
+	struct rut_arg_spec specs[RUT_PROBE_ARGS];
 	const char *spec;	/* as the user wrote it */
 	bool again;		/* described already: only attach */
 	bool known;		/* the metadata has this very class already */
@@ -345,46 +344,63 @@ static void begin(struct building *b, struct rut_recorder *r, const char *spec, 
 	b->conf.id = id ? id : r->meta->next_dynamic++;
 }
 
-/* "(fd,path:str)": names, and which are strings. `args` is the text behind the parenthesis. */
+/* What the user says of the arguments. `args` is the text behind the parenthesis, or NULL. */
 static int name_arguments(struct building *b, const char *args, uint32_t *count,
 			  struct rut_err *err)
 {
-	uint32_t n = 0;
+	int n = rut_arg_specs_parse(args, b->specs, err);
 
-	while (args && *args && *args != ')') {
-		size_t len = strcspn(args, ",:)");
-		bool str = !strncmp(args + len, ":str", 4);
-
-		if (n == RUT_PROBE_ARGS || !len || len >= sizeof(b->names[0]))
-			return rut_err_set(err, EINVAL, "'%s' names no arguments", args);
-		for (size_t i = 0; i < len; i++)
-			if (!isalnum((unsigned char)args[i]) && args[i] != '_')
-				return rut_err_set(err, EINVAL, "'%.*s' is no name", (int)len,
-						   args);
-		snprintf(b->names[n], sizeof(b->names[n]), "%.*s", (int)len, args);
-		if (str)
-			b->conf.strings |= 1u << n;
-		n++;
-		args += len + (str ? 4 : 0);
-		args += *args == ',';
-	}
-	if (n > *count)
-		*count = n;
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n; i++)
+		if (b->specs[i].type == RUT_TYPE_STR)
+			b->conf.strings |= 1u << i;
+	if ((uint32_t)n > *count)
+		*count = (uint32_t)n;
 	return 0;
+}
+
+/* A number without a type has eight bytes, whatever was read of it. */
+static enum rut_field_kind kind_of(const struct rut_arg_spec *spec, const struct rut_probe_arg *a)
+{
+	static const enum rut_field_kind kinds[] = {
+		[RUT_TYPE_U8] = RUT_FK_U8,   [RUT_TYPE_U16] = RUT_FK_U16,
+		[RUT_TYPE_U32] = RUT_FK_U32, [RUT_TYPE_U64] = RUT_FK_U64,
+		[RUT_TYPE_S8] = RUT_FK_S8,   [RUT_TYPE_S16] = RUT_FK_S16,
+		[RUT_TYPE_S32] = RUT_FK_S32, [RUT_TYPE_S64] = RUT_FK_S64,
+		[RUT_TYPE_X8] = RUT_FK_X8,   [RUT_TYPE_X16] = RUT_FK_X16,
+		[RUT_TYPE_X32] = RUT_FK_X32, [RUT_TYPE_X64] = RUT_FK_X64,
+		[RUT_TYPE_F32] = RUT_FK_F32, [RUT_TYPE_F64] = RUT_FK_F64,
+	};
+
+	if (spec->type != RUT_TYPE_NONE)
+		return kinds[spec->type];
+	if (a->form == RUT_ARG_FLOAT)
+		return a->bytes == 4 ? RUT_FK_F32 : RUT_FK_F64;
+	return a->form == RUT_ARG_SIGNED ? RUT_FK_S64 : RUT_FK_U64;
+}
+
+static uint8_t size_of(const struct rut_arg_spec *spec, const struct rut_probe_arg *a)
+{
+	if (spec->type != RUT_TYPE_NONE)
+		return (uint8_t)rut_arg_type_bytes(spec->type);
+	return a->form == RUT_ARG_FLOAT ? a->bytes : 8;
 }
 
 /* The payload: numbers first, then strings. */
 static void describe_arguments(struct building *b, const struct rut_probe_arg *args)
 {
-	for (uint32_t i = 0; i < b->conf.nargs; i++)
-		if (!b->names[i][0])
-			snprintf(b->names[i], sizeof(b->names[i]), "arg%u", i);
+	for (uint32_t i = 0; i < b->conf.nargs; i++) {
+		if (!b->specs[i].name[0])
+			snprintf(b->specs[i].name, sizeof(b->specs[i].name), "arg%u", i);
+		b->conf.size[i] = size_of(&b->specs[i], &args[i]);
+	}
 	for (uint32_t i = 0; i < b->conf.nargs; i++)
 		if (!(b->conf.strings >> i & 1))
-			add_field(b, args[i].negative ? RUT_FK_S64 : RUT_FK_U64, 0, b->names[i]);
+			add_field(b, kind_of(&b->specs[i], &args[i]), 0, b->specs[i].name);
 	for (uint32_t i = 0; i < b->conf.nargs; i++)
 		if (b->conf.strings >> i & 1)
-			add_field(b, RUT_FK_STR, 0, b->names[i]);
+			add_field(b, RUT_FK_STR, 0, b->specs[i].name);
 }
 
 static int attach_sites(struct building *b, const struct rut_site *sites,
@@ -515,6 +531,24 @@ static void add_arguments(char spec[SPEC_MAX], const struct words *w)
 		snprintf(spec + len, SPEC_MAX - len, "(%s", w->arguments);
 }
 
+/* The note says where an argument is; the user may say how to read it, not what else to read. */
+static int type_arguments(const struct building *b, struct rut_probe_site *args, size_t n,
+			  struct rut_err *err)
+{
+	for (uint32_t i = 0; i < b->conf.nargs; i++) {
+		const struct rut_arg_spec *s = &b->specs[i];
+
+		if (s->operand[0])
+			return rut_err_set(err, EINVAL,
+					   "'%s=%s': a static probe says where its arguments are",
+					   s->name, s->operand);
+		for (size_t k = 0; k < n; k++)
+			if (args[k].args[i].kind != RUT_ARG_MISSING)
+				rut_arg_set_type(&args[k].args[i], s->type);
+	}
+	return 0;
+}
+
 static int add_usdt_probe(struct rut_recorder *r, const struct words *w,
 			  const struct rut_site *sites, size_t n, uint32_t id, struct rut_err *err)
 {
@@ -539,6 +573,9 @@ static int add_usdt_probe(struct rut_recorder *r, const struct words *w,
 		return rut_err_set(err, EINVAL, "'%s' has only %u arguments", b.title, found);
 	b.conf.nargs = found;
 	b.conf.strings &= (1u << found) - 1;
+	rc = type_arguments(&b, args, n, err);
+	if (rc)
+		return rc;
 	describe_arguments(&b, args->args);
 	return attach_sites(&b, sites, args, n, rut_sites_pid(w->parts[1]), false, err);
 }
@@ -564,12 +601,17 @@ static int add_function(struct rut_recorder *r, const struct words *w, const str
 	if (rc)
 		return rc;
 	if (ret && !b.conf.nargs) {
-		strcpy(b.names[0], "ret");
+		strcpy(b.specs[0].name, "ret");
 		b.conf.nargs = 1;
 	}
-	for (uint32_t i = 0; i < b.conf.nargs; i++)
-		if (rut_arg_of_call(ret ? -1 : (int)i, &args->args[i]) < 0)
-			return rut_err_set(err, EINVAL, "only %u arguments are in registers", i);
+	for (uint32_t i = 0; i < b.conf.nargs; i++) {
+		if (ret && i && !b.specs[i].operand[0])
+			return rut_err_set(err, EINVAL, "'%s': a function has one result",
+					   b.specs[i].name);
+		rc = rut_arg_of_spec(&b.specs[i], ret ? -1 : (int)i, &args->args[i], err);
+		if (rc)
+			return rc;
+	}
 	for (size_t i = 0; i < n; i++) {
 		args[i] = args[0];
 		moved[i] = sites[i];

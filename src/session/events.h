@@ -41,6 +41,8 @@ enum rut_field_kind {
 	RUT_FK_SEQ_X8,
 	RUT_FK_SEQ_BE16,
 	RUT_FK_STR,
+	RUT_FK_F32,
+	RUT_FK_F64,
 	RUT_FK_TEXT,	 /* text of `count` bytes */
 	RUT_FK_ARRAY_X8, /* `count` integers */
 	RUT_FK_ARRAY_X16,

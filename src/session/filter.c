@@ -145,6 +145,8 @@ static bool find_payload(const struct class *c, const char *name, struct place *
 			p.big = numbers[f->kind].big;
 			p.small = !p.negative && (p.bytes < 8 || f->count == 4);
 		} else {
+			/* The kernel's machine has no floating point. */
+			p.bytes = f->kind == RUT_FK_F32 ? 4 : f->kind == RUT_FK_F64 ? 8 : 0;
 			p.bad = true;
 		}
 		if (!strcmp(f->name, name) && f->kind != RUT_FK_LEN8) {

@@ -22,6 +22,8 @@ static const char types[] = RUT_TSDL_INTEGERS
 	"be16_t;\n"
 	"typealias integer { size = 32; align = 8; signed = false; base = 16; byte_order = be; } "
 	":= xbe32_t;\n"
+	"typealias floating_point { exp_dig = 8; mant_dig = 24; align = 8; } := float32_t;\n"
+	"typealias floating_point { exp_dig = 11; mant_dig = 53; align = 8; } := float64_t;\n"
 	"typealias integer { size = 8; align = 8; signed = false; encoding = UTF8; } := "
 	"text_t;\n\n";
 
@@ -51,6 +53,8 @@ static const char *const forms[] = {
 	[RUT_FK_SEQ_X8] = "xint8_t _%s[ __%s_length ];",
 	[RUT_FK_SEQ_BE16] = "be16_t _%s[ __%s_length ];",
 	[RUT_FK_STR] = "string _%s;",
+	[RUT_FK_F32] = "float32_t _%s;",
+	[RUT_FK_F64] = "float64_t _%s;",
 	[RUT_FK_TEXT] = "text_t _%s[%u];",
 	[RUT_FK_ARRAY_X8] = "xint8_t _%s[%u];",
 	[RUT_FK_ARRAY_X16] = "xint16_t _%s[%u];",

@@ -410,6 +410,66 @@ END
   grep -q ' uprobe:step: .*{ a = 1, b = 0 }' bt2.out
 }
 
+# Arguments of functions by type and place: signs and sizes, on the stack, in memory up to its last byte,
+# floats, results that are strings; functions by pattern.
+test_types() {
+  need_compiler
+  [ "$(uname -m)" = x86_64 ] || t_skip "x86-64 only"
+  cat >types.c <<'END'
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+struct point { double x; float y; unsigned short tag; signed char sign; };
+__attribute__((noinline)) int fn_many(int a, unsigned b, short c, unsigned char d, long e, long f, int g, long h)
+{
+	__asm__ volatile("" ::: "memory");
+	return a + (int)b + c + d + (int)(e + f) + g + (int)h;
+}
+__attribute__((noinline)) const char *fn_name(const struct point *p) { __asm__ volatile("" ::: "memory"); return p->tag ? "tagged" : "plain"; }
+__attribute__((noinline)) signed char fn_edge(const void *end) { __asm__ volatile("" :: "r"(end) : "memory"); return -3; }
+int main(void)
+{
+	char tagged[8], *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	volatile struct point p = {2.5, -0.75f, 60000, -1};
+	munmap(page + 4096, 4096);
+	memset(page, 0x7f, 4096);
+	page[4095] = -2;
+	snprintf(tagged, sizeof(tagged), "%s", fn_name((const struct point *)&p));
+	fn_edge(page + 4095);
+	return fn_many(-1, 4000000000u, -300, 200, -5000000000, 6, -7, 8) == 12345;
+}
+END
+  cc -O1 -fno-pie -no-pie -o types types.c
+  P=uprobe:$PWD/types
+  "$RUTILE" record -o t -e "$P:fn_many(a:s32,b:u32,c:s16,d:u8,e:s64,f,g:s32,h)" \
+    -e "$P:fn_name(p:x64,x=@(%rdi):f64,y=4f@8(%rdi),tag=@12(%rdi):u16,hex=@12(%rdi):x16,sign=-1@14(%rdi))" \
+    -e "$P:fn_edge(last=@(%rdi):s8,sum=-2@-1(%rdi))" -e "uretprobe:$PWD/types:fn_name(s:str)" \
+    -e "uretprobe:$PWD/types:fn_*(r:s8)" -- ./types
+  readers t >/dev/null
+  same() { [ "$(fields "$1")" = "$2" ] || { echo "$1: $(fields "$1")" >&2; exit 1; }; }
+  same uprobe:fn_many 'a = -1, b = 4000000000, c = -300, d = 200, e = -5000000000, f = 6, g = -7, h = 8'
+  fields uprobe:fn_name | grep -q '^p = 0x7F[0-9A-F]*, x = 2.5, y = -0.75, tag = 60000, hex = 0xEA60, sign = -1$'
+  same uprobe:fn_edge 'last = -2, sum = -385'
+  same uretprobe:fn_name 's = "tagged"'
+  same uretprobe:fn_edge 'r = -3'
+  grep -q 'uretprobe:fn_many: .*{ r = ' bt2.out
+  "$RUTILE" view --json --event uprobe:fn_name t | grep -q '"x":2.5'
+  # Sizes in the record are those of the types.
+  sed -n '/name = "uprobe:fn_many"/,/};/p' t/kernel/metadata | grep -o '[a-z0-9]*_t _[a-h];' | tr '\n' ' ' >got
+  printf '%s ' 'int32_t _a;' 'uint32_t _b;' 'int16_t _c;' 'uint8_t _d;' 'int64_t _e;' 'uint64_t _f;' 'int32_t _g;' 'uint64_t _h;' | diff - got
+  # What cannot be is said.
+  while read -r want args; do
+    if "$RUTILE" record --strict -o no -e "$P:fn_many($args)" --duration 0.1 2>err; then return 1; fi
+    grep -q "$want" err || { cat err; return 1; }
+  done <<'END'
+no.type a:s24
+registers.of.floats a:f64
+no.place a=%nothing
+cannot.be.seen a=8f@%xmm0
+no.name a-b
+END
+}
+
 # A process whose tracepoints are recorded without the kernel crashes, and its recorder is killed: the
 # core of the process has the ring, with all that was not overwritten.
 test_core() {
@@ -589,5 +649,6 @@ t_case "one process of two; results" test_one_process
 t_case "semaphores are raised and lowered" test_semaphore
 t_case "in a mount namespace, by process" test_container
 t_case "instructions inside functions" test_offset
+t_case "types and places of arguments" test_types
 t_case "static tracepoints out of a core" test_core
 t_done

@@ -37,10 +37,10 @@ static void test_arguments(void **state)
 	assert_int_equal(a[0].kind, RUT_ARG_REG);
 	assert_int_equal(a[0].reg, REG(rdi));
 	assert_int_equal(a[0].bytes, 8);
-	assert_false(a[0].negative);
+	assert_int_equal(a[0].form, RUT_ARG_UNSIGNED);
 	assert_int_equal(a[1].reg, REG(rax));
 	assert_int_equal(a[1].bytes, 4);
-	assert_true(a[1].negative);
+	assert_int_equal(a[1].form, RUT_ARG_SIGNED);
 	assert_int_equal(a[2].kind, RUT_ARG_CONST);
 	assert_int_equal(a[2].value, -5);
 	assert_int_equal(a[3].kind, RUT_ARG_MEM);
@@ -64,7 +64,7 @@ static void test_arguments(void **state)
 	assert_int_equal(a[0].kind, RUT_ARG_MEM);
 	assert_int_equal(a[0].reg, REG(rip));
 	assert_int_equal(a[0].value, 1007);
-	assert_true(a[0].negative);
+	assert_int_equal(a[0].form, RUT_ARG_SIGNED);
 	assert_int_equal(a[1].kind, RUT_ARG_PLACE);
 	assert_int_equal(a[1].value, 1005 + 8);
 	assert_int_equal(a[2].kind, RUT_ARG_MEM);
