@@ -318,5 +318,6 @@ const struct rut_state_def rut_state_dump_defs[] = {
 	{"lttng_statedump_process_state",
 	 dump_process,
 	 {"tid", "pid", "name", "prio", "file_table_address"}},
+	{"rutile_syscall_string", rut_state_sys_string, {"value"}, RUT_STATE_SERVES_IO},
 	{NULL, NULL, {NULL}, 0},
 };

@@ -349,6 +349,15 @@ void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 	}
 }
 
+void rut_state_sys_string(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c)
+{
+	struct rut_thread *t = rut_state_current(st, ev, c);
+
+	if (t && t->syscall && t->rq.op == RUT_IO_OPEN && t->rq.fd_type == RUT_FD_DISK)
+		t->rq.filename = rut_state_str(st, ev, &c->f[0]);
+}
+
 void rut_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 			const struct rut_state_class *c)
 {

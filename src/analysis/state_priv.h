@@ -32,6 +32,9 @@ void rut_state_ruby_fini(struct rut_ruby *m);
 
 void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 			 const struct rut_state_class *c);
+/* A string of the call that runs, which could not be read when it began. */
+void rut_state_sys_string(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c);
 void rut_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 			const struct rut_state_class *c);
 

@@ -144,12 +144,30 @@ static __always_inline __u64 argument(const struct rut_scratch *s, __u32 i)
 #define RUT_AF_INET  2
 #define RUT_AF_INET6 10
 
-/* Appends struct rut_sockaddr, the address's bytes and the path of a local socket. */
-static __always_inline __u32 add_sockaddr(struct rut_scratch *s, __u32 at, __u64 address)
+/* An abstract name begins with a NUL and has no end; NULs are shown as @, as in /proc/net/unix. */
+static __noinline __u32 add_abstract(struct rut_scratch *s, __u32 at, __u64 address, __u32 len)
+{
+	at &= RUT_AT_MASK;
+	len = len > 108 ? 108 : len;
+	if (bpf_probe_read_user(s->record + at, len, (void *)address))
+		len = 0;
+	for (__u32 i = 0; i < 108; i++) {
+		if (i >= len)
+			break;
+		if (!s->record[at + i])
+			s->record[at + i] = '@';
+	}
+	s->record[at + (len & 127)] = 0;
+	return at + (len & 127) + 1;
+}
+
+/* Appends struct rut_sockaddr, the address's bytes and the name of a local socket. */
+static __noinline __u32 add_sockaddr(struct rut_scratch *s, __u32 at, __u64 address, __u32 size)
 {
 	__u16 family = 0;
+	__u8 first = 0;
 
-	at &= 1023;
+	at &= RUT_AT_MASK;
 	__builtin_memset(s->address, 0, 32);
 	if (address)
 		bpf_probe_read_user(&family, 2, (void *)address);
@@ -170,16 +188,68 @@ static __always_inline __u32 add_sockaddr(struct rut_scratch *s, __u32 at, __u64
 		*(__u64 *)(s->record + at + 14) = *(__u64 *)(s->address + 16);
 		at += 16;
 	}
-	at += sizeof(struct rut_sockaddr);
-	if (family == RUT_AF_UNIX) {
-		long len = bpf_probe_read_user_str(s->record + (at & 2047), 108,
-						   (void *)(address + 2));
+	at = (at + sizeof(struct rut_sockaddr)) & RUT_AT_MASK;
+	if (family == RUT_AF_UNIX && size > 2) {
+		long len;
 
-		if (len > 0 && len <= 108)
-			return (at & 2047) + (__u32)len;
+		bpf_probe_read_user(&first, 1, (void *)(address + 2));
+		if (!first)
+			return add_abstract(s, at, address + 2, size - 2);
+		len = bpf_probe_read_user_str(s->record + at, 109, (void *)(address + 2));
+		if (len > 0 && len <= 109)
+			return at + (__u32)len;
 	}
-	s->record[at & 2047] = 0;
-	return (at & 2047) + 1;
+	s->record[at] = 0;
+	return at + 1;
+}
+
+#include "bpf/syscall_parts.bpf.h"
+
+/* Remembers what could not be read, for the exit. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);   /* thread */
+	__type(value, __u32); /* bit i: string i */
+} unread SEC(".maps");
+
+/* How many may be in `unread`: nothing is looked for while there are none. */
+volatile __u32 unread_count;
+
+static __noinline void note_unread(__u32 strings)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+
+	bpf_map_update_elem(&unread, &tid, &strings, BPF_ANY);
+	__sync_fetch_and_add(&unread_count, 1);
+}
+
+/* The call has used its strings by now, so that their pages are there. */
+static __noinline int store_unread(void *ctx, struct pt_regs *regs, __u32 nr,
+				   const struct rut_syscall_desc *d)
+{
+	__u32 zero = 0, tid = (__u32)bpf_get_current_pid_tgid(), strings;
+	__u32 *noted = bpf_map_lookup_elem(&unread, &tid);
+	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!noted || !s)
+		return 0;
+	strings = *noted;
+	bpf_map_delete_elem(&unread, &tid);
+	__sync_fetch_and_add(&unread_count, -1);
+	fetch_arguments(s, regs, nr >= RUT_SYSCALLS_COMPAT);
+	for (__u32 i = 0; i < 3; i++) {
+		bool again = false;
+		__u32 at;
+
+		if (!(strings >> i & 1) || !d->str[i])
+			continue;
+		*(__u32 *)s->record = d->str[i] - 1;
+		at = forget(add_string(s, 4, argument(s, d->str[i] - 1), &again));
+		if (!again)
+			store_scratch(ctx, s, RUT_EV_SYSCALL_STRING, at);
+	}
+	return 0;
 }
 
 static __noinline int enter_slow(void *ctx, struct pt_regs *regs, __u32 nr,
@@ -201,11 +271,21 @@ static __noinline int enter_slow(void *ctx, struct pt_regs *regs, __u32 nr,
 		at += 8;
 	}
 	at = forget(at);
-	for (__u32 i = 0; i < 3; i++)
+	s->unread = 0;
+	for (__u32 i = 0; i < 3; i++) {
+		bool failed = false;
+
 		if (d->str[i])
-			at = forget(add_string(s, at, argument(s, d->str[i] - 1)));
+			at = forget(add_string(s, at, argument(s, d->str[i] - 1), &failed));
+		if (failed)
+			s->unread |= 1u << i;
+	}
 	if (d->sock)
-		at = forget(add_sockaddr(s, at, argument(s, d->sock - 1)));
+		at = forget(
+			add_sockaddr(s, at, argument(s, d->sock - 1), (__u32)argument(s, d->sock)));
+	at = add_parts(s, at, d->entry, nr >= RUT_SYSCALLS_COMPAT, 0);
+	if (s->unread && d->flags & RUT_SYSCALL_EXIT)
+		note_unread(s->unread);
 	return store_scratch(ctx, s, d->entry_id, at);
 }
 
@@ -219,10 +299,15 @@ static __noinline int exit_slow(void *ctx, struct pt_regs *regs, __u32 nr, long 
 		return 0;
 	note_compat(nr);
 	*(__s64 *)s->record = ret;
+	fetch_arguments(s, regs, nr >= RUT_SYSCALLS_COMPAT);
 	if (d->peer) {
-		fetch_arguments(s, regs, nr >= RUT_SYSCALLS_COMPAT);
-		at = forget(add_sockaddr(s, at, ret < 0 ? 0 : argument(s, d->peer - 1)));
+		__u32 size = 0;
+
+		if (ret >= 0)
+			bpf_probe_read_user(&size, 4, (void *)argument(s, d->peer));
+		at = forget(add_sockaddr(s, at, ret < 0 ? 0 : argument(s, d->peer - 1), size));
 	}
+	at = add_parts(s, at, d->exit, nr >= RUT_SYSCALLS_COMPAT, ret);
 	return store_scratch(ctx, s, d->exit_id, at);
 }
 
@@ -282,6 +367,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	d = bpf_map_lookup_elem(&syscalls, &nr);
 	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed())
 		return 0;
+	if (unread_count && d->str[0])
+		store_unread(ctx, regs, nr, d);
 	if (!d->exit_id)
 		return exit_unknown(ctx, regs, ret, nr);
 	if (d->slow_exit)

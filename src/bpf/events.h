@@ -266,6 +266,9 @@
 	F(S32, pid)                                                                                \
 	F(S32, parent)                                                                             \
 	F(U64, forked_ns)
+#define RUT_F_SYSCALL_STRING(F)                                                                    \
+	F(U32, argument)                                                                           \
+	F(STR, value)
 #define RUT_F_SD_MARK(F) F(S32, session_id)
 #define RUT_F_SHED(F)                                                                              \
 	F(U64, spent_ns)                                                                           \
@@ -345,6 +348,8 @@
 	E(SD_CODE, "rutile_ruby_code", none, "statedump", RUT_F_SD_CODE)                           \
 	E(SD_MAPPING, "rutile_mapping", none, "statedump", RUT_F_SD_MAPPING)                       \
 	E(SD_FORKED, "rutile_forked", none, "statedump", RUT_F_SD_FORKED)                          \
+	/* At exit: an argument (from 0 on) that could not be read at entry. */                    \
+	E(SYSCALL_STRING, "rutile_syscall_string", none, "statedump", RUT_F_SYSCALL_STRING)        \
 	/* From the programs: --max-overhead has switched an event off, or on again. */            \
 	E(SHED, "rutile_shed", none, "statedump", RUT_F_SHED)                                      \
 	E(RESTORED, "rutile_restored", none, "statedump", RUT_F_RESTORED)
@@ -488,12 +493,15 @@ struct rut_bpf_conf {
 	__u32 keep_gone;    /* ... and notes them in the map `gone` */
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */
+	__u32 str_max;	    /* bytes of one string */
+	__u32 tail_max;	    /* and of everything variable of a record */
 	__u32 include_self; /* rutile's own processes are recorded, too */
 	__u32 lean_stacks;  /* no stacks of wakers, and of what runs before what is recorded */
 	__u32 code_mask;    /* sets of places in the table of codes - 1 */
 	__u32 cache_mask;   /* places of frame_cache - 1 */
 	__u32 fsbase_at;    /* offset of the thread pointer in task_struct; 0: unknown */
 	__u32 read_kernel;  /* enum rut_read_kernel */
+	__u32 _pad;
 	__u8 uuid[16];
 };
 
@@ -507,6 +515,36 @@ struct rut_ctl_user {
 };
 
 #define RUT_CTL_USER(ctl) ((struct rut_ctl_user *)(ctl)->_user)
+
+/*
+ * What an argument points to, read at entry or at exit: parts of a record behind its strings. Each
+ * is a length of 8 bits and so many elements, where nothing else is said.
+ */
+enum rut_part_kind {
+	RUT_PART_NONE,
+	RUT_PART_ARGV,	 /* strings, as of execve */
+	RUT_PART_POLL,	 /* struct rut_polled: what is waited for; behind, whether some are left out
+			  */
+	RUT_PART_POLLED, /* the same: what has happened, of those where something has */
+	RUT_PART_FDSET,	 /* bytes of a set of select() */
+	RUT_PART_EPOLL,	 /* struct epoll_event */
+	RUT_PART_PAIR,	 /* two descriptors, without a length */
+	RUT_PART_MSG,	 /* the address of a struct msghdr: a socket address, without a length */
+};
+
+struct rut_part {
+	__u8 kind;  /* enum rut_part_kind */
+	__u8 arg;   /* index of the argument */
+	__u8 count; /* index of the argument that says how many */
+};
+
+#define RUT_PARTS    3
+#define RUT_PART_MAX 32 /* elements */
+
+struct rut_polled {
+	__s32 fd;
+	__u16 events;
+} __attribute__((packed));
 
 /*
  * How a system call's arguments are stored: 64 bits each, then strings, then a socket address. The
@@ -526,9 +564,12 @@ struct rut_syscall_desc {
 	__u8 skip;	/* bit i: argument i is a string or address: not stored as a number */
 	__u8 slow;	/* has variable parts, or is a 32-bit program's */
 	__u8 slow_exit; /* the same at exit */
+	struct rut_part entry[RUT_PARTS]; /* none behind RUT_PART_NONE */
+	struct rut_part exit[RUT_PARTS];
+	__u8 _pad[2];
 };
 
-_Static_assert(sizeof(struct rut_syscall_desc) == 16, "no padding");
+_Static_assert(sizeof(struct rut_syscall_desc) == 36, "no padding");
 
 enum rut_syscall_flags {
 	RUT_SYSCALL_ENTRY = 1,
@@ -544,7 +585,12 @@ struct rut_sockaddr {
 	__u8 v6addr_length; /* 16-bit groups, big endian */
 } __attribute__((packed));
 
-#define RUT_STR_MAX  640  /* bytes of one string, with its NUL */
-#define RUT_TAIL_MAX 2048 /* everything variable of one record */
+/* Bytes of one string, with its NUL: by default, and at most (--string-limit). */
+#define RUT_STR_DEFAULT 640
+#define RUT_STR_MIN	16
+#define RUT_STR_MAX	4096
+/* Everything variable of one record: with strings of the default limit, and at most. */
+#define RUT_TAIL_DEFAULT 2048
+#define RUT_TAIL_MAX	 8448
 
 #endif

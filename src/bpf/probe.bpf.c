@@ -92,6 +92,7 @@ static __always_inline __u64 read_arg(const struct rut_scratch *s, const struct 
 static __always_inline int store_probe(void *ctx, const struct rut_probe_site *site,
 				       struct rut_scratch *s)
 {
+	bool unread = false;
 	__u32 at = 0;
 
 	if (probe_conf.nargs)
@@ -107,7 +108,7 @@ static __always_inline int store_probe(void *ctx, const struct rut_probe_site *s
 	}
 	for (__u32 i = 0; i < RUT_PROBE_ARGS; i++)
 		if (i < probe_conf.nargs && probe_conf.strings >> i & 1)
-			at = add_string(s, at, read_arg(s, &site->args[i]));
+			at = add_string(s, at, read_arg(s, &site->args[i]), &unread);
 	return store_scratch(ctx, s, probe_conf.id, at);
 }
 

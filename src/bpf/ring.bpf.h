@@ -19,6 +19,8 @@ const volatile struct rut_bpf_conf conf = {
 	.mask = 4095,
 	.shift = 12,
 	.count_mask = 1,
+	.str_max = RUT_STR_DEFAULT,
+	.tail_max = RUT_TAIL_DEFAULT,
 };
 
 /* Sizes are set before loading; user space maps both. */
@@ -50,6 +52,25 @@ struct rut_slot {
 #ifndef RUT_TURNS
 #define RUT_TURNS 1
 #endif
+
+/* An object that is loaded for each probe keeps to the default: its buffers are as many. */
+#if RUT_TURNS > 1
+#define RUT_STR_LIMIT  RUT_STR_DEFAULT
+#define RUT_TAIL_LIMIT RUT_TAIL_DEFAULT
+#else
+#define RUT_STR_LIMIT  RUT_STR_MAX
+#define RUT_TAIL_LIMIT RUT_TAIL_MAX
+#endif
+
+static __always_inline __u32 rut_str_max(void)
+{
+	return conf.str_max < RUT_STR_LIMIT ? conf.str_max : RUT_STR_LIMIT;
+}
+
+static __always_inline __u32 rut_tail_max(void)
+{
+	return conf.tail_max < RUT_TAIL_LIMIT ? conf.tail_max : RUT_TAIL_LIMIT;
+}
 
 /*
  * Stores into packed structs go through these: clang would split them into bytes, because eBPF
@@ -230,8 +251,10 @@ static __always_inline void rut_commit(const struct rut_slot *slot, __u64 size)
  * when the filter lets it pass. Programs can nest in each other, but not in themselves: each has a
  * place of its own; or has the turn that it took (scratch.bpf.h).
  */
+#define RUT_PENDING_MAX (RUT_TAIL_LIMIT + 8 + RUT_CTX_BYTES_MAX)
+
 struct rut_pending {
-	__u8 record[4096 + 256];
+	__u8 record[RUT_PENDING_MAX + 256];
 };
 
 struct {
@@ -285,23 +308,22 @@ static __always_inline unsigned char *rut_reserve(struct rut_slot *slot, __u64 i
 	return p ? p->record : NULL;
 }
 
-#define RUT_PENDING_MAX (RUT_TAIL_MAX + 8 + RUT_CTX_BYTES_MAX)
-
 static __noinline int rut_pass(__u64 id, __u64 size, __u32 turn)
 {
 	__u32 key = rut_pending_key(id, turn), class_key = id < RUT_ID_DYNAMIC ? (__u32)id : 0,
 	      *class;
 	struct rut_pending *from = bpf_map_lookup_elem(&pending, &key);
+	const __u64 max = rut_tail_max() + 8 + RUT_CTX_BYTES_MAX;
 	struct rut_slot slot;
 	unsigned char *to;
 	__u32 words, i;
 
 	class = bpf_map_lookup_elem(&classes, &class_key);
-	if (!from || !class || !*class || size > RUT_PENDING_MAX)
+	if (!from || !class || !*class || size > max)
 		return 0;
 	if (*class > 1 && !rut_filter(from->record, *class))
 		return 0;
-	to = rut_ring_reserve(&slot, id, size, RUT_PENDING_MAX + 8);
+	to = rut_ring_reserve(&slot, id, size, max + 8);
 	if (!to)
 		return 0;
 	words = (__u32)size >> 3;

@@ -12,9 +12,18 @@
  * a uprobe may be preempted, and the next thread of its CPU come to the same probe: there
  * (RUT_TURNS) each takes a place that is free.
  */
+#if RUT_TURNS > 1
+#define RUT_AT_MASK 2047
+#else
+#define RUT_AT_MASK 16383
+#endif
+#define RUT_TAIL_SPARE 256 /* left by strings for what comes behind them */
+
 struct rut_scratch {
-	__u8 record[4096]; /* RUT_TAIL_MAX are used; the rest lets the verifier add offsets */
-	__u8 address[128];
+	/* RUT_TAIL_LIMIT are used; the rest lets the verifier add offsets. */
+	__u8 record[RUT_AT_MASK + RUT_STR_LIMIT + 129];
+	__u8 address[512];
+	__u32 unread;  /* bit i: string i could not be read */
 	__u64 args[8]; /* a system call's, the last two unused: a place for any three bits */
 	__u32 taken, turn;
 #if RUT_TURNS > 1
@@ -64,16 +73,45 @@ static __always_inline __u32 forget(__u32 number)
 	return number + nothing;
 }
 
-/* Appends a string of the process; an address that cannot be read gives an empty one. */
-static __always_inline __u32 add_string(struct rut_scratch *s, __u32 at, __u64 address)
+#define RUT_MARK_CUT   0x2e2e2eu	     /* "..." */
+#define RUT_MARK_FAULT 0x003e746c7561663cull /* "<fault>" */
+
+/*
+ * Appends a string of the process. One that is longer than the limit ends in dots; one whose memory
+ * cannot be read now is <fault>, and *ret_unread true: it may be an address that is none, or a page
+ * that is not resident.
+ */
+static __always_inline __u32 add_string(struct rut_scratch *s, __u32 at, __u64 address,
+					bool *ret_unread)
 {
+	__u32 limit = rut_str_max(), room;
+	unsigned char *to;
 	long len;
 
-	at &= 1023;
-	len = bpf_probe_read_user_str(s->record + at, RUT_STR_MAX, (void *)address);
-	if (len <= 0 || len > RUT_STR_MAX) {
-		s->record[at] = 0;
-		len = 1;
+	at &= RUT_AT_MASK;
+	to = s->record + at;
+	room = at + RUT_TAIL_SPARE < rut_tail_max() ? rut_tail_max() - RUT_TAIL_SPARE - at : 0;
+	if (limit > room)
+		limit = room;
+	if (limit < RUT_STR_MIN) {
+		*(__u32 *)to = RUT_MARK_CUT;
+		return at + 4;
+	}
+	/* One byte more tells a string that fits from one that does not. */
+	len = bpf_probe_read_user_str(to, limit + 1, (void *)address);
+	if (len <= 0 || len > RUT_STR_LIMIT + 1) {
+		*ret_unread = address != 0;
+		if (!address) {
+			to[0] = 0;
+			return at + 1;
+		}
+		*(__u64 *)to = RUT_MARK_FAULT;
+		return at + 8;
+	}
+	if (len > limit) {
+		len = limit;
+		if (len >= 4 && len <= RUT_STR_LIMIT)
+			*(__u32 *)(to + len - 4) = RUT_MARK_CUT;
 	}
 	return at + (__u32)len;
 }
@@ -85,15 +123,15 @@ static __always_inline int store_scratch(void *ctx, struct rut_scratch *s, __u64
 	struct rut_slot slot;
 	unsigned char *p;
 
-	if (len > RUT_TAIL_MAX)
-		len = RUT_TAIL_MAX;
+	if (len > rut_tail_max())
+		len = rut_tail_max();
 	if (RUT_TURNS > 1)
 		slot.turn = s->turn;
-	p = rut_reserve(&slot, id, fixed + len, fixed + RUT_TAIL_MAX + 8);
+	p = rut_reserve(&slot, id, fixed + len, fixed + rut_tail_max() + 8);
 	if (!p)
 		return 0;
 	p = rut_store_contexts(ctx, p);
-	rut_copy(p, s->record, forget(len), forget(len), RUT_TAIL_MAX);
+	rut_copy(p, s->record, forget(len), forget(len), rut_tail_max());
 	rut_commit(&slot, fixed + len);
 	return 0;
 }

@@ -104,6 +104,12 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 		return rut_parse_size(value, &o->conf.subbuf_bytes) < 0
 			       ? bad_value(cmd, "size", value)
 			       : 0;
+	case RUT_OPT_STRING_LIMIT:
+		if (rut_parse_size(value, &n) < 0 || n < RUT_STR_MIN || n > RUT_STR_MAX)
+			return rut_usage_error(cmd, "%d to %d bytes of a string, not '%s'",
+					       RUT_STR_MIN, RUT_STR_MAX, value);
+		o->conf.string_bytes = (uint32_t)n;
+		return 0;
 	case RUT_OPT_SIZE:
 		return rut_parse_size(value, &o->output.size_bytes) < 0 || !o->output.size_bytes
 			       ? bad_value(cmd, "size", value)
@@ -222,6 +228,7 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 		return add_ruby(cmd, o, id, value);
 	case RUT_OPT_BUFFER:
 	case RUT_OPT_SUBBUF:
+	case RUT_OPT_STRING_LIMIT:
 	case RUT_OPT_SIZE:
 	case RUT_OPT_EVERY:
 	case RUT_OPT_KEEP:
@@ -324,6 +331,8 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 		fprintf(out, "buffer = %llu\n", (unsigned long long)conf->buffer_bytes);
 	if (conf->subbuf_bytes)
 		fprintf(out, "subbuf = %llu\n", (unsigned long long)conf->subbuf_bytes);
+	if (conf->string_bytes)
+		fprintf(out, "string-limit = %u\n", conf->string_bytes);
 	if (output->size_bytes)
 		fprintf(out, "size = %llu\n", (unsigned long long)output->size_bytes);
 	if (output->every_ns)

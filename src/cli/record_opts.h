@@ -14,6 +14,7 @@ enum {
 	RUT_OPT_CONTEXT = 512,
 	RUT_OPT_BUFFER,
 	RUT_OPT_SUBBUF,
+	RUT_OPT_STRING_LIMIT,
 	RUT_OPT_STRICT,
 	RUT_OPT_INCLUDE_SELF,
 	RUT_OPT_PROCNAME,
@@ -51,6 +52,8 @@ enum {
 		{"buffer", "SIZE", "memory of the session's rings (default 16M a CPU)",            \
 		 RUT_OPT_BUFFER},                                                                  \
 		{"subbuf", "SIZE", "size of a packet", RUT_OPT_SUBBUF},                            \
+		{"string-limit", "SIZE", "bytes of a string, up to 4K (default 640)",              \
+		 RUT_OPT_STRING_LIMIT},                                                            \
 		{"include-self", NULL, "record rutile's own processes, too",                       \
 		 RUT_OPT_INCLUDE_SELF},                                                            \
 		{"max-overhead", "PERCENT",                                                        \

@@ -25,6 +25,7 @@ struct rut_record_conf {
 	uint64_t subbuf_bytes; /* 0: chosen */
 	uint32_t filters;      /* enum rut_filter_bits */
 	uint32_t lean_stacks;  /* stacks of what a context switch leaves only */
+	uint32_t string_bytes; /* limit of a string, with its NUL; 0: RUT_STR_DEFAULT */
 	uint32_t budget_ppm;   /* --max-overhead: of a CPU's time; 0: none */
 	bool include_self;     /* rutile's own processes too */
 	bool strict;	       /* an event that the kernel lacks is an error */

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "session/parts.h"
 
 #define FIELD_U8(f)	    {RUT_FK_U8, 0, #f},
 #define FIELD_U16(f)	    {RUT_FK_U16, 0, #f},
@@ -350,6 +351,7 @@ void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr)
 		d.slow_exit = d.peer != 0;
 		if (!strncmp(syscalls[nr].name, "execve", 6))
 			d.flags |= RUT_SYSCALL_EXEC;
+		rut_parts_describe(&d, syscalls[nr].name);
 	}
 	d.slow_exit |= is_compat(nr);
 	*ret = d;
@@ -359,17 +361,6 @@ static void add_field(struct rut_event *e, enum rut_field_kind kind, const char 
 {
 	if (e->nfields < RUT_FIELDS_MAX)
 		e->fields[e->nfields++] = (struct rut_field){kind, 0, name};
-}
-
-static void add_sockaddr(struct rut_event *e, const char *port)
-{
-	add_field(e, RUT_FK_U16, "family");
-	add_field(e, RUT_FK_BE16, port);
-	add_field(e, RUT_FK_LEN8, "v4addr");
-	add_field(e, RUT_FK_LEN8, "v6addr");
-	add_field(e, RUT_FK_SEQ_U8, "v4addr");
-	add_field(e, RUT_FK_SEQ_BE16, "v6addr");
-	add_field(e, RUT_FK_STR, "sun_path");
 }
 
 static enum rut_field_kind kind_of(char letter)
@@ -390,13 +381,15 @@ static void describe_entry(struct rut_syscall_event *c, uint32_t nr)
 {
 	const char *args = syscalls[nr].args;
 	char kind, kinds[8] = {0};
+	struct rut_syscall_desc d;
 	bool sock = false;
 	int n = 0;
 
 	for (; n < 8 && (args = next_arg(args, &kind, c->names[n])); n++)
 		kinds[n] = kind;
+	rut_syscall_describe(&d, nr);
 	for (int i = 0; i < n; i++)
-		if (kinds[i] != 's' && kinds[i] != 'a') {
+		if (!(d.skip >> i & 1)) {
 			add_field(&c->event, kind_of(kinds[i]), c->names[i]);
 			/* 32 bits in 64: for filters, which know then that there is no sign bit. */
 			c->event.fields[c->event.nfields - 1].count =
@@ -408,7 +401,8 @@ static void describe_entry(struct rut_syscall_event *c, uint32_t nr)
 		sock |= kinds[i] == 'a';
 	}
 	if (sock)
-		add_sockaddr(&c->event, "dport");
+		rut_parts_add_sockaddr(&c->event, "dport");
+	rut_parts_add_fields(&c->event, d.entry, syscalls[nr].name, false);
 }
 
 static void describe_exit(struct rut_syscall_event *c, uint32_t nr)
@@ -418,7 +412,8 @@ static void describe_exit(struct rut_syscall_event *c, uint32_t nr)
 	add_field(&c->event, RUT_FK_S64, "ret");
 	rut_syscall_describe(&d, nr);
 	if (d.peer)
-		add_sockaddr(&c->event, "sport");
+		rut_parts_add_sockaddr(&c->event, "sport");
+	rut_parts_add_fields(&c->event, d.exit, syscalls[nr].name, true);
 }
 
 bool rut_event_syscall(struct rut_syscall_event *ret, uint32_t nr, bool exit)

@@ -48,6 +48,10 @@ enum rut_field_kind {
 	RUT_FK_ARRAY_X16,
 	RUT_FK_ARRAY_X32,
 	RUT_FK_ARRAY_X64,
+	RUT_FK_ARRAY_S32,
+	RUT_FK_SEQ_STR,
+	RUT_FK_SEQ_POLL,  /* of struct rut_polled */
+	RUT_FK_SEQ_EPOLL, /* of struct epoll_event */
 };
 
 struct rut_field {

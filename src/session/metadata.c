@@ -60,6 +60,10 @@ static const char *const forms[] = {
 	[RUT_FK_ARRAY_X16] = "xint16_t _%s[%u];",
 	[RUT_FK_ARRAY_X32] = "xint32_t _%s[%u];",
 	[RUT_FK_ARRAY_X64] = "xint64_t _%s[%u];",
+	[RUT_FK_ARRAY_S32] = "int32_t _%s[%u];",
+	[RUT_FK_SEQ_STR] = "string _%s[ __%s_length ];",
+	[RUT_FK_SEQ_POLL] = "struct { int32_t _fd; xint16_t _raw_events; } _%s[ __%s_length ];",
+	[RUT_FK_SEQ_EPOLL] = "struct { xint32_t _raw_events; xint64_t _data; } _%s[ __%s_length ];",
 };
 
 static void write_field(struct rut_buf *out, const struct rut_field *f)

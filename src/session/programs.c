@@ -73,6 +73,7 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.filters = r->conf.filters,
 		.budget_ppm = r->conf.budget_ppm,
 		.stack_mask = (uint32_t)r->nsets - 1,
+		.str_max = r->conf.string_bytes ? r->conf.string_bytes : RUT_STR_DEFAULT,
 		.include_self = r->conf.include_self,
 		.lean_stacks = r->conf.lean_stacks,
 		.code_mask = (uint32_t)r->ncodes - 1,
@@ -84,6 +85,11 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.no_free = !r->meta->conf.selection.events[RUT_EV_SCHED_FREE],
 		.keep_gone = rut_recorder_keeps_gone(r),
 	};
+	/* Two strings of that length, and what goes with them, in whole blocks. */
+	conf->tail_max = conf->str_max <= RUT_STR_DEFAULT ? RUT_TAIL_DEFAULT
+							  : (2 * conf->str_max + 319) / 64 * 64;
+	if (conf->tail_max < RUT_TAIL_DEFAULT)
+		conf->tail_max = RUT_TAIL_DEFAULT;
 	memcpy(conf->uuid, r->uuid, sizeof(conf->uuid));
 	return 0;
 }
