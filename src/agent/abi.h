@@ -64,6 +64,7 @@ enum rut_agent_mode {
 #define RUT_AGENT_STACKS     16u  /* what every thread does now, once; nothing is hooked */
 #define RUT_AGENT_VALUES     128u /* RETURNS with the values that are returned */
 #define RUT_AGENT_BACKTRACES 256u /* before each call and exception where it comes from */
+#define RUT_AGENT_BUCKETS    512u /* time mode: how long calls took, see rut_bucket() */
 #define RUT_AGENT_NAMES	     64u  /* rows also for methods that are not called */
 #define RUT_AGENT_ASK	     32u  /* first say what the application is (struct rut_agent_facts) */
 #define RUT_AGENT_OVERWRITE  0x8000u /* the ring keeps the newest; nobody drains it */
@@ -231,6 +232,33 @@ struct rut_agent_row {
 #define RUT_ROW_NAMED	  4u /* names are there; atomic: set after them */
 #define RUT_ROW_EXCLUDED  8u /* the filter leaves it out: not to be shown */
 
+/*
+ * What a row has beside it with RUT_AGENT_BUCKETS: how many calls took about so many ticks. Four
+ * buckets each time that a duration doubles, so the ends of one are at most a quarter apart. Bucket
+ * i holds what is at least rut_bucket_ticks(i) and less than that of i + 1.
+ */
+#define RUT_BUCKETS 200u
+
+struct rut_agent_buckets {
+	uint32_t calls[RUT_BUCKETS];
+};
+
+static inline unsigned rut_bucket(uint64_t ticks)
+{
+	unsigned log, i;
+
+	if (ticks < 4)
+		return (unsigned)ticks;
+	log = 63 - (unsigned)__builtin_clzll(ticks);
+	i = (log - 1) * 4 + (unsigned)(ticks >> (log - 2) & 3);
+	return i < RUT_BUCKETS ? i : RUT_BUCKETS - 1;
+}
+
+static inline uint64_t rut_bucket_ticks(unsigned i)
+{
+	return i < 4 ? i : (uint64_t)(4 + i % 4) << (i / 4 - 1);
+}
+
 /* What a row of mode RAISES has beside it: the message of the last exception. */
 struct rut_agent_message {
 	uint32_t sequence; /* atomic; odd while it is written */
@@ -240,6 +268,7 @@ struct rut_agent_message {
 _Static_assert(sizeof(struct rut_agent_message) == 320, "message");
 
 _Static_assert(sizeof(struct rut_agent_row) == 80, "row");
+_Static_assert(sizeof(struct rut_agent_buckets) == 800, "ten times a row");
 _Static_assert(sizeof(struct rut_agent_table) == 256, "table");
 
 /* A string of the table: its length, its bytes, a NUL; the next one begins at a multiple of 4. */

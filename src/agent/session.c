@@ -13,6 +13,8 @@
 
 static size_t extra_bytes(const struct rut_session *s)
 {
+	if (s->mode == RUT_AGENT_TIME && s->flags & RUT_AGENT_BUCKETS)
+		return sizeof(struct rut_agent_buckets);
 	return s->mode == RUT_AGENT_RAISES ? sizeof(struct rut_agent_message) : 0;
 }
 
@@ -32,6 +34,8 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	r = rut_table_init(&s->table, extra_bytes(s));
 	if (r < 0)
 		return r;
+	if (s->mode == RUT_AGENT_TIME && s->table.hdr->extra_bytes)
+		s->buckets = s->table.extra;
 	s->used = true;
 	rut_codes_init(&s->codes);
 	s->ring_fd = -1;

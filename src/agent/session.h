@@ -126,6 +126,7 @@ struct rut_session {
 	/* Time mode: GCs so far have taken that long (rut_hot.gc_ns), and were so many. */
 	uint64_t gc_ns_seen, gcs_seen;
 	struct rut_agent_row *gc_row; /* theirs; NULL: none */
+	char *buckets;		      /* of the first row; NULL: not asked for */
 	/* Time mode (running.h): when the running calls were put on the stacks; 0: not yet. */
 	uint64_t seeded;
 	bool seed_own;	 /* each thread does it for itself */

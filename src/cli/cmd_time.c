@@ -13,6 +13,6 @@ const struct rut_cmd cmd_time = {
 	.group = "Ruby, live",
 	.summary = "show where a Ruby application's time goes, by method",
 	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
-	.options = rut_live_options,
+	.options = rut_time_options,
 	.run = run,
 };

@@ -20,15 +20,29 @@ enum {
 	OPT_SORT,
 	OPT_PER_PROCESS,
 	OPT_LAST,
+	OPT_PERCENTILES,
 };
 
+/* clang-format off */
+#define LIVE_OPTIONS \
+	{"limit", "N", "rows of a table, 0 for all (25; JSON: all)", 'n'}, \
+	{"interval", "TIME", "a table every so often (1s)", OPT_INTERVAL}, \
+	{"reset", "TIME", "count anew every so often, 0 for never (5m)", OPT_RESET}, \
+	{"sort", "COLUMN", "sort by this column: file, line, method, class, calls ...", OPT_SORT}, \
+	{"per-process", NULL, "a row for each process, not all added up", OPT_PER_PROCESS}, \
+	{"last", NULL, "only the last table, at the end", OPT_LAST}
+/* clang-format on */
+
 const struct rut_opt rut_live_options[] = {
-	{"limit", "N", "rows of a table, 0 for all (25; JSON: all)", 'n'},
-	{"interval", "TIME", "a table every so often (1s)", OPT_INTERVAL},
-	{"reset", "TIME", "count anew every so often, 0 for never (5m)", OPT_RESET},
-	{"sort", "COLUMN", "sort by this column: file, line, method, class, calls ...", OPT_SORT},
-	{"per-process", NULL, "a row for each process, not all added up", OPT_PER_PROCESS},
-	{"last", NULL, "only the last table, at the end", OPT_LAST},
+	LIVE_OPTIONS,
+	RUT_RUBY_OPTIONS,
+	{0},
+};
+
+const struct rut_opt rut_time_options[] = {
+	{"percentiles", NULL, "P50, P90 and P99, and how the calls spread over their durations",
+	 OPT_PERCENTILES},
+	LIVE_OPTIONS,
 	RUT_RUBY_OPTIONS,
 	{0},
 };
@@ -150,9 +164,16 @@ static void on_event(const struct rut_ruby_event *ev, void *arg)
 		l->lost += ev->lost;
 }
 
+unsigned rut_live_what(const struct rut_live *l)
+{
+	return (l->per_process ? RUT_ROWS_PER_PROCESS : 0u) |
+	       (l->percentiles && l->mode == RUT_RUBY_TIME ? RUT_ROWS_PERCENTILES : 0u);
+}
+
 static int open_tracer(struct rut_live *l, struct rut_err *err)
 {
-	struct rut_tracer_config config = {.mode = l->mode};
+	struct rut_tracer_config config = {.mode = l->mode,
+					   .percentiles = rut_live_what(l) & RUT_ROWS_PERCENTILES};
 	int rc;
 
 	rut_targets_filter(&l->targets, &l->opts, l->all, &config.filter);
@@ -169,8 +190,8 @@ static void start_counting(struct rut_live *l)
 	enum rut_row_column sort;
 
 	rut_rows_fini(&l->rows);
-	rut_rows_init(&l->rows, l->mode, l->per_process);
-	sort = l->sort ? rut_rows_find_column(l->mode, l->per_process, l->sort) : RUT_COL_NONE;
+	rut_rows_init(&l->rows, l->mode, rut_live_what(l));
+	sort = l->sort ? rut_rows_find_column(l->mode, rut_live_what(l), l->sort) : RUT_COL_NONE;
 	if (sort != RUT_COL_NONE)
 		l->rows.sort = sort;
 	l->count_ns = l->updated_ns = l->rated_ns = rut_now_ns();
@@ -530,6 +551,9 @@ static int take_own(struct rut_live *l, struct rut_args *a, int id)
 	case OPT_PER_PROCESS:
 		l->per_process = true;
 		return -1;
+	case OPT_PERCENTILES:
+		l->percentiles = true;
+		return -1;
 	case OPT_LAST:
 		l->last_only = true;
 		return -1;
@@ -540,10 +564,10 @@ static int take_own(struct rut_live *l, struct rut_args *a, int id)
 
 static int check_sort(const struct rut_live *l)
 {
-	const enum rut_row_column *c = rut_rows_columns(l->mode, l->per_process);
+	const enum rut_row_column *c = rut_rows_columns(l->mode, rut_live_what(l));
 	_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
 
-	if (!l->sort || rut_rows_find_column(l->mode, l->per_process, l->sort) != RUT_COL_NONE)
+	if (!l->sort || rut_rows_find_column(l->mode, rut_live_what(l), l->sort) != RUT_COL_NONE)
 		return -1;
 	for (; *c != RUT_COL_NONE; c++)
 		rut_buf_printf(&names, "%s%s", names.len ? ", " : "", rut_rows_column_name(*c));

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/abi.h"
 #include "base/cleanup.h"
 #include "output/jsonl.h"
 #include "output/text.h"
@@ -15,14 +16,15 @@ static bool counts_calls(enum rut_ruby_mode mode)
 	return mode == RUT_RUBY_CALLS || mode == RUT_RUBY_TIME;
 }
 
-void rut_rows_init(struct rut_rows *rows, enum rut_ruby_mode mode, bool per_process)
+void rut_rows_init(struct rut_rows *rows, enum rut_ruby_mode mode, unsigned what)
 {
-	*rows = (struct rut_rows){
-		.mode = mode, .per_process = per_process, .sort = rut_rows_default_sort(mode)};
+	*rows = (struct rut_rows){.mode = mode, .what = what, .sort = rut_rows_default_sort(mode)};
 }
 
 void rut_rows_fini(struct rut_rows *rows)
 {
+	for (size_t i = 0; i < rows->keys.count && rows->rows; i++)
+		free(rows->rows[i].sum);
 	rut_strtab_fini(&rows->keys);
 	free(rows->rows);
 	free(rows->order);
@@ -39,7 +41,7 @@ static void add_key(struct rut_buf *key, const char *s)
 static int64_t intern_key(struct rut_rows *rows, struct rut_buf *key, const struct rut_ruby_row *r)
 {
 	rut_buf_clear(key);
-	if (rows->per_process)
+	if (rows->what & RUT_ROWS_PER_PROCESS)
 		rut_buf_add(key, &r->pid, sizeof(r->pid));
 	add_key(key, r->class_name);
 	if (rows->mode != RUT_RUBY_OBJECTS_TOTAL) {
@@ -74,11 +76,29 @@ static int make_room(struct rut_rows *rows, size_t id)
 	return 0;
 }
 
+static void add_buckets(struct rut_row *to, const struct rut_ruby_row *r, bool first)
+{
+	if (first)
+		to->r.buckets = NULL;
+	if (!r->buckets)
+		return;
+	if (!to->sum)
+		to->sum = malloc(sizeof(*to->sum));
+	if (!to->sum)
+		return;
+	if (!to->r.buckets)
+		*to->sum = (struct rut_ruby_buckets){.tick_ns = r->buckets->tick_ns};
+	for (size_t i = 0; i < RUT_BUCKETS; i++)
+		to->sum->calls[i] += r->buckets->calls[i];
+	to->r.buckets = to->sum;
+}
+
 static void add_row(struct rut_rows *rows, struct rut_row *to, const struct rut_ruby_row *r)
 {
 	if (to->stamp != rows->stamp) {
 		to->stamp = rows->stamp;
 		to->r = *r;
+		add_buckets(to, r, true);
 		return;
 	}
 	if (to->r.pid != r->pid)
@@ -93,6 +113,7 @@ static void add_row(struct rut_rows *rows, struct rut_row *to, const struct rut_
 	to->r.bytes += r->bytes;
 	if (r->message)
 		to->r.message = r->message;
+	add_buckets(to, r, false);
 }
 
 static uint64_t amount(const struct rut_rows *rows, const struct rut_ruby_row *r)
@@ -156,6 +177,31 @@ static int compare_str(const char *a, const char *b)
 	return strcmp(a ? a : "", b ? b : "");
 }
 
+uint64_t rut_row_percentile(const struct rut_ruby_row *r, double part)
+{
+	const struct rut_ruby_buckets *b = r->buckets;
+	double sum = 0, want, ns, end;
+	size_t i;
+
+	for (i = 0; b && i < RUT_BUCKETS; i++)
+		sum += (double)b->calls[i];
+	if (sum == 0)
+		return 0;
+	want = sum * part;
+	sum = 0;
+	for (i = 0; i < RUT_BUCKETS - 1 && sum + (double)b->calls[i] < want; i++)
+		sum += (double)b->calls[i];
+	/* Evenly from one end of the bucket to the other; nothing is longer than the longest call.
+	 */
+	ns = b->tick_ns * (double)rut_bucket_ticks((unsigned)i);
+	end = b->tick_ns * (double)rut_bucket_ticks((unsigned)i + 1);
+	if (r->max_ns && end > (double)r->max_ns)
+		end = (double)r->max_ns;
+	if (b->calls[i] && end > ns)
+		ns += (end - ns) * (want - sum) / (double)b->calls[i];
+	return (uint64_t)ns;
+}
+
 static uint64_t mean_ns(const struct rut_ruby_row *r)
 {
 	uint64_t n = r->calls + r->running;
@@ -196,6 +242,13 @@ static int compare_column(const struct rut_row *ra, const struct rut_row *rb, en
 		return compare_u64(mean_ns(a), mean_ns(b));
 	case RUT_COL_MAX:
 		return compare_u64(a->max_ns, b->max_ns);
+	case RUT_COL_P50:
+		return compare_u64(rut_row_percentile(a, 0.5), rut_row_percentile(b, 0.5));
+	case RUT_COL_P90:
+		return compare_u64(rut_row_percentile(a, 0.9), rut_row_percentile(b, 0.9));
+	case RUT_COL_P99:
+	case RUT_COL_SPREAD:
+		return compare_u64(rut_row_percentile(a, 0.99), rut_row_percentile(b, 0.99));
 	case RUT_COL_COUNT:
 		return compare_u64(a->count, b->count);
 	case RUT_COL_BYTES:
@@ -237,6 +290,10 @@ static const enum rut_row_column calls_columns[] = {RUT_COL_PID,    RUT_COL_FILE
 static const enum rut_row_column time_columns[] = {
 	RUT_COL_PID,   RUT_COL_FILE, RUT_COL_LINE, RUT_COL_METHOD, RUT_COL_CALLS,
 	RUT_COL_TOTAL, RUT_COL_SELF, RUT_COL_MEAN, RUT_COL_MAX,	   RUT_COL_NONE};
+static const enum rut_row_column percentile_columns[] = {
+	RUT_COL_PID,   RUT_COL_FILE, RUT_COL_LINE,   RUT_COL_METHOD, RUT_COL_CALLS,
+	RUT_COL_TOTAL, RUT_COL_SELF, RUT_COL_MEAN,   RUT_COL_P50,    RUT_COL_P90,
+	RUT_COL_P99,   RUT_COL_MAX,  RUT_COL_SPREAD, RUT_COL_NONE};
 static const enum rut_row_column total_columns[] = {RUT_COL_PID,  RUT_COL_OBJECT, RUT_COL_COUNT,
 						    RUT_COL_RATE, RUT_COL_BYTES,  RUT_COL_NONE};
 static const enum rut_row_column objects_columns[] = {RUT_COL_PID,    RUT_COL_FILE,  RUT_COL_LINE,
@@ -247,19 +304,19 @@ static const enum rut_row_column raises_columns[] = {RUT_COL_PID,     RUT_COL_FI
 						     RUT_COL_OBJECT,  RUT_COL_COUNT, RUT_COL_RATE,
 						     RUT_COL_MESSAGE, RUT_COL_NONE};
 
-const enum rut_row_column *rut_rows_columns(enum rut_ruby_mode mode, bool per_process)
+const enum rut_row_column *rut_rows_columns(enum rut_ruby_mode mode, unsigned what)
 {
 	const enum rut_row_column *c = objects_columns;
 
 	if (mode == RUT_RUBY_CALLS)
 		c = calls_columns;
 	else if (mode == RUT_RUBY_TIME)
-		c = time_columns;
+		c = what & RUT_ROWS_PERCENTILES ? percentile_columns : time_columns;
 	else if (mode == RUT_RUBY_OBJECTS_TOTAL)
 		c = total_columns;
 	else if (mode == RUT_RUBY_RAISES)
 		c = raises_columns;
-	return per_process ? c : c + 1;
+	return what & RUT_ROWS_PER_PROCESS ? c : c + 1;
 }
 
 static const struct {
@@ -279,6 +336,10 @@ static const struct {
 	[RUT_COL_SELF] = {"self", {.title = "SELF"}},
 	[RUT_COL_MEAN] = {"mean", {.title = "MEAN"}},
 	[RUT_COL_MAX] = {"max", {.title = "MAX"}},
+	[RUT_COL_P50] = {"p50", {.title = "P50"}},
+	[RUT_COL_P90] = {"p90", {.title = "P90"}},
+	[RUT_COL_P99] = {"p99", {.title = "P99"}},
+	[RUT_COL_SPREAD] = {"spread", {.title = "100ns   1ms   1s  ", .left = true}},
 	[RUT_COL_COUNT] = {"count", {.title = "COUNT"}},
 	[RUT_COL_BYTES] = {"bytes", {.title = "BYTES"}},
 	[RUT_COL_MESSAGE] =
@@ -290,10 +351,9 @@ const char *rut_rows_column_name(enum rut_row_column c)
 	return c < RUT_COL_NONE ? columns[c].name : "";
 }
 
-enum rut_row_column rut_rows_find_column(enum rut_ruby_mode mode, bool per_process,
-					 const char *name)
+enum rut_row_column rut_rows_find_column(enum rut_ruby_mode mode, unsigned what, const char *name)
 {
-	const enum rut_row_column *c = rut_rows_columns(mode, per_process);
+	const enum rut_row_column *c = rut_rows_columns(mode, what);
 
 	while (*c != RUT_COL_NONE && strcmp(columns[*c].name, name) != 0)
 		c++;
@@ -337,6 +397,53 @@ static void add_time(struct rut_table *t, uint64_t ns)
 	rut_table_add(t, rut_text_duration(buf, ns));
 }
 
+/*
+ * How calls spread over their durations, two characters a decade from 100 ns on: '.' for none, '9'
+ * for the most.
+ */
+enum { SPREAD_WIDTH = 18 };
+
+static void add_spread(struct rut_table *t, const struct rut_ruby_row *r)
+{
+	static const double half_decade = 3.1622776601683795;
+	uint64_t cells[SPREAD_WIDTH] = {0}, most = 0;
+	char text[SPREAD_WIDTH + 1];
+
+	for (unsigned i = 0; r->buckets && i < RUT_BUCKETS; i++) {
+		double ns = (double)rut_bucket_ticks(i) * r->buckets->tick_ns, end = 100;
+		size_t cell = 0;
+
+		for (end *= half_decade; ns >= end && cell < SPREAD_WIDTH - 1; end *= half_decade)
+			cell++;
+		cells[cell] += r->buckets->calls[i];
+	}
+	for (size_t i = 0; i < SPREAD_WIDTH; i++)
+		most = cells[i] > most ? cells[i] : most;
+	for (size_t i = 0; i < SPREAD_WIDTH; i++)
+		text[i] = cells[i] ? (char)('1' + 8 * cells[i] / most) : '.';
+	text[SPREAD_WIDTH] = 0;
+	rut_table_add(t, text);
+}
+
+static void json_buckets(struct rut_buf *out, const struct rut_ruby_row *r)
+{
+	rut_jsonl_u64(out, "p50_ns", rut_row_percentile(r, 0.5));
+	rut_jsonl_u64(out, "p90_ns", rut_row_percentile(r, 0.9));
+	rut_jsonl_u64(out, "p99_ns", rut_row_percentile(r, 0.99));
+	rut_jsonl_u64(out, "p999_ns", rut_row_percentile(r, 0.999));
+	rut_jsonl_array_open(out, "histogram");
+	for (unsigned i = 0; i < RUT_BUCKETS; i++) {
+		if (!r->buckets->calls[i])
+			continue;
+		rut_jsonl_begin(out);
+		rut_jsonl_u64(out, "from_ns",
+			      (uint64_t)((double)rut_bucket_ticks(i) * r->buckets->tick_ns));
+		rut_jsonl_u64(out, "calls", r->buckets->calls[i]);
+		rut_jsonl_close(out);
+	}
+	rut_jsonl_array_close(out);
+}
+
 static void add_cell(struct rut_table *t, const struct rut_row *row, enum rut_row_column c)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
@@ -367,6 +474,14 @@ static void add_cell(struct rut_table *t, const struct rut_row *row, enum rut_ro
 		return add_time(t, mean_ns(r));
 	case RUT_COL_MAX:
 		return add_time(t, r->max_ns);
+	case RUT_COL_P50:
+		return add_time(t, rut_row_percentile(r, 0.5));
+	case RUT_COL_P90:
+		return add_time(t, rut_row_percentile(r, 0.9));
+	case RUT_COL_P99:
+		return add_time(t, rut_row_percentile(r, 0.99));
+	case RUT_COL_SPREAD:
+		return add_spread(t, r);
 	case RUT_COL_COUNT:
 		return rut_table_addf(t, "%" PRIu64, r->count);
 	case RUT_COL_MESSAGE:
@@ -381,7 +496,7 @@ static void add_cell(struct rut_table *t, const struct rut_row *row, enum rut_ro
 void rut_rows_print(const struct rut_rows *rows, struct rut_buf *out, size_t width, size_t skip,
 		    size_t limit, const char *filter)
 {
-	const enum rut_row_column *list = rut_rows_columns(rows->mode, rows->per_process);
+	const enum rut_row_column *list = rut_rows_columns(rows->mode, rows->what);
 	struct rut_table_column shown[RUT_COL_NONE];
 	struct rut_table t;
 	size_t n = 0;
@@ -428,6 +543,8 @@ void rut_rows_json(const struct rut_rows *rows, struct rut_buf *out, size_t limi
 			rut_jsonl_u64(out, "total_ns", r->total_ns);
 			rut_jsonl_u64(out, "self_ns", r->self_ns);
 			rut_jsonl_u64(out, "max_ns", r->max_ns);
+			if (r->buckets)
+				json_buckets(out, r);
 		}
 		if (!counts_calls(rows->mode)) {
 			rut_jsonl_u64(out, "count", r->count);

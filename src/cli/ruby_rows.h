@@ -27,21 +27,32 @@ enum rut_row_column {
 	RUT_COL_SELF,
 	RUT_COL_MEAN,
 	RUT_COL_MAX,
+	RUT_COL_P50,
+	RUT_COL_P90,
+	RUT_COL_P99,
+	RUT_COL_SPREAD,
 	RUT_COL_COUNT,
 	RUT_COL_BYTES,
 	RUT_COL_MESSAGE,
 	RUT_COL_NONE,
 };
 
+/* What rows have, beside what their mode has: 0, or a sum of these. */
+enum {
+	RUT_ROWS_PER_PROCESS = 1,
+	RUT_ROWS_PERCENTILES = 2, /* of time mode */
+};
+
 struct rut_row {
-	struct rut_ruby_row r; /* the sum; pid is 0 when it is of several processes */
-	double rate;	       /* calls or allocations per second since the update before */
+	struct rut_ruby_buckets *sum; /* owned; r.buckets is this; NULL: there were none */
+	struct rut_ruby_row r;	      /* the sum; pid is 0 when it is of several processes */
+	double rate;		      /* calls or allocations per second since the update before */
 	uint64_t before, stamp;
 };
 
 struct rut_rows {
 	enum rut_ruby_mode mode;
-	bool per_process;
+	unsigned what; /* RUT_ROWS_* */
 	struct rut_strtab keys;
 	struct rut_row *rows;	/* owned; by id of the key */
 	struct rut_row **order; /* owned; those that have counted something, as sorted */
@@ -52,7 +63,7 @@ struct rut_rows {
 	bool reverse;
 };
 
-void rut_rows_init(struct rut_rows *rows, enum rut_ruby_mode mode, bool per_process);
+void rut_rows_init(struct rut_rows *rows, enum rut_ruby_mode mode, unsigned what);
 void rut_rows_fini(struct rut_rows *rows);
 
 /*
@@ -69,10 +80,11 @@ void rut_rows_reset(struct rut_rows *rows);
 void rut_rows_sort(struct rut_rows *rows);
 
 /* The columns of a mode, ending with RUT_COL_NONE, PID first when kept apart. */
-const enum rut_row_column *rut_rows_columns(enum rut_ruby_mode mode, bool per_process);
+const enum rut_row_column *rut_rows_columns(enum rut_ruby_mode mode, unsigned what);
 /* The column of that name (--sort) in this mode, or RUT_COL_NONE. */
-enum rut_row_column rut_rows_find_column(enum rut_ruby_mode mode, bool per_process,
-					 const char *name);
+enum rut_row_column rut_rows_find_column(enum rut_ruby_mode mode, unsigned what, const char *name);
+/* The duration that this part (0 to 1) of the calls did not exceed, as near as buckets tell. */
+uint64_t rut_row_percentile(const struct rut_ruby_row *r, double part);
 /* "calls": the name for --sort. */
 const char *rut_rows_column_name(enum rut_row_column c);
 enum rut_row_column rut_rows_default_sort(enum rut_ruby_mode mode);

@@ -251,7 +251,7 @@ const struct rut_live_view rut_screen_view = {.show = show};
 
 static void sort_by_next(struct rut_live *l, int step)
 {
-	const enum rut_row_column *c = rut_rows_columns(l->mode, l->per_process);
+	const enum rut_row_column *c = rut_rows_columns(l->mode, rut_live_what(l));
 	int n = 0, at = 0;
 
 	for (; c[n] != RUT_COL_NONE; n++)

@@ -302,6 +302,9 @@ static void add_row(struct rut_ruby_row *to, const struct rut_ruby_row *row)
 	to->running += row->running;
 	to->count += row->count;
 	to->bytes += row->bytes;
+	for (unsigned i = 0; to->buckets && row->buckets && i < RUT_BUCKETS; i++)
+		((struct rut_ruby_buckets *)to->buckets)->calls[i] += row->buckets->calls[i];
+	free((void *)row->buckets);
 }
 
 /* There are too many to keep each process's apart: they become rows of the first one. */
@@ -322,6 +325,33 @@ static void merge_gone(struct rut_gone *g, pid_t pid)
 	g->limit = n * 2 > GONE_MAX ? n * 2 : GONE_MAX;
 }
 
+/* What rows refer to goes with the process: they get their own. */
+static bool keep_buckets(struct rut_ruby_row *rows, uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++) {
+		struct rut_ruby_buckets *own = rows[i].buckets ? malloc(sizeof(*own)) : NULL;
+
+		if (own)
+			*own = *rows[i].buckets;
+		else if (rows[i].buckets)
+			break;
+		rows[i].buckets = own;
+	}
+	for (uint32_t k = 0; i < count && k < i; k++)
+		free((void *)rows[k].buckets);
+	return i == count;
+}
+
+void rut_gone_forget(struct rut_gone *g)
+{
+	for (size_t i = 0; i < g->count; i++) {
+		free((void *)g->rows[i].buckets);
+		g->rows[i].buckets = NULL;
+	}
+}
+
 /* Returns whether it worked out: else the process's tables are kept as they are. */
 static bool keep_rows(struct rut_tracer *t, struct rut_tracee *p)
 {
@@ -338,6 +368,8 @@ static bool keep_rows(struct rut_tracer *t, struct rut_tracee *p)
 		g->cap = need * 2;
 	}
 	if (!rut_rows_fill(t, p, g->rows + g->count, &count))
+		return false;
+	if (!keep_buckets(g->rows + g->count, count))
 		return false;
 	g->count += count;
 	if (g->count > (g->limit ? g->limit : GONE_MAX))
@@ -456,5 +488,6 @@ void rut_family_free_all(struct rut_tracer *t)
 		free(f);
 	}
 	free(t->families);
+	rut_gone_forget(&t->gone);
 	free(t->gone.rows);
 }

@@ -49,6 +49,8 @@ struct rut_tracee {
 	uint32_t last_count;
 	struct rut_agent_row *base; /* owned; counters at the last reset */
 	uint32_t base_count;
+	struct rut_ruby_buckets *buckets;      /* owned; by row, as read last */
+	struct rut_agent_buckets *bucket_base; /* owned; at the last reset, base_count of them */
 };
 
 /* Processes that count into one file: family.c. */
@@ -197,6 +199,8 @@ bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_r
 		   uint32_t *ret_count);
 /* Reads what runs, of all processes: what ends without a word has at least that. Time mode. */
 void rut_rows_keep(struct rut_tracer *t);
+/* Frees the buckets of rows that are kept. */
+void rut_gone_forget(struct rut_gone *g);
 bool rut_rows_is_c(const struct rut_tracee *p, uint32_t number);
 const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off);
 

@@ -123,6 +123,34 @@ static uint64_t to_ns(uint64_t ticks, double ns)
 	return r < 18e18 ? (uint64_t)r : 0; /* no time that anybody has counted */
 }
 
+static const struct rut_agent_buckets *buckets_at(const struct rut_tracee *p, uint32_t i)
+{
+	uint64_t at = p->table->extra_off + i * sizeof(struct rut_agent_buckets);
+
+	if (!p->table->extra_off || at % 8 || at > p->table_bytes ||
+	    p->table_bytes - at < sizeof(struct rut_agent_buckets))
+		return NULL;
+	return (const void *)((const char *)p->table + at);
+}
+
+static void fill_buckets(const struct rut_tracee *p, uint32_t i, double ns, struct rut_ruby_row *to)
+{
+	const struct rut_agent_buckets *now = buckets_at(p, i), *base = NULL;
+	struct rut_ruby_buckets *b = &p->buckets[i];
+
+	if (!now)
+		return;
+	if (p->bucket_base && i < p->base_count)
+		base = &p->bucket_base[i];
+	b->tick_ns = ns;
+	for (unsigned k = 0; k < RUT_BUCKETS; k++) {
+		uint32_t n = __atomic_load_n(&now->calls[k], __ATOMIC_RELAXED);
+
+		b->calls[k] = n - (base ? base->calls[k] : 0u);
+	}
+	to->buckets = b;
+}
+
 /* The message beside row `i`; NULL: none, or it changes all the time. */
 static const char *message_of(struct rut_tracer *t, const struct rut_tracee *p, uint32_t i)
 {
@@ -182,6 +210,8 @@ static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i,
 		to->count = since(row->count, base->count);
 	if (row->epoch == p->table->reset_epoch)
 		to->max_ns = to_ns(row->max, ns);
+	if (p->buckets && t->config.percentiles)
+		fill_buckets(p, i, ns, to);
 	if (t->config.mode == RUT_RUBY_RAISES && to->count)
 		to->message = message_of(t, p, i);
 	return to->calls || to->running || to->count || to->total_ns;
@@ -216,6 +246,13 @@ bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_r
 	t->rows_folded |= p->table->rows_lost > 0;
 	if (!rows || reserve_names(p, count) < 0)
 		return false;
+	if (t->config.percentiles) {
+		struct rut_ruby_buckets *to = reallocarray(p->buckets, count + 1, sizeof(*to));
+
+		if (!to)
+			return false;
+		p->buckets = to;
+	}
 	for (uint32_t i = 0; i < count && n < *ret_count; i++)
 		n += fill(t, p, i, &rows[i], ns, &ret[n]);
 	*ret_count = n;
@@ -281,8 +318,23 @@ bool rut_tracer_rows_folded(const struct rut_tracer *t)
 	return folded;
 }
 
+static void reset_buckets(struct rut_tracee *p, uint32_t count)
+{
+	struct rut_agent_buckets *to = reallocarray(p->bucket_base, count + 1, sizeof(*to));
+
+	if (!to)
+		return;
+	p->bucket_base = to;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct rut_agent_buckets *now = buckets_at(p, i);
+
+		to[i] = now ? *now : (struct rut_agent_buckets){{0}};
+	}
+}
+
 void rut_tracer_reset(struct rut_tracer *t)
 {
+	rut_gone_forget(&t->gone);
 	t->gone.count = 0;
 	t->forget_messages = true; /* the caller still has rows with them */
 	for (size_t i = 0; i < t->count; i++) {
@@ -296,6 +348,8 @@ void rut_tracer_reset(struct rut_tracer *t)
 		if (!base || !rows)
 			continue;
 		memcpy(base, rows, count * sizeof(*base));
+		if (t->config.percentiles)
+			reset_buckets(p, count);
 		p->base_count = count;
 		__atomic_fetch_add(&p->table->reset_epoch, 1, __ATOMIC_RELAXED);
 	}

@@ -225,6 +225,7 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 		      (t->config.exceptions ? RUT_AGENT_EXCEPTIONS : 0) |
 		      (t->config.stacks ? RUT_AGENT_STACKS : 0) |
 		      (t->config.filter.ask ? RUT_AGENT_ASK : 0) |
+		      (t->config.percentiles ? RUT_AGENT_BUCKETS : 0) |
 		      (t->config.values ? RUT_AGENT_VALUES : 0) |
 		      (t->config.backtraces ? RUT_AGENT_BACKTRACES : 0) |
 		      (t->config.names ? RUT_AGENT_NAMES : 0) |
@@ -452,6 +453,8 @@ void rut_tracee_free(struct rut_tracee *p)
 	free(p->names);
 	free(p->base);
 	free(p->rows);
+	free(p->buckets);
+	free(p->bucket_base);
 	free(p->last);
 	free(p);
 }

@@ -49,6 +49,7 @@ struct rut_tracer_config {
 	/* RUT_RUBY_TRACE only: */
 	bool returns; /* events for returns too (needed for durations) */
 	bool args; /* the values of arguments, formatted in the target without running Ruby code */
+	bool percentiles;    /* of RUT_RUBY_TIME: rows have buckets */
 	bool values;	     /* what is returned, with `returns` */
 	bool backtraces;     /* callers of calls and exceptions, by Ruby's own stack */
 	bool exceptions;     /* events for exceptions */
@@ -112,6 +113,12 @@ int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err);
  */
 void rut_tracer_watch(struct rut_tracer *t, int fd);
 
+/* How long calls took: see rut_bucket() of agent/abi.h. */
+struct rut_ruby_buckets {
+	double tick_ns; /* nanoseconds of a tick */
+	uint64_t calls[200];
+};
+
 /* One line of a table; what a mode does not have is 0 or NULL. Strings live as long as the tracer.
  */
 struct rut_ruby_row {
@@ -125,7 +132,8 @@ struct rut_ruby_row {
 	uint64_t total_ns, self_ns, max_ns;
 	uint64_t running;      /* of RUT_RUBY_TIME: calls not in `calls` that ran at attach */
 	uint64_t count, bytes; /* allocations; `count` of RUT_RUBY_RAISES: exceptions */
-	const char *message;   /* of RUT_RUBY_RAISES: the last one's; may be NULL */
+	const struct rut_ruby_buckets *buckets; /* with `percentiles`; valid like the rows */
+	const char *message; /* of RUT_RUBY_RAISES: the last one's; may be NULL */
 };
 
 /*

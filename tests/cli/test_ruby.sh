@@ -484,6 +484,27 @@ EOF
   not grep -q garbage\ col got
 }
 
+percentiles_of_time() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >naps.rb <<'EOF'
+def nap(seconds); sleep seconds; end
+80.times { nap 0.001 }
+20.times { nap 0.05 }
+fork { 100.times { nap 0.001 } }
+Process.wait
+EOF
+  "$R" time --percentiles --json --last --method nap -- ruby naps.rb >got
+  ruby -rjson -e '
+    row = JSON.parse(STDIN.read)
+    p50, p90, p99 = row.values_at("p50_ns", "p90_ns", "p99_ns")
+    abort "#{row}" unless row["calls"] == 200 && row["histogram"].sum { |b| b["calls"] } == 200
+    abort "#{row}" unless p50 >= 900_000 && p50 <= p90 && p90 <= p99 && p99 >= 45_000_000 && p99 <= row["max_ns"]
+    slow = row["histogram"].select { |b| b["from_ns"] >= 38_000_000 }.sum { |b| b["calls"] }
+    abort "#{row}" unless slow >= 20' <got
+  "$R" time --percentiles --last --sort p99 --method nap -- ruby naps.rb >got
+  grep -qE ' P50 +P90 +P99 ' got
+}
+
 t_case "app leaves gems out, all does not" app_leaves_gems_out_and_all_does_not
 t_case "a folder removed under it is still the application" a_folder_removed_under_it_is_still_the_application
 t_case "a method bound often is counted once" a_method_bound_often_is_counted_once
@@ -501,5 +522,6 @@ t_case "a trace ends when interrupted and with its target" a_trace_of_a_server_e
 t_case "exceptions count with their last message" exceptions_count_with_their_last_message
 t_case "values and backtraces of a trace" values_and_backtraces_of_a_trace
 t_case "the time of garbage collection is its own" time_of_garbage_collection_is_its_own
+t_case "percentiles of time" percentiles_of_time
 t_case "one line for what cannot be traced" one_line_for_what_cannot_be_traced
 t_done

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "unit.h"
 
+#include "agent/abi.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,9 +257,53 @@ static void test_app_is_its_root_without_gems(void **state)
 	rut_targets_fini(&t);
 }
 
+/* Each duration lies in its bucket, and percentiles are those of the durations, nearly. */
+static void test_percentiles(void **state)
+{
+	enum { CALLS = 10000 };
+	struct rut_ruby_buckets one = {.tick_ns = 0.5}, two = one;
+	struct rut_ruby_row in[] = {
+		{.pid = 1,
+		 .class_name = "A",
+		 .method_name = "a",
+		 .calls = CALLS / 2,
+		 .max_ns = CALLS * 1000,
+		 .buckets = &one},
+		{.pid = 2,
+		 .class_name = "A",
+		 .method_name = "a",
+		 .calls = CALLS / 2,
+		 .max_ns = CALLS * 1000,
+		 .buckets = &two},
+	};
+	struct rut_rows rows;
+
+	for (unsigned i = 0; i < RUT_BUCKETS - 1; i++) {
+		assert_int_equal(rut_bucket(rut_bucket_ticks(i)), i);
+		assert_int_equal(rut_bucket(rut_bucket_ticks(i + 1) - 1), i);
+	}
+	assert_int_equal(rut_bucket(UINT64_MAX), RUT_BUCKETS - 1);
+	/* Of 1000, 2000, ... nanoseconds. */
+	for (uint64_t i = 1; i <= CALLS; i++)
+		(i % 2 ? &one : &two)->calls[rut_bucket(i * 1000 * 2)]++;
+	rut_rows_init(&rows, RUT_RUBY_TIME, RUT_ROWS_PERCENTILES);
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(rut_rows_update(&rows, in, 2, 1), 0);
+		assert_int_equal(rows.count, 1);
+		for (int percent = 1; percent < 100; percent++) {
+			double want = percent * 0.01 * CALLS * 1000;
+			double got = (double)rut_row_percentile(&rows.order[0]->r, percent * 0.01);
+
+			assert_true(got > want * 0.98 && got < want * 1.02);
+		}
+	}
+	rut_rows_fini(&rows);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_percentiles),
 		cmocka_unit_test(test_processes_are_added_up),
 		cmocka_unit_test(test_objects_are_by_line_and_class_or_by_class),
 		cmocka_unit_test(test_rates_are_of_the_last_interval),
