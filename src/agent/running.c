@@ -296,3 +296,35 @@ void rut_running_seed_own(struct rut_session *s, void *ec, const void *seen)
 	seed(&l, ec, 0, seen, false);
 	rut_unmap(l.found, l.cap * sizeof(*l.found));
 }
+
+bool rut_running_frames(VALUE thread, struct rut_running_frames *ret)
+{
+	struct frames f;
+
+	if (!rut_single_ractor() || (!layout.frame_words && !learn()) || !data_of(thread))
+		return false;
+	ret->ec = ec_of_thread(thread);
+	if (!ret->ec || !frames_of(ret->ec, &f) || (size_t)(f.end - f.inner) % layout.frame_words)
+		return false;
+	ret->inner = f.inner;
+	ret->end = f.end;
+	ret->words = layout.frame_words;
+	return true;
+}
+
+bool rut_running_owner(void *ec, const VALUE *cfp, VALUE *ret_owner, VALUE *ret_mid)
+{
+	/* Ruby fills in the rest of its structure. */
+	union {
+		struct rut_trace_arg ta;
+		uintptr_t words[32];
+	} arg = {.words = {0}};
+
+	arg.ta.event = RUT_EVENT_CALL;
+	arg.ta.ec = ec;
+	arg.ta.cfp = cfp;
+	arg.ta.self = cfp[RUT_FRAME_SELF];
+	*ret_mid = rb.rb_tracearg_method_id(&arg.ta);
+	*ret_owner = rb.rb_tracearg_defined_class(&arg.ta);
+	return *ret_mid != rb.qnil && !rut_special_p(*ret_owner);
+}

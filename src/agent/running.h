@@ -18,7 +18,22 @@
 #ifndef RUT_AGENT_RUNNING_H
 #define RUT_AGENT_RUNNING_H
 
+#include "rb.h"
+
 struct rut_session;
+
+/* The control frames of a thread, from the innermost one to `end`, each of `words` words. */
+struct rut_running_frames {
+	void *ec;
+	const VALUE *inner, *end;
+	size_t words;
+};
+
+/* False: they cannot be read. Of the main ractor. May raise. */
+bool rut_running_frames(VALUE thread, struct rut_running_frames *ret);
+
+/* The class of the method of this frame, and whether there is one. */
+bool rut_running_owner(void *ec, const VALUE *cfp, VALUE *ret_owner, VALUE *ret_mid);
 
 /* When all hooks are set. With the GVL. */
 void rut_running_seed(struct rut_session *s);

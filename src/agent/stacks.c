@@ -5,6 +5,7 @@
  * no answer to that question.
  */
 #include "event.h"
+#include "running.h"
 #include "session.h"
 
 #include <stdio.h>
@@ -37,13 +38,71 @@ static uint32_t number(const struct rut_session *s, const struct rut_agent_row *
 	return row ? (uint32_t)(row - s->table.rows) : 0;
 }
 
-static uint32_t frame_row(struct rut_session *s, VALUE location)
+static bool same(VALUE a, VALUE b)
 {
-	VALUE line = rut_ask(location, "lineno");
+	size_t x, y;
+	const char *s = rut_str(a, &x), *t = rut_str(b, &y);
+
+	return x == y && memcmp(s, t, x) == 0;
+}
+
+/* Is this frame that of the location? One of a C method has its name as the label. */
+static bool is_frame_of(void *ec, const VALUE *cfp, VALUE path, VALUE label)
+{
+	VALUE iseq = cfp[RUT_FRAME_ISEQ], owner, mid;
+	const char *name, *text;
+	size_t len;
+
+	if (iseq)
+		return rut_imemo(iseq) == RUT_IMEMO_ISEQ &&
+		       same(rb.rb_profile_frame_label(iseq), label) &&
+		       same(rb.rb_profile_frame_path(iseq), path);
+	if ((*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_TYPE) != RUT_FRAME_CFUNC ||
+	    !rut_running_owner(ec, cfp, &owner, &mid))
+		return false;
+	name = rb.rb_id2name(rb.rb_sym2id(mid));
+	text = rut_str(label, &len);
+	return name && strlen(name) == len && memcmp(name, text, len) == 0;
+}
+
+/*
+ * "block in Shop#total" of "block in total": until 3.3 labels have no class. It is that of the
+ * frame, which is looked for from where the one before was found. 0: it is not there.
+ */
+static uint32_t qualified(struct rut_session *s, VALUE location, VALUE label,
+			  struct rut_running_frames *f)
+{
+	VALUE path = rut_ask(location, "path"), owner, mid;
+	size_t len, base_len;
+	const char *text = rut_str(label, &len);
+	const char *base = rut_str(rut_ask(location, "base_label"), &base_len);
+	char name[NAME_BYTES * 2], class[NAME_BYTES];
+	const VALUE *cfp = f->inner;
+	bool singleton;
+	int n;
+
+	while (cfp < f->end && !is_frame_of(f->ec, cfp, path, label))
+		cfp += f->words;
+	if (cfp >= f->end)
+		return 0;
+	f->inner = cfp + f->words;
+	if (!base_len || base_len > len || memcmp(text + len - base_len, base, base_len) != 0 ||
+	    !rut_running_owner(f->ec, cfp, &owner, &mid))
+		return 0;
+	rut_class_name(owner, class, sizeof(class), &singleton);
+	n = snprintf(name, sizeof(name), "%.*s%s%c%.*s", (int)(len - base_len), text, class,
+		     singleton ? '.' : '#', (int)base_len, base);
+	return n > 0 && (size_t)n < sizeof(name) ? rut_table_str(&s->table, name, (size_t)n) : 0;
+}
+
+static uint32_t frame_row(struct rut_session *s, VALUE location, struct rut_running_frames *f)
+{
+	VALUE line = rut_ask(location, "lineno"), label = rut_ask(location, "label");
+	uint32_t name = f->ec ? qualified(s, location, label, f) : 0;
 
 	return number(s, rut_table_row(&s->table, intern(s, rut_ask(location, "path")),
 				       line & 1 ? (uint32_t)rut_fix2long(line) : 0, 0,
-				       intern(s, rut_ask(location, "label")), 0));
+				       name ? name : intern(s, label), 0));
 }
 
 /* "backtrace_locations", "Thread#backtrace_locations" */
@@ -85,8 +144,11 @@ static void write_thread(struct rut_session *s, VALUE thread, VALUE main)
 	uint32_t id = thread == main ? (uint32_t)getpid()
 		      : tid & 1	     ? (uint32_t)rut_fix2long(tid)
 				     : 0;
+	struct rut_running_frames frames = {.ec = NULL};
 	uint32_t n = 0;
 
+	if (rb.version >= 304 || !rut_running_frames(thread, &frames))
+		frames.ec = NULL;
 	for (long i = 0; locations != rb.qnil && n < RUT_EVENT_CALLERS; i++) {
 		VALUE location = rb.rb_ary_entry(locations, i);
 
@@ -94,7 +156,7 @@ static void write_thread(struct rut_session *s, VALUE thread, VALUE main)
 			break;
 		/* The thread that does this is in our question. */
 		if (i > 0 || !is_question(rut_ask(location, "label")))
-			rows[n++] = frame_row(s, location);
+			rows[n++] = frame_row(s, location, &frames);
 	}
 	rut_trace_stack(s, thread_row(s, thread, main), id, rows, n);
 }

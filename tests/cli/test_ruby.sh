@@ -181,8 +181,8 @@ EOF
   kill $children
   sed -n '/ waiter /,/ thread /p' got | grep -qE '^    .*waits  hang.rb:2$'
   grep -A8 'inner' got | sed -nE 's/^    (.*)  hang.rb:([0-9]+)$/\1 \2/p' | head -n 5 >frames
-  grep -qx '.*inner 10' frames
-  grep -qx 'block in .*run 6' frames
+  grep -qx 'Worker#inner 10' frames
+  grep -qx 'block in Worker#run 6' frames
   grep -qx '.*run 6' frames
   [ "$(grep -c '^process ' got)" = 2 ]
   ruby -rjson -e '
