@@ -5,7 +5,7 @@ require_relative 'lib/rutile/version'
 # The C library's sources are those of rutile's tree, which ext/rutile/vendor links to. In a package they are
 # plain files, so that it installs with nothing but Ruby's headers and a C compiler.
 sources = %w[include/rutile/usdt.h] +
-          %w[arena.c arena.h control.c ctl.h object.c object.h provider.c provider.h ring.c seat.c seat.h].map { |file| "src/usdt/#{file}" } +
+          %w[arena.c arena.h control.c ctl.h declare.c object.c object.h provider.c provider.h ring.c seat.c seat.h].map { |file| "src/usdt/#{file}" } +
           %w[read.c read.h ring.h write.h].map { |file| "src/ring/#{file}" } +
           %w[buf.c buf.h cleanup.h err.c err.h hash.c hash.h].map { |file| "src/base/#{file}" }
 

@@ -68,7 +68,7 @@ class HarmTest < Minitest::Test
     RUBY
     IO.popen([*RUBY, '-e', code], 'r+') do |program|
       pid = program.gets.to_i
-      assert_equal 60_000, rutile('tracepoints', '--json', pid.to_s).lines.size
+      assert_equal 60_000, rutile('tracepoints', '--json', pid.to_s).lines.grep(/"provider":"(one|batch)"/).size
       recorder = spawn(ENV.fetch('RUTILE'), 'record', '-o', "#{@dir}/trace", '-e', 'ruby_static:batch:b39999', '-p', pid.to_s, err: File::NULL)
       eventually { rutile('tracepoints', '--json', pid.to_s).include?('"name":"b39999"') && recorded?(program) }
       Process.kill('INT', recorder)

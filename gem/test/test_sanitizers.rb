@@ -39,7 +39,7 @@ class SanitizersTest < Minitest::Test
   def test_threads
     skip 'needs libtsan and rutile' unless library('libtsan.so') && ENV['RUTILE']
     top = File.expand_path('../..', __dir__)
-    sources = %w[usdt/arena usdt/control usdt/object usdt/provider usdt/ring usdt/seat ring/read base/buf base/err base/hash]
+    sources = %w[usdt/arena usdt/control usdt/declare usdt/object usdt/provider usdt/ring usdt/seat ring/read base/buf base/err base/hash]
     Dir.mktmpdir do |dir|
       out = IO.popen([RbConfig::CONFIG['CC'].split[0], '-g', '-O1', '-fsanitize=thread', '-std=gnu17', '-w', '-D_GNU_SOURCE', "-I#{top}/src",
                       "-I#{top}/include", "#{__dir__}/race.c", *sources.map { |source| "#{top}/src/#{source}.c" }, '-o', "#{dir}/race", '-lpthread',

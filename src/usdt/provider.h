@@ -57,7 +57,16 @@ void rut_usdt_unlock(void);
 /* All providers of the process; under the lock. */
 struct rutile_usdt_provider *rut_usdt_providers(void);
 
+/* 1 to RUTILE_USDT_NAME_MAX printable characters, no blank, no colon. */
+bool rut_usdt_name_is_valid(const char *name);
+/* A probe that is in no list, unloaded. */
+void rut_usdt_probe_free(struct rut_usdt_probe *probe);
+/* What `pub.gate` points to while a probe cannot be fired. */
+extern const volatile uint32_t rut_usdt_closed_gate;
+
 /* All of these: under the lock. */
+/* Unloads a probe for good, and gives its site back. */
+void rut_usdt_probe_retire(struct rut_usdt_probe *probe);
 void rut_usdt_probe_switch(struct rut_usdt_probe *probe, bool on);
 void rut_usdt_ctl_add(struct rut_usdt_probe *probe);
 void rut_usdt_ctl_remove(struct rut_usdt_probe *probe);

@@ -11,7 +11,7 @@ if RUBY_ENGINE != 'ruby' || RUBY_PLATFORM =~ /mswin|mingw|java/
   # The gem works without the extension, and does nothing then.
   File.write('Makefile', dummy_makefile($srcdir).join)
 else
-  modules = { 'usdt' => %w[arena control object provider ring seat], 'base' => %w[buf err hash] }
+  modules = { 'usdt' => %w[arena control declare object provider ring seat], 'base' => %w[buf err hash] }
   modules['ring'] = %w[read] if RUBY_PLATFORM.include?('linux')
   modules.each_key { |dir| $VPATH << File.join(library, 'src', dir) }
   $srcs = Dir[File.join(__dir__, '*.c')].map { |path| File.basename(path) } + modules.values.flatten.map { |m| "#{m}.c" }
