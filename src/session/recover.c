@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "session/recover.h"
 
+#include <elf.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,9 +22,10 @@
 #include "session/pin.h"
 #include "session/stacks.h"
 
-#define CPUS_MAX  8192
-#define HOLES_MAX (1ull << 32) /* pages: 16 TiB */
-#define META_MAX  (RUT_META_ANCHOR_PAGES * RUT_PAGE)
+#define CPUS_MAX     8192
+#define HOLES_MAX    (1ull << 32) /* pages: 16 TiB */
+#define PHYSICAL_MAX (1ull << 52)
+#define META_MAX     (RUT_META_ANCHOR_PAGES * RUT_PAGE)
 
 /* A page of a core that begins with a magic number of ours. */
 struct page {
@@ -547,6 +549,40 @@ static void free_dump(kdump_ctx_t *ctx)
 	(void)kept;
 }
 
+/*
+ * The library trusts the headers of an ELF dump, and crashes or stands still at damaged ones. What
+ * they say of tables and notes must lie in the file; memory may be cut off.
+ */
+static bool are_headers_sane(int fd, uint64_t size)
+{
+	Elf64_Ehdr e;
+
+	if (pread(fd, &e, sizeof(e), 0) != sizeof(e) || memcmp(e.e_ident, ELFMAG, SELFMAG) != 0)
+		return true; /* of another kind */
+	if (e.e_ident[EI_CLASS] != ELFCLASS64 || e.e_ident[EI_DATA] != ELFDATA2LSB ||
+	    e.e_phentsize != sizeof(Elf64_Phdr) || !e.e_phnum || e.e_phnum == PN_XNUM ||
+	    e.e_phoff > size || (size - e.e_phoff) / sizeof(Elf64_Phdr) < e.e_phnum)
+		return false;
+	if (e.e_shnum &&
+	    (e.e_shentsize != sizeof(Elf64_Shdr) || e.e_shoff > size ||
+	     (size - e.e_shoff) / sizeof(Elf64_Shdr) < e.e_shnum || e.e_shstrndx >= e.e_shnum))
+		return false;
+	for (unsigned i = 0; i < e.e_phnum; i++) {
+		Elf64_Phdr p;
+
+		if (pread(fd, &p, sizeof(p), (off_t)(e.e_phoff + i * sizeof(p))) != sizeof(p))
+			return false;
+		if (p.p_type == PT_NOTE && (p.p_offset > size || size - p.p_offset < p.p_filesz))
+			return false;
+		if (p.p_type == PT_LOAD &&
+		    (p.p_paddr + p.p_memsz < p.p_paddr || p.p_vaddr + p.p_memsz < p.p_vaddr ||
+		     p.p_filesz > p.p_memsz || p.p_offset + p.p_filesz < p.p_offset ||
+		     p.p_memsz > PHYSICAL_MAX || p.p_paddr > PHYSICAL_MAX))
+			return false;
+	}
+	return true;
+}
+
 int rut_recover(const char *dump, const char *dir,
 		void (*fn)(const struct rut_recovered *found, void *arg), void *arg,
 		struct rut_err *err)
@@ -569,6 +605,9 @@ int rut_recover(const char *dump, const char *dir,
 		close(fd);
 		fd = flat;
 	}
+	if (fstat(fd, &st) < 0 || !are_headers_sane(fd, (uint64_t)st.st_size))
+		return rut_err_set(err, ENOEXEC, "'%s' is no memory dump: its headers are damaged",
+				   dump);
 	d.ctx = kdump_new();
 	if (!d.ctx)
 		return rut_err_set(err, ENOMEM, "out of memory");
