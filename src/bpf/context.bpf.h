@@ -30,7 +30,17 @@ RUT_CONTEXT(CPU)
 }
 RUT_CONTEXT(USTACK)
 {
-	return ctx ? rut_stack_id(ctx, BPF_F_USER_STACK) : RUT_STACK_NONE;
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	if (!ctx)
+		return RUT_STACK_NONE;
+	/*
+	 * Beside a Ruby stack the native functions that its innermost method runs are wanted. What
+	 * is outside of them is the interpreter, mostly without frame pointers: long and dear.
+	 */
+	if (conf.contexts & RUT_CTX_RSTACK && bpf_map_lookup_elem(&rubies, &tgid))
+		return rut_stack_id_max(ctx, BPF_F_USER_STACK, RUT_RUBY_NATIVE * 8);
+	return rut_stack_id(ctx, BPF_F_USER_STACK);
 }
 RUT_CONTEXT(KSTACK)
 {

@@ -23,7 +23,8 @@
 
 #include "bpf/stack.h"
 
-#define RUT_RUBY_PROCS 4096
+#define RUT_RUBY_PROCS	4096
+#define RUT_RUBY_NATIVE 32 /* native frames beside a Ruby stack */
 
 /* How a thread's execution context is found from its thread pointer. */
 enum rut_ruby_tls {

@@ -114,8 +114,11 @@ __noinline __u64 rut_stack_number(__u32 place, __u64 bytes)
 	return hash;
 }
 
-/* The number of the stack of what runs now; with BPF_F_USER_STACK that of user space. */
-static __always_inline __u64 rut_stack_id(void *ctx, __u64 flags)
+/*
+ * The number of the stack of what runs now, of at most `max` bytes; with BPF_F_USER_STACK that of
+ * user space.
+ */
+static __always_inline __u64 rut_stack_id_max(void *ctx, __u64 flags, __u32 max)
 {
 	struct rut_ctl_user *u;
 
@@ -127,7 +130,7 @@ static __always_inline __u64 rut_stack_id(void *ctx, __u64 flags)
 
 		if (!w || __sync_val_compare_and_swap(&w->taken, 0, 1))
 			continue;
-		bytes = bpf_get_stack(ctx, w->address, RUT_STACK_DEPTH * 8, flags);
+		bytes = bpf_get_stack(ctx, w->address, max, flags);
 		if (bytes > 0)
 			id = rut_stack_number(i, (__u64)bytes);
 		__sync_val_compare_and_swap(&w->taken, 1, 0);
@@ -137,6 +140,11 @@ static __always_inline __u64 rut_stack_id(void *ctx, __u64 flags)
 	if (u)
 		__sync_fetch_and_add(&u->stacks_lost, 1);
 	return RUT_STACK_LOST;
+}
+
+static __always_inline __u64 rut_stack_id(void *ctx, __u64 flags)
+{
+	return rut_stack_id_max(ctx, flags, RUT_STACK_DEPTH * 8);
 }
 
 #endif
