@@ -65,6 +65,9 @@ static void add(struct rut_own *own, uint32_t tgid, uint64_t start)
 		__atomic_store_n(&own->bits[i], bits[i], __ATOMIC_RELEASE);
 }
 
+/* The process that has entered itself; a child has not. */
+static pid_t entered;
+
 void rut_own_enter(int fd)
 {
 	/* One at a time; the table has no file that could be locked. */
@@ -79,6 +82,7 @@ void rut_own_enter(int fd)
 		flock(lock, LOCK_EX);
 	if (start && !sweep(own, tgid, start))
 		add(own, tgid, start);
+	entered = getpid();
 	munmap(own, sizeof(*own));
 }
 
@@ -124,8 +128,9 @@ int rut_own_open(struct rut_err *err)
 			unlink(PIN);
 		}
 		fd = create(err);
+		entered = 0;
 	}
-	if (fd >= 0)
+	if (fd >= 0 && entered != getpid())
 		rut_own_enter(fd);
 	return fd;
 }

@@ -568,15 +568,16 @@ test_nothing_left() {
   need_bpf
   n=${S}n
   command -v strace >/dev/null || t_skip "no strace"
-  # The lock is refused to it when its folder is made already and its session is to be pinned.
-  if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=3 \
+  # The lock is refused to it when its folder is made already and its session is to be pinned. (The first is
+  # that of the table of rutile's processes.)
+  if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=4 \
     "$RUTILE" start $n -o "$T/late" -e syscall:getppid >out 2>err; then return 1; fi
   grep -q "cannot lock" err
   [ ! -e late ]
   [ ! -e /sys/fs/bpf/rutile/$n ]
   # A folder that was there before stays.
   mkdir was
-  if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=3 \
+  if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=4 \
     "$RUTILE" start $n -o "$T/was-%%" -e syscall:getppid >out 2>err; then return 1; fi
   if strace -o /dev/null -e trace=renameat -e inject=renameat:error=EIO:when=2 \
     "$RUTILE" record -o was -e syscall:getppid -- true 2>err; then return 1; fi
