@@ -61,12 +61,13 @@ enum rut_agent_mode {
 #define RUT_AGENT_RETURNS    2u
 #define RUT_AGENT_ARGS	     4u
 #define RUT_AGENT_EXCEPTIONS 8u
-#define RUT_AGENT_STACKS     16u  /* what every thread does now, once; nothing is hooked */
-#define RUT_AGENT_VALUES     128u /* RETURNS with the values that are returned */
-#define RUT_AGENT_BACKTRACES 256u /* before each call and exception where it comes from */
-#define RUT_AGENT_BUCKETS    512u /* time mode: how long calls took, see rut_bucket() */
-#define RUT_AGENT_NAMES	     64u  /* rows also for methods that are not called */
-#define RUT_AGENT_ASK	     32u  /* first say what the application is (struct rut_agent_facts) */
+#define RUT_AGENT_STACKS     16u   /* what every thread does now, once; nothing is hooked */
+#define RUT_AGENT_VALUES     128u  /* RETURNS with the values that are returned */
+#define RUT_AGENT_BACKTRACES 256u  /* before each call and exception where it comes from */
+#define RUT_AGENT_BUCKETS    512u  /* time mode: how long calls took, see rut_bucket() */
+#define RUT_AGENT_BY_CALLER  1024u /* calls mode: a row for each line that calls */
+#define RUT_AGENT_NAMES	     64u   /* rows also for methods that are not called */
+#define RUT_AGENT_ASK	     32u   /* first say what the application is (struct rut_agent_facts) */
 #define RUT_AGENT_OVERWRITE  0x8000u /* the ring keeps the newest; nobody drains it */
 
 /* Of RUT_AGENT_RECORD: which events. */

@@ -73,7 +73,7 @@ static bool init_ruby(void)
 	return !failed;
 }
 
-static void job_body(void *arg)
+static void do_jobs(void)
 {
 	uint64_t deadline = rut_mono_ns() + WORK_SLICE_NS;
 
@@ -100,6 +100,14 @@ static void job_body(void *arg)
 		if (job.what[i] == JOB_UNHOOK)
 			job.more[i] = rut_session_unhook(s, deadline);
 	}
+}
+
+static void job_body(void *arg)
+{
+	(void)arg;
+	rut_own_work = true;
+	do_jobs();
+	rut_own_work = false;
 }
 
 static void reply(void)

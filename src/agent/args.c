@@ -164,6 +164,127 @@ static void put_hash(struct out *o, VALUE v)
 	puts_(o, "}");
 }
 
+#define BIG_BYTES 128 /* of an integer whose digits are worked out: it takes the square of that */
+
+static void put_big(struct out *o, VALUE v)
+{
+	char text[64];
+	size_t bytes = rb.rb_absint_size(v, NULL), len;
+	const char *digits;
+
+	if (bytes > BIG_BYTES) {
+		snprintf(text, sizeof(text), "#<Integer of %zu bytes>", bytes);
+		puts_(o, text);
+		return;
+	}
+	digits = rut_str(rb.rb_big2str(v, 10), &len);
+	put(o, digits, len);
+}
+
+static bool is_a(VALUE v, const char *class)
+{
+	char name[16];
+	bool singleton;
+
+	rut_class_name(rb.rb_class_real(rut_klass(v)), name, sizeof(name), &singleton);
+	return strcmp(name, class) == 0;
+}
+
+static void put_range(struct out *o, VALUE v)
+{
+	VALUE begin, end;
+	int exclusive;
+
+	if (!rb.rb_range_values(v, &begin, &end, &exclusive))
+		return;
+	if (begin != rb.qnil)
+		put_value(o, begin);
+	puts_(o, exclusive ? "..." : "..");
+	if (end != rb.qnil)
+		put_value(o, end);
+}
+
+static void put_struct(struct out *o, VALUE v)
+{
+	VALUE members = rb.rb_struct_members(v);
+	char name[256];
+	bool singleton;
+
+	rut_class_name(rb.rb_class_real(rut_klass(v)), name, sizeof(name), &singleton);
+	puts_(o, "#<");
+	puts_(o, name);
+	for (long i = 0; !o->full; i++) {
+		VALUE member = rb.rb_ary_entry(members, i);
+		const char *text = member == rb.qnil ? NULL : rb.rb_id2name(rb.rb_sym2id(member));
+
+		if (!text)
+			break;
+		puts_(o, i ? ", " : " ");
+		if (i == ELEMENTS_MAX) {
+			puts_(o, "...");
+			break;
+		}
+		puts_(o, text);
+		puts_(o, "=");
+		put_value(o, rb.rb_struct_aref(v, (VALUE)i << 1 | 1));
+	}
+	puts_(o, ">");
+}
+
+static int put_key(VALUE key, VALUE value, VALUE arg)
+{
+	struct pairs *p = (struct pairs *)arg;
+
+	(void)value;
+	puts_(p->o, p->count ? ", " : "");
+	if (p->count++ == ELEMENTS_MAX || p->o->full) {
+		puts_(p->o, "...");
+		return ST_STOP;
+	}
+	put_value(p->o, key);
+	return ST_CONTINUE;
+}
+
+/* A Set keeps its elements as the keys of a Hash, until it became Ruby's own in 4.0. */
+static VALUE set_hash(VALUE v)
+{
+	VALUE hash = rut_type(v) == RUT_T_OBJECT && rb.rb_hash_foreach && is_a(v, "Set")
+			     ? rb.rb_attr_get(v, rb.rb_intern("@hash"))
+			     : rb.qnil;
+
+	return !rut_special_p(hash) && rut_type(hash) == RUT_T_HASH ? hash : 0;
+}
+
+static void put_set(struct out *o, VALUE hash)
+{
+	struct pairs p = {.o = o};
+
+	puts_(o, "#<Set: {");
+	rb.rb_hash_foreach(hash, put_key, (VALUE)&p);
+	puts_(o, "}>");
+}
+
+/* What has others inside, when that is known; false: it is shown as an object. */
+static bool put_nested(struct out *o, VALUE v)
+{
+	bool is_struct = rut_type(v) == RUT_T_STRUCT;
+	bool range = is_struct && rb.rb_range_values && is_a(v, "Range");
+	VALUE hash = is_struct ? 0 : set_hash(v);
+
+	if (o->depth >= DEPTH_MAX || (is_struct && (!rb.rb_struct_members || !rb.rb_struct_aref)) ||
+	    (!is_struct && !hash))
+		return false;
+	o->depth++;
+	if (range)
+		put_range(o, v);
+	else if (is_struct)
+		put_struct(o, v);
+	else
+		put_set(o, hash);
+	o->depth--;
+	return true;
+}
+
 static void put_value(struct out *o, VALUE v)
 {
 	char text[64];
@@ -197,7 +318,9 @@ static void put_value(struct out *o, VALUE v)
 		o->depth++;
 		put_hash(o, v);
 		o->depth--;
-	} else {
+	} else if (rut_type(v) == RUT_T_BIGNUM && rb.rb_absint_size && rb.rb_big2str) {
+		put_big(o, v);
+	} else if (!put_nested(o, v)) {
 		put_object(o, v);
 	}
 }

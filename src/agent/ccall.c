@@ -12,11 +12,15 @@
 #include "stack.h"
 #include "write_record.h"
 
+__thread bool rut_own_work;
+
 void rut_on_c_call(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
 	const struct rut_site *site;
 
+	if (RUT_UNLIKELY(rut_own_work))
+		return;
 	if (s->mode == RUT_AGENT_RECORD) {
 		rut_record_c_method(s, ta);
 		return;

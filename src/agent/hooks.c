@@ -170,6 +170,14 @@ static RUT_INLINE void file_record(struct rut_session *s, struct rut_trace_arg *
 		rut_record_method(s, ta->ec, v->row, ta->event);
 }
 
+static void file_by_caller(struct rut_session *s, struct rut_trace_arg *ta)
+{
+	const struct rut_variant *v = ta->event == RUT_EVENT_CALL ? rut_code_variant(s, ta) : NULL;
+
+	if (v)
+		rut_caller_count(s, v);
+}
+
 static void on_file(VALUE tp, void *data)
 {
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
@@ -181,6 +189,8 @@ static void on_file(VALUE tp, void *data)
 		file_time_any(s, ta);
 	else if (s->mode == RUT_AGENT_RECORD)
 		file_record(s, ta);
+	else if (s->flags & RUT_AGENT_BY_CALLER)
+		file_by_caller(s, ta);
 	else
 		file_count(s, ta);
 }
@@ -271,7 +281,7 @@ rut_raw_fn rut_hook_direct(const struct rut_session *s, int kind)
 
 	if (kind != RUT_REC_FILE)
 		return rb.tp_word ? direct_lone : NULL;
-	if (s->mode == RUT_AGENT_TIME && !rut_clock_is_tsc)
+	if ((s->mode == RUT_AGENT_TIME && !rut_clock_is_tsc) || s->flags & RUT_AGENT_BY_CALLER)
 		return NULL;
 	return fns[s->index][s->mode == RUT_AGENT_RECORD  ? 3
 			     : s->mode == RUT_AGENT_TRACE ? 2
@@ -286,6 +296,10 @@ void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 		return;
 	if (r->s->mode == RUT_AGENT_RECORD) {
 		rut_record_method(r->s, ta->ec, v->row, ta->event);
+		return;
+	}
+	if (RUT_UNLIKELY(r->s->flags & RUT_AGENT_BY_CALLER)) {
+		rut_caller_count(r->s, v);
 		return;
 	}
 	rut_add(&v->row->calls, 1);

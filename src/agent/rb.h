@@ -50,6 +50,8 @@ enum {
 	RUT_T_STRING = 0x05,
 	RUT_T_ARRAY = 0x07,
 	RUT_T_HASH = 0x08,
+	RUT_T_STRUCT = 0x09,
+	RUT_T_BIGNUM = 0x0a,
 	RUT_T_DATA = 0x0c,
 	RUT_T_SYMBOL = 0x14,
 	RUT_T_IMEMO = 0x1a,
@@ -149,6 +151,11 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, void, rb_gc_register_address, (VALUE *))                                              \
 	F(1, void, rb_gc_unregister_address, (VALUE *))                                            \
 	F(1, void, ruby_xfree, (void *))                                                           \
+	F(0, size_t, rb_absint_size, (VALUE, int *))                                               \
+	F(0, VALUE, rb_big2str, (VALUE, int))                                                      \
+	F(0, int, rb_range_values, (VALUE, VALUE *, VALUE *, int *))                               \
+	F(0, VALUE, rb_struct_members, (VALUE))                                                    \
+	F(0, VALUE, rb_struct_aref, (VALUE, VALUE))                                                \
 	F(1, double, rb_float_value, (VALUE))                                                      \
 	F(0, void *, rb_internal_thread_add_event_hook,                                            \
 	  (void (*)(uint32_t, const void *, void *), uint32_t, void *))                            \

@@ -280,6 +280,12 @@ VALUE rut_ask(VALUE obj, const char *name);
 /* raises.c */
 void rut_raises_on_raise(VALUE tp, void *session);
 
+/* This thread runs a job of the agent's: what it calls is not the application's. */
+extern __thread bool rut_own_work __attribute__((tls_model("initial-exec"))) RUT_HIDDEN;
+
+/* callers.c: counts a call of this method in the row of the line that calls it. */
+void rut_caller_count(struct rut_session *s, const struct rut_variant *v);
+
 /* facts.c: what the process knows about its application, into the table. */
 void rut_facts_write(struct rut_session *s);
 

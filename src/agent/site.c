@@ -73,6 +73,10 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 	if (wanted) {
 		bool by_line = mid || s->mode != RUT_AGENT_OBJECTS_TOTAL;
 
+		/* Ruby allocates without a frame of the program: at its start, in its own threads.
+		 */
+		if (!path && by_line && !mid)
+			path = "(native)";
 		path_str = path && by_line ? rut_table_str(t, path, strlen(path)) : 0;
 		class_str = rut_table_str(t, name, strlen(name));
 		method_str = method ? rut_table_str(t, method, strlen(method)) : 0;

@@ -13,6 +13,6 @@ const struct rut_cmd cmd_calls = {
 	.group = "Ruby, live",
 	.summary = "show which methods a Ruby application calls, and how often",
 	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
-	.options = rut_live_options,
+	.options = rut_calls_options,
 	.run = run,
 };

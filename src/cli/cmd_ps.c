@@ -56,8 +56,9 @@ static void add_row(struct rut_table *t, const struct rut_ruby_proc *p)
 	rut_table_add(t, uptime);
 	rut_table_add(t, p->why_not ? "no" : "yes");
 	rut_table_add(t, p->app_root ? p->app_root : "-");
-	rut_table_addf(t, "%s%s%s", p->name, p->in_container ? " (container)" : "",
-		       p->deleted ? " (replaced on disk)" : "");
+	rut_table_addf(t, "%s%s%s%s%s%s", p->name, p->in_container ? " (container)" : "",
+		       p->deleted ? " (replaced on disk)" : "", p->allocator ? " (" : "",
+		       p->allocator ? p->allocator : "", p->allocator ? ")" : "");
 }
 
 static void print_table(const struct rut_ruby_procs *ps)
@@ -98,6 +99,7 @@ static void print_json(const struct rut_ruby_procs *ps)
 		rut_jsonl_u64(&out, "uptime_s", p->uptime_s);
 		rut_jsonl_bool(&out, "container", p->in_container);
 		rut_jsonl_bool(&out, "replaced", p->deleted);
+		rut_jsonl_str(&out, "allocator", p->allocator);
 		rut_jsonl_bool(&out, "traceable", !p->why_not);
 		rut_jsonl_str(&out, "why_not", p->why_not);
 		rut_jsonl_end(&out);

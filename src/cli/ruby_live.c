@@ -21,6 +21,7 @@ enum {
 	OPT_PER_PROCESS,
 	OPT_LAST,
 	OPT_PERCENTILES,
+	OPT_BY,
 };
 
 /* clang-format off */
@@ -34,6 +35,13 @@ enum {
 /* clang-format on */
 
 const struct rut_opt rut_live_options[] = {
+	LIVE_OPTIONS,
+	RUT_RUBY_OPTIONS,
+	{0},
+};
+
+const struct rut_opt rut_calls_options[] = {
+	{"by", "caller", "count methods by the line that calls them", OPT_BY},
 	LIVE_OPTIONS,
 	RUT_RUBY_OPTIONS,
 	{0},
@@ -176,6 +184,7 @@ static int open_tracer(struct rut_live *l, struct rut_err *err)
 					   .percentiles = rut_live_what(l) & RUT_ROWS_PERCENTILES};
 	int rc;
 
+	config.by_caller = l->by_caller && l->mode == RUT_RUBY_CALLS;
 	rut_targets_filter(&l->targets, &l->opts, l->all, &config.filter);
 	rc = rut_tracer_new(&l->tracer, &config, err);
 	if (rc < 0)
@@ -550,6 +559,11 @@ static int take_own(struct rut_live *l, struct rut_args *a, int id)
 		return -1;
 	case OPT_PER_PROCESS:
 		l->per_process = true;
+		return -1;
+	case OPT_BY:
+		if (strcmp(a->value, "caller") != 0)
+			return rut_usage_error(l->cmd, "--by: '%s' is not 'caller'", a->value);
+		l->by_caller = true;
 		return -1;
 	case OPT_PERCENTILES:
 		l->percentiles = true;

@@ -25,7 +25,7 @@ struct rut_live {
 	struct rut_ruby_opts opts;
 	enum rut_ruby_mode mode;
 	bool all; /* no filter "app" */
-	bool per_process, percentiles, last_only;
+	bool per_process, percentiles, by_caller, last_only;
 	const char *sort; /* the option */
 	uint64_t limit;
 	bool limit_given;
@@ -60,7 +60,7 @@ int rut_live_run(struct rut_live *l);
 
 /* The `run` of the six verbs. */
 int rut_live_main(const struct rut_cmd *cmd, int argc, char **argv, enum rut_ruby_mode mode);
-extern const struct rut_opt rut_live_options[], rut_time_options[];
+extern const struct rut_opt rut_live_options[], rut_time_options[], rut_calls_options[];
 
 /* RUT_ROWS_* that the options ask for. */
 unsigned rut_live_what(const struct rut_live *l);

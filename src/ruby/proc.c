@@ -254,6 +254,17 @@ static bool is_other_ruby(pid_t pid, const char *exe, enum rut_ruby_role *ret)
 	return rut_role_other_ruby(exe, cmd.data ? cmd.data : "", cmd.len, ret);
 }
 
+static const char *find_allocator(const struct rut_target *t)
+{
+	for (const struct rut_mapping *m = NULL; (m = rut_target_next_module(t, m));) {
+		if (begins(rut_mapping_basename(m), "libjemalloc"))
+			return "jemalloc";
+		if (begins(rut_mapping_basename(m), "libtcmalloc"))
+			return "tcmalloc";
+	}
+	return NULL;
+}
+
 static void refuse_other(struct rut_ruby_proc *p)
 {
 	static const char *const names[] = {
@@ -306,6 +317,7 @@ static int read_ruby(struct rut_ruby_proc *p, pid_t pid, struct rut_target *t, s
 		p->version[0] = 0;
 	}
 	p->in_container = !same_namespace(pid, "mnt") || !same_namespace(pid, "pid");
+	p->allocator = find_allocator(t);
 	p->deleted = (ruby && ruby->deleted) || strstr(exe, " (deleted)");
 	if (other)
 		refuse_other(p);

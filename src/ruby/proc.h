@@ -50,9 +50,10 @@ struct rut_ruby_proc {
 	char *app_root; /* owned; folder of the application in the target's mount namespace; or NULL
 			 */
 	uint64_t uptime_s;
-	bool in_container; /* another mount or PID namespace than ours */
-	bool deleted;	   /* its binary or libruby was replaced on disk (upgrade) */
-	char *why_not;	   /* owned; why it cannot be traced, or NULL */
+	bool in_container;     /* another mount or PID namespace than ours */
+	const char *allocator; /* "jemalloc", "tcmalloc"; NULL: libc's, or linked statically */
+	bool deleted;	       /* its binary or libruby was replaced on disk (upgrade) */
+	char *why_not;	       /* owned; why it cannot be traced, or NULL */
 };
 
 void rut_ruby_proc_fini(struct rut_ruby_proc *p);

@@ -225,6 +225,7 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 		      (t->config.exceptions ? RUT_AGENT_EXCEPTIONS : 0) |
 		      (t->config.stacks ? RUT_AGENT_STACKS : 0) |
 		      (t->config.filter.ask ? RUT_AGENT_ASK : 0) |
+		      (t->config.by_caller ? RUT_AGENT_BY_CALLER : 0) |
 		      (t->config.percentiles ? RUT_AGENT_BUCKETS : 0) |
 		      (t->config.values ? RUT_AGENT_VALUES : 0) |
 		      (t->config.backtraces ? RUT_AGENT_BACKTRACES : 0) |

@@ -49,6 +49,7 @@ struct rut_tracer_config {
 	/* RUT_RUBY_TRACE only: */
 	bool returns; /* events for returns too (needed for durations) */
 	bool args; /* the values of arguments, formatted in the target without running Ruby code */
+	bool by_caller;	     /* of RUT_RUBY_CALLS: by the line that calls */
 	bool percentiles;    /* of RUT_RUBY_TIME: rows have buckets */
 	bool values;	     /* what is returned, with `returns` */
 	bool backtraces;     /* callers of calls and exceptions, by Ruby's own stack */

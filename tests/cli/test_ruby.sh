@@ -505,6 +505,59 @@ EOF
   grep -qE ' P50 +P90 +P99 ' got
 }
 
+calls_by_the_line_that_calls() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >callers.rb <<'EOF'
+class Till
+  def pay; end
+  def self.open; new; end
+  define_method(:close) { pay }
+end
+till = Till.open
+3.times { till.pay }
+5.times {
+  till.pay
+  till.close
+}
+till.pay; till.pay
+EOF
+  for flags in "" "--class Till"; do
+    # shellcheck disable=SC2086 # words
+    "$R" calls --by caller --json --last $flags -- ruby callers.rb >got
+    ruby -rjson -e '
+      seen = STDIN.each_line.map { |l| JSON.parse(l) }.to_h { |r| [[r["method"], r["line"]], r["calls"]] }
+      want = { ["Till#pay", 4] => 5, ["Till#pay", 7] => 3, ["Till#pay", 9] => 5, ["Till#pay", 12] => 2,
+               ["Till.open", 6] => 1, ["Till#close", 10] => 5 }
+      abort "#{seen}" unless seen == want' <got
+  done
+}
+
+values_that_hold_others() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >hold.rb <<'EOF'
+require "set"
+class Pair < Struct.new(:a, :b); def to_a; abort "asked"; end; def each; abort "asked"; end; end
+class Till; def take(v); end; end
+t = Till.new
+[2**70, -(2**70), 2**5000, 1..3, 1...3, (1..), "a".."b", Pair.new(1, [2]), Set.new([1, :b]),
+ Struct.new(*(:a..:j)).new(*1..10)].each { |v| t.take(v) }
+EOF
+  "$R" trace --args --tree -- ruby hold.rb | sed -nE 's/.*Till#take\(v=(.*)\)$/\1/p' | sed -E 's/0x[0-9a-f]+/ADDRESS/' >got
+  cat >want <<'EOF'
+1180591620717411303424
+-1180591620717411303424
+#<Integer of 626 bytes>
+1..3
+1...3
+1..
+"a".."b"
+#<Pair a=1, b=[2]>
+#<Set: {1, :b}>
+#<#<Class:ADDRESS> a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, ...>
+EOF
+  diff -u want got
+}
+
 t_case "app leaves gems out, all does not" app_leaves_gems_out_and_all_does_not
 t_case "a folder removed under it is still the application" a_folder_removed_under_it_is_still_the_application
 t_case "a method bound often is counted once" a_method_bound_often_is_counted_once
@@ -523,5 +576,7 @@ t_case "exceptions count with their last message" exceptions_count_with_their_la
 t_case "values and backtraces of a trace" values_and_backtraces_of_a_trace
 t_case "the time of garbage collection is its own" time_of_garbage_collection_is_its_own
 t_case "percentiles of time" percentiles_of_time
+t_case "calls by the line that calls" calls_by_the_line_that_calls
+t_case "values that hold others" values_that_hold_others
 t_case "one line for what cannot be traced" one_line_for_what_cannot_be_traced
 t_done

@@ -150,10 +150,21 @@ doctor_agrees() {
   "$RUTILE" doctor | grep -q '^Ruby .* can be traced'
 }
 
+other_allocators() {
+  libc=$(ldd "$(command -v $RUBY)" | awk '/libm\.so/ { print $3 }')
+  cp "$libc" libjemalloc.so.2
+  start j.out env LD_PRELOAD="$PWD/libjemalloc.so.2" $RUBY -e "$say"
+  [ "$(field "$pid" allocator)" = '"jemalloc"' ]
+  "$RUTILE" ps | grep -qE "^ *$pid .*\(jemalloc\)"
+  start n.out $RUBY -e "$say"
+  [ "$(field "$pid" allocator)" = nil ]
+}
+
 t_case "version, user, uptime" version_user_and_uptime
 t_case "titles of servers" titles
 t_case "application roots" roots
 t_case "a Puma cluster" a_puma_cluster
+t_case "other allocators" other_allocators
 t_case "what is not Ruby" not_ruby_is_not_listed
 t_case "a Ruby too old, one too new" too_old_and_too_new
 t_case "stopped processes and containers" stopped_and_containers
