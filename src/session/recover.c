@@ -563,6 +563,8 @@ static bool are_headers_sane(int fd, uint64_t size)
 	    e.e_phentsize != sizeof(Elf64_Phdr) || !e.e_phnum || e.e_phnum == PN_XNUM ||
 	    e.e_phoff > size || (size - e.e_phoff) / sizeof(Elf64_Phdr) < e.e_phnum)
 		return false;
+	if ((!e.e_shnum && e.e_shoff) || (e.e_shnum && e.e_shoff < sizeof(e)))
+		return false;
 	if (e.e_shnum &&
 	    (e.e_shentsize != sizeof(Elf64_Shdr) || e.e_shoff > size ||
 	     (size - e.e_shoff) / sizeof(Elf64_Shdr) < e.e_shnum || e.e_shstrndx >= e.e_shnum))
