@@ -31,7 +31,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WORK_SLICE_NS 3000000u
+#define WORK_SLICE_NS 1500000u /* then the GVL is held for less than 2 ms */
 #define ORPHAN_NS     5000000000u
 
 static struct {
@@ -310,6 +310,9 @@ static void *helper(void *arg)
 				;
 			rut_lock(&agent.busy);
 			conclude(&more);
+			for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+				if (rut_sessions[i].scan.phase == RUT_SCAN_SORT)
+					rut_scan_sort(&rut_sessions[i]);
 			rut_unlock(&agent.busy);
 		}
 		if (more) {

@@ -44,7 +44,10 @@ void rut_slots_scan(struct rut_slots *slots)
 
 		if (!fresh.pages)
 			return;
-		rb.rb_objspace_each_objects(slots_page, &fresh);
+		if (rb.rb_objspace_each_objects_without_setup)
+			rb.rb_objspace_each_objects_without_setup(slots_page, &fresh);
+		else
+			rb.rb_objspace_each_objects(slots_page, &fresh);
 		if (fresh.count < mask / 4 * 3) {
 			if (slots->pages)
 				rut_unmap(slots->pages,

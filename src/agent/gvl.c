@@ -2,6 +2,7 @@
 #include "gvl.h"
 
 #include "rb.h"
+#include "table.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -19,6 +20,8 @@ static struct {
 	uint32_t running;
 	unsigned handle; /* of Ruby >= 3.3 */
 	bool registered;
+	uint32_t lock; /* this thread is about to call Ruby; or Ruby ends */
+	bool ended;
 } job;
 
 static void job_run(void *arg)
@@ -53,8 +56,39 @@ static void on_signal(int sig)
 {
 	int saved = errno;
 
-	job_register();
+	if (!job.ended)
+		job_register();
 	errno = saved;
+}
+
+/*
+ * When a process exits, Ruby frees what extensions have, after the last of its code has run and
+ * before it takes itself apart. From then on there is no VM to register a job with.
+ */
+static void on_end(void *arg)
+{
+	rut_lock(&job.lock);
+	job.ended = true;
+	rut_unlock(&job.lock);
+}
+
+void rut_gvl_watch_end(void)
+{
+	static VALUE object; /* hidden */
+
+	if (object || !rb.rb_data_object_wrap)
+		return;
+	object = rb.rb_data_object_wrap(0, &job, NULL, on_end);
+	rb.rb_gc_register_address(&object);
+}
+
+/* Calls Ruby, unless it has ended. */
+static void unless_ended(void (*fn)(void))
+{
+	rut_lock(&job.lock);
+	if (!job.ended)
+		fn();
+	rut_unlock(&job.lock);
 }
 
 static int sleep_until_done(uint32_t wanted, long timeout_us)
@@ -135,14 +169,14 @@ int rut_gvl_run(void (*fn)(void *), void *arg, int timeout_ms)
 	__atomic_store_n(&job.wanted, wanted, __ATOMIC_RELEASE);
 	for (int round = 0; waited_us < timeout_ms * 1000l; round++) {
 		if (!rb.jobs_on_ruby_threads)
-			job_register();
+			unless_ended(job_register);
 		if (sleep_until_done(wanted, round ? pause_us : 1500))
 			return 0;
 		if (!rb.wakes_disturb) {
-			mark_main_thread();
+			unless_ended(mark_main_thread);
 			if (sleep_until_done(wanted, 1000))
 				return 0;
-			wake_main_thread();
+			unless_ended(wake_main_thread);
 		}
 		if (sleep_until_done(wanted, pause_us))
 			return 0;
@@ -161,5 +195,5 @@ void rut_gvl_serve(void)
 void rut_gvl_forked(void)
 {
 	job.done = job.wanted;
-	job.running = 0;
+	job.running = job.lock = 0;
 }

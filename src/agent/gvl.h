@@ -26,6 +26,9 @@ int rut_gvl_run(void (*fn)(void *), void *arg, int timeout_ms);
 /* On a Ruby thread with the GVL: runs what the helper waits for, if anything. */
 void rut_gvl_serve(void);
 
+/* With the GVL, once: from the end of Ruby on no job is asked for any more. */
+void rut_gvl_watch_end(void);
+
 /* In the child of a fork: no job is under way. */
 void rut_gvl_forked(void);
 

@@ -2,13 +2,14 @@
 /*
  * Finding the methods, and putting hooks on those that the filter wants.
  *
- * A look through the heap finds the code that exists: every method is an InstructionSequence of
- * type `method`, every define_method a method entry that refers to a Proc. They wait in a hidden
- * Array until it is their turn, a few milliseconds at a time; methods of one file get a hook
- * together (files.c). Code that comes later announces itself (script_compiled) before it runs. Of
- * blocks nobody can tell which will be methods: each gets a hook that goes away at its first call
- * as a plain block. When there are very many (BLOCKS_MAX), only those that are methods already get
- * one; methods that are defined later from the others are found by looking through the heap again.
+ * A look through the heap (scan.c) finds the code that exists: every method is an
+ * InstructionSequence of type `method`, every define_method a method entry that refers to a Proc.
+ * They wait in a hidden Array until it is their turn, a millisecond or two at a time; methods of
+ * one file get a hook together (files.c). Code that comes later announces itself (script_compiled)
+ * before it runs. Of blocks nobody can tell which will be methods: each gets a hook that goes away
+ * at its first call as a plain block. When there are very many (BLOCKS_MAX), only those that are
+ * methods already get one; methods that are defined later from the others are found by looking
+ * through the heap again.
  *
  * Little is kept alive here: a hook belongs to its InstructionSequences (Ruby marks it from there),
  * and to take the hooks away they are looked up in the heap. So code that the application drops
@@ -19,15 +20,12 @@
 #include "clock.h"
 #include "iseq.h"
 #include "list.h"
-#include "named.h"
+#include "scan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define MAIN_FRAMES	 64
 #define FRAME_BLOCK_CODE 5 /* of a control frame of 2.6 */
-
-#define BLOCKS_MAX 6000u /* pieces of code that the filter wants */
 
 #define HOOKS_TRIED  4u
 #define HOOKS_NS_MAX 1000000000ull
@@ -292,213 +290,6 @@ void rut_methods_on_main(VALUE tp, void *session)
 
 /* ---- code that exists ---- */
 
-struct scan {
-	struct rut_session *s;
-	struct rut_list found;	/* code that the filter wants */
-	struct rut_list ments;	/* method entries of define_methods */
-	struct rut_list named;	/* and of methods, when they are chosen by name; sorted */
-	struct rut_list blocks; /* their code; sorted */
-	struct rut_list tps;	/* tracepoints of this session */
-	struct rut_list done;	/* what they are enabled for; sorted */
-	bool again;		/* hooks may be set already */
-	bool by_name;
-	VALUE path; /* the last one asked for, and the answer */
-	bool wanted;
-};
-
-static void proc_of_ment(VALUE obj, void *data)
-{
-	VALUE *ret = data;
-
-	if (!rut_special_p(obj) && rut_type(obj) == RUT_T_DATA)
-		*ret = obj;
-}
-
-/* The code of the block when this method entry is that of a define_method. */
-static VALUE bmethod_iseq(VALUE ment)
-{
-	VALUE proc = 0;
-	int is_proc;
-
-	rb.rb_objspace_reachable_objects_from(ment, proc_of_ment, &proc);
-	if (!proc || !rb.rb_proc_get_iseq)
-		return 0;
-	return rb.rb_proc_get_iseq(proc, &is_proc);
-}
-
-static bool scan_wanted(struct scan *sc, VALUE iseq)
-{
-	VALUE path = rb.rb_profile_frame_path(iseq);
-
-	if (path != sc->path) {
-		sc->path = path;
-		sc->wanted = rut_methods_path_wanted(sc->s, iseq, NULL);
-	}
-	return sc->wanted;
-}
-
-static int scan_page(void *start, void *end, size_t stride, void *data)
-{
-	struct scan *sc = data;
-
-	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
-		int imemo = rut_imemo(v);
-
-		if (imemo == RUT_IMEMO_ISEQ) {
-			if (rut_iseq_ready(v) && scan_wanted(sc, v))
-				rut_list_add(&sc->found, v);
-		} else if (imemo == RUT_IMEMO_MENT) {
-			const uint32_t *def = ((const uint32_t *const *)v)[2];
-
-			if (def && (*def & 15) == RUT_METHOD_TYPE_BMETHOD)
-				rut_list_add(&sc->ments, v);
-			else if (def && (*def & 15) == RUT_METHOD_TYPE_ISEQ &&
-				 (sc->by_name || sc->s->flags & RUT_AGENT_NAMES))
-				rut_list_add(&sc->named, v);
-		} else if (sc->again && !sc->s->by_file) {
-			if (rut_target_rec(sc->s, v))
-				rut_list_add(&sc->tps, v);
-		}
-	}
-	return 0;
-}
-
-static int compare(const void *a, const void *b)
-{
-	VALUE x = *(const VALUE *)a, y = *(const VALUE *)b;
-
-	return (x > y) - (x < y);
-}
-
-static bool is_done(const struct scan *sc, VALUE iseq)
-{
-	if (sc->s->by_file)
-		return sc->again &&
-		       rut_file_hooks_on(sc->s, iseq,
-					 rb.rb_iseq_type && rut_iseq_kind(iseq) == RUT_REC_METHOD);
-	return sc->done.count &&
-	       bsearch(&iseq, sc->done.items, sc->done.count, sizeof(VALUE), compare);
-}
-
-static void add(struct rut_session *s, VALUE iseq)
-{
-	rb.rb_ary_push(s->todo, iseq);
-	s->todo_count++;
-}
-
-/* Every alias, and every Method that was bound (Sinatra binds one a request), is an entry. */
-static void add_defined_methods(struct scan *sc)
-{
-	struct rut_session *s = sc->s;
-
-	for (size_t i = 0; i < sc->ments.count; i++) {
-		VALUE iseq = bmethod_iseq(sc->ments.items[i]);
-
-		if (iseq && rut_iseq_ready(iseq) && scan_wanted(sc, iseq) && !is_done(sc, iseq))
-			rut_list_add(&sc->blocks, iseq);
-	}
-	if (sc->blocks.count)
-		qsort(sc->blocks.items, sc->blocks.count, sizeof(VALUE), compare);
-	for (size_t i = 0; i < sc->blocks.count; i++)
-		if (!i || sc->blocks.items[i] != sc->blocks.items[i - 1])
-			add(s, sc->blocks.items[i]);
-}
-
-/* Where Ruby says it at no cost; otherwise it is asked when it is its turn. */
-static bool kind_wanted(const struct rut_session *s, VALUE iseq)
-{
-	int kind = rb.rb_iseq_type ? rut_iseq_kind(iseq) : RUT_REC_METHOD;
-
-	return kind == RUT_REC_METHOD || (kind == RUT_REC_BLOCK && s->todo_blocks);
-}
-
-/* Code of one file side by side (the paths of one file are one object), what is outside first. */
-static int compare_places(const void *a, const void *b)
-{
-	VALUE m = *(const VALUE *)a, n = *(const VALUE *)b;
-	VALUE x = rb.rb_profile_frame_path(m), y = rb.rb_profile_frame_path(n);
-
-	if (x == y) {
-		x = rb.rb_profile_frame_first_lineno(m);
-		y = rb.rb_profile_frame_first_lineno(n);
-	}
-	return (x > y) - (x < y);
-}
-
-/*
- * First what may share a hook or may not need one, in groups; then the methods of which nobody
- * knows yet whether they are wanted, and blocks that are methods.
- */
-static void add_found(struct scan *sc)
-{
-	struct rut_session *s = sc->s;
-	struct rut_list unknown = {0};
-	struct rut_named named = {.s = s, .ments = &sc->named};
-
-	for (size_t i = 0; i < sc->found.count; i++) {
-		VALUE iseq = sc->found.items[i];
-		enum rut_named_is is = RUT_NAMED_WANTED;
-
-		if (is_done(sc, iseq) || !kind_wanted(s, iseq))
-			continue;
-		if (sc->by_name && rut_iseq_kind(iseq) == RUT_REC_METHOD)
-			is = rut_named_is(&named, iseq);
-		if (is == RUT_NAMED_WANTED)
-			add(s, iseq);
-		else if (is == RUT_NAMED_UNKNOWN)
-			rut_list_add(&unknown, iseq);
-	}
-	s->todo_defined = s->todo_count;
-	for (size_t i = 0; i < unknown.count; i++)
-		add(s, unknown.items[i]);
-	rut_list_fini(&unknown);
-}
-
-static VALUE scan_body(VALUE arg)
-{
-	struct scan *sc = (struct scan *)arg;
-	struct rut_session *s = sc->s;
-
-	rb.rb_objspace_each_objects(scan_page, sc);
-	for (size_t i = 0; i < sc->tps.count; i++)
-		rb.rb_objspace_reachable_objects_from(sc->tps.items[i], rut_target_sets, &sc->done);
-	if (sc->done.count)
-		qsort(sc->done.items, sc->done.count, sizeof(VALUE), compare);
-	if (s->by_file && sc->found.count)
-		qsort(sc->found.items, sc->found.count, sizeof(VALUE), compare_places);
-	rut_named_sort(&sc->named);
-	if (s->flags & RUT_AGENT_NAMES && !sc->again)
-		rut_named_rows(s, &sc->named);
-	/* Hidden: nothing of Ruby's inside must be seen by the program. */
-	s->todo = rb.rb_obj_hide(rb.rb_ary_new());
-	s->todo_next = s->todo_count = 0;
-	s->todo_blocks = !sc->again && sc->found.count <= BLOCKS_MAX;
-	add_found(sc);
-	if (!s->todo_blocks)
-		add_defined_methods(sc);
-	return rb.qnil;
-}
-
-/* The GC must not run meanwhile: the lists hold addresses that it does not see. */
-void rut_methods_scan(struct rut_session *s, bool again)
-{
-	struct scan sc = {.s = s, .again = again, .by_name = s->by_file && s->filter.has_names};
-	VALUE was_disabled = rb.rb_gc_disable();
-	int failed = 0;
-
-	rb.rb_protect(scan_body, (VALUE)&sc, &failed);
-	if (failed)
-		rb.rb_set_errinfo(rb.qnil);
-	if (was_disabled != rb.qtrue)
-		rb.rb_gc_enable();
-	rut_list_fini(&sc.found);
-	rut_list_fini(&sc.ments);
-	rut_list_fini(&sc.named);
-	rut_list_fini(&sc.blocks);
-	rut_list_fini(&sc.tps);
-	rut_list_fini(&sc.done);
-}
-
 /*
  * With YJIT each hook costs a look through the heap. What all of them would cost is known after a
  * few: if it is more than a program should bear, there will be one hook for all.
@@ -518,6 +309,7 @@ static bool too_expensive(struct rut_session *s, uint64_t ns)
 static bool give_up_targets(struct rut_session *s)
 {
 	s->todo = rb.qnil;
+	rut_scan_end(s);
 	rut_methods_unhook(s, false, UINT64_MAX);
 	s->drops = 0;
 	s->rescan = false;
@@ -585,6 +377,8 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 {
 	uint64_t begin = rut_mono_ns(), now;
 
+	if (rut_scan_work(s, deadline_ns))
+		return true;
 	if (s->todo == rb.qnil || s->todo == 0)
 		return false;
 	while (rb.rb_ary_entry(s->todo, s->todo_next) != rb.qnil) {
@@ -604,69 +398,66 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 
 /* ---- taking hooks away ---- */
 
-struct unhook {
-	struct rut_session *s;
-	bool only_drops;
-	struct rut_list tps;
-};
-
-static int unhook_page(void *start, void *end, size_t stride, void *data)
+static bool is_to_unhook(VALUE v, void *session)
 {
-	struct unhook *u = data;
+	const struct rut_session *s = session;
+	const struct rut_rec *r = rut_type(v) == RUT_T_DATA ? rut_target_rec(s, v) : NULL;
 
-	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
-		struct rut_rec *r = rut_target_rec(u->s, v);
-
-		if (r && (!u->only_drops || r->drop))
-			rut_list_add(&u->tps, v);
-	}
-	return 0;
+	return r && (!s->unhook_only_drops || r->drop);
 }
 
-static VALUE unhook_list_body(VALUE arg)
+struct unhook {
+	struct rut_session *s;
+	uint64_t deadline_ns;
+	bool more;
+};
+
+static VALUE unhook_body(VALUE arg)
 {
 	struct unhook *u = (struct unhook *)arg;
+	struct rut_walk *w = &u->s->unhook;
+	enum rut_walk_state state = RUT_WALK_MOVED;
 
-	rb.rb_objspace_each_objects(unhook_page, u);
-	u->s->unhook = rb.rb_ary_new();
-	u->s->unhook_next = 0;
-	for (size_t i = 0; i < u->tps.count; i++)
-		rb.rb_ary_push(u->s->unhook, u->tps.items[i]);
+	if (w->found && !u->s->unhook_found)
+		state = rut_walk_step(w, is_to_unhook, u->s, u->deadline_ns);
+	else if (w->found && !rut_walk_moved(w))
+		state = RUT_WALK_DONE;
+	if (state == RUT_WALK_MOVED) {
+		rut_walk_end(w);
+		rut_walk_begin(w);
+		u->s->unhook_found = false;
+		u->s->unhook_pos = 0;
+	}
+	u->more = state != RUT_WALK_DONE;
 	return rb.qnil;
 }
 
-/* A look through the heap takes longer than a slice: once, and the list is worked off. */
-static void unhook_list(struct rut_session *s, bool only_drops)
-{
-	struct unhook u = {.s = s, .only_drops = only_drops};
-	VALUE was_disabled = rb.rb_gc_disable();
-	int failed = 0;
-
-	rb.rb_protect(unhook_list_body, (VALUE)&u, &failed);
-	if (failed)
-		rb.rb_set_errinfo(rb.qnil);
-	if (was_disabled != rb.qtrue)
-		rb.rb_gc_enable();
-	rut_list_fini(&u.tps);
-	s->unhook_only_drops = only_drops;
-}
-
+/* The hooks are looked for, in slices, and then taken away. */
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns)
 {
-	if (s->unhook == rb.qnil || (s->unhook_only_drops && !only_drops)) {
-		unhook_list(s, only_drops);
-		if (s->unhook == rb.qnil)
-			return false;
-	}
-	for (;;) {
-		VALUE tp = rb.rb_ary_entry(s->unhook, s->unhook_next++);
+	struct unhook u = {.s = s, .deadline_ns = deadline_ns};
+	int failed = 0;
+	VALUE tp;
 
-		if (tp == rb.qnil)
-			break;
+	if (s->unhook.found && s->unhook_only_drops && !only_drops)
+		rut_walk_end(&s->unhook);
+	if (!s->unhook.found)
+		s->unhook_only_drops = only_drops;
+	do {
+		rb.rb_protect(unhook_body, (VALUE)&u, &failed);
+		if (failed)
+			rb.rb_set_errinfo(rb.qnil);
+	} while (deadline_ns == UINT64_MAX && (u.more || failed));
+	if (u.more || failed)
+		return true;
+	s->unhook_found = true;
+	while ((tp = rut_walk_next(&s->unhook, &s->unhook_pos))) {
 		rut_target_unhook(s, tp);
-		if (s->unhook_next % 16 == 0 && rut_mono_ns() > deadline_ns)
+		if (rut_mono_ns() > deadline_ns)
 			return true;
 	}
-	s->unhook = rb.qnil;
+	rut_walk_end(&s->unhook);
+	s->unhook_found = false;
+	s->unhook_pos = 0;
 	return false;
 }

@@ -4,7 +4,6 @@
 #include "iseq.h"
 #include "session.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* rb_method_entry_t: flags, defined class, definition, called id, owner; until 3.4 at least. */
@@ -14,22 +13,9 @@
 /* struct rb_method_definition_struct: type and counts, then the code. */
 #define DEF_ISEQ 1
 
-static VALUE iseq_of(VALUE ment)
+VALUE rut_named_code(VALUE ment)
 {
 	return ((const VALUE *)((const VALUE *)ment)[MENT_DEF])[DEF_ISEQ];
-}
-
-static int compare(const void *a, const void *b)
-{
-	VALUE x = iseq_of(*(const VALUE *)a), y = iseq_of(*(const VALUE *)b);
-
-	return (x > y) - (x < y);
-}
-
-void rut_named_sort(struct rut_list *ments)
-{
-	if (ments->count)
-		qsort(ments->items, ments->count, sizeof(*ments->items), compare);
 }
 
 static size_t first_of(const struct rut_list *ments, VALUE iseq)
@@ -39,7 +25,7 @@ static size_t first_of(const struct rut_list *ments, VALUE iseq)
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 
-		if (iseq_of(ments->items[mid]) < iseq)
+		if (rut_named_code(ments->items[mid]) < iseq)
 			low = mid + 1;
 		else
 			high = mid;
@@ -66,7 +52,7 @@ enum rut_named_is rut_named_is(struct rut_named *n, VALUE iseq)
 		return RUT_NAMED_UNKNOWN;
 	memcpy(method, label, len);
 	method[len] = 0;
-	for (; i < n->ments->count && iseq_of(n->ments->items[i]) == iseq; i++) {
+	for (; i < n->ments->count && rut_named_code(n->ments->items[i]) == iseq; i++) {
 		VALUE owner = ((const VALUE *)n->ments->items[i])[MENT_OWNER];
 
 		if (rut_special_p(owner))
@@ -81,26 +67,27 @@ enum rut_named_is rut_named_is(struct rut_named *n, VALUE iseq)
 	return yes && !no ? RUT_NAMED_WANTED : RUT_NAMED_UNKNOWN;
 }
 
-void rut_named_rows(struct rut_session *s, const struct rut_list *ments)
+void rut_named_row(struct rut_session *s, VALUE entry)
 {
+	const VALUE *ment = (const VALUE *)entry;
+	const uint32_t *def = (const uint32_t *)ment[MENT_DEF];
+	VALUE iseq;
+	const char *method = ment[MENT_ID] ? rb.rb_id2name(ment[MENT_ID]) : NULL;
 	struct rut_table *t = &s->table;
+	uint32_t path, class_str;
 	char name[1024];
 	bool singleton;
 
-	for (size_t i = 0; i < ments->count; i++) {
-		const VALUE *ment = (const VALUE *)ments->items[i];
-		VALUE iseq = iseq_of(ments->items[i]);
-		const char *method = ment[MENT_ID] ? rb.rb_id2name(ment[MENT_ID]) : NULL;
-		uint32_t path, class_str;
-
-		if (!method || rut_special_p(ment[MENT_OWNER]) || !rut_iseq_ready(iseq) ||
-		    !rut_methods_path_wanted(s, iseq, &path))
-			continue;
-		rut_class_name(ment[MENT_OWNER], name, sizeof(name), &singleton);
-		class_str = rut_table_str(t, name, strlen(name));
-		rut_table_row(t, path,
-			      (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq)),
-			      class_str, rut_table_str(t, method, strlen(method)),
-			      singleton ? RUT_ROW_SINGLETON : 0);
-	}
+	/* It may have become a refined one since it was found. */
+	if (!def || (*def & 15) != RUT_METHOD_TYPE_ISEQ)
+		return;
+	iseq = rut_named_code(entry);
+	if (!method || rut_special_p(ment[MENT_OWNER]) || !rut_iseq_ready(iseq) ||
+	    !rut_methods_path_wanted(s, iseq, &path))
+		return;
+	rut_class_name(ment[MENT_OWNER], name, sizeof(name), &singleton);
+	class_str = rut_table_str(t, name, strlen(name));
+	rut_table_row(t, path, (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq)),
+		      class_str, rut_table_str(t, method, strlen(method)),
+		      singleton ? RUT_ROW_SINGLETON : 0);
 }

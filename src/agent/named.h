@@ -23,16 +23,17 @@ enum rut_named_is {
 
 struct rut_named {
 	const struct rut_session *s;
-	const struct rut_list *ments; /* method entries of type ISEQ, sorted; borrowed */
+	const struct rut_list *ments; /* method entries of type ISEQ, by code; borrowed */
 	VALUE owner;		      /* the last one, and its name */
 	bool singleton;
 	char name[512];
 };
 
-void rut_named_sort(struct rut_list *ments);
+/* The code of a method entry of type ISEQ. */
+VALUE rut_named_code(VALUE ment);
 enum rut_named_is rut_named_is(struct rut_named *n, VALUE iseq);
 
-/* Makes a row for each method of these entries that the filter wants, without calls. */
-void rut_named_rows(struct rut_session *s, const struct rut_list *ments);
+/* Makes a row for the method of this entry if the filter wants it, without calls. */
+void rut_named_row(struct rut_session *s, VALUE ment);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rb.h"
 
+#include "gvl.h"
 #include "life.h"
 
 #include <dlfcn.h>
@@ -110,11 +111,19 @@ static bool str_layout_works(int layout)
 	return true;
 }
 
+/* An ArgumentError where objects do not move, or are not said to. */
+static VALUE ask_compactions(VALUE arg)
+{
+	rb.rb_gc_stat(rb.sym_compact_count);
+	return arg;
+}
+
 const char *rut_rb_init(void)
 {
 	const size_t *gcs;
 	VALUE tracepoint, enable = rb.rb_id2sym(rb.rb_intern("enable"));
 	const char *many;
+	int failed = 0;
 
 	rb.qnil = rb.rb_attr_get(*rb.rb_cObject, rb.rb_intern("__rutile_nothing__"));
 	rb.qtrue = 0x14;
@@ -135,6 +144,12 @@ const char *rut_rb_init(void)
 	rb.sym_major_gc_count = rb.rb_id2sym(rb.rb_intern("major_gc_count"));
 	rb.sym_state = rb.rb_id2sym(rb.rb_intern("state"));
 	rb.sym_marking = rb.rb_id2sym(rb.rb_intern("marking"));
+	rb.sym_sweeping = rb.rb_id2sym(rb.rb_intern("sweeping"));
+	rb.sym_compact_count = rb.rb_id2sym(rb.rb_intern("compact_count"));
+	rb.rb_protect(ask_compactions, 0, &failed);
+	if (failed)
+		rb.rb_set_errinfo(rb.qnil);
+	rb.counts_compactions = !failed;
 	/* The first calls make symbols, which is forbidden in some hooks. */
 	rb.rb_gc_stat(rb.sym_major_gc_count);
 	rb.rb_gc_latest_gc_info(rb.sym_state);
@@ -149,6 +164,7 @@ const char *rut_rb_init(void)
 	rb.enable_args = rb.rb_hash_new();
 	rb.rb_gc_register_address(&rb.enable_args);
 	rb.rb_gc_register_address(&rb.c_tracepoint);
+	rut_gvl_watch_end();
 	rb.target = rb.version >= 206 && rb.rb_iseqw_new;
 	gcs = rut_counter_of(rb.rb_gc_count);
 	if (gcs)

@@ -97,6 +97,9 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, const char *, rb_sourcefile, (void))                                                  \
 	F(1, int, rb_sourceline, (void))                                                           \
 	F(1, void, rb_objspace_each_objects, (rut_heap_fn, void *))                                \
+	F(0, void, rb_objspace_each_objects_without_setup, (rut_heap_fn, void *))                  \
+	F(0, int, rb_objspace_garbage_object_p, (VALUE))                                           \
+	F(0, int, rb_objspace_marked_object_p, (VALUE))                                            \
 	F(1, void, rb_objspace_reachable_objects_from, (VALUE, rut_reach_fn, void *))              \
 	F(0, VALUE, rb_iseqw_new, (VALUE))                                                         \
 	F(0, VALUE, rb_iseqw_to_iseq, (VALUE))                                                     \
@@ -126,12 +129,14 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_block_call,                                                                 \
 	  (VALUE, ID, int, const VALUE *, VALUE (*)(VALUE, VALUE, int, const VALUE *, VALUE),      \
 	   VALUE))                                                                                 \
+	F(0, VALUE, rb_data_object_wrap, (VALUE, void *, void (*)(void *), void (*)(void *)))      \
 	F(1, VALUE, rb_hash_new, (void))                                                           \
 	F(1, VALUE, rb_hash_aset, (VALUE, VALUE, VALUE))                                           \
 	F(0, void, rb_hash_foreach, (VALUE, int (*)(VALUE, VALUE, VALUE), VALUE))                  \
 	F(0, VALUE, rb_iseq_load, (VALUE, VALUE, VALUE))                                           \
 	F(1, VALUE, rb_obj_hide, (VALUE))                                                          \
 	F(1, VALUE, rb_ary_new, (void))                                                            \
+	F(1, VALUE, rb_ary_new_capa, (long))                                                       \
 	F(1, VALUE, rb_ary_push, (VALUE, VALUE))                                                   \
 	F(1, VALUE, rb_ary_pop, (VALUE))                                                           \
 	F(0, int, rb_method_basic_definition_p, (VALUE, ID))                                       \
@@ -188,7 +193,8 @@ struct rut_rb {
 	VALUE qnil, qtrue;
 	ID id_enable, id_each_child, id_local_get, id_parameters, id_trace_points, id_attached;
 	VALUE sym_target, sym_method, sym_block, sym_call, sym_b_call;
-	VALUE sym_major_gc_count, sym_state, sym_marking;
+	VALUE sym_major_gc_count, sym_state, sym_marking, sym_sweeping, sym_compact_count;
+	bool counts_compactions;
 	VALUE c_tracepoint;
 	VALUE c_ractor;	   /* 0: none */
 	VALUE enable_args; /* { target: ... }, reused */

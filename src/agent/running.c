@@ -120,8 +120,7 @@ static bool learn_fiber(void)
 
 struct look {
 	struct rut_session *s;
-	struct rut_list running, fibers; /* contexts, objects */
-	const void *fiber_type;		 /* seen last */
+	struct rut_list running; /* contexts */
 	struct rut_frame *found;
 	uint32_t count, cap;
 	uint64_t now;
@@ -187,23 +186,6 @@ static void seed(struct look *l, void *ec, VALUE thread, const void *seen, bool 
 		rut_stack_seed(l->s, ec, thread, l->found, l->count, left);
 }
 
-static int find_page(void *start, void *end, size_t stride, void *data)
-{
-	struct look *l = data;
-
-	for (VALUE v = (VALUE)start; v != (VALUE)end; v += stride) {
-		const void *type;
-
-		if (!rut_typed_data(v, &type))
-			continue;
-		if (type != l->fiber_type && strcmp(*(const char *const *)type, "fiber") != 0)
-			continue;
-		l->fiber_type = type;
-		rut_list_add(&l->fibers, v);
-	}
-	return 0;
-}
-
 static void *ec_of_thread(VALUE thread)
 {
 	return ((void *const *)data_of(thread))[layout.thread_word];
@@ -233,9 +215,8 @@ static VALUE list_threads(void)
 static VALUE seed_body(VALUE arg)
 {
 	struct look *l = (struct look *)arg;
-	VALUE threads = list_threads();
+	VALUE threads = list_threads(), fiber;
 
-	rb.rb_objspace_each_objects(find_page, l);
 	l->now = rut_ticks();
 	for (long i = 0; threads != rb.qnil; i++) {
 		VALUE thread = rb.rb_ary_entry(threads, i);
@@ -247,10 +228,10 @@ static VALUE seed_body(VALUE arg)
 		if (ec && rut_list_add(&l->running, (VALUE)ec))
 			seed(l, ec, thread, NULL, false);
 	}
-	if (!l->running.count || !l->fibers.count || !learn_fiber())
+	if (!l->running.count || rb.rb_ary_entry(l->s->fibers, 0) == rb.qnil || !learn_fiber())
 		return rb.qnil;
-	for (size_t i = 0; i < l->fibers.count; i++) {
-		void *ec = (char *)data_of(l->fibers.items[i]) + layout.fiber_byte;
+	while ((fiber = rb.rb_ary_pop(l->s->fibers)) != rb.qnil) {
+		void *ec = (char *)data_of(fiber) + layout.fiber_byte;
 
 		if (!runs(l, ec))
 			seed(l, ec, 0, NULL, true);
@@ -286,7 +267,6 @@ void rut_running_seed(struct rut_session *s)
 		rb.rb_set_errinfo(rb.qnil);
 	rut_unmap(l.found, l.cap * sizeof(*l.found));
 	rut_list_fini(&l.running);
-	rut_list_fini(&l.fibers);
 }
 
 void rut_running_seed_own(struct rut_session *s, void *ec, const void *seen)

@@ -194,9 +194,10 @@ static VALUE hook_body(VALUE arg)
 	bool follow = rut_session_wants_returns(s);
 
 	s->hooked = true;
-	s->todo = s->unhook = rb.qnil;
+	s->todo = rb.qnil;
 	rb.rb_gc_register_address(&s->todo);
-	rb.rb_gc_register_address(&s->unhook);
+	s->fibers = rb.rb_obj_hide(rb.rb_ary_new());
+	rb.rb_gc_register_address(&s->fibers);
 	s->drop_wait_ns = DROP_WAIT_NS;
 	s->drop_at_ns = rut_mono_ns() + DROP_WAIT_NS;
 	rut_watch_ractors(s);
@@ -240,7 +241,7 @@ static VALUE hook_body(VALUE arg)
 	}
 	s->by_file = rut_files_usable(s->filter.has_names);
 	if (rb.target)
-		rut_methods_scan(s, false);
+		rut_scan_begin(s, false);
 	else
 		rut_session_go_global(s);
 	if (s->flags & RUT_AGENT_C_CALLS && s->mode != RUT_AGENT_RECORD)
@@ -266,7 +267,7 @@ const char *rut_session_hook(struct rut_session *s)
 /* Takes hooks away that turned out to be of no use. Returns true while some of them are left. */
 static bool drop(struct rut_session *s, uint64_t deadline_ns)
 {
-	if (s->unhook == rb.qnil) {
+	if (!s->unhook.found) {
 		if (!rut_session_drops_due(s))
 			return false;
 		__atomic_store_n(&s->drops, 0, __ATOMIC_RELAXED);
@@ -299,10 +300,10 @@ static bool work(struct rut_session *s, uint64_t deadline_ns)
 		rut_slots_scan(&s->slots);
 	if (!rut_session_counts_calls(s) || s->global)
 		return false;
-	dropping = drop(s, deadline_ns);
+	dropping = s->scan.phase == RUT_SCAN_OFF && drop(s, deadline_ns);
 	more = rut_methods_work(s, deadline_ns);
 	if (!more && s->rescan && rut_mono_ns() >= s->rescan_at_ns) {
-		rut_methods_scan(s, true);
+		rut_scan_begin(s, true);
 		more = true;
 		if (s->rescan_round < 3)
 			s->rescan_at_ns = rut_mono_ns() + again_ms[s->rescan_round++] * 1000000ull;
@@ -328,14 +329,35 @@ static void watch_gc(struct rut_session *s)
 			rut_table_str(&s->table, RUT_GC_ROW, sizeof(RUT_GC_ROW) - 1), 0);
 }
 
+struct work {
+	struct rut_session *s;
+	uint64_t deadline_ns;
+	bool more;
+};
+
+static VALUE work_body(VALUE arg)
+{
+	struct work *w = (struct work *)arg;
+
+	w->more = work(w->s, w->deadline_ns);
+	return rb.qnil;
+}
+
 bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
 {
+	struct work w = {.s = s, .deadline_ns = deadline_ns};
+	int failed = 0;
 	bool more;
 
 	if (s->mode == RUT_AGENT_TIME)
 		watch_gc(s);
-	more = work(s, deadline_ns);
-
+	rb.rb_protect(work_body, (VALUE)&w, &failed);
+	if (failed) { /* no memory: what is not hooked by now stays so */
+		rb.rb_set_errinfo(rb.qnil);
+		rut_scan_end(s);
+		s->todo = rb.qnil;
+	}
+	more = w.more && !failed;
 	if (!more && s->mode == RUT_AGENT_TIME && !s->seeded)
 		rut_running_seed(s);
 	return more;
@@ -365,13 +387,15 @@ bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns)
 		return false;
 	if (s->busy)
 		return true;
+	rut_scan_end(s);
 	rb.rb_protect(unhook_globals, (VALUE)s, &failed);
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);
 	if (!(s->flags & RUT_AGENT_STACKS) && rut_methods_unhook(s, false, deadline_ns))
 		return true;
+	rut_scan_end(s);
 	rb.rb_gc_unregister_address(&s->todo);
-	rb.rb_gc_unregister_address(&s->unhook);
+	rb.rb_gc_unregister_address(&s->fibers);
 	s->hooked = false;
 	return false;
 }

@@ -12,6 +12,7 @@
 #include "filter.h"
 #include "life.h"
 #include "rb.h"
+#include "scan.h"
 #include "ring/write.h"
 #include "site.h"
 #include "table.h"
@@ -114,11 +115,14 @@ struct rut_session {
 	/* The work that is left, see methods.c. */
 	VALUE todo; /* Array of code, hidden; registered with the GC */
 	long todo_next, todo_count;
-	long todo_defined; /* from here on, one by one: blocks that are methods ... */
-	bool todo_blocks;  /* hooks on all blocks, too */
-	VALUE unhook;	   /* Array of tracepoints to disable, or nil; registered with the GC */
-	long unhook_next;
+	long todo_defined;	/* from here on, one by one: blocks that are methods ... */
+	bool todo_blocks;	/* hooks on all blocks, too */
+	struct rut_scan scan;	/* the look through the heap that fills it */
+	VALUE fibers;		/* Array of those that it has found; registered with the GC */
+	struct rut_walk unhook; /* finds tracepoints to disable */
+	long unhook_pos;
 	bool unhook_only_drops;
+	bool unhook_found;		   /* all of them: from here on they are disabled */
 	uint64_t drop_at_ns, drop_wait_ns; /* not before: it takes a look through the heap */
 	bool todo_left;			   /* as of the last job */
 	uint32_t drops;			   /* recs whose hook should go */
@@ -211,8 +215,6 @@ void rut_session_raw_off(struct rut_session *s);
 void rut_session_ractors(struct rut_session *s);
 
 /* methods.c */
-/* Looks through the heap for code; `again`: some of it may have its hook already. */
-void rut_methods_scan(struct rut_session *s, bool again);
 bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns);
 bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns);
 /* Instead of a hook for each method. */

@@ -610,6 +610,40 @@ EOF
   grep -q '"method":"W#child","calls":300,.*"final":true' out
 }
 
+# The heap is read in slices, at attach and at detach. What the program's thread spends in one of them
+# is CPU time, which does not depend on what else the machine does: 57 ms when it was read at once.
+large_heaps_are_read_in_slices() {
+  cat >big.rb <<'EOF'
+$keep = Array.new(10_000_000) { Object.new }
+def work; end
+cpu = Process::CLOCK_THREAD_CPUTIME_ID
+longest = 0
+ended = false
+trap(:TERM) { ended = true }
+$stdout.sync = true
+puts "ready"
+before = Process.clock_gettime(cpu, :nanosecond)
+until ended
+  work
+  now = Process.clock_gettime(cpu, :nanosecond)
+  longest = now - before if now - before > longest
+  before = now
+end
+print "longest ", longest
+EOF
+  $ruby big.rb >big.out &
+  pid=$!
+  t_wait grep -q ready big.out
+  "$RUTILE" calls --json --interval 50ms --path '*big.rb' "$pid" >out &
+  t_wait grep -q '"Object#work"' out
+  kill -INT $!
+  wait $!
+  kill -TERM $pid
+  wait $pid
+  cat big.out
+  [ "$(sed -n 's/^longest //p' big.out)" -lt 12000000 ]
+}
+
 # What is started need not be Ruby: it may be a shell that starts some, one after another or late, or
 # something that becomes another user first. Each of them counts, and the agent's file goes in the end.
 commands_start_ruby() {
@@ -659,6 +693,7 @@ t_case "methods of single objects: time" singleton_methods_are_bounded time
 t_case "more methods than the table has room for" more_methods_than_rows
 t_case "methods that are compiled while methods are looked for" compiled_meanwhile_counts_once
 t_case "workers that are forked while the tracer is stopped" a_stopped_tracer_loses_nothing
+t_case "a heap of ten million objects" large_heaps_are_read_in_slices
 t_case "an application of 15,000 methods" many_methods_fit
 t_case "YJIT and many methods" yjit_counts_with_many_methods
 t_done

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Walking Ruby's heap in slices.
+ *
+ * There is no other way to find code, tracepoints or fibers than to look at every object, and a
+ * heap of ten million objects takes a tenth of a second to read. So the pages are listed, some at a
+ * time, then read, some at a time, and the program runs in between. What makes that safe:
+ *
+ * - The list of pages holds as long as the GC has not gone on: neither its count nor its state has
+ *   changed. Then it is made anew, without the pages that were read: what was found in them is kept
+ *   alive by the list of what was found, and what is made meanwhile announces itself.
+ * - While the GC sweeps, a page may have objects that are dead and refer to freed ones. Where Ruby
+ *   cannot tell them from new ones the page is read when the GC has gone on; after some time of
+ *   waiting the GC is made to finish, which takes longer than a slice.
+ * - After a compaction everything begins anew.
+ *
+ * With the GVL. Nothing here allocates from Ruby between the look at the GC and the end of a slice.
+ */
+#ifndef RUT_AGENT_HEAP_H
+#define RUT_AGENT_HEAP_H
+
+#include "list.h"
+#include "rb.h"
+
+/* Is this object to be found? By what is in it and in its data; nothing else may be followed. */
+typedef bool (*rut_walk_fn)(VALUE v, void *data);
+
+struct rut_walk {
+	VALUE found; /* Array of Arrays, hidden; registered with the GC; 0: no walk */
+	VALUE chunk; /* the last one of these */
+	long in_chunk;
+	struct rut_list pages; /* start, end, stride of those to read */
+	size_t next;	       /* ... from here on */
+	size_t passed;	       /* pages that Ruby has named for the list */
+	bool listed;
+	VALUE *read; /* owned; pages that were read; open addressing */
+	uint32_t read_mask, read_count;
+	size_t gcs, compactions;
+	VALUE state;
+	bool unsure;	     /* some pages wait for the GC */
+	uint64_t waiting_ns; /* since then */
+};
+
+enum rut_walk_state {
+	RUT_WALK_DONE,
+	RUT_WALK_MORE,
+	RUT_WALK_MOVED, /* compaction: end it, and begin anew */
+};
+
+/* May raise when memory is short; so may rut_walk_step(). */
+void rut_walk_begin(struct rut_walk *w);
+/* UINT64_MAX: all at once. */
+enum rut_walk_state rut_walk_step(struct rut_walk *w, rut_walk_fn wants, void *data,
+				  uint64_t deadline_ns);
+bool rut_walk_moved(const struct rut_walk *w);
+/* What was found, from position *pos on, which moves behind it; 0: no more. */
+VALUE rut_walk_next(const struct rut_walk *w, long *pos);
+/* What was found at this position, before it moved. */
+VALUE rut_walk_get(const struct rut_walk *w, long pos);
+void rut_walk_end(struct rut_walk *w);
+
+#endif
