@@ -276,7 +276,7 @@ static void wait_for_ruby(void)
 
 	while (!*(volatile VALUE *)(rb.rb_cComplex ? rb.rb_cComplex : rb.rb_cObject))
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
-	for (int i = 0; i < 200 && rb.version == 205 && rb.rb_argv0; i++) {
+	for (int i = 0; i < 200 && rb.abi && rb.abi->argv0_when_ready && rb.rb_argv0; i++) {
 		if (*(volatile VALUE *)rb.rb_argv0)
 			return;
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);

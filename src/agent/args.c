@@ -14,9 +14,9 @@
 #define ELEMENTS_MAX 8
 #define DEPTH_MAX    3
 
-/* RARRAY_EMBED_FLAG; the length of an embedded array is two bits until 3.1, seven since then. */
+/* RARRAY_EMBED_FLAG */
 #define ARY_EMBEDDED	  (1ul << 13)
-#define ARY_EMBED_LEN	  (rb.version < 302 ? 3ul : 127ul)
+#define ARY_EMBED_LEN	  ((VALUE)rb.abi->array_embed_mask)
 #define ARY_EMBED_SHIFT	  15
 #define ARY_HEAP_LEN	  2
 #define ST_CONTINUE	  0
@@ -331,10 +331,11 @@ struct format {
 	struct out *o;
 };
 
-/* [[:req, :name], ...] of the method that begins; 2.5 has no TracePoint#parameters. */
+/* [[:req, :name], ...] of the method that begins; where TracePoint has no such method, by Ruby's
+ * function. */
 static VALUE parameters(const struct format *f)
 {
-	if (rb.version <= 205 && rb.rb_iseq_parameters)
+	if (!rb.abi->has_parameters && rb.rb_iseq_parameters)
 		return rb.rb_iseq_parameters(((const VALUE *)f->ta->cfp)[RUT_FRAME_ISEQ], 0);
 	return rb.rb_funcallv(f->tp, rb.id_parameters, 0, NULL);
 }

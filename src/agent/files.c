@@ -34,13 +34,13 @@
 /* 4.0 keeps them in a table of the ractor; what was their address in the code is a number there. */
 bool rut_hooks_listed(void)
 {
-	return rb.version < 400;
+	return rb.abi->hooks_in_code;
 }
 
 bool rut_files_usable(bool by_name)
 {
-	return rb.target && rb.version >= 206 && rut_hooks_listed() && rb.rb_iseq_load &&
-	       rb.rb_iseqw_to_iseq && (!by_name || rb.rb_iseq_type);
+	return rb.target && rut_hooks_listed() && rb.rb_iseq_load && rb.rb_iseqw_to_iseq &&
+	       (!by_name || rb.rb_iseq_type);
 }
 
 unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method)
@@ -96,7 +96,7 @@ static VALUE instruction(VALUE body, VALUE node_ids, VALUE name)
 /* In 2.6 methods were defined by a call that got their code. */
 static bool has_definemethod(void)
 {
-	return rb.version >= 207;
+	return rb.abi->has_definemethod;
 }
 
 struct around {
@@ -140,8 +140,8 @@ static VALUE make_around(VALUE arg)
 	rb.rb_hash_aset(misc, sym("parser"), sym("parse.y"));
 
 	rb.rb_ary_push(data, str("YARVInstructionSequence/SimpleDataFormat"));
-	rb.rb_ary_push(data, FIXNUM(rb.version / 100));
-	rb.rb_ary_push(data, FIXNUM(rb.version % 100));
+	rb.rb_ary_push(data, FIXNUM(rb.abi->version / 100));
+	rb.rb_ary_push(data, FIXNUM(rb.abi->version % 100));
 	rb.rb_ary_push(data, FIXNUM(1));
 	rb.rb_ary_push(data, misc);
 	rb.rb_ary_push(data, str("<rutile>"));
@@ -188,7 +188,7 @@ void rut_file_free_copy(VALUE iseq)
 {
 	VALUE *body = body_of(iseq);
 
-	if (!copy_at || rb.version > 302)
+	if (!copy_at || !rb.abi->keeps_code_copies)
 		return;
 	rb.ruby_xfree((void *)body[copy_at]);
 	body[copy_at] = 0;
@@ -211,7 +211,7 @@ static VALUE hook(struct rut_session *s, const VALUE *iseqs, long count)
 	iseq = rb.rb_iseqw_to_iseq(wrapper);
 	__builtin_memcpy(before, body_of(iseq), sizeof(before));
 	tp = rut_target_hook(s, wrapper, iseqs[0], RUT_REC_FILE, (uint32_t)count);
-	if (!copy_at && rb.version <= 302)
+	if (!copy_at && rb.abi->keeps_code_copies)
 		find_copy(iseq, before, iseqs[0]);
 	return tp;
 }

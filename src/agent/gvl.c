@@ -168,7 +168,7 @@ int rut_gvl_run(void (*fn)(void *), void *arg, int timeout_ms)
 	job.arg = arg;
 	__atomic_store_n(&job.wanted, wanted, __ATOMIC_RELEASE);
 	for (int round = 0; waited_us < timeout_ms * 1000l; round++) {
-		if (!rb.jobs_on_ruby_threads)
+		if (!rb.abi->jobs_on_ruby_threads)
 			unless_ended(job_register);
 		if (sleep_until_done(wanted, round ? pause_us : 1500))
 			return 0;

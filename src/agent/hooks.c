@@ -325,7 +325,7 @@ rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_even
 	 * Until 3.0 a tracepoint that is enabled switches the other events of its code, and of the
 	 * code inside, off. So all of ours ask for the same ones.
 	 */
-	if (rb.version <= 300)
+	if (rb.abi->events_must_agree)
 		*ret_events =
 			RUT_EVENT_CALL | RUT_EVENT_RETURN | RUT_EVENT_B_CALL | RUT_EVENT_B_RETURN;
 	else if (kind != RUT_REC_BLOCK)

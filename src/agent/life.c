@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "life.h"
 
-/* RUBY_FL_PROMOTED: two bits that count to three until 3.2, one since then. */
-#define PROMOTED_3_2 0x60ul
-#define PROMOTED     0x20ul
-
 static size_t majors_seen;
 
 RUT_COLD void rut_lives_next(void)
@@ -29,7 +25,7 @@ RUT_COLD bool rut_life_marking(void)
 
 static bool is_old(VALUE v)
 {
-	VALUE promoted = rb.version < 303 ? PROMOTED_3_2 : PROMOTED;
+	VALUE promoted = rb.abi->promoted_mask;
 
 	return (rut_flags(v) & promoted) == promoted;
 }

@@ -94,7 +94,7 @@ void rut_watch_ractors(struct rut_session *s)
 
 	if (rut_ractors_crash() && !rut_session_counts_calls(s))
 		visible = false;
-	if (rb.version < 300 || visible || !rut_single_ractor())
+	if (!rb.abi->has_ractors || visible || !rut_single_ractor())
 		return;
 	rb.rb_protect(watch_ractors_body, (VALUE)s, &failed);
 	if (failed) {
@@ -266,7 +266,7 @@ bool rut_methods_main_comes(void)
 {
 	bool deep;
 
-	return rb.version == 206 && rb.target && rb.rb_thread_main &&
+	return rb.abi->main_is_silent && rb.target && rb.rb_thread_main &&
 	       rb.rb_thread_current() == rb.rb_thread_main() && !main_code(&deep) && !deep;
 }
 

@@ -8,10 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Their inside is known (src/ruby/proc.c says so to the user). */
-#define OLDEST 205
-#define NEWEST 400
-
 struct rut_rb rb;
 
 static const size_t no_count = SIZE_MAX;
@@ -34,10 +30,9 @@ const char *rut_rb_load(void)
 #undef F
 	if (!rb.rb_cObject || !rb.ruby_version)
 		return "rb_cObject";
-	rb.version = (rb.ruby_version[0] - '0') * 100 + (rb.ruby_version[2] - '0');
-	if (rb.version < OLDEST || rb.version > NEWEST)
+	rb.abi = rut_abi_of((rb.ruby_version[0] - '0') * 100 + (rb.ruby_version[2] - '0'));
+	if (!rb.abi)
 		return "a Ruby from 2.5 to 4.0";
-	rb.jobs_on_ruby_threads = rb.version == 300;
 	rb.wakes_disturb = strcmp(rb.ruby_version, "4.0.0") == 0;
 #define F(required, ret, name, args)                                                               \
 	*(void **)&rb.name = dlsym(RTLD_DEFAULT, #name);                                           \
@@ -49,8 +44,6 @@ const char *rut_rb_load(void)
 		rut_hot.one_ractor = rb.ruby_single_main_ractor;
 	if (!rb.rb_postponed_job_register_one && !rb.rb_postponed_job_preregister)
 		return "rb_postponed_job_register_one";
-	/* rb_control_frame_t of vm_core.h, in the versions that were looked at */
-	rb.frame_words = rb.version == 301 ? 8 : rb.version == 207 || rb.version == 303 ? 7 : 0;
 	return NULL;
 }
 
@@ -159,13 +152,13 @@ const char *rut_rb_init(void)
 	if (rb.rb_funcallv(tracepoint, rb.rb_intern("method_defined?"), 1, &enable) != rb.qtrue)
 		return NULL; /* Ruby is still starting; again later */
 	rb.c_tracepoint = tracepoint;
-	if (rb.version >= 300)
+	if (rb.abi->has_ractors)
 		rb.c_ractor = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Ractor"));
 	rb.enable_args = rb.rb_hash_new();
 	rb.rb_gc_register_address(&rb.enable_args);
 	rb.rb_gc_register_address(&rb.c_tracepoint);
 	rut_gvl_watch_end();
-	rb.target = rb.version >= 206 && rb.rb_iseqw_new;
+	rb.target = rb.abi->target_hooks && rb.rb_iseqw_new;
 	gcs = rut_counter_of(rb.rb_gc_count);
 	if (gcs)
 		rut_hot.gcs = gcs;
@@ -199,8 +192,7 @@ void rut_gc_time_find(void)
 {
 	int failed = 0;
 
-	if (rb.version < 301 || rb.version > 302 || rut_hot.gcs == &no_count ||
-	    rut_hot.gc_ns != &no_time)
+	if (!rb.abi->gc_time_known || rut_hot.gcs == &no_count || rut_hot.gc_ns != &no_time)
 		return;
 	rb.rb_protect(find_body, 0, &failed);
 	if (failed)

@@ -12,6 +12,8 @@
 #ifndef RUT_AGENT_RB_H
 #define RUT_AGENT_RB_H
 
+#include "agent/ruby_abi.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -182,12 +184,10 @@ struct rut_rb {
 #define F(type, name) type *name;
 	RUT_RB_VARS(F)
 #undef F
-	int version;		   /* 301 for 3.1 */
-	unsigned frame_words;	   /* of a control frame; 0: not known */
+	const struct rut_abi *abi; /* what is so in this Ruby */
 	unsigned tp_word;	   /* of a tracepoint's data: where our own is; 0: not known */
 	bool tp_embedded;	   /* a tracepoint's data is in the object */
 	bool threads_move;	   /* all may, from one native thread to another (M:N) */
-	bool jobs_on_ruby_threads; /* who registers a job must be one, see gvl.h */
 	bool wakes_disturb;	   /* who is woken by Ruby does not sleep on, see gvl.h */
 	bool target;		   /* tracepoints can be enabled for one method */
 	VALUE qnil, qtrue;
@@ -280,12 +280,12 @@ const char *rut_str(VALUE str, size_t *ret_len);
 /* The frame of Ruby code that runs this C method, or is this one; NULL: ask Ruby for its line. */
 static inline const VALUE *rut_ruby_frame(const VALUE *cfp)
 {
-	for (int i = 0; i < RUT_FRAMES_UP; i++, cfp += rb.frame_words) {
+	for (int i = 0; i < RUT_FRAMES_UP; i++, cfp += rb.abi->frame_words) {
 		VALUE flags = *(const VALUE *)cfp[RUT_FRAME_EP];
 
 		if (!(flags & RUT_FRAME_C))
 			return cfp;
-		if ((flags & RUT_FRAME_TYPE) != RUT_FRAME_CFUNC || !rb.frame_words)
+		if ((flags & RUT_FRAME_TYPE) != RUT_FRAME_CFUNC || !rb.abi->frame_words)
 			return NULL;
 	}
 	return NULL;
@@ -300,7 +300,7 @@ static inline const VALUE *rut_ruby_frame(const VALUE *cfp)
 static inline const uintptr_t *rut_typed_data(VALUE v, const void **ret_type)
 {
 	const uintptr_t *w = (const uintptr_t *)v;
-	bool old = rb.version < 400, typed = old ? w[3] & 1 && !(w[3] & ~3ul) : w[0] & 0x40;
+	bool old = rb.abi->data_type_first, typed = old ? w[3] & 1 && !(w[3] & ~3ul) : w[0] & 0x40;
 
 	if ((w[0] & RUT_T_MASK) != RUT_T_DATA || !typed)
 		return NULL;

@@ -163,7 +163,7 @@ static bool counts_objects(const struct rut_session *s)
 /* Ruby keeps global hooks for each ractor: ours are the main one's (docs/ruby.md). */
 void rut_session_ractors(struct rut_session *s)
 {
-	if (s->used && (s->global || s->flags & RUT_AGENT_C_CALLS || rb.version >= 400 ||
+	if (s->used && (s->global || s->flags & RUT_AGENT_C_CALLS || rb.abi->hooks_by_ractor ||
 			!rut_session_counts_calls(s)))
 		s->table.hdr->ractors |= RUT_RACTORS_UNSEEN;
 }
@@ -175,7 +175,7 @@ void rut_session_go_global(struct rut_session *s)
 	VALUE was_disabled;
 
 	s->global = true;
-	if (rb.version > 205) {
+	if (!rb.abi->trips_over_half_made) {
 		rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0),
 			       rut_on_any_call);
 		return;
@@ -210,7 +210,7 @@ static VALUE hook_body(VALUE arg)
 		return rb.qnil;
 	}
 	if (counts_objects(s)) {
-		if (rb.version >= 302)
+		if (rb.abi->slot_sizes)
 			rut_slots_scan(&s->slots);
 		rut_session_raw(s, RUT_EVENT_NEWOBJ, rut_on_newobj);
 		return rb.qnil;

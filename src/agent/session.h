@@ -200,7 +200,7 @@ bool rut_session_wants_returns(const struct rut_session *s);
  */
 static inline bool rut_ractors_crash(void)
 {
-	return rb.version >= 300 && rb.version <= 302;
+	return rb.abi->ractors_crash;
 }
 
 #define RUT_REFUSED_RACTORS                                                                        \

@@ -123,7 +123,7 @@ static void stack_release(struct rut_stack *st)
  */
 static bool threads_move(void)
 {
-	return rb.version >= 303 && (rb.threads_move || !rut_single_ractor());
+	return rb.abi->threads_move && (rb.threads_move || !rut_single_ractor());
 }
 
 /* `seen`: calls whose frames are at this address or below are known. */

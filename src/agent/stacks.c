@@ -147,7 +147,7 @@ static void write_thread(struct rut_session *s, VALUE thread, VALUE main)
 	struct rut_running_frames frames = {.ec = NULL};
 	uint32_t n = 0;
 
-	if (rb.version >= 304 || !rut_running_frames(thread, &frames))
+	if (rb.abi->names_have_classes || !rut_running_frames(thread, &frames))
 		frames.ec = NULL;
 	for (long i = 0; locations != rb.qnil && n < RUT_EVENT_CALLERS; i++) {
 		VALUE location = rb.rb_ary_entry(locations, i);

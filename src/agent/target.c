@@ -63,7 +63,7 @@ static VALUE spare; /* Array; registered with the GC */
 
 static void spare_tracepoint(VALUE tp)
 {
-	if (rb.version > 300)
+	if (!rb.abi->keeps_tracepoints)
 		return;
 	if (!spare) {
 		spare = rb.rb_obj_hide(rb.rb_ary_new());
@@ -185,7 +185,8 @@ struct disable {
 
 static bool keeps_hooks(void)
 {
-	return rb.version == 206 || rb.version == 207 || (rb.version == 300 && rut_single_ractor());
+	return rb.abi->keeps_hooks == RUT_KEEPS_HOOKS ||
+	       (rb.abi->keeps_hooks == RUT_KEEPS_HOOKS_SINGLE && rut_single_ractor());
 }
 
 static void free_hooks(uint32_t *list, bool all)

@@ -276,7 +276,7 @@ static void on_gvl(uint32_t event, const void *data, void *session)
 const char *rut_record_hook(struct rut_session *s)
 {
 	uint32_t raise = (wants(s, RUT_KIND_RAISE) ? RUT_EVENT_RAISE : 0) |
-			 (wants(s, RUT_KIND_RESCUE) && rb.version >= 303 ? EVENT_RESCUE : 0);
+			 (wants(s, RUT_KIND_RESCUE) && rb.abi->has_rescue_event ? EVENT_RESCUE : 0);
 
 	if (raise)
 		rut_session_tp(s, raise, on_raise);
@@ -295,7 +295,7 @@ const char *rut_record_hook(struct rut_session *s)
 	if (wants(s, RUT_KIND_ALLOC)) {
 		if (rut_ractors_crash() && !rut_single_ractor())
 			return RUT_REFUSED_RACTORS;
-		if (rb.version >= 302)
+		if (rb.abi->slot_sizes)
 			rut_slots_scan(&s->slots);
 		rut_session_raw(s, RUT_EVENT_NEWOBJ, on_newobj);
 	}

@@ -20,18 +20,13 @@
 #include <sys/stat.h>
 
 #include "agent/abi.h"
+#include "agent/ruby_abi.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/proc.h"
 #include "ruby/role.h"
 #include "ruby/target.h"
-
-/* What the agent knows the inside of: an older or newer Ruby would be led astray. */
-#define OLDEST_MAJOR 2
-#define OLDEST_MINOR 5
-#define NEWEST_MAJOR 4
-#define NEWEST_MINOR 0
 
 void rut_ruby_proc_fini(struct rut_ruby_proc *p)
 {
@@ -175,7 +170,9 @@ static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int
 			const struct rut_err *reason)
 {
 	const struct rut_mapping *libc;
-	unsigned int major = 0, minor = 0;
+	/* What the agent knows the inside of: an older or newer Ruby would be led astray. */
+	int oldest = rut_abi_oldest()->version, newest = rut_abi_newest()->version;
+	int major = 0, minor = 0;
 	char text[600];
 
 	text[0] = 0;
@@ -183,17 +180,16 @@ static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int
 		return;
 	if (check < 0)
 		snprintf(text, sizeof(text), "%s", reason->msg);
-	else if (sscanf(p->version, "%u.%u", &major, &minor) == 2 &&
-		 (major < OLDEST_MAJOR || (major == OLDEST_MAJOR && minor < OLDEST_MINOR)))
+	else if (sscanf(p->version, "%d.%d", &major, &minor) == 2 && major * 100 + minor < oldest)
 		snprintf(text, sizeof(text),
 			 "process %d runs Ruby %s: that is too old, Ruby %d.%d is the oldest that "
 			 "can be traced",
-			 p->pid, p->version, OLDEST_MAJOR, OLDEST_MINOR);
-	else if (major > NEWEST_MAJOR || (major == NEWEST_MAJOR && minor > NEWEST_MINOR))
+			 p->pid, p->version, oldest / 100, oldest % 100);
+	else if (major * 100 + minor > newest)
 		snprintf(text, sizeof(text),
 			 "process %d runs Ruby %s: that is newer than what this version of rutile "
 			 "knows, Ruby %d.%d; look for a newer rutile",
-			 p->pid, p->version, NEWEST_MAJOR, NEWEST_MINOR);
+			 p->pid, p->version, newest / 100, newest % 100);
 	else if (rut_target_libc(t, &libc) == RUT_LIBC_MUSL)
 		snprintf(
 			text, sizeof(text),
