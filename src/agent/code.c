@@ -116,8 +116,9 @@ static struct rut_rec *rec_of(struct rut_session *s, uint32_t path, uint32_t lin
 		if (!recs_grow(&s->recs) && (!s->recs.slots || s->recs.count >= s->recs.mask))
 			return NULL;
 	slot = rec_slot(&s->recs, path, line, kind);
-	if (*slot)
-		return *slot;
+	r = *slot;
+	if (r)
+		return r;
 	r = rut_session_alloc(s, sizeof(*r));
 	if (!r)
 		return NULL;

@@ -316,7 +316,7 @@ static uint32_t add_node(struct tree *t, uint32_t parent, const struct rut_ruby_
 		return *link;
 	if (t->count == NODES_MAX)
 		return NO_NODE;
-	if (t->count == t->cap) {
+	if (!t->nodes || t->count == t->cap) {
 		uint32_t cap = t->cap ? t->cap * 2 : 16;
 		size_t at = link ? (size_t)((char *)link - (char *)t->nodes) : 0;
 		struct node *to = realloc(t->nodes, cap * sizeof(*to));
@@ -325,7 +325,7 @@ static uint32_t add_node(struct tree *t, uint32_t parent, const struct rut_ruby_
 			return NO_NODE;
 		t->nodes = to;
 		t->cap = cap;
-		link = link ? (uint32_t *)((char *)to + at) : NULL;
+		link = link ? (uint32_t *)(void *)((char *)to + at) : NULL;
 	}
 	t->nodes[t->count] = (struct node){method, NO_NODE, NO_NODE, 0, 0};
 	if (link)
@@ -455,7 +455,7 @@ static int by_ns(const void *a, const void *b)
 static void print_children(const struct tree *t, uint32_t node, int depth, int64_t whole_ns,
 			   struct rut_buf *out)
 {
-	struct child children[64];
+	struct child children[64] = {{0}};
 	size_t n = 0;
 	char d[32];
 

@@ -56,6 +56,7 @@ static int record(struct rut_live_source *s, const struct rut_cmd *cmd, const ch
 	if (!o)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	if (is_number(word) ? kill((pid_t)atoi(word), 0) < 0 && errno == ESRCH : !has_process(word))
+		/* cppcheck-suppress memleak ; the same */
 		return rut_err_set(err, ESRCH, "no session and no process is called '%s'", word);
 	rc = rut_record_option(cmd, o, is_number(word) ? 'p' : RUT_OPT_PROCNAME, word);
 	if (!rc && events)

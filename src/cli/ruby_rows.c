@@ -83,7 +83,7 @@ static void add_buckets(struct rut_row *to, const struct rut_ruby_row *r, bool f
 	if (!r->buckets)
 		return;
 	if (!to->sum)
-		to->sum = malloc(sizeof(*to->sum));
+		to->sum = calloc(1, sizeof(*to->sum));
 	if (!to->sum)
 		return;
 	if (!to->r.buckets)

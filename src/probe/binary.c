@@ -207,7 +207,7 @@ static int functions_in(const struct rut_elf_file *e, const struct rut_elf_file 
 		if (!s || strlen(s) >= sizeof(f.name) || fnmatch(pattern, s, 0) != 0 ||
 		    !to_offset(e, sym.st_value, &f.offset))
 			continue;
-		strcpy(f.name, s);
+		snprintf(f.name, sizeof(f.name), "%s", s);
 		f.address = sym.st_value;
 		if (*count % 64 == 0) {
 			void *more = reallocarray(*list, *count + 64, sizeof(**list));

@@ -405,10 +405,10 @@ static int round_of(struct rut_tracer *t, struct rut_tracee *p)
 	int rc = 0;
 
 	if (!o) {
-		rc = out_new(&p->out, p, t->record.dir, &t->record.clock);
-		if (rc)
+		rc = out_new(&o, p, t->record.dir, &t->record.clock);
+		if (rc || !o)
 			return rc;
-		o = p->out;
+		p->out = o;
 		o->pos = __atomic_load_n(&r->ctl->consumed, __ATOMIC_ACQUIRE);
 		o->lost_before = p->recorded ? __atomic_load_n(&r->ctl->lost, __ATOMIC_RELAXED) : 0;
 		t->record.totals.processes += !p->recorded;

@@ -227,7 +227,7 @@ void rut_root_apply(struct rut_tracer *t, struct rut_tracee *p)
 		return;
 	rut_ruby_proc_cwd(p->pid, cwd, sizeof(cwd));
 	if (proc.role != RUT_ROLE_FOREMAN_RAILS && proc.role != RUT_ROLE_FOREMAN_PROXY &&
-	    rut_root_find(&f, &proc, &in, &globs, &text) == 0 &&
+	    rut_root_find(&f, &proc, &in, &globs, &text) == 0 && globs.data &&
 	    t->filter_fixed + globs.len + 1 < RUT_AGENT_CONFIG - 2) {
 		memcpy(slot->config + t->filter_fixed, globs.data, globs.len);
 		slot->config[t->filter_fixed + globs.len] = 0;

@@ -87,7 +87,8 @@ bool rut_kernel_has_read_helper(void)
 {
 	const struct bpf_insn insns[] = {
 		{.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = 1, .src_reg = 10},
-		{.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = 1, .imm = -8},
+		/* BPF_ADD and BPF_K are 0 */
+		{.code = BPF_ALU64, .dst_reg = 1, .imm = -8},
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 2, .imm = 8},
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 3, .imm = 0},
 		{.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_probe_read_kernel},

@@ -139,6 +139,7 @@ static int look(struct rut_sites *s, const char *binary, look_fn fn, const char 
 		return rut_err_set(err, ENOMEM, "out of memory");
 	if (!pid) {
 		rc = rut_elf_find(binary, 0, files[0].path, sizeof(files[0].path), err);
+		/* cppcheck-suppress memleak ; it has a cleanup attribute */
 		return rc ? rc : fn(s, files[0].path, a, b, err);
 	}
 	n = mapped_files(pid, files, FILES_MAX);

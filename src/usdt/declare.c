@@ -234,7 +234,7 @@ static char *join_names(const struct rut_usdt_probe *probe, const char *const *n
 		bool good = is_identifier(names[i], len) &&
 			    at + len + (i > 0) <= RUTILE_USDT_ARG_NAMES_MAX;
 
-		for (unsigned k = 0; k < i && good; k++)
+		for (unsigned k = 0; k < i && good && names[i]; k++)
 			good = strcmp(names[i], names[k]) != 0;
 		if (!good) {
 			free(text);

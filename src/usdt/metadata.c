@@ -53,8 +53,8 @@ static bool is_identifier(const char *name, size_t len)
 /* The i-th of the names, if it is one and no other argument's; its length in *ret_len, 0: none. */
 static const char *argument_name(const struct rut_usdt_info *p, unsigned i, size_t *ret_len)
 {
-	const char *names[RUTILE_USDT_MAX_ARGS], *at = p->arg_names;
-	size_t lens[RUTILE_USDT_MAX_ARGS];
+	const char *names[RUTILE_USDT_MAX_ARGS] = {NULL}, *at = p->arg_names;
+	size_t lens[RUTILE_USDT_MAX_ARGS] = {0};
 
 	*ret_len = 0;
 	for (unsigned k = 0; k < p->n_types; k++) {

@@ -199,7 +199,7 @@ void rut_usdt_seats_from_env(struct rut_usdt_ctl *page, int fd)
 	    strlen(globs + 1) >= sizeof(seat->globs))
 		return;
 	memcpy(seat->notify, socket + 1, (size_t)(globs - socket) - 1);
-	strcpy(seat->globs, globs + 1);
+	memcpy(seat->globs, globs + 1, strlen(globs + 1) + 1);
 	seat->token = strtoull(text, NULL, 16);
 	seat->want = 1;
 	if (seat->token)

@@ -246,7 +246,7 @@ static void listen_on(struct rut_usdt_taps *t)
 	if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
 		return;
 	snprintf(t->rec.notify, sizeof(t->rec.notify), "rutile-usdt-%016" PRIx64, secret);
-	strcpy(at.sun_path + 1, t->rec.notify);
+	snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1, "%s", t->rec.notify);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	n = (int)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(t->rec.notify));
 	if (fd < 0 || bind(fd, (void *)&at, (socklen_t)n) || listen(fd, BACKLOG)) {

@@ -313,7 +313,8 @@ test_rotate() {
     cat bt2.out >>all
   done
   balanced all
-  ! "$RUTILE" stat t-* 2>&1 | grep -i 'bad'
+  "$RUTILE" stat t-* >stat.out 2>&1
+  if grep -i 'bad' stat.out; then return 1; fi
 }
 
 # A flight recorder: snapshots have the kernel's events and Ruby's of the same time.
@@ -337,19 +338,23 @@ test_flight() {
   "$RUTILE" status rf$$ | grep -q 'holds the events of Ruby'
   holder=$("$RUTILE" status rf$$ | sed -n 's/^process  *\([0-9]*\).*/\1/p')
   "$RUTILE" destroy rf$$
-  ! kill -0 "$holder" 2>/dev/null
+  if kill -0 "$holder" 2>/dev/null; then return 1; fi
   t_wait not_traced "$pid"
   kill -9 "$pid"
   wait "$pid" || :
 }
 # No slot of its agent is taken: the ring of a session is gone.
-not_traced() { ! ls -l "/proc/$1/fd" | grep -q memfd:rutile-ring; }
+not_traced() {
+  for t_fd in "/proc/$1/fd"/*; do
+    case $(readlink "$t_fd") in *memfd:rutile-ring*) return 1 ;; esac
+  done
+}
 
 test_bad() {
-  ! "$RUTILE" record -o t --ruby '1:calls' 2>err
+  if "$RUTILE" record -o t --ruby '1:calls' 2>err; then return 1; fi
   grep -q "unknown Ruby event in '1:calls'" err
-  ! "$RUTILE" record -o t --ruby ':call' 2>err
-  ! "$RUTILE" record -o t --ruby no-such-program 2>err
+  if "$RUTILE" record -o t --ruby ':call' 2>err; then return 1; fi
+  if "$RUTILE" record -o t --ruby no-such-program 2>err; then return 1; fi
   grep -qE "no-such-program|no Ruby process" err
   [ ! -e t ]
 }

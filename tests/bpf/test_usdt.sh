@@ -128,8 +128,10 @@ END
   "$RUTILE" record -o t -e "usdt:$P:pp:gamma(text:str,n),usdt:$P:pp:*,usdt:$P:*:alpha" -- ./many 7
   readers t >/dev/null
   sed -n 's/.* \([a-z]*:[a-z]*\): .*}, { \(.*\)}$/\1 \2/p' bt2.out | grep -v lttng_ >got
-  for i in $(seq 0 6); do echo "pp:alpha arg0 = $i, arg1 = $((100 + i)) "; done >want
-  for i in $(seq 0 13); do echo "pp:beta arg0 = $((1000 + i)) "; done >>want
+  {
+    for i in $(seq 0 6); do echo "pp:alpha arg0 = $i, arg1 = $((100 + i)) "; done
+    for i in $(seq 0 13); do echo "pp:beta arg0 = $((1000 + i)) "; done
+  } >want
   for i in $(seq 0 20); do
     word=$(echo zero one two | cut -d' ' -f$((i % 3 + 1)))
     echo "pp:gamma n = -$i, text = \"$word\" " | sed 's/-0/0/'

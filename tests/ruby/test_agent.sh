@@ -483,7 +483,7 @@ EOF
   TMPDIR=$T/tmp "$RUTILE" calls -- sh -c 'sh daemon.sh & until [ -s options ]; do sleep 0.05; done'
   [ -z "$(ls tmp)" ]
   touch ended
-  t_wait grep -qs done later
+  t_wait grep -qs "done" later
   cat options later
   [ "$(cat later)" = "$(printf 'with0\nwithout\ndone')" ]
   rm -f ended options later
@@ -493,7 +493,7 @@ EOF
   wait $! || :
   [ -n "$(ls tmp)" ]
   touch ended
-  t_wait grep -qs done later
+  t_wait grep -qs "done" later
   cat later
   [ "$(cat later)" = "$(printf 'with0\nwithout\ndone')" ]
 }

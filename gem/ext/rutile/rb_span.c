@@ -264,6 +264,30 @@ static VALUE run_span(VALUE name, VALUE attributes, VALUE traceparent)
 	return result;
 }
 
+static VALUE require_points(VALUE arg)
+{
+	return rb_require("rutile/span");
+}
+
+/*
+ * Declares the tracepoints at the first use: a program without spans has none of them. Where that
+ * fails (a ractor other than the main one) there are no spans yet.
+ */
+static bool has_points(void)
+{
+	static bool asked;
+	int state = 0;
+
+	if (NIL_P(begin_point) && !asked) {
+		asked = true;
+		rb_protect(require_points, Qnil, &state);
+		asked = !state;
+		if (state)
+			rb_set_errinfo(Qnil);
+	}
+	return !NIL_P(begin_point);
+}
+
 /*
  * Runs a block as a span: part of the span around it, or a trace of its own. While nobody traces
  * "span:begin" or "span:end" the block is called and nothing else is done.
@@ -281,7 +305,7 @@ static VALUE rutile_span(int argc, VALUE *argv, VALUE self)
 	if (argc < 1 || argc > 3)
 		rb_error_arity(argc, 1, 3);
 	rb_need_block();
-	if (NIL_P(begin_point) ||
+	if (!has_points() ||
 	    (!tracepoint_is_traced(begin_point) && !tracepoint_is_traced(end_point)))
 		return rb_yield(none);
 	return run_span(argv[0], argc > 1 ? argv[1] : Qnil, argc > 2 ? argv[2] : Qnil);
@@ -294,8 +318,8 @@ static VALUE rutile_span(int argc, VALUE *argv, VALUE self)
 static VALUE span_enabled(VALUE klass)
 {
 	(void)klass;
-	return !NIL_P(begin_point) && (tracepoint_is_traced(begin_point) ||
-				       tracepoint_is_traced(end_point))
+	return has_points() && (tracepoint_is_traced(begin_point) ||
+				tracepoint_is_traced(end_point))
 		       ? Qtrue
 		       : Qfalse;
 }

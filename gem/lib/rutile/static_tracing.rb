@@ -119,7 +119,6 @@ require 'rutile/configuration'
 require 'rutile/tracer'
 require 'rutile/tracers'
 require 'rutile/measure'
-require 'rutile/span'
 require 'rutile/control'
 
 Rutile::Control.start
