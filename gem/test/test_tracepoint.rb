@@ -363,6 +363,59 @@ class TracepointTest < Minitest::Test
     assert_includes ruby(code, File.expand_path('test_helper.rb', __dir__)), "[true, true, true]\ntrue"
   end
 
+  # Counted by what a recorder reads, and by the tracepoints that the main ractor finds.
+  def test_declared_in_a_ractor
+    skip 'no ractors in this Ruby' unless defined?(Ractor)
+    code = <<~'RUBY'
+      $VERBOSE = nil
+      require 'rutile/static_tracing'
+      require ARGV[0]
+      OLD = Rutile::Tracepoint.new('shared', 'old', Integer)
+      Rutile::Provider.register('hidden').disable
+      TestSupport.semaphore(OLD, 1)
+      ractors = 3.times.map do |n|
+        Ractor.new(n) do |n|
+          200.times { |i| Rutile::Tracepoint.new('shared', "of_#{n}_#{i}", Integer, String, names: %w[a b]) }
+          own = Rutile::Tracepoint.new("own_#{n}", 'x', Integer, strict: true)
+          hidden = Rutile::Tracepoint.new('hidden', "x#{n}", Integer)
+          old = Rutile::Tracepoint.new('shared', 'old', Integer) # the same probe
+          GC.start
+          Ractor.yield(own)
+          Ractor.receive
+          100.times { |i| own.fire(i) }
+          50.times { |i| old.fire(i) }
+          error = begin own.fire('x') rescue $!.class end
+          bad = [["a\nb", 'x', Integer], ['shared', 'a b', Integer], ['shared', 'y', Object]].map { |args| Rutile::Tracepoint.new(*args) rescue $!.class }
+          [own.fired, own.on?, hidden.on?, error, bad, (own.provider rescue $!.class)]
+        end
+      end
+      owns = ractors.map(&:take)
+      GC.start
+      TestSupport.semaphore(Rutile::Tracepoint.fetch('own_1', 'x'), 1)
+      ractors.each { |r| r.send(:go) }
+      results = ractors.map(&:take)
+      p results.map(&:first), results.map { |r| r.drop(1) }.uniq
+      p OLD.fired
+      ractors = nil
+      GC.start
+      p Rutile::Provider.fetch('shared').tracepoints.size, Rutile::Provider.fetch('own_2').tracepoints.keys
+      p owns[1].equal?(Rutile::Tracepoint.fetch('own_1', 'x')), owns[1].provider.paths.size
+      p fork { exit!(owns[1].fire(1) && Rutile::Tracepoint.new('shared', 'child').on?) }.then { |pid| Process.wait2(pid)[1].success? }
+      Rutile.disable!
+      p Rutile::Provider.all.flat_map { |provider| provider.tracepoints.values }.none?(&:on?)
+      p Ractor.new { Rutile::Tracepoint.new('late', 'x').on? }.take
+      Rutile.enable!
+      p Rutile::Tracepoint.fetch('late', 'x').on?
+      Rutile::Provider.fetch('own_0').destroy
+      p Ractor.new { Rutile::Tracepoint.new('own_0', 'x').on? }.take, owns[0].on?, Rutile::Provider.fetch('own_0').loaded?
+    RUBY
+    assert_equal [
+      '[0, 100, 0]', '[[true, false, Rutile::Tracepoint::InvalidArgumentError, [ArgumentError, ArgumentError, ' \
+                     'Rutile::Tracepoint::InvalidArgType], Ractor::IsolationError]]', '150', '601', '["x"]', 'true', '1', 'true',
+      'true', 'false', 'true', 'true', 'false', 'true'
+    ], ruby(code, File.expand_path('test_helper.rb', __dir__)).lines.map(&:chomp).reject { |line| line =~ /Run options|^# Running|^$/ }.first(14)
+  end
+
   def test_threads
     tp = point(Integer)
     traced(tp) do

@@ -10,12 +10,17 @@
 #include "rutile/usdt.h"
 
 /*
- * A provider of the library, kept alive by the Ruby object of the provider and by those of its
- * tracepoints: the collector frees these in any order.
+ * A provider of the library, kept alive by the Ruby objects of the provider and by those of its
+ * tracepoints: the collector frees these in any order. The Ruby objects of one provider, one for
+ * each ractor that declares in it, share the holder, which they find by the provider's name.
  */
 struct holder {
 	struct rutile_usdt_provider *provider; /* owned */
-	uint32_t refs;			       /* atomic: ractors */
+	int32_t enabled;		       /* atomic; by the main ractor; -1: not yet set */
+	/* Under the lock of rb_provider.c. */
+	uint32_t refs;
+	bool listed;
+	struct holder *next, *prev;
 };
 
 struct holder *holder_ref(struct holder *h);

@@ -61,6 +61,8 @@ module Rutile
 
       # @api private
       def environment
+        return Environment.new(ENV['RUTILE_TRACEPOINTS']) unless Rutile.main_ractor?
+
         @@environment ||= Environment.new(ENV['RUTILE_TRACEPOINTS']) # rubocop:disable Style/ClassVars
       end
     end

@@ -23,7 +23,7 @@ module Rutile
 
     private
 
-    def native_create(name)
+    def native_create(name, _main)
       return if name.match?(/\A[!-9;-~]{1,255}\z/)
 
       raise ArgumentError, "invalid provider name #{name.inspect}: 1 to 255 printable characters without blanks and colons"
@@ -34,6 +34,22 @@ module Rutile
     end
 
     def native_unload; end
+
+    def native_enabled?(otherwise)
+      otherwise
+    end
+
+    def native_enabled=(_enabled); end
+
+    class << self
+      private
+
+      def native_all_enabled=(_enabled); end
+
+      def native_hand_over(_tracepoint); end
+
+      def native_next_handed; end
+    end
   end
 
   class Tracepoint # :nodoc:

@@ -13,6 +13,8 @@ module Rutile
       # @return [Provider]
       def register(namespace)
         key = namespace.to_s
+        return new(key) unless Rutile.main_ractor?
+
         providers[key] || Rutile.exclusively { providers[key] ||= new(key) }
       end
 
@@ -56,17 +58,33 @@ module Rutile
         Tracepoint
       end
 
+      # Passes a tracepoint that another ractor declared to the main one, which adds it to its own when it
+      # next uses a provider.
+      # @api private
+      def hand_over(tracepoint)
+        native_hand_over(tracepoint) if Ractor.shareable?(tracepoint)
+      end
+
+      # @api private
+      def adopt
+        return unless Provider.equal?(self) && Rutile.main_ractor?
+
+        while (tracepoint = native_next_handed)
+          register(tracepoint.provider_name).add_tracepoint(tracepoint)
+        end
+      end
+
       private
 
       def providers
         @providers ||= {}
+        adopt
+        @providers
       end
     end
 
     # @return [String]
     attr_reader :namespace
-    # @return [Hash{String => Tracepoint}]
-    attr_reader :tracepoints
 
     alias name namespace
 
@@ -77,8 +95,19 @@ module Rutile
       @tracepoints = {}
       @batches = 0
       @methods = {}
-      native_create(@namespace)
-      @enabled = self.class.auto_enable?
+      main = Rutile.main_ractor?
+      native_create(@namespace, main)
+      if main
+        note_enabled(self.class.auto_enable?)
+      else
+        @enabled = native_enabled?(Configuration.environment.auto_enable?)
+      end
+    end
+
+    # @return [Hash{String => Tracepoint}]
+    def tracepoints
+      self.class.adopt
+      @tracepoints
     end
 
     # @overload add_tracepoint(name, *types, strict: false, names: nil)
@@ -110,17 +139,17 @@ module Rutile
     # Makes the tracepoints visible to tracers, also those that are added later.
     # @return [Boolean] false where tracing is not possible
     def enable
-      @enabled = true
+      note_enabled(true)
       publish
       each_tracepoint { |tp| tp.enable if Tracer.shows?(tp) }
-      @enabled = loaded? || @tracepoints.empty? || @batches.positive?
+      note_enabled(loaded? || @tracepoints.empty? || @batches.positive?)
     end
 
     # Hides the tracepoints. Tracers stay attached, and see them again after {#enable}.
     # @return [false]
     def disable
       each_tracepoint(&:disable)
-      @enabled = false
+      note_enabled(false)
     end
 
     # @return [Boolean]
@@ -163,9 +192,14 @@ module Rutile
 
     private
 
+    def note_enabled(enabled)
+      self.native_enabled = enabled
+      @enabled = enabled
+    end
+
     # Those that are there now: other threads may add more meanwhile.
     def each_tracepoint(&block)
-      @tracepoints.values.each(&block) # rubocop:disable Style/HashEachMethods
+      tracepoints.values.each(&block) # rubocop:disable Style/HashEachMethods
     end
 
     def publish

@@ -30,6 +30,7 @@ module Rutile
     # @return [true]
     def enable!
       Tracers.enable!
+      Provider.send(:native_all_enabled=, true)
       Provider.enable!
       @enabled = true
     end
@@ -39,6 +40,7 @@ module Rutile
     # @return [false]
     def disable!
       Tracers.disable!
+      Provider.send(:native_all_enabled=, false)
       Provider.disable!
       @enabled = false
     end
@@ -73,11 +75,19 @@ module Rutile
     # Prints a message on standard error, once.
     # @api private
     def say(message)
+      return warn("rutile: #{message}") unless main_ractor?
+
       @said ||= {}
       return if @said[message]
 
       @said[message] = true
       warn("rutile: #{message}")
+    end
+
+    # Whether the caller may use what the main ractor alone may: class variables, unshareable objects.
+    # @api private
+    def main_ractor?
+      !defined?(::Ractor) || ::Ractor.current.equal?(::Ractor.main)
     end
 
     # Whether an exception is meant for the application, although code raised it that runs only while

@@ -4,7 +4,9 @@ module Rutile
   # One named moment of a program, with typed values. {#fire} and {#enabled?} are in C: while nobody
   # traces they cost what the call of an empty method costs.
   #
-  # A tracepoint is frozen and may be used by any thread and any ractor.
+  # A tracepoint is frozen and may be declared and used by any thread and any ractor. In other ractors than
+  # the main one only the tracepoint itself is there: {#provider}, {fetch} and the class {Provider} belong to
+  # the main one, which knows the tracepoints of all.
   class Tracepoint
     # There is no tracepoint of that name.
     class TracepointMissingError < StandardError; end
@@ -60,6 +62,7 @@ module Rutile
       native_name_args(names.map(&:to_s)) if names
       provider.add_tracepoint(self)
       freeze if freeze?
+      self.class.provider_class.hand_over(self) unless Rutile.main_ractor?
     end
 
     # @return [Provider]
