@@ -3,8 +3,9 @@
  * librutile-usdt: static tracepoints (USDT) created while a program runs.
  *
  * A program names a provider, adds probes with typed arguments, and loads the provider. From then
- * on bpftrace, bcc, perf, SystemTap, gdb and rutile find the probes in the process as if they had
- * been compiled in with <sys/sdt.h>. A probe that nobody traces costs one load:
+ * on bpftrace, bcc, perf, SystemTap and rutile find the probes in the process as if they had been
+ * compiled in with <sys/sdt.h>. gdb lists them when it is given the ELF file, of which
+ * rutile_usdt_provider_path() returns the path. A probe that nobody traces costs one load:
  *
  *	struct rutile_usdt_provider *p;
  *	struct rutile_usdt_probe *paid;
