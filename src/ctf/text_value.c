@@ -97,6 +97,12 @@ static size_t utf8_len(const unsigned char *s, size_t len)
 	return n;
 }
 
+/* U+0080 to U+009F: control characters for terminals, like those below 32. */
+static bool is_c1(const unsigned char *s, size_t len)
+{
+	return len > 1 && s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0;
+}
+
 static char *escape_json(char *p, const unsigned char *s, size_t len, size_t *ret_used)
 {
 	static const char from[] = "\b\f\n\r\t\"\\", to[] = "bfnrt\"\\";
@@ -106,6 +112,8 @@ static char *escape_json(char *p, const unsigned char *s, size_t len, size_t *re
 	*ret_used = n ? n : 1;
 	if (!n) /* not text: the replacement character */
 		return p + sprintf(p, "\\ufffd");
+	if (is_c1(s, n))
+		return p + sprintf(p, "\\u%04x", s[1]);
 	if (n > 1) {
 		memcpy(p, s, n);
 		return p + n;
@@ -123,6 +131,19 @@ static char *escape_json(char *p, const unsigned char *s, size_t len, size_t *re
 	return p + sprintf(p, "\\u%04x", s[0]);
 }
 
+/* As it is, but for the C1 control characters; bytes that are not UTF-8 too, as babeltrace2 does.
+ */
+static char *put_high(char *p, const unsigned char *s, size_t len, size_t *ret_used)
+{
+	size_t n = utf8_len(s, len);
+
+	*ret_used = n ? n : 1;
+	if (is_c1(s, n))
+		return p + sprintf(p, "\\u%04x", s[1]);
+	memcpy(p, s, *ret_used);
+	return p + *ret_used;
+}
+
 void rut_text_string(struct rut_text_out *o, const struct rut_text_style *style, const char *str,
 		     size_t len)
 {
@@ -137,7 +158,9 @@ void rut_text_string(struct rut_text_out *o, const struct rut_text_style *style,
 	for (size_t i = 0; i < len;) {
 		size_t used = 1;
 
-		if (!needs_escape(s[i], style->json))
+		if (s[i] >= 0x80 && !style->json)
+			p = put_high(p, s + i, len - i, &used);
+		else if (!needs_escape(s[i], style->json))
 			*p++ = (char)s[i];
 		else if (style->json)
 			p = escape_json(p, s + i, len - i, &used);

@@ -277,8 +277,23 @@ d = json.load(open("json", encoding="utf-8"))
 assert d["streams"][0]["path"] == "caf\u00e9-\x1b[31m-\ufffd/channel_0", d'
 }
 
+# Terminals obey U+0080 to U+009F (here CSI, U+009B) as they obey ESC: only text passes as it is.
+c1_controls_are_escaped() {
+  printf '1_000 0 tick s="caf\303\251 \302\2331m \302\240 \360\237\246\200"\n' | python3 "$SRC/tests/mktrace" trace
+  "$RUTILE" view trace >out
+  LC_ALL=C cat -v out
+  LC_ALL=C grep -qF "$(printf 's = "caf\303\251 \\u009b1m \302\240 \360\237\246\200"')" out
+  "$RUTILE" view --json trace >json
+  LC_ALL=C not grep -q "$(printf '\302\233')" json
+  python3 -c '
+import json
+s = json.load(open("json", encoding="utf-8"))["fields"]["s"]
+assert s == "caf\u00e9 \u009b1m \u00a0 \U0001f980", s'
+}
+
 t_case "stat counts what babeltrace2 prints" stat_counts_what_babeltrace2_prints
 t_case "paths that are not plain" names_are_anybodys_bytes
+t_case "C1 control characters are escaped" c1_controls_are_escaped
 t_case "a closed pipe ends quietly" a_closed_pipe_ends_quietly
 t_case "what is no trace is refused" what_is_no_trace_is_refused
 t_done
