@@ -160,7 +160,7 @@ int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 {
 	va_list ap;
 
-	fprintf(stderr, "rutile %s: ", cmd->name);
+	fprintf(stderr, "rutile %s: %s", cmd->name, cmd->where ? cmd->where : "");
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
@@ -170,7 +170,7 @@ int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 
 int rut_fail(const struct rut_cmd *cmd, const struct rut_err *err)
 {
-	fprintf(stderr, "rutile %s: %s\n", cmd->name, err->msg);
+	fprintf(stderr, "rutile %s: %s%s\n", cmd->name, cmd->where ? cmd->where : "", err->msg);
 	return RUT_EXIT_FAIL;
 }
 

@@ -37,6 +37,8 @@ struct rut_cmd {
 	/* argv[0] is the name under which the verb was called. Returns the exit code. */
 	int (*run)(const struct rut_cmd *cmd, int argc, char **argv);
 	const char *group; /* heading in the list of verbs */
+	/* In a copy of a verb that reads a file: "FILE, line 3: ", begins its messages; or NULL. */
+	const char *where;
 };
 
 /* All verbs, ends with NULL. */

@@ -32,13 +32,18 @@ struct service {
 
 static int read_profile(struct service *s, const char *name, struct rut_record_opts *o)
 {
-	char path[512];
+	char path[RUT_PATH_MAX], where[RUT_PATH_MAX + 2];
+	struct rut_cmd there = *s->cmd;
 	int rc;
 
-	snprintf(path, sizeof(path), "%s/%s.conf", s->dir, name);
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s.conf", s->dir, name) >= sizeof(path))
+		return rut_usage_error(s->cmd, "the name '%s' is too long", path);
+	snprintf(where, sizeof(where), "%s: ", path);
+	there.where = where;
 	*o = (struct rut_record_opts){0};
-	snprintf(o->conf.name, sizeof(o->conf.name), "%s", name);
-	rc = rut_profile_read(s->cmd, path, o);
+	rc = rut_record_session_name(&there, o, name);
+	if (!rc)
+		rc = rut_profile_read(s->cmd, path, o);
 	if (rc)
 		return rc;
 	if (o->flight && o->output.pattern[0])

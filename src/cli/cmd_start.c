@@ -19,7 +19,7 @@ static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc,
 		if (id == RUT_ARGS_POSITIONAL && o->conf.name[0])
 			return rut_usage_error(cmd, "one name only, not '%s' too", a.value);
 		if (id == RUT_ARGS_POSITIONAL)
-			snprintf(o->conf.name, sizeof(o->conf.name), "%s", a.value);
+			rc = rut_record_session_name(cmd, o, a.value);
 		else if (id == RUT_OPT_PROFILE && !rut_record_is_hz(a.value))
 			rc = rut_profile_read(cmd, a.value, o);
 		else if (id == 'o')

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "session/dynamic.h"
+#include "session/pin.h"
 
 static int bad_value(const struct rut_cmd *cmd, const char *what, const char *value)
 {
@@ -75,6 +76,17 @@ static int add_procname(const struct rut_cmd *cmd, struct rut_record_opts *o, co
 		return 0;
 	}
 	return rut_usage_error(cmd, "more than 8 --procname");
+}
+
+int rut_record_session_name(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *name)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	/* Before it is copied, which would cut it. */
+	if (rut_session_check_name(name, &err) < 0)
+		return rut_usage_error(cmd, "%s", err.msg);
+	snprintf(o->conf.name, sizeof(o->conf.name), "%s", name);
+	return 0;
 }
 
 /* 0.1 to 100 percent; a '%' behind it may stand. */
@@ -249,16 +261,53 @@ void rut_record_defaults(struct rut_record_opts *o)
 	snprintf(o->conf.events, sizeof(o->conf.events), "%s", rut_selection_default);
 }
 
+/*
+ * A '#' behind white space, outside "quotes", begins a comment; backslashes before it make it a
+ * part of the value. Returns where the '#' or those backslashes are, or NULL.
+ */
+static char *find_mark(char *text, char *value)
+{
+	bool quoted = false;
+
+	for (char *p = value; p < text; p++)
+		quoted ^= *p == '"' && (p == value || p[-1] != '\\');
+	for (char *p = text; *p; p++) {
+		char before = p > value ? p[-1] : ' ';
+
+		if (*p == '"' && before != '\\')
+			quoted = !quoted;
+		if (!quoted && (before == ' ' || before == '\t') && p[strspn(p, "\\")] == '#')
+			return p;
+	}
+	return NULL;
+}
+
+/* Removes the comment, one backslash of each "\#", and white space at the end. */
+static void trim_value(char *value)
+{
+	char *p = value, *end;
+
+	while ((p = find_mark(p, value)) && *p == '\\') {
+		memmove(p, p + 1, strlen(p));
+		p += strspn(p, "\\") + 1;
+	}
+	end = p ? p : value + strlen(value);
+	while (end > value && strchr(" \t", end[-1]))
+		end--;
+	*end = '\0';
+}
+
 /* "yes" and "no" for flags. Returns 0, 1 for "no", RUT_EXIT_USAGE. */
-static int flag_value(const struct rut_cmd *cmd, const char *path, int line, const char *value)
+static int flag_value(const struct rut_cmd *cmd, const char *value)
 {
 	if (!strcmp(value, "yes") || !strcmp(value, "no"))
 		return value[0] == 'n';
-	return rut_usage_error(cmd, "%s, line %d: yes or no, not '%s'", path, line, value);
+	return rut_usage_error(cmd, "yes or no, not '%s'", value);
 }
 
-static int apply_line(const struct rut_cmd *cmd, const char *path, int number, char *line,
-		      struct rut_record_opts *o)
+/* Counts the line in `ret_options` when it holds an option. */
+static int apply_line(const struct rut_cmd *cmd, char *line, struct rut_record_opts *o,
+		      int *ret_options)
 {
 	char *key = line + strspn(line, " \t"), *value, *end;
 	const struct rut_opt *opt = rut_start_options;
@@ -268,20 +317,19 @@ static int apply_line(const struct rut_cmd *cmd, const char *path, int number, c
 		return 0;
 	value = strchr(key, '=');
 	if (!value)
-		return rut_usage_error(cmd, "%s, line %d: no '='", path, number);
+		return rut_usage_error(cmd, "no '='");
 	for (end = value; end > key && strchr(" \t", end[-1]); end--)
 		;
 	*end = '\0';
 	value += 1 + strspn(value + 1, " \t");
-	for (end = value + strlen(value); end > value && strchr(" \t", end[-1]); end--)
-		;
-	*end = '\0';
+	trim_value(value);
 	while (opt->name && (strcmp(opt->name, key) != 0 || opt->id == RUT_OPT_PROFILE))
 		opt++;
 	if (!opt->name)
-		return rut_usage_error(cmd, "%s, line %d: unknown option '%s'", path, number, key);
+		return rut_usage_error(cmd, "unknown option '%s'", key);
+	++*ret_options;
 	if (!opt->arg) {
-		rc = flag_value(cmd, path, number, value);
+		rc = flag_value(cmd, value);
 		return rc == 1 ? 0 : rc ? rc : rut_record_option(cmd, o, opt->id, NULL);
 	}
 	return opt->id == 'o' ? rut_record_output(cmd, o, value)
@@ -291,21 +339,65 @@ static int apply_line(const struct rut_cmd *cmd, const char *path, int number, c
 int rut_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_record_opts *o)
 {
 	_cleanup_file_ FILE *f = fopen(path, "re");
-	char line[2048];
-	int number = 0;
+	_cleanup_free_ char *line = NULL;
+	struct rut_cmd there = *cmd;
+	size_t size = 0;
+	ssize_t len;
+	int number = 0, options = 0;
+	char where[RUT_PATH_MAX];
 
 	if (!f)
 		return rut_usage_error(cmd, "cannot open '%s': %s", path, strerror(errno));
-	while (fgets(line, sizeof(line), f)) {
+	there.where = where;
+	while (errno = 0, (len = getline(&line, &size, f)) >= 0) {
 		int rc;
 
-		number++;
+		snprintf(where, sizeof(where), "%.900s, line %d: ", path, ++number);
+		if (strlen(line) != (size_t)len)
+			return rut_usage_error(&there, "a NUL byte: this is not a text file");
 		line[strcspn(line, "\n")] = '\0';
-		rc = apply_line(cmd, path, number, line, o);
+		rc = apply_line(&there, line, o, &options);
 		if (rc)
 			return rc;
 	}
+	if (!feof(f))
+		return rut_usage_error(cmd, "cannot read '%s': %s", path, strerror(errno));
+	if (!options)
+		return rut_usage_error(cmd, "no options in the profile '%s'", path);
 	return 0;
+}
+
+/* A line that trim_value() reads back as it was. */
+static void write_value(FILE *out, const char *name, const char *value)
+{
+	_cleanup_free_ char *copy = strdup(value);
+	char *at = copy, *mark;
+
+	fprintf(out, "%s = ", name);
+	while (at && (mark = find_mark(at, copy))) {
+		size_t len = strspn(mark, "\\") + 1;
+
+		fprintf(out, "%.*s\\%.*s", (int)(mark - at), at, (int)len, mark);
+		at = mark + len;
+	}
+	fprintf(out, "%s\n", at ? at : value);
+}
+
+/* The options of Ruby events are kept as lines "NAME = VALUE". */
+static void write_ruby(FILE *out, const char *lines)
+{
+	char name[32], value[sizeof(((struct rut_record_conf *)0)->ruby)];
+
+	while (*lines) {
+		size_t len = strcspn(lines, " ");
+
+		snprintf(name, sizeof(name), "%.*s", (int)len, lines);
+		lines += len + 3;
+		len = strcspn(lines, "\n");
+		snprintf(value, sizeof(value), "%.*s", (int)len, lines);
+		lines += len + 1;
+		write_value(out, name, value);
+	}
 }
 
 void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
@@ -313,20 +405,20 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 {
 	fprintf(out, "# rutile start %s --profile THIS_FILE\n", conf->name);
 	if (output->pattern[0])
-		fprintf(out, "output = %s\n", output->pattern);
+		write_value(out, "output", output->pattern);
 	else
 		fprintf(out, "flight = yes\n");
-	fprintf(out, "event = %s\n", conf->events);
-	fputs(conf->ruby, out);
+	write_value(out, "event", conf->events);
+	write_ruby(out, conf->ruby);
 	for (size_t i = 0; i < RUT_CTX_COUNT; i++)
 		if (conf->contexts & rut_contexts[i].bit)
 			fprintf(out, "context = %s\n", rut_contexts[i].name);
 	for (size_t i = 0; i < 8 && conf->comms[i][0]; i++)
-		fprintf(out, "procname = %.16s\n", conf->comms[i]);
+		write_value(out, "procname", conf->comms[i]);
 	if (conf->filter[0])
-		fprintf(out, "filter = %s\n", conf->filter);
+		write_value(out, "filter", conf->filter);
 	if (conf->cgroup[0])
-		fprintf(out, "cgroup = %s\n", conf->cgroup);
+		write_value(out, "cgroup", conf->cgroup);
 	if (conf->buffer_bytes)
 		fprintf(out, "buffer = %llu\n", (unsigned long long)conf->buffer_bytes);
 	if (conf->subbuf_bytes)

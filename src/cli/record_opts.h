@@ -92,6 +92,9 @@ extern const struct rut_opt rut_start_options[];
 int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
 		      const char *value);
 
+/* Names the session. Returns 0, or RUT_EXIT_USAGE after a message when no session can have it. */
+int rut_record_session_name(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *name);
+
 /* Is this argument of --profile a number of samples a second, not a file? */
 bool rut_record_is_hz(const char *value);
 
@@ -99,8 +102,9 @@ bool rut_record_is_hz(const char *value);
 int rut_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value);
 
 /*
- * Reads a profile: lines "OPTION = VALUE", with the long names of the options of `start`; '#'
- * begins a comment. Returns 0 or RUT_EXIT_USAGE after a message with file and line.
+ * Reads a profile: lines "OPTION = VALUE", with the long names of the options of `start`; '#' at
+ * the begin of a line or behind white space begins a comment, "\#" stands for itself. A file
+ * without options is refused. Returns 0 or RUT_EXIT_USAGE after a message with file and line.
  */
 int rut_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_record_opts *o);
 

@@ -130,7 +130,60 @@ test_bad_profile() {
   printf 'flight = perhaps\n' >p
   if "$RUTILE" start ${S}a --profile p 2>err; then return 1; fi
   grep -q "line 1: yes or no" err
+  printf '# a size\nflight = yes\nbuffer = much # of it\n' >p
+  not "$RUTILE" start ${S}a --profile p 2>err
+  grep -q "p, line 3: bad size 'much'" err
+  printf 'flight = yes\nevent = no_such_event\n' >p
+  not "$RUTILE" start ${S}a --profile p 2>err
+  grep -q "p, line 2: no event is called 'no_such_event'" err
+  printf 'flight = yes\0\n' >p
+  not "$RUTILE" start ${S}a --profile p 2>err
+  grep -q "p, line 1: .*not a text file" err
   if "$RUTILE" service start --dir /nowhere nothing 2>err; then return 1; fi
+}
+
+# A directory, an empty file and a file whose name no session can have are named, and start nothing.
+test_odd_profiles() {
+  need_bpf
+  long=$(printf '%064d' 0)
+  mkdir -p d d/${S}a.conf
+  printf '# nothing yet\n' >d/${S}b.conf
+  printf 'flight = yes\nevent = sched_switch\n' | tee "d/a b.conf" >"d/$long.conf"
+  for what in a b; do
+    not "$RUTILE" start $S$what --flight --profile d/$S$what.conf 2>>err
+  done
+  for action in check start; do
+    rc=0
+    "$RUTILE" service $action --dir d 2>>err || rc=$?
+    [ $rc = 2 ]
+  done
+  cat err
+  [ "$(grep -c "cannot read 'd/${S}a.conf': Is a directory" err)" = 3 ]
+  [ "$(grep -c "no options in the profile 'd/${S}b.conf'" err)" = 3 ]
+  [ "$(grep -c "d/a b.conf: 'a b' cannot be a session's name" err)" = 2 ]
+  [ "$(grep -c "d/$long.conf: '$long' cannot be a session's name" err)" = 2 ]
+  not "$RUTILE" start $long --flight -e sched_switch 2>err
+  grep -q "'$long' cannot be a session's name: .* at most 63" err
+  not "$RUTILE" status ${long%0}
+}
+
+# Comments end lines; what is written by `save` is read as it was, a '#' in a value too.
+test_comments() {
+  need_bpf
+  printf 'flight = yes # of course\nevent=sched_switch\t# and no more\nbuffer = 4M #\n' >p
+  printf 'procname = a \\# b# "c"  # d\nprocname = "e # f\nfilter = prev_comm != "x # y" # z\n' >>p
+  "$RUTILE" start ${S}a --profile p
+  "$RUTILE" save ${S}a >saved
+  "$RUTILE" destroy ${S}a
+  cat saved
+  grep -qx 'event = sched_switch' saved
+  grep -qx 'procname = a \\# b# "c"' saved
+  grep -qx 'procname = "e # f' saved
+  grep -qx 'filter = prev_comm != "x # y"' saved
+  "$RUTILE" start ${S}a --profile saved
+  "$RUTILE" save ${S}a >again
+  "$RUTILE" destroy ${S}a
+  diff saved again
 }
 
 test_init_script() {
@@ -149,5 +202,7 @@ t_case "service check attaches nothing" test_check_only_loads
 t_case "logs of the service and of sessions" test_logs
 t_case "a saved profile gives the same session" test_save
 t_case "mistakes in a profile are named with their line" test_bad_profile
+t_case "profiles that are no profiles, and names that are no names" test_odd_profiles
+t_case "comments at the end of lines" test_comments
 t_case "the LSB script" test_init_script
 t_done
