@@ -363,6 +363,15 @@ static void describe(struct rut_recorder *r, uint32_t shift, uint32_t count)
 	__atomic_store_n(&m->anchor.magic, RUT_META_MAGIC, __ATOMIC_RELEASE);
 }
 
+/* A program that only follows forks records nothing. */
+static bool records_anything(const struct rut_recorder *r)
+{
+	for (uint32_t i = 0; i < r->meta->ndynamic; i++)
+		if (r->meta->dynamic[i].id)
+			return true;
+	return rut_selection_any(&r->conf.selection);
+}
+
 static int build(struct rut_recorder *r, struct rut_err *err)
 {
 	bool was_any = rut_selection_any(&r->conf.selection);
@@ -389,8 +398,10 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 	rut_rubies_scan(r);
 	for (size_t i = 0; i < RUT_PROBES_MAX && r->conf.probes[i][0] && !rc; i++)
 		rc = rut_dynamic_try(r, r->conf.probes[i], err);
-	if (!rc && !r->nobjects && (was_any || r->conf.probes[0][0]))
-		rc = rut_err_set(err, ENOENT, "nothing is left to record");
+	if (!rc && !records_anything(r) && (was_any || r->conf.probes[0][0]))
+		rc = rut_err_set(err, ENOENT,
+				 "nothing is left to record: none of the events can be recorded "
+				 "here");
 	if (!rc)
 		rc = rut_filter_check_names(&r->filter_names, err);
 	if (!rc)

@@ -217,6 +217,16 @@ test_refusals() {
   grep -q "has no function 'nothing'" err
   if "$RUTILE" record -o u --strict -e "nosuch:thing" --duration 0.1 2>err; then return 1; fi
   grep -q "no tracepoints 'nosuch:" err
+  # The program that follows the command's children records nothing.
+  for events in nosuch:thing "uprobe:$PWD/prog:nothing,nosuch:thing"; do
+    rc=0
+    "$RUTILE" record -o u -e "$events" -- touch ran 2>err || rc=$?
+    cat err
+    [ $rc = 1 ]
+    grep -q "'nosuch:thing' is not recorded" err
+    grep -q 'nothing is left to record' err
+    [ ! -e ran ]
+  done
   if "$RUTILE" record -o u --strict -e "usdt:/etc/passwd:a:b" --duration 0.1 2>err; then return 1; fi
   grep -q 'no 64-bit ELF file' err
   [ ! -e u ]
