@@ -140,6 +140,12 @@ static uint64_t first_record_ns(const struct rut_writer *w)
 	return first;
 }
 
+void rut_consumer_log_folders(struct rut_consumer *c)
+{
+	c->log_folders = true;
+	rut_info("writes to '%s'", c->writer.path);
+}
+
 static int open_folder(struct rut_consumer *c, const char *path, struct rut_err *err)
 {
 	struct rut_meta *m = c->recorder->meta;
@@ -161,6 +167,8 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 		c->closed_packets = c->total_packets;
 		c->closed_records = c->total_records;
 		rut_writer_finish(&c->writer, c->end_ns);
+		if (c->log_folders)
+			rut_info("ended '%s'", c->writer.path);
 		rut_writer_close(&c->writer);
 	}
 	if (c->recorder->conf.mode == RUT_RING_DISCARD)
@@ -168,6 +176,8 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 	rut_writer_stacks_begin(&next, first_record_ns(&next));
 	c->end_ns = 0;
 	c->writer = next;
+	if (c->log_folders)
+		rut_info("writes to '%s'", path);
 	c->clock.begin_ns = next.begin_ns ? next.begin_ns : begin;
 	c->clock.offset_ns = m->clock_offset_ns;
 	for (size_t i = 0; i < c->ncompanions; i++) {
@@ -488,6 +498,8 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 
 			n = n < 0 ? n : rc;
 		}
+		if (c->log_folders)
+			rut_info("ended '%s'", c->writer.path);
 	}
 	add_up(c);
 	rut_consumer_abandon(c);

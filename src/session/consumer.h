@@ -35,6 +35,7 @@ struct rut_consumer {
 	struct rut_trace_clock clock; /* of this folder */
 	char **folders;		      /* those written, oldest first; owned */
 	size_t nfolders;
+	bool log_folders;
 	int sleep_ms;
 };
 
@@ -55,6 +56,9 @@ int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
  */
 int rut_consumer_accompany(struct rut_consumer *c, const struct rut_companion *companion,
 			   struct rut_err *err);
+
+/* From now on each folder that is begun or ended is logged; the present one is begun. */
+void rut_consumer_log_folders(struct rut_consumer *c);
 
 /* From now on what programs map is noticed, where stacks are recorded. */
 void rut_consumer_follow_mappings(struct rut_consumer *c);

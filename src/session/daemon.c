@@ -78,17 +78,6 @@ static void report(struct rut_meta *m, int rc, const struct rut_err *err, int *l
 	*last = rc;
 }
 
-/* Each folder that is begun is in the log. */
-static void tell_folder(const char *path)
-{
-	static char last[RUT_PATH_MAX];
-
-	if (!strcmp(last, path))
-		return;
-	rut_info("writes to '%s'", path);
-	snprintf(last, sizeof(last), "%s", path);
-}
-
 /* What is beside the kernel's events stops and goes on with them. */
 static void follow_state(const struct rut_companion *companions, size_t count,
 			 const struct rut_meta *m, bool *running)
@@ -108,6 +97,7 @@ static void daemon_loop(struct rut_consumer *c)
 	bool running = true;
 	int rc, last = 0;
 
+	rut_consumer_log_folders(c);
 	rut_consumer_statedump(c);
 	while (!daemon_stop) {
 		uint32_t wanted = __atomic_load_n(&m->rotate_wanted, __ATOMIC_ACQUIRE);
@@ -122,7 +112,6 @@ static void daemon_loop(struct rut_consumer *c)
 			__atomic_store_n(&m->rotate_done, wanted, __ATOMIC_RELEASE);
 		}
 		rut_budget_follow(&budget, c->recorder);
-		tell_folder(m->current);
 		poll(NULL, 0, c->sleep_ms);
 	}
 	rc = rut_consumer_close(c, &err);

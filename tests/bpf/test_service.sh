@@ -107,6 +107,22 @@ test_logs() {
   [ "$(stat -c %a log/${S}b.log)" = 640 ]
 }
 
+# Each iteration of the process's loop switches folders (every = 1ns); a request to rotate in the same
+# iteration switches again. Each folder is in the log, once as begun and once as ended.
+test_log_of_folders() {
+  need_bpf
+  export RUTILE_LOG_DIR=$PWD/log
+  mkdir out
+  "$RUTILE" start ${S}b -o "$PWD/out/t" --every 1ns -e sched_process_exec
+  for i in $(seq 10); do "$RUTILE" rotate ${S}b; done >/dev/null
+  "$RUTILE" destroy ${S}b
+  find "$PWD/out" -mindepth 1 -maxdepth 1 | sort >made
+  for what in "writes to" ended; do
+    sed -n "s/.* info: $what '\(.*\)'\$/\1/p" log/${S}b.log | sort >logged
+    diff made logged
+  done
+}
+
 test_save() {
   need_bpf
   profiles
@@ -200,6 +216,7 @@ test_init_script() {
 t_case "service: check, start, status, restart, stop" test_service
 t_case "service check attaches nothing" test_check_only_loads
 t_case "logs of the service and of sessions" test_logs
+t_case "the log has every folder" test_log_of_folders
 t_case "a saved profile gives the same session" test_save
 t_case "mistakes in a profile are named with their line" test_bad_profile
 t_case "profiles that are no profiles, and names that are no names" test_odd_profiles
