@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -114,10 +115,39 @@ static int parse(const struct rut_cmd *cmd, struct record *rec, int argc, char *
 	return 0;
 }
 
+/*
+ * The file that execvp() would run. It is looked for before recording begins: a command is recorded
+ * from its first execve on, and the failed ones of a search are none of its own. The name itself
+ * when there is no such file: execvp() knows the reason.
+ */
+static const char *find_program(const char *name, char *ret, size_t size)
+{
+	const char *dir = getenv("PATH");
+	char standard[256];
+
+	if (!dir && confstr(_CS_PATH, standard, sizeof(standard)) <= sizeof(standard))
+		dir = standard;
+	if (!*name || strchr(name, '/'))
+		return name;
+	while (dir) {
+		size_t len = strcspn(dir, ":");
+		struct stat st;
+		/* An empty one is the current folder. */
+		int n = snprintf(ret, size, "%.*s%s%s", (int)len, dir, len ? "/" : "./", name);
+
+		if (n > 0 && (size_t)n < size && !stat(ret, &st) && S_ISREG(st.st_mode) &&
+		    !faccessat(AT_FDCWD, ret, X_OK, AT_EACCESS))
+			return ret;
+		dir = dir[len] ? dir + len + 1 : NULL;
+	}
+	return name;
+}
+
 /* Forks the command; it waits until go_fd is written to. */
 static int prepare_command(struct record *rec, struct rut_err *err)
 {
-	const char *slash = strrchr(rec->command[0], '/');
+	const char *slash = strrchr(rec->command[0], '/'), *program;
+	char path[PATH_MAX];
 	int fds[2];
 	char c;
 
@@ -128,12 +158,13 @@ static int prepare_command(struct record *rec, struct rut_err *err)
 		return rut_err_errno(err, errno, "cannot start '%s'", rec->command[0]);
 	if (!rec->child) {
 		close(fds[1]);
+		program = find_program(rec->command[0], path, sizeof(path));
 		/* No longer one of rutile's own processes, whose calls are not recorded. */
 		prctl(PR_SET_NAME, slash ? slash + 1 : rec->command[0]);
 		if (read(fds[0], &c, 1) != 1)
 			_exit(127);
 		rut_record_static_command(&rec->statics);
-		execvp(rec->command[0], rec->command);
+		execvp(program, rec->command);
 		fprintf(stderr, "rutile record: cannot run '%s': %s\n", rec->command[0],
 			strerror(errno));
 		_exit(127);

@@ -321,6 +321,29 @@ test_every_call() {
   python3 "$SRC/tests/bpf/every_call.py" calls bt2.out
 }
 
+# The search for the command is not its own doing. What execvp() does besides holds: a script without
+# "#!" is run by sh, and the name that it was called by is the command's.
+test_command_is_found_before() {
+  need_bpf
+  mkdir none empty late
+  printf 'echo "script $0"\n' >late/low-script
+  chmod +x late/low-script
+  mkdir none/low-script
+  : >empty/low-script
+  PATH="$PWD/none:/nowhere:$PWD/empty:$PWD/late:$PATH" "$RUTILE" record -o t -e syscall:execve -- low-script >out
+  cat out
+  grep -qx "script $PWD/late/low-script" out
+  readers t >/dev/null
+  sed -n 's/.*syscall_entry_execve: .*filename = "\([^"]*\)".*/\1/p' bt2.out >calls
+  printf '%s\n' "$PWD/late/low-script" /bin/sh | diff - calls
+  "$RUTILE" record -o u -e syscall:execve -- sh -c 'echo "$0"' >out
+  grep -qx sh out
+  rc=0
+  "$RUTILE" record -o v -e syscall:execve -- low-nothing 2>err || rc=$?
+  [ $rc = 127 ]
+  grep -q "cannot run 'low-nothing': No such file" err
+}
+
 # Unknown calls are recorded where all calls are, or by their own name.
 test_unknown_calls() {
   need_bpf
@@ -461,6 +484,7 @@ t_case "events lost and recorded add up to those that happened" test_losses
 t_case "32-bit calls have their own names and arguments" test_compat
 t_case "a call of any number is in the trace, and every reader can read it" test_every_call
 t_case "unknown calls are recorded when they are asked for" test_unknown_calls
+t_case "the search for a command is not recorded" test_command_is_found_before
 t_case "a command that never leaves its CPU is known to the analyses" test_short_command
 t_case "every stream lasts from the begin to the end" test_range
 t_case "rutile's own calls are not in the trace" test_own_calls_are_absent
