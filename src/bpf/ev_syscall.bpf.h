@@ -311,6 +311,39 @@ static __noinline int exit_slow(void *ctx, struct pt_regs *regs, __u32 nr, long 
 	return store_scratch(ctx, s, d->exit_id, at);
 }
 
+/* Threads in a call whose exit will have lost its number: the row of the call. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u32);
+} numberless SEC(".maps");
+
+static __noinline int note_number(__u32 row)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+
+	bpf_map_update_elem(&numberless, &tid, &row, BPF_ANY);
+	return 0;
+}
+
+/* The row of an exit with the number -1. */
+static __noinline __u32 noted_row(void)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	__u32 *row = bpf_map_lookup_elem(&numberless, &tid);
+
+	return row ? *row : RUT_SYSCALL_ROW_OTHER;
+}
+
+static __noinline int forget_number(void)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+
+	bpf_map_delete_elem(&numberless, &tid);
+	return 0;
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 {
@@ -327,6 +360,8 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 		return 0;
 	if (conf.filters & RUT_FILTER_PID && d->flags & RUT_SYSCALL_EXEC)
 		note_exec();
+	if (d->flags & RUT_SYSCALL_NUMBERLESS)
+		note_number(nr);
 	if (!(d->flags & RUT_SYSCALL_ENTRY) || !syscall_allowed())
 		return 0;
 	if (!d->entry_id)
@@ -364,7 +399,11 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	struct rut_slot slot;
 	unsigned char *p;
 
+	if (nr == RUT_SYSCALL_ROW_OTHER && (__s32)regs->orig_ax == -1)
+		nr = noted_row();
 	d = bpf_map_lookup_elem(&syscalls, &nr);
+	if (d && d->flags & RUT_SYSCALL_NUMBERLESS)
+		forget_number();
 	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed())
 		return 0;
 	if (unread_count && d->str[0])

@@ -575,6 +575,7 @@ enum rut_syscall_flags {
 	RUT_SYSCALL_ENTRY = 1,
 	RUT_SYSCALL_EXIT = 2,
 	RUT_SYSCALL_EXEC = 8,
+	RUT_SYSCALL_NUMBERLESS = 16, /* its exit has the number -1 */
 };
 
 /* After the arguments: a decoded socket address. Variable parts follow: v4, v6, path. */

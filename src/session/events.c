@@ -106,6 +106,16 @@ static bool select_event(struct rut_selection *sel, uint32_t id, const char *wor
 }
 
 /*
+ * The kernel makes these calls itself, in a program that is probed: they are the recorder's doing
+ * more often than the program's, and are selected by their full names only.
+ */
+static bool is_of_probes(uint32_t nr)
+{
+	return !is_compat(nr) && syscalls[nr].name &&
+	       (!strcmp(syscalls[nr].name, "uprobe") || !strcmp(syscalls[nr].name, "uretprobe"));
+}
+
+/*
  * "syscall:GLOB" means entry and exit, of 32-bit programs too; "syscall_entry_GLOB" and
  * "compat_syscall_entry_GLOB" one of them.
  */
@@ -126,6 +136,8 @@ static bool select_syscall(struct rut_selection *sel, uint32_t nr, const char *w
 	uint8_t bits = 0;
 
 	if (!syscalls[nr].name)
+		return false;
+	if (on && is_of_probes(nr) && (!strcmp(word, "syscall") || strpbrk(word, "*?[")))
 		return false;
 	if (!strcmp(word, "syscall"))
 		bits = RUT_SYSCALL_ENTRY | RUT_SYSCALL_EXIT;
@@ -351,6 +363,8 @@ void rut_syscall_describe(struct rut_syscall_desc *ret, uint32_t nr)
 		d.slow_exit = d.peer != 0;
 		if (!strncmp(syscalls[nr].name, "execve", 6))
 			d.flags |= RUT_SYSCALL_EXEC;
+		if (is_of_probes(nr))
+			d.flags |= RUT_SYSCALL_NUMBERLESS;
 		rut_parts_describe(&d, syscalls[nr].name);
 	}
 	d.slow_exit |= is_compat(nr);

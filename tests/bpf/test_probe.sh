@@ -232,6 +232,45 @@ test_refusals() {
   [ ! -e u ]
 }
 
+# The calls that the kernel makes for a probe are not the program's; by their own names they are there.
+# The program makes them itself too, so that every kernel has some.
+test_calls_of_probes() {
+  need_bpf
+  [ "$(uname -m)" = x86_64 ] || t_skip "x86-64 only"
+  cat >called.c <<'END'
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+__attribute__((noinline)) int half(int n) { __asm__(""); return n / 2; }
+int main(void)
+{
+  int n = 0;
+  signal(SIGILL, _exit);
+  for (int i = 0; i < 100; i++) n += half(i);
+  syscall(SYS_getpgid, 0);
+  syscall(336);
+  syscall(335);
+  return n < 0;
+}
+END
+  cc -O1 -o called called.c
+  for events in syscall 'syscall:*' all,!sched_switch; do
+    rm -rf t
+    "$RUTILE" record -o t -e "$events,uprobe:$PWD/called:half,uretprobe:$PWD/called:half" -- ./called || true
+    readers t >/dev/null
+    [ "$(grep -c 'uretprobe:half' bt2.out)" = 100 ]
+    grep -q syscall_entry_getpgid bt2.out
+    not grep -E 'syscall_(entry|exit)_(uprobe|uretprobe|unknown)' bt2.out
+  done
+  "$RUTILE" record -o u -e "syscall:uprobe,syscall_entry_uretprobe" -- ./called || true
+  readers u >/dev/null
+  grep -q syscall_entry_uprobe bt2.out
+  grep -q syscall_entry_uretprobe bt2.out
+  "$RUTILE" record -o v -e "syscall:uretprobe,uretprobe:$PWD/called:half" -- ./called || true
+  readers v >/dev/null
+  not grep syscall_exit_unknown bt2.out
+}
+
 # A probe at two places, of which the kernel takes one: it is refused, and neither records.
 test_half_attached() {
   build
@@ -269,6 +308,7 @@ t_case "tracepoints by their tracefs format are exact" test_tracepoint
 t_case "no two events have one name" test_names
 t_case "strings of tracepoints" test_tracepoint_strings
 t_case "samples" test_profile
+t_case "the calls that the kernel makes for probes" test_calls_of_probes
 t_case "what does not exist is named" test_refusals
 t_case "a probe that can be attached to some of its places only" test_half_attached
 t_done

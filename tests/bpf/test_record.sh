@@ -311,12 +311,12 @@ test_every_call() {
   need_bpf
   [ "$(uname -m)" = x86_64 ] || t_skip "x86-64 only"
   cc -O2 -o every_call "$SRC/tests/bpf/every_call.c"
-  "$RUTILE" record -o t -e syscall --context tid --buffer 64M -- ./every_call >calls 2>err
+  "$RUTILE" record -o t -e syscall,syscall:uprobe,syscall:uretprobe --context tid --buffer 64M -- ./every_call >calls 2>err
   grep -q ' 0 events lost$' err
   readers t >/dev/null
   python3 "$SRC/tests/bpf/every_call.py" calls bt2.out
   # Through the programs that have a place for a filter, which are others.
-  "$RUTILE" record -o f -e syscall --context tid --buffer 64M --filter '$ctx.tid != 1' -- ./every_call >calls
+  "$RUTILE" record -o f -e syscall,syscall:uprobe,syscall:uretprobe --context tid --buffer 64M --filter '$ctx.tid != 1' -- ./every_call >calls
   readers f >/dev/null
   python3 "$SRC/tests/bpf/every_call.py" calls bt2.out
 }
