@@ -77,7 +77,7 @@ struct rut_record_thread {
 	uint32_t tid;
 } __attribute__((packed));
 
-#define RUT_RECORD_GC_MAJORS(F) F(nofree) F(oldgen) F(shady) F(force)
+#define RUT_RECORD_GC_MAJORS(F) F(nofree) F(oldgen) F(shady) F(force) F(oldmalloc)
 #define RUT_RECORD_GC_BYS(F)	F(newobj) F(malloc) F(method) F(capi) F(stress)
 
 enum rut_record_gc_major {

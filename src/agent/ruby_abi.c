@@ -12,7 +12,9 @@
 #define SINCE_2_7 SINCE_2_6, .has_definemethod = true
 #define SINCE_3_0 SINCE_2_7, .has_ractors = true
 #define SINCE_3_2 SINCE_3_0, .array_embed_mask = 127, .slot_sizes = true
-#define SINCE_3_3 SINCE_3_2, .promoted_mask = 0x20, .threads_move = true, .has_rescue_event = true
+#define SINCE_3_3                                                                                  \
+	SINCE_3_2, .promoted_mask = 0x20, .threads_move = true, .has_rescue_event = true,          \
+		   .gvl_event_has_thread = true
 
 static const struct rut_abi rows[] = {
 	{

@@ -46,6 +46,7 @@ struct rut_abi {
 	bool threads_move;
 	/* TracePoint :rescue, feature 19572. */
 	bool has_rescue_event;
+	bool gvl_event_has_thread; /* rb_internal_thread_event_data_t */
 	/* Where the time that GCs have taken is, is known (rb.c). */
 	bool gc_time_known;
 	/* Labels of frames have the class of the method, feature 19117. */

@@ -425,6 +425,9 @@ void rut_stack_on_thread_end(VALUE tp, void *session)
 	if (st)
 		stack_release(st);
 	rut_stack_cache.stack[s->index] = NULL;
+	/* Another thread may get both addresses: its records are not this one's. */
+	if (s->whose.ec == ta->ec)
+		s->whose.ec = NULL;
 }
 
 void rut_stack_describe(const struct rut_session *s, struct rut_agent_stacks *ret)

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define EVENT_THREAD_BEGIN 0x0400u
-#define EVENT_RESCUE	   0x20000u
+#define EVENT_RESCUE	   0x4000u
 #define EVENT_GC_START	   0x400000u
 #define EVENT_GC_END_MARK  0x800000u
 #define EVENT_GC_END_SWEEP 0x1000000u
@@ -242,7 +242,7 @@ static void on_gc(VALUE index, struct rut_trace_arg *ta)
 
 /* ---- threads and the GVL ---- */
 
-static void write_thread(struct rut_session *s, uint16_t id)
+static void write_thread(struct rut_session *s, uint16_t id, uint32_t tid)
 {
 	struct rut_record_thread *e;
 	uint64_t pos, ns;
@@ -253,7 +253,7 @@ static void write_thread(struct rut_session *s, uint16_t id)
 	if (!e)
 		return;
 	e->header = RUT_RECORD_HEADER(id, ns);
-	e->tid = tid_here();
+	e->tid = tid;
 	rut_ring_commit(&s->ring, pos, sizeof(*e));
 }
 
@@ -261,16 +261,54 @@ static void on_thread(VALUE tp, void *session)
 {
 	const struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
 
-	write_thread(session, ta->event == EVENT_THREAD_BEGIN ? RUT_RECORD_THREAD_START
-							      : RUT_RECORD_THREAD_EXIT);
+	write_thread(session,
+		     ta->event == EVENT_THREAD_BEGIN ? RUT_RECORD_THREAD_START
+						     : RUT_RECORD_THREAD_EXIT,
+		     tid_here());
+}
+
+/*
+ * Which native thread runs a thread of Ruby's. From 3.3 on READY may be reported by the thread that
+ * wakes another one, which the event's data names; the other two events are the thread's own. A
+ * slot that two threads want is the later one's: the earlier one's next wait has no record.
+ */
+#define THREADS 4096
+
+static struct {
+	uintptr_t thread;
+	uint32_t tid;
+} threads[THREADS];
+
+static uint32_t tid_of(uint32_t event, const void *data)
+{
+	uintptr_t thread = data && rb.abi->gvl_event_has_thread ? *(const uintptr_t *)data : 0;
+	unsigned i = (unsigned)(thread * 0x9e3779b97f4a7c15ull >> 40) % THREADS;
+	uint32_t tid;
+
+	if (!thread)
+		return tid_here();
+	if (event == THREAD_READY) {
+		tid = __atomic_load_n(&threads[i].tid, __ATOMIC_RELAXED);
+		return __atomic_load_n(&threads[i].thread, __ATOMIC_ACQUIRE) == thread ? tid : 0;
+	}
+	tid = tid_here();
+	__atomic_store_n(&threads[i].thread, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&threads[i].tid, tid, __ATOMIC_RELEASE);
+	__atomic_store_n(&threads[i].thread, thread, __ATOMIC_RELEASE);
+	return tid;
 }
 
 /* Without the GVL. The hook is taken away under a lock that waits for those that run. */
 static void on_gvl(uint32_t event, const void *data, void *session)
 {
-	write_thread(session, event == THREAD_READY	? RUT_RECORD_GVL_WAIT
-			      : event == THREAD_RESUMED ? RUT_RECORD_GVL_HAVE
-							: RUT_RECORD_GVL_RELEASE);
+	uint32_t tid = tid_of(event, data);
+
+	if (tid)
+		write_thread(session,
+			     event == THREAD_READY     ? RUT_RECORD_GVL_WAIT
+			     : event == THREAD_RESUMED ? RUT_RECORD_GVL_HAVE
+						       : RUT_RECORD_GVL_RELEASE,
+			     tid);
 }
 
 const char *rut_record_hook(struct rut_session *s)

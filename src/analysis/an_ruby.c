@@ -95,36 +95,52 @@ static const struct rut_lami_column top_columns[] = {
 static const struct rut_lami_class top_class =
 	RUT_LAMI_CLASS("per-method", "Calls by method", top_columns);
 
+/* What of the call is in this report: it may have begun before. */
+static struct rut_hook_ruby_call clip(const struct rut_hook_ruby_call *h, int64_t begin_ns)
+{
+	struct rut_hook_ruby_call c = *h;
+	int64_t ns;
+
+	if (c.begin_ns >= begin_ns)
+		return c;
+	c.begin_ns = begin_ns;
+	ns = c.end_ns - begin_ns;
+	c.self_ns = c.self_ns > ns ? ns : c.self_ns;
+	c.cpu_ns = c.cpu_ns > ns ? ns : c.cpu_ns;
+	c.self_cpu_ns = c.self_cpu_ns > ns ? ns : c.self_cpu_ns;
+	return c;
+}
+
 static void add_call(void *arg, const void *data)
 {
-	const struct rut_hook_ruby_call *h = data;
 	struct top *top = arg;
+	const struct rut_hook_ruby_call h = clip(data, top->base.begin_ns);
 	const struct rut_conf *conf = top->base.run->conf;
-	int64_t ns = h->end_ns - h->begin_ns;
+	int64_t ns = h.end_ns - h.begin_ns;
 	struct method_stats *m;
 
-	if (!rut_ruby_wanted(conf, h->thread, h->tid, h->pid) ||
+	if (!rut_ruby_wanted(conf, h.thread, h.tid, h.pid) ||
 	    (conf->has_min && (double)ns < conf->min_ns) ||
 	    (conf->has_max && (double)ns > conf->max_ns))
 		return;
-	m = rut_ordered_add(&top->methods, (uint64_t)h->method->index + 1, sizeof(*m));
+	m = rut_ordered_add(&top->methods, (uint64_t)h.method->index + 1, sizeof(*m));
 	if (!m)
 		return;
 	if (!m->is_init) {
 		m->is_init = true;
-		m->method = h->method;
+		m->method = h.method;
 		(void)rut_stat_init(&m->each, rut_stat_keep(conf));
 	}
 	rut_stat_add(&m->each, ns);
-	m->self_ns += h->self_ns;
-	if (h->outermost)
+	m->self_ns += h.self_ns;
+	if (h.outermost)
 		m->total_ns += ns;
-	if (h->cpu_ns < 0)
+	if (h.cpu_ns < 0)
 		return;
 	top->has_cpu = true;
-	m->self_cpu_ns += h->self_cpu_ns;
-	if (h->outermost)
-		m->cpu_ns += h->cpu_ns;
+	m->self_cpu_ns += h.self_cpu_ns;
+	if (h.outermost)
+		m->cpu_ns += h.cpu_ns;
 }
 
 static void add_running(void *arg, const struct rut_hook_ruby_call *call)
@@ -383,13 +399,15 @@ static void on_end(void *arg, const void *data)
 	const struct rut_hook_ruby_call *h = data;
 	struct slow *slow = arg;
 	const struct rut_conf *conf = slow->base.run->conf;
-	struct builder *b = rut_ordered_get(&slow->builders, fiber_key(h->tid, h->fiber));
+	struct builder *b =
+		rut_ordered_add(&slow->builders, fiber_key(h->tid, h->fiber), sizeof(*b));
 	int64_t ns = h->end_ns - h->begin_ns;
 	uint32_t node;
 
-	if (!b || h->depth >= b->path_cap)
+	if (!b)
 		return;
-	node = b->path[h->depth];
+	/* It may have begun before this report did. */
+	node = h->depth < b->path_cap ? b->path[h->depth] : NO_NODE;
 	if (node < b->tree.count) {
 		b->tree.nodes[node].calls++;
 		b->tree.nodes[node].total_ns += ns;

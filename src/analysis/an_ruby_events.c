@@ -201,8 +201,7 @@ const struct rut_analysis rut_analysis_rubyalloc = {
 
 /* ---- rubygc ---- */
 
-#define BYS    6 /* enum rut_record_gc_by */
-#define MAJORS 5
+#define BYS 6 /* enum rut_record_gc_by */
 
 struct gc_process {
 	int64_t pid;

@@ -11,7 +11,8 @@
 struct frame {
 	const struct rut_ruby_method *method;
 	int64_t begin_ns, cpu_ns;	    /* when it began, by both clocks */
-	int64_t inner_ns, inner_cpu_ns;	    /* of callees and of other fibers */
+	int64_t inner_ns;		    /* of callees and of other fibers */
+	int64_t inner_cpu_ns;		    /* of callees */
 	const struct rut_ruby_method *last; /* the callee that returned last, and when */
 	int64_t last_end_ns, last_end_cpu_ns;
 };
@@ -24,17 +25,26 @@ struct ruby_thread {
 	struct fiber *last;
 };
 
+struct process;
+
 struct fiber {
 	struct ruby_thread *thread;
+	struct process *process;
 	uint32_t number;
 	struct frame *frames; /* owned */
 	uint32_t count, cap;
 	int64_t out_ns,
-		out_cpu_ns; /* when its thread went to another fiber; RUT_NO_TIME: it runs */
+		out_cpu_ns;  /* when its thread went to another fiber; RUT_NO_TIME: it runs */
+	int64_t away_cpu_ns; /* that other fibers of its thread used meanwhile */
 };
 
 struct process {
 	int64_t pid;
+	/*
+	 * It is in another PID namespace: its thread numbers are not those of the kernel's events,
+	 * and another such process may have the same ones.
+	 */
+	bool foreign;
 	struct rut_ruby_method **methods; /* owned array, by number; borrowed methods */
 	size_t cap;
 };
@@ -73,14 +83,22 @@ static bool wanted(const struct rut_state *st)
 
 /* ---- threads and their CPU time ---- */
 
-static struct ruby_thread *thread_of(struct rut_state *st, struct rut_ruby *m, int64_t tid)
+static uint64_t thread_key(const struct process *p, int64_t tid)
 {
-	struct ruby_thread *t = rut_map_get(&m->threads, (uint64_t)tid + 1);
+	return (p && p->foreign ? (uint64_t)p->pid << 32 : 0) + (uint64_t)tid + 1;
+}
+
+/* `p` NULL: as the kernel's events number it. */
+static struct ruby_thread *thread_of(struct rut_state *st, struct rut_ruby *m,
+				     const struct process *p, int64_t tid)
+{
+	uint64_t key = thread_key(p, tid);
+	struct ruby_thread *t = rut_map_get(&m->threads, key);
 
 	if (t)
 		return t;
 	t = calloc(1, sizeof(*t));
-	if (!t || rut_map_put(&m->threads, (uint64_t)tid + 1, t)) {
+	if (!t || rut_map_put(&m->threads, key, t)) {
 		free(t);
 		st->failed = true;
 		return NULL;
@@ -98,14 +116,20 @@ void rut_state_ruby_switch(struct rut_state *st, int64_t ts_ns, int64_t prev_tid
 	if (!m)
 		return;
 	m->has_cpu = true;
-	t = prev_tid ? thread_of(st, m, prev_tid) : NULL;
+	t = prev_tid ? thread_of(st, m, NULL, prev_tid) : NULL;
 	if (t && t->since_ns != RUT_NO_TIME)
 		t->cpu_ns += ts_ns - t->since_ns;
 	if (t)
 		t->since_ns = RUT_NO_TIME;
-	t = next_tid ? thread_of(st, m, next_tid) : NULL;
+	t = next_tid ? thread_of(st, m, NULL, next_tid) : NULL;
 	if (t)
 		t->since_ns = ts_ns;
+}
+
+/* Without a word of where it is. */
+static int64_t cpu_at(const struct rut_ruby *m, const struct ruby_thread *t, int64_t ts_ns)
+{
+	return !m->has_cpu ? 0 : t->cpu_ns + (t->since_ns == RUT_NO_TIME ? 0 : ts_ns - t->since_ns);
 }
 
 /* A thread that makes a record is on a CPU, also before the first switch says so. */
@@ -116,6 +140,14 @@ static int64_t cpu_now(const struct rut_ruby *m, struct ruby_thread *t, int64_t 
 	if (t->since_ns == RUT_NO_TIME)
 		t->since_ns = ts_ns;
 	return t->cpu_ns + (ts_ns - t->since_ns);
+}
+
+/* The time on a CPU that a fiber has used; another one of its thread may run. */
+static int64_t fiber_cpu(const struct rut_ruby *m, const struct fiber *f, int64_t ts_ns)
+{
+	int64_t cpu = f->out_ns != RUT_NO_TIME ? f->out_cpu_ns : cpu_at(m, f->thread, ts_ns);
+
+	return cpu - f->away_cpu_ns;
 }
 
 /* ---- streams and fibers ---- */
@@ -169,18 +201,19 @@ static struct fiber *fiber_of(struct rut_state *st, struct rut_ruby *m, uint32_t
 		return f;
 	f = calloc(1, sizeof(*f));
 	if (f)
-		f->thread = thread_of(st, m, tid);
+		f->thread = thread_of(st, m, m->streams[stream].process, tid);
 	if (!f || !f->thread || rut_map_put(&m->fibers, key, f)) {
 		free(f);
 		st->failed = true;
 		return NULL;
 	}
 	f->number = number;
+	f->process = m->streams[stream].process;
 	f->out_ns = RUT_NO_TIME;
 	return f;
 }
 
-enum { SWITCH_TID, SWITCH_FIBER };
+enum { SWITCH_TID, SWITCH_FIBER, SWITCH_PID };
 
 static void ruby_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 			const struct rut_state_class *c)
@@ -191,6 +224,10 @@ static void ruby_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 
 	if (!s)
 		return;
+	/* The packet has the number that the process knows itself by. */
+	if (rut_ctf_ref_ok(&c->f[SWITCH_PID]) &&
+	    rut_ctf_i64(ev, &c->f[SWITCH_PID]) != s->process->pid)
+		s->process->foreign = true;
 	f = fiber_of(st, m, ev->stream->index, rut_ctf_i64(ev, &c->f[SWITCH_TID]),
 		     (uint32_t)rut_ctf_u64(ev, &c->f[SWITCH_FIBER]));
 	s->fiber = f;
@@ -203,9 +240,9 @@ static void ruby_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	}
 	if (f->out_ns != RUT_NO_TIME && f->count) {
 		f->frames[f->count - 1].inner_ns += ev->ts_ns - f->out_ns;
-		f->frames[f->count - 1].inner_cpu_ns +=
-			cpu_now(m, f->thread, ev->ts_ns) - f->out_cpu_ns;
 	}
+	if (f->out_ns != RUT_NO_TIME)
+		f->away_cpu_ns += cpu_now(m, f->thread, ev->ts_ns) - f->out_cpu_ns;
 	f->out_ns = RUT_NO_TIME;
 	f->thread->last = f;
 }
@@ -232,6 +269,8 @@ static struct rut_ruby_method *intern_method(struct rut_state *st, struct rut_ru
 	method = calloc(1, sizeof(*method));
 	if (to)
 		m->methods = to;
+	if (to)
+		to[id] = to[id + 1] = NULL;
 	if (!to || !method) {
 		free(method);
 		st->failed = true;
@@ -311,6 +350,12 @@ static const struct rut_ruby_method *method_of(struct rut_state *st, struct rut_
 
 /* ---- calls ---- */
 
+static struct rut_thread *kernel_thread(const struct rut_state *st, const struct process *p,
+					int64_t tid)
+{
+	return p->foreign ? NULL : rut_map_get(&st->tids, (uint64_t)tid + 1);
+}
+
 static bool outermost(const struct fiber *f, uint32_t at)
 {
 	for (uint32_t i = 0; i < at; i++)
@@ -329,7 +374,7 @@ static struct rut_hook_ruby_call call_at(const struct rut_state *st, const struc
 		.pid = p->pid,
 		.tid = f->thread->tid,
 		.fiber = f->number,
-		.thread = rut_map_get(&st->tids, (uint64_t)f->thread->tid + 1),
+		.thread = kernel_thread(st, p, f->thread->tid),
 		.method = fr->method,
 		.self_ns = now_ns - fr->begin_ns - fr->inner_ns,
 		.cpu_ns = -1,
@@ -338,8 +383,8 @@ static struct rut_hook_ruby_call call_at(const struct rut_state *st, const struc
 		.outermost = outermost(f, at),
 	};
 
-	if (st->ruby->has_cpu) {
-		h.cpu_ns = cpu_now(st->ruby, f->thread, now_ns) - fr->cpu_ns;
+	if (st->ruby->has_cpu && !p->foreign) {
+		h.cpu_ns = fiber_cpu(st->ruby, f, now_ns) - fr->cpu_ns;
 		h.self_cpu_ns = h.cpu_ns - fr->inner_cpu_ns;
 	}
 	return h;
@@ -367,9 +412,9 @@ static void call(struct rut_state *st, const struct rut_ctf_event *ev,
 		f->frames = to;
 		f->cap = cap;
 	}
-	f->frames[f->count++] = (struct frame){.method = method,
-					       .begin_ns = ev->ts_ns,
-					       .cpu_ns = cpu_now(m, f->thread, ev->ts_ns)};
+	cpu_now(m, f->thread, ev->ts_ns);
+	f->frames[f->count++] = (struct frame){
+		.method = method, .begin_ns = ev->ts_ns, .cpu_ns = fiber_cpu(m, f, ev->ts_ns)};
 	if (st->hooks[RUT_HOOK_RUBY_BEGIN].n) {
 		const struct rut_hook_ruby_begin h = {
 			ev->ts_ns,	s->process->pid,
@@ -434,6 +479,7 @@ static void ended(struct rut_state *st, const struct rut_ctf_event *ev,
 	/* It was running before the trace began. */
 	if (!at)
 		return;
+	cpu_now(m, f->thread, ev->ts_ns);
 	while (f->count > at)
 		drop(st, s->process, f);
 	h = call_at(st, s->process, f, at - 1, ev->ts_ns);
@@ -467,13 +513,9 @@ void rut_ruby_running(struct rut_state *st, int64_t now_ns,
 	rut_map_each(&st->ruby->fibers, slot)
 	{
 		struct fiber *f = slot->value;
-		const struct process *p = NULL;
 
-		for (size_t i = 0; i < st->ruby->nstreams && f->count; i++)
-			if (st->ruby->streams[i].process && st->ruby->streams[i].fiber == f)
-				p = st->ruby->streams[i].process;
 		if (f->count)
-			running_of(st, p ? p : &(struct process){.pid = -1}, f, now_ns, fn, arg);
+			running_of(st, f->process, f, now_ns, fn, arg);
 	}
 }
 
@@ -497,11 +539,12 @@ static void notify(struct rut_state *st, const struct rut_ctf_event *ev, enum ru
 	h->ts_ns = ev->ts_ns;
 	h->pid = s->process->pid;
 	h->tid = tid ? rut_ctf_i64(ev, tid) : s->fiber ? s->fiber->thread->tid : -1;
-	h->thread = rut_map_get(&st->tids, (uint64_t)h->tid + 1);
+	h->thread = kernel_thread(st, s->process, h->tid);
 	if (site)
 		h->site = method_of(st, m, s->process, rut_ctf_u64(ev, site));
 	if (tid) {
-		const struct ruby_thread *t = rut_map_get(&m->threads, (uint64_t)h->tid + 1);
+		const struct ruby_thread *t =
+			rut_map_get(&m->threads, thread_key(s->process, h->tid));
 		const struct fiber *f = t ? t->last : NULL;
 
 		h->method = f && f->count ? f->frames[f->count - 1].method : NULL;
@@ -560,7 +603,7 @@ GVL(gvl_release, RUT_RUBY_GVL_RELEASE)
 #define EVENT RUT_HOOK_BIT(RUT_HOOK_RUBY_EVENT)
 
 const struct rut_state_def rut_state_ruby_defs[] = {
-	{"ruby:switch", ruby_switch, {"tid", "fiber"}, SERVES},
+	{"ruby:switch", ruby_switch, {"tid", "fiber", "pid"}, SERVES},
 	{"ruby:method",
 	 ruby_method,
 	 {"id", "line", "singleton", "native", "class", "method", "path"},

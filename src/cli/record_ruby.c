@@ -195,9 +195,13 @@ static int open_dir(void *arg, const char *dir, const struct rut_trace_clock *cl
 	free(r->dir);
 	r->dir = copy;
 	r->clock = *clock;
-	for (size_t i = 0; i < r->count && !rc; i++)
-		if (r->sources[i].tracer)
-			rc = rut_tracer_record_to(r->sources[i].tracer, dir, clock, err);
+	for (size_t i = 0; i < r->count; i++) {
+		int one = r->sources[i].tracer
+				  ? rut_tracer_record_to(r->sources[i].tracer, dir, clock, err)
+				  : 0;
+
+		rc = rc ? rc : one;
+	}
 	return rc;
 }
 
@@ -211,7 +215,8 @@ static int step(void *arg, struct rut_err *err)
 	for (size_t i = 0; i < r->count; i++) {
 		int n = r->sources[i].tracer ? rut_tracer_poll(r->sources[i].tracer, 0, err) : 0;
 
-		r->alive += n > 0 ? (size_t)n : 0;
+		/* What cannot be written now is kept: no reason to end. */
+		r->alive += n > 0 ? (size_t)n : n < 0;
 		first = first || n >= 0 ? first : n;
 	}
 	return first;

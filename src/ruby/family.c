@@ -384,6 +384,9 @@ static bool bury(struct rut_tracer *t, struct rut_family *f, uint32_t member)
 
 	if (p->events && !rut_events_told(p))
 		return false;
+	/* What it recorded cannot be written now (a full disk). */
+	if (p->out)
+		return false;
 	if (!keep_rows(t, p))
 		return false;
 	if (p->unseen)

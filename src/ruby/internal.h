@@ -43,6 +43,7 @@ struct rut_tracee {
 	struct rut_events *events;  /* owned; trace and record mode */
 	struct rut_record_out *out; /* owned; record mode, while its files are open */
 	bool recorded;		    /* it has, or had, files */
+	uint64_t lost_told;	    /* events lost that the files before told */
 	struct rut_agent_row *rows; /* owned; time mode: as if what runs had ended */
 	uint64_t pictured;	    /* ticks: when what runs was looked at last */
 	struct rut_agent_row *last; /* owned; what was read then */

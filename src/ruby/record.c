@@ -278,6 +278,18 @@ static int open_files(struct rut_record_out *o, const char *dir)
 	return o->names.fd < 0 ? -errno : 0;
 }
 
+/* It could not be begun: the next try finds nothing in its way. */
+static void discard(struct rut_record_out *o)
+{
+	static const char *const names[] = {"events", "names", "metadata", ".metadata"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && o->dir_fd >= 0; i++)
+		unlinkat(o->dir_fd, names[i], 0);
+	if (o->path)
+		rmdir(o->path);
+	out_free(o);
+}
+
 /* Makes DIR/ruby-PID. Its streams begin with the trace. */
 static int out_new(struct rut_record_out **ret, const struct rut_tracee *p, const char *dir,
 		   const struct rut_trace_clock *clock)
@@ -294,18 +306,21 @@ static int out_new(struct rut_record_out **ret, const struct rut_tracee *p, cons
 				     .rows_ns = clock->begin_ns,
 				     .flushed_ns = rut_ring_clock(),
 				     .clock_offset_ns = clock->offset_ns};
-	if (p->ctl)
-		for (size_t i = 0; i + 1 < sizeof(o->ruby_version) && p->ctl->ruby_version[i]; i++)
-			o->ruby_version[i] = strchr("\"\\\n", p->ctl->ruby_version[i])
-						     ? '_'
-						     : p->ctl->ruby_version[i];
+	/* Shared memory: each character is read once. */
+	for (size_t i = 0; p->ctl && i + 1 < sizeof(o->ruby_version); i++) {
+		char c = *(const volatile char *)&p->ctl->ruby_version[i];
+
+		if (!c)
+			break;
+		o->ruby_version[i] = strchr("\"\\\n", c) ? '_' : c;
+	}
 	if (getrandom(o->uuid, sizeof(o->uuid), 0) < 0)
 		memcpy(o->uuid, &clock->begin_ns, sizeof(clock->begin_ns));
 	rc = open_files(o, dir);
 	if (!rc)
 		rc = append_empty(o, &o->names, RUT_RECORD_NAMES_STREAM, clock->begin_ns, 0);
 	if (rc) {
-		out_free(o);
+		discard(o);
 		return rc;
 	}
 	*ret = o;
@@ -410,7 +425,7 @@ static int round_of(struct rut_tracer *t, struct rut_tracee *p)
 			return rc;
 		p->out = o;
 		o->pos = __atomic_load_n(&r->ctl->consumed, __ATOMIC_ACQUIRE);
-		o->lost_before = p->recorded ? __atomic_load_n(&r->ctl->lost, __ATOMIC_RELAXED) : 0;
+		o->lost_before = p->lost_told;
 		t->record.totals.processes += !p->recorded;
 		p->recorded = true;
 	}
@@ -462,6 +477,7 @@ static int end_all(struct rut_tracer *t, uint64_t end_ns)
 		if (!rc)
 			rc = end_streams(p->out, end_ns);
 		t->record.totals.lost += p->out->lost;
+		p->lost_told = p->out->lost_before + p->out->lost;
 		rut_record_close(p);
 		first = first ? first : rc;
 	}
@@ -498,13 +514,10 @@ int rut_tracer_record_to(struct rut_tracer *t, const char *dir, const struct rut
 
 int rut_tracer_record_end(struct rut_tracer *t, uint64_t end_ns, struct rut_err *err)
 {
-	int rc = rut_record_round(t, err);
+	int rc = rut_record_round(t, err), ended = end_all(t, end_ns);
 
-	if (!rc) {
-		rc = end_all(t, end_ns);
-		if (rc)
-			rut_err_errno(err, -rc, "cannot write to '%s'", t->record.dir);
-	}
+	if (!rc && ended)
+		rc = rut_err_errno(err, -ended, "cannot write to '%s'", t->record.dir);
 	free(t->record.dir);
 	t->record.dir = NULL;
 	return rc;
@@ -518,9 +531,12 @@ static int copy_ring(struct rut_tracer *t, struct rut_tracee *p, struct rut_reco
 	const struct rut_ring *r = rut_events_ring(p);
 	uint64_t end, pos;
 
+	uint32_t n = 0;
+
 	rut_ring_flush(r);
 	end = __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE) & ~(r->subbuf_size - 1);
-	for (pos = rut_ring_oldest(r); pos < end; pos += r->subbuf_size) {
+	/* No more than it can hold: what it says of its positions may be untrue. */
+	for (pos = rut_ring_oldest(r); pos < end && n++ <= r->count; pos += r->subbuf_size) {
 		uint64_t records = rut_ring_packet_records(r, pos);
 		int rc = rut_ring_copy(r, pos, buf);
 

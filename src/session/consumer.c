@@ -428,6 +428,7 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 	uint64_t now = rut_ring_clock(), before;
 	struct rut_meta *m = c->recorder->meta;
 	int64_t n = ensure_folder(c, now, err);
+	int beside, rc;
 
 	if (n < 0) {
 		m->write_errno = (int)-n;
@@ -442,10 +443,9 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 	c->sleep_ms = n < 0 ? 50 : next_sleep_ms(c, c->writer.bytes - before, now - c->drained_ns);
 	add_up(c);
 	c->drained_ns = now;
-	if (n >= 0)
-		n = step_companions(c, err);
 	if (n < 0)
 		return (int)n;
+	beside = step_companions(c, err);
 	if (now - c->flushed_ns >= FLUSH_NS) {
 		rut_recorder_flush(c->recorder);
 		c->flushed_ns = now;
@@ -454,7 +454,8 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 		c->clock_looked_ns = now;
 		follow_clock(c, now);
 	}
-	return must_rotate(c, now) ? try_rotate(c, now, err) : 0;
+	rc = must_rotate(c, now) ? try_rotate(c, now, err) : 0;
+	return rc < 0 ? rc : beside;
 }
 
 void rut_consumer_abandon(struct rut_consumer *c)

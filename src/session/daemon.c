@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -195,6 +196,14 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	_exit(0);
 }
 
+/* It must not come to life later, with nobody who knows of it. */
+static int not_started(pid_t pid, struct rut_err *err)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return rut_err_set(err, EIO, "the session's process did not start");
+}
+
 int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct rut_err *err)
 {
 	struct rut_meta *m = c->recorder->meta;
@@ -212,8 +221,7 @@ int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct ru
 		poll(NULL, 0, 1);
 	/* From here on the folder and its files are the daemon's. */
 	rut_consumer_abandon(c);
-	return m->consumer == pid ? 0
-				  : rut_err_set(err, EIO, "the session's process did not start");
+	return m->consumer == pid ? 0 : not_started(pid, err);
 }
 
 /* ---- holders ---- */
@@ -223,15 +231,19 @@ static void answer_copy(const struct rut_companion *companions, size_t count, st
 {
 	uint32_t wanted = __atomic_load_n(&m->copy_wanted, __ATOMIC_ACQUIRE);
 	const struct rut_trace_clock clock = {m->copy_begin_ns, m->copy_offset_ns};
+	const uint64_t end_ns = m->copy_end_ns;
 	struct rut_err err = RUT_ERR_INIT;
+	char dir[sizeof(m->copy_dir)];
 	int rc = 0;
 
 	if (wanted == m->copy_done)
 		return;
+	/* A later request may change what is shared. */
+	memcpy(dir, m->copy_dir, sizeof(dir));
+	dir[sizeof(dir) - 1] = '\0';
 	for (size_t i = 0; i < count && !rc; i++)
 		if (companions[i].snapshot)
-			rc = companions[i].snapshot(companions[i].arg, m->copy_dir, &clock,
-						    m->copy_end_ns, &err);
+			rc = companions[i].snapshot(companions[i].arg, dir, &clock, end_ns, &err);
 	snprintf(m->copy_error, sizeof(m->copy_error), "%s", rc ? err.msg : "");
 	m->copy_rc = rc;
 	__atomic_store_n(&m->copy_done, wanted, __ATOMIC_RELEASE);
@@ -288,7 +300,7 @@ int rut_holder_start(struct rut_recorder *r, const struct rut_companion *compani
 	}
 	for (int i = 0; i < WAIT_MS && __atomic_load_n(&m->holder, __ATOMIC_ACQUIRE) != pid; i++)
 		poll(NULL, 0, 1);
-	return m->holder == pid ? 0 : rut_err_set(err, EIO, "the session's process did not start");
+	return m->holder == pid ? 0 : not_started(pid, err);
 }
 
 bool rut_holder_alive(const struct rut_meta *m)
@@ -311,8 +323,13 @@ int rut_holder_copy(struct rut_meta *m, const char *dir, const struct rut_trace_
 {
 	uint32_t wanted;
 
-	if (!rut_holder_alive(m))
+	if (!m->holder)
 		return 0;
+	if (!rut_holder_alive(m)) {
+		rut_warn("the process %d of the session is gone: the snapshot has no Ruby events",
+			 m->holder);
+		return 0;
+	}
 	if (!realpath(dir, m->copy_dir))
 		return rut_err_errno(err, errno, "cannot find '%s'", dir);
 	m->copy_begin_ns = clock->begin_ns;

@@ -338,7 +338,7 @@ test_flight() {
   "$RUTILE" status rf$$ | grep -q 'holds the events of Ruby'
   holder=$("$RUTILE" status rf$$ | sed -n 's/^process  *\([0-9]*\).*/\1/p')
   "$RUTILE" destroy rf$$
-  if kill -0 "$holder" 2>/dev/null; then return 1; fi
+  t_wait t_gone "$holder"
   t_wait not_traced "$pid"
   kill -9 "$pid"
   wait "$pid" || :
@@ -351,10 +351,10 @@ not_traced() {
 }
 
 test_bad() {
-  if "$RUTILE" record -o t --ruby '1:calls' 2>err; then return 1; fi
+  not "$RUTILE" record -o t --ruby '1:calls' 2>err
   grep -q "unknown Ruby event in '1:calls'" err
-  if "$RUTILE" record -o t --ruby ':call' 2>err; then return 1; fi
-  if "$RUTILE" record -o t --ruby no-such-program 2>err; then return 1; fi
+  not "$RUTILE" record -o t --ruby ':call' 2>err
+  not "$RUTILE" record -o t --ruby no-such-program 2>err
   grep -qE "no-such-program|no Ruby process" err
   [ ! -e t ]
 }

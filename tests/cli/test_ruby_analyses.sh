@@ -135,6 +135,31 @@ got = {r[0]: r[2:5] for r in rows("per-method")}
 assert got == {"Order#total": [1, 1000, 1000]}, got'
 }
 
+# A request that waits while another fiber of its thread computes has used no CPU meanwhile. A call that
+# is running at the end has its process and thread, also when another one has recorded since.
+fibers_on_cpus() {
+  mk <<TRACE
+$NAMES
+900 0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm=puma next_tid=11 next_prio=20
+1_000 7 ruby:switch tid=11 fiber=1
+1_000 7 ruby:call method=0
+2_000 7 ruby:switch tid=11 fiber=2
+2_000 7 ruby:call method=1
+5_000 7 ruby:return method=1
+6_000 7 ruby:switch tid=11 fiber=1
+6_100 7 ruby:call method=2
+7_000 7 ruby:switch tid=12 fiber=3
+7_000 7 ruby:raise class=3
+8_000 0 last a=1
+TRACE
+  run rubytop --mi | json '
+got = {r[0]: [r[3], r[4], r[5], r[6]] for r in rows("per-method")}
+assert got == {"Shop#index": [7000, 1100, 3000, 1100], "Order#total": [3000, 3000, 3000, 3000],
+               "DB.query": [1900, 1900, 1900, 1900]}, got'
+  run rubyslow >out
+  grep -A1 'Shop#index' out | grep -q 'process 10, thread 11, .*has not returned'
+}
+
 events() {
   mk <<TRACE
 $NAMES
@@ -260,6 +285,7 @@ t_case "rubytop: total, self, on a CPU; rubyslow: its tree, equal calls in one l
 t_case "recursion counts once, what has not returned up to the end" recursion_and_running
 t_case "returns without calls, and calls without returns" unmatched
 t_case "fibers and threads have their own time" fibers
+t_case "the CPU of other fibers is not a call's; running calls have their process" fibers_on_cpus
 t_case "rubyexceptions, rubyalloc, rubygc" events
 t_case "gvl: waits, holds, and the method that others waited for" gvl
 t_case "a trace without Ruby events says how to get them" nothing_to_say
