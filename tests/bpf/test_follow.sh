@@ -164,8 +164,10 @@ test_top() {
   "$RUTILE" top --refresh 250ms $S syscalls cputop >text 2>err &
   pid=$!
   begun text
+  # A switch to it tells its new name.
   python3 -c "
-import os, sys
+import os, time
+time.sleep(0.1)
 for i in range(5000): os.getpgid(0)
 for i in range(3000000): pass"
   "$RUTILE" destroy $S
