@@ -295,6 +295,90 @@ static int add_dynamic(struct rut_recorder *r, const char *spec, struct rut_err 
 	return rc;
 }
 
+static void put_word(struct rut_buf *to, const char *word)
+{
+	rut_buf_printf(to, "%s%s", to->len ? "," : "", word);
+}
+
+/* `status` and `save` show this list of what is recorded. */
+static void keep_words(struct rut_recorder *r, const struct rut_buf *words)
+{
+	char *to = r->meta->conf.events;
+	const size_t size = sizeof(r->meta->conf.events);
+
+	if (words->failed || words->len >= size)
+		rut_warn("'rutile status' and 'save' will not show this change: the list of events "
+			 "has no more than %zu bytes",
+			 size - 1);
+	else
+		snprintf(to, size, "%s", words->len ? words->data : "");
+}
+
+/* Is it this word, or the word taken away? */
+static bool is_word(const char *a, const char *b)
+{
+	return !strcmp(a + (*a == '!'), b + (*b == '!'));
+}
+
+static void note_added(struct rut_recorder *r, const char *added)
+{
+	_cleanup_buf_ struct rut_buf words = RUT_BUF_INIT;
+	const char *list = r->meta->conf.events;
+	char word[512];
+
+	while ((list = rut_dynamic_next_word(list, word, sizeof(word))))
+		if (!is_word(word, added))
+			put_word(&words, word);
+	put_word(&words, added);
+	keep_words(r, &words);
+}
+
+/* What was added by name may have been a pattern: those that are left are listed one by one. */
+static void put_dynamic(const struct rut_meta *m, struct rut_buf *words)
+{
+	for (uint32_t i = 0; i < m->ndynamic; i++)
+		if (m->dynamic[i].id)
+			put_word(words, m->dynamic[i].spec);
+}
+
+static void note_removed(struct rut_recorder *r, const char *removed)
+{
+	_cleanup_buf_ struct rut_buf words = RUT_BUF_INIT, ours = RUT_BUF_INIT, gone = RUT_BUF_INIT;
+	const struct rut_meta *m = r->meta;
+	const char *list = m->conf.events, *left = NULL;
+	bool by_name = rut_dynamic_split(removed, &gone) > 0;
+	struct rut_selection sel = {0};
+	char word[512];
+
+	while ((list = rut_dynamic_next_word(list, word, sizeof(word)))) {
+		_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
+		int more = rut_dynamic_split(word, &names);
+
+		if (is_word(word, removed))
+			continue;
+		if (names.len)
+			put_word(&ours, names.data);
+		if (!by_name || !more)
+			put_word(&words, word);
+		else if (names.len)
+			put_word(&words, names.data);
+	}
+	/* A group, a pattern or another name may have selected it too. */
+	if (ours.len)
+		rut_selection_add(&sel, ours.data, NULL);
+	if (gone.len && memcmp(&sel, &m->active, sizeof(sel)) != 0)
+		left = gone.data;
+	while (left && (left = rut_dynamic_next_word(left, word, sizeof(word)))) {
+		if (words.len)
+			rut_buf_putc(&words, ',');
+		rut_buf_printf(&words, "!%s", word);
+	}
+	if (by_name)
+		put_dynamic(m, &words);
+	words.failed |= ours.failed || gone.failed;
+	keep_words(r, &words);
+}
+
 typedef int (*word_fn)(struct rut_recorder *r, const char *word, struct rut_err *err);
 
 /* A word may mean events of ours, events found by name, or both. */
@@ -323,8 +407,11 @@ int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *er
 	char word[512];
 	int rc = lock < 0 ? lock : 0;
 
-	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word))))
+	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word)))) {
 		rc = each_part(r, word, add_static, add_dynamic, err);
+		if (!rc)
+			note_added(r, word);
+	}
 	return rc;
 }
 
@@ -372,8 +459,11 @@ int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err 
 	char word[512];
 	int rc = lock < 0 ? lock : 0;
 
-	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word))))
+	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word)))) {
 		rc = each_part(r, word, remove_static, remove_dynamic, err);
+		if (!rc)
+			note_removed(r, word);
+	}
 	return rc;
 }
 

@@ -112,6 +112,47 @@ test_stop_start() {
 }
 
 # Every folder is a trace by itself; together they hold every event, once.
+# What is recorded after `add` and `remove` is what `status` and `save` show.
+shows() {
+  "$RUTILE" status $n >status
+  grep -x "events  *$1" status || { cat status; return 1; }
+  "$RUTILE" save $n | grep -qx "event = $1"
+}
+test_changes_are_shown() {
+  need_bpf
+  printf '%s\n' 'int low_a(void) { return 1; }' 'int low_b(void) { return 2; }' 'int low_c(void) { return 3; }' \
+    'int main(void) { return low_a() + low_b() + low_c(); }' >prog.c
+  cc -O0 -o prog prog.c
+  n=${S}w
+  at=uprobe:$PWD/prog
+  "$RUTILE" start $n --flight --buffer 4M -e sched_process_exec,sched_process_exit
+  "$RUTILE" add $n -e syscall:getppid
+  shows sched_process_exec,sched_process_exit,syscall:getppid
+  "$RUTILE" remove $n -e sched_process_exit
+  shows sched_process_exec,syscall:getppid
+  "$RUTILE" add $n -e signal
+  "$RUTILE" remove $n -e signal_deliver
+  shows 'sched_process_exec,syscall:getppid,signal,!signal_deliver'
+  "$RUTILE" add $n -e signal_deliver
+  shows sched_process_exec,syscall:getppid,signal,signal_deliver
+  "$RUTILE" remove $n -e signal
+  "$RUTILE" add $n -e "$at:low_*"
+  "$RUTILE" remove $n -e "$at:low_b"
+  "$RUTILE" save $n -o saved
+  cat saved
+  grep -q "^event = .*,$at:low_a,$at:low_c\$" saved
+  not grep -q low_b saved
+  "$RUTILE" destroy $n
+  "$RUTILE" start $n --profile saved
+  ./prog || true
+  sh -c 'kill -USR1 $$' || true
+  "$RUTILE" snapshot $n -o snap
+  "$RUTILE" destroy $n
+  readers snap >/dev/null
+  grep -q low_a bt2.out
+  not grep -qE 'low_b|signal_|sched_process_exit' bt2.out
+}
+
 test_rotate() {
   need_bpf
   year=$(date +%Y)
@@ -404,6 +445,7 @@ t_case "a flight recorder needs no process; snapshots hold what happened" test_f
 t_case "overwrite mode keeps the newest events" test_overwrite
 t_case "events are added and removed while it runs" test_add_remove
 t_case "stop and start" test_stop_start
+t_case "status and save show what was added and removed" test_changes_are_shown
 t_case "rotate and SIGUSR2: every folder is complete, no event is lost or doubled" test_rotate
 t_case "--size and --keep" test_size_keep
 t_case "kill -9: the trace is readable, the name is free, list cleans up" test_killed
