@@ -88,6 +88,8 @@ int BPF_PROG(signal_deliver, int sig, struct kernel_siginfo *info, struct k_siga
  * variable comes from user space: libbpf would read all of kallsyms for it at every start.
  */
 const volatile __u64 vmemmap_base_at = 0;
+/* Where that is unknown: the bits of a page's address that are its distance from there; or 0. */
+const volatile __u64 vmemmap_mask = 0;
 static __u64 vmemmap;
 
 /* `page` was stored and loaded again: the verifier allows no arithmetic with kernel pointers. */
@@ -99,7 +101,9 @@ static __always_inline __u64 page_number(__u64 page)
 		rut_read_kernel(&base, sizeof(base), (const void *)vmemmap_base_at, false);
 		vmemmap = base;
 	}
-	return vmemmap && page ? (page - vmemmap) / 64 : 0;
+	if (vmemmap && page)
+		return (page - vmemmap) / 64;
+	return (page & vmemmap_mask) / 64;
 }
 
 #define STORED(sym, field) (*(volatile __u64 *)FIELD(sym, field))

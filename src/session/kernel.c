@@ -75,6 +75,29 @@ uint64_t rut_kernel_symbol(const char *name)
 	return 0;
 }
 
+uint64_t rut_kernel_memory_end(void)
+{
+	_cleanup_file_ FILE *f = fopen("/proc/iomem", "re");
+	char line[256];
+	uint64_t last = 0;
+
+	/* "100000000-23fffffff : System RAM", indented within a host bridge. */
+	while (f && fgets(line, sizeof(line), f)) {
+		const char *name = strstr(line, " : ");
+		char *dash;
+		uint64_t end;
+
+		strtoull(line, &dash, 16);
+		if (!name || *dash != '-' ||
+		    (!strstr(name, "System RAM") && !strstr(name, "Persistent Memory") &&
+		     !strstr(name, "CXL")))
+			continue;
+		end = strtoull(dash + 1, NULL, 16);
+		last = end > last ? end : last;
+	}
+	return last ? last + 1 : 0;
+}
+
 bool rut_kernel_is_confidential(void)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;

@@ -18,6 +18,12 @@ int rut_kernel_tracepoints(struct rut_strtab *ret, struct rut_err *err);
 /* The address of a variable or function of the kernel; 0 when there is none, or we may not know. */
 uint64_t rut_kernel_symbol(const char *name);
 
+/*
+ * The end of the memory that struct pages describe, as physical address; 0: not known, because
+ * /proc/iomem cannot be read or hides addresses.
+ */
+uint64_t rut_kernel_memory_end(void);
+
 /* Offset of thread.fsbase in the kernel's task_struct; 0: unknown. */
 uint32_t rut_kernel_fsbase(void);
 

@@ -250,13 +250,38 @@ void *rut_programs_constant(struct bpf_object *obj, const char *name)
 	return NULL;
 }
 
+/*
+ * Kernels without CONFIG_KALLSYMS_ALL do not list vmemmap_base. x86-64 puts the array of struct
+ * page, 64 bytes each, at a multiple of 1 GiB: with less than 64 GiB of memory a page's address
+ * modulo 1 GiB is its place there.
+ */
+static uint64_t vmemmap_mask(void)
+{
+	const uint64_t size = 1ull << 30;
+	uint64_t end = rut_kernel_memory_end();
+
+	return end && end / 4096 * 64 <= size ? size - 1 : 0;
+}
+
 /* What programs of this selection want to know besides the session's constants. */
 static void set_addresses(struct bpf_object *obj, const struct rut_selection *sel)
 {
 	uint64_t *vmemmap = rut_programs_constant(obj, "vmemmap_base_at");
+	uint64_t *mask = rut_programs_constant(obj, "vmemmap_mask");
+	static bool warned;
 
-	if (vmemmap && (sel->events[RUT_EV_PAGE_ALLOC] || sel->events[RUT_EV_PAGE_FREE]))
-		*vmemmap = rut_kernel_symbol("vmemmap_base");
+	if (!vmemmap || !mask ||
+	    (!sel->events[RUT_EV_PAGE_ALLOC] && !sel->events[RUT_EV_PAGE_FREE]))
+		return;
+	*vmemmap = rut_kernel_symbol("vmemmap_base");
+	if (*vmemmap && rut_kernel_read_means() != RUT_READ_NONE)
+		return;
+	*mask = vmemmap_mask();
+	if (!*mask && !warned)
+		rut_warn("'pfn' of kmem_mm_page_alloc and kmem_mm_page_free is 0: the kernel does "
+			 "not "
+			 "report where its pages are (vmemmap_base)");
+	warned = true;
 }
 
 static int load_object(struct rut_recorder *r, struct bpf_object *obj,

@@ -344,6 +344,37 @@ test_command_is_found_before() {
   grep -q "cannot run 'low-nothing': No such file" err
 }
 
+# The frames of new pages are those that the kernel shows the process itself.
+test_page_frames() {
+  need_bpf
+  cat >pages.py <<'END'
+import mmap, struct
+m = mmap.mmap(-1, 64 * 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+m.madvise(mmap.MADV_NOHUGEPAGE)
+for i in range(64): m[i * 4096] = 1
+for line in open("/proc/self/maps"):
+    begin, end = (int(x, 16) for x in line.split()[0].split("-"))
+    with open("/proc/self/pagemap", "rb") as f:
+        f.seek(begin // 4096 * 8)
+        words = f.read((end - begin) // 4096 * 8) if begin < 1 << 47 else b""
+    for (word,) in struct.iter_unpack("<Q", words):
+        if word >> 63 and not word >> 61 & 1: print(word & (1 << 55) - 1)
+END
+  "$RUTILE" record -o t -e kmem_mm_page_alloc -- python3 pages.py >frames 2>err
+  cat err
+  readers t >/dev/null
+  python3 - <<'END'
+import re
+have = set()
+for pfn, order in re.findall(r"kmem_mm_page_alloc: .*?pfn = (\d+), order = (\d+)", open("bt2.out").read()):
+    have |= set(range(int(pfn), int(pfn) + (1 << int(order))))
+want = {int(x) for x in open("frames")}
+print(len(want), len(want & have))
+# Some were there before: of the command's file, from before its execve, of a fork.
+assert len(want) > 64 and len(want & have) > 0.9 * len(want)
+END
+}
+
 # Unknown calls are recorded where all calls are, or by their own name.
 test_unknown_calls() {
   need_bpf
@@ -485,6 +516,7 @@ t_case "32-bit calls have their own names and arguments" test_compat
 t_case "a call of any number is in the trace, and every reader can read it" test_every_call
 t_case "unknown calls are recorded when they are asked for" test_unknown_calls
 t_case "the search for a command is not recorded" test_command_is_found_before
+t_case "page frames are those of pagemap" test_page_frames
 t_case "a command that never leaves its CPU is known to the analyses" test_short_command
 t_case "every stream lasts from the begin to the end" test_range
 t_case "rutile's own calls are not in the trace" test_own_calls_are_absent
