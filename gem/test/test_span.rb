@@ -125,6 +125,28 @@ class SpanTest < Minitest::Test
     assert_equal ['status: 200', 'status: 204', 'status: 201'], (['POST /outer', 'GET /inner', 'GET there'].map { |name| named[name].attributes })
   end
 
+  # The duration is the difference of the times that the recording has: one reading of the clock for each end of a
+  # span. With attributes it ends before they become text.
+  def test_durations_are_those_of_the_recording
+    skip 'no rutile to test with' unless ENV['RUTILE']
+    skip 'needs babeltrace2' unless system('command -v babeltrace2 >/dev/null')
+    code = "#{START} 50.times { Rutile.span('a') { Rutile.span('b') { nil } } }; Rutile.span('c', d: 1) { nil }"
+    Dir.mktmpdir do |dir|
+      out = IO.popen([ENV.fetch('RUTILE'), 'record', '-o', "#{dir}/trace", '-e', 'ruby_static:span:*', '--', RbConfig.ruby, "-I#{LIB}", "-I#{EXT}",
+                      '-e', code], err: %i[child out], &:read)
+      assert $?.success?, out
+      lines = IO.popen(['babeltrace2', '--clock-cycles', "#{dir}/trace"], err: File::NULL, &:readlines)
+      begins, ends = lines.map { |line| [line[/\A\[0*(\d+)\]/, 1].to_i, line.scan(/arg\d+ = ("[^"]*"|-?\d+)/).flatten] }
+                          .partition { |_, values| values.size == 4 }
+      assert_equal [101, 101], [begins.size, ends.size]
+      starts = begins.to_h { |time, values| [values[1], time] }
+      plain, described = ends.partition { |_, values| values[3] != '"c"' }
+      assert_equal(plain.map { |time, values| time - starts[values[1]] }, plain.map { |_, values| values[4].to_i })
+      assert_equal 1, described.size
+      described.each { |time, values| assert_includes 1...(time - starts[values[1]]), values[4].to_i }
+    end
+  end
+
   def test_begin
     found, = spans("Rutile.span('a') { Rutile.span('b') { nil } }", 'begin')
     assert_equal [%w[a b], ['', found[0].id]], [found.map(&:name), found.map(&:parent)]

@@ -170,6 +170,17 @@ static inline bool rutile_usdt_enabled(const struct rutile_usdt_probe *probe)
 /* Fires; `args` holds as many words as the probe has arguments (NULL when it has none). */
 RUTILE_USDT_API void rutile_usdt_fire(struct rutile_usdt_probe *probe, const uint64_t *args);
 
+/*
+ * As rutile_usdt_fire(), for begin and end of an interval. Returns the time of the event in
+ * nanoseconds of CLOCK_MONOTONIC: the one in the recording of `rutile record` where there is one,
+ * so that it costs no second reading of the clock; otherwise the present time. `duration`, where
+ * not NULL, is one of args and receives the time since `start_ns`, which such a call returned at
+ * the begin.
+ */
+RUTILE_USDT_API uint64_t rutile_usdt_fire_timed(struct rutile_usdt_probe *probe,
+						const uint64_t *args, uint64_t start_ns,
+						uint64_t *duration);
+
 static inline uint64_t rutile_usdt_f64(double d)
 {
 	union {

@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "usdt/arena.h"
@@ -437,7 +438,20 @@ void rut_usdt_probe_switch(struct rut_usdt_probe *probe, bool on)
 	rut_usdt_ctl_update(probe);
 }
 
-void rutile_usdt_fire(struct rutile_usdt_probe *pub, const uint64_t *args)
+static void set_time(struct rut_usdt_timing *timing)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	timing->ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	if (timing->duration)
+		*timing->duration = timing->ns - timing->start_ns;
+}
+
+/* Inlined into both callers, so that firing without a timing does not check for one. */
+static inline __attribute__((always_inline)) void fire(struct rutile_usdt_probe *pub,
+						       const uint64_t *args,
+						       struct rut_usdt_timing *timing)
 {
 	struct rut_usdt_probe *probe = (struct rut_usdt_probe *)pub;
 	uint64_t ended, *counts;
@@ -445,10 +459,13 @@ void rutile_usdt_fire(struct rutile_usdt_probe *pub, const uint64_t *args)
 
 	__atomic_fetch_add(&probe->begun, 1, __ATOMIC_SEQ_CST);
 	gate = __atomic_load_n(__atomic_load_n(&pub->gate, __ATOMIC_SEQ_CST), __ATOMIC_ACQUIRE);
+	/* The site may cost a microsecond: an interval begins after it and ends before it. */
+	if (timing && timing->duration && gate & 0xffff)
+		set_time(timing);
 	if (gate & 0xffff)
 		call_site(probe->site, args, probe->n_types);
 	if (gate >> 16)
-		rut_usdt_ring_write(probe, args, gate >> 16);
+		rut_usdt_ring_write(probe, args, gate >> 16, timing);
 	if (!gate)
 		__atomic_fetch_add(&probe->missed, 1, __ATOMIC_RELAXED);
 	ended = __atomic_add_fetch(&probe->ended, 1, __ATOMIC_RELEASE);
@@ -458,6 +475,22 @@ void rutile_usdt_fire(struct rutile_usdt_probe *pub, const uint64_t *args)
 	__atomic_store_n(&counts[RUTILE_USDT_FIRED],
 			 ended - __atomic_load_n(&probe->missed, __ATOMIC_RELAXED),
 			 __ATOMIC_RELAXED);
+}
+
+void rutile_usdt_fire(struct rutile_usdt_probe *pub, const uint64_t *args)
+{
+	fire(pub, args, NULL);
+}
+
+uint64_t rutile_usdt_fire_timed(struct rutile_usdt_probe *pub, const uint64_t *args,
+				uint64_t start_ns, uint64_t *duration)
+{
+	struct rut_usdt_timing timing = {start_ns, duration, 0};
+
+	fire(pub, args, &timing);
+	if (!timing.ns)
+		set_time(&timing);
+	return timing.ns;
 }
 
 uint64_t rutile_usdt_probe_count(const struct rutile_usdt_probe *pub, enum rutile_usdt_count what)

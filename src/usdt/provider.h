@@ -78,8 +78,19 @@ void rut_usdt_ctl_child(void);
 /* The descriptor of the file that has a loaded probe; -1: none. */
 int rut_usdt_probe_fd(const struct rut_usdt_probe *probe);
 
-/* The second path, in ring.c; all but the first two under the lock. `seats`: a bit each. */
-void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uint32_t seats);
+/* The time of an event and what depends on it. */
+struct rut_usdt_timing {
+	uint64_t start_ns;
+	uint64_t *duration; /* borrowed, one of the arguments, or NULL: receives now - start_ns */
+	uint64_t ns;	    /* of the event; 0: not yet known */
+};
+
+/*
+ * The second path, in ring.c; all but the first two under the lock. `seats`: a bit each. `timing`,
+ * where not NULL, receives the time that was recorded.
+ */
+void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uint32_t seats,
+			 struct rut_usdt_timing *timing);
 /* The seats that have a ring. */
 uint32_t rut_usdt_ring_mask(void);
 /* Makes a seat's ring if the kernel gives the memory; returns its descriptor or -errno. */

@@ -107,13 +107,19 @@ static bool measure(const struct rut_usdt_probe *probe, const uint64_t *args, st
 }
 
 static void write_one(const struct rut_ring *ring, const struct rut_usdt_probe *probe,
-		      const uint64_t *args, const struct record *rec)
+		      const uint64_t *args, const struct record *rec,
+		      struct rut_usdt_timing *timing)
 {
 	uint64_t ns, pos, head;
 	unsigned char *at = rut_ring_reserve(ring, rec->size, rut_ring_clock, &ns, &pos);
 
 	if (!at)
 		return; /* counted in the ring: every reader reports it */
+	if (timing) {
+		timing->ns = ns;
+		if (timing->duration)
+			*timing->duration = ns - timing->start_ns;
+	}
 	head = RUT_RECORD_HEADER((uint16_t)probe->slot_index, ns);
 	memcpy(at, &head, sizeof(head));
 	memcpy(at + sizeof(head), &rec->tid, sizeof(rec->tid));
@@ -135,7 +141,8 @@ static void write_one(const struct rut_ring *ring, const struct rut_usdt_probe *
 	rut_ring_commit(ring, pos, rec->size);
 }
 
-void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uint32_t seats)
+void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uint32_t seats,
+			 struct rut_usdt_timing *timing)
 {
 	struct record rec;
 	int cpu = sched_getcpu();
@@ -145,10 +152,8 @@ void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uin
 	if (measure(probe, args, &rec))
 		rut_usdt_probe_note(probe, RUTILE_USDT_TRUNCATED);
 	/* What was written into `rings` before the bit was set is seen by whoever sees the bit. */
-	seats &= rut_usdt_ring_mask();
-	for (unsigned i = 0; i < RUT_USDT_SEATS; i++)
-		if (seats >> i & 1)
-			write_one(&rings[i].ring, probe, args, &rec);
+	for (seats &= rut_usdt_ring_mask(); seats; seats &= seats - 1)
+		write_one(&rings[__builtin_ctz(seats)].ring, probe, args, &rec, timing);
 }
 
 static void note_clocks(struct rut_ring_ctl *ctl)
@@ -276,9 +281,10 @@ void rut_usdt_rings_child(void)
 
 #else /* no memfd */
 
-void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uint32_t seats)
+void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uint32_t seats,
+			 struct rut_usdt_timing *timing)
 {
-	(void)probe, (void)args, (void)seats;
+	(void)probe, (void)args, (void)seats, (void)timing;
 }
 
 #endif

@@ -265,6 +265,41 @@ static void trace(struct rutile_usdt_probe *probe, int by)
 	*(volatile uint16_t *)(volatile void *)private(probe)->gate += (uint16_t)by;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* Times are those of the clock, traced or not. */
+static void test_fire_timed(void **state)
+{
+	static const enum rutile_usdt_type types[] = {RUTILE_USDT_STR, RUTILE_USDT_S64};
+	struct rutile_usdt_provider *p;
+	struct rutile_usdt_probe *probe;
+	uint64_t args[] = {0, 0}, before, begin, end;
+
+	(void)state;
+	assert_int_equal(rutile_usdt_provider_new("timed", &p), 0);
+	assert_int_equal(rutile_usdt_probe_add(p, "a", types, 2, &probe), 0);
+	assert_int_equal(rutile_usdt_provider_load(p), 0);
+	for (int traced = 0; traced < 2; traced++) {
+		before = now_ns();
+		begin = rutile_usdt_fire_timed(probe, args, 0, NULL);
+		assert_int_equal(args[1], 0);
+		end = rutile_usdt_fire_timed(probe, args, begin, &args[1]);
+		assert_true(before <= begin && begin <= end && end <= now_ns());
+		assert_int_equal(args[1], end - begin);
+		assert_int_equal(rutile_usdt_probe_count(probe, RUTILE_USDT_FIRED), 2 * traced);
+		if (!traced)
+			trace(probe, 1);
+		args[1] = 0;
+	}
+	rutile_usdt_provider_free(p);
+}
+
 static void test_life(void **state)
 {
 	struct rutile_usdt_provider *p;
@@ -1003,6 +1038,7 @@ int main(void)
 		cmocka_unit_test(test_object_large),
 		cmocka_unit_test(test_bad_declarations),
 		cmocka_unit_test(test_life),
+		cmocka_unit_test(test_fire_timed),
 		cmocka_unit_test(test_no_growth),
 		cmocka_unit_test(test_unload_while_firing),
 		cmocka_unit_test(test_control),

@@ -38,8 +38,8 @@ void tracepoint_check(VALUE tracepoint);
 /* Whether a tracer wants it now: one load. `tracepoint` was checked. */
 bool tracepoint_is_traced(VALUE tracepoint);
 
-/* Fires a checked tracepoint with one word for each declared argument, as rutile_usdt_fire(). */
-void tracepoint_fire_words(VALUE tracepoint, const uint64_t *words);
+/* The probe of a checked tracepoint, always the same one; borrowed from the tracepoint. */
+struct rutile_usdt_probe *tracepoint_probe(VALUE tracepoint);
 
 void init_listeners(VALUE module);
 void init_span(VALUE module);

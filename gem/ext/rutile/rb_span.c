@@ -23,6 +23,8 @@ enum {
 	TRACEPARENT_LEN = 55, /* 00-TRACE-SPAN-01 */
 	TEXT_BYTES = 256,     /* of a name that Ruby did not end with a NUL */
 	TAG_OF_RAISE = 6,     /* rb_protect(): it was an exception */
+	DURATION = 4,	      /* of the END_WORDS arguments of span:end */
+	END_WORDS = 7,
 };
 
 struct ids {
@@ -47,6 +49,7 @@ struct context {
 };
 
 static VALUE span_class, none, begin_point, end_point, helpers;
+static struct rutile_usdt_probe *begin_probe, *end_probe; /* of begin_point, end_point */
 static ID id_context;
 static uint32_t generation = 1; /* another one in each forked child */
 
@@ -106,12 +109,24 @@ static uint64_t next_random(struct context *c)
 	return z;
 }
 
+/* The 8 digits of 32 bits, one in each byte, the first digit in the lowest. */
+static uint64_t hex_digits(uint32_t v)
+{
+	uint64_t x = __builtin_bswap32(v), above_9;
+
+	x = (x | x << 16) & 0x0000ffff0000ffff;
+	x = (x | x << 8) & 0x00ff00ff00ff00ff;
+	x = (x >> 4 | x << 8) & 0x0f0f0f0f0f0f0f0f;
+	above_9 = (x + 0x0606060606060606) >> 4 & 0x0101010101010101;
+	return x + 0x3030303030303030 + above_9 * ('a' - '0' - 10);
+}
+
+/* Little-endian, as all systems of the gem. */
 static void put_hex(char *out, uint64_t v)
 {
-	static const char digits[] = "0123456789abcdef";
+	const uint64_t digits[] = {hex_digits((uint32_t)(v >> 32)), hex_digits((uint32_t)v)};
 
-	for (int i = SPAN_HEX - 1; i >= 0; i--, v >>= 4)
-		out[i] = digits[v & 15];
+	memcpy(out, digits, sizeof(digits));
 	out[SPAN_HEX] = 0;
 }
 
@@ -203,26 +218,26 @@ static VALUE describe(VALUE attributes)
 
 static void fire_end(const struct ids *ids, struct frame *f, VALUE error)
 {
-	uint64_t duration = now_ns() - f->start_ns;
 	VALUE text = Qnil, class_name = NIL_P(error) ? Qnil : rb_class_name(CLASS_OF(error));
 	char name[TEXT_BYTES], copy[TEXT_BYTES];
+	uint64_t words[END_WORDS], *duration = &words[DURATION];
 	int state = 0;
 
 	if (RB_TYPE_P(f->attributes, T_HASH)) {
+		/* A second reading of the clock: to describe them takes longer than that. */
+		words[DURATION] = now_ns() - f->start_ns;
+		duration = NULL;
 		text = rb_protect(describe, f->attributes, &state);
 		if (state)
 			rb_set_errinfo(Qnil);
 	}
-	tracepoint_fire_words(end_point,
-			      (const uint64_t[]){
-				      (uintptr_t)ids->trace,
-				      (uintptr_t)ids->span,
-				      (uintptr_t)ids->parent,
-				      text_of(f->name, name),
-				      duration,
-				      NIL_P(class_name) ? 0 : (uintptr_t)RSTRING_PTR(class_name),
-				      state ? 0 : text_of(text, copy),
-			      });
+	words[0] = (uintptr_t)ids->trace;
+	words[1] = (uintptr_t)ids->span;
+	words[2] = (uintptr_t)ids->parent;
+	words[3] = text_of(f->name, name);
+	words[5] = NIL_P(class_name) ? 0 : (uintptr_t)RSTRING_PTR(class_name);
+	words[6] = state ? 0 : text_of(text, copy);
+	rutile_usdt_fire_timed(end_probe, words, f->start_ns, duration);
 	RB_GC_GUARD(text);
 	RB_GC_GUARD(class_name);
 	RB_GC_GUARD(f->name);
@@ -245,16 +260,19 @@ static VALUE run_span(VALUE name, VALUE attributes, VALUE traceparent)
 	f.outer_frame = c->frame;
 	c->frame = &f;
 	enter(c, traceparent);
-	if (tracepoint_is_traced(begin_point))
-		tracepoint_fire_words(begin_point, (const uint64_t[]){
-							   (uintptr_t)c->ids.trace,
-							   (uintptr_t)c->ids.span,
-							   (uintptr_t)c->ids.parent,
-							   text_of(name, copy),
-						   });
-	f.start_ns = now_ns();
+	if (rutile_usdt_enabled(begin_probe))
+		f.start_ns = rutile_usdt_fire_timed(begin_probe,
+						    (const uint64_t[]){
+							    (uintptr_t)c->ids.trace,
+							    (uintptr_t)c->ids.span,
+							    (uintptr_t)c->ids.parent,
+							    text_of(name, copy),
+						    },
+						    0, NULL);
+	else
+		f.start_ns = now_ns();
 	result = rb_protect(run_block, f.self, &state);
-	if (tracepoint_is_traced(end_point))
+	if (rutile_usdt_enabled(end_probe))
 		fire_end(&c->ids, &f, state == TAG_OF_RAISE ? rb_errinfo() : Qnil);
 	c->ids = f.outer;
 	c->frame = f.outer_frame;
@@ -285,7 +303,7 @@ static bool has_points(void)
 		if (state)
 			rb_set_errinfo(Qnil);
 	}
-	return !NIL_P(begin_point);
+	return !NIL_P(__atomic_load_n(&begin_point, __ATOMIC_ACQUIRE));
 }
 
 /*
@@ -305,8 +323,7 @@ static VALUE rutile_span(int argc, VALUE *argv, VALUE self)
 	if (argc < 1 || argc > 3)
 		rb_error_arity(argc, 1, 3);
 	rb_need_block();
-	if (!has_points() ||
-	    (!tracepoint_is_traced(begin_point) && !tracepoint_is_traced(end_point)))
+	if (!has_points() || (!rutile_usdt_enabled(begin_probe) && !rutile_usdt_enabled(end_probe)))
 		return rb_yield(none);
 	return run_span(argv[0], argc > 1 ? argv[1] : Qnil, argc > 2 ? argv[2] : Qnil);
 }
@@ -318,8 +335,7 @@ static VALUE rutile_span(int argc, VALUE *argv, VALUE self)
 static VALUE span_enabled(VALUE klass)
 {
 	(void)klass;
-	return has_points() && (tracepoint_is_traced(begin_point) ||
-				tracepoint_is_traced(end_point))
+	return has_points() && (rutile_usdt_enabled(begin_probe) || rutile_usdt_enabled(end_probe))
 		       ? Qtrue
 		       : Qfalse;
 }
@@ -401,9 +417,11 @@ static VALUE span_points(VALUE klass, VALUE begin, VALUE end)
 	(void)klass;
 	tracepoint_check(begin);
 	tracepoint_check(end);
-	end_point = end;
-	begin_point = begin;
 	helpers = rb_path2class("Rutile::Tracer::Helpers");
+	end_point = end;
+	end_probe = tracepoint_probe(end);
+	begin_probe = tracepoint_probe(begin);
+	__atomic_store_n(&begin_point, begin, __ATOMIC_RELEASE);
 	return Qnil;
 }
 

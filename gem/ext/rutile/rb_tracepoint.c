@@ -296,9 +296,9 @@ bool tracepoint_is_traced(VALUE tracepoint)
 	return is_traced(get(tracepoint));
 }
 
-void tracepoint_fire_words(VALUE tracepoint, const uint64_t *words)
+struct rutile_usdt_probe *tracepoint_probe(VALUE tracepoint)
 {
-	rutile_usdt_fire(get(tracepoint)->probe, words);
+	return get(tracepoint)->probe;
 }
 
 static VALUE fire_values(struct tracepoint *tp, int argc, const VALUE *argv)
