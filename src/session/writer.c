@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -99,8 +100,8 @@ int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err)
 	return 0;
 }
 
-/* True when the folder holds nothing. */
-static bool is_empty(int fd)
+/* True when the folder holds nothing, or nothing but `but`. */
+static bool is_empty(int fd, const char *but)
 {
 	int copy = dup(fd);
 	DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
@@ -110,43 +111,13 @@ static bool is_empty(int fd)
 		rut_closep(&copy);
 		return false;
 	}
+	/* The copy shares its position. */
+	rewinddir(d);
 	for (struct dirent *e; (e = readdir(d));)
-		empty &= !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
+		empty &= !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
+			 !strcmp(e->d_name, but);
 	closedir(d);
 	return empty;
-}
-
-static int make_folder(struct rut_writer *w, const char *dir, struct rut_err *err)
-{
-	_cleanup_close_ int fd = -1;
-
-	w->made = !mkdir(dir, 0750);
-	if (!w->made && errno != EEXIST)
-		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
-	/* A link that somebody put into a shared folder is not followed. */
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return rut_err_errno(err, errno, "cannot open the folder '%s'", dir);
-	if (!is_empty(fd))
-		return rut_err_set(err, EEXIST,
-				   "'%s' is not empty: a trace never overwrites, choose another "
-				   "name",
-				   dir);
-	if (mkdirat(fd, ".kernel", 0750) < 0)
-		return rut_err_errno(err, errno, "cannot make the folder '%s/kernel'", dir);
-	w->dir_fd = openat(fd, ".kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (w->dir_fd < 0)
-		return rut_err_errno(err, errno, "cannot open the folder '%s/kernel'", dir);
-	w->parent_fd = RUT_TAKE_FD(fd);
-	return 0;
-}
-
-int rut_writer_publish(struct rut_writer *w, struct rut_err *err)
-{
-	if (renameat(w->parent_fd, ".kernel", w->parent_fd, "kernel") < 0)
-		return rut_err_errno(err, errno, "cannot make the folder '%s/kernel'", w->path);
-	w->published = true;
-	return 0;
 }
 
 /* Takes the descriptor. Only what we write is touched. */
@@ -163,6 +134,60 @@ static void remove_files(int dir_fd)
 		    !strcmp(e->d_name, ".metadata"))
 			unlinkat(dirfd(d), e->d_name, 0);
 	closedir(d);
+}
+
+/*
+ * A writer that was killed before it published leaves a folder that is empty or holds ".kernel".
+ * The next one of that name takes it: the lock says that no writer is at work there.
+ */
+static int take_folder(int fd, const char *dir, struct rut_err *err)
+{
+	bool locked = !flock(fd, LOCK_EX | LOCK_NB);
+
+	if (!locked && errno == EWOULDBLOCK)
+		return rut_err_set(err, EEXIST, "another recorder is writing to '%s'", dir);
+	if (locked && is_empty(fd, ".kernel")) {
+		remove_files(
+			openat(fd, ".kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+		unlinkat(fd, ".kernel", AT_REMOVEDIR);
+	}
+	return is_empty(fd, ".") ? 0
+				 : rut_err_set(err, EEXIST,
+					       "'%s' is not empty: a trace never overwrites, "
+					       "choose another name",
+					       dir);
+}
+
+static int make_folder(struct rut_writer *w, const char *dir, struct rut_err *err)
+{
+	_cleanup_close_ int fd = -1;
+	int rc;
+
+	w->made = !mkdir(dir, 0750);
+	if (!w->made && errno != EEXIST)
+		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
+	/* A link that somebody put into a shared folder is not followed. */
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return rut_err_errno(err, errno, "cannot open the folder '%s'", dir);
+	rc = take_folder(fd, dir, err);
+	if (rc)
+		return rc;
+	if (mkdirat(fd, ".kernel", 0750) < 0)
+		return rut_err_errno(err, errno, "cannot make the folder '%s/kernel'", dir);
+	w->dir_fd = openat(fd, ".kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (w->dir_fd < 0)
+		return rut_err_errno(err, errno, "cannot open the folder '%s/kernel'", dir);
+	w->parent_fd = RUT_TAKE_FD(fd);
+	return 0;
+}
+
+int rut_writer_publish(struct rut_writer *w, struct rut_err *err)
+{
+	if (renameat(w->parent_fd, ".kernel", w->parent_fd, "kernel") < 0)
+		return rut_err_errno(err, errno, "cannot make the folder '%s/kernel'", w->path);
+	w->published = true;
+	return 0;
 }
 
 void rut_writer_discard(struct rut_writer *w)

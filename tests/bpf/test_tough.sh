@@ -96,6 +96,30 @@ test_kill_each_step() {
   echo "$kinds" | grep -q 'pwritev2.*pwrite64[67]'
 }
 
+# What a recorder that was killed before the metadata stood left of a folder is no obstacle to the next one of that
+# name; what somebody else keeps there is.
+test_killed_before_metadata() {
+  need_bpf
+  command -v strace >/dev/null || t_skip "no strace"
+  rc=0
+  strace -o /dev/null -e trace=renameat -e inject=renameat:signal=KILL:error=EIO:when=1 \
+    "$RUTILE" record -o t -e sched_process_exec -- true || rc=$?
+  [ "$rc" != 0 ]
+  [ -e t/.kernel ]
+  [ ! -e t/kernel ]
+  "$RUTILE" record -o t -e sched_process_exec -- true
+  whole t
+  [ ! -e t/.kernel ]
+  mkdir -p u/.kernel
+  : >u/mine
+  not "$RUTILE" record -o u -e sched_process_exec -- true 2>err
+  grep -q "'u' is not empty" err
+  [ -e u/.kernel ]
+  mkdir v
+  flock v "$RUTILE" record -o v -e sched_process_exec -- true 2>err || rc=$?
+  grep -q "another recorder is writing to 'v'" err
+}
+
 # A snapshot that is killed leaves nothing that looks like a trace.
 test_kill_snapshot() {
   need_bpf
@@ -569,15 +593,15 @@ test_nothing_left() {
   n=${S}n
   command -v strace >/dev/null || t_skip "no strace"
   # The lock is refused to it when its folder is made already and its session is to be pinned. (The first is
-  # that of the table of rutile's processes.)
-  if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=4 \
+  # that of the table of rutile's processes, the fourth the folder's.)
+  if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=5 \
     "$RUTILE" start $n -o "$T/late" -e syscall:getppid >out 2>err; then return 1; fi
   grep -q "cannot lock" err
   [ ! -e late ]
   [ ! -e /sys/fs/bpf/rutile/$n ]
   # A folder that was there before stays.
   mkdir was
-  if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=4 \
+  if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=5 \
     "$RUTILE" start $n -o "$T/was-%%" -e syscall:getppid >out 2>err; then return 1; fi
   if strace -o /dev/null -e trace=renameat -e inject=renameat:error=EIO:when=2 \
     "$RUTILE" record -o was -e syscall:getppid -- true 2>err; then return 1; fi
@@ -732,6 +756,7 @@ END
 
 t_case "kill -9 at 100 random moments of heavy writing: every trace is whole" test_kill_random
 t_case "... and at each step of making a folder and writing a packet" test_kill_each_step
+t_case "a folder without metadata is used by the next recorder" test_killed_before_metadata
 t_case "a snapshot is there or not" test_kill_snapshot
 t_case "a folder that vanishes: in memory meanwhile, then in a new one" test_vanished
 t_case "what is lost meanwhile is told by every reader" test_gap
