@@ -416,6 +416,14 @@ class TracepointTest < Minitest::Test
     ], ruby(code, File.expand_path('test_helper.rb', __dir__)).lines.map(&:chomp).reject { |line| line =~ /Run options|^# Running|^$/ }.first(14)
   end
 
+  def test_declared_in_a_ractor_without_the_extension
+    skip 'no ractors in this Ruby' unless defined?(Ractor)
+    code = '$VERBOSE = nil; require "rutile/static_tracing"; p Rutile::NULL, ' \
+           'Ractor.new { Rutile::Tracepoint.new("a", "x", Integer, strict: true, names: %w[n]).fire(1) }.take'
+    out = IO.popen([{ 'RUTILE_TRACEPOINTS' => 'off' }, RbConfig.ruby, "-I#{LIB}", '-e', code], err: %i[child out], &:read)
+    assert_equal "true\nfalse\n", out
+  end
+
   def test_threads
     tp = point(Integer)
     traced(tp) do

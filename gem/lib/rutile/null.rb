@@ -59,7 +59,7 @@ module Rutile
     TYPES = {
       Integer => [Integer], Float => [Float, Integer], String => [String, Symbol], Symbol => [String, Symbol],
       TrueClass => [TrueClass, FalseClass], FalseClass => [TrueClass, FalseClass], NilClass => []
-    }.freeze
+    }.each_value(&:freeze).freeze # shareable
     private_constant :TYPES
 
     attr_reader :provider_name, :name, :args
