@@ -42,7 +42,7 @@ static void set_up(void)
 		abort();
 	ring = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, ring_fd, 0);
 	table = aligned_alloc(PAGE, TABLE_BYTES);
-	page = aligned_alloc(PAGE, sizeof(*page));
+	page = aligned_alloc(PAGE, (sizeof(*page) + PAGE - 1) / PAGE * PAGE);
 	if (ring == MAP_FAILED || !table || !page)
 		abort();
 }

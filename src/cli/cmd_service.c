@@ -92,7 +92,7 @@ static void note(const char *name, const char *what)
 
 static int start_one(struct service *s, const char *name)
 {
-	struct rut_record_opts o;
+	struct rut_record_opts o = {0};
 	struct rut_err err = RUT_ERR_INIT;
 	pid_t pid;
 	int rc = read_profile(s, name, &o);
@@ -142,7 +142,7 @@ static int status_one(const char *name)
 /* Every program goes through the kernel's verifier; nothing is attached. */
 static int check_one(struct service *s, const char *name)
 {
-	struct rut_record_opts o;
+	struct rut_record_opts o = {0};
 	struct rut_err err = RUT_ERR_INIT;
 	int rc = read_profile(s, name, &o);
 

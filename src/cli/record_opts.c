@@ -330,7 +330,7 @@ static int apply_line(const struct rut_cmd *cmd, char *line, struct rut_record_o
 	++*ret_options;
 	if (!opt->arg) {
 		rc = flag_value(cmd, value);
-		return rc == 1 ? 0 : rc ? rc : rut_record_option(cmd, o, opt->id, NULL);
+		return rc == 1 ? 0 : rc ? rc : rut_record_option(cmd, o, opt->id, "");
 	}
 	return opt->id == 'o' ? rut_record_output(cmd, o, value)
 			      : rut_record_option(cmd, o, opt->id, value);

@@ -15,7 +15,7 @@
 #include "base/proc.h"
 #include "base/hash.h"
 #include "ring/write.h"
-#include "ruby/vm.h"
+#include "ruby/find_vm.h"
 
 #define WAITING_MAX 256
 #define RETRY_NS    20000000ull

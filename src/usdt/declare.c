@@ -230,19 +230,20 @@ static char *join_names(const struct rut_usdt_probe *probe, const char *const *n
 	size_t at = 0;
 
 	for (unsigned i = 0; i < probe->n_types && text; i++) {
-		size_t len = names[i] ? strlen(names[i]) : 0;
-		bool good = is_identifier(names[i], len) &&
-			    at + len + (i > 0) <= RUTILE_USDT_ARG_NAMES_MAX;
+		const char *name = names[i] ? names[i] : "";
+		size_t len = strlen(name);
+		bool good =
+			is_identifier(name, len) && at + len + (i > 0) <= RUTILE_USDT_ARG_NAMES_MAX;
 
-		for (unsigned k = 0; k < i && good && names[i]; k++)
-			good = strcmp(names[i], names[k]) != 0;
+		for (unsigned k = 0; k < i && good; k++)
+			good = strcmp(name, names[k]) != 0;
 		if (!good) {
 			free(text);
 			return NULL;
 		}
 		if (i)
 			text[at++] = ',';
-		memcpy(text + at, names[i], len);
+		memcpy(text + at, name, len);
 		at += len;
 	}
 	return text;

@@ -4,8 +4,8 @@
  * memory only: the process is not stopped. What no symbol names (libraries are stripped) is found
  * by its structure, and taken only when everything that it points to is what it should be.
  */
-#ifndef RUT_RUBY_VM_H
-#define RUT_RUBY_VM_H
+#ifndef RUT_RUBY_FIND_VM_H
+#define RUT_RUBY_FIND_VM_H
 
 #include <stdint.h>
 #include <sys/types.h>

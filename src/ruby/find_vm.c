@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "ruby/vm.h"
+#include "ruby/find_vm.h"
 
 #include <elf.h>
 #include <errno.h>
