@@ -151,15 +151,17 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	return rc;
 }
 
-#define VERB(id, opts, text)                                                                       \
+#define VERB_OF(id, opts, text, title)                                                             \
 	const struct rut_cmd cmd_##id = {                                                          \
 		.name = #id,                                                                       \
-		.group = "Analyses of kernel traces",                                              \
+		.group = title,                                                                    \
 		.summary = text,                                                                   \
 		.usage = "[OPTIONS] TRACE...",                                                     \
 		.options = opts,                                                                   \
 		.run = run,                                                                        \
 	}
+#define VERB(id, opts, text)	  VERB_OF(id, opts, text, "Analyses of kernel traces")
+#define RUBY_VERB(id, opts, text) VERB_OF(id, opts, text, "Analyses of Ruby events in traces")
 
 VERB(cputop, rut_opts_cputop, "which threads used the CPUs");
 VERB(memtop, rut_opts_memtop, "which threads allocated and freed pages");
@@ -181,12 +183,12 @@ VERB(periodlog, rut_opts_period, "all periods in order of time");
 VERB(periodtop, rut_opts_period, "the longest periods");
 VERB(periodfreq, rut_opts_period, "distribution of the durations of periods");
 VERB(futexstats, rut_opts_plain, "waits and contention by futex and thread");
-VERB(rubytop, rut_opts_calls, "calls and times of Ruby methods, on a CPU and waiting");
-VERB(rubyslow, rut_opts_calls, "the slowest Ruby calls, each with its tree");
-VERB(rubyexceptions, rut_opts_plain, "Ruby exceptions by class and place");
-VERB(rubyalloc, rut_opts_plain, "Ruby allocations by class and place");
-VERB(rubygc, rut_opts_plain, "pauses of Ruby's garbage collector by process and method");
-VERB(gvl, rut_opts_plain, "waits for Ruby's lock, and the methods that held it");
+RUBY_VERB(rubytop, rut_opts_calls, "calls and times of Ruby methods, on a CPU and waiting");
+RUBY_VERB(rubyslow, rut_opts_calls, "the slowest Ruby calls, each with its tree");
+RUBY_VERB(rubyexceptions, rut_opts_plain, "Ruby exceptions by class and place");
+RUBY_VERB(rubyalloc, rut_opts_plain, "Ruby allocations by class and place");
+RUBY_VERB(rubygc, rut_opts_plain, "pauses of Ruby's garbage collector by process and method");
+RUBY_VERB(gvl, rut_opts_plain, "waits for Ruby's lock, and the methods that held it");
 VERB(fdtop, rut_opts_plain, "open descriptors over time by process: leaks");
 
 const struct rut_cmd cmd_wakeupchain = {
