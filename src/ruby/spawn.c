@@ -199,6 +199,9 @@ void rut_spawn_fini(struct rut_tracer *t)
 {
 	bool needed = t->spawned && !rut_spawn_ended(t->spawned);
 
+	/* A tracer that only looks beside it, why nothing is counted, has no part in the command. */
+	if (command.dir && t->session_id != command.session_id)
+		return;
 	/* A Ruby that has loaded it keeps it from what it starts. */
 	for (size_t i = 0; needed && i < t->count; i++)
 		needed = t->tracees[i]->pid != t->spawned;
