@@ -11,6 +11,7 @@
  * known.
  */
 #include "rb.h"
+#include "ruby_abi/idle.h"
 
 #include <string.h>
 
@@ -39,27 +40,6 @@ static void load(struct reader *r, uintptr_t at, int len)
 	memcpy(&r->rax, (const void *)at, sizeof(r->rax));
 	r->rax_known = r->rax_loaded = true;
 	r->pc += len;
-}
-
-/* What does nothing to what is returned: endbr64; the stack pointer down or up; a frame pointer. */
-static int idle_bytes(const unsigned char *p)
-{
-	static const struct {
-		unsigned char bytes[4];
-		int given, len;
-	} idle[] = {
-		{{0xf3, 0x0f, 0x1e, 0xfa}, 4, 4}, /* endbr64 */
-		{{0x48, 0x83, 0xec}, 3, 4},	  /* sub $8,%rsp */
-		{{0x48, 0x83, 0xc4}, 3, 4},	  /* add $8,%rsp */
-		{{0x55}, 1, 1},			  /* push %rbp */
-		{{0x48, 0x89, 0xe5}, 3, 3},	  /* mov %rsp,%rbp */
-		{{0x5d}, 1, 1},			  /* pop %rbp */
-	};
-
-	for (unsigned i = 0; i < sizeof(idle) / sizeof(*idle); i++)
-		if (memcmp(p, idle[i].bytes, (size_t)idle[i].given) == 0)
-			return idle[i].len;
-	return 0;
 }
 
 /* mov or lea, into %rax from a place that %rip or %rax tells. */
@@ -101,8 +81,8 @@ static bool read_code(struct reader *r, int depth)
 
 		if (p[0] == 0xc3) { /* ret */
 			return r->rax_loaded;
-		} else if (idle_bytes(p)) {
-			r->pc += idle_bytes(p);
+		} else if (rut_idle_bytes(p)) {
+			r->pc += rut_idle_bytes(p);
 		} else if (p[0] == 0xe9) { /* jmp */
 			r->pc = p + 5 + imm32(p + 1);
 		} else if (p[0] == 0xe8 && depth < DEPTH_MAX) { /* call */

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "ruby/proc.h"
 #include "ruby/target.h"
+#include "ruby_abi/idle.h"
 #include "ruby_abi/ruby_abi.h"
 
 #define T_MASK	 0x1f
@@ -191,27 +192,6 @@ static int32_t imm32(const unsigned char *p)
 	return v;
 }
 
-/* Instructions that change nothing of what is returned; their length or 0. */
-static int idle_bytes(const unsigned char *p)
-{
-	static const struct {
-		unsigned char bytes[4];
-		int given, len;
-	} idle[] = {
-		{{0xf3, 0x0f, 0x1e, 0xfa}, 4, 4}, /* endbr64 */
-		{{0x48, 0x83, 0xec}, 3, 4},	  /* sub $8,%rsp */
-		{{0x48, 0x83, 0xc4}, 3, 4},	  /* add $8,%rsp */
-		{{0x55}, 1, 1},			  /* push %rbp */
-		{{0x48, 0x89, 0xe5}, 3, 3},	  /* mov %rsp,%rbp */
-		{{0x5d}, 1, 1},			  /* pop %rbp */
-	};
-
-	for (size_t i = 0; i < sizeof(idle) / sizeof(*idle); i++)
-		if (!memcmp(p, idle[i].bytes, (size_t)idle[i].given))
-			return idle[i].len;
-	return 0;
-}
-
 /*
  * The agent's counter.c from outside: rb_gc_count() is nothing but loads, the last one from where
  * the count is. 0: it is something else. -1ull: a pointer on the way is not set yet.
@@ -230,8 +210,8 @@ static uint64_t find_gc_count(const struct vm *v)
 			return 0;
 		if (p[0] == 0xc3)
 			return at;
-		if (idle_bytes(p)) {
-			pc += (uint64_t)idle_bytes(p);
+		if (rut_idle_bytes(p)) {
+			pc += (uint64_t)rut_idle_bytes(p);
 			continue;
 		}
 		if (p[0] == 0xe9) {
