@@ -2,17 +2,18 @@
 /*
  * The types of script values: what the compiler computes, and the shape in which programs leave
  * values for user space, in maps and in records. The compiler makes the types, the output side
- * (out.h, format.h) reads values by them; neither knows more of the other than this header.
+ * (format.h, output.h) reads values by them; neither knows more of the other than this header and
+ * program.h.
  *
  * A value is `size` bytes in the machine's byte order, aligned to `align` within what holds it.
  * Padding is zero, so that the bytes of equal map keys are equal. By kind:
  *
  *	INT, BOOL, ENUM, POINTER   the number, of `size` bytes
  *	STRING                     `size` bytes, ended and filled up with zeros
- *	BUFFER                     uint32_t length, then up to size - 4 bytes
- *	ARRAY                      `count` values of `of`, one after the other
- *	TUPLE, RECORD, STRUCT      the members, each at its offset (and bits of it, for bit fields)
- *	KSTACK, USTACK             struct rut_script_stack_value
+ *	BUF                        uint32_t length, then up to size - 4 bytes
+ *	ARRAY                      `count` values of `elem`, one after the other
+ *	TUPLE, RECORD, STRUCT      the fields, each at its offset (and bits of it, for bit fields)
+ *	KSTACK, USTACK, RSTACK     struct rut_script_stack_value
  *	KSYM                       uint64_t address
  *	USYM                       struct rut_script_usym_value
  *	TIMESTAMP                  struct rut_script_time_value
@@ -31,8 +32,7 @@
  *	COUNT                      [0] how often
  *	SUM                        [0] the sum
  *	MIN, MAX                   [0] the value, [1] not 0: there is one
- *	AVG                        [0] the sum, [1] the count
- *	STATS                      [0] the sum, [1] the count
+ *	AVG, STATS                 [0] the sum, [1] the count
  *	HIST                       rut_script_hist_words(bits) counts, see rut_script_hist_slot()
  *	LHIST                      rut_script_lhist_words(t) counts, see rut_script_lhist_slot()
  *	TSERIES                    `count` intervals of 4 words each: [0] number of the interval + 1
@@ -47,98 +47,98 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum rut_script_kind {
-	RUT_SCRIPT_NONE, /* no value: the type of a statement */
-	RUT_SCRIPT_INT,
-	RUT_SCRIPT_BOOL,
-	RUT_SCRIPT_ENUM,
-	RUT_SCRIPT_POINTER,
-	RUT_SCRIPT_STRING,
-	RUT_SCRIPT_BUFFER,
-	RUT_SCRIPT_ARRAY,
-	RUT_SCRIPT_TUPLE,
-	RUT_SCRIPT_RECORD, /* (a = 1, b = 2) */
-	RUT_SCRIPT_STRUCT, /* struct or union, of a script, BTF or args */
-	RUT_SCRIPT_KSTACK,
-	RUT_SCRIPT_USTACK,
-	RUT_SCRIPT_KSYM,
-	RUT_SCRIPT_USYM,
-	RUT_SCRIPT_TIMESTAMP, /* strftime() */
-	RUT_SCRIPT_INET,      /* ntop() */
-	RUT_SCRIPT_MAC,
-	RUT_SCRIPT_USERNAME,
-	RUT_SCRIPT_CGROUP_PATH,
-	RUT_SCRIPT_STRERROR,
-	RUT_SCRIPT_SIGNAL_NAME,
-	RUT_SCRIPT_SYSCALL_NAME,
-	RUT_SCRIPT_PROBE,
-	RUT_SCRIPT_DURATION,
-	RUT_SCRIPT_COUNT, /* from here on: aggregations, values of maps only */
-	RUT_SCRIPT_SUM,
-	RUT_SCRIPT_MIN,
-	RUT_SCRIPT_MAX,
-	RUT_SCRIPT_AVG,
-	RUT_SCRIPT_STATS,
-	RUT_SCRIPT_HIST,
-	RUT_SCRIPT_LHIST,
-	RUT_SCRIPT_TSERIES,
-	RUT_SCRIPT_KINDS
+enum rut_type_kind {
+	RUT_T_NONE, /* not known yet */
+	RUT_T_VOID, /* no value: the type of a statement */
+	RUT_T_INT,
+	RUT_T_BOOL,
+	RUT_T_ENUM,
+	RUT_T_POINTER,
+	RUT_T_STRING,
+	RUT_T_BUF,
+	RUT_T_ARRAY,
+	RUT_T_TUPLE,
+	RUT_T_RECORD, /* (a = 1, b = 2) */
+	RUT_T_STRUCT, /* struct or union, of a script, BTF or args */
+	RUT_T_KSTACK,
+	RUT_T_USTACK,
+	RUT_T_RSTACK,
+	RUT_T_KSYM,
+	RUT_T_USYM,
+	RUT_T_TIMESTAMP, /* strftime() */
+	RUT_T_INET,	 /* ntop() */
+	RUT_T_MAC,
+	RUT_T_USERNAME,
+	RUT_T_CGROUP_PATH,
+	RUT_T_STRERROR,
+	RUT_T_SIGNAL_NAME,
+	RUT_T_SYSCALL_NAME,
+	RUT_T_PROBE,
+	RUT_T_DURATION,
+	RUT_T_COUNT, /* from here on: aggregations, values of maps only */
+	RUT_T_SUM,
+	RUT_T_MIN,
+	RUT_T_MAX,
+	RUT_T_AVG,
+	RUT_T_STATS,
+	RUT_T_HIST,
+	RUT_T_LHIST,
+	RUT_T_TSERIES,
+	RUT_T_KINDS
 };
 
 /* How kstack() and ustack() are shown. */
-enum rut_script_stack_mode {
-	RUT_SCRIPT_STACK_BPFTRACE, /* name+offset */
-	RUT_SCRIPT_STACK_PERF,	   /* address name+offset (module) */
-	RUT_SCRIPT_STACK_RAW,	   /* address */
+enum rut_stack_mode {
+	RUT_STACK_BPFTRACE, /* name+offset */
+	RUT_STACK_PERF,	    /* address name+offset (module) */
+	RUT_STACK_RAW,	    /* address */
 };
 
-struct rut_script_type;
+struct rut_type;
 
-struct rut_script_member {
+struct rut_type_field {
 	const char *name; /* NULL: of a tuple, or an unnamed struct or union within one */
-	const struct rut_script_type *type;
+	const struct rut_type *type;
 	uint32_t offset;   /* bytes */
 	uint8_t bit_shift; /* of a bit field: how far right, after a load of type->size bytes */
 	uint8_t bits;	   /* 0: not a bit field */
 };
 
-struct rut_script_enumerator {
+struct rut_type_enumerator {
 	const char *name;
 	int64_t value;
 };
 
-/*
- * Types do not change once made, and live as long as the program they belong to.
- */
-struct rut_script_type {
-	enum rut_script_kind kind;
+/* Types do not change once made, and live as long as the program they belong to. */
+struct rut_type {
+	enum rut_type_kind kind;
 	uint32_t size;
 	uint32_t align;
 	/* INT, ENUM; of SUM, MIN, MAX, AVG, STATS, TSERIES: the values are signed. */
 	bool is_signed;
-	bool is_union;			  /* STRUCT */
-	bool user;			  /* POINTER, of user space rather than the kernel */
-	const char *name;		  /* STRUCT, ENUM: with "struct ", "union " or "enum " */
-	const struct rut_script_type *of; /* ARRAY: element, POINTER: what it points to or NULL */
-	/* ARRAY: elements; TUPLE, RECORD, STRUCT: members; ENUM: enumerators; TSERIES: intervals */
-	uint32_t count;
-	const struct rut_script_member *members;
-	const struct rut_script_enumerator *enumerators;
-	/* HIST: bits; LHIST: min, max, step; TSERIES: interval_ns, and COUNT ... AVG in `agg`, as
-	 * tseries() without an aggregation (the last value) has NONE */
-	uint32_t bits;
-	int64_t min, max, step;
-	uint64_t interval_ns;
-	enum rut_script_kind agg;
-	/* KSTACK, USTACK */
-	enum rut_script_stack_mode stack_mode;
-	uint32_t stack_limit;
+	bool is_union; /* STRUCT */
+	bool user;     /* POINTER: of user space rather than the kernel */
+	/* STRUCT, ENUM: with "struct ", "union " or "enum " */
+	const char *name;
+	const struct rut_type *elem;   /* ARRAY: element, POINTER: what it points to or NULL */
+	uint32_t count;		       /* ARRAY: elements; TSERIES: intervals */
+	uint32_t nfields;	       /* TUPLE, RECORD, STRUCT */
+	struct rut_type_field *fields; /* nfields of them */
+	uint32_t nenumerators;	       /* ENUM */
+	const struct rut_type_enumerator *enumerators;
+	uint32_t bits;		/* HIST */
+	int64_t min, max, step; /* LHIST */
+	uint64_t interval_ns;	/* TSERIES */
+	enum rut_type_kind agg; /* TSERIES: SUM, MIN, MAX, AVG; NONE: the last value */
+	enum rut_stack_mode stack_mode;
+	uint32_t stack_limit; /* frames; 0: as many as there are */
+	uint32_t btf_id;
 };
 
 struct rut_script_stack_value {
 	uint64_t id;	 /* key of the table of stacks; 0: none */
 	uint32_t tgid;	 /* USTACK: whose addresses these are */
-	uint32_t frames; /* how many were read; len() */
+	uint32_t frames; /* how many were read */
 };
 
 struct rut_script_usym_value {
@@ -169,9 +169,9 @@ struct rut_script_cgroup_value {
 	uint64_t filter; /* index into the program's strings + 1; 0: none */
 };
 
-static inline bool rut_script_is_agg(const struct rut_script_type *t)
+static inline bool rut_type_is_agg(const struct rut_type *t)
 {
-	return t->kind >= RUT_SCRIPT_COUNT;
+	return t->kind >= RUT_T_COUNT;
 }
 
 /*
@@ -203,7 +203,7 @@ static inline uint32_t rut_script_lhist_slot(int64_t v, int64_t min, int64_t max
 	return v >= max ? slots + 1 : (uint32_t)((v - min) / step) + 1;
 }
 
-static inline uint32_t rut_script_lhist_words(const struct rut_script_type *t)
+static inline uint32_t rut_script_lhist_words(const struct rut_type *t)
 {
 	return (uint32_t)((t->max - t->min + t->step - 1) / t->step) + 2;
 }
