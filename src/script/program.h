@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the compiler makes of a script: maps, programs, the probes that they are for, and the
+ * actions that programs ask user space to take. Loading (load.h) and output (output.h) read it.
+ */
+#ifndef RUT_SCRIPT_PROGRAM_H
+#define RUT_SCRIPT_PROGRAM_H
+
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "script/type.h"
+
+/* What a program leaves in the ring: this header, then `size` bytes laid out as action->args. */
+struct rut_script_event {
+	uint64_t time_ns; /* CLOCK_MONOTONIC */
+	uint32_t action;  /* index into the program's actions */
+	uint32_t size;	  /* bytes of data */
+	uint8_t data[];
+};
+
+enum rut_script_action_kind {
+	RUT_ACTION_PRINTF,
+	RUT_ACTION_ERRORF,
+	RUT_ACTION_WARNF,
+	RUT_ACTION_PRINT_MAP,
+	RUT_ACTION_PRINT_VALUE, /* args: TUPLE of one; @m[k]: of the key, then the value */
+	RUT_ACTION_CLEAR,
+	RUT_ACTION_ZERO,
+	RUT_ACTION_TIME, /* format: of strftime */
+	RUT_ACTION_EXIT, /* args: the exit code */
+	RUT_ACTION_CAT,
+	RUT_ACTION_SYSTEM,
+	RUT_ACTION_JOIN, /* args: ARRAY of STRING, the empty ones left out; format: the delimiter */
+};
+
+struct rut_script_action {
+	enum rut_script_action_kind kind;
+	const char *format;		  /* borrowed from the program; NULL: none */
+	const struct rut_type *args;	  /* TUPLE; NULL: none */
+	struct rut_script_format *parsed; /* of `format`; owned by the program */
+	int map;			  /* index of the map; -1: none */
+	int64_t top, div;		  /* print(@m, top, div); 0: not given */
+	uint32_t line, column;		  /* where it stands in the script, from 1 */
+	uint32_t end_column;
+};
+
+struct rut_script_map {
+	const char *name;	    /* "@x" */
+	const struct rut_type *key; /* NULL: one value without a key; several keys: a TUPLE */
+	const struct rut_type *value;
+	bool per_cpu;  /* each CPU has its own value: merged when read */
+	bool is_array; /* BPF array of one entry, for those without key */
+	uint32_t max_entries;
+	uint32_t key_bytes, value_bytes; /* of the BPF map */
+	int fd;				 /* -1: not loaded */
+	uint32_t line, column;		 /* of its first use */
+};
+
+#endif
