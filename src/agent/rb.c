@@ -30,10 +30,11 @@ const char *rut_rb_load(void)
 #undef F
 	if (!rb.rb_cObject || !rb.ruby_version)
 		return "rb_cObject";
-	rb.abi = rut_abi_of((rb.ruby_version[0] - '0') * 100 + (rb.ruby_version[2] - '0'));
+	rb.abi = rut_ruby_abi_get(rut_ruby_abi_number(rb.ruby_version));
 	if (!rb.abi)
 		return "a Ruby from 2.5 to 4.0";
-	rb.wakes_disturb = strcmp(rb.ruby_version, "4.0.0") == 0;
+	rb.wakes_disturb =
+		rb.abi->wakes_disturb_in && !strcmp(rb.ruby_version, rb.abi->wakes_disturb_in);
 #define F(required, ret, name, args)                                                               \
 	*(void **)&rb.name = dlsym(RTLD_DEFAULT, #name);                                           \
 	if (required && !rb.name)                                                                  \

@@ -12,7 +12,7 @@
 #ifndef RUT_AGENT_RB_H
 #define RUT_AGENT_RB_H
 
-#include "agent/ruby_abi.h"
+#include "ruby_abi/ruby_abi.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -184,12 +184,12 @@ struct rut_rb {
 #define F(type, name) type *name;
 	RUT_RB_VARS(F)
 #undef F
-	const struct rut_abi *abi; /* what is so in this Ruby */
-	unsigned tp_word;	   /* of a tracepoint's data: where our own is; 0: not known */
-	bool tp_embedded;	   /* a tracepoint's data is in the object */
-	bool threads_move;	   /* all may, from one native thread to another (M:N) */
-	bool wakes_disturb;	   /* who is woken by Ruby does not sleep on, see gvl.h */
-	bool target;		   /* tracepoints can be enabled for one method */
+	const struct rut_ruby_abi *abi; /* what is so in this Ruby */
+	unsigned tp_word;		/* of a tracepoint's data: where our own is; 0: not known */
+	bool tp_embedded;		/* a tracepoint's data is in the object */
+	bool threads_move;		/* all may, from one native thread to another (M:N) */
+	bool wakes_disturb;		/* who is woken by Ruby does not sleep on, see gvl.h */
+	bool target;			/* tracepoints can be enabled for one method */
 	VALUE qnil, qtrue;
 	ID id_enable, id_each_child, id_local_get, id_parameters, id_trace_points, id_attached;
 	VALUE sym_target, sym_method, sym_block, sym_call, sym_b_call;
@@ -285,7 +285,7 @@ static inline const VALUE *rut_ruby_frame(const VALUE *cfp)
 
 		if (!(flags & RUT_FRAME_C))
 			return cfp;
-		if ((flags & RUT_FRAME_TYPE) != RUT_FRAME_CFUNC || !rb.abi->frame_words)
+		if ((flags & RUT_FRAME_TYPE) != RUT_FRAME_CFUNC || !rb.abi->walks_frames)
 			return NULL;
 	}
 	return NULL;

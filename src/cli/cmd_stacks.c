@@ -12,6 +12,8 @@
 
 static const struct rut_opt options[] = {
 	{"json", NULL, "JSON Lines, one object a thread", RUT_OPT_JSON},
+	{"try-newer", NULL, "inspect a Ruby that is not released, too: it may crash",
+	 RUT_OPT_TRY_NEWER},
 	{"output", "FILE", "write to a file", 'o'},
 	{0},
 };
@@ -147,6 +149,7 @@ static int run_stacks(struct stacks *s, const struct rut_cmd *cmd)
 	struct rut_err err = RUT_ERR_INIT;
 	int fd = -1, asked, rc = rut_targets_find(&s->targets, &s->opts, &err);
 
+	config.filter.try_newer = s->opts.try_newer;
 	if (rc >= 0)
 		rc = fd = rut_ruby_opts_open(&s->opts, &err);
 	if (rc >= 0)

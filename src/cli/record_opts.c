@@ -189,6 +189,9 @@ static int add_ruby(const struct rut_cmd *cmd, struct rut_record_opts *o, int id
 		opt++;
 	if ((size_t)snprintf(o->conf.ruby + len, room, "%s = %s\n", opt->name, value) >= room)
 		return rut_usage_error(cmd, "too many options of Ruby events: use globs");
+	o->ruby.try_newer = o->ruby.try_newer || id == RUT_OPT_RUBY_TRY_NEWER;
+	if (id == RUT_OPT_RUBY_TRY_NEWER)
+		return 0;
 	if (id == RUT_OPT_RUBY)
 		return rut_record_ruby_add(cmd, &o->ruby, value);
 	rc = rut_record_ruby_filter(&o->ruby, opt->name, value);
@@ -238,6 +241,8 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_RUBY_METHOD:
 	case RUT_OPT_RUBY_PATH:
 		return add_ruby(cmd, o, id, value);
+	case RUT_OPT_RUBY_TRY_NEWER:
+		return add_ruby(cmd, o, id, "yes");
 	case RUT_OPT_BUFFER:
 	case RUT_OPT_SUBBUF:
 	case RUT_OPT_STRING_LIMIT:

@@ -32,6 +32,7 @@ enum {
 	RUT_OPT_RUBY_CLASS,
 	RUT_OPT_RUBY_METHOD,
 	RUT_OPT_RUBY_PATH,
+	RUT_OPT_RUBY_TRY_NEWER,
 };
 
 #define RUT_RECORD_OPTIONS                                                                         \
@@ -67,6 +68,8 @@ enum {
 		 RUT_OPT_RUBY_METHOD},                                                             \
 		{"path", "GLOB", "only methods of matching files (default: the application's)",    \
 		 RUT_OPT_RUBY_PATH},                                                               \
+		{"try-newer", NULL, "Ruby events of a Ruby that is not released: it may crash",    \
+		 RUT_OPT_RUBY_TRY_NEWER},                                                          \
 	{                                                                                          \
 		"strict", NULL,                                                                    \
 			"fail when an event cannot be recorded, instead of going on without it",   \

@@ -108,6 +108,7 @@ static int source_find(const struct rut_record_ruby *r, const struct rut_record_
 		.classes = r->classes,
 		.methods = r->methods,
 		.c_calls = s->kinds & (K(C_CALL) | K(C_RETURN)),
+		.try_newer = r->try_newer,
 	};
 	int rc = rut_targets_find(ret, &opts, err);
 

@@ -20,6 +20,7 @@ struct rut_record_ruby {
 	} sources[RUT_RECORD_RUBY_MAX];
 	size_t count;
 	struct rut_words paths, classes, methods; /* filters, for all of them; words owned */
+	bool try_newer;				  /* processes with an unreleased Ruby, too */
 	bool wait;				  /* for targets that are not there yet */
 	bool flight;
 	uint64_t ring_bytes;

@@ -100,6 +100,9 @@ bool rut_ruby_opts_take(struct rut_ruby_opts *o, struct rut_args *a, int id, int
 	case RUT_OPT_JSON:
 		o->json = true;
 		return true;
+	case RUT_OPT_TRY_NEWER:
+		o->try_newer = true;
+		return true;
 	case RUT_OPT_DURATION:
 		*ret_exit = rut_take_duration(a, "duration", &o->duration_ns);
 		return true;

@@ -29,6 +29,7 @@ enum {
 	RUT_OPT_C_CALLS,
 	RUT_OPT_JSON,
 	RUT_OPT_DURATION,
+	RUT_OPT_TRY_NEWER,
 	RUT_OPT_OWN, /* the first number that a verb's own options may use */
 };
 
@@ -40,6 +41,7 @@ enum {
 	{"c-calls", NULL, "methods written in C as well, by the line that calls them", RUT_OPT_C_CALLS}, \
 	{"duration", "TIME", "end after so long: 10s, 5m", RUT_OPT_DURATION},                      \
 	{"json", NULL, "JSON Lines, one object a row", RUT_OPT_JSON},                              \
+	{"try-newer", NULL, "trace a Ruby that is not released, too: it may crash", RUT_OPT_TRY_NEWER}, \
 	{"output", "FILE", "write to a file", 'o'}
 /* clang-format on */
 
@@ -48,7 +50,7 @@ struct rut_ruby_opts {
 	char **command; /* after "--"; NULL: none */
 	bool app, all;	/* the words of that name were given */
 	struct rut_words paths, classes, methods;
-	bool c_calls, json;
+	bool c_calls, json, try_newer;
 	const char *output;
 	uint64_t duration_ns; /* 0: until stopped */
 };

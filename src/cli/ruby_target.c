@@ -108,6 +108,11 @@ static int add_proc(struct rut_targets *t, const struct rut_ruby_proc *p)
 	return rc;
 }
 
+static bool refused(const struct rut_targets *t, const struct rut_ruby_proc *p)
+{
+	return p->why_not && !(p->newer && t->try_newer);
+}
+
 static int find_pid(struct rut_targets *t, pid_t pid, struct rut_err *err)
 {
 	struct rut_ruby_proc p = {0};
@@ -115,7 +120,7 @@ static int find_pid(struct rut_targets *t, pid_t pid, struct rut_err *err)
 
 	if (rc < 0)
 		return rc;
-	rc = p.why_not ? rut_err_set(err, EPERM, "%s", p.why_not) : add_proc(t, &p);
+	rc = refused(t, &p) ? rut_err_set(err, EPERM, "%s", p.why_not) : add_proc(t, &p);
 	rut_ruby_proc_fini(&p);
 	return rc;
 }
@@ -139,7 +144,7 @@ static int find_name(struct rut_targets *t, const struct rut_ruby_procs *all, co
 	for (size_t i = 0; i < count && !rc; i++) {
 		const struct rut_ruby_proc *p = find_proc(all, pids[i]);
 
-		if (!p || p->why_not)
+		if (!p || refused(t, p))
 			continue;
 		rc = add_proc(t, p);
 		found++;
@@ -147,7 +152,7 @@ static int find_name(struct rut_targets *t, const struct rut_ruby_procs *all, co
 	for (size_t i = 0; i < count && !rc; i++) {
 		const struct rut_ruby_proc *p = find_proc(all, pids[i]);
 
-		if (!p || !p->why_not)
+		if (!p || !refused(t, p))
 			continue;
 		if (!found)
 			return rut_err_set(err, EPERM, "%s", p->why_not);
@@ -235,7 +240,7 @@ int rut_targets_find(struct rut_targets *ret, const struct rut_ruby_opts *o, str
 {
 	int rc;
 
-	*ret = (struct rut_targets){0};
+	*ret = (struct rut_targets){.try_newer = o->try_newer};
 	rc = o->command ? find_command(ret, o->command) : find_words(ret, &o->targets, err);
 	if (rc == -ENOMEM)
 		return rut_err_set(err, ENOMEM, "out of memory");
@@ -256,6 +261,7 @@ void rut_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts 
 		.classes = o->classes.v,
 		.methods = o->methods.v,
 		.c_calls = o->c_calls,
+		.try_newer = t->try_newer,
 	};
 	/* Who names paths need not say "all" as well. */
 	for (size_t i = 0; i < o->paths.count && !o->app; i++)

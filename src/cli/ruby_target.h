@@ -15,7 +15,8 @@ struct rut_targets {
 	size_t count;
 	struct rut_words app_paths; /* globs; the words are owned as well */
 	struct rut_words not_paths;
-	char *title; /* owned; for people: "puma: cluster [shop] (PID 17)" */
+	bool try_newer; /* those with an unreleased Ruby are not refused */
+	char *title;	/* owned; for people: "puma: cluster [shop] (PID 17)" */
 };
 
 /*

@@ -57,7 +57,8 @@ const char *rut_why_name(const struct rut_ruby_opts *o, const char *inside)
 
 void rut_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t child, const char *name)
 {
-	struct rut_tracer_config config = {.mode = RUT_RUBY_CALLS, .names = name};
+	struct rut_tracer_config config = {
+		.mode = RUT_RUBY_CALLS, .names = name, .filter.try_newer = t->try_newer};
 	struct rut_tracer *tracer = NULL;
 	uint64_t begin;
 

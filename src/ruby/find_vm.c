@@ -359,8 +359,8 @@ static int find(struct vm *v, struct rut_ruby_vm *p, pid_t pid, struct rut_err *
 	v->module = find_module(&v->t, version, sizeof(version));
 	if (!v->module || read_module(v))
 		return rut_err_set(err, ENOEXEC, "process %d is not Ruby", pid);
-	v->abi = rut_ruby_abi_find(version);
-	if (!v->abi)
+	v->abi = rut_ruby_abi_get(rut_ruby_abi_number(version));
+	if (!v->abi || !v->abi->insns_info)
 		return rut_err_set(err, ENOTSUP,
 				   "process %d runs Ruby %s, whose frames are not known", pid,
 				   version);

@@ -20,13 +20,13 @@
 #include <sys/stat.h>
 
 #include "agent/abi.h"
-#include "agent/ruby_abi.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/proc.h"
 #include "ruby/role.h"
 #include "ruby/target.h"
+#include "ruby_abi/ruby_abi.h"
 
 void rut_ruby_proc_fini(struct rut_ruby_proc *p)
 {
@@ -166,13 +166,27 @@ static bool has_agent(const struct rut_target *t)
 	return false;
 }
 
+int rut_ruby_proc_unreleased(pid_t pid, const char *version, struct rut_err *err)
+{
+	const struct rut_ruby_abi *abi = rut_ruby_abi_get(rut_ruby_abi_number(version));
+
+	if (!abi || !abi->unreleased)
+		return 0;
+	return rut_err_set(err, ENOTSUP,
+			   "process %d runs Ruby %s: that is not released, its layouts may differ "
+			   "from those that this version of rutile knows, and tracing it may crash "
+			   "it; --try-newer traces it nevertheless",
+			   pid, version);
+}
+
 static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int check,
 			const struct rut_err *reason)
 {
 	const struct rut_mapping *libc;
-	/* What the agent knows the inside of: an older or newer Ruby would be led astray. */
-	int oldest = rut_abi_oldest()->version, newest = rut_abi_newest()->version;
+	/* What the agent knows the layouts of. */
+	int oldest = rut_ruby_abi_oldest()->version, newest = rut_ruby_abi_newest()->version;
 	int major = 0, minor = 0;
+	struct rut_err unreleased = RUT_ERR_INIT;
 	char text[600];
 
 	text[0] = 0;
@@ -185,7 +199,7 @@ static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int
 			 "process %d runs Ruby %s: that is too old, Ruby %d.%d is the oldest that "
 			 "can be traced",
 			 p->pid, p->version, oldest / 100, oldest % 100);
-	else if (major * 100 + minor > newest)
+	else if (major * 100 + minor > newest && !rut_ruby_abi_get(major * 100 + minor))
 		snprintf(text, sizeof(text),
 			 "process %d runs Ruby %s: that is newer than what this version of rutile "
 			 "knows, Ruby %d.%d; look for a newer rutile",
@@ -200,6 +214,9 @@ static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int
 			 "process %d is linked statically: there is no dlopen to load the agent "
 			 "with",
 			 p->pid);
+	p->newer = !text[0] && rut_ruby_proc_unreleased(p->pid, p->version, &unreleased) < 0;
+	if (p->newer)
+		snprintf(text, sizeof(text), "%s", unreleased.msg);
 	if (text[0])
 		p->why_not = strdup(text);
 }

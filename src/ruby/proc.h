@@ -54,6 +54,8 @@ struct rut_ruby_proc {
 	const char *allocator; /* "jemalloc", "tcmalloc"; NULL: libc's, or linked statically */
 	bool deleted;	       /* its binary or libruby was replaced on disk (upgrade) */
 	char *why_not;	       /* owned; why it cannot be traced, or NULL */
+	bool newer; /* `why_not` is only that its Ruby is unreleased: it may be traced nevertheless
+		     */
 };
 
 void rut_ruby_proc_fini(struct rut_ruby_proc *p);
@@ -62,6 +64,9 @@ const char *rut_ruby_role_name(enum rut_ruby_role role);
 
 /* Looks at one process. -ESRCH: gone; -ENOEXEC with the reason: not Ruby. */
 int rut_ruby_proc_read(struct rut_ruby_proc *ret, pid_t pid, struct rut_err *err);
+
+/* Returns -ENOTSUP with the reason when this version of Ruby is an unreleased one, or 0. */
+int rut_ruby_proc_unreleased(pid_t pid, const char *version, struct rut_err *err);
 
 /* The current folder of a process, in its own view; "/" when it cannot be told. */
 void rut_ruby_proc_cwd(pid_t pid, char *ret, size_t cap);

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "ruby/inject.h"
+#include "ruby/proc.h"
 #include "ruby/target.h"
 
 #include <dirent.h>
@@ -253,7 +254,11 @@ static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_
 
 	if (take_inherited(t, p))
 		return map_table(t, p, err);
-	r = take_slot(p, err);
+	r = t->config.filter.try_newer
+		    ? 0
+		    : rut_ruby_proc_unreleased(p->pid, p->ctl->ruby_version, err);
+	if (r == 0)
+		r = take_slot(p, err);
 	if (r < 0)
 		return r;
 	slot = slot_of(p);

@@ -41,6 +41,7 @@ struct rut_ruby_filter {
 	const char *const *classes; /* --class, likewise */
 	const char *const *methods; /* --method: "Class#name", "Class.name", globs, likewise */
 	bool c_calls;		    /* also methods written in C, by the line that calls them */
+	bool try_newer;		    /* processes whose Ruby is not released, too */
 };
 
 struct rut_tracer_config {

@@ -114,8 +114,44 @@ C
 too_old_and_too_new() {
   refused 2.3.8 'that is too old, Ruby 2.5 is the oldest'
   refused 2.4.10 'that is too old, Ruby 2.5 is the oldest'
-  refused 4.1.0 'that is newer than what this version of rutile knows, Ruby 4.0'
+  refused 4.2.0 'that is newer than what this version of rutile knows, Ruby 4.0'
   refused 5.0.0 'that is newer than what this version of rutile knows, Ruby 4.0'
+}
+
+# A row of the table that is not released: refused, unless the user asks for it. This one has nothing but a version, so
+# what fails then is the agent.
+unreleased() {
+  refused 4.1.0 'that is not released'
+  grep -q -- '--try-newer' err
+  for verb in 'calls' 'trace' 'stacks'; do
+    rc=0
+    "$RUTILE" $verb --try-newer "$pid" 2>err >/dev/null || rc=$?
+    cat err
+    [ "$rc" = 1 ]
+    grep -q "process $pid" err
+    not grep -q 'not released' err
+  done
+  not t_gone "$pid"
+}
+
+# What a command runs is known when the agent in it says so.
+unreleased_command() {
+  lib=$(ldd "$(command -v $RUBY)" | awk '/libruby/ { print $3 }')
+  [ -n "$lib" ] || { echo "this Ruby has no libruby: its version cannot be changed"; return 0; }
+  cp -L "$lib" "$(basename "$lib")"
+  ruby -e '
+    lib = File.binread(ARGV[0])
+    at = lib.index("\0#{RUBY_VERSION}\0")
+    while at
+      lib[at + 1, 5] = "4.1.0"
+      at = lib.index("\0#{RUBY_VERSION}\0", at + 1)
+    end
+    File.binwrite(ARGV[0], lib)' "$(basename "$lib")"
+  rc=0
+  LD_LIBRARY_PATH=$PWD "$RUTILE" calls --duration 20s -- $RUBY --disable-gems -e 'puts RUBY_VERSION; sleep 0.2' >out 2>err || rc=$?
+  cat out err
+  grep -q '^4.1.0$' out
+  grep -q 'runs Ruby 4.1.0: that is not released' err
 }
 
 stopped_and_containers() {
@@ -167,6 +203,8 @@ t_case "a Puma cluster" a_puma_cluster
 t_case "other allocators" other_allocators
 t_case "what is not Ruby" not_ruby_is_not_listed
 t_case "a Ruby too old, one too new" too_old_and_too_new
+t_case "a Ruby that is not released is traced with --try-newer only" unreleased
+t_case "a command's Ruby that is not released" unreleased_command
 t_case "stopped processes and containers" stopped_and_containers
 t_case "doctor says what is so" doctor_agrees
 t_done
