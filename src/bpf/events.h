@@ -201,6 +201,7 @@
 	F(STR, diskname)
 #define RUT_F_SD_INTERRUPT(F)                                                                      \
 	F(U32, irq)                                                                                \
+	F(S32, tid)                                                                                \
 	F(STR, name)                                                                               \
 	F(STR, action)
 #define RUT_F_SD_CPU(F)                                                                            \

@@ -243,23 +243,6 @@ static void dump_block_devices(struct rut_statedump *s)
 	closedir(d);
 }
 
-static void on_irq(struct rut_statedump *s, int dir, const char *name, long arg)
-{
-	struct rut_ev_SD_INTERRUPT rec = {.irq = (uint32_t)atoi(name)};
-	char path[64], chip[64], actions[256];
-	char *save = NULL;
-
-	snprintf(path, sizeof(path), "%.20s/actions", name);
-	if (rut_statedump_read(dir, path, actions, sizeof(actions)) <= 0 || actions[0] == '\n')
-		return;
-	snprintf(path, sizeof(path), "%.20s/chip_name", name);
-	if (rut_statedump_read(dir, path, chip, sizeof(chip)) < 0)
-		chip[0] = '\0';
-	chip[strcspn(chip, "\n")] = '\0';
-	for (char *a = strtok_r(actions, ",\n", &save); a; a = strtok_r(NULL, ",\n", &save))
-		RUT_STATEDUMP_EMIT(s, SD_INTERRUPT, &rec, chip, a);
-}
-
 void rut_statedump_write(struct rut_statedump *s)
 {
 	struct rut_ev_SD_START mark = {0};
@@ -267,7 +250,8 @@ void rut_statedump_write(struct rut_statedump *s)
 	rut_statedump_emit(s, RUT_EV_SD_START, &mark, sizeof(mark));
 	rut_statedump_machine(s);
 	dump_block_devices(s);
-	each_numbered(s, AT_FDCWD, "/sys/kernel/irq", on_irq, 0);
+	rut_statedump_interrupts(s);
 	each_numbered(s, AT_FDCWD, "/proc", on_process, 0);
+	rut_statedump_user_ns_fini(s);
 	rut_statedump_emit(s, RUT_EV_SD_END, &mark, sizeof(mark));
 }

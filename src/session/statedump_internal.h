@@ -43,7 +43,26 @@ void rut_statedump_ns_read(struct rut_statedump_ns *ret, int task_dir, const cha
 void rut_statedump_ns_write(struct rut_statedump *s, const struct rut_statedump_ns *ns,
 			    int task_dir, const char *tid);
 
+/* A descriptor of a thread's namespace ("user"), or -1. */
+int rut_statedump_open_ns(int task_dir, const char *tid, const char *name);
+
+/*
+ * The inode number of the namespace *fd, which is closed; *fd becomes the one around it, or -1
+ * where none can be seen.
+ */
+uint32_t rut_statedump_step_out(int *fd);
+
+/* The records of the user namespaces that a thread is in, the innermost first. */
+void rut_statedump_user_ns(struct rut_statedump *s, const struct rut_statedump_ns *ns, int task_dir,
+			   const char *tid);
+
+/* Frees what rut_statedump_user_ns() keeps in `s`. */
+void rut_statedump_user_ns_fini(struct rut_statedump *s);
+
 /* CPUs, network interfaces, modules of the kernel. */
 void rut_statedump_machine(struct rut_statedump *s);
+
+/* The actions of the interrupts, with the threads that run them. */
+void rut_statedump_interrupts(struct rut_statedump *s);
 
 #endif

@@ -17,8 +17,6 @@
 #include "session/events.h"
 #include "session/statedump_internal.h"
 
-#define OVERFLOW_ID 65534
-
 /* "12\t3": the number in each namespace, the outermost first. Returns how many. */
 static int numbers(const char *text, int ret[RUT_NS_LEVELS])
 {
@@ -40,7 +38,7 @@ static void read_parent(struct rut_statedump_ns *ns, int ppid)
 		numbers(rut_statedump_status(text, "NStgid"), ns->vppid);
 }
 
-static int open_ns(int task_dir, const char *tid, const char *name)
+int rut_statedump_open_ns(int task_dir, const char *tid, const char *name)
 {
 	char path[64];
 
@@ -55,8 +53,7 @@ static uint32_t inum_of(int fd)
 	return fd >= 0 && !fstat(fd, &st) ? (uint32_t)st.st_ino : 0;
 }
 
-/* The namespace's inode number, and *fd of the one around it, or -1: there is none to be seen. */
-static uint32_t step_out(int *fd)
+uint32_t rut_statedump_step_out(int *fd)
 {
 	_cleanup_close_ int inner = *fd;
 
@@ -76,58 +73,10 @@ void rut_statedump_ns_read(struct rut_statedump_ns *ret, int task_dir, const cha
 	read_parent(ret, atoi(rut_statedump_status(status, "PPid")));
 	ret->uid = (uint32_t)strtoul(rut_statedump_status(status, "Uid"), NULL, 10);
 	ret->gid = (uint32_t)strtoul(rut_statedump_status(status, "Gid"), NULL, 10);
-	fd = open_ns(task_dir, tid, "pid");
+	fd = rut_statedump_open_ns(task_dir, tid, "pid");
 	for (int i = ret->level; i >= 0; i--)
-		ret->pid_inum[i] = step_out(&fd);
+		ret->pid_inum[i] = rut_statedump_step_out(&fd);
 	rut_closep(&fd);
-}
-
-/* The number in a namespace of one of ours, by the text of its uid_map or gid_map. */
-static uint32_t map_id(const char *map, uint32_t id)
-{
-	unsigned int first, lower, count;
-
-	for (; map && sscanf(map, "%u %u %u", &first, &lower, &count) == 3;
-	     map = strchr(map, '\n'), map += map != NULL)
-		if (id >= lower && id - lower < count)
-			return first + (id - lower);
-	return OVERFLOW_ID;
-}
-
-/*
- * The ranges of the innermost namespace can be read; in the outermost, ours, numbers are what they
- * are. Of those between only the inode number is known, and their records are left out.
- */
-static void write_user_ns(struct rut_statedump *s, const struct rut_statedump_ns *ns, int task_dir,
-			  const char *tid)
-{
-	struct rut_ev_SD_USER_NS rec[RUT_NS_LEVELS] = {0};
-	char path[64], map[8192];
-	int fd = open_ns(task_dir, tid, "user"), n = 0;
-
-	for (; fd >= 0 && n < RUT_NS_LEVELS; n++) {
-		rec[n].tid = atoi(tid);
-		rec[n].ns_inum = step_out(&fd);
-	}
-	rut_closep(&fd);
-	for (int i = 0; i < n; i++)
-		rec[i].ns_level = n - 1 - i;
-	if (!n)
-		return;
-	rec[n - 1].vuid = ns->uid;
-	rec[n - 1].vgid = ns->gid;
-	if (n > 1) {
-		snprintf(path, sizeof(path), "%.20s/uid_map", tid);
-		if (rut_statedump_read(task_dir, path, map, sizeof(map)) < 0)
-			return;
-		rec[0].vuid = map_id(map, ns->uid);
-		snprintf(path, sizeof(path), "%.20s/gid_map", tid);
-		if (rut_statedump_read(task_dir, path, map, sizeof(map)) < 0)
-			return;
-		rec[0].vgid = map_id(map, ns->gid);
-		rut_statedump_emit(s, RUT_EV_SD_USER_NS, &rec[0], sizeof(rec[0]));
-	}
-	rut_statedump_emit(s, RUT_EV_SD_USER_NS, &rec[n - 1], sizeof(rec[0]));
 }
 
 /* "0::/path": the group in the hierarchy of cgroup v2, of which the context is. */
@@ -187,9 +136,9 @@ void rut_statedump_ns_write(struct rut_statedump *s, const struct rut_statedump_
 
 		rut_statedump_emit(s, RUT_EV_SD_PID_NS, &rec, sizeof(rec));
 	}
-	write_user_ns(s, ns, task_dir, tid);
+	rut_statedump_user_ns(s, ns, task_dir, tid);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-		_cleanup_close_ int fd = open_ns(task_dir, tid, kinds[i].name);
+		_cleanup_close_ int fd = rut_statedump_open_ns(task_dir, tid, kinds[i].name);
 		struct rut_ev_SD_NET_NS rec = {atoi(tid), inum_of(fd)};
 
 		if (fd >= 0)

@@ -47,6 +47,33 @@ test_statedump() {
   [ "$(grep "statedump_cgroup.* tid = $sleep," t.out | field path)" = "\"$(sed -n 's/^0:://p' "/proc/$sleep/cgroup")\"" ]
 }
 
+# A namespace between the innermost and ours in which no process is.
+test_user_namespaces() {
+  need_bpf
+  unshare --user --map-user=7 --map-group=8 unshare --user --map-root-user sleep 100 & sleep=$!
+  trap 'kill $sleep' EXIT
+  t_wait t_runs $sleep sleep
+  "$RUTILE" record -o t -e signal -- true
+  babeltrace2 t | grep "statedump_process_user_ns.* tid = $sleep," >users
+  [ "$(field ns_level <users | tr '\n' ' ')" = "2 1 0 " ]
+  [ "$(field vuid <users | tr '\n' ' ')" = "0 7 0 " ]
+  [ "$(field vgid <users | tr '\n' ' ')" = "0 8 0 " ]
+  [ "$(field ns_inum <users | sort -u | wc -l)" = 3 ]
+}
+
+# The threads of threaded handlers, as /proc has them; a program may have such a name, too.
+test_interrupts() {
+  need_bpf
+  "$RUTILE" record -o t -e signal -- true
+  babeltrace2 t | sed -n 's/.*statedump_interrupt: .* irq = \([0-9]*\), tid = \([1-9][0-9]*\), name = .*, action = "\(.*\)" }/\1 \2 \3/p' | sort >got
+  for comm in /proc/[0-9]*/comm; do
+    pid=${comm#/proc/}; pid=${pid%/comm}
+    [ -s "/proc/$pid/cmdline" ] || sed -n "s|^irq/\([0-9]*\)-\(s-\)\?\(.*\)|\1 $pid \3|p" "$comm" 2>/dev/null || :
+  done | sort >want
+  # Before Linux 5.17 /proc has the first 15 bytes of a name.
+  [ "$(cut -d' ' -f1,2 got)" = "$(cut -d' ' -f1,2 want)" ]
+}
+
 test_states() {
   need_bpf
   sleep 100 & stopped=$!
@@ -131,6 +158,8 @@ test_document() {
 t_case "the values of the kernel's own records" test_kernel
 t_case "docs/values.md is what there is" test_document
 t_case "the statedump in nested namespaces" test_statedump
+t_case "user namespaces without a process in the statedump" test_user_namespaces
+t_case "threads of interrupts in the statedump" test_interrupts
 t_case "the states of processes in the statedump" test_states
 t_case "interfaces, CPUs and modules in the statedump" test_machine
 t_done

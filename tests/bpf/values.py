@@ -56,11 +56,11 @@ ELSEWHERE = {
     "sched_process_fork": "numbers in /proc", "lttng_statedump_process_state": "/proc/PID/status, stat, ns",
     "lttng_statedump_network_interface": "SIOCGIFADDR", "lttng_statedump_cpu_topology": "/proc/cpuinfo",
     "rutile_statedump_cgroup": "/proc/PID/cgroup", "rutile_statedump_module": "/proc/modules",
+    ("lttng_statedump_interrupt", "tid"): "/proc/PID/comm",
 }
 for ns in "cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts":
     ELSEWHERE[f"lttng_statedump_process_{ns}_ns"] = "/proc/PID/ns, status"
 WHY = {
-    "lttng_statedump_interrupt": "the thread of a threaded handler is not found",
     "lttng_statedump_file_descriptor": "fmode has the bits of reading and writing only; file_table_address is the process id",
     "lttng_statedump_process_state": "file_table_address is the process id; a task that never ran is not told from one that waits",
     "sched_pi_setprio": "newprio is LTTng's, not the kernel's minimum",
@@ -194,7 +194,7 @@ def doc(metadata, lttng, path, update=""):
         for field in fields:
             there = "-" if reference is None else "yes" if field in reference else "only here"
             kernel = kernel_field(name, field)
-            against = f"`{RENAMED[name][0]}` {kernel}" if kernel else ELSEWHERE.get(name, "")
+            against = f"`{RENAMED[name][0]}` {kernel}" if kernel else ELSEWHERE.get((name, field)) or ELSEWHERE.get(name, "")
             rows.append(f"| {name} | {field} | {there} | {against} |")
         for field in reference or []:
             if field not in fields:
