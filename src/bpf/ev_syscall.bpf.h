@@ -140,6 +140,17 @@ static __always_inline __u64 argument(const struct rut_scratch *s, __u32 i)
 	return *(const volatile __u64 *)&s->args[i & 7];
 }
 
+/* The old select of 32-bit programs: the five arguments are in memory. */
+static __noinline void fetch_indirect(struct rut_scratch *s)
+{
+	__u32 values[5] = {0};
+
+	bpf_probe_read_user(values, sizeof(values), (void *)argument(s, 0));
+#pragma unroll
+	for (__u32 i = 0; i < 5; i++)
+		s->args[i] = values[i];
+}
+
 #define RUT_AF_UNIX  1
 #define RUT_AF_INET  2
 #define RUT_AF_INET6 10
@@ -161,12 +172,19 @@ static __noinline __u32 add_abstract(struct rut_scratch *s, __u32 at, __u64 addr
 	return at + (len & 127) + 1;
 }
 
-/* Appends struct rut_sockaddr, the address's bytes and the name of a local socket. */
-static __noinline __u32 add_sockaddr(struct rut_scratch *s, __u32 at, __u64 address, __u32 size)
+/*
+ * Appends struct rut_sockaddr, the address's bytes and the name of a local socket. Not static: the
+ * verifier then walks through it once a program, not at every call.
+ */
+__noinline int rut_add_sockaddr(__u32 at, __u64 address, __u32 size)
 {
+	__u32 zero = 0;
+	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
 	__u16 family = 0;
 	__u8 first = 0;
 
+	if (!s)
+		return 0;
 	at &= RUT_AT_MASK;
 	__builtin_memset(s->address, 0, 32);
 	if (address)
@@ -281,8 +299,10 @@ static __noinline int enter_slow(void *ctx, struct pt_regs *regs, __u32 nr,
 			s->unread |= 1u << i;
 	}
 	if (d->sock)
-		at = forget(
-			add_sockaddr(s, at, argument(s, d->sock - 1), (__u32)argument(s, d->sock)));
+		at = forget(rut_add_sockaddr(at, argument(s, d->sock - 1),
+					     (__u32)argument(s, d->sock)));
+	if (d->flags & RUT_SYSCALL_INDIRECT)
+		fetch_indirect(s);
 	at = add_parts(s, at, d->entry, nr >= RUT_SYSCALLS_COMPAT, 0);
 	if (s->unread && d->flags & RUT_SYSCALL_EXIT)
 		note_unread(s->unread);
@@ -305,8 +325,10 @@ static __noinline int exit_slow(void *ctx, struct pt_regs *regs, __u32 nr, long 
 
 		if (ret >= 0)
 			bpf_probe_read_user(&size, 4, (void *)argument(s, d->peer));
-		at = forget(add_sockaddr(s, at, ret < 0 ? 0 : argument(s, d->peer - 1), size));
+		at = forget(rut_add_sockaddr(at, ret < 0 ? 0 : argument(s, d->peer - 1), size));
 	}
+	if (d->flags & RUT_SYSCALL_INDIRECT)
+		fetch_indirect(s);
 	at = add_parts(s, at, d->exit, nr >= RUT_SYSCALLS_COMPAT, ret);
 	return store_scratch(ctx, s, d->exit_id, at);
 }

@@ -531,6 +531,13 @@ enum rut_part_kind {
 	RUT_PART_EPOLL,	 /* struct epoll_event */
 	RUT_PART_PAIR,	 /* two descriptors, without a length */
 	RUT_PART_MSG,	 /* the address of a struct msghdr: a socket address, without a length */
+	/* Of an array of struct mmsghdr, behind whether some are left out: */
+	RUT_PART_MMSG_TO,   /* the socket addresses */
+	RUT_PART_MMSG_SENT, /* how many bytes of each were sent */
+	RUT_PART_MMSG_FROM, /* bytes received and socket address of each */
+	/* socketcall() of 32-bit programs: its arguments, behind them a socket address */
+	RUT_PART_SOCKETCALL,
+	RUT_PART_SOCKETCALL_EXIT, /* a socket address, and a list of descriptors */
 };
 
 struct rut_part {
@@ -541,6 +548,7 @@ struct rut_part {
 
 #define RUT_PARTS    3
 #define RUT_PART_MAX 32 /* elements */
+#define RUT_MMSG_MAX 8	/* of those with socket addresses */
 
 struct rut_polled {
 	__s32 fd;
@@ -577,6 +585,7 @@ enum rut_syscall_flags {
 	RUT_SYSCALL_EXIT = 2,
 	RUT_SYSCALL_EXEC = 8,
 	RUT_SYSCALL_NUMBERLESS = 16, /* its exit has the number -1 */
+	RUT_SYSCALL_INDIRECT = 32,   /* its one argument is the address of five (32-bit) */
 };
 
 /* After the arguments: a decoded socket address. Variable parts follow: v4, v6, path. */

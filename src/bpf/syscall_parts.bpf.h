@@ -108,16 +108,158 @@ static __always_inline __u32 add_msg(struct rut_scratch *s, __u32 at, __u64 addr
 		bpf_probe_read_user(&name, compat ? 4 : 8, (void *)address);
 		bpf_probe_read_user(&size, 4, (void *)(address + (compat ? 4 : 8)));
 	}
-	return add_sockaddr(s, at, size ? name : 0, size);
+	return rut_add_sockaddr(at, size ? name : 0, size);
 }
 
-static __noinline __u32 add_part(struct rut_scratch *s, __u32 at, const struct rut_part *part,
-				 __u32 compat, __s64 ret)
-{
-	__u64 address = argument(s, part->arg);
-	__u32 count = (__u32)argument(s, part->count);
+/* struct mmsghdr: a struct msghdr and the bytes that were moved. */
+#define RUT_MMSG_SIZE(compat)	((compat) ? 32 : 64)
+#define RUT_MMSG_LEN_AT(compat) ((compat) ? 28 : 56)
 
-	switch (part->kind) {
+/* How many bytes of each message were moved; nothing but numbers. */
+static __noinline __u32 add_lengths(struct rut_scratch *s, __u32 at, __u64 address, __u32 count,
+				    __u32 compat)
+{
+	__u32 n = count > RUT_PART_MAX ? RUT_PART_MAX : count;
+
+	at &= RUT_AT_MASK;
+	s->record[at] = count > RUT_PART_MAX;
+	s->record[at + 1] = (__u8)n;
+	at += 2;
+	address += RUT_MMSG_LEN_AT(compat);
+	for (__u32 i = 0; i < RUT_PART_MAX; i++) {
+		__u32 len = 0;
+
+		if (i >= n)
+			break;
+		bpf_probe_read_user(&len, 4, (void *)(address + i * RUT_MMSG_SIZE(compat)));
+		*(__u32 *)(s->record + (at & RUT_AT_MASK)) = len;
+		at = forget(at + 4);
+	}
+	return at;
+}
+
+/* The socket addresses of messages, each behind the bytes that were moved when `received`. */
+static __noinline __u32 add_names(struct rut_scratch *s, __u32 at, __u64 address, __u32 count,
+				  __u32 how)
+{
+	const __u32 compat = how & 1, received = how & 2;
+	__u32 n = count > RUT_MMSG_MAX ? RUT_MMSG_MAX : count;
+
+	at &= RUT_AT_MASK;
+	s->record[at] = count > RUT_MMSG_MAX;
+	s->record[at + 1] = (__u8)n;
+	at += 2;
+	for (__u32 i = 0; i < RUT_MMSG_MAX; i++) {
+		__u64 msg = address + i * RUT_MMSG_SIZE(compat);
+		__u32 len = 0;
+
+		if (i >= n)
+			break;
+		if (received) {
+			bpf_probe_read_user(&len, 4, (void *)(msg + RUT_MMSG_LEN_AT(compat)));
+			*(__u32 *)(s->record + (at & RUT_AT_MASK)) = len;
+			at += 4;
+		}
+		at = forget(add_msg(s, at, msg, compat));
+	}
+	return at;
+}
+
+/* Calls behind socketcall(), whose arguments are 32-bit numbers in memory. */
+enum {
+	RUT_SC_BIND = 2,
+	RUT_SC_CONNECT = 3,
+	RUT_SC_ACCEPT = 5,
+	RUT_SC_GETSOCKNAME = 6,
+	RUT_SC_GETPEERNAME = 7,
+	RUT_SC_SOCKETPAIR = 8,
+	RUT_SC_SENDTO = 11,
+	RUT_SC_RECVFROM = 12,
+	RUT_SC_SENDMSG = 16,
+	RUT_SC_RECVMSG = 17,
+	RUT_SC_ACCEPT4 = 18,
+};
+
+static const volatile __u8 rut_sc_nargs[32] = {0, 3, 3, 3, 2, 3, 3, 3, 4, 4, 4,
+					       6, 6, 2, 5, 5, 3, 3, 4, 5, 4};
+
+#define RUT_SC_VALUES 256 /* where in the scratch address they are kept */
+
+static __always_inline __u32 fetch_values(struct rut_scratch *s, __u64 address, __u32 call)
+{
+	__u32 n = call < 32 ? rut_sc_nargs[call & 31] & 7 : 0;
+
+	__builtin_memset(s->address + RUT_SC_VALUES, 0, 24);
+	if (n && bpf_probe_read_user(s->address + RUT_SC_VALUES, n * 4, (void *)address))
+		n = 0;
+	return n;
+}
+
+#define RUT_SC_VALUE(i) (*(const volatile __u32 *)(s->address + RUT_SC_VALUES + 4 * (i)))
+
+static __noinline __u32 add_socketcall(struct rut_scratch *s, __u32 at, __u64 address, __u32 call)
+{
+	__u32 n = fetch_values(s, address, call), size = 0;
+	__u64 name = 0;
+
+	at &= RUT_AT_MASK;
+	s->record[at] = (__u8)n;
+	__builtin_memcpy(s->record + at + 1, s->address + RUT_SC_VALUES, 24);
+	at += 1 + 4 * (n & 7);
+	if (call == RUT_SC_SENDMSG)
+		return add_msg(s, at, RUT_SC_VALUE(1), 1);
+	if (call == RUT_SC_BIND || call == RUT_SC_CONNECT) {
+		name = RUT_SC_VALUE(1);
+		size = RUT_SC_VALUE(2);
+	} else if (call == RUT_SC_SENDTO) {
+		name = RUT_SC_VALUE(4);
+		size = RUT_SC_VALUE(5);
+	}
+	return rut_add_sockaddr(at, name, size);
+}
+
+static __noinline __u32 exit_socketcall(struct rut_scratch *s, __u32 at, __u64 address, __u32 call,
+					__u32 failed)
+{
+	__u64 name = 0, size_at = 0;
+	__u32 size = 0;
+
+	fetch_values(s, address, failed ? 0 : call);
+	if (call == RUT_SC_RECVFROM) {
+		name = RUT_SC_VALUE(4);
+		size_at = RUT_SC_VALUE(5);
+	} else if (call == RUT_SC_ACCEPT || call == RUT_SC_GETSOCKNAME ||
+		   call == RUT_SC_GETPEERNAME || call == RUT_SC_ACCEPT4) {
+		name = RUT_SC_VALUE(1);
+		size_at = RUT_SC_VALUE(2);
+	}
+	if (call == RUT_SC_RECVMSG) {
+		at = add_msg(s, at, RUT_SC_VALUE(1), 1);
+	} else {
+		if (size_at)
+			bpf_probe_read_user(&size, 4, (void *)size_at);
+		at = rut_add_sockaddr(at, name, size);
+	}
+	at = forget(at) & RUT_AT_MASK;
+	s->record[at] = 0;
+	if (call != RUT_SC_SOCKETPAIR || failed)
+		return at + 1;
+	s->record[at] = 2;
+	return add_pair(s, at + 1, RUT_SC_VALUE(3));
+}
+
+#define RUT_PART_COMPAT 256 /* beside a kind: of a 32-bit program */
+
+/* Not static: see rut_add_sockaddr(). Returns where the next part begins. */
+__noinline int rut_add_part(__u32 at, __u32 kind, __u64 address, __u32 count, __s64 ret)
+{
+	const __u32 compat = (kind & RUT_PART_COMPAT) != 0;
+	__u32 zero = 0;
+	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!s)
+		return 0;
+	switch (kind & (RUT_PART_COMPAT - 1)) {
 	case RUT_PART_ARGV:
 		return add_argv(s, at, address, compat);
 	case RUT_PART_POLL:
@@ -132,6 +274,16 @@ static __noinline __u32 add_part(struct rut_scratch *s, __u32 at, const struct r
 		return add_pair(s, at, ret < 0 ? 0 : address);
 	case RUT_PART_MSG:
 		return add_msg(s, at, ret < 0 ? 0 : address, compat);
+	case RUT_PART_MMSG_TO:
+		return add_names(s, at, address, count, compat);
+	case RUT_PART_MMSG_FROM:
+		return add_names(s, at, address, ret > 0 ? (__u32)ret : 0, 2 + (compat));
+	case RUT_PART_MMSG_SENT:
+		return add_lengths(s, at, address, ret > 0 ? (__u32)ret : 0, compat);
+	case RUT_PART_SOCKETCALL:
+		return add_socketcall(s, at, address, count);
+	case RUT_PART_SOCKETCALL_EXIT:
+		return exit_socketcall(s, at, address, count, ret < 0);
 	default:
 		return at;
 	}
@@ -142,7 +294,9 @@ static __always_inline __u32 add_parts(struct rut_scratch *s, __u32 at,
 {
 	for (__u32 i = 0; i < RUT_PARTS; i++)
 		if (parts[i].kind)
-			at = forget(add_part(s, at, &parts[i], compat, ret));
+			at = forget(rut_add_part(at, parts[i].kind | (compat ? RUT_PART_COMPAT : 0),
+						 argument(s, parts[i].arg),
+						 (__u32)argument(s, parts[i].count), ret));
 	return at;
 }
 

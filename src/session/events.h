@@ -52,6 +52,10 @@ enum rut_field_kind {
 	RUT_FK_SEQ_STR,
 	RUT_FK_SEQ_POLL,  /* of struct rut_polled */
 	RUT_FK_SEQ_EPOLL, /* of struct epoll_event */
+	RUT_FK_SEQ_X32,
+	RUT_FK_SEQ_U32,
+	RUT_FK_SEQ_NAME, /* of socket addresses */
+	RUT_FK_SEQ_MSG,	 /* of messages: bytes, and socket address */
 };
 
 struct rut_field {

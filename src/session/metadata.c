@@ -27,6 +27,12 @@ static const char types[] = RUT_TSDL_INTEGERS
 	"typealias integer { size = 8; align = 8; signed = false; encoding = UTF8; } := "
 	"text_t;\n\n";
 
+/* A socket address, as struct rut_sockaddr and what follows it. */
+#define NAME_OF(port)                                                                              \
+	"uint16_t _family; be16_t _" port "; uint8_t __v4addr_length; uint8_t __v6addr_length; "   \
+	"uint8_t _v4addr[ __v4addr_length ]; be16_t _v6addr[ __v6addr_length ]; string "           \
+	"_sun_path; "
+
 /* How each kind is written; %s is the name, %u the count. */
 static const char *const forms[] = {
 	[RUT_FK_S32] = "int32_t _%s;",
@@ -64,6 +70,10 @@ static const char *const forms[] = {
 	[RUT_FK_SEQ_STR] = "string _%s[ __%s_length ];",
 	[RUT_FK_SEQ_POLL] = "struct { int32_t _fd; xint16_t _raw_events; } _%s[ __%s_length ];",
 	[RUT_FK_SEQ_EPOLL] = "struct { xint32_t _raw_events; xint64_t _data; } _%s[ __%s_length ];",
+	[RUT_FK_SEQ_X32] = "xint32_t _%s[ __%s_length ];",
+	[RUT_FK_SEQ_U32] = "uint32_t _%s[ __%s_length ];",
+	[RUT_FK_SEQ_NAME] = "struct { " NAME_OF("dport") "} _%s[ __%s_length ];",
+	[RUT_FK_SEQ_MSG] = "struct { uint32_t _msg_len; " NAME_OF("sport") "} _%s[ __%s_length ];",
 };
 
 static void write_field(struct rut_buf *out, const struct rut_field *f)

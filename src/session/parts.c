@@ -26,6 +26,15 @@
 			}                                                                          \
 		}                                                                                  \
 	}
+#define RECVMMSG(name)                                                                             \
+	{                                                                                          \
+		name, {{0}},                                                                       \
+		{                                                                                  \
+			{                                                                          \
+				RUT_PART_MMSG_FROM, 1, 2                                           \
+			}                                                                          \
+		}                                                                                  \
+	}
 #define SETS                                                                                       \
 	{                                                                                          \
 		{RUT_PART_FDSET, 1, 0}, {RUT_PART_FDSET, 2, 0},                                    \
@@ -59,6 +68,10 @@ static const struct {
 	{"socketpair", {{0}}, {{RUT_PART_PAIR, 3, 0}}},
 	{"sendmsg", {{RUT_PART_MSG, 1, 0}}, {{0}}},
 	{"recvmsg", {{0}}, {{RUT_PART_MSG, 1, 0}}},
+	{"sendmmsg", {{RUT_PART_MMSG_TO, 1, 2}}, {{RUT_PART_MMSG_SENT, 1, 2}}},
+	RECVMMSG("recvmmsg"),
+	RECVMMSG("recvmmsg_time64"),
+	{"socketcall", {{RUT_PART_SOCKETCALL, 1, 0}}, {{RUT_PART_SOCKETCALL_EXIT, 1, 0}}},
 };
 
 void rut_parts_describe(struct rut_syscall_desc *d, const char *name)
@@ -66,9 +79,9 @@ void rut_parts_describe(struct rut_syscall_desc *d, const char *name)
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
 		if (strcmp(name, calls[i].name) != 0)
 			continue;
-		/* select of 32-bit programs has one argument, which points to the five. */
-		if (calls[i].entry[0].kind == RUT_PART_FDSET && d->nargs < 5)
-			return;
+		/* The old select of 32-bit programs. */
+		if (calls[i].entry[0].kind == RUT_PART_FDSET && d->nargs == 1)
+			d->flags |= RUT_SYSCALL_INDIRECT;
 		memcpy(d->entry, calls[i].entry, sizeof(d->entry));
 		memcpy(d->exit, calls[i].exit, sizeof(d->exit));
 		/* The strings stand for their address, by its name. */
@@ -94,6 +107,14 @@ void rut_parts_add_sockaddr(struct rut_event *e, const char *port)
 	add(e, RUT_FK_SEQ_U8, 0, "v4addr");
 	add(e, RUT_FK_SEQ_BE16, 0, "v6addr");
 	add(e, RUT_FK_STR, 0, "sun_path");
+}
+
+/* A sequence of which some elements may be left out. */
+static void add_list(struct rut_event *e, enum rut_field_kind kind, const char *name)
+{
+	add(e, RUT_FK_U8, 0, "overflow");
+	add(e, RUT_FK_LEN8, 0, name);
+	add(e, kind, 0, name);
 }
 
 void rut_parts_add_fields(struct rut_event *e, const struct rut_part parts[RUT_PARTS],
@@ -128,6 +149,25 @@ void rut_parts_add_fields(struct rut_event *e, const struct rut_part parts[RUT_P
 			break;
 		case RUT_PART_MSG:
 			rut_parts_add_sockaddr(e, exit ? "sport" : "dport");
+			break;
+		case RUT_PART_MMSG_TO:
+			add_list(e, RUT_FK_SEQ_NAME, "msgs");
+			break;
+		case RUT_PART_MMSG_SENT:
+			add_list(e, RUT_FK_SEQ_U32, "msg_len");
+			break;
+		case RUT_PART_MMSG_FROM:
+			add_list(e, RUT_FK_SEQ_MSG, "msgs");
+			break;
+		case RUT_PART_SOCKETCALL:
+			add(e, RUT_FK_LEN8, 0, "values");
+			add(e, RUT_FK_SEQ_X32, 0, "values");
+			rut_parts_add_sockaddr(e, "dport");
+			break;
+		case RUT_PART_SOCKETCALL_EXIT:
+			rut_parts_add_sockaddr(e, "sport");
+			add(e, RUT_FK_LEN8, 0, "usockvec");
+			add(e, RUT_FK_SEQ_S32, 0, "usockvec");
 			break;
 		default:
 			break;

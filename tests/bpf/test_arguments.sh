@@ -140,8 +140,37 @@ END
   has "entry_sendmsg: .*family = 10, dport = $port6, .*\[7\] = 1 \]"
 }
 
+# Several messages at once, of 64-bit and of 32-bit calls; socketcall and the old select, which 32-bit programs have.
+test_messages() {
+  need_bpf
+  cc -o work "$SRC/tests/bpf/messages.c"
+  "$RUTILE" record -o t -e syscall -- ./work >numbers
+  show t
+  read -r port a u one two <numbers
+  has() { grep -qF "$1" t.out || { echo "not there: $1"; grep -E 'mmsg|socketcall|_select' t.out | head -20; return 1; }; }
+  home='_v4addr_length = 4, _v6addr_length = 0, v4addr = [ [0] = 127, [1] = 0, [2] = 0, [3] = 1 ], v6addr = [ ], sun_path = "" }'
+  to="{ family = 2, dport = $port, $home"
+  from="family = 2, sport = $port, $home"
+  has "overflow = 0, _msgs_length = 3, msgs = [ [0] = $to, [1] = $to, [2] = $to ] }"
+  has "{ ret = 3, overflow = 0, _msg_len_length = 3, msg_len = [ [0] = 1, [1] = 2, [2] = 3 ] }"
+  has "{ ret = 3, overflow = 0, _msgs_length = 3, msgs = [ [0] = { msg_len = 1, $from, [1] = { msg_len = 2, $from, [2] = { msg_len = 3, $from ] }"
+  has '_msgs_length = 1, msgs = [ [0] = { family = 1, dport = 0, _v4addr_length = 0, _v6addr_length = 0, v4addr = [ ], v6addr = [ ], sun_path = "@abs" } ] }'
+  grep compat_ t.out >t32.out; mv t32.out t.out
+  has "overflow = 0, _msgs_length = 2, msgs = [ [0] = $to, [1] = $to ] }"
+  has "{ ret = 2, overflow = 0, _msg_len_length = 2, msg_len = [ [0] = 5, [1] = 6 ] }"
+  has "{ ret = 2, overflow = 0, _msgs_length = 2, msgs = [ [0] = { msg_len = 5, $from, [1] = { msg_len = 6, $from ] }"
+  has "_values_length = 6, values = [ [0] = $(printf 0x%X "$a"), "
+  grep -F 'entry_socketcall: ' t.out | grep -F 'call = 11, ' | grep -F '[2] = 0x7, ' | grep -qF "${to#*{ }"
+  grep -F 'entry_socketcall: ' t.out | grep -F 'call = 3, ' | grep -qF "_values_length = 3, values = [ [0] = $(printf 0x%X "$a"), "
+  grep -F "exit_socketcall: " t.out | grep -F "ret = 7, " | grep -qF "${from% \}}"
+  grep -F 'call = 11, args = 0x8, ' t.out | grep -qF '_values_length = 0, values = [ ], family = 0'
+  has "_usockvec_length = 2, usockvec = [ [0] = $one, [1] = $two ] }"
+  has "_readfds_length = 1, readfds = [ [0] = $(printf 0x%X $((1 << a | 1 << u))) ]"
+}
+
 t_case "strings that are cut" test_cut
 t_case "strings that are not resident" test_not_resident
 t_case "lists and sets of arguments" test_lists
 t_case "addresses of messages, abstract sockets" test_addresses
+t_case "several messages, 32-bit variants" test_messages
 t_done
