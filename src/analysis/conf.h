@@ -60,6 +60,11 @@ struct rut_conf {
 	bool splice; /* count splice and sendfile as reads and writes */
 
 	int64_t target_tid; /* wakeupchain */
+
+	/* requests */
+	const char *request; /* calls of methods that match this are requests; NULL: none */
+	int64_t slowest;     /* so many requests one by one */
+	bool explain, json;
 };
 
 bool rut_conf_cpu(const struct rut_conf *c, int cpu);

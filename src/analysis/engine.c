@@ -282,6 +282,9 @@ int rut_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct ru
 		e->runs[i].conf = conf;
 		e->runs[i].engine = e;
 	}
+	for (size_t i = 0; i < n; i++)
+		if (analyses[i]->run_init && analyses[i]->run_init(&e->runs[i]))
+			return rut_err_set(err, ENOMEM, "out of memory");
 	e->state.count_splice = conf->splice;
 	e->periods.begin = on_period_begin;
 	e->periods.end = on_period_end;
@@ -381,10 +384,12 @@ void rut_engine_want(struct rut_engine *e, struct rut_ctf_reader *reader)
 {
 	uint32_t hooks = 0;
 
-	for (size_t i = 0; i < e->n_runs; i++)
+	for (size_t i = 0; i < e->n_runs; i++) {
+		hooks |= e->runs[i].analysis->wants;
 		for (const struct rut_analysis_hook *h = e->runs[i].analysis->hooks; h && h->fn;
 		     h++)
 			hooks |= RUT_HOOK_BIT(h->hook);
+	}
 	rut_ctf_reader_want(reader, NULL);
 	for (size_t i = 0; i < e->n_classes; i++)
 		if (e->classes[i].periods || e->classes[i].extras ||

@@ -42,7 +42,11 @@ struct rut_analysis_event {
 struct rut_analysis {
 	struct rut_lami_info info;
 	size_t instance_size;
-	const struct rut_analysis_hook *hooks;	 /* ends with fn NULL */
+	const struct rut_analysis_hook *hooks; /* ends with fn NULL; or NULL */
+	uint32_t wants; /* hooks (RUT_HOOK_BIT) that it subscribes to by itself */
+	/* Before the first event: what outlives the stretches, in run->priv. 0 or -ENOMEM. Or NULL.
+	 */
+	int (*run_init)(struct rut_run *run);
 	const struct rut_analysis_event *events; /* ends with name NULL; or NULL */
 	int (*init)(struct rut_instance *inst);	 /* the memory is zeroed; or NULL */
 	/* Reports on [inst->begin_ns, end_ns]: text to run->out, or tables to run->results. */
@@ -143,6 +147,6 @@ extern const struct rut_analysis rut_analysis_cputop, rut_analysis_memtop,
 	rut_analysis_syscallstats, rut_analysis_io, rut_analysis_irq, rut_analysis_sched,
 	rut_analysis_period, rut_analysis_futex, rut_analysis_wakeupchain, rut_analysis_fdtop,
 	rut_analysis_rubytop, rut_analysis_rubyslow, rut_analysis_rubyexceptions,
-	rut_analysis_rubyalloc, rut_analysis_rubygc, rut_analysis_gvl;
+	rut_analysis_rubyalloc, rut_analysis_rubygc, rut_analysis_gvl, rut_analysis_requests;
 
 #endif

@@ -12,6 +12,7 @@
 #define RUT_ANALYSIS_RUBY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct rut_state;
@@ -71,6 +72,45 @@ struct rut_hook_ruby_event {
 	int64_t bytes;			      /* allocated */
 	int64_t count, live_slots;	      /* GC_START, GC_SWEEP_END */
 	uint8_t major, by;		      /* enumerations of agent/record.h */
+};
+
+/* Of RUT_HOOK_RUBY_FIBER: from now on the thread runs this fiber. */
+struct rut_hook_ruby_fiber {
+	int64_t ts_ns, pid, tid;
+	uint32_t fiber;
+	struct rut_thread *thread;
+};
+
+/* A string of an event: borrowed from the trace, not NUL-terminated. */
+struct rut_ruby_text {
+	const char *s;
+	size_t len;
+};
+
+/* Of RUT_HOOK_RUBY_REQUEST: a request, a job or a task begins or ends. */
+struct rut_hook_ruby_request {
+	bool end;
+	int64_t ts_ns, pid, tid;
+	uint32_t fiber;
+	struct rut_thread *thread;
+	uint64_t id;
+	const char *kind; /* "http", "job" ...; interned */
+	int64_t status;	  /* 0: not known */
+	struct rut_ruby_text verb, path, route, traceparent, request_id, error;
+};
+
+#define RUT_RUBY_NO_METHOD UINT32_MAX /* in the events */
+
+/* Of RUT_HOOK_RUBY_SPAN: a method of a layer begins or ends. */
+struct rut_hook_ruby_span {
+	bool end;
+	int64_t ts_ns, pid, tid;
+	uint32_t fiber, depth; /* open spans of the fiber below it */
+	struct rut_thread *thread;
+	const char *layer;		      /* "sql"; interned */
+	const struct rut_ruby_method *method; /* NULL: not known */
+	const struct rut_ruby_method *caller; /* of the application; NULL: not known */
+	struct rut_ruby_text detail, error;
 };
 
 /* Tells `fn` of every call that has not returned, innermost first, as if it ended at `now_ns`. */

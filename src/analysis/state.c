@@ -431,7 +431,9 @@ static bool has_old_prio(const struct rut_ctf_trace *trace)
 	return false;
 }
 
-#define CALLS (RUT_STATE_SERVES_IO | RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT))
+#define CALLS                                                                                      \
+	(RUT_STATE_SERVES_IO | RUT_HOOK_BIT(RUT_HOOK_SYSCALL_ENTRY) |                              \
+	 RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT))
 
 static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *cls)
 {

@@ -118,15 +118,16 @@ struct rut_block_rq {
 /* ---- Hooks ---- */
 
 enum rut_hook {
-	RUT_HOOK_SWITCH,       /* struct rut_hook_switch */
-	RUT_HOOK_MIGRATE,      /* struct rut_hook_thread */
-	RUT_HOOK_PRIO,	       /* struct rut_hook_thread: its priority changed */
-	RUT_HOOK_IRQ_ENTRY,    /* struct rut_hook_irq */
-	RUT_HOOK_IRQ_EXIT,     /* struct rut_hook_irq */
-	RUT_HOOK_SOFTIRQ_EXIT, /* struct rut_hook_irq */
-	RUT_HOOK_SYSCALL_EXIT, /* struct rut_hook_syscall */
-	RUT_HOOK_IO_EXIT,      /* struct rut_hook_io */
-	RUT_HOOK_FD_CREATE,    /* struct rut_hook_fd */
+	RUT_HOOK_SWITCH,	/* struct rut_hook_switch */
+	RUT_HOOK_MIGRATE,	/* struct rut_hook_thread */
+	RUT_HOOK_PRIO,		/* struct rut_hook_thread: its priority changed */
+	RUT_HOOK_IRQ_ENTRY,	/* struct rut_hook_irq */
+	RUT_HOOK_IRQ_EXIT,	/* struct rut_hook_irq */
+	RUT_HOOK_SOFTIRQ_EXIT,	/* struct rut_hook_irq */
+	RUT_HOOK_SYSCALL_ENTRY, /* struct rut_hook_syscall, without duration and result */
+	RUT_HOOK_SYSCALL_EXIT,	/* struct rut_hook_syscall */
+	RUT_HOOK_IO_EXIT,	/* struct rut_hook_io */
+	RUT_HOOK_FD_CREATE,	/* struct rut_hook_fd */
 	RUT_HOOK_FD_CLOSE,
 	RUT_HOOK_FD_UPDATE,
 	RUT_HOOK_PARENT,     /* struct rut_hook_parent: a thread's leader became known */
@@ -135,9 +136,12 @@ enum rut_hook {
 	RUT_HOOK_NET,	     /* struct rut_hook_net */
 	RUT_HOOK_PAGE_ALLOC, /* struct rut_hook_thread */
 	RUT_HOOK_PAGE_FREE,
-	RUT_HOOK_RUBY_CALL,  /* struct rut_hook_ruby_call (ruby.h) */
-	RUT_HOOK_RUBY_BEGIN, /* struct rut_hook_ruby_begin */
-	RUT_HOOK_RUBY_EVENT, /* struct rut_hook_ruby_event */
+	RUT_HOOK_RUBY_CALL,    /* struct rut_hook_ruby_call (ruby.h) */
+	RUT_HOOK_RUBY_BEGIN,   /* struct rut_hook_ruby_begin */
+	RUT_HOOK_RUBY_EVENT,   /* struct rut_hook_ruby_event */
+	RUT_HOOK_RUBY_FIBER,   /* struct rut_hook_ruby_fiber: a thread goes to another fiber */
+	RUT_HOOK_RUBY_REQUEST, /* struct rut_hook_ruby_request */
+	RUT_HOOK_RUBY_SPAN,    /* struct rut_hook_ruby_span */
 	RUT_HOOK_COUNT,
 };
 
@@ -176,6 +180,7 @@ struct rut_hook_syscall {
 	int64_t duration_ns;
 	bool has_ret;
 	int64_t ret;
+	const struct rut_ctf_event *ev; /* borrowed: for the arguments */
 };
 
 struct rut_hook_io {

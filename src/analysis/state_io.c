@@ -337,6 +337,7 @@ void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 			 const struct rut_state_class *c)
 {
 	struct rut_thread *t = rut_state_current(st, ev, c);
+	struct rut_hook_syscall h;
 
 	if (!t)
 		return;
@@ -347,6 +348,11 @@ void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 		t->rq = (struct rut_io_rq){0};
 		rut_state_io_entry(st, ev, c, t);
 	}
+	if (!st->hooks[RUT_HOOK_SYSCALL_ENTRY].n)
+		return;
+	h = (struct rut_hook_syscall){
+		.ts_ns = ev->ts_ns, .cpu = st->cpu, .thread = t, .info = c->syscall, .ev = ev};
+	rut_state_notify(st, RUT_HOOK_SYSCALL_ENTRY, &h);
 }
 
 void rut_state_sys_string(struct rut_state *st, const struct rut_ctf_event *ev,
@@ -374,6 +380,7 @@ void rut_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 		.duration_ns = ev->ts_ns - t->syscall_begin_ns,
 		.has_ret = rut_ctf_ref_ok(&c->f[EXIT_RET]),
 		.ret = rut_ctf_i64(ev, &c->f[EXIT_RET]),
+		.ev = ev,
 	};
 	rut_state_notify(st, RUT_HOOK_SYSCALL_EXIT, &h);
 	if (t->syscall->io && h.has_ret)

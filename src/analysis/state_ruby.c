@@ -78,7 +78,8 @@ static struct rut_ruby *model(struct rut_state *st)
 static bool wanted(const struct rut_state *st)
 {
 	return st->hooks[RUT_HOOK_RUBY_CALL].n || st->hooks[RUT_HOOK_RUBY_BEGIN].n ||
-	       st->hooks[RUT_HOOK_RUBY_EVENT].n;
+	       st->hooks[RUT_HOOK_RUBY_EVENT].n || st->hooks[RUT_HOOK_RUBY_REQUEST].n ||
+	       st->hooks[RUT_HOOK_RUBY_SPAN].n || st->hooks[RUT_HOOK_RUBY_FIBER].n;
 }
 
 /* ---- threads and their CPU time ---- */
@@ -213,6 +214,23 @@ static struct fiber *fiber_of(struct rut_state *st, struct rut_ruby *m, uint32_t
 	return f;
 }
 
+static struct rut_thread *kernel_thread(const struct rut_state *st, const struct process *p,
+					int64_t tid)
+{
+	return p->foreign ? NULL : rut_map_get(&st->tids, (uint64_t)tid + 1);
+}
+
+/* Requests are accounted for by thread, also before the kernel's events name it. */
+static void know_thread(struct rut_state *st, const struct process *p, int64_t tid)
+{
+	struct rut_thread *t = rut_state_thread_new(st, tid);
+
+	if (t->pid < 0)
+		t->pid = p->pid;
+	if (!*t->comm)
+		rut_state_set_comm(st, t, "ruby", 4);
+}
+
 enum { SWITCH_TID, SWITCH_FIBER, SWITCH_PID };
 
 static void ruby_switch(struct rut_state *st, const struct rut_ctf_event *ev,
@@ -220,6 +238,7 @@ static void ruby_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 {
 	struct rut_ruby *m = wanted(st) ? model(st) : NULL;
 	struct stream *s = m ? stream_of(st, m, ev) : NULL;
+	struct rut_hook_ruby_fiber h;
 	struct fiber *f, *left;
 
 	if (!s)
@@ -231,6 +250,8 @@ static void ruby_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	f = fiber_of(st, m, ev->stream->index, rut_ctf_i64(ev, &c->f[SWITCH_TID]),
 		     (uint32_t)rut_ctf_u64(ev, &c->f[SWITCH_FIBER]));
 	s->fiber = f;
+	if (f && st->hooks[RUT_HOOK_RUBY_REQUEST].n && !s->process->foreign)
+		know_thread(st, s->process, f->thread->tid);
 	if (!f || f->thread->last == f)
 		return;
 	left = f->thread->last;
@@ -245,6 +266,9 @@ static void ruby_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 		f->away_cpu_ns += cpu_now(m, f->thread, ev->ts_ns) - f->out_cpu_ns;
 	f->out_ns = RUT_NO_TIME;
 	f->thread->last = f;
+	h = (struct rut_hook_ruby_fiber){ev->ts_ns, s->process->pid, f->thread->tid, f->number,
+					 kernel_thread(st, s->process, f->thread->tid)};
+	rut_state_notify(st, RUT_HOOK_RUBY_FIBER, &h);
 }
 
 /* ---- names ---- */
@@ -349,12 +373,6 @@ static const struct rut_ruby_method *method_of(struct rut_state *st, struct rut_
 }
 
 /* ---- calls ---- */
-
-static struct rut_thread *kernel_thread(const struct rut_state *st, const struct process *p,
-					int64_t tid)
-{
-	return p->foreign ? NULL : rut_map_get(&st->tids, (uint64_t)tid + 1);
-}
 
 static bool outermost(const struct fiber *f, uint32_t at)
 {
@@ -597,10 +615,121 @@ GVL(gvl_wait, RUT_RUBY_GVL_WAIT)
 GVL(gvl_have, RUT_RUBY_GVL_HAVE)
 GVL(gvl_release, RUT_RUBY_GVL_RELEASE)
 
+/* ---- requests and spans ---- */
+
+static struct rut_ruby_text text_of(const struct rut_ctf_event *ev, const struct rut_ctf_ref *ref)
+{
+	struct rut_ruby_text t;
+
+	t.s = rut_ctf_str(ev, ref, &t.len);
+	return t;
+}
+
+/* Kinds and layers are names, like methods. */
+static const char *name_of(struct rut_state *st, struct rut_ruby *m, struct process *p, uint64_t id)
+{
+	const struct rut_ruby_method *name = method_of(st, m, p, id);
+
+	return name ? name->name : st->empty;
+}
+
+enum { RQ_ID, RQ_KIND, RQ_VERB, RQ_PATH, RQ_TRACE, RQ_REQUEST_ID, RQ_STATUS, RQ_ROUTE };
+
+static void request(struct rut_state *st, const struct rut_ctf_event *ev,
+		    const struct rut_state_class *c, bool end)
+{
+	struct rut_ruby *m = wanted(st) ? model(st) : NULL;
+	struct stream *s = m ? stream_of(st, m, ev) : NULL;
+	struct rut_hook_ruby_request h;
+	struct rut_ctf_ref error;
+
+	if (!s || !s->fiber || !st->hooks[RUT_HOOK_RUBY_REQUEST].n)
+		return;
+	h = (struct rut_hook_ruby_request){
+		.end = end,
+		.ts_ns = ev->ts_ns,
+		.pid = s->process->pid,
+		.tid = s->fiber->thread->tid,
+		.fiber = s->fiber->number,
+		.thread = kernel_thread(st, s->process, s->fiber->thread->tid),
+		.id = rut_ctf_u64(ev, &c->f[RQ_ID]),
+		.kind = name_of(st, m, s->process, rut_ctf_u64(ev, &c->f[RQ_KIND])),
+		.verb = text_of(ev, &c->f[RQ_VERB]),
+		.path = text_of(ev, &c->f[RQ_PATH]),
+		.traceparent = text_of(ev, &c->f[RQ_TRACE]),
+		.request_id = text_of(ev, &c->f[RQ_REQUEST_ID]),
+	};
+	if (end) {
+		h.status = rut_ctf_i64(ev, &c->f[RQ_STATUS]);
+		h.route = text_of(ev, &c->f[RQ_ROUTE]);
+		rut_ctf_ref_find(ev->cls, RUT_CTF_SCOPE_PAYLOAD, "error", &error);
+		h.error = text_of(ev, &error);
+	}
+	rut_state_notify(st, RUT_HOOK_RUBY_REQUEST, &h);
+}
+
+static void request_begin(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c)
+{
+	request(st, ev, c, false);
+}
+
+static void request_end(struct rut_state *st, const struct rut_ctf_event *ev,
+			const struct rut_state_class *c)
+{
+	request(st, ev, c, true);
+}
+
+enum { SPAN_LAYER, SPAN_METHOD, SPAN_DEPTH, SPAN_DETAIL, SPAN_CALLER, SPAN_ERROR };
+
+static void span(struct rut_state *st, const struct rut_ctf_event *ev,
+		 const struct rut_state_class *c, bool end)
+{
+	struct rut_ruby *m = wanted(st) ? model(st) : NULL;
+	struct stream *s = m ? stream_of(st, m, ev) : NULL;
+	struct rut_hook_ruby_span h;
+	uint64_t caller;
+
+	if (!s || !s->fiber || !st->hooks[RUT_HOOK_RUBY_SPAN].n)
+		return;
+	caller = rut_ctf_ref_ok(&c->f[SPAN_CALLER]) ? rut_ctf_u64(ev, &c->f[SPAN_CALLER])
+						    : RUT_RUBY_NO_METHOD;
+	h = (struct rut_hook_ruby_span){
+		.end = end,
+		.ts_ns = ev->ts_ns,
+		.pid = s->process->pid,
+		.tid = s->fiber->thread->tid,
+		.fiber = s->fiber->number,
+		.depth = (uint32_t)rut_ctf_u64(ev, &c->f[SPAN_DEPTH]),
+		.thread = kernel_thread(st, s->process, s->fiber->thread->tid),
+		.layer = name_of(st, m, s->process, rut_ctf_u64(ev, &c->f[SPAN_LAYER])),
+		.method = method_of(st, m, s->process, rut_ctf_u64(ev, &c->f[SPAN_METHOD])),
+		.caller =
+			caller == RUT_RUBY_NO_METHOD ? NULL : method_of(st, m, s->process, caller),
+		.detail = text_of(ev, &c->f[SPAN_DETAIL]),
+		.error = text_of(ev, &c->f[SPAN_ERROR]),
+	};
+	rut_state_notify(st, RUT_HOOK_RUBY_SPAN, &h);
+}
+
+static void span_begin(struct rut_state *st, const struct rut_ctf_event *ev,
+		       const struct rut_state_class *c)
+{
+	span(st, ev, c, false);
+}
+
+static void span_end(struct rut_state *st, const struct rut_ctf_event *ev,
+		     const struct rut_state_class *c)
+{
+	span(st, ev, c, true);
+}
+
+#define EVENT	RUT_HOOK_BIT(RUT_HOOK_RUBY_EVENT)
+#define REQUEST RUT_HOOK_BIT(RUT_HOOK_RUBY_REQUEST)
+#define SPAN	RUT_HOOK_BIT(RUT_HOOK_RUBY_SPAN)
 #define SERVES                                                                                     \
 	(RUT_HOOK_BIT(RUT_HOOK_RUBY_CALL) | RUT_HOOK_BIT(RUT_HOOK_RUBY_BEGIN) |                    \
-	 RUT_HOOK_BIT(RUT_HOOK_RUBY_EVENT))
-#define EVENT RUT_HOOK_BIT(RUT_HOOK_RUBY_EVENT)
+	 RUT_HOOK_BIT(RUT_HOOK_RUBY_FIBER) | EVENT | REQUEST | SPAN)
 
 const struct rut_state_def rut_state_ruby_defs[] = {
 	{"ruby:switch", ruby_switch, {"tid", "fiber", "pid"}, SERVES},
@@ -623,6 +752,19 @@ const struct rut_state_def rut_state_ruby_defs[] = {
 	{"ruby:gvl_wait", gvl_wait, {"tid"}, EVENT},
 	{"ruby:gvl_have", gvl_have, {"tid"}, EVENT},
 	{"ruby:gvl_release", gvl_release, {"tid"}, EVENT},
+	{"ruby:request_begin",
+	 request_begin,
+	 {"id", "kind", "verb", "path", "traceparent", "x_request_id"},
+	 REQUEST},
+	{"ruby:request_end",
+	 request_end,
+	 {"id", "kind", "verb", "path", "traceparent", "x_request_id", "status", "route"},
+	 REQUEST},
+	{"ruby:span_begin", span_begin, {"layer", "method", "depth", "detail", "caller"}, SPAN},
+	{"ruby:span_end",
+	 span_end,
+	 {"layer", "method", "depth", "detail", "no_caller", "error"},
+	 SPAN},
 	{NULL, NULL, {NULL}, 0},
 };
 

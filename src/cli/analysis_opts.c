@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cli/requests_trace.h"
 #include "rut_config.h"
 
 #define COMMON                                                                                     \
@@ -140,6 +141,15 @@ const struct rut_opt rut_opts_period[] = {
 	{"aggregate-by", "NAME", "one line for each of these parents", OPT_AGGREGATE_BY},
 	{"group-by", "P.CAPTURE[,..]", "apart by these captured values", OPT_GROUP_BY},
 	{"order-by", "ORDER", "time or hierarchy", OPT_ORDER_BY},
+	{0},
+};
+
+const struct rut_opt rut_opts_requests[] = {
+	COMMON,
+	MIN_MAX,
+	TOP,
+	{"request", "METHOD", "take calls of 'Class#method' (a glob) as requests", OPT_REQUEST},
+	{"slowest", "N", "list the N slowest requests", OPT_SLOWEST},
 	{0},
 };
 

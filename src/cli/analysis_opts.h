@@ -64,6 +64,10 @@ enum rut_analysis_opt {
 	OPT_AGGREGATE_BY,
 	OPT_GROUP_BY,
 	OPT_ORDER_BY,
+	OPT_REQUEST,
+	OPT_SLOWEST,
+	OPT_EXPLAIN,
+	OPT_JSON,
 };
 
 /* A list of words cut out of a string. */

@@ -18,6 +18,7 @@ extern const struct rut_cmd cmd_exceptions;
 extern const struct rut_cmd cmd_profile;
 extern const struct rut_cmd cmd_ps;
 extern const struct rut_cmd cmd_record;
+extern const struct rut_cmd cmd_requests;
 extern const struct rut_cmd cmd_doctor;
 extern const struct rut_cmd cmd_view;
 extern const struct rut_cmd cmd_stat;
@@ -114,6 +115,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_futexstats,
 	&cmd_wakeupchain,
 	&cmd_fdtop,
+	&cmd_requests,
 	&cmd_rubytop,
 	&cmd_rubyslow,
 	&cmd_rubyexceptions,

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+#include "analysis/requests.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "expr/expr.h"
+
+/* The requests of one thread. */
+struct served {
+	struct rut_where_thread *where; /* borrowed; NULL: unknown to the kernel's events */
+	uint32_t fiber;			/* that runs now */
+	struct rut_request *open;	/* owned list */
+	int64_t since_ns;		/* without `where`: up to here its time is accounted for */
+};
+
+static uint64_t foreign_key(int64_t pid, int64_t tid)
+{
+	return ((uint64_t)pid << 32 | (uint32_t)tid) + 1;
+}
+
+/* The requests of this thread; made when there are none yet and `make` is set. */
+static struct served *served_of(struct rut_requests *q, struct rut_thread *thread, int64_t pid,
+				int64_t tid, bool make)
+{
+	struct rut_where_thread *w = thread ? rut_where_thread(&q->where, thread) : NULL;
+	struct served *s =
+		w ? w->user
+		  : rut_map_get(&q->foreign, foreign_key(thread ? thread->pid : pid, tid));
+
+	if (s || !make || (thread && !w))
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s || (!w && rut_map_put(&q->foreign, foreign_key(pid, tid), s))) {
+		free(s);
+		q->run->engine->state.failed = true;
+		return NULL;
+	}
+	s->where = w;
+	if (w)
+		w->user = s;
+	return s;
+}
+
+/* ---- Time ---- */
+
+static void add_time(struct rut_request *r, enum rut_place place, int64_t ns)
+{
+	struct rut_request_layer *l = &r->layers[r->depth ? r->open[r->depth - 1] : 0];
+
+	r->ns[place] += ns;
+	l->total_ns += ns;
+	if (place == RUT_PLACE_RUBY)
+		l->ruby_ns += ns;
+}
+
+static void add_slice(const struct served *s, int64_t begin_ns, int64_t end_ns,
+		      enum rut_place place)
+{
+	for (struct rut_request *r = s->open; r; r = r->next) {
+		int64_t from = begin_ns > r->begin_ns ? begin_ns : r->begin_ns;
+
+		if (end_ns > from)
+			add_time(r, r->fiber == s->fiber ? place : RUT_PLACE_FIBER, end_ns - from);
+	}
+}
+
+static void on_slice(void *arg, struct rut_where_thread *t, const struct rut_slice *slice)
+{
+	(void)arg;
+	add_slice(t->user, slice->begin_ns, slice->end_ns, slice->place);
+}
+
+/* Accounts for the thread's time up to now. */
+static void catch_up(struct rut_requests *q, struct served *s, int64_t now_ns, bool runs)
+{
+	if (s->where) {
+		rut_where_touch(&q->where, s->where, now_ns, runs);
+		return;
+	}
+	if (now_ns > s->since_ns)
+		add_slice(s, s->since_ns, now_ns, RUT_PLACE_UNKNOWN);
+	s->since_ns = now_ns;
+}
+
+/* ---- Begin and end ---- */
+
+static void copy_text(char *to, size_t size, struct rut_ruby_text t)
+{
+	size_t n = t.len < size - 1 ? t.len : size - 1;
+
+	if (!t.len)
+		return;
+	/* Not in the middle of a character of UTF-8. */
+	while (n < t.len && n && ((unsigned char)t.s[n] & 0xc0) == 0x80)
+		n--;
+	memcpy(to, t.s, n);
+	to[n] = '\0';
+}
+
+static struct rut_request *find(struct served *s, uint32_t fiber)
+{
+	struct rut_request *r = s ? s->open : NULL;
+
+	while (r && r->fiber != fiber)
+		r = r->next;
+	return r;
+}
+
+static void free_request(struct rut_request *r)
+{
+	free(r);
+}
+
+static struct rut_request *begin(struct rut_requests *q, struct rut_thread *thread, int64_t pid,
+				 int64_t tid, uint32_t fiber, int64_t ts_ns)
+{
+	struct served *s = served_of(q, thread, pid, tid, true);
+	struct rut_request *r;
+
+	q->seen = true;
+	if (!s)
+		return NULL;
+	catch_up(q, s, ts_ns, true);
+	s->fiber = fiber;
+	r = find(s, fiber);
+	/* The end of the one before was lost. */
+	if (r) {
+		for (struct rut_request **at = &s->open; *at; at = &(*at)->next) {
+			if (*at == r) {
+				*at = r->next;
+				free_request(r);
+				break;
+			}
+		}
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		q->run->engine->state.failed = true;
+		return NULL;
+	}
+	r->thread = thread;
+	r->pid = pid;
+	r->tid = tid;
+	r->fiber = fiber;
+	r->begin_ns = ts_ns;
+	r->layers[0].name = q->run->engine->state.empty;
+	r->n_layers = 1;
+	r->next = s->open;
+	s->open = r;
+	return r;
+}
+
+static void end(struct rut_requests *q, struct served *s, struct rut_request *r, int64_t ts_ns)
+{
+	struct rut_request **at = &s->open;
+
+	r->end_ns = ts_ns;
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	r->next = NULL;
+	for (size_t i = 0; i < q->n_listeners; i++)
+		q->ended(q->listeners[i], r);
+	free_request(r);
+	if (s->open)
+		return;
+	if (s->where) {
+		s->where->user = NULL;
+	} else {
+		rut_map_each(&q->foreign, slot)
+		{
+			if (slot->value == s) {
+				(void)rut_map_remove(&q->foreign, slot->key);
+				break;
+			}
+		}
+	}
+	free(s);
+}
+
+/* ---- Hooks ---- */
+
+static void on_request(void *arg, const void *data)
+{
+	const struct rut_hook_ruby_request *h = data;
+	struct rut_requests *q = arg;
+	struct served *s;
+	struct rut_request *r;
+
+	q->seen = true;
+	if (h->end) {
+		s = served_of(q, h->thread, h->pid, h->tid, false);
+		r = find(s, h->fiber);
+		if (!r || r->method)
+			return;
+		catch_up(q, s, h->ts_ns, true);
+	} else {
+		s = NULL;
+		r = begin(q, h->thread, h->pid, h->tid, h->fiber, h->ts_ns);
+		if (!r)
+			return;
+		r->id = h->id;
+	}
+	snprintf(r->kind, sizeof(r->kind), "%s", h->kind);
+	copy_text(r->verb, sizeof(r->verb), h->verb);
+	copy_text(r->path, sizeof(r->path), h->path);
+	copy_text(r->route, sizeof(r->route), h->route);
+	copy_text(r->trace, sizeof(r->trace), h->traceparent);
+	copy_text(r->request_id, sizeof(r->request_id), h->request_id);
+	copy_text(r->error, sizeof(r->error), h->error);
+	r->status = h->status;
+	if (h->end)
+		end(q, s, r, h->ts_ns);
+}
+
+/* Does the user take calls of this method as requests? */
+static bool is_request(struct rut_requests *q, const struct rut_ruby_method *m)
+{
+	static char yes, no;
+	const char *const glob = q->run->conf->request;
+	const void *known;
+
+	if (!glob)
+		return false;
+	known = rut_map_get(&q->methods, (uint64_t)m->index + 1);
+	if (!known) {
+		known = rut_expr_glob(glob, strlen(glob), m->name, strlen(m->name)) ? &yes : &no;
+		(void)rut_map_put(&q->methods, (uint64_t)m->index + 1, (void *)(uintptr_t)known);
+	}
+	return known == &yes;
+}
+
+static void on_begin(void *arg, const void *data)
+{
+	const struct rut_hook_ruby_begin *h = data;
+	struct rut_requests *q = arg;
+	struct rut_request *r;
+
+	if (!is_request(q, h->method) ||
+	    find(served_of(q, h->thread, h->pid, h->tid, false), h->fiber))
+		return;
+	r = begin(q, h->thread, h->pid, h->tid, h->fiber, h->ts_ns);
+	if (!r)
+		return;
+	snprintf(r->kind, sizeof(r->kind), "call");
+	snprintf(r->route, sizeof(r->route), "%s", h->method->name);
+	r->method = h->method;
+	r->method_depth = h->depth;
+}
+
+static void on_call(void *arg, const void *data)
+{
+	const struct rut_hook_ruby_call *h = data;
+	struct rut_requests *q = arg;
+	struct served *s;
+	struct rut_request *r;
+
+	if (!is_request(q, h->method))
+		return;
+	s = served_of(q, h->thread, h->pid, h->tid, false);
+	r = find(s, h->fiber);
+	if (!r || r->method != h->method || r->method_depth != h->depth)
+		return;
+	catch_up(q, s, h->end_ns, true);
+	end(q, s, r, h->end_ns);
+}
+
+static void on_fiber(void *arg, const void *data)
+{
+	const struct rut_hook_ruby_fiber *h = data;
+	struct rut_requests *q = arg;
+	struct served *s = served_of(q, h->thread, h->pid, h->tid, false);
+
+	if (!s)
+		return;
+	catch_up(q, s, h->ts_ns, true);
+	s->fiber = h->fiber;
+}
+
+/* The number of the layer among the request's; the last one is for all that do not fit. */
+static uint8_t layer_of(struct rut_request *r, const char *name)
+{
+	uint8_t i = 1;
+
+	while (i < r->n_layers && r->layers[i].name != name)
+		i++;
+	if (i == r->n_layers && i < RUT_REQUEST_LAYERS)
+		r->layers[r->n_layers++].name = name;
+	return i < RUT_REQUEST_LAYERS ? i : RUT_REQUEST_LAYERS - 1;
+}
+
+static void on_span(void *arg, const void *data)
+{
+	const struct rut_hook_ruby_span *h = data;
+	struct rut_requests *q = arg;
+	struct served *s = served_of(q, h->thread, h->pid, h->tid, false);
+	struct rut_request *r = find(s, h->fiber);
+	uint32_t depth = h->depth;
+
+	q->has_spans = true;
+	if (!r)
+		return;
+	catch_up(q, s, h->ts_ns, true);
+	/* Those above it have ended, whether or not the trace says so. */
+	if (depth < r->depth)
+		r->depth = depth;
+	if (h->end || depth >= RUT_REQUEST_DEPTH)
+		return;
+	while (r->depth < depth)
+		r->open[r->depth++] = 0;
+	r->open[r->depth] = layer_of(r, h->layer);
+	r->layers[r->open[r->depth++]].spans++;
+}
+
+/* ---- Life ---- */
+
+int rut_requests_init(struct rut_requests *q, struct rut_run *run)
+{
+	static const struct {
+		enum rut_hook hook;
+		rut_hook_fn fn;
+	} subs[] = {
+		{RUT_HOOK_RUBY_REQUEST, on_request}, {RUT_HOOK_RUBY_BEGIN, on_begin},
+		{RUT_HOOK_RUBY_CALL, on_call},	     {RUT_HOOK_RUBY_FIBER, on_fiber},
+		{RUT_HOOK_RUBY_SPAN, on_span},
+	};
+	struct rut_state *st = &run->engine->state;
+
+	q->run = run;
+	q->where.slice = on_slice;
+	q->where.arg = q;
+	if (rut_where_init(&q->where, st))
+		return -ENOMEM;
+	for (size_t i = 0; i < sizeof(subs) / sizeof(*subs); i++)
+		if (rut_state_subscribe(st, subs[i].hook, subs[i].fn, q))
+			return -ENOMEM;
+	return 0;
+}
+
+static void free_served(struct served *s)
+{
+	for (struct rut_request *r = s->open, *next; r; r = next) {
+		next = r->next;
+		free_request(r);
+	}
+	free(s);
+}
+
+void rut_requests_fini(struct rut_requests *q)
+{
+	rut_state_unsubscribe(&q->run->engine->state, q);
+	for (size_t i = 0; i < q->where.n_threads; i++)
+		if (q->where.threads[i] && q->where.threads[i]->user)
+			free_served(q->where.threads[i]->user);
+	rut_map_each(&q->foreign, s) free_served(s->value);
+	rut_map_fini(&q->foreign);
+	rut_map_fini(&q->methods);
+	rut_where_fini(&q->where);
+	free(q->listeners);
+}
+
+static void run_open(struct rut_requests *q, struct served *s, int64_t now_ns,
+		     void (*fn)(struct rut_instance *inst, struct rut_request *r),
+		     struct rut_instance *inst)
+{
+	catch_up(q, s, now_ns, false);
+	for (struct rut_request *r = s->open; r; r = r->next) {
+		r->end_ns = now_ns;
+		r->running = true;
+		fn(inst, r);
+	}
+}
+
+void rut_requests_running(struct rut_requests *q, int64_t now_ns,
+			  void (*fn)(struct rut_instance *inst, struct rut_request *r),
+			  struct rut_instance *inst)
+{
+	for (size_t i = 0; i < q->where.n_threads; i++)
+		if (q->where.threads[i] && q->where.threads[i]->user)
+			run_open(q, q->where.threads[i]->user, now_ns, fn, inst);
+	rut_map_each(&q->foreign, s) run_open(q, s->value, now_ns, fn, inst);
+}
+
+/* ---- Names ---- */
+
+/* A segment of a path that is a number, a UUID or a hash. */
+static bool is_id(const char *s, size_t len)
+{
+	size_t digits = 0, hex = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		digits += isdigit((unsigned char)s[i]) != 0;
+		hex += isxdigit((unsigned char)s[i]) || s[i] == '-';
+	}
+	return len && (digits == len || (hex == len && len >= 16 && digits));
+}
+
+void rut_request_name(const struct rut_request *r, char *out, size_t size)
+{
+	size_t n;
+
+	if (*r->route || !*r->path) {
+		snprintf(out, size, "%s", *r->route ? r->route : *r->kind ? r->kind : "?");
+		return;
+	}
+	n = (size_t)snprintf(out, size, "%s%s", r->verb, *r->verb ? " " : "");
+	for (const char *p = r->path; *p && n + 8 < size;) {
+		size_t len = strcspn(p + (*p == '/'), "/") + (*p == '/');
+		size_t slash = *p == '/';
+
+		if (is_id(p + slash, len - slash))
+			n += (size_t)snprintf(out + n, size - n, "%s:id", slash ? "/" : "");
+		else
+			n += (size_t)snprintf(out + n, size - n, "%.*s", (int)len, p);
+		if (n >= size)
+			n = size - 1;
+		p += len;
+	}
+}
+
+bool rut_request_failed(const struct rut_request *r)
+{
+	return *r->error || r->status >= 500;
+}

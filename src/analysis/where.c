@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: MIT */
+#include "analysis/where.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/ruby.h"
+#include "analysis/state.h"
+#include "analysis/where_call.h"
+
+enum { AT_UNKNOWN, AT_CPU, AT_QUEUE, AT_BLOCKED };
+
+/* A thread that was let on to an idle CPU only after this time was kept from running. */
+#define IDLE_NS 2000000
+
+struct rut_where_cpu {
+	int64_t idle_ns; /* since when it is idle; RUT_NO_TIME: it is not */
+};
+
+/* A process: how long at least one of its threads was on a CPU, or waited for one. */
+struct rut_where_process {
+	int64_t busy_ns, since_ns;
+	int busy;
+};
+
+static const struct {
+	const char *name, *text;
+} places[RUT_PLACES] = {
+	[RUT_PLACE_RUBY] = {"ruby", "running Ruby"},
+	[RUT_PLACE_SYSTEM] = {"system", "running in the kernel"},
+	[RUT_PLACE_GC] = {"gc", "collecting garbage"},
+	[RUT_PLACE_IRQ] = {"interrupts", "interrupted"},
+	[RUT_PLACE_GVL] = {"gvl", "waiting for the GVL"},
+	[RUT_PLACE_RUNQ] = {"run-queue", "waiting for a CPU"},
+	[RUT_PLACE_THROTTLED] = {"throttled", "kept from running"},
+	[RUT_PLACE_DISK] = {"disk", "waiting for a disk"},
+	[RUT_PLACE_NET] = {"network", "waiting for the network"},
+	[RUT_PLACE_PIPE] = {"pipe", "waiting for a pipe"},
+	[RUT_PLACE_LOCK] = {"lock", "waiting for a lock"},
+	[RUT_PLACE_SLEEP] = {"sleep", "sleeping"},
+	[RUT_PLACE_CHILD] = {"child", "waiting for a child process"},
+	[RUT_PLACE_FAULT] = {"page-fault", "waiting for a page"},
+	[RUT_PLACE_STOPPED] = {"stopped", "stopped"},
+	[RUT_PLACE_FIBER] = {"fiber", "waiting in the scheduler of fibers"},
+	[RUT_PLACE_OTHER] = {"other", "waiting in another system call"},
+	[RUT_PLACE_UNKNOWN] = {"unknown", "unknown"},
+};
+
+const char *rut_place_name(enum rut_place p)
+{
+	return places[p].name;
+}
+
+const char *rut_place_text(enum rut_place p)
+{
+	return places[p].text;
+}
+
+/* ---- Tables ---- */
+
+struct rut_where_thread *rut_where_thread(struct rut_where *w, struct rut_thread *thread)
+{
+	struct rut_where_thread *t;
+
+	if (thread->index < w->n_threads && w->threads[thread->index] &&
+	    w->threads[thread->index]->thread == thread)
+		return w->threads[thread->index];
+	if (thread->index >= w->n_threads) {
+		size_t n = w->n_threads ? w->n_threads * 2 : 256;
+		void *to;
+
+		while (n <= thread->index)
+			n *= 2;
+		to = realloc(w->threads, n * sizeof(*w->threads));
+		if (!to) {
+			w->failed = true;
+			return NULL;
+		}
+		w->threads = to;
+		memset(w->threads + w->n_threads, 0, (n - w->n_threads) * sizeof(*w->threads));
+		w->n_threads = n;
+	}
+	t = calloc(1, sizeof(*t));
+	if (!t) {
+		w->failed = true;
+		return NULL;
+	}
+	t->thread = thread;
+	t->since_ns = t->out_ns = t->queue_ns = RUT_NO_TIME;
+	t->cpu = -1;
+	free(w->threads[thread->index]);
+	w->threads[thread->index] = t;
+	return t;
+}
+
+static struct rut_where_cpu *get_cpu(struct rut_where *w, int cpu)
+{
+	static struct rut_where_cpu nowhere;
+	size_t n;
+	void *to;
+
+	if (cpu < 0 || cpu > 65535)
+		return &nowhere;
+	if ((size_t)cpu < w->n_cpus)
+		return &w->cpus[cpu];
+	n = ((size_t)cpu + 16) & ~(size_t)15;
+	to = realloc(w->cpus, n * sizeof(*w->cpus));
+	if (!to) {
+		w->failed = true;
+		return &nowhere;
+	}
+	w->cpus = to;
+	for (size_t i = w->n_cpus; i < n; i++)
+		w->cpus[i] = (struct rut_where_cpu){.idle_ns = RUT_NO_TIME};
+	w->n_cpus = n;
+	return &w->cpus[cpu];
+}
+
+static struct rut_where_process *get_process(struct rut_where *w, const struct rut_thread *t)
+{
+	static struct rut_where_process nobody;
+	uint64_t key = (uint64_t)(t->pid >= 0 ? t->pid : t->tid) + 1;
+	struct rut_where_process *p = rut_map_get(&w->processes, key);
+
+	if (p)
+		return p;
+	p = calloc(1, sizeof(*p));
+	if (!p || rut_map_put(&w->processes, key, p)) {
+		free(p);
+		w->failed = true;
+		nobody = (struct rut_where_process){0};
+		return &nobody;
+	}
+	return p;
+}
+
+static int64_t busy_until(const struct rut_where_process *p, int64_t now_ns)
+{
+	return p->busy_ns + (p->busy > 0 ? now_ns - p->since_ns : 0);
+}
+
+static void make_busy(struct rut_where_process *p, int64_t now_ns, int by)
+{
+	if (p->busy > 0)
+		p->busy_ns += now_ns - p->since_ns;
+	p->since_ns = now_ns;
+	p->busy += by;
+	if (p->busy < 0)
+		p->busy = 0;
+}
+
+/* ---- Slices ---- */
+
+static void emit(struct rut_where *w, struct rut_where_thread *t, int64_t end_ns,
+		 enum rut_place place, int cpu)
+{
+	const bool waits = rut_place_waits(place);
+	const struct rut_slice s = {
+		.begin_ns = t->since_ns,
+		.end_ns = end_ns,
+		.tid = t->thread->tid,
+		.place = place,
+		.cpu = cpu,
+		.call = waits		     ? t->call
+			: t->thread->syscall ? t->thread->syscall->name
+					     : NULL,
+		.what = waits ? t->what : t->call_what,
+		.by = waits ? t->by : 0,
+	};
+
+	if (end_ns <= t->since_ns)
+		return;
+	if (t->user && w->slice)
+		w->slice(w->arg, t, &s);
+	t->since_ns = end_ns;
+}
+
+/* When the interrupt at hand of this CPU began; RUT_NO_TIME: there is none. */
+static int64_t irq_begin(const struct rut_where *w, int cpu)
+{
+	const struct rut_cpu *c;
+	int64_t begin = RUT_NO_TIME;
+
+	if (cpu < 0 || (size_t)cpu >= w->st->n_cpus)
+		return RUT_NO_TIME;
+	c = &w->st->cpus[cpu];
+	if (c->in_irq)
+		begin = c->irq_begin_ns;
+	for (int v = 0; v < RUT_SOFTIRQS; v++)
+		if (c->n_softirqs[v] && c->softirqs[v][0].begin_ns != RUT_NO_TIME &&
+		    (begin == RUT_NO_TIME || c->softirqs[v][0].begin_ns < begin))
+			begin = c->softirqs[v][0].begin_ns;
+	return begin;
+}
+
+static enum rut_place running_place(const struct rut_where *w, const struct rut_where_thread *t)
+{
+	if (t->gvl)
+		return RUT_PLACE_GVL;
+	if (t->in_gc)
+		return RUT_PLACE_GC;
+	/* Without switches it is not known whether it is on a CPU. */
+	if (w->st->use_context)
+		return t->thread->syscall ? (enum rut_place)t->call_place : RUT_PLACE_UNKNOWN;
+	return t->thread->syscall ? RUT_PLACE_SYSTEM : RUT_PLACE_RUBY;
+}
+
+static void close_running(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns)
+{
+	int64_t irq_ns = irq_begin(w, t->cpu);
+
+	if (irq_ns != RUT_NO_TIME && irq_ns < now_ns) {
+		emit(w, t, irq_ns, running_place(w, t), t->cpu);
+		emit(w, t, now_ns, RUT_PLACE_IRQ, t->cpu);
+	} else {
+		emit(w, t, now_ns, running_place(w, t), t->cpu);
+	}
+}
+
+/*
+ * A thread that waits with a time limit for a futex while others of its process compute waits for
+ * the GVL, when there are no events that would say so.
+ */
+static enum rut_place blocked_place(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns)
+{
+	int64_t ns = now_ns - t->out_ns;
+
+	if (t->gvl)
+		return RUT_PLACE_GVL;
+	if (t->block != RUT_PLACE_LOCK || !t->timed || !t->ruby || w->has_gvl)
+		return t->block;
+	if (busy_until(get_process(w, t->thread), now_ns) - t->others_ns >= ns / 2)
+		return RUT_PLACE_GVL;
+	return t->block;
+}
+
+void rut_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns, bool runs)
+{
+	int64_t wake_ns = t->thread->last_wakeup_ns;
+
+	if (t->since_ns == RUT_NO_TIME)
+		t->since_ns = now_ns;
+	if (runs && t->at != AT_CPU) {
+		/* The first that is heard of it, or its switch was lost. */
+		emit(w, t, now_ns, RUT_PLACE_UNKNOWN, -1);
+		t->at = AT_CPU;
+	}
+	switch (t->at) {
+	case AT_CPU:
+		close_running(w, t, now_ns);
+		break;
+	case AT_BLOCKED:
+		if (wake_ns != RUT_NO_TIME && wake_ns <= now_ns) {
+			emit(w, t, wake_ns, blocked_place(w, t, wake_ns), -1);
+			t->at = AT_QUEUE;
+			emit(w, t, now_ns, RUT_PLACE_RUNQ, -1);
+		} else {
+			emit(w, t, now_ns, blocked_place(w, t, now_ns), -1);
+		}
+		break;
+	case AT_QUEUE:
+		emit(w, t, now_ns, RUT_PLACE_RUNQ, t->cpu);
+		break;
+	default:
+		emit(w, t, now_ns, RUT_PLACE_UNKNOWN, -1);
+		break;
+	}
+}
+
+/* ---- Switches ---- */
+
+#define STATE_STOPPED (4 | 8)
+#define STATE_RUNS(s) ((s) == 0 || ((s)&0x100)) /* 0x100: preempted */
+
+static void tell(struct rut_where *w, struct rut_where_thread *t, int64_t begin_ns, int64_t end_ns,
+		 enum rut_place place, int cpu)
+{
+	const struct rut_slice s = {
+		.begin_ns = begin_ns,
+		.end_ns = end_ns,
+		.tid = t->thread->tid,
+		.place = place,
+		.cpu = cpu,
+		.call = t->call,
+		.what = t->what,
+		.by = t->by,
+	};
+
+	if (w->stretch && begin_ns != RUT_NO_TIME && end_ns > begin_ns)
+		w->stretch(w->arg, &s);
+}
+
+static void switch_out(struct rut_where *w, struct rut_where_thread *t,
+		       const struct rut_hook_switch *h)
+{
+	struct rut_where_process *p = get_process(w, t->thread);
+	bool runs = STATE_RUNS(h->prev_state);
+	int64_t in_ns = t->at == AT_CPU ? t->out_ns : RUT_NO_TIME;
+
+	t->cpu = h->cpu;
+	rut_where_touch(w, t, h->ts_ns, true);
+	t->call = t->what = NULL;
+	tell(w, t, in_ns, h->ts_ns, RUT_PLACE_RUBY, h->cpu);
+	t->out_ns = h->ts_ns;
+	t->at = runs ? AT_QUEUE : AT_BLOCKED;
+	t->by = 0;
+	t->call = t->thread->syscall ? t->thread->syscall->name : NULL;
+	t->what = t->call_what;
+	t->block = t->thread->syscall ? t->call_place : RUT_PLACE_FAULT;
+	if (h->prev_state & STATE_STOPPED)
+		t->block = RUT_PLACE_STOPPED;
+	if (runs)
+		t->call = NULL;
+	else if (t->busy)
+		make_busy(p, h->ts_ns, -1);
+	t->busy = runs;
+	t->queue_ns = runs ? h->ts_ns : RUT_NO_TIME;
+	t->others_ns = busy_until(p, h->ts_ns);
+}
+
+/* `idle_ns`: since when the CPU had nothing to do. */
+static void switch_in(struct rut_where *w, struct rut_where_thread *t,
+		      const struct rut_hook_switch *h, int64_t idle_ns)
+{
+	int64_t queue_ns = t->queue_ns != RUT_NO_TIME ? t->queue_ns : h->wakeup_ns;
+	enum rut_place place = RUT_PLACE_UNKNOWN;
+
+	t->by = h->waker ? h->waker->tid : 0;
+	if (t->at == AT_BLOCKED || (t->at == AT_QUEUE && t->queue_ns == RUT_NO_TIME)) {
+		int64_t end_ns = h->wakeup_ns == RUT_NO_TIME ? h->ts_ns : h->wakeup_ns;
+
+		place = blocked_place(w, t, end_ns);
+		tell(w, t, t->out_ns, end_ns, place, h->cpu);
+		emit(w, t, end_ns, place, -1);
+	}
+	if (!t->busy)
+		make_busy(get_process(w, t->thread), h->ts_ns, 1);
+	t->busy = true;
+	t->by = 0;
+	t->call = t->what = NULL;
+	if (t->at != AT_UNKNOWN && t->at != AT_CPU && queue_ns != RUT_NO_TIME) {
+		int64_t held_ns = idle_ns > queue_ns ? idle_ns : queue_ns;
+
+		if (idle_ns == RUT_NO_TIME || h->ts_ns - held_ns < IDLE_NS)
+			held_ns = h->ts_ns;
+		tell(w, t, queue_ns, held_ns, RUT_PLACE_RUNQ, h->cpu);
+		tell(w, t, held_ns, h->ts_ns, RUT_PLACE_THROTTLED, h->cpu);
+		emit(w, t, held_ns, RUT_PLACE_RUNQ, h->cpu);
+		emit(w, t, h->ts_ns, RUT_PLACE_THROTTLED, h->cpu);
+	}
+	emit(w, t, h->ts_ns, RUT_PLACE_UNKNOWN, -1);
+	t->since_ns = t->out_ns = h->ts_ns;
+	t->at = AT_CPU;
+	t->cpu = h->cpu;
+}
+
+static void on_switch(void *arg, const void *data)
+{
+	const struct rut_hook_switch *h = data;
+	struct rut_where *w = arg;
+	struct rut_where_cpu *c = get_cpu(w, h->cpu);
+	struct rut_where_thread *t;
+
+	t = h->prev_tid ? rut_where_thread(w, h->prev) : NULL;
+	if (t)
+		switch_out(w, t, h);
+	t = h->next_tid ? rut_where_thread(w, h->next) : NULL;
+	if (t)
+		switch_in(w, t, h, h->prev_tid ? RUT_NO_TIME : c->idle_ns);
+	c->idle_ns = h->next_tid ? RUT_NO_TIME : h->ts_ns;
+}
+
+/* ---- Interrupts ---- */
+
+static struct rut_where_thread *on_cpu(struct rut_where *w, int cpu)
+{
+	struct rut_thread *t =
+		cpu >= 0 && (size_t)cpu < w->st->n_cpus ? w->st->cpus[cpu].current : NULL;
+
+	return t ? rut_where_thread(w, t) : NULL;
+}
+
+static void on_irq_entry(void *arg, const void *data)
+{
+	const struct rut_hook_irq *h = data;
+	struct rut_where *w = arg;
+	struct rut_where_thread *t = on_cpu(w, h->cpu);
+
+	if (t && t->at == AT_CPU && t->user)
+		rut_where_touch(w, t, h->begin_ns, true);
+}
+
+/* The model has forgotten the interrupt already: its begin is in the hook. */
+static void on_irq_exit(void *arg, const void *data)
+{
+	const struct rut_hook_irq *h = data;
+	struct rut_where *w = arg;
+	struct rut_where_thread *t = on_cpu(w, h->cpu);
+
+	if (!t || t->at != AT_CPU || !t->user)
+		return;
+	if (h->begin_ns > t->since_ns)
+		rut_where_touch(w, t, h->begin_ns, true);
+	emit(w, t, h->end_ns, RUT_PLACE_IRQ, h->cpu);
+}
+
+/* ---- System calls ---- */
+
+static void on_syscall_entry(void *arg, const void *data)
+{
+	const struct rut_hook_syscall *h = data;
+	struct rut_where *w = arg;
+	struct rut_where_thread *t = rut_where_thread(w, h->thread);
+	const struct rut_syscall_info *info = h->thread->syscall;
+
+	if (!t)
+		return;
+	/* What ends here was not in the call. */
+	h->thread->syscall = NULL;
+	if (t->user || t->at == AT_UNKNOWN)
+		rut_where_touch(w, t, h->ts_ns, true);
+	h->thread->syscall = info;
+	rut_where_call_entry(w, t, h);
+}
+
+static void on_syscall_exit(void *arg, const void *data)
+{
+	const struct rut_hook_syscall *h = data;
+	struct rut_where *w = arg;
+	struct rut_where_thread *t = rut_where_thread(w, h->thread);
+
+	if (!t)
+		return;
+	if (t->user || t->at == AT_UNKNOWN)
+		rut_where_touch(w, t, h->ts_ns, true);
+	rut_where_call_exit(w, t, h);
+	t->call_what = NULL;
+}
+
+/* ---- Ruby ---- */
+
+static void on_ruby_event(void *arg, const void *data)
+{
+	const struct rut_hook_ruby_event *h = data;
+	struct rut_where *w = arg;
+	struct rut_where_thread *t = h->thread ? rut_where_thread(w, h->thread) : NULL;
+
+	if (h->what >= RUT_RUBY_GVL_WAIT)
+		w->has_gvl = true;
+	if (!t)
+		return;
+	t->ruby = true;
+	if (h->what < RUT_RUBY_GC_ENTER)
+		return;
+	rut_where_touch(w, t, h->ts_ns, true);
+	if (h->what == RUT_RUBY_GC_ENTER || h->what == RUT_RUBY_GC_EXIT)
+		t->in_gc = h->what == RUT_RUBY_GC_ENTER;
+	if (h->what >= RUT_RUBY_GVL_WAIT)
+		t->gvl = h->what == RUT_RUBY_GVL_WAIT;
+}
+
+/* ---- Life ---- */
+
+int rut_where_init(struct rut_where *w, struct rut_state *st)
+{
+	static const struct {
+		enum rut_hook hook;
+		rut_hook_fn fn;
+	} subs[] = {
+		{RUT_HOOK_SWITCH, on_switch},
+		{RUT_HOOK_IRQ_ENTRY, on_irq_entry},
+		{RUT_HOOK_IRQ_EXIT, on_irq_exit},
+		{RUT_HOOK_SOFTIRQ_EXIT, on_irq_exit},
+		{RUT_HOOK_SYSCALL_ENTRY, on_syscall_entry},
+		{RUT_HOOK_SYSCALL_EXIT, on_syscall_exit},
+		{RUT_HOOK_RUBY_EVENT, on_ruby_event},
+	};
+
+	w->st = st;
+	for (size_t i = 0; i < sizeof(subs) / sizeof(*subs); i++)
+		if (rut_state_subscribe(st, subs[i].hook, subs[i].fn, w))
+			return -ENOMEM;
+	return 0;
+}
+
+void rut_where_fini(struct rut_where *w)
+{
+	if (w->st)
+		rut_state_unsubscribe(w->st, w);
+	for (size_t i = 0; i < w->n_threads; i++)
+		free(w->threads[i]);
+	free(w->threads);
+	free(w->cpus);
+	rut_map_each(&w->processes, p) free(p->value);
+	rut_map_fini(&w->processes);
+	rut_map_each(&w->fds, f) free(f->value);
+	rut_map_fini(&w->fds);
+	rut_map_each(&w->decoders, d) free(d->value);
+	rut_map_fini(&w->decoders);
+	*w = (struct rut_where){0};
+}

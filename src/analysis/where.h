@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where the time of threads goes.
+ *
+ * At each moment a thread is in exactly one place (enum rut_place): it runs Ruby, it runs in the
+ * kernel, it waits for a CPU, for a lock, for a disk ... Whatever changes the place closes a slice
+ * of time, and the next one begins where the last ended. So the slices of a thread have neither
+ * gaps nor overlaps, and what they are added up to is exact by construction.
+ *
+ * What a blocked thread waits for follows from the system call that it is in and from its file
+ * descriptors. Before Ruby 3.2, which has no events for it, a wait for the GVL is recognised by
+ * the timed wait for a futex while other threads of the process compute.
+ */
+#ifndef RUT_ANALYSIS_WHERE_H
+#define RUT_ANALYSIS_WHERE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+
+struct rut_state;
+struct rut_thread;
+
+enum rut_place {
+	RUT_PLACE_RUBY,	     /* on a CPU, in the program's own code */
+	RUT_PLACE_SYSTEM,    /* on a CPU, in a system call */
+	RUT_PLACE_GC,	     /* on a CPU, collecting garbage */
+	RUT_PLACE_IRQ,	     /* interrupted: its CPU serves interrupts */
+	RUT_PLACE_GVL,	     /* waits for Ruby's lock */
+	RUT_PLACE_RUNQ,	     /* could run, other threads use the CPU */
+	RUT_PLACE_THROTTLED, /* could run, and does not although its CPU is idle */
+	RUT_PLACE_DISK,
+	RUT_PLACE_NET,
+	RUT_PLACE_PIPE,
+	RUT_PLACE_LOCK, /* futexes and locks of files */
+	RUT_PLACE_SLEEP,
+	RUT_PLACE_CHILD,
+	RUT_PLACE_FAULT,   /* blocked outside of system calls: a page fault */
+	RUT_PLACE_STOPPED, /* by a signal or a debugger */
+	RUT_PLACE_FIBER,   /* another fiber of its thread has the thread */
+	RUT_PLACE_OTHER,   /* blocked in any other system call */
+	RUT_PLACE_UNKNOWN, /* the trace does not say */
+	RUT_PLACES,
+};
+
+/* "run-queue": the name in tables and JSON. "waiting for a CPU": in text. */
+const char *rut_place_name(enum rut_place p);
+const char *rut_place_text(enum rut_place p);
+/* Is the thread off the CPU? */
+static inline bool rut_place_waits(enum rut_place p)
+{
+	return p >= RUT_PLACE_GVL && p != RUT_PLACE_UNKNOWN;
+}
+
+struct rut_slice {
+	int64_t begin_ns, end_ns;
+	int64_t tid;
+	enum rut_place place;
+	int cpu;	  /* runs there, or ran there next; -1: not known */
+	const char *call; /* the system call; NULL: none; interned */
+	const char *what; /* file, peer, interrupt ...; NULL: not known; interned */
+	int64_t by;	  /* the thread that ended the wait; 0: none is known */
+};
+
+struct rut_where_cpu;
+struct rut_where_thread;
+
+/* Where a thread is. `user` is the subscriber's. */
+struct rut_where_thread {
+	struct rut_thread *thread; /* borrowed */
+	void *user;		   /* its slices are wanted; NULL: they are not */
+	int64_t since_ns;
+	uint8_t at;		 /* enum in where.c */
+	uint8_t block;		 /* enum rut_place of the wait at hand */
+	uint8_t call_place;	 /* where it would wait in the system call at hand */
+	bool in_gc, gvl, timed;	 /* timed: the wait for a futex has a timeout */
+	bool ruby;		 /* it made Ruby events */
+	bool child;		 /* asked for a child's end in vain just now */
+	int cpu;		 /* that it is on, or was on last; -1: none */
+	const char *call, *what; /* of the wait at hand */
+	const char *call_what;	 /* of the system call at hand */
+	bool busy;		 /* it counts as one that computes */
+	int64_t out_ns;		 /* when it left the CPU, or came to it */
+	int64_t queue_ns;	 /* since when it could run again, unless it was woken */
+	int64_t others_ns;	 /* of its process: when it left the CPU */
+	int64_t by, stopped_by;
+};
+
+struct rut_where {
+	struct rut_state *st;		   /* borrowed */
+	struct rut_where_thread **threads; /* owned, by index of the state's thread */
+	size_t n_threads;
+	struct rut_where_cpu *cpus; /* owned */
+	size_t n_cpus;
+	struct rut_map processes; /* pid + 1 -> struct rut_where_process, owned */
+	struct rut_map fds;	  /* of pipes and sockets; owned */
+	struct rut_map decoders;  /* event class -> how its arguments are read; owned */
+	bool has_gvl;
+	bool failed;
+
+	/* Of threads with `user` set: each slice, in order of time. */
+	void (*slice)(void *arg, struct rut_where_thread *t, const struct rut_slice *s);
+	/* Of all threads: what they did between two switches. NULL: not wanted. */
+	void (*stretch)(void *arg, const struct rut_slice *s);
+	void *arg;
+};
+
+/* The hooks that rut_where_init() subscribes to, for rut_analysis.wants. */
+#define RUT_WHERE_HOOKS                                                                            \
+	(RUT_HOOK_BIT(RUT_HOOK_SWITCH) | RUT_HOOK_BIT(RUT_HOOK_IRQ_ENTRY) |                        \
+	 RUT_HOOK_BIT(RUT_HOOK_IRQ_EXIT) | RUT_HOOK_BIT(RUT_HOOK_SOFTIRQ_EXIT) |                   \
+	 RUT_HOOK_BIT(RUT_HOOK_SYSCALL_ENTRY) | RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT) |              \
+	 RUT_HOOK_BIT(RUT_HOOK_RUBY_EVENT) | RUT_HOOK_BIT(RUT_HOOK_IO_EXIT))
+
+/* Subscribes to the state's hooks with `w` as argument. Returns 0 or -ENOMEM. */
+int rut_where_init(struct rut_where *w, struct rut_state *st);
+void rut_where_fini(struct rut_where *w);
+
+/* The thread, made at first sight. NULL: no memory. */
+struct rut_where_thread *rut_where_thread(struct rut_where *w, struct rut_thread *t);
+
+/*
+ * Closes the thread's slice at `now_ns`. `runs`: the caller knows that it is on a CPU now (it made
+ * a record), also when no switch has said so yet.
+ */
+void rut_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns, bool runs);
+
+#endif

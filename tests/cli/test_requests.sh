@@ -1,0 +1,167 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# The analysis of requests, on traces made by hand with known answers, and on random ones: the parts of a
+# request sum up to its duration.
+. "$SRC/tests/tap.sh"
+
+mk() {
+  python3 "$SRC/tests/mktrace" trace
+}
+
+run() {
+  "$RUTILE" requests --skip-validation --no-intersection --gmt "$@" trace
+}
+
+# json PYTHON: with rows(CLASS): a dictionary of each row by the names of its columns
+json() {
+  "$RUTILE" requests --metadata >metadata.json
+  python3 -c '
+import json, sys
+results = json.load(sys.stdin)["results"]
+classes = json.load(open("metadata.json"))["table-classes"]
+def val(c):
+    if not isinstance(c, dict):
+        return c
+    return c.get("value", c.get("path", c.get("tid", c.get("pid"))))
+KEYS = {"requests": "route count errors running p50 p95 p99 max total".split(),
+        "slow-requests": "range route path process duration status error running trace request_id".split()}
+PLACES = "ruby system gc interrupts gvl run_queue throttled disk network pipe lock sleep child page_fault stopped fiber other unknown".split()
+def rows(name):
+    keys = KEYS[name] + PLACES
+    return [dict(zip(keys, [val(c) for c in r])) for t in results if t["class"] == name for r in t["data"]]
+def parts(r):
+    return {p: r[p] for p in PLACES if r[p]}
+'"$1"
+}
+
+NAMES='env vpid=10
+100 7 ruby:method id=0 line=3 singleton=0 native=0 class=Shop method=index path=/srv/shop.rb
+100 7 ruby:method id=1 line=9 singleton=0 native=0 class=Order method=total path=/srv/order.rb
+100 7 ruby:method id=2 line=9 singleton=0 native=0 class=http method="" path=""
+100 7 ruby:method id=3 line=9 singleton=0 native=0 class=sql method="" path=""'
+IDLE='prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0'
+in_() { echo "$1 $2 sched_switch $IDLE next_comm=puma next_tid=11 next_prio=20"; }
+out() { echo "$1 $2 sched_switch prev_comm=puma prev_tid=11 prev_prio=20 prev_state=$3 next_comm=swapper/0 next_tid=0 next_prio=20"; }
+wake() { echo "$1 $2 sched_waking comm=puma tid=11 prio=20 target_cpu=0"; }
+
+# One request of 9,000 ns that was everywhere, and whose parts are known.
+known_parts() {
+  mk <<TRACE
+$NAMES
+$(in_ 900 0)
+1_000 7 ruby:switch tid=11 fiber=1
+1_000 7 ruby:call method=0
+2_000 0 syscall_entry_connect fd=5 family=2 v4addr=[10,0,0,1] dport=5432
+2_100 0 syscall_exit_connect ret=0
+2_200 0 syscall_entry_read fd=5 buf=1 count=1
+$(out 2_300 0 1)
+$(wake 3_000 1)
+$(in_ 3_200 0)
+3_300 0 syscall_exit_read ret=1
+4_000 0 irq_handler_entry irq=4 name=eth0
+4_250 0 irq_handler_exit irq=4 ret=1
+4_500 7 ruby:gc_enter a=1
+5_000 7 ruby:gc_exit a=1
+5_100 7 ruby:gvl_wait tid=11
+5_110 0 syscall_entry_futex uaddr=99 op=0 utime=0
+$(out 5_150 0 1)
+$(wake 5_800 1)
+$(in_ 5_900 0)
+5_950 0 syscall_exit_futex ret=0
+6_000 7 ruby:gvl_have tid=11
+$(out 6_500 0 0)
+$(in_ 6_700 0)
+7_000 0 syscall_entry_clock_nanosleep clockid=1
+$(out 7_010 0 1)
+$(wake 8_000 0)
+$(in_ 8_040 0)
+8_050 0 syscall_exit_clock_nanosleep ret=0
+$(out 8_100 0 2)
+$(wake 8_600 0)
+$(in_ 8_650 0)
+8_700 0 syscall_entry_fsync fd=9
+$(out 8_710 0 4)
+$(wake 8_800 0)
+$(in_ 8_800 0)
+8_900 0 syscall_exit_fsync ret=0
+10_000 7 ruby:return method=0
+TRACE
+  run --request 'Shop#*' --slowest 1 --mi | json '
+r = rows("requests")[0]
+assert (r["route"], r["count"], r["max"]) == ("Shop#index", 1, 9000), r
+want = {"network": 700, "gc": 500, "interrupts": 250, "sleep": 990, "page_fault": 500, "stopped": 90,
+        "run_queue": 200 + 100 + 200 + 40 + 50,
+        "gvl": 50 + 650 + 100,
+        "system": 200 + 100 + 10 + 10 + 10 + 100}
+want["ruby"] = 9000 - sum(want.values())
+assert parts(r) == want, (parts(r), want)
+assert parts(rows("slow-requests")[0]) == want'
+}
+
+# A fiber that waits is not charged with what the other one does.
+known_fibers() {
+  mk <<TRACE
+$NAMES
+$(in_ 900 0)
+1_000 7 ruby:switch tid=11 fiber=1
+1_000 7 ruby:call method=0
+2_000 7 ruby:switch tid=11 fiber=2
+2_000 7 ruby:call method=1
+3_000 7 ruby:switch tid=11 fiber=1
+4_000 7 ruby:return method=0
+4_500 7 ruby:switch tid=11 fiber=2
+6_000 7 ruby:return method=1
+TRACE
+  run --request '*' --mi | json '
+got = {r["route"]: parts(r) for r in rows("requests")}
+assert got == {"Shop#index": {"ruby": 2000, "fiber": 1000}, "Order#total": {"ruby": 2500, "fiber": 1500}}, got'
+}
+
+# Events of requests and spans: routes, errors, layers, what has not ended.
+known_requests() {
+  mk <<TRACE
+$NAMES
+$(in_ 900 0)
+1_000 7 ruby:switch tid=11 fiber=1
+1_000 7 ruby:request_begin id=1 kind=2 method=0 verb=GET path=/items/17 traceparent=00-abc x_request_id=r1
+1_500 7 ruby:span_begin layer=3 method=1 caller=0 depth=0 detail="SELECT ?"
+2_500 7 ruby:span_end layer=3 method=1 depth=0 detail="" error=""
+3_000 7 ruby:request_end id=1 kind=2 method=0 status=500 bytes=3 verb=GET path=/items/17 route="" traceparent=00-abc x_request_id=r1 error=Oops
+4_000 7 ruby:request_begin id=2 kind=2 method=0 verb=GET path=/items/18 traceparent="" x_request_id=""
+5_000 7 ruby:request_end id=2 kind=2 method=0 status=200 bytes=3 verb=GET path=/items/18 route="" traceparent="" x_request_id="" error=""
+6_000 7 ruby:request_begin id=3 kind=2 method=0 verb=POST path=/ traceparent="" x_request_id=""
+9_000 0 last a=1
+TRACE
+  run --slowest 3 --mi >out.json
+  json '
+got = {r["route"]: (r["count"], r["errors"], r["running"], r["total"]) for r in rows("requests")}
+assert got == {"GET /items/:id": (2, 1, 0, 3000), "POST /": (0, 0, 1, 0)}, got
+slow = [(r["path"], r["duration"], r["status"], r["error"], r["running"], r["trace"], r["request_id"]) for r in rows("slow-requests")]
+assert slow == [("/", 3000, 0, "", True, "", ""), ("/items/17", 2000, 500, "Oops", False, "00-abc", "r1"),
+                ("/items/18", 1000, 200, "", False, "", "")], slow' <out.json
+  run >out
+  grep -qE 'GET /items/:id +2 +1 ' out
+  grep -qE '; 1 running$' out
+  grep -qE 'GET /items/:id +sql +1 +1.00 us +1.00 us$' out
+}
+
+# Random traces: whatever happens in whatever order, the parts are not negative and sum up exactly.
+property() {
+  for seed in $(seq 20); do
+    rm -rf trace
+    python3 "$SRC/tests/cli/requests_random.py" "$seed" | mk
+    run --request '*' --slowest 100 --mi | json '
+slow = rows("slow-requests")
+for r in slow + rows("requests"):
+    whole = r["duration"] if "duration" in r else r["total"]
+    assert sum(r[p] for p in PLACES) == whole, r
+    assert all(r[p] >= 0 for p in PLACES), r
+assert len(slow) > 5, len(slow)'
+  done
+}
+
+t_case 'a request is divided into its parts' known_parts
+t_case 'a fiber is not charged with the time of another' known_fibers
+t_case 'requests have routes, errors, layers; those that have not ended are listed' known_requests
+t_case 'the parts of requests sum up in random traces' property
+t_done
