@@ -194,18 +194,20 @@ static inline uint32_t rut_script_hist_words(unsigned bits)
 	return ((64 - bits) << bits) + 1;
 }
 
-/* The slot of lhist(): 0 below min, the last one from max on. */
+/*
+ * The slot of lhist(): 0 below min, the last one from max on, and from where the last whole step
+ * ends when max is not a multiple of steps away.
+ */
 static inline uint32_t rut_script_lhist_slot(int64_t v, int64_t min, int64_t max, int64_t step)
 {
 	if (v < min)
 		return 0;
-	uint32_t slots = (uint32_t)((max - min + step - 1) / step);
-	return v >= max ? slots + 1 : (uint32_t)((v - min) / step) + 1;
+	return (uint32_t)(((v >= max ? max : v) - min) / step) + 1;
 }
 
 static inline uint32_t rut_script_lhist_words(const struct rut_type *t)
 {
-	return (uint32_t)((t->max - t->min + t->step - 1) / t->step) + 2;
+	return (uint32_t)((t->max - t->min) / t->step) + 2;
 }
 
 /* Words of one interval of a tseries(). */

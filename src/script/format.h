@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The formats of printf(), cat(), system() and their like. A format is parsed once, when the script
+ * is compiled, and checked against the types of its arguments; rendering cannot fail. The C
+ * library's printf never sees a format of a script.
+ *
+ *	%[-+ #0][width][.precision][hh|h|l|ll|j|z|t]conversion
+ *
+ *	d i u x X o   numbers; without l only their low 32 bits, as in C; hh: 8, h: 16 bits
+ *	c             one character
+ *	p             0x and hexadecimal digits
+ *	s             any value, as print() shows it
+ *	r rx rh       bytes: as text, "\x61\x62", "61 62"
+ *	gr            flags of the kernel's page allocator
+ *	f e g         numbers with decimals; of avg() and stats() the exact average
+ *
+ * What follows a '%' otherwise is text, as bpftrace has it for "%%" and "100%".
+ */
+#ifndef RUT_SCRIPT_FORMAT_H
+#define RUT_SCRIPT_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rut_buf;
+struct rut_err;
+struct rut_script_format;
+struct rut_script_style;
+struct rut_type;
+
+/*
+ * Parses `text` (copied) for the fields of the tuple `args` (borrowed, kept; NULL: none). 0, or
+ * -EINVAL with a message that begins with "printf: " only if the caller puts it there; *ret_at
+ * (NULL-able) is the offset of the conversion that it is about.
+ */
+int rut_script_format_parse(struct rut_script_format **ret, const char *text,
+			    const struct rut_type *args, size_t *ret_at, struct rut_err *err);
+void rut_script_format_free(struct rut_script_format *f);
+
+/* Appends the text; `data` is laid out as `args`. */
+void rut_script_format_text(const struct rut_script_format *f, const struct rut_script_style *s,
+			    const void *data, struct rut_buf *out);
+
+/* Conversions, and the argument that each takes: for events with named fields. */
+size_t rut_script_format_conversions(const struct rut_script_format *f);
+
+#endif
