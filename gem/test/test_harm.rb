@@ -160,6 +160,31 @@ class HarmTest < Minitest::Test
     assert_includes out, ' 0 events lost'
   end
 
+  # Right after a fork, before librutile-usdt's handler has run, a child has its parent's page and ring.
+  # A recorder that looks just then must take neither for the child's.
+  def test_seen_while_forking
+    skip 'no rutile to test with' unless ENV['RUTILE']
+    code = <<~'RUBY'
+      require 'rutile/static_tracing'
+      TP = Rutile::Tracepoint.new('slow', 'tp', Integer, String)
+      TP.fire(0, 'parent')
+      3.times { |i| fork { TP.fire(i, 'child'); exit!(0) } }
+      5.times { |i| TP.fire(i, 'parent'); sleep 0.1 }
+      Process.waitall
+    RUBY
+    File.write("#{@dir}/slow.c", <<~'C')
+      #include <pthread.h>
+      #include <unistd.h>
+      static void wait(void) { usleep(700000); }
+      __attribute__((constructor)) static void begin(void) { pthread_atfork(0, 0, wait); }
+    C
+    assert system(RbConfig::CONFIG['CC'].split[0], '-shared', '-fPIC', '-o', "#{@dir}/slow.so", "#{@dir}/slow.c")
+    out = rutile('record', '-o', "#{@dir}/trace", '-e', 'ruby_static:slow', '--', 'env', "LD_PRELOAD=#{@dir}/slow.so", *RUBY, '-e', code)
+    assert $?.success?, out
+    assert_equal({ 'parent' => 6, 'child' => 3 }, events.map { |line| line[/arg1 = "(\w+)"/, 1] }.tally)
+    assert_equal 4, Dir.children("#{@dir}/trace").grep(/ruby_static/).size
+  end
+
   # A packet is as long as its content; of 200 events the ring's packets would be 64 KiB each.
   def test_packets_are_trimmed
     skip 'no rutile to test with' unless ENV['RUTILE']

@@ -22,7 +22,7 @@ class TapReporter < Minitest::AbstractReporter
 
   def record(result)
     @count += 1
-    name = "#{result.klass}##{result.name}"
+    name = "#{result.klass}.#{result.name}" # a # would begin a directive
     if result.skipped?
       puts "ok #{@count} - #{name} # SKIP #{result.failure.message.lines.first}"
     elsif result.passed?
@@ -30,7 +30,10 @@ class TapReporter < Minitest::AbstractReporter
     else
       @ok = false
       puts "not ok #{@count} - #{name}"
-      result.failures.each { |failure| puts "#{failure.message}\n#{failure.backtrace.first(8).join("\n")}".gsub(/^/, '# ') }
+      why = result.failures.map { |failure| "#{failure.message}\n#{failure.backtrace.first(8).join("\n")}" }.join("\n")
+      puts why.gsub(/^/, '# ')
+      # Who reads the TAP may keep the comments to himself.
+      warn "#{name}:\n#{why}"
     end
   end
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -42,4 +43,20 @@ uint64_t rut_proc_start(pid_t pid)
 			   &start) == 1
 		       ? start
 		       : 0;
+}
+
+pid_t rut_proc_own_pid(pid_t pid)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	char path[64], *line, *last;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	if (rut_buf_read_file(&b, path, 8192) < 0 || !b.data)
+		return 0;
+	line = strstr(b.data, "\nNSpid:");
+	if (!line)
+		return pid; /* a kernel without PID namespaces */
+	line[1 + strcspn(line + 1, "\n")] = 0;
+	last = strrchr(line, '\t');
+	return last ? (pid_t)strtol(last + 1, NULL, 10) : 0;
 }

@@ -13,4 +13,7 @@ pid_t rut_proc_parent(pid_t pid);
  * number has another one. exec changes nothing. */
 uint64_t rut_proc_start(pid_t pid);
 
+/* The number that it has in its own PID namespace, where getpid() returns it; 0: gone. */
+pid_t rut_proc_own_pid(pid_t pid);
+
 #endif

@@ -447,6 +447,17 @@ static void *copy_page(size_t *ret_bytes, size_t *ret_slots)
 	return copy;
 }
 
+/* A tool may find the child's page before it is whole: it must not take the parent's rings for the
+ * child's. */
+static void unpublish(struct rut_usdt_ctl *copy)
+{
+	copy->magic = 0;
+	for (unsigned i = 0; i < RUT_USDT_SEATS; i++) {
+		copy->seats[i].made_for = 0;
+		copy->seats[i].fd = RUT_USDT_NO_RING;
+	}
+}
+
 /* In the child of a fork, under the lock: a page, rings and a thread of its own. */
 void rut_usdt_ctl_child(void)
 {
@@ -461,6 +472,8 @@ void rut_usdt_ctl_child(void)
 		return;
 	ctl.running = false;
 	copy = copy_page(&bytes, &slots);
+	if (copy)
+		unpublish((struct rut_usdt_ctl *)(void *)copy);
 	fd = map_page(ctl.page, &page);
 	if (fd < 0) /* no outside control, but never the parent's page */
 		(void)mmap(ctl.page, sizeof(*ctl.page), PROT_READ | PROT_WRITE,
@@ -471,6 +484,7 @@ void rut_usdt_ctl_child(void)
 		munmap(copy, bytes);
 	}
 	ctl.page->pid = getpid();
+	__atomic_store_n(&ctl.page->magic, RUT_USDT_CTL_MAGIC, __ATOMIC_RELEASE);
 	if (fd >= 0 && old >= 0 && dup3(fd, old, O_CLOEXEC) == old) {
 		close(fd);
 		fd = old;

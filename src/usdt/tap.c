@@ -90,6 +90,11 @@ static void find_page(struct rut_usdt_taps *t, pid_t pid)
 
 	if (rut_usdt_remote_open(&remote, pid, NULL))
 		return;
+	/* Right after a fork the child has the descriptors of its parent's page and ring. */
+	if (remote.page->pid != rut_proc_own_pid(pid)) {
+		rut_usdt_remote_fini(&remote);
+		return;
+	}
 	if (tap && tap->remote.ino == remote.ino) {
 		rut_usdt_remote_fini(&remote);
 		return;
