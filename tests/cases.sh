@@ -7,7 +7,8 @@ cases() {
   c_out=$(dirname "$RUTILE")/cases
   (
     flock 9
-    if [ ! -f "$c_out/.done" ]; then
+    if [ ! -f "$c_out/.done" ] || [ -n "$(find "$SRC/tests/data/cases" -name '*.tar.xz' -newer "$c_out/.done")" ]; then
+      rm -rf "$c_out"
       mkdir -p "$c_out"
       for c_tar in "$SRC"/tests/data/cases/*.tar.xz; do tar -C "$c_out" -xJf "$c_tar"; done
       touch "$c_out/.done"

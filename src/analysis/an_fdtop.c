@@ -2,10 +2,12 @@
 /*
  * fdtop: open descriptors by process, over time.
  *
- * A descriptor counts from the call that opened it, or from when it was first seen (in a statedump,
- * inherited at a fork, or used) to its close. What was there without having been opened in the
- * stretch counts as there from the beginning. A process that ends with more than it began with, and
- * grows all the time, leaks.
+ * A descriptor counts from the call that made it to the call that ended it. One that a statedump
+ * lists, that is inherited at a fork, or that is used or closed without anything before it, counts
+ * from the beginning; the last kind is reported as "unknown before" as well, because a call that
+ * the trace does not explain (ioctl, io_uring) may have made it later. The beginning and the end
+ * are those of the interval or of the process, so that begin + opened - closed = end. A process
+ * that ends with more than it began with, and grows all the time, leaks.
  */
 #include "analysis/engine.h"
 #include "analysis/fmt.h"
@@ -22,6 +24,7 @@ struct proc_stats {
 	bool is_init;
 	int64_t begin, now, most;
 	uint64_t opened, closed;
+	uint64_t found; /* unknown before they were used or closed */
 	/* The number at the end of each interval; when there are too many, two become one. */
 	int64_t interval_ns;
 	size_t n_samples;
@@ -41,6 +44,7 @@ static const struct rut_lami_column columns[] = {
 	{"opened", "Opened", RUT_LAMI_NUMBER, "descriptors"},
 	{"closed", "Closed", RUT_LAMI_NUMBER, "descriptors"},
 	{"growth", "Growth", RUT_LAMI_NUMBER, "descriptors"},
+	{"unknown", "Unknown before", RUT_LAMI_NUMBER, "descriptors"},
 };
 
 static const struct rut_lami_class top_class =
@@ -82,16 +86,17 @@ static void add_found(struct proc_stats *p)
 		p->samples[i]++;
 }
 
-static struct proc_stats *get_proc(struct fdtop *f, const struct rut_hook_fd *h)
+/* `event`: how many descriptors of the process are there only because of this event. */
+static struct proc_stats *get_proc(struct fdtop *f, const struct rut_hook_fd *h, int64_t event)
 {
-	struct proc_stats *p = rut_ordered_add(&f->procs, (uint64_t)h->parent->tid, sizeof(*p));
+	/* A PID that is used again is another process. */
+	struct proc_stats *p = rut_ordered_add(&f->procs, h->parent->index, sizeof(*p));
 
 	if (p && !p->is_init) {
 		p->is_init = true;
 		p->tid = h->parent->tid;
 		p->interval_ns = 1000000;
-		/* Creation is told after it, a close before it. */
-		p->now = p->begin = p->most = (int64_t)h->parent->fds.count;
+		p->now = p->begin = p->most = (int64_t)h->parent->fds.count - event;
 	}
 	if (p)
 		p->comm = h->parent->comm;
@@ -108,20 +113,18 @@ static void on_create(void *arg, const void *data)
 {
 	const struct rut_hook_fd *h = data;
 	struct fdtop *f = arg;
-	bool is_new = !rut_ordered_get(&f->procs, (uint64_t)h->parent->tid);
-	struct proc_stats *p = wanted(f, h) ? get_proc(f, h) : NULL;
+	struct proc_stats *p = wanted(f, h) ? get_proc(f, h, 1) : NULL;
 
 	if (!p)
 		return;
-	if (h->opened) {
+	if (h->origin == RUT_FD_OPENED) {
 		p->opened++;
-		if (is_new)
-			p->begin--;
-		else
-			p->now++;
-	} else if (!is_new) {
+		p->now++;
+	} else {
 		add_found(p);
 	}
+	if (h->origin == RUT_FD_FOUND)
+		p->found++;
 	if (p->now > p->most)
 		p->most = p->now;
 	sample(p, h->ts_ns - f->base.begin_ns, p->now);
@@ -131,7 +134,7 @@ static void on_close(void *arg, const void *data)
 {
 	const struct rut_hook_fd *h = data;
 	struct fdtop *f = arg;
-	struct proc_stats *p = wanted(f, h) ? get_proc(f, h) : NULL;
+	struct proc_stats *p = wanted(f, h) ? get_proc(f, h, 0) : NULL;
 
 	if (!p)
 		return;
@@ -172,29 +175,33 @@ static void spark(const struct proc_stats *p, char *out, size_t size)
 
 static void report(struct rut_instance *inst, int64_t end_ns)
 {
-	static const char line[] = "{:<28} {:>7} {:>7} {:>7} {:>8} {:>8} {:>8}  {:<0}\n";
+	static const char line[] = "{:<28} {:>7} {:>7} {:>7} {:>8} {:>8} {:>8} {:>8}  {:<0}\n";
 	struct fdtop *f = (struct fdtop *)inst;
 	struct rut_run *run = inst->run;
 	struct proc_stats **list = (struct proc_stats **)rut_ordered_sorted(&f->procs, by_growth);
 	struct rut_result *t = rut_result_new(&top_class, inst->begin_ns, end_ns, NULL);
-	char who[64], num[6][24], graph[SAMPLES * 3 + 4];
+	char who[64], num[7][24], graph[SAMPLES * 3 + 4];
 
 	if (!run->conf->mi) {
 		rut_run_print_range(run, inst->begin_ns, end_ns);
 		rut_buf_puts(&run->out, "Open descriptors by process\n");
 		rut_fmt_line(&run->out, line, "Process", "Begin", "End", "Most", "Opened", "Closed",
-			     "Growth", "Over time");
+			     "Growth", "Unknown", "Over time");
 	}
 	for (size_t i = 0; t && list && i < f->procs.n; i++) {
 		const struct proc_stats *p = list[i];
-		const int64_t v[] = {
-			p->begin,	    p->now,	      p->most, (int64_t)p->opened,
-			(int64_t)p->closed, p->now - p->begin};
+		const int64_t v[] = {p->begin,
+				     p->now,
+				     p->most,
+				     (int64_t)p->opened,
+				     (int64_t)p->closed,
+				     p->now - p->begin,
+				     (int64_t)p->found};
 
 		if (run->conf->limit > 0 && (int64_t)i >= run->conf->limit)
 			break;
 		rut_result_process(t, p->comm, p->tid, RUT_LAMI_NONE);
-		for (int k = 0; k < 6; k++) {
+		for (int k = 0; k < 7; k++) {
 			rut_result_int(t, RUT_LAMI_NUMBER, v[k]);
 			snprintf(num[k], sizeof(num[k]), "%lld", (long long)v[k]);
 		}
@@ -204,7 +211,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 		spark(p, graph, sizeof(graph));
 		snprintf(who, sizeof(who), "%.40s (%lld)", p->comm, (long long)p->tid);
 		rut_fmt_line(&run->out, line, who, num[0], num[1], num[2], num[3], num[4], num[5],
-			     graph);
+			     num[6], graph);
 	}
 	if (run->conf->mi)
 		rut_results_take(&run->results, t);

@@ -219,6 +219,30 @@ void rut_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
 	free(rut_map_remove(&t->fds, (uint64_t)fd + 1));
 }
 
+struct rut_fd *rut_state_open_fd(struct rut_state *st, const struct rut_ctf_event *ev,
+				 struct rut_thread *leader, int64_t fd)
+{
+	/* Replaced by dup2, or its close was not recorded. */
+	if (rut_state_fd(leader, fd))
+		rut_state_close_fd(st, ev, leader, fd, ev->ts_ns);
+	return rut_state_add_fd(st, leader, fd);
+}
+
+void rut_state_notify_opened(struct rut_state *st, const struct rut_ctf_event *ev,
+			     struct rut_thread *leader, int64_t fd)
+{
+	st->origin = RUT_FD_OPENED;
+	rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, leader, fd, ev->ts_ns);
+	st->origin = RUT_FD_FOUND;
+}
+
+void rut_state_close_fd(struct rut_state *st, const struct rut_ctf_event *ev,
+			struct rut_thread *leader, int64_t fd, int64_t ts_ns)
+{
+	rut_state_notify_fd(st, RUT_HOOK_FD_CLOSE, ev, leader, fd, ts_ns);
+	rut_state_remove_fd(st, leader, fd);
+}
+
 void rut_state_notify_fd(struct rut_state *st, enum rut_hook hook, const struct rut_ctf_event *ev,
 			 struct rut_thread *parent, int64_t fd, int64_t ts_ns)
 {
@@ -228,7 +252,7 @@ void rut_state_notify_fd(struct rut_state *st, enum rut_hook hook, const struct 
 		return;
 	h.cpu = st->cpu;
 	h.info = rut_state_fd(parent, fd);
-	h.opened = st->opening;
+	h.origin = st->origin;
 	rut_state_notify(st, hook, &h);
 }
 
@@ -268,7 +292,7 @@ void rut_state_unsubscribe(struct rut_state *st, void *arg)
 
 int rut_state_init(struct rut_state *st)
 {
-	*st = (struct rut_state){0};
+	*st = (struct rut_state){.origin = RUT_FD_FOUND};
 	st->empty = rut_state_intern(st, "", 0);
 	st->unknown = rut_state_intern(st, "unknown", 7);
 	st->socket = rut_state_intern(st, "socket", 6);
@@ -356,7 +380,10 @@ static const struct rut_syscall_info *syscall_info(struct rut_state *st, const c
 	info->name = st->syscall_names.strs[id].data;
 	info->id = (uint32_t)id;
 	info->compat = !strncmp(name, "compat_", 7);
-	info->io = rut_state_io_kind(strncmp(name, "compat_", 7) ? name : name + 7);
+	if (info->compat)
+		name += strlen("compat_");
+	info->io = rut_state_io_kind(name);
+	info->fd_call = rut_state_fd_call(name);
 	return info;
 }
 
@@ -468,10 +495,12 @@ static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *c
 		c->fn = rut_state_sys_entry;
 		c->serves = c->fix_pid ? UINT32_MAX : CALLS;
 		c->syscall = syscall_info(st, name);
-		if (c->syscall)
+		if (c->syscall) {
 			find_refs(c, cls, rut_state_io_fields(c->syscall->io));
-		else
+			rut_state_fd_bind(cls, c->syscall->fd_call, c->fd_f);
+		} else {
 			c->fn = NULL;
+		}
 	} else if (is_exit(cls->name)) {
 		c->fn = rut_state_sys_exit;
 		c->serves = CALLS;

@@ -24,7 +24,15 @@
 
 #define RUT_NO_TIME INT64_MIN
 
-enum rut_fd_type { RUT_FD_UNKNOWN, RUT_FD_DISK, RUT_FD_NET, RUT_FD_MAYBE_NET };
+enum rut_fd_type {
+	RUT_FD_UNKNOWN,
+	RUT_FD_DISK,
+	RUT_FD_NET,
+	RUT_FD_MAYBE_NET,
+	RUT_FD_PIPE,
+	RUT_FD_EVENT, /* eventfd, epoll, timerfd and other objects without data of their own */
+	RUT_FD_MEMORY,
+};
 
 struct rut_fd {
 	int64_t fd;
@@ -51,8 +59,10 @@ struct rut_io_rq {
 	bool has_fd, has_fds; /* fds: fd_in and fd_out */
 	int64_t fd, fd_in, fd_out;
 	bool has_size;
-	int64_t size;	  /* bytes moved */
-	int64_t error;	  /* errno, 0: none */
+	int64_t size;  /* bytes moved */
+	int64_t error; /* errno, 0: none */
+	bool is_dup;
+	int64_t dup_fd;	  /* dup and its kind: what is copied */
 	bool is_transfer; /* the return value is a count of bytes */
 	/* What an open will make. */
 	const char *filename;
@@ -60,11 +70,20 @@ struct rut_io_rq {
 	bool cloexec;
 };
 
+#define RUT_STATE_FD_FIELDS 3
+
+/* What the call at hand does to descriptors, beside requests (state_fd.c). */
+struct rut_fd_op {
+	bool active;
+	uint64_t v[RUT_STATE_FD_FIELDS]; /* its arguments */
+};
+
 /* System calls by name: how they do I/O. One for each name, owned by the state. */
 struct rut_syscall_info {
 	const char *name; /* interned */
 	uint32_t id;	  /* from 0, in order of first sight */
 	uint8_t io;	  /* enum in state_io.c; 0: none */
+	uint8_t fd_call;  /* row of the table in state_fd.c + 1; 0: none */
 	bool compat;	  /* of a 32-bit program */
 };
 
@@ -79,6 +98,7 @@ struct rut_thread {
 	const struct rut_syscall_info *syscall; /* NULL: in none */
 	int64_t syscall_begin_ns;
 	struct rut_io_rq rq;
+	struct rut_fd_op fd_op;
 	int64_t last_wakeup_ns; /* RUT_NO_TIME: none since it last ran */
 	int64_t last_waker;	/* tid; 0: unknown */
 	uint32_t index;		/* order of creation */
@@ -190,13 +210,20 @@ struct rut_hook_io {
 	const struct rut_io_rq *rq;
 };
 
+enum rut_fd_origin {
+	RUT_FD_OPENED,	  /* by a system call */
+	RUT_FD_INHERITED, /* at a fork */
+	RUT_FD_DUMPED,	  /* listed by a statedump */
+	RUT_FD_FOUND,	  /* used, and how it came is not in the trace */
+};
+
 struct rut_hook_fd {
 	int64_t ts_ns;
 	int cpu;
 	struct rut_thread *parent;
 	int64_t fd;
 	const struct rut_fd *info; /* NULL: the process does not have it */
-	bool opened;		   /* FD_CREATE: by a call that opens, not found or inherited */
+	enum rut_fd_origin origin; /* FD_CREATE */
 };
 
 struct rut_hook_parent {
@@ -255,7 +282,8 @@ struct rut_state_class {
 	const struct rut_syscall_info *syscall;
 	struct rut_ctf_ref cpu; /* none: the packet's */
 	struct rut_ctf_ref ctx_tid, ctx_pid, ctx_procname;
-	uint32_t serves; /* the hooks that it can matter to */
+	struct rut_ctf_ref fd_f[RUT_STATE_FD_FIELDS]; /* of a call that makes or ends descriptors */
+	uint32_t serves;			      /* the hooks that it can matter to */
 	bool compat_exit,
 		native_exit; /* returns from calls of 32-bit programs only, or of others */
 	bool fix_pid;	     /* the stream's context has a pid that tells a thread's leader */
@@ -280,8 +308,8 @@ struct rut_state {
 	struct rut_hook_list hooks[RUT_HOOK_COUNT];
 	bool use_context; /* the trace has no sched_switch: contexts tell the current thread */
 	bool muted;	  /* a filter excludes this event: the model follows it, nobody counts it */
-	bool opening;	  /* an open is making a descriptor */
-	bool count_splice; /* splice and sendfile are requests too */
+	enum rut_fd_origin origin; /* of the descriptor that is being added */
+	bool count_splice;	   /* splice and sendfile are requests too */
 	uint64_t pages;
 	uint64_t fd_seq;
 	struct rut_remap *remaps; /* owned list: where a device mapper sent requests */

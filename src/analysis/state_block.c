@@ -190,7 +190,9 @@ static void dump_fd_of(struct rut_state *st, const struct rut_ctf_event *ev, int
 	f = rut_state_add_fd(st, t, seen->fd);
 	f->filename = seen->filename;
 	f->cloexec = seen->cloexec;
+	st->origin = RUT_FD_DUMPED;
 	rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, t, seen->fd, ev->ts_ns);
+	st->origin = RUT_FD_FOUND;
 }
 
 static struct rut_file_table *get_table(struct rut_state *st, uint64_t address)

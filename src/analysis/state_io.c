@@ -2,6 +2,7 @@
 /* The state model: system calls, and what those for input and output do to descriptors. */
 #include "analysis/state_priv.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,7 +75,8 @@ static const struct {
 
 static const char *const fields[KIND_COUNT][RUT_STATE_FIELDS] = {
 	[KIND_OPEN] = {"filename", "flags"},
-	[KIND_SOCKET] = {"family"},
+	[KIND_SOCKET] = {"family", "type"},
+	[KIND_ACCEPT] = {"fd", "flags"},
 	[KIND_DUP] = {"fildes", "oldfd"},
 	[KIND_DUP2] = {"oldfd", "newfd"},
 	[KIND_DUP3] = {"oldfd", "newfd", "flags"},
@@ -89,9 +91,13 @@ static const char *const fields[KIND_COUNT][RUT_STATE_FIELDS] = {
 	[KIND_CONNECT] = {"fd", "family", "v4addr", "dport"},
 };
 
-enum { EXIT_RET, EXIT_FAMILY, EXIT_ADDR, EXIT_PORT };
+#define EXIT_RET    RUT_STATE_EXIT_RET
+#define EXIT_FAMILY RUT_STATE_EXIT_FAMILY
+#define EXIT_ADDR   RUT_STATE_EXIT_ADDR
+#define EXIT_PORT   RUT_STATE_EXIT_PORT
 
-static const char *const exit_fields[RUT_STATE_FIELDS] = {"ret", "family", "v4addr", "sport"};
+static const char *const exit_fields[RUT_STATE_FIELDS] = {"ret",    "family",	"v4addr", "sport",
+							  "fildes", "usockvec", "rights"};
 
 uint8_t rut_state_io_kind(const char *name)
 {
@@ -141,19 +147,12 @@ static const char *address(struct rut_state *st, const struct rut_ctf_event *ev,
 
 /* ---- Entry ---- */
 
-static void close_fd(struct rut_state *st, const struct rut_ctf_event *ev,
-		     struct rut_thread *leader, int64_t fd, int64_t ts_ns)
-{
-	rut_state_notify_fd(st, RUT_HOOK_FD_CLOSE, ev, leader, fd, ts_ns);
-	rut_state_remove_fd(st, leader, fd);
-}
-
 static void enter_dup(struct rut_state *st, const struct rut_ctf_event *ev,
 		      const struct rut_state_class *c, struct rut_thread *t, struct rut_io_rq *rq)
 {
 	struct rut_thread *leader = rut_state_leader(st, t);
 	const struct rut_fd *old;
-	int64_t old_fd, new_fd;
+	int64_t old_fd;
 
 	if (c->syscall->io == KIND_FCNTL && rut_ctf_i64(ev, &c->f[1]) != F_DUPFD)
 		return;
@@ -161,15 +160,12 @@ static void enter_dup(struct rut_state *st, const struct rut_ctf_event *ev,
 		old_fd = rut_ctf_i64(ev, &c->f[1]);
 	else
 		old_fd = rut_ctf_i64(ev, &c->f[0]);
-	if (c->syscall->io == KIND_DUP2 || c->syscall->io == KIND_DUP3) {
-		new_fd = rut_ctf_i64(ev, &c->f[1]);
-		if (rut_state_fd(leader, new_fd))
-			close_fd(st, ev, leader, new_fd, ev->ts_ns);
-	}
 	old = rut_state_fd(leader, old_fd);
 	rq->op = RUT_IO_OPEN;
 	rq->filename = old ? old->filename : st->unknown;
 	rq->fd_type = old ? old->type : RUT_FD_UNKNOWN;
+	rq->is_dup = true;
+	rq->dup_fd = old_fd;
 	if (c->syscall->io == KIND_DUP3)
 		rq->cloexec = rut_ctf_u64(ev, &c->f[2]) & O_CLOEXEC;
 }
@@ -232,6 +228,8 @@ void rut_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 		rq->op = RUT_IO_OPEN;
 		rq->filename = st->socket;
 		rq->fd_type = RUT_FD_NET;
+		/* SOCK_CLOEXEC has the same value. */
+		rq->cloexec = rut_ctf_ref_ok(&c->f[1]) && rut_ctf_u64(ev, &c->f[1]) & O_CLOEXEC;
 		break;
 	case KIND_DUP:
 	case KIND_DUP2:
@@ -278,22 +276,26 @@ void rut_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 static void create_fd(struct rut_state *st, const struct rut_ctf_event *ev,
 		      struct rut_thread *leader, int64_t fd, const struct rut_io_rq *rq)
 {
-	struct rut_fd *f = rut_state_add_fd(st, leader, fd);
+	struct rut_fd *f;
 
-	if (rq->op == RUT_IO_OPEN) {
-		f->filename = rq->filename;
-		f->type = rq->fd_type;
-		f->cloexec = rq->cloexec;
+	if (rq->op != RUT_IO_OPEN) {
+		rut_state_add_fd(st, leader, fd);
+		rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, leader, fd, rq->end_ns);
+		return;
 	}
-	st->opening = rq->op == RUT_IO_OPEN;
-	rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, leader, fd, rq->end_ns);
-	st->opening = false;
+	f = rut_state_open_fd(st, ev, leader, fd);
+	f->filename = rq->filename;
+	f->type = rq->fd_type;
+	f->cloexec = rq->cloexec;
+	rut_state_notify_opened(st, ev, leader, fd);
 }
 
 static void learn_fds(struct rut_state *st, const struct rut_ctf_event *ev,
 		      struct rut_thread *leader, const struct rut_io_rq *rq)
 {
-	if (rq->has_fd && !rut_state_fd(leader, rq->fd))
+	/* dup2() of a descriptor to itself does nothing. */
+	if (rq->has_fd && (rq->op == RUT_IO_OPEN ? !rq->is_dup || rq->dup_fd != rq->fd
+						 : !rut_state_fd(leader, rq->fd)))
 		create_fd(st, ev, leader, rq->fd, rq);
 	if (rq->has_fds && !rut_state_fd(leader, rq->fd_in))
 		create_fd(st, ev, leader, rq->fd_in, rq);
@@ -327,8 +329,9 @@ void rut_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 	if (ret >= 0)
 		learn_fds(st, ev, h.parent, rq);
 	rut_state_notify(st, RUT_HOOK_IO_EXIT, &h);
-	if (rq->op == RUT_IO_CLOSE && ret == 0)
-		close_fd(st, ev, h.parent, rq->fd, rq->end_ns);
+	/* Also one that fails with EIO or EINTR has ended the descriptor. */
+	if (rq->op == RUT_IO_CLOSE && ret != -EBADF && rut_state_fd(h.parent, rq->fd))
+		rut_state_close_fd(st, ev, h.parent, rq->fd, rq->end_ns);
 }
 
 /* ---- All system calls ---- */
@@ -348,6 +351,8 @@ void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 		t->rq = (struct rut_io_rq){0};
 		rut_state_io_entry(st, ev, c, t);
 	}
+	if (c->syscall->fd_call)
+		rut_state_fd_entry(ev, c, t);
 	if (!st->hooks[RUT_HOOK_SYSCALL_ENTRY].n)
 		return;
 	h = (struct rut_hook_syscall){
@@ -385,6 +390,8 @@ void rut_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 	rut_state_notify(st, RUT_HOOK_SYSCALL_EXIT, &h);
 	if (t->syscall->io && h.has_ret)
 		rut_state_io_exit(st, ev, c, t, h.ret);
+	if (t->syscall->fd_call && h.has_ret)
+		rut_state_fd_exit(st, ev, c, t, h.ret);
 	t->syscall = NULL;
 }
 

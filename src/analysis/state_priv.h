@@ -50,11 +50,42 @@ void rut_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 void rut_state_net_xmit(struct rut_state *st, const struct rut_ctf_event *ev,
 			const struct rut_state_class *c);
 
+/* state_fd.c: the row of a call that makes or ends descriptors; 0: it does not. */
+uint8_t rut_state_fd_call(const char *name);
+void rut_state_fd_bind(const struct rut_ctf_event_class *cls, uint8_t call,
+		       struct rut_ctf_ref f[RUT_STATE_FD_FIELDS]);
+void rut_state_fd_entry(const struct rut_ctf_event *ev, const struct rut_state_class *c,
+			struct rut_thread *t);
+void rut_state_fd_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+		       const struct rut_state_class *c, struct rut_thread *t, int64_t ret);
+
+/* The fields of exits from system calls, in order of rut_state_io_exit_fields(). */
+enum rut_state_exit_field {
+	RUT_STATE_EXIT_RET,
+	RUT_STATE_EXIT_FAMILY,
+	RUT_STATE_EXIT_ADDR,
+	RUT_STATE_EXIT_PORT,
+	RUT_STATE_EXIT_FILDES,
+	RUT_STATE_EXIT_USOCKVEC,
+	RUT_STATE_EXIT_RIGHTS,
+};
+
 struct rut_cpu *rut_state_get_cpu(struct rut_state *st, int cpu);
 struct rut_fd *rut_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
 /* All of a process's descriptors in the order they came. Free the array; NULL: none, or no memory.
  */
 struct rut_fd **rut_state_fds(const struct rut_thread *t, size_t *ret_n);
+/*
+ * A new descriptor that a system call made, for the caller to describe before it calls
+ * rut_state_notify_opened().
+ */
+struct rut_fd *rut_state_open_fd(struct rut_state *st, const struct rut_ctf_event *ev,
+				 struct rut_thread *leader, int64_t fd);
+void rut_state_notify_opened(struct rut_state *st, const struct rut_ctf_event *ev,
+			     struct rut_thread *leader, int64_t fd);
+/* Tells of it, and removes it. */
+void rut_state_close_fd(struct rut_state *st, const struct rut_ctf_event *ev,
+			struct rut_thread *leader, int64_t fd, int64_t ts_ns);
 void rut_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
 void rut_state_set_comm(struct rut_state *st, struct rut_thread *t, const char *s, size_t len);
 /* A new object for the tid, in place of the one that may be there. */

@@ -139,7 +139,9 @@ static void copy_fds(struct rut_state *st, const struct rut_ctf_event *ev,
 
 		*f = *list[i];
 		f->seq = seq;
+		st->origin = RUT_FD_INHERITED;
 		rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, to, f->fd, ev->ts_ns);
+		st->origin = RUT_FD_FOUND;
 	}
 }
 
@@ -157,7 +159,24 @@ static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event 
 	copy_fds(st, ev, parent, child);
 }
 
-enum { EXEC_TID };
+enum { EXEC_TID, EXEC_FILENAME };
+
+#define COMM_MAX 15
+
+/* The kernel names a process after the file that it executes. */
+static void set_exec_name(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c, struct rut_thread *t)
+{
+	size_t len;
+	const char *path = rut_ctf_str(ev, &c->f[EXEC_FILENAME], &len), *name;
+
+	len = strnlen(path, len);
+	name = memrchr(path, '/', len);
+	name = name ? name + 1 : path;
+	len -= (size_t)(name - path);
+	if (len)
+		rut_state_set_comm(st, t, name, len > COMM_MAX ? COMM_MAX : len);
+}
 
 static void sched_process_exec(struct rut_state *st, const struct rut_ctf_event *ev,
 			       const struct rut_state_class *c)
@@ -168,6 +187,8 @@ static void sched_process_exec(struct rut_state *st, const struct rut_ctf_event 
 
 	if (rut_ctf_ref_ok(&c->ctx_procname))
 		t->comm = rut_state_str(st, ev, &c->ctx_procname);
+	else if (rut_ctf_ref_ok(&c->f[EXEC_FILENAME]))
+		set_exec_name(st, ev, c, t);
 	list = rut_state_fds(t, &n);
 	for (size_t i = 0; i < n; i++) {
 		int64_t fd = list[i]->fd;
@@ -222,7 +243,7 @@ const struct rut_state_def rut_state_sched_defs[] = {
 	{"sched_process_fork",
 	 sched_process_fork,
 	 {"child_tid", "child_pid", "child_comm", "parent_pid", "parent_comm"}},
-	{"sched_process_exec", sched_process_exec, {"tid"}},
+	{"sched_process_exec", sched_process_exec, {"tid", "filename"}},
 	{"mm_page_alloc", page_alloc, {NULL}, PAGES},
 	{"kmem_mm_page_alloc", page_alloc, {NULL}, PAGES},
 	{"mm_page_free", page_free, {NULL}, PAGES},

@@ -531,6 +531,7 @@ enum rut_part_kind {
 	RUT_PART_EPOLL,	 /* struct epoll_event */
 	RUT_PART_PAIR,	 /* two descriptors, without a length */
 	RUT_PART_MSG,	 /* the address of a struct msghdr: a socket address, without a length */
+	RUT_PART_RIGHTS, /* the same: the descriptors that were received with it (SCM_RIGHTS) */
 	/* Of an array of struct mmsghdr, behind whether some are left out: */
 	RUT_PART_MMSG_TO,   /* the socket addresses */
 	RUT_PART_MMSG_SENT, /* how many bytes of each were sent */

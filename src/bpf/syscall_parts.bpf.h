@@ -111,6 +111,40 @@ static __always_inline __u32 add_msg(struct rut_scratch *s, __u32 at, __u64 addr
 	return rut_add_sockaddr(at, size ? name : 0, size);
 }
 
+#define RUT_RIGHTS_MAX	60 /* descriptors; 240 bytes, less than RUT_TAIL_SPARE */
+#define RUT_CONTROL_MAX 4  /* credentials and the like may come before the descriptors */
+
+/* The descriptors in the control messages of a received struct msghdr. */
+static __noinline __u32 add_rights(struct rut_scratch *s, __u32 at, __u64 msg, __u32 compat)
+{
+	const __u32 word = compat ? 4 : 8, head = word + 8;
+	__u64 control = 0, size = 0, bytes = 0;
+	__s32 kind[2]; /* level, type */
+
+	if (msg) {
+		bpf_probe_read_user(&control, word, (void *)(msg + 4 * word));
+		bpf_probe_read_user(&size, word, (void *)(msg + 5 * word));
+	}
+	for (__u32 i = 0; i < RUT_CONTROL_MAX; i++) {
+		__u64 len = 0;
+
+		if (size < head || bpf_probe_read_user(&len, word, (void *)control) ||
+		    bpf_probe_read_user(kind, 8, (void *)(control + word)) || len < head ||
+		    len > size)
+			break;
+		if (kind[0] == 1 && kind[1] == 1) { /* SOL_SOCKET, SCM_RIGHTS */
+			bytes = len - head;
+			break;
+		}
+		len = (len + word - 1) & ~(__u64)(word - 1);
+		size = len < size ? size - len : 0;
+		control += len;
+	}
+	if (bytes > 4 * RUT_RIGHTS_MAX)
+		bytes = 4 * RUT_RIGHTS_MAX;
+	return add_bytes(s, at, control + head, (__u32)bytes & ~3u, (__u32)bytes / 4);
+}
+
 /* struct mmsghdr: a struct msghdr and the bytes that were moved. */
 #define RUT_MMSG_SIZE(compat)	((compat) ? 32 : 64)
 #define RUT_MMSG_LEN_AT(compat) ((compat) ? 28 : 56)
@@ -284,6 +318,8 @@ __noinline int rut_add_part(__u32 at, __u32 kind, __u64 address, __u32 count, __
 		return add_socketcall(s, at, address, count);
 	case RUT_PART_SOCKETCALL_EXIT:
 		return exit_socketcall(s, at, address, count, ret < 0);
+	case RUT_PART_RIGHTS:
+		return add_rights(s, at, ret < 0 ? 0 : address, compat);
 	default:
 		return at;
 	}

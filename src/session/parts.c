@@ -67,7 +67,7 @@ static const struct {
 	{"pipe2", {{0}}, {{RUT_PART_PAIR, 0, 0}}},
 	{"socketpair", {{0}}, {{RUT_PART_PAIR, 3, 0}}},
 	{"sendmsg", {{RUT_PART_MSG, 1, 0}}, {{0}}},
-	{"recvmsg", {{0}}, {{RUT_PART_MSG, 1, 0}}},
+	{"recvmsg", {{0}}, {{RUT_PART_MSG, 1, 0}, {RUT_PART_RIGHTS, 1, 0}}},
 	{"sendmmsg", {{RUT_PART_MMSG_TO, 1, 2}}, {{RUT_PART_MMSG_SENT, 1, 2}}},
 	RECVMMSG("recvmmsg"),
 	RECVMMSG("recvmmsg_time64"),
@@ -168,6 +168,10 @@ void rut_parts_add_fields(struct rut_event *e, const struct rut_part parts[RUT_P
 			rut_parts_add_sockaddr(e, "sport");
 			add(e, RUT_FK_LEN8, 0, "usockvec");
 			add(e, RUT_FK_SEQ_S32, 0, "usockvec");
+			break;
+		case RUT_PART_RIGHTS:
+			add(e, RUT_FK_LEN8, 0, "rights");
+			add(e, RUT_FK_SEQ_S32, 0, "rights");
 			break;
 		default:
 			break;

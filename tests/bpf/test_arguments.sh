@@ -130,7 +130,7 @@ END
   has 'entry_sendto: .*len = 2, .*family = 1, .*sun_path = "@abs@name" }'
   has 'exit_recvfrom: .*ret = 2, family = 1, .*sun_path = "here" }'
   has 'entry_sendmsg: .*family = 1, .*sun_path = "@abs@name" }'
-  has 'exit_recvmsg: .*ret = 3, family = 1, .*sun_path = "here" }'
+  has 'exit_recvmsg: .*ret = 3, family = 1, .*sun_path = "here"'
   has 'entry_connect: .*family = 1, .*sun_path = "@abs@name" }'
   has 'entry_sendmsg: .*family = 0, .*sun_path = "" }'
   has "entry_sendto: .*family = 2, dport = $port, .*v4addr = \[ \[0\] = 127, \[1\] = 0, \[2\] = 0, \[3\] = 1 \].*sun_path = \"\" }"

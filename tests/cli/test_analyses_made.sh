@@ -569,7 +569,41 @@ descriptors_over_time() {
     done
     echo "7_000 0 syscall_entry_close fd=4"; echo "7_100 0 syscall_exit_close ret=0"; } | mk
   run fdtop --mi | json '
-assert [c["value"] for c in rows("per-process")[0][1:]] == [1, 4, 5, 4, 1, 3], rows("per-process")'
+assert [c["value"] for c in rows("per-process")[0][1:]] == [1, 4, 5, 4, 1, 3, 0], rows("per-process")'
+}
+
+# Made by calls that are not requests, ended by other means than close, and used before they are known.
+descriptors_of_all_kinds() {
+  { echo "$SWITCH"
+    t=2000
+    call() { # NAME RESULT ENTRY-FIELDS [EXIT-FIELDS]
+      echo "$t 0 syscall_entry_$1 $3"; echo "$((t + 10)) 0 syscall_exit_$1 ret=$2 ${4-}"; t=$((t + 100))
+    }
+    call pipe2 0 flags=524288 'fildes=[3,4]'
+    call socketpair 0 'family=1 type=1' 'usockvec=[5,6]'
+    call eventfd2 7 flags=0
+    call fcntl 8 'fd=7 cmd=1030 arg=0'
+    call signalfd4 7 'ufd=7 flags=0'
+    call dup2 -9 'oldfd=99 newfd=7'
+    call dup2 5 'oldfd=6 newfd=5'
+    call dup2 6 'oldfd=6 newfd=6'
+    call timerfd_create -22 'clockid=1 flags=0'
+    call bpf 0 cmd=2
+    call bpf 9 cmd=0
+    call recvmsg 1 'fd=5 flags=0' 'rights=[10,11]'
+    call close -5 fd=11
+    call close -9 fd=77
+    call read 4 'fd=50 count=4'
+    call close 0 fd=51
+    call close_range 0 'fd=9 max_fd=40 flags=4'
+    call close_range 0 'fd=6 max_fd=7 flags=0'
+    echo "$t 0 sched_process_exec filename=/usr/bin/a-name-longer-than-15 tid=10 old_tid=10"
+    echo "$((t + 1)) 0 tick n=1"; } | mk
+  # Open: 5 50; ended by the exec: 3 4 8 9 10. 50 and 51 were there before.
+  run fdtop --mi | json '
+r = rows("per-process")[0]
+assert r[0]["name"] == "a-name-longer-t", r
+assert [c["value"] for c in r[1:]] == [2, 2, 11, 10, 10, 0, 2], r'
 }
 
 filters_work_on_every_analysis() {
@@ -881,6 +915,7 @@ t_case "a report for each period" one_report_for_each_period
 t_case "futexstats" futex_waits
 t_case "wakeupchain" the_critical_path_goes_through_who_woke
 t_case "fdtop" descriptors_over_time
+t_case "fdtop knows what makes and ends descriptors" descriptors_of_all_kinds
 t_case "graphs are as wide as the terminal" graphs_are_as_wide_as_the_terminal
 t_case "--cpu --tid --pid --procname" filters_work_on_every_analysis
 t_case "distributions in log scale" distributions_in_log_scale

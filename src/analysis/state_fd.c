@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state model: what makes and ends descriptors.
+ *
+ * One table for all system calls that do. Those that are also requests for input and output (open,
+ * socket, accept, dup, close) are in state_io.c as such; this file does the rest, and tells for
+ * both whether the descriptor is closed by an exec. Descriptors that no system call of the table
+ * makes (received over a local socket without their numbers in the trace, made by ioctl, io_uring
+ * or clone3) become known when they are first used.
+ */
+#include "analysis/state_priv.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum fd_kind {
+	FD_NONE,
+	FD_MAKE,	/* returns a new descriptor */
+	FD_PAIR,	/* two, in an array that is recorded at exit */
+	FD_FCNTL,	/* F_DUPFD_CLOEXEC, F_SETFD */
+	FD_IOCTL,	/* FIOCLEX, FIONCLEX */
+	FD_CLOSE_RANGE, /* from f0 to f1 */
+	FD_SIGNALFD,	/* a new one only for -1 */
+	FD_BPF,		/* depends on the command */
+	FD_SECCOMP,	/* with SECCOMP_FILTER_FLAG_NEW_LISTENER */
+	FD_LANDLOCK,	/* not with LANDLOCK_CREATE_RULESET_VERSION and _ERRATA */
+	FD_RECEIVE,	/* SCM_RIGHTS: an array that is recorded at exit */
+};
+
+/* Masks of the flags that close at exec. */
+#define NEVER	 0
+#define BIT0	 1u /* MFD_CLOEXEC, FAN_CLOEXEC, FSOPEN_CLOEXEC ... */
+#define PERF_BIT 8u /* PERF_FLAG_FD_CLOEXEC */
+#define ALWAYS	 UINT32_MAX
+
+static const struct fd_call {
+	const char *name;
+	uint8_t kind;
+	uint8_t type;	  /* enum rut_fd_type */
+	uint32_t cloexec; /* mask of the flags, or ALWAYS */
+	const char *what; /* the name of what is made */
+	const char *fields[4];
+} calls[] = {
+	{"bpf", FD_BPF, RUT_FD_EVENT, ALWAYS, "bpf", {"cmd"}},
+	{"close_range", FD_CLOSE_RANGE, 0, 0, NULL, {"fd", "max_fd", "flags"}},
+	{"epoll_create", FD_MAKE, RUT_FD_EVENT, NEVER, "epoll", {NULL}},
+	{"epoll_create1", FD_MAKE, RUT_FD_EVENT, O_CLOEXEC, "epoll", {"flags"}},
+	{"eventfd", FD_MAKE, RUT_FD_EVENT, NEVER, "eventfd", {NULL}},
+	{"eventfd2", FD_MAKE, RUT_FD_EVENT, O_CLOEXEC, "eventfd", {"flags"}},
+	{"fanotify_init", FD_MAKE, RUT_FD_EVENT, BIT0, "fanotify", {"flags"}},
+	{"fcntl", FD_FCNTL, 0, 0, NULL, {"fd", "cmd", "arg"}},
+	{"fcntl64", FD_FCNTL, 0, 0, NULL, {"fd", "cmd", "arg"}},
+	{"fsmount", FD_MAKE, RUT_FD_DISK, BIT0, "mount", {"flags"}},
+	{"fsopen", FD_MAKE, RUT_FD_EVENT, BIT0, "fscontext", {"flags"}},
+	{"fspick", FD_MAKE, RUT_FD_EVENT, BIT0, "fscontext", {"flags"}},
+	{"inotify_init", FD_MAKE, RUT_FD_EVENT, NEVER, "inotify", {NULL}},
+	{"inotify_init1", FD_MAKE, RUT_FD_EVENT, O_CLOEXEC, "inotify", {"flags"}},
+	{"io_uring_setup", FD_MAKE, RUT_FD_EVENT, ALWAYS, "io_uring", {NULL}},
+	{"ioctl", FD_IOCTL, 0, 0, NULL, {"fd", "cmd"}},
+	{"landlock_create_ruleset", FD_LANDLOCK, RUT_FD_EVENT, ALWAYS, "landlock", {"flags"}},
+	{"memfd_create", FD_MAKE, RUT_FD_MEMORY, BIT0, "memfd", {"flags"}},
+	{"memfd_secret", FD_MAKE, RUT_FD_MEMORY, O_CLOEXEC, "secretmem", {"flags"}},
+	{"mq_open", FD_MAKE, RUT_FD_EVENT, ALWAYS, "mqueue", {NULL}},
+	{"open_by_handle_at", FD_MAKE, RUT_FD_DISK, O_CLOEXEC, "unknown", {"flags"}},
+	{"open_tree", FD_MAKE, RUT_FD_DISK, O_CLOEXEC, "mount", {"flags"}},
+	{"open_tree_attr", FD_MAKE, RUT_FD_DISK, O_CLOEXEC, "mount", {"flags"}},
+	{"perf_event_open", FD_MAKE, RUT_FD_EVENT, PERF_BIT, "perf_event", {"flags"}},
+	{"pidfd_getfd", FD_MAKE, RUT_FD_UNKNOWN, ALWAYS, "unknown", {NULL}},
+	{"pidfd_open", FD_MAKE, RUT_FD_EVENT, ALWAYS, "pidfd", {NULL}},
+	{"pipe", FD_PAIR, RUT_FD_PIPE, NEVER, "pipe", {NULL}},
+	{"pipe2", FD_PAIR, RUT_FD_PIPE, O_CLOEXEC, "pipe", {"flags"}},
+	{"recvmsg", FD_RECEIVE, RUT_FD_UNKNOWN, 0x40000000, "unknown", {"flags"}},
+	{"seccomp", FD_SECCOMP, RUT_FD_EVENT, ALWAYS, "seccomp", {"flags", "op"}},
+	{"signalfd", FD_SIGNALFD, RUT_FD_EVENT, NEVER, "signalfd", {NULL, "ufd"}},
+	{"signalfd4", FD_SIGNALFD, RUT_FD_EVENT, O_CLOEXEC, "signalfd", {"flags", "ufd"}},
+	{"socketpair", FD_PAIR, RUT_FD_NET, O_CLOEXEC, "socket", {"type"}},
+	{"timerfd_create", FD_MAKE, RUT_FD_EVENT, O_CLOEXEC, "timerfd", {"flags"}},
+	{"userfaultfd", FD_MAKE, RUT_FD_EVENT, O_CLOEXEC, "userfaultfd", {"flags"}},
+};
+
+uint8_t rut_state_fd_call(const char *name)
+{
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+		if (!strcmp(calls[i].name, name))
+			return (uint8_t)(i + 1);
+	return 0;
+}
+
+void rut_state_fd_bind(const struct rut_ctf_event_class *cls, uint8_t call,
+		       struct rut_ctf_ref f[RUT_STATE_FD_FIELDS])
+{
+	for (int i = 0; i < RUT_STATE_FD_FIELDS; i++)
+		if (call && calls[call - 1].fields[i])
+			rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, calls[call - 1].fields[i],
+					 &f[i]);
+}
+
+/* ---- Entry ---- */
+
+/* The commands of bpf(2) that return a descriptor (enum bpf_cmd). */
+static bool bpf_makes(uint64_t cmd)
+{
+	static const uint8_t makers[] = {0, 5, 7, 13, 14, 17, 18, 19, 28, 30, 32, 33, 36};
+
+	for (size_t i = 0; i < sizeof(makers); i++)
+		if (makers[i] == cmd)
+			return true;
+	return false;
+}
+
+#define SECCOMP_LISTENER 8u /* SECCOMP_FILTER_FLAG_NEW_LISTENER */
+#define SECCOMP_FILTER	 1u /* SECCOMP_SET_MODE_FILTER */
+
+/* Whether this call, with these arguments, makes or ends a descriptor when it succeeds. */
+static bool matters(const struct fd_call *call, const uint64_t v[RUT_STATE_FD_FIELDS])
+{
+	switch (call->kind) {
+	case FD_FCNTL:
+		return v[1] == F_DUPFD_CLOEXEC || v[1] == F_SETFD;
+	case FD_IOCTL:
+		return v[1] == 0x5450 || v[1] == 0x5451; /* FIONCLEX, FIOCLEX */
+	case FD_SIGNALFD:
+		return (int32_t)v[1] == -1;
+	case FD_BPF:
+		return bpf_makes(v[0]);
+	case FD_SECCOMP:
+		return v[1] == SECCOMP_FILTER && v[0] & SECCOMP_LISTENER;
+	case FD_LANDLOCK:
+		return !v[0];
+	default:
+		return true;
+	}
+}
+
+void rut_state_fd_entry(const struct rut_ctf_event *ev, const struct rut_state_class *c,
+			struct rut_thread *t)
+{
+	const struct fd_call *call = &calls[c->syscall->fd_call - 1];
+	struct rut_fd_op *op = &t->fd_op;
+
+	for (int i = 0; i < RUT_STATE_FD_FIELDS; i++)
+		op->v[i] = rut_ctf_ref_ok(&c->fd_f[i]) ? rut_ctf_u64(ev, &c->fd_f[i]) : 0;
+	op->active = matters(call, op->v);
+}
+
+/* ---- Exit ---- */
+
+struct at {
+	struct rut_state *st;
+	const struct rut_ctf_event *ev;
+	struct rut_thread *leader;
+};
+
+static void make(const struct at *a, int64_t fd, const char *what, enum rut_fd_type type,
+		 bool cloexec)
+{
+	struct rut_fd *f;
+
+	if (fd < 0 || fd > INT32_MAX)
+		return;
+	f = rut_state_open_fd(a->st, a->ev, a->leader, fd);
+	f->filename = rut_state_intern(a->st, what, strlen(what));
+	f->type = type;
+	f->cloexec = cloexec;
+	rut_state_notify_opened(a->st, a->ev, a->leader, fd);
+}
+
+static void set_cloexec(const struct at *a, int64_t fd, bool cloexec)
+{
+	struct rut_fd *f = rut_state_fd(a->leader, fd);
+
+	if (f)
+		f->cloexec = cloexec;
+}
+
+static void after_fcntl(const struct at *a, const uint64_t *v, int64_t ret)
+{
+	const struct rut_fd *old = rut_state_fd(a->leader, (int32_t)v[0]);
+
+	if (v[1] == F_SETFD)
+		set_cloexec(a, (int32_t)v[0], v[2] & FD_CLOEXEC);
+	else
+		make(a, ret, old ? old->filename : a->st->unknown, old ? old->type : RUT_FD_UNKNOWN,
+		     true);
+}
+
+#define RANGE_CLOEXEC 4u /* CLOSE_RANGE_CLOEXEC */
+
+/* CLOSE_RANGE_UNSHARE concerns a table that is shared beyond the process: it is not modelled. */
+static void after_close_range(const struct at *a, const uint64_t *v)
+{
+	size_t n;
+	struct rut_fd **list = rut_state_fds(a->leader, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		if (list[i]->fd < (int64_t)(uint32_t)v[0] || list[i]->fd > (int64_t)(uint32_t)v[1])
+			continue;
+		if (v[2] & RANGE_CLOEXEC)
+			list[i]->cloexec = true;
+		else
+			rut_state_close_fd(a->st, a->ev, a->leader, list[i]->fd, a->ev->ts_ns);
+	}
+	free(list);
+}
+
+static void make_listed(const struct at *a, const struct fd_call *call,
+			const struct rut_state_class *c, enum rut_state_exit_field field,
+			bool cloexec)
+{
+	const struct rut_ctf_ref *ref = &c->f[field];
+	uint64_t n = rut_ctf_ref_ok(ref) ? rut_ctf_seq_len(a->ev, ref) : 0;
+
+	for (uint64_t i = 0; i < n; i++)
+		make(a, (int32_t)rut_ctf_seq_u64(a->ev, ref, i), call->what,
+		     (enum rut_fd_type)call->type, cloexec);
+}
+
+void rut_state_fd_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+		       const struct rut_state_class *c, struct rut_thread *t, int64_t ret)
+{
+	const struct fd_call *call = &calls[t->syscall->fd_call - 1];
+	const struct at a = {st, ev, rut_state_leader(st, t)};
+	const uint64_t *v = t->fd_op.v;
+	bool cloexec = call->cloexec == ALWAYS || v[0] & call->cloexec;
+
+	if (ret < 0 || !t->fd_op.active)
+		return;
+	switch (call->kind) {
+	case FD_FCNTL:
+		after_fcntl(&a, v, ret);
+		break;
+	case FD_IOCTL:
+		set_cloexec(&a, (int32_t)v[0], v[1] == 0x5451);
+		break;
+	case FD_CLOSE_RANGE:
+		after_close_range(&a, v);
+		break;
+	case FD_PAIR:
+		make_listed(&a, call, c, RUT_STATE_EXIT_FILDES, cloexec);
+		make_listed(&a, call, c, RUT_STATE_EXIT_USOCKVEC, cloexec);
+		break;
+	case FD_RECEIVE:
+		make_listed(&a, call, c, RUT_STATE_EXIT_RIGHTS, cloexec);
+		break;
+	default:
+		make(&a, ret, call->what, (enum rut_fd_type)call->type, cloexec);
+	}
+}
