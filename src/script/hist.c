@@ -228,7 +228,7 @@ static uint64_t interval_wall(const struct rut_script_style *s, const struct rut
 	uint64_t ns = (number - 1) * t->interval_ns;
 
 	if (s->names && s->names->wall_ns)
-		return s->names->wall_ns(s->names->arg, RUT_SCRIPT_CLOCK_BOOT, ns);
+		return s->names->wall_ns(s->names->symbols, RUT_SCRIPT_CLOCK_BOOT, ns);
 	return ns;
 }
 

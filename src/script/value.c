@@ -164,15 +164,15 @@ static void frame_text(const struct rut_script_style *s, const struct rut_type *
 	else
 		rut_buf_printf(out, "%*s", (int)indent, "");
 	if (user && names && names->usym)
-		names->usym(names->arg, at, true, out);
+		names->usym(names->symbols, at, true, out);
 	else if (!user && names && names->ksym)
-		names->ksym(names->arg, at->address, true, out);
+		names->ksym(names->symbols, at->address, true, out);
 	else
 		rut_buf_printf(out, "0x%" PRIx64, at->address);
 	if (t->stack_mode == RUT_STACK_PERF && user) {
 		rut_buf_puts(out, " (");
 		if (names && names->module)
-			names->module(names->arg, at, out);
+			names->module(names->symbols, at, out);
 		else
 			rut_buf_puts(out, "[unknown]");
 		rut_buf_putc(out, ')');
@@ -215,7 +215,8 @@ static void time_text(const struct rut_script_style *s, const void *v, struct ru
 	memcpy(&time, v, sizeof(time));
 	if (names && names->string)
 		format = names->string(names->arg, time.format);
-	wall = names && names->wall_ns ? names->wall_ns(names->arg, time.clock, time.ns) : time.ns;
+	wall = names && names->wall_ns ? names->wall_ns(names->symbols, time.clock, time.ns)
+				       : time.ns;
 	if (format)
 		rut_script_time_text(format, wall, out);
 }
@@ -240,7 +241,7 @@ static void usym_text(const struct rut_script_style *s, const void *v, struct ru
 
 	memcpy(&usym, v, sizeof(usym));
 	if (names && names->usym)
-		names->usym(names->arg, &usym, false, out);
+		names->usym(names->symbols, &usym, false, out);
 	else
 		rut_buf_printf(out, "0x%" PRIx64, usym.address);
 }
@@ -255,7 +256,7 @@ static void cgroup_text(const struct rut_script_style *s, const void *v, struct 
 	if (c.filter && names && names->string)
 		filter = names->string(names->arg, (uint32_t)(c.filter - 1));
 	if (names && names->cgroup_path)
-		names->cgroup_path(names->arg, c.id, filter, out);
+		names->cgroup_path(names->symbols, c.id, filter, out);
 	else
 		rut_buf_printf(out, "%" PRIu64, c.id);
 }
@@ -287,14 +288,14 @@ static void named_text(const struct rut_script_style *s, const struct rut_type *
 	} else if (t->kind == RUT_T_PROBE) {
 		text = names && names->probe ? names->probe(names->arg, n) : NULL;
 	} else if (t->kind == RUT_T_USERNAME && names && names->username) {
-		names->username(names->arg, n, out);
+		names->username(names->symbols, n, out);
 		return;
 	} else if (t->kind == RUT_T_SYSCALL_NAME && names && names->syscall_name) {
-		names->syscall_name(names->arg, n, out);
+		names->syscall_name(names->symbols, n, out);
 		return;
 	} else if (t->kind == RUT_T_KSYM) {
 		if (names && names->ksym)
-			names->ksym(names->arg, n, false, out);
+			names->ksym(names->symbols, n, false, out);
 		else
 			rut_buf_printf(out, "0x%" PRIx64, n);
 		return;

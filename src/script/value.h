@@ -15,26 +15,32 @@
 
 struct rut_buf;
 
-/* Appends text; every member may be NULL: the number is shown instead. */
+/*
+ * Appends text; every member may be NULL: the number is shown instead. Two owners fill the table:
+ * symbolize.h has what any program of the machine can find out, called with `symbols`; the consumer
+ * knows the script and its maps, called with `arg`.
+ */
 struct rut_script_names {
-	void (*ksym)(void *arg, uint64_t address, bool with_offset, struct rut_buf *out);
-	void (*usym)(void *arg, const struct rut_script_usym_value *v, bool with_offset,
+	void *symbols;
+	void (*ksym)(void *symbols, uint64_t address, bool with_offset, struct rut_buf *out);
+	void (*usym)(void *symbols, const struct rut_script_usym_value *v, bool with_offset,
 		     struct rut_buf *out);
-	/* The file that has this address of the process: " (libc.so.6)" of stacks' perf mode. */
-	void (*module)(void *arg, const struct rut_script_usym_value *v, struct rut_buf *out);
+	/* The file that has this address of the process, in stacks of the mode "perf". */
+	void (*module)(void *symbols, const struct rut_script_usym_value *v, struct rut_buf *out);
+	void (*username)(void *symbols, uint64_t uid, struct rut_buf *out);
+	void (*cgroup_path)(void *symbols, uint64_t id, const char *filter, struct rut_buf *out);
+	void (*syscall_name)(void *symbols, uint64_t number, struct rut_buf *out);
+	/* Nanoseconds since 1970 of a clock's time. */
+	uint64_t (*wall_ns)(void *symbols, uint32_t clock, uint64_t ns);
+
+	void *arg;
 	/* Addresses of a stack, innermost first; returns how many. */
 	size_t (*stack)(void *arg, const struct rut_type *t, const struct rut_script_stack_value *v,
 			uint64_t *ips, size_t max);
 	/* Frames of a Ruby stack: lines, each ended. */
 	void (*ruby_stack)(void *arg, const struct rut_script_stack_value *v, struct rut_buf *out);
-	void (*username)(void *arg, uint64_t uid, struct rut_buf *out);
-	void (*cgroup_path)(void *arg, uint64_t id, const char *filter, struct rut_buf *out);
-	void (*syscall_name)(void *arg, uint64_t number, struct rut_buf *out);
 	const char *(*probe)(void *arg, uint64_t index);
 	const char *(*string)(void *arg, uint32_t index); /* of the program's strings */
-	/* Nanoseconds since 1970 of a clock's time. */
-	uint64_t (*wall_ns)(void *arg, uint32_t clock, uint64_t ns);
-	void *arg;
 };
 
 struct rut_script_style {

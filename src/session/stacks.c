@@ -7,76 +7,11 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "probe/kallsyms.h"
 #include "session/recorder.h"
 #include "session/statedump.h"
 
 #define KERNEL_BEGIN 0xffff000000000000ull
-
-struct symbol {
-	uint64_t address;
-	char *name; /* owned */
-};
-
-struct symbols {
-	struct symbol *list; /* owned; by address */
-	size_t count;
-};
-
-static int by_address(const void *a, const void *b)
-{
-	uint64_t x = ((const struct symbol *)a)->address, y = ((const struct symbol *)b)->address;
-
-	return x < y ? -1 : x > y;
-}
-
-static void symbols_fini(struct symbols *s)
-{
-	for (size_t i = 0; i < s->count; i++)
-		free(s->list[i].name);
-	free(s->list);
-}
-
-static void symbols_read(struct symbols *s)
-{
-	_cleanup_file_ FILE *f = fopen("/proc/kallsyms", "re");
-	char line[512], type, name[256];
-	unsigned long long address;
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%llx %c %255s", &address, &type, name) != 3 || !address ||
-		    !strchr("tTwW", type))
-			continue;
-		if (s->count % 4096 == 0) {
-			void *more = reallocarray(s->list, s->count + 4096, sizeof(*s->list));
-
-			if (!more)
-				break;
-			s->list = more;
-		}
-		s->list[s->count].address = address;
-		s->list[s->count].name = strdup(name);
-		if (!s->list[s->count].name)
-			break;
-		s->count++;
-	}
-	if (s->count)
-		qsort(s->list, s->count, sizeof(*s->list), by_address);
-}
-
-static const char *symbols_find(const struct symbols *s, uint64_t address)
-{
-	size_t low = 0, high = s->count;
-
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (s->list[mid].address <= address)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low ? s->list[low - 1].name : NULL;
-}
 
 /* A copy of a place. */
 struct stack {
@@ -85,8 +20,8 @@ struct stack {
 	uint64_t address[RUT_STACK_DEPTH + 1];
 };
 
-/* Without `syms` kernel functions stay without names. */
-static bool write_stack(struct rut_statedump *s, struct symbols *syms, const struct stack *st)
+/* Without `syms` kernel functions stay without names; *syms is read when it is first needed. */
+static bool write_stack(struct rut_statedump *s, struct rut_kallsyms **syms, const struct stack *st)
 {
 	struct rut_ev_SD_STACK rec = {.id = st->id, .addresses_length = (uint8_t)st->count};
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
@@ -94,11 +29,11 @@ static bool write_stack(struct rut_statedump *s, struct symbols *syms, const str
 	rut_buf_add(&b, &rec, sizeof(rec));
 	rut_buf_add(&b, st->address, st->count * sizeof(*st->address));
 	for (size_t i = 0; syms && i < st->count && st->address[i] >= KERNEL_BEGIN; i++) {
-		const char *name;
+		const char *name = NULL;
+		uint64_t distance;
 
-		if (!syms->count)
-			symbols_read(syms);
-		name = symbols_find(syms, st->address[i]);
+		if (*syms || !rut_kallsyms_open(syms, false))
+			name = rut_kallsyms_find(*syms, st->address[i], &distance);
 		rut_buf_printf(&b, "%s%s", i ? ";" : "", name ? name : "?");
 	}
 	rut_buf_putc(&b, '\0');
@@ -199,7 +134,7 @@ size_t rut_stacks_places(const struct rut_recorder *r)
 void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns,
 		      uint64_t *written)
 {
-	struct symbols syms = {0};
+	struct rut_kallsyms *syms = NULL;
 	struct stack copy;
 
 	for (size_t i = 0; i < r->nsets * RUT_STACK_WAYS; i++) {
@@ -214,7 +149,7 @@ void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t 
 		if (is_owner(r))
 			__atomic_store_n(&set->written[way], copy.id, __ATOMIC_RELEASE);
 	}
-	symbols_fini(&syms);
+	rut_kallsyms_free(syms);
 	/* After the stacks that refer to them. */
 	if (r->ncodes > 1)
 		write_codes(s, r, since_ns, written ? written + r->nsets * RUT_STACK_WAYS : NULL);

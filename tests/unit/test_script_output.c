@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "script/format.h"
 #include "script/hist.h"
 #include "script/output.h"
+#include "script/symbolize.h"
 
 #define INT_TYPE(bytes, sign)                                                                      \
 	{                                                                                          \
@@ -608,6 +610,51 @@ static void test_times_have_microseconds(void **state)
 	assert_string_equal(out.data, "00:00:01.000123 %f 01/01/70");
 }
 
+int main(void);
+
+/* What is asked about this very process has known answers. */
+static void assert_name(const struct rut_script_style *s, const struct rut_type *t, const void *v,
+			const char *want)
+{
+	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
+
+	rut_script_value_text(s, t, v, RUT_SCRIPT_IN_VALUE, &out);
+	assert_string_equal(out.data ? out.data : "", want);
+}
+
+static size_t one_frame(void *arg, const struct rut_type *t, const struct rut_script_stack_value *v,
+			uint64_t *ips, size_t max)
+{
+	ips[0] = (uint64_t)(uintptr_t)main + 2;
+	ips[1] = 1;
+	return 2;
+}
+
+static void test_numbers_get_names(void **state)
+{
+	const struct rut_type usym = {.kind = RUT_T_USYM, .size = 16};
+	const struct rut_type user = {.kind = RUT_T_USERNAME, .size = 8};
+	const struct rut_type call = {.kind = RUT_T_SYSCALL_NAME, .size = 8};
+	const struct rut_type stack = {.kind = RUT_T_USTACK, .size = 16};
+	struct rut_script_names names = {.stack = one_frame};
+	const struct rut_script_style s = {.names = &names};
+	struct rut_script_usym_value v = {(uint64_t)(uintptr_t)main, (uint32_t)getpid(), 0};
+	struct rut_script_stack_value at = {1, (uint32_t)getpid(), 1};
+	struct rut_script_symbols *symbols;
+
+	assert_int_equal(rut_script_symbols_new(&symbols), 0);
+	rut_script_symbols_fill(symbols, &names);
+	assert_name(&s, &usym, &v, "main");
+	assert_name(&s, &stack, &at, "\n        main+2\n        0x1\n");
+	v.address = 12;
+	assert_name(&s, &usym, &v, "0xc");
+	assert_name(&s, &user, &(uint64_t){0}, "root");
+	assert_name(&s, &user, &(uint64_t){4000000000}, "4000000000");
+	assert_name(&s, &call, &(uint64_t){4}, "stat");
+	assert_name(&s, &call, &(uint64_t){9999}, "9999");
+	rut_script_symbols_free(symbols);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -633,6 +680,7 @@ int main(void)
 		cmocka_unit_test(test_values_that_are_names),
 		cmocka_unit_test(test_cut_strings_are_marked),
 		cmocka_unit_test(test_times_have_microseconds),
+		cmocka_unit_test(test_numbers_get_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names for the numbers that scripts print: functions of the kernel and of processes, users,
+ * cgroups, system calls; and the time of day for the kernel's clocks. All is looked up when it is
+ * first needed.
+ */
+#ifndef RUT_SCRIPT_SYMBOLIZE_H
+#define RUT_SCRIPT_SYMBOLIZE_H
+
+#include <sys/types.h>
+
+struct rut_script_names;
+struct rut_script_symbols;
+
+/* 0 or -ENOMEM. */
+int rut_script_symbols_new(struct rut_script_symbols **ret);
+void rut_script_symbols_free(struct rut_script_symbols *s);
+
+/* Puts the functions of this module into the table; `s` must live as long. */
+void rut_script_symbols_fill(struct rut_script_symbols *s, struct rut_script_names *names);
+
+/*
+ * Remembers what the process has mapped now, so that its addresses have names when it has exited.
+ * Cheap when it is known already.
+ */
+void rut_script_symbols_learn(struct rut_script_symbols *s, pid_t pid);
+
+#endif
