@@ -13,7 +13,10 @@
 
 #include "agent/event.h"
 #include "ring/ring.h"
-#include "ruby/internal.h"
+#include "ruby/drain.h"
+#include "ruby/events.h"
+#include "ruby/table.h"
+#include "ruby/tracee.h"
 #include "usdt/remote.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

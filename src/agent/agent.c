@@ -11,12 +11,14 @@
  * The library links against nothing: the symbols of libc are unversioned, so that it loads into any
  * glibc since 2.28, and Ruby's are looked up at run time.
  */
-#include "abi.h"
 #include "clock.h"
+#include "core.h"
+#include "facts.h"
 #include "gvl.h"
-#include "rb.h"
+#include "scan.h"
 #include "session.h"
 #include "stack.h"
+#include "trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,8 +46,6 @@ static struct {
 	bool forked;	    /* the helper is that of a child */
 } agent = {.fd = -1};
 
-struct rut_session rut_sessions[RUT_AGENT_SLOTS];
-
 /* What a job shall do, for each session; the answer comes back in the same place. */
 static struct {
 	enum { JOB_NONE, JOB_ASK, JOB_HOOK, JOB_WORK, JOB_UNHOOK } what[RUT_AGENT_SLOTS];
@@ -56,6 +56,8 @@ static struct {
 static VALUE init_body(VALUE arg)
 {
 	agent.broken = rut_rb_init();
+	if (!agent.broken && rb.c_tracepoint)
+		rut_gvl_watch_end();
 	return 0;
 }
 
@@ -209,7 +211,7 @@ static bool plan(void)
 			job.what[i] = s->hooked ? JOB_WORK : first_job(slot);
 		} else if (state == RUT_SLOT_ACTIVE &&
 			   (rut_session_drops_due(s) || s->slots.stale ||
-			    (s->rescan && rut_mono_ns() >= s->rescan_at_ns) || s->todo_left)) {
+			    (s->rescan.due && rut_mono_ns() >= s->rescan.at_ns) || s->todo.left)) {
 			job.what[i] = JOB_WORK;
 		} else if (state == RUT_SLOT_STOP && s->used) {
 			job.what[i] = JOB_UNHOOK;
@@ -228,7 +230,7 @@ static void conclude(bool *ret_more)
 		struct rut_agent_slot *slot = &agent.ctl->slots[i];
 		struct rut_session *s = &rut_sessions[i];
 
-		s->todo_left = job.more[i];
+		s->todo.left = job.more[i];
 		*ret_more |= job.more[i];
 		switch (job.what[i]) {
 		case JOB_ASK:
@@ -320,7 +322,7 @@ static void *helper(void *arg)
 			ts.tv_nsec = 2000000; /* let the application run */
 		} else {
 			for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
-				if (rut_sessions[i].rescan || rut_sessions[i].drops ||
+				if (rut_sessions[i].rescan.due || rut_sessions[i].dropper.count ||
 				    rut_sessions[i].slots.stale) {
 					ts.tv_sec = 0;
 					ts.tv_nsec = 50000000;
@@ -410,11 +412,11 @@ static void inherit(unsigned i, const struct rut_agent_slot *from)
 	to->table_fd = s->table.fd;
 	to->table_ino = s->table.ino;
 	if (rut_trace_fork(s) < 0)
-		s->ring.ctl = NULL; /* nothing more is traced here */
-	to->ring_fd = s->ring_fd;
-	to->ring_ino = s->ring_ino;
+		s->events.ring.ctl = NULL; /* nothing more is traced here */
+	to->ring_fd = s->events.fd;
+	to->ring_ino = s->events.ino;
 	to->member = s->table.member;
-	to->ring_member = s->ring_member;
+	to->ring_member = s->events.member;
 	rut_table_ready(&s->table);
 	s->arena_lock = s->variants.lock = s->codes_lock = s->busy = 0;
 	s->orphan_until_ns = rut_mono_ns() + ORPHAN_NS;

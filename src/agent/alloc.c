@@ -5,7 +5,7 @@
  * objects that a program can see: what Ruby makes for itself (method entries, code, hidden arrays)
  * is not. In the hook nothing of Ruby's may be allocated.
  */
-#include "session.h"
+#include "alloc.h"
 
 #include <string.h>
 
@@ -34,7 +34,7 @@ static int slots_page(void *start, void *end, size_t stride, void *data)
 	return 0;
 }
 
-void rut_slots_scan(struct rut_slots *slots)
+void rut_alloc_scan_slots(struct rut_slots *slots)
 {
 	uint32_t mask = slots->pages ? slots->mask : PAGES_MIN - 1;
 
@@ -101,7 +101,7 @@ const struct rut_site *rut_alloc_site(struct rut_session *s, const struct rut_tr
 	return site;
 }
 
-void rut_on_newobj(VALUE index, struct rut_trace_arg *ta)
+void rut_alloc_on_newobj(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
 	uint64_t bytes;

@@ -4,7 +4,9 @@
  * (numbers, strings, symbols, the first of what arrays and hashes hold); of everything else the
  * class and the address: no method of the application is called.
  */
-#include "session.h"
+#include "args.h"
+
+#include "names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -398,7 +400,7 @@ static VALUE value_body(VALUE arg)
 	return rb.qnil;
 }
 
-size_t rut_value_format(VALUE value, char *buf, size_t size)
+size_t rut_args_format_value(VALUE value, char *buf, size_t size)
 {
 	struct out o = {.buf = buf, .size = size};
 	struct one one = {&o, value};

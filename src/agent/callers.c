@@ -3,7 +3,7 @@
  * Calls by the line that calls. Ruby is asked for the frames of the thread at each call, which
  * costs more than counting does; so this is an option.
  */
-#include "session.h"
+#include "callers.h"
 
 #define FRAMES 16 /* to look at: those of C methods have no line */
 
@@ -15,7 +15,7 @@ static uint32_t intern(struct rut_session *s, VALUE str)
 	return len ? rut_table_str(&s->table, text, len) : 0;
 }
 
-void rut_caller_count(struct rut_session *s, const struct rut_variant *v)
+void rut_callers_count(struct rut_session *s, const struct rut_variant *v)
 {
 	VALUE frames[FRAMES];
 	int lines[FRAMES], n = rb.rb_profile_frames(0, FRAMES, frames, lines);

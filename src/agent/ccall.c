@@ -7,14 +7,14 @@
  * the C method's own, which is one frame below. On the shadow stack a C call stands just below its
  * caller's frame, above everything that it calls.
  */
-#include "session.h"
+#include "ccall.h"
 
+#include "site.h"
 #include "stack.h"
+#include "trace.h"
 #include "write_record.h"
 
-__thread bool rut_own_work;
-
-void rut_on_c_call(VALUE index, struct rut_trace_arg *ta)
+void rut_ccall_on_event(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
 	const struct rut_site *site;

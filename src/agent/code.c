@@ -6,13 +6,13 @@
  *
  * They find the record by the address of the code that runs, in a table whose entries hold for a
  * time (life.h). It also has the records of hooks of one method each where those cannot be found
- * from the code (rut_hooks_listed). A global hook gets every call of the program: what the filter
+ * from the code (rut_hooklist_known). A global hook gets every call of the program: what the filter
  * leaves out costs this look. It also stays in the code for ever, asleep, because Ruby does not
  * take it out; and of ractors it sees the main one only.
  */
-#include "session.h"
+#include "code.h"
 
-#include "hot.h"
+#include "variant.h"
 
 #define CODES_MIN 1024u
 
@@ -132,13 +132,62 @@ static struct rut_rec *rec_of(struct rut_session *s, uint32_t path, uint32_t lin
 	return r;
 }
 
+void rut_code_drop(struct rut_rec *r)
+{
+	if (r->dropping || r->shared)
+		return;
+	r->drop = r->dropping = true;
+	__atomic_fetch_add(&r->s->dropper.count, 1, __ATOMIC_RELAXED);
+}
+
+/* In the frame of a define_method is its method entry; that is so in the Rubies that we know. */
+static bool is_key(const struct rut_rec *r, VALUE key)
+{
+	return r->kind == RUT_REC_METHOD ||
+	       (!rut_special_p(key) && rut_imemo(key) == RUT_IMEMO_MENT);
+}
+
+struct rut_variant *rut_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key)
+{
+	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ], owner, mid;
+	struct rut_variant *v;
+	bool excluded;
+
+	owner = rb.rb_tracearg_defined_class(ta);
+	mid = rb.rb_tracearg_method_id(ta);
+	if (mid == rb.qnil) {
+		if (!r->seen)
+			rut_code_drop(r);
+		return NULL;
+	}
+	v = rut_variant_find(r, owner, mid, &excluded);
+	if (excluded && r->kind == RUT_REC_METHOD && !r->seen)
+		rut_code_drop(r);
+	r->seen = true;
+	if (!v && !excluded)
+		return NULL;
+	/* Another ractor must not see the key of one and the method of the other. */
+	if (!rut_single_ractor() || !is_key(r, key)) {
+		r->key = 0;
+	} else {
+		r->key = key;
+		r->last = v;
+		r->life = rut_life_of(owner, key & 1 ? 0 : key);
+		if (r->shared) {
+			r->iseq = iseq;
+			r->life = rut_life_both(r->life, rut_life_of(iseq, 0));
+		}
+	}
+	return v;
+}
+
 /* Is it still the code of this record, after a GC? */
 static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, struct rut_rec *old)
 {
 	uint8_t kind = bmethod ? RUT_REC_BLOCK : RUT_REC_METHOD;
 	uint32_t path, line;
 
-	if (!rut_methods_path_wanted(s, iseq, &path))
+	if (!rut_session_wants_file(s, iseq, &path))
 		return NULL;
 	line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
 	if (old && old->path == path && old->line == line && old->kind == kind)
@@ -233,58 +282,4 @@ RUT_COLD struct rut_variant *rut_code_variant(struct rut_session *s, struct rut_
 		code->row = v->row;
 	}
 	return v;
-}
-
-/*
- * Until 3.0 Ruby tells that a define_method's block has returned when its frame is gone: the frame
- * that is there is the caller's, which goes on. An exception that ends it is told from within. The
- * event names the method, as that of no other return does.
- */
-static void bmethod_returns(struct rut_session *s, const struct rut_trace_arg *ta)
-{
-	/* Ruby fills in the rest of its structure. */
-	union {
-		struct rut_trace_arg ta;
-		uintptr_t words[32];
-	} arg = {.ta = *ta};
-	const struct rut_stack *st = rut_stack_of(s, ta->ec);
-	const VALUE *cfp = ta->cfp;
-	const struct rut_frame *f;
-	bool same;
-
-	if (!st || !st->count)
-		return;
-	f = &st->frames[st->count - 1];
-	same = rut_variant_is(s, f->v, rb.rb_tracearg_defined_class(&arg.ta),
-			      rb.rb_tracearg_method_id(&arg.ta));
-	if (same && f->cfp < ta->cfp &&
-	    (size_t)((const char *)ta->cfp - (const char *)f->cfp) <= RUT_FRAME_BYTES_MAX)
-		arg.ta.cfp = f->cfp;
-	else if (!same || f->cfp != ta->cfp ||
-		 !(*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD))
-		arg.ta.cfp = (const char *)ta->cfp - 1; /* only what is below is over */
-	rut_hook_return(s, &arg.ta);
-}
-
-void rut_on_any_call(VALUE tp, void *session)
-{
-	struct rut_session *s = session;
-	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	const VALUE *cfp = ta->cfp;
-	struct rut_rec *r;
-
-	/* The frame of a define_method is gone by now: there is no record of its return. */
-	if (s->mode == RUT_AGENT_RECORD && ta->event != RUT_EVENT_CALL && ta->id)
-		return;
-	if (ta->event != RUT_EVENT_CALL && s->mode != RUT_AGENT_RECORD) {
-		if (ta->id)
-			bmethod_returns(s, ta);
-		else
-			rut_hook_return(s, ta);
-		return;
-	}
-	r = rut_code_rec(s, cfp[RUT_FRAME_ISEQ],
-			 *(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD);
-	if (r)
-		rut_hook_call(tp, r, ta);
 }

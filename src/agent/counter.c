@@ -10,7 +10,8 @@
  * that the function has just done itself. With any other instruction in it the answer is: not
  * known.
  */
-#include "rb.h"
+#include "counter.h"
+
 #include "ruby_abi/idle.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
  * instance variables): none of their methods is called, and nothing is loaded. What comes of it is
  * decided by the tracer (src/ruby/root.c).
  */
-#include "session.h"
+#include "facts.h"
 
 #include <stdlib.h>
 #include <string.h>

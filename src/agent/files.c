@@ -15,62 +15,18 @@
  * A hook that many have cannot go from one method only. So where methods are chosen by name those
  * that may turn out not to be wanted (named.h) have one each.
  */
-#include "session.h"
+#include "files.h"
 
-/*
- * Layouts, from vm_core.h and vm_trace.c of Ruby 2.6 to 3.4. struct rb_iseq_struct: flags, wrapper,
- * body, local hooks. rb_hook_list_t: first hook. rb_event_hook_t: flags and events, function, data,
- * next.
- */
-#define ISEQ_HOOKS 3
-#define HOOK_WHAT  0
-#define HOOK_FUNC  1
-#define HOOK_DATA  2
-#define HOOK_NEXT  3
-#define HOOKS_MAX  256
+#include "hooklist.h"
+#include "iseq.h"
+#include "target.h"
 
 #define FIXNUM(n) ((VALUE)(n) << 1 | 1)
 
-/* 4.0 keeps them in a table of the ractor; what was their address in the code is a number there. */
-bool rut_hooks_listed(void)
-{
-	return rb.abi->hooks_in_code;
-}
-
 bool rut_files_usable(bool by_name)
 {
-	return rb.target && rut_hooks_listed() && rb.rb_iseq_load && rb.rb_iseqw_to_iseq &&
+	return rb.target && rut_hooklist_known() && rb.rb_iseq_load && rb.rb_iseqw_to_iseq &&
 	       (!by_name || rb.rb_iseq_type);
-}
-
-unsigned rut_file_hooks_on(const struct rut_session *s, VALUE iseq, bool method)
-{
-	const VALUE *list = (const VALUE *)((const VALUE *)iseq)[ISEQ_HOOKS];
-	const VALUE *hook = list ? (const VALUE *)list[0] : NULL;
-	unsigned n = 0;
-
-	for (int i = 0; hook && i < HOOKS_MAX; i++, hook = (const VALUE *)hook[HOOK_NEXT]) {
-		const struct rut_rec *r = rut_target_rec(s, hook[HOOK_DATA]);
-
-		n += r && (r->kind == RUT_REC_FILE ? method : r->iseq == iseq);
-	}
-	return n;
-}
-
-struct rut_rec *rut_file_rec_on(struct rut_session *s, VALUE iseq, bool bmethod)
-{
-	const VALUE *list = (const VALUE *)((const VALUE *)iseq)[ISEQ_HOOKS];
-	const VALUE *hook = list ? (const VALUE *)list[0] : NULL;
-
-	for (int i = 0; hook && i < HOOKS_MAX; i++, hook = (const VALUE *)hook[HOOK_NEXT]) {
-		struct rut_rec *r = rut_target_rec(s, hook[HOOK_DATA]);
-
-		if (r && r->kind == RUT_REC_FILE && !bmethod)
-			return rut_code_rec(s, iseq, false);
-		if (r && r->iseq == iseq)
-			return r;
-	}
-	return NULL;
 }
 
 static VALUE sym(const char *name)
@@ -157,49 +113,12 @@ static VALUE make_around(VALUE arg)
 	return rb.qnil;
 }
 
-/*
- * Until 3.2 Ruby forgets to free the copy of the code that it makes to look for the code inside,
- * when a tracepoint is enabled. In which word of struct rb_iseq_constant_body it is is seen by what
- * the first one changes; it begins with the number of an instruction, its name (from 2.7 on) and
- * its code.
- */
-#define BODY_WORDS 36
-static unsigned copy_at;
-
-static VALUE *body_of(VALUE iseq)
-{
-	return ((VALUE **)iseq)[2];
-}
-
-static void find_copy(VALUE iseq, const VALUE *before, VALUE first)
-{
-	const VALUE *now = body_of(iseq);
-
-	for (unsigned i = 0; i < BODY_WORDS; i++) {
-		const VALUE *copy = (const VALUE *)now[i];
-
-		if (!before[i] && now[i] > 65536 && now[i] % 8 == 0 && copy[0] < 1024 &&
-		    copy[has_definemethod() ? 2 : 1] == first)
-			copy_at = i;
-	}
-}
-
-void rut_file_free_copy(VALUE iseq)
-{
-	VALUE *body = body_of(iseq);
-
-	if (!copy_at || !rb.abi->keeps_code_copies)
-		return;
-	rb.ruby_xfree((void *)body[copy_at]);
-	body[copy_at] = 0;
-}
-
 /* Returns the tracepoint, or 0. */
 static VALUE hook(struct rut_session *s, const VALUE *iseqs, long count)
 {
 	struct around a = {.iseqs = iseqs, .count = count};
 	volatile VALUE wrapper, tp;
-	VALUE before[BODY_WORDS], iseq;
+	VALUE before[RUT_ISEQ_BODY_WORDS], iseq;
 	int failed = 0;
 
 	rb.rb_protect(make_around, (VALUE)&a, &failed);
@@ -209,33 +128,10 @@ static VALUE hook(struct rut_session *s, const VALUE *iseqs, long count)
 	}
 	wrapper = a.wrapper;
 	iseq = rb.rb_iseqw_to_iseq(wrapper);
-	__builtin_memcpy(before, body_of(iseq), sizeof(before));
+	__builtin_memcpy(before, rut_iseq_body(iseq), sizeof(before));
 	tp = rut_target_hook(s, wrapper, iseqs[0], RUT_REC_FILE, (uint32_t)count);
-	if (!copy_at && rb.abi->keeps_code_copies)
-		find_copy(iseq, before, iseqs[0]);
+	rut_iseq_find_copy(iseq, before, iseqs[0]);
 	return tp;
-}
-
-/*
- * A hook of a tracepoint calls a function of Ruby's, which looks at what kind of object that is and
- * calls ours, which asks Ruby for the arguments. Ours can as well be called at once. That it is
- * such a hook says its first word, made of flags and events.
- */
-void rut_file_make_direct(const struct rut_session *s, VALUE iseq, VALUE tp, int kind)
-{
-	rut_raw_fn direct = rut_hook_direct(s, kind);
-	VALUE *list, *hook;
-	uint32_t events;
-
-	if (!direct || !rut_hooks_listed())
-		return;
-	rut_hook_for(s, kind, &events);
-	list = (VALUE *)((const VALUE *)iseq)[ISEQ_HOOKS];
-	hook = list ? (VALUE *)list[0] : NULL;
-	for (int i = 0; hook && i < HOOKS_MAX; i++, hook = (VALUE *)hook[HOOK_NEXT])
-		if (hook[HOOK_DATA] == tp &&
-		    hook[HOOK_WHAT] == ((uint64_t)events << 32 | RUT_HOOK_RAW))
-			hook[HOOK_FUNC] = (VALUE)direct;
 }
 
 bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)
@@ -247,7 +143,7 @@ bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)
 
 		/* A method inside another one has the hook of that, and must not have it twice. */
 		for (long i = 0; tp && i < count; i++) {
-			unsigned hooks = rut_file_hooks_on(s, iseqs[i], true);
+			unsigned hooks = rut_hooklist_count(s, iseqs[i], true);
 
 			missed |= hooks == 0;
 			if (hooks == 1)
@@ -255,7 +151,7 @@ bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)
 		}
 		if (!missed && n == count) {
 			for (long i = 0; i < count; i++)
-				rut_file_make_direct(s, iseqs[i], tp, RUT_REC_FILE);
+				rut_hooklist_make_direct(s, iseqs[i], tp, RUT_REC_FILE);
 			return true;
 		}
 		if (tp)

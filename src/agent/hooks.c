@@ -10,20 +10,17 @@
  * now (life.h), the row of the last call is the right one. For shared hooks the table of code knows
  * that, too, and the usual call needs no more than one look into it (hot.h).
  */
-#include "session.h"
+#include "hooks.h"
 
+#include "callers.h"
+#include "code.h"
 #include "hot.h"
+#include "stack.h"
+#include "trace.h"
+#include "variant.h"
 #include "write_record.h"
 
 #include <string.h>
-
-static void drop(struct rut_rec *r)
-{
-	if (r->dropping || r->shared)
-		return;
-	r->drop = r->dropping = true;
-	__atomic_fetch_add(&r->s->drops, 1, __ATOMIC_RELAXED);
-}
 
 /*
  * Is it the code of this record that runs? Ruby puts a hook on all the code inside as well: methods
@@ -38,53 +35,12 @@ static inline bool frame_is_ours(const struct rut_rec *r, const struct rut_trace
 		(*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD));
 }
 
-/* In the frame of a define_method is its method entry; that is so in the Rubies that we know. */
-static bool is_key(const struct rut_rec *r, VALUE key)
-{
-	return r->kind == RUT_REC_METHOD ||
-	       (!rut_special_p(key) && rut_imemo(key) == RUT_IMEMO_MENT);
-}
-
-struct rut_variant *rut_rec_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key)
-{
-	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ], owner, mid;
-	struct rut_variant *v;
-	bool excluded;
-
-	owner = rb.rb_tracearg_defined_class(ta);
-	mid = rb.rb_tracearg_method_id(ta);
-	if (mid == rb.qnil) {
-		if (!r->seen)
-			drop(r);
-		return NULL;
-	}
-	v = rut_variant_find(r, owner, mid, &excluded);
-	if (excluded && r->kind == RUT_REC_METHOD && !r->seen)
-		drop(r);
-	r->seen = true;
-	if (!v && !excluded)
-		return NULL;
-	/* Another ractor must not see the key of one and the method of the other. */
-	if (!rut_single_ractor() || !is_key(r, key)) {
-		r->key = 0;
-	} else {
-		r->key = key;
-		r->last = v;
-		r->life = rut_life_of(owner, key & 1 ? 0 : key);
-		if (r->shared) {
-			r->iseq = iseq;
-			r->life = rut_life_both(r->life, rut_life_of(iseq, 0));
-		}
-	}
-	return v;
-}
-
 static inline struct rut_variant *variant_of(struct rut_rec *r, struct rut_trace_arg *ta)
 {
 	if (RUT_UNLIKELY(!frame_is_ours(r, ta))) {
 		if (r->kind == RUT_REC_BLOCK && !r->seen &&
 		    ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ] == r->iseq)
-			drop(r);
+			rut_code_drop(r);
 		return NULL;
 	}
 	return rut_rec_variant(r, ta);
@@ -175,7 +131,7 @@ static void file_by_caller(struct rut_session *s, struct rut_trace_arg *ta)
 	const struct rut_variant *v = ta->event == RUT_EVENT_CALL ? rut_code_variant(s, ta) : NULL;
 
 	if (v)
-		rut_caller_count(s, v);
+		rut_callers_count(s, v);
 }
 
 static void on_file(VALUE tp, void *data)
@@ -299,7 +255,7 @@ void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 		return;
 	}
 	if (RUT_UNLIKELY(r->s->flags & RUT_AGENT_BY_CALLER)) {
-		rut_caller_count(r->s, v);
+		rut_callers_count(r->s, v);
 		return;
 	}
 	rut_add(&v->row->calls, 1);
@@ -313,8 +269,64 @@ void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	if (s->mode == RUT_AGENT_TIME)
 		rut_stack_pop(s, ta);
-	else if (s->tracks)
+	else if (s->trace.tracks)
 		rut_trace_return(s, ta, false);
+}
+
+/* ---- the hook of all methods ---- */
+
+/*
+ * Until 3.0 Ruby tells that a define_method's block has returned when its frame is gone: the frame
+ * that is there is the caller's, which goes on. An exception that ends it is told from within. The
+ * event names the method, as that of no other return does.
+ */
+static void bmethod_returns(struct rut_session *s, const struct rut_trace_arg *ta)
+{
+	/* Ruby fills in the rest of its structure. */
+	union {
+		struct rut_trace_arg ta;
+		uintptr_t words[32];
+	} arg = {.ta = *ta};
+	const struct rut_stack *st = rut_stack_of(s, ta->ec);
+	const VALUE *cfp = ta->cfp;
+	const struct rut_frame *f;
+	bool same;
+
+	if (!st || !st->count)
+		return;
+	f = &st->frames[st->count - 1];
+	same = rut_variant_is(s, f->v, rb.rb_tracearg_defined_class(&arg.ta),
+			      rb.rb_tracearg_method_id(&arg.ta));
+	if (same && f->cfp < ta->cfp &&
+	    (size_t)((const char *)ta->cfp - (const char *)f->cfp) <= RUT_FRAME_BYTES_MAX)
+		arg.ta.cfp = f->cfp;
+	else if (!same || f->cfp != ta->cfp ||
+		 !(*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD))
+		arg.ta.cfp = (const char *)ta->cfp - 1; /* only what is below is over */
+	rut_hook_return(s, &arg.ta);
+}
+
+void rut_hook_on_any_call(VALUE tp, void *session)
+{
+	struct rut_session *s = session;
+	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	const VALUE *cfp = ta->cfp;
+	struct rut_rec *r;
+
+	/* The frame of a define_method is gone by now: there is no record of its return. */
+	if (s->mode == RUT_AGENT_RECORD && ta->event != RUT_EVENT_CALL && ta->id)
+		return;
+	if (ta->event != RUT_EVENT_CALL && s->mode != RUT_AGENT_RECORD) {
+		if (ta->id)
+			bmethod_returns(s, ta);
+		else
+			rut_hook_return(s, ta);
+		return;
+	}
+	r = rut_code_rec(s, cfp[RUT_FRAME_ISEQ],
+			 *(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD);
+	if (r)
+		rut_hook_call(tp, r, ta);
 }
 
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "iseq.h"
 
-#include "session.h"
-
 #define BEING_COMPILED (1ul << 18)
 #define NOT_READY      (3ul << 17) /* an InstructionSequence that is being loaded or compiled */
 
@@ -102,4 +100,42 @@ void rut_iseq_spare_half_made(struct rut_list *l, bool spare)
 		*(VALUE *)l->items[i] ^= BEING_COMPILED;
 	if (!spare)
 		rut_list_fini(l);
+}
+
+/*
+ * Until 3.2 Ruby forgets to free the copy of the code that it makes to look for the code inside,
+ * when a tracepoint is enabled. In which word of struct rb_iseq_constant_body it is is seen by what
+ * the first one changes; it begins with the number of an instruction, its name (from 2.7 on) and
+ * its code.
+ */
+static unsigned copy_at;
+
+VALUE *rut_iseq_body(VALUE iseq)
+{
+	return ((VALUE **)iseq)[2];
+}
+
+void rut_iseq_find_copy(VALUE iseq, const VALUE *before, VALUE first)
+{
+	const VALUE *now = rut_iseq_body(iseq);
+
+	if (copy_at || !rb.abi->keeps_code_copies)
+		return;
+	for (unsigned i = 0; i < RUT_ISEQ_BODY_WORDS; i++) {
+		const VALUE *copy = (const VALUE *)now[i];
+
+		if (!before[i] && now[i] > 65536 && now[i] % 8 == 0 && copy[0] < 1024 &&
+		    copy[rb.abi->has_definemethod ? 2 : 1] == first)
+			copy_at = i;
+	}
+}
+
+void rut_iseq_free_copy(VALUE iseq)
+{
+	VALUE *body = rut_iseq_body(iseq);
+
+	if (!copy_at || !rb.abi->keeps_code_copies)
+		return;
+	rb.ruby_xfree((void *)body[copy_at]);
+	body[copy_at] = 0;
 }

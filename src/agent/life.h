@@ -17,12 +17,6 @@
 
 #include "rb.h"
 
-/* An epoch is a number that goes up, four times, and which of the three it is. */
-enum rut_life_kind {
-	RUT_LIFE_OLD = 1,
-	RUT_LIFE_YOUNG = 2,
-	RUT_LIFE_MARKING = 3, /* `young` with another kind */
-};
 #define RUT_LIFE_STEP 4
 
 struct rut_life {

@@ -15,12 +15,15 @@
  * and to take the hooks away they are looked up in the heap. So code that the application drops
  * goes, hook and all; methods of a file that share a hook go together.
  */
-#include "session.h"
+#include "methods.h"
 
 #include "clock.h"
+#include "files.h"
+#include "hooklist.h"
+#include "hooks.h"
 #include "iseq.h"
-#include "list.h"
 #include "scan.h"
+#include "target.h"
 
 #include <string.h>
 
@@ -32,20 +35,6 @@
 /* While code is loaded: both too much in all and too much for each. */
 #define COMPILED_NS_MAX 300000000ull
 #define HOOK_NS_MAX	100000u
-
-bool rut_methods_path_wanted(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
-{
-	struct rut_path path = {.len = {0}};
-
-	/* The second is the first one without links, and whatever the program's folder was. */
-	path.s[0] = rut_str(rb.rb_profile_frame_path(iseq), &path.len[0]);
-	path.s[1] = rut_str(rb.rb_profile_frame_absolute_path(iseq), &path.len[1]);
-	if (!rut_filter_path(&s->filter, &path))
-		return false;
-	if (ret_path)
-		*ret_path = rut_table_str(&s->table, path.s[0], path.len[0]);
-	return true;
-}
 
 /*
  * Counters need atomic operations once a second ractor runs. Where Ruby does not let us see that, a
@@ -86,7 +75,7 @@ static VALUE watch_ractors_body(VALUE arg)
 	return rb.qnil;
 }
 
-void rut_watch_ractors(struct rut_session *s)
+void rut_methods_watch_ractors(struct rut_session *s)
 {
 	int failed = 0;
 
@@ -103,6 +92,26 @@ void rut_watch_ractors(struct rut_session *s)
 	}
 }
 
+void rut_methods_go_global(struct rut_session *s)
+{
+	bool follow = rut_session_wants_returns(s);
+	struct rut_list half_made = {0};
+	VALUE was_disabled;
+
+	s->global = true;
+	if (!rb.abi->trips_over_half_made) {
+		rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0),
+			       rut_hook_on_any_call);
+		return;
+	}
+	was_disabled = rb.rb_gc_disable();
+	rut_iseq_spare_half_made(&half_made, true);
+	rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0), rut_hook_on_any_call);
+	rut_iseq_spare_half_made(&half_made, false);
+	if (was_disabled != rb.qtrue)
+		rb.rb_gc_enable();
+}
+
 /* ---- new code ---- */
 
 static bool give_up_targets(struct rut_session *s);
@@ -110,7 +119,7 @@ static bool give_up_targets(struct rut_session *s);
 /* The look through the heap may have come first. Where it cannot be seen: no. */
 static bool has_hook(const struct rut_session *s, VALUE iseq, int kind)
 {
-	return rut_hooks_listed() && rut_file_hooks_on(s, iseq, kind == RUT_REC_METHOD) > 0;
+	return rut_hooklist_known() && rut_hooklist_count(s, iseq, kind == RUT_REC_METHOD) > 0;
 }
 
 struct compiled {
@@ -152,7 +161,7 @@ static void make_children_direct(const struct rut_session *s, VALUE wrapper, VAL
 		VALUE iseq = rut_iseq_of(l.items[i]);
 
 		if (rut_iseq_kind(iseq) == RUT_REC_METHOD)
-			rut_file_make_direct(s, iseq, tp, RUT_REC_FILE);
+			rut_hooklist_make_direct(s, iseq, tp, RUT_REC_FILE);
 		if (depth < 100)
 			make_children_direct(s, l.items[i], tp, depth + 1);
 	}
@@ -205,7 +214,7 @@ static void code_came(struct rut_session *s, VALUE iseq)
 	uint32_t hooks;
 	int failed = 0;
 
-	if (rut_special_p(iseq) || !rut_iseq_ready(iseq) || !rut_methods_path_wanted(s, iseq, NULL))
+	if (rut_special_p(iseq) || !rut_iseq_ready(iseq) || !rut_session_wants_file(s, iseq, NULL))
 		return;
 	c.wrapper = rut_iseq_wrapper(iseq);
 	begin = rut_mono_ns();
@@ -215,16 +224,17 @@ static void code_came(struct rut_session *s, VALUE iseq)
 	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);
-	s->compiled_ns += rut_mono_ns() - begin;
-	s->compiled_hooks += s->table.hdr->instrumented - hooks;
-	if (s->compiled_ns > COMPILED_NS_MAX && s->compiled_ns / HOOK_NS_MAX > s->compiled_hooks) {
+	s->effort.compiled_ns += rut_mono_ns() - begin;
+	s->effort.compiled_hooks += s->table.hdr->instrumented - hooks;
+	if (s->effort.compiled_ns > COMPILED_NS_MAX &&
+	    s->effort.compiled_ns / HOOK_NS_MAX > s->effort.compiled_hooks) {
 		give_up_targets(s);
 		return;
 	}
-	if (!s->rescan) {
-		s->rescan = true;
-		s->rescan_round = 0;
-		s->rescan_at_ns = rut_mono_ns() + 100000000u;
+	if (!s->rescan.due) {
+		s->rescan.due = true;
+		s->rescan.round = 0;
+		s->rescan.at_ns = rut_mono_ns() + 100000000u;
 	}
 }
 
@@ -296,24 +306,24 @@ void rut_methods_on_main(VALUE tp, void *session)
  */
 static bool too_expensive(struct rut_session *s, uint64_t ns)
 {
-	uint64_t left = (uint64_t)(s->todo_count - s->todo_next);
+	uint64_t left = (uint64_t)(s->todo.count - s->todo.next);
 
-	if (s->tried == 0 || ns < s->hook_ns)
-		s->hook_ns = ns;
-	if (++s->tried < HOOKS_TRIED || s->todo_next >= s->todo_count)
+	if (s->effort.tried == 0 || ns < s->effort.hook_ns)
+		s->effort.hook_ns = ns;
+	if (++s->effort.tried < HOOKS_TRIED || s->todo.next >= s->todo.count)
 		return false;
 	/* A hook may be that of many. */
-	return s->hook_ns * left * s->tried / (uint64_t)s->todo_next > HOOKS_NS_MAX;
+	return s->effort.hook_ns * left * s->effort.tried / (uint64_t)s->todo.next > HOOKS_NS_MAX;
 }
 
 static bool give_up_targets(struct rut_session *s)
 {
-	s->todo = rb.qnil;
+	s->todo.codes = rb.qnil;
 	rut_scan_end(s);
 	rut_methods_unhook(s, false, UINT64_MAX);
-	s->drops = 0;
-	s->rescan = false;
-	rut_session_go_global(s);
+	s->dropper.count = 0;
+	s->rescan.due = false;
+	rut_methods_go_global(s);
 	return false;
 }
 
@@ -324,10 +334,10 @@ static bool give_up_targets(struct rut_session *s)
 static long next_of_file(const struct rut_session *s, VALUE *iseqs, long *ret_n)
 {
 	VALUE path = 0, line = 0;
-	long i = s->todo_next, n = 0;
+	long i = s->todo.next, n = 0;
 
-	for (; i < s->todo_defined; i++) {
-		VALUE iseq = rb.rb_ary_entry(s->todo, i);
+	for (; i < s->todo.defined; i++) {
+		VALUE iseq = rb.rb_ary_entry(s->todo.codes, i);
 
 		if (rut_iseq_kind(iseq) != RUT_REC_METHOD)
 			break;
@@ -339,11 +349,11 @@ static long next_of_file(const struct rut_session *s, VALUE *iseqs, long *ret_n)
 			break;
 		path = rb.rb_profile_frame_path(iseq);
 		line = rb.rb_profile_frame_first_lineno(iseq);
-		if (!rut_file_hooks_on(s, iseq, true))
+		if (!rut_hooklist_count(s, iseq, true))
 			iseqs[n++] = iseq;
 	}
 	*ret_n = n;
-	return i - s->todo_next;
+	return i - s->todo.next;
 }
 
 /* Sets the next hook, or passes over what needs none: then false. */
@@ -356,18 +366,18 @@ static bool hook_next(struct rut_session *s)
 		long n, places = next_of_file(s, iseqs, &n);
 
 		if (places && (n == 0 || (n > 1 && rut_file_hook(s, iseqs, n)))) {
-			s->todo_next += places;
+			s->todo.next += places;
 			return n > 0;
 		}
 	}
-	iseq = rb.rb_ary_entry(s->todo, s->todo_next++);
+	iseq = rb.rb_ary_entry(s->todo.codes, s->todo.next++);
 	kind = rut_iseq_kind(iseq);
-	if (kind == RUT_REC_METHOD && s->by_file && rut_file_hooks_on(s, iseq, true))
+	if (kind == RUT_REC_METHOD && s->by_file && rut_hooklist_count(s, iseq, true))
 		return false;
 	if (kind == RUT_REC_BLOCK && s->by_file && has_hook(s, iseq, kind))
 		return false;
 	if (kind != RUT_REC_METHOD &&
-	    (kind != RUT_REC_BLOCK || (!s->todo_blocks && s->todo_next <= s->todo_defined)))
+	    (kind != RUT_REC_BLOCK || (!s->todo.blocks && s->todo.next <= s->todo.defined)))
 		return false;
 	rut_target_hook(s, rut_iseq_wrapper(iseq), iseq, kind, 1);
 	return true;
@@ -379,19 +389,19 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 
 	if (rut_scan_work(s, deadline_ns))
 		return true;
-	if (s->todo == rb.qnil || s->todo == 0)
+	if (s->todo.codes == rb.qnil || s->todo.codes == 0)
 		return false;
-	while (rb.rb_ary_entry(s->todo, s->todo_next) != rb.qnil) {
+	while (rb.rb_ary_entry(s->todo.codes, s->todo.next) != rb.qnil) {
 		bool hooked = hook_next(s);
 
 		now = rut_mono_ns();
-		if (hooked && s->tried < HOOKS_TRIED && too_expensive(s, now - begin))
+		if (hooked && s->effort.tried < HOOKS_TRIED && too_expensive(s, now - begin))
 			return give_up_targets(s);
 		begin = now;
 		if (now > deadline_ns)
 			return true;
 	}
-	s->todo = rb.qnil;
+	s->todo.codes = rb.qnil;
 	s->table.hdr->scans++;
 	return false;
 }
@@ -401,9 +411,9 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 static bool is_to_unhook(VALUE v, void *session)
 {
 	const struct rut_session *s = session;
-	const struct rut_rec *r = rut_type(v) == RUT_T_DATA ? rut_target_rec(s, v) : NULL;
+	const struct rut_rec *r = rut_type(v) == RUT_T_DATA ? rut_hooklist_rec(s, v) : NULL;
 
-	return r && (!s->unhook_only_drops || r->drop);
+	return r && (!s->dropper.only_drops || r->drop);
 }
 
 struct unhook {
@@ -415,18 +425,18 @@ struct unhook {
 static VALUE unhook_body(VALUE arg)
 {
 	struct unhook *u = (struct unhook *)arg;
-	struct rut_walk *w = &u->s->unhook;
+	struct rut_walk *w = &u->s->dropper.walk;
 	enum rut_walk_state state = RUT_WALK_MOVED;
 
-	if (w->found && !u->s->unhook_found)
+	if (w->found && !u->s->dropper.found)
 		state = rut_walk_step(w, is_to_unhook, u->s, u->deadline_ns);
 	else if (w->found && !rut_walk_moved(w))
 		state = RUT_WALK_DONE;
 	if (state == RUT_WALK_MOVED) {
 		rut_walk_end(w);
 		rut_walk_begin(w);
-		u->s->unhook_found = false;
-		u->s->unhook_pos = 0;
+		u->s->dropper.found = false;
+		u->s->dropper.pos = 0;
 	}
 	u->more = state != RUT_WALK_DONE;
 	return rb.qnil;
@@ -439,10 +449,10 @@ bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadlin
 	int failed = 0;
 	VALUE tp;
 
-	if (s->unhook.found && s->unhook_only_drops && !only_drops)
-		rut_walk_end(&s->unhook);
-	if (!s->unhook.found)
-		s->unhook_only_drops = only_drops;
+	if (s->dropper.walk.found && s->dropper.only_drops && !only_drops)
+		rut_walk_end(&s->dropper.walk);
+	if (!s->dropper.walk.found)
+		s->dropper.only_drops = only_drops;
 	do {
 		rb.rb_protect(unhook_body, (VALUE)&u, &failed);
 		if (failed)
@@ -450,14 +460,14 @@ bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadlin
 	} while (deadline_ns == UINT64_MAX && (u.more || failed));
 	if (u.more || failed)
 		return true;
-	s->unhook_found = true;
-	while ((tp = rut_walk_next(&s->unhook, &s->unhook_pos))) {
+	s->dropper.found = true;
+	while ((tp = rut_walk_next(&s->dropper.walk, &s->dropper.pos))) {
 		rut_target_unhook(s, tp);
 		if (rut_mono_ns() > deadline_ns)
 			return true;
 	}
-	rut_walk_end(&s->unhook);
-	s->unhook_found = false;
-	s->unhook_pos = 0;
+	rut_walk_end(&s->dropper.walk);
+	s->dropper.found = false;
+	s->dropper.pos = 0;
 	return false;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "named.h"
 
+#include "core.h"
 #include "iseq.h"
-#include "session.h"
+#include "names.h"
 
 #include <string.h>
 
@@ -83,7 +84,7 @@ void rut_named_row(struct rut_session *s, VALUE entry)
 		return;
 	iseq = rut_named_code(entry);
 	if (!method || rut_special_p(ment[MENT_OWNER]) || !rut_iseq_ready(iseq) ||
-	    !rut_methods_path_wanted(s, iseq, &path))
+	    !rut_session_wants_file(s, iseq, &path))
 		return;
 	rut_class_name(ment[MENT_OWNER], name, sizeof(name), &singleton);
 	class_str = rut_table_str(t, name, strlen(name));

@@ -4,7 +4,7 @@
  * that overrides name, to_s or inspect is never asked. Nothing is allocated, so that this may be
  * called while Ruby makes an object.
  */
-#include "session.h"
+#include "names.h"
 
 #include <string.h>
 

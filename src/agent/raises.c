@@ -5,7 +5,10 @@
  * The message is what the exception was made with, when that is a String: a method `message` of the
  * application is not called.
  */
-#include "session.h"
+#include "raises.h"
+
+#include "names.h"
+#include "site.h"
 
 #include <string.h>
 
@@ -48,8 +51,7 @@ void rut_raises_on_raise(VALUE tp, void *session)
 	if (!rut_single_ractor())
 		s->table.hdr->ractors |= RUT_RACTORS_UNSEEN;
 	path = rut_source_location(&line);
-	if (!path || rut_special_p(exc) ||
-	    !rut_place_wanted(s, path, cfp ? cfp[RUT_FRAME_ISEQ] : 0))
+	if (!path || rut_special_p(exc) || !rut_site_wanted(s, path, cfp ? cfp[RUT_FRAME_ISEQ] : 0))
 		return;
 	rut_class_name(rb.rb_obj_class(exc), name, sizeof(name), &singleton);
 	if (!rut_filter_name(&s->filter, name, false, NULL))

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rb.h"
 
-#include "gvl.h"
-#include "life.h"
+#include "counter.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -158,7 +157,6 @@ const char *rut_rb_init(void)
 	rb.enable_args = rb.rb_hash_new();
 	rb.rb_gc_register_address(&rb.enable_args);
 	rb.rb_gc_register_address(&rb.c_tracepoint);
-	rut_gvl_watch_end();
 	rb.target = rb.abi->target_hooks && rb.rb_iseqw_new;
 	gcs = rut_counter_of(rb.rb_gc_count);
 	if (gcs)
@@ -198,4 +196,14 @@ void rut_gc_time_find(void)
 	rb.rb_protect(find_body, 0, &failed);
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);
+}
+
+VALUE rut_ask(VALUE obj, const char *name)
+{
+	ID id = rb.rb_intern(name);
+
+	if (!rb.rb_method_basic_definition_p ||
+	    !rb.rb_method_basic_definition_p(rut_klass(obj), id))
+		return rb.qnil;
+	return rb.rb_funcallv(obj, id, 0, NULL);
 }

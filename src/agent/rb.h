@@ -24,6 +24,7 @@ typedef uintptr_t ID;
 /* For variables: then the compiler knows that they are in here, and takes no detour to them. */
 #define RUT_HIDDEN __attribute__((visibility("hidden")))
 
+#define RUT_INLINE	inline __attribute__((always_inline))
 #define RUT_LIKELY(x)	__builtin_expect(!!(x), 1)
 #define RUT_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define RUT_COLD	__attribute__((noinline, cold))
@@ -202,6 +203,13 @@ struct rut_rb {
 
 extern struct rut_rb rb RUT_HIDDEN;
 
+/* Epochs of life.h: a number that goes up, four times, and which of the three it is. */
+enum rut_life_kind {
+	RUT_LIFE_OLD = 1,
+	RUT_LIFE_YOUNG = 2,
+	RUT_LIFE_MARKING = 3, /* `young` with another kind */
+};
+
 /* What every hook looks at, in one line of the cache. */
 extern struct rut_hot {
 	/* Ruby's count of GCs; when that is not to be found, a number that it never is. */
@@ -326,8 +334,8 @@ void rut_ractors_many(void);
  */
 void rut_gc_time_find(void);
 
-/* counter.c: where this function has the number that it returns; NULL: not known. */
-const size_t *rut_counter_of(size_t (*function)(void));
+/* `name` of `obj` by the method that Ruby itself defined, or nil. May raise. */
+VALUE rut_ask(VALUE obj, const char *name);
 
 /* The line of Ruby code that runs, also from within a C method. NULL: none. */
 static inline const char *rut_source_location(int *ret_line)

@@ -2,8 +2,10 @@
 #include "running.h"
 
 #include "clock.h"
-#include "list.h"
-#include "session.h"
+#include "code.h"
+#include "core.h"
+#include "hooklist.h"
+#include "hooks.h"
 #include "stack.h"
 
 #include <string.h>
@@ -141,8 +143,8 @@ static struct rut_variant *variant_at(struct rut_session *s, void *ec, const VAL
 	if (!iseq || (!bmethod && (flags & RUT_FRAME_TYPE) != FRAME_METHOD) ||
 	    rut_imemo(iseq) != RUT_IMEMO_ISEQ)
 		return NULL;
-	r = s->global || !rut_hooks_listed() ? rut_code_rec(s, iseq, bmethod)
-					     : rut_file_rec_on(s, iseq, bmethod);
+	r = s->global || !rut_hooklist_known() ? rut_code_rec(s, iseq, bmethod)
+					       : rut_hooklist_rec_on(s, iseq, bmethod);
 	arg.ta.event = bmethod ? RUT_EVENT_B_CALL : RUT_EVENT_CALL;
 	arg.ta.ec = ec;
 	arg.ta.cfp = cfp;
@@ -252,11 +254,11 @@ void rut_running_seed(struct rut_session *s)
 	bool known = false;
 	int failed = 0;
 
-	s->seeded = rut_ticks();
+	s->time.seeded = rut_ticks();
 	rb.rb_protect(learn_body, (VALUE)&known, &failed);
 	if (!failed && known && !rut_single_ractor())
-		s->seed_own = true;
-	if (!failed && known && !s->seed_own) {
+		s->time.seed_own = rut_running_seed_own;
+	if (!failed && known && !s->time.seed_own) {
 		/* The lists hold addresses that the GC does not see. */
 		was_disabled = rb.rb_gc_disable();
 		rb.rb_protect(seed_body, (VALUE)&l, &failed);
@@ -271,7 +273,7 @@ void rut_running_seed(struct rut_session *s)
 
 void rut_running_seed_own(struct rut_session *s, void *ec, const void *seen)
 {
-	struct look l = {.s = s, .now = s->seeded};
+	struct look l = {.s = s, .now = s->time.seeded};
 
 	seed(&l, ec, 0, seen, false);
 	rut_unmap(l.found, l.cap * sizeof(*l.found));

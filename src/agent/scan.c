@@ -2,9 +2,10 @@
 #include "scan.h"
 
 #include "clock.h"
+#include "hooklist.h"
 #include "iseq.h"
 #include "named.h"
-#include "session.h"
+#include "target.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static bool is_fiber(struct rut_session *s, VALUE v)
 {
 	const void *type;
 
-	if (s->mode != RUT_AGENT_TIME || s->seeded || !rut_typed_data(v, &type))
+	if (s->mode != RUT_AGENT_TIME || s->time.seeded || !rut_typed_data(v, &type))
 		return false;
 	return strcmp(*(const char *const *)type, "fiber") == 0;
 }
@@ -47,7 +48,7 @@ static bool is_of_use(VALUE v, void *session)
 				(s->scan.by_name || s->flags & RUT_AGENT_NAMES)));
 	}
 	return type == RUT_T_DATA &&
-	       ((s->scan.again && !s->by_file && rut_target_rec(s, v)) || is_fiber(s, v));
+	       ((s->scan.again && !s->by_file && rut_hooklist_rec(s, v)) || is_fiber(s, v));
 }
 
 /* ---- what is wanted ---- */
@@ -95,7 +96,7 @@ static bool path_wanted(struct rut_session *s, VALUE iseq, VALUE path)
 
 	if (path != sc->path) {
 		sc->path = path;
-		sc->wanted = rut_methods_path_wanted(s, iseq, NULL);
+		sc->wanted = rut_session_wants_file(s, iseq, NULL);
 	}
 	return sc->wanted;
 }
@@ -187,8 +188,8 @@ void rut_scan_sort(struct rut_session *s)
 
 static void add(struct rut_session *s, VALUE iseq)
 {
-	rb.rb_ary_push(s->todo, iseq);
-	s->todo_count++;
+	rb.rb_ary_push(s->todo.codes, iseq);
+	s->todo.count++;
 }
 
 static int compare(const void *a, const void *b)
@@ -204,8 +205,8 @@ static bool is_done(const struct rut_session *s, VALUE iseq)
 
 	if (s->by_file)
 		return s->scan.again &&
-		       rut_file_hooks_on(s, iseq,
-					 rb.rb_iseq_type && rut_iseq_kind(iseq) == RUT_REC_METHOD);
+		       rut_hooklist_count(s, iseq,
+					  rb.rb_iseq_type && rut_iseq_kind(iseq) == RUT_REC_METHOD);
 	return done->count && bsearch(&iseq, done->items, done->count, sizeof(VALUE), compare);
 }
 
@@ -214,7 +215,7 @@ static bool kind_wanted(const struct rut_session *s, VALUE iseq)
 {
 	int kind = rb.rb_iseq_type ? rut_iseq_kind(iseq) : RUT_REC_METHOD;
 
-	return kind == RUT_REC_METHOD || (kind == RUT_REC_BLOCK && s->todo_blocks);
+	return kind == RUT_REC_METHOD || (kind == RUT_REC_BLOCK && s->todo.blocks);
 }
 
 static void list_code(struct rut_session *s, VALUE iseq)
@@ -241,9 +242,9 @@ static void list_unknown(struct rut_session *s)
 {
 	struct rut_scan *sc = &s->scan;
 
-	if (s->todo_defined >= 0)
+	if (s->todo.defined >= 0)
 		return;
-	s->todo_defined = s->todo_count;
+	s->todo.defined = s->todo.count;
 	for (size_t i = 0; i < sc->unknown.count; i++)
 		add(s, sc->unknown.items[i]);
 }
@@ -266,7 +267,7 @@ static void list_key(struct rut_session *s, const struct rut_scan_key *key)
 		break;
 	case KEY_BLOCK:
 		list_unknown(s);
-		if (!s->todo_blocks && (key == sc->keys || key[-1].a != key->a) &&
+		if (!s->todo.blocks && (key == sc->keys || key[-1].a != key->a) &&
 		    !is_done(s, key->a))
 			add(s, key->a);
 		break;
@@ -277,12 +278,12 @@ static bool fill_list(struct rut_session *s, uint64_t deadline_ns)
 {
 	struct rut_scan *sc = &s->scan;
 
-	if (s->todo == rb.qnil) {
+	if (s->todo.codes == rb.qnil) {
 		/* Hidden: nothing of Ruby's inside must be seen by the program. */
-		s->todo = rb.rb_obj_hide(rb.rb_ary_new());
-		s->todo_next = s->todo_count = 0;
-		s->todo_defined = -1;
-		s->todo_blocks = !sc->again && sc->codes <= BLOCKS_MAX;
+		s->todo.codes = rb.rb_obj_hide(rb.rb_ary_new());
+		s->todo.next = s->todo.count = 0;
+		s->todo.defined = -1;
+		s->todo.blocks = !sc->again && sc->codes <= BLOCKS_MAX;
 	}
 	while (sc->next < sc->count) {
 		list_key(s, &sc->keys[sc->next++]);
@@ -308,7 +309,7 @@ static void forget(struct rut_scan *sc)
 void rut_scan_begin(struct rut_session *s, bool again)
 {
 	forget(&s->scan);
-	s->todo = rb.qnil;
+	s->todo.codes = rb.qnil;
 	s->scan.again = again;
 	s->scan.by_name = s->by_file && s->filter.has_names;
 	rut_walk_begin(&s->scan.walk);

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "session.h"
 
+#include "alloc.h"
+#include "ccall.h"
 #include "clock.h"
-#include "iseq.h"
-#include "list.h"
+#include "code.h"
+#include "files.h"
+#include "methods.h"
+#include "raises.h"
 #include "running.h"
+#include "scan.h"
+#include "site.h"
 #include "stack.h"
+#include "stacks.h"
+#include "trace.h"
+#include "variant.h"
 #include "write_record.h"
 
 #include <errno.h>
@@ -28,17 +37,17 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	s->slot = slot;
 	s->mode = slot->mode;
 	s->flags = slot->flags;
-	s->slow_ns = slot->slow_ns;
+	s->trace.slow_ns = slot->slow_ns;
 	slot->config[RUT_AGENT_CONFIG - 1] = slot->config[RUT_AGENT_CONFIG - 2] = 0;
 	rut_filter_init(&s->filter, slot->config);
 	r = rut_table_init(&s->table, extra_bytes(s));
 	if (r < 0)
 		return r;
 	if (s->mode == RUT_AGENT_TIME && s->table.hdr->extra_bytes)
-		s->buckets = s->table.extra;
+		s->time.buckets = s->table.extra;
 	s->used = true;
 	rut_codes_init(&s->codes);
-	s->ring_fd = -1;
+	s->events.fd = -1;
 	r = rut_variants_init(s);
 	if (r < 0) {
 		rut_session_fini(s);
@@ -53,12 +62,12 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	}
 	if (s->mode == RUT_AGENT_TIME)
 		rut_stack_describe(s, &s->table.hdr->stacks);
-	slot->ring_ino = s->ring_ino;
-	slot->ring_fd = s->ring_fd;
+	slot->ring_ino = s->events.ino;
+	slot->ring_fd = s->events.fd;
 	slot->table_fd = s->table.fd;
 	slot->table_ino = s->table.ino;
 	slot->member = s->table.member;
-	slot->ring_member = s->ring_member;
+	slot->ring_member = s->events.member;
 	return 0;
 }
 
@@ -67,6 +76,8 @@ void rut_session_fini(struct rut_session *s)
 	unsigned index = s->index;
 
 	rut_stack_fini(s);
+	rut_codes_fini(&s->codes);
+	rut_recs_fini(&s->recs);
 	rut_sites_fini(s);
 	if (s->used)
 		rut_variants_fini(s);
@@ -83,109 +94,13 @@ void rut_session_fini(struct rut_session *s)
 	s->index = index;
 }
 
-void *rut_session_alloc(struct rut_session *s, size_t bytes)
-{
-	struct rut_arena *a;
-	void *p = NULL;
-
-	bytes = (bytes + 63) & ~63ul; /* lines of the cache */
-	rut_lock(&s->arena_lock);
-	a = s->arena;
-	if (!a || a->used + bytes > RUT_ARENA) {
-		a = rut_map(RUT_ARENA);
-		if (a) {
-			a->next = s->arena;
-			a->used = (sizeof(*a) + 63) & ~63ul;
-			s->arena = a;
-		}
-	}
-	if (a) {
-		p = (char *)a + a->used;
-		a->used += bytes;
-	}
-	rut_unlock(&s->arena_lock);
-	return p;
-}
-
 #define DROP_WAIT_NS	 300000000ull
 #define DROP_WAIT_MAX_NS 20000000000ull
-
-bool rut_session_owns(const struct rut_session *s, const void *p)
-{
-	for (const struct rut_arena *a = s->arena; a; a = a->next)
-		if ((uintptr_t)p - (uintptr_t)a < RUT_ARENA)
-			return true;
-	return false;
-}
-
-void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
-{
-	VALUE *tp = &s->tps[s->tp_count++];
-
-	*tp = rb.rb_tracepoint_new(0, events, fn, s);
-	rb.rb_gc_register_address(tp);
-	rb.rb_tracepoint_enable(*tp);
-}
-
-void rut_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn)
-{
-	s->raws[s->raw_count++] = fn;
-	rb.rb_add_event_hook2(fn, events, (VALUE)s->index << 1 | 1, RUT_HOOK_RAW);
-}
-
-void rut_session_raw_off(struct rut_session *s)
-{
-	while (s->raw_count)
-		rb.rb_remove_event_hook_with_data(s->raws[--s->raw_count],
-						  (VALUE)s->index << 1 | 1);
-}
-
-bool rut_session_counts_calls(const struct rut_session *s)
-{
-	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME ||
-	       s->mode == RUT_AGENT_TRACE ||
-	       (s->mode == RUT_AGENT_RECORD &&
-		s->flags & (RUT_AGENT_KIND(RUT_KIND_CALL) | RUT_AGENT_KIND(RUT_KIND_RETURN)));
-}
-
-bool rut_session_wants_returns(const struct rut_session *s)
-{
-	return s->mode == RUT_AGENT_TIME || s->tracks ||
-	       (s->mode == RUT_AGENT_RECORD && s->flags & RUT_AGENT_KIND(RUT_KIND_RETURN));
-}
 
 static bool counts_objects(const struct rut_session *s)
 {
 	return !rut_session_counts_calls(s) && s->mode != RUT_AGENT_RECORD &&
 	       s->mode != RUT_AGENT_RAISES;
-}
-
-/* Ruby keeps global hooks for each ractor: ours are the main one's (docs/ruby.md). */
-void rut_session_ractors(struct rut_session *s)
-{
-	if (s->used && (s->global || s->flags & RUT_AGENT_C_CALLS || rb.abi->hooks_by_ractor ||
-			!rut_session_counts_calls(s)))
-		s->table.hdr->ractors |= RUT_RACTORS_UNSEEN;
-}
-
-void rut_session_go_global(struct rut_session *s)
-{
-	bool follow = rut_session_wants_returns(s);
-	struct rut_list half_made = {0};
-	VALUE was_disabled;
-
-	s->global = true;
-	if (!rb.abi->trips_over_half_made) {
-		rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0),
-			       rut_on_any_call);
-		return;
-	}
-	was_disabled = rb.rb_gc_disable();
-	rut_iseq_spare_half_made(&half_made, true);
-	rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0), rut_on_any_call);
-	rut_iseq_spare_half_made(&half_made, false);
-	if (was_disabled != rb.qtrue)
-		rb.rb_gc_enable();
 }
 
 static VALUE hook_body(VALUE arg)
@@ -194,13 +109,13 @@ static VALUE hook_body(VALUE arg)
 	bool follow = rut_session_wants_returns(s);
 
 	s->hooked = true;
-	s->todo = rb.qnil;
-	rb.rb_gc_register_address(&s->todo);
+	s->todo.codes = rb.qnil;
+	rb.rb_gc_register_address(&s->todo.codes);
 	s->fibers = rb.rb_obj_hide(rb.rb_ary_new());
 	rb.rb_gc_register_address(&s->fibers);
-	s->drop_wait_ns = DROP_WAIT_NS;
-	s->drop_at_ns = rut_mono_ns() + DROP_WAIT_NS;
-	rut_watch_ractors(s);
+	s->dropper.wait_ns = DROP_WAIT_NS;
+	s->dropper.at_ns = rut_mono_ns() + DROP_WAIT_NS;
+	rut_methods_watch_ractors(s);
 	if (s->flags & RUT_AGENT_STACKS) {
 		rut_stacks_write(s);
 		return rb.qnil;
@@ -211,8 +126,8 @@ static VALUE hook_body(VALUE arg)
 	}
 	if (counts_objects(s)) {
 		if (rb.abi->slot_sizes)
-			rut_slots_scan(&s->slots);
-		rut_session_raw(s, RUT_EVENT_NEWOBJ, rut_on_newobj);
+			rut_alloc_scan_slots(&s->slots);
+		rut_session_raw(s, RUT_EVENT_NEWOBJ, rut_alloc_on_newobj);
 		return rb.qnil;
 	}
 	if (s->mode == RUT_AGENT_RAISES)
@@ -225,7 +140,7 @@ static VALUE hook_body(VALUE arg)
 	if (s->mode == RUT_AGENT_RECORD)
 		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
 	if (s->flags & RUT_AGENT_C_CALLS && s->mode == RUT_AGENT_RECORD)
-		rut_session_raw(s, RUT_EVENT_C_CALL | RUT_EVENT_C_RETURN, rut_on_c_call);
+		rut_session_raw(s, RUT_EVENT_C_CALL | RUT_EVENT_C_RETURN, rut_ccall_on_event);
 	if (!rut_session_counts_calls(s))
 		return rb.qnil;
 	if (rb.target)
@@ -243,10 +158,10 @@ static VALUE hook_body(VALUE arg)
 	if (rb.target)
 		rut_scan_begin(s, false);
 	else
-		rut_session_go_global(s);
+		rut_methods_go_global(s);
 	if (s->flags & RUT_AGENT_C_CALLS && s->mode != RUT_AGENT_RECORD)
 		rut_session_raw(s, RUT_EVENT_C_CALL | (follow ? RUT_EVENT_C_RETURN : 0),
-				rut_on_c_call);
+				rut_ccall_on_event);
 	return rb.qnil;
 }
 
@@ -267,22 +182,22 @@ const char *rut_session_hook(struct rut_session *s)
 /* Takes hooks away that turned out to be of no use. Returns true while some of them are left. */
 static bool drop(struct rut_session *s, uint64_t deadline_ns)
 {
-	if (!s->unhook.found) {
+	if (!s->dropper.walk.found) {
 		if (!rut_session_drops_due(s))
 			return false;
-		__atomic_store_n(&s->drops, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->dropper.count, 0, __ATOMIC_RELAXED);
 	}
 	if (rut_methods_unhook(s, true, deadline_ns))
 		return true;
-	s->drop_at_ns = rut_mono_ns() + s->drop_wait_ns;
-	if (s->drop_wait_ns < DROP_WAIT_MAX_NS)
-		s->drop_wait_ns *= 2;
+	s->dropper.at_ns = rut_mono_ns() + s->dropper.wait_ns;
+	if (s->dropper.wait_ns < DROP_WAIT_MAX_NS)
+		s->dropper.wait_ns *= 2;
 	return false;
 }
 
 bool rut_session_drops_due(const struct rut_session *s)
 {
-	return s->drops && rut_mono_ns() >= s->drop_at_ns;
+	return s->dropper.count && rut_mono_ns() >= s->dropper.at_ns;
 }
 
 static bool work(struct rut_session *s, uint64_t deadline_ns)
@@ -297,18 +212,18 @@ static bool work(struct rut_session *s, uint64_t deadline_ns)
 	if (s->busy)
 		return true;
 	if (s->slots.stale)
-		rut_slots_scan(&s->slots);
+		rut_alloc_scan_slots(&s->slots);
 	if (!rut_session_counts_calls(s) || s->global)
 		return false;
 	dropping = s->scan.phase == RUT_SCAN_OFF && drop(s, deadline_ns);
 	more = rut_methods_work(s, deadline_ns);
-	if (!more && s->rescan && rut_mono_ns() >= s->rescan_at_ns) {
+	if (!more && s->rescan.due && rut_mono_ns() >= s->rescan.at_ns) {
 		rut_scan_begin(s, true);
 		more = true;
-		if (s->rescan_round < 3)
-			s->rescan_at_ns = rut_mono_ns() + again_ms[s->rescan_round++] * 1000000ull;
+		if (s->rescan.round < 3)
+			s->rescan.at_ns = rut_mono_ns() + again_ms[s->rescan.round++] * 1000000ull;
 		else
-			s->rescan = false;
+			s->rescan.due = false;
 	}
 	return more || dropping;
 }
@@ -319,12 +234,12 @@ static void watch_gc(struct rut_session *s)
 	const uint64_t *old = rut_hot.gc_ns;
 
 	rut_gc_time_find();
-	if (s->gc_row && rut_hot.gc_ns == old)
+	if (s->time.gc_row && rut_hot.gc_ns == old)
 		return;
-	s->gc_ns_seen = *rut_hot.gc_ns;
-	s->gcs_seen = rb.rb_gc_count();
-	if (!s->gc_row && !s->filter.has_names)
-		s->gc_row = rut_table_row(
+	s->time.gc_ns_seen = *rut_hot.gc_ns;
+	s->time.gcs_seen = rb.rb_gc_count();
+	if (!s->time.gc_row && !s->filter.has_names)
+		s->time.gc_row = rut_table_row(
 			&s->table, 0, 0, 0,
 			rut_table_str(&s->table, RUT_GC_ROW, sizeof(RUT_GC_ROW) - 1), 0);
 }
@@ -355,10 +270,10 @@ bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
 	if (failed) { /* no memory: what is not hooked by now stays so */
 		rb.rb_set_errinfo(rb.qnil);
 		rut_scan_end(s);
-		s->todo = rb.qnil;
+		s->todo.codes = rb.qnil;
 	}
 	more = w.more && !failed;
-	if (!more && s->mode == RUT_AGENT_TIME && !s->seeded)
+	if (!more && s->mode == RUT_AGENT_TIME && !s->time.seeded)
 		rut_running_seed(s);
 	return more;
 }
@@ -394,7 +309,7 @@ bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns)
 	if (!(s->flags & RUT_AGENT_STACKS) && rut_methods_unhook(s, false, deadline_ns))
 		return true;
 	rut_scan_end(s);
-	rb.rb_gc_unregister_address(&s->todo);
+	rb.rb_gc_unregister_address(&s->todo.codes);
 	rb.rb_gc_unregister_address(&s->fibers);
 	s->hooked = false;
 	return false;

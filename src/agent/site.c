@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "site.h"
 
-#include "session.h"
+#include "names.h"
+#include "variant.h"
 
 #include <string.h>
 
@@ -46,13 +47,13 @@ static bool grow(struct rut_sites *sites)
 	return true;
 }
 
-bool rut_place_wanted(struct rut_session *s, const char *path, VALUE iseq)
+bool rut_site_wanted(struct rut_session *s, const char *path, VALUE iseq)
 {
 	const struct rut_path as_shown = {.s = {path, ""}, .len = {path ? strlen(path) : 0, 0}};
 
 	if (!path)
 		return true;
-	return iseq ? rut_methods_path_wanted(s, iseq, NULL)
+	return iseq ? rut_session_wants_file(s, iseq, NULL)
 		    : rut_filter_path(&s->filter, &as_shown);
 }
 
@@ -69,7 +70,7 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 
 	rut_class_name(klass, name, sizeof(name), &singleton);
 	wanted = rut_filter_name(&s->filter, name, singleton, method) &&
-		 rut_place_wanted(s, path, iseq);
+		 rut_site_wanted(s, path, iseq);
 	if (wanted) {
 		bool by_line = mid || s->mode != RUT_AGENT_OBJECTS_TOTAL;
 
@@ -152,8 +153,6 @@ const struct rut_site *rut_site(struct rut_session *s, const struct rut_trace_ar
 
 void rut_sites_fini(struct rut_session *s)
 {
-	rut_codes_fini(&s->codes);
-	rut_recs_fini(&s->recs);
 	if (s->sites.slots)
 		rut_unmap(s->sites.slots, (s->sites.mask + 1ul) * sizeof(*s->sites.slots));
 	if (s->slots.pages)

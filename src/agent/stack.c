@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "stack.h"
 
-#include "hot.h"
-#include "running.h"
+#include "clock.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -131,8 +130,8 @@ static RUT_COLD struct rut_stack *stack_look(struct rut_session *s, void *ec, co
 {
 	struct rut_stack *st;
 
-	if (s->seed_own && !stack_find(s, ec, false))
-		rut_running_seed_own(s, ec, seen);
+	if (s->time.seed_own && !stack_find(s, ec, false))
+		s->time.seed_own(s, ec, seen);
 	st = stack_find(s, ec, true);
 	if (st && threads_move())
 		st->thread = rb.rb_thread_current();
@@ -204,25 +203,25 @@ static bool is_outermost(struct rut_stack *st, struct rut_variant *v)
 static RUT_COLD void note_gc(struct rut_session *s, struct rut_stack *st)
 {
 	const struct rut_agent_table *t = s->table.hdr;
-	uint64_t ns = *rut_hot.gc_ns - s->gc_ns_seen, mono = rut_mono_ns() - t->mono0_ns;
+	uint64_t ns = *rut_hot.gc_ns - s->time.gc_ns_seen, mono = rut_mono_ns() - t->mono0_ns;
 	uint64_t ticks = ns, gcs = rb.rb_gc_count();
 
 	if (rut_clock_is_tsc && mono)
 		ticks = (uint64_t)((double)ns * (double)(rut_ticks() - t->tick0) / (double)mono);
 	if (st->count)
 		st->frames[st->count - 1].inner += ticks;
-	if (s->gc_row) {
-		rut_add(&s->gc_row->count, gcs - s->gcs_seen);
-		rut_add(&s->gc_row->total, ticks);
-		rut_add(&s->gc_row->self, ticks);
-		if (s->gc_row->epoch != t->reset_epoch)
-			s->gc_row->max = 0;
-		s->gc_row->epoch = t->reset_epoch;
-		if (ticks > s->gc_row->max)
-			s->gc_row->max = ticks;
+	if (s->time.gc_row) {
+		rut_add(&s->time.gc_row->count, gcs - s->time.gcs_seen);
+		rut_add(&s->time.gc_row->total, ticks);
+		rut_add(&s->time.gc_row->self, ticks);
+		if (s->time.gc_row->epoch != t->reset_epoch)
+			s->time.gc_row->max = 0;
+		s->time.gc_row->epoch = t->reset_epoch;
+		if (ticks > s->time.gc_row->max)
+			s->time.gc_row->max = ticks;
 	}
-	s->gc_ns_seen += ns;
-	s->gcs_seen = gcs;
+	s->time.gc_ns_seen += ns;
+	s->time.gcs_seen = gcs;
 }
 
 /* Ruby's number is found after its first GC. */
@@ -230,19 +229,19 @@ static RUT_COLD void find_gc_time(struct rut_session *s)
 {
 	const uint64_t *old = rut_hot.gc_ns;
 
-	s->gcs_seen = *rut_hot.gcs;
+	s->time.gcs_seen = *rut_hot.gcs;
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
 	rut_gc_time_find();
 	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
 	if (rut_hot.gc_ns != old)
-		s->gc_ns_seen = *rut_hot.gc_ns;
+		s->time.gc_ns_seen = *rut_hot.gc_ns;
 }
 
 static inline void look_for_gc(struct rut_session *s, struct rut_stack *st)
 {
-	if (RUT_UNLIKELY(!*rut_hot.gc_ns && *rut_hot.gcs != s->gcs_seen))
+	if (RUT_UNLIKELY(!*rut_hot.gc_ns && *rut_hot.gcs != s->time.gcs_seen))
 		find_gc_time(s);
-	if (RUT_UNLIKELY(*rut_hot.gc_ns != s->gc_ns_seen) && rut_single_ractor())
+	if (RUT_UNLIKELY(*rut_hot.gc_ns != s->time.gc_ns_seen) && rut_single_ractor())
 		note_gc(s, st);
 }
 
@@ -392,8 +391,8 @@ void rut_stack_on_switch(VALUE tp, void *session)
 
 	if (threads_move()) {
 		left = stack_of_thread(s, ta->ec);
-	} else if (s->seeded && rut_stack_cache.session[s->index] != s->seeded) {
-		rut_stack_cache.session[s->index] = s->seeded;
+	} else if (s->time.seeded && rut_stack_cache.session[s->index] != s->time.seeded) {
+		rut_stack_cache.session[s->index] = s->time.seeded;
 		if (!left || left->s != s)
 			left = stack_at_attach(s);
 	}
@@ -426,8 +425,8 @@ void rut_stack_on_thread_end(VALUE tp, void *session)
 		stack_release(st);
 	rut_stack_cache.stack[s->index] = NULL;
 	/* Another thread may get both addresses: its records are not this one's. */
-	if (s->whose.ec == ta->ec)
-		s->whose.ec = NULL;
+	if (s->record.whose.ec == ta->ec)
+		s->record.whose.ec = NULL;
 }
 
 void rut_stack_describe(const struct rut_session *s, struct rut_agent_stacks *ret)

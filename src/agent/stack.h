@@ -9,11 +9,7 @@
 #ifndef RUT_AGENT_STACK_H
 #define RUT_AGENT_STACK_H
 
-#include "abi.h"
-#include "rb.h"
-
-struct rut_session;
-struct rut_variant;
+#include "core.h"
 
 struct rut_frame {
 	const void *cfp;
@@ -82,5 +78,67 @@ void rut_stack_end(struct rut_session *s);
 
 /* Forgets every stack of a session; no hook of it may run any more. */
 void rut_stack_fini(struct rut_session *s);
+
+/* The stack of this fiber, when it was the last one that this native thread asked for. */
+static RUT_INLINE struct rut_stack *rut_hot_stack(unsigned index, const void *ec)
+{
+	struct rut_stack *st = rut_stack_cache.stack[index];
+
+	return RUT_LIKELY(st && st->ec == ec) ? st : NULL;
+}
+
+/* A call of this method, which is not the only one under way, ends on this stack. */
+static inline void rut_variant_leave(struct rut_variant *v, const struct rut_stack *st)
+{
+	if (v->active)
+		v->active--;
+	if (v->stack == st && v->depth)
+		v->depth--;
+}
+
+/* Ten times as far as the row's. */
+static RUT_INLINE void rut_hot_bucket(const struct rut_session *s, const struct rut_agent_row *row,
+				      uint64_t ticks)
+{
+	size_t at = (size_t)((const char *)row - (const char *)s->table.rows) * 10;
+	uint32_t *n =
+		&((struct rut_agent_buckets *)(s->time.buckets + at))->calls[rut_bucket(ticks)];
+
+	if (RUT_LIKELY(rut_single_ractor()))
+		(*n)++;
+	else
+		__atomic_fetch_add(n, 1, __ATOMIC_RELAXED);
+}
+
+/* The call of the innermost frame ends. `single`: one ractor runs. */
+static RUT_INLINE void rut_hot_end_call(const struct rut_session *s, struct rut_stack *st,
+					struct rut_frame *f, uint64_t now, bool single)
+{
+	struct rut_variant *v = f->v;
+	struct rut_agent_row *row = v->row;
+	uint64_t ticks = RUT_LIKELY(now > f->begin) ? now - f->begin : 0;
+	uint64_t self = ticks > f->inner ? ticks - f->inner : 0;
+	uint32_t epoch = s->table.hdr->reset_epoch;
+
+	/* It is on the stack or in the row, never both. */
+	__atomic_store_n(&st->count, st->count - 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	if (RUT_LIKELY(v->active == 1))
+		v->active = 0;
+	else
+		rut_variant_leave(v, st);
+	if (RUT_LIKELY(f->outermost))
+		rut_add_in(&row->total, ticks, single);
+	rut_add_in(&row->self, self, single);
+	if (RUT_UNLIKELY(row->epoch != epoch)) {
+		row->epoch = epoch;
+		row->max = 0;
+	}
+	if (RUT_UNLIKELY(ticks > row->max))
+		row->max = ticks;
+	f[-1].inner += ticks; /* of its caller, or of nobody */
+	if (RUT_UNLIKELY(s->time.buckets != NULL))
+		rut_hot_bucket(s, row, ticks);
+}
 
 #endif

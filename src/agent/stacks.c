@@ -4,9 +4,12 @@
  * ring once. Methods of Thread that the application has defined anew are not called: then there is
  * no answer to that question.
  */
+#include "stacks.h"
+
 #include "event.h"
+#include "names.h"
 #include "running.h"
-#include "session.h"
+#include "trace.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,16 +17,6 @@
 
 #define THREADS_MAX 4096
 #define NAME_BYTES  160
-
-VALUE rut_ask(VALUE obj, const char *name)
-{
-	ID id = rb.rb_intern(name);
-
-	if (!rb.rb_method_basic_definition_p ||
-	    !rb.rb_method_basic_definition_p(rut_klass(obj), id))
-		return rb.qnil;
-	return rb.rb_funcallv(obj, id, 0, NULL);
-}
 
 static uint32_t intern(struct rut_session *s, VALUE str)
 {

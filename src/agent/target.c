@@ -3,29 +3,14 @@
  * One hook: a tracepoint that is enabled for some code. Setting it, finding its record again, and
  * taking it away without a trace.
  */
+#include "target.h"
+
+#include "code.h"
+#include "hooklist.h"
+#include "hooks.h"
 #include "iseq.h"
-#include "session.h"
 
 #define HOOK_DELETED 2u /* RUBY_EVENT_HOOK_FLAG_DELETED */
-
-/*
- * The record of a tracepoint of this session, or NULL. Tracepoints of sessions that are over are
- * still in the heap until the next GC, disabled, and their records are gone. Layout of struct
- * rb_tp_t: events and tracing, thread, targets, func, data.
- */
-struct rut_rec *rut_target_rec(const struct rut_session *s, VALUE v)
-{
-	const void *type;
-	const uintptr_t *tp = rut_typed_data(v, &type);
-
-	if (!tp || rut_klass(v) != rb.c_tracepoint || !((const int *)tp)[1])
-		return NULL;
-	for (int i = 2; i < 5; i++)
-		if (rut_hook_is_ours((rut_tp_fn)tp[i]) &&
-		    rut_session_owns(s, (const void *)tp[i + 1]))
-			return (struct rut_rec *)tp[i + 1];
-	return NULL;
-}
 
 struct enable {
 	VALUE tp, wrapper;
@@ -57,7 +42,7 @@ bool rut_target_enable(VALUE tp, VALUE wrapper)
 
 /*
  * Until 3.0 Ruby never frees what belongs to a tracepoint (its bug 18264). So those of sessions
- * that are over are used again. Layout: rut_target_rec().
+ * that are over are used again. Layout: rut_hooklist_rec().
  */
 static VALUE spare; /* Array; registered with the GC */
 
@@ -128,7 +113,7 @@ VALUE rut_target_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind
 	rut_tp_fn fn;
 	volatile VALUE tp;
 
-	if (!rut_methods_path_wanted(s, iseq, &path))
+	if (!rut_session_wants_file(s, iseq, &path))
 		return 0;
 	r = kind == RUT_REC_FILE ? file_rec(s, methods) : rut_session_alloc(s, sizeof(*r));
 	if (!r)
@@ -147,10 +132,10 @@ VALUE rut_target_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind
 		return 0;
 	s->table.hdr->instrumented += methods;
 	/* Calls that run already will be looked for (running.h). */
-	if (s->mode == RUT_AGENT_TIME && !rut_hooks_listed())
+	if (s->mode == RUT_AGENT_TIME && !rut_hooklist_known())
 		rut_code_adopt(s, r);
 	if (kind != RUT_REC_FILE)
-		rut_file_make_direct(s, iseq, tp, kind);
+		rut_hooklist_make_direct(s, iseq, tp, kind);
 	return tp;
 }
 
@@ -281,7 +266,7 @@ static void protect(VALUE (*fn)(VALUE), VALUE arg)
 
 void rut_target_unhook(struct rut_session *s, VALUE tp)
 {
-	struct rut_rec *r = rut_target_rec(s, tp);
+	struct rut_rec *r = rut_hooklist_rec(s, tp);
 	struct disable d = {.tp = tp};
 	bool file = r && r->kind == RUT_REC_FILE;
 	volatile VALUE keep = 0; /* for the GC: a tracepoint of ours has one target */
@@ -296,7 +281,7 @@ void rut_target_unhook(struct rut_session *s, VALUE tp)
 		keep = d.targets.items[0];
 	protect(disable_body, (VALUE)&d);
 	if (keep && file)
-		rut_file_free_copy(keep);
+		rut_iseq_free_copy(keep);
 	release_lists(&d);
 	spare_tracepoint(tp);
 }

@@ -5,9 +5,12 @@
  * Conditions are evaluated here: only what is wanted is written. Calls are followed to their ends
  * (on the shadow stack) only when something needs it: returns, --slow, --inside.
  */
-#include "session.h"
+#include "trace.h"
 
+#include "args.h"
 #include "event.h"
+#include "names.h"
+#include "site.h"
 #include "stack.h"
 
 #include <errno.h>
@@ -45,12 +48,12 @@ static int rings_make(struct rut_session *s, size_t bytes)
 	struct rut_agent_family *f = s->table.family;
 	bool all = !s->table.member && rut_family_places(0, bytes) >= f->members;
 
-	s->ring_fd =
-		rut_memfd(RUT_AGENT_RING_MEMFD, all ? f->members * bytes : bytes, &s->ring_ino);
-	s->ring_member = 0;
+	s->events.fd =
+		rut_memfd(RUT_AGENT_RING_MEMFD, all ? f->members * bytes : bytes, &s->events.ino);
+	s->events.member = 0;
 	if (!s->table.member)
-		f->ring_bytes = all && s->ring_fd >= 0 ? bytes : 0;
-	return s->ring_fd < 0 ? s->ring_fd : 0;
+		f->ring_bytes = all && s->events.fd >= 0 ? bytes : 0;
+	return s->events.fd < 0 ? s->events.fd : 0;
 }
 
 /* Our place in the file `ring_fd` becomes a ring, mapped at `at` if that is given. */
@@ -60,11 +63,11 @@ static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 	uint64_t table = (uintptr_t)s->table.hdr;
 	struct rut_ring_ctl *ctl =
 		mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0),
-		     s->ring_fd, (off_t)(s->ring_member * bytes));
+		     s->events.fd, (off_t)(s->events.member * bytes));
 
 	if (ctl == MAP_FAILED) {
-		close(s->ring_fd);
-		s->ring_fd = -1;
+		close(s->events.fd);
+		s->events.fd = -1;
 		return -ENOMEM;
 	}
 	ctl->version = RUT_RING_VERSION;
@@ -76,14 +79,14 @@ static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 	/* For who finds both in a core dump. */
 	memcpy(ctl->_user, &table, sizeof(table));
 	__atomic_store_n(&ctl->magic, RUT_RING_MAGIC, __ATOMIC_RELEASE);
-	s->ring = (struct rut_ring){.ctl = ctl,
-				    .data = (unsigned char *)ctl + RUT_RING_CTL_SIZE,
-				    .subbuf_size = 1ull << shift,
-				    .shift = shift,
-				    .count = RING_SUBBUFS,
-				    .mode = ctl->mode};
-	s->whose.ec = NULL;
-	s->ring_bytes = bytes;
+	s->events.ring = (struct rut_ring){.ctl = ctl,
+					   .data = (unsigned char *)ctl + RUT_RING_CTL_SIZE,
+					   .subbuf_size = 1ull << shift,
+					   .shift = shift,
+					   .count = RING_SUBBUFS,
+					   .mode = ctl->mode};
+	s->record.whose.ec = NULL;
+	s->events.bytes = bytes;
 	return 0;
 }
 
@@ -98,36 +101,36 @@ int rut_trace_init(struct rut_session *s, uint64_t ring_bytes)
 		shift++;
 	for (const char *c = s->filter.config; *c; c += strlen(c) + 1)
 		if (*c == RUT_FILTER_INSIDE)
-			s->inside = c + 1;
-	s->tracks = s->flags & RUT_AGENT_RETURNS || s->slow_ns || s->inside;
+			s->trace.inside = c + 1;
+	s->trace.tracks = s->flags & RUT_AGENT_RETURNS || s->trace.slow_ns || s->trace.inside;
 	r = rings_make(s, RUT_RING_CTL_SIZE + ((size_t)RING_SUBBUFS << shift));
 	return r < 0 ? r : ring_make(s, shift, NULL);
 }
 
 void rut_trace_fini(struct rut_session *s)
 {
-	if (s->ring_bytes)
-		munmap((char *)s->ring.data - RUT_RING_CTL_SIZE, s->ring_bytes);
-	if (s->ring_bytes && rut_fd_is(s->ring_fd, s->ring_ino))
-		close(s->ring_fd);
-	s->ring_bytes = 0;
+	if (s->events.bytes)
+		munmap((char *)s->events.ring.data - RUT_RING_CTL_SIZE, s->events.bytes);
+	if (s->events.bytes && rut_fd_is(s->events.fd, s->events.ino))
+		close(s->events.fd);
+	s->events.bytes = 0;
 }
 
 int rut_trace_fork(struct rut_session *s)
 {
-	int old = rut_fd_is(s->ring_fd, s->ring_ino) ? s->ring_fd : -1, r;
+	int old = rut_fd_is(s->events.fd, s->events.ino) ? s->events.fd : -1, r;
 
 	fork_count++;
-	if (!s->ring_bytes)
+	if (!s->events.bytes)
 		return 0;
 	/* The places in the parent's two files go together. */
-	if (s->table.member && old >= 0 && s->table.family->ring_bytes == s->ring_bytes) {
-		s->ring_member = s->table.member;
-		return ring_make(s, s->ring.shift, s->ring.ctl);
+	if (s->table.member && old >= 0 && s->table.family->ring_bytes == s->events.bytes) {
+		s->events.member = s->table.member;
+		return ring_make(s, s->events.ring.shift, s->events.ring.ctl);
 	}
-	r = rings_make(s, s->ring_bytes);
+	r = rings_make(s, s->events.bytes);
 	if (r == 0)
-		r = ring_make(s, s->ring.shift, s->ring.ctl);
+		r = ring_make(s, s->events.ring.shift, s->events.ring.ctl);
 	if (old >= 0)
 		close(old);
 	return r;
@@ -146,9 +149,9 @@ static struct rut_event_common *reserve(struct rut_session *s, uint32_t size, ui
 	struct rut_event_common *c;
 	uint64_t ns;
 
-	if (__builtin_expect(!s->ring.ctl, 0))
+	if (__builtin_expect(!s->events.ring.ctl, 0))
 		return NULL;
-	c = rut_ring_reserve(&s->ring, size, rut_ring_clock, &ns, ret_pos);
+	c = rut_ring_reserve(&s->events.ring, size, rut_ring_clock, &ns, ret_pos);
 	if (c)
 		c->header = RUT_RECORD_HEADER(id, ns);
 	return c;
@@ -227,7 +230,7 @@ static void write_frames(struct rut_session *s, const struct rut_stack *st, int 
 	e->duration_ns = 0;
 	e->caller_count = b.count;
 	memcpy(e->callers, b.rows, b.count * sizeof(*b.rows));
-	rut_ring_commit(&s->ring, pos, size);
+	rut_ring_commit(&s->events.ring, pos, size);
 }
 
 /* The call that begins; `st` has not got it yet. */
@@ -253,14 +256,14 @@ static void write_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta
 		fill(c, row_number(s, v), st);
 		memcpy(((struct rut_event_call_args *)c)->args, args, len);
 		((struct rut_event_call_args *)c)->args[len] = 0;
-		rut_ring_commit(&s->ring, pos, size);
+		rut_ring_commit(&s->events.ring, pos, size);
 		return;
 	}
 	c = reserve(s, sizeof(*c), RUT_EVENT_ID_CALL, &pos);
 	if (!c)
 		return;
 	fill(c, row_number(s, v), st);
-	rut_ring_commit(&s->ring, pos, sizeof(*c));
+	rut_ring_commit(&s->events.ring, pos, sizeof(*c));
 }
 
 static void write_return_value(struct rut_session *s, const struct rut_stack *st,
@@ -272,7 +275,7 @@ static void write_return_value(struct rut_session *s, const struct rut_stack *st
 	uint64_t pos;
 
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
-	len = (uint32_t)rut_value_format(value, text, sizeof(text));
+	len = (uint32_t)rut_args_format_value(value, text, sizeof(text));
 	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
 	size = (uint32_t)sizeof(*e) + len + 1;
 	e = (struct rut_event_return_value *)reserve(s, size, RUT_EVENT_ID_RETURN_VALUE, &pos);
@@ -281,7 +284,7 @@ static void write_return_value(struct rut_session *s, const struct rut_stack *st
 	fill(&e->r.c, row_number(s, v), st);
 	e->r.duration_ns = duration_ns;
 	memcpy(e->value, text, len + 1);
-	rut_ring_commit(&s->ring, pos, size);
+	rut_ring_commit(&s->events.ring, pos, size);
 }
 
 static void write_return(struct rut_session *s, struct rut_stack *st, struct rut_variant *v,
@@ -300,7 +303,7 @@ static void write_return(struct rut_session *s, struct rut_stack *st, struct rut
 		return;
 	fill(&e->c, row_number(s, v), st);
 	e->duration_ns = duration_ns;
-	rut_ring_commit(&s->ring, pos, sizeof(*e));
+	rut_ring_commit(&s->events.ring, pos, sizeof(*e));
 }
 
 static struct rut_event_slow *reserve_slow(struct rut_session *s, uint32_t callers,
@@ -329,7 +332,7 @@ static void write_slow(struct rut_session *s, struct rut_stack *st, struct rut_v
 	e->duration_ns = duration_ns;
 	for (uint32_t i = 0; i < n; i++)
 		e->callers[i] = row_number(s, st->frames[st->count - 1 - i].v);
-	rut_ring_commit(&s->ring, pos, size);
+	rut_ring_commit(&s->events.ring, pos, size);
 }
 
 void rut_trace_stack(struct rut_session *s, uint32_t thread, uint32_t tid, const uint32_t *rows,
@@ -345,7 +348,7 @@ void rut_trace_stack(struct rut_session *s, uint32_t thread, uint32_t tid, const
 	e->c.tid = tid;
 	e->duration_ns = 0;
 	memcpy(e->callers, rows, count * sizeof(*rows));
-	rut_ring_commit(&s->ring, pos, size);
+	rut_ring_commit(&s->events.ring, pos, size);
 }
 
 /* ---- calls ---- */
@@ -360,9 +363,9 @@ static void end_call(struct rut_session *s, struct rut_stack *st, uint64_t now_n
 	struct rut_frame *f = &st->frames[--st->count];
 	uint64_t ns = now_ns > f->begin ? now_ns - f->begin : 0;
 
-	if (told && (!s->inside || st->inside)) {
-		if (s->slow_ns) {
-			if (ns >= s->slow_ns)
+	if (told && (!s->trace.inside || st->inside)) {
+		if (s->trace.slow_ns) {
+			if (ns >= s->trace.slow_ns)
 				write_slow(s, st, f->v, ns);
 		} else if (s->flags & RUT_AGENT_RETURNS) {
 			write_return(s, st, f->v, ns, value);
@@ -379,7 +382,7 @@ void rut_trace_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta, c
 	struct rut_stack *st = rut_stack_of(s, ta->ec);
 	struct rut_frame *f;
 
-	if (!s->tracks || !st) {
+	if (!s->trace.tracks || !st) {
 		write_call(s, tp, ta, st, v, is_c);
 		return;
 	}
@@ -387,7 +390,7 @@ void rut_trace_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta, c
 		end_call(s, st, 0, false, NULL);
 	if (v->inside)
 		st->inside++;
-	if (!s->slow_ns && (!s->inside || st->inside))
+	if (!s->trace.slow_ns && (!s->trace.inside || st->inside))
 		write_call(s, tp, ta, st, v, is_c);
 	if (st->count == st->cap && !rut_stack_grow(st))
 		return;
@@ -436,9 +439,9 @@ void rut_trace_on_raise(VALUE tp, void *session)
 
 	path = rut_source_location(&line);
 	cfp = rut_ruby_frame(ta->cfp);
-	if (!path || !rut_place_wanted(s, path, cfp ? cfp[RUT_FRAME_ISEQ] : 0))
+	if (!path || !rut_site_wanted(s, path, cfp ? cfp[RUT_FRAME_ISEQ] : 0))
 		return;
-	if (s->inside && !(st && st->inside))
+	if (s->trace.inside && !(st && st->inside))
 		return;
 	rut_class_name(rb.rb_obj_class(ta->data), name, sizeof(name), &singleton);
 	class_str = rut_table_str(&s->table, name, strlen(name));
@@ -450,5 +453,5 @@ void rut_trace_on_raise(VALUE tp, void *session)
 	fill(&e->c, class_str, st);
 	e->path = path_str;
 	e->line = (uint32_t)line;
-	rut_ring_commit(&s->ring, pos, sizeof(*e));
+	rut_ring_commit(&s->events.ring, pos, sizeof(*e));
 }

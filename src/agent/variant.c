@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "variant.h"
 
-#include "session.h"
+#include "names.h"
 
 #include <errno.h>
 #include <string.h>
@@ -114,7 +114,7 @@ static struct rut_variant *look_up(const struct rut_rec *r, VALUE owner, VALUE m
 	v = rut_variant_of_row(s, row);
 	v->owner = owner;
 	v->mid = mid;
-	v->inside = s->inside && rut_filter_inside(s->inside, name, singleton, method);
+	v->inside = s->trace.inside && rut_filter_inside(s->trace.inside, name, singleton, method);
 	return v;
 }
 

@@ -11,38 +11,7 @@
 #ifndef RUT_AGENT_VARIANT_H
 #define RUT_AGENT_VARIANT_H
 
-#include "life.h"
-#include "rb.h"
-
-struct rut_session;
-struct rut_rec;
-struct rut_agent_row;
-
-struct rut_variant {
-	struct rut_agent_row *row;
-	VALUE owner, mid; /* seen last; mid is a Symbol */
-	/*
-	 * Time mode (stack.c): calls under way; a stack that has some of them, and how many (0: no
-	 * matter, when none are under way).
-	 */
-	void *stack;
-	uint32_t active, depth;
-	bool inside; /* the method that --inside names */
-} __attribute__((aligned(64)));
-
-struct rut_owner {
-	const struct rut_rec *rec;
-	VALUE owner, mid;
-	struct rut_life life;
-	struct rut_variant *v; /* NULL: the filter leaves it out */
-};
-
-struct rut_variants {
-	struct rut_variant *by_row; /* owned */
-	struct rut_owner *owners;   /* owned; open addressing */
-	uint32_t mask, count;
-	uint32_t lock;
-};
+#include "core.h"
 
 int rut_variants_init(struct rut_session *s);
 void rut_variants_fini(struct rut_session *s);

@@ -10,7 +10,9 @@
  */
 #include "write_record.h"
 
+#include "alloc.h"
 #include "record.h"
+#include "site.h"
 #include "stack.h"
 
 #include <string.h>
@@ -48,8 +50,8 @@ static uint32_t tid_here(void)
 static inline void *reserve(struct rut_session *s, void *ec, uint32_t size, uint16_t id,
 			    struct rut_record_at *ret)
 {
-	struct rut_record_whose *w = &s->whose;
-	const struct rut_ring *r = &s->ring;
+	struct rut_record_whose *w = &s->record.whose;
+	const struct rut_ring *r = &s->events.ring;
 	uint64_t ns, mask = r->subbuf_size - 1, pos;
 	struct rut_record_switch *sw;
 	const struct rut_stack *st;
@@ -91,7 +93,7 @@ static inline void *reserve(struct rut_session *s, void *ec, uint32_t size, uint
 
 static inline void commit(const struct rut_session *s, const struct rut_record_at *at)
 {
-	__atomic_fetch_add(rut_ring_commit_of(&s->ring, at->pos), at->bytes + at->records,
+	__atomic_fetch_add(rut_ring_commit_of(&s->events.ring, at->pos), at->bytes + at->records,
 			   __ATOMIC_RELEASE);
 }
 
@@ -247,14 +249,14 @@ static void write_thread(struct rut_session *s, uint16_t id, uint32_t tid)
 	struct rut_record_thread *e;
 	uint64_t pos, ns;
 
-	if (!s->ring.ctl)
+	if (!s->events.ring.ctl)
 		return;
-	e = rut_ring_reserve(&s->ring, sizeof(*e), rut_ring_clock, &ns, &pos);
+	e = rut_ring_reserve(&s->events.ring, sizeof(*e), rut_ring_clock, &ns, &pos);
 	if (!e)
 		return;
 	e->header = RUT_RECORD_HEADER(id, ns);
 	e->tid = tid;
-	rut_ring_commit(&s->ring, pos, sizeof(*e));
+	rut_ring_commit(&s->events.ring, pos, sizeof(*e));
 }
 
 static void on_thread(VALUE tp, void *session)
@@ -321,7 +323,7 @@ const char *rut_record_hook(struct rut_session *s)
 	if (wants(s, RUT_KIND_THREAD))
 		rut_session_tp(s, EVENT_THREAD_BEGIN | RUT_EVENT_THREAD_END, on_thread);
 	if (wants(s, RUT_KIND_GVL) && rb.rb_internal_thread_add_event_hook)
-		s->gvl_hook = rb.rb_internal_thread_add_event_hook(
+		s->record.gvl_hook = rb.rb_internal_thread_add_event_hook(
 			on_gvl, THREAD_READY | THREAD_RESUMED | THREAD_SUSPENDED, s);
 	if (wants(s, RUT_KIND_GC)) {
 		make_symbols();
@@ -334,7 +336,7 @@ const char *rut_record_hook(struct rut_session *s)
 		if (rut_ractors_crash() && !rut_single_ractor())
 			return RUT_REFUSED_RACTORS;
 		if (rb.abi->slot_sizes)
-			rut_slots_scan(&s->slots);
+			rut_alloc_scan_slots(&s->slots);
 		rut_session_raw(s, RUT_EVENT_NEWOBJ, on_newobj);
 	}
 	return NULL;
@@ -342,7 +344,7 @@ const char *rut_record_hook(struct rut_session *s)
 
 void rut_record_unhook(struct rut_session *s)
 {
-	if (s->gvl_hook)
-		rb.rb_internal_thread_remove_event_hook(s->gvl_hook);
-	s->gvl_hook = NULL;
+	if (s->record.gvl_hook)
+		rb.rb_internal_thread_remove_event_hook(s->record.gvl_hook);
+	s->record.gvl_hook = NULL;
 }

@@ -3,7 +3,7 @@
 #ifndef RUT_AGENT_WRITE_RECORD_H
 #define RUT_AGENT_WRITE_RECORD_H
 
-#include "session.h"
+#include "core.h"
 
 /*
  * Sets the hooks of the kinds that are global: GC, threads, the GVL, exceptions, allocations. With

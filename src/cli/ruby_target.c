@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/proc.h"
 #include "ruby/proc.h"
-#include "ruby/root.h"
+#include "ruby/globs.h"
 #include "ruby/tracer.h"
 
 /* Takes over `word`, which may be NULL for "out of memory". */

@@ -8,7 +8,9 @@
 #include "agent/event.h"
 #include "base/cleanup.h"
 #include "ring/ring.h"
-#include "ruby/internal.h"
+#include "ruby/events.h"
+#include "ruby/rows.h"
+#include "ruby/table.h"
 
 #define PAGE 4096
 

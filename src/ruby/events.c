@@ -7,7 +7,9 @@
  * to that time is in a finished packet. What is younger waits for the next round, so that no
  * process runs ahead of another.
  */
-#include "ruby/internal.h"
+#include "ruby/events.h"
+#include "ruby/rows.h"
+#include "ruby/table.h"
 #include "ruby/target.h"
 
 #include "agent/event.h"
@@ -206,14 +208,14 @@ static void row_names(struct rut_tracer *t, struct rut_tracee *p, uint32_t numbe
 {
 	struct rut_ruby_row row;
 
-	if (!rut_rows_get(t, p, number, &row))
+	if (!rut_tracee_rows_get(t, p, number, &row))
 		return;
 	ev->class_name = row.class_name;
 	ev->method_name = row.method_name;
 	ev->singleton = row.singleton;
 	ev->path = row.path;
 	ev->line = row.line;
-	ev->is_c = rut_rows_is_c(p, number);
+	ev->is_c = rut_ruby_table_is_c(p, number);
 }
 
 static void keep_frames(struct rut_events *e, const struct rut_event_slow *rec)
@@ -247,8 +249,8 @@ static void tell(struct rut_tracer *t, struct rut_tracee *p, const unsigned char
 
 	switch (ev->type) {
 	case RUT_RUBY_EVENT_RAISE:
-		ev->class_name = rut_rows_string(t, p, slow->c.row);
-		ev->path = rut_rows_string(t, p, ((const struct rut_event_raise *)rec)->path);
+		ev->class_name = rut_ruby_table_string(t, p, slow->c.row);
+		ev->path = rut_ruby_table_string(t, p, ((const struct rut_event_raise *)rec)->path);
 		ev->line = ((const struct rut_event_raise *)rec)->line;
 		break;
 	case RUT_RUBY_EVENT_SLOW:
@@ -350,9 +352,6 @@ int rut_events_round(struct rut_tracer *t, struct rut_err *err)
 	struct timespec ts;
 	uint64_t until;
 	bool last = t->ending;
-
-	if (t->config.mode == RUT_RUBY_RECORD)
-		return rut_record_round(t, err);
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	until = last ? UINT64_MAX : (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;

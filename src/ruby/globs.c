@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "ruby/root.h"
+#include "ruby/globs.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the tracer share. */
+/* The state of a tracer, which its files share. */
 #ifndef RUT_RUBY_INTERNAL_H
 #define RUT_RUBY_INTERNAL_H
 
@@ -132,95 +132,5 @@ struct rut_tracer {
 
 /* The agent as it was built: the bytes of the shared object. */
 extern const unsigned char rut_agent_image[], rut_agent_image_end[];
-
-/* root.c: completes the filter of a process that has said what its application is. */
-void rut_root_apply(struct rut_tracer *t, struct rut_tracee *p);
-
-/* limits.c: remembers which limits of this process are low. */
-void rut_limits_read(struct rut_tracer *t, pid_t pid);
-
-/* tracee.c */
-int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bool inject,
-		    struct rut_err *err);
-void rut_tracee_detach(struct rut_tracee *p, bool wait);
-void rut_tracee_free(struct rut_tracee *p);
-/* It has exited. */
-bool rut_tracee_is_gone(const struct rut_tracee *p);
-/* It exited, or executed another program. */
-bool rut_tracee_ended(struct rut_tracee *p);
-/* Goes on with the start of the session if the process has answered what it was asked. */
-void rut_tracee_go_on(struct rut_tracer *t, struct rut_tracee *p);
-/* No hook is still to be set. */
-bool rut_tracee_settled(struct rut_tracee *p);
-/* Has this process an agent with a session of this number that nobody looks after? */
-bool rut_tracee_has_session(pid_t pid, uint64_t session_id);
-
-/* family.c */
-/* Maps the tables of a process that has a session of ours. Returns 0 or -errno. */
-int rut_family_join(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err);
-void rut_family_leave(struct rut_tracee *p);
-/* Meets children that nobody has seen, and buries the dead. Tracees may go. */
-void rut_family_look(struct rut_tracer *t);
-/* Have children been born since this was asked last? */
-bool rut_family_grows(struct rut_tracer *t);
-void rut_family_free_all(struct rut_tracer *t);
-
-/* events.c */
-int rut_events_open(struct rut_tracee *p, struct rut_err *err);
-/* The ring is there in the file. */
-int rut_events_open_at(struct rut_tracee *p, int fd, uint64_t off, uint64_t bytes,
-		       struct rut_err *err);
-/* Has everything been told that was taken out of its ring? */
-bool rut_events_told(const struct rut_tracee *p);
-void rut_events_close(struct rut_tracee *p);
-/* Tells what has come, in order of time. */
-int rut_events_round(struct rut_tracer *t, struct rut_err *err);
-/* Tells all that a ring holds, in a copy of another process's memory; p->table is set. */
-int rut_events_tell_memory(struct rut_tracer *t, struct rut_tracee *p, struct rut_ring_ctl *ctl,
-			   unsigned char *data, size_t bytes, struct rut_err *err);
-/* The ring of a process with events. */
-const struct rut_ring *rut_events_ring(const struct rut_tracee *p);
-/* Do events come fast? Then look again soon. */
-bool rut_events_busy(const struct rut_tracer *t);
-
-/* record.c: moves finished packets into the trace. Returns 0 or -errno. */
-int rut_record_round(struct rut_tracer *t, struct rut_err *err);
-/* Ends the files of a process; what is in its ring was moved before. */
-void rut_record_close(struct rut_tracee *p);
-
-/* rows.c: one row, also when it has not counted anything; false: there is none. */
-bool rut_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,
-		  struct rut_ruby_row *ret);
-uint32_t rut_rows_count(const struct rut_tracee *p);
-const struct rut_agent_row *rut_rows_at(const struct rut_tracee *p, uint32_t i);
-/* Now, by the clock of its rows. */
-uint64_t rut_rows_ticks(const struct rut_tracee *p);
-/* Those that have counted something; `ret_count` is the room before. */
-bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_row *ret,
-		   uint32_t *ret_count);
-/* Reads what runs, of all processes: what ends without a word has at least that. Time mode. */
-void rut_rows_keep(struct rut_tracer *t);
-/* Frees the buckets of rows that are kept. */
-void rut_gone_forget(struct rut_gone *g);
-bool rut_rows_is_c(const struct rut_tracee *p, uint32_t number);
-const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off);
-
-/* running.c: copies the first `count` rows, as if the calls that run ended now. */
-void rut_running_add(struct rut_tracee *t, struct rut_agent_row *rows, uint32_t count);
-
-/* spawn.c */
-/* Has the command that was started ended? It is left to whoever waits for it. */
-bool rut_spawn_ended(pid_t pid);
-/* The tracer goes; the agent's file too, unless the command may still need it. */
-void rut_spawn_fini(struct rut_tracer *t);
-
-/* tree.c: notices ends, takes in new processes. */
-void rut_tree_follow(struct rut_tracer *t);
-void rut_tree_adopt_spawned(struct rut_tracer *t);
-/* Tells of the beginning, once, or the end of a process. */
-void rut_tree_announce(struct rut_tracer *t, struct rut_tracee *p, enum rut_ruby_event_type type);
-
-/* tracer.c: takes the tracee. */
-int rut_tracer_add(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err);
 
 #endif

@@ -19,7 +19,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "ring/read.h"
-#include "ruby/internal.h"
+#include "ruby/events.h"
+#include "ruby/record_out.h"
+#include "ruby/rows.h"
+#include "ruby/table.h"
 #include "ruby/record_meta.h"
 
 #define FLUSH_NS    1000000000ull /* a packet that does not fill up is written after that */
@@ -181,14 +184,15 @@ static int write_names(struct rut_tracer *t, struct rut_tracee *p, struct rut_re
 {
 	uint64_t now = rut_ring_clock(), since = o->rows_ns;
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
-	uint32_t count = rut_rows_count(p), done = o->rows, i;
+	uint32_t count = rut_ruby_table_count(p), done = o->rows, i;
 	int rc = 0;
 
 	for (i = o->rows; i < count && !rc; i++) {
-		uint32_t flags = __atomic_load_n(&rut_rows_at(p, i)->flags, __ATOMIC_ACQUIRE);
+		uint32_t flags =
+			__atomic_load_n(&rut_ruby_table_row(p, i)->flags, __ATOMIC_ACQUIRE);
 		struct rut_ruby_row row;
 
-		if (!(flags & RUT_ROW_NAMED) || !rut_rows_get(t, p, i, &row))
+		if (!(flags & RUT_ROW_NAMED) || !rut_tracee_rows_get(t, p, i, &row))
 			break;
 		rut_record_name(&b, since, i, &row, flags);
 		if (b.len >= NAMES_BYTES) {
@@ -204,7 +208,7 @@ static int write_names(struct rut_tracer *t, struct rut_tracee *p, struct rut_re
 	for (; o->rows < i; o->rows++) {
 		struct rut_ruby_row row;
 
-		if (rut_rows_get(t, p, o->rows, &row))
+		if (rut_tracee_rows_get(t, p, o->rows, &row))
 			rut_record_label(&o->labels, o->rows, &row);
 	}
 	if (!rc && i == count)

@@ -14,7 +14,8 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "ruby/internal.h"
+#include "ruby/globs.h"
+#include "ruby/table.h"
 #include "ruby/proc.h"
 #include "ruby/role.h"
 
@@ -215,10 +216,10 @@ void rut_root_apply(struct rut_tracer *t, struct rut_tracee *p)
 	struct rut_agent_slot *slot = &p->ctl->slots[p->slot];
 	struct rut_ruby_proc proc = {0};
 	struct rut_facts f = {
-		.main = rut_rows_string(t, p, said->main),
-		.program = rut_rows_string(t, p, said->program),
-		.rails = rut_rows_string(t, p, said->rails),
-		.bundler = rut_rows_string(t, p, said->bundler),
+		.main = rut_ruby_table_string(t, p, said->main),
+		.program = rut_ruby_table_string(t, p, said->program),
+		.rails = rut_ruby_table_string(t, p, said->rails),
+		.bundler = rut_ruby_table_string(t, p, said->bundler),
 	};
 	char cwd[PATH_MAX];
 	struct rut_role_input in = {.pid = p->pid, .user = "", .comm = "", .cwd = cwd};

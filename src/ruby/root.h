@@ -6,6 +6,8 @@
 struct rut_buf;
 struct rut_role_input;
 struct rut_ruby_proc;
+struct rut_tracee;
+struct rut_tracer;
 
 /* What the process itself has said; NULL: it does not know. Borrowed. */
 struct rut_facts {
@@ -15,9 +17,6 @@ struct rut_facts {
 	const char *bundler; /* Bundler's root, or a Gemfile */
 };
 
-/* Appends the globs of an application's files, encoded for the agent (RUT_FILTER_*). */
-void rut_root_globs(struct rut_buf *b, const char *root);
-
 /*
  * Decides what the application is. Appends the globs, encoded for the agent, to `globs`, and the
  * roots with how they are known to `text`: "/srv/shop (Rails.root)". `in`: pid and cwd. Returns 0,
@@ -25,5 +24,8 @@ void rut_root_globs(struct rut_buf *b, const char *root);
  */
 int rut_root_find(const struct rut_facts *f, const struct rut_ruby_proc *p,
 		  const struct rut_role_input *in, struct rut_buf *globs, struct rut_buf *text);
+
+/* Completes the filter of a process that has said what its application is. */
+void rut_root_apply(struct rut_tracer *t, struct rut_tracee *p);
 
 #endif

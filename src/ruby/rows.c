@@ -1,53 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading the tables: shared memory that another process writes, so nothing in it is trusted. */
-#include "ruby/internal.h"
+/* Rows for people: one process's counters since the last reset, with names and in nanoseconds. */
+#include "ruby/rows.h"
 
 #include "agent/clock.h"
+#include "ruby/running.h"
+#include "ruby/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-const struct rut_agent_row *rut_rows_at(const struct rut_tracee *p, uint32_t i)
-{
-	return (const struct rut_agent_row *)((const char *)p->table + 4096) + i;
-}
-
-/* The layout is the ABI's, not what the target's memory says. */
-static uint32_t row_count(const struct rut_tracee *p)
-{
-	uint32_t n = __atomic_load_n(&p->table->row_count, __ATOMIC_ACQUIRE);
-	uint64_t room = p->table->strs_off;
-
-	if (room > p->table_bytes)
-		room = p->table_bytes;
-	room = room > 4096 ? (room - 4096) / sizeof(struct rut_agent_row) : 0;
-	return n > room ? (uint32_t)room : n;
-}
-
-uint32_t rut_rows_count(const struct rut_tracee *p)
-{
-	return row_count(p);
-}
-
-const char *rut_rows_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off)
-{
-	uint64_t base = p->table->strs_off, at = base + off;
-	const char *data;
-	uint32_t len;
-	int64_t id;
-
-	if (!off || off % 4 || base % 4 || base > p->table_bytes ||
-	    at + sizeof(len) > p->table_bytes)
-		return NULL;
-	data = (const char *)p->table + at;
-	len = __atomic_load_n((const uint32_t *)data, __ATOMIC_RELAXED);
-	if (len > 65536 || at + sizeof(len) + len > p->table_bytes)
-		return NULL;
-	id = rut_strtab_intern(&t->strings, data + sizeof(len), len);
-	return id < 0 ? NULL : t->strings.strs[id].data;
-}
 
 static int reserve_names(struct rut_tracee *p, uint32_t count)
 {
@@ -80,11 +42,6 @@ static double tick_ns(const struct rut_tracee *p)
 	return ticks ? (double)ns / (double)ticks : 1;
 }
 
-uint64_t rut_rows_ticks(const struct rut_tracee *p)
-{
-	return rut_ticks_of(p->table->ticks_are_tsc);
-}
-
 /* The rows as they are to be read now; NULL: out of memory. */
 static const struct rut_agent_row *rows_now(struct rut_tracer *t, struct rut_tracee *p,
 					    uint32_t count)
@@ -92,7 +49,7 @@ static const struct rut_agent_row *rows_now(struct rut_tracer *t, struct rut_tra
 	struct rut_agent_row *to;
 
 	if (t->config.mode != RUT_RUBY_TIME)
-		return rut_rows_at(p, 0);
+		return rut_ruby_table_row(p, 0);
 	to = realloc(p->rows, (count + 1) * sizeof(*to));
 	if (!to)
 		return NULL;
@@ -101,13 +58,13 @@ static const struct rut_agent_row *rows_now(struct rut_tracer *t, struct rut_tra
 	return to;
 }
 
-void rut_rows_keep(struct rut_tracer *t)
+void rut_tracee_rows_keep(struct rut_tracer *t)
 {
 	for (size_t i = 0; i < t->count; i++) {
 		struct rut_tracee *p = t->tracees[i];
 
 		if (!p->exited && p->table)
-			rows_now(t, p, row_count(p));
+			rows_now(t, p, rut_ruby_table_count(p));
 	}
 }
 
@@ -188,9 +145,9 @@ static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i,
 	if (!(flags & RUT_ROW_NAMED) || flags & RUT_ROW_EXCLUDED)
 		return false;
 	if (!names->class_name && !names->path) {
-		names->path = rut_rows_string(t, p, row->path);
-		names->class_name = rut_rows_string(t, p, row->class_name);
-		names->method = rut_rows_string(t, p, row->method);
+		names->path = rut_ruby_table_string(t, p, row->path);
+		names->class_name = rut_ruby_table_string(t, p, row->class_name);
+		names->method = rut_ruby_table_string(t, p, row->method);
 	}
 	*to = (struct rut_ruby_row){
 		.pid = p->pid,
@@ -217,28 +174,23 @@ static bool fill(struct rut_tracer *t, struct rut_tracee *p, uint32_t i,
 	return to->calls || to->running || to->count || to->total_ns;
 }
 
-bool rut_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,
-		  struct rut_ruby_row *ret)
+bool rut_tracee_rows_get(struct rut_tracer *t, struct rut_tracee *p, uint32_t number,
+			 struct rut_ruby_row *ret)
 {
-	uint32_t count = row_count(p);
+	uint32_t count = rut_ruby_table_count(p);
 
 	if (number >= count || reserve_names(p, count) < 0)
 		return false;
 	/* Without a name it has nothing. */
 	*ret = (struct rut_ruby_row){.pid = p->pid};
-	fill(t, p, number, rut_rows_at(p, number), 1, ret);
+	fill(t, p, number, rut_ruby_table_row(p, number), 1, ret);
 	return true;
 }
 
-bool rut_rows_is_c(const struct rut_tracee *p, uint32_t number)
+bool rut_tracee_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_row *ret,
+			  uint32_t *ret_count)
 {
-	return number < row_count(p) && rut_rows_at(p, number)->flags & RUT_ROW_C;
-}
-
-bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_row *ret,
-		   uint32_t *ret_count)
-{
-	uint32_t count = row_count(p), n = 0;
+	uint32_t count = rut_ruby_table_count(p), n = 0;
 	const struct rut_agent_row *rows = rows_now(t, p, count);
 	double ns = tick_ns(p);
 
@@ -259,65 +211,6 @@ bool rut_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut_ruby_r
 	return true;
 }
 
-int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, size_t *ret_count,
-		    struct rut_err *err)
-{
-	size_t n = 0, need;
-
-	if (t->forget_messages) {
-		rut_strtab_fini(&t->messages);
-		t->messages = (struct rut_strtab){0};
-		t->forget_messages = false;
-	}
-	rut_family_look(t);
-	need = t->gone.count;
-	for (size_t i = 0; i < t->count; i++)
-		need += row_count(t->tracees[i]);
-	if (need > t->rows_cap || !t->rows) {
-		struct rut_ruby_row *to = realloc(t->rows, (need + 64) * 2 * sizeof(*to));
-
-		if (!to)
-			return rut_err_set(err, ENOMEM, "out of memory");
-		t->rows = to;
-		t->rows_cap = (need + 64) * 2;
-	}
-	for (size_t i = 0; i < t->count; i++) {
-		size_t room = t->rows_cap - t->gone.count - n;
-		uint32_t count = room < UINT32_MAX ? (uint32_t)room : UINT32_MAX;
-
-		if (!rut_rows_fill(t, t->tracees[i], &t->rows[n], &count))
-			return rut_err_set(err, ENOMEM, "out of memory");
-		n += count;
-	}
-	if (t->gone.count)
-		memcpy(&t->rows[n], t->gone.rows, t->gone.count * sizeof(*t->rows));
-	n += t->gone.count;
-	*ret_rows = t->rows;
-	*ret_count = n;
-	return 0;
-}
-
-enum rut_ruby_ractors rut_tracer_ractors(const struct rut_tracer *t)
-{
-	uint32_t r = t->ractors;
-
-	for (size_t i = 0; i < t->count; i++)
-		if (t->tracees[i]->table)
-			r |= (uint32_t)t->tracees[i]->table->ractors;
-	return (r & RUT_RACTORS_ENDED_IT) == RUT_RACTORS_ENDED_IT ? RUT_RUBY_RACTORS_ENDED_IT
-	       : r & RUT_RACTORS_UNSEEN				  ? RUT_RUBY_RACTORS_UNSEEN
-								  : RUT_RUBY_RACTORS_NONE;
-}
-
-bool rut_tracer_rows_folded(const struct rut_tracer *t)
-{
-	bool folded = t->rows_folded;
-
-	for (size_t i = 0; i < t->count && !folded; i++)
-		folded = t->tracees[i]->table && t->tracees[i]->table->rows_lost;
-	return folded;
-}
-
 static void reset_buckets(struct rut_tracee *p, uint32_t count)
 {
 	struct rut_agent_buckets *to = reallocarray(p->bucket_base, count + 1, sizeof(*to));
@@ -332,50 +225,19 @@ static void reset_buckets(struct rut_tracee *p, uint32_t count)
 	}
 }
 
-void rut_tracer_reset(struct rut_tracer *t)
+void rut_tracee_rows_reset(struct rut_tracer *t, struct rut_tracee *p)
 {
-	rut_gone_forget(&t->gone);
-	t->gone.count = 0;
-	t->forget_messages = true; /* the caller still has rows with them */
-	for (size_t i = 0; i < t->count; i++) {
-		struct rut_tracee *p = t->tracees[i];
-		uint32_t count = row_count(p);
-		const struct rut_agent_row *rows = rows_now(t, p, count);
-		struct rut_agent_row *base = realloc(p->base, (count + 1) * sizeof(*base));
+	uint32_t count = rut_ruby_table_count(p);
+	const struct rut_agent_row *rows = rows_now(t, p, count);
+	struct rut_agent_row *base = realloc(p->base, (count + 1) * sizeof(*base));
 
-		if (base)
-			p->base = base;
-		if (!base || !rows)
-			continue;
-		memcpy(base, rows, count * sizeof(*base));
-		if (t->config.percentiles)
-			reset_buckets(p, count);
-		p->base_count = count;
-		__atomic_fetch_add(&p->table->reset_epoch, 1, __ATOMIC_RELAXED);
-	}
-}
-
-void rut_tracer_names(struct rut_tracer *t, void (*fn)(const struct rut_ruby_row *row, void *arg),
-		      void *arg)
-{
-	for (size_t i = 0; i < t->gone.count; i++)
-		fn(&t->gone.rows[i], arg);
-	for (size_t i = 0; i < t->count; i++) {
-		struct rut_tracee *p = t->tracees[i];
-
-		for (uint32_t n = 0; p->table && n < row_count(p); n++) {
-			const struct rut_agent_row *row = rut_rows_at(p, n);
-			struct rut_ruby_row to = {
-				.pid = p->pid,
-				.path = rut_rows_string(t, p, row->path),
-				.line = row->line,
-				.class_name = rut_rows_string(t, p, row->class_name),
-				.method_name = rut_rows_string(t, p, row->method),
-				.singleton = row->flags & RUT_ROW_SINGLETON,
-			};
-
-			if (to.method_name && !(row->flags & RUT_ROW_C))
-				fn(&to, arg);
-		}
-	}
+	if (base)
+		p->base = base;
+	if (!base || !rows)
+		return;
+	memcpy(base, rows, count * sizeof(*base));
+	if (t->config.percentiles)
+		reset_buckets(p, count);
+	p->base_count = count;
+	__atomic_fetch_add(&p->table->reset_epoch, 1, __ATOMIC_RELAXED);
 }

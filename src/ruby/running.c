@@ -12,7 +12,8 @@
  * before as well, and when a call is gone that was in the last table, all of it is done once more.
  * Nothing that is read is trusted.
  */
-#include "ruby/internal.h"
+#include "ruby/running.h"
+#include "ruby/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -221,7 +222,7 @@ static int take_picture(struct rut_tracee *t, struct picture *p)
 	struct rut_agent_stacks d = t->table->stacks;
 	int r;
 
-	*p = (struct picture){.now = rut_rows_ticks(t)};
+	*p = (struct picture){.now = rut_ruby_table_ticks(t)};
 	if (!is_sound(&d))
 		return -EPROTO;
 	r = read_stacks(t->pid, &d, p);
@@ -338,7 +339,7 @@ void rut_running_add(struct rut_tracee *t, struct rut_agent_row *rows, uint32_t 
 		picture_fini(&old);
 		old = now;
 		now = (struct picture){0};
-		memcpy(rows, rut_rows_at(t, 0), count * sizeof(*rows));
+		memcpy(rows, rut_ruby_table_row(t, 0), count * sizeof(*rows));
 		if (r == 0)
 			r = take_picture(t, &now);
 		if (r < 0 || !has_lost(&old, &now, t->pictured))

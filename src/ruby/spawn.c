@@ -14,7 +14,10 @@
  * holds its lock on the agent's file, so a tracer that was killed is no obstacle either. DIR is
  * where no other user can make a directory of that name later, if there is such a place.
  */
-#include "ruby/internal.h"
+#include "ruby/rlimits.h"
+#include "ruby/spawn.h"
+#include "ruby/tracee.h"
+#include "ruby/tree.h"
 
 #include "base/cleanup.h"
 
@@ -170,13 +173,6 @@ static int make_agent_file(struct rut_err *err)
 	return r;
 }
 
-bool rut_spawn_ended(pid_t pid)
-{
-	siginfo_t si = {0};
-
-	return waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == pid;
-}
-
 static void remove_agent_file(void)
 {
 	char path[PATH_MAX];
@@ -197,9 +193,10 @@ static void remove_agent_file(void)
 
 void rut_spawn_fini(struct rut_tracer *t)
 {
-	bool needed = t->spawned && !rut_spawn_ended(t->spawned);
+	bool needed = t->spawned && !rut_tree_command_ended(t->spawned);
 
-	/* A tracer that only looks beside it, why nothing is counted, has no part in the command. */
+	/* A tracer that only looks beside it, why nothing is counted, has no part in the command.
+	 */
 	if (command.dir && t->session_id != command.session_id)
 		return;
 	/* A Ruby that has loaded it keeps it from what it starts. */
@@ -238,7 +235,7 @@ static void wait_for_agent(struct rut_tracer *t)
 {
 	struct pollfd pfd = {.fd = t->watch_fd, .events = POLLIN};
 
-	for (int i = 0; i < WAIT_ROUNDS && !t->count && !rut_spawn_ended(t->spawned); i++) {
+	for (int i = 0; i < WAIT_ROUNDS && !t->count && !rut_tree_command_ended(t->spawned); i++) {
 		rut_tree_adopt_spawned(t);
 		/* A shell may have changed them. */
 		if (i % 16 == 0 && !t->count)

@@ -3,7 +3,11 @@
  * One process that is traced: finding or injecting the agent, taking a slot of its control page,
  * starting and stopping the session there.
  */
-#include "ruby/internal.h"
+#include "ruby/events.h"
+#include "ruby/family.h"
+#include "ruby/record_out.h"
+#include "ruby/root.h"
+#include "ruby/tracee.h"
 
 #include "base/cleanup.h"
 #include "ruby/inject.h"
@@ -206,8 +210,11 @@ static bool wait_state(struct rut_tracee *p, uint32_t from, uint64_t deadline_ms
 static int map_table(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)
 {
 	struct rut_agent_slot *slot = slot_of(p);
-	int r = rut_family_join(t, p, err);
+	struct rut_tracee *seen = NULL;
+	int r = rut_family_join(t, p, &seen, err);
 
+	if (seen)
+		rut_tracee_remove(t, seen);
 	if (r == 0 && (slot->mode == RUT_AGENT_TRACE || slot->mode == RUT_AGENT_RECORD) &&
 	    !p->events)
 		r = rut_events_open(p, err);
@@ -463,4 +470,46 @@ void rut_tracee_free(struct rut_tracee *p)
 	free(p->bucket_base);
 	free(p->last);
 	free(p);
+}
+
+int rut_tracee_add(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)
+{
+	if (t->count == t->cap) {
+		size_t cap = t->cap ? t->cap * 2 : 8;
+		struct rut_tracee **to = realloc(t->tracees, cap * sizeof(*to));
+
+		if (!to)
+			return rut_err_set(err, ENOMEM, "out of memory");
+		t->tracees = to;
+		t->cap = cap;
+	}
+	t->tracees[t->count++] = p;
+	t->any = true;
+	if (p->tree && p->family)
+		p->family->follow = true;
+	return 0;
+}
+
+void rut_tracee_remove(struct rut_tracer *t, struct rut_tracee *p)
+{
+	for (size_t i = 0; i < t->count; i++)
+		if (t->tracees[i] == p) {
+			memmove(&t->tracees[i], &t->tracees[i + 1],
+				(--t->count - i) * sizeof(struct rut_tracee *));
+			break;
+		}
+	rut_tracee_free(p);
+}
+
+void rut_tracee_announce(struct rut_tracer *t, struct rut_tracee *p, enum rut_ruby_event_type type)
+{
+	struct rut_ruby_event ev = {.type = type, .pid = p->pid, .tid = p->pid};
+	struct timespec ts;
+
+	if (!t->on_event || (type == RUT_RUBY_EVENT_START && p->announced))
+		return;
+	p->announced = true;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	ev.time_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	t->on_event(&ev, t->on_event_arg);
 }

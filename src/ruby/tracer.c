@@ -3,7 +3,15 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "ruby/internal.h"
+#include "ruby/births.h"
+#include "ruby/drain.h"
+#include "ruby/events.h"
+#include "ruby/family.h"
+#include "ruby/gone.h"
+#include "ruby/record_out.h"
+#include "ruby/spawn.h"
+#include "ruby/tracee.h"
+#include "ruby/tree.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -69,12 +77,13 @@ void rut_tracer_free(struct rut_tracer *t)
 	for (size_t i = 0; i < t->count; i++)
 		rut_tracee_detach(t->tracees[i], true);
 	rut_spawn_fini(t);
-	rut_family_look(t);
+	rut_births_look(t);
 	t->ending = true;
-	rut_events_round(t, NULL);
+	rut_drain(t, NULL);
 	for (size_t i = 0; i < t->count; i++)
 		rut_tracee_free(t->tracees[i]);
 	rut_family_free_all(t);
+	rut_gone_fini(&t->gone);
 	free(t->tracees);
 	free(t->filter);
 	free(t->root);
@@ -84,24 +93,6 @@ void rut_tracer_free(struct rut_tracer *t)
 	rut_strtab_fini(&t->strings);
 	rut_strtab_fini(&t->messages);
 	free(t);
-}
-
-int rut_tracer_add(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)
-{
-	if (t->count == t->cap) {
-		size_t cap = t->cap ? t->cap * 2 : 8;
-		struct rut_tracee **to = realloc(t->tracees, cap * sizeof(*to));
-
-		if (!to)
-			return rut_err_set(err, ENOMEM, "out of memory");
-		t->tracees = to;
-		t->cap = cap;
-	}
-	t->tracees[t->count++] = p;
-	t->any = true;
-	if (p->tree && p->family)
-		p->family->follow = true;
-	return 0;
 }
 
 bool rut_tracer_settled(const struct rut_tracer *t)
@@ -124,7 +115,7 @@ int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err
 	if (r < 0)
 		return r;
 	p->tree = tree;
-	r = rut_tracer_add(t, p, err);
+	r = rut_tracee_add(t, p, err);
 	if (r < 0) {
 		rut_tracee_detach(p, true);
 		rut_tracee_free(p);
@@ -155,7 +146,7 @@ int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err)
 		 * Children are looked for ten times a second, busy rings a hundred times, and so
 		 * is a process that forks again and again: room for the next ones is needed.
 		 */
-		int slice = rut_events_busy(t) || rut_family_grows(t) ? 5 : 50, r;
+		int slice = rut_events_busy(t) || rut_births_grow(t) ? 5 : 50, r;
 
 		if (slice > timeout_ms)
 			slice = timeout_ms;
@@ -163,7 +154,7 @@ int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err)
 			timeout_ms = 0;
 		timeout_ms -= slice;
 		rut_tree_follow(t);
-		r = rut_events_round(t, err);
+		r = rut_drain(t, err);
 		if (r < 0)
 			return r;
 	} while (timeout_ms > 0);

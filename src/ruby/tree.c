@@ -6,7 +6,11 @@
  * A forked child has an agent with our session in it already: it is only taken over. An executed
  * Ruby gets the agent anew, when it has had time to start.
  */
-#include "ruby/internal.h"
+#include "ruby/births.h"
+#include "ruby/drain.h"
+#include "ruby/rows.h"
+#include "ruby/tracee.h"
+#include "ruby/tree.h"
 #include "ruby/proc.h"
 
 #include "base/cleanup.h"
@@ -18,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -61,19 +66,6 @@ static bool looks_like_ruby(pid_t pid)
 	return false;
 }
 
-void rut_tree_announce(struct rut_tracer *t, struct rut_tracee *p, enum rut_ruby_event_type type)
-{
-	struct rut_ruby_event ev = {.type = type, .pid = p->pid, .tid = p->pid};
-	struct timespec ts;
-
-	if (!t->on_event || (type == RUT_RUBY_EVENT_START && p->announced))
-		return;
-	p->announced = true;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ev.time_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-	t->on_event(&ev, t->on_event_arg);
-}
-
 static struct rut_candidate *candidate(struct rut_tracer *t, pid_t pid)
 {
 	struct rut_candidate *free_one = NULL;
@@ -104,12 +96,12 @@ static bool take_over(struct rut_tracer *t, pid_t pid, bool inject)
 		return false;
 	}
 	p->tree = true;
-	if (rut_tracer_add(t, p, &why) < 0) {
+	if (rut_tracee_add(t, p, &why) < 0) {
 		rut_tracee_detach(p, true);
 		rut_tracee_free(p);
 		return false;
 	}
-	rut_tree_announce(t, p, RUT_RUBY_EVENT_START);
+	rut_tracee_announce(t, p, RUT_RUBY_EVENT_START);
 	return true;
 }
 
@@ -169,12 +161,19 @@ static void walk(struct rut_tracer *t, pid_t pid, int depth)
 		closedir(dir);
 }
 
+bool rut_tree_command_ended(pid_t pid)
+{
+	siginfo_t si = {0};
+
+	return waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == pid;
+}
+
 /* Whatever the command that we started has become, and what it has started. */
 void rut_tree_adopt_spawned(struct rut_tracer *t)
 {
 	if (!t->spawned)
 		return;
-	if (rut_spawn_ended(t->spawned)) {
+	if (rut_tree_command_ended(t->spawned)) {
 		t->spawned = 0;
 		return;
 	}
@@ -220,17 +219,17 @@ void rut_tree_follow(struct rut_tracer *t)
 		rut_tracee_go_on(t, p);
 		if (p->exited || !rut_tracee_ended(p))
 			continue;
-		rut_events_round(t, NULL); /* what it told before it went */
+		rut_drain(t, NULL); /* what it told before it went */
 		p->exited = true;
 		ended |= p->tree;
-		rut_tree_announce(t, p, RUT_RUBY_EVENT_EXIT);
+		rut_tracee_announce(t, p, RUT_RUBY_EVENT_EXIT);
 		if (p->tree)
 			remember_start(t, p);
 	}
-	rut_family_look(t);
+	rut_births_look(t);
 	if (t->config.mode == RUT_RUBY_TIME && now >= t->keep_ms) {
 		t->keep_ms = now + KEEP_MS;
-		rut_rows_keep(t);
+		rut_tracee_rows_keep(t);
 	}
 	if (now < t->follow_ms && !ended)
 		return;

@@ -265,7 +265,7 @@ test_undisturbed() {
   cat record.err
   range=$("$RUTILE" cputop --no-progress trace/kernel | sed -n 's/^Timerange: //p')
   for t in trace trace/kernel; do
-    "$RUTILE" cputop --no-progress --limit 1000 "$t" >"${t##*/}.cputop"
+    "$RUTILE" cputop --no-progress --limit 1000 --timerange "$range" "$t" >"${t##*/}.cputop"
     peer /usr/bin/python3 /usr/bin/lttng-cputop --no-progress --timerange "$range" "$t" >"${t##*/}.lttng" 2>/dev/null
   done
   diff -u kernel.cputop trace.cputop

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Functions in every form that compilers give to "load a number", and some that are not that. */
-#include "agent/rb.h"
+#include "agent/counter.h"
 #include "unit.h"
 
 /* A chain like Ruby's: a pointer to an object, which has a pointer to one that has the count. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Calls that run, read from the memory of a process: here from our own. */
-#include "ruby/internal.h"
+#include "ruby/running.h"
+#include "ruby/table.h"
 #include "unit.h"
 
 #include <stddef.h>
@@ -74,7 +75,7 @@ static int setup(void **state)
 	};
 	x->p = (struct rut_tracee){.pid = getpid(), .table = x->table, .table_bytes = TABLE_BYTES};
 	/* One stack that runs: 0 calls 1 calls 0 again calls 2; one that waits; one of another. */
-	x->now = rut_rows_ticks(&x->p);
+	x->now = rut_ruby_table_ticks(&x->p);
 	for (int i = 0; i < 4; i++)
 		x->a[i] = (struct frame){.begin = x->now - (uint64_t)(4 - i) * 1000000000,
 					 .inner = 100000000,

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A target that writes into the shared tables and rings while the tracer reads them. */
-#include "ruby/internal.h"
+#include "ruby/drain.h"
+#include "ruby/events.h"
+#include "ruby/rows.h"
+#include "ruby/table.h"
+#include "ruby/tracee.h"
 #include "unit.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * Why a command that was started was not traced. When the agent gets so far, it says so itself;
  * what keeps it from being loaded at all is most often a limit of the process.
  */
-#include "ruby/internal.h"
+#include "ruby/rlimits.h"
 
 #include "base/buf.h"
 #include "base/cleanup.h"

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* The records of code, by its address: see code.c. */
+#ifndef RUT_AGENT_CODE_H
+#define RUT_AGENT_CODE_H
+
+#include "core.h"
+
+/*
+ * The row that a call of this record's code belongs to, when it is not like the last one; `key` as
+ * in the record. NULL: none.
+ */
+struct rut_variant *rut_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key);
+/* The hook of this record is of no use: it is removed later, unless others share it. */
+void rut_code_drop(struct rut_rec *r);
+void rut_codes_init(struct rut_codes *codes);
+void rut_codes_fini(struct rut_codes *codes);
+void rut_recs_fini(struct rut_recs *recs);
+/* From now on this is the record of its code, which has a hook of its own. */
+void rut_code_adopt(struct rut_session *s, struct rut_rec *r);
+/* The record of this code; NULL: the filter leaves it out. */
+struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod);
+/* The method that begins; NULL: it is not wanted. Its hook is that of a file. */
+struct rut_variant *rut_code_variant(struct rut_session *s, struct rut_trace_arg *ta);
+
+static inline struct rut_code *rut_code_slot(const struct rut_codes *codes, VALUE iseq)
+{
+	uint32_t hash = (uint32_t)(iseq * 0x9e3779b97f4a7c15ull >> 32);
+
+	return &codes->slots[hash & codes->mask];
+}
+
+/* What is no object of the heap has a number in its place: odd, one for each class. */
+static inline VALUE rut_receiver_class(VALUE self)
+{
+	if (RUT_LIKELY(!rut_special_p(self)))
+		return rut_klass(self);
+	if (self & 1)
+		return 0x101; /* Integer */
+	return (self & 3) == 2 ? 0x201 /* Float */ : (self & 0xff) | 1;
+}
+
+/* The row that a call of this record's code belongs to; NULL: none. After rut_lives_sync(). */
+static inline struct rut_variant *rut_rec_variant(struct rut_rec *r, struct rut_trace_arg *ta)
+{
+	const VALUE *ep = (const VALUE *)((const VALUE *)ta->cfp)[RUT_FRAME_EP];
+	VALUE key = RUT_LIKELY(r->kind == RUT_REC_METHOD) ? rut_receiver_class(ta->self)
+							  : ep[RUT_ENV_MENT];
+
+	if (RUT_LIKELY(r->key == key && ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ] == r->iseq &&
+		       rut_life_holds(r->life)))
+		return r->last;
+	return rut_code_resolve(r, ta, key);
+}
+
+/* The code that is called, when the call is usual: `row` and `v` are its method's. */
+static RUT_INLINE const struct rut_code *rut_hot_call(const struct rut_session *s,
+						      const struct rut_trace_arg *ta)
+{
+	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ];
+	const struct rut_code *code = rut_code_slot(&s->codes, iseq);
+
+	if (RUT_UNLIKELY(!rut_single_ractor() || !rut_lives_synced()))
+		return NULL;
+	if (RUT_UNLIKELY(code->iseq != iseq || code->klass != rut_receiver_class(ta->self) ||
+			 !rut_life_holds_plainly(code->call_life)))
+		return NULL;
+	return code;
+}
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#include "core.h"
+
+#include <string.h>
+
+struct rut_session rut_sessions[RUT_AGENT_SLOTS];
+__thread bool rut_own_work;
+
+void *rut_session_alloc(struct rut_session *s, size_t bytes)
+{
+	struct rut_arena *a;
+	void *p = NULL;
+
+	bytes = (bytes + 63) & ~63ul; /* lines of the cache */
+	rut_lock(&s->arena_lock);
+	a = s->arena;
+	if (!a || a->used + bytes > RUT_ARENA) {
+		a = rut_map(RUT_ARENA);
+		if (a) {
+			a->next = s->arena;
+			a->used = (sizeof(*a) + 63) & ~63ul;
+			s->arena = a;
+		}
+	}
+	if (a) {
+		p = (char *)a + a->used;
+		a->used += bytes;
+	}
+	rut_unlock(&s->arena_lock);
+	return p;
+}
+
+bool rut_session_owns(const struct rut_session *s, const void *p)
+{
+	for (const struct rut_arena *a = s->arena; a; a = a->next)
+		if ((uintptr_t)p - (uintptr_t)a < RUT_ARENA)
+			return true;
+	return false;
+}
+
+void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
+{
+	VALUE *tp = &s->tps[s->tp_count++];
+
+	*tp = rb.rb_tracepoint_new(0, events, fn, s);
+	rb.rb_gc_register_address(tp);
+	rb.rb_tracepoint_enable(*tp);
+}
+
+void rut_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn)
+{
+	s->raws[s->raw_count++] = fn;
+	rb.rb_add_event_hook2(fn, events, (VALUE)s->index << 1 | 1, RUT_HOOK_RAW);
+}
+
+void rut_session_raw_off(struct rut_session *s)
+{
+	while (s->raw_count)
+		rb.rb_remove_event_hook_with_data(s->raws[--s->raw_count],
+						  (VALUE)s->index << 1 | 1);
+}
+
+bool rut_session_counts_calls(const struct rut_session *s)
+{
+	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME ||
+	       s->mode == RUT_AGENT_TRACE ||
+	       (s->mode == RUT_AGENT_RECORD &&
+		s->flags & (RUT_AGENT_KIND(RUT_KIND_CALL) | RUT_AGENT_KIND(RUT_KIND_RETURN)));
+}
+
+bool rut_session_wants_returns(const struct rut_session *s)
+{
+	return s->mode == RUT_AGENT_TIME || s->trace.tracks ||
+	       (s->mode == RUT_AGENT_RECORD && s->flags & RUT_AGENT_KIND(RUT_KIND_RETURN));
+}
+
+/* Ruby keeps global hooks for each ractor: ours are the main one's (docs/ruby.md). */
+void rut_session_ractors(struct rut_session *s)
+{
+	if (s->used && (s->global || s->flags & RUT_AGENT_C_CALLS || rb.abi->hooks_by_ractor ||
+			!rut_session_counts_calls(s)))
+		s->table.hdr->ractors |= RUT_RACTORS_UNSEEN;
+}
+
+bool rut_session_wants_file(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
+{
+	struct rut_path path = {.len = {0}};
+
+	/* The second is the first one without links, and whatever the program's folder was. */
+	path.s[0] = rut_str(rb.rb_profile_frame_path(iseq), &path.len[0]);
+	path.s[1] = rut_str(rb.rb_profile_frame_absolute_path(iseq), &path.len[1]);
+	if (!rut_filter_path(&s->filter, &path))
+		return false;
+	if (ret_path)
+		*ret_path = rut_table_str(&s->table, path.s[0], path.len[0]);
+	return true;
+}

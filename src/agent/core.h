@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state of a session: what one tracer wants of this process, the hooks set for it, and its
+ * table. Here is what all modules of a session share; session.h begins and ends one.
+ *
+ * Everything here happens with the GVL held unless said otherwise, except init and fini of memory,
+ * which the helper thread does before the first and after the last hook.
+ */
+#ifndef RUT_AGENT_CORE_H
+#define RUT_AGENT_CORE_H
+
+#include "abi.h"
+#include "filter.h"
+#include "heap.h"
+#include "iseq.h"
+#include "life.h"
+#include "rb.h"
+#include "ring/write.h"
+#include "table.h"
+
+struct rut_session;
+
+struct rut_variant {
+	struct rut_agent_row *row;
+	VALUE owner, mid; /* seen last; mid is a Symbol */
+	/*
+	 * Time mode (stack.c): calls under way; a stack that has some of them, and how many (0: no
+	 * matter, when none are under way).
+	 */
+	void *stack;
+	uint32_t active, depth;
+	bool inside; /* the method that --inside names */
+} __attribute__((aligned(64)));
+
+struct rut_owner {
+	const struct rut_rec *rec;
+	VALUE owner, mid;
+	struct rut_life life;
+	struct rut_variant *v; /* NULL: the filter leaves it out */
+};
+
+struct rut_variants {
+	struct rut_variant *by_row; /* owned */
+	struct rut_owner *owners;   /* owned; open addressing */
+	uint32_t mask, count;
+	uint32_t lock;
+};
+
+/* One line of the cache. */
+struct rut_site {
+	VALUE klass;
+	const void *place; /* of an instruction; or of a path's bytes, and the line */
+	ID mid;		   /* 0: an allocation */
+	uint32_t line;
+	struct rut_life life;
+	struct rut_agent_row *row; /* NULL: the filter leaves it out */
+	struct rut_variant *v;
+} __attribute__((aligned(64)));
+
+struct rut_sites {
+	struct rut_site *slots; /* owned */
+	uint32_t mask, count;
+};
+
+/*
+ * The same for code (code.c). The first words say what its last call was, and answer for the next
+ * one when its receiver has the same class (hot.h).
+ */
+struct rut_code {
+	VALUE iseq;
+	VALUE klass;		   /* 0: not known, or the call is not wanted */
+	struct rut_life call_life; /* as long as it holds, `v` and its row are right for `klass` */
+	struct rut_variant *v;
+	struct rut_agent_row *row;
+	struct rut_life life; /* of `rec` */
+	struct rut_rec *rec;  /* NULL: the filter leaves it out */
+} __attribute__((aligned(64)));
+
+struct rut_codes {
+	struct rut_code *slots; /* owned, unless mask is 0: then it is one that is free */
+	uint32_t mask, count;
+};
+
+/* Records of code with shared hooks, one for each place in the program. */
+struct rut_recs {
+	struct rut_rec **slots; /* owned; the records are the session's */
+	uint32_t mask, count;
+};
+
+/* Sizes of slots by page of the heap (Ruby >= 3.2: several sizes). */
+struct rut_slots {
+	uint64_t *pages; /* owned; page address | log-free size in the low 16 bits */
+	uint32_t mask, count;
+	bool stale; /* a page was not there: look again */
+};
+
+/* What was found: what it is good for, by what it is sorted, and where in the walk it is. */
+struct rut_scan_key {
+	VALUE kind, a, b;
+	long pos;
+};
+
+struct rut_scan {
+	enum {
+		RUT_SCAN_OFF,
+		RUT_SCAN_WALK, /* the heap */
+		RUT_SCAN_KEYS, /* what is wanted of what was found, and its place */
+		RUT_SCAN_SORT, /* by the helper thread: rut_scan_sort() */
+		RUT_SCAN_LIST, /* s->todo is filled */
+	} phase;
+	bool again; /* some of it may have its hook already */
+	bool by_name;
+	struct rut_walk walk;
+	long pos;
+	struct rut_scan_key *keys; /* owned */
+	size_t count, cap, next;
+	size_t codes;		 /* pieces of code among them */
+	struct rut_list named;	 /* method entries, when they are chosen by name; sorted by code */
+	struct rut_list done;	 /* code that has its hook; sorted */
+	struct rut_list unknown; /* code of which its name does not say whether it is wanted */
+	VALUE path;		 /* the last one asked for, and the answer */
+	bool wanted;
+};
+
+#define RUT_FILE_METHODS 64
+
+/* Code that is counted, or has a hook: then its data points here. Lives as long as the session. */
+struct rut_rec {
+	/*
+	 * Of the call seen last; then `last` is right. A method: the class of its receiver. The
+	 * block of a define_method, which can be that of several: the method entry.
+	 */
+	VALUE key;
+	struct rut_life life;	  /* ... as long as this holds */
+	struct rut_variant *last; /* NULL: the filter leaves it out */
+	struct rut_session *s;
+	/*
+	 * With a hook: alive and not moved while that is set, Ruby pins targets. Shared: that of
+	 * the call seen last.
+	 */
+	VALUE iseq;
+	uint32_t path, line;
+	uint32_t methods; /* FILE: known to have this hook */
+	uint8_t kind;
+	bool seen;     /* it was called as a method */
+	bool shared;   /* the hook is that of others, too */
+	bool drop;     /* the hook is of no use: take it away */
+	bool dropping; /* counted in s->drops */
+};
+
+#define RUT_ARENA (64u << 10)
+
+struct rut_arena {
+	struct rut_arena *next;
+	size_t used;
+};
+
+/* Record mode: whose the records are, as the last SWITCH record says, and which packet has that. */
+struct rut_record_whose {
+	const void *ec; /* NULL: nobody's */
+	const void *native;
+	uint64_t packet;
+};
+
+/* Record mode: what was reserved. */
+struct rut_record_at {
+	uint64_t pos, bytes, records;
+};
+
+#define RUT_RAWS 3
+
+/* ---- parts of a session, each of one module ---- */
+
+/* Code that needs hooks (methods.c), in the order of files. */
+struct rut_todo {
+	VALUE codes; /* Array, hidden; registered with the GC */
+	long next, count;
+	long defined; /* from here on, one by one: blocks that are methods ... */
+	bool blocks;  /* hooks on all blocks, too */
+	bool left;    /* as of the last job */
+};
+
+/* What setting hooks has cost so far (methods.c): when that is too much, one for all is set. */
+struct rut_effort {
+	unsigned tried;	      /* hooks of which the cost was measured */
+	uint64_t hook_ns;     /* of one, at best */
+	uint64_t compiled_ns; /* spent on code that came, and the hooks set in that */
+	uint64_t compiled_hooks;
+};
+
+/* Inspecting the heap once more: code came that may be a method by now. */
+struct rut_rescan {
+	bool due;
+	uint64_t at_ns;
+	unsigned round;
+};
+
+/* Removes hooks: those of no use while the session runs, all of them at its end. */
+struct rut_dropper {
+	struct rut_walk walk; /* finds tracepoints to disable */
+	long pos;
+	bool only_drops;
+	bool found;		 /* all of them: from here on they are disabled */
+	uint64_t at_ns, wait_ns; /* not before: it takes a look through the heap */
+	uint32_t count;		 /* recs whose hook should go */
+};
+
+/* The ring of trace and record mode. */
+struct rut_events {
+	struct rut_ring ring; /* mapped over `bytes` */
+	int fd;
+	uint32_t member; /* our place in its file */
+	uint64_t ino;
+	size_t bytes;
+};
+
+struct rut_trace_mode {
+	bool tracks;	    /* calls are followed to their ends */
+	const char *inside; /* borrowed from the filter; NULL: everywhere */
+	uint64_t slow_ns;
+};
+
+struct rut_time_mode {
+	uint64_t gc_ns_seen, gcs_seen; /* GCs so far: their time (rut_hot.gc_ns), their number */
+	struct rut_agent_row *gc_row;  /* theirs; NULL: none */
+	char *buckets;		       /* of the first row; NULL: not asked for */
+	uint64_t seeded; /* when the running calls were put on the stacks (running.h); 0: not yet */
+	/* Each thread does it for itself, when this is set: as rut_running_seed_own(). */
+	void (*seed_own)(struct rut_session *s, void *ec, const void *seen);
+};
+
+struct rut_record_mode {
+	void *gvl_hook;
+	struct rut_record_whose whose;
+};
+
+struct rut_session {
+	unsigned index;
+	uint32_t mode, flags;
+	bool used;   /* memory is there */
+	bool hooked; /* hooks may be set */
+	struct rut_codes codes;
+	struct rut_time_mode time;
+	struct rut_recs recs;
+	struct rut_rec *file_recs[RUT_FILE_METHODS + 1]; /* by how many methods they hook */
+	struct rut_table table;
+	const char *refused; /* why nothing was hooked, or NULL */
+	struct rut_agent_slot *slot;
+	struct rut_filter filter;
+	struct rut_arena *arena; /* owned */
+	uint32_t arena_lock, codes_lock;
+	struct rut_variants variants;
+	VALUE tps[12]; /* global tracepoints; registered with the GC */
+	int tp_count;
+	rut_raw_fn raws[RUT_RAWS]; /* those of rut_session_raw() */
+	unsigned raw_count;
+	struct rut_sites sites;
+	struct rut_slots slots; /* sizes of objects */
+	struct rut_events events;
+	struct rut_trace_mode trace;
+	struct rut_record_mode record;
+	bool global;	 /* one hook for all methods (code.c) */
+	bool by_file;	 /* methods of a file share hooks (files.c) */
+	bool no_files;	 /* ... which did not work */
+	bool main_comes; /* the program's own code has not run yet (Ruby 2.6) */
+	uint32_t busy;	 /* hooks that Ruby may interrupt: they need the session */
+	struct rut_scan scan;
+	struct rut_todo todo;
+	VALUE fibers; /* Array of those that the scan has found; registered with the GC */
+	struct rut_effort effort;
+	struct rut_rescan rescan;
+	struct rut_dropper dropper;
+	uint64_t orphan_until_ns; /* in the child of a fork: wait for the tracer until then */
+} __attribute__((aligned(64)));
+
+void *rut_session_alloc(struct rut_session *s, size_t bytes);
+/* Did rut_session_alloc() give this? */
+bool rut_session_owns(const struct rut_session *s, const void *p);
+
+/* A global tracepoint, enabled; remembered for unhook. */
+void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn);
+
+/*
+ * The same without the TracePoint around it, for what fires most. The hook gets the session's
+ * number as its data, a Fixnum, because Ruby marks it.
+ */
+void rut_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn);
+
+extern struct rut_session rut_sessions[RUT_AGENT_SLOTS] RUT_HIDDEN;
+
+static inline struct rut_session *rut_session_of(VALUE index)
+{
+	return &rut_sessions[index >> 1];
+}
+
+/* A counter goes up: plainly while there is one ractor. */
+static inline void rut_add_in(uint64_t *counter, uint64_t n, bool single)
+{
+	if (single)
+		*counter += n;
+	else
+		__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static inline void rut_add(uint64_t *counter, uint64_t n)
+{
+	rut_add_in(counter, n, RUT_LIKELY(rut_single_ractor()));
+}
+
+bool rut_session_counts_calls(const struct rut_session *s);
+/* Must hooks fire at returns, too? */
+bool rut_session_wants_returns(const struct rut_session *s);
+
+/*
+ * Until 3.2 a ractor that begins while there is a hook on allocations, whoever's, crashes Ruby: it
+ * looks for the line of a thread that has no frame yet.
+ */
+static inline bool rut_ractors_crash(void)
+{
+	return rb.abi->ractors_crash;
+}
+
+#define RUT_REFUSED_RACTORS                                                                        \
+	"it runs ractors, and this Ruby (until 3.2) crashes when one begins while allocations "    \
+	"are "                                                                                     \
+	"counted"
+
+/* Takes the hooks of rut_session_raw() away. */
+void rut_session_raw_off(struct rut_session *s);
+
+/* There are ractors: says so in the table when this session does not see all that they do. */
+void rut_session_ractors(struct rut_session *s);
+
+/* Does the filter want the file of this code? `ret_path`, if given: its path in the table. */
+bool rut_session_wants_file(struct rut_session *s, VALUE iseq, uint32_t *ret_path);
+
+/* This thread runs a job of the agent's: what it calls is not the application's. */
+extern __thread bool rut_own_work __attribute__((tls_model("initial-exec"))) RUT_HIDDEN;
+
+#endif
