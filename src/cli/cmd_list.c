@@ -30,7 +30,9 @@ static void on_session(const char *name, void *arg)
 	       m->running ? "records" : "stopped", (double)r->data_bytes / 1048576,
 	       (unsigned long long)rut_recorder_records(r),
 	       (unsigned long long)(rut_recorder_lost(r) + rut_recorder_missed(r)),
-	       m->output.pattern[0] ? m->current : "memory");
+	       m->output.pattern[0] ? m->current
+	       : m->output.to[0]    ? m->output.to
+				    : "memory");
 	rut_recorder_free(r);
 }
 

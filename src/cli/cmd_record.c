@@ -250,9 +250,11 @@ static void finish(struct rut_recorder *r, struct rut_consumer *c)
 	char path[RUT_PATH_MAX];
 
 	rut_programs_detach(r);
-	snprintf(path, sizeof(path), "%s", r->meta->current);
+	snprintf(path, sizeof(path), "%s",
+		 c->conf.to[0] && !r->meta->output.pattern[0] ? c->conf.to : r->meta->current);
 	if (rut_consumer_close(c, &err) < 0)
-		fprintf(stderr, "rutile record: %s; what was in memory is lost\n", err.msg);
+		fprintf(stderr, "rutile record: %s%s\n", err.msg,
+			c->conf.to[0] ? "" : "; what was in memory is lost");
 	lost = rut_recorder_lost(r);
 	missed = rut_recorder_missed(r);
 	fprintf(stderr,
@@ -371,6 +373,8 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		rc = rut_programs_attach(r, &err);
 	if (!rc)
 		rc = rut_record_ruby_start(&rec->opts.ruby, &err);
+	if (!rc)
+		rc = rut_consumer_send(&c, &err);
 	if (!rc && rec->opts.ruby.count)
 		rc = rut_consumer_accompany(&c, &ruby, &err);
 	if (!rc) {
@@ -410,7 +414,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		return rc < 0 ? RUT_EXIT_OK : rc;
 	rut_record_defaults(&rec.opts);
 	rec.opts.output.exact = rec.opts.output.pattern[0];
-	if (!rec.opts.output.pattern[0])
+	if (!rut_output_drains(&rec.opts.output))
 		strcpy(rec.opts.output.pattern, "rutile-%Y%m%d-%H%M%S");
 	if (rec.command && !rec.all)
 		rec.opts.conf.filters |= RUT_FILTER_PID | RUT_FILTER_FOLLOW;

@@ -48,7 +48,7 @@ static int read_profile(struct service *s, const char *name, struct rut_record_o
 		return rc;
 	if (o->flight && o->output.pattern[0])
 		return rut_usage_error(s->cmd, "%s: flight and output exclude each other", path);
-	if (!o->flight && !o->output.pattern[0]) {
+	if (!o->flight && !rut_output_drains(&o->output)) {
 		mkdir(RUT_LOG_DIR, 0750);
 		snprintf(o->output.pattern, sizeof(o->output.pattern),
 			 RUT_LOG_DIR "/%s-%%Y%%m%%d-%%H%%M%%S", name);
@@ -133,7 +133,7 @@ static int status_one(const char *name)
 		return 3;
 	}
 	stopped = !r->meta->running;
-	dead = r->meta->output.pattern[0] && !rut_session_consumer_alive(r->meta);
+	dead = rut_output_drains(&r->meta->output) && !rut_session_consumer_alive(r->meta);
 	printf("%-20s %s\n", name, dead ? "its process is gone" : stopped ? "stopped" : "records");
 	rut_recorder_free(r);
 	return dead || stopped ? 3 : 0;

@@ -33,6 +33,10 @@ static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc,
 		return rut_usage_error(cmd, "the name of the session is missing");
 	if (o->flight && o->output.pattern[0])
 		return rut_usage_error(cmd, "--flight and --output exclude each other");
+	if (o->flight && o->output.to[0])
+		return rut_usage_error(cmd,
+				       "--flight and --to exclude each other: 'rutile snapshot "
+				       "--to' sends what is in memory");
 	return 0;
 }
 
@@ -66,7 +70,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
-	if (!o.flight && !o.output.pattern[0])
+	if (!o.flight && !rut_output_drains(&o.output))
 		return resume(cmd, o.conf.name);
 	rut_record_defaults(&o);
 	rc = rut_record_start(&o, &pid, &err);
@@ -74,8 +78,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc < 0)
 		return rut_fail(cmd, &err);
 	if (pid)
-		printf("session '%s' records to '%s' (process %d)\n", o.conf.name, o.output.pattern,
-		       pid);
+		printf("session '%s' records to '%s' (process %d)\n", o.conf.name,
+		       o.output.pattern[0] ? o.output.pattern : o.output.to, pid);
 	else
 		printf("session '%s' records into memory\n", o.conf.name);
 	return RUT_EXIT_OK;
@@ -85,7 +89,7 @@ const struct rut_cmd cmd_start = {
 	.name = "start",
 	.group = "Record",
 	.summary = "start a recording session that goes on by itself",
-	.usage = "NAME (--flight | -o PATTERN | --profile FILE) [OPTIONS]",
+	.usage = "NAME (--flight | -o PATTERN | --to URL | --profile FILE) [OPTIONS]",
 	.options = rut_start_options,
 	.run = run,
 };

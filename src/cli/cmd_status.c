@@ -46,7 +46,9 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	printf("events       %s\n", m->conf.events);
 	printf("mode         %s\n",
 	       r->conf.mode == RUT_RING_OVERWRITE ? "overwrite (flight recorder)" : "discard");
-	if (m->output.pattern[0]) {
+	if (m->output.to[0])
+		printf("collector    %s\n", m->output.to);
+	if (rut_output_drains(&m->output)) {
 		printf("output       %s\n", m->current);
 		printf("written      %.1f MiB in %llu packets\n",
 		       (double)m->bytes_written / 1048576, (unsigned long long)m->packets_written);

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "session/dynamic.h"
 #include "session/pin.h"
+#include "stream/conn.h"
 
 static int bad_value(const struct rut_cmd *cmd, const char *what, const char *value)
 {
@@ -102,6 +103,27 @@ static int set_budget(const struct rut_cmd *cmd, struct rut_record_opts *o, cons
 	return 0;
 }
 
+/* Where spools are: $RUTILE_SPOOL_DIR, or /var/spool/rutile. */
+static const char *rut_spool_dir(void)
+{
+	const char *dir = getenv("RUTILE_SPOOL_DIR");
+
+	return dir && dir[0] == '/' ? dir : RUT_SPOOL_DIR;
+}
+
+static int set_collector(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_url url;
+
+	if (rut_url_parse(value, &url, &err) < 0)
+		return rut_usage_error(cmd, "%s", err.msg);
+	if (strlen(value) >= sizeof(o->output.to))
+		return bad_value(cmd, "collector", value);
+	snprintf(o->output.to, sizeof(o->output.to), "%s", value);
+	return 0;
+}
+
 static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
 		      const char *value)
 {
@@ -114,6 +136,11 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 			       : 0;
 	case RUT_OPT_SUBBUF:
 		return rut_parse_size(value, &o->conf.subbuf_bytes) < 0
+			       ? bad_value(cmd, "size", value)
+			       : 0;
+	case RUT_OPT_SPOOL:
+		snprintf(o->output.spool, sizeof(o->output.spool), "%s", rut_spool_dir());
+		return rut_parse_size(value, &o->output.spool_bytes) < 0 || !o->output.spool_bytes
 			       ? bad_value(cmd, "size", value)
 			       : 0;
 	case RUT_OPT_STRING_LIMIT:
@@ -252,7 +279,10 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case 'm':
 	case RUT_OPT_LOG_SIZE:
 	case RUT_OPT_LOG_KEEP:
+	case RUT_OPT_SPOOL:
 		return set_number(cmd, o, id, value);
+	case RUT_OPT_TO:
+		return set_collector(cmd, o, value);
 	default:
 		return -ENOENT;
 	}
@@ -411,8 +441,12 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 	fprintf(out, "# rutile start %s --profile THIS_FILE\n", conf->name);
 	if (output->pattern[0])
 		write_value(out, "output", output->pattern);
-	else
+	else if (!output->to[0])
 		fprintf(out, "flight = yes\n");
+	if (output->to[0])
+		write_value(out, "to", output->to);
+	if (output->spool_bytes)
+		fprintf(out, "spool = %llu\n", (unsigned long long)output->spool_bytes);
 	write_value(out, "event", conf->events);
 	write_ruby(out, conf->ruby);
 	for (size_t i = 0; i < RUT_CTX_COUNT; i++)

@@ -33,6 +33,8 @@ enum {
 	RUT_OPT_RUBY_METHOD,
 	RUT_OPT_RUBY_PATH,
 	RUT_OPT_RUBY_TRY_NEWER,
+	RUT_OPT_TO,
+	RUT_OPT_SPOOL,
 };
 
 #define RUT_RECORD_OPTIONS                                                                         \
@@ -47,6 +49,9 @@ enum {
 		{"context", "NAMES",                                                               \
 		 "add to each event: pid tid procname cgroup cpu ustack kstack ruby_stack",        \
 		 RUT_OPT_CONTEXT},                                                                 \
+		{"to", "URL", "send the trace to a collector: relay://HOST[:PORT]", RUT_OPT_TO},   \
+		{"spool", "SIZE", "keep up to SIZE on disk while the collector is away",           \
+		 RUT_OPT_SPOOL},                                                                   \
 		{"size", "SIZE", "go on in the next folder at this size", RUT_OPT_SIZE},           \
 		{"every", "TIME", "go on in the next folder after this time", RUT_OPT_EVERY},      \
 		{"keep", "N", "remove the oldest folders, so that N remain", RUT_OPT_KEEP},        \
@@ -76,8 +81,9 @@ enum {
 			RUT_OPT_STRICT                                                             \
 	}
 
-#define RUT_LOG_DIR  "/var/log/rutile"
-#define RUT_PIDS_MAX 64
+#define RUT_LOG_DIR   "/var/log/rutile"
+#define RUT_SPOOL_DIR "/var/spool/rutile"
+#define RUT_PIDS_MAX  64
 
 struct rut_record_opts {
 	struct rut_record_conf conf;

@@ -40,6 +40,9 @@ struct rut_record_conf {
 /* Where finished packets go. */
 struct rut_output_conf {
 	char pattern[RUT_PATH_MAX]; /* strftime(3) pattern of the trace folder; "": memory only */
+	char to[512];		    /* URL of a collector that gets the trace; "": none */
+	char spool[256];	    /* directory for what it has not taken yet; "": in memory */
+	uint64_t spool_bytes;	    /* at most so much of that; 0: RUT_SENDER_LIMIT */
 	uint64_t size_bytes;	    /* switch to the next folder at this size; 0: never */
 	uint64_t every_ns;	    /* and after this time; 0: never */
 	bool exact;    /* the first folder must have the very name, or opening it fails */
@@ -49,5 +52,11 @@ struct rut_output_conf {
 	uint64_t log_bytes; /* of one file; 0: RUT_LOG_BYTES */
 	uint32_t log_keep;  /* old files; 0: RUT_LOG_KEEP */
 };
+
+/* Does a session with this output have a process that drains its rings? */
+static inline bool rut_output_drains(const struct rut_output_conf *o)
+{
+	return o->pattern[0] || o->to[0];
+}
 
 #endif

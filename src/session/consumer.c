@@ -18,12 +18,14 @@
 #include "session/mappings.h"
 #include "session/rubies.h"
 #include "session/stacks.h"
+#include "stream/sender.h"
 
 #define FLUSH_NS      1000000000ull
 #define RETRY_NS      1000000000ull
 #define LOOK_NS	      100000000ull
 #define CLOCK_STEP_NS 10000000ll
 #define STACKS_NS     10000000000ull
+#define SLACK_NS      10000000ull /* a producer may be interrupted between its clock and its slot */
 
 /* The pattern is the user's; strftime() writes no more than the size says. */
 #pragma GCC diagnostic push
@@ -254,12 +256,39 @@ static int replace_vanished(struct rut_consumer *c, struct rut_err *err)
 	return 0;
 }
 
+static int open_sender(struct rut_consumer *c, struct rut_err *err)
+{
+	struct rut_sender_conf to = {
+		.to = c->conf.to,
+		.session = c->recorder->conf.name,
+		.spool = c->conf.spool[0] ? c->conf.spool : NULL,
+		.limit = c->conf.spool_bytes,
+		.keep = c->conf.pattern[0],
+		.ncpus = c->recorder->ncpus,
+	};
+	int rc;
+
+	memcpy(to.uuid, c->recorder->uuid, sizeof(to.uuid));
+	rc = rut_sender_new(&c->sender, &to, err);
+	if (!rc && !to.keep)
+		snprintf(c->conf.pattern, sizeof(c->conf.pattern), "%s",
+			 rut_sender_pattern(c->sender));
+	return rc;
+}
+
 int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
 		      const struct rut_output_conf *conf, struct rut_err *err)
 {
 	*c = (struct rut_consumer){.recorder = r, .conf = *conf, .sleep_ms = 10};
 	c->writer.dir_fd = -1;
 	c->drained_ns = c->flushed_ns = c->stacks_ns = rut_ring_clock();
+	r->meta->output = *conf;
+	if (conf->to[0]) {
+		int rc = open_sender(c, err);
+
+		if (rc)
+			return rc;
+	}
 	return open_next(c, err);
 }
 
@@ -423,11 +452,33 @@ static void write_new_stacks(struct rut_consumer *c, uint64_t now)
 	rut_writer_new_stacks(&c->writer);
 }
 
+int rut_consumer_send(struct rut_consumer *c, struct rut_err *err)
+{
+	return c->sender ? rut_sender_start(c->sender, err) : 0;
+}
+
+/* What is in the files now may be sent; records before `complete_ns` are all there. */
+static int offer(struct rut_consumer *c, uint64_t complete_ns, struct rut_err *err)
+{
+	return c->sender ? rut_sender_step(c->sender, c->writer.path, c->clock.begin_ns,
+					   complete_ns, err)
+			 : 0;
+}
+
+/* The rings keep what the sender has no room for, and count what they have no room for. */
+static bool no_room(struct rut_consumer *c, struct rut_err *err)
+{
+	c->full = c->sender && rut_sender_full(c->sender);
+	if (c->full)
+		rut_err_set(err, ENOBUFS, "the collector does not keep up");
+	return c->full;
+}
+
 int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 {
-	uint64_t now = rut_ring_clock(), before;
+	uint64_t now = rut_ring_clock(), before, complete_ns = c->flushed_ns - SLACK_NS;
 	struct rut_meta *m = c->recorder->meta;
-	int64_t n = ensure_folder(c, now, err);
+	int64_t n = no_room(c, err) ? -ENOBUFS : ensure_folder(c, now, err);
 	int beside, rc;
 
 	if (n < 0) {
@@ -446,6 +497,9 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 	if (n < 0)
 		return (int)n;
 	beside = step_companions(c, err);
+	rc = offer(c, complete_ns, err);
+	if (rc < 0)
+		return rc;
 	if (now - c->flushed_ns >= FLUSH_NS) {
 		rut_recorder_flush(c->recorder);
 		c->flushed_ns = now;
@@ -466,6 +520,8 @@ void rut_consumer_abandon(struct rut_consumer *c)
 		free(c->folders[i]);
 	rut_mappings_free(c->mappings);
 	c->mappings = NULL;
+	rut_sender_free(c->sender);
+	c->sender = NULL;
 	free(c->folders);
 	c->folders = NULL;
 	c->nfolders = 0;
@@ -476,6 +532,23 @@ void rut_consumer_discard(struct rut_consumer *c)
 	if (c->writer.path)
 		rut_writer_discard(&c->writer);
 	rut_consumer_abandon(c);
+}
+
+/* All is written: sends what is left of it. */
+static int send_rest(struct rut_consumer *c, struct rut_err *err)
+{
+	struct rut_sender_stats st;
+	int rc;
+
+	if (!c->sender)
+		return 0;
+	rc = rut_sender_step(c->sender, c->writer.path, c->clock.begin_ns, c->end_ns, err);
+	if (!rc)
+		rc = rut_sender_finish(c->sender, c->end_ns, err);
+	rut_sender_stats(c->sender, &st);
+	rut_info("sent %.1f MiB in %llu packets to '%s'", (double)st.bytes / 1048576,
+		 (unsigned long long)st.packets, c->conf.to);
+	return rc;
 }
 
 int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
@@ -503,6 +576,8 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 			rut_info("ended '%s'", c->writer.path);
 	}
 	add_up(c);
+	if (n >= 0)
+		n = send_rest(c, err);
 	rut_consumer_abandon(c);
 	return n < 0 ? (int)n : 0;
 }

@@ -15,8 +15,12 @@
 
 #define RUT_COMPANIONS 2
 
+struct rut_sender;
+
 struct rut_consumer {
 	struct rut_recorder *recorder; /* borrowed */
+	struct rut_sender *sender;     /* sends what is written to a collector; NULL: none; owned */
+	bool full;		       /* the sender has no room: nothing is drained */
 	struct rut_output_conf conf;
 	struct rut_writer writer;
 	uint64_t opened_ns, flushed_ns, drained_ns, looked_ns;
@@ -46,7 +50,7 @@ struct rut_consumer {
 int rut_output_path(const struct rut_output_conf *conf, char *ret, size_t size,
 		    struct rut_err *err);
 
-/* Opens the first folder. */
+/* Opens the first folder. Where conf->to names a collector it must answer. */
 int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
 		      const struct rut_output_conf *conf, struct rut_err *err);
 
@@ -56,6 +60,9 @@ int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
  */
 int rut_consumer_accompany(struct rut_consumer *c, const struct rut_companion *companion,
 			   struct rut_err *err);
+
+/* Where conf->to names a collector: starts sending, in the process that consumes. */
+int rut_consumer_send(struct rut_consumer *c, struct rut_err *err);
 
 /* From now on each folder that is begun or ended is logged; the present one is begun. */
 void rut_consumer_log_folders(struct rut_consumer *c);

@@ -177,10 +177,13 @@ static void become_daemon(struct rut_recorder *r, struct rut_logfile *log)
 static _Noreturn void daemon_main(struct rut_consumer *c)
 {
 	static struct rut_logfile log;
+	struct rut_err err = RUT_ERR_INIT;
 
 	become_daemon(c->recorder, &log);
 	/* `start` returns when the session knows who consumes: nothing begins unnoticed then. */
 	rut_consumer_follow_mappings(c);
+	if (rut_consumer_send(c, &err) < 0)
+		rut_warn("%s", err.msg);
 	publish_consumer(c->recorder->meta);
 	rut_words_arm(c->recorder);
 	daemon_loop(c);

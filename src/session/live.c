@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "session/aside.h"
@@ -64,7 +65,7 @@ static int write_metadata(struct rut_live *l, struct rut_err *err)
 	int rc;
 
 	/* Calls of 32-bit programs too: there may be some at any time. */
-	rut_recorder_metadata(l->r, true, &text);
+	rut_recorder_metadata(l->r, true, rut_clock_offset_ns(), &text);
 	if (text.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	unlinkat(l->dir_fd, ".metadata", 0);

@@ -522,13 +522,14 @@ void rut_recorder_flush(const struct rut_recorder *r)
 		rut_ring_flush(&r->rings[cpu]);
 }
 
-void rut_recorder_metadata(const struct rut_recorder *r, bool compat, struct rut_buf *out)
+void rut_recorder_metadata(const struct rut_recorder *r, bool compat, int64_t clock_offset_ns,
+			   struct rut_buf *out)
 {
 	struct rut_metadata m = {
 		.contexts = r->conf.contexts,
 		.selection = &r->meta->conf.selection,
 		.compat = compat,
-		.clock_offset_ns = rut_clock_offset_ns(),
+		.clock_offset_ns = clock_offset_ns,
 		.session = r->conf.name,
 	};
 
@@ -544,7 +545,7 @@ int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err)
 
 	m->clock_offset_ns = rut_clock_offset_ns();
 	/* All of it: where there is no process nobody would add to it. */
-	rut_recorder_metadata(r, true, &text);
+	rut_recorder_metadata(r, true, m->clock_offset_ns, &text);
 	if (text.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	if (text.len - m->dynamic_len > RUT_META_DYNAMIC_OFFSET - RUT_META_TEXT_OFFSET)

@@ -134,7 +134,8 @@ int rut_recorder_map(struct rut_recorder *r, struct rut_err *err);
  * Appends the metadata text. With `compat` it describes calls of 32-bit programs too: half of the
  * text, which a trace needs only when there were some.
  */
-void rut_recorder_metadata(const struct rut_recorder *r, bool compat, struct rut_buf *out);
+void rut_recorder_metadata(const struct rut_recorder *r, bool compat, int64_t clock_offset_ns,
+			   struct rut_buf *out);
 
 void rut_recorder_free(struct rut_recorder *r);
 

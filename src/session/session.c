@@ -33,7 +33,7 @@
 /* A session whose daemon was killed records into rings that nobody drains. */
 static bool is_stale(const struct rut_meta *m)
 {
-	return m->output.pattern[0] && m->consumer > 0 && !rut_session_consumer_alive(m);
+	return rut_output_drains(&m->output) && m->consumer > 0 && !rut_session_consumer_alive(m);
 }
 
 static int make_way(const char *name, struct rut_err *err)
@@ -78,19 +78,20 @@ static int publish(const struct rut_start *start, struct rut_recorder *r, struct
 		return lock;
 	/* Until its own process runs, the session lives and dies with this one. */
 	r->meta->consumer_start = rut_process_start_time(getpid());
-	r->meta->consumer = start->output.pattern[0] ? getpid() : 0;
+	r->meta->consumer = rut_output_drains(&start->output) ? getpid() : 0;
 	/* Another start may have been quicker. */
 	rc = make_way(r->conf.name, err);
 	if (!rc)
 		rc = rut_session_pin(r, err);
 	if (!rc)
 		rut_budget_calibrate(r);
-	if (!rc && start->output.pattern[0]) {
+	if (!rc && rut_output_drains(&start->output)) {
 		rc = rut_daemon_start(c, lock, ret_pid, err);
 		if (rc)
 			rut_session_unpin(r->conf.name, NULL);
 	}
-	if (!rc && !start->output.pattern[0] && (start->ncompanions || r->conf.budget_ppm)) {
+	if (!rc && !rut_output_drains(&start->output) &&
+	    (start->ncompanions || r->conf.budget_ppm)) {
 		rc = rut_holder_start(r, start->companions, start->ncompanions, lock, err);
 		if (rc)
 			rut_session_unpin(r->conf.name, NULL);
@@ -110,9 +111,9 @@ static int start_recorder(const struct rut_start *start, struct rut_recorder *r,
 		return rut_err_errno(err, -rc, "cannot set the filter");
 	r->meta->output = start->output;
 	r->meta->active = r->conf.selection;
-	if (start->output.pattern[0])
+	if (rut_output_drains(&start->output))
 		rc = rut_consumer_open(c, r, &start->output, err);
-	for (size_t i = 0; i < start->ncompanions && start->output.pattern[0] && !rc; i++)
+	for (size_t i = 0; i < start->ncompanions && rut_output_drains(&start->output) && !rc; i++)
 		rc = rut_consumer_accompany(c, &start->companions[i], err);
 	if (!rc)
 		rc = rut_programs_attach(r, err);

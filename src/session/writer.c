@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "session/aside.h"
@@ -63,6 +64,9 @@ static int write_all(int fd, const void *data, size_t len, off_t at)
 
 static bool compat_seen(const struct rut_recorder *r)
 {
+	/* What a collector has can only be continued: it gets the whole description at once. */
+	if (r->meta->output.to[0])
+		return true;
 	for (int cpu = 0; cpu < r->ncpus; cpu++)
 		if (__atomic_load_n(&RUT_CTL_USER(r->rings[cpu].ctl)->compat_seen,
 				    __ATOMIC_ACQUIRE))
@@ -82,7 +86,9 @@ int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err)
 	bool compat = compat_seen(w->recorder);
 	int rc;
 
-	rut_recorder_metadata(w->recorder, compat, &text);
+	if (!w->clock_offset_ns)
+		w->clock_offset_ns = rut_clock_offset_ns();
+	rut_recorder_metadata(w->recorder, compat, w->clock_offset_ns, &text);
 	if (text.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	/* An attempt before may have been cut off by a full disk. */

@@ -31,6 +31,7 @@ struct rut_writer {
 	int parent_fd, dir_fd;	       /* DIR and DIR/kernel */
 	bool made;		       /* DIR was not there before */
 	bool compat;		       /* the metadata describes calls of 32-bit programs */
+	int64_t clock_offset_ns;       /* in the metadata; measured once for a folder */
 	bool published;		       /* DIR/kernel has its name */
 	struct rut_stream *streams;    /* one a CPU and one more; owned */
 	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+#include "stream/follow.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+
+#define METADATA_MAX (64u << 20)
+/* Times of directories are those of the last timer tick: a change may not show in them. */
+#define RECENT_NS 50000000ll
+
+int rut_chunk_new(struct rut_chunk **ret, const char *path, struct rut_err *err)
+{
+	struct rut_chunk *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	c->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	c->path = strdup(path);
+	if (c->fd < 0 || !c->path) {
+		int rc = rut_err_errno(err, c->fd < 0 ? errno : ENOMEM, "cannot open '%s'", path);
+
+		rut_chunk_free(c);
+		return rc;
+	}
+	*ret = c;
+	return 0;
+}
+
+static void part_free(struct rut_part *p)
+{
+	for (struct rut_stream_file *f = p->files, *next; f; f = next) {
+		next = f->next;
+		rut_closep(&f->fd);
+		free(f->name);
+		free(f);
+	}
+	rut_closep(&p->fd);
+	free(p->text);
+	free(p->name);
+	free(p);
+}
+
+void rut_chunk_free(struct rut_chunk *c)
+{
+	if (!c)
+		return;
+	for (struct rut_part *p = c->parts, *next; p; p = next) {
+		next = p->next;
+		part_free(p);
+	}
+	rut_closep(&c->fd);
+	free(c->path);
+	free(c);
+}
+
+/* Has the directory changed since `seen`? Notes its time. */
+static bool changed(int fd, struct timespec *seen)
+{
+	struct timespec now;
+	struct stat st;
+	bool same;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	clock_gettime(CLOCK_REALTIME, &now);
+	same = st.st_mtim.tv_sec == seen->tv_sec && st.st_mtim.tv_nsec == seen->tv_nsec;
+	*seen = st.st_mtim;
+	/* Soon after a change another one can have the same time: look again the next time. */
+	if ((now.tv_sec - st.st_mtim.tv_sec) * 1000000000ll + now.tv_nsec - st.st_mtim.tv_nsec <
+	    RECENT_NS)
+		seen->tv_nsec = -1;
+	return !same;
+}
+
+/* Calls fn for each name that is not hidden. */
+static void each_name(int fd, void (*fn)(void *arg, const char *name, void *lock), void *arg,
+		      void *lock)
+{
+	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+
+	if (!d) {
+		rut_closep(&copy);
+		return;
+	}
+	for (struct dirent *e; (e = readdir(d));)
+		if (e->d_name[0] != '.')
+			fn(arg, e->d_name, lock);
+	closedir(d);
+}
+
+struct guard {
+	void (*fn)(void *arg, bool on);
+	void *arg;
+};
+
+static void add_file(void *arg, const char *name, void *lock)
+{
+	struct guard *g = lock;
+	struct rut_part *p = arg;
+	struct rut_stream_file *f, **end = &p->files;
+	struct stat st;
+
+	if (!strcmp(name, "metadata"))
+		return;
+	for (; *end; end = &(*end)->next)
+		if (!strcmp((*end)->name, name))
+			return;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return;
+	f->name = strdup(name);
+	f->fd = openat(p->fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (!f->name || f->fd < 0 || fstat(f->fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		rut_closep(&f->fd);
+		free(f->name);
+		free(f);
+		return;
+	}
+	g->fn(g->arg, true);
+	*end = f;
+	g->fn(g->arg, false);
+}
+
+static void add_part(void *arg, const char *name, void *lock)
+{
+	struct guard *g = lock;
+	struct rut_chunk *c = arg;
+	struct rut_part *p, **end = &c->parts;
+	_cleanup_close_ int fd = -1;
+
+	for (; *end; end = &(*end)->next)
+		if (!strcmp((*end)->name, name))
+			return;
+	fd = openat(c->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || faccessat(fd, "metadata", R_OK, 0) < 0)
+		return;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return;
+	p->name = strdup(name);
+	if (!p->name) {
+		free(p);
+		return;
+	}
+	p->fd = RUT_TAKE_FD(fd);
+	g->fn(g->arg, true);
+	*end = p;
+	g->fn(g->arg, false);
+}
+
+static void read_metadata(struct rut_part *p, struct guard *g)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	char path[64];
+	char *old;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/metadata", p->fd);
+	if (rut_buf_read_file(&b, path, METADATA_MAX) < 0 || b.failed || !b.len ||
+	    (p->text && b.len == p->text_len && !memcmp(b.data, p->text, b.len)))
+		return;
+	g->fn(g->arg, true);
+	old = p->text;
+	p->text_len = b.len;
+	p->text = rut_buf_take(&b);
+	p->generation++;
+	g->fn(g->arg, false);
+	free(old);
+}
+
+uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), void *arg)
+{
+	struct guard g = {lock, arg};
+	uint64_t bytes = 0;
+
+	if (changed(c->fd, &c->seen))
+		each_name(c->fd, add_part, c, &g);
+	for (struct rut_part *p = c->parts; p; p = p->next) {
+		if (changed(p->fd, &p->seen)) {
+			each_name(p->fd, add_file, p, &g);
+			read_metadata(p, &g);
+		}
+		for (struct rut_stream_file *f = p->files; f; f = f->next) {
+			struct stat st;
+
+			if (fstat(f->fd, &st) < 0 || st.st_size <= f->size)
+				continue;
+			bytes += (uint64_t)(st.st_size - f->size);
+			lock(arg, true);
+			f->size = st.st_size;
+			lock(arg, false);
+		}
+	}
+	return bytes;
+}
+
+void rut_chunk_remove(const struct rut_chunk *c)
+{
+	for (const struct rut_part *p = c->parts; p; p = p->next) {
+		for (const struct rut_stream_file *f = p->files; f; f = f->next)
+			unlinkat(p->fd, f->name, 0);
+		unlinkat(p->fd, "metadata", 0);
+		unlinkat(c->fd, p->name, AT_REMOVEDIR);
+	}
+	rmdir(c->path);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The trace directories of a recording session as a sender sees them: a list of chunks, oldest
+ * first, each with parts (directories with metadata) and files (streams of packets).
+ *
+ * The recorder's thread is the only one that writes to these files. Between its steps each file
+ * consists of whole packets; rut_chunk_scan(), called then, notes the sizes. Up to there another
+ * thread may read.
+ */
+#ifndef RUT_STREAM_FOLLOW_H
+#define RUT_STREAM_FOLLOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+struct rut_err;
+
+struct rut_stream_file {
+	struct rut_stream_file *next; /* owned */
+	char *name;		      /* owned */
+	int fd;
+	/* Bytes: found at the last scan, sent, stored by the collector. */
+	off_t size, sent, confirmed;
+	off_t punched;		 /* given back to the file system */
+	bool bad;		 /* not a row of packets from `sent` on: what follows is left out */
+	uint64_t discarded_base; /* of the stream before this file */
+	void *stream;		 /* of the sender; borrowed */
+};
+
+struct rut_part {
+	struct rut_part *next; /* owned */
+	char *name;	       /* directory below the trace's; owned */
+	int fd;
+	struct timespec seen; /* the directory's time at the last scan */
+	char *text;	      /* metadata; owned */
+	size_t text_len;
+	uint32_t generation; /* of the text */
+	struct rut_stream_file *files;
+};
+
+struct rut_chunk {
+	struct rut_chunk *next; /* owned by the list */
+	char *path;		/* owned */
+	int fd;
+	struct timespec seen;
+	struct rut_part *parts;
+	bool closed; /* nothing is added any more */
+	uint64_t begin_ns, end_ns;
+};
+
+/* Opens a trace directory. Returns 0 or -errno. */
+int rut_chunk_new(struct rut_chunk **ret, const char *path, struct rut_err *err);
+void rut_chunk_free(struct rut_chunk *c);
+
+/*
+ * Finds new directories, files, metadata and packets. Not while anything is written to them.
+ * `lock` is held while what another thread reads is changed. Returns the number of new bytes.
+ */
+uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), void *arg);
+
+/* Removes the files, which were all read, and the directories that are empty then. */
+void rut_chunk_remove(const struct rut_chunk *c);
+
+#endif

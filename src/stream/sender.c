@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+#include "stream/sender.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "stream/sender_internal.h"
+
+#define PROBE_MS  3000
+#define LINGER_NS 5000000000ull /* without progress, at the end */
+
+static void set_lock(void *arg, bool on)
+{
+	struct rut_sender *s = arg;
+
+	if (on)
+		pthread_mutex_lock(&s->lock);
+	else
+		pthread_mutex_unlock(&s->lock);
+}
+
+/* A file system in memory without a name: it is freed with its last user, however that ends. */
+static int mount_memory(struct rut_err *err)
+{
+	_cleanup_close_ int fs = (int)syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC);
+	int fd = -1;
+
+	if (fs >= 0 && !syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "mode", "0700", 0) &&
+	    !syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+		fd = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC,
+				  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+	return fd >= 0 ? fd : rut_err_errno(err, errno, "cannot make a file system in memory");
+}
+
+static int make_spool(struct rut_sender *s, const char *spool, struct rut_err *err)
+{
+	if (s->keep)
+		return 0;
+	if (!spool) {
+		s->mount_fd = mount_memory(err);
+		if (s->mount_fd < 0)
+			return s->mount_fd;
+		snprintf(s->pattern, sizeof(s->pattern), "/proc/self/fd/%d/trace", s->mount_fd);
+		return 0;
+	}
+	if (mkdir(spool, 0750) < 0 && errno != EEXIST)
+		return rut_err_errno(err, errno, "cannot make the spool directory '%s'", spool);
+	if ((size_t)snprintf(s->spool, sizeof(s->spool), "%s", spool) >= sizeof(s->spool) ||
+	    (size_t)snprintf(s->pattern, sizeof(s->pattern), "%s/%.64s", spool, s->session) >=
+		    sizeof(s->pattern))
+		return rut_err_set(err, ENAMETOOLONG, "the spool's name '%s' is too long", spool);
+	return 0;
+}
+
+/* A wrong name or port should be found now, not in a log. */
+static int probe(const struct rut_sender *s, struct rut_err *err)
+{
+	struct rut_conn l;
+	int rc = rut_conn_connect(&l, s->url.host, s->url.port, PROBE_MS, err);
+
+	if (!rc)
+		rut_conn_close(&l);
+	return rc;
+}
+
+int rut_sender_new(struct rut_sender **ret, const struct rut_sender_conf *conf, struct rut_err *err)
+{
+	struct rut_sender *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	s->mount_fd = -1;
+	s->limit = conf->limit ? conf->limit : RUT_SENDER_LIMIT;
+	s->keep = conf->keep;
+	s->ncpus = conf->ncpus;
+	memcpy(s->packet_uuid, conf->uuid, sizeof(s->packet_uuid));
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->wake, NULL);
+	snprintf(s->to, sizeof(s->to), "%s", conf->to);
+	rc = rut_url_parse(conf->to, &s->url, err);
+	snprintf(s->session, sizeof(s->session), "%s",
+		 s->url.session[0] ? s->url.session : conf->session);
+	if (gethostname(s->host, sizeof(s->host) - 1) < 0 || !s->host[0])
+		strcpy(s->host, "localhost");
+	/* The collector refuses a producer without an identity. */
+	if (getrandom(s->uuid, sizeof(s->uuid), 0) < 0)
+		memcpy(s->uuid, conf->uuid, sizeof(s->uuid));
+	s->uuid[0] |= 1;
+	if (!rc)
+		rc = probe(s, err);
+	if (!rc)
+		rc = make_spool(s, conf->spool, err);
+	if (rc)
+		rut_sender_free(s);
+	else
+		*ret = s;
+	return rc;
+}
+
+const char *rut_sender_pattern(const struct rut_sender *s)
+{
+	return s->keep ? NULL : s->pattern;
+}
+
+int rut_sender_start(struct rut_sender *s, struct rut_err *err)
+{
+	sigset_t all, before;
+	int rc;
+
+	/* Signals are the recorder's; SIGPIPE of a socket must not end it. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&s->thread, NULL, rut_sender_run, s);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc)
+		return rut_err_errno(err, rc, "cannot start the sender's thread");
+	s->started = true;
+	return 0;
+}
+
+/* The directory that was written to is complete. */
+static void end_chunk(struct rut_sender *s, uint64_t end_ns)
+{
+	uint64_t bytes = rut_chunk_scan(s->last, set_lock, s);
+
+	set_lock(s, true);
+	s->waiting += bytes;
+	s->last->end_ns = end_ns;
+	s->last->closed = true;
+	pthread_cond_signal(&s->wake);
+	set_lock(s, false);
+	s->last = NULL;
+}
+
+static int begin_chunk(struct rut_sender *s, const char *dir, uint64_t begin_ns,
+		       struct rut_err *err)
+{
+	struct rut_chunk **end = &s->chunks;
+	int rc = rut_chunk_new(&s->last, dir, err);
+
+	if (rc)
+		return rc;
+	s->last->begin_ns = begin_ns;
+	set_lock(s, true);
+	while (*end)
+		end = &(*end)->next;
+	*end = s->last;
+	set_lock(s, false);
+	return 0;
+}
+
+int rut_sender_step(struct rut_sender *s, const char *dir, uint64_t begin_ns, uint64_t complete_ns,
+		    struct rut_err *err)
+{
+	uint64_t bytes;
+	int rc = 0;
+
+	if (s->last && strcmp(s->last->path, dir) != 0)
+		end_chunk(s, begin_ns);
+	if (!s->last)
+		rc = begin_chunk(s, dir, begin_ns, err);
+	if (rc)
+		return rc;
+	bytes = rut_chunk_scan(s->last, set_lock, s);
+	set_lock(s, true);
+	s->waiting += bytes;
+	if (complete_ns > s->complete_ns)
+		s->complete_ns = complete_ns;
+	if (bytes)
+		pthread_cond_signal(&s->wake);
+	set_lock(s, false);
+	return 0;
+}
+
+bool rut_sender_full(const struct rut_sender *s)
+{
+	return !s->keep && __atomic_load_n(&s->waiting, __ATOMIC_RELAXED) >= s->limit;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* Until the thread has sent all, or nothing has moved for a while. */
+static void wait_for_end(struct rut_sender *s)
+{
+	uint64_t moved_ns = now_ns(), waiting = UINT64_MAX;
+
+	set_lock(s, true);
+	while (!s->ended && now_ns() - moved_ns < LINGER_NS) {
+		struct timespec until;
+
+		if (s->waiting < waiting) {
+			waiting = s->waiting;
+			moved_ns = now_ns();
+		}
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 50000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		pthread_cond_timedwait(&s->wake, &s->lock, &until);
+	}
+	s->cancelled = true;
+	if (s->relay)
+		rut_relay_abort(s->relay);
+	pthread_cond_broadcast(&s->wake);
+	set_lock(s, false);
+}
+
+int rut_sender_finish(struct rut_sender *s, uint64_t end_ns, struct rut_err *err)
+{
+	bool ended;
+
+	if (!s->started)
+		return 0;
+	if (s->last)
+		end_chunk(s, end_ns);
+	set_lock(s, true);
+	s->ending = true;
+	pthread_cond_broadcast(&s->wake);
+	set_lock(s, false);
+	wait_for_end(s);
+	pthread_join(s->thread, NULL);
+	s->started = false;
+	ended = s->ended;
+	if (ended)
+		return 0;
+	return rut_err_set(err, EIO, "%.1f MiB could not be sent to '%s'%s%s",
+			   (double)s->waiting / 1048576, s->to,
+			   s->keep	 ? "; the trace is in the output directory"
+			   : s->spool[0] ? "; they are in "
+					 : " and are lost",
+			   !s->keep ? s->spool : "");
+}
+
+void rut_sender_stats(struct rut_sender *s, struct rut_sender_stats *ret)
+{
+	set_lock(s, true);
+	*ret = s->stats;
+	ret->waiting_bytes = s->waiting;
+	set_lock(s, false);
+}
+
+void rut_sender_free(struct rut_sender *s)
+{
+	if (!s)
+		return;
+	if (s->started) {
+		set_lock(s, true);
+		s->ending = s->cancelled = true;
+		if (s->relay)
+			rut_relay_abort(s->relay);
+		pthread_cond_broadcast(&s->wake);
+		set_lock(s, false);
+		pthread_join(s->thread, NULL);
+	}
+	for (struct rut_stream_out *o = s->streams, *next; o; o = next) {
+		next = o->next;
+		free(o->part);
+		free(o->channel);
+		free(o->text);
+		free(o);
+	}
+	for (struct rut_chunk *c = s->chunks, *next; c; c = next) {
+		next = c->next;
+		rut_chunk_free(c);
+	}
+	rut_relay_free(s->relay);
+	rut_closep(&s->mount_fd);
+	pthread_mutex_destroy(&s->lock);
+	pthread_cond_destroy(&s->wake);
+	free(s);
+}

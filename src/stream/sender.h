@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sends what a session records to a collector while it is recorded.
+ *
+ * The recorder writes trace directories as ever; where nobody else wants them they are in memory or
+ * in a spool directory, and what the collector has stored is removed. After each of its steps it
+ * calls rut_sender_step(). A thread of the sender reads the packets and sends them, so that a
+ * collector that hangs never delays the recorder. When more is waiting than the limit allows,
+ * rut_sender_full() says so: the recorder leaves its rings alone then, and what finds no room in
+ * them is counted in events_discarded, as always.
+ *
+ * A connection that breaks is made again, with increasing pauses. The relay protocol ends a session
+ * with its connection, so the collector stores what follows as another trace; packets that were not
+ * confirmed are sent again. Nothing is lost between the two but what the limit made the recorder
+ * lose.
+ */
+#ifndef RUT_STREAM_SENDER_H
+#define RUT_STREAM_SENDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "stream/conn.h"
+
+struct rut_err;
+struct rut_sender;
+
+struct rut_sender_conf {
+	const char *to;	     /* URL of the collector */
+	const char *session; /* name, where the URL has none */
+	const char *spool;   /* directory for what is not sent yet; NULL: in memory */
+	uint64_t limit;	     /* bytes waiting; 0: RUT_SENDER_LIMIT */
+	bool keep;	     /* the directories are the user's: nothing is removed, no limit */
+	/* The streams kernel/kernel_0 ... that exist from the begin, and their trace's uuid. */
+	int ncpus;
+	uint8_t uuid[16];
+};
+
+#define RUT_SENDER_LIMIT (32ull << 20)
+
+struct rut_sender_stats {
+	uint64_t bytes, packets; /* stored by the collector */
+	uint64_t waiting_bytes;
+	uint64_t connects, breaks;
+	bool connected;
+	char path[4096]; /* where the collector stores it, in its own words */
+};
+
+/*
+ * Checks the URL and that the collector answers; makes the spool. No thread runs yet, so that the
+ * caller may fork. Returns 0 or -errno.
+ */
+int rut_sender_new(struct rut_sender **ret, const struct rut_sender_conf *conf,
+		   struct rut_err *err);
+
+/* The pattern for trace directories of a recorder whose output is nothing but this; else NULL. */
+const char *rut_sender_pattern(const struct rut_sender *s);
+
+/* Starts the thread. In the process that records. Returns 0 or -errno. */
+int rut_sender_start(struct rut_sender *s, struct rut_err *err);
+
+/*
+ * The recorder writes to the directory `dir`, and nothing at this moment. Each record before
+ * `complete_ns` is in the files. A new name ends the directory before at `begin_ns`. From the
+ * recorder's thread, as the others here. Returns 0 or -errno.
+ */
+int rut_sender_step(struct rut_sender *s, const char *dir, uint64_t begin_ns, uint64_t complete_ns,
+		    struct rut_err *err);
+
+/* Is more waiting than allowed? */
+bool rut_sender_full(const struct rut_sender *s);
+
+/*
+ * The last directory is complete and ends at `end_ns`. Sends what is waiting, for as long as the
+ * collector takes it. Returns 0, or -errno with how much could not be sent.
+ */
+int rut_sender_finish(struct rut_sender *s, uint64_t end_ns, struct rut_err *err);
+
+void rut_sender_stats(struct rut_sender *s, struct rut_sender_stats *ret);
+
+void rut_sender_free(struct rut_sender *s);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* What the recorder's side of a sender (sender.c) and its thread (pump.c) share. */
+#ifndef RUT_STREAM_SENDER_INTERNAL_H
+#define RUT_STREAM_SENDER_INTERNAL_H
+
+#include <pthread.h>
+
+#include "ring/ring.h"
+#include "stream/follow.h"
+#include "stream/relay.h"
+#include "stream/sender.h"
+
+#define RUT_STREAM_PACKET ((size_t)4096) /* bytes of a packet without events */
+
+/* How far a stream is, in the numbers that the collector sees. */
+struct rut_stream_place {
+	uint64_t out_seq;   /* of the next packet */
+	uint64_t in_seq;    /* of the next packet in the files */
+	uint64_t discarded; /* of the last packet */
+	uint64_t last_ns;   /* end of the last packet or beacon */
+	bool any;	    /* a packet was sent */
+};
+
+struct rut_stream_out {
+	struct rut_stream_out *next;	   /* owned */
+	char *part, *channel;		   /* owned */
+	struct rut_packet head;		   /* of a packet without events; magic 0: not known yet */
+	struct rut_stream_place now, safe; /* safe: what the collector has confirmed */
+	/* In the present connection. */
+	bool open, metadata;
+	uint64_t handle, net_seq;
+	char *text; /* metadata: what the collector has of the present chunk; owned */
+	size_t text_len;
+	uint32_t generation;
+};
+
+struct rut_sender {
+	/* Set once. */
+	struct rut_url url;
+	char to[600], session[256], host[256];
+	char pattern[256], spool[256];
+	uint64_t limit;
+	bool keep;
+	int ncpus;
+	uint8_t uuid[16], packet_uuid[16];
+	int mount_fd;
+	/* The recorder's thread. */
+	struct rut_chunk *last; /* of `chunks`: what is being written */
+	bool started;
+	pthread_t thread;
+	/* Both, under the lock. */
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct rut_chunk *chunks; /* oldest first; owned */
+	uint64_t complete_ns;
+	uint64_t waiting; /* bytes; read without the lock */
+	bool ending, ended, cancelled;
+	struct rut_relay *relay; /* owned by the thread; NULL: not connected */
+	struct rut_sender_stats stats;
+	/* The thread. */
+	struct rut_stream_out *streams;
+	uint64_t retry_at_ns, pause_ns;
+	uint64_t beacon_ns;
+	bool said_broken;
+};
+
+/* The thread's function. */
+void *rut_sender_run(void *sender);
+
+#endif
