@@ -68,6 +68,7 @@ enum rut_agent_mode {
 #define RUT_AGENT_BY_CALLER  1024u /* calls mode: a row for each line that calls */
 #define RUT_AGENT_NAMES	     64u   /* rows also for methods that are not called */
 #define RUT_AGENT_ASK	     32u   /* first say what the application is (struct rut_agent_facts) */
+#define RUT_AGENT_SQL_VALUES 2048u /* of requests: SQL as it is */
 #define RUT_AGENT_OVERWRITE  0x8000u /* the ring keeps the newest; nobody drains it */
 
 /* Of RUT_AGENT_RECORD: which events. */
@@ -82,6 +83,7 @@ enum rut_agent_kind {
 	RUT_KIND_GC,
 	RUT_KIND_THREAD,
 	RUT_KIND_GVL,
+	RUT_KIND_REQUEST,
 	RUT_KINDS,
 };
 
@@ -98,6 +100,10 @@ enum rut_agent_kind {
 #define RUT_FILTER_CLASS  'C'
 #define RUT_FILTER_METHOD 'M'
 #define RUT_FILTER_INSIDE 'I' /* only below this method */
+#define RUT_FILTER_WATCH  'W' /* entry points and layers (watch.h); its parts end with: */
+
+#define RUT_WATCH_US '\x1f'
+#define RUT_WATCH_RS '\x1e'
 
 struct rut_agent_slot {
 	uint32_t state; /* enum rut_slot_state; atomic */

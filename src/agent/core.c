@@ -65,13 +65,15 @@ bool rut_session_counts_calls(const struct rut_session *s)
 	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME ||
 	       s->mode == RUT_AGENT_TRACE ||
 	       (s->mode == RUT_AGENT_RECORD &&
-		s->flags & (RUT_AGENT_KIND(RUT_KIND_CALL) | RUT_AGENT_KIND(RUT_KIND_RETURN)));
+		s->flags & (RUT_AGENT_KIND(RUT_KIND_CALL) | RUT_AGENT_KIND(RUT_KIND_RETURN) |
+			    RUT_AGENT_KIND(RUT_KIND_REQUEST)));
 }
 
 bool rut_session_wants_returns(const struct rut_session *s)
 {
 	return s->mode == RUT_AGENT_TIME || s->trace.tracks ||
-	       (s->mode == RUT_AGENT_RECORD && s->flags & RUT_AGENT_KIND(RUT_KIND_RETURN));
+	       (s->mode == RUT_AGENT_RECORD &&
+		s->flags & (RUT_AGENT_KIND(RUT_KIND_RETURN) | RUT_AGENT_KIND(RUT_KIND_REQUEST)));
 }
 
 /* Ruby keeps global hooks for each ractor: ours are the main one's (docs/ruby.md). */
@@ -94,4 +96,17 @@ bool rut_session_wants_file(struct rut_session *s, VALUE iseq, uint32_t *ret_pat
 	if (ret_path)
 		*ret_path = rut_table_str(&s->table, path.s[0], path.len[0]);
 	return true;
+}
+
+bool rut_session_wants_name(const struct rut_session *s, VALUE iseq, int kind)
+{
+	const char *name;
+	size_t len;
+
+	if (!s->filter.watches)
+		return true;
+	if (kind != RUT_REC_METHOD)
+		return false;
+	name = rut_str(rb.rb_profile_frame_base_label(iseq), &len);
+	return rut_watches_has(s->filter.watches, name, len);
 }

@@ -17,8 +17,11 @@
 #include "rb.h"
 #include "ring/write.h"
 #include "table.h"
+#include "watch.h"
 
 struct rut_session;
+struct rut_task;
+struct rut_watch_code;
 
 struct rut_variant {
 	struct rut_agent_row *row;
@@ -29,7 +32,9 @@ struct rut_variant {
 	 */
 	void *stack;
 	uint32_t active, depth;
-	bool inside; /* the method that --inside names */
+	bool inside;		     /* the method that --inside names */
+	struct rut_watch *watch;     /* of requests: what it is watched for; NULL: nothing */
+	struct rut_watch_code *code; /* where its local variables are; NULL: not looked at yet */
 } __attribute__((aligned(64)));
 
 struct rut_owner {
@@ -234,6 +239,20 @@ struct rut_record_mode {
 	struct rut_record_whose whose;
 };
 
+#define RUT_TASK_BUCKETS 256
+
+/* Requests and spans (request.c), in record mode. */
+struct rut_request_mode {
+	struct rut_watches watches;
+	VALUE keys; /* Array of Strings, the keys of hashes; registered with the GC */
+	uint32_t lock;
+	struct rut_task *tasks[RUT_TASK_BUCKETS]; /* fibers with a call under way */
+	struct rut_task *free;
+	uint32_t task_count;
+	uint32_t count; /* of requests so far */
+	VALUE leave;	/* the instruction that returns, once it was seen */
+};
+
 struct rut_session {
 	unsigned index;
 	uint32_t mode, flags;
@@ -259,6 +278,7 @@ struct rut_session {
 	struct rut_events events;
 	struct rut_trace_mode trace;
 	struct rut_record_mode record;
+	struct rut_request_mode requests;
 	bool global;	 /* one hook for all methods (code.c) */
 	bool by_file;	 /* methods of a file share hooks (files.c) */
 	bool no_files;	 /* ... which did not work */
@@ -333,6 +353,12 @@ void rut_session_ractors(struct rut_session *s);
 
 /* Does the filter want the file of this code? `ret_path`, if given: its path in the table. */
 bool rut_session_wants_file(struct rut_session *s, VALUE iseq, uint32_t *ret_path);
+
+/*
+ * Could the filter want this code, of a rut_rec_kind, by its name? Only with watched methods does
+ * the name alone say no.
+ */
+bool rut_session_wants_name(const struct rut_session *s, VALUE iseq, int kind);
 
 /* This thread runs a job of the agent's: what it calls is not the application's. */
 extern __thread bool rut_own_work __attribute__((tls_model("initial-exec"))) RUT_HIDDEN;

@@ -66,10 +66,12 @@ bool rut_glob(const char *glob, const char *text, size_t len)
 	}
 }
 
-void rut_filter_init(struct rut_filter *f, const char *config)
+void rut_filter_init(struct rut_filter *f, const char *config, const struct rut_watches *watches)
 {
 	f->config = config;
-	f->has_names = f->has_paths = false;
+	f->watches = watches;
+	f->has_names = watches != NULL;
+	f->has_paths = false;
 	for (const char *c = config; *c; c += strlen(c) + 1) {
 		f->has_names |= *c == RUT_FILTER_CLASS || *c == RUT_FILTER_METHOD;
 		f->has_paths |=
@@ -168,6 +170,9 @@ bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool si
 	char full[NAME_BYTES], dotted[NAME_BYTES];
 	struct rut_path name;
 
+	if (f->watches)
+		return !method || rut_watches_find(f->watches, class_name ? class_name : "",
+						   singleton, method);
 	if (!f->has_names)
 		return true;
 	name = (struct rut_path){.s = {class_name ? class_name : ""}};

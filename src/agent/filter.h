@@ -3,6 +3,8 @@
 #ifndef RUT_AGENT_FILTER_H
 #define RUT_AGENT_FILTER_H
 
+#include "watch.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -10,9 +12,11 @@ struct rut_filter {
 	const char *config; /* borrowed: the encoded strings of abi.h */
 	bool has_names;	    /* classes or methods are filtered */
 	bool has_paths;
+	const struct rut_watches *watches; /* borrowed: only these methods; NULL: no such list */
 };
 
-void rut_filter_init(struct rut_filter *f, const char *config);
+/* `watches` may be NULL. */
+void rut_filter_init(struct rut_filter *f, const char *config, const struct rut_watches *watches);
 
 #define RUT_PATHS 3
 

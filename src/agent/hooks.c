@@ -15,6 +15,7 @@
 #include "callers.h"
 #include "code.h"
 #include "hot.h"
+#include "request.h"
 #include "stack.h"
 #include "trace.h"
 #include "variant.h"
@@ -113,17 +114,25 @@ static void file_trace(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta
 	rut_trace_call(s, tp, ta, ta->cfp, v);
 }
 
+static inline void record(struct rut_session *s, const struct rut_trace_arg *ta,
+			  struct rut_variant *v)
+{
+	if (v->watch)
+		rut_request_event(s, ta, v);
+	rut_record_method(s, ta->ec, v->row, ta->event);
+}
+
 static RUT_INLINE void file_record(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	const struct rut_code *code;
-	const struct rut_variant *v;
+	struct rut_variant *v;
 
 	if (!(ta->event & (RUT_EVENT_CALL | RUT_EVENT_RETURN)))
 		return;
 	code = rut_hot_call(s, ta);
 	v = RUT_LIKELY(code != NULL) ? code->v : rut_code_variant(s, ta);
 	if (v)
-		rut_record_method(s, ta->ec, v->row, ta->event);
+		record(s, ta, v);
 }
 
 static void file_by_caller(struct rut_session *s, struct rut_trace_arg *ta)
@@ -189,12 +198,12 @@ DIRECT(7)
 /* The frame of the method is still there when it returns. */
 static void lone_record(struct rut_rec *r, struct rut_trace_arg *ta)
 {
-	const struct rut_variant *v;
+	struct rut_variant *v;
 
 	rut_lives_sync();
 	v = variant_of(r, ta);
 	if (v)
-		rut_record_method(r->s, ta->ec, v->row, ta->event);
+		record(r->s, ta, v);
 }
 
 static inline void lone(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
@@ -251,7 +260,7 @@ void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 	if (!v)
 		return;
 	if (r->s->mode == RUT_AGENT_RECORD) {
-		rut_record_method(r->s, ta->ec, v->row, ta->event);
+		record(r->s, ta, v);
 		return;
 	}
 	if (RUT_UNLIKELY(r->s->flags & RUT_AGENT_BY_CALLER)) {

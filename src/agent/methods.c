@@ -138,7 +138,11 @@ static void instrument_children(struct compiled *c, VALUE wrapper, int depth)
 	for (size_t i = 0; i < l.count; i++) {
 		VALUE iseq = rut_iseq_of(l.items[i]);
 		int kind = rut_iseq_kind(iseq);
-		bool hooked = kind >= 0 && has_hook(s, iseq, kind);
+		bool hooked;
+
+		if (!rut_session_wants_name(s, iseq, kind))
+			kind = -1;
+		hooked = kind >= 0 && has_hook(s, iseq, kind);
 
 		if (kind == RUT_REC_METHOD && s->by_file && !s->filter.has_names) {
 			c->methods++;
@@ -226,7 +230,7 @@ static void code_came(struct rut_session *s, VALUE iseq)
 		rb.rb_set_errinfo(rb.qnil);
 	s->effort.compiled_ns += rut_mono_ns() - begin;
 	s->effort.compiled_hooks += s->table.hdr->instrumented - hooks;
-	if (s->effort.compiled_ns > COMPILED_NS_MAX &&
+	if (!s->filter.watches && s->effort.compiled_ns > COMPILED_NS_MAX &&
 	    s->effort.compiled_ns / HOOK_NS_MAX > s->effort.compiled_hooks) {
 		give_up_targets(s);
 		return;
@@ -308,6 +312,8 @@ static bool too_expensive(struct rut_session *s, uint64_t ns)
 {
 	uint64_t left = (uint64_t)(s->todo.count - s->todo.next);
 
+	if (s->filter.watches)
+		return false; /* these are few, and a hook for all methods costs far more */
 	if (s->effort.tried == 0 || ns < s->effort.hook_ns)
 		s->effort.hook_ns = ns;
 	if (++s->effort.tried < HOOKS_TRIED || s->todo.next >= s->todo.count)

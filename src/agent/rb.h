@@ -135,6 +135,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(0, VALUE, rb_data_object_wrap, (VALUE, void *, void (*)(void *), void (*)(void *)))      \
 	F(1, VALUE, rb_hash_new, (void))                                                           \
 	F(1, VALUE, rb_hash_aset, (VALUE, VALUE, VALUE))                                           \
+	F(0, VALUE, rb_hash_lookup, (VALUE, VALUE))                                                \
 	F(0, void, rb_hash_foreach, (VALUE, int (*)(VALUE, VALUE, VALUE), VALUE))                  \
 	F(0, VALUE, rb_iseq_load, (VALUE, VALUE, VALUE))                                           \
 	F(1, VALUE, rb_obj_hide, (VALUE))                                                          \

@@ -36,6 +36,10 @@ enum rut_record_id {
 	RUT_RECORD_GVL_WAIT,
 	RUT_RECORD_GVL_HAVE,
 	RUT_RECORD_GVL_RELEASE,
+	RUT_RECORD_REQUEST_BEGIN,
+	RUT_RECORD_REQUEST_END,
+	RUT_RECORD_SPAN_BEGIN,
+	RUT_RECORD_SPAN_END,
 };
 
 struct rut_record_switch {
@@ -75,6 +79,53 @@ struct rut_record_plain {
 struct rut_record_thread {
 	uint64_t header;
 	uint32_t tid;
+} __attribute__((packed));
+
+/*
+ * Requests and spans. Texts follow each other, each with its NUL; empty: not known. `kind` and
+ * `layer` are numbers of rows that have such a name as their class.
+ */
+#define RUT_RECORD_TEXT 512 /* bytes of one of them at most, with its NUL */
+
+/* REQUEST_BEGIN: verb, path, traceparent, x_request_id */
+struct rut_record_request {
+	uint64_t header;
+	uint64_t id; /* unique in the trace */
+	uint32_t kind;
+	uint32_t method; /* the entry point */
+	char texts[];
+} __attribute__((packed));
+
+/* verb, path, route, traceparent, x_request_id, error (a class) */
+struct rut_record_request_end {
+	uint64_t header;
+	uint64_t id;
+	uint32_t kind;
+	uint32_t method;
+	uint16_t status; /* 0: not known */
+	int64_t bytes;	 /* of the response; -1: not known */
+	char texts[];
+} __attribute__((packed));
+
+#define RUT_RECORD_NO_CALLER UINT32_MAX
+
+/* detail */
+struct rut_record_span {
+	uint64_t header;
+	uint32_t layer;
+	uint32_t method;
+	uint32_t caller; /* the method of the application that led to it; or RUT_RECORD_NO_CALLER */
+	uint16_t depth;	 /* spans around it in its fiber */
+	char texts[];
+} __attribute__((packed));
+
+/* detail, error */
+struct rut_record_span_end {
+	uint64_t header;
+	uint32_t layer;
+	uint32_t method;
+	uint16_t depth;
+	char texts[];
 } __attribute__((packed));
 
 #define RUT_RECORD_GC_MAJORS(F) F(nofree) F(oldgen) F(shady) F(force) F(oldmalloc)

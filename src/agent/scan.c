@@ -215,7 +215,8 @@ static bool kind_wanted(const struct rut_session *s, VALUE iseq)
 {
 	int kind = rb.rb_iseq_type ? rut_iseq_kind(iseq) : RUT_REC_METHOD;
 
-	return kind == RUT_REC_METHOD || (kind == RUT_REC_BLOCK && s->todo.blocks);
+	return rut_session_wants_name(s, iseq, kind) &&
+	       (kind == RUT_REC_METHOD || (kind == RUT_REC_BLOCK && s->todo.blocks));
 }
 
 static void list_code(struct rut_session *s, VALUE iseq)
@@ -267,8 +268,8 @@ static void list_key(struct rut_session *s, const struct rut_scan_key *key)
 		break;
 	case KEY_BLOCK:
 		list_unknown(s);
-		if (!s->todo.blocks && (key == sc->keys || key[-1].a != key->a) &&
-		    !is_done(s, key->a))
+		if (!s->todo.blocks && !s->filter.watches &&
+		    (key == sc->keys || key[-1].a != key->a) && !is_done(s, key->a))
 			add(s, key->a);
 		break;
 	}

@@ -8,6 +8,7 @@
 #include "files.h"
 #include "methods.h"
 #include "raises.h"
+#include "request.h"
 #include "running.h"
 #include "scan.h"
 #include "site.h"
@@ -27,6 +28,18 @@ static size_t extra_bytes(const struct rut_session *s)
 	return s->mode == RUT_AGENT_RAISES ? sizeof(struct rut_agent_message) : 0;
 }
 
+static bool wants_requests(const struct rut_session *s)
+{
+	return s->mode == RUT_AGENT_RECORD && s->flags & RUT_AGENT_KIND(RUT_KIND_REQUEST);
+}
+
+static void filter_init(struct rut_session *s)
+{
+	const struct rut_watches *w = &s->requests.watches;
+
+	rut_filter_init(&s->filter, s->slot->config, w->count ? w : NULL);
+}
+
 int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 {
 	unsigned index = s->index;
@@ -39,10 +52,17 @@ int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	s->flags = slot->flags;
 	s->trace.slow_ns = slot->slow_ns;
 	slot->config[RUT_AGENT_CONFIG - 1] = slot->config[RUT_AGENT_CONFIG - 2] = 0;
-	rut_filter_init(&s->filter, slot->config);
+	if (wants_requests(s)) {
+		r = rut_watches_init(&s->requests.watches, slot->config);
+		if (r < 0)
+			return r;
+	}
+	filter_init(s);
 	r = rut_table_init(&s->table, extra_bytes(s));
-	if (r < 0)
+	if (r < 0) {
+		rut_watches_fini(&s->requests.watches);
 		return r;
+	}
 	if (s->mode == RUT_AGENT_TIME && s->table.hdr->extra_bytes)
 		s->time.buckets = s->table.extra;
 	s->used = true;
@@ -88,6 +108,7 @@ void rut_session_fini(struct rut_session *s)
 		rut_unmap(a, RUT_ARENA);
 	}
 	rut_trace_fini(s);
+	rut_watches_fini(&s->requests.watches);
 	if (s->used)
 		rut_table_fini(&s->table);
 	memset(s, 0, sizeof(*s));
@@ -132,6 +153,8 @@ static VALUE hook_body(VALUE arg)
 	}
 	if (s->mode == RUT_AGENT_RAISES)
 		rut_session_tp(s, RUT_EVENT_RAISE, rut_raises_on_raise);
+	if (s->filter.watches)
+		rut_request_hook(s);
 	if (s->mode == RUT_AGENT_RECORD)
 		s->refused = rut_record_hook(s);
 	if (s->refused)
@@ -155,7 +178,9 @@ static VALUE hook_body(VALUE arg)
 		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
 	}
 	s->by_file = rut_files_usable(s->filter.has_names);
-	if (rb.target)
+	if (s->filter.watches && !rb.target)
+		s->refused = "requests need Ruby 2.6 or later";
+	else if (rb.target)
 		rut_scan_begin(s, false);
 	else
 		rut_methods_go_global(s);
@@ -171,7 +196,7 @@ const char *rut_session_hook(struct rut_session *s)
 
 	/* Its flags and its filter may have been completed since (RUT_SLOT_ASKED). */
 	s->flags = s->slot->flags;
-	rut_filter_init(&s->filter, s->filter.config);
+	filter_init(s);
 	rb.rb_protect(hook_body, (VALUE)s, &failed);
 	if (!failed)
 		return s->refused;
@@ -311,6 +336,7 @@ bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns)
 	rut_scan_end(s);
 	rb.rb_gc_unregister_address(&s->todo.codes);
 	rb.rb_gc_unregister_address(&s->fibers);
+	rut_request_unhook(s);
 	s->hooked = false;
 	return false;
 }

@@ -97,7 +97,7 @@ static struct rut_variant *look_up(const struct rut_rec *r, VALUE owner, VALUE m
 
 	rut_class_name(owner, name, sizeof(name), &singleton);
 	*ret_excluded = !rut_filter_name(&s->filter, name, singleton, method);
-	if (*ret_excluded && t->hdr->row_count >= EXCLUDED_MAX)
+	if (*ret_excluded && (s->filter.watches || t->hdr->row_count >= EXCLUDED_MAX))
 		return NULL;
 	class_str = rut_table_str(t, name, strlen(name));
 	method_str = method ? rut_table_str(t, method, strlen(method)) : 0;
@@ -114,6 +114,9 @@ static struct rut_variant *look_up(const struct rut_rec *r, VALUE owner, VALUE m
 	v = rut_variant_of_row(s, row);
 	v->owner = owner;
 	v->mid = mid;
+	v->watch = s->filter.watches && method
+			   ? rut_watches_find(s->filter.watches, name, singleton, method)
+			   : NULL;
 	v->inside = s->trace.inside && rut_filter_inside(s->trace.inside, name, singleton, method);
 	return v;
 }

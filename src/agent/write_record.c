@@ -97,6 +97,18 @@ static inline void commit(const struct rut_session *s, const struct rut_record_a
 			   __ATOMIC_RELEASE);
 }
 
+void rut_record_write(struct rut_session *s, void *ec, uint16_t id, const void *record,
+		      uint32_t bytes)
+{
+	struct rut_record_at at;
+	void *to = reserve(s, ec, bytes, id, &at);
+
+	if (!to)
+		return;
+	memcpy((uint64_t *)to + 1, (const uint64_t *)record + 1, bytes - sizeof(uint64_t));
+	commit(s, &at);
+}
+
 static uint32_t row_number(const struct rut_session *s, const struct rut_agent_row *row)
 {
 	return (uint32_t)(row - s->table.rows);

@@ -15,6 +15,11 @@ void rut_record_unhook(struct rut_session *s);
 /* A method begins or returns (`event`: RUT_EVENT_CALL, RUT_EVENT_RETURN, of blocks likewise). */
 void rut_record_method(struct rut_session *s, void *ec, const struct rut_agent_row *row,
 		       uint32_t event);
+/*
+ * Writes a record with this header's id: the bytes behind its header word are those of `record`.
+ */
+void rut_record_write(struct rut_session *s, void *ec, uint16_t id, const void *record,
+		      uint32_t bytes);
 /* A C method begins or returns. */
 void rut_record_c_method(struct rut_session *s, const struct rut_trace_arg *ta);
 

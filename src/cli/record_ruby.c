@@ -8,26 +8,33 @@
 #include <string.h>
 
 #include "agent/abi.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "cli/ruby_target.h"
 #include "ring/write.h"
+#include "ruby/layers.h"
 #include "ruby/record.h"
 #include "ruby/tracer.h"
 
 #define LOOK_NS 1000000000ull
 
-#define K(kind) (1u << RUT_KIND_##kind)
+#define K(kind)	   (1u << RUT_KIND_##kind)
+#define SQL_VALUES (1u << RUT_KINDS) /* no kind of event: what requests say of SQL */
 
 static const struct {
 	const char *name;
 	uint32_t kinds;
 } events[] = {
-	{"call", K(CALL)},	   {"return", K(RETURN)}, {"c_call", K(C_CALL)},
-	{"c_return", K(C_RETURN)}, {"raise", K(RAISE)},	  {"rescue", K(RESCUE)},
-	{"alloc", K(ALLOC)},	   {"gc", K(GC)},	  {"thread", K(THREAD)},
-	{"gvl", K(GVL)},
+	{"call", K(CALL)},	  {"return", K(RETURN)},
+	{"c_call", K(C_CALL)},	  {"c_return", K(C_RETURN)},
+	{"raise", K(RAISE)},	  {"rescue", K(RESCUE)},
+	{"alloc", K(ALLOC)},	  {"gc", K(GC)},
+	{"thread", K(THREAD)},	  {"gvl", K(GVL)},
+	{"requests", K(REQUEST)}, {"sql_values", K(REQUEST) | SQL_VALUES},
 };
+
+#define METHOD_KINDS (K(CALL) | K(RETURN) | K(C_CALL) | K(C_RETURN))
 
 #define DEFAULT_KINDS (K(CALL) | K(RETURN) | K(RAISE) | K(GC) | K(THREAD) | K(GVL))
 
@@ -72,6 +79,12 @@ int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, co
 	if (!kinds)
 		return rut_usage_error(cmd, "unknown Ruby event in '%s'; there are %s", value,
 				       rut_record_ruby_events());
+	if (kinds & K(REQUEST) && kinds & METHOD_KINDS)
+		return rut_usage_error(
+			cmd,
+			"'%s': requests and calls have hooks of their own; use --ruby "
+			"twice",
+			value);
 	if (!len)
 		return rut_usage_error(cmd, "'%s' should be TARGET[:EVENTS]", value);
 	if (r->count == RUT_RECORD_RUBY_MAX)
@@ -112,7 +125,7 @@ static int source_find(const struct rut_record_ruby *r, const struct rut_record_
 	};
 	int rc = rut_targets_find(ret, &opts, err);
 
-	rut_targets_filter(ret, &opts, false, ret_filter);
+	rut_targets_filter(ret, &opts, s->kinds & K(REQUEST), ret_filter);
 	return rc;
 }
 
@@ -120,14 +133,23 @@ static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source
 			struct rut_err *err)
 {
 	struct rut_tracer_config config = {.mode = RUT_RUBY_RECORD,
-					   .kinds = s->kinds,
+					   .kinds = s->kinds & ~SQL_VALUES,
+					   .sql_values = s->kinds & SQL_VALUES,
 					   .overwrite = r->flight,
 					   .ring_bytes = r->ring_bytes};
 	struct rut_targets *targets = calloc(1, sizeof(*targets));
+	_cleanup_buf_ struct rut_buf layers = RUT_BUF_INIT;
 	int rc;
 
 	if (!targets)
 		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = s->kinds & K(REQUEST) ? rut_layers_config(&layers, err) : 0;
+	config.layers = layers.data;
+	config.layers_len = layers.len;
+	if (rc) {
+		free(targets);
+		return rc;
+	}
 	rc = source_find(r, s, targets, &config.filter, err);
 	if (!rc)
 		rc = rut_tracer_new(&s->tracer, &config, err);

@@ -27,6 +27,11 @@ static void event(struct rut_buf *b, unsigned id, const char *name, const char *
 	"\t\tuint32_t _count;\n\t\tuint64_t _live_slots;\n\t\tgc_major_t _major;\n\t\tgc_by_t "    \
 	"_by;\n"
 
+#define TEXT(name) "\t\tstring _" name ";\n"
+#define REQUEST	   "\t\tuint64_t _id;\n\t\tmethod_t _kind;\n" METHOD
+#define SPAN	   "\t\tmethod_t _layer;\n" METHOD
+#define DEPTH	   "\t\tuint16_t _depth;\n"
+
 static void events(struct rut_buf *b)
 {
 	event(b, RUT_RECORD_SWITCH, "switch", TID "\t\tuint32_t _fiber;\n");
@@ -47,6 +52,14 @@ static void events(struct rut_buf *b)
 	event(b, RUT_RECORD_GVL_WAIT, "gvl_wait", TID);
 	event(b, RUT_RECORD_GVL_HAVE, "gvl_have", TID);
 	event(b, RUT_RECORD_GVL_RELEASE, "gvl_release", TID);
+	event(b, RUT_RECORD_REQUEST_BEGIN, "request_begin",
+	      REQUEST TEXT("verb") TEXT("path") TEXT("traceparent") TEXT("x_request_id"));
+	event(b, RUT_RECORD_REQUEST_END, "request_end",
+	      REQUEST "\t\tuint16_t _status;\n\t\tint64_t _bytes;\n" TEXT("verb") TEXT("path")
+		      TEXT("route") TEXT("traceparent") TEXT("x_request_id") TEXT("error"));
+	event(b, RUT_RECORD_SPAN_BEGIN, "span_begin",
+	      SPAN "\t\tmethod_t _caller;\n" DEPTH TEXT("detail"));
+	event(b, RUT_RECORD_SPAN_END, "span_end", SPAN DEPTH TEXT("detail") TEXT("error"));
 }
 
 static void enumerations(struct rut_buf *b, const struct rut_buf *labels)

@@ -238,6 +238,7 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 		      (t->config.values ? RUT_AGENT_VALUES : 0) |
 		      (t->config.backtraces ? RUT_AGENT_BACKTRACES : 0) |
 		      (t->config.names ? RUT_AGENT_NAMES : 0) |
+		      (t->config.sql_values ? RUT_AGENT_SQL_VALUES : 0) |
 		      (t->config.overwrite ? RUT_AGENT_OVERWRITE : 0) |
 		      RUT_AGENT_KINDS(t->config.kinds);
 	slot->tracer_pid = (int32_t)getpid();

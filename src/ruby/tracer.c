@@ -42,6 +42,7 @@ int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *conf
 	encode(&b, RUT_FILTER_CLASS, f->classes);
 	encode(&b, RUT_FILTER_METHOD, f->methods);
 	encode(&b, RUT_FILTER_INSIDE, inside);
+	rut_buf_add(&b, config->layers, config->layers_len);
 	fixed = b.len;
 	encode(&b, RUT_FILTER_APP, f->app_paths);
 	encode(&b, RUT_FILTER_NOT, f->app_paths ? f->not_paths : NULL);
@@ -58,6 +59,7 @@ int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *conf
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
 	t->config = *config;
+	t->config.layers = NULL;
 	t->watch_fd = -1;
 	t->filter_len = b.len;
 	t->filter_fixed = fixed;

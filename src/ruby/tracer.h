@@ -61,8 +61,11 @@ struct rut_tracer_config {
 	const char *inside;  /* only below this method; NULL: everywhere */
 	uint64_t ring_bytes; /* per process; 0: the default */
 	/* RUT_RUBY_RECORD only: */
-	uint32_t kinds; /* bits of enum rut_agent_kind (agent/abi.h) */
-	bool overwrite; /* a flight recorder: the rings keep the newest */
+	uint32_t kinds;	    /* bits of enum rut_agent_kind (agent/abi.h) */
+	bool overwrite;	    /* a flight recorder: the rings keep the newest */
+	bool sql_values;    /* of requests: SQL as it is, not masked */
+	const char *layers; /* of requests: rut_layers_encode(); borrowed until rut_tracer_new() */
+	size_t layers_len;
 };
 
 int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *config,

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+#include "request.h"
+
+#include "names.h"
+#include "record.h"
+#include "watch_read.h"
+#include "write_record.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OPEN_MAX  48
+#define TASKS_MAX 20000u
+
+/* A watched call under way. */
+struct open {
+	const void *cfp;
+	const struct rut_variant *v;
+	uint32_t raises; /* of the task when it began */
+	uint16_t depth;	 /* of a span */
+	bool request, span;
+};
+
+struct rut_task {
+	struct rut_task *next;
+	void *ec;
+	bool active; /* a request runs */
+	uint64_t id;
+	const struct rut_variant *entry;
+	uint16_t status;
+	int64_t bytes;
+	uint32_t raises; /* exceptions so far, of which `raised` is the last; 0: none */
+	uint32_t raised; /* its class: a string of the table */
+	uint32_t count;	 /* of open[] */
+	uint16_t spans;	 /* of these */
+	char verb[16], path[RUT_RECORD_TEXT], route[RUT_RECORD_TEXT];
+	char traceparent[64], request_id[128];
+	struct open open[OPEN_MAX];
+};
+
+/* ---- tasks ---- */
+
+static struct rut_task **bucket_of(struct rut_request_mode *m, const void *ec)
+{
+	return &m->tasks[((uintptr_t)ec >> 6 ^ (uintptr_t)ec >> 15) % RUT_TASK_BUCKETS];
+}
+
+static struct rut_task *find(struct rut_session *s, void *ec, bool make)
+{
+	struct rut_request_mode *m = &s->requests;
+	struct rut_task **bucket = bucket_of(m, ec), *t;
+
+	rut_lock(&m->lock);
+	for (t = *bucket; t && t->ec != ec; t = t->next)
+		;
+	if (!t && make) {
+		t = m->free;
+		if (t)
+			m->free = t->next;
+		else if (m->task_count < TASKS_MAX)
+			t = rut_session_alloc(s, sizeof(*t));
+		if (t) {
+			m->task_count++;
+			t->ec = ec;
+			t->active = false;
+			t->count = t->spans = 0;
+			t->raises = 0;
+			t->next = *bucket;
+			*bucket = t;
+		}
+	}
+	rut_unlock(&m->lock);
+	return t;
+}
+
+/* No call of it is under way. */
+static void release(struct rut_session *s, struct rut_task *t)
+{
+	struct rut_request_mode *m = &s->requests;
+	struct rut_task **link = bucket_of(m, t->ec);
+
+	rut_lock(&m->lock);
+	while (*link && *link != t)
+		link = &(*link)->next;
+	if (*link) {
+		*link = t->next;
+		t->next = m->free;
+		m->free = t;
+		m->task_count--;
+	}
+	rut_unlock(&m->lock);
+}
+
+/* ---- records ---- */
+
+static char *put(char *to, const char *text)
+{
+	size_t n = strlen(text) + 1;
+
+	memcpy(to, text, n);
+	return to + n;
+}
+
+static uint32_t method_of(const struct rut_session *s, const struct rut_variant *v)
+{
+	return (uint32_t)(v->row - s->table.rows);
+}
+
+static void write_begin(struct rut_session *s, const struct rut_task *t)
+{
+	union {
+		struct rut_record_request r;
+		char room[sizeof(struct rut_record_request) + 4 * RUT_RECORD_TEXT];
+	} e;
+	char *to = e.r.texts;
+
+	e.r.id = t->id;
+	e.r.kind = t->entry->watch->row;
+	e.r.method = method_of(s, t->entry);
+	to = put(to, t->verb);
+	to = put(to, t->path);
+	to = put(to, t->traceparent);
+	to = put(to, t->request_id);
+	rut_record_write(s, t->ec, RUT_RECORD_REQUEST_BEGIN, &e, (uint32_t)(to - (char *)&e));
+}
+
+static void write_end(struct rut_session *s, const struct rut_task *t, const char *error)
+{
+	union {
+		struct rut_record_request_end r;
+		char room[sizeof(struct rut_record_request_end) + 6 * RUT_RECORD_TEXT];
+	} e;
+	char *to = e.r.texts;
+
+	e.r.id = t->id;
+	e.r.kind = t->entry->watch->row;
+	e.r.method = method_of(s, t->entry);
+	e.r.status = t->status;
+	e.r.bytes = t->bytes;
+	to = put(to, t->verb);
+	to = put(to, t->path);
+	to = put(to, t->route);
+	to = put(to, t->traceparent);
+	to = put(to, t->request_id);
+	to = put(to, error);
+	rut_record_write(s, t->ec, RUT_RECORD_REQUEST_END, &e, (uint32_t)(to - (char *)&e));
+}
+
+static void write_span(struct rut_session *s, const struct rut_task *t, const struct open *o,
+		       const char *detail)
+{
+	union {
+		struct rut_record_span r;
+		char room[sizeof(struct rut_record_span) + RUT_RECORD_TEXT];
+	} e;
+	const char *end;
+
+	e.r.layer = o->v->watch->row;
+	e.r.method = method_of(s, o->v);
+	e.r.caller = RUT_RECORD_NO_CALLER;
+	e.r.depth = o->depth;
+	end = put(e.r.texts, detail);
+	rut_record_write(s, t->ec, RUT_RECORD_SPAN_BEGIN, &e, (uint32_t)(end - (char *)&e));
+}
+
+static void write_span_end(struct rut_session *s, const struct rut_task *t, const struct open *o,
+			   const char *detail, const char *error)
+{
+	union {
+		struct rut_record_span_end r;
+		char room[sizeof(struct rut_record_span_end) + 2 * RUT_RECORD_TEXT];
+	} e;
+	const char *end;
+
+	e.r.layer = o->v->watch->row;
+	e.r.method = method_of(s, o->v);
+	e.r.depth = o->depth;
+	end = put(put(e.r.texts, detail), error);
+	rut_record_write(s, t->ec, RUT_RECORD_SPAN_END, &e, (uint32_t)(end - (char *)&e));
+}
+
+/* ---- fields ---- */
+
+struct field {
+	char *text;
+	size_t size;
+};
+
+static struct field field_of(struct rut_task *t, char field, char *other, size_t size)
+{
+	switch (field) {
+	case RUT_FIELD_VERB:
+		return (struct field){t->verb, sizeof(t->verb)};
+	case RUT_FIELD_PATH:
+		return (struct field){t->path, sizeof(t->path)};
+	case RUT_FIELD_ROUTE:
+		return (struct field){t->route, sizeof(t->route)};
+	case RUT_FIELD_TRACEPARENT:
+		return (struct field){t->traceparent, sizeof(t->traceparent)};
+	case RUT_FIELD_REQUEST_ID:
+		return (struct field){t->request_id, sizeof(t->request_id)};
+	default:
+		return (struct field){other, size};
+	}
+}
+
+/*
+ * The fields of a watched method that are read at this event. A value that is not there leaves what
+ * is known already. `detail` gets the one of that name.
+ */
+static void read_fields(struct rut_session *s, struct rut_task *t, struct rut_variant *v,
+			const struct rut_trace_arg *ta, char detail[RUT_RECORD_TEXT])
+{
+	const struct rut_watch *w = v->watch;
+	char when = ta->event == RUT_EVENT_CALL ? RUT_WATCH_CALL : RUT_WATCH_RETURN;
+	const struct rut_watch_code *code = NULL;
+	bool looked = false;
+
+	for (unsigned i = 0; i < w->nreads; i++) {
+		const struct rut_watch_read *r = &w->reads[i];
+		char text[RUT_RECORD_TEXT];
+		struct field to;
+
+		if (r->when != when)
+			continue;
+		if (!looked)
+			code = rut_watch_code(s, w, &v->code, ta);
+		looked = true;
+		if (!rut_watch_read(s, w, r, code, ta, text, sizeof(text)))
+			continue;
+		to = field_of(t, r->field, detail, RUT_RECORD_TEXT);
+		if (r->field == RUT_FIELD_STATUS) {
+			t->status = (uint16_t)atoi(text);
+		} else if (r->field == RUT_FIELD_BYTES) {
+			t->bytes = atoll(text);
+		} else {
+			size_t n = strlen(text);
+
+			n = n < to.size - 1 ? n : to.size - 1;
+			memcpy(to.text, text, n);
+			to.text[n] = 0;
+		}
+	}
+}
+
+/* ---- calls ---- */
+
+static void begin_request(struct rut_session *s, struct rut_task *t, struct rut_variant *v,
+			  const struct rut_trace_arg *ta)
+{
+	char detail[RUT_RECORD_TEXT];
+
+	t->active = true;
+	t->count = t->spans = 0;
+	t->raises = 0;
+	t->id = (uint64_t)getpid() << 32 |
+		__atomic_add_fetch(&s->requests.count, 1, __ATOMIC_RELAXED);
+	t->entry = v;
+	t->status = 0;
+	t->bytes = -1;
+	t->verb[0] = t->path[0] = t->route[0] = t->traceparent[0] = t->request_id[0] = 0;
+	read_fields(s, t, v, ta, detail);
+	write_begin(s, t);
+}
+
+static bool inside_its_layer(const struct rut_task *t, const struct rut_watch *w)
+{
+	for (uint32_t i = t->count; i--;)
+		if (t->open[i].span)
+			return t->open[i].v->watch->row == w->row;
+	return false;
+}
+
+static void call(struct rut_session *s, const struct rut_trace_arg *ta, struct rut_variant *v)
+{
+	const struct rut_watch *w = v->watch;
+	bool entry = w->what == RUT_WATCH_REQUEST;
+	bool span = w->what == RUT_WATCH_SPAN || w->what == RUT_WATCH_NESTED;
+	struct rut_task *t = find(s, ta->ec, entry || span);
+	char detail[RUT_RECORD_TEXT] = "";
+	struct open *o;
+
+	if (!t)
+		return;
+	while (t->count && t->open[t->count - 1].cfp <= ta->cfp) {
+		t->spans -= t->open[t->count - 1].span;
+		t->active = t->active && !t->open[t->count - 1].request;
+		t->count--;
+	}
+	if (!entry && !span && !t->active)
+		return;
+	if (span && w->what == RUT_WATCH_SPAN && inside_its_layer(t, w))
+		return;
+	entry = entry && !t->active;
+	if (entry)
+		begin_request(s, t, v, ta);
+	if (t->count == OPEN_MAX)
+		return;
+	o = &t->open[t->count];
+	*o = (struct open){.cfp = ta->cfp,
+			   .v = v,
+			   .raises = t->raises,
+			   .depth = t->spans,
+			   .request = entry,
+			   .span = span};
+	if (!entry)
+		read_fields(s, t, v, ta, detail);
+	if (span)
+		write_span(s, t, o, detail);
+	if (entry || span || w->returns) {
+		t->count++;
+		t->spans += span;
+	}
+}
+
+/*
+ * Does an exception end this call? Ruby reports such a return like one that returns nil. The
+ * instruction that returns has one value on the stack; a call that raises has taken it.
+ */
+static bool raised(struct rut_session *s, const struct rut_task *t, const struct open *o,
+		   const struct rut_trace_arg *ta)
+{
+	const VALUE *cfp = ta->cfp, *pc = (const VALUE *)cfp[RUT_FRAME_PC];
+	bool one = cfp[RUT_FRAME_SP] == cfp[RUT_FRAME_EP] + 2 * sizeof(VALUE);
+
+	if (ta->data != rb.qnil) {
+		if (one)
+			s->requests.leave = *pc;
+		return false;
+	}
+	if (t->raises == o->raises)
+		return false;
+	return !(one && s->requests.leave && *pc == s->requests.leave);
+}
+
+static void end_open(struct rut_session *s, struct rut_task *t, const struct open *o,
+		     const struct rut_trace_arg *ta)
+{
+	struct rut_variant *v = (struct rut_variant *)o->v;
+	bool failed = raised(s, t, o, ta);
+	const char *error = failed ? rut_table_get(&s->table, t->raised) : NULL;
+	char detail[RUT_RECORD_TEXT] = "";
+
+	if (v->watch->returns)
+		read_fields(s, t, v, ta, detail);
+	/* The server rescues what the application raises, and answers with an error. */
+	if (o->request && t->status >= 500 && t->raises)
+		error = rut_table_get(&s->table, t->raised);
+	if (!error || strlen(error) >= RUT_RECORD_TEXT)
+		error = "";
+	if (o->span) {
+		t->spans--;
+		write_span_end(s, t, o, detail, error);
+	}
+	if (o->request) {
+		t->active = false;
+		write_end(s, t, error);
+	}
+}
+
+static void returns(struct rut_session *s, const struct rut_trace_arg *ta)
+{
+	struct rut_task *t = find(s, ta->ec, false);
+
+	if (!t)
+		return;
+	while (t->count && t->open[t->count - 1].cfp < ta->cfp) {
+		t->spans -= t->open[t->count - 1].span;
+		t->count--;
+	}
+	if (t->count && t->open[t->count - 1].cfp == ta->cfp) {
+		struct open o = t->open[--t->count];
+
+		end_open(s, t, &o, ta);
+	}
+	if (!t->count && !t->active)
+		release(s, t);
+}
+
+void rut_request_event(struct rut_session *s, const struct rut_trace_arg *ta, struct rut_variant *v)
+{
+	if (ta->event == RUT_EVENT_CALL)
+		call(s, ta, v);
+	else if (ta->event == RUT_EVENT_RETURN)
+		returns(s, ta);
+}
+
+static void raise_event(struct rut_session *s, const struct rut_trace_arg *ta)
+{
+	struct rut_task *t = find(s, ta->ec, false);
+	char name[256];
+	bool singleton;
+
+	if (!t)
+		return;
+	rut_class_name(rb.rb_obj_class(ta->data), name, sizeof(name), &singleton);
+	t->raised = rut_table_str(&s->table, name, strlen(name));
+	t->raises++;
+}
+
+/* An exception is raised, or a thread ends. */
+static void on_event(VALUE tp, void *session)
+{
+	const struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
+	struct rut_session *s = session;
+	struct rut_task *t;
+
+	if (ta->event == RUT_EVENT_RAISE) {
+		raise_event(s, ta);
+		return;
+	}
+	t = find(s, ta->ec, false);
+	if (t)
+		release(s, t);
+}
+
+void rut_request_hook(struct rut_session *s)
+{
+	rut_watches_intern(s);
+	rut_session_tp(s, RUT_EVENT_RAISE | RUT_EVENT_THREAD_END, on_event);
+}
+
+void rut_request_unhook(struct rut_session *s)
+{
+	if (s->requests.keys)
+		rb.rb_gc_unregister_address(&s->requests.keys);
+	s->requests.keys = 0;
+}
