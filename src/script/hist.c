@@ -78,8 +78,11 @@ static void add_bound(int64_t v, bool short_form, struct rut_buf *out)
 		rut_buf_putc(out, units[unit]);
 }
 
-static void add_label(const struct rut_type *t, const struct range *r, struct rut_buf *out)
+static void add_label(const struct rut_script_style *s, const struct rut_type *t,
+		      const struct range *r, struct rut_buf *out)
 {
+	/* Old releases show ranges in all of lhist(). */
+	bool single = t->kind == RUT_T_HIST || !rut_script_style_old(s);
 	bool short_form = t->kind == RUT_T_LHIST ? t->step % 1024 == 0 : t->bits == 0;
 	size_t begin = out->len;
 
@@ -87,7 +90,7 @@ static void add_label(const struct rut_type *t, const struct range *r, struct ru
 		rut_buf_puts(out, "(..., ");
 		add_bound(r->high, short_form, out);
 		rut_buf_putc(out, ')');
-	} else if (t->kind == RUT_T_HIST && r->high == r->low + 1) {
+	} else if (single && !r->above && r->high == r->low + 1) {
 		rut_buf_printf(out, "[%" PRId64 "]", r->low);
 	} else {
 		rut_buf_putc(out, '[');
@@ -117,8 +120,8 @@ static void used_slots(const uint64_t *words, uint32_t slots, uint32_t *first, u
 		++*first;
 }
 
-void rut_script_hist_text(const struct rut_type *t, const uint64_t *words, uint64_t div,
-			  struct rut_buf *out)
+void rut_script_hist_text(const struct rut_script_style *s, const struct rut_type *t,
+			  const uint64_t *words, uint64_t div, struct rut_buf *out)
 {
 	uint32_t slots = slots_of(t), first, end;
 	uint64_t most = 0;
@@ -131,7 +134,7 @@ void rut_script_hist_text(const struct rut_type *t, const uint64_t *words, uint6
 		struct range r = range_of(t, i, slots);
 		int bar = (int)((unsigned __int128)words[i] * BAR_WIDTH / most);
 
-		add_label(t, &r, out);
+		add_label(s, t, &r, out);
 		rut_buf_printf(out, "%8" PRIu64 " |", words[i] / (div ? div : 1));
 		for (int k = 0; k < BAR_WIDTH; k++)
 			rut_buf_putc(out, k < bar ? '@' : ' ');

@@ -13,8 +13,8 @@ struct rut_type;
 int64_t rut_script_average(const struct rut_type *t, const uint64_t *words);
 
 /* HIST, LHIST: a line for each slot from the first to the last that is not empty. */
-void rut_script_hist_text(const struct rut_type *t, const uint64_t *words, uint64_t div,
-			  struct rut_buf *out);
+void rut_script_hist_text(const struct rut_script_style *s, const struct rut_type *t,
+			  const uint64_t *words, uint64_t div, struct rut_buf *out);
 void rut_script_hist_json(const struct rut_type *t, const uint64_t *words, uint64_t div,
 			  struct rut_buf *out);
 

@@ -118,7 +118,7 @@ static void add_number(struct rut_buf *out, const struct rut_type *t, const void
 static void add_stats(struct rut_script_out *o, const struct rut_type *t, const uint64_t *words,
 		      int64_t div)
 {
-	bool old = o->c.style.compat && o->c.style.compat < 26;
+	bool old = rut_script_style_old(&o->c.style);
 	struct rut_buf *out = &o->line;
 
 	rut_buf_printf(out,
@@ -145,7 +145,7 @@ static void add_row(struct rut_script_out *o, const struct rut_script_map *m,
 	case RUT_T_HIST:
 	case RUT_T_LHIST:
 		rut_buf_puts(out, o->c.style.compat == 17 ? " \n" : "\n");
-		rut_script_hist_text(t, words, (uint64_t)div, out);
+		rut_script_hist_text(&o->c.style, t, words, (uint64_t)div, out);
 		break;
 	case RUT_T_TSERIES:
 		rut_buf_putc(out, '\n');
@@ -217,7 +217,7 @@ void rut_script_out_rows(struct rut_script_out *o, const struct rut_script_map *
 		for (size_t i = first; i < rows->count; i++)
 			add_row(o, m, &rows->rows[i], last, div);
 		/* Old releases end these maps with an empty line. */
-		if (rows->count && o->c.style.compat && o->c.style.compat < 26 &&
+		if (rows->count && rut_script_style_old(&o->c.style) &&
 		    (m->value->kind == RUT_T_AVG || m->value->kind == RUT_T_STATS))
 			rut_buf_putc(&o->line, '\n');
 		flush_line(o);
@@ -494,7 +494,7 @@ void rut_script_out_attached(struct rut_script_out *o, size_t probes)
 			"{\"type\": \"attached_probes\", \"count\": %zu, \"data\": {\"probes\": "
 			"%zu}}\n",
 			probes, probes);
-	else if (o->c.style.compat && o->c.style.compat < 26)
+	else if (rut_script_style_old(&o->c.style))
 		fprintf(o->c.out, "Attaching %zu probe%s...\n", probes, s);
 	else
 		fprintf(o->c.err, "Attached %zu probe%s\n", probes, s);

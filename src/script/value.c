@@ -282,9 +282,7 @@ static void named_text(const struct rut_script_style *s, const struct rut_type *
 	if (t->kind == RUT_T_STRERROR) {
 		text = n < 4096 ? strerror((int)n) : NULL;
 	} else if (t->kind == RUT_T_SIGNAL_NAME) {
-		text = n < 65 ? sigabbrev_np((int)n) : NULL;
-		if (text)
-			rut_buf_puts(out, "SIG");
+		text = n < 65 ? sigdescr_np((int)n) : NULL;
 	} else if (t->kind == RUT_T_PROBE) {
 		text = names && names->probe ? names->probe(names->arg, n) : NULL;
 	} else if (t->kind == RUT_T_USERNAME && names && names->username) {

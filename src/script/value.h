@@ -50,6 +50,12 @@ struct rut_script_style {
 	const struct rut_script_names *names;
 };
 
+/* As 0.17 to 0.25. */
+static inline bool rut_script_style_old(const struct rut_script_style *s)
+{
+	return s->compat && s->compat < 26;
+}
+
 /* Where a value is shown: stacks and pointers look different. */
 enum rut_script_place {
 	RUT_SCRIPT_IN_VALUE,

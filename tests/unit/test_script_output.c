@@ -310,7 +310,7 @@ static void assert_hist(const struct rut_type *t, const int64_t *values, size_t 
 
 	for (size_t i = 0; i < n; i++)
 		add_hist(words, t, values[i]);
-	rut_script_hist_text(t, words, div, &out);
+	rut_script_hist_text(&plain, t, words, div, &out);
 	assert_string_equal(out.data ? out.data : "", want);
 }
 
@@ -588,7 +588,7 @@ static void test_values_that_are_names(void **state)
 		     "\"05:04:03:02:01:FF\"");
 	assert_value(&error, &(uint64_t){7}, "Argument list too long",
 		     "\"Argument list too long\"");
-	assert_value(&sig, &(uint64_t){9}, "SIGKILL", "\"SIGKILL\"");
+	assert_value(&sig, &(uint64_t){9}, "Killed", "\"Killed\"");
 }
 
 static void test_cut_strings_are_marked(void **state)
