@@ -6,11 +6,13 @@
 #include "analysis/requests.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/an_ruby.h"
+#include "analysis/explain.h"
 #include "analysis/fmt.h"
 #include "analysis/ordered.h"
 #include "analysis/stats.h"
@@ -88,8 +90,8 @@ static struct route *route_of(struct requests *rq, const struct rut_request *r)
 	return route;
 }
 
-/* Keeps a copy if it is one of the slowest. */
-static void keep(struct requests *rq, const struct rut_request *r)
+/* Keeps a copy if it is one of the slowest; takes its explanation. */
+static void keep(struct requests *rq, struct rut_request *r)
 {
 	int64_t ns = r->end_ns - r->begin_ns;
 	size_t at = rq->n;
@@ -99,10 +101,12 @@ static void keep(struct requests *rq, const struct rut_request *r)
 	if (at >= rq->most)
 		return;
 	if (rq->n == rq->most)
-		rq->n--;
+		rut_explanation_free(rq->slowest[--rq->n].explained);
 	memmove(&rq->slowest[at + 1], &rq->slowest[at], (rq->n - at) * sizeof(*rq->slowest));
 	rq->slowest[at] = *r;
 	rq->slowest[at].next = NULL;
+	rq->slowest[at].log = NULL;
+	r->explained = NULL;
 	rq->n++;
 }
 
@@ -193,6 +197,8 @@ static const struct rut_lami_column slow_columns[] = {
 	{"running", "Has not ended", RUT_LAMI_BOOL, NULL},
 	{"trace", "traceparent", RUT_LAMI_STRING, NULL},
 	{"request-id", "X-Request-Id", RUT_LAMI_STRING, NULL},
+	{"cause", "Cause", RUT_LAMI_STRING, NULL},
+	{"explanation", "Explanation", RUT_LAMI_STRING, NULL},
 	PLACES,
 };
 static const struct rut_lami_class slow_class =
@@ -277,6 +283,8 @@ static struct rut_result *slow_table(const struct requests *rq, int64_t end_ns)
 		rut_result_bool(t, r->running);
 		rut_result_text(t, RUT_LAMI_STRING, r->trace);
 		rut_result_text(t, RUT_LAMI_STRING, r->request_id);
+		rut_result_text(t, RUT_LAMI_STRING, r->explained ? r->explained->cause : "");
+		rut_result_text(t, RUT_LAMI_STRING, r->explained ? r->explained->sentence : "");
 		for (int p = 0; p < RUT_PLACES; p++)
 			rut_result_int(t, RUT_LAMI_DURATION, r->ns[p]);
 	}
@@ -380,8 +388,12 @@ static void print_slowest(const struct requests *rq, struct rut_buf *out)
 		if (*r->error)
 			rut_buf_printf(out, ", %s", r->error);
 		rut_buf_printf(out, "%s\n  ", r->running ? ", has not ended" : "");
+		if (r->explained)
+			rut_buf_printf(out, "%s\n  ", r->explained->sentence);
 		print_shares(out, r->ns);
 		rut_buf_puts(out, "\n");
+		if (r->explained)
+			rut_explain_print(r->explained, out);
 	}
 }
 
@@ -461,8 +473,70 @@ static void fini(struct rut_instance *inst)
 		rut_stat_fini(&((struct route *)rq->routes.items[i])->each);
 	rut_ordered_fini(&rq->routes);
 	rut_strtab_fini(&rq->names);
+	for (size_t i = 0; i < rq->n; i++)
+		rut_explanation_free(rq->slowest[i].explained);
 	free(rq->slowest);
 }
+
+/* What a request must have taken to be among the slowest of any report. */
+static int64_t slowest_ns(const struct rut_requests *q)
+{
+	int64_t least = INT64_MAX;
+
+	for (size_t i = 0; i < q->n_listeners; i++) {
+		const struct requests *rq = (const struct requests *)q->listeners[i];
+		int64_t ns = rq->n < rq->most || !rq->n ? -1
+							: rq->slowest[rq->n - 1].end_ns -
+								  rq->slowest[rq->n - 1].begin_ns;
+
+		least = ns < least ? ns : least;
+	}
+	return least;
+}
+
+/* Every instance is told; one is enough. */
+static bool is_first(const struct rut_instance *inst)
+{
+	const struct rut_requests *q = inst->run->priv;
+
+	return q->n_listeners && q->listeners[0] == inst;
+}
+
+static void on_wakeup(struct rut_instance *inst, const struct rut_ctf_event *ev,
+		      const struct rut_state_class *c, const struct rut_ctf_ref *f)
+{
+	struct rut_requests *q = inst->run->priv;
+	struct rut_state *st = &inst->run->engine->state;
+	struct rut_thread *t = rut_state_thread(st, rut_ctf_i64(ev, &f[0]));
+
+	(void)c;
+	if (t && is_first(inst))
+		rut_where_woken(&q->where, t, st->cpu, ev->ts_ns);
+}
+
+enum { SIG_NR, SIG_TID };
+
+static void on_signal(struct rut_instance *inst, const struct rut_ctf_event *ev,
+		      const struct rut_state_class *c, const struct rut_ctf_ref *f)
+{
+	struct rut_requests *q = inst->run->priv;
+	struct rut_state *st = &inst->run->engine->state;
+	const struct rut_thread *by = rut_state_current(st, ev, c);
+	int64_t nr = rut_ctf_i64(ev, &f[SIG_NR]);
+
+	if (!q->history || !by || !is_first(inst))
+		return;
+	if (nr == SIGSTOP || nr == SIGTSTP || nr == SIGTTIN || nr == SIGTTOU)
+		rut_history_stop(q->history, ev->ts_ns, rut_ctf_i64(ev, &f[SIG_TID]), by->tid);
+}
+
+static const struct rut_analysis_event events[] = {
+	{"sched_waking", {"tid"}, on_wakeup},
+	{"sched_wakeup", {"tid"}, on_wakeup},
+	{"sched_wakeup_new", {"tid"}, on_wakeup},
+	{"signal_generate", {"sig", "tid"}, on_signal},
+	{NULL, {NULL}, NULL},
+};
 
 static int run_init(struct rut_run *run)
 {
@@ -472,6 +546,7 @@ static int run_init(struct rut_run *run)
 	if (!q)
 		return -ENOMEM;
 	q->ended = add_request;
+	q->slowest_ns = slowest_ns;
 	return rut_requests_init(q, run);
 }
 
@@ -491,6 +566,7 @@ const struct rut_analysis rut_analysis_requests = {
 	.info = {"Requests", "Requests by route, and where their time went", tags, classes},
 	.instance_size = sizeof(struct requests),
 	.wants = RUT_REQUESTS_HOOKS,
+	.events = events,
 	.run_init = run_init,
 	.init = init,
 	.report = report,

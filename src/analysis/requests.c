@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/explain.h"
 #include "expr/expr.h"
 
 /* The requests of one thread. */
@@ -57,32 +58,56 @@ static void add_time(struct rut_request *r, enum rut_place place, int64_t ns)
 		l->ruby_ns += ns;
 }
 
-static void add_slice(const struct served *s, int64_t begin_ns, int64_t end_ns,
+static void log_slice(struct rut_request *r, int64_t from_ns, const struct rut_slice *s,
 		      enum rut_place place)
 {
-	for (struct rut_request *r = s->open; r; r = r->next) {
-		int64_t from = begin_ns > r->begin_ns ? begin_ns : r->begin_ns;
+	const struct rut_log_entry e = {
+		.type = RUT_LOG_SLICE,
+		.place = (uint8_t)place,
+		.cpu = s->cpu,
+		.nr = s->nr,
+		.ts_ns = from_ns,
+		.end_ns = s->end_ns,
+		.by = s->by,
+		.name = place == RUT_PLACE_FIBER ? NULL : s->call,
+		.what = place == RUT_PLACE_FIBER ? NULL : s->what,
+	};
 
-		if (end_ns > from)
-			add_time(r, r->fiber == s->fiber ? place : RUT_PLACE_FIBER, end_ns - from);
+	rut_log_add(r->log, &e);
+}
+
+static void add_slice(const struct served *s, const struct rut_slice *slice)
+{
+	for (struct rut_request *r = s->open; r; r = r->next) {
+		int64_t from = slice->begin_ns > r->begin_ns ? slice->begin_ns : r->begin_ns;
+		enum rut_place place = r->fiber == s->fiber ? slice->place : RUT_PLACE_FIBER;
+
+		if (slice->end_ns <= from)
+			continue;
+		add_time(r, place, slice->end_ns - from);
+		if (r->log)
+			log_slice(r, from, slice, place);
 	}
 }
 
 static void on_slice(void *arg, struct rut_where_thread *t, const struct rut_slice *slice)
 {
 	(void)arg;
-	add_slice(t->user, slice->begin_ns, slice->end_ns, slice->place);
+	add_slice(t->user, slice);
 }
 
 /* Accounts for the thread's time up to now. */
 static void catch_up(struct rut_requests *q, struct served *s, int64_t now_ns, bool runs)
 {
+	const struct rut_slice slice = {
+		.begin_ns = s->since_ns, .end_ns = now_ns, .place = RUT_PLACE_UNKNOWN, .cpu = -1};
+
 	if (s->where) {
 		rut_where_touch(&q->where, s->where, now_ns, runs);
 		return;
 	}
 	if (now_ns > s->since_ns)
-		add_slice(s, s->since_ns, now_ns, RUT_PLACE_UNKNOWN);
+		add_slice(s, &slice);
 	s->since_ns = now_ns;
 }
 
@@ -112,6 +137,8 @@ static struct rut_request *find(struct served *s, uint32_t fiber)
 
 static void free_request(struct rut_request *r)
 {
+	rut_log_free(r->log);
+	rut_explanation_free(r->explained);
 	free(r);
 }
 
@@ -147,6 +174,7 @@ static struct rut_request *begin(struct rut_requests *q, struct rut_thread *thre
 	r->tid = tid;
 	r->fiber = fiber;
 	r->begin_ns = ts_ns;
+	r->log = q->history ? calloc(1, sizeof(*r->log)) : NULL;
 	r->layers[0].name = q->run->engine->state.empty;
 	r->n_layers = 1;
 	r->next = s->open;
@@ -163,6 +191,8 @@ static void end(struct rut_requests *q, struct served *s, struct rut_request *r,
 		at = &(*at)->next;
 	*at = r->next;
 	r->next = NULL;
+	if (r->log && r->end_ns - r->begin_ns > q->slowest_ns(q))
+		r->explained = rut_explain(q, r);
 	for (size_t i = 0; i < q->n_listeners; i++)
 		q->ended(q->listeners[i], r);
 	free_request(r);
@@ -234,14 +264,30 @@ static bool is_request(struct rut_requests *q, const struct rut_ruby_method *m)
 	return known == &yes;
 }
 
+static void log_call(struct rut_requests *q, struct served *s, struct rut_request *r, int64_t ts_ns,
+		     enum rut_log_type type, const char *name, uint32_t depth)
+{
+	const struct rut_log_entry e = {.type = (uint8_t)type,
+					.ts_ns = ts_ns,
+					.end_ns = ts_ns,
+					.name = name,
+					.nr = depth,
+					.detail = -1};
+
+	catch_up(q, s, ts_ns, true);
+	rut_log_add(r->log, &e);
+}
+
 static void on_begin(void *arg, const void *data)
 {
 	const struct rut_hook_ruby_begin *h = data;
 	struct rut_requests *q = arg;
-	struct rut_request *r;
+	struct served *s = served_of(q, h->thread, h->pid, h->tid, false);
+	struct rut_request *r = find(s, h->fiber);
 
-	if (!is_request(q, h->method) ||
-	    find(served_of(q, h->thread, h->pid, h->tid, false), h->fiber))
+	if (r && r->log)
+		log_call(q, s, r, h->ts_ns, RUT_LOG_CALL, h->method->name, h->depth);
+	if (r || !is_request(q, h->method))
 		return;
 	r = begin(q, h->thread, h->pid, h->tid, h->fiber, h->ts_ns);
 	if (!r)
@@ -256,13 +302,11 @@ static void on_call(void *arg, const void *data)
 {
 	const struct rut_hook_ruby_call *h = data;
 	struct rut_requests *q = arg;
-	struct served *s;
-	struct rut_request *r;
+	struct served *s = served_of(q, h->thread, h->pid, h->tid, false);
+	struct rut_request *r = find(s, h->fiber);
 
-	if (!is_request(q, h->method))
-		return;
-	s = served_of(q, h->thread, h->pid, h->tid, false);
-	r = find(s, h->fiber);
+	if (r && r->log)
+		log_call(q, s, r, h->end_ns, RUT_LOG_END, h->method->name, h->depth);
 	if (!r || r->method != h->method || r->method_depth != h->depth)
 		return;
 	catch_up(q, s, h->end_ns, true);
@@ -281,6 +325,39 @@ static void on_fiber(void *arg, const void *data)
 	s->fiber = h->fiber;
 }
 
+static void on_event(void *arg, const void *data)
+{
+	const struct rut_hook_ruby_event *h = data;
+	struct rut_requests *q = arg;
+	struct served *s =
+		h->what == RUT_RUBY_RAISED ? served_of(q, h->thread, h->pid, h->tid, false) : NULL;
+	struct rut_request *r = s ? find(s, s->fiber) : NULL;
+
+	if (!r)
+		return;
+	/* The majority's site (Boyer and Moore): right where one site raises more than half. */
+	if (!r->raised_there)
+		r->raise_site = h->site;
+	if (r->raise_site == h->site)
+		r->raised_there++;
+	else
+		r->raised_there--;
+	r->raised++;
+}
+
+static void on_block(void *arg, const void *data)
+{
+	struct rut_requests *q = arg;
+
+	if (q->history)
+		rut_history_disk(q->history, data);
+}
+
+static void on_stretch(void *arg, const struct rut_slice *s)
+{
+	rut_history_slice(((struct rut_requests *)arg)->history, s);
+}
+
 /* The number of the layer among the request's; the last one is for all that do not fit. */
 static uint8_t layer_of(struct rut_request *r, const char *name)
 {
@@ -291,6 +368,24 @@ static uint8_t layer_of(struct rut_request *r, const char *name)
 	if (i == r->n_layers && i < RUT_REQUEST_LAYERS)
 		r->layers[r->n_layers++].name = name;
 	return i < RUT_REQUEST_LAYERS ? i : RUT_REQUEST_LAYERS - 1;
+}
+
+static void log_span(struct rut_request *r, const struct rut_hook_ruby_span *h)
+{
+	struct rut_log_entry e = {
+		.type = h->end ? RUT_LOG_END : RUT_LOG_SPAN,
+		.ts_ns = h->ts_ns,
+		.end_ns = h->ts_ns,
+		.name = h->method ? h->method->name : NULL,
+		.what = h->layer,
+		.nr = h->depth,
+		.detail = -1,
+		.caller = h->caller,
+	};
+
+	if (h->detail.len && !h->end)
+		e.detail = rut_strtab_intern(&r->log->texts, h->detail.s, h->detail.len);
+	rut_log_add(r->log, &e);
 }
 
 static void on_span(void *arg, const void *data)
@@ -308,6 +403,8 @@ static void on_span(void *arg, const void *data)
 	/* Those above it have ended, whether or not the trace says so. */
 	if (depth < r->depth)
 		r->depth = depth;
+	if (r->log)
+		log_span(r, h);
 	if (h->end || depth >= RUT_REQUEST_DEPTH)
 		return;
 	while (r->depth < depth)
@@ -326,13 +423,20 @@ int rut_requests_init(struct rut_requests *q, struct rut_run *run)
 	} subs[] = {
 		{RUT_HOOK_RUBY_REQUEST, on_request}, {RUT_HOOK_RUBY_BEGIN, on_begin},
 		{RUT_HOOK_RUBY_CALL, on_call},	     {RUT_HOOK_RUBY_FIBER, on_fiber},
-		{RUT_HOOK_RUBY_SPAN, on_span},
+		{RUT_HOOK_RUBY_SPAN, on_span},	     {RUT_HOOK_RUBY_EVENT, on_event},
+		{RUT_HOOK_BLOCK_DONE, on_block},
 	};
 	struct rut_state *st = &run->engine->state;
 
 	q->run = run;
 	q->where.slice = on_slice;
 	q->where.arg = q;
+	if (run->conf->explain) {
+		q->history = rut_history_new();
+		if (!q->history)
+			return -ENOMEM;
+		q->where.stretch = on_stretch;
+	}
 	if (rut_where_init(&q->where, st))
 		return -ENOMEM;
 	for (size_t i = 0; i < sizeof(subs) / sizeof(*subs); i++)
@@ -361,6 +465,7 @@ void rut_requests_fini(struct rut_requests *q)
 	rut_map_fini(&q->methods);
 	rut_where_fini(&q->where);
 	free(q->listeners);
+	rut_history_free(q->history);
 }
 
 static void run_open(struct rut_requests *q, struct served *s, int64_t now_ns,
@@ -371,6 +476,10 @@ static void run_open(struct rut_requests *q, struct served *s, int64_t now_ns,
 	for (struct rut_request *r = s->open; r; r = r->next) {
 		r->end_ns = now_ns;
 		r->running = true;
+		if (r->log && r->end_ns - r->begin_ns > q->slowest_ns(q)) {
+			rut_explanation_free(r->explained);
+			r->explained = rut_explain(q, r);
+		}
 		fn(inst, r);
 	}
 }
@@ -383,6 +492,19 @@ void rut_requests_running(struct rut_requests *q, int64_t now_ns,
 		if (q->where.threads[i] && q->where.threads[i]->user)
 			run_open(q, q->where.threads[i]->user, now_ns, fn, inst);
 	rut_map_each(&q->foreign, s) run_open(q, s->value, now_ns, fn, inst);
+}
+
+void rut_requests_serving(struct rut_requests *q, struct rut_thread *t, char *out, size_t size)
+{
+	const struct rut_where_thread *w =
+		t->index < q->where.n_threads ? q->where.threads[t->index] : NULL;
+	struct served *s = w ? w->user : NULL;
+	const struct rut_request *r = find(s, s ? s->fiber : 0);
+
+	if (r)
+		rut_request_name(r, out, size);
+	else
+		*out = '\0';
 }
 
 /* ---- Names ---- */

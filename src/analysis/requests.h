@@ -11,6 +11,7 @@
 #define RUT_ANALYSIS_REQUESTS_H
 
 #include "analysis/engine.h"
+#include "analysis/history.h"
 #include "analysis/ruby.h"
 #include "analysis/where.h"
 
@@ -24,7 +25,7 @@ struct rut_request_layer {
 	uint64_t spans;
 };
 
-struct rut_request_log;
+struct rut_explanation;
 
 struct rut_request {
 	uint64_t id;
@@ -44,8 +45,13 @@ struct rut_request {
 	uint32_t depth;
 	const struct rut_ruby_method *method; /* of a call that is taken as a request */
 	uint32_t method_depth;
-	struct rut_request_log *log; /* owned; NULL: it is not explained */
-	struct rut_request *next;    /* of its thread */
+	struct rut_log *log;		   /* owned; NULL: it is not explained */
+	struct rut_explanation *explained; /* owned; NULL: it is not */
+	/* Exceptions that were raised in it, and the site of the first ones. */
+	uint64_t raised;
+	const struct rut_ruby_method *raise_site;
+	uint64_t raised_there;
+	struct rut_request *next; /* of its thread */
 };
 
 /* Follows all requests of a run; the instances of the analysis hear of each that ends. */
@@ -59,14 +65,17 @@ struct rut_requests {
 	int64_t now_ns;
 	bool seen, has_spans;
 	struct rut_history *history; /* owned; NULL: nothing is explained */
+	/* A request has ended; it may take r->explained and then sets it NULL. */
 	void (*ended)(struct rut_instance *inst, struct rut_request *r);
+	/* A request that took no longer than this need not be explained. */
+	int64_t (*slowest_ns)(const struct rut_requests *q);
 };
 
 /* The hooks that it subscribes to, for rut_analysis.wants. */
 #define RUT_REQUESTS_HOOKS                                                                         \
 	(RUT_WHERE_HOOKS | RUT_HOOK_BIT(RUT_HOOK_RUBY_BEGIN) | RUT_HOOK_BIT(RUT_HOOK_RUBY_CALL) |  \
 	 RUT_HOOK_BIT(RUT_HOOK_RUBY_FIBER) | RUT_HOOK_BIT(RUT_HOOK_RUBY_REQUEST) |                 \
-	 RUT_HOOK_BIT(RUT_HOOK_RUBY_SPAN))
+	 RUT_HOOK_BIT(RUT_HOOK_RUBY_SPAN) | RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE))
 
 /* Returns 0 or -ENOMEM. */
 int rut_requests_init(struct rut_requests *q, struct rut_run *run);
@@ -76,6 +85,9 @@ void rut_requests_fini(struct rut_requests *q);
 void rut_requests_running(struct rut_requests *q, int64_t now_ns,
 			  void (*fn)(struct rut_instance *inst, struct rut_request *r),
 			  struct rut_instance *inst);
+
+/* What a thread serves: its request, or "" when it serves none. */
+void rut_requests_serving(struct rut_requests *q, struct rut_thread *t, char *out, size_t size);
 
 /* The name that it is listed under: its route, or its verb and path with numbers as ":id". */
 void rut_request_name(const struct rut_request *r, char *out, size_t size);

@@ -117,6 +117,9 @@ struct rut_hook_ruby_span {
 void rut_ruby_running(struct rut_state *st, int64_t now_ns,
 		      void (*fn)(void *arg, const struct rut_hook_ruby_call *call), void *arg);
 
+/* The innermost call of the fiber that a thread runs; NULL: none is known. */
+const struct rut_ruby_method *rut_ruby_innermost(const struct rut_state *st, int64_t tid);
+
 /* Has the trace Ruby events of any kind? */
 bool rut_ruby_seen(const struct rut_state *st);
 

@@ -537,6 +537,15 @@ void rut_ruby_running(struct rut_state *st, int64_t now_ns,
 	}
 }
 
+const struct rut_ruby_method *rut_ruby_innermost(const struct rut_state *st, int64_t tid)
+{
+	const struct ruby_thread *t =
+		st->ruby ? rut_map_get(&st->ruby->threads, thread_key(NULL, tid)) : NULL;
+	const struct fiber *f = t ? t->last : NULL;
+
+	return f && f->count ? f->frames[f->count - 1].method : NULL;
+}
+
 bool rut_ruby_seen(const struct rut_state *st)
 {
 	return st->ruby && st->ruby->seen;

@@ -168,6 +168,7 @@ static void emit(struct rut_where *w, struct rut_where_thread *t, int64_t end_ns
 					     : NULL,
 		.what = waits ? t->what : t->call_what,
 		.by = waits ? t->by : 0,
+		.nr = t->nr,
 	};
 
 	if (end_ns <= t->since_ns)
@@ -240,6 +241,7 @@ void rut_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t no
 {
 	int64_t wake_ns = t->thread->last_wakeup_ns;
 
+	t->by = t->woken_by;
 	if (t->since_ns == RUT_NO_TIME)
 		t->since_ns = now_ns;
 	if (runs && t->at != AT_CPU) {
@@ -269,6 +271,26 @@ void rut_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t no
 	}
 }
 
+bool rut_where_now(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns,
+		   struct rut_slice *ret)
+{
+	if (t->at == AT_UNKNOWN || t->out_ns == RUT_NO_TIME || t->out_ns >= now_ns)
+		return false;
+	*ret = (struct rut_slice){
+		.begin_ns = t->out_ns,
+		.end_ns = now_ns,
+		.tid = t->thread->tid,
+		.place = t->at == AT_CPU     ? RUT_PLACE_RUBY
+			 : t->at == AT_QUEUE ? RUT_PLACE_RUNQ
+					     : blocked_place(w, t, now_ns),
+		.cpu = t->cpu,
+		.call = t->call,
+		.what = t->what,
+		.method = t->ruby ? rut_ruby_innermost(w->st, t->thread->tid) : NULL,
+	};
+	return true;
+}
+
 /* ---- Switches ---- */
 
 #define STATE_STOPPED (4 | 8)
@@ -286,6 +308,10 @@ static void tell(struct rut_where *w, struct rut_where_thread *t, int64_t begin_
 		.call = t->call,
 		.what = t->what,
 		.by = t->by,
+		.nr = t->nr,
+		.method = place == RUT_PLACE_RUBY && t->ruby
+				  ? rut_ruby_innermost(w->st, t->thread->tid)
+				  : NULL,
 	};
 
 	if (w->stretch && begin_ns != RUT_NO_TIME && end_ns > begin_ns)
@@ -305,7 +331,7 @@ static void switch_out(struct rut_where *w, struct rut_where_thread *t,
 	tell(w, t, in_ns, h->ts_ns, RUT_PLACE_RUBY, h->cpu);
 	t->out_ns = h->ts_ns;
 	t->at = runs ? AT_QUEUE : AT_BLOCKED;
-	t->by = 0;
+	t->by = t->woken_by = 0;
 	t->call = t->thread->syscall ? t->thread->syscall->name : NULL;
 	t->what = t->call_what;
 	t->block = t->thread->syscall ? t->call_place : RUT_PLACE_FAULT;
@@ -327,7 +353,7 @@ static void switch_in(struct rut_where *w, struct rut_where_thread *t,
 	int64_t queue_ns = t->queue_ns != RUT_NO_TIME ? t->queue_ns : h->wakeup_ns;
 	enum rut_place place = RUT_PLACE_UNKNOWN;
 
-	t->by = h->waker ? h->waker->tid : 0;
+	t->by = t->woken_by;
 	if (t->at == AT_BLOCKED || (t->at == AT_QUEUE && t->queue_ns == RUT_NO_TIME)) {
 		int64_t end_ns = h->wakeup_ns == RUT_NO_TIME ? h->ts_ns : h->wakeup_ns;
 
@@ -338,7 +364,7 @@ static void switch_in(struct rut_where *w, struct rut_where_thread *t,
 	if (!t->busy)
 		make_busy(get_process(w, t->thread), h->ts_ns, 1);
 	t->busy = true;
-	t->by = 0;
+	t->by = t->woken_by = 0;
 	t->call = t->what = NULL;
 	if (t->at != AT_UNKNOWN && t->at != AT_CPU && queue_ns != RUT_NO_TIME) {
 		int64_t held_ns = idle_ns > queue_ns ? idle_ns : queue_ns;
@@ -356,6 +382,22 @@ static void switch_in(struct rut_where *w, struct rut_where_thread *t,
 	t->cpu = h->cpu;
 }
 
+/* A thread has left the CPU without an event: when, and for what, is not known. */
+static void lose(struct rut_where *w, int64_t tid, int64_t now_ns)
+{
+	struct rut_thread *thread = rut_state_thread(w->st, tid);
+	struct rut_where_thread *t = thread ? rut_where_thread(w, thread) : NULL;
+
+	if (!t || t->at != AT_CPU)
+		return;
+	t->at = AT_UNKNOWN;
+	t->out_ns = RUT_NO_TIME;
+	emit(w, t, now_ns, RUT_PLACE_UNKNOWN, -1);
+	if (t->busy)
+		make_busy(get_process(w, thread), now_ns, -1);
+	t->busy = false;
+}
+
 static void on_switch(void *arg, const void *data)
 {
 	const struct rut_hook_switch *h = data;
@@ -363,6 +405,8 @@ static void on_switch(void *arg, const void *data)
 	struct rut_where_cpu *c = get_cpu(w, h->cpu);
 	struct rut_where_thread *t;
 
+	if (h->gap_tid > 0)
+		lose(w, h->gap_tid, h->ts_ns);
 	t = h->prev_tid ? rut_where_thread(w, h->prev) : NULL;
 	if (t)
 		switch_out(w, t, h);
@@ -370,6 +414,39 @@ static void on_switch(void *arg, const void *data)
 	if (t)
 		switch_in(w, t, h, h->prev_tid ? RUT_NO_TIME : c->idle_ns);
 	c->idle_ns = h->next_tid ? RUT_NO_TIME : h->ts_ns;
+}
+
+/* ---- Wakeups ---- */
+
+/* Does this call send something, so that the kernel wakes the receiver on its behalf? */
+static bool is_sender(const char *call)
+{
+	static const char *const calls[] = {"write",	"writev",   "sendto",	  "sendmsg",
+					    "sendmmsg", "connect",  "close",	  "shutdown",
+					    "splice",	"sendfile", "sendfile64", "exit_group"};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+		if (!strcmp(call, calls[i]))
+			return true;
+	return false;
+}
+
+void rut_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu, int64_t ts_ns)
+{
+	struct rut_where_thread *t = rut_where_thread(w, thread);
+	const struct rut_cpu *c =
+		cpu >= 0 && (size_t)cpu < w->st->n_cpus ? &w->st->cpus[cpu] : NULL;
+	const struct rut_thread *by = c ? c->current : NULL;
+
+	/* The first wakeup since it left the CPU is the one that counts. */
+	if (!t || thread->last_wakeup_ns != ts_ns || t->woken_by)
+		return;
+	if (!by || by == thread || !by->syscall || c->in_irq)
+		return;
+	/* What it sends to this machine is delivered in a softirq before the call returns. */
+	if (irq_begin(w, cpu) != RUT_NO_TIME && !is_sender(by->syscall->name))
+		return;
+	t->woken_by = by->tid;
 }
 
 /* ---- Interrupts ---- */
@@ -422,6 +499,7 @@ static void on_syscall_entry(void *arg, const void *data)
 	if (t->user || t->at == AT_UNKNOWN)
 		rut_where_touch(w, t, h->ts_ns, true);
 	h->thread->syscall = info;
+	t->nr++;
 	rut_where_call_entry(w, t, h);
 }
 

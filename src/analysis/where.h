@@ -19,6 +19,7 @@
 
 #include "base/hash.h"
 
+struct rut_ruby_method;
 struct rut_state;
 struct rut_thread;
 
@@ -61,6 +62,9 @@ struct rut_slice {
 	const char *call; /* the system call; NULL: none; interned */
 	const char *what; /* file, peer, interrupt ...; NULL: not known; interned */
 	int64_t by;	  /* the thread that ended the wait; 0: none is known */
+	uint32_t nr;	  /* of the system call, counted by thread */
+	/* Of a stretch on a CPU: the innermost Ruby call at its end; NULL: not known. */
+	const struct rut_ruby_method *method;
 };
 
 struct rut_where_cpu;
@@ -84,7 +88,9 @@ struct rut_where_thread {
 	int64_t out_ns;		 /* when it left the CPU, or came to it */
 	int64_t queue_ns;	 /* since when it could run again, unless it was woken */
 	int64_t others_ns;	 /* of its process: when it left the CPU */
-	int64_t by, stopped_by;
+	int64_t by;
+	int64_t woken_by; /* since it left the CPU */
+	uint32_t nr;	  /* system calls so far */
 };
 
 struct rut_where {
@@ -119,6 +125,17 @@ void rut_where_fini(struct rut_where *w);
 
 /* The thread, made at first sight. NULL: no memory. */
 struct rut_where_thread *rut_where_thread(struct rut_where *w, struct rut_thread *t);
+
+/*
+ * A wakeup event at `ts_ns` on `cpu`, after the state model has seen it: notes which thread did it.
+ * A thread that is not in a system call did not: an interrupt came while it ran.
+ */
+void rut_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu, int64_t ts_ns);
+
+/* What the thread does at `now_ns`, since it last came to a CPU or left one. Returns whether known.
+ */
+bool rut_where_now(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns,
+		   struct rut_slice *ret);
 
 /*
  * Closes the thread's slice at `now_ns`. `runs`: the caller knows that it is on a CPU now (it made

@@ -149,7 +149,8 @@ const struct rut_opt rut_opts_requests[] = {
 	MIN_MAX,
 	TOP,
 	{"request", "METHOD", "take calls of 'Class#method' (a glob) as requests", OPT_REQUEST},
-	{"slowest", "N", "list the N slowest requests", OPT_SLOWEST},
+	{"slowest", "N", "list the N slowest requests (default with --explain: 5)", OPT_SLOWEST},
+	{"explain", NULL, "say of each of the slowest why it took so long", OPT_EXPLAIN},
 	{0},
 };
 

@@ -16,6 +16,9 @@ static int take(void *arg, int id, const char *value)
 	uint64_t n;
 
 	switch (id) {
+	case OPT_EXPLAIN:
+		c->explain = true;
+		return -1;
 	case OPT_REQUEST:
 		c->request = value;
 		return -1;
@@ -44,6 +47,8 @@ int rut_requests_trace(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_analysis_args a = {.extra = take, .extra_arg = &a.conf};
 	int rc = rut_analysis_args_parse(&a, cmd, argc, argv);
 
+	if (a.conf.explain && !a.conf.slowest)
+		a.conf.slowest = SLOWEST_DEFAULT;
 	if (rc < 0 && a.mi_version) {
 		puts("1.0");
 		rc = RUT_EXIT_OK;

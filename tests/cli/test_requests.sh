@@ -24,7 +24,7 @@ def val(c):
         return c
     return c.get("value", c.get("path", c.get("tid", c.get("pid"))))
 KEYS = {"requests": "route count errors running p50 p95 p99 max total".split(),
-        "slow-requests": "range route path process duration status error running trace request_id".split()}
+        "slow-requests": "range route path process duration status error running trace request_id cause explanation".split()}
 PLACES = "ruby system gc interrupts gvl run_queue throttled disk network pipe lock sleep child page_fault stopped fiber other unknown".split()
 def rows(name):
     keys = KEYS[name] + PLACES
@@ -145,12 +145,50 @@ assert slow == [("/", 3000, 0, "", True, "", ""), ("/items/17", 2000, 500, "Oops
   grep -qE 'GET /items/:id +sql +1 +1.00 us +1.00 us$' out
 }
 
+# Equal queries are one line, and the sentence names them; a peer on this machine is named with what it did.
+known_explanation() {
+  {
+    echo "$NAMES"
+    in_ 900 0
+    echo '1_000 7 ruby:switch tid=11 fiber=1
+1_000 7 ruby:request_begin id=1 kind=2 method=0 verb=GET path=/a traceparent="" x_request_id=""'
+    for i in $(seq 12); do
+      t=$((i * 10000))
+      cat <<TRACE
+$((t)) 7 ruby:span_begin layer=3 method=1 caller=0 depth=0 detail="SELECT ? FROM t"
+$((t + 100)) 0 syscall_entry_connect fd=5 family=2 v4addr=[127,0,0,1] dport=5432
+$((t + 110)) 0 syscall_exit_connect ret=0
+$((t + 200)) 0 syscall_entry_read fd=5 buf=1 count=1
+$(out $((t + 300)) 0 1)
+$((t + 400)) 1 sched_switch prev_comm=swapper/1 prev_tid=0 prev_prio=20 prev_state=0 next_comm=postgres next_tid=50 next_prio=20
+$((t + 7900)) 1 syscall_entry_sendto fd=7
+$(wake $((t + 8000)) 1)
+$((t + 8010)) 1 syscall_exit_sendto ret=7
+$((t + 8020)) 1 sched_switch prev_comm=postgres prev_tid=50 prev_prio=20 prev_state=1 next_comm=swapper/1 next_tid=0 next_prio=20
+$(in_ $((t + 8100)) 0)
+$((t + 8200)) 0 syscall_exit_read ret=1
+$((t + 9000)) 7 ruby:span_end layer=3 method=1 depth=0 detail="" error=""
+TRACE
+    done
+    echo '150_000 7 ruby:request_end id=1 kind=2 method=0 status=200 bytes=3 verb=GET path=/a route="a#b" traceparent="" x_request_id="" error=""'
+  } | mk
+  run --explain >out
+  cat out
+  grep -qF 'This request took 149 us because `Shop#index` asked for `SELECT ? FROM t` 12 times (9.00 us each, 108 us in all), and ' out
+  grep -qE '^ +108 us  12 x sql: SELECT \? FROM t, 9.00 us each  \(from Shop#index\)$' out
+  grep -qE '^ +94.8 us    12 x read\(\) 127.0.0.1:5432, waiting for the network, 7.90 us each$' out
+  grep -qE '<- postgres \(50\), 92.4 us: running 99 %' out
+  run --explain --mi | json '
+r = rows("slow-requests")[0]
+assert r["cause"] == "n+1" and r["explanation"].startswith("This request took 149 us"), r'
+}
+
 # Random traces: whatever happens in whatever order, the parts are not negative and sum up exactly.
 property() {
   for seed in $(seq 20); do
     rm -rf trace
     python3 "$SRC/tests/cli/requests_random.py" "$seed" | mk
-    run --request '*' --slowest 100 --mi | json '
+    run --request '*' --slowest 100 --explain --mi | json '
 slow = rows("slow-requests")
 for r in slow + rows("requests"):
     whole = r["duration"] if "duration" in r else r["total"]
@@ -163,5 +201,6 @@ assert len(slow) > 5, len(slow)'
 t_case 'a request is divided into its parts' known_parts
 t_case 'a fiber is not charged with the time of another' known_fibers
 t_case 'requests have routes, errors, layers; those that have not ended are listed' known_requests
+t_case 'the slowest requests are explained' known_explanation
 t_case 'the parts of requests sum up in random traces' property
 t_done
