@@ -90,7 +90,7 @@ static struct rut_thread *add_thread(struct rut_state *st, int64_t tid)
 	t->tid = tid;
 	t->pid = tid == 0 ? 0 : -1;
 	t->comm = st->empty;
-	t->last_wakeup_ns = RUT_NO_TIME;
+	t->last_wakeup_ns = t->wake.ns = RUT_NO_TIME;
 	t->index = (uint32_t)st->n_all;
 	st->all[st->n_all++] = t;
 	return t;
@@ -384,6 +384,7 @@ static const struct rut_syscall_info *syscall_info(struct rut_state *st, const c
 		name += strlen("compat_");
 	info->io = rut_state_io_kind(name);
 	info->fd_call = rut_state_fd_call(name);
+	info->wait = rut_state_wait_kind(name);
 	return info;
 }
 
@@ -430,7 +431,7 @@ static const struct rut_state_def *find_def(const char *name)
 {
 	const struct rut_state_def *const lists[] = {rut_state_sched_defs, rut_state_irq_defs,
 						     rut_state_block_defs, rut_state_dump_defs,
-						     rut_state_ruby_defs};
+						     rut_state_ruby_defs,  rut_state_wake_defs};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
 		for (const struct rut_state_def *d = lists[i]; d->name; d++)
@@ -460,7 +461,7 @@ static bool has_old_prio(const struct rut_ctf_trace *trace)
 
 #define CALLS                                                                                      \
 	(RUT_STATE_SERVES_IO | RUT_HOOK_BIT(RUT_HOOK_SYSCALL_ENTRY) |                              \
-	 RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT))
+	 RUT_HOOK_BIT(RUT_HOOK_WAKEUP) | RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT))
 
 static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *cls)
 {
@@ -495,9 +496,12 @@ static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *c
 		c->fn = rut_state_sys_entry;
 		c->serves = c->fix_pid ? UINT32_MAX : CALLS;
 		c->syscall = syscall_info(st, name);
+		st->has_calls = true;
 		if (c->syscall) {
 			find_refs(c, cls, rut_state_io_fields(c->syscall->io));
 			rut_state_fd_bind(cls, c->syscall->fd_call, c->fd_f);
+			if (c->syscall->wait == RUT_WAIT_FUTEX)
+				rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, "uaddr", &c->f[0]);
 		} else {
 			c->fn = NULL;
 		}
@@ -526,6 +530,8 @@ int rut_state_bind(struct rut_state *st, const struct rut_ctf_set *set)
 
 		if (!strcmp(cls->name, "sched_switch"))
 			st->use_context = false;
+		if (!strcmp(cls->name, "irq_handler_entry"))
+			st->has_irqs = true;
 		bind_class(st, cls);
 	}
 	return st->failed ? -ENOMEM : 0;

@@ -83,8 +83,39 @@ struct rut_syscall_info {
 	const char *name; /* interned */
 	uint32_t id;	  /* from 0, in order of first sight */
 	uint8_t io;	  /* enum in state_io.c; 0: none */
+	uint8_t wait;	  /* enum rut_wait_kind */
 	uint8_t fd_call;  /* row of the table in state_fd.c + 1; 0: none */
 	bool compat;	  /* of a 32-bit program */
+};
+
+/* What ended a sleep. */
+enum rut_wake_kind {
+	RUT_WAKE_UNKNOWN, /* the trace does not say */
+	RUT_WAKE_THREAD,  /* another thread, in a context of its own */
+	RUT_WAKE_TIMER,
+	RUT_WAKE_DISK, /* a request has completed */
+	RUT_WAKE_NET,  /* a packet has come; tid: who sent it, when it is in the trace */
+	RUT_WAKE_IRQ,  /* another interrupt */
+	RUT_WAKE_IPI,  /* another CPU, of which nothing else is known */
+	RUT_WAKE_USER, /* keyboard, mouse, terminal */
+};
+
+struct rut_wake {
+	int64_t ns; /* RUT_NO_TIME: not woken since it last ran */
+	enum rut_wake_kind kind;
+	int64_t tid;	  /* THREAD, NET: who; DISK: whose requests were ahead; 0: nobody known */
+	const char *what; /* disk, peer, interrupt or call; interned; NULL: unknown */
+	uint32_t ahead;	  /* DISK: how many requests of others were pending before its own */
+};
+
+/* How a system call waits (state_wake.c). */
+enum rut_wait_kind {
+	RUT_WAIT_ANY,
+	RUT_WAIT_TIME,	/* sleeps: only time or a signal ends it */
+	RUT_WAIT_POLL,	/* for any of several descriptors */
+	RUT_WAIT_FUTEX, /* for a lock */
+	RUT_WAIT_CHILD,
+	RUT_WAIT_SIGNALS, /* sends a signal: it may wake what sleeps for a time */
 };
 
 struct rut_thread {
@@ -100,8 +131,12 @@ struct rut_thread {
 	struct rut_io_rq rq;
 	struct rut_fd_op fd_op;
 	int64_t last_wakeup_ns; /* RUT_NO_TIME: none since it last ran */
-	int64_t last_waker;	/* tid; 0: unknown */
-	uint32_t index;		/* order of creation */
+	int64_t last_waker;	/* tid of what ran where it was woken; 0: unknown */
+	struct rut_wake wake;	/* what ended its last sleep */
+	uint64_t futex;		/* the address that it waits for; 0: none */
+	bool calls_seen;	/* a system call of it was seen: whether it is in one is known */
+	bool exiting;
+	uint32_t index; /* order of creation */
 };
 
 #define RUT_SOFTIRQS 32
@@ -110,8 +145,33 @@ struct rut_softirq {
 	int64_t raise_ns, begin_ns; /* RUT_NO_TIME: unknown */
 };
 
+/* An interrupt that a CPU is in, or its like. */
+enum rut_context_kind {
+	RUT_CONTEXT_IRQ,
+	RUT_CONTEXT_SOFTIRQ,
+	RUT_CONTEXT_TIMER,
+	RUT_CONTEXT_IPI,
+};
+
+struct rut_context_level {
+	uint8_t kind; /* enum rut_context_kind */
+	int32_t nr;
+	const char *name; /* interned; NULL: none */
+};
+
+#define RUT_CONTEXT_LEVELS 8
+
 struct rut_cpu {
 	bool seen;
+	uint8_t n_levels;
+	struct rut_context_level levels[RUT_CONTEXT_LEVELS]; /* the innermost is the last */
+	/* What was seen since the outermost began: a request that completed, a packet. */
+	bool disk_done, packet_in;
+	int64_t done_dev;
+	int64_t done_tid; /* whose request it was */
+	uint32_t done_ahead;
+	int64_t done_ahead_tid;
+	const char *packet_iface;
 	bool switched;		    /* a switch was seen: current is known */
 	struct rut_thread *current; /* NULL: idle or unknown */
 	bool in_irq;
@@ -132,6 +192,8 @@ struct rut_block_rq {
 	uint64_t sector, nr_sector;
 	int64_t tid, dev;
 	bool write;
+	uint32_t ahead;		   /* requests of others that were pending when it was issued */
+	int64_t ahead_tid;	   /* whose most of these were; 0: none */
 	struct rut_block_rq *next; /* free list */
 };
 
@@ -156,6 +218,7 @@ enum rut_hook {
 	RUT_HOOK_NET,	     /* struct rut_hook_net */
 	RUT_HOOK_PAGE_ALLOC, /* struct rut_hook_thread */
 	RUT_HOOK_PAGE_FREE,
+	RUT_HOOK_WAKEUP,       /* struct rut_hook_wakeup: a thread sleeps no longer */
 	RUT_HOOK_RUBY_CALL,    /* struct rut_hook_ruby_call (ruby.h) */
 	RUT_HOOK_RUBY_BEGIN,   /* struct rut_hook_ruby_begin */
 	RUT_HOOK_RUBY_EVENT,   /* struct rut_hook_ruby_event */
@@ -182,6 +245,12 @@ struct rut_hook_thread {
 	int64_t ts_ns;
 	int cpu;
 	struct rut_thread *thread;
+};
+
+struct rut_hook_wakeup {
+	int64_t ts_ns;
+	int cpu;
+	struct rut_thread *thread; /* its wake says why */
 };
 
 struct rut_hook_irq {
@@ -307,6 +376,8 @@ struct rut_state {
 	size_t n_classes;
 	struct rut_hook_list hooks[RUT_HOOK_COUNT];
 	bool use_context; /* the trace has no sched_switch: contexts tell the current thread */
+	bool has_calls;	  /* the trace has system calls */
+	bool has_irqs;	  /* and interrupts */
 	bool muted;	  /* a filter excludes this event: the model follows it, nobody counts it */
 	enum rut_fd_origin origin; /* of the descriptor that is being added */
 	bool count_splice;	   /* splice and sendfile are requests too */
@@ -356,5 +427,7 @@ struct rut_thread *rut_state_current(struct rut_state *st, const struct rut_ctf_
 /* The one that holds the descriptors: the leader of the group. */
 struct rut_thread *rut_state_leader(struct rut_state *st, struct rut_thread *t);
 struct rut_fd *rut_state_fd(const struct rut_thread *t, int64_t fd);
+/* The result says that the time was over: a timer woke it. */
+bool rut_state_timed_out(const struct rut_syscall_info *info, int64_t ret);
 
 #endif

@@ -89,6 +89,24 @@ static void bio_backmerge(struct rut_state *st, const struct rut_ctf_event *ev,
 
 enum { RQ_DEV, RQ_SECTOR, RQ_NR, RQ_TID, RQ_RWBS };
 
+/* Whose requests are pending when this one is issued: whose are most, by a vote in one pass. */
+static void count_ahead(const struct rut_disk *d, struct rut_block_rq *rq)
+{
+	uint32_t votes = 0;
+
+	rut_map_each(&d->pending, s)
+	{
+		const struct rut_block_rq *other = s->value;
+
+		if (other->tid == rq->tid)
+			continue;
+		rq->ahead++;
+		if (!votes)
+			rq->ahead_tid = other->tid;
+		votes += other->tid == rq->ahead_tid ? 1 : (uint32_t)-1;
+	}
+}
+
 static void rq_issue(struct rut_state *st, const struct rut_ctf_event *ev,
 		     const struct rut_state_class *c)
 {
@@ -122,6 +140,8 @@ static void rq_issue(struct rut_state *st, const struct rut_ctf_event *ev,
 		.dev = dev,
 		.write = rut_ctf_u64(ev, &c->f[RQ_RWBS]) & 1,
 	};
+	if (st->hooks[RUT_HOOK_WAKEUP].n)
+		count_ahead(d, rq);
 }
 
 static void rq_complete(struct rut_state *st, const struct rut_ctf_event *ev,
@@ -130,6 +150,7 @@ static void rq_complete(struct rut_state *st, const struct rut_ctf_event *ev,
 	int64_t dev = rut_ctf_i64(ev, &c->f[RQ_DEV]);
 	uint64_t sector = rut_ctf_u64(ev, &c->f[RQ_SECTOR]);
 	struct rut_hook_block h = {.cpu = st->cpu};
+	struct rut_cpu *cpu = rut_state_get_cpu(st, st->cpu);
 	struct rut_block_rq *rq;
 	struct rut_disk *d;
 
@@ -140,6 +161,11 @@ static void rq_complete(struct rut_state *st, const struct rut_ctf_event *ev,
 	if (!rq || rq->nr_sector != rut_ctf_u64(ev, &c->f[RQ_NR]))
 		return;
 	rq->end_ns = ev->ts_ns;
+	cpu->disk_done = true;
+	cpu->done_dev = d->dev;
+	cpu->done_tid = rq->tid;
+	cpu->done_ahead = rq->ahead;
+	cpu->done_ahead_tid = rq->ahead_tid;
 	h.disk = d;
 	h.rq = rq;
 	h.thread = rut_state_thread(st, rq->tid);
@@ -149,7 +175,9 @@ static void rq_complete(struct rut_state *st, const struct rut_ctf_event *ev,
 	st->free_rqs = rq;
 }
 
-#define BLOCK (RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE) | RUT_HOOK_BIT(RUT_HOOK_DISK))
+#define BLOCK                                                                                      \
+	(RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE) | RUT_HOOK_BIT(RUT_HOOK_DISK) |                         \
+	 RUT_HOOK_BIT(RUT_HOOK_WAKEUP))
 
 const struct rut_state_def rut_state_block_defs[] = {
 	{"block_bio_remap", bio_remap, {"dev", "sector", "old_dev", "old_sector"}, BLOCK},

@@ -346,7 +346,9 @@ void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 		return;
 	t->syscall = c->syscall;
 	t->syscall_begin_ns = ev->ts_ns;
+	t->calls_seen = true;
 	t->rq.op = RUT_IO_NONE;
+	t->futex = c->syscall->wait == RUT_WAIT_FUTEX ? rut_ctf_u64(ev, &c->f[0]) : 0;
 	if (c->syscall->io) {
 		t->rq = (struct rut_io_rq){0};
 		rut_state_io_entry(st, ev, c, t);
@@ -375,6 +377,8 @@ void rut_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 	struct rut_thread *t = rut_state_current(st, ev, c);
 	struct rut_hook_syscall h;
 
+	if (t)
+		t->calls_seen = true;
 	if (!t || !t->syscall || (t->syscall->compat ? c->native_exit : c->compat_exit))
 		return;
 	h = (struct rut_hook_syscall){

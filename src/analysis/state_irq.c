@@ -16,9 +16,11 @@ static void irq_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 	cpu->in_irq = true;
 	cpu->irq = h.nr;
 	cpu->irq_begin_ns = ev->ts_ns;
+	if (st->hooks[RUT_HOOK_IRQ_ENTRY].n || st->hooks[RUT_HOOK_WAKEUP].n)
+		h.name = rut_state_str(st, ev, &c->f[IRQ_NAME]);
+	rut_state_context_enter(cpu, RUT_CONTEXT_IRQ, h.nr, h.name);
 	if (!st->hooks[RUT_HOOK_IRQ_ENTRY].n)
 		return;
-	h.name = rut_state_str(st, ev, &c->f[IRQ_NAME]);
 	rut_state_notify(st, RUT_HOOK_IRQ_ENTRY, &h);
 }
 
@@ -29,6 +31,7 @@ static void irq_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 	struct rut_cpu *cpu = rut_state_get_cpu(st, h.cpu);
 
 	h.nr = rut_ctf_i64(ev, &c->f[IRQ_NR]);
+	rut_state_context_leave(cpu, RUT_CONTEXT_IRQ);
 	if (!cpu->in_irq || cpu->irq != h.nr) {
 		cpu->in_irq = false;
 		return;
@@ -66,6 +69,7 @@ static void softirq_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 
 	if (vec >= RUT_SOFTIRQS)
 		return;
+	rut_state_context_enter(cpu, RUT_CONTEXT_SOFTIRQ, (int64_t)vec, NULL);
 	if (cpu->n_softirqs[vec]) {
 		cpu->softirqs[vec][0].begin_ns = ev->ts_ns;
 		return;
@@ -82,6 +86,7 @@ static void softirq_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 	uint64_t vec = rut_ctf_u64(ev, &c->f[0]);
 	struct rut_softirq *s;
 
+	rut_state_context_leave(cpu, RUT_CONTEXT_SOFTIRQ);
 	if (vec >= RUT_SOFTIRQS || !cpu->n_softirqs[vec])
 		return;
 	s = cpu->softirqs[vec];
@@ -100,10 +105,13 @@ static void net_receive(struct rut_state *st, const struct rut_ctf_event *ev,
 			const struct rut_state_class *c)
 {
 	struct rut_hook_net h = {.received = true};
+	struct rut_cpu *cpu = rut_state_get_cpu(st, st->cpu);
 
-	if (!st->hooks[RUT_HOOK_NET].n)
+	if (!st->hooks[RUT_HOOK_NET].n && !st->hooks[RUT_HOOK_WAKEUP].n)
 		return;
 	h.iface = rut_state_str(st, ev, &c->f[0]);
+	cpu->packet_in = true;
+	cpu->packet_iface = h.iface;
 	h.bytes = rut_ctf_i64(ev, &c->f[1]);
 	rut_state_notify(st, RUT_HOOK_NET, &h);
 }
@@ -111,7 +119,9 @@ static void net_receive(struct rut_state *st, const struct rut_ctf_event *ev,
 /* An interrupt also tells that its CPU is there, for whoever adds up CPUs. */
 #define IRQS                                                                                       \
 	(RUT_HOOK_BIT(RUT_HOOK_IRQ_ENTRY) | RUT_HOOK_BIT(RUT_HOOK_IRQ_EXIT) |                      \
-	 RUT_HOOK_BIT(RUT_HOOK_SOFTIRQ_EXIT) | RUT_HOOK_BIT(RUT_HOOK_SWITCH))
+	 RUT_HOOK_BIT(RUT_HOOK_SOFTIRQ_EXIT) | RUT_HOOK_BIT(RUT_HOOK_SWITCH) |                     \
+	 RUT_HOOK_BIT(RUT_HOOK_WAKEUP))
+#define NETS (RUT_HOOK_BIT(RUT_HOOK_NET) | RUT_HOOK_BIT(RUT_HOOK_WAKEUP))
 
 /* Names changed with LTTng 2.7: the irq_ and net_if_ ones are newer. */
 const struct rut_state_def rut_state_irq_defs[] = {
@@ -123,8 +133,8 @@ const struct rut_state_def rut_state_irq_defs[] = {
 	{"irq_softirq_entry", softirq_entry, {"vec"}, IRQS},
 	{"softirq_exit", softirq_exit, {"vec"}, IRQS},
 	{"irq_softirq_exit", softirq_exit, {"vec"}, IRQS},
-	{"netif_receive_skb", net_receive, {"name", "len"}, RUT_HOOK_BIT(RUT_HOOK_NET)},
-	{"net_if_receive_skb", net_receive, {"name", "len"}, RUT_HOOK_BIT(RUT_HOOK_NET)},
+	{"netif_receive_skb", net_receive, {"name", "len"}, NETS},
+	{"net_if_receive_skb", net_receive, {"name", "len"}, NETS},
 	{"net_dev_xmit", rut_state_net_xmit, {"name", "len"}, RUT_STATE_SERVES_IO},
 	{NULL, NULL, {NULL}, 0},
 };

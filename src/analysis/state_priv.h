@@ -25,6 +25,7 @@ extern const struct rut_state_def rut_state_irq_defs[];
 extern const struct rut_state_def rut_state_block_defs[];
 extern const struct rut_state_def rut_state_dump_defs[];
 extern const struct rut_state_def rut_state_ruby_defs[];
+extern const struct rut_state_def rut_state_wake_defs[];
 
 /* state_ruby.c: a CPU goes from one thread to another. */
 void rut_state_ruby_switch(struct rut_state *st, int64_t ts_ns, int64_t prev_tid, int64_t next_tid);
@@ -58,6 +59,14 @@ void rut_state_fd_entry(const struct rut_ctf_event *ev, const struct rut_state_c
 			struct rut_thread *t);
 void rut_state_fd_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 		       const struct rut_state_class *c, struct rut_thread *t, int64_t ret);
+
+/* state_wake.c: enum rut_wait_kind of a call. */
+uint8_t rut_state_wait_kind(const char *name);
+void rut_state_context_enter(struct rut_cpu *cpu, enum rut_context_kind kind, int64_t nr,
+			     const char *name);
+void rut_state_context_leave(struct rut_cpu *cpu, enum rut_context_kind kind);
+/* The thread is woken on the CPU at hand: finds out why. */
+void rut_state_wake(struct rut_state *st, struct rut_thread *t, int64_t ts_ns);
 
 /* The fields of exits from system calls, in order of rut_state_io_exit_fields(). */
 enum rut_state_exit_field {

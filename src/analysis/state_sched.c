@@ -48,6 +48,7 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	if (cpu->current)
 		cpu->current->running--;
 	cpu->current = h.next_tid ? next : NULL;
+	cpu->n_levels = 0; /* no interrupt lasts longer than what it has interrupted */
 	if (cpu->current)
 		next->running++;
 	s = rut_ctf_str(ev, &c->f[SW_NEXT_COMM], &len);
@@ -62,6 +63,9 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 				      ? rut_state_intern(st, s, len)
 				      : prev->comm;
 		h.prev_state = rut_ctf_i64(ev, &c->f[SW_PREV_STATE]);
+		/* A preempted thread has a bit above all states (TASK_REPORT_MAX). */
+		if (!(h.prev_state & 0xff))
+			h.prev_state = 0;
 		h.next_comm = next->comm;
 		h.prev = prev;
 		h.next = next;
@@ -69,7 +73,7 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 		h.wakeup_ns = next->last_wakeup_ns;
 		rut_state_notify(st, RUT_HOOK_SWITCH, &h);
 	}
-	next->last_wakeup_ns = RUT_NO_TIME;
+	next->last_wakeup_ns = next->wake.ns = RUT_NO_TIME;
 	next->last_waker = 0;
 }
 
@@ -110,6 +114,7 @@ static void sched_wakeup(struct rut_state *st, const struct rut_ctf_event *ev,
 	if (t->last_wakeup_ns != RUT_NO_TIME)
 		return;
 	t->last_wakeup_ns = ev->ts_ns;
+	rut_state_wake(st, t, ev->ts_ns);
 	if (cpu->current)
 		t->last_waker = cpu->current->tid;
 }
@@ -157,6 +162,15 @@ static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event 
 	child->pid = rut_ctf_i64(ev, &c->f[FORK_CHILD_PID]);
 	child->comm = rut_state_str(st, ev, &c->f[FORK_CHILD_COMM]);
 	copy_fds(st, ev, parent, child);
+}
+
+static void sched_process_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+			       const struct rut_state_class *c)
+{
+	struct rut_thread *t = rut_state_thread(st, rut_ctf_i64(ev, &c->f[0]));
+
+	if (t)
+		t->exiting = true;
 }
 
 enum { EXEC_TID, EXEC_FILENAME };
@@ -227,7 +241,8 @@ static void page_free(struct rut_state *st, const struct rut_ctf_event *ev,
 /* Wakeups make threads known, and what disks do is theirs. */
 #define WAKEUPS                                                                                    \
 	(RUT_HOOK_BIT(RUT_HOOK_SWITCH) | RUT_HOOK_BIT(RUT_HOOK_MIGRATE) |                          \
-	 RUT_HOOK_BIT(RUT_HOOK_PRIO) | RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE))
+	 RUT_HOOK_BIT(RUT_HOOK_PRIO) | RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE) |                         \
+	 RUT_HOOK_BIT(RUT_HOOK_WAKEUP))
 #define PAGES (RUT_HOOK_BIT(RUT_HOOK_PAGE_ALLOC) | RUT_HOOK_BIT(RUT_HOOK_PAGE_FREE))
 
 const struct rut_state_def rut_state_sched_defs[] = {
@@ -243,6 +258,7 @@ const struct rut_state_def rut_state_sched_defs[] = {
 	{"sched_process_fork",
 	 sched_process_fork,
 	 {"child_tid", "child_pid", "child_comm", "parent_pid", "parent_comm"}},
+	{"sched_process_exit", sched_process_exit, {"tid"}, RUT_HOOK_BIT(RUT_HOOK_WAKEUP)},
 	{"sched_process_exec", sched_process_exec, {"tid", "filename"}},
 	{"mm_page_alloc", page_alloc, {NULL}, PAGES},
 	{"kmem_mm_page_alloc", page_alloc, {NULL}, PAGES},

@@ -25,7 +25,7 @@ def rows(name):
         if name == c or isinstance(c, dict) and (c.get("inherit") == name or c.get("title", "").startswith(name)):
             out += t["data"]
     return out
-'"$1"
+'"$@"
 }
 
 softirqs_have_two_names() {
@@ -560,6 +560,147 @@ assert r == [(1000, 3000, 10, "runs"), (3000, 4000, 20, "runs"), (4000, 7000, 20
   grep -q 'which thread' err
 }
 
+SW() { # TIME CPU PREV STATE NEXT: a switch; tid 0 is the idle thread
+  echo "$1 $2 sched_switch prev_comm=t$3 prev_tid=$3 prev_prio=20 prev_state=$4 next_comm=t$5 next_tid=$5 next_prio=20"
+}
+WAKE() { # TIME CPU TID
+  echo "$1 $2 sched_waking comm=t$3 tid=$3 prio=20 target_cpu=0"
+}
+# path TID EXPECTED...: the segments of its critical path, "begin-end tid state cause call by"
+path() {
+  tid=$1
+  shift
+  run wakeupchain --mi "$tid" >mi
+  json '
+def text(c):
+    return "-" if c is None else str(c.get("tid", c.get("value")))
+got = [str(x[0]["begin"]["value"]) + "-" + str(x[0]["end"]["value"]) + " " + " ".join(text(c) for c in x[2:]) for x in rows("path")]
+want = sys.argv[1:]
+assert got == want, "\n".join(["got:"] + got + ["want:"] + want)
+ends = [s.split()[0].split("-") for s in got]
+assert all(a[1] == b[0] for a, b in zip(ends, ends[1:])), "gaps"' "$@" <mi
+}
+
+# Whoever is interrupted has nothing to do with it: a thread in user code (20), a call (30) and an idle CPU.
+an_interrupted_thread_wakes_nobody() {
+  { SW 1_000 0 0 0 10
+    SW 1_100 1 0 0 20
+    echo "1_150 1 syscall_entry_getpid"; echo "1_160 1 syscall_exit_getpid ret=20"
+    echo "2_000 0 syscall_entry_nanosleep"; SW 2_100 0 10 1 30
+    WAKE 5_000 1 10
+    SW 5_200 0 30 0 10
+    echo "5_300 0 syscall_exit_nanosleep ret=0"
+    echo "5_400 0 syscall_entry_nanosleep"; SW 5_500 0 10 1 30
+    echo "5_600 0 syscall_entry_getpid"
+    WAKE 7_000 0 10
+    SW 7_100 0 30 256 10
+    echo "7_200 0 syscall_exit_nanosleep ret=0"
+    echo "7_300 0 syscall_entry_poll"; SW 7_500 0 10 1 0
+    WAKE 8_000 0 10
+    SW 8_100 0 0 0 10
+    echo "8_200 0 syscall_exit_poll ret=0"
+    echo "8_300 0 tick n=1"; } | mk
+  path 10 '1000-2100 10 runs - - -' '2100-5000 10 timer nanosleep nanosleep -' '5000-5200 10 waits for a CPU - - 30' \
+    '5200-5500 10 runs - - -' '5500-7000 10 timer nanosleep nanosleep -' '7000-7100 10 waits for a CPU - - 30' \
+    '7100-7500 10 runs - - -' '7500-8000 10 timer poll poll -' '8000-8100 10 waits for a CPU - - -' '8100-8300 10 runs - - -'
+  path 30 '1000-2100 30 unknown - - -' '2100-5200 30 runs - - -' '5200-5500 30 preempted - - 10' '5500-7100 30 runs - - -' \
+    '7100-8300 30 preempted - - 10'
+}
+
+# Disk, network and other interrupts by name; before the request of 10 there was one of 40.
+interrupts_are_causes_by_name() {
+  { echo "100 0 lttng_statedump_block_device dev=8 diskname=sda"
+    SW 900 1 0 0 40
+    SW 1_000 0 0 0 10
+    echo "1_100 0 syscall_entry_openat filename=/data flags=0"; echo "1_200 0 syscall_exit_openat ret=3"
+    echo "1_300 1 block_rq_issue dev=8 sector=500 nr_sector=8 tid=40 rwbs=0"
+    echo "1_500 0 syscall_entry_read fd=3 count=8"
+    echo "1_600 0 block_rq_issue dev=8 sector=100 nr_sector=8 tid=10 rwbs=0"
+    SW 1_700 0 10 2 20
+    echo "2_900 0 syscall_entry_getpid"
+    echo "3_000 0 irq_handler_entry irq=30 name=ahci"
+    echo "3_100 0 block_rq_complete dev=8 sector=100 nr_sector=8"
+    WAKE 3_200 0 10
+    echo "3_300 0 irq_handler_exit irq=30 ret=1"
+    SW 3_400 0 20 0 10
+    echo "3_500 0 syscall_exit_read ret=8"
+    echo "3_600 0 syscall_entry_accept4 fd=9 flags=0"
+    echo "3_700 0 syscall_exit_accept4 ret=4 family=2 sport=80 v4addr=[10,0,0,9]"
+    echo "3_800 0 syscall_entry_recvfrom fd=4 size=8"
+    SW 4_000 0 10 1 20
+    echo "4_900 0 irq_softirq_entry vec=3"
+    echo "5_000 0 net_if_receive_skb name=eth0 len=100"
+    WAKE 5_100 0 10
+    echo "5_200 0 irq_softirq_exit vec=3"
+    SW 5_300 0 20 0 10
+    echo "5_400 0 syscall_exit_recvfrom ret=8"
+    echo "5_500 0 syscall_entry_ppoll"
+    SW 6_000 0 10 1 20
+    echo "6_900 0 irq_handler_entry irq=9 name=acpi"
+    WAKE 7_000 0 10
+    echo "7_100 0 irq_handler_exit irq=9 ret=1"
+    SW 7_200 0 20 0 10
+    echo "7_300 0 syscall_exit_ppoll ret=1"
+    SW 8_000 0 10 1 20
+    echo "8_100 0 irq_handler_entry irq=1 name=i8042"
+    WAKE 8_200 0 10
+    SW 8_300 0 20 0 10
+    echo "9_000 0 tick n=1"; } | mk
+  path 10 '100-1000 10 unknown - - -' '1000-1700 10 runs - - -' '1700-3200 10 disk sda read 40' '3200-3400 10 waits for a CPU - - 20' \
+    '3400-4000 10 runs - - -' '4000-5100 10 network 10.0.0.9:80 recvfrom -' '5100-5300 10 waits for a CPU - - 20' \
+    '5300-6000 10 runs - - -' '6000-7000 10 interrupt acpi ppoll -' '7000-7200 10 waits for a CPU - - 20' \
+    '7200-8000 10 runs - - -' '8000-8200 10 user i8042 - -' '8200-8300 10 waits for a CPU - - 20' '8300-9000 10 runs - - -'
+}
+
+# On the loopback device a packet comes in while its sender's call runs: the path goes on with the sender.
+the_path_goes_through_loopback() {
+  { SW 1_000 0 0 0 10
+    SW 1_100 1 0 0 20
+    echo "1_200 0 syscall_entry_recvfrom fd=4 size=8"
+    SW 2_000 0 10 1 0
+    echo "3_000 1 syscall_entry_sendto fd=5 len=8"
+    echo "3_100 1 irq_softirq_entry vec=3"
+    echo "3_200 1 net_if_receive_skb name=lo len=8"
+    WAKE 3_300 1 10
+    echo "3_400 1 irq_softirq_exit vec=3"
+    SW 3_500 0 0 0 10
+    echo "4_000 0 syscall_exit_recvfrom ret=8"; } | mk
+  path 10 '1000-2000 10 runs - - -' '2000-3300 20 runs - - -' '3300-3500 10 waits for a CPU - - -' '3500-4000 10 runs - - -'
+}
+
+# The shapes of Trace Compass's tests of its critical path: embedded, interleaved, nested, open at the end,
+# woken by itself, new, and woken by what is not known.
+critical_paths_of_trace_compass() {
+  # embedded: 10 is woken by 20, which slept within that time and was woken by 30.
+  { SW 1_000 0 0 0 10; SW 1_000 1 0 0 20; SW 1_000 2 0 0 30
+    SW 2_000 0 10 1 0; SW 3_000 1 20 1 0; WAKE 4_000 2 20; SW 4_100 1 0 0 20
+    WAKE 5_000 1 10; SW 5_100 0 0 0 10; echo "6_000 0 tick n=1"; } | mk
+  path 10 '1000-2000 10 runs - - -' '2000-3000 20 runs - - -' '3000-4000 30 runs - - -' '4000-4100 20 waits for a CPU - - -' '4100-5000 20 runs - - -' \
+    '5000-5100 10 waits for a CPU - - -' '5100-6000 10 runs - - -'
+  # interleaved: 20 slept since before 10 did.
+  { SW 1_000 0 0 0 10; SW 1_000 1 0 0 20; SW 1_000 2 0 0 30
+    SW 2_000 1 20 1 0; SW 3_000 0 10 1 0; WAKE 4_000 2 20; SW 4_100 1 0 0 20
+    WAKE 5_000 1 10; SW 5_100 0 0 0 10; echo "6_000 0 tick n=1"; } | mk trace2
+  mv trace trace1; mv trace2 trace
+  path 10 '1000-3000 10 runs - - -' '3000-4000 30 runs - - -' '4000-4100 20 waits for a CPU - - -' '4100-5000 20 runs - - -' \
+    '5000-5100 10 waits for a CPU - - -' '5100-6000 10 runs - - -'
+  # nested: sleeps one after another, each in another thread; open: asleep at the end.
+  { SW 1_000 0 0 0 10; SW 1_000 1 0 0 20; SW 1_000 2 0 0 30
+    SW 1_500 0 10 1 0; WAKE 2_000 1 10; SW 2_100 0 0 0 10
+    SW 2_500 0 10 1 0; WAKE 3_000 2 10; SW 3_100 0 0 0 10
+    SW 4_000 0 10 1 0; echo "6_000 0 tick n=1"; } | mk trace3
+  rm -r trace; mv trace3 trace
+  path 10 '1000-1500 10 runs - - -' '1500-2000 20 runs - - -' '2000-2100 10 waits for a CPU - - -' '2100-2500 10 runs - - -' \
+    '2500-3000 30 runs - - -' '3000-3100 10 waits for a CPU - - -' '3100-4000 10 runs - - -' '4000-6000 10 sleeps - - -'
+  # new: what it was before it began is what its parent did. Woken in an idle CPU: nobody.
+  { SW 1_000 0 0 0 10; echo "2_000 0 sched_process_fork child_tid=20 child_pid=20 child_comm=t20 parent_pid=10 parent_comm=t10"
+    echo "2_100 0 sched_wakeup_new comm=t20 tid=20 prio=20 target_cpu=1"; SW 2_500 1 0 0 20; SW 3_000 1 20 1 0
+    WAKE 4_000 1 20; SW 4_100 1 0 0 20; echo "5_000 0 tick n=1"; } | mk trace4
+  rm -r trace; mv trace4 trace
+  path 20 '1000-2100 10 runs - - -' '2100-2500 20 waits for a CPU - - -' '2500-3000 20 runs - - -' '3000-4000 20 sleeps - - -' \
+    '4000-4100 20 waits for a CPU - - -' '4100-5000 20 runs - - -'
+}
+
 descriptors_over_time() {
   { echo "$SWITCH"
     echo "100 0 lttng_statedump_file_descriptor pid=10 fd=0 flags=0 fmode=0 filename=/dev/null"
@@ -914,6 +1055,10 @@ classes_of_one_name_are_refused() {
 t_case "a report for each period" one_report_for_each_period
 t_case "futexstats" futex_waits
 t_case "wakeupchain" the_critical_path_goes_through_who_woke
+t_case "wakeupchain: an interrupted thread wakes nobody" an_interrupted_thread_wakes_nobody
+t_case "wakeupchain: interrupts are causes, by name" interrupts_are_causes_by_name
+t_case "wakeupchain goes through the loopback device" the_path_goes_through_loopback
+t_case "wakeupchain on the shapes of Trace Compass's tests" critical_paths_of_trace_compass
 t_case "fdtop" descriptors_over_time
 t_case "fdtop knows what makes and ends descriptors" descriptors_of_all_kinds
 t_case "graphs are as wide as the terminal" graphs_are_as_wide_as_the_terminal
