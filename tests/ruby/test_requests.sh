@@ -23,7 +23,7 @@ export APP=$t_root/app.rb
 # view DIR: the events of a trace as "NAME FIELD=VALUE|..." without braces and enumerations.
 view() {
   "$RUTILE" view "$1" 2>/dev/null |
-    sed -nE 's/.*\) \(([0-9]+)\) ruby:((request|span)_[a-z]*): \{[^}]*\}, \{ (.*) \}$/pid=\1, \2, \4/p' |
+    sed -nE 's/.*\) \(([0-9]+)\) ruby:((request|span)_[a-z]*|switch): \{[^}]*\}, \{ (.*) \}$/pid=\1, \2, \4/p' |
     sed -E 's/\( "([^"]*)" : container = [0-9]+ \)/"\1"/g'
 }
 
@@ -91,7 +91,15 @@ same_as_log() {
   diff expected got
 }
 
+# Other Rubies (script/matrix) may be without.
+needs() {
+  for lib in "$@"; do
+    "$RUBY" -e 'gem ARGV[0]' "$lib" 2>/dev/null || t_skip "this Ruby has no $lib"
+  done
+}
+
 puma_requests_equal_the_log() {
+  needs puma rack
   serve "$RUBY" -S puma -q -w 2 -t 1:4 -b tcp://127.0.0.1:PORT "$t_root/config.ru"
   workers=$(cat /proc/$server/task/$server/children)
   record "$server:requests"
@@ -118,6 +126,7 @@ replaced() {
 }
 
 contexts_of_the_outside_are_fields() {
+  needs puma rack
   serve "$RUBY" -S puma -q -t 2:2 -b tcp://127.0.0.1:PORT "$t_root/config.ru"
   record "$server:requests"
   t_wait recorded "$server"
@@ -130,6 +139,114 @@ contexts_of_the_outside_are_fields() {
   not grep secret text
 }
 
+
+# same_from SERVER COMMAND...: its requests equal the application's log.
+same_from() {
+  serve "$@"
+  record "${worker:-$server}:requests"
+  t_wait recorded "$(served_by)"
+  load 24
+  t_wait recorded "$(served_by)"
+  end_record
+  same_as_log
+}
+# The process that answers.
+served_by() {
+  set -- $(cat /proc/$server/task/$server/children)
+  echo "${1:-$server}"
+}
+other_servers_too() {
+  needs rack webrick
+  echo 'worker_processes 1' >unicorn.rb
+  same_from "$RUBY" -S unicorn -c unicorn.rb -l 127.0.0.1:PORT "$t_root/config.ru"
+  kill -KILL $(served_by) $server
+  rm -rf trace
+  same_from "$RUBY" -S rackup -q -s webrick -o 127.0.0.1 -p PORT "$t_root/config.ru"
+}
+
+# run FILE: a program is recorded from its line "ready" on: "text" has its events.
+run() {
+  mkfifo in
+  "$RUBY" -W0 "$1" <in >out 2>err &
+  program=$!
+  pids="$pids $program"
+  trap kill_started EXIT
+  exec 5>in
+  t_wait grep -q ready out || { cat err; return 1; }
+  record "$program:requests${2:-}"
+  # It asks whether it is recorded by calling a method that is watched.
+  t_wait in_text "Rake::Task#execute"
+  echo >&5
+  wait "$program" || { cat err; return 1; }
+  wait "$recorder" || { cat record.err; return 1; }
+  view trace | sed -E 's/^pid=[0-9]+, //; s/ id = [0-9]+,//; s/ caller = [^,]*,//; s/\\(.)/\1/g' >text
+}
+in_text() {
+  view trace 2>/dev/null | grep -q "$1"
+}
+# The program's side: calls the task until it is told to go on.
+cat >"$t_root/begin.rb" <<'RUBY'
+require "rake"
+def begin_work
+  include Rake::DSL
+  puts "ready"
+  $stdout.flush
+  probe = task(:probe) { }
+  probe.execute until $stdin.wait_readable(0.05)
+end
+require "io/wait"
+RUBY
+
+# has LINE...: in this order.
+has() {
+  "$RUBY" -e '
+    lines = File.readlines("text", chomp: true)
+    at = 0
+    $stdin.each_line(chomp: true) do |l|
+      found = (at...lines.size).find { |i| lines[i].include?(l) } or (puts "missing: #{l}"; exit 1)
+      at = found + 1
+    end' || { cat text; return 1; }
+}
+
+layers_have_their_spans() {
+  needs activerecord actionpack activejob redis sidekiq sinatra
+  cat >layers.rb <<RUBY
+require "$t_root/begin.rb"
+$(cat "$SRC/tests/ruby/layers.rb")
+RUBY
+  run layers.rb
+  has <"$SRC/tests/ruby/layers.expected"
+  not grep secret text
+  not grep 'user:' text
+  # A query is one span, of Active Record or of the driver.
+  [ "$(grep -c 'span_begin.*FROM "items"' text)" = 1 ]
+}
+
+sql_has_values_when_they_are_asked_for() {
+  needs sqlite3
+  cat >values.rb <<RUBY
+require "$t_root/begin.rb"
+require "sqlite3"
+begin_work
+SQLite3::Database.new(":memory:").execute("select 'secret', 17")
+RUBY
+  run values.rb ,sql_values
+  grep -F "select 'secret', 17" text
+}
+
+fibers_and_threads_are_kept_apart() {
+  cat >fibers.rb <<RUBY
+require "$t_root/begin.rb"
+$(cat "$SRC/tests/ruby/fibers.rb")
+RUBY
+  run fibers.rb
+  "$RUBY" "$SRC/tests/ruby/fibers_check.rb" 640 <"text"
+}
+
 t_case "requests of a Puma cluster equal its application's log, workers forked meanwhile too" puma_requests_equal_the_log
 t_case "traceparent and X-Request-Id are fields of a request, the query string is not" contexts_of_the_outside_are_fields
+t_case "requests of Unicorn and WEBrick equal their application's log" other_servers_too
+t_case "layers have their spans, jobs and tasks are requests" layers_have_their_spans
+t_case "SQL has its values when they are asked for" sql_has_values_when_they_are_asked_for
+t_case "requests of the fibers and threads of a process are kept apart" fibers_and_threads_are_kept_apart
 t_done
