@@ -64,6 +64,7 @@ extern const struct rut_cmd cmd_rubyslow;
 extern const struct rut_cmd cmd_rubytop;
 extern const struct rut_cmd cmd_wakeupchain;
 extern const struct rut_cmd cmd_fdtop;
+extern const struct rut_cmd cmd_run;
 extern const struct rut_cmd cmd_save;
 extern const struct rut_cmd cmd_service;
 extern const struct rut_cmd cmd_recover;
@@ -91,6 +92,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_view,
 	&cmd_stat,
 	&cmd_top,
+	&cmd_run,
 	&cmd_start, &cmd_stop, &cmd_status, &cmd_list, &cmd_add, &cmd_remove, &cmd_attach, &cmd_snapshot, &cmd_rotate, &cmd_clear, &cmd_destroy,
 	&cmd_report,
 	&cmd_cputop,

@@ -52,6 +52,7 @@ struct rut_script_map {
 	const struct rut_type *key; /* NULL: one value without a key; several keys: a TUPLE */
 	const struct rut_type *value;
 	bool per_cpu;  /* each CPU has its own value: merged when read */
+	unsigned uses; /* 0: the key is not known yet */
 	bool is_array; /* BPF array of one entry, for those without key */
 	uint32_t max_entries;
 	uint32_t key_bytes, value_bytes; /* of the BPF map */

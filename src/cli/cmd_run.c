@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile run`: scripts in bpftrace's language. */
+#include "cli/cmd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "script/load.h"
+#include "script/run.h"
+
+enum { OPT_UNSAFE = 256, OPT_NO_WARNINGS, OPT_COMPAT };
+
+static const struct rut_opt options[] = {
+	{"expression", "PROGRAM", "run this program instead of a file", 'e'},
+	{"quiet", NULL, "print only what the script prints", 'q'},
+	{"format", "FORMAT", "output format: text (default) or json", 'f'},
+	{"output", "FILE", "write the output to FILE", 'o'},
+	{"unsafe", NULL, "permit system() and signal()", OPT_UNSAFE},
+	{"no-warnings", NULL, "no warnings, no counts of lost events", OPT_NO_WARNINGS},
+	{"compat", "VERSION", "output as bpftrace 0.17 or 0.23 has it", OPT_COMPAT},
+	{0},
+};
+
+struct run_data {
+	const char *program, *file, *output;
+	struct rut_script_opts script;
+	struct rut_script_run_opts run;
+};
+
+static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, struct run_data *d)
+{
+	switch (opt) {
+	case 'e':
+		d->program = a->value;
+		break;
+	case 'q':
+		d->run.quiet = true;
+		break;
+	case 'f':
+		if (strcmp(a->value, "text") && strcmp(a->value, "json"))
+			return rut_usage_error(cmd, "invalid format '%s': text or json", a->value);
+		d->run.json = a->value[0] == 'j';
+		break;
+	case 'o':
+		d->output = a->value;
+		break;
+	case OPT_UNSAFE:
+		d->script.unsafe = d->run.unsafe = true;
+		break;
+	case OPT_NO_WARNINGS:
+		d->run.no_warnings = true;
+		break;
+	case OPT_COMPAT:
+		if (!strncmp(a->value, "0.17", 4))
+			d->script.compat = 17;
+		else if (!strncmp(a->value, "0.23", 4))
+			d->script.compat = 23;
+		else
+			return rut_usage_error(cmd, "invalid version '%s': 0.17 or 0.23", a->value);
+		break;
+	}
+	return RUT_EXIT_OK;
+}
+
+/* The script's own arguments begin behind its name. */
+static int parse(const struct rut_cmd *cmd, int argc, char **argv, struct run_data *d)
+{
+	struct rut_args a;
+	int opt, rc = RUT_EXIT_OK;
+
+	rut_args_init(&a, cmd, argc, argv);
+	while (!rc && (opt = rut_args_next(&a)) != RUT_ARGS_END) {
+		if (opt == RUT_ARGS_BAD)
+			return RUT_EXIT_USAGE;
+		if (opt == RUT_ARGS_HELP)
+			return RUT_ARGS_HELP;
+		if (opt == RUT_ARGS_DASHES) {
+			break;
+		}
+		if (opt == RUT_ARGS_POSITIONAL) {
+			if (d->program) {
+				a.next--;
+				break;
+			}
+			d->file = a.value;
+			break;
+		}
+		rc = set_option(cmd, &a, opt, d);
+	}
+	if (rc)
+		return rc;
+	if (!d->program && !d->file && a.next < argc)
+		d->file = argv[a.next++];
+	if (!d->program && !d->file)
+		return rut_usage_error(cmd, "a script is missing: a FILE, or -e PROGRAM");
+	d->script.params = (const char *const *)argv + a.next;
+	d->script.nparams = (size_t)(argc - a.next);
+	return RUT_EXIT_OK;
+}
+
+static int read_script(struct run_data *d, struct rut_buf *text, struct rut_err *err)
+{
+	int rc;
+
+	if (d->program) {
+		rut_buf_puts(text, d->program);
+		d->script.name = "stdin";
+		return 0;
+	}
+	d->script.name = d->file;
+	if (!strcmp(d->file, "-")) {
+		d->script.name = "stdin";
+		d->file = "/dev/stdin";
+	}
+	rc = rut_buf_read_file(text, d->file, 16u << 20);
+	return rc ? rut_err_errno(err, -rc, "cannot open '%s'", d->file) : 0;
+}
+
+static int run_script(const struct rut_cmd *cmd, struct run_data *d)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	struct rut_script_program *p = NULL;
+	struct rut_err err = RUT_ERR_INIT;
+	int code = 0, rc = read_script(d, &text, &err);
+
+	if (!rc)
+		rc = rut_script_compile(&p, text.data ? text.data : "", text.len, &d->script, &err);
+	if (!rc)
+		rc = rut_script_load(p, &err);
+	if (p && p->src.messages.len && !(d->run.no_warnings && !p->src.errors))
+		fputs(p->src.messages.data, stderr);
+	if (!rc)
+		rc = rut_script_run(p, &d->run, &code, &err);
+	if (rc && (err.code || !p))
+		rut_fail(cmd, &err);
+	rut_script_free(p);
+	return rc ? RUT_EXIT_FAIL : code & 255;
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	struct run_data d = {.run = {.out = stdout, .err = stderr, .child_go = -1}};
+	int rc = parse(cmd, argc, argv, &d);
+
+	if (rc)
+		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
+	if (d.output) {
+		d.run.out = fopen(d.output, "we");
+		if (!d.run.out) {
+			struct rut_err err = RUT_ERR_INIT;
+
+			rut_err_errno(&err, errno, "cannot open '%s'", d.output);
+			return rut_fail(cmd, &err);
+		}
+	}
+	rc = run_script(cmd, &d);
+	if (d.output && fclose(d.run.out) && !rc) {
+		fprintf(stderr, "rutile run: cannot write '%s'\n", d.output);
+		rc = RUT_EXIT_FAIL;
+	}
+	return rc;
+}
+
+const struct rut_cmd cmd_run = {
+	.name = "run",
+	.summary = "run a script in bpftrace's language",
+	.usage = "[OPTIONS] FILE [ARGUMENT...] | -e PROGRAM [ARGUMENT...]",
+	.options = options,
+	.run = run,
+	.group = "Scripts",
+};

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT */
+/* The functions: a table of their arguments, types and code. */
+#include <linux/bpf.h>
+#include <string.h>
+
+#include "script/calls.h"
+#include "script/format.h"
+
+static const struct rut_type *none(void)
+{
+	return rut_type_simple(RUT_T_VOID);
+}
+
+/* printf(), errorf(), warnf(), cat(), system(): a format and its values. */
+
+static const struct rut_type *check_format(struct rut_checker *c, struct rut_node *n,
+					   enum rut_script_action_kind kind)
+{
+	struct rut_type_field fields[64] = {0};
+	struct rut_script_action action = {.kind = kind, .map = -1};
+	struct rut_err err = RUT_ERR_INIT;
+	uint32_t count = 0;
+	size_t at = 0;
+
+	if (n->list->kind != RUT_N_STRING)
+		return rut_check_error(c, n->list, "the first argument of %s() is a constant text",
+				       n->text);
+	for (struct rut_node *e = n->list->next; e; e = e->next) {
+		const struct rut_type *t = rut_check_expr(c, e);
+
+		if (!t)
+			return NULL;
+		if (count == 64)
+			return rut_check_error(c, e, "%s() takes at most 64 values", n->text);
+		if (t->kind == RUT_T_VOID || rut_type_is_agg(t))
+			return rut_check_error(c, e, "this has no value to show");
+		fields[count++].type = t;
+	}
+	if (!c->loud)
+		return none();
+	action.format = n->list->text;
+	action.args = rut_type_tuple(c->arena, RUT_T_TUPLE, fields, count);
+	if (rut_script_format_parse(&action.parsed, action.format, action.args, &at, &err))
+		return rut_check_error(c, n->list, "%s", err.msg);
+	n->index = rut_program_action(c->prog, &action, n);
+	return none();
+}
+
+static const struct rut_type *check_printf(struct rut_checker *c, struct rut_node *n)
+{
+	return check_format(c, n, RUT_ACTION_PRINTF);
+}
+
+static const struct rut_type *check_errorf(struct rut_checker *c, struct rut_node *n)
+{
+	return check_format(c, n, RUT_ACTION_ERRORF);
+}
+
+static const struct rut_type *check_warnf(struct rut_checker *c, struct rut_node *n)
+{
+	return check_format(c, n, RUT_ACTION_WARNF);
+}
+
+static const struct rut_type *check_cat(struct rut_checker *c, struct rut_node *n)
+{
+	return check_format(c, n, RUT_ACTION_CAT);
+}
+
+static const struct rut_type *check_system(struct rut_checker *c, struct rut_node *n)
+{
+	if (!c->prog->opts.unsafe)
+		return rut_check_error(c, n, "system() runs commands: it needs --unsafe");
+	return check_format(c, n, RUT_ACTION_SYSTEM);
+}
+
+/* The values of the list from `first` into a record of the action. */
+void rut_gen_send(struct rut_gen *g, struct rut_node *n, struct rut_node *first)
+{
+	const struct rut_type *args = g->prog->actions[n->index].args;
+	uint32_t end = rut_ir_label(&g->ir), i = 0, done = 0;
+	uint32_t header = (uint32_t)sizeof(struct rut_script_event);
+	rut_vreg record;
+	struct rut_mem to;
+
+	record = rut_gen_record(g, n, n->index, end);
+	for (struct rut_node *e = first; e && args; e = e->next, i++) {
+		const struct rut_type_field *f = &args->fields[i];
+
+		to = (struct rut_mem){record, (int32_t)(header + done), RUT_SPACE_BPF};
+		rut_gen_zero(g, to, f->offset - done);
+		to.off = (int32_t)(header + f->offset);
+		rut_gen_into(g, e, f->type, to);
+		done = f->offset + f->type->size;
+	}
+	if (args) {
+		to = (struct rut_mem){record, (int32_t)(header + done), RUT_SPACE_BPF};
+		rut_gen_zero(g, to, ((args->size + 7) & ~7u) - done);
+	}
+	rut_gen_submit(g, record);
+	rut_ir_place(&g->ir, end);
+}
+
+static rut_vreg gen_printf(struct rut_gen *g, struct rut_node *n)
+{
+	rut_gen_send(g, n, n->list->next);
+	return 0;
+}
+
+/* exit(), exit(code) */
+
+static const struct rut_type *check_exit(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_type_field field = {.type = rut_type_int(8, true)};
+	struct rut_script_action action = {.kind = RUT_ACTION_EXIT, .map = -1};
+
+	if (n->list && !rut_check_int(c, n->list, "the exit code"))
+		return NULL;
+	if (!c->loud)
+		return none();
+	action.args = rut_type_tuple(c->arena, RUT_T_TUPLE, &field, 1);
+	n->index = rut_program_action(c->prog, &action, n);
+	return none();
+}
+
+static rut_vreg gen_exit(struct rut_gen *g, struct rut_node *n)
+{
+	uint32_t header = (uint32_t)sizeof(struct rut_script_event), end = rut_ir_label(&g->ir);
+	rut_vreg code = n->list ? rut_gen_scalar(g, n->list) : rut_ir_const(&g->ir, 0), record;
+
+	/* The word is seen even when the ring is full. */
+	rut_gen_set_exit(g, code);
+	record = rut_gen_record(g, n, n->index, end);
+	rut_ir_store(&g->ir, 8, record, (int32_t)header, code);
+	rut_gen_submit(g, record);
+	rut_ir_place(&g->ir, end);
+	rut_ir_jump(&g->ir, g->exit);
+	return 0;
+}
+
+/* str(pointer), str(pointer, length) */
+
+static const struct rut_type *check_str(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *t = rut_check_expr(c, n->list);
+	_cleanup_buf_ struct rut_buf buf = RUT_BUF_INIT;
+	uint32_t size = c->prog->max_strlen;
+	int64_t len;
+
+	if (!t)
+		return NULL;
+	if (t->kind == RUT_T_STRING)
+		return t;
+	if (!rut_type_is_scalar(t) && t->kind != RUT_T_ARRAY)
+		return rut_check_error(c, n->list, "str() takes a pointer, not %s",
+				       rut_type_text(t, &buf));
+	if (n->list->next) {
+		if (!rut_check_int(c, n->list->next, "the length"))
+			return NULL;
+		if (rut_literal_int(n->list->next, &len)) {
+			if (len < 0)
+				return rut_check_error(c, n->list->next, "the length is negative");
+			if (len + 1 < size)
+				size = (uint32_t)len + 1;
+		}
+	}
+	return rut_type_string(c->arena, size);
+}
+
+static void gen_str(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
+{
+	const struct rut_type *t = n->list->type;
+	enum rut_space space = rut_call_space(g, t);
+	struct rut_node *length = n->list->next;
+	uint32_t good;
+	rut_vreg from, len, rc;
+
+	if (t->kind == RUT_T_STRING) {
+		rut_gen_into(g, n->list, n->type, to);
+		return;
+	}
+	from = t->kind == RUT_T_ARRAY ? rut_gen_pointer(g, rut_gen_address(g, n->list))
+				      : rut_gen_scalar(g, n->list);
+	if (!length || length->kind == RUT_N_INT) {
+		rut_gen_read_text(g, n, to, n->type->size, from, space);
+		return;
+	}
+	/* A length that is known when it runs, with the zero: 1 to the size. */
+	len = rut_ir_reg(&g->ir);
+	rut_ir_mov(&g->ir, len, rut_ir_alu_imm(&g->ir, BPF_ADD, rut_gen_scalar(g, length), 1));
+	good = rut_ir_label(&g->ir);
+	rut_ir_branch_imm(&g->ir, BPF_JLE, len, n->type->size, good);
+	rut_ir_add(&g->ir,
+		   (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = len, .imm = n->type->size});
+	rut_ir_place(&g->ir, good);
+	rut_gen_zero(g, to, n->type->size);
+	struct rut_ir_arg args[] = {rut_gen_arg(to), RUT_ARG(len), RUT_ARG(from)};
+	rc = rut_ir_call(&g->ir,
+			 space == RUT_SPACE_USER ? BPF_FUNC_probe_read_user_str
+						 : BPF_FUNC_probe_read_kernel_str,
+			 3, args);
+	good = rut_ir_label(&g->ir);
+	rut_ir_branch_imm(&g->ir, BPF_JSGE, rc, 0, good);
+	rut_gen_count(g, n, RUT_SITE_READ);
+	rut_ir_place(&g->ir, good);
+}
+
+/* What `str(x)` and its like read: user memory where the pointer says so, or by its address. */
+enum rut_space rut_call_space(const struct rut_gen *g, const struct rut_type *t)
+{
+	if (t->kind == RUT_T_POINTER)
+		return t->user ? RUT_SPACE_USER : RUT_SPACE_KERNEL;
+	if (t->kind == RUT_T_ARRAY)
+		return RUT_SPACE_KERNEL;
+	return g->ctx->kind == RUT_PROBE_UPROBE || g->ctx->kind == RUT_PROBE_URETPROBE ||
+			       g->ctx->kind == RUT_PROBE_USDT
+		       ? RUT_SPACE_USER
+		       : RUT_SPACE_KERNEL;
+}
+
+/* print(), clear(), zero(), delete(), len() */
+
+static const struct rut_type *check_whole_map(struct rut_checker *c, struct rut_node *n,
+					      enum rut_script_action_kind kind)
+{
+	struct rut_script_action action = {.kind = kind, .map = -1};
+	struct rut_node *m = n->list;
+	int64_t v[2] = {0, 0};
+	int i = 0;
+
+	if (m->kind != RUT_N_MAP || m->a)
+		return rut_check_error(c, m, "%s() takes a map: %s(@x)", n->text, n->text);
+	for (struct rut_node *e = m->next; e; e = e->next) {
+		if (!rut_check_int(c, e, "this"))
+			return NULL;
+		if (!rut_literal_int(e, &v[i++]))
+			return rut_check_error(c, e, "a constant is expected here");
+	}
+	rut_check_map_name(c, m);
+	if (m->index < 0)
+		return rut_check_error(c, m, "nothing is ever assigned to %s", m->text);
+	if (!c->loud)
+		return none();
+	if (!c->prog->maps[m->index].value)
+		return rut_check_error(c, m, "nothing is ever assigned to %s", m->text);
+	action.map = m->index;
+	action.top = v[0];
+	action.div = v[1];
+	n->index = rut_program_action(c->prog, &action, n);
+	return none();
+}
+
+static const struct rut_type *check_print(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_script_action action = {.kind = RUT_ACTION_PRINT_VALUE, .map = -1};
+	struct rut_type_field fields[2] = {0};
+	const struct rut_type *t;
+
+	if (n->list->kind == RUT_N_MAP && !n->list->a)
+		return check_whole_map(c, n, RUT_ACTION_PRINT_MAP);
+	t = rut_check_expr(c, n->list);
+	if (!t)
+		return NULL;
+	if (t->kind == RUT_T_VOID)
+		return rut_check_error(c, n->list, "this has no value to show");
+	if (rut_type_is_agg(t))
+		return rut_check_error(c, n->list, "a single value of %s cannot be printed yet",
+				       n->list->text);
+	if (!c->loud)
+		return none();
+	if (n->list->kind == RUT_N_MAP && n->list->a) {
+		action.map = n->list->index;
+		fields[0].type = c->prog->maps[action.map].key;
+		fields[1].type = t;
+		action.args = rut_type_tuple(c->arena, RUT_T_TUPLE, fields, 2);
+	} else {
+		fields[0].type = t;
+		action.args = rut_type_tuple(c->arena, RUT_T_TUPLE, fields, 1);
+	}
+	n->index = rut_program_action(c->prog, &action, n);
+	return none();
+}
+
+static rut_vreg gen_print(struct rut_gen *g, struct rut_node *n)
+{
+	const struct rut_script_action *a = &g->prog->actions[n->index];
+	uint32_t end, header = (uint32_t)sizeof(struct rut_script_event);
+	struct rut_mem to;
+	rut_vreg record;
+
+	if (a->kind != RUT_ACTION_PRINT_VALUE || a->map < 0) {
+		rut_gen_send(g, n, a->kind == RUT_ACTION_PRINT_VALUE ? n->list : NULL);
+		return 0;
+	}
+	end = rut_ir_label(&g->ir);
+	record = rut_gen_record(g, n, n->index, end);
+	to = (struct rut_mem){record, (int32_t)header, RUT_SPACE_BPF};
+	rut_gen_zero(g, to, (a->args->size + 7) & ~7u);
+	rut_gen_into(g, n->list->a, a->args->fields[0].type, to);
+	to.off = (int32_t)(header + a->args->fields[1].offset);
+	rut_gen_into(g, n->list, a->args->fields[1].type, to);
+	rut_gen_submit(g, record);
+	rut_ir_place(&g->ir, end);
+	return 0;
+}
+
+static const struct rut_type *check_clear(struct rut_checker *c, struct rut_node *n)
+{
+	return check_whole_map(c, n, RUT_ACTION_CLEAR);
+}
+
+static const struct rut_type *check_zero(struct rut_checker *c, struct rut_node *n)
+{
+	return check_whole_map(c, n, RUT_ACTION_ZERO);
+}
+
+static rut_vreg gen_signal_only(struct rut_gen *g, struct rut_node *n)
+{
+	rut_gen_send(g, n, NULL);
+	return 0;
+}
+
+static const struct rut_type *check_time(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_script_action action = {.kind = RUT_ACTION_TIME, .map = -1};
+
+	if (n->list && n->list->kind != RUT_N_STRING)
+		return rut_check_error(c, n->list, "the format of time() is a constant text");
+	action.format = n->list ? n->list->text : "%H:%M:%S\n";
+	if (c->loud)
+		n->index = rut_program_action(c->prog, &action, n);
+	return none();
+}
+
+/* delete(@m[k]), delete(@m, k) */
+static const struct rut_type *check_delete(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_node *m = n->list;
+
+	if (m->kind != RUT_N_MAP)
+		return rut_check_error(c, m, "delete() takes a map: delete(@x, key)");
+	if (m->next) {
+		m->a = m->next;
+		m->next = NULL;
+	}
+	if (!rut_check_map(c, m))
+		return NULL;
+	if (!c->loud)
+		return rut_type_simple(RUT_T_BOOL);
+	if (!c->prog->maps[m->index].value)
+		return rut_check_error(c, m, "nothing is ever assigned to %s", m->text);
+	return rut_type_simple(RUT_T_BOOL);
+}
+
+static rut_vreg gen_delete(struct rut_gen *g, struct rut_node *n)
+{
+	const struct rut_script_map *m = &g->prog->maps[n->list->index];
+	struct rut_ir_arg key = rut_gen_map_key(g, n->list);
+	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(RUT_MAP_USER + n->list->index), key};
+	uint32_t good;
+	rut_vreg rc, done;
+
+	if (m->is_array) {
+		rut_vreg at = rut_ir_call(&g->ir, BPF_FUNC_map_lookup_elem, 2, args);
+
+		good = rut_ir_label(&g->ir);
+		rut_ir_branch_imm(&g->ir, BPF_JEQ, at, 0, good);
+		rut_gen_zero(g, (struct rut_mem){at, 0, RUT_SPACE_BPF}, m->value->size);
+		rut_ir_place(&g->ir, good);
+		return rut_ir_const(&g->ir, 1);
+	}
+	rc = rut_ir_call(&g->ir, BPF_FUNC_map_delete_elem, 2, args);
+	done = rut_ir_reg(&g->ir);
+	good = rut_ir_label(&g->ir);
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = done, .imm = 1});
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, rc, 0, good);
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = done});
+	rut_ir_place(&g->ir, good);
+	return done;
+}
+
+/* count() and the like */
+
+static const struct rut_type *check_count(struct rut_checker *c, struct rut_node *n)
+{
+	return rut_type_simple(RUT_T_COUNT);
+}
+
+static void add_word(struct rut_gen *g, rut_vreg at, int32_t off, rut_vreg by)
+{
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_ADD, .a = at, .b = by, .off = off});
+}
+
+static void update_count(struct rut_gen *g, struct rut_node *n, rut_vreg at)
+{
+	add_word(g, at, 0, rut_ir_const(&g->ir, 1));
+}
+
+static const struct rut_type *check_numbers(struct rut_checker *c, struct rut_node *n,
+					    enum rut_type_kind kind, uint32_t size)
+{
+	const struct rut_type *t = rut_check_int(c, n->list, "the value");
+	struct rut_type *agg;
+
+	if (!t)
+		return NULL;
+	agg = rut_type_new(c->arena, kind, size, 8);
+	agg->is_signed = t->is_signed;
+	return agg;
+}
+
+static const struct rut_type *check_sum(struct rut_checker *c, struct rut_node *n)
+{
+	return check_numbers(c, n, RUT_T_SUM, 8);
+}
+
+static void update_sum(struct rut_gen *g, struct rut_node *n, rut_vreg at)
+{
+	add_word(g, at, 0, rut_gen_scalar(g, n->list));
+}
+
+static const struct rut_call calls[] = {
+	{"printf", RUT_CALL_STATEMENT, 1, 65, check_printf, gen_printf, NULL, NULL},
+	{"errorf", RUT_CALL_STATEMENT, 1, 65, check_errorf, gen_printf, NULL, NULL},
+	{"warnf", RUT_CALL_STATEMENT, 1, 65, check_warnf, gen_printf, NULL, NULL},
+	{"cat", RUT_CALL_STATEMENT, 1, 65, check_cat, gen_printf, NULL, NULL},
+	{"system", RUT_CALL_STATEMENT, 1, 65, check_system, gen_printf, NULL, NULL},
+	{"exit", RUT_CALL_STATEMENT, 0, 1, check_exit, gen_exit, NULL, NULL},
+	{"print", RUT_CALL_STATEMENT, 1, 3, check_print, gen_print, NULL, NULL},
+	{"clear", RUT_CALL_STATEMENT, 1, 1, check_clear, gen_signal_only, NULL, NULL},
+	{"zero", RUT_CALL_STATEMENT, 1, 1, check_zero, gen_signal_only, NULL, NULL},
+	{"time", RUT_CALL_STATEMENT, 0, 1, check_time, gen_signal_only, NULL, NULL},
+	{"delete", RUT_CALL_STATEMENT | RUT_CALL_VALUE, 1, 2, check_delete, gen_delete, NULL, NULL},
+	{"str", RUT_CALL_VALUE, 1, 2, check_str, NULL, gen_str, NULL},
+	{"count", RUT_CALL_ASSIGN, 0, 0, check_count, NULL, NULL, update_count},
+	{"sum", RUT_CALL_ASSIGN, 1, 1, check_sum, NULL, NULL, update_sum},
+};
+
+const struct rut_call *rut_call_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+		if (!strcmp(calls[i].name, name))
+			return &calls[i];
+	return NULL;
+}
+
+void rut_call_nearest(struct rut_nearest *near)
+{
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+		rut_nearest_add(near, calls[i].name);
+}

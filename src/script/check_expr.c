@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: MIT */
+/* The checker of expressions: types, constants, and what cannot be had. */
+#include <string.h>
+
+#include "script/check.h"
+#include "script/lex.h"
+
+bool rut_is_literal(const struct rut_node *n)
+{
+	return n->kind == RUT_N_INT && n->op != 3;
+}
+
+bool rut_literal_int(const struct rut_node *n, int64_t *ret)
+{
+	if (n->kind != RUT_N_INT)
+		return false;
+	*ret = (int64_t)n->value;
+	return true;
+}
+
+/* INT nodes: op 0 as written, 1 a duration, 2 unsigned, 3 bool, 5 the result of a calculation. */
+static const struct rut_type *literal_type(const struct rut_node *n)
+{
+	if (n->op == 3)
+		return rut_type_simple(RUT_T_BOOL);
+	if (n->op == 5)
+		return rut_type_int(8, true);
+	return rut_type_int(8, n->op != 2 && (int64_t)n->value >= 0);
+}
+
+static void become_int(struct rut_node *n, uint64_t value, int op)
+{
+	n->kind = RUT_N_INT;
+	n->value = value;
+	n->op = op;
+	n->type = literal_type(n);
+}
+
+static const struct rut_type *check_param(struct rut_checker *c, struct rut_node *n)
+{
+	const char *s = n->value && n->value <= c->prog->ast.nparams
+				? c->prog->ast.params[n->value - 1]
+				: "";
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	struct rut_lexer lex;
+	struct rut_token t;
+	struct rut_source src;
+	bool negative = *s == '-';
+
+	if (!n->value) {
+		become_int(n, c->prog->ast.nparams, 0);
+		return n->type;
+	}
+	rut_source_init(&src, "", s + negative, strlen(s + negative));
+	lex = (struct rut_lexer){&src, 0};
+	rut_lex_next(&lex, &t);
+	rut_source_fini(&src);
+	if (!*s) {
+		become_int(n, 0, 0);
+	} else if (t.kind == RUT_TOK_INT && lex.pos == src.len) {
+		become_int(n, negative ? -t.value : t.value, negative ? 5 : 0);
+	} else {
+		n->kind = RUT_N_STRING;
+		n->text = s;
+		n->len = (uint32_t)strlen(s);
+		n->type = rut_type_string(c->arena, n->len + 1);
+	}
+	return n->type;
+}
+
+static const struct rut_type *check_var(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_sym *s = rut_check_find_var(c, n->text);
+	struct rut_nearest near = {n->text, (uint32_t)strlen(n->text), "", 0};
+
+	n->sym = s;
+	if (s)
+		return s->type;
+	rut_check_error(c, n, "the variable %s is not assigned to before this", n->text);
+	for (s = c->syms; s; s = s->next)
+		rut_nearest_add(&near, s->name);
+	if (c->loud && near.name[0])
+		rut_source_hint(c->src, "did you mean %s?", near.name);
+	return NULL;
+}
+
+static const struct rut_type *check_map_read(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_script_map *m = rut_check_map(c, n);
+
+	if (!m)
+		return NULL;
+	if (!m->value)
+		return rut_check_error(c, n, "nothing is ever assigned to %s", n->text);
+	switch (m->value->kind) {
+	case RUT_T_COUNT:
+		return rut_type_int(8, false);
+	case RUT_T_SUM:
+	case RUT_T_MIN:
+	case RUT_T_MAX:
+	case RUT_T_AVG:
+		return rut_type_int(8, m->value->is_signed);
+	case RUT_T_STATS:
+	case RUT_T_HIST:
+	case RUT_T_LHIST:
+	case RUT_T_TSERIES:
+		return m->value;
+	default:
+		return m->value;
+	}
+}
+
+static const struct rut_type *check_name(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_builtin *b = rut_builtin_find(n->text);
+	const struct rut_call *call = b ? NULL : rut_call_find(n->text);
+	struct rut_nearest near = {n->text, strlen(n->text), "", 0};
+	int64_t value;
+
+	n->what = b;
+	if (b)
+		return b->check(c, n);
+	if (rut_check_enumerator(c, n->text, &value)) {
+		become_int(n, (uint64_t)value, 5);
+		return n->type;
+	}
+	if (call) {
+		rut_check_error(c, n, "'%s' is a function: %s(...)", n->text, n->text);
+		return NULL;
+	}
+	rut_check_error(c, n, "'%s' is not known", n->text);
+	rut_builtin_nearest(&near);
+	if (c->loud && near.name[0])
+		rut_source_hint(c->src, "did you mean '%s'?", near.name);
+	return NULL;
+}
+
+static const struct rut_type *check_call(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_call *call = rut_call_find(n->text);
+	struct rut_nearest near = {n->text, strlen(n->text), "", 0};
+	bool statement = c->is_statement;
+	const struct rut_node *map = c->assigned_map;
+	const struct rut_type *t;
+	unsigned count = 0;
+
+	c->is_statement = false;
+	n->what = call;
+	if (!call) {
+		rut_check_error(c, n, "there is no function '%s'", n->text);
+		rut_call_nearest(&near);
+		if (c->loud && near.name[0])
+			rut_source_hint(c->src, "did you mean '%s'?", near.name);
+		return NULL;
+	}
+	for (const struct rut_node *a = n->list; a; a = a->next)
+		count++;
+	if (count < call->min || count > call->max)
+		return rut_check_error(c, n, "%s() takes %s%u argument%s, not %u", n->text,
+				       call->min == call->max ? ""
+				       : count < call->min    ? "at least "
+							      : "at most ",
+				       count < call->min ? call->min : call->max,
+				       (count < call->min ? call->min : call->max) == 1 ? "" : "s",
+				       count);
+	if (call->use == RUT_CALL_ASSIGN && !map)
+		return rut_check_error(c, n, "%s() can only be assigned to a map: @x = %s(...)",
+				       n->text, n->text);
+	if (call->use == RUT_CALL_STATEMENT && !statement)
+		return rut_check_error(c, n, "%s() has no value", n->text);
+	c->assigned_map = NULL;
+	t = call->check(c, n);
+	c->assigned_map = map;
+	return t;
+}
+
+static const struct rut_type *check_unary(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *t = rut_check_expr(c, n->a);
+	_cleanup_buf_ struct rut_buf buf = RUT_BUF_INIT;
+
+	if (!t)
+		return NULL;
+	if (n->op == '*') {
+		if (rut_type_is_int(t))
+			return rut_type_int(8, false);
+		if (t->kind != RUT_T_POINTER || !t->elem || t->elem->kind == RUT_T_VOID)
+			return rut_check_error(c, n, "%s points to nothing that can be read",
+					       rut_type_text(t, &buf));
+		return t->elem;
+	}
+	if (n->op == '&')
+		return rut_check_error(c, n, "'&' (the address of a value) is not there");
+	if (n->op == '!') {
+		if (!rut_type_is_scalar(t))
+			return rut_check_error(c, n, "'!' takes an integer or pointer, not %s",
+					       rut_type_text(t, &buf));
+		return rut_type_simple(RUT_T_BOOL);
+	}
+	if (!rut_type_is_int(t))
+		return rut_check_error(c, n, "'%c' takes an integer, not %s", n->op,
+				       rut_type_text(t, &buf));
+	if (n->a->kind == RUT_N_INT) {
+		become_int(n, n->op == '-' ? -n->a->value : ~n->a->value, 5);
+		return n->type;
+	}
+	return rut_type_int(8, n->op == '-' || t->is_signed);
+}
+
+/* Both sides constant: the result; false: not here. */
+static bool fold(const struct rut_node *n, uint64_t *ret)
+{
+	uint64_t a = n->a->value, b = n->b->value;
+	int64_t sa = (int64_t)a, sb = (int64_t)b;
+
+	switch (n->op) {
+	case '+':
+		*ret = a + b;
+		return true;
+	case '-':
+		*ret = a - b;
+		return true;
+	case '*':
+		*ret = a * b;
+		return true;
+	case '/':
+	case '%':
+		if (!b || (sa == INT64_MIN && sb == -1))
+			return false;
+		*ret = (uint64_t)(n->op == '/' ? sa / sb : sa % sb);
+		return true;
+	case '&':
+		*ret = a & b;
+		return true;
+	case '|':
+		*ret = a | b;
+		return true;
+	case '^':
+		*ret = a ^ b;
+		return true;
+	case RUT_OP_SHL:
+		*ret = b < 64 ? a << b : 0;
+		return true;
+	case RUT_OP_SHR:
+		*ret = b < 64 ? a >> b : 0;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool is_comparison(int op)
+{
+	return op == RUT_OP_EQ || op == RUT_OP_NE || op == RUT_OP_LE || op == RUT_OP_GE ||
+	       op == '<' || op == '>';
+}
+
+/* Values of several words that can be equal. */
+static bool comparable(const struct rut_type *a, const struct rut_type *b)
+{
+	if (a->kind == RUT_T_STRING && b->kind == RUT_T_STRING)
+		return true;
+	if (a->kind != b->kind || a->size != b->size)
+		return false;
+	return a->kind == RUT_T_TUPLE || a->kind == RUT_T_INET || a->kind == RUT_T_MAC ||
+	       a->kind == RUT_T_ARRAY || a->kind == RUT_T_USYM || a->kind == RUT_T_KSTACK ||
+	       a->kind == RUT_T_USTACK;
+}
+
+static const struct rut_type *check_comparison(struct rut_checker *c, struct rut_node *n,
+					       const struct rut_type *a, const struct rut_type *b)
+{
+	_cleanup_buf_ struct rut_buf x = RUT_BUF_INIT, y = RUT_BUF_INIT;
+	bool equality = n->op == RUT_OP_EQ || n->op == RUT_OP_NE;
+	char op[4];
+
+	if (rut_type_is_scalar(a) && rut_type_is_scalar(b))
+		return rut_type_simple(RUT_T_BOOL);
+	if (equality && comparable(a, b))
+		return rut_type_simple(RUT_T_BOOL);
+	return rut_check_error(c, n, "%s and %s cannot be compared by '%s'", rut_type_text(a, &x),
+			       rut_type_text(b, &y), rut_op_text(n->op, op));
+}
+
+static const struct rut_type *check_binary(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *a = rut_check_expr(c, n->a), *b = rut_check_expr(c, n->b);
+	_cleanup_buf_ struct rut_buf x = RUT_BUF_INIT, y = RUT_BUF_INIT;
+	bool sa, sb;
+	uint64_t value;
+	char op[4];
+
+	if (!a || !b)
+		return NULL;
+	if (n->op == RUT_OP_AND || n->op == RUT_OP_OR) {
+		if (rut_type_is_scalar(a) && rut_type_is_scalar(b))
+			return rut_type_simple(RUT_T_BOOL);
+		return rut_check_error(c, n, "'%s' takes integers or pointers, not %s and %s",
+				       rut_op_text(n->op, op), rut_type_text(a, &x),
+				       rut_type_text(b, &y));
+	}
+	if (is_comparison(n->op))
+		return check_comparison(c, n, a, b);
+	if (a->kind == RUT_T_POINTER && rut_type_is_int(b) && (n->op == '+' || n->op == '-'))
+		return a;
+	if (b->kind == RUT_T_POINTER && rut_type_is_int(a) && n->op == '+')
+		return b;
+	if (a->kind == RUT_T_POINTER && b->kind == RUT_T_POINTER && n->op == '-')
+		return rut_type_int(8, true);
+	if (!rut_type_is_int(a) || !rut_type_is_int(b))
+		return rut_check_error(c, n, "%s and %s cannot be calculated with by '%s'",
+				       rut_type_text(a, &x), rut_type_text(b, &y),
+				       rut_op_text(n->op, op));
+	if ((n->op == '/' || n->op == '%') && n->b->kind == RUT_N_INT && !n->b->value)
+		return rut_check_error(c, n->b, "division by zero");
+	if (n->a->kind == RUT_N_INT && n->b->kind == RUT_N_INT && fold(n, &value)) {
+		become_int(n, value, a->is_signed && b->is_signed ? 5 : 2);
+		return n->type;
+	}
+	/* A number that is written has the sign of the other one. */
+	sa = a->is_signed || a->kind == RUT_T_BOOL;
+	sb = b->is_signed || b->kind == RUT_T_BOOL;
+	if (rut_is_literal(n->a) && (int64_t)n->a->value >= 0)
+		return rut_type_int(8, sb);
+	if (rut_is_literal(n->b) && ((int64_t)n->b->value >= 0 || n->op == RUT_OP_SHL))
+		return rut_type_int(8, sa);
+	if (n->op == RUT_OP_SHL || n->op == RUT_OP_SHR)
+		return rut_type_int(8, sa);
+	return rut_type_int(8, sa && sb);
+}
+
+static const struct rut_type *check_ternary(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *t = rut_check_expr(c, n->a), *a, *b, *join;
+	_cleanup_buf_ struct rut_buf x = RUT_BUF_INIT, y = RUT_BUF_INIT;
+
+	a = rut_check_expr(c, n->b);
+	b = rut_check_expr(c, n->c);
+	if (!t || !a || !b)
+		return NULL;
+	if (!rut_type_is_scalar(t))
+		return rut_check_error(c, n->a,
+				       "a condition must be an integer or a pointer, not %s",
+				       rut_type_text(t, &x));
+	if (a->kind == RUT_T_POINTER && rut_type_is_int(b))
+		return a;
+	if (b->kind == RUT_T_POINTER && rut_type_is_int(a))
+		return b;
+	join = rut_type_join(c->arena, a, b);
+	if (!join)
+		return rut_check_error(c, n, "the values are of different types: %s and %s",
+				       rut_type_text(a, &x), rut_type_text(b, &y));
+	return join->kind == RUT_T_INT ? rut_type_int(8, a->is_signed && b->is_signed) : join;
+}
+
+static const struct rut_type *check_tuple(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_type_field fields[64] = {0};
+	uint32_t count = 0;
+
+	for (struct rut_node *e = n->list; e; e = e->next) {
+		const struct rut_type *t = rut_check_expr(c, e);
+
+		if (!t)
+			return NULL;
+		if (count == 64)
+			return rut_check_error(c, n, "a tuple has at most 64 values");
+		if (t->kind == RUT_T_VOID || rut_type_is_agg(t))
+			return rut_check_error(c, e, "this cannot be a value of a tuple");
+		/* As everywhere integers are kept as 64 bits, unless they were cast. */
+		if (t->kind == RUT_T_INT && e->kind != RUT_N_CAST)
+			t = rut_type_int(8, t->is_signed);
+		fields[count].name = e->label;
+		fields[count++].type = t;
+	}
+	return rut_type_tuple(c->arena, n->kind == RUT_N_RECORD ? RUT_T_RECORD : RUT_T_TUPLE,
+			      fields, count);
+}
+
+static const struct rut_type *check_cast(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *from = rut_check_expr(c, n->a);
+	const struct rut_type *to = rut_check_type(c, n->type_name, n);
+	_cleanup_buf_ struct rut_buf x = RUT_BUF_INIT, y = RUT_BUF_INIT;
+
+	if (!from || !to)
+		return NULL;
+	if (rut_type_is_int(to) && rut_type_is_scalar(from))
+		return to;
+	if (to->kind == RUT_T_POINTER && rut_type_is_scalar(from)) {
+		/* A pointer into user space stays one. */
+		if (from->kind == RUT_T_POINTER && from->user)
+			return rut_type_pointer(c->arena, to->elem, true);
+		return rut_type_pointer(c->arena, to->elem,
+					c->ctx->kind == RUT_PROBE_UPROBE ||
+						c->ctx->kind == RUT_PROBE_URETPROBE ||
+						c->ctx->kind == RUT_PROBE_USDT);
+	}
+	if (to->kind == RUT_T_STRING && from->kind == RUT_T_STRING)
+		return from->size > to->size ? from : to;
+	return rut_check_error(c, n, "%s cannot become %s", rut_type_text(from, &x),
+			       rut_type_text(to, &y));
+}
+
+static const struct rut_type *check_incdec(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *t;
+	_cleanup_buf_ struct rut_buf buf = RUT_BUF_INIT;
+
+	if (n->a->kind == RUT_N_MAP) {
+		if (!rut_check_map(c, n->a))
+			return NULL;
+		return rut_check_map_value(c, n->a, rut_type_int(8, true), n);
+	}
+	if (n->a->kind != RUT_N_VAR)
+		return rut_check_error(c, n, "only maps (@x) and variables ($x) can be changed");
+	t = rut_check_expr(c, n->a);
+	if (t && !rut_type_is_int(t) && t->kind != RUT_T_POINTER)
+		return rut_check_error(c, n, "%s cannot be counted up", rut_type_text(t, &buf));
+	return t;
+}
+
+static const struct rut_type *check_index(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *t = rut_check_expr(c, n->a);
+	const struct rut_type *i = rut_check_int(c, n->b, "an index");
+	_cleanup_buf_ struct rut_buf buf = RUT_BUF_INIT;
+
+	if (!t || !i)
+		return NULL;
+	if (t->kind == RUT_T_POINTER && t->elem && t->elem->size)
+		return t->elem;
+	if (t->kind != RUT_T_ARRAY)
+		return rut_check_error(c, n, "%s has no elements", rut_type_text(t, &buf));
+	if (n->b->kind == RUT_N_INT && n->b->value >= t->count)
+		return rut_check_error(c, n->b, "the array has %u elements, from 0", t->count);
+	return t->elem;
+}
+
+static const struct rut_type *check_block_value(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_node *last = n->list;
+
+	rut_check_block(c, n);
+	while (last && last->next)
+		last = last->next;
+	if (!last || last->kind != RUT_N_EXPR)
+		return rut_check_error(c, n, "the last statement of the block must be a value");
+	return last->a->type;
+}
+
+static const struct rut_type *check_sizeof(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *t =
+		n->type_name ? rut_check_type(c, n->type_name, n) : rut_check_expr(c, n->a);
+
+	if (!t)
+		return NULL;
+	become_int(n, t->size, 2);
+	return n->type;
+}
+
+static const struct rut_type *check_offsetof(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *t =
+		n->type_name ? rut_check_type(c, n->type_name, n) : rut_check_expr(c, n->a);
+	uint64_t offset = 0;
+
+	for (const struct rut_node *name = n->list; t && name; name = name->next) {
+		const struct rut_type_field *f = rut_check_field(c, n, t, name->text);
+
+		if (!f)
+			return NULL;
+		offset += f->offset;
+		t = f->type;
+	}
+	if (!t)
+		return NULL;
+	become_int(n, offset, 2);
+	return n->type;
+}
+
+const struct rut_type *rut_check_expr(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *t;
+
+	switch (n->kind) {
+	case RUT_N_INT:
+		t = literal_type(n);
+		break;
+	case RUT_N_STRING:
+		t = rut_type_string(c->arena, n->len + 1);
+		break;
+	case RUT_N_PARAM:
+		return check_param(c, n);
+	case RUT_N_VAR:
+		t = check_var(c, n);
+		break;
+	case RUT_N_MAP:
+		t = check_map_read(c, n);
+		break;
+	case RUT_N_NAME:
+		t = check_name(c, n);
+		break;
+	case RUT_N_CALL:
+		t = check_call(c, n);
+		break;
+	case RUT_N_UNARY:
+		t = check_unary(c, n);
+		break;
+	case RUT_N_BINARY:
+		t = check_binary(c, n);
+		break;
+	case RUT_N_TERNARY:
+		t = check_ternary(c, n);
+		break;
+	case RUT_N_CAST:
+		t = check_cast(c, n);
+		break;
+	case RUT_N_FIELD:
+		t = rut_check_field_of(c, n);
+		break;
+	case RUT_N_INDEX:
+		t = check_index(c, n);
+		break;
+	case RUT_N_TUPLE:
+	case RUT_N_RECORD:
+		t = check_tuple(c, n);
+		break;
+	case RUT_N_INCDEC:
+		t = check_incdec(c, n);
+		break;
+	case RUT_N_SIZEOF:
+		return check_sizeof(c, n);
+	case RUT_N_OFFSETOF:
+		return check_offsetof(c, n);
+	case RUT_N_BLOCK:
+		t = check_block_value(c, n);
+		break;
+	default:
+		t = rut_check_error(c, n, "this is not there as a value");
+		break;
+	}
+	n->type = t;
+	return t;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The maps of a script. A map has the key and value of its uses in all probes; passes go on until
+ * nothing new is learnt of any.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "script/check.h"
+
+static struct rut_script_map *find_map(struct rut_checker *c, const struct rut_node *n, int *ret)
+{
+	struct rut_script_program *p = c->prog;
+	struct rut_script_map *maps;
+
+	for (size_t i = 0; i < p->nmaps; i++) {
+		if (!strcmp(p->maps[i].name, n->text)) {
+			*ret = (int)i;
+			return &p->maps[i];
+		}
+	}
+	maps = realloc(p->maps, (p->nmaps + 1) * sizeof(*maps));
+	if (!maps)
+		return NULL;
+	p->maps = maps;
+	maps[p->nmaps] = (struct rut_script_map){.name = n->text, .fd = -1};
+	rut_source_where(c->src, n->span.pos, &maps[p->nmaps].line, &maps[p->nmaps].column);
+	*ret = (int)p->nmaps;
+	c->learnt++;
+	return &maps[p->nmaps++];
+}
+
+void rut_check_map_name(struct rut_checker *c, struct rut_node *n)
+{
+	n->index = -1;
+	for (size_t i = 0; i < c->prog->nmaps; i++)
+		if (!strcmp(c->prog->maps[i].name, n->text))
+			n->index = (int)i;
+}
+
+int rut_check_map_is_keyed(struct rut_checker *c, const struct rut_node *n)
+{
+	for (size_t i = 0; i < c->prog->nmaps; i++)
+		if (!strcmp(c->prog->maps[i].name, n->text))
+			return c->prog->maps[i].uses ? c->prog->maps[i].key != NULL : -1;
+	return -1;
+}
+
+static const struct rut_type *kept_key(const struct rut_type *t)
+{
+	return rut_type_is_int(t) && t->kind != RUT_T_ENUM && t->kind != RUT_T_BOOL
+		       ? rut_type_int(8, t->is_signed)
+		       : t;
+}
+
+struct rut_script_map *rut_check_map(struct rut_checker *c, struct rut_node *n)
+{
+	_cleanup_buf_ struct rut_buf a = RUT_BUF_INIT, b = RUT_BUF_INIT;
+	const struct rut_type *key = NULL, *join;
+	struct rut_script_map *m;
+
+	if (n->a) {
+		key = rut_check_expr(c, n->a);
+		if (!key)
+			return NULL;
+		if (key->kind == RUT_T_VOID || rut_type_is_agg(key)) {
+			rut_check_error(c, n->a, "%s cannot be a key", rut_type_text(key, &a));
+			return NULL;
+		}
+		key = kept_key(key);
+	}
+	m = find_map(c, n, &n->index);
+	if (!m)
+		return NULL;
+	if (!m->uses) {
+		m->uses = 1;
+		m->key = key;
+		c->learnt++;
+		return m;
+	}
+	if (!m->key != !key) {
+		rut_check_error(c, n,
+				key ? "%s is used without a key elsewhere"
+				    : "%s has a key elsewhere: %s[...]",
+				n->text, n->text);
+		return NULL;
+	}
+	if (!key)
+		return m;
+	join = rut_type_join(c->arena, m->key, key);
+	if (!join) {
+		rut_check_error(c, n, "the key of %s is %s, not %s", n->text,
+				rut_type_text(m->key, &a), rut_type_text(key, &b));
+		return NULL;
+	}
+	c->learnt += join != m->key;
+	m->key = join;
+	return m;
+}
+
+const struct rut_type *rut_check_map_value(struct rut_checker *c, struct rut_node *map,
+					   const struct rut_type *t, const struct rut_node *at)
+{
+	_cleanup_buf_ struct rut_buf a = RUT_BUF_INIT, b = RUT_BUF_INIT;
+	struct rut_script_map *m = map->index >= 0 ? &c->prog->maps[map->index] : NULL;
+	const struct rut_type *join;
+
+	if (!m)
+		return NULL;
+	join = m->value ? rut_type_join(c->arena, m->value, t) : t;
+	if (!join)
+		return rut_check_error(c, at, "%s holds %s, not %s", m->name,
+				       rut_type_text(m->value, &a), rut_type_text(t, &b));
+	c->learnt += join != m->value;
+	m->value = join;
+	map->type = join;
+	return join;
+}
+
+void rut_check_for_map(struct rut_checker *c, struct rut_node *n)
+{
+	rut_check_error(c, n, "for over a map is not there yet");
+}

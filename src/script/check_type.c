@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/* Names of types, fields of structures, enumerators. */
+#include <string.h>
+
+#include "script/check.h"
+
+static const struct {
+	const char *name;
+	uint8_t bytes;
+	bool is_signed;
+} words[] = {
+	{"int8", 1, true},
+	{"int16", 2, true},
+	{"int32", 4, true},
+	{"int64", 8, true},
+	{"uint8", 1, false},
+	{"uint16", 2, false},
+	{"uint32", 4, false},
+	{"uint64", 8, false},
+	{"char", 1, true},
+	{"signed char", 1, true},
+	{"unsigned char", 1, false},
+	{"short", 2, true},
+	{"short int", 2, true},
+	{"unsigned short", 2, false},
+	{"short unsigned int", 2, false},
+	{"int", 4, true},
+	{"signed", 4, true},
+	{"signed int", 4, true},
+	{"unsigned", 4, false},
+	{"unsigned int", 4, false},
+	{"long", 8, true},
+	{"long int", 8, true},
+	{"unsigned long", 8, false},
+	{"unsigned long int", 8, false},
+	{"long unsigned int", 8, false},
+	{"long long", 8, true},
+	{"long long int", 8, true},
+	{"unsigned long long", 8, false},
+	{"long long unsigned int", 8, false},
+	{"size_t", 8, false},
+	{"ssize_t", 8, true},
+	{"s8", 1, true},
+	{"s16", 2, true},
+	{"s32", 4, true},
+	{"s64", 8, true},
+	{"u8", 1, false},
+	{"u16", 2, false},
+	{"u32", 4, false},
+	{"u64", 8, false},
+	{"__s8", 1, true},
+	{"__s16", 2, true},
+	{"__s32", 4, true},
+	{"__s64", 8, true},
+	{"__u8", 1, false},
+	{"__u16", 2, false},
+	{"__u32", 4, false},
+	{"__u64", 8, false},
+	{"int8_t", 1, true},
+	{"int16_t", 2, true},
+	{"int32_t", 4, true},
+	{"int64_t", 8, true},
+	{"uint8_t", 1, false},
+	{"uint16_t", 2, false},
+	{"uint32_t", 4, false},
+	{"uint64_t", 8, false},
+	{"pid_t", 4, true},
+	{"uid_t", 4, false},
+	{"gid_t", 4, false},
+	{"uintptr_t", 8, false},
+	{"intptr_t", 8, true},
+};
+
+const struct rut_type *rut_type_word(const char *name)
+{
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (!strcmp(words[i].name, name))
+			return rut_type_int(words[i].bytes, words[i].is_signed);
+	return NULL;
+}
+
+static const struct rut_type *find_base(struct rut_checker *c, const char *name)
+{
+	const struct rut_type *t = rut_type_word(name);
+
+	if (t)
+		return t;
+	if (!strcmp(name, "bool"))
+		return rut_type_simple(RUT_T_BOOL);
+	if (!strcmp(name, "void"))
+		return rut_type_simple(RUT_T_VOID);
+	return rut_check_named_type(c, name);
+}
+
+const struct rut_type *rut_check_type(struct rut_checker *c, const struct rut_type_name *name,
+				      const struct rut_node *n)
+{
+	const struct rut_type *t;
+	bool is_text = !strcmp(name->text, "string"), is_buf = !strcmp(name->text, "buffer");
+
+	if (is_text || is_buf) {
+		uint32_t size = name->narrays ? name->counts[0] : c->prog->max_strlen;
+
+		return is_text ? rut_type_string(c->arena, size)
+			       : rut_type_new(c->arena, RUT_T_BUF, size + 4, 4);
+	}
+	t = find_base(c, name->text);
+	if (!t) {
+		struct rut_node at = *n;
+
+		at.span = name->span;
+		return rut_check_error(c, &at, "the type '%s' is not known", name->text);
+	}
+	for (unsigned i = 0; i < name->pointers; i++)
+		t = rut_type_pointer(c->arena, t, false);
+	for (unsigned i = name->narrays; i-- > 0;)
+		t = rut_type_array(c->arena, t, name->counts[i]);
+	return t;
+}
+
+/* In unnamed structures and unions within, too; `base`: where those begin. */
+static const struct rut_type_field *find_field(const struct rut_type *t, const char *name,
+					       struct rut_nearest *near, uint32_t *base)
+{
+	for (uint32_t i = 0; i < t->nfields; i++) {
+		const struct rut_type_field *f = &t->fields[i];
+
+		if (f->name && *f->name) {
+			if (!strcmp(f->name, name))
+				return f;
+			rut_nearest_add(near, f->name);
+		} else if (f->type->kind == RUT_T_STRUCT) {
+			const struct rut_type_field *in;
+
+			rut_check_complete(f->type);
+			in = find_field(f->type, name, near, base);
+			if (in) {
+				*base += f->offset;
+				return in;
+			}
+		}
+	}
+	return NULL;
+}
+
+const struct rut_type_field *rut_check_field(struct rut_checker *c, const struct rut_node *n,
+					     const struct rut_type *t, const char *name)
+{
+	struct rut_nearest near = {name, strlen(name), "", 0};
+	const struct rut_type_field *f;
+	struct rut_type_field *copy;
+	_cleanup_buf_ struct rut_buf buf = RUT_BUF_INIT;
+	uint32_t base = 0;
+
+	if (t->kind != RUT_T_STRUCT && t->kind != RUT_T_RECORD) {
+		rut_check_error(c, n, "%s has no fields", rut_type_text(t, &buf));
+		return NULL;
+	}
+	rut_check_complete(t);
+	f = find_field(t, name, &near, &base);
+	if (!f) {
+		rut_check_error(c, n, "%s has no field '%s'", rut_type_text(t, &buf), name);
+		if (c->loud && near.name[0])
+			rut_source_hint(c->src, "did you mean '%s'?", near.name);
+		return NULL;
+	}
+	if (!base)
+		return f;
+	copy = rut_arena_alloc(c->arena, sizeof(*copy));
+	if (!copy)
+		return NULL;
+	*copy = *f;
+	copy->offset += base;
+	return copy;
+}
+
+const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *t = rut_check_expr(c, n->a);
+	const struct rut_type_field *f;
+	_cleanup_buf_ struct rut_buf buf = RUT_BUF_INIT;
+
+	if (!t)
+		return NULL;
+	if (!n->text) {
+		if (t->kind != RUT_T_TUPLE)
+			return rut_check_error(c, n, "%s is no tuple", rut_type_text(t, &buf));
+		if (n->value >= t->nfields)
+			return rut_check_error(c, n, "the tuple has %u values, from 0", t->nfields);
+		n->what = &t->fields[n->value];
+		return t->fields[n->value].type;
+	}
+	/* '.' on a pointer is '->', as in the newer versions of the language. */
+	if (t->kind == RUT_T_POINTER && t->elem)
+		t = t->elem;
+	f = rut_check_field(c, n, t, n->text);
+	n->what = f;
+	return f ? f->type : NULL;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Between the files of the generator. */
+#ifndef RUT_SCRIPT_GEN_H
+#define RUT_SCRIPT_GEN_H
+
+#include "script/check.h"
+
+/* How many bytes (at most 8) can be moved between these offsets at once. */
+unsigned rut_gen_step(int32_t a, int32_t b, uint32_t left);
+/* An expression for what it does. */
+void rut_gen_statement_value(struct rut_gen *g, struct rut_node *n);
+/* The statements of a list before `end`. */
+void rut_gen_statements(struct rut_gen *g, struct rut_node *first, const struct rut_node *end);
+/* The address of the word that holds the time at which the script began. */
+rut_vreg rut_gen_begin_time(struct rut_gen *g);
+void rut_gen_set_exit(struct rut_gen *g, rut_vreg code);
+/* Reads a string of at most size bytes with its zero; the rest is filled with zeros. */
+void rut_gen_read_text(struct rut_gen *g, const struct rut_node *n, struct rut_mem to,
+		       uint32_t size, rut_vreg from, enum rut_space space);
+
+/* Compiles a probe, which was checked for ctx, to instructions: a new entry of progs. */
+int rut_gen_probe(struct rut_script_program *p, const struct rut_probe_ctx *ctx,
+		  struct rut_probe *probe, struct rut_sym *syms, struct rut_err *err);
+
+#endif

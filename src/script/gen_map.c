@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Maps in programs. No update is lost: what many CPUs change is added to atomically, in a value
+ * that is there before, made of zeros when it is not; two CPUs that make it at once both find the
+ * one that was made. A map that is full is counted, at the statement.
+ */
+#include <linux/bpf.h>
+
+#include "script/gen.h"
+
+static struct rut_script_map *map_of(const struct rut_gen *g, const struct rut_node *n)
+{
+	return &g->prog->maps[n->index];
+}
+
+static int number(const struct rut_node *n)
+{
+	return RUT_MAP_USER + n->index;
+}
+
+struct rut_ir_arg rut_gen_map_key(struct rut_gen *g, struct rut_node *map)
+{
+	const struct rut_script_map *m = map_of(g, map);
+	struct rut_mem room;
+
+	if (!m->key) {
+		room = rut_gen_room(g, map, 8);
+		rut_gen_zero(g, room, 8);
+		return rut_gen_arg(room);
+	}
+	if (!rut_type_is_scalar(m->key) && m->key->size == map->a->type->size)
+		return rut_gen_arg(rut_gen_mem(g, map->a));
+	room = rut_gen_room(g, map, m->key->size);
+	rut_gen_into(g, map->a, m->key, room);
+	return rut_gen_arg(room);
+}
+
+static rut_vreg lookup(struct rut_gen *g, const struct rut_node *n, struct rut_ir_arg key)
+{
+	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(number(n)), key};
+
+	return rut_ir_call(&g->ir, BPF_FUNC_map_lookup_elem, 2, args);
+}
+
+rut_vreg rut_gen_map_lookup(struct rut_gen *g, struct rut_node *map)
+{
+	return lookup(g, map, rut_gen_map_key(g, map));
+}
+
+rut_vreg rut_gen_map_value(struct rut_gen *g, struct rut_node *map, uint32_t none)
+{
+	const struct rut_script_map *m = map_of(g, map);
+	struct rut_ir_arg key;
+	rut_vreg v = rut_ir_reg(&g->ir);
+	uint32_t found = rut_ir_label(&g->ir);
+	struct rut_mem zeros;
+
+	if (m->is_array && !m->per_cpu) {
+		rut_ir_add(&g->ir,
+			   (struct rut_ir_insn){.op = RUT_IR_VALUE, .dst = v, .imm = number(map)});
+		return v;
+	}
+	key = rut_gen_map_key(g, map);
+	rut_ir_mov(&g->ir, v, lookup(g, map, key));
+	if (m->is_array) {
+		rut_ir_branch_imm(&g->ir, BPF_JEQ, v, 0, none);
+		return v;
+	}
+	rut_ir_branch_imm(&g->ir, BPF_JNE, v, 0, found);
+	zeros = rut_gen_room(g, map, m->value->size);
+	rut_gen_zero(g, zeros, m->value->size);
+	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(number(map)), key, rut_gen_arg(zeros),
+				    RUT_ARG_INT(BPF_NOEXIST)};
+	rut_ir_call(&g->ir, BPF_FUNC_map_update_elem, 4, args);
+	rut_ir_mov(&g->ir, v, lookup(g, map, key));
+	rut_ir_branch_imm(&g->ir, BPF_JNE, v, 0, found);
+	rut_gen_count(g, map, RUT_SITE_MAP);
+	rut_ir_jump(&g->ir, none);
+	rut_ir_place(&g->ir, found);
+	return v;
+}
+
+/* Of an aggregation the value is merged over the CPUs. */
+static rut_vreg get_merged(struct rut_gen *g, struct rut_node *n)
+{
+	rut_gen_fail(g, n,
+		     "the value of %s is kept by each CPU and cannot be read in a program yet",
+		     map_of(g, n)->name);
+	return rut_ir_const(&g->ir, 0);
+}
+
+rut_vreg rut_gen_map_get(struct rut_gen *g, struct rut_node *n)
+{
+	const struct rut_script_map *m = map_of(g, n);
+	rut_vreg at, v = rut_ir_reg(&g->ir);
+	uint32_t end = rut_ir_label(&g->ir);
+	struct rut_mem from;
+
+	if (rut_type_is_agg(m->value))
+		return get_merged(g, n);
+	if (m->is_array) {
+		at = rut_gen_map_value(g, n, end);
+		from = (struct rut_mem){at, 0, RUT_SPACE_BPF};
+		return rut_gen_load(g, m->value, from, n);
+	}
+	at = rut_gen_map_lookup(g, n);
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = v});
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, at, 0, end);
+	from = (struct rut_mem){at, 0, RUT_SPACE_BPF};
+	rut_ir_mov(&g->ir, v, rut_gen_load(g, m->value, from, n));
+	rut_ir_place(&g->ir, end);
+	return v;
+}
+
+void rut_gen_map_get_into(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
+{
+	const struct rut_script_map *m = map_of(g, n);
+	uint32_t none = rut_ir_label(&g->ir), end = rut_ir_label(&g->ir);
+	rut_vreg at = m->is_array ? rut_gen_map_value(g, n, none) : rut_gen_map_lookup(g, n);
+
+	if (!m->is_array)
+		rut_ir_branch_imm(&g->ir, BPF_JEQ, at, 0, none);
+	rut_gen_copy(g, to, (struct rut_mem){at, 0, RUT_SPACE_BPF}, m->value->size);
+	rut_ir_jump(&g->ir, end);
+	rut_ir_place(&g->ir, none);
+	rut_gen_zero(g, to, m->value->size);
+	rut_ir_place(&g->ir, end);
+}
+
+static void gen_aggregate(struct rut_gen *g, struct rut_node *map, struct rut_node *value)
+{
+	const struct rut_call *call = value->what;
+	uint32_t none = rut_ir_label(&g->ir);
+
+	call->update(g, value, rut_gen_map_value(g, map, none));
+	rut_ir_place(&g->ir, none);
+}
+
+void rut_gen_map_set(struct rut_gen *g, struct rut_node *map, struct rut_node *value)
+{
+	const struct rut_script_map *m = map_of(g, map);
+	struct rut_mem room;
+	uint32_t good = rut_ir_label(&g->ir);
+	rut_vreg rc;
+
+	if (rut_type_is_agg(m->value)) {
+		gen_aggregate(g, map, value);
+		return;
+	}
+	if (m->is_array && rut_type_is_scalar(m->value)) {
+		rut_vreg v = rut_gen_scalar(g, value);
+
+		rut_ir_store(&g->ir, m->value->size, rut_gen_map_value(g, map, good), 0, v);
+		rut_ir_place(&g->ir, good);
+		return;
+	}
+	if (!rut_type_is_scalar(m->value) && value->type->size == m->value->size) {
+		room = rut_gen_mem(g, value);
+	} else {
+		room = rut_gen_room(g, map, m->value->size);
+		rut_gen_into(g, value, m->value, room);
+	}
+	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(number(map)), rut_gen_map_key(g, map),
+				    rut_gen_arg(room), RUT_ARG_INT(BPF_ANY)};
+	rc = rut_ir_call(&g->ir, BPF_FUNC_map_update_elem, 4, args);
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, rc, 0, good);
+	rut_gen_count(g, map, RUT_SITE_MAP);
+	rut_ir_place(&g->ir, good);
+}
+
+rut_vreg rut_gen_map_add(struct rut_gen *g, struct rut_node *map, rut_vreg by, bool wanted)
+{
+	uint32_t none = rut_ir_label(&g->ir);
+	rut_vreg at, old = 0;
+
+	if (wanted) {
+		old = rut_ir_reg(&g->ir);
+		rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = old});
+	}
+	at = rut_gen_map_value(g, map, none);
+	if (wanted)
+		rut_ir_add(&g->ir,
+			   (struct rut_ir_insn){.op = RUT_IR_FETCH, .dst = old, .a = at, .b = by});
+	else
+		rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_ADD, .a = at, .b = by});
+	rut_ir_place(&g->ir, none);
+	return old;
+}
+
+/* Records of the ring */
+
+rut_vreg rut_gen_record(struct rut_gen *g, const struct rut_node *n, int action, uint32_t none)
+{
+	const struct rut_script_action *a = &g->prog->actions[action];
+	uint32_t data = a->args ? a->args->size : 0;
+	uint32_t size = (uint32_t)sizeof(struct rut_script_event) + ((data + 7) & ~7u);
+	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(RUT_MAP_RING), RUT_ARG_INT(size), RUT_ARG_INT(0)};
+	rut_vreg record = rut_ir_reg(&g->ir);
+	uint32_t good = rut_ir_label(&g->ir);
+
+	if (size > g->prog->record_max)
+		g->prog->record_max = size;
+	rut_ir_mov(&g->ir, record, rut_ir_call(&g->ir, BPF_FUNC_ringbuf_reserve, 3, args));
+	rut_ir_branch_imm(&g->ir, BPF_JNE, record, 0, good);
+	rut_gen_count(g, n, RUT_SITE_LOST);
+	rut_ir_jump(&g->ir, none);
+	rut_ir_place(&g->ir, good);
+	rut_ir_store(&g->ir, 8, record, 0, rut_ir_call(&g->ir, BPF_FUNC_ktime_get_ns, 0, NULL));
+	rut_ir_store_imm(&g->ir, 4, record, 8, action);
+	rut_ir_store_imm(&g->ir, 4, record, 12, (int32_t)data);
+	return record;
+}
+
+void rut_gen_submit(struct rut_gen *g, rut_vreg record)
+{
+	struct rut_ir_arg args[] = {RUT_ARG(record), RUT_ARG_INT(0)};
+
+	rut_ir_call(&g->ir, BPF_FUNC_ringbuf_submit, 2, args);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* Values that do not fit into a register, and where they are. */
+#include <linux/bpf.h>
+#include <string.h>
+
+#include "script/gen.h"
+
+/* Where a part of a value is. */
+static struct rut_mem within(struct rut_mem m, int64_t off)
+{
+	m.off += (int32_t)off;
+	return m;
+}
+
+static enum rut_space space_of(const struct rut_type *pointer)
+{
+	return pointer->user ? RUT_SPACE_USER : RUT_SPACE_KERNEL;
+}
+
+/* An element, by a number that is not known before it runs; beyond the end: the first. */
+static struct rut_mem gen_element(struct rut_gen *g, struct rut_node *n, struct rut_mem base,
+				  uint32_t count)
+{
+	rut_vreg i, at;
+	uint32_t size = n->type->size;
+
+	if (n->b->kind == RUT_N_INT)
+		return within(base, (int64_t)(n->b->value * size));
+	i = rut_gen_scalar(g, n->b);
+	if (count) {
+		uint32_t good = rut_ir_label(&g->ir);
+		rut_vreg safe = rut_ir_reg(&g->ir);
+
+		rut_ir_mov(&g->ir, safe, i);
+		rut_ir_branch_imm(&g->ir, BPF_JLT, safe, count, good);
+		rut_gen_count(g, n, RUT_SITE_READ);
+		rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = safe});
+		rut_ir_place(&g->ir, good);
+		i = safe;
+	}
+	if (size != 1)
+		i = rut_ir_alu_imm(&g->ir, BPF_MUL, i, size);
+	at = rut_ir_alu(&g->ir, BPF_ADD, rut_gen_pointer(g, base), i);
+	return (struct rut_mem){at, 0, base.space};
+}
+
+struct rut_mem rut_gen_address(struct rut_gen *g, struct rut_node *n)
+{
+	const struct rut_type *t;
+	const struct rut_type_field *f;
+
+	switch (n->kind) {
+	case RUT_N_UNARY: /* '*' */
+		t = n->a->type;
+		return (struct rut_mem){rut_gen_scalar(g, n->a), 0,
+					t->kind == RUT_T_POINTER ? space_of(t) : RUT_SPACE_KERNEL};
+	case RUT_N_FIELD:
+		t = n->a->type;
+		f = n->what;
+		if (t->kind == RUT_T_POINTER)
+			return (struct rut_mem){rut_gen_scalar(g, n->a), (int32_t)f->offset,
+						space_of(t)};
+		return within(rut_gen_address(g, n->a), f->offset);
+	case RUT_N_INDEX:
+		t = n->a->type;
+		if (t->kind == RUT_T_POINTER)
+			return gen_element(
+				g, n, (struct rut_mem){rut_gen_scalar(g, n->a), 0, space_of(t)}, 0);
+		return gen_element(g, n, rut_gen_address(g, n->a), t->count);
+	case RUT_N_NAME:
+		if (!strcmp(n->text, "args") && g->ctx->args_in_ctx)
+			return (struct rut_mem){g->ctx_reg, 0, RUT_SPACE_CTX};
+		return rut_gen_mem(g, n);
+	default:
+		return rut_gen_mem(g, n);
+	}
+}
+
+/* A string of a tracepoint's record, of which a word says where it is and how long. */
+static void gen_data_loc(struct rut_gen *g, struct rut_node *n, const struct rut_type *as,
+			 struct rut_mem to)
+{
+	const struct rut_type_field *f = n->what;
+	struct rut_mem at = rut_gen_address(g, n);
+	rut_vreg word = rut_ir_load(&g->ir, 4, at.base, (int32_t)f->offset);
+	rut_vreg off = rut_ir_alu_imm(&g->ir, BPF_AND, word, 0xffff);
+	rut_vreg from = rut_ir_alu(&g->ir, BPF_ADD,
+				   rut_gen_pointer(g, (struct rut_mem){g->ctx_reg, 0, 0}), off);
+
+	rut_gen_read_text(g, n, to, as->size, from, RUT_SPACE_KERNEL);
+}
+
+void rut_gen_read_text(struct rut_gen *g, const struct rut_node *n, struct rut_mem to,
+		       uint32_t size, rut_vreg from, enum rut_space space)
+{
+	struct rut_ir_arg args[] = {rut_gen_arg(to), RUT_ARG_INT(size), RUT_ARG(from)};
+	uint32_t good = rut_ir_label(&g->ir);
+	rut_vreg rc;
+
+	rut_gen_zero(g, to, size);
+	rc = rut_ir_call(&g->ir,
+			 space == RUT_SPACE_USER ? BPF_FUNC_probe_read_user_str
+						 : BPF_FUNC_probe_read_kernel_str,
+			 3, args);
+	rut_ir_branch_imm(&g->ir, BPF_JSGE, rc, 0, good);
+	rut_gen_count(g, n, RUT_SITE_READ);
+	rut_ir_place(&g->ir, good);
+}
+
+static void gen_constant_text(struct rut_gen *g, const struct rut_node *n,
+			      const struct rut_type *as, struct rut_mem to)
+{
+	uint32_t len = n->len < as->size ? n->len : as->size - 1;
+
+	for (uint32_t done = 0, step; done < as->size; done += step) {
+		int32_t word = 0;
+
+		step = rut_gen_step(to.off + (int32_t)done, 0, as->size - done);
+		/* Words of eight bytes are stored as numbers of four with a sign. */
+		if (step == 8 && done < len)
+			step = 4;
+		if (done < len)
+			memcpy(&word, n->text + done, len - done < step ? len - done : step);
+		rut_ir_store_imm(&g->ir, step, to.base, to.off + (int32_t)done, word);
+	}
+}
+
+static void gen_tuple(struct rut_gen *g, struct rut_node *n, const struct rut_type *as,
+		      struct rut_mem to)
+{
+	uint32_t i = 0, end = 0;
+
+	for (struct rut_node *e = n->list; e; e = e->next, i++) {
+		const struct rut_type_field *f = &as->fields[i];
+
+		if (f->offset > end)
+			rut_gen_zero(g, within(to, end), f->offset - end);
+		rut_gen_into(g, e, f->type, within(to, f->offset));
+		end = f->offset + f->type->size;
+	}
+	if (as->size > end)
+		rut_gen_zero(g, within(to, end), as->size - end);
+}
+
+static void gen_ternary_into(struct rut_gen *g, struct rut_node *n, const struct rut_type *as,
+			     struct rut_mem to)
+{
+	uint32_t no = rut_ir_label(&g->ir), end = rut_ir_label(&g->ir);
+
+	rut_gen_unless(g, n->a, no);
+	rut_gen_into(g, n->b, as, to);
+	rut_ir_jump(&g->ir, end);
+	rut_ir_place(&g->ir, no);
+	rut_gen_into(g, n->c, as, to);
+	rut_ir_place(&g->ir, end);
+}
+
+static void gen_block_into(struct rut_gen *g, struct rut_node *n, const struct rut_type *as,
+			   struct rut_mem to)
+{
+	struct rut_node *last = n->list;
+
+	while (last->next)
+		last = last->next;
+	rut_gen_statements(g, n->list, last);
+	rut_gen_into(g, last->a, as, to);
+}
+
+/* What is shorter than `as` is filled up with zeros, by member where it has some. */
+static void convert(struct rut_gen *g, const struct rut_type *from_type, struct rut_mem from,
+		    const struct rut_type *as, struct rut_mem to)
+{
+	if (as->kind == RUT_T_STRING && from_type->size < as->size) {
+		rut_gen_copy(g, to, from, from_type->size);
+		rut_gen_zero(g, within(to, from_type->size), as->size - from_type->size);
+		return;
+	}
+	if (as->kind == RUT_T_STRING && from_type->size > as->size) {
+		rut_gen_copy(g, to, from, as->size - 1);
+		rut_gen_zero(g, within(to, as->size - 1), 1);
+		return;
+	}
+	if ((as->kind != RUT_T_TUPLE && as->kind != RUT_T_RECORD) || as->size == from_type->size) {
+		rut_gen_copy(g, to, from, as->size);
+		return;
+	}
+	rut_gen_zero(g, to, as->size);
+	for (uint32_t i = 0; i < as->nfields; i++) {
+		const struct rut_type_field *a = &as->fields[i], *f = &from_type->fields[i];
+
+		convert(g, f->type, within(from, f->offset), a->type, within(to, a->offset));
+	}
+}
+
+static bool is_lvalue(const struct rut_node *n)
+{
+	return n->kind == RUT_N_FIELD || n->kind == RUT_N_INDEX ||
+	       (n->kind == RUT_N_UNARY && n->op == '*');
+}
+
+/* A struct, array or text in somebody's memory, to our own. */
+static void gen_lvalue_into(struct rut_gen *g, struct rut_node *n, const struct rut_type *as,
+			    struct rut_mem to)
+{
+	struct rut_mem from = rut_gen_address(g, n);
+
+	if (n->type->kind == RUT_T_STRING && from.space != RUT_SPACE_BPF) {
+		/* A char array, which need not end with a zero. */
+		uint32_t size = n->type->size < as->size ? n->type->size : as->size;
+
+		rut_gen_zero(g, to, as->size);
+		rut_gen_read_text(g, n, to, size, rut_gen_pointer(g, from),
+				  from.space == RUT_SPACE_USER ? RUT_SPACE_USER : RUT_SPACE_KERNEL);
+		return;
+	}
+	if (from.space == RUT_SPACE_BPF) {
+		convert(g, n->type, from, as, to);
+		return;
+	}
+	rut_gen_read(g, n, to, from, n->type->size);
+}
+
+static void gen_memory_into(struct rut_gen *g, struct rut_node *n, const struct rut_type *as,
+			    struct rut_mem to)
+{
+	const struct rut_builtin *b = n->kind == RUT_N_NAME ? n->what : NULL;
+	const struct rut_call *call = n->kind == RUT_N_CALL ? n->what : NULL;
+	const struct rut_type_field *f = n->kind == RUT_N_FIELD ? n->what : NULL;
+	bool same = n->type->size == as->size;
+
+	if (n->kind == RUT_N_STRING) {
+		gen_constant_text(g, n, as, to);
+	} else if (n->kind == RUT_N_TUPLE || n->kind == RUT_N_RECORD) {
+		gen_tuple(g, n, as, to);
+	} else if (n->kind == RUT_N_TERNARY) {
+		gen_ternary_into(g, n, as, to);
+	} else if (n->kind == RUT_N_BLOCK) {
+		gen_block_into(g, n, as, to);
+	} else if (f && f->bits == RUT_FIELD_DATA_LOC) {
+		gen_data_loc(g, n, as, to);
+	} else if (is_lvalue(n)) {
+		gen_lvalue_into(g, n, as, to);
+	} else if (same && b && b->into) {
+		b->into(g, n, to);
+	} else if (same && call && call->into) {
+		call->into(g, n, to);
+	} else if (same && n->kind == RUT_N_MAP) {
+		rut_gen_map_get_into(g, n, to);
+	} else {
+		convert(g, n->type, rut_gen_mem(g, n), as, to);
+	}
+}
+
+void rut_gen_into(struct rut_gen *g, struct rut_node *n, const struct rut_type *as,
+		  struct rut_mem to)
+{
+	struct rut_gen_mark mark = rut_gen_mark(g);
+
+	if (!rut_type_is_scalar(as))
+		gen_memory_into(g, n, as, to);
+	else if (n->kind == RUT_N_INT && (int64_t)n->value == (int32_t)n->value)
+		rut_ir_store_imm(&g->ir, as->size, to.base, to.off, (int32_t)n->value);
+	else
+		rut_gen_store(g, to, as->size, rut_gen_scalar(g, n));
+	rut_gen_release(g, mark);
+}
+
+/*
+ * Memory that the value is in already, or room for it. The room is of the statement: it is released
+ * at its end.
+ */
+struct rut_mem rut_gen_mem(struct rut_gen *g, struct rut_node *n)
+{
+	struct rut_mem room;
+
+	if (n->kind == RUT_N_VAR && !rut_type_is_scalar(n->type))
+		return (struct rut_mem){n->sym->base, n->sym->off, RUT_SPACE_BPF};
+	if (is_lvalue(n) && !rut_type_is_scalar(n->type)) {
+		const struct rut_type_field *f = n->kind == RUT_N_FIELD ? n->what : NULL;
+
+		if (!f || f->bits != RUT_FIELD_DATA_LOC) {
+			struct rut_node *base = n->a;
+
+			/* Parts of our own memory need no copy. */
+			if (base->kind == RUT_N_VAR && n->kind == RUT_N_FIELD &&
+			    base->type->kind != RUT_T_POINTER)
+				return rut_gen_address(g, n);
+		}
+	}
+	room = rut_gen_room(g, n, n->type->size);
+	if (rut_type_is_scalar(n->type)) {
+		rut_gen_store(g, room, n->type->size, rut_gen_scalar(g, n));
+	} else {
+		struct rut_gen_mark mark = rut_gen_mark(g);
+
+		gen_memory_into(g, n, n->type, room);
+		rut_gen_release(g, mark);
+	}
+	return room;
+}

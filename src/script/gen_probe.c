@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The frame of a program: its context, its variables, and room in scratch memory where the stack is
+ * too small. A CPU has a few places of scratch memory, because programs interrupt each other; one
+ * that finds none free does nothing, which is counted.
+ */
+#include <errno.h>
+#include <linux/bpf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ebpf/asm.h"
+#include "script/gen.h"
+
+/* Moves what was generated behind the prologue. */
+static void prepend(struct rut_ir *ir, size_t body)
+{
+	size_t n = rut_ir_count(ir), head = n - body;
+	struct rut_ir_insn *copy;
+
+	if (ir->code.failed || !head)
+		return;
+	copy = malloc(head * sizeof(*copy));
+	if (!copy) {
+		ir->code.failed = true;
+		return;
+	}
+	memcpy(copy, rut_ir_at(ir, body), head * sizeof(*copy));
+	memmove(rut_ir_at(ir, head), rut_ir_at(ir, 0), body * sizeof(*copy));
+	memcpy(rut_ir_at(ir, 0), copy, head * sizeof(*copy));
+	free(copy);
+}
+
+static void gen_scratch(struct rut_gen *g, const struct rut_node *n)
+{
+	rut_vreg cpu = rut_ir_call(&g->ir, BPF_FUNC_get_smp_processor_id, 0, NULL);
+	rut_vreg index = rut_ir_alu_imm(&g->ir, BPF_MUL, rut_ir_ext(&g->ir, cpu, 4, false),
+					RUT_SCRATCH_NESTED);
+	uint32_t found = rut_ir_label(&g->ir), lost = rut_ir_label(&g->ir);
+	struct rut_gen_mark mark = rut_gen_mark(g);
+	struct rut_mem key = rut_gen_room(g, n, 8);
+
+	for (int i = 0; i < RUT_SCRATCH_NESTED; i++) {
+		struct rut_ir_arg args[] = {RUT_ARG_MAPNO(RUT_MAP_SCRATCH), rut_gen_arg(key)};
+		rut_vreg place, taken = rut_ir_reg(&g->ir);
+
+		rut_ir_store(&g->ir, 4, key.base, key.off,
+			     i ? rut_ir_alu_imm(&g->ir, BPF_ADD, index, i) : index);
+		place = rut_ir_call(&g->ir, BPF_FUNC_map_lookup_elem, 2, args);
+		rut_ir_branch_imm(&g->ir, BPF_JEQ, place, 0, lost);
+		rut_ir_mov(&g->ir, g->scratch, place);
+		rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_XCHG,
+							.dst = taken,
+							.a = g->scratch,
+							.b = rut_ir_const(&g->ir, 1)});
+		rut_ir_branch_imm(&g->ir, BPF_JEQ, taken, 0, found);
+	}
+	rut_ir_place(&g->ir, lost);
+	rut_gen_count(g, n, RUT_SITE_SCRATCH);
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_EXIT});
+	rut_ir_place(&g->ir, found);
+	rut_gen_release(g, mark);
+}
+
+static void gen_prologue(struct rut_gen *g, const struct rut_probe *probe)
+{
+	size_t body = rut_ir_count(&g->ir);
+
+	g->ir.place = probe->specs->span.pos;
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CTX, .dst = g->ctx_reg});
+	if (g->scratch)
+		gen_scratch(g, probe->body);
+	for (const struct rut_sym *s = g->syms; s; s = s->next) {
+		if (!s->placed)
+			continue;
+		if (s->reg)
+			rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = s->reg});
+		else
+			rut_gen_zero(g, (struct rut_mem){s->base, s->off, RUT_SPACE_BPF},
+				     s->type->size);
+	}
+	prepend(&g->ir, body);
+}
+
+static void gen_epilogue(struct rut_gen *g)
+{
+	rut_ir_place(&g->ir, g->exit);
+	if (g->scratch)
+		rut_ir_store_imm(&g->ir, 8, g->scratch, 0, 0);
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_EXIT});
+}
+
+/* Variables have their places before the body, because loops go back before their assignment. */
+static void place_vars(struct rut_gen *g, const struct rut_probe *probe)
+{
+	for (struct rut_sym *s = g->syms; s; s = s->next) {
+		struct rut_mem m;
+
+		if (!s->type || s->placed)
+			continue;
+		s->placed = true;
+		if (rut_type_is_scalar(s->type)) {
+			s->reg = rut_ir_reg(&g->ir);
+			continue;
+		}
+		s->reg = 0;
+		m = rut_gen_room(g, probe->body, s->type->size);
+		s->base = m.base;
+		s->off = m.off;
+	}
+}
+
+static int add_prog(struct rut_gen *g, const struct rut_probe_ctx *ctx, struct rut_asm *code)
+{
+	struct rut_script_program *p = g->prog;
+	struct rut_script_prog *progs = realloc(p->progs, (p->nprogs + 1) * sizeof(*progs));
+	struct rut_script_prog *prog;
+
+	if (!progs)
+		return -ENOMEM;
+	p->progs = progs;
+	prog = &progs[p->nprogs++];
+	*prog = (struct rut_script_prog){
+		.type = ctx->prog_type,
+		.span = ctx->spec->span,
+		.attach = ctx->attach,
+		.nattach = ctx->nattach,
+		.fd = -1,
+		.ninsns = rut_asm_count(code),
+		.nmap_refs = code->maps.len / sizeof(struct rut_asm_ref),
+	};
+	prog->insns = (void *)rut_buf_take(&code->code);
+	prog->places = (void *)rut_buf_take(&code->places);
+	prog->map_refs = (void *)rut_buf_take(&code->maps);
+	return 0;
+}
+
+int rut_gen_probe(struct rut_script_program *p, const struct rut_probe_ctx *ctx,
+		  struct rut_probe *probe, struct rut_sym *syms, struct rut_err *err)
+{
+	struct rut_gen g = {.prog = p, .ctx = ctx, .err = err, .syms = syms};
+	struct rut_asm code = {0};
+
+	g.ctx_reg = rut_ir_reg(&g.ir);
+	g.exit = rut_ir_label(&g.ir);
+	place_vars(&g, probe);
+	if (probe->predicate)
+		rut_gen_unless(&g, probe->predicate, g.exit);
+	rut_gen_block(&g, probe->body);
+	gen_epilogue(&g);
+	gen_prologue(&g, probe);
+	if (!g.rc)
+		g.rc = rut_ir_compile(&g.ir, &code, err);
+	if (g.rc == -E2BIG && err)
+		g.rc = rut_source_error(&p->src, ctx->spec->span, "%s", err->msg);
+	if (!g.rc)
+		g.rc = add_prog(&g, ctx, &code);
+	if (g.scratch_max > p->scratch_bytes)
+		p->scratch_bytes = g.scratch_max;
+	rut_asm_fini(&code);
+	rut_ir_fini(&g.ir);
+	return g.rc;
+}

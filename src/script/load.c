@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/* Maps and programs into the kernel. */
+#include "script/load.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "ebpf/asm.h"
+
+enum { RING_MIN = 256 << 10, RING_MAX = 16 << 20, LOG_BYTES = 1 << 20 };
+
+static int create(const char *name, enum bpf_map_type type, uint32_t key, uint32_t value,
+		  uint32_t entries, uint32_t flags, int *ret, struct rut_err *err)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = flags);
+	int fd = bpf_map_create(type, name, key, value, entries, &opts);
+
+	if (fd < 0 && fd == -EPERM) {
+		/* Before Linux 5.11 maps count against this limit. */
+		struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
+
+		if (!setrlimit(RLIMIT_MEMLOCK, &all))
+			fd = bpf_map_create(type, name, key, value, entries, &opts);
+	}
+	if (fd == -EPERM)
+		return rut_err_set(err, EPERM,
+				   "the kernel permits no eBPF to this process: run it "
+				   "as root, or with CAP_BPF and CAP_PERFMON");
+	if (fd < 0)
+		return rut_err_errno(err, -fd,
+				     "cannot make the map %s (%u entries of %u and %u bytes)", name,
+				     entries, key, value);
+	*ret = fd;
+	return 0;
+}
+
+static uint32_t ring_bytes(const struct rut_script_program *p)
+{
+	uint64_t want = (uint64_t)p->record_max * 1024, bytes = RING_MIN;
+
+	while (bytes < want && bytes < RING_MAX)
+		bytes *= 2;
+	return (uint32_t)bytes;
+}
+
+static int create_own(struct rut_script_program *p, struct rut_err *err)
+{
+	uint32_t words = RUT_COUNTER_SITES + (uint32_t)p->nsites;
+	int rc = create("rut_counters", BPF_MAP_TYPE_ARRAY, 4, 8 * words, 1, 0,
+			&p->fds[RUT_MAP_COUNTERS], err);
+
+	if (!rc && p->record_max)
+		rc = create("rut_ring", BPF_MAP_TYPE_RINGBUF, 0, 0, ring_bytes(p), 0,
+			    &p->fds[RUT_MAP_RING], err);
+	if (!rc && p->scratch_bytes)
+		rc = create("rut_scratch", BPF_MAP_TYPE_ARRAY, 4, 8 + p->scratch_bytes,
+			    (uint32_t)rut_script_cpus() * RUT_SCRATCH_NESTED, 0,
+			    &p->fds[RUT_MAP_SCRATCH], err);
+	return rc;
+}
+
+uint64_t rut_script_cpus(void)
+{
+	return (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
+}
+
+/* Large values are allocated when they are needed, where the kernel can do that in any context. */
+static uint32_t hash_flags(const struct rut_script_map *m)
+{
+	uint64_t bytes = (uint64_t)m->max_entries *
+			 (m->key_bytes + m->value_bytes * (m->per_cpu ? rut_script_cpus() : 1));
+
+	return bytes > 4u << 20 ? BPF_F_NO_PREALLOC : 0;
+}
+
+static int create_map(struct rut_script_map *m, struct rut_err *err)
+{
+	enum bpf_map_type type =
+		m->is_array  ? m->per_cpu ? BPF_MAP_TYPE_PERCPU_ARRAY : BPF_MAP_TYPE_ARRAY
+		: m->per_cpu ? BPF_MAP_TYPE_PERCPU_HASH
+			     : BPF_MAP_TYPE_HASH;
+	char name[16];
+
+	snprintf(name, sizeof(name), "AT_%.11s", m->name + 1);
+	return create(name, type, m->key_bytes, m->value_bytes, m->max_entries,
+		      m->is_array ? 0 : hash_flags(m), &m->fd, err);
+}
+
+static int fd_of(const struct rut_script_program *p, uint32_t map)
+{
+	return map < RUT_MAP_USER ? p->fds[map] : p->maps[map - RUT_MAP_USER].fd;
+}
+
+/* Which instruction the verifier's last line is about; SIZE_MAX: it does not say. */
+static size_t refused_insn(const char *log)
+{
+	size_t insn = SIZE_MAX;
+
+	for (const char *line = log; line && *line;) {
+		char *end;
+		unsigned long v = strtoul(line, &end, 10);
+
+		if (end != line && end[0] == ':' && end[1] == ' ' && end[2] == '(')
+			insn = v;
+		line = strchr(line, '\n');
+		line = line ? line + 1 : NULL;
+	}
+	return insn;
+}
+
+/* The last lines that are no instruction and no state: the reason. */
+static void reason(char *log, char *ret, size_t size)
+{
+	char *save = NULL;
+
+	snprintf(ret, size, "no reason is given");
+	for (char *line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		if (!strncmp(line, "processed ", 10) || strstr(line, ": (") || line[0] == ';' ||
+		    !strncmp(line, "from ", 5) || !strncmp(line, "mark_precise", 12) ||
+		    !strncmp(line, "verification time", 17) || !strncmp(line, "stack depth", 11))
+			continue;
+		snprintf(ret, size, "%s", line);
+	}
+}
+
+static int refused(struct rut_script_program *p, const struct rut_script_prog *prog, int rc,
+		   char *log, struct rut_err *err)
+{
+	size_t insn = refused_insn(log);
+	struct rut_span at = prog->span;
+	char why[256];
+
+	if (rc == -EPERM)
+		return rut_err_set(err, EPERM,
+				   "the kernel permits no eBPF programs to this process");
+	reason(log, why, sizeof(why));
+	if (insn < prog->ninsns)
+		at = (struct rut_span){prog->places[insn], 1};
+	rut_source_error(&p->src, at, "the kernel's verifier refuses this: %s (%s)", why,
+			 strerror(-rc));
+	return -EINVAL;
+}
+
+static int load_prog(struct rut_script_program *p, struct rut_script_prog *prog,
+		     struct rut_err *err)
+{
+	_cleanup_free_ char *log = NULL;
+	LIBBPF_OPTS(bpf_prog_load_opts, opts);
+	const char *name = "script";
+
+	for (size_t i = 0; i < prog->nmap_refs; i++)
+		prog->insns[prog->map_refs[i].insn].imm = fd_of(p, prog->map_refs[i].target);
+	prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, name, "GPL", prog->insns,
+				 prog->ninsns, &opts);
+	if (prog->fd >= 0)
+		return 0;
+	log = calloc(1, LOG_BYTES);
+	if (!log)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	opts.log_buf = log;
+	opts.log_size = LOG_BYTES;
+	opts.log_level = 1;
+	prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, name, "GPL", prog->insns,
+				 prog->ninsns, &opts);
+	return prog->fd >= 0 ? 0 : refused(p, prog, prog->fd, log, err);
+}
+
+int rut_script_load(struct rut_script_program *p, struct rut_err *err)
+{
+	int rc = create_own(p, err);
+
+	for (size_t i = 0; i < p->nmaps && !rc; i++)
+		rc = create_map(&p->maps[i], err);
+	for (size_t i = 0; i < p->nprogs && !rc; i++)
+		rc = load_prog(p, &p->progs[i], err);
+	return rc;
+}
+
+int rut_script_run_prog(const struct rut_script_prog *prog)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts);
+
+	return bpf_prog_test_run_opts(prog->fd, &opts);
+}

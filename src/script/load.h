@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Compiled scripts in the kernel. */
+#ifndef RUT_SCRIPT_LOAD_H
+#define RUT_SCRIPT_LOAD_H
+
+#include "script/script.h"
+
+struct rut_err;
+
+uint64_t rut_script_cpus(void);
+
+/*
+ * Makes the maps and loads the programs; rut_script_free() closes them. -EINVAL: the verifier
+ * refuses one, src.messages says which line; otherwise -errno with *err.
+ */
+int rut_script_load(struct rut_script_program *p, struct rut_err *err);
+
+/* Runs a program of begin, end or interval once, in this process. 0 or -errno. */
+int rut_script_run_prog(const struct rut_script_prog *prog);
+
+/* Everything that attaches programs to the kernel; freed, nothing is attached any more. */
+struct rut_script_links;
+
+/*
+ * Attaches all programs but those of begin, end, interval and signals. *ret is to be freed in any
+ * case. 0 or -errno, with *err.
+ */
+int rut_script_attach(struct rut_script_links **ret, struct rut_script_program *p,
+		      struct rut_err *err);
+void rut_script_links_free(struct rut_script_links *l);
+
+/* How many are attached. */
+size_t rut_script_links_count(const struct rut_script_links *l);
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* Definitions at the top of a script: config, structures, enums, macros; and #include lines. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "script/parse_priv.h"
+
+/* Is the token this name, and a '{' or '=' behind it (not a probe of that name)? */
+static bool at_word(struct rut_parser *p, const char *name, const char *behind)
+{
+	struct rut_lexer ahead = p->lex;
+
+	if (!rut_p_is_name(p, name))
+		return false;
+	rut_lex_space(&ahead);
+	return ahead.pos < ahead.src->len && strchr(behind, ahead.src->text[ahead.pos]);
+}
+
+static int parse_config(struct rut_parser *p)
+{
+	struct rut_config_entry **tail = &p->ast->config;
+
+	while (*tail)
+		tail = &(*tail)->next;
+	rut_p_next(p);
+	if (!rut_p_want(p, '=', "config") || !rut_p_want(p, '{', "config ="))
+		return -EINVAL;
+	while (!rut_p_is(p, '}')) {
+		struct rut_config_entry *e = rut_p_alloc(p, sizeof(*e));
+
+		if (!e)
+			return -EINVAL;
+		if (p->tok.kind != RUT_TOK_NAME) {
+			rut_p_error(p, "the name of an option is expected");
+			return -EINVAL;
+		}
+		e->span = p->tok.span;
+		e->name = rut_p_text(p, p->tok.span);
+		rut_p_next(p);
+		if (!rut_p_want(p, '=', "the option"))
+			return -EINVAL;
+		e->value = rut_p_expr(p);
+		if (!e->value)
+			return -EINVAL;
+		*tail = e;
+		tail = &e->next;
+		if (!rut_p_is(p, '}') && !rut_p_want(p, ';', "the value"))
+			return -EINVAL;
+	}
+	rut_p_next(p);
+	return 1;
+}
+
+/* type name[count] : bits; */
+static int parse_fields(struct rut_parser *p, struct rut_def *d)
+{
+	struct rut_def_field **tail = &d->fields;
+
+	while (!rut_p_is(p, '}')) {
+		struct rut_def_field *f = rut_p_alloc(p, sizeof(*f));
+
+		if (!f)
+			return -EINVAL;
+		f->type = rut_p_type(p);
+		if (!f->type)
+			return -EINVAL;
+		if (p->tok.kind != RUT_TOK_NAME) {
+			rut_p_error(p, "the name of a field is expected");
+			return -EINVAL;
+		}
+		f->name = rut_p_text(p, p->tok.span);
+		rut_p_next(p);
+		while (rut_p_take(p, '[')) {
+			if (p->tok.kind != RUT_TOK_INT || f->type->narrays == 4 || !p->tok.value) {
+				rut_p_error(p, "the number of elements is expected");
+				return -EINVAL;
+			}
+			f->type->counts[f->type->narrays++] = (uint32_t)p->tok.value;
+			rut_p_next(p);
+			if (!rut_p_want(p, ']', "the number of elements"))
+				return -EINVAL;
+		}
+		if (rut_p_take(p, ':')) {
+			if (p->tok.kind != RUT_TOK_INT || !p->tok.value || p->tok.value > 64) {
+				rut_p_error(p, "the number of bits is expected");
+				return -EINVAL;
+			}
+			f->bits = (uint32_t)p->tok.value;
+			rut_p_next(p);
+		}
+		if (!rut_p_want(p, ';', "the field"))
+			return -EINVAL;
+		*tail = f;
+		tail = &f->next;
+	}
+	return 0;
+}
+
+static int parse_enumerators(struct rut_parser *p, struct rut_def *d)
+{
+	struct rut_node **tail = &d->values;
+
+	while (!rut_p_is(p, '}')) {
+		struct rut_node *n = rut_p_node(p, RUT_N_NAME, p->tok.span.pos);
+
+		if (!n)
+			return -EINVAL;
+		if (p->tok.kind != RUT_TOK_NAME) {
+			rut_p_error(p, "the name of an enumerator is expected");
+			return -EINVAL;
+		}
+		n->text = rut_p_text(p, p->tok.span);
+		rut_p_next(p);
+		if (rut_p_take(p, '=')) {
+			n->a = rut_p_expr(p);
+			if (!n->a)
+				return -EINVAL;
+		}
+		*tail = n;
+		tail = &n->next;
+		if (!rut_p_is(p, '}') && !rut_p_want(p, ',', "the enumerator"))
+			return -EINVAL;
+	}
+	return 0;
+}
+
+/* struct NAME { ... };  union  enum */
+static int parse_struct(struct rut_parser *p)
+{
+	struct rut_def *d = rut_p_alloc(p, sizeof(*d)), **tail = &p->ast->defs;
+	bool is_enum = rut_p_is_name(p, "enum");
+	char name[160];
+	int rc;
+
+	if (!d)
+		return -EINVAL;
+	d->span = p->tok.span;
+	snprintf(name, sizeof(name), "%.*s ", (int)p->tok.span.len,
+		 p->lex.src->text + p->tok.span.pos);
+	rut_p_next(p);
+	if (p->tok.kind == RUT_TOK_NAME && p->tok.span.len < 128) {
+		strncat(name, p->lex.src->text + p->tok.span.pos, p->tok.span.len);
+		rut_p_next(p);
+	}
+	d->name = rut_arena_strndup(&p->ast->arena, name, strlen(name));
+	if (!d->name || !rut_p_want(p, '{', "the name of the type"))
+		return -EINVAL;
+	rc = is_enum ? parse_enumerators(p, d) : parse_fields(p, d);
+	if (rc || !rut_p_want(p, '}', "the last field"))
+		return -EINVAL;
+	rut_p_take(p, ';');
+	while (*tail)
+		tail = &(*tail)->next;
+	*tail = d;
+	return p->failed ? -EINVAL : 1;
+}
+
+static int parse_macro(struct rut_parser *p)
+{
+	struct rut_macro *m = rut_p_alloc(p, sizeof(*m));
+	struct rut_node **tail;
+
+	if (!m)
+		return -EINVAL;
+	rut_p_next(p);
+	m->span = p->tok.span;
+	m->name = rut_p_text(p, p->tok.span);
+	tail = &m->params;
+	rut_p_next(p);
+	if (!rut_p_want(p, '(', "the name of the macro"))
+		return -EINVAL;
+	while (!rut_p_is(p, ')')) {
+		struct rut_node *n = rut_p_node(p,
+						p->tok.kind == RUT_TOK_VAR   ? RUT_N_VAR
+						: p->tok.kind == RUT_TOK_MAP ? RUT_N_MAP
+									     : RUT_N_NAME,
+						p->tok.span.pos);
+
+		if (!n)
+			return -EINVAL;
+		if (p->tok.kind != RUT_TOK_VAR && p->tok.kind != RUT_TOK_MAP &&
+		    p->tok.kind != RUT_TOK_NAME) {
+			rut_p_error(p, "a parameter is expected: name, $name or @name");
+			return -EINVAL;
+		}
+		n->text = rut_p_text(p, p->tok.span);
+		*tail = n;
+		tail = &n->next;
+		rut_p_next(p);
+		if (!rut_p_is(p, ')') && !rut_p_want(p, ',', "the parameter"))
+			return -EINVAL;
+	}
+	rut_p_next(p);
+	m->body = rut_p_block(p);
+	if (!m->body)
+		return -EINVAL;
+	m->next = p->ast->macros;
+	p->ast->macros = m;
+	return 1;
+}
+
+/* Lines of the preprocessor: types come from BTF, so #include has nothing to add. */
+static int parse_directive(struct rut_parser *p)
+{
+	const char *s = p->lex.src->text + p->tok.span.pos + 1, *end;
+
+	while (*s == ' ' || *s == '\t')
+		s++;
+	end = strchr(s, '\n');
+	if (strncmp(s, "include", 7) && strncmp(s, "ifndef BPFTRACE_HAVE_BTF", 24) &&
+	    strncmp(s, "endif", 5)) {
+		rut_p_error(p, "of the preprocessor only #include and #ifndef BPFTRACE_HAVE_BTF "
+			       "are accepted");
+		return -EINVAL;
+	}
+	/* What stands between #ifndef BPFTRACE_HAVE_BTF and #endif is for kernels without BTF. */
+	if (!strncmp(s, "ifndef", 6)) {
+		end = strstr(s, "#endif");
+		end = end ? strchr(end, '\n') : NULL;
+	}
+	p->lex.pos = end ? (uint32_t)(end - p->lex.src->text) : (uint32_t)p->lex.src->len;
+	rut_p_next(p);
+	return 1;
+}
+
+int rut_p_def(struct rut_parser *p)
+{
+	if (rut_p_is(p, '#'))
+		return parse_directive(p);
+	if (at_word(p, "config", "="))
+		return parse_config(p);
+	if (rut_p_is_name(p, "struct") || rut_p_is_name(p, "union") || rut_p_is_name(p, "enum"))
+		return parse_struct(p);
+	if (rut_p_is_name(p, "macro"))
+		return parse_macro(p);
+	if (rut_p_is_name(p, "fn") || rut_p_is_name(p, "import")) {
+		rut_p_error(p, "'%.*s' is not there yet", (int)p->tok.span.len,
+			    p->lex.src->text + p->tok.span.pos);
+		return -EINVAL;
+	}
+	return 0;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/* What the name of a probe means: a table of kinds, each with what it makes of the rest. */
+#include <errno.h>
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "script/check.h"
+#include "script/probes.h"
+
+static struct rut_node at_spec(const struct rut_probe_spec *spec)
+{
+	return (struct rut_node){.span = spec->span};
+}
+
+int rut_probe_error(struct rut_resolve *r, const char *fmt, ...)
+{
+	struct rut_node n = at_spec(r->spec);
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return rut_source_error(&r->prog->src, n.span, "%s", text);
+}
+
+static const char *keep(struct rut_resolve *r, const char *s)
+{
+	const char *copy = rut_arena_strndup(&r->prog->ast.arena, s, strlen(s));
+
+	return copy ? copy : "";
+}
+
+uint32_t rut_probe_name(struct rut_script_program *p, const char *name)
+{
+	const char **names;
+
+	for (size_t i = 0; i < p->nprobes; i++)
+		if (!strcmp(p->probes[i], name))
+			return (uint32_t)i;
+	names = realloc(p->probes, (p->nprobes + 1) * sizeof(*names));
+	if (!names)
+		return 0;
+	p->probes = names;
+	names[p->nprobes] = name;
+	return (uint32_t)p->nprobes++;
+}
+
+int rut_probe_add(struct rut_resolve *r, struct rut_script_attach attach,
+		  const struct rut_type *args, bool in_ctx)
+{
+	struct rut_arena *a = &r->prog->ast.arena;
+	struct rut_probe_ctx *ctx;
+
+	attach.kind = r->kind->kind;
+	if (!r->n || r->split) {
+		r->ctxs = rut_arena_grow(a, r->ctxs, r->n, sizeof(*r->ctxs));
+		if (!r->ctxs)
+			return -ENOMEM;
+		ctx = &r->ctxs[r->n++];
+		*ctx = (struct rut_probe_ctx){
+			.kind = r->kind->kind,
+			.prog_type = r->kind->prog_type,
+			.args = args,
+			.args_in_ctx = in_ctx,
+			.spec = r->spec,
+			.probe_index = rut_probe_name(r->prog, attach.name),
+		};
+	}
+	ctx = &r->ctxs[r->n - 1];
+	ctx->attach = rut_arena_grow(a, ctx->attach, ctx->nattach, sizeof(*ctx->attach));
+	if (!ctx->attach)
+		return -ENOMEM;
+	ctx->attach[ctx->nattach++] = attach;
+	return 0;
+}
+
+static int resolve_plain(struct rut_resolve *r)
+{
+	if (r->nparts > 1)
+		return rut_probe_error(r, "'%s' takes nothing behind it", r->parts[0]);
+	return rut_probe_add(r, (struct rut_script_attach){.name = r->spec->text}, NULL, false);
+}
+
+/* "1s", "s:1", "99" of "hz:99" */
+static int parse_period(struct rut_resolve *r, struct rut_script_attach *a)
+{
+	static const struct {
+		const char *unit;
+		uint64_t ns;
+	} units[] = {{"ns", 1},		{"us", 1000},	       {"ms", 1000000},
+		     {"s", 1000000000}, {"m", 60000000000ull}, {"h", 3600000000000ull},
+		     {"hz", 0}};
+	const char *number = r->nparts == 3 ? r->parts[2] : r->parts[1], *unit;
+	char *end;
+	uint64_t v;
+
+	errno = 0;
+	v = strtoull(number, &end, 10);
+	if (r->nparts < 2 || r->nparts > 3 || end == number || errno || !v)
+		return rut_probe_error(r, "a time is expected: %s:1s, %s:100ms, %s:hz:99",
+				       r->parts[0], r->parts[0], r->parts[0]);
+	unit = r->nparts == 3 ? r->parts[1] : end;
+	if (r->nparts == 3 && *end)
+		return rut_probe_error(r, "'%s' is not a number", number);
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+		if (strcmp(units[i].unit, unit) != 0)
+			continue;
+		if (!units[i].ns)
+			a->frequency = v;
+		else
+			a->period_ns = v * units[i].ns;
+		return 0;
+	}
+	return rut_probe_error(r, "'%s' is not a unit of time (us ms s m h hz)", unit);
+}
+
+static int resolve_timer(struct rut_resolve *r)
+{
+	struct rut_script_attach a = {.name = r->spec->text};
+	int rc = parse_period(r, &a);
+
+	if (!rc && r->kind->kind == RUT_PROBE_INTERVAL && a.frequency) {
+		a.period_ns = 1000000000 / a.frequency;
+		a.frequency = 0;
+	}
+	if (!rc && r->kind->kind == RUT_PROBE_INTERVAL && a.period_ns < 1000)
+		rc = rut_probe_error(r, "an interval is at least 1 us");
+	return rc ? rc : rut_probe_add(r, a, NULL, false);
+}
+
+struct tracepoint_walk {
+	struct rut_resolve *r;
+	struct rut_err err;
+	int found;
+};
+
+static int add_tracepoint(const char *group, const char *event, void *arg)
+{
+	struct tracepoint_walk *w = arg;
+	struct rut_resolve *r = w->r;
+	const struct rut_type *args = NULL;
+	struct rut_script_attach a = {.group = keep(r, group), .event = keep(r, event)};
+	char name[300];
+
+	w->found++;
+	snprintf(name, sizeof(name), "tracepoint:%s:%s", group, event);
+	a.name = keep(r, name);
+	if (r->split) {
+		args = rut_tracepoint_args(r->prog, group, event, &w->err);
+		if (!args)
+			return -EINVAL;
+	}
+	return rut_probe_add(r, a, args, true);
+}
+
+struct near_walk {
+	struct rut_nearest near;
+};
+
+static int near_tracepoint(const char *group, const char *event, void *arg)
+{
+	struct near_walk *w = arg;
+
+	rut_nearest_add(&w->near, event);
+	return 0;
+}
+
+static int resolve_tracepoint(struct rut_resolve *r)
+{
+	struct tracepoint_walk w = {.r = r};
+	struct near_walk near = {0};
+	int rc;
+
+	if (r->nparts != 3)
+		return rut_probe_error(r, "a tracepoint has a category and a name: "
+					  "tracepoint:sched:sched_switch");
+	rc = rut_tracepoint_match(r->parts[1], r->parts[2], add_tracepoint, &w);
+	if (rc == -ENOENT)
+		return rut_probe_error(r,
+				       "tracefs cannot be read: it is not mounted, or rights are "
+				       "missing");
+	if (rc)
+		return rut_probe_error(r, "%s", w.err.code ? w.err.msg : "out of memory");
+	if (w.found)
+		return 0;
+	rut_probe_error(r, "no tracepoint matches '%s:%s'", r->parts[1], r->parts[2]);
+	near.near.wanted = r->parts[2];
+	near.near.wanted_len = strlen(r->parts[2]);
+	rut_tracepoint_match(r->parts[1], "*", near_tracepoint, &near);
+	if (near.near.name[0])
+		rut_source_hint(&r->prog->src, "did you mean tracepoint:%s:%s?", r->parts[1],
+				near.near.name);
+	return -EINVAL;
+}
+
+static int resolve_kprobe(struct rut_resolve *r)
+{
+	return rut_probe_error(r,
+			       "'%s' is not there yet; use a tracepoint (rutile run -l "
+			       "'tracepoint:*')",
+			       r->parts[0]);
+}
+
+static const struct rut_probe_kind_desc kinds[] = {
+	{"begin", "BEGIN", RUT_PROBE_BEGIN, BPF_PROG_TYPE_RAW_TRACEPOINT, resolve_plain},
+	{"end", "END", RUT_PROBE_END, BPF_PROG_TYPE_RAW_TRACEPOINT, resolve_plain},
+	{"interval", "i", RUT_PROBE_INTERVAL, BPF_PROG_TYPE_RAW_TRACEPOINT, resolve_timer},
+	{"profile", "p", RUT_PROBE_PROFILE, BPF_PROG_TYPE_PERF_EVENT, resolve_timer},
+	{"tracepoint", "t", RUT_PROBE_TRACEPOINT, BPF_PROG_TYPE_TRACEPOINT, resolve_tracepoint},
+	{"kprobe", "k", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
+	{"kretprobe", "kr", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
+	{"fentry", "f", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
+	{"fexit", "fr", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
+	{"kfunc", "f", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
+	{"kretfunc", "fr", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
+};
+
+static int unknown_kind(struct rut_resolve *r)
+{
+	struct rut_nearest near = {r->parts[0], strlen(r->parts[0]), "", 0};
+
+	rut_probe_error(r, "there is no kind of probe '%s'", r->parts[0]);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		rut_nearest_add(&near, kinds[i].name);
+	if (near.name[0])
+		rut_source_hint(&r->prog->src, "did you mean '%s'?", near.name);
+	else
+		rut_source_hint(&r->prog->src, "kinds are begin, end, interval, profile and "
+					       "tracepoint");
+	return -EINVAL;
+}
+
+int rut_probe_resolve(struct rut_script_program *p, const struct rut_probe_spec *spec, bool split,
+		      struct rut_probe_ctx **ret, size_t *ret_n)
+{
+	struct rut_resolve r = {.prog = p, .spec = spec, .split = split};
+	char *copy = rut_arena_strndup(&p->ast.arena, spec->text, strlen(spec->text));
+	int rc = -EINVAL;
+
+	if (!copy)
+		return -ENOMEM;
+	for (char *s = copy; r.nparts < RUT_PROBE_PARTS;) {
+		char *colon = strchr(s, ':');
+
+		r.parts[r.nparts++] = s;
+		if (!colon)
+			break;
+		if (r.nparts < RUT_PROBE_PARTS)
+			*colon = 0;
+		s = colon + 1;
+	}
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && !r.kind; i++)
+		if (!strcmp(kinds[i].name, r.parts[0]) || !strcmp(kinds[i].other, r.parts[0]))
+			r.kind = &kinds[i];
+	rc = r.kind ? r.kind->resolve(&r) : unknown_kind(&r);
+	*ret = r.ctxs;
+	*ret_n = r.n;
+	return rc;
+}
+
+static bool mentions(const struct rut_node *n)
+{
+	for (; n; n = n->next) {
+		if (n->kind == RUT_N_NAME &&
+		    (!strcmp(n->text, "args") || !strcmp(n->text, "probe")))
+			return true;
+		if ((n->a && mentions(n->a)) || (n->b && mentions(n->b)) ||
+		    (n->c && mentions(n->c)) || (n->d && mentions(n->d)) ||
+		    (n->list && mentions(n->list)))
+			return true;
+	}
+	return false;
+}
+
+bool rut_probe_needs_event(const struct rut_probe *p)
+{
+	return mentions(p->predicate) || mentions(p->body);
+}

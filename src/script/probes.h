@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* Between the files that resolve the names of probes. */
+#ifndef RUT_SCRIPT_PROBES_H
+#define RUT_SCRIPT_PROBES_H
+
+#include <stdarg.h>
+
+#include "script/check.h"
+
+enum { RUT_PROBE_PARTS = 5 };
+
+struct rut_resolve;
+
+struct rut_probe_kind_desc {
+	const char *name, *other;
+	enum rut_probe_kind kind;
+	uint32_t prog_type;
+	int (*resolve)(struct rut_resolve *r);
+};
+
+struct rut_resolve {
+	struct rut_script_program *prog;
+	const struct rut_probe_spec *spec;
+	const struct rut_probe_kind_desc *kind;
+	bool split;			    /* each match is a program of its own */
+	const char *parts[RUT_PROBE_PARTS]; /* of the name, between ':' */
+	unsigned nparts;
+	struct rut_probe_ctx *ctxs; /* what was found */
+	size_t n;
+};
+
+int rut_probe_error(struct rut_resolve *r, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* One more match; attach.name is set. */
+int rut_probe_add(struct rut_resolve *r, struct rut_script_attach attach,
+		  const struct rut_type *args, bool in_ctx);
+uint32_t rut_probe_name(struct rut_script_program *p, const char *name);
+
+#endif

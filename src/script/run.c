@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The consumer of a script that runs. One thread: it waits for records of the ring, timers of
+ * interval probes, and signals. Programs of begin, end and interval run in it, and what they print
+ * is shown before anything else happens, so that print() and clear() act when they are called.
+ */
+#include "script/run.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "script/load.h"
+#include "script/output.h"
+#include "script/run_names.h"
+
+enum { TAG_RING = -1, TAG_SIGNAL = -2, TAG_PROCESS = -3, ROUND_MS = 100 };
+
+struct runner {
+	struct rut_script_program *p;
+	const struct rut_script_run_opts *opts;
+	struct rut_script_out *out;
+	struct rut_script_symbols *symbols;
+	struct rut_run_names names;
+	struct rut_script_links *links;
+	struct ring_buffer *ring;
+	int epoll, signals, process;
+	int *timers; /* by program; -1 */
+	bool ending;
+	int code;
+	int rc;
+	struct rut_err *err;
+	sigset_t old_mask;
+};
+
+static int on_record(void *arg, void *data, size_t size)
+{
+	struct runner *r = arg;
+	const struct rut_script_event *e = data;
+	const struct rut_script_action *a;
+
+	if (size < sizeof(*e) || e->action >= r->p->nactions || e->size > size - sizeof(*e))
+		return 0;
+	a = &r->p->actions[e->action];
+	if (a->kind == RUT_ACTION_EXIT) {
+		int64_t code = 0;
+
+		memcpy(&code, e->data, sizeof(code));
+		r->code = (int)code;
+		r->ending = true;
+		return 0;
+	}
+	if (!r->rc)
+		r->rc = rut_script_out_event(r->out, a, r->p->maps, r->p->nmaps, e->data, e->size,
+					     r->err);
+	return 0;
+}
+
+static void drain(struct runner *r)
+{
+	if (r->ring)
+		ring_buffer__consume(r->ring);
+	fflush(r->opts->out);
+}
+
+static uint64_t *read_counters(const struct rut_script_program *p)
+{
+	uint64_t *words = calloc(RUT_COUNTER_SITES + p->nsites, sizeof(*words));
+	uint32_t zero = 0;
+
+	if (words && bpf_map_lookup_elem(p->fds[RUT_MAP_COUNTERS], &zero, words)) {
+		free(words);
+		return NULL;
+	}
+	return words;
+}
+
+/* exit() is in the ring, but that may have been full. */
+static void check_exit_word(struct runner *r)
+{
+	_cleanup_free_ uint64_t *words = read_counters(r->p);
+
+	if (words && words[RUT_COUNTER_EXIT] && !r->ending) {
+		r->code = (int)(words[RUT_COUNTER_EXIT] - 1);
+		r->ending = true;
+	}
+}
+
+static int write_begin(const struct rut_script_program *p, struct rut_err *err)
+{
+	_cleanup_free_ uint64_t *words = read_counters(p);
+	struct timespec ts;
+	uint32_t zero = 0;
+
+	if (!words)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	words[RUT_COUNTER_BEGIN] = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	if (bpf_map_update_elem(p->fds[RUT_MAP_COUNTERS], &zero, words, BPF_ANY))
+		return rut_err_errno(err, errno, "cannot write the counters");
+	return 0;
+}
+
+static int run_kind(struct runner *r, enum rut_probe_kind kind)
+{
+	for (size_t i = 0; i < r->p->nprogs; i++) {
+		const struct rut_script_prog *prog = &r->p->progs[i];
+		int rc;
+
+		if (!prog->nattach || prog->attach[0].kind != kind)
+			continue;
+		rc = rut_script_run_prog(prog);
+		if (rc)
+			return rut_err_errno(r->err, -rc, "cannot run %s", prog->attach[0].name);
+		drain(r);
+	}
+	return 0;
+}
+
+static int watch(struct runner *r, int fd, int64_t tag)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)tag};
+
+	return epoll_ctl(r->epoll, EPOLL_CTL_ADD, fd, &ev)
+		       ? rut_err_errno(r->err, errno, "cannot wait for events")
+		       : 0;
+}
+
+static int start_timer(struct runner *r, size_t i)
+{
+	uint64_t ns = r->p->progs[i].attach[0].period_ns;
+	struct itimerspec t = {
+		.it_interval = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)},
+	};
+
+	t.it_value = t.it_interval;
+	r->timers[i] = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (r->timers[i] < 0 || timerfd_settime(r->timers[i], 0, &t, NULL))
+		return rut_err_errno(r->err, errno, "cannot make a timer");
+	return watch(r, r->timers[i], (int64_t)i);
+}
+
+static int start_timers(struct runner *r)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < r->p->nprogs && !rc; i++)
+		if (r->p->progs[i].nattach && r->p->progs[i].attach[0].kind == RUT_PROBE_INTERVAL)
+			rc = start_timer(r, i);
+	return rc;
+}
+
+static int prepare(struct runner *r)
+{
+	struct rut_script_out_config config = {
+		.out = r->opts->out,
+		.err = r->opts->err,
+		.json = r->opts->json,
+		.no_warnings = r->opts->no_warnings,
+		.unsafe = r->opts->unsafe,
+		.source = r->p->src.name,
+		.style = {.compat = r->p->opts.compat,
+			  .max_strlen = r->p->max_strlen,
+			  .trailer = "..",
+			  .names = &r->names.names},
+	};
+	sigset_t mask;
+	int rc;
+
+	if (rut_script_symbols_new(&r->symbols))
+		return rut_err_set(r->err, ENOMEM, "out of memory");
+	rut_run_names_init(&r->names, r->p, r->symbols);
+	if (rut_script_out_new(&r->out, &config))
+		return rut_err_set(r->err, ENOMEM, "out of memory");
+	r->epoll = epoll_create1(EPOLL_CLOEXEC);
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGINT);
+	sigaddset(&mask, SIGTERM);
+	sigprocmask(SIG_BLOCK, &mask, &r->old_mask);
+	r->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	r->timers = malloc((r->p->nprogs + 1) * sizeof(*r->timers));
+	if (!r->timers || r->epoll < 0 || r->signals < 0)
+		return rut_err_set(r->err, ENOMEM, "cannot prepare to wait for events");
+	memset(r->timers, -1, (r->p->nprogs + 1) * sizeof(*r->timers));
+	rc = watch(r, r->signals, TAG_SIGNAL);
+	if (!rc && r->p->fds[RUT_MAP_RING] >= 0) {
+		r->ring = ring_buffer__new(r->p->fds[RUT_MAP_RING], on_record, r, NULL);
+		if (!r->ring)
+			return rut_err_errno(r->err, errno, "cannot map the ring");
+		rc = watch(r, ring_buffer__epoll_fd(r->ring), TAG_RING);
+	}
+	return rc;
+}
+
+static int watch_process(struct runner *r)
+{
+	int32_t pid = r->opts->child ? r->opts->child : r->opts->watch;
+
+	if (!pid)
+		return 0;
+	r->process = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (r->process < 0)
+		return rut_err_errno(r->err, errno, "cannot watch process %d", pid);
+	return watch(r, r->process, TAG_PROCESS);
+}
+
+static int on_timer(struct runner *r, size_t i)
+{
+	uint64_t times;
+	int rc;
+
+	if (read(r->timers[i], &times, sizeof(times)) != (ssize_t)sizeof(times))
+		return 0;
+	rc = rut_script_run_prog(&r->p->progs[i]);
+	if (rc)
+		return rut_err_errno(r->err, -rc, "cannot run %s", r->p->progs[i].attach[0].name);
+	drain(r);
+	return 0;
+}
+
+static int wait_once(struct runner *r)
+{
+	struct epoll_event ev[16];
+	int n = epoll_wait(r->epoll, ev, 16, ROUND_MS), rc = 0;
+
+	if (n < 0 && errno != EINTR)
+		return rut_err_errno(r->err, errno, "cannot wait for events");
+	for (int i = 0; i < n && !rc && !r->ending; i++) {
+		int64_t tag = (int64_t)ev[i].data.u64;
+
+		if (tag == TAG_SIGNAL || tag == TAG_PROCESS)
+			r->ending = true;
+		else if (tag == TAG_RING)
+			drain(r);
+		else
+			rc = on_timer(r, (size_t)tag);
+	}
+	check_exit_word(r);
+	return rc ? rc : r->rc;
+}
+
+/* Of a part of the script: its first line, if it is short. */
+static int shown_length(const struct rut_script_program *p, struct rut_span span)
+{
+	size_t line = strcspn(p->src.text + span.pos, "\n");
+
+	line = line < span.len ? line : span.len;
+	return line < 60 ? (int)line : 60;
+}
+
+/* What was lost or failed while the script ran, by statement. */
+static void report(struct runner *r)
+{
+	static const char *const what[] = {
+		[RUT_SITE_LOST] = "records were lost because the buffer was full",
+		[RUT_SITE_MAP] = "updates were lost because the map was full",
+		[RUT_SITE_READ] = "reads of memory failed and gave 0",
+		[RUT_SITE_SCRATCH] = "probes did not run because they interrupted each other too "
+				     "deeply",
+		[RUT_SITE_LOOP] = "loops were left at the kernel's bound",
+		[RUT_SITE_STACK] = "stacks could not be read or kept",
+		[RUT_SITE_DELETE] = "keys could not be deleted",
+	};
+	_cleanup_free_ uint64_t *words = read_counters(r->p);
+
+	for (size_t i = 0; words && i < r->p->nsites; i++) {
+		const struct rut_script_site *s = &r->p->sites[i];
+		uint32_t line, column;
+
+		if (!words[RUT_COUNTER_SITES + i] || r->opts->no_warnings)
+			continue;
+		rut_source_where(&r->p->src, s->span.pos, &line, &column);
+		fprintf(r->opts->err, "%s:%u:%u: warning: %" PRIu64 " %s: %.*s\n", r->p->src.name,
+			line, column, words[RUT_COUNTER_SITES + i], what[s->kind],
+			shown_length(r->p, s->span), r->p->src.text + s->span.pos);
+	}
+}
+
+static int end(struct runner *r)
+{
+	int rc;
+
+	rut_script_links_free(r->links);
+	r->links = NULL;
+	drain(r);
+	rc = run_kind(r, RUT_PROBE_END);
+	if (!rc)
+		rc = r->rc;
+	if (!rc)
+		rc = rut_script_out_end(r->out, r->p->maps, r->p->nmaps, r->err);
+	fflush(r->opts->out);
+	report(r);
+	return rc;
+}
+
+static void fini(struct runner *r)
+{
+	rut_script_links_free(r->links);
+	for (size_t i = 0; r->timers && i < r->p->nprogs; i++)
+		if (r->timers[i] >= 0)
+			close(r->timers[i]);
+	free(r->timers);
+	ring_buffer__free(r->ring);
+	rut_script_out_free(r->out);
+	rut_script_symbols_free(r->symbols);
+	if (r->epoll >= 0)
+		close(r->epoll);
+	if (r->process >= 0)
+		close(r->process);
+	if (r->signals >= 0) {
+		struct signalfd_siginfo info;
+
+		/* Those that ended the script are not delivered again. */
+		while (read(r->signals, &info, sizeof(info)) > 0)
+			;
+		close(r->signals);
+		sigprocmask(SIG_SETMASK, &r->old_mask, NULL);
+	}
+}
+
+static int start(struct runner *r)
+{
+	int rc = prepare(r);
+
+	if (!rc)
+		rc = write_begin(r->p, r->err);
+	/* begin runs before anything else is attached. */
+	if (!rc)
+		rc = run_kind(r, RUT_PROBE_BEGIN);
+	if (rc || r->ending)
+		return rc;
+	rc = rut_script_attach(&r->links, r->p, r->err);
+	if (!rc && !r->opts->quiet)
+		rut_script_out_attached(r->out, rut_script_links_count(r->links));
+	if (!rc)
+		rc = start_timers(r);
+	if (!rc)
+		rc = watch_process(r);
+	if (!rc && r->opts->child_go >= 0 && write(r->opts->child_go, "g", 1) != 1)
+		rc = rut_err_errno(r->err, errno, "cannot start the command");
+	return rc;
+}
+
+int rut_script_run(struct rut_script_program *p, const struct rut_script_run_opts *opts,
+		   int *ret_code, struct rut_err *err)
+{
+	struct runner r = {
+		.p = p, .opts = opts, .epoll = -1, .signals = -1, .process = -1, .err = err};
+	int rc = start(&r);
+
+	while (!rc && !r.ending)
+		rc = wait_once(&r);
+	if (!rc)
+		rc = end(&r);
+	fini(&r);
+	*ret_code = r.code;
+	return rc;
+}

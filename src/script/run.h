@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs a script: attaches it, serves what it sends, and prints its maps at the end. */
+#ifndef RUT_SCRIPT_RUN_H
+#define RUT_SCRIPT_RUN_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "script/script.h"
+
+struct rut_err;
+
+struct rut_script_run_opts {
+	FILE *out, *err; /* borrowed */
+	bool json, quiet, no_warnings, unsafe;
+	int32_t child; /* the script ends when this process does, and begins with it; 0: none */
+	int child_go;  /* descriptor that lets it go on; -1 */
+	int32_t watch; /* -p: the script ends when this process does; 0: none */
+};
+
+/*
+ * Until exit(), SIGINT, SIGTERM, or the end of the watched process. *ret_code: of exit(code).
+ * 0 or -errno with *err.
+ */
+int rut_script_run(struct rut_script_program *p, const struct rut_script_run_opts *opts,
+		   int *ret_code, struct rut_err *err);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/* All passes of the compiler. */
+#include "script/script.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "script/format.h"
+#include "script/gen.h"
+
+enum { PASSES_MAX = 12, PROGS_MAX = 20000 };
+
+int64_t rut_program_ncpus(void)
+{
+	return sysconf(_SC_NPROCESSORS_CONF);
+}
+
+int rut_program_action(struct rut_script_program *p, const struct rut_script_action *a,
+		       const struct rut_node *n)
+{
+	struct rut_script_action *actions =
+		realloc(p->actions, (p->nactions + 1) * sizeof(*actions));
+	struct rut_script_action *x;
+
+	if (!actions)
+		return 0;
+	p->actions = actions;
+	x = &actions[p->nactions];
+	*x = *a;
+	rut_source_where(&p->src, n->span.pos, &x->line, &x->column);
+	x->end_column = x->column + n->span.len;
+	return (int)p->nactions++;
+}
+
+uint32_t rut_program_site(struct rut_script_program *p, enum rut_site_kind kind,
+			  struct rut_span span)
+{
+	struct rut_script_site *sites;
+
+	for (size_t i = 0; i < p->nsites; i++)
+		if (p->sites[i].kind == kind && p->sites[i].span.pos == span.pos)
+			return (uint32_t)i;
+	sites = realloc(p->sites, (p->nsites + 1) * sizeof(*sites));
+	if (!sites)
+		return 0;
+	p->sites = sites;
+	sites[p->nsites] = (struct rut_script_site){kind, span};
+	return (uint32_t)p->nsites++;
+}
+
+uint32_t rut_program_string(struct rut_script_program *p, const char *s)
+{
+	const char **strings = realloc(p->strings, (p->nstrings + 1) * sizeof(*strings));
+
+	if (!strings)
+		return 0;
+	p->strings = strings;
+	strings[p->nstrings] = s;
+	return (uint32_t)p->nstrings++;
+}
+
+/* What each name of each probe resolves to. */
+struct resolved {
+	struct rut_probe *probe;
+	struct rut_probe_ctx *ctx;
+};
+
+struct compilation {
+	struct rut_script_program *p;
+	struct rut_checker c;
+	struct resolved *list; /* owned */
+	size_t n;
+};
+
+static int resolve_all(struct compilation *x)
+{
+	int rc = 0;
+
+	for (struct rut_probe *probe = x->p->ast.probes; probe; probe = probe->next) {
+		bool split = rut_probe_needs_event(probe);
+
+		for (struct rut_probe_spec *s = probe->specs; s; s = s->next) {
+			struct rut_probe_ctx *ctxs = NULL;
+			struct resolved *list;
+			size_t n = 0;
+			int failed = rut_probe_resolve(x->p, s, split, &ctxs, &n);
+
+			rc = rc ? rc : failed;
+			if (x->n + n > PROGS_MAX)
+				return rut_source_error(&x->p->src, s->span,
+							"the script has more than %d programs",
+							PROGS_MAX);
+			list = realloc(x->list, (x->n + n + 1) * sizeof(*list));
+			if (!list)
+				return -ENOMEM;
+			x->list = list;
+			for (size_t i = 0; i < n; i++)
+				list[x->n++] = (struct resolved){probe, &ctxs[i]};
+		}
+	}
+	return rc;
+}
+
+static void check_one(struct compilation *x, size_t i)
+{
+	x->c.ctx = x->list[i].ctx;
+	/* Variables have types of their own for each event that a name matches. */
+	x->c.epoch = (unsigned)i + 1;
+	rut_check_probe(&x->c, x->list[i].probe);
+}
+
+static void check_all(struct compilation *x)
+{
+	for (int pass = 0; pass < PASSES_MAX; pass++) {
+		x->c.learnt = 0;
+		for (size_t i = 0; i < x->n; i++)
+			check_one(x, i);
+		if (!x->c.learnt)
+			break;
+	}
+}
+
+static void finish_maps(struct rut_script_program *p)
+{
+	for (size_t i = 0; i < p->nmaps; i++) {
+		struct rut_script_map *m = &p->maps[i];
+
+		m->is_array = !m->key;
+		m->per_cpu = m->value && rut_type_is_agg(m->value);
+		m->max_entries = m->key ? p->max_map_keys : 1;
+		m->key_bytes = m->key ? m->key->size : 4;
+		m->value_bytes = m->value ? (m->value->size + 7) & ~7u : 8;
+	}
+}
+
+static int generate_all(struct compilation *x, struct rut_err *err)
+{
+	int rc = 0;
+
+	x->c.loud = true;
+	for (size_t i = 0; i < x->n && x->p->src.errors < RUT_SOURCE_ERRORS_MAX; i++) {
+		int one;
+
+		x->c.failed = false;
+		check_one(x, i);
+		/* Names that match many events would say the same of each. */
+		if (x->c.failed) {
+			rc = -EINVAL;
+			break;
+		}
+		one = rut_gen_probe(x->p, x->list[i].ctx, x->list[i].probe, x->c.syms, err);
+		if (one)
+			return one;
+	}
+	return rc;
+}
+
+static int compile(struct rut_script_program *p, struct rut_err *err)
+{
+	struct compilation x = {.p = p};
+	int rc = rut_parse(&p->ast, &p->src, p->opts.params, p->opts.nparams);
+
+	if (rc)
+		return rc;
+	x.c = (struct rut_checker){.prog = p, .arena = &p->ast.arena, .src = &p->src};
+	rc = resolve_all(&x);
+	if (!rc) {
+		check_all(&x);
+		finish_maps(p);
+		rc = generate_all(&x, err);
+	}
+	free(x.list);
+	return rc;
+}
+
+int rut_script_compile(struct rut_script_program **ret, const char *text, size_t len,
+		       const struct rut_script_opts *opts, struct rut_err *err)
+{
+	struct rut_script_program *p = calloc(1, sizeof(*p));
+	int rc;
+
+	*ret = p;
+	if (!p)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	p->opts = *opts;
+	p->max_strlen = opts->max_strlen ? opts->max_strlen : 1024;
+	p->max_map_keys = 4096;
+	for (int i = 0; i < RUT_MAP_USER; i++)
+		p->fds[i] = -1;
+	p->text = strndup(text, len);
+	if (!p->text) {
+		free(p);
+		*ret = NULL;
+		return rut_err_set(err, ENOMEM, "out of memory");
+	}
+	rut_source_init(&p->src, opts->name, p->text, strlen(p->text));
+	if (p->src.len != len)
+		return rut_source_error(&p->src, (struct rut_span){(uint32_t)p->src.len, 1},
+					"the script holds a zero byte");
+	rc = compile(p, err);
+	if (rc == -ENOMEM)
+		rut_err_set(err, ENOMEM, "out of memory");
+	return rc;
+}
+
+void rut_script_free(struct rut_script_program *p)
+{
+	if (!p)
+		return;
+	for (size_t i = 0; i < p->nmaps; i++)
+		if (p->maps[i].fd >= 0)
+			close(p->maps[i].fd);
+	for (int i = 0; i < RUT_MAP_USER; i++)
+		if (p->fds[i] >= 0)
+			close(p->fds[i]);
+	for (size_t i = 0; i < p->nprogs; i++) {
+		if (p->progs[i].fd >= 0)
+			close(p->progs[i].fd);
+		free(p->progs[i].insns);
+		free(p->progs[i].places);
+		free(p->progs[i].map_refs);
+	}
+	for (size_t i = 0; i < p->nactions; i++)
+		rut_script_format_free(p->actions[i].parsed);
+	free(p->maps);
+	free(p->actions);
+	free(p->progs);
+	free(p->sites);
+	free(p->strings);
+	free(p->probes);
+	rut_ast_fini(&p->ast);
+	rut_source_fini(&p->src);
+	free(p->text);
+	free(p);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Compiles scripts of bpftrace's language to eBPF.
+ *
+ * Passes: lex.c and parse*.c make a tree; check*.c finds types, over all probes and repeatedly,
+ * because a map has the type of its first assignment wherever that stands; gen*.c makes linear code
+ * over virtual registers of each probe (ir.h), which allocate.c and emit.c turn into instructions.
+ * load.c brings maps and programs into the kernel, attach.c attaches them, run.c serves what they
+ * send. What cannot be had is refused by the checker, with line, column and reason.
+ */
+#ifndef RUT_SCRIPT_SCRIPT_H
+#define RUT_SCRIPT_SCRIPT_H
+
+#include "script/ast.h"
+#include "script/program.h"
+
+struct rut_err;
+
+struct rut_script_opts {
+	const char *name; /* of the file, for messages */
+	const char *const *params;
+	size_t nparams;
+	int32_t pid;	     /* of -p; 0: all */
+	bool unsafe;	     /* system(), signal() are permitted */
+	uint32_t compat;     /* 0, 17, 23 */
+	uint32_t max_strlen; /* 0: the default */
+};
+
+enum rut_probe_kind {
+	RUT_PROBE_BEGIN,
+	RUT_PROBE_END,
+	RUT_PROBE_INTERVAL,
+	RUT_PROBE_PROFILE,
+	RUT_PROBE_TRACEPOINT,
+	RUT_PROBE_RAWTRACEPOINT,
+	RUT_PROBE_SOFTWARE,
+	RUT_PROBE_HARDWARE,
+	RUT_PROBE_UPROBE,
+	RUT_PROBE_URETPROBE,
+	RUT_PROBE_USDT,
+	RUT_PROBE_SIGNAL,
+};
+
+/* One place to which a program is attached. */
+struct rut_script_attach {
+	enum rut_probe_kind kind;
+	const char *name;	   /* as `probe` gives it: "tracepoint:sched:sched_switch" */
+	uint64_t period_ns;	   /* INTERVAL; PROFILE */
+	uint64_t frequency;	   /* PROFILE: Hz, when period_ns is 0 */
+	uint32_t config;	   /* SOFTWARE, HARDWARE: of perf_event_attr; SIGNAL: its number */
+	uint64_t count;		   /* SOFTWARE, HARDWARE: events for each */
+	const char *group, *event; /* TRACEPOINT, RAWTRACEPOINT, USDT */
+	const char *path;	   /* UPROBE, USDT: the file */
+	uint64_t offset;	   /* in it */
+	uint64_t semaphore;	   /* in it; 0: none */
+};
+
+struct rut_script_prog {
+	struct bpf_insn *insns; /* owned */
+	uint32_t *places;	/* owned: position in the source, for each instruction */
+	size_t ninsns;
+	struct rut_asm_ref *map_refs; /* owned */
+	size_t nmap_refs;
+	uint32_t type;			  /* enum bpf_prog_type */
+	struct rut_span span;		  /* of the probe's name */
+	struct rut_script_attach *attach; /* in the arena */
+	size_t nattach;
+	int fd;
+};
+
+/* Something that can fail while the script runs, and is then counted. */
+enum rut_site_kind {
+	RUT_SITE_LOST,	  /* no room in the ring */
+	RUT_SITE_MAP,	  /* a map was full, or an update was refused */
+	RUT_SITE_READ,	  /* memory could not be read */
+	RUT_SITE_SCRATCH, /* programs nested too deeply */
+	RUT_SITE_LOOP,	  /* a loop reached its bound */
+	RUT_SITE_STACK,	  /* a stack could not be read or kept */
+	RUT_SITE_DELETE,
+};
+
+struct rut_script_site {
+	enum rut_site_kind kind;
+	struct rut_span span;
+};
+
+/* Numbers of the maps that programs use beside those of the script. */
+enum {
+	RUT_MAP_RING,
+	RUT_MAP_COUNTERS, /* an array of u64, below */
+	RUT_MAP_SCRATCH,
+	RUT_MAP_STACKS,
+	RUT_MAP_USER = 8, /* + index into maps */
+};
+
+/* Words of the counters. */
+enum {
+	RUT_COUNTER_EXIT,  /* exit(code): code + 1 */
+	RUT_COUNTER_BEGIN, /* when the script began */
+	RUT_COUNTER_SITES, /* one for each site */
+};
+
+enum { RUT_SCRATCH_NESTED = 4, RUT_STACK_WORDS = 127 };
+
+struct rut_script_program {
+	struct rut_ast ast;
+	struct rut_source src;
+	char *text; /* owned */
+	struct rut_script_opts opts;
+	struct rut_script_map *maps;
+	size_t nmaps;
+	struct rut_script_action *actions;
+	size_t nactions;
+	struct rut_script_prog *progs;
+	size_t nprogs;
+	struct rut_script_site *sites;
+	size_t nsites;
+	const char **strings;
+	size_t nstrings;
+	const char **probes; /* names, for RUT_T_PROBE */
+	size_t nprobes;
+	uint32_t max_strlen, max_map_keys;
+	uint32_t record_max;	/* the largest record of the ring; 0: none */
+	uint32_t scratch_bytes; /* of one program; 0: none */
+	bool needs_stacks;
+	int fds[RUT_MAP_USER]; /* of RUT_MAP_RING and so on; -1 */
+	struct rut_btf *btf;   /* of the kernel; NULL: not needed yet */
+};
+
+/*
+ * Compiles a script. *ret is set in any case but -ENOMEM: src.messages has errors and warnings.
+ * Returns 0, -EINVAL, or -errno with *err.
+ */
+int rut_script_compile(struct rut_script_program **ret, const char *text, size_t len,
+		       const struct rut_script_opts *opts, struct rut_err *err);
+void rut_script_free(struct rut_script_program *p);
+
+#endif

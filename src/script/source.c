@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+#include "script/source.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void rut_source_init(struct rut_source *s, const char *name, const char *text, size_t len)
+{
+	*s = (struct rut_source){.name = name, .text = text, .len = len};
+}
+
+void rut_source_fini(struct rut_source *s)
+{
+	rut_buf_fini(&s->messages);
+}
+
+static uint32_t line_begin(const struct rut_source *s, uint32_t pos)
+{
+	if (pos > s->len)
+		pos = (uint32_t)s->len;
+	while (pos && s->text[pos - 1] != '\n')
+		pos--;
+	return pos;
+}
+
+void rut_source_where(const struct rut_source *s, uint32_t pos, uint32_t *ret_line,
+		      uint32_t *ret_column)
+{
+	uint32_t line = 1;
+
+	if (pos > s->len)
+		pos = (uint32_t)s->len;
+	for (uint32_t i = 0; i < pos; i++)
+		line += s->text[i] == '\n';
+	*ret_line = line;
+	*ret_column = pos - line_begin(s, pos) + 1;
+}
+
+/* The line, and carets below the part that is meant. Long lines are cut. */
+static void show_line(struct rut_source *s, struct rut_span at)
+{
+	uint32_t begin = line_begin(s, at.pos), end, column;
+	struct rut_buf *out = &s->messages;
+
+	if (at.pos > s->len)
+		at.pos = (uint32_t)s->len;
+	if (at.pos - begin > 120)
+		begin = at.pos - 60;
+	end = begin;
+	while (end < s->len && s->text[end] != '\n' && end - begin < 160)
+		end++;
+	column = at.pos - begin;
+	for (uint32_t i = begin; i < end; i++)
+		rut_buf_putc(out, (unsigned char)s->text[i] < ' ' ? ' ' : s->text[i]);
+	rut_buf_putc(out, '\n');
+	for (uint32_t i = 0; i < column; i++)
+		rut_buf_putc(out, ' ');
+	for (uint32_t i = 0; i < (at.len ? at.len : 1) && (i == 0 || at.pos + i < end); i++)
+		rut_buf_putc(out, i ? '~' : '^');
+	rut_buf_putc(out, '\n');
+}
+
+static void say(struct rut_source *s, struct rut_span at, const char *kind, const char *fmt,
+		va_list ap)
+{
+	uint32_t line, column;
+
+	rut_source_where(s, at.pos, &line, &column);
+	rut_buf_printf(&s->messages, "%s:%u:%u: %s: ", s->name, line, column, kind);
+	rut_buf_vprintf(&s->messages, fmt, ap);
+	rut_buf_putc(&s->messages, '\n');
+	show_line(s, at);
+}
+
+int rut_source_error(struct rut_source *s, struct rut_span at, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (s->errors++ >= RUT_SOURCE_ERRORS_MAX)
+		return -EINVAL;
+	va_start(ap, fmt);
+	say(s, at, "error", fmt, ap);
+	va_end(ap);
+	return -EINVAL;
+}
+
+void rut_source_warn(struct rut_source *s, struct rut_span at, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (s->warnings++ >= RUT_SOURCE_ERRORS_MAX)
+		return;
+	va_start(ap, fmt);
+	say(s, at, "warning", fmt, ap);
+	va_end(ap);
+}
+
+void rut_source_hint(struct rut_source *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (s->errors > RUT_SOURCE_ERRORS_MAX)
+		return;
+	rut_buf_puts(&s->messages, "hint: ");
+	va_start(ap, fmt);
+	rut_buf_vprintf(&s->messages, fmt, ap);
+	va_end(ap);
+	rut_buf_putc(&s->messages, '\n');
+}
+
+/* Levenshtein's distance, of short names. */
+static size_t distance(const char *a, size_t na, const char *b, size_t nb)
+{
+	size_t row[64];
+
+	for (size_t k = 0; k <= nb; k++)
+		row[k] = k;
+	for (size_t i = 0; i < na; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i + 1;
+		for (size_t k = 1; k <= nb; k++) {
+			size_t changed = diagonal + (a[i] != b[k - 1]);
+			size_t other = 1 + (row[k] < row[k - 1] ? row[k] : row[k - 1]);
+
+			diagonal = row[k];
+			row[k] = changed < other ? changed : other;
+		}
+	}
+	return row[nb];
+}
+
+void rut_nearest_add(struct rut_nearest *n, const char *name)
+{
+	size_t len = strlen(name), d, limit = n->wanted_len / 3 + 1;
+
+	if (len >= sizeof(n->name) || n->wanted_len >= sizeof(n->name))
+		return;
+	d = distance(n->wanted, n->wanted_len, name, len);
+	if (d > limit || (n->name[0] && d >= n->distance))
+		return;
+	snprintf(n->name, sizeof(n->name), "%s", name);
+	n->distance = d;
+}
