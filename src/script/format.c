@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "script/gfp.h"
+#include "script/hist.h"
 #include "script/value.h"
 
 #define WIDTH_MAX 4096
@@ -333,17 +334,14 @@ static void add_number(const struct piece *p, int64_t v, struct rut_buf *out)
 
 static int64_t number_of(const struct rut_type *t, const void *v)
 {
-	int64_t word[2] = {0};
+	uint64_t word[2] = {0};
 	uint32_t small;
 
 	switch (t->kind) {
 	case RUT_T_AVG:
 	case RUT_T_STATS:
 		memcpy(word, v, sizeof(word));
-		if (!word[1])
-			return 0;
-		return t->is_signed ? word[0] / word[1]
-				    : (int64_t)((uint64_t)word[0] / (uint64_t)word[1]);
+		return rut_script_average(t, word);
 	case RUT_T_INT:
 	case RUT_T_BOOL:
 	case RUT_T_ENUM:
@@ -355,7 +353,7 @@ static int64_t number_of(const struct rut_type *t, const void *v)
 			return small;
 		}
 		memcpy(word, v, sizeof(word[0]));
-		return word[0];
+		return (int64_t)word[0];
 	}
 }
 

@@ -21,8 +21,8 @@ int64_t rut_script_average(const struct rut_type *t, const uint64_t *words)
 {
 	if (!words[1])
 		return 0;
-	if (t->is_signed)
-		return (int64_t)words[0] / (int64_t)words[1];
+	if (t->is_signed && (int64_t)words[0] < 0)
+		return -(int64_t)(-words[0] / words[1]);
 	return (int64_t)(words[0] / words[1]);
 }
 
@@ -165,6 +165,22 @@ void rut_script_hist_json(const struct rut_type *t, const uint64_t *words, uint6
 	rut_buf_putc(out, ']');
 }
 
+void rut_script_hist_each(const struct rut_type *t, const uint64_t *words,
+			  void (*fn)(void *arg, int64_t low, int64_t high, bool above,
+				     uint64_t count),
+			  void *arg)
+{
+	uint32_t slots = slots_of(t), first, end;
+
+	used_slots(words, slots, &first, &end);
+	for (uint32_t i = first; i < end; i++) {
+		struct range r = range_of(t, i, slots);
+
+		fn(arg, r.below ? INT64_MIN : r.low, r.high == INT64_MIN ? INT64_MAX : r.high - 1,
+		   r.above, words[i]);
+	}
+}
+
 int64_t rut_script_percentile(const struct rut_type *t, const uint64_t *words, unsigned permille)
 {
 	uint32_t slots = slots_of(t), first, end;
@@ -214,6 +230,13 @@ uint64_t rut_script_tseries_last(const struct rut_type *t, const uint64_t *words
 			last = w[0];
 	}
 	return last;
+}
+
+int64_t rut_script_tseries_latest(const struct rut_type *t, const uint64_t *words)
+{
+	uint64_t last = rut_script_tseries_last(t, words);
+
+	return last ? interval_value(t, interval_at(t, words, last)) : 0;
 }
 
 /* The first interval with a value that is among the last t->count ones; 0: none. */

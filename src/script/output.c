@@ -211,7 +211,7 @@ void rut_script_out_rows(struct rut_script_out *o, const struct rut_script_map *
 	uint64_t last = last_interval(m, rows);
 	size_t first = top > 0 && (uint64_t)top < rows->count ? rows->count - (size_t)top : 0;
 
-	if (!div)
+	if (div <= 0)
 		div = 1;
 	if (!o->c.json) {
 		for (size_t i = first; i < rows->count; i++)

@@ -419,6 +419,15 @@ static void test_averages_and_stats(void **state)
 	rut_script_rows_fini(&one);
 }
 
+static void test_averages_of_extreme_numbers(void **state)
+{
+	const struct rut_type u = {.kind = RUT_T_AVG};
+
+	assert_int_equal(rut_script_average(&avg_type, (uint64_t[]){1ull << 63, UINT64_MAX}), 0);
+	assert_true(rut_script_average(&avg_type, (uint64_t[]){1ull << 63, 1}) == INT64_MIN);
+	assert_true((uint64_t)rut_script_average(&u, (uint64_t[]){UINT64_MAX, 1}) == UINT64_MAX);
+}
+
 static void test_cpus_are_merged(void **state)
 {
 	const struct rut_type max = {.kind = RUT_T_MAX, .is_signed = true};
@@ -672,6 +681,7 @@ int main(void)
 		cmocka_unit_test(test_linear_histograms),
 		cmocka_unit_test(test_histograms_of_keys),
 		cmocka_unit_test(test_averages_and_stats),
+		cmocka_unit_test(test_averages_of_extreme_numbers),
 		cmocka_unit_test(test_cpus_are_merged),
 		cmocka_unit_test(test_percentiles_are_ends_of_slots),
 		cmocka_unit_test(test_time_series),
