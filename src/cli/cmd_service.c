@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `rutile service`: the sessions that the machine is meant to have, one profile each in
- * /etc/rutile/sessions.d/NAME.conf. Called by systemd units and the LSB script.
+ * /etc/rutile/sessions.d/NAME.conf, and the triggers in NAME.trigger beside them. Called by systemd
+ * units and the LSB script.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -10,10 +11,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/logfile.h"
 #include "cli/record_opts.h"
+#include "cli/trigger_watch.h"
 
 #define SESSIONS_DIR "/etc/rutile/sessions.d"
+#define PROFILE	     ".conf"
+#define TRIGGER	     ".trigger"
 
 enum { OPT_DIR = 256 };
 
@@ -170,24 +175,113 @@ static int act(struct service *s, const char *name)
 	return start_one(s, name);
 }
 
-static int ends_with_conf(const struct dirent *e)
-{
-	size_t len = strlen(e->d_name);
+/* ---- Triggers ---- */
 
-	return len > 5 && e->d_name[0] != '.' && !strcmp(e->d_name + len - 5, ".conf");
+static int read_trigger(struct service *s, const char *name, struct rut_trigger *t)
+{
+	char path[RUT_PATH_MAX];
+	struct rut_err err = RUT_ERR_INIT;
+	_cleanup_file_ FILE *f = NULL;
+
+	rut_trigger_init(t);
+	snprintf(path, sizeof(path), "%s/%s" TRIGGER, s->dir, name);
+	snprintf(t->name, sizeof(t->name), "%s", name);
+	if (!rut_trigger_name_ok(name))
+		return rut_usage_error(s->cmd, "%s: '%s' is no name of a trigger", path, name);
+	rut_trigger_set(t, "output", RUT_LOG_DIR, &err);
+	f = fopen(path, "re");
+	if (!f)
+		return rut_usage_error(s->cmd, "cannot open '%s': %s", path, strerror(errno));
+	if (rut_trigger_read(t, f, &err))
+		return rut_usage_error(s->cmd, "%s, %s", path, err.msg);
+	if (!t->nactions)
+		return rut_usage_error(s->cmd, "%s: it does nothing: 'do = ...' is missing", path);
+	return 0;
 }
 
-static void for_each(struct service *s)
+static int start_trigger(struct service *s, const char *name)
+{
+	static struct rut_trigger t;
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = read_trigger(s, name, &t);
+
+	if (rc)
+		return rc;
+	rc = rut_trigger_start(&t, s->cmd, &err);
+	if (!rc)
+		note(name, "watches");
+	if (rc && !err.code)
+		return RUT_EXIT_USAGE;
+	return !rc || rc == -EEXIST ? 0 : fail(name, &err);
+}
+
+static int stop_trigger(const char *name)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = rut_trigger_end(name, &err);
+
+	if (!rc)
+		note(name, "stopped");
+	return rc && rc != -ENOENT ? fail(name, &err) : 0;
+}
+
+static int act_on_trigger(struct service *s, const char *name)
+{
+	static struct rut_trigger t;
+	struct rut_trigger_status status;
+	struct rut_err err = RUT_ERR_INIT;
+	int rc;
+
+	if (!strcmp(s->action, "start"))
+		return start_trigger(s, name);
+	if (!strcmp(s->action, "stop"))
+		return stop_trigger(name);
+	if (!strcmp(s->action, "status")) {
+		rc = rut_trigger_ask(name, &status, &err);
+		printf("%-20s %s\n", name, rc ? "not running" : "watches");
+		return rc ? 3 : 0;
+	}
+	if (!strcmp(s->action, "check")) {
+		rc = read_trigger(s, name, &t);
+		if (!rc)
+			printf("%-20s ok\n", name);
+		return rc;
+	}
+	rc = stop_trigger(name);
+	return rc ? rc : start_trigger(s, name);
+}
+
+/* ---- All of a directory ---- */
+
+static int is_named(const struct dirent *e, const char *suffix)
+{
+	size_t len = strlen(e->d_name), n = strlen(suffix);
+
+	return len > n && e->d_name[0] != '.' && !strcmp(e->d_name + len - n, suffix);
+}
+
+static int is_profile(const struct dirent *e)
+{
+	return is_named(e, PROFILE);
+}
+
+static int is_trigger(const struct dirent *e)
+{
+	return is_named(e, TRIGGER);
+}
+
+static void for_each(struct service *s, int (*is_one)(const struct dirent *), const char *suffix,
+		     int (*fn)(struct service *s, const char *name))
 {
 	struct dirent **list = NULL;
-	int n = scandir(s->dir, &list, ends_with_conf, alphasort);
+	int n = scandir(s->dir, &list, is_one, alphasort);
 
 	for (int i = 0; i < n; i++) {
 		int rc = 0;
 
-		list[i]->d_name[strlen(list[i]->d_name) - 5] = '\0';
+		list[i]->d_name[strlen(list[i]->d_name) - strlen(suffix)] = '\0';
 		if (!s->only || !strcmp(s->only, list[i]->d_name)) {
-			rc = act(s, list[i]->d_name);
+			rc = fn(s, list[i]->d_name);
 			s->done++;
 		}
 		if (rc == RUT_EXIT_USAGE)
@@ -236,9 +330,14 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
 	open_service_log();
-	for_each(&s);
+	/* A trigger goes before the sessions that it acts on, and comes after them. */
+	if (!strcmp(s.action, "stop"))
+		for_each(&s, is_trigger, TRIGGER, act_on_trigger);
+	for_each(&s, is_profile, PROFILE, act);
+	if (strcmp(s.action, "stop") != 0)
+		for_each(&s, is_trigger, TRIGGER, act_on_trigger);
 	if (s.only && !s.done)
-		return rut_usage_error(cmd, "there is no '%s/%s.conf'", s.dir, s.only);
+		return rut_usage_error(cmd, "there is no '%s/%s" PROFILE "'", s.dir, s.only);
 	return s.failed;
 }
 

@@ -35,6 +35,7 @@ extern const struct rut_cmd cmd_rotate;
 extern const struct rut_cmd cmd_clear;
 extern const struct rut_cmd cmd_destroy;
 extern const struct rut_cmd cmd_report;
+extern const struct rut_cmd cmd_trigger;
 extern const struct rut_cmd cmd_top;
 extern const struct rut_cmd cmd_cputop;
 extern const struct rut_cmd cmd_memtop;
@@ -124,7 +125,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_rubyalloc,
 	&cmd_rubygc,
 	&cmd_gvl,
-	&cmd_save, &cmd_service, &cmd_recover, &cmd_probes, &cmd_help,
+	&cmd_save, &cmd_service, &cmd_trigger, &cmd_recover, &cmd_probes, &cmd_help,
 	NULL,
 };
 /* clang-format on */

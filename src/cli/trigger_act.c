@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/trigger_act.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "ring/write.h"
+#include "trigger/cause.h"
+
+#define ACTION_NS 300000000000ull /* an action that takes longer is ended */
+
+static void say(const struct rut_trigger_act *a, enum rut_log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void say(const struct rut_trigger_act *a, enum rut_log_level level, const char *fmt, ...)
+{
+	char msg[1024];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(msg, sizeof(msg), fmt, args);
+	va_end(args);
+	rut_logfile_append(a->log, level, msg);
+}
+
+/* ---- Directories of snapshots ---- */
+
+static uint64_t dir_bytes;
+
+static int add_bytes(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	dir_bytes += type == FTW_F ? (uint64_t)st->st_blocks * 512 : 0;
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+/* "NAME-YYYYMMDD-HHMMSS-ID" of our own making, with the cause in it. */
+static bool is_snapshot(const struct rut_trigger *t, const char *name)
+{
+	char path[PATH_MAX];
+	size_t len = strlen(t->name);
+
+	if (strncmp(name, t->name, len) != 0 || name[len] != '-' ||
+	    strspn(name + len + 1, "0123456789") != 8)
+		return false;
+	return (size_t)snprintf(path, sizeof(path), "%s/%s/rutile_trigger/metadata", t->dir, name) <
+		       sizeof(path) &&
+	       access(path, F_OK) == 0;
+}
+
+/* The bytes of all snapshots; *ret_oldest is the oldest one's path, "" when there is none. */
+static uint64_t measure(const struct rut_trigger *t, char *ret_oldest, size_t size)
+{
+	char oldest[NAME_MAX + 1] = "", path[PATH_MAX];
+	DIR *d = opendir(t->dir);
+	struct dirent *e;
+
+	dir_bytes = 0;
+	while (d && (e = readdir(d))) {
+		if (!is_snapshot(t, e->d_name))
+			continue;
+		if (!oldest[0] || strcmp(e->d_name, oldest) < 0)
+			snprintf(oldest, sizeof(oldest), "%s", e->d_name);
+		snprintf(path, sizeof(path), "%s/%s", t->dir, e->d_name);
+		nftw(path, add_bytes, 16, FTW_PHYS);
+	}
+	if (d)
+		closedir(d);
+	ret_oldest[0] = 0;
+	if (oldest[0])
+		snprintf(ret_oldest, size, "%s/%s", t->dir, oldest);
+	return dir_bytes;
+}
+
+/* Room within the budget: old ones go, or false. */
+static bool make_room(struct rut_trigger_act *a)
+{
+	const struct rut_trigger *t = a->t;
+	char oldest[PATH_MAX];
+
+	while (t->disk_bytes && measure(t, oldest, sizeof(oldest)) >= t->disk_bytes) {
+		if (t->refuse || !oldest[0]) {
+			say(a, RUT_LOG_WARN,
+			    "no snapshot: those in '%s' fill the %" PRIu64 " bytes of --disk",
+			    t->dir, t->disk_bytes);
+			return false;
+		}
+		if (nftw(oldest, remove_one, 16, FTW_PHYS | FTW_DEPTH)) {
+			say(a, RUT_LOG_WARN, "cannot remove '%s': %s", oldest, strerror(errno));
+			return false;
+		}
+		say(a, RUT_LOG_INFO, "removed '%s': --disk", oldest);
+	}
+	return true;
+}
+
+/* The directory of this firing, with its cause. */
+static bool make_dir(struct rut_trigger_act *a)
+{
+	const struct rut_trigger_cause cause = {.ns = a->ns,
+						.id = a->id,
+						.name = a->t->name,
+						.when = a->t->when_text,
+						.what = a->cause ? a->cause : ""};
+	struct rut_err err = RUT_ERR_INIT;
+	time_t now = time(NULL);
+	char stamp[32];
+	struct tm tm;
+
+	if (a->dir[0])
+		return true;
+	if (!make_room(a))
+		return false;
+	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
+	if ((size_t)snprintf(a->dir, sizeof(a->dir), "%s/%s-%s-%s", a->t->dir, a->t->name, stamp,
+			     a->id) >= sizeof(a->dir))
+		return false;
+	mkdir(a->t->dir, 0750);
+	if (mkdir(a->dir, 0750) < 0) {
+		say(a, RUT_LOG_WARN, "cannot make '%s': %s", a->dir, strerror(errno));
+		a->dir[0] = 0;
+		return false;
+	}
+	if (rut_trigger_cause_write(&cause, a->dir, &err))
+		say(a, RUT_LOG_WARN, "%s", err.msg);
+	return true;
+}
+
+/* ---- Processes ---- */
+
+static void child(const struct rut_trigger_act *a, const char *program, const char *const *argv)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	sigset_t none;
+
+	setenv("RUTILE_TRIGGER", a->t->name, 1);
+	setenv("RUTILE_TRIGGER_ID", a->id, 1);
+	setenv("RUTILE_TRIGGER_CAUSE", a->cause ? a->cause : "", 1);
+	if (a->dir[0])
+		setenv("RUTILE_TRIGGER_DIR", a->dir, 1);
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	setpgid(0, 0);
+	execvp(program, (char *const *)argv);
+	_exit(127);
+}
+
+static void start(struct rut_trigger_act *a, const char *program, const char *const *argv)
+{
+	a->pid = fork();
+	if (a->pid == 0)
+		child(a, program, argv);
+	a->pidfd = a->pid > 0 ? (int)syscall(SYS_pidfd_open, a->pid, 0) : -1;
+	a->until_ns = rut_ring_clock() + ACTION_NS;
+	if (a->pid < 0 || a->pidfd < 0) {
+		say(a, RUT_LOG_WARN, "cannot start '%s': %s", argv[0], strerror(errno));
+		a->failed = true;
+	}
+}
+
+static void start_rutile(struct rut_trigger_act *a, const char *const *words, size_t n)
+{
+	const char *argv[RUT_TRIGGER_WORDS + 2] = {"rutile"};
+
+	memcpy(argv + 1, words, n * sizeof(*words));
+	argv[n + 1] = NULL;
+	start(a, "/proc/self/exe", argv);
+}
+
+static void snapshot(struct rut_trigger_act *a, const char *session)
+{
+	char path[PATH_MAX + RUT_TRIGGER_TEXT_MAX];
+	const char *const words[] = {"snapshot", session, "-o", path};
+
+	if (!make_dir(a)) {
+		a->failed = true;
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/%s", a->dir, session);
+	start_rutile(a, words, 4);
+}
+
+/* Starts the next thing to do; false: there is none. */
+static bool start_next(struct rut_trigger_act *a)
+{
+	const struct rut_trigger_action *x = &a->t->actions[a->next];
+
+	if (a->next == a->t->nactions)
+		return false;
+	if (x->verb == RUT_TRIGGER_DETAIL && a->stage == 1) {
+		a->until_ns = rut_ring_clock() + x->ns;
+		a->stage = 2;
+		return true;
+	}
+	if (x->verb == RUT_TRIGGER_DETAIL) {
+		const char *const words[] = {a->stage ? "remove" : "add", x->words[1], "-e",
+					     x->words[2]};
+
+		start_rutile(a, words, 4);
+		a->next += a->stage != 0;
+		a->stage = a->stage ? 0 : 1;
+		return true;
+	}
+	a->next++;
+	if (x->verb == RUT_TRIGGER_SNAPSHOT)
+		snapshot(a, x->words[1]);
+	else if (x->verb == RUT_TRIGGER_RUTILE)
+		start_rutile(a, x->words, x->nwords);
+	else
+		start(a, x->words[1], x->words + 1);
+	return true;
+}
+
+/* What ran has ended; false: it goes on. */
+static bool collect(struct rut_trigger_act *a)
+{
+	int status;
+
+	if (a->pidfd < 0)
+		return rut_ring_clock() >= a->until_ns;
+	if (waitpid(a->pid, &status, WNOHANG) == 0) {
+		if (rut_ring_clock() < a->until_ns)
+			return false;
+		say(a, RUT_LOG_WARN, "action %zu takes too long: ended", a->next);
+		kill(-a->pid, SIGKILL);
+		waitpid(a->pid, &status, 0);
+	}
+	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+		say(a, RUT_LOG_WARN, "an action of firing %s failed (%s %d)", a->id,
+		    WIFEXITED(status) ? "exit status" : "signal",
+		    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+		a->failed = true;
+	}
+	close(a->pidfd);
+	a->pidfd = -1;
+	a->until_ns = 0;
+	return true;
+}
+
+void rut_trigger_act_step(struct rut_trigger_act *a)
+{
+	while (a->busy && collect(a))
+		a->busy = start_next(a);
+}
+
+void rut_trigger_act_begin(struct rut_trigger_act *a, const char *cause)
+{
+	uint32_t random = 0;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		random = (uint32_t)rut_ring_clock();
+	snprintf(a->id, sizeof(a->id), "%08" PRIx32, random);
+	free(a->cause);
+	a->cause = strdup(cause);
+	a->ns = rut_ring_clock();
+	a->dir[0] = 0;
+	a->next = a->stage = 0;
+	a->until_ns = 0;
+	a->pidfd = -1;
+	a->failed = false;
+	a->busy = true;
+	say(a, RUT_LOG_INFO, "fires: %s %s", a->id, cause);
+	rut_trigger_act_step(a);
+}
+
+void rut_trigger_act_end(struct rut_trigger_act *a)
+{
+	bool detail = a->busy && a->next < a->t->nactions && a->stage;
+
+	if (a->busy && a->pidfd >= 0) {
+		kill(-a->pid, SIGTERM);
+		waitpid(a->pid, NULL, 0);
+		close(a->pidfd);
+	}
+	/* The session is left as it was found. */
+	if (detail) {
+		a->stage = 2;
+		start_next(a);
+		if (a->pid > 0)
+			waitpid(a->pid, NULL, 0);
+	}
+	free(a->cause);
+	a->cause = NULL;
+}

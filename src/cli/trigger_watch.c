@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/trigger_watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/logfile.h"
+#include "cli/record_opts.h"
+#include "cli/trigger_act.h"
+#include "cli/trigger_events.h"
+#include "ring/write.h"
+#include "trigger/limit.h"
+
+enum {
+	ROUND_MS = 20,
+	IDLE_MS = 1000,
+	BATCH = 64,
+	ANSWER_MS = 2000,
+	RCVBUF = 1 << 20,
+	END_TRIES = 500
+};
+
+struct watch {
+	const struct rut_trigger *t;
+	struct rut_trigger_limit limit;
+	struct rut_trigger_act act;
+	struct rut_trigger_events *events; /* owned */
+	struct rut_trigger_status status;
+	struct rut_logfile log;
+	int fd;		  /* the socket */
+	uint64_t next_ns; /* of EVERY */
+	bool end;
+};
+
+static volatile sig_atomic_t terminated;
+
+static void on_term(int sig)
+{
+	terminated = sig;
+}
+
+void rut_trigger_path(char *ret, size_t size, const char *name, const char *suffix)
+{
+	snprintf(ret, size, RUT_TRIGGER_DIR "/%s%s", name, suffix);
+}
+
+/* ---- Firing ---- */
+
+static void act(struct watch *w, const char *cause)
+{
+	w->status.fired++;
+	w->status.busy = true;
+	rut_trigger_act_begin(&w->act, cause);
+}
+
+static void fire(struct watch *w, const char *cause)
+{
+	if (w->status.busy || !rut_trigger_limit_take(&w->limit, rut_ring_clock()))
+		w->status.suppressed++;
+	else
+		act(w, cause);
+}
+
+static void on_event(void *arg, const char *cause)
+{
+	fire(arg, cause);
+}
+
+static void step_actions(struct watch *w)
+{
+	if (!w->status.busy)
+		return;
+	rut_trigger_act_step(&w->act);
+	if (w->act.busy)
+		return;
+	w->status.busy = false;
+	rut_trigger_limit_ended(&w->limit, rut_ring_clock());
+	w->status.failed += w->act.failed;
+}
+
+static void answer(const struct watch *w, const struct sockaddr_un *to, socklen_t len)
+{
+	char text[256];
+	int n = snprintf(text, sizeof(text),
+			 "{\"fired\":%" PRIu64 ",\"suppressed\":%" PRIu64 ",\"failed\":%" PRIu64
+			 ",\"busy\":%s}",
+			 w->status.fired, w->status.suppressed, w->status.failed,
+			 w->status.busy ? "true" : "false");
+
+	if (len > offsetof(struct sockaddr_un, sun_path))
+		sendto(w->fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL, (const void *)to, len);
+}
+
+/* What does not print in the values of a firing would end the cause, or a line of the log. */
+static void take_message(struct watch *w, char *text, const struct sockaddr_un *from, socklen_t len)
+{
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = ' ';
+	if (!strncmp(text, "fire", 4) && (!text[4] || text[4] == ' '))
+		fire(w, text + 4 + strspn(text + 4, " "));
+	else if (!strcmp(text, "test") && !w->status.busy)
+		act(w, "test");
+	else if (!strcmp(text, "status"))
+		answer(w, from, len);
+	else if (!strcmp(text, "end"))
+		w->end = true;
+}
+
+/* A storm is read in batches. */
+static void take_messages(struct watch *w)
+{
+	static char text[BATCH][RUT_TRIGGER_MESSAGE_MAX + 1];
+	static struct sockaddr_un from[BATCH];
+	struct iovec iov[BATCH];
+	struct mmsghdr msgs[BATCH];
+	int n;
+
+	for (int i = 0; i < BATCH; i++) {
+		iov[i] = (struct iovec){text[i], RUT_TRIGGER_MESSAGE_MAX};
+		msgs[i].msg_hdr = (struct msghdr){.msg_name = &from[i],
+						  .msg_namelen = sizeof(from[i]),
+						  .msg_iov = &iov[i],
+						  .msg_iovlen = 1};
+	}
+	n = recvmmsg(w->fd, msgs, BATCH, MSG_DONTWAIT, NULL);
+	for (int i = 0; i < n; i++) {
+		text[i][msgs[i].msg_len] = 0;
+		take_message(w, text[i], &from[i], msgs[i].msg_hdr.msg_namelen);
+	}
+}
+
+/* ---- The loop ---- */
+
+static int until_next(const struct watch *w)
+{
+	uint64_t now = rut_ring_clock(), ms = w->events || w->act.busy ? ROUND_MS : IDLE_MS;
+
+	if (w->next_ns && w->next_ns <= now)
+		return 0;
+	if (w->next_ns && (w->next_ns - now) / 1000000 < ms)
+		ms = (w->next_ns - now) / 1000000 + 1;
+	return (int)ms;
+}
+
+static int loop(struct watch *w, struct rut_err *err)
+{
+	int rc = 0;
+
+	while (!w->end && !terminated && !rc) {
+		struct pollfd p[2] = {{.fd = w->fd, .events = POLLIN},
+				      {.fd = w->act.busy ? w->act.pidfd : -1, .events = POLLIN}};
+
+		uint64_t suppressed = w->status.suppressed;
+
+		if (poll(p, 2, until_next(w)) > 0 && p[0].revents)
+			take_messages(w);
+		/* In a storm: one look a millisecond. Its senders do not wait, they get EAGAIN. */
+		if (w->status.suppressed != suppressed)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		if (w->events)
+			rc = rut_trigger_events_step(w->events, on_event, w, err);
+		if (w->next_ns && rut_ring_clock() >= w->next_ns) {
+			w->next_ns += w->t->when.ns;
+			fire(w, "");
+		}
+		step_actions(w);
+	}
+	return rc;
+}
+
+/* ---- The process ---- */
+
+static int give_to_group(const char *path, const char *name, struct rut_err *err)
+{
+	const struct group *g = name[0] ? getgrnam(name) : NULL;
+
+	if (!name[0])
+		return 0;
+	if (!g)
+		return rut_err_set(err, ENOENT, "there is no group '%s'", name);
+	if (chown(path, (uid_t)-1, g->gr_gid) < 0 || chmod(path, 0620) < 0)
+		return rut_err_errno(err, errno, "cannot give '%s' to group '%s'", path, name);
+	return 0;
+}
+
+/* A socket of a process that was killed is replaced. */
+static int listen_at(const char *name, const char *group, struct rut_err *err)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
+	const int room = RCVBUF;
+	mode_t old;
+
+	if (fd < 0)
+		return rut_err_errno(err, errno, "cannot make a socket");
+	rut_trigger_path(at.sun_path, sizeof(at.sun_path), name, "");
+	if (!connect(fd, (void *)&at, sizeof(at))) {
+		close(fd);
+		return rut_err_set(err, EEXIST, "trigger '%s' exists: 'rutile trigger remove %s'",
+				   name, name);
+	}
+	unlink(at.sun_path);
+	close(fd);
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	old = umask(0177);
+	rc = fd < 0 || bind(fd, (void *)&at, sizeof(at)) ? -errno : 0;
+	umask(old);
+	if (rc) {
+		close(fd);
+		return rut_err_errno(err, -rc, "cannot listen on '%s'", at.sun_path);
+	}
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	rc = give_to_group(at.sun_path, group, err);
+	if (rc) {
+		unlink(at.sun_path);
+		close(fd);
+	}
+	return rc ? rc : fd;
+}
+
+static int write_description(const struct rut_trigger *t, struct rut_err *err)
+{
+	char path[256];
+	FILE *f;
+
+	rut_trigger_path(path, sizeof(path), t->name, ".conf");
+	f = fopen(path, "we");
+	if (!f)
+		return rut_err_errno(err, errno, "cannot write '%s'", path);
+	rut_trigger_write(t, f);
+	return fclose(f) ? rut_err_errno(err, errno, "cannot write '%s'", path) : 0;
+}
+
+static void remove_files(const char *name)
+{
+	char path[256];
+
+	rut_trigger_path(path, sizeof(path), name, "");
+	unlink(path);
+	rut_trigger_path(path, sizeof(path), name, ".conf");
+	unlink(path);
+}
+
+static int open_watch(struct watch *w, const struct rut_cmd *cmd, struct rut_err *err)
+{
+	const struct rut_trigger *t = w->t;
+	int rc;
+
+	w->limit = (struct rut_trigger_limit){
+		.burst = t->burst, .interval_ns = t->interval_ns, .cooldown_ns = t->cooldown_ns};
+	w->log = (struct rut_logfile){.size_bytes = RUT_LOG_BYTES, .keep = RUT_LOG_KEEP};
+	snprintf(w->log.who, sizeof(w->log.who), "%s", t->name);
+	mkdir(rut_log_dir(), 0750);
+	snprintf(w->log.path, sizeof(w->log.path), "%s/trigger.log", rut_log_dir());
+	w->act = (struct rut_trigger_act){.t = t, .log = &w->log, .pidfd = -1};
+	w->next_ns = t->when.kind == RUT_TRIGGER_EVERY ? rut_ring_clock() + t->when.ns : 0;
+	mkdir("/run/rutile", 0755);
+	mkdir(RUT_TRIGGER_DIR, 0755);
+	rc = w->fd = listen_at(t->name, t->group, err);
+	if (rc < 0)
+		return rc;
+	rc = rut_trigger_events_open(&w->events, cmd, &t->when, err);
+	if (!rc)
+		rc = write_description(t, err);
+	if (rc)
+		remove_files(t->name);
+	return rc;
+}
+
+/* Tells who started us: 0, or what failed. */
+struct result {
+	int rc;
+	struct rut_err err;
+};
+
+static void detach(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; null >= 0 && fd < 3; fd++)
+		dup2(null, fd);
+	if (chdir("/") < 0)
+		rut_debug("no root directory");
+}
+
+static void watch(const struct rut_trigger *t, const struct rut_cmd *cmd, int pipe_fd)
+{
+	static struct watch w;
+	struct result result = {.err = RUT_ERR_INIT};
+
+	w.t = t;
+	setsid();
+	signal(SIGTERM, on_term);
+	signal(SIGINT, on_term);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	result.rc = open_watch(&w, cmd, &result.err);
+	if (write(pipe_fd, &result, sizeof(result)) != sizeof(result) || result.rc)
+		_exit(1);
+	close(pipe_fd);
+	detach();
+	rut_logfile_append(&w.log, RUT_LOG_INFO, "watches");
+	if (loop(&w, &result.err))
+		rut_logfile_append(&w.log, RUT_LOG_WARN, result.err.msg);
+	rut_trigger_act_end(&w.act);
+	rut_trigger_events_free(w.events);
+	remove_files(t->name);
+	_exit(0);
+}
+
+int rut_trigger_start(const struct rut_trigger *t, const struct rut_cmd *cmd, struct rut_err *err)
+{
+	struct result result = {.rc = -EIO, .err = RUT_ERR_INIT};
+	int fds[2], status;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return rut_err_errno(err, errno, "cannot make a pipe");
+	fflush(NULL);
+	pid = fork();
+	/* Twice, so that it has init for its parent and no terminal. */
+	if (pid == 0) {
+		close(fds[0]);
+		if (fork() == 0)
+			watch(t, cmd, fds[1]);
+		_exit(0);
+	}
+	close(fds[1]);
+	if (pid < 0) {
+		close(fds[0]);
+		return rut_err_errno(err, errno, "cannot start a process");
+	}
+	waitpid(pid, &status, 0);
+	if (read(fds[0], &result, sizeof(result)) != sizeof(result))
+		result.rc = rut_err_set(&result.err, EIO, "the trigger's process has ended");
+	close(fds[0]);
+	*err = result.err;
+	return result.rc;
+}
+
+/* ---- Talking to it ---- */
+
+static int open_to(const char *name, struct rut_err *err)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int rc;
+
+	if (fd < 0)
+		return rut_err_errno(err, errno, "cannot make a socket");
+	rut_trigger_path(to.sun_path, sizeof(to.sun_path), name, "");
+	rc = connect(fd, (void *)&to, sizeof(to)) ? errno : 0;
+	if (!rc)
+		return fd;
+	close(fd);
+	if (rc == ENOENT || rc == ECONNREFUSED)
+		return rut_err_set(err, ENOENT, "no trigger '%s': see 'rutile trigger list'", name);
+	return rut_err_errno(err, rc, "cannot reach trigger '%s'", name);
+}
+
+int rut_trigger_send(const char *name, const char *message, struct rut_err *err)
+{
+	_cleanup_close_ int fd = open_to(name, err);
+
+	if (fd < 0)
+		return fd;
+	if (send(fd, message, strlen(message), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return rut_err_errno(err, errno, "cannot reach trigger '%s'", name);
+	return 0;
+}
+
+int rut_trigger_ask(const char *name, struct rut_trigger_status *ret, struct rut_err *err)
+{
+	_cleanup_close_ int fd = open_to(name, err);
+	const struct sockaddr_un me = {.sun_family = AF_UNIX};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char text[256], busy[8] = "";
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	/* A name of the kernel's choice, so that it can answer. */
+	if (bind(fd, (const void *)&me, sizeof(me.sun_family)) ||
+	    send(fd, "status", 6, MSG_NOSIGNAL) < 0)
+		return rut_err_errno(err, errno, "cannot reach trigger '%s'", name);
+	if (poll(&p, 1, ANSWER_MS) <= 0 || (n = recv(fd, text, sizeof(text) - 1, 0)) < 0)
+		return rut_err_set(err, ETIMEDOUT, "trigger '%s' does not answer", name);
+	text[n] = 0;
+	if (sscanf(text,
+		   "{\"fired\":%" SCNu64 ",\"suppressed\":%" SCNu64 ",\"failed\":%" SCNu64
+		   ",\"busy\":%5[a-z]",
+		   &ret->fired, &ret->suppressed, &ret->failed, busy) != 4)
+		return rut_err_set(err, EPROTO, "trigger '%s' answers nonsense", name);
+	ret->busy = !strcmp(busy, "true");
+	return 0;
+}
+
+int rut_trigger_end(const char *name, struct rut_err *err)
+{
+	char path[256];
+	int rc = rut_trigger_send(name, "end", err);
+
+	rut_trigger_path(path, sizeof(path), name, "");
+	/* Of a process that was killed. */
+	if (rc == -ENOENT && !access(path, F_OK)) {
+		remove_files(name);
+		return 0;
+	}
+	for (int i = 0; i < END_TRIES && !rc && !access(path, F_OK); i++)
+		nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+	if (!rc && !access(path, F_OK))
+		return rut_err_set(err, EBUSY, "trigger '%s' has not ended yet", name);
+	return rc;
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+#include "trigger/spec.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void rut_trigger_init(struct rut_trigger *t)
+{
+	*t = (struct rut_trigger){
+		.when_text = "fired", .burst = 1, .interval_ns = 10000000000ull, .dir = "."};
+}
+
+bool rut_trigger_name_ok(const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *p = name; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("-_.", *p))
+			return false;
+	return len > 0 && len <= RUT_TRIGGER_NAME_MAX && name[0] != '.';
+}
+
+int rut_trigger_duration(const char *s, size_t len, uint64_t *ret_ns)
+{
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = {{"", 1e9},	 {"ns", 1},   {"us", 1e3},   {"ms", 1e6},
+		     {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
+	char text[32], *end;
+	double value;
+
+	if (!len || len >= sizeof(text) || !isdigit((unsigned char)*s))
+		return -EINVAL;
+	memcpy(text, s, len);
+	text[len] = 0;
+	value = strtod(text, &end);
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+		double ns = round(value * units[i].ns);
+
+		if (strcmp(end, units[i].name) != 0)
+			continue;
+		if (!isfinite(ns) || ns < 1 || ns > 9e18)
+			return -EINVAL;
+		*ret_ns = (uint64_t)ns;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static int copy(char *to, size_t size, const char *from, size_t len, struct rut_err *err)
+{
+	if (len >= size)
+		return rut_err_set(err, EINVAL, "'%.40s...' is longer than %zu bytes", from,
+				   size - 1);
+	memcpy(to, from, len);
+	to[len] = 0;
+	return 0;
+}
+
+static size_t trimmed(const char *s, size_t len)
+{
+	while (len && isspace((unsigned char)s[len - 1]))
+		len--;
+	return len;
+}
+
+/* ---- When ---- */
+
+/* The last " > " of the text, behind which the limit stands; a filter may hold others. */
+static const char *find_limit(const char *text)
+{
+	const char *last = NULL;
+
+	for (const char *p = text; (p = strstr(p, " > ")); p += 3)
+		last = p;
+	return last;
+}
+
+/* "NAMES [if FILTER]" */
+static int parse_events(struct rut_trigger_when *w, const char *s, size_t len, struct rut_err *err)
+{
+	size_t names = 0;
+	int rc;
+
+	while (names + 4 <= len && memcmp(s + names, " if ", 4) != 0)
+		names++;
+	if (names + 4 > len)
+		names = len;
+	if (!trimmed(s, names) || !strncmp(s, "if ", 3))
+		return rut_err_set(err, EINVAL,
+				   "which events? For example "
+				   "'event sched_process_exit if comm == \"ruby\"'");
+	rc = copy(w->events, sizeof(w->events), s, trimmed(s, names), err);
+	if (rc || names == len)
+		return rc;
+	s += names + 4;
+	len = trimmed(s, len - names - 4);
+	if (!len)
+		return rut_err_set(err, EINVAL, "nothing stands behind 'if'");
+	return copy(w->filter, sizeof(w->filter), s, len, err);
+}
+
+static int parse_rate(struct rut_trigger_when *w, const char *s, struct rut_err *err)
+{
+	const char *limit = find_limit(s), *per;
+	char *end;
+
+	if (!limit)
+		return rut_err_set(err, EINVAL,
+				   "a rate needs its limit: "
+				   "'rate EVENTS [if FILTER] > N per TIME'");
+	errno = 0;
+	w->count = strtoull(limit + 3, &end, 10);
+	per = end;
+	if (errno || end == limit + 3 || strncmp(per, " per ", 5) != 0 ||
+	    rut_trigger_duration(per + 5, trimmed(per + 5, strlen(per + 5)), &w->ns))
+		return rut_err_set(err, EINVAL, "'%s' is no rate: write '> 100 per 1s'", limit + 1);
+	return parse_events(w, s, (size_t)(limit - s), err);
+}
+
+static int parse_slow(struct rut_trigger_when *w, const char *s, struct rut_err *err)
+{
+	const char *limit = find_limit(s);
+
+	if (!limit ||
+	    rut_trigger_duration(limit + 3, trimmed(limit + 3, strlen(limit + 3)), &w->ns))
+		return rut_err_set(err, EINVAL,
+				   "a slow system call needs its limit: "
+				   "'slow openat,fsync > 100ms'");
+	return copy(w->events, sizeof(w->events), s, trimmed(s, (size_t)(limit - s)), err);
+}
+
+static int parse_when(struct rut_trigger_when *w, const char *text, struct rut_err *err)
+{
+	size_t word = strcspn(text, " \t");
+	const char *rest = text + word + strspn(text + word, " \t");
+
+	*w = (struct rut_trigger_when){0};
+	if (word == 5 && !memcmp(text, "fired", 5) && !*rest)
+		return 0;
+	if (word == 5 && !memcmp(text, "event", 5)) {
+		w->kind = RUT_TRIGGER_EVENT;
+		return parse_events(w, rest, strlen(rest), err);
+	}
+	if (word == 4 && !memcmp(text, "rate", 4)) {
+		w->kind = RUT_TRIGGER_RATE;
+		return parse_rate(w, rest, err);
+	}
+	if (word == 4 && !memcmp(text, "slow", 4)) {
+		w->kind = RUT_TRIGGER_SLOW;
+		return parse_slow(w, rest, err);
+	}
+	if (word == 5 && !memcmp(text, "every", 5)) {
+		w->kind = RUT_TRIGGER_EVERY;
+		if (rut_trigger_duration(rest, trimmed(rest, strlen(rest)), &w->ns))
+			return rut_err_set(err, EINVAL, "'%s' is no time: write 'every 10m'", rest);
+		return 0;
+	}
+	return rut_err_set(err, EINVAL,
+			   "'%.40s' does not begin with fired, event, rate, slow or every", text);
+}
+
+/* ---- Do ---- */
+
+/* Words as a shell splits them: blanks separate, quotes and '\' keep together; nothing expands. */
+static int split(struct rut_trigger_action *a, const char *s, struct rut_err *err)
+{
+	char *to = a->text;
+	char quote = 0;
+
+	while (*(s += strspn(s, " \t"))) {
+		if (a->nwords == RUT_TRIGGER_WORDS)
+			return rut_err_set(err, EINVAL, "more than %d words", RUT_TRIGGER_WORDS);
+		a->words[a->nwords++] = to;
+		for (; *s && (quote || !strchr(" \t", *s)); s++) {
+			if (!quote && (*s == '\'' || *s == '"'))
+				quote = *s;
+			else if (quote && *s == quote)
+				quote = 0;
+			else if (*s == '\\' && quote != '\'' && s[1])
+				*to++ = *++s;
+			else
+				*to++ = *s;
+		}
+		*to++ = 0;
+	}
+	return quote ? rut_err_set(err, EINVAL, "a quotation mark is not closed") : 0;
+}
+
+static int check_detail(struct rut_trigger_action *a, struct rut_err *err)
+{
+	if (a->nwords != 5 || strcmp(a->words[3], "for") != 0 ||
+	    rut_trigger_duration(a->words[4], strlen(a->words[4]), &a->ns))
+		return rut_err_set(err, EINVAL, "write 'add SESSION EVENTS for TIME'");
+	return 0;
+}
+
+/* What the action is; its own word stays the first. */
+static int parse_action(struct rut_trigger_action *a, const char *text, struct rut_err *err)
+{
+	static const struct {
+		const char *word;
+		enum rut_trigger_verb verb;
+		size_t words; /* 0: any number */
+		const char *usage;
+	} known[] = {
+		{"snapshot", RUT_TRIGGER_SNAPSHOT, 2, "snapshot SESSION"},
+		{"rotate", RUT_TRIGGER_RUTILE, 2, "rotate SESSION"},
+		{"stop", RUT_TRIGGER_RUTILE, 2, "stop SESSION"},
+		{"start", RUT_TRIGGER_RUTILE, 0, "start SESSION [OPTIONS]"},
+		{"add", RUT_TRIGGER_DETAIL, 5, "add SESSION EVENTS for TIME"},
+		{"exec", RUT_TRIGGER_EXEC, 0, "exec PROGRAM [ARGUMENT]..."},
+	};
+	int rc;
+
+	*a = (struct rut_trigger_action){0};
+	if (strlen(text) > RUT_TRIGGER_TEXT_MAX)
+		return rut_err_set(err, EINVAL, "an action is longer than %d bytes",
+				   RUT_TRIGGER_TEXT_MAX);
+	rc = split(a, text, err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; a->nwords && i < sizeof(known) / sizeof(*known); i++) {
+		if (strcmp(a->words[0], known[i].word) != 0)
+			continue;
+		a->verb = known[i].verb;
+		if (known[i].words ? a->nwords != known[i].words : a->nwords < 2)
+			return rut_err_set(err, EINVAL, "'%s': write '%s'", text, known[i].usage);
+		return a->verb == RUT_TRIGGER_DETAIL ? check_detail(a, err) : 0;
+	}
+	return rut_err_set(err, EINVAL, "'%s' is none of: snapshot, rotate, stop, start, add, exec",
+			   text);
+}
+
+/* ---- The rest ---- */
+
+/* "3/1m": so many within this time; "3": within ten seconds. */
+static int parse_burst(struct rut_trigger *t, const char *value, struct rut_err *err)
+{
+	char *end;
+	unsigned long long n;
+
+	errno = 0;
+	n = strtoull(value, &end, 10);
+	if (errno || end == value || !n || n > 1000000 || !isdigit((unsigned char)*value) ||
+	    (*end &&
+	     (*end != '/' || rut_trigger_duration(end + 1, strlen(end + 1), &t->interval_ns))))
+		return rut_err_set(err, EINVAL, "'%s' is no number of firings in a time: 3/1m",
+				   value);
+	t->burst = n;
+	return 0;
+}
+
+static int parse_size(struct rut_trigger *t, const char *value, struct rut_err *err)
+{
+	static const char units[] = "kmgt";
+	unsigned shift = 0;
+	const char *unit;
+	char *end;
+
+	errno = 0;
+	t->disk_bytes = strtoull(value, &end, 10);
+	unit = *end ? strchr(units, tolower((unsigned char)*end)) : NULL;
+	if (unit)
+		shift = 10 * (unsigned)(unit - units + 1);
+	if (errno || end == value || !isdigit((unsigned char)*value) ||
+	    (*end && (!unit || end[1])) || t->disk_bytes > UINT64_MAX >> shift)
+		return rut_err_set(err, EINVAL, "'%s' is no size: 500M, 10G", value);
+	t->disk_bytes <<= shift;
+	return 0;
+}
+
+/* A daemon has no current directory. */
+static int set_dir(struct rut_trigger *t, const char *value, struct rut_err *err)
+{
+	char here[PATH_MAX];
+
+	if (value[0] == '/')
+		return copy(t->dir, sizeof(t->dir), value, strlen(value), err);
+	if (!getcwd(here, sizeof(here)))
+		return rut_err_errno(err, errno, "the current directory has no path");
+	if ((size_t)snprintf(t->dir, sizeof(t->dir), "%s/%s", here, value) >= sizeof(t->dir))
+		return rut_err_set(err, EINVAL, "'%s' is too long", value);
+	return 0;
+}
+
+static int add_action(struct rut_trigger *t, const char *value, struct rut_err *err)
+{
+	int rc;
+
+	if (t->nactions == RUT_TRIGGER_ACTIONS)
+		return rut_err_set(err, EINVAL, "more than %d actions", RUT_TRIGGER_ACTIONS);
+	rc = parse_action(&t->actions[t->nactions], value, err);
+	if (!rc)
+		rc = copy(t->do_text[t->nactions], sizeof(t->do_text[0]), value, strlen(value),
+			  err);
+	t->nactions += !rc;
+	return rc;
+}
+
+int rut_trigger_set(struct rut_trigger *t, const char *key, const char *value, struct rut_err *err)
+{
+	int rc;
+
+	if (strchr(value, '\n'))
+		return rut_err_set(err, EINVAL, "%s: more than one line", key);
+	if (!strcmp(key, "when")) {
+		rc = copy(t->when_text, sizeof(t->when_text), value, strlen(value), err);
+		return rc ? rc : parse_when(&t->when, t->when_text, err);
+	}
+	if (!strcmp(key, "do"))
+		return add_action(t, value, err);
+	if (!strcmp(key, "burst"))
+		return parse_burst(t, value, err);
+	if (!strcmp(key, "output"))
+		return set_dir(t, value, err);
+	if (!strcmp(key, "disk"))
+		return parse_size(t, value, err);
+	if (!strcmp(key, "group"))
+		return copy(t->group, sizeof(t->group), value, strlen(value), err);
+	if (!strcmp(key, "cooldown")) {
+		if (rut_trigger_duration(value, strlen(value), &t->cooldown_ns))
+			return rut_err_set(err, EINVAL, "'%s' is no time: 10s, 500ms", value);
+		return 0;
+	}
+	if (!strcmp(key, "disk-full")) {
+		t->refuse = !strcmp(value, "refuse");
+		return t->refuse || !strcmp(value, "oldest")
+			       ? 0
+			       : rut_err_set(err, EINVAL, "'%s' is neither oldest nor refuse",
+					     value);
+	}
+	return rut_err_set(
+		err, EINVAL,
+		"'%s' is none of: when, do, burst, cooldown, output, disk, disk-full, group", key);
+}
+
+/* One line of a description. */
+static int read_line(struct rut_trigger *t, char *line, struct rut_err *err)
+{
+	char *key = line + strspn(line, " \t"), *value = strchr(line, '=');
+
+	if (*key == '#' || !*key)
+		return 0;
+	if (!value)
+		return rut_err_set(err, EINVAL, "'%s' is not NAME = VALUE", key);
+	*value++ = 0;
+	key[trimmed(key, strlen(key))] = 0;
+	value += strspn(value, " \t");
+	return rut_trigger_set(t, key, value, err);
+}
+
+int rut_trigger_read(struct rut_trigger *t, FILE *f, struct rut_err *err)
+{
+	char line[2 * RUT_TRIGGER_TEXT_MAX];
+
+	for (unsigned n = 1; fgets(line, sizeof(line), f); n++) {
+		size_t len = strlen(line);
+		int rc;
+
+		if (len == sizeof(line) - 1 && line[len - 1] != '\n')
+			return rut_err_set(err, EINVAL, "line %u is too long", n);
+		line[trimmed(line, len)] = 0;
+		rc = read_line(t, line, err);
+		if (rc)
+			return rut_err_prefix(err, "line %u", n);
+	}
+	return ferror(f) ? rut_err_errno(err, EIO, "cannot read it") : 0;
+}
+
+void rut_trigger_write(const struct rut_trigger *t, FILE *f)
+{
+	fprintf(f, "when = %s\n", t->when_text);
+	for (size_t i = 0; i < t->nactions; i++)
+		fprintf(f, "do = %s\n", t->do_text[i]);
+	fprintf(f, "burst = %llu/%lluns\n", (unsigned long long)t->burst,
+		(unsigned long long)t->interval_ns);
+	if (t->cooldown_ns)
+		fprintf(f, "cooldown = %lluns\n", (unsigned long long)t->cooldown_ns);
+	fprintf(f, "output = %s\n", t->dir);
+	if (t->disk_bytes)
+		fprintf(f, "disk = %llu\ndisk-full = %s\n", (unsigned long long)t->disk_bytes,
+			t->refuse ? "refuse" : "oldest");
+	if (t->group[0])
+		fprintf(f, "group = %s\n", t->group);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a trigger is: when it fires, what it does then, and how often at most.
+ *
+ *	fired                              an outside program says so
+ *	event NAMES [if FILTER]            one of these events is recorded
+ *	rate NAMES [if FILTER] > N per TIME
+ *	slow NAMES > TIME                  a system call lasts longer; seen while it still lasts
+ *	every TIME
+ *
+ * A description is text, in a command line as in a file of lines "NAME = VALUE".
+ */
+#ifndef RUT_TRIGGER_SPEC_H
+#define RUT_TRIGGER_SPEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+enum {
+	RUT_TRIGGER_NAME_MAX = 63,
+	RUT_TRIGGER_TEXT_MAX = 1023,
+	RUT_TRIGGER_ACTIONS = 8,
+	RUT_TRIGGER_WORDS = 64,
+};
+
+enum rut_trigger_kind {
+	RUT_TRIGGER_FIRED,
+	RUT_TRIGGER_EVENT,
+	RUT_TRIGGER_RATE,
+	RUT_TRIGGER_SLOW,
+	RUT_TRIGGER_EVERY,
+};
+
+struct rut_trigger_when {
+	enum rut_trigger_kind kind;
+	char events[RUT_TRIGGER_TEXT_MAX + 1]; /* as `record --event` takes them */
+	char filter[RUT_TRIGGER_TEXT_MAX + 1]; /* "": none */
+	uint64_t count; /* of RATE: fires when there are more within the window */
+	uint64_t ns;	/* the window of RATE, the limit of SLOW, the interval of EVERY */
+};
+
+enum rut_trigger_verb {
+	RUT_TRIGGER_SNAPSHOT, /* of session words[0] */
+	RUT_TRIGGER_RUTILE,   /* rotate, start or stop: a command line of rutile */
+	RUT_TRIGGER_DETAIL,   /* words: session, events; for `ns` */
+	RUT_TRIGGER_EXEC,     /* a program with its arguments */
+};
+
+struct rut_trigger_action {
+	enum rut_trigger_verb verb;
+	char text[RUT_TRIGGER_TEXT_MAX + 1];	  /* the words, each ended by NUL */
+	const char *words[RUT_TRIGGER_WORDS + 1]; /* into text; ends with NULL */
+	size_t nwords;
+	uint64_t ns;
+};
+
+struct rut_trigger {
+	char name[RUT_TRIGGER_NAME_MAX + 1];
+	char when_text[RUT_TRIGGER_TEXT_MAX + 1];
+	char do_text[RUT_TRIGGER_ACTIONS][RUT_TRIGGER_TEXT_MAX + 1];
+	struct rut_trigger_when when;
+	struct rut_trigger_action actions[RUT_TRIGGER_ACTIONS];
+	size_t nactions;
+	uint64_t burst, interval_ns; /* so many firings within this time */
+	uint64_t cooldown_ns;	     /* after the actions of a firing have ended */
+	char dir[1024];		     /* of snapshots, absolute */
+	uint64_t disk_bytes;	     /* of all its snapshots; 0: no limit */
+	bool refuse;		     /* at the limit: no new ones, instead of removing old ones */
+	char group[64];		     /* who may fire it besides its user; "": nobody */
+};
+
+/* The defaults: fired, at most once in ten seconds, snapshots in the current directory. */
+void rut_trigger_init(struct rut_trigger *t);
+
+/* 1 to 63 letters, digits, '-', '_' and '.', the first no '.'. */
+bool rut_trigger_name_ok(const char *name);
+
+/*
+ * Sets what `key` (when, do, burst, cooldown, output, disk, disk-full, group) says; `do` adds an
+ * action. Returns 0 or -EINVAL with a message that names what is wrong.
+ */
+int rut_trigger_set(struct rut_trigger *t, const char *key, const char *value, struct rut_err *err);
+
+/* Lines "NAME = VALUE"; '#' begins a comment. -EINVAL: the message names the line. */
+int rut_trigger_read(struct rut_trigger *t, FILE *f, struct rut_err *err);
+void rut_trigger_write(const struct rut_trigger *t, FILE *f);
+
+/* "10ms", "1.5s", "2m", "1h"; without a unit seconds. Returns 0 or -EINVAL. */
+int rut_trigger_duration(const char *s, size_t len, uint64_t *ret_ns);
+
+#endif

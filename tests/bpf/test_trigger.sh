@@ -1,0 +1,215 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Triggers: what fires them, what they do, and that they keep to their limits.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+S=trig$$
+export RUTILE_LOG_DIR=$t_root/log
+end() {
+  for t in a b c; do "$RUTILE" trigger remove $S$t 2>/dev/null; done
+  "$RUTILE" destroy $S 2>/dev/null
+  rm -rf "$t_root"
+}
+trap end EXIT
+
+# The snapshot has been taken, whole.
+is_saved() {
+  compgen -G "out/*/$S/kernel/metadata" >/dev/null && idle
+}
+# told N: so many lines are in the file that an action writes.
+told() {
+  [ "$(cat told 2>/dev/null | wc -l)" = "$1" ]
+}
+field() { # NAME COLUMN
+  "$RUTILE" trigger list | awk -v n="$1" -v c="$2" '$1 == n { print $c }'
+}
+is_field() {
+  [ "$(field "$1" "$2")" = "$3" ]
+}
+
+# The named event alone fires it, the values are the kernel's, and the snapshot holds it.
+test_event() {
+  need_bpf
+  cp /bin/true wanted
+  cp /bin/true other
+  "$RUTILE" start $S --flight -e sched_process_exit
+  "$RUTILE" trigger add ${S}a --when 'event sched_process_exit if comm == "wanted"' --do "snapshot $S" --output "$PWD/out"
+  ./other
+  ./wanted &
+  wait $!
+  t_wait is_saved
+  t_wait is_field ${S}a 2 1
+  "$RUTILE" trigger remove ${S}a
+  readers out >/dev/null
+  grep -q "rutile_trigger: .*name = \"${S}a\".*comm.*wanted.*tid\\\\\":$!," bt2.out
+  [ "$(grep -c 'rutile_trigger:' bt2.out)" = 1 ]
+  grep -q "sched_process_exit.*comm = \"wanted\", tid = $!" bt2.out
+  "$RUTILE" destroy $S
+}
+
+# Firings that come while it acts, or too often, are counted, and nothing else.
+test_limits() {
+  "$RUTILE" trigger add ${S}a --do "exec /bin/sh -c 'echo \$RUTILE_TRIGGER_CAUSE >>$PWD/told'" --burst 3/1h
+  for i in $(seq 50); do
+    "$RUTILE" trigger fire ${S}a number=$i
+    [ "$i" -gt 3 ] || t_wait told "$i"
+    [ "$i" -gt 3 ] || t_wait is_field ${S}a 4 0
+    sleep 0.01
+  done
+  t_wait is_field ${S}a 3 47
+  is_field ${S}a 2 3
+  told 3
+  [ "$(cat told)" = "number=1
+number=2
+number=3" ]
+  "$RUTILE" trigger test ${S}a
+  t_wait told 4
+  "$RUTILE" trigger remove ${S}a
+  [ -z "$(field ${S}a 1)" ]
+  [ ! -e /run/rutile/trigger/${S}a ]
+}
+
+# A system call that lasts is seen before it is over.
+test_slow() {
+  need_bpf
+  "$RUTILE" trigger add ${S}b --when 'slow clock_nanosleep > 300ms' --burst 1/1h \
+    --do "exec /bin/sh -c 'echo \$RUTILE_TRIGGER_CAUSE >>$PWD/told'"
+  sleep 30 &
+  t_wait told 1
+  kill -0 $!
+  grep -q '"lasts_ns":[0-9]\{9,\}' told
+  grep -q "\"tid\":$!" told || echo "another program slept"
+  kill $!
+  "$RUTILE" trigger remove ${S}b
+}
+
+# Each burst of more than N fires once.
+test_rate() {
+  need_bpf
+  cp /bin/true many
+  "$RUTILE" trigger add ${S}c --when 'rate sched_process_exit if comm == "many" > 19 per 1m' --burst 9/1h \
+    --do "exec /bin/sh -c 'echo \$RUTILE_TRIGGER_CAUSE >>$PWD/told'"
+  for i in $(seq 19); do ./many; done
+  sleep 0.3
+  told 0
+  ./many
+  t_wait told 1
+  for i in $(seq 19); do ./many; done
+  sleep 0.3
+  told 1
+  ./many
+  t_wait told 2
+  "$RUTILE" trigger remove ${S}c
+}
+
+# More detail for a while: the event is added, and removed again.
+test_detail() {
+  need_bpf
+  "$RUTILE" start $S --flight -e sched_process_exit
+  "$RUTILE" trigger add ${S}a --do "add $S sched_process_exec for 1s"
+  "$RUTILE" trigger fire ${S}a
+  has_exec() { "$RUTILE" save $S | grep -q sched_process_exec; }
+  t_wait has_exec
+  t_wait not has_exec
+  # Also when it is removed meanwhile.
+  "$RUTILE" trigger test ${S}a
+  t_wait has_exec
+  "$RUTILE" trigger remove ${S}a
+  t_wait not has_exec
+  "$RUTILE" destroy $S
+}
+
+# The oldest snapshots go, or no new ones are taken; what is not ours stays.
+test_disk() {
+  need_bpf
+  mkdir -p out/${S}a-20200101-000000-mine
+  "$RUTILE" start $S --flight -e sched_process_exit --buffer 1M
+  snapshots() { [ "$(ls -d out/${S}a-*/rutile_trigger 2>/dev/null | wc -l)" = "$1" ]; }
+  "$RUTILE" trigger add ${S}a --do "snapshot $S" --output "$PWD/out" --disk 1k
+  "$RUTILE" trigger test ${S}a
+  t_wait is_field ${S}a 2 1
+  t_wait snapshots 1
+  first=$(ls -d out/${S}a-*/rutile_trigger)
+  t_wait idle
+  "$RUTILE" trigger test ${S}a
+  t_wait is_field ${S}a 2 2
+  t_wait not test -e "$first"
+  t_wait snapshots 1
+  t_wait idle
+  "$RUTILE" trigger remove ${S}a
+  "$RUTILE" trigger add ${S}a --do "snapshot $S" --output "$PWD/out" --disk 1k --disk-full refuse
+  "$RUTILE" trigger test ${S}a
+  t_wait is_field ${S}a 4 1
+  snapshots 1
+  [ -d out/${S}a-20200101-000000-mine ]
+  "$RUTILE" trigger remove ${S}a
+  "$RUTILE" destroy $S
+}
+idle() {
+  if "$RUTILE" trigger list | grep -q "^${S}a .*acts now"; then return 1; fi
+}
+
+# Of the service: a description beside the sessions' profiles.
+test_service() {
+  need_bpf
+  mkdir d
+  printf 'flight = yes\nevent = sched_process_exit\n' >d/$S.conf
+  printf '# saves it\nwhen = fired\ndo = snapshot %s\noutput = %s\n' $S "$PWD/out" >d/${S}a.trigger
+  "$RUTILE" service check --dir d
+  "$RUTILE" service start --dir d
+  "$RUTILE" service start --dir d
+  "$RUTILE" trigger fire ${S}a why=because
+  t_wait is_saved
+  "$RUTILE" service status --dir d >status
+  grep -q "${S}a *watches" status
+  t_wait idle
+  "$RUTILE" service stop --dir d
+  [ -z "$(field ${S}a 1)" ]
+  babeltrace2 out/*/rutile_trigger | grep -q 'cause = "why=because"'
+}
+
+test_mistakes() {
+  bad() { # MESSAGE ARGUMENTS
+    message=$1
+    shift
+    rc=0
+    "$RUTILE" trigger "$@" 2>err || rc=$?
+    [ "$rc" != 0 ]
+    grep -qF "$message" err
+    [ "$(wc -l <err)" -le 2 ]
+  }
+  bad 'what shall it do' add ${S}a
+  bad "does not begin with" add ${S}a --when 'sometimes' --do 'exec true'
+  bad "is none of" add ${S}a --do 'explode now'
+  bad "is no name" add ../x --do 'exec true'
+  bad "no trigger 'nosuch'" fire nosuch
+  bad "is not KEY=VALUE" fire nosuch word
+  bad 'no_such_event' add ${S}a --when 'event no_such_event' --do 'exec true'
+  bad 'there is no group' add ${S}a --do 'exec true' --group no-such-group
+  [ ! -e /run/rutile/trigger/${S}a ]
+  "$RUTILE" trigger add ${S}a --do 'exec true'
+  bad 'exists' add ${S}a --do 'exec true'
+  # Its process is killed: that is said, and the name can be used again.
+  pid=$(awk -v s=" ${S}a[" 'index($0, s) { sub(/.*\[/, ""); sub(/\].*/, ""); p = $0 } END { print p }' "$RUTILE_LOG_DIR/trigger.log")
+  kill -KILL "$pid"
+  t_wait t_gone "$pid"
+  "$RUTILE" trigger list | grep -q "^${S}a .*its process is gone"
+  "$RUTILE" trigger add ${S}a --do 'exec true'
+  "$RUTILE" trigger remove ${S}a
+  # A program that does not exist fails the firing, nothing else.
+  "$RUTILE" trigger add ${S}a --do 'exec /no/such/program'
+  "$RUTILE" trigger fire ${S}a
+  t_wait is_field ${S}a 4 1
+  "$RUTILE" trigger remove ${S}a
+}
+
+t_case "an event fires, and its snapshot says why" test_event
+t_case "no more than the limits say" test_limits
+t_case "a slow system call fires while it lasts" test_slow
+t_case "a rate fires once for each burst" test_rate
+t_case "more detail for a while" test_detail
+t_case "snapshots keep to the budget of disk" test_disk
+t_case "triggers of the service" test_service
+t_case "mistakes are named" test_mistakes
+t_done

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/* Descriptions of triggers, and their limits. */
+#include "trigger/limit.h"
+#include "trigger/spec.h"
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct rut_trigger t;
+
+static int set(const char *key, const char *value)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = rut_trigger_set(&t, key, value, &err);
+
+	assert_int_equal(rc != 0, err.msg[0] != 0);
+	return rc;
+}
+
+static void test_when(void **state)
+{
+	rut_trigger_init(&t);
+	assert_int_equal(set("when", "event sched_process_exit"), 0);
+	assert_int_equal(t.when.kind, RUT_TRIGGER_EVENT);
+	assert_string_equal(t.when.events, "sched_process_exit");
+	assert_string_equal(t.when.filter, "");
+	assert_int_equal(set("when", "event a,b*  if comm == \"x if y\" && ret > 5"), 0);
+	assert_string_equal(t.when.events, "a,b*");
+	assert_string_equal(t.when.filter, "comm == \"x if y\" && ret > 5");
+	assert_int_equal(set("when", "rate syscall_exit_* if ret > 0 > 100 per 2s"), 0);
+	assert_int_equal(t.when.kind, RUT_TRIGGER_RATE);
+	assert_string_equal(t.when.filter, "ret > 0");
+	assert_int_equal(t.when.count, 100);
+	assert_int_equal(t.when.ns, 2000000000);
+	assert_int_equal(set("when", "slow openat,fsync > 1.5ms"), 0);
+	assert_string_equal(t.when.events, "openat,fsync");
+	assert_int_equal(t.when.ns, 1500000);
+	assert_int_equal(set("when", "every 10m"), 0);
+	assert_int_equal(t.when.ns, 600000000000);
+}
+
+static void test_bad_when(void **state)
+{
+	static const char *const bad[] = {
+		"",	      "event",	       "event  if x",	    "event a if ",    "events a",
+		"rate a > 5", "rate a per 1s", "rate a > x per 1s", "rate a > 1 per", "slow a",
+		"slow a > x", "every",	       "every x",	    "every -1s",      "fired now"};
+
+	rut_trigger_init(&t);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(set("when", bad[i]), -EINVAL);
+}
+
+static void test_do(void **state)
+{
+	rut_trigger_init(&t);
+	assert_int_equal(set("do", "exec /bin/sh -c 'a \"b\" c' \"d'e\" f\\ g"), 0);
+	assert_int_equal(t.actions[0].nwords, 6);
+	assert_string_equal(t.actions[0].words[3], "a \"b\" c");
+	assert_string_equal(t.actions[0].words[4], "d'e");
+	assert_string_equal(t.actions[0].words[5], "f g");
+	assert_null(t.actions[0].words[6]);
+	assert_int_equal(set("do", "add web syscall:* for 5s"), 0);
+	assert_int_equal(t.actions[1].ns, 5000000000);
+	assert_int_equal(set("do", "snapshot web"), 0);
+	assert_int_equal(t.nactions, 3);
+	assert_int_equal(set("do", "snapshot"), -EINVAL);
+	assert_int_equal(set("do", "snapshot a b"), -EINVAL);
+	assert_int_equal(set("do", "exec"), -EINVAL);
+	assert_int_equal(set("do", "exec 'a"), -EINVAL);
+	assert_int_equal(set("do", "add web x"), -EINVAL);
+	assert_int_equal(set("do", "reboot now"), -EINVAL);
+	assert_int_equal(set("do", ""), -EINVAL);
+	assert_int_equal(t.nactions, 3);
+}
+
+static void test_others(void **state)
+{
+	rut_trigger_init(&t);
+	assert_int_equal(set("burst", "3/1m"), 0);
+	assert_int_equal(t.burst, 3);
+	assert_int_equal(t.interval_ns, 60000000000);
+	assert_int_equal(set("burst", "5"), 0);
+	assert_int_equal(set("burst", "0"), -EINVAL);
+	assert_int_equal(set("burst", "-1"), -EINVAL);
+	assert_int_equal(set("burst", "1/x"), -EINVAL);
+	assert_int_equal(set("disk", "3G"), 0);
+	assert_int_equal(t.disk_bytes, 3ull << 30);
+	assert_int_equal(set("disk", "99999999999T"), -EINVAL);
+	assert_int_equal(set("disk", "1x"), -EINVAL);
+	assert_int_equal(set("disk-full", "refuse"), 0);
+	assert_true(t.refuse);
+	assert_int_equal(set("disk-full", "both"), -EINVAL);
+	assert_int_equal(set("color", "red"), -EINVAL);
+	assert_int_equal(set("when", "every 1s\ndo = exec x"), -EINVAL);
+	assert_true(rut_trigger_name_ok("a-1_b.c"));
+	assert_false(rut_trigger_name_ok(""));
+	assert_false(rut_trigger_name_ok("../a"));
+	assert_false(rut_trigger_name_ok(".a"));
+}
+
+/* What is written is read as the same. */
+static void test_file(void **state)
+{
+	static struct rut_trigger again;
+	static char bad[] = "# a comment\n\nwhen = every 1s\nnonsense\n";
+	struct rut_err err = RUT_ERR_INIT;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	rut_trigger_init(&t);
+	set("when", "rate a if b == \"c\" > 7 per 3s");
+	set("do", "snapshot web");
+	set("do", "exec x 'y z'");
+	set("burst", "2/1h");
+	set("cooldown", "5s");
+	set("output", "/somewhere");
+	set("disk", "1G");
+	set("group", "adm");
+	rut_trigger_write(&t, f);
+	fclose(f);
+	f = fmemopen(text, len, "r");
+	rut_trigger_init(&again);
+	assert_int_equal(rut_trigger_read(&again, f, &err), 0);
+	fclose(f);
+	free(text);
+	assert_string_equal(again.when_text, t.when_text);
+	assert_int_equal(again.when.ns, t.when.ns);
+	assert_int_equal(again.nactions, 2);
+	assert_string_equal(again.actions[1].words[2], "y z");
+	assert_int_equal(again.burst, 2);
+	assert_int_equal(again.interval_ns, t.interval_ns);
+	assert_int_equal(again.cooldown_ns, 5000000000);
+	assert_string_equal(again.dir, "/somewhere");
+	assert_int_equal(again.disk_bytes, t.disk_bytes);
+	assert_string_equal(again.group, "adm");
+	f = fmemopen(bad, strlen(bad), "r");
+	assert_int_equal(rut_trigger_read(&again, f, &err), -EINVAL);
+	assert_non_null(strstr(err.msg, "line 4"));
+	fclose(f);
+}
+
+static void test_limit(void **state)
+{
+	struct rut_trigger_limit l = {.burst = 2, .interval_ns = 100, .cooldown_ns = 30};
+	unsigned taken = 0;
+
+	assert_true(rut_trigger_limit_take(&l, 1000));
+	assert_true(rut_trigger_limit_take(&l, 1001));
+	assert_false(rut_trigger_limit_take(&l, 1099));
+	assert_true(rut_trigger_limit_take(&l, 1100));
+	rut_trigger_limit_ended(&l, 1110);
+	assert_false(rut_trigger_limit_take(&l, 1139));
+	assert_true(rut_trigger_limit_take(&l, 1140));
+	l = (struct rut_trigger_limit){.burst = 3, .interval_ns = 1000};
+	for (uint64_t now = 1; now <= 10000; now++)
+		taken += rut_trigger_limit_take(&l, now);
+	assert_int_equal(taken, 30);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_when), cmocka_unit_test(test_bad_when),
+		cmocka_unit_test(test_do),   cmocka_unit_test(test_others),
+		cmocka_unit_test(test_file), cmocka_unit_test(test_limit),
+	};
+
+	return cmocka_run_group_tests_name("trigger", tests, NULL, NULL);
+}
