@@ -8,8 +8,8 @@
 #ifndef RUT_TYPED
 #define RUT_NO_BTF
 #endif
-#define RUT_TURNS 4
 #include "bpf/probe.h"
+#define RUT_TURNS RUT_PROBE_TURNS
 #include "bpf/scratch.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -108,7 +108,7 @@ static __always_inline int store_probe(void *ctx, const struct rut_probe_site *s
 	}
 	for (__u32 i = 0; i < RUT_PROBE_ARGS; i++)
 		if (i < probe_conf.nargs && probe_conf.strings >> i & 1)
-			at = add_string(s, at, read_arg(s, &site->args[i]), &unread);
+			at = forget(add_string(s, at, read_arg(s, &site->args[i]), &unread));
 	return store_scratch(ctx, s, probe_conf.id, at);
 }
 
@@ -132,6 +132,7 @@ int on_probe(void *ctx)
 /* Runs of fields as they stand in the tracepoint's record; then its strings. */
 static __always_inline int store_tracepoint(void *ctx, struct rut_scratch *s)
 {
+	bool unread = false;
 	__u32 at = 0;
 
 	for (__u32 i = 0; i < RUT_PROBE_RUNS; i++) {
@@ -147,18 +148,11 @@ static __always_inline int store_tracepoint(void *ctx, struct rut_scratch *s)
 	}
 	for (__u32 i = 0; i < RUT_PROBE_STRS; i++) {
 		__u32 loc = 0;
-		long len;
 
 		if (i >= probe_conf.nstrs)
 			break;
 		bpf_probe_read_kernel(&loc, sizeof(loc), (char *)ctx + probe_conf.str_at[i]);
-		at &= 2047;
-		len = bpf_probe_read_kernel_str(s->record + at, 256, (char *)ctx + (loc & 0xffff));
-		if (len <= 0 || len > 256) {
-			s->record[at] = 0;
-			len = 1;
-		}
-		at += (__u32)len;
+		at = forget(add_string_of(s, at, (__u64)ctx + (loc & 0xffff), true, &unread));
 	}
 	return store_scratch(ctx, s, probe_conf.id, at);
 }

@@ -10,6 +10,10 @@
 #define RUT_PROBE_RUNS	12
 #define RUT_PROBE_STRS	4
 
+/* Where records of probes are put together: so many slots a CPU, shared by all of a session. */
+#define RUT_PROBE_TURNS		6
+#define RUT_PROBE_SCRATCH_BYTES 21456
+
 enum rut_arg_kind {
 	RUT_ARG_CONST,	/* value */
 	RUT_ARG_REG,	/* the register at `reg` of pt_regs */

@@ -53,14 +53,8 @@ struct rut_slot {
 #define RUT_TURNS 1
 #endif
 
-/* An object that is loaded for each probe keeps to the default: its buffers are as many. */
-#if RUT_TURNS > 1
-#define RUT_STR_LIMIT  RUT_STR_DEFAULT
-#define RUT_TAIL_LIMIT RUT_TAIL_DEFAULT
-#else
 #define RUT_STR_LIMIT  RUT_STR_MAX
 #define RUT_TAIL_LIMIT RUT_TAIL_MAX
-#endif
 
 static __always_inline __u32 rut_str_max(void)
 {
@@ -259,7 +253,7 @@ struct rut_pending {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, RUT_EV_COUNT);
+	__uint(max_entries, RUT_TURNS > 1 ? RUT_TURNS : RUT_EV_COUNT);
 	__type(key, __u32);
 	__type(value, struct rut_pending);
 } pending SEC(".maps");

@@ -7,16 +7,7 @@
 #include "bpf/copy.bpf.h"
 #include "bpf/record.bpf.h"
 
-/*
- * Where records with variable parts are put together. A program never nests in itself; but one on
- * a uprobe may be preempted, and the next thread of its CPU come to the same probe: there
- * (RUT_TURNS) each takes a place that is free.
- */
-#if RUT_TURNS > 1
-#define RUT_AT_MASK 2047
-#else
-#define RUT_AT_MASK 16383
-#endif
+#define RUT_AT_MASK    16383
 #define RUT_TAIL_SPARE 256 /* left by strings for what comes behind them */
 
 struct rut_scratch {
@@ -31,20 +22,27 @@ struct rut_scratch {
 #endif
 };
 
+/*
+ * Where records with variable parts are put together. A program never nests in itself; but one on
+ * a uprobe may be preempted, and the next thread of its CPU come to the same probe: there
+ * (RUT_TURNS) each takes a slot that is free. All probes of a session share these slots.
+ */
+#if RUT_TURNS > 1
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, RUT_TURNS);
 	__type(key, __u32);
 	__type(value, struct rut_scratch);
-} scratch SEC(".maps");
+} probe_scratch SEC(".maps");
 
-#if RUT_TURNS > 1
+_Static_assert(sizeof(struct rut_scratch) == RUT_PROBE_SCRATCH_BYTES, "the session makes the map");
+
 /* NULL: all are taken; the event is lost, and counted. */
 static __always_inline struct rut_scratch *take_scratch(void)
 {
 	for (__u32 i = 0; i < RUT_TURNS; i++) {
 		__u32 key = i;
-		struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &key);
+		struct rut_scratch *s = bpf_map_lookup_elem(&probe_scratch, &key);
 
 		if (s && !__sync_val_compare_and_swap(&s->taken, 0, 1)) {
 			s->turn = i;
@@ -59,6 +57,13 @@ static __always_inline void give_scratch(struct rut_scratch *s)
 {
 	__sync_val_compare_and_swap(&s->taken, 1, 0);
 }
+#else
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rut_scratch);
+} scratch SEC(".maps");
 #endif
 
 /* Always 0, which the verifier cannot know: a map's element that somebody may write. */
@@ -81,8 +86,8 @@ static __always_inline __u32 forget(__u32 number)
  * cannot be read now is <fault>, and *ret_unread true: it may be an address that is none, or a page
  * that is not resident.
  */
-static __always_inline __u32 add_string(struct rut_scratch *s, __u32 at, __u64 address,
-					bool *ret_unread)
+static __always_inline __u32 add_string_of(struct rut_scratch *s, __u32 at, __u64 address,
+					   const bool kernel, bool *ret_unread)
 {
 	__u32 limit = rut_str_max(), room;
 	unsigned char *to;
@@ -98,7 +103,10 @@ static __always_inline __u32 add_string(struct rut_scratch *s, __u32 at, __u64 a
 		return at + 4;
 	}
 	/* One byte more tells a string that fits from one that does not. */
-	len = bpf_probe_read_user_str(to, limit + 1, (void *)address);
+	if (kernel)
+		len = bpf_probe_read_kernel_str(to, limit + 1, (void *)address);
+	else
+		len = bpf_probe_read_user_str(to, limit + 1, (void *)address);
 	if (len <= 0 || len > RUT_STR_LIMIT + 1) {
 		*ret_unread = address != 0;
 		if (!address) {
@@ -114,6 +122,12 @@ static __always_inline __u32 add_string(struct rut_scratch *s, __u32 at, __u64 a
 			*(__u32 *)(to + len - 4) = RUT_MARK_CUT;
 	}
 	return at + (__u32)len;
+}
+
+static __always_inline __u32 add_string(struct rut_scratch *s, __u32 at, __u64 address,
+					bool *ret_unread)
+{
+	return add_string_of(s, at, address, false, ret_unread);
 }
 
 /* Moves what was put together into the ring. */

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "bpf/probe.h"
 #include "session/budget.h"
 #include "session/dynamic.h"
 #include "session/kernel.h"
@@ -42,6 +43,7 @@ const char *const rut_map_names[RUT_MAP_COUNT] = {
 	[RUT_MAP_RUBIES] = "rubies",
 	[RUT_MAP_CODES] = "codes",
 	[RUT_MAP_FRAME_CACHE] = "frame_cache",
+	[RUT_MAP_PROBE_SCRATCH] = "probe_scratch",
 };
 
 /* More than the notices of forks that wait to be read: a few thousand a CPU (mappings.c). */
@@ -152,6 +154,8 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 				   ruby ? RUT_CODE_SETS : 1, BPF_F_MMAPABLE},
 		[RUT_MAP_FRAME_CACHE] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_frame_cache),
 					 ruby ? RUT_CACHE_ENTRIES : 1, 0},
+		[RUT_MAP_PROBE_SCRATCH] = {BPF_MAP_TYPE_PERCPU_ARRAY, 4, RUT_PROBE_SCRATCH_BYTES,
+					   RUT_PROBE_TURNS, 0},
 	};
 
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++) {

@@ -180,6 +180,48 @@ test_tracepoint_strings() {
   [ -z "$name" ] || grep -q "$name" /proc/interrupts
 }
 
+# The limit of strings holds for probes and tracepoints, too; with a filter records take another way.
+test_long_strings() {
+  need_bpf
+  cat >long.c <<'END'
+#include <string.h>
+#include <stdlib.h>
+__attribute__((noinline)) void take(const char *a, const char *b) { __asm__ volatile("" : : "r"(a), "r"(b)); }
+int main(void)
+{
+	static const int sizes[] = {638, 639, 640, 4094, 4095, 5000};
+	for (int i = 0; i < 6; i++) {
+		char *a = malloc(6000), *b = malloc(6000);
+		memset(a, 'a', 6000), memset(b, 'b', 6000);
+		a[sizes[i]] = b[sizes[i]] = 0;
+		take(a, b);
+	}
+	return 0;
+}
+END
+  cc -O1 -g0 -fno-inline -o long long.c
+  dir=$PWD
+  for _ in $(seq 12); do dir=$dir/$(printf 'd%.0s' $(seq 60)); done
+  mkdir -p "$dir"
+  cp /bin/true "$dir/it"
+  lengths() { sed -n "s/.*uprobe:take: .*$1 = \"\([^\"]*\)\".*/\1/p" bt2.out | awk '{print length($0) (/\.$/ ? "." : "")}' | tr '\n' ' '; }
+  for filter in '' '--filter=1 == 1' '--filter=$name == "uprobe:take" || $name == "sched:sched_process_exec"'; do
+    rm -rf t u
+    set -- -e "uprobe:$PWD/long:take(a:str,b:str)" -e sched:sched_process_exec
+    [ -z "$filter" ] || set -- "$@" "$filter"
+    "$RUTILE" record -o t "$@" -e tp:sched:sched_process_exec --string-limit 4K -- sh -c "./long; $dir/it"
+    readers t >/dev/null
+    [ "$(lengths a)" = "638 639 640 4094 4095 4095. " ]
+    [ "$(lengths b)" = "638 639 640 4094 4095 4095. " ]
+    grep -q "sched:sched_process_exec: .*filename = \"$dir/it\"" bt2.out
+    "$RUTILE" record -o u "$@" -e tp:sched:sched_process_exec -- sh -c "./long; $dir/it"
+    readers u >/dev/null
+    [ "$(lengths a)" = "638 639 639. 639. 639. 639. " ]
+    [ "$(lengths b)" = "638 639 639. 639. 639. 639. " ]
+    grep -q "sched:sched_process_exec: .*filename = \"$PWD/[d/]*\.\.\.\"" bt2.out
+  done
+}
+
 test_profile() {
   need_bpf
   "$RUTILE" record -o t --profile 200 -- sh -c 'i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done'
@@ -308,6 +350,7 @@ t_case "probes come and go in a session" test_pid_session
 t_case "tracepoints by their tracefs format are exact" test_tracepoint
 t_case "no two events have one name" test_names
 t_case "strings of tracepoints" test_tracepoint_strings
+t_case "strings of up to 4 KiB" test_long_strings
 t_case "samples" test_profile
 t_case "the calls that the kernel makes for probes" test_calls_of_probes
 t_case "what does not exist is named" test_refusals
