@@ -52,6 +52,25 @@ RUT_CONTEXT(RSTACK)
 	return ctx ? rut_ruby_stack() : RUT_STACK_NONE;
 }
 
+/* Counter * conf.perf_cpus + CPU -> a perf event of that CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+} perf_counters SEC(".maps");
+
+#define RUT_CONTEXT_PERF(n)                                                                        \
+	RUT_CONTEXT(PERF##n)                                                                       \
+	{                                                                                          \
+		return bpf_perf_event_read(&perf_counters,                                         \
+					   (n)*conf.perf_cpus + bpf_get_smp_processor_id());       \
+	}
+RUT_CONTEXT_PERF(0)
+RUT_CONTEXT_PERF(1)
+RUT_CONTEXT_PERF(2)
+RUT_CONTEXT_PERF(3)
+
 static __always_inline void rut_context_PROCNAME(char *to)
 {
 	rut_current_comm(to);
@@ -62,6 +81,7 @@ static __always_inline void rut_context_PROCNAME(char *to)
 		*(type *)p = (type)rut_context_##sym(ctx, id);                                     \
 		p += sizeof(type);                                                                 \
 	} while (0)
+#define RUT_STORE_S8(sym)  RUT_STORE_NUMBER(__s8, sym)
 #define RUT_STORE_S32(sym) RUT_STORE_NUMBER(__s32, sym)
 #define RUT_STORE_U32(sym) RUT_STORE_NUMBER(__u32, sym)
 #define RUT_STORE_U64(sym) RUT_STORE_NUMBER(__u64, sym)
@@ -78,11 +98,9 @@ static __always_inline void rut_context_PROCNAME(char *to)
 #ifndef RUT_NO_BTF
 #include "bpf/context_typed.bpf.h"
 
-/* Rare, so that their code is in each object once. */
-static __noinline unsigned char *rut_store_typed(void *ctx, unsigned char *p)
+/* Rare, so that their code is in each object once; for them `id` is that of the event. */
+static __noinline unsigned char *rut_store_typed(void *ctx, unsigned char *p, __u64 id)
 {
-	const __u64 id = 0;
-
 	RUT_CONTEXTS_TYPED(RUT_STORE_CONTEXT)
 	return p;
 }
@@ -95,6 +113,9 @@ static __noinline unsigned char *rut_store_typed(void *ctx, unsigned char *p)
 static __always_inline unsigned char *rut_store_contexts(void *ctx, unsigned char *p)
 {
 	__u64 id = 0;
+#ifndef RUT_NO_BTF
+	const __u32 event = *(const __u16 *)p;
+#endif
 
 	if (conf.contexts & (RUT_CTX_PID | RUT_CTX_TID))
 		id = bpf_get_current_pid_tgid();
@@ -102,7 +123,7 @@ static __always_inline unsigned char *rut_store_contexts(void *ctx, unsigned cha
 	RUT_CONTEXTS_PLAIN(RUT_STORE_CONTEXT)
 #ifndef RUT_NO_BTF
 	if (conf.contexts & RUT_CTX_TYPED)
-		p = rut_store_typed(ctx, p);
+		p = rut_store_typed(ctx, p, event);
 #endif
 	return p;
 }

@@ -51,6 +51,89 @@ RUT_CONTEXT(NICE)
 	return rut_current()->static_prio - RUT_NICE_0;
 }
 
+#define RUT_COUNT_MASK 0x7fffffff /* x86: the highest bit of the count means something else */
+#define RUT_COUNT_IRQ  0x00ff0000 /* in an interrupt's handler, or an NMI */
+
+/*
+ * The kernel's count of reasons not to preempt is a variable of each CPU. Its address is not to be
+ * had from every kernel's symbols; another such variable can be reached from the current task, its
+ * run queue, and user space knows the distance. -1: unknown.
+ */
+static __always_inline __s64 rut_preempt_count(void)
+{
+	struct rq *rq;
+	__s32 count = 0;
+
+	if (!conf.preempt_at)
+		return -1;
+	rq = rut_current()->se.cfs_rq->rq;
+	if (rut_read_kernel(&count, sizeof(count), (const char *)rq + conf.preempt_at, false) < 0)
+		return -1;
+	return count & RUT_COUNT_MASK;
+}
+
+#if RUT_TURNS > 1
+/* Set for probes of programs: there nothing keeps a thread from being interrupted. */
+const volatile __u32 rut_in_program;
+#define RUT_IN_PROGRAM rut_in_program
+#else
+#define RUT_IN_PROGRAM 0
+#endif
+
+/* The tracepoint itself counts one. None at all: a kernel that does not count, which is unknown. */
+RUT_CONTEXT(PREEMPTIBLE)
+{
+	__s64 count = rut_preempt_count();
+
+	if (RUT_IN_PROGRAM)
+		return 1;
+	return count <= 0 ? -1 : count == 1;
+}
+
+/*
+ * A program cannot read the flag of the CPU. What is known is the context that a tracepoint is in:
+ * the scheduler's and signals' are passed with interrupts off, system calls and softirqs with
+ * interrupts on. The rest is unknown outside of interrupts, as LTTng has it for other probes: -1.
+ */
+RUT_CONTEXT(INTERRUPTIBLE)
+{
+	__s64 count = rut_preempt_count();
+
+	if (RUT_IN_PROGRAM)
+		return 1;
+	if (count < 0)
+		return -1;
+	if (count & RUT_COUNT_IRQ)
+		return 0;
+	if (id >= RUT_ID_SYSCALL_ENTRY && id < RUT_ID_DYNAMIC)
+		return 1;
+	switch (id) {
+	case RUT_EV_SCHED_SWITCH:
+	case RUT_EV_SCHED_WAKEUP:
+	case RUT_EV_SCHED_WAKEUP_NEW:
+	case RUT_EV_SCHED_MIGRATE:
+	case RUT_EV_SCHED_SETPRIO:
+	case RUT_EV_SOFTIRQ_RAISE:
+	case RUT_EV_SIGNAL_GENERATE:
+	case RUT_EV_SIGNAL_DELIVER:
+	case RUT_EV_HRTIMER_START:
+	case RUT_EV_HRTIMER_CANCEL:
+		return 0;
+	case RUT_EV_SCHED_EXEC:
+	case RUT_EV_SCHED_EXIT:
+	case RUT_EV_SOFTIRQ_ENTRY:
+	case RUT_EV_SOFTIRQ_EXIT:
+	case RUT_EV_SYSCALL_STRING:
+	case RUT_EV_SYSCALL_UNKNOWN:
+	case RUT_EV_SYSCALL_EXIT_UNKNOWN:
+	case RUT_EV_COMPAT_SYSCALL_UNKNOWN:
+	case RUT_EV_COMPAT_SYSCALL_EXIT_UNKNOWN:
+		return 1;
+	default:
+		return -1;
+	}
+}
+
 RUT_CONTEXT(UID)
 {
 	return rut_current()->cred->uid.val;

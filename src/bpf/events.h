@@ -363,6 +363,7 @@ enum rut_event_id {
 
 /* The fixed part of each record's payload. */
 #define RUT_C_U8(f)	     __u8 f;
+#define RUT_C_S8(f)	     __s8 f;
 #define RUT_C_U16(f)	     __u16 f;
 #define RUT_C_XBE32(f)	     __u32 f;
 #define RUT_C_S32(f)	     __s32 f;
@@ -401,7 +402,8 @@ _Static_assert(sizeof(struct rut_ev_SCHED_FORK) == 57, "sched_process_fork");
  *
  *	C(symbol, name of the option, name of the field, kind)
  *
- * The typed ones read the kernel's structures, and need its BTF.
+ * The typed ones read the kernel's structures, and need its BTF. The counters have the names that
+ * the session gives them.
  */
 #define RUT_CONTEXTS_PLAIN(C)                                                                      \
 	C(PID, pid, pid, S32)                                                                      \
@@ -411,7 +413,11 @@ _Static_assert(sizeof(struct rut_ev_SCHED_FORK) == 57, "sched_process_fork");
 	C(CPU, cpu, cpu, U32)                                                                      \
 	C(USTACK, ustack, ustack_id, X64)                                                          \
 	C(KSTACK, kstack, kstack_id, X64)                                                          \
-	C(RSTACK, ruby_stack, ruby_stack_id, X64)
+	C(RSTACK, ruby_stack, ruby_stack_id, X64)                                                  \
+	C(PERF0, perf0, perf0, U64)                                                                \
+	C(PERF1, perf1, perf1, U64)                                                                \
+	C(PERF2, perf2, perf2, U64)                                                                \
+	C(PERF3, perf3, perf3, U64)
 #define RUT_CONTEXTS_TYPED(C)                                                                      \
 	C(VPID, vpid, vpid, S32)                                                                   \
 	C(VTID, vtid, vtid, S32)                                                                   \
@@ -419,6 +425,8 @@ _Static_assert(sizeof(struct rut_ev_SCHED_FORK) == 57, "sched_process_fork");
 	C(VPPID, vppid, vppid, S32)                                                                \
 	C(PRIO, prio, prio, S32)                                                                   \
 	C(NICE, nice, nice, S32)                                                                   \
+	C(PREEMPTIBLE, preemptible, preemptible, S8)                                               \
+	C(INTERRUPTIBLE, interruptible, interruptible, S8)                                         \
 	C(UID, uid, uid, U32)                                                                      \
 	C(EUID, euid, euid, U32)                                                                   \
 	C(SUID, suid, suid, U32)                                                                   \
@@ -455,6 +463,10 @@ struct rut_context_all {
 } __attribute__((packed));
 
 _Static_assert(RUT_CTX_COUNT < 64, "one bit each");
+
+/* Counters of each CPU ("perf:cpu:NAME"), whose names the session has (session/perf.h). */
+#define RUT_PERF_MAX 4
+#define RUT_CTX_PERF (RUT_CTX_PERF0 | RUT_CTX_PERF1 | RUT_CTX_PERF2 | RUT_CTX_PERF3)
 
 #define RUT_CTX_BYTES_MAX ((sizeof(struct rut_context_all) + 7) / 8 * 8)
 
@@ -502,7 +514,8 @@ struct rut_bpf_conf {
 	__u32 cache_mask;   /* places of frame_cache - 1 */
 	__u32 fsbase_at;    /* offset of the thread pointer in task_struct; 0: unknown */
 	__u32 read_kernel;  /* enum rut_read_kernel */
-	__u32 _pad;
+	__u32 perf_cpus;    /* elements of perf_counters for one counter */
+	__s64 preempt_at;   /* the CPU's count of preemption from its run queue on; 0: unknown */
 	__u8 uuid[16];
 };
 

@@ -121,7 +121,18 @@ struct thread_struct {
 	unsigned long fsbase; /* x86 */
 };
 
+struct rq;
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
+	struct sched_entity se;
 	struct thread_info thread_info;
 	unsigned int __state;
 	int prio;
@@ -139,9 +150,6 @@ struct task_struct {
 	struct nsproxy *nsproxy;
 	struct thread_struct thread;
 };
-
-/* Since 6.x a task on a CPU is found through its thread_info. */
-struct rq;
 
 struct linux_binprm {
 	unsigned long exec; /* the address of the path on the stack of the new program */

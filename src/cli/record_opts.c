@@ -246,7 +246,7 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 		o->conf.filters |= RUT_FILTER_CGROUP;
 		return 0;
 	case RUT_OPT_CONTEXT:
-		if (rut_context_parse(value, &o->conf.contexts, &err) < 0)
+		if (rut_context_parse(value, &o->conf.contexts, o->conf.perf, &err) < 0)
 			return rut_usage_error(cmd, "%s", err.msg);
 		return 0;
 	case RUT_OPT_STRICT:
@@ -450,7 +450,9 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 	write_value(out, "event", conf->events);
 	write_ruby(out, conf->ruby);
 	for (size_t i = 0; i < RUT_CTX_COUNT; i++)
-		if (conf->contexts & rut_contexts[i].bit)
+		if (conf->contexts & rut_contexts[i].bit && rut_context_perf(i) >= 0)
+			fprintf(out, "context = perf:%s\n", conf->perf[rut_context_perf(i)]);
+		else if (conf->contexts & rut_contexts[i].bit)
 			fprintf(out, "context = %s\n", rut_contexts[i].name);
 	for (size_t i = 0; i < 8 && conf->comms[i][0]; i++)
 		write_value(out, "procname", conf->comms[i]);

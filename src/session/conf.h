@@ -19,7 +19,8 @@
 struct rut_record_conf {
 	char name[RUT_SESSION_NAME_MAX];
 	struct rut_selection selection;
-	uint64_t contexts; /* enum rut_context */
+	uint64_t contexts;			/* enum rut_context */
+	char perf[RUT_PERF_MAX][RUT_PERF_NAME]; /* counters of these contexts: "cpu:cycles" */
 	enum rut_ring_mode mode;
 	uint64_t buffer_bytes; /* of all rings together; rounded to what the rings can have */
 	uint64_t subbuf_bytes; /* 0: chosen */

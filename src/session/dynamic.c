@@ -221,6 +221,7 @@ static int load(struct building *b, const char *program, struct bpf_program **re
 		struct rut_err *err)
 {
 	struct rut_bpf_conf *conf;
+	uint32_t *in_program;
 	void *probe_conf;
 	struct bpf_program *prog;
 	struct bpf_map *map;
@@ -257,6 +258,9 @@ static int load(struct building *b, const char *program, struct bpf_program **re
 	if (rc)
 		return rc;
 	memcpy(probe_conf, &b->conf, sizeof(b->conf));
+	in_program = rut_programs_constant(b->obj, "rut_in_program");
+	if (in_program)
+		*in_program = !strcmp(program, "on_probe");
 	map = bpf_object__find_map_by_name(b->obj, "sites");
 	if (strcmp(program, "on_probe") != 0)
 		bpf_map__set_max_entries(map, 1);

@@ -151,12 +151,23 @@ extern const struct rut_context_desc rut_contexts[RUT_CTX_COUNT];
 /* Bytes of the contexts in a record. */
 uint32_t rut_context_size(uint64_t contexts);
 
-/* Names of contexts, as in "pid,tid,procname" -> bits of enum rut_context. 0 or -EINVAL. */
-int rut_context_parse(const char *text, uint64_t *contexts, struct rut_err *err);
+/* Names of counters, without "perf:": see session/perf.h. */
+#define RUT_PERF_NAME 56
+
+/*
+ * Names of contexts, as in "pid,tid,perf:cpu:cycles" -> bits of enum rut_context, and the counters'
+ * names in `perf`. 0, -EINVAL, or -E2BIG: too many counters.
+ */
+int rut_context_parse(const char *text, uint64_t *contexts, char perf[RUT_PERF_MAX][RUT_PERF_NAME],
+		      struct rut_err *err);
+
+/* Is this context one of the counters, and which? -1: none. */
+int rut_context_perf(size_t index);
 
 struct rut_metadata {
 	uint8_t uuid[16];
-	uint64_t contexts; /* enum rut_context */
+	uint64_t contexts;		   /* enum rut_context */
+	const char (*perf)[RUT_PERF_NAME]; /* names of the counters among them; or NULL */
 	const struct rut_selection *selection;
 	bool compat;		 /* the calls of 32-bit programs too, which are as many again */
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */

@@ -222,3 +222,41 @@ uint32_t rut_kernel_fsbase(void)
 	btf__free(btf);
 	return at;
 }
+
+/* Where a variable of each CPU is among them. */
+static bool find_percpu(const struct btf *btf, const char *name, int64_t *ret_at,
+			uint32_t *ret_type)
+{
+	int id = btf__find_by_name_kind(btf, ".data..percpu", BTF_KIND_DATASEC);
+	const struct btf_type *section = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
+	const struct btf_var_secinfo *v = section ? btf_var_secinfos(section) : NULL;
+
+	for (int i = 0; v && i < btf_vlen(section); i++) {
+		const struct btf_type *var = btf__type_by_id(btf, v[i].type);
+
+		if (strcmp(btf__name_by_offset(btf, var->name_off), name) != 0)
+			continue;
+		*ret_at = v[i].offset;
+		*ret_type = var->type;
+		return true;
+	}
+	return false;
+}
+
+int64_t rut_kernel_preempt_at(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	int64_t rq = 0, count = 0;
+	uint32_t type = 0, at = 0, ignored;
+	int id = btf ? btf__find_by_name_kind(btf, "cfs_rq", BTF_KIND_STRUCT) : -1;
+	bool found = id > 0 && find_member(btf, (uint32_t)id, "rq", &at, &ignored) &&
+		     find_percpu(btf, "runqueues", &rq, &ignored);
+
+	at = 0;
+	/* Linux 6.2 to 6.14 have it in a structure. */
+	if (found && !find_percpu(btf, "__preempt_count", &count, &type))
+		found = find_percpu(btf, "pcpu_hot", &count, &type) &&
+			find_member(btf, type, "preempt_count", &at, &ignored);
+	btf__free(btf);
+	return found ? count + at - rq : 0;
+}

@@ -28,6 +28,12 @@ uint64_t rut_kernel_memory_end(void);
 uint32_t rut_kernel_fsbase(void);
 
 /*
+ * The distance from a CPU's run queue to its count of preemption, two variables of each CPU; 0:
+ * unknown, because the kernel has no run queue that a task leads to.
+ */
+int64_t rut_kernel_preempt_at(void);
+
+/*
  * How programs may read kernel memory that has no type: by a cast where the kernel has it, else by
  * bpf_probe_read_kernel() where it is allowed, else not at all.
  */

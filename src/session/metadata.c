@@ -8,9 +8,11 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "base/cleanup.h"
 #include "ring/tsdl.h"
 #include "rut_config.h"
 #include "session/events.h"
+#include "session/perf.h"
 
 static const char types[] = RUT_TSDL_INTEGERS
 	"typealias integer { size = 8; align = 8; signed = false; base = 16; } := xint8_t;\n"
@@ -145,14 +147,27 @@ static void write_environment(struct rut_buf *out, const struct rut_metadata *m)
 	rut_buf_puts(out, "};\n\n");
 }
 
-static void write_stream(struct rut_buf *out, uint64_t contexts)
+static void write_context(struct rut_buf *out, const struct rut_metadata *m, size_t i)
+{
+	_cleanup_buf_ struct rut_buf name = RUT_BUF_INIT;
+	struct rut_field f = rut_contexts[i].field;
+	int counter = rut_context_perf(i);
+
+	if (counter >= 0 && m->perf) {
+		rut_perf_field(&name, m->perf[counter]);
+		f.name = name.data ? name.data : f.name;
+	}
+	write_field(out, &f);
+}
+
+static void write_stream(struct rut_buf *out, const struct rut_metadata *m)
 {
 	rut_buf_puts(out, RUT_TSDL_PACKETS("_reserved", "0"));
-	if (contexts) {
+	if (m->contexts) {
 		rut_buf_puts(out, "\tevent.context := struct {\n");
 		for (size_t i = 0; i < RUT_CTX_COUNT; i++)
-			if (contexts & rut_contexts[i].bit)
-				write_field(out, &rut_contexts[i].field);
+			if (m->contexts & rut_contexts[i].bit)
+				write_context(out, m, i);
 		rut_buf_puts(out, "\t};\n");
 	}
 	rut_buf_puts(out, "};\n\n");
@@ -168,6 +183,6 @@ void rut_metadata_write(struct rut_buf *out, const struct rut_metadata *m)
 		       "clock {\n\tname = \"monotonic\";\n\tdescription = \"Monotonic Clock\";\n"
 		       "\tfreq = 1000000000;\n\toffset = %lld;\n};\n\n",
 		       (long long)m->clock_offset_ns);
-	write_stream(out, m->contexts);
+	write_stream(out, m);
 	rut_metadata_write_events(out, m);
 }

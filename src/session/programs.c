@@ -80,6 +80,10 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.cache_mask = (r->ncodes > 1 ? RUT_CACHE_ENTRIES : 1) - 1,
 		.fsbase_at = r->ncodes > 1 ? rut_kernel_fsbase() : 0,
 		.read_kernel = rut_kernel_read_means(),
+		.perf_cpus = (uint32_t)r->ncpus,
+		.preempt_at = r->conf.contexts & (RUT_CTX_PREEMPTIBLE | RUT_CTX_INTERRUPTIBLE)
+				      ? rut_kernel_preempt_at()
+				      : 0,
 		.no_fork = !r->meta->conf.selection.events[RUT_EV_SCHED_FORK],
 		.no_exec = !r->meta->conf.selection.events[RUT_EV_SCHED_EXEC],
 		.no_free = !r->meta->conf.selection.events[RUT_EV_SCHED_FREE],

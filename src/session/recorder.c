@@ -23,6 +23,7 @@
 #include "session/kernel.h"
 #include "session/own.h"
 #include "session/pin.h"
+#include "session/perf.h"
 #include "session/programs.h"
 #include "session/sizes.h"
 #include "session/rubies.h"
@@ -44,6 +45,7 @@ const char *const rut_map_names[RUT_MAP_COUNT] = {
 	[RUT_MAP_CODES] = "codes",
 	[RUT_MAP_FRAME_CACHE] = "frame_cache",
 	[RUT_MAP_PROBE_SCRATCH] = "probe_scratch",
+	[RUT_MAP_PERF_COUNTERS] = "perf_counters",
 };
 
 /* More than the notices of forks that wait to be read: a few thousand a CPU (mappings.c). */
@@ -156,6 +158,11 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 					 ruby ? RUT_CACHE_ENTRIES : 1, 0},
 		[RUT_MAP_PROBE_SCRATCH] = {BPF_MAP_TYPE_PERCPU_ARRAY, 4, RUT_PROBE_SCRATCH_BYTES,
 					   RUT_PROBE_TURNS, 0},
+		/* A flight recorder's counters go on when the process that opened them has ended.
+		 */
+		[RUT_MAP_PERF_COUNTERS] = {BPF_MAP_TYPE_PERF_EVENT_ARRAY, 4, 4,
+					   r->conf.contexts & RUT_CTX_PERF ? RUT_PERF_MAX * n : 1,
+					   BPF_F_PRESERVE_ELEMS},
 	};
 
 	for (size_t i = 0; i < RUT_MAP_COUNT; i++) {
@@ -389,6 +396,8 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 	if (!rc)
 		rc = make_maps(r, shift, count, err);
 	if (!rc)
+		rc = rut_perf_open(r, err);
+	if (!rc)
 		rc = rut_recorder_map(r, err);
 	if (rc)
 		return rc;
@@ -531,6 +540,7 @@ void rut_recorder_metadata(const struct rut_recorder *r, bool compat, int64_t cl
 {
 	struct rut_metadata m = {
 		.contexts = r->conf.contexts,
+		.perf = (const char(*)[RUT_PERF_NAME])r->conf.perf,
 		.selection = &r->meta->conf.selection,
 		.compat = compat,
 		.clock_offset_ns = clock_offset_ns,

@@ -29,7 +29,7 @@ END
 
 # all_contexts: every name that the program knows.
 all_contexts() {
-  "$RUTILE" record --context no-such -- true 2>&1 | sed "s/.*no-such': //; s/ (see.*//; s/ or /, /; s/ //g"
+  "$RUTILE" record --context no-such -- true 2>&1 | sed "s/.*no-such': //; s/ (see.*//; s/, or perf:.*//; s/ //g"
 }
 
 # shown WORD...: the values of the last getppid() of the trace are those that the process printed.
@@ -106,6 +106,113 @@ test_probe() {
   babeltrace2 f | grep entry_clock | grep -q 'nice = 3, uid = 0 }'
 }
 
+# Against the flags that the kernel's own tracer keeps of the same events at the same time.
+test_interruptions() {
+  need_bpf
+  own=/sys/kernel/tracing/instances/rutile$$
+  mkdir "$own"
+  trap 'rmdir $own' EXIT
+  echo 8192 >"$own/buffer_size_kb"
+  cat >work.sh <<'END'
+for i in $(seq 40); do
+  echo x | cat >/dev/null
+  sh -c 'kill -CHLD $$'
+  sleep 0.001
+done
+END
+  "$RUTILE" record -a -o t -e sched,irq,signal,timer,mm,syscall:getppid,syscall:pipe2 --context preemptible,interruptible -- sh -c "
+    for e in sched irq signal timer kmem/mm_page_alloc kmem/mm_page_free raw_syscalls; do echo 1 >$own/events/\$e/enable; done
+    sh work.sh
+    echo 0 >$own/tracing_on; cat $own/trace >kernel; echo 0 >$own/events/enable"
+  babeltrace2 t >ours
+  python3 - <<'END'
+import re
+kernel, ours = {}, {}
+for line in open("kernel", errors="replace"):
+    m = re.match(r"\s*.{16,}\s\[\d+\] (\S)(\S)(\S)(\S)\S* +[\d.]+: (\w+)[:(]", line)
+    if m: kernel.setdefault(m.group(5), []).append((m.group(1) not in "dD", m.group(3) == m.group(4) == "."))
+names = {"irq_softirq_": "softirq_", "kmem_mm_": "mm_", "timer_hrtimer": "hrtimer", "syscall_entry_": "sys_enter ", "syscall_exit_": "sys_exit "}
+for line in open("ours", errors="replace"):
+    m = re.match(r"\S+ \S+ \S+ (\w+): .*\{ preemptible = (-?\d+), interruptible = (-?\d+) \}", line)
+    if not m or "statedump" in m.group(1): continue
+    name = m.group(1)
+    for prefix, with_ in names.items():
+        if name.startswith(prefix): name = (with_ + name[len(prefix):]).split(" ")[0]
+    ours.setdefault(name, []).append((int(m.group(3)), int(m.group(2))))
+compared = 0
+for name, got in ours.items():
+    want = kernel.get(name, [])
+    if len(want) < 20 or len(got) < 20: continue
+    compared += 1
+    for k in 0, 1:
+        known = [g[k] for g in got if g[k] >= 0]
+        true = sum(w[k] for w in want) / len(want)
+        # Where the kernel always says the same, and we say something at all.
+        if known and true in (0, 1):
+            same = sum(1 for g in known if g == true) / len(known)
+            assert same > 0.95, (name, k, true, same)
+        elif k == 1:
+            assert len(set(known)) == 2 or min(true, 1 - true) < 0.05, (name, true, set(known))
+print(compared, sorted(ours))
+assert compared >= 8
+assert {g[1] for got in ours.values() for g in got} == {0, 1}
+assert {g[0] for g in ours["sched_switch"]} == {0} and {g[0] for g in ours["sys_enter"]} == {1}
+END
+}
+
+# The kernel's counters against what was done between two calls; the processor's, or that there are none.
+test_counters() {
+  need_bpf
+  cat >work.py <<'END'
+import mmap, os
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+m = mmap.mmap(-1, 4096 * 700)
+m.madvise(15) # no huge pages
+os.getpgid(0)
+for i in range(700): m[4096 * i] = 1
+os.getpgid(0)
+END
+  counters=perf:cpu:minor-faults,perf:cpu:context-switches,perf:cpu:cpu-clock
+  "$RUTILE" record -a -o t -e sched_switch,syscall_entry_getpgid --context tid,$counters -- python3 work.py
+  babeltrace2 t >out
+  python3 - <<'END'
+import re
+cpus, calls = {}, []
+for line in open("out", errors="replace"):
+    m = re.search(r" (\w+): \{ cpu_id = (\d+).*perf_cpu_minor_faults = (\d+), perf_cpu_context_switches = (\d+), perf_cpu_cpu_clock = (\d+)", line)
+    if not m: continue
+    if m.group(1) == "sched_switch": cpus.setdefault(m.group(2), []).append((int(m.group(4)), int(m.group(5))))
+    elif m.group(1) == "syscall_entry_getpgid": calls.append(int(m.group(3)))
+assert any(700 <= b - a < 900 for a, b in zip(calls, calls[1:])), calls
+for records in cpus.values():
+    steps = [b[0] - a[0] for a, b in zip(records, records[1:])]
+    assert all(a[1] < b[1] for a, b in zip(records, records[1:])), records
+    assert min(steps, default=1) >= 1 and steps.count(1) >= 0.9 * len(steps), steps
+assert sum(map(len, cpus.values())) > 5
+END
+  # A flight recorder's counters go on without a process; profiles have them.
+  trap '"$RUTILE" destroy c$$' EXIT
+  "$RUTILE" start c$$ --flight -e syscall_entry_getpgid --context perf:cpu:page-fault
+  python3 -c 'import os; os.getpgid(0)'
+  "$RUTILE" save c$$ | grep -qx 'context = perf:cpu:page-fault'
+  "$RUTILE" snapshot c$$ -o snap
+  babeltrace2 snap | grep 'getpgid:.*perf_cpu_page_fault = [1-9][0-9]*[ ,]'
+  if "$RUTILE" record -o h -e syscall:getppid --context perf:cpu:cycles -- sh -c 'exec true' 2>err && [ ! -s err ]; then return 0; fi
+  if grep -q 'no performance counters' err; then
+    not grep -q perf_cpu_cycles h/kernel/metadata
+    if "$RUTILE" record --strict -o s -e syscall:getppid --context perf:cpu:cycles -- true 2>err; then return 1; fi
+    grep -q 'perf:cpu:cycles.*no performance counters' err
+  else
+    grep -q perf_cpu_cycles h/kernel/metadata
+  fi
+  for name in perf:cpu:no perf:thread:cycles perf:cpu:raw:x perf:cpu:raw:r1:; do
+    if "$RUTILE" record -o x --context $name -- true 2>err; then return 1; fi
+    grep -q "unknown counter '$name'" err
+  done
+  if "$RUTILE" record -o x --context perf:cpu:cs,perf:cpu:faults,perf:cpu:cpu-clock,perf:cpu:migrations,perf:cpu:task-clock -- true 2>err; then return 1; fi
+  grep -q 'at most 4 counters' err
+}
+
 # What the manual and the completion name is what there is.
 test_manual() {
   for page in record start; do
@@ -119,5 +226,7 @@ t_case "contexts of a process with ids of its own" test_plain
 t_case "contexts in nested namespaces" test_namespaces
 t_case "ids in a map of many ranges" test_long_map
 t_case "contexts of probes, and filters by them" test_probe
+t_case "preemptible and interruptible, as the kernel's tracer has them" test_interruptions
+t_case "counters" test_counters
 t_case "the manual lists every context" test_manual
 t_done
