@@ -3,27 +3,36 @@
 #ifndef RUT_BPF_EV_NET_BPF_H
 #define RUT_BPF_EV_NET_BPF_H
 
+#include "bpf/packet.bpf.h"
 #include "bpf/record.bpf.h"
 
-#define NET(tp, sym)                                                                               \
+#define NET(tp, sym, slot)                                                                         \
 	SEC("tp_btf/" #tp)                                                                         \
 	int BPF_PROG(tp, struct sk_buff *skb)                                                      \
 	{                                                                                          \
 		struct net_device *dev = skb->dev;                                                 \
+		struct rut_headers *h;                                                             \
 		struct rut_name name;                                                              \
                                                                                                    \
 		if (!rut_allowed())                                                                \
 			return 0;                                                                  \
 		name_from_device(&name, dev);                                                      \
-		RUT_BEGIN_TAIL(sym, name.len, RUT_NAME_MAX);                                       \
+		h = rut_read_headers(skb, slot);                                                   \
+		if (!h)                                                                            \
+			return 0;                                                                  \
+		RUT_BEGIN_TAIL(sym, name.len + h->len, 2 * RUT_NAME_MAX + RUT_HEADERS_MAX);        \
 		PUT(sym, skbaddr, (__u64)skb);                                                     \
 		PUT(sym, len, skb->len);                                                           \
-		rut_store_name(p + sizeof(struct rut_ev_##sym), &name);                            \
+		PUT(sym, network_header_type, h->type);                                            \
+		p += sizeof(struct rut_ev_##sym);                                                  \
+		rut_store_name(p, &name);                                                          \
+		p += name.len & 31;                                                                \
+		rut_copy(p, h->bytes, h->len, h->len, RUT_HEADERS_MAX);                            \
 		RUT_END();                                                                         \
 	}
 
-NET(net_dev_queue, NET_QUEUE)
-NET(netif_receive_skb, NET_RECEIVE)
+NET(net_dev_queue, NET_QUEUE, 0)
+NET(netif_receive_skb, NET_RECEIVE, 1)
 
 SEC("tp_btf/net_dev_xmit")
 int BPF_PROG(net_dev_xmit, struct sk_buff *skb, int rc, struct net_device *dev, unsigned int len)
@@ -38,6 +47,59 @@ int BPF_PROG(net_dev_xmit, struct sk_buff *skb, int rc, struct net_device *dev, 
 	PUT(NET_XMIT, rc, rc);
 	PUT(NET_XMIT, len, len);
 	rut_store_name(p + sizeof(struct rut_ev_NET_XMIT), &name);
+	RUT_END();
+}
+
+#define RUT_SOCKET_V6 10
+
+/* The addresses that a socket has, in both families' fields; an IPv4 socket has none of IPv6. */
+#define PUT_SOCKET(sym, sk)                                                                        \
+	do {                                                                                       \
+		const struct sock_common *c = &(sk)->__sk_common;                                  \
+                                                                                                   \
+		PUT(sym, sport, c->skc_num);                                                       \
+		PUT(sym, dport, __builtin_bswap16(c->skc_dport));                                  \
+		PUT(sym, family, c->skc_family);                                                   \
+		*(__u32 *)FIELD(sym, saddr) = c->skc_rcv_saddr;                                    \
+		*(__u32 *)FIELD(sym, daddr) = c->skc_daddr;                                        \
+		put_address(FIELD(sym, saddr_v6), &c->skc_v6_rcv_saddr,                            \
+			    c->skc_family == RUT_SOCKET_V6);                                       \
+		put_address(FIELD(sym, daddr_v6), &c->skc_v6_daddr,                                \
+			    c->skc_family == RUT_SOCKET_V6);                                       \
+	} while (0)
+
+static __always_inline void put_address(void *to, const struct in6_addr *from, const bool there)
+{
+	const __u64 *words = (const __u64 *)from->in6_u.u6_addr8;
+
+	((__u64 *)to)[0] = there ? words[0] : 0;
+	((__u64 *)to)[1] = there ? words[1] : 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(inet_sock_set_state, const struct sock *sk, const int oldstate, const int newstate)
+{
+	if (!rut_allowed())
+		return 0;
+	RUT_BEGIN(SOCK_STATE);
+	PUT(SOCK_STATE, skaddr, (__u64)sk);
+	PUT(SOCK_STATE, oldstate, oldstate);
+	PUT(SOCK_STATE, newstate, newstate);
+	PUT(SOCK_STATE, protocol, sk->sk_protocol);
+	PUT_SOCKET(SOCK_STATE, sk);
+	RUT_END();
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(tcp_retransmit_skb, const struct sock *sk, const struct sk_buff *skb)
+{
+	if (!rut_allowed())
+		return 0;
+	RUT_BEGIN(TCP_RETRANSMIT);
+	PUT(TCP_RETRANSMIT, skbaddr, (__u64)skb);
+	PUT(TCP_RETRANSMIT, skaddr, (__u64)sk);
+	PUT(TCP_RETRANSMIT, state, sk->__sk_common.skc_state);
+	PUT_SOCKET(TCP_RETRANSMIT, sk);
 	RUT_END();
 }
 

@@ -113,12 +113,33 @@
 #define RUT_F_NET(F)                                                                               \
 	F(X64, skbaddr)                                                                            \
 	F(U32, len)                                                                                \
-	F(STR, name)
+	F(NET_TYPE, network_header_type)                                                           \
+	F(STR, name)                                                                               \
+	F(NET_HEADER, network_header)
 #define RUT_F_NET_XMIT(F)                                                                          \
 	F(X64, skbaddr)                                                                            \
 	F(S32, rc)                                                                                 \
 	F(U32, len)                                                                                \
 	F(STR, name)
+#define RUT_F_SOCKET(F)                                                                            \
+	F(U16, sport)                                                                              \
+	F(U16, dport)                                                                              \
+	F(U16, family)                                                                             \
+	F(ADDR4, saddr)                                                                            \
+	F(ADDR4, daddr)                                                                            \
+	F(ADDR6, saddr_v6)                                                                         \
+	F(ADDR6, daddr_v6)
+#define RUT_F_SOCK_STATE(F)                                                                        \
+	F(X64, skaddr)                                                                             \
+	F(TCP_STATE, oldstate)                                                                     \
+	F(TCP_STATE, newstate)                                                                     \
+	F(U16, protocol)                                                                           \
+	RUT_F_SOCKET(F)
+#define RUT_F_TCP_RETRANSMIT(F)                                                                    \
+	F(X64, skbaddr)                                                                            \
+	F(X64, skaddr)                                                                             \
+	F(TCP_STATE, state)                                                                        \
+	RUT_F_SOCKET(F)
 #define RUT_F_PAGE_ALLOC(F)                                                                        \
 	F(X64, page)                                                                               \
 	F(U64, pfn)                                                                                \
@@ -304,6 +325,8 @@
 	E(NET_QUEUE, "net_dev_queue", net_dev_queue, "net", RUT_F_NET)                             \
 	E(NET_XMIT, "net_dev_xmit", net_dev_xmit, "net", RUT_F_NET_XMIT)                           \
 	E(NET_RECEIVE, "net_if_receive_skb", netif_receive_skb, "net", RUT_F_NET)                  \
+	E(SOCK_STATE, "inet_sock_set_state", inet_sock_set_state, "net", RUT_F_SOCK_STATE)         \
+	E(TCP_RETRANSMIT, "tcp_retransmit_skb", tcp_retransmit_skb, "net", RUT_F_TCP_RETRANSMIT)   \
 	E(PAGE_ALLOC, "kmem_mm_page_alloc", mm_page_alloc, "mm", RUT_F_PAGE_ALLOC)                 \
 	E(PAGE_FREE, "kmem_mm_page_free", mm_page_free, "mm", RUT_F_PAGE_FREE)                     \
 	E(SIGNAL_GENERATE, "signal_generate", signal_generate, "signal", RUT_F_SIGNAL_GENERATE)    \
@@ -355,6 +378,15 @@
 	E(SHED, "rutile_shed", none, "statedump", RUT_F_SHED)                                      \
 	E(RESTORED, "rutile_restored", none, "statedump", RUT_F_RESTORED)
 
+/* LTTng's kinds of packet headers: of the network, and of the transport behind it. */
+enum rut_net_type { RUT_NET_UNKNOWN, RUT_NET_IPV4, RUT_NET_IPV6 };
+enum rut_transport_type {
+	RUT_TRANSPORT_UNKNOWN,
+	RUT_TRANSPORT_TCP,
+	RUT_TRANSPORT_UDP,
+	RUT_TRANSPORT_ICMP,
+};
+
 #define RUT_EVENT_ID(sym, name, tp, group, fields) RUT_EV_##sym,
 enum rut_event_id {
 	RUT_KERNEL_EVENTS(RUT_EVENT_ID) RUT_STATEDUMP_EVENTS(RUT_EVENT_ID) RUT_EV_COUNT
@@ -378,7 +410,12 @@ enum rut_event_id {
 #define RUT_C_TEXT16(f)	     char f[16];
 #define RUT_C_TEXT40(f)	     char f[40];
 #define RUT_C_LEN8(f)	     __u8 f##_length;
+#define RUT_C_NET_TYPE(f)    __u8 f; /* enum rut_net_type */
+#define RUT_C_TCP_STATE(f)   __s32 f;
+#define RUT_C_ADDR4(f)	     __u8 f[4];
+#define RUT_C_ADDR6(f)	     __u8 f[16];
 #define RUT_C_STR(f)	     /* variable */
+#define RUT_C_NET_HEADER(f)  /* variable: see bpf/packet.bpf.h */
 #define RUT_C_SEQ_S32(f)     /* variable */
 #define RUT_C_SEQ_X64(f)     /* variable */
 #define RUT_C_SEQ_X8(f)	     /* variable */

@@ -197,6 +197,33 @@ struct net_device {
 struct sk_buff {
 	struct net_device *dev;
 	unsigned int len;
+	__u16 protocol; /* big endian */
+	__u16 transport_header;
+	__u16 network_header;
+	unsigned int tail;
+	unsigned char *head;
+};
+
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+	} in6_u;
+};
+
+struct sock_common {
+	__u32 skc_daddr;
+	__u32 skc_rcv_saddr;
+	__u16 skc_dport; /* big endian */
+	__u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_protocol;
 };
 
 struct kernel_siginfo {

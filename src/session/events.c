@@ -29,6 +29,11 @@
 #define FIELD_SEQ_S32(f)    {RUT_FK_SEQ_S32, 0, #f},
 #define FIELD_SEQ_X64(f)    {RUT_FK_SEQ_X64, 0, #f},
 #define FIELD_SEQ_X8(f)	    {RUT_FK_SEQ_X8, 0, #f},
+#define FIELD_NET_TYPE(f)   {RUT_FK_NET_TYPE, 0, #f},
+#define FIELD_NET_HEADER(f) {RUT_FK_NET_HEADER, 0, #f},
+#define FIELD_TCP_STATE(f)  {RUT_FK_TCP_STATE, 0, #f},
+#define FIELD_ADDR4(f)	    {RUT_FK_ADDR4, 0, #f},
+#define FIELD_ADDR6(f)	    {RUT_FK_ADDR6, 0, #f},
 #define FIELD_STR(f)	    {RUT_FK_STR, 0, #f},
 #define FIELD(kind, f)	    FIELD_##kind(f)
 

@@ -50,8 +50,13 @@ enum rut_field_kind {
 	RUT_FK_ARRAY_X64,
 	RUT_FK_ARRAY_S32,
 	RUT_FK_SEQ_STR,
-	RUT_FK_SEQ_POLL,  /* of struct rut_polled */
-	RUT_FK_SEQ_EPOLL, /* of struct epoll_event */
+	RUT_FK_SEQ_POLL,   /* of struct rut_polled */
+	RUT_FK_SEQ_EPOLL,  /* of struct epoll_event */
+	RUT_FK_NET_TYPE,   /* enum rut_net_type */
+	RUT_FK_NET_HEADER, /* what it says: bpf/packet.bpf.h */
+	RUT_FK_TCP_STATE,
+	RUT_FK_ADDR4,
+	RUT_FK_ADDR6,
 	RUT_FK_SEQ_X32,
 	RUT_FK_SEQ_U32,
 	RUT_FK_SEQ_NAME, /* of socket addresses */

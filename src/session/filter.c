@@ -91,14 +91,15 @@ static const struct {
 	uint8_t bytes;
 	bool negative, big;
 } numbers[] = {
-	[RUT_FK_S32] = {4, true, false},   [RUT_FK_U32] = {4, false, false},
-	[RUT_FK_X32] = {4, false, false},  [RUT_FK_O32] = {4, false, false},
-	[RUT_FK_S64] = {8, true, false},   [RUT_FK_U64] = {8, false, false},
-	[RUT_FK_X64] = {8, false, false},  [RUT_FK_U8] = {1, false, false},
-	[RUT_FK_S8] = {1, true, false},	   [RUT_FK_X8] = {1, false, false},
-	[RUT_FK_U16] = {2, false, false},  [RUT_FK_S16] = {2, true, false},
-	[RUT_FK_X16] = {2, false, false},  [RUT_FK_BE16] = {2, false, true},
-	[RUT_FK_XBE32] = {4, false, true}, [RUT_FK_LEN8] = {1, false, false},
+	[RUT_FK_S32] = {4, true, false},       [RUT_FK_U32] = {4, false, false},
+	[RUT_FK_X32] = {4, false, false},      [RUT_FK_O32] = {4, false, false},
+	[RUT_FK_S64] = {8, true, false},       [RUT_FK_U64] = {8, false, false},
+	[RUT_FK_X64] = {8, false, false},      [RUT_FK_U8] = {1, false, false},
+	[RUT_FK_S8] = {1, true, false},	       [RUT_FK_X8] = {1, false, false},
+	[RUT_FK_U16] = {2, false, false},      [RUT_FK_S16] = {2, true, false},
+	[RUT_FK_X16] = {2, false, false},      [RUT_FK_BE16] = {2, false, true},
+	[RUT_FK_XBE32] = {4, false, true},     [RUT_FK_LEN8] = {1, false, false},
+	[RUT_FK_NET_TYPE] = {1, false, false}, [RUT_FK_TCP_STATE] = {4, true, false},
 };
 
 static bool find_context(uint64_t contexts, const char *name, struct place *ret)

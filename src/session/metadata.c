@@ -24,6 +24,8 @@ static const char types[] = RUT_TSDL_INTEGERS
 	"be16_t;\n"
 	"typealias integer { size = 32; align = 8; signed = false; base = 16; byte_order = be; } "
 	":= xbe32_t;\n"
+	"typealias integer { size = 16; align = 8; signed = false; base = 16; byte_order = be; } "
+	":= xbe16_t;\n"
 	"typealias floating_point { exp_dig = 8; mant_dig = 24; align = 8; } := float32_t;\n"
 	"typealias floating_point { exp_dig = 11; mant_dig = 53; align = 8; } := float64_t;\n"
 	"typealias integer { size = 8; align = 8; signed = false; encoding = UTF8; } := "
@@ -34,6 +36,47 @@ static const char types[] = RUT_TSDL_INTEGERS
 	"uint16_t _family; be16_t _" port "; uint8_t __v4addr_length; uint8_t __v6addr_length; "   \
 	"uint8_t _v4addr[ __v4addr_length ]; be16_t _v6addr[ __v6addr_length ]; string "           \
 	"_sun_path; "
+
+/* LTTng's layout of packet headers, whose bytes stand in the record as they are. */
+#define BE(size, base, name)                                                                       \
+	"integer { size = " #size "; align = 8; signed = false; byte_order = be; base = " #base    \
+	"; } _" name "; "
+#define BE_BITS(size, base, name)                                                                  \
+	"integer { size = " #size "; align = 1; signed = false; byte_order = be; base = " #base    \
+	"; } _" name "; "
+#define PROTOCOL(name)                                                                             \
+	"enum : uint8_t { \"unknown\" = 0 ... 0, \"icmp\" = 1, \"unknown\" = 2 ... 5, "            \
+	"\"tcp\" = 6, \"unknown\" = 7 ... 16, \"udp\" = 17, \"unknown\" = 18 ... 255 } _" name     \
+	"; "
+#define TRANSPORT                                                                                  \
+	"enum : uint8_t { \"unknown\" = 0, \"tcp\" = 1, \"udp\" = 2, \"icmp\" = 3 } "              \
+	"_transport_header_type; variant <_transport_header_type> { struct { } unknown; "          \
+	"struct { " BE(16, 10, "source_port") BE(16, 10, "dest_port") BE(32, 10, "seq") BE(        \
+		32, 10, "ack_seq") BE_BITS(4, 10, "data_offset") BE_BITS(3, 10, "reserved")        \
+		BE_BITS(9, 16, "flags") BE(16, 10, "window_size") BE(16, 16, "checksum")           \
+			BE(16, 10,                                                                 \
+			   "urg_ptr") "} tcp; "                                                    \
+				      "struct { " BE(16, 10, "source_port") BE(                    \
+					      16, 10, "dest_port") BE(16, 10, "len")               \
+					      BE(16, 10,                                           \
+						 "check") "} udp; "                                \
+							  "struct { uint8_t _type; uint8_t "       \
+							  "_code; " BE(16, 10, "checksum") BE(     \
+								  32, 10,                          \
+								  "gateway") "} icmp; } "          \
+									     "_transport_header; "
+#define IPV4                                                                                       \
+	"struct { " BE_BITS(4, 10, "version") BE_BITS(4, 10, "ihl") "uint8_t _tos; " BE(16, 10,    \
+											"tot_len") \
+		BE(16, 16, "id") BE(16, 10, "frag_off") "uint8_t _ttl; " PROTOCOL("protocol")      \
+			BE(16, 16, "checksum") "uint8_t _saddr[4]; uint8_t _daddr[4]; " TRANSPORT  \
+					       "} ipv4; "
+#define IPV6                                                                                       \
+	"struct { " BE_BITS(4, 10, "version")                                                      \
+		BE_BITS(4, 10, "prio") "xint8_t _flow_lbl[3]; " BE(16, 10, "payload_len")          \
+			PROTOCOL("nexthdr") "uint8_t _hop_limit; "                                 \
+					    "xbe16_t _saddr[8]; xbe16_t _daddr[8]; " TRANSPORT     \
+					    "} ipv6; "
 
 /* How each kind is written; %s is the name, %u the count. */
 static const char *const forms[] = {
@@ -72,6 +115,16 @@ static const char *const forms[] = {
 	[RUT_FK_SEQ_STR] = "string _%s[ __%s_length ];",
 	[RUT_FK_SEQ_POLL] = "struct { int32_t _fd; xint16_t _raw_events; } _%s[ __%s_length ];",
 	[RUT_FK_SEQ_EPOLL] = "struct { xint32_t _raw_events; xint64_t _data; } _%s[ __%s_length ];",
+	[RUT_FK_NET_TYPE] = "enum : uint8_t { \"unknown\" = 0, \"ipv4\" = 1, \"ipv6\" = 2 } _%s;",
+	[RUT_FK_NET_HEADER] =
+		"variant <_network_header_type> { struct { } unknown; " IPV4 IPV6 "} _%s;",
+	[RUT_FK_TCP_STATE] =
+		"enum : int32_t { \"TCP_ESTABLISHED\" = 1, \"TCP_SYN_SENT\" = 2, \"TCP_SYN_RECV\" "
+		"= 3, \"TCP_FIN_WAIT1\" = 4, \"TCP_FIN_WAIT2\" = 5, \"TCP_TIME_WAIT\" = 6, "
+		"\"TCP_CLOSE\" = 7, \"TCP_CLOSE_WAIT\" = 8, \"TCP_LAST_ACK\" = 9, \"TCP_LISTEN\" "
+		"= 10, \"TCP_CLOSING\" = 11, \"TCP_NEW_SYN_RECV\" = 12 } _%s;",
+	[RUT_FK_ADDR4] = "uint8_t _%s[4];",
+	[RUT_FK_ADDR6] = "xbe16_t _%s[8];",
 	[RUT_FK_SEQ_X32] = "xint32_t _%s[ __%s_length ];",
 	[RUT_FK_SEQ_U32] = "uint32_t _%s[ __%s_length ];",
 	[RUT_FK_SEQ_NAME] = "struct { " NAME_OF("dport") "} _%s[ __%s_length ];",

@@ -148,6 +148,38 @@ END
   done
 }
 
+# The headers of packets, as a packet socket sees them; states of connections; what is sent again.
+test_packets() {
+  need_bpf
+  "$RUTILE" record -a -o t --buffer 64M -e net -- python3 "$SRC/tests/bpf/packets.py" >want
+  readers t >/dev/null
+  "$RUTILE" view t >view.out
+  cmp view.out bt2.out
+  sed -n 's/^packet //p' want >packets
+  [ "$(wc -l <packets)" -ge 16 ]
+  while read -r line; do
+    for event in net_if_receive_skb net_dev_queue; do
+      grep -F " $event: " bt2.out | grep -qF "{ $line }" || { echo "not there: $event $line"; return 1; }
+    done
+  done <packets
+  for kind in tcp udp icmp; do grep -q "\"$kind\" : container = [123] )" packets; done
+  state() { grep " inet_sock_set_state: .*oldstate = ( \"TCP_$3\" .*newstate = ( \"TCP_$4\" .*protocol = 6, sport = $1, dport = $2, family = $5," bt2.out | grep -q "$6"; }
+  sed -n 's/^state //p' want >states
+  family=2
+  v4='saddr = \[ \[0\] = 127, \[1\] = 0, \[2\] = 0, \[3\] = 1 \], daddr = \[ \[0\] = 127'
+  v6='daddr_v6 = \[ \[0\] = 0x0, .* \[7\] = 0x1 \] }'
+  while read -r client server; do
+    [ $family = 2 ] && address=$v4 || address=$v6
+    state 0 "$server" CLOSE SYN_SENT $family "$address"
+    state "$client" "$server" SYN_SENT ESTABLISHED $family "$address"
+    state "$server" "$client" SYN_RECV ESTABLISHED $family "$address"
+    family=10
+  done <states
+  sed -n 's/^again //p' want | while read -r client server times; do
+    [ "$(grep -c " tcp_retransmit_skb: .*state = ( \"TCP_SYN_SENT\" : container = 2 ), sport = $client, dport = $server, family = 2," bt2.out)" -ge "$times" ]
+  done
+}
+
 # docs/values.md: UPDATE=1 in the environment writes it.
 test_document() {
   need_bpf
@@ -156,6 +188,7 @@ test_document() {
 }
 
 t_case "the values of the kernel's own records" test_kernel
+t_case "headers of packets, states of connections" test_packets
 t_case "docs/values.md is what there is" test_document
 t_case "the statedump in nested namespaces" test_statedump
 t_case "user namespaces without a process in the statedump" test_user_namespaces

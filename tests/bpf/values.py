@@ -50,12 +50,15 @@ RENAMED = {
 NOT_THERE = {
     ("sched_process_fork", f) for f in ("parent_pid", "parent_ns_inum", "child_pid", "child_ns_inum", "vtids")
 } | {("block_rq_issue", "tid"), ("block_rq_insert", "tid"), ("block_bio_backmerge", "tid"),
+     *((event, field) for event in ("net_dev_queue", "net_if_receive_skb") for field in ("network_header", "network_header_type")),
      ("kmem_mm_page_alloc", "page"), ("kmem_mm_page_free", "page"),
      ("kmem_mm_page_alloc", "pfn"), ("kmem_mm_page_free", "pfn")}
 ELSEWHERE = {
     "sched_process_fork": "numbers in /proc", "lttng_statedump_process_state": "/proc/PID/status, stat, ns",
     "lttng_statedump_network_interface": "SIOCGIFADDR", "lttng_statedump_cpu_topology": "/proc/cpuinfo",
     "rutile_statedump_cgroup": "/proc/PID/cgroup", "rutile_statedump_module": "/proc/modules",
+    "inet_sock_set_state": "the sockets' own ports and addresses", "tcp_retransmit_skb": "TCP_INFO",
+    **{(event, "network_header" + what): "a packet socket" for event in ("net_dev_queue", "net_if_receive_skb") for what in ("", "_type")},
     ("lttng_statedump_interrupt", "tid"): "/proc/PID/comm",
 }
 for ns in "cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts":
@@ -101,7 +104,10 @@ def events(folder):
     for line in run.stdout.decode(errors="replace").splitlines():
         m = LINE.match(line)
         if m:
-            yield float(m.group(1)), m.group(2), int(m.group(3)), {k: number(v) for k, v in FIELD.findall(m.group(4))}
+            fields = {}
+            for name, value in FIELD.findall(m.group(4)):
+                fields.setdefault(name, number(value)) # what is within another field comes behind
+            yield float(m.group(1)), m.group(2), int(m.group(3)), fields
 
 
 def kernel_field(event, field):
@@ -168,7 +174,8 @@ def compare(folder):
 def classes(path):
     text = open(path, errors="replace").read()
     for m in re.finditer(r'event \{\n\tname = "([^"]+)";\n.*?fields := struct \{\n(.*?)\t\};\n\};', text, re.S):
-        names = re.findall(r"_(\w+)(?:\[[^\]]*\])?;", m.group(2))
+        # A field a line; what is within it is not a field of the event.
+        names = [n[-1] for n in (re.findall(r"_(\w+)(?:\[[^\]]*\])?;", line) for line in m.group(2).splitlines()) if n]
         yield m.group(1), [n for n in names if not n.endswith("_length")]
 
 
