@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "session/dynamic.h"
 #include "session/pin.h"
 #include "session/programs.h"
 
@@ -31,6 +32,10 @@
 /* ... and of one that is shed: of a system call two thirds are the kernel's way to the program. */
 #define SHED_EVENT   30
 #define SHED_SYSCALL 100
+/* A probe's breakpoint costs most of it; of a tracepoint the kernel still makes its own record. */
+#define SHED_PROBE	500
+#define SHED_RETURN	1000
+#define SHED_TRACEPOINT 150
 
 /* The kernel's own measure begins behind the call of the program; so much is not in it. */
 #define COST_CALL	   15
@@ -77,19 +82,23 @@ void rut_budget_init(struct rut_recorder *r)
 	}
 }
 
-void rut_budget_name(struct rut_recorder *r, uint32_t id, const char *name)
+void rut_budget_name(struct rut_recorder *r, uint32_t id, const char *name, const char *spec)
 {
-	uint32_t cost = COST_PROBE;
+	static const struct {
+		const char *prefix;
+		uint32_t cost, shed;
+	} kinds[] = {
+		{"usdt:", COST_PROBE, SHED_PROBE},	  {"uprobe:", COST_PROBE, SHED_PROBE},
+		{"uretprobe:", COST_RETURN, SHED_RETURN}, {"profile:", COST_SAMPLE, SHED_EVENT},
+		{"", COST_TRACEPOINT, SHED_TRACEPOINT},
+	};
+	size_t i = 0;
 
 	if (!r->conf.budget_ppm)
 		return;
-	if (!strncmp(name, "uretprobe:", 10))
-		cost = COST_RETURN;
-	else if (!strcmp(name, "rutile_sample"))
-		cost = COST_SAMPLE;
-	else if (!strchr(name, ':'))
-		cost = COST_TRACEPOINT;
-	set_class(r, rut_budget_class(id), name, cost, SHED_EVENT);
+	while (strncmp(spec, kinds[i].prefix, strlen(kinds[i].prefix)) != 0)
+		i++;
+	set_class(r, rut_budget_class(id), name, kinds[i].cost, kinds[i].shed);
 }
 
 static int by_mean(const void *a, const void *b)
@@ -233,9 +242,10 @@ static void tell_changes(struct rut_budget_follower *f, struct rut_recorder *r)
 	}
 }
 
-/* What is shed now, as a selection; the time at which all of it may come back. */
-static uint64_t select_shed(const struct rut_recorder *r, struct rut_selection *ret)
+/* Notes what is shed now; the time at which all of it may come back. */
+static uint64_t select_shed(struct rut_budget_follower *f, const struct rut_recorder *r)
 {
+	struct rut_selection *ret = &f->detached;
 	uint64_t left, most = 0;
 	bool calls = false;
 
@@ -250,6 +260,15 @@ static uint64_t select_shed(const struct rut_recorder *r, struct rut_selection *
 	}
 	if (calls)
 		rut_selection_set_syscalls(ret, &r->meta->active);
+	f->nprobes = 0;
+	for (uint32_t i = 0; i < r->meta->ndynamic; i++) {
+		uint32_t id = r->meta->dynamic[i].id;
+
+		if (!id || !rut_budget_is_shed(r, rut_budget_class(id), &left))
+			continue;
+		f->probes[f->nprobes++] = id;
+		most = left > most ? left : most;
+	}
 	return most ? rut_ring_clock() + most : 0;
 }
 
@@ -257,7 +276,7 @@ static void detach(struct rut_budget_follower *f, struct rut_recorder *r)
 {
 	struct rut_selection rest = r->meta->active;
 
-	f->until_ns = select_shed(r, &f->detached);
+	f->until_ns = select_shed(f, r);
 	if (!f->until_ns)
 		return;
 	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++)
@@ -271,6 +290,24 @@ static void detach(struct rut_budget_follower *f, struct rut_recorder *r)
 	rut_programs_detach_unwanted(r, &rest);
 	if (!f->foreground)
 		rut_session_unpin_links(r, &rest);
+	for (uint32_t i = 0; i < f->nprobes; i++) {
+		if (f->foreground)
+			rut_dynamic_detach(r, f->probes[i]);
+		else
+			rut_session_unpin_dynamic(r, f->probes[i]);
+	}
+}
+
+/* Those that a command has attached meanwhile, or removed, are left alone. */
+static int attach_probes(struct rut_budget_follower *f, struct rut_recorder *r, struct rut_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < f->nprobes && !rc; i++)
+		if (f->foreground || !rut_session_has_dynamic(r, f->probes[i]))
+			rc = rut_dynamic_attach(r, f->probes[i], err);
+	f->nprobes = 0;
+	return rc;
 }
 
 static void attach_again(struct rut_budget_follower *f, struct rut_recorder *r)
@@ -283,11 +320,15 @@ static void attach_again(struct rut_budget_follower *f, struct rut_recorder *r)
 		return;
 	if (f->foreground) {
 		rc = rut_programs_attach(r, &err);
+		if (!rc)
+			rc = attach_probes(f, r, &err);
 	} else {
 		r->conf.selection = r->meta->active;
 		rc = rut_programs_load(r, &f->detached, &err);
 		if (!rc)
 			rc = rut_programs_attach(r, &err);
+		if (!rc)
+			rc = attach_probes(f, r, &err);
 		if (!rc)
 			rc = rut_session_pin_links(r, &err);
 		rut_programs_free(r);

@@ -15,8 +15,8 @@
 /* Names and costs of the classes of a new session. */
 void rut_budget_init(struct rut_recorder *r);
 
-/* The name and cost of an event added by name. */
-void rut_budget_name(struct rut_recorder *r, uint32_t id, const char *name);
+/* The name and cost of an event added by name; `spec`, what it was added by, says of which kind. */
+void rut_budget_name(struct rut_recorder *r, uint32_t id, const char *name, const char *spec);
 
 /*
  * Lets the kernel measure the attached programs for a short time, and takes their typical times for
@@ -40,8 +40,10 @@ struct rut_budget_follower {
 	bool foreground; /* the links are held by this process, not pinned */
 	bool shed[RUT_BUDGET_CLASSES];
 	uint64_t looked_ns, limit;
-	uint64_t until_ns;	       /* programs are detached until then; 0: none is */
-	struct rut_selection detached; /* what they record */
+	uint64_t until_ns;		       /* programs are detached until then; 0: none is */
+	struct rut_selection detached;	       /* what they record */
+	uint32_t probes[RUT_META_DYNAMIC_MAX]; /* ids of events added by name that are detached */
+	uint32_t nprobes;
 };
 
 /*

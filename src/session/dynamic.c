@@ -216,10 +216,18 @@ static int settle_name(struct building *b, struct rut_err *err)
 	return 0;
 }
 
+/* By which the object of an event is found again. */
+static void object_name(char ret[24], uint32_t id)
+{
+	snprintf(ret, 24, "rutile_%u", id);
+}
+
 /* Loads the object with one of its programs. */
 static int load(struct building *b, const char *program, struct bpf_program **ret,
 		struct rut_err *err)
 {
+	char name[24];
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = name);
 	struct rut_bpf_conf *conf;
 	uint32_t *in_program;
 	void *probe_conf;
@@ -237,7 +245,8 @@ static int load(struct building *b, const char *program, struct bpf_program **re
 	data = object_bytes(b, &size, &filter, &copy, err);
 	if (!data)
 		return -err->code;
-	b->obj = bpf_object__open_mem(data, size, NULL);
+	object_name(name, b->conf.id);
+	b->obj = bpf_object__open_mem(data, size, &opts);
 	if (!b->obj)
 		return rut_err_errno(err, errno, "cannot open the programs");
 	bpf_object__for_each_program(prog, b->obj)
@@ -298,7 +307,7 @@ static int describe(struct building *b, struct rut_err *err)
 	m->dynamic[m->ndynamic].id = b->conf.id;
 	snprintf(m->dynamic[m->ndynamic].spec, sizeof(m->dynamic->spec), "%s", b->spec);
 	m->ndynamic++;
-	rut_budget_name(b->r, b->conf.id, b->title);
+	rut_budget_name(b->r, b->conf.id, b->title, b->spec);
 	return 0;
 }
 
@@ -893,5 +902,33 @@ int rut_dynamic_resume(struct rut_recorder *r, struct rut_err *err)
 		if (rc)
 			r->meta->dynamic[i].id = 0;
 	}
+	return 0;
+}
+
+void rut_dynamic_detach(struct rut_recorder *r, uint32_t id)
+{
+	char prefix[32], name[24];
+	size_t n = 0;
+
+	snprintf(prefix, sizeof(prefix), "dyn:%u:", id);
+	rut_programs_drop_links(r, prefix);
+	object_name(name, id);
+	for (size_t i = 0; i < r->nobjects; i++) {
+		if (strcmp(bpf_object__name(r->objects[i]), name) != 0)
+			r->objects[n++] = r->objects[i];
+		else
+			bpf_object__close(r->objects[i]);
+	}
+	r->nobjects = n;
+}
+
+int rut_dynamic_attach(struct rut_recorder *r, uint32_t id, struct rut_err *err)
+{
+	for (uint32_t i = 0; i < r->meta->ndynamic; i++)
+		if (r->meta->dynamic[i].id == id) {
+			int rc = add_or_warn(r, r->meta->dynamic[i].spec, id, err);
+
+			return rc < 0 ? rc : 0;
+		}
 	return 0;
 }

@@ -383,6 +383,14 @@ void rut_session_unpin_dynamic(const struct rut_recorder *r, uint32_t id)
 	wait_gone(&gone);
 }
 
+bool rut_session_has_dynamic(const struct rut_recorder *r, uint32_t id)
+{
+	char prefix[32];
+
+	snprintf(prefix, sizeof(prefix), "link_dyn:%u:", id);
+	return each_pin(r->conf.name, prefix, NULL, NULL) > 0;
+}
+
 int rut_session_count_links(const char *name)
 {
 	return each_pin(name, "link_", NULL, NULL);

@@ -47,6 +47,9 @@ int rut_session_unpin_links(struct rut_recorder *r, const struct rut_selection *
 /* Unpins the links of one event that was added by name. */
 void rut_session_unpin_dynamic(const struct rut_recorder *r, uint32_t id);
 
+/* Has the event added by name of that id a link that is pinned? */
+bool rut_session_has_dynamic(const struct rut_recorder *r, uint32_t id);
+
 /* Events nested in themselves, of the pinned programs. */
 uint64_t rut_session_missed(const struct rut_recorder *r);
 

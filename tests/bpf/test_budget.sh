@@ -121,6 +121,47 @@ while True: os.getppid()" &
   grep -q sched_process_exit: bt2.out
 }
 
+# Probes, too: of the start and of `add`; then the function has no breakpoint any more.
+test_probes_detach() {
+  need_bpf
+  cat >loop.c <<'END'
+#include <stdlib.h>
+__attribute__((noinline)) void one(void) { __asm__ volatile(""); }
+__attribute__((noinline)) void two(void) { __asm__ volatile(""); }
+int main(int argc, char **argv)
+{
+	for (long n = atol(argv[1]); n; n--) one(), two();
+	return 0;
+}
+END
+  cc -O1 -o loop loop.c
+  "$RUTILE" start ${S}a --flight -m 2 -e "uprobe:$PWD/loop:one,sched_process_exit"
+  "$RUTILE" add ${S}a -e "uprobe:$PWD/loop:two"
+  probes() { find /sys/fs/bpf/rutile/${S}a -name 'link_dyn:*' | wc -l; }
+  [ "$(probes)" = 2 ]
+  timeout 100 ./loop -1 &
+  pid=$!
+  trap 'kill $pid 2>/dev/null || true' EXIT
+  shed_all() { "$RUTILE" status ${S}a >status; [ "$(probes)" = 0 ]; }
+  t_wait shed_all || { cat status; return 1; }
+  grep -q '^shed  *uprobe:' status
+  kill $pid
+  back() { [ "$(probes)" = 2 ]; }
+  t_wait back
+  ./loop 3000
+  "$RUTILE" snapshot ${S}a -o snap
+  "$RUTILE" destroy ${S}a
+  readers snap >/dev/null
+  for name in one two; do
+    sed "1,/rutile_restored:.*\"uprobe:$name\"/d" bt2.out >behind
+    [ "$(grep -c " uprobe:$name:" behind)" -ge 2000 ]
+  done
+  # The process of `record` holds its links itself.
+  "$RUTILE" record -o t -m 2 -e "uprobe:$PWD/loop:one" -- ./loop 20000000 2>err
+  readers t >/dev/null
+  grep -q "'uprobe:one' is not recorded for 10 s" err
+}
+
 test_daemon() {
   need_bpf
   "$RUTILE" start ${S}b -o "$T/out" -m 2 -e 'syscall:getppid'
@@ -183,6 +224,7 @@ t_case "with a filter" test_filtered
 t_case "what is cheap is not shed" test_calm
 t_case "a flight recorder sheds and restores by itself" test_flight
 t_case "a flight recorder detaches what is shed, and attaches it again" test_flight_detaches
+t_case "probes are detached and attached again" test_probes_detach
 t_case "a session with a process detaches what is shed" test_daemon
 t_case "... and waits for a command that is under way" test_daemon_waits
 t_case "shares that make no sense are refused" test_refusals
