@@ -9,7 +9,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	int rc = rut_session_rotate(r, err);
 
 	if (!rc)
-		printf("%s\n", r->meta->current);
+		printf("%s\n", r->meta->output.pattern[0] ? r->meta->current : r->meta->output.to);
 	return rc;
 }
 

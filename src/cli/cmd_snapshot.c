@@ -2,8 +2,16 @@
 /* `rutile snapshot`: copy what a flight recorder holds into a trace folder. */
 #include <stdio.h>
 
+#include "cli/record_opts.h"
 #include "cli/session_verb.h"
 #include "session/snapshot.h"
+
+static int report(const char *where, const struct rut_snapshot *snap)
+{
+	printf("%s: %llu events, %.1f MiB, %.3f s\n", where, (unsigned long long)snap->records,
+	       (double)snap->bytes / 1048576, (double)(snap->end_ns - snap->begin_ns) / 1e9);
+	return 0;
+}
 
 static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
 {
@@ -17,6 +25,11 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 			err, EINVAL,
 			"session '%s' writes to '%s': 'rutile rotate %s' closes a folder", v->name,
 			r->meta->current, v->name);
+	if (v->to) {
+		rc = rut_snapshot_send(r, v->to, rut_spool_dir(), &snap, err);
+		snprintf(path, sizeof(path), "%s", v->to);
+		return rc ? rc : report(path, &snap);
+	}
 	if (v->output)
 		snprintf(path, sizeof(path), "%s", v->output);
 	else
@@ -25,15 +38,12 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	rc = v->output ? 0 : rut_output_path(&conf, path, sizeof(path), err);
 	if (!rc)
 		rc = rut_snapshot_write(r, path, &snap, err);
-	if (!rc)
-		printf("%s: %llu events, %.1f MiB, %.3f s\n", path,
-		       (unsigned long long)snap.records, (double)snap.bytes / 1048576,
-		       (double)(snap.end_ns - snap.begin_ns) / 1e9);
-	return rc;
+	return rc ? rc : report(path, &snap);
 }
 
 static const struct rut_opt options[] = {
 	{"output", "DIR", "the folder (default: rutile-NAME-DATE-TIME)", 'o'},
+	{"to", "URL", "send it to a collector: relay://HOST[:PORT]", RUT_SESSION_OPT_TO},
 	{0},
 };
 
@@ -46,7 +56,7 @@ const struct rut_cmd cmd_snapshot = {
 	.name = "snapshot",
 	.group = "Record",
 	.summary = "copy what a flight recorder holds into a trace folder",
-	.usage = "NAME [-o DIR]",
+	.usage = "NAME [-o DIR | --to URL]",
 	.options = options,
 	.run = run,
 };

@@ -103,8 +103,7 @@ static int set_budget(const struct rut_cmd *cmd, struct rut_record_opts *o, cons
 	return 0;
 }
 
-/* Where spools are: $RUTILE_SPOOL_DIR, or /var/spool/rutile. */
-static const char *rut_spool_dir(void)
+const char *rut_spool_dir(void)
 {
 	const char *dir = getenv("RUTILE_SPOOL_DIR");
 

@@ -129,6 +129,9 @@ int rut_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *
 
 void rut_record_opts_fini(struct rut_record_opts *o);
 
+/* Where spools are: $RUTILE_SPOOL_DIR, or /var/spool/rutile. */
+const char *rut_spool_dir(void);
+
 /* Where logs are: $RUTILE_LOG_DIR, or /var/log/rutile. */
 const char *rut_log_dir(void);
 

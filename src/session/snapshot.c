@@ -2,6 +2,7 @@
 #include "session/snapshot.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,12 +10,14 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "session/consumer.h"
 #include "session/daemon.h"
 #include "session/mappings.h"
 #include "session/rubies.h"
 #include "session/stacks.h"
 #include "session/statedump.h"
 #include "session/writer.h"
+#include "stream/sender.h"
 
 /* A packet is finished but for a producer that was interrupted: it comes back within microseconds.
  */
@@ -131,5 +134,32 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 		rut_writer_discard(&w);
 	else
 		rut_writer_close(&w);
+	return rc;
+}
+
+int rut_snapshot_send(struct rut_recorder *r, const char *to, const char *spool,
+		      struct rut_snapshot *ret, struct rut_err *err)
+{
+	const struct rut_sender_conf conf = {
+		.to = to, .session = r->conf.name, .spool = spool, .limit = UINT64_MAX};
+	struct rut_output_conf where = {0};
+	struct rut_sender *s = NULL;
+	char path[RUT_PATH_MAX];
+	int rc = rut_sender_new(&s, &conf, err);
+
+	if (rc)
+		return rc;
+	snprintf(where.pattern, sizeof(where.pattern), "%s-%%Y%%m%%d-%%H%%M%%S",
+		 rut_sender_pattern(s));
+	rc = rut_output_path(&where, path, sizeof(path), err);
+	if (!rc)
+		rc = rut_snapshot_write(r, path, ret, err);
+	if (!rc)
+		rc = rut_sender_step(s, path, ret->begin_ns, 0, err);
+	if (!rc)
+		rc = rut_sender_start(s, err);
+	if (!rc)
+		rc = rut_sender_finish(s, ret->end_ns, err);
+	rut_sender_free(s);
 	return rc;
 }

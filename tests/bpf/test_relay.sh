@@ -144,8 +144,142 @@ test_nobody() {
   grep -q "invalid collector 'http://127.0.0.1'" err
 }
 
+# numbered FROM N: calls with arguments of their own.
+numbered() {
+  python3 -c "
+import os
+for i in range($1, $1 + $2):
+    try: os.getpgid(i)
+    except ProcessLookupError: pass"
+}
+# The arguments of such calls in all traces below a directory, each once, in order.
+arguments() {
+  for d in $(find "$1" -name metadata -exec dirname {} \;); do babeltrace2 "$d" 2>/dev/null; done |
+    sed -n 's/.*entry_getpgid: .*{ pid = \(1[0-9]*\) }$/\1/p' | sort -nu
+}
+
+# Each directory of a session is a chunk at the daemon, complete and readable by itself.
+test_rotate() {
+  need_bpf
+  p=$(free_port)
+  relay "$p"
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid'
+  numbered 10000000 1000
+  "$RUTILE" rotate $S
+  numbered 10001000 1000
+  "$RUTILE" rotate $S
+  numbered 10002000 1000
+  "$RUTILE" destroy $S
+  end_relay
+  d=$(stored $S)
+  [ "$(ls "$d/archives" | wc -l)" = 3 ]
+  n=10000000
+  for chunk in $(ls "$d/archives" | sort -t- -k5n); do
+    readers "$d/archives/$chunk" >/dev/null
+    arguments "$d/archives/$chunk" >got
+    seq $n $((n + 999)) | cmp - got
+    n=$((n + 1000))
+  done
+}
+
+# The daemon is killed and comes back: nothing is lost between the two traces.
+test_break() {
+  need_bpf
+  p=$(free_port)
+  relay "$p"
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid' --spool 100M
+  numbered 10000000 1000
+  t_wait stored $S >/dev/null
+  kill -9 "$(cat "$t_root/relay")"
+  numbered 10001000 1000
+  broken() { grep -q 'trying again' "$RUTILE_LOG_DIR/$S.log"; }
+  t_wait broken
+  numbered 10002000 1000
+  relay "$p"
+  again() { grep -q 'connected again' "$RUTILE_LOG_DIR/$S.log"; }
+  t_wait again
+  numbered 10003000 1000
+  "$RUTILE" destroy $S
+  end_relay
+  arguments out >got
+  seq 10000000 10003999 | cmp - got
+  # Nothing is left in the spool.
+  [ -z "$(ls "$RUTILE_SPOOL_DIR")" ]
+}
+
+# The daemon hangs, and more comes than the spool and the rings hold: what is lost is counted.
+test_full() {
+  need_bpf
+  p=$(free_port)
+  relay "$p"
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid' --spool 256k --buffer 1M --subbuf 16k
+  t_wait stored $S >/dev/null
+  kill -STOP "$(cat "$t_root/relay")"
+  calls 150000 424242
+  full() { grep -q 'does not keep up' "$RUTILE_LOG_DIR/$S.log"; }
+  t_wait full
+  kill -CONT "$(cat "$t_root/relay")"
+  resumed() { grep -q "writing again" "$RUTILE_LOG_DIR/$S.log"; }
+  t_wait resumed
+  calls 1000 434343
+  "$RUTILE" destroy $S
+  end_relay
+  babeltrace2 "$(stored $S)" >out.txt 2>lost.txt
+  # Every event that the kernel made is there or counted: two a call.
+  had=$(grep -c 'getpgid' out.txt)
+  ends=$(sed -n 's/.* ends: \([0-9]*\) events.* \([0-9]*\) events lost$/\1 \2/p' "$RUTILE_LOG_DIR/$S.log" | tail -n 1)
+  lost=${ends#* }
+  [ "$lost" -gt 0 ]
+  grep -q "Tracer discarded [0-9]* event" lost.txt
+  counted=$(sed -n 's/.*Tracer discarded \([0-9]*\) event.*/\1/p' lost.txt | awk '{ n += $1 } END { print n }')
+  [ "$counted" = "$lost" ]
+  [ "$((had + lost))" -ge 302000 ]
+  [ "$(grep -c 'entry_getpgid: .*pid = 434343 }' out.txt)" = 1000 ]
+}
+
+# The daemon does not come back: what it lacks is in the spool, a trace that can be read.
+test_left() {
+  need_bpf
+  p=$(free_port)
+  relay "$p"
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid' --spool 100M
+  numbered 10000000 1000
+  has_first() { [ "$(arguments out | head -1)" = 10000000 ]; }
+  t_wait has_first
+  kill -9 "$(cat "$t_root/relay")"
+  numbered 10001000 1000
+  "$RUTILE" destroy $S
+  t_wait test -e "$RUTILE_SPOOL_DIR/$S"
+  ended() { grep -q 'could not be sent' "$RUTILE_LOG_DIR/$S.log"; }
+  t_wait ended
+  { arguments out; arguments "$RUTILE_SPOOL_DIR"; } | sort -nu >got
+  seq 10000000 10001999 | cmp - got
+  rm -rf "${RUTILE_SPOOL_DIR:?}"/*
+}
+
+# What a flight recorder holds.
+test_snapshot() {
+  need_bpf
+  p=$(free_port)
+  relay "$p"
+  "$RUTILE" start $S --flight -e 'syscall:getpgid'
+  numbered 10000000 1000
+  "$RUTILE" snapshot $S -o here
+  "$RUTILE" snapshot $S --to "relay://127.0.0.1:$p/shot" | grep "^relay://127.0.0.1:$p/shot: "
+  "$RUTILE" destroy $S
+  end_relay
+  readers "$(stored shot)" >/dev/null
+  arguments "$(stored shot)" | cmp - <(seq 10000000 10000999)
+  [ -z "$(ls "$RUTILE_SPOOL_DIR")" ]
+}
+
 t_case "lttng-relayd stores the same events as a local directory" test_store
 t_case "without a local directory nothing is written here" test_alone
 t_case "a live viewer at lttng-relayd sees all events, and those of added classes" test_live
+t_case "each directory of a session is a chunk at lttng-relayd" test_rotate
+t_case "a snapshot is sent" test_snapshot
+t_case "after the daemon was killed the session goes on at the next one" test_break
+t_case "a hanging daemon: what finds no room is counted in the trace" test_full
+t_case "what could not be sent is in the spool" test_left
 t_case "a collector that does not answer is an error at once" test_nobody
 t_done
