@@ -33,6 +33,7 @@ extern const struct rut_cmd cmd_attach;
 extern const struct rut_cmd cmd_snapshot;
 extern const struct rut_cmd cmd_rotate;
 extern const struct rut_cmd cmd_clear;
+extern const struct rut_cmd cmd_collect;
 extern const struct rut_cmd cmd_destroy;
 extern const struct rut_cmd cmd_report;
 extern const struct rut_cmd cmd_trigger;
@@ -95,6 +96,7 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_top,
 	&cmd_run,
 	&cmd_start, &cmd_stop, &cmd_status, &cmd_list, &cmd_add, &cmd_remove, &cmd_attach, &cmd_snapshot, &cmd_rotate, &cmd_clear, &cmd_destroy,
+	&cmd_start, &cmd_stop, &cmd_status, &cmd_list, &cmd_add, &cmd_remove, &cmd_attach, &cmd_snapshot, &cmd_rotate, &cmd_clear, &cmd_destroy, &cmd_collect,
 	&cmd_report,
 	&cmd_cputop,
 	&cmd_memtop,

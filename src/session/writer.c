@@ -35,32 +35,14 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "ring/append.h"
 #include "session/aside.h"
 #include "session/mappings.h"
 #include "session/rubies.h"
 #include "session/stacks.h"
 #include "session/statedump.h"
 
-#define PAGE	    ((size_t)4096)
-#define CHAIN_PAGES 64 /* appended at a time */
-
-static int write_all(int fd, const void *data, size_t len, off_t at)
-{
-	const char *p = data;
-
-	while (len) {
-		ssize_t n = pwrite(fd, p, len, at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -ENOSPC;
-		p += n;
-		len -= (size_t)n;
-		at += n;
-	}
-	return 0;
-}
+#define PAGE ((size_t)4096)
 
 static bool compat_seen(const struct rut_recorder *r)
 {
@@ -97,7 +79,7 @@ int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err)
 		    0640);
 	if (fd < 0)
 		return rut_err_errno(err, errno, "cannot make '%s/kernel/metadata'", w->path);
-	rc = write_all(fd, text.data, text.len, 0);
+	rc = rut_packet_write(fd, text.data, text.len, 0);
 	if (!rc && renameat(w->dir_fd, ".metadata", w->dir_fd, "metadata") < 0)
 		rc = -errno;
 	if (rc)
@@ -277,82 +259,12 @@ static int open_stream(struct rut_writer *w, int cpu)
 	return s->fd < 0 ? -errno : 0;
 }
 
-/* Step 1: pages that are packets without events, with numbers in a row. */
-static int append_empty(int fd, struct rut_packet head, size_t pages, off_t end)
-{
-	static const unsigned char zeros[PAGE];
-	struct rut_packet heads[CHAIN_PAGES];
-	struct iovec iov[2 * CHAIN_PAGES];
-
-	head.timestamp_end = head.timestamp_begin;
-	head.content_size = sizeof(head) * 8;
-	head.packet_size = PAGE * 8;
-	while (pages) {
-		size_t n = pages < CHAIN_PAGES ? pages : CHAIN_PAGES;
-		ssize_t done;
-
-		for (size_t i = 0; i < n; i++) {
-			heads[i] = head;
-			heads[i].packet_seq_num += i;
-			iov[2 * i] = (struct iovec){&heads[i], sizeof(head)};
-			iov[2 * i + 1] = (struct iovec){(void *)zeros, PAGE - sizeof(head)};
-		}
-		done = pwritev(fd, iov, (int)(2 * n), end);
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < (ssize_t)PAGE)
-			return done < 0 ? -errno : -ENOSPC;
-		/* Short inside a page: that page is written again. */
-		n = (size_t)done / PAGE;
-		head.packet_seq_num += n;
-		end += (off_t)(n * PAGE);
-		pages -= n;
-	}
-	return 0;
-}
-
-/* The first page, whose header is `head`, at once. */
-static int write_first(int fd, const struct rut_packet *head, const unsigned char *packet,
-		       off_t end)
-{
-	struct iovec iov[2] = {
-		{(void *)head, sizeof(*head)},
-		{(void *)(packet + sizeof(*head)), PAGE - sizeof(*head)},
-	};
-	ssize_t n;
-
-	do
-		n = pwritev(fd, iov, 2, end);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n < (ssize_t)PAGE ? -ENOSPC : 0;
-}
-
-static int append_whole(int fd, const struct rut_packet *head, const unsigned char *packet,
-			size_t len, off_t end)
-{
-	const off_t size_at = end + (off_t)offsetof(struct rut_packet, packet_size);
-	const size_t h = sizeof(*head);
-	int rc;
-
-	if (len <= PAGE)
-		return write_first(fd, head, packet, end);
-	rc = append_empty(fd, *head, len / PAGE, end);
-	if (!rc)
-		rc = write_all(fd, &head->packet_size, sizeof(head->packet_size), size_at);
-	if (!rc)
-		rc = write_all(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
-	/* In two: who reads while it is written must not see the header before its records. */
-	if (!rc)
-		rc = write_all(fd, packet + h, PAGE - h, end + (off_t)h);
-	return rc ? rc : write_all(fd, head, h, end);
-}
-
 static int append_plain(int fd, const struct rut_packet *head, const unsigned char *packet,
 			size_t len, off_t end)
 {
-	int rc = write_first(fd, head, packet, end);
+	int rc = rut_packet_write_first(fd, head, packet, end);
 
-	return rc ? rc : write_all(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
+	return rc ? rc : rut_packet_write(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
 }
 
 /*
@@ -368,7 +280,7 @@ static int tell_gap(struct rut_stream *s, const struct rut_packet *head)
 		return 0;
 	gap.events_discarded = 0;
 	gap.packet_seq_num--;
-	rc = append_empty(s->fd, gap, 1, 0);
+	rc = rut_packet_append_empty(s->fd, gap, 1, 0);
 	if (!rc)
 		s->end = (off_t)PAGE;
 	return rc;
@@ -410,7 +322,7 @@ int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet
 	rc = tell_gap(s, &head);
 	/* What nobody sees before it is finished needs no care. */
 	if (!rc)
-		rc = w->published ? append_whole(s->fd, &head, packet, len, s->end)
+		rc = w->published ? rut_packet_append(s->fd, &head, packet, len, s->end)
 				  : append_plain(s->fd, &head, packet, len, s->end);
 	if (rc)
 		return ftruncate(s->fd, s->end) < 0 ? -errno : rc;

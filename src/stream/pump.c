@@ -267,6 +267,24 @@ static int open_cpus(struct rut_sender *s, const struct rut_chunk *c, struct rut
 	return rc;
 }
 
+/* Sends the metadata of all parts. */
+static int open_parts(struct rut_sender *s, const struct rut_chunk *c, struct rut_err *err)
+{
+	struct rut_part *p;
+	int rc = 0;
+
+	pthread_mutex_lock(&s->lock);
+	p = c->parts;
+	while (p && !rc) {
+		pthread_mutex_unlock(&s->lock);
+		rc = update_metadata(s, p, err);
+		pthread_mutex_lock(&s->lock);
+		p = p->next;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
 /* Finds the parts and opens the streams that are new. The list may grow meanwhile, at its end. */
 static int open_streams(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
 {
@@ -369,9 +387,11 @@ static int connect_relay(struct rut_sender *s, struct rut_chunk *c, struct rut_e
 		return rc;
 	set_relay(s, r);
 	/* The metadata comes first: viewers want it before they see streams. */
-	rc = open_streams(s, c, err);
+	rc = open_parts(s, c, err);
 	if (!rc)
 		rc = open_cpus(s, c, err);
+	if (!rc)
+		rc = open_streams(s, c, err);
 	if (!rc)
 		rc = rut_relay_publish(r, err);
 	if (!rc && s->said_broken)

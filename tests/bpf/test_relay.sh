@@ -273,6 +273,57 @@ test_snapshot() {
   [ -z "$(ls "$RUTILE_SPOOL_DIR")" ]
 }
 
+# collect PORT: rutile's own receiver, into out/; its pid in $t_root/relay.
+collect() {
+  "$RUTILE" collect --listen "127.0.0.1:$1" out 2>>collect.log &
+  echo $! >"$t_root/relay"
+  t_wait listens "$(($1 + 1))"
+}
+
+# rutile's own receiver stores the same, with a chunk for each directory.
+test_collect() {
+  need_bpf
+  p=$(free_port)
+  collect "$p"
+  "$RUTILE" record --to "relay://127.0.0.1:$p/one" -o local -e 'syscall:getpgid,sched_*' -- \
+    python3 -c "
+import os
+for i in range(20000):
+    try: os.getpgid(424242)
+    except ProcessLookupError: pass"
+  [ "$(readers "$(stored one)")" = "$(readers local)" ]
+  babeltrace2 local | sed 's/ (+[^)]*)//' | sort >want
+  babeltrace2 "$(stored one)" | sed 's/ (+[^)]*)//' | sort | cmp - want
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid'
+  numbered 10000000 1000
+  "$RUTILE" rotate $S
+  numbered 10001000 1000
+  "$RUTILE" destroy $S
+  arguments "$(stored $S)/archives/1" | cmp - <(seq 10000000 10000999)
+  arguments "$(stored $S)/archives/2" | cmp - <(seq 10001000 10001999)
+  end_relay
+}
+
+# The receiver is killed in the middle, six times: each time what it had is a readable trace, and all
+# traces together have every event.
+test_collect_killed() {
+  need_bpf
+  p=$(free_port)
+  collect "$p"
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid' --spool 100M --subbuf 16k
+  n=10000000
+  for i in 1 2 3 4 5 6; do
+    numbered $n 1000
+    n=$((n + 1000))
+    kill -9 "$(cat "$t_root/relay")"
+    for d in $(find out -name metadata -exec dirname {} \;); do babeltrace2 "$d" >/dev/null; done
+    collect "$p"
+  done
+  "$RUTILE" destroy $S
+  end_relay
+  arguments out | cmp - <(seq 10000000 10005999)
+}
+
 t_case "lttng-relayd stores the same events as a local directory" test_store
 t_case "without a local directory nothing is written here" test_alone
 t_case "a live viewer at lttng-relayd sees all events, and those of added classes" test_live
@@ -281,5 +332,7 @@ t_case "a snapshot is sent" test_snapshot
 t_case "after the daemon was killed the session goes on at the next one" test_break
 t_case "a hanging daemon: what finds no room is counted in the trace" test_full
 t_case "what could not be sent is in the spool" test_left
+t_case "rutile collect stores the same events and chunks" test_collect
+t_case "rutile collect can be killed at any moment" test_collect_killed
 t_case "a collector that does not answer is an error at once" test_nobody
 t_done

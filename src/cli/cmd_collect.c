@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* `rutile collect`: receives traces from other machines. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "cli/cmd.h"
+#include "stream/collect.h"
+#include "stream/conn.h"
+
+enum { OPT_LISTEN = 256, OPT_BYTES, OPT_RATE, OPT_STREAMS, OPT_SESSIONS, OPT_FREE, OPT_TIME };
+
+static const struct rut_opt options[] = {
+	{"listen", "ADDR", "address and port: [HOST][:PORT[:DATAPORT]] (default: all, 5342)",
+	 OPT_LISTEN},
+	{"max-bytes", "SIZE", "bytes taken from one client (default: any)", OPT_BYTES},
+	{"max-rate", "SIZE", "bytes a second taken from one connection (default: any)", OPT_RATE},
+	{"max-streams", "N", "streams of a session (default 4096)", OPT_STREAMS},
+	{"max-sessions", "N", "sessions of one client at a time (default 64)", OPT_SESSIONS},
+	{"min-free", "SIZE", "take nothing when the disk has less (default 64M)", OPT_FREE},
+	{"message-time", "TIME", "for a message, beside 16 s a MiB (default 30s)", OPT_TIME},
+	{0},
+};
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_stop(int sig)
+{
+	stop_signal = sig;
+}
+
+struct collect {
+	struct rut_collect_conf conf;
+	char address[256];
+};
+
+/* The address is that of a URL without its scheme; the host may be missing. */
+static int set_listen(const struct rut_cmd *cmd, struct collect *c, const char *value)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_url url;
+	char text[320];
+
+	snprintf(text, sizeof(text), "relay://%s%.280s", *value == ':' ? "*" : "", value);
+	if (strlen(value) > 280 || rut_url_parse(text, &url, &err) < 0 || url.session[0])
+		return rut_usage_error(cmd, "invalid address '%s': [HOST][:PORT[:DATAPORT]]",
+				       value);
+	c->conf.port = url.port;
+	c->conf.data_port = url.data_port;
+	snprintf(c->address, sizeof(c->address), "%s", url.host);
+	c->conf.address = strcmp(url.host, "*") ? c->address : NULL;
+	return 0;
+}
+
+static int set_count(const struct rut_cmd *cmd, const char *value, uint32_t *ret)
+{
+	uint64_t n;
+
+	if (rut_parse_u64(value, &n) < 0 || !n || n > 1000000)
+		return rut_usage_error(cmd, "invalid number '%s'", value);
+	*ret = (uint32_t)n;
+	return 0;
+}
+
+static int set_option(const struct rut_cmd *cmd, struct collect *c, int id, const char *value)
+{
+	struct rut_store_limits *l = &c->conf.limits;
+	uint64_t ns, *size = id == OPT_BYTES  ? &l->bytes
+			     : id == OPT_RATE ? &l->rate
+					      : &l->free_bytes;
+
+	switch (id) {
+	case OPT_LISTEN:
+		return set_listen(cmd, c, value);
+	case OPT_TIME:
+		if (rut_parse_duration(value, &ns) < 0 || ns < 1000000 || ns > 86400000000000ull)
+			return rut_usage_error(cmd, "invalid time '%s'", value);
+		c->conf.message_ms = (int)(ns / 1000000);
+		return 0;
+	case OPT_STREAMS:
+		return set_count(cmd, value, &l->streams);
+	case OPT_SESSIONS:
+		return set_count(cmd, value, &l->sessions);
+	default:
+		return rut_parse_size(value, size) < 0
+			       ? rut_usage_error(cmd, "invalid size '%s'", value)
+			       : 0;
+	}
+}
+
+static int parse(const struct rut_cmd *cmd, struct collect *c, int argc, char **argv)
+{
+	struct rut_args a;
+	int id, rc;
+
+	rut_args_init(&a, cmd, argc, argv);
+	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		if (id == RUT_ARGS_HELP)
+			return -1;
+		if (id == RUT_ARGS_BAD)
+			return RUT_EXIT_USAGE;
+		if (id == RUT_ARGS_DASHES)
+			continue;
+		if (id == RUT_ARGS_POSITIONAL && c->conf.dir)
+			return rut_usage_error(cmd, "one directory only, not '%s' too", a.value);
+		if (id == RUT_ARGS_POSITIONAL) {
+			c->conf.dir = a.value;
+			continue;
+		}
+		rc = set_option(cmd, c, id, a.value);
+		if (rc)
+			return rc;
+	}
+	return c->conf.dir ? 0 : rut_usage_error(cmd, "the directory is missing");
+}
+
+/* Each stream is an open file. */
+static void raise_files(void)
+{
+	struct rlimit l;
+
+	if (!getrlimit(RLIMIT_NOFILE, &l)) {
+		l.rlim_cur = l.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &l);
+	}
+}
+
+static int run(const struct rut_cmd *cmd, int argc, char **argv)
+{
+	struct collect c = {.conf = {.port = RUT_RELAY_PORT_CTL,
+				     .data_port = RUT_RELAY_PORT_DATA,
+				     .limits = {.streams = 4096,
+						.sessions = 64,
+						.connections = 256,
+						.free_bytes = 64ull << 20}}};
+	struct sigaction stop = {.sa_handler = on_stop};
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_collect *server = NULL;
+	struct rut_store_stats st;
+	int rc = parse(cmd, &c, argc, argv);
+
+	if (rc)
+		return rc < 0 ? RUT_EXIT_OK : rc;
+	sigaction(SIGINT, &stop, NULL);
+	sigaction(SIGTERM, &stop, NULL);
+	raise_files();
+	rc = rut_collect_new(&server, &c.conf, &err);
+	if (rc)
+		return rut_fail(cmd, &err);
+	fprintf(stderr, "rutile collect: listening on port %u\n", c.conf.port);
+	while (!stop_signal && !rc)
+		rc = rut_collect_step(server, 200, &err);
+	rut_collect_stats(server, &st);
+	rut_collect_free(server);
+	if (rc)
+		return rut_fail(cmd, &err);
+	fprintf(stderr, "rutile collect: %llu sessions, %llu packets, %.1f MiB\n",
+		(unsigned long long)st.sessions, (unsigned long long)st.packets,
+		(double)st.bytes / 1048576);
+	return RUT_EXIT_OK;
+}
+
+const struct rut_cmd cmd_collect = {
+	.name = "collect",
+	.group = "Record",
+	.summary = "receive traces that other machines send",
+	.usage = "[OPTIONS] DIR",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,637 @@
+/* SPDX-License-Identifier: MIT */
+#include "stream/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "ring/append.h"
+
+#define PAGE	       ((size_t)4096)
+#define NAME_TRIES     1000
+#define DEPTH	       8
+#define METADATA_BYTES (64u << 20) /* of one trace */
+#define CLIENT_MAX     64
+
+struct stream {
+	struct stream *next; /* of the session; owned */
+	struct rut_store_session *session;
+	uint64_t handle;
+	char *path, *channel; /* owned */
+	bool metadata;
+	int fd; /* -1: no packet in this chunk yet */
+	off_t end;
+	bool any;
+	uint64_t last_seq; /* net_seq of the last packet stored */
+	/* Packets from this one on are of the present chunk; before, of the last one. */
+	bool rotating;
+	uint64_t rotate_at;
+};
+
+struct rut_store_session {
+	struct rut_store_session *next;
+	struct rut_store *store;
+	uint64_t id;
+	char client[CLIENT_MAX], path[RUT_RELAY_PATH_MAX];
+	int fd;			  /* its directory */
+	int chunk_fd;		  /* of the present chunk; -1: none */
+	int old_fd;		  /* of the chunk before, for packets that come late; -1: none */
+	bool has_chunk, archived; /* archived: chunks have directories of their own */
+	uint64_t chunk, chunk_number;
+	struct stream *streams;
+	uint32_t n_streams;
+	bool chunk_closed;
+	bool ours; /* rutile's packets, which can be written step by step */
+};
+
+/* What a client has used, also by connections that are gone. */
+struct client {
+	struct client *next;
+	char name[CLIENT_MAX];
+	uint64_t bytes;
+	uint32_t sessions;
+};
+
+struct rut_store {
+	int fd;
+	struct rut_store_limits limits;
+	struct rut_store_session *sessions;
+	struct client *clients;
+	struct rut_map streams; /* handle -> struct stream */
+	uint64_t last_id;
+	struct rut_store_stats stats;
+};
+
+int rut_store_new(struct rut_store **ret, const char *dir, const struct rut_store_limits *limits,
+		  struct rut_err *err)
+{
+	struct rut_store *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	s->limits = *limits;
+	if (mkdir(dir, 0750) < 0 && errno != EEXIST) {
+		free(s);
+		return rut_err_errno(err, errno, "cannot make the directory '%s'", dir);
+	}
+	s->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (s->fd < 0) {
+		free(s);
+		return rut_err_errno(err, errno, "cannot open the directory '%s'", dir);
+	}
+	*ret = s;
+	return 0;
+}
+
+void rut_store_free(struct rut_store *s)
+{
+	if (!s)
+		return;
+	while (s->sessions)
+		rut_store_end(s->sessions);
+	for (struct client *c = s->clients, *next; c; c = next) {
+		next = c->next;
+		free(c);
+	}
+	rut_map_fini(&s->streams);
+	close(s->fd);
+	free(s);
+}
+
+const struct rut_store_limits *rut_store_limits(const struct rut_store *s)
+{
+	return &s->limits;
+}
+
+void rut_store_stats(const struct rut_store *s, struct rut_store_stats *ret)
+{
+	*ret = s->stats;
+}
+
+bool rut_store_safe_name(const char *name)
+{
+	size_t len = strlen(name);
+
+	if (!len || len > RUT_RELAY_NAME_MAX || name[0] == '.')
+		return false;
+	for (const unsigned char *p = (const void *)name; *p; p++)
+		if (*p < ' ' || *p == 0x7f || *p == '/')
+			return false;
+	return true;
+}
+
+static struct client *client_of(struct rut_store *s, const char *name)
+{
+	struct client *c;
+
+	for (c = s->clients; c; c = c->next)
+		if (!strcmp(c->name, name))
+			return c;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	snprintf(c->name, sizeof(c->name), "%s", name);
+	c->next = s->clients;
+	s->clients = c;
+	return c;
+}
+
+/* Counts bytes before they are written. */
+static int charge(struct rut_store *s, const char *client, uint64_t bytes)
+{
+	struct client *c = client_of(s, client);
+
+	if (!c)
+		return -ENOMEM;
+	if (s->limits.bytes && c->bytes + bytes > s->limits.bytes)
+		return -EDQUOT;
+	c->bytes += bytes;
+	return 0;
+}
+
+static bool disk_full(const struct rut_store *s)
+{
+	struct statvfs v;
+
+	return s->limits.free_bytes && !fstatvfs(s->fd, &v) &&
+	       (uint64_t)v.f_bavail * v.f_frsize < s->limits.free_bytes;
+}
+
+/* ---- directories ---- */
+
+/* Opens DIR/NAME below `at`, making it. Returns a descriptor or -errno. */
+static int open_dir(int at, const char *name)
+{
+	int fd;
+
+	if (mkdirat(at, name, 0750) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* The same of a path with components, each of which must be a safe name. */
+static int open_path(int at, const char *path)
+{
+	_cleanup_close_ int fd = fcntl(at, F_DUPFD_CLOEXEC, 3);
+	int depth = 0;
+
+	while (fd >= 0 && *path) {
+		size_t len = strcspn(path, "/");
+		char name[RUT_RELAY_NAME_MAX + 1];
+		int next;
+
+		if (len > RUT_RELAY_NAME_MAX || ++depth > DEPTH)
+			return -EINVAL;
+		memcpy(name, path, len);
+		name[len] = '\0';
+		if (!rut_store_safe_name(name))
+			return -EINVAL;
+		next = open_dir(fd, name);
+		close(fd);
+		fd = next;
+		path += len + (path[len] == '/');
+	}
+	return fd < 0 ? fd : RUT_TAKE_FD(fd);
+}
+
+static bool safe_path(const char *path)
+{
+	int depth = 0;
+
+	while (*path) {
+		size_t len = strcspn(path, "/");
+		char name[RUT_RELAY_NAME_MAX + 1];
+
+		if (len > RUT_RELAY_NAME_MAX || ++depth > DEPTH)
+			return false;
+		memcpy(name, path, len);
+		name[len] = '\0';
+		if (!rut_store_safe_name(name))
+			return false;
+		path += len + (path[len] == '/');
+	}
+	return depth > 0;
+}
+
+/* Makes HOST/NAME-DATE-TIME, or with a number behind it. */
+static int make_session(struct rut_store *s, struct rut_store_session *ss,
+			const struct rut_relay_session *what)
+{
+	_cleanup_close_ int host = open_dir(s->fd, what->host);
+	time_t created = (time_t)what->created_s;
+	char date[32] = "", name[2 * RUT_RELAY_NAME_MAX];
+	struct tm tm;
+
+	if (host < 0)
+		return host;
+	if (!what->name_has_time && localtime_r(&created, &tm))
+		strftime(date, sizeof(date), "-%Y%m%d-%H%M%S", &tm);
+	for (int i = 0; i < NAME_TRIES; i++) {
+		char more[16] = "";
+
+		if (i)
+			snprintf(more, sizeof(more), "-%d", i);
+		snprintf(name, sizeof(name), "%.200s%s%s", what->name, date, more);
+		if (!mkdirat(host, name, 0750)) {
+			ss->fd =
+				openat(host, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+			snprintf(ss->path, sizeof(ss->path), "%s/%s", what->host, name);
+			return ss->fd < 0 ? -errno : 0;
+		}
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -EEXIST;
+}
+
+int rut_store_session(struct rut_store *s, const char *client, const struct rut_relay_session *what,
+		      struct rut_store_session **ret)
+{
+	struct client *c = client_of(s, client);
+	struct rut_store_session *ss;
+	int rc;
+
+	if (!rut_store_safe_name(what->name) || !rut_store_safe_name(what->host))
+		return -EINVAL;
+	if (!c)
+		return -ENOMEM;
+	if (c->sessions >= s->limits.sessions || (s->limits.bytes && c->bytes >= s->limits.bytes))
+		return -EDQUOT;
+	if (disk_full(s))
+		return -ENOSPC;
+	ss = calloc(1, sizeof(*ss));
+	if (!ss)
+		return -ENOMEM;
+	rc = make_session(s, ss, what);
+	if (rc) {
+		free(ss);
+		return rc;
+	}
+	c->sessions++;
+	ss->store = s;
+	ss->id = ++s->last_id;
+	ss->chunk_fd = ss->old_fd = -1;
+	snprintf(ss->client, sizeof(ss->client), "%s", client);
+	ss->next = s->sessions;
+	s->sessions = ss;
+	s->stats.sessions++;
+	*ret = ss;
+	return 0;
+}
+
+uint64_t rut_store_session_id(const struct rut_store_session *ss)
+{
+	return ss->id;
+}
+
+const char *rut_store_session_path(const struct rut_store_session *ss)
+{
+	return ss->path;
+}
+
+static void stream_free(struct stream *st)
+{
+	rut_map_remove(&st->session->store->streams, st->handle);
+	rut_closep(&st->fd);
+	free(st->path);
+	free(st->channel);
+	free(st);
+}
+
+void rut_store_end(struct rut_store_session *ss)
+{
+	struct rut_store *s = ss->store;
+	struct rut_store_session **at = &s->sessions;
+	struct client *c = client_of(s, ss->client);
+
+	for (struct stream *st = ss->streams, *next; st; st = next) {
+		next = st->next;
+		stream_free(st);
+	}
+	while (*at != ss)
+		at = &(*at)->next;
+	*at = ss->next;
+	if (c)
+		c->sessions--;
+	rut_closep(&ss->chunk_fd);
+	rut_closep(&ss->old_fd);
+	close(ss->fd);
+	free(ss);
+}
+
+/* ---- streams ---- */
+
+static struct stream *find_stream(const struct rut_store_session *ss, uint64_t handle)
+{
+	struct stream *st = rut_map_get(&ss->store->streams, handle);
+
+	return st && st->session == ss ? st : NULL;
+}
+
+bool rut_store_knows(const struct rut_store *s, const char *client)
+{
+	for (const struct client *c = s->clients; c; c = c->next)
+		if (!strcmp(c->name, client))
+			return c->sessions > 0;
+	return false;
+}
+
+bool rut_store_has(const struct rut_store *s, const char *client, uint64_t handle)
+{
+	const struct stream *st = rut_map_get(&s->streams, handle);
+
+	return st && !strcmp(st->session->client, client);
+}
+
+/* Numbers that nobody guesses: a data connection names a stream by its number alone. */
+static uint64_t new_handle(const struct rut_store *s)
+{
+	uint64_t handle;
+
+	do {
+		if (getrandom(&handle, sizeof(handle), 0) != (ssize_t)sizeof(handle))
+			return 0;
+		handle >>= 1;
+	} while (!handle || rut_map_get(&s->streams, handle));
+	return handle;
+}
+
+int rut_store_add(struct rut_store_session *ss, const struct rut_relay_stream *what,
+		  uint64_t *ret_handle)
+{
+	struct rut_store *s = ss->store;
+	struct stream *st;
+	int rc;
+
+	if (!rut_store_safe_name(what->channel) || !safe_path(what->path))
+		return -EINVAL;
+	if (ss->n_streams >= s->limits.streams)
+		return -EDQUOT;
+	for (st = ss->streams; st; st = st->next)
+		if (!strcmp(st->path, what->path) && !strcmp(st->channel, what->channel))
+			return -EEXIST;
+	st = calloc(1, sizeof(*st));
+	if (!st)
+		return -ENOMEM;
+	*st = (struct stream){.session = ss, .fd = -1, .handle = new_handle(s)};
+	st->path = strdup(what->path);
+	st->channel = strdup(what->channel);
+	st->metadata = !strcmp(what->channel, "metadata");
+	rc = st->path && st->channel && st->handle ? rut_map_put(&s->streams, st->handle, st)
+						   : -ENOMEM;
+	if (rc) {
+		stream_free(st);
+		return rc;
+	}
+	st->next = ss->streams;
+	ss->streams = st;
+	ss->n_streams++;
+	s->stats.streams++;
+	*ret_handle = st->handle;
+	return 0;
+}
+
+/* The stream's file in the present chunk. */
+static int open_file(struct stream *st)
+{
+	struct rut_store_session *ss = st->session;
+	const int chunk = st->rotating ? ss->old_fd : ss->chunk_fd;
+	_cleanup_close_ int dir = -1;
+
+	if (st->fd >= 0)
+		return 0;
+	if (chunk < 0)
+		return -EPROTO;
+	dir = open_path(chunk, st->path);
+	if (dir < 0)
+		return dir;
+	st->fd = openat(dir, st->channel, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	st->end = 0;
+	return st->fd < 0 ? -errno : 0;
+}
+
+static void close_file(struct stream *st)
+{
+	rut_closep(&st->fd);
+	st->fd = -1;
+	st->rotating = false;
+}
+
+int rut_store_metadata(struct rut_store_session *ss, const struct rut_relay_metadata *m)
+{
+	struct stream *st = find_stream(ss, m->stream);
+	int rc;
+
+	if (!st || !st->metadata)
+		return -ENOENT;
+	if (st->end + (off_t)m->len > METADATA_BYTES)
+		return -EFBIG;
+	rc = charge(ss->store, ss->client, m->len);
+	if (!rc)
+		rc = open_file(st);
+	if (!rc)
+		rc = rut_packet_write(st->fd, m->text, m->len, st->end);
+	if (rc)
+		return st->fd >= 0 && ftruncate(st->fd, st->end) < 0 ? -errno : rc;
+	ss->ours |= memmem(m->text, m->len, "rutile", 6) != NULL;
+	st->end += (off_t)m->len;
+	st->any = true;
+	return 0;
+}
+
+int rut_store_reset_metadata(struct rut_store_session *ss, uint64_t handle)
+{
+	struct stream *st = find_stream(ss, handle);
+
+	if (!st || !st->metadata)
+		return -ENOENT;
+	if (st->fd >= 0 && ftruncate(st->fd, 0) < 0)
+		return -errno;
+	st->end = 0;
+	return 0;
+}
+
+/* The header of a packet that is laid out as ours and LTTng's are; false: it is another one. */
+static bool known_layout(const struct rut_relay_data *d, const unsigned char *packet,
+			 struct rut_packet *ret)
+{
+	const uint64_t whole = (uint64_t)d->size + d->padding;
+
+	if (d->size < sizeof(*ret))
+		return false;
+	memcpy(ret, packet, sizeof(*ret));
+	return ret->magic == RUT_CTF_PACKET_MAGIC && ret->packet_size == whole * 8 &&
+	       ret->content_size <= (uint64_t)d->size * 8 &&
+	       ret->timestamp_begin <= ret->timestamp_end;
+}
+
+/* Does this packet begin the stream's next chunk? */
+static bool rotates(const struct stream *st, bool known, const struct rut_packet *head)
+{
+	return st->rotating && (!known || head->packet_seq_num >= st->rotate_at);
+}
+
+static int write_packet(struct stream *st, const struct rut_relay_data *d, bool known,
+			const struct rut_packet *head, unsigned char *packet)
+{
+	const size_t whole = (size_t)d->size + d->padding;
+
+	/* Only where we know what a packet without events looks like. */
+	if (known && st->session->ours && whole % PAGE == 0 &&
+	    head->content_size >= sizeof(*head) * 8)
+		return rut_packet_append(st->fd, head, packet, whole, st->end);
+	return rut_packet_write(st->fd, packet, whole, st->end);
+}
+
+int rut_store_packet(struct rut_store *s, const char *client, const struct rut_relay_data *d,
+		     unsigned char *packet)
+{
+	struct stream *st = rut_map_get(&s->streams, d->stream);
+	const size_t whole = (size_t)d->size + d->padding;
+	struct rut_packet head;
+	bool known;
+	int rc;
+
+	if (!st || strcmp(st->session->client, client) != 0 || st->metadata)
+		return -ENOENT;
+	memset(packet + d->size, 0, d->padding);
+	known = known_layout(d, packet, &head);
+	if (rotates(st, known, &head))
+		close_file(st);
+	rc = disk_full(s) ? -ENOSPC : charge(s, client, whole);
+	if (!rc)
+		rc = open_file(st);
+	if (!rc)
+		rc = write_packet(st, d, known, &head, packet);
+	if (rc)
+		return st->fd >= 0 && ftruncate(st->fd, st->end) < 0 ? -errno : rc;
+	st->end += (off_t)whole;
+	st->last_seq = d->seq;
+	st->any = true;
+	s->stats.packets++;
+	s->stats.bytes += whole;
+	return 0;
+}
+
+int rut_store_pending(const struct rut_store_session *ss, uint64_t handle, uint64_t seq)
+{
+	const struct stream *st = find_stream(ss, handle);
+
+	if (!st)
+		return -ENOENT;
+	/* Numbers wrap around: a stream that got no packet is closed at number -1. */
+	return st->metadata || (int64_t)((st->any ? st->last_seq : UINT64_MAX) - seq) >= 0 ? 0 : 1;
+}
+
+int rut_store_close_stream(struct rut_store_session *ss, uint64_t handle)
+{
+	return find_stream(ss, handle) ? 0 : -ENOENT;
+}
+
+/* ---- chunks ---- */
+
+/* The chunk's directory: the session's own for the first, archives/N from the second on. */
+static int open_archive(const struct rut_store_session *ss, uint64_t number)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "archives/%llu", (unsigned long long)number);
+	return open_path(ss->fd, path);
+}
+
+/* The first chunk goes below archives/ as well. Open files stay open. */
+static int archive_first(struct rut_store_session *ss)
+{
+	_cleanup_close_ int to = open_archive(ss, ss->chunk_number);
+	int copy = openat(ss->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+
+	if (to < 0 || !d) {
+		if (d)
+			closedir(d);
+		else
+			rut_closep(&copy);
+		return to < 0 ? to : -ENOMEM;
+	}
+	for (struct dirent *e; (e = readdir(d)) && !rc;)
+		if (e->d_name[0] != '.' && strcmp(e->d_name, "archives") != 0 &&
+		    renameat(ss->fd, e->d_name, to, e->d_name) < 0)
+			rc = -errno;
+	closedir(d);
+	ss->archived = !rc;
+	if (!rc) {
+		rut_closep(&ss->chunk_fd);
+		ss->chunk_fd = RUT_TAKE_FD(to);
+	}
+	return rc;
+}
+
+int rut_store_chunk(struct rut_store_session *ss, const struct rut_relay_chunk *c)
+{
+	int fd, rc = 0;
+
+	if (ss->has_chunk && !ss->archived)
+		rc = archive_first(ss);
+	if (rc)
+		return rc;
+	ss->chunk_number++;
+	fd = ss->archived ? open_archive(ss, ss->chunk_number) : fcntl(ss->fd, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0)
+		return fd;
+	rut_closep(&ss->old_fd);
+	ss->old_fd = ss->chunk_fd;
+	ss->chunk_fd = fd;
+	ss->has_chunk = true;
+	ss->chunk_closed = false;
+	ss->chunk = c->id;
+	return 0;
+}
+
+int rut_store_rotate(struct rut_store_session *ss, const struct rut_relay_rotation *r)
+{
+	if (r->has_chunk && r->chunk != ss->chunk)
+		return -EINVAL;
+	for (uint32_t i = 0; i < r->count; i++) {
+		struct rut_relay_position at;
+		struct stream *st;
+
+		rut_relay_get_position(r, i, &at);
+		st = find_stream(ss, at.stream);
+		if (!st)
+			return -ENOENT;
+		st->rotating = !st->metadata && ss->old_fd >= 0;
+		st->rotate_at = at.seq;
+		/* Metadata is sent again, all of it. */
+		if (st->metadata) {
+			close_file(st);
+			st->end = 0;
+		}
+	}
+	return 0;
+}
+
+int rut_store_close_chunk(struct rut_store_session *ss, const struct rut_relay_chunk_end *c)
+{
+	/* Producers ask until a closed one does not exist any more. */
+	if (c->id == ss->chunk)
+		ss->chunk_closed = true;
+	return ss->has_chunk ? 0 : -ENOENT;
+}
+
+bool rut_store_has_chunk(const struct rut_store_session *ss, uint64_t id)
+{
+	return ss->has_chunk && ss->chunk == id && !ss->chunk_closed;
+}

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: MIT
+"""A producer of the relay protocol that does what it is told, right or wrong: relay_sender.py PORT WHAT"""
+
+import os
+import random
+import socket
+import struct
+import sys
+import time
+
+port = int(sys.argv[1])
+OK = 10
+
+
+def connect(data=False):
+    s = socket.create_connection(("127.0.0.1", port + data))
+    s.settimeout(20)
+    return s
+
+
+def read(s, n):
+    got = b""
+    while len(got) < n:
+        more = s.recv(n - len(got))
+        if not more:
+            raise EOFError
+        got += more
+    return got
+
+
+def cmd(c, p=b""):
+    return struct.pack(">QQII", 0, len(p), c, 0) + p
+
+
+def text(*names):
+    return [n.encode() + b"\0" for n in names]
+
+
+def version(s, minor=13):
+    s.sendall(cmd(5, struct.pack(">II", 2, minor)))
+    return struct.unpack(">II", read(s, 8))
+
+
+def session(s, name="s", host="h"):
+    n, h, b = text(name, host, "")
+    head = struct.pack(">IIIIBB16sQQBQ", len(n), len(h), len(b), 0, 0, 0, b"u" * 16, 1, 1700000000, 0, 0)
+    s.sendall(cmd(2, head + n + h + b))
+    ident, status, length = struct.unpack(">QII", read(s, 16))
+    return status, read(s, length)
+
+
+def chunk(s, ident=0):
+    s.sendall(cmd(19, struct.pack(">QQI", ident, 1, 0)))
+    return struct.unpack(">I", read(s, 4))[0]
+
+
+def stream(s, channel, path="kernel"):
+    c, p = text(channel, path)
+    s.sendall(cmd(1, struct.pack(">IIQQQ", len(c), len(p), 0, 0, 0) + c + p))
+    return struct.unpack(">QI", read(s, 12))
+
+
+def begin(name="s", host="h"):
+    s = connect()
+    version(s)
+    status, path = session(s, name, host)
+    assert status == OK and chunk(s) == OK
+    return s
+
+
+def packet(handle, seq, body, padding=0):
+    return struct.pack(">QQQII", 0, handle, seq, len(body), padding) + body
+
+
+def pending(s, handle, seq):
+    s.sendall(cmd(8, struct.pack(">QQ", handle, seq)))
+    return struct.unpack(">I", read(s, 4))[0]
+
+
+def store(name, bodies):
+    """A session whose stream x gets these packets; returns when they are stored."""
+    s, d = begin(name), connect(True)
+    handle, status = stream(s, "x")
+    assert status == OK
+    for i, body in enumerate(bodies):
+        d.sendall(packet(handle, i, body, 3))
+    while pending(s, handle, len(bodies) - 1):
+        time.sleep(0.01)
+    return s, d, handle
+
+
+def closed(s):
+    """Does the receiver close the connection?"""
+    try:
+        while s.recv(65536):
+            pass
+        return True
+    except ConnectionResetError:
+        return True
+    except socket.timeout:
+        return False
+
+
+def good():
+    s, d, handle = store("good", [b"abc" * 1000, b"d"])
+    s.close()
+
+
+def names():
+    for name, host in (("..", "h"), ("a/b", "h"), ("s", ".."), ("s", "../x"), ("", "h"), ("s", "a\nb"), ("." * 3, "h")):
+        s = connect()
+        version(s)
+        assert session(s, name, host)[0] != OK, (name, host)
+        assert closed(s)
+    for channel, path in (("..", "kernel"), ("a/b", "kernel"), ("x", ".."), ("x", "a/../../../b"), ("x", "/../b"),
+                          ("x", ""), ("x", "a/b/c/d/e/f/g/h/i"), ("x" * 300, "k")):
+        s = begin("names")
+        assert stream(s, channel, path)[1] != OK, (channel, path)
+        assert closed(s)
+    s = connect()
+    assert version(s, 4) == (2, 15) and closed(s)
+
+
+def garbage():
+    random.seed(1)
+    for i in range(150):
+        s = connect(i % 2 == 1)
+        try:
+            s.sendall(random.randbytes(random.randrange(1, 5000)))
+        except OSError:
+            pass
+        s.close()
+    # Sizes that are not there.
+    s = connect()
+    s.sendall(struct.pack(">QQII", 0, 1 << 40, 2, 0))
+    assert closed(s)
+    s, d, handle = store("sizes", [b"a"])
+    d.sendall(struct.pack(">QQQII", 0, handle, 1, 0xFFFFFFFF, 0xFFFFFFFF))
+    assert closed(d)
+    # A packet that does not end, and one of a stream that is not there.
+    s, d, handle = store("cut", [b"whole"])
+    d.sendall(packet(handle, 1, b"x" * 100000)[:50000])
+    d.close()
+    d = connect(True)
+    d.sendall(packet(handle ^ 1, 1, b"x"))
+    assert closed(d)
+
+
+def slow():
+    """Connections that send a byte and wait; others work meanwhile."""
+    held = []
+    for i in range(200):
+        s = connect(i % 2 == 1)
+        s.sendall(b"\0")
+        held.append(s)
+    store("beside", [b"abc"])
+    # Those inside a message are closed when their time is over, by the receiver.
+    for s in held[::2]:
+        assert closed(s)
+
+
+def many():
+    """More connections than one client may have: the others are closed, nothing else happens."""
+    held = [connect() for _ in range(1000)]
+    refused = 0
+    for s in held:
+        try:
+            refused += version(s)[0] != 2
+        except OSError:
+            refused += 1
+        except EOFError:
+            refused += 1
+    assert refused == 1000 - 256, refused
+    for s in held:
+        s.close()
+
+
+def limits():
+    """Started with --max-streams 2 --max-bytes 10000 --max-sessions 3."""
+    s = begin()
+    assert stream(s, "a")[1] == OK and stream(s, "b")[1] == OK and stream(s, "c")[1] != OK
+    assert closed(s)
+    held = [begin() for _ in range(3)]
+    s = connect()
+    version(s)
+    assert session(s)[0] != OK
+    for s in held:
+        s.close()
+    s = begin("much")
+    handle, status = stream(s, "x")
+    d = connect(True)
+    for i in range(20):
+        try:
+            d.sendall(packet(handle, i, b"x" * 1000))
+        except OSError:
+            break
+    assert closed(d)
+
+
+globals()[sys.argv[2]]()

@@ -1,0 +1,112 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# The receiver of traces, with senders that do right and wrong. Recording to it is in bpf/test_relay.sh.
+. "$SRC/tests/tap.sh"
+
+trap 'end_collect; rm -rf "$t_root"' EXIT
+
+# collect OPTIONS...: receives into in/dir; its port in $p, its pid in $t_root/collect.
+collect() {
+  mkdir -p in
+  for _ in $(seq 50); do
+    p=$((10000 + (RANDOM % 5000) * 4))
+    "$RUTILE" collect --listen "127.0.0.1:$p" "$@" in/dir 2>collect.log &
+    echo $! >"$t_root/collect"
+    t_wait grep -q 'listening\|cannot listen' collect.log
+    ! grep -q listening collect.log || return 0
+  done
+  return 1
+}
+end_collect() {
+  [ -s "$t_root/collect" ] || return 0
+  kill "$(cat "$t_root/collect")" 2>/dev/null
+  wait "$(cat "$t_root/collect")"
+  rm -f "$t_root/collect"
+}
+sender() {
+  timeout 120 python3 "$SRC/tests/cli/relay_sender.py" "$p" "$@"
+}
+# Everything that is anywhere is below in/dir.
+contained() {
+  [ "$(ls in)" = dir ] && [ "$(ls)" = "$(printf 'collect.log\nin')" ]
+}
+
+test_good() {
+  collect
+  sender good
+  f=$(find in/dir/h -path '*/good-*/kernel/x')
+  python3 -c "import sys; sys.stdout.write('abc' * 1000 + '\0' * 3 + 'd' + '\0' * 3)" | cmp - "$f"
+  end_collect
+  grep -q '1 sessions, 2 packets' collect.log
+  contained
+}
+
+test_names() {
+  collect
+  sender names
+  end_collect
+  contained
+  [ "$(ls in/dir)" = h ]
+  find in/dir -type f | not grep .
+}
+
+test_garbage() {
+  collect
+  sender garbage
+  sender good
+  end_collect
+  contained
+  # The packet that did not end left no byte behind.
+  f=$(find in/dir/h -path '*/cut-*/kernel/x')
+  printf 'whole\0\0\0' | cmp - "$f"
+  grep -q 'its connection is closed' collect.log
+}
+
+test_slow() {
+  collect --message-time 200ms
+  sender slow
+  sender good
+  end_collect
+  [ -n "$(find in/dir/h -path '*/beside-*/kernel/x' -size +0)" ]
+}
+
+test_many() {
+  collect
+  sender many
+  sender good
+  end_collect
+}
+
+test_limits() {
+  collect --max-streams 2 --max-bytes 10000 --max-sessions 3
+  sender limits
+  end_collect
+  [ "$(find in/dir -name x -printf '%s\n' | awk '{ n += $1 } END { print n }')" -le 10000 ]
+  contained
+}
+
+test_free() {
+  collect --min-free 1000000G
+  not sender good 2>/dev/null
+  end_collect
+  find in/dir -type f | not grep .
+}
+
+test_usage() {
+  not "$RUTILE" collect 2>err
+  grep -q 'the directory is missing' err
+  not "$RUTILE" collect --listen 127.0.0.1:x d 2>err
+  grep -q "invalid address '127.0.0.1:x'" err
+  not "$RUTILE" collect /dev/null 2>err
+  grep -q "/dev/null" err
+}
+
+t_case "packets are stored as they are sent" test_good
+t_case "no name leads out of the directory" test_names
+t_case "garbage, cut and oversized messages do nothing" test_garbage
+t_case "those who are slow keep nobody waiting, and are closed" test_slow
+t_case "a client has so many connections and no more" test_many
+t_case "streams, sessions and bytes of a client are limited" test_limits
+t_case "a disk that is nearly full takes nothing" test_free
+t_case "a command line that is wrong is refused" test_usage
+t_done
