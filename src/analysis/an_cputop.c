@@ -27,6 +27,7 @@ struct tid_stats {
 struct cputop {
 	struct rut_instance base;
 	struct rut_ordered cpus, tids;
+	size_t prune_at;
 };
 
 static const struct rut_lami_column per_process_columns[] = {
@@ -66,6 +67,42 @@ static bool wanted(const struct cputop *c, const struct rut_thread *t)
 	return t->tid != 0 && rut_conf_thread(c->base.run->conf, t);
 }
 
+static uint64_t key_of(const void *item)
+{
+	return (uint64_t)((const struct tid_stats *)item)->tid;
+}
+
+static uint64_t rank_of(const void *item, int which)
+{
+	(void)which;
+	return (uint64_t)((const struct tid_stats *)item)->busy_ns;
+}
+
+static bool has_ended(void *arg, const void *item)
+{
+	const struct tid_stats *s = item;
+
+	return s->since_ns == RUT_NO_TIME && rut_state_has_ended(arg, s->tid);
+}
+
+static void drop(void *arg, void *item)
+{
+	(void)arg;
+	rut_prios_fini(&((struct tid_stats *)item)->prios);
+}
+
+/* Threads that have ended and used less than those that will be listed. */
+static void prune(struct cputop *c)
+{
+	struct rut_state *st = &c->base.run->engine->state;
+	int64_t limit = c->base.run->conf->limit;
+	const struct rut_prune p = {key_of, rank_of, 1, (size_t)limit, has_ended, drop, st};
+
+	if (limit > 0 && rut_ordered_prune(&c->tids, &p))
+		st->failed = true;
+	c->prune_at = 2 * c->tids.n > RUT_PRUNE_AT ? 2 * c->tids.n : RUT_PRUNE_AT;
+}
+
 static struct tid_stats *get_tid(struct cputop *c, int64_t tid, const char *comm, bool *ret_new)
 {
 	struct tid_stats *s = rut_ordered_get(&c->tids, (uint64_t)tid);
@@ -73,6 +110,8 @@ static struct tid_stats *get_tid(struct cputop *c, int64_t tid, const char *comm
 	*ret_new = !s;
 	if (s)
 		return s;
+	if (c->tids.n >= RUT_PRUNE_AT && c->tids.n >= c->prune_at)
+		prune(c);
 	s = rut_ordered_add(&c->tids, (uint64_t)tid, sizeof(*s));
 	if (!s)
 		return NULL;

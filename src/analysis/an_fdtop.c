@@ -90,7 +90,7 @@ static void add_found(struct proc_stats *p)
 static struct proc_stats *get_proc(struct fdtop *f, const struct rut_hook_fd *h, int64_t event)
 {
 	/* A PID that is used again is another process. */
-	struct proc_stats *p = rut_ordered_add(&f->procs, h->parent->index, sizeof(*p));
+	struct proc_stats *p = rut_ordered_add(&f->procs, h->parent->serial, sizeof(*p));
 
 	if (p && !p->is_init) {
 		p->is_init = true;

@@ -149,10 +149,12 @@ static void on_fd_update(void *arg, const void *data)
 	if (!p || !h->info)
 		return;
 	fds = rut_ordered_get(&p->fds, (uint64_t)h->fd);
-	if (!fds || !fds->n)
+	if (!fds || !fds->n) {
 		open_fd(io, p, h);
-	else
+	} else {
 		fds->lives[fds->n - 1].filename = h->info->filename;
+		fds->lives[fds->n - 1].type = h->info->type;
+	}
 }
 
 /* The thread's descriptors are its leader's. */

@@ -98,6 +98,14 @@ static int by_block_written(const void *a, const void *b)
 			  ((const struct rut_io_proc *)b)->block[1]);
 }
 
+/* A statedump may have come after what the process did first. */
+static int64_t late_pid(struct rut_io *io, const struct rut_io_proc *p)
+{
+	int64_t pid = rut_state_pid(&io->base.run->engine->state, p->tid, p->pid);
+
+	return pid >= 0 ? pid : RUT_LAMI_NONE;
+}
+
 static struct rut_result *proc_table(struct rut_io *io, int w, int64_t end_ns)
 {
 	struct rut_result *t =
@@ -108,7 +116,7 @@ static struct rut_result *proc_table(struct rut_io *io, int w, int64_t end_ns)
 	for (size_t i = 0; t && list && i < io->procs.n; i++) {
 		const struct rut_io_proc *p = list[i];
 
-		rut_result_process(t, p->comm, p->pid >= 0 ? p->pid : RUT_LAMI_NONE, p->tid);
+		rut_result_process(t, p->comm, late_pid(io, p), p->tid);
 		rut_result_int(t, RUT_LAMI_SIZE, total(p, w));
 		rut_result_int(t, RUT_LAMI_SIZE, p->disk[w]);
 		rut_result_int(t, RUT_LAMI_SIZE, p->net[w]);
@@ -132,8 +140,7 @@ static struct rut_result *block_table(struct rut_io *io, int w, int64_t end_ns)
 
 		if (!p->block[w])
 			continue;
-		rut_result_process(t, *p->comm ? p->comm : NULL,
-				   p->pid >= 0 ? p->pid : RUT_LAMI_NONE, p->tid);
+		rut_result_process(t, *p->comm ? p->comm : NULL, late_pid(io, p), p->tid);
 		rut_result_int(t, RUT_LAMI_SIZE, p->block[w]);
 		if (enough(io, rut_result_rows(t)))
 			break;

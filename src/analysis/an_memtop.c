@@ -15,6 +15,8 @@ struct tid_stats {
 struct memtop {
 	struct rut_instance base;
 	struct rut_ordered tids;
+	size_t prune_at;
+	uint64_t pages[2]; /* of all */
 };
 
 static const struct rut_lami_column alloc_columns[] = {
@@ -47,6 +49,33 @@ static const struct rut_lami_class total =
 static const struct rut_lami_class summary =
 	RUT_LAMI_CLASS("summary", "Memory usage - summary", summary_columns);
 
+static uint64_t key_of(const void *item)
+{
+	return (uint64_t)((const struct tid_stats *)item)->tid;
+}
+
+static uint64_t rank_of(const void *item, int which)
+{
+	return ((const struct tid_stats *)item)->pages[which];
+}
+
+static bool has_ended(void *arg, const void *item)
+{
+	return rut_state_has_ended(arg, ((const struct tid_stats *)item)->tid);
+}
+
+/* Threads that have ended and are behind those that will be listed. */
+static void prune(struct memtop *m)
+{
+	struct rut_state *st = &m->base.run->engine->state;
+	int64_t limit = m->base.run->conf->limit;
+	const struct rut_prune p = {key_of, rank_of, 2, (size_t)limit, has_ended, NULL, st};
+
+	if (limit > 0 && rut_ordered_prune(&m->tids, &p))
+		st->failed = true;
+	m->prune_at = 2 * m->tids.n > RUT_PRUNE_AT ? 2 * m->tids.n : RUT_PRUNE_AT;
+}
+
 static void count(struct memtop *m, const struct rut_hook_thread *h, int which)
 {
 	struct tid_stats *s;
@@ -54,6 +83,8 @@ static void count(struct memtop *m, const struct rut_hook_thread *h, int which)
 	if (!rut_conf_thread(m->base.run->conf, h->thread) ||
 	    !rut_conf_cpu(m->base.run->conf, h->cpu))
 		return;
+	if (m->tids.n >= RUT_PRUNE_AT && m->tids.n >= m->prune_at)
+		prune(m);
 	s = rut_ordered_add(&m->tids, (uint64_t)h->thread->tid, sizeof(*s));
 	if (!s)
 		return;
@@ -62,6 +93,7 @@ static void count(struct memtop *m, const struct rut_hook_thread *h, int which)
 		s->comm = h->thread->comm;
 	}
 	s->pages[which]++;
+	m->pages[which]++;
 }
 
 static void on_alloc(void *arg, const void *data)
@@ -117,16 +149,9 @@ static struct rut_result *table(struct memtop *m, int which, int64_t end_ns)
 static struct rut_result *total_table(struct memtop *m, int64_t end_ns)
 {
 	struct rut_result *t = rut_result_new(&total, m->base.begin_ns, end_ns, NULL);
-	uint64_t sum[2] = {0, 0};
 
-	for (size_t i = 0; i < m->tids.n; i++) {
-		const struct tid_stats *s = m->tids.items[i];
-
-		sum[0] += s->pages[0];
-		sum[1] += s->pages[1];
-	}
 	for (int i = 0; t && i < 2; i++)
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)sum[i]);
+		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->pages[i]);
 	return t;
 }
 

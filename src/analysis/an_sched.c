@@ -118,6 +118,9 @@ static void keep_row(struct rut_sched *s, const struct rut_hook_switch *h)
 		s->rows = rows;
 		s->cap_rows = cap;
 	}
+	h->next->kept = true;
+	if (h->waker)
+		h->waker->kept = true;
 	s->rows[s->n_rows++] = (struct rut_sched_row){
 		.wakeup_ns = h->wakeup_ns,
 		.switch_ns = h->ts_ns,

@@ -296,6 +296,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 		rut_buf_puts(&run->out, "Per-TID syscalls statistics (usec)\n");
 	}
 	for (size_t i = 0; list && all && i < s->tids.n; i++) {
+		list[i]->pid = rut_state_pid(&run->engine->state, list[i]->tid, list[i]->pid);
 		rut_result_process(all, list[i]->comm,
 				   list[i]->pid >= 0 ? list[i]->pid : RUT_LAMI_NONE, list[i]->tid);
 		rut_result_int(all, RUT_LAMI_NUMBER, (int64_t)list[i]->total);

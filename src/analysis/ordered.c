@@ -30,6 +30,73 @@ void *rut_ordered_add(struct rut_ordered *o, uint64_t key, size_t size)
 	return item;
 }
 
+static int by_rank(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x > y ? -1 : x < y;
+}
+
+/* The rank of the last that is kept in this list; 0: all are. */
+static int last_rank(const struct rut_ordered *o, const struct rut_prune *p, int which,
+		     uint64_t *ret)
+{
+	_cleanup_free_ uint64_t *ranks = malloc((o->n + 1) * sizeof(*ranks));
+	size_t n = 0;
+
+	if (!ranks)
+		return -ENOMEM;
+	for (size_t i = 0; i < o->n; i++)
+		if (p->ended(p->arg, o->items[i]))
+			ranks[n++] = p->rank(o->items[i], which);
+	qsort(ranks, n, sizeof(*ranks), by_rank);
+	*ret = p->limit && n > p->limit ? ranks[p->limit - 1] : 0;
+	return 0;
+}
+
+static bool is_kept(const struct rut_prune *p, const uint64_t *last, const void *item)
+{
+	bool keep = !p->ended(p->arg, item);
+
+	/* Of equals the first is listed first: all of them stay. */
+	for (int k = 0; k < p->lists; k++)
+		keep = keep || p->rank(item, k) >= last[k];
+	return keep;
+}
+
+int rut_ordered_prune(struct rut_ordered *o, const struct rut_prune *p)
+{
+	uint64_t last[RUT_PRUNE_LISTS] = {0};
+	struct rut_map map = {0};
+	size_t kept = 0;
+	int r = 0;
+
+	for (int k = 0; k < p->lists && !r; k++)
+		r = last_rank(o, p, k, &last[k]);
+	for (size_t i = 0; i < o->n && !r; i++)
+		if (is_kept(p, last, o->items[i]))
+			r = rut_map_put(&map, p->key(o->items[i]), o->items[i]);
+	if (r) {
+		rut_map_fini(&map);
+		return r;
+	}
+	rut_map_fini(&o->map);
+	o->map = map;
+	for (size_t i = 0; i < o->n; i++) {
+		void *item = o->items[i];
+
+		if (rut_map_get(&map, p->key(item)) == item) {
+			o->items[kept++] = item;
+			continue;
+		}
+		if (p->drop)
+			p->drop(p->arg, item);
+		free(item);
+	}
+	o->n = kept;
+	return 0;
+}
+
 void rut_ordered_fini(struct rut_ordered *o)
 {
 	for (size_t i = 0; i < o->n; i++)

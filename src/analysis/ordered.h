@@ -25,6 +25,28 @@ static inline void *rut_ordered_get(const struct rut_ordered *o, uint64_t key)
 void *rut_ordered_add(struct rut_ordered *o, uint64_t key, size_t size);
 void rut_ordered_fini(struct rut_ordered *o);
 
+/*
+ * For lists of the largest: forgets records that cannot be in them any more, so that memory does
+ * not grow with every thread that ever lived.
+ */
+struct rut_prune {
+	uint64_t (*key)(const void *item);
+	/* By what the list number `which` is sorted, largest first. */
+	uint64_t (*rank)(const void *item, int which);
+	int lists;    /* at most RUT_PRUNE_LISTS */
+	size_t limit; /* rows of each list */
+	/* Nothing will be added to the record. */
+	bool (*ended)(void *arg, const void *item);
+	void (*drop)(void *arg, void *item); /* before it is freed; or NULL */
+	void *arg;
+};
+
+#define RUT_PRUNE_AT	65536
+#define RUT_PRUNE_LISTS 4
+
+/* Records that have ended and are behind `limit` such in all lists go. Returns 0 or -ENOMEM. */
+int rut_ordered_prune(struct rut_ordered *o, const struct rut_prune *p);
+
 /* The records in another order, stably sorted: equal ones keep the order of first sight. */
 void **rut_ordered_sorted(const struct rut_ordered *o,
 			  int (*compare)(const void *a, const void *b));

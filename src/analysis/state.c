@@ -65,21 +65,37 @@ struct rut_thread *rut_state_thread(struct rut_state *st, int64_t tid)
 	return rut_map_get(&st->tids, (uint64_t)tid + 1);
 }
 
+static void free_thread(struct rut_thread *t)
+{
+	rut_map_each(&t->fds, s) free(s->value);
+	rut_map_fini(&t->fds);
+	free(t);
+}
+
+static bool grow_threads(struct rut_state *st)
+{
+	size_t cap = st->cap_all ? st->cap_all * 2 : 256;
+	void *all = realloc(st->all, cap * sizeof(*st->all)), *indexes;
+
+	if (!all)
+		return false;
+	st->all = all;
+	indexes = realloc(st->free_indexes, cap * sizeof(*st->free_indexes));
+	if (!indexes)
+		return false;
+	st->free_indexes = indexes;
+	st->cap_all = cap;
+	return true;
+}
+
 static struct rut_thread *add_thread(struct rut_state *st, int64_t tid)
 {
 	static struct rut_thread nobody = {.comm = "", .pid = -1};
 	struct rut_thread *t;
 
-	if (st->n_all == st->cap_all) {
-		size_t cap = st->cap_all ? st->cap_all * 2 : 256;
-		void *all = realloc(st->all, cap * sizeof(*st->all));
-
-		if (!all) {
-			st->failed = true;
-			return &nobody;
-		}
-		st->all = all;
-		st->cap_all = cap;
+	if (!st->n_free && st->n_all == st->cap_all && !grow_threads(st)) {
+		st->failed = true;
+		return &nobody;
 	}
 	t = calloc(1, sizeof(*t));
 	if (!t || rut_map_put(&st->tids, (uint64_t)tid + 1, t)) {
@@ -91,9 +107,43 @@ static struct rut_thread *add_thread(struct rut_state *st, int64_t tid)
 	t->pid = tid == 0 ? 0 : -1;
 	t->comm = st->empty;
 	t->last_wakeup_ns = t->wake.ns = RUT_NO_TIME;
-	t->index = (uint32_t)st->n_all;
-	st->all[st->n_all++] = t;
+	t->index = st->n_free ? st->free_indexes[--st->n_free] : (uint32_t)st->n_all++;
+	t->serial = st->serials++;
+	st->all[t->index] = t;
 	return t;
+}
+
+/* Frees a thread that no event can name any more. */
+static void reap(struct rut_state *st, struct rut_thread *t)
+{
+	if (st->keep_threads || t->kept || t->running)
+		return;
+	/* Its TID may be another's by now. */
+	if (rut_map_get(&st->tids, (uint64_t)t->tid + 1) == t)
+		rut_map_remove(&st->tids, (uint64_t)t->tid + 1);
+	st->all[t->index] = NULL;
+	st->free_indexes[st->n_free++] = t->index;
+	free_thread(t);
+}
+
+void rut_state_thread_ended(struct rut_state *st, struct rut_thread *t)
+{
+	struct rut_thread *oldest;
+
+	if (t->dead || !t->tid)
+		return;
+	if (!st->dead)
+		st->dead = calloc(RUT_STATE_DEAD, sizeof(struct rut_thread *));
+	if (!st->dead) {
+		st->failed = true;
+		return;
+	}
+	t->dead = true;
+	oldest = st->dead[st->dead_at];
+	st->dead[st->dead_at] = t;
+	st->dead_at = (st->dead_at + 1) % RUT_STATE_DEAD;
+	if (oldest)
+		reap(st, oldest);
 }
 
 struct rut_thread *rut_state_thread_new(struct rut_state *st, int64_t tid)
@@ -111,9 +161,26 @@ struct rut_thread *rut_state_thread_replace(struct rut_state *st, int64_t tid)
 		if (st->cpus[i].current == old) {
 			st->cpus[i].current = t;
 			t->running++;
+			old->running--;
 		}
 	}
+	if (old)
+		rut_state_thread_ended(st, old);
 	return t;
+}
+
+bool rut_state_has_ended(const struct rut_state *st, int64_t tid)
+{
+	const struct rut_thread *t = rut_map_get(&st->tids, (uint64_t)tid + 1);
+
+	return !t || t->dead;
+}
+
+int64_t rut_state_pid(struct rut_state *st, int64_t tid, int64_t known)
+{
+	const struct rut_thread *t = known < 0 ? rut_state_thread(st, tid) : NULL;
+
+	return t ? t->pid : known;
 }
 
 void rut_state_set_comm(struct rut_state *st, struct rut_thread *t, const char *s, size_t len)
@@ -299,13 +366,6 @@ int rut_state_init(struct rut_state *st)
 	return st->failed ? -ENOMEM : 0;
 }
 
-static void free_thread(struct rut_thread *t)
-{
-	rut_map_each(&t->fds, s) free(s->value);
-	rut_map_fini(&t->fds);
-	free(t);
-}
-
 static void free_disk(struct rut_disk *d)
 {
 	rut_map_each(&d->pending, s) free(s->value);
@@ -323,8 +383,11 @@ static void free_table(struct rut_file_table *t)
 void rut_state_fini(struct rut_state *st)
 {
 	for (size_t i = 0; i < st->n_all; i++)
-		free_thread(st->all[i]);
+		if (st->all[i])
+			free_thread(st->all[i]);
 	free(st->all);
+	free(st->free_indexes);
+	free(st->dead);
 	free(st->cpus);
 	rut_map_fini(&st->tids);
 	rut_map_each(&st->disks, d) free_disk(d->value);
@@ -353,6 +416,11 @@ void rut_state_fini(struct rut_state *st)
 }
 
 /* ---- Classes ---- */
+
+static bool starts(const char *s, const char *prefix)
+{
+	return !strncmp(s, prefix, strlen(prefix));
+}
 
 static const struct rut_syscall_info *syscall_info(struct rut_state *st, const char *name)
 {
@@ -385,12 +453,9 @@ static const struct rut_syscall_info *syscall_info(struct rut_state *st, const c
 	info->io = rut_state_io_kind(name);
 	info->fd_call = rut_state_fd_call(name);
 	info->wait = rut_state_wait_kind(name);
+	info->of_socket =
+		(starts(name, "recv") || starts(name, "send")) && !starts(name, "sendfile");
 	return info;
-}
-
-static bool starts(const char *s, const char *prefix)
-{
-	return !strncmp(s, prefix, strlen(prefix));
 }
 
 /*

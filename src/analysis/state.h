@@ -8,8 +8,9 @@
  * what the model makes of them (hooks), so that each format of each LTTng version is known here
  * and nowhere else.
  *
- * Threads, names and descriptors are kept as long as the model lives: memory grows with what was
- * seen, not with the length of the trace.
+ * A thread that has ended is kept while some event may still name it (the latest RUT_STATE_DEAD of
+ * them), then freed. Memory grows with what lives at one time and with the number of different
+ * names, not with the length of the trace.
  */
 #ifndef RUT_ANALYSIS_STATE_H
 #define RUT_ANALYSIS_STATE_H
@@ -59,8 +60,9 @@ struct rut_io_rq {
 	bool has_fd, has_fds; /* fds: fd_in and fd_out */
 	int64_t fd, fd_in, fd_out;
 	bool has_size;
-	int64_t size;  /* bytes moved */
-	int64_t error; /* errno, 0: none */
+	int64_t size;	/* bytes moved */
+	int64_t error;	/* errno, 0: none */
+	bool of_socket; /* the call works on sockets only */
 	bool is_dup;
 	int64_t dup_fd;	  /* dup and its kind: what is copied */
 	bool is_transfer; /* the return value is a count of bytes */
@@ -84,6 +86,7 @@ struct rut_syscall_info {
 	uint32_t id;	  /* from 0, in order of first sight */
 	uint8_t io;	  /* enum in state_io.c; 0: none */
 	uint8_t wait;	  /* enum rut_wait_kind */
+	bool of_socket;	  /* it works on sockets only: recvfrom, sendmsg ... */
 	uint8_t fd_call;  /* row of the table in state_fd.c + 1; 0: none */
 	bool compat;	  /* of a 32-bit program */
 };
@@ -136,7 +139,10 @@ struct rut_thread {
 	uint64_t futex;		/* the address that it waits for; 0: none */
 	bool calls_seen;	/* a system call of it was seen: whether it is in one is known */
 	bool exiting;
-	uint32_t index; /* order of creation */
+	uint32_t index;	 /* unique among those that exist; used again */
+	uint64_t serial; /* order of creation */
+	bool dead;	 /* it has ended, or its TID is another's */
+	bool kept;	 /* somebody keeps a pointer to it: it is not freed */
 };
 
 #define RUT_SOFTIRQS 32
@@ -338,6 +344,7 @@ typedef void (*rut_state_fn)(struct rut_state *st, const struct rut_ctf_event *e
 			     const struct rut_state_class *c);
 
 #define RUT_STATE_FIELDS 8
+#define RUT_STATE_DEAD	 4096
 
 /* A set of hooks. */
 #define RUT_HOOK_BIT(hook) (1u << (hook))
@@ -364,8 +371,14 @@ struct rut_state {
 	size_t n_cpus, cpus_seen;
 	int cpu;		 /* of the event at hand */
 	struct rut_map tids;	 /* tid + 1 -> struct rut_thread, borrowed from all */
-	struct rut_thread **all; /* owned, in order of creation */
+	struct rut_thread **all; /* owned, by index; NULL: the index is free */
 	size_t n_all, cap_all;
+	uint32_t *free_indexes; /* owned; as large as all */
+	size_t n_free;
+	uint64_t serials;
+	struct rut_thread **dead; /* owned ring of RUT_STATE_DEAD, borrowed threads */
+	size_t dead_at;
+	bool keep_threads;	     /* somebody keeps pointers to all: none is freed */
 	struct rut_map disks;	     /* dev + 1 -> struct rut_disk, owned */
 	struct rut_disk **disk_list; /* borrowed, in order of first sight */
 	size_t n_disks;
@@ -427,6 +440,10 @@ struct rut_thread *rut_state_current(struct rut_state *st, const struct rut_ctf_
 /* The one that holds the descriptors: the leader of the group. */
 struct rut_thread *rut_state_leader(struct rut_state *st, struct rut_thread *t);
 struct rut_fd *rut_state_fd(const struct rut_thread *t, int64_t fd);
+/* No event will be of this thread. */
+bool rut_state_has_ended(const struct rut_state *st, int64_t tid);
+/* The process of a thread of which `known` (-1: nothing) was known when it was first seen. */
+int64_t rut_state_pid(struct rut_state *st, int64_t tid, int64_t known);
 /* The result says that the time was over: a timer woke it. */
 bool rut_state_timed_out(const struct rut_syscall_info *info, int64_t ret);
 

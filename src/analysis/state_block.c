@@ -212,12 +212,15 @@ static void dump_fd_of(struct rut_state *st, const struct rut_ctf_event *ev, int
 	f = rut_state_fd(t, seen->fd);
 	if (f) {
 		f->filename = seen->filename;
+		if (f->type == RUT_FD_UNKNOWN || f->type == RUT_FD_MAYBE_NET)
+			f->type = seen->type;
 		rut_state_notify_fd(st, RUT_HOOK_FD_UPDATE, ev, t, seen->fd, ev->ts_ns);
 		return;
 	}
 	f = rut_state_add_fd(st, t, seen->fd);
 	f->filename = seen->filename;
 	f->cloexec = seen->cloexec;
+	f->type = seen->type;
 	st->origin = RUT_FD_DUMPED;
 	rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, t, seen->fd, ev->ts_ns);
 	st->origin = RUT_FD_FOUND;
@@ -289,6 +292,7 @@ static void dump_fd(struct rut_state *st, const struct rut_ctf_event *ev,
 		.cloexec = rut_ctf_u64(ev, &c->f[DFD_FLAGS]) & O_CLOEXEC,
 	};
 
+	seen.type = rut_state_fd_type_of(seen.filename);
 	/* rutile writes both; a pid that is only in the context is the dumping thread's. */
 	if (rut_ctf_ref_ok(&c->f[DFD_PID]) && c->f[DFD_PID].scope == RUT_CTF_SCOPE_PAYLOAD)
 		dump_fd_of(st, ev, rut_ctf_i64(ev, &c->f[DFD_PID]), &seen);

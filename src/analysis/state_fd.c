@@ -79,6 +79,22 @@ static const struct fd_call {
 	{"userfaultfd", FD_MAKE, RUT_FD_EVENT, O_CLOEXEC, "userfaultfd", {"flags"}},
 };
 
+enum rut_fd_type rut_state_fd_type_of(const char *filename)
+{
+	static const struct {
+		const char *prefix;
+		enum rut_fd_type type;
+	} kinds[] = {
+		{"socket:", RUT_FD_NET},    {"pipe:", RUT_FD_PIPE}, {"anon_inode:", RUT_FD_EVENT},
+		{"/memfd:", RUT_FD_MEMORY}, {"/", RUT_FD_DISK},
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (!strncmp(filename, kinds[i].prefix, strlen(kinds[i].prefix)))
+			return kinds[i].type;
+	return RUT_FD_UNKNOWN;
+}
+
 uint8_t rut_state_fd_call(const char *name)
 {
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)

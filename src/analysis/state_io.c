@@ -279,7 +279,11 @@ static void create_fd(struct rut_state *st, const struct rut_ctf_event *ev,
 	struct rut_fd *f;
 
 	if (rq->op != RUT_IO_OPEN) {
-		rut_state_add_fd(st, leader, fd);
+		f = rut_state_add_fd(st, leader, fd);
+		if (rq->of_socket) {
+			f->type = RUT_FD_NET;
+			f->filename = st->socket;
+		}
 		rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, leader, fd, rq->end_ns);
 		return;
 	}
@@ -326,6 +330,7 @@ void rut_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 		    rut_ctf_u64(ev, &c->f[EXIT_FAMILY]) == AF_INET)
 			rq->filename = address(st, ev, &c->f[EXIT_ADDR], &c->f[EXIT_PORT]);
 	}
+	rq->of_socket = t->syscall->of_socket;
 	if (ret >= 0)
 		learn_fds(st, ev, h.parent, rq);
 	rut_state_notify(st, RUT_HOOK_IO_EXIT, &h);

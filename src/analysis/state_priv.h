@@ -53,6 +53,8 @@ void rut_state_net_xmit(struct rut_state *st, const struct rut_ctf_event *ev,
 
 /* state_fd.c: the row of a call that makes or ends descriptors; 0: it does not. */
 uint8_t rut_state_fd_call(const char *name);
+/* What kind of descriptor a statedump names so. */
+enum rut_fd_type rut_state_fd_type_of(const char *filename);
 void rut_state_fd_bind(const struct rut_ctf_event_class *cls, uint8_t call,
 		       struct rut_ctf_ref f[RUT_STATE_FD_FIELDS]);
 void rut_state_fd_entry(const struct rut_ctf_event *ev, const struct rut_state_class *c,
@@ -97,6 +99,8 @@ void rut_state_close_fd(struct rut_state *st, const struct rut_ctf_event *ev,
 			struct rut_thread *leader, int64_t fd, int64_t ts_ns);
 void rut_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
 void rut_state_set_comm(struct rut_state *st, struct rut_thread *t, const char *s, size_t len);
+/* It has ended: it is freed when RUT_STATE_DEAD others have. */
+void rut_state_thread_ended(struct rut_state *st, struct rut_thread *t);
 /* A new object for the tid, in place of the one that may be there. */
 struct rut_thread *rut_state_thread_replace(struct rut_state *st, int64_t tid);
 const char *rut_state_str(struct rut_state *st, const struct rut_ctf_event *ev,

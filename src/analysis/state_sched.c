@@ -28,6 +28,9 @@ enum {
 	SW_PREV_STATE
 };
 
+/* EXIT_DEAD, EXIT_ZOMBIE, and TASK_DEAD of older kernels: the thread never runs again. */
+#define STATE_ENDED (16 | 32 | 64)
+
 static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 			 const struct rut_state_class *c)
 {
@@ -75,6 +78,8 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	}
 	next->last_wakeup_ns = next->wake.ns = RUT_NO_TIME;
 	next->last_waker = 0;
+	if (prev != next && rut_ctf_i64(ev, &c->f[SW_PREV_STATE]) & STATE_ENDED)
+		rut_state_thread_ended(st, prev);
 }
 
 enum { MIG_COMM, MIG_TID, MIG_PRIO };

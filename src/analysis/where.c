@@ -557,6 +557,7 @@ int rut_where_init(struct rut_where *w, struct rut_state *st)
 	};
 
 	w->st = st;
+	st->keep_threads = true; /* slices and requests point to them */
 	for (size_t i = 0; i < sizeof(subs) / sizeof(*subs); i++)
 		if (rut_state_subscribe(st, subs[i].hook, subs[i].fn, w))
 			return -ENOMEM;

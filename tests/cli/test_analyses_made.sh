@@ -91,6 +91,36 @@ r = {x[0]["path"]: x[1]["value"] for x in rows("per-file-top")}
 assert r == {"/var/log/a": 8, "/var/log/b": 4}, r'
 }
 
+# What was open before: a statedump tells what it is, or a call that is for sockets only.
+descriptors_open_before_have_a_kind() {
+  mk <<TRACE
+$SWITCH
+1_000 1 sched_switch prev_comm=swapper/1 prev_tid=0 prev_prio=20 prev_state=0 next_comm=worker next_tid=12 next_prio=20
+1_100 1 syscall_entry_getpid
+1_200 1 syscall_exit_getpid ret=12
+100 0 lttng_statedump_file_descriptor pid=10 fd=3 flags=0 fmode=0 filename=socket:[77]
+110 0 lttng_statedump_file_descriptor pid=10 fd=4 flags=0 fmode=0 filename=/var/log/a
+120 0 lttng_statedump_file_descriptor pid=10 fd=5 flags=0 fmode=0 filename=pipe:[78]
+2_000 0 syscall_entry_write fd=3 count=100
+2_100 0 syscall_exit_write ret=100
+2_200 0 syscall_entry_write fd=4 count=20
+2_300 0 syscall_exit_write ret=20
+2_400 0 syscall_entry_write fd=5 count=3
+2_500 0 syscall_exit_write ret=3
+2_600 0 syscall_entry_sendto fd=9 len=1000
+2_700 0 syscall_exit_sendto ret=1000
+2_800 0 syscall_entry_write fd=9 count=4000
+2_900 0 syscall_exit_write ret=4000
+3_000 0 lttng_statedump_process_state tid=12 pid=10 name=worker
+TRACE
+  run iousagetop --mi | json '
+r = rows("Per-process top I/O operations [written]")[0]
+assert [c["value"] for c in r[1:]] == [5123, 20, 5100, 3], r'
+  # Its first call came before the statedump.
+  run syscallstats >out
+  grep '^worker (10, TID: 12)' out
+}
+
 return_values_are_counted_once() {
   mk <<TRACE
 $SWITCH
@@ -747,6 +777,37 @@ assert r[0]["name"] == "a-name-longer-t", r
 assert [c["value"] for c in r[1:]] == [2, 2, 11, 10, 10, 0, 2], r'
 }
 
+# Processes that begin and end: what is kept of them does not grow with their number.
+memory_does_not_grow_with_forks() {
+  mk one <<'TRACE'
+1_000 0 sched_switch prev_comm=sh prev_tid=10 prev_prio=20 prev_state=0 next_comm=sh next_tid=11 next_prio=20
+900 0 sched_process_fork child_tid=11 child_pid=11 child_comm=sh parent_pid=10 parent_comm=sh
+TRACE
+  cat >forks.py <<'END'
+import shutil, struct
+def forks(n):
+    out = f"forks{n}"
+    shutil.copytree("one", out)
+    body, t = bytearray(), 1000
+    def switch(t, prev, state, to, name):
+        return struct.pack("<IQ", 0, t) + name[0] + struct.pack("<QQQ", prev, 20, state) + name[1] + struct.pack("<QQ", to, 20)
+    for i in range(n):
+        tid, name, t = 100 + i, b"x%d\0" % (i % 7), t + 1000
+        body += struct.pack("<IQQQ", 1, t, tid, tid) + b"sh\0" + struct.pack("<Q", 10) + b"sh\0"
+        body += switch(t + 100, 10, 1, tid, (b"sh\0", name)) + switch(t + 200 + i % 97, tid, 32, 10, (name, b"sh\0"))
+    size = 52 + len(body)
+    with open(out + "/channel_0", "wb") as f:
+        f.write(struct.pack("<II", 0xC1FC1FC1, 0) + struct.pack("<QQQQQI", 900, t + 1000, size * 8, size * 8, 0, 0) + body)
+forks(160000)
+END
+  python3 forks.py
+  # A sanitizer's own memory is more than any limit.
+  if not grep -q __asan_init "$RUTILE"; then ulimit -d $((28 * 1024)); fi
+  for verb in cputop memtop schedstats fdtop; do
+    "$RUTILE" $verb --skip-validation forks160000 >out
+  done
+}
+
 filters_work_on_every_analysis() {
   { echo "$SWITCH"
     echo "1_000 1 sched_switch prev_comm=swapper/1 prev_tid=0 prev_prio=20 prev_state=0 next_comm=other next_tid=20 next_prio=20"
@@ -1054,6 +1115,8 @@ classes_of_one_name_are_refused() {
 
 t_case "a report for each period" one_report_for_each_period
 t_case "futexstats" futex_waits
+t_case "memory does not grow with the number of forks" memory_does_not_grow_with_forks
+t_case "descriptors that were open before have a kind" descriptors_open_before_have_a_kind
 t_case "wakeupchain" the_critical_path_goes_through_who_woke
 t_case "wakeupchain: an interrupted thread wakes nobody" an_interrupted_thread_wakes_nobody
 t_case "wakeupchain: interrupts are causes, by name" interrupts_are_causes_by_name
