@@ -87,7 +87,7 @@ static int find_intervals(struct allocator *a)
 		mention(a, insn->b, i);
 		if (insn->op == RUT_IR_CALL) {
 			for (unsigned k = 0; k < 5; k++)
-				if (args[insn->args + k].kind == RUT_ARG_REG)
+				if (args[insn->args + k].kind == RUT_IR_ARG_REG)
 					mention(a, args[insn->args + k].reg, i);
 			a->calls[a->ncalls++] = i;
 		}

@@ -121,7 +121,8 @@ struct rut_def {
 	struct rut_def *next;
 	const char *name; /* "struct foo", "enum foo" */
 	struct rut_def_field *fields;
-	struct rut_node *values; /* enumerators: NAME with a: the value or NULL */
+	const struct rut_type *type; /* once it was made */
+	struct rut_node *values;     /* enumerators: NAME with a: the value or NULL */
 	struct rut_span span;
 };
 

@@ -3,6 +3,7 @@
  * Programs are attached by descriptors of this process alone: when it ends, however it ends, the
  * kernel detaches them.
  */
+#include <bpf/bpf.h>
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "probe/nop5.h"
 #include "script/load.h"
 #include "script/tracefs.h"
 
@@ -117,14 +119,86 @@ static int attach_profile(struct rut_script_links *l, const struct rut_script_pr
 	return attach_cpus(l, &attr, -1, prog, a, err);
 }
 
-static int attach_one(struct rut_script_links *l, const struct rut_script_prog *prog,
+static int attach_perf(struct rut_script_links *l, const struct rut_script_program *p,
+		       const struct rut_script_prog *prog, const struct rut_script_attach *a,
+		       struct rut_err *err)
+{
+	struct perf_event_attr attr = {
+		.type = a->kind == RUT_PROBE_SOFTWARE ? PERF_TYPE_SOFTWARE : PERF_TYPE_HARDWARE,
+		.config = a->config,
+		.sample_period = a->count,
+	};
+
+	return attach_cpus(l, &attr, p->opts.pid ? p->opts.pid : -1, prog, a, err);
+}
+
+static int attach_raw(struct rut_script_links *l, const struct rut_script_prog *prog,
 		      const struct rut_script_attach *a, struct rut_err *err)
+{
+	int fd = bpf_raw_tracepoint_open(a->event, prog->fd);
+
+	if (fd == -ENOENT)
+		return rut_err_set(err, ENOENT, "the kernel has no raw tracepoint '%s'", a->event);
+	if (fd < 0)
+		return rut_err_errno(err, -fd, "cannot attach to %s", a->name);
+	return keep_fd(l, fd, err);
+}
+
+/* A number of the kernel's description of its uprobe events. */
+static int uprobe_number(const char *file, const char *before)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	char path[128];
+	const char *s;
+
+	snprintf(path, sizeof(path), "/sys/bus/event_source/devices/uprobe/%s", file);
+	if (rut_buf_read_file(&text, path, 256))
+		return -1;
+	s = strstr(text.data, before);
+	return s ? (int)strtol(s + strlen(before), NULL, 10) : -1;
+}
+
+static int attach_uprobe(struct rut_script_links *l, const struct rut_script_program *p,
+			 const struct rut_script_prog *prog, const struct rut_script_attach *a,
+			 struct rut_err *err)
+{
+	struct perf_event_attr attr = {.config1 = (uint64_t)(uintptr_t)a->path,
+				       .config2 = a->offset};
+	int type = uprobe_number("type", ""), guard = -1, rc;
+	int32_t pid = p->opts.pid;
+
+	if (type < 0)
+		return rut_err_set(err, ENOTSUP, "the kernel has no probes of programs (uprobes)");
+	attr.type = (uint32_t)type;
+	if (a->kind == RUT_PROBE_URETPROBE)
+		attr.config |= 1u << uprobe_number("format/retprobe", "config:");
+	attr.config |= a->semaphore << 32;
+	rc = rut_nop5_guard(a->path, a->offset, a->semaphore, &guard, err);
+	if (!rc)
+		rc = perf_attach(l, &attr, pid ? pid : -1, pid ? -1 : 0, prog, a, err);
+	if (guard >= 0)
+		close(guard);
+	return rc;
+}
+
+static int attach_one(struct rut_script_links *l, const struct rut_script_program *p,
+		      const struct rut_script_prog *prog, const struct rut_script_attach *a,
+		      struct rut_err *err)
 {
 	switch (a->kind) {
 	case RUT_PROBE_TRACEPOINT:
 		return attach_tracepoint(l, prog, a, err);
 	case RUT_PROBE_PROFILE:
 		return attach_profile(l, prog, a, err);
+	case RUT_PROBE_SOFTWARE:
+	case RUT_PROBE_HARDWARE:
+		return attach_perf(l, p, prog, a, err);
+	case RUT_PROBE_RAWTRACEPOINT:
+		return attach_raw(l, prog, a, err);
+	case RUT_PROBE_UPROBE:
+	case RUT_PROBE_URETPROBE:
+	case RUT_PROBE_USDT:
+		return attach_uprobe(l, p, prog, a, err);
 	default: /* begin, end and interval are run by the consumer */
 		return 0;
 	}
@@ -140,7 +214,7 @@ int rut_script_attach(struct rut_script_links **ret, struct rut_script_program *
 		return rut_err_set(err, ENOMEM, "out of memory");
 	for (size_t i = 0; i < p->nprogs; i++) {
 		for (size_t k = 0; k < p->progs[i].nattach; k++) {
-			int rc = attach_one(l, &p->progs[i], &p->progs[i].attach[k], err);
+			int rc = attach_one(l, p, &p->progs[i], &p->progs[i].attach[k], err);
 
 			if (rc)
 				return rc;

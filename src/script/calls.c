@@ -378,46 +378,6 @@ static rut_vreg gen_delete(struct rut_gen *g, struct rut_node *n)
 	return done;
 }
 
-/* count() and the like */
-
-static const struct rut_type *check_count(struct rut_checker *c, struct rut_node *n)
-{
-	return rut_type_simple(RUT_T_COUNT);
-}
-
-static void add_word(struct rut_gen *g, rut_vreg at, int32_t off, rut_vreg by)
-{
-	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_ADD, .a = at, .b = by, .off = off});
-}
-
-static void update_count(struct rut_gen *g, struct rut_node *n, rut_vreg at)
-{
-	add_word(g, at, 0, rut_ir_const(&g->ir, 1));
-}
-
-static const struct rut_type *check_numbers(struct rut_checker *c, struct rut_node *n,
-					    enum rut_type_kind kind, uint32_t size)
-{
-	const struct rut_type *t = rut_check_int(c, n->list, "the value");
-	struct rut_type *agg;
-
-	if (!t)
-		return NULL;
-	agg = rut_type_new(c->arena, kind, size, 8);
-	agg->is_signed = t->is_signed;
-	return agg;
-}
-
-static const struct rut_type *check_sum(struct rut_checker *c, struct rut_node *n)
-{
-	return check_numbers(c, n, RUT_T_SUM, 8);
-}
-
-static void update_sum(struct rut_gen *g, struct rut_node *n, rut_vreg at)
-{
-	add_word(g, at, 0, rut_gen_scalar(g, n->list));
-}
-
 static const struct rut_call calls[] = {
 	{"printf", RUT_CALL_STATEMENT, 1, 65, check_printf, gen_printf, NULL, NULL},
 	{"errorf", RUT_CALL_STATEMENT, 1, 65, check_errorf, gen_printf, NULL, NULL},
@@ -431,8 +391,18 @@ static const struct rut_call calls[] = {
 	{"time", RUT_CALL_STATEMENT, 0, 1, check_time, gen_signal_only, NULL, NULL},
 	{"delete", RUT_CALL_STATEMENT | RUT_CALL_VALUE, 1, 2, check_delete, gen_delete, NULL, NULL},
 	{"str", RUT_CALL_VALUE, 1, 2, check_str, NULL, gen_str, NULL},
-	{"count", RUT_CALL_ASSIGN, 0, 0, check_count, NULL, NULL, update_count},
-	{"sum", RUT_CALL_ASSIGN, 1, 1, check_sum, NULL, NULL, update_sum},
+	{"count", RUT_CALL_ASSIGN, 0, 0, rut_check_count, NULL, NULL, rut_update_count},
+	{"sum", RUT_CALL_ASSIGN, 1, 1, rut_check_sum, NULL, NULL, rut_update_sum},
+	{"avg", RUT_CALL_ASSIGN, 1, 1, rut_check_avg, NULL, NULL, rut_update_avg},
+	{"stats", RUT_CALL_ASSIGN, 1, 1, rut_check_stats, NULL, NULL, rut_update_avg},
+	{"min", RUT_CALL_ASSIGN, 1, 1, rut_check_min, NULL, NULL, rut_update_min},
+	{"max", RUT_CALL_ASSIGN, 1, 1, rut_check_max, NULL, NULL, rut_update_max},
+	{"hist", RUT_CALL_ASSIGN, 1, 2, rut_check_hist, NULL, NULL, rut_update_hist},
+	{"lhist", RUT_CALL_ASSIGN, 4, 4, rut_check_lhist, NULL, NULL, rut_update_lhist},
+	{"kstack", RUT_CALL_VALUE, 0, 2, rut_check_kstack, NULL, rut_gen_stack, NULL},
+	{"ustack", RUT_CALL_VALUE, 0, 2, rut_check_ustack, NULL, rut_gen_stack, NULL},
+	{"ksym", RUT_CALL_VALUE, 1, 1, rut_check_ksym, rut_gen_first, NULL, NULL},
+	{"usym", RUT_CALL_VALUE, 1, 1, rut_check_usym, NULL, rut_gen_usym, NULL},
 };
 
 const struct rut_call *rut_call_find(const char *name)

@@ -9,4 +9,28 @@
 void rut_gen_send(struct rut_gen *g, struct rut_node *n, struct rut_node *first);
 enum rut_space rut_call_space(const struct rut_gen *g, const struct rut_type *t);
 
+/* calls_agg.c, calls_stack.c */
+const struct rut_type *rut_check_count(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_sum(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_avg(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_stats(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_min(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_max(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_hist(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_lhist(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_kstack(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_ustack(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_ksym(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_usym(struct rut_checker *c, struct rut_node *n);
+void rut_update_count(struct rut_gen *g, struct rut_node *n, rut_vreg at);
+void rut_update_sum(struct rut_gen *g, struct rut_node *n, rut_vreg at);
+void rut_update_avg(struct rut_gen *g, struct rut_node *n, rut_vreg at);
+void rut_update_min(struct rut_gen *g, struct rut_node *n, rut_vreg at);
+void rut_update_max(struct rut_gen *g, struct rut_node *n, rut_vreg at);
+void rut_update_hist(struct rut_gen *g, struct rut_node *n, rut_vreg at);
+void rut_update_lhist(struct rut_gen *g, struct rut_node *n, rut_vreg at);
+void rut_gen_stack(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
+void rut_gen_usym(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
+rut_vreg rut_gen_first(struct rut_gen *g, struct rut_node *n);
+
 #endif

@@ -19,7 +19,9 @@ struct rut_probe_ctx {
 	struct rut_script_attach *attach;
 	size_t nattach;
 	const struct rut_probe_spec *spec;
-	uint32_t probe_index; /* of `probes` */
+	uint32_t probe_index;		  /* of `probes` */
+	const char *function;		  /* of functions: its name; NULL */
+	const struct rut_usdt_args *usdt; /* USDT */
 };
 
 /* A variable. */
@@ -74,7 +76,7 @@ const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node
 const struct rut_type *rut_check_named_type(struct rut_checker *c, const char *name);
 bool rut_check_enumerator(struct rut_checker *c, const char *name, int64_t *ret);
 /* Reads the fields of a structure of the kernel, which are not read before they are needed. */
-void rut_check_complete(const struct rut_type *t);
+void rut_check_complete(struct rut_script_program *p, const struct rut_type *t);
 const struct rut_type *rut_type_word(const char *name);
 void rut_check_for_map(struct rut_checker *c, struct rut_node *n);
 /* A whole probe. */

@@ -119,7 +119,8 @@ const struct rut_type *rut_check_type(struct rut_checker *c, const struct rut_ty
 }
 
 /* In unnamed structures and unions within, too; `base`: where those begin. */
-static const struct rut_type_field *find_field(const struct rut_type *t, const char *name,
+static const struct rut_type_field *find_field(struct rut_script_program *p,
+					       const struct rut_type *t, const char *name,
 					       struct rut_nearest *near, uint32_t *base)
 {
 	for (uint32_t i = 0; i < t->nfields; i++) {
@@ -132,8 +133,8 @@ static const struct rut_type_field *find_field(const struct rut_type *t, const c
 		} else if (f->type->kind == RUT_T_STRUCT) {
 			const struct rut_type_field *in;
 
-			rut_check_complete(f->type);
-			in = find_field(f->type, name, near, base);
+			rut_check_complete(p, f->type);
+			in = find_field(p, f->type, name, near, base);
 			if (in) {
 				*base += f->offset;
 				return in;
@@ -156,8 +157,8 @@ const struct rut_type_field *rut_check_field(struct rut_checker *c, const struct
 		rut_check_error(c, n, "%s has no fields", rut_type_text(t, &buf));
 		return NULL;
 	}
-	rut_check_complete(t);
-	f = find_field(t, name, &near, &base);
+	rut_check_complete(c->prog, t);
+	f = find_field(c->prog, t, name, &near, &base);
 	if (!f) {
 		rut_check_error(c, n, "%s has no field '%s'", rut_type_text(t, &buf), name);
 		if (c->loud && near.name[0])

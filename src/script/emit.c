@@ -154,7 +154,7 @@ static void emit_branch(struct emitter *e, const struct rut_ir_insn *i)
 static void move_arg(struct emitter *e, const struct rut_ir_arg *a, uint8_t to, int from)
 {
 	switch (a->kind) {
-	case RUT_ARG_REG:
+	case RUT_IR_ARG_REG:
 		if (from >= 0)
 			rut_asm_mov(e->out, to, (uint8_t)from);
 		else if (a->reg == RUT_IR_FP)
@@ -164,17 +164,17 @@ static void move_arg(struct emitter *e, const struct rut_ir_arg *a, uint8_t to, 
 		if (a->imm)
 			rut_asm_alu_imm(e->out, BPF_ADD, to, (int32_t)a->imm);
 		break;
-	case RUT_ARG_IMM:
+	case RUT_IR_ARG_IMM:
 		rut_asm_const(e->out, to, (uint64_t)a->imm);
 		break;
-	case RUT_ARG_FRAME:
+	case RUT_IR_ARG_FRAME:
 		rut_asm_mov(e->out, to, BPF_REG_10);
 		rut_asm_alu_imm(e->out, BPF_ADD, to, (int32_t)a->imm);
 		break;
-	case RUT_ARG_MAP:
+	case RUT_IR_ARG_MAP:
 		rut_asm_map(e->out, to, (uint32_t)a->imm, false, 0);
 		break;
-	case RUT_ARG_NONE:
+	case RUT_IR_ARG_NONE:
 		break;
 	}
 }
@@ -188,10 +188,10 @@ static void emit_call(struct emitter *e, const struct rut_ir_insn *i)
 	bool done[5] = {false};
 
 	for (int k = 0; k < 5; k++) {
-		from[k] = args[k].kind == RUT_ARG_REG && args[k].reg > 0
+		from[k] = args[k].kind == RUT_IR_ARG_REG && args[k].reg > 0
 				  ? e->places->reg[args[k].reg]
 				  : -1;
-		done[k] = args[k].kind == RUT_ARG_NONE;
+		done[k] = args[k].kind == RUT_IR_ARG_NONE;
 	}
 	for (;;) {
 		int ready = -1, pending = -1;

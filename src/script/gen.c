@@ -92,7 +92,7 @@ struct rut_ir_arg rut_gen_arg(struct rut_mem at)
 {
 	if (at.base == RUT_IR_FP)
 		return RUT_ARG_STACK(at.off);
-	return (struct rut_ir_arg){RUT_ARG_REG, at.base, at.off};
+	return (struct rut_ir_arg){RUT_IR_ARG_REG, at.base, at.off};
 }
 
 void rut_gen_copy(struct rut_gen *g, struct rut_mem to, struct rut_mem from, uint32_t size)

@@ -47,6 +47,25 @@ rut_vreg rut_gen_map_lookup(struct rut_gen *g, struct rut_node *map)
 	return lookup(g, map, rut_gen_map_key(g, map));
 }
 
+/* The value of a new entry: on the stack, or a map's that is never written. */
+static struct rut_mem zero_value(struct rut_gen *g, const struct rut_node *n, uint32_t size)
+{
+	struct rut_mem m = {0, 0, RUT_SPACE_BPF};
+
+	size = (size + 7) & ~7u;
+	if (size <= 32) {
+		m = rut_gen_room(g, n, size);
+		rut_gen_zero(g, m, size);
+		return m;
+	}
+	if (size > g->prog->zeros_bytes)
+		g->prog->zeros_bytes = size;
+	m.base = rut_ir_reg(&g->ir);
+	rut_ir_add(&g->ir,
+		   (struct rut_ir_insn){.op = RUT_IR_VALUE, .dst = m.base, .imm = RUT_MAP_ZEROS});
+	return m;
+}
+
 rut_vreg rut_gen_map_value(struct rut_gen *g, struct rut_node *map, uint32_t none)
 {
 	const struct rut_script_map *m = map_of(g, map);
@@ -67,8 +86,7 @@ rut_vreg rut_gen_map_value(struct rut_gen *g, struct rut_node *map, uint32_t non
 		return v;
 	}
 	rut_ir_branch_imm(&g->ir, BPF_JNE, v, 0, found);
-	zeros = rut_gen_room(g, map, m->value->size);
-	rut_gen_zero(g, zeros, m->value->size);
+	zeros = zero_value(g, map, m->value->size);
 	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(number(map)), key, rut_gen_arg(zeros),
 				    RUT_ARG_INT(BPF_NOEXIST)};
 	rut_ir_call(&g->ir, BPF_FUNC_map_update_elem, 4, args);

@@ -225,7 +225,7 @@ static void count_uses(const struct rut_ir *ir, const struct rut_ir_insn *i, uin
 		const struct rut_ir_arg *args = (const void *)ir->args.data;
 
 		for (unsigned k = 0; k < 5; k++)
-			if (args[i->args + k].kind == RUT_ARG_REG && args[i->args + k].reg > 0)
+			if (args[i->args + k].kind == RUT_IR_ARG_REG && args[i->args + k].reg > 0)
 				uses[args[i->args + k].reg] += (uint32_t)by;
 	}
 }

@@ -8,13 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "ebpf/asm.h"
 
-enum { RING_MIN = 256 << 10, RING_MAX = 16 << 20, LOG_BYTES = 1 << 20 };
+enum { RING_MIN = 256 << 10, RING_MAX = 16 << 20, LOG_BYTES = 1 << 20, STACKS_MAX = 16384 };
+
+bool rut_script_kernel_at_least(unsigned major, unsigned minor)
+{
+	struct utsname u;
+	unsigned a = 0, b = 0;
+
+	if (uname(&u) || sscanf(u.release, "%u.%u", &a, &b) != 2)
+		return false;
+	return a > major || (a == major && b >= minor);
+}
 
 static int create(const char *name, enum bpf_map_type type, uint32_t key, uint32_t value,
 		  uint32_t entries, uint32_t flags, int *ret, struct rut_err *err)
@@ -63,6 +74,13 @@ static int create_own(struct rut_script_program *p, struct rut_err *err)
 		rc = create("rut_scratch", BPF_MAP_TYPE_ARRAY, 4, 8 + p->scratch_bytes,
 			    (uint32_t)rut_script_cpus() * RUT_SCRATCH_NESTED, 0,
 			    &p->fds[RUT_MAP_SCRATCH], err);
+	if (!rc && p->zeros_bytes)
+		rc = create("rut_zeros", BPF_MAP_TYPE_ARRAY, 4, p->zeros_bytes, 1, 0,
+			    &p->fds[RUT_MAP_ZEROS], err);
+	if (!rc && p->needs_stacks)
+		rc = create("rut_stacks", BPF_MAP_TYPE_HASH, 8, 8 * RUT_STACK_WORDS, STACKS_MAX,
+			    rut_script_kernel_at_least(6, 1) ? BPF_F_NO_PREALLOC : 0,
+			    &p->fds[RUT_MAP_STACKS], err);
 	return rc;
 }
 
@@ -77,7 +95,7 @@ static uint32_t hash_flags(const struct rut_script_map *m)
 	uint64_t bytes = (uint64_t)m->max_entries *
 			 (m->key_bytes + m->value_bytes * (m->per_cpu ? rut_script_cpus() : 1));
 
-	return bytes > 4u << 20 ? BPF_F_NO_PREALLOC : 0;
+	return bytes > 4u << 20 && rut_script_kernel_at_least(6, 1) ? BPF_F_NO_PREALLOC : 0;
 }
 
 static int create_map(struct rut_script_map *m, struct rut_err *err)

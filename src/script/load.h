@@ -8,6 +8,7 @@
 struct rut_err;
 
 uint64_t rut_script_cpus(void);
+bool rut_script_kernel_at_least(unsigned major, unsigned minor);
 
 /*
  * Makes the maps and loads the programs; rut_script_free() closes them. -EINVAL: the verifier

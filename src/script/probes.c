@@ -2,12 +2,15 @@
 /* What the name of a probe means: a table of kinds, each with what it makes of the rest. */
 #include <errno.h>
 #include <linux/bpf.h>
+#include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "script/check.h"
+#include "script/btf.h"
 #include "script/probes.h"
+#include "script/user.h"
 
 static struct rut_node at_spec(const struct rut_probe_spec *spec)
 {
@@ -196,6 +199,117 @@ static int resolve_tracepoint(struct rut_resolve *r)
 	return -EINVAL;
 }
 
+/* rawtracepoint:NAME, rawtracepoint:MODULE:NAME */
+static int add_raw(const char *group, const char *event, void *arg)
+{
+	struct tracepoint_walk *w = arg;
+	struct rut_resolve *r = w->r;
+	struct rut_script_attach a = {.event = keep(r, event)};
+	const struct rut_type *args = rut_kernel_rawtp_args(r->prog, event);
+	char name[200];
+
+	/* Events of system calls are made of the two of raw_syscalls. */
+	if (group && (!args || !strcmp(group, "syscalls")))
+		return 0;
+	w->found++;
+	snprintf(name, sizeof(name), "rawtracepoint:%s", event);
+	a.name = keep(r, name);
+	return rut_probe_add(r, a, args, true);
+}
+
+static int resolve_raw(struct rut_resolve *r)
+{
+	struct tracepoint_walk w = {.r = r};
+	const char *event = r->parts[r->nparts - 1];
+	int rc;
+
+	if (r->nparts != 2 && r->nparts != 3)
+		return rut_probe_error(r,
+				       "a raw tracepoint has a name: rawtracepoint:sched_switch");
+	if (!strpbrk(event, "*?["))
+		return add_raw(NULL, event, &w);
+	rc = rut_tracepoint_match("*", event, add_raw, &w);
+	if (rc == -ENOENT)
+		return rut_probe_error(r, "tracefs cannot be read");
+	return rc || w.found ? rc : rut_probe_error(r, "no raw tracepoint matches '%s'", event);
+}
+
+struct perf_name {
+	const char *name, *other;
+	uint32_t config;
+	uint64_t count;
+};
+
+static const struct perf_name software[] = {
+	{"alignment-faults", NULL, PERF_COUNT_SW_ALIGNMENT_FAULTS, 1},
+	{"bpf-output", NULL, PERF_COUNT_SW_BPF_OUTPUT, 1},
+	{"context-switches", "cs", PERF_COUNT_SW_CONTEXT_SWITCHES, 1000},
+	{"cpu-clock", "cpu", PERF_COUNT_SW_CPU_CLOCK, 1000000},
+	{"cpu-migrations", NULL, PERF_COUNT_SW_CPU_MIGRATIONS, 1},
+	{"dummy", NULL, PERF_COUNT_SW_DUMMY, 1},
+	{"emulation-faults", NULL, PERF_COUNT_SW_EMULATION_FAULTS, 1},
+	{"major-faults", NULL, PERF_COUNT_SW_PAGE_FAULTS_MAJ, 1},
+	{"minor-faults", NULL, PERF_COUNT_SW_PAGE_FAULTS_MIN, 100},
+	{"page-faults", "faults", PERF_COUNT_SW_PAGE_FAULTS, 100},
+	{"task-clock", NULL, PERF_COUNT_SW_TASK_CLOCK, 1},
+};
+
+static const struct perf_name hardware[] = {
+	{"backend-stalls", NULL, PERF_COUNT_HW_STALLED_CYCLES_BACKEND, 1000000},
+	{"branch-instructions", "branches", PERF_COUNT_HW_BRANCH_INSTRUCTIONS, 100000},
+	{"branch-misses", NULL, PERF_COUNT_HW_BRANCH_MISSES, 100000},
+	{"bus-cycles", NULL, PERF_COUNT_HW_BUS_CYCLES, 100000},
+	{"cache-misses", NULL, PERF_COUNT_HW_CACHE_MISSES, 1000000},
+	{"cache-references", NULL, PERF_COUNT_HW_CACHE_REFERENCES, 1000000},
+	{"cpu-cycles", "cycles", PERF_COUNT_HW_CPU_CYCLES, 1000000},
+	{"frontend-stalls", NULL, PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, 1000000},
+	{"instructions", NULL, PERF_COUNT_HW_INSTRUCTIONS, 1000000},
+	{"ref-cycles", NULL, PERF_COUNT_HW_REF_CPU_CYCLES, 1000000},
+};
+
+static int resolve_perf(struct rut_resolve *r, const struct perf_name *names, size_t n)
+{
+	struct rut_script_attach a = {.name = r->spec->text};
+	struct rut_nearest near = {"", 0, "", 0};
+
+	if (r->nparts < 2 || r->nparts > 3)
+		return rut_probe_error(r, "an event has a name and a count: %s:%s:%llu",
+				       r->parts[0], names[0].name,
+				       (unsigned long long)names[0].count);
+	near.wanted = r->parts[1];
+	near.wanted_len = strlen(r->parts[1]);
+	for (size_t i = 0; i < n; i++) {
+		rut_nearest_add(&near, names[i].name);
+		if (strcmp(names[i].name, r->parts[1]) != 0 &&
+		    (!names[i].other || strcmp(names[i].other, r->parts[1]) != 0))
+			continue;
+		a.config = names[i].config;
+		a.count = names[i].count;
+		if (r->nparts == 3) {
+			char *end;
+
+			a.count = strtoull(r->parts[2], &end, 10);
+			if (*end || !a.count)
+				return rut_probe_error(r, "'%s' is not a count", r->parts[2]);
+		}
+		return rut_probe_add(r, a, NULL, false);
+	}
+	rut_probe_error(r, "there is no %s event '%s'", r->parts[0], r->parts[1]);
+	if (near.name[0])
+		rut_source_hint(&r->prog->src, "did you mean '%s'?", near.name);
+	return -EINVAL;
+}
+
+static int resolve_software(struct rut_resolve *r)
+{
+	return resolve_perf(r, software, sizeof(software) / sizeof(*software));
+}
+
+static int resolve_hardware(struct rut_resolve *r)
+{
+	return resolve_perf(r, hardware, sizeof(hardware) / sizeof(*hardware));
+}
+
 static int resolve_kprobe(struct rut_resolve *r)
 {
 	return rut_probe_error(r,
@@ -210,6 +324,12 @@ static const struct rut_probe_kind_desc kinds[] = {
 	{"interval", "i", RUT_PROBE_INTERVAL, BPF_PROG_TYPE_RAW_TRACEPOINT, resolve_timer},
 	{"profile", "p", RUT_PROBE_PROFILE, BPF_PROG_TYPE_PERF_EVENT, resolve_timer},
 	{"tracepoint", "t", RUT_PROBE_TRACEPOINT, BPF_PROG_TYPE_TRACEPOINT, resolve_tracepoint},
+	{"rawtracepoint", "rt", RUT_PROBE_RAWTRACEPOINT, BPF_PROG_TYPE_RAW_TRACEPOINT, resolve_raw},
+	{"software", "s", RUT_PROBE_SOFTWARE, BPF_PROG_TYPE_PERF_EVENT, resolve_software},
+	{"hardware", "h", RUT_PROBE_HARDWARE, BPF_PROG_TYPE_PERF_EVENT, resolve_hardware},
+	{"uprobe", "u", RUT_PROBE_UPROBE, BPF_PROG_TYPE_KPROBE, rut_resolve_uprobe},
+	{"uretprobe", "ur", RUT_PROBE_URETPROBE, BPF_PROG_TYPE_KPROBE, rut_resolve_uprobe},
+	{"usdt", "U", RUT_PROBE_USDT, BPF_PROG_TYPE_KPROBE, rut_resolve_usdt},
 	{"kprobe", "k", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
 	{"kretprobe", "kr", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
 	{"fentry", "f", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
@@ -228,8 +348,10 @@ static int unknown_kind(struct rut_resolve *r)
 	if (near.name[0])
 		rut_source_hint(&r->prog->src, "did you mean '%s'?", near.name);
 	else
-		rut_source_hint(&r->prog->src, "kinds are begin, end, interval, profile and "
-					       "tracepoint");
+		rut_source_hint(&r->prog->src,
+				"kinds are begin, end, interval, profile, tracepoint, "
+				"rawtracepoint, software, hardware, uprobe, "
+				"uretprobe and usdt");
 	return -EINVAL;
 }
 
@@ -265,7 +387,8 @@ static bool mentions(const struct rut_node *n)
 {
 	for (; n; n = n->next) {
 		if (n->kind == RUT_N_NAME &&
-		    (!strcmp(n->text, "args") || !strcmp(n->text, "probe")))
+		    (!strcmp(n->text, "args") || !strcmp(n->text, "probe") ||
+		     !strcmp(n->text, "func")))
 			return true;
 		if ((n->a && mentions(n->a)) || (n->b && mentions(n->b)) ||
 		    (n->c && mentions(n->c)) || (n->d && mentions(n->d)) ||

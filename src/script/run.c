@@ -34,7 +34,7 @@ struct runner {
 	const struct rut_script_run_opts *opts;
 	struct rut_script_out *out;
 	struct rut_script_symbols *symbols;
-	struct rut_run_names names;
+	struct rut_script_names names;
 	struct rut_script_links *links;
 	struct ring_buffer *ring;
 	int epoll, signals, process;
@@ -175,7 +175,7 @@ static int prepare(struct runner *r)
 		.style = {.compat = r->p->opts.compat,
 			  .max_strlen = r->p->max_strlen,
 			  .trailer = "..",
-			  .names = &r->names.names},
+			  .names = &r->names},
 	};
 	sigset_t mask;
 	int rc;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "script/btf.h"
 #include "script/format.h"
 #include "script/gen.h"
 
@@ -230,6 +231,7 @@ void rut_script_free(struct rut_script_program *p)
 	free(p->sites);
 	free(p->strings);
 	free(p->probes);
+	rut_btf_close(p->btf);
 	rut_ast_fini(&p->ast);
 	rut_source_fini(&p->src);
 	free(p->text);

@@ -90,6 +90,7 @@ enum {
 	RUT_MAP_COUNTERS, /* an array of u64, below */
 	RUT_MAP_SCRATCH,
 	RUT_MAP_STACKS,
+	RUT_MAP_ZEROS,	  /* one entry of zeros, for new values of other maps */
 	RUT_MAP_USER = 8, /* + index into maps */
 };
 
@@ -122,6 +123,7 @@ struct rut_script_program {
 	uint32_t max_strlen, max_map_keys;
 	uint32_t record_max;	/* the largest record of the ring; 0: none */
 	uint32_t scratch_bytes; /* of one program; 0: none */
+	uint32_t zeros_bytes;	/* 0: none */
 	bool needs_stacks;
 	int fds[RUT_MAP_USER]; /* of RUT_MAP_RING and so on; -1 */
 	struct rut_btf *btf;   /* of the kernel; NULL: not needed yet */

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Types of the kernel. */
+#ifndef RUT_SCRIPT_BTF_H
+#define RUT_SCRIPT_BTF_H
+
+#include <stdbool.h>
+
+struct rut_btf;
+struct rut_script_program;
+struct rut_type;
+
+void rut_btf_close(struct rut_btf *b);
+bool rut_kernel_has_btf(struct rut_script_program *p);
+
+/* The arguments of a raw tracepoint as a structure of 8 bytes each; NULL: not in the BTF. */
+const struct rut_type *rut_kernel_rawtp_args(struct rut_script_program *p, const char *event);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Probes of programs. Functions are found in symbol tables, static tracepoints in ELF notes, whose
+ * arguments can be elsewhere at each site: sites that have them at the same place share a program.
+ */
+#include "script/user.h"
+
+#include <fnmatch.h>
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "probe/arg.h"
+#include "probe/binary.h"
+#include "script/probes.h"
+
+struct rut_usdt_args {
+	struct rut_probe_arg args[RUT_PROBE_ARGS];
+	int n;
+};
+
+static const char *keep(struct rut_resolve *r, const char *s)
+{
+	const char *copy = rut_arena_strndup(&r->prog->ast.arena, s, strlen(s));
+
+	return copy ? copy : "";
+}
+
+/* "libc" is libc.so.6: a library is found by the beginning of its name. */
+static int find_binary(struct rut_resolve *r, const char *name, char *path, size_t size)
+{
+	static const char *const ends[] = {"", ".so.6", ".so.1", ".so.2", ".so.3", ".so"};
+	struct rut_err err = RUT_ERR_INIT;
+	char text[256];
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+		snprintf(text, sizeof(text), "%s%s", name, ends[i]);
+		if (!rut_elf_find(text, r->prog->opts.pid, path, size, i ? NULL : &err))
+			return 0;
+	}
+	return rut_probe_error(r, "%s", err.msg[0] ? err.msg : "the file is not found");
+}
+
+struct function_list {
+	struct rut_function *list;
+	size_t n;
+};
+
+static int add_function(struct rut_resolve *r, const char *path, const struct rut_function *f,
+			uint64_t plus)
+{
+	struct rut_script_attach a = {.path = path, .offset = f->offset + plus};
+	char name[600];
+	int rc;
+
+	snprintf(name, sizeof(name), "%s:%s:%s", r->kind->name, path, f->name);
+	a.name = keep(r, name);
+	rc = rut_probe_add(r, a, NULL, false);
+	if (!rc && !r->ctxs[r->n - 1].function)
+		r->ctxs[r->n - 1].function = keep(r, f->name);
+	return rc;
+}
+
+/* The nearest name of a function that is not there. */
+static void suggest(struct rut_resolve *r, const char *path, const char *wanted)
+{
+	struct rut_nearest near = {wanted, strlen(wanted), "", 0};
+	struct function_list l = {0};
+
+	if (rut_elf_functions(path, "*", &l.list, &l.n, NULL))
+		return;
+	for (size_t i = 0; i < l.n; i++)
+		rut_nearest_add(&near, l.list[i].name);
+	free(l.list);
+	if (near.name[0])
+		rut_source_hint(&r->prog->src, "did you mean '%s'?", near.name);
+}
+
+int rut_resolve_uprobe(struct rut_resolve *r)
+{
+	char path[512], name[256], *plus;
+	struct rut_err err = RUT_ERR_INIT;
+	struct function_list l = {0};
+	uint64_t offset = 0;
+	int rc;
+
+	if (r->nparts != 3)
+		return rut_probe_error(r, "a function is %s:FILE:FUNCTION", r->parts[0]);
+	rc = find_binary(r, r->parts[1], path, sizeof(path));
+	if (rc)
+		return rc;
+	snprintf(name, sizeof(name), "%s", r->parts[2]);
+	plus = strchr(name, '+');
+	if (plus) {
+		*plus = 0;
+		offset = strtoull(plus + 1, NULL, 0);
+		if (r->kind->kind == RUT_PROBE_URETPROBE)
+			return rut_probe_error(r, "returns have no offset");
+	}
+	if (name[0] >= '0' && name[0] <= '9')
+		return rut_probe_error(
+			r, "addresses are not there; use a function, or FUNCTION+OFFSET");
+	rc = rut_elf_functions(path, name, &l.list, &l.n, &err);
+	if (rc)
+		return rut_probe_error(r, "%s", err.msg);
+	for (size_t i = 0; i < l.n && !rc; i++)
+		rc = add_function(r, keep(r, path), &l.list[i], offset);
+	free(l.list);
+	if (!rc && !l.n) {
+		rc = rut_probe_error(r, "'%s' has no function '%s'", path, name);
+		suggest(r, path, name);
+	}
+	return rc;
+}
+
+/* Adds the site to the program whose arguments are at the same place. */
+static int add_site(struct rut_resolve *r, const char *path, const struct rut_usdt_site *s)
+{
+	struct rut_script_attach a = {.path = path,
+				      .offset = s->offset,
+				      .semaphore = s->semaphore,
+				      .group = keep(r, s->provider),
+				      .event = keep(r, s->args)};
+	struct rut_probe_ctx *ctx;
+	struct rut_usdt_args *args;
+	char name[700];
+	int rc;
+
+	snprintf(name, sizeof(name), "usdt:%s:%s:%s", path, s->provider, s->name);
+	a.name = keep(r, name);
+	a.kind = r->kind->kind;
+	for (size_t i = 0; i < r->n; i++) {
+		ctx = &r->ctxs[i];
+		if (!strcmp(ctx->attach[0].event, s->args) &&
+		    !strcmp(ctx->attach[0].name, a.name)) {
+			ctx->attach = rut_arena_grow(&r->prog->ast.arena, ctx->attach, ctx->nattach,
+						     sizeof(*ctx->attach));
+			if (!ctx->attach)
+				return -ENOMEM;
+			ctx->attach[ctx->nattach++] = a;
+			return 0;
+		}
+	}
+	r->split = true;
+	rc = rut_probe_add(r, a, NULL, false);
+	args = rut_arena_alloc(&r->prog->ast.arena, sizeof(*args));
+	if (rc || !args)
+		return rc ? rc : -ENOMEM;
+	args->n = rut_arg_parse(s->args, args->args, NULL);
+	r->ctxs[r->n - 1].usdt = args;
+	return 0;
+}
+
+int rut_resolve_usdt(struct rut_resolve *r)
+{
+	struct rut_usdt_site *sites = NULL;
+	struct rut_err err = RUT_ERR_INIT;
+	const char *provider = r->nparts == 4 ? r->parts[2] : "*";
+	const char *name = r->nparts == 4 ? r->parts[3] : r->parts[2];
+	char path[512];
+	size_t n = 0;
+	int rc;
+
+	if (r->nparts < 3 || r->nparts > 4)
+		return rut_probe_error(r, "a static tracepoint is usdt:FILE:PROVIDER:NAME");
+	rc = find_binary(r, r->parts[1], path, sizeof(path));
+	if (rc)
+		return rc;
+	rc = rut_elf_usdt(path, provider, name, &sites, &n, &err);
+	if (rc)
+		return rut_probe_error(r, "%s", err.msg);
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = add_site(r, keep(r, path), &sites[i]);
+	free(sites);
+	return rc || n ? rc
+		       : rut_probe_error(r, "'%s' has no static tracepoint '%s:%s'", path, provider,
+					 name);
+}
+
+/* Arguments */
+
+static rut_vreg load_register(struct rut_gen *g, int off)
+{
+	return rut_ir_load(&g->ir, 8, g->ctx_reg, off);
+}
+
+rut_vreg rut_gen_call_arg(struct rut_gen *g, int i)
+{
+	struct rut_probe_arg a;
+
+	if (rut_arg_of_call(i, &a))
+		return rut_ir_const(&g->ir, 0);
+	return load_register(g, a.reg);
+}
+
+const struct rut_type *rut_check_usdt_arg(struct rut_checker *c, struct rut_node *n, int i)
+{
+	const struct rut_usdt_args *u = c->ctx->usdt;
+
+	if (!u || u->n < 0)
+		return rut_check_error(c, n, "the arguments of '%s' are not understood",
+				       c->ctx->spec->text);
+	if (i >= u->n)
+		return rut_check_error(c, n, "'%s' has %d arguments", c->ctx->spec->text, u->n);
+	if (u->args[i].form == RUT_ARG_FLOAT)
+		return rut_check_error(c, n,
+				       "%s is a number with decimals, which programs of the "
+				       "kernel cannot calculate with",
+				       n->text);
+	if (u->args[i].kind == RUT_ARG_MISSING)
+		return rut_check_error(c, n, "where %s is cannot be known", n->text);
+	return rut_type_int(8, u->args[i].form == RUT_ARG_SIGNED);
+}
+
+rut_vreg rut_gen_usdt_arg(struct rut_gen *g, struct rut_node *n, int i)
+{
+	const struct rut_probe_arg *a = &g->ctx->usdt->args[i];
+	rut_vreg v, at;
+	struct rut_mem room;
+
+	switch (a->kind) {
+	case RUT_ARG_CONST:
+		return rut_ir_const(&g->ir, a->value);
+	case RUT_ARG_PLACE:
+		return rut_ir_alu_imm(&g->ir, BPF_ADD, load_register(g, a->reg), a->value);
+	case RUT_ARG_REG:
+		v = load_register(g, a->reg);
+		break;
+	default: /* RUT_ARG_MEM */
+		at = a->reg >= 0
+			     ? rut_ir_alu_imm(&g->ir, BPF_ADD, load_register(g, a->reg), a->value)
+			     : rut_ir_const(&g->ir, a->value);
+		if (a->index >= 0)
+			at = rut_ir_alu(&g->ir, BPF_ADD, at,
+					rut_ir_alu_imm(&g->ir, BPF_LSH, load_register(g, a->index),
+						       a->scale));
+		room = rut_gen_room(g, n, 8);
+		rut_gen_read(g, n, room, (struct rut_mem){at, 0, RUT_SPACE_USER}, a->bytes);
+		v = rut_ir_load(&g->ir, a->bytes, room.base, room.off);
+		break;
+	}
+	return rut_ir_ext(&g->ir, v, a->bytes, a->form == RUT_ARG_SIGNED);
+}
