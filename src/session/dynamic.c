@@ -20,7 +20,9 @@
 #include "probe_typed.skel.h"
 #include "probe_typed_filter.skel.h"
 #include "probe/arg.h"
+#include "base/buf.h"
 #include "probe/binary.h"
+#include "probe/dwarf_args.h"
 #include "probe/nop5.h"
 #include "session/budget.h"
 #include "session/kernel.h"
@@ -520,6 +522,10 @@ struct words {
 	char *parts[5];
 	const char *arguments; /* behind the parenthesis, or NULL */
 	bool glob;
+	/* Of functions: */
+	struct rut_dwarf *dwarf;  /* of the file that was looked at last; owned, or NULL */
+	char looked_at[512];	  /* that file */
+	struct rut_buf described; /* arguments by debug information */
 };
 
 #define SPEC_MAX 1024
@@ -562,8 +568,8 @@ static int type_arguments(const struct building *b, struct rut_probe_site *args,
 	return 0;
 }
 
-static int add_usdt_probe(struct rut_recorder *r, const struct words *w,
-			  const struct rut_site *sites, size_t n, uint32_t id, struct rut_err *err)
+static int add_usdt_probe(struct rut_recorder *r, struct words *w, const struct rut_site *sites,
+			  size_t n, uint32_t id, struct rut_err *err)
 {
 	_cleanup_free_ struct rut_probe_site *args = calloc(n, sizeof(*args));
 	struct building b;
@@ -593,27 +599,59 @@ static int add_usdt_probe(struct rut_recorder *r, const struct words *w,
 	return attach_sites(&b, sites, args, n, rut_sites_pid(w->parts[1]), false, err);
 }
 
-static int add_function(struct rut_recorder *r, const struct words *w, const struct rut_site *sites,
+/*
+ * Arguments that the user did not name are those of the debug information, if there is any. They
+ * become part of the words by which the event is added again: that information may change.
+ */
+static bool describe_function(struct words *w, const struct rut_site *site, bool ret)
+{
+	char spec[SPEC_MAX];
+	size_t len = write_spec(spec, w, site) + 2;
+
+	/* Not at the entry the registers hold something else. */
+	if (w->parts[3] || len >= sizeof(((struct rut_meta *)0)->dynamic->spec))
+		return false;
+	if (strcmp(w->looked_at, site->path) != 0) {
+		rut_dwarf_close(w->dwarf);
+		w->dwarf = rut_dwarf_open(site->path);
+		snprintf(w->looked_at, sizeof(w->looked_at), "%s", site->path);
+	}
+	rut_buf_clear(&w->described);
+	if (!w->dwarf ||
+	    rut_dwarf_arguments(w->dwarf, site->address, ret,
+				sizeof(((struct rut_meta *)0)->dynamic->spec) - len - 1,
+				&w->described) < 0)
+		return false;
+	rut_buf_putc(&w->described, ')');
+	return !w->described.failed;
+}
+
+static int add_function(struct rut_recorder *r, struct words *w, const struct rut_site *sites,
 			size_t n, uint32_t id, struct rut_err *err)
 {
 	_cleanup_free_ struct rut_probe_site *args = calloc(n, sizeof(*args));
 	_cleanup_free_ struct rut_site *moved = calloc(n, sizeof(*moved));
-	bool ret = !strcmp(w->parts[0], "uretprobe");
+	bool ret = !strcmp(w->parts[0], "uretprobe"), described;
 	struct building b;
 	char spec[SPEC_MAX];
 	int rc;
 
 	if (!args || !moved)
 		return no_memory(err);
+	described = !w->arguments && describe_function(w, sites, ret);
+	if (described)
+		w->arguments = w->described.data;
 	write_spec(spec, w, sites);
 	add_arguments(spec, w);
 	begin(&b, r, spec, id);
 	snprintf(b.title, sizeof(b.title), "%s:%s%s%s", w->parts[0], sites->name,
 		 w->parts[3] ? "+" : "", w->parts[3] ? w->parts[3] : "");
 	rc = name_arguments(&b, w->arguments, &b.conf.nargs, err);
+	if (described)
+		w->arguments = NULL;
 	if (rc)
 		return rc;
-	if (ret && !b.conf.nargs) {
+	if (ret && !b.conf.nargs && !described) {
 		strcpy(b.specs[0].name, "ret");
 		b.conf.nargs = 1;
 	}
@@ -634,9 +672,8 @@ static int add_function(struct rut_recorder *r, const struct words *w, const str
 	return attach_sites(&b, moved, args, n, rut_sites_pid(w->parts[1]), ret, err);
 }
 
-typedef int (*add_probe_fn)(struct rut_recorder *r, const struct words *w,
-			    const struct rut_site *sites, size_t n, uint32_t id,
-			    struct rut_err *err);
+typedef int (*add_probe_fn)(struct rut_recorder *r, struct words *w, const struct rut_site *sites,
+			    size_t n, uint32_t id, struct rut_err *err);
 
 /* Is this event recorded already? A pattern does not add it again. */
 static bool is_recorded(const struct rut_recorder *r, const struct words *w,
@@ -657,8 +694,8 @@ static bool is_recorded(const struct rut_recorder *r, const struct words *w,
  * Adds an event for each probe that was found. Of a pattern, a probe that cannot be recorded is
  * named, and the others are.
  */
-static int add_each(struct rut_recorder *r, const struct words *w, const struct rut_sites *s,
-		    uint32_t id, add_probe_fn fn, struct rut_err *err)
+static int add_each(struct rut_recorder *r, struct words *w, const struct rut_sites *s, uint32_t id,
+		    add_probe_fn fn, struct rut_err *err)
 {
 	size_t probes = rut_sites_probes(s), added = 0;
 	int rc = 0;
@@ -687,6 +724,8 @@ static int add_each(struct rut_recorder *r, const struct words *w, const struct 
 
 static void words_fini(struct words *w)
 {
+	rut_dwarf_close(w->dwarf);
+	rut_buf_fini(&w->described);
 	free(w->text);
 }
 

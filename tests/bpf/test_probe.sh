@@ -180,6 +180,86 @@ test_tracepoint_strings() {
   [ -z "$name" ] || grep -q "$name" /proc/interrupts
 }
 
+# Names, types and places of arguments by debug information, with and without optimization, and from a separate
+# file; a program says what it calls with.
+test_debug_information() {
+  need_bpf
+  cat >dwarf.c <<'END'
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+enum color { RED = -3, GREEN = 5 };
+struct big { long a, b, c; };
+struct small { int a; };
+#define FAR __attribute__((noinline, noclone, used))
+FAR int mixed(int count, const char *path, unsigned char small, bool yes, enum color color, double part, int64_t wide, void *place, unsigned short last)
+{
+	__asm__ volatile("" : : "r"(path), "r"(place), "x"(part));
+	return count + small + yes + color + (int)wide + last;
+}
+FAR const char *named(char *text, struct big *b) { __asm__ volatile("" : : "r"(b)); return text + 1; }
+FAR struct big large(int which) { __asm__ volatile(""); return (struct big){which, 2, 3}; }
+FAR long after(struct big b, int then) { __asm__ volatile(""); return b.a + then; }
+FAR long unknown(struct small s, int then) { __asm__ volatile(""); return s.a + then; }
+FAR void nothing(void) { __asm__ volatile(""); }
+FAR float real(float f) { __asm__ volatile(""); return f * 2; }
+int main(void)
+{
+	static char text[16];
+	struct big b = {7, 8, 9};
+	strcpy(text, "text");
+	mixed(-5, text, 200, true, RED, 1.5, -1234567890123, &b, 40000);
+	named(text, &b);
+	b = large(-77);
+	after(b, -99);
+	unknown((struct small){4}, 6);
+	nothing();
+	return real(1.5f) < 0;
+}
+END
+  for how in -O0 -O2 '-O2 separate' '-O2 none'; do
+    rm -rf prog prog.debug t
+    cc ${how%% *} -g -o prog dwarf.c
+    case $how in
+      *separate) objcopy --only-keep-debug prog prog.debug; strip --strip-debug --remove-section=.note.gnu.build-id prog; objcopy --add-gnu-debuglink=prog.debug prog ;;
+      *none) strip --strip-debug --remove-section=.note.gnu.build-id prog ;;
+    esac
+    "$RUTILE" record -o t -e "uprobe:$PWD/prog:mixed,uprobe:$PWD/prog:named,uprobe:$PWD/prog:la*,uprobe:$PWD/prog:after,uprobe:$PWD/prog:unknown" \
+      -e "uprobe:$PWD/prog:real,uprobe:$PWD/prog:nothing,uretprobe:$PWD/prog:mixed,uretprobe:$PWD/prog:named,uretprobe:$PWD/prog:nothing" \
+      -e "uretprobe:$PWD/prog:unknown()" -- ./prog
+    readers t >/dev/null
+    got() { sed -n "s/.* $1: { [^}]*}, { *\(.*\)}\$/\1/p" bt2.out; }
+    if [ "$how" = '-O2 none' ]; then
+      [ "$(got uprobe:mixed)" = '' ]
+      got uretprobe:mixed | grep -q '^ret = [0-9]* $'
+      continue
+    fi
+    address='place = 0x7F[0-9A-F]*'
+    got uprobe:mixed | grep -q "^count = -5, small = 200, yes = 1, color = -3, wide = -1234567890123, $address, last = 40000, path = \"text\" $" || { got uprobe:mixed; return 1; }
+    got uprobe:named | grep -q '^b = 0x7F[0-9A-F]*, text = "text" $'
+    [ "$(got uprobe:large)" = 'which = -77 ' ]
+    [ "$(got uprobe:after)" = 'then = -99 ' ]
+    [ "$(got uprobe:nothing)$(got uprobe:real)$(got uretprobe:nothing)" = '' ]
+    [ "$(got uretprobe:mixed)" = "ret = $((-5 + 200 + 1 - 3 - 1912276171 + 40000)) " ]
+    [ "$(got uretprobe:named)" = 'ret = "ext" ' ]
+    # What is said is what counts.
+    got uretprobe:unknown | grep -q '^ret = 10 $'
+    # Removed from a small structure on, unless the debug information says where it is.
+    [ "$(got uprobe:unknown)" = '' ] || [ "$(got uprobe:unknown)" = 'then = 6 ' ]
+  done
+  # It is added again as what it was, whatever debug information there is then.
+  cc -g -O2 -o prog dwarf.c
+  "$RUTILE" start p$$ --flight -e "uprobe:$PWD/prog:mixed"
+  "$RUTILE" stop p$$
+  strip --strip-debug prog
+  "$RUTILE" start p$$
+  ./prog
+  "$RUTILE" snapshot p$$ -o snap
+  "$RUTILE" destroy p$$
+  readers snap >/dev/null
+  grep -q 'uprobe:mixed: .*{ count = -5, small = 200, ' bt2.out
+}
+
 # The limit of strings holds for probes and tracepoints, too; with a filter records take another way.
 test_long_strings() {
   need_bpf
@@ -350,6 +430,7 @@ t_case "probes come and go in a session" test_pid_session
 t_case "tracepoints by their tracefs format are exact" test_tracepoint
 t_case "no two events have one name" test_names
 t_case "strings of tracepoints" test_tracepoint_strings
+t_case "arguments by debug information" test_debug_information
 t_case "strings of up to 4 KiB" test_long_strings
 t_case "samples" test_profile
 t_case "the calls that the kernel makes for probes" test_calls_of_probes
