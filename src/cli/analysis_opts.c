@@ -151,6 +151,14 @@ const struct rut_opt rut_opts_requests[] = {
 	{"request", "METHOD", "take calls of 'Class#method' (a glob) as requests", OPT_REQUEST},
 	{"slowest", "N", "list the N slowest requests (default with --explain: 5)", OPT_SLOWEST},
 	{"explain", NULL, "say of each of the slowest why it took so long", OPT_EXPLAIN},
+	{"interval", "TIME", "live: refresh interval (default 1s)", OPT_LIVE},
+	{"duration", "TIME", "live: stop after TIME (for example 10s, 2m)", OPT_LIVE},
+	{"sort", "COLUMN", "live: by time, count, errors, p50, p95, p99, max, rate or route",
+	 OPT_LIVE},
+	{"last", NULL, "live: print only the last table, at the end", OPT_LIVE},
+	{"sql-values", NULL, "live: show SQL with its values", OPT_LIVE},
+	{"json", NULL, "live: JSON Lines, an object for each route and running request", OPT_LIVE},
+	{"output", "FILE", "live: write to a file", 'o'},
 	{0},
 };
 

@@ -67,6 +67,7 @@ enum rut_analysis_opt {
 	OPT_REQUEST,
 	OPT_SLOWEST,
 	OPT_EXPLAIN,
+	OPT_LIVE, /* of a live view, not of a trace */
 	OPT_JSON,
 };
 

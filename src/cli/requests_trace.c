@@ -27,6 +27,9 @@ static int take(void *arg, int id, const char *value)
 			return RUT_EXIT_USAGE;
 		c->slowest = (int64_t)n;
 		return -1;
+	case OPT_LIVE:
+	case 'o':
+		return RUT_EXIT_USAGE;
 	default:
 		return -ENOENT;
 	}

@@ -13,6 +13,7 @@
 #include "ruby/events.h"
 #include "ruby/family.h"
 #include "ruby/gone.h"
+#include "ruby/requests_out.h"
 #include "ruby/target.h"
 #include "ruby/tracee.h"
 
@@ -132,6 +133,7 @@ static bool bury(struct rut_tracer *t, struct rut_family *f, uint32_t member)
 
 	if (p->events && !rut_events_told(p))
 		return false;
+	rut_requests_last(t, p);
 	/* What it recorded cannot be written now (a full disk). */
 	if (p->out)
 		return false;

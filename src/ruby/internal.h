@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "ruby/record.h"
+#include "ruby/requests.h"
 #include "ruby/tracer.h"
 
 struct rut_ring;
@@ -44,6 +45,9 @@ struct rut_tracee {
 	struct rut_record_out *out; /* owned; record mode, while its files are open */
 	bool recorded;		    /* it has, or had, files */
 	uint64_t lost_told;	    /* events lost that the files before told */
+	pid_t request_tid;	    /* live requests: whose records came last */
+	uint32_t request_fiber;
+	bool requests_over;	    /* the caller knows that it has ended */
 	struct rut_agent_row *rows; /* owned; time mode: as if what runs had ended */
 	uint64_t pictured;	    /* ticks: when what runs was looked at last */
 	struct rut_agent_row *last; /* owned; what was read then */
@@ -128,6 +132,8 @@ struct rut_tracer {
 	int watch_fd;	    /* borrowed; -1: none */
 	rut_ruby_event_fn on_event;
 	void *on_event_arg;
+	rut_ruby_request_fn on_request; /* live requests */
+	void *on_request_arg;
 };
 
 /* The agent as it was built: the bytes of the shared object. */

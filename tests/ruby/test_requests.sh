@@ -14,6 +14,8 @@ APP = lambda do |env|
   body = "x" * path[%r{/(\d+)\z}, 1].to_i
   LOG.syswrite("#{status} #{env["REQUEST_METHOD"]} #{path} #{body.bytesize}\n") if status > 0
   raise ArgumentError, "on purpose" if status == 500
+  sleep 0.3 if path == "/pause"
+  sleep 0.02 while path == "/hang" && File.exist?("hanging")
   [status > 0 ? status : 200, { "Content-Length" => body.bytesize.to_s }, [body]]
 end
 RUBY
@@ -243,10 +245,81 @@ RUBY
   "$RUBY" "$SRC/tests/ruby/fibers_check.rb" 640 <"text"
 }
 
+
+# The live view: all requests of the log, by route; and one that does not end while it runs.
+live_counts_equal_the_log() {
+  needs puma rack
+  serve "$RUBY" -S puma -q -w 2 -t 2:2 -b tcp://127.0.0.1:PORT "$t_root/config.ru"
+  env --default-signal=INT "$RUTILE" requests "$server" --json --interval 100ms -o live.json &
+  tool=$!
+  pids="$pids $tool"
+  for w in $(cat /proc/$server/task/$server/children); do t_wait shown_by "$w"; done
+  load 60
+  touch hanging
+  curl -s "http://127.0.0.1:$port/hang" >/dev/null &
+  t_wait grep -q '"type":"running".*"verb":"GET","path":"/hang"' live.json
+  rm hanging
+  t_wait grep -q '"route":"GET /hang"' live.json
+  kill -INT "$tool"
+  wait "$tool"
+  # Routes: the identifiers of paths are gone.
+  "$RUBY" -rjson -e '
+    rows = File.readlines("live.json").map { |l| JSON.parse(l) }.select { |r| r["final"] && r["type"] == "route" }
+    rows.reject! { |r| r["route"] =~ /probe|hang|pause/ }
+    log = File.readlines("log").map(&:split)
+    want = log.group_by { |_, verb, _| verb }.map { |verb, l| ["#{verb} /:id/:id", l.size, l.count { |s, *| s == "500" }] }
+    got = rows.map { |r| [r["route"], r["count"], r["errors"]] }
+    abort "#{got} is not #{want}" unless got.sort == want.sort
+    abort "percentiles" unless rows.all? { |r| r["p50_ns"] <= r["p95_ns"] && r["p95_ns"] <= r["p99_ns"] && r["p99_ns"] <= r["max_ns"] && r["max_ns"] <= r["sum_ns"] }'
+}
+shown_by() {
+  curl -s "http://127.0.0.1:$port/pause" >/dev/null &
+  sleep 0.1
+  grep -q '"type":"running".*"pid":'"$1"',' live.json
+}
+
+the_screen_shows_requests() {
+  needs puma rack
+  command -v tmux >/dev/null || t_skip "tmux is not installed"
+  serve "$RUBY" -S puma -q -t 2:2 -b tcp://127.0.0.1:PORT "$t_root/config.ru"
+  socket=$PWD/tmux
+  tmux -S "$socket" -u -f /dev/null new-session -d -x 120 -y 20 \
+    "LC_ALL=C.UTF-8 '$RUTILE' requests $server --interval 100ms; echo THE END; sleep 600"
+  trap 'tmux -S "$socket" kill-server 2>/dev/null || :; kill_started' EXIT
+  t_wait pane 'requests after .* 1 process'
+  t_wait pane_after_request 'GET /probe *$'
+  touch hanging
+  curl -s "http://127.0.0.1:$port/hang" >/dev/null &
+  t_wait pane 'RUNS FOR.*DOES'
+  t_wait pane 'GET /hang'
+  rm hanging
+  tmux -S "$socket" send-keys / h a n g Enter
+  t_wait pane 'GET /hang *$'
+  t_wait no_pane 'GET /probe'
+  tmux -S "$socket" send-keys r
+  t_wait pane 'No request has ended yet'
+  tmux -S "$socket" send-keys h
+  t_wait pane 'Any key goes back'
+  tmux -S "$socket" send-keys x q
+  t_wait pane 'THE END'
+}
+pane() {
+  tmux -S "$socket" capture-pane -p | grep -qE -- "$1"
+}
+no_pane() {
+  not pane "$1"
+}
+pane_after_request() {
+  curl -s "http://127.0.0.1:$port/probe" >/dev/null
+  pane "$1"
+}
+
 t_case "requests of a Puma cluster equal its application's log, workers forked meanwhile too" puma_requests_equal_the_log
 t_case "traceparent and X-Request-Id are fields of a request, the query string is not" contexts_of_the_outside_are_fields
 t_case "requests of Unicorn and WEBrick equal their application's log" other_servers_too
 t_case "layers have their spans, jobs and tasks are requests" layers_have_their_spans
 t_case "SQL has its values when they are asked for" sql_has_values_when_they_are_asked_for
 t_case "requests of the fibers and threads of a process are kept apart" fibers_and_threads_are_kept_apart
+t_case "the live view has all requests by route, and those that run" live_counts_equal_the_log
+t_case "the screen shows routes and what runs, keys filter and reset" the_screen_shows_requests
 t_done

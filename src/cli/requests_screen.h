@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Live requests as a screen: what is drawn, and what keys do. */
+#ifndef RUT_CLI_REQUESTS_SCREEN_H
+#define RUT_CLI_REQUESTS_SCREEN_H
+
+#include "cli/requests_print.h"
+
+struct rut_requests_screen {
+	struct rut_live_requests_table table;
+	char filter[128];
+	bool typing; /* the filter */
+	bool help, paused, quit, reset;
+	bool dirty; /* a key changed what is shown */
+};
+
+/* `status`: the first line; borrowed. */
+void rut_requests_screen_draw(struct rut_requests_screen *s, const struct rut_live_requests *r,
+			      const char *status, uint64_t now_ns);
+
+/* Takes the keys that wait. */
+void rut_requests_screen_keys(struct rut_requests_screen *s);
+
+#endif
