@@ -175,7 +175,7 @@ static bool is_unfinished(struct rut_cursor *c, uint64_t offset, int rc,
 }
 
 /* Reads the next packet's header. Returns false at the end of the stream. */
-static bool read_packet(struct rut_cursor *c)
+static bool read_any_packet(struct rut_cursor *c)
 {
 	struct rut_err err = RUT_ERR_INIT;
 	const struct rut_set_file *f = file_of(c);
@@ -202,7 +202,7 @@ static bool read_packet(struct rut_cursor *c)
 		complain(c, offset, "the file was cut short while it was read");
 		c->next_offset = f->map.size;
 		c->info = c->prev;
-		return read_packet(c);
+		return read_any_packet(c);
 	}
 	if (unlikely(c->opts->follow) && c->file + 1 >= c->s->n_files &&
 	    is_unfinished(c, offset, rc, &c->info)) {
@@ -218,7 +218,7 @@ static bool read_packet(struct rut_cursor *c)
 			c->counts->skipped_bytes += f->map.size - offset;
 		c->next_offset = f->map.size;
 		c->info = c->prev;
-		return read_packet(c);
+		return read_any_packet(c);
 	}
 	c->next_offset = offset + c->info.pub.packet_bits / 8;
 	c->counts->bytes_done += c->info.pub.packet_bits / 8;
@@ -230,9 +230,20 @@ static bool read_packet(struct rut_cursor *c)
 		complain(c, offset, "the packet is of stream %" PRIu64 ", the file of %" PRIu64,
 			 c->info.cls->id, c->s->pub.cls->id);
 		c->info = c->prev;
-		return read_packet(c);
+		return read_any_packet(c);
 	}
 	return true;
+}
+
+/* The same, without packets that another file has too. */
+static bool read_packet(struct rut_cursor *c)
+{
+	while (read_any_packet(c)) {
+		if (!rut_set_is_twin(file_of(c), c->info.pub.offset_bytes))
+			return true;
+		c->info = c->prev;
+	}
+	return false;
 }
 
 /* Opens the next packet that is not wholly before opts->begin_ns. */

@@ -63,6 +63,8 @@ static void add_packet(struct scan *sc, uint32_t file, const struct rut_packet_i
 	const struct rut_ctf_packet *p = &info->pub, *q = &sc->prev.pub;
 	struct rut_ctf_stream *pub = &sc->s->pub;
 
+	if (rut_set_is_twin(&sc->s->files[file], p->offset_bytes))
+		return;
 	pub->packets++;
 	if (p->has_begin) {
 		int64_t end = p->has_end && p->end_ns > p->begin_ns ? p->end_ns : p->begin_ns;

@@ -535,7 +535,8 @@ static uint32_t get32(const uint8_t *p, bool be)
  * Joins the text of metadata packets: magic, uuid[16], checksum, content size and packet size in
  * bits, then the five bytes compression, encryption, checksum scheme, major, minor.
  */
-static int unpack(const char *data, size_t len, struct rut_buf *text, struct rut_err *err)
+static int unpack(const char *data, size_t len, struct rut_buf *text, bool *ret_cut,
+		  struct rut_err *err)
 {
 	const uint8_t *p = (const uint8_t *)data;
 	bool be = get32(p, true) == META_MAGIC;
@@ -544,11 +545,10 @@ static int unpack(const char *data, size_t len, struct rut_buf *text, struct rut
 	while (pos < len) {
 		uint32_t content, size;
 
-		if (len - pos < META_HEADER)
-			return rut_err_set(err, EINVAL,
-					   "byte %zu: a metadata packet is cut off (%zu bytes of "
-					   "its header)",
-					   pos, len - pos);
+		if (len - pos < META_HEADER) {
+			*ret_cut = true;
+			break;
+		}
 		if (get32(p + pos, be) != META_MAGIC)
 			return rut_err_set(err, EINVAL,
 					   "byte %zu: no metadata packet (magic number 0x%08x)",
@@ -559,8 +559,13 @@ static int unpack(const char *data, size_t len, struct rut_buf *text, struct rut
 			return rut_err_set(err, ENOTSUP,
 					   "byte %zu: the metadata is compressed or encrypted",
 					   pos);
-		if (content % 8 || size % 8 || content < META_HEADER * 8 || content > size ||
-		    content / 8 > len - pos)
+		/* What is there of the last packet is used. */
+		if (!(content % 8) && content <= size && content / 8 > len - pos) {
+			*ret_cut = true;
+			content = (uint32_t)(len - pos) * 8;
+			size = content;
+		}
+		if (content % 8 || size % 8 || content < META_HEADER * 8 || content > size)
 			return rut_err_set(err, EINVAL,
 					   "byte %zu: a metadata packet of %u bits with %u of "
 					   "content, %zu bytes are left",
@@ -569,6 +574,44 @@ static int unpack(const char *data, size_t len, struct rut_buf *text, struct rut
 		pos += size / 8 < len - pos ? size / 8 : len - pos; /* padding may be missing */
 	}
 	return text->failed ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+}
+
+/*
+ * How much of a text that is cut off is whole: up to the last declaration that has ended (TSDL), or
+ * to the last separator (JSON).
+ */
+static size_t whole_part(const char *data, size_t len)
+{
+	size_t whole = 0;
+	int depth = 0;
+
+	if (len && data[0] == '\x1e') {
+		while (len && data[len - 1] != '\x1e')
+			len--;
+		return len ? len - 1 : 0;
+	}
+	for (size_t i = 0; i < len; i++) {
+		char c = data[i];
+
+		if (c == '"' || c == '\'') {
+			for (i++; i < len && data[i] != c; i++)
+				i += data[i] == '\\';
+		} else if (c == '/' && i + 1 < len && data[i + 1] == '*') {
+			const char *end = memmem(data + i + 2, len - i - 2, "*/", 2);
+
+			i = end ? (size_t)(end - data) + 1 : len;
+		} else if (c == '/' && i + 1 < len && data[i + 1] == '/') {
+			while (i < len && data[i] != '\n')
+				i++;
+		} else if (c == '{') {
+			depth++;
+		} else if (c == '}') {
+			depth--;
+		} else if (c == ';' && !depth) {
+			whole = i + 1;
+		}
+	}
+	return whole;
 }
 
 /* Either language, in packets or not. */
@@ -581,7 +624,7 @@ static int parse(struct rut_meta *m, const char *data, size_t len, struct rut_er
 	if (len >= 4 && (get32((const uint8_t *)data, true) == META_MAGIC ||
 			 get32((const uint8_t *)data, false) == META_MAGIC)) {
 		m->metadata_has_packets = true;
-		rc = unpack(data, len, &text, err);
+		rc = unpack(data, len, &text, &m->cut, err);
 		data = text.data ? text.data : "";
 		len = text.len;
 	}
@@ -589,6 +632,8 @@ static int parse(struct rut_meta *m, const char *data, size_t len, struct rut_er
 		i++;
 	if (rc < 0)
 		return rc;
+	if (m->cut)
+		len = whole_part(data, len);
 	if (i < len && (data[i] == '{' || (i && data[i - 1] == '\x1e')))
 		return rut_ctf2_parse(m, data, len, err);
 	return rut_tsdl_parse(m, data, len, err);

@@ -79,6 +79,7 @@ struct rut_meta {
 	uint32_t n_regs;
 	uint32_t max_segs; /* of the largest program */
 	struct rut_meta_event_class *events, **events_tail;
+	bool cut; /* the file ends within a packet or a declaration */
 	bool metadata_has_packets;
 	/* Of rut_meta_grow(): the file as it was read, and what grew since (owned list). */
 	off_t file_bytes;

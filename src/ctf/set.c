@@ -46,6 +46,7 @@ static void free_stream(struct rut_set_stream *s)
 	for (size_t i = 0; i < s->n_files; i++) {
 		rut_ctf_file_unmap(&s->files[i].map);
 		free(s->files[i].path);
+		free(s->files[i].skips);
 	}
 	free(s->files);
 	free(s->marks);
@@ -233,6 +234,26 @@ static int open_streams(struct rut_ctf_set *set, struct rut_meta *m, const char 
 	return rc == -ENOMEM ? nomem(err) : opened;
 }
 
+/* What makes a trace less than it was, or empty. */
+static void complain_of_metadata(struct rut_ctf_set *set, const struct rut_meta *m)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->pub.n_stream_classes; i++)
+		n += m->pub.stream_classes[i]->n_events;
+	if (m->cut) {
+		rut_err_set(&err, EINVAL,
+			    "metadata '%s/metadata': cut off: what it described last is missing",
+			    m->pub.path);
+		rut_set_complain(set, &err);
+	} else if (!n && !set->opts.consume) {
+		rut_err_set(&err, EINVAL, "metadata '%s/metadata': it describes no events",
+			    m->pub.path);
+		rut_set_complain(set, &err);
+	}
+}
+
 static int open_trace(struct rut_ctf_set *set, const char *dir, struct rut_err *err)
 {
 	_cleanup_free_ char *path = NULL;
@@ -264,6 +285,7 @@ static int open_trace(struct rut_ctf_set *set, const char *dir, struct rut_err *
 	shift_clocks(set, m);
 	if (add_classes(set, m) < 0)
 		return nomem(err);
+	complain_of_metadata(set, m);
 	rc = open_streams(set, m, dir, false, err);
 	return rc < 0 ? rc : 0;
 }
@@ -451,6 +473,8 @@ int rut_ctf_set_open(struct rut_ctf_set **ret, const char *const *paths, size_t 
 	for (size_t i = 0; i < n; i++)
 		if ((rc = open_path(&s, paths[i], err)) < 0)
 			return rc;
+	if (!set->opts.consume && rut_set_find_twins(set))
+		return nomem(err);
 	if (!set->n_traces && s.first.code) {
 		if (err)
 			*err = s.first;

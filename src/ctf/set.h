@@ -11,6 +11,8 @@ struct rut_set_file {
 	struct rut_ctf_file map;
 	bool has_begin;
 	int64_t begin_ns; /* of the first packet */
+	uint64_t *skips;  /* owned, sorted: offsets of packets that another file has too */
+	size_t n_skips;
 };
 
 /*
@@ -46,6 +48,7 @@ struct rut_ctf_set {
 	const struct rut_ctf_event_class **classes; /* owned array, borrowed elements */
 	size_t n_classes;
 	uint64_t bytes, errors;
+	uint64_t twins; /* packets that are passed over because they are there twice */
 	bool scanned;
 };
 
@@ -56,6 +59,23 @@ struct rut_ctf_set {
 int rut_set_refresh(struct rut_ctf_set *set, struct rut_err *err);
 /* Of it the metadata only. */
 int rut_set_refresh_metadata(struct rut_ctf_set *set, struct rut_err *err);
+
+/* Finds packets that are in several files (twins.c). Returns 0 or -ENOMEM. */
+int rut_set_find_twins(struct rut_ctf_set *set);
+static inline bool rut_set_is_twin(const struct rut_set_file *f, uint64_t offset)
+{
+	size_t lo = 0, hi = f->n_skips;
+
+	while (lo < hi) {
+		size_t middle = (lo + hi) / 2;
+
+		if (f->skips[middle] < offset)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo < f->n_skips && f->skips[lo] == offset;
+}
 
 /* Reports a problem that does not end everything: rut_log, and the count. */
 void rut_set_complain(struct rut_ctf_set *set, const struct rut_err *err);

@@ -42,6 +42,58 @@ random_types_read_the_same() {
   python3 "$SRC/tests/same-random" "$RUTILE" 1 150
 }
 
+# A folder with a copy, and one whose streams begin later, as overlapping snapshots do.
+copies_are_counted_once() {
+  need_cases
+  "$(dirname "$RUTILE")/bench/gen_trace" "$CASES/ref/basic-kernel-analysis" long 3
+  t=long
+  mkdir all
+  cp -r "$t" all/a
+  cp -r "$t" all/b
+  cp -r "$t" all/c
+  # Three packets of one size in each stream.
+  find all/c -name 'chan*' -type f | while read -r path; do
+    tail -c "+$(($(stat -c %s "$path") / 3 + 1))" "$path" >rest
+    mv rest "$path"
+  done
+  n=$("$RUTILE" view --count "$t")
+  [ "$n" = "$("$RUTILE" view --count all/a)" ]
+  [ "$n" = "$("$RUTILE" view --count all)" ]
+  [ "$n" = "$("$RUTILE" view --count all/c all/b)" ]
+  "$RUTILE" view --no-delta "$t" >once
+  "$RUTILE" view --no-delta all/c all/a >merged
+  cmp once merged
+  "$RUTILE" cputop --skip-validation "$t" >once
+  "$RUTILE" cputop --skip-validation all >merged
+  cmp once merged
+}
+
+# What is whole of metadata that is cut off is used, and said.
+metadata_that_is_cut_off() {
+  need_cases
+  cp -r "$CASES/ref/basic-kernel-analysis" cut
+  rm -r cut/kernel/index
+  n=$("$RUTILE" view --count cut)
+  for bytes in 1700 3000 9000; do
+    head -c "-$bytes" "$CASES/ref/basic-kernel-analysis/kernel/metadata" >cut/kernel/metadata
+    rc=0
+    "$RUTILE" view --count cut >count 2>err || rc=$?
+    [ "$rc" = 1 ]
+    grep -q "metadata 'cut/kernel/metadata': cut off" err
+    [ "$(cat count)" -gt 0 ]
+  done
+  mkdir empty
+  cat >empty/metadata <<'END'
+/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le; };
+stream { id = 0; };
+END
+  rc=0
+  "$RUTILE" view empty 2>err || rc=$?
+  [ "$rc" = 1 ]
+  grep -q "metadata 'empty/metadata': it describes no events" err
+}
+
 several_traces_are_merged() {
   need_cases
   need_bt2
@@ -246,6 +298,8 @@ packets_out_of_order_are_found() {
   grep -q 'time runs backwards' err
 }
 
+t_case "packets that are there twice are read once" copies_are_counted_once
+t_case "metadata that is cut off, or without events" metadata_that_is_cut_off
 t_case "--follow prints what comes" a_growing_trace_is_followed
 t_case "packets out of order" packets_out_of_order_are_found
 t_case "view equals babeltrace2 on every case trace" plain
