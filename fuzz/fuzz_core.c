@@ -176,7 +176,7 @@ static void fill_usdt(void)
 
 static void fill_memory(void)
 {
-	struct rut_meta *m = (void *)memory;
+	struct rut_session_meta *m = (void *)memory;
 	uint32_t *list = (void *)(memory + RUT_META_PAGES_OFFSET);
 
 	memset(memory, 0, TOTAL);

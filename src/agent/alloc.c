@@ -85,11 +85,11 @@ static bool type_wanted(uint32_t mode, unsigned type)
 	return true;
 }
 
-const struct rut_site *rut_alloc_site(struct rut_session *s, const struct rut_trace_arg *ta,
-				      uint64_t *ret_bytes)
+const struct rut_agent_site *rut_alloc_site(struct rut_session *s, const struct rut_trace_arg *ta,
+					    uint64_t *ret_bytes)
 {
 	VALUE obj = ta->data, klass = rut_klass(obj);
-	const struct rut_site *site;
+	const struct rut_agent_site *site;
 
 	if (__builtin_expect(klass == rb.c_ractor && klass, 0))
 		rut_session_ractors(s);
@@ -105,7 +105,7 @@ void rut_alloc_on_newobj(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
 	uint64_t bytes;
-	const struct rut_site *site = rut_alloc_site(s, ta, &bytes);
+	const struct rut_agent_site *site = rut_alloc_site(s, ta, &bytes);
 
 	if (!site)
 		return;

@@ -7,8 +7,8 @@
 
 void rut_alloc_on_newobj(VALUE index, struct rut_trace_arg *ta);
 /* The site of an allocation, and the bytes of its slot; NULL: it is not wanted. */
-const struct rut_site *rut_alloc_site(struct rut_session *s, const struct rut_trace_arg *ta,
-				      uint64_t *ret_bytes);
+const struct rut_agent_site *rut_alloc_site(struct rut_session *s, const struct rut_trace_arg *ta,
+					    uint64_t *ret_bytes);
 /* Learns the sizes of the slots of the heap's pages. */
 void rut_alloc_scan_slots(struct rut_slots *slots);
 

@@ -17,7 +17,7 @@
 void rut_ccall_on_event(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
-	const struct rut_site *site;
+	const struct rut_agent_site *site;
 
 	if (RUT_UNLIKELY(rut_own_work))
 		return;

@@ -17,7 +17,7 @@
 #define CODES_MIN 1024u
 
 /* The table of who has none yet: not to be written to. */
-static struct rut_code nothing;
+static struct rut_agent_code nothing;
 
 void rut_codes_init(struct rut_codes *codes)
 {
@@ -32,9 +32,9 @@ void rut_codes_fini(struct rut_codes *codes)
 }
 
 /* The one of this code, or a free one. */
-static inline struct rut_code *slot_of(const struct rut_codes *codes, VALUE iseq)
+static inline struct rut_agent_code *slot_of(const struct rut_codes *codes, VALUE iseq)
 {
-	struct rut_code *code = rut_code_slot(codes, iseq);
+	struct rut_agent_code *code = rut_code_slot(codes, iseq);
 
 	while (code->life.epoch && code->iseq != iseq)
 		if (++code > &codes->slots[codes->mask])
@@ -54,7 +54,7 @@ static bool grow(struct rut_codes *codes)
 	if (!to.slots)
 		return false;
 	for (uint32_t i = 0; i <= codes->mask; i++) {
-		const struct rut_code *code = &codes->slots[i];
+		const struct rut_agent_code *code = &codes->slots[i];
 
 		if (!code->life.epoch || !rut_life_recent(code->life))
 			continue;
@@ -196,7 +196,7 @@ static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, 
 }
 
 /* The place of this code in the table, its own or a free one; NULL: no memory. */
-static struct rut_code *place_of(struct rut_session *s, VALUE iseq)
+static struct rut_agent_code *place_of(struct rut_session *s, VALUE iseq)
 {
 	struct rut_codes *codes = &s->codes;
 
@@ -207,7 +207,7 @@ static struct rut_code *place_of(struct rut_session *s, VALUE iseq)
 	return slot_of(codes, iseq);
 }
 
-static void fill(struct rut_session *s, struct rut_code *code, VALUE iseq, struct rut_rec *r)
+static void fill(struct rut_session *s, struct rut_agent_code *code, VALUE iseq, struct rut_rec *r)
 {
 	s->codes.count += !code->life.epoch;
 	code->rec = r;
@@ -217,9 +217,9 @@ static void fill(struct rut_session *s, struct rut_code *code, VALUE iseq, struc
 }
 
 /* The place of this code, which is right now; NULL: no memory. */
-static struct rut_code *find(struct rut_session *s, VALUE iseq, bool bmethod)
+static struct rut_agent_code *find(struct rut_session *s, VALUE iseq, bool bmethod)
 {
-	struct rut_code *code = place_of(s, iseq);
+	struct rut_agent_code *code = place_of(s, iseq);
 	struct rut_rec *r;
 
 	if (!code || RUT_LIKELY(rut_life_holds(code->life)))
@@ -235,7 +235,7 @@ static struct rut_code *find(struct rut_session *s, VALUE iseq, bool bmethod)
 
 void rut_code_adopt(struct rut_session *s, struct rut_rec *r)
 {
-	struct rut_code *code;
+	struct rut_agent_code *code;
 
 	rut_lock(&s->codes_lock);
 	code = place_of(s, r->iseq);
@@ -247,7 +247,7 @@ void rut_code_adopt(struct rut_session *s, struct rut_rec *r)
 struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod)
 {
 	bool single = rut_single_ractor();
-	const struct rut_code *code;
+	const struct rut_agent_code *code;
 	struct rut_rec *r;
 
 	if (RUT_UNLIKELY(!single))
@@ -262,7 +262,7 @@ struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod)
 RUT_COLD struct rut_variant *rut_code_variant(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ];
-	struct rut_code *code;
+	struct rut_agent_code *code;
 	struct rut_variant *v;
 
 	if (!rut_single_ractor()) {

@@ -22,7 +22,7 @@ struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod);
 /* The method that begins; NULL: it is not wanted. Its hook is that of a file. */
 struct rut_variant *rut_code_variant(struct rut_session *s, struct rut_trace_arg *ta);
 
-static inline struct rut_code *rut_code_slot(const struct rut_codes *codes, VALUE iseq)
+static inline struct rut_agent_code *rut_code_slot(const struct rut_codes *codes, VALUE iseq)
 {
 	uint32_t hash = (uint32_t)(iseq * 0x9e3779b97f4a7c15ull >> 32);
 
@@ -53,11 +53,11 @@ static inline struct rut_variant *rut_rec_variant(struct rut_rec *r, struct rut_
 }
 
 /* The code that is called, when the call is usual: `row` and `v` are its method's. */
-static RUT_INLINE const struct rut_code *rut_hot_call(const struct rut_session *s,
-						      const struct rut_trace_arg *ta)
+static RUT_INLINE const struct rut_agent_code *rut_hot_call(const struct rut_session *s,
+							    const struct rut_trace_arg *ta)
 {
 	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ];
-	const struct rut_code *code = rut_code_slot(&s->codes, iseq);
+	const struct rut_agent_code *code = rut_code_slot(&s->codes, iseq);
 
 	if (RUT_UNLIKELY(!rut_single_ractor() || !rut_lives_synced()))
 		return NULL;

@@ -8,7 +8,7 @@ __thread bool rut_own_work;
 
 void *rut_session_alloc(struct rut_session *s, size_t bytes)
 {
-	struct rut_arena *a;
+	struct rut_agent_arena *a;
 	void *p = NULL;
 
 	bytes = (bytes + 63) & ~63ul; /* lines of the cache */
@@ -32,7 +32,7 @@ void *rut_session_alloc(struct rut_session *s, size_t bytes)
 
 bool rut_session_owns(const struct rut_session *s, const void *p)
 {
-	for (const struct rut_arena *a = s->arena; a; a = a->next)
+	for (const struct rut_agent_arena *a = s->arena; a; a = a->next)
 		if ((uintptr_t)p - (uintptr_t)a < RUT_ARENA)
 			return true;
 	return false;
@@ -86,7 +86,7 @@ void rut_session_ractors(struct rut_session *s)
 
 bool rut_session_wants_file(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
 {
-	struct rut_path path = {.len = {0}};
+	struct rut_agent_path path = {.len = {0}};
 
 	/* The second is the first one without links, and whatever the program's folder was. */
 	path.s[0] = rut_str(rb.rb_profile_frame_path(iseq), &path.len[0]);

@@ -52,7 +52,7 @@ struct rut_variants {
 };
 
 /* One line of the cache. */
-struct rut_site {
+struct rut_agent_site {
 	VALUE klass;
 	const void *place; /* of an instruction; or of a path's bytes, and the line */
 	ID mid;		   /* 0: an allocation */
@@ -62,8 +62,8 @@ struct rut_site {
 	struct rut_variant *v;
 } __attribute__((aligned(64)));
 
-struct rut_sites {
-	struct rut_site *slots; /* owned */
+struct rut_agent_sites {
+	struct rut_agent_site *slots; /* owned */
 	uint32_t mask, count;
 };
 
@@ -71,7 +71,7 @@ struct rut_sites {
  * The same for code (code.c). The first words say what its last call was, and answer for the next
  * one when its receiver has the same class (hot.h).
  */
-struct rut_code {
+struct rut_agent_code {
 	VALUE iseq;
 	VALUE klass;		   /* 0: not known, or the call is not wanted */
 	struct rut_life call_life; /* as long as it holds, `v` and its row are right for `klass` */
@@ -82,7 +82,7 @@ struct rut_code {
 } __attribute__((aligned(64)));
 
 struct rut_codes {
-	struct rut_code *slots; /* owned, unless mask is 0: then it is one that is free */
+	struct rut_agent_code *slots; /* owned, unless mask is 0: then it is one that is free */
 	uint32_t mask, count;
 };
 
@@ -155,8 +155,8 @@ struct rut_rec {
 
 #define RUT_ARENA (64u << 10)
 
-struct rut_arena {
-	struct rut_arena *next;
+struct rut_agent_arena {
+	struct rut_agent_arena *next;
 	size_t used;
 };
 
@@ -211,7 +211,7 @@ struct rut_dropper {
 };
 
 /* The ring of trace and record mode. */
-struct rut_events {
+struct rut_agent_events {
 	struct rut_ring ring; /* mapped over `bytes` */
 	int fd;
 	uint32_t member; /* our place in its file */
@@ -262,20 +262,20 @@ struct rut_session {
 	struct rut_time_mode time;
 	struct rut_recs recs;
 	struct rut_rec *file_recs[RUT_FILE_METHODS + 1]; /* by how many methods they hook */
-	struct rut_table table;
+	struct rut_agent_rows table;
 	const char *refused; /* why nothing was hooked, or NULL */
 	struct rut_agent_slot *slot;
-	struct rut_filter filter;
-	struct rut_arena *arena; /* owned */
+	struct rut_agent_filter filter;
+	struct rut_agent_arena *arena; /* owned */
 	uint32_t arena_lock, codes_lock;
 	struct rut_variants variants;
 	VALUE tps[12]; /* global tracepoints; registered with the GC */
 	int tp_count;
 	rut_raw_fn raws[RUT_RAWS]; /* those of rut_session_raw() */
 	unsigned raw_count;
-	struct rut_sites sites;
+	struct rut_agent_sites sites;
 	struct rut_slots slots; /* sizes of objects */
-	struct rut_events events;
+	struct rut_agent_events events;
 	struct rut_trace_mode trace;
 	struct rut_record_mode record;
 	struct rut_request_mode requests;

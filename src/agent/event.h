@@ -10,7 +10,7 @@
 
 #define RUT_EVENT_STREAM 1 /* stream_id of the ring */
 
-enum rut_event_id {
+enum rut_agent_event_id {
 	RUT_EVENT_ID_CALL = 1,
 	RUT_EVENT_ID_RETURN,
 	RUT_EVENT_ID_RAISE,

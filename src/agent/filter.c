@@ -66,7 +66,8 @@ bool rut_glob(const char *glob, const char *text, size_t len)
 	}
 }
 
-void rut_filter_init(struct rut_filter *f, const char *config, const struct rut_watches *watches)
+void rut_filter_init(struct rut_agent_filter *f, const char *config,
+		     const struct rut_watches *watches)
 {
 	f->config = config;
 	f->watches = watches;
@@ -79,7 +80,7 @@ void rut_filter_init(struct rut_filter *f, const char *config, const struct rut_
 	}
 }
 
-static bool hits(const char *glob, const struct rut_path *path)
+static bool hits(const char *glob, const struct rut_agent_path *path)
 {
 	if (rut_glob(glob, path->s[0], path->len[0]))
 		return true;
@@ -90,7 +91,7 @@ static bool hits(const char *glob, const struct rut_path *path)
 }
 
 /* No rule of this kind: yes. Only '!' rules: yes unless one hits. Otherwise one must hit. */
-static bool rules(const char *config, char kind, const struct rut_path *path)
+static bool rules(const char *config, char kind, const struct rut_agent_path *path)
 {
 	bool any = false, hit = false;
 
@@ -109,14 +110,14 @@ static bool rules(const char *config, char kind, const struct rut_path *path)
 }
 
 /* Ruby's own code for tracing would trace the agent. */
-static bool own_path(const struct rut_path *path)
+static bool own_path(const struct rut_agent_path *path)
 {
 	static const char own[] = "<internal:trace_point>";
 
 	return path->len[0] == sizeof(own) - 1 && memcmp(path->s[0], own, sizeof(own) - 1) == 0;
 }
 
-static bool any_hits(const char *config, char kind, const struct rut_path *path)
+static bool any_hits(const char *config, char kind, const struct rut_agent_path *path)
 {
 	for (const char *c = config; *c; c += strlen(c) + 1)
 		if (*c == kind && hits(c + 1, path))
@@ -124,7 +125,7 @@ static bool any_hits(const char *config, char kind, const struct rut_path *path)
 	return false;
 }
 
-bool rut_filter_path(const struct rut_filter *f, const struct rut_path *path)
+bool rut_filter_path(const struct rut_agent_filter *f, const struct rut_agent_path *path)
 {
 	if (own_path(path))
 		return false;
@@ -154,28 +155,28 @@ static size_t full_name(char *buf, size_t size, const char *class_name, bool sin
  * The ways to write a method: "Class#name" or "Class.name"; of a method of objects also
  * "Class.name", as a plain trace prints it; the bare name.
  */
-static void spell(struct rut_path *ret, char full[NAME_BYTES], char dotted[NAME_BYTES],
+static void spell(struct rut_agent_path *ret, char full[NAME_BYTES], char dotted[NAME_BYTES],
 		  const char *class_name, bool singleton, const char *method)
 {
-	*ret = (struct rut_path){.s = {full, dotted, method}};
+	*ret = (struct rut_agent_path){.s = {full, dotted, method}};
 	ret->len[0] = full_name(full, NAME_BYTES, class_name, singleton, method);
 	if (!singleton)
 		ret->len[1] = full_name(dotted, NAME_BYTES, class_name, true, method);
 	ret->len[2] = strlen(method);
 }
 
-bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool singleton,
+bool rut_filter_name(const struct rut_agent_filter *f, const char *class_name, bool singleton,
 		     const char *method)
 {
 	char full[NAME_BYTES], dotted[NAME_BYTES];
-	struct rut_path name;
+	struct rut_agent_path name;
 
 	if (f->watches)
 		return !method || rut_watches_find(f->watches, class_name ? class_name : "",
 						   singleton, method);
 	if (!f->has_names)
 		return true;
-	name = (struct rut_path){.s = {class_name ? class_name : ""}};
+	name = (struct rut_agent_path){.s = {class_name ? class_name : ""}};
 	name.len[0] = strlen(name.s[0]);
 	if (!rules(f->config, RUT_FILTER_CLASS, &name))
 		return false;
@@ -188,7 +189,7 @@ bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool si
 bool rut_filter_inside(const char *glob, const char *class_name, bool singleton, const char *method)
 {
 	char full[NAME_BYTES], dotted[NAME_BYTES];
-	struct rut_path name;
+	struct rut_agent_path name;
 
 	if (!method)
 		return false;

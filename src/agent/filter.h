@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct rut_filter {
+struct rut_agent_filter {
 	const char *config; /* borrowed: the encoded strings of abi.h */
 	bool has_names;	    /* classes or methods are filtered */
 	bool has_paths;
@@ -16,21 +16,22 @@ struct rut_filter {
 };
 
 /* `watches` may be NULL. */
-void rut_filter_init(struct rut_filter *f, const char *config, const struct rut_watches *watches);
+void rut_filter_init(struct rut_agent_filter *f, const char *config,
+		     const struct rut_watches *watches);
 
 #define RUT_PATHS 3
 
 /* A file's path as Ruby shows it, and the real one. All but the first may be empty. */
-struct rut_path {
+struct rut_agent_path {
 	const char *s[RUT_PATHS];
 	size_t len[RUT_PATHS];
 };
 
 /* A glob hits a file when it hits one of its paths. */
-bool rut_filter_path(const struct rut_filter *f, const struct rut_path *path);
+bool rut_filter_path(const struct rut_agent_filter *f, const struct rut_agent_path *path);
 
 /* `class_name` and `method` may be NULL (allocations have no method). */
-bool rut_filter_name(const struct rut_filter *f, const char *class_name, bool singleton,
+bool rut_filter_name(const struct rut_agent_filter *f, const char *class_name, bool singleton,
 		     const char *method);
 
 /* Is this the method of --inside: "Class#name", "Class.name", globs? */

@@ -171,6 +171,7 @@ static int alive(const struct rut_walk *w, VALUE v)
 /* False: no room in the chunk. */
 static bool read_page(struct rut_walk *w, const VALUE *page, rut_walk_fn wants, void *data)
 {
+	/* cppcheck-suppress objectIndex ; three words a page */
 	VALUE start = page[0], end = page[1], stride = page[2];
 	long n = 0;
 
@@ -235,7 +236,6 @@ static enum rut_walk_state step(struct rut_walk *w, rut_walk_fn wants, void *dat
 	if (!w->listed)
 		list_pages(w, deadline_ns);
 	while (w->listed && w->next < w->pages.count) {
-		/* cppcheck-suppress objectIndex ; three words a page */
 		if (!read_page(w, &w->pages.items[w->next], wants, data)) {
 			add_chunk(w);
 			return RUT_WALK_MORE;

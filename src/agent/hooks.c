@@ -53,6 +53,9 @@ struct rut_variant *rut_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta
 	return variant_of(r, ta);
 }
 
+static void hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta);
+static void hook_return(struct rut_session *s, struct rut_trace_arg *ta);
+
 /* ---- the hooks of files ---- */
 
 static RUT_COLD void file_count_any(struct rut_session *s, struct rut_trace_arg *ta)
@@ -65,7 +68,7 @@ static RUT_COLD void file_count_any(struct rut_session *s, struct rut_trace_arg 
 
 static RUT_INLINE void file_count(struct rut_session *s, struct rut_trace_arg *ta)
 {
-	const struct rut_code *code;
+	const struct rut_agent_code *code;
 
 	if (ta->event != RUT_EVENT_CALL)
 		return;
@@ -100,10 +103,10 @@ static RUT_INLINE void file_time(struct rut_session *s, struct rut_trace_arg *ta
 static void file_trace(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta)
 {
 	struct rut_variant *v;
-	const struct rut_code *code;
+	const struct rut_agent_code *code;
 
 	if (ta->event == RUT_EVENT_RETURN)
-		rut_hook_return(s, ta);
+		hook_return(s, ta);
 	if (ta->event != RUT_EVENT_CALL)
 		return;
 	code = rut_hot_call(s, ta);
@@ -124,7 +127,7 @@ static inline void record(struct rut_session *s, const struct rut_trace_arg *ta,
 
 static RUT_INLINE void file_record(struct rut_session *s, struct rut_trace_arg *ta)
 {
-	const struct rut_code *code;
+	const struct rut_agent_code *code;
 	struct rut_variant *v;
 
 	if (!(ta->event & (RUT_EVENT_CALL | RUT_EVENT_RETURN)))
@@ -214,9 +217,9 @@ static inline void lone(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 	}
 	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
 		rut_lives_sync();
-		rut_hook_call(tp, r, ta);
+		hook_call(tp, r, ta);
 	} else {
-		rut_hook_return(r->s, ta);
+		hook_return(r->s, ta);
 	}
 }
 
@@ -253,7 +256,7 @@ rut_raw_fn rut_hook_direct(const struct rut_session *s, int kind)
 							  : s->mode == RUT_AGENT_TIME];
 }
 
-void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
+static void hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 {
 	struct rut_variant *v = variant_of(r, ta);
 
@@ -274,7 +277,7 @@ void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 		rut_trace_call(r->s, tp, ta, ta->cfp, v);
 }
 
-void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta)
+static void hook_return(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	if (s->mode == RUT_AGENT_TIME)
 		rut_stack_pop(s, ta);
@@ -312,7 +315,7 @@ static void bmethod_returns(struct rut_session *s, const struct rut_trace_arg *t
 	else if (!same || f->cfp != ta->cfp ||
 		 !(*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD))
 		arg.ta.cfp = (const char *)ta->cfp - 1; /* only what is below is over */
-	rut_hook_return(s, &arg.ta);
+	hook_return(s, &arg.ta);
 }
 
 void rut_hook_on_any_call(VALUE tp, void *session)
@@ -329,13 +332,13 @@ void rut_hook_on_any_call(VALUE tp, void *session)
 		if (ta->id)
 			bmethod_returns(s, ta);
 		else
-			rut_hook_return(s, ta);
+			hook_return(s, ta);
 		return;
 	}
 	r = rut_code_rec(s, cfp[RUT_FRAME_ISEQ],
 			 *(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD);
 	if (r)
-		rut_hook_call(tp, r, ta);
+		hook_call(tp, r, ta);
 }
 
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events)

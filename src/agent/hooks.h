@@ -9,8 +9,6 @@ rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_even
 bool rut_hook_is_ours(rut_tp_fn fn);
 /* What Ruby may call in place of its tracepoint, for a hook of this kind; NULL: nothing. */
 rut_raw_fn rut_hook_direct(const struct rut_session *s, int kind);
-void rut_hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta);
-void rut_hook_return(struct rut_session *s, struct rut_trace_arg *ta);
 /* The row that this call of the record's code belongs to; NULL: none. */
 struct rut_variant *rut_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta);
 /* The hook of all methods. */

@@ -18,7 +18,7 @@
 /* A call begins: counted, and put on the stack. Where ticks are those of the processor. */
 static RUT_INLINE bool rut_hot_begin(const struct rut_session *s, const struct rut_trace_arg *ta)
 {
-	const struct rut_code *code = rut_hot_call(s, ta);
+	const struct rut_agent_code *code = rut_hot_call(s, ta);
 	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_sessions), ta->ec);
 	const void *cfp = ta->cfp;
 	struct rut_variant *v;

@@ -74,7 +74,7 @@ void rut_named_row(struct rut_session *s, VALUE entry)
 	const uint32_t *def = (const uint32_t *)ment[MENT_DEF];
 	VALUE iseq;
 	const char *method = ment[MENT_ID] ? rb.rb_id2name(ment[MENT_ID]) : NULL;
-	struct rut_table *t = &s->table;
+	struct rut_agent_rows *t = &s->table;
 	uint32_t path, class_str;
 	char name[1024];
 	bool singleton;

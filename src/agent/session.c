@@ -102,7 +102,7 @@ void rut_session_fini(struct rut_session *s)
 	if (s->used)
 		rut_variants_fini(s);
 	while (s->arena) {
-		struct rut_arena *a = s->arena;
+		struct rut_agent_arena *a = s->arena;
 
 		s->arena = a->next;
 		rut_unmap(a, RUT_ARENA);

@@ -8,7 +8,7 @@
 
 #define SITES_MIN 4096u
 
-static inline uint32_t site_hash(const struct rut_site *k)
+static inline uint32_t site_hash(const struct rut_agent_site *k)
 {
 	uint64_t h =
 		k->klass ^ (uint64_t)(uintptr_t)k->place << 8 ^ (uint64_t)k->mid << 24 ^ k->line;
@@ -17,10 +17,10 @@ static inline uint32_t site_hash(const struct rut_site *k)
 }
 
 /* Without what no GC has left in use, and twice the size if most of it was. */
-static bool grow(struct rut_sites *sites)
+static bool grow(struct rut_agent_sites *sites)
 {
 	uint32_t mask, holding = 0, count = 0;
-	struct rut_site *to;
+	struct rut_agent_site *to;
 
 	for (uint32_t i = 0; sites->slots && i <= sites->mask; i++)
 		holding += sites->slots[i].life.epoch && rut_life_recent(sites->slots[i].life);
@@ -29,7 +29,7 @@ static bool grow(struct rut_sites *sites)
 	if (!to)
 		return false;
 	for (uint32_t i = 0; sites->slots && i <= sites->mask; i++) {
-		const struct rut_site *site = &sites->slots[i];
+		const struct rut_agent_site *site = &sites->slots[i];
 		uint32_t j;
 
 		if (!site->life.epoch || !rut_life_recent(site->life))
@@ -49,7 +49,8 @@ static bool grow(struct rut_sites *sites)
 
 bool rut_site_wanted(struct rut_session *s, const char *path, VALUE iseq)
 {
-	const struct rut_path as_shown = {.s = {path, ""}, .len = {path ? strlen(path) : 0, 0}};
+	const struct rut_agent_path as_shown = {.s = {path, ""},
+						.len = {path ? strlen(path) : 0, 0}};
 
 	if (!path)
 		return true;
@@ -61,7 +62,7 @@ bool rut_site_wanted(struct rut_session *s, const char *path, VALUE iseq)
 static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, const char *path,
 				   int line, VALUE iseq)
 {
-	struct rut_table *t = &s->table;
+	struct rut_agent_rows *t = &s->table;
 	const char *method = mid ? rb.rb_id2name(mid) : NULL;
 	uint32_t path_str, class_str, method_str;
 	struct rut_agent_row *row = NULL;
@@ -89,7 +90,8 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 }
 
 /* First use, or first use after a GC. */
-static void refresh(struct rut_session *s, struct rut_site *site, const VALUE *cfp, bool placed)
+static void refresh(struct rut_session *s, struct rut_agent_site *site, const VALUE *cfp,
+		    bool placed)
 {
 	bool by_path = placed && !cfp;
 	const char *path = by_path ? site->place : NULL;
@@ -108,11 +110,11 @@ static void refresh(struct rut_session *s, struct rut_site *site, const VALUE *c
 		site->life = (struct rut_life){rut_hot.young};
 }
 
-const struct rut_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta, VALUE klass,
-				ID mid, bool placed)
+const struct rut_agent_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta,
+				      VALUE klass, ID mid, bool placed)
 {
-	struct rut_sites *sites = &s->sites;
-	struct rut_site key = {.klass = klass, .mid = mid}, *site;
+	struct rut_agent_sites *sites = &s->sites;
+	struct rut_agent_site key = {.klass = klass, .mid = mid}, *site;
 	const VALUE *cfp = placed ? rut_ruby_frame(ta->cfp) : NULL;
 	uint32_t i;
 

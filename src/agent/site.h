@@ -15,8 +15,8 @@
  * is not wanted. Its row is there. With `placed` false it is the same for all places. Allocates
  * nothing of Ruby's. With the GVL.
  */
-const struct rut_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta, VALUE klass,
-				ID mid, bool placed);
+const struct rut_agent_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta,
+				      VALUE klass, ID mid, bool placed);
 void rut_sites_fini(struct rut_session *s);
 
 /* Does the filter want what is in this file? `iseq`: the code that runs there, when it is known. */

@@ -86,14 +86,14 @@ int rut_memfd(const char *name, size_t bytes, uint64_t *ret_ino)
  * Core dumps get what is used of the table: the kernel would write all 26 MB of it, as zeros, and
  * give memory to each page for that. Failing does no harm.
  */
-static void begin_dump(struct rut_table *t, char *base, size_t bytes)
+static void begin_dump(struct rut_agent_rows *t, char *base, size_t bytes)
 {
 	madvise(base + PAGE, bytes - PAGE, MADV_DONTDUMP);
 	t->rows_dumped = PAGE;
 	t->strs_dumped = t->hdr->strs_off;
 }
 
-static void extend_dump(struct rut_table *t, size_t *dumped, size_t used)
+static void extend_dump(struct rut_agent_rows *t, size_t *dumped, size_t used)
 {
 	for (; *dumped < used; *dumped += DUMP_STEP)
 		madvise((char *)t->hdr + *dumped, DUMP_STEP, MADV_DODUMP);
@@ -118,7 +118,7 @@ static void *map_shared(void *at, size_t bytes, int fd, size_t off)
  * A new file with member 0 in it. It is all hole: what no member uses takes no memory. Its first
  * pages are mapped at `at` when that is given. Sets fd, ino, family and member.
  */
-static int make_family(struct rut_table *t, void *at)
+static int make_family(struct rut_agent_rows *t, void *at)
 {
 	uint32_t members = rut_family_places(RUT_FAMILY_BYTES, t->bytes);
 	struct rut_agent_family *f;
@@ -147,12 +147,12 @@ static int make_family(struct rut_table *t, void *at)
 	return 0;
 }
 
-static void *map_table(const struct rut_table *t)
+static void *map_table(const struct rut_agent_rows *t)
 {
 	return map_shared(NULL, t->bytes, t->fd, RUT_FAMILY_BYTES + t->member * t->bytes);
 }
 
-int rut_table_init(struct rut_table *t, size_t extra_bytes)
+int rut_table_init(struct rut_agent_rows *t, size_t extra_bytes)
 {
 	size_t bytes = table_bytes(extra_bytes);
 	struct rut_agent_table *hdr;
@@ -195,13 +195,13 @@ int rut_table_init(struct rut_table *t, size_t extra_bytes)
 	return 0;
 }
 
-void rut_table_ready(struct rut_table *t)
+void rut_table_ready(struct rut_agent_rows *t)
 {
 	__atomic_store_n(&t->family->member[t->member].state, RUT_MEMBER_READY, __ATOMIC_RELEASE);
 }
 
 /* Our place stays taken: only the tracer knows when it has read it. */
-void rut_table_fini(struct rut_table *t)
+void rut_table_fini(struct rut_agent_rows *t)
 {
 	if (t->hdr)
 		munmap(t->hdr, t->bytes);
@@ -232,7 +232,7 @@ static uint32_t take_place(struct rut_agent_family *f)
 	return 0;
 }
 
-static int find_place(struct rut_table *t)
+static int find_place(struct rut_agent_rows *t)
 {
 	int old = rut_fd_is(t->fd, t->ino) ? t->fd : -1, r;
 	uint32_t n = old < 0 ? 0 : take_place(t->family);
@@ -248,7 +248,7 @@ static int find_place(struct rut_table *t)
 	return r;
 }
 
-int rut_table_fork(struct rut_table *t)
+int rut_table_fork(struct rut_agent_rows *t)
 {
 	size_t bytes = t->bytes;
 	struct rut_agent_table *copy;
@@ -290,7 +290,7 @@ static uint32_t hash_bytes(const char *data, size_t len)
 	return (uint32_t)(h ^ h >> 32);
 }
 
-static void hash_grow(struct rut_table *t)
+static void hash_grow(struct rut_agent_rows *t)
 {
 	uint32_t n = (t->hash_mask + 1) * 2, *to = rut_map(n * sizeof(*to));
 
@@ -312,7 +312,7 @@ static void hash_grow(struct rut_table *t)
 	t->hash_mask = n - 1;
 }
 
-static uint32_t str_locked(struct rut_table *t, const char *data, size_t len)
+static uint32_t str_locked(struct rut_agent_rows *t, const char *data, size_t len)
 {
 	uint32_t slot = hash_bytes(data, len) & t->hash_mask;
 	uint64_t off = t->hdr->strs_len, end = (off + sizeof(uint32_t) + len + 1 + 3) & ~3ull;
@@ -339,7 +339,7 @@ static uint32_t str_locked(struct rut_table *t, const char *data, size_t len)
 	return (uint32_t)off;
 }
 
-uint32_t rut_table_str(struct rut_table *t, const char *data, size_t len)
+uint32_t rut_table_str(struct rut_agent_rows *t, const char *data, size_t len)
 {
 	uint32_t r;
 
@@ -351,7 +351,7 @@ uint32_t rut_table_str(struct rut_table *t, const char *data, size_t len)
 	return r;
 }
 
-const char *rut_table_get(const struct rut_table *t, uint32_t str)
+const char *rut_table_get(const struct rut_agent_rows *t, uint32_t str)
 {
 	return str ? t->strs + str + sizeof(uint32_t) : NULL;
 }
@@ -365,7 +365,7 @@ static uint32_t row_hash(uint32_t path, uint32_t line, uint32_t class_name, uint
 }
 
 /* The free slot, or the row's. */
-static uint32_t *row_slot(struct rut_table *t, uint32_t *index, uint32_t mask,
+static uint32_t *row_slot(struct rut_agent_rows *t, uint32_t *index, uint32_t mask,
 			  const struct rut_agent_row *want)
 {
 	uint32_t i = row_hash(want->path, want->line, want->class_name, want->method) & mask;
@@ -381,7 +381,7 @@ static uint32_t *row_slot(struct rut_table *t, uint32_t *index, uint32_t mask,
 	return &index[i];
 }
 
-static void index_grow(struct rut_table *t)
+static void index_grow(struct rut_agent_rows *t)
 {
 	uint32_t mask = t->index ? t->index_mask * 2 + 1 : HASH_MIN - 1;
 	uint32_t *to = rut_map((mask + 1ul) * sizeof(*to));
@@ -395,7 +395,7 @@ static void index_grow(struct rut_table *t)
 	t->index_mask = mask;
 }
 
-static struct rut_agent_row *append_row(struct rut_table *t, const struct rut_agent_row *want)
+static struct rut_agent_row *append_row(struct rut_agent_rows *t, const struct rut_agent_row *want)
 {
 	uint32_t n = t->hdr->row_count;
 	struct rut_agent_row *row = &t->rows[n];
@@ -407,7 +407,8 @@ static struct rut_agent_row *append_row(struct rut_table *t, const struct rut_ag
 }
 
 /* There is always room for these. */
-static struct rut_agent_row *other_row(struct rut_table *t, const struct rut_agent_row *for_this)
+static struct rut_agent_row *other_row(struct rut_agent_rows *t,
+				       const struct rut_agent_row *for_this)
 {
 	struct rut_agent_row want = {.path = t->other_str,
 				     .flags = (for_this->flags & RUT_ROW_C) | RUT_ROW_NAMED};
@@ -423,7 +424,7 @@ static struct rut_agent_row *other_row(struct rut_table *t, const struct rut_age
 	return *row;
 }
 
-struct rut_agent_row *rut_table_row(struct rut_table *t, uint32_t path, uint32_t line,
+struct rut_agent_row *rut_table_row(struct rut_agent_rows *t, uint32_t path, uint32_t line,
 				    uint32_t class_name, uint32_t method, uint32_t flags)
 {
 	struct rut_agent_row want = {.path = path,

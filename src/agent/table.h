@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct rut_table {
+struct rut_agent_rows {
 	struct rut_agent_table *hdr; /* the shared mapping; owned */
 	struct rut_agent_row *rows;
 	char *strs;
@@ -36,31 +36,31 @@ struct rut_table {
 };
 
 /* `extra_bytes`: that much is kept beside each row, zero at first. */
-int rut_table_init(struct rut_table *t, size_t extra_bytes);
-void rut_table_fini(struct rut_table *t);
+int rut_table_init(struct rut_agent_rows *t, size_t extra_bytes);
+void rut_table_fini(struct rut_agent_rows *t);
 
 /*
  * In the child of a fork: the same addresses, a memory of its own, counters at zero. It is a place
  * in the parent's file when one is free, else a file of its own.
  */
-int rut_table_fork(struct rut_table *t);
+int rut_table_fork(struct rut_agent_rows *t);
 /* The tracer may look at it from now on. */
-void rut_table_ready(struct rut_table *t);
+void rut_table_ready(struct rut_agent_rows *t);
 
 /* The offset of these bytes, interned; 0 when the table is full. */
-uint32_t rut_table_str(struct rut_table *t, const char *data, size_t len);
-const char *rut_table_get(const struct rut_table *t, uint32_t str);
+uint32_t rut_table_str(struct rut_agent_rows *t, const char *data, size_t len);
+const char *rut_table_get(const struct rut_agent_rows *t, uint32_t str);
 
 /*
  * The row of these names, a new one at first sight. When the table is full that is the row
  * "(other)", counted in rows_lost: then totals are still right. NULL: memory is short. `flags`:
  * RUT_ROW_SINGLETON, RUT_ROW_C.
  */
-struct rut_agent_row *rut_table_row(struct rut_table *t, uint32_t path, uint32_t line,
+struct rut_agent_row *rut_table_row(struct rut_agent_rows *t, uint32_t path, uint32_t line,
 				    uint32_t class_name, uint32_t method, uint32_t flags);
 
 /* What is kept beside a row of this table, which has something there. */
-static inline void *rut_table_extra(const struct rut_table *t, const struct rut_agent_row *row)
+static inline void *rut_table_extra(const struct rut_agent_rows *t, const struct rut_agent_row *row)
 {
 	return t->extra + (size_t)(row - t->rows) * t->hdr->extra_bytes;
 }

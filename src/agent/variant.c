@@ -87,7 +87,7 @@ static struct rut_variant *look_up(const struct rut_rec *r, VALUE owner, VALUE m
 				   bool *ret_excluded)
 {
 	struct rut_session *s = r->s;
-	struct rut_table *t = &s->table;
+	struct rut_agent_rows *t = &s->table;
 	const char *method = mid == rb.qnil ? NULL : rb.rb_id2name(rb.rb_sym2id(mid));
 	uint32_t class_str, method_str;
 	struct rut_agent_row *row;

@@ -138,7 +138,7 @@ void rut_record_method(struct rut_session *s, void *ec, const struct rut_agent_r
 void rut_record_c_method(struct rut_session *s, const struct rut_trace_arg *ta)
 {
 	bool call = ta->event == RUT_EVENT_C_CALL;
-	const struct rut_site *site;
+	const struct rut_agent_site *site;
 
 	if (!wants(s, call ? RUT_KIND_C_CALL : RUT_KIND_C_RETURN))
 		return;
@@ -153,7 +153,7 @@ static void on_raise(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	const struct rut_site *site = rut_site(s, ta, rb.rb_obj_class(ta->data), 0, true);
+	const struct rut_agent_site *site = rut_site(s, ta, rb.rb_obj_class(ta->data), 0, true);
 
 	if (site)
 		write_row(s, ta->ec,
@@ -165,7 +165,7 @@ static void on_newobj(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
 	uint64_t bytes;
-	const struct rut_site *site = rut_alloc_site(s, ta, &bytes);
+	const struct rut_agent_site *site = rut_alloc_site(s, ta, &bytes);
 	struct rut_record_alloc *e;
 	struct rut_record_at at;
 

@@ -117,11 +117,6 @@ const char *const *rut_state_io_exit_fields(void)
 	return exit_fields;
 }
 
-bool rut_state_is_io(const struct rut_syscall_info *info)
-{
-	return info->io != KIND_NONE && info->io != KIND_CONNECT;
-}
-
 /* "1.2.3.4:80"; the address is a sequence of four bytes, or an integer before LTTng 2.6. */
 static const char *address(struct rut_state *st, const struct rut_ctf_event *ev,
 			   const struct rut_ctf_ref *addr, const struct rut_ctf_ref *port)

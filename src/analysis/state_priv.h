@@ -43,7 +43,6 @@ void rut_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 uint8_t rut_state_io_kind(const char *name);
 const char *const *rut_state_io_fields(uint8_t kind);
 const char *const *rut_state_io_exit_fields(void);
-bool rut_state_is_io(const struct rut_syscall_info *info);
 void rut_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 			const struct rut_state_class *c, struct rut_thread *t);
 void rut_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,

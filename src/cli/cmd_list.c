@@ -19,7 +19,7 @@ static void on_session(const char *name, void *arg)
 {
 	struct rut_err err = RUT_ERR_INIT;
 	struct rut_recorder *r = NULL;
-	const struct rut_meta *m;
+	const struct rut_session_meta *m;
 
 	if (rut_session_open(&r, name, &err) < 0) {
 		printf("%-20s damaged: %s\n", name, err.msg);

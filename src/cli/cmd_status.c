@@ -37,7 +37,7 @@ static void print_budget(const struct rut_recorder *r)
 
 static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
 {
-	const struct rut_meta *m = r->meta;
+	const struct rut_session_meta *m = r->meta;
 	int links = rut_session_count_links(v->name);
 
 	printf("session      %s\n", v->name);

@@ -11,10 +11,10 @@
 #include "session/session.h"
 
 struct rut_live_source {
-	struct rut_recorder *r; /* owned */
-	struct rut_live *live;	/* owned */
-	const char *name;	/* borrowed */
-	pid_t pid;		/* what is recorded for us; 0: a session */
+	struct rut_recorder *r;	       /* owned */
+	struct rut_session_live *live; /* owned */
+	const char *name;	       /* borrowed */
+	pid_t pid;		       /* what is recorded for us; 0: a session */
 	bool ended, said;
 	uint64_t stepped_ns;
 };

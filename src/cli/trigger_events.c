@@ -36,7 +36,7 @@ struct call {
 struct rut_trigger_events {
 	const struct rut_trigger_when *when;
 	struct rut_recorder *r;	       /* owned */
-	struct rut_live *live;	       /* owned */
+	struct rut_session_live *live; /* owned */
 	struct rut_ctf_set *set;       /* owned */
 	struct rut_ctf_reader *reader; /* owned */
 	struct rut_ctf_text *text;     /* owned */

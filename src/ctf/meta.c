@@ -248,19 +248,6 @@ struct rut_ctf_type *rut_ctf_type_member(const struct rut_ctf_type *t, const cha
 	return NULL;
 }
 
-const char *rut_ctf_enum_label(const struct rut_ctf_type *t, uint64_t value)
-{
-	for (uint32_t i = 0; i < t->n_ranges; i++) {
-		const struct rut_ctf_range *r = &t->ranges[i];
-
-		if (t->is_signed
-			    ? (int64_t)value >= (int64_t)r->lo && (int64_t)value <= (int64_t)r->hi
-			    : value >= r->lo && value <= r->hi)
-			return t->labels[r->label];
-	}
-	return NULL;
-}
-
 /* ---- Finishing ---- */
 
 struct role_name {

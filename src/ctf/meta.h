@@ -106,7 +106,7 @@ int rut_meta_read(struct rut_meta *m, const char *path, struct rut_err *err);
  * yet), or -errno.
  */
 int rut_meta_grow(struct rut_meta *m, const char *path, struct rut_err *err);
-/* As rut_meta_load(), from memory; `name` is for messages. */
+/* As rut_meta_load(), from memory; `name` is for messages. For the tests. */
 int rut_meta_parse(struct rut_meta *m, const char *data, size_t len, const char *name,
 		   struct rut_err *err);
 

@@ -191,7 +191,4 @@ struct rut_ctf_type *rut_ctf_class_scope(const struct rut_ctf_event_class *c,
 /* A member of a structure (shown or written name), or NULL. */
 struct rut_ctf_type *rut_ctf_type_member(const struct rut_ctf_type *t, const char *name);
 
-/* The first label of an ENUM that holds `value`, or NULL. */
-const char *rut_ctf_enum_label(const struct rut_ctf_type *t, uint64_t value);
-
 #endif

@@ -19,13 +19,6 @@ void rut_table_fini(struct rut_table *t)
 	rut_buf_fini(&t->offsets);
 }
 
-void rut_table_clear(struct rut_table *t)
-{
-	rut_buf_clear(&t->cells);
-	rut_buf_clear(&t->offsets);
-	t->cell_count = 0;
-}
-
 void rut_table_add(struct rut_table *t, const char *text)
 {
 	size_t at = t->cells.len;

@@ -27,9 +27,6 @@ struct rut_table {
 void rut_table_init(struct rut_table *t, const struct rut_table_column *columns, size_t count);
 void rut_table_fini(struct rut_table *t);
 
-/* Empties the table and keeps its memory. */
-void rut_table_clear(struct rut_table *t);
-
 /* The next cell, left to right, row by row. */
 void rut_table_add(struct rut_table *t, const char *text);
 void rut_table_addf(struct rut_table *t, const char *fmt, ...)

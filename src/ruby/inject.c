@@ -155,7 +155,7 @@ static int try_thread(struct rut_inject *in, const struct candidate *c)
 	struct rut_sleep sleep = {0};
 	struct user_regs_struct regs;
 	struct rut_inject_run run = {0};
-	struct rut_place place;
+	struct rut_inject_place place;
 	int r = rut_inject_seize(in, tid);
 
 	if (r < 0)

@@ -26,7 +26,7 @@ struct rut_inject_report {
  * gone, not permitted (and what permits it), stopped, zombie, musl, 32 bits, no dlopen, no thread
  * in a safe place within the time limit. May be called from any thread; other threads must not
  * wait for children of others meanwhile (waitpid(-1)). Takes about a millisecond, at most some
- * seconds. `ret_report` may be NULL.
+ * seconds. `ret_report` may be NULL. For the tests: rut_inject() is what tracers use.
  */
 int rut_inject_reported(pid_t pid, const void *image, size_t image_bytes,
 			struct rut_inject_report *ret_report, struct rut_err *err);

@@ -103,6 +103,6 @@ bool rut_inject_in_stub(struct rut_inject *in, uint64_t pc, uint64_t sp);
 
 /* The stopped thread loads the object. -EAGAIN: too busy a machine, try again. */
 int rut_inject_run_stub(struct rut_inject *in, struct rut_inject_run *run,
-			struct user_regs_struct *regs, const struct rut_place *place);
+			struct user_regs_struct *regs, const struct rut_inject_place *place);
 
 #endif

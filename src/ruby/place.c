@@ -410,7 +410,7 @@ static bool code_is_safe(struct rut_target *t, const struct user_regs_struct *re
 
 /* What the kernel would do about the interrupted call when no handler runs. */
 static bool call_is_safe(struct rut_target *t, const struct user_regs_struct *regs,
-			 struct rut_place *p)
+			 struct rut_inject_place *p)
 {
 	int64_t nr = regs_call_nr(regs), result = -regs_call_result(regs);
 	const struct call *call = find_call(nr);
@@ -452,9 +452,10 @@ static bool call_is_safe(struct rut_target *t, const struct user_regs_struct *re
 }
 
 bool rut_place_is_safe(struct rut_target *t, const struct user_regs_struct *regs,
-		       struct rut_place *ret)
+		       struct rut_inject_place *ret)
 {
-	*ret = (struct rut_place){.restart = RUT_STUB_NO_CALL, .resume_pc = rut_regs_pc(regs)};
+	*ret = (struct rut_inject_place){.restart = RUT_STUB_NO_CALL,
+					 .resume_pc = rut_regs_pc(regs)};
 	if (regs_call_nr(regs) >= 0) {
 		ret->what = "system call";
 		return call_is_safe(t, regs, ret);

@@ -26,7 +26,7 @@ enum rut_place_rank {
 /* Reads /proc/PID/task/TID/syscall. `ret_pc` and `ret_sp` are 0 while it runs. */
 enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc, uint64_t *ret_sp);
 
-struct rut_place {
+struct rut_inject_place {
 	const char *what; /* "system call" or "code" */
 	enum rut_stub_restart restart;
 	uint64_t resume_pc, restart_pc, restart_nr;
@@ -34,7 +34,7 @@ struct rut_place {
 
 /* Whether the thread with these registers is in a safe place. */
 bool rut_place_is_safe(struct rut_target *t, const struct user_regs_struct *regs,
-		       struct rut_place *ret);
+		       struct rut_inject_place *ret);
 
 /*
  * After a stop that made a system call return EINTR though no handler was due: puts the registers

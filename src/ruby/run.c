@@ -213,7 +213,7 @@ static bool finish(struct rut_inject *in, const struct rut_inject_run *run)
 
 /* The point of no return: the thread starts the stub. Returns 0 or -errno when it did not. */
 static int launch(struct rut_inject *in, struct rut_inject_run *run, struct user_regs_struct *regs,
-		  const struct rut_place *place)
+		  const struct rut_inject_place *place)
 {
 	struct rut_stub_params *p = in->params;
 	uint64_t all = ~0ull;
@@ -238,7 +238,7 @@ static int launch(struct rut_inject *in, struct rut_inject_run *run, struct user
 
 /* The stopped thread loads the object. -EAGAIN: too busy a machine, try again. */
 int rut_inject_run_stub(struct rut_inject *in, struct rut_inject_run *run,
-			struct user_regs_struct *regs, const struct rut_place *place)
+			struct user_regs_struct *regs, const struct rut_inject_place *place)
 {
 	int r;
 

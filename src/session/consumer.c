@@ -110,7 +110,7 @@ static void remove_oldest(struct rut_consumer *c)
 /* What all folders have together. */
 static void add_up(struct rut_consumer *c)
 {
-	struct rut_meta *m = c->recorder->meta;
+	struct rut_session_meta *m = c->recorder->meta;
 
 	m->bytes_written = c->total_bytes = c->closed_bytes + c->writer.bytes;
 	m->packets_written = c->total_packets = c->closed_packets + c->writer.packets;
@@ -150,7 +150,7 @@ void rut_consumer_log_folders(struct rut_consumer *c)
 
 static int open_folder(struct rut_consumer *c, const char *path, struct rut_err *err)
 {
-	struct rut_meta *m = c->recorder->meta;
+	struct rut_session_meta *m = c->recorder->meta;
 	struct rut_writer next;
 	uint64_t begin;
 	int64_t offset;
@@ -356,7 +356,7 @@ static int next_sleep_ms(struct rut_consumer *c, uint64_t bytes, uint64_t elapse
 /* Events were added: describe them before their first packet is written. */
 static int follow_generation(struct rut_consumer *c, struct rut_err *err)
 {
-	struct rut_meta *m = c->recorder->meta;
+	struct rut_session_meta *m = c->recorder->meta;
 	uint32_t generation = __atomic_load_n(&m->generation, __ATOMIC_ACQUIRE);
 	int rc;
 
@@ -477,7 +477,7 @@ static bool no_room(struct rut_consumer *c, struct rut_err *err)
 int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 {
 	uint64_t now = rut_ring_clock(), before, complete_ns = c->flushed_ns - SLACK_NS;
-	struct rut_meta *m = c->recorder->meta;
+	struct rut_session_meta *m = c->recorder->meta;
 	int64_t n = no_room(c, err) ? -ENOBUFS : ensure_folder(c, now, err);
 	int beside, rc;
 

@@ -70,7 +70,7 @@ static void open_log(struct rut_logfile *log, const struct rut_recorder *r)
 }
 
 /* Says once that writing fails, and once that it works again. */
-static void report(struct rut_meta *m, int rc, const struct rut_err *err, int *last)
+static void report(struct rut_session_meta *m, int rc, const struct rut_err *err, int *last)
 {
 	if (rc < 0 && *last >= 0)
 		rut_warn("%s; recording goes on in memory", err->msg);
@@ -81,7 +81,7 @@ static void report(struct rut_meta *m, int rc, const struct rut_err *err, int *l
 
 /* What is beside the kernel's events stops and goes on with them. */
 static void follow_state(const struct rut_companion *companions, size_t count,
-			 const struct rut_meta *m, bool *running)
+			 const struct rut_session_meta *m, bool *running)
 {
 	bool now = __atomic_load_n(&m->running, __ATOMIC_ACQUIRE);
 
@@ -93,7 +93,7 @@ static void follow_state(const struct rut_companion *companions, size_t count,
 static void daemon_loop(struct rut_consumer *c)
 {
 	static struct rut_budget_follower budget;
-	struct rut_meta *m = c->recorder->meta;
+	struct rut_session_meta *m = c->recorder->meta;
 	struct rut_err err = RUT_ERR_INIT;
 	bool running = true;
 	int rc, last = 0;
@@ -126,7 +126,7 @@ static void daemon_loop(struct rut_consumer *c)
  * The number comes last: `start` lets go of the lock when it sees it, and whoever looks then must
  * not find the time of another process beside it, and take the session for a dead one.
  */
-static void publish_consumer(struct rut_meta *m)
+static void publish_consumer(struct rut_session_meta *m)
 {
 	m->consumer_start = rut_process_start_time(getpid());
 	__atomic_store_n(&m->consumer, getpid(), __ATOMIC_RELEASE);
@@ -209,7 +209,7 @@ static int not_started(pid_t pid, struct rut_err *err)
 
 int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct rut_err *err)
 {
-	struct rut_meta *m = c->recorder->meta;
+	struct rut_session_meta *m = c->recorder->meta;
 	pid_t pid = fork();
 
 	if (pid < 0)
@@ -230,7 +230,8 @@ int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct ru
 /* ---- holders ---- */
 
 /* A request for a copy, if there is one: the fields beside it are written before it is. */
-static void answer_copy(const struct rut_companion *companions, size_t count, struct rut_meta *m)
+static void answer_copy(const struct rut_companion *companions, size_t count,
+			struct rut_session_meta *m)
 {
 	uint32_t wanted = __atomic_load_n(&m->copy_wanted, __ATOMIC_ACQUIRE);
 	const struct rut_trace_clock clock = {m->copy_begin_ns, m->copy_offset_ns};
@@ -257,7 +258,7 @@ static _Noreturn void holder_main(struct rut_recorder *r, const struct rut_compa
 {
 	static struct rut_logfile log;
 	static struct rut_budget_follower budget;
-	struct rut_meta *m = r->meta;
+	struct rut_session_meta *m = r->meta;
 	bool running = true, said = false;
 
 	become_daemon(r, &log);
@@ -292,7 +293,7 @@ static _Noreturn void holder_main(struct rut_recorder *r, const struct rut_compa
 int rut_holder_start(struct rut_recorder *r, const struct rut_companion *companions, size_t count,
 		     int lock, struct rut_err *err)
 {
-	struct rut_meta *m = r->meta;
+	struct rut_session_meta *m = r->meta;
 	pid_t pid = fork();
 
 	if (pid < 0)
@@ -306,13 +307,13 @@ int rut_holder_start(struct rut_recorder *r, const struct rut_companion *compani
 	return m->holder == pid ? 0 : not_started(pid, err);
 }
 
-bool rut_holder_alive(const struct rut_meta *m)
+bool rut_holder_alive(const struct rut_session_meta *m)
 {
 	return m->holder > 0 && m->holder_start &&
 	       rut_process_start_time(m->holder) == m->holder_start;
 }
 
-void rut_holder_end(const struct rut_meta *m)
+void rut_holder_end(const struct rut_session_meta *m)
 {
 	if (!rut_holder_alive(m))
 		return;
@@ -321,8 +322,8 @@ void rut_holder_end(const struct rut_meta *m)
 		poll(NULL, 0, 1);
 }
 
-int rut_holder_copy(struct rut_meta *m, const char *dir, const struct rut_trace_clock *clock,
-		    uint64_t end_ns, struct rut_err *err)
+int rut_holder_copy(struct rut_session_meta *m, const char *dir,
+		    const struct rut_trace_clock *clock, uint64_t end_ns, struct rut_err *err)
 {
 	uint32_t wanted;
 

@@ -26,16 +26,16 @@ int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct ru
 int rut_holder_start(struct rut_recorder *r, const struct rut_companion *companions, size_t count,
 		     int lock, struct rut_err *err);
 
-bool rut_holder_alive(const struct rut_meta *m);
+bool rut_holder_alive(const struct rut_session_meta *m);
 
 /* SIGTERM, and waits a bounded time until it has gone. Nothing to do: no holder. */
-void rut_holder_end(const struct rut_meta *m);
+void rut_holder_end(const struct rut_session_meta *m);
 
 /*
  * Has the holder copy what the companions have in memory into `dir` (absolute, it exists). Returns
  * 0, also when there is no holder, or -errno.
  */
-int rut_holder_copy(struct rut_meta *m, const char *dir, const struct rut_trace_clock *clock,
-		    uint64_t end_ns, struct rut_err *err);
+int rut_holder_copy(struct rut_session_meta *m, const char *dir,
+		    const struct rut_trace_clock *clock, uint64_t end_ns, struct rut_err *err);
 
 #endif

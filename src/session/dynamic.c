@@ -161,7 +161,7 @@ static const void *object_bytes(struct building *b, size_t *ret_size, struct rut
 }
 
 /* Where the shared metadata describes an event of that name, or NULL. */
-static const char *find_class(const struct rut_meta *m, const char *name, uint32_t *ret_id)
+static const char *find_class(const struct rut_session_meta *m, const char *name, uint32_t *ret_id)
 {
 	const char *text = (const char *)m + RUT_META_DYNAMIC_OFFSET, *at;
 	char head[300];
@@ -174,7 +174,7 @@ static const char *find_class(const struct rut_meta *m, const char *name, uint32
 }
 
 /* The words of the event of that id, or NULL when it is not recorded now. */
-static const char *active_spec(const struct rut_meta *m, uint32_t id)
+static const char *active_spec(const struct rut_session_meta *m, uint32_t id)
 {
 	for (uint32_t i = 0; i < m->ndynamic; i++)
 		if (m->dynamic[i].id == id)
@@ -188,7 +188,7 @@ static const char *active_spec(const struct rut_meta *m, uint32_t id)
  */
 static int settle_name(struct building *b, struct rut_err *err)
 {
-	const struct rut_meta *m = b->r->meta;
+	const struct rut_session_meta *m = b->r->meta;
 	const char *end = (const char *)m + RUT_META_DYNAMIC_OFFSET + m->dynamic_len;
 	char plain[sizeof(b->title)];
 
@@ -287,7 +287,7 @@ static int load(struct building *b, const char *program, struct bpf_program **re
 /* Describes the event in the shared metadata, and remembers how to attach it again. */
 static int describe(struct building *b, struct rut_err *err)
 {
-	struct rut_meta *m = b->r->meta;
+	struct rut_session_meta *m = b->r->meta;
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 
 	if (b->again)
@@ -327,7 +327,7 @@ static int keep_link(struct building *b, struct bpf_link *link, size_t i, struct
 /* What was attached to some of its places would record; nor must a later start try it again. */
 static void undo(struct building *b)
 {
-	struct rut_meta *m = b->r->meta;
+	struct rut_session_meta *m = b->r->meta;
 	char prefix[32];
 
 	snprintf(prefix, sizeof(prefix), "dyn:%u:", b->conf.id);
@@ -679,7 +679,7 @@ typedef int (*add_probe_fn)(struct rut_recorder *r, struct words *w, const struc
 static bool is_recorded(const struct rut_recorder *r, const struct words *w,
 			const struct rut_site *site)
 {
-	const struct rut_meta *m = r->meta;
+	const struct rut_session_meta *m = r->meta;
 	char spec[SPEC_MAX];
 	size_t len = write_spec(spec, w, site);
 

@@ -36,7 +36,7 @@ struct stream {
 	uint64_t end_ns; /* of the last packet */
 };
 
-struct rut_live {
+struct rut_session_live {
 	struct rut_recorder *r; /* borrowed */
 	int mount_fd, dir_fd;
 	struct stream *streams; /* owned; one more than there are CPUs */
@@ -58,7 +58,7 @@ static int mount_memory(struct rut_err *err)
 	return fd >= 0 ? fd : rut_err_errno(err, errno, "cannot make a file system in memory");
 }
 
-static int write_metadata(struct rut_live *l, struct rut_err *err)
+static int write_metadata(struct rut_session_live *l, struct rut_err *err)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	_cleanup_close_ int fd = -1;
@@ -77,7 +77,7 @@ static int write_metadata(struct rut_live *l, struct rut_err *err)
 }
 
 /* Metadata that grew is there before packets that need it are read. */
-static int follow_metadata(struct rut_live *l, struct rut_err *err)
+static int follow_metadata(struct rut_session_live *l, struct rut_err *err)
 {
 	uint32_t text_len = __atomic_load_n(&l->r->meta->text_len, __ATOMIC_ACQUIRE);
 	uint32_t dynamic_len = __atomic_load_n(&l->r->meta->dynamic_len, __ATOMIC_ACQUIRE);
@@ -103,7 +103,7 @@ static int append(struct stream *s, struct rut_packet *p, uint64_t end_ns, uint6
 }
 
 /* A packet without events: nothing came up to `end_ns`. */
-static int append_empty(struct rut_live *l, size_t i, uint64_t end_ns, uint64_t lost)
+static int append_empty(struct rut_session_live *l, size_t i, uint64_t end_ns, uint64_t lost)
 {
 	struct stream *s = &l->streams[i];
 	struct rut_packet p = {
@@ -130,7 +130,7 @@ static int copy(const struct rut_ring *ring, struct stream *s, struct rut_packet
 	return rc;
 }
 
-static int copy_ring(struct rut_live *l, int cpu)
+static int copy_ring(struct rut_session_live *l, int cpu)
 {
 	const struct rut_ring *ring = &l->r->rings[cpu];
 	struct rut_packet *p = (void *)l->buf;
@@ -160,7 +160,7 @@ static int copy_ring(struct rut_live *l, int cpu)
 	return any || now <= s->end_ns ? 0 : append_empty(l, (size_t)cpu, now, lost);
 }
 
-int rut_live_step(struct rut_live *l, struct rut_err *err)
+int rut_live_step(struct rut_session_live *l, struct rut_err *err)
 {
 	uint64_t now = rut_ring_clock() - SLACK_NS;
 	int rc = 0;
@@ -177,7 +177,7 @@ int rut_live_step(struct rut_live *l, struct rut_err *err)
 
 static void emit_state(struct rut_statedump *s, void *arg)
 {
-	const struct rut_live *l = arg;
+	const struct rut_session_live *l = arg;
 
 	rut_statedump_write(s);
 	if (rut_mappings_wanted(l->r))
@@ -186,7 +186,7 @@ static void emit_state(struct rut_statedump *s, void *arg)
 
 static int write_state(const unsigned char *packet, uint64_t records, void *arg)
 {
-	struct rut_live *l = arg;
+	struct rut_session_live *l = arg;
 	struct stream *s = &l->streams[l->r->ncpus];
 	struct rut_packet *p = (struct rut_packet *)packet; /* in the memory of aside.c */
 
@@ -194,7 +194,7 @@ static int write_state(const unsigned char *packet, uint64_t records, void *arg)
 	return append(s, p, s->end_ns, 0);
 }
 
-static int open_streams(struct rut_live *l, uint64_t now, struct rut_err *err)
+static int open_streams(struct rut_session_live *l, uint64_t now, struct rut_err *err)
 {
 	for (int i = 0; i <= l->r->ncpus; i++) {
 		struct stream *s = &l->streams[i];
@@ -216,7 +216,7 @@ static int open_streams(struct rut_live *l, uint64_t now, struct rut_err *err)
 	return 0;
 }
 
-static int start(struct rut_live *l, bool with_state, struct rut_err *err)
+static int start(struct rut_session_live *l, bool with_state, struct rut_err *err)
 {
 	uint64_t now = rut_ring_clock();
 	const struct rut_aside state = {
@@ -246,9 +246,10 @@ static int start(struct rut_live *l, bool with_state, struct rut_err *err)
 	return rc < 0 ? rut_err_errno(err, -rc, "cannot write the state of the machine") : 0;
 }
 
-int rut_live_open(struct rut_live **ret, struct rut_recorder *r, bool state, struct rut_err *err)
+int rut_live_open(struct rut_session_live **ret, struct rut_recorder *r, bool state,
+		  struct rut_err *err)
 {
-	struct rut_live *l = calloc(1, sizeof(*l));
+	struct rut_session_live *l = calloc(1, sizeof(*l));
 	int rc;
 
 	if (!l)
@@ -268,12 +269,12 @@ int rut_live_open(struct rut_live **ret, struct rut_recorder *r, bool state, str
 	return rc;
 }
 
-const char *rut_live_path(const struct rut_live *l)
+const char *rut_live_path(const struct rut_session_live *l)
 {
 	return l->path;
 }
 
-void rut_live_free(struct rut_live *l)
+void rut_live_free(struct rut_session_live *l)
 {
 	if (!l)
 		return;

@@ -15,20 +15,21 @@
 
 #include "session/recorder.h"
 
-struct rut_live;
+struct rut_session_live;
 
 /*
  * Begins to watch the recorder, which is borrowed: what is recorded from now on, behind the state
  * of the machine now, if that is wanted. -EPERM: file systems may not be mounted.
  */
-int rut_live_open(struct rut_live **ret, struct rut_recorder *r, bool state, struct rut_err *err);
+int rut_live_open(struct rut_session_live **ret, struct rut_recorder *r, bool state,
+		  struct rut_err *err);
 
 /* The trace's path, for as long as the watcher lives. */
-const char *rut_live_path(const struct rut_live *l);
+const char *rut_live_path(const struct rut_session_live *l);
 
 /* Copies what has come, and the metadata of what was added. Returns 0 or -errno. */
-int rut_live_step(struct rut_live *l, struct rut_err *err);
+int rut_live_step(struct rut_session_live *l, struct rut_err *err);
 
-void rut_live_free(struct rut_live *l);
+void rut_live_free(struct rut_session_live *l);
 
 #endif

@@ -41,7 +41,7 @@ struct rut_anchor {
 
 _Static_assert(sizeof(struct rut_anchor) == RUT_PAGE, "one page");
 
-struct rut_meta {
+struct rut_session_meta {
 	struct rut_anchor anchor;
 	uint32_t ncpus, shift, count, running;
 	int64_t created_ns;	 /* CLOCK_REALTIME */
@@ -92,6 +92,7 @@ static inline uint32_t rut_meta_stack_pages(uint32_t nsets)
 	return (uint32_t)((nsets * sizeof(struct rut_stack_set) + RUT_PAGE - 1) / RUT_PAGE);
 }
 
-_Static_assert(sizeof(struct rut_meta) <= RUT_META_TEXT_OFFSET, "the metadata begins there");
+_Static_assert(sizeof(struct rut_session_meta) <= RUT_META_TEXT_OFFSET,
+	       "the metadata begins there");
 
 #endif

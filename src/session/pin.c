@@ -197,7 +197,7 @@ int rut_session_pin(struct rut_recorder *r, struct rut_err *err)
 
 static int check_meta(struct rut_recorder *r, const char *name, struct rut_err *err)
 {
-	const struct rut_meta *m = r->meta;
+	const struct rut_session_meta *m = r->meta;
 
 	if (m->anchor.magic != RUT_META_MAGIC || m->anchor.version != RUT_META_VERSION ||
 	    m->ncpus != (uint32_t)r->ncpus)
@@ -433,7 +433,7 @@ uint64_t rut_process_start_time(pid_t pid)
 	return p && sscanf(p, "%llu", &start) == 1 ? start : 0;
 }
 
-bool rut_session_consumer_alive(const struct rut_meta *m)
+bool rut_session_consumer_alive(const struct rut_session_meta *m)
 {
 	return m->consumer > 0 && m->consumer_start &&
 	       rut_process_start_time(m->consumer) == m->consumer_start;

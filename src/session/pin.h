@@ -60,7 +60,7 @@ int rut_session_count_links(const char *name);
 int rut_session_unpin(const char *name, struct rut_err *err);
 
 /* Is the consumer of the session alive? False as well when it never had one. */
-bool rut_session_consumer_alive(const struct rut_meta *m);
+bool rut_session_consumer_alive(const struct rut_session_meta *m);
 
 /* The start time of a process as /proc/PID/stat tells it, 0 when it is gone. */
 uint64_t rut_process_start_time(pid_t pid);

@@ -333,7 +333,7 @@ static bool page_frames(int pagemap, const void *data, size_t pages, uint32_t *t
 static void list_pages(struct rut_recorder *r)
 {
 	_cleanup_close_ int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	struct rut_meta *m = r->meta;
+	struct rut_session_meta *m = r->meta;
 	uint32_t *list = (uint32_t *)((char *)m + RUT_META_PAGES_OFFSET);
 	size_t n = r->meta_bytes / RUT_PAGE, nctl = r->ctls_bytes / RUT_PAGE,
 	       nring = r->data_bytes / RUT_PAGE, nstacks = rut_meta_stack_pages((uint32_t)r->nsets);
@@ -356,7 +356,7 @@ static void list_pages(struct rut_recorder *r)
 
 static void describe(struct rut_recorder *r, uint32_t shift, uint32_t count)
 {
-	struct rut_meta *m = r->meta;
+	struct rut_session_meta *m = r->meta;
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
@@ -555,7 +555,7 @@ void rut_recorder_metadata(const struct rut_recorder *r, bool compat, int64_t cl
 int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-	struct rut_meta *m = r->meta;
+	struct rut_session_meta *m = r->meta;
 
 	m->clock_offset_ns = rut_clock_offset_ns();
 	/* All of it: where there is no process nobody would add to it. */

@@ -67,7 +67,7 @@ struct rut_recorder {
 	unsigned char *data;
 	size_t ctls_bytes, data_bytes, meta_bytes;
 	struct rut_ring *rings; /* one a CPU; owned */
-	struct rut_meta *meta;
+	struct rut_session_meta *meta;
 	struct rut_budget *budget;    /* a mapping; owned */
 	struct rut_stack_set *stacks; /* a mapping; owned */
 	size_t nsets;

@@ -63,7 +63,7 @@ static bool read_pages(struct dump *d, const uint32_t *pfns, size_t n, unsigned 
 }
 
 /* Nothing in a dump is trusted. */
-static bool check_meta(struct rut_meta *m)
+static bool check_meta(struct rut_session_meta *m)
 {
 	if (!m->ncpus || m->ncpus > CPUS_MAX || m->shift < 12 || m->shift > 26 ||
 	    m->count > RUT_RING_MAX_SUBBUFS || m->count < 2 || (m->count & (m->count - 1)) ||
@@ -77,9 +77,9 @@ static bool check_meta(struct rut_meta *m)
 }
 
 /* The whole description behind an anchor, checked, or NULL. */
-static struct rut_meta *read_meta(struct dump *d, const struct rut_anchor *a)
+static struct rut_session_meta *read_meta(struct dump *d, const struct rut_anchor *a)
 {
-	_cleanup_free_ struct rut_meta *m = NULL;
+	_cleanup_free_ struct rut_session_meta *m = NULL;
 
 	if (a->version != RUT_META_VERSION || !a->npages || a->npages > RUT_META_ANCHOR_PAGES ||
 	    a->bytes != (uint64_t)a->npages * RUT_PAGE || a->bytes <= RUT_META_PAGES_OFFSET)
@@ -108,7 +108,7 @@ static int write_file(int dir, const char *name, const void *data, size_t len, b
 }
 
 /* DIR/NAME/kernel with the metadata in it; NAME-1 and so on when that exists. */
-static int make_trace(struct dump *d, const struct rut_meta *m, char *path, size_t size,
+static int make_trace(struct dump *d, const struct rut_session_meta *m, char *path, size_t size,
 		      struct rut_err *err)
 {
 	int fd, rc = rut_file_new_folder(path, size, d->dir, m->conf.name);
@@ -162,7 +162,7 @@ static const unsigned char *find_page(const struct dump *d, uint64_t magic, cons
 	return NULL;
 }
 
-static bool read_ctl(struct dump *d, const struct rut_meta *m, uint32_t cpu,
+static bool read_ctl(struct dump *d, const struct rut_session_meta *m, uint32_t cpu,
 		     struct rut_ring_ctl *ret)
 {
 	const uint32_t *list = (const void *)((const char *)m + RUT_META_PAGES_OFFSET);
@@ -176,7 +176,7 @@ static bool read_ctl(struct dump *d, const struct rut_meta *m, uint32_t cpu,
 	return at;
 }
 
-static bool read_packet(struct dump *d, const struct rut_meta *m, uint32_t cpu, uint64_t i,
+static bool read_packet(struct dump *d, const struct rut_session_meta *m, uint32_t cpu, uint64_t i,
 			unsigned char *to)
 {
 	const uint32_t *list = (const void *)((const char *)m + RUT_META_PAGES_OFFSET);
@@ -198,7 +198,7 @@ struct span {
 	uint64_t begin_ns, end_ns;
 };
 
-static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, int dir,
+static int write_ring(struct dump *d, const struct rut_session_meta *m, uint32_t cpu, int dir,
 		      struct span *span, struct rut_recovered *found)
 {
 	const struct rut_packet *p;
@@ -247,7 +247,7 @@ static int write_ring(struct dump *d, const struct rut_meta *m, uint32_t cpu, in
 }
 
 /* The table of stacks of a kernel's dump. A page that is missing costs the stacks in it. */
-static void read_table(struct dump *d, const struct rut_meta *m, unsigned char *to)
+static void read_table(struct dump *d, const struct rut_session_meta *m, unsigned char *to)
 {
 	const uint32_t *list = (const void *)((const char *)m + RUT_META_PAGES_OFFSET);
 
@@ -259,7 +259,7 @@ static void read_table(struct dump *d, const struct rut_meta *m, unsigned char *
 
 struct stacks {
 	struct dump *d;
-	const struct rut_meta *m;
+	const struct rut_session_meta *m;
 	struct rut_stack_set *sets; /* owned; page by page */
 	const struct span *span;
 	int dir;
@@ -281,7 +281,7 @@ static void emit_stacks(struct rut_statedump *s, void *arg)
 {
 	struct stacks *st = arg;
 	const struct rut_core *core = st->d->core;
-	const struct rut_meta *m = st->m;
+	const struct rut_session_meta *m = st->m;
 	size_t bytes = m->nsets * sizeof(*st->sets);
 	const unsigned char *at;
 
@@ -323,8 +323,8 @@ static int write_aside(const unsigned char *packet, uint64_t records, void *arg)
 	return records ? write_file(st->dir, name, packet, p->packet_size / 8, true) : 0;
 }
 
-static int write_stacks(struct dump *d, const struct rut_meta *m, int dir, const struct span *span,
-			struct rut_recovered *found)
+static int write_stacks(struct dump *d, const struct rut_session_meta *m, int dir,
+			const struct span *span, struct rut_recovered *found)
 {
 	_cleanup_free_ struct rut_stack_set *sets =
 		malloc((size_t)rut_meta_stack_pages(m->nsets) * RUT_PAGE);
@@ -346,7 +346,7 @@ static int write_stacks(struct dump *d, const struct rut_meta *m, int dir, const
 	return rc;
 }
 
-static int write_session(struct dump *d, const struct rut_meta *m, struct rut_err *err)
+static int write_session(struct dump *d, const struct rut_session_meta *m, struct rut_err *err)
 {
 	struct rut_recovered found = {.name = m->conf.name};
 	struct span span = {0};
@@ -393,7 +393,7 @@ static bool next_page(struct dump *d, uint64_t *pfn)
 
 static int scan_page(struct dump *d, uint64_t pfn, struct rut_anchor *a, struct rut_err *err)
 {
-	_cleanup_free_ struct rut_meta *m = NULL;
+	_cleanup_free_ struct rut_session_meta *m = NULL;
 	uint64_t magic = 0;
 	size_t len = sizeof(magic);
 
@@ -500,7 +500,7 @@ int rut_recover_core(const struct rut_core *core, const char *dir,
 	int rc = list_pages(&d) < 0 ? rut_err_set(err, ENOMEM, "out of memory") : 0;
 
 	for (size_t i = 0; i < d.npages && !rc; i++) {
-		_cleanup_free_ struct rut_meta *m = NULL;
+		_cleanup_free_ struct rut_session_meta *m = NULL;
 		const unsigned char *at;
 		bool again = false;
 

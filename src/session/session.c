@@ -31,7 +31,7 @@
 #define WAIT_MS 5000
 
 /* A session whose daemon was killed records into rings that nobody drains. */
-static bool is_stale(const struct rut_meta *m)
+static bool is_stale(const struct rut_session_meta *m)
 {
 	return rut_output_drains(&m->output) && m->consumer > 0 && !rut_session_consumer_alive(m);
 }
@@ -162,7 +162,7 @@ static bool is_drained(const struct rut_recorder *r)
 
 static int stop(struct rut_recorder *r, struct rut_err *err)
 {
-	struct rut_meta *m = r->meta;
+	struct rut_session_meta *m = r->meta;
 
 	if (!m->running)
 		return rut_err_set(err, EALREADY, "session '%s' is stopped already", r->conf.name);
@@ -212,7 +212,7 @@ static bool is_reached(const uint32_t *done, uint32_t wanted)
 /* New events are in the metadata before they are in a packet. */
 static void wait_for_consumer(struct rut_recorder *r)
 {
-	struct rut_meta *m = r->meta;
+	struct rut_session_meta *m = r->meta;
 	uint32_t generation = __atomic_add_fetch(&m->generation, 1, __ATOMIC_ACQ_REL);
 
 	for (int i = 0; i < WAIT_MS && rut_session_consumer_alive(m); i++) {
@@ -235,7 +235,7 @@ static void only_new(struct rut_selection *ret, const struct rut_selection *sel,
 
 static int add_static(struct rut_recorder *r, const char *spec, struct rut_err *err)
 {
-	struct rut_meta *m = r->meta;
+	struct rut_session_meta *m = r->meta;
 	struct rut_selection sel = m->active, fresh, kept = m->active;
 	struct rut_strtab tps = {0};
 	bool replaced;
@@ -335,7 +335,7 @@ static void note_added(struct rut_recorder *r, const char *added)
 }
 
 /* What was added by name may have been a pattern: those that are left are listed one by one. */
-static void put_dynamic(const struct rut_meta *m, struct rut_buf *words)
+static void put_dynamic(const struct rut_session_meta *m, struct rut_buf *words)
 {
 	for (uint32_t i = 0; i < m->ndynamic; i++)
 		if (m->dynamic[i].id)
@@ -345,7 +345,7 @@ static void put_dynamic(const struct rut_meta *m, struct rut_buf *words)
 static void note_removed(struct rut_recorder *r, const char *removed)
 {
 	_cleanup_buf_ struct rut_buf words = RUT_BUF_INIT, ours = RUT_BUF_INIT, gone = RUT_BUF_INIT;
-	const struct rut_meta *m = r->meta;
+	const struct rut_session_meta *m = r->meta;
 	const char *list = m->conf.events, *left = NULL;
 	bool by_name = rut_dynamic_split(removed, &gone) > 0;
 	struct rut_selection sel = {0};
@@ -438,7 +438,7 @@ static int remove_static(struct rut_recorder *r, const char *word, struct rut_er
 /* By the words with which it was added; "usdt:..." may be a shell pattern. */
 static int remove_dynamic(struct rut_recorder *r, const char *word, struct rut_err *err)
 {
-	struct rut_meta *m = r->meta;
+	struct rut_session_meta *m = r->meta;
 	bool found = false;
 
 	for (uint32_t i = 0; i < m->ndynamic; i++) {
@@ -470,7 +470,7 @@ int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err 
 
 int rut_session_rotate(struct rut_recorder *r, struct rut_err *err)
 {
-	struct rut_meta *m = r->meta;
+	struct rut_session_meta *m = r->meta;
 	char before[RUT_PATH_MAX];
 	uint32_t wanted;
 

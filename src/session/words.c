@@ -41,7 +41,7 @@ static void copy_session(const struct rut_recorder *r)
 	const unsigned char *meta = (const unsigned char *)r->meta;
 
 	memcpy(to + sizeof(struct rut_anchor), meta + sizeof(struct rut_anchor),
-	       sizeof(struct rut_meta) - sizeof(struct rut_anchor));
+	       sizeof(struct rut_session_meta) - sizeof(struct rut_anchor));
 	memcpy(to + RUT_META_TEXT_OFFSET, meta + RUT_META_TEXT_OFFSET, r->meta->text_len);
 	memcpy(to + RUT_META_DYNAMIC_OFFSET, meta + RUT_META_DYNAMIC_OFFSET, r->meta->dynamic_len);
 	to += RUT_META_PAGES_OFFSET;

@@ -243,6 +243,7 @@ static char *join_names(const struct rut_usdt_probe *probe, const char *const *n
 		}
 		if (i)
 			text[at++] = ',';
+		/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): calloc() did */
 		memcpy(text + at, name, len);
 		at += len;
 	}

@@ -16,7 +16,7 @@
 #include "ctf/file.h"
 #include "ctf/text.h"
 #include "ctf/when.h"
-#include "ctf/writer.h"
+#include "ctf_writer.h"
 
 static const char preamble[] =
 	"/* CTF 1.8 */\n"

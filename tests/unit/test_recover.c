@@ -34,7 +34,7 @@ static const uint8_t uuid[16] = {9, 8, 7, 6, 5, 4, 3, 2, 1};
 /* What a session has in memory. */
 static struct {
 	union {
-		struct rut_meta meta;
+		struct rut_session_meta meta;
 		unsigned char bytes[META_PAGES * RUT_PAGE];
 	};
 	union {
@@ -94,7 +94,7 @@ static uint32_t frame_of(size_t i)
 
 static void fill_session(void)
 {
-	struct rut_meta *m = &session.meta;
+	struct rut_session_meta *m = &session.meta;
 	uint32_t *list = (void *)(session.bytes + RUT_META_PAGES_OFFSET);
 
 	memset(&session, 0, sizeof(session));

@@ -101,6 +101,7 @@ static int teardown(void **state)
 {
 	struct process *x = *state;
 
+	free(x->p.last);
 	free(x->table);
 	free(x);
 	return 0;
@@ -173,7 +174,7 @@ static void test_nonsense(void **state)
 	struct rut_agent_row rows[ROWS];
 	static const uint64_t odd[] = {0,	   1,	       7,	   4096,
 				       1ull << 31, 1ull << 47, UINT64_MAX, 1ull << 63};
-	const struct process good = *x;
+	const struct process good = *x; /* nothing was read yet: `last` is NULL */
 	const struct rut_agent_stacks described = x->table->stacks;
 	uint64_t seed = 88172645463325252ull;
 
@@ -200,6 +201,7 @@ static void test_nonsense(void **state)
 		}
 		rut_running_add(&x->p, rows, ROWS);
 		if (i % 3 == 2) {
+			free(x->p.last);
 			*x = good;
 			x->table->stacks = described;
 		}

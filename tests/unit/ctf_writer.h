@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing stream files and metadata of any shape: what tests and generators need. (What records
- * at full speed writes whole sub-buffers, see ring/ring.h.)
+ * Writing stream files and metadata of any shape: for tests of the
+ * reader.
  *
  * A packet is put together in memory, field by field, in either byte order; sizes and times that
  * are known late are patched. Metadata is text of the caller's.
  */
-#ifndef RUT_CTF_WRITER_H
-#define RUT_CTF_WRITER_H
+#ifndef RUT_TESTS_CTF_WRITER_H
+#define RUT_TESTS_CTF_WRITER_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,9 +37,6 @@ uint64_t rut_ctf_writer_put(struct rut_ctf_writer *w, uint64_t v, unsigned int b
 void rut_ctf_writer_bytes(struct rut_ctf_writer *w, const void *data, size_t len);
 /* With its NUL. */
 void rut_ctf_writer_string(struct rut_ctf_writer *w, const char *s);
-/* LEB128, for CTF 2. */
-void rut_ctf_writer_uleb(struct rut_ctf_writer *w, uint64_t v);
-void rut_ctf_writer_sleb(struct rut_ctf_writer *w, int64_t v);
 /* Overwrites what stands at a bit that rut_ctf_writer_put() returned. */
 void rut_ctf_writer_patch(struct rut_ctf_writer *w, uint64_t pos, uint64_t v, unsigned int bits);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "ctf/writer.h"
+#include "ctf_writer.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -89,33 +89,6 @@ void rut_ctf_writer_bytes(struct rut_ctf_writer *w, const void *data, size_t len
 void rut_ctf_writer_string(struct rut_ctf_writer *w, const char *s)
 {
 	rut_ctf_writer_bytes(w, s, strlen(s) + 1);
-}
-
-void rut_ctf_writer_uleb(struct rut_ctf_writer *w, uint64_t v)
-{
-	do {
-		uint8_t byte = v & 0x7f;
-
-		v >>= 7;
-		byte |= v ? 0x80 : 0;
-		rut_ctf_writer_bytes(w, &byte, 1);
-	} while (v);
-}
-
-void rut_ctf_writer_sleb(struct rut_ctf_writer *w, int64_t v)
-{
-	for (;;) {
-		uint8_t byte = v & 0x7f;
-
-		/* cppcheck-suppress shiftNegativeLHS ; gcc and clang copy the sign */
-		v >>= 7;
-		if ((v == 0 && !(byte & 0x40)) || (v == -1 && byte & 0x40)) {
-			rut_ctf_writer_bytes(w, &byte, 1);
-			return;
-		}
-		byte |= 0x80;
-		rut_ctf_writer_bytes(w, &byte, 1);
-	}
 }
 
 void rut_ctf_writer_end_packet(struct rut_ctf_writer *w, size_t bytes)
