@@ -609,7 +609,7 @@ static bool describe_function(struct words *w, const struct rut_site *site, bool
 	size_t len = write_spec(spec, w, site) + 2;
 
 	/* Not at the entry the registers hold something else. */
-	if (w->parts[3] || len >= sizeof(((struct rut_meta *)0)->dynamic->spec))
+	if (w->parts[3] || len >= sizeof(((struct rut_session_meta *)0)->dynamic->spec))
 		return false;
 	if (strcmp(w->looked_at, site->path) != 0) {
 		rut_dwarf_close(w->dwarf);
@@ -619,7 +619,7 @@ static bool describe_function(struct words *w, const struct rut_site *site, bool
 	rut_buf_clear(&w->described);
 	if (!w->dwarf ||
 	    rut_dwarf_arguments(w->dwarf, site->address, ret,
-				sizeof(((struct rut_meta *)0)->dynamic->spec) - len - 1,
+				sizeof(((struct rut_session_meta *)0)->dynamic->spec) - len - 1,
 				&w->described) < 0)
 		return false;
 	rut_buf_putc(&w->described, ')');
