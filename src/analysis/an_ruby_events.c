@@ -488,12 +488,14 @@ struct gvl_thread {
 	const char *comm;
 	bool is_init;
 	struct rut_stat waits, holds;
-	int64_t wait_ns;    /* since when it waits; RUT_NO_TIME: it does not */
-	int64_t charged_ns; /* up to here its wait was charged to holders */
+	int64_t wait_ns; /* since when it waits; RUT_NO_TIME: it does not */
 };
 
 struct gvl_process {
 	int64_t holder, since_ns; /* tid; RUT_NO_TIME: nobody holds it, as far as is known */
+	int64_t waiting;	  /* threads that wait for it */
+	int64_t blocked_ns;	  /* what they have waited since it was taken, added up, */
+	int64_t counted_ns;	  /* up to this time */
 	bool is_init;
 };
 
@@ -526,7 +528,14 @@ static struct gvl_thread *gvl_thread(struct gvls *g, const struct rut_hook_ruby_
 	return t;
 }
 
-/* The holder lets go, in `method`: who waited meanwhile waited for that. */
+/* Every waiting thread has waited so much longer. */
+static void count_waits(struct gvl_process *p, int64_t now)
+{
+	p->blocked_ns += p->waiting * (now - p->counted_ns);
+	p->counted_ns = now;
+}
+
+/* The holder lets go, in `method`: the threads that waited meanwhile waited for that. */
 static void charge(struct gvls *g, const struct gvl_process *p, const struct rut_hook_ruby_event *h)
 {
 	struct gvl_method *m = rut_ordered_add(
@@ -537,15 +546,7 @@ static void charge(struct gvls *g, const struct gvl_process *p, const struct rut
 	m->method = h->method;
 	m->holds++;
 	m->held_ns += h->ts_ns - p->since_ns;
-	for (size_t i = 0; i < g->threads.n; i++) {
-		struct gvl_thread *w = g->threads.items[i];
-		int64_t from = w->charged_ns > p->since_ns ? w->charged_ns : p->since_ns;
-
-		if (w->pid != h->pid || w->wait_ns == RUT_NO_TIME || w->tid == h->tid)
-			continue;
-		m->blocked_ns += h->ts_ns > from ? h->ts_ns - from : 0;
-		w->charged_ns = h->ts_ns;
-	}
+	m->blocked_ns += p->blocked_ns;
 }
 
 static void on_gvl(void *arg, const void *data)
@@ -565,14 +566,19 @@ static void on_gvl(void *arg, const void *data)
 	if (!p->is_init)
 		p->since_ns = RUT_NO_TIME;
 	p->is_init = true;
+	count_waits(p, h->ts_ns);
 	switch (h->what) {
 	case RUT_RUBY_GVL_WAIT:
-		t->wait_ns = t->charged_ns = h->ts_ns;
+		p->waiting += t->wait_ns == RUT_NO_TIME;
+		t->wait_ns = h->ts_ns;
 		break;
 	case RUT_RUBY_GVL_HAVE:
-		if (t->wait_ns != RUT_NO_TIME)
+		if (t->wait_ns != RUT_NO_TIME) {
 			rut_stat_add(&t->waits, h->ts_ns - t->wait_ns);
+			p->waiting--;
+		}
 		t->wait_ns = RUT_NO_TIME;
+		p->blocked_ns = 0;
 		p->holder = h->tid;
 		p->since_ns = h->ts_ns;
 		break;

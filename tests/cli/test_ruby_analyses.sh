@@ -205,14 +205,15 @@ $NAMES
 5_200 7 ruby:switch tid=12 fiber=2
 5_200 7 ruby:call method=2
 5_300 7 ruby:gvl_wait tid=11
+5_400 7 ruby:gvl_wait tid=13
 6_000 7 ruby:gvl_release tid=12
 6_200 7 ruby:gvl_have tid=11
 TRACE
   run gvl --mi | json '
 t = {r[0]: r[1:] for r in rows("gvl-threads")}
-assert t == {12: [1, 3100, 3100.0, 3100, 1, 900, 900], 11: [1, 900, 900.0, 900, 1, 4000, 4000]}, t
+assert t == {12: [1, 3100, 3100.0, 3100, 1, 900, 900], 11: [1, 900, 900.0, 900, 1, 4000, 4000], 13: [0, 0, 0, 0, 0, 0, 0]}, t
 m = {r[0]: r[2:] for r in rows("gvl-methods")}
-assert m == {"Order#total": [1, 4000, 3000], "DB.query": [1, 900, 700]}, m'
+assert m == {"Order#total": [1, 4000, 3000], "DB.query": [1, 900, 700 + 600]}, m'
 }
 
 nothing_to_say() {
