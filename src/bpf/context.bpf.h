@@ -10,7 +10,8 @@
 #include "bpf/ruby.bpf.h"
 #include "bpf/stack.bpf.h"
 
-#define RUT_CONTEXT(sym) static __always_inline __u64 rut_context_##sym(void *ctx, __u64 id)
+#define RUT_CONTEXT(sym)                                                                           \
+	static __always_inline __u64 rut_context_##sym(void *ctx, __u64 id, __u32 event)
 
 RUT_CONTEXT(PID)
 {
@@ -49,6 +50,10 @@ RUT_CONTEXT(KSTACK)
 
 RUT_CONTEXT(RSTACK)
 {
+	/* Only with the events that were said, if some were. */
+	if (conf.rstack_some &&
+	    !(conf.rstack_events[event >> 6 & (RUT_EVENT_WORDS - 1)] >> (event & 63) & 1))
+		return RUT_STACK_NONE;
 	return ctx ? rut_ruby_stack() : RUT_STACK_NONE;
 }
 
@@ -78,7 +83,7 @@ static __always_inline void rut_context_PROCNAME(char *to)
 
 #define RUT_STORE_NUMBER(type, sym)                                                                \
 	do {                                                                                       \
-		*(type *)p = (type)rut_context_##sym(ctx, id);                                     \
+		*(type *)p = (type)rut_context_##sym(ctx, id, event);                              \
 		p += sizeof(type);                                                                 \
 	} while (0)
 #define RUT_STORE_S8(sym)  RUT_STORE_NUMBER(__s8, sym)
@@ -98,9 +103,11 @@ static __always_inline void rut_context_PROCNAME(char *to)
 #ifndef RUT_NO_BTF
 #include "bpf/context_typed.bpf.h"
 
-/* Rare, so that their code is in each object once; for them `id` is that of the event. */
-static __noinline unsigned char *rut_store_typed(void *ctx, unsigned char *p, __u64 id)
+/* Rare, so that their code is in each object once. */
+static __noinline unsigned char *rut_store_typed(void *ctx, unsigned char *p, __u32 event)
 {
+	const __u64 id = 0;
+
 	RUT_CONTEXTS_TYPED(RUT_STORE_CONTEXT)
 	return p;
 }
@@ -113,9 +120,7 @@ static __noinline unsigned char *rut_store_typed(void *ctx, unsigned char *p, __
 static __always_inline unsigned char *rut_store_contexts(void *ctx, unsigned char *p)
 {
 	__u64 id = 0;
-#ifndef RUT_NO_BTF
 	const __u32 event = *(const __u16 *)p;
-#endif
 
 	if (conf.contexts & (RUT_CTX_PID | RUT_CTX_TID))
 		id = bpf_get_current_pid_tgid();

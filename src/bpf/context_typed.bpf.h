@@ -105,9 +105,9 @@ RUT_CONTEXT(INTERRUPTIBLE)
 		return -1;
 	if (count & RUT_COUNT_IRQ)
 		return 0;
-	if (id >= RUT_ID_SYSCALL_ENTRY && id < RUT_ID_DYNAMIC)
+	if (event >= RUT_ID_SYSCALL_ENTRY && event < RUT_ID_DYNAMIC)
 		return 1;
-	switch (id) {
+	switch (event) {
 	case RUT_EV_SCHED_SWITCH:
 	case RUT_EV_SCHED_WAKEUP:
 	case RUT_EV_SCHED_WAKEUP_NEW:

@@ -528,6 +528,9 @@ enum rut_read_kernel {
 	RUT_READ_CAST,	 /* bpf_rdonly_cast(): since Linux 6.2, under any lockdown */
 };
 
+/* Words of a set of event ids. */
+#define RUT_EVENT_WORDS 128
+
 /* Constants of a session: the verifier folds them, and removes what they switch off. */
 struct rut_bpf_conf {
 	__u64 mask;	    /* sub-buffer size - 1 */
@@ -552,7 +555,9 @@ struct rut_bpf_conf {
 	__u32 fsbase_at;    /* offset of the thread pointer in task_struct; 0: unknown */
 	__u32 read_kernel;  /* enum rut_read_kernel */
 	__u32 perf_cpus;    /* elements of perf_counters for one counter */
-	__s64 preempt_at;   /* the CPU's count of preemption from its run queue on; 0: unknown */
+	__u64 rstack_events[RUT_EVENT_WORDS]; /* bit i: event i has a Ruby stack, ... */
+	__u64 rstack_some;		      /* ... or all have: 0 */
+	__s64 preempt_at; /* the CPU's count of preemption from its run queue on; 0: unknown */
 	__u8 uuid[16];
 };
 

@@ -34,6 +34,15 @@ static int add_event(const struct rut_cmd *cmd, struct rut_record_opts *o, const
 	return 0;
 }
 
+/* Then all events have one, also when some say so themselves (EVENT:ruby-stack). */
+static bool names_ruby_stack(const char *contexts)
+{
+	char ignored[RUT_PERF_MAX][RUT_PERF_NAME];
+	uint64_t bits = 0;
+
+	return !rut_context_parse(contexts, &bits, ignored, NULL) && bits & RUT_CTX_RSTACK;
+}
+
 bool rut_record_is_hz(const char *value)
 {
 	return *value && strspn(value, "0123456789") == strlen(value);
@@ -247,6 +256,7 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_CONTEXT:
 		if (rut_context_parse(value, &o->conf.contexts, o->conf.perf, &err) < 0)
 			return rut_usage_error(cmd, "%s", err.msg);
+		o->conf.rstack_all |= names_ruby_stack(value);
 		return 0;
 	case RUT_OPT_STRICT:
 		o->conf.strict = true;
@@ -451,7 +461,8 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 	for (size_t i = 0; i < RUT_CTX_COUNT; i++)
 		if (conf->contexts & rut_contexts[i].bit && rut_context_perf(i) >= 0)
 			fprintf(out, "context = perf:%s\n", conf->perf[rut_context_perf(i)]);
-		else if (conf->contexts & rut_contexts[i].bit)
+		else if (conf->contexts & rut_contexts[i].bit &&
+			 (rut_contexts[i].bit != RUT_CTX_RSTACK || conf->rstack_all))
 			fprintf(out, "context = %s\n", rut_contexts[i].name);
 	for (size_t i = 0; i < 8 && conf->comms[i][0]; i++)
 		write_value(out, "procname", conf->comms[i]);

@@ -21,6 +21,9 @@ struct rut_record_conf {
 	struct rut_selection selection;
 	uint64_t contexts;			/* enum rut_context */
 	char perf[RUT_PERF_MAX][RUT_PERF_NAME]; /* counters of these contexts: "cpu:cycles" */
+	/* Events that have a Ruby stack, as words, where not all have (context ruby_stack). */
+	char rstack[512];
+	bool rstack_all;
 	enum rut_ring_mode mode;
 	uint64_t buffer_bytes; /* of all rings together; rounded to what the rings can have */
 	uint64_t subbuf_bytes; /* 0: chosen */

@@ -36,6 +36,18 @@ const char *rut_dynamic_next_word(const char *list, char *word, size_t size);
 int rut_conf_add_events(struct rut_record_conf *conf, const char *list, struct rut_err *err);
 
 /*
+ * "sched_switch:ruby-stack" is sched_switch, with a Ruby stack: cuts that off and returns true.
+ */
+bool rut_dynamic_wants_stack(char *word);
+
+/*
+ * The set of events, by id, that have a Ruby stack (conf->rstack); of those added by name `id`,
+ * which was added as `spec`; or NULL. False: all events have one.
+ */
+bool rut_dynamic_stacks(const struct rut_record_conf *conf, uint32_t id, const char *spec,
+			__u64 ret[RUT_EVENT_WORDS]);
+
+/*
  * Adds what `spec` names: loads a program and attaches it for each event. -ENOENT: nothing has that
  * name.
  */
@@ -55,5 +67,8 @@ void rut_dynamic_detach(struct rut_recorder *r, uint32_t id);
  * left alone. A site that is gone is named in a warning. 0 or -errno.
  */
 int rut_dynamic_attach(struct rut_recorder *r, uint32_t id, struct rut_err *err);
+
+/* Was an event added by this word of the user's, which may be a pattern? */
+bool rut_dynamic_is(const char *word, const char *spec);
 
 #endif

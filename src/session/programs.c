@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "kernel.skel.h"
 #include "kernel_filter.skel.h"
+#include "session/dynamic.h"
 #include "session/filter.h"
 #include "session/kernel.h"
 #include "session/rubies.h"
@@ -89,6 +90,7 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.no_free = !r->meta->conf.selection.events[RUT_EV_SCHED_FREE],
 		.keep_gone = rut_recorder_keeps_gone(r),
 	};
+	conf->rstack_some = rut_dynamic_stacks(&r->conf, 0, NULL, conf->rstack_events);
 	/* Two strings of that length, and what goes with them, in whole blocks. */
 	conf->tail_max = conf->str_max <= RUT_STR_DEFAULT ? RUT_TAIL_DEFAULT
 							  : (2 * conf->str_max + 319) / 64 * 64;

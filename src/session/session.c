@@ -409,6 +409,11 @@ int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *er
 	int rc = lock < 0 ? lock : 0;
 
 	while (!rc && (spec = rut_dynamic_next_word(spec, word, sizeof(word)))) {
+		if (rut_dynamic_wants_stack(word))
+			return rut_err_set(err, ENOTSUP,
+					   "'%s': which events have a Ruby stack is said at the "
+					   "start of the session",
+					   word);
 		rc = each_part(r, word, add_static, add_dynamic, err);
 		if (!rc)
 			note_added(r, word);
@@ -442,8 +447,7 @@ static int remove_dynamic(struct rut_recorder *r, const char *word, struct rut_e
 	bool found = false;
 
 	for (uint32_t i = 0; i < m->ndynamic; i++) {
-		if (!m->dynamic[i].id || (strcmp(word, m->dynamic[i].spec) != 0 &&
-					  fnmatch(word, m->dynamic[i].spec, 0) != 0))
+		if (!m->dynamic[i].id || !rut_dynamic_is(word, m->dynamic[i].spec))
 			continue;
 		rut_session_unpin_dynamic(r, m->dynamic[i].id);
 		m->dynamic[i].id = 0;

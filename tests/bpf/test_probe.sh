@@ -254,6 +254,7 @@ END
   strip --strip-debug prog
   "$RUTILE" start p$$
   ./prog
+  "$RUTILE" remove p$$ -e "uprobe:$PWD/prog:mixed"
   "$RUTILE" snapshot p$$ -o snap
   "$RUTILE" destroy p$$
   readers snap >/dev/null

@@ -51,6 +51,34 @@ test_started() {
 }
 t_case "a process that starts later is found" test_started
 
+# Only some events have a stack; the others have the field, without one. Profiles keep that.
+test_some_events() {
+  need_bpf
+  in_ruby "$PWD/go" & pid=$!
+  t_wait mapped $pid
+  sleep 0.5
+  "$RUTILE" record -o trace -e 'syscall_entry_*stat*:ruby-stack,syscall_exit_*stat*' -e 'tp:sched:sched_wakeup,tp:sched:sched_switch:ruby-stack' -p $pid & rec=$!
+  recording trace
+  : >go
+  wait $pid
+  kill -INT $rec
+  wait $rec
+  truth trace truth
+  babeltrace2 trace >out
+  grep -q 'syscall_exit_[a-z]*stat' out
+  not grep 'syscall_exit_[a-z]*stat.*ruby_stack_id = 0x[1-9A-F]' out
+  not grep ' sched:sched_wakeup.*ruby_stack_id = 0x[1-9A-F]' out
+  grep -q ' sched:sched_switch.*ruby_stack_id = 0x[1-9A-F]' out
+  "$RUTILE" start rs$$ --flight -e 'sched_switch:ruby-stack,syscall:getppid' >/dev/null
+  "$RUTILE" save rs$$ >profile
+  if "$RUTILE" add rs$$ -e 'sched_waking:ruby-stack' 2>err; then return 1; fi
+  "$RUTILE" destroy rs$$
+  grep -q "said at the start of the session" err
+  grep -qx 'event = sched_switch:ruby-stack,syscall:getppid' profile
+  not grep context profile
+}
+t_case "stacks with some events only" test_some_events
+
 test_flight() {
   need_bpf
   in_ruby "$PWD/go" & pid=$!
