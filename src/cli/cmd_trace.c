@@ -17,6 +17,7 @@
 #include "cli/ruby_live.h"
 #include "cli/ruby_why.h"
 #include "cli/trace_print.h"
+#include "cli/trace_slow.h"
 #include "cli/wake.h"
 
 enum {
@@ -41,7 +42,8 @@ static const struct rut_opt options[] = {
 	{"args", NULL, "the values of the arguments", OPT_ARGS},
 	{"backtrace", NULL, "where each call and exception comes from, below its line",
 	 OPT_BACKTRACE},
-	{"slow", "TIME", "only calls slower than that, with their callers: 10ms", OPT_SLOW},
+	{"slow", "TIME",
+	 "only calls slower than that, with their callers or (--tree) their tree: 10ms", OPT_SLOW},
 	{"inside", "METHOD", "only what happens below 'Class#name' or 'Class.name'", OPT_INSIDE},
 	{"all-classes", NULL, "do not leave out String, Array, Kernel and their like",
 	 OPT_ALL_CLASSES},
@@ -86,6 +88,8 @@ static const uint64_t look_around_ns = 700 * UINT64_C(1000000);
 
 struct sink {
 	struct rut_trace_print print;
+	struct rut_trace_slow slow; /* with --slow and --tree */
+	bool by_tree;
 	struct rut_why why; /* ... nothing comes */
 	int fd;
 	int error; /* of the last write */
@@ -97,7 +101,10 @@ static void on_event(const struct rut_ruby_event *ev, void *arg)
 
 	if (s->error)
 		return;
-	rut_trace_print_event(ev, &s->print);
+	if (s->by_tree)
+		rut_trace_slow_event(&s->slow, ev);
+	else
+		rut_trace_print_event(ev, &s->print);
 	if (s->print.out.len >= write_bytes)
 		s->error = rut_write_all(s->fd, &s->print.out);
 }
@@ -233,8 +240,8 @@ static int set_up(struct rut_trace *t, struct rut_tracer **ret_tracer, struct si
 		.args = t->style.args,
 		.values = t->style.returns,
 		.backtraces = t->style.backtrace,
-		.exceptions = !t->slow_ns,
-		.slow_ns = t->slow_ns,
+		.exceptions = !t->slow_ns || t->style.tree,
+		.slow_ns = t->style.tree ? 0 : t->slow_ns,
 		.inside = t->inside,
 		.ring_bytes = t->ring_bytes,
 	};
@@ -260,15 +267,18 @@ int rut_trace_run(struct rut_trace *t)
 	struct sink s = {.fd = -1};
 	int rc, code = RUT_EXIT_OK;
 
-	t->style.slow = t->slow_ns > 0;
-	t->style.inside = t->inside != NULL;
+	s.by_tree = t->slow_ns && t->style.tree;
+	t->style.slow = t->slow_ns && !s.by_tree;
+	t->style.inside = t->inside && !s.by_tree;
 	t->style.json = t->opts.json;
 	t->style.clock_offset_ns = rut_clock_offset_ns();
 	rut_trace_print_init(&s.print, &t->style);
+	rut_trace_slow_init(&s.slow, &s.print, t->slow_ns);
 	rc = set_up(t, &tracer, &s, &err);
 	if (rc >= 0)
 		rc = run_traced(t, tracer, &s, &code, &err);
 	rut_tracer_free(tracer);
+	rut_trace_slow_fini(&s.slow);
 	rut_trace_print_fini(&s.print);
 	return rc < 0 ? rut_fail(t->cmd, &err) : code;
 }
@@ -333,8 +343,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 			rc = take_own(&t, &a, id);
 	if (rc < 0)
 		rc = rut_ruby_opts_check(&t.opts, cmd);
-	if (rc < 0 && t.slow_ns && (t.style.tree || t.style.returns))
-		rc = rut_usage_error(cmd, "--slow has lines of its own: no --tree or --returns");
+	if (rc < 0 && t.slow_ns && t.style.returns && !t.style.tree)
+		rc = rut_usage_error(cmd, "--slow shows returned values with --tree only");
 	if (rc < 0 && t.style.backtrace && (t.slow_ns || t.style.tree))
 		rc = rut_usage_error(cmd, "--backtrace is for plain lines: --slow and --tree show "
 					  "callers themselves");

@@ -199,6 +199,15 @@ void rut_trace_print_flush(struct rut_trace_print *tp)
 	rut_buf_puts(&tp->out, " {\n");
 }
 
+void rut_trace_print_left_out(struct rut_trace_print *tp, uint32_t depth, uint64_t calls)
+{
+	if (tp->style.json)
+		return;
+	rut_trace_print_flush(tp);
+	tree_margin(tp, "", depth);
+	rut_buf_printf(&tp->out, "(%" PRIu64 " more call%s)\n", calls, calls == 1 ? "" : "s");
+}
+
 static void tree_call(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
 {
 	rut_trace_print_flush(tp);

@@ -53,6 +53,9 @@ void rut_trace_print_event(const struct rut_ruby_event *ev, void *arg);
 /* Writes what is held back. Call it before the buffer is written when no event is waiting. */
 void rut_trace_print_flush(struct rut_trace_print *tp);
 
+/* In a tree, below the call before: so many calls more, which are not shown. Nothing in JSON. */
+void rut_trace_print_left_out(struct rut_trace_print *tp, uint32_t depth, uint64_t calls);
+
 /* "Tracing started at Sat Nov 21 20:40:42 2026", and ended; nothing in JSON. */
 void rut_trace_print_started(struct rut_trace_print *tp, time_t when);
 void rut_trace_print_ended(struct rut_trace_print *tp, time_t when);

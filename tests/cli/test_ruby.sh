@@ -279,6 +279,26 @@ EOF
   diff want got
 }
 
+slow_calls_with_their_tree() {
+  cat >slow.rb <<'RUBY'
+def leaf; end
+def inner; 3.times { leaf }; end
+def top; 40_000.times { leaf }; inner; sleep 0.3; end
+def small; inner; sleep 0.3; end
+inner
+top
+small
+RUBY
+  "$R" trace --slow 250ms --tree --ring 64M -- ruby --disable-gems slow.rb >got
+  grep -v '^Tracing\|^--' got | sed -n '1p;$p' | grep -c 'Object#\(top\|small\)' | grep -qx 2
+  more=$(sed -n 's/^ *(\([0-9]*\) more calls)$/\1/p' got)
+  # 40,000 in `top`, `inner` and its three; `small` has all of its four.
+  awk '/Object#top \{/,/\} Object#top/' got | grep -c 'leaf\|inner' >seen
+  [ $(($(cat seen) + more)) = 40004 ]
+  awk '/Object#small \{/,/\} Object#small/' got | sed 's/^ *[0-9.]*[num]*s \|^ *//; s/^ *//' | tr '\n' ',' |
+    grep -qx 'Object#small {,Object#inner {,Object#leaf,Object#leaf,Object#leaf,} Object#inner,} Object#small,'
+}
+
 a_tree_has_the_shape_of_the_calls() {
   traced_program
   "$R" trace --tree --args -- ruby prog.rb | sed -E "s|$PWD/||; s/^ *[0-9.]+(ns|us|ms|s) / T /; s/^ {11}/   /" |
@@ -571,6 +591,7 @@ t_case "a trace has every call in order" a_trace_has_every_call_in_order
 t_case "a tree has the shape of the calls" a_tree_has_the_shape_of_the_calls
 t_case "--inside and the filters of a trace" inside_and_filters_of_a_trace
 t_case "slow calls are told with their callers" slow_calls_are_told_with_their_callers
+t_case "a slow call with its tree, whole or with a count of what is left out" slow_calls_with_their_tree
 t_case "a trace ends when interrupted and with its target" a_trace_of_a_server_ends_in_the_right_way
 t_case "exceptions count with their last message" exceptions_count_with_their_last_message
 t_case "values and backtraces of a trace" values_and_backtraces_of_a_trace

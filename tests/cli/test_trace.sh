@@ -123,6 +123,43 @@ the_time_of_day_is_right() {
   [ $(((at - before + 1 + 86400 * 100000) % 86400)) -le $((after - before + 2)) ]
 }
 
+# The tree of a slow call; of one that was slow below it, and shown, the line. A fast call beside it is not shown, one
+# below it is. An outermost call that is fast is forgotten, and a return without its call is none.
+slow_calls_with_their_tree() {
+  cat >tree.fake <<'EOF'
+proc|100|1|3|/srv/shop|puma: [shop]
+event|return|100|100|500|99000000|9|0|A|unseen|#|/a|1|-|0
+event|call|100|100|1000|0|3|0|A|fast|#|/a|1|-|0
+event|return|100|100|2000|1000|3|0|A|fast|#|/a|1|-|0
+event|call|100|100|3000|0|3|0|A|request|#|/a|2|id=1|0
+event|call|100|100|4000|0|4|0|A|query|#|/a|3|-|0
+event|call|100|100|5000|0|5|0|A|parse|.|/a|4|-|0
+event|return|100|100|6000|1000|5|0|A|parse|.|/a|4|-|0
+event|raise|100|100|7000|0|5|0|KeyError|-|-|/a|5|-|0
+event|return|100|100|20000000|19996000|4|0|A|query|#|/a|3|-|0
+event|call|100|100|20001000|0|4|0|A|render|#|/a|6|-|0
+event|return|100|100|20002000|1000|4|0|A|render|#|/a|6|-|0
+event|return|100|100|20003000|20000000|3|0|A|request|#|/a|2|-|0
+ends
+EOF
+  RUTILE_FAKE=$PWD/tree.fake "$R" trace --slow 10ms --tree --args 100 2>err | grep -v '^Tracing' >got
+  cat >want <<'EOF'
+-- process 100, thread 100
+           A#query {
+    1.00us   A.parse
+             EXCEPTION KeyError (/a:5)
+    20.0ms } A#query
+           A#request(id=1) {
+    20.0ms   A#query
+    1.00us   A#render
+    20.0ms } A#request
+EOF
+  diff want got
+  rc=0
+  "$R" trace --slow 10ms --returns 100 2>err || rc=$?
+  [ "$rc" = 2 ]
+}
+
 slow_calls_with_their_callers() {
   cat >slow.fake <<'EOF'
 proc|100|1|3|/srv/shop|puma: [shop]
@@ -213,6 +250,7 @@ t_case "a tree with durations" a_tree
 t_case "--inside: the tree begins there" below_a_method_the_tree_begins_there
 t_case "returns, threads, times, arguments" returns_threads_times_and_arguments
 t_case "the time of day is right" the_time_of_day_is_right
+t_case "slow calls with their tree" slow_calls_with_their_tree
 t_case "slow calls with their callers" slow_calls_with_their_callers
 t_case "JSON Lines" json
 t_case "classes of noise are left out unless asked for" classes_of_noise_are_left_out_unless_asked_for
