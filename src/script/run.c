@@ -331,6 +331,19 @@ static void fini(struct runner *r)
 	}
 }
 
+/* Without a probe that can fire later the script has ended when its begin probes have run. */
+static bool has_later(const struct runner *r)
+{
+	for (size_t i = 0; i < r->p->nprogs; i++) {
+		const struct rut_script_prog *prog = &r->p->progs[i];
+
+		if (prog->nattach && prog->attach[0].kind != RUT_PROBE_BEGIN &&
+		    prog->attach[0].kind != RUT_PROBE_END)
+			return true;
+	}
+	return r->opts->child || r->opts->watch;
+}
+
 static int start(struct runner *r)
 {
 	int rc = prepare(r);
@@ -351,6 +364,8 @@ static int start(struct runner *r)
 		rc = watch_process(r);
 	if (!rc && r->opts->child_go >= 0 && write(r->opts->child_go, "g", 1) != 1)
 		rc = rut_err_errno(r->err, errno, "cannot start the command");
+	if (!rc && !has_later(r))
+		r->ending = true;
 	return rc;
 }
 
