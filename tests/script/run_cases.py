@@ -11,7 +11,7 @@ import cases
 
 def check(rutile, case):
     done = subprocess.run([rutile, "run", "-q", "-e", case.program], capture_output=True, text=True,
-                          timeout=60, errors="replace")
+                          timeout=10, errors="replace")
     if case.refused:
         if done.returncode and re.search(r"\d+:\d+", done.stderr):
             return None
