@@ -106,6 +106,7 @@ static void keep(struct requests *rq, struct rut_request *r)
 	rq->slowest[at] = *r;
 	rq->slowest[at].next = NULL;
 	rq->slowest[at].log = NULL;
+	rq->slowest[at].thread = NULL;
 	r->explained = NULL;
 	rq->n++;
 }
@@ -276,7 +277,7 @@ static struct rut_result *slow_table(const struct requests *rq, int64_t end_ns)
 		rut_result_range(t, r->begin_ns, r->end_ns);
 		rut_result_text(t, RUT_LAMI_STRING, name);
 		rut_result_text(t, RUT_LAMI_STRING, r->path);
-		rut_result_process(t, r->thread ? r->thread->comm : "ruby", r->pid, r->tid);
+		rut_result_process(t, r->comm, r->pid, r->tid);
 		rut_result_int(t, RUT_LAMI_DURATION, r->end_ns - r->begin_ns);
 		rut_result_int(t, RUT_LAMI_NUMBER, r->status);
 		rut_result_text(t, RUT_LAMI_STRING, r->error);
@@ -514,6 +515,17 @@ static void on_wakeup(struct rut_instance *inst, const struct rut_ctf_event *ev,
 		rut_where_woken(&q->where, t, st->cpu, ev->ts_ns);
 }
 
+static void on_exit_event(struct rut_instance *inst, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c, const struct rut_ctf_ref *f)
+{
+	struct rut_requests *q = inst->run->priv;
+	struct rut_thread *t = rut_state_thread(&inst->run->engine->state, rut_ctf_i64(ev, &f[0]));
+
+	(void)c;
+	if (t && is_first(inst))
+		rut_where_exiting(&q->where, t);
+}
+
 enum { SIG_NR, SIG_TID };
 
 static void on_signal(struct rut_instance *inst, const struct rut_ctf_event *ev,
@@ -534,7 +546,8 @@ static const struct rut_analysis_event events[] = {
 	{"sched_waking", {"tid"}, on_wakeup},
 	{"sched_wakeup", {"tid"}, on_wakeup},
 	{"sched_wakeup_new", {"tid"}, on_wakeup},
-	{"signal_generate", {"sig", "tid"}, on_signal},
+	{"sched_process_exit", {"tid"}, on_exit_event},
+	{"signal_generate", {"sig", "pid"}, on_signal},
 	{NULL, {NULL}, NULL},
 };
 

@@ -231,7 +231,7 @@ static void look_back(struct builder *b)
 	while (n--)
 		b->seen[b->n_seen++] = *rut_history_at(h, n);
 	for (size_t i = 0; i < w->n_threads; i++)
-		if (w->threads[i] &&
+		if (rut_where_exists(w, i) &&
 		    rut_where_now(w, w->threads[i], b->r->end_ns, &b->seen[b->n_seen]))
 			b->n_seen++;
 }
@@ -239,7 +239,8 @@ static void look_back(struct builder *b)
 static void name_culprit(struct builder *b, struct rut_culprit *c)
 {
 	struct rut_thread *t = rut_state_thread(&b->q->run->engine->state, c->tid);
-	const char *comm = t && *t->comm ? t->comm : "unknown";
+	const struct rut_thread *leader = t ? rut_state_leader(&b->q->run->engine->state, t) : NULL;
+	const char *comm = leader && *leader->comm ? leader->comm : t ? t->comm : "";
 
 	if (t && t->pid == b->r->pid)
 		snprintf(c->name, sizeof(c->name), "thread %lld of this process",
@@ -247,6 +248,8 @@ static void name_culprit(struct builder *b, struct rut_culprit *c)
 	else
 		snprintf(c->name, sizeof(c->name), "%s (%lld)", comm,
 			 (long long)(t && t->pid > 0 ? t->pid : c->tid));
+	if (!*comm)
+		snprintf(c->name, sizeof(c->name), "thread %lld", (long long)c->tid);
 	if (t)
 		rut_requests_serving(b->q, t, c->serves, sizeof(c->serves));
 }
@@ -307,15 +310,25 @@ static void blame_running(struct builder *b, struct rut_node *n, const struct ru
 	}
 }
 
+/* A process that ends is its first thread, whichever thread is the last one to go. */
+static int64_t waker_of(struct builder *b, const struct rut_log_entry *e)
+{
+	struct rut_thread *t = rut_state_thread(&b->q->run->engine->state, e->by);
+	const struct rut_where_thread *w = t ? rut_where_thread(&b->q->where, t) : NULL;
+
+	return w && w->exiting && t->pid > 0 && t->pid != b->r->pid ? t->pid : e->by;
+}
+
 /* What the thread that ended the wait did meanwhile. */
 static void blame_waker(struct builder *b, struct rut_node *n, const struct rut_log_entry *e)
 {
-	struct rut_culprit *c = e->by ? culprit(b, n, e->by, e->end_ns - e->ts_ns) : NULL;
+	const int64_t by = e->by ? waker_of(b, e) : 0;
+	struct rut_culprit *c = by ? culprit(b, n, by, e->end_ns - e->ts_ns) : NULL;
 
 	for (size_t i = 0; c && i < b->n_seen; i++) {
 		const struct rut_slice *s = &b->seen[i];
 		int64_t ns =
-			s->tid == e->by ? overlap(s->begin_ns, s->end_ns, e->ts_ns, e->end_ns) : 0;
+			s->tid == by ? overlap(s->begin_ns, s->end_ns, e->ts_ns, e->end_ns) : 0;
 
 		c->did[s->place] += ns;
 		if (ns && s->place == RUT_PLACE_RUBY)

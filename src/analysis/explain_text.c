@@ -16,6 +16,9 @@ struct sums {
 	/* For each place the node in which most of it is, and the call or span around that. */
 	uint32_t node[RUT_PLACES], around[RUT_PLACES];
 	int64_t best[RUT_PLACES];
+	/* The same among those whose culprits are known. */
+	uint32_t blamed[RUT_PLACES];
+	int64_t best_blamed[RUT_PLACES];
 	uint32_t repeated, repeated_by; /* the node of the most costly repetition, and its parent */
 	int64_t repeated_ns;
 	uint64_t loaded; /* opens of Ruby files */
@@ -25,14 +28,13 @@ struct sums {
 
 #define REPEATS_MIN 10
 
+/* Of a node and all below it: waits for something outside of the process. */
 static int64_t waits_of(const struct rut_explanation *x, uint32_t at)
 {
 	const struct rut_node *n = &x->nodes[at];
-	int64_t ns = 0;
+	int64_t ns = n->own[RUT_PLACE_DISK] + n->own[RUT_PLACE_NET] + n->own[RUT_PLACE_PIPE] +
+		     n->own[RUT_PLACE_CHILD];
 
-	for (int p = 0; p < RUT_PLACES; p++)
-		if (rut_place_waits((enum rut_place)p))
-			ns += n->own[p];
 	for (uint32_t c = n->first_child; c != RUT_NO_NODE; c = x->nodes[c].next)
 		ns += waits_of(x, c);
 	return ns;
@@ -66,6 +68,10 @@ static void gather(struct sums *s, uint32_t at, uint32_t around)
 	bool code = n->kind == RUT_NODE_CALL || n->kind == RUT_NODE_SPAN;
 
 	for (int p = 0; p < RUT_PLACES; p++) {
+		if (n->n_who && n->own[p] > s->best_blamed[p]) {
+			s->best_blamed[p] = n->own[p];
+			s->blamed[p] = at;
+		}
 		if (n->own[p] <= s->best[p])
 			continue;
 		s->best[p] = n->own[p];
@@ -247,7 +253,7 @@ static void put_place(struct rut_buf *out, const struct sums *s, enum rut_place 
 	}
 	if (what)
 		rut_buf_printf(out, " of %.120s", what);
-	put_who(out, p, n);
+	put_who(out, p, &s->x->nodes[s->blamed[p]]);
 	if (s->around[p] && p != RUT_PLACE_RUNQ && p != RUT_PLACE_STOPPED && p != RUT_PLACE_IRQ &&
 	    p != RUT_PLACE_THROTTLED) {
 		rut_buf_puts(out, ", in ");

@@ -182,11 +182,17 @@ static struct rut_request *begin(struct rut_requests *q, struct rut_thread *thre
 	return r;
 }
 
+static void name_process(struct rut_request *r)
+{
+	snprintf(r->comm, sizeof(r->comm), "%s", r->thread ? r->thread->comm : "ruby");
+}
+
 static void end(struct rut_requests *q, struct served *s, struct rut_request *r, int64_t ts_ns)
 {
 	struct rut_request **at = &s->open;
 
 	r->end_ns = ts_ns;
+	name_process(r);
 	while (*at != r)
 		at = &(*at)->next;
 	*at = r->next;
@@ -318,7 +324,10 @@ static void on_fiber(void *arg, const void *data)
 	const struct rut_hook_ruby_fiber *h = data;
 	struct rut_requests *q = arg;
 	struct served *s = served_of(q, h->thread, h->pid, h->tid, false);
+	struct rut_where_thread *w = h->thread ? rut_where_thread(&q->where, h->thread) : NULL;
 
+	if (w)
+		w->ruby = true;
 	if (!s)
 		return;
 	catch_up(q, s, h->ts_ns, true);
@@ -415,6 +424,21 @@ static void on_span(void *arg, const void *data)
 
 /* ---- Life ---- */
 
+static void free_served(struct served *s)
+{
+	for (struct rut_request *r = s->open, *next; r; r = next) {
+		next = r->next;
+		free_request(r);
+	}
+	free(s);
+}
+
+static void forget(void *arg, void *user)
+{
+	(void)arg;
+	free_served(user);
+}
+
 int rut_requests_init(struct rut_requests *q, struct rut_run *run)
 {
 	static const struct {
@@ -430,6 +454,7 @@ int rut_requests_init(struct rut_requests *q, struct rut_run *run)
 
 	q->run = run;
 	q->where.slice = on_slice;
+	q->where.forget = forget;
 	q->where.arg = q;
 	if (run->conf->explain) {
 		q->history = rut_history_new();
@@ -443,15 +468,6 @@ int rut_requests_init(struct rut_requests *q, struct rut_run *run)
 		if (rut_state_subscribe(st, subs[i].hook, subs[i].fn, q))
 			return -ENOMEM;
 	return 0;
-}
-
-static void free_served(struct served *s)
-{
-	for (struct rut_request *r = s->open, *next; r; r = next) {
-		next = r->next;
-		free_request(r);
-	}
-	free(s);
 }
 
 void rut_requests_fini(struct rut_requests *q)
@@ -476,6 +492,7 @@ static void run_open(struct rut_requests *q, struct served *s, int64_t now_ns,
 	for (struct rut_request *r = s->open; r; r = r->next) {
 		r->end_ns = now_ns;
 		r->running = true;
+		name_process(r);
 		if (r->log && r->end_ns - r->begin_ns > q->slowest_ns(q)) {
 			rut_explanation_free(r->explained);
 			r->explained = rut_explain(q, r);
@@ -489,7 +506,7 @@ void rut_requests_running(struct rut_requests *q, int64_t now_ns,
 			  struct rut_instance *inst)
 {
 	for (size_t i = 0; i < q->where.n_threads; i++)
-		if (q->where.threads[i] && q->where.threads[i]->user)
+		if (rut_where_exists(&q->where, i) && q->where.threads[i]->user)
 			run_open(q, q->where.threads[i]->user, now_ns, fn, inst);
 	rut_map_each(&q->foreign, s) run_open(q, s->value, now_ns, fn, inst);
 }
@@ -497,7 +514,7 @@ void rut_requests_running(struct rut_requests *q, int64_t now_ns,
 void rut_requests_serving(struct rut_requests *q, struct rut_thread *t, char *out, size_t size)
 {
 	const struct rut_where_thread *w =
-		t->index < q->where.n_threads ? q->where.threads[t->index] : NULL;
+		rut_where_exists(&q->where, t->index) ? q->where.threads[t->index] : NULL;
 	struct served *s = w ? w->user : NULL;
 	const struct rut_request *r = find(s, s ? s->fiber : 0);
 

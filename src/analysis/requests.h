@@ -31,8 +31,9 @@ struct rut_request {
 	uint64_t id;
 	int64_t pid, tid;
 	uint32_t fiber;
-	struct rut_thread
-		*thread; /* borrowed from the state; NULL: unknown to the kernel's events */
+	/* Borrowed from the state while it is open; NULL: unknown to the kernel's events. */
+	struct rut_thread *thread;
+	char comm[16]; /* when it ended */
 	int64_t begin_ns, end_ns;
 	bool running; /* it has not ended */
 	char kind[16], verb[16], path[256], route[256], error[96], trace[64], request_id[64];

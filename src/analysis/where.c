@@ -60,12 +60,20 @@ const char *rut_place_text(enum rut_place p)
 
 /* ---- Tables ---- */
 
+bool rut_where_exists(const struct rut_where *w, size_t index)
+{
+	const struct rut_thread *t =
+		index < w->n_threads && index < w->st->n_all ? w->st->all[index] : NULL;
+
+	return t && w->threads[index] && w->threads[index]->serial == t->serial;
+}
+
 struct rut_where_thread *rut_where_thread(struct rut_where *w, struct rut_thread *thread)
 {
 	struct rut_where_thread *t;
 
 	if (thread->index < w->n_threads && w->threads[thread->index] &&
-	    w->threads[thread->index]->thread == thread)
+	    w->threads[thread->index]->serial == thread->serial)
 		return w->threads[thread->index];
 	if (thread->index >= w->n_threads) {
 		size_t n = w->n_threads ? w->n_threads * 2 : 256;
@@ -88,8 +96,11 @@ struct rut_where_thread *rut_where_thread(struct rut_where *w, struct rut_thread
 		return NULL;
 	}
 	t->thread = thread;
+	t->serial = thread->serial;
 	t->since_ns = t->out_ns = t->queue_ns = RUT_NO_TIME;
 	t->cpu = -1;
+	if (w->threads[thread->index] && w->threads[thread->index]->user && w->forget)
+		w->forget(w->arg, w->threads[thread->index]->user);
 	free(w->threads[thread->index]);
 	w->threads[thread->index] = t;
 	return t;
@@ -118,6 +129,34 @@ static struct rut_where_cpu *get_cpu(struct rut_where *w, int cpu)
 	return &w->cpus[cpu];
 }
 
+/* Removes what is keyed by processes that have ended. */
+static void purge(struct rut_where *w, struct rut_map *m, int shift)
+{
+	uint64_t *keys = calloc(m->count + 1, sizeof(*keys));
+	size_t n = 0;
+
+	rut_map_each(m, s)
+	{
+		if (keys && rut_state_has_ended(w->st, (int64_t)((s->key - 1) >> shift)))
+			keys[n++] = s->key;
+	}
+	while (n)
+		free(rut_map_remove(m, keys[--n]));
+	free(keys);
+}
+
+static void purge_when_large(struct rut_where *w)
+{
+	size_t n = w->fds.count + w->processes.count;
+
+	if (n < w->purge_at)
+		return;
+	purge(w, &w->fds, 32);
+	purge(w, &w->processes, 0);
+	n = 2 * (w->fds.count + w->processes.count);
+	w->purge_at = n > 8192 ? n : 8192;
+}
+
 static struct rut_where_process *get_process(struct rut_where *w, const struct rut_thread *t)
 {
 	static struct rut_where_process nobody;
@@ -126,6 +165,7 @@ static struct rut_where_process *get_process(struct rut_where *w, const struct r
 
 	if (p)
 		return p;
+	purge_when_large(w);
 	p = calloc(1, sizeof(*p));
 	if (!p || rut_map_put(&w->processes, key, p)) {
 		free(p);
@@ -230,11 +270,13 @@ static enum rut_place blocked_place(struct rut_where *w, struct rut_where_thread
 
 	if (t->gvl)
 		return RUT_PLACE_GVL;
-	if (t->block != RUT_PLACE_LOCK || !t->timed || !t->ruby || w->has_gvl)
+	if (t->block != RUT_PLACE_LOCK || !t->timed)
 		return t->block;
-	if (busy_until(get_process(w, t->thread), now_ns) - t->others_ns >= ns / 2)
+	if (t->ruby && !w->has_gvl &&
+	    busy_until(get_process(w, t->thread), now_ns) - t->others_ns >= ns / 2)
 		return RUT_PLACE_GVL;
-	return t->block;
+	/* Nobody released it: the time was over. That is how threads of Ruby sleep. */
+	return t->woken_by ? t->block : RUT_PLACE_SLEEP;
 }
 
 void rut_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns, bool runs)
@@ -244,8 +286,13 @@ void rut_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t no
 	t->by = t->woken_by;
 	if (t->since_ns == RUT_NO_TIME)
 		t->since_ns = now_ns;
+	if (runs && (t->at == AT_BLOCKED || t->at == AT_QUEUE)) {
+		/* Its switch is not in the trace; until it was woken it waited. */
+		rut_where_touch(w, t, now_ns, false);
+		t->at = AT_CPU;
+	}
 	if (runs && t->at != AT_CPU) {
-		/* The first that is heard of it, or its switch was lost. */
+		/* The first that is heard of it. */
 		emit(w, t, now_ns, RUT_PLACE_UNKNOWN, -1);
 		t->at = AT_CPU;
 	}
@@ -335,6 +382,10 @@ static void switch_out(struct rut_where *w, struct rut_where_thread *t,
 	t->call = t->thread->syscall ? t->thread->syscall->name : NULL;
 	t->what = t->call_what;
 	t->block = t->thread->syscall ? t->call_place : RUT_PLACE_FAULT;
+	/* Disks are waited for uninterruptibly; the open of a FIFO waits for its other end. */
+	if (t->block == RUT_PLACE_DISK && (h->prev_state & 1) && t->call &&
+	    !strncmp(t->call, "open", 4))
+		t->block = RUT_PLACE_PIPE;
 	if (h->prev_state & STATE_STOPPED)
 		t->block = RUT_PLACE_STOPPED;
 	if (runs)
@@ -398,6 +449,28 @@ static void lose(struct rut_where *w, int64_t tid, int64_t now_ns)
 	t->busy = false;
 }
 
+/*
+ * A thread leaves the CPU that has not come to it as far as the trace tells: it came after the one
+ * that was there last, at the earliest when that one came.
+ */
+static void find_switch_in(struct rut_where *w, struct rut_where_thread *t, int64_t gap_tid,
+			   int64_t now_ns)
+{
+	struct rut_thread *gap = rut_state_thread(w->st, gap_tid);
+	const struct rut_where_thread *before = gap ? rut_where_thread(w, gap) : NULL;
+	int64_t wake_ns = t->thread->last_wakeup_ns, in_ns;
+
+	if (!before || before->at != AT_CPU || before->out_ns == RUT_NO_TIME ||
+	    (t->at != AT_QUEUE && t->at != AT_BLOCKED))
+		return;
+	in_ns = wake_ns != RUT_NO_TIME && wake_ns > before->out_ns ? wake_ns : before->out_ns;
+	if (in_ns <= t->since_ns || in_ns >= now_ns)
+		return;
+	rut_where_touch(w, t, in_ns, false);
+	t->at = AT_CPU;
+	t->out_ns = in_ns;
+}
+
 static void on_switch(void *arg, const void *data)
 {
 	const struct rut_hook_switch *h = data;
@@ -405,9 +478,11 @@ static void on_switch(void *arg, const void *data)
 	struct rut_where_cpu *c = get_cpu(w, h->cpu);
 	struct rut_where_thread *t;
 
+	t = h->prev_tid ? rut_where_thread(w, h->prev) : NULL;
+	if (t && h->gap_tid > 0)
+		find_switch_in(w, t, h->gap_tid, h->ts_ns);
 	if (h->gap_tid > 0)
 		lose(w, h->gap_tid, h->ts_ns);
-	t = h->prev_tid ? rut_where_thread(w, h->prev) : NULL;
 	if (t)
 		switch_out(w, t, h);
 	t = h->next_tid ? rut_where_thread(w, h->next) : NULL;
@@ -431,20 +506,37 @@ static bool is_sender(const char *call)
 	return false;
 }
 
+void rut_where_exiting(struct rut_where *w, struct rut_thread *thread)
+{
+	struct rut_where_thread *t = rut_where_thread(w, thread);
+
+	if (t)
+		t->exiting = true;
+}
+
 void rut_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu, int64_t ts_ns)
 {
 	struct rut_where_thread *t = rut_where_thread(w, thread);
 	const struct rut_cpu *c =
 		cpu >= 0 && (size_t)cpu < w->st->n_cpus ? &w->st->cpus[cpu] : NULL;
-	const struct rut_thread *by = c ? c->current : NULL;
+	struct rut_thread *by = c ? c->current : NULL;
+	bool sends;
+	const struct rut_where_thread *waker = by ? rut_where_thread(w, by) : NULL;
 
 	/* The first wakeup since it left the CPU is the one that counts. */
 	if (!t || thread->last_wakeup_ns != ts_ns || t->woken_by)
 		return;
-	if (!by || by == thread || !by->syscall || c->in_irq)
+	if (!waker || by == thread || c->in_irq || (!by->syscall && !waker->exiting))
 		return;
 	/* What it sends to this machine is delivered in a softirq before the call returns. */
-	if (irq_begin(w, cpu) != RUT_NO_TIME && !is_sender(by->syscall->name))
+	sends = by->syscall ? is_sender(by->syscall->name) : waker->exiting;
+	if (irq_begin(w, cpu) != RUT_NO_TIME && !(sends && by->syscall))
+		return;
+	/* A signal that interrupts a wait for data does not bring them. Readers make room. */
+	sends = sends || (t->block == RUT_PLACE_PIPE && by->syscall &&
+			  (!strncmp(by->syscall->name, "read", 4) ||
+			   !strncmp(by->syscall->name, "open", 4)));
+	if ((t->block == RUT_PLACE_NET || t->block == RUT_PLACE_PIPE) && !sends && !t->timed)
 		return;
 	t->woken_by = by->tid;
 }
@@ -557,7 +649,7 @@ int rut_where_init(struct rut_where *w, struct rut_state *st)
 	};
 
 	w->st = st;
-	st->keep_threads = true; /* slices and requests point to them */
+	w->purge_at = 8192;
 	for (size_t i = 0; i < sizeof(subs) / sizeof(*subs); i++)
 		if (rut_state_subscribe(st, subs[i].hook, subs[i].fn, w))
 			return -ENOMEM;

@@ -72,7 +72,8 @@ struct rut_where_thread;
 
 /* Where a thread is. `user` is the subscriber's. */
 struct rut_where_thread {
-	struct rut_thread *thread; /* borrowed */
+	struct rut_thread *thread; /* borrowed; freed by the state some time after it ended */
+	uint64_t serial;	   /* of the state's thread */
 	void *user;		   /* its slices are wanted; NULL: they are not */
 	int64_t since_ns;
 	uint8_t at;		 /* enum in where.c */
@@ -84,6 +85,7 @@ struct rut_where_thread {
 	int cpu;		 /* that it is on, or was on last; -1: none */
 	const char *call, *what; /* of the wait at hand */
 	const char *call_what;	 /* of the system call at hand */
+	bool exiting;		 /* it ends, and closes what it had */
 	bool busy;		 /* it counts as one that computes */
 	int64_t out_ns;		 /* when it left the CPU, or came to it */
 	int64_t queue_ns;	 /* since when it could run again, unless it was woken */
@@ -109,7 +111,10 @@ struct rut_where {
 	void (*slice)(void *arg, struct rut_where_thread *t, const struct rut_slice *s);
 	/* Of all threads: what they did between two switches. NULL: not wanted. */
 	void (*stretch)(void *arg, const struct rut_slice *s);
+	/* Frees `user` of a thread that the state has forgotten. */
+	void (*forget)(void *arg, void *user);
 	void *arg;
+	size_t purge_at; /* entries of `fds` and `processes` at which ended processes are removed */
 };
 
 /* The hooks that rut_where_init() subscribes to, for rut_analysis.wants. */
@@ -123,8 +128,14 @@ struct rut_where {
 int rut_where_init(struct rut_where *w, struct rut_state *st);
 void rut_where_fini(struct rut_where *w);
 
+/* Is there a thread with this index, and does the state still know it? */
+bool rut_where_exists(const struct rut_where *w, size_t index);
+
 /* The thread, made at first sight. NULL: no memory. */
 struct rut_where_thread *rut_where_thread(struct rut_where *w, struct rut_thread *t);
+
+/* A thread ends: what it wakes now, it wakes by closing files. */
+void rut_where_exiting(struct rut_where *w, struct rut_thread *thread);
 
 /*
  * A wakeup event at `ts_ns` on `cpu`, after the state model has seen it: notes which thread did it.

@@ -112,7 +112,8 @@ static const struct rule {
 
 /* The arguments of one class of events. */
 struct decoder {
-	const struct rule *rule; /* NULL: none of the above */
+	const struct rule *rule;    /* NULL: none of the above */
+	struct rut_ctf_ref sets[2]; /* of select() */
 	struct rut_ctf_ref fd, timeout, op, path, family, port, addr4, addr6, n;
 };
 
@@ -159,6 +160,8 @@ static struct decoder *get_decoder(struct rut_where *w, const struct rut_hook_sy
 	rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, "v6addr", &d->addr6);
 	rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, "v4addr", &d->addr4);
 	rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, "n", &d->n);
+	rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, "readfds", &d->sets[0]);
+	rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, "writefds", &d->sets[1]);
 	return d;
 }
 
@@ -271,6 +274,28 @@ static enum rut_place poll_place(struct rut_where *w, struct rut_where_thread *t
 	return best;
 }
 
+/* The same of the sets of select(). */
+static enum rut_place select_place(struct rut_where *w, struct rut_where_thread *t,
+				   const struct decoder *d, const struct rut_ctf_event *ev,
+				   const char **ret_what)
+{
+	enum rut_place best = RUT_PLACE_OTHER;
+
+	*ret_what = NULL;
+	for (int set = 0; set < 2; set++) {
+		uint64_t n = rut_ctf_seq_len(ev, &d->sets[set]);
+
+		for (uint64_t i = 0; i < n * 8 && best == RUT_PLACE_OTHER; i++) {
+			uint64_t bits = rut_ctf_seq_u64(ev, &d->sets[set], i / 8);
+
+			if (bits >> i % 8 & 1)
+				best = fd_place(w, t->thread, (int64_t)i, RUT_PLACE_OTHER,
+						ret_what);
+		}
+	}
+	return best;
+}
+
 /* ---- Entry and exit ---- */
 
 #define FUTEX_CMD(op) ((op)&127)
@@ -368,7 +393,9 @@ void rut_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 		break;
 	case HOW_SELECT:
 		t->timed = rut_ctf_u64(h->ev, &d->timeout) != 0;
-		t->call_place = rut_ctf_u64(h->ev, &d->n) ? RUT_PLACE_NET : RUT_PLACE_SLEEP;
+		t->call_place = (uint8_t)select_place(w, t, d, h->ev, &t->call_what);
+		if (t->call_place == RUT_PLACE_OTHER && t->timed)
+			t->call_place = RUT_PLACE_SLEEP;
 		break;
 	case HOW_FUTEX:
 		op = FUTEX_CMD(rut_ctf_u64(h->ev, &d->op));
