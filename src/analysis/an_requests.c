@@ -255,7 +255,7 @@ static struct rut_result *layer_table(const struct requests *rq, int64_t end_ns)
 			const struct rut_request_layer *l = &r->layers[k];
 
 			rut_result_text(t, RUT_LAMI_STRING, r->name);
-			rut_result_text(t, RUT_LAMI_STRING, *l->name ? l->name : "(none)");
+			rut_result_text(t, RUT_LAMI_STRING, *l->name ? l->name : "application");
 			rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)l->spans);
 			rut_result_int(t, RUT_LAMI_DURATION, l->ruby_ns);
 			rut_result_int(t, RUT_LAMI_DURATION, l->total_ns);

@@ -244,6 +244,12 @@ static void put_place(struct rut_buf *out, const struct sums *s, enum rut_place 
 	case RUT_PLACE_STOPPED:
 		rut_buf_puts(out, " went by because it was stopped");
 		break;
+	case RUT_PLACE_OTHER:
+		if (n->name)
+			rut_buf_printf(out, " went by waiting in %s()", n->name);
+		else
+			rut_buf_puts(out, " went by blocked (the trace lacks the system call)");
+		break;
 	case RUT_PLACE_UNKNOWN:
 		rut_buf_puts(out, " are not known from the trace");
 		break;

@@ -44,7 +44,8 @@ static const struct {
 	[RUT_PLACE_FAULT] = {"page-fault", "waiting for a page"},
 	[RUT_PLACE_STOPPED] = {"stopped", "stopped"},
 	[RUT_PLACE_FIBER] = {"fiber", "waiting in the scheduler of fibers"},
-	[RUT_PLACE_OTHER] = {"other", "waiting in another system call"},
+	[RUT_PLACE_OTHER] = {"other",
+			     "waiting in another system call, or one that is not recorded"},
 	[RUT_PLACE_UNKNOWN] = {"unknown", "unknown"},
 };
 
@@ -261,8 +262,26 @@ static void close_running(struct rut_where *w, struct rut_where_thread *t, int64
 }
 
 /*
- * A thread that waits with a time limit for a futex while others of its process compute waits for
- * the GVL, when there are no events that would say so.
+ * The thread that ended the wait stopped running Ruby: it gave the GVL away. Who unlocks a Mutex
+ * goes on.
+ */
+static bool gave_gvl(struct rut_where *w, const struct rut_where_thread *t)
+{
+	struct rut_thread *thread = t->woken_by ? rut_state_thread(w->st, t->woken_by) : NULL;
+	const struct rut_where_thread *by = thread ? rut_where_thread(w, thread) : NULL;
+
+	if (!by || thread->pid != t->thread->pid)
+		return false;
+	/* Ruby's own timer thread, which makes the holder give it away. */
+	if (!by->ruby)
+		return true;
+	return by->at == AT_BLOCKED || (by->at == AT_CPU && thread->syscall);
+}
+
+/*
+ * Without events that would say so, a thread waits for the GVL when it waits for a futex while
+ * others of its process compute: with a time limit the first of those that wait, without one the
+ * others.
  */
 static enum rut_place blocked_place(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns)
 {
@@ -270,11 +289,14 @@ static enum rut_place blocked_place(struct rut_where *w, struct rut_where_thread
 
 	if (t->gvl)
 		return RUT_PLACE_GVL;
-	if (t->block != RUT_PLACE_LOCK || !t->timed)
+	if (t->block != RUT_PLACE_LOCK)
 		return t->block;
 	if (t->ruby && !w->has_gvl &&
-	    busy_until(get_process(w, t->thread), now_ns) - t->others_ns >= ns / 2)
+	    busy_until(get_process(w, t->thread), now_ns) - t->others_ns >= ns / 2 &&
+	    (t->timed || gave_gvl(w, t)))
 		return RUT_PLACE_GVL;
+	if (!t->timed)
+		return RUT_PLACE_LOCK;
 	/* Nobody released it: the time was over. That is how threads of Ruby sleep. */
 	return t->woken_by ? t->block : RUT_PLACE_SLEEP;
 }
@@ -369,7 +391,7 @@ static void switch_out(struct rut_where *w, struct rut_where_thread *t,
 		       const struct rut_hook_switch *h)
 {
 	struct rut_where_process *p = get_process(w, t->thread);
-	bool runs = STATE_RUNS(h->prev_state);
+	bool runs = STATE_RUNS(h->prev_state), has_calls = w->st->syscall_names.count > 0;
 	int64_t in_ns = t->at == AT_CPU ? t->out_ns : RUT_NO_TIME;
 
 	t->cpu = h->cpu;
@@ -381,7 +403,10 @@ static void switch_out(struct rut_where *w, struct rut_where_thread *t,
 	t->by = t->woken_by = 0;
 	t->call = t->thread->syscall ? t->thread->syscall->name : NULL;
 	t->what = t->call_what;
-	t->block = t->thread->syscall ? t->call_place : RUT_PLACE_FAULT;
+	/* Page faults are waited for uninterruptibly; other calls may not be recorded. */
+	t->block = t->thread->syscall		    ? t->call_place
+		   : has_calls && h->prev_state & 2 ? RUT_PLACE_FAULT
+						    : RUT_PLACE_OTHER;
 	/* Disks are waited for uninterruptibly; the open of a FIFO waits for its other end. */
 	if (t->block == RUT_PLACE_DISK && (h->prev_state & 1) && t->call &&
 	    !strncmp(t->call, "open", 4))
