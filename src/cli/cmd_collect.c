@@ -10,11 +10,23 @@
 #include "stream/collect.h"
 #include "stream/conn.h"
 
-enum { OPT_LISTEN = 256, OPT_BYTES, OPT_RATE, OPT_STREAMS, OPT_SESSIONS, OPT_FREE, OPT_TIME };
+enum {
+	OPT_LISTEN = 256,
+	OPT_BYTES,
+	OPT_RATE,
+	OPT_STREAMS,
+	OPT_SESSIONS,
+	OPT_FREE,
+	OPT_TIME,
+	OPT_TLS
+};
 
 static const struct rut_opt options[] = {
 	{"listen", "ADDR", "address and port: [HOST][:PORT[:DATAPORT]] (default: all, 5342)",
 	 OPT_LISTEN},
+	{"tls", "DIR",
+	 "speak TLS, with cert.pem and key.pem of DIR; with ca.pem ask clients for theirs",
+	 OPT_TLS},
 	{"max-bytes", "SIZE", "bytes taken from one client (default: any)", OPT_BYTES},
 	{"max-rate", "SIZE", "bytes a second taken from one connection (default: any)", OPT_RATE},
 	{"max-streams", "N", "streams of a session (default 4096)", OPT_STREAMS},
@@ -78,6 +90,9 @@ static int set_option(const struct rut_cmd *cmd, struct collect *c, int id, cons
 		if (rut_parse_duration(value, &ns) < 0 || ns < 1000000 || ns > 86400000000000ull)
 			return rut_usage_error(cmd, "invalid time '%s'", value);
 		c->conf.message_ms = (int)(ns / 1000000);
+		return 0;
+	case OPT_TLS:
+		c->conf.tls = value;
 		return 0;
 	case OPT_STREAMS:
 		return set_count(cmd, value, &l->streams);
@@ -145,6 +160,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		return rc < 0 ? RUT_EXIT_OK : rc;
 	sigaction(SIGINT, &stop, NULL);
 	sigaction(SIGTERM, &stop, NULL);
+	signal(SIGPIPE, SIG_IGN);
 	raise_files();
 	rc = rut_collect_new(&server, &c.conf, &err);
 	if (rc)

@@ -26,7 +26,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 			"session '%s' writes to '%s': 'rutile rotate %s' closes a folder", v->name,
 			r->meta->current, v->name);
 	if (v->to) {
-		rc = rut_snapshot_send(r, v->to, rut_spool_dir(), &snap, err);
+		rc = rut_snapshot_send(r, v->to, rut_spool_dir(), v->tls, &snap, err);
 		snprintf(path, sizeof(path), "%s", v->to);
 		return rc ? rc : report(path, &snap);
 	}
@@ -44,6 +44,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 static const struct rut_opt options[] = {
 	{"output", "DIR", "the folder (default: rutile-NAME-DATE-TIME)", 'o'},
 	{"to", "URL", "send it to a collector: relay://HOST[:PORT]", RUT_SESSION_OPT_TO},
+	{"tls", "DIR", "certificates for relays:// (default /etc/rutile/tls)", RUT_SESSION_OPT_TLS},
 	{0},
 };
 

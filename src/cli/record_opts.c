@@ -197,10 +197,9 @@ const struct rut_opt rut_start_options[] = {
 	{0},
 };
 
-int rut_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
+int rut_record_dir(const struct rut_cmd *cmd, char *to, size_t size, const char *value)
 {
-	char *to = o->output.pattern;
-	size_t size = sizeof(o->output.pattern), len = 0;
+	size_t len = 0;
 
 	/* The daemon may go anywhere: the folder must not depend on the current one. */
 	if (value[0] != '/') {
@@ -212,6 +211,11 @@ int rut_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, cons
 	if (!*value || (size_t)snprintf(to + len, size - len, "%s", value) >= size - len)
 		return rut_usage_error(cmd, "bad folder '%s'", value);
 	return 0;
+}
+
+int rut_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
+{
+	return rut_record_dir(cmd, o->output.pattern, sizeof(o->output.pattern), value);
 }
 
 static int add_ruby(const struct rut_cmd *cmd, struct rut_record_opts *o, int id, const char *value)
@@ -292,6 +296,8 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 		return set_number(cmd, o, id, value);
 	case RUT_OPT_TO:
 		return set_collector(cmd, o, value);
+	case RUT_OPT_TLS:
+		return rut_record_dir(cmd, o->output.tls, sizeof(o->output.tls), value);
 	default:
 		return -ENOENT;
 	}
@@ -454,6 +460,8 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 		fprintf(out, "flight = yes\n");
 	if (output->to[0])
 		write_value(out, "to", output->to);
+	if (output->tls[0])
+		write_value(out, "tls", output->tls);
 	if (output->spool_bytes)
 		fprintf(out, "spool = %llu\n", (unsigned long long)output->spool_bytes);
 	write_value(out, "event", conf->events);

@@ -35,6 +35,7 @@ enum {
 	RUT_OPT_RUBY_TRY_NEWER,
 	RUT_OPT_TO,
 	RUT_OPT_SPOOL,
+	RUT_OPT_TLS,
 };
 
 #define RUT_RECORD_OPTIONS                                                                         \
@@ -50,6 +51,10 @@ enum {
 		 "add to each event: pid tid procname cgroup cpu ustack kstack ruby_stack",        \
 		 RUT_OPT_CONTEXT},                                                                 \
 		{"to", "URL", "send the trace to a collector: relay://HOST[:PORT]", RUT_OPT_TO},   \
+		{"tls", "DIR",                                                                     \
+		 "certificates for relays://: ca.pem, cert.pem, key.pem (default "                 \
+		 "/etc/rutile/tls)",                                                               \
+		 RUT_OPT_TLS},                                                                     \
 		{"spool", "SIZE", "keep up to SIZE on disk while the collector is away",           \
 		 RUT_OPT_SPOOL},                                                                   \
 		{"size", "SIZE", "go on in the next folder at this size", RUT_OPT_SIZE},           \
@@ -131,6 +136,9 @@ void rut_record_opts_fini(struct rut_record_opts *o);
 
 /* Where spools are: $RUTILE_SPOOL_DIR, or /var/spool/rutile. */
 const char *rut_spool_dir(void);
+
+/* Takes the absolute name of a directory. Returns 0, or RUT_EXIT_USAGE after a message. */
+int rut_record_dir(const struct rut_cmd *cmd, char *to, size_t size, const char *value);
 
 /* Where logs are: $RUTILE_LOG_DIR, or /var/log/rutile. */
 const char *rut_log_dir(void);

@@ -27,6 +27,8 @@ int rut_session_verb(const struct rut_cmd *cmd, int argc, char **argv,
 			return rut_usage_error(cmd, "one name only, not '%s' too", a.value);
 		else if (id == 'o')
 			v.output = a.value;
+		else if (id == RUT_SESSION_OPT_TLS)
+			v.tls = a.value;
 		else if (id == RUT_SESSION_OPT_TO)
 			v.to = a.value;
 		else if (id == 'e' && (size_t)snprintf(events + len, room, "%s%s", len ? "," : "",

@@ -46,6 +46,7 @@ struct rut_output_conf {
 	char pattern[RUT_PATH_MAX]; /* strftime(3) pattern of the trace folder; "": memory only */
 	char to[512];		    /* URL of a collector that gets the trace; "": none */
 	char spool[256];	    /* directory for what it has not taken yet; "": in memory */
+	char tls[256];		    /* directory of certificates; "": the usual one */
 	uint64_t spool_bytes;	    /* at most so much of that; 0: RUT_SENDER_LIMIT */
 	uint64_t size_bytes;	    /* switch to the next folder at this size; 0: never */
 	uint64_t every_ns;	    /* and after this time; 0: never */

@@ -262,6 +262,7 @@ static int open_sender(struct rut_consumer *c, struct rut_err *err)
 		.to = c->conf.to,
 		.session = c->recorder->conf.name,
 		.spool = c->conf.spool[0] ? c->conf.spool : NULL,
+		.tls = c->conf.tls[0] ? c->conf.tls : NULL,
 		.limit = c->conf.spool_bytes,
 		.keep = c->conf.pattern[0],
 		.ncpus = c->recorder->ncpus,

@@ -14,7 +14,7 @@
 #include "session/conf.h"
 
 #define RUT_META_MAGIC		0x4154454d4c495452ull /* "RTILMETA" in memory */
-#define RUT_META_VERSION	12
+#define RUT_META_VERSION	13
 #define RUT_META_PAGES_OFFSET	(1u << 20)
 #define RUT_META_TEXT_OFFSET	(128u << 10)
 #define RUT_META_DYNAMIC_OFFSET (512u << 10)

@@ -137,11 +137,11 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 	return rc;
 }
 
-int rut_snapshot_send(struct rut_recorder *r, const char *to, const char *spool,
+int rut_snapshot_send(struct rut_recorder *r, const char *to, const char *spool, const char *tls,
 		      struct rut_snapshot *ret, struct rut_err *err)
 {
 	const struct rut_sender_conf conf = {
-		.to = to, .session = r->conf.name, .spool = spool, .limit = UINT64_MAX};
+		.to = to, .session = r->conf.name, .spool = spool, .tls = tls, .limit = UINT64_MAX};
 	struct rut_output_conf where = {0};
 	struct rut_sender *s = NULL;
 	char path[RUT_PATH_MAX];

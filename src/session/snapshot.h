@@ -22,7 +22,7 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
  * The same to a collector (relay://HOST[:PORT][/SESSION]), by way of a directory in `spool`, where
  * it stays when it could not be sent.
  */
-int rut_snapshot_send(struct rut_recorder *r, const char *to, const char *spool,
+int rut_snapshot_send(struct rut_recorder *r, const char *to, const char *spool, const char *tls,
 		      struct rut_snapshot *ret, struct rut_err *err);
 
 #endif

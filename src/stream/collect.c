@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "stream/peer.h"
+#include "stream/tls.h"
 
 #define MESSAGE_MS    30000
 #define SLOWEST	      65536 /* bytes a second of a message that has begun */
@@ -26,25 +27,30 @@
 #define LISTENERS     16
 #define CLIENT_MEMORY (256u << 20)
 #define LOOK_NS	      200000000ull
+#define LINGER_NS     2000000000ull
 #define SAY_NS	      1000000000ull
 
 struct conn {
 	struct conn *prev, *next;
 	int fd;
 	bool data, paused, writing;
+	struct rut_tls *tls; /* owned; NULL: none */
+	bool secured;	     /* the handshake is done, or there is none */
 	char client[64];
 	struct rut_peer *peer; /* owned */
 	struct rut_buf out;
 	size_t sent;			/* of `out` */
 	uint64_t opened_ns, message_ns; /* message_ns: when the present message began; 0: none */
 	uint64_t message_bytes;
+	uint64_t dropped_ns; /* since then nothing is taken any more; 0: it is served */
 	/* The rate: what it may send now, and since when that grows. */
 	double tokens;
 	uint64_t tokens_ns;
 };
 
 struct rut_collect {
-	struct rut_store *store; /* owned */
+	struct rut_store *store;  /* owned */
+	struct rut_tls_conf *tls; /* owned; NULL: none */
 	struct rut_collect_conf conf;
 	int epoll;
 	struct {
@@ -127,6 +133,8 @@ int rut_collect_new(struct rut_collect **ret, const struct rut_collect_conf *con
 	c->epoll = epoll_create1(EPOLL_CLOEXEC);
 	rc = c->epoll < 0 ? rut_err_errno(err, errno, "cannot serve connections")
 			  : rut_store_new(&c->store, conf->dir, &conf->limits, err);
+	if (!rc && conf->tls)
+		rc = rut_tls_conf_new(&c->tls, conf->tls, true, err);
 	if (!rc)
 		rc = listen_on(c, conf->port, false, err);
 	if (!rc)
@@ -149,20 +157,10 @@ static void conn_close(struct rut_collect *c, struct conn *k)
 	if (k->next)
 		k->next->prev = k->prev;
 	rut_peer_free(k->peer);
+	rut_tls_free(k->tls);
 	rut_buf_fini(&k->out);
 	close(k->fd);
 	free(k);
-}
-
-/* Says why a connection ends; of a flood only one a second is worth a line. */
-static void drop(struct rut_collect *c, struct conn *k, const char *why)
-{
-	uint64_t now = now_ns();
-
-	if (now - c->said_ns >= SAY_NS)
-		rut_warn("%s: %s: its connection is closed", k->client, why);
-	c->said_ns = now;
-	conn_close(c, k);
 }
 
 static void watch(const struct rut_collect *c, struct conn *k, int op)
@@ -174,6 +172,26 @@ static void watch(const struct rut_collect *c, struct conn *k, int op)
 	if (k->writing)
 		ev.events |= EPOLLOUT;
 	epoll_ctl(c->epoll, op, k->fd, &ev);
+}
+
+/*
+ * Ends a connection, and says why; of a flood only one a second is worth a line. What the peer
+ * sends is read and discarded for a moment: a socket that is closed with bytes unread resets the
+ * connection, and the peer never sees the last reply.
+ */
+static void drop(struct rut_collect *c, struct conn *k, const char *why)
+{
+	uint64_t now = now_ns();
+
+	if (now - c->said_ns >= SAY_NS)
+		rut_warn("%s: %s: its connection is closed", k->client, why);
+	c->said_ns = now;
+	rut_peer_free(k->peer);
+	k->peer = NULL;
+	k->dropped_ns = now;
+	k->paused = k->writing = false;
+	shutdown(k->fd, SHUT_WR);
+	watch(c, k, EPOLL_CTL_MOD);
 }
 
 static uint32_t connections_of(const struct rut_collect *c, const char *client)
@@ -212,6 +230,15 @@ static void accept_one(struct rut_collect *c, int listener, bool data)
 	}
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (c->tls) {
+		k->tls = rut_tls_new(c->tls, fd, NULL);
+		if (!k->tls) {
+			rut_peer_free(k->peer);
+			free(k);
+			return;
+		}
+	}
+	k->secured = !c->tls;
 	k->fd = RUT_TAKE_FD(fd);
 	k->data = data;
 	k->opened_ns = k->tokens_ns = now_ns();
@@ -223,20 +250,40 @@ static void accept_one(struct rut_collect *c, int listener, bool data)
 	watch(c, k, EPOLL_CTL_ADD);
 }
 
+static ssize_t conn_send(const struct conn *k, const void *data, size_t len)
+{
+	ssize_t n;
+
+	if (k->tls)
+		return rut_tls_write(k->tls, data, len);
+	n = send(k->fd, data, len, MSG_NOSIGNAL);
+	return n < 0 ? -errno : n;
+}
+
+static ssize_t conn_recv(const struct conn *k, void *data, size_t len)
+{
+	ssize_t n;
+
+	if (k->tls)
+		return rut_tls_read(k->tls, data, len);
+	n = recv(k->fd, data, len, 0);
+	return n < 0 ? -errno : n;
+}
+
 /* Sends what replies there are. Returns 0 or -errno. */
 static int flush(const struct rut_collect *c, struct conn *k)
 {
 	bool writing;
 
 	while (k->sent < k->out.len) {
-		ssize_t n = send(k->fd, k->out.data + k->sent, k->out.len - k->sent, MSG_NOSIGNAL);
+		ssize_t n = conn_send(k, k->out.data + k->sent, k->out.len - k->sent);
 
-		if (n < 0 && errno == EINTR)
+		if (n == -EINTR)
 			continue;
-		if (n < 0 && errno == EAGAIN)
+		if (n == -EAGAIN)
 			break;
-		if (n < 0)
-			return -errno;
+		if (n <= 0)
+			return n ? (int)n : -ECONNRESET;
 		k->sent += (size_t)n;
 	}
 	writing = k->sent < k->out.len;
@@ -283,44 +330,95 @@ static bool too_much_memory(const struct rut_collect *c, const struct conn *k)
 	if (rut_peer_buffered(k->peer) < (1u << 20))
 		return false;
 	for (const struct conn *other = c->conns; other; other = other->next)
-		if (!strcmp(other->client, k->client))
+		if (other->peer && !strcmp(other->client, k->client))
 			sum += rut_peer_buffered(other->peer);
 	return sum > CLIENT_MEMORY;
 }
 
-static void serve(struct rut_collect *c, struct conn *k, uint32_t events)
+/* Notes when the message began that is not complete. */
+static void time_message(struct conn *k, size_t bytes)
+{
+	k->message_bytes += bytes;
+	if (!rut_peer_inside(k->peer)) {
+		k->message_ns = 0;
+	} else if (!k->message_ns || k->message_bytes >= (1u << 20)) {
+		k->message_ns = now_ns();
+		k->message_bytes = 0;
+	}
+}
+
+/* Returns false when the connection is gone. */
+static bool serve_bytes(struct rut_collect *c, struct conn *k)
 {
 	struct rut_err err = RUT_ERR_INIT;
-	ssize_t n = 0;
+	ssize_t n = conn_recv(k, c->buf, sizeof(c->buf));
 	int rc;
 
-	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-		n = recv(k->fd, c->buf, sizeof(c->buf), 0);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return;
-		if (n <= 0) {
-			conn_close(c, k);
-			return;
-		}
-		rc = rut_peer_feed(k->peer, c->buf, (size_t)n, &k->out, &err);
-		k->message_bytes += (uint64_t)n;
-		if (!rut_peer_inside(k->peer))
-			k->message_ns = 0;
-		else if (!k->message_ns || k->message_bytes >= (1u << 20)) {
-			k->message_ns = now_ns();
-			k->message_bytes = 0;
-		}
-		if (rc) {
-			flush(c, k);
-			drop(c, k, err.msg);
-			return;
-		}
-		if (too_much_memory(c, k)) {
-			drop(c, k, "too many large packets at once");
-			return;
-		}
-		spend(c, k, (size_t)n);
+	if (n == -EAGAIN || n == -EINTR)
+		return true;
+	if (n <= 0) {
+		conn_close(c, k);
+		return false;
 	}
+	rc = rut_peer_feed(k->peer, c->buf, (size_t)n, &k->out, &err);
+	time_message(k, (size_t)n);
+	if (rc)
+		flush(c, k);
+	else if (too_much_memory(c, k))
+		rut_err_set(&err, ENOMEM, "too many large packets at once");
+	if (err.code) {
+		drop(c, k, err.msg);
+		return false;
+	}
+	spend(c, k, (size_t)n);
+	return true;
+}
+
+static bool is_host(void *arg, const char *host)
+{
+	return rut_tls_is_host(arg, host);
+}
+
+/* Returns true when it is done. */
+static bool secure(struct rut_collect *c, struct conn *k)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	bool write;
+	int rc = rut_tls_handshake(k->tls, &write, &err);
+
+	if (rc == -EAGAIN) {
+		if (write != k->writing) {
+			k->writing = write;
+			watch(c, k, EPOLL_CTL_MOD);
+		}
+		return false;
+	}
+	if (rc) {
+		drop(c, k, err.msg);
+		return false;
+	}
+	k->secured = true;
+	/* With a certificate a client may write for its own host only. */
+	if (rut_tls_certified(k->tls))
+		rut_peer_certify(k->peer, is_host, k->tls);
+	return true;
+}
+
+static void serve(struct rut_collect *c, struct conn *k, uint32_t events)
+{
+	if (k->dropped_ns) {
+		if (recv(k->fd, c->buf, sizeof(c->buf), 0) <= 0)
+			conn_close(c, k);
+		return;
+	}
+	if (!k->secured && !secure(c, k))
+		return;
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		do {
+			if (!serve_bytes(c, k))
+				return;
+			/* What TLS has decrypted already does not wake anybody. */
+		} while (k->tls && rut_tls_pending(k->tls));
 	if (flush(c, k))
 		drop(c, k, "it does not read its replies");
 }
@@ -337,11 +435,18 @@ static void look(struct rut_collect *c)
 		const uint64_t limit = (uint64_t)c->conf.message_ms * 1000000ull;
 
 		next = k->next;
+		if (k->dropped_ns) {
+			if (now - k->dropped_ns > LINGER_NS)
+				conn_close(c, k);
+			continue;
+		}
 		earn(c, k, now);
 		/* From the last whole MiB on: a message that comes fast enough has its time. */
 		if (k->message_ns && !k->paused &&
 		    now - k->message_ns > limit + k->message_bytes * 1000000000ull / SLOWEST)
 			drop(c, k, "a message does not end");
+		else if (!k->secured && now - k->opened_ns > STRANGER_NS)
+			drop(c, k, "the TLS handshake does not end");
 		else if (!rut_peer_known(k->peer) && now - k->opened_ns > STRANGER_NS &&
 			 !rut_store_knows(c->store, k->client))
 			drop(c, k, "it says nothing");
@@ -391,6 +496,7 @@ void rut_collect_free(struct rut_collect *c)
 	for (size_t i = 0; i < c->n_listeners; i++)
 		close(c->listeners[i].fd);
 	rut_store_free(c->store);
+	rut_tls_conf_free(c->tls);
 	rut_closep(&c->epoll);
 	free(c);
 }

@@ -18,6 +18,7 @@ struct rut_collect_conf {
 	const char *dir;
 	const char *address; /* to listen on; NULL: all */
 	uint16_t port, data_port;
+	const char *tls; /* directory of certificates; NULL: no TLS */
 	struct rut_store_limits limits;
 	int message_ms; /* for a message, besides what 64 KiB a second allow; 0: 30 s */
 };

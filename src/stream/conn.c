@@ -18,8 +18,11 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "stream/proto.h"
+#include "stream/tls.h"
 
 #define SCHEME "relay://"
+#define SECURE "relays://"
+#define CHUNK  65536
 
 /* Reads ":PORT" at *p, if it is there. */
 static bool get_port(const char **p, uint16_t *port)
@@ -39,12 +42,13 @@ static bool get_port(const char **p, uint16_t *port)
 
 int rut_url_parse(const char *text, struct rut_url *ret, struct rut_err *err)
 {
-	const char *p = text + strlen(SCHEME), *host = p;
+	const bool tls = !strncmp(text, SECURE, strlen(SECURE));
+	const char *p = text + strlen(tls ? SECURE : SCHEME), *host = p;
 	bool bracket;
 	size_t len;
 
-	*ret = (struct rut_url){.port = RUT_RELAY_PORT_CTL};
-	if (strncmp(text, SCHEME, strlen(SCHEME)) != 0)
+	*ret = (struct rut_url){.port = RUT_RELAY_PORT_CTL, .tls = tls};
+	if (!tls && strncmp(text, SCHEME, strlen(SCHEME)) != 0)
 		return rut_err_set(err, EINVAL, "invalid collector '%s': " SCHEME "HOST[:PORT]",
 				   text);
 	bracket = *p == '[';
@@ -112,7 +116,7 @@ int rut_conn_connect(struct rut_conn *l, const char *host, uint16_t port, int ti
 	int rc = -EHOSTUNREACH, gai;
 	char service[8];
 
-	l->fd = -1;
+	*l = (struct rut_conn){.fd = -1};
 	snprintf(service, sizeof(service), "%u", port);
 	gai = getaddrinfo(host, service, &hints, &all);
 	if (gai)
@@ -134,13 +138,36 @@ static int failure(void)
 	return errno == EAGAIN || errno == EWOULDBLOCK ? -ETIMEDOUT : -errno;
 }
 
+/* A socket that has timed out is not ready, for TLS. */
+static int tls_failure(ssize_t n)
+{
+	return n == -EAGAIN ? -ETIMEDOUT : n ? (int)n : -ECONNRESET;
+}
+
+int rut_conn_secure(struct rut_conn *l, struct rut_tls_conf *conf, const char *host,
+		    struct rut_err *err)
+{
+	bool write;
+	int rc;
+
+	l->tls = rut_tls_new(conf, l->fd, host);
+	if (!l->tls)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = rut_tls_handshake(l->tls, &write, err);
+	return rc == -EAGAIN ? rut_err_set(err, ETIMEDOUT, "'%s' does not answer with TLS", host)
+			     : rc;
+}
+
 int rut_conn_send(struct rut_conn *l, const void *data, size_t len)
 {
 	const char *p = data;
 
 	while (len) {
-		ssize_t n = send(l->fd, p, len, MSG_NOSIGNAL);
+		ssize_t n =
+			l->tls ? rut_tls_write(l->tls, p, len) : send(l->fd, p, len, MSG_NOSIGNAL);
 
+		if (l->tls && n <= 0)
+			return tls_failure(n);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -151,8 +178,32 @@ int rut_conn_send(struct rut_conn *l, const void *data, size_t len)
 	return 0;
 }
 
+/* Encrypting needs the bytes here. */
+static int send_copy(struct rut_conn *l, int fd, off_t at, size_t len)
+{
+	char buf[CHUNK];
+
+	while (len) {
+		ssize_t n = pread(fd, buf, len < sizeof(buf) ? len : sizeof(buf), at);
+		int rc;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		rc = rut_conn_send(l, buf, (size_t)n);
+		if (rc)
+			return rc;
+		at += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
 int rut_conn_send_file(struct rut_conn *l, int fd, off_t at, size_t len)
 {
+	if (l->tls)
+		return send_copy(l, fd, at, len);
 	while (len) {
 		ssize_t n = sendfile(l->fd, fd, &at, len);
 
@@ -170,8 +221,10 @@ int rut_conn_recv(struct rut_conn *l, void *data, size_t len)
 	char *p = data;
 
 	while (len) {
-		ssize_t n = recv(l->fd, p, len, 0);
+		ssize_t n = l->tls ? rut_tls_read(l->tls, p, len) : recv(l->fd, p, len, 0);
 
+		if (l->tls && n <= 0)
+			return tls_failure(n);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -190,6 +243,8 @@ void rut_conn_abort(const struct rut_conn *l)
 
 void rut_conn_close(struct rut_conn *l)
 {
+	rut_tls_free(l->tls);
+	l->tls = NULL;
 	rut_closep(&l->fd);
 	l->fd = -1;
 }

@@ -3,14 +3,16 @@
 #ifndef RUT_STREAM_CONN_H
 #define RUT_STREAM_CONN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 struct rut_err;
 
-/* Where a trace goes: relay://HOST[:PORT[:DATAPORT]][/SESSION] */
+/* Where a trace goes: relay://HOST[:PORT[:DATAPORT]][/SESSION], or relays:// for TLS. */
 struct rut_url {
+	bool tls;
 	char host[256];
 	uint16_t port, data_port;
 	char session[256]; /* "": not given */
@@ -19,13 +21,21 @@ struct rut_url {
 /* Returns 0, or -EINVAL with the reason. Without ports LTTng's are meant, 5342 and 5343. */
 int rut_url_parse(const char *text, struct rut_url *ret, struct rut_err *err);
 
+struct rut_tls;
+struct rut_tls_conf;
+
 struct rut_conn {
-	int fd; /* -1: not connected */
+	int fd;		     /* -1: not connected */
+	struct rut_tls *tls; /* owned; NULL: none */
 };
 
 /* Connects. `timeout_ms` also bounds each later call. Returns 0 or -errno. */
 int rut_conn_connect(struct rut_conn *l, const char *host, uint16_t port, int timeout_ms,
 		     struct rut_err *err);
+
+/* From now on with TLS, to `host`. Returns 0 or -errno. */
+int rut_conn_secure(struct rut_conn *l, struct rut_tls_conf *conf, const char *host,
+		    struct rut_err *err);
 
 /* All of it, or -errno; -ETIMEDOUT when the peer takes nothing for the whole time. */
 int rut_conn_send(struct rut_conn *l, const void *data, size_t len);

@@ -19,9 +19,11 @@ struct rut_peer {
 	char client[64];
 	bool data, agreed, known;
 	uint32_t minor;
-	struct rut_store_session *session; /* owned */
-	struct rut_buf in;		   /* of the message that has begun */
-	uint64_t want; /* bytes of it; 0: not known before its header is there */
+	struct rut_store_session *session;	      /* owned */
+	bool (*is_host)(void *arg, const char *host); /* NULL: any host */
+	void *host_arg;
+	struct rut_buf in; /* of the message that has begun */
+	uint64_t want;	   /* bytes of it; 0: not known before its header is there */
 };
 
 struct rut_peer *rut_peer_new(struct rut_store *store, const char *client, bool data)
@@ -34,6 +36,12 @@ struct rut_peer *rut_peer_new(struct rut_store *store, const char *client, bool 
 	p->data = data;
 	snprintf(p->client, sizeof(p->client), "%s", client);
 	return p;
+}
+
+void rut_peer_certify(struct rut_peer *p, bool (*is_host)(void *arg, const char *host), void *arg)
+{
+	p->is_host = is_host;
+	p->host_arg = arg;
 }
 
 void rut_peer_free(struct rut_peer *p)
@@ -93,7 +101,12 @@ static int do_session(struct rut_peer *p, const void *data, size_t len, struct r
 
 	if (rc)
 		return rc;
-	rc = p->session ? -EINVAL : rut_store_session(p->store, p->client, &s, &p->session);
+	if (p->session)
+		rc = -EINVAL;
+	else if (p->is_host && !p->is_host(p->host_arg, s.host))
+		rc = -EACCES;
+	else
+		rc = rut_store_session(p->store, p->client, &s, &p->session);
 	p->known |= !rc;
 	rut_relay_put_session_reply(out, rc ? 0 : rut_store_session_id(p->session), status_of(rc),
 				    rc ? NULL : rut_store_session_path(p->session));

@@ -25,6 +25,11 @@ struct rut_peer;
 /* `client`: an address, copied. A control connection, or one of data. NULL: out of memory. */
 struct rut_peer *rut_peer_new(struct rut_store *store, const char *client, bool data);
 
+/*
+ * From now on only sessions of hosts for which `is_host` is true.
+ */
+void rut_peer_certify(struct rut_peer *p, bool (*is_host)(void *arg, const char *host), void *arg);
+
 /* Ends its session. */
 void rut_peer_free(struct rut_peer *p);
 

@@ -371,6 +371,7 @@ static int connect_relay(struct rut_sender *s, struct rut_chunk *c, struct rut_e
 {
 	struct rut_relay_conf conf = {
 		.url = &s->url,
+		.tls = s->tls,
 		.session = s->session,
 		.host = s->host,
 		.id = ++s->stats.connects,

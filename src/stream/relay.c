@@ -27,7 +27,9 @@ struct rut_relay {
 
 static int broken(const struct rut_relay *r, int rc, struct rut_err *err)
 {
-	return rut_err_errno(err, -rc, "the connection to the collector broke");
+	return rc == -EKEYREJECTED
+		       ? rut_err_set(err, EKEYREJECTED, "the collector refuses our certificate")
+		       : rut_err_errno(err, -rc, "the connection to the collector broke");
 }
 
 static int refused(const char *what, uint32_t status, struct rut_err *err)
@@ -143,6 +145,26 @@ static void put_chunk(struct rut_relay *r)
 	r->replies++;
 }
 
+static int reach(struct rut_conn *l, const struct rut_relay_conf *conf, uint16_t port,
+		 struct rut_err *err)
+{
+	int rc = rut_conn_connect(l, conf->url->host, port, conf->timeout_ms, err);
+
+	return rc || !conf->url->tls ? rc : rut_conn_secure(l, conf->tls, conf->url->host, err);
+}
+
+int rut_relay_probe(const struct rut_relay_conf *conf, struct rut_err *err)
+{
+	struct rut_relay r = {.ctl.fd = -1, .data.fd = -1, .timeout_ms = conf->timeout_ms};
+	int rc = reach(&r.ctl, conf, conf->url->port, err);
+
+	if (!rc)
+		rc = agree(&r, RUT_RELAY_MINOR_MAX, err);
+	rut_conn_close(&r.ctl);
+	rut_buf_fini(&r.out);
+	return rc;
+}
+
 int rut_relay_open(struct rut_relay **ret, const struct rut_relay_conf *conf, struct rut_err *err)
 {
 	struct rut_relay *r = calloc(1, sizeof(*r));
@@ -152,10 +174,9 @@ int rut_relay_open(struct rut_relay **ret, const struct rut_relay_conf *conf, st
 		return rut_err_set(err, ENOMEM, "out of memory");
 	r->ctl.fd = r->data.fd = -1;
 	r->timeout_ms = conf->timeout_ms;
-	rc = rut_conn_connect(&r->ctl, conf->url->host, conf->url->port, r->timeout_ms, err);
+	rc = reach(&r->ctl, conf, conf->url->port, err);
 	if (!rc)
-		rc = rut_conn_connect(&r->data, conf->url->host, conf->url->data_port,
-				      r->timeout_ms, err);
+		rc = reach(&r->data, conf, conf->url->data_port, err);
 	if (!rc)
 		rc = agree(r, conf->minor_max ? conf->minor_max : RUT_RELAY_MINOR_MAX, err);
 	if (!rc)

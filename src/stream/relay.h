@@ -23,6 +23,7 @@ struct rut_relay;
 
 struct rut_relay_conf {
 	const struct rut_url *url;  /* borrowed during rut_relay_open() */
+	struct rut_tls_conf *tls;   /* of a URL with TLS; borrowed */
 	const char *session, *host; /* names, likewise */
 	uint8_t uuid[16];	    /* of this producer */
 	uint64_t id;		    /* the producer's number of the session */
@@ -34,6 +35,9 @@ struct rut_relay_conf {
 
 /* Connects, agrees on a version, makes the session and its first chunk. */
 int rut_relay_open(struct rut_relay **ret, const struct rut_relay_conf *conf, struct rut_err *err);
+
+/* Connects and agrees on a version, and no more: is it there, and does it take us? */
+int rut_relay_probe(const struct rut_relay_conf *conf, struct rut_err *err);
 
 /* The negotiated minor version. */
 uint32_t rut_relay_minor(const struct rut_relay *r);

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "stream/sender_internal.h"
+#include "stream/tls.h"
 
 #define PROBE_MS  3000
 #define LINGER_NS 5000000000ull /* without progress, at the end */
@@ -64,14 +65,20 @@ static int make_spool(struct rut_sender *s, const char *spool, struct rut_err *e
 	return 0;
 }
 
-/* A wrong name or port should be found now, not in a log. */
+/* A wrong name, port or certificate should be found now, not in a log. */
 static int probe(const struct rut_sender *s, struct rut_err *err)
 {
-	struct rut_conn l;
-	int rc = rut_conn_connect(&l, s->url.host, s->url.port, PROBE_MS, err);
+	const struct rut_relay_conf conf = {.url = &s->url, .tls = s->tls, .timeout_ms = PROBE_MS};
+	sigset_t pipe, before;
+	int rc;
 
-	if (!rc)
-		rut_conn_close(&l);
+	/* The peer may close while TLS still writes. */
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &pipe, &before);
+	rc = rut_relay_probe(&conf, err);
+	sigtimedwait(&pipe, NULL, &(struct timespec){0});
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc;
 }
 
@@ -99,6 +106,8 @@ int rut_sender_new(struct rut_sender **ret, const struct rut_sender_conf *conf, 
 	if (getrandom(s->uuid, sizeof(s->uuid), 0) < 0)
 		memcpy(s->uuid, conf->uuid, sizeof(s->uuid));
 	s->uuid[0] |= 1;
+	if (!rc && s->url.tls)
+		rc = rut_tls_conf_new(&s->tls, conf->tls ? conf->tls : RUT_TLS_DIR, false, err);
 	if (!rc)
 		rc = probe(s, err);
 	if (!rc)
@@ -283,6 +292,7 @@ void rut_sender_free(struct rut_sender *s)
 		rut_chunk_free(c);
 	}
 	rut_relay_free(s->relay);
+	rut_tls_conf_free(s->tls);
 	rut_closep(&s->mount_fd);
 	pthread_mutex_destroy(&s->lock);
 	pthread_cond_destroy(&s->wake);

@@ -30,6 +30,7 @@ struct rut_sender_conf {
 	const char *to;	     /* URL of the collector */
 	const char *session; /* name, where the URL has none */
 	const char *spool;   /* directory for what is not sent yet; NULL: in memory */
+	const char *tls;     /* directory of certificates, for relays://; NULL: RUT_TLS_DIR */
 	uint64_t limit;	     /* bytes waiting; 0: RUT_SENDER_LIMIT */
 	bool keep;	     /* the directories are the user's: nothing is removed, no limit */
 	/* The streams kernel/kernel_0 ... that exist from the begin, and their trace's uuid. */

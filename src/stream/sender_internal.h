@@ -44,6 +44,7 @@ struct rut_sender {
 	int ncpus;
 	uint8_t uuid[16], packet_uuid[16];
 	int mount_fd;
+	struct rut_tls_conf *tls; /* owned; NULL: none */
 	/* The recorder's thread. */
 	struct rut_chunk *last; /* of `chunks`: what is being written */
 	bool started;

@@ -324,6 +324,125 @@ test_collect_killed() {
   arguments out | cmp - <(seq 10000000 10005999)
 }
 
+# An authority in pki/, and what it certifies.
+authority() {
+  mkdir pki
+  cat >pki/ca.cnf <<'END'
+[ca]
+default_ca = c
+[c]
+database = index.txt
+serial = serial
+new_certs_dir = .
+certificate = ca.pem
+private_key = ca.key
+default_md = sha256
+default_days = 10
+default_crl_days = 10
+policy = p
+copy_extensions = copy
+[p]
+commonName = supplied
+[req]
+distinguished_name = dn
+[dn]
+END
+  : >pki/index.txt
+  echo 01 >pki/serial
+  (cd pki && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout ca.key -out ca.pem \
+    -subj /CN=test-ca -days 10 2>/dev/null)
+}
+# certify NAME SUBJECTALTNAME [OPTIONS]: pki/NAME is a directory for --tls
+certify() (
+  cd pki
+  n=$1
+  san=$2
+  shift 2
+  openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$n.key" -out "$n.csr" -subj "/CN=$n" \
+    -addext "subjectAltName=$san" -config ca.cnf 2>/dev/null
+  openssl ca -batch -config ca.cnf -in "$n.csr" -out "$n.pem" -notext "$@" 2>/dev/null
+  mkdir "$n"
+  cp ca.pem "$n/"
+  cp "$n.pem" "$n/cert.pem"
+  cp "$n.key" "$n/key.pem"
+)
+# collect_tls PORT DIR: receives with the certificates of pki/DIR.
+collect_tls() {
+  "$RUTILE" collect --listen "127.0.0.1:$1" --tls "pki/$2" out 2>>collect.log &
+  echo $! >"$t_root/relay"
+  t_wait listens "$(($1 + 1))"
+}
+
+test_tls() {
+  need_bpf
+  authority
+  certify server IP:127.0.0.1
+  certify client "DNS:$(hostname)"
+  p=$(free_port)
+  collect_tls "$p" server
+  "$RUTILE" record --to "relays://127.0.0.1:$p/one" --tls pki/client -o local -e 'syscall:getpgid,sched_*' -- \
+    python3 -c "
+import os
+for i in range(20000):
+    try: os.getpgid(424242)
+    except ProcessLookupError: pass"
+  end_relay
+  [ "$(readers "$(stored one)")" = "$(readers local)" ]
+  babeltrace2 local | sed 's/ (+[^)]*)//' | sort >want
+  babeltrace2 "$(stored one)" | sed 's/ (+[^)]*)//' | sort | cmp - want
+}
+
+# refused CLIENT MESSAGE: nothing is recorded.
+refused() {
+  not "$RUTILE" record --to "relays://127.0.0.1:$p/no" --tls "pki/$1" -- touch ran 2>err
+  grep -q "$2" err || { cat err; return 1; }
+  [ ! -e ran ]
+}
+
+test_tls_refused() {
+  need_bpf
+  authority
+  certify server IP:127.0.0.1
+  certify wrong DNS:elsewhere.example
+  certify old IP:127.0.0.1 -startdate 20200101000000Z -enddate 20200102000000Z
+  certify client "DNS:$(hostname)"
+  certify expired "DNS:$(hostname)" -startdate 20200101000000Z -enddate 20200102000000Z
+  certify revoked "DNS:$(hostname)"
+  certify other DNS:other.example
+  (cd pki && openssl ca -config ca.cnf -revoke revoked.pem 2>/dev/null && openssl ca -config ca.cnf -gencrl -out server/crl.pem 2>/dev/null)
+  mkdir pki/none pki/stranger
+  cp pki/ca.pem pki/none/
+  (mkdir else && cd else && authority && certify client "DNS:$(hostname)" && cp pki/client/*.pem ../pki/stranger/)
+  cp pki/ca.pem pki/stranger/ca.pem
+  p=$(free_port)
+  # The server's.
+  collect_tls "$p" wrong
+  refused client 'certificate is refused: IP address mismatch'
+  end_relay
+  collect_tls "$p" old
+  refused client 'certificate is refused: certificate has expired'
+  end_relay
+  # The client's.
+  collect_tls "$p" server
+  refused none 'refuses our certificate'
+  refused expired 'refuses our certificate'
+  refused revoked 'refuses our certificate'
+  refused stranger 'refuses our certificate'
+  # A certificate is good for its own host only.
+  "$RUTILE" record --to "relays://127.0.0.1:$p/no" --tls pki/other -e syscall:getpgid -- true 2>err
+  grep -q 'refused the session' err
+  # Without TLS, to a receiver that wants it, and the other way round.
+  not "$RUTILE" record --to "relay://127.0.0.1:$p/no" -- touch ran 2>err
+  "$RUTILE" record --to "relays://127.0.0.1:$p/yes" --tls pki/client -e syscall:getpgid -- true
+  end_relay
+  [ -d "$(stored yes)" ]
+  [ "$(find out -name metadata | wc -l)" = 1 ]
+  collect "$p"
+  not "$RUTILE" record --to "relays://127.0.0.1:$p/no" --tls pki/client -- touch ran 2>err
+  [ ! -e ran ]
+  end_relay
+}
+
 t_case "lttng-relayd stores the same events as a local directory" test_store
 t_case "without a local directory nothing is written here" test_alone
 t_case "a live viewer at lttng-relayd sees all events, and those of added classes" test_live
@@ -334,5 +453,7 @@ t_case "a hanging daemon: what finds no room is counted in the trace" test_full
 t_case "what could not be sent is in the spool" test_left
 t_case "rutile collect stores the same events and chunks" test_collect
 t_case "rutile collect can be killed at any moment" test_collect_killed
+t_case "with TLS and certificates the same is stored" test_tls
+t_case "expired, revoked and foreign certificates are refused" test_tls_refused
 t_case "a collector that does not answer is an error at once" test_nobody
 t_done
