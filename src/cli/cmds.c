@@ -95,7 +95,6 @@ const struct rut_cmd *const rut_cmds[] = {
 	&cmd_stat,
 	&cmd_top,
 	&cmd_run,
-	&cmd_start, &cmd_stop, &cmd_status, &cmd_list, &cmd_add, &cmd_remove, &cmd_attach, &cmd_snapshot, &cmd_rotate, &cmd_clear, &cmd_destroy,
 	&cmd_start, &cmd_stop, &cmd_status, &cmd_list, &cmd_add, &cmd_remove, &cmd_attach, &cmd_snapshot, &cmd_rotate, &cmd_clear, &cmd_destroy, &cmd_collect,
 	&cmd_report,
 	&cmd_cputop,
