@@ -2,12 +2,17 @@
 /* `rutile run`: scripts in bpftrace's language. */
 #include "cli/cmd.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "ebpf/disasm.h"
+#include "script/list.h"
 #include "script/load.h"
 #include "script/run.h"
 
@@ -18,6 +23,11 @@ static const struct rut_opt options[] = {
 	{"quiet", NULL, "print only what the script prints", 'q'},
 	{"format", "FORMAT", "output format: text (default) or json", 'f'},
 	{"output", "FILE", "write the output to FILE", 'o'},
+	{"pid", "PID", "probes of programs in this process only; ends when it ends", 'p'},
+	{"command", "COMMAND", "run COMMAND, and end when it ends", 'c'},
+	{"list", NULL, "list the probes that match, instead of running", 'l'},
+	{"verbose", NULL, "with -l: their arguments", 'v'},
+	{"dry-run", NULL, "compile and show the eBPF, run nothing", 'd'},
 	{"unsafe", NULL, "permit system() and signal()", OPT_UNSAFE},
 	{"no-warnings", NULL, "no warnings, no counts of lost events", OPT_NO_WARNINGS},
 	{"compat", "VERSION", "output as bpftrace 0.17 or 0.23 has it", OPT_COMPAT},
@@ -28,10 +38,14 @@ struct run_data {
 	const char *program, *file, *output;
 	struct rut_script_opts script;
 	struct rut_script_run_opts run;
+	bool dump, list, verbose;
+	const char *command;
 };
 
 static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, struct run_data *d)
 {
+	uint64_t pid;
+
 	switch (opt) {
 	case 'e':
 		d->program = a->value;
@@ -43,6 +57,23 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, st
 		if (strcmp(a->value, "text") && strcmp(a->value, "json"))
 			return rut_usage_error(cmd, "invalid format '%s': text or json", a->value);
 		d->run.json = a->value[0] == 'j';
+		break;
+	case 'p':
+		if (rut_parse_u64(a->value, &pid) || !pid || pid > INT32_MAX)
+			return rut_usage_error(cmd, "invalid process '%s'", a->value);
+		d->script.pid = d->run.watch = (int32_t)pid;
+		break;
+	case 'c':
+		d->command = a->value;
+		break;
+	case 'l':
+		d->list = true;
+		break;
+	case 'v':
+		d->verbose = true;
+		break;
+	case 'd':
+		d->dump = true;
 		break;
 	case 'o':
 		d->output = a->value;
@@ -94,7 +125,7 @@ static int parse(const struct rut_cmd *cmd, int argc, char **argv, struct run_da
 		return rc;
 	if (!d->program && !d->file && a.next < argc)
 		d->file = argv[a.next++];
-	if (!d->program && !d->file)
+	if (!d->program && !d->file && !d->list)
 		return rut_usage_error(cmd, "a script is missing: a FILE, or -e PROGRAM");
 	d->script.params = (const char *const *)argv + a.next;
 	d->script.nparams = (size_t)(argc - a.next);
@@ -119,6 +150,69 @@ static int read_script(struct run_data *d, struct rut_buf *text, struct rut_err 
 	return rc ? rut_err_errno(err, -rc, "cannot open '%s'", d->file) : 0;
 }
 
+static void dump(const struct rut_script_program *p, FILE *out)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+
+	for (size_t i = 0; i < p->nprogs; i++) {
+		const struct rut_script_prog *prog = &p->progs[i];
+
+		rut_buf_printf(&text, "%s: %zu instructions, %zu probes\n",
+			       prog->nattach ? prog->attach[0].name : "", prog->ninsns,
+			       prog->nattach);
+		for (size_t at = 0; at < prog->ninsns;)
+			at += rut_disasm(prog->insns, at, &text);
+	}
+	if (text.data)
+		fputs(text.data, out);
+}
+
+static int list(const struct rut_cmd *cmd, const struct run_data *d)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	struct rut_err err = RUT_ERR_INIT;
+
+	if (rut_script_list(d->file, d->verbose, &text, &err))
+		return rut_fail(cmd, &err);
+	if (text.data)
+		fputs(text.data, d->run.out);
+	return RUT_EXIT_OK;
+}
+
+/* The command waits until the script is attached. */
+static int start_command(struct run_data *d, struct rut_err *err)
+{
+	int go[2];
+	pid_t pid;
+	char byte;
+
+	if (pipe2(go, O_CLOEXEC))
+		return rut_err_errno(err, errno, "cannot make a pipe");
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		return rut_err_errno(err, errno, "cannot start the command");
+	if (!pid) {
+		close(go[1]);
+		if (read(go[0], &byte, 1) == 1)
+			execl("/bin/sh", "sh", "-c", d->command, (char *)NULL);
+		_exit(127);
+	}
+	close(go[0]);
+	d->run.child = d->script.pid = pid;
+	d->run.child_go = go[1];
+	return 0;
+}
+
+/* Without its byte it ends by itself. */
+static void end_command(struct run_data *d)
+{
+	if (d->run.child_go >= 0)
+		close(d->run.child_go);
+	if (d->run.child)
+		waitpid(d->run.child, NULL, WNOHANG);
+}
+
 static int run_script(const struct rut_cmd *cmd, struct run_data *d)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
@@ -126,17 +220,22 @@ static int run_script(const struct rut_cmd *cmd, struct run_data *d)
 	struct rut_err err = RUT_ERR_INIT;
 	int code = 0, rc = read_script(d, &text, &err);
 
+	if (!rc && d->command)
+		rc = start_command(d, &err);
 	if (!rc)
 		rc = rut_script_compile(&p, text.data ? text.data : "", text.len, &d->script, &err);
-	if (!rc)
+	if (!rc && d->dump)
+		dump(p, d->run.out);
+	else if (!rc)
 		rc = rut_script_load(p, &err);
 	if (p && p->src.messages.len && !(d->run.no_warnings && !p->src.errors))
 		fputs(p->src.messages.data, stderr);
-	if (!rc)
+	if (!rc && !d->dump)
 		rc = rut_script_run(p, &d->run, &code, &err);
 	if (rc && (err.code || !p))
 		rut_fail(cmd, &err);
 	rut_script_free(p);
+	end_command(d);
 	return rc ? RUT_EXIT_FAIL : code & 255;
 }
 
@@ -156,7 +255,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 			return rut_fail(cmd, &err);
 		}
 	}
-	rc = run_script(cmd, &d);
+	rc = d.list ? list(cmd, &d) : run_script(cmd, &d);
 	if (d.output && fclose(d.run.out) && !rc) {
 		fprintf(stderr, "rutile run: cannot write '%s'\n", d.output);
 		rc = RUT_EXIT_FAIL;

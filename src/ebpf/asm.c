@@ -111,6 +111,13 @@ void rut_asm_map(struct rut_asm *a, uint8_t dst, uint32_t map, bool value, uint3
 	rut_asm_insn(a, 0, 0, 0, 0, (int32_t)offset);
 }
 
+void rut_asm_function(struct rut_asm *a, uint8_t dst, uint32_t label)
+{
+	add_ref(&a->jumps, rut_asm_count(a), label);
+	rut_asm_insn(a, BPF_LD | BPF_DW | BPF_IMM, dst, BPF_PSEUDO_FUNC, 0, 0);
+	rut_asm_insn(a, 0, 0, 0, 0, 0);
+}
+
 uint32_t rut_asm_label(struct rut_asm *a)
 {
 	uint32_t none = UINT32_MAX;
@@ -157,6 +164,10 @@ int rut_asm_finish(struct rut_asm *a, struct rut_err *err)
 
 		if (labels[refs[i].target] == UINT32_MAX)
 			return rut_err_set(err, EINVAL, "a jump has no target");
+		if (insns[refs[i].insn].code == (BPF_LD | BPF_DW | BPF_IMM)) {
+			insns[refs[i].insn].imm = (int32_t)distance;
+			continue;
+		}
 		if (distance != (int16_t)distance)
 			return rut_err_set(err, E2BIG,
 					   "a program is too long: a jump over %lld "

@@ -60,6 +60,9 @@ void rut_asm_exit(struct rut_asm *a);
 /* dst = the map with this number, or (value) the address in its only entry's value at `offset`. */
 void rut_asm_map(struct rut_asm *a, uint8_t dst, uint32_t map, bool value, uint32_t offset);
 
+/* dst = the function that begins at the label, for helpers that call it. */
+void rut_asm_function(struct rut_asm *a, uint8_t dst, uint32_t label);
+
 /* A new label; rut_asm_place() puts it before the next instruction. */
 uint32_t rut_asm_label(struct rut_asm *a);
 void rut_asm_place(struct rut_asm *a, uint32_t label);

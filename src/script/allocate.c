@@ -202,7 +202,9 @@ static int scan(struct allocator *a, struct rut_err *err)
 	for (rut_vreg v = 1; v <= a->ir->nregs; v++) {
 		if (!a->all[v].reg)
 			continue;
-		a->all[v].crosses = crosses_call(a, &a->all[v]);
+		/* Arguments are in r1 to r5, which must not be overwritten by the first of them. */
+		a->all[v].crosses = crosses_call(a, &a->all[v]) ||
+				    rut_ir_at(a->ir, a->all[v].begin)->op == RUT_IR_CTX;
 		order[n++] = &a->all[v];
 	}
 	qsort(order, n, sizeof(struct interval *), by_begin);

@@ -70,6 +70,7 @@ struct rut_node {
 	struct rut_type_name *type_name;
 	struct rut_node *a, *b, *c, *d;
 	struct rut_node *list, *next;
+	const struct rut_type *as; /* INT of op 6: the enum */
 	/* Filled in by the checker */
 	const struct rut_type *type;
 	struct rut_sym *sym; /* VAR: its variable */
@@ -109,6 +110,13 @@ struct rut_macro {
 	bool open; /* is being expanded */
 };
 
+/* let @name = type(count); at the top */
+struct rut_map_decl {
+	struct rut_map_decl *next;
+	const char *name, *type;
+	uint64_t count;
+};
+
 /* struct, union or enum definitions, as text: the types are made by the checker. */
 struct rut_def_field {
 	struct rut_def_field *next;
@@ -133,6 +141,7 @@ struct rut_ast {
 	struct rut_config_entry *config;
 	struct rut_macro *macros;
 	struct rut_def *defs;
+	struct rut_map_decl *map_decls;
 	const char *const *params; /* $1 ...; borrowed */
 	size_t nparams;
 };

@@ -411,27 +411,38 @@ static bool find_enumerator(const struct rut_type *t, const char *name, int64_t 
 	return false;
 }
 
-bool rut_check_enumerator(struct rut_checker *c, const char *name, int64_t *ret)
+const struct rut_type *rut_check_enumerator(struct rut_checker *c, const char *name, int64_t *ret)
 {
 	struct rut_btf *b;
 
 	for (struct rut_def *d = c->prog->ast.defs; d; d = d->next)
 		if (d->values && find_enumerator(defined(c, d->name), name, ret))
-			return true;
+			return d->type;
 	b = open_btf(c->prog);
 	for (uint32_t id = 1; b && id < b->n; id++) {
 		const struct btf_type *t = btf__type_by_id(b->btf, id);
+		bool found = false;
 
-		if (btf_is_enum(t)) {
-			for (uint32_t i = 0; i < btf_vlen(t); i++)
-				if (!strcmp(btf__name_by_offset(b->btf, btf_enum(t)[i].name_off),
-					    name)) {
-					*ret = btf_enum(t)[i].val;
-					return true;
-				}
-		} else if (btf_is_enum64(t) && find_enumerator(convert(c->prog, id), name, ret)) {
-			return true;
-		}
+		for (uint32_t i = 0; btf_is_enum(t) && i < btf_vlen(t) && !found; i++)
+			found = !strcmp(btf__name_by_offset(b->btf, btf_enum(t)[i].name_off), name);
+		for (uint32_t i = 0; btf_is_enum64(t) && i < btf_vlen(t) && !found; i++)
+			found = !strcmp(btf__name_by_offset(b->btf, btf_enum64(t)[i].name_off),
+					name);
+		if (found && find_enumerator(convert(c->prog, id), name, ret))
+			return convert(c->prog, id);
 	}
-	return false;
+	return NULL;
+}
+
+int64_t rut_kernel_offset(struct rut_script_program *p, const char *type, const char *field)
+{
+	const struct rut_type *t = rut_kernel_type(p, type);
+
+	if (!t)
+		return -1;
+	rut_check_complete(p, t);
+	for (uint32_t i = 0; i < t->nfields; i++)
+		if (t->fields[i].name && !strcmp(t->fields[i].name, field))
+			return t->fields[i].offset;
+	return -1;
 }

@@ -42,11 +42,6 @@ static rut_vreg gen_uid(struct rut_gen *g, struct rut_node *n)
 	return rut_ir_ext(&g->ir, call0(g, BPF_FUNC_get_current_uid_gid), 4, false);
 }
 
-static rut_vreg gen_nsecs(struct rut_gen *g, struct rut_node *n)
-{
-	return call0(g, BPF_FUNC_ktime_get_ns);
-}
-
 static rut_vreg gen_cpu(struct rut_gen *g, struct rut_node *n)
 {
 	return rut_ir_ext(&g->ir, call0(g, BPF_FUNC_get_smp_processor_id), 4, false);
@@ -207,9 +202,10 @@ static const struct rut_type *is_username(struct rut_checker *c, struct rut_node
 static const struct rut_builtin builtins[] = {
 	{"pid", is_u32, gen_pid, NULL},
 	{"tid", is_u32, gen_tid, NULL},
+	{"ppid", is_u32, rut_gen_ppid, NULL},
 	{"uid", is_u32, gen_uid, NULL},
 	{"gid", is_u32, gen_gid, NULL},
-	{"nsecs", is_u64, gen_nsecs, NULL},
+	{"nsecs", is_u64, rut_gen_nsecs, NULL},
 	{"elapsed", is_u64, gen_elapsed, NULL},
 	{"cpu", is_u32, gen_cpu, NULL},
 	{"ncpus", is_u64, gen_ncpus, NULL},

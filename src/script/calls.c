@@ -148,9 +148,11 @@ static const struct rut_type *check_str(struct rut_checker *c, struct rut_node *
 
 	if (!t)
 		return NULL;
-	if (t->kind == RUT_T_STRING)
+	if (t->kind == RUT_T_STRING && !n->list->next)
 		return t;
-	if (!rut_type_is_scalar(t) && t->kind != RUT_T_ARRAY)
+	if (t->kind == RUT_T_STRING)
+		size = t->size;
+	else if (!rut_type_is_scalar(t) && t->kind != RUT_T_ARRAY)
 		return rut_check_error(c, n->list, "str() takes a pointer, not %s",
 				       rut_type_text(t, &buf));
 	if (n->list->next) {
@@ -257,21 +259,24 @@ static const struct rut_type *check_print(struct rut_checker *c, struct rut_node
 
 	if (n->list->kind == RUT_N_MAP && !n->list->a)
 		return check_whole_map(c, n, RUT_ACTION_PRINT_MAP);
+	if (n->list->next)
+		return rut_check_error(c, n->list->next, "only a whole map has top and divisor");
 	t = rut_check_expr(c, n->list);
 	if (!t)
 		return NULL;
 	if (t->kind == RUT_T_VOID)
 		return rut_check_error(c, n->list, "this has no value to show");
-	if (rut_type_is_agg(t))
-		return rut_check_error(c, n->list, "a single value of %s cannot be printed yet",
-				       n->list->text);
 	if (!c->loud)
 		return none();
 	if (n->list->kind == RUT_N_MAP && n->list->a) {
 		action.map = n->list->index;
 		fields[0].type = c->prog->maps[action.map].key;
 		fields[1].type = t;
-		action.args = rut_type_tuple(c->arena, RUT_T_TUPLE, fields, 2);
+		/* Of an aggregation the key: the consumer reads and merges the value. */
+		if (rut_type_is_agg(c->prog->maps[action.map].value))
+			action.kind = RUT_ACTION_PRINT_KEY;
+		action.args = rut_type_tuple(c->arena, RUT_T_TUPLE, fields,
+					     action.kind == RUT_ACTION_PRINT_KEY ? 1 : 2);
 	} else {
 		fields[0].type = t;
 		action.args = rut_type_tuple(c->arena, RUT_T_TUPLE, fields, 1);
@@ -287,7 +292,7 @@ static rut_vreg gen_print(struct rut_gen *g, struct rut_node *n)
 	struct rut_mem to;
 	rut_vreg record;
 
-	if (a->kind != RUT_ACTION_PRINT_VALUE || a->map < 0) {
+	if (a->kind == RUT_ACTION_PRINT_MAP || a->map < 0) {
 		rut_gen_send(g, n, a->kind == RUT_ACTION_PRINT_VALUE ? n->list : NULL);
 		return 0;
 	}
@@ -296,8 +301,10 @@ static rut_vreg gen_print(struct rut_gen *g, struct rut_node *n)
 	to = (struct rut_mem){record, (int32_t)header, RUT_SPACE_BPF};
 	rut_gen_zero(g, to, (a->args->size + 7) & ~7u);
 	rut_gen_into(g, n->list->a, a->args->fields[0].type, to);
-	to.off = (int32_t)(header + a->args->fields[1].offset);
-	rut_gen_into(g, n->list, a->args->fields[1].type, to);
+	if (a->kind == RUT_ACTION_PRINT_VALUE) {
+		to.off = (int32_t)(header + a->args->fields[1].offset);
+		rut_gen_into(g, n->list, a->args->fields[1].type, to);
+	}
 	rut_gen_submit(g, record);
 	rut_ir_place(&g->ir, end);
 	return 0;
@@ -364,7 +371,7 @@ static rut_vreg gen_delete(struct rut_gen *g, struct rut_node *n)
 
 		good = rut_ir_label(&g->ir);
 		rut_ir_branch_imm(&g->ir, BPF_JEQ, at, 0, good);
-		rut_gen_zero(g, (struct rut_mem){at, 0, RUT_SPACE_BPF}, m->value->size);
+		rut_gen_zero(g, (struct rut_mem){at, 0, RUT_SPACE_BPF}, m->value_bytes);
 		rut_ir_place(&g->ir, good);
 		return rut_ir_const(&g->ir, 1);
 	}
@@ -399,6 +406,39 @@ static const struct rut_call calls[] = {
 	{"max", RUT_CALL_ASSIGN, 1, 1, rut_check_max, NULL, NULL, rut_update_max},
 	{"hist", RUT_CALL_ASSIGN, 1, 2, rut_check_hist, NULL, NULL, rut_update_hist},
 	{"lhist", RUT_CALL_ASSIGN, 4, 4, rut_check_lhist, NULL, NULL, rut_update_lhist},
+	{"buf", RUT_CALL_VALUE, 1, 2, rut_check_buf, NULL, rut_gen_buf, NULL},
+	{"ntop", RUT_CALL_VALUE, 1, 2, rut_check_ntop, NULL, rut_gen_ntop, NULL},
+	{"pton", RUT_CALL_VALUE, 1, 1, rut_check_pton, NULL, rut_gen_pton, NULL},
+	{"macaddr", RUT_CALL_VALUE, 1, 1, rut_check_macaddr, NULL, rut_gen_macaddr, NULL},
+	{"bswap", RUT_CALL_VALUE, 1, 1, rut_check_bswap, rut_gen_bswap, NULL, NULL},
+	{"strlen", RUT_CALL_VALUE, 1, 1, rut_check_strlen, rut_gen_strlen, NULL, NULL},
+	{"strncmp", RUT_CALL_VALUE, 3, 3, rut_check_strncmp, rut_gen_strncmp, NULL, NULL},
+	{"strcontains", RUT_CALL_VALUE, 2, 2, rut_check_strcontains, rut_gen_strcontains, NULL,
+	 NULL},
+	{"strstr", RUT_CALL_VALUE, 2, 2, rut_check_strcontains, rut_gen_strcontains, NULL, NULL},
+	{"len", RUT_CALL_VALUE, 1, 1, rut_check_len, rut_gen_len, NULL, NULL},
+	{"has_key", RUT_CALL_VALUE, 1, 2, rut_check_has_key, rut_gen_has_key, NULL, NULL},
+	{"strftime", RUT_CALL_VALUE, 2, 2, rut_check_strftime, NULL, rut_gen_strftime, NULL},
+	{"strerror", RUT_CALL_VALUE, 1, 1, rut_check_strerror, rut_gen_first, NULL, NULL},
+	{"signal_name", RUT_CALL_VALUE, 1, 1, rut_check_signal_name, rut_gen_first, NULL, NULL},
+	{"syscall_name", RUT_CALL_VALUE, 1, 1, rut_check_syscall_name, rut_gen_first, NULL, NULL},
+	{"cgroup_path", RUT_CALL_VALUE, 1, 2, rut_check_cgroup_path, NULL, rut_gen_cgroup_path,
+	 NULL},
+	{"cgroupid", RUT_CALL_VALUE, 1, 1, rut_check_cgroupid, NULL, NULL, NULL},
+	{"kaddr", RUT_CALL_VALUE, 1, 1, rut_check_kaddr, NULL, NULL, NULL},
+	{"uaddr", RUT_CALL_VALUE, 1, 1, rut_check_uaddr, rut_gen_uaddr, NULL, NULL},
+	{"reg", RUT_CALL_VALUE, 1, 1, rut_check_reg, rut_gen_reg, NULL, NULL},
+	{"kptr", RUT_CALL_VALUE, 1, 1, rut_check_space, rut_gen_first, NULL, NULL},
+	{"uptr", RUT_CALL_VALUE, 1, 1, rut_check_space, rut_gen_first, NULL, NULL},
+	{"nsecs", RUT_CALL_VALUE, 0, 1, rut_check_nsecs, rut_gen_nsecs, NULL, NULL},
+	{"signal", RUT_CALL_STATEMENT, 1, 1, rut_check_signal, rut_gen_signal, NULL, NULL},
+	{"join", RUT_CALL_STATEMENT, 1, 2, rut_check_join, rut_gen_join, NULL, NULL},
+	{"pid", RUT_CALL_VALUE, 0, 1, rut_check_pid, rut_gen_pid, NULL, NULL},
+	{"tid", RUT_CALL_VALUE, 0, 1, rut_check_pid, rut_gen_pid, NULL, NULL},
+	{"ppid", RUT_CALL_VALUE, 0, 0, rut_check_pid, rut_gen_ppid, NULL, NULL},
+	{"override", RUT_CALL_STATEMENT, 0, 9, rut_check_no_override, NULL, NULL, NULL},
+	{"skboutput", RUT_CALL_VALUE, 0, 9, rut_check_no_skboutput, NULL, NULL, NULL},
+	{"path", RUT_CALL_VALUE, 0, 9, rut_check_no_path, NULL, NULL, NULL},
 	{"kstack", RUT_CALL_VALUE, 0, 2, rut_check_kstack, NULL, rut_gen_stack, NULL},
 	{"ustack", RUT_CALL_VALUE, 0, 2, rut_check_ustack, NULL, rut_gen_stack, NULL},
 	{"ksym", RUT_CALL_VALUE, 1, 1, rut_check_ksym, rut_gen_first, NULL, NULL},

@@ -96,7 +96,6 @@ static void assign_var(struct rut_checker *c, struct rut_node *n, const struct r
 		return;
 	s->closed = false;
 	n->sym = s;
-	t = kept(t);
 	if (t->kind == RUT_T_VOID || rut_type_is_agg(t)) {
 		rut_check_error(c, n, "%s cannot be kept in a variable", rut_type_text(t, &a));
 		return;
@@ -244,10 +243,38 @@ static void check_loop(struct rut_checker *c, struct rut_node *n)
 	c->loops--;
 }
 
+/* A value that is only calculated for what it does, as a statement. */
+static struct rut_node *as_block(struct rut_checker *c, struct rut_node *value)
+{
+	struct rut_node *list = rut_arena_alloc(c->arena, 2 * sizeof(*list));
+
+	if (!list)
+		return NULL;
+	list[0].kind = RUT_N_BLOCK;
+	list[1].kind = RUT_N_EXPR;
+	list[0].span = list[1].span = value->span;
+	list[1].a = value;
+	list[0].list = &list[1];
+	return list;
+}
+
 static void check_expr_statement(struct rut_checker *c, struct rut_node *n)
 {
 	const struct rut_call *call;
 
+	if (n->a->kind == RUT_N_TERNARY) {
+		n->kind = RUT_N_IF;
+		n->b = as_block(c, n->a->b);
+		n->c = as_block(c, n->a->c);
+		n->a = n->a->a;
+		check_if(c, n);
+		return;
+	}
+	if (n->a->kind == RUT_N_BLOCK) {
+		rut_check_block(c, n->a);
+		n->a->type = rut_type_simple(RUT_T_VOID);
+		return;
+	}
 	if (n->a->kind == RUT_N_CALL) {
 		call = rut_call_find(n->a->text);
 		if (call && !(call->use & RUT_CALL_STATEMENT)) {

@@ -36,6 +36,7 @@ struct rut_sym {
 	rut_vreg base; /* others: where they are */
 	int32_t off;
 	bool placed;
+	int32_t begin_off; /* of a range: where its begin is in the frame */
 };
 
 struct rut_checker {
@@ -74,7 +75,8 @@ const struct rut_type_field *rut_check_field(struct rut_checker *c, const struct
 const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node *n);
 /* "struct foo", "foo_t": of the script or of the kernel; NULL: there is none. */
 const struct rut_type *rut_check_named_type(struct rut_checker *c, const char *name);
-bool rut_check_enumerator(struct rut_checker *c, const char *name, int64_t *ret);
+/* The enum that has an enumerator of that name; NULL: none has. */
+const struct rut_type *rut_check_enumerator(struct rut_checker *c, const char *name, int64_t *ret);
 /* Reads the fields of a structure of the kernel, which are not read before they are needed. */
 void rut_check_complete(struct rut_script_program *p, const struct rut_type *t);
 const struct rut_type *rut_type_word(const char *name);
@@ -114,6 +116,10 @@ struct rut_gen {
 	const struct rut_probe_ctx *ctx;
 	struct rut_ir ir;
 	rut_vreg ctx_reg, scratch;
+	rut_vreg home;		  /* in functions of loops: the probe's frame; 0: in the probe */
+	bool has_loops;		  /* variables are in memory */
+	struct rut_buf functions; /* struct rut_ir, of loops */
+	uint32_t nfunctions;
 	int32_t frame;	       /* bytes in use */
 	uint32_t scratch_used; /* bytes in use */
 	uint32_t scratch_max;

@@ -7,7 +7,7 @@
 
 bool rut_is_literal(const struct rut_node *n)
 {
-	return n->kind == RUT_N_INT && n->op != 3;
+	return n->kind == RUT_N_INT && n->op != 3 && n->op != 6;
 }
 
 bool rut_literal_int(const struct rut_node *n, int64_t *ret)
@@ -25,6 +25,8 @@ static const struct rut_type *literal_type(const struct rut_node *n)
 		return rut_type_simple(RUT_T_BOOL);
 	if (n->op == 5)
 		return rut_type_int(8, true);
+	if (n->op == 6)
+		return n->as;
 	return rut_type_int(8, n->op != 2 && (int64_t)n->value >= 0);
 }
 
@@ -120,8 +122,9 @@ static const struct rut_type *check_name(struct rut_checker *c, struct rut_node 
 	n->what = b;
 	if (b)
 		return b->check(c, n);
-	if (rut_check_enumerator(c, n->text, &value)) {
-		become_int(n, (uint64_t)value, 5);
+	n->as = rut_check_enumerator(c, n->text, &value);
+	if (n->as) {
+		become_int(n, (uint64_t)value, 6);
 		return n->type;
 	}
 	if (call) {
@@ -430,6 +433,11 @@ static const struct rut_type *check_index(struct rut_checker *c, struct rut_node
 		return NULL;
 	if (t->kind == RUT_T_POINTER && t->elem && t->elem->size)
 		return t->elem;
+	if (t->kind == RUT_T_TUPLE && n->b->kind == RUT_N_INT) {
+		n->kind = RUT_N_FIELD;
+		n->value = n->b->value;
+		return rut_check_field_of(c, n);
+	}
 	if (t->kind != RUT_T_ARRAY)
 		return rut_check_error(c, n, "%s has no elements", rut_type_text(t, &buf));
 	if (n->b->kind == RUT_N_INT && n->b->value >= t->count)

@@ -117,7 +117,43 @@ const struct rut_type *rut_check_map_value(struct rut_checker *c, struct rut_nod
 	return join;
 }
 
+/* for ($kv : @m): a tuple of the key and the value. */
 void rut_check_for_map(struct rut_checker *c, struct rut_node *n)
 {
-	rut_check_error(c, n, "for over a map is not there yet");
+	struct rut_type_field fields[2] = {0};
+	const struct rut_sym *outer = c->syms;
+	const struct rut_script_map *m;
+	struct rut_sym *s;
+
+	if (n->b->kind != RUT_N_MAP || n->b->a) {
+		rut_check_error(c, n->b, "for goes over a range (0..10) or a map (@x)");
+		return;
+	}
+	rut_check_map_name(c, n->b);
+	m = n->b->index >= 0 ? &c->prog->maps[n->b->index] : NULL;
+	if (!m || !m->value) {
+		rut_check_error(c, n->b, "nothing is ever assigned to %s", n->b->text);
+		return;
+	}
+	if (!m->key) {
+		rut_check_error(c, n->b, "%s has no keys to go over", n->b->text);
+		return;
+	}
+	if (m->value->kind > RUT_T_AVG) {
+		rut_check_error(c, n->b, "for over a map of %s is not there",
+				m->value->kind == RUT_T_STATS ? "stats" : "histograms");
+		return;
+	}
+	s = rut_check_new_var(c, n->a);
+	if (!s)
+		return;
+	fields[0].type = m->key;
+	fields[1].type =
+		rut_type_is_agg(m->value) ? rut_type_int(8, m->value->is_signed) : m->value;
+	s->type = rut_type_tuple(c->arena, RUT_T_TUPLE, fields, 2);
+	n->a->type = s->type;
+	c->loops++;
+	rut_check_block(c, n->d);
+	c->loops--;
+	rut_check_close(c, outer);
 }

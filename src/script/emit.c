@@ -174,6 +174,9 @@ static void move_arg(struct emitter *e, const struct rut_ir_arg *a, uint8_t to, 
 	case RUT_IR_ARG_MAP:
 		rut_asm_map(e->out, to, (uint32_t)a->imm, false, 0);
 		break;
+	case RUT_IR_ARG_FUNCTION:
+		rut_asm_function(e->out, to, (uint32_t)a->imm - 1);
+		break;
 	case RUT_IR_ARG_NONE:
 		break;
 	}
@@ -232,7 +235,7 @@ static void emit_value(struct emitter *e, const struct rut_ir_insn *i)
 
 	switch (i->op) {
 	case RUT_IR_CTX:
-		d = BPF_REG_1;
+		d = (uint8_t)(BPF_REG_1 + i->imm);
 		break;
 	case RUT_IR_CONST:
 		rut_asm_const(e->out, d, (uint64_t)i->imm);
@@ -345,7 +348,7 @@ int rut_ir_emit(const struct rut_ir *ir, const struct rut_ir_places *places, str
 		if (!is_empty_jump(ir, i))
 			emit_one(&e, insn);
 	}
-	return rut_asm_finish(out, err);
+	return 0;
 }
 
 int rut_ir_compile(struct rut_ir *ir, struct rut_asm *out, struct rut_err *err)

@@ -7,7 +7,8 @@
 #include "script/check.h"
 #include "script/gen.h"
 
-enum { FRAME_OBJECTS = 288 }; /* of the frame's 512 bytes; the rest is for registers */
+/* Of the frame's 512 bytes; the rest is for registers, and shared with functions of loops. */
+enum { FRAME_OBJECTS = 288, FRAME_LOOPS = 128 };
 
 void rut_gen_fail(struct rut_gen *g, const struct rut_node *n, const char *fmt, ...)
 {
@@ -24,18 +25,11 @@ void rut_gen_fail(struct rut_gen *g, const struct rut_node *n, const char *fmt, 
 
 /* Memory */
 
-struct rut_mem rut_gen_room(struct rut_gen *g, const struct rut_node *n, uint32_t size)
+struct rut_mem rut_gen_scratch_room(struct rut_gen *g, const struct rut_node *n, uint32_t size)
 {
 	uint32_t bytes = (size + 7) & ~7u;
-	struct rut_mem m = {RUT_IR_FP, 0, RUT_SPACE_BPF};
+	struct rut_mem m = {0, 0, RUT_SPACE_BPF};
 
-	if (bytes <= 128 && g->frame + (int32_t)bytes <= FRAME_OBJECTS) {
-		g->frame += (int32_t)bytes;
-		if (g->frame > g->ir.frame)
-			g->ir.frame = g->frame;
-		m.off = -g->frame;
-		return m;
-	}
 	if (!g->scratch)
 		g->scratch = rut_ir_reg(&g->ir);
 	m.base = g->scratch;
@@ -46,6 +40,22 @@ struct rut_mem rut_gen_room(struct rut_gen *g, const struct rut_node *n, uint32_
 	if (m.off + (int32_t)bytes > 32000)
 		rut_gen_fail(g, n, "the probe needs more than 32000 bytes for values");
 	return m;
+}
+
+struct rut_mem rut_gen_room(struct rut_gen *g, const struct rut_node *n, uint32_t size)
+{
+	uint32_t bytes = (size + 7) & ~7u;
+	struct rut_mem m = {RUT_IR_FP, 0, RUT_SPACE_BPF};
+
+	if (bytes <= 128 &&
+	    g->frame + (int32_t)bytes <= (g->has_loops ? FRAME_LOOPS : FRAME_OBJECTS)) {
+		g->frame += (int32_t)bytes;
+		if (g->frame > g->ir.frame)
+			g->ir.frame = g->frame;
+		m.off = -g->frame;
+		return m;
+	}
+	return rut_gen_scratch_room(g, n, size);
 }
 
 struct rut_gen_mark rut_gen_mark(const struct rut_gen *g)
@@ -190,31 +200,18 @@ rut_vreg rut_gen_load(struct rut_gen *g, const struct rut_type *t, struct rut_me
 
 /* Statements */
 
-static void place_var(struct rut_gen *g, struct rut_sym *s, const struct rut_node *n)
-{
-	if (s->placed)
-		return;
-	s->placed = true;
-	if (rut_type_is_scalar(s->type)) {
-		s->reg = rut_ir_reg(&g->ir);
-		return;
-	}
-	rut_gen_fail(g, n, "internal error: the variable %s has no room", s->name);
-}
-
 static void gen_assign_var(struct rut_gen *g, struct rut_node *n, struct rut_node *value)
 {
 	struct rut_sym *s = n->sym;
 
-	place_var(g, s, n);
 	if (rut_type_is_scalar(s->type)) {
 		rut_vreg v = rut_gen_scalar(g, value);
 
 		if (s->declared && s->type->size < 8)
 			v = rut_ir_ext(&g->ir, v, s->type->size, s->type->is_signed);
-		rut_ir_mov(&g->ir, s->reg, v);
+		rut_gen_var_set(g, s, v);
 	} else {
-		rut_gen_into(g, value, s->type, (struct rut_mem){s->base, s->off, RUT_SPACE_BPF});
+		rut_gen_into(g, value, s->type, rut_gen_var_mem(g, s));
 	}
 }
 
@@ -255,11 +252,10 @@ static void gen_let(struct rut_gen *g, struct rut_node *n)
 		gen_assign_var(g, n->a, n->b);
 		return;
 	}
-	place_var(g, s, n);
 	if (rut_type_is_scalar(s->type))
-		rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = s->reg});
+		rut_gen_var_set(g, s, rut_ir_const(&g->ir, 0));
 	else
-		rut_gen_zero(g, (struct rut_mem){s->base, s->off, RUT_SPACE_BPF}, s->type->size);
+		rut_gen_zero(g, rut_gen_var_mem(g, s), s->type->size);
 }
 
 static void gen_if(struct rut_gen *g, struct rut_node *n)
@@ -294,44 +290,6 @@ static void gen_unroll(struct rut_gen *g, struct rut_node *n)
 	g->loop = loop.outer;
 }
 
-static void gen_while(struct rut_gen *g, struct rut_node *n)
-{
-	struct rut_loop loop = {g->loop, rut_ir_label(&g->ir), rut_ir_label(&g->ir)};
-
-	g->loop = &loop;
-	rut_ir_place(&g->ir, loop.next);
-	rut_gen_unless(g, n->a, loop.end);
-	rut_gen_block(g, n->b);
-	rut_ir_jump(&g->ir, loop.next);
-	rut_ir_place(&g->ir, loop.end);
-	g->loop = loop.outer;
-}
-
-static void gen_for(struct rut_gen *g, struct rut_node *n)
-{
-	struct rut_loop loop = {g->loop, rut_ir_label(&g->ir), rut_ir_label(&g->ir)};
-	uint32_t head = rut_ir_label(&g->ir);
-	rut_vreg counter_reg = rut_ir_reg(&g->ir), end = rut_ir_reg(&g->ir);
-
-	rut_ir_mov(&g->ir, counter_reg, rut_gen_scalar(g, n->b));
-	rut_ir_mov(&g->ir, end, rut_gen_scalar(g, n->c));
-	place_var(g, n->a->sym, n->a);
-	g->loop = &loop;
-	rut_ir_place(&g->ir, head);
-	rut_ir_branch(&g->ir, BPF_JSGE, counter_reg, end, loop.end);
-	rut_ir_mov(&g->ir, n->a->sym->reg, counter_reg);
-	rut_gen_block(g, n->d);
-	rut_ir_place(&g->ir, loop.next);
-	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_ALU,
-						.sub = BPF_ADD,
-						.dst = counter_reg,
-						.a = counter_reg,
-						.imm = 1});
-	rut_ir_jump(&g->ir, head);
-	rut_ir_place(&g->ir, loop.end);
-	g->loop = loop.outer;
-}
-
 static void gen_statement(struct rut_gen *g, struct rut_node *n)
 {
 	struct rut_gen_mark mark = rut_gen_mark(g);
@@ -351,10 +309,13 @@ static void gen_statement(struct rut_gen *g, struct rut_node *n)
 		gen_unroll(g, n);
 		break;
 	case RUT_N_WHILE:
-		gen_while(g, n);
+		rut_gen_while(g, n);
 		break;
 	case RUT_N_FOR:
-		gen_for(g, n);
+		if (n->c)
+			rut_gen_for(g, n);
+		else
+			rut_gen_for_map(g, n);
 		break;
 	case RUT_N_BREAK:
 		rut_ir_jump(&g->ir, g->loop->end);

@@ -7,6 +7,25 @@
 
 /* How many bytes (at most 8) can be moved between these offsets at once. */
 unsigned rut_gen_step(int32_t a, int32_t b, uint32_t left);
+/* Room that is not in the frame. */
+struct rut_mem rut_gen_scratch_room(struct rut_gen *g, const struct rut_node *n, uint32_t size);
+/* gen_loop.c */
+bool rut_gen_has_loops(const struct rut_node *n);
+struct rut_mem rut_gen_home(const struct rut_gen *g, int32_t off);
+/* Begins the frame of a probe with loops: RUT_HOME_BYTES of it. */
+enum { RUT_HOME_BYTES = 32 };
+void rut_gen_home_init(struct rut_gen *g);
+void rut_gen_while(struct rut_gen *g, struct rut_node *n);
+void rut_gen_for(struct rut_gen *g, struct rut_node *n);
+void rut_gen_for_map(struct rut_gen *g, struct rut_node *n);
+rut_vreg rut_gen_map_len(struct rut_gen *g, struct rut_node *n);
+struct rut_mem rut_gen_var_mem(const struct rut_gen *g, const struct rut_sym *s);
+rut_vreg rut_gen_var_get(struct rut_gen *g, const struct rut_sym *s);
+void rut_gen_var_set(struct rut_gen *g, const struct rut_sym *s, rut_vreg v);
+rut_vreg rut_gen_signed_division(struct rut_gen *g, rut_vreg a, rut_vreg b);
+/* The value of an aggregation over all CPUs, as one number. */
+rut_vreg rut_gen_merged(struct rut_gen *g, const struct rut_node *n, const struct rut_script_map *m,
+			int map, struct rut_ir_arg key);
 /* An expression for what it does. */
 void rut_gen_statement_value(struct rut_gen *g, struct rut_node *n);
 /* The statements of a list before `end`. */

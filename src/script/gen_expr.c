@@ -186,6 +186,11 @@ static rut_vreg gen_signed_division(struct rut_gen *g, uint8_t op, rut_vreg a, r
 	return r;
 }
 
+rut_vreg rut_gen_signed_division(struct rut_gen *g, rut_vreg a, rut_vreg b)
+{
+	return gen_signed_division(g, BPF_DIV, a, b);
+}
+
 static uint8_t alu_of(int op, bool is_signed)
 {
 	switch (op) {
@@ -280,13 +285,10 @@ static rut_vreg gen_incdec(struct rut_gen *g, struct rut_node *n)
 	if (n->type->kind == RUT_T_POINTER && n->type->elem && n->type->elem->size)
 		by *= n->type->elem->size;
 	old = rut_ir_reg(&g->ir);
-	v = n->a->sym->reg;
-	rut_ir_mov(&g->ir, old, v);
-	rut_ir_add(&g->ir, (struct rut_ir_insn){
-				   .op = RUT_IR_ALU, .sub = BPF_ADD, .dst = v, .a = v, .imm = by});
-	if (n->value)
-		rut_ir_mov(&g->ir, old, v);
-	return old;
+	rut_ir_mov(&g->ir, old, rut_gen_var_get(g, n->a->sym));
+	v = rut_ir_alu_imm(&g->ir, BPF_ADD, old, by);
+	rut_gen_var_set(g, n->a->sym, v);
+	return n->value ? v : old;
 }
 
 static rut_vreg gen_ternary(struct rut_gen *g, struct rut_node *n)
@@ -352,7 +354,7 @@ rut_vreg rut_gen_scalar(struct rut_gen *g, struct rut_node *n)
 	case RUT_N_INT:
 		return rut_ir_const(&g->ir, (int64_t)n->value);
 	case RUT_N_VAR:
-		return n->sym->reg;
+		return rut_gen_var_get(g, n->sym);
 	case RUT_N_MAP:
 		return rut_gen_map_get(g, n);
 	case RUT_N_NAME:
@@ -391,6 +393,8 @@ void rut_gen_statement_value(struct rut_gen *g, struct rut_node *n)
 		n->type = NULL; /* the value is not wanted */
 		gen_incdec(g, n);
 		n->type = t;
+	} else if (n->kind == RUT_N_BLOCK) {
+		rut_gen_block(g, n);
 	} else if (!t || t->kind == RUT_T_VOID || rut_type_is_scalar(t)) {
 		rut_gen_scalar(g, n);
 	} else {

@@ -66,6 +66,22 @@ static struct rut_mem zero_value(struct rut_gen *g, const struct rut_node *n, ui
 	return m;
 }
 
+/* The value of a map without key, of this CPU if each has one. */
+static rut_vreg array_value(struct rut_gen *g, struct rut_node *map, uint32_t none)
+{
+	const struct rut_script_map *m = map_of(g, map);
+	rut_vreg v = rut_ir_reg(&g->ir);
+
+	if (!m->per_cpu) {
+		rut_ir_add(&g->ir,
+			   (struct rut_ir_insn){.op = RUT_IR_VALUE, .dst = v, .imm = number(map)});
+		return v;
+	}
+	rut_ir_mov(&g->ir, v, lookup(g, map, rut_gen_map_key(g, map)));
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, v, 0, none);
+	return v;
+}
+
 rut_vreg rut_gen_map_value(struct rut_gen *g, struct rut_node *map, uint32_t none)
 {
 	const struct rut_script_map *m = map_of(g, map);
@@ -74,17 +90,13 @@ rut_vreg rut_gen_map_value(struct rut_gen *g, struct rut_node *map, uint32_t non
 	uint32_t found = rut_ir_label(&g->ir);
 	struct rut_mem zeros;
 
-	if (m->is_array && !m->per_cpu) {
-		rut_ir_add(&g->ir,
-			   (struct rut_ir_insn){.op = RUT_IR_VALUE, .dst = v, .imm = number(map)});
+	if (m->is_array) {
+		v = array_value(g, map, none);
+		rut_ir_store_imm(&g->ir, 8, v, (int32_t)m->set_at, 1);
 		return v;
 	}
 	key = rut_gen_map_key(g, map);
 	rut_ir_mov(&g->ir, v, lookup(g, map, key));
-	if (m->is_array) {
-		rut_ir_branch_imm(&g->ir, BPF_JEQ, v, 0, none);
-		return v;
-	}
 	rut_ir_branch_imm(&g->ir, BPF_JNE, v, 0, found);
 	zeros = zero_value(g, map, m->value->size);
 	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(number(map)), key, rut_gen_arg(zeros),
@@ -98,13 +110,66 @@ rut_vreg rut_gen_map_value(struct rut_gen *g, struct rut_node *map, uint32_t non
 	return v;
 }
 
-/* Of an aggregation the value is merged over the CPUs. */
+/* One word of a CPU's value into the sum or extreme over all. */
+static void merge_word(struct rut_gen *g, const struct rut_type *t, rut_vreg at, rut_vreg result,
+		       rut_vreg seen)
+{
+	rut_vreg v = rut_ir_load(&g->ir, 8, at, 0);
+	uint32_t end = rut_ir_label(&g->ir), take = rut_ir_label(&g->ir);
+	uint8_t keeps = t->kind == RUT_T_MAX ? t->is_signed ? BPF_JSGE : BPF_JGE
+			: t->is_signed	     ? BPF_JSLE
+					     : BPF_JLE;
+
+	if (t->kind != RUT_T_MIN && t->kind != RUT_T_MAX) {
+		rut_ir_mov(&g->ir, result, rut_ir_alu(&g->ir, BPF_ADD, result, v));
+		if (t->kind == RUT_T_AVG)
+			rut_ir_mov(
+				&g->ir, seen,
+				rut_ir_alu(&g->ir, BPF_ADD, seen, rut_ir_load(&g->ir, 8, at, 8)));
+		return;
+	}
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, rut_ir_load(&g->ir, 8, at, 8), 0, end);
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, seen, 0, take);
+	rut_ir_branch(&g->ir, keeps, result, v, end);
+	rut_ir_place(&g->ir, take);
+	rut_ir_mov(&g->ir, result, v);
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = seen, .imm = 1});
+	rut_ir_place(&g->ir, end);
+}
+
+/* A loop over the CPUs, of which the verifier knows the number. */
+rut_vreg rut_gen_merged(struct rut_gen *g, const struct rut_node *n, const struct rut_script_map *m,
+			int map, struct rut_ir_arg key)
+{
+	rut_vreg cpu = rut_ir_reg(&g->ir), result = rut_ir_reg(&g->ir), seen = rut_ir_reg(&g->ir);
+	uint32_t head = rut_ir_label(&g->ir), next = rut_ir_label(&g->ir),
+		 end = rut_ir_label(&g->ir);
+	rut_vreg at;
+
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = cpu});
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = result});
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = seen});
+	rut_ir_place(&g->ir, head);
+	rut_ir_branch_imm(&g->ir, BPF_JGE, cpu, rut_program_ncpus(), end);
+	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(map), key, RUT_ARG(cpu)};
+	at = rut_ir_call(&g->ir, BPF_FUNC_map_lookup_percpu_elem, 3, args);
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, at, 0, next);
+	merge_word(g, m->value, at, result, seen);
+	rut_ir_place(&g->ir, next);
+	rut_ir_add(&g->ir,
+		   (struct rut_ir_insn){
+			   .op = RUT_IR_ALU, .sub = BPF_ADD, .dst = cpu, .a = cpu, .imm = 1});
+	rut_ir_jump(&g->ir, head);
+	rut_ir_place(&g->ir, end);
+	if (m->value->kind == RUT_T_AVG)
+		return m->value->is_signed ? rut_gen_signed_division(g, result, seen)
+					   : rut_ir_alu(&g->ir, BPF_DIV, result, seen);
+	return result;
+}
+
 static rut_vreg get_merged(struct rut_gen *g, struct rut_node *n)
 {
-	rut_gen_fail(g, n,
-		     "the value of %s is kept by each CPU and cannot be read in a program yet",
-		     map_of(g, n)->name);
-	return rut_ir_const(&g->ir, 0);
+	return rut_gen_merged(g, n, map_of(g, n), number(n), rut_gen_map_key(g, n));
 }
 
 rut_vreg rut_gen_map_get(struct rut_gen *g, struct rut_node *n)
@@ -117,7 +182,7 @@ rut_vreg rut_gen_map_get(struct rut_gen *g, struct rut_node *n)
 	if (rut_type_is_agg(m->value))
 		return get_merged(g, n);
 	if (m->is_array) {
-		at = rut_gen_map_value(g, n, end);
+		at = array_value(g, n, end);
 		from = (struct rut_mem){at, 0, RUT_SPACE_BPF};
 		return rut_gen_load(g, m->value, from, n);
 	}
@@ -134,7 +199,7 @@ void rut_gen_map_get_into(struct rut_gen *g, struct rut_node *n, struct rut_mem 
 {
 	const struct rut_script_map *m = map_of(g, n);
 	uint32_t none = rut_ir_label(&g->ir), end = rut_ir_label(&g->ir);
-	rut_vreg at = m->is_array ? rut_gen_map_value(g, n, none) : rut_gen_map_lookup(g, n);
+	rut_vreg at = m->is_array ? array_value(g, n, none) : rut_gen_map_lookup(g, n);
 
 	if (!m->is_array)
 		rut_ir_branch_imm(&g->ir, BPF_JEQ, at, 0, none);
@@ -177,6 +242,14 @@ void rut_gen_map_set(struct rut_gen *g, struct rut_node *map, struct rut_node *v
 	} else {
 		room = rut_gen_room(g, map, m->value->size);
 		rut_gen_into(g, value, m->value, room);
+	}
+	if (m->is_array) {
+		struct rut_mem to = {array_value(g, map, good), 0, RUT_SPACE_BPF};
+
+		rut_gen_copy(g, to, room, m->value->size);
+		rut_ir_store_imm(&g->ir, 8, to.base, (int32_t)m->set_at, 1);
+		rut_ir_place(&g->ir, good);
+		return;
 	}
 	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(number(map)), rut_gen_map_key(g, map),
 				    rut_gen_arg(room), RUT_ARG_INT(BPF_ANY)};

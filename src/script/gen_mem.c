@@ -274,7 +274,7 @@ struct rut_mem rut_gen_mem(struct rut_gen *g, struct rut_node *n)
 	struct rut_mem room;
 
 	if (n->kind == RUT_N_VAR && !rut_type_is_scalar(n->type))
-		return (struct rut_mem){n->sym->base, n->sym->off, RUT_SPACE_BPF};
+		return rut_gen_var_mem(g, n->sym);
 	if (is_lvalue(n) && !rut_type_is_scalar(n->type)) {
 		const struct rut_type_field *f = n->kind == RUT_N_FIELD ? n->what : NULL;
 

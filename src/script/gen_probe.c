@@ -70,6 +70,8 @@ static void gen_prologue(struct rut_gen *g, const struct rut_probe *probe)
 	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CTX, .dst = g->ctx_reg});
 	if (g->scratch)
 		gen_scratch(g, probe->body);
+	if (g->has_loops)
+		rut_gen_home_init(g);
 	for (const struct rut_sym *s = g->syms; s; s = s->next) {
 		if (!s->placed)
 			continue;
@@ -99,15 +101,56 @@ static void place_vars(struct rut_gen *g, const struct rut_probe *probe)
 		if (!s->type || s->placed)
 			continue;
 		s->placed = true;
-		if (rut_type_is_scalar(s->type)) {
+		if (rut_type_is_scalar(s->type) && !g->has_loops) {
 			s->reg = rut_ir_reg(&g->ir);
 			continue;
 		}
 		s->reg = 0;
-		m = rut_gen_room(g, probe->body, s->type->size);
+		if (g->has_loops) {
+			/* Not in the frame, whose words the verifier follows through each
+			 * iteration. The word behind it: where a range begins. */
+			uint32_t size = rut_type_is_scalar(s->type) ? 8 : s->type->size;
+
+			m = rut_gen_scratch_room(g, probe->body, size + 16);
+			s->begin_off = m.off + (int32_t)((size + 7) & ~7u);
+		} else {
+			m = rut_gen_room(g, probe->body, s->type->size);
+		}
 		s->base = m.base;
 		s->off = m.off;
 	}
+}
+
+/* The probe itself, then the functions of its loops. */
+static int compile_functions(struct rut_gen *g, struct rut_asm *code, struct rut_err *err)
+{
+	struct rut_ir *functions = (void *)g->functions.data;
+	size_t n = g->functions.len / sizeof(*functions);
+	int rc;
+
+	if (g->functions.failed)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	/* Label i is function i + 1. */
+	for (size_t i = 0; i < n; i++)
+		rut_asm_label(code);
+	rc = rut_ir_compile(&g->ir, code, err);
+	for (size_t i = 0; i < n && !rc; i++) {
+		rut_asm_place(code, (uint32_t)i);
+		rc = rut_ir_compile(&functions[i], code, err);
+	}
+	if (!rc)
+		rc = rut_asm_finish(code, err);
+	g->nfunctions = (uint32_t)n;
+	return rc;
+}
+
+static uint32_t *function_begins(const struct rut_gen *g, const struct rut_asm *code)
+{
+	uint32_t *begins = malloc((g->nfunctions + 1) * sizeof(*begins));
+
+	if (begins)
+		memcpy(begins, code->labels.data, g->nfunctions * sizeof(*begins));
+	return begins;
 }
 
 static int add_prog(struct rut_gen *g, const struct rut_probe_ctx *ctx, struct rut_asm *code)
@@ -129,6 +172,10 @@ static int add_prog(struct rut_gen *g, const struct rut_probe_ctx *ctx, struct r
 		.ninsns = rut_asm_count(code),
 		.nmap_refs = code->maps.len / sizeof(struct rut_asm_ref),
 	};
+	prog->nfunctions = g->nfunctions;
+	prog->functions = function_begins(g, code);
+	if (!prog->functions)
+		return -ENOMEM;
 	prog->insns = (void *)rut_buf_take(&code->code);
 	prog->places = (void *)rut_buf_take(&code->places);
 	prog->map_refs = (void *)rut_buf_take(&code->maps);
@@ -143,6 +190,8 @@ int rut_gen_probe(struct rut_script_program *p, const struct rut_probe_ctx *ctx,
 
 	g.ctx_reg = rut_ir_reg(&g.ir);
 	g.exit = rut_ir_label(&g.ir);
+	g.has_loops = rut_gen_has_loops(probe->body) || rut_gen_has_loops(probe->predicate);
+	g.frame = g.ir.frame = g.has_loops ? RUT_HOME_BYTES : 0;
 	place_vars(&g, probe);
 	if (probe->predicate)
 		rut_gen_unless(&g, probe->predicate, g.exit);
@@ -150,7 +199,7 @@ int rut_gen_probe(struct rut_script_program *p, const struct rut_probe_ctx *ctx,
 	gen_epilogue(&g);
 	gen_prologue(&g, probe);
 	if (!g.rc)
-		g.rc = rut_ir_compile(&g.ir, &code, err);
+		g.rc = compile_functions(&g, &code, err);
 	if (g.rc == -E2BIG && err)
 		g.rc = rut_source_error(&p->src, ctx->spec->span, "%s", err->msg);
 	if (!g.rc)
@@ -158,6 +207,9 @@ int rut_gen_probe(struct rut_script_program *p, const struct rut_probe_ctx *ctx,
 	if (g.scratch_max > p->scratch_bytes)
 		p->scratch_bytes = g.scratch_max;
 	rut_asm_fini(&code);
+	for (size_t i = 0; i < g.functions.len / sizeof(struct rut_ir); i++)
+		rut_ir_fini((struct rut_ir *)(void *)g.functions.data + i);
+	rut_buf_fini(&g.functions);
 	rut_ir_fini(&g.ir);
 	return g.rc;
 }

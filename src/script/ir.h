@@ -24,7 +24,7 @@ typedef int32_t rut_vreg; /* 0: none */
 
 enum rut_ir_op {
 	RUT_IR_NOP,
-	RUT_IR_CTX,	/* dst = context; the first instruction */
+	RUT_IR_CTX,	/* dst = argument imm: of a probe 0, its context; first of all */
 	RUT_IR_CONST,	/* dst = imm */
 	RUT_IR_MOV,	/* dst = a */
 	RUT_IR_ALU,	/* dst = a sub b, or imm when b is 0 */
@@ -52,7 +52,8 @@ enum rut_ir_arg_kind {
 	RUT_IR_ARG_REG,
 	RUT_IR_ARG_IMM,
 	RUT_IR_ARG_FRAME,
-	RUT_IR_ARG_MAP
+	RUT_IR_ARG_MAP,
+	RUT_IR_ARG_FUNCTION,
 };
 
 struct rut_ir_arg {
@@ -111,10 +112,11 @@ void rut_ir_branch(struct rut_ir *ir, uint8_t cond, rut_vreg a, rut_vreg b, uint
 void rut_ir_branch_imm(struct rut_ir *ir, uint8_t cond, rut_vreg a, int64_t imm, uint32_t label);
 rut_vreg rut_ir_call(struct rut_ir *ir, int helper, unsigned n, const struct rut_ir_arg *args);
 
-#define RUT_ARG(r)	 ((struct rut_ir_arg){RUT_IR_ARG_REG, (r), 0})
-#define RUT_ARG_INT(v)	 ((struct rut_ir_arg){RUT_IR_ARG_IMM, 0, (v)})
-#define RUT_ARG_STACK(o) ((struct rut_ir_arg){RUT_IR_ARG_FRAME, 0, (o)})
-#define RUT_ARG_MAPNO(m) ((struct rut_ir_arg){RUT_IR_ARG_MAP, 0, (m)})
+#define RUT_ARG(r)	    ((struct rut_ir_arg){RUT_IR_ARG_REG, (r), 0})
+#define RUT_ARG_INT(v)	    ((struct rut_ir_arg){RUT_IR_ARG_IMM, 0, (v)})
+#define RUT_ARG_STACK(o)    ((struct rut_ir_arg){RUT_IR_ARG_FRAME, 0, (o)})
+#define RUT_ARG_FUNCTION(f) ((struct rut_ir_arg){RUT_IR_ARG_FUNCTION, 0, (f)})
+#define RUT_ARG_MAPNO(m)    ((struct rut_ir_arg){RUT_IR_ARG_MAP, 0, (m)})
 
 /* Removes what is never reached and what computes something that is not used. 0 or -ENOMEM. */
 int rut_ir_clean(struct rut_ir *ir);

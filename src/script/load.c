@@ -3,6 +3,8 @@
 #include "script/load.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,15 +102,16 @@ static uint32_t hash_flags(const struct rut_script_map *m)
 
 static int create_map(struct rut_script_map *m, struct rut_err *err)
 {
-	enum bpf_map_type type =
-		m->is_array  ? m->per_cpu ? BPF_MAP_TYPE_PERCPU_ARRAY : BPF_MAP_TYPE_ARRAY
-		: m->per_cpu ? BPF_MAP_TYPE_PERCPU_HASH
-			     : BPF_MAP_TYPE_HASH;
+	static const enum bpf_map_type types[2][3] = {
+		{BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_LRU_HASH, BPF_MAP_TYPE_ARRAY},
+		{BPF_MAP_TYPE_PERCPU_HASH, BPF_MAP_TYPE_LRU_PERCPU_HASH, BPF_MAP_TYPE_PERCPU_ARRAY},
+	};
+	enum bpf_map_type type = types[m->per_cpu][m->is_array ? 2 : m->is_lru];
 	char name[16];
 
 	snprintf(name, sizeof(name), "AT_%.11s", m->name + 1);
 	return create(name, type, m->key_bytes, m->value_bytes, m->max_entries,
-		      m->is_array ? 0 : hash_flags(m), &m->fd, err);
+		      m->is_array || m->is_lru ? 0 : hash_flags(m), &m->fd, err);
 }
 
 static int fd_of(const struct rut_script_program *p, uint32_t map)
@@ -166,28 +169,79 @@ static int refused(struct rut_script_program *p, const struct rut_script_prog *p
 	return -EINVAL;
 }
 
-static int load_prog(struct rut_script_program *p, struct rut_script_prog *prog,
-		     struct rut_err *err)
+/* Helpers that call functions want to know them by BTF. */
+struct function_info {
+	uint32_t insn, type;
+};
+
+static int describe(const struct rut_script_prog *prog, struct bpf_prog_load_opts *opts,
+		    struct function_info **ret, struct btf **ret_btf, struct rut_err *err)
+{
+	struct btf *btf = btf__new_empty();
+	struct function_info *info = calloc(prog->nfunctions + 1, sizeof(*info));
+	int word, proto, main_proto, rc = 0;
+
+	*ret = info;
+	*ret_btf = btf;
+	if (libbpf_get_error(btf) || !info)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	word = btf__add_int(btf, "long", 8, BTF_INT_SIGNED);
+	main_proto = btf__add_func_proto(btf, word);
+	btf__add_func_param(btf, "ctx", word);
+	info[0].type = (uint32_t)btf__add_func(btf, "script", BTF_FUNC_GLOBAL, main_proto);
+	proto = btf__add_func_proto(btf, word);
+	for (int i = 0; i < 4; i++)
+		btf__add_func_param(btf, "arg", word);
+	for (uint32_t i = 0; i < prog->nfunctions; i++) {
+		info[i + 1].insn = prog->functions[i];
+		info[i + 1].type = (uint32_t)btf__add_func(btf, "loop", BTF_FUNC_STATIC, proto);
+	}
+	rc = btf__load_into_kernel(btf);
+	if (rc)
+		return rut_err_errno(err, -rc, "the kernel takes no description of functions");
+	opts->prog_btf_fd = (uint32_t)btf__fd(btf);
+	opts->func_info = info;
+	opts->func_info_cnt = prog->nfunctions + 1;
+	opts->func_info_rec_size = sizeof(*info);
+	return 0;
+}
+
+static int load_described(struct rut_script_program *p, struct rut_script_prog *prog,
+			  struct bpf_prog_load_opts *opts, struct rut_err *err)
 {
 	_cleanup_free_ char *log = NULL;
-	LIBBPF_OPTS(bpf_prog_load_opts, opts);
 	const char *name = "script";
 
 	for (size_t i = 0; i < prog->nmap_refs; i++)
 		prog->insns[prog->map_refs[i].insn].imm = fd_of(p, prog->map_refs[i].target);
 	prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, name, "GPL", prog->insns,
-				 prog->ninsns, &opts);
+				 prog->ninsns, opts);
 	if (prog->fd >= 0)
 		return 0;
 	log = calloc(1, LOG_BYTES);
 	if (!log)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	opts.log_buf = log;
-	opts.log_size = LOG_BYTES;
-	opts.log_level = 1;
+	opts->log_buf = log;
+	opts->log_size = LOG_BYTES;
+	opts->log_level = 1;
 	prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, name, "GPL", prog->insns,
-				 prog->ninsns, &opts);
+				 prog->ninsns, opts);
 	return prog->fd >= 0 ? 0 : refused(p, prog, prog->fd, log, err);
+}
+
+static int load_prog(struct rut_script_program *p, struct rut_script_prog *prog,
+		     struct rut_err *err)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts);
+	struct function_info *info = NULL;
+	struct btf *btf = NULL;
+	int rc = prog->nfunctions ? describe(prog, &opts, &info, &btf, err) : 0;
+
+	if (!rc)
+		rc = load_described(p, prog, &opts, err);
+	btf__free(btf);
+	free(info);
+	return rc;
 }
 
 int rut_script_load(struct rut_script_program *p, struct rut_err *err)

@@ -275,7 +275,11 @@ int rut_script_out_end(struct rut_script_out *o, const struct rut_script_map *ma
 	qsort(sorted, nmaps, sizeof(*sorted), by_name);
 	for (size_t i = 0; i < nmaps; i++) {
 		struct rut_script_rows rows;
-		int one = rut_script_rows_read(&rows, sorted[i], err);
+		int one;
+
+		if (!rut_script_map_is_set(sorted[i]))
+			continue;
+		one = rut_script_rows_read(&rows, sorted[i], err);
 
 		if (one) {
 			rc = one;

@@ -90,7 +90,7 @@ static int parse_fields(struct rut_parser *p, struct rut_def *d)
 			f->bits = (uint32_t)p->tok.value;
 			rut_p_next(p);
 		}
-		if (!rut_p_want(p, ';', "the field"))
+		if (!rut_p_is(p, '}') && !rut_p_want(p, ';', "the field"))
 			return -EINVAL;
 		*tail = f;
 		tail = &f->next;
@@ -201,6 +201,48 @@ static int parse_macro(struct rut_parser *p)
 	return 1;
 }
 
+/* let @x = hash(100); */
+static int parse_map_decl(struct rut_parser *p)
+{
+	static const char *const types[] = {"hash", "lruhash", "percpuhash", "percpulruhash",
+					    "percpuarray"};
+	struct rut_map_decl *d = rut_p_alloc(p, sizeof(*d));
+	bool known = false;
+
+	if (!d)
+		return -EINVAL;
+	rut_p_next(p);
+	if (p->tok.kind != RUT_TOK_MAP) {
+		rut_p_error(p, "a map is expected: let @x = hash(100);");
+		return -EINVAL;
+	}
+	d->name = rut_p_text(p, p->tok.span);
+	rut_p_next(p);
+	if (!rut_p_want(p, '=', "the map"))
+		return -EINVAL;
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+		known |= rut_p_is_name(p, types[i]);
+	if (!known) {
+		rut_p_error(p, "maps are hash, lruhash, percpuhash, percpulruhash or percpuarray");
+		return -EINVAL;
+	}
+	d->type = rut_p_text(p, p->tok.span);
+	rut_p_next(p);
+	if (!rut_p_want(p, '(', "the kind of the map"))
+		return -EINVAL;
+	if (p->tok.kind != RUT_TOK_INT || !p->tok.value || p->tok.value > 16u << 20) {
+		rut_p_error(p, "the number of keys is expected");
+		return -EINVAL;
+	}
+	d->count = p->tok.value;
+	rut_p_next(p);
+	if (!rut_p_want(p, ')', "the number of keys") || !rut_p_want(p, ';', "the map"))
+		return -EINVAL;
+	d->next = p->ast->map_decls;
+	p->ast->map_decls = d;
+	return 1;
+}
+
 /* Lines of the preprocessor: types come from BTF, so #include has nothing to add. */
 static int parse_directive(struct rut_parser *p)
 {
@@ -233,6 +275,8 @@ int rut_p_def(struct rut_parser *p)
 		return parse_config(p);
 	if (rut_p_is_name(p, "struct") || rut_p_is_name(p, "union") || rut_p_is_name(p, "enum"))
 		return parse_struct(p);
+	if (rut_p_is_name(p, "let"))
+		return parse_map_decl(p);
 	if (rut_p_is_name(p, "macro"))
 		return parse_macro(p);
 	if (rut_p_is_name(p, "fn") || rut_p_is_name(p, "import")) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the name of a probe means: a table of kinds, each with what it makes of the rest. */
 #include <errno.h>
+#include <fnmatch.h>
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -298,6 +299,27 @@ static int resolve_perf(struct rut_resolve *r, const struct perf_name *names, si
 	if (near.name[0])
 		rut_source_hint(&r->prog->src, "did you mean '%s'?", near.name);
 	return -EINVAL;
+}
+
+int rut_probe_list_perf(const char *kind, const char *pattern, struct rut_buf *out)
+{
+	static const struct {
+		const char *name;
+		const struct perf_name *list;
+		size_t n;
+	} all[] = {{"software", software, sizeof(software) / sizeof(*software)},
+		   {"hardware", hardware, sizeof(hardware) / sizeof(*hardware)}};
+	int found = 0;
+
+	for (size_t k = 0; k < 2; k++) {
+		if (fnmatch(kind, all[k].name, 0))
+			continue;
+		found = 1;
+		for (size_t i = 0; i < all[k].n; i++)
+			if (!fnmatch(pattern, all[k].list[i].name, 0))
+				rut_buf_printf(out, "%s:%s:\n", all[k].name, all[k].list[i].name);
+	}
+	return found;
 }
 
 static int resolve_software(struct rut_resolve *r)

@@ -34,6 +34,8 @@ int rut_probe_error(struct rut_resolve *r, const char *fmt, ...)
 /* One more match; attach.name is set. */
 int rut_probe_add(struct rut_resolve *r, struct rut_script_attach attach,
 		  const struct rut_type *args, bool in_ctx);
+/* Lists software and hardware events; 1: the kind is one of them. */
+int rut_probe_list_perf(const char *kind, const char *pattern, struct rut_buf *out);
 uint32_t rut_probe_name(struct rut_script_program *p, const char *name);
 
 #endif

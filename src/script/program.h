@@ -27,6 +27,7 @@ enum rut_script_action_kind {
 	RUT_ACTION_WARNF,
 	RUT_ACTION_PRINT_MAP,
 	RUT_ACTION_PRINT_VALUE, /* args: TUPLE of one; @m[k]: of the key, then the value */
+	RUT_ACTION_PRINT_KEY,	/* args: TUPLE of a key, of an aggregation; the consumer's */
 	RUT_ACTION_CLEAR,
 	RUT_ACTION_ZERO,
 	RUT_ACTION_TIME, /* format: of strftime */
@@ -53,7 +54,11 @@ struct rut_script_map {
 	const struct rut_type *value;
 	bool per_cpu;  /* each CPU has its own value: merged when read */
 	unsigned uses; /* 0: the key is not known yet */
+	bool is_lru;   /* the keys used longest ago make room for new ones */
 	bool is_array; /* BPF array of one entry, for those without key */
+	/* Without key: the word of the value that is not 0 once it was assigned to; 0: there is
+	 * none. */
+	uint32_t set_at;
 	uint32_t max_entries;
 	uint32_t key_bytes, value_bytes; /* of the BPF map */
 	int fd;				 /* -1: not loaded */

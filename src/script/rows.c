@@ -352,19 +352,50 @@ int rut_script_rows_read(struct rut_script_rows *r, const struct rut_script_map 
 	return 0;
 }
 
-int rut_script_map_zero(const struct rut_script_map *m)
+static bool is_set(const struct rut_script_map *m, const struct shape *s, const char *values)
+{
+	for (size_t i = 0; i < s->ncpus; i++) {
+		uint64_t word;
+
+		memcpy(&word, values + i * s->stride + m->set_at, sizeof(word));
+		if (word)
+			return true;
+	}
+	return false;
+}
+
+bool rut_script_map_is_set(const struct rut_script_map *m)
+{
+	struct shape s = shape_of(m);
+	_cleanup_free_ char *values = m->set_at ? calloc(1, s.value_bytes) : NULL;
+	uint32_t key = 0;
+
+	if (!values || bpf_map_lookup_elem(m->fd, &key, values))
+		return true;
+	return is_set(m, &s, values);
+}
+
+static int write_zeros(const struct rut_script_map *m, bool keep_set)
 {
 	_cleanup_(rut_strtab_fini)
 	struct rut_strtab keys = {0};
 	struct shape s = shape_of(m);
-	_cleanup_free_ void *zero = calloc(1, s.value_bytes);
+	_cleanup_free_ char *zero = calloc(1, s.value_bytes);
+	uint64_t one = 1;
 	int rc = zero ? read_keys(m, s.key_bytes, &keys) : -ENOMEM;
 
+	if (!rc && keep_set && m->set_at && rut_script_map_is_set(m))
+		memcpy(zero + m->set_at, &one, sizeof(one));
 	for (size_t i = 0; i < keys.count && !rc; i++)
 		if (bpf_map_update_elem(m->fd, keys.strs[i].data, zero, BPF_EXIST) &&
 		    errno != ENOENT)
 			rc = -errno;
 	return rc;
+}
+
+int rut_script_map_zero(const struct rut_script_map *m)
+{
+	return write_zeros(m, true);
 }
 
 int rut_script_map_clear(const struct rut_script_map *m)
@@ -375,7 +406,7 @@ int rut_script_map_clear(const struct rut_script_map *m)
 	int rc;
 
 	if (m->is_array)
-		return rut_script_map_zero(m);
+		return write_zeros(m, false);
 	rc = read_keys(m, s.key_bytes, &keys);
 	for (size_t i = 0; i < keys.count && !rc; i++)
 		if (bpf_map_delete_elem(m->fd, keys.strs[i].data) && errno != ENOENT)

@@ -70,6 +70,9 @@ int rut_script_key_compare(const struct rut_type *t, const void *a, const void *
  */
 int64_t rut_script_percentile(const struct rut_type *t, const uint64_t *words, unsigned permille);
 
+/* Was anything assigned to a map without key? Others: true. */
+bool rut_script_map_is_set(const struct rut_script_map *m);
+
 /* Removes every key of the map, or (of a map without) sets it to 0. */
 int rut_script_map_clear(const struct rut_script_map *m);
 /* Sets every value to 0 and keeps the keys. */

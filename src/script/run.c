@@ -46,6 +46,28 @@ struct runner {
 	sigset_t old_mask;
 };
 
+/* One key of an aggregation. */
+static int print_key(struct runner *r, const struct rut_script_map *m, const void *key)
+{
+	size_t cpus = rut_script_cpus(), stride = (m->value_bytes + 7) & ~7u;
+	_cleanup_free_ char *values = calloc(cpus, stride);
+	struct rut_script_rows rows;
+	int rc;
+
+	if (!values)
+		return rut_err_set(r->err, ENOMEM, "out of memory");
+	/* One that is not there has zeros. */
+	bpf_map_lookup_elem(m->fd, key, values);
+	rut_script_rows_init(&rows, m);
+	rc = rut_script_rows_add(&rows, m, key, values, cpus, stride);
+	if (!rc)
+		rc = rut_script_rows_sort(&rows, m, RUT_SCRIPT_BY_KEY, false);
+	if (!rc)
+		rut_script_out_rows(r->out, m, &rows, 0, 1);
+	rut_script_rows_fini(&rows);
+	return rc ? rut_err_set(r->err, ENOMEM, "out of memory") : 0;
+}
+
 static int on_record(void *arg, void *data, size_t size)
 {
 	struct runner *r = arg;
@@ -61,6 +83,10 @@ static int on_record(void *arg, void *data, size_t size)
 		memcpy(&code, e->data, sizeof(code));
 		r->code = (int)code;
 		r->ending = true;
+		return 0;
+	}
+	if (a->kind == RUT_ACTION_PRINT_KEY) {
+		r->rc = r->rc ? r->rc : print_key(r, &r->p->maps[a->map], e->data);
 		return 0;
 	}
 	if (!r->rc)
@@ -300,7 +326,8 @@ static int end(struct runner *r)
 	if (!rc)
 		rc = r->rc;
 	if (!rc)
-		rc = rut_script_out_end(r->out, r->p->maps, r->p->nmaps, r->err);
+		rc = rut_script_out_end(r->out, r->p->maps,
+					r->p->print_maps_on_exit ? r->p->nmaps : 0, r->err);
 	fflush(r->opts->out);
 	report(r);
 	return rc;

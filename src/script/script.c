@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include "script/btf.h"
+#include "script/config.h"
 #include "script/format.h"
 #include "script/gen.h"
+#include "script/macro.h"
 
 enum { PASSES_MAX = 12, PROGS_MAX = 20000 };
 
@@ -123,6 +125,17 @@ static void check_all(struct compilation *x)
 	}
 }
 
+/* let @x = lruhash(100); */
+static void declared_size(const struct rut_script_program *p, struct rut_script_map *m)
+{
+	for (const struct rut_map_decl *d = p->ast.map_decls; d; d = d->next) {
+		if (strcmp(d->name, m->name) != 0 || !m->key)
+			continue;
+		m->max_entries = (uint32_t)d->count;
+		m->is_lru = strstr(d->type, "lru") != NULL;
+	}
+}
+
 static void finish_maps(struct rut_script_program *p)
 {
 	for (size_t i = 0; i < p->nmaps; i++) {
@@ -131,8 +144,13 @@ static void finish_maps(struct rut_script_program *p)
 		m->is_array = !m->key;
 		m->per_cpu = m->value && rut_type_is_agg(m->value);
 		m->max_entries = m->key ? p->max_map_keys : 1;
+		declared_size(p, m);
 		m->key_bytes = m->key ? m->key->size : 4;
 		m->value_bytes = m->value ? (m->value->size + 7) & ~7u : 8;
+		if (m->is_array) {
+			m->set_at = m->value_bytes;
+			m->value_bytes += 8;
+		}
 	}
 }
 
@@ -163,6 +181,10 @@ static int compile(struct rut_script_program *p, struct rut_err *err)
 	struct compilation x = {.p = p};
 	int rc = rut_parse(&p->ast, &p->src, p->opts.params, p->opts.nparams);
 
+	if (!rc)
+		rc = rut_macro_expand(&p->ast);
+	if (!rc)
+		rc = rut_config_apply(p);
 	if (rc)
 		return rc;
 	x.c = (struct rut_checker){.prog = p, .arena = &p->ast.arena, .src = &p->src};
@@ -188,6 +210,7 @@ int rut_script_compile(struct rut_script_program **ret, const char *text, size_t
 	p->opts = *opts;
 	p->max_strlen = opts->max_strlen ? opts->max_strlen : 1024;
 	p->max_map_keys = 4096;
+	p->print_maps_on_exit = 1;
 	for (int i = 0; i < RUT_MAP_USER; i++)
 		p->fds[i] = -1;
 	p->text = strndup(text, len);
@@ -222,6 +245,7 @@ void rut_script_free(struct rut_script_program *p)
 		free(p->progs[i].insns);
 		free(p->progs[i].places);
 		free(p->progs[i].map_refs);
+		free(p->progs[i].functions);
 	}
 	for (size_t i = 0; i < p->nactions; i++)
 		rut_script_format_free(p->actions[i].parsed);

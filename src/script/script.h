@@ -61,6 +61,8 @@ struct rut_script_prog {
 	size_t ninsns;
 	struct rut_asm_ref *map_refs; /* owned */
 	size_t nmap_refs;
+	uint32_t *functions; /* owned: where those of loops begin */
+	uint32_t nfunctions;
 	uint32_t type;			  /* enum bpf_prog_type */
 	struct rut_span span;		  /* of the probe's name */
 	struct rut_script_attach *attach; /* in the arena */
@@ -120,7 +122,7 @@ struct rut_script_program {
 	size_t nstrings;
 	const char **probes; /* names, for RUT_T_PROBE */
 	size_t nprobes;
-	uint32_t max_strlen, max_map_keys;
+	uint32_t max_strlen, max_map_keys, print_maps_on_exit;
 	uint32_t record_max;	/* the largest record of the ring; 0: none */
 	uint32_t scratch_bytes; /* of one program; 0: none */
 	uint32_t zeros_bytes;	/* 0: none */
