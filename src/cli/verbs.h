@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All verbs, in the order in which the help lists them; those of one group stand together. A verb
+ * is a line here and a file cmd_VERB.c; an analysis of traces is a line here and a file an_NAME.c
+ * in src/analysis. Help, completion, man pages and `report` follow from that (docs/adding.md).
+ */
+#ifndef RUT_CLI_VERBS_H
+#define RUT_CLI_VERBS_H
+
+/* clang-format off */
+
+/*
+ * A(verb, analysis: rut_analysis_..., what it shows unless told otherwise, options: rut_opts_...,
+ * group of the help, summary)
+ */
+#define RUT_KERNEL_ANALYSES(A) \
+	A(cputop, cputop, nothing, cputop, KERNEL, "which threads used the CPUs") \
+	A(memtop, memtop, nothing, memtop, KERNEL, "which threads allocated and freed pages") \
+	A(syscallstats, syscallstats, nothing, syscalls, KERNEL, "system calls by thread: counts, durations, errors") \
+	A(iolatencystats, io, stats, io, KERNEL, "latency of opens, reads, writes, syncs and disks") \
+	A(iolatencyfreq, io, freq, io, KERNEL, "distribution of the latencies of input and output") \
+	A(iolatencytop, io, top, io, KERNEL, "the slowest opens, reads, writes and syncs") \
+	A(iolog, io, log, io, KERNEL, "all input and output in order of time") \
+	A(iousagetop, io, usage, io, KERNEL, "bytes by process, file, disk and network interface") \
+	A(irqstats, irq, stats, irq, KERNEL, "durations of interrupts and softirqs") \
+	A(irqlog, irq, log, irq, KERNEL, "all interrupts and softirqs in order of time") \
+	A(irqfreq, irq, freq, irq, KERNEL, "distribution of the durations of interrupts") \
+	A(schedstats, sched, stats, sched, KERNEL, "time from wakeup to running") \
+	A(schedtop, sched, top, sched, KERNEL, "the longest waits from wakeup to running") \
+	A(schedlog, sched, log, sched, KERNEL, "all waits from wakeup to running in order of time") \
+	A(schedfreq, sched, freq, sched, KERNEL, "distribution of the waits from wakeup to running") \
+	A(periodstats, period, stats, period, KERNEL, "durations of periods that you define") \
+	A(periodlog, period, log, period, KERNEL, "all periods in order of time") \
+	A(periodtop, period, top, period, KERNEL, "the longest periods") \
+	A(periodfreq, period, freq, period, KERNEL, "distribution of the durations of periods") \
+	A(futexstats, futex, nothing, plain, KERNEL, "waits and contention by futex and thread") \
+	A(wakeupchain, wakeupchain, nothing, plain, KERNEL, "who woke whom, back from a thread: the critical path") \
+	A(fdtop, fdtop, nothing, plain, KERNEL, "open descriptors over time by process: leaks")
+
+#define RUT_RUBY_ANALYSES(A) \
+	A(rubytop, rubytop, nothing, calls, RUBY, "calls and times of Ruby methods, on a CPU and waiting") \
+	A(rubyslow, rubyslow, nothing, calls, RUBY, "the slowest Ruby calls, each with its tree") \
+	A(rubyexceptions, rubyexceptions, nothing, plain, RUBY, "Ruby exceptions by class and place") \
+	A(rubyalloc, rubyalloc, nothing, plain, RUBY, "Ruby allocations by class and place") \
+	A(rubygc, rubygc, nothing, plain, RUBY, "pauses of Ruby's garbage collector by process and method") \
+	A(gvl, gvl, nothing, plain, RUBY, "waits for Ruby's lock, and the methods that held it")
+
+#define RUT_ANALYSES(A) RUT_KERNEL_ANALYSES(A) RUT_RUBY_ANALYSES(A)
+
+
+/* V(verb): those that are no analyses, around them */
+#define RUT_VERBS_FIRST(V) \
+	V(trace) \
+	V(calls) \
+	V(time) \
+	V(objects_total) \
+	V(objects) \
+	V(arrays) \
+	V(strings) \
+	V(exceptions) \
+	V(stacks) \
+	V(profile) \
+	V(ps) \
+	V(tracepoints) \
+	V(record) \
+	V(doctor) \
+	V(view) \
+	V(stat) \
+	V(top) \
+	V(run) \
+	V(start) \
+	V(stop) \
+	V(status) \
+	V(list) \
+	V(add) \
+	V(remove) \
+	V(attach) \
+	V(snapshot) \
+	V(rotate) \
+	V(clear) \
+	V(destroy) \
+	V(collect) \
+	V(report)
+
+#define RUT_VERBS_BETWEEN(V) \
+	V(requests)
+
+#define RUT_VERBS_LAST(V) \
+	V(save) \
+	V(service) \
+	V(trigger) \
+	V(recover) \
+	V(probes) \
+	V(help)
+
+/* clang-format on */
+
+#endif

@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# What is added often is added in two places: where it is listed, and where it is done. A third place that must agree
+# is found here before it is forgotten (docs/adding.md).
+. "$SRC/tests/tap.sh"
+
+# code PATTERN: the files of code that have it.
+code() {
+  grep -rlE --include='*.c' --include='*.h' "$1" src | sort
+}
+
+# two PATTERN WHAT
+two() {
+  n=$(code "$1" | wc -l)
+  [ "$n" -ge 1 ] && [ "$n" -le 2 ] || { echo "$2 is in $n files of code:"; code "$1"; return 1; }
+}
+
+verbs() {
+  sed -n 's/^\t[VA](\([a-z_]*\)[,)].*/\1/p' src/cli/verbs.h
+}
+
+a_verb_is_a_line_and_a_file() {
+  cd "$SRC"
+  [ "$(verbs | wc -l)" -gt 40 ]
+  # The list is what the program has: help, completion and man pages are tested with that.
+  verbs | tr _ - | sort | diff - <("$RUTILE" help --verbs | sort)
+  for verb in $(verbs); do
+    two "rut_cmd cmd_$verb\\b|^	[VA]\\($verb[,)]" "the verb $verb"
+  done
+}
+
+an_analysis_is_a_line_and_a_file() {
+  cd "$SRC"
+  for name in $(sed -n 's/^\tA(\([a-z]*\),.*/\1/p' src/cli/verbs.h); do
+    "$RUTILE" help "$name" | grep -q "^usage: rutile $name"
+    [ "$(code "^	A\\($name,")" = src/cli/verbs.h ]
+    [ -f "man/rutile-$name.1.scd" ]
+  done
+  for analysis in $(sed -n 's/^\tA([a-z]*, \([a-z]*\),.*/\1/p' src/cli/verbs.h | sort -u); do
+    [ "$(code "^const struct rut_analysis rut_analysis_$analysis = " | wc -l)" = 1 ]
+  done
+}
+
+contexts() { # PLAIN|TYPED
+  sed -n "/define RUT_CONTEXTS_$1(C)/,/[^\\\\]\$/p" src/bpf/events.h | sed -n 's/^\tC(\([A-Z0-9_]*\), \([a-z0-9_]*\),.*/\1 \2/p'
+}
+
+a_context_is_a_line_and_how_it_is_read() {
+  cd "$SRC"
+  [ "$(contexts TYPED | wc -l)" -gt 20 ]
+  while read -r symbol name; do
+    case $symbol in PREEMPTIBLE | INTERRUPTIBLE) continue ;; esac # need a kernel's symbol as well
+    two "\\b(RUT_CTX_|rut_context_)$symbol\\b|C\\($symbol, " "the context $symbol"
+    "$RUTILE" start --help | grep -qw -- --context
+    grep -qw "$name" man/rutile-record.1.scd || { echo "man/rutile-record.1.scd does not name the context $name"; return 1; }
+  done < <(contexts TYPED)
+}
+
+t_case "a verb is a line of the list and a file" a_verb_is_a_line_and_a_file
+t_case "an analysis is a line of the list and a file" an_analysis_is_a_line_and_a_file
+t_case "a context is a line of the list and how it is read" a_context_is_a_line_and_how_it_is_read
+t_done
