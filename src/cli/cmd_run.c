@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <wordexp.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -182,10 +183,15 @@ static int list(const struct rut_cmd *cmd, const struct run_data *d)
 /* The command waits until the script is attached. */
 static int start_command(struct run_data *d, struct rut_err *err)
 {
+	wordexp_t words;
 	int go[2];
 	pid_t pid;
 	char byte;
 
+	/* Not by a shell, which would be the traced process in its place. */
+	if (wordexp(d->command, &words, WRDE_NOCMD) || !words.we_wordc)
+		return rut_err_set(err, EINVAL, "cannot split the command '%s' into words",
+				   d->command);
 	if (pipe2(go, O_CLOEXEC))
 		return rut_err_errno(err, errno, "cannot make a pipe");
 	fflush(stdout);
@@ -195,9 +201,11 @@ static int start_command(struct run_data *d, struct rut_err *err)
 	if (!pid) {
 		close(go[1]);
 		if (read(go[0], &byte, 1) == 1)
-			execl("/bin/sh", "sh", "-c", d->command, (char *)NULL);
+			execvp(words.we_wordv[0], words.we_wordv);
 		_exit(127);
 	}
+	wordfree(&words);
+
 	close(go[0]);
 	d->run.child = d->script.pid = pid;
 	d->run.child_go = go[1];

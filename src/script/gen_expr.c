@@ -46,7 +46,9 @@ static uint8_t inverse(int op, bool is_signed)
 
 static bool compares_signed(const struct rut_node *n)
 {
-	bool a = n->a->type->is_signed, b = n->b->type->is_signed;
+	/* As in calculations, truth is a number with a sign. */
+	bool a = n->a->type->is_signed || n->a->type->kind == RUT_T_BOOL;
+	bool b = n->b->type->is_signed || n->b->type->kind == RUT_T_BOOL;
 
 	if (rut_is_literal(n->a) && (int64_t)n->a->value >= 0)
 		return b;

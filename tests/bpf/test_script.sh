@@ -63,6 +63,88 @@ test_string() {
 }
 t_case "strings of the traced program" test_string
 
+test_random() {
+  need_bpf
+  # The verifier takes them, and they print what the same statements give in Python.
+  python3 "$SRC/tests/bpf/script_random.py" "$RUTILE" 14 60
+}
+t_case "random programs" test_random
+
+test_loops() {
+  need_bpf
+  "$RUTILE" run -q -e 'begin { $s = 0; for ($i : 0..100000) { $s += $i } $n = 0; while ($n < 100000) { $n++; if ($n == 70000) { break } }
+    for ($k : 0..50) { @m[$k] = $k * 2 } for ($kv : @m) { if ($kv.0 > 9) { continue } @sum += $kv.1 }
+    printf("%ld %d %d %d\n", $s, $n, @sum, len(@m)); clear(@m); clear(@sum);
+    while (1) { exit(7) } printf("never\n") } end { printf("end\n") }' >out 2>err || echo "code $?" >>out
+  cat out err
+  printf '4999950000 70000 90 50\nend\ncode 7\n' >want
+  grep -v '^$' out | diff want -
+}
+t_case "loops" test_loops
+
+test_types() {
+  need_bpf
+  # The kernel's own structures, against /proc.
+  "$RUTILE" run -q -e 'tracepoint:syscalls:sys_enter_kill /args.pid == $1 && args.sig == 0/ {
+    printf("%s %d %d %d\n", curtask->comm, curtask->tgid, ppid, curtask->real_parent->tgid); exit() }' $$ >out 2>err & script=$!
+  bash -c 'echo $$ >child; t() { kill -0 $1; grep -q . out; }; until t '$$'; do sleep 0.01; done'
+  wait $script
+  cat out err
+  read -r name tgid parent other <out
+  [ "$name $tgid" = "bash $(cat child)" ]
+  [ "$parent" = "$other" ]
+}
+t_case "structures of the kernel" test_types
+
+test_uprobe() {
+  need_bpf
+  "$RUTILE" run -q -c 'bash -c "true; true"' -e "uprobe:/bin/bash:main { @main = count(); } uretprobe:/bin/bash:main { @end = count() }
+    uprobe:libc:exit { @[comm] = count(); }" >out 2>err
+  cat out err
+  grep -qx '@main: 1' out
+  grep -qx '@\[bash\]: 1' out
+}
+t_case "functions of a command" test_uprobe
+
+test_hist() {
+  need_bpf
+  "$RUTILE" run -q -e 'begin { for ($i : 0..1000) { @h = hist($i); @l = lhist($i, 0, 1000, 100); @a = avg($i); @s = stats($i);
+    @mn = min($i + 3); @mx = max($i) } }' >out
+  cat out
+  grep -qx '\[512, 1K)  *488 |.*' out
+  [ "$(grep -c ' 100 |' out)" = 10 ]
+  grep -qx '@a: 499' out
+  grep -qx '@mn: 3' out
+  grep -qx '@mx: 999' out
+  grep -q '^@s: .*1000.*499500' out
+}
+t_case "histograms and the like" test_hist
+
+test_stack() {
+  need_bpf
+  "$RUTILE" run -q -c 'sleep 0.01' -e 'tracepoint:sched:sched_switch /comm == "sleep"/ { @[kstack(5)] = count(); @u[ustack(3)] = count() }' >out 2>err
+  cat out err
+  grep -q 'schedule' out
+}
+t_case "stacks have names" test_stack
+
+test_list() {
+  "$RUTILE" run -l 'tracepoint:sched:sched_sw*' | grep -qx tracepoint:sched:sched_switch
+  "$RUTILE" run -l -v 'tracepoint:sched:sched_switch' | grep -qx '    string\[16\] prev_comm'
+  "$RUTILE" run -l 'uprobe:/bin/bash:mai*' | grep -qx uprobe:/bin/bash:main
+  "$RUTILE" run -d -e 'begin { @x = 1 }' | grep -q ': exit$'
+}
+t_case "probes are listed" test_list
+
+test_full() {
+  need_bpf
+  "$RUTILE" run -q -e 'config = { max_map_keys = 10; print_maps_on_exit = 0 } begin { for ($i : 0..25) { @[$i]++ } printf("%d\n", len(@)) }' >out 2>err
+  cat out err
+  grep -qx 10 out
+  grep -q 'stdin:1:.*warning: 15 updates were lost because the map was full: @\[$i\]' err
+}
+t_case "updates of a full map are counted" test_full
+
 test_errors() {
   for want in 'did you mean .printf.' 'did you mean .filename.' 'no tracepoint matches' 'is not known' 'division by zero' 'does not fit' "';' is missing"; do
     case $want in
