@@ -404,8 +404,11 @@ static const char *const tags[] = {"linux-kernel", "lttng-analyses", "cpu", "top
 static const struct rut_lami_class *const classes[] = {&per_process, &per_cpu, &total, &summary,
 						       NULL};
 
+static const char *const needs[] = {"sched_switch", NULL};
+
 const struct rut_analysis rut_analysis_cputop = {
 	.info = {"Top CPU usage", "Per-TID, per-CPU, and total top CPU usage", tags, classes},
+	.needs = needs,
 	.instance_size = sizeof(struct cputop),
 	.hooks = hooks,
 	.init = init,

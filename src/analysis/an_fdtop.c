@@ -228,8 +228,12 @@ static void fini(struct rut_instance *inst)
 static const char *const tags[] = {"linux-kernel", "rutile", "io", "top", NULL};
 static const struct rut_lami_class *const classes[] = {&top_class, NULL};
 
+static const char *const needs[] = {"*syscall_entry_*", "*sys_*", "lttng_statedump_file_descriptor",
+				    NULL};
+
 const struct rut_analysis rut_analysis_fdtop = {
 	.info = {"Open descriptors", "Open descriptors over time per process", tags, classes},
+	.needs = needs,
 	.instance_size = sizeof(struct fdtop),
 	.hooks = hooks,
 	.report = report,

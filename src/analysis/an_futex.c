@@ -338,10 +338,14 @@ static void fini(struct rut_instance *inst)
 }
 
 static const char *const tags[] = {"linux-kernel", "rutile", "futex", "stats", NULL};
-static const struct rut_lami_class *const classes[] = {&futex_class, &tid_class, NULL};
+static const struct rut_lami_class *const classes[] = {&futex_class, &tid_class,
+						       &rut_class_percentiles, NULL};
+
+static const char *const needs[] = {"*syscall_entry_futex*", "*sys_futex", NULL};
 
 const struct rut_analysis rut_analysis_futex = {
 	.info = {"Futex waits", "Waits and contention per futex and per thread", tags, classes},
+	.needs = needs,
 	.instance_size = sizeof(struct futexes),
 	.hooks = hooks,
 	.events = events,

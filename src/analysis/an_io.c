@@ -479,25 +479,23 @@ static void fini(struct rut_instance *inst)
 
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "io", "syscall", "stats", "freq", "log", "top", NULL};
-static const struct rut_lami_class *const classes[] = {&rut_io_stats_class,
-						       &rut_io_disk_class,
-						       &rut_io_freq_class,
-						       &rut_io_top_class,
-						       &rut_io_log_class,
-						       &rut_io_proc_class,
-						       &rut_io_file_class,
-						       &rut_io_block_class,
-						       &rut_io_sector_class,
-						       &rut_io_request_class,
-						       &rut_io_rtps_class,
-						       &rut_io_netif_class,
-						       NULL};
+static const struct rut_lami_class *const classes[] = {&rut_class_percentiles, &rut_io_stats_class,
+						       &rut_io_disk_class,     &rut_io_freq_class,
+						       &rut_io_top_class,      &rut_io_log_class,
+						       &rut_io_proc_class,     &rut_io_file_class,
+						       &rut_io_block_class,    &rut_io_sector_class,
+						       &rut_io_request_class,  &rut_io_rtps_class,
+						       &rut_io_netif_class,    NULL};
+
+static const char *const needs[] = {"*syscall_entry_*", "*sys_*",	    "block_rq_*",
+				    "net_dev_xmit",	"net*_receive_skb", NULL};
 
 const struct rut_analysis rut_analysis_io = {
 	.info = {"I/O analysis",
 		 "System call/disk latency statistics, system call latency distribution, system "
 		 "call top latencies, I/O usage top, and I/O operations log",
 		 tags, classes},
+	.needs = needs,
 	.instance_size = sizeof(struct rut_io),
 	.hooks = hooks,
 	.init = init,

@@ -558,12 +558,15 @@ static void fini(struct rut_instance *inst)
 
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "interrupt", "stats", "freq", "log", NULL};
-static const struct rut_lami_class *const classes[] = {&log_class,  &hard_class, &soft_class,
-						       &freq_class, &summary,	 NULL};
+static const struct rut_lami_class *const classes[] = {
+	&rut_class_percentiles, &log_class, &hard_class, &soft_class, &freq_class, &summary, NULL};
+
+static const char *const needs[] = {"irq_handler_entry", "*softirq_entry", "*softirq_raise", NULL};
 
 const struct rut_analysis rut_analysis_irq = {
 	.info = {"System interrupt analysis",
 		 "Interrupt frequency distribution, statistics, and log", tags, classes},
+	.needs = needs,
 	.instance_size = sizeof(struct irq),
 	.hooks = hooks,
 	.report = report,

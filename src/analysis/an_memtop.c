@@ -213,8 +213,11 @@ static void fini(struct rut_instance *inst)
 static const char *const tags[] = {"linux-kernel", "lttng-analyses", "memory", "top", NULL};
 static const struct rut_lami_class *const classes[] = {&allocated, &freed, &total, &summary, NULL};
 
+static const char *const needs[] = {"*mm_page_alloc", "*mm_page_free", NULL};
+
 const struct rut_analysis rut_analysis_memtop = {
 	.info = {"Top memory usage", "Per-TID top allocated/freed memory", tags, classes},
+	.needs = needs,
 	.instance_size = sizeof(struct memtop),
 	.hooks = hooks,
 	.report = report,

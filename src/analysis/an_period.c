@@ -429,17 +429,11 @@ static void run_fini(struct rut_run *run)
 
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "period", "stats", "freq", "top", "log", NULL};
-static const struct rut_lami_class *const classes[] = {&rut_period_log_class,
-						       &rut_period_top_class,
-						       &rut_period_stats_class,
-						       &rut_period_freq_class,
-						       &rut_period_freq_count_class,
-						       &rut_period_freq_percent_class,
-						       &rut_period_aggregated_class,
-						       &rut_period_parent_class,
-						       &rut_period_count_class,
-						       &rut_period_percent_class,
-						       NULL};
+static const struct rut_lami_class *const classes[] = {
+	&rut_class_percentiles,		&rut_period_log_class,	      &rut_period_top_class,
+	&rut_period_stats_class,	&rut_period_freq_class,	      &rut_period_freq_count_class,
+	&rut_period_freq_percent_class, &rut_period_aggregated_class, &rut_period_parent_class,
+	&rut_period_count_class,	&rut_period_percent_class,    NULL};
 
 const struct rut_analysis rut_analysis_period = {
 	.info = {"Periods analysis", "Periods frequency distribution, statistics, top, and log",

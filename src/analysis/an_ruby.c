@@ -256,7 +256,8 @@ static void top_fini(struct rut_instance *inst)
 }
 
 static const char *const tags[] = {"ruby", "rutile", "stats", "top", NULL};
-static const struct rut_lami_class *const top_classes[] = {&top_class, NULL};
+static const struct rut_lami_class *const top_classes[] = {&top_class, &rut_class_percentiles,
+							   NULL};
 
 const struct rut_analysis rut_analysis_rubytop = {
 	.info = {"Ruby methods", "Calls and times of Ruby methods", tags, top_classes},

@@ -231,18 +231,19 @@ static void fini(struct rut_instance *inst)
 
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "sched", "stats", "freq", "top", "log", NULL};
-static const struct rut_lami_class *const classes[] = {&rut_sched_log_class,
-						       &rut_sched_top_class,
-						       &rut_sched_total_class,
-						       &rut_sched_tid_class,
-						       &rut_sched_prio_class,
-						       &rut_sched_freq_class,
-						       NULL};
+static const struct rut_lami_class *const classes[] = {
+	&rut_class_percentiles, &rut_sched_log_class,
+	&rut_sched_top_class,	&rut_sched_total_class,
+	&rut_sched_tid_class,	&rut_sched_prio_class,
+	&rut_sched_freq_class,	NULL};
+
+static const char *const needs[] = {"sched_wak*", NULL};
 
 const struct rut_analysis rut_analysis_sched = {
 	.info = {"Scheduling latencies analysis",
 		 "Scheduling latencies frequency distribution, statistics, top, and log", tags,
 		 classes},
+	.needs = needs,
 	.instance_size = sizeof(struct rut_sched),
 	.hooks = hooks,
 	.init = init,

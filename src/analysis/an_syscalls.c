@@ -352,11 +352,15 @@ static void fini(struct rut_instance *inst)
 }
 
 static const char *const tags[] = {"linux-kernel", "lttng-analyses", "syscall", "stats", NULL};
-static const struct rut_lami_class *const classes[] = {&per_tid, &total, &summary, NULL};
+static const struct rut_lami_class *const classes[] = {&per_tid, &total, &summary,
+						       &rut_class_percentiles, NULL};
+
+static const char *const needs[] = {"*syscall_entry_*", "*sys_*", NULL};
 
 const struct rut_analysis rut_analysis_syscallstats = {
 	.info = {"System call statistics", "Per-TID and global system call statistics", tags,
 		 classes},
+	.needs = needs,
 	.instance_size = sizeof(struct syscalls),
 	.hooks = hooks,
 	.report = report,

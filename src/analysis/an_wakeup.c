@@ -256,8 +256,11 @@ static void fini(struct rut_instance *inst)
 static const char *const tags[] = {"linux-kernel", "rutile", "sched", "log", NULL};
 static const struct rut_lami_class *const classes[] = {&path_class, &sum_class, NULL};
 
+static const char *const needs[] = {"sched_switch", NULL};
+
 const struct rut_analysis rut_analysis_wakeupchain = {
 	.info = {"Wakeup chain", "Who woke whom: the critical path of a thread", tags, classes},
+	.needs = needs,
 	.instance_size = sizeof(struct chain),
 	.hooks = hooks,
 	.init = init,

@@ -147,6 +147,7 @@ static void on_period_begin(struct rut_period *p, void *arg)
 {
 	struct rut_engine *e = arg;
 
+	e->n_periods++;
 	p->instances = (void **)begin_stretch(e, p->begin_ns, p);
 	for (size_t i = 0; i < e->n_runs; i++)
 		if (e->runs[i].analysis->period_begin)
@@ -239,6 +240,27 @@ static int check_ambiguous(const struct rut_engine *e, struct rut_err *err)
 					   cls->name);
 	}
 	return 0;
+}
+
+bool rut_analysis_fits(const struct rut_analysis *a, const struct rut_ctf_set *set)
+{
+	for (const char *const *n = a->needs; n && *n; n++) {
+		for (size_t i = 0; i < rut_ctf_set_n_classes(set); i++) {
+			const char *name = rut_ctf_set_class(set, i)->name;
+
+			if (rut_expr_glob(*n, strlen(*n), name, strlen(name)))
+				return true;
+		}
+	}
+	return !a->needs;
+}
+
+bool rut_engine_filters_all(const struct rut_engine *e)
+{
+	for (size_t i = 0; i < e->n_classes; i++)
+		if (!e->classes[i].filter || rut_expr_prog_constant(e->classes[i].filter))
+			return false;
+	return e->conf->filter && e->n_classes;
 }
 
 int rut_engine_rebind(struct rut_engine *e, struct rut_err *err)

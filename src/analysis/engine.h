@@ -41,6 +41,8 @@ struct rut_analysis_event {
 
 struct rut_analysis {
 	struct rut_lami_info info;
+	const char *const
+		*needs; /* globs of events, one of which the trace must have; ends with NULL */
 	size_t instance_size;
 	const struct rut_analysis_hook *hooks; /* ends with fn NULL; or NULL */
 	uint32_t wants; /* hooks (RUT_HOOK_BIT) that it subscribes to by itself */
@@ -93,6 +95,7 @@ struct rut_engine {
 	size_t n_runs;
 	struct rut_periods periods;
 	bool has_events;
+	uint64_t n_periods; /* that have begun */
 	int64_t first_ns, last_ns;
 	uint64_t events;
 	rut_progress_fn progress;
@@ -113,6 +116,11 @@ struct rut_engine {
 int rut_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct rut_ctf_set *set,
 		    const struct rut_analysis *const *analyses, size_t n, struct rut_err *err);
 void rut_engine_fini(struct rut_engine *e);
+
+/* Whether the trace has one of the events that the analysis needs. */
+bool rut_analysis_fits(const struct rut_analysis *a, const struct rut_ctf_set *set);
+/* The filter is false for every class of events of the trace. */
+bool rut_engine_filters_all(const struct rut_engine *e);
 
 /* Looks for classes that came with a growing trace. Returns 0 or -errno. */
 int rut_engine_rebind(struct rut_engine *e, struct rut_err *err);

@@ -56,7 +56,8 @@
 
 #define TOP                                                                                        \
 	{                                                                                          \
-		"limit", "N", "rows in a list of the largest (default 10)", OPT_LIMIT              \
+		"limit", "N", "rows in a list of the largest, or unlimited (default 10)",          \
+			OPT_LIMIT                                                                  \
 	}
 #define TOP_FLAG                                                                                   \
 	{                                                                                          \
@@ -399,6 +400,10 @@ static int take_value(struct rut_analysis_args *a, int id, const char *v)
 	case 'r':
 		return parse_refresh(v, &c->refresh_ns);
 	case OPT_LIMIT:
+		if (!strcmp(v, "unlimited")) {
+			c->limit = INT64_MAX / 4;
+			return 0;
+		}
 		return parse_int(v, -1000000000, &c->limit);
 	case OPT_RESOLUTION:
 		return parse_int(v, 1, &c->resolution);

@@ -406,6 +406,32 @@ static void warn_empty(const struct pass *p)
 		rut_warn("the trace has no events");
 }
 
+/* Zeros would look like an idle machine. */
+static void warn_unfit(const struct rut_analysis *a)
+{
+	_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
+
+	for (const char *const *n = a->needs; *n; n++)
+		rut_buf_printf(&names, "%s%s", n == a->needs ? "" : ", ", *n);
+	rut_warn("the trace has none of the events that this analysis needs: %s",
+		 names.data ? names.data : "");
+}
+
+/* What was asked for, and is not in the trace. */
+static void warn_unmatched(const struct pass *p)
+{
+	const struct rut_analysis *first = p->engine.runs[0].analysis;
+	const struct rut_conf *c = &p->args->conf;
+
+	if (p->engine.n_runs == 1 && !rut_analysis_fits(first, p->set))
+		warn_unfit(first);
+	if (rut_engine_filters_all(&p->engine))
+		rut_warn(
+			"--filter holds for no event of this trace: it has no such event or field");
+	if (c->periods && c->periods->n && !p->engine.n_periods)
+		rut_warn("no event of this trace begins a period");
+}
+
 static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, size_t n,
 		    struct rut_err *err)
 {
@@ -455,6 +481,8 @@ static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, 
 		return rut_err_errno(err, -p->write_rc, "cannot write the report");
 	if (!p->engine.started)
 		warn_empty(p);
+	else
+		warn_unmatched(p);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Traces made by hand, with known answers: what lttng-analyses is wrong about, and what it lacks.
 . "$SRC/tests/tap.sh"
+. "$SRC/tests/cases.sh"
 
 mk() {
   python3 "$SRC/tests/mktrace" "${1:-trace}"
@@ -808,6 +809,74 @@ END
   done
 }
 
+# An empty report would look like an idle machine.
+what_the_trace_lacks_is_said() {
+  mk <<TRACE
+$SWITCH
+2_000 0 tick n=1
+TRACE
+  run memtop 2>&1 >out | grep -q 'none of the events that this analysis needs: .*mm_page_alloc'
+  run irqstats 2>&1 >out | grep -q 'none of the events that this analysis needs: irq_handler_entry'
+  run cputop 2>err >out
+  [ ! -s err ]
+  run cputop --filter '$evt.nothing == 3' 2>&1 >out | grep -q 'filter holds for no event of this trace'
+  run cputop --period 'x : $evt.$name == "tock"' 2>&1 >out | grep -q 'no event of this trace begins a period'
+  run cputop --period 'x : $evt.$name == "tick"' 2>err >out
+  [ ! -s err ]
+}
+
+# What LAMI 1.0 says of results and metadata: every table's class is declared, every cell is of its column's type.
+lami_is_as_its_specification_says() {
+  c=$(cases)
+  cat >check.py <<'END'
+import json, sys
+meta, out = json.load(open("meta")), json.load(open("out"))
+for key in "version", "title", "authors", "description", "tags", "table-classes", "mi-version":
+    assert key in meta or key in ("authors", "mi-version"), key
+declared = meta["table-classes"]
+types = {"ratio": "ratio", "timestamp": "timestamp", "duration": "duration", "size": "size", "time-range": "time-range",
+         "syscall": "syscall", "process": "process", "path": "path", "fd": "fd", "irq": "irq", "cpu": "cpu", "disk": "disk",
+         "netif": "netif", "bool": "bool", "int": "number", "float": "number", "string": "string", "number": "number", "mixed": None}
+members = {"number": {"value"}, "string": {"value"}, "ratio": {"value"}, "timestamp": {"value"}, "duration": {"value"}, "size": {"value"},
+           "time-range": {"begin", "end"}, "syscall": {"name"}, "process": {"name", "pid", "tid"}, "path": {"path"}, "fd": {"fd"},
+           "irq": {"hard", "nr", "name"}, "cpu": {"id"}, "disk": {"name"}, "netif": {"name"}, "bool": {"value"}}
+def columns(cls):
+    if isinstance(cls, str):
+        return columns(declared[cls])
+    if "column-descriptions" in cls:
+        return cls["column-descriptions"]
+    return columns(cls["inherit"])
+tables = out["results"] if "results" in out else []
+for t in tables:
+    cols = columns(t["class"])
+    assert t["time-range"]["begin"]["value"] <= t["time-range"]["end"]["value"]
+    for row in t["data"]:
+        assert len(row) == len(cols), (t["class"], row)
+        for cell, col in zip(row, cols):
+            assert {"title", "class"} <= set(col), col
+            if cell is None or not isinstance(cell, dict):
+                assert cell is None or isinstance(cell, (bool, int, float, str)), cell
+                continue
+            kind = cell["class"]
+            if kind == "unknown":
+                continue
+            want = types[col["class"]]
+            assert want is None or kind == want, (t["class"], col, cell)
+            assert set(cell) - {"class", "low", "high"} <= members[kind], cell
+            assert set(cell) - {"class"}, cell
+print(len(tables))
+END
+  for verb in cputop memtop syscallstats iolatencystats iolatencyfreq iolatencytop iolog iousagetop irqstats irqlog irqfreq schedstats \
+    schedtop schedlog schedfreq futexstats fdtop wakeupchain; do
+    "$RUTILE" $verb --metadata >meta
+    extra=
+    case $verb in *top) extra='--limit unlimited' ;; wakeupchain) extra=13671 ;; esac
+    # shellcheck disable=SC2086 # two words or none
+    "$RUTILE" $verb --mi --no-intersection --percentiles $extra "$c/ref/basic-kernel-analysis" >out
+    python3 check.py >n || { echo "$verb"; return 1; }
+  done
+}
+
 filters_work_on_every_analysis() {
   { echo "$SWITCH"
     echo "1_000 1 sched_switch prev_comm=swapper/1 prev_tid=0 prev_prio=20 prev_state=0 next_comm=other next_tid=20 next_prio=20"
@@ -1116,6 +1185,8 @@ classes_of_one_name_are_refused() {
 t_case "a report for each period" one_report_for_each_period
 t_case "futexstats" futex_waits
 t_case "memory does not grow with the number of forks" memory_does_not_grow_with_forks
+t_case "what the trace lacks is said" what_the_trace_lacks_is_said
+t_case "LAMI is as its specification says" lami_is_as_its_specification_says
 t_case "descriptors that were open before have a kind" descriptors_open_before_have_a_kind
 t_case "wakeupchain" the_critical_path_goes_through_who_woke
 t_case "wakeupchain: an interrupted thread wakes nobody" an_interrupted_thread_wakes_nobody
