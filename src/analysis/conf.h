@@ -60,6 +60,7 @@ struct rut_conf {
 	bool splice; /* count splice and sendfile as reads and writes */
 
 	int64_t target_tid; /* wakeupchain */
+	const char *by;	    /* series: cpu, process, disk, peer, cgroup; NULL: all */
 
 	/* requests */
 	const char *request; /* calls of methods that match this are requests; NULL: none */

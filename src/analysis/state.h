@@ -139,10 +139,11 @@ struct rut_thread {
 	uint64_t futex;		/* the address that it waits for; 0: none */
 	bool calls_seen;	/* a system call of it was seen: whether it is in one is known */
 	bool exiting;
-	uint32_t index;	 /* unique among those that exist; used again */
-	uint64_t serial; /* order of creation */
-	bool dead;	 /* it has ended, or its TID is another's */
-	bool kept;	 /* somebody keeps a pointer to it: it is not freed */
+	const char *cgroup; /* its control group; interned; NULL: unknown */
+	uint32_t index;	    /* unique among those that exist; used again */
+	uint64_t serial;    /* order of creation */
+	bool dead;	    /* it has ended, or its TID is another's */
+	bool kept;	    /* somebody keeps a pointer to it: it is not freed */
 };
 
 #define RUT_SOFTIRQS 32

@@ -344,6 +344,14 @@ static void dump_process(struct rut_state *st, const struct rut_ctf_event *ev,
 		table_add_pid(st, ev, rut_ctf_u64(ev, &c->f[DPS_TABLE]), pid);
 }
 
+static void dump_cgroup(struct rut_state *st, const struct rut_ctf_event *ev,
+			const struct rut_state_class *c)
+{
+	struct rut_thread *t = rut_state_thread_new(st, rut_ctf_i64(ev, &c->f[0]));
+
+	t->cgroup = rut_state_str(st, ev, &c->f[1]);
+}
+
 const struct rut_state_def rut_state_dump_defs[] = {
 	{"lttng_statedump_block_device", dump_disk, {"dev", "diskname"}},
 	{"lttng_statedump_file_descriptor",
@@ -352,6 +360,7 @@ const struct rut_state_def rut_state_dump_defs[] = {
 	{"lttng_statedump_process_state",
 	 dump_process,
 	 {"tid", "pid", "name", "prio", "file_table_address"}},
+	{"rutile_statedump_cgroup", dump_cgroup, {"tid", "path"}},
 	{"rutile_syscall_string", rut_state_sys_string, {"value"}, RUT_STATE_SERVES_IO},
 	{NULL, NULL, {NULL}, 0},
 };

@@ -194,6 +194,7 @@ static void enter_connect(struct rut_state *st, const struct rut_ctf_event *ev,
 	int64_t fd = rut_ctf_i64(ev, &c->f[0]);
 	struct rut_fd *f = rut_state_fd(leader, fd);
 
+	t->rq.fd = fd;
 	if (!rut_ctf_ref_ok(&c->f[1]) || rut_ctf_u64(ev, &c->f[1]) != AF_INET)
 		return;
 	if (f)

@@ -166,6 +166,7 @@ static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event 
 	child = rut_state_thread_replace(st, rut_ctf_i64(ev, &c->f[FORK_CHILD_TID]));
 	child->pid = rut_ctf_i64(ev, &c->f[FORK_CHILD_PID]);
 	child->comm = rut_state_str(st, ev, &c->f[FORK_CHILD_COMM]);
+	child->cgroup = parent->cgroup;
 	copy_fds(st, ev, parent, child);
 }
 

@@ -87,6 +87,12 @@
 	}
 
 const struct rut_opt rut_opts_plain[] = {COMMON, TOP, {0}};
+const struct rut_opt rut_opts_series[] = {
+	COMMON,
+	{"by", "WHAT", "apart by cpu, process, disk, peer or cgroup (default: all together)",
+	 OPT_BY},
+	{0},
+};
 const struct rut_opt rut_opts_calls[] = {COMMON, MIN_MAX, TOP, {0}};
 const struct rut_opt rut_opts_cputop[] = {COMMON, TOP, TOP_FLAG, {0}};
 const struct rut_opt rut_opts_memtop[] = {COMMON, TOP, TOP_FLAG, {0}};
@@ -392,6 +398,8 @@ static int take_list(struct rut_analysis_args *a, int id, const char *v)
 	}
 }
 
+static const char *const bys[] = {"all", "cpu", "process", "disk", "peer", "cgroup", NULL};
+
 static int take_value(struct rut_analysis_args *a, int id, const char *v)
 {
 	struct rut_conf *c = &a->conf;
@@ -405,6 +413,12 @@ static int take_value(struct rut_analysis_args *a, int id, const char *v)
 			return 0;
 		}
 		return parse_int(v, -1000000000, &c->limit);
+	case OPT_BY:
+		c->by = v;
+		for (const char *const *name = bys; *name; name++)
+			if (!strcmp(*name, v))
+				return 0;
+		return -EINVAL;
 	case OPT_RESOLUTION:
 		return parse_int(v, 1, &c->resolution);
 	case OPT_MIN:

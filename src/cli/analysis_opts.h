@@ -53,6 +53,7 @@ enum rut_analysis_opt {
 	OPT_SERIES,
 	OPT_LOG_SCALE,
 	OPT_SPLICE,
+	OPT_BY,
 	OPT_IRQ,
 	OPT_SOFTIRQ,
 	OPT_TOTAL,
@@ -121,6 +122,7 @@ struct rut_analysis_args {
 extern const struct rut_opt rut_opts_cputop[], rut_opts_memtop[], rut_opts_syscalls[],
 	rut_opts_io[], rut_opts_irq[], rut_opts_sched[], rut_opts_period[], rut_opts_plain[],
 	rut_opts_calls[];
+extern const struct rut_opt rut_opts_series[];
 
 void rut_analysis_args_fini(struct rut_analysis_args *a);
 /*

@@ -54,6 +54,11 @@ static void want_usage(struct rut_conf *c)
 	c->usage = true;
 }
 
+static void want_series(struct rut_conf *c)
+{
+	c->refresh_ns = 1000000000;
+}
+
 static void want_nothing(struct rut_conf *c)
 {
 	(void)c;
@@ -114,6 +119,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	int rc;
 
 	v->defaults(&a.conf);
+	a.skip_validation = v->analysis == &rut_analysis_series; /* CSV from the first line on */
 	rc = rut_analysis_args_parse(&a, cmd, argc, argv);
 	if (rc < 0 && a.mi_version) {
 		puts("1.0");

@@ -35,6 +35,9 @@
 	A(periodfreq, period, freq, period, KERNEL, "distribution of the durations of periods") \
 	A(futexstats, futex, nothing, plain, KERNEL, "waits and contention by futex and thread") \
 	A(wakeupchain, wakeupchain, nothing, plain, KERNEL, "who woke whom, back from a thread: the critical path") \
+	A(offcpu, offcpu, nothing, plain, KERNEL, "where threads wait: run queue, disk, network, lock, timer") \
+	A(nettop, nettop, nothing, plain, KERNEL, "bytes and latencies by network peer") \
+	A(series, series, series, series, KERNEL, "rates, latencies and queues over time, as CSV") \
 	A(fdtop, fdtop, nothing, plain, KERNEL, "open descriptors over time by process: leaks")
 
 #define RUT_RUBY_ANALYSES(A) \

@@ -127,7 +127,7 @@ examples_of_the_manual_run() {
   n=0
   grep -l '^rutile .*\btrace\b' "$SRC"/man/*.scd >pages
   while read -r page; do
-    sed -n '/^# EXAMPLES/,/^# [^E]/s/^rutile /&/p' "$page" >commands
+    sed -n '/^# EXAMPLES/,/^# [^E]/s/^rutile .*\btrace\b/&/p' "$page" >commands
     while read -r command; do
       n=$((n + 1))
       echo "$command"

@@ -877,6 +877,134 @@ END
   done
 }
 
+# Each wait by its kind; what a thread ran and waited is the time from its first switch on.
+waits_off_the_cpus() {
+  { echo "100 0 lttng_statedump_block_device dev=8 diskname=sda"
+    echo "110 0 lttng_statedump_file_descriptor pid=10 fd=3 flags=0 fmode=0 filename=/data"
+    echo "120 0 lttng_statedump_file_descriptor pid=10 fd=4 flags=0 fmode=0 filename=socket:[7]"
+    echo "130 0 lttng_statedump_file_descriptor pid=10 fd=5 flags=0 fmode=0 filename=pipe:[8]"
+    SW 1_000 0 0 0 10; SW 1_000 1 0 0 20
+    echo "1_100 1 syscall_entry_getpid"; echo "1_101 1 syscall_exit_getpid ret=20"
+    echo "1_400 0 syscall_entry_read fd=3 count=8"; echo "1_500 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=10 rwbs=0"
+    SW 2_000 0 10 2 0; echo "2_900 0 irq_handler_entry irq=5 name=ahci"
+    echo "2_950 0 block_rq_complete dev=8 sector=1 nr_sector=8"; WAKE 3_000 0 10
+    echo "3_050 0 irq_handler_exit irq=5 ret=1"; SW 3_100 0 0 0 10; echo "3_200 0 syscall_exit_read ret=8"
+    echo "3_300 0 syscall_entry_read fd=4 count=8"; SW 3_400 0 10 1 0
+    echo "4_000 0 irq_softirq_entry vec=3"; WAKE 4_100 0 10; echo "4_200 0 irq_softirq_exit vec=3"
+    SW 4_400 0 0 0 10; echo "4_500 0 syscall_exit_read ret=8"
+    echo "4_600 0 syscall_entry_futex uaddr=0x7f00 op=128 val=2"; SW 4_700 0 10 1 0
+    echo "5_000 1 syscall_entry_futex uaddr=0x7f00 op=129 val=1"; WAKE 5_200 1 10; echo "5_300 1 syscall_exit_futex ret=1"
+    SW 5_200 0 0 0 10; echo "5_400 0 syscall_exit_futex ret=0"
+    echo "5_500 0 syscall_entry_read fd=5 count=8"; SW 5_600 0 10 1 0
+    echo "6_000 1 syscall_entry_write fd=9 count=8"; WAKE 6_100 1 10; echo "6_200 1 syscall_exit_write ret=8"
+    SW 6_100 0 0 0 10; echo "6_300 0 syscall_exit_read ret=8"
+    SW 6_400 0 10 0 30; SW 6_900 0 30 32 10
+    echo "7_000 0 syscall_entry_nanosleep"; SW 7_100 0 10 1 0
+    echo "9_000 1 tick n=1"; } | mk
+  run offcpu --mi --limit unlimited | json '
+got = {}
+for x in rows("per-tid"):
+    if x[0]["tid"] == 10:
+        got[x[1]["value"], x[2] and x[2]["value"]] = (x[4]["value"], x[5]["value"])
+assert got == {("disk", "sda"): (1, 1000), ("network", "socket:[7]"): (1, 700), ("lock", "0x7f00"): (1, 500),
+               ("pipe", "pipe:[8]"): (1, 500), ("timer", None): (1, 1900), ("run queue", None): (3, 100 + 300 + 500)}, got
+ran = 1000 + 300 + 300 + 400 + 300 + 200
+assert sum(v[1] for v in got.values()) + ran == 9000 - 1000, (got, ran)
+# A thread that has ended waits for nothing.
+assert not [x for x in rows("per-tid") if x[0]["tid"] == 30], rows("per-tid")
+total = {x[0]["value"]: x[4]["value"] for x in rows("per-reason")}
+assert total["disk"] == 1000 and total["run queue"] == 900, total'
+  run offcpu | grep -q '^disk  *sda  *read  *1  *1.000'
+}
+
+peers_on_the_network() {
+  mk <<TRACE
+$SWITCH
+2_000 0 syscall_entry_socket family=2 type=1
+2_100 0 syscall_exit_socket ret=4
+3_000 0 syscall_entry_connect fd=4 family=2 v4addr=[10,0,0,7] dport=53
+3_500 0 syscall_exit_connect ret=0
+4_000 0 syscall_entry_sendto fd=4 len=30
+4_100 0 syscall_exit_sendto ret=30
+4_200 0 syscall_entry_sendto fd=4 len=10
+4_300 0 syscall_exit_sendto ret=10
+6_000 0 syscall_entry_recvfrom fd=4 size=100
+7_000 0 syscall_exit_recvfrom ret=100
+7_100 0 syscall_entry_recvfrom fd=4 size=100
+7_200 0 syscall_exit_recvfrom ret=50
+8_000 0 syscall_entry_accept4 fd=3 flags=0
+9_000 0 syscall_exit_accept4 ret=7 family=2 sport=4000 v4addr=[10,0,0,1]
+9_100 0 syscall_entry_read fd=7 count=100
+9_200 0 syscall_exit_read ret=5
+10_000 0 syscall_entry_socket family=2 type=2049
+10_100 0 syscall_exit_socket ret=8
+10_200 0 syscall_entry_connect fd=8 family=2 v4addr=[10,0,0,8] dport=80
+10_300 0 syscall_exit_connect ret=-115
+12_000 0 syscall_entry_write fd=8 count=6
+12_200 0 syscall_exit_write ret=6
+13_000 0 syscall_entry_socket family=2 type=1
+13_100 0 syscall_exit_socket ret=9
+13_200 0 syscall_entry_connect fd=9 family=2 v4addr=[10,0,0,9] dport=80
+13_300 0 syscall_exit_connect ret=-111
+14_000 0 net_if_receive_skb name=eth0 len=1500
+14_100 0 net_dev_xmit name=eth0 len=60
+TRACE
+  run nettop --mi | json '
+r = {x[0]["value"]: [c and c["value"] for c in x[1:]] for x in rows("per-peer")}
+assert r["10.0.0.7:53"] == [150, 40, 0, 1, 0, 500, 500, 1, 3000, 3000], r
+assert r["10.0.0.1:4000"] == [5, 0, 1, 0, 0, None, None, 0, None, None], r
+assert r["10.0.0.8:80"] == [0, 6, 0, 1, 0, 2000, 2000, 0, None, None], r
+assert r["10.0.0.9:80"] == [0, 0, 0, 0, 1, None, None, 0, None, None], r
+assert [[c.get("value", c.get("name")) for c in x] for x in rows("per-iface")] == [["eth0", 1500, 1, 60, 1]], rows("per-iface")'
+}
+
+numbers_over_time() {
+  { echo "100 0 lttng_statedump_block_device dev=8 diskname=sda"
+    echo "200 0 rutile_statedump_cgroup tid=10 cgroup_id=5 path=/web"
+    SW 1_000_000_000 0 0 0 10
+    for i in 1 2 3 4; do
+      echo "1_${i}00_000_000 0 syscall_entry_read fd=3 count=8"; echo "1_${i}00_010_000 0 syscall_exit_read ret=100"
+    done
+    echo "1_500_000_000 0 syscall_entry_read fd=3 count=8"; echo "1_500_010_000 0 syscall_exit_read ret=-11"
+    echo "1_600_000_000 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=10 rwbs=0"
+    echo "1_800_000_000 0 block_rq_complete dev=8 sector=1 nr_sector=8"
+    SW 2_000_000_000 0 10 1 0
+    SW 2_900_000_000 0 0 0 20
+    SW 3_000_000_000 0 20 1 0; } | mk
+  series() {
+    run series "$@" >out.csv
+    python3 - "$key" <<'END'
+import csv, sys
+rows = list(csv.DictReader(open("out.csv")))
+for r in rows:
+    if r["key"] == sys.argv[1]:
+        print(r["begin"], r["metric"], float(r["value"]))
+END
+  }
+  key=all series --begin 1000000000 >got
+  grep -qx '1.000000000 cpus_used 1.0' got
+  grep -qx '1.000000000 syscalls_per_s 5.0' got
+  grep -qx '1.000000000 errors_per_s 1.0' got
+  grep -qx '1.000000000 read_bytes_per_s 400.0' got
+  grep -qx '1.000000000 queue_depth 0.2' got
+  grep -qx '2.000000000 cpus_used 0.1' got
+  # Histograms are at most 1.6 % off.
+  python3 -c '
+v = [float(l.split()[2]) for l in open("got") if " syscall_p50_us " in l]
+assert len(v) == 1 and abs(v[0] - 10) < 0.16, v'
+  key=/web series --by cgroup --begin 1000000000 >got
+  grep -qx '1.000000000 cpus_used 1.0' got
+  key="t10 (10)" series --by process --begin 1000000000 >got
+  grep -qx '1.000000000 syscalls_per_s 5.0' got
+  key=sda series --by disk --begin 1000000000 >got
+  grep -qx '1.000000000 read_bytes_per_s 4096.0' got
+  key=0 series --by cpu -r 500ms --begin 1000000000 >got
+  grep -qx '1.000000000 syscalls_per_s 10.0' got || grep -qx '1.000000000 syscalls_per_s 8.0' got
+  run series --mi --begin 1000000000 | json 'assert len(results) == 2 and results[0]["data"][0][2]["value"] == "cpus_used", results[0]'
+  run series --by nothing 2>err && return 1
+  grep -q nothing err
+}
+
 filters_work_on_every_analysis() {
   { echo "$SWITCH"
     echo "1_000 1 sched_switch prev_comm=swapper/1 prev_tid=0 prev_prio=20 prev_state=0 next_comm=other next_tid=20 next_prio=20"
@@ -1187,6 +1315,9 @@ t_case "futexstats" futex_waits
 t_case "memory does not grow with the number of forks" memory_does_not_grow_with_forks
 t_case "what the trace lacks is said" what_the_trace_lacks_is_said
 t_case "LAMI is as its specification says" lami_is_as_its_specification_says
+t_case "offcpu" waits_off_the_cpus
+t_case "nettop" peers_on_the_network
+t_case "series" numbers_over_time
 t_case "descriptors that were open before have a kind" descriptors_open_before_have_a_kind
 t_case "wakeupchain" the_critical_path_goes_through_who_woke
 t_case "wakeupchain: an interrupted thread wakes nobody" an_interrupted_thread_wakes_nobody

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * offcpu: where threads wait.
+ *
+ * From the moment a thread leaves a CPU to the moment it runs again it waits: for what its system
+ * call was about, or for what woke it (state_wake.c), and from its wakeup on for a CPU. A thread
+ * that was preempted waits for a CPU all the time. So for each thread the waits and the time on
+ * CPUs add up to the interval that is reported, from when it was first seen.
+ */
+#include "analysis/engine.h"
+#include "analysis/fmt.h"
+#include "analysis/freq.h"
+#include "analysis/ordered.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD: it waits for nothing any more. */
+#define ENDED (16 | 32 | 64)
+
+enum reason {
+	REASON_QUEUE,
+	REASON_TIMER,
+	REASON_DISK,
+	REASON_NET,
+	REASON_LOCK,
+	REASON_PIPE,
+	REASON_CHILD,
+	REASON_POLL,
+	REASON_OTHER,
+};
+
+static const char *const reason_names[] = {"run queue", "timer", "disk", "network", "lock",
+					   "pipe",	"child", "poll", "other"};
+
+/* A reason, with its object; of one thread, or (tid 0) of all. */
+struct wait_stats {
+	int64_t tid; /* 0: all */
+	const char *comm;
+	bool is_init;
+	uint8_t reason;
+	const char *what, *call; /* interned; NULL: none */
+	uint64_t futex;
+	struct rut_stat ns;
+};
+
+/* The wait that a thread is in. */
+struct thread {
+	int64_t out_ns; /* RUT_NO_TIME: it runs, or was not seen */
+	bool preempted;
+	uint8_t reason;
+	const char *what, *call;
+	uint64_t futex;
+	const char *comm;
+	int64_t tid;
+	bool wanted;
+};
+
+struct offcpu {
+	struct rut_instance base;
+	struct rut_ordered threads; /* tid -> struct thread */
+	struct rut_ordered by_reason, by_thread;
+};
+
+static const struct rut_lami_column reason_columns[] = {
+	{"reason", "Waits for", RUT_LAMI_STRING, NULL},
+	{"what", "What", RUT_LAMI_STRING, NULL},
+	{"call", "System call", RUT_LAMI_STRING, NULL},
+	{"count", "Waits", RUT_LAMI_NUMBER, "waits"},
+	{"total", "Total", RUT_LAMI_DURATION, NULL},
+	{"avg", "Average", RUT_LAMI_DURATION, NULL},
+	{"max", "Maximum", RUT_LAMI_DURATION, NULL},
+};
+
+static const struct rut_lami_column thread_columns[] = {
+	{"process", "Thread", RUT_LAMI_PROCESS, NULL},
+	{"reason", "Waits for", RUT_LAMI_STRING, NULL},
+	{"what", "What", RUT_LAMI_STRING, NULL},
+	{"call", "System call", RUT_LAMI_STRING, NULL},
+	{"count", "Waits", RUT_LAMI_NUMBER, "waits"},
+	{"total", "Total", RUT_LAMI_DURATION, NULL},
+	{"avg", "Average", RUT_LAMI_DURATION, NULL},
+	{"max", "Maximum", RUT_LAMI_DURATION, NULL},
+};
+
+static const struct rut_lami_class reason_class =
+	RUT_LAMI_CLASS("per-reason", "Waits by what is waited for", reason_columns);
+static const struct rut_lami_class thread_class =
+	RUT_LAMI_CLASS("per-tid", "Waits by thread", thread_columns);
+
+/* ---- What is waited for ---- */
+
+/* As far as it can be known when the thread leaves the CPU. */
+static void classify(struct rut_state *st, struct thread *w, struct rut_thread *t)
+{
+	const struct rut_fd *f = NULL;
+
+	w->reason = REASON_OTHER;
+	w->what = NULL;
+	w->call = t->syscall ? t->syscall->name : NULL;
+	w->futex = 0;
+	if (!t->syscall)
+		return;
+	if (t->rq.op != RUT_IO_NONE && t->rq.has_fd)
+		f = rut_state_fd(rut_state_leader(st, t), t->rq.fd);
+	switch (t->syscall->wait) {
+	case RUT_WAIT_TIME:
+		w->reason = REASON_TIMER;
+		return;
+	case RUT_WAIT_FUTEX:
+		w->reason = REASON_LOCK;
+		w->futex = t->futex;
+		return;
+	case RUT_WAIT_CHILD:
+		w->reason = REASON_CHILD;
+		return;
+	case RUT_WAIT_POLL:
+		w->reason = REASON_POLL;
+		return;
+	default:
+		break;
+	}
+	w->what = f ? f->filename : NULL;
+	if (t->syscall->of_socket || (f && (f->type == RUT_FD_NET || f->type == RUT_FD_MAYBE_NET)))
+		w->reason = REASON_NET;
+	else if (f && f->type == RUT_FD_PIPE)
+		w->reason = REASON_PIPE;
+	else if ((f && f->type == RUT_FD_DISK) || t->rq.op == RUT_IO_SYNC)
+		w->reason = REASON_DISK;
+}
+
+/* What woke it knows better. */
+static void refine(struct thread *w, const struct rut_wake *wake)
+{
+	switch (wake->kind) {
+	case RUT_WAKE_TIMER:
+		if (w->reason != REASON_LOCK)
+			w->reason = REASON_TIMER;
+		break;
+	case RUT_WAKE_DISK:
+		w->reason = REASON_DISK;
+		if (wake->what)
+			w->what = wake->what;
+		break;
+	case RUT_WAKE_NET:
+		w->reason = REASON_NET;
+		if (!w->what)
+			w->what = wake->what;
+		break;
+	default:
+		break;
+	}
+}
+
+static void count_in(struct offcpu *o, struct rut_ordered *table, const struct thread *w,
+		     int64_t tid, enum reason reason, int64_t ns)
+{
+	bool queue = reason == REASON_QUEUE;
+	uint64_t key = rut_hash_u64((uint64_t)tid * 16 + reason);
+	struct wait_stats *s;
+
+	if (!queue)
+		key ^= rut_hash_u64((uintptr_t)w->what + 1) ^
+		       rut_hash_u64(((uintptr_t)w->call << 1) + 3) ^ rut_hash_u64(w->futex + 5);
+	s = rut_ordered_add(table, key, sizeof(*s));
+	if (!s) {
+		o->base.run->engine->state.failed = true;
+		return;
+	}
+	if (!s->is_init) {
+		s->is_init = true;
+		s->tid = tid;
+		s->reason = (uint8_t)reason;
+		s->what = queue ? NULL : w->what;
+		s->call = queue ? NULL : w->call;
+		s->futex = queue ? 0 : w->futex;
+		(void)rut_stat_init(&s->ns, 0);
+	}
+	s->comm = w->comm;
+	rut_stat_add(&s->ns, ns);
+}
+
+static void count(struct offcpu *o, const struct thread *w, enum reason reason, int64_t begin_ns,
+		  int64_t end_ns)
+{
+	if (begin_ns < o->base.begin_ns)
+		begin_ns = o->base.begin_ns;
+	if (end_ns <= begin_ns || !w->wanted)
+		return;
+	count_in(o, &o->by_reason, w, 0, reason, end_ns - begin_ns);
+	count_in(o, &o->by_thread, w, w->tid, reason, end_ns - begin_ns);
+}
+
+/* The wait ends at `end_ns`; woken at wake->ns unless that is RUT_NO_TIME. */
+static void finish(struct offcpu *o, struct thread *w, const struct rut_wake *wake, int64_t end_ns)
+{
+	int64_t woken = wake->ns;
+
+	if (w->out_ns == RUT_NO_TIME)
+		return;
+	if (w->preempted && woken == RUT_NO_TIME) {
+		count(o, w, REASON_QUEUE, w->out_ns, end_ns);
+	} else if (woken == RUT_NO_TIME) {
+		count(o, w, w->reason, w->out_ns, end_ns);
+	} else {
+		refine(w, wake);
+		count(o, w, w->reason, w->out_ns, woken);
+		count(o, w, REASON_QUEUE, woken > w->out_ns ? woken : w->out_ns, end_ns);
+	}
+	w->out_ns = RUT_NO_TIME;
+}
+
+static struct thread *get(struct offcpu *o, const struct rut_thread *t, const char *comm)
+{
+	struct thread *w = rut_ordered_get(&o->threads, (uint64_t)t->tid);
+
+	if (!w) {
+		w = rut_ordered_add(&o->threads, (uint64_t)t->tid, sizeof(*w));
+		if (!w)
+			return NULL;
+		w->tid = t->tid;
+		w->out_ns = RUT_NO_TIME;
+	}
+	w->comm = comm;
+	w->wanted = rut_conf_thread(o->base.run->conf, t);
+	return w;
+}
+
+static void on_switch(void *arg, const void *data)
+{
+	const struct rut_hook_switch *h = data;
+	struct offcpu *o = arg;
+	struct thread *w;
+
+	if (h->next_tid && (w = get(o, h->next, h->next_comm))) {
+		struct rut_wake wake = {.ns = RUT_NO_TIME};
+
+		if (h->next->wake.ns != RUT_NO_TIME)
+			wake = h->next->wake;
+		finish(o, w, &wake, h->ts_ns);
+	}
+	if (h->prev_tid && !h->prev->exiting && !(h->prev_state & ENDED) &&
+	    (w = get(o, h->prev, h->prev_comm))) {
+		w->out_ns = h->ts_ns;
+		w->preempted = !h->prev_state;
+		classify(&o->base.run->engine->state, w, h->prev);
+	}
+}
+
+/* Its causes are found for those who listen. */
+static void on_wakeup(void *arg, const void *data)
+{
+	(void)arg;
+	(void)data;
+}
+
+static const struct rut_analysis_hook hooks[] = {
+	{RUT_HOOK_SWITCH, on_switch},
+	{RUT_HOOK_WAKEUP, on_wakeup},
+	{0, NULL},
+};
+
+/* ---- Report ---- */
+
+static int by_total(const void *a, const void *b)
+{
+	const struct wait_stats *x = a, *y = b;
+
+	return x->ns.sum > y->ns.sum ? -1 : x->ns.sum < y->ns.sum;
+}
+
+static void add_text(struct rut_result *t, const char *s)
+{
+	if (s)
+		rut_result_text(t, RUT_LAMI_STRING, s);
+	else
+		rut_result_empty(t);
+}
+
+static struct rut_result *table(struct offcpu *o, const struct rut_lami_class *cls,
+				const struct rut_ordered *from, int64_t end_ns)
+{
+	struct rut_result *t = rut_result_new(cls, o->base.begin_ns, end_ns, NULL);
+	struct wait_stats **list = (struct wait_stats **)rut_ordered_sorted(from, by_total);
+	int64_t limit = o->base.run->conf->limit;
+	char address[32];
+
+	for (size_t i = 0; t && list && i < from->n && (limit <= 0 || (int64_t)i < limit); i++) {
+		const struct wait_stats *s = list[i];
+
+		if (cls == &thread_class)
+			rut_result_process(t, s->comm, RUT_LAMI_NONE, s->tid);
+		rut_result_text(t, RUT_LAMI_STRING, reason_names[s->reason]);
+		snprintf(address, sizeof(address), "0x%llx", (unsigned long long)s->futex);
+		add_text(t, s->futex ? address : s->what);
+		add_text(t, s->call);
+		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->ns.count);
+		rut_result_int(t, RUT_LAMI_DURATION, s->ns.sum);
+		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&s->ns));
+		rut_result_int(t, RUT_LAMI_DURATION, s->ns.max);
+	}
+	free(list);
+	return t;
+}
+
+static void print(const struct rut_result *t, struct rut_buf *out)
+{
+	static const char line[] = "{:<28} {:<10} {:<28} {:<18} {:>8} {:>14} {:>12} {:>12}\n";
+	size_t first = t->cls == &thread_class;
+	char who[64], number[24], us[3][40];
+
+	rut_buf_printf(out, "\n%s\n", t->cls->title);
+	rut_fmt_line(out, line + (first ? 0 : 7), first ? "Thread" : "Waits for",
+		     first ? "Waits for" : "What", first ? "What" : "System call",
+		     first ? "System call" : "Waits", first ? "Waits" : "Total (us)",
+		     first ? "Total (us)" : "Average", first ? "Average" : "Maximum", "Maximum");
+	for (size_t i = 0; i < rut_result_rows(t); i++) {
+		const struct rut_cell *row = rut_result_row(t, i), *c = row + first;
+		const char *what = c[1].str ? c[1].str : "-", *call = c[2].str ? c[2].str : "-";
+
+		snprintf(number, sizeof(number), "%lld", (long long)c[3].i);
+		for (int k = 0; k < 3; k++)
+			rut_fmt_us(us[k], sizeof(us[k]), rut_cell_value(&c[4 + k]));
+		if (first)
+			rut_fmt_process(who, sizeof(who), row);
+		if (first)
+			rut_fmt_line(out, line, who, c[0].str, what, call, number, us[0], us[1],
+				     us[2]);
+		else
+			rut_fmt_line(out, line + 7, c[0].str, what, call, number, us[0], us[1],
+				     us[2]);
+	}
+}
+
+static void report(struct rut_instance *inst, int64_t end_ns)
+{
+	struct offcpu *o = (struct offcpu *)inst;
+	struct rut_state *st = &inst->run->engine->state;
+
+	for (size_t i = 0; i < o->threads.n; i++) {
+		struct thread *w = o->threads.items[i];
+		const struct rut_thread *t = rut_state_thread(st, w->tid);
+		struct rut_wake wake = {.ns = RUT_NO_TIME};
+
+		if (t && !t->dead)
+			wake = t->wake;
+		finish(o, w, &wake, end_ns);
+	}
+	if (!inst->run->conf->mi)
+		rut_run_print_range(inst->run, inst->begin_ns, end_ns);
+	rut_run_take(inst->run, table(o, &reason_class, &o->by_reason, end_ns), print);
+	rut_run_take(inst->run, table(o, &thread_class, &o->by_thread, end_ns), print);
+}
+
+static void fini(struct rut_instance *inst)
+{
+	struct offcpu *o = (struct offcpu *)inst;
+
+	rut_ordered_fini(&o->threads);
+	rut_ordered_fini(&o->by_reason);
+	rut_ordered_fini(&o->by_thread);
+}
+
+static const char *const tags[] = {"linux-kernel", "rutile", "sched", "top", NULL};
+static const struct rut_lami_class *const classes[] = {&reason_class, &thread_class, NULL};
+static const char *const needs[] = {"sched_switch", NULL};
+
+const struct rut_analysis rut_analysis_offcpu = {
+	.info = {"Off-CPU time", "Where threads wait: run queue, disk, network, lock, timer", tags,
+		 classes},
+	.needs = needs,
+	.instance_size = sizeof(struct offcpu),
+	.hooks = hooks,
+	.report = report,
+	.fini = fini,
+};
