@@ -149,7 +149,7 @@ class RecordTest < Minitest::Test
     out = IO.popen(['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', "#{@dir}/rutile", 'record', '-o', "#{@dir}/trace", '-e',
                     'ruby_static:shop:paid', '--', RbConfig.ruby, "-I#{@dir}/all", '-e', code, { chdir: @dir, err: %i[child out] }], &:read)
     assert $?.success?, out
-    assert_equal 1, events.size
+    assert_equal 1, events.size, events.join("\n")
   end
 
   # A tool that dies leaves the process untraced after the lease of its ring.

@@ -228,18 +228,30 @@ int rut_ctf_set_scan(struct rut_ctf_set *set, struct rut_err *err)
 	return 0;
 }
 
+/* rutile writes a trace of one moment beside others: why a snapshot was taken. The streams of other
+ * tracers are taken at their word. */
+static bool has_length(const struct rut_ctf_stream *s)
+{
+	const struct rut_ctf_env *tracer = rut_ctf_trace_env(s->trace, "tracer_name");
+
+	return s->has_times && (s->begin_ns != s->end_ns || !tracer || !tracer->str ||
+				strcmp(tracer->str, "rutile") != 0);
+}
+
 static int span(struct rut_ctf_set *set, bool inner, int64_t *ret_begin_ns, int64_t *ret_end_ns)
 {
 	int64_t begin = 0, end = 0;
-	bool any = false;
+	bool any = false, lengths = false;
 	int rc = rut_ctf_set_scan(set, NULL);
 
 	if (rc < 0)
 		return rc;
+	for (size_t i = 0; i < set->n_streams && inner; i++)
+		lengths |= has_length(&set->streams[i]->pub);
 	for (size_t i = 0; i < set->n_streams; i++) {
 		const struct rut_ctf_stream *s = &set->streams[i]->pub;
 
-		if (!s->has_times)
+		if (!s->has_times || (lengths && !has_length(s)))
 			continue;
 		if (!any || (inner ? s->begin_ns > begin : s->begin_ns < begin))
 			begin = s->begin_ns;

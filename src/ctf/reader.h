@@ -94,7 +94,8 @@ int rut_ctf_set_range(struct rut_ctf_set *set, int64_t *ret_begin_ns, int64_t *r
 
 /*
  * The time during which every stream records: the largest begin, the smallest end over all
- * streams of all traces. Scans. -ENODATA when nothing has a time;
+ * streams of all traces; those of rutile's that hold one moment only do not count
+ * while others do. Scans. -ENODATA when nothing has a time;
  * -ERANGE when they do not overlap.
  */
 int rut_ctf_set_intersection(struct rut_ctf_set *set, int64_t *ret_begin_ns, int64_t *ret_end_ns);

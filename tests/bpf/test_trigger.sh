@@ -45,6 +45,10 @@ test_event() {
   grep -q "rutile_trigger: .*name = \"${S}a\".*comm.*wanted.*tid\\\\\":$!," bt2.out
   [ "$(grep -c 'rutile_trigger:' bt2.out)" = 1 ]
   grep -q "sched_process_exit.*comm = \"wanted\", tid = $!" bt2.out
+  # The cause does not limit the time that analyses look at.
+  "$RUTILE" cputop --no-progress out/* >whole
+  "$RUTILE" cputop --no-progress out/*/$S >part
+  diff whole part
   "$RUTILE" destroy $S
 }
 
