@@ -15,6 +15,7 @@
 #include "analysis/explain.h"
 #include "analysis/fmt.h"
 #include "analysis/ordered.h"
+#include "analysis/requests_json.h"
 #include "analysis/stats.h"
 
 #define ROUTES_MAX  2000 /* what comes then is one row */
@@ -212,6 +213,14 @@ static int by_total(const void *a, const void *b)
 	return x > y ? -1 : x < y;
 }
 
+static int64_t quantile_ns(const struct rut_stat *s, double q)
+{
+	double ns = s->hist && s->count ? rut_hist_quantile(s->hist, q) : 0;
+
+	/* A bucket may end above the largest value in it. */
+	return ns > (double)s->max ? s->max : (int64_t)ns;
+}
+
 static struct rut_result *route_table(const struct requests *rq, int64_t end_ns)
 {
 	struct rut_result *t = rut_result_new(&route_class, rq->base.begin_ns, end_ns, NULL);
@@ -225,15 +234,8 @@ static struct rut_result *route_table(const struct requests *rq, int64_t end_ns)
 		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)r->each.count);
 		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)r->errors);
 		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)r->running);
-		for (int k = 0; k < 3; k++) {
-			double ns = r->each.hist && r->each.count
-					    ? rut_hist_quantile(r->each.hist, quantiles[k])
-					    : 0;
-
-			/* A bucket may end above the largest value in it. */
-			rut_result_int(t, RUT_LAMI_DURATION,
-				       ns > (double)r->each.max ? r->each.max : (int64_t)ns);
-		}
+		for (int k = 0; k < 3; k++)
+			rut_result_int(t, RUT_LAMI_DURATION, quantile_ns(&r->each, quantiles[k]));
 		rut_result_int(t, RUT_LAMI_DURATION, r->each.max);
 		rut_result_int(t, RUT_LAMI_DURATION, r->each.sum);
 		for (int p = 0; p < RUT_PLACES; p++)
@@ -418,6 +420,36 @@ static bool begin_text(const struct rut_instance *inst, int64_t end_ns)
 	return false;
 }
 
+static void print_json(const struct requests *rq, int64_t end_ns, struct rut_buf *out)
+{
+	struct route **list = (struct route **)rut_ordered_sorted(&rq->routes, by_total);
+
+	for (size_t i = 0; list && i < rq->routes.n; i++) {
+		const struct route *r = list[i];
+
+		rut_buf_printf(out, "{\"type\": \"route\", \"begin_ns\": %lld, \"end_ns\": %lld, ",
+			       (long long)rq->base.begin_ns, (long long)end_ns);
+		rut_buf_puts(out, "\"route\": ");
+		rut_json_str(out, r->name);
+		rut_buf_printf(out,
+			       ", \"count\": %llu, \"errors\": %llu, \"running\": %llu, "
+			       "\"p50_ns\": %lld, \"p95_ns\": %lld, \"p99_ns\": %lld, "
+			       "\"max_ns\": %lld, \"sum_ns\": %lld",
+			       (unsigned long long)r->each.count, (unsigned long long)r->errors,
+			       (unsigned long long)r->running,
+			       (long long)quantile_ns(&r->each, 0.5),
+			       (long long)quantile_ns(&r->each, 0.95),
+			       (long long)quantile_ns(&r->each, 0.99), (long long)r->each.max,
+			       (long long)r->each.sum);
+		rut_requests_json_parts(out, "parts", r->ns);
+		rut_requests_json_layers(out, r->layers, r->n_layers);
+		rut_buf_puts(out, "}\n");
+	}
+	free(list);
+	for (size_t i = 0; i < rq->n; i++)
+		rut_requests_json_request(out, &rq->slowest[i]);
+}
+
 static void report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct requests *rq = (struct requests *)inst;
@@ -426,6 +458,10 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	bool text = !run->conf->mi;
 
 	rut_requests_running(q, end_ns, add_request, inst);
+	if (text && run->conf->json) {
+		print_json(rq, end_ns, &run->out);
+		return;
+	}
 	if (text && !begin_text(inst, end_ns))
 		return;
 	rut_run_take(run, route_table(rq, end_ns), print_routes);

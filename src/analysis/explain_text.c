@@ -341,7 +341,10 @@ void rut_explain_sentence(struct rut_explanation *x, const struct rut_request *r
 	} else {
 		rut_buf_puts(&out, " because ");
 		x->cause = special_cause(&s, first, &out);
-		if (!x->cause || strcmp(x->cause, "n+1") != 0)
+		if (x->cause && !strcmp(x->cause, "n+1") && rut_place_waits((enum rut_place)first))
+			rut_buf_puts(&out, "; ");
+		if (!x->cause || strcmp(x->cause, "n+1") != 0 ||
+		    rut_place_waits((enum rut_place)first))
 			put_place(&out, &s, (enum rut_place)first);
 		if (!x->cause)
 			x->cause = rut_place_name((enum rut_place)first);

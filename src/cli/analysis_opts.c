@@ -164,7 +164,8 @@ const struct rut_opt rut_opts_requests[] = {
 	 OPT_LIVE},
 	{"last", NULL, "live: print only the last table, at the end", OPT_LIVE},
 	{"sql-values", NULL, "live: show SQL with its values", OPT_LIVE},
-	{"json", NULL, "live: JSON Lines, an object for each route and running request", OPT_LIVE},
+	{"json", NULL, "JSON Lines: an object for each route and each running or slow request",
+	 OPT_JSON},
 	{"output", "FILE", "live: write to a file", 'o'},
 	{0},
 };

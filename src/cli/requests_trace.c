@@ -19,6 +19,9 @@ static int take(void *arg, int id, const char *value)
 	case OPT_EXPLAIN:
 		c->explain = true;
 		return -1;
+	case OPT_JSON:
+		c->json = true;
+		return -1;
 	case OPT_REQUEST:
 		c->request = value;
 		return -1;
@@ -52,6 +55,8 @@ int rut_requests_trace(const struct rut_cmd *cmd, int argc, char **argv)
 
 	if (a.conf.explain && !a.conf.slowest)
 		a.conf.slowest = SLOWEST_DEFAULT;
+	if (a.conf.json)
+		a.skip_validation = a.no_progress = true;
 	if (rc < 0 && a.mi_version) {
 		puts("1.0");
 		rc = RUT_EXIT_OK;

@@ -174,10 +174,24 @@ TRACE
   } | mk
   run --explain >out
   cat out
-  grep -qF 'This request took 149 us because `Shop#index` asked for `SELECT ? FROM t` 12 times (9.00 us each, 108 us in all), and ' out
+  grep -qF 'This request took 149 us because `Shop#index` asked for `SELECT ? FROM t` 12 times (9.00 us each, 108 us in all); 92.4 us went by waiting for 127.0.0.1:5432 in read(), which postgres (50) ended; it was running meanwhile' out
   grep -qE '^ +108 us  12 x sql: SELECT \? FROM t, 9.00 us each  \(from Shop#index\)$' out
   grep -qE '^ +94.8 us    12 x read\(\) 127.0.0.1:5432, waiting for the network, 7.90 us each$' out
   grep -qE '<- postgres \(50\), 92.4 us: running 99 %' out
+  run --explain --json >lines
+  python3 - <<'PYTHON'
+import json
+lines = [json.loads(line) for line in open("lines")]
+assert [l["type"] for l in lines] == ["route", "request"], lines
+route, request = lines
+assert route["route"] == "a#b" and route["count"] == 1 and route["sum_ns"] == 149000
+assert sum(request["parts"].values()) == request["duration_ns"] == 149000
+assert request["cause"] == "n+1" and request["explanation"].startswith("This request took"), request
+span = next(c for c in request["tree"]["children"] if c["kind"] == "span")
+assert (span["layer"], span["detail"], span["count"], span["caller"]) == ("sql", "SELECT ? FROM t", 12, "Shop#index"), span
+read = next(c for c in span["children"] if c.get("name") == "read")
+assert read["place"] == "network" and read["object"] == "127.0.0.1:5432" and read["for"][0]["name"] == "postgres (50)", read
+PYTHON
   run --explain --mi | json '
 r = rows("slow-requests")[0]
 assert r["cause"] == "n+1" and r["explanation"].startswith("This request took 149 us"), r'
