@@ -91,7 +91,8 @@ const struct rut_agent_site *rut_alloc_site(struct rut_session *s, const struct 
 	VALUE obj = ta->data, klass = rut_klass(obj);
 	const struct rut_agent_site *site;
 
-	if (__builtin_expect(klass == rb.c_ractor && klass, 0))
+	/* A call cache has the class in this place, too: it is not a ractor. */
+	if (RUT_UNLIKELY(klass == rb.c_ractor && klass && rut_type(obj) == RUT_T_DATA))
 		rut_session_ractors(s);
 	if (!klass || !type_wanted(s->mode, rut_type(obj)))
 		return NULL;

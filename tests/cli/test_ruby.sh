@@ -279,6 +279,22 @@ EOF
   diff want got
 }
 
+# To call a method of the main ractor makes no ractor.
+ractors_are_named_when_there_are_some() {
+  cat >current.rb <<'RUBY'
+Ractor.current[:request] = 1
+def a = Object.new
+100.times { a }
+sleep 0.2
+RUBY
+  for verb in objects objects-total strings 'calls --c-calls'; do
+    # shellcheck disable=SC2086 # words
+    "$R" $verb -- ruby --disable-gems current.rb >got 2>err
+    cat err
+    not grep -q ractor err
+  done
+}
+
 slow_calls_with_their_tree() {
   cat >slow.rb <<'RUBY'
 def leaf; end
@@ -591,6 +607,7 @@ t_case "a trace has every call in order" a_trace_has_every_call_in_order
 t_case "a tree has the shape of the calls" a_tree_has_the_shape_of_the_calls
 t_case "--inside and the filters of a trace" inside_and_filters_of_a_trace
 t_case "slow calls are told with their callers" slow_calls_are_told_with_their_callers
+t_case "ractors are named when there are some" ractors_are_named_when_there_are_some
 t_case "a slow call with its tree, whole or with a count of what is left out" slow_calls_with_their_tree
 t_case "a trace ends when interrupted and with its target" a_trace_of_a_server_ends_in_the_right_way
 t_case "exceptions count with their last message" exceptions_count_with_their_last_message
