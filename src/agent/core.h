@@ -21,6 +21,7 @@
 
 struct rut_session;
 struct rut_task;
+struct rut_request_frame;
 struct rut_watch_code;
 
 struct rut_variant {
@@ -249,8 +250,9 @@ struct rut_request_mode {
 	struct rut_task *tasks[RUT_TASK_BUCKETS]; /* fibers with a call under way */
 	struct rut_task *free;
 	uint32_t task_count;
-	uint32_t count; /* of requests so far */
-	VALUE leave;	/* the instruction that returns, once it was seen */
+	uint32_t count;			  /* of requests so far */
+	VALUE leave;			  /* the instruction that returns, once it was seen */
+	struct rut_request_frame *frames; /* owned; of request_caller.c */
 };
 
 struct rut_session {

@@ -129,6 +129,12 @@ bool rut_filter_path(const struct rut_agent_filter *f, const struct rut_agent_pa
 {
 	if (own_path(path))
 		return false;
+	/* What is watched is watched wherever it is. */
+	return f->watches ? true : rut_filter_app(f, path);
+}
+
+bool rut_filter_app(const struct rut_agent_filter *f, const struct rut_agent_path *path)
+{
 	if (!any_hits(f->config, RUT_FILTER_OWN, path) &&
 	    (any_hits(f->config, RUT_FILTER_NOT, path) || !rules(f->config, RUT_FILTER_APP, path)))
 		return false;

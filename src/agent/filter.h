@@ -30,6 +30,9 @@ struct rut_agent_path {
 /* A glob hits a file when it hits one of its paths. */
 bool rut_filter_path(const struct rut_agent_filter *f, const struct rut_agent_path *path);
 
+/* The same of the application alone, also where methods are watched in all files. */
+bool rut_filter_app(const struct rut_agent_filter *f, const struct rut_agent_path *path);
+
 /* `class_name` and `method` may be NULL (allocations have no method). */
 bool rut_filter_name(const struct rut_agent_filter *f, const char *class_name, bool singleton,
 		     const char *method);

@@ -3,6 +3,7 @@
 
 #include "names.h"
 #include "record.h"
+#include "request_caller.h"
 #include "watch_read.h"
 #include "write_record.h"
 
@@ -148,7 +149,7 @@ static void write_end(struct rut_session *s, const struct rut_task *t, const cha
 }
 
 static void write_span(struct rut_session *s, const struct rut_task *t, const struct open *o,
-		       const char *detail)
+		       uint32_t caller, const char *detail)
 {
 	union {
 		struct rut_record_span r;
@@ -158,7 +159,7 @@ static void write_span(struct rut_session *s, const struct rut_task *t, const st
 
 	e.r.layer = o->v->watch->row;
 	e.r.method = method_of(s, o->v);
-	e.r.caller = RUT_RECORD_NO_CALLER;
+	e.r.caller = caller;
 	e.r.depth = o->depth;
 	end = put(e.r.texts, detail);
 	rut_record_write(s, t->ec, RUT_RECORD_SPAN_BEGIN, &e, (uint32_t)(end - (char *)&e));
@@ -307,7 +308,7 @@ static void call(struct rut_session *s, const struct rut_trace_arg *ta, struct r
 	if (!entry)
 		read_fields(s, t, v, ta, detail);
 	if (span)
-		write_span(s, t, o, detail);
+		write_span(s, t, o, rut_request_caller(s, ta), detail);
 	if (entry || span || w->returns) {
 		t->count++;
 		t->spans += span;

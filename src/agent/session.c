@@ -9,6 +9,7 @@
 #include "methods.h"
 #include "raises.h"
 #include "request.h"
+#include "request_caller.h"
 #include "running.h"
 #include "scan.h"
 #include "site.h"
@@ -109,6 +110,7 @@ void rut_session_fini(struct rut_session *s)
 	}
 	rut_trace_fini(s);
 	rut_watches_fini(&s->requests.watches);
+	rut_request_caller_fini(s);
 	if (s->used)
 		rut_table_fini(&s->table);
 	memset(s, 0, sizeof(*s));

@@ -125,7 +125,7 @@ static int source_find(const struct rut_record_ruby *r, const struct rut_record_
 	};
 	int rc = rut_targets_find(ret, &opts, err);
 
-	rut_targets_filter(ret, &opts, s->kinds & K(REQUEST), ret_filter);
+	rut_targets_filter(ret, &opts, false, ret_filter);
 	return rc;
 }
 

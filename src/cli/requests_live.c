@@ -212,7 +212,7 @@ static int start(struct live *l, struct rut_err *err)
 		return rc;
 	config.layers = layers.data;
 	config.layers_len = layers.len;
-	rut_targets_filter(&l->targets, &l->opts, true, &config.filter);
+	rut_targets_filter(&l->targets, &l->opts, false, &config.filter);
 	rc = rut_tracer_new(&l->tracer, &config, err);
 	if (rc)
 		return rc;

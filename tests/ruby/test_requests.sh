@@ -224,16 +224,26 @@ RUBY
   [ "$(grep -c 'span_begin.*FROM "items"' text)" = 1 ]
 }
 
-sql_has_values_when_they_are_asked_for() {
+queries_have_values_and_callers() {
   needs sqlite3
   cat >values.rb <<RUBY
 require "$t_root/begin.rb"
 require "sqlite3"
+class Order
+  def total
+    [1, 2].each { |i| SQLite3::Database.new(":memory:").execute("select 'secret', #{i}") }
+  end
+end
 begin_work
-SQLite3::Database.new(":memory:").execute("select 'secret', 17")
+Order.new.total
+SQLite3::Database.new(":memory:").execute("select 3")
 RUBY
   run values.rb ,sql_values
-  grep -F "select 'secret', 17" text
+  grep -F "select 'secret', 1" text
+  # The method of the application that asks, also from a block.
+  view trace | grep span_begin >spans
+  [ "$(grep -c 'caller = "Order#total"' spans)" = 2 ]
+  grep 'select 3' spans | grep 'caller = "<main>"'
 }
 
 fibers_and_threads_are_kept_apart() {
@@ -318,7 +328,7 @@ t_case "requests of a Puma cluster equal its application's log, workers forked m
 t_case "traceparent and X-Request-Id are fields of a request, the query string is not" contexts_of_the_outside_are_fields
 t_case "requests of Unicorn and WEBrick equal their application's log" other_servers_too
 t_case "layers have their spans, jobs and tasks are requests" layers_have_their_spans
-t_case "SQL has its values when they are asked for" sql_has_values_when_they_are_asked_for
+t_case "SQL has its values when they are asked for, and the method that led to it" queries_have_values_and_callers
 t_case "requests of the fibers and threads of a process are kept apart" fibers_and_threads_are_kept_apart
 t_case "the live view has all requests by route, and those that run" live_counts_equal_the_log
 t_case "the screen shows routes and what runs, keys filter and reset" the_screen_shows_requests
