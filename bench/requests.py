@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Requests: what a server keeps of its throughput, and what CPU time a request costs it, while its requests are recorded
+"""Requests: what one costs an application, what a server keeps of its throughput, and what CPU time a request costs it, while its requests are recorded
 or shown, alone and beside the kernel's events."""
 
 import pathlib
@@ -38,7 +38,27 @@ def load(b, shop, seconds):
     return float(re.search(r"Requests/sec:\s*([\d.]+)", out).group(1)), (cpu_ns(shop.puma.pid) - before) / 1000 / n
 
 
+def cost(b):
+    """Microseconds of CPU time that a request and a span cost the application, by bench/requests_cost.rb."""
+    script = ["ruby", "--disable-gems", str(b.top / "bench/requests_cost.rb")]
+    modes = [("untraced", script), ("requests", [b.rutile, "requests", "--last", "-o", "/dev/null", "--", *script]),
+             ("requests, SQL with values", [b.rutile, "requests", "--sql-values", "--last", "-o", "/dev/null", "--", *script])]
+    best = {}
+    for _ in range(min(b.runs, 3)):
+        for name, argv in modes:
+            out = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False).stderr
+            found = re.search(r"cost request ([\d.]+) span ([\d.]+)", out)
+            if found:
+                us = [float(x) for x in found.groups()]
+                best[name] = [min(a, b) for a, b in zip(best.get(name, us), us)]
+    rows = [[name, *(f"{us:.2f}" for us in best[name]), *(f"{us - base:+.2f}" for us, base in zip(best[name], best["untraced"]))]
+            for name, _ in modes if name in best]
+    b.table("What a request and a span cost the application (us of CPU time, best of several)",
+            ["", "request", "span", "more a request", "more a span"], rows)
+
+
 def run(b):
+    cost(b)
     if not b.have("wrk") or not b.have("puma"):
         b.note("no wrk or puma: what requests cost is not measured")
         return
