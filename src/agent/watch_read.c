@@ -174,11 +174,33 @@ static size_t utf8(const char *s, size_t n)
 	return len;
 }
 
+/* How many of the bytes in front are plain ASCII. */
+static size_t printable(const char *s, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && s[i] >= 0x20 && s[i] < 0x7f)
+		i++;
+	return i;
+}
+
 /* Appends what fits, of whole characters. */
 static size_t append(char *buf, size_t at, size_t size, const char *s, size_t n)
 {
 	while (n) {
-		size_t len = utf8(s, n);
+		size_t plain = printable(s, n), len;
+
+		if (plain) {
+			plain = plain < size - 1 - at ? plain : size - 1 - at;
+			if (!plain)
+				break;
+			memcpy(buf + at, s, plain);
+			at += plain;
+			s += plain;
+			n -= plain;
+			continue;
+		}
+		len = utf8(s, n);
 		bool bad = !len || (unsigned char)*s < 0x20 || *s == 0x7f;
 
 		if (at + (bad ? 1 : len) >= size)
