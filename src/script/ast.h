@@ -53,6 +53,7 @@ struct rut_type_name {
 	unsigned pointers;
 	uint32_t counts[4]; /* of arrays, outermost first */
 	unsigned narrays;
+	struct rut_node *of; /* typeof(of) */
 	struct rut_span span;
 };
 

@@ -192,8 +192,10 @@ static const struct rut_type *check_unary(struct rut_checker *c, struct rut_node
 					       rut_type_text(t, &buf));
 		return t->elem;
 	}
+	if (n->op == '&' && n->a->kind != RUT_N_VAR)
+		return rut_check_error(c, n, "'&' gives the address of variables only: &$x");
 	if (n->op == '&')
-		return rut_check_error(c, n, "'&' (the address of a value) is not there");
+		return rut_type_pointer(c->arena, t, false);
 	if (n->op == '!') {
 		if (!rut_type_is_scalar(t))
 			return rut_check_error(c, n, "'!' takes an integer or pointer, not %s",
@@ -380,6 +382,11 @@ static const struct rut_type *check_tuple(struct rut_checker *c, struct rut_node
 			      fields, count);
 }
 
+static bool is_word(uint32_t size)
+{
+	return size == 1 || size == 2 || size == 4 || size == 8;
+}
+
 static const struct rut_type *check_cast(struct rut_checker *c, struct rut_node *n)
 {
 	const struct rut_type *from = rut_check_expr(c, n->a);
@@ -401,6 +408,12 @@ static const struct rut_type *check_cast(struct rut_checker *c, struct rut_node 
 	}
 	if (to->kind == RUT_T_STRING && from->kind == RUT_T_STRING)
 		return from->size > to->size ? from : to;
+	/* The bytes of a number, and a number of bytes. */
+	if (to->kind == RUT_T_ARRAY && rut_type_is_int(from) && is_word(to->size) &&
+	    (from->size == to->size || rut_is_literal(n->a)))
+		return to;
+	if (rut_type_is_int(to) && from->kind == RUT_T_ARRAY && is_word(from->size))
+		return to;
 	return rut_check_error(c, n, "%s cannot become %s", rut_type_text(from, &x),
 			       rut_type_text(to, &y));
 }

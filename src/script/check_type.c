@@ -98,6 +98,8 @@ const struct rut_type *rut_check_type(struct rut_checker *c, const struct rut_ty
 	const struct rut_type *t;
 	bool is_text = !strcmp(name->text, "string"), is_buf = !strcmp(name->text, "buffer");
 
+	if (name->of)
+		return rut_check_expr(c, name->of);
 	if (is_text || is_buf) {
 		uint32_t size = name->narrays ? name->counts[0] : c->prog->max_strlen;
 

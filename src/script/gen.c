@@ -148,6 +148,11 @@ void rut_gen_count(struct rut_gen *g, const struct rut_node *n, enum rut_site_ki
 						.b = rut_ir_const(&g->ir, 1)});
 }
 
+rut_vreg rut_gen_exit_word(struct rut_gen *g)
+{
+	return counter(g, RUT_COUNTER_EXIT);
+}
+
 rut_vreg rut_gen_begin_time(struct rut_gen *g)
 {
 	return counter(g, RUT_COUNTER_BEGIN);

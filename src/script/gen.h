@@ -32,6 +32,7 @@ void rut_gen_statement_value(struct rut_gen *g, struct rut_node *n);
 void rut_gen_statements(struct rut_gen *g, struct rut_node *first, const struct rut_node *end);
 /* The address of the word that holds the time at which the script began. */
 rut_vreg rut_gen_begin_time(struct rut_gen *g);
+rut_vreg rut_gen_exit_word(struct rut_gen *g);
 void rut_gen_set_exit(struct rut_gen *g, rut_vreg code);
 /* Reads a string of at most size bytes with its zero; the rest is filled with zeros. */
 void rut_gen_read_text(struct rut_gen *g, const struct rut_node *n, struct rut_mem to,

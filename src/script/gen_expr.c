@@ -267,6 +267,8 @@ static rut_vreg gen_unary(struct rut_gen *g, struct rut_node *n)
 		return gen_truth(g, n);
 	if (n->op == '*')
 		return rut_gen_load(g, n->type, rut_gen_address(g, n), n);
+	if (n->op == '&')
+		return rut_gen_pointer(g, rut_gen_var_mem(g, n->a->sym));
 	v = rut_gen_scalar(g, n->a);
 	if (n->op == '~')
 		return rut_ir_alu_imm(&g->ir, BPF_XOR, v, -1);
@@ -309,14 +311,19 @@ static rut_vreg gen_ternary(struct rut_gen *g, struct rut_node *n)
 
 static rut_vreg gen_cast(struct rut_gen *g, struct rut_node *n)
 {
-	rut_vreg v = rut_gen_scalar(g, n->a);
+	rut_vreg v;
 
+	if (n->a->type->kind == RUT_T_ARRAY) {
+		struct rut_mem m = rut_gen_mem(g, n->a);
+
+		v = rut_ir_load(&g->ir, n->a->type->size, m.base, m.off);
+	} else {
+		v = rut_gen_scalar(g, n->a);
+	}
 	if (n->type->kind == RUT_T_BOOL) {
-		struct rut_node zero = *n;
 		rut_vreg r = rut_ir_reg(&g->ir);
 		uint32_t end = rut_ir_label(&g->ir);
 
-		(void)zero;
 		rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = r});
 		rut_ir_branch_imm(&g->ir, BPF_JEQ, v, 0, end);
 		rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = r, .imm = 1});

@@ -19,7 +19,9 @@ enum { HOME = -8, HOME_SCRATCH = -8, HOME_CTX = -16, HOME_LEFT = -24, HOME_WORK 
 bool rut_gen_has_loops(const struct rut_node *n)
 {
 	for (; n; n = n->next) {
-		if (n->kind == RUT_N_WHILE || n->kind == RUT_N_FOR)
+		/* Addresses are of memory, too. */
+		if (n->kind == RUT_N_WHILE || n->kind == RUT_N_FOR ||
+		    (n->kind == RUT_N_UNARY && n->op == '&'))
 			return true;
 		if (n->kind == RUT_N_CALL && !strcmp(n->text, "len") && n->list &&
 		    n->list->kind == RUT_N_MAP)

@@ -228,7 +228,9 @@ static void gen_memory_into(struct rut_gen *g, struct rut_node *n, const struct 
 	const struct rut_type_field *f = n->kind == RUT_N_FIELD ? n->what : NULL;
 	bool same = n->type->size == as->size;
 
-	if (n->kind == RUT_N_STRING) {
+	if (n->kind == RUT_N_CAST && rut_type_is_scalar(n->a->type)) {
+		rut_gen_store(g, to, as->size, rut_gen_scalar(g, n->a));
+	} else if (n->kind == RUT_N_STRING) {
 		gen_constant_text(g, n, as, to);
 	} else if (n->kind == RUT_N_TUPLE || n->kind == RUT_N_RECORD) {
 		gen_tuple(g, n, as, to);

@@ -62,12 +62,25 @@ static void gen_scratch(struct rut_gen *g, const struct rut_node *n)
 	rut_gen_release(g, mark);
 }
 
+/* After exit() nothing runs but end, so that what is printed does not change meanwhile. */
+static void gen_stop(struct rut_gen *g)
+{
+	uint32_t go = rut_ir_label(&g->ir);
+
+	if (g->ctx->kind == RUT_PROBE_END)
+		return;
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, rut_ir_load(&g->ir, 8, rut_gen_exit_word(g), 0), 0, go);
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_EXIT});
+	rut_ir_place(&g->ir, go);
+}
+
 static void gen_prologue(struct rut_gen *g, const struct rut_probe *probe)
 {
 	size_t body = rut_ir_count(&g->ir);
 
 	g->ir.place = probe->specs->span.pos;
 	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CTX, .dst = g->ctx_reg});
+	gen_stop(g);
 	if (g->scratch)
 		gen_scratch(g, probe->body);
 	if (g->has_loops)

@@ -66,7 +66,7 @@ static uint32_t ring_bytes(const struct rut_script_program *p)
 static int create_own(struct rut_script_program *p, struct rut_err *err)
 {
 	uint32_t words = RUT_COUNTER_SITES + (uint32_t)p->nsites;
-	int rc = create("rut_counters", BPF_MAP_TYPE_ARRAY, 4, 8 * words, 1, 0,
+	int rc = create("rut_counters", BPF_MAP_TYPE_ARRAY, 4, 8 * words, 1, BPF_F_MMAPABLE,
 			&p->fds[RUT_MAP_COUNTERS], err);
 
 	if (!rc && p->record_max)

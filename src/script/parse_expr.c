@@ -5,13 +5,13 @@
 #include "script/parse_priv.h"
 
 static const char *const type_words[] = {
-	"bool",	  "int8",    "int16",	  "int32",    "int64",	 "uint8",    "uint16",	 "uint32",
-	"uint64", "string",  "buffer",	  "struct",   "union",	 "enum",     "void",	 "char",
-	"short",  "int",     "long",	  "unsigned", "signed",	 "size_t",   "ssize_t",	 "s8",
-	"s16",	  "s32",     "s64",	  "u8",	      "u16",	 "u32",	     "u64",	 "pid_t",
-	"uid_t",  "gid_t",   "uintptr_t", "intptr_t", "__u8",	 "__u16",    "__u32",	 "__u64",
-	"__s8",	  "__s16",   "__s32",	  "__s64",    "uint8_t", "uint16_t", "uint32_t", "uint64_t",
-	"int8_t", "int16_t", "int32_t",	  "int64_t",
+	"bool",	    "typeof", "int8",	 "int16",     "int32",	  "int64",   "uint8",	 "uint16",
+	"uint32",   "uint64", "string",	 "buffer",    "struct",	  "union",   "enum",	 "void",
+	"char",	    "short",  "int",	 "long",      "unsigned", "signed",  "size_t",	 "ssize_t",
+	"s8",	    "s16",    "s32",	 "s64",	      "u8",	  "u16",     "u32",	 "u64",
+	"pid_t",    "uid_t",  "gid_t",	 "uintptr_t", "intptr_t", "__u8",    "__u16",	 "__u32",
+	"__u64",    "__s8",   "__s16",	 "__s32",     "__s64",	  "uint8_t", "uint16_t", "uint32_t",
+	"uint64_t", "int8_t", "int16_t", "int32_t",   "int64_t",
 };
 
 static bool is_type_word(const char *s, uint32_t n)
@@ -56,6 +56,16 @@ struct rut_type_name *rut_p_type(struct rut_parser *p)
 	if (!t || p->tok.kind != RUT_TOK_NAME)
 		return rut_p_error(p, "a type must stand here");
 	t->span = p->tok.span;
+	if (rut_p_is_name(p, "typeof")) {
+		t->text = "typeof";
+		rut_p_next(p);
+		if (!rut_p_want(p, '(', "typeof"))
+			return NULL;
+		t->of = rut_p_expr(p);
+		if (!t->of || !rut_p_want(p, ')', "the value"))
+			return NULL;
+		return t;
+	}
 	if (rut_p_is_name(p, "const"))
 		rut_p_next(p);
 	tagged =

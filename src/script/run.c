@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -38,7 +39,8 @@ struct runner {
 	struct rut_script_links *links;
 	struct ring_buffer *ring;
 	int epoll, signals, process;
-	int *timers; /* by program; -1 */
+	int *timers;	    /* by program; -1 */
+	uint64_t *counters; /* mapped */
 	bool ending;
 	int code;
 	int rc;
@@ -102,42 +104,38 @@ static void drain(struct runner *r)
 	fflush(r->opts->out);
 }
 
-static uint64_t *read_counters(const struct rut_script_program *p)
+static size_t counter_bytes(const struct rut_script_program *p)
 {
-	uint64_t *words = calloc(RUT_COUNTER_SITES + p->nsites, sizeof(*words));
-	uint32_t zero = 0;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t bytes = (RUT_COUNTER_SITES + p->nsites) * sizeof(uint64_t);
 
-	if (words && bpf_map_lookup_elem(p->fds[RUT_MAP_COUNTERS], &zero, words)) {
-		free(words);
-		return NULL;
-	}
-	return words;
+	return (bytes + page - 1) / page * page;
+}
+
+/* The counters are mapped: what programs add to them meanwhile must not be overwritten. */
+static int map_counters(struct runner *r)
+{
+	void *map = mmap(NULL, counter_bytes(r->p), PROT_READ | PROT_WRITE, MAP_SHARED,
+			 r->p->fds[RUT_MAP_COUNTERS], 0);
+	struct timespec ts;
+
+	if (map == MAP_FAILED)
+		return rut_err_errno(r->err, errno, "cannot map the counters");
+	r->counters = map;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	r->counters[RUT_COUNTER_BEGIN] = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	return 0;
 }
 
 /* exit() is in the ring, but that may have been full. */
 static void check_exit_word(struct runner *r)
 {
-	_cleanup_free_ uint64_t *words = read_counters(r->p);
+	uint64_t word = *(volatile uint64_t *)&r->counters[RUT_COUNTER_EXIT];
 
-	if (words && words[RUT_COUNTER_EXIT] && !r->ending) {
-		r->code = (int)(words[RUT_COUNTER_EXIT] - 1);
+	if (word && !r->ending) {
+		r->code = (int)(word - 1);
 		r->ending = true;
 	}
-}
-
-static int write_begin(const struct rut_script_program *p, struct rut_err *err)
-{
-	_cleanup_free_ uint64_t *words = read_counters(p);
-	struct timespec ts;
-	uint32_t zero = 0;
-
-	if (!words)
-		return rut_err_set(err, ENOMEM, "out of memory");
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	words[RUT_COUNTER_BEGIN] = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-	if (bpf_map_update_elem(p->fds[RUT_MAP_COUNTERS], &zero, words, BPF_ANY))
-		return rut_err_errno(err, errno, "cannot write the counters");
-	return 0;
 }
 
 static int run_kind(struct runner *r, enum rut_probe_kind kind)
@@ -300,7 +298,7 @@ static void report(struct runner *r)
 		[RUT_SITE_STACK] = "stacks could not be read or kept",
 		[RUT_SITE_DELETE] = "keys could not be deleted",
 	};
-	_cleanup_free_ uint64_t *words = read_counters(r->p);
+	const uint64_t *words = r->counters;
 
 	for (size_t i = 0; words && i < r->p->nsites; i++) {
 		const struct rut_script_site *s = &r->p->sites[i];
@@ -319,8 +317,9 @@ static int end(struct runner *r)
 {
 	int rc;
 
-	rut_script_links_free(r->links);
-	r->links = NULL;
+	/* Programs stop by this word. To detach them takes the kernel long: it is done last. */
+	if (!r->counters[RUT_COUNTER_EXIT])
+		*(volatile uint64_t *)&r->counters[RUT_COUNTER_EXIT] = 1;
 	drain(r);
 	rc = run_kind(r, RUT_PROBE_END);
 	if (!rc)
@@ -341,6 +340,8 @@ static void fini(struct runner *r)
 			close(r->timers[i]);
 	free(r->timers);
 	ring_buffer__free(r->ring);
+	if (r->counters)
+		munmap(r->counters, counter_bytes(r->p));
 	rut_script_out_free(r->out);
 	rut_script_symbols_free(r->symbols);
 	if (r->epoll >= 0)
@@ -376,7 +377,7 @@ static int start(struct runner *r)
 	int rc = prepare(r);
 
 	if (!rc)
-		rc = write_begin(r->p, r->err);
+		rc = map_counters(r);
 	/* begin runs before anything else is attached. */
 	if (!rc)
 		rc = run_kind(r, RUT_PROBE_BEGIN);
