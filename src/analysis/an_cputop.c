@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 struct cpu_stats {
 	int cpu;
@@ -14,6 +15,10 @@ struct cpu_stats {
 	int64_t since_ns; /* RUT_NO_TIME: idle, or not counted */
 	double percent;
 };
+
+struct tid_stats;
+
+#define CACHED 256 /* CPUs */
 
 struct tid_stats {
 	int64_t tid;
@@ -28,6 +33,7 @@ struct cputop {
 	struct rut_instance base;
 	struct rut_ordered cpus, tids;
 	size_t prune_at;
+	struct tid_stats *running[CACHED]; /* by CPU: what came in last; or NULL */
 };
 
 static const struct rut_lami_column per_process_columns[] = {
@@ -100,6 +106,7 @@ static void prune(struct cputop *c)
 
 	if (limit > 0 && rut_ordered_prune(&c->tids, &p))
 		st->failed = true;
+	memset(c->running, 0, sizeof(c->running));
 	c->prune_at = 2 * c->tids.n > RUT_PRUNE_AT ? 2 * c->tids.n : RUT_PRUNE_AT;
 }
 
@@ -140,11 +147,18 @@ static bool on_cpu(struct cputop *c, const struct rut_hook_switch *h)
 	return is_new;
 }
 
+/* Where it is kept what came in last; NULL: nowhere. By name a thread may pass a filter later. */
+static struct tid_stats **running_on(struct cputop *c, int cpu)
+{
+	return cpu >= 0 && cpu < CACHED && !c->base.run->conf->n_procnames ? &c->running[cpu]
+									   : NULL;
+}
+
 static void on_switch(void *arg, const void *data)
 {
 	const struct rut_hook_switch *h = data;
 	struct cputop *c = arg;
-	struct tid_stats *s;
+	struct tid_stats *s, **cached;
 	bool is_new, first;
 
 	if (!rut_conf_cpu(c->base.run->conf, h->cpu))
@@ -154,9 +168,16 @@ static void on_switch(void *arg, const void *data)
 	s = h->gap_tid > 0 ? rut_ordered_get(&c->tids, (uint64_t)h->gap_tid) : NULL;
 	if (s)
 		s->since_ns = RUT_NO_TIME;
-	s = rut_conf_thread(c->base.run->conf, h->prev)
-		    ? get_tid(c, h->prev_tid, h->prev_comm, &is_new)
-		    : NULL;
+	cached = running_on(c, h->cpu);
+	is_new = false;
+	if (cached && *cached && (*cached)->tid == h->prev_tid)
+		s = *cached;
+	else
+		s = rut_conf_thread(c->base.run->conf, h->prev)
+			    ? get_tid(c, h->prev_tid, h->prev_comm, &is_new)
+			    : NULL;
+	if (cached)
+		*cached = NULL;
 	/* Whoever ran when the trace began has run since then. */
 	if (s && is_new && first && h->gap_tid < 0)
 		s->since_ns = c->base.begin_ns;
@@ -172,6 +193,8 @@ static void on_switch(void *arg, const void *data)
 	if (is_new)
 		rut_prios_add(&s->prios, h->next->has_prio, h->next->prio);
 	s->since_ns = h->ts_ns;
+	if (cached)
+		*cached = s;
 }
 
 static void on_migrate(void *arg, const void *data)

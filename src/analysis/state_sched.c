@@ -42,7 +42,10 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 
 	h.prev_tid = rut_ctf_i64(ev, &c->f[SW_PREV_TID]);
 	h.next_tid = rut_ctf_i64(ev, &c->f[SW_NEXT_TID]);
-	prev = rut_state_thread_new(st, h.prev_tid);
+	/* Usually what runs there as far as is known. */
+	prev = cpu->current && cpu->current->tid == h.prev_tid
+		       ? cpu->current
+		       : rut_state_thread_new(st, h.prev_tid);
 	next = rut_state_thread_new(st, h.next_tid);
 	h.gap_tid = !cpu->switched ? -1 : cpu->current ? cpu->current->tid : 0;
 	if (h.gap_tid == h.prev_tid)

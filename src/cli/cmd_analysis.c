@@ -7,6 +7,7 @@
  */
 #include "cli/cmd.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -90,12 +91,17 @@ static bool called_mi(const char *argv0)
 	return len > 3 && !strcmp(argv0 + len - 3, "-mi");
 }
 
-static int print_metadata(const struct verb *v)
+static int print_metadata(const struct rut_cmd *cmd, const struct verb *v)
 {
+	struct rut_err err = RUT_ERR_INIT;
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 
 	rut_lami_metadata(&v->analysis->info, RUT_VERSION, &b);
-	fputs(b.data, stdout);
+	/* Longer than the buffer: a failure is that of fputs() then. */
+	if ((fputs(b.data, stdout) < 0 || fflush(stdout)) && errno != EPIPE) {
+		rut_err_errno(&err, errno, "cannot write");
+		return rut_fail(cmd, &err);
+	}
 	return RUT_EXIT_OK;
 }
 
@@ -126,7 +132,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		rc = RUT_EXIT_OK;
 	}
 	if (rc < 0 && a.metadata)
-		rc = print_metadata(v);
+		rc = print_metadata(cmd, v);
 	if (rc < 0 && v->analysis == &rut_analysis_wakeupchain)
 		rc = take_target(&a);
 	if (rc < 0 && !a.n_paths)
