@@ -13,11 +13,13 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "ebpf/disasm.h"
+#include "cli/script_screen.h"
+#include "script/library.h"
 #include "script/list.h"
 #include "script/load.h"
 #include "script/run.h"
 
-enum { OPT_UNSAFE = 256, OPT_NO_WARNINGS, OPT_COMPAT };
+enum { OPT_UNSAFE = 256, OPT_NO_WARNINGS, OPT_COMPAT, OPT_LIST, OPT_METRICS, OPT_MONITOR };
 
 static const struct rut_opt options[] = {
 	{"expression", "PROGRAM", "run this program instead of a file", 'e'},
@@ -26,9 +28,13 @@ static const struct rut_opt options[] = {
 	{"output", "FILE", "write the output to FILE", 'o'},
 	{"pid", "PID", "probes of programs in this process only; ends when it ends", 'p'},
 	{"command", "COMMAND", "run COMMAND, and end when it ends", 'c'},
-	{"list", NULL, "list the probes that match, instead of running", 'l'},
+	{"probes", NULL, "list the probes that match, instead of running", 'l'},
+	{"list", NULL, "list the scripts that are installed", OPT_LIST},
 	{"verbose", NULL, "with -l: their arguments", 'v'},
 	{"dry-run", NULL, "compile and show the eBPF, run nothing", 'd'},
+	{"metrics", "PORT|FILE", "export the maps as OpenMetrics at PORT (of 127.0.0.1) or to FILE",
+	 OPT_METRICS},
+	{"monitor", NULL, "show the maps on a live screen", OPT_MONITOR},
 	{"unsafe", NULL, "permit system() and signal()", OPT_UNSAFE},
 	{"no-warnings", NULL, "no warnings, no counts of lost events", OPT_NO_WARNINGS},
 	{"compat", "VERSION", "output as bpftrace 0.17 or 0.23 has it", OPT_COMPAT},
@@ -39,8 +45,9 @@ struct run_data {
 	const char *program, *file, *output;
 	struct rut_script_opts script;
 	struct rut_script_run_opts run;
-	bool dump, list, verbose;
+	bool dump, list, verbose, scripts, monitor;
 	const char *command;
+	char *path; /* owned; of a script that was found by name */
 };
 
 static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, struct run_data *d)
@@ -69,6 +76,15 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, st
 		break;
 	case 'l':
 		d->list = true;
+		break;
+	case OPT_LIST:
+		d->scripts = true;
+		break;
+	case OPT_METRICS:
+		d->run.metrics = a->value;
+		break;
+	case OPT_MONITOR:
+		d->monitor = true;
 		break;
 	case 'v':
 		d->verbose = true;
@@ -126,8 +142,9 @@ static int parse(const struct rut_cmd *cmd, int argc, char **argv, struct run_da
 		return rc;
 	if (!d->program && !d->file && a.next < argc)
 		d->file = argv[a.next++];
-	if (!d->program && !d->file && !d->list)
-		return rut_usage_error(cmd, "a script is missing: a FILE, or -e PROGRAM");
+	if (!d->program && !d->file && !d->list && !d->scripts)
+		return rut_usage_error(
+			cmd, "a script is missing: a FILE, a NAME of --list, or -e PROGRAM");
 	d->script.params = (const char *const *)argv + a.next;
 	d->script.nparams = (size_t)(argc - a.next);
 	return RUT_EXIT_OK;
@@ -146,6 +163,13 @@ static int read_script(struct run_data *d, struct rut_buf *text, struct rut_err 
 	if (!strcmp(d->file, "-")) {
 		d->script.name = "stdin";
 		d->file = "/dev/stdin";
+	}
+	/* A word that is no file is the name of a script that is installed. */
+	if (!strchr(d->file, '/') && access(d->file, F_OK)) {
+		rc = rut_script_library_find(&d->path, d->file, err);
+		if (rc)
+			return rc;
+		d->file = d->script.name = d->path;
 	}
 	rc = rut_buf_read_file(text, d->file, 16u << 20);
 	return rc ? rut_err_errno(err, -rc, "cannot open '%s'", d->file) : 0;
@@ -166,6 +190,22 @@ static void dump(const struct rut_script_program *p, FILE *out)
 	}
 	if (text.data)
 		fputs(text.data, out);
+}
+
+static int list_scripts(const struct rut_cmd *cmd, const struct run_data *d)
+{
+	struct rut_script_entry *scripts;
+	struct rut_err err = RUT_ERR_INIT;
+	size_t count;
+
+	if (rut_script_library_list(&scripts, &count)) {
+		rut_err_set(&err, ENOMEM, "out of memory");
+		return rut_fail(cmd, &err);
+	}
+	for (size_t i = 0; i < count; i++)
+		fprintf(d->run.out, "%-14s %s\n", scripts[i].name, scripts[i].summary);
+	rut_script_library_free(scripts, count);
+	return RUT_EXIT_OK;
 }
 
 static int list(const struct rut_cmd *cmd, const struct run_data *d)
@@ -221,6 +261,24 @@ static void end_command(struct run_data *d)
 		waitpid(d->run.child, NULL, WNOHANG);
 }
 
+/* What the script prints is kept while the screen is shown. */
+static int run_monitored(struct run_data *d, struct rut_script_program *p, int *ret_code,
+			 struct rut_err *err)
+{
+	struct rut_script_run_opts opts = d->run;
+	struct rut_script_screen *screen;
+	int rc = rut_script_screen_open(&screen, d->script.name, &opts.out, err);
+
+	if (rc)
+		return rc;
+	opts.err = opts.out;
+	opts.round = rut_script_screen_round;
+	opts.round_arg = screen;
+	rc = rut_script_run(p, &opts, ret_code, err);
+	rut_script_screen_close(screen, d->run.out);
+	return rc;
+}
+
 static int run_script(const struct rut_cmd *cmd, struct run_data *d)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
@@ -238,7 +296,9 @@ static int run_script(const struct rut_cmd *cmd, struct run_data *d)
 		rc = rut_script_load(p, &err);
 	if (p && p->src.messages.len && !(d->run.no_warnings && !p->src.errors))
 		fputs(p->src.messages.data, stderr);
-	if (!rc && !d->dump)
+	if (!rc && !d->dump && d->monitor)
+		rc = run_monitored(d, p, &code, &err);
+	else if (!rc && !d->dump)
 		rc = rut_script_run(p, &d->run, &code, &err);
 	if (rc && (err.code || !p))
 		rut_fail(cmd, &err);
@@ -263,7 +323,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 			return rut_fail(cmd, &err);
 		}
 	}
-	rc = d.list ? list(cmd, &d) : run_script(cmd, &d);
+	rc = d.scripts ? list_scripts(cmd, &d) : d.list ? list(cmd, &d) : run_script(cmd, &d);
+	free(d.path);
 	if (d.output && fclose(d.run.out) && !rc) {
 		fprintf(stderr, "rutile run: cannot write '%s'\n", d.output);
 		rc = RUT_EXIT_FAIL;
@@ -274,7 +335,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_run = {
 	.name = "run",
 	.summary = "run a script in bpftrace's language",
-	.usage = "[OPTIONS] FILE [ARGUMENT...] | -e PROGRAM [ARGUMENT...]",
+	.usage = "[OPTIONS] FILE|NAME [ARGUMENT...] | -e PROGRAM [ARGUMENT...]",
 	.options = options,
 	.run = run,
 	.group = "Scripts",

@@ -25,6 +25,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "script/load.h"
+#include "script/metrics.h"
 #include "script/output.h"
 #include "script/run_names.h"
 
@@ -42,6 +43,8 @@ struct runner {
 	int *timers;	    /* by program; -1 */
 	uint64_t *counters; /* mapped */
 	bool ending;
+	struct rut_script_style style;
+	struct rut_script_metrics *metrics;
 	int code;
 	int rc;
 	struct rut_err *err;
@@ -207,6 +210,7 @@ static int prepare(struct runner *r)
 	if (rut_script_symbols_new(&r->symbols))
 		return rut_err_set(r->err, ENOMEM, "out of memory");
 	rut_run_names_init(&r->names, r->p, r->symbols);
+	r->style = config.style;
 	if (rut_script_out_new(&r->out, &config))
 		return rut_err_set(r->err, ENOMEM, "out of memory");
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -273,6 +277,8 @@ static int wait_once(struct runner *r)
 			rc = on_timer(r, (size_t)tag);
 	}
 	check_exit_word(r);
+	if (r->opts->round && !r->ending && r->opts->round(r->opts->round_arg, r->p, &r->style))
+		r->ending = true;
 	return rc ? rc : r->rc;
 }
 
@@ -322,6 +328,9 @@ static int end(struct runner *r)
 		*(volatile uint64_t *)&r->counters[RUT_COUNTER_EXIT] = 1;
 	drain(r);
 	rc = run_kind(r, RUT_PROBE_END);
+	/* The last values are those that end left. */
+	rut_script_metrics_stop(r->metrics);
+	r->metrics = NULL;
 	if (!rc)
 		rc = r->rc;
 	if (!rc)
@@ -334,6 +343,7 @@ static int end(struct runner *r)
 
 static void fini(struct runner *r)
 {
+	rut_script_metrics_stop(r->metrics);
 	rut_script_links_free(r->links);
 	for (size_t i = 0; r->timers && i < r->p->nprogs; i++)
 		if (r->timers[i] >= 0)
@@ -376,6 +386,9 @@ static int start(struct runner *r)
 {
 	int rc = prepare(r);
 
+	if (!rc && r->opts->metrics)
+		rc = rut_script_metrics_start(&r->metrics, r->opts->metrics, &r->style, r->p->maps,
+					      r->p->nmaps, r->err);
 	if (!rc)
 		rc = map_counters(r);
 	/* begin runs before anything else is attached. */

@@ -9,13 +9,19 @@
 #include "script/script.h"
 
 struct rut_err;
+struct rut_script_style;
 
 struct rut_script_run_opts {
 	FILE *out, *err; /* borrowed */
 	bool json, quiet, no_warnings, unsafe;
 	int32_t child; /* the script ends when this process does, and begins with it; 0: none */
 	int child_go;  /* descriptor that lets it go on; -1 */
-	int32_t watch; /* -p: the script ends when this process does; 0: none */
+	/* Called every 100 ms or more often; true: the script ends. NULL: not called. */
+	bool (*round)(void *arg, const struct rut_script_program *p,
+		      const struct rut_script_style *style);
+	void *round_arg;
+	const char *metrics; /* where maps are exported to (metrics.h); NULL: nowhere */
+	int32_t watch;	     /* -p: the script ends when this process does; 0: none */
 };
 
 /*

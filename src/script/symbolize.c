@@ -24,6 +24,7 @@
 /* Processes whose mappings are kept; all are dropped when there are more. */
 #define PROCESSES_MAX 1024
 #define CGROUP_DEPTH  32
+#define REREAD_NS     1000000000
 
 struct mapping {
 	uint64_t begin, end, offset;
@@ -33,7 +34,8 @@ struct mapping {
 struct process {
 	struct mapping *maps; /* owned; by address */
 	size_t count;
-	uint64_t start; /* rut_proc_start() */
+	uint64_t start;	  /* rut_proc_start() */
+	uint64_t read_ns; /* when the mappings were read */
 	pid_t pid;
 };
 
@@ -153,6 +155,7 @@ static void read_mappings(struct process *p)
 	char name[32];
 	size_t room = 0;
 
+	p->read_ns = clock_ns(CLOCK_MONOTONIC);
 	snprintf(name, sizeof(name), "/proc/%d/maps", p->pid);
 	f = fopen(name, "re");
 	while (f && getline(&line, &room, f) > 0) {
@@ -222,7 +225,8 @@ static const struct mapping *find_mapping(struct rut_script_symbols *s, pid_t pi
 	struct process *p = find_process(s, pid);
 	const struct mapping *m = p ? search(p, address) : NULL;
 
-	if (m || !p || !rut_proc_start(pid))
+	/* An address that is none would have them read for each of its frames. */
+	if (m || !p || clock_ns(CLOCK_MONOTONIC) - p->read_ns < REREAD_NS || !rut_proc_start(pid))
 		return m;
 	for (size_t i = 0; i < p->count; i++)
 		free(p->maps[i].path);

@@ -6,7 +6,7 @@
 	= a line that it prints
 
 or "!" in place of the output: the program is refused. "~ why" says that bpftrace prints something
-else there, and why rutile does not.
+else there, and why rutile does not. What is in the file "pending" bpftrace runs and rutile refuses.
 """
 
 
