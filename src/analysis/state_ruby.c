@@ -408,17 +408,37 @@ static struct rut_hook_ruby_call call_at(const struct rut_state *st, const struc
 	return h;
 }
 
+/* What a record of a call or return is about. */
+struct subject {
+	struct rut_ruby *m;
+	struct process *process;
+	struct fiber *fiber;
+	const struct rut_ruby_method *method;
+};
+
+/* False: nobody wants calls, or it is not known whose the record is. */
+static bool subject_of(struct rut_state *st, const struct rut_ctf_event *ev,
+		       const struct rut_state_class *c, struct subject *ret)
+{
+	struct rut_ruby *m = wanted(st) ? model(st) : NULL;
+	const struct stream *s = m ? stream_of(st, m, ev) : NULL;
+
+	if (!s || !s->fiber)
+		return false;
+	*ret = (struct subject){m, s->process, s->fiber,
+				method_of(st, m, s->process, rut_ctf_u64(ev, &c->f[0]))};
+	return ret->method != NULL;
+}
+
 static void call(struct rut_state *st, const struct rut_ctf_event *ev,
 		 const struct rut_state_class *c)
 {
-	struct rut_ruby *m = wanted(st) ? model(st) : NULL;
-	struct stream *s = m ? stream_of(st, m, ev) : NULL;
-	struct fiber *f = s ? s->fiber : NULL;
-	const struct rut_ruby_method *method =
-		f ? method_of(st, m, s->process, rut_ctf_u64(ev, &c->f[0])) : NULL;
+	struct subject of;
+	struct fiber *f;
 
-	if (!method)
+	if (!subject_of(st, ev, c, &of))
 		return;
+	f = of.fiber;
 	if (f->count == f->cap) {
 		uint32_t cap = f->cap ? f->cap * 2 : 32;
 		struct frame *to = realloc(f->frames, cap * sizeof(*to));
@@ -430,15 +450,16 @@ static void call(struct rut_state *st, const struct rut_ctf_event *ev,
 		f->frames = to;
 		f->cap = cap;
 	}
-	cpu_now(m, f->thread, ev->ts_ns);
-	f->frames[f->count++] = (struct frame){
-		.method = method, .begin_ns = ev->ts_ns, .cpu_ns = fiber_cpu(m, f, ev->ts_ns)};
+	cpu_now(of.m, f->thread, ev->ts_ns);
+	f->frames[f->count++] = (struct frame){.method = of.method,
+					       .begin_ns = ev->ts_ns,
+					       .cpu_ns = fiber_cpu(of.m, f, ev->ts_ns)};
 	if (st->hooks[RUT_HOOK_RUBY_BEGIN].n) {
 		const struct rut_hook_ruby_begin h = {
-			ev->ts_ns,	s->process->pid,
+			ev->ts_ns,	of.process->pid,
 			f->thread->tid, f->number,
 			f->count - 1,	rut_map_get(&st->tids, (uint64_t)f->thread->tid + 1),
-			method};
+			of.method};
 
 		rut_state_notify(st, RUT_HOOK_RUBY_BEGIN, &h);
 	}
@@ -484,23 +505,23 @@ static void drop(struct rut_state *st, const struct process *p, struct fiber *f)
 static void ended(struct rut_state *st, const struct rut_ctf_event *ev,
 		  const struct rut_state_class *c)
 {
-	struct rut_ruby *m = wanted(st) ? model(st) : NULL;
-	struct stream *s = m ? stream_of(st, m, ev) : NULL;
-	struct fiber *f = s ? s->fiber : NULL;
-	const struct rut_ruby_method *method =
-		f ? method_of(st, m, s->process, rut_ctf_u64(ev, &c->f[0])) : NULL;
 	struct rut_hook_ruby_call h;
+	struct subject of;
+	struct fiber *f;
 	uint32_t at;
 
-	for (at = method ? f->count : 0; at && f->frames[at - 1].method != method; at--)
+	if (!subject_of(st, ev, c, &of))
+		return;
+	f = of.fiber;
+	for (at = f->count; at && f->frames[at - 1].method != of.method; at--)
 		;
 	/* It was running before the trace began. */
 	if (!at)
 		return;
-	cpu_now(m, f->thread, ev->ts_ns);
+	cpu_now(of.m, f->thread, ev->ts_ns);
 	while (f->count > at)
-		drop(st, s->process, f);
-	h = call_at(st, s->process, f, at - 1, ev->ts_ns);
+		drop(st, of.process, f);
+	h = call_at(st, of.process, f, at - 1, ev->ts_ns);
 	pop(st, f, &h);
 }
 
