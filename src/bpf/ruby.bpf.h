@@ -500,12 +500,14 @@ __noinline __u64 rut_ruby_frame(__u32 place, __u32 at)
 __noinline __u64 rut_ruby_frames(__u32 place, __u64 at, __u32 n)
 {
 	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
-	__u32 bytes, len;
+	__u32 bytes;
+	__u64 len;
 
 	if (!w)
 		return 0;
 	bytes = w->proc.frame_bytes;
-	len = n * bytes;
+	/* In 64 bits: Linux 6.1 forgets the bounds of a product of 32. */
+	len = (__u64)n * bytes;
 	if (len > 8192 || bpf_probe_read_user(w->raw, len, (void *)at)) {
 		ruby_append(w, RUT_FRAME_MARK);
 		return 0;
