@@ -403,8 +403,34 @@ static void on_block(void *arg, const void *data)
 		if (passes_time(c, duration, true, bytes))
 			rut_stat_add(&d->latency, duration);
 	}
-	if (p)
+	if (h->rq->write)
+		bytes -= (int64_t)h->rq->dirtied_bytes;
+	if (p && bytes > 0)
 		p->block[h->rq->write] += bytes;
+}
+
+/* What reaches the disk later is the doing of the thread that changed the pages. */
+static void on_dirtied(void *arg, const void *data)
+{
+	const struct rut_hook_dirtied *h = data;
+	struct rut_io *io = arg;
+	const struct rut_conf *c = io->base.run->conf;
+	struct rut_io_written *w;
+	struct rut_io_proc *p;
+
+	if (!rut_conf_cpu(c, h->cpu) || !rut_conf_thread(c, h->thread))
+		return;
+	p = get_proc(io, h->thread);
+	if (p)
+		p->block[1] += (int64_t)h->bytes;
+	/* Names are interned; the address and the inode tell files apart. */
+	w = rut_ordered_add(&io->written, ((uint64_t)(uintptr_t)h->name << 16) ^ h->inode,
+			    sizeof(*w));
+	if (!w)
+		return;
+	w->name = h->name;
+	w->inode = h->inode;
+	w->bytes += (int64_t)h->bytes;
 }
 
 static void on_disk(void *arg, const void *data)
@@ -437,6 +463,7 @@ static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_FD_UPDATE, on_fd_update},
 	{RUT_HOOK_PARENT, on_parent},
 	{RUT_HOOK_BLOCK_DONE, on_block},
+	{RUT_HOOK_BLOCK_DIRTIED, on_dirtied},
 	{RUT_HOOK_DISK, on_disk},
 	{RUT_HOOK_NET, on_net},
 	{0, NULL},
@@ -470,6 +497,7 @@ static void fini(struct rut_instance *inst)
 	rut_ordered_fini(&io->procs);
 	rut_ordered_fini(&io->disks);
 	rut_ordered_fini(&io->ifaces);
+	rut_ordered_fini(&io->written);
 	for (int i = 0; i < RUT_IO_CATS; i++) {
 		rut_stat_fini(&io->latency[i]);
 		free(io->top[i].rows);
@@ -479,13 +507,12 @@ static void fini(struct rut_instance *inst)
 
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "io", "syscall", "stats", "freq", "log", "top", NULL};
-static const struct rut_lami_class *const classes[] = {&rut_class_percentiles, &rut_io_stats_class,
-						       &rut_io_disk_class,     &rut_io_freq_class,
-						       &rut_io_top_class,      &rut_io_log_class,
-						       &rut_io_proc_class,     &rut_io_file_class,
-						       &rut_io_block_class,    &rut_io_sector_class,
-						       &rut_io_request_class,  &rut_io_rtps_class,
-						       &rut_io_netif_class,    NULL};
+static const struct rut_lami_class *const classes[] = {
+	&rut_class_percentiles, &rut_io_stats_class,   &rut_io_disk_class,
+	&rut_io_freq_class,	&rut_io_top_class,     &rut_io_log_class,
+	&rut_io_proc_class,	&rut_io_file_class,    &rut_io_block_class,
+	&rut_io_sector_class,	&rut_io_request_class, &rut_io_rtps_class,
+	&rut_io_netif_class,	&rut_io_written_class, NULL};
 
 static const char *const needs[] = {"*syscall_entry_*", "*sys_*",	    "block_rq_*",
 				    "net_dev_xmit",	"net*_receive_skb", NULL};

@@ -46,6 +46,13 @@ struct rut_io_iface {
 	int64_t bytes[2]; /* received, sent */
 };
 
+/* A file of which pages were written to a disk. */
+struct rut_io_written {
+	const char *name;
+	uint64_t inode;
+	int64_t bytes;
+};
+
 /* A request, for the log and the top. */
 struct rut_io_row {
 	int64_t begin_ns, end_ns;
@@ -65,7 +72,7 @@ enum { RUT_IO_CAT_OPEN, RUT_IO_CAT_READ, RUT_IO_CAT_WRITE, RUT_IO_CAT_SYNC, RUT_
 
 struct rut_io {
 	struct rut_instance base;
-	struct rut_ordered procs, disks, ifaces;
+	struct rut_ordered procs, disks, ifaces, written;
 	struct rut_stat latency[RUT_IO_CATS];
 	struct rut_io_rows top[RUT_IO_CATS], log;
 	size_t seq;
@@ -79,7 +86,7 @@ extern const char *const rut_io_cat_names[RUT_IO_CATS];
 extern const struct rut_lami_class rut_io_stats_class, rut_io_disk_class, rut_io_freq_class,
 	rut_io_top_class, rut_io_log_class, rut_io_proc_class, rut_io_file_class,
 	rut_io_block_class, rut_io_sector_class, rut_io_request_class, rut_io_rtps_class,
-	rut_io_netif_class;
+	rut_io_netif_class, rut_io_written_class;
 
 void rut_io_report(struct rut_instance *inst, int64_t end_ns);
 /* The usage: bytes by process, file, disk and interface. */

@@ -39,7 +39,14 @@ static const struct rut_lami_column netif_columns[] = {
 	{"netif", "Network interface", RUT_LAMI_NETIF, NULL},
 	{"size", "Operations size", RUT_LAMI_SIZE, NULL},
 };
+static const struct rut_lami_column written_columns[] = {
+	{"path", "File name", RUT_LAMI_PATH, NULL},
+	{"inode", "Inode", RUT_LAMI_NUMBER, NULL},
+	{"size", "Written to a disk", RUT_LAMI_SIZE, NULL},
+};
 
+const struct rut_lami_class rut_io_written_class =
+	RUT_LAMI_CLASS("per-file-top-block", "Per-file top block I/O operations", written_columns);
 const struct rut_lami_class rut_io_proc_class =
 	RUT_LAMI_CLASS("per-process-top", "Per-process top I/O operations", proc_columns);
 const struct rut_lami_class rut_io_file_class =
@@ -334,6 +341,32 @@ static struct rut_result *file_table(struct rut_io *io, const struct files *file
 	return t;
 }
 
+static int by_written_bytes(const void *a, const void *b)
+{
+	return descending(((const struct rut_io_written *)a)->bytes,
+			  ((const struct rut_io_written *)b)->bytes);
+}
+
+/* NULL: the trace does not say which files were written to disks. */
+static struct rut_result *written_table(struct rut_io *io, int64_t end_ns)
+{
+	struct rut_result *t = io->written.n ? rut_result_new(&rut_io_written_class,
+							      io->base.begin_ns, end_ns, "written")
+					     : NULL;
+	struct rut_io_written **list =
+		(struct rut_io_written **)rut_ordered_sorted(&io->written, by_written_bytes);
+
+	for (size_t i = 0; t && list && i < io->written.n; i++) {
+		rut_result_text(t, RUT_LAMI_PATH, list[i]->name);
+		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->inode);
+		rut_result_int(t, RUT_LAMI_SIZE, list[i]->bytes);
+		if (enough(io, rut_result_rows(t)))
+			break;
+	}
+	free(list);
+	return t;
+}
+
 /* ---- Disks and interfaces ---- */
 
 enum disk_what { DISK_SECTORS, DISK_REQUESTS, DISK_TIME };
@@ -418,6 +451,23 @@ static struct rut_result *netif_table(struct rut_io *io, int sent, int64_t end_n
 	return t;
 }
 
+static void print_written(const struct rut_result *t, struct rut_buf *out)
+{
+	struct rut_graph g = {0};
+	char value[48], name[128];
+
+	for (size_t i = 0; i < rut_result_rows(t); i++) {
+		const struct rut_cell *row = rut_result_row(t, i);
+
+		/* What has no name is the device itself: the metadata of its file system. */
+		snprintf(name, sizeof(name), "%.60s (inode %lld)",
+			 row[0].str[0] ? row[0].str : "metadata", (long long)row[1].i);
+		rut_fmt_size(value, sizeof(value), (double)row[2].i);
+		rut_graph_add(&g, (double)row[2].i, value, 0, name);
+	}
+	rut_graph_bars(&g, out, "Block I/O Write by File", "File");
+}
+
 /* Graphs of a name and a number. */
 static void print_named(const struct rut_result *t, struct rut_buf *out, const char *title,
 			const char *header, const char *unit)
@@ -449,6 +499,7 @@ enum {
 	T_FILE_WRITTEN,
 	T_BLOCK_READ,
 	T_BLOCK_WRITTEN,
+	T_BLOCK_FILE,
 	T_SECTOR,
 	T_REQUEST,
 	T_TIME,
@@ -473,6 +524,8 @@ static void print_all(struct rut_result **t, struct rut_buf *out)
 		snprintf(title, sizeof(title), "Block I/O %s", Did[w]);
 		print_blocks(t[T_BLOCK_READ + w], out, title);
 	}
+	if (t[T_BLOCK_FILE])
+		print_written(t[T_BLOCK_FILE], out);
 	print_named(t[T_SECTOR], out, "Disk Requests Sector Count", "Disk", "sectors");
 	print_named(t[T_REQUEST], out, "Disk Request Count", "Disk", "requests");
 	print_named(t[T_TIME], out, "Disk Request Average Latency", "Disk", "ms");
@@ -493,12 +546,15 @@ void rut_io_report_usage(struct rut_io *io, int64_t end_ns)
 		t[T_BLOCK_READ + w] = block_table(io, w, end_ns);
 		t[T_RECEIVED + w] = netif_table(io, w, end_ns);
 	}
+	t[T_BLOCK_FILE] = written_table(io, end_ns);
 	for (int i = 0; i < 3; i++)
 		t[T_SECTOR + i] = disk_table(io, (enum disk_what)i, end_ns);
 	free_files(&files);
 	if (!run->conf->mi)
 		print_all(t, &run->out);
 	for (int i = 0; i < TABLES; i++) {
+		if (!t[i])
+			continue;
 		if (run->conf->mi)
 			rut_results_take(&run->results, t[i]);
 		else

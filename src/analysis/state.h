@@ -178,6 +178,9 @@ struct rut_cpu {
 	int64_t done_tid; /* whose request it was */
 	uint32_t done_ahead;
 	int64_t done_ahead_tid;
+	/* What was said of the request that is issued next on this CPU. */
+	int64_t dirtied_dev;
+	uint64_t dirtied_sector, dirtied_bytes;
 	const char *packet_iface;
 	bool switched;		    /* a switch was seen: current is known */
 	struct rut_thread *current; /* NULL: idle or unknown */
@@ -199,6 +202,7 @@ struct rut_block_rq {
 	uint64_t sector, nr_sector;
 	int64_t tid, dev;
 	bool write;
+	uint64_t dirtied_bytes;	   /* of pages that others had changed: RUT_HOOK_BLOCK_DIRTIED */
 	uint32_t ahead;		   /* requests of others that were pending when it was issued */
 	int64_t ahead_tid;	   /* whose most of these were; 0: none */
 	struct rut_block_rq *next; /* free list */
@@ -219,11 +223,12 @@ enum rut_hook {
 	RUT_HOOK_FD_CREATE,	/* struct rut_hook_fd */
 	RUT_HOOK_FD_CLOSE,
 	RUT_HOOK_FD_UPDATE,
-	RUT_HOOK_PARENT,     /* struct rut_hook_parent: a thread's leader became known */
-	RUT_HOOK_BLOCK_DONE, /* struct rut_hook_block */
-	RUT_HOOK_DISK,	     /* struct rut_hook_disk: a disk's name became known */
-	RUT_HOOK_NET,	     /* struct rut_hook_net */
-	RUT_HOOK_PAGE_ALLOC, /* struct rut_hook_thread */
+	RUT_HOOK_PARENT,	/* struct rut_hook_parent: a thread's leader became known */
+	RUT_HOOK_BLOCK_DONE,	/* struct rut_hook_block */
+	RUT_HOOK_BLOCK_DIRTIED, /* struct rut_hook_dirtied */
+	RUT_HOOK_DISK,		/* struct rut_hook_disk: a disk's name became known */
+	RUT_HOOK_NET,		/* struct rut_hook_net */
+	RUT_HOOK_PAGE_ALLOC,	/* struct rut_hook_thread */
 	RUT_HOOK_PAGE_FREE,
 	RUT_HOOK_WAKEUP,       /* struct rut_hook_wakeup: a thread sleeps no longer */
 	RUT_HOOK_RUBY_CALL,    /* struct rut_hook_ruby_call (ruby.h) */
@@ -311,6 +316,14 @@ struct rut_hook_block {
 	const struct rut_disk *disk;
 	const struct rut_block_rq *rq;
 	struct rut_thread *thread; /* NULL: unknown */
+};
+
+/* A request writes pages that a thread had changed earlier. Before the request is issued. */
+struct rut_hook_dirtied {
+	int cpu;
+	struct rut_thread *thread; /* that changed them */
+	uint64_t bytes, inode;
+	const char *name; /* of the file, without its directory; interned */
 };
 
 struct rut_hook_disk {

@@ -87,6 +87,45 @@ static void bio_backmerge(struct rut_state *st, const struct rut_ctf_event *ev,
 	unmap(st, rut_ctf_i64(ev, &c->f[0]), rut_ctf_u64(ev, &c->f[1]), true);
 }
 
+enum {
+	DIRTIED_DEV,
+	DIRTIED_SECTOR,
+	DIRTIED_BYTES,
+	DIRTIED_TID,
+	DIRTIED_PID,
+	DIRTIED_COMM,
+	DIRTIED_INODE,
+	DIRTIED_NAME
+};
+
+/* Records of a request's parts come before that of the request, on the same CPU. */
+static void block_dirtied(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c)
+{
+	int64_t dev = rut_ctf_i64(ev, &c->f[DIRTIED_DEV]);
+	uint64_t sector = rut_ctf_u64(ev, &c->f[DIRTIED_SECTOR]);
+	struct rut_cpu *cpu = rut_state_get_cpu(st, st->cpu);
+	struct rut_hook_dirtied h = {
+		.cpu = st->cpu,
+		.thread = rut_state_thread_new(st, rut_ctf_i64(ev, &c->f[DIRTIED_TID])),
+		.bytes = rut_ctf_u64(ev, &c->f[DIRTIED_BYTES]),
+		.inode = rut_ctf_u64(ev, &c->f[DIRTIED_INODE]),
+		.name = rut_state_str(st, ev, &c->f[DIRTIED_NAME]),
+	};
+
+	if (cpu->dirtied_dev != dev || cpu->dirtied_sector != sector)
+		cpu->dirtied_bytes = 0;
+	cpu->dirtied_dev = dev;
+	cpu->dirtied_sector = sector;
+	cpu->dirtied_bytes += h.bytes;
+	/* It may have ended long before. */
+	if (h.thread->pid < 0)
+		h.thread->pid = rut_ctf_i64(ev, &c->f[DIRTIED_PID]);
+	if (!h.thread->comm)
+		h.thread->comm = rut_state_str(st, ev, &c->f[DIRTIED_COMM]);
+	rut_state_notify(st, RUT_HOOK_BLOCK_DIRTIED, &h);
+}
+
 enum { RQ_DEV, RQ_SECTOR, RQ_NR, RQ_TID, RQ_RWBS };
 
 /* Whose requests are pending when this one is issued: whose are most, by a vote in one pass. */
@@ -113,6 +152,7 @@ static void rq_issue(struct rut_state *st, const struct rut_ctf_event *ev,
 	int64_t dev = rut_ctf_i64(ev, &c->f[RQ_DEV]);
 	uint64_t sector = rut_ctf_u64(ev, &c->f[RQ_SECTOR]);
 	uint64_t nr = rut_ctf_u64(ev, &c->f[RQ_NR]);
+	struct rut_cpu *cpu = rut_state_get_cpu(st, st->cpu);
 	struct rut_block_rq *rq;
 	struct rut_disk *d;
 
@@ -140,6 +180,10 @@ static void rq_issue(struct rut_state *st, const struct rut_ctf_event *ev,
 		.dev = dev,
 		.write = rut_ctf_u64(ev, &c->f[RQ_RWBS]) & 1,
 	};
+	if (cpu->dirtied_bytes && cpu->dirtied_dev == dev && cpu->dirtied_sector == sector) {
+		rq->dirtied_bytes = cpu->dirtied_bytes;
+		cpu->dirtied_bytes = 0;
+	}
 	if (st->hooks[RUT_HOOK_WAKEUP].n)
 		count_ahead(d, rq);
 }
@@ -176,12 +220,16 @@ static void rq_complete(struct rut_state *st, const struct rut_ctf_event *ev,
 }
 
 #define BLOCK                                                                                      \
-	(RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE) | RUT_HOOK_BIT(RUT_HOOK_DISK) |                         \
-	 RUT_HOOK_BIT(RUT_HOOK_WAKEUP))
+	(RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE) | RUT_HOOK_BIT(RUT_HOOK_BLOCK_DIRTIED) |                \
+	 RUT_HOOK_BIT(RUT_HOOK_DISK) | RUT_HOOK_BIT(RUT_HOOK_WAKEUP))
 
 const struct rut_state_def rut_state_block_defs[] = {
 	{"block_bio_remap", bio_remap, {"dev", "sector", "old_dev", "old_sector"}, BLOCK},
 	{"block_bio_backmerge", bio_backmerge, {"dev", "sector"}, BLOCK},
+	{"rutile_block_dirtied",
+	 block_dirtied,
+	 {"dev", "sector", "bytes", "tid", "pid", "comm", "inode", "filename"},
+	 BLOCK},
 	{"block_rq_issue", rq_issue, {"dev", "sector", "nr_sector", "tid", "rwbs"}, BLOCK},
 	{"block_rq_complete", rq_complete, {"dev", "sector", "nr_sector"}, BLOCK},
 	{NULL, NULL, {NULL}, 0},

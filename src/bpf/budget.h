@@ -12,8 +12,8 @@
 #include "bpf/events.h"
 
 #define RUT_BUDGET_CLASSES 2048
-#define RUT_BUDGET_SYSCALL 64	/* the first class of system calls */
-#define RUT_BUDGET_DYNAMIC 1088 /* ... of events added by name */
+#define RUT_BUDGET_SYSCALL 128	/* the first class of system calls */
+#define RUT_BUDGET_DYNAMIC 1152 /* ... of events added by name */
 #define RUT_BUDGET_NAME	   40
 #define RUT_BUDGET_WINDOW  100000000ull	  /* at least so many ns are looked at */
 #define RUT_BUDGET_PAUSE   10000000000ull /* shed for so long, doubled each time ... */

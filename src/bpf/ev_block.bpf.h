@@ -3,6 +3,7 @@
 #ifndef RUT_BPF_EV_BLOCK_BPF_H
 #define RUT_BPF_EV_BLOCK_BPF_H
 
+#include "bpf/dirty.bpf.h"
 #include "bpf/record.bpf.h"
 
 /* LTTng's bits for the kind of a request. */
@@ -89,13 +90,15 @@ static __always_inline __u64 rq_sector(struct request *rq)
 	return is_passthrough(rq) || rq->__sector == ~0ull ? 0 : rq->__sector;
 }
 
-#define BLOCK_RQ(tp, sym)                                                                          \
+#define BLOCK_RQ(tp, sym, issue)                                                                   \
 	SEC("tp_btf/" #tp)                                                                         \
 	int BPF_PROG(tp, struct request *rq)                                                       \
 	{                                                                                          \
 		struct task_struct *task = bpf_get_current_task_btf();                             \
                                                                                                    \
-		if (!rut_allowed())                                                                \
+		if ((issue) && !conf.no_dirtied && (rq->cmd_flags & OP_MASK) == OP_WRITE)          \
+			tell_all_dirtied(rq, disk_dev(rq), rq_sector(rq));                         \
+		if (((issue) && conf.no_issue) || !rut_allowed())                                  \
 			return 0;                                                                  \
 		RUT_BEGIN(sym);                                                                    \
 		PUT(sym, dev, disk_dev(rq));                                                       \
@@ -108,8 +111,8 @@ static __always_inline __u64 rq_sector(struct request *rq)
 		RUT_END();                                                                         \
 	}
 
-BLOCK_RQ(block_rq_issue, BLOCK_RQ_ISSUE)
-BLOCK_RQ(block_rq_insert, BLOCK_RQ_INSERT)
+BLOCK_RQ(block_rq_issue, BLOCK_RQ_ISSUE, true)
+BLOCK_RQ(block_rq_insert, BLOCK_RQ_INSERT, false)
 
 /*
  * By blk_status_t. Not static: the compiler would put it into a section of its own, for which

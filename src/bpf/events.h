@@ -90,6 +90,15 @@
 	F(S32, tid)                                                                                \
 	F(U32, rwbs)                                                                               \
 	F(TEXT16, comm)
+#define RUT_F_BLOCK_DIRTIED(F)                                                                     \
+	F(U32, dev)                                                                                \
+	F(U64, sector)                                                                             \
+	F(U32, bytes)                                                                              \
+	F(S32, tid)                                                                                \
+	F(S32, pid)                                                                                \
+	F(TEXT16, comm)                                                                            \
+	F(U64, inode)                                                                              \
+	F(TEXT40, filename)
 #define RUT_F_BLOCK_COMPLETE(F)                                                                    \
 	F(U32, dev)                                                                                \
 	F(U64, sector)                                                                             \
@@ -321,6 +330,9 @@
 	E(BLOCK_RQ_COMPLETE, "block_rq_complete", block_rq_complete, "block",                      \
 	  RUT_F_BLOCK_COMPLETE)                                                                    \
 	E(BLOCK_BIO_REMAP, "block_bio_remap", block_bio_remap, "block", RUT_F_BIO_REMAP)           \
+	/* Behind a request of the page cache: who had changed the pages that it writes. */        \
+	E(BLOCK_DIRTIED, "rutile_block_dirtied", writeback_dirty_folio, "block",                   \
+	  RUT_F_BLOCK_DIRTIED)                                                                     \
 	E(BLOCK_BACKMERGE, "block_bio_backmerge", block_bio_backmerge, "block", RUT_F_BIO)         \
 	E(NET_QUEUE, "net_dev_queue", net_dev_queue, "net", RUT_F_NET)                             \
 	E(NET_XMIT, "net_dev_xmit", net_dev_xmit, "net", RUT_F_NET_XMIT)                           \
@@ -543,6 +555,8 @@ struct rut_bpf_conf {
 	__u32 no_fork;	    /* sched_process_fork only follows children */
 	__u32 no_free;	    /* sched_process_free only forgets processes */
 	__u32 no_exec;	    /* sched_process_exec only forgets Ruby processes */
+	__u32 no_issue;	    /* block_rq_issue only says who changed the pages */
+	__u32 no_dirtied;   /* ... or does not */
 	__u32 keep_gone;    /* ... and notes them in the map `gone` */
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */

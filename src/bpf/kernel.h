@@ -177,13 +177,57 @@ struct bvec_iter {
 	unsigned int bi_size;
 };
 
+struct bio_vec;
+
 struct bio {
+	struct bio *bi_next;
+	struct bio_vec *bi_io_vec;
 	struct block_device *bi_bdev;
 	unsigned int bi_opf;
 	struct bvec_iter bi_iter;
 };
 
+struct page {
+	unsigned long compound_head;
+};
+
+struct bio_vec {
+	struct page *bv_page;
+};
+
+struct inode;
+
+struct address_space {
+	struct inode *host;
+};
+
+struct folio {
+	struct address_space *mapping;
+	unsigned long index;
+};
+
+struct hlist_head {
+	void *first;
+};
+
+struct inode {
+	unsigned long i_ino;
+	struct hlist_head i_dentry;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+	union {
+		struct hlist_head d_alias; /* a node of such a list */
+	} d_u;
+};
+
 struct request {
+	struct bio *bio;
 	struct request_queue *q;
 	unsigned int cmd_flags;
 	unsigned int __data_len;
@@ -252,7 +296,5 @@ struct hrtimer {
 };
 
 #pragma clang attribute pop
-
-struct page;
 
 #endif

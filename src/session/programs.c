@@ -88,6 +88,8 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.no_fork = !r->meta->conf.selection.events[RUT_EV_SCHED_FORK],
 		.no_exec = !r->meta->conf.selection.events[RUT_EV_SCHED_EXEC],
 		.no_free = !r->meta->conf.selection.events[RUT_EV_SCHED_FREE],
+		.no_issue = !r->meta->conf.selection.events[RUT_EV_BLOCK_RQ_ISSUE],
+		.no_dirtied = !r->meta->conf.selection.events[RUT_EV_BLOCK_DIRTIED],
 		.keep_gone = rut_recorder_keeps_gone(r),
 	};
 	conf->rstack_some = rut_dynamic_stacks(&r->conf, 0, NULL, conf->rstack_events);
@@ -110,6 +112,13 @@ static bool follows_forks(const char *name)
 	return !strcmp(name, "sched_process_fork") || !strcmp(name, "sched_process_free");
 }
 
+/* Pages that were changed are noted by one program and told by that of the requests. */
+static bool is_recorded_by(const struct rut_event *e, const char *program)
+{
+	return !strcmp(e->tracepoint, program) ||
+	       (e->id == RUT_EV_BLOCK_DIRTIED && !strcmp(program, "block_rq_issue"));
+}
+
 bool rut_programs_wanted(const struct rut_recorder *r, const struct rut_selection *sel,
 			 const char *program)
 {
@@ -125,7 +134,7 @@ bool rut_programs_wanted(const struct rut_recorder *r, const struct rut_selectio
 		return true;
 	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
 		rut_event_static(&e, id);
-		if (sel->events[id] && !strcmp(e.tracepoint, program))
+		if (sel->events[id] && is_recorded_by(&e, program))
 			return true;
 	}
 	return false;
@@ -394,7 +403,7 @@ static void deselect(struct rut_selection *sel, const char *program, struct rut_
 	}
 	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
 		rut_event_static(&e, id);
-		if (!sel->events[id] || strcmp(e.tracepoint, program) != 0)
+		if (!sel->events[id] || !is_recorded_by(&e, program))
 			continue;
 		if (names)
 			rut_buf_printf(names, "%s%s", names->len ? ", " : "", e.name);

@@ -180,6 +180,49 @@ test_packets() {
   done
 }
 
+# Writes that reach the disk later, in requests of the kernel's worker or of another process, are counted for those
+# that changed the pages.
+test_dirtied() {
+  need_bpf
+  truncate -s 100M image
+  mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 image
+  mkdir disk
+  disk=$(losetup -f --show image)
+  trap 'cd "$T"; umount disk || :; losetup -d $disk' EXIT
+  mount "$disk" disk
+  cat >work.sh <<'END'
+dd if=/dev/zero of=disk/first bs=64k count=100 2>/dev/null
+python3 -c '
+import mmap, os
+f = open("disk/second", "w+b")
+f.truncate(4096 * 50)
+m = mmap.mmap(f.fileno(), 0)
+for i in range(50): m[4096 * i] = 1'
+dd if=/dev/zero of=disk/a_name_that_is_longer_than_what_is_kept_of_it bs=4k count=10 2>/dev/null
+sync -f disk/first
+END
+  "$RUTILE" record -a -o t --buffer 128M -e block,sched,syscall -- sh work.sh
+  babeltrace2 t >t.out
+  bytes() { sed -n "s/.* rutile_block_dirtied: .* bytes = \([0-9]*\), .* comm = \"$1\", .* filename = \"$2\" }/\1/p" t.out | awk '{n += $1} END {print n}'; }
+  [ "$(bytes dd first)" = $((100 * 65536)) ]
+  [ "$(bytes python3 second)" = $((50 * 4096)) ]
+  [ "$(bytes dd a_name_that_is_longer_than_what_is_kept)" = $((10 * 4096)) ]
+  grep -q " rutile_block_dirtied: .* comm = \"dd\", inode = $(stat -c %i disk/first), filename = \"first\" }" t.out
+  "$RUTILE" iousagetop t --mi --limit 1000 >mi
+  python3 - <<'END'
+import json
+for t in json.load(open("mi"))["results"]:
+    kind = t["class"] if isinstance(t["class"], str) else t["class"]["inherit"]
+    if kind == "per-process-top-block": blocks = t["data"] # read, then written
+    if kind == "per-file-top-block": sizes = {r[0]["path"]: r[2]["value"] for r in t["data"]}
+assert sizes["first"] == 6553600 and sizes["second"] == 204800, sizes
+dd = [r[1]["value"] for r in blocks if r[0]["name"] == "dd"]
+assert sorted(dd) == [40960, 6553600], blocks
+END
+  "$RUTILE" iousagetop t >text
+  grep -A6 'Block I/O Write by File' text | grep -q '6.25 MiB first (inode'
+}
+
 # docs/values.md: UPDATE=1 in the environment writes it.
 test_document() {
   need_bpf
@@ -189,6 +232,7 @@ test_document() {
 
 t_case "the values of the kernel's own records" test_kernel
 t_case "headers of packets, states of connections" test_packets
+t_case "who changed the pages that are written" test_dirtied
 t_case "docs/values.md is what there is" test_document
 t_case "the statedump in nested namespaces" test_statedump
 t_case "user namespaces without a process in the statedump" test_user_namespaces

@@ -57,6 +57,7 @@ ELSEWHERE = {
     "sched_process_fork": "numbers in /proc", "lttng_statedump_process_state": "/proc/PID/status, stat, ns",
     "lttng_statedump_network_interface": "SIOCGIFADDR", "lttng_statedump_cpu_topology": "/proc/cpuinfo",
     "rutile_statedump_cgroup": "/proc/PID/cgroup", "rutile_statedump_module": "/proc/modules",
+    "rutile_block_dirtied": "what programs wrote",
     "inet_sock_set_state": "the sockets' own ports and addresses", "tcp_retransmit_skb": "TCP_INFO",
     **{(event, "network_header" + what): "a packet socket" for event in ("net_dev_queue", "net_if_receive_skb") for what in ("", "_type")},
     ("lttng_statedump_interrupt", "tid"): "/proc/PID/comm",
