@@ -83,6 +83,7 @@
 	V(clear) \
 	V(destroy) \
 	V(collect) \
+	V(ssh) \
 	V(report)
 
 #define RUT_VERBS_BETWEEN(V) \
