@@ -75,6 +75,8 @@ const struct rut_type_field *rut_check_field(struct rut_checker *c, const struct
 const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node *n);
 /* "struct foo", "foo_t": of the script or of the kernel; NULL: there is none. */
 const struct rut_type *rut_check_named_type(struct rut_checker *c, const char *name);
+/* A macro of a header, as AF_INET. */
+bool rut_constant_find(const char *name, int64_t *ret);
 /* The enum that has an enumerator of that name; NULL: none has. */
 const struct rut_type *rut_check_enumerator(struct rut_checker *c, const char *name, int64_t *ret);
 /* Reads the fields of a structure of the kernel, which are not read before they are needed. */

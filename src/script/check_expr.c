@@ -122,6 +122,10 @@ static const struct rut_type *check_name(struct rut_checker *c, struct rut_node 
 	n->what = b;
 	if (b)
 		return b->check(c, n);
+	if (rut_constant_find(n->text, &value)) {
+		become_int(n, (uint64_t)value, 5);
+		return n->type;
+	}
 	n->as = rut_check_enumerator(c, n->text, &value);
 	if (n->as) {
 		become_int(n, (uint64_t)value, 6);
