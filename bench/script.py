@@ -66,13 +66,13 @@ def run(b):
         return
     tracepoints = "tracepoint:syscalls:sys_enter_s* { @[args.__syscall_nr] = count(); } interval:ms:1 { exit() }"
     rows = []
-    for name, new, old in (("`begin { exit() }`", "begin { exit() }", "BEGIN { exit(); }"),
-                           ("every `sys_enter_s*`, with an argument", tracepoints,
-                            tracepoints.replace("args.", "args->").replace("exit()", "exit();"))):
+    for name, new, old, runs in (("`begin { exit() }`", "begin { exit() }", "BEGIN { exit(); }", b.runs * 3),
+                                 ("every `sys_enter_s*`, with an argument", tracepoints,
+                                  tracepoints.replace("args.", "args->").replace("exit()", "exit();"), b.runs)):
         jobs = {"rutile": ([b.rutile, "run", "-e", new], None)}
         if b.have("bpftrace"):
             jobs["bpftrace"] = (["bpftrace", "-e", old], None)
-        got = b.compare(jobs, b.runs * 3)
+        got = b.compare(jobs, runs)
         rows.append([name] + [f"{got[t][0] * 1000:.0f} ms, {got[t][1]:.1f} MiB" if t in got else "-" for t in ("rutile", "bpftrace")])
     b.table("From the start to the end of a script", ["script", "rutile", "bpftrace"], rows)
     events(b)
