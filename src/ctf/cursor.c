@@ -226,6 +226,13 @@ static bool read_any_packet(struct rut_cursor *c)
 		complain(c, offset,
 			 "the packet is cut off: the file ends %" PRIu64 " bytes after its begin",
 			 f->map.size - offset);
+	if (unlikely(c->info.other_trace) && !c->other_trace) {
+		c->other_trace = true;
+		complain(
+			c, offset,
+			"the packet is of another trace (its uuid differs from the metadata's); it "
+			"and those behind it are read all the same");
+	}
 	if (c->info.cls != c->s->pub.cls) {
 		complain(c, offset, "the packet is of stream %" PRIu64 ", the file of %" PRIu64,
 			 c->info.cls->id, c->s->pub.cls->id);

@@ -26,6 +26,7 @@ struct rut_cursor {
 	uint64_t *regs, *seg;  /* owned */
 	size_t n_regs, n_segs; /* of them */
 	bool has_prev;	       /* a packet before this one was seen */
+	bool other_trace;      /* a packet of another UUID was reported */
 	struct rut_packet_info prev;
 	bool done;
 	bool unfinished;      /* follow: ... because the next packet is still being written */

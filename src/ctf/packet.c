@@ -78,9 +78,7 @@ static int check_header(const struct rut_meta *m, const uint8_t *p, const struct
 				   (unsigned long long)r->value[RUT_CTF_ROLE_MAGIC], MAGIC);
 	if (has(r, RUT_CTF_ROLE_UUID) && t->has_uuid && !(r->uuid_pos & 7) &&
 	    memcmp(p + (r->uuid_pos >> 3), t->uuid, 16) != 0)
-		return rut_err_set(err, EINVAL,
-				   "the packet is of another trace (its uuid differs "
-				   "from the metadata's)");
+		ret->other_trace = true;
 	for (size_t i = 0; i < t->n_stream_classes && !ret->cls; i++)
 		if (has(r, RUT_CTF_ROLE_STREAM_ID)
 			    ? t->stream_classes[i]->id == r->value[RUT_CTF_ROLE_STREAM_ID]

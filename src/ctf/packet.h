@@ -14,7 +14,8 @@ struct rut_packet_info {
 	uint64_t events_pos;	 /* bits: where the first event's header may begin */
 	uint64_t discarded_mask; /* of the counter's width */
 	uint64_t seq_mask;
-	bool cut; /* the file ends before the packet does: content_bits is what there is */
+	bool other_trace; /* its UUID differs from the metadata's: it is read all the same */
+	bool cut;	  /* the file ends before the packet does: content_bits is what there is */
 };
 
 /*

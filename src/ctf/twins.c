@@ -174,7 +174,7 @@ static bool identify(const struct rut_set_stream *s, uint32_t file, struct candi
 		return false;
 	ret->has_instance = info.has_instance;
 	ret->instance = info.has_instance ? info.instance : (uint64_t)(int64_t)info.pub.cpu;
-	return info.has_instance || info.pub.cpu >= 0;
+	return !info.other_trace && (info.has_instance || info.pub.cpu >= 0);
 }
 
 int rut_set_find_twins(struct rut_ctf_set *set)

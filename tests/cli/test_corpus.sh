@@ -54,6 +54,17 @@ assert f["flag"] is False and f["sel"] == -100 and f["opt"] is None and f["var"]
 assert f["inner"] == {"len": 2, "data": [-70, 70], "up": [1, 2, 3]}, f'
 }
 
+# Packets with the UUID of another trace.
+another_uuid_is_read_and_said() {
+  need_bt2
+  babeltrace2 "$data/strict/wrong-uuid" >expected
+  rc=0
+  "$RUTILE" view "$data/strict/wrong-uuid" >actual 2>err || rc=$?
+  [ "$rc" = 1 ]
+  cmp expected actual
+  [ "$(grep -c 'of another trace' err)" = 1 ]
+}
+
 bad_input_is_refused() {
   n=0
   for t in "$data"/fail/*/ "$data"/strict/*/; do
@@ -163,6 +174,7 @@ sys.stdout.write(re.sub(r"event \{\s*name = .surprise.*?\n\};", "", sys.stdin.re
   grep -q "96 bytes could not be read: about 5 events are missing" err
 }
 
+t_case "packets of another trace are read, and that is said" another_uuid_is_read_and_said
 t_case "CTF 1.8: equal to babeltrace2, in both byte orders" ctf1_equals_babeltrace2
 t_case "CTF 2: equal to what was checked by hand" ctf2_prints_what_was_checked
 t_case "--json is valid JSON" json_is_valid
