@@ -72,6 +72,22 @@ static void frames_free(struct rut_stack *st)
 	st->cap = st->count = 0;
 }
 
+/* Of a new stack: the number that the same fiber has in another session. With the lock. */
+static uint32_t number_of(const void *ec, const struct rut_session *s)
+{
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
+		const struct rut_session *other = &rut_sessions[i];
+
+		if (other == s || !other->used)
+			continue;
+		for (const struct rut_stack *st = all.buckets[bucket_of(ec, other)]; st;
+		     st = st->next)
+			if (st->ec == ec && st->s == other)
+				return st->number;
+	}
+	return ++all.numbers;
+}
+
 static struct rut_stack *stack_find(struct rut_session *s, void *ec, bool make)
 {
 	unsigned b = bucket_of(ec, s);
@@ -89,7 +105,7 @@ static struct rut_stack *stack_find(struct rut_session *s, void *ec, bool make)
 			st->thread = 0;
 			st->out = 0;
 			st->inside = 0;
-			st->number = ++all.numbers;
+			st->number = number_of(ec, s);
 			st->next = all.buckets[b];
 			all.buckets[b] = st;
 		}

@@ -194,8 +194,10 @@ static struct stream *stream_of(struct rut_state *st, struct rut_ruby *m,
 static struct fiber *fiber_of(struct rut_state *st, struct rut_ruby *m, uint32_t stream,
 			      int64_t tid, uint32_t number)
 {
-	/* A number belongs to one process, a thread to one stream. */
-	uint64_t key = rut_hash_u64((uint64_t)stream << 32 | number) ^ ((uint64_t)tid + 1);
+	/* A number belongs to one process, which has a stream for each --ruby that means it. */
+	int64_t pid = m->streams[stream].process->pid;
+	uint64_t of = pid >= 0 ? (uint64_t)pid : 1ull << 31 | stream;
+	uint64_t key = rut_hash_u64(of << 32 | number) ^ ((uint64_t)tid + 1);
 	struct fiber *f = rut_map_get(&m->fibers, key);
 
 	if (f)

@@ -175,7 +175,8 @@ run() {
   trap kill_started EXIT
   exec 5>in
   t_wait grep -q ready out || { cat err; return 1; }
-  record "$program:requests${2:-}"
+  # shellcheck disable=SC2086 # more options
+  record "$program:requests${2:-}" ${3:+--ruby "$program:$3"}
   # It asks whether it is recorded by calling a method that is watched.
   t_wait in_text "Rake::Task#execute"
   echo >&5
@@ -256,6 +257,34 @@ RUBY
 }
 
 
+# Two --ruby for one process have a stream each, whose fibers are the same ones.
+calls_of_another_stream_are_in_the_request() {
+  cat >both.rb <<RUBY
+require "$t_root/begin.rb"
+class Order
+  def total
+    Fiber.new { part }.resume
+    part
+  end
+
+  def part
+    Thread.new { sleep 0.02 }.join
+  end
+end
+begin_work
+Rake::Task.define_task(:work) { Order.new.total }.execute
+RUBY
+  run both.rb "" call,return
+  "$RUTILE" requests --skip-validation --slowest 1 --explain trace >report
+  grep 'work' report
+  grep 'Order#total' report
+  grep 'Order#part' report
+  # Only the fiber that it made had the thread for a while.
+  "$RUTILE" view trace | sed -nE 's/.*ruby:switch.*\{ (tid = [0-9]+, fiber = [0-9]+) \}/\1/p' | sort | uniq -c | sort -rn >fibers
+  main=$(sed -n "s/.*tid = $program, //p" fibers | wc -l)
+  [ "$main" = 2 ] || { cat fibers; return 1; }
+}
+
 # The live view: all requests of the log, by route; and one that does not end while it runs.
 live_counts_equal_the_log() {
   needs puma rack
@@ -330,6 +359,7 @@ t_case "requests of Unicorn and WEBrick equal their application's log" other_ser
 t_case "layers have their spans, jobs and tasks are requests" layers_have_their_spans
 t_case "SQL has its values when they are asked for, and the method that led to it" queries_have_values_and_callers
 t_case "requests of the fibers and threads of a process are kept apart" fibers_and_threads_are_kept_apart
+t_case "calls that another --ruby records are in the request" calls_of_another_stream_are_in_the_request
 t_case "the live view has all requests by route, and those that run" live_counts_equal_the_log
 t_case "the screen shows routes and what runs, keys filter and reset" the_screen_shows_requests
 t_done
