@@ -22,7 +22,7 @@ if (strpos($path, 'order')) {
 
 // rendering
 $html = '';
-for ($i = 0; $i < 3000; $i++) {
+for ($i = 0; $i < (strpos($path, 'archive') ? 20000 : 2000); $i++) {
     foreach ($rows as $row) {
         $html .= htmlspecialchars(md5($row[1] . $i));
     }
