@@ -129,12 +129,10 @@ struct rut_agent_ctl {
 	uint32_t wake;	     /* futex; the tracer increments */
 	uint32_t reply;	     /* futex; the agent increments */
 	char ruby_version[16];
-	uint64_t features; /* RUT_FEATURE_* */
-	uint64_t waiting;  /* session without which the program does not start (preload) */
+	uint64_t failed;  /* errno: the agent has no thread and does nothing; 0: it has */
+	uint64_t waiting; /* session without which the program does not start (preload) */
 	struct rut_agent_slot slots[RUT_AGENT_SLOTS];
 };
-
-#define RUT_FEATURE_TARGET 1u /* TracePoint#enable(target:): filters cost nothing */
 
 #define RUT_FAMILY_MAGIC   0x4d465452u
 #define RUT_FAMILY_BYTES   16384

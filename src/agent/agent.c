@@ -463,14 +463,19 @@ extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (
 /* Runs once, at dlopen. Nothing of it is needed by the process: what fails is left out. */
 __attribute__((constructor)) static void start(void)
 {
+	int r;
+
 	rut_clock_init();
 	agent.broken = rut_rb_load();
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
 		rut_sessions[i].index = i;
 	if (make_control(NULL) < 0)
 		return;
-	if (start_helper() < 0)
+	r = start_helper();
+	if (r < 0) {
+		__atomic_store_n(&agent.ctl->failed, (uint64_t)-r, __ATOMIC_RELEASE);
 		return;
+	}
 	__register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL);
 	publish();
 }

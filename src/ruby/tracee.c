@@ -102,6 +102,18 @@ static int map_control(struct rut_tracee *p, uint64_t deadline_ms, struct rut_er
 				     (int)p->pid);
 	}
 	while (__atomic_load_n(&p->ctl->magic, __ATOMIC_ACQUIRE) != RUT_AGENT_MAGIC) {
+		int failed = (int)__atomic_load_n(&p->ctl->failed, __ATOMIC_ACQUIRE);
+
+		if (failed == EAGAIN)
+			return rut_err_set(
+				err, EAGAIN,
+				"process %d may not start another thread: raise its "
+				"limit (prlimit --nproc, or pids.max of its cgroup), and "
+				"start it again",
+				(int)p->pid);
+		if (failed > 0)
+			return rut_err_errno(err, failed, "the agent in process %d has no thread",
+					     (int)p->pid);
 		if (now_ms() > deadline_ms)
 			return rut_err_set(err, ETIMEDOUT, "the agent in process %d does not start",
 					   (int)p->pid);

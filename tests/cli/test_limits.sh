@@ -43,6 +43,20 @@ limits_of_the_command() {
   [ "$(folders)" = 0 ]
 }
 
+# root's processes have no limit of this kind.
+limit_of_threads() {
+  cp /dev/null out
+  chmod 755 .
+  setpriv --reuid=65534 --regid=65534 --clear-groups bash -c \
+    'ulimit -u 1; exec ruby --disable-gems -e "def a; end; \$stdout.sync = true; puts :ready; loop { a; sleep 0.01 }"' >out &
+  pid=$!
+  t_wait grep -q ready out
+  expect 1 "$R" calls --duration 1s "$pid"
+  kill "$pid"
+  cat err
+  grep -q "process $pid may not start another thread: raise its limit (prlimit --nproc" err
+}
+
 limits_of_rutile_itself() {
   mkdir tmp
   export TMPDIR=$PWD/tmp
@@ -61,6 +75,7 @@ limits_of_rutile_itself() {
   [ "$(folders)" = 0 ]
 }
 
+t_case "the limit of threads of a process" limit_of_threads
 t_case "limits of the command" limits_of_the_command
 t_case "limits of rutile itself" limits_of_rutile_itself
 t_done
