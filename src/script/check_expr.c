@@ -43,7 +43,6 @@ static const struct rut_type *check_param(struct rut_checker *c, struct rut_node
 	const char *s = n->value && n->value <= c->prog->ast.nparams
 				? c->prog->ast.params[n->value - 1]
 				: "";
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	struct rut_lexer lex;
 	struct rut_token t;
 	struct rut_source src;

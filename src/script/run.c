@@ -298,8 +298,7 @@ static void report(struct runner *r)
 		[RUT_SITE_LOST] = "records were lost because the buffer was full",
 		[RUT_SITE_MAP] = "updates were lost because the map was full",
 		[RUT_SITE_READ] = "reads of memory failed and gave 0",
-		[RUT_SITE_SCRATCH] = "probes did not run because they interrupted each other too "
-				     "deeply",
+		[RUT_SITE_SCRATCH] = "probes did not run: too many interrupted each other",
 		[RUT_SITE_LOOP] = "loops were left at the kernel's bound",
 		[RUT_SITE_STACK] = "stacks could not be read or kept",
 		[RUT_SITE_DELETE] = "keys could not be deleted",

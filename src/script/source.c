@@ -63,6 +63,9 @@ static void show_line(struct rut_source *s, struct rut_span at)
 }
 
 static void say(struct rut_source *s, struct rut_span at, const char *kind, const char *fmt,
+		va_list ap) __attribute__((format(printf, 4, 0)));
+
+static void say(struct rut_source *s, struct rut_span at, const char *kind, const char *fmt,
 		va_list ap)
 {
 	uint32_t line, column;
