@@ -61,7 +61,8 @@ static void add_layers(struct route *to, const struct rut_request *r)
 		if (k == RUT_REQUEST_LAYERS)
 			k--;
 		else if (k == to->n_layers)
-			to->layers[to->n_layers++].name = l->name;
+			to->layers[to->n_layers++] = (struct rut_request_layer){
+				.name = l->name, .named_by = l->named_by};
 		to->layers[k].ruby_ns += l->ruby_ns;
 		to->layers[k].total_ns += l->total_ns;
 		to->layers[k].spans += l->spans;
@@ -243,6 +244,31 @@ static struct rut_result *route_table(const struct requests *rq, int64_t end_ns)
 	}
 	free(list);
 	return t;
+}
+
+/* A layer whose name came after the request is the one of that name. */
+static void name_layers(struct requests *rq)
+{
+	for (size_t i = 0; i < rq->routes.n; i++) {
+		struct route *r = rq->routes.items[i];
+
+		for (uint8_t k = 1; k < r->n_layers; k++) {
+			struct rut_request_layer *l = &r->layers[k];
+
+			if (l->named_by)
+				l->name = l->named_by->name;
+			for (uint8_t j = 1; j < k; j++) {
+				if (r->layers[j].name != l->name)
+					continue;
+				r->layers[j].ruby_ns += l->ruby_ns;
+				r->layers[j].total_ns += l->total_ns;
+				r->layers[j].spans += l->spans;
+				*l = r->layers[--r->n_layers];
+				k--;
+				break;
+			}
+		}
+	}
 }
 
 static struct rut_result *layer_table(const struct requests *rq, int64_t end_ns)
@@ -458,6 +484,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	bool text = !run->conf->mi;
 
 	rut_requests_running(q, end_ns, add_request, inst);
+	name_layers(rq);
 	if (text && run->conf->json) {
 		print_json(rq, end_ns, &run->out);
 		return;

@@ -182,9 +182,13 @@ static struct rut_request *begin(struct rut_requests *q, struct rut_thread *thre
 	return r;
 }
 
+/* What may have become known since it began. */
 static void name_process(struct rut_request *r)
 {
 	snprintf(r->comm, sizeof(r->comm), "%s", r->thread ? r->thread->comm : "ruby");
+	for (uint8_t i = 1; i < r->n_layers; i++)
+		if (r->layers[i].named_by)
+			r->layers[i].name = r->layers[i].named_by->name;
 }
 
 static void end(struct rut_requests *q, struct served *s, struct rut_request *r, int64_t ts_ns)
@@ -368,14 +372,15 @@ static void on_stretch(void *arg, const struct rut_slice *s)
 }
 
 /* The number of the layer among the request's; the last one is for all that do not fit. */
-static uint8_t layer_of(struct rut_request *r, const char *name)
+static uint8_t layer_of(struct rut_request *r, const struct rut_hook_ruby_span *h)
 {
 	uint8_t i = 1;
 
-	while (i < r->n_layers && r->layers[i].name != name)
+	while (i < r->n_layers && r->layers[i].name != h->layer)
 		i++;
 	if (i == r->n_layers && i < RUT_REQUEST_LAYERS)
-		r->layers[r->n_layers++].name = name;
+		r->layers[r->n_layers++] =
+			(struct rut_request_layer){.name = h->layer, .named_by = h->layer_name};
 	return i < RUT_REQUEST_LAYERS ? i : RUT_REQUEST_LAYERS - 1;
 }
 
@@ -418,7 +423,7 @@ static void on_span(void *arg, const void *data)
 		return;
 	while (r->depth < depth)
 		r->open[r->depth++] = 0;
-	r->open[r->depth] = layer_of(r, h->layer);
+	r->open[r->depth] = layer_of(r, h);
 	r->layers[r->open[r->depth++]].spans++;
 }
 

@@ -20,8 +20,9 @@
 
 struct rut_request_layer {
 	const char *name; /* interned by the state; the first is "": no layer */
-	int64_t ruby_ns;  /* running Ruby while it was the innermost */
-	int64_t total_ns; /* all time while it was the innermost */
+	const struct rut_ruby_method *named_by; /* its name may come later; NULL: it does not */
+	int64_t ruby_ns;			/* running Ruby while it was the innermost */
+	int64_t total_ns;			/* all time while it was the innermost */
 	uint64_t spans;
 };
 

@@ -34,7 +34,9 @@ void rut_requests_json_layers(struct rut_buf *out, const struct rut_request_laye
 	rut_buf_puts(out, ", \"layers\": [");
 	for (size_t i = 0; i < n; i++) {
 		rut_buf_puts(out, i ? ", {\"layer\": " : "{\"layer\": ");
-		rut_json_str(out, *layers[i].name ? layers[i].name : "application");
+		rut_json_str(out, layers[i].named_by ? layers[i].named_by->name
+				  : *layers[i].name  ? layers[i].name
+						     : "application");
 		put_int(out, "spans", (int64_t)layers[i].spans);
 		put_int(out, "ruby_ns", layers[i].ruby_ns);
 		put_int(out, "total_ns", layers[i].total_ns);

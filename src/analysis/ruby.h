@@ -24,6 +24,7 @@ struct rut_ruby_method {
 	uint32_t line;
 	uint32_t index; /* from 0, in order of first sight, over all processes */
 	bool native;	/* written in C: path and line are its caller's */
+	bool unnamed;	/* its name has not come yet: what is here is made of its number */
 };
 
 /* Of RUT_HOOK_RUBY_CALL: a call ended. */
@@ -107,9 +108,10 @@ struct rut_hook_ruby_span {
 	int64_t ts_ns, pid, tid;
 	uint32_t fiber, depth; /* open spans of the fiber below it */
 	struct rut_thread *thread;
-	const char *layer;		      /* "sql"; interned */
-	const struct rut_ruby_method *method; /* NULL: not known */
-	const struct rut_ruby_method *caller; /* of the application; NULL: not known */
+	const char *layer;			  /* "sql"; interned */
+	const struct rut_ruby_method *layer_name; /* of the layer; its name may come later */
+	const struct rut_ruby_method *method;	  /* NULL: not known */
+	const struct rut_ruby_method *caller;	  /* of the application; NULL: not known */
 	struct rut_ruby_text detail, error;
 };
 

@@ -352,6 +352,14 @@ static void ruby_method(struct rut_state *st, const struct rut_ctf_event *ev,
 	to = intern_method(st, m, rut_state_intern(st, name, strlen(name)), path,
 			   (uint32_t)rut_ctf_u64(ev, &c->f[NAME_LINE]),
 			   rut_ctf_u64(ev, &c->f[NAME_NATIVE]));
+	/* Who met with the number before its name reads the name there. */
+	if (to && id < s->process->cap && s->process->methods[id] &&
+	    s->process->methods[id]->unnamed) {
+		struct rut_ruby_method *old = s->process->methods[id];
+
+		*old = (struct rut_ruby_method){to->name,   to->path,	to->line,
+						old->index, to->native, false};
+	}
 	if (!to || !put_method(s->process, id, to))
 		st->failed = true;
 }
@@ -371,6 +379,8 @@ static const struct rut_ruby_method *method_of(struct rut_state *st, struct rut_
 		 (long long)p->pid);
 	method =
 		intern_method(st, m, rut_state_intern(st, name, strlen(name)), st->empty, 0, false);
+	if (method)
+		method->unnamed = true;
 	return method && put_method(p, id, method) ? method : NULL;
 }
 
@@ -735,6 +745,7 @@ static void span(struct rut_state *st, const struct rut_ctf_event *ev,
 		.depth = (uint32_t)rut_ctf_u64(ev, &c->f[SPAN_DEPTH]),
 		.thread = kernel_thread(st, s->process, s->fiber->thread->tid),
 		.layer = name_of(st, m, s->process, rut_ctf_u64(ev, &c->f[SPAN_LAYER])),
+		.layer_name = method_of(st, m, s->process, rut_ctf_u64(ev, &c->f[SPAN_LAYER])),
 		.method = method_of(st, m, s->process, rut_ctf_u64(ev, &c->f[SPAN_METHOD])),
 		.caller =
 			caller == RUT_RUBY_NO_METHOD ? NULL : method_of(st, m, s->process, caller),
