@@ -61,8 +61,10 @@ static __always_inline void note_compat(__u32 nr)
 		RUT_CTL_USER(ctl)->compat_seen = 1;
 }
 
-/* A call that the metadata does not describe: its number and registers. */
-static __noinline int store_unknown(void *ctx, struct pt_regs *regs, long id, __u32 row)
+/*
+ * A call that the metadata does not describe: its number and registers. Without stacks, as below.
+ */
+static __noinline int store_unknown(struct pt_regs *regs, long id, __u32 row)
 {
 	const __u64 size = 8 + conf.context_size + sizeof(struct rut_ev_SYSCALL_UNKNOWN);
 	const bool compat = is_compat(row);
@@ -73,7 +75,7 @@ static __noinline int store_unknown(void *ctx, struct pt_regs *regs, long id, __
 	if (!p)
 		return 0;
 	note_compat(row);
-	p = rut_store_contexts(ctx, p);
+	p = rut_store_contexts(NULL, p);
 	/* The kernel's number has 32 bits with a sign. */
 	PUT(SYSCALL_UNKNOWN, id, (__s32)id);
 	PUT(SYSCALL_UNKNOWN, arg0, compat ? (__u32)regs->bx : regs->di);
@@ -86,7 +88,7 @@ static __noinline int store_unknown(void *ctx, struct pt_regs *regs, long id, __
 	return 0;
 }
 
-static __noinline int exit_unknown(void *ctx, struct pt_regs *regs, long ret, __u32 row)
+static __noinline int exit_unknown(struct pt_regs *regs, long ret, __u32 row)
 {
 	const __u64 size = 8 + conf.context_size + sizeof(struct rut_ev_SYSCALL_EXIT_UNKNOWN);
 	struct rut_slot slot;
@@ -98,7 +100,7 @@ static __noinline int exit_unknown(void *ctx, struct pt_regs *regs, long ret, __
 	if (!p)
 		return 0;
 	note_compat(row);
-	p = rut_store_contexts(ctx, p);
+	p = rut_store_contexts(NULL, p);
 	PUT(SYSCALL_EXIT_UNKNOWN, id, (__s32)regs->orig_ax);
 	PUT(SYSCALL_EXIT_UNKNOWN, ret, ret);
 	rut_commit(&slot, size);
@@ -243,8 +245,7 @@ static __noinline void note_unread(__u32 strings)
 }
 
 /* The call has used its strings by now, so that their pages are there. */
-static __noinline int store_unread(void *ctx, struct pt_regs *regs, __u32 nr,
-				   const struct rut_syscall_desc *d)
+static __noinline int store_unread(struct pt_regs *regs, __u32 nr, const struct rut_syscall_desc *d)
 {
 	__u32 zero = 0, tid = (__u32)bpf_get_current_pid_tgid(), strings;
 	__u32 *noted = bpf_map_lookup_elem(&unread, &tid);
@@ -264,14 +265,28 @@ static __noinline int store_unread(void *ctx, struct pt_regs *regs, __u32 nr,
 			continue;
 		*(__u32 *)s->record = d->str[i] - 1;
 		at = forget(add_string(s, 4, argument(s, d->str[i] - 1), &again));
+		/* Without stacks, which the exit has: the calls would nest too deep for Linux 6.1.
+		 */
 		if (!again)
-			store_scratch(ctx, s, RUT_EV_SYSCALL_STRING, at);
+			store_scratch(NULL, s, RUT_EV_SYSCALL_STRING, at);
 	}
 	return 0;
 }
 
-static __noinline int enter_slow(void *ctx, struct pt_regs *regs, __u32 nr,
-				 const struct rut_syscall_desc *d)
+/*
+ * Stores what was put together; called by the program itself, because Linux 6.1 bounds the stacks
+ * of nested calls to 512 bytes together, and those that read a Ruby stack nest deep.
+ */
+static __always_inline int store_slow(void *ctx, __u32 id, __u32 len)
+{
+	__u32 zero = 0;
+	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+
+	return s && len ? store_scratch(ctx, s, id, len) : 0;
+}
+
+/* Puts the record of an entry together; returns its length. */
+static __noinline __u32 enter_slow(struct pt_regs *regs, __u32 nr, const struct rut_syscall_desc *d)
 {
 	__u32 zero = 0, at = 0;
 	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
@@ -306,11 +321,11 @@ static __noinline int enter_slow(void *ctx, struct pt_regs *regs, __u32 nr,
 	at = add_parts(s, at, d->entry, nr >= RUT_SYSCALLS_COMPAT, 0);
 	if (s->unread && d->flags & RUT_SYSCALL_EXIT)
 		note_unread(s->unread);
-	return store_scratch(ctx, s, d->entry_id, at);
+	return at;
 }
 
-static __noinline int exit_slow(void *ctx, struct pt_regs *regs, __u32 nr, long ret,
-				const struct rut_syscall_desc *d)
+static __noinline __u32 exit_slow(struct pt_regs *regs, __u32 nr, long ret,
+				  const struct rut_syscall_desc *d)
 {
 	__u32 zero = 0, at = 8;
 	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
@@ -330,7 +345,7 @@ static __noinline int exit_slow(void *ctx, struct pt_regs *regs, __u32 nr, long 
 	if (d->flags & RUT_SYSCALL_INDIRECT)
 		fetch_indirect(s);
 	at = add_parts(s, at, d->exit, nr >= RUT_SYSCALLS_COMPAT, ret);
-	return store_scratch(ctx, s, d->exit_id, at);
+	return at;
 }
 
 /* Threads in a call whose exit will have lost its number: the row of the call. */
@@ -387,9 +402,9 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	if (!(d->flags & RUT_SYSCALL_ENTRY) || !syscall_allowed())
 		return 0;
 	if (!d->entry_id)
-		return store_unknown(ctx, regs, id, nr);
+		return store_unknown(regs, id, nr);
 	if (d->slow)
-		return enter_slow(ctx, regs, nr, d);
+		return store_slow(ctx, d->entry_id, enter_slow(regs, nr, d));
 	size = fixed + 8 * d->nargs;
 	p = rut_reserve(&slot, d->entry_id, size, fixed + 8 * ARGS_MAX);
 	if (!p)
@@ -429,11 +444,11 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (!d || !(d->flags & RUT_SYSCALL_EXIT) || !syscall_allowed())
 		return 0;
 	if (unread_count && d->str[0])
-		store_unread(ctx, regs, nr, d);
+		store_unread(regs, nr, d);
 	if (!d->exit_id)
-		return exit_unknown(ctx, regs, ret, nr);
+		return exit_unknown(regs, ret, nr);
 	if (d->slow_exit)
-		return exit_slow(ctx, regs, nr, ret, d);
+		return store_slow(ctx, d->exit_id, exit_slow(regs, nr, ret, d));
 	p = rut_reserve(&slot, d->exit_id, size, size);
 	if (!p)
 		return 0;
