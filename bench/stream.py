@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Sending a trace to lttng-relayd while it is recorded: CPU time and bytes for each event, beside lttng-consumerd.
+
+The same loop fires the same event of two integers, as a probe (rutile) and as a tracepoint of LTTng-UST. What is compared
+is the process that drains the buffers and sends: its CPU time does not depend on what else runs."""
+
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+EVENTS = 400 * 2000  # of bench/probed.c
+
+
+def cpu_ns(pid):
+    """User and system time of a process."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) * 1e9 / os.sysconf("SC_CLK_TCK")
+
+
+def children(pid):
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(stat.read_text().rsplit(")", 1)[1].split()[1]) == pid:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def consumer_of(pid):
+    """The lttng-consumerd below lttng-sessiond."""
+    for child in children(pid):
+        with contextlib.suppress(OSError):
+            if pathlib.Path(f"/proc/{child}/comm").read_text().startswith("lttng-consumer"):
+                return child
+        found = consumer_of(child)
+        if found:
+            return found
+    return None
+
+
+def free_ports():
+    while True:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        if port < 65500:
+            return port
+
+
+@contextlib.contextmanager
+def relayd(tmp):
+    port = free_ports()
+    out = tmp / "out"
+    p = subprocess.Popen(["lttng-relayd", "-C", f"tcp://127.0.0.1:{port}", "-D", f"tcp://127.0.0.1:{port + 1}",
+                          "-L", f"tcp://127.0.0.1:{port + 2}", "-o", str(out)], **QUIET)
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port + 1)):
+                break
+            time.sleep(0.05)
+        yield port, out
+    finally:
+        p.terminate()
+        p.wait()
+
+
+def stored(out):
+    """Bytes of packets, and the events of the loop that are in them."""
+    files = [f for f in out.rglob("*") if f.is_file() and f.suffix != ".idx" and f.name != "metadata"]
+    events = 0
+    for meta in out.rglob("metadata"):
+        text = subprocess.run(["babeltrace2", "--no-delta", str(meta.parent)], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, check=False).stdout
+        events += len(re.findall(r"probed", text))
+    return sum(f.stat().st_size for f in files), events
+
+
+def run_rutile(b, port):
+    probed = b.build / "bench/probed"
+    name = f"bench{os.getpid()}"
+    said = subprocess.run([b.rutile, "start", name, "--to", f"relay://127.0.0.1:{port}", "--buffer", "64M",
+                           "-e", f"uprobe:{probed}:probed(a:s64,b:s64)"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    pid = int(re.search(r"process (\d+)", said).group(1))
+    try:
+        before = cpu_ns(pid)
+        subprocess.run([probed], check=True, **QUIET)
+        time.sleep(2)  # the rings are flushed once a second
+        return cpu_ns(pid) - before
+    finally:
+        subprocess.run([b.rutile, "destroy", name], check=True, **QUIET)
+
+
+def run_lttng(b, port, program):
+    daemon = subprocess.Popen(["lttng-sessiond", "--no-kernel"], **QUIET)
+    lttng = ["lttng", "--no-sessiond"]
+
+    def do(*words):
+        subprocess.run([*lttng, *words], check=True, **QUIET)
+    try:
+        for _ in range(200):
+            if subprocess.run([*lttng, "list"], **QUIET, check=False).returncode == 0:
+                break
+            time.sleep(0.05)
+        do("create", "bench", f"--set-url=net://127.0.0.1:{port}:{port + 1}")
+        do("enable-channel", "-u", "--subbuf-size=4M", "--num-subbuf=8", "--switch-timer=1000000", "c")
+        do("enable-event", "-u", "-c", "c", "rutile_bench:*")
+        do("start")
+        pid = consumer_of(daemon.pid)
+        before = cpu_ns(pid)
+        subprocess.run([program], check=True, env=dict(os.environ, LTTNG_UST_REGISTER_TIMEOUT="-1"), **QUIET)
+        time.sleep(2)
+        spent = cpu_ns(pid) - before
+        do("destroy", "bench")
+        return spent
+    finally:
+        daemon.terminate()
+        daemon.wait()
+
+
+def run(b):
+    if not b.have("lttng-relayd") or not b.have("babeltrace2"):
+        b.note("lttng-relayd or babeltrace2 is not installed, so streaming is not measured")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        tmp = pathlib.Path(folder)
+        jobs = {"rutile start --to relay://": lambda port: run_rutile(b, port)}
+        program = tmp / "probed_lttng"
+        if b.have("lttng-sessiond") and subprocess.run(
+                ["cc", "-O2", "-DLTTNG", f"-I{b.top}/bench", "-o", program, b.top / "bench/probed.c", "-llttng-ust", "-ldl"],
+                **QUIET, check=False).returncode == 0:
+            jobs["lttng-consumerd (UST)"] = lambda port: run_lttng(b, port, program)
+        else:
+            b.note("LTTng-UST: lttng-sessiond or liblttng-ust-dev is not installed, so not measured")
+        results = {name: [] for name in jobs}
+        for i in range(2 if b.quick else b.runs):
+            for name, job in jobs.items():
+                place = tmp / f"{i}-{len(results[name])}-{name.split()[0]}"
+                place.mkdir()
+                with relayd(place) as (port, out):
+                    spent = job(port)
+                results[name].append((spent, *stored(out)))
+        rows = []
+        for name, runs in results.items():
+            spent, size, events = (statistics.median(r[k] for r in runs) for k in range(3))
+            if events:
+                rows.append([name, f"{spent / events:.0f}", f"{size / events:.1f}", f"{events:.0f}",
+                             f"{max(0.0, 100 * (1 - events / EVENTS)):.1f} %"])
+        b.table("Streaming to lttng-relayd on loopback: the process that drains and sends",
+                ["", "CPU ns an event", "bytes an event", "events stored", "lost"], rows)
