@@ -312,12 +312,6 @@ int rut_relay_get_pair(const void *data, size_t len, uint64_t *ret_stream, uint6
 	return done(&in);
 }
 
-void rut_relay_put_number(struct rut_buf *b, enum rut_relay_command command, uint64_t number)
-{
-	rut_relay_put_header(b, command, 8);
-	put_u64(b, number);
-}
-
 int rut_relay_get_number(const void *data, size_t len, uint64_t *ret)
 {
 	struct in in = {data, len, false};

@@ -164,7 +164,6 @@ void rut_relay_put_pair(struct rut_buf *b, enum rut_relay_command command, uint6
 int rut_relay_get_pair(const void *data, size_t len, uint64_t *ret_stream, uint64_t *ret_number);
 
 /* QUIESCENT, BEGIN_PENDING, END_PENDING, CHUNK_EXISTS and GET_CONFIG: one number. */
-void rut_relay_put_number(struct rut_buf *b, enum rut_relay_command command, uint64_t number);
 int rut_relay_get_number(const void *data, size_t len, uint64_t *ret);
 
 void rut_relay_put_rotation(struct rut_buf *b, uint64_t chunk,

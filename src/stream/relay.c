@@ -192,11 +192,6 @@ int rut_relay_open(struct rut_relay **ret, const struct rut_relay_conf *conf, st
 	return rc;
 }
 
-uint32_t rut_relay_minor(const struct rut_relay *r)
-{
-	return r->minor;
-}
-
 const char *rut_relay_path(const struct rut_relay *r)
 {
 	return r->path;

@@ -39,9 +39,6 @@ int rut_relay_open(struct rut_relay **ret, const struct rut_relay_conf *conf, st
 /* Connects and agrees on a version, and no more: is it there, and does it take us? */
 int rut_relay_probe(const struct rut_relay_conf *conf, struct rut_err *err);
 
-/* The negotiated minor version. */
-uint32_t rut_relay_minor(const struct rut_relay *r);
-
 /* Where the collector stores the session, in its own words. */
 const char *rut_relay_path(const struct rut_relay *r);
 

@@ -110,11 +110,6 @@ void rut_store_free(struct rut_store *s)
 	free(s);
 }
 
-const struct rut_store_limits *rut_store_limits(const struct rut_store *s)
-{
-	return &s->limits;
-}
-
 void rut_store_stats(const struct rut_store *s, struct rut_store_stats *ret)
 {
 	*ret = s->stats;

@@ -34,8 +34,6 @@ int rut_store_new(struct rut_store **ret, const char *dir, const struct rut_stor
 		  struct rut_err *err);
 void rut_store_free(struct rut_store *s);
 
-const struct rut_store_limits *rut_store_limits(const struct rut_store *s);
-
 /*
  * Makes the directory of a session. `client`: whose it is, an address. Returns 0, -EINVAL for a
  * name that cannot be one, -ENOSPC, -EDQUOT, -errno.

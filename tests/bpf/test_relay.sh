@@ -154,7 +154,7 @@ for i in range($1, $1 + $2):
 }
 # The arguments of such calls in all traces below a directory, each once, in order.
 arguments() {
-  for d in $(find "$1" -name metadata -exec dirname {} \;); do babeltrace2 "$d" 2>/dev/null; done |
+  find "$1" -name metadata -printf '%h\n' | while read -r d; do babeltrace2 "$d" 2>/dev/null; done |
     sed -n 's/.*entry_getpgid: .*{ pid = \(1[0-9]*\) }$/\1/p' | sort -nu
 }
 
@@ -312,11 +312,12 @@ test_collect_killed() {
   collect "$p"
   "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid' --spool 100M --subbuf 16k
   n=10000000
-  for i in 1 2 3 4 5 6; do
+  for _ in 1 2 3 4 5 6; do
     numbered $n 1000
     n=$((n + 1000))
     kill -9 "$(cat "$t_root/relay")"
-    for d in $(find out -name metadata -exec dirname {} \;); do babeltrace2 "$d" >/dev/null; done
+    find out -name metadata -printf '%h\n' >traces
+    while read -r d; do babeltrace2 "$d" >/dev/null; done <traces
     collect "$p"
   done
   "$RUTILE" destroy $S
