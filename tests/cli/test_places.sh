@@ -25,20 +25,22 @@ a_verb_is_a_line_and_a_file() {
   # The list is what the program has: help, completion and man pages are tested with that.
   verbs | tr _ - | sort | diff - <("$RUTILE" help --verbs | sort)
   for verb in $(verbs); do
-    two "rut_cmd cmd_$verb\\b|^	[VA]\\($verb[,)]" "the verb $verb"
+    two "rut_cmd cmd_${verb}\\b|^	[VA]\\(${verb}[,)]" "the verb $verb"
   done
 }
 
 an_analysis_is_a_line_and_a_file() {
   cd "$SRC"
-  for name in $(sed -n 's/^\tA(\([a-z]*\),.*/\1/p' src/cli/verbs.h); do
+  sed -n 's/^\tA(\([a-z]*\),.*/\1/p' src/cli/verbs.h >"$T/names"
+  while read -r name; do
     "$RUTILE" help "$name" | grep -q "^usage: rutile $name"
     [ "$(code "^	A\\($name,")" = src/cli/verbs.h ]
     [ -f "man/rutile-$name.1.scd" ]
-  done
-  for analysis in $(sed -n 's/^\tA([a-z]*, \([a-z]*\),.*/\1/p' src/cli/verbs.h | sort -u); do
+  done <"$T/names"
+  sed -n 's/^\tA([a-z]*, \([a-z]*\),.*/\1/p' src/cli/verbs.h | sort -u >"$T/analyses"
+  while read -r analysis; do
     [ "$(code "^const struct rut_analysis rut_analysis_$analysis = " | wc -l)" = 1 ]
-  done
+  done <"$T/analyses"
 }
 
 contexts() { # PLAIN|TYPED
