@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Requests and spans in traces: the same ones as in the servers' own logs, with their fields.
-# shellcheck disable=SC2016,SC2046,SC2086 # words on purpose; code for Ruby
+# shellcheck disable=SC2013,SC2016,SC2046,SC2086 # words on purpose; code for Ruby
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/ruby/lib.sh"
 
