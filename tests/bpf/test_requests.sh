@@ -54,17 +54,13 @@ causes() {
 cpu() {
   causes ruby_loop regexp big_integers kernel_read exceptions cold_code gc_start gc_stress
 }
-scheduler() {
-  causes run_queue low_priority sleeping sleep_nested select_timeout half_sleep stopped
-}
 threads() {
-  causes gvl_thread gvl_native mutex mutex_in_thread queue sized_queue condition join fiber
+  causes run_queue low_priority sleeping sleep_nested select_timeout half_sleep stopped gvl_thread gvl_native mutex \
+    mutex_in_thread queue sized_queue condition join fiber
 }
-processes() {
-  causes pipe_reader pipe_writer pipe_select fifo wait_child system_sleep backticks flock record_lock
-}
-network() {
-  causes slow_peer slow_query busy_peer locked_peer unix_peer n_plus_one slow_client accept_queue dns timeout
+others() {
+  causes pipe_reader pipe_writer pipe_select fifo wait_child system_sleep backticks flock record_lock \
+    slow_peer slow_query busy_peer locked_peer unix_peer n_plus_one slow_client accept_queue dns timeout
 }
 disk() {
   if ! disk_dir; then
@@ -81,10 +77,8 @@ throttle() {
 }
 
 t_case 'requests that compute are explained' cpu
-t_case 'requests that wait for a CPU, sleep or are stopped are explained' scheduler
-t_case 'requests that wait for the GVL and other threads are explained' threads
-t_case 'requests that wait for pipes, processes and locks of files are explained' processes
-t_case 'requests that wait for peers are explained' network
+t_case 'requests that wait for a CPU, the GVL and threads, sleep or are stopped are explained' threads
+t_case 'requests that wait for pipes, processes, locks of files and peers are explained' others
 t_case 'requests that wait for a disk are explained' disk
 t_case 'requests that a control group throttles are explained' throttle
 t_done
