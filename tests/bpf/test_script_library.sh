@@ -263,7 +263,8 @@ calls_that_wait_for_the_disk() {
 
 stacks_on_the_cpu() {
   begin cpustacks
-  ticks=$(perl -e '$0 = $ARGV[0]; while ((times)[0] < 1) {} print int(99 * ((times)[0] + (times)[1]))' "spin-$$")
+  ticks=$(perl -e '$0 = $ARGV[0]; do { 1 for 1 .. 100000 } while (times)[0] + (times)[1] < 0.6;
+    print int(99 * ((times)[0] + (times)[1]))' "spin-$$")
   finish
   seen=$(awk -v re="@samples[spin-$$" '/^@/ { on = index($0, re) == 1 } on && /^\]: / { n += $2 } END { print n + 0 }' out)
   [ "$seen" -ge $((ticks / 2)) ] && [ "$seen" -le $((ticks * 3 / 2)) ] || { echo "$seen, not $ticks"; return 1; }
