@@ -262,7 +262,7 @@ calls_that_wait_for_the_disk() {
 }
 
 stacks_on_the_cpu() {
-  begin cpustacks
+  begin cpustacks "spin-$$"
   ticks=$(perl -e '$0 = $ARGV[0]; do { 1 for 1 .. 100000 } while (times)[0] + (times)[1] < 0.6;
     print int(99 * ((times)[0] + (times)[1]))' "spin-$$")
   finish
