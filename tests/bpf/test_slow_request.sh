@@ -29,6 +29,7 @@ normal() {
     grep -v '^$'
 }
 
+# shellcheck disable=SC2120 # it sets its arguments itself
 walk() {
   awk '/^```ruby/ { on = 1; next } /^```/ { on = 0 } on' "$doc" >order.rb
   mkfifo in
@@ -53,6 +54,7 @@ walk() {
 
 holds_true() {
   need_bpf
+  # shellcheck disable=SC2119
   walk
   if [ -n "${WRITE_DOC:-}" ]; then cp table explained "$WRITE_DOC"; fi
   # The route with its counts, the sentence, and the lines of the tree down to the wait and who it was for.

@@ -196,6 +196,7 @@ TRACE
   } | mk
   run --explain >out
   cat out
+  # shellcheck disable=SC2016 # a method's name
   grep -qF 'This request took 149 us because `Shop#index` asked for `SELECT ? FROM t` 12 times (9.00 us each, 108 us in all); 92.4 us went by waiting for 127.0.0.1:5432 in read(), which postgres (50) ended; it was running meanwhile' out
   grep -qE '^ +108 us  12 x sql: SELECT \? FROM t, 9.00 us each  \(from Shop#index\)$' out
   grep -qE '^ +94.8 us    12 x read\(\) 127.0.0.1:5432, waiting for the network, 7.90 us each$' out
