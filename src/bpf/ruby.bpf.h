@@ -651,16 +651,4 @@ __noinline __u64 rut_ruby_stack(void)
 	return RUT_STACK_LOST;
 }
 
-/* A child has its parent's memory, so the same facts. */
-static __always_inline void rut_ruby_forked(__u32 parent, __u32 child)
-{
-	struct rut_ruby_vm *proc = bpf_map_lookup_elem(&rubies, &parent), copy;
-
-	if (!proc)
-		return;
-	copy = *proc;
-	copy.generation = rut_stack_hash_step(bpf_ktime_get_ns(), child);
-	bpf_map_update_elem(&rubies, &child, &copy, BPF_ANY);
-}
-
 #endif
