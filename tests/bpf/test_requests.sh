@@ -23,11 +23,13 @@ record() {
   recording trace || { cat record.err; return 1; }
   t_wait test -s trace/ruby-"$program"/names
   echo >&5
-  wait "$program" || { cat err; return 1; }
+  failed=0
+  wait "$program" || failed=$?
   exec 5>&-
   # All that was recorded has ended, so it may have ended by itself.
   kill -INT "$recorder" 2>/dev/null || :
   wait "$recorder" || { cat record.err; return 1; }
+  [ "$failed" = 0 ] || { cat err; return 1; }
   cat record.err
   "$RUTILE" requests --skip-validation --request 'Cause#*' --slowest 1000 --explain --mi trace >out.json
 }

@@ -44,9 +44,11 @@ walk() {
   recording trace || { cat record.err; return 1; }
   t_wait test -s trace/ruby-"$program"/names
   echo >&5
-  wait "$program"
+  failed=0
+  wait "$program" || failed=$?
   kill -INT "$recorder" 2>/dev/null || :
   wait "$recorder"
+  [ "$failed" = 0 ]
   run "$(command_of 'requests --request .* trace$' | grep -v explain) --skip-validation" >table
   run "$(command_of 'requests .*--explain') --skip-validation" >explained
   cat table explained
