@@ -20,9 +20,9 @@ descriptors_are_those_of_proc() {
 
 counts_agree() {
   "$RUTILE" view t --filter '$evt.$name == "syscall_entry_getppid"' --clock-seconds 2>/dev/null |
-    sed 's/^\[\([0-9.]*\)\].*/\1/; s/\.//' >times
+    sed 's/^\[\([0-9.]*\)\].*/\1/; s/\.//' >times.txt
   python3 - <<'END' >pairs || return 1
-times = open("times").read().split()
+times = open("times.txt").read().split()
 counts = open("counts").read().splitlines()
 assert len(times) == len(counts) >= 10, (times, counts)
 print("\n".join(t + " " + c for t, c in zip(times, counts)))

@@ -19,7 +19,7 @@ is_saved() {
 }
 # told N: so many lines are in the file that an action writes.
 told() {
-  [ "$(cat told 2>/dev/null | wc -l)" = "$1" ]
+  [ "$(wc -l 2>/dev/null <told || echo 0)" = "$1" ]
 }
 field() { # NAME COLUMN
   "$RUTILE" trigger list | awk -v n="$1" -v c="$2" '$1 == n { print $c }'

@@ -14,8 +14,10 @@ run() {
   "$RUTILE" "$verb" --skip-validation --no-intersection --gmt "$@" trace
 }
 
-# cell TABLE ROW COLUMN: a value out of the JSON on standard input
+# json CODE [ARGUMENT...]: runs Python code on the JSON on standard input; rows(NAME) are those of a table
 json() {
+  local code=$1
+  shift
   python3 -c '
 import json, sys
 results = json.load(sys.stdin)["results"]
@@ -26,7 +28,7 @@ def rows(name):
         if name == c or isinstance(c, dict) and (c.get("inherit") == name or c.get("title", "").startswith(name)):
             out += t["data"]
     return out
-'"$@"
+'"$code" "$@"
 }
 
 softirqs_have_two_names() {
