@@ -248,11 +248,6 @@ const struct rut_type *rut_kernel_type(struct rut_script_program *p, const char 
 	return NULL;
 }
 
-bool rut_kernel_has_btf(struct rut_script_program *p)
-{
-	return open_btf(p) != NULL;
-}
-
 /* The prototype of a function of the tracepoint: its parameters have names, the typedef's not. */
 static const struct btf_type *rawtp_proto(const struct rut_btf *b, const char *event)
 {

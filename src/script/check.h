@@ -90,8 +90,6 @@ void rut_check_probe(struct rut_checker *c, struct rut_probe *p);
 struct rut_script_map *rut_check_map(struct rut_checker *c, struct rut_node *n);
 /* The number of the map that is named without key; -1 in n->index: there is none. */
 void rut_check_map_name(struct rut_checker *c, struct rut_node *n);
-/* 1: the map of that name has keys, 0: it has none, -1: not known yet. */
-int rut_check_map_is_keyed(struct rut_checker *c, const struct rut_node *n);
 /* Joins a type into the value of the map. */
 const struct rut_type *rut_check_map_value(struct rut_checker *c, struct rut_node *map,
 					   const struct rut_type *t, const struct rut_node *at);

@@ -38,14 +38,6 @@ void rut_check_map_name(struct rut_checker *c, struct rut_node *n)
 			n->index = (int)i;
 }
 
-int rut_check_map_is_keyed(struct rut_checker *c, const struct rut_node *n)
-{
-	for (size_t i = 0; i < c->prog->nmaps; i++)
-		if (!strcmp(c->prog->maps[i].name, n->text))
-			return c->prog->maps[i].uses ? c->prog->maps[i].key != NULL : -1;
-	return -1;
-}
-
 static const struct rut_type *kept_key(const struct rut_type *t)
 {
 	return rut_type_is_int(t) && t->kind != RUT_T_ENUM && t->kind != RUT_T_BOOL

@@ -43,11 +43,6 @@ void rut_script_format_free(struct rut_script_format *f)
 
 RUT_DEFINE_CLEANUP(struct rut_script_format *, rut_script_format_free);
 
-size_t rut_script_format_conversions(const struct rut_script_format *f)
-{
-	return f->conversions;
-}
-
 static bool set_flag(struct piece *p, char c)
 {
 	switch (c) {

@@ -41,7 +41,4 @@ void rut_script_format_free(struct rut_script_format *f);
 void rut_script_format_text(const struct rut_script_format *f, const struct rut_script_style *s,
 			    const void *data, struct rut_buf *out);
 
-/* Conversions, and the argument that each takes: for events with named fields. */
-size_t rut_script_format_conversions(const struct rut_script_format *f);
-
 #endif

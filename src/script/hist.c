@@ -181,27 +181,6 @@ void rut_script_hist_each(const struct rut_type *t, const uint64_t *words,
 	}
 }
 
-int64_t rut_script_percentile(const struct rut_type *t, const uint64_t *words, unsigned permille)
-{
-	uint32_t slots = slots_of(t), first, end;
-	unsigned __int128 total = 0, seen = 0;
-
-	used_slots(words, slots, &first, &end);
-	for (uint32_t i = first; i < end; i++)
-		total += words[i];
-	for (uint32_t i = first; i < end; i++) {
-		struct range r = range_of(t, i, slots);
-
-		seen += words[i];
-		if (seen * 1000 < total * permille || !words[i])
-			continue;
-		if (r.above)
-			return r.low;
-		return r.high == INT64_MIN ? INT64_MAX : r.high - 1;
-	}
-	return 0;
-}
-
 /* ---- time series ---- */
 
 static const uint64_t *interval_at(const struct rut_type *t, const uint64_t *words, uint64_t number)

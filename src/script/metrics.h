@@ -45,7 +45,7 @@ int rut_script_metrics_start(struct rut_script_metrics **ret, const char *where,
 			     const struct rut_script_map *maps, size_t nmaps, struct rut_err *err);
 void rut_script_metrics_stop(struct rut_script_metrics *m);
 
-/* The port that is served: of port 0 the one that the kernel chose; 0: it is a file. */
+/* For the tests: the port that is served, for port 0 the one that the kernel chose; 0: a file. */
 unsigned rut_script_metrics_port(const struct rut_script_metrics *m);
 
 #endif

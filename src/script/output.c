@@ -503,13 +503,3 @@ void rut_script_out_attached(struct rut_script_out *o, size_t probes)
 	else
 		fprintf(o->c.err, "Attached %zu probe%s\n", probes, s);
 }
-
-void rut_script_out_lost(struct rut_script_out *o, uint64_t events)
-{
-	if (o->c.json)
-		fprintf(o->c.out,
-			"{\"type\": \"lost_events\", \"data\": {\"events\": %" PRIu64 "}}\n",
-			events);
-	else
-		fprintf(o->c.out, "Lost %" PRIu64 " events\n", events);
-}

@@ -57,7 +57,5 @@ int rut_script_out_end(struct rut_script_out *o, const struct rut_script_map *ma
 
 /* "Attached 3 probes". */
 void rut_script_out_attached(struct rut_script_out *o, size_t probes);
-/* "Lost 3 events". */
-void rut_script_out_lost(struct rut_script_out *o, uint64_t events);
 
 #endif

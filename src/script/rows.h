@@ -64,12 +64,6 @@ bool rut_script_value_number(const struct rut_type *t, const void *value, int64_
 /* <0, 0, >0: keys by what they are, number, text or field by field. */
 int rut_script_key_compare(const struct rut_type *t, const void *a, const void *b);
 
-/*
- * The value below which `permille` / 1000 of a histogram's values lie: the end of the slot in which
- * that one is, -1 for those below 0. 0 of an empty one.
- */
-int64_t rut_script_percentile(const struct rut_type *t, const uint64_t *words, unsigned permille);
-
 /* Was anything assigned to a map without key? Others: true. */
 bool rut_script_map_is_set(const struct rut_script_map *m);
 

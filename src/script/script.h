@@ -132,7 +132,7 @@ struct rut_script_program {
 };
 
 /*
- * Compiles a script. *ret is set in any case but -ENOMEM: src.messages has errors and warnings.
+ * Compiles a script. *ret is set in any case but -ENOMEM: src.messages has the errors.
  * Returns 0, -EINVAL, or -errno with *err.
  */
 int rut_script_compile(struct rut_script_program **ret, const char *text, size_t len,

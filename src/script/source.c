@@ -62,42 +62,21 @@ static void show_line(struct rut_source *s, struct rut_span at)
 	rut_buf_putc(out, '\n');
 }
 
-static void say(struct rut_source *s, struct rut_span at, const char *kind, const char *fmt,
-		va_list ap) __attribute__((format(printf, 4, 0)));
-
-static void say(struct rut_source *s, struct rut_span at, const char *kind, const char *fmt,
-		va_list ap)
-{
-	uint32_t line, column;
-
-	rut_source_where(s, at.pos, &line, &column);
-	rut_buf_printf(&s->messages, "%s:%u:%u: %s: ", s->name, line, column, kind);
-	rut_buf_vprintf(&s->messages, fmt, ap);
-	rut_buf_putc(&s->messages, '\n');
-	show_line(s, at);
-}
-
 int rut_source_error(struct rut_source *s, struct rut_span at, const char *fmt, ...)
 {
+	uint32_t line, column;
 	va_list ap;
 
 	if (s->errors++ >= RUT_SOURCE_ERRORS_MAX)
 		return -EINVAL;
+	rut_source_where(s, at.pos, &line, &column);
+	rut_buf_printf(&s->messages, "%s:%u:%u: error: ", s->name, line, column);
 	va_start(ap, fmt);
-	say(s, at, "error", fmt, ap);
+	rut_buf_vprintf(&s->messages, fmt, ap);
 	va_end(ap);
+	rut_buf_putc(&s->messages, '\n');
+	show_line(s, at);
 	return -EINVAL;
-}
-
-void rut_source_warn(struct rut_source *s, struct rut_span at, const char *fmt, ...)
-{
-	va_list ap;
-
-	if (s->warnings++ >= RUT_SOURCE_ERRORS_MAX)
-		return;
-	va_start(ap, fmt);
-	say(s, at, "warning", fmt, ap);
-	va_end(ap);
 }
 
 void rut_source_hint(struct rut_source *s, const char *fmt, ...)

@@ -17,7 +17,7 @@ struct rut_source {
 	const char *text; /* NUL-terminated; borrowed */
 	size_t len;
 	struct rut_buf messages;
-	unsigned errors, warnings;
+	unsigned errors;
 };
 
 enum { RUT_SOURCE_ERRORS_MAX = 10 }; /* further ones are counted, but not kept */
@@ -36,8 +36,6 @@ void rut_source_where(const struct rut_source *s, uint32_t pos, uint32_t *ret_li
 
 /* Adds a message; returns -EINVAL. */
 int rut_source_error(struct rut_source *s, struct rut_span at, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-void rut_source_warn(struct rut_source *s, struct rut_span at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* A line below the last message: what to do instead. */
 void rut_source_hint(struct rut_source *s, const char *fmt, ...)

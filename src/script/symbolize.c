@@ -199,11 +199,6 @@ static struct process *find_process(struct rut_script_symbols *s, pid_t pid)
 	return p;
 }
 
-void rut_script_symbols_learn(struct rut_script_symbols *s, pid_t pid)
-{
-	find_process(s, pid);
-}
-
 static const struct mapping *search(const struct process *p, uint64_t address)
 {
 	size_t low = 0, high = p->count;

@@ -19,10 +19,4 @@ void rut_script_symbols_free(struct rut_script_symbols *s);
 /* Puts the functions of this module into the table; `s` must live as long. */
 void rut_script_symbols_fill(struct rut_script_symbols *s, struct rut_script_names *names);
 
-/*
- * Remembers what the process has mapped now, so that its addresses have names when it has exited.
- * Cheap when it is known already.
- */
-void rut_script_symbols_learn(struct rut_script_symbols *s, pid_t pid);
-
 #endif

@@ -449,23 +449,6 @@ static void test_cpus_are_merged(void **state)
 	assert_int_equal(into[1], 2);
 }
 
-static void test_percentiles_are_ends_of_slots(void **state)
-{
-	const struct rut_type ten = {.kind = RUT_T_LHIST, .min = 0, .max = 100, .step = 1};
-	uint64_t words[128] = {0}, logs[66] = {0};
-
-	assert_int_equal(rut_script_percentile(&ten, words, 990), 0);
-	for (int i = 0; i < 100; i++) {
-		add_hist(words, &ten, i);
-		add_hist(logs, &hist_type, i);
-	}
-	assert_int_equal(rut_script_percentile(&ten, words, 500), 49);
-	assert_int_equal(rut_script_percentile(&ten, words, 990), 98);
-	assert_int_equal(rut_script_percentile(&ten, words, 1000), 99);
-	assert_int_equal(rut_script_percentile(&hist_type, logs, 500), 63);
-	assert_int_equal(rut_script_percentile(&hist_type, logs, 990), 127);
-}
-
 /* Interval n (from 1) of 100 ms has the value v on CPU `cpu`. */
 static void set_interval(uint64_t *words, const struct rut_type *t, uint64_t n, int64_t v,
 			 uint64_t at)
@@ -683,7 +666,6 @@ int main(void)
 		cmocka_unit_test(test_averages_and_stats),
 		cmocka_unit_test(test_averages_of_extreme_numbers),
 		cmocka_unit_test(test_cpus_are_merged),
-		cmocka_unit_test(test_percentiles_are_ends_of_slots),
 		cmocka_unit_test(test_time_series),
 		cmocka_unit_test(test_a_series_of_one_value),
 		cmocka_unit_test(test_records_arrays_and_bit_fields),
