@@ -158,11 +158,13 @@ int rut_watches_init(struct rut_watches *ret, const char *config)
 	ps.reads = (void *)(ps.ops + n.ops);
 	text = (char *)(ps.reads + n.reads);
 	for (const char *c = config; *c && !rc; c += strlen(c) + 1) {
+		size_t room = strlen(c + 1) + 1;
+
 		if (*c != RUT_FILTER_WATCH)
 			continue;
-		memcpy(text, c + 1, strlen(c));
+		memcpy(text, c + 1, room);
 		rc = parse_entry(&ps, text);
-		text += strlen(c);
+		text += room;
 	}
 	if (rc)
 		rut_watches_fini(ret);
@@ -285,12 +287,12 @@ static size_t quoted(const char *s, size_t i, size_t n, bool escapes)
 	char quote = s[i++];
 
 	for (; i < n; i++) {
-		if (s[i] == '\\' && escapes)
+		bool before_quote = i + 1 < n && s[i + 1] == quote;
+
+		if ((s[i] == '\\' && escapes) || (s[i] == quote && before_quote))
 			i++;
-		else if (s[i] == '\\' && i + 1 < n && s[i + 1] == quote)
+		else if (s[i] == '\\' && before_quote)
 			return n;
-		else if (s[i] == quote && i + 1 < n && s[i + 1] == quote)
-			i++;
 		else if (s[i] == quote)
 			return i + 1;
 	}

@@ -50,6 +50,17 @@ struct run_data {
 	char *path; /* owned; of a script that was found by name */
 };
 
+static int set_compat(const struct rut_cmd *cmd, const char *version, struct run_data *d)
+{
+	if (!strncmp(version, "0.17", 4))
+		d->script.compat = 17;
+	else if (!strncmp(version, "0.23", 4))
+		d->script.compat = 23;
+	else
+		return rut_usage_error(cmd, "invalid version '%s': 0.17 or 0.23", version);
+	return RUT_EXIT_OK;
+}
+
 static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, struct run_data *d)
 {
 	uint64_t pid;
@@ -62,7 +73,7 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, st
 		d->run.quiet = true;
 		break;
 	case 'f':
-		if (strcmp(a->value, "text") && strcmp(a->value, "json"))
+		if (strcmp(a->value, "text") != 0 && strcmp(a->value, "json") != 0)
 			return rut_usage_error(cmd, "invalid format '%s': text or json", a->value);
 		d->run.json = a->value[0] == 'j';
 		break;
@@ -102,13 +113,7 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, st
 		d->run.no_warnings = true;
 		break;
 	case OPT_COMPAT:
-		if (!strncmp(a->value, "0.17", 4))
-			d->script.compat = 17;
-		else if (!strncmp(a->value, "0.23", 4))
-			d->script.compat = 23;
-		else
-			return rut_usage_error(cmd, "invalid version '%s': 0.17 or 0.23", a->value);
-		break;
+		return set_compat(cmd, a->value, d);
 	}
 	return RUT_EXIT_OK;
 }

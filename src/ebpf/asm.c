@@ -9,6 +9,9 @@
 #define BPF_PSEUDO_MAP_VALUE 2
 #endif
 
+/* The instruction of two slots that loads 64 bits. */
+enum { LOAD_IMM64 = BPF_LD | BPF_SIZE(BPF_DW) | BPF_MODE(BPF_IMM) };
+
 void rut_asm_fini(struct rut_asm *a)
 {
 	rut_buf_fini(&a->code);
@@ -45,7 +48,7 @@ void rut_asm_const(struct rut_asm *a, uint8_t dst, uint64_t value)
 	} else if (value == (uint32_t)value) {
 		rut_asm_insn(a, BPF_ALU | BPF_MOV | BPF_K, dst, 0, 0, (int32_t)value);
 	} else {
-		rut_asm_insn(a, BPF_LD | BPF_DW | BPF_IMM, dst, 0, 0, (int32_t)value);
+		rut_asm_insn(a, LOAD_IMM64, dst, 0, 0, (int32_t)value);
 		rut_asm_insn(a, 0, 0, 0, 0, (int32_t)(value >> 32));
 	}
 }
@@ -106,15 +109,14 @@ static void add_ref(struct rut_buf *refs, size_t insn, uint32_t target)
 void rut_asm_map(struct rut_asm *a, uint8_t dst, uint32_t map, bool value, uint32_t offset)
 {
 	add_ref(&a->maps, rut_asm_count(a), map);
-	rut_asm_insn(a, BPF_LD | BPF_DW | BPF_IMM, dst,
-		     value ? BPF_PSEUDO_MAP_VALUE : BPF_PSEUDO_MAP_FD, 0, -1);
+	rut_asm_insn(a, LOAD_IMM64, dst, value ? BPF_PSEUDO_MAP_VALUE : BPF_PSEUDO_MAP_FD, 0, -1);
 	rut_asm_insn(a, 0, 0, 0, 0, (int32_t)offset);
 }
 
 void rut_asm_function(struct rut_asm *a, uint8_t dst, uint32_t label)
 {
 	add_ref(&a->jumps, rut_asm_count(a), label);
-	rut_asm_insn(a, BPF_LD | BPF_DW | BPF_IMM, dst, BPF_PSEUDO_FUNC, 0, 0);
+	rut_asm_insn(a, LOAD_IMM64, dst, BPF_PSEUDO_FUNC, 0, 0);
 	rut_asm_insn(a, 0, 0, 0, 0, 0);
 }
 
@@ -164,7 +166,7 @@ int rut_asm_finish(struct rut_asm *a, struct rut_err *err)
 
 		if (labels[refs[i].target] == UINT32_MAX)
 			return rut_err_set(err, EINVAL, "a jump has no target");
-		if (insns[refs[i].insn].code == (BPF_LD | BPF_DW | BPF_IMM)) {
+		if (insns[refs[i].insn].code == LOAD_IMM64) {
 			insns[refs[i].insn].imm = (int32_t)distance;
 			continue;
 		}

@@ -65,10 +65,8 @@ int rut_kallsyms_open(struct rut_kallsyms **ret, bool data)
 	_cleanup_free_ char *line = NULL;
 	size_t room = 0;
 
-	if (!k)
-		return -ENOMEM;
-	if (!f)
-		return -errno;
+	if (!k || !f)
+		return k ? -errno : -ENOMEM;
 	/* "ffffffff81000000 T _text\t[module]" */
 	while (getline(&line, &room, f) > 0) {
 		char *rest;

@@ -101,11 +101,6 @@ static const struct rut_type *check_map_read(struct rut_checker *c, struct rut_n
 	case RUT_T_MAX:
 	case RUT_T_AVG:
 		return rut_type_int(8, m->value->is_signed);
-	case RUT_T_STATS:
-	case RUT_T_HIST:
-	case RUT_T_LHIST:
-	case RUT_T_TSERIES:
-		return m->value;
 	default:
 		return m->value;
 	}
@@ -504,67 +499,56 @@ static const struct rut_type *check_offsetof(struct rut_checker *c, struct rut_n
 	return n->type;
 }
 
-const struct rut_type *rut_check_expr(struct rut_checker *c, struct rut_node *n)
+static const struct rut_type *check_kind(struct rut_checker *c, struct rut_node *n)
 {
-	const struct rut_type *t;
-
 	switch (n->kind) {
 	case RUT_N_INT:
-		t = literal_type(n);
-		break;
+		return literal_type(n);
 	case RUT_N_STRING:
-		t = rut_type_string(c->arena, n->len + 1);
-		break;
-	case RUT_N_PARAM:
-		return check_param(c, n);
+		return rut_type_string(c->arena, n->len + 1);
 	case RUT_N_VAR:
-		t = check_var(c, n);
-		break;
+		return check_var(c, n);
 	case RUT_N_MAP:
-		t = check_map_read(c, n);
-		break;
+		return check_map_read(c, n);
 	case RUT_N_NAME:
-		t = check_name(c, n);
-		break;
+		return check_name(c, n);
 	case RUT_N_CALL:
-		t = check_call(c, n);
-		break;
+		return check_call(c, n);
 	case RUT_N_UNARY:
-		t = check_unary(c, n);
-		break;
+		return check_unary(c, n);
 	case RUT_N_BINARY:
-		t = check_binary(c, n);
-		break;
+		return check_binary(c, n);
 	case RUT_N_TERNARY:
-		t = check_ternary(c, n);
-		break;
+		return check_ternary(c, n);
 	case RUT_N_CAST:
-		t = check_cast(c, n);
-		break;
+		return check_cast(c, n);
 	case RUT_N_FIELD:
-		t = rut_check_field_of(c, n);
-		break;
+		return rut_check_field_of(c, n);
 	case RUT_N_INDEX:
-		t = check_index(c, n);
-		break;
+		return check_index(c, n);
 	case RUT_N_TUPLE:
 	case RUT_N_RECORD:
-		t = check_tuple(c, n);
-		break;
+		return check_tuple(c, n);
 	case RUT_N_INCDEC:
-		t = check_incdec(c, n);
-		break;
+		return check_incdec(c, n);
+	case RUT_N_BLOCK:
+		return check_block_value(c, n);
+	default:
+		return rut_check_error(c, n, "this is not there as a value");
+	}
+}
+
+const struct rut_type *rut_check_expr(struct rut_checker *c, struct rut_node *n)
+{
+	switch (n->kind) {
+	case RUT_N_PARAM:
+		return check_param(c, n);
 	case RUT_N_SIZEOF:
 		return check_sizeof(c, n);
 	case RUT_N_OFFSETOF:
 		return check_offsetof(c, n);
-	case RUT_N_BLOCK:
-		t = check_block_value(c, n);
-		break;
 	default:
-		t = rut_check_error(c, n, "this is not there as a value");
-		break;
+		n->type = check_kind(c, n);
+		return n->type;
 	}
-	n->type = t;
-	return t;
 }

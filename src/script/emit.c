@@ -291,8 +291,6 @@ static void emit_one(struct emitter *e, const struct rut_ir_insn *i)
 		rut_asm_place(e->out, e->first_label + (uint32_t)i->imm);
 		break;
 	case RUT_IR_JUMP:
-		rut_asm_jump(e->out, e->first_label + i->target);
-		break;
 	case RUT_IR_MAYGOTO:
 		rut_asm_jump(e->out, e->first_label + i->target);
 		break;

@@ -38,7 +38,7 @@ static char *read_summary(const char *path)
 	size_t room = 0;
 	const char *text;
 
-	if (!f || getline(&line, &room, f) < 0 || strncmp(line, "//", 2))
+	if (!f || getline(&line, &room, f) < 0 || strncmp(line, "//", 2) != 0)
 		return strdup("");
 	line[strcspn(line, "\n")] = '\0';
 	text = strstr(line, ": ");

@@ -73,7 +73,7 @@ static int put_resolved(struct listing *l, const char *pattern, struct rut_err *
 	rut_source_fini(&l->p->src);
 	for (size_t i = 0; i < n && !rc; i++)
 		for (size_t k = 0; k < ctxs[i].nattach; k++)
-			if (!k || strcmp(ctxs[i].attach[k].name, ctxs[i].attach[k - 1].name))
+			if (!k || strcmp(ctxs[i].attach[k].name, ctxs[i].attach[k - 1].name) != 0)
 				rut_buf_printf(l->out, "%s\n", ctxs[i].attach[k].name);
 	return rc;
 }

@@ -35,7 +35,7 @@ static int create(const char *name, enum bpf_map_type type, uint32_t key, uint32
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = flags);
 	int fd = bpf_map_create(type, name, key, value, entries, &opts);
 
-	if (fd < 0 && fd == -EPERM) {
+	if (fd == -EPERM) {
 		/* Before Linux 5.11 maps count against this limit. */
 		struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
 

@@ -106,11 +106,11 @@ static void serve(struct rut_script_metrics *m, int fd)
 	if (!read_request(fd, request, sizeof(request)))
 		return;
 	is_head = !strncmp(request, "HEAD ", 5);
-	if (!is_head && strncmp(request, "GET ", 4)) {
+	if (!is_head && strncmp(request, "GET ", 4) != 0) {
 		rut_buf_puts(&head, "HTTP/1.1 405 Method Not Allowed\r\nAllow: GET, HEAD\r\n"
 				    "Content-Length: 0\r\nConnection: close\r\n\r\n");
-	} else if (strncmp(strchr(request, ' ') + 1, "/metrics", 8) &&
-		   strncmp(strchr(request, ' ') + 1, "/ ", 2)) {
+	} else if (strncmp(strchr(request, ' ') + 1, "/metrics", 8) != 0 &&
+		   strncmp(strchr(request, ' ') + 1, "/ ", 2) != 0) {
 		rut_buf_puts(&head, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n"
 				    "Connection: close\r\n\r\n");
 	} else {

@@ -251,8 +251,8 @@ static int parse_directive(struct rut_parser *p)
 	while (*s == ' ' || *s == '\t')
 		s++;
 	end = strchr(s, '\n');
-	if (strncmp(s, "include", 7) && strncmp(s, "ifndef BPFTRACE_HAVE_BTF", 24) &&
-	    strncmp(s, "endif", 5)) {
+	if (strncmp(s, "include", 7) != 0 && strncmp(s, "ifndef BPFTRACE_HAVE_BTF", 24) != 0 &&
+	    strncmp(s, "endif", 5) != 0) {
 		rut_p_error(p, "of the preprocessor only #include and #ifndef BPFTRACE_HAVE_BTF "
 			       "are accepted");
 		return -EINVAL;

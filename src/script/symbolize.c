@@ -336,8 +336,8 @@ static void cgroup_path(void *arg, uint64_t id, const char *filter, struct rut_b
 		const char *name = strrchr(m->mnt_dir, '/');
 		char path[4096];
 
-		if ((!unified && strcmp(m->mnt_type, "cgroup")) || !name ||
-		    strncmp(m->mnt_dir, "/sys/fs/cgroup", 14))
+		if ((!unified && strcmp(m->mnt_type, "cgroup") != 0) || !name ||
+		    strncmp(m->mnt_dir, "/sys/fs/cgroup", 14) != 0)
 			continue;
 		name = unified ? "unified" : name + 1;
 		snprintf(path, sizeof(path), "%s", m->mnt_dir);

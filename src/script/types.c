@@ -162,7 +162,6 @@ const struct rut_type *rut_type_join(struct rut_arena *a, const struct rut_type 
 								: NULL;
 	switch (x->kind) {
 	case RUT_T_STRING:
-		return x->size >= y->size ? x : y;
 	case RUT_T_BUF:
 		return x->size >= y->size ? x : y;
 	case RUT_T_ARRAY:

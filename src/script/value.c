@@ -362,11 +362,48 @@ static void buf_text(const struct rut_type *t, const char *v, struct rut_buf *ou
 	rut_script_bytes_text((const uint8_t *)v + sizeof(len), len, 0, out);
 }
 
-void rut_script_value_text(const struct rut_script_style *s, const struct rut_type *t,
-			   const void *v, enum rut_script_place place, struct rut_buf *out)
+/* What is printed by its name or in a notation of its own: symbols, times, addresses. */
+static void named_value_text(const struct rut_script_style *s, const struct rut_type *t,
+			     const void *v, struct rut_buf *out)
 {
 	const uint8_t *bytes = v;
 
+	switch (t->kind) {
+	case RUT_T_USYM:
+		usym_text(s, v, out);
+		break;
+	case RUT_T_TIMESTAMP:
+		time_text(s, v, out);
+		break;
+	case RUT_T_INET:
+		inet_text(v, out);
+		break;
+	case RUT_T_MAC:
+		rut_buf_printf(out, "%02X:%02X:%02X:%02X:%02X:%02X", bytes[0], bytes[1], bytes[2],
+			       bytes[3], bytes[4], bytes[5]);
+		break;
+	case RUT_T_CGROUP_PATH:
+		cgroup_text(s, v, out);
+		break;
+	case RUT_T_DURATION:
+		duration_text(v, out);
+		break;
+	case RUT_T_KSYM:
+	case RUT_T_USERNAME:
+	case RUT_T_STRERROR:
+	case RUT_T_SIGNAL_NAME:
+	case RUT_T_SYSCALL_NAME:
+	case RUT_T_PROBE:
+		named_text(s, t, v, out);
+		break;
+	default:
+		break;
+	}
+}
+
+void rut_script_value_text(const struct rut_script_style *s, const struct rut_type *t,
+			   const void *v, enum rut_script_place place, struct rut_buf *out)
+{
 	switch (t->kind) {
 	case RUT_T_INT:
 		int_text(t, v, out);
@@ -399,34 +436,8 @@ void rut_script_value_text(const struct rut_script_style *s, const struct rut_ty
 	case RUT_T_RSTACK:
 		stack_text(s, t, v, place, out);
 		break;
-	case RUT_T_USYM:
-		usym_text(s, v, out);
-		break;
-	case RUT_T_TIMESTAMP:
-		time_text(s, v, out);
-		break;
-	case RUT_T_INET:
-		inet_text(v, out);
-		break;
-	case RUT_T_MAC:
-		rut_buf_printf(out, "%02X:%02X:%02X:%02X:%02X:%02X", bytes[0], bytes[1], bytes[2],
-			       bytes[3], bytes[4], bytes[5]);
-		break;
-	case RUT_T_CGROUP_PATH:
-		cgroup_text(s, v, out);
-		break;
-	case RUT_T_DURATION:
-		duration_text(v, out);
-		break;
-	case RUT_T_KSYM:
-	case RUT_T_USERNAME:
-	case RUT_T_STRERROR:
-	case RUT_T_SIGNAL_NAME:
-	case RUT_T_SYSCALL_NAME:
-	case RUT_T_PROBE:
-		named_text(s, t, v, out);
-		break;
 	default:
+		named_value_text(s, t, v, out);
 		break;
 	}
 }

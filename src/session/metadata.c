@@ -78,6 +78,12 @@ static const char types[] = RUT_TSDL_INTEGERS
 					    "xbe16_t _saddr[8]; xbe16_t _daddr[8]; " TRANSPORT     \
 					    "} ipv6; "
 
+static const char tcp_state[] =
+	"enum : int32_t { \"TCP_ESTABLISHED\" = 1, \"TCP_SYN_SENT\" = 2, \"TCP_SYN_RECV\" = 3, "
+	"\"TCP_FIN_WAIT1\" = 4, \"TCP_FIN_WAIT2\" = 5, \"TCP_TIME_WAIT\" = 6, "
+	"\"TCP_CLOSE\" = 7, \"TCP_CLOSE_WAIT\" = 8, \"TCP_LAST_ACK\" = 9, \"TCP_LISTEN\" = 10, "
+	"\"TCP_CLOSING\" = 11, \"TCP_NEW_SYN_RECV\" = 12 } _%s;";
+
 /* How each kind is written; %s is the name, %u the count. */
 static const char *const forms[] = {
 	[RUT_FK_S32] = "int32_t _%s;",
@@ -118,11 +124,7 @@ static const char *const forms[] = {
 	[RUT_FK_NET_TYPE] = "enum : uint8_t { \"unknown\" = 0, \"ipv4\" = 1, \"ipv6\" = 2 } _%s;",
 	[RUT_FK_NET_HEADER] =
 		"variant <_network_header_type> { struct { } unknown; " IPV4 IPV6 "} _%s;",
-	[RUT_FK_TCP_STATE] =
-		"enum : int32_t { \"TCP_ESTABLISHED\" = 1, \"TCP_SYN_SENT\" = 2, \"TCP_SYN_RECV\" "
-		"= 3, \"TCP_FIN_WAIT1\" = 4, \"TCP_FIN_WAIT2\" = 5, \"TCP_TIME_WAIT\" = 6, "
-		"\"TCP_CLOSE\" = 7, \"TCP_CLOSE_WAIT\" = 8, \"TCP_LAST_ACK\" = 9, \"TCP_LISTEN\" "
-		"= 10, \"TCP_CLOSING\" = 11, \"TCP_NEW_SYN_RECV\" = 12 } _%s;",
+	[RUT_FK_TCP_STATE] = tcp_state,
 	[RUT_FK_ADDR4] = "uint8_t _%s[4];",
 	[RUT_FK_ADDR6] = "xbe16_t _%s[8];",
 	[RUT_FK_SEQ_X32] = "xint32_t _%s[ __%s_length ];",
