@@ -293,11 +293,11 @@ static void call(struct rut_session *s, const struct rut_trace_arg *ta, struct r
 		return;
 	if (span && w->what == RUT_WATCH_SPAN && inside_its_layer(t, w))
 		return;
+	if (t->count == OPEN_MAX)
+		return;
 	entry = entry && !t->active;
 	if (entry)
 		begin_request(s, t, v, ta);
-	if (t->count == OPEN_MAX)
-		return;
 	o = &t->open[t->count];
 	*o = (struct open){.cfp = ta->cfp,
 			   .v = v,
@@ -368,6 +368,7 @@ static void returns(struct rut_session *s, const struct rut_trace_arg *ta)
 		return;
 	while (t->count && t->open[t->count - 1].cfp < ta->cfp) {
 		t->spans -= t->open[t->count - 1].span;
+		t->active = t->active && !t->open[t->count - 1].request;
 		t->count--;
 	}
 	if (t->count && t->open[t->count - 1].cfp == ta->cfp) {

@@ -7,6 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+enum { SQL_MAX = 65536 };
 
 /*
  * One entry of the configuration:
@@ -230,6 +233,8 @@ struct mask {
 	size_t cap, len;
 	bool space; /* white space is due */
 	bool mysql; /* "text" is a value */
+	/* Within the parentheses of IN or VALUES; behind them. */
+	bool values, listed;
 };
 
 static void put(struct mask *m, char c)
@@ -317,7 +322,10 @@ static size_t dollar(const char *s, size_t i, size_t n)
 
 static size_t comment(const char *s, size_t i, size_t n)
 {
-	if (i + 1 < n && s[i] == '-' && s[i + 1] == '-') {
+	/* MySQL's; PostgreSQL has operators that begin so. */
+	bool is_hash = s[i] == '#' && (i + 1 == n || !strchr(">-#", s[i + 1]));
+
+	if ((i + 1 < n && s[i] == '-' && s[i + 1] == '-') || is_hash) {
 		while (i < n && s[i] != '\n')
 			i++;
 	} else if (i + 1 < n && s[i] == '/' && s[i + 1] == '*') {
@@ -353,11 +361,44 @@ static size_t word(struct mask *m, const char *s, size_t i, size_t n)
 	return i;
 }
 
+/* Does the masked text end with this word, in capitals or not? */
+static bool ends_with(const struct mask *m, const char *name)
+{
+	size_t len = strlen(name), n = m->len;
+
+	while (n && m->to[n - 1] == ' ')
+		n--;
+	return n >= len && !strncasecmp(m->to + n - len, name, len) &&
+	       (n == len || !is_word(m->to[n - len - 1]));
+}
+
+/*
+ * Double quotes hold a name in SQL, and a value in MySQL's: what can be no name, is compared with
+ * something, or stands in a list of values, is taken for a value.
+ */
+static bool is_value(const struct mask *m, const char *s, size_t i, size_t end, size_t n)
+{
+	size_t last = m->len;
+
+	for (size_t k = i + 1; k + 1 < end; k++)
+		if (!is_word(s[k]) && s[k] != '$')
+			return true;
+	if (end < n && s[end] == '.')
+		return false;
+	while (last && m->to[last - 1] == ' ')
+		last--;
+	return m->values || (last && strchr("=<>!~+*/|", m->to[last - 1])) || ends_with(m, "like");
+}
+
 size_t rut_sql_mask(char *to, size_t cap, const char *sql, size_t n)
 {
-	struct mask m = {.to = to, .cap = cap, .mysql = memchr(sql, '`', n) != NULL};
+	struct mask m = {.to = to, .cap = cap};
 	size_t i = 0, end;
 
+	/* The application waits meanwhile. */
+	if (n > SQL_MAX)
+		n = SQL_MAX;
+	m.mysql = memchr(sql, '`', n) != NULL;
 	while (i < n && m.len < cap) {
 		char c = sql[i];
 
@@ -369,6 +410,10 @@ size_t rut_sql_mask(char *to, size_t cap, const char *sql, size_t n)
 			i = quoted(sql, i, n, m.mysql);
 		} else if (c == '"' || c == '`') {
 			end = quoted(sql, i, n, false);
+			if (c == '"' && is_value(&m, sql, i, end, n)) {
+				put_value(&m);
+				i = end;
+			}
 			while (i < end)
 				put(&m, sql[i++]);
 		} else if (c == '$' && (end = dollar(sql, i, n)) != i) {
@@ -387,6 +432,13 @@ size_t rut_sql_mask(char *to, size_t cap, const char *sql, size_t n)
 		} else if (is_word(c)) {
 			i = word(&m, sql, i, n);
 		} else {
+			if (c == '(')
+				m.values = ends_with(&m, "in") || ends_with(&m, "values") ||
+					   (m.listed && m.len && m.to[m.len - 1] == ',');
+			if (c == ')') {
+				m.listed = m.values;
+				m.values = false;
+			}
 			put(&m, c);
 			i++;
 		}

@@ -282,7 +282,8 @@ static __always_inline int store_slow(void *ctx, __u32 id, __u32 len)
 	__u32 zero = 0;
 	struct rut_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
 
-	return s && len ? store_scratch(ctx, s, id, len) : 0;
+	/* A 32-bit call without arguments has a record of no bytes. */
+	return s ? store_scratch(ctx, s, id, len) : 0;
 }
 
 /* Puts the record of an entry together; returns its length. */
