@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@
 #include "base/log.h"
 #include "ring/write.h"
 #include "trigger/cause.h"
+
+enum { END_MS = 5000 };
 
 #define ACTION_NS 300000000000ull /* an action that takes longer is ended */
 
@@ -172,10 +175,18 @@ static void start(struct rut_trigger_act *a, const char *program, const char *co
 	a->pid = fork();
 	if (a->pid == 0)
 		child(a, program, argv);
+	if (a->pid > 0)
+		setpgid(a->pid, a->pid); /* the child may not have come to it */
 	a->pidfd = a->pid > 0 ? (int)syscall(SYS_pidfd_open, a->pid, 0) : -1;
 	a->until_ns = rut_ring_clock() + ACTION_NS;
 	if (a->pid < 0 || a->pidfd < 0) {
 		say(a, RUT_LOG_WARN, "cannot start '%s': %s", argv[0], strerror(errno));
+		if (a->pid > 0) {
+			kill(a->pid, SIGKILL);
+			waitpid(a->pid, NULL, 0);
+		}
+		a->until_ns = 0;
+		a->stage = 0;
 		a->failed = true;
 	}
 }
@@ -252,6 +263,11 @@ static bool collect(struct rut_trigger_act *a)
 		    WIFEXITED(status) ? "exit status" : "signal",
 		    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 		a->failed = true;
+		/* Nothing was added that would have to be removed. */
+		if (a->stage == 1) {
+			a->stage = 0;
+			a->next++;
+		}
 	}
 	close(a->pidfd);
 	a->pidfd = -1;
@@ -285,21 +301,32 @@ void rut_trigger_act_begin(struct rut_trigger_act *a, const char *cause)
 	rut_trigger_act_step(a);
 }
 
+/* Waits a bounded time for what runs, which is told to end unless it puts things back. */
+static void stop_running(struct rut_trigger_act *a)
+{
+	struct pollfd p = {.fd = a->pidfd, .events = POLLIN};
+
+	if (a->stage != 0 || a->next == 0 || a->t->actions[a->next - 1].verb != RUT_TRIGGER_DETAIL)
+		kill(-a->pid, SIGTERM);
+	if (poll(&p, 1, END_MS) <= 0)
+		kill(-a->pid, SIGKILL);
+	waitpid(a->pid, NULL, 0);
+	close(a->pidfd);
+	a->pidfd = -1;
+}
+
 void rut_trigger_act_end(struct rut_trigger_act *a)
 {
 	bool detail = a->busy && a->next < a->t->nactions && a->stage;
 
-	if (a->busy && a->pidfd >= 0) {
-		kill(-a->pid, SIGTERM);
-		waitpid(a->pid, NULL, 0);
-		close(a->pidfd);
-	}
-	/* The session is left as it was found. */
+	if (a->busy && a->pidfd >= 0)
+		stop_running(a);
+	/* What was added for a while goes. */
 	if (detail) {
 		a->stage = 2;
 		start_next(a);
-		if (a->pid > 0)
-			waitpid(a->pid, NULL, 0);
+		if (a->pidfd >= 0)
+			stop_running(a);
 	}
 	free(a->cause);
 	a->cause = NULL;

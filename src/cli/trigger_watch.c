@@ -108,19 +108,35 @@ static void answer(const struct watch *w, const struct sockaddr_un *to, socklen_
 }
 
 /* What does not print in the values of a firing would end the cause, or a line of the log. */
-static void take_message(struct watch *w, char *text, const struct sockaddr_un *from, socklen_t len)
+static void take_message(struct watch *w, char *text, const struct sockaddr_un *from, socklen_t len,
+			 bool ours)
 {
 	for (char *p = text; *p; p++)
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = ' ';
 	if (!strncmp(text, "fire", 4) && (!text[4] || text[4] == ' '))
 		fire(w, text + 4 + strspn(text + 4, " "));
-	else if (!strcmp(text, "test") && !w->status.busy)
-		act(w, "test");
 	else if (!strcmp(text, "status"))
 		answer(w, from, len);
+	/* Who may fire it may neither end it nor pass its limits by. */
+	else if (!ours)
+		return;
+	else if (!strcmp(text, "test") && !w->status.busy)
+		act(w, "test");
 	else if (!strcmp(text, "end"))
 		w->end = true;
+}
+
+/* Sent by root, or by the user whose trigger it is? */
+static bool is_ours(struct msghdr *msg)
+{
+	const struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+	struct ucred who;
+
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS)
+		return false;
+	memcpy(&who, CMSG_DATA(c), sizeof(who));
+	return who.uid == 0 || who.uid == geteuid();
 }
 
 /* A storm is read in batches. */
@@ -128,6 +144,10 @@ static void take_messages(struct watch *w)
 {
 	static char text[BATCH][RUT_TRIGGER_MESSAGE_MAX + 1];
 	static struct sockaddr_un from[BATCH];
+	static union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(struct ucred))];
+	} control[BATCH];
 	struct iovec iov[BATCH];
 	struct mmsghdr msgs[BATCH];
 	int n;
@@ -137,12 +157,15 @@ static void take_messages(struct watch *w)
 		msgs[i].msg_hdr = (struct msghdr){.msg_name = &from[i],
 						  .msg_namelen = sizeof(from[i]),
 						  .msg_iov = &iov[i],
-						  .msg_iovlen = 1};
+						  .msg_iovlen = 1,
+						  .msg_control = &control[i],
+						  .msg_controllen = sizeof(control[i])};
 	}
 	n = recvmmsg(w->fd, msgs, BATCH, MSG_DONTWAIT, NULL);
 	for (int i = 0; i < n; i++) {
 		text[i][msgs[i].msg_len] = 0;
-		take_message(w, text[i], &from[i], msgs[i].msg_hdr.msg_namelen);
+		take_message(w, text[i], &from[i], msgs[i].msg_hdr.msg_namelen,
+			     is_ours(&msgs[i].msg_hdr));
 	}
 }
 
@@ -205,7 +228,7 @@ static int listen_at(const char *name, const char *group, struct rut_err *err)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc;
-	const int room = RCVBUF;
+	const int room = RCVBUF, on = 1;
 	mode_t old;
 
 	if (fd < 0)
@@ -227,6 +250,7 @@ static int listen_at(const char *name, const char *group, struct rut_err *err)
 		return rut_err_errno(err, -rc, "cannot listen on '%s'", at.sun_path);
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 	rc = give_to_group(at.sun_path, group, err);
 	if (rc) {
 		unlink(at.sun_path);

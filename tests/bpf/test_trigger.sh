@@ -68,6 +68,15 @@ number=2
 number=3" ]
   "$RUTILE" trigger test ${S}a
   t_wait told 4
+  # Who may fire it may not end it.
+  chmod 666 /run/rutile/trigger/${S}a
+  send() { setpriv --reuid=65534 --regid=65534 --clear-groups /usr/bin/python3 -c 'import socket, sys
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(sys.argv[2].encode(), sys.argv[1])' /run/rutile/trigger/${S}a "$1"; }
+  send test
+  send end
+  send "fire a=1"
+  t_wait is_field ${S}a 3 48
+  told 4
   "$RUTILE" trigger remove ${S}a
   [ -z "$(field ${S}a 1)" ]
   [ ! -e /run/rutile/trigger/${S}a ]
