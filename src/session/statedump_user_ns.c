@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,8 +61,11 @@ static void read_maps(struct maps *m, int dir, const char *pid)
 /* In the child: says whether it is in the namespace, and waits until it was read. */
 __attribute__((noreturn)) static void stay_in(int ns, int ready, int go_on)
 {
-	char word = setns(ns, CLONE_NEWUSER) == 0;
+	char word;
 
+	/* It has the recorder's memory, which root of that namespace must not read. */
+	prctl(PR_SET_DUMPABLE, 0);
+	word = setns(ns, CLONE_NEWUSER) == 0;
 	if (write(ready, &word, 1) == 1)
 		while (read(go_on, &word, 1) > 0)
 			;
