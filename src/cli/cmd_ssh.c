@@ -165,12 +165,13 @@ static void add_verb(struct ssh *s, struct rut_buf *b)
 /*
  * The verb runs in the background, and ends when the standard input does: that is how an interrupt
  * gets there. Its standard output is the script's, or for a trace its standard error, because the
- * tar comes on the other.
+ * tar comes on the other. When the tar cannot be written the directory is the only copy, so it
+ * stays. The verb must not inherit the ignored signals.
  */
 static void make_script(struct ssh *s, const char *program, struct rut_buf *b)
 {
 	if (s->output)
-		rut_buf_puts(b, "d=$(mktemp -d) || exit 1; ");
+		rut_buf_puts(b, "d=$(mktemp -d \"${TMPDIR:-/tmp}/rutile-ssh.XXXXXX\") || exit 1; ");
 	rut_buf_puts(b, "exec 3<&0; ");
 	quote(b, program);
 	add_verb(s, b);
@@ -178,8 +179,11 @@ static void make_script(struct ssh *s, const char *program, struct rut_buf *b)
 	rut_buf_puts(b, "p=$!; { cat <&3 >/dev/null; kill -TERM $p; } 2>/dev/null >&2 & c=$!; "
 			"exec 3<&-; wait $p; s=$?; kill $c 2>/dev/null; ");
 	if (s->output)
-		rut_buf_puts(b, "if [ -d \"$d/trace\" ]; then tar -C \"$d/trace\" -cf - .; fi; "
-				"rm -rf \"$d\"; ");
+		rut_buf_puts(b, "trap '' PIPE HUP; "
+				"if [ ! -d \"$d/trace\" ] || tar -C \"$d/trace\" -cf - .; then "
+				"rm -rf \"$d\"; else "
+				"echo \"rutile ssh: the trace stays on $(uname -n) in "
+				"'$d/trace'\" >&2; [ $s != 0 ] || s=1; fi; ");
 	rut_buf_puts(b, "exit $s");
 }
 
@@ -243,7 +247,9 @@ static pid_t unpack(const struct ssh *s, int from)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	dup2(from, STDIN_FILENO);
-	execlp("tar", "tar", "--no-same-owner", "-C", s->output, "-xf", "-", NULL);
+	/* For root tar would restore setuid bits. */
+	execlp("tar", "tar", "--no-same-owner", "--no-same-permissions", "-C", s->output, "-xf",
+	       "-", NULL);
 	fprintf(stderr, "rutile ssh: cannot run 'tar': %s\n", strerror(errno));
 	_exit(127);
 }
@@ -273,6 +279,7 @@ static int run_for_trace(const struct ssh *s, const char *script)
 {
 	int in, out, rc;
 	pid_t ssh, tar;
+	bool cut;
 
 	if (mkdir(s->output, 0750) < 0) {
 		fprintf(stderr, "rutile ssh: cannot make '%s': %s\n", s->output, strerror(errno));
@@ -284,12 +291,19 @@ static int run_for_trace(const struct ssh *s, const char *script)
 	tar = unpack(s, out);
 	close(out);
 	rc = wait_for(ssh, in);
-	if (status_of(tar) && !rc)
+	cut = status_of(tar) != 0;
+	if (cut && !rc)
 		rc = RUT_EXIT_FAIL;
+	if (cut)
+		fprintf(stderr,
+			"rutile ssh: the trace did not arrive completely; look on '%s' for "
+			"/tmp/rutile-ssh.*\n",
+			s->host);
 	/* Nothing came: no empty trace is left. */
 	if (!rmdir(s->output))
 		return rc ? rc : RUT_EXIT_FAIL;
-	fprintf(stderr, "rutile ssh: the trace is in '%s'\n", s->output);
+	if (!cut)
+		fprintf(stderr, "rutile ssh: the trace is in '%s'\n", s->output);
 	return rc;
 }
 

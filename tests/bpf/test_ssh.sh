@@ -90,6 +90,24 @@ test_copy() {
   [ -n "$had" ] || rm -rf /root/.cache/rutile
 }
 
+# The program is a stub that makes a trace with a setuid file, and ssh is a shell with or without room for its output.
+test_cut() {
+  mkdir tmp
+  printf '#!/bin/sh\nmkdir "$3"; echo text >"$3/metadata"; chmod 6755 "$3/metadata"\n' >program
+  printf '#!/bin/sh\nTMPDIR=%s exec sh -c "$2"\n' "$PWD/tmp" >whole
+  printf '#!/bin/sh\nTMPDIR=%s exec sh -c "$2" >/dev/full\n' "$PWD/tmp" >full
+  chmod +x program whole full
+  not "$RUTILE" ssh --ssh ./full --program ./program host record -o got 2>err
+  kept=$(echo tmp/rutile-ssh.*/trace)
+  [ "$(cat "$kept/metadata")" = text ]
+  grep -qF "the trace stays on $(uname -n) in '$PWD/$kept'" err
+  [ ! -e got ]
+  rm -r tmp/*
+  "$RUTILE" ssh --ssh ./whole --program ./program host record -o got
+  [ "$(stat -c %a got/metadata)" = 755 ]
+  [ -z "$(ls tmp)" ]
+}
+
 test_usage() {
   not "$RUTILE" ssh 2>err
   grep -q 'give a host and a verb' err
@@ -102,5 +120,6 @@ t_case "a verb runs on the other machine, with its words and its status" test_ve
 t_case "a trace that was recorded there comes here" test_record
 t_case "an interrupt ends the recording there, and its trace comes here" test_interrupt
 t_case "a machine without rutile gets a copy" test_copy
+t_case "a trace that cannot be sent stays where it is, and setuid bits are not restored" test_cut
 t_case "a host that looks like an option is refused" test_usage
 t_done
