@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "cli/cmd.h"
 #include "stream/collect.h"
@@ -22,7 +23,8 @@ enum {
 };
 
 static const struct rut_opt options[] = {
-	{"listen", "ADDR", "address and port: [HOST][:PORT[:DATAPORT]] (default: all, 5342)",
+	{"listen", "ADDR",
+	 "[HOST][:PORT[:DATAPORT]], * for all addresses (default: 127.0.0.1, all with --tls; 5342)",
 	 OPT_LISTEN},
 	{"tls", "DIR",
 	 "speak TLS, with cert.pem and key.pem of DIR; with ca.pem ask clients for theirs",
@@ -46,6 +48,7 @@ static void on_stop(int sig)
 struct collect {
 	struct rut_collect_conf conf;
 	char address[256];
+	bool all; /* addresses, by "*" */
 };
 
 /* The address is that of a URL without its scheme; the host may be missing. */
@@ -62,6 +65,7 @@ static int set_listen(const struct rut_cmd *cmd, struct collect *c, const char *
 	c->conf.port = url.port;
 	c->conf.data_port = url.data_port;
 	snprintf(c->address, sizeof(c->address), "%s", url.host);
+	c->all = *value == '*';
 	c->conf.address = strcmp(url.host, "*") ? c->address : NULL;
 	return 0;
 }
@@ -128,7 +132,22 @@ static int parse(const struct rut_cmd *cmd, struct collect *c, int argc, char **
 		if (rc)
 			return rc;
 	}
+	/* Clear text from anywhere must be asked for. */
+	if (!c->conf.address && !c->all && !c->conf.tls)
+		c->conf.address = "127.0.0.1";
 	return c->conf.dir ? 0 : rut_usage_error(cmd, "the directory is missing");
+}
+
+static void warn_of_clients(const struct collect *c)
+{
+	char path[512];
+
+	if (!c->conf.tls)
+		return;
+	snprintf(path, sizeof(path), "%s/ca.pem", c->conf.tls);
+	if (access(path, F_OK) < 0)
+		fprintf(stderr, "rutile collect: there is no '%s': clients are not authenticated\n",
+			path);
 }
 
 /* Each stream is an open file. */
@@ -165,7 +184,9 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	rc = rut_collect_new(&server, &c.conf, &err);
 	if (rc)
 		return rut_fail(cmd, &err);
-	fprintf(stderr, "rutile collect: listening on port %u\n", c.conf.port);
+	warn_of_clients(&c);
+	fprintf(stderr, "rutile collect: listening on %s, port %u\n",
+		c.conf.address ? c.conf.address : "all addresses", c.conf.port);
 	while (!stop_signal && !rc)
 		rc = rut_collect_step(server, 200, &err);
 	rut_collect_stats(server, &st);

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@
 #define LOOK_NS	      200000000ull
 #define LINGER_NS     2000000000ull
 #define SAY_NS	      1000000000ull
+#define ACCEPT_MS     10
 
 struct conn {
 	struct conn *prev, *next;
@@ -203,17 +205,32 @@ static uint32_t connections_of(const struct rut_collect *c, const char *client)
 	return n;
 }
 
+/* A dead peer counts towards the limits: it is found within a minute. */
+static void set_options(int fd)
+{
+	const int on = 1, idle_s = 30, interval_s = 10, count = 3;
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
 static void accept_one(struct rut_collect *c, int listener, bool data)
 {
 	struct sockaddr_storage from;
 	socklen_t len = sizeof(from);
 	_cleanup_close_ int fd =
 		accept4(listener, (void *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	const int on = 1;
 	struct conn *k;
 
-	if (fd < 0)
+	if (fd < 0) {
+		/* The connection stays in the queue and the listener ready: do not spin. */
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+			poll(NULL, 0, ACCEPT_MS);
 		return;
+	}
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return;
@@ -228,8 +245,7 @@ static void accept_one(struct rut_collect *c, int listener, bool data)
 		free(k);
 		return;
 	}
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	set_options(fd);
 	if (c->tls) {
 		k->tls = rut_tls_new(c->tls, fd, NULL);
 		if (!k->tls) {

@@ -24,6 +24,7 @@
 #define DEPTH	       8
 #define METADATA_BYTES (64u << 20) /* of one trace */
 #define CLIENT_MAX     64
+#define MIN_INODES     10000
 
 struct stream {
 	struct stream *next; /* of the session; owned */
@@ -160,8 +161,11 @@ static bool disk_full(const struct rut_store *s)
 {
 	struct statvfs v;
 
-	return s->limits.free_bytes && !fstatvfs(s->fd, &v) &&
-	       (uint64_t)v.f_bavail * v.f_frsize < s->limits.free_bytes;
+	if (!s->limits.free_bytes || fstatvfs(s->fd, &v))
+		return false;
+	/* File systems that make inodes as needed say that they have none. */
+	return (uint64_t)v.f_bavail * v.f_frsize < s->limits.free_bytes ||
+	       (v.f_files && v.f_favail < MIN_INODES);
 }
 
 /* ---- directories ---- */
@@ -578,6 +582,8 @@ int rut_store_chunk(struct rut_store_session *ss, const struct rut_relay_chunk *
 {
 	int fd, rc = 0;
 
+	if (disk_full(ss->store))
+		return -ENOSPC;
 	if (ss->has_chunk && !ss->archived)
 		rc = archive_first(ss);
 	if (rc)

@@ -101,7 +101,23 @@ test_usage() {
   grep -q "/dev/null" err
 }
 
+# Without --tls clear text from other machines must be asked for.
+test_default() {
+  mkdir in
+  for host in '' '*'; do
+    for _ in 1 2 3 4 5 6 7 8; do
+      "$RUTILE" collect --listen "$host:$((10000 + RANDOM % 20000))" in/dir 2>collect.log &
+      echo $! >"$t_root/collect"
+      t_wait grep -q 'listening\|cannot listen' collect.log
+      ! grep -q listening collect.log || break
+    done
+    end_collect
+    grep -q "listening on $([ -z "$host" ] && echo 127.0.0.1 || echo all addresses), port" collect.log
+  done
+}
+
 t_case "packets are stored as they are sent" test_good
+t_case "only this machine can connect by default" test_default
 t_case "no name leads out of the directory" test_names
 t_case "garbage, cut and oversized messages do nothing" test_garbage
 t_case "those who are slow keep nobody waiting, and are closed" test_slow
