@@ -168,6 +168,8 @@ static int send_packet(struct rut_sender *s, struct rut_stream_out *o, struct ru
 				      (uint32_t)(whole - content));
 	packet_sent(o, p);
 	f->sent += (off_t)whole;
+	if (!rc)
+		__atomic_fetch_add(&s->in_flight, whole, __ATOMIC_RELAXED);
 	return rc;
 }
 
@@ -192,10 +194,12 @@ static int send_metadata(struct rut_sender *s, struct rut_stream_out *o, char *t
 	_cleanup_buf_ struct rut_buf more = RUT_BUF_INIT, packets = RUT_BUF_INIT;
 	int rc = rut_metadata_added(o->text, o->text_len, text, len, &more);
 
-	if (rc == -EINVAL)
-		rut_debug("the metadata of '%s' changed: the collector gets it with the next "
-			  "directory",
-			  o->part);
+	if (rc == -EINVAL && !s->said_metadata) {
+		rut_warn("%s: the metadata of '%s' changed; the collector gets it with the next "
+			 "trace chunk: rotate ('rutile rotate', --every) to send it",
+			 s->to, o->part);
+		s->said_metadata = true;
+	}
 	if (!rc) {
 		rut_metadata_packets(text, len, more.data, more.len, &packets);
 		rc = packets.failed
@@ -361,6 +365,7 @@ static void disconnect(struct rut_sender *s, const struct rut_err *err)
 		rut_relay_free(r);
 	}
 	rewind_streams(s);
+	__atomic_store_n(&s->in_flight, 0, __ATOMIC_RELAXED);
 	s->pause_ns = s->pause_ns ? s->pause_ns * 2 : PAUSE_MIN_NS;
 	if (s->pause_ns > PAUSE_MAX_NS)
 		s->pause_ns = PAUSE_MAX_NS;
@@ -493,6 +498,7 @@ static void punch(const struct rut_sender *s, struct rut_stream_file *f)
 		f->punched = f->confirmed;
 }
 
+/* The recorder takes the lock: no disk I/O under it. The lists grow at their ends only. */
 static void release(struct rut_sender *s, struct rut_chunk *c, const struct batch *b)
 {
 	pthread_mutex_lock(&s->lock);
@@ -500,9 +506,12 @@ static void release(struct rut_sender *s, struct rut_chunk *c, const struct batc
 		for (struct rut_stream_file *f = p->files; f; f = f->next)
 			if (f->sent > f->confirmed) {
 				f->confirmed = f->sent;
+				pthread_mutex_unlock(&s->lock);
 				punch(s, f);
+				pthread_mutex_lock(&s->lock);
 			}
 	s->waiting -= b->bytes;
+	__atomic_store_n(&s->in_flight, 0, __ATOMIC_RELAXED);
 	s->stats.bytes += b->bytes;
 	s->stats.packets += b->packets;
 	pthread_cond_broadcast(&s->wake);

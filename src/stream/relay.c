@@ -2,9 +2,12 @@
 #include "stream/relay.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 
 #include "base/cleanup.h"
@@ -263,7 +266,7 @@ int rut_relay_beacon(struct rut_relay *r, uint64_t stream, uint64_t class_id, ui
 	return 0;
 }
 
-/* Is every stream's packet stored? Returns 1 when one is not yet. */
+/* Returns the number of streams whose packet is not stored yet, or -errno. */
 static int ask_pending(struct rut_relay *r, const struct rut_relay_sent *sent, size_t count,
 		       struct rut_err *err)
 {
@@ -280,7 +283,7 @@ static int ask_pending(struct rut_relay *r, const struct rut_relay_sent *sent, s
 			return broken(r, rc, err);
 		if (rut_relay_get_status(reply) > 1)
 			return refused("to say what is stored", rut_relay_get_status(reply), err);
-		pending |= rut_relay_get_status(reply) == 1;
+		pending += rut_relay_get_status(reply) == 1;
 	}
 	return rc ? rc : pending;
 }
@@ -288,12 +291,20 @@ static int ask_pending(struct rut_relay *r, const struct rut_relay_sent *sent, s
 int rut_relay_confirm(struct rut_relay *r, const struct rut_relay_sent *sent, size_t count,
 		      struct rut_err *err)
 {
-	int rc;
+	uint64_t least_queued = UINT64_MAX;
+	int least = INT_MAX;
 
 	for (int ms = 0; ms <= r->timeout_ms; ms += PENDING_MS) {
-		rc = ask_pending(r, sent, count, err);
-		if (rc <= 0)
-			return rc;
+		int pending = ask_pending(r, sent, count, err);
+		uint64_t queued = rut_relay_queued(r);
+
+		if (pending <= 0)
+			return pending;
+		/* A slow link or collector is not a dead one. */
+		if (pending < least || queued < least_queued)
+			ms = 0;
+		least = pending < least ? pending : least;
+		least_queued = queued < least_queued ? queued : least_queued;
 		poll(NULL, 0, PENDING_MS);
 	}
 	return rut_err_set(err, ETIMEDOUT, "the collector does not store what it receives");
@@ -345,6 +356,13 @@ int rut_relay_finish(struct rut_relay *r, const struct rut_relay_sent *sent, siz
 		return rc;
 	return close_chunk(r, r->chunk, r->rotated ? RUT_RELAY_CLOSE_MOVE : RUT_RELAY_CLOSE_UNSET,
 			   err);
+}
+
+uint64_t rut_relay_queued(const struct rut_relay *r)
+{
+	int bytes = 0;
+
+	return ioctl(r->data.fd, SIOCOUTQ, &bytes) < 0 || bytes < 0 ? 0 : (uint64_t)bytes;
 }
 
 void rut_relay_abort(const struct rut_relay *r)

@@ -67,7 +67,10 @@ struct rut_relay_sent {
 	uint64_t stream, seq;
 };
 
-/* Reads the replies, and waits until the collector has stored what was sent. */
+/*
+ * Reads the replies, and waits until the collector has stored what was sent. -ETIMEDOUT when
+ * neither a stream completes nor the socket drains for `timeout_ms`.
+ */
 int rut_relay_confirm(struct rut_relay *r, const struct rut_relay_sent *sent, size_t count,
 		      struct rut_err *err);
 
@@ -78,6 +81,9 @@ int rut_relay_rotate(struct rut_relay *r, const struct rut_relay_position *posit
 /* Closes the streams and the chunk. */
 int rut_relay_finish(struct rut_relay *r, const struct rut_relay_sent *sent, size_t count,
 		     struct rut_err *err);
+
+/* Bytes of packets that the peer's machine has not acknowledged. From any thread. */
+uint64_t rut_relay_queued(const struct rut_relay *r);
 
 /* Makes calls of other threads fail. */
 void rut_relay_abort(const struct rut_relay *r);

@@ -19,8 +19,9 @@
 #include "stream/sender_internal.h"
 #include "stream/tls.h"
 
-#define PROBE_MS  3000
-#define LINGER_NS 5000000000ull /* without progress, at the end */
+#define PROBE_MS   3000
+#define LINGER_NS  30000000000ull /* without progress, at the end */
+#define NO_PEER_NS 10000000000ull /* the same while there is no connection */
 
 static void set_lock(void *arg, bool on)
 {
@@ -207,17 +208,29 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
+/*
+ * Bytes that the collector's machine does not have yet. A connection that breaks raises it again,
+ * so sending the same packets over and over is not progress. Under the lock.
+ */
+static uint64_t to_send(const struct rut_sender *s)
+{
+	uint64_t sent = __atomic_load_n(&s->in_flight, __ATOMIC_RELAXED);
+	uint64_t queued = s->relay ? rut_relay_queued(s->relay) : 0;
+
+	return (s->waiting > sent ? s->waiting - sent : 0) + queued;
+}
+
 /* Until the thread has sent all, or nothing has moved for a while. */
 static void wait_for_end(struct rut_sender *s)
 {
-	uint64_t moved_ns = now_ns(), waiting = UINT64_MAX;
+	uint64_t moved_ns = now_ns(), least = UINT64_MAX;
 
 	set_lock(s, true);
-	while (!s->ended && now_ns() - moved_ns < LINGER_NS) {
+	while (!s->ended && now_ns() - moved_ns < (s->relay ? LINGER_NS : NO_PEER_NS)) {
 		struct timespec until;
 
-		if (s->waiting < waiting) {
-			waiting = s->waiting;
+		if (to_send(s) < least) {
+			least = to_send(s);
 			moved_ns = now_ns();
 		}
 		clock_gettime(CLOCK_REALTIME, &until);

@@ -55,6 +55,8 @@ struct rut_sender {
 	struct rut_chunk *chunks; /* oldest first; owned */
 	uint64_t complete_ns;
 	uint64_t waiting; /* bytes; read without the lock */
+	/* Of `waiting`: sent but not confirmed. The thread writes it; atomic, without the lock. */
+	uint64_t in_flight;
 	bool ending, ended, cancelled;
 	struct rut_relay *relay; /* owned by the thread; NULL: not connected */
 	struct rut_sender_stats stats;
@@ -62,7 +64,7 @@ struct rut_sender {
 	struct rut_stream_out *streams;
 	uint64_t retry_at_ns, pause_ns;
 	uint64_t beacon_ns;
-	bool said_broken;
+	bool said_broken, said_metadata;
 };
 
 /* The thread's function. */
