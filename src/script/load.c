@@ -88,7 +88,7 @@ static int create_own(struct rut_script_program *p, struct rut_err *err)
 
 uint64_t rut_script_cpus(void)
 {
-	return (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
+	return (uint64_t)libbpf_num_possible_cpus();
 }
 
 /* Large values are allocated when they are needed, where the kernel can do that in any context. */
@@ -246,8 +246,11 @@ static int load_prog(struct rut_script_program *p, struct rut_script_prog *prog,
 
 int rut_script_load(struct rut_script_program *p, struct rut_err *err)
 {
-	int rc = create_own(p, err);
+	int rc = libbpf_num_possible_cpus();
 
+	if (rc < 0)
+		return rut_err_errno(err, -rc, "cannot count the possible CPUs");
+	rc = create_own(p, err);
 	for (size_t i = 0; i < p->nmaps && !rc; i++)
 		rc = create_map(&p->maps[i], err);
 	for (size_t i = 0; i < p->nprogs && !rc; i++)

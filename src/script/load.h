@@ -7,6 +7,7 @@
 
 struct rut_err;
 
+/* CPUs that are possible: maps have a value for each. rut_script_load() checks that it is known. */
 uint64_t rut_script_cpus(void);
 bool rut_script_kernel_at_least(unsigned major, unsigned minor);
 

@@ -2,6 +2,7 @@
 /* All passes of the compiler. */
 #include "script/script.h"
 
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ enum { PASSES_MAX = 12, PROGS_MAX = 20000 };
 
 int64_t rut_program_ncpus(void)
 {
-	return sysconf(_SC_NPROCESSORS_CONF);
+	return libbpf_num_possible_cpus();
 }
 
 int rut_program_action(struct rut_script_program *p, const struct rut_script_action *a,
