@@ -330,7 +330,7 @@ static const struct rut_type *define_enum(struct rut_checker *c, const struct ru
 	return e;
 }
 
-static void define_fields(struct rut_checker *c, const struct rut_def *d, struct rut_type *s)
+static bool define_fields(struct rut_checker *c, const struct rut_def *d, struct rut_type *s)
 {
 	struct rut_node at = {.span = d->span};
 	uint32_t n = 0, bit = 0, size = 0;
@@ -344,7 +344,12 @@ static void define_fields(struct rut_checker *c, const struct rut_def *d, struct
 		uint32_t align;
 
 		if (!t)
-			return;
+			return false;
+		if (f->bits && t->kind != RUT_T_INT && t->kind != RUT_T_BOOL &&
+		    t->kind != RUT_T_ENUM) {
+			rut_check_error(c, &at, "the bit-field '%s' is not an integer", f->name);
+			return false;
+		}
 		if (f->type->narrays == 1 && !f->type->pointers && !strcmp(f->type->text, "char"))
 			t = rut_type_string(c->arena, f->type->counts[0]);
 		align = t->align ? t->align : 1;
@@ -363,10 +368,13 @@ static void define_fields(struct rut_checker *c, const struct rut_def *d, struct
 		s->nfields++;
 	}
 	s->size = (size + s->align - 1) / s->align * s->align;
+	return true;
 }
 
-static const struct rut_type *defined(struct rut_checker *c, const char *name)
+/* *found: the script defines it, but NULL is returned when the definition has an error. */
+static const struct rut_type *defined(struct rut_checker *c, const char *name, bool *found)
 {
+	*found = true;
 	for (struct rut_def *d = c->prog->ast.defs; d; d = d->next) {
 		const char *bare = strchr(d->name, ' ') + 1;
 		struct rut_type *s;
@@ -383,17 +391,21 @@ static const struct rut_type *defined(struct rut_checker *c, const char *name)
 		s->name = d->name;
 		s->is_union = !strncmp(d->name, "union ", 6);
 		d->type = s;
-		define_fields(c, d, s);
-		return s;
+		/* The loud pass has to find the error again. */
+		if (!define_fields(c, d, s))
+			d->type = NULL;
+		return d->type;
 	}
+	*found = false;
 	return NULL;
 }
 
 const struct rut_type *rut_check_named_type(struct rut_checker *c, const char *name)
 {
-	const struct rut_type *t = defined(c, name);
+	bool found;
+	const struct rut_type *t = defined(c, name, &found);
 
-	return t ? t : rut_kernel_type(c->prog, name);
+	return found ? t : rut_kernel_type(c->prog, name);
 }
 
 static bool find_enumerator(const struct rut_type *t, const char *name, int64_t *ret)
@@ -409,15 +421,16 @@ static bool find_enumerator(const struct rut_type *t, const char *name, int64_t 
 const struct rut_type *rut_check_enumerator(struct rut_checker *c, const char *name, int64_t *ret)
 {
 	struct rut_btf *b;
+	bool found;
 
 	for (struct rut_def *d = c->prog->ast.defs; d; d = d->next)
-		if (d->values && find_enumerator(defined(c, d->name), name, ret))
+		if (d->values && find_enumerator(defined(c, d->name, &found), name, ret))
 			return d->type;
 	b = open_btf(c->prog);
 	for (uint32_t id = 1; b && id < b->n; id++) {
 		const struct btf_type *t = btf__type_by_id(b->btf, id);
-		bool found = false;
 
+		found = false;
 		for (uint32_t i = 0; btf_is_enum(t) && i < btf_vlen(t) && !found; i++)
 			found = !strcmp(btf__name_by_offset(b->btf, btf_enum(t)[i].name_off), name);
 		for (uint32_t i = 0; btf_is_enum64(t) && i < btf_vlen(t) && !found; i++)

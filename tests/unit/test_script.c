@@ -82,6 +82,11 @@ static void test_messages(void **state)
 		{"kprobe:vfs_read { }", "t:1:1: error: 'kprobe' is not there"},
 		{"macro a($x) { a($x) } begin { $y = 1; a($y); }",
 		 "t:1:15: error: macros are nested"},
+		{"struct s { void a : 1; }; begin { @ = sizeof(struct s); }",
+		 "t:1:1: error: the bit-field 'a' is not an integer"},
+		{"struct z { }; struct s { struct z a : 1; }; begin { @ = sizeof(struct s); }",
+		 "t:1:15: error: the bit-field 'a' is not an integer"},
+		{"struct s { int a : 3; bool b : 1; }; begin { @ = sizeof(struct s); }", ""},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
