@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One client at a time, a second for each: what scrapes metrics asks every few seconds, and nothing
- * here may hold the script up. Reads of maps need no lock: they are the kernel's.
+ * One client at a time, a second for each as a whole: what scrapes metrics asks every few seconds,
+ * and nothing here may hold the script up. Reads of maps need no lock: they are the kernel's.
  */
 #include "script/metrics.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -47,13 +49,22 @@ static int write_file(struct rut_script_metrics *m)
 	_cleanup_free_ char *temporary = NULL;
 	FILE *f;
 	bool ok;
+	int fd;
 
 	if (rut_script_metrics_text(&m->style, m->maps, m->nmaps, &text) ||
 	    asprintf(&temporary, "%s.%d", m->path, getpid()) < 0)
 		return -ENOMEM;
-	f = fopen(temporary, "we");
-	if (!f)
+	/* One that a process of the same PID left. Links are not followed: this may run as root. */
+	unlink(temporary);
+	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (fd < 0)
 		return -errno;
+	f = fdopen(fd, "w");
+	if (!f) {
+		close(fd);
+		unlink(temporary);
+		return -ENOMEM;
+	}
 	ok = fwrite(text.data, 1, text.len, f) == text.len;
 	if (fclose(f) || !ok || rename(temporary, m->path)) {
 		int rc = -errno;
@@ -64,14 +75,46 @@ static int write_file(struct rut_script_metrics *m)
 	return 0;
 }
 
+struct client {
+	int fd, stop_fd;
+	int64_t deadline; /* in ms of the monotonic clock */
+};
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* False: the client's time is over, or the script ends. */
+static bool wait_client(const struct client *c, short events)
+{
+	struct pollfd fds[2] = {{.fd = c->stop_fd, .events = POLLIN},
+				{.fd = c->fd, .events = events}};
+	int n;
+
+	do {
+		int64_t left = c->deadline - now_ms();
+
+		if (left <= 0)
+			return false;
+		n = poll(fds, 2, (int)left);
+	} while (n < 0 && errno == EINTR);
+	return n > 0 && !fds[0].revents;
+}
+
 /* Reads the request up to its empty line; what it asks for makes no difference but its path. */
-static bool read_request(int fd, char *text, size_t room)
+static bool read_request(const struct client *c, char *text, size_t room)
 {
 	size_t len = 0;
 
 	while (len < room - 1) {
-		ssize_t n = recv(fd, text + len, room - 1 - len, 0);
+		ssize_t n = wait_client(c, POLLIN) ? recv(c->fd, text + len, room - 1 - len, 0) : 0;
 
+		if (n < 0 && errno == EAGAIN)
+			continue;
 		if (n <= 0)
 			return false;
 		len += (size_t)n;
@@ -82,11 +125,13 @@ static bool read_request(int fd, char *text, size_t room)
 	return false;
 }
 
-static void send_all(int fd, const char *data, size_t len)
+static void send_all(const struct client *c, const char *data, size_t len)
 {
 	while (len) {
-		ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
+		ssize_t n = wait_client(c, POLLOUT) ? send(c->fd, data, len, MSG_NOSIGNAL) : 0;
 
+		if (n < 0 && errno == EAGAIN)
+			continue;
 		if (n <= 0)
 			return;
 		data += n;
@@ -96,14 +141,12 @@ static void send_all(int fd, const char *data, size_t len)
 
 static void serve(struct rut_script_metrics *m, int fd)
 {
-	struct timeval limit = {CLIENT_MS / 1000, CLIENT_MS % 1000 * 1000};
+	const struct client c = {fd, m->stop_fd, now_ms() + CLIENT_MS};
 	_cleanup_buf_ struct rut_buf head = RUT_BUF_INIT, body = RUT_BUF_INIT;
 	char request[REQUEST_MAX];
 	bool is_head;
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	if (!read_request(fd, request, sizeof(request)))
+	if (!read_request(&c, request, sizeof(request)))
 		return;
 	is_head = !strncmp(request, "HEAD ", 5);
 	if (!is_head && strncmp(request, "GET ", 4) != 0) {
@@ -121,9 +164,9 @@ static void serve(struct rut_script_metrics *m, int fd)
 			       "Connection: close\r\n\r\n",
 			       body.len);
 	}
-	send_all(fd, head.data, head.len);
+	send_all(&c, head.data, head.len);
 	if (!is_head && body.data)
-		send_all(fd, body.data, body.len);
+		send_all(&c, body.data, body.len);
 }
 
 static void *run(void *arg)
@@ -142,7 +185,7 @@ static void *run(void *arg)
 		if (m->path) {
 			write_file(m);
 		} else if (n > 0 && fds[1].revents) {
-			int fd = accept4(m->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+			int fd = accept4(m->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 			if (fd >= 0) {
 				serve(m, fd);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -133,6 +134,45 @@ static void ask(unsigned port, const char *request, char *answer, size_t room)
 	close(fd);
 }
 
+/* A client that sends a byte now and then. Exits with 0 when the server has closed. */
+static pid_t start_slow_client(unsigned port)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	pid_t pid;
+
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	pid = fork();
+	for (int i = 0; !pid && i < 100; i++) {
+		if (send(fd, "G", 1, MSG_NOSIGNAL) < 0)
+			_exit(0);
+		usleep(100000);
+	}
+	if (!pid)
+		_exit(1);
+	close(fd);
+	return pid;
+}
+
+static void test_slow_clients_are_left(void **state)
+{
+	struct rut_script_metrics *m;
+	char answer[4096];
+	unsigned port;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(rut_script_metrics_start(&m, "0", &plain, NULL, 0, NULL), 0);
+	port = rut_script_metrics_port(m);
+	pid = start_slow_client(port);
+	ask(port, "GET /metrics HTTP/1.1\r\n\r\n", answer, sizeof(answer));
+	assert_non_null(strstr(answer, "200 OK"));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	rut_script_metrics_stop(m);
+}
+
 static void test_metrics_are_served(void **state)
 {
 	struct rut_script_metrics *m;
@@ -158,16 +198,21 @@ static void test_metrics_are_served(void **state)
 
 static void test_metrics_go_to_a_file(void **state)
 {
-	char dir[] = "/tmp/rutile-metrics.XXXXXX", path[64];
+	char dir[] = "/tmp/rutile-metrics.XXXXXX", path[64], link[80], other[64];
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	struct rut_script_metrics *m;
 
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/m.prom", dir);
+	/* Another user has guessed the name of the temporary file. */
+	snprintf(link, sizeof(link), "%s.%d", path, getpid());
+	snprintf(other, sizeof(other), "%s/other", dir);
+	assert_int_equal(symlink(other, link), 0);
 	assert_int_equal(rut_script_metrics_start(&m, path, &plain, NULL, 0, NULL), 0);
 	rut_script_metrics_stop(m);
 	assert_int_equal(rut_buf_read_file(&text, path, 4096), 0);
 	assert_string_equal(text.data, "# EOF\n");
+	assert_int_equal(access(other, F_OK), -1);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(rmdir(dir), 0);
 }
@@ -235,6 +280,7 @@ int main(void)
 		cmocka_unit_test(test_metrics_have_labels),
 		cmocka_unit_test(test_histograms_as_metrics_are_cumulative),
 		cmocka_unit_test(test_metrics_are_served),
+		cmocka_unit_test(test_slow_clients_are_left),
 		cmocka_unit_test(test_metrics_go_to_a_file),
 		cmocka_unit_test(test_scripts_are_found_by_name),
 	};
