@@ -2,10 +2,15 @@
 #include "script/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -384,20 +389,62 @@ static void print_file(struct rut_script_out *o)
 	fprintf(o->c.err, "ERROR: failed to open file '%s' (%s)\n", text_of(o), strerror(errno));
 }
 
+/* Starts a shell that writes into the pipe. The consumer blocks signals; commands must not. */
+static int spawn_shell(const char *command, int out, pid_t *ret)
+{
+	const char *const argv[] = {"sh", "-c", command, NULL};
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attr;
+	sigset_t mask;
+	int rc;
+
+	pthread_sigmask(SIG_BLOCK, NULL, &mask);
+	sigdelset(&mask, SIGINT);
+	sigdelset(&mask, SIGTERM);
+	rc = posix_spawnattr_init(&attr);
+	if (rc)
+		return rc;
+	posix_spawnattr_setsigmask(&attr, &mask);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	rc = posix_spawn_file_actions_init(&actions);
+	if (!rc) {
+		rc = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+		if (!rc)
+			rc = posix_spawn(ret, "/bin/sh", &actions, &attr,
+					 (char *const *)(uintptr_t)argv, environ);
+		posix_spawn_file_actions_destroy(&actions);
+	}
+	posix_spawnattr_destroy(&attr);
+	return rc;
+}
+
 static void run_command(struct rut_script_out *o)
 {
-	FILE *f;
+	FILE *f = NULL;
+	pid_t pid = 0;
+	int ends[2], rc;
 
 	if (!o->c.unsafe)
 		return;
 	fflush(o->c.out);
-	f = popen(text_of(o), "re");
-	if (!f) {
-		fprintf(o->c.err, "ERROR: cannot run '%s': %s\n", text_of(o), strerror(errno));
+	rc = pipe2(ends, O_CLOEXEC) ? errno : 0;
+	if (!rc) {
+		f = fdopen(ends[0], "r");
+		rc = f ? spawn_shell(text_of(o), ends[1], &pid) : errno;
+		close(ends[1]);
+		if (!f)
+			close(ends[0]);
+	}
+	if (rc) {
+		fprintf(o->c.err, "ERROR: cannot run '%s': %s\n", text_of(o), strerror(rc));
+		if (f)
+			fclose(f);
 		return;
 	}
 	print_stream(o, "syscall", f);
-	pclose(f);
+	fclose(f);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
 }
 
 static void print_joined(struct rut_script_out *o, const struct rut_script_action *a,
