@@ -10,6 +10,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,9 @@
 
 enum { TAG_RING = -1, TAG_SIGNAL = -2, TAG_PROCESS = -3, ROUND_MS = 100 };
 
+/* Records of one slice of the ring; how long the records that are left at the end are printed. */
+enum { SLICE_RECORDS = 1024, END_MS = 5000 };
+
 struct runner {
 	struct rut_script_program *p;
 	const struct rut_script_run_opts *opts;
@@ -39,6 +43,11 @@ struct runner {
 	struct rut_script_names names;
 	struct rut_script_links *links;
 	struct ring_buffer *ring;
+	uint64_t ring_bytes, consumed; /* bytes: of the whole ring; taken from it so far */
+	uint32_t taken;		       /* records of this slice */
+	int64_t slice_end;	       /* ms */
+	int64_t discard_at;	       /* ms; from then on records are not printed; 0: never */
+	uint64_t discarded;
 	int epoll, signals, process;
 	int *timers;	    /* by program; -1 */
 	uint64_t *counters; /* mapped */
@@ -73,14 +82,21 @@ static int print_key(struct runner *r, const struct rut_script_map *m, const voi
 	return rc ? rut_err_set(r->err, ENOMEM, "out of memory") : 0;
 }
 
-static int on_record(void *arg, void *data, size_t size)
+static int64_t now_ms(void)
 {
-	struct runner *r = arg;
-	const struct rut_script_event *e = data;
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void take_record(struct runner *r, const struct rut_script_event *e, size_t size,
+			int64_t now)
+{
 	const struct rut_script_action *a;
 
 	if (size < sizeof(*e) || e->action >= r->p->nactions || e->size > size - sizeof(*e))
-		return 0;
+		return;
 	a = &r->p->actions[e->action];
 	if (a->kind == RUT_ACTION_EXIT) {
 		int64_t code = 0;
@@ -88,23 +104,73 @@ static int on_record(void *arg, void *data, size_t size)
 		memcpy(&code, e->data, sizeof(code));
 		r->code = (int)code;
 		r->ending = true;
-		return 0;
+		return;
+	}
+	if (r->discard_at && now >= r->discard_at && a->kind != RUT_ACTION_CLEAR &&
+	    a->kind != RUT_ACTION_ZERO) {
+		r->discarded++;
+		return;
 	}
 	if (a->kind == RUT_ACTION_PRINT_KEY) {
 		r->rc = r->rc ? r->rc : print_key(r, &r->p->maps[a->map], e->data);
-		return 0;
+		return;
 	}
 	if (!r->rc)
 		r->rc = rut_script_out_event(r->out, a, r->p->maps, r->p->nmaps, e->data, e->size,
 					     r->err);
-	return 0;
 }
 
+/* -EAGAIN ends the slice: libbpf has taken this record, and leaves those after it in the ring. */
+static int on_record(void *arg, void *data, size_t size)
+{
+	struct runner *r = arg;
+	int64_t now = now_ms();
+
+	take_record(r, data, size, now);
+	r->consumed += (size + BPF_RINGBUF_HDR_SZ + 7) & ~7ull;
+	return ++r->taken >= SLICE_RECORDS || now >= r->slice_end ? -EAGAIN : 0;
+}
+
+/*
+ * Shows some records: probes may send faster than records are printed, and signals and timers must
+ * not wait until the ring is empty. True: there may be more.
+ */
+static bool drain_slice(struct runner *r)
+{
+	int rc = 0;
+
+	r->taken = 0;
+	r->slice_end = now_ms() + ROUND_MS;
+	if (r->ring)
+		rc = ring_buffer__consume(r->ring);
+	fflush(r->opts->out);
+	return rc == -EAGAIN;
+}
+
+static bool is_interrupted(const struct runner *r)
+{
+	struct pollfd p = {.fd = r->signals, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* Shows what was in the ring at the call: no more than the ring holds. A signal ends it. */
 static void drain(struct runner *r)
 {
-	if (r->ring)
-		ring_buffer__consume(r->ring);
-	fflush(r->opts->out);
+	uint64_t until = r->consumed + r->ring_bytes;
+
+	while (drain_slice(r) && r->consumed < until && (r->ending || !is_interrupted(r)))
+		;
+}
+
+/* Empties the ring when probes have been stopped: what end prints needs the space. */
+static void drain_rest(struct runner *r)
+{
+	r->discard_at = now_ms() + END_MS;
+	do
+		drain_slice(r);
+	while (r->taken && now_ms() < r->discard_at + END_MS);
+	r->discard_at = 0;
 }
 
 static size_t counter_bytes(const struct rut_script_program *p)
@@ -204,6 +270,8 @@ static int prepare(struct runner *r)
 			  .trailer = "..",
 			  .names = &r->names},
 	};
+	struct bpf_map_info info = {0};
+	uint32_t len = sizeof(info);
 	sigset_t mask;
 	int rc;
 
@@ -228,6 +296,9 @@ static int prepare(struct runner *r)
 		r->ring = ring_buffer__new(r->p->fds[RUT_MAP_RING], on_record, r, NULL);
 		if (!r->ring)
 			return rut_err_errno(r->err, errno, "cannot map the ring");
+		if (bpf_obj_get_info_by_fd(r->p->fds[RUT_MAP_RING], &info, &len))
+			return rut_err_errno(r->err, errno, "cannot query the ring");
+		r->ring_bytes = info.max_entries;
 		rc = watch(r, ring_buffer__epoll_fd(r->ring), TAG_RING);
 	}
 	return rc;
@@ -272,7 +343,7 @@ static int wait_once(struct runner *r)
 		if (tag == TAG_SIGNAL || tag == TAG_PROCESS)
 			r->ending = true;
 		else if (tag == TAG_RING)
-			drain(r);
+			drain_slice(r);
 		else
 			rc = on_timer(r, (size_t)tag);
 	}
@@ -305,6 +376,11 @@ static void report(struct runner *r)
 	};
 	const uint64_t *words = r->counters;
 
+	if (r->discarded && !r->opts->no_warnings)
+		fprintf(r->opts->err,
+			"%s: warning: %" PRIu64
+			" records were not printed: the output is too slow\n",
+			r->p->src.name, r->discarded);
 	for (size_t i = 0; words && i < r->p->nsites; i++) {
 		const struct rut_script_site *s = &r->p->sites[i];
 		uint32_t line, column;
@@ -325,7 +401,7 @@ static int end(struct runner *r)
 	/* Programs stop by this word. To detach them takes the kernel long: it is done last. */
 	if (!r->counters[RUT_COUNTER_EXIT])
 		*(volatile uint64_t *)&r->counters[RUT_COUNTER_EXIT] = 1;
-	drain(r);
+	drain_rest(r);
 	rc = run_kind(r, RUT_PROBE_END);
 	/* The last values are those that end left. */
 	rut_script_metrics_stop(r->metrics);

@@ -123,6 +123,45 @@ interrupts_print_the_maps_once() {
   [ "$(grep -c '^@h:' out)" = 1 ]
 }
 
+# Ends all that the test of slow output leaves when it fails.
+stop_slow() {
+  kill -KILL "$script" "$reader" "$caller" 2>/dev/null || :
+}
+has_ended() {
+  not kill -0 "$script" 2>/dev/null || grep -q '^State:.*Z' "/proc/$script/status"
+}
+
+an_interrupt_ends_a_script_whose_output_is_slow() {
+  mkfifo slow
+  (
+    while IFS= read -r -N 4096 part; do
+      printf '%s' "$part"
+      [ -e ended ] || sleep 0.1
+    done
+    printf '%s' "$part"
+  ) <slow >shown &
+  reader=$!
+  dd if=/dev/zero of=/dev/null bs=1 2>/dev/null &
+  caller=$!
+  "$RUTILE" run -e "tracepoint:raw_syscalls:sys_enter /pid == $caller/ { printf(\"%d %d %s\\n\", nsecs, args.id, comm); } end { printf(\"over\\n\"); }" >slow 2>err &
+  script=$!
+  trap stop_slow EXIT
+  t_wait test -s shown
+  kill -INT "$script"
+  t_wait has_ended
+  wait "$script"
+  kill "$caller"
+  : >ended
+  wait "$reader"
+  grep -qx over shown
+}
+
+commands_of_a_script_can_be_interrupted() {
+  "$RUTILE" run -q --unsafe -e 'begin { system("grep SigBlk /proc/self/status"); }' >out
+  grep SigBlk /proc/self/status >want
+  grep -qxFf want out
+}
+
 without_rights_one_line_says_so() {
   cp "$RUTILE" ./rutile-nobody
   chmod 755 . "$t_root"
@@ -158,6 +197,8 @@ t_case "metrics at an address that cannot be had are refused" metrics_at_an_addr
 t_case "the screen sorts, filters and resets" the_screen_sorts_filters_and_resets
 t_case "a script that is killed leaves nothing attached" a_script_that_is_killed_leaves_nothing
 t_case "interrupts print the maps once" interrupts_print_the_maps_once
+t_case "an interrupt ends a script whose output is slow" an_interrupt_ends_a_script_whose_output_is_slow
+t_case "commands of a script can be interrupted" commands_of_a_script_can_be_interrupted
 t_case "without rights one line says so" without_rights_one_line_says_so
 t_case "processes and files that are not there" processes_and_files_that_are_not_there
 t_case "a process that ends ends the script" a_process_that_ends_ends_the_script
