@@ -157,7 +157,7 @@ an_interrupt_ends_a_script_whose_output_is_slow() {
 }
 
 commands_of_a_script_can_be_interrupted() {
-  "$RUTILE" run -q --unsafe -e 'begin { system("grep SigBlk /proc/self/status"); }' >out
+  "$RUTILE" run -q --unsafe -e 'begin { system("exec grep SigBlk /proc/self/status"); }' >out
   grep SigBlk /proc/self/status >want
   grep -qxFf want out
 }
