@@ -22,7 +22,7 @@ int64_t rut_script_average(const struct rut_type *t, const uint64_t *words)
 	if (!words[1])
 		return 0;
 	if (t->is_signed && (int64_t)words[0] < 0)
-		return -(int64_t)(-words[0] / words[1]);
+		return (int64_t)(0 - (0 - words[0]) / words[1]);
 	return (int64_t)(words[0] / words[1]);
 }
 
