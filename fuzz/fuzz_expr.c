@@ -55,22 +55,31 @@ static uint64_t timestamp_ns(const void *event)
 
 static const struct rut_expr_ops ops = {find, load, class_name, timestamp_ns};
 
-static void run(const struct rut_expr *e, const struct rut_expr_frame *frame)
+/* Gives a copy of the result in words: strings are the event's or the expression's. */
+static bool run(const struct rut_expr *e, const struct rut_expr_frame *frame, struct rut_buf *ret)
 {
 	struct rut_expr_prog *p;
-	struct rut_expr_val v;
+	struct rut_expr_val v = {0};
 
 	if (rut_expr_bind(e, &ops, "syscall_entry_read", &p))
-		return;
+		return false;
 	(void)rut_expr_match(p, &v, frame);
 	rut_expr_value(p, &v, frame, &v);
+	rut_buf_printf(ret, "%d ", v.type);
+	if (v.type == RUT_EXPR_STR)
+		rut_buf_add(ret, v.s, v.len);
+	else if (v.type == RUT_EXPR_FLOAT)
+		rut_buf_printf(ret, "%.17g", v.f);
+	else
+		rut_buf_printf(ret, "%llx", (unsigned long long)v.u);
 	rut_expr_prog_free(p);
+	return true;
 }
 
 static void one_expression(const char *text, size_t size)
 {
 	struct rut_err err = RUT_ERR_INIT;
-	struct rut_buf b = RUT_BUF_INIT;
+	struct rut_buf b = RUT_BUF_INIT, first = RUT_BUF_INIT, second = RUT_BUF_INIT;
 	struct rut_expr *e, *again;
 	size_t column;
 
@@ -79,7 +88,7 @@ static void one_expression(const char *text, size_t size)
 			abort();
 		return;
 	}
-	run(e, NULL);
+	run(e, NULL, &first);
 	rut_expr_print(e, &b);
 	/* Full parentheses nest deeper than the text did: only that may stand in the way. */
 	if (rut_expr_parse(b.data, b.len, RUT_EXPR_FILTER | RUT_EXPR_VALUE, &again, &column,
@@ -87,10 +96,16 @@ static void one_expression(const char *text, size_t size)
 		if (!strstr(err.msg, "deep") && !strstr(err.msg, "long"))
 			abort();
 	} else {
-		run(again, NULL);
+		/* Only a program that grew too big may differ, and parentheses add no code. */
+		run(again, NULL, &second);
+		if (first.len != second.len ||
+		    (first.len && memcmp(first.data, second.data, first.len) != 0))
+			abort();
 		rut_expr_free(again);
 	}
 	rut_buf_fini(&b);
+	rut_buf_fini(&first);
+	rut_buf_fini(&second);
 	rut_expr_free(e);
 }
 
@@ -100,6 +115,7 @@ static void periods(const char *text)
 	struct rut_err err = RUT_ERR_INIT;
 	struct rut_expr_val none[64] = {{0}};
 	struct rut_expr_frame frames[40];
+	struct rut_buf b = RUT_BUF_INIT;
 
 	(void)rut_period_set_parse(&s, text, "fuzz", &err);
 	(void)rut_period_set_add(&s, text, NULL, &err);
@@ -113,11 +129,12 @@ static void periods(const char *text)
 			for (const struct rut_period_def *d = s.defs[i]; d; d = d->parent)
 				small = small && d->layout.count <= 64;
 			if (small) {
-				run(s.defs[i]->begin, &frames[0]);
-				run(s.defs[i]->end, &frames[0]);
+				run(s.defs[i]->begin, &frames[0], &b);
+				run(s.defs[i]->end, &frames[0], &b);
 			}
 		}
 	}
+	rut_buf_fini(&b);
 	rut_period_set_fini(&s);
 }
 

@@ -75,6 +75,10 @@ static const char *scan_number(struct rut_expr_lex *l, const char *copy, double 
 	*ret_f = strtod(copy, &end_float);
 	if (end_float == end_int)
 		return end_int; /* "3else": the letter is reported as a bad unit */
+	if (isinf(*ret_f)) {
+		rut_expr_lex_error(l, l->start, "number out of range");
+		return NULL;
+	}
 	*ret_float = true;
 	return end_float;
 }

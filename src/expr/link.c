@@ -84,7 +84,8 @@ static void print_string(const struct rut_expr_val *v, bool raw, struct rut_buf 
 	for (uint32_t i = 0; i < v->len; i++) {
 		if (v->s[i] == '"' || (v->s[i] == '\\' && !raw))
 			rut_buf_putc(out, '\\');
-		if (v->s[i] == '\n')
+		/* In a regular expression a backslash may precede the line break. */
+		if (v->s[i] == '\n' && !raw)
 			rut_buf_puts(out, "\\n");
 		else
 			rut_buf_putc(out, v->s[i]);
@@ -160,9 +161,14 @@ static void print_node(const struct rut_expr *e, uint32_t node, struct rut_buf *
 		print_ref(&n->ref, out);
 		return;
 	case NODE_NOT:
+		/* Arithmetic and comparisons bind tighter than a "!": parentheses around both. */
+		rut_buf_puts(out, "(!(");
+		print_node(e, n->left, out);
+		rut_buf_puts(out, "))");
+		return;
 	case NODE_NEG:
 	case NODE_BITNOT:
-		rut_buf_puts(out, n->kind == NODE_NOT ? "!(" : n->kind == NODE_NEG ? "-(" : "~(");
+		rut_buf_puts(out, n->kind == NODE_NEG ? "-(" : "~(");
 		print_node(e, n->left, out);
 		rut_buf_putc(out, ')');
 		return;
