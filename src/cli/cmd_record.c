@@ -107,12 +107,16 @@ static int parse(const struct rut_cmd *cmd, struct record *rec, int argc, char *
 		rc = parse_option(cmd, rec, id, a.value);
 		if (rc)
 			return rc;
+		if (id == RUT_OPT_RUBY && !strcmp(a.value, "--")) {
+			rec->command = argv + a.next;
+			break;
+		}
 	}
 	if (rec->command && !rec->command[0])
 		return rut_usage_error(cmd, "'--' without a command behind it");
 	if (rec->all && rec->opts.npids)
 		return rut_usage_error(cmd, "--all and --pid exclude each other");
-	return 0;
+	return rut_record_ruby_check(cmd, &rec->opts.ruby, rec->command);
 }
 
 /*
@@ -143,14 +147,33 @@ static const char *find_program(const char *name, char *ret, size_t size)
 	return name;
 }
 
+/* In the child: runs the command once something can be read from `go`. */
+static _Noreturn void run_command(struct record *rec, int go, pid_t parent)
+{
+	const char *slash = strrchr(rec->command[0], '/'), *program;
+	char path[PATH_MAX], c;
+
+	program = find_program(rec->command[0], path, sizeof(path));
+	/* No longer one of rutile's own processes, whose calls are not recorded. */
+	prctl(PR_SET_NAME, slash ? slash + 1 : rec->command[0]);
+	if (read(go, &c, 1) != 1)
+		_exit(127);
+	rut_record_static_command(&rec->statics);
+	if (rut_record_ruby_env(&rec->opts.ruby, parent))
+		_exit(126);
+	execvp(program, rec->command);
+	fprintf(stderr, "rutile record: cannot run '%s': %s\n", rec->command[0], strerror(errno));
+	_exit(127);
+}
+
 /* Forks the command; it waits until go_fd is written to. */
 static int prepare_command(struct record *rec, struct rut_err *err)
 {
-	const char *slash = strrchr(rec->command[0], '/'), *program;
-	char path[PATH_MAX];
-	int fds[2];
-	char c;
+	pid_t parent = getpid();
+	int fds[2], rc = rut_record_ruby_prepare(&rec->opts.ruby, err);
 
+	if (rc)
+		return rc;
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return rut_err_errno(err, errno, "cannot make a pipe");
 	rec->child = fork();
@@ -158,17 +181,9 @@ static int prepare_command(struct record *rec, struct rut_err *err)
 		return rut_err_errno(err, errno, "cannot start '%s'", rec->command[0]);
 	if (!rec->child) {
 		close(fds[1]);
-		program = find_program(rec->command[0], path, sizeof(path));
-		/* No longer one of rutile's own processes, whose calls are not recorded. */
-		prctl(PR_SET_NAME, slash ? slash + 1 : rec->command[0]);
-		if (read(fds[0], &c, 1) != 1)
-			_exit(127);
-		rut_record_static_command(&rec->statics);
-		execvp(program, rec->command);
-		fprintf(stderr, "rutile record: cannot run '%s': %s\n", rec->command[0],
-			strerror(errno));
-		_exit(127);
+		run_command(rec, fds[0], parent);
 	}
+	rut_record_ruby_started(&rec->opts.ruby, rec->child);
 	close(fds[0]);
 	rec->go_fd = fds[1];
 	return 0;

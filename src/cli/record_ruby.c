@@ -85,8 +85,8 @@ int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, co
 			"'%s': requests and calls have hooks of their own; use --ruby "
 			"twice",
 			value);
-	if (!len)
-		return rut_usage_error(cmd, "'%s' should be TARGET[:EVENTS]", value);
+	if (!strcmp(value, "--"))
+		len = 0;
 	if (r->count == RUT_RECORD_RUBY_MAX)
 		return rut_usage_error(cmd, "more than %d --ruby", RUT_RECORD_RUBY_MAX);
 	s->target = strndup(value, len);
@@ -94,6 +94,34 @@ int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, co
 	if (!s->target)
 		return RUT_EXIT_FAIL;
 	r->count++;
+	return 0;
+}
+
+static bool is_command(const struct rut_record_ruby_source *s)
+{
+	return !*s->target;
+}
+
+static struct rut_record_ruby_source *command_source(const struct rut_record_ruby *r)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (is_command(&r->sources[i]))
+			return (struct rut_record_ruby_source *)&r->sources[i];
+	return NULL;
+}
+
+int rut_record_ruby_check(const struct rut_cmd *cmd, struct rut_record_ruby *r, char **command)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->count; i++)
+		n += is_command(&r->sources[i]);
+	if (n && !command)
+		return rut_usage_error(cmd, "--ruby without a target means a command: "
+					    "'rutile record --ruby [:EVENTS] -- COMMAND'");
+	if (n > 1)
+		return rut_usage_error(cmd, "a command has one --ruby only");
+	r->command = command;
 	return 0;
 }
 
@@ -117,6 +145,7 @@ static int source_find(const struct rut_record_ruby *r, const struct rut_record_
 	const char *words[2] = {s->target, NULL};
 	struct rut_ruby_opts opts = {
 		.targets = {words, 1},
+		.command = is_command(s) ? r->command : NULL,
 		.paths = r->paths,
 		.classes = r->classes,
 		.methods = r->methods,
@@ -154,7 +183,8 @@ static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source
 	if (!rc)
 		rc = rut_tracer_new(&s->tracer, &config, err);
 	if (!rc)
-		rc = rut_targets_attach(targets, s->tracer, NULL, err);
+		rc = is_command(s) ? rut_tracer_command_prepare(s->tracer, err)
+				   : rut_targets_attach(targets, s->tracer, NULL, err);
 	s->targets = targets;
 	if (rc) {
 		rut_tracer_free(s->tracer);
@@ -166,10 +196,32 @@ static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source
 	return rc;
 }
 
+int rut_record_ruby_prepare(struct rut_record_ruby *r, struct rut_err *err)
+{
+	struct rut_record_ruby_source *s = command_source(r);
+
+	return s && !s->tracer ? source_start(r, s, err) : 0;
+}
+
+int rut_record_ruby_env(const struct rut_record_ruby *r, pid_t parent)
+{
+	const struct rut_record_ruby_source *s = command_source(r);
+
+	return s ? rut_tracer_command_env(s->tracer, parent) : 0;
+}
+
+void rut_record_ruby_started(struct rut_record_ruby *r, pid_t pid)
+{
+	struct rut_record_ruby_source *s = command_source(r);
+
+	if (s)
+		rut_tracer_command_started(s->tracer, pid);
+}
+
 int rut_record_ruby_start(struct rut_record_ruby *r, struct rut_err *err)
 {
 	for (size_t i = 0; i < r->count; i++) {
-		int rc = source_start(r, &r->sources[i], err);
+		int rc = r->sources[i].tracer ? 0 : source_start(r, &r->sources[i], err);
 
 		if (rc && !(r->wait && (rc == -ESRCH || rc == -ENOENT)))
 			return rc;
@@ -194,7 +246,7 @@ static void look_again(struct rut_record_ruby *r)
 		struct rut_ruby_filter filter;
 
 		if (s->target[strspn(s->target, "0123456789")] == '\0')
-			continue; /* a PID means one process */
+			continue; /* a PID means one process, "" a command */
 		if (!s->tracer) {
 			if (!source_start(r, s, &ignored) && r->dir)
 				rut_tracer_record_to(s->tracer, r->dir, &r->clock, &ignored);
@@ -251,10 +303,14 @@ static int close_dir(void *arg, uint64_t end_ns, struct rut_err *err)
 	int first = 0;
 
 	for (size_t i = 0; i < r->count; i++) {
-		int rc = r->sources[i].tracer
-				 ? rut_tracer_record_end(r->sources[i].tracer, end_ns, err)
-				 : 0;
+		struct rut_tracer *t = r->sources[i].tracer;
+		int rc;
 
+		if (!t)
+			continue;
+		/* Children that have come and gone since the last round. */
+		rut_tracer_poll(t, 0, err);
+		rc = rut_tracer_record_end(t, end_ns, err);
 		first = first ? first : rc;
 	}
 	return first;
@@ -309,13 +365,17 @@ struct rut_companion rut_record_ruby_companion(struct rut_record_ruby *r)
 
 bool rut_record_ruby_over(const struct rut_record_ruby *r)
 {
-	return r->count && !r->alive && !r->wait;
+	return r->count && !r->alive && !r->wait && !command_source(r);
 }
 
 void rut_record_ruby_report(const struct rut_record_ruby *r)
 {
+	const struct rut_record_ruby_source *command = command_source(r);
 	struct rut_record_totals sum = {0};
+	char why[512];
 
+	if (command && command->tracer && rut_tracer_untraced(command->tracer, why, sizeof(why)))
+		fprintf(stderr, "rutile record: %s\n", why);
 	for (size_t i = 0; i < r->count; i++) {
 		struct rut_record_totals one;
 

@@ -3,6 +3,8 @@
 #ifndef RUT_CLI_RECORD_RUBY_H
 #define RUT_CLI_RECORD_RUBY_H
 
+#include <sys/types.h>
+
 #include "base/clock.h"
 #include "cli/ruby_opts.h"
 #include "session/companion.h"
@@ -13,7 +15,7 @@ struct rut_tracer;
 
 struct rut_record_ruby {
 	struct rut_record_ruby_source {
-		char *target; /* owned */
+		char *target; /* owned; "": the command that rutile starts */
 		uint32_t kinds;
 		struct rut_tracer *tracer; /* owned; NULL: not started */
 		void *targets;		   /* owned; what the tracer's filter refers to */
@@ -21,6 +23,7 @@ struct rut_record_ruby {
 	size_t count;
 	struct rut_words paths, classes, methods; /* filters, for all of them; words owned */
 	bool try_newer;				  /* processes with an unreleased Ruby, too */
+	char **command;				  /* borrowed; NULL: none is started */
 	bool wait;				  /* for targets that are not there yet */
 	bool flight;
 	uint64_t ring_bytes;
@@ -32,7 +35,10 @@ struct rut_record_ruby {
 	int last_rc;  /* of writing: problems are said once */
 };
 
-/* Takes the argument of --ruby. Returns 0 or RUT_EXIT_USAGE after a message. */
+/*
+ * Takes the argument of --ruby. Without a target (":EVENTS", "--") it means the command that rutile
+ * starts: see rut_record_ruby_check(). Returns 0 or RUT_EXIT_USAGE after a message.
+ */
 int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, const char *value);
 
 /*
@@ -43,13 +49,31 @@ int rut_record_ruby_filter(struct rut_record_ruby *r, const char *kind, const ch
 /* The names of the events, for help and messages: "call, return, ...". */
 const char *rut_record_ruby_events(void);
 
+/*
+ * After the last option: is there a command for a --ruby without a target, and one such --ruby at
+ * most? `command` is borrowed; NULL: none is started. Returns 0 or RUT_EXIT_USAGE after a message.
+ */
+int rut_record_ruby_check(const struct rut_cmd *cmd, struct rut_record_ruby *r, char **command);
+
+/*
+ * The command is traced from its first method: prepare before fork(); in the child env(), with the
+ * parent's PID, before execve(); in the parent started(). Nothing happens when no --ruby means the
+ * command. Return 0 or -errno.
+ */
+int rut_record_ruby_prepare(struct rut_record_ruby *r, struct rut_err *err);
+int rut_record_ruby_env(const struct rut_record_ruby *r, pid_t parent);
+void rut_record_ruby_started(struct rut_record_ruby *r, pid_t pid);
+
 /* Attaches to every target. Returns 0 or -errno with the reason. */
 int rut_record_ruby_start(struct rut_record_ruby *r, struct rut_err *err);
 
 /* Its events into the directories of the session. Borrows `r`. */
 struct rut_companion rut_record_ruby_companion(struct rut_record_ruby *r);
 
-/* Have all targets ended? Never, while a name may still mean new processes (--wait). */
+/*
+ * Have all targets ended? Never while a name may still mean new processes (--wait), or when a
+ * command is traced: that ends by itself.
+ */
 bool rut_record_ruby_over(const struct rut_record_ruby *r);
 
 /* Says what was recorded on standard error. */

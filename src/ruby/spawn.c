@@ -207,20 +207,29 @@ void rut_spawn_fini(struct rut_tracer *t)
 	t->spawned = 0;
 }
 
-static void child_main(struct rut_tracer *t, char *const argv[], pid_t tracer, int error_fd)
+int rut_tracer_command_env(const struct rut_tracer *t, pid_t tracer)
 {
 	const char *old = getenv("RUBYOPT");
-	char *opt, session[64];
+	_cleanup_free_ char *opt = NULL;
+	char session[64];
+
+	if (asprintf(&opt, RUBY_OPTS "%s%s", command.dir, old && *old ? " " : "", old ? old : "") <
+	    0) {
+		opt = NULL;
+		return -ENOMEM;
+	}
+	snprintf(session, sizeof(session), "%llx:%d", (unsigned long long)t->session_id,
+		 (int)tracer);
+	return setenv("RUBYOPT", opt, 1) || setenv("RUTILE_SESSION", session, 1) ? -errno : 0;
+}
+
+static void child_main(struct rut_tracer *t, char *const argv[], pid_t tracer, int error_fd)
+{
 	sigset_t none;
 	int code;
 
-	if (asprintf(&opt, RUBY_OPTS "%s%s", command.dir, old && *old ? " " : "", old ? old : "") <
-	    0)
+	if (rut_tracer_command_env(t, tracer))
 		_exit(126);
-	snprintf(session, sizeof(session), "%llx:%d", (unsigned long long)t->session_id,
-		 (int)tracer);
-	setenv("RUBYOPT", opt, 1);
-	setenv("RUTILE_SESSION", session, 1);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	execvp(argv[0], argv);
@@ -257,16 +266,36 @@ static int read_error(int fd)
 	return n == sizeof(code) ? code : 0;
 }
 
-pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err *err)
+int rut_tracer_command_prepare(struct rut_tracer *t, struct rut_err *err)
 {
-	pid_t tracer = getpid(), pid;
-	int fds[2] = {-1, -1}, code, r;
+	int r;
 
 	remove_agent_file();
 	r = make_agent_file(err);
-	if (r == 0 && pipe2(fds, O_CLOEXEC) < 0)
-		r = rut_err_errno(err, errno, "cannot make a pipe");
 	if (r < 0) {
+		remove_agent_file();
+		return r;
+	}
+	t->command = true;
+	command.session_id = t->session_id;
+	return 0;
+}
+
+void rut_tracer_command_started(struct rut_tracer *t, pid_t pid)
+{
+	rut_limits_read(t, pid);
+	command.pid = t->spawned = pid;
+}
+
+pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err *err)
+{
+	int fds[2] = {-1, -1}, code, r = rut_tracer_command_prepare(t, err);
+	pid_t tracer = getpid(), pid;
+
+	if (r < 0)
+		return r;
+	if (pipe2(fds, O_CLOEXEC) < 0) {
+		r = rut_err_errno(err, errno, "cannot make a pipe");
 		remove_agent_file();
 		return r;
 	}
@@ -285,10 +314,7 @@ pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err 
 		remove_agent_file();
 		return r;
 	}
-	t->command = true;
-	rut_limits_read(t, pid);
-	command.pid = t->spawned = pid;
-	command.session_id = t->session_id;
+	rut_tracer_command_started(t, pid);
 	wait_for_agent(t);
 	return pid;
 }

@@ -94,6 +94,16 @@ bool rut_tracer_settled(const struct rut_tracer *t);
 pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err *err);
 
 /*
+ * The same for a caller that forks the command itself: prepare, then fork; in the child
+ * command_env(), with the PID of the tracing process, before execve(); in the parent
+ * command_started() with the child's PID. A Ruby of the command waits in its start until
+ * rut_tracer_poll() has adopted it. One command a process. Return 0 or -errno.
+ */
+int rut_tracer_command_prepare(struct rut_tracer *t, struct rut_err *err);
+int rut_tracer_command_env(const struct rut_tracer *t, pid_t tracer);
+void rut_tracer_command_started(struct rut_tracer *t, pid_t pid);
+
+/*
  * Why no process of the command could be traced so far, written to `ret`; NULL: one could, or no
  * command was started.
  */

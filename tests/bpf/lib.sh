@@ -68,3 +68,28 @@ company() {
   timeout 100 sh -c 'while :; do sleep 0.01; done' &
   company=$!
 }
+
+# marker N: a method makes one system call, N times, recorded by `rutile record --ruby -- COMMAND`; in
+# the trace, as babeltrace2 merges it, each call's events lie between those of its method.
+marker() {
+  cat >marker.rb <<'RUBY'
+class Marker
+  def mark = Process.ppid
+end
+m = Marker.new
+Integer(ARGV[0]).times do |i|
+  m.mark
+  sleep 0.05 if i % 10_000 == 9_999 # the recorder keeps up on a loaded machine, too
+end
+RUBY
+  "$RUTILE" record -o trace --buffer 64M -e syscall:getppid --ruby :call,return -- \
+    "$RUBY" --disable-gems marker.rb "$1" 2>record.err
+  cat record.err
+  [ "$(grep -c ' 0 events lost' record.err)" = 2 ]
+  babeltrace2 trace |
+    grep -oE ' (ruby:call|ruby:return|syscall_(entry|exit)_getppid): ' | paste - - - - | sort | uniq -c >quads
+  cat quads
+  [ "$(wc -l <quads)" = 1 ]
+  read -r -a quad <quads
+  [ "${quad[*]}" = "$1 ruby:call: syscall_entry_getppid: syscall_exit_getppid: ruby:return:" ]
+}

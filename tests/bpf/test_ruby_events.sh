@@ -127,35 +127,41 @@ RUBY
 # The one timeline: each marker system call lies between its method's call and return.
 test_marker() {
   need_bpf
-  cat >marker.rb <<'RUBY'
-class Marker
-  def mark = Process.ppid
+  marker 100000
+}
+
+# A command is recorded from its first method, with all that it starts: Ruby that it executes, and
+# what that forks. The shell in front of it is not Ruby, and the exit status is the command's.
+test_command() {
+  cat >first.rb <<'RUBY'
+class First
+  def work(n) = n
 end
-$stdout.puts 'ready'; $stdout.flush; $stdin.gets
-m = Marker.new
-100_000.times { m.mark }
+30.times { |n| First.new.work(n) }
+4.times { fork { 10.times { |n| First.new.work(n) } } }
+Process.waitall
 RUBY
-  mkfifo in out
-  "$RUBY" --disable-gems marker.rb <in >out &
-  pid=$!
-  exec 5>in 6<out
-  read -r ready <&6
-  "$RUTILE" record -o trace --buffer 64M -p "$pid" -e syscall:getppid --ruby "$pid:call,return" 2>record.err &
-  recorder=$!
-  t_wait test -s trace/ruby-"$pid"/names
-  recording trace
-  echo >&5
-  wait "$pid"
-  wait "$recorder"
+  echo 'class Second; def work = nil; end; 7.times { Second.new.work }' >second.rb
+  rc=0
+  "$RUTILE" record -o trace --ruby -- sh -c \
+    "\"$RUBY\" --disable-gems first.rb; \"$RUBY\" --disable-gems second.rb; exit 5" 2>record.err || rc=$?
   cat record.err
-  [ "$(grep -c ' 0 events lost' record.err)" = 2 ]
+  [ "$rc" = 5 ]
+  grep -q 'Ruby: 6 processes' record.err
   readers trace >/dev/null
-  awk '/ (ruby:call|ruby:return|syscall_entry_getppid|syscall_exit_getppid): / {
-      for (i = 1; i <= NF; i++) if ($i ~ /^(ruby:|syscall_)/) { print $i; break }
-    }' bt2.out | paste - - - - | sort | uniq -c >quads
-  cat quads
-  [ "$(wc -l <quads)" = 1 ]
-  grep -qE '^ *100000 ruby:call:.syscall_entry_getppid:.syscall_exit_getppid:.ruby:return:$' quads
+  for t_event in call return; do
+    [ "$(grep " ruby:$t_event: " bt2.out | grep -c '"First#work"')" = 70 ]
+    [ "$(grep " ruby:$t_event: " bt2.out | grep -c '"Second#work"')" = 7 ]
+  done
+  # What is no Ruby is said, and recording it does no harm.
+  "$RUTILE" record -o none --ruby :call -- true 2>record.err
+  grep -q 'Ruby: 0 processes' record.err
+  not "$RUTILE" record -o t --ruby :call 2>err
+  grep -q 'means a command' err
+  not "$RUTILE" record -o t --ruby --
+  not "$RUTILE" record -o t --ruby :call --ruby :gc -- true 2>err
+  grep -q 'one --ruby' err
+  [ ! -e t ]
 }
 
 # What is forked is recorded, however short it lives.
@@ -363,6 +369,7 @@ t_case "calls and returns are those of TracePoint, and named by both babeltraces
 t_case "threads, fibers and exceptions: the same" test_concurrent
 t_case "calls and returns nest in each thread that ruby:switch names" test_nesting_by_thread
 t_case "100,000 system calls lie between the call and the return of their method" test_marker
+t_case "a command is recorded from its first method, and what it starts" test_command
 t_case "children that are forked are recorded, however short they live" test_children
 t_case "a process that was killed has its last events in the trace" test_killed
 t_case "GC, exceptions and threads are counted as Ruby counts them" test_other_events
