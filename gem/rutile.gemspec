@@ -7,7 +7,7 @@ require_relative 'lib/rutile/version'
 sources = %w[include/rutile/usdt.h] +
           %w[arena.c arena.h control.c ctl.h declare.c object.c object.h provider.c provider.h ring.c seat.c seat.h].map { |file| "src/usdt/#{file}" } +
           %w[read.c read.h ring.h write.h].map { |file| "src/ring/#{file}" } +
-          %w[buf.c buf.h cleanup.h err.c err.h hash.c hash.h].map { |file| "src/base/#{file}" }
+          %w[buf.c buf.h cleanup.h clock.h err.c err.h hash.c hash.h].map { |file| "src/base/#{file}" }
 
 Gem::Specification.new do |spec|
   spec.name = 'rutile'

@@ -8,7 +8,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 extern bool rut_clock_is_tsc __attribute__((visibility("hidden")));
 
@@ -17,18 +18,12 @@ void rut_clock_init(void);
 
 static inline uint64_t rut_mono_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return rut_now_ns();
 }
 
 static inline uint64_t rut_real_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return rut_clock_ns(CLOCK_REALTIME);
 }
 
 static inline uint64_t rut_ticks_of(bool is_tsc)

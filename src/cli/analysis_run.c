@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "analysis/fmt.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "cli/trace_open.h"
 #include "ctf/when.h"
@@ -35,14 +36,6 @@ static void on_signal(int sig)
 {
 	(void)sig;
 	stop = 1;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
 /* ---- Output ---- */
@@ -221,7 +214,7 @@ static bool progress(const struct rut_engine *e, int64_t ts_ns, void *arg)
 		return false;
 	if (!p->bar && !p->args->output_progress)
 		return true;
-	now = now_ns();
+	now = rut_now_ns();
 	if (now - p->shown_ns < 100000000)
 		return true;
 	p->shown_ns = now;
@@ -236,7 +229,7 @@ static void start_progress(struct pass *p)
 {
 	char from[64], to[64];
 
-	p->start_ns = now_ns();
+	p->start_ns = rut_now_ns();
 	p->bar = !p->args->conf.mi && !p->args->no_progress && isatty(STDERR_FILENO);
 	if (!p->args->conf.mi || !p->args->output_progress)
 		return;

@@ -15,6 +15,7 @@
 
 #include "analysis/profile.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cli/record_opts.h"
 #include "cli/ruby_live.h"
 #include "ctf/reader.h"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/cmd.h"
+#include "base/clock.h"
 #include "cli/ruby_live.h"
 #include "cli/ruby_opts.h"
 #include "cli/ruby_target.h"

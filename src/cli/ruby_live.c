@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/wake.h"
 #include "output/screen.h"
 #include "output/text.h"
@@ -64,14 +64,6 @@ static const uint64_t look_around_ns = 700 * UINT64_C(1000000);
 
 /* Rates over less than that say little. */
 static const uint64_t rate_min_ns = 50 * UINT64_C(1000000);
-
-uint64_t rut_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 void rut_notice_gaps(const struct rut_cmd *cmd, const struct rut_tracer *t)
 {

@@ -78,8 +78,6 @@ void rut_notice_gaps(const struct rut_cmd *cmd, const struct rut_tracer *t);
 /* The table is empty: appends the line that says why, if there is anything to say. */
 void rut_live_say_why(const struct rut_live *l, struct rut_buf *out);
 
-uint64_t rut_now_ns(void);
-
 /* Writes all of a buffer and empties it. -EPIPE: nobody reads any more; -EINTR: asked to stop. */
 int rut_write_all(int fd, struct rut_buf *b);
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cli/wake.h"
 #include "output/screen.h"
 #include "output/text.h"

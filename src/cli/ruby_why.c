@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "cli/ruby_live.h"
 #include "cli/ruby_opts.h"

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "cli/record_opts.h"
 #include "ctf/reader.h"
@@ -284,11 +285,8 @@ static void take_call(struct rut_trigger_events *e, const struct rut_ctf_event *
 /* Calls that still last; those of threads that were killed in them are forgotten. */
 static void look_at_calls(struct rut_trigger_events *e, rut_trigger_seen_fn seen, void *arg)
 {
-	struct timespec now;
-	int64_t now_ns;
+	int64_t now_ns = (int64_t)rut_clock_ns(CLOCK_REALTIME);
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	now_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 	for (size_t i = 0; e->ncalls && i < THREAD_MAX; i++) {
 		struct call *c = &e->calls[i];
 		char path[32];

@@ -14,8 +14,8 @@
 
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "ring/ring.h"
 
 /* A mapped ring: borrowed pointers, constants copied out of the control page. */
@@ -30,10 +30,7 @@ struct rut_ring {
 
 static inline uint64_t rut_ring_clock(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+	return rut_now_ns();
 }
 
 static inline unsigned char *rut_ring_subbuf(const struct rut_ring *r, uint64_t pos)

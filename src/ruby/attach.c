@@ -12,17 +12,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 
 #define STOP_LIMIT_NS (20 * RUT_INJECT_MS) /* for a thread to stop when asked */
-
-uint64_t rut_inject_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 void rut_inject_nap_us(unsigned int us)
 {
@@ -34,7 +27,7 @@ void rut_inject_nap_us(unsigned int us)
 /* Waits a little, busily at first: most things here take some microseconds. */
 void rut_inject_relax(uint64_t since_ns)
 {
-	if (rut_inject_now_ns() - since_ns > 200000)
+	if (rut_now_ns() - since_ns > 200000)
 		rut_inject_nap_us(50);
 }
 
@@ -131,7 +124,7 @@ void rut_inject_serve(struct rut_inject *in, const struct rut_inject_thread *not
 /* Stops a thread. Returns 0, -ESRCH, -EBUSY (stopped by a signal) or -EAGAIN (does not come). */
 int rut_inject_stop(struct rut_inject *in, struct rut_inject_thread *tr)
 {
-	uint64_t since = rut_inject_now_ns();
+	uint64_t since = rut_now_ns();
 
 	if (ptrace(PTRACE_INTERRUPT, tr->tid, NULL, NULL) < 0)
 		return -ESRCH;
@@ -143,7 +136,7 @@ int rut_inject_stop(struct rut_inject *in, struct rut_inject_thread *tr)
 			return -ESRCH;
 		if (tr->group_stopped)
 			return -EBUSY;
-		if (rut_inject_now_ns() - since > STOP_LIMIT_NS)
+		if (rut_now_ns() - since > STOP_LIMIT_NS)
 			return -EAGAIN;
 		rut_inject_serve(in, tr);
 		rut_inject_relax(since);

@@ -8,6 +8,7 @@
  */
 #include "ruby/births.h"
 
+#include "base/clock.h"
 #include "base/proc.h"
 #include "ruby/drain.h"
 #include "ruby/events.h"
@@ -22,18 +23,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define CROWD	  100 /* children of whom only the place is known: look for the dead at once */
 #define SEARCH_MS 500 /* how often processes of other PID namespaces are looked for */
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 /* A process that has just been found in its place. */
 static void meet(struct rut_tracer *t, struct rut_family *f, uint32_t member)
@@ -47,7 +39,7 @@ static void meet(struct rut_tracer *t, struct rut_family *f, uint32_t member)
 	p->ctl_fd = p->pidfd = -1;
 	p->exited = true; /* for all who would like to talk to it */
 	p->unseen = true;
-	p->met_ms = now_ms();
+	p->met_ms = rut_now_ms();
 	if (rut_family_map(p, f, member) < 0 || rut_tracee_add(t, p, &ignored) < 0) {
 		rut_tracee_free(p);
 		return;
@@ -121,7 +113,7 @@ static bool has_ended(const struct rut_family *f, const struct rut_tracee *p, bo
 	if (!p->unseen)
 		return p->exited; /* or has executed another program: it has no tables any more */
 	/* Most are taken over, or end, at once. What is still there does something else. */
-	if (!search && now_ms() > p->met_ms + 1000)
+	if (!search && rut_now_ms() > p->met_ms + 1000)
 		return false;
 	return is_dead(f, p->pid, l);
 }
@@ -199,10 +191,10 @@ static bool look_at(struct rut_tracer *t, struct rut_family *f, bool search)
 
 void rut_births_look(struct rut_tracer *t)
 {
-	bool search = now_ms() >= t->search_ms, ended = false;
+	bool search = rut_now_ms() >= t->search_ms, ended = false;
 
 	if (search)
-		t->search_ms = now_ms() + SEARCH_MS;
+		t->search_ms = rut_now_ms() + SEARCH_MS;
 	for (size_t i = 0; i < t->family_count; i++)
 		if (t->families[i]->follow)
 			ended |= look_at(t, t->families[i], search);

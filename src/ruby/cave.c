@@ -12,6 +12,7 @@
 #include <cpuid.h>
 #endif
 
+#include "base/clock.h"
 #include "base/err.h"
 
 #define START_LIMIT_NS	 (500 * RUT_INJECT_MS)
@@ -69,11 +70,11 @@ static bool is_dynamic(const struct rut_target *t)
 /* A program that has just been started has its loader, or nothing, before its C library. */
 static enum rut_libc find_libc(struct rut_inject *in, const struct rut_mapping **ret)
 {
-	uint64_t since = rut_inject_now_ns();
+	uint64_t since = rut_now_ns();
 	enum rut_libc libc = rut_target_libc(&in->target, ret);
 
 	while (libc == RUT_LIBC_NONE && is_dynamic(&in->target) &&
-	       rut_inject_now_ns() - since < START_LIMIT_NS &&
+	       rut_now_ns() - since < START_LIMIT_NS &&
 	       rut_target_read_maps(&in->target, in->pid) == 0) {
 		rut_inject_nap_us(500);
 		libc = rut_target_libc(&in->target, ret);

@@ -14,6 +14,7 @@
 
 #include "agent/event.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "ring/read.h"
 
 #include <errno.h>
@@ -23,7 +24,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Packets that were taken out and are not told yet. */
@@ -349,12 +349,9 @@ static void tell_next(struct rut_tracer *t, struct rut_tracee *p)
 
 int rut_events_round(struct rut_tracer *t, struct rut_err *err)
 {
-	struct timespec ts;
-	uint64_t until;
 	bool last = t->ending;
+	uint64_t now = rut_now_ns(), until = last ? UINT64_MAX : now;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	until = last ? UINT64_MAX : (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	for (size_t i = 0; i < t->count; i++) {
 		struct rut_events *e = t->tracees[i]->events;
 
@@ -380,8 +377,7 @@ int rut_events_round(struct rut_tracer *t, struct rut_err *err)
 	}
 	for (size_t i = 0; i < t->count; i++)
 		if (t->tracees[i]->events)
-			emit_lost(t, t->tracees[i], t->tracees[i]->events->ring.ctl->lost,
-				  (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec);
+			emit_lost(t, t->tracees[i], t->tracees[i]->events->ring.ctl->lost, now);
 	return 0;
 }
 

@@ -50,6 +50,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "ruby/inject_internal.h"
 #include "ruby/seccomp.h"
@@ -170,7 +171,7 @@ static int try_thread(struct rut_inject *in, const struct candidate *c)
 				   in->pid, in->pid);
 	if (r < 0)
 		return -EAGAIN;
-	run.stop_ns = rut_inject_now_ns();
+	run.stop_ns = rut_now_ns();
 	if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) < 0)
 		return -EAGAIN;
 	rut_place_shorten_wait(in->pid, tid, &regs, &sleep);
@@ -203,8 +204,7 @@ static enum rut_place_rank worst_rank(unsigned int round, uint64_t deadline_ns)
 {
 	if (round < 20)
 		return RUT_PLACE_RUNNING;
-	return rut_inject_now_ns() + FIND_LIMIT_NS / 2 < deadline_ns ? RUT_PLACE_FRAGILE
-								     : RUT_PLACE_TIMED;
+	return rut_now_ns() + FIND_LIMIT_NS / 2 < deadline_ns ? RUT_PLACE_FRAGILE : RUT_PLACE_TIMED;
 }
 
 /*
@@ -215,7 +215,7 @@ static enum rut_place_rank worst_rank(unsigned int round, uint64_t deadline_ns)
 static void remember_timed(struct candidate *list, size_t count, const struct candidate *before,
 			   size_t before_count)
 {
-	uint64_t now = rut_inject_now_ns();
+	uint64_t now = rut_now_ns();
 
 	for (size_t i = 0; i < count; i++) {
 		for (size_t k = 0; k < before_count; k++)
@@ -228,7 +228,7 @@ static void remember_timed(struct candidate *list, size_t count, const struct ca
 
 static bool was_timed(const struct candidate *c)
 {
-	return c->rank == RUT_PLACE_RUNNING && rut_inject_now_ns() < c->timed_until_ns;
+	return c->rank == RUT_PLACE_RUNNING && rut_now_ns() < c->timed_until_ns;
 }
 
 /* Tries the threads, the least disturbing ones first, until one will do. */
@@ -237,7 +237,7 @@ static int try_threads(struct rut_inject *in, uint64_t deadline_ns)
 	_cleanup_free_ struct candidate *before = NULL;
 	size_t before_count = 0;
 
-	for (unsigned int round = 0; rut_inject_now_ns() < deadline_ns; round++) {
+	for (unsigned int round = 0; rut_now_ns() < deadline_ns; round++) {
 		struct candidate *list = NULL;
 		size_t count = 0;
 		int r = list_threads(in, round == 0, &list, &count);
@@ -330,7 +330,7 @@ static int seize_leader(struct rut_inject *in, uint64_t deadline_ns)
 			return rut_target_explain_eperm(in->pid, in->err);
 		if (s.tracer && rut_proc_status_read(&tracer, s.tracer, 0) == 0 &&
 		    (strcmp(tracer.name, RUT_INJECT_THREAD_NAME) != 0 ||
-		     rut_inject_now_ns() > deadline_ns))
+		     rut_now_ns() > deadline_ns))
 			break;
 		rut_inject_nap_us(200);
 	}
@@ -343,7 +343,7 @@ static int seize_leader(struct rut_inject *in, uint64_t deadline_ns)
 
 static int inject_attached(struct rut_inject *in)
 {
-	uint64_t deadline_ns = rut_inject_now_ns() + FIND_LIMIT_NS;
+	uint64_t deadline_ns = rut_now_ns() + FIND_LIMIT_NS;
 	int r = seize_leader(in, deadline_ns);
 
 	if (r < 0)
@@ -353,9 +353,9 @@ static int inject_attached(struct rut_inject *in)
 	if (r < 0)
 		return r;
 	while (in->cave_dirty &&
-	       !leftover_is_idle(in, rut_inject_now_ns() + FIND_LIMIT_NS / 2 < deadline_ns)) {
+	       !leftover_is_idle(in, rut_now_ns() + FIND_LIMIT_NS / 2 < deadline_ns)) {
 		rut_inject_serve(in, NULL);
-		if (rut_inject_now_ns() > deadline_ns)
+		if (rut_now_ns() > deadline_ns)
 			return rut_err_set(
 				in->err, EBUSY,
 				"process %d is still loading an agent for a tracer that was "
@@ -419,7 +419,7 @@ static int attempt(struct rut_inject *in)
 static int inject(pid_t pid, const void *image, size_t image_bytes, bool (*is_loaded)(pid_t pid),
 		  struct rut_inject_report *ret_report, struct rut_err *err)
 {
-	uint64_t since = rut_inject_now_ns();
+	uint64_t since = rut_now_ns();
 	int r;
 
 	if (!is_elf64(image, image_bytes))
@@ -438,7 +438,7 @@ static int inject(pid_t pid, const void *image, size_t image_bytes, bool (*is_lo
 		again = r < 0 && i < 50 && is_replaced(&in);
 		rut_target_fini(&in.target);
 		free(in.tracees);
-		in.report.total_ns = rut_inject_now_ns() - since;
+		in.report.total_ns = rut_now_ns() - since;
 		if (ret_report)
 			*ret_report = in.report;
 		if (!again)

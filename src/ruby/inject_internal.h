@@ -60,8 +60,6 @@ struct rut_inject_run {
 	struct rut_stub_status *status; /* mapped; NULL before */
 };
 
-/* Monotonic. */
-uint64_t rut_inject_now_ns(void);
 void rut_inject_nap_us(unsigned int us);
 /* Waits a little, busily at first: most things here take some microseconds. */
 void rut_inject_relax(uint64_t since_ns);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 
 #define FEED_LIMIT_NS  (1000 * RUT_INJECT_MS)  /* for the stub's first word */
@@ -29,7 +30,7 @@ static bool read_slot(struct rut_inject *in, const struct rut_inject_run *run,
 /* Waits for the stub's first word: the number of its memfd. */
 static int wait_for_memfd(struct rut_inject *in, const struct rut_inject_run *run, int *ret_fd)
 {
-	uint64_t since = rut_inject_now_ns();
+	uint64_t since = rut_now_ns();
 	struct rut_stub_slot slot;
 
 	while (!read_slot(in, run, &slot)) {
@@ -37,7 +38,7 @@ static int wait_for_memfd(struct rut_inject *in, const struct rut_inject_run *ru
 		if (run->tracee->gone)
 			return rut_inject_gone(in);
 		/* It has not run yet, or long ago: while we were kept from it. */
-		if (rut_inject_now_ns() - since > FEED_LIMIT_NS)
+		if (rut_now_ns() - since > FEED_LIMIT_NS)
 			return -EAGAIN;
 		rut_inject_relax(since);
 	}
@@ -117,7 +118,7 @@ static const char *loader_message(struct rut_stub_status *status)
 
 static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run)
 {
-	uint64_t since = rut_inject_now_ns();
+	uint64_t since = rut_now_ns();
 	struct rut_stub_status *status = run->status;
 	struct rut_stub_slot slot;
 	bool there;
@@ -137,7 +138,7 @@ static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run
 		if (there && slot.error)
 			return rut_err_errno(in->err, (int)-slot.error,
 					     "process %d cannot map the agent", in->pid);
-		if (rut_inject_now_ns() - since > LOAD_LIMIT_NS)
+		if (rut_now_ns() - since > LOAD_LIMIT_NS)
 			return rut_err_set(
 				in->err, ETIMEDOUT,
 				"process %d has not finished loading the agent after %llu "
@@ -145,7 +146,7 @@ static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run
 				in->pid, LOAD_LIMIT_NS / (1000 * RUT_INJECT_MS));
 		rut_inject_relax(since);
 	}
-	in->report.pause_ns = rut_inject_now_ns() - run->stop_ns;
+	in->report.pause_ns = rut_now_ns() - run->stop_ns;
 	if (!status->handle)
 		return rut_err_set(in->err, ELIBACC, "process %d cannot load the agent: %.300s",
 				   in->pid, loader_message(status));
@@ -188,9 +189,9 @@ static bool finish(struct rut_inject *in, const struct rut_inject_run *run)
 {
 	struct user_regs_struct regs;
 	struct rut_inject_thread *tr = run->tracee;
-	uint64_t since = rut_inject_now_ns();
+	uint64_t since = rut_now_ns();
 
-	while (!tr->gone && rut_inject_now_ns() - since < LEAVE_LIMIT_NS) {
+	while (!tr->gone && rut_now_ns() - since < LEAVE_LIMIT_NS) {
 		rut_inject_serve(in, tr);
 		if (rut_inject_stop(in, tr) < 0 || ptrace(PTRACE_GETREGS, tr->tid, NULL, &regs) < 0)
 			continue;
@@ -200,7 +201,7 @@ static bool finish(struct rut_inject *in, const struct rut_inject_run *run)
 			return true;
 		}
 		if (is_parked(in, run) && take_back(in, run)) {
-			in->report.pause_ns = rut_inject_now_ns() - run->stop_ns;
+			in->report.pause_ns = rut_now_ns() - run->stop_ns;
 			restore_cave(in);
 			rut_inject_cont(tr, 0);
 			return true;

@@ -10,6 +10,7 @@
 #include "ruby/tracee.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "ruby/inject.h"
 #include "ruby/proc.h"
 #include "ruby/target.h"
@@ -32,14 +33,6 @@
 #include <unistd.h>
 
 #define CONTROL_LINK "/memfd:" RUT_AGENT_MEMFD " (deleted)"
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 static void sleep_ms(long ms)
 {
@@ -90,7 +83,7 @@ static int map_control(struct rut_tracee *p, uint64_t deadline_ms, struct rut_er
 	struct stat st;
 
 	while (fstat(p->ctl_fd, &st) == 0 && (size_t)st.st_size < sizeof(*p->ctl)) {
-		if (now_ms() > deadline_ms)
+		if (rut_now_ms() > deadline_ms)
 			return rut_err_set(err, EPROTO, "the agent in process %d is not ours",
 					   (int)p->pid);
 		sleep_ms(1);
@@ -114,7 +107,7 @@ static int map_control(struct rut_tracee *p, uint64_t deadline_ms, struct rut_er
 		if (failed > 0)
 			return rut_err_errno(err, failed, "the agent in process %d has no thread",
 					     (int)p->pid);
-		if (now_ms() > deadline_ms)
+		if (rut_now_ms() > deadline_ms)
 			return rut_err_set(err, ETIMEDOUT, "the agent in process %d does not start",
 					   (int)p->pid);
 		sleep_ms(1);
@@ -213,7 +206,7 @@ static bool wait_state(struct rut_tracee *p, uint32_t from, uint64_t deadline_ms
 
 		if (slot_state(p) != from)
 			return true;
-		if (now_ms() >= deadline_ms || rut_tracee_is_gone(p))
+		if (rut_now_ms() >= deadline_ms || rut_tracee_is_gone(p))
 			return false;
 		syscall(SYS_futex, &p->ctl->reply, FUTEX_WAIT, seen, &ts, NULL, 0);
 	}
@@ -268,7 +261,7 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
  */
 static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)
 {
-	uint64_t deadline_ms = now_ms() + 2000;
+	uint64_t deadline_ms = rut_now_ms() + 2000;
 	struct rut_agent_slot *slot;
 	int r;
 
@@ -332,7 +325,7 @@ static bool has_agent(pid_t pid)
  */
 static int inject_agent(struct rut_tracee *p, struct rut_err *err)
 {
-	uint64_t deadline_ms = now_ms() + 5000;
+	uint64_t deadline_ms = rut_now_ms() + 5000;
 	_cleanup_close_ int lock_fd = -1;
 	bool other = false;
 	char path[64];
@@ -340,7 +333,7 @@ static int inject_agent(struct rut_tracee *p, struct rut_err *err)
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)p->pid);
 	lock_fd = open(path, O_RDONLY | O_CLOEXEC);
-	while (lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) < 0 && now_ms() < deadline_ms)
+	while (lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) < 0 && rut_now_ms() < deadline_ms)
 		sleep_ms(1);
 	p->ctl_fd = open_control(p->pid, &p->target_fd, &other);
 	if (p->ctl_fd != -ENOENT)
@@ -363,7 +356,7 @@ int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bo
 		    struct rut_err *err)
 {
 	struct rut_tracee *p = calloc(1, sizeof(*p));
-	uint64_t deadline_ms = now_ms() + 2000;
+	uint64_t deadline_ms = rut_now_ms() + 2000;
 	int r;
 
 	if (!p)
@@ -402,7 +395,7 @@ void rut_tracee_detach(struct rut_tracee *p, bool wait)
 	__atomic_store_n(&slot_of(p)->state, RUT_SLOT_STOP, __ATOMIC_RELEASE);
 	wake_agent(p);
 	if (wait)
-		wait_state(p, RUT_SLOT_STOP, now_ms() + 1000);
+		wait_state(p, RUT_SLOT_STOP, rut_now_ms() + 1000);
 }
 
 static bool helper_lives(pid_t pid)
@@ -433,9 +426,9 @@ bool rut_tracee_ended(struct rut_tracee *p)
 
 	if (rut_tracee_is_gone(p))
 		return true;
-	if (now_ms() < p->exec_check_ms)
+	if (rut_now_ms() < p->exec_check_ms)
 		return false;
-	p->exec_check_ms = now_ms() + 500;
+	p->exec_check_ms = rut_now_ms() + 500;
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)p->pid, p->target_fd);
 	n = readlink(path, link, sizeof(link) - 1);
 	if (n == (ssize_t)strlen(CONTROL_LINK) && memcmp(link, CONTROL_LINK, (size_t)n) == 0)
@@ -452,7 +445,7 @@ bool rut_tracee_has_session(pid_t pid, uint64_t session_id)
 	p.ctl_fd = open_control(pid, &p.target_fd, NULL);
 	if (p.ctl_fd < 0)
 		return false;
-	if (map_control(&p, now_ms() + 50, NULL) == 0 && p.ctl)
+	if (map_control(&p, rut_now_ms() + 50, NULL) == 0 && p.ctl)
 		for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
 			found |= p.ctl->slots[i].session_id == session_id && p.ctl->slots[i].orphan;
 	if (p.ctl)
@@ -517,12 +510,10 @@ void rut_tracee_remove(struct rut_tracer *t, struct rut_tracee *p)
 void rut_tracee_announce(struct rut_tracer *t, struct rut_tracee *p, enum rut_ruby_event_type type)
 {
 	struct rut_ruby_event ev = {.type = type, .pid = p->pid, .tid = p->pid};
-	struct timespec ts;
 
 	if (!t->on_event || (type == RUT_RUBY_EVENT_START && p->announced))
 		return;
 	p->announced = true;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ev.time_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	ev.time_ns = rut_now_ns();
 	t->on_event(&ev, t->on_event_arg);
 }

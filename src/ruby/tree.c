@@ -14,6 +14,7 @@
 #include "ruby/proc.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/proc.h"
 
 #include <ctype.h>
@@ -23,18 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define KEEP_MS 100 /* how often running calls are read, whether they are shown or not */
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 static struct rut_tracee *find(struct rut_tracer *t, pid_t pid)
 {
@@ -74,11 +66,11 @@ static struct rut_candidate *candidate(struct rut_tracer *t, pid_t pid)
 		if (t->candidates[i].pid == pid)
 			return &t->candidates[i];
 		if (!t->candidates[i].pid ||
-		    (!free_one && t->candidates[i].seen_ms + 60000 < now_ms()))
+		    (!free_one && t->candidates[i].seen_ms + 60000 < rut_now_ms()))
 			free_one = free_one ? free_one : &t->candidates[i];
 	}
 	if (free_one)
-		*free_one = (struct rut_candidate){.pid = pid, .seen_ms = now_ms()};
+		*free_one = (struct rut_candidate){.pid = pid, .seen_ms = rut_now_ms()};
 	return free_one;
 }
 
@@ -117,9 +109,9 @@ static void adopt(struct rut_tracer *t, pid_t pid)
 		c->pid = 0;
 		return;
 	}
-	if (!c || now_ms() < c->next_ms)
+	if (!c || rut_now_ms() < c->next_ms)
 		return;
-	c->next_ms = now_ms() + pause_ms[c->tries < 7 ? c->tries : 7];
+	c->next_ms = rut_now_ms() + pause_ms[c->tries < 7 ? c->tries : 7];
 	c->tries++;
 	/* A child that has just been forked has an agent, or will have executed something soon. */
 	inject = (c->tries > 4 || rut_ruby_uptime_s(pid) >= 2) && looks_like_ruby(pid);
@@ -210,7 +202,7 @@ static void remember_start(struct rut_tracer *t, const struct rut_tracee *p)
 
 void rut_tree_follow(struct rut_tracer *t)
 {
-	uint64_t now = now_ms();
+	uint64_t now = rut_now_ms();
 	bool ended = false;
 
 	for (size_t i = 0; i < t->count; i++) {

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "script/format.h"
 #include "script/hist.h"
@@ -351,11 +352,8 @@ static void print_diagnostic(struct rut_script_out *o, const struct rut_script_a
 
 static void print_time(struct rut_script_out *o, const struct rut_script_action *a)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	rut_script_time_text(a->format ? a->format : "%H:%M:%S\n",
-			     (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec, &o->text);
+	rut_script_time_text(a->format ? a->format : "%H:%M:%S\n", rut_clock_ns(CLOCK_REALTIME),
+			     &o->text);
 	add_text(o, "time", text_of(o), o->text.len);
 }
 

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "script/load.h"
 #include "script/metrics.h"
@@ -84,10 +85,7 @@ static int print_key(struct runner *r, const struct rut_script_map *m, const voi
 
 static int64_t now_ms(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+	return (int64_t)rut_now_ms();
 }
 
 static void take_record(struct runner *r, const struct rut_script_event *e, size_t size,
@@ -186,13 +184,11 @@ static int map_counters(struct runner *r)
 {
 	void *map = mmap(NULL, counter_bytes(r->p), PROT_READ | PROT_WRITE, MAP_SHARED,
 			 r->p->fds[RUT_MAP_COUNTERS], 0);
-	struct timespec ts;
 
 	if (map == MAP_FAILED)
 		return rut_err_errno(r->err, errno, "cannot map the counters");
 	r->counters = map;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	r->counters[RUT_COUNTER_BEGIN] = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	r->counters[RUT_COUNTER_BEGIN] = rut_now_ns();
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/proc.h"
 #include "probe/kallsyms.h"
@@ -52,14 +53,6 @@ struct rut_script_symbols {
 	uint64_t wall_offset[3]; /* by clock: 1970 to its zero */
 };
 
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec t;
-
-	clock_gettime(id, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 int rut_script_symbols_new(struct rut_script_symbols **ret)
 {
 	static const clockid_t clocks[] = {
@@ -72,7 +65,7 @@ int rut_script_symbols_new(struct rut_script_symbols **ret)
 	if (!s)
 		return -ENOMEM;
 	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++)
-		s->wall_offset[i] = clock_ns(CLOCK_REALTIME) - clock_ns(clocks[i]);
+		s->wall_offset[i] = rut_clock_ns(CLOCK_REALTIME) - rut_clock_ns(clocks[i]);
 	*ret = s;
 	return 0;
 }
@@ -155,7 +148,7 @@ static void read_mappings(struct process *p)
 	char name[32];
 	size_t room = 0;
 
-	p->read_ns = clock_ns(CLOCK_MONOTONIC);
+	p->read_ns = rut_clock_ns(CLOCK_MONOTONIC);
 	snprintf(name, sizeof(name), "/proc/%d/maps", p->pid);
 	f = fopen(name, "re");
 	while (f && getline(&line, &room, f) > 0) {
@@ -221,7 +214,8 @@ static const struct mapping *find_mapping(struct rut_script_symbols *s, pid_t pi
 	const struct mapping *m = p ? search(p, address) : NULL;
 
 	/* An address that is none would have them read for each of its frames. */
-	if (m || !p || clock_ns(CLOCK_MONOTONIC) - p->read_ns < REREAD_NS || !rut_proc_start(pid))
+	if (m || !p || rut_clock_ns(CLOCK_MONOTONIC) - p->read_ns < REREAD_NS ||
+	    !rut_proc_start(pid))
 		return m;
 	for (size_t i = 0; i < p->count; i++)
 		free(p->maps[i].path);

@@ -117,12 +117,10 @@ static void add_up(struct rut_consumer *c)
 	m->records_written = c->total_records = c->closed_records + c->writer.records;
 }
 
-static int64_t clock_ns(clockid_t clock)
+/* How long the machine has been suspended. */
+static int64_t slept_ns(void)
 {
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return t.tv_sec * 1000000000ll + t.tv_nsec;
+	return (int64_t)(rut_clock_ns(CLOCK_BOOTTIME) - rut_clock_ns(CLOCK_MONOTONIC));
 }
 
 /* No record that is not drained yet is older. */
@@ -190,7 +188,7 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 	}
 	c->opened_ns = c->looked_ns = rut_ring_clock();
 	c->clock_offset_ns = offset;
-	c->slept_ns = clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC);
+	c->slept_ns = slept_ns();
 	snprintf(m->current, sizeof(m->current), "%s", path);
 	__atomic_store_n(&m->acked, c->generation, __ATOMIC_RELEASE);
 	rc = remember_folder(c, path);
@@ -397,7 +395,7 @@ static int try_rotate(struct rut_consumer *c, uint64_t now, struct rut_err *err)
  */
 static void follow_clock(struct rut_consumer *c, uint64_t now)
 {
-	int64_t slept = clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC);
+	int64_t slept = slept_ns();
 	int64_t offset = rut_clock_offset_ns(), step = offset - c->clock_offset_ns;
 	bool was_asleep = slept - c->slept_ns >= CLOCK_STEP_NS;
 	struct rut_err err = RUT_ERR_INIT;

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "stream/peer.h"
@@ -64,14 +64,6 @@ struct rut_collect {
 	uint64_t looked_ns, said_ns;
 	unsigned char buf[READ_BYTES];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 /* ---- listening ---- */
 
@@ -183,7 +175,7 @@ static void watch(const struct rut_collect *c, struct conn *k, int op)
  */
 static void drop(struct rut_collect *c, struct conn *k, const char *why)
 {
-	uint64_t now = now_ns();
+	uint64_t now = rut_now_ns();
 
 	if (now - c->said_ns >= SAY_NS)
 		rut_warn("%s: %s: its connection is closed", k->client, why);
@@ -257,7 +249,7 @@ static void accept_one(struct rut_collect *c, int listener, bool data)
 	k->secured = !c->tls;
 	k->fd = RUT_TAKE_FD(fd);
 	k->data = data;
-	k->opened_ns = k->tokens_ns = now_ns();
+	k->opened_ns = k->tokens_ns = rut_now_ns();
 	k->tokens = (double)c->conf.limits.rate;
 	k->next = c->conns;
 	if (c->conns)
@@ -358,7 +350,7 @@ static void time_message(struct conn *k, size_t bytes)
 	if (!rut_peer_inside(k->peer)) {
 		k->message_ns = 0;
 	} else if (!k->message_ns || k->message_bytes >= (1u << 20)) {
-		k->message_ns = now_ns();
+		k->message_ns = rut_now_ns();
 		k->message_bytes = 0;
 	}
 }
@@ -442,7 +434,7 @@ static void serve(struct rut_collect *c, struct conn *k, uint32_t events)
 /* Connections that take too long, and those that may be read again. */
 static void look(struct rut_collect *c)
 {
-	uint64_t now = now_ns();
+	uint64_t now = rut_now_ns();
 
 	if (now - c->looked_ns < LOOK_NS)
 		return;

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "stream/added.h"
@@ -37,14 +38,6 @@ struct batch {
 	unsigned int packets;
 	uint64_t bytes;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 static struct rut_stream_out *get_stream(struct rut_sender *s, const char *part,
 					 const char *channel)
@@ -369,7 +362,7 @@ static void disconnect(struct rut_sender *s, const struct rut_err *err)
 	s->pause_ns = s->pause_ns ? s->pause_ns * 2 : PAUSE_MIN_NS;
 	if (s->pause_ns > PAUSE_MAX_NS)
 		s->pause_ns = PAUSE_MAX_NS;
-	s->retry_at_ns = now_ns() + s->pause_ns;
+	s->retry_at_ns = rut_now_ns() + s->pause_ns;
 }
 
 static int connect_relay(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
@@ -521,7 +514,7 @@ static void release(struct rut_sender *s, struct rut_chunk *c, const struct batc
 /* Idle streams: nothing will come that is older. */
 static void send_beacons(struct rut_sender *s, uint64_t complete_ns)
 {
-	uint64_t now = now_ns();
+	uint64_t now = rut_now_ns();
 
 	if (now - s->beacon_ns < BEACON_NS)
 		return;
@@ -675,7 +668,7 @@ void *rut_sender_run(void *sender)
 
 	while (!__atomic_load_n(&s->cancelled, __ATOMIC_ACQUIRE)) {
 		struct rut_err err = RUT_ERR_INIT;
-		uint64_t now = now_ns();
+		uint64_t now = rut_now_ns();
 		int64_t rc;
 
 		if (!s->relay && now < s->retry_at_ns) {

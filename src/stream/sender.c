@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "stream/sender_internal.h"
 #include "stream/tls.h"
@@ -200,14 +201,6 @@ bool rut_sender_full(const struct rut_sender *s)
 	return !s->keep && __atomic_load_n(&s->waiting, __ATOMIC_RELAXED) >= s->limit;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 /*
  * Bytes that the collector's machine does not have yet. A connection that breaks raises it again,
  * so sending the same packets over and over is not progress. Under the lock.
@@ -223,15 +216,15 @@ static uint64_t to_send(const struct rut_sender *s)
 /* Until the thread has sent all, or nothing has moved for a while. */
 static void wait_for_end(struct rut_sender *s)
 {
-	uint64_t moved_ns = now_ns(), least = UINT64_MAX;
+	uint64_t moved_ns = rut_now_ns(), least = UINT64_MAX;
 
 	set_lock(s, true);
-	while (!s->ended && now_ns() - moved_ns < (s->relay ? LINGER_NS : NO_PEER_NS)) {
+	while (!s->ended && rut_now_ns() - moved_ns < (s->relay ? LINGER_NS : NO_PEER_NS)) {
 		struct timespec until;
 
 		if (to_send(s) < least) {
 			least = to_send(s);
-			moved_ns = now_ns();
+			moved_ns = rut_now_ns();
 		}
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_nsec += 50000000;

@@ -25,9 +25,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "usdt/arena.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -440,10 +440,7 @@ void rut_usdt_probe_switch(struct rut_usdt_probe *probe, bool on)
 
 static void set_time(struct rut_usdt_timing *timing)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	timing->ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	timing->ns = rut_now_ns();
 	if (timing->duration)
 		*timing->duration = timing->ns - timing->start_ns;
 }

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 
 const char *rut_usdt_type_name(enum rutile_usdt_type type)
@@ -235,18 +236,10 @@ static bool wishes_are_left(const struct rut_usdt_remote *r)
 	return false;
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 int rut_usdt_remote_commit(struct rut_usdt_remote *r, unsigned timeout_ms)
 {
 	const struct timespec look_again = {.tv_nsec = 100000000};
-	uint64_t end = now_ms() + timeout_ms;
+	uint64_t end = rut_now_ms() + timeout_ms;
 
 	__atomic_fetch_add(&r->page->request, 1, __ATOMIC_RELEASE);
 	syscall(SYS_futex, &r->page->request, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -257,7 +250,7 @@ int rut_usdt_remote_commit(struct rut_usdt_remote *r, unsigned timeout_ms)
 			return 0;
 		if (kill(r->pid, 0) && errno == ESRCH)
 			return -ESRCH;
-		if (now_ms() >= end)
+		if (rut_now_ms() >= end)
 			return -ETIMEDOUT;
 		syscall(SYS_futex, &r->page->done, FUTEX_WAIT, done, &look_again, NULL, 0);
 	}

@@ -26,6 +26,7 @@
 #if defined(__linux__)
 #include <sys/random.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "ring/read.h"
 
@@ -160,10 +161,8 @@ static void note_clocks(struct rut_ring_ctl *ctl)
 {
 	struct rut_usdt_ring_user user = {.magic = RUT_USDT_RING_MAGIC,
 					  .mono_ns = rut_ring_clock()};
-	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	user.real_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	user.real_ns = rut_clock_ns(CLOCK_REALTIME);
 	memcpy(ctl->_user, &user, sizeof(user));
 }
 
