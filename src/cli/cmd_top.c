@@ -16,6 +16,7 @@
 #include "cli/live_source.h"
 #include "cli/report.h"
 #include "cli/trace_open.h"
+#include "output/pager.h"
 #include "output/screen.h"
 
 enum { OPT_COUNT = 1024, ANALYSES_MAX = 16 };
@@ -41,7 +42,7 @@ struct top {
 	uint64_t count, shown; /* tables; count 0: no end */
 	bool screen, held, quit;
 	struct rut_buf text; /* what is on the screen */
-	size_t first;	     /* its first line there */
+	struct rut_pager pager;
 	size_t width;
 	int write_rc;
 };
@@ -61,21 +62,20 @@ static void draw(struct top *t)
 {
 	_cleanup_buf_ struct rut_buf bar = RUT_BUF_INIT;
 	const char *p = t->text.data;
-	size_t lines, columns, y = 1, all = count_lines(t);
+	size_t lines, columns, y = 1;
 
 	rut_screen_size(&lines, &columns);
 	t->width = columns;
-	if (t->first + lines > all + 1)
-		t->first = all + 1 > lines ? all + 1 - lines : 0;
+	rut_pager_bound(&t->pager, count_lines(t), lines - 1);
 	rut_screen_clear();
 	rut_buf_printf(&bar, "rutile top: %s%s   q ends, space holds, arrows scroll", t->name,
 		       t->held ? " (held)" : "");
 	if (!bar.failed)
-		rut_screen_line(0, RUT_SCREEN_BAR, bar.data, bar.len);
+		rut_pager_bar(0, bar.data, columns);
 	for (size_t i = 0; p && *p && y < lines; i++) {
 		size_t len = strcspn(p, "\n");
 
-		if (i >= t->first)
+		if (i >= t->pager.skip)
 			rut_screen_line(y++,
 					!strncmp(p, "== ", 3) ? RUT_SCREEN_BOLD : RUT_SCREEN_PLAIN,
 					p, len);
@@ -84,40 +84,11 @@ static void draw(struct top *t)
 	rut_screen_show();
 }
 
-static void scroll(struct top *t, int key)
-{
-	size_t lines, columns, page;
-
-	rut_screen_size(&lines, &columns);
-	page = lines > 2 ? lines - 2 : 1;
-	switch (key) {
-	case RUT_KEY_UP:
-		t->first -= t->first > 0;
-		break;
-	case RUT_KEY_DOWN:
-		t->first++;
-		break;
-	case RUT_KEY_PAGE_UP:
-		t->first -= t->first < page ? t->first : page;
-		break;
-	case RUT_KEY_PAGE_DOWN:
-		t->first += page;
-		break;
-	case RUT_KEY_HOME:
-		t->first = 0;
-		break;
-	case RUT_KEY_END:
-		t->first = count_lines(t);
-		break;
-	default:
-		break;
-	}
-}
-
 /* Takes the keys that wait; false: it is over. */
 static bool on_idle(void *arg)
 {
 	struct top *t = arg;
+	size_t lines, columns;
 	bool changed = false;
 	int key;
 
@@ -127,6 +98,7 @@ static bool on_idle(void *arg)
 		rut_screen_resize();
 		changed = true;
 	}
+	rut_screen_size(&lines, &columns);
 	while ((key = rut_screen_key()) != RUT_KEY_NONE) {
 		changed = true;
 		if (key == 'q' || key == 'Q')
@@ -134,7 +106,7 @@ static bool on_idle(void *arg)
 		else if (key == ' ')
 			t->held = !t->held;
 		else
-			scroll(t, key);
+			rut_pager_scroll(&t->pager, key, lines > 2 ? lines - 2 : 1);
 	}
 	if (changed)
 		draw(t);

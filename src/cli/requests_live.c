@@ -306,14 +306,9 @@ static int take_own(struct live *l, struct rut_args *a, int id)
 {
 	switch (id) {
 	case 'n':
-		if (rut_parse_u64(a->value, &l->limit) < 0)
-			return rut_usage_error(l->cmd, "--limit: '%s' is not a number", a->value);
-		return -1;
+		return rut_take_limit(a, &l->limit);
 	case OPT_INTERVAL:
-		id = rut_take_duration(a, "interval", &l->interval_ns);
-		if (id < 0 && l->interval_ns < 1000000)
-			return rut_usage_error(l->cmd, "--interval: at least 1ms");
-		return id;
+		return rut_take_interval(a, &l->interval_ns);
 	case OPT_SORT:
 		return take_sort(l, a->value);
 	case OPT_LAST:

@@ -22,47 +22,19 @@ static const char help_text[] =
 	"\n"
 	"  Any key goes back.\n";
 
-/* Draws lines of `text` from line `y` up to `last`; returns the next line. */
-static size_t lines(const char *text, size_t y, size_t last, size_t columns, bool heading)
-{
-	_cleanup_buf_ struct rut_buf cut = RUT_BUF_INIT;
-
-	for (bool first = heading; text && *text && y < last; y++, first = false) {
-		const char *end = strchrnul(text, '\n');
-		_cleanup_free_ char *line = strndup(text, (size_t)(end - text));
-
-		rut_buf_clear(&cut);
-		if (line)
-			rut_text_fit(&cut, line, columns, 0);
-		rut_screen_line(y, first ? RUT_SCREEN_BOLD : RUT_SCREEN_PLAIN,
-				cut.data ? cut.data : "", cut.len);
-		text = *end ? end + 1 : end;
-	}
-	return y;
-}
-
-static void bar(size_t y, const char *text, size_t columns)
-{
-	_cleanup_buf_ struct rut_buf line = RUT_BUF_INIT;
-
-	rut_text_fit(&line, text, columns, 0);
-	if (!line.failed)
-		rut_screen_line(y, RUT_SCREEN_BAR, line.data, line.len);
-}
-
 static void bottom(const struct rut_requests_screen *s, const struct rut_live_requests *r, size_t y,
 		   size_t columns)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 
-	if (s->typing) {
-		rut_buf_printf(&text, " filter: %s_", s->filter);
+	if (s->pager.typing) {
+		rut_buf_printf(&text, " filter: %s_", s->pager.filter);
 	} else {
 		rut_buf_puts(&text, " q quit  p pause  s sort  r reset  / filter  h help   ");
 		rut_live_requests_print_legend(r, &text);
 	}
 	if (!text.failed)
-		bar(y, text.data, columns);
+		rut_pager_bar(y, text.data, columns);
 }
 
 void rut_requests_screen_draw(struct rut_requests_screen *s, const struct rut_live_requests *r,
@@ -75,9 +47,9 @@ void rut_requests_screen_draw(struct rut_requests_screen *s, const struct rut_li
 		rut_screen_resize();
 	rut_screen_size(&height, &columns);
 	rut_screen_clear();
-	bar(0, status, columns);
-	if (s->help) {
-		lines(help_text, 1, height - 1, columns, false);
+	rut_pager_bar(0, status, columns);
+	if (s->pager.help) {
+		rut_pager_lines(help_text, 1, height - 1, columns, false);
 		bottom(s, r, height - 1, columns);
 		rut_screen_show();
 		return;
@@ -85,74 +57,27 @@ void rut_requests_screen_draw(struct rut_requests_screen *s, const struct rut_li
 	/* What runs, in a third of the screen at most. */
 	rut_live_requests_print_running(r, now_ns, height / 3, columns, &text);
 	if (text.len) {
-		y = lines(text.data, y, height - 1, columns, true) + 1;
+		y = rut_pager_lines(text.data, y, height - 1, columns, true) + 1;
 		rut_buf_clear(&text);
 	}
-	s->table.filter = s->filter;
+	s->table.filter = s->pager.filter;
+	s->table.skip = s->pager.skip;
 	s->table.width = columns;
 	s->table.limit = height > y + 2 ? height - y - 2 : 1;
 	rows = rut_live_requests_print_routes(r, &s->table, &text);
-	if (s->table.skip && s->table.skip + s->table.limit > rows) {
-		s->table.skip = rows > s->table.limit ? rows - s->table.limit : 0;
+	rut_pager_bound(&s->pager, rows, s->table.limit);
+	if (s->table.skip != s->pager.skip) {
+		s->table.skip = s->pager.skip;
 		rut_buf_clear(&text);
 		rut_live_requests_print_routes(r, &s->table, &text);
 	}
-	y = lines(text.data, y, height - 1, columns, true);
+	y = rut_pager_lines(text.data, y, height - 1, columns, true);
 	if (!rows && y + 1 < height)
-		lines(r->nroutes ? "\n  No route has this text." : "\n  No request has ended yet.",
-		      y, height - 1, columns, false);
+		rut_pager_lines(r->nroutes ? "\n  No route has this text."
+					   : "\n  No request has ended yet.",
+				y, height - 1, columns, false);
 	bottom(s, r, height - 1, columns);
 	rut_screen_show();
-}
-
-/* While the filter is typed, keys are its text. */
-static void type_key(struct rut_requests_screen *s, int key)
-{
-	size_t len = strlen(s->filter);
-
-	s->table.skip = 0;
-	if (key == RUT_KEY_ENTER) {
-		s->typing = false;
-	} else if (key == RUT_KEY_ESCAPE) {
-		s->typing = false;
-		s->filter[0] = '\0';
-	} else if (key == RUT_KEY_BACKSPACE) {
-		while (len && ((unsigned char)s->filter[len - 1] >> 6) == 2)
-			len--;
-		s->filter[len ? len - 1 : 0] = '\0';
-	} else if (key >= ' ' && key < RUT_KEY_UP && len + 5 < sizeof(s->filter)) {
-		int n = wctomb(s->filter + len, (wchar_t)key);
-
-		s->filter[n > 0 ? len + (size_t)n : len] = '\0';
-	}
-}
-
-static void scroll_key(struct rut_requests_screen *s, int key)
-{
-	size_t page = s->table.limit > 1 ? s->table.limit - 1 : 1;
-
-	switch (key) {
-	case RUT_KEY_DOWN:
-	case 'j':
-		s->table.skip++; /* drawing keeps it in bounds */
-		break;
-	case RUT_KEY_UP:
-	case 'k':
-		s->table.skip -= s->table.skip > 0;
-		break;
-	case RUT_KEY_PAGE_DOWN:
-		s->table.skip += page;
-		break;
-	case RUT_KEY_PAGE_UP:
-		s->table.skip -= s->table.skip < page ? s->table.skip : page;
-		break;
-	case RUT_KEY_HOME:
-		s->table.skip = 0;
-		break;
-	case RUT_KEY_END:
-		s->table.skip = RUT_LIVE_REQUESTS_ROUTES;
-		break;
-	}
 }
 
 static void command_key(struct rut_requests_screen *s, int key)
@@ -181,18 +106,8 @@ static void command_key(struct rut_requests_screen *s, int key)
 	case 'r':
 		s->reset = true;
 		break;
-	case '/':
-		s->typing = true;
-		break;
-	case RUT_KEY_ESCAPE:
-		s->filter[0] = '\0';
-		break;
-	case 'h':
-	case '?':
-		s->help = true;
-		break;
 	default:
-		scroll_key(s, key);
+		rut_pager_key(&s->pager, key, s->table.limit > 1 ? s->table.limit - 1 : 1);
 	}
 }
 
@@ -202,11 +117,7 @@ void rut_requests_screen_keys(struct rut_requests_screen *s)
 
 	while (!s->quit && (key = rut_screen_key()) != RUT_KEY_NONE) {
 		s->dirty = true;
-		if (s->help)
-			s->help = false;
-		else if (s->typing)
-			type_key(s, key);
-		else
+		if (!rut_pager_takes(&s->pager, key))
 			command_key(s, key);
 	}
 }

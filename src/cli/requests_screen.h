@@ -4,12 +4,12 @@
 #define RUT_CLI_REQUESTS_SCREEN_H
 
 #include "cli/requests_print.h"
+#include "output/pager.h"
 
 struct rut_requests_screen {
 	struct rut_live_requests_table table;
-	char filter[128];
-	bool typing; /* the filter */
-	bool help, paused, quit, reset;
+	struct rut_pager pager;
+	bool paused, quit, reset;
 	bool dirty; /* a key changed what is shown */
 };
 

@@ -63,6 +63,22 @@ int rut_take_duration(struct rut_args *a, const char *option, uint64_t *ret_ns)
 	return -1;
 }
 
+int rut_take_interval(struct rut_args *a, uint64_t *ret_ns)
+{
+	int rc = rut_take_duration(a, "interval", ret_ns);
+
+	if (rc < 0 && *ret_ns < 1000000)
+		return rut_usage_error(a->cmd, "--interval: at least 1ms");
+	return rc;
+}
+
+int rut_take_limit(struct rut_args *a, uint64_t *ret)
+{
+	if (rut_parse_u64(a->value, ret) < 0)
+		return rut_usage_error(a->cmd, "--limit: '%s' is not a number", a->value);
+	return -1;
+}
+
 static int take_word(struct rut_ruby_opts *o, const char *word)
 {
 	if (!strcmp(word, "app"))

@@ -82,5 +82,8 @@ void rut_notice_untraced(const struct rut_cmd *cmd, const struct rut_tracer *t);
 
 /* A duration option: < 0, or the exit code with the message printed. */
 int rut_take_duration(struct rut_args *a, const char *option, uint64_t *ret_ns);
+/* --interval, at least 1 ms, and --limit: likewise. */
+int rut_take_interval(struct rut_args *a, uint64_t *ret_ns);
+int rut_take_limit(struct rut_args *a, uint64_t *ret);
 
 #endif

@@ -17,15 +17,13 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/wake.h"
+#include "output/pager.h"
 #include "output/screen.h"
 #include "output/text.h"
 
 struct screen {
 	struct rut_buf table; /* as last drawn */
-	size_t skip;	      /* rows scrolled away */
-	char filter[128];
-	bool typing; /* the filter */
-	bool help;
+	struct rut_pager pager;
 	int child_out; /* what the command that we started writes; -1: none */
 	int saved[3];
 };
@@ -135,7 +133,7 @@ static void add_interval(struct rut_buf *b, uint64_t ns)
 /* What changes comes first; the title, which may be long, at the end. */
 static void draw_status(struct rut_live *l, size_t columns)
 {
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT, line = RUT_BUF_INIT;
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	bool calls = l->mode <= RUT_RUBY_TIME;
 
 	rut_buf_printf(&text, " %s%s%s  %" PRIu64 " %s in %" PRIu64 "s  every ",
@@ -154,45 +152,23 @@ static void draw_status(struct rut_live *l, size_t columns)
 		       l->targets.title ? l->targets.title : "");
 	if (l->targets.count > 1)
 		rut_buf_printf(&text, " and %zu more", l->targets.count - 1);
-	if (text.failed)
-		return;
-	rut_text_fit(&line, text.data, columns, 0);
-	rut_screen_line(0, RUT_SCREEN_BAR, line.data, line.len);
+	if (!text.failed)
+		rut_pager_bar(0, text.data, columns);
 }
 
-static void draw_bottom(struct screen *s, size_t y, size_t columns)
+static void draw_bottom(const struct rut_pager *p, size_t y, size_t columns)
 {
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT, line = RUT_BUF_INIT;
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 
-	if (s->typing)
-		rut_buf_printf(&text, " filter: %s_", s->filter);
-	else if (s->filter[0])
-		rut_buf_printf(&text, " rows with '%s'   /filter  q quit  h help", s->filter);
+	if (p->typing)
+		rut_buf_printf(&text, " filter: %s_", p->filter);
+	else if (p->filter[0])
+		rut_buf_printf(&text, " rows with '%s'   /filter  q quit  h help", p->filter);
 	else
 		rut_buf_puts(&text, " q quit  p pause  s sort  r reset  / filter  m mode  "
 				    "a app/all  h help");
-	if (text.failed)
-		return;
-	rut_text_fit(&line, text.data, columns, 0);
-	rut_screen_line(y, RUT_SCREEN_BAR, line.data, line.len);
-}
-
-static void draw_lines(const char *text, size_t first, size_t last, size_t columns, bool heading)
-{
-	_cleanup_buf_ struct rut_buf cut = RUT_BUF_INIT;
-
-	for (size_t y = first; text && *text && y < last; y++) {
-		const char *end = strchrnul(text, '\n');
-		_cleanup_free_ char *line = strndup(text, (size_t)(end - text));
-
-		/* What is wider than the screen would go on in the line below. */
-		rut_buf_clear(&cut);
-		if (line)
-			rut_text_fit(&cut, line, columns, 0);
-		rut_screen_line(y, heading && y == first ? RUT_SCREEN_BOLD : RUT_SCREEN_PLAIN,
-				cut.data ? cut.data : "", cut.len);
-		text = *end ? end + 1 : end;
-	}
+	if (!text.failed)
+		rut_pager_bar(y, text.data, columns);
 }
 
 static size_t matching_rows(const struct rut_live *l, const struct screen *s)
@@ -200,7 +176,7 @@ static size_t matching_rows(const struct rut_live *l, const struct screen *s)
 	size_t n = 0;
 
 	for (size_t i = 0; i < l->rows.count; i++)
-		n += rut_row_matches(&l->rows.order[i]->r, s->filter);
+		n += rut_row_matches(&l->rows.order[i]->r, s->pager.filter);
 	return n;
 }
 
@@ -211,18 +187,17 @@ static void draw(struct rut_live *l)
 
 	rut_screen_size(&lines, &columns);
 	page = lines > 3 ? lines - 3 : 1;
-	if (s->skip + page > rows)
-		s->skip = rows > page ? rows - page : 0;
+	rut_pager_bound(&s->pager, rows, page);
 	rut_screen_clear();
 	draw_status(l, columns);
-	if (s->help) {
-		draw_lines(help_text, 1, lines - 1, columns, false);
+	if (s->pager.help) {
+		rut_pager_lines(help_text, 1, lines - 1, columns, false);
 	} else {
 		rut_buf_clear(&s->table);
-		rut_rows_print(&l->rows, &s->table, columns, s->skip, page, s->filter);
-		draw_lines(s->table.data, 1, lines - 1, columns, true);
+		rut_rows_print(&l->rows, &s->table, columns, s->pager.skip, page, s->pager.filter);
+		rut_pager_lines(s->table.data, 1, lines - 1, columns, true);
 	}
-	if (!rows && !s->help) {
+	if (!rows && !s->pager.help) {
 		const char *empty =
 			l->rows.count ? "  No row has this text." : "  Nothing counted yet.";
 		_cleanup_buf_ struct rut_buf why = RUT_BUF_INIT;
@@ -231,10 +206,10 @@ static void draw(struct rut_live *l)
 		if (l->why.measured)
 			rut_live_say_why(l, &why);
 		if (why.len)
-			draw_lines(why.data, 5, lines - 1, columns, false);
+			rut_pager_lines(why.data, 5, lines - 1, columns, false);
 	}
 	if (lines > 1)
-		draw_bottom(s, lines - 1, columns);
+		draw_bottom(&s->pager, lines - 1, columns);
 	rut_screen_show();
 }
 
@@ -268,7 +243,7 @@ static void restart(struct rut_live *l, struct screen *s)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
-	s->skip = 0;
+	s->pager.skip = 0;
 	l->paused = false;
 	if (rut_live_restart(l, &err) < 0) {
 		/* Without a tracer there is nothing to wait for. */
@@ -287,59 +262,6 @@ static void switch_mode(struct rut_live *l, struct screen *s, int mode)
 	restart(l, s);
 }
 
-static void scroll_key(struct rut_live *l, struct screen *s, int key)
-{
-	size_t lines, columns, page;
-
-	rut_screen_size(&lines, &columns);
-	page = lines > 4 ? lines - 4 : 1;
-	switch (key) {
-	case RUT_KEY_DOWN:
-	case 'j':
-		s->skip++; /* draw() keeps it in bounds */
-		break;
-	case RUT_KEY_UP:
-	case 'k':
-		s->skip -= s->skip > 0;
-		break;
-	case RUT_KEY_PAGE_DOWN:
-		s->skip += page;
-		break;
-	case RUT_KEY_PAGE_UP:
-		s->skip -= s->skip < page ? s->skip : page;
-		break;
-	case RUT_KEY_HOME:
-		s->skip = 0;
-		break;
-	case RUT_KEY_END:
-		s->skip = l->rows.count;
-		break;
-	}
-}
-
-/* While the filter is typed, keys are its text. */
-static void type_key(struct screen *s, int key)
-{
-	size_t len = strlen(s->filter);
-
-	s->skip = 0;
-	if (key == RUT_KEY_ENTER) {
-		s->typing = false;
-	} else if (key == RUT_KEY_ESCAPE) {
-		s->typing = false;
-		s->filter[0] = '\0';
-	} else if (key == RUT_KEY_BACKSPACE) {
-		while (len && ((unsigned char)s->filter[len - 1] >> 6) == 2)
-			len--;
-		s->filter[len ? len - 1 : 0] = '\0';
-	} else if (key >= ' ' && key < RUT_KEY_UP && len + 5 < sizeof(s->filter)) {
-		/* wctomb() knows the locale, which is UTF-8. */
-		int n = wctomb(s->filter + len, (wchar_t)key);
-
-		s->filter[n > 0 ? len + (size_t)n : len] = '\0';
-	}
-}
-
 static void toggle_pause(struct rut_live *l)
 {
 	l->paused = !l->paused;
@@ -348,6 +270,8 @@ static void toggle_pause(struct rut_live *l)
 
 static void command_key(struct rut_live *l, struct screen *s, int key)
 {
+	size_t lines, columns;
+
 	switch (key) {
 	case 'q':
 	case 'Q':
@@ -368,12 +292,6 @@ static void command_key(struct rut_live *l, struct screen *s, int key)
 	case 'r':
 		rut_live_reset(l);
 		l->next_ns = rut_now_ns();
-		break;
-	case '/':
-		s->typing = true;
-		break;
-	case RUT_KEY_ESCAPE:
-		s->filter[0] = '\0';
 		break;
 	case 'm':
 		switch_mode(l, s, (l->mode + 1) % RUT_RUBY_TRACE);
@@ -396,12 +314,9 @@ static void command_key(struct rut_live *l, struct screen *s, int key)
 		l->per_process = !l->per_process;
 		restart(l, s);
 		break;
-	case 'h':
-	case '?':
-		s->help = true;
-		break;
 	default:
-		scroll_key(l, s, key);
+		rut_screen_size(&lines, &columns);
+		rut_pager_key(&s->pager, key, lines > 4 ? lines - 4 : 1);
 	}
 }
 
@@ -415,11 +330,7 @@ void rut_ruby_screen_keys(struct rut_live *l)
 		rut_screen_resize();
 	while (!l->quit && (key = rut_screen_key()) != RUT_KEY_NONE) {
 		changed = true;
-		if (s->help)
-			s->help = false;
-		else if (s->typing)
-			type_key(s, key);
-		else
+		if (!rut_pager_takes(&s->pager, key))
 			command_key(l, s, key);
 	}
 	if (changed && !l->quit && l->intervals)

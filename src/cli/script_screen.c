@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "output/pager.h"
 #include "output/screen.h"
 #include "output/text.h"
 #include "script/output.h"
@@ -24,9 +24,8 @@ struct rut_script_screen {
 	FILE *printed;	   /* owned: what the script prints */
 	struct rut_buf text;
 	uint64_t drawn_ns, begin_ns;
-	size_t skip; /* lines scrolled away */
-	bool by_key, ascending, paused, help, typing, changed;
-	char filter[64];
+	struct rut_pager pager;
+	bool by_key, ascending, paused, changed;
 };
 
 static const char help_text[] =
@@ -39,14 +38,6 @@ static const char help_text[] =
 	"  h, ?     this help\n"
 	"\n"
 	"  Any key goes back.\n";
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 int rut_script_screen_open(struct rut_script_screen **ret, const char *title, FILE **ret_out,
 			   struct rut_err *err)
@@ -62,7 +53,7 @@ int rut_script_screen_open(struct rut_script_screen **ret, const char *title, FI
 		rc = rut_screen_open(err);
 		if (!rc) {
 			s->title = title;
-			s->begin_ns = now_ns();
+			s->begin_ns = rut_now_ns();
 			*ret_out = s->printed;
 			*ret = s;
 			return 0;
@@ -119,7 +110,7 @@ static void add_map(struct rut_script_screen *s, const struct rut_script_map *m,
 		const char *end = strchrnul(line, '\n');
 		_cleanup_free_ char *one = strndup(line, (size_t)(end - line));
 
-		if (one && (!s->filter[0] || strstr(one, s->filter)))
+		if (one && (!s->pager.filter[0] || strstr(one, s->pager.filter)))
 			rut_buf_printf(&s->text, "%s\n", one);
 		line = *end ? end + 1 : end;
 	}
@@ -134,31 +125,6 @@ static void read_maps(struct rut_script_screen *s, const struct rut_script_progr
 		add_map(s, &p->maps[i], style);
 	if (!s->text.len)
 		rut_buf_puts(&s->text, "\n  The maps are empty.\n");
-}
-
-static void draw_bar(size_t y, size_t columns, const char *text)
-{
-	_cleanup_buf_ struct rut_buf line = RUT_BUF_INIT;
-
-	rut_text_fit(&line, text, columns, 0);
-	rut_screen_line(y, RUT_SCREEN_BAR, line.data, line.len);
-}
-
-/* Lines from `text` on, in the lines of the screen from `first` up to `last`. */
-static void draw_lines(const char *text, size_t first, size_t last, size_t columns)
-{
-	_cleanup_buf_ struct rut_buf cut = RUT_BUF_INIT;
-
-	for (size_t y = first; text && *text && y < last; y++) {
-		const char *end = strchrnul(text, '\n');
-		_cleanup_free_ char *line = strndup(text, (size_t)(end - text));
-
-		rut_buf_clear(&cut);
-		if (line)
-			rut_text_fit(&cut, line, columns, 0);
-		rut_screen_line(y, RUT_SCREEN_PLAIN, cut.data ? cut.data : "", cut.len);
-		text = *end ? end + 1 : end;
-	}
 }
 
 static size_t count_lines(const char *text)
@@ -201,96 +167,54 @@ static size_t draw_printed(struct rut_script_screen *s, size_t lines, size_t col
 		from = skip_lines(text, count - PRINTED_LINES);
 		count = PRINTED_LINES;
 	}
-	draw_lines(from, lines - 1 - count, lines - 1, columns);
+	rut_pager_lines(from, lines - 1 - count, lines - 1, columns, false);
 	return count;
 }
 
 static void draw(struct rut_script_screen *s)
 {
 	_cleanup_buf_ struct rut_buf bar = RUT_BUF_INIT;
-	size_t lines, columns, printed, shown, all;
+	size_t lines, columns, printed, shown;
 
 	rut_screen_size(&lines, &columns);
 	rut_screen_clear();
 	rut_buf_printf(&bar, " %s%s  %" PRIu64 "s  by %s%s  ", s->paused ? "PAUSED  " : "",
-		       s->title, (now_ns() - s->begin_ns) / 1000000000, s->by_key ? "key" : "value",
-		       s->ascending ? " reversed" : "");
+		       s->title, (rut_now_ns() - s->begin_ns) / 1000000000,
+		       s->by_key ? "key" : "value", s->ascending ? " reversed" : "");
 	if (bar.data)
-		draw_bar(0, columns, bar.data);
-	if (s->help) {
-		draw_lines(help_text, 1, lines - 1, columns);
+		rut_pager_bar(0, bar.data, columns);
+	if (s->pager.help) {
+		rut_pager_lines(help_text, 1, lines - 1, columns, false);
 	} else {
 		printed = draw_printed(s, lines, columns);
 		shown = lines > 2 + printed ? lines - 2 - printed : 0;
-		all = count_lines(s->text.data);
-		if (s->skip + shown > all)
-			s->skip = all > shown ? all - shown : 0;
-		draw_lines(skip_lines(s->text.data, s->skip), 1, 1 + shown, columns);
+		rut_pager_bound(&s->pager, count_lines(s->text.data), shown);
+		rut_pager_lines(skip_lines(s->text.data, s->pager.skip), 1, 1 + shown, columns,
+				false);
 	}
 	rut_buf_clear(&bar);
-	if (s->typing)
-		rut_buf_printf(&bar, " filter: %s_", s->filter);
-	else if (s->filter[0])
-		rut_buf_printf(&bar, " rows with '%s'   /filter  q quit  h help", s->filter);
+	if (s->pager.typing)
+		rut_buf_printf(&bar, " filter: %s_", s->pager.filter);
+	else if (s->pager.filter[0])
+		rut_buf_printf(&bar, " rows with '%s'   /filter  q quit  h help", s->pager.filter);
 	else
 		rut_buf_puts(&bar,
 			     " q quit  p pause  s sort  i reverse  r reset  / filter  h help");
 	if (bar.data && lines > 1)
-		draw_bar(lines - 1, columns, bar.data);
+		rut_pager_bar(lines - 1, bar.data, columns);
 	rut_screen_show();
 }
 
 /* ---- keys ---- */
 
-static void type(struct rut_script_screen *s, int key)
-{
-	size_t len = strlen(s->filter);
-
-	if (key == RUT_KEY_ENTER) {
-		s->typing = false;
-	} else if (key == RUT_KEY_ESCAPE) {
-		s->typing = false;
-		s->filter[0] = '\0';
-	} else if (key == RUT_KEY_BACKSPACE && len) {
-		s->filter[len - 1] = '\0';
-	} else if (key >= ' ' && key < 0x7f && len < sizeof(s->filter) - 1) {
-		s->filter[len] = (char)key;
-		s->filter[len + 1] = '\0';
-	}
-}
-
-static void scroll(struct rut_script_screen *s, int key)
-{
-	size_t lines, columns, page;
-
-	rut_screen_size(&lines, &columns);
-	page = lines > 3 ? lines - 3 : 1;
-	if (key == RUT_KEY_DOWN)
-		s->skip++;
-	else if (key == RUT_KEY_UP)
-		s->skip -= s->skip > 0;
-	else if (key == RUT_KEY_PAGE_DOWN)
-		s->skip += page;
-	else if (key == RUT_KEY_PAGE_UP)
-		s->skip -= s->skip < page ? s->skip : page;
-	else if (key == RUT_KEY_HOME)
-		s->skip = 0;
-	else if (key == RUT_KEY_END)
-		s->skip = SIZE_MAX / 2;
-}
-
 /* True: quit. */
 static bool press(struct rut_script_screen *s, int key, const struct rut_script_program *p)
 {
+	size_t lines, columns;
+
 	s->changed = true;
-	if (s->typing) {
-		type(s, key);
+	if (rut_pager_takes(&s->pager, key))
 		return false;
-	}
-	if (s->help) {
-		s->help = false;
-		return false;
-	}
 	switch (key) {
 	case 'q':
 		return true;
@@ -307,18 +231,11 @@ static bool press(struct rut_script_screen *s, int key, const struct rut_script_
 	case 'r':
 		for (size_t i = 0; i < p->nmaps; i++)
 			rut_script_map_clear(&p->maps[i]);
-		s->begin_ns = now_ns();
-		break;
-	case '/':
-		s->typing = true;
-		s->filter[0] = '\0';
-		break;
-	case 'h':
-	case '?':
-		s->help = true;
+		s->begin_ns = rut_now_ns();
 		break;
 	default:
-		scroll(s, key);
+		rut_screen_size(&lines, &columns);
+		rut_pager_key(&s->pager, key, lines > 3 ? lines - 3 : 1);
 	}
 	return false;
 }
@@ -327,7 +244,7 @@ bool rut_script_screen_round(void *screen, const struct rut_script_program *p,
 			     const struct rut_script_style *style)
 {
 	struct rut_script_screen *s = screen;
-	uint64_t now = now_ns();
+	uint64_t now = rut_now_ns();
 	int key;
 
 	while ((key = rut_screen_key()) != RUT_KEY_NONE)

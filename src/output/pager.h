@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the live screens have in common: bars across the screen, lines of text that scroll, a filter
+ * that the user types, and help. Each screen draws what is its own between the two bars, and hands
+ * the keys that it has no use for to the pager.
+ */
+#ifndef RUT_OUTPUT_PAGER_H
+#define RUT_OUTPUT_PAGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct rut_pager {
+	size_t skip;	  /* lines scrolled away */
+	char filter[128]; /* UTF-8 */
+	bool typing;	  /* the filter: keys are its text */
+	bool help;	  /* until the next key */
+};
+
+/* A reversed line at `y`. The text is made harmless and cut; NULL draws nothing. */
+void rut_pager_bar(size_t y, const char *text, size_t columns);
+
+/*
+ * Draws the lines of `text` from line `first` of the screen to the one before `last`, each cut at
+ * `columns`; with `heading` the first of them bold. NULL is no line. Returns the line behind them.
+ */
+size_t rut_pager_lines(const char *text, size_t first, size_t last, size_t columns, bool heading);
+
+/* Keeps `skip` within `rows` rows of which `page` are shown. */
+void rut_pager_bound(struct rut_pager *p, size_t rows, size_t page);
+
+/* A key that belongs to the pager in any case: it closes the help or is text of the filter. */
+bool rut_pager_takes(struct rut_pager *p, int key);
+
+/* Arrows, 'j', 'k', Home and End; Page Up and Page Down scroll `page` lines. False: another key. */
+bool rut_pager_scroll(struct rut_pager *p, int key, size_t page);
+
+/* The same, and '/' (filter), Escape (no filter), 'h' and '?' (help). */
+bool rut_pager_key(struct rut_pager *p, int key, size_t page);
+
+#endif
