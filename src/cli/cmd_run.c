@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <wordexp.h>
@@ -24,8 +25,8 @@ enum { OPT_UNSAFE = 256, OPT_NO_WARNINGS, OPT_COMPAT, OPT_LIST, OPT_METRICS, OPT
 static const struct rut_opt options[] = {
 	{"expression", "PROGRAM", "run this program instead of a file", 'e'},
 	{"quiet", NULL, "print only what the script prints", 'q'},
-	{"format", "FORMAT", "output format: text (default) or json", 'f'},
-	{"output", "FILE", "write the output to FILE", 'o'},
+	{"format", "FORMAT", "output format: text (default), json, or ctf (with -o)", 'f'},
+	{"output", "FILE|DIR/", "write the output to FILE, or a trace of it to DIR", 'o'},
 	{"pid", "PID", "probes of programs in this process only; ends when it ends", 'p'},
 	{"command", "COMMAND", "run COMMAND, and end when it ends", 'c'},
 	{"probes", NULL, "list the probes that match, instead of running", 'l'},
@@ -45,7 +46,7 @@ struct run_data {
 	const char *program, *file, *output;
 	struct rut_script_opts script;
 	struct rut_script_run_opts run;
-	bool dump, list, verbose, scripts, monitor;
+	bool dump, list, verbose, scripts, monitor, ctf;
 	const char *command;
 	char *path; /* owned; of a script that was found by name */
 };
@@ -73,9 +74,11 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, st
 		d->run.quiet = true;
 		break;
 	case 'f':
-		if (strcmp(a->value, "text") != 0 && strcmp(a->value, "json") != 0)
-			return rut_usage_error(cmd, "invalid format '%s': text or json", a->value);
-		d->run.json = a->value[0] == 'j';
+		d->run.json = !strcmp(a->value, "json");
+		d->ctf = !strcmp(a->value, "ctf");
+		if (!d->run.json && !d->ctf && strcmp(a->value, "text") != 0)
+			return rut_usage_error(cmd, "invalid format '%s': text, json or ctf",
+					       a->value);
 		break;
 	case 'p':
 		if (rut_parse_u64(a->value, &pid) || !pid || pid > INT32_MAX)
@@ -312,6 +315,42 @@ static int run_script(const struct rut_cmd *cmd, struct run_data *d)
 	return rc ? RUT_EXIT_FAIL : code & 255;
 }
 
+/*
+ * A trace is a directory: one that exists, or a name that ends as one of a trace. All else is a
+ * file of text, as bpftrace has it.
+ */
+static bool is_trace(const struct run_data *d)
+{
+	const char *path = d->output, *dot;
+	struct stat st;
+
+	if (d->ctf)
+		return true;
+	if (!stat(path, &st))
+		return S_ISDIR(st.st_mode);
+	dot = strrchr(path, '.');
+	return path[strlen(path) - 1] == '/' ||
+	       (dot && (!strcmp(dot, ".trace") || !strcmp(dot, ".ctf")));
+}
+
+static int open_output(const struct rut_cmd *cmd, struct run_data *d)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	if (!d->output[0])
+		return rut_usage_error(cmd, "the name of the output is empty");
+	if (is_trace(d)) {
+		d->run.trace = d->output;
+		return 0;
+	}
+	d->run.out = fopen(d->output, "we");
+	if (d->run.out)
+		return 0;
+	d->run.out = stdout;
+	rut_err_errno(&err, errno, "cannot open '%s'", d->output);
+	return rut_fail(cmd, &err);
+}
+
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	struct run_data d = {.run = {.out = stdout, .err = stderr, .child_go = -1}};
@@ -319,18 +358,14 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 
 	if (rc)
 		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
-	if (d.output) {
-		d.run.out = fopen(d.output, "we");
-		if (!d.run.out) {
-			struct rut_err err = RUT_ERR_INIT;
-
-			rut_err_errno(&err, errno, "cannot open '%s'", d.output);
-			return rut_fail(cmd, &err);
-		}
-	}
+	if (d.ctf && !d.output)
+		return rut_usage_error(cmd, "-f ctf writes a directory: name it with -o DIR");
+	rc = d.output ? open_output(cmd, &d) : 0;
+	if (rc)
+		return rc;
 	rc = d.scripts ? list_scripts(cmd, &d) : d.list ? list(cmd, &d) : run_script(cmd, &d);
 	free(d.path);
-	if (d.output && fclose(d.run.out) && !rc) {
+	if (d.run.out != stdout && fclose(d.run.out) && !rc) {
 		fprintf(stderr, "rutile run: cannot write '%s'\n", d.output);
 		rc = RUT_EXIT_FAIL;
 	}

@@ -273,6 +273,48 @@ int rut_script_format_parse(struct rut_script_format **ret, const char *text,
 	return 0;
 }
 
+static bool is_word(char c)
+{
+	return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       (c >= '0' && c <= '9');
+}
+
+/* The word that ends with '=' at the end of a piece of text; a quote may follow: name='%s'. */
+static struct rut_script_format_name name_before(const char *text, const struct piece *p)
+{
+	size_t end = p->at + p->len, at;
+
+	if (end > p->at && (text[end - 1] == '"' || text[end - 1] == '\''))
+		end--;
+	if (end == p->at || text[end - 1] != '=')
+		return (struct rut_script_format_name){0};
+	at = --end;
+	while (at > p->at && is_word(text[at - 1]))
+		at--;
+	/* What begins with a digit is a number, not a name. */
+	if (at < end && text[at] >= '0' && text[at] <= '9')
+		at = end;
+	return (struct rut_script_format_name){.len = end - at, .at = at};
+}
+
+size_t rut_script_format_names(const struct rut_script_format *f,
+			       struct rut_script_format_name *ret, size_t max, size_t *ret_title)
+{
+	size_t named = 0, arg = 0;
+
+	for (size_t i = 0; i < f->count && arg < max; i++) {
+		if (!f->pieces[i].conversion)
+			continue;
+		ret[arg] = i && !f->pieces[i - 1].conversion
+				   ? name_before(f->text, &f->pieces[i - 1])
+				   : (struct rut_script_format_name){0};
+		if (ret[arg].len && !named++ && ret_title)
+			*ret_title = arg ? 0 : ret[arg].at;
+		arg++;
+	}
+	return named;
+}
+
 /* Text padded to the width. */
 static void add_padded(const struct piece *p, const char *text, size_t len, struct rut_buf *out)
 {

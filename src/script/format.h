@@ -37,6 +37,20 @@ int rut_script_format_parse(struct rut_script_format **ret, const char *text,
 			    const struct rut_type *args, size_t *ret_at, struct rut_err *err);
 void rut_script_format_free(struct rut_script_format *f);
 
+/* A conversion, and the name that stands before it: "pid" of "pid=%d". */
+struct rut_script_format_name {
+	size_t len; /* 0: it has no name */
+	size_t at;  /* in the format's text */
+};
+
+/*
+ * Finds the names of the first `max` conversions, one for each argument. Returns how many
+ * conversions have one. *ret_title (NULL-able): how much of the format stands before the first
+ * name.
+ */
+size_t rut_script_format_names(const struct rut_script_format *f,
+			       struct rut_script_format_name *ret, size_t max, size_t *ret_title);
+
 /* Appends the text; `data` is laid out as `args`. */
 void rut_script_format_text(const struct rut_script_format *f, const struct rut_script_style *s,
 			    const void *data, struct rut_buf *out);

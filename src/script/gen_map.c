@@ -298,7 +298,8 @@ rut_vreg rut_gen_record(struct rut_gen *g, const struct rut_node *n, int action,
 	rut_ir_place(&g->ir, good);
 	rut_ir_store(&g->ir, 8, record, 0, rut_ir_call(&g->ir, BPF_FUNC_ktime_get_ns, 0, NULL));
 	rut_ir_store_imm(&g->ir, 4, record, 8, action);
-	rut_ir_store_imm(&g->ir, 4, record, 12, (int32_t)data);
+	rut_ir_store(&g->ir, 4, record, 12,
+		     rut_ir_call(&g->ir, BPF_FUNC_get_smp_processor_id, 0, NULL));
 	return record;
 }
 

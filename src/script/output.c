@@ -47,6 +47,11 @@ void rut_script_out_free(struct rut_script_out *o)
 	free(o);
 }
 
+static const char *text_of(const struct rut_script_out *o)
+{
+	return o->text.data ? o->text.data : "";
+}
+
 static int flush_line(struct rut_script_out *o)
 {
 	bool failed = o->line.failed || o->text.failed;
@@ -58,9 +63,16 @@ static int flush_line(struct rut_script_out *o)
 	return failed ? -ENOMEM : 0;
 }
 
+static void tap_text(const struct rut_script_out *o, const char *text, size_t len)
+{
+	if (o->c.tap.text)
+		o->c.tap.text(o->c.tap.arg, text, len);
+}
+
 /* Text of a printf(), time() and their like: as it is, or as an object. */
 static void add_text(struct rut_script_out *o, const char *type, const char *text, size_t len)
 {
+	tap_text(o, text, len);
 	if (!o->c.json) {
 		rut_buf_add(&o->line, text, len);
 		return;
@@ -217,6 +229,8 @@ void rut_script_out_rows(struct rut_script_out *o, const struct rut_script_map *
 	uint64_t last = last_interval(m, rows);
 	size_t first = top > 0 && (uint64_t)top < rows->count ? rows->count - (size_t)top : 0;
 
+	for (size_t i = first; o->c.tap.row && i < rows->count; i++)
+		o->c.tap.row(o->c.tap.arg, m, &rows->rows[i]);
 	if (div <= 0)
 		div = 1;
 	if (!o->c.json) {
@@ -305,6 +319,10 @@ static void print_value(struct rut_script_out *o, const struct rut_type *args, c
 	const struct rut_type_field *f = &args->fields[args->nfields - 1];
 	const char *value = (const char *)data + f->offset;
 
+	if (o->c.tap.text) {
+		rut_script_value_text(&o->c.style, f->type, value, RUT_SCRIPT_IN_VALUE, &o->text);
+		tap_text(o, text_of(o), o->text.len);
+	}
 	if (o->c.json) {
 		rut_buf_puts(&o->line, "{\"type\": \"value\", \"data\": ");
 		rut_script_value_json(&o->c.style, f->type, value, &o->line);
@@ -324,11 +342,6 @@ static void format_text(struct rut_script_out *o, const struct rut_script_action
 		rut_buf_puts(&o->text, a->format);
 }
 
-static const char *text_of(const struct rut_script_out *o)
-{
-	return o->text.data ? o->text.data : "";
-}
-
 /* errorf() and warnf(): with their place in the script. */
 static void print_diagnostic(struct rut_script_out *o, const struct rut_script_action *a)
 {
@@ -337,6 +350,7 @@ static void print_diagnostic(struct rut_script_out *o, const struct rut_script_a
 
 	if (warning && o->c.no_warnings)
 		return;
+	tap_text(o, text_of(o), o->text.len);
 	if (!o->c.json) {
 		fflush(o->c.out);
 		fprintf(o->c.err, "%s:%u:%u-%u: %s: %s\n", source, a->line, a->column,
@@ -365,10 +379,12 @@ static void print_stream(struct rut_script_out *o, const char *type, FILE *f)
 	size_t n;
 
 	while (chunk && (n = fread(chunk, 1, CAT_CHUNK, f)) > 0) {
-		if (o->c.json)
+		if (o->c.json) {
 			rut_buf_add(&whole, chunk, n);
-		else
-			fwrite(chunk, 1, n, o->c.out);
+			continue;
+		}
+		fwrite(chunk, 1, n, o->c.out);
+		tap_text(o, chunk, n);
 	}
 	if (o->c.json)
 		add_text(o, type, whole.data ? whole.data : "", whole.len);

@@ -20,6 +20,13 @@
 struct rut_err;
 struct rut_script_out;
 
+/* What is printed, for somebody who keeps it otherwise than as text: a trace. */
+struct rut_script_tap {
+	void (*text)(void *arg, const char *text, size_t len);
+	void (*row)(void *arg, const struct rut_script_map *m, const struct rut_script_row *row);
+	void *arg;
+};
+
 struct rut_script_out_config {
 	FILE *out; /* borrowed */
 	FILE *err; /* borrowed; errorf(), warnf(), failed cat() */
@@ -27,7 +34,8 @@ struct rut_script_out_config {
 	bool no_warnings; /* warnf() prints nothing */
 	bool unsafe;	  /* system() runs commands */
 	struct rut_script_style style;
-	const char *source; /* borrowed; the script's name in errorf(): "stdin" */
+	const char *source;	   /* borrowed; the script's name in errorf(): "stdin" */
+	struct rut_script_tap tap; /* all NULL: none */
 };
 
 /* `config` is copied, what it points to borrowed. 0 or -ENOMEM. */

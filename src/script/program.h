@@ -13,11 +13,11 @@
 
 #include "script/type.h"
 
-/* What a program leaves in the ring: this header, then `size` bytes laid out as action->args. */
+/* What a program leaves in the ring: this header, then data laid out as action->args. */
 struct rut_script_event {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */
 	uint32_t action;  /* index into the program's actions */
-	uint32_t size;	  /* bytes of data */
+	uint32_t cpu;
 	uint8_t data[];
 };
 

@@ -30,11 +30,12 @@
 #include "script/metrics.h"
 #include "script/output.h"
 #include "script/run_names.h"
+#include "script/trace.h"
 
 enum { TAG_RING = -1, TAG_SIGNAL = -2, TAG_PROCESS = -3, ROUND_MS = 100 };
 
 /* Records of one slice of the ring; how long the records that are left at the end are printed. */
-enum { SLICE_RECORDS = 1024, END_MS = 5000 };
+enum { SLICE_RECORDS = 1024, END_MS = 5000, FLUSH_MS = 1000 };
 
 struct runner {
 	struct rut_script_program *p;
@@ -49,12 +50,14 @@ struct runner {
 	int64_t slice_end;	       /* ms */
 	int64_t discard_at;	       /* ms; from then on records are not printed; 0: never */
 	uint64_t discarded;
+	int64_t flush_at; /* ms; of the trace */
 	int epoll, signals, process;
 	int *timers;	    /* by program; -1 */
 	uint64_t *counters; /* mapped */
 	bool ending;
 	struct rut_script_style style;
 	struct rut_script_metrics *metrics;
+	struct rut_script_trace *trace;
 	int code;
 	int rc;
 	struct rut_err *err;
@@ -93,7 +96,7 @@ static void take_record(struct runner *r, const struct rut_script_event *e, size
 {
 	const struct rut_script_action *a;
 
-	if (size < sizeof(*e) || e->action >= r->p->nactions || e->size > size - sizeof(*e))
+	if (size < sizeof(*e) || e->action >= r->p->nactions)
 		return;
 	a = &r->p->actions[e->action];
 	if (a->kind == RUT_ACTION_EXIT) {
@@ -109,13 +112,30 @@ static void take_record(struct runner *r, const struct rut_script_event *e, size
 		r->discarded++;
 		return;
 	}
+	if (r->trace)
+		rut_script_trace_event(r->trace, e, a);
 	if (a->kind == RUT_ACTION_PRINT_KEY) {
 		r->rc = r->rc ? r->rc : print_key(r, &r->p->maps[a->map], e->data);
 		return;
 	}
 	if (!r->rc)
-		r->rc = rut_script_out_event(r->out, a, r->p->maps, r->p->nmaps, e->data, e->size,
-					     r->err);
+		r->rc = rut_script_out_event(r->out, a, r->p->maps, r->p->nmaps, e->data,
+					     size - sizeof(*e), r->err);
+}
+
+/* Every second, so that little is missing should this process be killed. */
+static void flush_trace(struct runner *r)
+{
+	int64_t now;
+
+	if (!r->trace)
+		return;
+	now = now_ms();
+	if (now < r->flush_at)
+		return;
+	r->flush_at = now + FLUSH_MS;
+	if (!r->rc)
+		r->rc = rut_script_trace_flush(r->trace, r->err);
 }
 
 /* -EAGAIN ends the slice: libbpf has taken this record, and leaves those after it in the ring. */
@@ -142,6 +162,7 @@ static bool drain_slice(struct runner *r)
 	if (r->ring)
 		rc = ring_buffer__consume(r->ring);
 	fflush(r->opts->out);
+	flush_trace(r);
 	return rc == -EAGAIN;
 }
 
@@ -275,6 +296,13 @@ static int prepare(struct runner *r)
 		return rut_err_set(r->err, ENOMEM, "out of memory");
 	rut_run_names_init(&r->names, r->p, r->symbols);
 	r->style = config.style;
+	if (r->opts->trace) {
+		rc = rut_script_trace_open(&r->trace, r->opts->trace, r->p, &r->style, NULL,
+					   r->err);
+		if (rc)
+			return rc;
+		config.tap = rut_script_trace_tap(r->trace);
+	}
 	if (rut_script_out_new(&r->out, &config))
 		return rut_err_set(r->err, ENOMEM, "out of memory");
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -344,6 +372,7 @@ static int wait_once(struct runner *r)
 			rc = on_timer(r, (size_t)tag);
 	}
 	check_exit_word(r);
+	flush_trace(r);
 	if (r->opts->round && !r->ending && r->opts->round(r->opts->round_arg, r->p, &r->style))
 		r->ending = true;
 	return rc ? rc : r->rc;
@@ -390,6 +419,17 @@ static void report(struct runner *r)
 	}
 }
 
+/* Records that are in no trace: those that found the ring full, and those not printed in time. */
+static uint64_t lost_records(const struct runner *r)
+{
+	uint64_t lost = r->discarded;
+
+	for (size_t i = 0; i < r->p->nsites; i++)
+		if (r->p->sites[i].kind == RUT_SITE_LOST)
+			lost += r->counters[RUT_COUNTER_SITES + i];
+	return lost;
+}
+
 static int end(struct runner *r)
 {
 	int rc;
@@ -404,10 +444,17 @@ static int end(struct runner *r)
 	r->metrics = NULL;
 	if (!rc)
 		rc = r->rc;
+	if (r->trace)
+		rut_script_trace_now(r->trace);
 	if (!rc)
 		rc = rut_script_out_end(r->out, r->p->maps,
 					r->p->print_maps_on_exit ? r->p->nmaps : 0, r->err);
 	fflush(r->opts->out);
+	if (!rc)
+		rc = rut_script_trace_close(r->trace, 0, lost_records(r), r->err);
+	else
+		rut_script_trace_close(r->trace, 0, lost_records(r), NULL);
+	r->trace = NULL;
 	report(r);
 	return rc;
 }
@@ -416,6 +463,7 @@ static void fini(struct runner *r)
 {
 	rut_script_metrics_stop(r->metrics);
 	rut_script_links_free(r->links);
+	rut_script_trace_close(r->trace, 0, 0, NULL);
 	for (size_t i = 0; r->timers && i < r->p->nprogs; i++)
 		if (r->timers[i] >= 0)
 			close(r->timers[i]);

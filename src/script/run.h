@@ -22,6 +22,7 @@ struct rut_script_run_opts {
 	void *round_arg;
 	const char *metrics; /* where maps are exported to (metrics.h); NULL: nowhere */
 	int32_t watch;	     /* -p: the script ends when this process does; 0: none */
+	const char *trace;   /* directory of a CTF trace of what is printed (trace.h); NULL: none */
 };
 
 /*
