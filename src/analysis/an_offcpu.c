@@ -7,28 +7,14 @@
  * that was preempted waits for a CPU all the time. So for each thread the waits and the time on
  * CPUs add up to the interval that is reported, from when it was first seen.
  */
-#include "analysis/engine.h"
+#include "analysis/an_offcpu.h"
+
 #include "analysis/fmt.h"
 #include "analysis/freq.h"
 #include "analysis/ordered.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD: it waits for nothing any more. */
-#define ENDED (16 | 32 | 64)
-
-enum reason {
-	REASON_QUEUE,
-	REASON_TIMER,
-	REASON_DISK,
-	REASON_NET,
-	REASON_LOCK,
-	REASON_PIPE,
-	REASON_CHILD,
-	REASON_POLL,
-	REASON_OTHER,
-};
 
 static const char *const reason_names[] = {"run queue", "timer", "disk", "network", "lock",
 					   "pipe",	"child", "poll", "other"};
@@ -48,9 +34,7 @@ struct wait_stats {
 struct thread {
 	int64_t out_ns; /* RUT_NO_TIME: it runs, or was not seen */
 	bool preempted;
-	uint8_t reason;
-	const char *what, *call;
-	uint64_t futex;
+	struct rut_offcpu_wait why;
 	const char *comm;
 	int64_t tid;
 	bool wanted;
@@ -90,12 +74,11 @@ static const struct rut_lami_class thread_class =
 
 /* ---- What is waited for ---- */
 
-/* As far as it can be known when the thread leaves the CPU. */
-static void classify(struct rut_state *st, struct thread *w, struct rut_thread *t)
+void rut_offcpu_classify(struct rut_state *st, struct rut_offcpu_wait *w, struct rut_thread *t)
 {
 	const struct rut_fd *f = NULL;
 
-	w->reason = REASON_OTHER;
+	w->reason = RUT_OFFCPU_OTHER;
 	w->what = NULL;
 	w->call = t->syscall ? t->syscall->name : NULL;
 	w->futex = 0;
@@ -105,45 +88,44 @@ static void classify(struct rut_state *st, struct thread *w, struct rut_thread *
 		f = rut_state_fd(rut_state_leader(st, t), t->rq.fd);
 	switch (t->syscall->wait) {
 	case RUT_WAIT_TIME:
-		w->reason = REASON_TIMER;
+		w->reason = RUT_OFFCPU_TIMER;
 		return;
 	case RUT_WAIT_FUTEX:
-		w->reason = REASON_LOCK;
+		w->reason = RUT_OFFCPU_LOCK;
 		w->futex = t->futex;
 		return;
 	case RUT_WAIT_CHILD:
-		w->reason = REASON_CHILD;
+		w->reason = RUT_OFFCPU_CHILD;
 		return;
 	case RUT_WAIT_POLL:
-		w->reason = REASON_POLL;
+		w->reason = RUT_OFFCPU_POLL;
 		return;
 	default:
 		break;
 	}
 	w->what = f ? f->filename : NULL;
 	if (t->syscall->of_socket || (f && (f->type == RUT_FD_NET || f->type == RUT_FD_MAYBE_NET)))
-		w->reason = REASON_NET;
+		w->reason = RUT_OFFCPU_NET;
 	else if (f && f->type == RUT_FD_PIPE)
-		w->reason = REASON_PIPE;
+		w->reason = RUT_OFFCPU_PIPE;
 	else if ((f && f->type == RUT_FD_DISK) || t->rq.op == RUT_IO_SYNC)
-		w->reason = REASON_DISK;
+		w->reason = RUT_OFFCPU_DISK;
 }
 
-/* What woke it knows better. */
-static void refine(struct thread *w, const struct rut_wake *wake)
+void rut_offcpu_refine(struct rut_offcpu_wait *w, const struct rut_wake *wake)
 {
 	switch (wake->kind) {
 	case RUT_WAKE_TIMER:
-		if (w->reason != REASON_LOCK)
-			w->reason = REASON_TIMER;
+		if (w->reason != RUT_OFFCPU_LOCK)
+			w->reason = RUT_OFFCPU_TIMER;
 		break;
 	case RUT_WAKE_DISK:
-		w->reason = REASON_DISK;
+		w->reason = RUT_OFFCPU_DISK;
 		if (wake->what)
 			w->what = wake->what;
 		break;
 	case RUT_WAKE_NET:
-		w->reason = REASON_NET;
+		w->reason = RUT_OFFCPU_NET;
 		if (!w->what)
 			w->what = wake->what;
 		break;
@@ -153,15 +135,16 @@ static void refine(struct thread *w, const struct rut_wake *wake)
 }
 
 static void count_in(struct offcpu *o, struct rut_ordered *table, const struct thread *w,
-		     int64_t tid, enum reason reason, int64_t ns)
+		     int64_t tid, enum rut_offcpu_reason reason, int64_t ns)
 {
-	bool queue = reason == REASON_QUEUE;
+	bool queue = reason == RUT_OFFCPU_QUEUE;
 	uint64_t key = rut_hash_u64((uint64_t)tid * 16 + reason);
 	struct wait_stats *s;
 
 	if (!queue)
-		key ^= rut_hash_u64((uintptr_t)w->what + 1) ^
-		       rut_hash_u64(((uintptr_t)w->call << 1) + 3) ^ rut_hash_u64(w->futex + 5);
+		key ^= rut_hash_u64((uintptr_t)w->why.what + 1) ^
+		       rut_hash_u64(((uintptr_t)w->why.call << 1) + 3) ^
+		       rut_hash_u64(w->why.futex + 5);
 	s = rut_ordered_add(table, key, sizeof(*s));
 	if (!s) {
 		o->base.run->engine->state.failed = true;
@@ -171,17 +154,17 @@ static void count_in(struct offcpu *o, struct rut_ordered *table, const struct t
 		s->is_init = true;
 		s->tid = tid;
 		s->reason = (uint8_t)reason;
-		s->what = queue ? NULL : w->what;
-		s->call = queue ? NULL : w->call;
-		s->futex = queue ? 0 : w->futex;
+		s->what = queue ? NULL : w->why.what;
+		s->call = queue ? NULL : w->why.call;
+		s->futex = queue ? 0 : w->why.futex;
 		(void)rut_stat_init(&s->ns, 0);
 	}
 	s->comm = w->comm;
 	rut_stat_add(&s->ns, ns);
 }
 
-static void count(struct offcpu *o, const struct thread *w, enum reason reason, int64_t begin_ns,
-		  int64_t end_ns)
+static void count(struct offcpu *o, const struct thread *w, enum rut_offcpu_reason reason,
+		  int64_t begin_ns, int64_t end_ns)
 {
 	if (begin_ns < o->base.begin_ns)
 		begin_ns = o->base.begin_ns;
@@ -199,13 +182,13 @@ static void finish(struct offcpu *o, struct thread *w, const struct rut_wake *wa
 	if (w->out_ns == RUT_NO_TIME)
 		return;
 	if (w->preempted && woken == RUT_NO_TIME) {
-		count(o, w, REASON_QUEUE, w->out_ns, end_ns);
+		count(o, w, RUT_OFFCPU_QUEUE, w->out_ns, end_ns);
 	} else if (woken == RUT_NO_TIME) {
-		count(o, w, w->reason, w->out_ns, end_ns);
+		count(o, w, w->why.reason, w->out_ns, end_ns);
 	} else {
-		refine(w, wake);
-		count(o, w, w->reason, w->out_ns, woken);
-		count(o, w, REASON_QUEUE, woken > w->out_ns ? woken : w->out_ns, end_ns);
+		rut_offcpu_refine(&w->why, wake);
+		count(o, w, w->why.reason, w->out_ns, woken);
+		count(o, w, RUT_OFFCPU_QUEUE, woken > w->out_ns ? woken : w->out_ns, end_ns);
 	}
 	w->out_ns = RUT_NO_TIME;
 }
@@ -239,11 +222,11 @@ static void on_switch(void *arg, const void *data)
 			wake = h->next->wake;
 		finish(o, w, &wake, h->ts_ns);
 	}
-	if (h->prev_tid && !h->prev->exiting && !(h->prev_state & ENDED) &&
+	if (h->prev_tid && !h->prev->exiting && !(h->prev_state & RUT_OFFCPU_ENDED) &&
 	    (w = get(o, h->prev, h->prev_comm))) {
 		w->out_ns = h->ts_ns;
 		w->preempted = !h->prev_state;
-		classify(&o->base.run->engine->state, w, h->prev);
+		rut_offcpu_classify(&o->base.run->engine->state, &w->why, h->prev);
 	}
 }
 

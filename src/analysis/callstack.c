@@ -51,6 +51,7 @@ struct rut_callstacks {
 	struct file *files; /* owned */
 	size_t nfiles;
 	struct refs *refs;	 /* by class; owned */
+	size_t nrefs;		 /* a growing trace may have more classes: they have no stacks */
 	struct rut_ctf_set *set; /* borrowed */
 	const char *roots;	 /* borrowed */
 	pthread_mutex_t lock;	 /* of files' symbols */
@@ -315,6 +316,7 @@ int rut_callstacks_load(struct rut_callstacks **ret, struct rut_ctf_set *set, co
 		free(s);
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
+	s->nrefs = n;
 	s->set = set;
 	s->roots = roots;
 	pthread_mutex_init(&s->lock, NULL);
@@ -466,8 +468,9 @@ size_t rut_callstacks_ruby(struct rut_callstacks *s, const struct rut_ctf_event 
 			   void (*fn)(const struct rut_ruby_frame *frame, void *arg), void *arg)
 {
 	static const struct rut_ruby_frame lost = {.path = "", .method = "(stack lost)"};
-	const struct rut_ctf_ref *ref = &s->refs[ev->cls->index].ids[RUT_CALLSTACK_RUBY];
-	int64_t id = rut_ctf_ref_ok(ref) ? rut_ctf_i64(ev, ref) : 0;
+	const struct rut_ctf_ref *ref =
+		ev->cls->index < s->nrefs ? &s->refs[ev->cls->index].ids[RUT_CALLSTACK_RUBY] : NULL;
+	int64_t id = ref && rut_ctf_ref_ok(ref) ? rut_ctf_i64(ev, ref) : 0;
 	size_t n = 0;
 
 	for (int part = 0; id && part < PARTS_MAX; part++) {
@@ -516,13 +519,13 @@ size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event 
 			   enum rut_callstack_kind kind,
 			   void (*fn)(const char *frame, uint64_t address, void *arg), void *arg)
 {
-	const struct refs *r = &s->refs[ev->cls->index];
+	const struct refs *r = ev->cls->index < s->nrefs ? &s->refs[ev->cls->index] : NULL;
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	const struct stack *st;
 	uint64_t process;
 	int64_t id;
 
-	if (!rut_ctf_ref_ok(&r->ids[kind]))
+	if (!r || !rut_ctf_ref_ok(&r->ids[kind]))
 		return 0;
 	if (kind == RUT_CALLSTACK_RUBY) {
 		struct as_text t = {fn, arg, RUT_BUF_INIT};

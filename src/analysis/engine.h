@@ -156,6 +156,6 @@ extern const struct rut_analysis rut_analysis_cputop, rut_analysis_memtop,
 	rut_analysis_period, rut_analysis_futex, rut_analysis_wakeupchain, rut_analysis_fdtop,
 	rut_analysis_rubytop, rut_analysis_rubyslow, rut_analysis_rubyexceptions,
 	rut_analysis_rubyalloc, rut_analysis_rubygc, rut_analysis_gvl, rut_analysis_requests,
-	rut_analysis_offcpu, rut_analysis_nettop, rut_analysis_series;
+	rut_analysis_rubyoffcpu, rut_analysis_offcpu, rut_analysis_nettop, rut_analysis_series;
 
 #endif

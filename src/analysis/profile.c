@@ -12,13 +12,6 @@
 
 #define FRAMES_MAX 2048
 
-const char *const rut_profile_waits[RUT_WAITS] = {
-	[RUT_WAIT_CPU] = "CPU",	  [RUT_WAIT_DISK] = "disk",   [RUT_WAIT_NETWORK] = "network",
-	[RUT_WAIT_LOCK] = "lock", [RUT_WAIT_GVL] = "GVL",     [RUT_WAIT_SLEEP] = "sleep",
-	[RUT_WAIT_PIPE] = "pipe", [RUT_WAIT_CHILD] = "child", [RUT_WAIT_RUN_QUEUE] = "run queue",
-	[RUT_WAIT_POLL] = "poll", [RUT_WAIT_OTHER] = "other",
-};
-
 /* Frames of one stack as names, innermost first. */
 struct frames {
 	struct rut_profile *p;
@@ -27,14 +20,14 @@ struct frames {
 	struct rut_buf line[FRAMES_MAX]; /* owned; what the folded line has */
 	uint32_t n_lines;
 	bool has_ruby, in_ruby, lost, failed;
-	enum rut_profile_wait wait;
+	enum rut_off wait;
 	bool futex;
 };
 
 /* A thread that does not run. */
 struct pending {
 	uint64_t since_ns, woken_ns;
-	enum rut_profile_wait wait;
+	enum rut_off wait;
 	uint32_t n;
 	uint32_t stack; /* of the table of stacks: without the reason */
 	uint32_t rows[];
@@ -75,100 +68,6 @@ static struct rut_buf *add_line(struct frames *f)
 	return &f->line[f->n_lines++];
 }
 
-/* --- what was waited for ------------------------------------------------------------------- */
-
-/* Functions of the kernel, by their beginnings; the first that matches any frame says it. */
-static const struct {
-	const char *prefix;
-	enum rut_profile_wait wait;
-} kernel_waits[] = {
-	{"futex_", RUT_WAIT_LOCK},
-	{"io_schedule", RUT_WAIT_DISK},
-	{"folio_wait", RUT_WAIT_DISK},
-	{"wait_on_page", RUT_WAIT_DISK},
-	{"jbd2_", RUT_WAIT_DISK},
-	{"blk_", RUT_WAIT_DISK},
-	{"submit_bio", RUT_WAIT_DISK},
-	{"do_nanosleep", RUT_WAIT_SLEEP},
-	{"hrtimer_nanosleep", RUT_WAIT_SLEEP},
-	{"pipe_", RUT_WAIT_PIPE},
-	{"anon_pipe_", RUT_WAIT_PIPE},
-	{"do_wait", RUT_WAIT_CHILD},
-	{"kernel_wait4", RUT_WAIT_CHILD},
-	{"ep_poll", RUT_WAIT_POLL},
-	{"do_epoll_wait", RUT_WAIT_POLL},
-	{"do_poll", RUT_WAIT_POLL},
-	{"do_sys_poll", RUT_WAIT_POLL},
-	{"do_select", RUT_WAIT_POLL},
-	{"sk_wait", RUT_WAIT_NETWORK},
-	{"tcp_", RUT_WAIT_NETWORK},
-	{"inet_", RUT_WAIT_NETWORK},
-	{"unix_", RUT_WAIT_NETWORK},
-	{"sock_", RUT_WAIT_NETWORK},
-	{"__skb_wait", RUT_WAIT_NETWORK},
-	{"rwsem_down", RUT_WAIT_LOCK},
-	{"__mutex_lock", RUT_WAIT_LOCK},
-};
-
-static void note_wait(struct frames *f, const char *name)
-{
-	for (size_t i = 0; i < sizeof(kernel_waits) / sizeof(*kernel_waits); i++) {
-		if (strncmp(name, kernel_waits[i].prefix, strlen(kernel_waits[i].prefix)) != 0)
-			continue;
-		if (f->wait == RUT_WAIT_OTHER)
-			f->wait = kernel_waits[i].wait;
-		f->futex = f->futex || i == 0;
-		return;
-	}
-}
-
-static bool ends(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-
-	return n >= m && !strcmp(s + n - m, end);
-}
-
-/*
- * All of Ruby's own waits are futexes or polls: what was waited for is said by the C method that
- * does it. A thread that waits in any other place waits to be let into the interpreter.
- */
-static enum rut_profile_wait ruby_wait(const struct frames *f, const struct rut_ruby_frame *inner)
-{
-	static const char *const locks[] = {"Mutex#lock",
-					    "Mutex#synchronize",
-					    "Mutex#sleep",
-					    "ConditionVariable#wait",
-					    "Queue#pop",
-					    "Queue#shift",
-					    "Queue#deq",
-					    "Queue#push",
-					    "Queue#<<",
-					    "Thread#join",
-					    "Thread#value",
-					    "Monitor#enter",
-					    "Monitor#synchronize",
-					    "Monitor#wait_for_cond",
-					    "Monitor#mon_enter",
-					    "Ractor.receive",
-					    "Ractor#take"};
-	static const char *const sockets[] = {"Socket#", "Socket.", "SSLSocket", "TCPServer#",
-					      "UNIXServer#"};
-
-	if (!inner->is_c)
-		return f->futex ? RUT_WAIT_GVL : f->wait;
-	if (ends(inner->method, "sleep") && (f->futex || f->wait == RUT_WAIT_POLL) &&
-	    !ends(inner->method, "Mutex#sleep"))
-		return RUT_WAIT_SLEEP;
-	for (size_t i = 0; f->futex && i < sizeof(locks) / sizeof(*locks); i++)
-		if (ends(inner->method, locks[i]))
-			return RUT_WAIT_LOCK;
-	for (size_t i = 0; f->wait == RUT_WAIT_POLL && i < sizeof(sockets) / sizeof(*sockets); i++)
-		if (strstr(inner->method, sockets[i]))
-			return RUT_WAIT_NETWORK;
-	return f->futex ? RUT_WAIT_GVL : f->wait;
-}
-
 /* --- frames -------------------------------------------------------------------------------- */
 
 static void note_ruby(const struct rut_ruby_frame *frame, void *arg)
@@ -176,7 +75,7 @@ static void note_ruby(const struct rut_ruby_frame *frame, void *arg)
 	struct frames *f = arg;
 
 	if (!f->has_ruby)
-		f->wait = ruby_wait(f, frame);
+		f->wait = rut_off_ruby(frame, f->futex, f->wait);
 	f->has_ruby = true;
 }
 
@@ -210,7 +109,11 @@ static void add_native(struct frames *f, const char *frame)
 
 static void note_kernel(const char *frame, uint64_t address, void *arg)
 {
-	note_wait(arg, frame);
+	struct frames *f = arg;
+	enum rut_off off = rut_off_kernel(frame, &f->futex);
+
+	if (f->wait == RUT_OFF_OTHER)
+		f->wait = off;
 }
 
 static void add_kernel(const char *frame, uint64_t address, void *arg)
@@ -294,7 +197,7 @@ static void count_rows(struct rut_profile *p, const uint32_t *rows, size_t n, ui
 }
 
 static int count(struct rut_profile *p, int64_t stack, const uint32_t *rows, size_t n,
-		 enum rut_profile_wait wait, uint64_t ns)
+		 enum rut_off wait, uint64_t ns)
 {
 	_cleanup_buf_ struct rut_buf line = RUT_BUF_INIT;
 
@@ -303,9 +206,8 @@ static int count(struct rut_profile *p, int64_t stack, const uint32_t *rows, siz
 	count_rows(p, rows, n, ns);
 	p->wait_ns[wait] += ns;
 	p->total_ns += ns;
-	if (wait != RUT_WAIT_CPU) {
-		rut_buf_printf(&line, "%s;(%s)", p->stacks.strs[stack].data,
-			       rut_profile_waits[wait]);
+	if (wait != RUT_OFF_CPU) {
+		rut_buf_printf(&line, "%s;(%s)", p->stacks.strs[stack].data, rut_off_names[wait]);
 		stack = line.failed ? -ENOMEM : stack_id(p, line.data, line.len);
 		if (stack < 0)
 			return (int)stack;
@@ -321,7 +223,7 @@ static int64_t read_frames(struct frames *f, struct rut_callstacks *stacks,
 	_cleanup_buf_ struct rut_buf line = RUT_BUF_INIT;
 	int64_t id;
 
-	f->wait = RUT_WAIT_OTHER;
+	f->wait = RUT_OFF_OTHER;
 	f->n_rows = f->n_lines = 0;
 	f->has_ruby = f->in_ruby = f->lost = f->failed = f->futex = false;
 	rut_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, note_kernel, f);
@@ -385,7 +287,7 @@ static int on_sample(struct reading *r, const struct rut_ctf_event *ev)
 	if (stack < 0)
 		return (int)stack;
 	r->p->samples++;
-	return count(r->p, stack, r->f->row, r->f->n_rows, RUT_WAIT_CPU, r->p->sample_ns);
+	return count(r->p, stack, r->f->row, r->f->n_rows, RUT_OFF_CPU, r->p->sample_ns);
 }
 
 static int end_wait(struct rut_profile *p, struct pending *w, uint64_t now)
@@ -393,7 +295,7 @@ static int end_wait(struct rut_profile *p, struct pending *w, uint64_t now)
 	uint64_t woken = w->woken_ns ? w->woken_ns : now;
 	int rc = count(p, w->stack, w->rows, w->n, w->wait, woken - w->since_ns);
 
-	return rc ? rc : count(p, w->stack, w->rows, w->n, RUT_WAIT_RUN_QUEUE, now - woken);
+	return rc ? rc : count(p, w->stack, w->rows, w->n, RUT_OFF_RUN_QUEUE, now - woken);
 }
 
 static int on_switch(struct reading *r, const struct rut_ctf_event *ev)
@@ -418,7 +320,7 @@ static int on_switch(struct reading *r, const struct rut_ctf_event *ev)
 		return -ENOMEM;
 	*w = (struct pending){
 		.since_ns = ev->ts_clock,
-		.wait = number(ev, "prev_state") ? r->f->wait : RUT_WAIT_RUN_QUEUE,
+		.wait = number(ev, "prev_state") ? r->f->wait : RUT_OFF_RUN_QUEUE,
 		.n = r->f->n_rows,
 		.stack = (uint32_t)stack,
 	};

@@ -12,6 +12,7 @@
 
 #include <stdint.h>
 
+#include "analysis/off.h"
 #include "base/buf.h"
 #include "base/hash.h"
 
@@ -19,23 +20,6 @@ struct rut_ctf_set;
 struct rut_err;
 
 enum rut_profile_by { RUT_PROFILE_METHOD, RUT_PROFILE_LINE, RUT_PROFILE_FILE };
-
-enum rut_profile_wait {
-	RUT_WAIT_CPU, /* it ran */
-	RUT_WAIT_DISK,
-	RUT_WAIT_NETWORK,
-	RUT_WAIT_LOCK,
-	RUT_WAIT_GVL,
-	RUT_WAIT_SLEEP,
-	RUT_WAIT_PIPE,
-	RUT_WAIT_CHILD,
-	RUT_WAIT_POLL, /* any descriptor */
-	RUT_WAIT_RUN_QUEUE,
-	RUT_WAIT_OTHER,
-	RUT_WAITS
-};
-
-extern const char *const rut_profile_waits[RUT_WAITS];
 
 /* A method, line or file. */
 struct rut_profile_row {
@@ -52,7 +36,7 @@ struct rut_profile {
 	struct rut_strtab stacks;
 	uint64_t *stack_ns; /* by stack; owned */
 	size_t n_stacks;
-	uint64_t wait_ns[RUT_WAITS], total_ns, samples;
+	uint64_t wait_ns[RUT_OFFS], total_ns, samples;
 	uint64_t stamp;
 	struct rut_map pending; /* by thread: struct pending, owned */
 	uint64_t last_ns;

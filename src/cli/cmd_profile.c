@@ -235,9 +235,9 @@ static void add_time(struct rut_table *t, uint64_t ns, uint64_t of)
 static void print_waits(const struct rut_profile *p, struct rut_buf *out)
 {
 	rut_buf_printf(out, "%.3f s", (double)p->total_ns / 1e9);
-	for (size_t i = 0; i < RUT_WAITS; i++)
+	for (size_t i = 0; i < RUT_OFFS; i++)
 		if (p->wait_ns[i])
-			rut_buf_printf(out, ", %s %.1f %%", rut_profile_waits[i],
+			rut_buf_printf(out, ", %s %.1f %%", rut_off_names[i],
 				       100 * (double)p->wait_ns[i] / (double)p->total_ns);
 	rut_buf_puts(out, "\n");
 }

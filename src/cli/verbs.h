@@ -46,7 +46,8 @@
 	A(rubyexceptions, rubyexceptions, nothing, plain, RUBY, "Ruby exceptions by class and place") \
 	A(rubyalloc, rubyalloc, nothing, plain, RUBY, "Ruby allocations by class and place") \
 	A(rubygc, rubygc, nothing, plain, RUBY, "pauses of Ruby's garbage collector by process and method") \
-	A(gvl, gvl, nothing, plain, RUBY, "waits for Ruby's lock, and the methods that held it")
+	A(gvl, gvl, nothing, plain, RUBY, "waits for Ruby's lock, and the methods that held it") \
+	A(rubyoffcpu, rubyoffcpu, nothing, plain, RUBY, "where Ruby methods and lines wait, and for what")
 
 #define RUT_ANALYSES(A) RUT_KERNEL_ANALYSES(A) RUT_RUBY_ANALYSES(A)
 

@@ -48,6 +48,48 @@ test_waits() {
 }
 t_case "times of waiting" test_waits
 
+# The same waits from a trace of context switches with Ruby stacks, with their reasons.
+test_rubyoffcpu() {
+  need_bpf
+  "$ruby" "$SRC/tests/bpf/profile.rb" waits "$PWD/go" "$PWD/truth" & pid=$!
+  t_wait grep -q libruby /proc/$pid/maps
+  sleep 0.5
+  "$RUTILE" record -p $pid -e sched_switch:ruby-stack,sched_waking,syscall -o trace & recorder=$!
+  recording trace
+  : >go
+  wait $pid
+  kill -INT $recorder
+  wait $recorder
+  "$RUTILE" rubyoffcpu --limit 1000 trace | tee text
+  "$RUTILE" rubyoffcpu --limit 1000 --mi trace >mi
+  "$RUTILE" rubyoffcpu --mi --tid 1 trace >none
+  python3 - mi truth none <<'PYTHON'
+import json, sys
+def tables(path):
+    val = lambda c: c and c.get("value", c.get("path"))
+    return {t["class"]: [[val(c) for c in r] for r in t["data"]] for t in json.load(open(path))["results"]}
+mi, truth = tables(sys.argv[1]), dict(line.split() for line in open(sys.argv[2]))
+total = {r[0]: r[4] / 1e9 for r in mi["per-method"]}
+whole = sum(map(float, truth.values()))
+for method, seconds in truth.items():
+    print(method, total[method], seconds)
+    assert abs(total[method] - float(seconds)) < 0.02 * whole
+# By reason, without the time in the run queue: no wait is shorter than the program made it.
+reasons = {}
+for line, method, reason, _, _, ns, *_ in mi["per-line"]:
+    reasons[method, reason] = reasons.get((method, reason), 0) + ns / 1e9
+print(reasons)
+assert reasons["Kernel#sleep", "sleep"] >= 10 * (0.15 + 0.05 + 0.08) * 0.98
+assert reasons["Thread::Mutex#synchronize", "lock"] >= 10 * 0.08 * 0.9
+assert not tables(sys.argv[3])
+PYTHON
+  grep -q '^Kernel#sleep  *sleep .*profile.rb:[0-9]*$' text
+  # Without Ruby stacks it says how to get them.
+  "$RUTILE" record -o plain -e sched_switch -- true
+  "$RUTILE" rubyoffcpu plain | grep -q 'sched_switch:ruby-stack'
+}
+t_case "rubyoffcpu: the times of waiting, by method and line, with their reasons" test_rubyoffcpu
+
 test_gvl() {
   need_bpf
   profiled gvl --wall --folded
