@@ -2,8 +2,6 @@
 #include "cli/cmd.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,74 +214,4 @@ void rut_print_help(const struct rut_cmd *cmd)
 		rut_print_item(left, 26, o->help);
 	}
 	printf("\nThe manual page rutile-%s(1) says more.\n", cmd->name);
-}
-
-int rut_parse_u64(const char *s, uint64_t *ret)
-{
-	unsigned long long v;
-	char *end;
-
-	if (!isdigit((unsigned char)*s))
-		return -EINVAL;
-	errno = 0;
-	v = strtoull(s, &end, 10);
-	if (*end)
-		return -EINVAL;
-	if (errno)
-		return -ERANGE;
-	*ret = v;
-	return 0;
-}
-
-int rut_parse_duration(const char *s, uint64_t *ret_ns)
-{
-	static const struct {
-		const char *name;
-		double ns;
-	} units[] = {
-		{"", 1e9},  {"ns", 1},	 {"us", 1e3},	{"ms", 1e6},
-		{"s", 1e9}, {"m", 6e10}, {"h", 3.6e12}, {"d", 8.64e13},
-	};
-	char *end;
-	double v;
-
-	if (!isdigit((unsigned char)*s) && *s != '.')
-		return -EINVAL;
-	v = strtod(s, &end);
-	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
-		if (strcmp(end, units[i].name) != 0)
-			continue;
-		v *= units[i].ns;
-		if (!isfinite(v) || v < 0 || v > 9e18)
-			return -EINVAL;
-		*ret_ns = (uint64_t)(v + 0.5);
-		return 0;
-	}
-	return -EINVAL;
-}
-
-int rut_parse_size(const char *s, uint64_t *ret_bytes)
-{
-	static const char units[] = "kmgt";
-	unsigned long long v;
-	int shift = 0;
-	char *end;
-
-	if (!isdigit((unsigned char)*s))
-		return -EINVAL;
-	errno = 0;
-	v = strtoull(s, &end, 10);
-	if (errno)
-		return -EINVAL;
-	if (*end) {
-		const char *u = strchr(units, tolower((unsigned char)*end));
-
-		if (!u || (end[1] && strcmp(end + 1, "B") != 0 && strcmp(end + 1, "iB") != 0))
-			return -EINVAL;
-		shift = 10 * (int)(u - units + 1);
-	}
-	if (v > UINT64_MAX >> shift)
-		return -EINVAL;
-	*ret_bytes = (uint64_t)v << shift;
-	return 0;
 }

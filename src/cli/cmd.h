@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/parse.h"
 
 /* Exit codes: 0, 1 for a failure, 2 for a command line that cannot be understood. */
 enum {
@@ -101,14 +102,5 @@ void rut_print_item(const char *left, int left_columns, const char *text);
 
 /* Prints the help of one verb on standard output. */
 void rut_print_help(const struct rut_cmd *cmd);
-
-/* "10ms", "5m", "1.5s", "2h", "250us", "7ns"; without a unit: seconds. Returns 0 or -EINVAL. */
-int rut_parse_duration(const char *s, uint64_t *ret_ns);
-
-/* "10M", "4k", "1G" (powers of 1024) or bytes. Returns 0 or -EINVAL. */
-int rut_parse_size(const char *s, uint64_t *ret_bytes);
-
-/* A decimal number, nothing after it. Returns 0, -EINVAL or -ERANGE. */
-int rut_parse_u64(const char *s, uint64_t *ret);
 
 #endif

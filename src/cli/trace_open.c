@@ -88,30 +88,6 @@ int rut_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,
 	return 0;
 }
 
-int rut_parse_seconds(const char *s, int64_t *ret_ns)
-{
-	bool neg = *s == '-';
-	int64_t v = 0, ns = 0, unit = 100000000;
-
-	s += neg || *s == '+';
-	if (!isdigit((unsigned char)*s))
-		return -EINVAL;
-	for (; isdigit((unsigned char)*s); s++) {
-		v = v * 10 + (*s - '0');
-		if (v > 9000000000)
-			return -EINVAL;
-	}
-	if (*s == '.')
-		for (s++; isdigit((unsigned char)*s); s++, unit /= 10)
-			ns += unit * (*s - '0');
-	if (*s)
-		return -EINVAL;
-	*ret_ns = v * 1000000000 + ns;
-	if (neg)
-		*ret_ns = -*ret_ns;
-	return 0;
-}
-
 void rut_trace_warn_skipped(const struct rut_ctf_counts *counts)
 {
 	char text[160];

@@ -45,9 +45,6 @@ int rut_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,
 /* Warns of what could not be read of the traces, if anything. */
 void rut_trace_warn_skipped(const struct rut_ctf_counts *counts);
 
-/* "1.5", "-3" seconds as ns. Returns 0 or -EINVAL. */
-int rut_parse_seconds(const char *s, int64_t *ret_ns);
-
 /* Writes all of it to standard output and empties it. Returns 0 or -errno; -EPIPE: nobody reads. */
 int rut_write_out(struct rut_buf *b);
 

@@ -4,10 +4,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/parse.h"
 
 void rut_trigger_init(struct rut_trigger *t)
 {
@@ -25,32 +26,20 @@ bool rut_trigger_name_ok(const char *name)
 	return len > 0 && len <= RUT_TRIGGER_NAME_MAX && name[0] != '.';
 }
 
-int rut_trigger_duration(const char *s, size_t len, uint64_t *ret_ns)
+/* A duration that may end before its string does, and is not zero. */
+static int parse_duration(const char *s, size_t len, uint64_t *ret_ns)
 {
-	static const struct {
-		const char *name;
-		double ns;
-	} units[] = {{"", 1e9},	 {"ns", 1},   {"us", 1e3},   {"ms", 1e6},
-		     {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
-	char text[32], *end;
-	double value;
+	char text[32];
+	uint64_t ns;
 
-	if (!len || len >= sizeof(text) || !isdigit((unsigned char)*s))
+	if (len >= sizeof(text))
 		return -EINVAL;
 	memcpy(text, s, len);
 	text[len] = 0;
-	value = strtod(text, &end);
-	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
-		double ns = round(value * units[i].ns);
-
-		if (strcmp(end, units[i].name) != 0)
-			continue;
-		if (!isfinite(ns) || ns < 1 || ns > 9e18)
-			return -EINVAL;
-		*ret_ns = (uint64_t)ns;
-		return 0;
-	}
-	return -EINVAL;
+	if (rut_parse_duration(text, &ns) || !ns)
+		return -EINVAL;
+	*ret_ns = ns;
+	return 0;
 }
 
 static int copy(char *to, size_t size, const char *from, size_t len, struct rut_err *err)
@@ -102,25 +91,22 @@ static int parse_events(struct rut_trigger_when *w, const char *s, size_t len, s
 	s += names + 4;
 	len = trimmed(s, len - names - 4);
 	if (!len)
-		return rut_err_set(err, EINVAL, "nothing stands behind 'if'");
+		return rut_err_set(err, EINVAL, "no filter follows 'if'");
 	return copy(w->filter, sizeof(w->filter), s, len, err);
 }
 
 static int parse_rate(struct rut_trigger_when *w, const char *s, struct rut_err *err)
 {
 	const char *limit = find_limit(s), *per;
-	char *end;
 
 	if (!limit)
 		return rut_err_set(err, EINVAL,
 				   "a rate needs its limit: "
 				   "'rate EVENTS [if FILTER] > N per TIME'");
-	errno = 0;
-	w->count = strtoull(limit + 3, &end, 10);
-	per = end;
-	if (errno || end == limit + 3 || strncmp(per, " per ", 5) != 0 ||
-	    rut_trigger_duration(per + 5, trimmed(per + 5, strlen(per + 5)), &w->ns))
-		return rut_err_set(err, EINVAL, "'%s' is no rate: write '> 100 per 1s'", limit + 1);
+	if (rut_parse_u64_prefix(limit + 3, &w->count, &per) || strncmp(per, " per ", 5) != 0 ||
+	    parse_duration(per + 5, trimmed(per + 5, strlen(per + 5)), &w->ns))
+		return rut_err_set(err, EINVAL, "invalid rate '%s': write '> 100 per 1s'",
+				   limit + 1);
 	return parse_events(w, s, (size_t)(limit - s), err);
 }
 
@@ -128,8 +114,7 @@ static int parse_slow(struct rut_trigger_when *w, const char *s, struct rut_err 
 {
 	const char *limit = find_limit(s);
 
-	if (!limit ||
-	    rut_trigger_duration(limit + 3, trimmed(limit + 3, strlen(limit + 3)), &w->ns))
+	if (!limit || parse_duration(limit + 3, trimmed(limit + 3, strlen(limit + 3)), &w->ns))
 		return rut_err_set(err, EINVAL,
 				   "a slow system call needs its limit: "
 				   "'slow openat,fsync > 100ms'");
@@ -158,8 +143,9 @@ static int parse_when(struct rut_trigger_when *w, const char *text, struct rut_e
 	}
 	if (word == 5 && !memcmp(text, "every", 5)) {
 		w->kind = RUT_TRIGGER_EVERY;
-		if (rut_trigger_duration(rest, trimmed(rest, strlen(rest)), &w->ns))
-			return rut_err_set(err, EINVAL, "'%s' is no time: write 'every 10m'", rest);
+		if (parse_duration(rest, trimmed(rest, strlen(rest)), &w->ns))
+			return rut_err_set(err, EINVAL, "invalid interval '%s': write 'every 10m'",
+					   rest);
 		return 0;
 	}
 	return rut_err_set(err, EINVAL,
@@ -196,7 +182,7 @@ static int split(struct rut_trigger_action *a, const char *s, struct rut_err *er
 static int check_detail(struct rut_trigger_action *a, struct rut_err *err)
 {
 	if (a->nwords != 5 || strcmp(a->words[3], "for") != 0 ||
-	    rut_trigger_duration(a->words[4], strlen(a->words[4]), &a->ns))
+	    parse_duration(a->words[4], strlen(a->words[4]), &a->ns))
 		return rut_err_set(err, EINVAL, "write 'add SESSION EVENTS for TIME'");
 	return 0;
 }
@@ -243,36 +229,13 @@ static int parse_action(struct rut_trigger_action *a, const char *text, struct r
 /* "3/1m": so many within this time; "3": within ten seconds. */
 static int parse_burst(struct rut_trigger *t, const char *value, struct rut_err *err)
 {
-	char *end;
-	unsigned long long n;
+	const char *end;
+	uint64_t n;
 
-	errno = 0;
-	n = strtoull(value, &end, 10);
-	if (errno || end == value || !n || n > 1000000 || !isdigit((unsigned char)*value) ||
-	    (*end &&
-	     (*end != '/' || rut_trigger_duration(end + 1, strlen(end + 1), &t->interval_ns))))
-		return rut_err_set(err, EINVAL, "'%s' is no number of firings in a time: 3/1m",
-				   value);
+	if (rut_parse_u64_prefix(value, &n, &end) || !n || n > 1000000 ||
+	    (*end && (*end != '/' || parse_duration(end + 1, strlen(end + 1), &t->interval_ns))))
+		return rut_err_set(err, EINVAL, "invalid burst '%s': write 3/1m", value);
 	t->burst = n;
-	return 0;
-}
-
-static int parse_size(struct rut_trigger *t, const char *value, struct rut_err *err)
-{
-	static const char units[] = "kmgt";
-	unsigned shift = 0;
-	const char *unit;
-	char *end;
-
-	errno = 0;
-	t->disk_bytes = strtoull(value, &end, 10);
-	unit = *end ? strchr(units, tolower((unsigned char)*end)) : NULL;
-	if (unit)
-		shift = 10 * (unsigned)(unit - units + 1);
-	if (errno || end == value || !isdigit((unsigned char)*value) ||
-	    (*end && (!unit || end[1])) || t->disk_bytes > UINT64_MAX >> shift)
-		return rut_err_set(err, EINVAL, "'%s' is no size: 500M, 10G", value);
-	t->disk_bytes <<= shift;
 	return 0;
 }
 
@@ -321,12 +284,16 @@ int rut_trigger_set(struct rut_trigger *t, const char *key, const char *value, s
 	if (!strcmp(key, "output"))
 		return set_dir(t, value, err);
 	if (!strcmp(key, "disk"))
-		return parse_size(t, value, err);
+		return rut_parse_size(value, &t->disk_bytes)
+			       ? rut_err_set(err, EINVAL, "invalid size '%s': write 500M or 10G",
+					     value)
+			       : 0;
 	if (!strcmp(key, "group"))
 		return copy(t->group, sizeof(t->group), value, strlen(value), err);
 	if (!strcmp(key, "cooldown")) {
-		if (rut_trigger_duration(value, strlen(value), &t->cooldown_ns))
-			return rut_err_set(err, EINVAL, "'%s' is no time: 10s, 500ms", value);
+		if (parse_duration(value, strlen(value), &t->cooldown_ns))
+			return rut_err_set(err, EINVAL, "invalid duration '%s': write 10s or 500ms",
+					   value);
 		return 0;
 	}
 	if (!strcmp(key, "disk-full")) {

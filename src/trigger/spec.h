@@ -89,7 +89,4 @@ int rut_trigger_set(struct rut_trigger *t, const char *key, const char *value, s
 int rut_trigger_read(struct rut_trigger *t, FILE *f, struct rut_err *err);
 void rut_trigger_write(const struct rut_trigger *t, FILE *f);
 
-/* "10ms", "1.5s", "2m", "1h"; without a unit seconds. Returns 0 or -EINVAL. */
-int rut_trigger_duration(const char *s, size_t len, uint64_t *ret_ns);
-
 #endif

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/logfile.h"
+#include "base/parse.h"
 
 static void test_err_names_the_cause(void **state)
 {
@@ -272,6 +273,110 @@ static void test_core_segments_never_overlap(void **state)
 	free(file);
 }
 
+static void test_numbers_are_digits_and_nothing_else(void **state)
+{
+	static const char *const bad[] = {"", "-1", "+1", " 1", "1 ", "0x1", "1k", "x"};
+	const char *end;
+	uint64_t v = 7;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(rut_parse_u64(bad[i], &v), -EINVAL);
+	assert_int_equal(rut_parse_u64("18446744073709551616", &v), -ERANGE);
+	assert_int_equal(v, 7);
+	assert_int_equal(rut_parse_u64("18446744073709551615", &v), 0);
+	assert_true(v == UINT64_MAX);
+	assert_int_equal(rut_parse_u64_prefix("12/3m", &v, &end), 0);
+	assert_int_equal(v, 12);
+	assert_string_equal(end, "/3m");
+	assert_int_equal(rut_parse_u64_prefix("/3m", &v, &end), -EINVAL);
+}
+
+static void test_durations_have_units(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t ns;
+	} good[] = {
+		{"0", 0},
+		{"7ns", 7},
+		{"250us", 250000},
+		{"10ms", 10000000},
+		{"1.5s", 1500000000},
+		{".5", 500000000},
+		{"3", 3000000000},
+		{"5m", 300000000000},
+		{"2h", 7200000000000},
+		{"1d", 86400000000000},
+		{"0.4ns", 0},
+		{"0.6ns", 1},
+		{"9e18ns", 9000000000000000000u},
+	};
+	static const char *const bad[] = {"",	"s",   "-1s", " 1s",	"1 s",	 "1s ", "1min",
+					  "1S", "nan", "inf", "9e19ns", "1e999", "5mm"};
+	uint64_t ns = 7;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		assert_int_equal(rut_parse_duration(good[i].text, &ns), 0);
+		assert_true(ns == good[i].ns);
+	}
+	ns = 7;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(rut_parse_duration(bad[i], &ns), -EINVAL);
+	assert_int_equal(ns, 7);
+}
+
+static void test_sizes_are_powers_of_1024(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} good[] = {
+		{"0", 0},
+		{"17", 17},
+		{"4k", 4096},
+		{"10M", 10485760},
+		{"1G", 1073741824},
+		{"1GiB", 1073741824},
+		{"1gB", 1073741824},
+		{"2T", 2199023255552},
+		{"16777215T", 16777215ull << 40},
+	};
+	static const char *const bad[] = {
+		"",   "k", "-1k", "1.5k", "1kb", "1ki", "1x", "16777216T", "99999999999999999999",
+		"1 k"};
+	uint64_t bytes = 7;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		assert_int_equal(rut_parse_size(good[i].text, &bytes), 0);
+		assert_true(bytes == good[i].bytes);
+	}
+	bytes = 7;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(rut_parse_size(bad[i], &bytes), -EINVAL);
+	assert_int_equal(bytes, 7);
+}
+
+static void test_seconds_are_exact(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t ns;
+	} good[] = {{"1", 1000000000},
+		    {"+0.25", 250000000},
+		    {"-3600", -3600000000000},
+		    {"1700000000.123456789", 1700000000123456789},
+		    {"-0.5", -500000000}};
+	static const char *const bad[] = {"", "-", ".5", "1s", "9000000001", "1.2.3"};
+	int64_t ns = 7;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		assert_int_equal(rut_parse_seconds(good[i].text, &ns), 0);
+		assert_true(ns == good[i].ns);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(rut_parse_seconds(bad[i], &ns), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,6 +389,10 @@ int main(void)
 		cmocka_unit_test(test_a_new_folder_takes_the_next_name),
 		cmocka_unit_test(test_strtab_gives_the_same_id_for_the_same_bytes),
 		cmocka_unit_test(test_core_segments_never_overlap),
+		cmocka_unit_test(test_numbers_are_digits_and_nothing_else),
+		cmocka_unit_test(test_durations_have_units),
+		cmocka_unit_test(test_sizes_are_powers_of_1024),
+		cmocka_unit_test(test_seconds_are_exact),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
