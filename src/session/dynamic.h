@@ -2,15 +2,19 @@
 /*
  * Events that are found by name on the machine at hand:
  *
- *	CATEGORY:NAME                      a tracepoint of the kernel; globs. Where LTTng has an
- *event for it, and so rutile, that one is meant tp:CATEGORY:NAME                   the same, always
- *by its tracefs format usdt:BINARY:PROVIDER:NAME[(ARGS)]  a static probe of a program or library;
- *globs uprobe:BINARY:SYMBOL[+OFF][(ARGS)] a function's entry uretprobe:BINARY:SYMBOL            a
- *function's return profile:HZ                         who runs, with stacks, so many times a second
- *on each CPU
+ * - CATEGORY:NAME, a tracepoint of the kernel; globs. Where LTTng has an event for it, and so
+ *   rutile, that one is meant.
+ * - tp:CATEGORY:NAME, the same, always by its tracefs format.
+ * - usdt:BINARY:PROVIDER:NAME[(ARGS)], a static probe of a program or library; globs.
+ * - uprobe:BINARY:SYMBOL[+OFF][(ARGS)], a function's entry.
+ * - uretprobe:BINARY:SYMBOL, a function's return.
+ * - profile:HZ, the running thread with its stacks, HZ times a second on each CPU.
  *
  * BINARY is a path, the name of a program or library, or a process id: then that process only, with
  * the files that it has mapped, in its container. ARGS name the arguments: "fd,path:str".
+ *
+ * event_list.c reads lists of these, building.c loads and describes one event, dynamic_user.c adds
+ * those of programs and dynamic.c the others.
  */
 #ifndef RUT_SESSION_DYNAMIC_H
 #define RUT_SESSION_DYNAMIC_H
