@@ -110,6 +110,19 @@ static int on_stack(struct rut_callstacks *s, const struct rut_ctf_event *ev)
 	return rut_map_put(&s->stacks, key_of(ev, rut_ctf_i64(ev, &id)), st);
 }
 
+void rut_ruby_frame_name(struct rut_buf *out, struct rut_ruby_label l)
+{
+	/* "block (2 levels) in total": the class belongs to the method. */
+	const char *name = memmem(l.label, l.label_len, " in ", 4);
+	size_t skip = name && l.class_len ? (size_t)(name + 4 - l.label) : 0;
+
+	rut_buf_add(out, l.label, skip);
+	if (l.class_len)
+		rut_buf_printf(out, "%.*s%c", (int)l.class_len, l.class_name,
+			       l.singleton ? '.' : '#');
+	rut_buf_printf(out, "%.*s", (int)(l.label_len - skip), l.label + skip);
+}
+
 /* A piece of Ruby code, as text. */
 static int on_code(struct rut_callstacks *s, const struct rut_ctf_event *ev)
 {
@@ -117,8 +130,8 @@ static int on_code(struct rut_callstacks *s, const struct rut_ctf_event *ev)
 	struct rut_ctf_ref id, text[3], kind, singleton;
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	struct rut_ruby_frame *c;
-	const char *str[3], *name;
-	size_t len[3], skip;
+	const char *str[3];
+	size_t len[3];
 
 	for (size_t i = 0; i < 3; i++) {
 		if (!rut_ctf_ref_find(ev->cls, RUT_CTF_SCOPE_PAYLOAD, names[i], &text[i]))
@@ -132,14 +145,8 @@ static int on_code(struct rut_callstacks *s, const struct rut_ctf_event *ev)
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
-	/* "block (2 levels) in total": the class belongs to the method. */
-	name = memmem(str[1], len[1], " in ", 4);
-	skip = name && len[2] ? (size_t)(name + 4 - str[1]) : 0;
-	rut_buf_add(&b, str[1], skip);
-	if (len[2])
-		rut_buf_printf(&b, "%.*s%c", (int)len[2], str[2],
-			       rut_ctf_u64(ev, &singleton) ? '.' : '#');
-	rut_buf_printf(&b, "%.*s", (int)(len[1] - skip), str[1] + skip);
+	rut_ruby_frame_name(&b, (struct rut_ruby_label){str[1], len[1], str[2], len[2],
+							rut_ctf_u64(ev, &singleton) != 0});
 	c->is_c = rut_ctf_u64(ev, &kind) == RUT_CODE_C;
 	c->path = strndup(str[0], len[0]);
 	c->method = b.failed ? NULL : strndup(b.data, b.len);

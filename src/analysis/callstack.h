@@ -33,6 +33,18 @@ struct rut_ruby_frame {
 	bool is_c;
 };
 
+/* What Ruby knows of a frame's code; no text is ended. */
+struct rut_ruby_label {
+	const char *label; /* "total", "block in total" */
+	size_t label_len;
+	const char *class_name; /* "": of no class */
+	size_t class_len;
+	bool singleton; /* a method of the class itself */
+};
+
+/* Appends its name: "block in Order#total", "Integer.sqrt". */
+void rut_ruby_frame_name(struct rut_buf *out, struct rut_ruby_label l);
+
 /*
  * Reads all stacks and mappings of the set, in a pass of its own. `roots` are folders below which
  * files are looked for first, separated by colons ("": only where they were). 0 or -errno.

@@ -146,22 +146,6 @@ static __always_inline void put_vtids(unsigned char *to, struct pid *pid, __u32 
 			((__s32 *)to)[i] = pid->numbers[i].nr;
 }
 
-/*
- * A child has its parent's memory, so the same facts. Not inline: the copy would be on the stack
- * below all that reads a Ruby stack, and Linux 6.1 has 512 bytes for them together.
- */
-static __noinline int rut_ruby_forked(__u32 parent, __u32 child)
-{
-	struct rut_ruby_vm *proc = bpf_map_lookup_elem(&rubies, &parent), copy;
-
-	if (!proc)
-		return 0;
-	copy = *proc;
-	copy.generation = rut_stack_hash_step(bpf_ktime_get_ns(), child);
-	bpf_map_update_elem(&rubies, &child, &copy, BPF_ANY);
-	return 0;
-}
-
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {

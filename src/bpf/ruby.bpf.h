@@ -71,6 +71,8 @@ struct {
 	__type(value, struct rut_frame_cache);
 } frame_cache SEC(".maps");
 
+#define WALK_EC 3 /* words of a walk: the first three of the context, and its address */
+
 struct rut_ruby_walk {
 	struct rut_ruby_vm proc;
 	__u64 epoch, link;
@@ -368,30 +370,39 @@ static __always_inline void ruby_clear(struct rut_ruby_walk *w)
 		((volatile __u64 *)&w->code)[i] = 0;
 }
 
-/* Reads what runs at w->pc. 0: it cannot be read. */
-__noinline __u64 rut_ruby_resolve_iseq(__u32 place)
+/* The names of a piece of Ruby code, and its body. False: it cannot be read. */
+static __always_inline bool ruby_read_code(__u32 place, struct rut_ruby_walk *w, __u64 iseq)
 {
-	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
-	__u64 body, path, first, pos, me;
+	__u64 body = ruby_word(iseq + ISEQ_BODY), path, first;
 
-	if (!w)
-		return 0;
-	ruby_clear(w);
-	body = ruby_word(w->iseq + ISEQ_BODY);
 	if (!ruby_is_heap(body) || bpf_probe_read_user(w->body, BODY_BYTES, (void *)body))
-		return 0;
-	pos = (w->pc - *(__u64 *)(w->body + BODY_ENCODED)) / 8;
-	if (pos > *(__u32 *)(w->body + BODY_SIZE))
-		return 0;
+		return false;
 	path = *(__u64 *)(w->body + BODY_PATHOBJ);
 	if (ruby_is_heap(path) && (ruby_word(path) & T_MASK) == T_ARRAY)
 		path = ruby_word(path + 16);
 	if (!rut_ruby_text(place, path, RUBY_PATH) ||
 	    !rut_ruby_text(place, *(__u64 *)(w->body + BODY_LABEL), RUBY_LABEL))
-		return 0;
+		return false;
 	first = *(__u64 *)(w->body + BODY_LINE);
 	w->code.kind = RUT_CODE_RUBY;
 	w->code.line = w->proc.line_value ? (__u32)(first >> 1) : (__u32)first;
+	return true;
+}
+
+/* Reads what runs at w->pc. 0: it cannot be read. */
+__noinline __u64 rut_ruby_resolve_iseq(__u32 place)
+{
+	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
+	__u64 pos, me;
+
+	if (!w)
+		return 0;
+	ruby_clear(w);
+	if (!ruby_read_code(place, w, w->iseq))
+		return 0;
+	pos = (w->pc - *(__u64 *)(w->body + BODY_ENCODED)) / 8;
+	if (pos > *(__u32 *)(w->body + BODY_SIZE))
+		return 0;
 	me = ruby_frame_method(w->ep);
 	if (me)
 		ruby_owner(place, w, me);
@@ -448,6 +459,34 @@ static __always_inline void ruby_append(struct rut_ruby_walk *w, __u64 frame)
 		ruby_end_part(w);
 }
 
+/* The entry of the cache that has this key, if any has; *mixed: the key as the cache knows it. */
+static __always_inline struct rut_frame_cache *ruby_cache_slot(const struct rut_ruby_walk *w,
+							       __u64 key, __u64 *mixed)
+{
+	__u32 slot;
+
+	*mixed = rut_stack_hash_step(w->proc.generation, key);
+	slot = (__u32)(*mixed >> 8) & conf.cache_mask;
+	return bpf_map_lookup_elem(&frame_cache, &slot);
+}
+
+static __always_inline bool ruby_cache_holds(const struct rut_frame_cache *c,
+					     const struct rut_ruby_walk *w, __u64 mixed,
+					     __u64 *frame)
+{
+	*frame = c->frame;
+	return c->key == mixed && c->epoch == w->epoch && c->check == (mixed ^ w->epoch ^ ~*frame);
+}
+
+static __always_inline void ruby_cache_put(struct rut_frame_cache *c, const struct rut_ruby_walk *w,
+					   __u64 mixed, __u64 frame)
+{
+	c->key = mixed;
+	c->epoch = w->epoch;
+	c->frame = frame;
+	c->check = mixed ^ w->epoch ^ ~frame;
+}
+
 /* One frame of those in w->raw. */
 __noinline __u64 rut_ruby_frame(__u32 place, __u32 at)
 {
@@ -455,7 +494,6 @@ __noinline __u64 rut_ruby_frame(__u32 place, __u32 at)
 	struct rut_frame_cache *c;
 	__u64 *f, key, env[3], frame, mixed;
 	bool is_c = false;
-	__u32 slot;
 
 	at &= 8191;
 	if (!w)
@@ -473,24 +511,17 @@ __noinline __u64 rut_ruby_frame(__u32 place, __u32 at)
 		key = env[0];
 		is_c = true;
 	}
-	mixed = rut_stack_hash_step(w->proc.generation, key);
-	slot = (__u32)(mixed >> 8) & conf.cache_mask;
-	c = bpf_map_lookup_elem(&frame_cache, &slot);
+	c = ruby_cache_slot(w, key, &mixed);
 	if (!c)
 		return 0;
-	frame = c->frame;
-	if (c->key == mixed && c->epoch == w->epoch && c->check == (mixed ^ w->epoch ^ ~frame)) {
+	if (ruby_cache_holds(c, w, mixed, &frame)) {
 		if (!ruby_is_top(w, frame, is_c))
 			ruby_append(w, frame);
 		return frame;
 	}
 	frame = is_c ? rut_ruby_resolve_c(place, key) : rut_ruby_resolve_iseq(place);
-	if (frame) {
-		c->key = mixed;
-		c->epoch = w->epoch;
-		c->frame = frame;
-		c->check = mixed ^ w->epoch ^ ~frame;
-	}
+	if (frame)
+		ruby_cache_put(c, w, mixed, frame);
 	if (!ruby_is_top(w, frame, is_c))
 		ruby_append(w, frame ? frame : RUT_FRAME_MARK);
 	return frame;
@@ -549,6 +580,7 @@ static __always_inline bool ruby_read_ec(struct rut_ruby_walk *w, __u64 ec)
 
 	if (!ruby_is_heap(ec) || bpf_probe_read_user(w->words, 24, (void *)ec))
 		return false;
+	w->words[WALK_EC] = ec;
 	end = w->words[0] + w->words[1] * 8;
 	used = end - w->words[2];
 	return ruby_is_heap(w->words[0]) && w->words[1] < 1u << 27 && w->words[2] > w->words[0] &&
@@ -583,28 +615,36 @@ static __always_inline bool ruby_find_ec(struct rut_ruby_walk *w, struct rut_rub
 	return false;
 }
 
-static __always_inline __u64 ruby_walk(struct rut_ruby_walk *w, __u32 place,
-				       struct rut_ruby_vm *proc)
+/* Finds the current thread's frames: w->words, w->epoch. False: it runs no Ruby. */
+static __always_inline bool ruby_find(struct rut_ruby_walk *w, struct rut_ruby_vm *proc)
 {
-	__u64 at, n, now = bpf_ktime_get_ns();
-	__u32 bytes;
+	__u64 now = bpf_ktime_get_ns();
 
 	w->proc = *proc;
-	if (!ruby_find_ec(w, proc))
-		return RUT_STACK_NONE;
-	bytes = w->proc.frame_bytes;
-	if (bytes < 40 || bytes > 128)
-		return RUT_STACK_NONE;
+	if (!ruby_find_ec(w, proc) || w->proc.frame_bytes < 40 || w->proc.frame_bytes > 128)
+		return false;
 	/* The count of collections; and codes are used now and then, or they are evicted. */
 	w->epoch = w->proc.gc_count
 			   ? (ruby_word(w->proc.gc_count) << 16 ^ now >> RUT_CODE_TOUCH_SHIFT)
 			   : now;
 	w->link = 0;
 	w->count = 1;
+	return true;
+}
+
+static __always_inline __u64 ruby_walk(struct rut_ruby_walk *w, __u32 place,
+				       struct rut_ruby_vm *proc, __u32 max)
+{
+	__u32 bytes;
+	__u64 at, n;
+
+	if (!ruby_find(w, proc))
+		return RUT_STACK_NONE;
+	bytes = w->proc.frame_bytes;
 	n = (w->words[0] + w->words[1] * 8 - w->words[2]) / bytes;
 	/* Of a deeper stack the innermost frames. */
-	if (n > RUT_RUBY_DEPTH)
-		n = RUT_RUBY_DEPTH;
+	if (n > max)
+		n = max;
 	at = w->words[2] + n * bytes;
 	for (__u32 i = 0; i < RUT_RUBY_DEPTH / 64; i++) {
 		__u32 k = n < 64 ? (__u32)n : 64, len = k * bytes;
@@ -620,18 +660,11 @@ static __always_inline __u64 ruby_walk(struct rut_ruby_walk *w, __u32 place,
 	return w->link;
 }
 
-/* The number of the current thread's Ruby stack; RUT_STACK_NONE: it has none. */
-__noinline __u64 rut_ruby_stack(void)
+/* The number of the stack of the innermost `max` frames. */
+static __always_inline __u64 ruby_stack_of(struct rut_ruby_vm *proc, __u32 max)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct rut_ruby_vm *proc;
 	struct rut_ctl_user *u;
 
-	if (!(conf.contexts & RUT_CTX_RSTACK))
-		return RUT_STACK_NONE;
-	proc = bpf_map_lookup_elem(&rubies, &tgid);
-	if (!proc)
-		return RUT_STACK_NONE;
 	for (__u32 i = 0; i < RUT_STACK_NESTED; i++) {
 		__u32 key = i;
 		struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &key);
@@ -641,7 +674,7 @@ __noinline __u64 rut_ruby_stack(void)
 		if (!w || !s || __sync_val_compare_and_swap(&s->taken, 0, 1))
 			continue;
 		w->stack_place = key;
-		id = ruby_walk(w, key, proc);
+		id = ruby_walk(w, key, proc, max);
 		__sync_val_compare_and_swap(&s->taken, 1, 0);
 		return id;
 	}
@@ -649,6 +682,34 @@ __noinline __u64 rut_ruby_stack(void)
 	if (u)
 		__sync_fetch_and_add(&u->stacks_lost, 1);
 	return RUT_STACK_LOST;
+}
+
+/* The number of the current thread's Ruby stack; RUT_STACK_NONE: it has none. */
+__noinline __u64 rut_ruby_stack(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct rut_ruby_vm *proc;
+
+	if (!(conf.contexts & RUT_CTX_RSTACK))
+		return RUT_STACK_NONE;
+	proc = bpf_map_lookup_elem(&rubies, &tgid);
+	return proc ? ruby_stack_of(proc, RUT_RUBY_DEPTH) : RUT_STACK_NONE;
+}
+
+/*
+ * A child has its parent's memory, so the same facts. Not inline: the copy would be on the stack
+ * below all that reads a Ruby stack, and Linux 6.1 has 512 bytes for them together.
+ */
+static __noinline __attribute__((unused)) int rut_ruby_forked(__u32 parent, __u32 child)
+{
+	struct rut_ruby_vm *proc = bpf_map_lookup_elem(&rubies, &parent), copy;
+
+	if (!proc)
+		return 0;
+	copy = *proc;
+	copy.generation = rut_stack_hash_step(bpf_ktime_get_ns(), child);
+	bpf_map_update_elem(&rubies, &child, &copy, BPF_ANY);
+	return 0;
 }
 
 #endif

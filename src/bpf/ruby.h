@@ -88,6 +88,17 @@ struct rut_code {
 
 _Static_assert(sizeof(struct rut_code) % 8 == 0, "words");
 
+/* The hash by which code is known; `seed`: the first 8 bytes of the session's UUID. */
+static inline __attribute__((always_inline)) __u64 rut_code_hash(const struct rut_code *code,
+								 __u64 seed)
+{
+	const __u64 *words = (const __u64 *)(const void *)code;
+
+	for (__u32 i = 0; i < RUT_CODE_WORDS; i++)
+		seed = rut_stack_hash_step(seed, words[i]);
+	return rut_stack_hash_end(seed);
+}
+
 /* As struct rut_stack_set. */
 struct rut_code_set {
 	__u64 id[RUT_CODE_WAYS];

@@ -256,6 +256,7 @@ static int start_command(struct run_data *d, struct rut_err *err)
 
 	close(go[0]);
 	d->run.child = d->script.pid = pid;
+	d->script.child = true;
 	d->run.child_go = go[1];
 	return 0;
 }

@@ -28,8 +28,8 @@ static bool stack_mode(const struct rut_node *n, enum rut_stack_mode *ret)
 }
 
 /* kstack, kstack(), kstack(mode), kstack(limit), kstack(mode, limit) */
-static const struct rut_type *check_stack(struct rut_checker *c, struct rut_node *n,
-					  enum rut_type_kind kind)
+const struct rut_type *rut_check_stack(struct rut_checker *c, struct rut_node *n,
+				       enum rut_type_kind kind, int64_t most)
 {
 	struct rut_type *t = rut_type_new(c->arena, kind, 16, 8);
 	struct rut_node *a = n->list;
@@ -45,9 +45,8 @@ static const struct rut_type *check_stack(struct rut_checker *c, struct rut_node
 			return NULL;
 		if (!rut_literal_int(a, &limit) || limit < 1)
 			return rut_check_error(c, a, "the number of frames is a constant above 0");
-		if (limit > RUT_STACK_WORDS)
-			return rut_check_error(c, a, "a stack has at most %d frames",
-					       RUT_STACK_WORDS);
+		if (limit > most)
+			return rut_check_error(c, a, "a stack has at most %d frames", (int)most);
 		if (a->next)
 			return rut_check_error(c, a->next, "nothing more is expected here");
 	}
@@ -57,12 +56,12 @@ static const struct rut_type *check_stack(struct rut_checker *c, struct rut_node
 
 const struct rut_type *rut_check_kstack(struct rut_checker *c, struct rut_node *n)
 {
-	return check_stack(c, n, RUT_T_KSTACK);
+	return rut_check_stack(c, n, RUT_T_KSTACK, RUT_STACK_WORDS);
 }
 
 const struct rut_type *rut_check_ustack(struct rut_checker *c, struct rut_node *n)
 {
-	return check_stack(c, n, RUT_T_USTACK);
+	return rut_check_stack(c, n, RUT_T_USTACK, RUT_STACK_WORDS);
 }
 
 /* The hash of `frames` words. The loop has a constant bound, which the verifier follows. */

@@ -224,7 +224,10 @@ static void emit_call(struct emitter *e, const struct rut_ir_insn *i)
 		move_arg(e, &args[ready], (uint8_t)(ready + 1), from[ready]);
 		done[ready] = true;
 	}
-	rut_asm_call(e->out, (int32_t)i->imm);
+	if (i->sub)
+		rut_asm_insn(e->out, BPF_JMP | BPF_CALL, 0, BPF_PSEUDO_CALL, 0, (int32_t)i->imm);
+	else
+		rut_asm_call(e->out, (int32_t)i->imm);
 	if (i->dst)
 		put(e, i->dst, BPF_REG_0);
 }

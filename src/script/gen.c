@@ -7,7 +7,8 @@
 #include "script/check.h"
 #include "script/gen.h"
 
-/* Of the frame's 512 bytes; the rest is for registers, and shared with functions of loops. */
+/* Of the frame's 512 bytes; the rest is for registers, and shared with functions that are called.
+ */
 enum { FRAME_OBJECTS = 288, FRAME_LOOPS = 128 };
 
 void rut_gen_fail(struct rut_gen *g, const struct rut_node *n, const char *fmt, ...)
@@ -48,7 +49,8 @@ struct rut_mem rut_gen_room(struct rut_gen *g, const struct rut_node *n, uint32_
 	struct rut_mem m = {RUT_IR_FP, 0, RUT_SPACE_BPF};
 
 	if (bytes <= 128 &&
-	    g->frame + (int32_t)bytes <= (g->has_loops ? FRAME_LOOPS : FRAME_OBJECTS)) {
+	    g->frame + (int32_t)bytes <=
+		    (g->has_loops || g->prog->needs_ruby ? FRAME_LOOPS : FRAME_OBJECTS)) {
 		g->frame += (int32_t)bytes;
 		if (g->frame > g->ir.frame)
 			g->ir.frame = g->frame;

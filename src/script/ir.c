@@ -151,7 +151,8 @@ void rut_ir_branch_imm(struct rut_ir *ir, uint8_t cond, rut_vreg a, int64_t imm,
 			   .op = RUT_IR_BRANCH, .sub = cond, .a = a, .imm = imm, .target = label});
 }
 
-rut_vreg rut_ir_call(struct rut_ir *ir, int helper, unsigned n, const struct rut_ir_arg *args)
+static rut_vreg add_call(struct rut_ir *ir, bool linked, int number, unsigned n,
+			 const struct rut_ir_arg *args)
 {
 	struct rut_ir_arg five[5] = {0};
 	rut_vreg dst = rut_ir_reg(ir);
@@ -160,9 +161,23 @@ rut_vreg rut_ir_call(struct rut_ir *ir, int helper, unsigned n, const struct rut
 	for (unsigned i = 0; i < n; i++)
 		five[i] = args[i];
 	rut_buf_add(&ir->args, five, sizeof(five));
-	rut_ir_add(ir, (struct rut_ir_insn){
-			       .op = RUT_IR_CALL, .dst = dst, .imm = helper, .args = first});
+	rut_ir_add(ir, (struct rut_ir_insn){.op = RUT_IR_CALL,
+					    .sub = linked,
+					    .dst = dst,
+					    .imm = number,
+					    .args = first});
 	return dst;
+}
+
+rut_vreg rut_ir_call(struct rut_ir *ir, int helper, unsigned n, const struct rut_ir_arg *args)
+{
+	return add_call(ir, false, helper, n, args);
+}
+
+rut_vreg rut_ir_call_linked(struct rut_ir *ir, int function, unsigned n,
+			    const struct rut_ir_arg *args)
+{
+	return add_call(ir, true, function, n, args);
 }
 
 /* Cleaning */

@@ -39,7 +39,7 @@ enum rut_ir_op {
 	RUT_IR_LABEL,	/* imm */
 	RUT_IR_JUMP,	/* to label imm */
 	RUT_IR_BRANCH,	/* if (a sub b, or imm when b is 0) to label `target` */
-	RUT_IR_CALL,	/* dst = helper imm (args) */
+	RUT_IR_CALL,	/* dst = helper imm, or (sub) linked function imm, of args */
 	RUT_IR_MAP,	/* dst = map imm */
 	RUT_IR_VALUE,	/* dst = address in the value of the array map imm, at off */
 	RUT_IR_FRAME,	/* dst = frame + off */
@@ -111,6 +111,9 @@ void rut_ir_jump(struct rut_ir *ir, uint32_t label);
 void rut_ir_branch(struct rut_ir *ir, uint8_t cond, rut_vreg a, rut_vreg b, uint32_t label);
 void rut_ir_branch_imm(struct rut_ir *ir, uint8_t cond, rut_vreg a, int64_t imm, uint32_t label);
 rut_vreg rut_ir_call(struct rut_ir *ir, int helper, unsigned n, const struct rut_ir_arg *args);
+/* A call of a function that is linked (link.h), by its number. */
+rut_vreg rut_ir_call_linked(struct rut_ir *ir, int function, unsigned n,
+			    const struct rut_ir_arg *args);
 
 #define RUT_ARG(r)	    ((struct rut_ir_arg){RUT_IR_ARG_REG, (r), 0})
 #define RUT_ARG_INT(v)	    ((struct rut_ir_arg){RUT_IR_ARG_IMM, 0, (v)})

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "ebpf/asm.h"
+#include "script/ruby.h"
 
 enum { RING_MIN = 256 << 10, RING_MAX = 16 << 20, LOG_BYTES = 1 << 20, STACKS_MAX = 16384 };
 
@@ -169,53 +170,57 @@ static int refused(struct rut_script_program *p, const struct rut_script_prog *p
 	return -EINVAL;
 }
 
-/* Helpers that call functions want to know them by BTF. */
-struct function_info {
-	uint32_t insn, type;
-};
-
-static int describe(const struct rut_script_prog *prog, struct bpf_prog_load_opts *opts,
-		    struct function_info **ret, struct btf **ret_btf, struct rut_err *err)
+/* Helpers that call functions want to know them by BTF, and so do calls of linked ones. */
+static int describe(const struct rut_script_program *p, const struct rut_script_prog *prog,
+		    const struct rut_linked *linked, struct bpf_prog_load_opts *opts,
+		    struct bpf_func_info **ret, struct btf **ret_btf, struct rut_err *err)
 {
 	struct btf *btf = btf__new_empty();
-	struct function_info *info = calloc(prog->nfunctions + 1, sizeof(*info));
+	struct bpf_func_info *info =
+		calloc(prog->nfunctions + 1 + linked->nfunctions, sizeof(*info));
 	int word, proto, main_proto, rc = 0;
 
 	*ret = info;
 	*ret_btf = btf;
 	if (libbpf_get_error(btf) || !info)
 		return rut_err_set(err, ENOMEM, "out of memory");
+	/* First, so that their numbers stay. */
+	if (linked->nfunctions)
+		rc = btf__add_btf(btf, rut_script_ruby_types(p->ruby));
+	if (rc < 0)
+		return rut_err_errno(err, -rc, "cannot describe the functions of programs");
 	word = btf__add_int(btf, "long", 8, BTF_INT_SIGNED);
 	main_proto = btf__add_func_proto(btf, word);
 	btf__add_func_param(btf, "ctx", word);
-	info[0].type = (uint32_t)btf__add_func(btf, "script", BTF_FUNC_GLOBAL, main_proto);
+	info[0].type_id = (uint32_t)btf__add_func(btf, "script", BTF_FUNC_GLOBAL, main_proto);
 	proto = btf__add_func_proto(btf, word);
 	for (int i = 0; i < 4; i++)
 		btf__add_func_param(btf, "arg", word);
 	for (uint32_t i = 0; i < prog->nfunctions; i++) {
-		info[i + 1].insn = prog->functions[i];
-		info[i + 1].type = (uint32_t)btf__add_func(btf, "loop", BTF_FUNC_STATIC, proto);
+		info[i + 1].insn_off = prog->functions[i];
+		info[i + 1].type_id = (uint32_t)btf__add_func(btf, "loop", BTF_FUNC_STATIC, proto);
 	}
+	if (linked->nfunctions)
+		memcpy(info + prog->nfunctions + 1, linked->functions,
+		       linked->nfunctions * sizeof(*info));
 	rc = btf__load_into_kernel(btf);
 	if (rc)
 		return rut_err_errno(err, -rc, "the kernel takes no description of functions");
 	opts->prog_btf_fd = (uint32_t)btf__fd(btf);
 	opts->func_info = info;
-	opts->func_info_cnt = prog->nfunctions + 1;
+	opts->func_info_cnt = (uint32_t)(prog->nfunctions + 1 + linked->nfunctions);
 	opts->func_info_rec_size = sizeof(*info);
 	return 0;
 }
 
 static int load_described(struct rut_script_program *p, struct rut_script_prog *prog,
+			  const struct bpf_insn *insns, size_t ninsns,
 			  struct bpf_prog_load_opts *opts, struct rut_err *err)
 {
 	_cleanup_free_ char *log = NULL;
 	const char *name = "script";
 
-	for (size_t i = 0; i < prog->nmap_refs; i++)
-		prog->insns[prog->map_refs[i].insn].imm = fd_of(p, prog->map_refs[i].target);
-	prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, name, "GPL", prog->insns,
-				 prog->ninsns, opts);
+	prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, name, "GPL", insns, ninsns, opts);
 	if (prog->fd >= 0)
 		return 0;
 	log = calloc(1, LOG_BYTES);
@@ -224,8 +229,7 @@ static int load_described(struct rut_script_program *p, struct rut_script_prog *
 	opts->log_buf = log;
 	opts->log_size = LOG_BYTES;
 	opts->log_level = 1;
-	prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, name, "GPL", prog->insns,
-				 prog->ninsns, opts);
+	prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, name, "GPL", insns, ninsns, opts);
 	return prog->fd >= 0 ? 0 : refused(p, prog, prog->fd, log, err);
 }
 
@@ -233,12 +237,22 @@ static int load_prog(struct rut_script_program *p, struct rut_script_prog *prog,
 		     struct rut_err *err)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, opts);
-	struct function_info *info = NULL;
+	struct bpf_func_info *info = NULL;
+	struct rut_linked linked = {0};
 	struct btf *btf = NULL;
-	int rc = prog->nfunctions ? describe(prog, &opts, &info, &btf, err) : 0;
+	int rc = 0;
 
-	if (!rc)
-		rc = load_described(p, prog, &opts, err);
+	for (size_t i = 0; i < prog->nmap_refs; i++)
+		prog->insns[prog->map_refs[i].insn].imm = fd_of(p, prog->map_refs[i].target);
+	if (rut_link_wanted(prog->insns, prog->ninsns))
+		rc = rut_script_ruby_link(&linked, p->ruby, prog, err);
+	if (!rc && (prog->nfunctions || linked.nfunctions))
+		rc = describe(p, prog, &linked, &opts, &info, &btf, err);
+	if (!rc && linked.nfunctions)
+		rc = load_described(p, prog, linked.insns, linked.ninsns, &opts, err);
+	else if (!rc)
+		rc = load_described(p, prog, prog->insns, prog->ninsns, &opts, err);
+	rut_linked_fini(&linked);
 	btf__free(btf);
 	free(info);
 	return rc;
@@ -251,6 +265,8 @@ int rut_script_load(struct rut_script_program *p, struct rut_err *err)
 	if (rc < 0)
 		return rut_err_errno(err, -rc, "cannot count the possible CPUs");
 	rc = create_own(p, err);
+	if (!rc && p->needs_ruby)
+		rc = rut_script_ruby_new(&p->ruby, p, err);
 	for (size_t i = 0; i < p->nmaps && !rc; i++)
 		rc = create_map(&p->maps[i], err);
 	for (size_t i = 0; i < p->nprogs && !rc; i++)

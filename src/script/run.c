@@ -29,6 +29,7 @@
 #include "script/load.h"
 #include "script/metrics.h"
 #include "script/output.h"
+#include "script/ruby.h"
 #include "script/run_names.h"
 #include "script/trace.h"
 
@@ -373,6 +374,8 @@ static int wait_once(struct runner *r)
 	}
 	check_exit_word(r);
 	flush_trace(r);
+	if (r->p->ruby)
+		rut_script_ruby_round(r->p->ruby);
 	if (r->opts->round && !r->ending && r->opts->round(r->opts->round_arg, r->p, &r->style))
 		r->ending = true;
 	return rc ? rc : r->rc;

@@ -8,6 +8,9 @@
 #include <bpf/bpf.h>
 #include <string.h>
 
+#include "bpf/ruby.h"
+#include "script/ruby.h"
+
 static const char *probe_name(void *arg, uint64_t index)
 {
 	const struct rut_script_program *p = arg;
@@ -41,11 +44,32 @@ static size_t stack(void *arg, const struct rut_type *t, const struct rut_script
 	return count;
 }
 
+static void ruby_frame(void *arg, uint64_t word, bool line, struct rut_buf *out)
+{
+	const struct rut_script_program *p = arg;
+
+	if (p->ruby)
+		rut_script_ruby_frame(p->ruby, word, line, out);
+}
+
+static void ruby_stack(void *arg, const struct rut_type *t, const struct rut_script_stack_value *v,
+		       unsigned indent, struct rut_buf *out)
+{
+	const struct rut_script_program *p = arg;
+
+	if (p->ruby)
+		rut_script_ruby_stack(p->ruby, v->id,
+				      t->stack_limit ? t->stack_limit : RUT_RUBY_DEPTH, indent,
+				      out);
+}
+
 void rut_run_names_init(struct rut_script_names *names, struct rut_script_program *p,
 			struct rut_script_symbols *symbols)
 {
 	rut_script_symbols_fill(symbols, names);
 	names->stack = stack;
+	names->ruby_frame = ruby_frame;
+	names->ruby_stack = ruby_stack;
 	names->probe = probe_name;
 	names->string = string;
 	names->arg = p;

@@ -13,6 +13,7 @@
 #include "script/format.h"
 #include "script/gen.h"
 #include "script/macro.h"
+#include "script/ruby.h"
 
 enum { PASSES_MAX = 12, PROGS_MAX = 20000 };
 
@@ -248,6 +249,7 @@ void rut_script_free(struct rut_script_program *p)
 		free(p->progs[i].map_refs);
 		free(p->progs[i].functions);
 	}
+	rut_script_ruby_free(p->ruby);
 	for (size_t i = 0; i < p->nactions; i++)
 		rut_script_format_free(p->actions[i].parsed);
 	free(p->maps);

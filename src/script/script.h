@@ -21,6 +21,7 @@ struct rut_script_opts {
 	const char *const *params;
 	size_t nparams;
 	int32_t pid;	     /* of -p; 0: all */
+	bool child;	     /* it is the process of -c */
 	bool unsafe;	     /* system(), signal() are permitted */
 	uint32_t compat;     /* 0, 17, 23 */
 	uint32_t max_strlen; /* 0: the default */
@@ -127,8 +128,10 @@ struct rut_script_program {
 	uint32_t scratch_bytes; /* of one program; 0: none */
 	uint32_t zeros_bytes;	/* 0: none */
 	bool needs_stacks;
-	int fds[RUT_MAP_USER]; /* of RUT_MAP_RING and so on; -1 */
-	struct rut_btf *btf;   /* of the kernel; NULL: not needed yet */
+	bool needs_ruby, needs_rstacks;
+	struct rut_script_ruby *ruby; /* owned; NULL: not needed, or not loaded */
+	int fds[RUT_MAP_USER];	      /* of RUT_MAP_RING and so on; -1 */
+	struct rut_btf *btf;	      /* of the kernel; NULL: not needed yet */
 };
 
 /*

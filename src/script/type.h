@@ -24,6 +24,8 @@
  *	STRERROR, SIGNAL_NAME,
  *	SYSCALL_NAME               uint64_t number
  *	PROBE                      uint64_t index of the probe
+ *	RMETHOD, RLINE             uint64_t word of a Ruby frame (bpf/ruby.h); 0: none
+ *	RTHREAD                    uint64_t address of the Thread object; 0: none
  *	DURATION                   int64_t nanoseconds
  *
  * An aggregation is the value of a map that each CPU keeps for itself, an array of 64-bit words;
@@ -74,6 +76,9 @@ enum rut_type_kind {
 	RUT_T_SIGNAL_NAME,
 	RUT_T_SYSCALL_NAME,
 	RUT_T_PROBE,
+	RUT_T_RMETHOD,
+	RUT_T_RLINE,
+	RUT_T_RTHREAD,
 	RUT_T_DURATION,
 	RUT_T_COUNT, /* from here on: aggregations, values of maps only */
 	RUT_T_SUM,

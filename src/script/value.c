@@ -193,7 +193,7 @@ static void stack_text(const struct rut_script_style *s, const struct rut_type *
 	rut_buf_putc(out, '\n');
 	if (t->kind == RUT_T_RSTACK) {
 		if (names && names->ruby_stack)
-			names->ruby_stack(names->arg, &stack, out);
+			names->ruby_stack(names->arg, t, &stack, indent, out);
 		return;
 	}
 	if (names && names->stack)
@@ -285,6 +285,14 @@ static void named_text(const struct rut_script_style *s, const struct rut_type *
 		text = n < 65 ? sigdescr_np((int)n) : NULL;
 	} else if (t->kind == RUT_T_PROBE) {
 		text = names && names->probe ? names->probe(names->arg, n) : NULL;
+	} else if (t->kind == RUT_T_RMETHOD || t->kind == RUT_T_RLINE) {
+		if (n && names && names->ruby_frame)
+			names->ruby_frame(names->arg, n, t->kind == RUT_T_RLINE, out);
+		return;
+	} else if (t->kind == RUT_T_RTHREAD) {
+		if (n)
+			rut_buf_printf(out, "#<Thread:0x%016" PRIx64 ">", n);
+		return;
 	} else if (t->kind == RUT_T_USERNAME && names && names->username) {
 		names->username(names->symbols, n, out);
 		return;
@@ -394,6 +402,9 @@ static void named_value_text(const struct rut_script_style *s, const struct rut_
 	case RUT_T_SIGNAL_NAME:
 	case RUT_T_SYSCALL_NAME:
 	case RUT_T_PROBE:
+	case RUT_T_RMETHOD:
+	case RUT_T_RLINE:
+	case RUT_T_RTHREAD:
 		named_text(s, t, v, out);
 		break;
 	default:

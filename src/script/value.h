@@ -38,7 +38,11 @@ struct rut_script_names {
 	size_t (*stack)(void *arg, const struct rut_type *t, const struct rut_script_stack_value *v,
 			uint64_t *ips, size_t max);
 	/* Frames of a Ruby stack: lines, each ended. */
-	void (*ruby_stack)(void *arg, const struct rut_script_stack_value *v, struct rut_buf *out);
+	void (*ruby_stack)(void *arg, const struct rut_type *t,
+			   const struct rut_script_stack_value *v, unsigned indent,
+			   struct rut_buf *out);
+	/* The method of a Ruby frame's word, or its file and line. */
+	void (*ruby_frame)(void *arg, uint64_t word, bool line, struct rut_buf *out);
 	const char *(*probe)(void *arg, uint64_t index);
 	const char *(*string)(void *arg, uint32_t index); /* of the program's strings */
 };

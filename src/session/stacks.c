@@ -73,19 +73,17 @@ static bool is_owner(const struct rut_recorder *r)
 static bool copy_code(struct rut_code *to, const struct rut_code_set *set, size_t way,
 		      const uint8_t uuid[16], uint64_t since_ns)
 {
-	uint64_t id = __atomic_load_n(&set->id[way], __ATOMIC_ACQUIRE), hash, words[RUT_CODE_WORDS];
+	uint64_t id = __atomic_load_n(&set->id[way], __ATOMIC_ACQUIRE), seed;
 
 	if (id < RUT_STACK_MIN || set->used_ns[way] + RUT_CODE_TOUCH_NS < since_ns)
 		return false;
-	memcpy(words, &set->code[way], sizeof(words));
-	memcpy(&hash, uuid, sizeof(hash));
-	for (size_t i = 0; i < RUT_CODE_WORDS; i++)
-		hash = rut_stack_hash_step(hash, words[i]);
-	memcpy(to, words, sizeof(*to));
+	memcpy(to, &set->code[way], sizeof(*to));
+	memcpy(&seed, uuid, sizeof(seed));
+	seed = rut_code_hash(to, seed);
 	to->path[sizeof(to->path) - 1] = '\0';
 	to->label[sizeof(to->label) - 1] = '\0';
 	to->class_name[sizeof(to->class_name) - 1] = '\0';
-	return rut_stack_hash_end(hash) == id;
+	return seed == id;
 }
 
 static bool write_code(struct rut_statedump *s, const struct rut_code *c, uint64_t id)

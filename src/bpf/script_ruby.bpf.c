@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The functions by which scripts read the Ruby frames of the current thread. User space takes them
+ * out of this object and links them into the programs that it compiles; `functions` is never run,
+ * it names them so that libbpf relocates them. The other programs keep the table of processes.
+ */
+#include "bpf/ruby.bpf.h"
+#include "bpf/script_ruby.h"
+
+#include <bpf/bpf_tracing.h>
+
+/* As in ruby.bpf.h: the same in all versions that ruby_abi knows. */
+#define METHOD_TYPE_MASK 15
+#define METHOD_ISEQ	 0
+#define DEF_ISEQ	 8
+#define THREAD_SELF	 16
+#define T_DATA		 0x0c
+
+/* Where the thread is in a context, which differs. */
+#define EC_THREAD_FIRST 5
+#define EC_THREAD_LAST	9
+
+#define INNERMOST_MAX 32 /* C methods above the innermost Ruby code */
+#define KEY_METHOD    1	 /* added to a program counter: the cached word is the method's */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, RUT_SCRIPT_ASKED);
+	__type(key, __u32);
+	__type(value, __u32);
+} asked SEC(".maps");
+
+static __always_inline struct rut_ruby_vm *ruby_process(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, fresh = RUT_ASKED_NEW;
+	struct rut_ruby_vm *proc = bpf_map_lookup_elem(&rubies, &tgid);
+
+	if (!proc && tgid && !bpf_map_lookup_elem(&asked, &tgid))
+		bpf_map_update_elem(&asked, &tgid, &fresh, BPF_NOEXIST);
+	return proc;
+}
+
+/* The innermost frame of Ruby code into w->pc and so on, behind C methods that it calls. */
+static __always_inline bool ruby_innermost(struct rut_ruby_walk *w)
+{
+	__u64 at = w->words[2], end = w->words[0] + w->words[1] * 8, *f = (__u64 *)w->raw;
+
+	for (__u32 i = 0; i < INNERMOST_MAX; i++) {
+		if (at >= end || bpf_probe_read_user(f, 40, (void *)at))
+			return false;
+		if (f[CFP_PC] && f[CFP_ISEQ]) {
+			w->pc = f[CFP_PC];
+			w->iseq = f[CFP_ISEQ];
+			w->self = f[CFP_SELF];
+			w->ep = f[CFP_EP];
+			return true;
+		}
+		at += w->proc.frame_bytes;
+	}
+	return false;
+}
+
+/* As ruby_frame_method(), and blocks that are the body of a method (define_method) are found. */
+static __always_inline __u64 ruby_enclosing_method(__u64 ep)
+{
+	__u64 env[3], me;
+
+	for (__u32 i = 0; i < 8; i++) {
+		if (bpf_probe_read_user(env, sizeof(env), (void *)(ep + EP_ME * 8)))
+			return 0;
+		me = ruby_method_entry(env[0]);
+		if (me || env[2] & ENV_LOCAL)
+			return me;
+		ep = env[1] & ~3ull;
+	}
+	return 0;
+}
+
+/*
+ * The method that the code at w->pc belongs to, also when that is a block of it; what belongs to no
+ * method (a program's top level, a class body) is shown as itself.
+ */
+__noinline __u64 rut_ruby_resolve_method(__u32 place)
+{
+	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
+	__u64 me, def, name = 0;
+
+	if (!w)
+		return 0;
+	me = ruby_enclosing_method(w->ep);
+	if (!me)
+		return rut_ruby_resolve_iseq(place) & ~(__u64)RUT_FRAME_LINE_MAX;
+	def = ruby_word(me + ME_DEF);
+	if ((ruby_word(def) & METHOD_TYPE_MASK) == METHOD_ISEQ)
+		w->iseq = ruby_word(def + DEF_ISEQ);
+	else /* define_method: the label of its block is that of where it was written */
+		name = rut_ruby_symbol(place, ruby_word(def + DEF_ID));
+	ruby_clear(w);
+	if (!ruby_read_code(place, w, w->iseq))
+		return 0;
+	if (name) {
+		for (__u32 i = 0; i < RUT_CODE_LABEL / 8; i++)
+			((volatile __u64 *)w->code.label)[i] = 0;
+		rut_ruby_text(place, name, RUBY_LABEL);
+	}
+	ruby_owner(place, w, me);
+	return rut_ruby_code(place, 0);
+}
+
+static __always_inline __u64 ruby_here(struct rut_ruby_walk *w, __u32 place, __u32 what)
+{
+	__u64 mixed, frame;
+	struct rut_frame_cache *c;
+
+	if (!ruby_innermost(w))
+		return 0;
+	c = ruby_cache_slot(w, w->pc + (what == RUT_HERE_METHOD ? KEY_METHOD : 0), &mixed);
+	if (!c)
+		return 0;
+	if (ruby_cache_holds(c, w, mixed, &frame))
+		return frame;
+	frame = what == RUT_HERE_METHOD ? rut_ruby_resolve_method(place)
+					: rut_ruby_resolve_iseq(place);
+	if (frame)
+		ruby_cache_put(c, w, mixed, frame);
+	return frame;
+}
+
+/* Is this the Thread object of that thread? Its data is the thread. */
+static __always_inline bool ruby_is_thread(__u64 object, __u64 thread)
+{
+	__u64 head[6];
+
+	if (!ruby_is_heap(object) || bpf_probe_read_user(head, sizeof(head), (void *)object) ||
+	    (head[0] & T_MASK) != T_DATA)
+		return false;
+	return head[2] == thread || head[3] == thread || head[4] == thread || head[5] == thread;
+}
+
+/* A fiber has its object at the same offset; the thread follows it. */
+static __always_inline __u64 ruby_thread(const struct rut_ruby_walk *w)
+{
+	__u64 ret = 0;
+
+	for (__u32 i = EC_THREAD_FIRST; i <= EC_THREAD_LAST; i++) {
+		__u64 thread = ruby_word(w->words[WALK_EC] + i * 8), object;
+
+		if (!ruby_is_heap(thread))
+			continue;
+		object = ruby_word(thread + THREAD_SELF);
+		if (ruby_is_thread(object, thread))
+			ret = object;
+	}
+	return ret;
+}
+
+/* enum rut_script_here; 0: the current thread runs no Ruby. */
+__noinline __u64 rut_script_here(__u32 what)
+{
+	struct rut_ruby_vm *proc = ruby_process();
+
+	if (!proc)
+		return 0;
+	for (__u32 i = 0; i < RUT_STACK_NESTED; i++) {
+		__u32 key = i;
+		struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &key);
+		struct rut_stack_walk *s = bpf_map_lookup_elem(&stack_walks, &key);
+		__u64 ret = 0;
+
+		if (!w || !s || __sync_val_compare_and_swap(&s->taken, 0, 1))
+			continue;
+		if (ruby_find(w, proc))
+			ret = what == RUT_HERE_THREAD ? ruby_thread(w) : ruby_here(w, key, what);
+		__sync_val_compare_and_swap(&s->taken, 1, 0);
+		return ret;
+	}
+	return 0;
+}
+
+/* The number of the stack of the innermost `max` frames; RUT_STACK_NONE: there is none. */
+__noinline __u64 rut_script_rstack(__u32 max)
+{
+	struct rut_ruby_vm *proc = ruby_process();
+
+	return proc ? ruby_stack_of(proc, max < RUT_RUBY_DEPTH ? max : RUT_RUBY_DEPTH)
+		    : RUT_STACK_NONE;
+}
+
+SEC("rut.functions")
+int functions(void *ctx)
+{
+	__u32 any = bpf_get_prandom_u32();
+
+	return (int)(rut_script_here(any) + rut_script_rstack(any));
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
+{
+	if (parent->tgid != child->tgid)
+		rut_ruby_forked(parent->tgid, child->tgid);
+	return 0;
+}
+
+static __always_inline int forget(__u32 tgid)
+{
+	bpf_map_delete_elem(&rubies, &tgid);
+	bpf_map_delete_elem(&asked, &tgid);
+	return 0;
+}
+
+/* Another program's memory. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(executed, struct task_struct *task)
+{
+	return forget(task->tgid);
+}
+
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(freed, struct task_struct *task)
+{
+	return task->pid == task->tgid ? forget(task->tgid) : 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

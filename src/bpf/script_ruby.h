@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What scripts ask of the Ruby frames of the current thread: functions that are linked into their
+ * programs (script/ruby.h), shared with user space.
+ */
+#ifndef RUT_BPF_SCRIPT_RUBY_H
+#define RUT_BPF_SCRIPT_RUBY_H
+
+#include <linux/types.h>
+
+/* The argument of rut_script_here(). */
+enum rut_script_here {
+	RUT_HERE_METHOD, /* the frame word of the innermost Ruby method, without a line */
+	RUT_HERE_LINE,	 /* the frame word of the innermost Ruby code */
+	RUT_HERE_THREAD, /* the address of the Thread object */
+};
+
+#define RUT_SCRIPT_ASKED 4096
+
+/* Processes that user space has not looked at: in the map `asked`, by process. */
+enum rut_script_asked {
+	RUT_ASKED_NEW = 1,
+	RUT_ASKED_SEEN, /* user space knows of it, and looks again some times */
+};
+
+#endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT */
+#include "script/ruby.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "analysis/callstack.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/proc.h"
+#include "bpf/events.h"
+#include "bpf/ruby.h"
+#include "bpf/script_ruby.h"
+#include "ruby/find_vm.h"
+#include "script/load.h"
+#include "script_ruby.skel.h"
+
+enum { WAITING_MAX = 1024, TRIES_MAX = 9 };
+
+/* A process that was met: it is looked at again after 1, 2, 4 ... rounds, while it is starting. */
+struct waiting {
+	uint32_t pid, tries, rounds;
+};
+
+struct rut_script_ruby {
+	struct rut_script_ruby_bpf *bpf;
+	struct rut_link_text text;
+	size_t entries[RUT_RUBY_FUNCTIONS]; /* index into text.functions */
+	struct rut_code_set *codes;	    /* mapped */
+	struct rut_stack_set *stacks;
+	size_t ncodes, nstacks;
+	bool any; /* processes that are met are looked at */
+	struct waiting waiting[WAITING_MAX];
+	size_t nwaiting;
+};
+
+static const char *const entry_names[RUT_RUBY_FUNCTIONS] = {
+	[RUT_RUBY_HERE] = "rut_script_here",
+	[RUT_RUBY_STACK] = "rut_script_rstack",
+};
+
+/* Text of the object */
+
+/*
+ * libbpf is about to load `functions`, with all that it calls, relocated: that is kept, and an
+ * empty program is loaded instead.
+ */
+static int take_text(struct bpf_program *prog, struct bpf_prog_load_opts *opts, long cookie)
+{
+	struct bpf_insn nothing[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K},
+				     {.code = BPF_JMP | BPF_EXIT}};
+	struct rut_script_ruby *r = (struct rut_script_ruby *)cookie;
+	const struct bpf_func_info *info = opts->func_info;
+	size_t n = bpf_program__insn_cnt(prog);
+
+	if (!info || opts->func_info_rec_size != sizeof(*info))
+		return -ENOTSUP;
+	r->text.insns = malloc(n * sizeof(*r->text.insns));
+	r->text.functions = calloc(opts->func_info_cnt, sizeof(*info));
+	if (!r->text.insns || !r->text.functions)
+		return -ENOMEM;
+	memcpy(r->text.insns, bpf_program__insns(prog), n * sizeof(*r->text.insns));
+	memcpy(r->text.functions, info, opts->func_info_cnt * sizeof(*info));
+	r->text.ninsns = n;
+	r->text.nfunctions = opts->func_info_cnt;
+	opts->func_info_cnt = 0;
+	opts->line_info_cnt = 0;
+	return bpf_program__set_insns(prog, nothing, 2);
+}
+
+const struct btf *rut_script_ruby_types(const struct rut_script_ruby *r)
+{
+	return bpf_object__btf(r->bpf->obj);
+}
+
+static const char *function_name(const struct rut_script_ruby *r, size_t i)
+{
+	const struct btf *btf = rut_script_ruby_types(r);
+	const struct btf_type *t = btf__type_by_id(btf, r->text.functions[i].type_id);
+
+	return t ? btf__name_by_offset(btf, t->name_off) : "";
+}
+
+static int find_entries(struct rut_script_ruby *r, struct rut_err *err)
+{
+	for (size_t e = 0; e < RUT_RUBY_FUNCTIONS; e++) {
+		while (r->entries[e] < r->text.nfunctions &&
+		       strcmp(function_name(r, r->entries[e]), entry_names[e]) != 0)
+			r->entries[e]++;
+		if (r->entries[e] == r->text.nfunctions)
+			return rut_err_set(err, ENOTSUP,
+					   "the kernel cannot link the programs that "
+					   "read Ruby frames");
+	}
+	return 0;
+}
+
+int rut_script_ruby_link(struct rut_linked *ret, const struct rut_script_ruby *r,
+			 const struct rut_script_prog *prog, struct rut_err *err)
+{
+	return rut_link(ret, &r->text, r->entries, prog->insns, prog->ninsns, err);
+}
+
+static int load_bpf(struct rut_script_ruby *r, struct rut_err *err)
+{
+	LIBBPF_OPTS(libbpf_prog_handler_opts, opts, .cookie = (long)r,
+		    .prog_prepare_load_fn = take_text);
+	int handler = libbpf_register_prog_handler("rut.functions", BPF_PROG_TYPE_RAW_TRACEPOINT, 0,
+						   &opts);
+	struct rut_bpf_conf *conf;
+	int rc = handler < 0 ? handler : -ENOMEM;
+
+	if (handler >= 0)
+		r->bpf = rut_script_ruby_bpf__open();
+	if (r->bpf) {
+		conf = (struct rut_bpf_conf *)&r->bpf->rodata->conf;
+		conf->overwrite = 1;
+		conf->stack_mask = (uint32_t)r->nstacks - 1;
+		conf->code_mask = (uint32_t)r->ncodes - 1;
+		conf->cache_mask = RUT_CACHE_ENTRIES - 1;
+		memcpy(conf->uuid, "scripts", 8);
+		bpf_map__set_max_entries(r->bpf->maps.ctls, (uint32_t)rut_script_cpus());
+		bpf_map__set_max_entries(r->bpf->maps.stacks, (uint32_t)r->nstacks);
+		bpf_map__set_max_entries(r->bpf->maps.codes, (uint32_t)r->ncodes);
+		bpf_map__set_max_entries(r->bpf->maps.frame_cache, RUT_CACHE_ENTRIES);
+		rc = rut_script_ruby_bpf__load(r->bpf);
+	}
+	if (handler >= 0)
+		libbpf_unregister_prog_handler(handler);
+	if (rc)
+		return rut_err_errno(err, -rc, "cannot load the programs that read Ruby frames");
+	return find_entries(r, err);
+}
+
+static void *map_table(const struct bpf_map *map, size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Processes */
+
+static int look(const struct rut_script_ruby *r, int32_t pid, struct rut_err *err)
+{
+	struct rut_ruby_vm vm;
+	int rc = rut_ruby_vm_find(&vm, pid, err);
+
+	if (rc)
+		return rc;
+	vm.generation = rut_hash_u64((uint64_t)pid ^ rut_proc_start(pid) << 24) | 1;
+	return bpf_map_update_elem(bpf_map__fd(r->bpf->maps.rubies), &pid, &vm, BPF_ANY);
+}
+
+static void await(struct rut_script_ruby *r, uint32_t pid)
+{
+	for (size_t i = 0; i < r->nwaiting; i++)
+		if (r->waiting[i].pid == pid)
+			return;
+	if (r->nwaiting < WAITING_MAX)
+		r->waiting[r->nwaiting++] = (struct waiting){.pid = pid};
+}
+
+static void scan(struct rut_script_ruby *r)
+{
+	struct rut_err why = RUT_ERR_INIT;
+	DIR *d = opendir("/proc");
+
+	for (struct dirent *e; d && (e = readdir(d));) {
+		int32_t pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
+
+		if (pid > 0 && pid != getpid() && look(r, pid, &why) == -EAGAIN)
+			await(r, (uint32_t)pid);
+	}
+	if (d)
+		closedir(d);
+}
+
+/* Those that the programs have met since the last round. */
+static void collect(struct rut_script_ruby *r)
+{
+	int fd = bpf_map__fd(r->bpf->maps.asked);
+	uint32_t key, next, state, seen = RUT_ASKED_SEEN;
+
+	for (uint32_t *at = NULL; !bpf_map_get_next_key(fd, at, &next); at = &key) {
+		key = next;
+		if (bpf_map_lookup_elem(fd, &key, &state) || state != RUT_ASKED_NEW)
+			continue;
+		bpf_map_update_elem(fd, &key, &seen, BPF_EXIST);
+		await(r, key);
+	}
+}
+
+void rut_script_ruby_round(struct rut_script_ruby *r)
+{
+	size_t n = 0;
+
+	if (r->any)
+		collect(r);
+	for (size_t i = 0; i < r->nwaiting; i++) {
+		struct waiting *w = &r->waiting[i];
+		struct rut_err why = RUT_ERR_INIT;
+		int rc = -EAGAIN;
+
+		if (!w->rounds) {
+			rc = look(r, (int32_t)w->pid, &why);
+			w->rounds = 1u << w->tries++;
+		}
+		w->rounds--;
+		/* The libruby of a process that is being started comes after its program. */
+		if ((rc == -EAGAIN || rc == -ENOEXEC) && w->tries < TRIES_MAX)
+			r->waiting[n++] = *w;
+	}
+	r->nwaiting = n;
+}
+
+int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_program *p,
+			struct rut_err *err)
+{
+	struct rut_script_ruby *r = calloc(1, sizeof(*r));
+	int rc;
+
+	*ret = r;
+	if (!r)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	r->ncodes = RUT_CODE_SETS;
+	r->nstacks = p->needs_rstacks ? RUT_STACK_SETS : 1;
+	/* The process of -c is not yet what it will be. */
+	r->any = !p->opts.pid || p->opts.child;
+	rc = load_bpf(r, err);
+	if (rc)
+		return rc;
+	r->codes = map_table(r->bpf->maps.codes, r->ncodes * sizeof(*r->codes));
+	r->stacks = map_table(r->bpf->maps.stacks, r->nstacks * sizeof(*r->stacks));
+	if (!r->codes || !r->stacks)
+		return rut_err_set(err, ENOMEM, "cannot map the names of Ruby frames");
+	rc = rut_script_ruby_bpf__attach(r->bpf);
+	if (rc)
+		return rut_err_errno(err, -rc, "cannot follow the start and end of processes");
+	if (r->any) {
+		scan(r);
+		return 0;
+	}
+	rc = look(r, p->opts.pid, err);
+	if (rc == -EAGAIN) {
+		await(r, (uint32_t)p->opts.pid);
+		return 0;
+	}
+	return rc;
+}
+
+void rut_script_ruby_free(struct rut_script_ruby *r)
+{
+	if (!r)
+		return;
+	if (r->codes)
+		munmap(r->codes, r->ncodes * sizeof(*r->codes));
+	if (r->stacks)
+		munmap(r->stacks, r->nstacks * sizeof(*r->stacks));
+	rut_script_ruby_bpf__destroy(r->bpf);
+	rut_link_text_fini(&r->text);
+	free(r);
+}
+
+/* Names */
+
+/* A copy of the names of this code, if they have its hash. */
+static bool find_code(const struct rut_script_ruby *r, uint64_t id, struct rut_code *ret)
+{
+	const struct rut_code_set *set = &r->codes[id & (r->ncodes - 1)];
+	uint64_t seed;
+
+	memcpy(&seed, "scripts", sizeof(seed));
+	for (size_t way = 0; way < RUT_CODE_WAYS; way++) {
+		uint64_t hash = __atomic_load_n(&set->id[way], __ATOMIC_ACQUIRE);
+
+		if (hash < RUT_STACK_MIN || RUT_FRAME_ID(hash) != id)
+			continue;
+		memcpy(ret, &set->code[way], sizeof(*ret));
+		if (rut_code_hash(ret, seed) != hash)
+			continue;
+		ret->path[sizeof(ret->path) - 1] = '\0';
+		ret->label[sizeof(ret->label) - 1] = '\0';
+		ret->class_name[sizeof(ret->class_name) - 1] = '\0';
+		return true;
+	}
+	return false;
+}
+
+static void put_method(const struct rut_code *c, struct rut_buf *out)
+{
+	rut_ruby_frame_name(out, (struct rut_ruby_label){c->label, strlen(c->label), c->class_name,
+							 strlen(c->class_name), c->singleton});
+}
+
+void rut_script_ruby_frame(const struct rut_script_ruby *r, uint64_t word, bool line,
+			   struct rut_buf *out)
+{
+	struct rut_code c;
+
+	if (!find_code(r, rut_frame_code(word), &c))
+		rut_buf_puts(out, "(unknown)");
+	else if (line)
+		rut_buf_printf(out, "%s:%u", c.path, rut_frame_line(word));
+	else
+		put_method(&c, out);
+}
+
+/* A copy of the words of a stack, or a part of one; 0: it is not there. */
+static size_t find_stack(const struct rut_script_ruby *r, uint64_t id,
+			 uint64_t words[RUT_STACK_DEPTH])
+{
+	const struct rut_stack_set *set = &r->stacks[id >> 32 & (r->nstacks - 1)];
+	uint64_t hash;
+
+	memcpy(&hash, "scripts", sizeof(hash));
+	for (size_t way = 0; way < RUT_STACK_WAYS; way++) {
+		size_t n = set->count[way];
+
+		if (__atomic_load_n(&set->id[way], __ATOMIC_ACQUIRE) != id || n > RUT_STACK_DEPTH)
+			continue;
+		memcpy(words, set->address[way], n * sizeof(*words));
+		for (size_t i = 0; i < n; i++)
+			hash = rut_stack_hash_step(hash, words[i]);
+		return rut_stack_hash_end(hash) == id ? n : 0;
+	}
+	return 0;
+}
+
+static void put_frame(const struct rut_script_ruby *r, uint64_t word, unsigned indent,
+		      struct rut_buf *out)
+{
+	struct rut_code c;
+
+	rut_buf_printf(out, "%*s", (int)indent, "");
+	if (!find_code(r, rut_frame_code(word), &c)) {
+		rut_buf_puts(out, "(unknown)\n");
+		return;
+	}
+	put_method(&c, out);
+	if (c.kind == RUT_CODE_RUBY)
+		rut_buf_printf(out, " (%s:%u)", c.path, rut_frame_line(word));
+	rut_buf_putc(out, '\n');
+}
+
+void rut_script_ruby_stack(const struct rut_script_ruby *r, uint64_t id, uint32_t limit,
+			   unsigned indent, struct rut_buf *out)
+{
+	uint64_t words[RUT_STACK_DEPTH];
+	uint32_t shown = 0;
+
+	while (id >= RUT_STACK_MIN && shown < limit) {
+		size_t n = find_stack(r, id, words);
+
+		if (!n) {
+			rut_buf_printf(out, "%*s(unknown)\n", (int)indent, "");
+			return;
+		}
+		/* The first word is the part outside of this one. */
+		for (size_t i = n; i-- > 1 && shown < limit; shown++)
+			put_frame(r, words[i], indent, out);
+		id = words[0];
+	}
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ruby in scripts: the functions that read a thread's Ruby frames (bpf/script_ruby.bpf.c), which
+ * are linked into programs, and the names of what they found.
+ *
+ * The frames are read when the event happens, as those of sessions with Ruby stacks are
+ * (bpf/ruby.h); so are the names, once for each garbage collection, so that they are right when the
+ * process has ended. Processes are looked at from outside: they need no preparation.
+ */
+#ifndef RUT_SCRIPT_RUBY_H
+#define RUT_SCRIPT_RUBY_H
+
+#include "script/link.h"
+#include "script/script.h"
+
+struct btf;
+struct rut_buf;
+struct rut_err;
+
+/* The functions, by their number in calls of generated code. */
+enum rut_ruby_function {
+	RUT_RUBY_HERE,	/* (enum rut_script_here) -> word */
+	RUT_RUBY_STACK, /* (frames) -> number of a stack */
+	RUT_RUBY_FUNCTIONS
+};
+
+struct rut_script_ruby;
+
+/*
+ * Loads what finds the frames, for the processes of p's options: that of -p, or all. -ENOEXEC: the
+ * process of -p is not a Ruby. 0 or -errno, with *err.
+ */
+int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_program *p,
+			struct rut_err *err);
+void rut_script_ruby_free(struct rut_script_ruby *r);
+
+/* Finds out about processes that the programs have met; to be called often. */
+void rut_script_ruby_round(struct rut_script_ruby *r);
+
+/* rut_link() with these functions. */
+int rut_script_ruby_link(struct rut_linked *ret, const struct rut_script_ruby *r,
+			 const struct rut_script_prog *prog, struct rut_err *err);
+
+/* The types that `functions` refer to; borrowed. */
+const struct btf *rut_script_ruby_types(const struct rut_script_ruby *r);
+
+/* Names of what the functions return; members of struct rut_script_names. */
+void rut_script_ruby_frame(const struct rut_script_ruby *r, uint64_t word, bool line,
+			   struct rut_buf *out);
+/* Lines, each ended; at most `limit` of them. */
+void rut_script_ruby_stack(const struct rut_script_ruby *r, uint64_t id, uint32_t limit,
+			   unsigned indent, struct rut_buf *out);
+
+#endif
