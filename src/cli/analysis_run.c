@@ -17,11 +17,14 @@
 #include "ctf/when.h"
 #include "output/screen.h"
 #include "output/text.h"
+#include "stream/conn.h"
+#include "stream/viewer.h"
 
 struct pass {
 	struct rut_analysis_args *args;
 	struct rut_ctf_set *set;       /* owned */
 	struct rut_ctf_reader *reader; /* owned */
+	struct rut_viewer *viewer;     /* owned; of a session at a relay daemon */
 	struct rut_engine engine;
 	int64_t begin_ns, end_ns; /* of the set */
 	bool has_range;
@@ -344,8 +347,12 @@ static int wait_for_more(struct pass *p, struct rut_err *err)
 {
 	const struct rut_analysis_live *live = p->args->live;
 	const struct timespec pause = {.tv_nsec = 200000000};
-	int r, fed = live ? live->feed(live->arg, err) : 0;
+	int r, fed = 0;
 
+	if (live)
+		fed = live->feed(live->arg, err);
+	else if (p->viewer)
+		fed = rut_viewer_step(p->viewer, err);
 	if (fed < 0)
 		return fed;
 	if (live && !live->idle(live->arg))
@@ -479,10 +486,26 @@ static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, 
 	return 0;
 }
 
+/* A session at a relay daemon is read as it arrives there, to its end. */
+static int open_viewer(struct pass *p, struct rut_err *err)
+{
+	struct rut_live_url url;
+	int r;
+
+	if (p->args->n_paths != 1)
+		return rut_err_set(err, EINVAL, "a session at a relay daemon is read by itself");
+	r = rut_live_url_parse(p->args->paths[0], &url, err);
+	if (!r)
+		r = rut_viewer_open(&p->viewer, &url, &stop, err);
+	if (!r)
+		p->args->paths[0] = rut_viewer_path(p->viewer);
+	return r;
+}
+
 static int open_set(struct pass *p, struct rut_err *err)
 {
 	struct rut_conf *c = &p->args->conf;
-	const struct rut_ctf_set_opts opts = {.consume = p->args->live};
+	const struct rut_ctf_set_opts opts = {.consume = p->args->live || p->viewer};
 	int r = rut_ctf_set_open(&p->set, p->args->paths, p->args->n_paths, &opts, err);
 
 	if (r)
@@ -513,15 +536,18 @@ int rut_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *con
 
 	signal(SIGPIPE, SIG_IGN);
 	rut_graph_set_columns(rut_screen_width(STDOUT_FILENO));
+	a->follow |= rut_live_url_is(a->paths[0]);
 	if (a->follow) {
 		signal(SIGINT, on_signal);
 		signal(SIGTERM, on_signal);
 	}
-	if (open_set(&p, &err) || (!a->test_compatibility && run_pass(&p, analyses, n, &err)))
+	if ((rut_live_url_is(a->paths[0]) && open_viewer(&p, &err)) || open_set(&p, &err) ||
+	    (!a->test_compatibility && run_pass(&p, analyses, n, &err)))
 		rc = fail(&p, &err);
 	if (p.engine.runs)
 		rut_engine_fini(&p.engine);
 	rut_ctf_reader_free(p.reader);
 	rut_ctf_set_free(p.set);
+	rut_viewer_free(p.viewer);
 	return rc;
 }

@@ -177,14 +177,15 @@ static int follow(struct rut_analysis_args *a, struct top *t,
 {
 	const struct rut_analysis_live live = {
 		.feed = feed, .tables = on_tables, .idle = on_idle, .arg = t};
+	static const volatile sig_atomic_t never; /* signals end us while we wait */
 	struct rut_err err = RUT_ERR_INIT;
-	int rc = rut_live_source_open(&t->source, a->cmd, t->name, t->record, true, &err);
+	int rc = rut_live_source_open(&t->source, a->cmd, t->name, t->record, true, &never, &err);
 
 	if (rc < 0)
 		return err.code ? rut_fail(a->cmd, &err) : RUT_EXIT_USAGE;
 	a->live = &live;
 	a->follow = true;
-	a->paths[0] = rut_live_path(t->source.live);
+	a->paths[0] = rut_live_source_path(&t->source);
 	a->n_paths = 1;
 	if (!n)
 		a->choose = rut_report_choose;
@@ -227,7 +228,7 @@ const struct rut_cmd cmd_top = {
 	.name = "top",
 	.group = "Record",
 	.summary = "show the analyses' tables of what is being recorded, every second",
-	.usage = "[OPTIONS] SESSION|PID|NAME [ANALYSIS]...",
+	.usage = "[OPTIONS] SESSION|PID|NAME|relay://HOST/SESSION [ANALYSIS]...",
 	.options = options,
 	.run = run,
 };

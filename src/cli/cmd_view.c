@@ -338,10 +338,10 @@ static int view(struct view *v, bool *ret_bad, struct rut_err *err)
 
 	if (v->live) {
 		rc = rut_live_source_open(&v->source, v->cmd, v->args.paths[0], v->record, false,
-					  err);
+					  &stop, err);
 		v->args.set.consume = true;
 		if (!rc)
-			path = rut_live_path(v->source.live);
+			path = rut_live_source_path(&v->source);
 	}
 	if (!rc)
 		rc = rut_ctf_set_open(&set, v->live ? &path : v->args.paths, v->args.n_paths,
@@ -385,7 +385,7 @@ const struct rut_cmd cmd_view = {
 	.name = "view",
 	.group = "Reading traces",
 	.summary = "print the events of traces, as babeltrace2 does or as JSON",
-	.usage = "[OPTIONS] TRACE... | --live SESSION|PID|NAME",
+	.usage = "[OPTIONS] TRACE... | --live SESSION|PID|NAME|relay://HOST/SESSION",
 	.options = options,
 	.run = run,
 };

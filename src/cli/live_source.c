@@ -14,6 +14,7 @@
 #include "base/proc.h"
 #include "cli/record_opts.h"
 #include "session/programs.h"
+#include "stream/conn.h"
 
 #define STEP_NS 100000000ull
 
@@ -79,12 +80,28 @@ static int record(struct rut_live_source *s, const struct rut_cmd *cmd, const ch
 	return rc;
 }
 
-int rut_live_source_open(struct rut_live_source *s, const struct rut_cmd *cmd, const char *word,
-			 const char *events, bool state, struct rut_err *err)
+static int open_viewer(struct rut_live_source *s, const char *word, const char *events,
+		       const volatile sig_atomic_t *stop, struct rut_err *err)
 {
-	int rc = rut_session_open(&s->r, word, err);
+	struct rut_live_url url;
+	int rc;
+
+	if (events)
+		return rut_err_set(err, EINVAL, "what is recorded is chosen where it is recorded");
+	rc = rut_live_url_parse(word, &url, err);
+	return rc ? rc : rut_viewer_open(&s->viewer, &url, stop, err);
+}
+
+int rut_live_source_open(struct rut_live_source *s, const struct rut_cmd *cmd, const char *word,
+			 const char *events, bool state, const volatile sig_atomic_t *stop,
+			 struct rut_err *err)
+{
+	int rc;
 
 	s->name = word;
+	if (rut_live_url_is(word))
+		return open_viewer(s, word, events, stop, err);
+	rc = rut_session_open(&s->r, word, err);
 	if (!rc && events)
 		return rut_err_set(err, EINVAL,
 				   "session '%s' exists: its events are chosen by "
@@ -95,6 +112,11 @@ int rut_live_source_open(struct rut_live_source *s, const struct rut_cmd *cmd, c
 		rc = record(s, cmd, word, events, err);
 	}
 	return rc ? rc : rut_live_open(&s->live, s->r, state, err);
+}
+
+const char *rut_live_source_path(const struct rut_live_source *s)
+{
+	return s->viewer ? rut_viewer_path(s->viewer) : rut_live_path(s->live);
 }
 
 /* Has it been destroyed, or has the process that is recorded for us ended? */
@@ -109,10 +131,17 @@ static bool has_ended(const struct rut_live_source *s)
 	       access(path, F_OK) < 0;
 }
 
+static void pause_between(const struct rut_live_source *s)
+{
+	uint64_t now = rut_ring_clock(), next = s->stepped_ns + STEP_NS;
+
+	if (now < next)
+		nanosleep(&(struct timespec){.tv_nsec = (long)(next - now)}, NULL);
+}
+
 int rut_live_source_step(void *source, struct rut_err *err)
 {
 	struct rut_live_source *s = source;
-	uint64_t now = rut_ring_clock(), next = s->stepped_ns + STEP_NS;
 	int rc;
 
 	if (s->ended && !s->said) {
@@ -124,10 +153,12 @@ int rut_live_source_step(void *source, struct rut_err *err)
 	}
 	if (s->said)
 		return 1;
-	if (now < next) {
-		const struct timespec pause = {.tv_nsec = (long)(next - now)};
-
-		nanosleep(&pause, NULL);
+	pause_between(s);
+	if (s->viewer) {
+		rc = rut_viewer_step(s->viewer, err);
+		s->ended = rc > 0;
+		s->stepped_ns = rut_ring_clock();
+		return rc < 0 ? rc : 0;
 	}
 	/* Asked first: what it did last is taken after it. */
 	s->ended = has_ended(s);
@@ -141,6 +172,7 @@ int rut_live_source_step(void *source, struct rut_err *err)
 
 void rut_live_source_fini(struct rut_live_source *s)
 {
+	rut_viewer_free(s->viewer);
 	rut_live_free(s->live);
 	rut_recorder_free(s->r);
 }

@@ -553,7 +553,7 @@ static inline int64_t clock_ns(const struct rut_cursor *c)
 {
 	if (likely(c->clock_is_ns))
 		return (int64_t)((uint64_t)c->clock->base_ns + c->clk);
-	return c->clock ? rut_clock_ns(c->clock, c->clk) : 0;
+	return c->clock ? rut_ctf_clock_ns(c->clock, c->clk) : 0;
 }
 
 /*

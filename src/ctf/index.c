@@ -197,8 +197,8 @@ static bool scan_index(struct scan *sc, uint32_t file)
 			memcpy(seq, entries + i * entry_len + sizeof(e), sizeof(seq));
 		info = first;
 		info.pub.offset_bytes = be64toh(e.offset);
-		info.pub.begin_ns = rut_clock_ns(clock, be64toh(e.begin_clock));
-		info.pub.end_ns = rut_clock_ns(clock, be64toh(e.end_clock));
+		info.pub.begin_ns = rut_ctf_clock_ns(clock, be64toh(e.begin_clock));
+		info.pub.end_ns = rut_ctf_clock_ns(clock, be64toh(e.end_clock));
 		info.pub.discarded = be64toh(e.discarded);
 		info.pub.seq = be64toh(seq[1]);
 		add_packet(sc, file, &info);

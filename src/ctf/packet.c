@@ -52,7 +52,7 @@ static void read_roles(struct rut_ctf_iter *it, const struct rut_ctf_type *t, st
 	}
 }
 
-int64_t rut_clock_ns(const struct rut_ctf_clock *c, uint64_t value)
+int64_t rut_ctf_clock_ns(const struct rut_ctf_clock *c, uint64_t value)
 {
 	__int128 ns = value;
 
@@ -135,7 +135,7 @@ static void take_time(const struct roles *r, enum rut_ctf_role role, struct rut_
 		return;
 	c = r->type[role]->clock ? r->type[role]->clock : info->cls->clock;
 	*ret_clock = r->value[role];
-	*ret_ns = c ? rut_clock_ns(c, *ret_clock) : 0;
+	*ret_ns = c ? rut_ctf_clock_ns(c, *ret_clock) : 0;
 	*ret_has = c != NULL;
 }
 

@@ -39,6 +39,6 @@ static inline uint64_t rut_packets_missing(const struct rut_packet_info *before,
 }
 
 /* ns since the epoch of a clock's value; saturates. */
-int64_t rut_clock_ns(const struct rut_ctf_clock *c, uint64_t value);
+int64_t rut_ctf_clock_ns(const struct rut_ctf_clock *c, uint64_t value);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "ctf/cursor.h"
 
 struct rut_ctf_reader {
@@ -22,6 +23,8 @@ struct rut_ctf_reader {
 	bool started;
 	bool fresh;	      /* the heap's root was not given out yet */
 	int64_t watermark_ns; /* follow: events after it wait */
+	uint64_t grown_ns;    /* follow: when the trace grew last, in CLOCK_MONOTONIC */
+	bool quiet;	      /* follow: it has not grown for a while, and nothing waits */
 };
 
 /* How much of each stream may stay in memory behind the reader. */
@@ -64,13 +67,19 @@ static void make_heap(struct rut_ctf_reader *r)
 		sift_down(r, i);
 }
 
+/* Follow: how far a stream may be behind the others, in time of the trace or of waiting for it. */
+static int64_t follow_lag_ns(const struct rut_ctf_reader *r)
+{
+	return r->opts.follow_lag_ns ? r->opts.follow_lag_ns : 1000000000;
+}
+
 /*
  * Follow: the time up to which all streams are known, by the ends of the packets that were opened;
  * a stream that lags too far behind is not waited for.
  */
 static void set_watermark(struct rut_ctf_reader *r)
 {
-	int64_t lag = r->opts.follow_lag_ns ? r->opts.follow_lag_ns : 1000000000;
+	int64_t lag = follow_lag_ns(r);
 	int64_t least = INT64_MAX, most = INT64_MIN;
 
 	for (size_t i = 0; i < r->n_cursors; i++) {
@@ -80,7 +89,9 @@ static void set_watermark(struct rut_ctf_reader *r)
 		least = end < least ? end : least;
 		most = end > most ? end : most;
 	}
-	if (most != INT64_MIN && least < most - lag)
+	if (r->quiet)
+		least = most;
+	else if (most != INT64_MIN && least < most - lag)
 		least = most - lag;
 	r->watermark_ns = least;
 }
@@ -193,6 +204,18 @@ static int grow_wanted(struct rut_ctf_reader *r, size_t had)
 	return 0;
 }
 
+/*
+ * Nothing comes any more: what is held back for streams that say nothing is given out. Returns 1
+ * when there is some.
+ */
+static int give_up_waiting(struct rut_ctf_reader *r)
+{
+	if (r->quiet || !r->n_heap || rut_now_ns() - r->grown_ns < (uint64_t)follow_lag_ns(r))
+		return 0;
+	r->quiet = true;
+	return 1;
+}
+
 int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err)
 {
 	size_t had = r->set->n_streams, had_classes = r->set->n_classes;
@@ -205,7 +228,9 @@ int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err)
 	for (size_t i = 0; i < r->n_cursors && !rc; i++)
 		rc = rut_cursor_is_ready(r->cursors[i]);
 	if (!rc)
-		return 0;
+		return give_up_waiting(r);
+	r->grown_ns = rut_now_ns();
+	r->quiet = false;
 	rc = grow_wanted(r, had_classes);
 	for (size_t i = 0; i < r->n_cursors && !rc; i++)
 		rc = rut_cursor_grow(r->cursors[i]);
@@ -294,6 +319,7 @@ int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 	if (opts)
 		r->opts = *opts;
 	r->watermark_ns = INT64_MIN;
+	r->grown_ns = rut_now_ns();
 	if (r->opts.follow && (rc = rut_set_refresh_metadata(set, err)) < 0) {
 		rut_ctf_reader_free(r);
 		return rc;

@@ -137,7 +137,8 @@ struct rut_ctf_reader_opts {
 	/*
 	 * The trace is still being written: an unfinished packet at the end of a file is left alone
 	 * until it is whole, and events are held back until every stream has got that far, or lags
-	 * behind the others by more than follow_lag_ns (0: one second). See rut_ctf_reader_poll().
+	 * behind the others by more than follow_lag_ns (0: one second), or the trace has not grown
+	 * for that long. See rut_ctf_reader_poll().
 	 */
 	bool follow;
 	int64_t follow_lag_ns;

@@ -3,13 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/mount.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,6 +16,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/memfs.h"
 #include "session/aside.h"
 #include "session/mappings.h"
 #include "session/statedump.h"
@@ -44,19 +43,6 @@ struct rut_session_live {
 	uint32_t text_len, dynamic_len;
 	char path[128];
 };
-
-/* A file system in memory that has no place in the tree of files. */
-static int mount_memory(struct rut_err *err)
-{
-	_cleanup_close_ int fs = (int)syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC);
-	int fd = -1;
-
-	if (fs >= 0 && !syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "mode", "0700", 0) &&
-	    !syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
-		fd = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC,
-				  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-	return fd >= 0 ? fd : rut_err_errno(err, errno, "cannot make a file system in memory");
-}
 
 static int write_metadata(struct rut_session_live *l, struct rut_err *err)
 {
@@ -229,7 +215,7 @@ static int start(struct rut_session_live *l, bool with_state, struct rut_err *er
 	};
 	int rc;
 
-	l->mount_fd = mount_memory(err);
+	l->mount_fd = rut_memfs_mount(false, err);
 	if (l->mount_fd < 0)
 		return l->mount_fd;
 	if (mkdirat(l->mount_fd, l->r->conf.name, 0700) < 0 ||

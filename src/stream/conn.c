@@ -40,26 +40,33 @@ static bool get_port(const char **p, uint16_t *port)
 	return v > 0 && v < 65536;
 }
 
+/* Reads HOST or [HOST]. Returns what follows it, or NULL. */
+static const char *get_host(const char *p, char *ret, size_t size)
+{
+	const bool bracket = *p == '[';
+	const char *host = bracket ? p + 1 : p;
+	size_t len = strcspn(host, bracket ? "]" : ":/");
+
+	p = host + len;
+	if (!len || len >= size || (bracket && *p != ']'))
+		return NULL;
+	memcpy(ret, host, len);
+	ret[len] = '\0';
+	return p + bracket;
+}
+
 int rut_url_parse(const char *text, struct rut_url *ret, struct rut_err *err)
 {
 	const bool tls = !strncmp(text, SECURE, strlen(SECURE));
-	const char *p = text + strlen(tls ? SECURE : SCHEME), *host = p;
-	bool bracket;
-	size_t len;
+	const char *p;
 
 	*ret = (struct rut_url){.port = RUT_RELAY_PORT_CTL, .tls = tls};
 	if (!tls && strncmp(text, SCHEME, strlen(SCHEME)) != 0)
 		return rut_err_set(err, EINVAL, "invalid collector '%s': " SCHEME "HOST[:PORT]",
 				   text);
-	bracket = *p == '[';
-	host = bracket ? p + 1 : p;
-	len = strcspn(host, bracket ? "]" : ":/");
-	p = host + len;
-	if (bracket && *p++ != ']')
-		len = 0;
-	if (!len || len >= sizeof(ret->host))
+	p = get_host(text + strlen(tls ? SECURE : SCHEME), ret->host, sizeof(ret->host));
+	if (!p)
 		return rut_err_set(err, EINVAL, "invalid host in '%s'", text);
-	memcpy(ret->host, host, len);
 	if (!get_port(&p, &ret->port))
 		return rut_err_set(err, EINVAL, "invalid port in '%s'", text);
 	ret->data_port = (uint16_t)(ret->port + 1);
@@ -67,6 +74,39 @@ int rut_url_parse(const char *text, struct rut_url *ret, struct rut_err *err)
 		return rut_err_set(err, EINVAL, "invalid port in '%s'", text);
 	p += *p == '/';
 	if (strlen(p) >= sizeof(ret->session) || strchr(p, '/') || *p == '.')
+		return rut_err_set(err, EINVAL, "invalid session name in '%s'", text);
+	strcpy(ret->session, p);
+	return 0;
+}
+
+bool rut_live_url_is(const char *text)
+{
+	return !strncmp(text, SCHEME, strlen(SCHEME)) || !strncmp(text, SECURE, strlen(SECURE));
+}
+
+int rut_live_url_parse(const char *text, struct rut_live_url *ret, struct rut_err *err)
+{
+	const char *p, *slash;
+
+	*ret = (struct rut_live_url){.port = RUT_RELAY_PORT_LIVE};
+	if (strncmp(text, SCHEME, strlen(SCHEME)) != 0)
+		return rut_err_set(err, EINVAL,
+				   "viewers of a relay daemon have no TLS: " SCHEME
+				   "HOST[:PORT]/[MACHINE/]SESSION");
+	p = get_host(text + strlen(SCHEME), ret->host, sizeof(ret->host));
+	if (!p)
+		return rut_err_set(err, EINVAL, "invalid host in '%s'", text);
+	if (!get_port(&p, &ret->port) || (*p && *p != '/'))
+		return rut_err_set(err, EINVAL, "invalid port in '%s'", text);
+	p += *p == '/';
+	slash = strchr(p, '/');
+	if (slash) {
+		if ((size_t)(slash - p) >= sizeof(ret->origin) || slash == p)
+			return rut_err_set(err, EINVAL, "invalid machine in '%s'", text);
+		memcpy(ret->origin, p, (size_t)(slash - p));
+		p = slash + 1;
+	}
+	if (strlen(p) >= sizeof(ret->session) || strchr(p, '/'))
 		return rut_err_set(err, EINVAL, "invalid session name in '%s'", text);
 	strcpy(ret->session, p);
 	return 0;

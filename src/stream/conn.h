@@ -21,6 +21,20 @@ struct rut_url {
 /* Returns 0, or -EINVAL with the reason. Without ports LTTng's are meant, 5342 and 5343. */
 int rut_url_parse(const char *text, struct rut_url *ret, struct rut_err *err);
 
+/* A session to read: relay://HOST[:PORT][/[ORIGIN/]SESSION]. */
+struct rut_live_url {
+	char host[256];
+	uint16_t port;
+	char origin[65];   /* the machine that records it; "": any */
+	char session[256]; /* "": not given */
+};
+
+/* Is it meant as one? */
+bool rut_live_url_is(const char *text);
+
+/* Returns 0, or -EINVAL with the reason. Without a port LTTng's is meant, 5344. */
+int rut_live_url_parse(const char *text, struct rut_live_url *ret, struct rut_err *err);
+
 struct rut_tls;
 struct rut_tls_conf;
 

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "stream/wire.h"
+
 /*
  * Padding of the optional chunk number in ROTATE_STREAMS. The protocol's own declaration was not
  * packed at first, so peers of different architectures send it with 0, 3 or 7 bytes of padding; a
@@ -17,34 +19,6 @@
 static void put_u8(struct rut_buf *b, uint8_t v)
 {
 	rut_buf_add(b, &v, 1);
-}
-
-static void put_u32(struct rut_buf *b, uint32_t v)
-{
-	v = __builtin_bswap32(v);
-	rut_buf_add(b, &v, sizeof(v));
-}
-
-static void put_u64(struct rut_buf *b, uint64_t v)
-{
-	v = __builtin_bswap64(v);
-	rut_buf_add(b, &v, sizeof(v));
-}
-
-static uint32_t u32_at(const void *data, size_t at)
-{
-	uint32_t v;
-
-	memcpy(&v, (const char *)data + at, sizeof(v));
-	return __builtin_bswap32(v);
-}
-
-static uint64_t u64_at(const void *data, size_t at)
-{
-	uint64_t v;
-
-	memcpy(&v, (const char *)data + at, sizeof(v));
-	return __builtin_bswap64(v);
 }
 
 /* What is left of a payload. After a read beyond its end everything reads as 0. */
@@ -79,14 +53,14 @@ static uint32_t get_u32(struct in *in)
 {
 	const uint8_t *p = take(in, 4);
 
-	return p ? u32_at(p, 0) : 0;
+	return p ? rut_be32_at(p, 0) : 0;
 }
 
 static uint64_t get_u64(struct in *in)
 {
 	const uint8_t *p = take(in, 8);
 
-	return p ? u64_at(p, 0) : 0;
+	return p ? rut_be64_at(p, 0) : 0;
 }
 
 /* A text of `len` bytes, of which the last is its only NUL. A length of 0 is an empty text. */
@@ -119,34 +93,34 @@ static void put_text(struct rut_buf *b, const char *s)
 
 void rut_relay_put_header(struct rut_buf *b, enum rut_relay_command command, uint64_t size)
 {
-	put_u64(b, 0); /* a circuit that nothing uses */
-	put_u64(b, size);
-	put_u32(b, command);
-	put_u32(b, 0); /* the command's version, always 0 */
+	rut_be64_put(b, 0); /* a circuit that nothing uses */
+	rut_be64_put(b, size);
+	rut_be32_put(b, command);
+	rut_be32_put(b, 0); /* the command's version, always 0 */
 }
 
 void rut_relay_get_header(const void *data, struct rut_relay_header *ret)
 {
-	ret->size = u64_at(data, 8);
-	ret->command = u32_at(data, 16);
+	ret->size = rut_be64_at(data, 8);
+	ret->command = rut_be32_at(data, 16);
 }
 
 void rut_relay_put_data(struct rut_buf *b, const struct rut_relay_data *d)
 {
-	put_u64(b, 0);
-	put_u64(b, d->stream);
-	put_u64(b, d->seq);
-	put_u32(b, d->size);
-	put_u32(b, d->padding);
+	rut_be64_put(b, 0);
+	rut_be64_put(b, d->stream);
+	rut_be64_put(b, d->seq);
+	rut_be32_put(b, d->size);
+	rut_be32_put(b, d->padding);
 }
 
 void rut_relay_get_data(const void *data, struct rut_relay_data *ret)
 {
 	*ret = (struct rut_relay_data){
-		.stream = u64_at(data, 8),
-		.seq = u64_at(data, 16),
-		.size = u32_at(data, 24),
-		.padding = u32_at(data, 28),
+		.stream = rut_be64_at(data, 8),
+		.seq = rut_be64_at(data, 16),
+		.size = rut_be32_at(data, 24),
+		.padding = rut_be32_at(data, 28),
 	};
 }
 
@@ -174,19 +148,19 @@ void rut_relay_put_session(struct rut_buf *b, uint32_t minor, const struct rut_r
 
 	rut_relay_put_header(b, RUT_RELAY_CREATE_SESSION,
 			     59 + (format ? 4 : 0) + (uint64_t)name + host + base);
-	put_u32(b, name);
-	put_u32(b, host);
-	put_u32(b, base);
-	put_u32(b, s->live_us);
+	rut_be32_put(b, name);
+	rut_be32_put(b, host);
+	rut_be32_put(b, base);
+	rut_be32_put(b, s->live_us);
 	put_u8(b, s->snapshot);
 	put_u8(b, s->name_has_time);
 	rut_buf_add(b, s->uuid, sizeof(s->uuid));
-	put_u64(b, s->id);
-	put_u64(b, s->created_s);
+	rut_be64_put(b, s->id);
+	rut_be64_put(b, s->created_s);
 	put_u8(b, s->has_chunk);
-	put_u64(b, s->chunk);
+	rut_be64_put(b, s->chunk);
 	if (format)
-		put_u32(b, s->format);
+		rut_be32_put(b, s->format);
 	put_text(b, s->name);
 	put_text(b, s->host);
 	put_text(b, s->base_path);
@@ -222,11 +196,11 @@ void rut_relay_put_stream(struct rut_buf *b, const struct rut_relay_stream *s)
 	uint32_t channel = text_len(s->channel), path = text_len(s->path);
 
 	rut_relay_put_header(b, RUT_RELAY_ADD_STREAM, 32 + (uint64_t)channel + path);
-	put_u32(b, channel);
-	put_u32(b, path);
-	put_u64(b, s->file_bytes);
-	put_u64(b, s->file_count);
-	put_u64(b, s->chunk);
+	rut_be32_put(b, channel);
+	rut_be32_put(b, path);
+	rut_be64_put(b, s->file_bytes);
+	rut_be64_put(b, s->file_count);
+	rut_be64_put(b, s->chunk);
 	put_text(b, s->channel);
 	put_text(b, s->path);
 }
@@ -247,8 +221,8 @@ int rut_relay_get_stream(const void *data, size_t len, struct rut_relay_stream *
 void rut_relay_put_metadata(struct rut_buf *b, const struct rut_relay_metadata *m)
 {
 	rut_relay_put_header(b, RUT_RELAY_SEND_METADATA, 12 + (uint64_t)m->len);
-	put_u64(b, m->stream);
-	put_u32(b, m->padding);
+	rut_be64_put(b, m->stream);
+	rut_be32_put(b, m->padding);
 	rut_buf_add(b, m->text, m->len);
 }
 
@@ -266,16 +240,16 @@ int rut_relay_get_metadata(const void *data, size_t len, struct rut_relay_metada
 void rut_relay_put_index(struct rut_buf *b, const struct rut_relay_index *i)
 {
 	rut_relay_put_header(b, RUT_RELAY_SEND_INDEX, 80);
-	put_u64(b, i->stream);
-	put_u64(b, i->seq);
-	put_u64(b, i->packet_bits);
-	put_u64(b, i->content_bits);
-	put_u64(b, i->begin_ns);
-	put_u64(b, i->end_ns);
-	put_u64(b, i->discarded);
-	put_u64(b, i->class_id);
-	put_u64(b, i->instance_id);
-	put_u64(b, i->packet_seq);
+	rut_be64_put(b, i->stream);
+	rut_be64_put(b, i->seq);
+	rut_be64_put(b, i->packet_bits);
+	rut_be64_put(b, i->content_bits);
+	rut_be64_put(b, i->begin_ns);
+	rut_be64_put(b, i->end_ns);
+	rut_be64_put(b, i->discarded);
+	rut_be64_put(b, i->class_id);
+	rut_be64_put(b, i->instance_id);
+	rut_be64_put(b, i->packet_seq);
 }
 
 int rut_relay_get_index(const void *data, size_t len, struct rut_relay_index *ret)
@@ -299,8 +273,8 @@ void rut_relay_put_pair(struct rut_buf *b, enum rut_relay_command command, uint6
 			uint64_t number)
 {
 	rut_relay_put_header(b, command, 16);
-	put_u64(b, stream);
-	put_u64(b, number);
+	rut_be64_put(b, stream);
+	rut_be64_put(b, number);
 }
 
 int rut_relay_get_pair(const void *data, size_t len, uint64_t *ret_stream, uint64_t *ret_number)
@@ -327,13 +301,13 @@ void rut_relay_put_rotation(struct rut_buf *b, uint64_t chunk,
 
 	rut_relay_put_header(b, RUT_RELAY_ROTATE_STREAMS,
 			     4 + 1 + ROTATE_PADDING + 8 + (uint64_t)count * POSITION_BYTES);
-	put_u32(b, count);
+	rut_be32_put(b, count);
 	put_u8(b, 1);
 	rut_buf_add(b, zeros, sizeof(zeros));
-	put_u64(b, chunk);
+	rut_be64_put(b, chunk);
 	for (uint32_t i = 0; i < count; i++) {
-		put_u64(b, positions[i].stream);
-		put_u64(b, positions[i].seq);
+		rut_be64_put(b, positions[i].stream);
+		rut_be64_put(b, positions[i].seq);
 	}
 }
 
@@ -358,8 +332,8 @@ int rut_relay_get_rotation(const void *data, size_t len, struct rut_relay_rotati
 void rut_relay_get_position(const struct rut_relay_rotation *r, uint32_t i,
 			    struct rut_relay_position *ret)
 {
-	ret->stream = u64_at(r->positions, (size_t)i * POSITION_BYTES);
-	ret->seq = u64_at(r->positions, (size_t)i * POSITION_BYTES + 8);
+	ret->stream = rut_be64_at(r->positions, (size_t)i * POSITION_BYTES);
+	ret->seq = rut_be64_at(r->positions, (size_t)i * POSITION_BYTES + 8);
 }
 
 void rut_relay_put_chunk(struct rut_buf *b, const struct rut_relay_chunk *c)
@@ -367,9 +341,9 @@ void rut_relay_put_chunk(struct rut_buf *b, const struct rut_relay_chunk *c)
 	uint32_t name = c->name[0] ? text_len(c->name) : 0;
 
 	rut_relay_put_header(b, RUT_RELAY_CREATE_CHUNK, 20 + (uint64_t)name);
-	put_u64(b, c->id);
-	put_u64(b, c->created_s);
-	put_u32(b, name);
+	rut_be64_put(b, c->id);
+	rut_be64_put(b, c->created_s);
+	rut_be32_put(b, name);
 	if (name)
 		put_text(b, c->name);
 }
@@ -387,10 +361,10 @@ int rut_relay_get_chunk(const void *data, size_t len, struct rut_relay_chunk *re
 void rut_relay_put_chunk_end(struct rut_buf *b, const struct rut_relay_chunk_end *c)
 {
 	rut_relay_put_header(b, RUT_RELAY_CLOSE_CHUNK, 21);
-	put_u64(b, c->id);
-	put_u64(b, c->closed_s);
+	rut_be64_put(b, c->id);
+	rut_be64_put(b, c->closed_s);
 	put_u8(b, c->how != RUT_RELAY_CLOSE_UNSET);
-	put_u32(b, c->how == RUT_RELAY_CLOSE_UNSET ? 0 : (uint32_t)c->how);
+	rut_be32_put(b, c->how == RUT_RELAY_CLOSE_UNSET ? 0 : (uint32_t)c->how);
 }
 
 int rut_relay_get_chunk_end(const void *data, size_t len, struct rut_relay_chunk_end *ret)
@@ -413,70 +387,70 @@ int rut_relay_get_chunk_end(const void *data, size_t len, struct rut_relay_chunk
 
 void rut_relay_put_status(struct rut_buf *b, uint32_t status)
 {
-	put_u32(b, status);
+	rut_be32_put(b, status);
 }
 
 uint32_t rut_relay_get_status(const void *data)
 {
-	return u32_at(data, 0);
+	return rut_be32_at(data, 0);
 }
 
 void rut_relay_put_version_reply(struct rut_buf *b, uint32_t major, uint32_t minor)
 {
-	put_u32(b, major);
-	put_u32(b, minor);
+	rut_be32_put(b, major);
+	rut_be32_put(b, minor);
 }
 
 void rut_relay_put_stream_reply(struct rut_buf *b, uint64_t handle, uint32_t status)
 {
-	put_u64(b, handle);
-	put_u32(b, status);
+	rut_be64_put(b, handle);
+	rut_be32_put(b, status);
 }
 
 uint64_t rut_relay_get_stream_reply(const void *data, uint32_t *ret_status)
 {
-	*ret_status = u32_at(data, 8);
-	return u64_at(data, 0);
+	*ret_status = rut_be32_at(data, 8);
+	return rut_be64_at(data, 0);
 }
 
 void rut_relay_put_session_reply(struct rut_buf *b, uint64_t id, uint32_t status, const char *path)
 {
-	put_u64(b, id);
-	put_u32(b, status);
-	put_u32(b, path ? text_len(path) : 0);
+	rut_be64_put(b, id);
+	rut_be32_put(b, status);
+	rut_be32_put(b, path ? text_len(path) : 0);
 	if (path)
 		put_text(b, path);
 }
 
 uint64_t rut_relay_get_session_reply(const void *data, uint32_t *ret_status, uint32_t *ret_path_len)
 {
-	*ret_status = u32_at(data, 8);
-	*ret_path_len = u32_at(data, 12);
-	return u64_at(data, 0);
+	*ret_status = rut_be32_at(data, 8);
+	*ret_path_len = rut_be32_at(data, 12);
+	return rut_be64_at(data, 0);
 }
 
 void rut_relay_put_chunk_reply(struct rut_buf *b, uint32_t status, const char *path)
 {
-	put_u32(b, status);
-	put_u32(b, path ? text_len(path) : 0);
+	rut_be32_put(b, status);
+	rut_be32_put(b, path ? text_len(path) : 0);
 	if (path)
 		put_text(b, path);
 }
 
 uint32_t rut_relay_get_chunk_reply(const void *data, uint32_t *ret_path_len)
 {
-	*ret_path_len = u32_at(data, 4);
-	return u32_at(data, 0);
+	*ret_path_len = rut_be32_at(data, 4);
+	return rut_be32_at(data, 0);
 }
 
 void rut_relay_put_exists_reply(struct rut_buf *b, uint32_t status, bool exists)
 {
-	put_u32(b, status);
+	rut_be32_put(b, status);
 	put_u8(b, exists);
 }
 
 void rut_relay_put_config_reply(struct rut_buf *b, uint32_t status, uint64_t flags)
 {
-	put_u32(b, status);
-	put_u64(b, flags);
+	rut_be32_put(b, status);
+	rut_be64_put(b, flags);
 }

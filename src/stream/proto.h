@@ -26,6 +26,7 @@
 #define RUT_RELAY_MINOR_MAX 15
 #define RUT_RELAY_PORT_CTL  5342
 #define RUT_RELAY_PORT_DATA 5343
+#define RUT_RELAY_PORT_LIVE 5344
 #define RUT_RELAY_HEADER    24 /* bytes before a command's payload */
 #define RUT_RELAY_DATA	    32 /* bytes before a packet */
 #define RUT_RELAY_OK	    10 /* the status of success */

@@ -3,20 +3,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/mount.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/memfs.h"
 #include "stream/sender_internal.h"
 #include "stream/tls.h"
 
@@ -34,25 +33,12 @@ static void set_lock(void *arg, bool on)
 		pthread_mutex_unlock(&s->lock);
 }
 
-/* A file system in memory without a name: it is freed with its last user, however that ends. */
-static int mount_memory(struct rut_err *err)
-{
-	_cleanup_close_ int fs = (int)syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC);
-	int fd = -1;
-
-	if (fs >= 0 && !syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "mode", "0700", 0) &&
-	    !syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
-		fd = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC,
-				  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-	return fd >= 0 ? fd : rut_err_errno(err, errno, "cannot make a file system in memory");
-}
-
 static int make_spool(struct rut_sender *s, const char *spool, struct rut_err *err)
 {
 	if (s->keep)
 		return 0;
 	if (!spool) {
-		s->mount_fd = mount_memory(err);
+		s->mount_fd = rut_memfs_mount(false, err);
 		if (s->mount_fd < 0)
 			return s->mount_fd;
 		snprintf(s->pattern, sizeof(s->pattern), "/proc/self/fd/%d/trace", s->mount_fd);

@@ -131,6 +131,77 @@ for i in range(700): os.getsid(0)"
   [ "$(babeltrace2 "$(stored $S)" | grep -c 'entry_getsid: ')" -ge 700 ]
 }
 
+# rutile's own viewer sees what the daemon stores, also with metadata that grows, and ends with the session; so do the
+# analyses, and a user without any right.
+test_viewer() {
+  need_bpf
+  p=$(free_port)
+  relay "$p"
+  url=relay://127.0.0.1:$((p + 2))
+  not "$RUTILE" view --live "$url" 2>err
+  grep -q 'the relay daemon has no session that is live' err
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid'
+  named() {
+    not "$RUTILE" view --live "$url/${S}x" 2>err
+    grep -q "no session '${S}x'; the relay daemon has $(uname -n)/$S" err
+  }
+  t_wait named
+  "$RUTILE" view --live "$url/$S" >view 2>view.err &
+  viewer=$!
+  calls 2000 424242
+  seen() {
+    [ "$(grep -c 'entry_getpgid: .*pid = 424242 }' view)" = "$1" ]
+  }
+  t_wait seen 2000
+  "$RUTILE" add $S -e syscall:getsid
+  python3 -c "
+import os
+for i in range(700): os.getsid(0)"
+  more() {
+    [ "$(grep -c 'entry_getsid: ' view)" -ge 700 ]
+  }
+  t_wait more
+  "$RUTILE" destroy $S
+  wait $viewer
+  grep -qx "rutile: session '$url/$S' has ended" view.err
+  babeltrace2 --clock-seconds "$(stored $S)" | grep -c getpgid >want
+  grep -c getpgid view | cmp - want
+  end_relay
+}
+
+# An analysis of what arrives is that of what is stored, by a user who may do nothing.
+test_viewer_analysis() {
+  need_bpf
+  p=$(free_port)
+  relay "$p"
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid,sched_switch'
+  published() { stored $S && [ -s "$(stored $S)/kernel/index/kernel_0.idx" ]; }
+  t_wait published >/dev/null
+  cp "$RUTILE" "$t_root/rutile"
+  chmod 755 "$t_root" "$t_root/rutile"
+  setpriv --reuid 65534 --regid 65534 --clear-groups "$t_root/rutile" syscallstats --no-progress \
+    "relay://127.0.0.1:$((p + 2))/$(uname -n)/$S" >live 2>live.err &
+  viewer=$!
+  attached() { ss -Htn state established "sport = :$((p + 2))" | grep -q .; }
+  t_wait attached
+  calls 3000 424242
+  # When a session ends, the daemon keeps from its viewers what they have not fetched by then.
+  all() { [ "$(babeltrace2 "$(stored $S)" 2>/dev/null | grep -c exit_getpgid)" = 3000 ]; }
+  t_wait all
+  size=$(cat "$(stored $S)"/kernel/kernel_* | wc -c)
+  fetched() {
+    n=$(ss -Htin state established "sport = :$((p + 2))" | sed -n 's/.*bytes_sent:\([0-9]*\).*/\1/p')
+    [ "${n:-0}" -ge "$size" ]
+  }
+  t_wait fetched
+  "$RUTILE" destroy $S
+  wait $viewer
+  end_relay
+  grep -E 'getpgid' live >got
+  "$RUTILE" syscallstats --no-progress "$(stored $S)" | grep -E 'getpgid' | cmp - got
+  grep -E 'getpgid +3000 ' got
+}
+
 # A collector that cannot be reached is an error before anything is recorded.
 test_nobody() {
   need_bpf
@@ -456,5 +527,7 @@ t_case "rutile collect stores the same events and chunks" test_collect
 t_case "rutile collect can be killed at any moment" test_collect_killed
 t_case "with TLS and certificates the same is stored" test_tls
 t_case "expired, revoked and foreign certificates are refused" test_tls_refused
+t_case "a viewer of ours sees what the daemon stores, and ends with it" test_viewer
+t_case "an analysis of what arrives is that of what is stored" test_viewer_analysis
 t_case "a collector that does not answer is an error at once" test_nobody
 t_done
