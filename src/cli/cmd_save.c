@@ -5,6 +5,7 @@
 
 #include "cli/record_opts.h"
 #include "cli/session_verb.h"
+#include "script/session.h"
 
 static const struct rut_opt options[] = {
 	{"output", "FILE", "write there instead of standard output", 'o'},
@@ -15,11 +16,16 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 {
 	/* "x": a profile that exists is not overwritten. */
 	FILE *out = v->output ? fopen(v->output, "wxe") : stdout;
+	struct rut_script_session_status script;
+	char dir[128];
 	int rc = 0;
 
 	if (!out)
 		return rut_err_errno(err, errno, "cannot make '%s'", v->output);
 	rut_profile_write(out, &r->meta->conf, &r->meta->output);
+	rut_session_dir(dir, sizeof(dir), v->name);
+	if (!rut_script_session_status(&script, dir))
+		fprintf(out, "script = %s\n", script.path);
 	if (ferror(out) || fflush(out))
 		rc = rut_err_errno(err, errno, "cannot write the profile");
 	if (out != stdout)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* `rutile snapshot`: copy what a flight recorder holds into a trace folder. */
+#include <errno.h>
 #include <stdio.h>
 
 #include "cli/record_opts.h"
 #include "cli/session_verb.h"
+#include "script/session.h"
 #include "session/snapshot.h"
 
 static int report(const char *where, const struct rut_snapshot *snap)
@@ -13,7 +15,8 @@ static int report(const char *where, const struct rut_snapshot *snap)
 	return 0;
 }
 
-static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
+static int snapshot(struct rut_recorder *r, const struct rut_session_verb *v,
+		    const struct rut_companion *beside, struct rut_err *err)
 {
 	struct rut_output_conf conf = {0};
 	struct rut_snapshot snap;
@@ -26,7 +29,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 			"session '%s' writes to '%s': 'rutile rotate %s' closes a folder", v->name,
 			r->meta->current, v->name);
 	if (v->to) {
-		rc = rut_snapshot_send(r, v->to, rut_spool_dir(), v->tls, &snap, err);
+		rc = rut_snapshot_send(r, v->to, rut_spool_dir(), v->tls, beside, &snap, err);
 		snprintf(path, sizeof(path), "%s", v->to);
 		return rc ? rc : report(path, &snap);
 	}
@@ -37,8 +40,27 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 			 v->name);
 	rc = v->output ? 0 : rut_output_path(&conf, path, sizeof(path), err);
 	if (!rc)
-		rc = rut_snapshot_write(r, path, &snap, err);
+		rc = rut_snapshot_write(r, path, beside, &snap, err);
 	return rc ? rc : report(path, &snap);
+}
+
+/* What the script of the session has printed and counted is in it too. */
+static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
+{
+	struct rut_script_session *script = NULL;
+	struct rut_companion beside;
+	char dir[128];
+	int rc;
+
+	rut_session_dir(dir, sizeof(dir), v->name);
+	rc = rut_script_session_open(&script, dir, err);
+	if (rc && rc != -ENOENT)
+		return rc;
+	if (script)
+		beside = rut_script_session_companion(script);
+	rc = snapshot(r, v, script ? &beside : NULL, err);
+	rut_script_session_free(script);
+	return rc;
 }
 
 static const struct rut_opt options[] = {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/record_opts.h"
+#include "script/session.h"
 
 static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc, char **argv)
 {
@@ -40,6 +41,22 @@ static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc,
 	return 0;
 }
 
+static int resume_script(const char *name, struct rut_err *err)
+{
+	struct rut_script_session *script = NULL;
+	char dir[128];
+	int rc;
+
+	rut_session_dir(dir, sizeof(dir), name);
+	rc = rut_script_session_open(&script, dir, err);
+	if (rc == -ENOENT)
+		return 0;
+	if (!rc)
+		rc = rut_script_session_resume(script, dir, err);
+	rut_script_session_free(script);
+	return rc;
+}
+
 /* A name alone means: go on with the session that was stopped. */
 static int resume(const struct rut_cmd *cmd, const char *name)
 {
@@ -54,6 +71,8 @@ static int resume(const struct rut_cmd *cmd, const char *name)
 				       name);
 	if (!rc)
 		rc = rut_session_resume(r, &err);
+	if (!rc)
+		rc = resume_script(name, &err);
 	rut_recorder_free(r);
 	if (rc)
 		return rut_fail(cmd, &err);
@@ -70,6 +89,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
+	if (!o.flight && !rut_output_drains(&o.output) && o.script[0])
+		return rut_usage_error(cmd, "--script needs --flight or --output");
 	if (!o.flight && !rut_output_drains(&o.output))
 		return resume(cmd, o.conf.name);
 	rut_record_defaults(&o);

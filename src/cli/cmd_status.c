@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "cli/session_verb.h"
+#include "script/session.h"
 #include "session/budget.h"
 #include "session/daemon.h"
 
@@ -35,6 +36,17 @@ static void print_budget(const struct rut_recorder *r)
 			       (double)left / 1e9);
 }
 
+static void print_script(const char *name)
+{
+	struct rut_script_session_status status;
+	char dir[128];
+
+	rut_session_dir(dir, sizeof(dir), name);
+	if (!rut_script_session_status(&status, dir))
+		printf("script       %s, %llu events printed%s\n", status.path,
+		       (unsigned long long)status.printed, status.ended ? ", ended by exit()" : "");
+}
+
 static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
 {
 	const struct rut_session_meta *m = r->meta;
@@ -43,7 +55,8 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	printf("session      %s\n", v->name);
 	printf("state        %s, %d programs\n", m->running ? "records" : "stopped",
 	       links < 0 ? 0 : links);
-	printf("events       %s\n", m->conf.events);
+	printf("events       %s\n", m->conf.events[0] ? m->conf.events : "none");
+	print_script(v->name);
 	printf("mode         %s\n",
 	       r->conf.mode == RUT_RING_OVERWRITE ? "overwrite (flight recorder)" : "discard");
 	if (m->output.to[0])

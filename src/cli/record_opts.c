@@ -8,9 +8,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/record_script.h"
+#include "script/session.h"
 #include "session/dynamic.h"
 #include "session/pin.h"
 #include "stream/conn.h"
+
+/* Of a session with a script and no events. */
+enum { SCRIPT_BUFFER_BYTES = 1 << 20 };
 
 static int bad_value(const struct rut_cmd *cmd, const char *what, const char *value)
 {
@@ -191,6 +196,8 @@ const struct rut_opt rut_start_options[] = {
 	{"profile", "FILE|HZ",
 	 "take the options from a file (see 'rutile save'); a number: sample stacks at HZ",
 	 RUT_OPT_PROFILE},
+	{"script", "FILE|NAME", "run this script in the session (see 'rutile run')",
+	 RUT_OPT_SCRIPT},
 	{"log-size", "SIZE", "begin a new log file at this size (default 1M)", RUT_OPT_LOG_SIZE},
 	{"log-keep", "N", "old log files that are kept (default 4)", RUT_OPT_LOG_KEEP},
 	RUT_RECORD_OPTIONS,
@@ -276,6 +283,8 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_FLIGHT:
 		o->flight = true;
 		return 0;
+	case RUT_OPT_SCRIPT:
+		return rut_record_script_set(cmd, o->script, sizeof(o->script), value);
 	case RUT_OPT_RUBY:
 	case RUT_OPT_RUBY_CLASS:
 	case RUT_OPT_RUBY_METHOD:
@@ -307,6 +316,12 @@ void rut_record_defaults(struct rut_record_opts *o)
 {
 	if (o->events_given)
 		return;
+	if (o->script[0]) {
+		/* The script is what is recorded; the rings are for nothing but a statedump. */
+		if (!o->conf.buffer_bytes)
+			o->conf.buffer_bytes = SCRIPT_BUFFER_BYTES;
+		return;
+	}
 	rut_selection_add(&o->conf.selection, rut_selection_default, NULL);
 	snprintf(o->conf.events, sizeof(o->conf.events), "%s", rut_selection_default);
 }
@@ -464,7 +479,8 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 		write_value(out, "tls", output->tls);
 	if (output->spool_bytes)
 		fprintf(out, "spool = %llu\n", (unsigned long long)output->spool_bytes);
-	write_value(out, "event", conf->events);
+	if (conf->events[0])
+		write_value(out, "event", conf->events);
 	write_ruby(out, conf->ruby);
 	for (size_t i = 0; i < RUT_CTX_COUNT; i++)
 		if (conf->contexts & rut_contexts[i].bit && rut_context_perf(i) >= 0)
@@ -511,16 +527,26 @@ const char *rut_log_dir(void)
 
 int rut_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *err)
 {
-	struct rut_companion ruby = rut_record_ruby_companion(&o->ruby);
+	struct rut_companion companions[2];
+	struct rut_script_session *script = NULL;
 	struct rut_start start = {
 		.conf = o->conf,
 		.output = o->output,
 		.pids = o->pids,
 		.npids = o->npids,
-		.companions = &ruby,
-		.ncompanions = o->ruby.count ? 1 : 0,
+		.companions = companions,
 	};
-	int rc;
+	int rc = o->script[0] ? rut_record_script_load(&script, o->script, o->flight, err) : 0;
+
+	if (rc)
+		return rc;
+	if (o->ruby.count)
+		companions[start.ncompanions++] = rut_record_ruby_companion(&o->ruby);
+	if (script)
+		start.guest = rut_script_session_guest(script);
+	/* A flight recorder needs no process for it. */
+	if (script && rut_output_drains(&o->output))
+		companions[start.ncompanions++] = rut_script_session_companion(script);
 
 	snprintf(start.output.log_dir, sizeof(start.output.log_dir), "%s", rut_log_dir());
 	start.conf.mode = o->flight ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
@@ -532,6 +558,7 @@ int rut_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *
 	/* They are the session's now: what its process holds must not be taken back here. */
 	if (!rc)
 		rut_record_ruby_leave(&o->ruby);
+	rut_script_session_free(script);
 	return rc;
 }
 

@@ -36,6 +36,7 @@ enum {
 	RUT_OPT_TO,
 	RUT_OPT_SPOOL,
 	RUT_OPT_TLS,
+	RUT_OPT_SCRIPT,
 };
 
 #define RUT_RECORD_OPTIONS                                                                         \
@@ -96,6 +97,7 @@ struct rut_record_opts {
 	pid_t pids[RUT_PIDS_MAX];
 	size_t npids;
 	struct rut_record_ruby ruby;
+	char script[RUT_PATH_MAX]; /* a file, or the name of an installed script; "": none */
 	bool events_given;
 	bool flight;
 };

@@ -75,6 +75,7 @@
 	V(start) \
 	V(stop) \
 	V(status) \
+	V(show) \
 	V(list) \
 	V(add) \
 	V(remove) \

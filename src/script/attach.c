@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "probe/nop5.h"
 #include "script/load.h"
@@ -23,6 +24,8 @@ struct rut_script_links {
 	int *fds; /* owned */
 	size_t n, cap;
 	size_t probes;
+	const char *pins; /* NULL: the descriptors alone keep the programs attached */
+	size_t npinned;
 };
 
 static int keep_fd(struct rut_script_links *l, int fd, struct rut_err *err)
@@ -50,6 +53,16 @@ static int perf_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 	return fd < 0 ? -errno : fd;
 }
 
+/* Takes the descriptor of a link. */
+static int pin_link(struct rut_script_links *l, int link, struct rut_err *err)
+{
+	_cleanup_close_ int fd = link;
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/link_script:%zu", l->pins, l->npinned++);
+	return bpf_obj_pin(fd, path) < 0 ? rut_err_errno(err, errno, "cannot pin '%s'", path) : 0;
+}
+
 /* Attaches the program to an event of perf. */
 static int perf_attach(struct rut_script_links *l, struct perf_event_attr *attr, pid_t pid, int cpu,
 		       const struct rut_script_prog *prog, const struct rut_script_attach *a,
@@ -62,6 +75,13 @@ static int perf_attach(struct rut_script_links *l, struct perf_event_attr *attr,
 	rc = keep_fd(l, fd, err);
 	if (rc)
 		return rc;
+	if (l->pins) {
+		int link = bpf_link_create(prog->fd, fd, BPF_PERF_EVENT, NULL);
+
+		return link < 0 ? rut_err_errno(err, -link, "cannot attach to %s so that it lasts",
+						a->name)
+				: pin_link(l, link, err);
+	}
 	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, prog->fd) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0))
 		return rut_err_errno(err, errno, "cannot attach to %s", a->name);
 	return 0;
@@ -141,7 +161,7 @@ static int attach_raw(struct rut_script_links *l, const struct rut_script_prog *
 		return rut_err_set(err, ENOENT, "the kernel has no raw tracepoint '%s'", a->event);
 	if (fd < 0)
 		return rut_err_errno(err, -fd, "cannot attach to %s", a->name);
-	return keep_fd(l, fd, err);
+	return l->pins ? pin_link(l, fd, err) : keep_fd(l, fd, err);
 }
 
 /* A number of the kernel's description of its uprobe events. */
@@ -204,7 +224,7 @@ static int attach_one(struct rut_script_links *l, const struct rut_script_progra
 	}
 }
 
-int rut_script_attach(struct rut_script_links **ret, struct rut_script_program *p,
+int rut_script_attach(struct rut_script_links **ret, struct rut_script_program *p, const char *pins,
 		      struct rut_err *err)
 {
 	struct rut_script_links *l = calloc(1, sizeof(*l));
@@ -212,6 +232,7 @@ int rut_script_attach(struct rut_script_links **ret, struct rut_script_program *
 	*ret = l;
 	if (!l)
 		return rut_err_set(err, ENOMEM, "out of memory");
+	l->pins = pins;
 	for (size_t i = 0; i < p->nprogs; i++) {
 		for (size_t k = 0; k < p->progs[i].nattach; k++) {
 			int rc = attach_one(l, p, &p->progs[i], &p->progs[i].attach[k], err);

@@ -130,7 +130,7 @@ void rut_gen_store(struct rut_gen *g, struct rut_mem to, unsigned size, rut_vreg
 }
 
 /* An address in the value of the counters' map. */
-static rut_vreg counter(struct rut_gen *g, uint32_t index)
+rut_vreg rut_gen_counter(struct rut_gen *g, uint32_t index)
 {
 	rut_vreg dst = rut_ir_reg(&g->ir);
 
@@ -146,23 +146,23 @@ void rut_gen_count(struct rut_gen *g, const struct rut_node *n, enum rut_site_ki
 	uint32_t site = rut_program_site(g->prog, kind, n->span);
 
 	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_ADD,
-						.a = counter(g, site + RUT_COUNTER_SITES),
+						.a = rut_gen_counter(g, site + RUT_COUNTER_SITES),
 						.b = rut_ir_const(&g->ir, 1)});
 }
 
 rut_vreg rut_gen_exit_word(struct rut_gen *g)
 {
-	return counter(g, RUT_COUNTER_EXIT);
+	return rut_gen_counter(g, RUT_COUNTER_EXIT);
 }
 
 rut_vreg rut_gen_begin_time(struct rut_gen *g)
 {
-	return counter(g, RUT_COUNTER_BEGIN);
+	return rut_gen_counter(g, RUT_COUNTER_BEGIN);
 }
 
 void rut_gen_set_exit(struct rut_gen *g, rut_vreg code)
 {
-	rut_ir_store(&g->ir, 8, counter(g, RUT_COUNTER_EXIT), 0,
+	rut_ir_store(&g->ir, 8, rut_gen_counter(g, RUT_COUNTER_EXIT), 0,
 		     rut_ir_alu_imm(&g->ir, BPF_ADD, code, 1));
 }
 

@@ -30,6 +30,8 @@ rut_vreg rut_gen_merged(struct rut_gen *g, const struct rut_node *n, const struc
 void rut_gen_statement_value(struct rut_gen *g, struct rut_node *n);
 /* The statements of a list before `end`. */
 void rut_gen_statements(struct rut_gen *g, struct rut_node *first, const struct rut_node *end);
+/* The address of a word of the counters: RUT_COUNTER_EXIT and its like. */
+rut_vreg rut_gen_counter(struct rut_gen *g, uint32_t word);
 /* The address of the word that holds the time at which the script began. */
 rut_vreg rut_gen_begin_time(struct rut_gen *g);
 rut_vreg rut_gen_exit_word(struct rut_gen *g);

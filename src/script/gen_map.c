@@ -277,35 +277,3 @@ rut_vreg rut_gen_map_add(struct rut_gen *g, struct rut_node *map, rut_vreg by, b
 	rut_ir_place(&g->ir, none);
 	return old;
 }
-
-/* Records of the ring */
-
-rut_vreg rut_gen_record(struct rut_gen *g, const struct rut_node *n, int action, uint32_t none)
-{
-	const struct rut_script_action *a = &g->prog->actions[action];
-	uint32_t data = a->args ? a->args->size : 0;
-	uint32_t size = (uint32_t)sizeof(struct rut_script_event) + ((data + 7) & ~7u);
-	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(RUT_MAP_RING), RUT_ARG_INT(size), RUT_ARG_INT(0)};
-	rut_vreg record = rut_ir_reg(&g->ir);
-	uint32_t good = rut_ir_label(&g->ir);
-
-	if (size > g->prog->record_max)
-		g->prog->record_max = size;
-	rut_ir_mov(&g->ir, record, rut_ir_call(&g->ir, BPF_FUNC_ringbuf_reserve, 3, args));
-	rut_ir_branch_imm(&g->ir, BPF_JNE, record, 0, good);
-	rut_gen_count(g, n, RUT_SITE_LOST);
-	rut_ir_jump(&g->ir, none);
-	rut_ir_place(&g->ir, good);
-	rut_ir_store(&g->ir, 8, record, 0, rut_ir_call(&g->ir, BPF_FUNC_ktime_get_ns, 0, NULL));
-	rut_ir_store_imm(&g->ir, 4, record, 8, action);
-	rut_ir_store(&g->ir, 4, record, 12,
-		     rut_ir_call(&g->ir, BPF_FUNC_get_smp_processor_id, 0, NULL));
-	return record;
-}
-
-void rut_gen_submit(struct rut_gen *g, rut_vreg record)
-{
-	struct rut_ir_arg args[] = {RUT_ARG(record), RUT_ARG_INT(0)};
-
-	rut_ir_call(&g->ir, BPF_FUNC_ringbuf_submit, 2, args);
-}

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "ebpf/asm.h"
+#include "script/journal.h"
 #include "script/ruby.h"
 
 enum { RING_MIN = 256 << 10, RING_MAX = 16 << 20, LOG_BYTES = 1 << 20, STACKS_MAX = 16384 };
@@ -64,13 +65,23 @@ static uint32_t ring_bytes(const struct rut_script_program *p)
 	return (uint32_t)bytes;
 }
 
+size_t rut_script_counter_bytes(const struct rut_script_program *p)
+{
+	return 8 * (RUT_COUNTER_SITES + p->nsites);
+}
+
 static int create_own(struct rut_script_program *p, struct rut_err *err)
 {
-	uint32_t words = RUT_COUNTER_SITES + (uint32_t)p->nsites;
-	int rc = create("rut_counters", BPF_MAP_TYPE_ARRAY, 4, 8 * words, 1, BPF_F_MMAPABLE,
-			&p->fds[RUT_MAP_COUNTERS], err);
+	int rc =
+		create("rut_counters", BPF_MAP_TYPE_ARRAY, 4, (uint32_t)rut_script_counter_bytes(p),
+		       1, BPF_F_MMAPABLE, &p->fds[RUT_MAP_COUNTERS], err);
 
-	if (!rc && p->record_max)
+	if (!rc && p->record_max && p->opts.session)
+		rc = create("rut_journal", BPF_MAP_TYPE_ARRAY, 4,
+			    rut_script_journal_slot_bytes(p->record_max),
+			    rut_script_journal_slots(p->record_max), BPF_F_MMAPABLE,
+			    &p->fds[RUT_MAP_JOURNAL], err);
+	else if (!rc && p->record_max)
 		rc = create("rut_ring", BPF_MAP_TYPE_RINGBUF, 0, 0, ring_bytes(p), 0,
 			    &p->fds[RUT_MAP_RING], err);
 	if (!rc && p->scratch_bytes)

@@ -17,6 +17,9 @@ bool rut_script_kernel_at_least(unsigned major, unsigned minor);
  */
 int rut_script_load(struct rut_script_program *p, struct rut_err *err);
 
+/* Bytes of the counters. */
+size_t rut_script_counter_bytes(const struct rut_script_program *p);
+
 /* Runs a program of begin, end or interval once, in this process. 0 or -errno. */
 int rut_script_run_prog(const struct rut_script_prog *prog);
 
@@ -25,9 +28,10 @@ struct rut_script_links;
 
 /*
  * Attaches all programs but those of begin, end, interval and signals. *ret is to be freed in any
- * case. 0 or -errno, with *err.
+ * case. `pins`: a directory of the BPF file system in which the links are kept, as link_script:0
+ * and so on; they outlive *ret then. NULL: they do not. 0 or -errno, with *err.
  */
-int rut_script_attach(struct rut_script_links **ret, struct rut_script_program *p,
+int rut_script_attach(struct rut_script_links **ret, struct rut_script_program *p, const char *pins,
 		      struct rut_err *err);
 void rut_script_links_free(struct rut_script_links *l);
 

@@ -46,6 +46,7 @@ struct rut_script_action {
 	int64_t top, div;		  /* print(@m, top, div); 0: not given */
 	uint32_t line, column;		  /* where it stands in the script, from 1 */
 	uint32_t end_column;
+	uint32_t pos; /* ... in bytes */
 };
 
 struct rut_script_map {

@@ -196,7 +196,7 @@ static void drain_rest(struct runner *r)
 static size_t counter_bytes(const struct rut_script_program *p)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	size_t bytes = (RUT_COUNTER_SITES + p->nsites) * sizeof(uint64_t);
+	size_t bytes = rut_script_counter_bytes(p);
 
 	return (bytes + page - 1) / page * page;
 }
@@ -448,7 +448,7 @@ static int end(struct runner *r)
 	if (!rc)
 		rc = r->rc;
 	if (r->trace)
-		rut_script_trace_now(r->trace);
+		rut_script_trace_at(r->trace, 0);
 	if (!rc)
 		rc = rut_script_out_end(r->out, r->p->maps,
 					r->p->print_maps_on_exit ? r->p->nmaps : 0, r->err);
@@ -518,7 +518,7 @@ static int start(struct runner *r)
 		rc = run_kind(r, RUT_PROBE_BEGIN);
 	if (rc || r->ending)
 		return rc;
-	rc = rut_script_attach(&r->links, r->p, r->err);
+	rc = rut_script_attach(&r->links, r->p, NULL, r->err);
 	if (!rc && !r->opts->quiet)
 		rut_script_out_attached(r->out, rut_script_links_count(r->links));
 	if (!rc)

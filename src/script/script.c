@@ -36,6 +36,7 @@ int rut_program_action(struct rut_script_program *p, const struct rut_script_act
 	*x = *a;
 	rut_source_where(&p->src, n->span.pos, &x->line, &x->column);
 	x->end_column = x->column + n->span.len;
+	x->pos = n->span.pos;
 	return (int)p->nactions++;
 }
 

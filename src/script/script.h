@@ -25,6 +25,8 @@ struct rut_script_opts {
 	bool unsafe;	     /* system(), signal() are permitted */
 	uint32_t compat;     /* 0, 17, 23 */
 	uint32_t max_strlen; /* 0: the default */
+	bool session;	     /* records go into the journal (journal.h) instead of a ring */
+	bool flight;	     /* ... and no process reads them while it runs */
 };
 
 enum rut_probe_kind {
@@ -94,14 +96,17 @@ enum {
 	RUT_MAP_SCRATCH,
 	RUT_MAP_STACKS,
 	RUT_MAP_ZEROS,	  /* one entry of zeros, for new values of other maps */
+	RUT_MAP_JOURNAL,  /* of a script in a session, instead of the ring */
 	RUT_MAP_USER = 8, /* + index into maps */
 };
 
 /* Words of the counters. */
 enum {
-	RUT_COUNTER_EXIT,  /* exit(code): code + 1 */
-	RUT_COUNTER_BEGIN, /* when the script began */
-	RUT_COUNTER_SITES, /* one for each site */
+	RUT_COUNTER_EXIT,    /* exit(code): code + 1 */
+	RUT_COUNTER_BEGIN,   /* when the script began */
+	RUT_COUNTER_RECORDS, /* records of the journal */
+	RUT_COUNTER_MASK,    /* its slots - 1 */
+	RUT_COUNTER_SITES,   /* one for each site */
 };
 
 enum { RUT_SCRATCH_NESTED = 4, RUT_STACK_WORDS = 127 };

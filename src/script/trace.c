@@ -193,7 +193,8 @@ static void begin_packet(struct rut_script_trace *t, struct stream *s)
 	static const struct rut_packet none;
 
 	rut_buf_add(&s->packet, &none, sizeof(none));
-	s->begin_ns = s->number ? t->ns : t->begin_ns;
+	/* A snapshot may begin later than the oldest record that is left. */
+	s->begin_ns = s->number || t->ns < t->begin_ns ? t->ns : t->begin_ns;
 	if (s->last_ns > s->begin_ns)
 		s->begin_ns = s->last_ns;
 }
@@ -241,9 +242,9 @@ void rut_script_trace_event(struct rut_script_trace *t, const struct rut_script_
 	put_record(t);
 }
 
-void rut_script_trace_now(struct rut_script_trace *t)
+void rut_script_trace_at(struct rut_script_trace *t, uint64_t ns)
 {
-	t->ns = rut_ring_clock();
+	t->ns = ns ? ns : rut_ring_clock();
 	t->cpu = 0;
 	t->structured = false;
 }

@@ -32,8 +32,8 @@ struct rut_script_tap rut_script_trace_tap(struct rut_script_trace *t);
 void rut_script_trace_event(struct rut_script_trace *t, const struct rut_script_event *e,
 			    const struct rut_script_action *a);
 
-/* What is printed next is no event's: maps at the end. */
-void rut_script_trace_now(struct rut_script_trace *t);
+/* What is printed next is no event's, but of this time (0: now): maps at the end. */
+void rut_script_trace_at(struct rut_script_trace *t, uint64_t ns);
 
 /* Writes what is buffered. 0 or -errno; what could not be written is kept. */
 int rut_script_trace_flush(struct rut_script_trace *t, struct rut_err *err);

@@ -171,20 +171,27 @@ int rut_session_pin_links(struct rut_recorder *r, struct rut_err *err)
 	return 0;
 }
 
-int rut_session_pin(struct rut_recorder *r, struct rut_err *err)
+void rut_session_dir(char *ret, size_t size, const char *name)
+{
+	snprintf(ret, size, RUT_PIN_ROOT "/%s", name);
+}
+
+int rut_session_pin(struct rut_recorder *r, const struct rut_guest *guest, struct rut_err *err)
 {
 	char path[256];
 	int rc = need_bpffs(err);
 
 	if (rc < 0)
 		return rc;
-	snprintf(path, sizeof(path), RUT_PIN_ROOT "/%s", r->conf.name);
+	rut_session_dir(path, sizeof(path), r->conf.name);
 	if (mkdir(path, 0700) < 0)
 		return errno == EEXIST
 			       ? rut_err_set(err, EEXIST, "a session '%s' exists", r->conf.name)
 			       : rut_err_errno(err, errno, "cannot make '%s'", path);
 	/* Maps last: without all of them it is no session yet, for whoever looks. */
-	rc = rut_session_pin_links(r, err);
+	rc = guest && guest->pin ? guest->pin(guest->arg, path, err) : 0;
+	if (!rc)
+		rc = rut_session_pin_links(r, err);
 	for (size_t i = 0; i < RUT_MAP_COUNT && !rc; i++) {
 		pin_path(path, sizeof(path), r->conf.name, "map", rut_map_names[i]);
 		if (bpf_obj_pin(r->fds[i], path) < 0)

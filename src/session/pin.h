@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "session/guest.h"
 #include "session/recorder.h"
 
 #define RUT_BPFFS    "/sys/fs/bpf"
@@ -32,8 +33,14 @@ int rut_session_lock_one(const char *name, struct rut_err *err);
 /* The same without waiting: -EWOULDBLOCK when somebody has it. */
 int rut_session_try_lock(const char *name);
 
-/* Pins maps and links. -EEXIST when the name is taken: nothing of the other session is touched. */
-int rut_session_pin(struct rut_recorder *r, struct rut_err *err);
+/*
+ * Pins maps and links, and those of a guest (NULL: none). -EEXIST when the name is taken: nothing
+ * of the other session is touched.
+ */
+int rut_session_pin(struct rut_recorder *r, const struct rut_guest *guest, struct rut_err *err);
+
+/* The session's directory of the BPF file system. */
+void rut_session_dir(char *ret, size_t size, const char *name);
 
 /* Pins the links that are not pinned yet (after an `add`); they replace links of the same name. */
 int rut_session_pin_links(struct rut_recorder *r, struct rut_err *err);

@@ -82,7 +82,7 @@ static int publish(const struct rut_start *start, struct rut_recorder *r, struct
 	/* Another start may have been quicker. */
 	rc = make_way(r->conf.name, err);
 	if (!rc)
-		rc = rut_session_pin(r, err);
+		rc = rut_session_pin(r, &start->guest, err);
 	if (!rc)
 		rut_budget_calibrate(r);
 	if (!rc && rut_output_drains(&start->output)) {

@@ -13,6 +13,7 @@ struct rut_start {
 	size_t npids;
 	const struct rut_companion *companions; /* borrowed; they run in the session's process */
 	size_t ncompanions;
+	struct rut_guest guest; /* pinned beside it */
 };
 
 /*

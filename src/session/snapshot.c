@@ -79,8 +79,8 @@ static void write_state(struct rut_statedump *s, void *arg)
 	rut_stacks_write(s, st->r, st->begin_ns, NULL);
 }
 
-int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snapshot *ret,
-		       struct rut_err *err)
+int rut_snapshot_write(struct rut_recorder *r, const char *dir, const struct rut_companion *beside,
+		       struct rut_snapshot *ret, struct rut_err *err)
 {
 	_cleanup_free_ unsigned char *buf = malloc(r->rings[0].subbuf_size);
 	_cleanup_free_ uint64_t *ends = calloc((size_t)r->ncpus, sizeof(*ends));
@@ -120,6 +120,8 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 			r->meta->clock_offset_ns};
 
 		rc = rut_holder_copy(r->meta, dir, &clock, end_ns, err);
+		if (!rc && beside)
+			rc = beside->snapshot(beside->arg, dir, &clock, end_ns, err);
 		companion_failed = rc < 0;
 	}
 	ret->bytes = w.bytes;
@@ -138,7 +140,8 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snaps
 }
 
 int rut_snapshot_send(struct rut_recorder *r, const char *to, const char *spool, const char *tls,
-		      struct rut_snapshot *ret, struct rut_err *err)
+		      const struct rut_companion *beside, struct rut_snapshot *ret,
+		      struct rut_err *err)
 {
 	const struct rut_sender_conf conf = {
 		.to = to, .session = r->conf.name, .spool = spool, .tls = tls, .limit = UINT64_MAX};
@@ -153,7 +156,7 @@ int rut_snapshot_send(struct rut_recorder *r, const char *to, const char *spool,
 		 rut_sender_pattern(s));
 	rc = rut_output_path(&where, path, sizeof(path), err);
 	if (!rc)
-		rc = rut_snapshot_write(r, path, ret, err);
+		rc = rut_snapshot_write(r, path, beside, ret, err);
 	if (!rc)
 		rc = rut_sender_step(s, path, ret->begin_ns, 0, err);
 	if (!rc)

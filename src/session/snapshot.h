@@ -3,6 +3,7 @@
 #ifndef RUT_SESSION_SNAPSHOT_H
 #define RUT_SESSION_SNAPSHOT_H
 
+#include "session/companion.h"
 #include "session/recorder.h"
 
 struct rut_snapshot {
@@ -13,16 +14,18 @@ struct rut_snapshot {
 
 /*
  * Writes DIR, which must not exist or be empty. Everything that the rings hold is in it, each
- * CPU's packets in an unbroken row up to now, and a statedump.
+ * CPU's packets in an unbroken row up to now, and a statedump. `beside` (NULL: none) adds what
+ * another module keeps in the session: its snapshot() is called.
  */
-int rut_snapshot_write(struct rut_recorder *r, const char *dir, struct rut_snapshot *ret,
-		       struct rut_err *err);
+int rut_snapshot_write(struct rut_recorder *r, const char *dir, const struct rut_companion *beside,
+		       struct rut_snapshot *ret, struct rut_err *err);
 
 /*
  * The same to a collector (relay://HOST[:PORT][/SESSION]), by way of a directory in `spool`, where
  * it stays when it could not be sent.
  */
 int rut_snapshot_send(struct rut_recorder *r, const char *to, const char *spool, const char *tls,
-		      struct rut_snapshot *ret, struct rut_err *err);
+		      const struct rut_companion *beside, struct rut_snapshot *ret,
+		      struct rut_err *err);
 
 #endif

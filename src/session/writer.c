@@ -108,9 +108,10 @@ static bool is_empty(int fd, const char *but)
 	return empty;
 }
 
-/* Takes the descriptor. Only what we write is touched. */
-static void remove_files(int dir_fd)
+/* Files of DIR/PART, "kernel" or "script". Takes its descriptor. Only what we write is touched. */
+static void remove_files(int dir_fd, const char *part)
 {
+	const size_t len = strlen(part);
 	DIR *d = dir_fd < 0 ? NULL : fdopendir(dir_fd);
 
 	if (!d) {
@@ -118,8 +119,8 @@ static void remove_files(int dir_fd)
 		return;
 	}
 	for (struct dirent *e; (e = readdir(d));)
-		if (!strncmp(e->d_name, "kernel_", 7) || !strcmp(e->d_name, "metadata") ||
-		    !strcmp(e->d_name, ".metadata"))
+		if ((!strncmp(e->d_name, part, len) && e->d_name[len] == '_') ||
+		    !strcmp(e->d_name, "metadata") || !strcmp(e->d_name, ".metadata"))
 			unlinkat(dirfd(d), e->d_name, 0);
 	closedir(d);
 }
@@ -135,8 +136,8 @@ static int take_folder(int fd, const char *dir, struct rut_err *err)
 	if (!locked && errno == EWOULDBLOCK)
 		return rut_err_set(err, EEXIST, "another recorder is writing to '%s'", dir);
 	if (locked && is_empty(fd, ".kernel")) {
-		remove_files(
-			openat(fd, ".kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+		remove_files(openat(fd, ".kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+			     "kernel");
 		unlinkat(fd, ".kernel", AT_REMOVEDIR);
 	}
 	return is_empty(fd, ".") ? 0
@@ -181,7 +182,7 @@ int rut_writer_publish(struct rut_writer *w, struct rut_err *err)
 void rut_writer_discard(struct rut_writer *w)
 {
 	if (w->dir_fd >= 0) {
-		remove_files(RUT_TAKE_FD(w->dir_fd));
+		remove_files(RUT_TAKE_FD(w->dir_fd), "kernel");
 		unlinkat(w->parent_fd, w->published ? "kernel" : ".kernel", AT_REMOVEDIR);
 	}
 	if (w->made)
@@ -195,7 +196,11 @@ int rut_trace_remove(const char *path)
 
 	if (fd < 0)
 		return -errno;
-	remove_files(openat(fd, "kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+	remove_files(openat(fd, "script", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+		     "script");
+	unlinkat(fd, "script", AT_REMOVEDIR);
+	remove_files(openat(fd, "kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+		     "kernel");
 	return unlinkat(fd, "kernel", AT_REMOVEDIR) < 0 || rmdir(path) < 0 ? -errno : 0;
 }
 

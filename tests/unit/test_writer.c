@@ -284,7 +284,7 @@ static void test_snapshot_beside_an_unfinished_record(void **state)
 	rut_ring_commit(&ring, reserve(&ring), 3000);
 
 	snprintf(dir, sizeof(dir), "%s/a", root);
-	assert_int_equal(rut_snapshot_write(&r, dir, &snap, &err), 0);
+	assert_int_equal(rut_snapshot_write(&r, dir, NULL, &snap, &err), 0);
 	packets_of(dir, found);
 	assert_string_equal(found, "023");
 	assert_int_equal(snap.lapped, 1);
@@ -292,7 +292,7 @@ static void test_snapshot_beside_an_unfinished_record(void **state)
 
 	rut_ring_commit(&ring, second, 3000);
 	snprintf(dir, sizeof(dir), "%s/b", root);
-	assert_int_equal(rut_snapshot_write(&r, dir, &snap, &err), 0);
+	assert_int_equal(rut_snapshot_write(&r, dir, NULL, &snap, &err), 0);
 	packets_of(dir, found);
 	assert_string_equal(found, "0123");
 	assert_int_equal(snap.lapped, 0);

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* The option --script of sessions. */
+#ifndef RUT_CLI_RECORD_SCRIPT_H
+#define RUT_CLI_RECORD_SCRIPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct rut_cmd;
+struct rut_err;
+struct rut_script_session;
+
+/*
+ * Takes a file, as an absolute path, or the name of an installed script. Returns 0, or
+ * RUT_EXIT_USAGE after a message.
+ */
+int rut_record_script_set(const struct rut_cmd *cmd, char *to, size_t size, const char *value);
+
+/* Compiles and loads it for a session; what the compiler says is printed. 0 or -errno. */
+int rut_record_script_load(struct rut_script_session **ret, const char *path, bool flight,
+			   struct rut_err *err);
+
+#endif

@@ -1,0 +1,189 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Scripts in sessions: with no process, in the session's process, and what is left of them.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+need_bpf
+
+S=ts$$
+cleanup() {
+  for s in $("$RUTILE" list 2>/dev/null | awk -v p="^$S" '$1 ~ p {print $1}'); do
+    "$RUTILE" destroy "$s" 2>/dev/null
+  done
+}
+trap 'cleanup; rm -rf "$t_root"' EXIT
+
+# opens N: this file is opened so often, by processes of a name that no other has.
+opens() {
+  cp /bin/cat ./counted
+  for _ in $(seq "$1"); do ./counted "$T/the-file" >/dev/null; done
+}
+
+# The counting script of these tests.
+counting() {
+  echo >the-file
+  cat >count.bt <<END
+begin { printf("begins n=%d\n", 1); }
+tracepoint:syscalls:sys_enter_openat /comm == "counted" && str(args.filename) == "$T/the-file"/ {
+  @opens[comm] = count();
+  @number++;
+  printf("open pid=%d file=%s\n", pid, str(args.filename));
+}
+END
+}
+
+# script_events DIR: those of the script, without their times.
+script_events() {
+  babeltrace2 --no-delta "$1/script" | sed -n 's/^\[[^]]*\] script:\([^:]*\): { [^}]* }, { \(.*\) }$/\1 \2/p'
+}
+
+a_flight_recorder_runs_a_script_without_a_process() {
+  counting
+  THE_ONE=${S}f "$RUTILE" start ${S}f --flight --script count.bt
+  if grep -slz "^THE_ONE=${S}f" /proc/[0-9]*/environ; then return 1; fi
+  opens 7
+  "$RUTILE" show ${S}f >shown
+  grep -qx '@opens\[counted\]: 7' shown
+  grep -qx '@number: 7' shown
+  [ "$(head -n 1 shown)" = 'begins n=1' ]
+  [ "$(grep -c "^open pid=[0-9]* file=$T/the-file$" shown)" = 7 ]
+  # To look changes nothing.
+  "$RUTILE" show ${S}f | diff shown -
+  "$RUTILE" show -f json ${S}f | python3 -c '
+import json, sys
+lines = [json.loads(l) for l in sys.stdin]
+assert {"type": "map", "data": {"@opens": {"counted": 7}}} in lines, lines'
+  "$RUTILE" status ${S}f >status
+  grep -q "^script       $T/count.bt, 8 events printed$" status
+  "$RUTILE" save ${S}f >profile
+  grep -qx "script = $T/count.bt" profile
+  "$RUTILE" snapshot ${S}f -o snap
+  script_events snap >events
+  sed -n 's/^begins n=1$/begins n = 1/p; s/^open pid=\(.*\) file=\(.*\)$/open pid = \1, file = "\2"/p' shown >expected
+  printf '%s\n' '@number value = 7' '@opens key = "counted", value = 7' >>expected
+  diff expected events
+  readers snap >/dev/null
+  "$RUTILE" destroy ${S}f
+  [ ! -e /sys/fs/bpf/rutile/${S}f ]
+}
+
+a_stopped_session_counts_nothing_and_goes_on_later() {
+  counting
+  "$RUTILE" start ${S}s --flight --script count.bt
+  opens 3
+  "$RUTILE" stop ${S}s
+  [ -z "$(ls /sys/fs/bpf/rutile/${S}s | grep ^link_)" ]
+  opens 5
+  "$RUTILE" show ${S}s | grep -qx '@number: 3'
+  "$RUTILE" start ${S}s
+  opens 2
+  "$RUTILE" show ${S}s | grep -qx '@number: 5'
+  "$RUTILE" destroy ${S}s
+}
+
+# More than the journal holds: what is kept is the newest, in order.
+the_journal_keeps_the_latest() {
+  cat >many.bt <<'END'
+tracepoint:syscalls:sys_enter_getpgid /comm == "asks-the-group"/ { @n++; printf("call n=%d\n", args.pid); }
+END
+  "$RUTILE" start ${S}j --flight --script many.bt
+  python3 - <<'END'
+import os
+open("/proc/self/comm", "w").write("asks-the-group")
+for i in range(1, 100001):
+    try: os.getpgid(2**22 + i)
+    except OSError: pass
+END
+  "$RUTILE" show ${S}j >shown
+  grep -qx '@n: 100000' shown
+  sed -n 's/^call n=//p' shown >numbers
+  python3 - <<'END'
+numbers = [int(l) - 2**22 for l in open("numbers")]
+assert numbers[-1] == 100000, numbers[-1]
+assert numbers == list(range(numbers[0], 100001)), "not in an unbroken row"
+assert len(numbers) >= 10000, len(numbers)
+END
+  "$RUTILE" destroy ${S}j
+}
+
+a_session_that_writes_has_the_script_in_its_trace() {
+  counting
+  cat >>count.bt <<'END'
+interval:ms:20 { @ticks++; printf("tick n=%d\n", @ticks); }
+end { printf("ends n=%d\n", 2); }
+END
+  "$RUTILE" start ${S}w -o trace --script count.bt
+  opens 4
+  ticked() {
+    [ "$("$RUTILE" show ${S}w | sed -n 's/^@ticks: //p')" -ge 3 ]
+  }
+  t_wait ticked
+  "$RUTILE" destroy ${S}w
+  script_events trace >events
+  [ "$(grep -c "^open pid = [0-9]*, file = \"$T/the-file\"" events)" = 4 ]
+  grep -q '^tick n = 3$' events
+  grep -q '^ends n = 2$' events
+  grep -qx '@number value = 4' events
+  readers trace >/dev/null
+}
+
+each_directory_has_its_part() {
+  counting
+  "$RUTILE" start ${S}r -o 'trace-%s%N' --keep 2 --script count.bt 2>err || { cat err; return 1; }
+  opens 2
+  "$RUTILE" rotate ${S}r
+  opens 3
+  "$RUTILE" destroy ${S}r
+  set -- trace-*
+  [ $# = 2 ]
+  [ "$(script_events "$1" | grep -c '^open')" = 2 ]
+  [ "$(script_events "$2" | grep -c '^open')" = 3 ]
+  # Maps go on.
+  script_events "$2" | grep -qx '@number value = 5'
+}
+
+what_needs_a_process_is_refused_in_a_flight_recorder() {
+  refused() {
+    printf '%s\n' "$1" >bad.bt
+    not "$RUTILE" start ${S}x --flight --script bad.bt 2>err
+    grep -qF -- "$2" err || { cat err; return 1; }
+    [ ! -e /sys/fs/bpf/rutile/${S}x ]
+  }
+  refused 'interval:s:1 { @ = count(); }' 'bad.bt:1:1: error: this probe runs in a process, and a flight recorder has none'
+  refused 'profile:hz:1 { @x = 1; clear(@x); }' 'bad.bt:1:24: error: clear() is done by a process'
+  refused 'profile:hz:1 { time(); }' 'time() is done by a process'
+  refused 'profile:hz:1 { system("id"); }' 'needs --unsafe'
+  refused 'profile:hz:1 { print(nothing); }' "'nothing' is not known"
+  refused 'profile:hz:1 { print(nothing); }' 'cannot run in a session'
+  not "$RUTILE" start ${S}x --flight --script ./missing.bt 2>err
+  grep -q "cannot open './missing.bt': No such file or directory" err
+  not "$RUTILE" start ${S}x --script bad.bt 2>err
+  grep -q -- '--script needs --flight or --output' err
+  not "$RUTILE" show ${S}x 2>err
+  grep -q "there is no session '${S}x'" err
+  "$RUTILE" start ${S}y --flight -e syscall:getpid
+  not "$RUTILE" show ${S}y 2>err
+  grep -q 'the session has no script' err
+  "$RUTILE" destroy ${S}y
+}
+
+a_killed_session_leaves_nothing() {
+  counting
+  "$RUTILE" start ${S}k -o trace --script count.bt
+  pid=$("$RUTILE" status ${S}k | sed -n 's/^process *\([0-9]*\).*/\1/p')
+  kill -KILL "$pid"
+  t_wait t_gone "$pid"
+  "$RUTILE" list 2>err
+  grep -q "removed what was left of '${S}k'" err
+  [ ! -e /sys/fs/bpf/rutile/${S}k ]
+}
+
+t_case "a flight recorder runs a script without a process" a_flight_recorder_runs_a_script_without_a_process
+t_case "a stopped session counts nothing and goes on later" a_stopped_session_counts_nothing_and_goes_on_later
+t_case "the journal keeps the latest" the_journal_keeps_the_latest
+t_case "a session that writes has the script in its trace" a_session_that_writes_has_the_script_in_its_trace
+t_case "each directory has its part" each_directory_has_its_part
+t_case "what needs a process is refused in a flight recorder" what_needs_a_process_is_refused_in_a_flight_recorder
+t_case "a killed session leaves nothing" a_killed_session_leaves_nothing
+t_done
