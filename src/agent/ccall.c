@@ -21,6 +21,8 @@ void rut_ccall_on_event(VALUE index, struct rut_trace_arg *ta)
 
 	if (RUT_UNLIKELY(rut_own_work))
 		return;
+	if (RUT_UNLIKELY(!rb.ec_trace_arg))
+		rut_trace_arg_find(ta);
 	if (s->mode == RUT_AGENT_RECORD) {
 		rut_record_c_method(s, ta);
 		return;

@@ -163,6 +163,13 @@ static void on_file(VALUE tp, void *data)
 		file_count(s, ta);
 }
 
+/* Once, for shortcut.c. */
+static RUT_INLINE void learn(const struct rut_trace_arg *ta)
+{
+	if (RUT_UNLIKELY(!rb.ec_trace_arg))
+		rut_trace_arg_find(ta);
+}
+
 /*
  * For the hooks that fire most, in place of Ruby's own function that finds ours (files.c). It gets
  * the tracepoint and the arguments, but not our data: so there is one for each session.
@@ -171,11 +178,13 @@ static void on_file(VALUE tp, void *data)
 	static void direct_count_##i(VALUE tp, struct rut_trace_arg *ta)                           \
 	{                                                                                          \
 		(void)tp;                                                                          \
+		learn(ta);                                                                         \
 		file_count(&rut_sessions[i], ta);                                                  \
 	}                                                                                          \
 	static void direct_time_##i(VALUE tp, struct rut_trace_arg *ta)                            \
 	{                                                                                          \
 		(void)tp;                                                                          \
+		learn(ta);                                                                         \
 		file_time(&rut_sessions[i], ta);                                                   \
 	}                                                                                          \
 	static void direct_trace_##i(VALUE tp, struct rut_trace_arg *ta)                           \

@@ -15,25 +15,25 @@
 #include "code.h"
 #include "stack.h"
 
-/* A call begins: counted, and put on the stack. Where ticks are those of the processor. */
-static RUT_INLINE bool rut_hot_begin(const struct rut_session *s, const struct rut_trace_arg *ta)
+/*
+ * A call of this method begins: counted, and put on the stack. Where ticks are those of the
+ * processor.
+ */
+static RUT_INLINE bool rut_hot_push(const struct rut_session *s, const void *ec, const void *cfp,
+				    struct rut_variant *v, struct rut_agent_row *row)
 {
-	const struct rut_agent_code *code = rut_hot_call(s, ta);
-	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_sessions), ta->ec);
-	const void *cfp = ta->cfp;
-	struct rut_variant *v;
+	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_sessions), ec);
 	struct rut_frame *f;
 	uint32_t count;
 
-	if (RUT_UNLIKELY(!code || !st || *rut_hot.gc_ns != s->time.gc_ns_seen))
+	if (RUT_UNLIKELY(!st || *rut_hot.gc_ns != s->time.gc_ns_seen))
 		return false;
 	count = st->count;
 	f = &st->frames[count];
-	v = code->v;
 	/* Are calls over, though nobody said so? Is the method running already? */
 	if (RUT_UNLIKELY(count == st->cap || f[-1].cfp <= cfp || v->active))
 		return false;
-	code->row->calls++;
+	row->calls++;
 	v->stack = st;
 	v->depth = 1;
 	/* Together they would be a constant of eight bytes, loaded from somewhere else. */
@@ -48,20 +48,31 @@ static RUT_INLINE bool rut_hot_begin(const struct rut_session *s, const struct r
 	return true;
 }
 
-/* The innermost call that is known ends. */
-static RUT_INLINE bool rut_hot_end(const struct rut_session *s, const struct rut_trace_arg *ta)
+/* The call at the frame `cfp` ends, which is the innermost one that is known. */
+static RUT_INLINE bool rut_hot_pop(const struct rut_session *s, const void *ec, const void *cfp)
 {
-	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_sessions), ta->ec);
+	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_sessions), ec);
 	struct rut_frame *f;
 
-	if (RUT_UNLIKELY(ta->event != RUT_EVENT_RETURN || !rut_single_ractor() || !st ||
-			 *rut_hot.gc_ns != s->time.gc_ns_seen))
+	if (RUT_UNLIKELY(!rut_single_ractor() || !st || *rut_hot.gc_ns != s->time.gc_ns_seen))
 		return false;
 	f = &st->frames[st->count] - 1;
-	if (RUT_UNLIKELY(f->cfp != ta->cfp))
+	if (RUT_UNLIKELY(f->cfp != cfp))
 		return false;
 	rut_hot_end_call(s, st, f, rut_ticks_of(true), true);
 	return true;
+}
+
+static RUT_INLINE bool rut_hot_begin(const struct rut_session *s, const struct rut_trace_arg *ta)
+{
+	const struct rut_agent_code *code = rut_hot_call(s, ta);
+
+	return RUT_LIKELY(code != NULL) && rut_hot_push(s, ta->ec, ta->cfp, code->v, code->row);
+}
+
+static RUT_INLINE bool rut_hot_end(const struct rut_session *s, const struct rut_trace_arg *ta)
+{
+	return RUT_LIKELY(ta->event == RUT_EVENT_RETURN) && rut_hot_pop(s, ta->ec, ta->cfp);
 }
 
 #endif

@@ -198,6 +198,24 @@ void rut_gc_time_find(void)
 		rb.rb_set_errinfo(rb.qnil);
 }
 
+#define EC_WORDS_FIRST 3  /* the VM stack, its size and the frame come before */
+#define EC_WORDS       32 /* all have more */
+
+RUT_COLD void rut_trace_arg_find(const struct rut_trace_arg *ta)
+{
+	const uintptr_t *ec = ta->ec;
+	unsigned found = 0;
+
+	for (unsigned i = EC_WORDS_FIRST; i < EC_WORDS; i++) {
+		if (ec[i] != (uintptr_t)ta)
+			continue;
+		if (found)
+			return;
+		found = i;
+	}
+	rb.ec_trace_arg = found;
+}
+
 VALUE rut_ask(VALUE obj, const char *name)
 {
 	ID id = rb.rb_intern(name);

@@ -157,6 +157,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_gc_latest_gc_info, (VALUE))                                                 \
 	F(1, void, rb_add_event_hook2, (rut_raw_fn, uint32_t, VALUE, int))                         \
 	F(1, int, rb_remove_event_hook_with_data, (rut_raw_fn, VALUE))                             \
+	F(0, void, rb_exec_event_hooks, (struct rut_trace_arg *, const VALUE *, int))              \
 	F(1, void, rb_gc_register_address, (VALUE *))                                              \
 	F(1, void, rb_gc_unregister_address, (VALUE *))                                            \
 	F(1, void, ruby_xfree, (void *))                                                           \
@@ -189,6 +190,7 @@ struct rut_rb {
 	const struct rut_ruby_abi *abi; /* what is so in this Ruby */
 	unsigned tp_word;		/* of a tracepoint's data: where our own is; 0: not known */
 	bool tp_embedded;		/* a tracepoint's data is in the object */
+	unsigned ec_trace_arg;		/* of an execution context: its event; 0: not known */
 	bool threads_move;		/* all may, from one native thread to another (M:N) */
 	bool wakes_disturb;		/* who is woken by Ruby does not sleep on, see gvl.h */
 	bool target;			/* tracepoints can be enabled for one method */
@@ -240,6 +242,12 @@ struct rut_trace_arg {
 	VALUE klass;
 	VALUE data; /* the object, the code, the exception, the value returned */
 };
+
+/*
+ * From within a hook: finds the word of the execution context that says which event is reported. It
+ * is rb.ec_trace_arg then, for good.
+ */
+void rut_trace_arg_find(const struct rut_trace_arg *ta);
 
 /* nil is 4 or, until 3.1, 8. */
 static inline bool rut_special_p(VALUE v)

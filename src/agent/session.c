@@ -12,6 +12,7 @@
 #include "request_caller.h"
 #include "running.h"
 #include "scan.h"
+#include "shortcut.h"
 #include "site.h"
 #include "stack.h"
 #include "stacks.h"
@@ -132,6 +133,7 @@ static VALUE hook_body(VALUE arg)
 	bool follow = rut_session_wants_returns(s);
 
 	s->hooked = true;
+	rut_shortcut_begin(s);
 	s->todo.codes = rb.qnil;
 	rb.rb_gc_register_address(&s->todo.codes);
 	s->fibers = rb.rb_obj_hide(rb.rb_ary_new());
@@ -339,6 +341,7 @@ bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns)
 	rb.rb_gc_unregister_address(&s->todo.codes);
 	rb.rb_gc_unregister_address(&s->fibers);
 	rut_request_unhook(s);
+	rut_shortcut_end(s);
 	s->hooked = false;
 	return false;
 }

@@ -10,10 +10,7 @@
 
 static inline uint32_t site_hash(const struct rut_agent_site *k)
 {
-	uint64_t h =
-		k->klass ^ (uint64_t)(uintptr_t)k->place << 8 ^ (uint64_t)k->mid << 24 ^ k->line;
-
-	return (uint32_t)(h * 0x9e3779b97f4a7c15ull >> 32);
+	return rut_site_hash(k->klass, k->place, k->mid, k->line);
 }
 
 /* Without what no GC has left in use, and twice the size if most of it was. */

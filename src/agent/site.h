@@ -19,6 +19,44 @@ const struct rut_agent_site *rut_site(struct rut_session *s, const struct rut_tr
 				      VALUE klass, ID mid, bool placed);
 void rut_sites_fini(struct rut_session *s);
 
+static RUT_INLINE uint32_t rut_site_hash(VALUE klass, const void *place, ID mid, uint32_t line)
+{
+	uint64_t h = klass ^ (uint64_t)(uintptr_t)place << 8 ^ (uint64_t)mid << 24 ^ line;
+
+	return (uint32_t)(h * 0x9e3779b97f4a7c15ull >> 32);
+}
+
+/*
+ * The site of this call of a C method, when it is usual: the instruction that calls is known, and
+ * the entry holds. Its row may be NULL, when the call is not wanted.
+ */
+static RUT_INLINE const struct rut_agent_site *rut_hot_site(const struct rut_session *s,
+							    const struct rut_trace_arg *ta)
+{
+	const struct rut_agent_sites *sites = &s->sites;
+	const VALUE *cfp = ta->cfp;
+	const struct rut_agent_site *site;
+	const void *place;
+
+	if (RUT_UNLIKELY(!rut_single_ractor() || !rut_lives_synced() || !sites->slots))
+		return NULL;
+	if (RUT_UNLIKELY(*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_C)) {
+		cfp = rut_ruby_frame(cfp);
+		if (!cfp)
+			return NULL;
+	}
+	place = (const void *)cfp[RUT_FRAME_PC];
+	site = &sites->slots[rut_site_hash(ta->klass, place, ta->id, 0) & sites->mask];
+	while (RUT_UNLIKELY(site->klass != ta->klass || site->place != place ||
+			    site->mid != ta->id)) {
+		if (!site->life.epoch)
+			return NULL;
+		if (++site > &sites->slots[sites->mask])
+			site = sites->slots;
+	}
+	return rut_life_holds_plainly(site->life) ? site : NULL;
+}
+
 /* Does the filter want what is in this file? `iseq`: the code that runs there, when it is known. */
 bool rut_site_wanted(struct rut_session *s, const char *path, VALUE iseq);
 

@@ -259,6 +259,86 @@ EOF
   is 0
 }
 
+# Where Ruby's library keeps the address of the function that runs hooks: "LIBRARY OFFSET"; nothing
+# where it calls that function directly.
+slot_of_exec_hooks() {
+  library=$(awk '$6 ~ /libruby[^\/]*$/ { print $6; exit }' "/proc/$1/maps")
+  [ -z "$library" ] || readelf -W --relocs "/proc/$1/root$library" |
+    awk -v library="$library" '$5 ~ /^rb_exec_event_hooks/ { print library, "0x" $1; exit }'
+}
+
+# The file that the address in the slot belongs to.
+owner_of_slot() {
+  # shellcheck disable=SC2046 # two words
+  python3 - "$1" $(slot_of_exec_hooks "$1") <<'EOF'
+import sys
+pid, library, offset = sys.argv[1], sys.argv[2], int(sys.argv[3], 16)
+maps = [line.split(maxsplit=5) for line in open(f"/proc/{pid}/maps")]
+maps = [(*(int(x, 16) for x in m[0].split("-")), m[5].strip() if len(m) > 5 else "") for m in maps]
+base = min(begin for begin, _, name in maps if name == library)
+with open(f"/proc/{pid}/mem", "rb") as mem:
+    mem.seek(base + offset)
+    address = int.from_bytes(mem.read(8), sys.byteorder)
+name = next(name for begin, end, name in maps if begin <= address < end)
+print("ruby" if name == library else "agent")
+EOF
+}
+
+slot_belongs_to() {
+  [ "$(owner_of_slot "$1")" = "$2" ]
+}
+
+# Events that are counted without Ruby's help, and those that must not be: with a TracePoint of the
+# program on the same code, on all code, and calls within its block, which Ruby does not report.
+usual_events_are_counted_directly() {
+  cat >p.rb <<'EOF'
+class W
+  def plain; "a".upcase; end
+  def raises; raise "x"; end
+  def deep(n); n == 0 ? 0 : deep(n - 1); end
+end
+w = W.new
+$stdout.sync = true
+puts "ready"
+while $stdin.gets
+  seen = 0
+  tp = TracePoint.new(:call) { |t| seen += 1 if t.method_id == :plain; w.plain }
+  1000.times { w.plain }
+  tp.enable(target: W.instance_method(:plain)) { 1000.times { w.plain } }
+  tp.enable { 1000.times { w.plain } }
+  Fiber.new { 1000.times { w.plain } }.resume
+  500.times { begin; w.raises; rescue RuntimeError; end }
+  100.times { w.deep(9) }
+  puts seen
+end
+EOF
+  mkfifo in answer
+  $ruby "$T/p.rb" <in >answer &
+  pid=$!
+  exec 5>in 6<answer
+  read -r _ <&6
+  for mode in calls time; do
+    rm -f end
+    "$TRACE_TOOL" -c -m $mode -w 7 -u end $pid 7>attached.$mode >out.$mode &
+    tracer=$!
+    wait_for attached.$mode
+    echo go >&5
+    read -r seen <&6
+    [ "$seen" = 2000 ]
+    [ -z "$(slot_of_exec_hooks $pid)" ] || slot_belongs_to $pid agent
+    : >end
+    wait $tracer
+    [ -z "$(slot_of_exec_hooks $pid)" ] || t_wait slot_belongs_to $pid ruby
+    calls "$T/p.rb" <out.$mode | grep -E '^(W#|String#upcase)' >got
+    is "String#upcase 4000
+W#deep 1000
+W#plain 4000
+W#raises 500"
+  done
+  exec 5>&- 6<&-
+  wait $pid
+}
+
 # Its session may be in the middle of new code when the tracer is gone.
 survives_the_tracer_while_loading() {
   mkdir lib
@@ -684,6 +764,7 @@ t_case "forks" forks_are_followed
 t_case "children that live for a moment only" short_children_are_counted
 t_case "a limit on the size of files" small_files_only
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
+t_case "usual events are counted without Ruby's help" usual_events_are_counted_directly
 t_case "the tracer is killed while code is loaded" survives_the_tracer_while_loading
 t_case "slow calls, calls inside a method, arguments" conditions_of_a_trace
 t_case "arguments that hold others" arguments_that_hold_others
