@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Children of traced processes that nobody has seen yet, and processes of a family that have ended.
+ * Adopts new children of traced processes, and reaps the members of a family that have exited.
  *
- * A child that is forked takes a slot in its family's file (family.c), and counts there whether we
- * know of it or not. Here such slots are found, and those of processes that have ended are freed,
- * after their rows were kept.
+ * A forked child takes a slot in its family's file (family.c) and counts there, whether the tracer
+ * knows it or not. This file finds such slots, and frees those of processes that have exited after
+ * keeping their rows.
  */
 #include "ruby/births.h"
 
@@ -24,11 +24,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CROWD	  100 /* children of whom only the place is known: look for the dead at once */
-#define SEARCH_MS 500 /* how often processes of other PID namespaces are looked for */
+#define UNSEEN_MAX 100 /* more children known by their slots only: search for exited ones now */
+#define SEARCH_MS  500 /* interval of the search in other PID namespaces */
 
-/* A process that has just been found in its place. */
-static void meet(struct rut_tracer *t, struct rut_family *f, uint32_t member)
+/* Adds the process that has taken this slot. */
+static void adopt(struct rut_tracer *t, struct rut_family *f, uint32_t member)
 {
 	struct rut_tracee *p = calloc(1, sizeof(*p));
 	struct rut_err ignored = RUT_ERR_INIT;
@@ -37,7 +37,7 @@ static void meet(struct rut_tracer *t, struct rut_family *f, uint32_t member)
 		return;
 	p->pid = (pid_t)__atomic_load_n(&f->map->member[member].pid, __ATOMIC_RELAXED);
 	p->ctl_fd = p->pidfd = -1;
-	p->exited = true; /* for all who would like to talk to it */
+	p->exited = true; /* it has no control page that we know: nothing may talk to it */
 	p->unseen = true;
 	p->met_ms = rut_now_ms();
 	if (rut_family_map(p, f, member) < 0 || rut_tracee_add(t, p, &ignored) < 0) {
@@ -48,41 +48,41 @@ static void meet(struct rut_tracer *t, struct rut_family *f, uint32_t member)
 		rut_events_open_at(p, f->ring_fd, member * f->ring_bytes, f->ring_bytes, &ignored);
 }
 
-static bool is_over(pid_t pid)
+static bool has_exited(pid_t pid)
 {
 	struct rut_proc_status s;
 
 	return rut_proc_status_read(&s, pid, 0) < 0 || s.state == 'Z' || s.state == 'X';
 }
 
-/* The processes of another PID namespace, as they see themselves. */
-struct living {
+/* The live processes of another PID namespace, by their PIDs in it. */
+struct live {
 	pid_t *pids; /* owned */
 	size_t count;
-	bool known; /* somebody has looked */
+	bool complete; /* all of /proc was read */
 };
 
-static void add_living(struct living *l, pid_t pid)
+static void live_add(struct live *l, pid_t pid)
 {
 	pid_t *to = l->count % 64 ? l->pids : realloc(l->pids, (l->count + 64) * sizeof(*l->pids));
 
 	if (!to) {
-		l->known = false;
+		l->complete = false;
 		return;
 	}
 	l->pids = to;
 	l->pids[l->count++] = pid;
 }
 
-static void look_for_living(const struct rut_family *f, struct living *l)
+static void live_read(const struct rut_family *f, struct live *l)
 {
 	struct dirent *de;
 	DIR *dir = opendir("/proc");
 
 	if (!dir)
 		return;
-	l->known = true;
-	while (l->known && (de = readdir(dir))) {
+	l->complete = true;
+	while (l->complete && (de = readdir(dir))) {
 		pid_t pid = (pid_t)strtol(de->d_name, NULL, 10);
 		struct rut_proc_status s;
 		char ns[64];
@@ -92,41 +92,41 @@ static void look_for_living(const struct rut_family *f, struct living *l)
 			continue;
 		rut_family_pid_ns(pid, ns, sizeof(ns));
 		if (!ns[0] || strcmp(ns, f->pid_ns) == 0)
-			add_living(l, s.ns_pid);
+			live_add(l, s.ns_pid);
 	}
 	closedir(dir);
 }
 
-static bool is_dead(const struct rut_family *f, pid_t pid, const struct living *l)
+static bool member_exited(const struct rut_family *f, pid_t pid, const struct live *l)
 {
 	if (f->same_ns)
-		return is_over(pid);
-	for (size_t i = 0; l->known && i < l->count; i++)
+		return has_exited(pid);
+	for (size_t i = 0; l->complete && i < l->count; i++)
 		if (l->pids[i] == pid)
 			return false;
-	return l->known;
+	return l->complete;
 }
 
-static bool has_ended(const struct rut_family *f, const struct rut_tracee *p, bool search,
-		      const struct living *l)
+static bool should_reap(const struct rut_family *f, const struct rut_tracee *p, bool search,
+			const struct live *l)
 {
 	if (!p->unseen)
-		return p->exited; /* or has executed another program: it has no tables any more */
-	/* Most are taken over, or end, at once. What is still there does something else. */
+		return p->exited; /* or executed another program, which dropped its tables */
+	/* Most are adopted, or exit, within a second; later only the search asks for them. */
 	if (!search && rut_now_ms() > p->met_ms + 1000)
 		return false;
-	return is_dead(f, p->pid, l);
+	return member_exited(f, p->pid, l);
 }
 
-/* It has ended: what it leaves, and its place to the next one. */
-static bool bury(struct rut_tracer *t, struct rut_family *f, uint32_t member)
+/* Keeps what an exited process has counted, and frees its slot. */
+static bool reap(struct rut_tracer *t, struct rut_family *f, uint32_t member)
 {
 	struct rut_tracee *p = f->known[member];
 
 	if (p->events && !rut_events_told(p))
 		return false;
 	rut_requests_last(t, p);
-	/* What it recorded cannot be written now (a full disk). */
+	/* Its records could not be written yet (a full disk): try again later. */
 	if (p->out)
 		return false;
 	if (!rut_gone_keep(t, p))
@@ -144,23 +144,23 @@ static bool bury(struct rut_tracer *t, struct rut_family *f, uint32_t member)
 	return true;
 }
 
-/* Ended before it was ready: killed while it was being forked. */
-static void free_stillborn(struct rut_family *f, uint32_t member, const struct living *l)
+/* Frees the slot of a child that was killed before its table was ready. */
+static void free_unready(struct rut_family *f, uint32_t member, const struct live *l)
 {
 	struct rut_agent_member *m = &f->map->member[member];
 	pid_t pid = __atomic_load_n(&m->pid, __ATOMIC_RELAXED);
 
-	if (pid <= 0 || !is_dead(f, pid, l) ||
+	if (pid <= 0 || !member_exited(f, pid, l) ||
 	    __atomic_load_n(&m->state, __ATOMIC_ACQUIRE) != RUT_MEMBER_TAKEN)
 		return;
 	m->pid = 0;
 	__atomic_store_n(&m->state, RUT_MEMBER_FREE, __ATOMIC_RELEASE);
 }
 
-/* Returns whether somebody has ended. */
-static bool look_at(struct rut_tracer *t, struct rut_family *f, bool search)
+/* Returns true when a member has exited. */
+static bool check_family(struct rut_tracer *t, struct rut_family *f, bool search)
 {
-	struct living l = {0};
+	struct live l = {0};
 	bool ended = false;
 	uint32_t unseen = 0;
 
@@ -168,22 +168,22 @@ static bool look_at(struct rut_tracer *t, struct rut_family *f, bool search)
 		uint32_t state = __atomic_load_n(&f->map->member[m].state, __ATOMIC_ACQUIRE);
 
 		if (state == RUT_MEMBER_READY && !f->known[m]) {
-			meet(t, f, m);
+			adopt(t, f, m);
 			if (f->known[m])
 				rut_tracee_announce(t, f->known[m], RUT_RUBY_EVENT_START);
 		}
 		unseen += f->known[m] ? f->known[m]->unseen : state != RUT_MEMBER_FREE;
 	}
-	/* Where they have other PIDs all of them must be looked at. */
-	if (unseen && !f->same_ns && (search || unseen > CROWD))
-		look_for_living(f, &l);
+	/* In another PID namespace a slot's PID says nothing here: read all of /proc. */
+	if (unseen && !f->same_ns && (search || unseen > UNSEEN_MAX))
+		live_read(f, &l);
 	for (uint32_t m = 1; m < f->members; m++) {
 		struct rut_tracee *p = f->known[m];
 
-		if (p && has_ended(f, p, search, &l))
+		if (p && should_reap(f, p, search, &l))
 			ended = p->over = true;
 		else if (!p && search && f->map->member[m].state == RUT_MEMBER_TAKEN)
-			free_stillborn(f, m, &l);
+			free_unready(f, m, &l);
 	}
 	free(l.pids);
 	return ended;
@@ -197,15 +197,15 @@ void rut_births_look(struct rut_tracer *t)
 		t->search_ms = rut_now_ms() + SEARCH_MS;
 	for (size_t i = 0; i < t->family_count; i++)
 		if (t->families[i]->follow)
-			ended |= look_at(t, t->families[i], search);
+			ended |= check_family(t, t->families[i], search);
 	if (!ended)
 		return;
-	/* What they told, all of it: nothing is added any more. */
+	/* Drain their rings: exited processes add nothing more. */
 	rut_drain(t, NULL);
 	for (size_t i = 0; i < t->family_count; i++)
 		for (uint32_t m = 1; m < t->families[i]->members; m++)
 			if (t->families[i]->known[m] && t->families[i]->known[m]->over)
-				bury(t, t->families[i], m);
+				reap(t, t->families[i], m);
 }
 
 bool rut_births_grow(struct rut_tracer *t)
