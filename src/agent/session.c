@@ -127,10 +127,36 @@ static bool counts_objects(const struct rut_session *s)
 	       s->mode != RUT_AGENT_RAISES;
 }
 
+static void hook_calls(struct rut_session *s)
+{
+	bool follow = rut_session_wants_returns(s);
+
+	if (rb.target)
+		rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
+	s->main_comes = rut_methods_main_comes();
+	if (s->main_comes)
+		rut_session_tp(s, RUT_EVENT_C_CALL, rut_methods_on_main);
+	if (s->flags & RUT_AGENT_EXCEPTIONS && s->mode == RUT_AGENT_TRACE)
+		rut_session_tp(s, RUT_EVENT_RAISE, rut_trace_on_raise);
+	if ((follow && s->mode != RUT_AGENT_RECORD) || s->mode == RUT_AGENT_TRACE) {
+		rut_session_tp(s, RUT_EVENT_FIBER_SWITCH, rut_stack_on_switch);
+		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
+	}
+	s->by_file = rut_files_usable(s->filter.has_names);
+	if (s->filter.watches && !rb.target)
+		s->refused = "requests need Ruby 2.6 or later";
+	else if (rb.target)
+		rut_scan_begin(s, false);
+	else
+		rut_methods_go_global(s);
+	if (s->flags & RUT_AGENT_C_CALLS && s->mode != RUT_AGENT_RECORD)
+		rut_session_raw(s, RUT_EVENT_C_CALL | (follow ? RUT_EVENT_C_RETURN : 0),
+				rut_ccall_on_event);
+}
+
 static VALUE hook_body(VALUE arg)
 {
 	struct rut_session *s = (struct rut_session *)arg;
-	bool follow = rut_session_wants_returns(s);
 
 	s->hooked = true;
 	rut_shortcut_begin(s);
@@ -168,29 +194,8 @@ static VALUE hook_body(VALUE arg)
 		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
 	if (s->flags & RUT_AGENT_C_CALLS && s->mode == RUT_AGENT_RECORD)
 		rut_session_raw(s, RUT_EVENT_C_CALL | RUT_EVENT_C_RETURN, rut_ccall_on_event);
-	if (!rut_session_counts_calls(s))
-		return rb.qnil;
-	if (rb.target)
-		rut_session_tp(s, RUT_EVENT_SCRIPT_COMPILED, rut_methods_on_compiled);
-	s->main_comes = rut_methods_main_comes();
-	if (s->main_comes)
-		rut_session_tp(s, RUT_EVENT_C_CALL, rut_methods_on_main);
-	if (s->flags & RUT_AGENT_EXCEPTIONS && s->mode == RUT_AGENT_TRACE)
-		rut_session_tp(s, RUT_EVENT_RAISE, rut_trace_on_raise);
-	if ((follow && s->mode != RUT_AGENT_RECORD) || s->mode == RUT_AGENT_TRACE) {
-		rut_session_tp(s, RUT_EVENT_FIBER_SWITCH, rut_stack_on_switch);
-		rut_session_tp(s, RUT_EVENT_THREAD_END, rut_stack_on_thread_end);
-	}
-	s->by_file = rut_files_usable(s->filter.has_names);
-	if (s->filter.watches && !rb.target)
-		s->refused = "requests need Ruby 2.6 or later";
-	else if (rb.target)
-		rut_scan_begin(s, false);
-	else
-		rut_methods_go_global(s);
-	if (s->flags & RUT_AGENT_C_CALLS && s->mode != RUT_AGENT_RECORD)
-		rut_session_raw(s, RUT_EVENT_C_CALL | (follow ? RUT_EVENT_C_RETURN : 0),
-				rut_ccall_on_event);
+	if (rut_session_counts_calls(s))
+		hook_calls(s);
 	return rb.qnil;
 }
 

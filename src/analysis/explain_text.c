@@ -193,13 +193,12 @@ static void put_who(struct rut_buf *out, enum rut_place place, const struct rut_
 						      : rut_place_text((enum rut_place)best));
 }
 
-static void put_place(struct rut_buf *out, const struct sums *s, enum rut_place p)
+/* `what`: the file or peer of `n`'s call. Returns it where the text does not have it yet. */
+static const char *put_place_of(struct rut_buf *out, enum rut_place p, const struct rut_node *n,
+				const char *what)
 {
-	const struct rut_node *n = &s->x->nodes[s->node[p]];
-	const struct rut_node *code = &s->x->nodes[s->around[p]];
-	const char *what = n->kind == RUT_NODE_SYSCALL ? n->what : NULL;
+	bool file_lock = n->name && strcmp(n->name, "futex") != 0;
 
-	put_ms(out, s->r->ns[p]);
 	switch (p) {
 	case RUT_PLACE_RUBY:
 		rut_buf_puts(out, " were spent running Ruby");
@@ -231,16 +230,11 @@ static void put_place(struct rut_buf *out, const struct sums *s, enum rut_place 
 	case RUT_PLACE_NET:
 		rut_buf_printf(out, " went by waiting for %s in %s()", what ? what : "a peer",
 			       n->name ? n->name : "?");
-		what = NULL;
-		break;
+		return NULL;
 	case RUT_PLACE_LOCK:
-		rut_buf_puts(out, n->name && strcmp(n->name, "futex") != 0 && what
-					  ? " went by waiting for a lock on "
-					  : " went by waiting for a lock");
-		if (what && n->name && strcmp(n->name, "futex") != 0)
-			rut_buf_puts(out, what);
-		what = NULL;
-		break;
+		rut_buf_printf(out, " went by waiting for a lock%s%s",
+			       what && file_lock ? " on " : "", what && file_lock ? what : "");
+		return NULL;
 	case RUT_PLACE_STOPPED:
 		rut_buf_puts(out, " went by because it was stopped");
 		break;
@@ -257,6 +251,17 @@ static void put_place(struct rut_buf *out, const struct sums *s, enum rut_place 
 		rut_buf_printf(out, " went by %s", rut_place_text(p));
 		break;
 	}
+	return what;
+}
+
+static void put_place(struct rut_buf *out, const struct sums *s, enum rut_place p)
+{
+	const struct rut_node *n = &s->x->nodes[s->node[p]];
+	const struct rut_node *code = &s->x->nodes[s->around[p]];
+	const char *what = n->kind == RUT_NODE_SYSCALL ? n->what : NULL;
+
+	put_ms(out, s->r->ns[p]);
+	what = put_place_of(out, p, n, what);
 	if (what)
 		rut_buf_printf(out, " of %.120s", what);
 	put_who(out, p, &s->x->nodes[s->blamed[p]]);

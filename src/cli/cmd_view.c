@@ -208,22 +208,46 @@ static int parse_threads(struct view *v, const char *text)
 	uint64_t n;
 
 	if (rut_parse_u64(text, &n) < 0 || !n || n > 1024)
-		return rut_usage_error(v->cmd, "'%s' is no number of threads", text);
+		return rut_usage_error(v->cmd, "invalid thread count '%s'", text);
 	v->threads = (unsigned int)n;
+	return 0;
+}
+
+static int add_event(struct view *v, const char *value)
+{
+	if (v->n_events == MAX_WORDS)
+		return rut_usage_error(v->cmd, "more than %d names of events", MAX_WORDS);
+	v->events[v->n_events++] = value;
+	return 0;
+}
+
+static int add_offset(struct view *v, int id, const char *value)
+{
+	const char *unit = id == OPT_OFFSET ? "seconds" : "nanoseconds";
+	bool bad;
+	int64_t ns;
+	char *end;
+
+	if (id == OPT_OFFSET) {
+		bad = rut_parse_seconds(value, &ns) < 0;
+	} else {
+		errno = 0;
+		ns = strtoll(value, &end, 10);
+		bad = errno || *end || end == value;
+	}
+	if (bad)
+		return rut_usage_error(v->cmd, "invalid number of %s '%s'", unit, value);
+	v->args.set.clock_offset_ns += ns;
 	return 0;
 }
 
 static int take_option(void *arg, int id, const char *value)
 {
 	struct view *v = arg;
-	int64_t ns;
 
 	switch (id) {
 	case OPT_EVENT:
-		if (v->n_events == MAX_WORDS)
-			return rut_usage_error(v->cmd, "more than %d names of events", MAX_WORDS);
-		v->events[v->n_events++] = value;
-		return 0;
+		return add_event(v, value);
 	case OPT_FILTER:
 		return parse_filter(v, value);
 	case OPT_THREADS:
@@ -266,20 +290,8 @@ static int take_option(void *arg, int id, const char *value)
 		v->text.clock = RUT_CTF_CLOCK_SECONDS;
 		return 0;
 	case OPT_OFFSET:
-		if (rut_parse_seconds(value, &ns) < 0)
-			return rut_usage_error(v->cmd, "'%s' is no number of seconds", value);
-		v->args.set.clock_offset_ns += ns;
-		return 0;
-	case OPT_OFFSET_NS: {
-		char *end;
-
-		errno = 0;
-		ns = strtoll(value, &end, 10);
-		if (errno || *end || end == value)
-			return rut_usage_error(v->cmd, "'%s' is no number of nanoseconds", value);
-		v->args.set.clock_offset_ns += ns;
-		return 0;
-	}
+	case OPT_OFFSET_NS:
+		return add_offset(v, id, value);
 	case OPT_NO_OFFSET:
 		v->args.set.no_clock_offset = true;
 		return 0;

@@ -244,6 +244,15 @@ static int add_ruby(const struct rut_cmd *cmd, struct rut_record_opts *o, int id
 	return rc ? RUT_EXIT_FAIL : 0;
 }
 
+static int set_cgroup(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
+{
+	if (strlen(value) >= sizeof(o->conf.cgroup))
+		return bad_value(cmd, "control group", value);
+	snprintf(o->conf.cgroup, sizeof(o->conf.cgroup), "%s", value);
+	o->conf.filters |= RUT_FILTER_CGROUP;
+	return 0;
+}
+
 int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
 		      const char *value)
 {
@@ -259,11 +268,7 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_PROCNAME:
 		return add_procname(cmd, o, value);
 	case RUT_OPT_CGROUP:
-		if (strlen(value) >= sizeof(o->conf.cgroup))
-			return bad_value(cmd, "control group", value);
-		snprintf(o->conf.cgroup, sizeof(o->conf.cgroup), "%s", value);
-		o->conf.filters |= RUT_FILTER_CGROUP;
-		return 0;
+		return set_cgroup(cmd, o, value);
 	case RUT_OPT_CONTEXT:
 		if (rut_context_parse(value, &o->conf.contexts, o->conf.perf, &err) < 0)
 			return rut_usage_error(cmd, "%s", err.msg);

@@ -174,6 +174,40 @@ static bool is_unfinished(struct rut_cursor *c, uint64_t offset, int rc,
 	       next.pub.content_bits != info->pub.content_bits;
 }
 
+/* Tells the kernel which pages of the file were read, and which are read next. */
+static void expect_pages(struct rut_cursor *c, const struct rut_set_file *f, uint64_t offset)
+{
+	if (offset - c->forgotten_to >= c->forget_bytes) {
+		rut_ctf_file_consume(&f->map, c->forgotten_to, offset);
+		c->forgotten_to = offset & ~(uint64_t)4095; /* whole pages are forgotten */
+	}
+	if (c->opts->prefault && offset + c->forget_bytes / 2 > c->expected_to) {
+		c->expected_to = offset + c->forget_bytes;
+		rut_ctf_file_expect(&f->map, offset, c->forget_bytes);
+	}
+}
+
+/* Says what is odd about a packet. False: it is of another stream. */
+static bool check_packet(struct rut_cursor *c, const struct rut_set_file *f, uint64_t offset)
+{
+	if (c->info.cut)
+		complain(c, offset,
+			 "the packet is cut off: the file ends %" PRIu64 " bytes after its begin",
+			 f->map.size - offset);
+	if (unlikely(c->info.other_trace) && !c->other_trace) {
+		c->other_trace = true;
+		complain(
+			c, offset,
+			"the packet is of another trace (its uuid differs from the metadata's); it "
+			"and those behind it are read all the same");
+	}
+	if (c->info.cls == c->s->pub.cls)
+		return true;
+	complain(c, offset, "the packet is of stream %" PRIu64 ", the file of %" PRIu64,
+		 c->info.cls->id, c->s->pub.cls->id);
+	return false;
+}
+
 /* Reads the next packet's header. Returns false at the end of the stream. */
 static bool read_any_packet(struct rut_cursor *c)
 {
@@ -188,14 +222,7 @@ static bool read_any_packet(struct rut_cursor *c)
 		f = file_of(c);
 		offset = 0;
 	}
-	if (offset - c->forgotten_to >= c->forget_bytes) {
-		rut_ctf_file_consume(&f->map, c->forgotten_to, offset);
-		c->forgotten_to = offset & ~(uint64_t)4095; /* whole pages are forgotten */
-	}
-	if (c->opts->prefault && offset + c->forget_bytes / 2 > c->expected_to) {
-		c->expected_to = offset + c->forget_bytes;
-		rut_ctf_file_expect(&f->map, offset, c->forget_bytes);
-	}
+	expect_pages(c, f, offset);
 	c->prev = c->info;
 	rc = rut_packet_read(c->s->meta, f->map.data, f->map.size, offset, c->regs, &c->info, &err);
 	if (rut_ctf_file_was_cut(&f->map)) {
@@ -222,20 +249,7 @@ static bool read_any_packet(struct rut_cursor *c)
 	}
 	c->next_offset = offset + c->info.pub.packet_bits / 8;
 	c->counts->bytes_done += c->info.pub.packet_bits / 8;
-	if (c->info.cut)
-		complain(c, offset,
-			 "the packet is cut off: the file ends %" PRIu64 " bytes after its begin",
-			 f->map.size - offset);
-	if (unlikely(c->info.other_trace) && !c->other_trace) {
-		c->other_trace = true;
-		complain(
-			c, offset,
-			"the packet is of another trace (its uuid differs from the metadata's); it "
-			"and those behind it are read all the same");
-	}
-	if (c->info.cls != c->s->pub.cls) {
-		complain(c, offset, "the packet is of stream %" PRIu64 ", the file of %" PRIu64,
-			 c->info.cls->id, c->s->pub.cls->id);
+	if (!check_packet(c, f, offset)) {
 		c->info = c->prev;
 		return read_any_packet(c);
 	}
@@ -556,6 +570,17 @@ static inline int64_t clock_ns(const struct rut_cursor *c)
 	return c->clock ? rut_ctf_clock_ns(c->clock, c->clk) : 0;
 }
 
+/* The event whose header is at `start`, and which ends where the cursor is. */
+static ALWAYS_INLINE void show_event(struct rut_cursor *c, const struct rut_ctf_event_class *cls,
+				     uint64_t start)
+{
+	c->ev.cls = cls;
+	c->ev.ts_clock = c->clk;
+	c->ev.ts_ns = c->last_ns;
+	c->ev.header_pos = start;
+	c->ev.end_pos = c->pos;
+}
+
 /*
  * The next wanted event of the packet, as far as headers have a plan, with everything in registers.
  * False: the record at c->pos needs the long way, which also tells what is wrong with it; nothing
@@ -614,15 +639,10 @@ static ALWAYS_INLINE bool next_planned(struct rut_cursor *c, enum rut_ctf_header
 	c->clk = clk;
 	c->last_ns = last_ns;
 	c->counts->events += events;
-	if (found) {
-		if (q->bits != RUT_CTF_NOT_QUICK)
-			c->seg[q->seg] = body;
-		c->ev.cls = sc->by_id[sh.id];
-		c->ev.ts_clock = clk;
-		c->ev.ts_ns = last_ns;
-		c->ev.header_pos = start;
-		c->ev.end_pos = pos;
-	}
+	if (found && q->bits != RUT_CTF_NOT_QUICK)
+		c->seg[q->seg] = body;
+	if (found)
+		show_event(c, sc->by_id[sh.id], start);
 	return found;
 }
 

@@ -90,7 +90,8 @@ static void pass(int flags)
 	close(pair[0]);
 }
 
-static void make(int how)
+/* By calls that open something. */
+static void open_by(int how)
 {
 	int pair[2], cloexec = rand() % 2 ? O_CLOEXEC : 0;
 	unsigned long attr[16] = {0};
@@ -147,6 +148,15 @@ static void make(int how)
 		memset(attr, 0, sizeof(attr));
 		syscall(SYS_io_uring_setup, 2, attr);
 		break;
+	}
+}
+
+/* By calls that copy or receive a descriptor. */
+static void copy_by(int how)
+{
+	int cloexec = rand() % 2 ? O_CLOEXEC : 0;
+
+	switch (how) {
 	case 16:
 		(void)!dup(1);
 		break;
@@ -168,6 +178,17 @@ static void make(int how)
 	case 22:
 		pass(cloexec);
 		break;
+	}
+}
+
+/* By newer calls, and by calls that make none. */
+static void make_by(int how)
+{
+	int cloexec = rand() % 2 ? O_CLOEXEC : 0;
+	sigset_t set;
+
+	sigemptyset(&set);
+	switch (how) {
 	case 23:
 		(void)!openat(AT_FDCWD, "/tmp", O_RDONLY | cloexec);
 		break;
@@ -210,6 +231,16 @@ static void make(int how)
 	default:
 		(void)!creat("/dev/null", 0600);
 	}
+}
+
+static void make(int how)
+{
+	if (how < 16)
+		open_by(how);
+	else if (how < 23)
+		copy_by(how);
+	else
+		make_by(how);
 }
 
 static void end(void)

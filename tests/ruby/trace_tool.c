@@ -61,76 +61,91 @@ static int print_rows(struct rut_tracer *t, struct rut_err *err)
 	return r;
 }
 
-int main(int argc, char **argv)
+/* The command line. */
+struct options {
+	struct rut_tracer_config config;
+	const char *paths[9], *classes[9], *methods[9];
+	double seconds;
+	bool verbose, quiet;
+	const char *until;
+	int ready_fd;
+};
+
+static bool read_options(struct options *o, int argc, char **argv)
 {
-	struct rut_tracer_config config = {0};
-	struct rut_err err = RUT_ERR_INIT;
-	struct rut_tracer *t;
-	const char *paths[9] = {0}, *classes[9] = {0}, *methods[9] = {0};
-	int np = 0, nk = 0, nm = 0, c, r = 0;
-	double seconds = 0, begin = now_s();
-	bool verbose = false, quiet = false;
-	pid_t child = 0;
-	const char *until = NULL;
-	int ready_fd = -1;
+	int np = 0, nk = 0, nm = 0, c;
 
 	while ((c = getopt(argc, argv, "m:s:p:k:M:cvqraeS:I:w:u:")) != -1) {
 		switch (c) {
 		case 'm':
 			for (unsigned i = 0; i < sizeof(modes) / sizeof(*modes); i++)
 				if (strcmp(modes[i], optarg) == 0)
-					config.mode = (enum rut_ruby_mode)i;
+					o->config.mode = (enum rut_ruby_mode)i;
 			break;
 		case 's':
-			seconds = strtod(optarg, NULL);
+			o->seconds = strtod(optarg, NULL);
 			break;
 		case 'p':
-			paths[np++ & 7] = optarg;
+			o->paths[np++ & 7] = optarg;
 			break;
 		case 'k':
-			classes[nk++ & 7] = optarg;
+			o->classes[nk++ & 7] = optarg;
 			break;
 		case 'M':
-			methods[nm++ & 7] = optarg;
+			o->methods[nm++ & 7] = optarg;
 			break;
 		case 'c':
-			config.filter.c_calls = true;
+			o->config.filter.c_calls = true;
 			break;
 		case 'v':
-			verbose = true;
+			o->verbose = true;
 			break;
 		case 'q':
-			quiet = true;
+			o->quiet = true;
 			break;
 		case 'r':
-			config.returns = true;
+			o->config.returns = true;
 			break;
 		case 'a':
-			config.args = true;
+			o->config.args = true;
 			break;
 		case 'e':
-			config.exceptions = true;
+			o->config.exceptions = true;
 			break;
 		case 'S':
-			config.slow_ns = strtoull(optarg, NULL, 10);
+			o->config.slow_ns = strtoull(optarg, NULL, 10);
 			break;
 		case 'w': /* tell this descriptor when everything is counted */
-			ready_fd = atoi(optarg);
+			o->ready_fd = atoi(optarg);
 			break;
 		case 'u':
-			until = optarg;
+			o->until = optarg;
 			break;
 		case 'I':
-			config.inside = optarg;
+			o->config.inside = optarg;
 			break;
 		default:
-			return 2;
+			return false;
 		}
 	}
-	config.filter.paths = np ? paths : NULL;
-	config.filter.classes = nk ? classes : NULL;
-	config.filter.methods = nm ? methods : NULL;
-	if (rut_tracer_new(&t, &config, &err) < 0)
+	o->config.filter.paths = np ? o->paths : NULL;
+	o->config.filter.classes = nk ? o->classes : NULL;
+	o->config.filter.methods = nm ? o->methods : NULL;
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = {.ready_fd = -1};
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_tracer *t;
+	double begin = now_s();
+	pid_t child = 0;
+	int r = 0;
+
+	if (!read_options(&o, argc, argv))
+		return 2;
+	if (rut_tracer_new(&t, &o.config, &err) < 0)
 		goto fail;
 	rut_tracer_on_event(t, print_event, NULL);
 	if (argc > optind && strcmp(argv[optind - 1], "--") == 0) {
@@ -142,25 +157,25 @@ int main(int argc, char **argv)
 			if (rut_tracer_attach(t, (pid_t)atoi(argv[optind]), true, &err) < 0)
 				goto fail;
 	}
-	if (verbose)
+	if (o.verbose)
 		fprintf(stderr, "attached after %.1f ms\n", (now_s() - begin) * 1e3);
-	while (ready_fd >= 0 && !rut_tracer_settled(t) && now_s() - begin < 60)
+	while (o.ready_fd >= 0 && !rut_tracer_settled(t) && now_s() - begin < 60)
 		if (rut_tracer_poll(t, 10, &err) <= 0)
 			break;
-	if (ready_fd >= 0 && (write(ready_fd, "\n", 1) != 1 || close(ready_fd) < 0))
+	if (o.ready_fd >= 0 && (write(o.ready_fd, "\n", 1) != 1 || close(o.ready_fd) < 0))
 		goto fail;
 	begin = now_s();
-	while (!seconds || now_s() - begin < seconds) {
-		double left = seconds ? seconds - (now_s() - begin) : 0.2;
+	while (!o.seconds || now_s() - begin < o.seconds) {
+		double left = o.seconds ? o.seconds - (now_s() - begin) : 0.2;
 
-		if (until && !access(until, F_OK))
+		if (o.until && !access(o.until, F_OK))
 			break;
 
 		r = rut_tracer_poll(t, left < 0.05 ? (int)(left * 1e3) : 50, &err);
 		if (r <= 0)
 			break;
 	}
-	if (r < 0 || (!quiet && print_rows(t, &err) < 0))
+	if (r < 0 || (!o.quiet && print_rows(t, &err) < 0))
 		goto fail;
 	rut_tracer_free(t);
 	if (child)
