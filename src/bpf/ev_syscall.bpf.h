@@ -264,7 +264,7 @@ static __noinline int store_unread(struct pt_regs *regs, __u32 nr, const struct 
 		if (!(strings >> i & 1) || !d->str[i])
 			continue;
 		*(__u32 *)s->record = d->str[i] - 1;
-		at = forget(add_string(s, 4, argument(s, d->str[i] - 1), &again));
+		at = rut_forget(add_string(s, 4, argument(s, d->str[i] - 1), &again));
 		/* Without stacks, which the exit has: the calls would nest too deep for Linux 6.1.
 		 */
 		if (!again)
@@ -304,18 +304,18 @@ static __noinline __u32 enter_slow(struct pt_regs *regs, __u32 nr, const struct 
 		*(__u64 *)(s->record + (at & 63)) = narrowed(d, i, argument(s, i));
 		at += 8;
 	}
-	at = forget(at);
+	at = rut_forget(at);
 	s->unread = 0;
 	for (__u32 i = 0; i < 3; i++) {
 		bool failed = false;
 
 		if (d->str[i])
-			at = forget(add_string(s, at, argument(s, d->str[i] - 1), &failed));
+			at = rut_forget(add_string(s, at, argument(s, d->str[i] - 1), &failed));
 		if (failed)
 			s->unread |= 1u << i;
 	}
 	if (d->sock)
-		at = forget(rut_add_sockaddr(at, argument(s, d->sock - 1),
+		at = rut_forget(rut_add_sockaddr(at, argument(s, d->sock - 1),
 					     (__u32)argument(s, d->sock)));
 	if (d->flags & RUT_SYSCALL_INDIRECT)
 		fetch_indirect(s);
@@ -341,7 +341,7 @@ static __noinline __u32 exit_slow(struct pt_regs *regs, __u32 nr, long ret,
 
 		if (ret >= 0)
 			bpf_probe_read_user(&size, 4, (void *)argument(s, d->peer));
-		at = forget(rut_add_sockaddr(at, ret < 0 ? 0 : argument(s, d->peer - 1), size));
+		at = rut_forget(rut_add_sockaddr(at, ret < 0 ? 0 : argument(s, d->peer - 1), size));
 	}
 	if (d->flags & RUT_SYSCALL_INDIRECT)
 		fetch_indirect(s);

@@ -108,7 +108,7 @@ static __always_inline int store_probe(void *ctx, const struct rut_probe_site *s
 	}
 	for (__u32 i = 0; i < RUT_PROBE_ARGS; i++)
 		if (i < probe_conf.nargs && probe_conf.strings >> i & 1)
-			at = forget(add_string(s, at, read_arg(s, &site->args[i]), &unread));
+			at = rut_forget(add_string(s, at, read_arg(s, &site->args[i]), &unread));
 	return store_scratch(ctx, s, probe_conf.id, at);
 }
 
@@ -152,7 +152,7 @@ static __always_inline int store_tracepoint(void *ctx, struct rut_scratch *s)
 		if (i >= probe_conf.nstrs)
 			break;
 		bpf_probe_read_kernel(&loc, sizeof(loc), (char *)ctx + probe_conf.str_at[i]);
-		at = forget(add_string_of(s, at, (__u64)ctx + (loc & 0xffff), true, &unread));
+		at = rut_forget(add_string_of(s, at, (__u64)ctx + (loc & 0xffff), true, &unread));
 	}
 	return store_scratch(ctx, s, probe_conf.id, at);
 }

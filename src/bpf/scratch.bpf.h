@@ -66,18 +66,6 @@ struct {
 } scratch SEC(".maps");
 #endif
 
-/* Always 0, which the verifier cannot know: a map's element that somebody may write. */
-static volatile __u32 nothing;
-
-/*
- * The same number, of which the verifier knows nothing any more: paths that differ by it alone are
- * one path from here on.
- */
-static __always_inline __u32 forget(__u32 number)
-{
-	return number + nothing;
-}
-
 #define RUT_MARK_CUT   0x2e2e2eu	     /* "..." */
 #define RUT_MARK_FAULT 0x003e746c7561663cull /* "<fault>" */
 
@@ -145,7 +133,7 @@ static __always_inline int store_scratch(void *ctx, struct rut_scratch *s, __u64
 	if (!p)
 		return 0;
 	p = rut_store_contexts(ctx, p);
-	rut_copy(p, s->record, forget(len), forget(len), rut_tail_max());
+	rut_copy(p, s->record, rut_forget(len), rut_forget(len), rut_tail_max());
 	rut_commit(&slot, fixed + len);
 	return 0;
 }

@@ -18,7 +18,7 @@ static __noinline __u32 add_argv(struct rut_scratch *s, __u32 at, __u64 address,
 					(void *)(address + i * (compat ? 4 : 8))) ||
 		    !pointer || at + RUT_TAIL_SPARE + RUT_STR_MIN > rut_tail_max())
 			break;
-		at = forget(add_string(s, at, pointer, &failed));
+		at = rut_forget(add_string(s, at, pointer, &failed));
 		n++;
 	}
 	s->record[count_at] = (__u8)n;
@@ -50,7 +50,7 @@ static __noinline __u32 add_poll(struct rut_scratch *s, __u32 at, __u64 address,
 			continue;
 		RUT_PUT(to, struct rut_polled, fd, p->fd);
 		RUT_PUT(to, struct rut_polled, events, returned ? p->revents : p->events);
-		at = forget(at + sizeof(struct rut_polled));
+		at = rut_forget(at + sizeof(struct rut_polled));
 		kept++;
 	}
 	s->record[count_at + 1] = (__u8)kept;
@@ -167,7 +167,7 @@ static __noinline __u32 add_lengths(struct rut_scratch *s, __u32 at, __u64 addre
 			break;
 		bpf_probe_read_user(&len, 4, (void *)(address + i * RUT_MMSG_SIZE(compat)));
 		*(__u32 *)(s->record + (at & RUT_AT_MASK)) = len;
-		at = forget(at + 4);
+		at = rut_forget(at + 4);
 	}
 	return at;
 }
@@ -194,7 +194,7 @@ static __noinline __u32 add_names(struct rut_scratch *s, __u32 at, __u64 address
 			*(__u32 *)(s->record + (at & RUT_AT_MASK)) = len;
 			at += 4;
 		}
-		at = forget(add_msg(s, at, msg, compat));
+		at = rut_forget(add_msg(s, at, msg, compat));
 	}
 	return at;
 }
@@ -274,7 +274,7 @@ static __noinline __u32 exit_socketcall(struct rut_scratch *s, __u32 at, __u64 a
 			bpf_probe_read_user(&size, 4, (void *)size_at);
 		at = rut_add_sockaddr(at, name, size);
 	}
-	at = forget(at) & RUT_AT_MASK;
+	at = rut_forget(at) & RUT_AT_MASK;
 	s->record[at] = 0;
 	if (call != RUT_SC_SOCKETPAIR || failed)
 		return at + 1;
@@ -330,7 +330,7 @@ static __always_inline __u32 add_parts(struct rut_scratch *s, __u32 at,
 {
 	for (__u32 i = 0; i < RUT_PARTS; i++)
 		if (parts[i].kind)
-			at = forget(rut_add_part(at, parts[i].kind | (compat ? RUT_PART_COMPAT : 0),
+			at = rut_forget(rut_add_part(at, parts[i].kind | (compat ? RUT_PART_COMPAT : 0),
 						 argument(s, parts[i].arg),
 						 (__u32)argument(s, parts[i].count), ret));
 	return at;

@@ -16,6 +16,7 @@
 #include "analysis/profile.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/signals.h"
 #include "cli/record_opts.h"
 #include "cli/ruby_live.h"
 #include "ctf/reader.h"
@@ -417,12 +418,11 @@ static int record(struct profile *f, struct rut_err *err)
 
 static int profile(struct profile *f, struct rut_err *err)
 {
-	struct sigaction stop = {.sa_handler = on_stop};
 	int rc = find_targets(f, err);
 
-	sigaction(SIGINT, &stop, NULL);
-	sigaction(SIGTERM, &stop, NULL);
-	sigaction(SIGHUP, &stop, NULL);
+	rut_signals_catch(SIGINT, on_stop, 0);
+	rut_signals_catch(SIGTERM, on_stop, 0);
+	rut_signals_catch(SIGHUP, on_stop, 0);
 	set_conf(f);
 	if (!rc)
 		rc = set_output(f, err);

@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/signals.h"
 #include "cli/record_opts.h"
 #include "cli/record_ruby.h"
 #include "cli/record_static.h"
@@ -181,6 +182,7 @@ static int prepare_command(struct record *rec, struct rut_err *err)
 		return rut_err_errno(err, errno, "cannot start '%s'", rec->command[0]);
 	if (!rec->child) {
 		close(fds[1]);
+		rut_signals_inherit();
 		run_command(rec, fds[0], parent);
 	}
 	rut_record_ruby_started(&rec->opts.ruby, rec->child);
@@ -284,22 +286,14 @@ static void finish(struct rut_recorder *r, struct rut_consumer *c)
 	fprintf(stderr, "\n");
 }
 
-/* A handler and not SIG_IGN, which the command would inherit. */
-static void on_pipe(int sig)
-{
-}
-
 static void catch_signals(void)
 {
-	struct sigaction stop = {.sa_handler = on_stop}, rotate = {.sa_handler = on_rotate};
-	struct sigaction pipe = {.sa_handler = on_pipe, .sa_flags = SA_RESTART};
-
-	sigaction(SIGINT, &stop, NULL);
-	sigaction(SIGTERM, &stop, NULL);
-	sigaction(SIGHUP, &stop, NULL);
-	sigaction(SIGUSR2, &rotate, NULL);
-	/* Nobody reads what we say: no reason to lose what is in memory. */
-	sigaction(SIGPIPE, &pipe, NULL);
+	rut_signals_catch(SIGINT, on_stop, 0);
+	rut_signals_catch(SIGTERM, on_stop, 0);
+	rut_signals_catch(SIGHUP, on_stop, 0);
+	rut_signals_catch(SIGUSR2, on_rotate, 0);
+	/* A reader of our messages that exits is no reason to lose what is in memory. */
+	signal(SIGPIPE, SIG_IGN);
 }
 
 static void set_static_pids(struct record *rec)

@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/signals.h"
 #include "ebpf/disasm.h"
 #include "cli/script_screen.h"
 #include "script/library.h"
@@ -248,6 +249,7 @@ static int start_command(struct run_data *d, struct rut_err *err)
 		return rut_err_errno(err, errno, "cannot start the command");
 	if (!pid) {
 		close(go[1]);
+		rut_signals_inherit();
 		if (read(go[0], &byte, 1) == 1)
 			execvp(words.we_wordv[0], words.we_wordv);
 		_exit(127);

@@ -21,6 +21,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "base/signals.h"
 #include "cli/cmd.h"
 
 enum { OPT_COPY = 256, OPT_PROGRAM, OPT_SSH, MAX_WORDS = 64, PROGRAM_MAX = 256 << 20 };
@@ -206,6 +207,7 @@ static pid_t start(const struct ssh *s, const char *script, int *in, int *out)
 		return -1;
 	pid = fork();
 	if (!pid) {
+		rut_signals_inherit();
 		/* The interrupt is ours to pass on: ssh must live until the trace is here. */
 		if (in) {
 			signal(SIGINT, SIG_IGN);
@@ -244,6 +246,7 @@ static pid_t unpack(const struct ssh *s, int from)
 
 	if (pid)
 		return pid;
+	rut_signals_inherit();
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	dup2(from, STDIN_FILENO);
@@ -364,7 +367,8 @@ static int send_copy(struct ssh *s, char *path, size_t size)
 	}
 	rut_closep(&in);
 	rc = pid > 0 ? status_of(pid) : RUT_EXIT_FAIL;
-	signal(SIGPIPE, SIG_DFL);
+	if (!rut_signals_ignored(SIGPIPE))
+		signal(SIGPIPE, SIG_DFL);
 	if (rc)
 		fprintf(stderr, "rutile ssh: the copy does not run on '%s'\n", s->host);
 	return rc;

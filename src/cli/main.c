@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/signals.h"
 #include "cli/cmd.h"
 #include "output/text.h"
 #include "rut_config.h"
@@ -87,6 +88,7 @@ int main(int argc, char **argv)
 {
 	int rc;
 
+	rut_signals_note();
 	rut_log_set_sink(print_log, NULL);
 	rut_text_init();
 	rut_own_join();

@@ -20,6 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "ring/write.h"
 #include "trigger/cause.h"
 
@@ -153,7 +154,6 @@ static bool make_dir(struct rut_trigger_act *a)
 static void child(const struct rut_trigger_act *a, const char *program, const char *const *argv)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	sigset_t none;
 
 	setenv("RUTILE_TRIGGER", a->t->name, 1);
 	setenv("RUTILE_TRIGGER_ID", a->id, 1);
@@ -162,9 +162,7 @@ static void child(const struct rut_trigger_act *a, const char *program, const ch
 		setenv("RUTILE_TRIGGER_DIR", a->dir, 1);
 	for (int fd = 0; fd < 3; fd++)
 		dup2(null, fd);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL);
+	rut_signals_inherit();
 	setpgid(0, 0);
 	execvp(program, (char *const *)argv);
 	_exit(127);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/signals.h"
 
 static int pipe_fds[2] = {-1, -1};
 static volatile sig_atomic_t stopped, resized;
@@ -35,7 +36,6 @@ static int watch(int epoll, int fd)
 int rut_wake_init(bool keyboard, struct rut_err *err)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGPIPE, SIGCHLD};
-	struct sigaction sa = {.sa_handler = on_signal}; /* without SA_RESTART: sleeps end */
 	int epoll, rc;
 
 	if (pipe_fds[0] < 0 && pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -50,15 +50,9 @@ int rut_wake_init(bool keyboard, struct rut_err *err)
 		close(epoll);
 		return rut_err_errno(err, -rc, "cannot wait for keys");
 	}
-	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
-		struct sigaction old;
-
-		/* What nohup made deaf stays deaf. */
-		if (signals[i] == SIGHUP && !sigaction(SIGHUP, NULL, &old) &&
-		    old.sa_handler == SIG_IGN)
-			continue;
-		sigaction(signals[i], &sa, NULL);
-	}
+	/* Without SA_RESTART: sleeps end. */
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		rut_signals_catch(signals[i], on_signal, 0);
 	return epoll;
 }
 

@@ -20,6 +20,7 @@
 #include "ruby/tree.h"
 
 #include "base/cleanup.h"
+#include "base/signals.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -225,13 +226,11 @@ int rut_tracer_command_env(const struct rut_tracer *t, pid_t tracer)
 
 static void child_main(struct rut_tracer *t, char *const argv[], pid_t tracer, int error_fd)
 {
-	sigset_t none;
 	int code;
 
 	if (rut_tracer_command_env(t, tracer))
 		_exit(126);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	rut_signals_inherit();
 	execvp(argv[0], argv);
 	code = errno;
 	if (write(error_fd, &code, sizeof(code)) < 0)

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/signals.h"
 #include "script/format.h"
 #include "script/hist.h"
 
@@ -403,22 +404,18 @@ static void print_file(struct rut_script_out *o)
 	fprintf(o->c.err, "ERROR: failed to open file '%s' (%s)\n", text_of(o), strerror(errno));
 }
 
-/* Starts a shell that writes into the pipe. The consumer blocks signals; commands must not. */
+/* Starts a shell that writes into the pipe; with the signals that rutile was started with. */
 static int spawn_shell(const char *command, int out, pid_t *ret)
 {
 	const char *const argv[] = {"sh", "-c", command, NULL};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
-	sigset_t mask;
 	int rc;
 
-	pthread_sigmask(SIG_BLOCK, NULL, &mask);
-	sigdelset(&mask, SIGINT);
-	sigdelset(&mask, SIGTERM);
 	rc = posix_spawnattr_init(&attr);
 	if (rc)
 		return rc;
-	posix_spawnattr_setsigmask(&attr, &mask);
+	posix_spawnattr_setsigmask(&attr, rut_signals_mask());
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
 	rc = posix_spawn_file_actions_init(&actions);
 	if (!rc) {

@@ -70,6 +70,7 @@ void rut_lockdown_prepare(void)
 		return;
 	if (libbpf_register_prog_handler("tp_btf+", BPF_PROG_TYPE_TRACING, BPF_TRACE_RAW_TP,
 					 &tp_btf) < 0 ||
-	    libbpf_register_prog_handler("uprobe+", BPF_PROG_TYPE_KPROBE, 0, &plain) < 0)
+	    libbpf_register_prog_handler("uprobe+", BPF_PROG_TYPE_KPROBE, 0, &plain) < 0 ||
+	    libbpf_register_prog_handler("perf_event", BPF_PROG_TYPE_PERF_EVENT, 0, &plain) < 0)
 		rut_debug("programs that read user memory may not load");
 }

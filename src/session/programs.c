@@ -23,7 +23,8 @@
 #include "session/rubies.h"
 #include "session/lockdown.h"
 
-#define VERIFIER_LOG_BYTES (1u << 20)
+#define VERIFIER_LOG_BYTES  (1u << 16)
+#define VERIFIER_LOG_ERRORS 4 /* errors and statistics; each instruction would overflow it */
 
 __attribute__((format(printf, 2, 0))) static int to_debug(enum libbpf_print_level level,
 							  const char *fmt, va_list ap)
@@ -353,7 +354,8 @@ static void find_reason(const char *log, int rc, char *ret, size_t size)
 		found = line;
 		len = strcspn(line, "\n");
 	}
-	if (found && rut_kernel_read_means() == RUT_READ_NONE && rut_kernel_is_confidential())
+	if (found && rc != -E2BIG && rut_kernel_read_means() == RUT_READ_NONE &&
+	    rut_kernel_is_confidential())
 		snprintf(ret, size, "lockdown 'confidentiality' forbids it to read kernel memory");
 	else if (found)
 		snprintf(ret, size, "%s (%.*s)", strerror(-rc), (int)len, found);
@@ -381,6 +383,7 @@ static int try_program(struct rut_recorder *r, const struct rut_selection *sel, 
 	rc = rut_programs_prepare(r, obj, rut_programs_constant(obj, "conf"), NULL);
 	bpf_object__for_each_program(prog, obj) bpf_program__set_autoload(prog, prog == chosen);
 	bpf_program__set_log_buf(chosen, log, VERIFIER_LOG_BYTES);
+	bpf_program__set_log_level(chosen, VERIFIER_LOG_ERRORS);
 	set_addresses(obj, sel);
 	if (!rc)
 		rc = bpf_object__load(obj);

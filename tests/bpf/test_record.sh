@@ -473,8 +473,37 @@ test_closed_pipe() {
   [ "$(grep -c syscall_entry_getsid bt2.out)" = 100 ]
   # What the command inherits: the signal kills it as ever.
   rc=0
-  "$RUTILE" record -o u -e syscall:getppid -- sh -c 'kill -PIPE $$' 2>err || rc=$?
+  env --default-signal=PIPE "$RUTILE" record -o u -e syscall:getppid -- sh -c 'kill -PIPE $$' 2>err || rc=$?
   [ $rc = 141 ]
+}
+
+# What ignores or blocks signals, nohup for one, does so for the command, too; from each verb that
+# starts commands. A status is returned where SIGCHLD is ignored.
+test_signals() {
+  need_bpf
+  trap '"$RUTILE" trigger remove "signals$$" 2>/dev/null || true' EXIT
+  odd() {
+    timeout 60 env --ignore-signal=HUP,INT,QUIT,PIPE,USR2,CHLD --block-signal=USR1,WINCH "$@"
+  }
+  # 28 of them: glibc ignores two of its own in children that it spawns. A shell changes some by itself.
+  masks="grep -e ^SigB -e ^SigI /proc/self/status"
+  odd $masks >want-command
+  odd sh -c "$masks" >want-shell
+  odd "$RUTILE" record -o t -e syscall:getppid -- $masks >command-record
+  odd "$RUTILE" record -o u -e 'ruby_static:*' -- $masks >command-beside
+  odd "$RUTILE" run -q -c "$masks" -e 'interval:s:60 { exit(); }' >command-run
+  odd "$RUTILE" run -q --unsafe -e "begin { system(\"$masks\"); }" >shell-system
+  odd "$RUTILE" calls -- sh -c "$masks >shell-calls; ruby -e 1" >/dev/null
+  odd "$RUTILE" trigger add "signals$$" --do "exec /bin/sh -c '$masks >$PWD/new; mv $PWD/new $PWD/shell-trigger'"
+  "$RUTILE" trigger fire "signals$$"
+  wait_for shell-trigger
+  for by in command-* shell-*; do
+    sed -n 's/\t.*\(.......\)$/ \1/p' want-"${by%-*}" >want
+    sed -n 's/\t.*\(.......\)$/ \1/p' $by | diff want - || { echo "by $by"; return 1; }
+  done
+  rc=0
+  odd "$RUTILE" record -o v -e syscall:getppid -- sh -c 'exit 7' || rc=$?
+  [ $rc = 7 ]
 }
 
 test_bad_input() {
@@ -523,6 +552,7 @@ t_case "a command that never leaves its CPU is known to the analyses" test_short
 t_case "every stream lasts from the begin to the end" test_range
 t_case "rutile's own calls are not in the trace" test_own_calls_are_absent
 t_case "nobody reads what it says" test_closed_pipe
+t_case "commands have the signals that rutile was started with" test_signals
 t_case "bad input gives one clear line" test_bad_input
 t_case "without privileges: the missing capability is named" test_not_root
 t_done

@@ -7,7 +7,20 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t bpf bpf /sys/fs/bpf
 exec >/dev/ttyS0 2>&1
-rutile record -o /tmp/t -e all -- /bin/true && echo "VERIFIED"
+# loads NAME OPTION...: this kernel refuses none of the programs.
+loads() {
+  name=$1
+  shift
+  rutile record -o "/tmp/$name" "$@" -- /bin/true 2>&1 | sed "s/^/LOAD $name /"
+  rm -r "/tmp/$name" && echo "LOADED $name"
+}
+all=pid,tid,procname,cgroup,cpu,vpid,vtid,ppid,vppid,prio,nice,preemptible,interruptible,uid,euid,vuid,vgid,net_ns,pid_ns,user_ns
+loads all -e all
+loads contexts -e all --context "$all,ustack,kstack,ruby_stack"
+loads filter -e all --filter 'pid != 1 && $ctx.procname != "x"' --context "$all,ustack,kstack,ruby_stack"
+loads strings -e all --filter 'pid != 1' --context pid --string-limit 4096
+loads sample --profile 100 --context "$all,ruby_stack"
+loads probe -e "uprobe:/lib/x86_64-linux-gnu/libc.so.6:getppid(a:s32,b:str)" --filter 'a != 1' --context "$all,ustack,ruby_stack"
 rutile start one --flight --buffer 8M -e sched,irq,syscall || echo "NO SESSION"
 rutile start two --flight --buffer 4M -e syscall:mkdir --context pid,procname,kstack
 i=0

@@ -19,6 +19,7 @@ rutile record -o strict -e irq --strict -- mkdir /tmp/marker-strict 2>&1 | sed '
 rutile record -o filtered -e syscall:mkdir --filter 'mode != 1' -- mkdir /tmp/marker-filtered || echo FAILED
 rutile record -o probe -e "uprobe:$libc:getppid" -- rutile list || echo FAILED
 rutile record -o profile --profile 200 -- sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done' || echo FAILED
+rutile record -o ruby -e syscall:mkdir --context ruby_stack -- mkdir /tmp/marker-ruby || echo FAILED
 rutile start files -o /tmp/files -e sched,syscall || echo FAILED
 rutile start flight --flight --buffer 4M -e syscall || echo FAILED
 mkdir /tmp/marker-session
