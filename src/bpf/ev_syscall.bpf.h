@@ -316,7 +316,7 @@ static __noinline __u32 enter_slow(struct pt_regs *regs, __u32 nr, const struct 
 	}
 	if (d->sock)
 		at = rut_forget(rut_add_sockaddr(at, argument(s, d->sock - 1),
-					     (__u32)argument(s, d->sock)));
+						 (__u32)argument(s, d->sock)));
 	if (d->flags & RUT_SYSCALL_INDIRECT)
 		fetch_indirect(s);
 	at = add_parts(s, at, d->entry, nr >= RUT_SYSCALLS_COMPAT, 0);

@@ -330,9 +330,10 @@ static __always_inline __u32 add_parts(struct rut_scratch *s, __u32 at,
 {
 	for (__u32 i = 0; i < RUT_PARTS; i++)
 		if (parts[i].kind)
-			at = rut_forget(rut_add_part(at, parts[i].kind | (compat ? RUT_PART_COMPAT : 0),
-						 argument(s, parts[i].arg),
-						 (__u32)argument(s, parts[i].count), ret));
+			at = rut_forget(rut_add_part(at,
+						     parts[i].kind | (compat ? RUT_PART_COMPAT : 0),
+						     argument(s, parts[i].arg),
+						     (__u32)argument(s, parts[i].count), ret));
 	return at;
 }
 

@@ -14,13 +14,11 @@ loads() {
   rutile record -o "/tmp/$name" "$@" -- /bin/true 2>&1 | sed "s/^/LOAD $name /"
   rm -r "/tmp/$name" && echo "LOADED $name"
 }
-all=pid,tid,procname,cgroup,cpu,vpid,vtid,ppid,vppid,prio,nice,preemptible,interruptible,uid,euid,vuid,vgid,net_ns,pid_ns,user_ns
 loads all -e all
-loads contexts -e all --context "$all,ustack,kstack,ruby_stack"
-loads filter -e all --filter 'pid != 1 && $ctx.procname != "x"' --context "$all,ustack,kstack,ruby_stack"
-loads strings -e all --filter 'pid != 1' --context pid --string-limit 4096
-loads sample --profile 100 --context "$all,ruby_stack"
-loads probe -e "uprobe:/lib/x86_64-linux-gnu/libc.so.6:getppid(a:s32,b:str)" --filter 'a != 1' --context "$all,ustack,ruby_stack"
+loads filter -e syscall,sched_switch,irq_softirq_entry --filter 'pid != 1' --context pid
+loads ruby -e syscall,sched_switch --context ruby_stack,ustack
+loads sample --profile 100 --context ruby_stack
+loads probe -e "uprobe:/lib/x86_64-linux-gnu/libc.so.6:getppid(a:s32,b:str)" --filter 'a != 1'
 rutile start one --flight --buffer 8M -e sched,irq,syscall || echo "NO SESSION"
 rutile start two --flight --buffer 4M -e syscall:mkdir --context pid,procname,kstack
 i=0
