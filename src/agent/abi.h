@@ -55,6 +55,7 @@ enum rut_agent_mode {
 	RUT_AGENT_TRACE,
 	RUT_AGENT_RECORD,
 	RUT_AGENT_RAISES,
+	RUT_AGENT_HEAP, /* objects that live, when the tracer asks (look_wanted) */
 };
 
 #define RUT_AGENT_C_CALLS    1u
@@ -69,6 +70,8 @@ enum rut_agent_mode {
 #define RUT_AGENT_NAMES	     64u   /* rows also for methods that are not called */
 #define RUT_AGENT_ASK	     32u   /* first say what the application is (struct rut_agent_facts) */
 #define RUT_AGENT_SQL_VALUES 2048u /* of requests: SQL as it is */
+#define RUT_AGENT_ORIGINS    4096u /* of the heap: remember where objects are made */
+#define RUT_AGENT_FULL_GC    8192u /* of the heap: a full collection before each look */
 #define RUT_AGENT_OVERWRITE  0x8000u /* the ring keeps the newest; nobody drains it */
 
 /* Of RUT_AGENT_RECORD: which events. */
@@ -208,7 +211,15 @@ struct rut_agent_table {
 	struct rut_agent_facts facts; /* of RUT_AGENT_ASK */
 	uint64_t extra_off; /* row i has `extra_bytes` more, at extra_off + i * extra_bytes */
 	uint64_t extra_bytes;
-	uint64_t pad_2[5];
+	/*
+	 * Heap mode: the number of the look that the tracer wants, and of the last one that is
+	 * complete. Between that and the next request the rows do not change, except `born`.
+	 */
+	uint32_t look_wanted, look_done;
+	uint64_t look_gcs;   /* collections so far, at the end of that look */
+	uint32_t look_flags; /* RUT_LOOK_* */
+	uint32_t pad_3;
+	uint64_t pad_2[2];
 };
 
 /* Of the rows for what has none of its own: path and method, or class where there are no methods.
@@ -271,6 +282,26 @@ struct rut_agent_message {
 	char text[312];
 };
 _Static_assert(sizeof(struct rut_agent_message) == 320, "message");
+
+#define RUT_LOOK_ORIGINS_LOST 1u /* some objects were made where there was no room to note it */
+#define RUT_LOOK_NO_ORIGINS   2u /* a compaction or a second ractor: what was noted is void */
+#define RUT_LOOK_SLOTS_ONLY   4u /* bytes are those of slots: ractors run beside the look */
+
+#define RUT_HEAP_AGES 8u
+
+/*
+ * What a row of mode HEAP has beside it; `count` and `bytes` of the row are the live objects. Ages
+ * are known of objects that were made while the session ran: collections begun since.
+ */
+struct rut_agent_heap {
+	uint64_t old, old_bytes; /* survived a collection since; of others: promoted by Ruby */
+	uint64_t born;		 /* made since the session began */
+	uint64_t generations;	 /* bit i: some have age i; the last bit: 63 or more */
+	uint32_t oldest;	 /* the highest age */
+	uint32_t pad;
+	uint32_t ages[RUT_HEAP_AGES]; /* 0, 1, 2 to 3, 4 to 7 ..., 64 and more */
+};
+_Static_assert(sizeof(struct rut_agent_heap) == 72, "heap");
 
 _Static_assert(sizeof(struct rut_agent_row) == 80, "row");
 _Static_assert(sizeof(struct rut_agent_buckets) == 800, "ten times a row");

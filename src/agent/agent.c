@@ -11,6 +11,7 @@
  * The library links against nothing: the symbols of libc are unversioned, so that it loads into any
  * glibc since 2.28, and Ruby's are looked up at run time.
  */
+#include "census.h"
 #include "clock.h"
 #include "core.h"
 #include "facts.h"
@@ -210,7 +211,7 @@ static bool plan(void)
 		} else if (state == RUT_SLOT_START) {
 			job.what[i] = s->hooked ? JOB_WORK : first_job(slot);
 		} else if (state == RUT_SLOT_ACTIVE &&
-			   (rut_session_drops_due(s) || s->slots.stale ||
+			   (rut_session_drops_due(s) || s->slots.stale || rut_census_due(s) ||
 			    (s->rescan.due && rut_mono_ns() >= s->rescan.at_ns) || s->todo.left)) {
 			job.what[i] = JOB_WORK;
 		} else if (state == RUT_SLOT_STOP && s->used) {
@@ -417,6 +418,7 @@ static void inherit(unsigned i, const struct rut_agent_slot *from)
 	to->ring_ino = s->events.ino;
 	to->member = s->table.member;
 	to->ring_member = s->events.member;
+	rut_census_forked(s);
 	rut_table_ready(&s->table);
 	s->arena_lock = s->variants.lock = s->codes_lock = s->busy = 0;
 	s->orphan_until_ns = rut_mono_ns() + ORPHAN_NS;

@@ -255,6 +255,27 @@ struct rut_request_mode {
 	struct rut_request_frame *frames; /* owned; of request_caller.c */
 };
 
+/* Where live objects were made (origin.c). */
+struct rut_origins {
+	struct rut_origin_page *pages; /* owned; open addressing */
+	uint32_t mask, count;
+	const struct rut_origin_page *last; /* used last; NULL: none */
+	size_t gcs, compactions;	    /* as they were at the last note */
+	uint32_t flags;			    /* RUT_LOOK_* */
+	bool on;
+};
+
+/* Counts what lives (census.c). */
+struct rut_census {
+	struct rut_walk walk;
+	bool running;
+	bool marking;		    /* a collection is marking: who is young may be garbage */
+	uint32_t number;	    /* of this look */
+	uint32_t cleared, to_clear; /* rows: set to zero for it, and those that there were */
+	size_t gcs;
+	struct rut_agent_row *internal[RUT_T_MASK + 1]; /* by type */
+};
+
 struct rut_session {
 	unsigned index;
 	uint32_t mode, flags;
@@ -277,6 +298,8 @@ struct rut_session {
 	unsigned raw_count;
 	struct rut_agent_sites sites;
 	struct rut_slots slots; /* sizes of objects */
+	struct rut_origins origins;
+	struct rut_census census;
 	struct rut_agent_events events;
 	struct rut_trace_mode trace;
 	struct rut_record_mode record;

@@ -9,7 +9,7 @@
 #define PAGES_SMALL 800 /* the GC sweeps that many in 2 ms */
 #define PATIENCE_NS 500000000ull
 
-static size_t compactions(void)
+size_t rut_compactions(void)
 {
 	return rb.counts_compactions ? rb.rb_gc_stat(rb.sym_compact_count) : 0;
 }
@@ -32,15 +32,19 @@ void rut_walk_begin(struct rut_walk *w)
 {
 	*w = (struct rut_walk){.found = hidden_array(16)};
 	rb.rb_gc_register_address(&w->found);
-	w->compactions = compactions();
+	w->compactions = rut_compactions();
 	add_chunk(w);
+}
+
+void rut_walk_begin_each(struct rut_walk *w)
+{
+	*w = (struct rut_walk){.compactions = rut_compactions()};
 }
 
 void rut_walk_end(struct rut_walk *w)
 {
-	if (!w->found)
-		return;
-	rb.rb_gc_unregister_address(&w->found);
+	if (w->found)
+		rb.rb_gc_unregister_address(&w->found);
 	rut_list_fini(&w->pages);
 	if (w->read)
 		rut_unmap(w->read, (w->read_mask + 1ul) * sizeof(VALUE));
@@ -70,7 +74,7 @@ VALUE rut_walk_next(const struct rut_walk *w, long *pos)
 
 bool rut_walk_moved(const struct rut_walk *w)
 {
-	return compactions() != w->compactions;
+	return rut_compactions() != w->compactions;
 }
 
 /* ---- pages that were read ---- */
@@ -195,6 +199,26 @@ static bool read_page(struct rut_walk *w, const VALUE *page, rut_walk_fn wants, 
 	return true;
 }
 
+/* Every object of the page, or none when the GC has to tell of one of them first. */
+static void report_page(struct rut_walk *w, const VALUE *page, rut_walk_each_fn each, void *data)
+{
+	/* cppcheck-suppress objectIndex ; three words a page */
+	VALUE start = page[0], end = page[1], stride = page[2];
+	bool sweeping = w->state == rb.sym_sweeping;
+
+	for (VALUE v = start; sweeping && v != end; v += stride)
+		if (rut_flags(v) && alive(w, v) < 0) {
+			w->unsure = true;
+			return;
+		}
+	/* Without memory for it the page could be counted twice: it is left out. */
+	if (!remember(w, start))
+		return;
+	for (VALUE v = start; v != end; v += stride)
+		if (rut_flags(v) && (!sweeping || alive(w, v) > 0))
+			each(v, stride, data);
+}
+
 /* The GC may have gone on since the last slice. */
 static void sync(struct rut_walk *w)
 {
@@ -227,8 +251,13 @@ static void wait_for_gc(struct rut_walk *w, uint64_t deadline_ns)
 		finish_gc();
 }
 
-static enum rut_walk_state step(struct rut_walk *w, rut_walk_fn wants, void *data,
-				uint64_t deadline_ns)
+struct reader {
+	rut_walk_fn wants;
+	rut_walk_each_fn each; /* or this one */
+	void *data;
+};
+
+static enum rut_walk_state step(struct rut_walk *w, const struct reader *r, uint64_t deadline_ns)
 {
 	if (rut_walk_moved(w))
 		return RUT_WALK_MOVED;
@@ -236,7 +265,11 @@ static enum rut_walk_state step(struct rut_walk *w, rut_walk_fn wants, void *dat
 	if (!w->listed)
 		list_pages(w, deadline_ns);
 	while (w->listed && w->next < w->pages.count) {
-		if (!read_page(w, &w->pages.items[w->next], wants, data)) {
+		const VALUE *page = &w->pages.items[w->next];
+
+		if (r->each) {
+			report_page(w, page, r->each, r->data);
+		} else if (!read_page(w, page, r->wants, r->data)) {
 			add_chunk(w);
 			return RUT_WALK_MORE;
 		}
@@ -252,13 +285,24 @@ static enum rut_walk_state step(struct rut_walk *w, rut_walk_fn wants, void *dat
 	return RUT_WALK_MORE;
 }
 
+static enum rut_walk_state steps(struct rut_walk *w, const struct reader *r, uint64_t deadline_ns)
+{
+	enum rut_walk_state state;
+
+	do
+		state = step(w, r, deadline_ns);
+	while (state == RUT_WALK_MORE && deadline_ns == UINT64_MAX);
+	return state;
+}
+
 enum rut_walk_state rut_walk_step(struct rut_walk *w, rut_walk_fn wants, void *data,
 				  uint64_t deadline_ns)
 {
-	enum rut_walk_state r;
+	return steps(w, &(struct reader){.wants = wants, .data = data}, deadline_ns);
+}
 
-	do
-		r = step(w, wants, data, deadline_ns);
-	while (r == RUT_WALK_MORE && deadline_ns == UINT64_MAX);
-	return r;
+enum rut_walk_state rut_walk_step_each(struct rut_walk *w, rut_walk_each_fn each, void *data,
+				       uint64_t deadline_ns)
+{
+	return steps(w, &(struct reader){.each = each, .data = data}, deadline_ns);
 }

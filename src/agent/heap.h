@@ -52,6 +52,20 @@ void rut_walk_begin(struct rut_walk *w);
 /* UINT64_MAX: all at once. */
 enum rut_walk_state rut_walk_step(struct rut_walk *w, rut_walk_fn wants, void *data,
 				  uint64_t deadline_ns);
+
+/* Called with each live object, once, and the size of its slot. Must not allocate from Ruby. */
+typedef void (*rut_walk_each_fn)(VALUE v, size_t slot_bytes, void *data);
+
+/*
+ * A walk that keeps nothing alive: objects are reported as they are read. What is made or freed
+ * meanwhile may be missing or too much; no object is reported twice.
+ */
+void rut_walk_begin_each(struct rut_walk *w);
+enum rut_walk_state rut_walk_step_each(struct rut_walk *w, rut_walk_each_fn each, void *data,
+				       uint64_t deadline_ns);
+
+/* How often Ruby has compacted its heap: then objects have moved. */
+size_t rut_compactions(void);
 bool rut_walk_moved(const struct rut_walk *w);
 /* What was found, from position *pos on, which moves behind it; 0: no more. */
 VALUE rut_walk_next(const struct rut_walk *w, long *pos);

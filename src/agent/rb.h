@@ -170,6 +170,9 @@ typedef void (*rut_job_fn)(void *data);
 	F(0, void *, rb_internal_thread_add_event_hook,                                            \
 	  (void (*)(uint32_t, const void *, void *), uint32_t, void *))                            \
 	F(0, bool, rb_internal_thread_remove_event_hook, (void *))                                 \
+	F(0, size_t, rb_obj_memsize_of, (VALUE))                                                   \
+	F(0, int, rb_objspace_internal_object_p, (VALUE))                                          \
+	F(0, VALUE, rb_gc_start, (void))                                                           \
 	F(1, int, ruby_thread_has_gvl_p, (void))
 
 /* F(name): variables */

@@ -3,10 +3,12 @@
 
 #include "alloc.h"
 #include "ccall.h"
+#include "census.h"
 #include "clock.h"
 #include "code.h"
 #include "files.h"
 #include "methods.h"
+#include "origin.h"
 #include "raises.h"
 #include "request.h"
 #include "request_caller.h"
@@ -27,6 +29,8 @@ static size_t extra_bytes(const struct rut_session *s)
 {
 	if (s->mode == RUT_AGENT_TIME && s->flags & RUT_AGENT_BUCKETS)
 		return sizeof(struct rut_agent_buckets);
+	if (s->mode == RUT_AGENT_HEAP)
+		return sizeof(struct rut_agent_heap);
 	return s->mode == RUT_AGENT_RAISES ? sizeof(struct rut_agent_message) : 0;
 }
 
@@ -101,6 +105,7 @@ void rut_session_fini(struct rut_session *s)
 	rut_codes_fini(&s->codes);
 	rut_recs_fini(&s->recs);
 	rut_sites_fini(s);
+	rut_origins_fini(s);
 	if (s->used)
 		rut_variants_fini(s);
 	while (s->arena) {
@@ -124,7 +129,7 @@ void rut_session_fini(struct rut_session *s)
 static bool counts_objects(const struct rut_session *s)
 {
 	return !rut_session_counts_calls(s) && s->mode != RUT_AGENT_RECORD &&
-	       s->mode != RUT_AGENT_RAISES;
+	       s->mode != RUT_AGENT_RAISES && s->mode != RUT_AGENT_HEAP;
 }
 
 static void hook_calls(struct rut_session *s)
@@ -166,7 +171,13 @@ static VALUE hook_body(VALUE arg)
 	rb.rb_gc_register_address(&s->fibers);
 	s->dropper.wait_ns = DROP_WAIT_NS;
 	s->dropper.at_ns = rut_mono_ns() + DROP_WAIT_NS;
+	if (s->mode == RUT_AGENT_HEAP && !(s->flags & RUT_AGENT_ORIGINS))
+		return rb.qnil;
 	rut_methods_watch_ractors(s);
+	if (s->mode == RUT_AGENT_HEAP) {
+		rut_origins_begin(s);
+		return rb.qnil;
+	}
 	if (s->flags & RUT_AGENT_STACKS) {
 		rut_stacks_write(s);
 		return rb.qnil;
@@ -247,6 +258,8 @@ static bool work(struct rut_session *s, uint64_t deadline_ns)
 		return true;
 	if (s->slots.stale)
 		rut_alloc_scan_slots(&s->slots);
+	if (s->mode == RUT_AGENT_HEAP)
+		return rut_census_work(s, deadline_ns);
 	if (!rut_session_counts_calls(s) || s->global)
 		return false;
 	dropping = s->scan.phase == RUT_SCAN_OFF && drop(s, deadline_ns);
@@ -304,6 +317,7 @@ bool rut_session_work(struct rut_session *s, uint64_t deadline_ns)
 	if (failed) { /* no memory: what is not hooked by now stays so */
 		rb.rb_set_errinfo(rb.qnil);
 		rut_scan_end(s);
+		rut_census_end(s);
 		s->todo.codes = rb.qnil;
 	}
 	more = w.more && !failed;
@@ -337,6 +351,7 @@ bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns)
 	if (s->busy)
 		return true;
 	rut_scan_end(s);
+	rut_census_end(s);
 	rb.rb_protect(unhook_globals, (VALUE)s, &failed);
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);

@@ -57,7 +57,7 @@ bool rut_site_wanted(struct rut_session *s, const char *path, VALUE iseq)
 
 /* Looks the names up and finds their row. */
 static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, const char *path,
-				   int line, VALUE iseq)
+				   int line, VALUE iseq, bool placed)
 {
 	struct rut_agent_rows *t = &s->table;
 	const char *method = mid ? rb.rb_id2name(mid) : NULL;
@@ -70,7 +70,7 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 	wanted = rut_filter_name(&s->filter, name, singleton, method) &&
 		 rut_site_wanted(s, path, iseq);
 	if (wanted) {
-		bool by_line = mid || s->mode != RUT_AGENT_OBJECTS_TOTAL;
+		bool by_line = mid || (placed && s->mode != RUT_AGENT_OBJECTS_TOTAL);
 
 		/* Ruby allocates without a frame of the program: at its start, in its own threads.
 		 */
@@ -99,7 +99,8 @@ static void refresh(struct rut_session *s, struct rut_agent_site *site, const VA
 
 	if (cfp)
 		path = rut_source_location(&line);
-	site->v = resolve(s, site->klass, site->mid, path, line, cfp ? cfp[RUT_FRAME_ISEQ] : 0);
+	site->v = resolve(s, site->klass, site->mid, path, line, cfp ? cfp[RUT_FRAME_ISEQ] : 0,
+			  placed);
 	site->row = site->v ? site->v->row : NULL;
 	/* The code that a path belongs to is not known: as if it were young. */
 	site->life = rut_life_of(site->klass, cfp ? cfp[RUT_FRAME_ISEQ] : 0);

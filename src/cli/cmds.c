@@ -36,26 +36,34 @@ const struct rut_cmd *rut_cmd_find(const char *name)
 	return NULL;
 }
 
-/* How many letters must be put in, left out or changed to make `b` of `a` (Levenshtein). */
+/*
+ * How many letters must be put in, left out, changed or swapped with the next one to make `b` of
+ * `a` (Damerau-Levenshtein).
+ */
 static size_t distance(const char *a, const char *b)
 {
-	size_t row[MAX_NAME + 1], n = strlen(b);
+	size_t rows[3][MAX_NAME + 1], m = strlen(a), n = strlen(b);
 
 	for (size_t k = 0; k <= n; k++)
-		row[k] = k;
-	for (size_t i = 1; *a; i++, a++) {
-		size_t diagonal = row[0];
+		rows[0][k] = k;
+	for (size_t i = 1; i <= m; i++) {
+		size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
 
 		row[0] = i;
 		for (size_t k = 1; k <= n; k++) {
-			size_t changed = diagonal + (*a != b[k - 1]);
-			size_t other = 1 + (row[k] < row[k - 1] ? row[k] : row[k - 1]);
+			size_t least = above[k - 1] + (a[i - 1] != b[k - 1]);
 
-			diagonal = row[k];
-			row[k] = changed < other ? changed : other;
+			if (above[k] + 1 < least)
+				least = above[k] + 1;
+			if (row[k - 1] + 1 < least)
+				least = row[k - 1] + 1;
+			if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1] &&
+			    second[k - 2] + 1 < least)
+				least = second[k - 2] + 1;
+			row[k] = least;
 		}
 	}
-	return row[n];
+	return rows[m % 3][n];
 }
 
 const struct rut_cmd *rut_cmd_like(const char *name)

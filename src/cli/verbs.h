@@ -62,6 +62,7 @@
 	V(arrays) \
 	V(strings) \
 	V(exceptions) \
+	V(heap) \
 	V(stacks) \
 	V(profile) \
 	V(ps) \

@@ -103,6 +103,14 @@ void rut_jsonl_u64(struct rut_buf *b, const char *key, uint64_t value)
 	rut_text_number(b, value, 1);
 }
 
+void rut_jsonl_i64(struct rut_buf *b, const char *key, int64_t value)
+{
+	add_key(b, key);
+	if (value < 0)
+		rut_buf_putc(b, '-');
+	rut_text_number(b, value < 0 ? -(uint64_t)value : (uint64_t)value, 1);
+}
+
 void rut_jsonl_bool(struct rut_buf *b, const char *key, bool value)
 {
 	add_key(b, key);

@@ -25,6 +25,7 @@ void rut_jsonl_text(struct rut_buf *b, const char *s);
 void rut_jsonl_join(struct rut_buf *b, const char *key, const char *first, char between,
 		    const char *second);
 void rut_jsonl_u64(struct rut_buf *b, const char *key, uint64_t value);
+void rut_jsonl_i64(struct rut_buf *b, const char *key, int64_t value);
 void rut_jsonl_bool(struct rut_buf *b, const char *key, bool value);
 /* Ends the object and the line. */
 void rut_jsonl_end(struct rut_buf *b);

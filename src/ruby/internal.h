@@ -52,6 +52,7 @@ struct rut_tracee {
 	uint64_t pictured;	    /* ticks: when what runs was looked at last */
 	struct rut_agent_row *last; /* owned; what was read then */
 	uint32_t last_count;
+	uint32_t heap_asked;	    /* the look that was asked for; 0: none */
 	struct rut_agent_row *base; /* owned; counters at the last reset */
 	uint32_t base_count;
 	struct rut_ruby_buckets *buckets;      /* owned; by row, as read last */
@@ -125,11 +126,12 @@ struct rut_tracer {
 	uint64_t search_ms; /* when processes are looked for the hard way again */
 	uint32_t ractors;   /* RUT_RACTORS_* of those that have ended, too */
 	struct rut_record_to record;
-	bool rows_folded;   /* a table was full */
-	bool ending;	    /* the hooks are gone: what is left is told */
-	uint64_t keep_ms;   /* when running calls are read again */
-	uint64_t follow_ms; /* when the trees are looked at again */
-	int watch_fd;	    /* borrowed; -1: none */
+	uint32_t heap_looks; /* asked for so far */
+	bool rows_folded;    /* a table was full */
+	bool ending;	     /* the hooks are gone: what is left is told */
+	uint64_t keep_ms;    /* when running calls are read again */
+	uint64_t follow_ms;  /* when the trees are looked at again */
+	int watch_fd;	     /* borrowed; -1: none */
 	rut_ruby_event_fn on_event;
 	void *on_event_arg;
 	rut_ruby_request_fn on_request; /* live requests */

@@ -121,7 +121,7 @@ static int map_control(struct rut_tracee *p, uint64_t deadline_ms, struct rut_er
 			   (int)p->pid);
 }
 
-static void wake_agent(struct rut_tracee *p)
+void rut_tracee_wake(const struct rut_tracee *p)
 {
 	__atomic_fetch_add(&p->ctl->wake, 1, __ATOMIC_RELEASE);
 	syscall(SYS_futex, &p->ctl->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
@@ -245,6 +245,8 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 		      (t->config.names ? RUT_AGENT_NAMES : 0) |
 		      (t->config.sql_values ? RUT_AGENT_SQL_VALUES : 0) |
 		      (t->config.overwrite ? RUT_AGENT_OVERWRITE : 0) |
+		      (t->config.origins ? RUT_AGENT_ORIGINS : 0) |
+		      (t->config.full_gc ? RUT_AGENT_FULL_GC : 0) |
 		      RUT_AGENT_KINDS(t->config.kinds);
 	slot->tracer_pid = (int32_t)getpid();
 	slot->slow_ns = t->config.slow_ns;
@@ -277,7 +279,7 @@ static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_
 	slot = slot_of(p);
 	write_config(t, slot);
 	__atomic_store_n(&slot->state, RUT_SLOT_START, __ATOMIC_RELEASE);
-	wake_agent(p);
+	rut_tracee_wake(p);
 	wait_state(p, RUT_SLOT_START, deadline_ms);
 	if (rut_tracee_is_gone(p))
 		return rut_err_set(err, ESRCH, "process %d ended", (int)p->pid);
@@ -306,7 +308,7 @@ void rut_tracee_go_on(struct rut_tracer *t, struct rut_tracee *p)
 	rut_root_apply(t, p);
 	slot->flags &= ~RUT_AGENT_ASK;
 	__atomic_store_n(&slot->state, RUT_SLOT_START, __ATOMIC_RELEASE);
-	wake_agent(p);
+	rut_tracee_wake(p);
 }
 
 static bool has_agent(pid_t pid)
@@ -393,7 +395,7 @@ void rut_tracee_detach(struct rut_tracee *p, bool wait)
 	if (!p->holds_slot || p->exited || slot_state(p) == RUT_SLOT_FREE)
 		return;
 	__atomic_store_n(&slot_of(p)->state, RUT_SLOT_STOP, __ATOMIC_RELEASE);
-	wake_agent(p);
+	rut_tracee_wake(p);
 	if (wait)
 		wait_state(p, RUT_SLOT_STOP, rut_now_ms() + 1000);
 }

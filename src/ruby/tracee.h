@@ -17,6 +17,8 @@ bool rut_tracee_ended(struct rut_tracee *p);
 void rut_tracee_go_on(struct rut_tracer *t, struct rut_tracee *p);
 /* No hook is still to be set. */
 bool rut_tracee_settled(struct rut_tracee *p);
+/* The agent looks at what is asked of it. */
+void rut_tracee_wake(const struct rut_tracee *p);
 /* Has this process an agent with a session of this number that nobody looks after? */
 bool rut_tracee_has_session(pid_t pid, uint64_t session_id);
 

@@ -28,6 +28,7 @@ enum rut_ruby_mode {
 	RUT_RUBY_TRACE,		/* one event per call, return, exception */
 	RUT_RUBY_RECORD,	/* events of `kinds`, into a trace: see record.h */
 	RUT_RUBY_RAISES,	/* exceptions per line and class */
+	RUT_RUBY_HEAP,		/* objects that live, when asked: see heap.h */
 };
 
 /* What of the application is instrumented. Strings are borrowed until rut_tracer_free(). */
@@ -60,6 +61,9 @@ struct rut_tracer_config {
 	uint64_t slow_ns;    /* > 0: only calls slower than that, with their callers */
 	const char *inside;  /* only below this method; NULL: everywhere */
 	uint64_t ring_bytes; /* per process; 0: the default */
+	/* RUT_RUBY_HEAP only: */
+	bool origins; /* note where objects are made from now on */
+	bool full_gc; /* a full collection before each look */
 	/* RUT_RUBY_RECORD only: */
 	uint32_t kinds;	    /* bits of enum rut_agent_kind (agent/abi.h) */
 	bool overwrite;	    /* a flight recorder: the rings keep the newest */

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+#include "census.h"
+
+#include "clock.h"
+#include "origin.h"
+#include "site.h"
+
+#include <string.h>
+
+#define CLEAR_STEP 1024u /* rows between two looks at the clock */
+
+bool rut_census_due(const struct rut_session *s)
+{
+	const struct rut_agent_table *hdr = s->table.hdr;
+
+	return s->mode == RUT_AGENT_HEAP && s->hooked &&
+	       __atomic_load_n(&hdr->look_wanted, __ATOMIC_ACQUIRE) != hdr->look_done;
+}
+
+void rut_census_end(struct rut_session *s)
+{
+	rut_walk_end(&s->census.walk);
+	s->census = (struct rut_census){0};
+}
+
+void rut_census_forked(struct rut_session *s)
+{
+	if (s->mode != RUT_AGENT_HEAP)
+		return;
+	rut_census_end(s);
+	s->table.hdr->look_done = s->table.hdr->look_wanted = 0;
+}
+
+/* What Ruby made for itself, by its type: a program never sees it. */
+static struct rut_agent_row *internal_row(struct rut_session *s, unsigned type)
+{
+	static const char *const names[RUT_T_MASK + 1] = {
+		[RUT_T_CLASS] = "(hidden class)", [RUT_T_STRING] = "(hidden string)",
+		[RUT_T_ARRAY] = "(hidden array)", [RUT_T_HASH] = "(hidden hash)",
+		[RUT_T_DATA] = "(hidden data)",	  [RUT_T_IMEMO] = "(imemo)",
+		[RUT_T_NODE] = "(node)",	  [RUT_T_ICLASS] = "(iclass)",
+	};
+	const char *name = names[type] ? names[type] : "(hidden)";
+	struct rut_agent_row **row = &s->census.internal[type];
+
+	if (!*row)
+		*row = rut_table_row(&s->table, 0, 0, rut_table_str(&s->table, name, strlen(name)),
+				     0, 0);
+	return *row;
+}
+
+static bool is_internal(VALUE v, unsigned type)
+{
+	if (type >= RUT_T_IMEMO || !rut_klass(v))
+		return true;
+	return rb.rb_objspace_internal_object_p && rb.rb_objspace_internal_object_p(v);
+}
+
+static bool is_old(VALUE v)
+{
+	VALUE promoted = rb.abi->promoted_mask;
+
+	return (rut_flags(v) & promoted) == promoted;
+}
+
+static unsigned age_bucket(uint32_t age)
+{
+	unsigned i = age ? 32u - (unsigned)__builtin_clz(age) : 0;
+
+	return i < RUT_HEAP_AGES ? i : RUT_HEAP_AGES - 1;
+}
+
+/* Survived a collection: one that has begun after it was made, and has marked. */
+static bool add_age(const struct rut_census *c, struct rut_agent_heap *h, uint32_t gcs)
+{
+	uint32_t age = (uint32_t)c->gcs - gcs;
+
+	h->ages[age_bucket(age)]++;
+	h->generations |= 1ull << (age < 63 ? age : 63);
+	if (age > h->oldest)
+		h->oldest = age;
+	return age >= (c->marking ? 2 : 1);
+}
+
+static void count(VALUE v, size_t slot_bytes, void *data)
+{
+	struct rut_session *s = data;
+	unsigned type = rut_type(v);
+	struct rut_origin origin = {0};
+	struct rut_agent_row *row;
+	struct rut_agent_heap *h;
+	size_t bytes = slot_bytes;
+	bool old;
+
+	if (type == 0 || type == RUT_T_ZOMBIE || type == RUT_T_MOVED)
+		return;
+	if (is_internal(v, type)) {
+		row = internal_row(s, type);
+	} else {
+		const struct rut_agent_site *site;
+
+		if (rb.rb_obj_memsize_of && rut_single_ractor())
+			bytes = rb.rb_obj_memsize_of(v);
+		origin = rut_origin_of(s, v);
+		site = origin.row ? NULL : rut_site(s, NULL, rb.rb_obj_class(v), 0, false);
+		row = origin.row ? &s->table.rows[origin.row - 1] : site ? site->row : NULL;
+	}
+	if (!row)
+		return;
+	h = rut_table_extra(&s->table, row);
+	old = origin.row ? add_age(&s->census, h, origin.gcs) : is_old(v);
+	row->count++;
+	row->bytes += bytes;
+	h->old += old;
+	h->old_bytes += old ? bytes : 0;
+}
+
+/* False: not all rows yet. */
+static bool clear(struct rut_session *s, uint64_t deadline_ns)
+{
+	struct rut_census *c = &s->census;
+
+	while (c->cleared < c->to_clear) {
+		struct rut_agent_row *row = &s->table.rows[c->cleared++];
+		struct rut_agent_heap *h = rut_table_extra(&s->table, row);
+
+		row->count = row->bytes = 0;
+		*h = (struct rut_agent_heap){.born = h->born};
+		if (c->cleared % CLEAR_STEP == 0 && rut_mono_ns() > deadline_ns)
+			return false;
+	}
+	return true;
+}
+
+/* In a process that has switched it off, too. */
+static void collect(void)
+{
+	bool disabled = rb.rb_gc_enable() == rb.qtrue;
+
+	if (rb.rb_gc_start)
+		rb.rb_gc_start();
+	if (disabled)
+		rb.rb_gc_disable();
+}
+
+static void begin(struct rut_session *s)
+{
+	struct rut_census *c = &s->census;
+
+	rut_census_end(s);
+	c->number = __atomic_load_n(&s->table.hdr->look_wanted, __ATOMIC_ACQUIRE);
+	if (s->flags & RUT_AGENT_FULL_GC)
+		collect();
+	rut_walk_begin_each(&c->walk);
+	c->to_clear = s->table.hdr->row_count; /* those that come are zero */
+	c->running = true;
+}
+
+static void finish(struct rut_session *s)
+{
+	struct rut_agent_table *hdr = s->table.hdr;
+	uint32_t number = s->census.number;
+
+	hdr->look_gcs = rut_gcs();
+	hdr->look_flags = s->origins.flags | (rut_single_ractor() ? 0 : RUT_LOOK_SLOTS_ONLY);
+	rut_census_end(s);
+	__atomic_store_n(&hdr->look_done, number, __ATOMIC_RELEASE);
+}
+
+bool rut_census_work(struct rut_session *s, uint64_t deadline_ns)
+{
+	struct rut_census *c = &s->census;
+
+	if (!rut_census_due(s))
+		return false;
+	if (!c->running)
+		begin(s);
+	if (!clear(s, deadline_ns))
+		return true;
+	rut_lives_sync();
+	rut_origins_sync(s);
+	c->gcs = rut_gcs();
+	c->marking = rut_life_marking();
+	switch (rut_walk_step_each(&c->walk, count, s, deadline_ns)) {
+	case RUT_WALK_MORE:
+		return true;
+	case RUT_WALK_MOVED:
+		rut_census_end(s);
+		return true;
+	default:
+		finish(s);
+		return false;
+	}
+}

@@ -1,0 +1,143 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# `rutile heap`: what lives, beside ObjectSpace's own answers, and where what stays was made.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/ruby/lib.sh"
+pid=
+
+DIR=$SRC/tests/ruby
+
+# heap ARGUMENTS: into `got`. On a loaded machine loading the agent can be refused for a while.
+heap() {
+  for _ in $(seq 10); do
+    if timeout 100 "$RUTILE" heap "$@" >got 2>err; then return 0; fi
+    grep -qs 'try again' err || break
+    sleep 0.5
+  done
+  cat err
+  return 1
+}
+
+# The process of heap.rb; `ask [junk]` prints its facts.
+start_known() {
+  mkfifo in
+  exec 7<>in
+  start out "$RUBY" "$DIR/heap.rb" <in
+}
+ask() {
+  n=$(grep -c '^{' out || :)
+  echo "${1-}" >&7
+  answered() { [ "$(grep -c '^{' out)" -gt "$n" ]; }
+  t_wait answered
+  tail -n 1 out
+}
+
+# Nothing is collected meanwhile, so what the process counts before and after has the look between it.
+classes_are_those_of_objectspace() {
+  start_known
+  ask >before
+  heap --json "$pid"
+  ask >after
+  python3 - <<'PY'
+import json
+before, after = (json.load(open(f)) for f in ("before", "after"))
+rows = {}
+for line in open("got"):
+    r = json.loads(line)
+    assert r["class"] not in rows, r
+    rows[r["class"]] = r
+thing, sub = rows["Thing"], rows["Sub"]
+assert thing["count"] == before["things"] == 12345 + 50, thing
+assert thing["bytes"] == before["thing_bytes"], (thing, before)
+assert thing["old"] == thing["count"], thing
+assert sub["count"] == before["subs"] == 321, sub
+nameless = [r for c, r in rows.items() if c.startswith("#<Class:0x")]
+assert [r["count"] for r in nameless if r["count"] == 77], nameless
+for name, count, bytes in ("String", "strings", "string_bytes"), ("Class", "classes", None):
+    r = rows[name]
+    assert before[count] <= r["count"] <= after[count], (r, before, after)
+    if bytes:
+        assert before["text_bytes"] < before[bytes] <= r["bytes"] <= after[bytes], (r, before, after)
+total = sum(r["count"] for r in rows.values())
+assert before["objects"] <= total <= after["objects"], (total, before, after)
+PY
+}
+
+# Without a collection garbage is there, and not old; --gc collects it, though the process has the GC off, too.
+garbage_is_counted_unless_it_is_collected() {
+  start_known
+  ask junk >before
+  heap --json "$pid"
+  python3 -c '
+import json
+r = [json.loads(l) for l in open("got")]
+junk = [x for x in r if x["class"] == "Junk"][0]
+assert junk["count"] == 5000 and junk["old"] == 0, junk'
+  heap --json --gc "$pid"
+  # One may be left in a register or on the stack.
+  python3 -c '
+import json
+r = [json.loads(l) for l in open("got")]
+assert sum(x["count"] for x in r if x["class"] == "Junk") < 50
+assert [x["count"] for x in r if x["class"] == "Thing"] == [12395]'
+}
+
+# a_look_finds FILE: the last complete look has the leak first.
+a_look_finds() {
+  python3 - "$1" <<'PY'
+import json, sys
+looks = {}
+for line in open(sys.argv[1]):
+    if not line.endswith("\n"):
+        break
+    r = json.loads(line)
+    looks.setdefault(r["look"], []).append(r)
+for rows in list(looks.values())[:-1]:
+    if len(rows) < 2:
+        continue
+    first = rows[0]
+    session = [r for r in rows if r["class"] == "Session" and r["grew_count"] > 0]
+    if (first["class"], first["line"], first["file"].endswith("leak.rb")) == ("String", 5, True) and session and \
+       first["generations"] >= 3 and first["grew_old"] > 100 and first["count"] >= first["grew_count"] and \
+       session[0]["line"] == 13 and session[0]["count"] <= session[0]["born"]:
+        sys.exit(0)
+sys.exit(1)
+PY
+}
+
+the_line_that_leaks_is_first() {
+  start out "$RUBY" "$DIR/leak.rb"
+  target=$pid
+  "$RUTILE" heap --interval 300ms --json -n 10 "$target" >looks 2>err &
+  tracer=$!
+  pids="$pids $tracer"
+  t_wait a_look_finds looks || { tail -n 30 looks err; return 1; }
+  kill "$tracer"
+  wait "$tracer"
+  # Each object of a line was made by it: no more live than were made.
+  python3 -c '
+import json
+for line in open("looks"):
+    r = json.loads(line)
+    assert not r["file"] or r["count"] <= r["born"], r
+    assert r["old"] <= r["count"] and r["old_bytes"] <= r["bytes"], r'
+  # The process has no hook left, and goes on.
+  heap --json "$target"
+  grep -q '"class":"Session"' got
+}
+
+workers_are_added_up() {
+  start out "$RUBY" "$DIR/leak.rb" 2
+  # Children that have only just been forked are given time to execute something else.
+  all_seen() { heap "$pid" && grep -q ' 3 processes' got; }
+  t_wait all_seen
+  heap --diff 1s --by class "$pid"
+  grep -q ' 3 processes$' got
+  grep -Eq '^ *Session +[+][0-9]+' got
+}
+
+t_case "classes, counts and bytes are those of ObjectSpace" classes_are_those_of_objectspace
+t_case "garbage is counted unless --gc collects it" garbage_is_counted_unless_it_is_collected
+t_case "of two looks the line that leaks is first" the_line_that_leaks_is_first
+t_case "workers are added up" workers_are_added_up
+t_done
