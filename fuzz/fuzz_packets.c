@@ -53,10 +53,10 @@ static void on_loss(const struct rut_ctf_loss *loss, void *arg)
 }
 
 /* Prints everything; returns a hash of it. */
-static uint64_t print(struct rut_ctf_set *set, bool general, bool json)
+static uint64_t print(struct rut_ctf_set *set, bool general, bool ahead, bool json)
 {
 	struct rut_ctf_reader_opts opts = {
-		.general = general, .on_error = on_error, .on_loss = on_loss};
+		.general = general, .ahead = ahead, .on_error = on_error, .on_loss = on_loss};
 	struct rut_ctf_text_opts topts = {.json = json, .names = 3, .gmt = true};
 	struct rut_buf out = RUT_BUF_INIT;
 	const struct rut_ctf_event *ev;
@@ -87,6 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct rut_ctf_set *set;
 	size_t meta;
 	int64_t begin, end;
+	uint64_t hash;
 
 	if (!sep)
 		return 0;
@@ -102,9 +103,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	put_file("s", data + meta + 6, size - meta - 6);
 	if (rut_ctf_set_open(&set, &path, 1, NULL, NULL) < 0)
 		return 0;
-	if (print(set, false, false) != print(set, true, false))
+	hash = print(set, false, false, false);
+	if (hash != print(set, true, false, false) || hash != print(set, false, true, false))
 		abort();
-	print(set, false, true);
+	print(set, false, false, true);
 	rut_ctf_set_range(set, &begin, &end);
 	rut_ctf_set_free(set);
 	return 0;

@@ -2,6 +2,7 @@
 #include "base/proc.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,4 +60,11 @@ pid_t rut_proc_own_pid(pid_t pid)
 	line[1 + strcspn(line + 1, "\n")] = 0;
 	last = strrchr(line, '\t');
 	return last ? (pid_t)strtol(last + 1, NULL, 10) : 0;
+}
+
+unsigned int rut_proc_cpus(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (unsigned int)CPU_COUNT(&set);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What /proc tells of a process. */
+/* What the kernel tells of a process. */
 #ifndef RUT_BASE_PROC_H
 #define RUT_BASE_PROC_H
 
@@ -15,5 +15,8 @@ uint64_t rut_proc_start(pid_t pid);
 
 /* The number that it has in its own PID namespace, where getpid() returns it; 0: gone. */
 pid_t rut_proc_own_pid(pid_t pid);
+
+/* On how many CPUs this process may run, at least 1. */
+unsigned int rut_proc_cpus(void);
 
 #endif

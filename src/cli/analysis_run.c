@@ -13,6 +13,7 @@
 #include "analysis/fmt.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/proc.h"
 #include "cli/trace_open.h"
 #include "ctf/when.h"
 #include "output/screen.h"
@@ -322,7 +323,8 @@ static int parse_times(struct pass *p, struct rut_err *err)
 
 static int open_reader(struct pass *p, struct rut_err *err)
 {
-	struct rut_ctf_reader_opts opts = {.prefault = true, .follow = p->args->follow};
+	struct rut_ctf_reader_opts opts = {
+		.prefault = true, .follow = p->args->follow, .ahead = rut_proc_cpus() > 1};
 	const struct rut_conf *c = &p->args->conf;
 	int r;
 

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/proc.h"
 #include "cli/trace_open.h"
 #include "cli/view_folded.h"
 #include "output/jsonl.h"
@@ -487,13 +487,6 @@ static int print_in_threads(struct pool *p, unsigned int n, bool *ret_bad, struc
 	return rc;
 }
 
-static unsigned int cpus(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (unsigned int)CPU_COUNT(&set);
-}
-
 /* Whether every event has a time, later ones a later time: then slices of time hold all of them. */
 static bool all_in_order(const struct rut_ctf_set *set)
 {
@@ -508,7 +501,7 @@ static bool all_in_order(const struct rut_ctf_set *set)
 
 int rut_view_print(const struct rut_view *v, bool *ret_bad, struct rut_err *err)
 {
-	unsigned int threads = v->threads ? v->threads : cpus();
+	unsigned int threads = v->threads ? v->threads : rut_proc_cpus();
 	struct choice choice = {0};
 	struct pool p = {.v = v, .choice = &choice, .n_slices = 1};
 	int rc = choose(v, &choice, err);

@@ -5,27 +5,13 @@
  */
 #include "ctf/reader.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "ctf/cursor.h"
-
-struct rut_ctf_reader {
-	struct rut_ctf_set *set; /* borrowed */
-	struct rut_ctf_reader_opts opts;
-	struct rut_ctf_counts counts;
-	struct rut_cursor **cursors; /* owned */
-	size_t n_cursors;
-	struct rut_cursor **heap; /* owned array */
-	size_t n_heap;
-	uint8_t *wanted; /* owned; NULL: all */
-	bool started;
-	bool fresh;	      /* the heap's root was not given out yet */
-	int64_t watermark_ns; /* follow: events after it wait */
-	uint64_t grown_ns;    /* follow: when the trace grew last, in CLOCK_MONOTONIC */
-	bool quiet;	      /* follow: it has not grown for a while, and nothing waits */
-};
+#include "ctf/ahead.h"
+#include "ctf/reader_priv.h"
 
 /* How much of each stream may stay in memory behind the reader. */
 static uint64_t forget_bytes(size_t n_streams)
@@ -148,7 +134,7 @@ static const struct rut_ctf_event *follow_root(struct rut_ctf_reader *r)
 	return &r->heap[0]->ev;
 }
 
-const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r)
+struct rut_cursor *rut_reader_step(struct rut_ctf_reader *r)
 {
 	if (__builtin_expect(!r->started, 0))
 		start(r);
@@ -159,9 +145,27 @@ const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r)
 			sift_down(r, 0);
 	}
 	r->fresh = false;
+	return r->n_heap ? r->heap[0] : NULL;
+}
+
+/* Without a thread of its own it reads on by itself. */
+static void start_ahead(struct rut_ctf_reader *r)
+{
+	r->opts.ahead = !rut_ahead_new(&r->ahead, r);
+}
+
+const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r)
+{
+	const struct rut_cursor *c;
+
+	if (r->opts.ahead && !r->ahead)
+		start_ahead(r);
+	if (r->ahead)
+		return rut_ahead_next(r->ahead);
+	c = rut_reader_step(r);
 	if (__builtin_expect(r->opts.follow, 0))
 		return follow_root(r);
-	return r->n_heap ? &r->heap[0]->ev : NULL;
+	return c ? &c->ev : NULL;
 }
 
 static int add_cursor(struct rut_ctf_reader *r, size_t stream)
@@ -257,13 +261,22 @@ void rut_ctf_reader_want(struct rut_ctf_reader *r, const struct rut_ctf_event_cl
 		r->wanted[cls->index] = 1;
 }
 
-void rut_ctf_reader_mark(struct rut_ctf_reader *r, int64_t ts_ns)
+void rut_reader_set_mark(struct rut_ctf_reader *r, int64_t ts_ns)
 {
+	r->mark_ns = ts_ns;
 	for (size_t i = 0; i < r->n_cursors; i++)
 		r->cursors[i]->mark_ns = ts_ns;
 }
 
-int64_t rut_ctf_reader_last_ns(const struct rut_ctf_reader *r)
+void rut_ctf_reader_mark(struct rut_ctf_reader *r, int64_t ts_ns)
+{
+	if (r->ahead)
+		rut_ahead_mark(r->ahead, ts_ns);
+	else
+		rut_reader_set_mark(r, ts_ns);
+}
+
+int64_t rut_reader_last_ns(const struct rut_ctf_reader *r)
 {
 	int64_t last = INT64_MIN;
 
@@ -273,10 +286,18 @@ int64_t rut_ctf_reader_last_ns(const struct rut_ctf_reader *r)
 	return last;
 }
 
+int64_t rut_ctf_reader_last_ns(const struct rut_ctf_reader *r)
+{
+	return r->ahead ? rut_ahead_last_ns(r->ahead) : rut_reader_last_ns(r);
+}
+
 int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err *err)
 {
-	int rc = rut_ctf_set_scan(r->set, err);
+	int rc;
 
+	rut_ahead_free(r->ahead);
+	r->ahead = NULL;
+	rc = rut_ctf_set_scan(r->set, err);
 	if (rc < 0)
 		return rc;
 	r->opts.has_begin = true;
@@ -290,13 +311,17 @@ int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err 
 
 void rut_ctf_reader_counts(const struct rut_ctf_reader *r, struct rut_ctf_counts *ret)
 {
-	*ret = r->counts;
+	if (r->ahead)
+		rut_ahead_counts(r->ahead, ret);
+	else
+		*ret = r->counts;
 }
 
 void rut_ctf_reader_free(struct rut_ctf_reader *r)
 {
 	if (!r)
 		return;
+	rut_ahead_free(r->ahead);
 	for (size_t i = 0; i < r->n_cursors; i++) {
 		rut_cursor_fini(r->cursors[i]);
 		free(r->cursors[i]);
@@ -318,8 +343,11 @@ int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 	r->set = set;
 	if (opts)
 		r->opts = *opts;
+	/* Files that still grow cannot be read ahead; what is consumed is gone at once. */
+	r->opts.ahead = r->opts.ahead && !r->opts.follow && !set->opts.consume;
 	r->watermark_ns = INT64_MIN;
 	r->grown_ns = rut_now_ns();
+	r->mark_ns = INT64_MAX;
 	if (r->opts.follow && (rc = rut_set_refresh_metadata(set, err)) < 0) {
 		rut_ctf_reader_free(r);
 		return rc;

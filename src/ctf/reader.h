@@ -135,6 +135,12 @@ struct rut_ctf_reader_opts {
 	bool continues;
 	bool prefault; /* asks the kernel to read ahead of each stream */
 	/*
+	 * Another thread walks and merges the streams ahead of the caller, where there is nothing
+	 * to wait for (`follow`). Callbacks stay in the caller's thread, and so do the events'
+	 * order and number. Classes are chosen before the first event (rut_ctf_reader_want()).
+	 */
+	bool ahead;
+	/*
 	 * The trace is still being written: an unfinished packet at the end of a file is left alone
 	 * until it is whole, and events are held back until every stream has got that far, or lags
 	 * behind the others by more than follow_lag_ns (0: one second), or the trace has not grown

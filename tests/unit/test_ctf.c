@@ -476,6 +476,146 @@ static void test_streams_merge_seek_and_choose(void **state)
 	remove_dir(&d);
 }
 
+/* ---- Reading ahead ---- */
+
+static void note_loss(const struct rut_ctf_loss *loss, void *arg)
+{
+	char text[600];
+
+	rut_ctf_loss_text(loss, text, sizeof(text));
+	rut_buf_printf(arg, "%s\n", text);
+}
+
+static void note_error(const char *msg, void *arg)
+{
+	rut_buf_printf(arg, "%s\n", msg);
+}
+
+/* Everything that a reader gives, in the order it comes: events, losses, errors, counts. */
+static char *read_all(struct rut_ctf_set *set, bool ahead, bool choosy)
+{
+	struct rut_ctf_text_opts topts = {
+		.names = 3, .clock = RUT_CTF_CLOCK_SECONDS, .no_delta = true};
+	struct rut_buf out = RUT_BUF_INIT;
+	struct rut_ctf_reader_opts opts = {
+		.ahead = ahead, .on_loss = note_loss, .on_error = note_error, .arg = &out};
+	struct rut_ctf_reader *r = open_reader(set, &opts);
+	const struct rut_ctf_event *ev;
+	struct rut_ctf_counts counts;
+	struct rut_ctf_text *text;
+	int64_t mark_ns = INT64_MIN;
+
+	assert_int_equal(rut_ctf_text_new(&text, set, &topts, NULL), 0);
+	if (choosy) {
+		rut_ctf_reader_want(r, rut_ctf_set_class(set, 0));
+		rut_ctf_reader_mark(r, mark_ns);
+	}
+	while ((ev = rut_ctf_reader_next(r))) {
+		rut_ctf_text_event(text, ev, &out);
+		if (choosy && ev->ts_ns >= mark_ns) {
+			mark_ns = ev->ts_ns + 1000;
+			rut_ctf_reader_mark(r, mark_ns);
+		}
+	}
+	assert_null(rut_ctf_reader_next(r));
+	rut_ctf_reader_counts(r, &counts);
+	rut_buf_printf(&out, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 "\n",
+		       counts.events, counts.packets, counts.errors, counts.bytes_done,
+		       rut_ctf_reader_last_ns(r));
+	rut_ctf_text_free(text);
+	rut_ctf_reader_free(r);
+	assert_false(out.failed);
+	return rut_buf_take(&out);
+}
+
+static void check_ahead(struct rut_ctf_set *set, size_t least)
+{
+	for (int choosy = 0; choosy < 2; choosy++) {
+		_cleanup_free_ char *a = read_all(set, false, choosy);
+		_cleanup_free_ char *b = read_all(set, true, choosy);
+
+		assert_true(strlen(a) >= least);
+		assert_string_equal(a, b);
+	}
+}
+
+static void test_reading_ahead_changes_nothing(void **state)
+{
+	static const char *const traces[] = {
+		"lttng-compact-le", "lttng-large-le", "types-le",   "ctf2-compact", "ctf2",
+		"word-be",	    "streams",	      "slow-clock",
+	};
+
+	for (size_t i = 0; i < sizeof(traces) / sizeof(*traces); i++) {
+		_cleanup_free_ char *path = NULL;
+		struct rut_ctf_set *set;
+
+		assert_true(asprintf(&path, "%s/tests/data/ctf/succeed/%s", getenv("SRC"),
+				     traces[i]) > 0);
+		assert_int_equal(rut_ctf_set_open(&set, (const char *const *)&path, 1, NULL, NULL),
+				 0);
+		check_ahead(set, 100);
+		rut_ctf_set_free(set);
+	}
+}
+
+/* More losses between two events than a batch has room for, and an end in the middle. */
+static void test_reading_ahead_tells_losses_and_errors_in_their_place(void **state)
+{
+	static const uint8_t zeros[100];
+	struct rut_ctf_set *set;
+	struct dir d;
+	FILE *f;
+
+	make_dir(&d);
+	write_streams(&d, 3, 400);
+	for (int s = 0; s < 3; s++) { /* no sequence number follows the one before */
+		f = fopen(in_dir(&d, s == 0 ? "s_0" : s == 1 ? "s_1" : "s_2"), "r+");
+		assert_non_null(f);
+		for (uint64_t i = 0; i < 400; i++) {
+			uint64_t seq = i * 3;
+			uint32_t content = i % 300 < 150 ? 0x44 * 8 : 0;
+
+			assert_int_equal(fseek(f, (long)(i * 512) + 48, SEEK_SET), 0);
+			assert_int_equal(fwrite(&seq, 8, 1, f), 1);
+			assert_int_equal(fseek(f, (long)(i * 512) + 24, SEEK_SET), 0);
+			if (content) /* no events */
+				assert_int_equal(fwrite(&content, 4, 1, f), 1);
+		}
+		assert_int_equal(fseek(f, 0, SEEK_END), 0);
+		assert_int_equal(fwrite(zeros, 1, sizeof(zeros), f), sizeof(zeros));
+		assert_int_equal(fclose(f), 0);
+	}
+	set = open_dir(&d);
+	check_ahead(set, 40000);
+	rut_ctf_set_free(set);
+	remove_dir(&d);
+}
+
+static void test_reading_ahead_ends_and_seeks_at_any_time(void **state)
+{
+	struct rut_ctf_reader_opts opts = {.ahead = true};
+	struct rut_ctf_reader *r;
+	struct rut_ctf_set *set;
+	struct dir d;
+
+	make_dir(&d);
+	write_streams(&d, 3, 2000);
+	set = open_dir(&d);
+	for (int n = 0; n < 5000; n = n * 3 + 1) {
+		r = open_reader(set, &opts);
+		for (int i = 0; i < n; i++)
+			assert_non_null(rut_ctf_reader_next(r));
+		assert_int_equal(rut_ctf_reader_seek(r, 100000050505, NULL), 0);
+		for (int i = 0; i < n; i++)
+			assert_int_equal(rut_ctf_reader_next(r)->ts_ns,
+					 100000050510 + i / 3 * 10 + i % 3);
+		rut_ctf_reader_free(r);
+	}
+	rut_ctf_set_free(set);
+	remove_dir(&d);
+}
+
 static void put_be64(struct rut_buf *b, uint64_t v)
 {
 	v = htobe64(v);
@@ -772,6 +912,9 @@ int main(void)
 		cmocka_unit_test(test_short_paths_agree_with_the_general_decoder),
 		cmocka_unit_test(test_metadata_in_packets_says_the_same),
 		cmocka_unit_test(test_streams_merge_seek_and_choose),
+		cmocka_unit_test(test_reading_ahead_changes_nothing),
+		cmocka_unit_test(test_reading_ahead_tells_losses_and_errors_in_their_place),
+		cmocka_unit_test(test_reading_ahead_ends_and_seeks_at_any_time),
 		cmocka_unit_test(test_index_files_are_used_and_checked),
 		cmocka_unit_test(test_a_file_cut_while_it_is_read),
 		cmocka_unit_test(test_a_growing_trace_is_followed),

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* What reader.c and ahead.c share. */
+#ifndef RUT_CTF_READER_PRIV_H
+#define RUT_CTF_READER_PRIV_H
+
+#include "ctf/cursor.h"
+#include "ctf/reader.h"
+
+struct rut_ahead;
+
+struct rut_ctf_reader {
+	struct rut_ctf_set *set; /* borrowed */
+	struct rut_ctf_reader_opts opts;
+	struct rut_ctf_counts counts;
+	struct rut_cursor **cursors; /* owned */
+	size_t n_cursors;
+	struct rut_cursor **heap; /* owned array */
+	size_t n_heap;
+	uint8_t *wanted; /* owned; NULL: all */
+	bool started;
+	bool fresh;	      /* the heap's root was not given out yet */
+	int64_t watermark_ns; /* follow: events after it wait */
+	uint64_t grown_ns;    /* follow: when the trace grew last, in CLOCK_MONOTONIC */
+	bool quiet;	      /* follow: it has not grown for a while, and nothing waits */
+	int64_t mark_ns;
+	struct rut_ahead *ahead; /* owned; while it is there, the rest belongs to its thread */
+};
+
+/* The cursor that stands at the next event, valid until the next call; NULL at the end. */
+struct rut_cursor *rut_reader_step(struct rut_ctf_reader *r);
+/* Of the cursors themselves, whether a thread reads ahead or not. */
+void rut_reader_set_mark(struct rut_ctf_reader *r, int64_t ts_ns);
+int64_t rut_reader_last_ns(const struct rut_ctf_reader *r);
+
+#endif
