@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `rutile service`: the sessions that the machine is meant to have, one profile each in
- * /etc/rutile/sessions.d/NAME.conf, and the triggers in NAME.trigger beside them. Called by systemd
- * units and the LSB script.
+ * /etc/rutile/sessions.d/NAME.conf, the triggers in NAME.trigger beside them, and the scripts in
+ * /etc/rutile/scripts.d/NAME.bt. Called by systemd units and the LSB script.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -14,22 +14,28 @@
 #include "base/cleanup.h"
 #include "base/logfile.h"
 #include "cli/record_opts.h"
+#include "cli/record_script.h"
+#include "cli/service_script.h"
 #include "cli/trigger_watch.h"
+#include "script/session.h"
 
 #define SESSIONS_DIR "/etc/rutile/sessions.d"
 #define PROFILE	     ".conf"
 #define TRIGGER	     ".trigger"
+#define SCRIPTS_DIR  "/etc/rutile/scripts.d"
+#define SCRIPT	     ".bt"
 
-enum { OPT_DIR = 256 };
+enum { OPT_DIR = 256, OPT_SCRIPTS };
 
 static const struct rut_opt options[] = {
 	{"dir", "DIR", "where the profiles are (default: " SESSIONS_DIR ")", OPT_DIR},
+	{"scripts", "DIR", "where the scripts are (default: " SCRIPTS_DIR ")", OPT_SCRIPTS},
 	{0},
 };
 
 struct service {
 	const struct rut_cmd *cmd;
-	const char *dir;
+	const char *dir, *scripts;
 	const char *action;
 	const char *only; /* NULL: all */
 	int done, failed;
@@ -251,6 +257,78 @@ static int act_on_trigger(struct service *s, const char *name)
 	return rc ? rc : start_trigger(s, name);
 }
 
+/* ---- Scripts ---- */
+
+static int start_script(struct service *s, const char *name)
+{
+	struct rut_record_opts o;
+	struct rut_err err = RUT_ERR_INIT;
+	pid_t pid;
+	int rc = rut_service_script_read(s->cmd, &o, s->scripts, name);
+
+	if (rc)
+		return rc;
+	/* Where its snapshot goes when it is stopped. */
+	if (o.flight)
+		o.output.pattern[0] = '\0';
+	rc = rut_record_start(&o, &pid, &err);
+	rut_record_opts_fini(&o);
+	if (rc == -EEXIST)
+		return 0;
+	if (rc < 0)
+		return fail(name, &err);
+	note(name, "started");
+	return 0;
+}
+
+static int stop_script(struct service *s, const char *name)
+{
+	struct rut_record_opts o;
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = rut_service_script_read(s->cmd, &o, s->scripts, name);
+
+	/* What cannot be read any more can still be stopped. */
+	if (!rc && o.flight && o.output.pattern[0]) {
+		rc = rut_service_script_keep(name, &o.output, &err);
+		if (rc < 0 && rc != -ENOENT)
+			fail(name, &err);
+	}
+	return stop_one(name);
+}
+
+static int check_script(struct service *s, const char *name)
+{
+	struct rut_record_opts o;
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_script_session *script = NULL;
+	int rc = rut_service_script_read(s->cmd, &o, s->scripts, name);
+
+	if (rc)
+		return rc;
+	rc = rut_record_script_load(&script, o.script, o.flight, &err);
+	rut_script_session_free(script);
+	if (rc < 0)
+		return fail(name, &err);
+	printf("%-20s ok\n", name);
+	return 0;
+}
+
+static int act_on_script(struct service *s, const char *name)
+{
+	int rc;
+
+	if (!strcmp(s->action, "start"))
+		return start_script(s, name);
+	if (!strcmp(s->action, "stop"))
+		return stop_script(s, name);
+	if (!strcmp(s->action, "status"))
+		return status_one(name);
+	if (!strcmp(s->action, "check"))
+		return check_script(s, name);
+	rc = stop_script(s, name);
+	return rc ? rc : start_script(s, name);
+}
+
 /* ---- All of a directory ---- */
 
 static int is_named(const struct dirent *e, const char *suffix)
@@ -270,11 +348,16 @@ static int is_trigger(const struct dirent *e)
 	return is_named(e, TRIGGER);
 }
 
-static void for_each(struct service *s, int (*is_one)(const struct dirent *), const char *suffix,
-		     int (*fn)(struct service *s, const char *name))
+static int is_script(const struct dirent *e)
+{
+	return is_named(e, SCRIPT);
+}
+
+static void for_each(struct service *s, const char *dir, int (*is_one)(const struct dirent *),
+		     const char *suffix, int (*fn)(struct service *s, const char *name))
 {
 	struct dirent **list = NULL;
-	int n = scandir(s->dir, &list, is_one, alphasort);
+	int n = scandir(dir, &list, is_one, alphasort);
 
 	for (int i = 0; i < n; i++) {
 		int rc = 0;
@@ -305,6 +388,8 @@ static int parse(struct service *s, int argc, char **argv)
 			return -1;
 		if (id == OPT_DIR)
 			s->dir = a.value;
+		else if (id == OPT_SCRIPTS)
+			s->scripts = a.value;
 		else if (id == RUT_ARGS_POSITIONAL && !s->action)
 			s->action = a.value;
 		else if (id == RUT_ARGS_POSITIONAL && !s->only)
@@ -324,7 +409,7 @@ static int parse(struct service *s, int argc, char **argv)
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	struct service s = {.cmd = cmd, .dir = SESSIONS_DIR};
+	struct service s = {.cmd = cmd, .dir = SESSIONS_DIR, .scripts = SCRIPTS_DIR};
 	int rc = parse(&s, argc, argv);
 
 	if (rc)
@@ -332,12 +417,15 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	open_service_log();
 	/* A trigger goes before the sessions that it acts on, and comes after them. */
 	if (!strcmp(s.action, "stop"))
-		for_each(&s, is_trigger, TRIGGER, act_on_trigger);
-	for_each(&s, is_profile, PROFILE, act);
+		for_each(&s, s.dir, is_trigger, TRIGGER, act_on_trigger);
+	for_each(&s, s.dir, is_profile, PROFILE, act);
+	for_each(&s, s.scripts, is_script, SCRIPT, act_on_script);
 	if (strcmp(s.action, "stop") != 0)
-		for_each(&s, is_trigger, TRIGGER, act_on_trigger);
+		for_each(&s, s.dir, is_trigger, TRIGGER, act_on_trigger);
 	if (s.only && !s.done)
-		return rut_usage_error(cmd, "there is no '%s/%s" PROFILE "'", s.dir, s.only);
+		return rut_usage_error(cmd,
+				       "there is no '%s/%s" PROFILE "' and no '%s/%s" SCRIPT "'",
+				       s.dir, s.only, s.scripts, s.only);
 	return s.failed;
 }
 

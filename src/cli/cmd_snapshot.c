@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* `rutile snapshot`: copy what a flight recorder holds into a trace folder. */
-#include <errno.h>
 #include <stdio.h>
 
 #include "cli/record_opts.h"
+#include "cli/record_script.h"
 #include "cli/session_verb.h"
 #include "script/session.h"
 #include "session/snapshot.h"
@@ -49,15 +49,10 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 {
 	struct rut_script_session *script = NULL;
 	struct rut_companion beside;
-	char dir[128];
-	int rc;
+	int rc = rut_record_script_beside(&script, &beside, v->name, err);
 
-	rut_session_dir(dir, sizeof(dir), v->name);
-	rc = rut_script_session_open(&script, dir, err);
-	if (rc && rc != -ENOENT)
+	if (rc)
 		return rc;
-	if (script)
-		beside = rut_script_session_companion(script);
 	rc = snapshot(r, v, script ? &beside : NULL, err);
 	rut_script_session_free(script);
 	return rc;

@@ -7,7 +7,7 @@
 #include "cli/record_opts.h"
 #include "script/session.h"
 
-static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc, char **argv)
+int rut_start_parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc, char **argv)
 {
 	struct rut_args a;
 	int id, rc;
@@ -30,8 +30,11 @@ static int parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc,
 		if (rc)
 			return rc == -ENOENT ? RUT_EXIT_USAGE : rc;
 	}
-	if (!o->conf.name[0])
-		return rut_usage_error(cmd, "the name of the session is missing");
+	return o->conf.name[0] ? 0 : rut_usage_error(cmd, "the name of the session is missing");
+}
+
+static int check(const struct rut_cmd *cmd, const struct rut_record_opts *o)
+{
 	if (o->flight && o->output.pattern[0])
 		return rut_usage_error(cmd, "--flight and --output exclude each other");
 	if (o->flight && o->output.to[0])
@@ -85,8 +88,10 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_record_opts o = {0};
 	struct rut_err err = RUT_ERR_INIT;
 	pid_t pid = 0;
-	int rc = parse(cmd, &o, argc, argv);
+	int rc = rut_start_parse(cmd, &o, argc, argv);
 
+	if (!rc)
+		rc = check(cmd, &o);
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
 	if (!o.flight && !rut_output_drains(&o.output) && o.script[0])

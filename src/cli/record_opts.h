@@ -129,6 +129,12 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 		       const struct rut_output_conf *output);
 
 /*
+ * Reads the arguments of `start`: "NAME [OPTIONS]". Returns 0, -1 when the help was printed, or an
+ * exit code after a message.
+ */
+int rut_start_parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc, char **argv);
+
+/*
  * Starts the session that `o` describes, and attaches to its Ruby targets; names that mean no
  * process yet are waited for. *ret_pid: its process; 0: none. Returns 0 or -errno.
  */

@@ -12,6 +12,7 @@
 #include "cli/cmd.h"
 #include "script/library.h"
 #include "script/session.h"
+#include "session/pin.h"
 
 int rut_record_script_set(const struct rut_cmd *cmd, char *to, size_t size, const char *value)
 {
@@ -50,4 +51,18 @@ int rut_record_script_load(struct rut_script_session **ret, const char *path, bo
 	if (rc && !err->code)
 		return rut_err_set(err, -rc, "the script '%s' cannot run in a session", path);
 	return rc;
+}
+
+int rut_record_script_beside(struct rut_script_session **ret, struct rut_companion *ret_beside,
+			     const char *session, struct rut_err *err)
+{
+	char dir[128];
+	int rc;
+
+	*ret = NULL;
+	rut_session_dir(dir, sizeof(dir), session);
+	rc = rut_script_session_open(ret, dir, err);
+	if (!rc)
+		*ret_beside = rut_script_session_companion(*ret);
+	return rc == -ENOENT ? 0 : rc;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 struct rut_cmd;
+struct rut_companion;
 struct rut_err;
 struct rut_script_session;
 
@@ -20,5 +21,12 @@ int rut_record_script_set(const struct rut_cmd *cmd, char *to, size_t size, cons
 /* Compiles and loads it for a session; what the compiler says is printed. 0 or -errno. */
 int rut_record_script_load(struct rut_script_session **ret, const char *path, bool flight,
 			   struct rut_err *err);
+
+/*
+ * The script of a session, and what adds its part to a snapshot. *ret stays NULL when the session
+ * has none; it is to be freed. 0 or -errno.
+ */
+int rut_record_script_beside(struct rut_script_session **ret, struct rut_companion *ret_beside,
+			     const char *session, struct rut_err *err);
 
 #endif

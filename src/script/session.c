@@ -206,6 +206,11 @@ static int compile(struct rut_script_session *s, const char *text, size_t len,
 	own.params = s->params;
 	own.session = true;
 	rc = rut_script_compile(&s->p, text, len, &own, err);
+	if (!rc && s->p->needs_ruby)
+		rc = rut_source_error(
+			&s->p->src, s->p->progs[0].span,
+			"the names of Ruby are found by the process that runs the script: "
+			"it cannot run in a session, only by 'rutile run'");
 	if (!rc && own.flight)
 		rc = check_flight(s->p);
 	return rc;

@@ -156,6 +156,7 @@ what_needs_a_process_is_refused_in_a_flight_recorder() {
   refused 'profile:hz:1 { system("id"); }' 'needs --unsafe'
   refused 'profile:hz:1 { print(nothing); }' "'nothing' is not known"
   refused 'profile:hz:1 { print(nothing); }' 'cannot run in a session'
+  refused 'profile:hz:1 { @[rmethod] = count(); }' 'cannot run in a session'
   not "$RUTILE" start ${S}x --flight --script ./missing.bt 2>err
   grep -q "cannot open './missing.bt': No such file or directory" err
   not "$RUTILE" start ${S}x --script bad.bt 2>err
@@ -179,11 +180,41 @@ a_killed_session_leaves_nothing() {
   [ ! -e /sys/fs/bpf/rutile/${S}k ]
 }
 
+the_service_starts_scripts() {
+  mkdir none scripts
+  counting
+  mv count.bt scripts/${S}b.bt
+  cp scripts/${S}b.bt scripts/${S}a.bt
+  # Both: a flight recorder whose snapshot is written at its end.
+  printf '# where it goes\noptions = --flight -o %s\n' "'$T/at the end'" >scripts/${S}b.conf
+  "$RUTILE" service check --dir none --scripts scripts >check
+  [ "$(grep -c ok check)" = 2 ]
+  "$RUTILE" service start --dir none --scripts scripts
+  "$RUTILE" service start --dir none --scripts scripts
+  opens 2
+  "$RUTILE" show ${S}a | grep -qx '@number: 2'
+  "$RUTILE" service restart --dir none --scripts scripts ${S}a
+  opens 1
+  "$RUTILE" show ${S}a | grep -qx '@number: 1'
+  "$RUTILE" show ${S}b | grep -qx '@number: 3'
+  "$RUTILE" service status --dir none --scripts scripts >status
+  [ "$(grep -c records status)" = 2 ]
+  "$RUTILE" service stop --dir none --scripts scripts
+  script_events 'at the end' | grep -qx '@number value = 3'
+  rc=0
+  "$RUTILE" service status --dir none --scripts scripts ${S}a || rc=$?
+  [ "$rc" = 3 ]
+  echo 'flight = yes' >scripts/${S}b.conf
+  not "$RUTILE" service start --dir none --scripts scripts ${S}b 2>err
+  grep -q "${S}b.conf, line 1: unknown option 'flight': options" err
+}
+
 t_case "a flight recorder runs a script without a process" a_flight_recorder_runs_a_script_without_a_process
 t_case "a stopped session counts nothing and goes on later" a_stopped_session_counts_nothing_and_goes_on_later
 t_case "the journal keeps the latest" the_journal_keeps_the_latest
 t_case "a session that writes has the script in its trace" a_session_that_writes_has_the_script_in_its_trace
 t_case "each directory has its part" each_directory_has_its_part
 t_case "what needs a process is refused in a flight recorder" what_needs_a_process_is_refused_in_a_flight_recorder
+t_case "the service starts scripts" the_service_starts_scripts
 t_case "a killed session leaves nothing" a_killed_session_leaves_nothing
 t_done
