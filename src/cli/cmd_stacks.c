@@ -7,6 +7,7 @@
 #include "cli/ruby_live.h"
 #include "cli/ruby_opts.h"
 #include "cli/ruby_target.h"
+#include "cli/stacks_ask.h"
 #include "output/jsonl.h"
 #include "output/text.h"
 #include "ruby/tracer.h"
@@ -19,11 +20,6 @@ static const struct rut_opt options[] = {
 	{0},
 };
 
-/* A process that cannot answer (a C extension that never lets go) ends the wait. */
-static const uint64_t answer_ns = 2 * UINT64_C(1000000000);
-/* Workers are found within that. */
-static const uint64_t workers_ns = 100 * UINT64_C(1000000);
-
 /* What a process has answered; several do so at the same time. */
 struct answer {
 	pid_t pid;
@@ -33,8 +29,8 @@ struct answer {
 struct stacks {
 	struct rut_ruby_opts opts;
 	struct rut_targets targets;
-	struct answer *answers;	  /* owned; in the order of their first threads */
-	size_t started, answered; /* processes: those of the command line and their workers */
+	struct answer *answers; /* owned; in the order of their first threads */
+	size_t answered;	/* processes */
 };
 
 static struct rut_buf *answer_of(struct stacks *s, pid_t pid)
@@ -91,40 +87,16 @@ static void print_json(struct rut_buf *out, const struct rut_ruby_event *ev)
 	rut_jsonl_end(out);
 }
 
-static void on_event(const struct rut_ruby_event *ev, void *arg)
+static void on_thread(const struct rut_ruby_event *ev, void *arg)
 {
 	struct stacks *s = arg;
 	struct rut_buf *out;
 
-	if (ev->type == RUT_RUBY_EVENT_START)
-		s->started++;
-	if (ev->type != RUT_RUBY_EVENT_SLOW)
-		return;
 	out = answer_of(s, ev->pid);
 	if (out && s->opts.json)
 		print_json(out, ev);
 	else if (out)
 		print_text(out, ev);
-}
-
-/* A process tells of all of its threads at once. Returns how many processes are asked. */
-static int collect(struct stacks *s, struct rut_tracer *tracer, const struct rut_cmd *cmd,
-		   struct rut_err *err)
-{
-	uint64_t begin, waited = 0;
-	int rc;
-
-	rut_tracer_on_event(tracer, on_event, s);
-	s->started = s->targets.count;
-	rc = rut_targets_attach(&s->targets, tracer, cmd, err);
-	begin = rut_now_ns();
-	while (rc >= 0 && waited < (s->answered < s->started ? answer_ns : workers_ns)) {
-		rc = rut_tracer_poll(tracer, 20, err);
-		if (rc == 0)
-			break;
-		waited = rut_now_ns() - begin;
-	}
-	return rc;
 }
 
 static int write_answers(struct stacks *s, int fd, struct rut_err *err)
@@ -145,30 +117,15 @@ static int write_answers(struct stacks *s, int fd, struct rut_err *err)
 
 static int run_stacks(struct stacks *s, const struct rut_cmd *cmd)
 {
-	struct rut_tracer_config config = {.mode = RUT_RUBY_TRACE, .stacks = true};
-	struct rut_tracer *tracer = NULL;
 	struct rut_err err = RUT_ERR_INIT;
-	int fd = -1, asked, rc = rut_targets_find(&s->targets, &s->opts, &err);
+	int fd = -1, rc = rut_targets_find(&s->targets, &s->opts, &err);
 
-	config.filter.try_newer = s->opts.try_newer;
 	if (rc >= 0)
 		rc = fd = rut_ruby_opts_open(&s->opts, &err);
 	if (rc >= 0)
-		rc = rut_tracer_new(&tracer, &config, &err);
-	if (rc >= 0)
-		rc = collect(s, tracer, cmd, &err);
-	rut_tracer_free(tracer);
-	asked = rc;
+		rc = rut_stacks_ask(&s->targets, s->opts.try_newer, cmd, on_thread, s, &err);
 	if (rc >= 0)
 		rc = write_answers(s, fd, &err);
-	if (rc >= 0 && !s->answered)
-		rc = rut_err_set(&err, ETIME,
-				 "no answer: no thread of the application came back to Ruby");
-	else if (rc >= 0 && asked > (int)s->answered)
-		rut_notice(cmd,
-			   "%d of %d processes did not answer: none of their threads came back to "
-			   "Ruby",
-			   asked - (int)s->answered, asked);
 	return rc < 0 ? rut_fail(cmd, &err) : RUT_EXIT_OK;
 }
 

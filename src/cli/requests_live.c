@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/requests_print.h"
+#include "cli/requests_running.h"
 #include "cli/requests_screen.h"
 #include "cli/ruby_live.h"
 #include "cli/ruby_opts.h"
@@ -30,6 +31,9 @@ enum {
 	OPT_LAST,
 	OPT_SORT,
 	OPT_SQL_VALUES,
+	OPT_RUNNING,
+	OPT_EXPLAIN,
+	OPT_REQUEST,
 };
 
 const struct rut_opt rut_requests_live_options[] = {
@@ -43,6 +47,9 @@ const struct rut_opt rut_requests_live_options[] = {
 	 RUT_OPT_JSON},
 	{"output", "FILE", "live: write to a file", 'o'},
 	{"limit", "N", "at most N rows (live: 25, 0 for all)", 'n'},
+	{"running", NULL, "print the requests that run now, and end", OPT_RUNNING},
+	{"explain", NULL, "with --running: what each of them waits for", OPT_EXPLAIN},
+	{"request", "METHOD", "with --running: 'Class#method' (a glob) is a request", OPT_REQUEST},
 	{0},
 };
 
@@ -53,7 +60,8 @@ struct live {
 	struct rut_tracer *tracer; /* owned */
 	struct rut_live_requests requests;
 	struct rut_requests_screen screen;
-	bool on_screen, last_only, sql_values;
+	bool on_screen, last_only, sql_values, running, explain;
+	const char *request; /* of --running */
 	uint64_t limit, interval_ns, begin_ns, next_ns, tables;
 	int fd, wake_fd, processes;
 	pid_t child;
@@ -317,9 +325,33 @@ static int take_own(struct live *l, struct rut_args *a, int id)
 	case OPT_SQL_VALUES:
 		l->sql_values = true;
 		return -1;
+	case OPT_RUNNING:
+		l->running = true;
+		return -1;
+	case OPT_EXPLAIN:
+		l->explain = true;
+		return -1;
+	case OPT_REQUEST:
+		l->request = a->value;
+		return -1;
 	default:
 		return RUT_EXIT_USAGE;
 	}
+}
+
+static int check_running(const struct live *l)
+{
+	if (!l->running && l->explain)
+		return rut_usage_error(l->cmd, "--explain is for --running, or for a trace");
+	if (!l->running && l->request)
+		return rut_usage_error(l->cmd, "--request is for --running, or for a trace");
+	if (l->running && l->opts.command)
+		return rut_usage_error(l->cmd, "--running: name a process that runs");
+	if (l->running && (l->opts.json || l->opts.duration_ns))
+		return rut_usage_error(l->cmd,
+				       "--running is text, and printed once: without --json "
+				       "and --duration");
+	return -1;
 }
 
 int rut_requests_live(const struct rut_cmd *cmd, int argc, char **argv)
@@ -337,7 +369,10 @@ int rut_requests_live(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc < 0)
 		rc = rut_ruby_opts_check(&l.opts, cmd);
 	if (rc < 0)
-		rc = run(&l);
+		rc = check_running(&l);
+	if (rc < 0)
+		rc = l.running ? rut_requests_show_running(cmd, &l.opts, l.request, l.explain)
+			       : run(&l);
 	rut_tracer_free(l.tracer);
 	rut_live_requests_fini(&l.requests);
 	rut_targets_fini(&l.targets);

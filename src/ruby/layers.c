@@ -577,6 +577,16 @@ void rut_layers_encode(const struct rut_layers *l, struct rut_buf *config)
 	}
 }
 
+bool rut_layers_is_request(const struct rut_layers *l, const char *method)
+{
+	for (size_t i = 0; i < l->count; i++)
+		for (size_t k = 0;
+		     l->entries[i].what == RUT_WATCH_REQUEST && k < l->entries[i].count; k++)
+			if (strcmp(l->entries[i].names[k], method) == 0)
+				return true;
+	return false;
+}
+
 void rut_layers_fini(struct rut_layers *l)
 {
 	for (size_t i = 0; i < l->count; i++)

@@ -6,6 +6,7 @@
 #ifndef RUT_RUBY_LAYERS_H
 #define RUT_RUBY_LAYERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct rut_buf;
@@ -39,6 +40,9 @@ int rut_layers_load(struct rut_layers *l, struct rut_err *err);
 
 /* Appends the entries as the agent reads them (agent/watch.h, RUT_FILTER_WATCH). */
 void rut_layers_encode(const struct rut_layers *l, struct rut_buf *config);
+
+/* Is "Class#method" an entry point of requests? */
+bool rut_layers_is_request(const struct rut_layers *l, const char *method);
 
 void rut_layers_fini(struct rut_layers *l);
 

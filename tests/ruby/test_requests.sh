@@ -317,6 +317,26 @@ shown_by() {
   grep -q '"type":"running".*"pid":'"$1"',' live.json
 }
 
+# It began before rutile came, and hangs: where, and that it is over when it is.
+a_request_that_hangs_is_explained() {
+  needs puma rack
+  serve "$RUBY" -S puma -q -t 2:2 -b tcp://127.0.0.1:PORT "$t_root/config.ru"
+  touch hanging
+  curl -s "http://127.0.0.1:$port/hang" >/dev/null &
+  t_wait hang_is_explained || { cat hang hang.err; return 1; }
+  grep -Eq '^Puma::(Request|Server)#handle_request  process '"$server" hang
+  [ "$(grep -c '^Puma' hang)" = 1 ]
+  rm hanging
+  t_wait nothing_hangs
+}
+hang_is_explained() {
+  "$RUTILE" requests --running --explain "$server" >hang 2>hang.err || return 1
+  grep -Eq '^  It sleeps in (Kernel#)?sleep at .*/app.rb:9[.]$' hang
+}
+nothing_hangs() {
+  "$RUTILE" requests --running "$server" >hang 2>hang.err && [ ! -s hang ] && grep -q 'no request runs' hang.err
+}
+
 the_screen_shows_requests() {
   needs puma rack
   command -v tmux >/dev/null || t_skip "tmux is not installed"
@@ -361,5 +381,6 @@ t_case "SQL has its values when they are asked for, and the method that led to i
 t_case "requests of the fibers and threads of a process are kept apart" fibers_and_threads_are_kept_apart
 t_case "calls that another --ruby records are in the request" calls_of_another_stream_are_in_the_request
 t_case "the live view has all requests by route, and those that run" live_counts_equal_the_log
+t_case "a request that hangs is explained while it hangs" a_request_that_hangs_is_explained
 t_case "the screen shows routes and what runs, keys filter and reset" the_screen_shows_requests
 t_done
