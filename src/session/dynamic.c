@@ -60,6 +60,7 @@ static int add_tracepoints(struct rut_recorder *r, const char *spec, uint32_t id
 		return rut_err_set(err, ENOMEM, "out of memory");
 	colon = strchr(copy, ':');
 	if (!colon)
+		/* cppcheck-suppress memleak ; it has a cleanup attribute */
 		return rut_err_set(err, EINVAL, "'%s' should be tp:CATEGORY:NAME", spec);
 	*colon = '\0';
 	rc = rut_tracefs_find(copy, colon + 1, &names, err);
