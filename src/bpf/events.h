@@ -15,6 +15,8 @@
 
 #include <linux/types.h>
 
+#include "bpf/field_kinds.h"
+
 /* Ids of events. The tables of system calls and of dynamic events have ranges of their own. */
 #define RUT_ID_SYSCALL_ENTRY 1024
 #define RUT_ID_SYSCALL_EXIT  2048
@@ -406,32 +408,6 @@ enum rut_event_id {
 #undef RUT_EVENT_ID
 
 /* The fixed part of each record's payload. */
-#define RUT_C_U8(f)	     __u8 f;
-#define RUT_C_S8(f)	     __s8 f;
-#define RUT_C_U16(f)	     __u16 f;
-#define RUT_C_XBE32(f)	     __u32 f;
-#define RUT_C_S32(f)	     __s32 f;
-#define RUT_C_U32(f)	     __u32 f;
-#define RUT_C_X32(f)	     __u32 f;
-#define RUT_C_O32(f)	     __u32 f;
-#define RUT_C_S64(f)	     __s64 f;
-#define RUT_C_U64(f)	     __u64 f;
-#define RUT_C_X64(f)	     __u64 f;
-#define RUT_C_ERRNO(f)	     __s32 f; /* named errno, which is a macro in C */
-#define RUT_C_SA_HANDLER(f)  __u64 f; /* named sa_handler, a macro too */
-#define RUT_C_TEXT16(f)	     char f[16];
-#define RUT_C_TEXT40(f)	     char f[40];
-#define RUT_C_LEN8(f)	     __u8 f##_length;
-#define RUT_C_NET_TYPE(f)    __u8 f; /* enum rut_net_type */
-#define RUT_C_TCP_STATE(f)   __s32 f;
-#define RUT_C_ADDR4(f)	     __u8 f[4];
-#define RUT_C_ADDR6(f)	     __u8 f[16];
-#define RUT_C_STR(f)	     /* variable */
-#define RUT_C_NET_HEADER(f)  /* variable: see bpf/packet.bpf.h */
-#define RUT_C_SEQ_S32(f)     /* variable */
-#define RUT_C_SEQ_X64(f)     /* variable */
-#define RUT_C_SEQ_X8(f)	     /* variable */
-#define RUT_C_FIELD(kind, f) RUT_C_##kind(f)
 #define RUT_EVENT_STRUCT(sym, name, tp, group, fields)                                             \
 	struct rut_ev_##sym {                                                                      \
 		fields(RUT_C_FIELD)                                                                \

@@ -11,31 +11,7 @@
 #include "base/log.h"
 #include "session/parts.h"
 
-#define FIELD_U8(f)	    {RUT_FK_U8, 0, #f},
-#define FIELD_U16(f)	    {RUT_FK_U16, 0, #f},
-#define FIELD_XBE32(f)	    {RUT_FK_XBE32, 0, #f},
-#define FIELD_S32(f)	    {RUT_FK_S32, 0, #f},
-#define FIELD_U32(f)	    {RUT_FK_U32, 0, #f},
-#define FIELD_X32(f)	    {RUT_FK_X32, 0, #f},
-#define FIELD_O32(f)	    {RUT_FK_O32, 0, #f},
-#define FIELD_S64(f)	    {RUT_FK_S64, 0, #f},
-#define FIELD_U64(f)	    {RUT_FK_U64, 0, #f},
-#define FIELD_X64(f)	    {RUT_FK_X64, 0, #f},
-#define FIELD_ERRNO(f)	    {RUT_FK_S32, 0, "errno"},
-#define FIELD_SA_HANDLER(f) {RUT_FK_X64, 0, "sa_handler"},
-#define FIELD_TEXT16(f)	    {RUT_FK_TEXT16, 0, #f},
-#define FIELD_TEXT40(f)	    {RUT_FK_TEXT, 40, #f},
-#define FIELD_LEN8(f)	    {RUT_FK_LEN8, 0, #f},
-#define FIELD_SEQ_S32(f)    {RUT_FK_SEQ_S32, 0, #f},
-#define FIELD_SEQ_X64(f)    {RUT_FK_SEQ_X64, 0, #f},
-#define FIELD_SEQ_X8(f)	    {RUT_FK_SEQ_X8, 0, #f},
-#define FIELD_NET_TYPE(f)   {RUT_FK_NET_TYPE, 0, #f},
-#define FIELD_NET_HEADER(f) {RUT_FK_NET_HEADER, 0, #f},
-#define FIELD_TCP_STATE(f)  {RUT_FK_TCP_STATE, 0, #f},
-#define FIELD_ADDR4(f)	    {RUT_FK_ADDR4, 0, #f},
-#define FIELD_ADDR6(f)	    {RUT_FK_ADDR6, 0, #f},
-#define FIELD_STR(f)	    {RUT_FK_STR, 0, #f},
-#define FIELD(kind, f)	    FIELD_##kind(f)
+#define FIELD(kind, f) {RUT_FK_##kind, 0, #f},
 
 #define FIELDS(sym, name, tp, group, fields)                                                       \
 	static const struct rut_field fields_##sym[] = {fields(FIELD)};
@@ -92,6 +68,9 @@ void rut_event_static(struct rut_event *ret, uint32_t id)
 		.nfields = table[id].nfields,
 	};
 	memcpy(ret->fields, table[id].fields, ret->nfields * sizeof(*ret->fields));
+	for (size_t i = 0; i < ret->nfields; i++)
+		if (rut_field_kinds[ret->fields[i].kind].name)
+			ret->fields[i].name = rut_field_kinds[ret->fields[i].kind].name;
 }
 
 const char *rut_syscall_name(uint32_t nr)

@@ -16,52 +16,26 @@
 
 struct rut_err;
 
-enum rut_field_kind {
-	RUT_FK_S32,
-	RUT_FK_U32,
-	RUT_FK_X32,
-	RUT_FK_O32,
-	RUT_FK_S64,
-	RUT_FK_U64,
-	RUT_FK_X64,
-	RUT_FK_U8,
-	RUT_FK_S8,
-	RUT_FK_X8,
-	RUT_FK_U16,
-	RUT_FK_S16,
-	RUT_FK_X16,
-	RUT_FK_BE16,
-	RUT_FK_XBE32,
-	RUT_FK_TEXT16,
-	RUT_FK_LEN8, /* the length of a sequence of the same name */
-	RUT_FK_LEN16,
-	RUT_FK_SEQ_S32, /* a sequence */
-	RUT_FK_SEQ_X64,
-	RUT_FK_SEQ_U8,
-	RUT_FK_SEQ_X8,
-	RUT_FK_SEQ_BE16,
-	RUT_FK_STR,
-	RUT_FK_F32,
-	RUT_FK_F64,
-	RUT_FK_TEXT,	 /* text of `count` bytes */
-	RUT_FK_ARRAY_X8, /* `count` integers */
-	RUT_FK_ARRAY_X16,
-	RUT_FK_ARRAY_X32,
-	RUT_FK_ARRAY_X64,
-	RUT_FK_ARRAY_S32,
-	RUT_FK_SEQ_STR,
-	RUT_FK_SEQ_POLL,   /* of struct rut_polled */
-	RUT_FK_SEQ_EPOLL,  /* of struct epoll_event */
-	RUT_FK_NET_TYPE,   /* enum rut_net_type */
-	RUT_FK_NET_HEADER, /* what it says: bpf/packet.bpf.h */
-	RUT_FK_TCP_STATE,
-	RUT_FK_ADDR4,
-	RUT_FK_ADDR6,
-	RUT_FK_SEQ_X32,
-	RUT_FK_SEQ_U32,
-	RUT_FK_SEQ_NAME, /* of socket addresses */
-	RUT_FK_SEQ_MSG,	 /* of messages: bytes, and socket address */
+#define RUT_FIELD_KIND_ID(kind, form, bytes, name, tsdl) RUT_FK_##kind,
+enum rut_field_kind { RUT_FIELD_KINDS(RUT_FIELD_KIND_ID) RUT_FK_COUNT };
+#undef RUT_FIELD_KIND_ID
+
+/* How a filter reads a field. */
+enum rut_field_form {
+	RUT_FIELD_INT,
+	RUT_FIELD_UINT,
+	RUT_FIELD_BIG, /* unsigned, big endian */
+	RUT_FIELD_TEXT,
+	RUT_FIELD_FLOAT,
+	RUT_FIELD_OTHER,
 };
+
+/* By kind; see bpf/field_kinds.h. */
+extern const struct rut_field_kind_desc {
+	enum rut_field_form form;
+	uint8_t bytes;
+	const char *name, *tsdl;
+} rut_field_kinds[];
 
 struct rut_field {
 	enum rut_field_kind kind;

@@ -87,41 +87,52 @@ static void emit_const(struct generator *g, uint8_t reg, uint64_t v)
 
 /* Fields */
 
-static const struct {
-	uint8_t bytes;
-	bool negative, big;
-} numbers[] = {
-	[RUT_FK_S32] = {4, true, false},       [RUT_FK_U32] = {4, false, false},
-	[RUT_FK_X32] = {4, false, false},      [RUT_FK_O32] = {4, false, false},
-	[RUT_FK_S64] = {8, true, false},       [RUT_FK_U64] = {8, false, false},
-	[RUT_FK_X64] = {8, false, false},      [RUT_FK_U8] = {1, false, false},
-	[RUT_FK_S8] = {1, true, false},	       [RUT_FK_X8] = {1, false, false},
-	[RUT_FK_U16] = {2, false, false},      [RUT_FK_S16] = {2, true, false},
-	[RUT_FK_X16] = {2, false, false},      [RUT_FK_BE16] = {2, false, true},
-	[RUT_FK_XBE32] = {4, false, true},     [RUT_FK_LEN8] = {1, false, false},
-	[RUT_FK_NET_TYPE] = {1, false, false}, [RUT_FK_TCP_STATE] = {4, true, false},
-};
-
 static bool find_context(uint64_t contexts, const char *name, struct place *ret)
 {
 	uint16_t offset = 8;
 
 	for (size_t i = 0; i < RUT_CTX_COUNT; i++) {
 		const struct rut_context_desc *c = &rut_contexts[i];
+		const struct rut_field_kind_desc *kind = &rut_field_kinds[c->field.kind];
 
 		if (!(contexts & c->bit))
 			continue;
 		if (!strcmp(name, c->field.name)) {
 			*ret = (struct place){.offset = offset,
 					      .bytes = (uint8_t)c->bytes,
-					      .text = c->field.kind == RUT_FK_TEXT16};
-			if (!ret->text)
-				ret->negative = numbers[c->field.kind].negative;
+					      .text = kind->form == RUT_FIELD_TEXT,
+					      .negative = kind->form == RUT_FIELD_INT};
 			return true;
 		}
 		offset = (uint16_t)(offset + c->bytes);
 	}
 	return false;
+}
+
+/* How a field is read; its offset is the caller's. */
+static struct place field_place(const struct rut_field *f)
+{
+	const struct rut_field_kind_desc *kind = &rut_field_kinds[f->kind];
+	struct place p = {.bytes = kind->bytes};
+
+	switch (kind->form) {
+	case RUT_FIELD_TEXT:
+		p.text = f->kind != RUT_FK_TEXT || f->count < 256;
+		p.bad = !p.text;
+		if (f->kind == RUT_FK_TEXT)
+			p.bytes = p.text ? (uint8_t)f->count : 0;
+		break;
+	case RUT_FIELD_INT:
+	case RUT_FIELD_UINT:
+	case RUT_FIELD_BIG:
+		p.negative = kind->form == RUT_FIELD_INT;
+		p.big = kind->form == RUT_FIELD_BIG;
+		p.small = !p.negative && (p.bytes < 8 || f->count == 4);
+		break;
+	default:
+		p.bad = true; /* the kernel's machine has no floating point */
+	}
+	return p;
 }
 
 static bool find_payload(const struct class *c, const char *name, struct place *ret)
@@ -130,26 +141,9 @@ static bool find_payload(const struct class *c, const char *name, struct place *
 
 	for (size_t i = 0; i < c->event->nfields; i++) {
 		const struct rut_field *f = &c->event->fields[i];
-		struct place p = {.offset = offset};
+		struct place p = field_place(f);
 
-		if (f->kind == RUT_FK_TEXT16) {
-			p.text = true;
-			p.bytes = 16;
-		} else if (f->kind == RUT_FK_TEXT && f->count < 256) {
-			p.text = true;
-			p.bytes = (uint8_t)f->count;
-		} else if (f->kind == RUT_FK_STR) {
-			p.text = true;
-		} else if (f->kind < sizeof(numbers) / sizeof(*numbers) && numbers[f->kind].bytes) {
-			p.bytes = numbers[f->kind].bytes;
-			p.negative = numbers[f->kind].negative;
-			p.big = numbers[f->kind].big;
-			p.small = !p.negative && (p.bytes < 8 || f->count == 4);
-		} else {
-			/* The kernel's machine has no floating point. */
-			p.bytes = f->kind == RUT_FK_F32 ? 4 : f->kind == RUT_FK_F64 ? 8 : 0;
-			p.bad = true;
-		}
+		p.offset = offset;
 		if (!strcmp(f->name, name) && f->kind != RUT_FK_LEN8) {
 			*ret = p;
 			return true;

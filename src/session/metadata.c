@@ -78,64 +78,17 @@ static const char types[] = RUT_TSDL_INTEGERS
 					    "xbe16_t _saddr[8]; xbe16_t _daddr[8]; " TRANSPORT     \
 					    "} ipv6; "
 
-static const char tcp_state[] =
-	"enum : int32_t { \"TCP_ESTABLISHED\" = 1, \"TCP_SYN_SENT\" = 2, \"TCP_SYN_RECV\" = 3, "
-	"\"TCP_FIN_WAIT1\" = 4, \"TCP_FIN_WAIT2\" = 5, \"TCP_TIME_WAIT\" = 6, "
-	"\"TCP_CLOSE\" = 7, \"TCP_CLOSE_WAIT\" = 8, \"TCP_LAST_ACK\" = 9, \"TCP_LISTEN\" = 10, "
-	"\"TCP_CLOSING\" = 11, \"TCP_NEW_SYN_RECV\" = 12 } _%s;";
+/* What the table of kinds leaves to this file. */
+#define NET_HEADER "variant <_network_header_type> { struct { } unknown; " IPV4 IPV6 "} _%s;"
+#define SEQ_NAME   "struct { " NAME_OF("dport") "} _%s[ __%s_length ];"
+#define SEQ_MSG	   "struct { uint32_t _msg_len; " NAME_OF("sport") "} _%s[ __%s_length ];"
 
-/* How each kind is written; %s is the name, %u the count. */
-static const char *const forms[] = {
-	[RUT_FK_S32] = "int32_t _%s;",
-	[RUT_FK_U32] = "uint32_t _%s;",
-	[RUT_FK_X32] = "xint32_t _%s;",
-	[RUT_FK_O32] = "oint32_t _%s;",
-	[RUT_FK_S64] = "int64_t _%s;",
-	[RUT_FK_U64] = "uint64_t _%s;",
-	[RUT_FK_X64] = "xint64_t _%s;",
-	[RUT_FK_U8] = "uint8_t _%s;",
-	[RUT_FK_S8] = "int8_t _%s;",
-	[RUT_FK_X8] = "xint8_t _%s;",
-	[RUT_FK_U16] = "uint16_t _%s;",
-	[RUT_FK_S16] = "int16_t _%s;",
-	[RUT_FK_X16] = "xint16_t _%s;",
-	[RUT_FK_BE16] = "be16_t _%s;",
-	[RUT_FK_XBE32] = "xbe32_t _%s;",
-	[RUT_FK_TEXT16] = "text_t _%s[16];",
-	[RUT_FK_LEN8] = "uint8_t __%s_length;",
-	[RUT_FK_LEN16] = "uint16_t __%s_length;",
-	[RUT_FK_SEQ_S32] = "int32_t _%s[ __%s_length ];",
-	[RUT_FK_SEQ_X64] = "xint64_t _%s[ __%s_length ];",
-	[RUT_FK_SEQ_U8] = "uint8_t _%s[ __%s_length ];",
-	[RUT_FK_SEQ_X8] = "xint8_t _%s[ __%s_length ];",
-	[RUT_FK_SEQ_BE16] = "be16_t _%s[ __%s_length ];",
-	[RUT_FK_STR] = "string _%s;",
-	[RUT_FK_F32] = "float32_t _%s;",
-	[RUT_FK_F64] = "float64_t _%s;",
-	[RUT_FK_TEXT] = "text_t _%s[%u];",
-	[RUT_FK_ARRAY_X8] = "xint8_t _%s[%u];",
-	[RUT_FK_ARRAY_X16] = "xint16_t _%s[%u];",
-	[RUT_FK_ARRAY_X32] = "xint32_t _%s[%u];",
-	[RUT_FK_ARRAY_X64] = "xint64_t _%s[%u];",
-	[RUT_FK_ARRAY_S32] = "int32_t _%s[%u];",
-	[RUT_FK_SEQ_STR] = "string _%s[ __%s_length ];",
-	[RUT_FK_SEQ_POLL] = "struct { int32_t _fd; xint16_t _raw_events; } _%s[ __%s_length ];",
-	[RUT_FK_SEQ_EPOLL] = "struct { xint32_t _raw_events; xint64_t _data; } _%s[ __%s_length ];",
-	[RUT_FK_NET_TYPE] = "enum : uint8_t { \"unknown\" = 0, \"ipv4\" = 1, \"ipv6\" = 2 } _%s;",
-	[RUT_FK_NET_HEADER] =
-		"variant <_network_header_type> { struct { } unknown; " IPV4 IPV6 "} _%s;",
-	[RUT_FK_TCP_STATE] = tcp_state,
-	[RUT_FK_ADDR4] = "uint8_t _%s[4];",
-	[RUT_FK_ADDR6] = "xbe16_t _%s[8];",
-	[RUT_FK_SEQ_X32] = "xint32_t _%s[ __%s_length ];",
-	[RUT_FK_SEQ_U32] = "uint32_t _%s[ __%s_length ];",
-	[RUT_FK_SEQ_NAME] = "struct { " NAME_OF("dport") "} _%s[ __%s_length ];",
-	[RUT_FK_SEQ_MSG] = "struct { uint32_t _msg_len; " NAME_OF("sport") "} _%s[ __%s_length ];",
-};
+#define KIND(kind, form, bytes, name, tsdl) [RUT_FK_##kind] = {RUT_FIELD_##form, bytes, name, tsdl},
+const struct rut_field_kind_desc rut_field_kinds[] = {RUT_FIELD_KINDS(KIND)};
 
 static void write_field(struct rut_buf *out, const struct rut_field *f)
 {
-	const char *form = forms[f->kind];
+	const char *form = rut_field_kinds[f->kind].tsdl;
 
 	/* No printf with a format from a table: the two or three places are filled in by hand. */
 	rut_buf_puts(out, "\t\t");
