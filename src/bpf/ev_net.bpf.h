@@ -50,14 +50,26 @@ int BPF_PROG(net_dev_xmit, struct sk_buff *skb, int rc, struct net_device *dev, 
 	RUT_END();
 }
 
-#define RUT_SOCKET_V6 10
+#define RUT_SOCKET_V6	10
+#define RUT_IPPROTO_TCP 6
+
+/* The port of a socket that closes is given back before the event, and stays in another field. */
+static __always_inline __u16 own_port(const struct sock *sk)
+{
+	const struct tcp_sock *tcp = NULL;
+
+	if (sk->sk_protocol == RUT_IPPROTO_TCP)
+		tcp = bpf_skc_to_tcp_sock((void *)sk);
+	return tcp ? __builtin_bswap16(tcp->inet_conn.icsk_inet.inet_sport)
+		   : sk->__sk_common.skc_num;
+}
 
 /* The addresses that a socket has, in both families' fields; an IPv4 socket has none of IPv6. */
 #define PUT_SOCKET(sym, sk)                                                                        \
 	do {                                                                                       \
 		const struct sock_common *c = &(sk)->__sk_common;                                  \
                                                                                                    \
-		PUT(sym, sport, c->skc_num);                                                       \
+		PUT(sym, sport, own_port(sk));                                                     \
 		PUT(sym, dport, __builtin_bswap16(c->skc_dport));                                  \
 		PUT(sym, family, c->skc_family);                                                   \
 		*(__u32 *)FIELD(sym, saddr) = c->skc_rcv_saddr;                                    \
@@ -76,10 +88,66 @@ static __always_inline void put_address(void *to, const struct in6_addr *from, c
 	((__u64 *)to)[1] = there ? words[1] : 0;
 }
 
+/* Connects under way, by socket: the thread that called, which their ends have not. */
+struct rut_connecting {
+	__u64 begin_ns;
+	__s32 tid, pid;
+	char comm[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct rut_connecting);
+} connecting SEC(".maps");
+
+#define RUT_TCP_SYN_SENT 2
+#define RUT_TCP_CLOSE	 7
+
+/* connect() itself sends the first packet, or sendto() does with TCP Fast Open. */
+static __noinline void begin_connect(__u64 sk)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rut_connecting c = {bpf_ktime_get_ns(), task->pid, task->tgid, ""};
+
+	rut_copy_comm(c.comm, task);
+	bpf_map_update_elem(&connecting, &sk, &c, BPF_ANY);
+}
+
+static __always_inline int end_connect(void *ctx, const struct sock *sk, int state)
+{
+	__u64 key = (__u64)sk;
+	const struct rut_connecting *c = bpf_map_lookup_elem(&connecting, &key);
+
+	if (!c)
+		return 0;
+	RUT_BEGIN(TCP_CONNECT);
+	PUT(TCP_CONNECT, skaddr, (__u64)sk);
+	PUT(TCP_CONNECT, state, state);
+	PUT(TCP_CONNECT, err, state == RUT_TCP_CLOSE ? sk->sk_err : 0);
+	PUT(TCP_CONNECT, duration_ns, bpf_ktime_get_ns() - c->begin_ns);
+	PUT(TCP_CONNECT, tid, c->tid);
+	PUT(TCP_CONNECT, pid, c->pid);
+	((__u64 *)FIELD(TCP_CONNECT, comm))[0] = *(const __u64 *)c->comm;
+	((__u64 *)FIELD(TCP_CONNECT, comm))[1] = *(const __u64 *)(c->comm + 8);
+	PUT_SOCKET(TCP_CONNECT, sk);
+	bpf_map_delete_elem(&connecting, &key);
+	RUT_END();
+}
+
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(inet_sock_set_state, const struct sock *sk, const int oldstate, const int newstate)
 {
-	if (!rut_allowed())
+	if (!conf.no_connect && sk->sk_protocol == RUT_IPPROTO_TCP) {
+		/* Whether it is recorded is decided by the caller, not by what the end interrupts.
+		 */
+		if (newstate == RUT_TCP_SYN_SENT && rut_allowed())
+			begin_connect((__u64)sk);
+		else if (oldstate == RUT_TCP_SYN_SENT)
+			end_connect(ctx, sk, newstate);
+	}
+	if (conf.no_state || !rut_allowed())
 		return 0;
 	RUT_BEGIN(SOCK_STATE);
 	PUT(SOCK_STATE, skaddr, (__u64)sk);

@@ -146,6 +146,15 @@
 	F(TCP_STATE, newstate)                                                                     \
 	F(U16, protocol)                                                                           \
 	RUT_F_SOCKET(F)
+#define RUT_F_TCP_CONNECT(F)                                                                       \
+	F(X64, skaddr)                                                                             \
+	F(TCP_STATE, state)                                                                        \
+	F(ERRNO, err)                                                                              \
+	F(U64, duration_ns)                                                                        \
+	F(S32, tid)                                                                                \
+	F(S32, pid)                                                                                \
+	F(TEXT16, comm)                                                                            \
+	RUT_F_SOCKET(F)
 #define RUT_F_TCP_RETRANSMIT(F)                                                                    \
 	F(X64, skbaddr)                                                                            \
 	F(X64, skaddr)                                                                             \
@@ -340,6 +349,8 @@
 	E(NET_XMIT, "net_dev_xmit", net_dev_xmit, "net", RUT_F_NET_XMIT)                           \
 	E(NET_RECEIVE, "net_if_receive_skb", netif_receive_skb, "net", RUT_F_NET)                  \
 	E(SOCK_STATE, "inet_sock_set_state", inet_sock_set_state, "net", RUT_F_SOCK_STATE)         \
+	/* The end of a connect(), with the thread that called it. */                              \
+	E(TCP_CONNECT, "rutile_tcp_connect", inet_sock_set_state, "net", RUT_F_TCP_CONNECT)        \
 	E(TCP_RETRANSMIT, "tcp_retransmit_skb", tcp_retransmit_skb, "net", RUT_F_TCP_RETRANSMIT)   \
 	E(PAGE_ALLOC, "kmem_mm_page_alloc", mm_page_alloc, "mm", RUT_F_PAGE_ALLOC)                 \
 	E(PAGE_FREE, "kmem_mm_page_free", mm_page_free, "mm", RUT_F_PAGE_FREE)                     \
@@ -533,6 +544,8 @@ struct rut_bpf_conf {
 	__u32 no_exec;	    /* sched_process_exec only forgets Ruby processes */
 	__u32 no_issue;	    /* block_rq_issue only says who changed the pages */
 	__u32 no_dirtied;   /* ... or does not */
+	__u32 no_state;	    /* inet_sock_set_state only says what connects */
+	__u32 no_connect;   /* ... or does not */
 	__u32 keep_gone;    /* ... and notes them in the map `gone` */
 	__u32 budget_ppm;   /* of a CPU's time; 0: --max-overhead was not given */
 	__u32 stack_mask;   /* sets of places in the table of stacks - 1 */

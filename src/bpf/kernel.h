@@ -267,7 +267,20 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	int sk_err;
 	__u16 sk_protocol;
+};
+
+struct inet_sock {
+	__u16 inet_sport; /* big endian */
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
 };
 
 struct kernel_siginfo {

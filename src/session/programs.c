@@ -91,6 +91,8 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.no_free = !r->meta->conf.selection.events[RUT_EV_SCHED_FREE],
 		.no_issue = !r->meta->conf.selection.events[RUT_EV_BLOCK_RQ_ISSUE],
 		.no_dirtied = !r->meta->conf.selection.events[RUT_EV_BLOCK_DIRTIED],
+		.no_state = !r->meta->conf.selection.events[RUT_EV_SOCK_STATE],
+		.no_connect = !r->meta->conf.selection.events[RUT_EV_TCP_CONNECT],
 		.keep_gone = rut_recorder_keeps_gone(r),
 	};
 	conf->rstack_some = rut_dynamic_stacks(&r->conf, 0, NULL, conf->rstack_events);

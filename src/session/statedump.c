@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "session/events.h"
+#include "session/statedump_files.h"
 #include "session/statedump_internal.h"
 
 /* LTTng's values of lttng_statedump_process_state's enumerations. */
@@ -168,8 +169,10 @@ static void dump_descriptor(struct rut_statedump *s, int proc_dir, pid_t pid, co
 	if (rut_statedump_read(proc_dir, path, info, sizeof(info)) > 0)
 		rec.flags = (uint32_t)strtoul(rut_statedump_status(info, "flags"), NULL, 8);
 	rec.fd = atoi(fd);
-	/* FMODE_READ and FMODE_WRITE, as the access mode says. */
-	rec.fmode = ((rec.flags & O_ACCMODE) + 1) & 3;
+	rec.fmode = rut_open_files_mode(s->files, pid, (uint32_t)rec.fd);
+	/* Opened since, or unknown: FMODE_READ and FMODE_WRITE, as the access mode says. */
+	if (!rec.fmode)
+		rec.fmode = ((rec.flags & O_ACCMODE) + 1) & 3;
 	RUT_STATEDUMP_EMIT(s, SD_FD, &rec, target);
 }
 
@@ -251,7 +254,10 @@ void rut_statedump_write(struct rut_statedump *s)
 	rut_statedump_machine(s);
 	dump_block_devices(s);
 	rut_statedump_interrupts(s);
+	s->files = rut_open_files_new();
 	each_numbered(s, AT_FDCWD, "/proc", on_process, 0);
+	rut_open_files_free(s->files);
+	s->files = NULL;
 	rut_statedump_user_ns_fini(s);
 	rut_statedump_emit(s, RUT_EV_SD_END, &mark, sizeof(mark));
 }

@@ -23,6 +23,7 @@ struct rut_statedump {
 	pid_t only; /* 0: all processes; else this one and its threads */
 	uint64_t records;
 	struct rut_user_maps *user_maps; /* owned; while it is being written */
+	struct rut_open_files *files;	 /* the same */
 };
 
 /* Writes everything; what vanishes or cannot be read meanwhile is left out. */

@@ -95,3 +95,6 @@ while not any(map(again, clients)):
 for client in clients:
     if again(client):
         print("again", client.getsockname()[1], server.getsockname()[1], again(client))
+        # Not answered, and given up.
+        print("closed", client.getsockname()[1], server.getsockname()[1])
+        client.close()

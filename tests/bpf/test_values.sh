@@ -175,9 +175,88 @@ test_packets() {
     state "$server" "$client" SYN_RECV ESTABLISHED $family "$address"
     family=10
   done <states
+  sed -n 's/^closed //p' want | while read -r client server; do
+    state "$client" "$server" SYN_SENT CLOSE 2 "$v4"
+    grep -q " rutile_tcp_connect: .*state = ( \"TCP_CLOSE\" .* errno = 0, .* sport = $client, dport = $server, " bt2.out
+  done
+  grep -q '^closed ' want
   sed -n 's/^again //p' want | while read -r client server times; do
     [ "$(grep -c " tcp_retransmit_skb: .*state = ( \"TCP_SYN_SENT\" : container = 2 ), sport = $client, dport = $server, family = 2," bt2.out)" -ge "$times" ]
   done
+}
+
+# Each connect() with its thread, its end, and the error that the program got.
+test_connects() {
+  need_bpf
+  cat >connects.py <<'END'
+import os, socket, threading
+def connect(family, address):
+    client = socket.socket(family)
+    error = client.connect_ex(address)
+    print(threading.get_native_id(), os.getpid(), error, client.getsockname()[1] if not error else "[1-9][0-9]*", address[1])
+    return client
+keep = []
+for family, host in (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"):
+    server, bound = socket.socket(family), socket.socket(family)
+    server.bind((host, 0))
+    server.listen()
+    bound.bind((host, 0))
+    keep += [server, bound, connect(family, server.getsockname())]
+    t = threading.Thread(target=connect, args=(family, bound.getsockname()))
+    t.start()
+    t.join()
+END
+  "$RUTILE" record -o t -e rutile_tcp_connect -- python3 connects.py >want
+  readers t >/dev/null
+  not grep -q inet_sock_set_state bt2.out
+  [ "$(grep -c ' rutile_tcp_connect: ' bt2.out)" = 4 ]
+  [ "$(wc -l <want)" = 4 ]
+  while read -r tid pid error sport dport; do
+    [ "$error" = 0 ] && state=ESTABLISHED || state=CLOSE
+    grep -qE " rutile_tcp_connect: .*state = \( \"TCP_$state\" : .* errno = $error, duration_ns = [1-9][0-9]*, tid = $tid, pid = $pid, comm = \"python3\", sport = $sport, dport = $dport, " bt2.out ||
+      { echo "not there: $tid $pid $error $sport $dport"; return 1; }
+  done <want
+  awk '$1 != $2 && $3 == 111 { n++ } END { exit n != 2 }' want
+}
+
+# fmode of open files: what the kernel lets the program do with each.
+test_file_modes() {
+  need_bpf
+  cat >files.py <<'END'
+import os, sys
+def can(call, *arguments):
+    try:
+        call(*arguments)
+    except OSError:
+        return False
+    return True
+open("file", "w").write("text")
+r, w = os.pipe()
+os.write(w, b"text")
+for fd in os.open("file", os.O_RDONLY), os.open("file", os.O_WRONLY), os.open("file", os.O_RDWR | os.O_APPEND), r, w:
+    bits = (can(os.read, fd, 1), can(os.write, fd, b"y"), can(os.lseek, fd, 0, os.SEEK_SET), can(os.pread, fd, 1, 0), can(os.pwrite, fd, b"x", 0))
+    print(os.getpid(), fd, sum(1 << i for i, yes in enumerate(bits) if yes))
+sys.stdout.flush()
+os.rename("new", "want")
+sys.stdin.read()
+END
+  mkfifo hold
+  python3 files.py <hold >new &
+  trap 'kill $! 2>/dev/null || true' EXIT
+  exec 7>hold
+  wait_for want
+  "$RUTILE" record -o t -e rutile_tcp_connect --duration 0.1
+  readers t >/dev/null
+  [ "$(wc -l <want)" = 5 ]
+  while read -r pid fd bits; do
+    mode=$(sed -n "s/.* lttng_statedump_file_descriptor: .* pid = $pid, .* fd = $fd, .* fmode = \(0x[0-9A-F]*\), .*/\1/p" bt2.out)
+    [ $((mode & 7)) = $((bits & 7)) ] || { echo "fd $fd: $mode is not $bits"; return 1; }
+    # FMODE_PREAD and FMODE_PWRITE say nothing of the direction.
+    [ $((mode >> 3 & mode & 1)) = $((bits >> 3 & 1)) ]
+    [ $((mode >> 4 & mode >> 1 & 1)) = $((bits >> 4 & 1)) ]
+  done <want
+  # Not only the access mode.
+  awk '$3 > 3 { n++ } END { exit n != 3 }' want
 }
 
 # Writes that reach the disk later, in requests of the kernel's worker or of another process, are counted for those
@@ -232,6 +311,8 @@ test_document() {
 
 t_case "the values of the kernel's own records" test_kernel
 t_case "headers of packets, states of connections" test_packets
+t_case "modes of open files are those of the kernel" test_file_modes
+t_case "connects have their thread, duration and error" test_connects
 t_case "who changed the pages that are written" test_dirtied
 t_case "docs/values.md is what there is" test_document
 t_case "the statedump in nested namespaces" test_statedump

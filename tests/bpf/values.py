@@ -58,14 +58,15 @@ ELSEWHERE = {
     "lttng_statedump_network_interface": "SIOCGIFADDR", "lttng_statedump_cpu_topology": "/proc/cpuinfo",
     "rutile_statedump_cgroup": "/proc/PID/cgroup", "rutile_statedump_module": "/proc/modules",
     "rutile_block_dirtied": "what programs wrote",
-    "inet_sock_set_state": "the sockets' own ports and addresses", "tcp_retransmit_skb": "TCP_INFO",
+    "inet_sock_set_state": "the sockets' own ports and addresses", "tcp_retransmit_skb": "TCP_INFO", "rutile_tcp_connect": "the calls of a program",
     **{(event, "network_header" + what): "a packet socket" for event in ("net_dev_queue", "net_if_receive_skb") for what in ("", "_type")},
     ("lttng_statedump_interrupt", "tid"): "/proc/PID/comm",
+    ("lttng_statedump_file_descriptor", "fmode"): "what the kernel does with the file",
 }
 for ns in "cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts":
     ELSEWHERE[f"lttng_statedump_process_{ns}_ns"] = "/proc/PID/ns, status"
 WHY = {
-    "lttng_statedump_file_descriptor": "fmode has the bits of reading and writing only; file_table_address is the process id",
+    "lttng_statedump_file_descriptor": "file_table_address is the process id",
     "lttng_statedump_process_state": "file_table_address is the process id; a task that never ran is not told from one that waits",
     "sched_pi_setprio": "newprio is LTTng's, not the kernel's minimum",
     "block_bio_remap": "the kernel's record has no counterpart that can be paired",
