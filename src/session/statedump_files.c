@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -41,22 +42,33 @@ static int read_all(int fd, struct rut_buf *b)
 	return b->failed ? -ENOMEM : 0;
 }
 
-/* Loads the iterator, lets it run once, and removes it. */
+/*
+ * The iterator, or NULL. It stays loaded until the process exits: each rotation has a statedump,
+ * and libbpf reads all types of the kernel to load a program.
+ */
+static struct bpf_link *iterator(void)
+{
+	static struct bpf_link *link;
+	static bool tried;
+	struct rut_statedump_bpf *skel;
+
+	if (tried)
+		return link;
+	tried = true;
+	skel = rut_statedump_bpf__open_and_load();
+	if (skel)
+		link = bpf_program__attach_iter(skel->progs.open_files, NULL);
+	/* The link holds the program. */
+	rut_statedump_bpf__destroy(skel);
+	return link;
+}
+
 static int iterate(struct rut_buf *b)
 {
-	struct rut_statedump_bpf *skel = rut_statedump_bpf__open_and_load();
-	struct bpf_link *link;
-	int fd, rc;
+	const struct bpf_link *link = iterator();
+	_cleanup_close_ int fd = link ? bpf_iter_create(bpf_link__fd(link)) : -1;
 
-	if (!skel)
-		return -errno;
-	link = bpf_program__attach_iter(skel->progs.open_files, NULL);
-	fd = link ? bpf_iter_create(bpf_link__fd(link)) : -errno;
-	rc = fd < 0 ? fd : read_all(fd, b);
-	rut_closep(&fd);
-	bpf_link__destroy(link);
-	rut_statedump_bpf__destroy(skel);
-	return rc;
+	return fd < 0 ? -EOPNOTSUPP : read_all(fd, b);
 }
 
 struct rut_open_files *rut_open_files_new(void)
