@@ -21,7 +21,10 @@
 #define EC_THREAD_LAST	9
 
 #define INNERMOST_MAX 32 /* C methods above the innermost Ruby code */
-#define KEY_METHOD    1	 /* added to a program counter: the cached word is the method's */
+
+/* Added to a key of the cache, which then holds something else than the frame's word. */
+#define KEY_METHOD 1 /* the method's word */
+#define KEY_IN	   2 /* which of `methods` it is: a bit each */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -186,12 +189,128 @@ __noinline __u64 rut_script_rstack(__u32 max)
 		    : RUT_STACK_NONE;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RUT_SCRIPT_METHODS);
+	__type(key, __u32);
+	__type(value, struct rut_script_method);
+} methods SEC(".maps");
+
+/* Are the names of the code in w->code those of this method? */
+__noinline __u64 rut_script_is_method(__u32 place, __u32 number)
+{
+	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
+	struct rut_script_method *m = bpf_map_lookup_elem(&methods, &number);
+	__u64 differ = 0;
+
+	if (!w || !m || !m->used)
+		return 0;
+	for (__u32 i = 0; i < RUT_CODE_LABEL / 8; i++)
+		differ |= ((__u64 *)w->code.label)[i] ^ ((__u64 *)m->label)[i];
+	if (m->any_class)
+		return !differ;
+	for (__u32 i = 0; i < RUT_CODE_CLASS / 8; i++)
+		differ |= ((__u64 *)w->code.class_name)[i] ^ ((__u64 *)m->class_name)[i];
+	return !differ && m->singleton == w->code.singleton;
+}
+
+/* Which of `methods` the code at w->pc is, or the C method `entry`. False: it cannot be read. */
+static __always_inline bool ruby_methods_of(__u32 place, __u64 entry, __u64 *bits)
+{
+	*bits = 0;
+	if (!(entry ? rut_ruby_resolve_c(place, entry) : rut_ruby_resolve_method(place)))
+		return false;
+	for (__u32 i = 0; i < RUT_SCRIPT_METHODS; i++)
+		*bits |= rut_script_is_method(place, i) << i;
+	return true;
+}
+
+/* The same for the frame at this address, from the cache if it is there. */
+__noinline __u64 rut_script_frame(__u32 place, __u64 at)
+{
+	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
+	__u64 *f, env[3], entry = 0, mixed, bits;
+	struct rut_frame_cache *c;
+
+	if (!w)
+		return 0;
+	f = (__u64 *)w->raw;
+	if (bpf_probe_read_user(f, 40, (void *)at))
+		return 0;
+	w->pc = f[CFP_PC];
+	w->iseq = f[CFP_ISEQ];
+	w->self = f[CFP_SELF];
+	w->ep = f[CFP_EP];
+	if (!w->pc || !w->iseq) {
+		if (bpf_probe_read_user(env, sizeof(env), (void *)(w->ep + EP_ME * 8)) ||
+		    (env[2] & FRAME_TYPE) != FRAME_CFUNC)
+			return 0;
+		entry = env[0];
+	}
+	c = ruby_cache_slot(w, (entry ? entry : w->pc) + KEY_IN, &mixed);
+	if (!c)
+		return 0;
+	if (ruby_cache_holds(c, w, mixed, &bits))
+		return bits;
+	if (ruby_methods_of(place, entry, &bits))
+		ruby_cache_put(c, w, mixed, bits);
+	return bits;
+}
+
+/* Is the method with this number among 64 frames? */
+__noinline __u64 rut_script_frames(__u32 place, __u64 at, __u64 end, __u32 number)
+{
+	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
+	__u32 bytes;
+
+	if (!w)
+		return 0;
+	bytes = w->proc.frame_bytes;
+	for (__u32 i = 0; i < 64; i++) {
+		if (at >= end)
+			break;
+		if (rut_script_frame(place, at) >> (number & 63) & 1)
+			return 1;
+		at += bytes;
+	}
+	return 0;
+}
+
+/* Does the current thread run the method of this number, in any of its frames? */
+__noinline __u64 rut_script_in(__u32 number)
+{
+	struct rut_ruby_vm *proc = ruby_process();
+
+	if (!proc)
+		return 0;
+	for (__u32 i = 0; i < RUT_STACK_NESTED; i++) {
+		__u32 key = i;
+		struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &key);
+		struct rut_stack_walk *s = bpf_map_lookup_elem(&stack_walks, &key);
+		__u64 ret = 0, at, end;
+
+		if (!w || !s || __sync_val_compare_and_swap(&s->taken, 0, 1))
+			continue;
+		if (ruby_find(w, proc)) {
+			at = w->words[2];
+			end = w->words[0] + w->words[1] * 8;
+			for (__u32 k = 0; k < RUT_RUBY_DEPTH / 64 && !ret && at < end; k++) {
+				ret = rut_script_frames(key, at, end, number);
+				at += 64 * (__u64)w->proc.frame_bytes;
+			}
+		}
+		__sync_val_compare_and_swap(&s->taken, 1, 0);
+		return ret;
+	}
+	return 0;
+}
+
 SEC("rut.functions")
 int functions(void *ctx)
 {
 	__u32 any = bpf_get_prandom_u32();
 
-	return (int)(rut_script_here(any) + rut_script_rstack(any));
+	return (int)(rut_script_here(any) + rut_script_rstack(any) + rut_script_in(any));
 }
 
 SEC("tp_btf/sched_process_fork")

@@ -8,11 +8,24 @@
 
 #include <linux/types.h>
 
+#include "bpf/ruby.h"
+
 /* The argument of rut_script_here(). */
 enum rut_script_here {
 	RUT_HERE_METHOD, /* the frame word of the innermost Ruby method, without a line */
 	RUT_HERE_LINE,	 /* the frame word of the innermost Ruby code */
 	RUT_HERE_THREAD, /* the address of the Thread object */
+};
+
+/* The methods of in("Order#total"), by number. Text is padded with zeros. */
+#define RUT_SCRIPT_METHODS 64
+
+struct rut_script_method {
+	__u32 used;
+	__u16 any_class; /* only the name was given */
+	__u16 singleton;
+	char label[RUT_CODE_LABEL];
+	char class_name[RUT_CODE_CLASS];
 };
 
 #define RUT_SCRIPT_ASKED 4096

@@ -36,7 +36,8 @@ static void put_jump(const struct bpf_insn *i, size_t at, struct rut_buf *out)
 	unsigned op = BPF_OP(i->code);
 
 	if (op == BPF_CALL)
-		rut_buf_printf(out, "call %d", i->imm);
+		rut_buf_printf(out, "call %s%d", i->src_reg == BPF_PSEUDO_CALL ? "function " : "",
+			       i->imm);
 	else if (op == BPF_EXIT)
 		rut_buf_puts(out, "exit");
 	else if (op == BPF_JA)

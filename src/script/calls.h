@@ -28,6 +28,8 @@ const struct rut_type *rut_check_rmethod(struct rut_checker *c, struct rut_node 
 const struct rut_type *rut_check_rline(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_rthread(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_rstack(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_in(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_in(struct rut_gen *g, struct rut_node *n);
 rut_vreg rut_gen_rmethod(struct rut_gen *g, struct rut_node *n);
 rut_vreg rut_gen_rline(struct rut_gen *g, struct rut_node *n);
 rut_vreg rut_gen_rthread(struct rut_gen *g, struct rut_node *n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What scripts know of the Ruby frames of the current thread (ruby.h). */
 #include <linux/bpf.h>
+#include <string.h>
 
 #include "bpf/ruby.h"
 #include "bpf/script_ruby.h"
@@ -37,6 +38,50 @@ const struct rut_type *rut_check_rstack(struct rut_checker *c, struct rut_node *
 		return rut_check_error(c, n->list, "rstack has one form only");
 	c->prog->needs_ruby = c->prog->needs_rstacks = true;
 	return t;
+}
+
+/* "Order#total", "Order.find", "total"; in no method name is a star beside a letter. */
+static bool is_method_name(const char *name)
+{
+	const char *at = strrchr(name, '#'), *label;
+
+	at = at ? at : strrchr(name, '.');
+	label = at ? at + 1 : name;
+	if (at &&
+	    (at == name || at - name >= RUT_CODE_CLASS || memchr(name, '*', (size_t)(at - name))))
+		return false;
+	return label[0] && strlen(label) < RUT_CODE_LABEL && !strpbrk(label, " (") &&
+	       (!strchr(label, '*') || strspn(label, "*") == strlen(label));
+}
+
+/* in("Order#total") */
+const struct rut_type *rut_check_in(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_script_program *p = c->prog;
+	const char *name;
+
+	if (n->list->kind != RUT_N_STRING || !is_method_name(n->list->text))
+		return rut_check_error(c, n->list,
+				       "in() takes the constant name of one method: "
+				       "\"Order#total\", \"Order.find\" or \"total\"");
+	name = n->list->text;
+	p->needs_ruby = true;
+	n->index = 0;
+	while (n->index < (int)p->nmethods && strcmp(p->methods[n->index], name) != 0)
+		n->index++;
+	if (n->index == RUT_SCRIPT_METHODS)
+		return rut_check_error(c, n->list, "a script can ask for %d methods",
+				       RUT_SCRIPT_METHODS);
+	if (n->index == (int)p->nmethods)
+		p->methods[p->nmethods++] = name;
+	return rut_type_simple(RUT_T_BOOL);
+}
+
+rut_vreg rut_gen_in(struct rut_gen *g, struct rut_node *n)
+{
+	struct rut_ir_arg args[] = {RUT_ARG_INT(n->index)};
+
+	return rut_ir_call_linked(&g->ir, RUT_RUBY_IN, 1, args);
 }
 
 static rut_vreg gen_here(struct rut_gen *g, enum rut_script_here what)

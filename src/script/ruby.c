@@ -46,6 +46,7 @@ struct rut_script_ruby {
 static const char *const entry_names[RUT_RUBY_FUNCTIONS] = {
 	[RUT_RUBY_HERE] = "rut_script_here",
 	[RUT_RUBY_STACK] = "rut_script_rstack",
+	[RUT_RUBY_IN] = "rut_script_in",
 };
 
 /* Text of the object */
@@ -139,6 +140,36 @@ static int load_bpf(struct rut_script_ruby *r, struct rut_err *err)
 	if (rc)
 		return rut_err_errno(err, -rc, "cannot load the programs that read Ruby frames");
 	return find_entries(r, err);
+}
+
+/* "Order#total", "Order.find", "total"; the checker has checked them. */
+static struct rut_script_method parse_method(const char *name)
+{
+	const char *at = strrchr(name, '#');
+	struct rut_script_method m = {.used = 1};
+
+	if (!at)
+		at = strrchr(name, '.');
+	m.any_class = !at;
+	m.singleton = at && *at == '.';
+	strncpy(m.label, at ? at + 1 : name, sizeof(m.label) - 1);
+	if (at)
+		memcpy(m.class_name, name, (size_t)(at - name));
+	return m;
+}
+
+static int put_methods(const struct rut_script_ruby *r, const struct rut_script_program *p,
+		       struct rut_err *err)
+{
+	for (uint32_t i = 0; i < p->nmethods; i++) {
+		struct rut_script_method m = parse_method(p->methods[i]);
+		int rc = bpf_map_update_elem(bpf_map__fd(r->bpf->maps.methods), &i, &m, BPF_ANY);
+
+		if (rc)
+			return rut_err_errno(err, -rc, "cannot name the method '%s'",
+					     p->methods[i]);
+	}
+	return 0;
 }
 
 static void *map_table(const struct bpf_map *map, size_t bytes)
@@ -237,6 +268,8 @@ int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_pr
 	/* The process of -c is not yet what it will be. */
 	r->any = !p->opts.pid || p->opts.child;
 	rc = load_bpf(r, err);
+	if (!rc)
+		rc = put_methods(r, p, err);
 	if (rc)
 		return rc;
 	r->codes = map_table(r->bpf->maps.codes, r->ncodes * sizeof(*r->codes));

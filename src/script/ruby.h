@@ -21,6 +21,7 @@ struct rut_err;
 enum rut_ruby_function {
 	RUT_RUBY_HERE,	/* (enum rut_script_here) -> word */
 	RUT_RUBY_STACK, /* (frames) -> number of a stack */
+	RUT_RUBY_IN,	/* (number of one of p->methods) -> is it running? */
 	RUT_RUBY_FUNCTIONS
 };
 

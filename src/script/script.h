@@ -11,6 +11,7 @@
 #ifndef RUT_SCRIPT_SCRIPT_H
 #define RUT_SCRIPT_SCRIPT_H
 
+#include "bpf/script_ruby.h"
 #include "script/ast.h"
 #include "script/program.h"
 
@@ -134,6 +135,8 @@ struct rut_script_program {
 	uint32_t zeros_bytes;	/* 0: none */
 	bool needs_stacks;
 	bool needs_ruby, needs_rstacks;
+	const char *methods[RUT_SCRIPT_METHODS]; /* of in(); in the arena */
+	uint32_t nmethods;
 	struct rut_script_ruby *ruby; /* owned; NULL: not needed, or not loaded */
 	int fds[RUT_MAP_USER];	      /* of RUT_MAP_RING and so on; -1 */
 	struct rut_btf *btf;	      /* of the kernel; NULL: not needed yet */

@@ -119,6 +119,60 @@ EOF2
 }
 t_case "rline, rthread and rstack, also of a deep stack" stacks_and_lines
 
+cat >"$t_root/in.rb" <<'EOF2'
+$null = File.open("/dev/null", "w")
+def write = $null.syswrite("x")
+class Order
+  def total
+    write
+    yield
+    [1, 2].each { write }
+  end
+  def self.find
+    Thread.new { write }.join
+    deep(500)
+  end
+  def self.deep(n)
+    n == 0 ? write : deep(n - 1)
+  end
+  define_method(:dynamic) { write }
+end
+sleep 0.01 until File.exist?(ARGV[0])
+100.times { write; Order.new.total { write }; Order.find; Order.new.dynamic }
+EOF2
+
+inside_of_methods() {
+  "$ruby" "$t_root/in.rb" "$PWD/go" &
+  pid=$!
+  t_wait mapped "$pid"
+  cat >in.bt <<'EOF2'
+tracepoint:syscalls:sys_enter_write
+/pid == $1 && args.count == 1/
+{
+	@all = count();
+	if (in("Order#total")) { @total = count(); }
+	if (in("total")) { @any = count(); }
+	if (in("Order.find")) { @find = count(); }
+	if (in("Order.deep")) { @deep = count(); }
+	if (in("Order#dynamic")) { @dynamic = count(); }
+	if (in("Array#each") && in("Order#total")) { @each = count(); }
+	if (in("Order#find") || in("Orders#total") || in("Order#tota")) { @none = count(); }
+}
+EOF2
+  begin -p "$pid" in.bt "$pid"
+  : >go
+  wait "$pid"
+  finish
+  # A block counts as its method, also in another thread.
+  printf '%s\n' '@all: 800' '@any: 400' '@deep: 100' '@dynamic: 100' '@each: 200' '@find: 200' '@total: 400' >want
+  grep '^@' out | diff want - || { cat err; return 1; }
+  for bad in 'Order#t*' 'Ord*#total' '#total' 'Order#' ''; do
+    if "$RUTILE" run -d -e "begin { print(in(\"$bad\")); }" 2>err; then return 1; fi
+    grep -q 'stdin:1:18: error: in() takes the constant name of one method' err || { cat err; return 1; }
+  done
+}
+t_case "in() is true in a method, what it calls, and its blocks" inside_of_methods
+
 not_ruby() {
   sleep 100 &
   pid=$!
@@ -130,5 +184,82 @@ not_ruby() {
   grep -qx '<> 0' out
 }
 t_case "a process that is not Ruby" not_ruby
+
+# The scripts that are installed, by an application of our own.
+cat >"$t_root/app.rb" <<'EOF2'
+class Order
+  def total
+    500.times { Process.getpriority(Process::PRIO_PROCESS, 0) }
+  end
+
+  def self.load(path)
+    File.open(path, "rb") do |f|
+      f.advise(:dontneed)
+      begin
+        loop { f.sysread(65_536) }
+      rescue EOFError
+        nil
+      end
+    end
+  end
+
+  def self.wait
+    begun = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    3.times { sleep(0.1) }
+    $stdout.puts(((Process.clock_gettime(Process::CLOCK_MONOTONIC) - begun) * 1e6).ceil)
+  end
+end
+sleep 0.01 until File.exist?(ARGV[0])
+Order.new.total
+Order.wait
+Order.load(ARGV[1]) unless ARGV[1].empty?
+EOF2
+
+# app SCRIPT ARGUMENT...: the script sees all of the application.
+app() {
+  "$ruby" "$t_root/app.rb" "$PWD/go" "${disk:-}" >ruby.out &
+  pid=$!
+  t_wait mapped "$pid"
+  begin -p "$pid" "$@"
+  : >go
+  wait "$pid"
+  finish
+}
+
+disk_bytes_by_method() {
+  truncate -s 8M image
+  disk=$(losetup -f --show "$PWD/image")
+  trap 'losetup -d "$disk"' EXIT
+  (app rubydisk)
+  awk '/^@bytes\[Order.load, R/ { n += $NF } END { exit n != 8388608 }' out || { cat out; return 1; }
+}
+t_case "rubydisk: bytes read from a disk" disk_bytes_by_method
+
+system_calls_by_method() {
+  app rubysys
+  grep -qx '@calls\[Order#total, getpriority\]: 500' out || { cat out; return 1; }
+  grep -q '^@usecs\[Order#total\]: ' out
+}
+t_case "rubysys: system calls" system_calls_by_method
+
+waits_by_line() {
+  app rubyoffcpu
+  line=$(awk '/3.times/ { print NR }' "$t_root/app.rb")
+  usecs=$(sed -n "s|^@usecs\\[$t_root/app.rb:$line\\]: ||p" out)
+  # What Ruby runs between the sleeps is not in it.
+  if [ "$usecs" -lt 200000 ] || [ "$usecs" -gt "$(cat ruby.out)" ]; then
+    cat out ruby.out
+    return 1
+  fi
+}
+t_case "rubyoffcpu: time of waits" waits_by_line
+
+calls_of_a_library() {
+  app rubylib libc getpriority
+  line=$(awk '/500.times/ { print NR }' "$t_root/app.rb")
+  grep -qx "@calls\\[$t_root/app.rb:$line\\]: 500" out || { cat out; return 1; }
+  awk '/^@usecs\[Order#total\]/ { on = 1 } on && /\|/ { sub(/.*[])] */, ""); n += $1 } END { exit n != 500 }' out
+}
+t_case "rubylib: calls of a C library" calls_of_a_library
 
 t_done
