@@ -225,18 +225,17 @@ static __always_inline bool ruby_methods_of(__u32 place, __u64 entry, __u64 *bit
 	return true;
 }
 
-/* The same for the frame at this address, from the cache if it is there. */
-__noinline __u64 rut_script_frame(__u32 place, __u64 at)
+/* The same for one frame of those in w->raw, from the cache if it is there. */
+__noinline __u64 rut_script_frame(__u32 place, __u32 at)
 {
 	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
 	__u64 *f, env[3], entry = 0, mixed, bits;
 	struct rut_frame_cache *c;
 
+	at &= 8191;
 	if (!w)
 		return 0;
-	f = (__u64 *)w->raw;
-	if (bpf_probe_read_user(f, 40, (void *)at))
-		return 0;
+	f = (__u64 *)(w->raw + at);
 	w->pc = f[CFP_PC];
 	w->iseq = f[CFP_ISEQ];
 	w->self = f[CFP_SELF];
@@ -257,21 +256,44 @@ __noinline __u64 rut_script_frame(__u32 place, __u64 at)
 	return bits;
 }
 
-/* Is the method with this number among 64 frames? */
-__noinline __u64 rut_script_frames(__u32 place, __u64 at, __u64 end, __u32 number)
+/* Is the method with this number among the `n` frames from this address on? */
+__noinline __u64 rut_script_frames(__u32 place, __u64 at, __u32 n, __u32 number)
 {
 	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
-	__u32 bytes;
+	__u32 bytes, offset = 0;
+	__u64 len;
 
 	if (!w)
 		return 0;
 	bytes = w->proc.frame_bytes;
+	/* In 64 bits: Linux 6.1 forgets the bounds of a product of 32. */
+	len = (__u64)n * bytes;
+	if (len > 8192 || bpf_probe_read_user(w->raw, len, (void *)at))
+		return 0;
 	for (__u32 i = 0; i < 64; i++) {
-		if (at >= end)
+		if (i >= n)
 			break;
-		if (rut_script_frame(place, at) >> (number & 63) & 1)
+		if (rut_script_frame(place, offset) >> (number & 63) & 1)
 			return 1;
-		at += bytes;
+		offset += bytes;
+	}
+	return 0;
+}
+
+static __always_inline __u64 ruby_is_in(struct rut_ruby_walk *w, __u32 place, __u32 number)
+{
+	__u64 at = w->words[2], bytes = w->proc.frame_bytes;
+	__u64 n = (w->words[0] + w->words[1] * 8 - at) / bytes;
+
+	for (__u32 i = 0; i < RUT_RUBY_DEPTH / 64; i++) {
+		__u32 k = n < 64 ? (__u32)n : 64;
+
+		if (!k)
+			break;
+		if (rut_script_frames(place, at, k, number))
+			return 1;
+		n -= k;
+		at += k * bytes;
 	}
 	return 0;
 }
@@ -287,18 +309,12 @@ __noinline __u64 rut_script_in(__u32 number)
 		__u32 key = i;
 		struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &key);
 		struct rut_stack_walk *s = bpf_map_lookup_elem(&stack_walks, &key);
-		__u64 ret = 0, at, end;
+		__u64 ret = 0;
 
 		if (!w || !s || __sync_val_compare_and_swap(&s->taken, 0, 1))
 			continue;
-		if (ruby_find(w, proc)) {
-			at = w->words[2];
-			end = w->words[0] + w->words[1] * 8;
-			for (__u32 k = 0; k < RUT_RUBY_DEPTH / 64 && !ret && at < end; k++) {
-				ret = rut_script_frames(key, at, end, number);
-				at += 64 * (__u64)w->proc.frame_bytes;
-			}
-		}
+		if (ruby_find(w, proc))
+			ret = ruby_is_in(w, key, number);
 		__sync_val_compare_and_swap(&s->taken, 1, 0);
 		return ret;
 	}

@@ -6,18 +6,27 @@
 
 need_bpf
 
+script='' disk=''
+
+# What a test leaves when it ends, or fails.
+clean_up() {
+  [ -z "$script" ] || kill -INT "$script" 2>/dev/null || :
+  umount mnt 2>/dev/null || :
+  [ -z "$disk" ] || losetup -d "$disk"
+}
+
 # begin SCRIPT ARGUMENT...: runs it until finish; its output is in the file "out".
 begin() {
+  trap clean_up EXIT
   "$RUTILE" run "$@" >out 2>err &
   script=$!
-  trap 'kill -INT $script 2>/dev/null || :' EXIT
   t_wait grep -q '^Attached' err || { cat err; return 1; }
 }
 
 finish() {
   kill -INT "$script"
   wait "$script" || { cat err; return 1; }
-  trap - EXIT
+  script=''
 }
 
 # An own name for a program: others of that kind run on the machine too.
@@ -38,9 +47,9 @@ hist_total() {
 
 # A disk of 8 MiB that only the test uses: $disk.
 make_disk() {
+  trap clean_up EXIT
   truncate -s 8M image
   disk=$(losetup -f --show "$PWD/image")
-  trap 'umount mnt 2>/dev/null || :; losetup -d "$disk"; kill -INT $script 2>/dev/null || :' EXIT
 }
 
 completed() {
@@ -185,7 +194,12 @@ segments_that_are_sent_again() {
       connect($c, sockaddr_in($port, INADDR_LOOPBACK)); push @all, $c; }
     $| = 1; print "$port\n"; sleep 100' >port &
   connecting=$!
-  again() { [ "$(retransmitted)" -gt "$before" ] && [ -s port ]; }
+  # Of our own port: others on the machine send again, too. /proc/net/tcp: st is 02, then retrnsmt.
+  again() {
+    awk -v port="$(printf ':%04X' "$(cat port)")" '
+      substr($3, 9) == port && $4 == "02" && $7 > 0 { found = 1 } END { exit !found }' /proc/net/tcp
+  }
+  t_wait test -s port
   t_wait again
   kill $connecting
   count=$(($(retransmitted) - before))
