@@ -5,6 +5,8 @@
 #include "analysis/freq.h"
 #include "analysis/ordered.h"
 
+#include <ctype.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +19,8 @@ struct ret_count {
 struct call_stats {
 	const char *name;
 	struct rut_stat duration;
-	struct ret_count *rets; /* owned; in order of first sight */
+	struct ret_count first; /* of the return values: most often there is no other */
+	struct ret_count *rets; /* owned; the others in order of first sight */
 	size_t n_rets;
 };
 
@@ -74,6 +77,11 @@ static void count_return(struct call_stats *c, int64_t ret)
 
 	if (ret > 0 || ret < -MAX_ERRNO) /* addresses and the like have all bits */
 		ret = 0;
+	if (c->first.ret == ret || !c->first.count) {
+		c->first.ret = ret;
+		c->first.count++;
+		return;
+	}
 	for (size_t i = 0; i < c->n_rets; i++) {
 		if (c->rets[i].ret == ret) {
 			c->rets[i].count++;
@@ -140,6 +148,12 @@ static void on_syscall(void *arg, const void *data)
 
 static const struct rut_analysis_hook hooks[] = {{RUT_HOOK_SYSCALL_EXIT, on_syscall}, {0, NULL}};
 
+static int init(struct rut_instance *inst)
+{
+	((struct syscalls *)inst)->tids.by_tid = true;
+	return 0;
+}
+
 /* ---- Report ---- */
 
 static int by_total(const void *a, const void *b)
@@ -172,25 +186,28 @@ static const char *error_name(int64_t ret)
 	}
 }
 
+static void add_return(struct rut_buf *b, const struct ret_count *r)
+{
+	const char *name = r->ret ? error_name(r->ret) : "success";
+
+	rut_buf_puts(b, b->len > 1 ? ", '" : "'");
+	if (name)
+		rut_buf_puts(b, name);
+	else
+		rut_buf_printf(b, "%lld", (long long)r->ret);
+	rut_buf_printf(b, "': %llu", (unsigned long long)r->count);
+}
+
 /* {'success': 3, 'EAGAIN': 1} */
 static void add_returns(struct rut_result *t, const struct call_stats *c)
 {
 	struct rut_buf b = RUT_BUF_INIT;
 
 	rut_buf_putc(&b, '{');
-	for (size_t i = 0; i < c->n_rets; i++) {
-		int64_t ret = c->rets[i].ret;
-		const char *name = error_name(ret);
-
-		rut_buf_puts(&b, i ? ", '" : "'");
-		if (!ret)
-			rut_buf_puts(&b, "success");
-		else if (name)
-			rut_buf_puts(&b, name);
-		else
-			rut_buf_printf(&b, "%lld", (long long)ret);
-		rut_buf_printf(&b, "': %llu", (unsigned long long)c->rets[i].count);
-	}
+	if (c->first.count)
+		add_return(&b, &c->first);
+	for (size_t i = 0; i < c->n_rets; i++)
+		add_return(&b, &c->rets[i]);
 	rut_buf_putc(&b, '}');
 	rut_result_text(t, RUT_LAMI_STRING, b.data);
 	rut_buf_fini(&b);
@@ -230,12 +247,20 @@ static void round_us(char *out, size_t size, const struct rut_cell *c)
 {
 	struct rut_buf b = RUT_BUF_INIT;
 	char text[64];
+	size_t len;
 
 	if (c->type == RUT_LAMI_UNKNOWN) {
 		snprintf(out, size, "?");
 		return;
 	}
-	snprintf(text, sizeof(text), "%.3f", rut_cell_value(c) / 1000);
+	len = (size_t)snprintf(text, sizeof(text), "%.3f", rut_cell_value(c) / 1000);
+	/* So many digits are the shortest that mean this number, but for zeros at the end. */
+	if (len <= DBL_DIG && isdigit(text[len - 1])) {
+		while (text[len - 1] == '0' && text[len - 2] != '.')
+			text[--len] = '\0';
+		snprintf(out, size, "%.*s", DBL_DIG, text);
+		return;
+	}
 	rut_json_float(&b, strtod(text, NULL));
 	snprintf(out, size, "%s", b.data);
 	rut_buf_fini(&b);
@@ -363,6 +388,8 @@ const struct rut_analysis rut_analysis_syscallstats = {
 	.needs = needs,
 	.instance_size = sizeof(struct syscalls),
 	.hooks = hooks,
+	.ignores_files = true,
+	.init = init,
 	.report = report,
 	.fini = fini,
 	.summarise = summarise,

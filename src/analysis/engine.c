@@ -308,6 +308,9 @@ int rut_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct ru
 		if (analyses[i]->run_init && analyses[i]->run_init(&e->runs[i]))
 			return rut_err_set(err, ENOMEM, "out of memory");
 	e->state.count_splice = conf->splice;
+	e->state.no_files = n > 0;
+	for (size_t i = 0; i < n; i++)
+		e->state.no_files &= analyses[i]->ignores_files;
 	e->periods.begin = on_period_begin;
 	e->periods.end = on_period_end;
 	e->periods.arg = e;

@@ -45,7 +45,8 @@ struct rut_analysis {
 		*needs; /* globs of events, one of which the trace must have; ends with NULL */
 	size_t instance_size;
 	const struct rut_analysis_hook *hooks; /* ends with fn NULL; or NULL */
-	uint32_t wants; /* hooks (RUT_HOOK_BIT) that it subscribes to by itself */
+	uint32_t wants;	    /* hooks (RUT_HOOK_BIT) that it subscribes to by itself */
+	bool ignores_files; /* it listens to system calls, but asks for no descriptors */
 	/* Before the first event: what outlives the stretches, in run->priv. 0 or -ENOMEM. Or NULL.
 	 */
 	int (*run_init)(struct rut_run *run);

@@ -299,7 +299,7 @@ static void blame_running(struct builder *b, struct rut_node *n, const struct ru
 		if (s->place != RUT_PLACE_RUBY || s->tid == b->r->tid || (!gvl && s->cpu != e->cpu))
 			continue;
 		ns = overlap(s->begin_ns, s->end_ns, e->ts_ns, e->end_ns);
-		t = ns && gvl ? rut_map_get(&st->tids, (uint64_t)s->tid + 1) : NULL;
+		t = ns && gvl ? rut_index_get(&st->tids, (uint64_t)s->tid + 1) : NULL;
 		if (!ns || (gvl && (!t || t->pid != b->r->pid)))
 			continue;
 		c = culprit(b, n, s->tid, ns);

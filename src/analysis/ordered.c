@@ -6,9 +6,14 @@
 
 #include "base/cleanup.h"
 
+static int put(struct rut_ordered *o, uint64_t key, void *item)
+{
+	return o->by_tid ? rut_index_put(&o->index, key, item) : rut_map_put(&o->map, key, item);
+}
+
 void *rut_ordered_add(struct rut_ordered *o, uint64_t key, size_t size)
 {
-	void *item = rut_map_get(&o->map, key);
+	void *item = rut_ordered_get(o, key);
 
 	if (item)
 		return item;
@@ -22,7 +27,7 @@ void *rut_ordered_add(struct rut_ordered *o, uint64_t key, size_t size)
 		o->cap = cap;
 	}
 	item = calloc(1, size);
-	if (!item || rut_map_put(&o->map, key, item)) {
+	if (!item || put(o, key, item)) {
 		free(item);
 		return NULL;
 	}
@@ -80,8 +85,6 @@ int rut_ordered_prune(struct rut_ordered *o, const struct rut_prune *p)
 		rut_map_fini(&map);
 		return r;
 	}
-	rut_map_fini(&o->map);
-	o->map = map;
 	for (size_t i = 0; i < o->n; i++) {
 		void *item = o->items[i];
 
@@ -89,11 +92,19 @@ int rut_ordered_prune(struct rut_ordered *o, const struct rut_prune *p)
 			o->items[kept++] = item;
 			continue;
 		}
+		if (o->by_tid)
+			(void)rut_index_put(&o->index, p->key(item), NULL); /* cannot fail */
 		if (p->drop)
 			p->drop(p->arg, item);
 		free(item);
 	}
 	o->n = kept;
+	if (!o->by_tid) {
+		rut_map_fini(&o->map);
+		o->map = map;
+		return 0;
+	}
+	rut_map_fini(&map);
 	return 0;
 }
 
@@ -103,6 +114,7 @@ void rut_ordered_fini(struct rut_ordered *o)
 		free(o->items[i]);
 	free(o->items);
 	rut_map_fini(&o->map);
+	rut_index_fini(&o->index);
 	*o = (struct rut_ordered){0};
 }
 

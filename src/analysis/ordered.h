@@ -11,14 +11,16 @@
 #include "base/hash.h"
 
 struct rut_ordered {
+	bool by_tid; /* set before the first record: keys are thread IDs */
 	struct rut_map map;
-	void **items; /* owned, as are the records */
+	struct rut_index index; /* instead of the map */
+	void **items;		/* owned, as are the records */
 	size_t n, cap;
 };
 
 static inline void *rut_ordered_get(const struct rut_ordered *o, uint64_t key)
 {
-	return rut_map_get(&o->map, key);
+	return o->by_tid ? rut_index_get(&o->index, key) : rut_map_get(&o->map, key);
 }
 
 /* The record, made at first sight. NULL: no memory. */

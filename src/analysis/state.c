@@ -62,7 +62,7 @@ struct rut_cpu *rut_state_get_cpu(struct rut_state *st, int cpu)
 
 struct rut_thread *rut_state_thread(struct rut_state *st, int64_t tid)
 {
-	return rut_map_get(&st->tids, (uint64_t)tid + 1);
+	return rut_index_get(&st->tids, (uint64_t)tid + 1);
 }
 
 static void free_thread(struct rut_thread *t)
@@ -98,7 +98,7 @@ static struct rut_thread *add_thread(struct rut_state *st, int64_t tid)
 		return &nobody;
 	}
 	t = calloc(1, sizeof(*t));
-	if (!t || rut_map_put(&st->tids, (uint64_t)tid + 1, t)) {
+	if (!t || rut_index_put(&st->tids, (uint64_t)tid + 1, t)) {
 		free(t);
 		st->failed = true;
 		return &nobody;
@@ -119,8 +119,8 @@ static void reap(struct rut_state *st, struct rut_thread *t)
 	if (st->keep_threads || t->kept || t->running)
 		return;
 	/* Its TID may be another's by now. */
-	if (rut_map_get(&st->tids, (uint64_t)t->tid + 1) == t)
-		rut_map_remove(&st->tids, (uint64_t)t->tid + 1);
+	if (rut_index_get(&st->tids, (uint64_t)t->tid + 1) == t)
+		rut_index_put(&st->tids, (uint64_t)t->tid + 1, NULL);
 	st->all[t->index] = NULL;
 	st->free_indexes[st->n_free++] = t->index;
 	free_thread(t);
@@ -171,7 +171,7 @@ struct rut_thread *rut_state_thread_replace(struct rut_state *st, int64_t tid)
 
 bool rut_state_has_ended(const struct rut_state *st, int64_t tid)
 {
-	const struct rut_thread *t = rut_map_get(&st->tids, (uint64_t)tid + 1);
+	const struct rut_thread *t = rut_index_get(&st->tids, (uint64_t)tid + 1);
 
 	return !t || t->dead;
 }
@@ -389,7 +389,7 @@ void rut_state_fini(struct rut_state *st)
 	free(st->free_indexes);
 	free(st->dead);
 	free(st->cpus);
-	rut_map_fini(&st->tids);
+	rut_index_fini(&st->tids);
 	rut_map_each(&st->disks, d) free_disk(d->value);
 	rut_map_fini(&st->disks);
 	free(st->disk_list);

@@ -384,7 +384,7 @@ struct rut_state {
 	struct rut_cpu *cpus; /* owned, by number */
 	size_t n_cpus, cpus_seen;
 	int cpu;		 /* of the event at hand */
-	struct rut_map tids;	 /* tid + 1 -> struct rut_thread, borrowed from all */
+	struct rut_index tids;	 /* tid + 1 -> struct rut_thread, borrowed from all */
 	struct rut_thread **all; /* owned, by index; NULL: the index is free */
 	size_t n_all, cap_all;
 	uint32_t *free_indexes; /* owned; as large as all */
@@ -407,6 +407,7 @@ struct rut_state {
 	bool has_irqs;	  /* and interrupts */
 	bool muted;	  /* a filter excludes this event: the model follows it, nobody counts it */
 	enum rut_fd_origin origin; /* of the descriptor that is being added */
+	bool no_files;		   /* nobody asks which descriptors are open */
 	bool count_splice;	   /* splice and sendfile are requests too */
 	uint64_t pages;
 	uint64_t fd_seq;

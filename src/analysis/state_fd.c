@@ -240,7 +240,7 @@ void rut_state_fd_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 	const uint64_t *v = t->fd_op.v;
 	bool cloexec = call->cloexec == ALWAYS || v[0] & call->cloexec;
 
-	if (ret < 0 || !t->fd_op.active)
+	if (ret < 0 || !t->fd_op.active || st->no_files)
 		return;
 	switch (call->kind) {
 	case FD_FCNTL:

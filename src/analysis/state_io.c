@@ -215,7 +215,7 @@ void rut_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 	switch (c->syscall->io) {
 	case KIND_OPEN:
 		rq->op = RUT_IO_OPEN;
-		rq->filename = rut_state_str(st, ev, &c->f[0]);
+		rq->filename = st->no_files ? st->unknown : rut_state_str(st, ev, &c->f[0]);
 		rq->fd_type = RUT_FD_DISK;
 		rq->cloexec = rut_ctf_u64(ev, &c->f[1]) & O_CLOEXEC;
 		break;
@@ -327,7 +327,7 @@ void rut_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 			rq->filename = address(st, ev, &c->f[EXIT_ADDR], &c->f[EXIT_PORT]);
 	}
 	rq->of_socket = t->syscall->of_socket;
-	if (ret >= 0)
+	if (ret >= 0 && !st->no_files)
 		learn_fds(st, ev, h.parent, rq);
 	rut_state_notify(st, RUT_HOOK_IO_EXIT, &h);
 	/* Also one that fails with EIO or EINTR has ended the descriptor. */

@@ -219,7 +219,7 @@ static struct fiber *fiber_of(struct rut_state *st, struct rut_ruby *m, uint32_t
 static struct rut_thread *kernel_thread(const struct rut_state *st, const struct process *p,
 					int64_t tid)
 {
-	return p->foreign ? NULL : rut_map_get(&st->tids, (uint64_t)tid + 1);
+	return p->foreign ? NULL : rut_index_get(&st->tids, (uint64_t)tid + 1);
 }
 
 /* Requests are accounted for by thread, also before the kernel's events name it. */
@@ -470,7 +470,7 @@ static void call(struct rut_state *st, const struct rut_ctf_event *ev,
 		const struct rut_hook_ruby_begin h = {
 			ev->ts_ns,	of.process->pid,
 			f->thread->tid, f->number,
-			f->count - 1,	rut_map_get(&st->tids, (uint64_t)f->thread->tid + 1),
+			f->count - 1,	rut_index_get(&st->tids, (uint64_t)f->thread->tid + 1),
 			of.method};
 
 		rut_state_notify(st, RUT_HOOK_RUBY_BEGIN, &h);

@@ -28,6 +28,17 @@ enum {
 	SW_PREV_STATE
 };
 
+/* The name in a field, which is most often `likely`. */
+static const char *comm_of(struct rut_state *st, const struct rut_ctf_event *ev,
+			   const struct rut_ctf_ref *ref, const char *likely)
+{
+	size_t len;
+	const char *s = rut_ctf_str(ev, ref, &len);
+
+	len = strnlen(s, len);
+	return strncmp(likely, s, len) != 0 || likely[len] ? rut_state_intern(st, s, len) : likely;
+}
+
 /* EXIT_DEAD, EXIT_ZOMBIE, and TASK_DEAD of older kernels: the thread never runs again. */
 #define STATE_ENDED (16 | 32 | 64)
 
@@ -63,11 +74,7 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	check_prio(st, h.ts_ns, h.cpu, next, rut_ctf_i64(ev, &c->f[SW_NEXT_PRIO]));
 	rut_state_ruby_switch(st, h.ts_ns, h.prev_tid, h.next_tid);
 	if (st->hooks[RUT_HOOK_SWITCH].n) {
-		s = rut_ctf_str(ev, &c->f[SW_PREV_COMM], &len);
-		len = strnlen(s, len);
-		h.prev_comm = strncmp(prev->comm, s, len) != 0 || prev->comm[len]
-				      ? rut_state_intern(st, s, len)
-				      : prev->comm;
+		h.prev_comm = comm_of(st, ev, &c->f[SW_PREV_COMM], prev->comm);
 		h.prev_state = rut_ctf_i64(ev, &c->f[SW_PREV_STATE]);
 		/* A preempted thread has a bit above all states (TASK_REPORT_MAX). */
 		if (!(h.prev_state & 0xff))
@@ -165,10 +172,10 @@ static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event 
 	struct rut_thread *parent = rut_state_thread_new(st, parent_pid), *child;
 
 	parent->pid = parent_pid;
-	parent->comm = rut_state_str(st, ev, &c->f[FORK_PARENT_COMM]);
+	parent->comm = comm_of(st, ev, &c->f[FORK_PARENT_COMM], parent->comm);
 	child = rut_state_thread_replace(st, rut_ctf_i64(ev, &c->f[FORK_CHILD_TID]));
 	child->pid = rut_ctf_i64(ev, &c->f[FORK_CHILD_PID]);
-	child->comm = rut_state_str(st, ev, &c->f[FORK_CHILD_COMM]);
+	child->comm = comm_of(st, ev, &c->f[FORK_CHILD_COMM], parent->comm);
 	child->cgroup = parent->cgroup;
 	copy_fds(st, ev, parent, child);
 }

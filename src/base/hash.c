@@ -97,6 +97,38 @@ void *rut_map_remove(struct rut_map *m, uint64_t key)
 	return value;
 }
 
+void rut_index_fini(struct rut_index *x)
+{
+	for (size_t i = 0; x->pages && i < RUT_INDEX_KEYS / RUT_INDEX_PAGE; i++)
+		free(x->pages[i]);
+	free(x->pages);
+	rut_map_fini(&x->others);
+	*x = (struct rut_index){0};
+}
+
+int rut_index_put(struct rut_index *x, uint64_t key, void *value)
+{
+	void ***page;
+
+	if (key >= RUT_INDEX_KEYS && value)
+		return rut_map_put(&x->others, key, value);
+	if (key >= RUT_INDEX_KEYS) {
+		rut_map_remove(&x->others, key);
+		return 0;
+	}
+	if (!x->pages)
+		x->pages = calloc(RUT_INDEX_KEYS / RUT_INDEX_PAGE, sizeof(*x->pages));
+	if (!x->pages)
+		return -ENOMEM;
+	page = &x->pages[key / RUT_INDEX_PAGE];
+	if (!*page)
+		*page = calloc(RUT_INDEX_PAGE, sizeof(**page));
+	if (!*page)
+		return -ENOMEM;
+	(*page)[key % RUT_INDEX_PAGE] = value;
+	return 0;
+}
+
 void rut_strtab_fini(struct rut_strtab *t)
 {
 	for (size_t i = 0; i < t->count; i++)

@@ -2,9 +2,9 @@
 /*
  * Hash tables: open addressing with linear probing, a power of two of slots, at most 3/4 full.
  *
- * One table maps 64-bit keys to pointers (threads by tid, files by number); the other interns
- * byte strings: the same bytes always give the same small id, and the bytes stay where they are
- * until the table goes.
+ * One table maps 64-bit keys to pointers (files by number), an index does so for small keys
+ * (threads by tid); the other table interns byte strings: the same bytes always give the same small
+ * id, and the bytes stay where they are until the table goes.
  */
 #ifndef RUT_BASE_HASH_H
 #define RUT_BASE_HASH_H
@@ -50,6 +50,32 @@ void *rut_map_remove(struct rut_map *m, uint64_t key);
 	for (struct rut_map_slot *slot = (m)->slots; slot && slot <= (m)->slots + (m)->mask;       \
 	     slot++)                                                                               \
 		if (slot->value)
+
+/*
+ * uint64 -> pointer for keys that are mostly small and close together, as thread IDs are: those
+ * below RUT_INDEX_KEYS stand in pages of a table, others in a map. A zeroed struct is empty.
+ */
+struct rut_index {
+	void ***pages; /* owned, as are the pages; NULL: none */
+	struct rut_map others;
+};
+
+#define RUT_INDEX_PAGE 4096u
+#define RUT_INDEX_KEYS (RUT_INDEX_PAGE * 1025u) /* PID_MAX_LIMIT of Linux is 4096 * 1024 */
+
+void rut_index_fini(struct rut_index *x);
+/* Replaces what was there; NULL: nothing is there any more. Returns 0 or -ENOMEM. */
+int rut_index_put(struct rut_index *x, uint64_t key, void *value);
+
+static inline void *rut_index_get(const struct rut_index *x, uint64_t key)
+{
+	void **page;
+
+	if (__builtin_expect(key >= RUT_INDEX_KEYS, 0))
+		return rut_map_get(&x->others, key);
+	page = x->pages ? x->pages[key / RUT_INDEX_PAGE] : NULL;
+	return page ? page[key % RUT_INDEX_PAGE] : NULL;
+}
 
 struct rut_str {
 	const char *data; /* NUL-terminated; owned by the table */

@@ -92,6 +92,26 @@ static void test_map_agrees_with_an_array(void **state)
 	rut_map_fini(&m);
 }
 
+/* The same of an index, with keys on both sides of its table's end. */
+static void test_index_agrees_with_an_array(void **state)
+{
+	static char *model[5000];
+	static char values[5000];
+	struct rut_index x = {0};
+	unsigned int seed = 1;
+
+	for (int i = 0; i < 100000; i++) {
+		size_t k = (size_t)rand_r(&seed) % 5000;
+		uint64_t key = k < 2500 ? k * 7 : RUT_INDEX_KEYS - 100 + k - 2500;
+
+		assert_ptr_equal(rut_index_get(&x, key), model[k]);
+		model[k] = rand_r(&seed) & 1 ? &values[k] : NULL;
+		assert_int_equal(rut_index_put(&x, key, model[k]), 0);
+	}
+	assert_null(rut_index_get(&x, UINT64_MAX));
+	rut_index_fini(&x);
+}
+
 static void test_a_new_folder_takes_the_next_name(void **state)
 {
 	static const char *const want[] = {"t", "t-1", "t-2"};
@@ -384,6 +404,7 @@ int main(void)
 		cmocka_unit_test(test_buf_grows_and_gives_up_its_memory),
 		cmocka_unit_test(test_buf_reads_proc),
 		cmocka_unit_test(test_map_agrees_with_an_array),
+		cmocka_unit_test(test_index_agrees_with_an_array),
 		cmocka_unit_test(test_logfile_keeps_its_limits),
 		cmocka_unit_test(test_file_write_goes_on_after_a_short_write),
 		cmocka_unit_test(test_a_new_folder_takes_the_next_name),
