@@ -41,6 +41,13 @@ void rut_asm_insn(struct rut_asm *a, uint8_t code, uint8_t dst, uint8_t src, int
 	rut_buf_add(&a->places, &a->place, sizeof(a->place));
 }
 
+void rut_asm_insns(struct rut_asm *a, const struct bpf_insn *insns, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		rut_asm_insn(a, insns[i].code, insns[i].dst_reg, insns[i].src_reg, insns[i].off,
+			     insns[i].imm);
+}
+
 void rut_asm_const(struct rut_asm *a, uint8_t dst, uint64_t value)
 {
 	if ((int64_t)value == (int32_t)value) {

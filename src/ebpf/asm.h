@@ -41,6 +41,9 @@ size_t rut_asm_count(const struct rut_asm *a);
 void rut_asm_insn(struct rut_asm *a, uint8_t code, uint8_t dst, uint8_t src, int16_t off,
 		  int32_t imm);
 
+/* Instructions that were assembled before: their jumps stay among them. */
+void rut_asm_insns(struct rut_asm *a, const struct bpf_insn *insns, size_t n);
+
 /* dst = value, by the shortest form. */
 void rut_asm_const(struct rut_asm *a, uint8_t dst, uint64_t value);
 

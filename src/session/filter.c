@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "ebpf/asm.h"
 #include "expr/expr_priv.h"
 #include "expr/prog.h"
 #include "session/events.h"
@@ -44,7 +45,8 @@ struct class
 
 struct generator {
 	const struct rut_expr_prog *prog;
-	struct rut_buf out; /* struct bpf_insn */
+	struct rut_asm out;
+	uint32_t first_label; /* of the code's instruction 0; one for each */
 	const char *event;
 	struct rut_err *err;
 	int rc;
@@ -58,31 +60,17 @@ static int refuse(struct generator *g, const char *why)
 	return g->rc;
 }
 
-static void emit(struct generator *g, uint8_t code, uint8_t dst, uint8_t src, int16_t off,
-		 int32_t imm)
-{
-	struct bpf_insn i = {
-		.code = code, .dst_reg = dst & 15, .src_reg = src & 15, .off = off, .imm = imm};
-
-	rut_buf_add(&g->out, &i, sizeof(i));
-}
-
-static size_t here(const struct generator *g)
-{
-	return g->out.len / sizeof(struct bpf_insn);
-}
-
 static void emit_const(struct generator *g, uint8_t reg, uint64_t v)
 {
-	if ((int64_t)v == (int32_t)v) {
-		emit(g, BPF_ALU64 | BPF_MOV | BPF_K, reg, 0, 0, (int32_t)v);
+	if ((int64_t)v == (int32_t)v || v == (uint32_t)v) {
+		rut_asm_const(&g->out, reg, v);
 		return;
 	}
 	/* Not the two-word load: the place that is patched must stay a plain row of words. */
-	emit(g, BPF_ALU64 | BPF_MOV | BPF_K, reg, 0, 0, (int32_t)(v >> 32));
-	emit(g, BPF_ALU64 | BPF_LSH | BPF_K, reg, 0, 0, 32);
-	emit(g, BPF_ALU | BPF_MOV | BPF_K, REG_T, 0, 0, (int32_t)v);
-	emit(g, BPF_ALU64 | BPF_OR | BPF_X, reg, REG_T, 0, 0);
+	rut_asm_alu_imm(&g->out, BPF_MOV, reg, (int32_t)(v >> 32));
+	rut_asm_alu_imm(&g->out, BPF_LSH, reg, 32);
+	rut_asm_const(&g->out, REG_T, (uint32_t)v);
+	rut_asm_alu(&g->out, BPF_OR, reg, REG_T);
 }
 
 /* Fields */
@@ -215,7 +203,6 @@ static struct place place_of(const struct rut_expr_operand *o)
 /* Loads a number; *ret_unsigned tells how it compares (constants suit both when not negative). */
 static int load_number(struct generator *g, uint16_t operand, uint8_t reg, int *ret_sign)
 {
-	static const uint8_t sizes[] = {[1] = BPF_B, [2] = BPF_H, [4] = BPF_W, [8] = BPF_DW};
 	const struct rut_expr_operand *o = &g->prog->operands[operand];
 	struct place p;
 
@@ -230,8 +217,7 @@ static int load_number(struct generator *g, uint16_t operand, uint8_t reg, int *
 	case OPERAND_TEMP:
 		if (o->index >= TEMPS_MAX)
 			return refuse(g, "it is too long");
-		emit(g, BPF_LDX | BPF_MEM | BPF_DW, reg, BPF_REG_10, (int16_t)(-8 * (o->index + 1)),
-		     0);
+		rut_asm_load(&g->out, 8, reg, BPF_REG_10, (int16_t)(-8 * (o->index + 1)));
 		return 0;
 	case OPERAND_FIELD:
 		p = place_of(o);
@@ -239,12 +225,13 @@ static int load_number(struct generator *g, uint16_t operand, uint8_t reg, int *
 			return refuse(g, "a text or sequence is used as a number");
 		if (!p.offset)
 			return refuse(g, "a field behind a text has no fixed place");
-		emit(g, BPF_LDX | BPF_MEM | sizes[p.bytes], reg, REG_REC, (int16_t)p.offset, 0);
+		rut_asm_load(&g->out, p.bytes, reg, REG_REC, (int16_t)p.offset);
 		if (p.big)
-			emit(g, BPF_ALU | BPF_END | BPF_TO_BE, reg, 0, 0, 8 * p.bytes);
+			rut_asm_insn(&g->out, BPF_ALU | BPF_END | BPF_TO_BE, reg, 0, 0,
+				     8 * p.bytes);
 		if (p.negative && p.bytes < 8) {
-			emit(g, BPF_ALU64 | BPF_LSH | BPF_K, reg, 0, 0, 64 - 8 * p.bytes);
-			emit(g, BPF_ALU64 | BPF_ARSH | BPF_K, reg, 0, 0, 64 - 8 * p.bytes);
+			rut_asm_alu_imm(&g->out, BPF_LSH, reg, 64 - 8 * p.bytes);
+			rut_asm_alu_imm(&g->out, BPF_ARSH, reg, 64 - 8 * p.bytes);
 		}
 		/* Less than 64 bits without a sign: signed comparison is right as well. */
 		*ret_sign = p.negative ? -1 : p.small ? 0 : 1;
@@ -257,9 +244,12 @@ static int load_number(struct generator *g, uint16_t operand, uint8_t reg, int *
 /* r0 = 1 or 0 by the jump that `code` takes. */
 static void emit_truth(struct generator *g, uint8_t code)
 {
-	emit(g, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 1);
-	emit(g, BPF_JMP | code | BPF_X, REG_A, REG_B, 1, 0);
-	emit(g, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0);
+	uint32_t end = rut_asm_label(&g->out);
+
+	rut_asm_const(&g->out, BPF_REG_0, 1);
+	rut_asm_branch(&g->out, code, REG_A, REG_B, end);
+	rut_asm_const(&g->out, BPF_REG_0, 0);
+	rut_asm_place(&g->out, end);
 }
 
 static bool is_text(const struct generator *g, uint16_t operand)
@@ -276,24 +266,22 @@ static int compare_text(struct generator *g, uint16_t field, const char *s, uint
 			bool prefix)
 {
 	struct place p = place_of(&g->prog->operands[field]);
-	uint32_t n = len + !prefix;
-	size_t first;
+	uint32_t n = len + !prefix, end;
 
 	if (!p.offset)
 		return refuse(g, "only the first text of an event has a fixed place");
 	if (memchr(s, 0, len) || n > 255)
 		return refuse(g, "the text is too long");
-	emit(g, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0);
+	rut_asm_const(&g->out, BPF_REG_0, 0);
 	if (p.bytes && len >= p.bytes)
 		return 0; /* longer than the field can be: never */
-	first = here(g);
+	end = rut_asm_label(&g->out);
 	for (uint32_t i = 0; i < n; i++) {
-		emit(g, BPF_LDX | BPF_MEM | BPF_B, REG_A, REG_REC, (int16_t)(p.offset + i), 0);
-		/* Behind the last test stands r0 = 1. */
-		emit(g, BPF_JMP | BPF_JNE | BPF_K, REG_A, 0,
-		     (int16_t)(first + 2 * n + 1 - here(g) - 1), i < len ? (unsigned char)s[i] : 0);
+		rut_asm_load(&g->out, 1, REG_A, REG_REC, (int16_t)(p.offset + i));
+		rut_asm_branch_imm(&g->out, BPF_JNE, REG_A, i < len ? (unsigned char)s[i] : 0, end);
 	}
-	emit(g, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 1);
+	rut_asm_const(&g->out, BPF_REG_0, 1);
+	rut_asm_place(&g->out, end);
 	return 0;
 }
 
@@ -320,7 +308,7 @@ static int gen_relation(struct generator *g, const struct rut_expr_code *c)
 	bool is_unsigned;
 
 	if (is_text(g, c->a) != is_text(g, c->b)) {
-		emit(g, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0);
+		rut_asm_const(&g->out, BPF_REG_0, 0);
 		return 0;
 	}
 	if (is_text(g, c->a))
@@ -398,8 +386,8 @@ static int gen_arith(struct generator *g, const struct rut_expr_code *c)
 	/* What is masked by a constant has no sign, whatever it was. */
 	if ((sa > 0 || sb > 0) && (c->sub != '&' || (sa && sb)))
 		return refuse(g, "arithmetic with numbers of 64 bits without a sign");
-	emit(g, BPF_ALU64 | code | BPF_X, REG_A, REG_B, 0, 0);
-	emit(g, BPF_STX | BPF_MEM | BPF_DW, BPF_REG_10, REG_A, (int16_t)(-8 * (c->dst + 1)), 0);
+	rut_asm_alu(&g->out, code, REG_A, REG_B);
+	rut_asm_store(&g->out, 8, BPF_REG_10, (int16_t)(-8 * (c->dst + 1)), REG_A);
 	return 0;
 }
 
@@ -415,25 +403,23 @@ static int gen_code(struct generator *g, const struct rut_expr_code *c)
 	case CODE_TEST:
 		if (load_number(g, c->a, REG_A, &sign))
 			return g->rc;
-		emit(g, BPF_ALU64 | BPF_MOV | BPF_K, REG_B, 0, 0, 0);
+		rut_asm_const(&g->out, REG_B, 0);
 		emit_truth(g, BPF_JNE);
 		return 0;
 	case CODE_NOT:
-		emit(g, BPF_ALU64 | BPF_XOR | BPF_K, BPF_REG_0, 0, 0, 1);
+		rut_asm_alu_imm(&g->out, BPF_XOR, BPF_REG_0, 1);
 		return 0;
 	case CODE_JUMP_FALSE:
 	case CODE_JUMP_TRUE:
-		/* The distance is filled in when it is known. */
-		emit(g, BPF_JMP | (c->op == CODE_JUMP_FALSE ? BPF_JEQ : BPF_JNE) | BPF_K, BPF_REG_0,
-		     0, 0, 0);
+		rut_asm_branch_imm(&g->out, c->op == CODE_JUMP_FALSE ? BPF_JEQ : BPF_JNE, BPF_REG_0,
+				   0, g->first_label + c->a);
 		return 0;
 	case CODE_ARITH:
 		return gen_arith(g, c);
 	case CODE_BOOL:
 		if (c->dst >= TEMPS_MAX)
 			return refuse(g, "it is too long");
-		emit(g, BPF_STX | BPF_MEM | BPF_DW, BPF_REG_10, BPF_REG_0,
-		     (int16_t)(-8 * (c->dst + 1)), 0);
+		rut_asm_store(&g->out, 8, BPF_REG_10, (int16_t)(-8 * (c->dst + 1)), BPF_REG_0);
 		return 0;
 	default:
 		return refuse(g, "regular expressions are not possible");
@@ -444,34 +430,31 @@ static int gen_code(struct generator *g, const struct rut_expr_code *c)
 static int gen_body(struct generator *g)
 {
 	const struct rut_expr_prog *p = g->prog;
-	_cleanup_free_ size_t *starts = calloc((size_t)p->ncode + 1, sizeof(*starts));
-	struct bpf_insn *insns;
 
-	if (!starts)
-		return rut_err_set(g->err, ENOMEM, "out of memory");
-	emit(g, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0);
+	/* Jumps go from one instruction of the program to another, or to its end. */
+	for (uint32_t i = 0; i <= p->ncode; i++) {
+		uint32_t label = rut_asm_label(&g->out);
+
+		if (!i)
+			g->first_label = label;
+	}
+	rut_asm_const(&g->out, BPF_REG_0, 0);
 	for (uint16_t i = 0; i < p->ncode; i++) {
-		starts[i] = here(g);
+		rut_asm_place(&g->out, g->first_label + i);
 		if (gen_code(g, &p->code[i]))
 			return g->rc;
 	}
-	starts[p->ncode] = here(g);
+	rut_asm_place(&g->out, g->first_label + p->ncode);
 	if (!p->cond) {
 		int sign;
 
 		if (load_number(g, p->result, REG_A, &sign))
 			return g->rc;
-		emit(g, BPF_ALU64 | BPF_MOV | BPF_K, REG_B, 0, 0, 0);
+		rut_asm_const(&g->out, REG_B, 0);
 		emit_truth(g, BPF_JNE);
 	}
-	emit(g, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
-	if (g->out.failed)
-		return rut_err_set(g->err, ENOMEM, "out of memory");
-	insns = (struct bpf_insn *)g->out.data;
-	for (uint16_t i = 0; i < p->ncode; i++)
-		if (p->code[i].op == CODE_JUMP_FALSE || p->code[i].op == CODE_JUMP_TRUE)
-			insns[starts[i]].off = (int16_t)(starts[p->code[i].a] - starts[i] - 1);
-	return 0;
+	rut_asm_exit(&g->out);
+	return rut_asm_finish(&g->out, g->err);
 }
 
 /* All bodies behind each other: "not class k: skip; body k", and at the end: drop. */
@@ -500,12 +483,12 @@ static int add_class(struct assembly *a, const struct rut_event *e)
 			rut_expr_prog_constant(prog) ? RUT_FILTER_PASS : RUT_FILTER_DROP;
 	} else {
 		rc = gen_body(&g);
-		body = rc ? 0 : rut_strtab_intern(&a->bodies, g.out.data, g.out.len);
+		body = rc ? 0 : rut_strtab_intern(&a->bodies, g.out.code.data, g.out.code.len);
 		if (body < 0)
 			rc = rut_err_set(a->err, ENOMEM, "out of memory");
 		a->filter->classes[e->id] = RUT_FILTER_BODY + (uint32_t)body;
 	}
-	rut_buf_fini(&g.out);
+	rut_asm_fini(&g.out);
 	rut_expr_prog_free(prog);
 	return rc;
 }
@@ -535,25 +518,26 @@ static int add_classes(struct assembly *a, const struct rut_selection *sel)
 
 static int assemble(struct assembly *a)
 {
-	struct generator g = {.event = "", .err = a->err};
+	struct rut_asm out = {0};
+	int rc;
 
 	for (size_t i = 0; i < a->bodies.count; i++) {
-		const struct rut_str *s = &a->bodies.strs[i];
-		size_t n = s->len / sizeof(struct bpf_insn);
+		const struct rut_str *body = &a->bodies.strs[i];
+		uint32_t next = rut_asm_label(&out);
 
-		if (n > 30000)
-			return rut_err_set(a->err, E2BIG, "the filter is too long");
-		emit(&g, BPF_JMP | BPF_JNE | BPF_K, BPF_REG_2, 0, (int16_t)n,
-		     (int32_t)(RUT_FILTER_BODY + i));
-		rut_buf_add(&g.out, s->data, s->len);
+		rut_asm_branch_imm(&out, BPF_JNE, BPF_REG_2, (int32_t)(RUT_FILTER_BODY + i), next);
+		rut_asm_insns(&out, (const void *)body->data, body->len / sizeof(struct bpf_insn));
+		rut_asm_place(&out, next);
 	}
-	emit(&g, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0);
-	emit(&g, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
-	a->filter->ninsns = here(&g);
-	if (g.out.failed)
-		return rut_err_set(a->err, ENOMEM, "out of memory");
-	a->filter->insns = (void *)rut_buf_take(&g.out);
-	return 0;
+	rut_asm_const(&out, BPF_REG_0, 0);
+	rut_asm_exit(&out);
+	rc = rut_asm_finish(&out, a->err);
+	if (!rc) {
+		a->filter->ninsns = rut_asm_count(&out);
+		a->filter->insns = (void *)rut_buf_take(&out.code);
+	}
+	rut_asm_fini(&out);
+	return rc == -E2BIG ? rut_err_set(a->err, E2BIG, "the filter is too long") : rc;
 }
 
 static int compile(struct rut_filter *ret, const char *text, const struct rut_selection *selection,
