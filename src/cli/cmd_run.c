@@ -15,13 +15,22 @@
 #include "base/cleanup.h"
 #include "base/signals.h"
 #include "ebpf/disasm.h"
+#include "cli/run_session.h"
 #include "cli/script_screen.h"
 #include "script/library.h"
 #include "script/list.h"
 #include "script/load.h"
 #include "script/run.h"
 
-enum { OPT_UNSAFE = 256, OPT_NO_WARNINGS, OPT_COMPAT, OPT_LIST, OPT_METRICS, OPT_MONITOR };
+enum {
+	OPT_UNSAFE = 256,
+	OPT_NO_WARNINGS,
+	OPT_COMPAT,
+	OPT_LIST,
+	OPT_METRICS,
+	OPT_MONITOR,
+	OPT_SESSION
+};
 
 static const struct rut_opt options[] = {
 	{"expression", "PROGRAM", "run this program instead of a file", 'e'},
@@ -37,6 +46,8 @@ static const struct rut_opt options[] = {
 	{"metrics", "PORT|FILE", "export the maps as OpenMetrics at PORT (of 127.0.0.1) or to FILE",
 	 OPT_METRICS},
 	{"monitor", NULL, "show the maps on a live screen", OPT_MONITOR},
+	{"session", "NAME", "the session that snapshot() and stop() of the script act on",
+	 OPT_SESSION},
 	{"unsafe", NULL, "permit system() and signal()", OPT_UNSAFE},
 	{"no-warnings", NULL, "no warnings, no counts of lost events", OPT_NO_WARNINGS},
 	{"compat", "VERSION", "output as bpftrace 0.17 or 0.23 has it", OPT_COMPAT},
@@ -49,6 +60,7 @@ struct run_data {
 	struct rut_script_run_opts run;
 	bool dump, list, verbose, scripts, monitor, ctf;
 	const char *command;
+	struct rut_run_session session;
 	char *path; /* owned; of a script that was found by name */
 };
 
@@ -109,6 +121,12 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, st
 		break;
 	case 'o':
 		d->output = a->value;
+		break;
+	case OPT_SESSION:
+		d->session.name = a->value;
+		d->script.beside = true;
+		d->run.act = rut_run_session_act;
+		d->run.act_arg = &d->session;
 		break;
 	case OPT_UNSAFE:
 		d->script.unsafe = d->run.unsafe = true;
@@ -297,6 +315,8 @@ static int run_script(const struct rut_cmd *cmd, struct run_data *d)
 	struct rut_err err = RUT_ERR_INIT;
 	int code = 0, rc = read_script(d, &text, &err);
 
+	if (!rc)
+		rc = rut_run_session_check(&d->session, &err);
 	if (!rc && d->command)
 		rc = start_command(d, &err);
 	if (!rc)
@@ -314,6 +334,7 @@ static int run_script(const struct rut_cmd *cmd, struct run_data *d)
 	if (rc && (err.code || !p))
 		rut_fail(cmd, &err);
 	rut_script_free(p);
+	rut_run_session_end(&d->session);
 	end_command(d);
 	return rc ? RUT_EXIT_FAIL : code & 255;
 }
@@ -344,6 +365,7 @@ static int open_output(const struct rut_cmd *cmd, struct run_data *d)
 		return rut_usage_error(cmd, "the name of the output is empty");
 	if (is_trace(d)) {
 		d->run.trace = d->output;
+		d->script.trace = true;
 		return 0;
 	}
 	d->run.out = fopen(d->output, "we");

@@ -47,6 +47,13 @@ void rut_gen_stack(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
 void rut_gen_usym(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
 rut_vreg rut_gen_first(struct rut_gen *g, struct rut_node *n);
 
+/* calls_record.c */
+const struct rut_type *rut_check_record(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_snapshot(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_stop(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_record_call(struct rut_gen *g, struct rut_node *n);
+rut_vreg rut_gen_act(struct rut_gen *g, struct rut_node *n);
+
 /* calls_text.c, calls_more.c */
 const struct rut_type *rut_check_buf(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_ntop(struct rut_checker *c, struct rut_node *n);

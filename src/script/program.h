@@ -34,6 +34,9 @@ enum rut_script_action_kind {
 	RUT_ACTION_EXIT, /* args: the exit code */
 	RUT_ACTION_CAT,
 	RUT_ACTION_SYSTEM,
+	RUT_ACTION_RECORD,   /* an event of a trace alone; format: as of a printf() with names */
+	RUT_ACTION_SNAPSHOT, /* of the session beside; format: its name */
+	RUT_ACTION_STOP,     /* the session beside */
 	RUT_ACTION_JOIN, /* args: ARRAY of STRING, the empty ones left out; format: the delimiter */
 };
 

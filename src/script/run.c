@@ -113,6 +113,12 @@ static void take_record(struct runner *r, const struct rut_script_event *e, size
 		r->discarded++;
 		return;
 	}
+	if (a->kind == RUT_ACTION_SNAPSHOT || a->kind == RUT_ACTION_STOP) {
+		if (r->opts->act)
+			r->opts->act(r->opts->act_arg,
+				     a->kind == RUT_ACTION_STOP ? NULL : a->format);
+		return;
+	}
 	if (r->trace)
 		rut_script_trace_event(r->trace, e, a);
 	if (a->kind == RUT_ACTION_PRINT_KEY) {

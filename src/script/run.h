@@ -22,7 +22,10 @@ struct rut_script_run_opts {
 	void *round_arg;
 	const char *metrics; /* where maps are exported to (metrics.h); NULL: nowhere */
 	int32_t watch;	     /* -p: the script ends when this process does; 0: none */
-	const char *trace;   /* directory of a CTF trace of what is printed (trace.h); NULL: none */
+	/* snapshot(name), or stop() (NULL): of the session beside; NULL: there is none. */
+	void (*act)(void *arg, const char *snapshot);
+	void *act_arg;
+	const char *trace; /* directory of a CTF trace of what is printed (trace.h); NULL: none */
 };
 
 /*

@@ -28,6 +28,8 @@ struct rut_script_opts {
 	uint32_t max_strlen; /* 0: the default */
 	bool session;	     /* records go into the journal (journal.h) instead of a ring */
 	bool flight;	     /* ... and no process reads them while it runs */
+	bool trace;	     /* what it prints becomes a trace: record() may be used */
+	bool beside;	     /* it runs beside a session: snapshot(), stop() may be used */
 };
 
 enum rut_probe_kind {

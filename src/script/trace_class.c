@@ -95,7 +95,8 @@ void rut_script_class_put_text(const char *text, size_t len, struct rut_buf *out
 
 static bool has_class(const struct rut_script_action *a)
 {
-	return a->kind == RUT_ACTION_PRINTF && a->parsed && a->args;
+	return (a->kind == RUT_ACTION_PRINTF || a->kind == RUT_ACTION_RECORD) && a->parsed &&
+	       a->args;
 }
 
 /* "open pid=%d": the words before the first name, without what separates them from it. */

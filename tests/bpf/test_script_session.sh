@@ -180,6 +180,35 @@ a_killed_session_leaves_nothing() {
   [ ! -e /sys/fs/bpf/rutile/${S}k ]
 }
 
+a_script_acts_on_the_session_beside_it() {
+  "$RUTILE" start ${S}c -p $$ --flight --buffer 1M -e syscall:getppid
+  python3 -c 'import os; os.getppid()'
+  "$RUTILE" run -q --session ${S}c -e '
+    begin { @n = 0; }
+    interval:ms:10 { @n++; if (@n == 2) { snapshot("slow"); } if (@n == 4) { stop(); exit(); } }' >text 2>err
+  set -- slow-*
+  [ $# = 1 ]
+  babeltrace2 "$1" | grep -q syscall_entry_getppid
+  "$RUTILE" status ${S}c | grep -q '^state        stopped'
+  "$RUTILE" destroy ${S}c
+  not "$RUTILE" run --session ${S}c -e 'begin { stop(); }' 2>err
+  grep -q "there is no session '${S}c'" err
+  not "$RUTILE" run -e 'begin { snapshot("x"); }' 2>err
+  grep -q "stdin:1:9: error: snapshot() acts on a session: run the script beside it, with 'rutile run --session NAME'" err
+}
+
+record_writes_into_the_session() {
+  echo 'tracepoint:syscalls:sys_enter_getpgid /comm == "asks-the-group"/ { record("asked", args.pid); }' >record.bt
+  "$RUTILE" start ${S}e --flight --script record.bt
+  python3 -c '
+import os
+open("/proc/self/comm", "w").write("asks-the-group")
+os.getpgid(0)'
+  "$RUTILE" snapshot ${S}e -o snap
+  [ "$(script_events snap)" = 'asked pid = 0' ]
+  "$RUTILE" destroy ${S}e
+}
+
 the_service_starts_scripts() {
   mkdir none scripts
   counting
@@ -215,6 +244,8 @@ t_case "the journal keeps the latest" the_journal_keeps_the_latest
 t_case "a session that writes has the script in its trace" a_session_that_writes_has_the_script_in_its_trace
 t_case "each directory has its part" each_directory_has_its_part
 t_case "what needs a process is refused in a flight recorder" what_needs_a_process_is_refused_in_a_flight_recorder
+t_case "a script acts on the session beside it" a_script_acts_on_the_session_beside_it
+t_case "record() writes into the session" record_writes_into_the_session
 t_case "the service starts scripts" the_service_starts_scripts
 t_case "a killed session leaves nothing" a_killed_session_leaves_nothing
 t_done

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/run_session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "session/pin.h"
+
+int rut_run_session_check(const struct rut_run_session *s, struct rut_err *err)
+{
+	struct rut_recorder *r = NULL;
+	int rc = s->name ? rut_session_open(&r, s->name, err) : 0;
+
+	rut_recorder_free(r);
+	return rc;
+}
+
+/* The runner blocks the signals that end it; the commands must be ended by them. */
+static void spawn(struct rut_run_session *s, const char *const *argv)
+{
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none;
+	int rc;
+
+	sigemptyset(&none);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	posix_spawn_file_actions_init(&files);
+	/* Standard output is the script's. */
+	posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+	rc = posix_spawn(&s->running, "/proc/self/exe", &files, &attr,
+			 (char *const *)(uintptr_t)argv, environ);
+	if (rc) {
+		fprintf(stderr, "rutile run: cannot start 'rutile %s': %s\n", argv[1],
+			strerror(rc));
+		s->running = 0;
+	}
+	posix_spawn_file_actions_destroy(&files);
+	posix_spawnattr_destroy(&attr);
+}
+
+static void collect(struct rut_run_session *s, int flags)
+{
+	if (s->running && waitpid(s->running, NULL, flags) == s->running)
+		s->running = 0;
+}
+
+void rut_run_session_act(void *arg, const char *snapshot)
+{
+	struct rut_run_session *s = arg;
+	char stamp[32], path[512];
+	time_t now = time(NULL);
+	struct tm tm;
+
+	if (!snapshot) {
+		/* What was recorded before is in a snapshot that was asked for before. */
+		collect(s, 0);
+		spawn(s, (const char *const[]){"rutile", "stop", s->name, NULL});
+		return;
+	}
+	collect(s, WNOHANG);
+	if (s->running) {
+		s->skipped++;
+		return;
+	}
+	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
+	snprintf(path, sizeof(path), "%s-%s-%u", snapshot, stamp, ++s->count);
+	spawn(s, (const char *const[]){"rutile", "snapshot", s->name, "-o", path, NULL});
+}
+
+void rut_run_session_end(struct rut_run_session *s)
+{
+	collect(s, 0);
+	if (s->skipped)
+		fprintf(stderr,
+			"rutile run: %" PRIu64 " snapshots were left out: one was being written\n",
+			s->skipped);
+}
