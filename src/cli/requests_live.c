@@ -189,6 +189,12 @@ static int loop(struct live *l, struct rut_err *err)
 		if (l->screen.reset)
 			rut_live_requests_reset(&l->requests, now);
 		l->screen.reset = false;
+		if (l->screen.explain) {
+			rut_buf_clear(&l->screen.page);
+			rut_hangs_page(&l->targets, l->opts.try_newer, &l->screen.page);
+			l->screen.pager.skip = 0;
+			l->screen.explain = false;
+		}
 		if (!due && !l->screen.dirty)
 			continue;
 		if (due) {
@@ -374,6 +380,7 @@ int rut_requests_live(const struct rut_cmd *cmd, int argc, char **argv)
 		rc = l.running ? rut_requests_show_running(cmd, &l.opts, l.request, l.explain)
 			       : run(&l);
 	rut_tracer_free(l.tracer);
+	rut_requests_screen_fini(&l.screen);
 	rut_live_requests_fini(&l.requests);
 	rut_targets_fini(&l.targets);
 	rut_ruby_opts_fini(&l.opts);

@@ -296,6 +296,38 @@ static void on_thread(const struct rut_ruby_event *ev, void *running)
 	rut_hangs_add(running, ev);
 }
 
+/* Asks them and prints; `cmd` NULL: without notices. Returns how many requests run, or -errno. */
+static int show(struct rut_hangs *r, const struct rut_targets *targets, bool try_newer,
+		const struct rut_cmd *cmd, bool explain, struct rut_buf *out, struct rut_err *err)
+{
+	int rc = rut_stacks_ask(targets, try_newer, cmd, on_thread, r, err);
+
+	if (rc < 0)
+		return rc;
+	if (r->failed)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rut_hangs_look(r);
+	return (int)rut_hangs_print(r, explain, out);
+}
+
+void rut_hangs_page(const struct rut_targets *targets, bool try_newer, struct rut_buf *out)
+{
+	struct rut_layers layers = RUT_LAYERS_INIT;
+	struct rut_hangs r = {.layers = &layers};
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = rut_layers_load(&layers, &err);
+
+	rut_buf_puts(out, "Requests that run now, and what they wait for\n\n");
+	if (!rc)
+		rc = show(&r, targets, try_newer, NULL, true, out, &err);
+	if (rc < 0)
+		rut_buf_printf(out, "%s\n", err.msg);
+	else if (!rc)
+		rut_buf_puts(out, "No request runs.\n");
+	rut_hangs_fini(&r);
+	rut_layers_fini(&layers);
+}
+
 static int run(struct rut_hangs *r, const struct rut_cmd *cmd, const struct rut_ruby_opts *opts,
 	       bool explain, struct rut_err *err)
 {
@@ -306,14 +338,11 @@ static int run(struct rut_hangs *r, const struct rut_cmd *cmd, const struct rut_
 	if (rc >= 0)
 		rc = fd = rut_ruby_opts_open(opts, err);
 	if (rc >= 0)
-		rc = rut_stacks_ask(&targets, opts->try_newer, cmd, on_thread, r, err);
+		rc = show(r, &targets, opts->try_newer, cmd, explain, &out, err);
 	rut_targets_fini(&targets);
 	if (rc < 0)
 		return rc;
-	if (r->failed)
-		return rut_err_set(err, ENOMEM, "out of memory");
-	rut_hangs_look(r);
-	if (!rut_hangs_print(r, explain, &out))
+	if (!rc)
 		rut_notice(cmd,
 			   "no request runs: no thread is in an entry point of the layer files "
 			   "(docs/requests.md); --request METHOD names another one");

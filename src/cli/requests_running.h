@@ -29,6 +29,9 @@ void rut_hangs_look(struct rut_hangs *r);
 size_t rut_hangs_print(const struct rut_hangs *r, bool explain, struct rut_buf *out);
 void rut_hangs_fini(struct rut_hangs *r);
 
+/* The same for a screen: those of targets that were found, explained, or why not, as text. */
+void rut_hangs_page(const struct rut_targets *targets, bool try_newer, struct rut_buf *out);
+
 /* The verb: finds the targets, asks, prints. Returns the exit code. */
 int rut_requests_show_running(const struct rut_cmd *cmd, const struct rut_ruby_opts *opts,
 			      const char *request, bool explain);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/requests_screen.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cli/requests_route.h"
 #include "cli/wake.h"
 #include "output/screen.h"
 #include "output/text.h"
@@ -14,8 +16,10 @@ static const char help_text[] =
 	"  q        quit                     space, p  pause and go on\n"
 	"  s, S     sort by the next column, the one before\n"
 	"  i        the other way round      r         reset: count from zero\n"
+	"  Enter    open a route: layers, queries, its slowest requests; Backspace goes back\n"
+	"  x        explain the requests that run: stacks, and what they wait for\n"
 	"  /        show only routes with this text (Enter; Esc shows all)\n"
-	"  arrows, Page Up, Page Down, Home, End     scroll\n"
+	"  arrows, Page Up, Page Down, Home, End     choose a route, scroll\n"
 	"  h, ?     this help\n"
 	"\n"
 	"  SPENT IN has a letter for each twentieth of a route's time in a layer.\n"
@@ -30,61 +34,214 @@ static void bottom(const struct rut_requests_screen *s, const struct rut_live_re
 	if (s->pager.typing) {
 		rut_buf_printf(&text, " filter: %s_", s->pager.filter);
 	} else {
-		rut_buf_puts(&text, " q quit  p pause  s sort  r reset  / filter  h help   ");
+		rut_buf_puts(&text, s->open[0] || s->page.len
+					    ? " Backspace goes back  q quit  h help   "
+					    : " q quit  p pause  s sort  Enter opens  x explain  "
+					      "/ filter  h help   ");
 		rut_live_requests_print_legend(r, &text);
 	}
 	if (!text.failed)
 		rut_pager_bar(y, text.data, columns);
 }
 
+/* A page of text that scrolls, between the bars. */
+static void draw_page(struct rut_requests_screen *s, const char *text, size_t height,
+		      size_t columns)
+{
+	size_t lines = 0, page = height > 2 ? height - 2 : 1;
+
+	for (const char *p = text; *p; p++)
+		lines += *p == '\n';
+	rut_pager_bound(&s->pager, lines, page);
+	for (size_t skip = s->pager.skip; skip && *text; skip--) {
+		text += strcspn(text, "\n");
+		text += *text == '\n';
+	}
+	rut_pager_lines(text, 1, height - 1, columns, !s->pager.skip);
+}
+
+/* The line of the table with this number, reversed. */
+static void draw_cursor(const char *table, size_t line, size_t y, size_t columns)
+{
+	_cleanup_free_ char *text = NULL;
+
+	for (; line && *table; line--) {
+		table += strcspn(table, "\n");
+		table += *table == '\n';
+	}
+	text = strndup(table, strcspn(table, "\n"));
+	if (text && *text)
+		rut_pager_bar(y, text, columns);
+}
+
+/* The cursor is on one of the rows, and that row is shown. */
+static void bound_cursor(struct rut_requests_screen *s, size_t rows, size_t page)
+{
+	if (s->cursor >= rows)
+		s->cursor = rows ? rows - 1 : 0;
+	if (s->cursor < s->pager.skip)
+		s->pager.skip = s->cursor;
+	if (s->cursor >= s->pager.skip + page)
+		s->pager.skip = s->cursor - page + 1;
+	rut_pager_bound(&s->pager, rows, page);
+}
+
+static size_t choose(struct rut_requests_screen *s, const struct rut_live_requests *r)
+{
+	size_t n;
+	_cleanup_free_ struct rut_live_route **list =
+		rut_live_requests_routes(r, s->table.sort, s->table.reverse, s->pager.filter, &n);
+
+	bound_cursor(s, n, s->table.limit);
+	s->chosen[0] = '\0';
+	if (list && n)
+		snprintf(s->chosen, sizeof(s->chosen), "%s", list[s->cursor]->name);
+	return n;
+}
+
+static void draw_routes(struct rut_requests_screen *s, const struct rut_live_requests *r, size_t y,
+			size_t height, size_t columns)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	size_t rows;
+
+	s->table.filter = s->pager.filter;
+	s->table.width = columns;
+	s->table.limit = height > y + 2 ? height - y - 2 : 1;
+	rows = choose(s, r);
+	s->table.skip = s->pager.skip;
+	rut_live_requests_print_routes(r, &s->table, &text);
+	if (rows && !text.failed) {
+		rut_pager_lines(text.data, y, height - 1, columns, true);
+		draw_cursor(text.data, s->cursor - s->pager.skip + 1,
+			    y + s->cursor - s->pager.skip + 1, columns);
+		return;
+	}
+	if (y + 1 < height)
+		rut_pager_lines(r->nroutes ? "\n  No route has this text."
+					   : "\n  No request has ended yet.",
+				y, height - 1, columns, false);
+}
+
+static void draw_all(struct rut_requests_screen *s, const struct rut_live_requests *r,
+		     uint64_t now_ns, size_t height, size_t columns)
+{
+	const struct rut_live_route *route = rut_live_route_find(r, s->open);
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	size_t y = 1;
+
+	if (s->page.len) {
+		draw_page(s, s->page.data, height, columns);
+		return;
+	}
+	if (s->open[0]) {
+		if (route)
+			rut_live_route_print(r, route, columns, &text);
+		else
+			rut_buf_puts(&text,
+				     "No request of this route has ended since the reset.\n");
+		if (!text.failed)
+			draw_page(s, text.data, height, columns);
+		return;
+	}
+	/* What runs, in a third of the screen at most. */
+	rut_live_requests_print_running(r, now_ns, height / 3, columns, &text);
+	if (text.len)
+		y = rut_pager_lines(text.data, y, height - 1, columns, true) + 1;
+	draw_routes(s, r, y, height, columns);
+}
+
 void rut_requests_screen_draw(struct rut_requests_screen *s, const struct rut_live_requests *r,
 			      const char *status, uint64_t now_ns)
 {
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-	size_t height, columns, y = 1, rows;
+	size_t height, columns;
 
 	if (rut_wake_resized())
 		rut_screen_resize();
 	rut_screen_size(&height, &columns);
 	rut_screen_clear();
 	rut_pager_bar(0, status, columns);
-	if (s->pager.help) {
+	if (s->pager.help)
 		rut_pager_lines(help_text, 1, height - 1, columns, false);
-		bottom(s, r, height - 1, columns);
-		rut_screen_show();
-		return;
-	}
-	/* What runs, in a third of the screen at most. */
-	rut_live_requests_print_running(r, now_ns, height / 3, columns, &text);
-	if (text.len) {
-		y = rut_pager_lines(text.data, y, height - 1, columns, true) + 1;
-		rut_buf_clear(&text);
-	}
-	s->table.filter = s->pager.filter;
-	s->table.skip = s->pager.skip;
-	s->table.width = columns;
-	s->table.limit = height > y + 2 ? height - y - 2 : 1;
-	rows = rut_live_requests_print_routes(r, &s->table, &text);
-	rut_pager_bound(&s->pager, rows, s->table.limit);
-	if (s->table.skip != s->pager.skip) {
-		s->table.skip = s->pager.skip;
-		rut_buf_clear(&text);
-		rut_live_requests_print_routes(r, &s->table, &text);
-	}
-	y = rut_pager_lines(text.data, y, height - 1, columns, true);
-	if (!rows && y + 1 < height)
-		rut_pager_lines(r->nroutes ? "\n  No route has this text."
-					   : "\n  No request has ended yet.",
-				y, height - 1, columns, false);
+	else
+		draw_all(s, r, now_ns, height, columns);
 	bottom(s, r, height - 1, columns);
 	rut_screen_show();
+}
+
+void rut_requests_screen_fini(struct rut_requests_screen *s)
+{
+	rut_buf_fini(&s->page);
+}
+
+/* True while one route or the explanation is shown. */
+static bool page_key(struct rut_requests_screen *s, int key)
+{
+	if (!s->page.len && !s->open[0])
+		return false;
+	if (key == RUT_KEY_BACKSPACE || key == RUT_KEY_ESCAPE) {
+		if (!s->page.len)
+			s->open[0] = '\0';
+		rut_buf_clear(&s->page);
+		s->pager.skip = 0;
+		return true;
+	}
+	return key != 'q' && key != 'Q' && key != 'x' && key != 'p' && key != ' ' &&
+	       rut_pager_key(&s->pager, key, s->table.limit > 1 ? s->table.limit - 1 : 1);
+}
+
+/* Moves the cursor by so many rows; the next drawing keeps it within the table. */
+static void move_cursor(struct rut_requests_screen *s, long by)
+{
+	size_t up = by < 0 ? (size_t)-by : 0;
+
+	s->cursor = up > s->cursor ? 0 : s->cursor - up + (by > 0 ? (size_t)by : 0);
+}
+
+static bool cursor_key(struct rut_requests_screen *s, int key)
+{
+	long page = s->table.limit > 1 ? (long)s->table.limit - 1 : 1;
+
+	switch (key) {
+	case RUT_KEY_UP:
+	case 'k':
+		move_cursor(s, -1);
+		return true;
+	case RUT_KEY_DOWN:
+	case 'j':
+		move_cursor(s, 1);
+		return true;
+	case RUT_KEY_PAGE_UP:
+		move_cursor(s, -page);
+		return true;
+	case RUT_KEY_PAGE_DOWN:
+		move_cursor(s, page);
+		return true;
+	case RUT_KEY_HOME:
+		s->cursor = 0;
+		return true;
+	case RUT_KEY_END:
+		s->cursor = RUT_LIVE_REQUESTS_ROUTES;
+		return true;
+	case RUT_KEY_ENTER:
+		memcpy(s->open, s->chosen, sizeof(s->open));
+		s->pager.skip = 0;
+		return true;
+	default:
+		return false;
+	}
 }
 
 static void command_key(struct rut_requests_screen *s, int key)
 {
 	unsigned sort = s->table.sort;
 
+	if (page_key(s, key) || (!s->open[0] && !s->page.len && cursor_key(s, key)))
+		return;
 	switch (key) {
+	case 'x':
+		s->explain = true;
+		break;
 	case 'q':
 	case 'Q':
 		s->quit = true;

@@ -16,6 +16,7 @@ static void forget_routes(struct rut_live_requests *r)
 {
 	for (size_t i = 0; i < r->nroutes; i++) {
 		rut_stat_fini(&r->routes[i]->stat);
+		free(r->routes[i]->details.items);
 		free(r->routes[i]->name);
 		free(r->routes[i]);
 	}
@@ -24,10 +25,16 @@ static void forget_routes(struct rut_live_requests *r)
 	r->names = (struct rut_strtab){0};
 }
 
+static void forget_running(struct rut_live_running *q)
+{
+	free(q->details.items);
+	free(q);
+}
+
 void rut_live_requests_fini(struct rut_live_requests *r)
 {
 	forget_routes(r);
-	rut_map_each(&r->running, slot) free(slot->value);
+	rut_map_each(&r->running, slot) forget_running(slot->value);
 	rut_map_fini(&r->running);
 }
 
@@ -122,17 +129,6 @@ static unsigned layer_of(struct rut_live_requests *r, const char *name)
 	return (unsigned)i;
 }
 
-/* The time since the last event is that of the innermost span. */
-static void charge(struct rut_live_running *q, uint64_t now_ns)
-{
-	unsigned depth = q->depth < RUT_LIVE_REQUESTS_SPANS ? q->depth : RUT_LIVE_REQUESTS_SPANS;
-
-	if (depth && now_ns > q->since_ns)
-		q->layer_ns[q->spans[depth - 1].layer] += now_ns - q->since_ns;
-	if (now_ns > q->since_ns)
-		q->since_ns = now_ns;
-}
-
 static void copy(char *to, size_t size, const char *from)
 {
 	size_t n = strlen(from);
@@ -142,6 +138,91 @@ static void copy(char *to, size_t size, const char *from)
 		n--;
 	memcpy(to, from, n);
 	to[n] = 0;
+}
+
+/* ---- what it does ---- */
+
+static struct rut_live_detail *detail_of(struct rut_live_details *d, unsigned layer,
+					 const char *text)
+{
+	for (size_t i = 0; i < d->count; i++)
+		if (d->items[i].layer == layer && strcmp(d->items[i].text, text) == 0)
+			return &d->items[i];
+	if (d->count == RUT_LIVE_REQUESTS_DETAILS)
+		return &d->items[d->count - 1];
+	/* Doubles at each power of two. */
+	if (!(d->count & (d->count - 1))) {
+		size_t cap = d->count ? d->count * 2 : 1;
+		struct rut_live_detail *more = reallocarray(d->items, cap, sizeof(*more));
+
+		if (!more)
+			return NULL;
+		d->items = more;
+	}
+	d->items[d->count] = (struct rut_live_detail){.layer = layer};
+	copy(d->items[d->count].text, sizeof(d->items[0].text),
+	     d->count == RUT_LIVE_REQUESTS_DETAILS - 1 ? "(others)" : text);
+	return &d->items[d->count++];
+}
+
+static void add_detail(struct rut_live_requests *r, struct rut_live_details *to,
+		       const struct rut_live_detail *from)
+{
+	struct rut_live_detail *d = detail_of(to, from->layer, from->text);
+
+	if (!d) {
+		r->failed = true;
+		return;
+	}
+	d->count += from->count;
+	d->ns += from->ns;
+	if (from->max_ns > d->max_ns)
+		d->max_ns = from->max_ns;
+}
+
+static void add_slow(struct rut_live_route *route, const struct rut_live_running *q, uint64_t ns)
+{
+	struct rut_live_slow *s = route->slowest, slow = {.ns = ns};
+	size_t at = RUT_LIVE_REQUESTS_SLOWEST;
+
+	while (at && s[at - 1].ns < ns)
+		at--;
+	if (at == RUT_LIVE_REQUESTS_SLOWEST)
+		return;
+	memmove(&s[at + 1], &s[at], (RUT_LIVE_REQUESTS_SLOWEST - 1 - at) * sizeof(*s));
+	copy(slow.verb, sizeof(slow.verb), q->verb);
+	copy(slow.path, sizeof(slow.path), q->path);
+	for (size_t i = 0; i < q->details.count; i++)
+		if (q->details.items[i].ns > slow.most.ns)
+			slow.most = q->details.items[i];
+	s[at] = slow;
+}
+
+static void span_end(struct rut_live_requests *r, struct rut_live_running *q,
+		     const struct rut_ruby_request *ev)
+{
+	if (q->depth > ev->depth && ev->depth < RUT_LIVE_REQUESTS_SPANS) {
+		const struct rut_live_span *span = &q->spans[ev->depth];
+		uint64_t ns = ev->time_ns > span->begin_ns ? ev->time_ns - span->begin_ns : 0;
+		struct rut_live_detail d = {
+			.layer = span->layer, .count = 1, .ns = ns, .max_ns = ns};
+
+		copy(d.text, sizeof(d.text), span->detail);
+		add_detail(r, &q->details, &d);
+	}
+	if (q->depth > ev->depth)
+		q->depth = ev->depth;
+}
+
+/* The time since the last event is that of the innermost span. */
+static void charge(struct rut_live_running *q, uint64_t now_ns)
+{
+	unsigned depth = q->depth < RUT_LIVE_REQUESTS_SPANS ? q->depth : RUT_LIVE_REQUESTS_SPANS;
+
+	if (depth && now_ns > q->since_ns)
+		q->layer_ns[q->spans[depth - 1].layer] += now_ns - q->since_ns;
+	if (now_ns > q->since_ns)
+		q->since_ns = now_ns;
 }
 
 static void begin(struct rut_live_requests *r, const struct rut_ruby_request *ev)
@@ -157,6 +238,7 @@ static void begin(struct rut_live_requests *r, const struct rut_ruby_request *ev
 		}
 		r->nrunning++;
 	}
+	free(q->details.items); /* its end was lost */
 	*q = (struct rut_live_running){.pid = ev->pid,
 				       .tid = ev->tid,
 				       .fiber = ev->fiber,
@@ -189,8 +271,11 @@ static void end(struct rut_live_requests *r, const struct rut_ruby_request *ev)
 		rut_stat_add(&route->stat, (int64_t)(ev->time_ns - q->begin_ns));
 		for (size_t i = 0; i < RUT_LIVE_REQUESTS_LAYERS; i++)
 			route->layer_ns[i] += q->layer_ns[i];
+		for (size_t i = 0; i < q->details.count; i++)
+			add_detail(r, &route->details, &q->details.items[i]);
+		add_slow(route, q, ev->time_ns - q->begin_ns);
 	}
-	free(rut_map_remove(&r->running, key_of(ev)));
+	forget_running(rut_map_remove(&r->running, key_of(ev)));
 	r->nrunning--;
 }
 
@@ -203,6 +288,7 @@ static void span_begin(struct rut_live_requests *r, const struct rut_ruby_reques
 	charge(q, ev->time_ns);
 	if (ev->depth < RUT_LIVE_REQUESTS_SPANS) {
 		q->spans[ev->depth].layer = layer_of(r, ev->kind);
+		q->spans[ev->depth].begin_ns = ev->time_ns;
 		copy(q->spans[ev->depth].detail, sizeof(q->spans[0].detail), ev->detail);
 	}
 	q->depth = ev->depth + 1u;
@@ -226,7 +312,7 @@ static void over(struct rut_live_requests *r, pid_t pid)
 	for (size_t i = 0; i < n; i++) {
 		const struct rut_ruby_request ev = {.pid = pid, .fiber = gone[i]->fiber};
 
-		free(rut_map_remove(&r->running, key_of(&ev)));
+		forget_running(rut_map_remove(&r->running, key_of(&ev)));
 		r->nrunning--;
 	}
 	free(gone);
@@ -250,8 +336,8 @@ void rut_live_requests_add(struct rut_live_requests *r, const struct rut_ruby_re
 		q = rut_map_get(&r->running, key_of(ev));
 		if (q)
 			charge(q, ev->time_ns);
-		if (q && q->depth > ev->depth)
-			q->depth = ev->depth;
+		if (q)
+			span_end(r, q, ev);
 		break;
 	case RUT_RUBY_REQUESTS_LOST:
 		r->lost += ev->lost;

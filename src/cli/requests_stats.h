@@ -14,9 +14,31 @@
 #include "base/hash.h"
 #include "ruby/requests.h"
 
-#define RUT_LIVE_REQUESTS_LAYERS 16   /* the last one is all others */
-#define RUT_LIVE_REQUESTS_ROUTES 1000 /* the last one is all others */
-#define RUT_LIVE_REQUESTS_SPANS	 24
+#define RUT_LIVE_REQUESTS_LAYERS  16   /* the last one is all others */
+#define RUT_LIVE_REQUESTS_ROUTES  1000 /* the last one is all others */
+#define RUT_LIVE_REQUESTS_SPANS	  24
+#define RUT_LIVE_REQUESTS_DETAILS 64
+#define RUT_LIVE_REQUESTS_SLOWEST 5
+
+/* The time of spans of one layer and text: a query, a template, a host. */
+struct rut_live_detail {
+	unsigned layer;
+	char text[120];
+	uint64_t count, ns, max_ns;
+};
+
+/* At most RUT_LIVE_REQUESTS_DETAILS; the last one is then "(others)". */
+struct rut_live_details {
+	struct rut_live_detail *items; /* owned */
+	size_t count;
+};
+
+/* A slow request of a route, and what most of it was spent with (count 0: no span). */
+struct rut_live_slow {
+	uint64_t ns; /* 0: none */
+	char verb[16], path[200];
+	struct rut_live_detail most;
+};
 
 struct rut_live_route {
 	char *name; /* owned */
@@ -26,10 +48,13 @@ struct rut_live_route {
 	double per_second;
 	struct rut_stat stat; /* durations */
 	uint64_t layer_ns[RUT_LIVE_REQUESTS_LAYERS];
+	struct rut_live_details details;
+	struct rut_live_slow slowest[RUT_LIVE_REQUESTS_SLOWEST]; /* the slowest first */
 };
 
 struct rut_live_span {
 	unsigned layer;
+	uint64_t begin_ns;
 	char detail[120];
 };
 
@@ -44,6 +69,7 @@ struct rut_live_running {
 	uint64_t layer_ns[RUT_LIVE_REQUESTS_LAYERS];
 	unsigned depth; /* may be more than there is room for */
 	struct rut_live_span spans[RUT_LIVE_REQUESTS_SPANS];
+	struct rut_live_details details;
 };
 
 struct rut_live_requests {

@@ -81,7 +81,7 @@ int rut_stacks_ask(const struct rut_targets *targets, bool try_newer, const stru
 	if (rc >= 0 && !a.answered)
 		return rut_err_set(err, ETIME,
 				   "no answer: no thread of the application came back to Ruby");
-	if (rc > (int)a.answered)
+	if (cmd && rc > (int)a.answered)
 		rut_notice(cmd,
 			   "%d of %d processes did not answer: none of their threads came back to "
 			   "Ruby",

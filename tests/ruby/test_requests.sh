@@ -351,10 +351,22 @@ the_screen_shows_requests() {
   curl -s "http://127.0.0.1:$port/hang" >/dev/null &
   t_wait pane 'RUNS FOR.*DOES'
   t_wait pane 'GET /hang'
+  # x: what hangs, with its stack, until Backspace.
+  tmux -S "$socket" send-keys x
+  t_wait pane 'Requests that run now, and what they wait for'
+  t_wait pane 'handle_request  process'
+  tmux -S "$socket" send-keys BSpace
+  t_wait pane 'RUNS FOR.*DOES'
   rm hanging
   tmux -S "$socket" send-keys / h a n g Enter
   t_wait pane 'GET /hang *$'
   t_wait no_pane 'GET /probe'
+  # Enter opens the route under the cursor, Backspace goes back.
+  tmux -S "$socket" send-keys Enter
+  t_wait pane 'SLOWEST *REQUEST'
+  pane 'GET /hang *$'
+  tmux -S "$socket" send-keys BSpace
+  t_wait no_pane 'SLOWEST *REQUEST'
   tmux -S "$socket" send-keys r
   t_wait pane 'No request has ended yet'
   tmux -S "$socket" send-keys h

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "cli/requests_print.h"
+#include "cli/requests_route.h"
 #include "cli/requests_stats.h"
 
 #define MS 1000000ull
@@ -52,6 +53,17 @@ static void span(struct rut_live_requests *r, bool begin, uint64_t ms, const cha
 	rut_live_requests_add(r, &ev);
 }
 
+static void span_of(struct rut_live_requests *r, uint32_t fiber, bool begin, uint64_t ms,
+		    const char *layer)
+{
+	struct rut_ruby_request ev =
+		event(begin ? RUT_RUBY_SPAN_BEGIN : RUT_RUBY_SPAN_END, 1, fiber, ms);
+
+	ev.kind = layer;
+	ev.detail = begin ? "select ?" : "";
+	rut_live_requests_add(r, &ev);
+}
+
 static void time_belongs_to_the_innermost_layer(void **state)
 {
 	struct rut_live_requests r;
@@ -88,6 +100,74 @@ static void time_belongs_to_the_innermost_layer(void **state)
 	assert_int_equal(routes[0]->layer_ns[1], 35 * MS);
 	assert_int_equal(routes[0]->layer_ns[2], 1 * MS);
 	free(routes);
+	rut_live_requests_fini(&r);
+}
+
+/* What is on the page of a route. */
+static void a_route_knows_its_queries_and_slowest_requests(void **state)
+{
+	struct rut_live_requests r;
+	const struct rut_live_route *route;
+	struct rut_buf b = RUT_BUF_INIT;
+
+	(void)state;
+	rut_live_requests_init(&r, 0);
+	for (uint32_t i = 0; i < 7; i++) {
+		uint64_t at = 1000 * i;
+
+		add(&r, event(RUT_RUBY_REQUEST_BEGIN, 1, i, at));
+		for (uint32_t k = 0; k <= i; k++) {
+			span_of(&r, i, true, at + 10 * k, "sql");
+			span_of(&r, i, false, at + 10 * k + 2 + k, "sql");
+		}
+		add(&r, event(RUT_RUBY_REQUEST_END, 1, i, at + 100 + i));
+	}
+	assert_null(rut_live_route_find(&r, "GET /"));
+	route = rut_live_route_find(&r, "GET /items/:id");
+	assert_non_null(route);
+	assert_int_equal(route->details.count, 1);
+	assert_int_equal(route->details.items[0].count, 28);
+	assert_int_equal(route->details.items[0].max_ns, 8 * MS);
+	/* 28 times 2 ms, and 0 + ... + i of each request */
+	assert_int_equal(route->details.items[0].ns, (56 + 0 + 1 + 3 + 6 + 10 + 15 + 21) * MS);
+	assert_int_equal(route->slowest[0].ns, 106 * MS);
+	assert_int_equal(route->slowest[4].ns, 102 * MS);
+	assert_int_equal(route->slowest[0].most.count, 7);
+	rut_live_route_print(&r, route, 0, &b);
+	assert_non_null(strstr(b.data, "7 requests, 0 errors"));
+	assert_non_null(strstr(b.data, "\n   28      4.0 112ms 4.00ms 8.00ms sql   select ?\n"));
+	assert_non_null(strstr(b.data, "\n  106ms GET /items/17 35.0ms in 7 x sql select ?\n"));
+	rut_buf_fini(&b);
+	rut_live_requests_fini(&r);
+}
+
+/* A process may do ever new things: memory is bounded, and sums stay right. */
+static void details_are_bounded(void **state)
+{
+	struct rut_live_requests r;
+	const struct rut_live_route *route;
+	uint64_t sum = 0;
+
+	(void)state;
+	rut_live_requests_init(&r, 0);
+	add(&r, event(RUT_RUBY_REQUEST_BEGIN, 1, 1, 0));
+	for (uint32_t i = 0; i < 500; i++) {
+		struct rut_ruby_request ev = event(RUT_RUBY_SPAN_BEGIN, 1, 1, i);
+		char text[32];
+
+		snprintf(text, sizeof(text), "select %u", i);
+		ev.kind = "sql";
+		ev.detail = text;
+		rut_live_requests_add(&r, &ev);
+		span_of(&r, 1, false, i + 1, "sql");
+	}
+	add(&r, event(RUT_RUBY_REQUEST_END, 1, 1, 1000));
+	route = rut_live_route_find(&r, "GET /items/:id");
+	assert_int_equal(route->details.count, RUT_LIVE_REQUESTS_DETAILS);
+	assert_string_equal(route->details.items[RUT_LIVE_REQUESTS_DETAILS - 1].text, "(others)");
+	for (size_t i = 0; i < route->details.count; i++)
+		sum += route->details.items[i].count;
+	assert_int_equal(sum, 500);
 	rut_live_requests_fini(&r);
 }
 
@@ -226,6 +306,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(time_belongs_to_the_innermost_layer),
+		cmocka_unit_test(a_route_knows_its_queries_and_slowest_requests),
+		cmocka_unit_test(details_are_bounded),
 		cmocka_unit_test(errors_and_routes_are_counted),
 		cmocka_unit_test(what_has_no_begin_or_whose_process_ends_is_dropped),
 		cmocka_unit_test(paths_without_a_route_lose_their_identifiers),
