@@ -2,6 +2,7 @@
 #include "variant.h"
 
 #include "names.h"
+#include "template.h"
 
 #include <errno.h>
 #include <string.h>
@@ -92,10 +93,14 @@ static struct rut_variant *look_up(const struct rut_rec *r, VALUE owner, VALUE m
 	uint32_t class_str, method_str;
 	struct rut_agent_row *row;
 	struct rut_variant *v;
-	char name[1024];
+	char name[1024], template[512];
 	bool singleton;
 
 	rut_class_name(owner, name, sizeof(name), &singleton);
+	if (rut_template_name(rut_table_get(t, r->path), method, template, sizeof(template))) {
+		method = template;
+		memcpy(name, RUT_TEMPLATE_CLASS, sizeof(RUT_TEMPLATE_CLASS));
+	}
 	*ret_excluded = !rut_filter_name(&s->filter, name, singleton, method);
 	if (*ret_excluded && (s->filter.watches || t->hdr->row_count >= EXCLUDED_MAX))
 		return NULL;

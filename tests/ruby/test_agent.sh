@@ -339,6 +339,48 @@ W#raises 500"
   wait $pid
 }
 
+# Each process compiles a template into a method of another name.
+templates_have_one_row() {
+  # shellcheck disable=SC2086 # flags
+  "$RUBY" $RUBYFLAGS -raction_view -e 0 2>/dev/null || t_skip "Action View is not there"
+  mkdir -p app/views/items
+  echo '<% 3.times do |i| %><%= render "items/item", i: i %><% end %>' >app/views/items/index.html.erb
+  echo '<%= i %>' >app/views/items/_item.html.erb
+  cat >p.rb <<'EOF'
+require "action_view"
+view = ActionView::Base.with_empty_template_cache
+view = view.with_view_paths(["app/views"], {})
+render = proc { view.render(template: "items/index") }
+render.call
+$stdout.sync = true
+puts "ready"
+$stdin.gets
+Integer(ARGV[0]).times(&render)
+puts view.class.instance_methods(false).grep(/_html_erb__/)
+EOF
+  mkfifo in.1 in.2
+  for i in 1 2; do
+    "$RUBY" -W0 p.rb $((i * 2)) <in.$i >out.$i &
+    eval "pid_$i=$!"
+  done
+  exec 5>in.1 6>in.2
+  for i in 1 2; do t_wait grep -q ready out.$i; done
+  "$TRACE_TOOL" -m calls -p "$T/app/*" -w 7 $pid_1 $pid_2 7>attached >out &
+  tracer=$!
+  wait_for attached
+  echo go >&5
+  echo go >&6
+  wait $pid_1 $pid_2 $tracer
+  exec 5>&- 6>&-
+  # They do have names of their own.
+  [ "$(cat out.1 out.2 | grep -c html_erb)" -ge 4 ]
+  [ -z "$(cat out.1 out.2 | grep html_erb | sort | uniq -d)" ]
+  awk -F '\t' '/html.erb/ { calls[$1 " " $2 " " $3] += $4 }
+    END { for (row in calls) print row, calls[row] }' out | LC_ALL=C sort >got
+  is "$T/app/views/items/_item.html.erb 0 ActionView::Template#items/_item.html.erb 18
+$T/app/views/items/index.html.erb 0 ActionView::Template#items/index.html.erb 6"
+}
+
 # Its session may be in the middle of new code when the tracer is gone.
 survives_the_tracer_while_loading() {
   mkdir lib
@@ -765,6 +807,7 @@ t_case "children that live for a moment only" short_children_are_counted
 t_case "a limit on the size of files" small_files_only
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
 t_case "usual events are counted without Ruby's help" usual_events_are_counted_directly
+t_case "templates of several processes" templates_have_one_row
 t_case "the tracer is killed while code is loaded" survives_the_tracer_while_loading
 t_case "slow calls, calls inside a method, arguments" conditions_of_a_trace
 t_case "arguments that hold others" arguments_that_hold_others
