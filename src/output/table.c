@@ -79,6 +79,8 @@ static void lay_out(const struct rut_table *t, size_t *widths, size_t rows, size
 		for (size_t r = 0; r < rows; r++) {
 			size_t w = rut_text_width(cell(t, r, c));
 
+			if (!width && w > RUT_TABLE_CELL_MAX)
+				w = RUT_TABLE_CELL_MAX;
 			widths[c] = w > widths[c] ? w : widths[c];
 		}
 		total += widths[c];
@@ -113,6 +115,7 @@ void rut_table_render(const struct rut_table *t, struct rut_buf *out, size_t wid
 				rut_buf_putc(out, ' ');
 			rut_text_fit(out, r ? cell(t, r - 1, c) : col->title, widths[c],
 				     (col->left ? 0 : RUT_TEXT_RIGHT) |
+					     (width ? 0 : RUT_TEXT_KEEP_BOTH) |
 					     (col->keep_right ? RUT_TEXT_KEEP_RIGHT : 0));
 		}
 		rut_buf_putc(out, '\n');

@@ -34,8 +34,10 @@ void rut_table_addf(struct rut_table *t, const char *fmt, ...)
 
 /*
  * Appends the line of titles and a line for every complete row. `width` is in columns; 0: as wide
- * as the cells are, and nothing is cut.
+ * as the cells are, where only what is wider than RUT_TABLE_CELL_MAX loses its middle: a name of
+ * 4 KiB would widen its column in every line.
  */
+#define RUT_TABLE_CELL_MAX 200
 void rut_table_render(const struct rut_table *t, struct rut_buf *out, size_t width);
 
 #endif

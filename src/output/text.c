@@ -162,6 +162,8 @@ static void add_left_end(struct rut_buf *b, const char *s, size_t width)
 	add_spaces(b, width - columns);
 }
 
+static const char dots[] = "...";
+
 void rut_text_fit(struct rut_buf *b, const char *s, size_t width, int flags)
 {
 	size_t columns = rut_text_width(s);
@@ -172,6 +174,12 @@ void rut_text_fit(struct rut_buf *b, const char *s, size_t width, int flags)
 		clean(b, s);
 		if (!(flags & RUT_TEXT_RIGHT))
 			add_spaces(b, width - columns);
+	} else if (flags & RUT_TEXT_KEEP_BOTH && width > strlen(dots)) {
+		size_t right = (width - strlen(dots)) / 2;
+
+		add_left_end(b, s, width - strlen(dots) - right);
+		rut_buf_puts(b, dots);
+		add_right_end(b, s, columns, right);
 	} else if (flags & RUT_TEXT_KEEP_RIGHT) {
 		add_right_end(b, s, columns, width);
 	} else {

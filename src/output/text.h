@@ -35,6 +35,7 @@ size_t rut_text_width(const char *s);
 enum {
 	RUT_TEXT_RIGHT = 1,	 /* pad on the left */
 	RUT_TEXT_KEEP_RIGHT = 2, /* what is too long loses its left end, not its right one */
+	RUT_TEXT_KEEP_BOTH = 4,	 /* ... its middle, replaced by dots */
 };
 
 /* Appends `s` made harmless, cut and padded to exactly `width` columns. */

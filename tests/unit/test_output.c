@@ -124,6 +124,36 @@ static void test_tables_fit_the_width(void **state)
 				    "    a.rb 1234567    Ü.x\n");
 }
 
+static void test_long_names_lose_their_middle(void **state)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	char name[4097], want[RUT_TABLE_CELL_MAX + 1];
+	struct rut_table t;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(name); i++)
+		name[i] = (char)('a' + i % 26);
+	name[sizeof(name) - 1] = '\0';
+	memcpy(want, name, 99);
+	memcpy(want + 99, "...", 3);
+	memcpy(want + 102, name + sizeof(name) - 1 - 98, 99);
+	rut_table_init(&t, columns, 3);
+	rut_table_add(&t, "a.rb");
+	rut_table_add(&t, "1");
+	rut_table_add(&t, name);
+	rut_table_render(&t, &b, 0);
+	assert_int_equal(strcspn(b.data, "\n"), strlen("FILENAME LINE ") + RUT_TABLE_CELL_MAX);
+	assert_non_null(strstr(b.data, "    a.rb    1 "));
+	assert_non_null(strstr(b.data, want));
+	assert_int_equal(strlen(want), RUT_TABLE_CELL_MAX);
+	/* In a screen's width columns give way as ever. */
+	rut_buf_clear(&b);
+	rut_table_render(&t, &b, 40);
+	assert_int_equal(strcspn(b.data, "\n"), 40);
+	assert_null(strstr(b.data, "..."));
+	rut_table_fini(&t);
+}
+
 static void test_jsonl_is_read_by_json_c(void **state)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
@@ -168,6 +198,7 @@ int main(void)
 		cmocka_unit_test(test_text_is_harmless),
 		cmocka_unit_test(test_durations_have_three_digits),
 		cmocka_unit_test(test_tables_fit_the_width),
+		cmocka_unit_test(test_long_names_lose_their_middle),
 		cmocka_unit_test(test_jsonl_is_read_by_json_c),
 	};
 
