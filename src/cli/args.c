@@ -154,21 +154,31 @@ int rut_args_flag(const struct rut_cmd *cmd, int argc, char **argv, bool *ret)
 	return 0;
 }
 
+/* What comes before the command's name in messages: nothing for one that is a program's name. */
+static const char *program(const struct rut_cmd *cmd)
+{
+	for (const struct rut_cmd *const *c = rut_links; *c; c++)
+		if (strcmp((*c)->name, cmd->name) == 0)
+			return "";
+	return "rutile ";
+}
+
 int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 {
 	va_list ap;
 
-	fprintf(stderr, "rutile %s: %s", cmd->name, cmd->where ? cmd->where : "");
+	fprintf(stderr, "%s%s: %s", program(cmd), cmd->name, cmd->where ? cmd->where : "");
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	fprintf(stderr, " (see 'rutile %s --help')\n", cmd->name);
+	fprintf(stderr, " (see '%s%s --help')\n", program(cmd), cmd->name);
 	return RUT_EXIT_USAGE;
 }
 
 int rut_fail(const struct rut_cmd *cmd, const struct rut_err *err)
 {
-	fprintf(stderr, "rutile %s: %s%s\n", cmd->name, cmd->where ? cmd->where : "", err->msg);
+	fprintf(stderr, "%s%s: %s%s\n", program(cmd), cmd->name, cmd->where ? cmd->where : "",
+		err->msg);
 	return RUT_EXIT_FAIL;
 }
 
