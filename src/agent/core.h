@@ -250,8 +250,10 @@ struct rut_request_mode {
 	struct rut_task *tasks[RUT_TASK_BUCKETS]; /* fibers with a call under way */
 	struct rut_task *free;
 	uint32_t task_count;
-	uint32_t count;			  /* of requests so far */
-	VALUE leave;			  /* the instruction that returns, once it was seen */
+	uint64_t made;	       /* tasks so far */
+	uint64_t freed_active; /* tasks freed in a request, of which the end has not been seen */
+	uint32_t count;	       /* of requests so far */
+	VALUE leave;	       /* the instruction that returns, once it was seen */
 	struct rut_request_frame *frames; /* owned; of request_caller.c */
 };
 

@@ -11,8 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OPEN_MAX  48
-#define TASKS_MAX 20000u
+#define OPEN_MAX   48
+#define TASKS_MAX  4096u
+#define TASKS_KEPT 3072u /* when there are too many: those of the newest requests */
 
 /* A watched call under way. */
 struct open {
@@ -26,7 +27,9 @@ struct open {
 struct rut_task {
 	struct rut_task *next;
 	void *ec;
-	bool active; /* a request runs */
+	const void *vm_stack; /* of `ec`: another one is another fiber's */
+	uint64_t number;      /* of all tasks so far */
+	bool active;	      /* a request runs */
 	uint64_t id;
 	const struct rut_variant *entry;
 	uint16_t status;
@@ -47,29 +50,90 @@ static struct rut_task **bucket_of(struct rut_request_mode *m, const void *ec)
 	return &m->tasks[((uintptr_t)ec >> 6 ^ (uintptr_t)ec >> 15) % RUT_TASK_BUCKETS];
 }
 
+/* A request or a span that is not recorded. */
+static void lost(struct rut_session *s)
+{
+	if (s->events.ring.ctl)
+		__atomic_fetch_add(&s->events.ring.ctl->lost, 1, __ATOMIC_RELAXED);
+}
+
+static void unlink_task(struct rut_request_mode *m, struct rut_task **link)
+{
+	struct rut_task *t = *link;
+
+	*link = t->next;
+	t->next = m->free;
+	m->free = t;
+	m->task_count--;
+}
+
+/*
+ * Ruby does not report the end of a fiber that is abandoned in a request, so its task stays. When
+ * there are too many, the oldest are freed. A request that does go on is then counted as lost at
+ * its end. Other ractors could be using them: with several, nothing is freed.
+ */
+static void free_oldest(struct rut_request_mode *m)
+{
+	for (unsigned i = 0; i < RUT_TASK_BUCKETS; i++) {
+		struct rut_task **link = &m->tasks[i];
+
+		while (*link) {
+			if ((*link)->number + TASKS_KEPT >= m->made) {
+				link = &(*link)->next;
+				continue;
+			}
+			m->freed_active += (*link)->active;
+			unlink_task(m, link);
+		}
+	}
+}
+
+static void clear(struct rut_task *t)
+{
+	t->vm_stack = *(void *const *)t->ec;
+	t->active = false;
+	t->count = t->spans = 0;
+	t->raises = 0;
+}
+
+/* With the lock. */
+static struct rut_task *make_task(struct rut_session *s, void *ec)
+{
+	struct rut_request_mode *m = &s->requests;
+	struct rut_task *t;
+
+	if (m->task_count >= TASKS_MAX && rut_single_ractor())
+		free_oldest(m);
+	t = m->free;
+	if (t)
+		m->free = t->next;
+	else if (m->task_count < TASKS_MAX)
+		t = rut_session_alloc(s, sizeof(*t));
+	if (!t)
+		return NULL;
+	m->task_count++;
+	t->number = ++m->made;
+	t->ec = ec;
+	clear(t);
+	t->next = *bucket_of(m, ec);
+	*bucket_of(m, ec) = t;
+	return t;
+}
+
 static struct rut_task *find(struct rut_session *s, void *ec, bool make)
 {
 	struct rut_request_mode *m = &s->requests;
-	struct rut_task **bucket = bucket_of(m, ec), *t;
+	struct rut_task *t;
 
 	rut_lock(&m->lock);
-	for (t = *bucket; t && t->ec != ec; t = t->next)
+	for (t = *bucket_of(m, ec); t && t->ec != ec; t = t->next)
 		;
+	if (t && t->vm_stack != *(void *const *)ec)
+		clear(t);
 	if (!t && make) {
-		t = m->free;
-		if (t)
-			m->free = t->next;
-		else if (m->task_count < TASKS_MAX)
-			t = rut_session_alloc(s, sizeof(*t));
-		if (t) {
-			m->task_count++;
-			t->ec = ec;
-			t->active = false;
-			t->count = t->spans = 0;
-			t->raises = 0;
-			t->next = *bucket;
-			*bucket = t;
-		}
+		t = make_task(s, ec);
+		if (!t)
+			lost(s);
 	}
 	rut_unlock(&m->lock);
 	return t;
@@ -84,12 +148,8 @@ static void release(struct rut_session *s, struct rut_task *t)
 	rut_lock(&m->lock);
 	while (*link && *link != t)
 		link = &(*link)->next;
-	if (*link) {
-		*link = t->next;
-		t->next = m->free;
-		m->free = t;
-		m->task_count--;
-	}
+	if (*link)
+		unlink_task(m, link);
 	rut_unlock(&m->lock);
 }
 
@@ -360,10 +420,15 @@ static void end_open(struct rut_session *s, struct rut_task *t, const struct ope
 	}
 }
 
-static void returns(struct rut_session *s, const struct rut_trace_arg *ta)
+static void returns(struct rut_session *s, const struct rut_trace_arg *ta,
+		    const struct rut_variant *v)
 {
 	struct rut_task *t = find(s, ta->ec, false);
 
+	if (!t && v->watch->what == RUT_WATCH_REQUEST && s->requests.freed_active) {
+		s->requests.freed_active--;
+		lost(s);
+	}
 	if (!t)
 		return;
 	while (t->count && t->open[t->count - 1].cfp < ta->cfp) {
@@ -385,7 +450,7 @@ void rut_request_event(struct rut_session *s, const struct rut_trace_arg *ta, st
 	if (ta->event == RUT_EVENT_CALL)
 		call(s, ta, v);
 	else if (ta->event == RUT_EVENT_RETURN)
-		returns(s, ta);
+		returns(s, ta, v);
 }
 
 static void raise_event(struct rut_session *s, const struct rut_trace_arg *ta)

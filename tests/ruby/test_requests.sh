@@ -385,6 +385,53 @@ pane_after_request() {
   pane "$1"
 }
 
+# Fibers that are abandoned in a request report no end. Later requests are recorded all the same, and
+# one that goes on when its state was freed is counted as lost.
+abandoned_fibers_leave_room() {
+  cat >fibers.rb <<'EOF'
+module Puma
+  module Request
+    def handle_request(client, lines)
+      yield
+      [200, { "Content-Length" => "17" }].size
+    end
+  end
+end
+class Server; include Puma::Request; end
+class Client
+  attr_reader :env
+  def initialize(env) @env = env end
+end
+SERVER = Server.new
+def request(path, &block)
+  SERVER.handle_request(Client.new({ "REQUEST_METHOD" => "GET", "PATH_INFO" => path }), 1, &block)
+end
+$stdout.sync = true
+puts "ready"
+request("/early") { sleep 0.01 } until File.exist?("go")
+first = Fiber.new { request("/first") { Fiber.yield } }
+first.resume
+fibers = Array.new(4200) { |i| Fiber.new { request("/abandoned/#{i}") { Fiber.yield } }.tap(&:resume) }
+10.times { |i| request("/late/#{i}") { } }
+first.resume
+puts fibers.size
+EOF
+  start fibers.out "$RUBY" -W0 fibers.rb
+  record "$pid:requests"
+  t_wait early_is_recorded
+  : >go
+  t_wait t_gone "$pid"
+  end_record
+  view trace >events
+  [ "$(grep -c 'request_end.*path = "/late/' events)" = 10 ]
+  [ "$(grep -c 'request_begin.*path = "/abandoned/' events)" = 4200 ]
+  not grep 'request_end.*path = "/first"' events
+  grep -i lost record.err
+}
+early_is_recorded() {
+  view trace | grep -q 'request_end.*path = "/early"'
+}
+
 t_case "requests of a Puma cluster equal its application's log, workers forked meanwhile too" puma_requests_equal_the_log
 t_case "traceparent and X-Request-Id are fields of a request, the query string is not" contexts_of_the_outside_are_fields
 t_case "requests of Unicorn and WEBrick equal their application's log" other_servers_too
@@ -395,4 +442,5 @@ t_case "calls that another --ruby records are in the request" calls_of_another_s
 t_case "the live view has all requests by route, and those that run" live_counts_equal_the_log
 t_case "a request that hangs is explained while it hangs" a_request_that_hangs_is_explained
 t_case "the screen shows routes and what runs, keys filter and reset" the_screen_shows_requests
+t_case "fibers that are abandoned in a request" abandoned_fibers_leave_room
 t_done
