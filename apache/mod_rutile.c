@@ -97,7 +97,7 @@ static const char *set_slow(cmd_parms *cmd, void *dir, const char *arg)
 		return NULL;
 	}
 	if (ap_timeout_parameter_parse(arg, &time, "s") != APR_SUCCESS || time <= 0)
-		return apr_psprintf(cmd->pool, "'%s' is no time: 500ms, 2s, or off", arg);
+		return apr_psprintf(cmd->pool, "invalid time '%s': 500ms, 2s, or off", arg);
 	c->slow = time;
 	return NULL;
 }
@@ -108,7 +108,7 @@ static const char *set_trigger(cmd_parms *cmd, void *dir, const char *arg)
 	const char *path = arg[0] == '/' ? arg : apr_pstrcat(cmd->pool, SOCKETS "/", arg, NULL);
 
 	if (strlen(path) >= sizeof(room->sun_path) || (arg[0] != '/' && strchr(arg, '/')))
-		return apr_psprintf(cmd->pool, "'%s' is no name of a trigger", arg);
+		return apr_psprintf(cmd->pool, "invalid trigger name '%s'", arg);
 	conf_of(cmd, dir)->trigger = path;
 	return NULL;
 }
@@ -125,7 +125,7 @@ static const char *set_rate(cmd_parms *cmd, void *dir, const char *arg)
 
 	(void)dir;
 	if (rate < 1 || rate > 100000)
-		return apr_psprintf(cmd->pool, "'%s' is no number of firings a second", arg);
+		return apr_psprintf(cmd->pool, "invalid number of firings a second '%s'", arg);
 	conf_of(cmd, dir)->rate = rate;
 	return NULL;
 }

@@ -98,7 +98,7 @@ static int read_headers(struct rut_core *c, struct rut_err *err)
 	if (memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 || e.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    e.e_ident[EI_DATA] != ELFDATA2LSB || e.e_type != ET_CORE ||
 	    e.e_phentsize != sizeof(Elf64_Phdr))
-		return rut_err_set(err, ENOEXEC, "it is no 64-bit ELF core");
+		return rut_err_set(err, ENOEXEC, "it is not a 64-bit ELF core");
 	n = header_count(c, &e);
 	if (e.e_phoff > c->map_bytes || (c->map_bytes - e.e_phoff) / sizeof(Elf64_Phdr) < n)
 		return rut_err_set(err, ENOEXEC, "it is cut off in its headers");
@@ -121,7 +121,7 @@ static int read_headers(struct rut_core *c, struct rut_err *err)
 	}
 	qsort(c->segments, c->count, sizeof(*c->segments), by_address);
 	cut_overlaps(c);
-	return process ? 0 : rut_err_set(err, ENOEXEC, "it is no core of a process");
+	return process ? 0 : rut_err_set(err, ENOEXEC, "it is not a core of a process");
 }
 
 int rut_core_open(struct rut_core **ret, const char *path, struct rut_err *err)
@@ -134,7 +134,7 @@ int rut_core_open(struct rut_core **ret, const char *path, struct rut_err *err)
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return rut_err_errno(err, errno, "cannot open '%s'", path);
 	if (!S_ISREG(st.st_mode) || !st.st_size)
-		return rut_err_set(err, ENOEXEC, "'%s' is no core of a process", path);
+		return rut_err_set(err, ENOEXEC, "'%s' is not a core of a process", path);
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return rut_err_set(err, ENOMEM, "out of memory");

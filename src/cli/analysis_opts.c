@@ -12,8 +12,7 @@
 #include "rut_config.h"
 
 #define COMMON                                                                                     \
-	{"begin", "TIME", "report from this time on: [YYYY-MM-DD ]HH:MM:SS[.NS] or ns",            \
-	 OPT_BEGIN},                                                                               \
+	{"begin", "TIME", "report from TIME on: [YYYY-MM-DD ]HH:MM:SS[.NS] or ns", OPT_BEGIN},     \
 		{"end", "TIME", "report up to this time", OPT_END},                                \
 		{"timerange", "RANGE", "both in one: [BEGIN,END]", OPT_TIMERANGE},                 \
 		{"gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},                     \
@@ -34,7 +33,7 @@
 		{"period-begin-key", "FIELDS", NULL, OPT_PERIOD_BEGIN_KEY},                        \
 		{"period-end-key", "FIELDS", NULL, OPT_PERIOD_END_KEY},                            \
 		{"period-key-value", "VALUES", NULL, OPT_PERIOD_KEY_VALUE},                        \
-		{"no-intersection", NULL, "also where not all streams record",                     \
+		{"no-intersection", NULL, "include times at which not all streams record",         \
 		 OPT_NO_INTERSECTION},                                                             \
 		{"skip-validation", NULL, "do not announce the check for lost events",             \
 		 OPT_SKIP_VALIDATION},                                                             \
@@ -158,7 +157,7 @@ const struct rut_opt rut_opts_requests[] = {
 	{"request", "METHOD", "take calls of 'Class#method' (a glob) as requests", OPT_REQUEST},
 	{"slowest", "N", "list the N slowest requests (default with --explain: 5)", OPT_SLOWEST},
 	{"explain", NULL,
-	 "say of each of the slowest why it took so long; with --running: what it waits for",
+	 "explain why each of the slowest took so long; with --running: what it waits for",
 	 OPT_EXPLAIN},
 	{"running", NULL, "of a process: print the requests that run now, and end", OPT_LIVE},
 	{"interval", "TIME", "live: refresh interval (default 1s)", OPT_LIVE},

@@ -136,7 +136,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc < 0 && v->analysis == &rut_analysis_wakeupchain)
 		rc = take_target(&a);
 	if (rc < 0 && !a.n_paths)
-		rc = rut_analysis_usage(&a, "which trace? Give the path of its folder");
+		rc = rut_analysis_usage(&a, "which trace? Give the path of its directory");
 	if (rc < 0)
 		rc = rut_analysis_run(&a, &v->analysis, 1);
 	rut_analysis_args_fini(&a);

@@ -8,7 +8,7 @@
 #include "cli/session_verb.h"
 
 static const struct rut_opt options[] = {
-	{"output", "DIR", "the folder (default: rutile-NAME-DATE-TIME)", 'o'},
+	{"output", "DIR", "the directory (default: rutile-NAME-DATE-TIME)", 'o'},
 	{0},
 };
 
@@ -72,7 +72,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_attach = {
 	.name = "attach",
 	.group = "Record",
-	.summary = "follow a flight recorder into a trace folder",
+	.summary = "follow a flight recorder into a trace directory",
 	.usage = "NAME [-o DIR]",
 	.options = options,
 	.run = run,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile clear`: forget what the buffers hold. */
+/* `rutile clear`: discard what the buffers hold. */
 #include <stdio.h>
 
 #include "cli/session_verb.h"
@@ -26,7 +26,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_clear = {
 	.name = "clear",
 	.group = "Record",
-	.summary = "forget what the buffers hold",
+	.summary = "discard what the buffers hold",
 	.usage = "NAME",
 	.options = options,
 	.run = run,

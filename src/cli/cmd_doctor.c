@@ -112,7 +112,7 @@ static void check_ptrace(struct finding *f)
 		       "in a container, add the capability SYS_PTRACE and a seccomp profile that "
 		       "permits ptrace; or preload the agent (see rutile(1))");
 	} else if (yama == 3) {
-		found(f, STATE_NO, "kernel.yama.ptrace_scope is 3: nobody may attach");
+		found(f, STATE_NO, "kernel.yama.ptrace_scope is 3: no process may attach");
 		advise(f, "it cannot be lowered before the next boot; preload the agent (see "
 			  "rutile(1))");
 	} else if (cap) {
@@ -438,7 +438,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_doctor = {
 	.name = "doctor",
 	.group = "About rutile",
-	.summary = "say what this machine allows, and what to do about what is missing",
+	.summary = "check what this machine supports, with remedies",
 	.usage = "[--json]",
 	.options = options,
 	.run = run,

@@ -48,7 +48,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 			return RUT_EXIT_OK;
 		if (id == RUT_ARGS_POSITIONAL)
 			return rut_usage_error(
-				cmd, "unexpected argument '%s': 'rutile status NAME' tells of one",
+				cmd, "unexpected argument '%s': 'rutile status NAME' shows one",
 				a.value);
 		if (id != RUT_ARGS_DASHES)
 			return RUT_EXIT_USAGE;

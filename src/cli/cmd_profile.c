@@ -45,7 +45,7 @@ static const struct rut_opt options[] = {
 	{"off-cpu", NULL, "count the time that threads wait, and what for", OPT_OFF_CPU},
 	{"wall", NULL, "count both", OPT_WALL},
 	{"hz", "N", "samples a second on each CPU (default 99)", OPT_HZ},
-	{"duration", "TIME", "stop after this time (default: at Ctrl+C)", OPT_DURATION},
+	{"duration", "TIME", "stop after TIME (default: at Ctrl+C)", OPT_DURATION},
 	{"by", "WHAT", "rows of the table: method (default), line or file", OPT_BY},
 	{"folded", NULL, "print stacks with microseconds, for flame graphs", OPT_FOLDED},
 	{"output", "DIR", "keep the trace in DIR", 'o'},
@@ -110,7 +110,7 @@ static int take(const struct rut_cmd *cmd, struct profile *f, int id, const char
 		return take_number(cmd, value, 100000, &f->lines);
 	case 'o':
 		if (!*value || strlen(value) >= sizeof(f->rec.output.pattern))
-			return rut_usage_error(cmd, "invalid folder '%s'", value);
+			return rut_usage_error(cmd, "invalid directory '%s'", value);
 		snprintf(f->rec.output.pattern, sizeof(f->rec.output.pattern), "%s", value);
 		return 0;
 	case OPT_HZ:
@@ -318,7 +318,7 @@ static int set_output(struct profile *f, struct rut_err *err)
 	snprintf(f->temporary, sizeof(f->temporary), "/tmp/rutile-profile-XXXXXX");
 	if (!mkdtemp(f->temporary)) {
 		f->temporary[0] = '\0';
-		return rut_err_errno(err, errno, "cannot make a folder in '/tmp'");
+		return rut_err_errno(err, errno, "cannot make a directory in '/tmp'");
 	}
 	snprintf(f->rec.output.pattern, sizeof(f->rec.output.pattern), "%s/trace", f->temporary);
 	return 0;

@@ -31,8 +31,8 @@ enum { OPT_DURATION = 256, OPT_WAIT };
 static const struct rut_opt options[] = {
 	{"output", "DIR", "write the trace into DIR (default: rutile-DATE-TIME)", 'o'},
 	{"all", NULL, "with a command: record the whole system, not only the command", 'a'},
-	{"duration", "TIME", "stop after this time", OPT_DURATION},
-	{"profile", "HZ", "sample the stacks of what runs, so many times a second on each CPU",
+	{"duration", "TIME", "stop after TIME (for example 10s, 2m)", OPT_DURATION},
+	{"profile", "HZ", "sample the stacks of running threads, HZ times a second on each CPU",
 	 RUT_OPT_PROFILE},
 	{"wait", NULL, "wait for Ruby targets that do not run yet", OPT_WAIT},
 	RUT_RECORD_OPTIONS,
@@ -68,7 +68,7 @@ static int parse_option(const struct rut_cmd *cmd, struct record *rec, int id, c
 	switch (id) {
 	case 'o':
 		if (!*value || strlen(value) >= sizeof(rec->opts.output.pattern))
-			return rut_usage_error(cmd, "bad folder '%s'", value);
+			return rut_usage_error(cmd, "bad directory '%s'", value);
 		snprintf(rec->opts.output.pattern, sizeof(rec->opts.output.pattern), "%s", value);
 		return 0;
 	case 'a':
@@ -324,7 +324,7 @@ static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 	if (!rc)
 		rc = rut_record_ruby_start(&rec->opts.ruby, &err);
 	if (!rc && mkdir(dir, 0777) < 0 && errno != EEXIST)
-		rc = rut_err_errno(&err, errno, "cannot make the folder '%s'", dir);
+		rc = rut_err_errno(&err, errno, "cannot make the directory '%s'", dir);
 	if (!rc && rec->command)
 		rc = prepare_command(rec, &err);
 	set_static_pids(rec);
@@ -333,7 +333,7 @@ static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 	if (!rc)
 		rc = rut_record_static_open(&rec->statics, dir, &err);
 	if (!rc && rec->command && write(rec->go_fd, "", 1) != 1)
-		fprintf(stderr, "rutile record: the command is gone\n");
+		fprintf(stderr, "rutile record: the command has exited\n");
 	while (!rc && !stop_signal) {
 		rut_record_static_step(&rec->statics);
 		if (ruby.step(ruby.arg, &err) < 0 && !said)
@@ -394,7 +394,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		rut_consumer_statedump(&c);
 		rut_budget_calibrate(r);
 		if (rec->command && write(rec->go_fd, "", 1) != 1)
-			fprintf(stderr, "rutile record: the command is gone\n");
+			fprintf(stderr, "rutile record: the command has exited\n");
 		rut_words_arm(r);
 		consume(rec, &c, &status);
 		rut_record_static_close(&rec->statics);
@@ -436,7 +436,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_record = {
 	.name = "record",
 	.group = "Record",
-	.summary = "record kernel events and system calls into a trace folder",
+	.summary = "record kernel events and system calls into a trace directory",
 	.usage = "[OPTIONS] [-- COMMAND [ARGUMENT]...]",
 	.options = options,
 	.run = run,

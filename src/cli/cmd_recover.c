@@ -19,7 +19,7 @@
 #include "usdt/recover.h"
 
 static const struct rut_opt options[] = {
-	{"output", "DIR", "write the traces below DIR (default: the current folder)", 'o'},
+	{"output", "DIR", "write the traces below DIR (default: the current directory)", 'o'},
 	{0},
 };
 
@@ -107,7 +107,7 @@ static int recover_process(const struct rut_core *core, const char *dump, const 
 	int rings, taps, sessions;
 
 	if (mkdir(dir, 0750) < 0 && errno != EEXIST)
-		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
+		return rut_err_errno(err, errno, "cannot make the directory '%s'", dir);
 	rings = rut_ruby_core_read(core, begin_ring, on_event, &l, err);
 	end_ring(&l);
 	if (rings < 0)

@@ -77,7 +77,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	a.skip_validation = true;
 	rc = rut_analysis_args_parse(&a, cmd, argc, argv);
 	if (rc < 0 && !a.n_paths)
-		rc = rut_analysis_usage(&a, "which trace? Give the path of its folder");
+		rc = rut_analysis_usage(&a, "which trace? Give the path of its directory");
 	if (rc < 0)
 		rc = rut_analysis_run(&a, NULL, 0);
 	rut_analysis_args_fini(&a);
@@ -87,7 +87,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_report = {
 	.name = "report",
 	.group = "Analyses of kernel traces",
-	.summary = "what there is to know first of a trace",
+	.summary = "overview of a trace: what to look at first",
 	.usage = "[OPTIONS] TRACE...",
 	.options = rut_opts_plain,
 	.run = run,

@@ -25,7 +25,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_rotate = {
 	.name = "rotate",
 	.group = "Record",
-	.summary = "go on in the next trace folder",
+	.summary = "close the trace directory and continue in a new one",
 	.usage = "NAME",
 	.options = options,
 	.run = run,

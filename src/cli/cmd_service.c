@@ -145,7 +145,10 @@ static int status_one(const char *name)
 	}
 	stopped = !r->meta->running;
 	dead = rut_output_drains(&r->meta->output) && !rut_session_consumer_alive(r->meta);
-	printf("%-20s %s\n", name, dead ? "its process is gone" : stopped ? "stopped" : "records");
+	printf("%-20s %s\n", name,
+	       dead	 ? "its process has exited"
+	       : stopped ? "stopped"
+			 : "records");
 	rut_recorder_free(r);
 	return dead || stopped ? 3 : 0;
 }
@@ -193,7 +196,7 @@ static int read_trigger(struct service *s, const char *name, struct rut_trigger 
 	snprintf(path, sizeof(path), "%s/%s" TRIGGER, s->dir, name);
 	snprintf(t->name, sizeof(t->name), "%s", name);
 	if (!rut_trigger_name_ok(name))
-		return rut_usage_error(s->cmd, "%s: '%s' is no name of a trigger", path, name);
+		return rut_usage_error(s->cmd, "%s: invalid trigger name '%s'", path, name);
 	rut_trigger_set(t, "output", RUT_LOG_DIR, &err);
 	f = fopen(path, "re");
 	if (!f)

@@ -26,8 +26,8 @@ static int snapshot(struct rut_recorder *r, const struct rut_session_verb *v,
 	if (r->conf.mode != RUT_RING_OVERWRITE)
 		return rut_err_set(
 			err, EINVAL,
-			"session '%s' writes to '%s': 'rutile rotate %s' closes a folder", v->name,
-			r->meta->current, v->name);
+			"session '%s' writes to '%s': 'rutile rotate %s' closes a directory",
+			v->name, r->meta->current, v->name);
 	if (v->to) {
 		rc = rut_snapshot_send(r, v->to, rut_spool_dir(), v->tls, beside, &snap, err);
 		snprintf(path, sizeof(path), "%s", v->to);
@@ -59,7 +59,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 }
 
 static const struct rut_opt options[] = {
-	{"output", "DIR", "the folder (default: rutile-NAME-DATE-TIME)", 'o'},
+	{"output", "DIR", "the directory (default: rutile-NAME-DATE-TIME)", 'o'},
 	{"to", "URL", "send it to a collector: relay://HOST[:PORT]", RUT_SESSION_OPT_TO},
 	{"tls", "DIR", "certificates for relays:// (default /etc/rutile/tls)", RUT_SESSION_OPT_TLS},
 	{0},
@@ -73,7 +73,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_snapshot = {
 	.name = "snapshot",
 	.group = "Record",
-	.summary = "copy what a flight recorder holds into a trace folder",
+	.summary = "copy what a flight recorder holds into a trace directory",
 	.usage = "NAME [-o DIR | --to URL]",
 	.options = options,
 	.run = run,

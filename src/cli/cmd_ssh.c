@@ -416,7 +416,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_ssh = {
 	.name = "ssh",
 	.group = "Record",
-	.summary = "run a verb on another machine, and bring its trace here",
+	.summary = "run a verb on another machine, and fetch its trace",
 	.usage = "[OPTIONS] HOST VERB [ARGUMENT]...",
 	.options = options,
 	.run = run,

@@ -114,7 +114,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_start = {
 	.name = "start",
 	.group = "Record",
-	.summary = "start a recording session that goes on by itself",
+	.summary = "start a recording session in the background",
 	.usage = "NAME (--flight | -o PATTERN | --to URL | --profile FILE) [OPTIONS]",
 	.options = rut_start_options,
 	.run = run,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile status`: show what a session records, and how it fares. */
+/* `rutile status`: show what a session records, its losses and its cost. */
 #include <string.h>
 #include <stdio.h>
 
@@ -102,7 +102,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_status = {
 	.name = "status",
 	.group = "Record",
-	.summary = "show what a session records, and how it fares",
+	.summary = "show what a session records, its losses and its cost",
 	.usage = "NAME",
 	.options = options,
 	.run = run,

@@ -23,7 +23,7 @@ enum { OPT_COUNT = 1024, ANALYSES_MAX = 16 };
 
 static const struct rut_opt options[] = {
 	{"refresh", "TIME", "a table of every TIME (default 1s): N[s|ms]", 'r'},
-	{"count", "N", "end after so many tables", OPT_COUNT},
+	{"count", "N", "stop after N tables", OPT_COUNT},
 	{"limit", "N", "rows in a list of the largest (default 5)", OPT_LIMIT},
 	{"record", "EVENTS", "of a process: what to record of it", 'e'},
 	{"cpu", "LIST", "only these CPUs", OPT_CPU},

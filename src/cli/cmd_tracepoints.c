@@ -22,7 +22,7 @@
 enum { OPT_JSON = 256, OPT_ENABLE, OPT_DISABLE, MAX_WISHES = 64, ANSWER_MS = 3000 };
 
 static const struct rut_opt options[] = {
-	{"enable", "GLOB", "switch on the tracepoints whose PROVIDER:NAME matches", OPT_ENABLE},
+	{"enable", "GLOB", "enable tracepoints: a glob of PROVIDER:NAME", OPT_ENABLE},
 	{"disable", "GLOB", "switch them off; both may be repeated and act in order", OPT_DISABLE},
 	{"children", NULL, "also those of all processes below PID", 'c'},
 	{"json", NULL, "print one JSON object a line", OPT_JSON},

@@ -28,13 +28,12 @@ static const struct rut_opt options[] = {
 	 "snapshot SESSION; rotate SESSION; stop SESSION; start SESSION [OPTIONS]; add SESSION "
 	 "EVENTS for TIME; exec PROGRAM [ARGUMENT]...; may be given several times",
 	 OPT_KEY + 1},
-	{"burst", "N[/TIME]", "act at most so many times within this time (default 1/10s)",
-	 OPT_KEY + 2},
-	{"cooldown", "TIME", "then rest for so long", OPT_KEY + 3},
+	{"burst", "N[/TIME]", "act at most N times in TIME (default 1/10s)", OPT_KEY + 2},
+	{"cooldown", "TIME", "do nothing for TIME after that", OPT_KEY + 3},
 	{"output", "DIR", "where snapshots go (default: the current directory)", OPT_KEY + 4},
-	{"disk", "SIZE", "all its snapshots together are at most so large", OPT_KEY + 5},
-	{"disk-full", "oldest|refuse", "then remove the oldest (default), or take no more",
-	 OPT_KEY + 6},
+	{"disk", "SIZE", "limit of all its snapshots together", OPT_KEY + 5},
+	{"disk-full", "oldest|refuse",
+	 "at that limit, remove the oldest snapshot (default) or take no more", OPT_KEY + 6},
 	{"group", "GROUP", "users of this group may fire it, too", OPT_KEY + 7},
 	{"file", "FILE", "read these options from a file, a line NAME = VALUE each", OPT_FILE},
 	{0},
@@ -69,7 +68,7 @@ static int add(const struct rut_cmd *cmd, struct rut_trigger *t, const struct wo
 				       "one name: 'rutile trigger add NAME --when ... --do ...'");
 	if (!rut_trigger_name_ok(w->word[1]))
 		return rut_usage_error(cmd,
-				       "'%s' is no name: up to %d letters, digits, '-', '_', '.'",
+				       "invalid name '%s': up to %d letters, digits, '-', '_', '.'",
 				       w->word[1], RUT_TRIGGER_NAME_MAX);
 	if (!t->nactions)
 		return rut_usage_error(cmd,
@@ -140,7 +139,7 @@ static void print_one(const char *name)
 	if (f)
 		rut_trigger_read(&t, f, &err);
 	if (rut_trigger_ask(name, &s, &err))
-		printf("%-20s %8s %10s %7s  %s\n", name, "-", "-", "-", "its process is gone");
+		printf("%-20s %8s %10s %7s  %s\n", name, "-", "-", "-", "its process has exited");
 	else
 		printf("%-20s %8llu %10llu %7llu  %s%s\n", name, (unsigned long long)s.fired,
 		       (unsigned long long)s.suppressed, (unsigned long long)s.failed, t.when_text,

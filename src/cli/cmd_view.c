@@ -56,9 +56,9 @@ static const struct rut_opt options[] = {
 	{"folded", NULL,
 	 "print each different stack once, and how often it occurred: for flame graphs",
 	 OPT_FOLDED},
-	{"root", "DIRS", "with --stacks: look for programs and libraries below these folders first",
-	 OPT_ROOT},
-	{"threads", "N", "print in so many threads (default: as many as CPUs)", OPT_THREADS},
+	{"root", "DIRS",
+	 "with --stacks: look for programs and libraries below these directories first", OPT_ROOT},
+	{"threads", "N", "threads that print (default: one a CPU)", OPT_THREADS},
 	{0},
 };
 
@@ -157,7 +157,7 @@ static int parse_names(struct view *v, const char *list)
 		const struct word *w = find_word(name_words, list, len);
 
 		if (!w)
-			return rut_usage_error(v->cmd, "'%.*s' is no kind of names", (int)len,
+			return rut_usage_error(v->cmd, "invalid kind of names '%.*s'", (int)len,
 					       list);
 		v->text.names |= w->bits;
 		list += len + (list[len] == ',');

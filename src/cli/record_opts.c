@@ -190,7 +190,8 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 }
 
 const struct rut_opt rut_start_options[] = {
-	{"output", "PATTERN", "write trace folders; the name may hold strftime(3) sequences", 'o'},
+	{"output", "PATTERN", "write trace directories; the name may hold strftime(3) sequences",
+	 'o'},
 	{"flight", NULL, "record into memory only; a process stays with --ruby and -m only",
 	 RUT_OPT_FLIGHT},
 	{"profile", "FILE|HZ",
@@ -211,12 +212,12 @@ int rut_record_dir(const struct rut_cmd *cmd, char *to, size_t size, const char 
 	/* The daemon may go anywhere: the folder must not depend on the current one. */
 	if (value[0] != '/') {
 		if (!getcwd(to, size - 1))
-			return rut_usage_error(cmd, "the current folder has no name");
+			return rut_usage_error(cmd, "the current directory has no name");
 		len = strlen(to);
 		to[len++] = '/';
 	}
 	if (!*value || (size_t)snprintf(to + len, size - len, "%s", value) >= size - len)
-		return rut_usage_error(cmd, "bad folder '%s'", value);
+		return rut_usage_error(cmd, "bad directory '%s'", value);
 	return 0;
 }
 

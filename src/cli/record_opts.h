@@ -58,9 +58,9 @@ enum {
 		 RUT_OPT_TLS},                                                                     \
 		{"spool", "SIZE", "keep up to SIZE on disk while the collector is away",           \
 		 RUT_OPT_SPOOL},                                                                   \
-		{"size", "SIZE", "go on in the next folder at this size", RUT_OPT_SIZE},           \
-		{"every", "TIME", "go on in the next folder after this time", RUT_OPT_EVERY},      \
-		{"keep", "N", "remove the oldest folders, so that N remain", RUT_OPT_KEEP},        \
+		{"size", "SIZE", "continue in a new directory at this size", RUT_OPT_SIZE},        \
+		{"every", "TIME", "continue in a new directory after TIME", RUT_OPT_EVERY},        \
+		{"keep", "N", "remove the oldest directories, so that N remain", RUT_OPT_KEEP},    \
 		{"buffer", "SIZE", "memory of the session's rings (default 16M a CPU)",            \
 		 RUT_OPT_BUFFER},                                                                  \
 		{"subbuf", "SIZE", "size of a packet", RUT_OPT_SUBBUF},                            \
@@ -69,7 +69,7 @@ enum {
 		{"include-self", NULL, "record rutile's own processes, too",                       \
 		 RUT_OPT_INCLUDE_SELF},                                                            \
 		{"max-overhead", "PERCENT",                                                        \
-		 "leave the dearest events out rather than take more of a CPU", 'm'},              \
+		 "disable the most expensive events rather than use more of a CPU", 'm'},          \
 		{"ruby", "TARGET[:EVENTS]",                                                        \
 		 "record events of Ruby processes: call, return, raise ...; may be repeated",      \
 		 RUT_OPT_RUBY},                                                                    \

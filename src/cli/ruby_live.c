@@ -26,12 +26,12 @@ enum {
 
 /* clang-format off */
 #define LIVE_OPTIONS \
-	{"limit", "N", "rows of a table, 0 for all (25; JSON: all)", 'n'}, \
-	{"interval", "TIME", "a table every so often (1s)", OPT_INTERVAL}, \
-	{"reset", "TIME", "count anew every so often, 0 for never (5m)", OPT_RESET}, \
+	{"limit", "N", "rows of a table, 0 for all (default 25; JSON: all)", 'n'}, \
+	{"interval", "TIME", "refresh interval (default 1s)", OPT_INTERVAL}, \
+	{"reset", "TIME", "reset the counts at this interval, 0 for never (default 5m)", OPT_RESET}, \
 	{"sort", "COLUMN", "sort by this column: file, line, method, class, calls ...", OPT_SORT}, \
-	{"per-process", NULL, "a row for each process, not all added up", OPT_PER_PROCESS}, \
-	{"last", NULL, "only the last table, at the end", OPT_LAST}
+	{"per-process", NULL, "a row for each process instead of their sum", OPT_PER_PROCESS}, \
+	{"last", NULL, "print only the last table, at the end", OPT_LAST}
 /* clang-format on */
 
 const struct rut_opt rut_live_options[] = {
@@ -71,7 +71,7 @@ void rut_notice_gaps(const struct rut_cmd *cmd, const struct rut_tracer *t)
 
 	if (ractors == RUT_RUBY_RACTORS_UNSEEN)
 		rut_notice(cmd,
-			   "it runs ractors: what Ruby tells to the main one only (calls of C "
+			   "it runs ractors: what Ruby reports to the main one only (calls of C "
 			   "methods; allocations until 3.4; all calls from 4.0 on) is not counted "
 			   "in the others");
 	if (ractors == RUT_RUBY_RACTORS_ENDED_IT)

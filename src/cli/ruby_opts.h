@@ -39,7 +39,7 @@ enum {
 	{"class", "GLOB", "only classes that match; '!GLOB' leaves them out (repeatable)", RUT_OPT_CLASS}, \
 	{"method", "NAME", "only 'Class#name' or 'Class.name', globs; '!' leaves out (repeatable)", RUT_OPT_METHOD}, \
 	{"c-calls", NULL, "methods written in C as well, by the line that calls them", RUT_OPT_C_CALLS}, \
-	{"duration", "TIME", "end after so long: 10s, 5m", RUT_OPT_DURATION},                      \
+	{"duration", "TIME", "stop after TIME (for example 10s, 5m)", RUT_OPT_DURATION},                      \
 	{"json", NULL, "JSON Lines, one object a row", RUT_OPT_JSON},                              \
 	{"try-newer", NULL, "trace a Ruby that is not released, too: it may crash", RUT_OPT_TRY_NEWER}, \
 	{"output", "FILE", "write to a file", 'o'}

@@ -60,7 +60,8 @@ int rut_trace_args_parse(struct rut_trace_args *a, const struct rut_cmd *cmd, in
 				return rc;
 		}
 	}
-	return a->n_paths ? -1 : rut_usage_error(cmd, "which trace? Give the path of its folder");
+	return a->n_paths ? -1
+			  : rut_usage_error(cmd, "which trace? Give the path of its directory");
 }
 
 int rut_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,

@@ -11,7 +11,7 @@
 enum { RUT_TRACE_OPT_BEGIN = 512, RUT_TRACE_OPT_END, RUT_TRACE_OPT_GMT };
 
 #define RUT_TRACE_OPT_RANGE                                                                        \
-	{"begin", "TIME", "from this time on: [YYYY-MM-DD ]HH:MM:SS[.NS] or seconds",              \
+	{"begin", "TIME", "begin at TIME: [YYYY-MM-DD ]HH:MM:SS[.NS] or seconds",                  \
 	 RUT_TRACE_OPT_BEGIN},                                                                     \
 	{                                                                                          \
 		"end", "TIME", "up to this time", RUT_TRACE_OPT_END                                \

@@ -385,7 +385,7 @@ static int get_location(struct parser *p, struct json_object *o, const char *key
 		for (scope = 0; scope < 6 && strcmp(origins[scope], origin) != 0; scope++)
 			;
 		if (scope == 6)
-			return rut_err_set(p->err, EINVAL, "'%s' is no origin", origin);
+			return rut_err_set(p->err, EINVAL, "invalid origin '%s'", origin);
 		path[len++] = '@';
 		path[len++] = (char)('0' + scope);
 	}
@@ -413,7 +413,7 @@ static int encoding(struct parser *p, struct json_object *o, struct rut_ctf_type
 	else if (!strcmp(s, "utf-32be") || !strcmp(s, "utf-32le"))
 		t->char_bytes = 4;
 	else
-		return rut_err_set(p->err, EINVAL, "'%s' is no encoding", s);
+		return rut_err_set(p->err, EINVAL, "invalid encoding '%s'", s);
 	return 0;
 }
 
@@ -631,7 +631,7 @@ static int parse_class(struct parser *p, struct json_object *o, struct rut_ctf_t
 		p->depth--;
 		return rc;
 	}
-	return rut_err_set(p->err, EINVAL, "'%s' is no type of field class", name ? name : "");
+	return rut_err_set(p->err, EINVAL, "invalid field class type '%s'", name ? name : "");
 }
 
 /* ---- Fragments ---- */
@@ -855,7 +855,7 @@ static int fragment(struct parser *p, struct json_object *o)
 			rc = kinds[i].parse(p, o);
 			return rc < 0 ? rut_err_prefix(p->err, "%s", type) : 0;
 		}
-	return rut_err_set(p->err, EINVAL, "'%s' is no type of fragment", type ? type : "");
+	return rut_err_set(p->err, EINVAL, "invalid fragment type '%s'", type ? type : "");
 }
 
 int rut_ctf2_parse(struct rut_meta *m, const char *text, size_t len, struct rut_err *err)
@@ -885,7 +885,7 @@ int rut_ctf2_parse(struct rut_meta *m, const char *text, size_t len, struct rut_
 		if (json_tokener_get_error(tok) != json_tokener_success) {
 			enum json_tokener_error e = json_tokener_get_error(tok);
 
-			return rut_err_set(err, EINVAL, "byte %zu: fragment %u is no JSON: %s",
+			return rut_err_set(err, EINVAL, "byte %zu: fragment %u is not JSON: %s",
 					   pos + json_tokener_get_parse_end(tok), n,
 					   e == json_tokener_continue ? "it does not end"
 								      : json_tokener_error_desc(e));

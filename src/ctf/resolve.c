@@ -261,8 +261,8 @@ static void find_ctf2(struct resolver *r, const char *path)
 static int label_ranges(struct resolver *r, struct rut_ctf_type *v, const struct rut_ctf_type *tag)
 {
 	if (tag->kind != RUT_CTF_KIND_ENUM)
-		return rut_err_set(r->err, EINVAL, "the tag '%s' of a variant is no enumeration",
-				   v->len_path);
+		return rut_err_set(r->err, EINVAL,
+				   "the tag '%s' of a variant is not an enumeration", v->len_path);
 	v->ranges = NULL;
 	v->n_ranges = 0;
 	for (uint32_t i = 0; i < tag->n_ranges; i++) {
@@ -308,7 +308,7 @@ static int bind_targets(struct resolver *r, struct rut_ctf_type *t, bool tag)
 
 		if (target->kind != RUT_CTF_KIND_INT && target->kind != RUT_CTF_KIND_ENUM &&
 		    !(tag && target->kind == RUT_CTF_KIND_BOOL))
-			return rut_err_set(r->err, EINVAL, "the %s '%s' is no integer", what,
+			return rut_err_set(r->err, EINVAL, "the %s '%s' is not an integer", what,
 					   readable(t->len_path, buf));
 		if (!tag && target->is_signed)
 			return rut_err_set(r->err, EINVAL, "the length '%s' is signed",

@@ -208,7 +208,7 @@ static int open_streams(struct rut_ctf_set *set, struct rut_meta *m, const char 
 	n = scandir(dir, &list, visible, by_name);
 	if (n < 0)
 		/* cppcheck-suppress memleak ; it has a cleanup attribute */
-		return rut_err_errno(err, errno, "cannot read the folder '%s'", dir);
+		return rut_err_errno(err, errno, "cannot read the directory '%s'", dir);
 	for (int i = 0; i < n && rc != -ENOMEM; i++) {
 		_cleanup_free_ char *path = NULL;
 		struct rut_err local = RUT_ERR_INIT;
@@ -405,7 +405,7 @@ static int search_folder(struct search *s, const char *dir, int depth, struct ru
 		return 0;
 	n = scandir(dir, &list, visible, by_name);
 	if (n < 0) {
-		rut_err_errno(&local, errno, "cannot read the folder '%s'", dir);
+		rut_err_errno(&local, errno, "cannot read the directory '%s'", dir);
 		if (!s->first.code)
 			s->first = local;
 		rut_set_complain(s->set, &local);
@@ -444,7 +444,8 @@ static int open_path(struct search *s, const char *arg, struct rut_err *err)
 		slash = strrchr(path, '/');
 		if (strcmp(slash ? slash + 1 : path, "metadata") != 0)
 			return rut_err_set(err, ENOTDIR,
-					   "'%s' is neither a folder nor a trace's metadata", arg);
+					   "'%s' is neither a directory nor a trace's metadata",
+					   arg);
 		if (slash)
 			slash[slash == path] = '\0';
 		s->found++;

@@ -166,7 +166,7 @@ static int attr_byte_order(struct rut_tsdl *p, const struct attr *a, bool *ret_b
 	else if (!strcmp(a->word, "native"))
 		*ret_be = p->native_be;
 	else
-		return rut_tsdl_error(p, "'%s' is no byte order (le, be, network, native)",
+		return rut_tsdl_error(p, "invalid byte order '%s' (le, be, network, native)",
 				      a->word);
 	return 0;
 }
@@ -186,7 +186,7 @@ static int attr_base(struct rut_tsdl *p, const struct attr *a, uint8_t *ret)
 
 	if (a->value.kind == RUT_TSDL_NUMBER) {
 		if (a->num != 2 && a->num != 8 && a->num != 10 && a->num != 16)
-			return rut_tsdl_error(p, "%llu is no base (2, 8, 10, 16)",
+			return rut_tsdl_error(p, "invalid base %llu (2, 8, 10, 16)",
 					      (unsigned long long)a->num);
 		*ret = (uint8_t)a->num;
 		return 0;
@@ -197,7 +197,7 @@ static int attr_base(struct rut_tsdl *p, const struct attr *a, uint8_t *ret)
 			*ret = bases[i].base;
 			return 0;
 		}
-	return rut_tsdl_error(p, "'%s' is no base", a->word);
+	return rut_tsdl_error(p, "invalid base '%s'", a->word);
 }
 
 static int attr_encoding(struct rut_tsdl *p, const struct attr *a, bool *ret_text)
@@ -208,7 +208,7 @@ static int attr_encoding(struct rut_tsdl *p, const struct attr *a, bool *ret_tex
 	else if (!strcasecmp(a->word, "none"))
 		*ret_text = false;
 	else
-		return rut_tsdl_error(p, "'%s' is no encoding (none, UTF8, ASCII)", a->word);
+		return rut_tsdl_error(p, "invalid encoding '%s' (none, UTF8, ASCII)", a->word);
 	return 0;
 }
 

@@ -112,8 +112,9 @@ int rut_ctf_parse_when(const char *text, bool gmt, int64_t day_ns, int64_t *ret_
 	*ret_ns = (int64_t)when * 1000000000 + ns;
 	return 0;
 bad:
-	return rut_err_set(err, EINVAL,
-			   "'%s' is no time: [YYYY-MM-DD ]HH:MM:SS[.NS], seconds since the epoch, "
-			   "or nanoseconds of 16 digits or more",
-			   text);
+	return rut_err_set(
+		err, EINVAL,
+		"invalid time '%s': [YYYY-MM-DD ]HH:MM:SS[.NS], seconds since the epoch, "
+		"or nanoseconds of 16 digits or more",
+		text);
 }

@@ -313,7 +313,7 @@ static int parse_spec(const char *p, size_t len, struct rut_arg_spec *ret, struc
 	while (name < len && (isalnum((unsigned char)p[name]) || p[name] == '_'))
 		name++;
 	if (!name || name >= sizeof(ret->name) || (name < len && !strchr("=:", p[name])))
-		return rut_err_set(err, EINVAL, "'%.*s' is no name", (int)len, p);
+		return rut_err_set(err, EINVAL, "invalid name '%.*s'", (int)len, p);
 	memcpy(ret->name, p, name);
 	for (size_t i = name; i < len; i++)
 		if (p[i] == ':')
@@ -325,7 +325,7 @@ static int parse_spec(const char *p, size_t len, struct rut_arg_spec *ret, struc
 	if (type < len && !ret->type)
 		return rut_err_set(
 			err, EINVAL,
-			"'%.*s' is no type: s8 to s64, u8 to u64, x8 to x64, f32, f64, str",
+			"invalid type '%.*s': s8 to s64, u8 to u64, x8 to x64, f32, f64, str",
 			(int)(len - type - 1), p + type + 1);
 	if (name == type)
 		return 0;
@@ -390,7 +390,7 @@ int rut_arg_of_spec(const struct rut_arg_spec *s, int i, struct rut_probe_arg *r
 		snprintf(text, sizeof(text), "8@%s", s->operand + (s->operand[size] == '@'));
 	if (strchr(text, ' ') || rut_arg_parse(text, all, err) != 1)
 		return rut_err_set(err, EINVAL,
-				   "'%s' is no place: %%rdi, @8(%%rdi), 4@(%%rax,%%rbx,4)",
+				   "invalid location '%s': %%rdi, @8(%%rdi), 4@(%%rax,%%rbx,4)",
 				   s->operand);
 	*ret = all[0];
 	if (ret->kind == RUT_ARG_MISSING)

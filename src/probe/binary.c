@@ -38,7 +38,7 @@ int rut_elf_file_init(struct rut_elf_file *e, const char *path, struct rut_err *
 		e->elf = elf_begin(e->fd, ELF_C_READ, NULL);
 	if (!e->elf || elf_kind(e->elf) != ELF_K_ELF || gelf_getclass(e->elf) != ELFCLASS64 ||
 	    elf_getphdrnum(e->elf, &e->phnum) < 0)
-		return rut_err_set(err, ENOEXEC, "'%s' is no 64-bit ELF file", path);
+		return rut_err_set(err, ENOEXEC, "'%s' is not a 64-bit ELF file", path);
 	return 0;
 }
 

@@ -97,11 +97,10 @@ int rut_inject_find_functions(struct rut_inject *in)
 	case RUT_LIBC_NONE:
 		if (!t->map_count)
 			return rut_inject_gone(in);
-		return rut_err_set(
-			in->err, ENOTSUP,
-			"process %d is linked statically: there is no dlopen to load the "
-			"agent with",
-			in->pid);
+		return rut_err_set(in->err, ENOTSUP,
+				   "process %d is linked statically: it has no dlopen to load the "
+				   "agent with",
+				   in->pid);
 	case RUT_LIBC_GLIBC:
 		break;
 	}

@@ -211,7 +211,7 @@ static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int
 			p->pid);
 	else if (!libc)
 		snprintf(text, sizeof(text),
-			 "process %d is linked statically: there is no dlopen to load the agent "
+			 "process %d is linked statically: it has no dlopen to load the agent "
 			 "with",
 			 p->pid);
 	p->newer = !text[0] && rut_ruby_proc_unreleased(p->pid, p->version, &unreleased) < 0;

@@ -189,13 +189,13 @@ int rut_root_find(const struct rut_facts *f, const struct rut_ruby_proc *p,
 		add_root(&r, dir, "main script");
 	/* A command that was just started: in its folder. */
 	if (has_script && !f->main)
-		add_root(&r, in->cwd, "current folder");
+		add_root(&r, in->cwd, "current directory");
 	if (!r.count && rut_role_is_app_root(in, in->cwd))
-		add_root(&r, in->cwd, "current folder");
+		add_root(&r, in->cwd, "current directory");
 	if (f->bundler && f->bundler[0])
 		add_bundler(&r, f->bundler);
 	if (!r.count)
-		add_root(&r, in->cwd, "current folder");
+		add_root(&r, in->cwd, "current directory");
 	if (r.count)
 		add_own_gem(&r, p, script);
 	if (r.globs.data)

@@ -46,7 +46,7 @@ static int free_path(const struct rut_output_conf *conf, unsigned int first, cha
 	struct stat st;
 
 	if (!localtime_r(&now, &tm) || !expand(base, sizeof(base), conf->pattern, &tm))
-		return rut_err_set(err, EINVAL, "'%s' makes no name of a folder", conf->pattern);
+		return rut_err_set(err, EINVAL, "'%s' makes no name of a directory", conf->pattern);
 	for (unsigned int i = first; i < first + 1000000; i++) {
 		int n = i ? snprintf(ret, size, "%s-%u", base, i) : snprintf(ret, size, "%s", base);
 
@@ -249,7 +249,7 @@ static int replace_vanished(struct rut_consumer *c, struct rut_err *err)
 		memmove(c->folders + i, c->folders + i + 1,
 			(c->nfolders - i) * sizeof(*c->folders));
 	}
-	rut_warn("'%s' is gone: recording goes on in a new folder '%s'", gone, c->writer.path);
+	rut_warn("'%s' is gone: recording goes on in a new directory '%s'", gone, c->writer.path);
 	rut_writer_statedump(&c->writer, 0);
 	return 0;
 }

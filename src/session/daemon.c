@@ -159,7 +159,7 @@ static void become_daemon(struct rut_recorder *r, struct rut_logfile *log)
 	close_inherited();
 	/* What it was started in can be unmounted. */
 	if (chdir("/") < 0)
-		rut_debug("the folder of the session's process stays in use");
+		rut_debug("the directory of the session's process stays in use");
 	/* The links are pinned: held here too, they would outlive a `stop`. */
 	rut_programs_free(r);
 	open_log(log, r);
@@ -330,8 +330,9 @@ int rut_holder_copy(struct rut_session_meta *m, const char *dir,
 	if (!m->holder)
 		return 0;
 	if (!rut_holder_alive(m)) {
-		rut_warn("the process %d of the session is gone: the snapshot has no Ruby events",
-			 m->holder);
+		rut_warn(
+			"the process %d of the session has exited: the snapshot has no Ruby events",
+			m->holder);
 		return 0;
 	}
 	if (!realpath(dir, m->copy_dir))

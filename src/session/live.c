@@ -221,7 +221,7 @@ static int start(struct rut_session_live *l, bool with_state, struct rut_err *er
 	if (mkdirat(l->mount_fd, l->r->conf.name, 0700) < 0 ||
 	    (l->dir_fd = openat(l->mount_fd, l->r->conf.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) <
 		    0)
-		return rut_err_errno(err, errno, "cannot make a folder in memory");
+		return rut_err_errno(err, errno, "cannot make a directory in memory");
 	snprintf(l->path, sizeof(l->path), "/proc/self/fd/%d/%s", l->mount_fd, l->r->conf.name);
 	rc = follow_metadata(l, err);
 	if (!rc)

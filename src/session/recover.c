@@ -114,7 +114,7 @@ static int make_trace(struct dump *d, const struct rut_session_meta *m, char *pa
 	int fd, rc = rut_file_new_folder(path, size, d->dir, m->conf.name);
 
 	if (rc < 0)
-		return rut_err_errno(err, -rc, "cannot make the folder '%s'", path);
+		return rut_err_errno(err, -rc, "cannot make the directory '%s'", path);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	rc = fd < 0 || mkdirat(fd, "kernel", 0750) < 0 ? -errno : 0;
 	if (!rc) {
@@ -598,7 +598,7 @@ int rut_recover(const char *dump, const char *dir,
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return rut_err_errno(err, errno, "cannot open '%s'", dump);
 	if (mkdir(dir, 0750) < 0 && errno != EEXIST)
-		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
+		return rut_err_errno(err, errno, "cannot make the directory '%s'", dir);
 	if (is_flattened(fd)) {
 		int flat = unflatten(fd, dir, err);
 
@@ -608,15 +608,15 @@ int rut_recover(const char *dump, const char *dir,
 		fd = flat;
 	}
 	if (fstat(fd, &st) < 0 || !are_headers_sane(fd, (uint64_t)st.st_size))
-		return rut_err_set(err, ENOEXEC, "'%s' is no memory dump: its headers are damaged",
-				   dump);
+		return rut_err_set(err, ENOEXEC,
+				   "'%s' is not a memory dump: its headers are damaged", dump);
 	d.ctx = kdump_new();
 	if (!d.ctx)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	/* A dump that was cut off must be an error of read(2), not a SIGBUS. */
 	kdump_set_number_attr(d.ctx, KDUMP_ATTR_FILE_MMAP_POLICY, KDUMP_MMAP_NEVER);
 	if (kdump_open_fd(d.ctx, fd) != KDUMP_OK)
-		rc = rut_err_set(err, ENOEXEC, "'%s' is no memory dump: %s", dump,
+		rc = rut_err_set(err, ENOEXEC, "'%s' is not a memory dump: %s", dump,
 				 kdump_get_err(d.ctx));
 	else if (kdump_get_number_attr(d.ctx, "max_pfn", &max_pfn) != KDUMP_OK)
 		rc = rut_err_set(err, ENOEXEC, "'%s' does not tell how much memory it has: %s",

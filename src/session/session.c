@@ -489,7 +489,7 @@ int rut_session_rotate(struct rut_recorder *r, struct rut_err *err)
 			return strcmp(before, m->current) != 0
 				       ? 0
 				       : rut_err_set(err, EIO,
-						     "the next folder cannot be made, session "
+						     "the next directory cannot be made, session "
 						     "'%s' goes on in '%s': the system's log has "
 						     "the reason",
 						     r->conf.name, m->current);

@@ -154,19 +154,19 @@ static int make_folder(struct rut_writer *w, const char *dir, struct rut_err *er
 
 	w->made = !mkdir(dir, 0750);
 	if (!w->made && errno != EEXIST)
-		return rut_err_errno(err, errno, "cannot make the folder '%s'", dir);
+		return rut_err_errno(err, errno, "cannot make the directory '%s'", dir);
 	/* A link that somebody put into a shared folder is not followed. */
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return rut_err_errno(err, errno, "cannot open the folder '%s'", dir);
+		return rut_err_errno(err, errno, "cannot open the directory '%s'", dir);
 	rc = take_folder(fd, dir, err);
 	if (rc)
 		return rc;
 	if (mkdirat(fd, ".kernel", 0750) < 0)
-		return rut_err_errno(err, errno, "cannot make the folder '%s/kernel'", dir);
+		return rut_err_errno(err, errno, "cannot make the directory '%s/kernel'", dir);
 	w->dir_fd = openat(fd, ".kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (w->dir_fd < 0)
-		return rut_err_errno(err, errno, "cannot open the folder '%s/kernel'", dir);
+		return rut_err_errno(err, errno, "cannot open the directory '%s/kernel'", dir);
 	w->parent_fd = RUT_TAKE_FD(fd);
 	return 0;
 }
@@ -174,7 +174,7 @@ static int make_folder(struct rut_writer *w, const char *dir, struct rut_err *er
 int rut_writer_publish(struct rut_writer *w, struct rut_err *err)
 {
 	if (renameat(w->parent_fd, ".kernel", w->parent_fd, "kernel") < 0)
-		return rut_err_errno(err, errno, "cannot make the folder '%s/kernel'", w->path);
+		return rut_err_errno(err, errno, "cannot make the directory '%s/kernel'", w->path);
 	w->published = true;
 	return 0;
 }

@@ -226,7 +226,7 @@ static int parse_action(struct rut_trigger_action *a, const char *text, struct r
 
 /* ---- The rest ---- */
 
-/* "3/1m": so many within this time; "3": within ten seconds. */
+/* "3/1m": N within TIME; "3": within ten seconds. */
 static int parse_burst(struct rut_trigger *t, const char *value, struct rut_err *err)
 {
 	const char *end;

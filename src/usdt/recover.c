@@ -192,7 +192,7 @@ static int write_trace(const struct recovery *r)
 	snprintf(name, sizeof(name), "ruby_static-%u", r->ctl->pid);
 	rc = rut_file_new_folder(path, sizeof(path), r->dir, name);
 	if (rc < 0)
-		return rut_err_errno(r->err, -rc, "cannot make the folder '%s'", path);
+		return rut_err_errno(r->err, -rc, "cannot make the directory '%s'", path);
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	metadata = dir < 0 ? -1 : create(dir, "metadata");
 	stream = metadata < 0 ? -1 : create(dir, "stream");

@@ -166,13 +166,13 @@ test_vanished() {
   # In one moment: what is half removed is another case.
   mv v/t gone
   t_wait rm -rf gone
-  until_said "'v/t' is gone: recording goes on in a new folder 'v/t'"
+  until_said "'v/t' is gone: recording goes on in a new directory 'v/t'"
   getppids 200
   t_wait holds 200 syscall_entry_getppid v/t
   mv v gone
   cp -r gone/t copy
   t_wait rm -rf gone
-  until_said "cannot make the folder 'v/t': No such file or directory; recording goes on in memory"
+  until_said "cannot make the directory 'v/t': No such file or directory; recording goes on in memory"
   whole copy
   [ "$(ppids_in bt2.out)" -ge 200 ]
   getppids 5000
@@ -182,7 +182,7 @@ test_vanished() {
   t_wait holds 5010 syscall_entry_getppid v/t
   # Moved away, it is a trace by itself.
   mv v/t moved
-  twice() { [ "$(grep -c "'v/t' is gone: recording goes on in a new folder 'v/t'" said)" = 3 ]; }
+  twice() { [ "$(grep -c "'v/t' is gone: recording goes on in a new directory 'v/t'" said)" = 3 ]; }
   t_wait twice
   getppids 20
   kill -INT $rec
@@ -287,7 +287,7 @@ test_read_only() {
   mount --bind p p || t_skip "cannot mount"
   mount -o remount,bind,ro p
   getppids 20000
-  until_said "cannot make the folder 'p/t[-0-9]*': Read-only file system; recording goes on in 'p/t[-0-9]*'"
+  until_said "cannot make the directory 'p/t[-0-9]*': Read-only file system; recording goes on in 'p/t[-0-9]*'"
   getppids 20000
   before=$(ls p | wc -l)
   umount p
@@ -325,7 +325,7 @@ fcntl.ioctl(os.open("d", os.O_RDONLY), 0x8004587d, struct.pack("I", 1))'
   until_said "recording goes on in memory"
   umount -l d
   getppids 4000
-  until_said "'d/t' is gone: recording goes on in a new folder 'd/t'"
+  until_said "'d/t' is gone: recording goes on in a new directory 'd/t'"
   kill -INT $rec
   wait $rec
   cat said

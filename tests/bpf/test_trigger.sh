@@ -194,7 +194,7 @@ test_mistakes() {
   bad 'what shall it do' add ${S}a
   bad "does not begin with" add ${S}a --when 'sometimes' --do 'exec true'
   bad "is none of" add ${S}a --do 'explode now'
-  bad "is no name" add ../x --do 'exec true'
+  bad "invalid name" add ../x --do 'exec true'
   bad "no trigger 'nosuch'" fire nosuch
   bad "is not KEY=VALUE" fire nosuch word
   bad 'no_such_event' add ${S}a --when 'event no_such_event' --do 'exec true'
@@ -206,7 +206,7 @@ test_mistakes() {
   pid=$(awk -v s=" ${S}a[" 'index($0, s) { sub(/.*\[/, ""); sub(/\].*/, ""); p = $0 } END { print p }' "$RUTILE_LOG_DIR/trigger.log")
   kill -KILL "$pid"
   t_wait t_gone "$pid"
-  "$RUTILE" trigger list | grep -q "^${S}a .*its process is gone"
+  "$RUTILE" trigger list | grep -q "^${S}a .*its process has exited"
   "$RUTILE" trigger add ${S}a --do 'exec true'
   "$RUTILE" trigger remove ${S}a
   # A program that does not exist fails the firing, nothing else.

@@ -170,10 +170,10 @@ test_mistakes() {
     [ "$rc" != 0 ]
     grep -qF "$1" err
   }
-  bad "'soon' is no time" 'RutileSlowRequest soon'
-  bad "'0' is no time" 'RutileSlowRequest 0'
-  bad "'a/b' is no name of a trigger" 'RutileTrigger a/b'
-  bad "'0' is no number of firings" 'RutileRate 0'
+  bad "invalid time 'soon'" 'RutileSlowRequest soon'
+  bad "invalid time '0'" 'RutileSlowRequest 0'
+  bad "invalid trigger name 'a/b'" 'RutileTrigger a/b'
+  bad "invalid number of firings a second '0'" 'RutileRate 0'
 }
 
 t_case "prefork: slow requests fire the trigger" test_mpm prefork

@@ -53,7 +53,7 @@ test_kdump() { crash kdump-zlib; }
 test_refuses() {
   head -c 100000 /dev/urandom >noise
   if "$RUTILE" recover noise -o out 2>err; then return 1; fi
-  grep -q "'noise' is no memory dump" err
+  grep -q "'noise' is not a memory dump" err
   if "$RUTILE" recover /nowhere 2>err; then return 1; fi
   grep -q "cannot open '/nowhere'" err
 }
