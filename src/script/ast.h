@@ -111,6 +111,14 @@ struct rut_macro {
 	bool open; /* is being expanded */
 };
 
+/* #define NAME EXPRESSION, to the end of the line. */
+struct rut_define {
+	struct rut_define *next;
+	const char *name;
+	uint32_t pos, end; /* of the expression, in the text */
+	bool open;	   /* is being read */
+};
+
 /* let @name = type(count); at the top */
 struct rut_map_decl {
 	struct rut_map_decl *next;
@@ -141,6 +149,7 @@ struct rut_ast {
 	struct rut_probe *probes;
 	struct rut_config_entry *config;
 	struct rut_macro *macros;
+	struct rut_define *defines;
 	struct rut_def *defs;
 	struct rut_map_decl *map_decls;
 	const char *const *params; /* $1 ...; borrowed */

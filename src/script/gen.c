@@ -226,8 +226,12 @@ static void gen_assign(struct rut_gen *g, struct rut_node *n)
 {
 	struct rut_node sum;
 
-	if (n->op && n->a->kind == RUT_N_MAP && n->op == '+') {
-		rut_gen_map_add(g, n->a, rut_gen_scalar(g, n->b), false);
+	if (n->a->kind == RUT_N_MAP && (n->op == '+' || n->op == '-')) {
+		rut_vreg by = rut_gen_scalar(g, n->b);
+
+		if (n->op == '-')
+			by = rut_ir_alu(&g->ir, BPF_SUB, rut_ir_const(&g->ir, 0), by);
+		rut_gen_map_add(g, n->a, by, false);
 		return;
 	}
 	if (n->op) {

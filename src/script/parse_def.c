@@ -243,6 +243,38 @@ static int parse_map_decl(struct rut_parser *p)
 	return 1;
 }
 
+/* #define NAME EXPRESSION: read where the name is used (parse_expr.c). */
+static int parse_define(struct rut_parser *p, const char *s)
+{
+	const char *text = p->lex.src->text, *end = strchrnul(s, '\n');
+	struct rut_define *d = rut_p_alloc(p, sizeof(*d));
+	size_t n;
+
+	if (!d)
+		return -EINVAL;
+	p->lex.pos = (uint32_t)(s - text);
+	rut_p_next(p);
+	if (p->tok.kind != RUT_TOK_NAME || p->tok.span.pos >= (size_t)(end - text)) {
+		rut_p_error(p, "#define NAME VALUE is expected");
+		return -EINVAL;
+	}
+	d->name = rut_p_text(p, p->tok.span);
+	d->pos = p->tok.span.pos + p->tok.span.len;
+	d->end = (uint32_t)(end - text);
+	n = strspn(text + d->pos, " \t");
+	if (text[d->pos] == '(' || d->pos + n >= d->end) {
+		rut_p_error(p, text[d->pos] == '('
+				       ? "#define with arguments is not there: 'macro' is"
+				       : "#define NAME VALUE is expected");
+		return -EINVAL;
+	}
+	d->next = p->ast->defines;
+	p->ast->defines = d;
+	p->lex.pos = d->end;
+	rut_p_next(p);
+	return 1;
+}
+
 /* Lines of the preprocessor: types come from BTF, so #include has nothing to add. */
 static int parse_directive(struct rut_parser *p)
 {
@@ -251,10 +283,12 @@ static int parse_directive(struct rut_parser *p)
 	while (*s == ' ' || *s == '\t')
 		s++;
 	end = strchr(s, '\n');
+	if (!strncmp(s, "define ", 7) || !strncmp(s, "define\t", 7))
+		return parse_define(p, s + 7);
 	if (strncmp(s, "include", 7) != 0 && strncmp(s, "ifndef BPFTRACE_HAVE_BTF", 24) != 0 &&
 	    strncmp(s, "endif", 5) != 0) {
-		rut_p_error(p, "of the preprocessor only #include and #ifndef BPFTRACE_HAVE_BTF "
-			       "are accepted");
+		rut_p_error(p, "of the preprocessor only #include, #define and #ifndef "
+			       "BPFTRACE_HAVE_BTF are accepted");
 		return -EINVAL;
 	}
 	/* What stands between #ifndef BPFTRACE_HAVE_BTF and #endif is for kernels without BTF. */

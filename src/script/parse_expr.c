@@ -362,8 +362,51 @@ static struct rut_node *parse_paren(struct rut_parser *p)
 	return p->failed ? NULL : rut_p_close(p, n);
 }
 
+static struct rut_define *find_define(const struct rut_parser *p)
+{
+	const char *text = p->lex.src->text + p->tok.span.pos;
+
+	for (struct rut_define *d = p->ast->defines; d; d = d->next)
+		if (strlen(d->name) == p->tok.span.len && !memcmp(d->name, text, p->tok.span.len))
+			return d;
+	return NULL;
+}
+
+/* The expression of a #define, as if it stood here in parentheses. */
+static struct rut_node *parse_defined(struct rut_parser *p, struct rut_define *d)
+{
+	struct rut_source *src = p->lex.src;
+	uint32_t pos = p->lex.pos;
+	size_t len = src->len;
+	bool predicate = p->predicate;
+	struct rut_node *n;
+
+	if (d->open)
+		return rut_p_error(p, "'%s' is defined by itself", d->name);
+	/* Each of n definitions may use the next one twice. */
+	if (++p->expansions > RUT_PARSE_EXPANSIONS_MAX)
+		return rut_p_error(p, "the script uses #define more than %d times",
+				   RUT_PARSE_EXPANSIONS_MAX);
+	d->open = true;
+	p->predicate = false;
+	p->lex.pos = d->pos;
+	/* It ends with its line. */
+	src->len = d->end;
+	rut_p_next(p);
+	n = rut_p_expr(p);
+	if (n && p->tok.kind != RUT_TOK_END)
+		n = rut_p_error(p, "the value of '%s' ends here", d->name);
+	src->len = len;
+	p->lex.pos = pos;
+	p->predicate = predicate;
+	d->open = false;
+	rut_p_next(p);
+	return n;
+}
+
 static struct rut_node *parse_primary(struct rut_parser *p)
 {
+	struct rut_define *define;
 	struct rut_node *n;
 
 	switch (p->tok.kind) {
@@ -378,7 +421,8 @@ static struct rut_node *parse_primary(struct rut_parser *p)
 	case RUT_TOK_STRING:
 		return parse_string(p);
 	case RUT_TOK_NAME:
-		return parse_name(p);
+		define = find_define(p);
+		return define ? parse_defined(p, define) : parse_name(p);
 	case RUT_TOK_MAP:
 		return parse_map(p);
 	case RUT_TOK_VAR:

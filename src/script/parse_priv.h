@@ -6,7 +6,7 @@
 #include "script/ast.h"
 #include "script/lex.h"
 
-enum { RUT_PARSE_DEPTH_MAX = 200 };
+enum { RUT_PARSE_DEPTH_MAX = 200, RUT_PARSE_EXPANSIONS_MAX = 10000 };
 
 struct rut_parser {
 	struct rut_ast *ast;
@@ -14,7 +14,8 @@ struct rut_parser {
 	struct rut_token tok;
 	uint32_t end; /* of the token before */
 	unsigned depth;
-	bool predicate; /* a '/' before '{' ends the expression */
+	unsigned expansions; /* uses of #define */
+	bool predicate;	     /* a '/' before '{' ends the expression */
 	bool failed;
 };
 
