@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "script/check.h"
 #include "script/btf.h"
 #include "script/probes.h"
+#include "script/tracefs.h"
 #include "script/user.h"
 
 static struct rut_node at_spec(const struct rut_probe_spec *spec)
@@ -332,14 +334,6 @@ static int resolve_hardware(struct rut_resolve *r)
 	return resolve_perf(r, hardware, sizeof(hardware) / sizeof(*hardware));
 }
 
-static int resolve_kprobe(struct rut_resolve *r)
-{
-	return rut_probe_error(r,
-			       "'%s' is not there yet; use a tracepoint (rutile run -l "
-			       "'tracepoint:*')",
-			       r->parts[0]);
-}
-
 static const struct rut_probe_kind_desc kinds[] = {
 	{"begin", "BEGIN", RUT_PROBE_BEGIN, BPF_PROG_TYPE_RAW_TRACEPOINT, resolve_plain},
 	{"end", "END", RUT_PROBE_END, BPF_PROG_TYPE_RAW_TRACEPOINT, resolve_plain},
@@ -352,13 +346,53 @@ static const struct rut_probe_kind_desc kinds[] = {
 	{"uprobe", "u", RUT_PROBE_UPROBE, BPF_PROG_TYPE_KPROBE, rut_resolve_uprobe},
 	{"uretprobe", "ur", RUT_PROBE_URETPROBE, BPF_PROG_TYPE_KPROBE, rut_resolve_uprobe},
 	{"usdt", "U", RUT_PROBE_USDT, BPF_PROG_TYPE_KPROBE, rut_resolve_usdt},
-	{"kprobe", "k", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
-	{"kretprobe", "kr", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
-	{"fentry", "f", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
-	{"fexit", "fr", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
-	{"kfunc", "f", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
-	{"kretfunc", "fr", RUT_PROBE_TRACEPOINT, 0, resolve_kprobe},
 };
+
+#define USE_TRACEPOINT "use a tracepoint or rawtracepoint: rutile run -l 'tracepoint:*'"
+
+/* Kinds of bpftrace that are not there, and what to use instead. */
+static const struct missing_kind {
+	const char *name, *other;
+	const char *needs; /* file of tracefs that kernels with such probes have; NULL: none */
+	const char *without, *instead;
+} missing[] = {
+	{"kprobe", "k", "kprobe_events", "CONFIG_KPROBE_EVENTS", USE_TRACEPOINT},
+	{"kretprobe", "kr", "kprobe_events", "CONFIG_KPROBE_EVENTS", USE_TRACEPOINT},
+	{"fentry", "f", "available_filter_functions", "CONFIG_DYNAMIC_FTRACE", USE_TRACEPOINT},
+	{"fexit", "fr", "available_filter_functions", "CONFIG_DYNAMIC_FTRACE", USE_TRACEPOINT},
+	{"kfunc", "kfunc", "available_filter_functions", "CONFIG_DYNAMIC_FTRACE", USE_TRACEPOINT},
+	{"kretfunc", "kretfunc", "available_filter_functions", "CONFIG_DYNAMIC_FTRACE",
+	 USE_TRACEPOINT},
+	{"watchpoint", "w", NULL, NULL, "use a uprobe of the function that writes there"},
+	{"asyncwatchpoint", "aw", NULL, NULL, "use a uprobe of the function that writes there"},
+	{"iter", "it", NULL, NULL, "use profile, or a tracepoint, and curtask"},
+	{"self", "self", NULL, NULL, "use interval, begin or end"},
+	{"bench", "bench", NULL, NULL, "use begin"},
+	{"test", "test", NULL, NULL, "use begin"},
+};
+
+static const struct missing_kind *find_missing(const char *name)
+{
+	for (size_t i = 0; i < sizeof(missing) / sizeof(*missing); i++)
+		if (!strcmp(missing[i].name, name) || !strcmp(missing[i].other, name))
+			return &missing[i];
+	return NULL;
+}
+
+/* The kernel lacks it, or rutile does. */
+static int refuse_missing(struct rut_resolve *r, const struct missing_kind *m)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", rut_script_tracefs(), m->needs ? m->needs : "");
+	if (m->needs && access(path, F_OK) && errno == ENOENT)
+		rut_probe_error(r, "this kernel was built without what '%s' needs (%s)", m->name,
+				m->without);
+	else
+		rut_probe_error(r, "rutile does not have '%s' probes", m->name);
+	rut_source_hint(&r->prog->src, "%s", m->instead);
+	return -EINVAL;
+}
 
 static int unknown_kind(struct rut_resolve *r)
 {
@@ -382,6 +416,7 @@ int rut_probe_resolve(struct rut_script_program *p, const struct rut_probe_spec 
 {
 	struct rut_resolve r = {.prog = p, .spec = spec, .split = split};
 	char *copy = rut_arena_strndup(&p->ast.arena, spec->text, strlen(spec->text));
+	const struct missing_kind *absent;
 	int rc = -EINVAL;
 
 	if (!copy)
@@ -399,7 +434,8 @@ int rut_probe_resolve(struct rut_script_program *p, const struct rut_probe_spec 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && !r.kind; i++)
 		if (!strcmp(kinds[i].name, r.parts[0]) || !strcmp(kinds[i].other, r.parts[0]))
 			r.kind = &kinds[i];
-	rc = r.kind ? r.kind->resolve(&r) : unknown_kind(&r);
+	absent = r.kind ? NULL : find_missing(r.parts[0]);
+	rc = r.kind ? r.kind->resolve(&r) : absent ? refuse_missing(&r, absent) : unknown_kind(&r);
 	*ret = r.ctxs;
 	*ret_n = r.n;
 	return rc;

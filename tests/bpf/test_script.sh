@@ -23,6 +23,16 @@ test_count() {
   grep -qx '@n: 500' out
   grep -qx '@s: 1000' out
 }
+kinds_that_are_not_there_say_why() {
+  not "$RUTILE" run -e 'kprobe:vfs_read { @ = count(); }' 2>err
+  if [ -e /sys/kernel/tracing/kprobe_events ]; then
+    grep -q "stdin:1:1: error: rutile does not have 'kprobe' probes" err
+  else
+    grep -q "stdin:1:1: error: this kernel was built without what 'kprobe' needs (CONFIG_KPROBE_EVENTS)" err
+  fi
+  grep -q "^hint: use a tracepoint or rawtracepoint: rutile run -l 'tracepoint:\*'" err
+}
+
 t_case "counts are exact" test_count
 
 test_two_cpus() {
@@ -177,4 +187,5 @@ test_killed() {
 }
 t_case "a script that is killed leaves nothing" test_killed
 
+t_case "kinds that are not there say why" kinds_that_are_not_there_say_why
 t_done
