@@ -136,8 +136,36 @@ workers_are_added_up() {
   grep -Eq '^ *Session +[+][0-9]+' got
 }
 
+# Anonymous memory in KiB, mappings, descriptors.
+footprint() {
+  echo "$(awk '/^RssAnon/ { print $2 }' "/proc/$1/status") $(wc -l <"/proc/$1/maps") $(find "/proc/$1/fd" -mindepth 1 | wc -l)"
+}
+
+# Each look with its notes needs memory of the process, and gives all of it back.
+nothing_stays_in_the_process() {
+  cat >flat.rb <<'RUBY'
+KEPT = Array.new(10_000) { |i| "text #{i}" }
+puts "ready"
+$stdout.flush
+loop { 1000.times { "x" * 50 } && sleep(0.005) }
+RUBY
+  start out "$RUBY" flat.rb
+  look() { heap --diff 50ms "$pid"; }
+  for _ in 1 2 3 4 5; do look; done
+  read -r rss maps fds <<<"$(footprint "$pid")"
+  for _ in $(seq 15); do look; done
+  echo "$rss $maps $fds, then $(footprint "$pid")"
+  # The hooks go when the tracer has gone: the last session may still be ending.
+  as_before() {
+    read -r rss_now maps_now fds_now <<<"$(footprint "$pid")"
+    [ "$rss_now" -lt $((rss + 1024)) ] && [ "$maps_now" -le $((maps + 3)) ] && [ "$fds_now" -le "$fds" ]
+  }
+  t_wait as_before
+}
+
 t_case "classes, counts and bytes are those of ObjectSpace" classes_are_those_of_objectspace
 t_case "garbage is counted unless --gc collects it" garbage_is_counted_unless_it_is_collected
 t_case "of two looks the line that leaks is first" the_line_that_leaks_is_first
 t_case "workers are added up" workers_are_added_up
+t_case "looks leave nothing behind in the process" nothing_stays_in_the_process
 t_done

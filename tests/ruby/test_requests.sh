@@ -337,6 +337,28 @@ nothing_hangs() {
   "$RUTILE" requests --running "$server" >hang 2>hang.err && [ ! -s hang ] && grep -q 'no request runs' hang.err
 }
 
+# Two threads compute: at each moment one of them has the GVL, and the other one waits for it.
+who_has_the_gvl_is_named() {
+  cat >spin.rb <<'RUBY'
+class Work
+  def spin = (i = 0; i += 1 while true)
+  def count = (n = 0; n += 1 while true)
+end
+spinner = Thread.new { Thread.current.name = "spinner"; Work.new.spin }
+Thread.new { Thread.current.name = "counter"; Work.new.count }
+puts "ready"
+$stdout.flush
+spinner.join
+RUBY
+  start out "$RUBY" spin.rb
+  t_wait holder_is_named || { cat hang hang.err; return 1; }
+  kill "$pid"
+}
+holder_is_named() {
+  "$RUTILE" requests --running --explain --request 'Work#*' "$pid" >hang 2>hang.err || return 1
+  grep -Eq 'waits for the GVL in .*#(spin|count) at spin.rb:[23]; thread [0-9]+ (spinner|counter) [(]run[)] runs in .*#(spin|count) at spin.rb:[23][.]$' hang
+}
+
 the_screen_shows_requests() {
   needs puma rack
   command -v tmux >/dev/null || t_skip "tmux is not installed"
@@ -441,6 +463,7 @@ t_case "requests of the fibers and threads of a process are kept apart" fibers_a
 t_case "calls that another --ruby records are in the request" calls_of_another_stream_are_in_the_request
 t_case "the live view has all requests by route, and those that run" live_counts_equal_the_log
 t_case "a request that hangs is explained while it hangs" a_request_that_hangs_is_explained
+t_case "the thread that has the GVL is named" who_has_the_gvl_is_named
 t_case "the screen shows routes and what runs, keys filter and reset" the_screen_shows_requests
 t_case "fibers that are abandoned in a request" abandoned_fibers_leave_room
 t_done
