@@ -91,18 +91,23 @@ static void describe_fd(pid_t pid, int fd, char *ret, size_t size)
 		tcp_peer(pid, "tcp6", inode, ret, size);
 }
 
+static bool read_line(const char *path, char *line, size_t size)
+{
+	_cleanup_file_ FILE *f = fopen(path, "re");
+
+	return f && fgets(line, (int)size, f);
+}
+
 void rut_thread_wait(pid_t pid, pid_t tid, struct rut_thread_wait *ret)
 {
 	char path[80], line[256];
-	_cleanup_file_ FILE *f = NULL;
 	uint64_t args[2] = {0};
 	uint32_t nr;
 	int fd = -1;
 
 	*ret = (struct rut_thread_wait){0};
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)pid, (int)tid);
-	f = fopen(path, "re");
-	if (!f || !fgets(line, sizeof(line), f) ||
+	if (!read_line(path, line, sizeof(line)) ||
 	    sscanf(line, "%" SCNu32 " %" SCNx64 " %" SCNx64, &nr, &args[0], &args[1]) < 3)
 		return;
 	ret->call = rut_syscall_name(nr);

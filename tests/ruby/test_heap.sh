@@ -158,7 +158,9 @@ RUBY
   # The hooks go when the tracer has gone: the last session may still be ending.
   as_before() {
     read -r rss_now maps_now fds_now <<<"$(footprint "$pid")"
-    [ "$rss_now" -lt $((rss + 1024)) ] && [ "$maps_now" -le $((maps + 3)) ] && [ "$fds_now" -le "$fds" ]
+    [ "$rss_now" -lt $((rss + 1024)) ] || return 1
+    [ "$maps_now" -le $((maps + 3)) ] || return 1
+    [ "$fds_now" -le "$fds" ]
   }
   t_wait as_before
 }
