@@ -546,7 +546,8 @@ int rut_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *
 
 	if (rc)
 		return rc;
-	if (o->ruby.count)
+	/* 'rutile add' may bring Ruby events later. */
+	if (o->ruby.count || rut_output_drains(&o->output))
 		companions[start.ncompanions++] = rut_record_ruby_companion(&o->ruby);
 	if (script)
 		start.guest = rut_script_session_guest(script);

@@ -68,38 +68,57 @@ static uint32_t parse_events(const char *list)
 	return kinds;
 }
 
-int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, const char *value)
+/* TARGET[:EVENTS] as a source whose target is allocated. */
+static int parse_source(struct rut_record_ruby_source *ret, const char *value, struct rut_err *err)
 {
 	const char *colon = strrchr(value, ':');
-	struct rut_record_ruby_source *s = &r->sources[r->count];
 	/* A target may have a colon itself: "puma: cluster". */
-	uint32_t kinds = colon && colon[1] != ' ' ? parse_events(colon + 1) : DEFAULT_KINDS;
-	size_t len = colon && colon[1] != ' ' ? (size_t)(colon - value) : strlen(value);
+	bool has_events = colon && colon[1] != ' ';
+	size_t len = has_events ? (size_t)(colon - value) : strlen(value);
 
-	if (!kinds)
-		return rut_usage_error(cmd, "unknown Ruby event in '%s'; there are %s", value,
-				       rut_record_ruby_events());
-	if (kinds & K(REQUEST) && kinds & METHOD_KINDS)
-		return rut_usage_error(
-			cmd,
-			"'%s': requests and calls have hooks of their own; use --ruby "
-			"twice",
+	*ret = (struct rut_record_ruby_source){.kinds = has_events ? parse_events(colon + 1)
+								   : DEFAULT_KINDS};
+	if (!ret->kinds)
+		return rut_err_set(err, EINVAL, "unknown Ruby event in '%s'; there are %s", value,
+				   rut_record_ruby_events());
+	if (ret->kinds & K(REQUEST) && ret->kinds & METHOD_KINDS)
+		return rut_err_set(
+			err, EINVAL,
+			"'%s': requests and calls have hooks of their own; use --ruby twice",
 			value);
 	if (!strcmp(value, "--"))
 		len = 0;
+	ret->target = strndup(value, len);
+	return ret->target ? 0 : rut_err_set(err, ENOMEM, "out of memory");
+}
+
+int rut_record_ruby_parse(struct rut_record_ruby *r, const char *value, struct rut_err *err)
+{
+	int rc;
+
 	if (r->count == RUT_RECORD_RUBY_MAX)
-		return rut_usage_error(cmd, "more than %d --ruby", RUT_RECORD_RUBY_MAX);
-	s->target = strndup(value, len);
-	s->kinds = kinds;
-	if (!s->target)
-		return RUT_EXIT_FAIL;
-	r->count++;
-	return 0;
+		return rut_err_set(err, E2BIG, "more than %d --ruby", RUT_RECORD_RUBY_MAX);
+	rc = parse_source(&r->sources[r->count], value, err);
+	r->count += !rc;
+	return rc;
+}
+
+int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, const char *value)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	return rut_record_ruby_parse(r, value, &err) ? rut_usage_error(cmd, "%s", err.msg) : 0;
 }
 
 static bool is_command(const struct rut_record_ruby_source *s)
 {
 	return !*s->target;
+}
+
+/* A PID means one process; a name also those that start later. */
+static bool is_pid(const struct rut_record_ruby_source *s)
+{
+	return *s->target && !s->target[strspn(s->target, "0123456789")];
 }
 
 static struct rut_record_ruby_source *command_source(const struct rut_record_ruby *r)
@@ -170,6 +189,12 @@ static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source
 	_cleanup_buf_ struct rut_buf layers = RUT_BUF_INIT;
 	int rc;
 
+	if (is_command(s) && !r->command) {
+		free(targets);
+		return rut_err_set(err, EINVAL,
+				   "--ruby without a target means a command, which only 'rutile "
+				   "record' starts");
+	}
 	if (!targets)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	rc = s->kinds & K(REQUEST) ? rut_layers_config(&layers, err) : 0;
@@ -245,8 +270,8 @@ static void look_again(struct rut_record_ruby *r)
 		struct rut_targets found;
 		struct rut_ruby_filter filter;
 
-		if (s->target[strspn(s->target, "0123456789")] == '\0')
-			continue; /* a PID means one process, "" a command */
+		if (is_pid(s) || is_command(s))
+			continue;
 		if (!s->tracer) {
 			if (!source_start(r, s, &ignored) && r->dir)
 				rut_tracer_record_to(s->tracer, r->dir, &r->clock, &ignored);
@@ -358,9 +383,65 @@ static void pause_all(void *arg, bool pause)
 	}
 }
 
+/* Attaches to what was added last; a name that means no process yet is waited for. */
+static int add_source(struct rut_record_ruby *r, const char *what, struct rut_err *err)
+{
+	struct rut_record_ruby_source *s = &r->sources[r->count];
+	int rc = rut_record_ruby_parse(r, what, err);
+
+	if (rc || r->paused)
+		return rc;
+	rc = source_start(r, s, err);
+	if ((rc == -ESRCH || rc == -ENOENT) && !is_pid(s))
+		return 0;
+	if (!rc && r->dir)
+		rc = rut_tracer_record_to(s->tracer, r->dir, &r->clock, err);
+	if (rc) {
+		source_end(s);
+		free(s->target);
+		r->count--;
+	}
+	return rc;
+}
+
+/* "TARGET:EVENTS" removes what was added so; "TARGET" all of that target. */
+static int remove_sources(struct rut_record_ruby *r, const char *what, struct rut_err *err)
+{
+	struct rut_record_ruby_source like;
+	struct rut_err ignored = RUT_ERR_INIT;
+	size_t kept = 0;
+	int rc = parse_source(&like, what, err);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < r->count; i++) {
+		struct rut_record_ruby_source *s = &r->sources[i];
+
+		if (strcmp(s->target, like.target) != 0 ||
+		    (s->kinds != like.kinds && strcmp(like.target, what) != 0)) {
+			r->sources[kept++] = *s;
+			continue;
+		}
+		if (s->tracer)
+			rut_tracer_record_end(s->tracer, rut_ring_clock(), &ignored);
+		source_end(s);
+		free(s->target);
+	}
+	free(like.target);
+	if (kept == r->count)
+		return rut_err_set(err, ENOENT, "the session does not record '%s'", what);
+	r->count = kept;
+	return 0;
+}
+
+static int change(void *arg, bool add, const char *what, struct rut_err *err)
+{
+	return add ? add_source(arg, what, err) : remove_sources(arg, what, err);
+}
+
 struct rut_companion rut_record_ruby_companion(struct rut_record_ruby *r)
 {
-	return (struct rut_companion){open_dir, step, close_dir, snapshot, pause_all, r};
+	return (struct rut_companion){open_dir, step, close_dir, snapshot, pause_all, change, r};
 }
 
 bool rut_record_ruby_over(const struct rut_record_ruby *r)

@@ -9,6 +9,7 @@
 #include "cli/ruby_opts.h"
 #include "session/companion.h"
 
+struct rut_err;
 struct rut_tracer;
 
 #define RUT_RECORD_RUBY_MAX 8
@@ -40,6 +41,9 @@ struct rut_record_ruby {
  * starts: see rut_record_ruby_check(). Returns 0 or RUT_EXIT_USAGE after a message.
  */
 int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, const char *value);
+
+/* The same without a message: 0 or -errno with the reason. */
+int rut_record_ruby_parse(struct rut_record_ruby *r, const char *value, struct rut_err *err);
 
 /*
  * Takes a filter: `kind` is "class", "method" or "path". Returns 0 or -ENOMEM. The value is copied.

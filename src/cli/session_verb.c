@@ -31,6 +31,10 @@ int rut_session_verb(const struct rut_cmd *cmd, int argc, char **argv,
 			v.tls = a.value;
 		else if (id == RUT_SESSION_OPT_TO)
 			v.to = a.value;
+		else if (id == RUT_SESSION_OPT_RUBY && v.nruby < sizeof(v.ruby) / sizeof(*v.ruby))
+			v.ruby[v.nruby++] = a.value;
+		else if (id == RUT_SESSION_OPT_RUBY)
+			return rut_usage_error(cmd, "too many --ruby");
 		else if (id == 'e' && (size_t)snprintf(events + len, room, "%s%s", len ? "," : "",
 						       a.value) >= room)
 			return rut_usage_error(cmd, "too many --event: use globs");

@@ -28,6 +28,12 @@ struct rut_companion {
 			uint64_t end_ns, struct rut_err *err);
 	/* Ends recording, and begins it again: the session was stopped, or goes on. */
 	void (*pause)(void *arg, bool pause);
+	/*
+	 * Records more while the session runs, or less; `what` is the companion's own (an argument
+	 * of
+	 * --ruby). Returns 0 or -errno.
+	 */
+	int (*change)(void *arg, bool add, const char *what, struct rut_err *err);
 	void *arg;
 };
 

@@ -29,8 +29,9 @@
 #include "session/words.h"
 
 #define WAIT_MS	  5000
-#define ROUND_MS  50  /* of a holder */
-#define BUDGET_MS 200 /* of one that only keeps to --max-overhead */
+#define CHANGE_MS 60000 /* attaching to many large processes */
+#define ROUND_MS  50	/* of a holder */
+#define BUDGET_MS 200	/* of one that only keeps to --max-overhead */
 
 static volatile sig_atomic_t daemon_stop, daemon_rotate;
 
@@ -90,6 +91,27 @@ static void follow_state(const struct rut_companion *companions, size_t count,
 	*running = now;
 }
 
+/* A request for more events or fewer: the fields beside it are written before it is. */
+static void answer_change(const struct rut_companion *companions, size_t count,
+			  struct rut_session_meta *m)
+{
+	uint32_t wanted = __atomic_load_n(&m->change_wanted, __ATOMIC_ACQUIRE);
+	struct rut_err err = RUT_ERR_INIT;
+	char what[sizeof(m->change_what)];
+	int rc = -ENOTSUP;
+
+	if (wanted == m->change_done)
+		return;
+	memcpy(what, m->change_what, sizeof(what));
+	what[sizeof(what) - 1] = '\0';
+	for (size_t i = 0; i < count; i++)
+		if (companions[i].change)
+			rc = companions[i].change(companions[i].arg, m->change_add, what, &err);
+	snprintf(m->change_error, sizeof(m->change_error), "%s", rc ? err.msg : "");
+	m->change_rc = rc;
+	__atomic_store_n(&m->change_done, wanted, __ATOMIC_RELEASE);
+}
+
 static void daemon_loop(struct rut_consumer *c)
 {
 	static struct rut_budget_follower budget;
@@ -104,6 +126,7 @@ static void daemon_loop(struct rut_consumer *c)
 		uint32_t wanted = __atomic_load_n(&m->rotate_wanted, __ATOMIC_ACQUIRE);
 
 		follow_state(c->companions, c->ncompanions, m, &running);
+		answer_change(c->companions, c->ncompanions, m);
 		rc = rut_consumer_step(c, &err);
 		report(m, rc, &err, &last);
 		if (rc >= 0 && (daemon_rotate || wanted != m->rotate_done)) {
@@ -186,6 +209,7 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 		rut_warn("%s", err.msg);
 	publish_consumer(c->recorder->meta);
 	rut_words_arm(c->recorder);
+	c->recorder->meta->ncompanions = (uint32_t)c->ncompanions;
 	daemon_loop(c);
 	rut_info("ends: %llu events, %.1f MiB in %llu packets, %llu events lost",
 		 (unsigned long long)c->total_records, (double)c->total_bytes / 1048576,
@@ -268,6 +292,7 @@ static _Noreturn void holder_main(struct rut_recorder *r, const struct rut_compa
 		r->data = NULL;
 		malloc_trim(0);
 	}
+	m->ncompanions = (uint32_t)count;
 	m->holder_start = rut_process_start_time(getpid());
 	__atomic_store_n(&m->holder, getpid(), __ATOMIC_RELEASE);
 	while (!daemon_stop) {
@@ -280,6 +305,7 @@ static _Noreturn void holder_main(struct rut_recorder *r, const struct rut_compa
 		if (rc < 0 && !said)
 			rut_warn("%s", err.msg);
 		said = said || rc < 0;
+		answer_change(companions, count, m);
 		answer_copy(companions, count, m);
 		rut_budget_follow(&budget, r);
 		poll(NULL, 0, count ? ROUND_MS : BUDGET_MS);
@@ -348,4 +374,27 @@ int rut_holder_copy(struct rut_session_meta *m, const char *dir,
 	}
 	return rut_err_set(err, ETIMEDOUT, "the process %d of the session does not answer",
 			   m->holder);
+}
+
+static bool changer_alive(const struct rut_session_meta *m)
+{
+	return rut_holder_alive(m) || rut_session_consumer_alive(m);
+}
+
+int rut_daemon_change(struct rut_session_meta *m, bool add, const char *what, struct rut_err *err)
+{
+	uint32_t wanted;
+
+	if ((size_t)snprintf(m->change_what, sizeof(m->change_what), "%s", what) >=
+	    sizeof(m->change_what))
+		return rut_err_set(err, E2BIG, "'%s' is too long", what);
+	m->change_add = add;
+	wanted = __atomic_add_fetch(&m->change_wanted, 1, __ATOMIC_ACQ_REL);
+	for (int i = 0; i < CHANGE_MS && changer_alive(m); i++) {
+		if (__atomic_load_n(&m->change_done, __ATOMIC_ACQUIRE) == wanted)
+			return m->change_rc ? rut_err_set(err, -m->change_rc, "%s", m->change_error)
+					    : 0;
+		poll(NULL, 0, 1);
+	}
+	return rut_err_set(err, ETIMEDOUT, "the session's process does not answer");
 }

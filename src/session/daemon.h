@@ -38,4 +38,10 @@ void rut_holder_end(const struct rut_session_meta *m);
 int rut_holder_copy(struct rut_session_meta *m, const char *dir,
 		    const struct rut_trace_clock *clock, uint64_t end_ns, struct rut_err *err);
 
+/*
+ * Has the session's process (consumer or holder) change what its companion records. The caller has
+ * the session's lock. Returns 0 or -errno with the reason.
+ */
+int rut_daemon_change(struct rut_session_meta *m, bool add, const char *what, struct rut_err *err);
+
 #endif

@@ -14,7 +14,7 @@
 #include "session/conf.h"
 
 #define RUT_META_MAGIC		0x4154454d4c495452ull /* "RTILMETA" in memory */
-#define RUT_META_VERSION	13
+#define RUT_META_VERSION	14
 #define RUT_META_PAGES_OFFSET	(1u << 20)
 #define RUT_META_TEXT_OFFSET	(128u << 10)
 #define RUT_META_DYNAMIC_OFFSET (512u << 10)
@@ -60,6 +60,15 @@ struct rut_session_meta {
 	uint64_t copy_begin_ns, copy_end_ns; /* CLOCK_MONOTONIC */
 	int64_t copy_offset_ns;
 	char copy_dir[4096], copy_error[512];
+	/*
+	 * The companion's events change: the process that has the companions answers change_wanted
+	 * by change_done.
+	 */
+	uint32_t ncompanions; /* in that process */
+	uint32_t change_wanted, change_done, change_add;
+	int32_t change_rc;
+	uint32_t _pad1;
+	char change_what[512], change_error[512];
 	/* What is recorded changes: the consumer answers `generation` by `acked`. */
 	uint32_t generation, acked;
 	/* rotate requests and rotations done */

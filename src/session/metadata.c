@@ -189,6 +189,8 @@ void rut_metadata_write(struct rut_buf *out, const struct rut_metadata *m)
 	write_environment(out, m);
 	rut_buf_printf(out,
 		       "clock {\n\tname = \"monotonic\";\n\tdescription = \"Monotonic Clock\";\n"
+		       /* Else babeltrace 1 may refuse several Ruby processes beside it. */
+		       "\tabsolute = TRUE;\n"
 		       "\tfreq = 1000000000;\n\toffset = %lld;\n};\n\n",
 		       (long long)m->clock_offset_ns);
 	write_stream(out, m);

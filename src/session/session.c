@@ -472,6 +472,68 @@ int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err 
 	return rc;
 }
 
+/* `status` and `save` show these lines. */
+static int note_ruby_added(struct rut_record_conf *conf, const char *what, struct rut_err *err)
+{
+	size_t len = strlen(conf->ruby), room = sizeof(conf->ruby) - len;
+	int n = snprintf(conf->ruby + len, room, "ruby = %s\n", what);
+
+	if (n >= 0 && (size_t)n < room)
+		return 0;
+	conf->ruby[len] = '\0';
+	return rut_err_set(err, E2BIG, "too many options of Ruby events");
+}
+
+/* The lines of what was added so; with `all` also those of the target with other events. */
+static void note_ruby_removed(struct rut_record_conf *conf, const char *what, bool all)
+{
+	static const char key[] = "ruby = ";
+	size_t len = strlen(what);
+	char *line = conf->ruby;
+
+	while (*line) {
+		char *value = line + sizeof(key) - 1, *next = strchr(line, '\n') + 1;
+
+		if (strncmp(line, key, sizeof(key) - 1) == 0 && strncmp(value, what, len) == 0 &&
+		    (value[len] == '\n' || (all && value[len] == ':' && value[len + 1] != ' ')))
+			memmove(line, next, strlen(next) + 1);
+		else
+			line = next;
+	}
+}
+
+/* A flight recorder has a process for its Ruby events only when it has any. */
+static int need_holder(struct rut_recorder *r, const struct rut_companion *companion, int lock,
+		       struct rut_err *err)
+{
+	struct rut_session_meta *m = r->meta;
+
+	if (rut_output_drains(&m->output) || (rut_holder_alive(m) && m->ncompanions))
+		return 0;
+	rut_holder_end(m);
+	return rut_holder_start(r, companion, 1, lock, err);
+}
+
+int rut_session_change_ruby(struct rut_recorder *r, bool add, const char *what,
+			    const struct rut_companion *companion, struct rut_err *err)
+{
+	_cleanup_close_ int lock = rut_session_lock_one(r->conf.name, err);
+	struct rut_record_conf *conf = &r->meta->conf;
+	int rc = lock < 0 ? lock : 0;
+
+	if (!rc && add)
+		rc = note_ruby_added(conf, what, err);
+	if (rc)
+		return rc;
+	rc = add ? need_holder(r, companion, lock, err) : 0;
+	if (!rc)
+		rc = rut_daemon_change(r->meta, add, what, err);
+	/* Removed; or not added after all. */
+	if (add == (rc != 0))
+		note_ruby_removed(conf, what, !add);
+	return rc;
+}
+
 int rut_session_rotate(struct rut_recorder *r, struct rut_err *err)
 {
 	struct rut_session_meta *m = r->meta;

@@ -33,6 +33,13 @@ int rut_session_resume(struct rut_recorder *r, struct rut_err *err);
 int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *err);
 int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err *err);
 
+/*
+ * The same for Ruby events: `what` is the argument of --ruby. A flight recorder that has none yet
+ * gets a process that holds them, with `companion`, which is borrowed and without targets so far.
+ */
+int rut_session_change_ruby(struct rut_recorder *r, bool add, const char *what,
+			    const struct rut_companion *companion, struct rut_err *err);
+
 /* The daemon switches to the next folder; waits until it has. */
 int rut_session_rotate(struct rut_recorder *r, struct rut_err *err);
 

@@ -349,6 +349,51 @@ test_flight() {
   kill -9 "$pid"
   wait "$pid" || :
 }
+# calls_in DIR: enough of them, and of their returns.
+calls_in() {
+  [ "$(babeltrace2 "$1" 2>/dev/null | grep -cE ' ruby:(call|return): .*"A#a"')" -gt 1100 ]
+}
+snapshot_has_calls() {
+  n=$((n + 1))
+  "$RUTILE" snapshot "$1" -o "snap-$n"
+  calls_in "snap-$n"
+}
+
+# Ruby events come and go while a session runs, which begins without any.
+test_add_remove() {
+  need_bpf
+  looping
+  n=0
+  for how in "-o $PWD/files" --flight; do
+    # shellcheck disable=SC2086 # words
+    "$RUTILE" start ra$$ $how -p "$pid" -e sched_switch
+    not "$RUTILE" add ra$$ --ruby "$pid:calls" 2>err
+    grep -q 'unknown Ruby event' err
+    not "$RUTILE" add ra$$ --ruby "$$"
+    not "$RUTILE" add ra$$ --ruby :call
+    not "$RUTILE" remove ra$$ --ruby "$pid" 2>err
+    grep -q "does not record '$pid'" err
+    not grep -q "^Ruby " <("$RUTILE" status ra$$)
+    "$RUTILE" add ra$$ --ruby "$pid:call,return"
+    "$RUTILE" add ra$$ --ruby "$pid:gc"
+    [ "$("$RUTILE" status ra$$ | grep -c "ruby = $pid:")" = 2 ]
+    if [ "$how" = --flight ]; then t_wait snapshot_has_calls ra$$; else t_wait calls_in files; fi
+    "$RUTILE" remove ra$$ --ruby "$pid:gc"
+    [ "$("$RUTILE" status ra$$ | grep -c "ruby = $pid:")" = 1 ]
+    "$RUTILE" remove ra$$ --ruby "$pid"
+    t_wait not_traced "$pid"
+    [ "$("$RUTILE" status ra$$ | grep -c "ruby = $pid:")" = 0 ]
+    "$RUTILE" destroy ra$$
+  done
+  kill -9 "$pid"
+  wait "$pid" || :
+  for d in files "snap-$n"; do
+    readers "$d" >/dev/null
+    balanced bt2.out
+    grep -q ' sched_switch: ' bt2.out
+  done
+}
+
 # No slot of its agent is taken: the ring of a session is gone.
 not_traced() {
   for t_fd in "/proc/$1/fd"/*; do
@@ -376,5 +421,6 @@ t_case "GC, exceptions and threads are counted as Ruby counts them" test_other_e
 t_case "analyses of the kernel's events do not change" test_undisturbed
 t_case "each folder of a session has its names, and none has lost an event" test_rotate
 t_case "a flight recorder's snapshots have Ruby's events too; stop takes its hooks away" test_flight
+t_case "Ruby events are added to and removed from a session, with files and without" test_add_remove
 t_case "unknown events and targets are refused, and leave nothing behind" test_bad
 t_done
