@@ -208,7 +208,36 @@ def first_table(b):
                  ["agent in the process afterwards", f"{memory / 1024:.1f} MiB"]])
 
 
+def recording(b):
+    """ns of CPU time for the call and return of an empty method, recorded; alternated. Bytes of a record."""
+    script = ["ruby", "--disable-gems", b.top / "bench/ruby_record.rb"]
+    with tempfile.TemporaryDirectory() as dir:
+        ways = {"untraced": (script, "none"), "`rutile record --ruby :call,return`":
+                ([b.rutile, "record", "-o", dir + "/trace", "--ruby", ":call,return", "--class", "Traced", "--", *script], "none"),
+                "a TracePoint with a block that counts": (script, "block"),
+                "`rutile trace --returns`":
+                ([b.rutile, "trace", "-o", dir + "/lines", "--returns", "--class", "Traced", "--", *script], "none")}
+        ns, sizes = {name: [] for name in ways}, []
+        for _ in range(b.runs):
+            for name, (argv, what) in ways.items():
+                shutil.rmtree(dir + "/trace", ignore_errors=True)
+                err = subprocess.run([str(a) for a in [*argv, what]], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                     text=True, check=False).stderr
+                ns[name].append(float(re.search(r"^ns ([\d.]+)", err, re.M).group(1)))
+                said = re.search(r"Ruby: .* (\d+) events, .* (\d+) events lost", err)
+                if said:
+                    assert said.group(2) == "0", err
+                    size = sum(f.stat().st_size for f in pathlib.Path(dir, "trace").glob("ruby-*/events"))
+                    sizes.append(size / int(said.group(1)))
+        alone = statistics.median(ns["untraced"])
+        rows = [[name, f"{statistics.median(v):.0f}", f"{(statistics.median(v) - alone) / 2:.0f}" if v is not ns["untraced"] else ""]
+                for name, v in ns.items()]
+        b.table("A call and its return, recorded (ns of CPU time; medians of alternated runs)", ["", "a call", "more, an event"], rows)
+        b.table("Bytes of a record", ["", ""], [["with its share of packets", f"{statistics.median(sizes):.2f}"]])
+
+
 def run(b):
+    recording(b)
     hooks(b)
     first_table(b)
     server(b)
