@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KEPT	   16  /* exited processes whose rings a flight recorder keeps */
 #define UNSEEN_MAX 100 /* more children known by their slots only: search for exited ones now */
 #define SEARCH_MS  500 /* interval of the search in other PID namespaces */
 
@@ -180,13 +181,37 @@ static bool check_family(struct rut_tracer *t, struct rut_family *f, bool search
 	for (uint32_t m = 1; m < f->members; m++) {
 		struct rut_tracee *p = f->known[m];
 
-		if (p && should_reap(f, p, search, &l))
+		if (p && should_reap(f, p, search, &l)) {
+			if (!p->over)
+				p->over_number = ++t->ended;
 			ended = p->over = true;
-		else if (!p && search && f->map->member[m].state == RUT_MEMBER_TAKEN)
+		} else if (!p && search && f->map->member[m].state == RUT_MEMBER_TAKEN) {
 			free_unready(f, m, &l);
+		}
 	}
 	free(l.pids);
 	return ended;
+}
+
+/* The rings of the newest exited processes are kept for the next snapshot of a flight recorder. */
+static bool is_kept(const struct rut_tracer *t, const struct rut_family *f,
+		    const struct rut_tracee *p)
+{
+	unsigned newer = 0;
+
+	if (t->config.mode != RUT_RUBY_RECORD || !t->config.overwrite || t->ending || !p->events)
+		return false;
+	for (uint32_t m = 1; m < f->members; m++)
+		newer += f->known[m] && f->known[m]->over &&
+			 f->known[m]->over_number > p->over_number;
+	return newer < KEPT;
+}
+
+static void reap_all(struct rut_tracer *t, struct rut_family *f)
+{
+	for (uint32_t m = 1; m < f->members; m++)
+		if (f->known[m] && f->known[m]->over && !is_kept(t, f, f->known[m]))
+			reap(t, f, m);
 }
 
 void rut_births_look(struct rut_tracer *t)
@@ -203,9 +228,7 @@ void rut_births_look(struct rut_tracer *t)
 	/* Drain their rings: exited processes add nothing more. */
 	rut_drain(t, NULL);
 	for (size_t i = 0; i < t->family_count; i++)
-		for (uint32_t m = 1; m < t->families[i]->members; m++)
-			if (t->families[i]->known[m] && t->families[i]->known[m]->over)
-				reap(t, t->families[i], m);
+		reap_all(t, t->families[i]);
 }
 
 bool rut_births_grow(struct rut_tracer *t)

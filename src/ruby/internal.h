@@ -32,10 +32,11 @@ struct rut_tracee {
 	bool holds_slot;
 	struct rut_family *family; /* borrowed from the tracer; NULL before its tables are mapped */
 	uint32_t member;	   /* its place there */
-	bool unseen;	/* known by its place only: there is no control page, and the PID is its own
-			   view */
-	bool over;	/* it has ended, and goes when everything is told */
-	bool announced; /* the caller knows that it has begun */
+	bool unseen; /* known by its place only: there is no control page, and the PID is its own
+			view */
+	bool over;   /* it has ended, and goes when everything is told */
+	uint64_t over_number; /* in the order of their ends */
+	bool announced;	      /* the caller knows that it has begun */
 	uint64_t met_ms;
 	struct rut_agent_table *table;
 	size_t table_bytes;
@@ -128,6 +129,7 @@ struct rut_tracer {
 	struct rut_record_to record;
 	uint32_t heap_looks; /* asked for so far */
 	bool rows_folded;    /* a table was full */
+	uint64_t ended;	     /* processes of families that have exited so far */
 	bool ending;	     /* the hooks are gone: what is left is told */
 	uint64_t keep_ms;    /* when running calls are read again */
 	uint64_t follow_ms;  /* when the trees are looked at again */

@@ -222,6 +222,49 @@ RUBY
   [ "$(grep ' ruby:call: ' bt2.out | grep -c '"Victim#last"')" = 1 ]
 }
 
+# Workers that have ended, killed or not, are in the next snapshot; of many the newest.
+test_flight_ended() {
+  need_bpf
+  cat >workers.rb <<'RUBY'
+class Worker
+  def last(n) = n
+end
+$stdout.puts 'ready'; $stdout.flush; $stdin.gets
+$stdout.puts fork { 50.times { |n| Worker.new.last(n) }; Process.kill(:KILL, $$) }
+Process.wait
+$stdout.puts 'killed'; $stdout.flush; $stdin.gets
+40.times { Process.wait(fork { Worker.new.last(0) }) }
+$stdout.puts 'done'; $stdout.flush; $stdin.gets
+RUBY
+  mkfifo in out
+  "$RUBY" --disable-gems workers.rb <in >out &
+  pid=$!
+  exec 5>in 6<out
+  read -r ready <&6
+  "$RUTILE" start re$$ --flight -p "$pid" -e sched_switch --ruby "$pid:call,return"
+  echo >&5
+  read -r worker <&6
+  read -r ready <&6
+  "$RUTILE" snapshot re$$ -o one
+  readers one >/dev/null
+  [ "$(grep " ruby:call: .* pid = $worker " bt2.out | grep -c '"Worker#last"')" = 50 ]
+  echo >&5
+  read -r ready <&6
+  # One round of the holder later the oldest are gone.
+  few() {
+    rm -rf two
+    "$RUTILE" snapshot re$$ -o two
+    ended=$(find two -maxdepth 1 -name 'ruby-*' | wc -l)
+    [ "$ended" -le 17 ]
+  }
+  t_wait few
+  [ "$ended" -ge 16 ]
+  readers two >/dev/null
+  "$RUTILE" destroy re$$
+  echo >&5
+  wait "$pid"
+}
+
 # GC by GC.stat, exceptions and threads by known counts.
 test_other_events() {
   cat >other.rb <<'RUBY'
@@ -421,6 +464,7 @@ t_case "GC, exceptions and threads are counted as Ruby counts them" test_other_e
 t_case "analyses of the kernel's events do not change" test_undisturbed
 t_case "each folder of a session has its names, and none has lost an event" test_rotate
 t_case "a flight recorder's snapshots have Ruby's events too; stop takes its hooks away" test_flight
+t_case "a flight recorder keeps the events of workers that have ended, the newest of many" test_flight_ended
 t_case "Ruby events are added to and removed from a session, with files and without" test_add_remove
 t_case "unknown events and targets are refused, and leave nothing behind" test_bad
 t_done
