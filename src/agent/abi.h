@@ -87,6 +87,7 @@ enum rut_agent_kind {
 	RUT_KIND_THREAD,
 	RUT_KIND_GVL,
 	RUT_KIND_REQUEST,
+	RUT_KIND_LINE,
 	RUT_KINDS,
 };
 

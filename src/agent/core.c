@@ -66,7 +66,7 @@ bool rut_session_counts_calls(const struct rut_session *s)
 	       s->mode == RUT_AGENT_TRACE ||
 	       (s->mode == RUT_AGENT_RECORD &&
 		s->flags & (RUT_AGENT_KIND(RUT_KIND_CALL) | RUT_AGENT_KIND(RUT_KIND_RETURN) |
-			    RUT_AGENT_KIND(RUT_KIND_REQUEST)));
+			    RUT_AGENT_KIND(RUT_KIND_REQUEST) | RUT_AGENT_KIND(RUT_KIND_LINE)));
 }
 
 bool rut_session_wants_returns(const struct rut_session *s)

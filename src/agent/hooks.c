@@ -125,13 +125,29 @@ static inline void record(struct rut_session *s, const struct rut_trace_arg *ta,
 	rut_record_method(s, ta->ec, v->row, ta->event);
 }
 
+/*
+ * A block that runs as a method has a hook of its own beside that of the code around it: one of
+ * them records its lines. Those of blocks inside are told by the outer hook only.
+ */
+static RUT_COLD void line(struct rut_session *s, const struct rut_rec *r, struct rut_trace_arg *ta)
+{
+	const VALUE *cfp = ta->cfp;
+	bool as_method = *(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD;
+
+	if (as_method == (r && r->kind == RUT_REC_BLOCK))
+		rut_record_line(s, ta);
+}
+
 static RUT_INLINE void file_record(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	const struct rut_agent_code *code;
 	struct rut_variant *v;
 
-	if (!(ta->event & (RUT_EVENT_CALL | RUT_EVENT_RETURN)))
+	if (!(ta->event & (RUT_EVENT_CALL | RUT_EVENT_RETURN))) {
+		if (RUT_UNLIKELY(ta->event == RUT_EVENT_LINE))
+			line(s, NULL, ta);
 		return;
+	}
 	code = rut_hot_call(s, ta);
 	v = RUT_LIKELY(code != NULL) ? code->v : rut_code_variant(s, ta);
 	if (v)
@@ -212,6 +228,10 @@ static void lone_record(struct rut_rec *r, struct rut_trace_arg *ta)
 {
 	struct rut_variant *v;
 
+	if (RUT_UNLIKELY(ta->event == RUT_EVENT_LINE)) {
+		line(r->s, r, ta);
+		return;
+	}
 	rut_lives_sync();
 	v = variant_of(r, ta);
 	if (v)
@@ -353,6 +373,9 @@ void rut_hook_on_any_call(VALUE tp, void *session)
 rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events)
 {
 	bool returns = rut_session_wants_returns(s);
+	uint32_t line = s->mode == RUT_AGENT_RECORD && s->flags & RUT_AGENT_KIND(RUT_KIND_LINE)
+				? RUT_EVENT_LINE
+				: 0;
 
 	/*
 	 * Until 3.0 a tracepoint that is enabled switches the other events of its code, and of the
@@ -362,9 +385,9 @@ rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_even
 		*ret_events =
 			RUT_EVENT_CALL | RUT_EVENT_RETURN | RUT_EVENT_B_CALL | RUT_EVENT_B_RETURN;
 	else if (kind != RUT_REC_BLOCK)
-		*ret_events = RUT_EVENT_CALL | (returns ? RUT_EVENT_RETURN : 0);
+		*ret_events = RUT_EVENT_CALL | line | (returns ? RUT_EVENT_RETURN : 0);
 	else
-		*ret_events = RUT_EVENT_B_CALL | (returns ? RUT_EVENT_B_RETURN : 0);
+		*ret_events = RUT_EVENT_B_CALL | line | (returns ? RUT_EVENT_B_RETURN : 0);
 	return kind == RUT_REC_FILE ? on_file : on_lone;
 }
 

@@ -30,6 +30,7 @@ typedef uintptr_t ID;
 #define RUT_COLD	__attribute__((noinline, cold))
 
 #define RUT_QFALSE		  ((VALUE)0)
+#define RUT_EVENT_LINE		  0x0001u
 #define RUT_EVENT_CALL		  0x0008u
 #define RUT_EVENT_RETURN	  0x0010u
 #define RUT_EVENT_C_CALL	  0x0020u

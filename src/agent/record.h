@@ -40,6 +40,7 @@ enum rut_record_id {
 	RUT_RECORD_REQUEST_END,
 	RUT_RECORD_SPAN_BEGIN,
 	RUT_RECORD_SPAN_END,
+	RUT_RECORD_LINE,
 };
 
 struct rut_record_switch {
@@ -52,6 +53,13 @@ struct rut_record_switch {
 struct rut_record_row {
 	uint64_t header;
 	uint32_t row;
+} __attribute__((packed));
+
+/* LINE: a line of a method, or of a block in it, begins. */
+struct rut_record_line {
+	uint64_t header;
+	uint32_t row; /* method, file and line */
+	uint32_t line;
 } __attribute__((packed));
 
 struct rut_record_alloc {

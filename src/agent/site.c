@@ -57,7 +57,7 @@ bool rut_site_wanted(struct rut_session *s, const char *path, VALUE iseq)
 
 /* Looks the names up and finds their row. */
 static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, const char *path,
-				   int line, VALUE iseq, bool placed)
+				   int line, VALUE iseq, bool placed, uint32_t flags)
 {
 	struct rut_agent_rows *t = &s->table;
 	const char *method = mid ? rb.rb_id2name(mid) : NULL;
@@ -79,16 +79,16 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 		path_str = path && by_line ? rut_table_str(t, path, strlen(path)) : 0;
 		class_str = rut_table_str(t, name, strlen(name));
 		method_str = method ? rut_table_str(t, method, strlen(method)) : 0;
-		row = rut_table_row(
-			t, path_str, by_line ? (uint32_t)line : 0, class_str, method_str,
-			(singleton && mid ? RUT_ROW_SINGLETON : 0) | (mid ? RUT_ROW_C : 0));
+		row = rut_table_row(t, path_str, by_line ? (uint32_t)line : 0, class_str,
+				    method_str,
+				    (singleton && mid ? RUT_ROW_SINGLETON : 0) | (mid ? flags : 0));
 	}
 	return row ? rut_variant_of_row(s, row) : NULL;
 }
 
 /* First use, or first use after a GC. */
 static void refresh(struct rut_session *s, struct rut_agent_site *site, const VALUE *cfp,
-		    bool placed)
+		    bool placed, uint32_t flags)
 {
 	bool by_path = placed && !cfp;
 	const char *path = by_path ? site->place : NULL;
@@ -100,7 +100,7 @@ static void refresh(struct rut_session *s, struct rut_agent_site *site, const VA
 	if (cfp)
 		path = rut_source_location(&line);
 	site->v = resolve(s, site->klass, site->mid, path, line, cfp ? cfp[RUT_FRAME_ISEQ] : 0,
-			  placed);
+			  placed, flags);
 	site->row = site->v ? site->v->row : NULL;
 	/* The code that a path belongs to is not known: as if it were young. */
 	site->life = rut_life_of(site->klass, cfp ? cfp[RUT_FRAME_ISEQ] : 0);
@@ -108,8 +108,9 @@ static void refresh(struct rut_session *s, struct rut_agent_site *site, const VA
 		site->life = (struct rut_life){rut_hot.young};
 }
 
-const struct rut_agent_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta,
-				      VALUE klass, ID mid, bool placed)
+/* `flags`: those of the rows of methods. */
+static const struct rut_agent_site *find(struct rut_session *s, const struct rut_trace_arg *ta,
+					 VALUE klass, ID mid, bool placed, uint32_t flags)
 {
 	struct rut_agent_sites *sites = &s->sites;
 	struct rut_agent_site key = {.klass = klass, .mid = mid}, *site;
@@ -147,8 +148,20 @@ const struct rut_agent_site *rut_site(struct rut_session *s, const struct rut_tr
 		sites->count++;
 		*site = key;
 	}
-	refresh(s, site, cfp, placed);
+	refresh(s, site, cfp, placed, flags);
 	return site->row ? site : NULL;
+}
+
+const struct rut_agent_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta,
+				      VALUE klass, ID mid, bool placed)
+{
+	return find(s, ta, klass, mid, placed, RUT_ROW_C);
+}
+
+const struct rut_agent_site *rut_site_line(struct rut_session *s, const struct rut_trace_arg *ta,
+					   VALUE klass, ID mid)
+{
+	return find(s, ta, klass, mid, true, 0);
 }
 
 void rut_sites_fini(struct rut_session *s)

@@ -17,6 +17,9 @@
  */
 const struct rut_agent_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta,
 				      VALUE klass, ID mid, bool placed);
+/* The same for a line of a method that is written in Ruby. */
+const struct rut_agent_site *rut_site_line(struct rut_session *s, const struct rut_trace_arg *ta,
+					   VALUE klass, ID mid);
 void rut_sites_fini(struct rut_session *s);
 
 static RUT_INLINE uint32_t rut_site_hash(VALUE klass, const void *place, ID mid, uint32_t line)

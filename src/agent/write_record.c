@@ -147,6 +147,32 @@ void rut_record_c_method(struct rut_session *s, const struct rut_trace_arg *ta)
 		write_row(s, ta->ec, call ? RUT_RECORD_C_CALL : RUT_RECORD_C_RETURN, site->row);
 }
 
+void rut_record_line(struct rut_session *s, struct rut_trace_arg *ta)
+{
+	const struct rut_agent_site *site;
+	struct rut_record_line *e;
+	struct rut_record_at at;
+	VALUE owner, method;
+	int line;
+
+	if (!wants(s, RUT_KIND_LINE) || !rut_source_location(&line))
+		return;
+	method = rb.rb_tracearg_method_id(ta);
+	owner = rb.rb_tracearg_defined_class(ta);
+	/* Code that defines methods is hooked with them, when it is new. */
+	if (method == rb.qnil || rut_special_p(owner))
+		return;
+	site = rut_site_line(s, ta, owner, rb.rb_sym2id(method));
+	if (!site)
+		return;
+	e = reserve(s, ta->ec, sizeof(*e), RUT_RECORD_LINE, &at);
+	if (!e)
+		return;
+	e->row = row_number(s, site->row);
+	e->line = (uint32_t)line;
+	commit(s, &at);
+}
+
 /* ---- exceptions and allocations ---- */
 
 static void on_raise(VALUE tp, void *session)
@@ -330,6 +356,9 @@ const char *rut_record_hook(struct rut_session *s)
 	uint32_t raise = (wants(s, RUT_KIND_RAISE) ? RUT_EVENT_RAISE : 0) |
 			 (wants(s, RUT_KIND_RESCUE) && rb.abi->has_rescue_event ? EVENT_RESCUE : 0);
 
+	/* Before, a method has one list of hooks for all events (events_must_agree). */
+	if (wants(s, RUT_KIND_LINE) && (!rb.target || rb.abi->events_must_agree))
+		return "events of lines need Ruby 3.1 or later";
 	if (raise)
 		rut_session_tp(s, raise, on_raise);
 	if (wants(s, RUT_KIND_THREAD))

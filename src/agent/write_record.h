@@ -20,6 +20,8 @@ void rut_record_method(struct rut_session *s, void *ec, const struct rut_agent_r
  */
 void rut_record_write(struct rut_session *s, void *ec, uint16_t id, const void *record,
 		      uint32_t bytes);
+/* A line of a method begins. */
+void rut_record_line(struct rut_session *s, struct rut_trace_arg *ta);
 /* A C method begins or returns. */
 void rut_record_c_method(struct rut_session *s, const struct rut_trace_arg *ta);
 

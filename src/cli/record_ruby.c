@@ -26,15 +26,22 @@ static const struct {
 	const char *name;
 	uint32_t kinds;
 } events[] = {
-	{"call", K(CALL)},	  {"return", K(RETURN)},
-	{"c_call", K(C_CALL)},	  {"c_return", K(C_RETURN)},
-	{"raise", K(RAISE)},	  {"rescue", K(RESCUE)},
-	{"alloc", K(ALLOC)},	  {"gc", K(GC)},
-	{"thread", K(THREAD)},	  {"gvl", K(GVL)},
-	{"requests", K(REQUEST)}, {"sql_values", K(REQUEST) | SQL_VALUES},
+	{"call", K(CALL)},
+	{"return", K(RETURN)},
+	{"c_call", K(C_CALL)},
+	{"c_return", K(C_RETURN)},
+	{"raise", K(RAISE)},
+	{"rescue", K(RESCUE)},
+	{"alloc", K(ALLOC)},
+	{"gc", K(GC)},
+	{"thread", K(THREAD)},
+	{"gvl", K(GVL)},
+	{"line", K(LINE)},
+	{"requests", K(REQUEST)},
+	{"sql_values", K(REQUEST) | SQL_VALUES},
 };
 
-#define METHOD_KINDS (K(CALL) | K(RETURN) | K(C_CALL) | K(C_RETURN))
+#define METHOD_KINDS (K(CALL) | K(RETURN) | K(C_CALL) | K(C_RETURN) | K(LINE))
 
 #define DEFAULT_KINDS (K(CALL) | K(RETURN) | K(RAISE) | K(GC) | K(THREAD) | K(GVL))
 

@@ -39,6 +39,7 @@ static void events(struct rut_buf *b)
 	event(b, RUT_RECORD_RETURN, "return", METHOD);
 	event(b, RUT_RECORD_C_CALL, "c_call", METHOD);
 	event(b, RUT_RECORD_C_RETURN, "c_return", METHOD);
+	event(b, RUT_RECORD_LINE, "line", METHOD "\t\tuint32_t _line;\n");
 	event(b, RUT_RECORD_RAISE, "raise", SITE);
 	event(b, RUT_RECORD_RESCUE, "rescue", SITE);
 	event(b, RUT_RECORD_ALLOC, "alloc", SITE "\t\tuint32_t _bytes;\n");

@@ -164,6 +164,55 @@ RUBY
   [ ! -e t ]
 }
 
+# Lines of methods, and of blocks in them, are counted as a TracePoint counts them.
+test_lines() {
+  cat >lines.rb <<'RUBY'
+class Lines
+  def many(n)
+    sum = 0
+    n.times do |i|
+      sum += i if i.odd?
+      helper(i)
+    end
+    sum
+  end
+
+  def helper(i)
+    x = i
+    x + 1
+  end
+
+  define_method(:defined) do |n|
+    n + 1
+  end
+
+  def self.single
+    [1, 2].each { |v|
+      v.to_s
+    }
+  end
+end
+work = -> { 3.times { Lines.new.many(10) }; Lines.single; Lines.new.defined(1) }
+if ARGV[0]
+  counts = Hash.new(0)
+  TracePoint.new(:line) { |t| counts["#{t.lineno} #{t.method_id}"] += 1 if t.method_id && t.path == __FILE__ }.enable { work.call }
+  puts(counts.map { |k, n| "#{k} #{n}" })
+else
+  work.call
+end
+RUBY
+  "$RUBY" --disable-gems lines.rb reference | sort >want
+  "$RUTILE" record -o trace --ruby :line -- "$RUBY" --disable-gems lines.rb 2>record.err
+  cat record.err
+  readers trace >/dev/null
+  sed -n 's/.* ruby:line: .*method = ( "Lines[#.]\([a-z]*\)".* line = \([0-9]*\) .*/\2 \1/p' bt2.out |
+    sort | uniq -c | awk '{ print $2, $3, $1 }' | sort >got
+  [ "$(wc -l <want)" -ge 9 ]
+  diff -u want got
+  # The row of a line has that line, too.
+  [ "$(grep ' ruby:method: ' bt2.out | grep -c 'line = 6,')" = 1 ]
+}
+
 # What is forked is recorded, however short it lives.
 test_children() {
   cat >forks.rb <<'RUBY'
@@ -458,6 +507,7 @@ t_case "threads, fibers and exceptions: the same" test_concurrent
 t_case "calls and returns nest in each thread that ruby:switch names" test_nesting_by_thread
 t_case "100,000 system calls lie between the call and the return of their method" test_marker
 t_case "a command is recorded from its first method, and what it starts" test_command
+t_case "lines are those of a TracePoint" test_lines
 t_case "children that are forked are recorded, however short they live" test_children
 t_case "a process that was killed has its last events in the trace" test_killed
 t_case "GC, exceptions and threads are counted as Ruby counts them" test_other_events
