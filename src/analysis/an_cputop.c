@@ -238,7 +238,7 @@ static int init(struct rut_instance *inst)
 	const struct rut_state *st = &inst->run->engine->state;
 	bool is_new;
 
-	c->tids.by_tid = true;
+	c->tids.by_tid = !inst->period; /* there may be many periods at a time */
 	for (size_t i = 0; i < st->n_cpus; i++) {
 		struct rut_thread *t = st->cpus[i].current;
 		struct cpu_stats *cpu;

@@ -476,6 +476,7 @@ static int init(struct rut_instance *inst)
 	struct rut_io *io = (struct rut_io *)inst;
 	int r = 0;
 
+	io->procs.by_tid = !inst->period;
 	for (int i = 0; i < RUT_IO_CATS && !r; i++)
 		r = rut_stat_init(&io->latency[i], rut_stat_keep(inst->run->conf));
 	return r;

@@ -208,6 +208,7 @@ static int init(struct rut_instance *inst)
 {
 	struct rut_sched *s = (struct rut_sched *)inst;
 
+	s->tids.by_tid = !inst->period;
 	return rut_stat_init(&s->total, rut_stat_keep(inst->run->conf));
 }
 

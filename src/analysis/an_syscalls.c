@@ -150,7 +150,7 @@ static const struct rut_analysis_hook hooks[] = {{RUT_HOOK_SYSCALL_EXIT, on_sysc
 
 static int init(struct rut_instance *inst)
 {
-	((struct syscalls *)inst)->tids.by_tid = true;
+	((struct syscalls *)inst)->tids.by_tid = !inst->period;
 	return 0;
 }
 

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 
 struct rut_ordered {
-	bool by_tid; /* set before the first record: keys are thread IDs */
+	bool by_tid; /* set before the first record: keys are thread IDs; takes 40 KiB */
 	struct rut_map map;
 	struct rut_index index; /* instead of the map */
 	void **items;		/* owned, as are the records */

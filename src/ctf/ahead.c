@@ -16,8 +16,11 @@
 /* Batches large enough that handing them over costs nothing, few enough to stay in the cache. */
 enum { BATCHES = 16, RECORDS = 512, MESSAGES = 64, WORDS = 4 * RECORDS };
 
+enum { FAR = 4 }; /* so many events before it is used a record is fetched */
+
 struct record {
 	struct rut_ctf_event ev; /* first; ev.seg points into the batch's words */
+	const uint8_t *body;	 /* where its fields begin */
 	const uint64_t *regs;	 /* into the batch's words */
 	uint32_t regs_first, n_regs;
 };
@@ -246,6 +249,7 @@ static void add_event(struct rut_ahead *a, const struct rut_cursor *c, const str
 	r->ev.regs = a->regs;
 	for (uint32_t i = 0; i < s->n_segs; i++)
 		words[i] = c->seg[i];
+	r->body = c->ev.data + ((s->n_segs ? words[0] : c->ev.header_pos) >> 3);
 	r->regs = words + s->n_segs;
 	r->regs_first = s->regs_first;
 	r->n_regs = s->n_regs;
@@ -341,6 +345,9 @@ const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a)
 		b = next_batch(a);
 	}
 	r = &b->records[a->next++];
+	/* The thread has read it: it is in another CPU's cache. */
+	if (a->next + FAR <= b->n)
+		__builtin_prefetch(r[FAR].body);
 	if (r->n_regs)
 		memcpy(a->regs + r->regs_first, r->regs, r->n_regs * sizeof(*r->regs));
 	return &r->ev;
