@@ -75,6 +75,15 @@ static int set_compat(const struct rut_cmd *cmd, const char *version, struct run
 	return RUT_EXIT_OK;
 }
 
+static int set_format(const struct rut_cmd *cmd, const char *format, struct run_data *d)
+{
+	d->run.json = !strcmp(format, "json");
+	d->ctf = !strcmp(format, "ctf");
+	if (!d->run.json && !d->ctf && strcmp(format, "text") != 0)
+		return rut_usage_error(cmd, "invalid format '%s': text, json or ctf", format);
+	return RUT_EXIT_OK;
+}
+
 static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, struct run_data *d)
 {
 	uint64_t pid;
@@ -87,12 +96,7 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, st
 		d->run.quiet = true;
 		break;
 	case 'f':
-		d->run.json = !strcmp(a->value, "json");
-		d->ctf = !strcmp(a->value, "ctf");
-		if (!d->run.json && !d->ctf && strcmp(a->value, "text") != 0)
-			return rut_usage_error(cmd, "invalid format '%s': text, json or ctf",
-					       a->value);
-		break;
+		return set_format(cmd, a->value, d);
 	case 'p':
 		if (rut_parse_u64(a->value, &pid) || !pid || pid > INT32_MAX)
 			return rut_usage_error(cmd, "invalid process '%s'", a->value);
