@@ -131,9 +131,8 @@ workers_are_added_up() {
   # Children that have only just been forked are given time to execute something else.
   all_seen() { heap "$pid" && grep -q ' 3 processes' got; }
   t_wait all_seen
-  heap --diff 1s --by class "$pid"
-  grep -q ' 3 processes$' got
-  grep -Eq '^ *Session +[+][0-9]+' got
+  all_grow() { heap --diff 1s --by class "$pid" && grep -q ' 3 processes$' got && grep -Eq '^ *Session +[+][0-9]+' got; }
+  t_wait all_grow
 }
 
 # Anonymous memory in KiB, mappings, descriptors.

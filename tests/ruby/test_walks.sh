@@ -27,9 +27,9 @@ shown() {
   awk -v begin="    # rutile $1" 'index($0, begin) == 1 { on = 1; next } on && NF && !/^    / { exit } on && NF' "$doc" | sed 's/^    //'
 }
 
-# File, line and class of each row that has a line, in order.
+# File, line and class of the first two rows that have a line.
 rows() {
-  awk 'NR > 2 && $2 != "-" { print $1, $2, $3 }'
+  awk 'NR > 2 && $2 != "-" && ++n <= 2 { print $1, $2, $3 }'
 }
 
 # The lines of the leak come first. When the machine is busy the program may not have run between two looks. (Whether
