@@ -73,7 +73,7 @@ a_stopped_session_counts_nothing_and_goes_on_later() {
   "$RUTILE" start ${S}s --flight --script count.bt
   opens 3
   "$RUTILE" stop ${S}s
-  [ -z "$(ls /sys/fs/bpf/rutile/${S}s | grep ^link_)" ]
+  [ -z "$(find /sys/fs/bpf/rutile/${S}s -name 'link_*')" ]
   opens 5
   "$RUTILE" show ${S}s | grep -qx '@number: 3'
   "$RUTILE" start ${S}s
@@ -84,13 +84,13 @@ a_stopped_session_counts_nothing_and_goes_on_later() {
 
 # More than the journal holds: what is kept is the newest, in order.
 the_journal_keeps_the_latest() {
-  cat >many.bt <<'END'
-tracepoint:syscalls:sys_enter_getpgid /comm == "asks-the-group"/ { @n++; printf("call n=%d\n", args.pid); }
+  cat >many.bt <<END
+tracepoint:syscalls:sys_enter_getpgid /comm == "asks-$$"/ { @n++; printf("call n=%d\n", args.pid); }
 END
   "$RUTILE" start ${S}j --flight --script many.bt
-  python3 - <<'END'
+  python3 - <<END
 import os
-open("/proc/self/comm", "w").write("asks-the-group")
+open("/proc/self/comm", "w").write("asks-$$")
 for i in range(1, 100001):
     try: os.getpgid(2**22 + i)
     except OSError: pass
@@ -130,7 +130,7 @@ END
 
 each_directory_has_its_part() {
   counting
-  "$RUTILE" start ${S}r -o 'trace-%s%N' --keep 2 --script count.bt 2>err || { cat err; return 1; }
+  "$RUTILE" start ${S}r -o 'trace-%s' --keep 2 --script count.bt 2>err || { cat err; return 1; }
   opens 2
   "$RUTILE" rotate ${S}r
   opens 3
@@ -198,12 +198,12 @@ a_script_acts_on_the_session_beside_it() {
 }
 
 record_writes_into_the_session() {
-  echo 'tracepoint:syscalls:sys_enter_getpgid /comm == "asks-the-group"/ { record("asked", args.pid); }' >record.bt
+  echo "tracepoint:syscalls:sys_enter_getpgid /comm == \"asks-$$\"/ { record(\"asked\", args.pid); }" >record.bt
   "$RUTILE" start ${S}e --flight --script record.bt
-  python3 -c '
+  python3 -c "
 import os
-open("/proc/self/comm", "w").write("asks-the-group")
-os.getpgid(0)'
+open('/proc/self/comm', 'w').write('asks-$$')
+os.getpgid(0)"
   "$RUTILE" snapshot ${S}e -o snap
   [ "$(script_events snap)" = 'asked pid = 0' ]
   "$RUTILE" destroy ${S}e

@@ -74,9 +74,9 @@ formats_that_differ_have_classes_of_their_own() {
 
 record_writes_an_event_and_prints_nothing() {
   "$RUTILE" run -q -o out.ctf -e '
-    begin { $bytes = (uint64)7; record("io done", $bytes, comm, str("text"), 1 + 1); record("io done", (a = 5, name = "n")); record("100%", $bytes); }' >text
+    begin { $bytes = (uint64)7; record("io done", $bytes, str("text"), 1 + 1); record("io done", (a = 5, name = "n")); record("100%", $bytes); }' >text
   events out.ctf >got
-  printf '%s\n' 'io done bytes = 7, comm = "rutile", arg2 = "text", arg3 = 2' 'io done#2 a = 5, name = "n"' '100_ bytes = 7' >expected
+  printf '%s\n' 'io done bytes = 7, arg1 = "text", arg2 = 2' 'io done#2 a = 5, name = "n"' '100_ bytes = 7' >expected
   diff expected got
   [ -z "$(tr -d '\n' <text)" ]
   not "$RUTILE" run -e 'begin { record("x", 1); }' 2>err
