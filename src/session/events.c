@@ -80,9 +80,16 @@ const char *rut_syscall_name(uint32_t nr)
 
 /* Selection */
 
+/* Events of our own (rutile_*) are made at a tracepoint, but are not its record. */
+static bool is_of_tracepoint(uint32_t id, const char *pattern)
+{
+	return strncmp(table[id].name, "rutile_", 7) != 0 &&
+	       !fnmatch(pattern, table[id].tracepoint, 0);
+}
+
 static bool select_event(struct rut_selection *sel, uint32_t id, const char *word, bool on)
 {
-	if (fnmatch(word, table[id].name, 0) != 0 && fnmatch(word, table[id].tracepoint, 0) != 0 &&
+	if (fnmatch(word, table[id].name, 0) != 0 && !is_of_tracepoint(id, word) &&
 	    strcmp(word, table[id].group) != 0)
 		return false;
 	sel->events[id] = on;
@@ -155,8 +162,7 @@ size_t rut_events_of_tracepoint(struct rut_buf *names, const char *prefix, const
 	size_t n = 0;
 
 	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++)
-		if (!strcmp(category, category_of(id)) &&
-		    !fnmatch(pattern, table[id].tracepoint, 0))
+		if (!strcmp(category, category_of(id)) && is_of_tracepoint(id, pattern))
 			rut_buf_printf(names, "%s%s%s", n++ ? "," : "", prefix, table[id].name);
 	return n;
 }

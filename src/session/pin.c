@@ -142,8 +142,53 @@ static void add_missed(const char *path, const char *name, void *arg)
 		*sum += pi.recursion_misses;
 }
 
+/* Links whose names are gone: the kernel detaches their programs a moment later. */
+struct gone {
+	uint32_t *ids; /* owned */
+	size_t n;
+};
+
+static void unpin_and_note(const char *path, struct gone *gone)
+{
+	_cleanup_close_ int fd = bpf_obj_get(path);
+	struct bpf_link_info info = {0};
+	uint32_t len = sizeof(info), *more;
+
+	unlink(path);
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		return;
+	more = reallocarray(gone->ids, gone->n + 1, sizeof(*more));
+	if (!more)
+		return;
+	gone->ids = more;
+	more[gone->n++] = info.id;
+}
+
+/*
+ * What is stopped records nothing more: waits until the kernel knows the links no longer. Where we
+ * may not ask (CAP_SYS_ADMIN) there is nothing to wait for.
+ */
+static void wait_gone(struct gone *gone)
+{
+	for (int ms = 0; gone->n && ms < GONE_MS; ms++) {
+		int fd = bpf_link_get_fd_by_id(gone->ids[gone->n - 1]);
+
+		if (fd < 0) {
+			gone->n--;
+			continue;
+		}
+		close(fd);
+		poll(NULL, 0, 1);
+	}
+	/* The number goes first, the program at once after it. */
+	if (gone->ids)
+		poll(NULL, 0, 2);
+	free(gone->ids);
+}
+
 static int pin_link(struct rut_recorder *r, struct rut_link *l, struct rut_err *err)
 {
+	struct gone gone = {0};
 	char path[256];
 	int rc;
 
@@ -152,8 +197,9 @@ static int pin_link(struct rut_recorder *r, struct rut_link *l, struct rut_err *
 	pin_path(path, sizeof(path), r->conf.name, "link", l->name);
 	add_missed(path, NULL, &r->meta->missed);
 	/* The new program runs already, so that nothing is missed between the two. */
-	unlink(path);
+	unpin_and_note(path, &gone);
 	rc = bpf_link__pin(l->link, path);
+	wait_gone(&gone);
 	if (rc < 0)
 		return rut_err_errno(err, -rc, "cannot pin '%s'", path);
 	l->pinned = true;
@@ -288,50 +334,6 @@ static int each_pin(const char *session, const char *prefix,
 	}
 	closedir(d);
 	return n;
-}
-
-/* Links whose names are gone: the kernel detaches their programs a moment later. */
-struct gone {
-	uint32_t *ids; /* owned */
-	size_t n;
-};
-
-static void unpin_and_note(const char *path, struct gone *gone)
-{
-	_cleanup_close_ int fd = bpf_obj_get(path);
-	struct bpf_link_info info = {0};
-	uint32_t len = sizeof(info), *more;
-
-	unlink(path);
-	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
-		return;
-	more = reallocarray(gone->ids, gone->n + 1, sizeof(*more));
-	if (!more)
-		return;
-	gone->ids = more;
-	more[gone->n++] = info.id;
-}
-
-/*
- * What is stopped records nothing more: waits until the kernel knows the links no longer. Where we
- * may not ask (CAP_SYS_ADMIN) there is nothing to wait for.
- */
-static void wait_gone(struct gone *gone)
-{
-	for (int ms = 0; gone->n && ms < GONE_MS; ms++) {
-		int fd = bpf_link_get_fd_by_id(gone->ids[gone->n - 1]);
-
-		if (fd < 0) {
-			gone->n--;
-			continue;
-		}
-		close(fd);
-		poll(NULL, 0, 1);
-	}
-	/* The number goes first, the program at once after it. */
-	if (gone->ids)
-		poll(NULL, 0, 2);
-	free(gone->ids);
 }
 
 struct unpin {

@@ -86,13 +86,13 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.preempt_at = r->conf.contexts & (RUT_CTX_PREEMPTIBLE | RUT_CTX_INTERRUPTIBLE)
 				      ? rut_kernel_preempt_at()
 				      : 0,
-		.no_fork = !r->meta->conf.selection.events[RUT_EV_SCHED_FORK],
-		.no_exec = !r->meta->conf.selection.events[RUT_EV_SCHED_EXEC],
-		.no_free = !r->meta->conf.selection.events[RUT_EV_SCHED_FREE],
-		.no_issue = !r->meta->conf.selection.events[RUT_EV_BLOCK_RQ_ISSUE],
-		.no_dirtied = !r->meta->conf.selection.events[RUT_EV_BLOCK_DIRTIED],
-		.no_state = !r->meta->conf.selection.events[RUT_EV_SOCK_STATE],
-		.no_connect = !r->meta->conf.selection.events[RUT_EV_TCP_CONNECT],
+		.no_fork = !r->meta->active.events[RUT_EV_SCHED_FORK],
+		.no_exec = !r->meta->active.events[RUT_EV_SCHED_EXEC],
+		.no_free = !r->meta->active.events[RUT_EV_SCHED_FREE],
+		.no_issue = !r->meta->active.events[RUT_EV_BLOCK_RQ_ISSUE],
+		.no_dirtied = !r->meta->active.events[RUT_EV_BLOCK_DIRTIED],
+		.no_state = !r->meta->active.events[RUT_EV_SOCK_STATE],
+		.no_connect = !r->meta->active.events[RUT_EV_TCP_CONNECT],
 		.keep_gone = rut_recorder_keeps_gone(r),
 	};
 	conf->rstack_some = rut_dynamic_stacks(&r->conf, 0, NULL, conf->rstack_events);
@@ -141,6 +141,16 @@ bool rut_programs_wanted(const struct rut_recorder *r, const struct rut_selectio
 			return true;
 	}
 	return false;
+}
+
+bool rut_programs_shared(const struct rut_recorder *r, const struct rut_selection *sel, uint32_t id)
+{
+	struct rut_event e;
+
+	rut_event_static(&e, id);
+	/* Of these, one program notes the pages, and the other one reports them. */
+	return rut_programs_wanted(r, sel, e.tracepoint) ||
+	       (id == RUT_EV_BLOCK_DIRTIED && rut_programs_wanted(r, sel, "block_rq_issue"));
 }
 
 int rut_programs_set_syscalls(const struct rut_recorder *r, const struct rut_selection *sel,
@@ -488,40 +498,67 @@ int rut_programs_load(struct rut_recorder *r, struct rut_selection *sel, struct 
 	return rut_programs_set_syscalls(r, &r->conf.selection, err);
 }
 
-static bool is_attached(const struct rut_recorder *r, const char *name)
+static struct rut_link *find_link(const struct rut_recorder *r, const char *name)
 {
 	for (size_t i = 0; i < r->nlinks; i++)
 		if (!strcmp(r->links[i].name, name))
-			return true;
-	return false;
+			return &r->links[i];
+	return NULL;
 }
 
-static int attach_one(struct rut_recorder *r, struct bpf_program *prog, struct rut_err *err)
+/* What is pinned stays attached. */
+static void close_link(const struct rut_link *l)
+{
+	int fd = bpf_link__fd(l->link);
+
+	if (!l->pinned) {
+		bpf_link__destroy(l->link);
+		return;
+	}
+	/* The library would switch off a clock that goes on without us; so the descriptors, which
+	 * would outlive a `stop`, are ours to close. */
+	bpf_link__disconnect(l->link);
+	bpf_link__destroy(l->link);
+	close(fd);
+	if (l->clock_fd > 0)
+		close(l->clock_fd);
+}
+
+/* The program of a newer object replaces that of an older one. */
+static int attach_one(struct rut_recorder *r, size_t object, struct bpf_program *prog,
+		      struct rut_err *err)
 {
 	const char *name = bpf_program__name(prog);
+	struct rut_link *old = find_link(r, name);
 	struct bpf_link *link;
-	int rc;
 
-	if (!bpf_program__autoload(prog) || !bpf_program__autoattach(prog) || is_attached(r, name))
+	if (!bpf_program__autoload(prog) || !bpf_program__autoattach(prog) ||
+	    (old && old->object >= object))
 		return 0;
 	link = bpf_program__attach(prog);
 	if (!link)
 		return rut_err_errno(err, errno, "cannot attach to '%s'", name);
-	rc = rut_programs_keep_link(r, link, name);
-	if (rc < 0)
+	if (old) {
+		close_link(old);
+		old->link = link;
+		old->pinned = false;
+	} else if (rut_programs_keep_link(r, link, name) < 0) {
 		bpf_link__destroy(link);
-	return rc < 0 ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+		return rut_err_set(err, ENOMEM, "out of memory");
+	}
+	find_link(r, name)->object = object;
+	return 0;
 }
 
 int rut_programs_attach(struct rut_recorder *r, struct rut_err *err)
 {
 	rut_rubies_scan(r);
-	for (size_t i = 0; i < r->nobjects; i++) {
+	for (size_t i = r->nobjects; i-- > 0;) {
 		struct bpf_program *prog;
 
 		bpf_object__for_each_program(prog, r->objects[i])
 		{
-			int rc = attach_one(r, prog, err);
+			int rc = attach_one(r, i, prog, err);
 
 			if (rc < 0) {
 				rut_programs_detach(r);
@@ -551,21 +588,8 @@ void rut_programs_detach_unwanted(struct rut_recorder *r, const struct rut_selec
 
 void rut_programs_detach(struct rut_recorder *r)
 {
-	for (size_t i = 0; i < r->nlinks; i++) {
-		int fd = bpf_link__fd(r->links[i].link), clock = r->links[i].clock_fd;
-
-		if (!r->links[i].pinned) {
-			bpf_link__destroy(r->links[i].link);
-			continue;
-		}
-		/* The library would switch off a clock that goes on without us; so the descriptors,
-		 * which would outlive a `stop`, are ours to close. */
-		bpf_link__disconnect(r->links[i].link);
-		bpf_link__destroy(r->links[i].link);
-		close(fd);
-		if (clock > 0)
-			close(clock);
-	}
+	for (size_t i = 0; i < r->nlinks; i++)
+		close_link(&r->links[i]);
 	free(r->links);
 	r->links = NULL;
 	r->nlinks = 0;

@@ -44,6 +44,10 @@ void rut_programs_detach_unwanted(struct rut_recorder *r, const struct rut_selec
 /* Detaches all. Links that are pinned go on by themselves: unpin them first. */
 void rut_programs_detach(struct rut_recorder *r);
 
+/* Whether a program that records event `id` also records something of `sel`, or follows forks. */
+bool rut_programs_shared(const struct rut_recorder *r, const struct rut_selection *sel,
+			 uint32_t id);
+
 /* Enables in the table what `sel` selects of the system calls. */
 int rut_programs_set_syscalls(const struct rut_recorder *r, const struct rut_selection *sel,
 			      struct rut_err *err);

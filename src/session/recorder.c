@@ -403,6 +403,7 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 		return rc;
 	init_rings(r, shift, count);
 	describe(r, shift, count);
+	r->meta->active = r->conf.selection;
 	rut_budget_init(r);
 	rc = fill_filters(r, err);
 	if (!rc)

@@ -52,7 +52,9 @@ extern const char *const rut_map_names[RUT_MAP_COUNT];
 struct rut_link {
 	struct bpf_link *link; /* owned */
 	char name[80];
-	int clock_fd; /* of a sampling clock, the link's; 0: none */
+	int clock_fd;  /* of a sampling clock, the link's; 0: none */
+	size_t object; /* index of its program's in `objects`; 0 for those of events added by name
+			*/
 	bool pinned;
 };
 

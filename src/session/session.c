@@ -110,7 +110,6 @@ static int start_recorder(const struct rut_start *start, struct rut_recorder *r,
 	if (rc)
 		return rut_err_errno(err, -rc, "cannot set the filter");
 	r->meta->output = start->output;
-	r->meta->active = r->conf.selection;
 	if (rut_output_drains(&start->output))
 		rc = rut_consumer_open(c, r, &start->output, err);
 	for (size_t i = 0; i < start->ncompanions && rut_output_drains(&start->output) && !rc; i++)
@@ -222,6 +221,17 @@ static void wait_for_consumer(struct rut_recorder *r)
 	}
 }
 
+/* Adds those of `active` whose programs also record what `sel` has: these are loaded anew. */
+static void add_shared(const struct rut_recorder *r, struct rut_selection *sel,
+		       const struct rut_selection *active)
+{
+	const struct rut_selection changed = *sel;
+
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++)
+		if (active->events[id] && rut_programs_shared(r, &changed, id))
+			sel->events[id] = true;
+}
+
 /* Programs of `sel` that the active selection did not need, as a selection. */
 static void only_new(struct rut_selection *ret, const struct rut_selection *sel,
 		     const struct rut_selection *active, bool replaced)
@@ -261,6 +271,7 @@ static int add_static(struct rut_recorder *r, const char *spec, struct rut_err *
 	replaced = r->conf.filter[0] &&
 		   memcmp(sel.syscalls, m->active.syscalls, sizeof(sel.syscalls)) != 0;
 	only_new(&fresh, &sel, &m->active, replaced);
+	add_shared(r, &fresh, &sel);
 	m->active = sel;
 	if (!m->running)
 		return 0;
@@ -421,9 +432,38 @@ int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *er
 	return rc;
 }
 
+/*
+ * Programs that record other events, or follow forks, stay when one of their events is removed:
+ * they are replaced by such as leave it out.
+ */
+static int replace_shared(struct rut_recorder *r, const struct rut_selection *before,
+			  struct rut_err *err)
+{
+	const struct rut_selection *active = &r->meta->active;
+	struct rut_selection removed = {0}, again = {0};
+	bool any = false;
+	int rc;
+
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++) {
+		removed.events[id] = before->events[id] && !active->events[id];
+		any = any || (removed.events[id] && rut_programs_shared(r, active, id));
+	}
+	if (!any || !r->meta->running)
+		return 0;
+	add_shared(r, &removed, active);
+	for (uint32_t id = 0; id < RUT_EV_SYSCALL_UNKNOWN; id++)
+		again.events[id] = removed.events[id] && active->events[id];
+	r->conf.selection = *active;
+	rc = rut_programs_load(r, &again, err);
+	if (!rc)
+		rc = rut_programs_attach(r, err);
+	return rc ? rc : rut_session_pin_links(r, err);
+}
+
 static int remove_static(struct rut_recorder *r, const char *word, struct rut_err *err)
 {
-	struct rut_selection sel = r->meta->active;
+	const struct rut_selection before = r->meta->active;
+	struct rut_selection sel = before;
 	char name[512], negated[520];
 	int rc = 0;
 
@@ -437,7 +477,7 @@ static int remove_static(struct rut_recorder *r, const char *word, struct rut_er
 	rc = rut_programs_set_syscalls(r, &sel, err);
 	if (!rc)
 		rut_session_unpin_links(r, &sel);
-	return rc;
+	return rc ? rc : replace_shared(r, &before, err);
 }
 
 /* By the words with which it was added; "usdt:..." may be a shell pattern. */

@@ -92,6 +92,41 @@ test_add_remove() {
   grep -q 'sched_process_exec:.*python3' bt2.out
 }
 
+# Two events of one program, and one of a program that also follows forks: what is removed is not recorded, what
+# stays is, and what is added again is again.
+test_remove_shared() {
+  need_bpf
+  trap '"$RUTILE" destroy ${S}sh 2>/dev/null || true' EXIT
+  "$RUTILE" start ${S}sh --flight -p $$ -e inet_sock_set_state,rutile_tcp_connect,sched_process_fork,sched_process_exit
+  cat >step.py <<'END'
+import os, socket
+bound = socket.socket()
+bound.bind(("127.0.0.1", 0))
+socket.socket().connect_ex(bound.getsockname())
+print(bound.getsockname()[1], os.getpid())
+END
+  # The first one is not counted: the kernel detaches a moment after it has said so.
+  step() { python3 step.py >/dev/null; python3 step.py >"$1"; }
+  events() { # STEP EVENT: those of its connect, or of its process
+    read -r port pid <"$1"
+    grep -cE " $2: .*(dport = $port,|child_tid = $pid,|comm = \"python3\", tid = $pid,)" bt2.out || true
+  }
+  step both
+  "$RUTILE" remove ${S}sh -e inet_sock_set_state,sched_process_fork
+  step one
+  "$RUTILE" remove ${S}sh -e rutile_tcp_connect
+  "$RUTILE" add ${S}sh -e inet_sock_set_state
+  step other
+  "$RUTILE" add ${S}sh -e rutile_tcp_connect,sched_process_fork
+  step again
+  "$RUTILE" snapshot ${S}sh -o snap
+  readers snap >/dev/null
+  for s in both one other again; do
+    echo "$s $(events $s inet_sock_set_state) $(events $s rutile_tcp_connect) $(events $s sched_process_fork) $(events $s sched_process_exit)"
+  done >got
+  printf '%s\n' 'both 2 1 1 1' 'one 0 1 0 1' 'other 2 0 0 1' 'again 2 1 1 1' | diff - got
+}
+
 test_stop_start() {
   need_bpf
   "$RUTILE" start ${S}c -p $$ -o "$T/out" -e syscall:getppid,profile:49
@@ -444,6 +479,7 @@ END
 t_case "a flight recorder needs no process; snapshots hold what happened" test_flight
 t_case "overwrite mode keeps the newest events" test_overwrite
 t_case "events are added and removed while it runs" test_add_remove
+t_case "an event is removed whose program records others" test_remove_shared
 t_case "stop and start" test_stop_start
 t_case "status and save show what was added and removed" test_changes_are_shown
 t_case "rotate and SIGUSR2: every folder is complete, no event is lost or doubled" test_rotate
