@@ -43,32 +43,31 @@ static int read_all(int fd, struct rut_buf *b)
 }
 
 /*
- * The iterator, or NULL. It stays loaded until the process exits: each rotation has a statedump,
- * and libbpf reads all types of the kernel to load a program.
+ * The iterator's program, or NULL. It stays loaded until the process exits: each rotation has a
+ * statedump, and libbpf reads all types of the kernel to load a program. A link of it exists only
+ * while it runs.
  */
-static struct bpf_link *iterator(void)
+static const struct bpf_program *program(void)
 {
-	static struct bpf_link *link;
+	static struct rut_statedump_bpf *skel;
 	static bool tried;
-	struct rut_statedump_bpf *skel;
 
-	if (tried)
-		return link;
+	if (!tried)
+		skel = rut_statedump_bpf__open_and_load();
 	tried = true;
-	skel = rut_statedump_bpf__open_and_load();
-	if (skel)
-		link = bpf_program__attach_iter(skel->progs.open_files, NULL);
-	/* The link holds the program. */
-	rut_statedump_bpf__destroy(skel);
-	return link;
+	return skel ? skel->progs.open_files : NULL;
 }
 
 static int iterate(struct rut_buf *b)
 {
-	const struct bpf_link *link = iterator();
-	_cleanup_close_ int fd = link ? bpf_iter_create(bpf_link__fd(link)) : -1;
+	const struct bpf_program *prog = program();
+	struct bpf_link *link = prog ? bpf_program__attach_iter(prog, NULL) : NULL;
+	int fd = link ? bpf_iter_create(bpf_link__fd(link)) : -EOPNOTSUPP;
+	int rc = fd < 0 ? fd : read_all(fd, b);
 
-	return fd < 0 ? -EOPNOTSUPP : read_all(fd, b);
+	rut_closep(&fd);
+	bpf_link__destroy(link);
+	return rc;
 }
 
 struct rut_open_files *rut_open_files_new(void)
