@@ -236,8 +236,40 @@ def recording(b):
         b.table("Bytes of a record", ["", ""], [["with its share of packets", f"{statistics.median(sizes):.2f}"]])
 
 
+# Flags of the tracer for bench/ruby_requests.rb; "calls" and "time" of the application are those of its views.
+REQUESTS = [("`time`, the views only", ["-m", "time", "-p", "*/views/*"]), ("`calls all`", ["-m", "calls"]),
+            ("`calls all --c-calls`", ["-m", "calls", "-c"]), ("`time all`", ["-m", "time"])]
+
+
+def one_request(b, prefix):
+    """Microseconds of CPU time of a request, or None."""
+    argv = [*prefix, "ruby", "-W0", b.top / "bench/ruby_requests.rb"]
+    out = subprocess.run([str(a) for a in argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    found = re.search(r"^request ([\d.]+)", out.stderr, re.MULTILINE)
+    return float(found.group(1)) if found else None
+
+
+def requests_in_one_process(b):
+    """What is kept of the throughput of a program that does nothing but requests: CPU time, which others disturb less."""
+    tool = b.build / "tests/ruby/trace_tool"
+    plain, traced = [], {name: [] for name, _ in REQUESTS}
+    for _ in range(max(b.runs, 3)):
+        plain.append(one_request(b, []))
+        for name, flags in REQUESTS:
+            traced[name].append(one_request(b, [tool, "-q", *flags, "--"]))
+    if None in plain:
+        return
+    rows = []
+    for name, _ in REQUESTS:
+        us = [found for found in traced[name] if found]
+        if us:
+            rows.append([name, f"{min(us):.0f}", f"{100 * min(plain) / min(us):.1f} %"])
+    b.table(f"Requests of Rails' parts in one process ({min(plain):.0f} us of CPU time untraced)", ["", "us", "kept"], rows)
+
+
 def run(b):
     recording(b)
     hooks(b)
+    requests_in_one_process(b)
     first_table(b)
     server(b)

@@ -24,13 +24,14 @@ class ItemsController < ActionController::Base
   end
 end
 
-dir = Dir.mktmpdir
+dir = File.join(Dir.mktmpdir, 'views')
+Dir.mkdir(dir)
 VIEWS.each do |name, text|
   path = File.join(dir, name)
   Dir.mkdir(File.dirname(path)) unless File.directory?(File.dirname(path))
   File.write(path, text)
 end
-at_exit { require 'fileutils'; FileUtils.rm_rf(dir) }
+at_exit { require 'fileutils'; FileUtils.rm_rf(File.dirname(dir)) }
 ItemsController.prepend_view_path(dir)
 routes = ActionDispatch::Routing::RouteSet.new
 routes.draw { get '/items', to: 'items#index' }

@@ -342,11 +342,13 @@ W#raises 500"
 # Each process compiles a template into a method of another name.
 templates_have_one_row() {
   # shellcheck disable=SC2086 # flags
-  "$RUBY" $RUBYFLAGS -raction_view -e 0 2>/dev/null || t_skip "Action View is not there"
+  "$RUBY" $RUBYFLAGS -ruri -ractive_support -raction_view -e 0 2>/dev/null || t_skip "Action View is not there"
   mkdir -p app/views/items
   echo '<% 3.times do |i| %><%= render "items/item", i: i %><% end %>' >app/views/items/index.html.erb
   echo '<%= i %>' >app/views/items/_item.html.erb
   cat >p.rb <<'EOF'
+require "uri"
+require "active_support"
 require "action_view"
 view = ActionView::Base.with_empty_template_cache
 view = view.with_view_paths(["app/views"], {})
