@@ -312,12 +312,29 @@ static int open_dir(void *arg, const char *dir, const struct rut_trace_clock *cl
 	return rc;
 }
 
+/* A process's table of names is bounded: a session may run for months. */
+static void say_folded(struct rut_record_ruby *r)
+{
+	for (size_t i = 0; i < r->count && !r->folded; i++) {
+		const struct rut_tracer *t = r->sources[i].tracer;
+
+		r->folded = t && rut_tracer_rows_folded(t);
+		if (r->folded)
+			rut_warn("'%s': more Ruby methods than the table of names has room for: "
+				 "events "
+				 "of those seen last are named '(other)'; record less (--path, "
+				 "--class, --method)",
+				 is_command(&r->sources[i]) ? r->command[0] : r->sources[i].target);
+	}
+}
+
 static int step(void *arg, struct rut_err *err)
 {
 	struct rut_record_ruby *r = arg;
 	int first = 0;
 
 	look_again(r);
+	say_folded(r);
 	r->alive = 0;
 	for (size_t i = 0; i < r->count; i++) {
 		int n = r->sources[i].tracer ? rut_tracer_poll(r->sources[i].tracer, 0, err) : 0;
@@ -342,6 +359,7 @@ static int close_dir(void *arg, uint64_t end_ns, struct rut_err *err)
 			continue;
 		/* Children that have come and gone since the last round. */
 		rut_tracer_poll(t, 0, err);
+		say_folded(r);
 		rc = rut_tracer_record_end(t, end_ns, err);
 		first = first ? first : rc;
 	}

@@ -32,6 +32,7 @@ struct rut_record_ruby {
 	char *dir;	    /* owned; the directory that is written to; NULL: none */
 	struct rut_trace_clock clock;
 	bool paused;
+	bool folded;  /* it was said that a table of names is full */
 	size_t alive; /* processes that are traced */
 	int last_rc;  /* of writing: problems are said once */
 };

@@ -359,6 +359,16 @@ static int bind(struct resolver *r, struct rut_ctf_type *t)
 	return 0;
 }
 
+/* Can a label be found by bisection? Enumerations of Ruby methods have thousands of them. */
+static bool is_ordered(const struct rut_ctf_type *t)
+{
+	for (uint32_t i = 0; i < t->n_ranges; i++)
+		if (t->is_signed || t->ranges[i].lo > t->ranges[i].hi ||
+		    (i && t->ranges[i].lo <= t->ranges[i - 1].hi))
+			return false;
+	return true;
+}
+
 static int visit(struct resolver *r, struct rut_ctf_type *t)
 {
 	int rc = 0;
@@ -385,6 +395,9 @@ static int visit(struct resolver *r, struct rut_ctf_type *t)
 		return visit(r, t->elem);
 	case RUT_CTF_KIND_BLOB:
 		return t->len_path ? bind(r, t) : 0;
+	case RUT_CTF_KIND_ENUM:
+		t->ordered = is_ordered(t);
+		return 0;
 	default:
 		return 0;
 	}

@@ -262,6 +262,22 @@ static void put_double(struct rut_text_out *o, const struct rut_text_style *styl
 		o->p += sprintf(o->p, "%.17g", d);
 }
 
+/* The first range that may hold the value. */
+static uint32_t first_range(const struct rut_ctf_type *t, uint64_t v)
+{
+	uint32_t lo = 0, hi = t->ordered ? t->n_ranges : 0;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (t->ranges[mid].hi < v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 /* Every label whose range holds the value (of a BITMAP: whose bits are set). */
 static size_t put_labels(struct rut_text_out *o, const struct rut_text_style *style,
 			 const struct rut_ctf_type *t, uint64_t v)
@@ -269,7 +285,7 @@ static size_t put_labels(struct rut_text_out *o, const struct rut_text_style *st
 	uint32_t last = UINT32_MAX;
 	size_t n = 0;
 
-	for (uint32_t i = 0; i < t->n_ranges; i++) {
+	for (uint32_t i = first_range(t, v); i < t->n_ranges; i++) {
 		const struct rut_ctf_range *r = &t->ranges[i];
 		bool in = t->is_signed
 				  ? (int64_t)v >= (int64_t)r->lo && (int64_t)v <= (int64_t)r->hi
@@ -280,6 +296,8 @@ static size_t put_labels(struct rut_text_out *o, const struct rut_text_style *st
 			for (uint64_t b = r->lo; b <= r->hi && b < 64; b++)
 				in |= v >> b & 1;
 		}
+		if (!in && t->ordered)
+			break;
 		if (!in || r->label == last)
 			continue;
 		if (n++)

@@ -102,6 +102,7 @@ struct rut_ctf_type {
 	/* Of the reader: */
 	bool reversed;	      /* bits stand against the byte order's direction (CTF 2) */
 	bool saves;	      /* it or something in it has a register */
+	bool ordered;	      /* ENUM: ranges ascend and do not overlap */
 	bool located;	      /* seg and off say where it stands in the record of its class */
 	uint16_t seg;	      /* segment of the program, or */
 	uint32_t off;	      /* bits from the segment's begin */

@@ -67,10 +67,11 @@ static void enumerations(struct rut_buf *b, const struct rut_buf *labels)
 {
 	unsigned n = 0;
 
-	/* An enumeration must have a label. No row has the last number. */
-	rut_buf_puts(b, "typealias enum : uint32_t {\n\t\"?\" = 4294967295");
-	if (labels->len)
-		rut_buf_add(b, labels->data, labels->len);
+	/* In ascending order: readers find labels faster. No row has the last number. */
+	rut_buf_puts(b, "typealias enum : uint32_t {");
+	if (labels->len > 1)
+		rut_buf_add(b, labels->data + 1, labels->len - 1);
+	rut_buf_printf(b, "%s\n\t\"?\" = 4294967295", labels->len > 1 ? "," : "");
 	rut_buf_puts(b, "\n} := method_t;\n\ntypealias enum : uint8_t { minor");
 #define F(name) rut_buf_puts(b, ", " #name);
 	RUT_RECORD_GC_MAJORS(F)
