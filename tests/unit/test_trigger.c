@@ -44,10 +44,22 @@ static void test_when(void **state)
 
 static void test_bad_when(void **state)
 {
-	static const char *const bad[] = {
-		"",	      "event",	       "event  if x",	    "event a if ",    "events a",
-		"rate a > 5", "rate a per 1s", "rate a > x per 1s", "rate a > 1 per", "slow a",
-		"slow a > x", "every",	       "every x",	    "every -1s",      "fired now"};
+	static const char *const bad[] = {"",
+					  "event",
+					  "event  if x",
+					  "event a if ",
+					  "events a",
+					  "rate a > 5",
+					  "rate a per 1s",
+					  "rate a > x per 1s",
+					  "rate a > -5 per 1s",
+					  "rate a > 1 per",
+					  "slow a",
+					  "slow a > x",
+					  "every",
+					  "every x",
+					  "every -1s",
+					  "fired now"};
 
 	rut_trigger_init(&t);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
