@@ -100,6 +100,17 @@ static void check_losses(struct rut_cursor *c)
 
 /* ---- Packets ---- */
 
+/*
+ * Where to begin to give memory back. Who reads events that were found ahead touches pages again
+ * that were given back already: those go the next time.
+ */
+static uint64_t forget_from(const struct rut_cursor *c)
+{
+	const uint64_t again = c->opts->ahead ? 1 << 20 : 0;
+
+	return c->forgotten_to > again ? c->forgotten_to - again : 0;
+}
+
 static bool next_file(struct rut_cursor *c)
 {
 	const struct rut_set_file *f = file_of(c);
@@ -109,7 +120,7 @@ static bool next_file(struct rut_cursor *c)
 		return false;
 	}
 	c->counts->bytes_done += f->map.size - c->next_offset;
-	rut_ctf_file_forget(&f->map, c->forgotten_to, f->map.size);
+	rut_ctf_file_forget(&f->map, forget_from(c), f->map.size);
 	c->next_offset = c->forgotten_to = c->expected_to = 0;
 	if (c->file + 1 >= c->s->n_files) {
 		c->next_offset = f->map.size;
@@ -178,7 +189,7 @@ static bool is_unfinished(struct rut_cursor *c, uint64_t offset, int rc,
 static void expect_pages(struct rut_cursor *c, const struct rut_set_file *f, uint64_t offset)
 {
 	if (offset - c->forgotten_to >= c->forget_bytes) {
-		rut_ctf_file_consume(&f->map, c->forgotten_to, offset);
+		rut_ctf_file_consume(&f->map, forget_from(c), offset);
 		c->forgotten_to = offset & ~(uint64_t)4095; /* whole pages are forgotten */
 	}
 	if (c->opts->prefault && offset + c->forget_bytes / 2 > c->expected_to) {
