@@ -166,7 +166,12 @@ static void test_slow_clients_are_left(void **state)
 	assert_int_equal(rut_script_metrics_start(&m, "0", &plain, NULL, 0, NULL), 0);
 	port = rut_script_metrics_port(m);
 	pid = start_slow_client(port);
-	ask(port, "GET /metrics HTTP/1.1\r\n\r\n", answer, sizeof(answer));
+	/* On a busy machine we, too, may be taken for slow. */
+	for (int tries = 0; tries < 5; tries++) {
+		ask(port, "GET /metrics HTTP/1.1\r\n\r\n", answer, sizeof(answer));
+		if (*answer)
+			break;
+	}
 	assert_non_null(strstr(answer, "200 OK"));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
