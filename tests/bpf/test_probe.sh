@@ -352,7 +352,7 @@ test_refusals() {
     [ ! -e ran ]
   done
   if "$RUTILE" record -o u --strict -e "usdt:/etc/passwd:a:b" --duration 0.1 2>err; then return 1; fi
-  grep -q 'no 64-bit ELF file' err
+  grep -q 'is not a 64-bit ELF file' err
   [ ! -e u ]
 }
 
