@@ -464,11 +464,11 @@ END
     if "$RUTILE" record --strict -o no -e "$P:fn_many($args)" --duration 0.1 2>err; then return 1; fi
     grep -q "$want" err || { cat err; return 1; }
   done <<'END'
-no.type a:s24
+invalid.type a:s24
 registers.of.floats a:f64
 no.place a=%nothing
 cannot.be.seen a=8f@%xmm0
-no.name a-b
+invalid.name a-b
 END
 }
 
