@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* A viewer of a relay daemon: the input is what the daemon says. */
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/memfs.h"
 #include "stream/conn.h"
 #include "stream/viewer.h"
 
@@ -20,7 +23,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct rut_conn conn = {.fd = -1};
 	struct rut_viewer *v;
 	const int room = 1 << 20;
+	static bool checked;
 	int pair[2], rc;
+
+	if (!checked) { /* without it every input ends before it is read */
+		int fd = rut_memfs_mount(true, &err);
+
+		if (fd < 0) {
+			fprintf(stderr, "%s\n", err.msg);
+			exit(1);
+		}
+		close(fd);
+		checked = true;
+	}
 
 	if (size > room / 4 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return 0;

@@ -30,6 +30,7 @@ struct pass {
 	int64_t begin_ns, end_ns; /* of the set */
 	bool has_range;
 	bool bar;     /* a progress bar on the terminal */
+	bool cut;     /* the connection to the viewer was lost */
 	int write_rc; /* of writing: -EPIPE when nobody reads */
 	uint64_t start_ns, shown_ns;
 };
@@ -343,6 +344,19 @@ static int open_reader(struct pass *p, struct rut_err *err)
 	return rut_ctf_reader_new(&p->reader, p->set, &opts, err);
 }
 
+/* What has come is reported also when no more will: 1. */
+static int step_viewer(struct pass *p)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = rut_viewer_step(p->viewer, &err);
+
+	if (rc >= 0 || rc == -EINTR)
+		return rc > 0 || rc == -EINTR;
+	rut_warn("%s", err.msg);
+	p->cut = true;
+	return 1;
+}
+
 /* Waits for more of the trace. Returns 1: there is some, 0: not yet, -ENODATA: nothing will come.
  */
 static int wait_for_more(struct pass *p, struct rut_err *err)
@@ -354,7 +368,7 @@ static int wait_for_more(struct pass *p, struct rut_err *err)
 	if (live)
 		fed = live->feed(live->arg, err);
 	else if (p->viewer)
-		fed = rut_viewer_step(p->viewer, err);
+		fed = step_viewer(p);
 	if (fed < 0)
 		return fed;
 	if (live && !live->idle(live->arg))
@@ -551,5 +565,5 @@ int rut_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *con
 	rut_ctf_reader_free(p.reader);
 	rut_ctf_set_free(p.set);
 	rut_viewer_free(p.viewer);
-	return rc;
+	return rc || !p.cut ? rc : RUT_EXIT_FAIL;
 }

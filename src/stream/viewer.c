@@ -58,6 +58,7 @@ enum { MAX_SESSIONS = 10000, MAX_STREAMS = 20000, MAX_PARTS = 1000 };
 #define MAX_METADATA (64u << 20)
 #define MAX_PACKET   (256u << 20)
 #define MAX_STEP     (64u << 20) /* bytes copied before the reader may read */
+#define PACKET_COST  4096	 /* a packet counts for so many bytes more: it is two round trips */
 
 #define TIMEOUT_MS 10000
 #define PAUSE_NS   100000000
@@ -66,6 +67,7 @@ enum { MAX_SESSIONS = 10000, MAX_STREAMS = 20000, MAX_PARTS = 1000 };
 struct part {
 	uint64_t session, id;
 	uint64_t metadata; /* its stream */
+	uint64_t bytes;	   /* of metadata so far */
 	bool has_metadata, wants_metadata;
 	int dir, fd; /* the directory, and the file "metadata" in it */
 };
@@ -84,7 +86,8 @@ struct session {
 
 struct rut_viewer {
 	struct rut_conn conn;
-	struct session *sessions; /* owned */
+	const volatile sig_atomic_t *stop; /* borrowed */
+	struct session *sessions;	   /* owned */
 	size_t n_sessions;
 	struct part *parts; /* owned */
 	size_t n_parts;
@@ -114,6 +117,8 @@ static int ask(struct rut_viewer *v, enum command command, const uint64_t *numbe
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	int rc;
 
+	if (*v->stop)
+		return rut_err_set(err, EINTR, "interrupted");
 	rut_be64_put(&b, (uint64_t)count * 8 + (last ? 4 : 0));
 	rut_be32_put(&b, command);
 	rut_be32_put(&b, 0);
@@ -269,8 +274,9 @@ static int ask_metadata(struct rut_viewer *v, struct part *p, struct rut_err *er
 			p->wants_metadata = rut_be32_at(reply, 8) != METADATA_NO_NEW;
 			return 0; /* not ready yet: the next step asks again */
 		}
-		if (rut_be64_at(reply, 0) > MAX_METADATA)
+		if (rut_be64_at(reply, 0) > MAX_METADATA - p->bytes)
 			return bad(err);
+		p->bytes += rut_be64_at(reply, 0);
 		if (p->fd < 0 && (rc = add_file(p, "metadata", &p->fd, err)))
 			return rc;
 		rc = copy(v, p->fd, rut_be64_at(reply, 0), err);
@@ -352,9 +358,10 @@ static int copy_stream(struct rut_viewer *v, size_t i, struct rut_err *err)
 						     "the relay daemon cannot read a stream")
 				       : 0;
 		}
-		if (bits % 8 || bits / 8 > MAX_PACKET)
+		if (!bits || bits % 8 || bits / 8 > MAX_PACKET)
 			return bad(err);
 		rc = ask_packet(v, s, rut_be64_at(index, 0), (uint32_t)(bits / 8), err);
+		v->copied += PACKET_COST;
 	}
 	return rc < 0 ? rc : 0;
 }
@@ -414,6 +421,17 @@ struct found {
 	struct rut_buf list; /* all sessions that can be read */
 };
 
+/* Names are anybody's bytes, and a message goes to a terminal. */
+static void list_session(struct found *f, const char *origin, const char *name)
+{
+	size_t at = f->list.len;
+
+	rut_buf_printf(&f->list, "%s%s/%s", at ? ", " : "", origin, name);
+	for (; at < f->list.len; at++)
+		if ((unsigned char)f->list.data[at] < ' ' || f->list.data[at] == 127)
+			f->list.data[at] = '?';
+}
+
 static int find_one(const uint8_t *text, const struct rut_live_url *url, struct found *f)
 {
 	char origin[65] = "", name[256] = "";
@@ -423,7 +441,7 @@ static int find_one(const uint8_t *text, const struct rut_live_url *url, struct 
 	memcpy(name, text + 84, 255);
 	if (!rut_be32_at(text, 8)) /* it is stored only */
 		return 0;
-	rut_buf_printf(&f->list, "%s%s/%s", f->list.len ? ", " : "", origin, name);
+	list_session(f, origin, name);
 	if (strcmp(name, url->session) != 0 || (*url->origin && strcmp(origin, url->origin) != 0))
 		return 0;
 	f->many |= f->count && strcmp(origin, f->origin) != 0;
@@ -471,8 +489,7 @@ static bool has_metadata(const struct rut_viewer *v)
 	return v->n_parts > 0;
 }
 
-static int start(struct rut_viewer *v, const struct rut_live_url *url,
-		 const volatile sig_atomic_t *stop, struct rut_err *err)
+static int start(struct rut_viewer *v, const struct rut_live_url *url, struct rut_err *err)
 {
 	struct found f = {.list = RUT_BUF_INIT};
 	int rc;
@@ -491,7 +508,7 @@ static int start(struct rut_viewer *v, const struct rut_live_url *url,
 				 url->session);
 	free(f.ids);
 	rut_buf_fini(&f.list);
-	while (!rc && !*stop && !has_metadata(v)) {
+	while (!rc && !has_metadata(v)) {
 		rc = rut_viewer_step(v, err);
 		if (rc > 0)
 			return has_metadata(v)
@@ -517,8 +534,9 @@ int rut_viewer_attach(struct rut_viewer **ret, struct rut_conn *conn,
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
 	v->conn = *conn;
+	v->stop = stop;
 	v->mount = -1;
-	rc = start(v, url, stop, err);
+	rc = start(v, url, err);
 	if (rc)
 		rut_viewer_free(v);
 	else

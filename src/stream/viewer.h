@@ -15,8 +15,9 @@ struct rut_viewer;
 
 /*
  * Connects and attaches to the session, and to all that it has of the trace. Waits until the
- * session has its first metadata, or `stop` is not 0. Returns 0 or -errno; -ENOENT names the
- * sessions that there are.
+ * session has its first metadata. Returns 0 or -errno; -ENOENT names the sessions that there are.
+ * `stop`, borrowed for as long as the viewer lives: when it is not 0 this and rut_viewer_step()
+ * return -EINTR.
  */
 int rut_viewer_open(struct rut_viewer **ret, const struct rut_live_url *url,
 		    const volatile sig_atomic_t *stop, struct rut_err *err);
