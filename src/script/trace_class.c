@@ -129,14 +129,32 @@ static bool is_taken(const struct rut_script_format_name *names, const char *for
 	return false;
 }
 
-/* Values without a name, and second ones of a name, are known by their number. */
+static bool is_name(const struct rut_script_action *a, const struct rut_script_format_name *names,
+		    const char *name)
+{
+	size_t len = strlen(name);
+
+	for (uint32_t i = 0; i < a->args->nfields; i++)
+		if (names[i].len == len && !memcmp(a->format + names[i].at, name, len))
+			return true;
+	return false;
+}
+
+/*
+ * Values without a name, and second ones of a name, are known by their number; where another value
+ * has that name, by one behind all of them.
+ */
 static void describe_action(const struct rut_script_action *a,
 			    const struct rut_script_format_name *names, struct rut_buf *out)
 {
+	uint32_t free_number = a->args->nfields;
+
 	for (uint32_t i = 0; i < a->args->nfields; i++) {
 		char number[16];
 
 		snprintf(number, sizeof(number), "arg%u", i);
+		while (is_name(a, names, number))
+			snprintf(number, sizeof(number), "arg%u", free_number++);
 		if (names[i].len && !is_taken(names, a->format, i))
 			describe_field(a->args->fields[i].type, a->format + names[i].at,
 				       names[i].len, out);
