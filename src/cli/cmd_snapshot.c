@@ -47,13 +47,10 @@ static int snapshot(struct rut_recorder *r, const struct rut_session_verb *v,
 /* What the script of the session has printed and counted is in it too. */
 static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
 {
-	struct rut_script_session *script = NULL;
 	struct rut_companion beside;
-	int rc = rut_record_script_beside(&script, &beside, v->name, err);
+	struct rut_script_session *script = rut_record_script_beside(&beside, v->name);
+	int rc = snapshot(r, v, script ? &beside : NULL, err);
 
-	if (rc)
-		return rc;
-	rc = snapshot(r, v, script ? &beside : NULL, err);
 	rut_script_session_free(script);
 	return rc;
 }

@@ -44,7 +44,8 @@ static int check(const struct rut_cmd *cmd, const struct rut_record_opts *o)
 	return 0;
 }
 
-static int resume_script(const char *name, struct rut_err *err)
+/* The script is opened first: when that fails, the session stays stopped. */
+static int resume_all(struct rut_recorder *r, const char *name, struct rut_err *err)
 {
 	struct rut_script_session *script = NULL;
 	char dir[128];
@@ -52,9 +53,10 @@ static int resume_script(const char *name, struct rut_err *err)
 
 	rut_session_dir(dir, sizeof(dir), name);
 	rc = rut_script_session_open(&script, dir, err);
-	if (rc == -ENOENT)
-		return 0;
-	if (!rc)
+	if (rc && rc != -ENOENT)
+		return rc;
+	rc = rut_session_resume(r, err);
+	if (!rc && script)
 		rc = rut_script_session_resume(script, dir, err);
 	rut_script_session_free(script);
 	return rc;
@@ -73,9 +75,7 @@ static int resume(const struct rut_cmd *cmd, const char *name)
 				       "--output to make one",
 				       name);
 	if (!rc)
-		rc = rut_session_resume(r, &err);
-	if (!rc)
-		rc = resume_script(name, &err);
+		rc = resume_all(r, name, &err);
 	rut_recorder_free(r);
 	if (rc)
 		return rut_fail(cmd, &err);

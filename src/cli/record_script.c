@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "cli/cmd.h"
 #include "script/library.h"
 #include "script/session.h"
@@ -53,16 +54,19 @@ int rut_record_script_load(struct rut_script_session **ret, const char *path, bo
 	return rc;
 }
 
-int rut_record_script_beside(struct rut_script_session **ret, struct rut_companion *ret_beside,
-			     const char *session, struct rut_err *err)
+struct rut_script_session *rut_record_script_beside(struct rut_companion *ret_beside,
+						    const char *session)
 {
+	struct rut_script_session *s = NULL;
+	struct rut_err err = RUT_ERR_INIT;
 	char dir[128];
 	int rc;
 
-	*ret = NULL;
 	rut_session_dir(dir, sizeof(dir), session);
-	rc = rut_script_session_open(ret, dir, err);
-	if (!rc)
-		*ret_beside = rut_script_session_companion(*ret);
-	return rc == -ENOENT ? 0 : rc;
+	rc = rut_script_session_open(&s, dir, &err);
+	if (rc && rc != -ENOENT)
+		rut_warn("%s: the snapshot is without its output", err.msg);
+	if (s)
+		*ret_beside = rut_script_session_companion(s);
+	return s;
 }

@@ -23,10 +23,11 @@ int rut_record_script_load(struct rut_script_session **ret, const char *path, bo
 			   struct rut_err *err);
 
 /*
- * The script of a session, and what adds its part to a snapshot. *ret stays NULL when the session
- * has none; it is to be freed. 0 or -errno.
+ * The script of a session, to be freed, and what adds its part to a snapshot. NULL: it has none, or
+ * one that cannot be opened (another version started it), which is warned of: the kernel's events
+ * do not need it.
  */
-int rut_record_script_beside(struct rut_script_session **ret, struct rut_companion *ret_beside,
-			     const char *session, struct rut_err *err);
+struct rut_script_session *rut_record_script_beside(struct rut_companion *ret_beside,
+						    const char *session);
 
 #endif

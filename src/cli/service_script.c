@@ -110,7 +110,7 @@ int rut_service_script_keep(const char *name, const struct rut_output_conf *outp
 	int rc = rut_session_open(&r, name, err);
 
 	if (!rc)
-		rc = rut_record_script_beside(&script, &beside, name, err);
+		script = rut_record_script_beside(&beside, name);
 	if (!rc)
 		rc = rut_output_path(output, path, sizeof(path), err);
 	if (!rc)

@@ -125,6 +125,13 @@ static void remove_files(int dir_fd, const char *part)
 	closedir(d);
 }
 
+static void remove_script(int dir_fd)
+{
+	remove_files(openat(dir_fd, "script", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+		     "script");
+	unlinkat(dir_fd, "script", AT_REMOVEDIR);
+}
+
 /*
  * A writer that was killed before it published leaves a folder that is empty or holds ".kernel".
  * The next one of that name takes it: the lock says that no writer is at work there.
@@ -185,6 +192,9 @@ void rut_writer_discard(struct rut_writer *w)
 		remove_files(RUT_TAKE_FD(w->dir_fd), "kernel");
 		unlinkat(w->parent_fd, w->published ? "kernel" : ".kernel", AT_REMOVEDIR);
 	}
+	/* A companion may have written into what was empty. */
+	if (w->parent_fd >= 0)
+		remove_script(w->parent_fd);
 	if (w->made)
 		rmdir(w->path);
 	rut_writer_close(w);
@@ -196,9 +206,7 @@ int rut_trace_remove(const char *path)
 
 	if (fd < 0)
 		return -errno;
-	remove_files(openat(fd, "script", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
-		     "script");
-	unlinkat(fd, "script", AT_REMOVEDIR);
+	remove_script(fd);
 	remove_files(openat(fd, "kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
 		     "kernel");
 	return unlinkat(fd, "kernel", AT_REMOVEDIR) < 0 || rmdir(path) < 0 ? -errno : 0;
