@@ -88,7 +88,8 @@ uint64_t rut_script_journal_oldest(const struct rut_script_journal *j)
 	return head > j->count ? head - j->count : 0;
 }
 
-enum state { WHOLE, MISSING, LAPPED };
+/* MISSING: it was counted when it was lost, or its slot is not marked yet. */
+enum state { WHOLE, MISSING, UNFINISHED, LAPPED };
 
 static enum state copy_slot(struct rut_script_journal *j, uint64_t n)
 {
@@ -98,8 +99,14 @@ static enum state copy_slot(struct rut_script_journal *j, uint64_t n)
 
 	if (number > n + 1)
 		return LAPPED;
-	if (number != n + 1 || __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE))
-		return rut_script_journal_oldest(j) > n ? LAPPED : MISSING;
+	if (number != n + 1 || __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE)) {
+		bool ours = __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE) &&
+			    __atomic_load_n(&s->next, __ATOMIC_RELAXED) == n + 1;
+
+		if (rut_script_journal_oldest(j) > n)
+			return LAPPED;
+		return ours ? UNFINISHED : MISSING;
+	}
 	memcpy(j->copy, s, j->slot_bytes);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return __atomic_load_n(&s->number, __ATOMIC_RELAXED) == n + 1 &&
@@ -136,12 +143,12 @@ void rut_script_journal_read(struct rut_script_journal *j, bool wait,
 	for (; j->pos < head; j->pos++) {
 		enum state state = copy_slot(j, j->pos);
 
-		if (state == MISSING && wait && !is_hole(j))
+		if ((state == MISSING || state == UNFINISHED) && wait && !is_hole(j))
 			return;
 		j->hole_ns = 0;
 		if (state == WHOLE)
 			fn(arg, &s->event, j->slot_bytes - offsetof(struct rut_script_slot, event));
 		else
-			j->lapped += state == LAPPED;
+			j->lapped += state != MISSING;
 	}
 }

@@ -33,7 +33,7 @@ struct rut_script_journal {
 	uint64_t count;	     /* of slots, a power of two */
 	uint64_t pos;	     /* the next number to read, from 0 */
 	uint64_t hole_ns;    /* since when record `pos` is missing */
-	uint64_t lapped;     /* records that were overwritten before they were read */
+	uint64_t lapped;     /* records overwritten before they were read, or unfinished then */
 	unsigned char *copy; /* of a slot; owned */
 };
 
@@ -52,7 +52,7 @@ uint64_t rut_script_journal_oldest(const struct rut_script_journal *j);
 
 /*
  * Calls `fn` for each record from `pos` on, in order. With `wait` it ends at one that is being
- * written: a later call goes on there. Without, it is passed over.
+ * written: a later call goes on there. Without, it is passed over, and counted as lapped.
  */
 void rut_script_journal_read(struct rut_script_journal *j, bool wait,
 			     void (*fn)(void *arg, const struct rut_script_event *e, size_t size),

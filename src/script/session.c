@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "ring/write.h"
 #include "rut_config.h"
 #include "script/journal.h"
@@ -41,6 +42,8 @@ struct rut_script_session {
 	struct rut_script_trace *trace;
 	FILE *nowhere;	   /* owned */
 	uint64_t *next_ns; /* by program: when an interval probe runs; owned */
+	uint64_t told;	   /* lost records that the traces before this one count */
+	bool paused;
 	int rc;
 	struct rut_err *err;
 };
@@ -387,13 +390,24 @@ static int read_conf(const char *dir, struct rut_buf *ret)
 	return 0;
 }
 
+/* As many strings as it says, one behind the other. */
+static bool has_params(const struct conf *c)
+{
+	const char *params = (const char *)(c + 1);
+	uint32_t strings = 0;
+
+	for (uint32_t i = 0; i < c->params_bytes; i++)
+		strings += !params[i];
+	return strings == c->nparams && (!c->params_bytes || !params[c->params_bytes - 1]);
+}
+
 static bool is_whole(const struct rut_buf *b)
 {
 	const struct conf *c = (const void *)b->data;
 	uint64_t bytes = sizeof(*c) + (uint64_t)c->params_bytes + c->text_bytes + 1;
 
 	return !strncmp(c->version, RUT_VERSION, sizeof(c->version)) && bytes <= b->len &&
-	       !c->path[sizeof(c->path) - 1] && !b->data[bytes - 1];
+	       !c->path[sizeof(c->path) - 1] && !b->data[bytes - 1] && has_params(c);
 }
 
 static bool has_size(int fd, uint32_t key, uint32_t value)
@@ -431,7 +445,7 @@ static int open_script(struct rut_script_session *s, const struct rut_buf *b, co
 {
 	const struct conf *c = (const void *)b->data;
 	const char *params = (const char *)(c + 1), *text = params + c->params_bytes;
-	_cleanup_free_ const char **list = calloc(c->nparams + 1, sizeof(*list));
+	_cleanup_free_ const char **list = calloc((size_t)c->nparams + 1, sizeof(*list));
 	struct rut_script_opts opts = {.pid = c->pid,
 				       .compat = c->compat,
 				       .unsafe = c->unsafe,
@@ -442,7 +456,7 @@ static int open_script(struct rut_script_session *s, const struct rut_buf *b, co
 
 	if (!list)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	for (uint32_t i = 0; i < c->nparams && params < text; i++, params += strlen(params) + 1)
+	for (uint32_t i = 0; i < c->nparams; i++, params += strlen(params) + 1)
 		list[i] = params;
 	snprintf(s->name, sizeof(s->name), "%s", c->path);
 	rc = compile(s, text, c->text_bytes, &opts, err);
@@ -535,10 +549,13 @@ static int read_journal(struct rut_script_session *s, bool wait, struct rut_err 
 	return rc;
 }
 
-/* All that is in the journal, and the maps, as they are at that time (0: now). */
-static int put_all(struct rut_script_session *s, uint64_t ns, struct rut_err *err)
+/*
+ * All that is in the journal, and the maps, as they are at that time (0: now). With `wait`, what
+ * comes from a record on that is being written is left to a later call.
+ */
+static int put_all(struct rut_script_session *s, uint64_t ns, bool wait, struct rut_err *err)
 {
-	int rc = read_journal(s, false, err);
+	int rc = read_journal(s, wait, err);
 
 	if (s->trace)
 		rut_script_trace_at(s->trace, ns);
@@ -555,13 +572,14 @@ int rut_script_session_show(struct rut_script_session *s, FILE *out, bool json, 
 	if (!rc)
 		s->journal.pos = rut_script_journal_oldest(&s->journal);
 	if (!rc)
-		rc = put_all(s, 0, err);
+		rc = put_all(s, 0, false, err);
 	rut_script_journal_close(&s->journal);
 	return rc;
 }
 
 /* ---- Traces ---- */
 
+/* Since the script was started. */
 static uint64_t lost_records(const struct rut_script_session *s)
 {
 	uint64_t lost = s->journal.lapped;
@@ -577,19 +595,34 @@ static int begin_trace(struct rut_script_session *s, const char *dir,
 {
 	int rc = rut_script_trace_open(&s->trace, dir, s->p, &s->style, clock, err);
 
-	if (!rc && !s->nowhere)
+	if (rc)
+		return rc;
+	if (!s->nowhere)
 		s->nowhere = fopen("/dev/null", "we");
-	if (!rc && (!s->nowhere || prepare_output(s, s->nowhere, false)))
-		rc = rut_err_set(err, ENOMEM, "out of memory");
-	return rc;
+	if (s->nowhere && !prepare_output(s, s->nowhere, false))
+		return 0;
+	rut_script_trace_close(s->trace, 0, 0, NULL);
+	s->trace = NULL;
+	return rut_err_set(err, ENOMEM, "out of memory");
 }
 
-static int end_trace(struct rut_script_session *s, uint64_t end_ns, struct rut_err *err)
+/* There is none afterwards, also when it fails. `next`: another one follows. */
+static int end_trace(struct rut_script_session *s, uint64_t end_ns, bool next, struct rut_err *err)
 {
-	int rc = s->trace ? put_all(s, end_ns, err) : 0, closed;
+	uint64_t lost;
+	int rc, closed;
 
-	closed = rut_script_trace_close(s->trace, end_ns, lost_records(s), rc ? NULL : err);
+	if (!s->trace)
+		return 0;
+	rc = put_all(s, end_ns, next, err);
+	lost = lost_records(s);
+	closed = rut_script_trace_close(s->trace, end_ns, lost - s->told, rc ? NULL : err);
+	if (!closed)
+		s->told = lost;
 	s->trace = NULL;
+	/* It would print into the trace. */
+	rut_script_out_free(s->out);
+	s->out = NULL;
 	return rc ? rc : closed;
 }
 
@@ -604,7 +637,7 @@ static int side_snapshot(void *arg, const char *dir, const struct rut_trace_cloc
 	if (!rc)
 		rc = begin_trace(s, dir, clock, err);
 	if (!rc)
-		rc = end_trace(s, end_ns, err);
+		rc = end_trace(s, end_ns, false, err);
 	rut_script_journal_close(&s->journal);
 	return rc;
 }
@@ -613,11 +646,13 @@ static int side_open(void *arg, const char *dir, const struct rut_trace_clock *c
 		     struct rut_err *err)
 {
 	struct rut_script_session *s = arg;
+	struct rut_err why = RUT_ERR_INIT;
 	int rc = 0;
 
-	if (s->trace)
-		rc = end_trace(s, clock->begin_ns, err);
-	if (!rc && !s->journal.counters)
+	/* The directory before may be gone, or its disk full. */
+	if (end_trace(s, clock->begin_ns, true, &why))
+		rut_warn("%s", why.msg);
+	if (!s->journal.counters)
 		rc = rut_script_journal_open(&s->journal, s->p, err);
 	return rc ? rc : begin_trace(s, dir, clock, err);
 }
@@ -627,6 +662,8 @@ static int run_intervals(struct rut_script_session *s, struct rut_err *err)
 {
 	uint64_t now = rut_ring_clock();
 
+	if (s->paused)
+		return 0;
 	if (!s->next_ns)
 		s->next_ns = calloc(s->p->nprogs + 1, sizeof(*s->next_ns));
 	for (size_t i = 0; s->next_ns && i < s->p->nprogs; i++) {
@@ -651,22 +688,30 @@ static int side_step(void *arg, struct rut_err *err)
 	struct rut_script_session *s = arg;
 	int rc = run_intervals(s, err);
 
-	if (!rc)
-		rc = read_journal(s, true, err);
+	/* The journal keeps what comes until there is a trace again. */
+	if (rc || !s->trace)
+		return rc;
+	rc = read_journal(s, true, err);
 	return rc ? rc : rut_script_trace_flush(s->trace, err);
 }
 
 static int side_close(void *arg, uint64_t end_ns, struct rut_err *err)
 {
 	struct rut_script_session *s = arg;
-	int rc = run_kind(s, RUT_PROBE_END, err), closed = end_trace(s, end_ns, rc ? NULL : err);
+	int rc = run_kind(s, RUT_PROBE_END, err), closed;
 
+	closed = end_trace(s, end_ns, false, rc ? NULL : err);
 	return rc ? rc : closed;
 }
 
-/* Its links are the session's, and are removed with them. */
+/* Its links are the session's, and are removed with them; intervals have none. */
 static void side_pause(void *arg, bool pause)
 {
+	struct rut_script_session *s = arg;
+
+	s->paused = pause;
+	free(s->next_ns);
+	s->next_ns = NULL;
 }
 
 struct rut_companion rut_script_session_companion(struct rut_script_session *s)

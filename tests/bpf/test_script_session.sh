@@ -143,6 +143,121 @@ each_directory_has_its_part() {
   script_events "$2" | grep -qx '@number value = 5'
 }
 
+# consumer NAME: the process of that session.
+consumer() {
+  "$RUTILE" status "$1" | sed -n 's/^process *\([0-9]*\).*/\1/p'
+}
+
+# The script has written nothing before its directory is gone: what it wants to write then goes nowhere.
+a_directory_that_vanishes_does_not_end_the_session() {
+  counting
+  sed -i '/printf/d' count.bt
+  "$RUTILE" start ${S}v -o out --script count.bt
+  pid=$(consumer ${S}v)
+  opens 2
+  mv out gone
+  rm -rf gone
+  wait_for out/script/metadata
+  opens 3
+  [ "$(consumer ${S}v)" = "$pid" ]
+  "$RUTILE" destroy ${S}v
+  [ "$(script_events out | grep number)" = '@number value = 5' ]
+}
+
+a_stopped_session_runs_no_intervals() {
+  echo 'interval:ms:10 { @ticks++; }' >ticks.bt
+  "$RUTILE" start ${S}i -o out --script ticks.bt
+  ticks() {
+    "$RUTILE" show ${S}i | sed -n 's/^@ticks: //p'
+  }
+  more() {
+    [ "$(ticks)" -gt "$before" ]
+  }
+  # The session's process sees after a moment that it was stopped.
+  still() {
+    before=$(ticks)
+    sleep 0.5
+    [ "$(ticks)" = "$before" ]
+  }
+  before=2
+  t_wait more
+  "$RUTILE" stop ${S}i
+  t_wait still
+  "$RUTILE" start ${S}i
+  t_wait more
+  "$RUTILE" destroy ${S}i
+}
+
+# asks N: so many records of the script in many.bt.
+asks() {
+  python3 - "$1" <<END
+import os, sys
+open("/proc/self/comm", "w").write("asks-$$")
+for i in range(int(sys.argv[1])):
+    os.getpgid(0)
+END
+}
+
+# discarded DIR: what the packets of its script's streams say.
+discarded() {
+  cat "$1"/script/script_* | python3 -c '
+import struct, sys
+data, at, lost = sys.stdin.buffer.read(), 0, 0
+while at < len(data):
+    size, _, one = struct.unpack_from("<QQQ", data, at + 56)
+    at, lost = at + size // 8, lost + one
+print(lost)'
+}
+
+# A process that is stopped for so long that the journal goes round.
+each_directory_counts_what_was_lost_in_it() {
+  cat >many.bt <<END
+tracepoint:syscalls:sys_enter_getpgid /comm == "asks-$$"/ { @n++; printf("call n=%d\n", args.pid); }
+END
+  "$RUTILE" start ${S}l -o 'out-%s' --keep 3 --script many.bt
+  pid=$(consumer ${S}l)
+  kill -STOP "$pid"
+  t_wait t_is "$pid" T
+  asks 100000
+  kill -CONT "$pid"
+  for n in 2 3; do
+    "$RUTILE" rotate ${S}l
+    asks "$n"
+  done
+  "$RUTILE" destroy ${S}l
+  set -- out-*
+  [ $# = 3 ]
+  [ $(($(discarded "$1") + $(script_events "$1" | grep -c '^call'))) = 100000 ]
+  [ "$(discarded "$1")" -gt 0 ]
+  [ "$(discarded "$2") $(discarded "$3")" = '0 0' ]
+  [ "$(script_events "$2" | grep -c '^call') $(script_events "$3" | grep -c '^call')" = '2 3' ]
+}
+
+a_script_that_cannot_be_opened_costs_no_events() {
+  counting
+  "$RUTILE" start ${S}o --flight -e syscall:getpgid --script count.bt
+  asks 1
+  rm /sys/fs/bpf/rutile/${S}o/script_map0
+  "$RUTILE" snapshot ${S}o -o snap 2>err
+  grep -q 'the maps of the session are not those of its script.*: the snapshot is without its output' err
+  babeltrace2 snap >events
+  grep -q syscall_entry_getpgid events
+  [ ! -e snap/script ]
+  "$RUTILE" stop ${S}o
+  not "$RUTILE" start ${S}o 2>err
+  grep -q 'the maps of the session are not those of its script' err
+  "$RUTILE" status ${S}o | grep -q '^state        stopped'
+  "$RUTILE" destroy ${S}o
+}
+
+# No such rate can be had: that is known when the probe is attached, after the script's trace was made.
+a_start_that_fails_leaves_no_directory() {
+  echo 'profile:hz:2000000000 { @x = count(); }' >bad.bt
+  not "$RUTILE" start ${S}z -o out --script bad.bt 2>err
+  grep -q 'cannot open profile:hz:2000000000: Invalid argument' err || { cat err; return 1; }
+  [ ! -e out ]
+}
+
 what_needs_a_process_is_refused_in_a_flight_recorder() {
   refused() {
     printf '%s\n' "$1" >bad.bt
@@ -172,7 +287,7 @@ what_needs_a_process_is_refused_in_a_flight_recorder() {
 a_killed_session_leaves_nothing() {
   counting
   "$RUTILE" start ${S}k -o trace --script count.bt
-  pid=$("$RUTILE" status ${S}k | sed -n 's/^process *\([0-9]*\).*/\1/p')
+  pid=$(consumer ${S}k)
   kill -KILL "$pid"
   t_wait t_gone "$pid"
   "$RUTILE" list 2>err
@@ -243,6 +358,11 @@ t_case "a stopped session counts nothing and goes on later" a_stopped_session_co
 t_case "the journal keeps the latest" the_journal_keeps_the_latest
 t_case "a session that writes has the script in its trace" a_session_that_writes_has_the_script_in_its_trace
 t_case "each directory has its part" each_directory_has_its_part
+t_case "a directory that vanishes does not end the session" a_directory_that_vanishes_does_not_end_the_session
+t_case "a stopped session runs no intervals" a_stopped_session_runs_no_intervals
+t_case "each directory counts what was lost in it" each_directory_counts_what_was_lost_in_it
+t_case "a script that cannot be opened costs no events" a_script_that_cannot_be_opened_costs_no_events
+t_case "a start that fails leaves no directory" a_start_that_fails_leaves_no_directory
 t_case "what needs a process is refused in a flight recorder" what_needs_a_process_is_refused_in_a_flight_recorder
 t_case "a script acts on the session beside it" a_script_acts_on_the_session_beside_it
 t_case "record() writes into the session" record_writes_into_the_session
