@@ -18,6 +18,7 @@
 #include "gvl.h"
 #include "scan.h"
 #include "session.h"
+#include "shortcut.h"
 #include "stack.h"
 #include "trace.h"
 
@@ -398,17 +399,48 @@ static void after_fork_in_parent(void)
 	rut_unlock(&agent.busy);
 }
 
+/* Another thread of the parent may have held them. */
+static void reset_locks(struct rut_session *s)
+{
+	s->arena_lock = s->variants.lock = s->codes_lock = s->requests.lock = s->busy = 0;
+}
+
+/* It has no memory of its own here: its hooks must not count into the parent's. */
+static void separate(struct rut_session *s)
+{
+	rut_shortcut_end(s);
+	rut_table_separate(&s->table);
+	s->events.ring.ctl = NULL;
+}
+
+/* The same, for good: there is no helper that takes the hooks away. */
+static void abandon(struct rut_session *s)
+{
+	if (!s->used)
+		return;
+	reset_locks(s);
+	separate(s);
+	s->used = s->hooked = false;
+}
+
 /* What a session of the parent is in the child. */
 static void inherit(unsigned i, const struct rut_agent_slot *from)
 {
 	struct rut_agent_slot *to = &agent.ctl->slots[i];
 	struct rut_session *s = &rut_sessions[i];
 
-	if (!s->used || rut_table_fork(&s->table) < 0) {
-		s->used = s->hooked = false;
+	if (!s->used)
+		return;
+	*to = *from;
+	reset_locks(s);
+	if (rut_table_fork(&s->table) < 0) {
+		/* The helper takes its hooks away. */
+		separate(s);
+		to->session_id = 0;
+		to->table_fd = to->ring_fd = -1;
+		to->state = RUT_SLOT_STOP;
 		return;
 	}
-	*to = *from;
 	to->orphan = 1;
 	to->table_fd = s->table.fd;
 	to->table_ino = s->table.ino;
@@ -420,7 +452,6 @@ static void inherit(unsigned i, const struct rut_agent_slot *from)
 	to->ring_member = s->events.member;
 	rut_census_forked(s);
 	rut_table_ready(&s->table);
-	s->arena_lock = s->variants.lock = s->codes_lock = s->busy = 0;
 	s->orphan_until_ns = rut_mono_ns() + ORPHAN_NS;
 }
 
@@ -442,16 +473,18 @@ static void after_fork_in_child(void)
 	copy = rut_map(bytes);
 	if (copy)
 		memcpy(copy, old->slots, bytes);
-	if (make_control(old) < 0) {
+	rut_gvl_forked();
+	rut_stack_forked();
+	if (!copy || make_control(old) < 0) {
 		/* Nothing can reach us. What is hooked counts into memory that nobody reads. */
+		for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+			abandon(&rut_sessions[i]);
 		rut_unmap(copy, bytes);
 		return;
 	}
 	if (rut_fd_is(old_fd, old_ino))
 		close(old_fd);
-	rut_gvl_forked();
-	rut_stack_forked();
-	for (unsigned i = 0; copy && i < RUT_AGENT_SLOTS; i++)
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
 		inherit(i, &copy[i]);
 	rut_unmap(copy, bytes);
 	agent.forked = true;

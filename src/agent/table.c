@@ -281,6 +281,16 @@ int rut_table_fork(struct rut_agent_rows *t)
 	return 0;
 }
 
+void rut_table_separate(struct rut_agent_rows *t)
+{
+	struct rut_agent_table hdr = *t->hdr;
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+
+	t->lock = 0;
+	if (mmap(t->hdr, t->bytes, PROT_READ | PROT_WRITE, flags, -1, 0) != MAP_FAILED)
+		*t->hdr = hdr;
+}
+
 static uint32_t hash_bytes(const char *data, size_t len)
 {
 	uint64_t h = 0xcbf29ce484222325ull;

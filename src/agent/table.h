@@ -44,6 +44,8 @@ void rut_table_fini(struct rut_agent_rows *t);
  * in the parent's file when one is free, else a file of its own.
  */
 int rut_table_fork(struct rut_agent_rows *t);
+/* When that failed: memory that nobody reads, at the same addresses, without rows or strings. */
+void rut_table_separate(struct rut_agent_rows *t);
 /* The tracer may look at it from now on. */
 void rut_table_ready(struct rut_agent_rows *t);
 

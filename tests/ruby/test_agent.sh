@@ -339,6 +339,86 @@ W#raises 500"
   wait $pid
 }
 
+# The tracer is killed: then the function is Ruby's again, and in children that are forked later.
+hooks_of_a_dead_tracer_go() {
+  cat >p.rb <<'EOF'
+def work; end
+$stdout.sync = true
+puts "ready"
+while (command = $stdin.gets)
+  1000.times { work }
+  puts command == "fork\n" ? fork { sleep } : "did"
+end
+EOF
+  mkfifo in answer
+  $ruby "$T/p.rb" <in >answer &
+  pid=$!
+  exec 5>in 6<answer
+  read -r _ <&6
+  [ -n "$(slot_of_exec_hooks $pid)" ] || t_skip "this Ruby calls its hooks directly"
+  "$TRACE_TOOL" -c -m calls -w 7 -u end $pid 7>attached >out 5>&- 6<&- &
+  tracer=$!
+  wait_for attached
+  echo go >&5
+  read -r _ <&6
+  slot_belongs_to $pid agent
+  kill -KILL $tracer
+  t_wait slot_belongs_to $pid ruby
+  echo fork >&5
+  read -r child <&6
+  slot_belongs_to "$child" ruby
+  kill -KILL "$child"
+  exec 5>&- 6<&-
+  wait $pid
+}
+
+# A child that gets no tables, or not even a control page, for want of descriptors: it counts nothing,
+# its parent's counts stay right, and the function that runs hooks is Ruby's there.
+children_without_tables() {
+  cat >p.rb <<'EOF'
+class W; def work; end; end
+w = W.new
+$stdout.sync = true
+puts "ready"
+$stdin.gets
+100.times { w.work }
+only_table = ARGV[0] == "table"
+Dir["/proc/self/fd/*"].each do |link|
+  IO.for_fd(File.basename(link).to_i).close if only_table && File.readlink(link).include?("memfd:rutile")
+rescue SystemCallError
+end
+Process.setrlimit(:NOFILE, 64)
+files = []
+begin
+  loop { files << File.open("/dev/null") }
+rescue Errno::EMFILE
+end
+files.pop.close if only_table
+fork { 1000.times { w.work }; puts Process.pid; sleep }
+$stdin.gets
+EOF
+  mkfifo in answer
+  for without in page table; do
+    rm -f attached
+    $ruby "$T/p.rb" $without <in >answer &
+    pid=$!
+    exec 5>in 6<answer
+    read -r _ <&6
+    "$TRACE_TOOL" -c -m calls -w 7 $pid 7>attached >out 5>&- 6<&- &
+    tracer=$!
+    wait_for attached
+    echo go >&5
+    read -r child <&6
+    [ -z "$(slot_of_exec_hooks $pid)" ] || t_wait slot_belongs_to "$child" ruby
+    kill -KILL "$child"
+    exec 5>&- 6<&-
+    wait $pid
+    wait $tracer
+    calls "$T/p.rb" <out | grep "^W#" >got
+    is "W#work 100"
+  done
+}
+
 # Each process compiles a template into a method of another name.
 templates_have_one_row() {
   # shellcheck disable=SC2086 # flags
@@ -809,6 +889,8 @@ t_case "children that live for a moment only" short_children_are_counted
 t_case "a limit on the size of files" small_files_only
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
 t_case "usual events are counted without Ruby's help" usual_events_are_counted_directly
+t_case "hooks of a tracer that was killed go" hooks_of_a_dead_tracer_go
+t_case "children without tables count nothing" children_without_tables
 t_case "templates of several processes" templates_have_one_row
 t_case "the tracer is killed while code is loaded" survives_the_tracer_while_loading
 t_case "slow calls, calls inside a method, arguments" conditions_of_a_trace
