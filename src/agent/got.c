@@ -83,6 +83,7 @@ struct relro {
 
 static int check_relro(struct dl_phdr_info *info, size_t size, void *data)
 {
+	uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
 	struct relro *relro = data;
 
 	(void)size;
@@ -91,9 +92,11 @@ static int check_relro(struct dl_phdr_info *info, size_t size, void *data)
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const Elf64_Phdr *p = &info->dlpi_phdr[i];
 		uintptr_t begin = info->dlpi_addr + p->p_vaddr;
+		/* glibc protects whole pages: what is on the last one with others stays writable.
+		 */
+		uintptr_t end = (begin + p->p_memsz) & ~(page_bytes - 1);
 
-		if (p->p_type == PT_GNU_RELRO && relro->slot >= begin &&
-		    relro->slot < begin + p->p_memsz)
+		if (p->p_type == PT_GNU_RELRO && relro->slot >= begin && relro->slot < end)
 			relro->inside = true;
 	}
 	return 1;
