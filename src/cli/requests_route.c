@@ -113,7 +113,7 @@ static void print_details(const struct rut_live_requests *r, const struct rut_li
 		add_duration(&t, d->ns);
 		add_duration(&t, d->ns / d->count);
 		add_duration(&t, d->max_ns);
-		rut_table_add(&t, r->layers[d->layer]);
+		rut_table_add(&t, rut_live_requests_layer(r, d));
 		rut_table_add(&t, d->text);
 	}
 	free(sorted);
@@ -141,7 +141,7 @@ static void print_slowest(const struct rut_live_requests *r, const struct rut_li
 		if (s->most.count)
 			rut_table_addf(&t, "%s in %" PRIu64 " x %s %s",
 				       rut_text_duration(text, s->most.ns), s->most.count,
-				       r->layers[s->most.layer], s->most.text);
+				       rut_live_requests_layer(r, &s->most), s->most.text);
 		else
 			rut_table_add(&t, "-");
 	}

@@ -114,6 +114,12 @@ static uint64_t key_of(const struct rut_ruby_request *ev)
 	return ((uint64_t)ev->pid << 32 | ev->fiber) + 1;
 }
 
+const char *rut_live_requests_layer(const struct rut_live_requests *r,
+				    const struct rut_live_detail *d)
+{
+	return d->layer < r->nlayers ? r->layers[d->layer] : "-";
+}
+
 static unsigned layer_of(struct rut_live_requests *r, const char *name)
 {
 	size_t i = 0;
@@ -142,14 +148,27 @@ static void copy(char *to, size_t size, const char *from)
 
 /* ---- what it does ---- */
 
-static struct rut_live_detail *detail_of(struct rut_live_details *d, unsigned layer,
-					 const char *text)
+static struct rut_live_detail *find_detail(struct rut_live_details *d, unsigned layer,
+					   const char *text)
 {
 	for (size_t i = 0; i < d->count; i++)
 		if (d->items[i].layer == layer && strcmp(d->items[i].text, text) == 0)
 			return &d->items[i];
-	if (d->count == RUT_LIVE_REQUESTS_DETAILS)
-		return &d->items[d->count - 1];
+	return NULL;
+}
+
+static struct rut_live_detail *detail_of(struct rut_live_details *d, unsigned layer,
+					 const char *text)
+{
+	struct rut_live_detail *found = find_detail(d, layer, text);
+
+	if (!found && d->count >= RUT_LIVE_REQUESTS_DETAILS - 1) {
+		layer = RUT_LIVE_REQUESTS_LAYERS;
+		text = "(others)";
+		found = find_detail(d, layer, text);
+	}
+	if (found)
+		return found;
 	/* Doubles at each power of two. */
 	if (!(d->count & (d->count - 1))) {
 		size_t cap = d->count ? d->count * 2 : 1;
@@ -160,8 +179,7 @@ static struct rut_live_detail *detail_of(struct rut_live_details *d, unsigned la
 		d->items = more;
 	}
 	d->items[d->count] = (struct rut_live_detail){.layer = layer};
-	copy(d->items[d->count].text, sizeof(d->items[0].text),
-	     d->count == RUT_LIVE_REQUESTS_DETAILS - 1 ? "(others)" : text);
+	copy(d->items[d->count].text, sizeof(d->items[0].text), text);
 	return &d->items[d->count++];
 }
 

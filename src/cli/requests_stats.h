@@ -22,7 +22,7 @@
 
 /* The time of spans of one layer and text: a query, a template, a host. */
 struct rut_live_detail {
-	unsigned layer;
+	unsigned layer; /* RUT_LIVE_REQUESTS_LAYERS: several ("(others)") */
 	char text[120];
 	uint64_t count, ns, max_ns;
 };
@@ -114,6 +114,10 @@ struct rut_live_route **rut_live_requests_routes(const struct rut_live_requests 
 /* What runs, the longest first; likewise. */
 struct rut_live_running **rut_live_requests_running(const struct rut_live_requests *r,
 						    size_t *ret_count);
+
+/* The name of its layer; "-": it is of several. */
+const char *rut_live_requests_layer(const struct rut_live_requests *r,
+				    const struct rut_live_detail *d);
 
 /* Nanoseconds below which the fraction `q` of the route's requests lies. */
 uint64_t rut_live_route_quantile(const struct rut_live_route *route, double q);

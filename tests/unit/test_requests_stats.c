@@ -165,6 +165,9 @@ static void details_are_bounded(void **state)
 	route = rut_live_route_find(&r, "GET /items/:id");
 	assert_int_equal(route->details.count, RUT_LIVE_REQUESTS_DETAILS);
 	assert_string_equal(route->details.items[RUT_LIVE_REQUESTS_DETAILS - 1].text, "(others)");
+	assert_string_equal(
+		rut_live_requests_layer(&r, &route->details.items[RUT_LIVE_REQUESTS_DETAILS - 1]),
+		"-");
 	for (size_t i = 0; i < route->details.count; i++)
 		sum += route->details.items[i].count;
 	assert_int_equal(sum, 500);
