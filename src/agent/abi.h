@@ -26,9 +26,9 @@
 
 #include <stdint.h>
 
-#define RUT_AGENT_ABI	      2
+#define RUT_AGENT_ABI	      3
 #define RUT_AGENT_MAGIC	      0x54545552u      /* "RUTT" */
-#define RUT_AGENT_MEMFD	      "rutile-agent-2" /* the number is the ABI's */
+#define RUT_AGENT_MEMFD	      "rutile-agent-3" /* the number is the ABI's */
 #define RUT_AGENT_TABLE_MEMFD "rutile-table"
 #define RUT_AGENT_RING_MEMFD  "rutile-ring"
 #define RUT_AGENT_SLOTS	      8
@@ -286,7 +286,7 @@ _Static_assert(sizeof(struct rut_agent_message) == 320, "message");
 
 #define RUT_LOOK_ORIGINS_LOST 1u /* some objects were made where there was no room to note it */
 #define RUT_LOOK_NO_ORIGINS   2u /* a compaction or a second ractor: what was noted is void */
-#define RUT_LOOK_SLOTS_ONLY   4u /* bytes are those of slots: ractors run beside the look */
+#define RUT_LOOK_RACTORS      4u /* nothing was counted: other ractors run, and change the heap */
 
 #define RUT_HEAP_AGES 8u
 

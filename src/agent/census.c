@@ -49,9 +49,9 @@ static struct rut_agent_row *internal_row(struct rut_session *s, unsigned type)
 	return *row;
 }
 
-static bool is_internal(VALUE v, unsigned type)
+static bool is_internal(VALUE v, unsigned type, VALUE klass)
 {
-	if (type >= RUT_T_IMEMO || !rut_klass(v))
+	if (type >= RUT_T_IMEMO || !klass)
 		return true;
 	return rb.rb_objspace_internal_object_p && rb.rb_objspace_internal_object_p(v);
 }
@@ -70,6 +70,11 @@ static unsigned age_bucket(uint32_t age)
 	return i < RUT_HEAP_AGES ? i : RUT_HEAP_AGES - 1;
 }
 
+static bool is_class(VALUE v)
+{
+	return !rut_special_p(v) && (rut_type(v) == RUT_T_CLASS || rut_type(v) == RUT_T_ICLASS);
+}
+
 /* Survived a collection: one that has begun after it was made, and has marked. */
 static bool add_age(const struct rut_census *c, struct rut_agent_heap *h, uint32_t gcs)
 {
@@ -86,6 +91,7 @@ static void count(VALUE v, size_t slot_bytes, void *data)
 {
 	struct rut_session *s = data;
 	unsigned type = rut_type(v);
+	VALUE klass = __atomic_load_n((const VALUE *)v + 1, __ATOMIC_RELAXED);
 	struct rut_origin origin = {0};
 	struct rut_agent_row *row;
 	struct rut_agent_heap *h;
@@ -94,12 +100,15 @@ static void count(VALUE v, size_t slot_bytes, void *data)
 
 	if (type == 0 || type == RUT_T_ZOMBIE || type == RUT_T_MOVED)
 		return;
-	if (is_internal(v, type)) {
+	/* Not an object, or not yet: a free slot has the address of the next one there. */
+	if (type < RUT_T_IMEMO && klass && !is_class(klass))
+		return;
+	if (is_internal(v, type, klass)) {
 		row = internal_row(s, type);
 	} else {
 		const struct rut_agent_site *site;
 
-		if (rb.rb_obj_memsize_of && rut_single_ractor())
+		if (rb.rb_obj_memsize_of)
 			bytes = rb.rb_obj_memsize_of(v);
 		origin = rut_origin_of(s, v);
 		site = origin.row ? NULL : rut_site(s, NULL, rb.rb_obj_class(v), 0, false);
@@ -156,13 +165,13 @@ static void begin(struct rut_session *s)
 	c->running = true;
 }
 
-static void finish(struct rut_session *s)
+/* It is the answer to what was asked up to that number. */
+static void finish(struct rut_session *s, uint32_t number, uint32_t flags)
 {
 	struct rut_agent_table *hdr = s->table.hdr;
-	uint32_t number = s->census.number;
 
 	hdr->look_gcs = rut_gcs();
-	hdr->look_flags = s->origins.flags | (rut_single_ractor() ? 0 : RUT_LOOK_SLOTS_ONLY);
+	hdr->look_flags = s->origins.flags | flags;
 	rut_census_end(s);
 	__atomic_store_n(&hdr->look_done, number, __ATOMIC_RELEASE);
 }
@@ -173,12 +182,18 @@ bool rut_census_work(struct rut_session *s, uint64_t deadline_ns)
 
 	if (!rut_census_due(s))
 		return false;
+	/* They make and free objects while we look, and do not wait for the GVL. */
+	if (rut_ractors_run()) {
+		finish(s, __atomic_load_n(&s->table.hdr->look_wanted, __ATOMIC_ACQUIRE),
+		       RUT_LOOK_RACTORS);
+		return false;
+	}
 	if (!c->running)
 		begin(s);
 	if (!clear(s, deadline_ns))
 		return true;
 	rut_lives_sync();
-	rut_origins_sync(s);
+	rut_origins_sync(s, true);
 	c->gcs = rut_gcs();
 	c->marking = rut_life_marking();
 	switch (rut_walk_step_each(&c->walk, count, s, deadline_ns)) {
@@ -188,7 +203,7 @@ bool rut_census_work(struct rut_session *s, uint64_t deadline_ns)
 		rut_census_end(s);
 		return true;
 	default:
-		finish(s);
+		finish(s, c->number, 0);
 		return false;
 	}
 }

@@ -263,6 +263,7 @@ struct rut_origins {
 	uint32_t mask, count;
 	const struct rut_origin_page *last; /* used last; NULL: none */
 	size_t gcs, compactions;	    /* as they were at the last note */
+	uint32_t valid_from;		    /* notes of collections before that are void */
 	uint32_t flags;			    /* RUT_LOOK_* */
 	bool on;
 };

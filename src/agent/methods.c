@@ -54,10 +54,9 @@ static VALUE watch_ractors_body(VALUE arg)
 {
 	struct rut_session *s = (struct rut_session *)arg;
 	VALUE ractor = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Ractor"));
-	VALUE name = rb.rb_id2sym(rb.rb_intern("new")), count, method;
+	VALUE name = rb.rb_id2sym(rb.rb_intern("new")), method;
 
-	count = rb.rb_funcallv(ractor, rb.rb_intern("count"), 0, NULL);
-	if (rut_fix2long(count) > 1) {
+	if (rut_ractors_run()) {
 		rut_ractors_many();
 		return rb.qnil;
 	}

@@ -3,8 +3,6 @@
 
 #include "alloc.h"
 
-#include <string.h>
-
 #define CHUNK_BYTES 16384ul /* the smallest heap page (until 3.0) */
 #define SLOT_MIN    32ul    /* no two objects begin within that */
 #define CHUNK_SLOTS (CHUNK_BYTES / SLOT_MIN)
@@ -86,24 +84,25 @@ struct rut_origin rut_origin_of(const struct rut_session *s, VALUE obj)
 {
 	const struct rut_origins *o = &s->origins;
 	const struct rut_origin_page *page;
+	struct rut_origin note;
 
 	if (!o->on)
 		return (struct rut_origin){0};
 	page = find(o->pages, o->mask, obj & ~(CHUNK_BYTES - 1));
 	if (!page->address)
 		return (struct rut_origin){0};
-	return page->notes[obj % CHUNK_BYTES / SLOT_MIN];
+	note = page->notes[obj % CHUNK_BYTES / SLOT_MIN];
+	return (int32_t)(note.gcs - o->valid_from) < 0 ? (struct rut_origin){0} : note;
 }
 
+/* What was noted up to now, also during the collection that has moved the objects. */
 static void forget(struct rut_origins *o)
 {
-	for (uint32_t i = 0; i <= o->mask; i++)
-		if (o->pages[i].address)
-			memset(o->pages[i].notes, 0, CHUNK_SLOTS * sizeof(struct rut_origin));
+	o->valid_from = (uint32_t)o->gcs + 1;
 	o->flags |= RUT_LOOK_NO_ORIGINS;
 }
 
-void rut_origins_sync(struct rut_session *s)
+void rut_origins_sync(struct rut_session *s, bool exact)
 {
 	struct rut_origins *o = &s->origins;
 	size_t compactions;
@@ -115,7 +114,7 @@ void rut_origins_sync(struct rut_session *s)
 		o->on = false;
 		return;
 	}
-	if (RUT_LIKELY(o->gcs == rut_gcs()))
+	if (RUT_LIKELY(o->gcs == rut_gcs() && !exact))
 		return;
 	o->gcs = rut_gcs();
 	compactions = rut_compactions();
@@ -133,7 +132,7 @@ static void on_newobj(VALUE index, struct rut_trace_arg *ta)
 	struct rut_origin *notes;
 	uint64_t bytes;
 
-	rut_origins_sync(s);
+	rut_origins_sync(s, false);
 	if (!o->on)
 		return;
 	notes = notes_of(o, address);
@@ -161,6 +160,7 @@ void rut_origins_begin(struct rut_session *s)
 		return;
 	}
 	o->gcs = rut_gcs();
+	o->valid_from = (uint32_t)o->gcs;
 	o->compactions = rut_compactions();
 	o->on = true;
 	rut_session_raw(s, RUT_EVENT_NEWOBJ, on_newobj);

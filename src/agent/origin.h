@@ -21,9 +21,12 @@ struct rut_origin {
 /* Notes from now on. With the GVL. */
 void rut_origins_begin(struct rut_session *s);
 void rut_origins_fini(struct rut_session *s);
-/* Forgets all when objects have moved, and notes no more when there are ractors. With the GVL. */
-void rut_origins_sync(struct rut_session *s);
-/* That of the live object; { 0 } when it is not known. After a sync. */
+/*
+ * Forgets all when objects have moved, and notes no more when there are ractors. Unless it is to be
+ * exact, a compaction may be noticed only when the next collection has begun. With the GVL.
+ */
+void rut_origins_sync(struct rut_session *s, bool exact);
+/* That of the live object; { 0 } when it is not known. After an exact sync. */
 struct rut_origin rut_origin_of(const struct rut_session *s, VALUE obj);
 
 /* Collections begun so far. */

@@ -52,6 +52,17 @@ void rut_ractors_many(void)
 	one = NULL;
 }
 
+bool rut_ractors_run(void)
+{
+	VALUE ractor;
+
+	/* That tells of the first one that begins, not that it has ended. */
+	if (!rb.abi->has_ractors || (rb.ruby_single_main_ractor && rut_single_ractor()))
+		return false;
+	ractor = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Ractor"));
+	return rut_fix2long(rb.rb_funcallv(ractor, rb.rb_intern("count"), 0, NULL)) > 1;
+}
+
 /* Layout 0: until 3.2; embedded strings have their length in the flags. Layout 1: since then. */
 static const char *str_bytes(int layout, VALUE str, size_t *ret_len)
 {

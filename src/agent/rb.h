@@ -343,6 +343,9 @@ static inline bool rut_single_ractor(void)
 /* Where Ruby does not let us see it (rb.ruby_single_main_ractor). */
 void rut_ractors_many(void);
 
+/* Do others than the main one run now? With the GVL; may raise. */
+bool rut_ractors_run(void);
+
 /* With the GVL: looks for rut_hot.gc_ns, unless it is known. Only when there was a GC it is found.
  */
 void rut_gc_time_find(void);

@@ -110,7 +110,14 @@ static int look(struct heap *h, struct rut_heap_look *ret, unsigned *ret_flags, 
 			   "%zu of %zu processes did not answer: none of their threads came back "
 			   "to Ruby",
 			   missing, asked);
-	return rut_tracer_heap_rows(h->tracer, &ret->rows, &ret->count, ret_flags, err);
+	n = rut_tracer_heap_rows(h->tracer, &ret->rows, &ret->count, ret_flags, err);
+	if (n || ret->count)
+		return n;
+	if (*ret_flags & RUT_RUBY_HEAP_RACTORS)
+		return rut_err_set(err, ENOTSUP,
+				   "it runs several ractors, which change the heap "
+				   "while it is read: nothing is counted");
+	return rut_err_set(err, ESRCH, "the process has ended");
 }
 
 static void notice_flags(const struct heap *h, unsigned flags)
@@ -121,9 +128,9 @@ static void notice_flags(const struct heap *h, unsigned flags)
 	if (flags & RUT_RUBY_HEAP_ORIGINS_LOST)
 		rut_notice(h->cmd, "the heap is too large to note where each object is made: some "
 				   "have no line");
-	if (flags & RUT_RUBY_HEAP_SLOTS_ONLY)
-		rut_notice(h->cmd, "it runs ractors: bytes are those of slots, without what "
-				   "objects hold outside of them");
+	if (flags & RUT_RUBY_HEAP_RACTORS)
+		rut_notice(h->cmd, "processes with several ractors are left out: they change the "
+				   "heap while it is read");
 }
 
 static void print_heading(const struct heap *h, const struct rut_heap_table *t, struct rut_buf *out)
@@ -201,6 +208,8 @@ static int looks(struct heap *h, struct rut_err *err)
 		rc = wait_until(h, next, err);
 		if (rc >= 0)
 			rc = look_and_show(h, &h->first, err);
+		if (rc == -ESRCH && h->looks)
+			return 0; /* the target has ended */
 		if (over(h))
 			break;
 	}

@@ -12,7 +12,7 @@
 _Static_assert(RUT_RUBY_HEAP_AGES == RUT_HEAP_AGES, "the agent's");
 _Static_assert(RUT_RUBY_HEAP_ORIGINS_LOST == RUT_LOOK_ORIGINS_LOST, "the agent's");
 _Static_assert(RUT_RUBY_HEAP_NO_ORIGINS == RUT_LOOK_NO_ORIGINS, "the agent's");
-_Static_assert(RUT_RUBY_HEAP_SLOTS_ONLY == RUT_LOOK_SLOTS_ONLY, "the agent's");
+_Static_assert(RUT_RUBY_HEAP_RACTORS == RUT_LOOK_RACTORS, "the agent's");
 
 size_t rut_tracer_heap_ask(struct rut_tracer *t)
 {
@@ -109,6 +109,8 @@ int rut_tracer_heap_rows(struct rut_tracer *t, struct rut_ruby_heap_row **ret_ro
 		if (!asked(t, p) || !answered(p))
 			continue;
 		flags |= p->table->look_flags;
+		if (p->table->look_flags & RUT_LOOK_RACTORS)
+			continue;
 		t->rows_folded |= p->table->rows_lost > 0;
 		count = rut_ruby_table_count(p);
 		for (uint32_t k = 0; k < count && n < room; k++)

@@ -42,7 +42,7 @@ struct rut_ruby_heap_row {
 enum {
 	RUT_RUBY_HEAP_ORIGINS_LOST = 1, /* no room to note where some objects were made */
 	RUT_RUBY_HEAP_NO_ORIGINS = 2,	/* a compaction or ractors: notes are void or stopped */
-	RUT_RUBY_HEAP_SLOTS_ONLY = 4,	/* ractors: bytes are those of slots */
+	RUT_RUBY_HEAP_RACTORS = 4,	/* a process runs several ractors: it has no rows */
 };
 
 /* Asks each process for a look. Returns how many were asked. */

@@ -135,6 +135,72 @@ workers_are_added_up() {
   t_wait all_grow
 }
 
+# `--interval` lasts until the target ends; that is no error.
+looks_end_with_the_target() {
+  start out "$RUBY" "$DIR/leak.rb"
+  "$RUTILE" heap --interval 200ms --json -n 10 "$pid" >looks 2>err &
+  tracer=$!
+  pids="$pids $tracer"
+  t_wait test -s looks
+  kill -KILL "$pid"
+  rc=0
+  wait "$tracer" || rc=$?
+  cat err
+  [ "$rc" = 0 ]
+}
+
+# While several ractors run nothing is counted; when they have ended it is possible again.
+ractors_are_refused() {
+  "$RUBY" -e 'exit(defined?(Ractor) ? 0 : 1)' || t_skip "this Ruby has no ractors"
+  cat >ractors.rb <<'RUBY'
+class Kept; end
+KEPT = Array.new(100) { Kept.new }
+start = -> { Ractor.new { nil until Ractor.receive == :end } }
+other = start.call
+puts "ready"
+$stdout.flush
+while $stdin.gets
+  if other
+    other.send(:end)
+    other.respond_to?(:value) ? other.value : other.take
+    other = nil
+    sleep 0.01 while Ractor.count > 1
+    puts "alone"
+  else
+    other = start.call
+    puts "several"
+  end
+  $stdout.flush
+end
+RUBY
+  mkfifo in
+  exec 7<>in
+  start out "$RUBY" -W0 ractors.rb <in
+  refused() {
+    rc=0
+    timeout 100 "$RUTILE" heap "$@" "$pid" >got 2>err || rc=$?
+    cat err
+    [ "$rc" != 0 ] && grep -q 'several ractors' err && [ ! -s got ]
+  }
+  t_wait refused
+  t_wait refused --diff 50ms
+  echo >&7
+  t_wait grep -q alone out
+  heap --json "$pid"
+  grep -q '"class":"Kept".*"count":100,' got || { grep Kept got; return 1; }
+  "$RUTILE" heap --interval 100ms "$pid" >looks 2>err &
+  tracer=$!
+  pids="$pids $tracer"
+  t_wait test -s looks
+  echo >&7
+  t_wait grep -q several out
+  rc=0
+  wait "$tracer" || rc=$?
+  cat err
+  [ "$rc" != 0 ]
+  grep -q 'several ractors' err
+}
+
 # Anonymous memory in KiB, mappings, descriptors.
 footprint() {
   echo "$(awk '/^RssAnon/ { print $2 }' "/proc/$1/status") $(wc -l <"/proc/$1/maps") $(find "/proc/$1/fd" -mindepth 1 | wc -l)"
@@ -168,5 +234,7 @@ t_case "classes, counts and bytes are those of ObjectSpace" classes_are_those_of
 t_case "garbage is counted unless --gc collects it" garbage_is_counted_unless_it_is_collected
 t_case "of two looks the line that leaks is first" the_line_that_leaks_is_first
 t_case "workers are added up" workers_are_added_up
+t_case "looks end with the target" looks_end_with_the_target
+t_case "several ractors are refused" ractors_are_refused
 t_case "looks leave nothing behind in the process" nothing_stays_in_the_process
 t_done
