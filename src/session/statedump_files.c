@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -13,6 +14,9 @@
 #include "base/log.h"
 #include "bpf/statedump.h"
 #include "statedump.skel.h"
+
+/* PROC_PID_INIT_INO of the kernel. */
+#define INITIAL_PID_NS 0xeffffffcu
 
 struct rut_open_files {
 	struct rut_buf rows; /* struct rut_open_file, by pid and fd */
@@ -58,9 +62,20 @@ static const struct bpf_program *program(void)
 	return skel ? skel->progs.open_files : NULL;
 }
 
+/*
+ * The iterator has the PIDs of the initial namespace. In another one those of /proc are different:
+ * the same number may be another process.
+ */
+static bool are_pids_global(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == INITIAL_PID_NS;
+}
+
 static int iterate(struct rut_buf *b)
 {
-	const struct bpf_program *prog = program();
+	const struct bpf_program *prog = are_pids_global() ? program() : NULL;
 	struct bpf_link *link = prog ? bpf_program__attach_iter(prog, NULL) : NULL;
 	int fd = link ? bpf_iter_create(bpf_link__fd(link)) : -EOPNOTSUPP;
 	int rc = fd < 0 ? fd : read_all(fd, b);

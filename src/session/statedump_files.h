@@ -10,7 +10,8 @@ struct rut_open_files;
 
 /*
  * All open files now, or NULL: no privilege, a kernel without iterators (before Linux 5.8) or
- * without BTF, no memory. The caller owns it. From one thread of the process only.
+ * without BTF, a PID namespace of our own, no memory. The caller owns it. From one thread of the
+ * process only.
  */
 struct rut_open_files *rut_open_files_new(void);
 
