@@ -118,15 +118,22 @@ static void test_histograms_as_metrics_are_cumulative(void **state)
 		       "rutile_script_l_count 10\n");
 }
 
-static void ask(unsigned port, const char *request, char *answer, size_t room)
+static int connect_to(unsigned port)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	return connect(fd, (struct sockaddr *)&to, sizeof(to)) ? -1 : fd;
+}
+
+static void ask(unsigned port, const char *request, char *answer, size_t room)
+{
+	int fd = connect_to(port);
 	size_t len = 0;
 	ssize_t n;
 
-	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	assert_true(fd >= 0);
 	assert_int_equal(send(fd, request, strlen(request), 0), (ssize_t)strlen(request));
 	while ((n = recv(fd, answer + len, room - 1 - len, 0)) > 0)
 		len += (size_t)n;
@@ -134,24 +141,33 @@ static void ask(unsigned port, const char *request, char *answer, size_t room)
 	close(fd);
 }
 
-/* A client that sends a byte now and then. Exits with 0 when the server has closed. */
+/*
+ * A client that sends a byte now and then. Exits with 0 when the server has closed. It connects
+ * only after the fork: a child that had the server's end of the connection, too, would keep it
+ * open.
+ */
 static pid_t start_slow_client(unsigned port)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	int connected[2], fd;
+	char byte;
 	pid_t pid;
 
-	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	assert_int_equal(pipe(connected), 0);
 	pid = fork();
-	for (int i = 0; !pid && i < 100; i++) {
-		if (send(fd, "G", 1, MSG_NOSIGNAL) < 0)
-			_exit(0);
-		usleep(100000);
-	}
-	if (!pid)
+	if (!pid) {
+		fd = connect_to(port);
+		if (fd < 0 || write(connected[1], "", 1) != 1)
+			_exit(1);
+		for (int i = 0; i < 600; i++) {
+			if (send(fd, "G", 1, MSG_NOSIGNAL) < 0)
+				_exit(0);
+			usleep(100000);
+		}
 		_exit(1);
-	close(fd);
+	}
+	close(connected[1]);
+	assert_int_equal(read(connected[0], &byte, 1), 1);
+	close(connected[0]);
 	return pid;
 }
 
