@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-# Work of known shares; what it was is printed at the end: "METHOD SECONDS" lines.
+# Work of known shares. It writes the file TRUTH.ready, waits for the file GO, and writes TRUTH at the
+# end: "METHOD SECONDS" lines, for methods that wait "METHOD SECONDS LEAST WAITS": what the program
+# itself measured, and how long it cannot but have waited, in how many waits.
 # profile.rb cpu|waits|gvl GO TRUTH
 what, go, truth = ARGV
 $spent = Hash.new(0)
+$least = {}
 
 def clock(id)
   Process.clock_gettime(id)
@@ -29,26 +32,37 @@ def nap = timed("Object#nap") { sleep 0.15 }
 def from_pipe(io) = timed("Object#from_pipe") { io.read(1) }
 def locked(mutex) = timed("Object#locked") { mutex.synchronize {} }
 
+# Sleeps while the main thread waits: it has come to this place, and has stopped there.
+def sleep_beside(place, seconds)
+  sleep 0.001 until $at == place && Thread.main.stop?
+  sleep seconds
+end
+
 def waits
   r, w = IO.pipe
   10.times do
     nap
-    writer = Thread.new { sleep 0.05; w.write("x") }
+    $at = nil
+    writer = Thread.new { sleep_beside(:pipe, 0.05); w.write("x") }
+    $at = :pipe
     from_pipe(r)
     writer.join
     mutex = Mutex.new
     held = Queue.new
-    holder = Thread.new { mutex.synchronize { held << 1; sleep 0.08 } }
+    holder = Thread.new { mutex.synchronize { held << 1; sleep_beside(:lock, 0.08) } }
     held.pop
+    $at = :lock
     locked(mutex)
     holder.join
   end
+  $least = {"Object#nap" => 1.5, "Object#from_pipe" => 0.5, "Object#locked" => 0.8}
 end
 
+File.write("#{truth}.ready", "")
 sleep 0.01 until File.exist?(go)
 case what
 when "cpu" then 40.times { sixty; thirty; ten }
 when "waits" then waits
 when "gvl" then 2.times.map { Thread.new { burn("Object#burn", 1) } }.each(&:join)
 end
-File.write(truth, $spent.map { |name, s| "#{name} #{s}\n" }.join)
+File.write(truth, $spent.map { |name, s| [name, s, *($least[name] && [$least[name], 10])].join(" ") + "\n" }.join)
