@@ -7,25 +7,49 @@ ruby=${RUTILE_RUBY:-ruby}
 
 need_bpf
 
+script='' pid=''
+
+# What a case leaves when it fails: the programs would wait for ever.
+clean_up() {
+  [ -z "$script" ] || kill -INT "$script" 2>/dev/null || :
+  [ -z "$pid" ] || kill "$pid" 2>/dev/null || :
+}
+
 # begin OPTION...: runs a script until finish; its output is in "out".
 begin() {
-  "$RUTILE" run "$@" >out 2>err &
-  script=$!
-  trap 'kill -INT $script 2>/dev/null || :' EXIT
+  "$RUTILE" run "$@" >out 2>err & script=$!
+  trap clean_up EXIT
   t_wait grep -q '^Attached' err || { cat err; return 1; }
 }
 
 finish() {
   kill -INT "$script" 2>/dev/null || :
-  wait "$script" || { cat err; return 1; }
-  trap - EXIT
+  wait_script
 }
 
-# methods: starts the program with many methods; it waits for the file "go".
-methods() {
-  "$ruby" "$SRC/tests/bpf/ruby_methods.rb" "$PWD/counts" "$PWD/go" &
-  pid=$!
+wait_script() {
+  wait "$script" || { cat err; return 1; }
+  script=''
+}
+
+# launch PROGRAM ARGUMENT...: starts a Ruby program, which waits for the file "go".
+launch() {
+  "$ruby" "$@" & pid=$!
+  trap clean_up EXIT
   t_wait mapped "$pid"
+}
+
+# It runs to its end, and so does the script.
+go() {
+  : >go
+  wait "$pid"
+  pid=''
+  finish
+}
+
+# methods: starts the program with many methods.
+methods() {
+  launch "$SRC/tests/bpf/ruby_methods.rb" "$PWD/counts" "$PWD/go"
 }
 
 mapped() {
@@ -44,9 +68,7 @@ methods_of_a_running_process() {
   methods
   # Children have its names from their first call on, and names stay when processes have ended.
   begin -e 'tracepoint:syscalls:sys_enter_write /strncmp(comm, "ruby", 4) == 0 && args.count == 1/ { @[rmethod] = count(); }' -p "$pid"
-  : >go
-  wait "$pid"
-  finish
+  go
   expected >want
   [ "$(awk '{ n += $NF } END { print n }' want)" = 100000 ]
   seen | diff want - || { cat out err; return 1; }
@@ -56,8 +78,7 @@ t_case "rmethod is right in 100,000 of 100,000 writes, with threads, fibers and 
 methods_of_a_command() {
   begin --unsafe -e 'tracepoint:syscalls:sys_enter_write /args.count == 1 && rmethod/ { @[rmethod] = count(); if (!@known) { @known = 1; signal("USR1"); } }' \
     -c "$ruby $SRC/tests/bpf/ruby_methods.rb $PWD/counts $PWD/go"
-  wait "$script" || { cat err; return 1; }
-  trap - EXIT
+  wait_script
   expected >want
   seen | diff want - || { cat out err; return 1; }
 }
@@ -84,13 +105,9 @@ $stdout.flush
 EOF2
 
 stacks_and_lines() {
-  "$ruby" "$t_root/stack.rb" "$PWD/go" >threads &
-  pid=$!
-  t_wait mapped "$pid"
+  launch "$t_root/stack.rb" "$PWD/go" >threads
   begin -e 'tracepoint:syscalls:sys_enter_write /pid == '"$pid"' && args.count == 1/ { @line[rline] = count(); @thread[rthread] = count(); @all[rstack] = count(); @few[rstack(3)] = count(); }' -p "$pid"
-  : >go
-  wait "$pid"
-  finish
+  go
   grep -qx "@line\\[$t_root/stack.rb:5\\]: 5" out
   { read -r one; read -r main; } <threads
   grep -qix "@thread\\[#<Thread:$one>\\]: 3" out
@@ -142,9 +159,7 @@ sleep 0.01 until File.exist?(ARGV[0])
 EOF2
 
 inside_of_methods() {
-  "$ruby" "$t_root/in.rb" "$PWD/go" &
-  pid=$!
-  t_wait mapped "$pid"
+  launch "$t_root/in.rb" "$PWD/go"
   cat >in.bt <<'EOF2'
 tracepoint:syscalls:sys_enter_write
 /pid == $1 && args.count == 1/
@@ -160,9 +175,7 @@ tracepoint:syscalls:sys_enter_write
 }
 EOF2
   begin -p "$pid" in.bt "$pid"
-  : >go
-  wait "$pid"
-  finish
+  go
   # A block counts as its method, also in another thread.
   printf '%s\n' '@all: 800' '@any: 400' '@deep: 100' '@dynamic: 100' '@each: 200' '@find: 200' '@total: 400' >want
   grep '^@' out | diff want - || { cat err; return 1; }
@@ -217,13 +230,9 @@ EOF2
 
 # app SCRIPT ARGUMENT...: the script sees all of the application.
 app() {
-  "$ruby" "$t_root/app.rb" "$PWD/go" "${disk:-}" >ruby.out &
-  pid=$!
-  t_wait mapped "$pid"
+  launch "$t_root/app.rb" "$PWD/go" "${disk:-}" >ruby.out
   begin -p "$pid" "$@"
-  : >go
-  wait "$pid"
-  finish
+  go
 }
 
 disk_bytes_by_method() {
