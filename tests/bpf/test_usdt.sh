@@ -466,7 +466,7 @@ END
   done <<'END'
 invalid.type a:s24
 registers.of.floats a:f64
-no.place a=%nothing
+invalid.location a=%nothing
 cannot.be.seen a=8f@%xmm0
 invalid.name a-b
 END
