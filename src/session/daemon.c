@@ -98,15 +98,24 @@ static void answer_change(const struct rut_companion *companions, size_t count,
 	uint32_t wanted = __atomic_load_n(&m->change_wanted, __ATOMIC_ACQUIRE);
 	struct rut_err err = RUT_ERR_INIT;
 	char what[sizeof(m->change_what)];
-	int rc = -ENOTSUP;
+	bool able = false;
+	int rc = 0;
 
 	if (wanted == m->change_done)
 		return;
 	memcpy(what, m->change_what, sizeof(what));
 	what[sizeof(what) - 1] = '\0';
-	for (size_t i = 0; i < count; i++)
-		if (companions[i].change)
-			rc = companions[i].change(companions[i].arg, m->change_add, what, &err);
+	for (size_t i = 0; i < count; i++) {
+		const struct rut_companion *c = &companions[i];
+		int failed =
+			c->change ? c->change(c->arg, m->change_add, what, rc ? NULL : &err) : 0;
+
+		/* The first failure is the answer. */
+		rc = rc ? rc : failed;
+		able |= c->change != NULL;
+	}
+	if (!able)
+		rc = rut_err_set(&err, ENOTSUP, "this session cannot record Ruby events");
 	snprintf(m->change_error, sizeof(m->change_error), "%s", rc ? err.msg : "");
 	m->change_rc = rc;
 	__atomic_store_n(&m->change_done, wanted, __ATOMIC_RELEASE);

@@ -524,8 +524,8 @@ static int note_ruby_added(struct rut_record_conf *conf, const char *what, struc
 	return rut_err_set(err, E2BIG, "too many options of Ruby events");
 }
 
-/* The lines of what was added so; with `all` also those of the target with other events. */
-static void note_ruby_removed(struct rut_record_conf *conf, const char *what, bool all)
+/* The lines of what was added so, and those of the target with other events. */
+static void note_ruby_removed(struct rut_record_conf *conf, const char *what)
 {
 	static const char key[] = "ruby = ";
 	size_t len = strlen(what);
@@ -535,7 +535,7 @@ static void note_ruby_removed(struct rut_record_conf *conf, const char *what, bo
 		char *value = line + sizeof(key) - 1, *next = strchr(line, '\n') + 1;
 
 		if (strncmp(line, key, sizeof(key) - 1) == 0 && strncmp(value, what, len) == 0 &&
-		    (value[len] == '\n' || (all && value[len] == ':' && value[len + 1] != ' ')))
+		    (value[len] == '\n' || (value[len] == ':' && value[len + 1] != ' ')))
 			memmove(line, next, strlen(next) + 1);
 		else
 			line = next;
@@ -559,6 +559,7 @@ int rut_session_change_ruby(struct rut_recorder *r, bool add, const char *what,
 {
 	_cleanup_close_ int lock = rut_session_lock_one(r->conf.name, err);
 	struct rut_record_conf *conf = &r->meta->conf;
+	size_t noted = strlen(conf->ruby);
 	int rc = lock < 0 ? lock : 0;
 
 	if (!rc && add)
@@ -568,9 +569,11 @@ int rut_session_change_ruby(struct rut_recorder *r, bool add, const char *what,
 	rc = add ? need_holder(r, companion, lock, err) : 0;
 	if (!rc)
 		rc = rut_daemon_change(r->meta, add, what, err);
-	/* Removed; or not added after all. */
-	if (add == (rc != 0))
-		note_ruby_removed(conf, what, !add);
+	/* Not added after all: what was added before, maybe in the same words, stays. */
+	if (add && rc)
+		conf->ruby[noted] = '\0';
+	else if (!add && !rc)
+		note_ruby_removed(conf, what);
 	return rc;
 }
 

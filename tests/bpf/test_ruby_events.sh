@@ -475,6 +475,15 @@ test_add_remove() {
     "$RUTILE" remove ra$$ --ruby "$pid"
     t_wait not_traced "$pid"
     [ "$("$RUTILE" status ra$$ | grep -c "ruby = $pid:")" = 0 ]
+    # What cannot be added again stays noted.
+    "$RUBY" --disable-gems -e '$stdout.puts "ready"; $stdout.flush; sleep' >ended & ended=$!
+    t_wait grep -q ready ended
+    "$RUTILE" add ra$$ --ruby "$ended:gc"
+    kill -9 "$ended"
+    wait "$ended" || :
+    not "$RUTILE" add ra$$ --ruby "$ended:gc"
+    [ "$("$RUTILE" status ra$$ | grep -c "ruby = $ended:gc")" = 1 ]
+    "$RUTILE" remove ra$$ --ruby "$ended"
     "$RUTILE" destroy ra$$
   done
   kill -9 "$pid"
