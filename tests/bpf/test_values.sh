@@ -259,6 +259,25 @@ END
   awk '$3 > 3 { n++ } END { exit n != 3 }' want
 }
 
+# In a PID namespace a process has the number that its first process has outside: each has its own modes.
+test_file_modes_in_a_namespace() {
+  need_bpf
+  cat >inside <<'END'
+set -e
+read -r outside _ </proc/self/stat
+mount -t proc proc /proc
+exec 9<>both
+echo $((outside - 1)) >/proc/sys/kernel/ns_last_pid
+sleep 100 9</dev/null & echo "$! $outside"
+"$RUTILE" record -o t -e rutile_tcp_connect --duration 0.1
+END
+  RUTILE=$RUTILE unshare --pid --fork --mount bash inside >numbers
+  read -r pid outside <numbers
+  [ "$pid" = "$outside" ]
+  readers t >/dev/null
+  grep -q "lttng_statedump_file_descriptor: .* pid = $pid, .* fd = 9, .* fmode = 0x1, filename = \"/dev/null\"" bt2.out
+}
+
 # Writes that reach the disk later, in requests of the kernel's worker or of another process, are counted for those
 # that changed the pages.
 test_dirtied() {
@@ -312,6 +331,7 @@ test_document() {
 t_case "the values of the kernel's own records" test_kernel
 t_case "headers of packets, states of connections" test_packets
 t_case "modes of open files are those of the kernel" test_file_modes
+t_case "modes of open files in a PID namespace" test_file_modes_in_a_namespace
 t_case "connects have their thread, duration and error" test_connects
 t_case "who changed the pages that are written" test_dirtied
 t_case "docs/values.md is what there is" test_document
