@@ -92,7 +92,9 @@ struct rut_origin rut_origin_of(const struct rut_session *s, VALUE obj)
 	if (!page->address)
 		return (struct rut_origin){0};
 	note = page->notes[obj % CHUNK_BYTES / SLOT_MIN];
-	return (int32_t)(note.gcs - o->valid_from) < 0 ? (struct rut_origin){0} : note;
+	if ((int32_t)(note.gcs - o->valid_from) < 0)
+		note.row = 0;
+	return note;
 }
 
 /* What was noted up to now, also during the collection that has moved the objects. */
