@@ -32,7 +32,7 @@ loops = {
   'loop' => -> { i = 0; i += 1 while i < N },
   'call' => -> { i = 0; while i < N; traced.empty; i += 1; end },
   'outside' => -> { i = 0; while i < N; untraced.empty; i += 1; end },
-  'c_call' => -> { i = 0; while i < N; string.frozen?; i += 1; end },
+  'c_call' => -> { i = 0; while i < N; string.bytesize; i += 1; end },
   'new' => -> { i = 0; while i < N; Object.new; i += 1; end },
   'string' => -> { i = 0; while i < N; 'abc'.dup; i += 1; end },
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sending a trace to lttng-relayd while it is recorded: CPU time and bytes for each event, beside lttng-consumerd.
+"""Sending a trace to lttng-relayd and to NATS while it is recorded: CPU time and bytes for each event, beside lttng-consumerd.
 
 The same loop fires the same event of two integers, as a probe (rutile) and as a tracepoint of LTTng-UST. What is compared
 is the process that drains the buffers and sends: its CPU time does not depend on what else runs."""
@@ -71,9 +71,35 @@ def relayd(tmp):
         p.wait()
 
 
+@contextlib.contextmanager
+def nats(b, tmp):
+    """A server with JetStream, and a collector."""
+    port, out = free_ports(), tmp / "out"
+    server = subprocess.Popen(["nats-server", "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(tmp / "js")], **QUIET)
+    url = f"nats://127.0.0.1:{port}/BENCH"
+    collector = None
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        collector = subprocess.Popen([b.rutile, "collect", url, out], stderr=subprocess.PIPE, text=True)
+        collector.stderr.readline()  # it receives
+        yield url, out
+        for _ in range(600):
+            if list(out.glob("*/*/.complete")):
+                break
+            time.sleep(0.05)
+    finally:
+        for p in (collector, server):
+            if p:
+                p.terminate()
+                p.wait()
+
+
 def stored(out):
     """Bytes of packets, and the events of the loop that are in them."""
-    files = [f for f in out.rglob("*") if f.is_file() and f.suffix != ".idx" and f.name != "metadata"]
+    files = [f for f in out.rglob("*") if f.is_file() and f.suffix != ".idx" and f.name != "metadata" and not f.name.startswith(".")]
     events = 0
     for meta in out.rglob("metadata"):
         text = subprocess.run(["babeltrace2", "--no-delta", str(meta.parent)], stdout=subprocess.PIPE,
@@ -82,10 +108,10 @@ def stored(out):
     return sum(f.stat().st_size for f in files), events
 
 
-def run_rutile(b, port):
+def run_rutile(b, url):
     probed = b.build / "bench/probed"
     name = f"bench{os.getpid()}"
-    said = subprocess.run([b.rutile, "start", name, "--to", f"relay://127.0.0.1:{port}", "--buffer", "64M",
+    said = subprocess.run([b.rutile, "start", name, "--to", url, "--buffer", "64M",
                            "-e", f"uprobe:{probed}:probed(a:s64,b:s64)"], stdout=subprocess.PIPE, text=True, check=True).stdout
     pid = int(re.search(r"process (\d+)", said).group(1))
     try:
@@ -130,7 +156,11 @@ def run(b):
         return
     with tempfile.TemporaryDirectory() as folder:
         tmp = pathlib.Path(folder)
-        jobs = {"rutile start --to relay://": lambda port: run_rutile(b, port)}
+        jobs = {"rutile start --to relay://": lambda port: run_rutile(b, f"relay://127.0.0.1:{port}")}
+        if b.have("nats-server"):
+            jobs["rutile start --to nats://"] = lambda url: run_rutile(b, url)
+        else:
+            b.note("nats-server is not installed, so not measured")
         program = tmp / "probed_lttng"
         if b.have("lttng-sessiond") and subprocess.run(
                 ["cc", "-O2", "-DLTTNG", f"-I{b.top}/bench", "-o", program, b.top / "bench/probed.c", "-llttng-ust", "-ldl"],
@@ -141,10 +171,10 @@ def run(b):
         results = {name: [] for name in jobs}
         for i in range(2 if b.quick else b.runs):
             for name, job in jobs.items():
-                place = tmp / f"{i}-{len(results[name])}-{name.split()[0]}"
+                place = tmp / f"{i}-{list(jobs).index(name)}"
                 place.mkdir()
-                with relayd(place) as (port, out):
-                    spent = job(port)
+                with nats(b, place) if "nats" in name else relayd(place) as (to, out):
+                    spent = job(to)
                 results[name].append((spent, *stored(out)))
         rows = []
         for name, runs in results.items():
@@ -152,5 +182,5 @@ def run(b):
             if events:
                 rows.append([name, f"{spent / events:.0f}", f"{size / events:.1f}", f"{events:.0f}",
                              f"{max(0.0, 100 * (1 - events / EVENTS)):.1f} %"])
-        b.table("Streaming to lttng-relayd on loopback: the process that drains and sends",
+        b.table("Streaming to lttng-relayd, or nats-server, on loopback: the process that drains and sends",
                 ["", "CPU ns an event", "bytes an event", "events stored", "lost"], rows)

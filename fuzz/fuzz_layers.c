@@ -13,15 +13,15 @@
 #include "ruby/layers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-void *rut_map(size_t bytes);
-void rut_unmap(void *p, size_t bytes);
+void *rut_agent_map(size_t bytes);
+void rut_agent_unmap(void *p, size_t bytes);
 
-void *rut_map(size_t bytes)
+void *rut_agent_map(size_t bytes)
 {
 	return calloc(1, bytes);
 }
 
-void rut_unmap(void *p, size_t bytes)
+void rut_agent_unmap(void *p, size_t bytes)
 {
 	(void)bytes;
 	free(p);
@@ -38,10 +38,10 @@ static void layers(const char *text, size_t size)
 	rut_layers_encode(&l, &b);
 	rut_buf_putc(&b, 0);
 	/* The line of a mistake is half there. */
-	if (!rc && rut_watches_init(&w, b.data))
+	if (!rc && rut_agent_watches_init(&w, b.data))
 		abort();
 	if (!rc)
-		rut_watches_fini(&w);
+		rut_agent_watches_fini(&w);
 	rut_buf_fini(&b);
 	rut_layers_fini(&l);
 }
@@ -49,9 +49,9 @@ static void layers(const char *text, size_t size)
 static void sql(const char *text, size_t size)
 {
 	char once[512], twice[512];
-	size_t cap = size % sizeof(once), n = rut_sql_mask(once, cap, text, size);
+	size_t cap = size % sizeof(once), n = rut_agent_sql_mask(once, cap, text, size);
 
-	if (n > cap || rut_sql_mask(twice, n, once, n) > n)
+	if (n > cap || rut_agent_sql_mask(twice, n, once, n) > n)
 		abort();
 }
 

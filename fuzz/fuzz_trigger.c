@@ -41,7 +41,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (read_text(&again, text, len) || again.nactions != t.nactions ||
 		    again.burst != t.burst || again.interval_ns != t.interval_ns ||
 		    again.disk_bytes != t.disk_bytes || strcmp(again.when_text, t.when_text) != 0 ||
-		    again.when.kind != t.when.kind || again.when.ns != t.when.ns)
+		    again.when.kind != t.when.kind || again.when.ns != t.when.ns ||
+		    again.when.percent != t.when.percent ||
+		    strcmp(again.when.events, t.when.events) != 0 ||
+		    strcmp(again.when.filter, t.when.filter) != 0)
 			abort();
 		for (size_t i = 0; i < t.nactions; i++)
 			if (again.actions[i].nwords != t.actions[i].nwords)

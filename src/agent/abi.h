@@ -26,9 +26,9 @@
 
 #include <stdint.h>
 
-#define RUT_AGENT_ABI	      3
+#define RUT_AGENT_ABI	      4
 #define RUT_AGENT_MAGIC	      0x54545552u      /* "RUTT" */
-#define RUT_AGENT_MEMFD	      "rutile-agent-3" /* the number is the ABI's */
+#define RUT_AGENT_MEMFD	      "rutile-agent-4" /* the number is the ABI's */
 #define RUT_AGENT_TABLE_MEMFD "rutile-table"
 #define RUT_AGENT_RING_MEMFD  "rutile-ring"
 #define RUT_AGENT_SLOTS	      8
@@ -55,7 +55,8 @@ enum rut_agent_mode {
 	RUT_AGENT_TRACE,
 	RUT_AGENT_RECORD,
 	RUT_AGENT_RAISES,
-	RUT_AGENT_HEAP, /* objects that live, when the tracer asks (look_wanted) */
+	RUT_AGENT_HEAP,	  /* objects that live, when the tracer asks (look_wanted) */
+	RUT_AGENT_SCRIPT, /* probes of a script (RUT_FILTER_PROBE): see hit.h */
 };
 
 #define RUT_AGENT_C_CALLS    1u
@@ -88,6 +89,7 @@ enum rut_agent_kind {
 	RUT_KIND_GVL,
 	RUT_KIND_REQUEST,
 	RUT_KIND_LINE,
+	RUT_KIND_ALLOC_SAMPLE, /* RUT_FILTER_SAMPLE says how often */
 	RUT_KINDS,
 };
 
@@ -104,7 +106,27 @@ enum rut_agent_kind {
 #define RUT_FILTER_CLASS  'C'
 #define RUT_FILTER_METHOD 'M'
 #define RUT_FILTER_INSIDE 'I' /* only below this method */
+#define RUT_FILTER_SAMPLE 'S' /* one sample for so many objects ("1000") or bytes ("64k") */
 #define RUT_FILTER_WATCH  'W' /* entry points and layers (watch.h); its parts end with: */
+
+#define RUT_FILTER_PROBE 'B' /* probe of a script: its event (RUT_HIT_*), then its method */
+
+/* Behind a probe, each after RUT_WATCH_US: the texts that it wishes, a kind and a name. */
+#define RUT_HIT_CALL   'c'
+#define RUT_HIT_RETURN 'r'
+
+#define RUT_HIT_ARG	   'a' /* argument of that name (RUT_OP_LOCAL) */
+#define RUT_HIT_POSITION   'n' /* argument of that number, from 1 (RUT_OP_POSITION) */
+#define RUT_HIT_METHOD	   'm'
+#define RUT_HIT_CLASS	   'c'
+#define RUT_HIT_PATH	   'p'
+#define RUT_HIT_SELF_CLASS 's'
+#define RUT_HIT_VALUE	   'v' /* what is returned */
+
+#define RUT_HIT_PROBES	   64 /* of a session */
+#define RUT_HIT_TEXTS	   16 /* of a probe */
+#define RUT_HIT_TEXT_BYTES 256
+#define RUT_HIT_SITE_BYTES 2
 
 #define RUT_WATCH_US '\x1f'
 #define RUT_WATCH_RS '\x1e'
@@ -114,7 +136,7 @@ struct rut_agent_slot {
 	uint32_t mode;
 	uint32_t flags;
 	int32_t tracer_pid; /* of the tracer's own PID namespace; for people only */
-	uint64_t slow_ns;
+	uint64_t slow_ns;   /* trace and record mode: only calls slower than that; 0: all */
 	uint64_t ring_bytes;
 	int32_t table_fd, ring_fd; /* in the target; -1: none */
 	uint64_t table_ino, ring_ino;
@@ -135,6 +157,7 @@ struct rut_agent_ctl {
 	char ruby_version[16];
 	uint64_t failed;  /* errno: the agent has no thread and does nothing; 0: it has */
 	uint64_t waiting; /* session without which the program does not start (preload) */
+	uint64_t sites;	  /* address of the places of probes, RUT_HIT_SITE_BYTES each (hit.h) */
 	struct rut_agent_slot slots[RUT_AGENT_SLOTS];
 };
 
@@ -207,7 +230,8 @@ struct rut_agent_table {
 	uint32_t instrumented;	/* methods with a hook */
 	uint64_t real0_ns;	/* CLOCK_REALTIME at mono0_ns; 0: an older agent */
 	uint64_t ractors;	/* RUT_RACTORS_*: there are others than the main one */
-	uint64_t pad[2];
+	/* RUT_KIND_ALLOC_SAMPLE: all that was allocated, and what of Ruby's own was beside it. */
+	uint64_t allocs, alloc_bytes;
 	struct rut_agent_stacks stacks;
 	struct rut_agent_facts facts; /* of RUT_AGENT_ASK */
 	uint64_t extra_off; /* row i has `extra_bytes` more, at extra_off + i * extra_bytes */
@@ -220,7 +244,8 @@ struct rut_agent_table {
 	uint64_t look_gcs;   /* collections so far, at the end of that look */
 	uint32_t look_flags; /* RUT_LOOK_* */
 	uint32_t pad_3;
-	uint64_t pad_2[2];
+	uint64_t allocs_internal; /* method entries, code, hidden objects: not in `allocs` */
+	uint64_t pad_2;
 };
 
 /* Of the rows for what has none of its own: path and method, or class where there are no methods.

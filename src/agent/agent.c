@@ -16,6 +16,7 @@
 #include "core.h"
 #include "facts.h"
 #include "gvl.h"
+#include "hit.h"
 #include "scan.h"
 #include "session.h"
 #include "shortcut.h"
@@ -57,9 +58,9 @@ static struct {
 
 static VALUE init_body(VALUE arg)
 {
-	agent.broken = rut_rb_init();
+	agent.broken = rut_agent_rb_init();
 	if (!agent.broken && rb.c_tracepoint)
-		rut_gvl_watch_end();
+		rut_agent_gvl_watch_end();
 	return 0;
 }
 
@@ -89,29 +90,29 @@ static void do_jobs(void)
 		return;
 	}
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
-		struct rut_session *s = &rut_sessions[i];
+		struct rut_session *s = &rut_agent_sessions[i];
 
 		job.more[i] = false;
 		job.error[i] = agent.broken;
 		if (agent.broken)
 			continue;
 		if (job.what[i] == JOB_ASK)
-			rut_facts_write(s);
+			rut_agent_facts_write(s);
 		if (job.what[i] == JOB_HOOK)
-			job.error[i] = rut_session_hook(s);
+			job.error[i] = rut_agent_session_hook(s);
 		if (job.what[i] == JOB_HOOK || job.what[i] == JOB_WORK)
-			job.more[i] = rut_session_work(s, deadline);
+			job.more[i] = rut_agent_session_work(s, deadline);
 		if (job.what[i] == JOB_UNHOOK)
-			job.more[i] = rut_session_unhook(s, deadline);
+			job.more[i] = rut_agent_session_unhook(s, deadline);
 	}
 }
 
 static void job_body(void *arg)
 {
 	(void)arg;
-	rut_own_work = true;
+	rut_agent_own_work = true;
 	do_jobs();
-	rut_own_work = false;
+	rut_agent_own_work = false;
 }
 
 static void reply(void)
@@ -157,9 +158,9 @@ static bool is_locked(int fd, unsigned byte)
  */
 static bool tracer_lives(unsigned i)
 {
-	struct rut_session *s = &rut_sessions[i];
+	struct rut_session *s = &rut_agent_sessions[i];
 
-	if (!rut_fd_is(agent.fd, agent.ino))
+	if (!rut_agent_fd_is(agent.fd, agent.ino))
 		return true; /* the program closed it; the tracer must say when it goes */
 	if (is_locked(agent.fd, i)) {
 		s->orphan_until_ns = 0;
@@ -168,7 +169,7 @@ static bool tracer_lives(unsigned i)
 	if (!s->orphan_until_ns)
 		return false;
 	return rut_mono_ns() < s->orphan_until_ns ||
-	       (rut_fd_is(s->table.fd, s->table.ino) && is_locked(s->table.fd, 0));
+	       (rut_agent_fd_is(s->table.fd, s->table.ino) && is_locked(s->table.fd, 0));
 }
 
 static const char *why_no_tables(int error)
@@ -191,7 +192,7 @@ static bool plan(void)
 
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
 		struct rut_agent_slot *slot = &agent.ctl->slots[i];
-		struct rut_session *s = &rut_sessions[i];
+		struct rut_session *s = &rut_agent_sessions[i];
 		uint32_t state = get_state(slot);
 		int r;
 
@@ -203,7 +204,7 @@ static bool plan(void)
 				fail(slot, agent.broken);
 				continue;
 			}
-			r = rut_session_init(s, slot);
+			r = rut_agent_session_init(s, slot);
 			if (r < 0) {
 				fail(slot, why_no_tables(r));
 				continue;
@@ -212,7 +213,8 @@ static bool plan(void)
 		} else if (state == RUT_SLOT_START) {
 			job.what[i] = s->hooked ? JOB_WORK : first_job(slot);
 		} else if (state == RUT_SLOT_ACTIVE &&
-			   (rut_session_drops_due(s) || s->slots.stale || rut_census_due(s) ||
+			   (rut_agent_session_drops_due(s) || s->slots.stale ||
+			    rut_agent_census_due(s) ||
 			    (s->rescan.due && rut_mono_ns() >= s->rescan.at_ns) || s->todo.left)) {
 			job.what[i] = JOB_WORK;
 		} else if (state == RUT_SLOT_STOP && s->used) {
@@ -230,7 +232,7 @@ static void conclude(bool *ret_more)
 	*ret_more = false;
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
 		struct rut_agent_slot *slot = &agent.ctl->slots[i];
-		struct rut_session *s = &rut_sessions[i];
+		struct rut_session *s = &rut_agent_sessions[i];
 
 		s->todo.left = job.more[i];
 		*ret_more |= job.more[i];
@@ -250,7 +252,7 @@ static void conclude(bool *ret_more)
 			break;
 		case JOB_UNHOOK:
 			if (!job.more[i]) {
-				rut_session_fini(s);
+				rut_agent_session_fini(s);
 				slot->table_fd = slot->ring_fd = -1;
 				set_state(slot, RUT_SLOT_FREE);
 			}
@@ -303,20 +305,20 @@ static void *helper(void *arg)
 
 		rut_lock(&agent.busy);
 		for (unsigned i = 0; i < RUT_AGENT_SLOTS && agent.rb_ready; i++)
-			if (rut_sessions[i].hooked && !rut_single_ractor())
-				rut_session_ractors(&rut_sessions[i]);
+			if (rut_agent_sessions[i].hooked && !rut_single_ractor())
+				rut_agent_session_ractors(&rut_agent_sessions[i]);
 		any = plan();
 		rut_unlock(&agent.busy);
 		if (any) {
 			/* A Ruby that runs no Ruby code for long is not given up: it will. */
 			wait_for_ruby();
-			while (rut_gvl_run(job_body, NULL, 60000) < 0)
+			while (rut_agent_gvl_run(job_body, NULL, 60000) < 0)
 				;
 			rut_lock(&agent.busy);
 			conclude(&more);
 			for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
-				if (rut_sessions[i].scan.phase == RUT_SCAN_SORT)
-					rut_scan_sort(&rut_sessions[i]);
+				if (rut_agent_sessions[i].scan.phase == RUT_SCAN_SORT)
+					rut_agent_scan_sort(&rut_agent_sessions[i]);
 			rut_unlock(&agent.busy);
 		}
 		if (more) {
@@ -324,8 +326,9 @@ static void *helper(void *arg)
 			ts.tv_nsec = 2000000; /* let the application run */
 		} else {
 			for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
-				if (rut_sessions[i].rescan.due || rut_sessions[i].dropper.count ||
-				    rut_sessions[i].slots.stale) {
+				if (rut_agent_sessions[i].rescan.due ||
+				    rut_agent_sessions[i].dropper.count ||
+				    rut_agent_sessions[i].slots.stale) {
 					ts.tv_sec = 0;
 					ts.tv_nsec = 50000000;
 				}
@@ -360,7 +363,7 @@ static int make_control(void *at)
 	size_t bytes = sizeof(struct rut_agent_ctl);
 	struct rut_agent_ctl *ctl;
 	uint64_t ino;
-	int fd = rut_memfd(RUT_AGENT_MEMFD, bytes, &ino);
+	int fd = rut_agent_memfd(RUT_AGENT_MEMFD, bytes, &ino);
 
 	if (fd < 0)
 		return fd;
@@ -376,6 +379,7 @@ static int make_control(void *at)
 		strncpy(ctl->ruby_version, rb.ruby_version, sizeof(ctl->ruby_version) - 1);
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
 		ctl->slots[i].table_fd = ctl->slots[i].ring_fd = -1;
+	ctl->sites = (uintptr_t)rut_agent_sites;
 	agent.ctl = ctl;
 	agent.fd = fd;
 	agent.ino = ino;
@@ -408,8 +412,8 @@ static void reset_locks(struct rut_session *s)
 /* It has no memory of its own here: its hooks must not count into the parent's. */
 static void separate(struct rut_session *s)
 {
-	rut_shortcut_end(s);
-	rut_table_separate(&s->table);
+	rut_agent_shortcut_end(s);
+	rut_agent_table_separate(&s->table);
 	s->events.ring.ctl = NULL;
 }
 
@@ -427,13 +431,13 @@ static void abandon(struct rut_session *s)
 static void inherit(unsigned i, const struct rut_agent_slot *from)
 {
 	struct rut_agent_slot *to = &agent.ctl->slots[i];
-	struct rut_session *s = &rut_sessions[i];
+	struct rut_session *s = &rut_agent_sessions[i];
 
 	if (!s->used)
 		return;
 	*to = *from;
 	reset_locks(s);
-	if (rut_table_fork(&s->table) < 0) {
+	if (rut_agent_table_fork(&s->table) < 0) {
 		/* The helper takes its hooks away. */
 		separate(s);
 		to->session_id = 0;
@@ -444,14 +448,14 @@ static void inherit(unsigned i, const struct rut_agent_slot *from)
 	to->orphan = 1;
 	to->table_fd = s->table.fd;
 	to->table_ino = s->table.ino;
-	if (rut_trace_fork(s) < 0)
+	if (rut_agent_trace_fork(s) < 0)
 		s->events.ring.ctl = NULL; /* nothing more is traced here */
 	to->ring_fd = s->events.fd;
 	to->ring_ino = s->events.ino;
 	to->member = s->table.member;
 	to->ring_member = s->events.member;
-	rut_census_forked(s);
-	rut_table_ready(&s->table);
+	rut_agent_census_forked(s);
+	rut_agent_table_ready(&s->table);
 	s->orphan_until_ns = rut_mono_ns() + ORPHAN_NS;
 }
 
@@ -470,23 +474,23 @@ static void after_fork_in_child(void)
 	agent.busy = 0;
 	if (!old)
 		return;
-	copy = rut_map(bytes);
+	copy = rut_agent_map(bytes);
 	if (copy)
 		memcpy(copy, old->slots, bytes);
-	rut_gvl_forked();
-	rut_stack_forked();
+	rut_agent_gvl_forked();
+	rut_agent_stack_forked();
 	if (!copy || make_control(old) < 0) {
 		/* Nothing can reach us. What is hooked counts into memory that nobody reads. */
 		for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
-			abandon(&rut_sessions[i]);
-		rut_unmap(copy, bytes);
+			abandon(&rut_agent_sessions[i]);
+		rut_agent_unmap(copy, bytes);
 		return;
 	}
-	if (rut_fd_is(old_fd, old_ino))
+	if (rut_agent_fd_is(old_fd, old_ino))
 		close(old_fd);
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
 		inherit(i, &copy[i]);
-	rut_unmap(copy, bytes);
+	rut_agent_unmap(copy, bytes);
 	agent.forked = true;
 	if (start_helper() == 0)
 		publish();
@@ -500,10 +504,10 @@ __attribute__((constructor)) static void start(void)
 {
 	int r;
 
-	rut_clock_init();
-	agent.broken = rut_rb_load();
+	rut_agent_clock_init();
+	agent.broken = rut_agent_rb_load();
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
-		rut_sessions[i].index = i;
+		rut_agent_sessions[i].index = i;
 	if (make_control(NULL) < 0)
 		return;
 	r = start_helper();
@@ -524,8 +528,8 @@ __attribute__((destructor)) static void finish(void)
 	if (!agent.ctl || !rut_trylock(&agent.busy))
 		return;
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
-		if (rut_sessions[i].used && rut_sessions[i].mode == RUT_AGENT_TIME)
-			rut_stack_end(&rut_sessions[i]);
+		if (rut_agent_sessions[i].used && rut_agent_sessions[i].mode == RUT_AGENT_TIME)
+			rut_agent_stack_end(&rut_agent_sessions[i]);
 	rut_unlock(&agent.busy);
 }
 
@@ -585,7 +589,7 @@ void Init_librutile_agent(void)
 	restore_rubyopt();
 	__atomic_store_n(&agent.ctl->waiting, id, __ATOMIC_RELEASE);
 	for (int i = 0; i < 30000 && !session_runs(id); i++) {
-		rut_gvl_serve();
+		rut_agent_gvl_serve();
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
 		if (i % 100 == 99 && kill(pid, 0) < 0 && errno == ESRCH)
 			break;

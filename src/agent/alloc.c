@@ -34,12 +34,12 @@ static int slots_page(void *start, void *end, size_t stride, void *data)
 	return 0;
 }
 
-void rut_alloc_scan_slots(struct rut_slots *slots)
+void rut_agent_alloc_scan_slots(struct rut_slots *slots)
 {
 	uint32_t mask = slots->pages ? slots->mask : PAGES_MIN - 1;
 
 	for (;; mask = mask * 2 + 1) {
-		struct rut_slots fresh = {.pages = rut_map((mask + 1ul) * sizeof(uint64_t)),
+		struct rut_slots fresh = {.pages = rut_agent_map((mask + 1ul) * sizeof(uint64_t)),
 					  .mask = mask};
 
 		if (!fresh.pages)
@@ -50,12 +50,12 @@ void rut_alloc_scan_slots(struct rut_slots *slots)
 			rb.rb_objspace_each_objects(slots_page, &fresh);
 		if (fresh.count < mask / 4 * 3) {
 			if (slots->pages)
-				rut_unmap(slots->pages,
-					  (slots->mask + 1ul) * sizeof(*slots->pages));
+				rut_agent_unmap(slots->pages,
+						(slots->mask + 1ul) * sizeof(*slots->pages));
 			*slots = fresh;
 			return;
 		}
-		rut_unmap(fresh.pages, (mask + 1ul) * sizeof(uint64_t));
+		rut_agent_unmap(fresh.pages, (mask + 1ul) * sizeof(uint64_t));
 	}
 }
 
@@ -85,28 +85,45 @@ static bool type_wanted(uint32_t mode, unsigned type)
 	return true;
 }
 
-const struct rut_agent_site *rut_alloc_site(struct rut_session *s, const struct rut_trace_arg *ta,
-					    uint64_t *ret_bytes)
+static bool visible(struct rut_session *s, const struct rut_trace_arg *ta)
 {
 	VALUE obj = ta->data, klass = rut_klass(obj);
-	const struct rut_agent_site *site;
 
 	/* A call cache has the class in this place, too: it is not a ractor. */
 	if (RUT_UNLIKELY(klass == rb.c_ractor && klass && rut_type(obj) == RUT_T_DATA))
-		rut_session_ractors(s);
-	if (!klass || !type_wanted(s->mode, rut_type(obj)))
+		rut_agent_session_ractors(s);
+	return klass && type_wanted(s->mode, rut_type(obj));
+}
+
+bool rut_agent_alloc_visible(struct rut_session *s, const struct rut_trace_arg *ta,
+			     uint64_t *ret_bytes)
+{
+	if (!visible(s, ta))
+		return false;
+	*ret_bytes = slot_bytes(&s->slots, ta->data);
+	return true;
+}
+
+const struct rut_agent_site *rut_agent_alloc_site(struct rut_session *s,
+						  const struct rut_trace_arg *ta,
+						  uint64_t *ret_bytes)
+{
+	const struct rut_agent_site *site;
+
+	if (!visible(s, ta))
 		return NULL;
-	site = rut_site(s, ta, klass, 0, s->mode != RUT_AGENT_OBJECTS_TOTAL || s->filter.has_paths);
+	site = rut_agent_site(s, ta, rut_klass(ta->data), 0,
+			      s->mode != RUT_AGENT_OBJECTS_TOTAL || s->filter.has_paths);
 	if (site)
-		*ret_bytes = slot_bytes(&s->slots, obj);
+		*ret_bytes = slot_bytes(&s->slots, ta->data);
 	return site;
 }
 
-void rut_alloc_on_newobj(VALUE index, struct rut_trace_arg *ta)
+void rut_agent_alloc_on_newobj(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
 	uint64_t bytes;
-	const struct rut_agent_site *site = rut_alloc_site(s, ta, &bytes);
+	const struct rut_agent_site *site = rut_agent_alloc_site(s, ta, &bytes);
 
 	if (!site)
 		return;

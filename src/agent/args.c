@@ -76,7 +76,7 @@ static size_t cut(const char *s, size_t len)
 static void put_string(struct out *o, VALUE str)
 {
 	size_t len, n;
-	const char *s = rut_str(str, &len);
+	const char *s = rut_agent_str(str, &len);
 
 	n = cut(s, len);
 	put(o, "\"", 1);
@@ -103,7 +103,7 @@ static void put_object(struct out *o, VALUE v)
 	char name[256], text[32];
 	bool singleton;
 
-	rut_class_name(rb.rb_class_real(rut_klass(v)), name, sizeof(name), &singleton);
+	rut_agent_class_name(rb.rb_class_real(rut_klass(v)), name, sizeof(name), &singleton);
 	puts_(o, "#<");
 	puts_(o, name);
 	snprintf(text, sizeof(text), ":0x%016lx>", (unsigned long)v);
@@ -179,7 +179,7 @@ static void put_big(struct out *o, VALUE v)
 		puts_(o, text);
 		return;
 	}
-	digits = rut_str(rb.rb_big2str(v, 10), &len);
+	digits = rut_agent_str(rb.rb_big2str(v, 10), &len);
 	put(o, digits, len);
 }
 
@@ -188,7 +188,7 @@ static bool is_a(VALUE v, const char *class)
 	char name[16];
 	bool singleton;
 
-	rut_class_name(rb.rb_class_real(rut_klass(v)), name, sizeof(name), &singleton);
+	rut_agent_class_name(rb.rb_class_real(rut_klass(v)), name, sizeof(name), &singleton);
 	return strcmp(name, class) == 0;
 }
 
@@ -212,7 +212,7 @@ static void put_struct(struct out *o, VALUE v)
 	char name[256];
 	bool singleton;
 
-	rut_class_name(rb.rb_class_real(rut_klass(v)), name, sizeof(name), &singleton);
+	rut_agent_class_name(rb.rb_class_real(rut_klass(v)), name, sizeof(name), &singleton);
 	puts_(o, "#<");
 	puts_(o, name);
 	for (long i = 0; !o->full; i++) {
@@ -371,7 +371,7 @@ static VALUE format_body(VALUE arg)
 	return rb.qnil;
 }
 
-size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t size)
+size_t rut_agent_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t size)
 {
 	struct out o = {.buf = buf, .size = size};
 	struct format f = {tp, ta, &o};
@@ -400,7 +400,7 @@ static VALUE value_body(VALUE arg)
 	return rb.qnil;
 }
 
-size_t rut_args_format_value(VALUE value, char *buf, size_t size)
+size_t rut_agent_args_format_value(VALUE value, char *buf, size_t size)
 {
 	struct out o = {.buf = buf, .size = size};
 	struct one one = {&o, value};

@@ -6,8 +6,8 @@
 #include "rb.h"
 
 /* "a=1, b=\"x\"" of the call that begins; the length. */
-size_t rut_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t size);
+size_t rut_agent_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size_t size);
 /* One value, likewise. */
-size_t rut_args_format_value(VALUE value, char *buf, size_t size);
+size_t rut_agent_args_format_value(VALUE value, char *buf, size_t size);
 
 #endif

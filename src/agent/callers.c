@@ -10,12 +10,12 @@
 static uint32_t intern(struct rut_session *s, VALUE str)
 {
 	size_t len;
-	const char *text = rut_str(str, &len);
+	const char *text = rut_agent_str(str, &len);
 
-	return len ? rut_table_str(&s->table, text, len) : 0;
+	return len ? rut_agent_table_str(&s->table, text, len) : 0;
 }
 
-void rut_callers_count(struct rut_session *s, const struct rut_variant *v)
+void rut_agent_callers_count(struct rut_session *s, const struct rut_variant *v)
 {
 	VALUE frames[FRAMES];
 	int lines[FRAMES], n = rb.rb_profile_frames(0, FRAMES, frames, lines);
@@ -29,9 +29,9 @@ void rut_callers_count(struct rut_session *s, const struct rut_variant *v)
 		line = path ? (uint32_t)lines[i] : 0;
 	}
 	if (!path)
-		path = rut_table_str(&s->table, "(native)", 8);
-	row = rut_table_row(&s->table, path, line, v->row->class_name, v->row->method,
-			    v->row->flags & RUT_ROW_SINGLETON);
+		path = rut_agent_table_str(&s->table, "(native)", 8);
+	row = rut_agent_table_row(&s->table, path, line, v->row->class_name, v->row->method,
+				  v->row->flags & RUT_ROW_SINGLETON);
 	if (row)
 		rut_add(&row->calls, 1);
 }

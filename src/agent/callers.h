@@ -6,6 +6,6 @@
 #include "core.h"
 
 /* Counts a call of this method in the row of the line that calls it. */
-void rut_callers_count(struct rut_session *s, const struct rut_variant *v);
+void rut_agent_callers_count(struct rut_session *s, const struct rut_variant *v);
 
 #endif

@@ -14,32 +14,32 @@
 #include "trace.h"
 #include "write_record.h"
 
-void rut_ccall_on_event(VALUE index, struct rut_trace_arg *ta)
+void rut_agent_ccall_on_event(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
 	const struct rut_agent_site *site;
 
-	if (RUT_UNLIKELY(rut_own_work))
+	if (RUT_UNLIKELY(rut_agent_own_work))
 		return;
 	if (RUT_UNLIKELY(!rb.ec_trace_arg))
-		rut_trace_arg_find(ta);
+		rut_agent_trace_arg_find(ta);
 	if (s->mode == RUT_AGENT_RECORD) {
-		rut_record_c_method(s, ta);
+		rut_agent_record_c_method(s, ta);
 		return;
 	}
 	if (ta->event == RUT_EVENT_C_RETURN) {
 		if (s->mode == RUT_AGENT_TRACE)
-			rut_trace_return(s, ta, true);
+			rut_agent_trace_return(s, ta, true);
 		else
-			rut_stack_pop_c(s, ta);
+			rut_agent_stack_pop_c(s, ta);
 		return;
 	}
-	site = rut_site(s, ta, ta->klass, ta->id, true);
+	site = rut_agent_site(s, ta, ta->klass, ta->id, true);
 	if (!site)
 		return;
 	rut_add(&site->row->calls, 1);
 	if (s->mode == RUT_AGENT_TIME)
-		rut_stack_push(s, ta->ec, (const char *)ta->cfp - RUT_C_BELOW, site->v);
+		rut_agent_stack_push(s, ta->ec, (const char *)ta->cfp - RUT_C_BELOW, site->v);
 	else if (s->mode == RUT_AGENT_TRACE)
-		rut_trace_call(s, 0, ta, (const char *)ta->cfp - RUT_C_BELOW, site->v);
+		rut_agent_trace_call(s, 0, ta, (const char *)ta->cfp - RUT_C_BELOW, site->v);
 }

@@ -6,6 +6,6 @@
 #include "core.h"
 
 /* The hook of C_CALL and C_RETURN. */
-void rut_ccall_on_event(VALUE index, struct rut_trace_arg *ta);
+void rut_agent_ccall_on_event(VALUE index, struct rut_trace_arg *ta);
 
 #endif

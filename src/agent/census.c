@@ -9,7 +9,7 @@
 
 #define CLEAR_STEP 1024u /* rows between two looks at the clock */
 
-bool rut_census_due(const struct rut_session *s)
+bool rut_agent_census_due(const struct rut_session *s)
 {
 	const struct rut_agent_table *hdr = s->table.hdr;
 
@@ -17,17 +17,17 @@ bool rut_census_due(const struct rut_session *s)
 	       __atomic_load_n(&hdr->look_wanted, __ATOMIC_ACQUIRE) != hdr->look_done;
 }
 
-void rut_census_end(struct rut_session *s)
+void rut_agent_census_end(struct rut_session *s)
 {
-	rut_walk_end(&s->census.walk);
+	rut_agent_walk_end(&s->census.walk);
 	s->census = (struct rut_census){0};
 }
 
-void rut_census_forked(struct rut_session *s)
+void rut_agent_census_forked(struct rut_session *s)
 {
 	if (s->mode != RUT_AGENT_HEAP)
 		return;
-	rut_census_end(s);
+	rut_agent_census_end(s);
 	s->table.hdr->look_done = s->table.hdr->look_wanted = 0;
 }
 
@@ -44,8 +44,8 @@ static struct rut_agent_row *internal_row(struct rut_session *s, unsigned type)
 	struct rut_agent_row **row = &s->census.internal[type];
 
 	if (!*row)
-		*row = rut_table_row(&s->table, 0, 0, rut_table_str(&s->table, name, strlen(name)),
-				     0, 0);
+		*row = rut_agent_table_row(
+			&s->table, 0, 0, rut_agent_table_str(&s->table, name, strlen(name)), 0, 0);
 	return *row;
 }
 
@@ -110,8 +110,8 @@ static void count(VALUE v, size_t slot_bytes, void *data)
 
 		if (rb.rb_obj_memsize_of)
 			bytes = rb.rb_obj_memsize_of(v);
-		origin = rut_origin_of(s, v);
-		site = origin.row ? NULL : rut_site(s, NULL, rb.rb_obj_class(v), 0, false);
+		origin = rut_agent_origin_of(s, v);
+		site = origin.row ? NULL : rut_agent_site(s, NULL, rb.rb_obj_class(v), 0, false);
 		row = origin.row ? &s->table.rows[origin.row - 1] : site ? site->row : NULL;
 	}
 	if (!row)
@@ -156,11 +156,11 @@ static void begin(struct rut_session *s)
 {
 	struct rut_census *c = &s->census;
 
-	rut_census_end(s);
+	rut_agent_census_end(s);
 	c->number = __atomic_load_n(&s->table.hdr->look_wanted, __ATOMIC_ACQUIRE);
 	if (s->flags & RUT_AGENT_FULL_GC)
 		collect();
-	rut_walk_begin_each(&c->walk);
+	rut_agent_walk_begin_each(&c->walk);
 	c->to_clear = s->table.hdr->row_count; /* those that come are zero */
 	c->running = true;
 }
@@ -172,18 +172,18 @@ static void finish(struct rut_session *s, uint32_t number, uint32_t flags)
 
 	hdr->look_gcs = rut_gcs();
 	hdr->look_flags = s->origins.flags | flags;
-	rut_census_end(s);
+	rut_agent_census_end(s);
 	__atomic_store_n(&hdr->look_done, number, __ATOMIC_RELEASE);
 }
 
-bool rut_census_work(struct rut_session *s, uint64_t deadline_ns)
+bool rut_agent_census_work(struct rut_session *s, uint64_t deadline_ns)
 {
 	struct rut_census *c = &s->census;
 
-	if (!rut_census_due(s))
+	if (!rut_agent_census_due(s))
 		return false;
 	/* They make and free objects while we look, and do not wait for the GVL. */
-	if (rut_ractors_run()) {
+	if (rut_agent_ractors_run()) {
 		finish(s, __atomic_load_n(&s->table.hdr->look_wanted, __ATOMIC_ACQUIRE),
 		       RUT_LOOK_RACTORS);
 		return false;
@@ -193,14 +193,14 @@ bool rut_census_work(struct rut_session *s, uint64_t deadline_ns)
 	if (!clear(s, deadline_ns))
 		return true;
 	rut_lives_sync();
-	rut_origins_sync(s, true);
+	rut_agent_origins_sync(s, true);
 	c->gcs = rut_gcs();
-	c->marking = rut_life_marking();
-	switch (rut_walk_step_each(&c->walk, count, s, deadline_ns)) {
+	c->marking = rut_agent_life_marking();
+	switch (rut_agent_walk_step_each(&c->walk, count, s, deadline_ns)) {
 	case RUT_WALK_MORE:
 		return true;
 	case RUT_WALK_MOVED:
-		rut_census_end(s);
+		rut_agent_census_end(s);
 		return true;
 	default:
 		finish(s, c->number, 0);

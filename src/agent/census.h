@@ -11,11 +11,11 @@
 #include "core.h"
 
 /* Does the tracer want a look that is not complete? Any thread. */
-bool rut_census_due(const struct rut_session *s);
+bool rut_agent_census_due(const struct rut_session *s);
 /* Goes on with it; true while more is left. With the GVL. May raise when memory is short. */
-bool rut_census_work(struct rut_session *s, uint64_t deadline_ns);
-void rut_census_end(struct rut_session *s);
+bool rut_agent_census_work(struct rut_session *s, uint64_t deadline_ns);
+void rut_agent_census_end(struct rut_session *s);
 /* In the child of a fork: its heap was not looked at, whatever was going on in the parent. */
-void rut_census_forked(struct rut_session *s);
+void rut_agent_census_forked(struct rut_session *s);
 
 #endif

@@ -6,14 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
-bool rut_clock_is_tsc;
+bool rut_agent_clock_is_tsc;
 
 /*
  * The counter is used when the processor says that it runs at one rate in every state (CPUID
  * 0x80000007), and the kernel itself tells the time by it, or by a clock of the hypervisor that is
  * built on it.
  */
-void rut_clock_init(void)
+void rut_agent_clock_init(void)
 {
 	char buf[32] = "";
 	unsigned a, b, c, d;
@@ -25,7 +25,7 @@ void rut_clock_init(void)
 		n = read(fd, buf, sizeof(buf) - 1);
 		close(fd);
 	}
-	rut_clock_is_tsc = n > 0 && __get_cpuid(0x80000007, &a, &b, &c, &d) && d >> 8 & 1 &&
-			   (!strncmp(buf, "tsc", 3) || !strncmp(buf, "kvm-clock", 9) ||
-			    !strncmp(buf, "hyperv", 6));
+	rut_agent_clock_is_tsc = n > 0 && __get_cpuid(0x80000007, &a, &b, &c, &d) && d >> 8 & 1 &&
+				 (!strncmp(buf, "tsc", 3) || !strncmp(buf, "kvm-clock", 9) ||
+				  !strncmp(buf, "hyperv", 6));
 }

@@ -11,10 +11,10 @@
 
 #include "base/clock.h"
 
-extern bool rut_clock_is_tsc __attribute__((visibility("hidden")));
+extern bool rut_agent_clock_is_tsc __attribute__((visibility("hidden")));
 
 /* Decides, once. */
-void rut_clock_init(void);
+void rut_agent_clock_init(void);
 
 static inline uint64_t rut_mono_ns(void)
 {
@@ -33,7 +33,7 @@ static inline uint64_t rut_ticks_of(bool is_tsc)
 
 static inline uint64_t rut_ticks(void)
 {
-	return rut_ticks_of(rut_clock_is_tsc);
+	return rut_ticks_of(rut_agent_clock_is_tsc);
 }
 
 /* Both clocks at one moment: the closest of some tries, for a thread can be kept waiting anywhere.

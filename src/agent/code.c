@@ -6,9 +6,9 @@
  *
  * They find the record by the address of the code that runs, in a table whose entries hold for a
  * time (life.h). It also has the records of hooks of one method each where those cannot be found
- * from the code (rut_hooklist_known). A global hook gets every call of the program: what the filter
- * leaves out costs this look. It also stays in the code for ever, asleep, because Ruby does not
- * take it out; and of ractors it sees the main one only.
+ * from the code (rut_agent_hooklist_known). A global hook gets every call of the program: what the
+ * filter leaves out costs this look. It also stays in the code for ever, asleep, because Ruby does
+ * not take it out; and of ractors it sees the main one only.
  */
 #include "code.h"
 
@@ -19,16 +19,16 @@
 /* The table of who has none yet: not to be written to. */
 static struct rut_agent_code nothing;
 
-void rut_codes_init(struct rut_codes *codes)
+void rut_agent_codes_init(struct rut_codes *codes)
 {
 	*codes = (struct rut_codes){.slots = &nothing};
 }
 
-void rut_codes_fini(struct rut_codes *codes)
+void rut_agent_codes_fini(struct rut_codes *codes)
 {
 	if (codes->mask)
-		rut_unmap(codes->slots, (codes->mask + 1ul) * sizeof(*codes->slots));
-	rut_codes_init(codes);
+		rut_agent_unmap(codes->slots, (codes->mask + 1ul) * sizeof(*codes->slots));
+	rut_agent_codes_init(codes);
 }
 
 /* The one of this code, or a free one. */
@@ -50,7 +50,7 @@ static bool grow(struct rut_codes *codes)
 	for (uint32_t i = 0; i <= codes->mask; i++)
 		holding += codes->slots[i].life.epoch && rut_life_recent(codes->slots[i].life);
 	to.mask = rut_grown_mask(codes->mask, holding, CODES_MIN);
-	to.slots = rut_map((to.mask + 1ul) * sizeof(*to.slots));
+	to.slots = rut_agent_map((to.mask + 1ul) * sizeof(*to.slots));
 	if (!to.slots)
 		return false;
 	for (uint32_t i = 0; i <= codes->mask; i++) {
@@ -61,7 +61,7 @@ static bool grow(struct rut_codes *codes)
 		*slot_of(&to, code->iseq) = *code;
 		to.count++;
 	}
-	rut_codes_fini(codes);
+	rut_agent_codes_fini(codes);
 	*codes = to;
 	return true;
 }
@@ -85,22 +85,22 @@ static bool recs_grow(struct rut_recs *recs)
 	struct rut_recs to = {.mask = recs->slots ? recs->mask * 2 + 1 : CODES_MIN - 1,
 			      .count = recs->count};
 
-	to.slots = rut_map((to.mask + 1ul) * sizeof(*to.slots));
+	to.slots = rut_agent_map((to.mask + 1ul) * sizeof(*to.slots));
 	if (!to.slots)
 		return false;
 	for (uint32_t i = 0; recs->slots && i <= recs->mask; i++)
 		if (recs->slots[i])
 			*rec_slot(&to, recs->slots[i]->path, recs->slots[i]->line,
 				  recs->slots[i]->kind) = recs->slots[i];
-	rut_recs_fini(recs);
+	rut_agent_recs_fini(recs);
 	*recs = to;
 	return true;
 }
 
-void rut_recs_fini(struct rut_recs *recs)
+void rut_agent_recs_fini(struct rut_recs *recs)
 {
 	if (recs->slots)
-		rut_unmap(recs->slots, (recs->mask + 1ul) * sizeof(struct rut_rec *));
+		rut_agent_unmap(recs->slots, (recs->mask + 1ul) * sizeof(struct rut_rec *));
 	*recs = (struct rut_recs){0};
 }
 
@@ -119,7 +119,7 @@ static struct rut_rec *rec_of(struct rut_session *s, uint32_t path, uint32_t lin
 	r = *slot;
 	if (r)
 		return r;
-	r = rut_session_alloc(s, sizeof(*r));
+	r = rut_agent_session_alloc(s, sizeof(*r));
 	if (!r)
 		return NULL;
 	r->s = s;
@@ -132,7 +132,7 @@ static struct rut_rec *rec_of(struct rut_session *s, uint32_t path, uint32_t lin
 	return r;
 }
 
-void rut_code_drop(struct rut_rec *r)
+void rut_agent_code_drop(struct rut_rec *r)
 {
 	if (r->dropping || r->shared)
 		return;
@@ -147,7 +147,7 @@ static bool is_key(const struct rut_rec *r, VALUE key)
 	       (!rut_special_p(key) && rut_imemo(key) == RUT_IMEMO_MENT);
 }
 
-struct rut_variant *rut_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key)
+struct rut_variant *rut_agent_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key)
 {
 	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ], owner, mid;
 	struct rut_variant *v;
@@ -157,12 +157,12 @@ struct rut_variant *rut_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta
 	mid = rb.rb_tracearg_method_id(ta);
 	if (mid == rb.qnil) {
 		if (!r->seen)
-			rut_code_drop(r);
+			rut_agent_code_drop(r);
 		return NULL;
 	}
-	v = rut_variant_find(r, owner, mid, &excluded);
+	v = rut_agent_variant_find(r, owner, mid, &excluded);
 	if (excluded && r->kind == RUT_REC_METHOD && !r->seen)
-		rut_code_drop(r);
+		rut_agent_code_drop(r);
 	r->seen = true;
 	if (!v && !excluded)
 		return NULL;
@@ -172,10 +172,10 @@ struct rut_variant *rut_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta
 	} else {
 		r->key = key;
 		r->last = v;
-		r->life = rut_life_of(owner, key & 1 ? 0 : key);
+		r->life = rut_agent_life_of(owner, key & 1 ? 0 : key);
 		if (r->shared) {
 			r->iseq = iseq;
-			r->life = rut_life_both(r->life, rut_life_of(iseq, 0));
+			r->life = rut_life_both(r->life, rut_agent_life_of(iseq, 0));
 		}
 	}
 	return v;
@@ -187,7 +187,7 @@ static struct rut_rec *resolve(struct rut_session *s, VALUE iseq, bool bmethod, 
 	uint8_t kind = bmethod ? RUT_REC_BLOCK : RUT_REC_METHOD;
 	uint32_t path, line;
 
-	if (!rut_session_wants_file(s, iseq, &path))
+	if (!rut_agent_session_wants_file(s, iseq, &path))
 		return NULL;
 	line = (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq));
 	if (old && old->path == path && old->line == line && old->kind == kind)
@@ -213,7 +213,7 @@ static void fill(struct rut_session *s, struct rut_agent_code *code, VALUE iseq,
 	code->rec = r;
 	code->iseq = iseq;
 	code->klass = 0;
-	code->life = rut_life_of(iseq, 0);
+	code->life = rut_agent_life_of(iseq, 0);
 }
 
 /* The place of this code, which is right now; NULL: no memory. */
@@ -233,7 +233,7 @@ static struct rut_agent_code *find(struct rut_session *s, VALUE iseq, bool bmeth
 	return code;
 }
 
-void rut_code_adopt(struct rut_session *s, struct rut_rec *r)
+void rut_agent_code_adopt(struct rut_session *s, struct rut_rec *r)
 {
 	struct rut_agent_code *code;
 
@@ -244,7 +244,7 @@ void rut_code_adopt(struct rut_session *s, struct rut_rec *r)
 	rut_unlock(&s->codes_lock);
 }
 
-struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod)
+struct rut_rec *rut_agent_code_rec(struct rut_session *s, VALUE iseq, bool bmethod)
 {
 	bool single = rut_single_ractor();
 	const struct rut_agent_code *code;
@@ -259,14 +259,14 @@ struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod)
 	return r;
 }
 
-RUT_COLD struct rut_variant *rut_code_variant(struct rut_session *s, struct rut_trace_arg *ta)
+RUT_COLD struct rut_variant *rut_agent_code_variant(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ];
 	struct rut_agent_code *code;
 	struct rut_variant *v;
 
 	if (!rut_single_ractor()) {
-		struct rut_rec *r = rut_code_rec(s, iseq, false);
+		struct rut_rec *r = rut_agent_code_rec(s, iseq, false);
 
 		return r ? rut_rec_variant(r, ta) : NULL;
 	}

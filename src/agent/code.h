@@ -9,18 +9,18 @@
  * The row that a call of this record's code belongs to, when it is not like the last one; `key` as
  * in the record. NULL: none.
  */
-struct rut_variant *rut_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key);
+struct rut_variant *rut_agent_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key);
 /* The hook of this record is of no use: it is removed later, unless others share it. */
-void rut_code_drop(struct rut_rec *r);
-void rut_codes_init(struct rut_codes *codes);
-void rut_codes_fini(struct rut_codes *codes);
-void rut_recs_fini(struct rut_recs *recs);
+void rut_agent_code_drop(struct rut_rec *r);
+void rut_agent_codes_init(struct rut_codes *codes);
+void rut_agent_codes_fini(struct rut_codes *codes);
+void rut_agent_recs_fini(struct rut_recs *recs);
 /* From now on this is the record of its code, which has a hook of its own. */
-void rut_code_adopt(struct rut_session *s, struct rut_rec *r);
+void rut_agent_code_adopt(struct rut_session *s, struct rut_rec *r);
 /* The record of this code; NULL: the filter leaves it out. */
-struct rut_rec *rut_code_rec(struct rut_session *s, VALUE iseq, bool bmethod);
+struct rut_rec *rut_agent_code_rec(struct rut_session *s, VALUE iseq, bool bmethod);
 /* The method that begins; NULL: it is not wanted. Its hook is that of a file. */
-struct rut_variant *rut_code_variant(struct rut_session *s, struct rut_trace_arg *ta);
+struct rut_variant *rut_agent_code_variant(struct rut_session *s, struct rut_trace_arg *ta);
 
 static inline struct rut_agent_code *rut_code_slot(const struct rut_codes *codes, VALUE iseq)
 {
@@ -49,7 +49,7 @@ static inline struct rut_variant *rut_rec_variant(struct rut_rec *r, struct rut_
 	if (RUT_LIKELY(r->key == key && ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ] == r->iseq &&
 		       rut_life_holds(r->life)))
 		return r->last;
-	return rut_code_resolve(r, ta, key);
+	return rut_agent_code_resolve(r, ta, key);
 }
 
 /* The code that is called, when the call is usual: `row` and `v` are its method's. */

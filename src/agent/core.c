@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-struct rut_session rut_sessions[RUT_AGENT_SLOTS];
-__thread bool rut_own_work;
+struct rut_session rut_agent_sessions[RUT_AGENT_SLOTS];
+__thread bool rut_agent_own_work;
 
-void *rut_session_alloc(struct rut_session *s, size_t bytes)
+void *rut_agent_session_alloc(struct rut_session *s, size_t bytes)
 {
 	struct rut_agent_arena *a;
 	void *p = NULL;
@@ -15,7 +15,7 @@ void *rut_session_alloc(struct rut_session *s, size_t bytes)
 	rut_lock(&s->arena_lock);
 	a = s->arena;
 	if (!a || a->used + bytes > RUT_ARENA) {
-		a = rut_map(RUT_ARENA);
+		a = rut_agent_map(RUT_ARENA);
 		if (a) {
 			a->next = s->arena;
 			a->used = (sizeof(*a) + 63) & ~63ul;
@@ -30,7 +30,7 @@ void *rut_session_alloc(struct rut_session *s, size_t bytes)
 	return p;
 }
 
-bool rut_session_owns(const struct rut_session *s, const void *p)
+bool rut_agent_session_owns(const struct rut_session *s, const void *p)
 {
 	for (const struct rut_agent_arena *a = s->arena; a; a = a->next)
 		if ((uintptr_t)p - (uintptr_t)a < RUT_ARENA)
@@ -38,7 +38,7 @@ bool rut_session_owns(const struct rut_session *s, const void *p)
 	return false;
 }
 
-void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
+void rut_agent_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 {
 	VALUE *tp = &s->tps[s->tp_count++];
 
@@ -47,29 +47,29 @@ void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 	rb.rb_tracepoint_enable(*tp);
 }
 
-void rut_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn)
+void rut_agent_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn)
 {
 	s->raws[s->raw_count++] = fn;
 	rb.rb_add_event_hook2(fn, events, (VALUE)s->index << 1 | 1, RUT_HOOK_RAW);
 }
 
-void rut_session_raw_off(struct rut_session *s)
+void rut_agent_session_raw_off(struct rut_session *s)
 {
 	while (s->raw_count)
 		rb.rb_remove_event_hook_with_data(s->raws[--s->raw_count],
 						  (VALUE)s->index << 1 | 1);
 }
 
-bool rut_session_counts_calls(const struct rut_session *s)
+bool rut_agent_session_counts_calls(const struct rut_session *s)
 {
 	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME ||
-	       s->mode == RUT_AGENT_TRACE ||
+	       s->mode == RUT_AGENT_TRACE || s->hits.methods ||
 	       (s->mode == RUT_AGENT_RECORD &&
 		s->flags & (RUT_AGENT_KIND(RUT_KIND_CALL) | RUT_AGENT_KIND(RUT_KIND_RETURN) |
 			    RUT_AGENT_KIND(RUT_KIND_REQUEST) | RUT_AGENT_KIND(RUT_KIND_LINE)));
 }
 
-bool rut_session_wants_returns(const struct rut_session *s)
+bool rut_agent_session_wants_returns(const struct rut_session *s)
 {
 	return s->mode == RUT_AGENT_TIME || s->trace.tracks ||
 	       (s->mode == RUT_AGENT_RECORD &&
@@ -77,28 +77,28 @@ bool rut_session_wants_returns(const struct rut_session *s)
 }
 
 /* Ruby keeps global hooks for each ractor: ours are the main one's (docs/ruby.md). */
-void rut_session_ractors(struct rut_session *s)
+void rut_agent_session_ractors(struct rut_session *s)
 {
 	if (s->used && (s->global || s->flags & RUT_AGENT_C_CALLS || rb.abi->hooks_by_ractor ||
-			!rut_session_counts_calls(s)))
+			!rut_agent_session_counts_calls(s)))
 		s->table.hdr->ractors |= RUT_RACTORS_UNSEEN;
 }
 
-bool rut_session_wants_file(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
+bool rut_agent_session_wants_file(struct rut_session *s, VALUE iseq, uint32_t *ret_path)
 {
 	struct rut_agent_path path = {.len = {0}};
 
 	/* The second is the first one without links, and whatever the program's folder was. */
-	path.s[0] = rut_str(rb.rb_profile_frame_path(iseq), &path.len[0]);
-	path.s[1] = rut_str(rb.rb_profile_frame_absolute_path(iseq), &path.len[1]);
-	if (!rut_filter_path(&s->filter, &path))
+	path.s[0] = rut_agent_str(rb.rb_profile_frame_path(iseq), &path.len[0]);
+	path.s[1] = rut_agent_str(rb.rb_profile_frame_absolute_path(iseq), &path.len[1]);
+	if (!rut_agent_filter_path(&s->filter, &path))
 		return false;
 	if (ret_path)
-		*ret_path = rut_table_str(&s->table, path.s[0], path.len[0]);
+		*ret_path = rut_agent_table_str(&s->table, path.s[0], path.len[0]);
 	return true;
 }
 
-bool rut_session_wants_name(const struct rut_session *s, VALUE iseq, int kind)
+bool rut_agent_session_wants_name(const struct rut_session *s, VALUE iseq, int kind)
 {
 	const char *name;
 	size_t len;
@@ -107,6 +107,6 @@ bool rut_session_wants_name(const struct rut_session *s, VALUE iseq, int kind)
 		return true;
 	if (kind != RUT_REC_METHOD)
 		return false;
-	name = rut_str(rb.rb_profile_frame_base_label(iseq), &len);
-	return rut_watches_has(s->filter.watches, name, len);
+	name = rut_agent_str(rb.rb_profile_frame_base_label(iseq), &len);
+	return rut_agent_watches_has(s->filter.watches, name, len);
 }

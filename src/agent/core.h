@@ -111,7 +111,7 @@ struct rut_scan {
 		RUT_SCAN_OFF,
 		RUT_SCAN_WALK, /* the heap */
 		RUT_SCAN_KEYS, /* what is wanted of what was found, and its place */
-		RUT_SCAN_SORT, /* by the helper thread: rut_scan_sort() */
+		RUT_SCAN_SORT, /* by the helper thread: rut_agent_scan_sort() */
 		RUT_SCAN_LIST, /* s->todo is filled */
 	} phase;
 	bool again; /* some of it may have its hook already */
@@ -227,17 +227,28 @@ struct rut_trace_mode {
 };
 
 struct rut_time_mode {
-	uint64_t gc_ns_seen, gcs_seen; /* GCs so far: their time (rut_hot.gc_ns), their number */
-	struct rut_agent_row *gc_row;  /* theirs; NULL: none */
-	char *buckets;		       /* of the first row; NULL: not asked for */
+	uint64_t gc_ns_seen,
+		gcs_seen; /* GCs so far: their time (rut_agent_hot.gc_ns), their number */
+	struct rut_agent_row *gc_row; /* theirs; NULL: none */
+	char *buckets;		      /* of the first row; NULL: not asked for */
 	uint64_t seeded; /* when the running calls were put on the stacks (running.h); 0: not yet */
-	/* Each thread does it for itself, when this is set: as rut_running_seed_own(). */
+	/* Each thread does it for itself, when this is set: as rut_agent_running_seed_own(). */
 	void (*seed_own)(struct rut_session *s, void *ec, const void *seen);
 };
 
 struct rut_record_mode {
 	void *gvl_hook;
 	struct rut_record_whose whose;
+};
+
+/* Sampled allocations (sample.c), in record mode. */
+struct rut_sample_mode {
+	uint64_t every; /* objects or bytes for one sample, on average; 0: no samples */
+	bool by_bytes;
+	uint32_t lock;
+	int64_t left; /* objects or bytes until the next one; changes as counters do */
+	uint64_t random;
+	struct rut_sample_room *room; /* owned */
 };
 
 #define RUT_TASK_BUCKETS 256
@@ -279,6 +290,20 @@ struct rut_census {
 	struct rut_agent_row *internal[RUT_T_MASK + 1]; /* by type */
 };
 
+struct rut_hit_probe;
+struct rut_hit_row;
+
+/* Probes of scripts (hit.c). */
+struct rut_hit_mode {
+	struct rut_hit_probe *probes[RUT_HIT_PROBES];
+	unsigned count;
+	bool methods;		  /* some of them are hit by methods */
+	struct rut_hit_row *rows; /* owned; one for each row of the table */
+	/* Owned, one for each row: where the arguments are that a probe wants; NULL: it wants none.
+	 */
+	struct rut_watch_code **codes[RUT_HIT_PROBES];
+};
+
 struct rut_session {
 	unsigned index;
 	uint32_t mode, flags;
@@ -297,7 +322,7 @@ struct rut_session {
 	struct rut_variants variants;
 	VALUE tps[12]; /* global tracepoints; registered with the GC */
 	int tp_count;
-	rut_raw_fn raws[RUT_RAWS]; /* those of rut_session_raw() */
+	rut_raw_fn raws[RUT_RAWS]; /* those of rut_agent_session_raw() */
 	unsigned raw_count;
 	struct rut_agent_sites sites;
 	struct rut_slots slots; /* sizes of objects */
@@ -307,6 +332,8 @@ struct rut_session {
 	struct rut_trace_mode trace;
 	struct rut_record_mode record;
 	struct rut_request_mode requests;
+	struct rut_sample_mode sample;
+	struct rut_hit_mode hits;
 	bool global;	 /* one hook for all methods (code.c) */
 	bool by_file;	 /* methods of a file share hooks (files.c) */
 	bool no_files;	 /* ... which did not work */
@@ -321,24 +348,24 @@ struct rut_session {
 	uint64_t orphan_until_ns; /* in the child of a fork: wait for the tracer until then */
 } __attribute__((aligned(64)));
 
-void *rut_session_alloc(struct rut_session *s, size_t bytes);
-/* Did rut_session_alloc() give this? */
-bool rut_session_owns(const struct rut_session *s, const void *p);
+void *rut_agent_session_alloc(struct rut_session *s, size_t bytes);
+/* Did rut_agent_session_alloc() give this? */
+bool rut_agent_session_owns(const struct rut_session *s, const void *p);
 
 /* A global tracepoint, enabled; remembered for unhook. */
-void rut_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn);
+void rut_agent_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn);
 
 /*
  * The same without the TracePoint around it, for what fires most. The hook gets the session's
  * number as its data, a Fixnum, because Ruby marks it.
  */
-void rut_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn);
+void rut_agent_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn);
 
-extern struct rut_session rut_sessions[RUT_AGENT_SLOTS] RUT_HIDDEN;
+extern struct rut_session rut_agent_sessions[RUT_AGENT_SLOTS] RUT_HIDDEN;
 
 static inline struct rut_session *rut_session_of(VALUE index)
 {
-	return &rut_sessions[index >> 1];
+	return &rut_agent_sessions[index >> 1];
 }
 
 /* A counter goes up: plainly while there is one ractor. */
@@ -355,9 +382,15 @@ static inline void rut_add(uint64_t *counter, uint64_t n)
 	rut_add_in(counter, n, RUT_LIKELY(rut_single_ractor()));
 }
 
-bool rut_session_counts_calls(const struct rut_session *s);
+/* Calls are followed by trace.c: events of a ring, or probes of scripts. */
+static inline bool rut_session_traces(const struct rut_session *s)
+{
+	return s->mode == RUT_AGENT_TRACE || s->mode == RUT_AGENT_SCRIPT;
+}
+
+bool rut_agent_session_counts_calls(const struct rut_session *s);
 /* Must hooks fire at returns, too? */
-bool rut_session_wants_returns(const struct rut_session *s);
+bool rut_agent_session_wants_returns(const struct rut_session *s);
 
 /*
  * Until 3.2 a ractor that begins while there is a hook on allocations, whoever's, crashes Ruby: it
@@ -373,22 +406,22 @@ static inline bool rut_ractors_crash(void)
 	"are "                                                                                     \
 	"counted"
 
-/* Takes the hooks of rut_session_raw() away. */
-void rut_session_raw_off(struct rut_session *s);
+/* Takes the hooks of rut_agent_session_raw() away. */
+void rut_agent_session_raw_off(struct rut_session *s);
 
 /* There are ractors: says so in the table when this session does not see all that they do. */
-void rut_session_ractors(struct rut_session *s);
+void rut_agent_session_ractors(struct rut_session *s);
 
 /* Does the filter want the file of this code? `ret_path`, if given: its path in the table. */
-bool rut_session_wants_file(struct rut_session *s, VALUE iseq, uint32_t *ret_path);
+bool rut_agent_session_wants_file(struct rut_session *s, VALUE iseq, uint32_t *ret_path);
 
 /*
  * Could the filter want this code, of a rut_rec_kind, by its name? Only with watched methods does
  * the name alone say no.
  */
-bool rut_session_wants_name(const struct rut_session *s, VALUE iseq, int kind);
+bool rut_agent_session_wants_name(const struct rut_session *s, VALUE iseq, int kind);
 
 /* This thread runs a job of the agent's: what it calls is not the application's. */
-extern __thread bool rut_own_work __attribute__((tls_model("initial-exec"))) RUT_HIDDEN;
+extern __thread bool rut_agent_own_work __attribute__((tls_model("initial-exec"))) RUT_HIDDEN;
 
 #endif

@@ -103,7 +103,7 @@ static bool read_code(struct reader *r, int depth)
 	return false;
 }
 
-const size_t *rut_counter_of(size_t (*function)(void))
+const size_t *rut_agent_counter_of(size_t (*function)(void))
 {
 	/* The first call fills the library's table. */
 	size_t now = function();

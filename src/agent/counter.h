@@ -8,6 +8,6 @@
 #include <stdint.h>
 
 /* NULL: not known. */
-const size_t *rut_counter_of(size_t (*function)(void));
+const size_t *rut_agent_counter_of(size_t (*function)(void));
 
 #endif

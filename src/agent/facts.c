@@ -33,9 +33,9 @@ static VALUE ivar(VALUE obj, const char *name)
 static uint32_t intern(struct rut_session *s, VALUE str)
 {
 	size_t len;
-	const char *text = rut_str(str, &len);
+	const char *text = rut_agent_str(str, &len);
 
-	return len ? rut_table_str(&s->table, text, len) : 0;
+	return len ? rut_agent_table_str(&s->table, text, len) : 0;
 }
 
 /* Of a String or a Pathname. */
@@ -61,14 +61,14 @@ static uint32_t bundler_root(struct rut_session *s)
 	uint32_t root = intern_path(s, ivar(constant("Bundler"), "@root"));
 	const char *gemfile = root ? NULL : getenv("BUNDLE_GEMFILE");
 
-	return gemfile ? rut_table_str(&s->table, gemfile, strlen(gemfile)) : root;
+	return gemfile ? rut_agent_table_str(&s->table, gemfile, strlen(gemfile)) : root;
 }
 
 /* The outermost frame of the main thread, when that is the main script. */
 static uint32_t main_script(struct rut_session *s)
 {
 	VALUE class = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Thread"));
-	VALUE locations = rut_ask(rut_ask(class, "main"), "backtrace_locations"), last;
+	VALUE locations = rut_agent_ask(rut_agent_ask(class, "main"), "backtrace_locations"), last;
 	const char *label;
 	size_t len;
 
@@ -77,9 +77,9 @@ static uint32_t main_script(struct rut_session *s)
 	last = rb.rb_ary_entry(locations, -1);
 	if (rut_special_p(last))
 		return 0;
-	label = rut_str(rut_ask(last, "label"), &len);
+	label = rut_agent_str(rut_agent_ask(last, "label"), &len);
 	return len == 6 && memcmp(label, "<main>", 6) == 0
-		       ? intern(s, rut_ask(last, "absolute_path"))
+		       ? intern(s, rut_agent_ask(last, "absolute_path"))
 		       : 0;
 }
 
@@ -96,7 +96,7 @@ static VALUE write_body(VALUE arg)
 	return rb.qnil;
 }
 
-void rut_facts_write(struct rut_session *s)
+void rut_agent_facts_write(struct rut_session *s)
 {
 	int failed = 0;
 

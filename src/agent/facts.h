@@ -6,6 +6,6 @@
 #include "core.h"
 
 /* Writes it into the table: see facts.c. */
-void rut_facts_write(struct rut_session *s);
+void rut_agent_facts_write(struct rut_session *s);
 
 #endif

@@ -23,9 +23,9 @@
 
 #define FIXNUM(n) ((VALUE)(n) << 1 | 1)
 
-bool rut_files_usable(bool by_name)
+bool rut_agent_files_usable(bool by_name)
 {
-	return rb.target && rut_hooklist_known() && rb.rb_iseq_load && rb.rb_iseqw_to_iseq &&
+	return rb.target && rut_agent_hooklist_known() && rb.rb_iseq_load && rb.rb_iseqw_to_iseq &&
 	       (!by_name || rb.rb_iseq_type);
 }
 
@@ -128,13 +128,13 @@ static VALUE hook(struct rut_session *s, const VALUE *iseqs, long count)
 	}
 	wrapper = a.wrapper;
 	iseq = rb.rb_iseqw_to_iseq(wrapper);
-	__builtin_memcpy(before, rut_iseq_body(iseq), sizeof(before));
-	tp = rut_target_hook(s, wrapper, iseqs[0], RUT_REC_FILE, (uint32_t)count);
-	rut_iseq_find_copy(iseq, before, iseqs[0]);
+	__builtin_memcpy(before, rut_agent_iseq_body(iseq), sizeof(before));
+	tp = rut_agent_target_hook(s, wrapper, iseqs[0], RUT_REC_FILE, (uint32_t)count);
+	rut_agent_iseq_find_copy(iseq, before, iseqs[0]);
 	return tp;
 }
 
-bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)
+bool rut_agent_file_hook(struct rut_session *s, VALUE *iseqs, long count)
 {
 	for (;;) {
 		volatile VALUE tp = hook(s, iseqs, count);
@@ -143,7 +143,7 @@ bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)
 
 		/* A method inside another one has the hook of that, and must not have it twice. */
 		for (long i = 0; tp && i < count; i++) {
-			unsigned hooks = rut_hooklist_count(s, iseqs[i], true);
+			unsigned hooks = rut_agent_hooklist_count(s, iseqs[i], true);
 
 			missed |= hooks == 0;
 			if (hooks == 1)
@@ -151,11 +151,11 @@ bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count)
 		}
 		if (!missed && n == count) {
 			for (long i = 0; i < count; i++)
-				rut_hooklist_make_direct(s, iseqs[i], tp, RUT_REC_FILE);
+				rut_agent_hooklist_make_direct(s, iseqs[i], tp, RUT_REC_FILE);
 			return true;
 		}
 		if (tp)
-			rut_target_unhook(s, tp);
+			rut_agent_target_unhook(s, tp);
 		if (missed || n == 0) {
 			s->no_files = true;
 			return false;

@@ -6,11 +6,11 @@
 #include "core.h"
 
 /* `by_name`: for methods that are chosen by name. */
-bool rut_files_usable(bool by_name);
+bool rut_agent_files_usable(bool by_name);
 /*
  * One hook for these methods of one file, RUT_FILE_METHODS at most, in the order of their lines.
  * False: not on this Ruby, and none has it. The array is changed.
  */
-bool rut_file_hook(struct rut_session *s, VALUE *iseqs, long count);
+bool rut_agent_file_hook(struct rut_session *s, VALUE *iseqs, long count);
 
 #endif

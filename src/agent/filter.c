@@ -28,7 +28,7 @@ static bool bracket(const char **glob, char c)
 	return hit != negate;
 }
 
-bool rut_glob(const char *glob, const char *text, size_t len)
+bool rut_agent_glob(const char *glob, const char *text, size_t len)
 {
 	const char *end = text + len, *star = NULL, *star_text = NULL;
 
@@ -66,8 +66,8 @@ bool rut_glob(const char *glob, const char *text, size_t len)
 	}
 }
 
-void rut_filter_init(struct rut_agent_filter *f, const char *config,
-		     const struct rut_watches *watches)
+void rut_agent_filter_init(struct rut_agent_filter *f, const char *config,
+			   const struct rut_watches *watches)
 {
 	f->config = config;
 	f->watches = watches;
@@ -82,10 +82,10 @@ void rut_filter_init(struct rut_agent_filter *f, const char *config,
 
 static bool hits(const char *glob, const struct rut_agent_path *path)
 {
-	if (rut_glob(glob, path->s[0], path->len[0]))
+	if (rut_agent_glob(glob, path->s[0], path->len[0]))
 		return true;
 	for (int i = 1; i < RUT_PATHS; i++)
-		if (path->len[i] && rut_glob(glob, path->s[i], path->len[i]))
+		if (path->len[i] && rut_agent_glob(glob, path->s[i], path->len[i]))
 			return true;
 	return false;
 }
@@ -125,15 +125,15 @@ static bool any_hits(const char *config, char kind, const struct rut_agent_path 
 	return false;
 }
 
-bool rut_filter_path(const struct rut_agent_filter *f, const struct rut_agent_path *path)
+bool rut_agent_filter_path(const struct rut_agent_filter *f, const struct rut_agent_path *path)
 {
 	if (own_path(path))
 		return false;
 	/* What is watched is watched wherever it is. */
-	return f->watches ? true : rut_filter_app(f, path);
+	return f->watches ? true : rut_agent_filter_app(f, path);
 }
 
-bool rut_filter_app(const struct rut_agent_filter *f, const struct rut_agent_path *path)
+bool rut_agent_filter_app(const struct rut_agent_filter *f, const struct rut_agent_path *path)
 {
 	if (!any_hits(f->config, RUT_FILTER_OWN, path) &&
 	    (any_hits(f->config, RUT_FILTER_NOT, path) || !rules(f->config, RUT_FILTER_APP, path)))
@@ -171,15 +171,15 @@ static void spell(struct rut_agent_path *ret, char full[NAME_BYTES], char dotted
 	ret->len[2] = strlen(method);
 }
 
-bool rut_filter_name(const struct rut_agent_filter *f, const char *class_name, bool singleton,
-		     const char *method)
+bool rut_agent_filter_name(const struct rut_agent_filter *f, const char *class_name, bool singleton,
+			   const char *method)
 {
 	char full[NAME_BYTES], dotted[NAME_BYTES];
 	struct rut_agent_path name;
 
 	if (f->watches)
-		return !method || rut_watches_find(f->watches, class_name ? class_name : "",
-						   singleton, method);
+		return !method || rut_agent_watches_find(f->watches, class_name ? class_name : "",
+							 singleton, method);
 	if (!f->has_names)
 		return true;
 	name = (struct rut_agent_path){.s = {class_name ? class_name : ""}};
@@ -192,7 +192,8 @@ bool rut_filter_name(const struct rut_agent_filter *f, const char *class_name, b
 	return rules(f->config, RUT_FILTER_METHOD, &name);
 }
 
-bool rut_filter_inside(const char *glob, const char *class_name, bool singleton, const char *method)
+bool rut_agent_filter_inside(const char *glob, const char *class_name, bool singleton,
+			     const char *method)
 {
 	char full[NAME_BYTES], dotted[NAME_BYTES];
 	struct rut_agent_path name;

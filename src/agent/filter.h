@@ -16,8 +16,8 @@ struct rut_agent_filter {
 };
 
 /* `watches` may be NULL. */
-void rut_filter_init(struct rut_agent_filter *f, const char *config,
-		     const struct rut_watches *watches);
+void rut_agent_filter_init(struct rut_agent_filter *f, const char *config,
+			   const struct rut_watches *watches);
 
 #define RUT_PATHS 3
 
@@ -28,20 +28,20 @@ struct rut_agent_path {
 };
 
 /* A glob hits a file when it hits one of its paths. */
-bool rut_filter_path(const struct rut_agent_filter *f, const struct rut_agent_path *path);
+bool rut_agent_filter_path(const struct rut_agent_filter *f, const struct rut_agent_path *path);
 
 /* The same of the application alone, also where methods are watched in all files. */
-bool rut_filter_app(const struct rut_agent_filter *f, const struct rut_agent_path *path);
+bool rut_agent_filter_app(const struct rut_agent_filter *f, const struct rut_agent_path *path);
 
 /* `class_name` and `method` may be NULL (allocations have no method). */
-bool rut_filter_name(const struct rut_agent_filter *f, const char *class_name, bool singleton,
-		     const char *method);
+bool rut_agent_filter_name(const struct rut_agent_filter *f, const char *class_name, bool singleton,
+			   const char *method);
 
 /* Is this the method of --inside: "Class#name", "Class.name", globs? */
-bool rut_filter_inside(const char *glob, const char *class_name, bool singleton,
-		       const char *method);
+bool rut_agent_filter_inside(const char *glob, const char *class_name, bool singleton,
+			     const char *method);
 
 /* '*' any bytes, '?' one byte, '[a-z]', '[!a-z]', '\x' x itself. */
-bool rut_glob(const char *glob, const char *text, size_t len);
+bool rut_agent_glob(const char *glob, const char *text, size_t len);
 
 #endif

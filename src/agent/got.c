@@ -102,7 +102,7 @@ static int check_relro(struct dl_phdr_info *info, size_t size, void *data)
 	return 1;
 }
 
-struct rut_got_slot rut_got_find(const void *function, const char *name)
+struct rut_got_slot rut_agent_got_find(const void *function, const char *name)
 {
 	struct library lib = {0};
 	struct relro relro;
@@ -126,7 +126,7 @@ struct rut_got_slot rut_got_find(const void *function, const char *name)
 	return (struct rut_got_slot){(uintptr_t *)relro.slot, relro.inside};
 }
 
-bool rut_got_set(struct rut_got_slot slot, uintptr_t function)
+bool rut_agent_got_set(struct rut_got_slot slot, uintptr_t function)
 {
 	uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
 	void *page = (void *)((uintptr_t)slot.at & ~(page_bytes - 1));

@@ -18,10 +18,10 @@ struct rut_got_slot {
 };
 
 /* The slot of this function in the library that defines it. */
-struct rut_got_slot rut_got_find(const void *function, const char *name);
+struct rut_got_slot rut_agent_got_find(const void *function, const char *name);
 
 /* Stores an address in one step; threads that run call the old function or the new one. False: the
  * page cannot be made writable. */
-bool rut_got_set(struct rut_got_slot slot, uintptr_t function);
+bool rut_agent_got_set(struct rut_got_slot slot, uintptr_t function);
 
 #endif

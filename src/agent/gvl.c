@@ -72,7 +72,7 @@ static void on_end(void *arg)
 	rut_unlock(&job.lock);
 }
 
-void rut_gvl_watch_end(void)
+void rut_agent_gvl_watch_end(void)
 {
 	static VALUE object; /* hidden */
 
@@ -159,7 +159,7 @@ static void wake_main_thread(void)
 		syscall(SYS_tgkill, getpid(), getpid(), SIGVTALRM);
 }
 
-int rut_gvl_run(void (*fn)(void *), void *arg, int timeout_ms)
+int rut_agent_gvl_run(void (*fn)(void *), void *arg, int timeout_ms)
 {
 	uint32_t wanted = job.wanted + 1;
 	long waited_us = 0, pause_us = 1000;
@@ -187,12 +187,12 @@ int rut_gvl_run(void (*fn)(void *), void *arg, int timeout_ms)
 	return -ETIMEDOUT;
 }
 
-void rut_gvl_serve(void)
+void rut_agent_gvl_serve(void)
 {
 	job_run(NULL);
 }
 
-void rut_gvl_forked(void)
+void rut_agent_gvl_forked(void)
 {
 	job.done = job.wanted;
 	job.running = job.lock = 0;

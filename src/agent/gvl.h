@@ -21,15 +21,15 @@
  * Runs fn(arg) on a Ruby thread that holds the GVL and waits for it, at most `timeout_ms`. Returns
  * 0, or -ETIMEDOUT: then fn may still run once, later. Helper thread only.
  */
-int rut_gvl_run(void (*fn)(void *), void *arg, int timeout_ms);
+int rut_agent_gvl_run(void (*fn)(void *), void *arg, int timeout_ms);
 
 /* On a Ruby thread with the GVL: runs what the helper waits for, if anything. */
-void rut_gvl_serve(void);
+void rut_agent_gvl_serve(void);
 
 /* With the GVL, once: from the end of Ruby on no job is asked for any more. */
-void rut_gvl_watch_end(void);
+void rut_agent_gvl_watch_end(void);
 
 /* In the child of a fork: no job is under way. */
-void rut_gvl_forked(void);
+void rut_agent_gvl_forked(void);
 
 #endif

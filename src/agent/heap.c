@@ -9,7 +9,7 @@
 #define PAGES_SMALL 800 /* the GC sweeps that many in 2 ms */
 #define PATIENCE_NS 500000000ull
 
-size_t rut_compactions(void)
+size_t rut_agent_compactions(void)
 {
 	return rb.counts_compactions ? rb.rb_gc_stat(rb.sym_compact_count) : 0;
 }
@@ -28,35 +28,35 @@ static void add_chunk(struct rut_walk *w)
 	w->in_chunk = 0;
 }
 
-void rut_walk_begin(struct rut_walk *w)
+void rut_agent_walk_begin(struct rut_walk *w)
 {
 	*w = (struct rut_walk){.found = hidden_array(16)};
 	rb.rb_gc_register_address(&w->found);
-	w->compactions = rut_compactions();
+	w->compactions = rut_agent_compactions();
 	add_chunk(w);
 }
 
-void rut_walk_begin_each(struct rut_walk *w)
+void rut_agent_walk_begin_each(struct rut_walk *w)
 {
-	*w = (struct rut_walk){.compactions = rut_compactions()};
+	*w = (struct rut_walk){.compactions = rut_agent_compactions()};
 }
 
-void rut_walk_end(struct rut_walk *w)
+void rut_agent_walk_end(struct rut_walk *w)
 {
 	if (w->found)
 		rb.rb_gc_unregister_address(&w->found);
 	rut_list_fini(&w->pages);
 	if (w->read)
-		rut_unmap(w->read, (w->read_mask + 1ul) * sizeof(VALUE));
+		rut_agent_unmap(w->read, (w->read_mask + 1ul) * sizeof(VALUE));
 	*w = (struct rut_walk){0};
 }
 
-VALUE rut_walk_get(const struct rut_walk *w, long pos)
+VALUE rut_agent_walk_get(const struct rut_walk *w, long pos)
 {
 	return rb.rb_ary_entry(rb.rb_ary_entry(w->found, pos / CHUNK), pos % CHUNK);
 }
 
-VALUE rut_walk_next(const struct rut_walk *w, long *pos)
+VALUE rut_agent_walk_next(const struct rut_walk *w, long *pos)
 {
 	/* A chunk ends early when a page did not fit into it any more. */
 	for (;; *pos = (*pos / CHUNK + 1) * CHUNK) {
@@ -72,9 +72,9 @@ VALUE rut_walk_next(const struct rut_walk *w, long *pos)
 	}
 }
 
-bool rut_walk_moved(const struct rut_walk *w)
+bool rut_agent_walk_moved(const struct rut_walk *w)
 {
-	return rut_compactions() != w->compactions;
+	return rut_agent_compactions() != w->compactions;
 }
 
 /* ---- pages that were read ---- */
@@ -98,7 +98,7 @@ static bool remember(struct rut_walk *w, VALUE page)
 {
 	if (!w->read || w->read_count > w->read_mask / 2) {
 		uint32_t mask = w->read ? w->read_mask * 2 + 1 : READ_MIN - 1;
-		VALUE *to = rut_map((mask + 1ul) * sizeof(*to));
+		VALUE *to = rut_agent_map((mask + 1ul) * sizeof(*to));
 
 		if (!to)
 			return false;
@@ -106,7 +106,7 @@ static bool remember(struct rut_walk *w, VALUE page)
 			if (w->read[i])
 				*read_slot(to, mask, w->read[i]) = w->read[i];
 		if (w->read)
-			rut_unmap(w->read, (w->read_mask + 1ul) * sizeof(*to));
+			rut_agent_unmap(w->read, (w->read_mask + 1ul) * sizeof(*to));
 		w->read = to;
 		w->read_mask = mask;
 	}
@@ -259,7 +259,7 @@ struct reader {
 
 static enum rut_walk_state step(struct rut_walk *w, const struct reader *r, uint64_t deadline_ns)
 {
-	if (rut_walk_moved(w))
+	if (rut_agent_walk_moved(w))
 		return RUT_WALK_MOVED;
 	sync(w);
 	if (!w->listed)
@@ -295,14 +295,14 @@ static enum rut_walk_state steps(struct rut_walk *w, const struct reader *r, uin
 	return state;
 }
 
-enum rut_walk_state rut_walk_step(struct rut_walk *w, rut_walk_fn wants, void *data,
-				  uint64_t deadline_ns)
+enum rut_walk_state rut_agent_walk_step(struct rut_walk *w, rut_walk_fn wants, void *data,
+					uint64_t deadline_ns)
 {
 	return steps(w, &(struct reader){.wants = wants, .data = data}, deadline_ns);
 }
 
-enum rut_walk_state rut_walk_step_each(struct rut_walk *w, rut_walk_each_fn each, void *data,
-				       uint64_t deadline_ns)
+enum rut_walk_state rut_agent_walk_step_each(struct rut_walk *w, rut_walk_each_fn each, void *data,
+					     uint64_t deadline_ns)
 {
 	return steps(w, &(struct reader){.each = each, .data = data}, deadline_ns);
 }

@@ -47,11 +47,11 @@ enum rut_walk_state {
 	RUT_WALK_MOVED, /* compaction: end it, and begin anew */
 };
 
-/* May raise when memory is short; so may rut_walk_step(). */
-void rut_walk_begin(struct rut_walk *w);
+/* May raise when memory is short; so may rut_agent_walk_step(). */
+void rut_agent_walk_begin(struct rut_walk *w);
 /* UINT64_MAX: all at once. */
-enum rut_walk_state rut_walk_step(struct rut_walk *w, rut_walk_fn wants, void *data,
-				  uint64_t deadline_ns);
+enum rut_walk_state rut_agent_walk_step(struct rut_walk *w, rut_walk_fn wants, void *data,
+					uint64_t deadline_ns);
 
 /* Called with each live object, once, and the size of its slot. Must not allocate from Ruby. */
 typedef void (*rut_walk_each_fn)(VALUE v, size_t slot_bytes, void *data);
@@ -60,17 +60,17 @@ typedef void (*rut_walk_each_fn)(VALUE v, size_t slot_bytes, void *data);
  * A walk that keeps nothing alive: objects are reported as they are read. What is made or freed
  * meanwhile may be missing or too much; no object is reported twice.
  */
-void rut_walk_begin_each(struct rut_walk *w);
-enum rut_walk_state rut_walk_step_each(struct rut_walk *w, rut_walk_each_fn each, void *data,
-				       uint64_t deadline_ns);
+void rut_agent_walk_begin_each(struct rut_walk *w);
+enum rut_walk_state rut_agent_walk_step_each(struct rut_walk *w, rut_walk_each_fn each, void *data,
+					     uint64_t deadline_ns);
 
 /* How often Ruby has compacted its heap: then objects have moved. */
-size_t rut_compactions(void);
-bool rut_walk_moved(const struct rut_walk *w);
+size_t rut_agent_compactions(void);
+bool rut_agent_walk_moved(const struct rut_walk *w);
 /* What was found, from position *pos on, which moves behind it; 0: no more. */
-VALUE rut_walk_next(const struct rut_walk *w, long *pos);
+VALUE rut_agent_walk_next(const struct rut_walk *w, long *pos);
 /* What was found at this position, before it moved. */
-VALUE rut_walk_get(const struct rut_walk *w, long pos);
-void rut_walk_end(struct rut_walk *w);
+VALUE rut_agent_walk_get(const struct rut_walk *w, long pos);
+void rut_agent_walk_end(struct rut_walk *w);
 
 #endif

@@ -41,13 +41,13 @@ static inline struct rut_variant *variant_of(struct rut_rec *r, struct rut_trace
 	if (RUT_UNLIKELY(!frame_is_ours(r, ta))) {
 		if (r->kind == RUT_REC_BLOCK && !r->seen &&
 		    ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ] == r->iseq)
-			rut_code_drop(r);
+			rut_agent_code_drop(r);
 		return NULL;
 	}
 	return rut_rec_variant(r, ta);
 }
 
-struct rut_variant *rut_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta)
+struct rut_variant *rut_agent_hook_variant(struct rut_rec *r, struct rut_trace_arg *ta)
 {
 	rut_lives_sync();
 	return variant_of(r, ta);
@@ -60,7 +60,7 @@ static void hook_return(struct rut_session *s, struct rut_trace_arg *ta);
 
 static RUT_COLD void file_count_any(struct rut_session *s, struct rut_trace_arg *ta)
 {
-	const struct rut_variant *v = rut_code_variant(s, ta);
+	const struct rut_variant *v = rut_agent_code_variant(s, ta);
 
 	if (v)
 		rut_add(&v->row->calls, 1);
@@ -84,14 +84,14 @@ static RUT_COLD void file_time_any(struct rut_session *s, struct rut_trace_arg *
 	struct rut_variant *v;
 
 	if (ta->event == RUT_EVENT_RETURN)
-		rut_stack_pop(s, ta);
+		rut_agent_stack_pop(s, ta);
 	if (ta->event != RUT_EVENT_CALL)
 		return;
-	v = rut_code_variant(s, ta);
+	v = rut_agent_code_variant(s, ta);
 	if (!v)
 		return;
 	rut_add(&v->row->calls, 1);
-	rut_stack_push(s, ta->ec, ta->cfp, v);
+	rut_agent_stack_push(s, ta->ec, ta->cfp, v);
 }
 
 static RUT_INLINE void file_time(struct rut_session *s, struct rut_trace_arg *ta)
@@ -110,19 +110,22 @@ static void file_trace(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta
 	if (ta->event != RUT_EVENT_CALL)
 		return;
 	code = rut_hot_call(s, ta);
-	v = RUT_LIKELY(code != NULL) ? code->v : rut_code_variant(s, ta);
+	v = RUT_LIKELY(code != NULL) ? code->v : rut_agent_code_variant(s, ta);
 	if (!v)
 		return;
 	rut_add(&v->row->calls, 1);
-	rut_trace_call(s, tp, ta, ta->cfp, v);
+	rut_agent_trace_call(s, tp, ta, ta->cfp, v);
 }
 
 static inline void record(struct rut_session *s, const struct rut_trace_arg *ta,
 			  struct rut_variant *v)
 {
 	if (v->watch)
-		rut_request_event(s, ta, v);
-	rut_record_method(s, ta->ec, v->row, ta->event);
+		rut_agent_request_event(s, ta, v);
+	if (RUT_UNLIKELY(s->trace.slow_ns))
+		rut_agent_record_slow(s, ta, v);
+	else
+		rut_agent_record_method(s, ta->ec, v->row, ta->event);
 }
 
 /*
@@ -135,7 +138,7 @@ static RUT_COLD void line(struct rut_session *s, const struct rut_rec *r, struct
 	bool as_method = *(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD;
 
 	if (as_method == (r && r->kind == RUT_REC_BLOCK))
-		rut_record_line(s, ta);
+		rut_agent_record_line(s, ta);
 }
 
 static RUT_INLINE void file_record(struct rut_session *s, struct rut_trace_arg *ta)
@@ -149,17 +152,18 @@ static RUT_INLINE void file_record(struct rut_session *s, struct rut_trace_arg *
 		return;
 	}
 	code = rut_hot_call(s, ta);
-	v = RUT_LIKELY(code != NULL) ? code->v : rut_code_variant(s, ta);
+	v = RUT_LIKELY(code != NULL) ? code->v : rut_agent_code_variant(s, ta);
 	if (v)
 		record(s, ta, v);
 }
 
 static void file_by_caller(struct rut_session *s, struct rut_trace_arg *ta)
 {
-	const struct rut_variant *v = ta->event == RUT_EVENT_CALL ? rut_code_variant(s, ta) : NULL;
+	const struct rut_variant *v =
+		ta->event == RUT_EVENT_CALL ? rut_agent_code_variant(s, ta) : NULL;
 
 	if (v)
-		rut_callers_count(s, v);
+		rut_agent_callers_count(s, v);
 }
 
 static void on_file(VALUE tp, void *data)
@@ -167,7 +171,7 @@ static void on_file(VALUE tp, void *data)
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
 	struct rut_session *s = ((struct rut_rec *)data)->s;
 
-	if (s->mode == RUT_AGENT_TRACE)
+	if (rut_session_traces(s))
 		file_trace(s, tp, ta);
 	else if (s->mode == RUT_AGENT_TIME)
 		file_time_any(s, ta);
@@ -183,7 +187,7 @@ static void on_file(VALUE tp, void *data)
 static RUT_INLINE void learn(const struct rut_trace_arg *ta)
 {
 	if (RUT_UNLIKELY(!rb.ec_trace_arg))
-		rut_trace_arg_find(ta);
+		rut_agent_trace_arg_find(ta);
 }
 
 /*
@@ -195,22 +199,22 @@ static RUT_INLINE void learn(const struct rut_trace_arg *ta)
 	{                                                                                          \
 		(void)tp;                                                                          \
 		learn(ta);                                                                         \
-		file_count(&rut_sessions[i], ta);                                                  \
+		file_count(&rut_agent_sessions[i], ta);                                            \
 	}                                                                                          \
 	static void direct_time_##i(VALUE tp, struct rut_trace_arg *ta)                            \
 	{                                                                                          \
 		(void)tp;                                                                          \
 		learn(ta);                                                                         \
-		file_time(&rut_sessions[i], ta);                                                   \
+		file_time(&rut_agent_sessions[i], ta);                                             \
 	}                                                                                          \
 	static void direct_trace_##i(VALUE tp, struct rut_trace_arg *ta)                           \
 	{                                                                                          \
-		file_trace(&rut_sessions[i], tp, ta);                                              \
+		file_trace(&rut_agent_sessions[i], tp, ta);                                        \
 	}                                                                                          \
 	static void direct_record_##i(VALUE tp, struct rut_trace_arg *ta)                          \
 	{                                                                                          \
 		(void)tp;                                                                          \
-		file_record(&rut_sessions[i], ta);                                                 \
+		file_record(&rut_agent_sessions[i], ta);                                           \
 	}
 DIRECT(0)
 DIRECT(1)
@@ -266,7 +270,7 @@ static void direct_lone(VALUE tp, struct rut_trace_arg *ta)
 	lone(tp, (struct rut_rec *)data[rb.tp_word], ta);
 }
 
-rut_raw_fn rut_hook_direct(const struct rut_session *s, int kind)
+rut_raw_fn rut_agent_hook_direct(const struct rut_session *s, int kind)
 {
 #define DIRECTS(i)                                                                                 \
 	{                                                                                          \
@@ -278,11 +282,12 @@ rut_raw_fn rut_hook_direct(const struct rut_session *s, int kind)
 
 	if (kind != RUT_REC_FILE)
 		return rb.tp_word ? direct_lone : NULL;
-	if ((s->mode == RUT_AGENT_TIME && !rut_clock_is_tsc) || s->flags & RUT_AGENT_BY_CALLER)
+	if ((s->mode == RUT_AGENT_TIME && !rut_agent_clock_is_tsc) ||
+	    s->flags & RUT_AGENT_BY_CALLER)
 		return NULL;
-	return fns[s->index][s->mode == RUT_AGENT_RECORD  ? 3
-			     : s->mode == RUT_AGENT_TRACE ? 2
-							  : s->mode == RUT_AGENT_TIME];
+	return fns[s->index][s->mode == RUT_AGENT_RECORD ? 3
+			     : rut_session_traces(s)	 ? 2
+							 : s->mode == RUT_AGENT_TIME];
 }
 
 static void hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
@@ -296,22 +301,22 @@ static void hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 		return;
 	}
 	if (RUT_UNLIKELY(r->s->flags & RUT_AGENT_BY_CALLER)) {
-		rut_callers_count(r->s, v);
+		rut_agent_callers_count(r->s, v);
 		return;
 	}
 	rut_add(&v->row->calls, 1);
 	if (r->s->mode == RUT_AGENT_TIME)
-		rut_stack_push(r->s, ta->ec, ta->cfp, v);
-	else if (r->s->mode == RUT_AGENT_TRACE)
-		rut_trace_call(r->s, tp, ta, ta->cfp, v);
+		rut_agent_stack_push(r->s, ta->ec, ta->cfp, v);
+	else if (rut_session_traces(r->s))
+		rut_agent_trace_call(r->s, tp, ta, ta->cfp, v);
 }
 
 static void hook_return(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	if (s->mode == RUT_AGENT_TIME)
-		rut_stack_pop(s, ta);
+		rut_agent_stack_pop(s, ta);
 	else if (s->trace.tracks)
-		rut_trace_return(s, ta, false);
+		rut_agent_trace_return(s, ta, false);
 }
 
 /* ---- the hook of all methods ---- */
@@ -328,7 +333,7 @@ static void bmethod_returns(struct rut_session *s, const struct rut_trace_arg *t
 		struct rut_trace_arg ta;
 		uintptr_t words[32];
 	} arg = {.ta = *ta};
-	const struct rut_stack *st = rut_stack_of(s, ta->ec);
+	const struct rut_stack *st = rut_agent_stack_of(s, ta->ec);
 	const VALUE *cfp = ta->cfp;
 	const struct rut_frame *f;
 	bool same;
@@ -336,8 +341,8 @@ static void bmethod_returns(struct rut_session *s, const struct rut_trace_arg *t
 	if (!st || !st->count)
 		return;
 	f = &st->frames[st->count - 1];
-	same = rut_variant_is(s, f->v, rb.rb_tracearg_defined_class(&arg.ta),
-			      rb.rb_tracearg_method_id(&arg.ta));
+	same = rut_agent_variant_is(s, f->v, rb.rb_tracearg_defined_class(&arg.ta),
+				    rb.rb_tracearg_method_id(&arg.ta));
 	if (same && f->cfp < ta->cfp &&
 	    (size_t)((const char *)ta->cfp - (const char *)f->cfp) <= RUT_FRAME_BYTES_MAX)
 		arg.ta.cfp = f->cfp;
@@ -347,7 +352,7 @@ static void bmethod_returns(struct rut_session *s, const struct rut_trace_arg *t
 	hook_return(s, &arg.ta);
 }
 
-void rut_hook_on_any_call(VALUE tp, void *session)
+void rut_agent_hook_on_any_call(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
@@ -364,15 +369,15 @@ void rut_hook_on_any_call(VALUE tp, void *session)
 			hook_return(s, ta);
 		return;
 	}
-	r = rut_code_rec(s, cfp[RUT_FRAME_ISEQ],
-			 *(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD);
+	r = rut_agent_code_rec(s, cfp[RUT_FRAME_ISEQ],
+			       *(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD);
 	if (r)
 		hook_call(tp, r, ta);
 }
 
-rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events)
+rut_tp_fn rut_agent_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events)
 {
-	bool returns = rut_session_wants_returns(s);
+	bool returns = rut_agent_session_wants_returns(s);
 	uint32_t line = s->mode == RUT_AGENT_RECORD && s->flags & RUT_AGENT_KIND(RUT_KIND_LINE)
 				? RUT_EVENT_LINE
 				: 0;
@@ -391,7 +396,7 @@ rut_tp_fn rut_hook_for(const struct rut_session *s, int kind, uint32_t *ret_even
 	return kind == RUT_REC_FILE ? on_file : on_lone;
 }
 
-bool rut_hook_is_ours(rut_tp_fn fn)
+bool rut_agent_hook_is_ours(rut_tp_fn fn)
 {
 	return fn == on_lone || fn == on_file;
 }

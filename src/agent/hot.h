@@ -22,11 +22,11 @@
 static RUT_INLINE bool rut_hot_push(const struct rut_session *s, const void *ec, const void *cfp,
 				    struct rut_variant *v, struct rut_agent_row *row)
 {
-	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_sessions), ec);
+	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_agent_sessions), ec);
 	struct rut_frame *f;
 	uint32_t count;
 
-	if (RUT_UNLIKELY(!st || *rut_hot.gc_ns != s->time.gc_ns_seen))
+	if (RUT_UNLIKELY(!st || rut_gc_time_ns() != s->time.gc_ns_seen))
 		return false;
 	count = st->count;
 	f = &st->frames[count];
@@ -51,10 +51,10 @@ static RUT_INLINE bool rut_hot_push(const struct rut_session *s, const void *ec,
 /* The call at the frame `cfp` ends, which is the innermost one that is known. */
 static RUT_INLINE bool rut_hot_pop(const struct rut_session *s, const void *ec, const void *cfp)
 {
-	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_sessions), ec);
+	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_agent_sessions), ec);
 	struct rut_frame *f;
 
-	if (RUT_UNLIKELY(!rut_single_ractor() || !st || *rut_hot.gc_ns != s->time.gc_ns_seen))
+	if (RUT_UNLIKELY(!rut_single_ractor() || !st || rut_gc_time_ns() != s->time.gc_ns_seen))
 		return false;
 	f = &st->frames[st->count] - 1;
 	if (RUT_UNLIKELY(f->cfp != cfp))

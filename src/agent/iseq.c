@@ -16,12 +16,12 @@ static bool is_whole(VALUE iseq)
 	return body && body[1];
 }
 
-bool rut_iseq_ready(VALUE v)
+bool rut_agent_iseq_ready(VALUE v)
 {
 	return rut_imemo(v) == RUT_IMEMO_ISEQ && !(rut_flags(v) & NOT_READY) && is_whole(v);
 }
 
-VALUE rut_iseq_wrapper(VALUE iseq)
+VALUE rut_agent_iseq_wrapper(VALUE iseq)
 {
 	return rb.rb_iseqw_new(iseq);
 }
@@ -34,7 +34,7 @@ static void first_iseq(VALUE obj, void *data)
 		*ret = obj;
 }
 
-VALUE rut_iseq_of(VALUE wrapper)
+VALUE rut_agent_iseq_of(VALUE wrapper)
 {
 	VALUE iseq = 0;
 
@@ -44,7 +44,7 @@ VALUE rut_iseq_of(VALUE wrapper)
 	return iseq;
 }
 
-int rut_iseq_kind(VALUE iseq)
+int rut_agent_iseq_kind(VALUE iseq)
 {
 	if (rb.rb_iseq_type) {
 		VALUE type = rb.rb_iseq_type(iseq);
@@ -54,7 +54,8 @@ int rut_iseq_kind(VALUE iseq)
 					      : -1;
 	} else {
 		/* [[1, :call], [2, :line], ...] */
-		VALUE points = rb.rb_funcallv(rut_iseq_wrapper(iseq), rb.id_trace_points, 0, NULL);
+		VALUE points =
+			rb.rb_funcallv(rut_agent_iseq_wrapper(iseq), rb.id_trace_points, 0, NULL);
 
 		for (long i = 0; i < 2; i++) {
 			VALUE point = rb.rb_ary_entry(points, i), event;
@@ -79,7 +80,7 @@ static VALUE child_i(VALUE child, VALUE data, int argc, const VALUE *argv, VALUE
 	return rb.qnil;
 }
 
-void rut_iseq_children(VALUE wrapper, struct rut_list *l)
+void rut_agent_iseq_children(VALUE wrapper, struct rut_list *l)
 {
 	rb.rb_block_call(wrapper, rb.id_each_child, 0, NULL, child_i, (VALUE)l);
 }
@@ -92,7 +93,7 @@ static int half_made_page(void *start, void *end, size_t stride, void *data)
 	return 0;
 }
 
-void rut_iseq_spare_half_made(struct rut_list *l, bool spare)
+void rut_agent_iseq_spare_half_made(struct rut_list *l, bool spare)
 {
 	if (spare)
 		rb.rb_objspace_each_objects(half_made_page, l);
@@ -110,14 +111,14 @@ void rut_iseq_spare_half_made(struct rut_list *l, bool spare)
  */
 static unsigned copy_at;
 
-VALUE *rut_iseq_body(VALUE iseq)
+VALUE *rut_agent_iseq_body(VALUE iseq)
 {
 	return ((VALUE **)iseq)[2];
 }
 
-void rut_iseq_find_copy(VALUE iseq, const VALUE *before, VALUE first)
+void rut_agent_iseq_find_copy(VALUE iseq, const VALUE *before, VALUE first)
 {
-	const VALUE *now = rut_iseq_body(iseq);
+	const VALUE *now = rut_agent_iseq_body(iseq);
 
 	if (copy_at || !rb.abi->keeps_code_copies)
 		return;
@@ -130,9 +131,9 @@ void rut_iseq_find_copy(VALUE iseq, const VALUE *before, VALUE first)
 	}
 }
 
-void rut_iseq_free_copy(VALUE iseq)
+void rut_agent_iseq_free_copy(VALUE iseq)
 {
-	VALUE *body = rut_iseq_body(iseq);
+	VALUE *body = rut_agent_iseq_body(iseq);
 
 	if (!copy_at || !rb.abi->keeps_code_copies)
 		return;

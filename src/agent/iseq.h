@@ -9,7 +9,7 @@
 #include "list.h"
 
 /* Is this object code, and not being loaded or compiled? */
-bool rut_iseq_ready(VALUE v);
+bool rut_agent_iseq_ready(VALUE v);
 
 /* What code is to us; what hooks are set on. */
 enum rut_rec_kind {
@@ -19,28 +19,28 @@ enum rut_rec_kind {
 };
 
 /* RUT_REC_METHOD, RUT_REC_BLOCK, or -1. Until 3.0 this takes microseconds. */
-int rut_iseq_kind(VALUE iseq);
+int rut_agent_iseq_kind(VALUE iseq);
 
-VALUE rut_iseq_wrapper(VALUE iseq);
-VALUE rut_iseq_of(VALUE wrapper);
+VALUE rut_agent_iseq_wrapper(VALUE iseq);
+VALUE rut_agent_iseq_of(VALUE wrapper);
 
 /* Wrappers of the code directly inside; they stay alive: each is referred to by its code. */
-void rut_iseq_children(VALUE wrapper, struct rut_list *l);
+void rut_agent_iseq_children(VALUE wrapper, struct rut_list *l);
 
 /*
  * When a global hook is set, Ruby 2.5 looks at all code, also at what an exception left half made,
  * and crashes there. `spare`: such code is put into the list and marked as being compiled, which
  * Ruby passes over; not `spare`: the marks go again. No GC may run in between.
  */
-void rut_iseq_spare_half_made(struct rut_list *l, bool spare);
+void rut_agent_iseq_spare_half_made(struct rut_list *l, bool spare);
 
 /*
  * Ruby until 3.2 leaks a copy of the code that is made to look for code inside. How it is found:
  * the words of the body of `iseq` before its hook was set, and its first method.
  */
 #define RUT_ISEQ_BODY_WORDS 36
-VALUE *rut_iseq_body(VALUE iseq);
-void rut_iseq_find_copy(VALUE iseq, const VALUE *before, VALUE first);
-void rut_iseq_free_copy(VALUE iseq);
+VALUE *rut_agent_iseq_body(VALUE iseq);
+void rut_agent_iseq_find_copy(VALUE iseq, const VALUE *before, VALUE first);
+void rut_agent_iseq_free_copy(VALUE iseq);
 
 #endif

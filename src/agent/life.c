@@ -3,22 +3,22 @@
 
 static size_t majors_seen;
 
-RUT_COLD void rut_lives_next(void)
+RUT_COLD void rut_agent_lives_next(void)
 {
 	size_t gcs = rb.rb_gc_count(), majors;
 
-	if (gcs == rut_hot.gcs_seen)
+	if (gcs == rut_agent_hot.gcs_seen)
 		return; /* Ruby has to be asked every time */
 	majors = rb.rb_gc_stat(rb.sym_major_gc_count);
-	rut_hot.gcs_seen = gcs;
-	rut_hot.young += RUT_LIFE_STEP;
+	rut_agent_hot.gcs_seen = gcs;
+	rut_agent_hot.young += RUT_LIFE_STEP;
 	if (majors == majors_seen)
 		return;
 	majors_seen = majors;
-	rut_hot.old += RUT_LIFE_STEP;
+	rut_agent_hot.old += RUT_LIFE_STEP;
 }
 
-RUT_COLD bool rut_life_marking(void)
+RUT_COLD bool rut_agent_life_marking(void)
 {
 	return rb.rb_gc_latest_gc_info(rb.sym_state) == rb.sym_marking;
 }
@@ -30,11 +30,11 @@ static bool is_old(VALUE v)
 	return (rut_flags(v) & promoted) == promoted;
 }
 
-struct rut_life rut_life_of(VALUE a, VALUE b)
+struct rut_life rut_agent_life_of(VALUE a, VALUE b)
 {
-	if (rut_life_marking())
-		return (struct rut_life){rut_hot.young - RUT_LIFE_YOUNG + RUT_LIFE_MARKING};
+	if (rut_agent_life_marking())
+		return (struct rut_life){rut_agent_hot.young - RUT_LIFE_YOUNG + RUT_LIFE_MARKING};
 	if (is_old(a) && (!b || is_old(b)))
-		return (struct rut_life){rut_hot.old};
-	return (struct rut_life){rut_hot.young};
+		return (struct rut_life){rut_agent_hot.old};
+	return (struct rut_life){rut_agent_hot.young};
 }

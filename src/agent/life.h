@@ -23,11 +23,11 @@ struct rut_life {
 	uint64_t epoch; /* 0: an entry that is free */
 };
 
-void rut_lives_next(void);
-bool rut_life_marking(void);
+void rut_agent_lives_next(void);
+bool rut_agent_life_marking(void);
 
 /* Of what is looked at now: `a` and `b` are objects that are alive; `b` may be 0. */
-struct rut_life rut_life_of(VALUE a, VALUE b);
+struct rut_life rut_agent_life_of(VALUE a, VALUE b);
 
 /* As long as both of them hold, which they do now. */
 static inline struct rut_life rut_life_both(struct rut_life a, struct rut_life b)
@@ -37,34 +37,34 @@ static inline struct rut_life rut_life_both(struct rut_life a, struct rut_life b
 
 static inline bool rut_lives_synced(void)
 {
-	return *rut_hot.gcs == rut_hot.gcs_seen;
+	return *rut_agent_hot.gcs == rut_agent_hot.gcs_seen;
 }
 
 /* Before addresses are looked up. With the GVL. */
 static inline void rut_lives_sync(void)
 {
 	if (RUT_UNLIKELY(!rut_lives_synced()))
-		rut_lives_next();
+		rut_agent_lives_next();
 }
 
 /* ... and no GC need be asked whether it is marking. */
 static inline bool rut_life_holds_plainly(struct rut_life life)
 {
-	return RUT_LIKELY(life.epoch == rut_hot.old) || life.epoch == rut_hot.young;
+	return RUT_LIKELY(life.epoch == rut_agent_hot.old) || life.epoch == rut_agent_hot.young;
 }
 
 static inline bool rut_life_holds(struct rut_life life)
 {
 	return rut_life_holds_plainly(life) ||
-	       (life.epoch == rut_hot.young - RUT_LIFE_YOUNG + RUT_LIFE_MARKING &&
-		rut_life_marking());
+	       (life.epoch == rut_agent_hot.young - RUT_LIFE_YOUNG + RUT_LIFE_MARKING &&
+		rut_agent_life_marking());
 }
 
 /* Young things and old ones: may the entry still be what it was? Otherwise its place is free. */
 static inline bool rut_life_recent(struct rut_life life)
 {
 	return rut_life_holds_plainly(life) ||
-	       life.epoch == rut_hot.young - RUT_LIFE_YOUNG + RUT_LIFE_MARKING;
+	       life.epoch == rut_agent_hot.young - RUT_LIFE_YOUNG + RUT_LIFE_MARKING;
 }
 
 #endif

@@ -17,13 +17,13 @@ static inline bool rut_list_add(struct rut_list *l, VALUE v)
 {
 	if (l->count == l->cap) {
 		size_t cap = l->cap ? l->cap * 2 : 8192;
-		VALUE *items = rut_map(cap * sizeof(*items));
+		VALUE *items = rut_agent_map(cap * sizeof(*items));
 
 		if (!items)
 			return false;
 		if (l->count)
 			memcpy(items, l->items, l->count * sizeof(*items));
-		rut_unmap(l->items, l->cap * sizeof(*items));
+		rut_agent_unmap(l->items, l->cap * sizeof(*items));
 		l->items = items;
 		l->cap = cap;
 	}
@@ -33,7 +33,7 @@ static inline bool rut_list_add(struct rut_list *l, VALUE v)
 
 static inline void rut_list_fini(struct rut_list *l)
 {
-	rut_unmap(l->items, l->cap * sizeof(*l->items));
+	rut_agent_unmap(l->items, l->cap * sizeof(*l->items));
 }
 
 #endif

@@ -42,10 +42,10 @@
  */
 static void on_ractor_new(VALUE tp, void *session)
 {
-	rut_ractors_many();
-	rut_session_ractors(session);
-	if (rut_ractors_crash() && !rut_session_counts_calls(session)) {
-		rut_session_raw_off(session);
+	rut_agent_ractors_many();
+	rut_agent_session_ractors(session);
+	if (rut_ractors_crash() && !rut_agent_session_counts_calls(session)) {
+		rut_agent_session_raw_off(session);
 		((struct rut_session *)session)->table.hdr->ractors = RUT_RACTORS_ENDED_IT;
 	}
 }
@@ -56,57 +56,58 @@ static VALUE watch_ractors_body(VALUE arg)
 	VALUE ractor = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Ractor"));
 	VALUE name = rb.rb_id2sym(rb.rb_intern("new")), method;
 
-	if (rut_ractors_run()) {
-		rut_ractors_many();
+	if (rut_agent_ractors_run()) {
+		rut_agent_ractors_many();
 		return rb.qnil;
 	}
 	/* Hooks on allocations run in the main ractor only, and this one would cost YJIT its code.
 	 */
-	if (!rut_session_counts_calls(s) && !rut_ractors_crash())
+	if (!rut_agent_session_counts_calls(s) && !rut_ractors_crash())
 		return rb.qnil;
 	method = rb.rb_funcallv(ractor, rb.rb_intern("method"), 1, &name);
 	s->tps[s->tp_count] = rb.rb_tracepoint_new(0, RUT_EVENT_CALL, on_ractor_new, s);
 	rb.rb_gc_register_address(&s->tps[s->tp_count]);
-	if (rut_target_enable(s->tps[s->tp_count], method))
+	if (rut_agent_target_enable(s->tps[s->tp_count], method))
 		s->tp_count++;
 	else
 		rb.rb_gc_unregister_address(&s->tps[s->tp_count]);
 	return rb.qnil;
 }
 
-void rut_methods_watch_ractors(struct rut_session *s)
+void rut_agent_methods_watch_ractors(struct rut_session *s)
 {
 	int failed = 0;
 
 	bool visible = rb.ruby_single_main_ractor;
 
-	if (rut_ractors_crash() && !rut_session_counts_calls(s))
+	if (rut_ractors_crash() && !rut_agent_session_counts_calls(s))
 		visible = false;
 	if (!rb.abi->has_ractors || visible || !rut_single_ractor())
 		return;
 	rb.rb_protect(watch_ractors_body, (VALUE)s, &failed);
 	if (failed) {
 		rb.rb_set_errinfo(rb.qnil);
-		rut_ractors_many();
+		rut_agent_ractors_many();
 	}
 }
 
-void rut_methods_go_global(struct rut_session *s)
+void rut_agent_methods_go_global(struct rut_session *s)
 {
-	bool follow = rut_session_wants_returns(s);
+	bool follow = rut_agent_session_wants_returns(s);
 	struct rut_list half_made = {0};
 	VALUE was_disabled;
 
 	s->global = true;
 	if (!rb.abi->trips_over_half_made) {
-		rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0),
-			       rut_hook_on_any_call);
+		rut_agent_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0),
+				     rut_agent_hook_on_any_call);
 		return;
 	}
 	was_disabled = rb.rb_gc_disable();
-	rut_iseq_spare_half_made(&half_made, true);
-	rut_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0), rut_hook_on_any_call);
-	rut_iseq_spare_half_made(&half_made, false);
+	rut_agent_iseq_spare_half_made(&half_made, true);
+	rut_agent_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0),
+			     rut_agent_hook_on_any_call);
+	rut_agent_iseq_spare_half_made(&half_made, false);
 	if (was_disabled != rb.qtrue)
 		rb.rb_gc_enable();
 }
@@ -118,7 +119,8 @@ static bool give_up_targets(struct rut_session *s);
 /* The look through the heap may have come first. Where it cannot be seen: no. */
 static bool has_hook(const struct rut_session *s, VALUE iseq, int kind)
 {
-	return rut_hooklist_known() && rut_hooklist_count(s, iseq, kind == RUT_REC_METHOD) > 0;
+	return rut_agent_hooklist_known() &&
+	       rut_agent_hooklist_count(s, iseq, kind == RUT_REC_METHOD) > 0;
 }
 
 struct compiled {
@@ -133,13 +135,13 @@ static void instrument_children(struct compiled *c, VALUE wrapper, int depth)
 	struct rut_session *s = c->s;
 	struct rut_list l = {0};
 
-	rut_iseq_children(wrapper, &l);
+	rut_agent_iseq_children(wrapper, &l);
 	for (size_t i = 0; i < l.count; i++) {
-		VALUE iseq = rut_iseq_of(l.items[i]);
-		int kind = rut_iseq_kind(iseq);
+		VALUE iseq = rut_agent_iseq_of(l.items[i]);
+		int kind = rut_agent_iseq_kind(iseq);
 		bool hooked;
 
-		if (!rut_session_wants_name(s, iseq, kind))
+		if (!rut_agent_session_wants_name(s, iseq, kind))
 			kind = -1;
 		hooked = kind >= 0 && has_hook(s, iseq, kind);
 
@@ -147,7 +149,7 @@ static void instrument_children(struct compiled *c, VALUE wrapper, int depth)
 			c->methods++;
 			c->some_have_hooks |= hooked;
 		} else if (kind >= 0 && !hooked) {
-			rut_target_hook(s, l.items[i], iseq, kind, 1);
+			rut_agent_target_hook(s, l.items[i], iseq, kind, 1);
 		}
 		if (depth < 100)
 			instrument_children(c, l.items[i], depth + 1);
@@ -159,12 +161,12 @@ static void make_children_direct(const struct rut_session *s, VALUE wrapper, VAL
 {
 	struct rut_list l = {0};
 
-	rut_iseq_children(wrapper, &l);
+	rut_agent_iseq_children(wrapper, &l);
 	for (size_t i = 0; i < l.count; i++) {
-		VALUE iseq = rut_iseq_of(l.items[i]);
+		VALUE iseq = rut_agent_iseq_of(l.items[i]);
 
-		if (rut_iseq_kind(iseq) == RUT_REC_METHOD)
-			rut_hooklist_make_direct(s, iseq, tp, RUT_REC_FILE);
+		if (rut_agent_iseq_kind(iseq) == RUT_REC_METHOD)
+			rut_agent_hooklist_make_direct(s, iseq, tp, RUT_REC_FILE);
 		if (depth < 100)
 			make_children_direct(s, l.items[i], tp, depth + 1);
 	}
@@ -178,14 +180,15 @@ static void instrument_rest(struct rut_session *s, VALUE wrapper, int depth)
 	struct rut_list l = {0};
 	long n = 0;
 
-	rut_iseq_children(wrapper, &l);
+	rut_agent_iseq_children(wrapper, &l);
 	for (size_t i = 0; i < l.count; i++) {
-		VALUE iseq = rut_iseq_of(l.items[i]);
+		VALUE iseq = rut_agent_iseq_of(l.items[i]);
 
-		if (rut_iseq_kind(iseq) == RUT_REC_METHOD && !has_hook(s, iseq, RUT_REC_METHOD))
+		if (rut_agent_iseq_kind(iseq) == RUT_REC_METHOD &&
+		    !has_hook(s, iseq, RUT_REC_METHOD))
 			iseqs[n++] = iseq;
 		if (n == RUT_FILE_METHODS || (n && i + 1 == l.count)) {
-			rut_file_hook(s, iseqs, n);
+			rut_agent_file_hook(s, iseqs, n);
 			n = 0;
 		}
 	}
@@ -203,8 +206,8 @@ static VALUE compiled_body(VALUE arg)
 	if (c->some_have_hooks)
 		instrument_rest(c->s, c->wrapper, 0);
 	else if (c->methods)
-		tp = rut_target_hook(c->s, c->wrapper, rut_iseq_of(c->wrapper), RUT_REC_FILE,
-				     c->methods);
+		tp = rut_agent_target_hook(c->s, c->wrapper, rut_agent_iseq_of(c->wrapper),
+					   RUT_REC_FILE, c->methods);
 	if (tp)
 		make_children_direct(c->s, c->wrapper, tp, 0);
 	return rb.qnil;
@@ -217,9 +220,10 @@ static void code_came(struct rut_session *s, VALUE iseq)
 	uint32_t hooks;
 	int failed = 0;
 
-	if (rut_special_p(iseq) || !rut_iseq_ready(iseq) || !rut_session_wants_file(s, iseq, NULL))
+	if (rut_special_p(iseq) || !rut_agent_iseq_ready(iseq) ||
+	    !rut_agent_session_wants_file(s, iseq, NULL))
 		return;
-	c.wrapper = rut_iseq_wrapper(iseq);
+	c.wrapper = rut_agent_iseq_wrapper(iseq);
 	begin = rut_mono_ns();
 	hooks = s->table.hdr->instrumented;
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
@@ -241,7 +245,7 @@ static void code_came(struct rut_session *s, VALUE iseq)
 	}
 }
 
-void rut_methods_on_compiled(VALUE tp, void *session)
+void rut_agent_methods_on_compiled(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	VALUE iseq = rb.rb_tracearg_from_tracepoint(tp)->data; /* the code, or [source, code] */
@@ -265,17 +269,17 @@ static VALUE main_code(bool *ret_deep)
 	*ret_deep = n == MAIN_FRAMES;
 	for (n -= 2; n >= 0; n--) {
 		size_t len;
-		const char *path = rut_str(rb.rb_profile_frame_path(frames[n]), &len);
+		const char *path = rut_agent_str(rb.rb_profile_frame_path(frames[n]), &len);
 		VALUE label = rb.rb_profile_frame_base_label(frames[n]);
 
 		if (rut_imemo(frames[n]) == RUT_IMEMO_ISEQ && len && path[0] != '<' &&
-		    strcmp(rut_str(label, &len), "<main>") == 0)
+		    strcmp(rut_agent_str(label, &len), "<main>") == 0)
 			return frames[n];
 	}
 	return 0;
 }
 
-bool rut_methods_main_comes(void)
+bool rut_agent_methods_main_comes(void)
 {
 	bool deep;
 
@@ -283,7 +287,7 @@ bool rut_methods_main_comes(void)
 	       rb.rb_thread_current() == rb.rb_thread_main() && !main_code(&deep) && !deep;
 }
 
-void rut_methods_on_main(VALUE tp, void *session)
+void rut_agent_methods_on_main(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	bool deep;
@@ -324,11 +328,11 @@ static bool too_expensive(struct rut_session *s, uint64_t ns)
 static bool give_up_targets(struct rut_session *s)
 {
 	s->todo.codes = rb.qnil;
-	rut_scan_end(s);
-	rut_methods_unhook(s, false, UINT64_MAX);
+	rut_agent_scan_end(s);
+	rut_agent_methods_unhook(s, false, UINT64_MAX);
 	s->dropper.count = 0;
 	s->rescan.due = false;
-	rut_methods_go_global(s);
+	rut_agent_methods_go_global(s);
 	return false;
 }
 
@@ -344,7 +348,7 @@ static long next_of_file(const struct rut_session *s, VALUE *iseqs, long *ret_n)
 	for (; i < s->todo.defined; i++) {
 		VALUE iseq = rb.rb_ary_entry(s->todo.codes, i);
 
-		if (rut_iseq_kind(iseq) != RUT_REC_METHOD)
+		if (rut_agent_iseq_kind(iseq) != RUT_REC_METHOD)
 			break;
 		if (path && rb.rb_profile_frame_path(iseq) != path)
 			break;
@@ -354,7 +358,7 @@ static long next_of_file(const struct rut_session *s, VALUE *iseqs, long *ret_n)
 			break;
 		path = rb.rb_profile_frame_path(iseq);
 		line = rb.rb_profile_frame_first_lineno(iseq);
-		if (!rut_hooklist_count(s, iseq, true))
+		if (!rut_agent_hooklist_count(s, iseq, true))
 			iseqs[n++] = iseq;
 	}
 	*ret_n = n;
@@ -370,29 +374,29 @@ static bool hook_next(struct rut_session *s)
 	if (s->by_file && !s->no_files) {
 		long n, places = next_of_file(s, iseqs, &n);
 
-		if (places && (n == 0 || (n > 1 && rut_file_hook(s, iseqs, n)))) {
+		if (places && (n == 0 || (n > 1 && rut_agent_file_hook(s, iseqs, n)))) {
 			s->todo.next += places;
 			return n > 0;
 		}
 	}
 	iseq = rb.rb_ary_entry(s->todo.codes, s->todo.next++);
-	kind = rut_iseq_kind(iseq);
-	if (kind == RUT_REC_METHOD && s->by_file && rut_hooklist_count(s, iseq, true))
+	kind = rut_agent_iseq_kind(iseq);
+	if (kind == RUT_REC_METHOD && s->by_file && rut_agent_hooklist_count(s, iseq, true))
 		return false;
 	if (kind == RUT_REC_BLOCK && s->by_file && has_hook(s, iseq, kind))
 		return false;
 	if (kind != RUT_REC_METHOD &&
 	    (kind != RUT_REC_BLOCK || (!s->todo.blocks && s->todo.next <= s->todo.defined)))
 		return false;
-	rut_target_hook(s, rut_iseq_wrapper(iseq), iseq, kind, 1);
+	rut_agent_target_hook(s, rut_agent_iseq_wrapper(iseq), iseq, kind, 1);
 	return true;
 }
 
-bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
+bool rut_agent_methods_work(struct rut_session *s, uint64_t deadline_ns)
 {
 	uint64_t begin = rut_mono_ns(), now;
 
-	if (rut_scan_work(s, deadline_ns))
+	if (rut_agent_scan_work(s, deadline_ns))
 		return true;
 	if (s->todo.codes == rb.qnil || s->todo.codes == 0)
 		return false;
@@ -416,7 +420,7 @@ bool rut_methods_work(struct rut_session *s, uint64_t deadline_ns)
 static bool is_to_unhook(VALUE v, void *session)
 {
 	const struct rut_session *s = session;
-	const struct rut_rec *r = rut_type(v) == RUT_T_DATA ? rut_hooklist_rec(s, v) : NULL;
+	const struct rut_rec *r = rut_type(v) == RUT_T_DATA ? rut_agent_hooklist_rec(s, v) : NULL;
 
 	return r && (!s->dropper.only_drops || r->drop);
 }
@@ -434,12 +438,12 @@ static VALUE unhook_body(VALUE arg)
 	enum rut_walk_state state = RUT_WALK_MOVED;
 
 	if (w->found && !u->s->dropper.found)
-		state = rut_walk_step(w, is_to_unhook, u->s, u->deadline_ns);
-	else if (w->found && !rut_walk_moved(w))
+		state = rut_agent_walk_step(w, is_to_unhook, u->s, u->deadline_ns);
+	else if (w->found && !rut_agent_walk_moved(w))
 		state = RUT_WALK_DONE;
 	if (state == RUT_WALK_MOVED) {
-		rut_walk_end(w);
-		rut_walk_begin(w);
+		rut_agent_walk_end(w);
+		rut_agent_walk_begin(w);
 		u->s->dropper.found = false;
 		u->s->dropper.pos = 0;
 	}
@@ -448,14 +452,14 @@ static VALUE unhook_body(VALUE arg)
 }
 
 /* The hooks are looked for, in slices, and then taken away. */
-bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns)
+bool rut_agent_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadline_ns)
 {
 	struct unhook u = {.s = s, .deadline_ns = deadline_ns};
 	int failed = 0;
 	VALUE tp;
 
 	if (s->dropper.walk.found && s->dropper.only_drops && !only_drops)
-		rut_walk_end(&s->dropper.walk);
+		rut_agent_walk_end(&s->dropper.walk);
 	if (!s->dropper.walk.found)
 		s->dropper.only_drops = only_drops;
 	do {
@@ -466,12 +470,12 @@ bool rut_methods_unhook(struct rut_session *s, bool only_drops, uint64_t deadlin
 	if (u.more || failed)
 		return true;
 	s->dropper.found = true;
-	while ((tp = rut_walk_next(&s->dropper.walk, &s->dropper.pos))) {
-		rut_target_unhook(s, tp);
+	while ((tp = rut_agent_walk_next(&s->dropper.walk, &s->dropper.pos))) {
+		rut_agent_target_unhook(s, tp);
 		if (rut_mono_ns() > deadline_ns)
 			return true;
 	}
-	rut_walk_end(&s->dropper.walk);
+	rut_agent_walk_end(&s->dropper.walk);
 	s->dropper.found = false;
 	s->dropper.pos = 0;
 	return false;

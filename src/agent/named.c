@@ -14,7 +14,7 @@
 /* struct rb_method_definition_struct: type and counts, then the code. */
 #define DEF_ISEQ 1
 
-VALUE rut_named_code(VALUE ment)
+VALUE rut_agent_named_code(VALUE ment)
 {
 	return ((const VALUE *)((const VALUE *)ment)[MENT_DEF])[DEF_ISEQ];
 }
@@ -26,7 +26,7 @@ static size_t first_of(const struct rut_list *ments, VALUE iseq)
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 
-		if (rut_named_code(ments->items[mid]) < iseq)
+		if (rut_agent_named_code(ments->items[mid]) < iseq)
 			low = mid + 1;
 		else
 			high = mid;
@@ -38,22 +38,22 @@ static bool wanted(struct rut_named *n, VALUE owner, const char *method)
 {
 	if (owner != n->owner) {
 		n->owner = owner;
-		rut_class_name(owner, n->name, sizeof(n->name), &n->singleton);
+		rut_agent_class_name(owner, n->name, sizeof(n->name), &n->singleton);
 	}
-	return rut_filter_name(&n->s->filter, n->name, n->singleton, method);
+	return rut_agent_filter_name(&n->s->filter, n->name, n->singleton, method);
 }
 
-enum rut_named_is rut_named_is(struct rut_named *n, VALUE iseq)
+enum rut_named_is rut_agent_named_is(struct rut_named *n, VALUE iseq)
 {
 	size_t i = first_of(n->ments, iseq), len, yes = 0, no = 0;
-	const char *label = rut_str(rb.rb_profile_frame_base_label(iseq), &len);
+	const char *label = rut_agent_str(rb.rb_profile_frame_base_label(iseq), &len);
 	char method[256];
 
 	if (len >= sizeof(method))
 		return RUT_NAMED_UNKNOWN;
 	memcpy(method, label, len);
 	method[len] = 0;
-	for (; i < n->ments->count && rut_named_code(n->ments->items[i]) == iseq; i++) {
+	for (; i < n->ments->count && rut_agent_named_code(n->ments->items[i]) == iseq; i++) {
 		VALUE owner = ((const VALUE *)n->ments->items[i])[MENT_OWNER];
 
 		if (rut_special_p(owner))
@@ -68,7 +68,7 @@ enum rut_named_is rut_named_is(struct rut_named *n, VALUE iseq)
 	return yes && !no ? RUT_NAMED_WANTED : RUT_NAMED_UNKNOWN;
 }
 
-void rut_named_row(struct rut_session *s, VALUE entry)
+void rut_agent_named_row(struct rut_session *s, VALUE entry)
 {
 	const VALUE *ment = (const VALUE *)entry;
 	const uint32_t *def = (const uint32_t *)ment[MENT_DEF];
@@ -82,13 +82,13 @@ void rut_named_row(struct rut_session *s, VALUE entry)
 	/* It may have become a refined one since it was found. */
 	if (!def || (*def & 15) != RUT_METHOD_TYPE_ISEQ)
 		return;
-	iseq = rut_named_code(entry);
-	if (!method || rut_special_p(ment[MENT_OWNER]) || !rut_iseq_ready(iseq) ||
-	    !rut_session_wants_file(s, iseq, &path))
+	iseq = rut_agent_named_code(entry);
+	if (!method || rut_special_p(ment[MENT_OWNER]) || !rut_agent_iseq_ready(iseq) ||
+	    !rut_agent_session_wants_file(s, iseq, &path))
 		return;
-	rut_class_name(ment[MENT_OWNER], name, sizeof(name), &singleton);
-	class_str = rut_table_str(t, name, strlen(name));
-	rut_table_row(t, path, (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq)),
-		      class_str, rut_table_str(t, method, strlen(method)),
-		      singleton ? RUT_ROW_SINGLETON : 0);
+	rut_agent_class_name(ment[MENT_OWNER], name, sizeof(name), &singleton);
+	class_str = rut_agent_table_str(t, name, strlen(name));
+	rut_agent_table_row(t, path, (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq)),
+			    class_str, rut_agent_table_str(t, method, strlen(method)),
+			    singleton ? RUT_ROW_SINGLETON : 0);
 }

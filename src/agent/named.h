@@ -30,10 +30,10 @@ struct rut_named {
 };
 
 /* The code of a method entry of type ISEQ. */
-VALUE rut_named_code(VALUE ment);
-enum rut_named_is rut_named_is(struct rut_named *n, VALUE iseq);
+VALUE rut_agent_named_code(VALUE ment);
+enum rut_named_is rut_agent_named_is(struct rut_named *n, VALUE iseq);
 
 /* Makes a row for the method of this entry if the filter wants it, without calls. */
-void rut_named_row(struct rut_session *s, VALUE ment);
+void rut_agent_named_row(struct rut_session *s, VALUE ment);
 
 #endif

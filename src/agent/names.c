@@ -30,7 +30,7 @@ static void append_hex(char *buf, size_t size, size_t *len, VALUE v)
 static void append_path(char *buf, size_t size, size_t *len, VALUE klass)
 {
 	size_t n;
-	const char *s = rut_str(rb.rb_mod_name(klass), &n);
+	const char *s = rut_agent_str(rb.rb_mod_name(klass), &n);
 
 	if (n) {
 		append(buf, size, len, s, n);
@@ -38,7 +38,7 @@ static void append_path(char *buf, size_t size, size_t *len, VALUE klass)
 	}
 	append(buf, size, len, "#<", 2);
 	if (rut_type(klass) == RUT_T_MODULE)
-		s = rut_str(rb.rb_mod_name(rb.rb_class_real(rut_klass(klass))), &n);
+		s = rut_agent_str(rb.rb_mod_name(rb.rb_class_real(rut_klass(klass))), &n);
 	if (n)
 		append(buf, size, len, s, n);
 	else
@@ -76,7 +76,7 @@ static VALUE attached_object(VALUE klass)
 	return rb.rb_attr_get(klass, rb.id_attached);
 }
 
-void rut_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton)
+void rut_agent_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton)
 {
 	size_t len = 0;
 	VALUE real, obj;
@@ -104,7 +104,7 @@ void rut_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton)
 		 */
 		if (rut_type(obj) == RUT_T_CLASS && rb.rb_class_real(obj) != obj) {
 			append(buf, size, &len, "#<Class:", 8);
-			rut_class_name(obj, buf + len, size - len, &inner);
+			rut_agent_class_name(obj, buf + len, size - len, &inner);
 			len += strlen(buf + len);
 			append(buf, size, &len, ">", 1);
 		} else {

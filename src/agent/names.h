@@ -9,6 +9,6 @@
  * Writes the name of a class, NUL-terminated; of a singleton class, that of its object. Never runs
  * Ruby code of the application.
  */
-void rut_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton);
+void rut_agent_class_name(VALUE klass, char *buf, size_t size, bool *ret_singleton);
 
 #endif

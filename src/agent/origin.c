@@ -31,14 +31,14 @@ static struct rut_origin_page *find(struct rut_origin_page *pages, uint32_t mask
 static bool grow(struct rut_origins *o)
 {
 	uint32_t mask = o->pages ? o->mask * 2 + 1 : MASK_MIN;
-	struct rut_origin_page *to = rut_map((mask + 1ul) * sizeof(*to));
+	struct rut_origin_page *to = rut_agent_map((mask + 1ul) * sizeof(*to));
 
 	if (!to)
 		return false;
 	for (uint32_t i = 0; o->pages && i <= o->mask; i++)
 		if (o->pages[i].address)
 			*find(to, mask, o->pages[i].address) = o->pages[i];
-	rut_unmap(o->pages, (o->mask + 1ul) * sizeof(*to));
+	rut_agent_unmap(o->pages, (o->mask + 1ul) * sizeof(*to));
 	o->pages = to;
 	o->mask = mask;
 	o->last = NULL;
@@ -56,7 +56,7 @@ static struct rut_origin *add_notes(struct rut_session *s, VALUE address)
 		return NULL;
 	}
 	page = find(o->pages, o->mask, address);
-	page->notes = rut_session_alloc(s, CHUNK_SLOTS * sizeof(struct rut_origin));
+	page->notes = rut_agent_session_alloc(s, CHUNK_SLOTS * sizeof(struct rut_origin));
 	if (!page->notes) {
 		o->flags |= RUT_LOOK_ORIGINS_LOST;
 		return NULL;
@@ -80,7 +80,7 @@ static struct rut_origin *notes_of(struct rut_origins *o, VALUE address)
 	return page->notes;
 }
 
-struct rut_origin rut_origin_of(const struct rut_session *s, VALUE obj)
+struct rut_origin rut_agent_origin_of(const struct rut_session *s, VALUE obj)
 {
 	const struct rut_origins *o = &s->origins;
 	const struct rut_origin_page *page;
@@ -104,7 +104,7 @@ static void forget(struct rut_origins *o)
 	o->flags |= RUT_LOOK_NO_ORIGINS;
 }
 
-void rut_origins_sync(struct rut_session *s, bool exact)
+void rut_agent_origins_sync(struct rut_session *s, bool exact)
 {
 	struct rut_origins *o = &s->origins;
 	size_t compactions;
@@ -119,7 +119,7 @@ void rut_origins_sync(struct rut_session *s, bool exact)
 	if (RUT_LIKELY(o->gcs == rut_gcs() && !exact))
 		return;
 	o->gcs = rut_gcs();
-	compactions = rut_compactions();
+	compactions = rut_agent_compactions();
 	if (compactions != o->compactions)
 		forget(o);
 	o->compactions = compactions;
@@ -134,11 +134,11 @@ static void on_newobj(VALUE index, struct rut_trace_arg *ta)
 	struct rut_origin *notes;
 	uint64_t bytes;
 
-	rut_origins_sync(s, false);
+	rut_agent_origins_sync(s, false);
 	if (!o->on)
 		return;
 	notes = notes_of(o, address);
-	site = rut_alloc_site(s, ta, &bytes);
+	site = rut_agent_alloc_site(s, ta, &bytes);
 	if (site) {
 		struct rut_agent_heap *h = rut_table_extra(&s->table, site->row);
 
@@ -153,7 +153,7 @@ static void on_newobj(VALUE index, struct rut_trace_arg *ta)
 		};
 }
 
-void rut_origins_begin(struct rut_session *s)
+void rut_agent_origins_begin(struct rut_session *s)
 {
 	struct rut_origins *o = &s->origins;
 
@@ -163,15 +163,15 @@ void rut_origins_begin(struct rut_session *s)
 	}
 	o->gcs = rut_gcs();
 	o->valid_from = (uint32_t)o->gcs;
-	o->compactions = rut_compactions();
+	o->compactions = rut_agent_compactions();
 	o->on = true;
-	rut_session_raw(s, RUT_EVENT_NEWOBJ, on_newobj);
+	rut_agent_session_raw(s, RUT_EVENT_NEWOBJ, on_newobj);
 }
 
-void rut_origins_fini(struct rut_session *s)
+void rut_agent_origins_fini(struct rut_session *s)
 {
 	struct rut_origins *o = &s->origins;
 
-	rut_unmap(o->pages, o->pages ? (o->mask + 1ul) * sizeof(*o->pages) : 0);
+	rut_agent_unmap(o->pages, o->pages ? (o->mask + 1ul) * sizeof(*o->pages) : 0);
 	*o = (struct rut_origins){0};
 }

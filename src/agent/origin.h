@@ -19,20 +19,20 @@ struct rut_origin {
 };
 
 /* Notes from now on. With the GVL. */
-void rut_origins_begin(struct rut_session *s);
-void rut_origins_fini(struct rut_session *s);
+void rut_agent_origins_begin(struct rut_session *s);
+void rut_agent_origins_fini(struct rut_session *s);
 /*
  * Forgets all when objects have moved, and notes no more when there are ractors. Unless it is to be
  * exact, a compaction may be noticed only when the next collection has begun. With the GVL.
  */
-void rut_origins_sync(struct rut_session *s, bool exact);
+void rut_agent_origins_sync(struct rut_session *s, bool exact);
 /* That of the live object; { 0 } when it is not known. After an exact sync. */
-struct rut_origin rut_origin_of(const struct rut_session *s, VALUE obj);
+struct rut_origin rut_agent_origin_of(const struct rut_session *s, VALUE obj);
 
 /* Collections begun so far. */
 static inline size_t rut_gcs(void)
 {
-	size_t gcs = *rut_hot.gcs;
+	size_t gcs = *rut_agent_hot.gcs;
 
 	return gcs == SIZE_MAX ? rb.rb_gc_count() : gcs;
 }

@@ -18,7 +18,7 @@ static void keep_message(const struct rut_session *s, const struct rut_agent_row
 {
 	struct rut_agent_message *m = rut_table_extra(&s->table, row);
 	size_t len;
-	const char *text = rut_str(rb.rb_attr_get(exc, rb.rb_intern("mesg")), &len);
+	const char *text = rut_agent_str(rb.rb_attr_get(exc, rb.rb_intern("mesg")), &len);
 	uint32_t sequence = __atomic_load_n(&m->sequence, __ATOMIC_RELAXED);
 
 	if (len > sizeof(m->text)) {
@@ -35,7 +35,7 @@ static void keep_message(const struct rut_session *s, const struct rut_agent_row
 	__atomic_store_n(&m->sequence, sequence + 2, __ATOMIC_RELEASE);
 }
 
-void rut_raises_on_raise(VALUE tp, void *session)
+void rut_agent_raises_on_raise(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
@@ -51,14 +51,15 @@ void rut_raises_on_raise(VALUE tp, void *session)
 	if (!rut_single_ractor())
 		s->table.hdr->ractors |= RUT_RACTORS_UNSEEN;
 	path = rut_source_location(&line);
-	if (!path || rut_special_p(exc) || !rut_site_wanted(s, path, cfp ? cfp[RUT_FRAME_ISEQ] : 0))
+	if (!path || rut_special_p(exc) ||
+	    !rut_agent_site_wanted(s, path, cfp ? cfp[RUT_FRAME_ISEQ] : 0))
 		return;
-	rut_class_name(rb.rb_obj_class(exc), name, sizeof(name), &singleton);
-	if (!rut_filter_name(&s->filter, name, false, NULL))
+	rut_agent_class_name(rb.rb_obj_class(exc), name, sizeof(name), &singleton);
+	if (!rut_agent_filter_name(&s->filter, name, false, NULL))
 		return;
-	class_str = rut_table_str(&s->table, name, strlen(name));
-	path_str = rut_table_str(&s->table, path, strlen(path));
-	row = rut_table_row(&s->table, path_str, (uint32_t)line, class_str, 0, 0);
+	class_str = rut_agent_table_str(&s->table, name, strlen(name));
+	path_str = rut_agent_table_str(&s->table, path, strlen(path));
+	row = rut_agent_table_row(&s->table, path_str, (uint32_t)line, class_str, 0, 0);
 	if (!row)
 		return;
 	rut_add(&row->count, 1);

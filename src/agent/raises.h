@@ -5,6 +5,6 @@
 
 #include "core.h"
 
-void rut_raises_on_raise(VALUE tp, void *session);
+void rut_agent_raises_on_raise(VALUE tp, void *session);
 
 #endif

@@ -13,16 +13,17 @@ static const size_t no_count = SIZE_MAX;
 static const uint64_t no_time;
 static void *one = &rb;
 
-struct rut_hot rut_hot __attribute__((aligned(64))) = {.gcs = &no_count,
-						       .young = RUT_LIFE_YOUNG,
-						       .old = RUT_LIFE_OLD,
-						       .one_ractor = &one,
-						       .gc_ns = &no_time};
+struct rut_hot rut_agent_hot __attribute__((aligned(64))) = {.gcs = &no_count,
+							     .young = RUT_LIFE_YOUNG,
+							     .old = RUT_LIFE_OLD,
+							     .one_ractor = &one,
+							     .gc_ns = &no_time,
+							     .gc_sweep_ns = &no_time};
 
 /* Where a String keeps its length and bytes: decided by looking at strings of known content. */
 static int str_layout;
 
-const char *rut_rb_load(void)
+const char *rut_agent_rb_load(void)
 {
 #define F(type, name) *(void **)&rb.name = dlsym(RTLD_DEFAULT, #name);
 	RUT_RB_VARS(F)
@@ -41,18 +42,18 @@ const char *rut_rb_load(void)
 	RUT_RB_FUNCS(F)
 #undef F
 	if (rb.ruby_single_main_ractor)
-		rut_hot.one_ractor = rb.ruby_single_main_ractor;
+		rut_agent_hot.one_ractor = rb.ruby_single_main_ractor;
 	if (!rb.rb_postponed_job_register_one && !rb.rb_postponed_job_preregister)
 		return "rb_postponed_job_register_one";
 	return NULL;
 }
 
-void rut_ractors_many(void)
+void rut_agent_ractors_many(void)
 {
 	one = NULL;
 }
 
-bool rut_ractors_run(void)
+bool rut_agent_ractors_run(void)
 {
 	VALUE ractor;
 
@@ -80,7 +81,7 @@ static const char *str_bytes(int layout, VALUE str, size_t *ret_len)
 	return (const char *)&w[2];
 }
 
-const char *rut_str(VALUE str, size_t *ret_len)
+const char *rut_agent_str(VALUE str, size_t *ret_len)
 {
 	*ret_len = 0;
 	if (rut_special_p(str) || rut_type(str) != RUT_T_STRING)
@@ -122,7 +123,7 @@ static VALUE ask_compactions(VALUE arg)
 	return arg;
 }
 
-const char *rut_rb_init(void)
+const char *rut_agent_rb_init(void)
 {
 	const size_t *gcs;
 	VALUE tracepoint, enable = rb.rb_id2sym(rb.rb_intern("enable"));
@@ -169,10 +170,15 @@ const char *rut_rb_init(void)
 	rb.rb_gc_register_address(&rb.enable_args);
 	rb.rb_gc_register_address(&rb.c_tracepoint);
 	rb.target = rb.abi->target_hooks && rb.rb_iseqw_new;
-	gcs = rut_counter_of(rb.rb_gc_count);
+	gcs = rut_agent_counter_of(rb.rb_gc_count);
 	if (gcs)
-		rut_hot.gcs = gcs;
+		rut_agent_hot.gcs = gcs;
 	return NULL;
+}
+
+static uint64_t stat_of(const char *name)
+{
+	return rb.rb_gc_stat(rb.rb_id2sym(rb.rb_intern(name)));
 }
 
 #define GC_WORDS 48 /* on both sides of the count: they are statistics, too (rb_objspace_t) */
@@ -183,8 +189,8 @@ const char *rut_rb_init(void)
  */
 static VALUE find_body(VALUE arg)
 {
-	const uint64_t *count = (const uint64_t *)rut_hot.gcs, *found = NULL;
-	uint64_t ms = rb.rb_gc_stat(rb.rb_id2sym(rb.rb_intern("time")));
+	const uint64_t *count = (const uint64_t *)rut_agent_hot.gcs, *found = NULL;
+	uint64_t ms = stat_of("time");
 
 	for (int i = -GC_WORDS; ms && i <= GC_WORDS; i++) {
 		if (count[i] / 1000000 != ms)
@@ -194,17 +200,41 @@ static VALUE find_body(VALUE arg)
 		found = &count[i];
 	}
 	if (found)
-		rut_hot.gc_ns = found;
+		rut_agent_hot.gc_ns = found;
 	return rb.qnil;
 }
 
-void rut_gc_time_find(void)
+/* Words from the count of GCs, as in struct rb_objspace. */
+#define GC_MARKING  1 /* nanoseconds, and when the last began (struct timespec) */
+#define GC_SWEEPING 4 /* likewise */
+
+/*
+ * Since 3.3 there are two sums, behind the count. They are taken for that when they are what
+ * GC.stat says of each.
+ */
+static VALUE find_split_body(VALUE arg)
+{
+	const uint64_t *count = (const uint64_t *)rut_agent_hot.gcs;
+	uint64_t mark_ms = stat_of("marking_time"), sweep_ms = stat_of("sweeping_time");
+
+	if (mark_ms && count[GC_MARKING] / 1000000 == mark_ms &&
+	    count[GC_SWEEPING] / 1000000 == sweep_ms &&
+	    (count[GC_MARKING] + count[GC_SWEEPING]) / 1000000 == stat_of("time")) {
+		rut_agent_hot.gc_ns = &count[GC_MARKING];
+		rut_agent_hot.gc_sweep_ns = &count[GC_SWEEPING];
+	}
+	return rb.qnil;
+}
+
+void rut_agent_gc_time_find(void)
 {
 	int failed = 0;
 
-	if (!rb.abi->gc_time_known || rut_hot.gcs == &no_count || rut_hot.gc_ns != &no_time)
+	if (rb.abi->gc_time == RUT_GC_TIME_UNKNOWN || rut_agent_hot.gcs == &no_count ||
+	    rut_agent_hot.gc_ns != &no_time)
 		return;
-	rb.rb_protect(find_body, 0, &failed);
+	rb.rb_protect(rb.abi->gc_time == RUT_GC_TIME_SPLIT ? find_split_body : find_body, 0,
+		      &failed);
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);
 }
@@ -212,7 +242,7 @@ void rut_gc_time_find(void)
 #define EC_WORDS_FIRST 3  /* the VM stack, its size and the frame come before */
 #define EC_WORDS       32 /* all have more */
 
-RUT_COLD void rut_trace_arg_find(const struct rut_trace_arg *ta)
+RUT_COLD void rut_agent_trace_arg_find(const struct rut_trace_arg *ta)
 {
 	const uintptr_t *ec = ta->ec;
 	unsigned found = 0;
@@ -227,7 +257,7 @@ RUT_COLD void rut_trace_arg_find(const struct rut_trace_arg *ta)
 	rb.ec_trace_arg = found;
 }
 
-VALUE rut_ask(VALUE obj, const char *name)
+VALUE rut_agent_ask(VALUE obj, const char *name)
 {
 	ID id = rb.rb_intern(name);
 

@@ -31,6 +31,8 @@ typedef uintptr_t ID;
 
 #define RUT_QFALSE		  ((VALUE)0)
 #define RUT_EVENT_LINE		  0x0001u
+#define RUT_EVENT_CLASS		  0x0002u
+#define RUT_EVENT_END		  0x0004u
 #define RUT_EVENT_CALL		  0x0008u
 #define RUT_EVENT_RETURN	  0x0010u
 #define RUT_EVENT_C_CALL	  0x0020u
@@ -182,6 +184,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(VALUE, rb_cComplex)                                                                      \
 	F(VALUE, rb_argv0)                                                                         \
 	F(void *, ruby_single_main_ractor)                                                         \
+	F(uint32_t, ruby_vm_event_flags)                                                           \
 	F(const char, ruby_version)
 
 struct rut_rb {
@@ -224,17 +227,18 @@ extern struct rut_hot {
 	size_t gcs_seen;	 /* what `young` and `old` were made for */
 	uint64_t young, old;	 /* life.h */
 	void *const *one_ractor; /* NULL there: there are several */
-	const uint64_t *gc_ns;	 /* Ruby's sum of the time of its GCs; 0 for ever: not found */
-} rut_hot RUT_HIDDEN;
+	/* Ruby's sum of the time of its GCs, in one word or two; 0 for ever: not found. */
+	const uint64_t *gc_ns, *gc_sweep_ns;
+} rut_agent_hot RUT_HIDDEN;
 
 /* Finds the functions. From any thread. Returns NULL or what is missing (static). */
-const char *rut_rb_load(void);
+const char *rut_agent_rb_load(void);
 
 /*
  * With the GVL, once: symbols and classes, and the check of layouts. Returns NULL or the reason.
  * While Ruby is still starting rb.c_tracepoint stays 0: then again, later.
  */
-const char *rut_rb_init(void);
+const char *rut_agent_rb_init(void);
 
 /* Ruby's struct rb_trace_arg_struct: the same from 2.5 to 3.4. */
 struct rut_trace_arg {
@@ -251,7 +255,7 @@ struct rut_trace_arg {
  * From within a hook: finds the word of the execution context that says which event is reported. It
  * is rb.ec_trace_arg then, for good.
  */
-void rut_trace_arg_find(const struct rut_trace_arg *ta);
+void rut_agent_trace_arg_find(const struct rut_trace_arg *ta);
 
 /* nil is 4 or, until 3.1, 8. */
 static inline bool rut_special_p(VALUE v)
@@ -283,7 +287,7 @@ static inline int rut_imemo(VALUE v)
 }
 
 /* The bytes of a String; *ret_len in bytes. Never runs Ruby code or raises. */
-const char *rut_str(VALUE str, size_t *ret_len);
+const char *rut_agent_str(VALUE str, size_t *ret_len);
 
 /* Of a control frame: pc, sp, iseq, self, ep, the same since 2.5; ep[0] has type and flags. */
 #define RUT_FRAME_PC	  0
@@ -337,21 +341,28 @@ static inline long rut_fix2long(VALUE v)
 /* True while no second ractor runs: counters then need no atomic operations. */
 static inline bool rut_single_ractor(void)
 {
-	return *rut_hot.one_ractor != NULL;
+	return *rut_agent_hot.one_ractor != NULL;
 }
 
 /* Where Ruby does not let us see it (rb.ruby_single_main_ractor). */
-void rut_ractors_many(void);
+void rut_agent_ractors_many(void);
 
 /* Do others than the main one run now? With the GVL; may raise. */
-bool rut_ractors_run(void);
+bool rut_agent_ractors_run(void);
 
-/* With the GVL: looks for rut_hot.gc_ns, unless it is known. Only when there was a GC it is found.
+/* What the GCs of this process have taken so far, by Ruby's count. */
+static inline uint64_t rut_gc_time_ns(void)
+{
+	return *rut_agent_hot.gc_ns + *rut_agent_hot.gc_sweep_ns;
+}
+
+/* With the GVL: looks for rut_agent_hot.gc_ns, unless it is known. Only when there was a GC it is
+ * found.
  */
-void rut_gc_time_find(void);
+void rut_agent_gc_time_find(void);
 
 /* `name` of `obj` by the method that Ruby itself defined, or nil. May raise. */
-VALUE rut_ask(VALUE obj, const char *name);
+VALUE rut_agent_ask(VALUE obj, const char *name);
 
 /* The line of Ruby code that runs, also from within a C method. NULL: none. */
 static inline const char *rut_source_location(int *ret_line)

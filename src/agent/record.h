@@ -41,6 +41,8 @@ enum rut_record_id {
 	RUT_RECORD_SPAN_BEGIN,
 	RUT_RECORD_SPAN_END,
 	RUT_RECORD_LINE,
+	RUT_RECORD_ALLOC_SAMPLE,
+	RUT_RECORD_SLOW_CALL,
 };
 
 struct rut_record_switch {
@@ -55,6 +57,16 @@ struct rut_record_row {
 	uint32_t row;
 } __attribute__((packed));
 
+/*
+ * SLOW_CALL: a call that is known to be slow by now. Its RETURN follows, and between them those of
+ * the slow calls in it, as for other calls.
+ */
+struct rut_record_slow {
+	uint64_t header;
+	uint32_t row;
+	uint64_t ago_ns; /* when it began, before this record */
+} __attribute__((packed));
+
 /* LINE: a line of a method, or of a block in it, begins. */
 struct rut_record_line {
 	uint64_t header;
@@ -66,6 +78,18 @@ struct rut_record_alloc {
 	uint64_t header;
 	uint32_t row; /* class and place */
 	uint32_t bytes;
+} __attribute__((packed));
+
+#define RUT_RECORD_FRAMES 1000 /* of a sample at most: the innermost */
+
+/* ALLOC_SAMPLE: one allocation that stands for `weight` objects or bytes. */
+struct rut_record_sample {
+	uint64_t header;
+	uint32_t row; /* class */
+	uint32_t bytes;
+	uint32_t weight;
+	uint32_t frame_count;
+	uint32_t frames[]; /* rows: method, file and line that runs; innermost first */
 } __attribute__((packed));
 
 /* GC_START, GC_SWEEP_END */

@@ -108,7 +108,7 @@ static struct rut_task *make_task(struct rut_session *s, void *ec)
 	if (t)
 		m->free = t->next;
 	else if (m->task_count < TASKS_MAX)
-		t = rut_session_alloc(s, sizeof(*t));
+		t = rut_agent_session_alloc(s, sizeof(*t));
 	if (!t)
 		return NULL;
 	m->task_count++;
@@ -183,7 +183,7 @@ static void write_begin(struct rut_session *s, const struct rut_task *t)
 	to = put(to, t->path);
 	to = put(to, t->traceparent);
 	to = put(to, t->request_id);
-	rut_record_write(s, t->ec, RUT_RECORD_REQUEST_BEGIN, &e, (uint32_t)(to - (char *)&e));
+	rut_agent_record_write(s, t->ec, RUT_RECORD_REQUEST_BEGIN, &e, (uint32_t)(to - (char *)&e));
 }
 
 static void write_end(struct rut_session *s, const struct rut_task *t, const char *error)
@@ -205,7 +205,7 @@ static void write_end(struct rut_session *s, const struct rut_task *t, const cha
 	to = put(to, t->traceparent);
 	to = put(to, t->request_id);
 	to = put(to, error);
-	rut_record_write(s, t->ec, RUT_RECORD_REQUEST_END, &e, (uint32_t)(to - (char *)&e));
+	rut_agent_record_write(s, t->ec, RUT_RECORD_REQUEST_END, &e, (uint32_t)(to - (char *)&e));
 }
 
 static void write_span(struct rut_session *s, const struct rut_task *t, const struct open *o,
@@ -222,7 +222,7 @@ static void write_span(struct rut_session *s, const struct rut_task *t, const st
 	e.r.caller = caller;
 	e.r.depth = o->depth;
 	end = put(e.r.texts, detail);
-	rut_record_write(s, t->ec, RUT_RECORD_SPAN_BEGIN, &e, (uint32_t)(end - (char *)&e));
+	rut_agent_record_write(s, t->ec, RUT_RECORD_SPAN_BEGIN, &e, (uint32_t)(end - (char *)&e));
 }
 
 static void write_span_end(struct rut_session *s, const struct rut_task *t, const struct open *o,
@@ -238,7 +238,7 @@ static void write_span_end(struct rut_session *s, const struct rut_task *t, cons
 	e.r.method = method_of(s, o->v);
 	e.r.depth = o->depth;
 	end = put(put(e.r.texts, detail), error);
-	rut_record_write(s, t->ec, RUT_RECORD_SPAN_END, &e, (uint32_t)(end - (char *)&e));
+	rut_agent_record_write(s, t->ec, RUT_RECORD_SPAN_END, &e, (uint32_t)(end - (char *)&e));
 }
 
 /* ---- fields ---- */
@@ -286,9 +286,9 @@ static void read_fields(struct rut_session *s, struct rut_task *t, struct rut_va
 		if (r->when != when)
 			continue;
 		if (!looked)
-			code = rut_watch_code(s, w, &v->code, ta);
+			code = rut_agent_watch_code(s, w, &v->code, ta);
 		looked = true;
-		if (!rut_watch_read(s, w, r, code, ta, text, sizeof(text)))
+		if (!rut_agent_watch_read(s, w, r, code, ta, text, sizeof(text)))
 			continue;
 		to = field_of(t, r->field, detail, RUT_RECORD_TEXT);
 		if (r->field == RUT_FIELD_STATUS) {
@@ -368,7 +368,7 @@ static void call(struct rut_session *s, const struct rut_trace_arg *ta, struct r
 	if (!entry)
 		read_fields(s, t, v, ta, detail);
 	if (span)
-		write_span(s, t, o, rut_request_caller(s, ta), detail);
+		write_span(s, t, o, rut_agent_request_caller(s, ta), detail);
 	if (entry || span || w->returns) {
 		t->count++;
 		t->spans += span;
@@ -400,14 +400,14 @@ static void end_open(struct rut_session *s, struct rut_task *t, const struct ope
 {
 	struct rut_variant *v = (struct rut_variant *)o->v;
 	bool failed = raised(s, t, o, ta);
-	const char *error = failed ? rut_table_get(&s->table, t->raised) : NULL;
+	const char *error = failed ? rut_agent_table_get(&s->table, t->raised) : NULL;
 	char detail[RUT_RECORD_TEXT] = "";
 
 	if (v->watch->returns)
 		read_fields(s, t, v, ta, detail);
 	/* The server rescues what the application raises, and answers with an error. */
 	if (o->request && t->status >= 500 && t->raises)
-		error = rut_table_get(&s->table, t->raised);
+		error = rut_agent_table_get(&s->table, t->raised);
 	if (!error || strlen(error) >= RUT_RECORD_TEXT)
 		error = "";
 	if (o->span) {
@@ -445,7 +445,8 @@ static void returns(struct rut_session *s, const struct rut_trace_arg *ta,
 		release(s, t);
 }
 
-void rut_request_event(struct rut_session *s, const struct rut_trace_arg *ta, struct rut_variant *v)
+void rut_agent_request_event(struct rut_session *s, const struct rut_trace_arg *ta,
+			     struct rut_variant *v)
 {
 	if (ta->event == RUT_EVENT_CALL)
 		call(s, ta, v);
@@ -461,8 +462,8 @@ static void raise_event(struct rut_session *s, const struct rut_trace_arg *ta)
 
 	if (!t)
 		return;
-	rut_class_name(rb.rb_obj_class(ta->data), name, sizeof(name), &singleton);
-	t->raised = rut_table_str(&s->table, name, strlen(name));
+	rut_agent_class_name(rb.rb_obj_class(ta->data), name, sizeof(name), &singleton);
+	t->raised = rut_agent_table_str(&s->table, name, strlen(name));
 	t->raises++;
 }
 
@@ -482,13 +483,13 @@ static void on_event(VALUE tp, void *session)
 		release(s, t);
 }
 
-void rut_request_hook(struct rut_session *s)
+void rut_agent_request_hook(struct rut_session *s)
 {
-	rut_watches_intern(s);
-	rut_session_tp(s, RUT_EVENT_RAISE | RUT_EVENT_THREAD_END, on_event);
+	rut_agent_watches_intern(s);
+	rut_agent_session_tp(s, RUT_EVENT_RAISE | RUT_EVENT_THREAD_END, on_event);
 }
 
-void rut_request_unhook(struct rut_session *s)
+void rut_agent_request_unhook(struct rut_session *s)
 {
 	if (s->requests.keys)
 		rb.rb_gc_unregister_address(&s->requests.keys);

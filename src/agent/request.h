@@ -13,11 +13,11 @@
 #include "core.h"
 
 /* With the GVL: what is watched becomes known to Ruby, and exceptions are followed. May raise. */
-void rut_request_hook(struct rut_session *s);
-void rut_request_unhook(struct rut_session *s);
+void rut_agent_request_hook(struct rut_session *s);
+void rut_agent_request_unhook(struct rut_session *s);
 
 /* A call or return of a watched method. With the GVL. */
-void rut_request_event(struct rut_session *s, const struct rut_trace_arg *ta,
-		       struct rut_variant *v);
+void rut_agent_request_event(struct rut_session *s, const struct rut_trace_arg *ta,
+			     struct rut_variant *v);
 
 #endif

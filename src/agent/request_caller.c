@@ -29,9 +29,9 @@ static bool is_app(const struct rut_session *s, VALUE iseq)
 {
 	struct rut_agent_path path = {.len = {0}};
 
-	path.s[0] = rut_str(rb.rb_profile_frame_path(iseq), &path.len[0]);
-	path.s[1] = rut_str(rb.rb_profile_frame_absolute_path(iseq), &path.len[1]);
-	return path.len[0] && path.s[0][0] != '<' && rut_filter_app(&s->filter, &path);
+	path.s[0] = rut_agent_str(rb.rb_profile_frame_path(iseq), &path.len[0]);
+	path.s[1] = rut_agent_str(rb.rb_profile_frame_absolute_path(iseq), &path.len[1]);
+	return path.len[0] && path.s[0][0] != '<' && rut_agent_filter_app(&s->filter, &path);
 }
 
 static struct rut_request_frame *slot_of(const struct rut_session *s, VALUE iseq)
@@ -41,7 +41,7 @@ static struct rut_request_frame *slot_of(const struct rut_session *s, VALUE iseq
 
 	if (RUT_LIKELY(f->iseq == iseq && rut_life_holds(f->life)))
 		return f;
-	*f = (struct rut_request_frame){iseq, rut_life_of(iseq, 0), is_app(s, iseq),
+	*f = (struct rut_request_frame){iseq, rut_agent_life_of(iseq, 0), is_app(s, iseq),
 					RUT_RECORD_NO_CALLER};
 	return f;
 }
@@ -76,22 +76,22 @@ static uint32_t row_of(struct rut_session *s, void *ec, const VALUE *cfp)
 	size_t len, path_len;
 
 	if (owner_of(ec, cfp, &owner, &mid)) {
-		rut_class_name(owner, class, sizeof(class), &singleton);
+		rut_agent_class_name(owner, class, sizeof(class), &singleton);
 		method = rb.rb_id2name(rb.rb_sym2id(mid));
 		len = method ? strlen(method) : 0;
 	} else {
-		method = rut_str(rb.rb_profile_frame_label(iseq), &len);
+		method = rut_agent_str(rb.rb_profile_frame_label(iseq), &len);
 	}
-	path = rut_str(rb.rb_profile_frame_path(iseq), &path_len);
-	row = rut_table_row(t, rut_table_str(t, path, path_len),
-			    (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq)),
-			    *class ? rut_table_str(t, class, strlen(class)) : 0,
-			    len ? rut_table_str(t, method, len) : 0,
-			    singleton ? RUT_ROW_SINGLETON : 0);
+	path = rut_agent_str(rb.rb_profile_frame_path(iseq), &path_len);
+	row = rut_agent_table_row(t, rut_agent_table_str(t, path, path_len),
+				  (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq)),
+				  *class ? rut_agent_table_str(t, class, strlen(class)) : 0,
+				  len ? rut_agent_table_str(t, method, len) : 0,
+				  singleton ? RUT_ROW_SINGLETON : 0);
 	return row ? (uint32_t)(row - t->rows) : RUT_RECORD_NO_CALLER;
 }
 
-uint32_t rut_request_caller(struct rut_session *s, const struct rut_trace_arg *ta)
+uint32_t rut_agent_request_caller(struct rut_session *s, const struct rut_trace_arg *ta)
 {
 	const VALUE *ec = ta->ec, *cfp = ta->cfp;
 	const VALUE *end = (const VALUE *)ec[EC_STACK] + ec[EC_WORDS];
@@ -100,7 +100,7 @@ uint32_t rut_request_caller(struct rut_session *s, const struct rut_trace_arg *t
 	if (!words || !s->filter.has_paths || cfp < (const VALUE *)ec[EC_STACK] || cfp >= end)
 		return RUT_RECORD_NO_CALLER;
 	if (!s->requests.frames)
-		s->requests.frames = rut_map(SLOTS * sizeof(*s->requests.frames));
+		s->requests.frames = rut_agent_map(SLOTS * sizeof(*s->requests.frames));
 	if (!s->requests.frames)
 		return RUT_RECORD_NO_CALLER;
 	rut_lives_sync();
@@ -121,9 +121,9 @@ uint32_t rut_request_caller(struct rut_session *s, const struct rut_trace_arg *t
 	return RUT_RECORD_NO_CALLER;
 }
 
-void rut_request_caller_fini(struct rut_session *s)
+void rut_agent_request_caller_fini(struct rut_session *s)
 {
 	if (s->requests.frames)
-		rut_unmap(s->requests.frames, SLOTS * sizeof(*s->requests.frames));
+		rut_agent_unmap(s->requests.frames, SLOTS * sizeof(*s->requests.frames));
 	s->requests.frames = NULL;
 }

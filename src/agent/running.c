@@ -143,26 +143,26 @@ static struct rut_variant *variant_at(struct rut_session *s, void *ec, const VAL
 	if (!iseq || (!bmethod && (flags & RUT_FRAME_TYPE) != FRAME_METHOD) ||
 	    rut_imemo(iseq) != RUT_IMEMO_ISEQ)
 		return NULL;
-	r = s->global || !rut_hooklist_known() ? rut_code_rec(s, iseq, bmethod)
-					       : rut_hooklist_rec_on(s, iseq, bmethod);
+	r = s->global || !rut_agent_hooklist_known() ? rut_agent_code_rec(s, iseq, bmethod)
+						     : rut_agent_hooklist_rec_on(s, iseq, bmethod);
 	arg.ta.event = bmethod ? RUT_EVENT_B_CALL : RUT_EVENT_CALL;
 	arg.ta.ec = ec;
 	arg.ta.cfp = cfp;
 	arg.ta.self = cfp[RUT_FRAME_SELF];
-	return r ? rut_hook_variant(r, &arg.ta) : NULL;
+	return r ? rut_agent_hook_variant(r, &arg.ta) : NULL;
 }
 
 static void add_found(struct look *l, const VALUE *cfp, struct rut_variant *v)
 {
 	if (l->count == l->cap) {
 		uint32_t cap = l->cap ? l->cap * 2 : 1024;
-		struct rut_frame *to = rut_map(cap * sizeof(*to));
+		struct rut_frame *to = rut_agent_map(cap * sizeof(*to));
 
 		if (!to)
 			return;
 		if (l->count)
 			memcpy(to, l->found, l->count * sizeof(*to));
-		rut_unmap(l->found, l->cap * sizeof(*to));
+		rut_agent_unmap(l->found, l->cap * sizeof(*to));
 		l->found = to;
 		l->cap = cap;
 	}
@@ -185,7 +185,7 @@ static void seed(struct look *l, void *ec, VALUE thread, const void *seen, bool 
 			add_found(l, cfp, v);
 	}
 	if (l->count)
-		rut_stack_seed(l->s, ec, thread, l->found, l->count, left);
+		rut_agent_stack_seed(l->s, ec, thread, l->found, l->count, left);
 }
 
 static void *ec_of_thread(VALUE thread)
@@ -247,7 +247,7 @@ static VALUE learn_body(VALUE arg)
 	return rb.qnil;
 }
 
-void rut_running_seed(struct rut_session *s)
+void rut_agent_running_seed(struct rut_session *s)
 {
 	struct look l = {.s = s};
 	VALUE was_disabled;
@@ -257,7 +257,7 @@ void rut_running_seed(struct rut_session *s)
 	s->time.seeded = rut_ticks();
 	rb.rb_protect(learn_body, (VALUE)&known, &failed);
 	if (!failed && known && !rut_single_ractor())
-		s->time.seed_own = rut_running_seed_own;
+		s->time.seed_own = rut_agent_running_seed_own;
 	if (!failed && known && !s->time.seed_own) {
 		/* The lists hold addresses that the GC does not see. */
 		was_disabled = rb.rb_gc_disable();
@@ -267,19 +267,19 @@ void rut_running_seed(struct rut_session *s)
 	}
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);
-	rut_unmap(l.found, l.cap * sizeof(*l.found));
+	rut_agent_unmap(l.found, l.cap * sizeof(*l.found));
 	rut_list_fini(&l.running);
 }
 
-void rut_running_seed_own(struct rut_session *s, void *ec, const void *seen)
+void rut_agent_running_seed_own(struct rut_session *s, void *ec, const void *seen)
 {
 	struct look l = {.s = s, .now = s->time.seeded};
 
 	seed(&l, ec, 0, seen, false);
-	rut_unmap(l.found, l.cap * sizeof(*l.found));
+	rut_agent_unmap(l.found, l.cap * sizeof(*l.found));
 }
 
-bool rut_running_frames(VALUE thread, struct rut_running_frames *ret)
+bool rut_agent_running_frames(VALUE thread, struct rut_running_frames *ret)
 {
 	struct frames f;
 
@@ -294,7 +294,7 @@ bool rut_running_frames(VALUE thread, struct rut_running_frames *ret)
 	return true;
 }
 
-bool rut_running_owner(void *ec, const VALUE *cfp, VALUE *ret_owner, VALUE *ret_mid)
+bool rut_agent_running_owner(void *ec, const VALUE *cfp, VALUE *ret_owner, VALUE *ret_mid)
 {
 	/* Ruby fills in the rest of its structure. */
 	union {

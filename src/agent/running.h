@@ -30,18 +30,18 @@ struct rut_running_frames {
 };
 
 /* False: they cannot be read. Of the main ractor. May raise. */
-bool rut_running_frames(VALUE thread, struct rut_running_frames *ret);
+bool rut_agent_running_frames(VALUE thread, struct rut_running_frames *ret);
 
 /* The class of the method of this frame, and whether there is one. */
-bool rut_running_owner(void *ec, const VALUE *cfp, VALUE *ret_owner, VALUE *ret_mid);
+bool rut_agent_running_owner(void *ec, const VALUE *cfp, VALUE *ret_owner, VALUE *ret_mid);
 
 /* When all hooks are set. With the GVL. */
-void rut_running_seed(struct rut_session *s);
+void rut_agent_running_seed(struct rut_session *s);
 
 /*
  * The frames of the thread that runs, as far as they are above the address `seen`: the first time
- * that a hook of this session runs on it, when there were ractors at rut_running_seed().
+ * that a hook of this session runs on it, when there were ractors at rut_agent_running_seed().
  */
-void rut_running_seed_own(struct rut_session *s, void *ec, const void *seen);
+void rut_agent_running_seed_own(struct rut_session *s, void *ec, const void *seen);
 
 #endif

@@ -48,7 +48,7 @@ static bool is_of_use(VALUE v, void *session)
 				(s->scan.by_name || s->flags & RUT_AGENT_NAMES)));
 	}
 	return type == RUT_T_DATA &&
-	       ((s->scan.again && !s->by_file && rut_hooklist_rec(s, v)) || is_fiber(s, v));
+	       ((s->scan.again && !s->by_file && rut_agent_hooklist_rec(s, v)) || is_fiber(s, v));
 }
 
 /* ---- what is wanted ---- */
@@ -57,13 +57,13 @@ static void add_key(struct rut_scan *sc, VALUE kind, VALUE a, VALUE b, long pos)
 {
 	if (sc->count == sc->cap) {
 		size_t cap = sc->cap ? sc->cap * 2 : 8192;
-		struct rut_scan_key *to = rut_map(cap * sizeof(*to));
+		struct rut_scan_key *to = rut_agent_map(cap * sizeof(*to));
 
 		if (!to)
 			return;
 		if (sc->count)
 			memcpy(to, sc->keys, sc->count * sizeof(*to));
-		rut_unmap(sc->keys, sc->cap * sizeof(*to));
+		rut_agent_unmap(sc->keys, sc->cap * sizeof(*to));
 		sc->keys = to;
 		sc->cap = cap;
 	}
@@ -96,7 +96,7 @@ static bool path_wanted(struct rut_session *s, VALUE iseq, VALUE path)
 
 	if (path != sc->path) {
 		sc->path = path;
-		sc->wanted = rut_session_wants_file(s, iseq, NULL);
+		sc->wanted = rut_agent_session_wants_file(s, iseq, NULL);
 	}
 	return sc->wanted;
 }
@@ -105,7 +105,7 @@ static void add_code(struct rut_session *s, VALUE iseq, long pos)
 {
 	VALUE path;
 
-	if (!rut_iseq_ready(iseq))
+	if (!rut_agent_iseq_ready(iseq))
 		return;
 	path = rb.rb_profile_frame_path(iseq);
 	if (!path_wanted(s, iseq, path))
@@ -128,9 +128,9 @@ static void add_found(struct rut_session *s, VALUE v, long pos)
 		if ((*def & 15) == RUT_METHOD_TYPE_BMETHOD)
 			block = bmethod_iseq(v);
 		else
-			add_key(sc, KEY_NAMED, rut_named_code(v), 0, pos);
+			add_key(sc, KEY_NAMED, rut_agent_named_code(v), 0, pos);
 		/* Every alias, and every Method that was bound (Sinatra binds one a request). */
-		if (block && rut_iseq_ready(block) &&
+		if (block && rut_agent_iseq_ready(block) &&
 		    path_wanted(s, block, rb.rb_profile_frame_path(block)))
 			add_key(sc, KEY_BLOCK, block, 0, pos);
 	} else if (is_fiber(s, v)) {
@@ -138,7 +138,7 @@ static void add_found(struct rut_session *s, VALUE v, long pos)
 	} else {
 		struct rut_list targets = {0};
 
-		rb.rb_objspace_reachable_objects_from(v, rut_target_sets, &targets);
+		rb.rb_objspace_reachable_objects_from(v, rut_agent_hooklist_targets, &targets);
 		for (size_t i = 0; i < targets.count; i++)
 			add_key(sc, KEY_DONE, targets.items[i], 0, pos);
 		rut_list_fini(&targets);
@@ -151,7 +151,7 @@ static bool make_keys(struct rut_session *s, uint64_t deadline_ns)
 
 	for (unsigned n = 1;; n++) {
 		long pos;
-		VALUE v = rut_walk_next(&sc->walk, &sc->pos);
+		VALUE v = rut_agent_walk_next(&sc->walk, &sc->pos);
 
 		if (!v)
 			return false;
@@ -175,7 +175,7 @@ static int compare_keys(const void *a, const void *b)
 	return (x->b > y->b) - (x->b < y->b);
 }
 
-void rut_scan_sort(struct rut_session *s)
+void rut_agent_scan_sort(struct rut_session *s)
 {
 	struct rut_scan *sc = &s->scan;
 
@@ -205,17 +205,18 @@ static bool is_done(const struct rut_session *s, VALUE iseq)
 
 	if (s->by_file)
 		return s->scan.again &&
-		       rut_hooklist_count(s, iseq,
-					  rb.rb_iseq_type && rut_iseq_kind(iseq) == RUT_REC_METHOD);
+		       rut_agent_hooklist_count(s, iseq,
+						rb.rb_iseq_type && rut_agent_iseq_kind(iseq) ==
+									   RUT_REC_METHOD);
 	return done->count && bsearch(&iseq, done->items, done->count, sizeof(VALUE), compare);
 }
 
 /* Where Ruby says it at no cost; otherwise it is asked when it is its turn. */
 static bool kind_wanted(const struct rut_session *s, VALUE iseq)
 {
-	int kind = rb.rb_iseq_type ? rut_iseq_kind(iseq) : RUT_REC_METHOD;
+	int kind = rb.rb_iseq_type ? rut_agent_iseq_kind(iseq) : RUT_REC_METHOD;
 
-	return rut_session_wants_name(s, iseq, kind) &&
+	return rut_agent_session_wants_name(s, iseq, kind) &&
 	       (kind == RUT_REC_METHOD || (kind == RUT_REC_BLOCK && s->todo.blocks));
 }
 
@@ -225,10 +226,10 @@ static void list_code(struct rut_session *s, VALUE iseq)
 	struct rut_named named = {.s = s, .ments = &sc->named};
 	enum rut_named_is is = RUT_NAMED_WANTED;
 
-	if (!rut_iseq_ready(iseq) || is_done(s, iseq) || !kind_wanted(s, iseq))
+	if (!rut_agent_iseq_ready(iseq) || is_done(s, iseq) || !kind_wanted(s, iseq))
 		return;
-	if (sc->by_name && rut_iseq_kind(iseq) == RUT_REC_METHOD)
-		is = rut_named_is(&named, iseq);
+	if (sc->by_name && rut_agent_iseq_kind(iseq) == RUT_REC_METHOD)
+		is = rut_agent_named_is(&named, iseq);
 	if (is == RUT_NAMED_WANTED)
 		add(s, iseq);
 	else if (is == RUT_NAMED_UNKNOWN)
@@ -256,15 +257,15 @@ static void list_key(struct rut_session *s, const struct rut_scan_key *key)
 
 	switch ((enum key_kind)key->kind) {
 	case KEY_NAMED:
-		rut_list_add(&sc->named, rut_walk_get(&sc->walk, key->pos));
+		rut_list_add(&sc->named, rut_agent_walk_get(&sc->walk, key->pos));
 		if (s->flags & RUT_AGENT_NAMES && !sc->again)
-			rut_named_row(s, rut_walk_get(&sc->walk, key->pos));
+			rut_agent_named_row(s, rut_agent_walk_get(&sc->walk, key->pos));
 		break;
 	case KEY_DONE:
 		rut_list_add(&sc->done, key->a);
 		break;
 	case KEY_CODE:
-		list_code(s, rut_walk_get(&sc->walk, key->pos));
+		list_code(s, rut_agent_walk_get(&sc->walk, key->pos));
 		break;
 	case KEY_BLOCK:
 		list_unknown(s);
@@ -299,43 +300,43 @@ static bool fill_list(struct rut_session *s, uint64_t deadline_ns)
 
 static void forget(struct rut_scan *sc)
 {
-	rut_unmap(sc->keys, sc->cap * sizeof(*sc->keys));
+	rut_agent_unmap(sc->keys, sc->cap * sizeof(*sc->keys));
 	rut_list_fini(&sc->named);
 	rut_list_fini(&sc->done);
 	rut_list_fini(&sc->unknown);
-	rut_walk_end(&sc->walk);
+	rut_agent_walk_end(&sc->walk);
 	*sc = (struct rut_scan){.phase = RUT_SCAN_OFF};
 }
 
-void rut_scan_begin(struct rut_session *s, bool again)
+void rut_agent_scan_begin(struct rut_session *s, bool again)
 {
 	forget(&s->scan);
 	s->todo.codes = rb.qnil;
 	s->scan.again = again;
 	s->scan.by_name = s->by_file && s->filter.has_names;
-	rut_walk_begin(&s->scan.walk);
+	rut_agent_walk_begin(&s->scan.walk);
 	s->scan.phase = RUT_SCAN_WALK;
 }
 
-void rut_scan_end(struct rut_session *s)
+void rut_agent_scan_end(struct rut_session *s)
 {
 	forget(&s->scan);
 }
 
-bool rut_scan_work(struct rut_session *s, uint64_t deadline_ns)
+bool rut_agent_scan_work(struct rut_session *s, uint64_t deadline_ns)
 {
 	struct rut_scan *sc = &s->scan;
 	enum rut_walk_state state;
 
-	if (sc->phase > RUT_SCAN_WALK && rut_walk_moved(&sc->walk)) {
-		rut_scan_begin(s, sc->again);
+	if (sc->phase > RUT_SCAN_WALK && rut_agent_walk_moved(&sc->walk)) {
+		rut_agent_scan_begin(s, sc->again);
 		return true;
 	}
 	switch (sc->phase) {
 	case RUT_SCAN_WALK:
-		state = rut_walk_step(&sc->walk, is_of_use, s, deadline_ns);
+		state = rut_agent_walk_step(&sc->walk, is_of_use, s, deadline_ns);
 		if (state == RUT_WALK_MOVED)
-			rut_scan_begin(s, sc->again);
+			rut_agent_scan_begin(s, sc->again);
 		if (state == RUT_WALK_DONE)
 			sc->phase = RUT_SCAN_KEYS;
 		return true;

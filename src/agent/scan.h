@@ -8,11 +8,11 @@
 
 #include "core.h"
 
-void rut_scan_begin(struct rut_session *s, bool again);
+void rut_agent_scan_begin(struct rut_session *s, bool again);
 /* A slice. Returns true while more is left. With the GVL. */
-bool rut_scan_work(struct rut_session *s, uint64_t deadline_ns);
+bool rut_agent_scan_work(struct rut_session *s, uint64_t deadline_ns);
 /* The part that needs no GVL, in the phase SORT; no fork meanwhile. */
-void rut_scan_sort(struct rut_session *s);
-void rut_scan_end(struct rut_session *s);
+void rut_agent_scan_sort(struct rut_session *s);
+void rut_agent_scan_end(struct rut_session *s);
 
 #endif

@@ -8,20 +8,20 @@
 
 #include "core.h"
 
-int rut_session_init(struct rut_session *s, struct rut_agent_slot *slot);
+int rut_agent_session_init(struct rut_session *s, struct rut_agent_slot *slot);
 /* Returns its memory. No hook may be left. Any thread. */
-void rut_session_fini(struct rut_session *s);
+void rut_agent_session_fini(struct rut_session *s);
 
 /* Sets the hooks that this mode needs at once. Returns NULL or why not. */
-const char *rut_session_hook(struct rut_session *s);
+const char *rut_agent_session_hook(struct rut_session *s);
 
 /* Does some of the remaining work; true while more is left. */
-bool rut_session_work(struct rut_session *s, uint64_t deadline_ns);
+bool rut_agent_session_work(struct rut_session *s, uint64_t deadline_ns);
 
 /* Hooks of no use wait to be taken away, and it is time for that. */
-bool rut_session_drops_due(const struct rut_session *s);
+bool rut_agent_session_drops_due(const struct rut_session *s);
 
 /* Takes hooks away; true while some are left. */
-bool rut_session_unhook(struct rut_session *s, uint64_t deadline_ns);
+bool rut_agent_session_unhook(struct rut_session *s, uint64_t deadline_ns);
 
 #endif

@@ -39,12 +39,41 @@ static RUT_INLINE const VALUE *only_hook(const VALUE *list, uint32_t event)
 	return only;
 }
 
-static RUT_INLINE bool file_event(const struct rut_session *s, const struct rut_trace_arg *ta)
+/*
+ * Counting needs few registers, timing all: each has a function of its own, so that a counted call
+ * saves none. Both end by calling the next function in their place.
+ */
+static __attribute__((noinline)) void time_file(struct rut_trace_arg *ta, const VALUE *list,
+						int pop)
+{
+	const struct rut_session *s = shortcut.s;
+
+	if (RUT_UNLIKELY(
+		    !(ta->event == RUT_EVENT_CALL ? rut_hot_begin(s, ta) : rut_hot_end(s, ta))))
+		shortcut.ruby(ta, list, pop);
+}
+
+static __attribute__((noinline)) void time_c(struct rut_trace_arg *ta, const VALUE *list, int pop,
+					     const struct rut_session *s)
+{
+	const void *below = (const char *)ta->cfp - RUT_C_BELOW;
+	const struct rut_agent_site *site;
+	bool done;
+
+	if (ta->event == RUT_EVENT_C_RETURN) {
+		done = rut_hot_pop(s, ta->ec, below);
+	} else {
+		site = rut_hot_site(s, ta);
+		done = site && (!site->row || rut_hot_push(s, ta->ec, below, site->v, site->row));
+	}
+	if (RUT_UNLIKELY(!done))
+		shortcut.ruby(ta, list, pop);
+}
+
+static RUT_INLINE bool count_file(const struct rut_session *s, const struct rut_trace_arg *ta)
 {
 	const struct rut_agent_code *code;
 
-	if (s->mode == RUT_AGENT_TIME)
-		return ta->event == RUT_EVENT_CALL ? rut_hot_begin(s, ta) : rut_hot_end(s, ta);
 	if (RUT_UNLIKELY(ta->event != RUT_EVENT_CALL))
 		return true;
 	code = rut_hot_call(s, ta);
@@ -54,26 +83,17 @@ static RUT_INLINE bool file_event(const struct rut_session *s, const struct rut_
 	return true;
 }
 
-static RUT_INLINE bool c_event(const struct rut_session *s, const struct rut_trace_arg *ta)
+static RUT_INLINE bool count_c(const struct rut_session *s, const struct rut_trace_arg *ta)
 {
-	const void *below = (const char *)ta->cfp - RUT_C_BELOW;
-	bool timed = s->mode == RUT_AGENT_TIME && rut_clock_is_tsc;
 	const struct rut_agent_site *site;
 
-	if (RUT_UNLIKELY(rut_own_work))
+	if (RUT_UNLIKELY(ta->event == RUT_EVENT_C_RETURN))
 		return false;
-	if (ta->event == RUT_EVENT_C_RETURN)
-		return timed && rut_hot_pop(s, ta->ec, below);
 	site = rut_hot_site(s, ta);
 	if (RUT_UNLIKELY(!site))
 		return false;
-	if (RUT_UNLIKELY(!site->row))
-		return true;
-	if (timed)
-		return rut_hot_push(s, ta->ec, below, site->v, site->row);
-	if (RUT_UNLIKELY(s->mode != RUT_AGENT_CALLS))
-		return false;
-	site->row->calls++;
+	if (RUT_LIKELY(site->row != NULL))
+		site->row->calls++;
 	return true;
 }
 
@@ -89,36 +109,45 @@ static void exec_hooks(struct rut_trace_arg *ta, const VALUE *list, int pop)
 	if (RUT_UNLIKELY(!hook))
 		goto ruby;
 	if (s && hook[HOOK_FUNC] == (VALUE)shortcut.on_file) {
-		if (RUT_LIKELY(file_event(s, ta)))
+		if (s->mode == RUT_AGENT_TIME) {
+			time_file(ta, list, pop);
 			return;
-	} else if (hook[HOOK_FUNC] == (VALUE)rut_ccall_on_event) {
-		if (RUT_LIKELY(c_event(rut_session_of(hook[HOOK_DATA]), ta)))
+		}
+		if (RUT_LIKELY(count_file(s, ta)))
+			return;
+	} else if (hook[HOOK_FUNC] == (VALUE)rut_agent_ccall_on_event && !rut_agent_own_work) {
+		s = rut_session_of(hook[HOOK_DATA]);
+		if (s->mode == RUT_AGENT_TIME && rut_agent_clock_is_tsc) {
+			time_c(ta, list, pop, s);
+			return;
+		}
+		if (s->mode == RUT_AGENT_CALLS && RUT_LIKELY(count_c(s, ta)))
 			return;
 	}
 ruby:
 	shortcut.ruby(ta, list, pop);
 }
 
-void rut_shortcut_begin(struct rut_session *s)
+void rut_agent_shortcut_begin(struct rut_session *s)
 {
 	if ((s->mode != RUT_AGENT_CALLS && s->mode != RUT_AGENT_TIME) || !rb.rb_exec_event_hooks ||
 	    !rb.abi->hooks_in_code)
 		return;
 	if (!shortcut.slot.at)
-		shortcut.slot = rut_got_find((const void *)(uintptr_t)rb.rb_exec_event_hooks,
-					     "rb_exec_event_hooks");
+		shortcut.slot = rut_agent_got_find((const void *)(uintptr_t)rb.rb_exec_event_hooks,
+						   "rb_exec_event_hooks");
 	if (!shortcut.slot.at)
 		return;
 	shortcut.ruby = rb.rb_exec_event_hooks;
 	if (!shortcut.s) {
-		shortcut.on_file = rut_hook_direct(s, RUT_REC_FILE);
+		shortcut.on_file = rut_agent_hook_direct(s, RUT_REC_FILE);
 		shortcut.s = s;
 	}
-	if (shortcut.users || rut_got_set(shortcut.slot, (uintptr_t)exec_hooks))
+	if (shortcut.users || rut_agent_got_set(shortcut.slot, (uintptr_t)exec_hooks))
 		shortcut.users |= 1u << s->index;
 }
 
-void rut_shortcut_end(struct rut_session *s)
+void rut_agent_shortcut_end(struct rut_session *s)
 {
 	bool used = shortcut.users & 1u << s->index;
 
@@ -128,5 +157,5 @@ void rut_shortcut_end(struct rut_session *s)
 		shortcut.s = NULL;
 	}
 	if (used && !shortcut.users)
-		rut_got_set(shortcut.slot, (uintptr_t)shortcut.ruby);
+		rut_agent_got_set(shortcut.slot, (uintptr_t)shortcut.ruby);
 }

@@ -17,8 +17,8 @@
 #include "core.h"
 
 /* This session has hooks. With the GVL. */
-void rut_shortcut_begin(struct rut_session *s);
+void rut_agent_shortcut_begin(struct rut_session *s);
 /* They are removed, but for those that run. With the GVL. */
-void rut_shortcut_end(struct rut_session *s);
+void rut_agent_shortcut_end(struct rut_session *s);
 
 #endif

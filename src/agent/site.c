@@ -22,7 +22,7 @@ static bool grow(struct rut_agent_sites *sites)
 	for (uint32_t i = 0; sites->slots && i <= sites->mask; i++)
 		holding += sites->slots[i].life.epoch && rut_life_recent(sites->slots[i].life);
 	mask = rut_grown_mask(sites->mask, holding, SITES_MIN);
-	to = rut_map((mask + 1ul) * sizeof(*to));
+	to = rut_agent_map((mask + 1ul) * sizeof(*to));
 	if (!to)
 		return false;
 	for (uint32_t i = 0; sites->slots && i <= sites->mask; i++) {
@@ -37,22 +37,22 @@ static bool grow(struct rut_agent_sites *sites)
 		to[j] = *site;
 		count++;
 	}
-	rut_unmap(sites->slots, (sites->mask + 1ul) * sizeof(*to));
+	rut_agent_unmap(sites->slots, (sites->mask + 1ul) * sizeof(*to));
 	sites->slots = to;
 	sites->mask = mask;
 	sites->count = count;
 	return true;
 }
 
-bool rut_site_wanted(struct rut_session *s, const char *path, VALUE iseq)
+bool rut_agent_site_wanted(struct rut_session *s, const char *path, VALUE iseq)
 {
 	const struct rut_agent_path as_shown = {.s = {path, ""},
 						.len = {path ? strlen(path) : 0, 0}};
 
 	if (!path)
 		return true;
-	return iseq ? rut_session_wants_file(s, iseq, NULL)
-		    : rut_filter_path(&s->filter, &as_shown);
+	return iseq ? rut_agent_session_wants_file(s, iseq, NULL)
+		    : rut_agent_filter_path(&s->filter, &as_shown);
 }
 
 /* Looks the names up and finds their row. */
@@ -66,9 +66,9 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 	char name[1024];
 	bool singleton, wanted;
 
-	rut_class_name(klass, name, sizeof(name), &singleton);
-	wanted = rut_filter_name(&s->filter, name, singleton, method) &&
-		 rut_site_wanted(s, path, iseq);
+	rut_agent_class_name(klass, name, sizeof(name), &singleton);
+	wanted = rut_agent_filter_name(&s->filter, name, singleton, method) &&
+		 rut_agent_site_wanted(s, path, iseq);
 	if (wanted) {
 		bool by_line = mid || (placed && s->mode != RUT_AGENT_OBJECTS_TOTAL);
 
@@ -76,14 +76,14 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 		 */
 		if (!path && by_line && !mid)
 			path = "(native)";
-		path_str = path && by_line ? rut_table_str(t, path, strlen(path)) : 0;
-		class_str = rut_table_str(t, name, strlen(name));
-		method_str = method ? rut_table_str(t, method, strlen(method)) : 0;
-		row = rut_table_row(t, path_str, by_line ? (uint32_t)line : 0, class_str,
-				    method_str,
-				    (singleton && mid ? RUT_ROW_SINGLETON : 0) | (mid ? flags : 0));
+		path_str = path && by_line ? rut_agent_table_str(t, path, strlen(path)) : 0;
+		class_str = rut_agent_table_str(t, name, strlen(name));
+		method_str = method ? rut_agent_table_str(t, method, strlen(method)) : 0;
+		row = rut_agent_table_row(
+			t, path_str, by_line ? (uint32_t)line : 0, class_str, method_str,
+			(singleton && mid ? RUT_ROW_SINGLETON : 0) | (mid ? flags : 0));
 	}
-	return row ? rut_variant_of_row(s, row) : NULL;
+	return row ? rut_agent_variant_of_row(s, row) : NULL;
 }
 
 /* First use, or first use after a GC. */
@@ -95,7 +95,7 @@ static void refresh(struct rut_session *s, struct rut_agent_site *site, const VA
 	int line = (int)site->line;
 
 	if (!rut_single_ractor())
-		rut_session_ractors(s);
+		rut_agent_session_ractors(s);
 
 	if (cfp)
 		path = rut_source_location(&line);
@@ -103,9 +103,9 @@ static void refresh(struct rut_session *s, struct rut_agent_site *site, const VA
 			  placed, flags);
 	site->row = site->v ? site->v->row : NULL;
 	/* The code that a path belongs to is not known: as if it were young. */
-	site->life = rut_life_of(site->klass, cfp ? cfp[RUT_FRAME_ISEQ] : 0);
-	if (by_path && site->life.epoch == rut_hot.old)
-		site->life = (struct rut_life){rut_hot.young};
+	site->life = rut_agent_life_of(site->klass, cfp ? cfp[RUT_FRAME_ISEQ] : 0);
+	if (by_path && site->life.epoch == rut_agent_hot.old)
+		site->life = (struct rut_life){rut_agent_hot.young};
 }
 
 /* `flags`: those of the rows of methods. */
@@ -152,22 +152,23 @@ static const struct rut_agent_site *find(struct rut_session *s, const struct rut
 	return site->row ? site : NULL;
 }
 
-const struct rut_agent_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta,
-				      VALUE klass, ID mid, bool placed)
+const struct rut_agent_site *rut_agent_site(struct rut_session *s, const struct rut_trace_arg *ta,
+					    VALUE klass, ID mid, bool placed)
 {
 	return find(s, ta, klass, mid, placed, RUT_ROW_C);
 }
 
-const struct rut_agent_site *rut_site_line(struct rut_session *s, const struct rut_trace_arg *ta,
-					   VALUE klass, ID mid)
+const struct rut_agent_site *rut_agent_site_line(struct rut_session *s,
+						 const struct rut_trace_arg *ta, VALUE klass,
+						 ID mid)
 {
 	return find(s, ta, klass, mid, true, 0);
 }
 
-void rut_sites_fini(struct rut_session *s)
+void rut_agent_sites_fini(struct rut_session *s)
 {
 	if (s->sites.slots)
-		rut_unmap(s->sites.slots, (s->sites.mask + 1ul) * sizeof(*s->sites.slots));
+		rut_agent_unmap(s->sites.slots, (s->sites.mask + 1ul) * sizeof(*s->sites.slots));
 	if (s->slots.pages)
-		rut_unmap(s->slots.pages, (s->slots.mask + 1ul) * sizeof(*s->slots.pages));
+		rut_agent_unmap(s->slots.pages, (s->slots.mask + 1ul) * sizeof(*s->slots.pages));
 }

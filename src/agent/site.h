@@ -15,12 +15,13 @@
  * is not wanted. Its row is there. With `placed` false it is the same for all places. Allocates
  * nothing of Ruby's. With the GVL.
  */
-const struct rut_agent_site *rut_site(struct rut_session *s, const struct rut_trace_arg *ta,
-				      VALUE klass, ID mid, bool placed);
+const struct rut_agent_site *rut_agent_site(struct rut_session *s, const struct rut_trace_arg *ta,
+					    VALUE klass, ID mid, bool placed);
 /* The same for a line of a method that is written in Ruby. */
-const struct rut_agent_site *rut_site_line(struct rut_session *s, const struct rut_trace_arg *ta,
-					   VALUE klass, ID mid);
-void rut_sites_fini(struct rut_session *s);
+const struct rut_agent_site *rut_agent_site_line(struct rut_session *s,
+						 const struct rut_trace_arg *ta, VALUE klass,
+						 ID mid);
+void rut_agent_sites_fini(struct rut_session *s);
 
 static RUT_INLINE uint32_t rut_site_hash(VALUE klass, const void *place, ID mid, uint32_t line)
 {
@@ -61,6 +62,6 @@ static RUT_INLINE const struct rut_agent_site *rut_hot_site(const struct rut_ses
 }
 
 /* Does the filter want what is in this file? `iseq`: the code that runs there, when it is known. */
-bool rut_site_wanted(struct rut_session *s, const char *path, VALUE iseq);
+bool rut_agent_site_wanted(struct rut_session *s, const char *path, VALUE iseq);
 
 #endif

@@ -18,7 +18,7 @@ static struct {
 	uint32_t numbers;
 } all;
 
-__thread struct rut_stack_cache rut_stack_cache;
+__thread struct rut_stack_cache rut_agent_stack_cache;
 
 /* Of stacks that have no frames yet. */
 static const struct rut_frame no_frames[1] = {{.cfp = (const void *)UINTPTR_MAX}};
@@ -36,7 +36,7 @@ static struct rut_stack *stack_new(const struct rut_session *s)
 	if (!st) {
 		size_t n = POOL_BYTES / sizeof(*st);
 
-		st = rut_map(POOL_BYTES);
+		st = rut_agent_map(POOL_BYTES);
 		if (!st)
 			return NULL;
 		for (size_t i = 0; i < n; i++) {
@@ -62,7 +62,7 @@ static void stack_free(struct rut_stack *st)
 static void frames_unmap(struct rut_stack *st)
 {
 	if (st->cap)
-		rut_unmap(st->frames - 1, (st->cap + 1) * sizeof(*st->frames));
+		rut_agent_unmap(st->frames - 1, (st->cap + 1) * sizeof(*st->frames));
 }
 
 static void frames_free(struct rut_stack *st)
@@ -76,7 +76,7 @@ static void frames_free(struct rut_stack *st)
 static uint32_t number_of(const void *ec, const struct rut_session *s)
 {
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
-		const struct rut_session *other = &rut_sessions[i];
+		const struct rut_session *other = &rut_agent_sessions[i];
 
 		if (other == s || !other->used)
 			continue;
@@ -151,25 +151,25 @@ static RUT_COLD struct rut_stack *stack_look(struct rut_session *s, void *ec, co
 	st = stack_find(s, ec, true);
 	if (st && threads_move())
 		st->thread = rb.rb_thread_current();
-	rut_stack_cache.stack[s->index] = st;
+	rut_agent_stack_cache.stack[s->index] = st;
 	return st;
 }
 
-struct rut_stack *rut_stack_of(struct rut_session *s, void *ec)
+struct rut_stack *rut_agent_stack_of(struct rut_session *s, void *ec)
 {
 	struct rut_stack *st = rut_hot_stack(s->index, ec);
 
 	return st ? st : stack_look(s, ec, NULL);
 }
 
-bool rut_stack_grow(struct rut_stack *st)
+bool rut_agent_stack_grow(struct rut_stack *st)
 {
 	uint32_t cap = st->cap ? st->cap * 2 : FRAMES;
 	struct rut_frame *frames;
 
 	if (cap > DEEPEST)
 		return false;
-	frames = rut_map((cap + 1) * sizeof(*frames));
+	frames = rut_agent_map((cap + 1) * sizeof(*frames));
 	if (!frames)
 		return false;
 	memcpy(frames, st->frames - 1, (st->count + 1) * sizeof(*frames));
@@ -219,10 +219,10 @@ static bool is_outermost(struct rut_stack *st, struct rut_variant *v)
 static RUT_COLD void note_gc(struct rut_session *s, struct rut_stack *st)
 {
 	const struct rut_agent_table *t = s->table.hdr;
-	uint64_t ns = *rut_hot.gc_ns - s->time.gc_ns_seen, mono = rut_mono_ns() - t->mono0_ns;
+	uint64_t ns = rut_gc_time_ns() - s->time.gc_ns_seen, mono = rut_mono_ns() - t->mono0_ns;
 	uint64_t ticks = ns, gcs = rb.rb_gc_count();
 
-	if (rut_clock_is_tsc && mono)
+	if (rut_agent_clock_is_tsc && mono)
 		ticks = (uint64_t)((double)ns * (double)(rut_ticks() - t->tick0) / (double)mono);
 	if (st->count)
 		st->frames[st->count - 1].inner += ticks;
@@ -243,25 +243,25 @@ static RUT_COLD void note_gc(struct rut_session *s, struct rut_stack *st)
 /* Ruby's number is found after its first GC. */
 static RUT_COLD void find_gc_time(struct rut_session *s)
 {
-	const uint64_t *old = rut_hot.gc_ns;
+	const uint64_t *old = rut_agent_hot.gc_ns;
 
-	s->time.gcs_seen = *rut_hot.gcs;
+	s->time.gcs_seen = *rut_agent_hot.gcs;
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
-	rut_gc_time_find();
+	rut_agent_gc_time_find();
 	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
-	if (rut_hot.gc_ns != old)
-		s->time.gc_ns_seen = *rut_hot.gc_ns;
+	if (rut_agent_hot.gc_ns != old)
+		s->time.gc_ns_seen = rut_gc_time_ns();
 }
 
 static inline void look_for_gc(struct rut_session *s, struct rut_stack *st)
 {
-	if (RUT_UNLIKELY(!*rut_hot.gc_ns && *rut_hot.gcs != s->time.gcs_seen))
+	if (RUT_UNLIKELY(!*rut_agent_hot.gc_ns && *rut_agent_hot.gcs != s->time.gcs_seen))
 		find_gc_time(s);
-	if (RUT_UNLIKELY(*rut_hot.gc_ns != s->time.gc_ns_seen) && rut_single_ractor())
+	if (RUT_UNLIKELY(rut_gc_time_ns() != s->time.gc_ns_seen) && rut_single_ractor())
 		note_gc(s, st);
 }
 
-void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v)
+void rut_agent_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v)
 {
 	struct rut_stack *st = rut_hot_stack(s->index, ec);
 	uint64_t now;
@@ -276,7 +276,7 @@ void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut
 	/* Calls at or below this address are over, though nobody said so. */
 	while (st->count && st->frames[st->count - 1].cfp <= cfp)
 		end_call(s, st, now);
-	if (st->count == st->cap && !rut_stack_grow(st))
+	if (st->count == st->cap && !rut_agent_stack_grow(st))
 		return;
 	f = &st->frames[st->count];
 	f->cfp = cfp;
@@ -288,9 +288,9 @@ void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut
 	__atomic_store_n(&st->count, st->count + 1, __ATOMIC_RELEASE);
 }
 
-void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta)
+void rut_agent_stack_pop(struct rut_session *s, struct rut_trace_arg *ta)
 {
-	struct rut_stack *st = rut_stack_of(s, ta->ec);
+	struct rut_stack *st = rut_agent_stack_of(s, ta->ec);
 	uint64_t now = rut_ticks();
 
 	if (!st)
@@ -304,19 +304,19 @@ void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta)
 
 static void append(struct rut_stack *st, const struct rut_frame *f)
 {
-	if (st->count == st->cap && !rut_stack_grow(st))
+	if (st->count == st->cap && !rut_agent_stack_grow(st))
 		return;
 	st->frames[st->count] = *f;
 	st->frames[st->count].outermost = is_outermost(st, f->v);
 	st->count++;
 }
 
-void rut_stack_seed(struct rut_session *s, void *ec, VALUE thread, const struct rut_frame *seeds,
-		    uint32_t count, bool left)
+void rut_agent_stack_seed(struct rut_session *s, void *ec, VALUE thread,
+			  const struct rut_frame *seeds, uint32_t count, bool left)
 {
 	struct rut_stack *st = stack_find(s, ec, true);
 	uint32_t known = st ? st->count : 0, i = 0, j = 0;
-	struct rut_frame *old = known ? rut_map(known * sizeof(*old)) : NULL;
+	struct rut_frame *old = known ? rut_agent_map(known * sizeof(*old)) : NULL;
 
 	if (!st || (known && !old))
 		return;
@@ -343,7 +343,7 @@ void rut_stack_seed(struct rut_session *s, void *ec, VALUE thread, const struct 
 	st->thread = thread;
 	if (left && st->count && !st->out)
 		st->out = seeds[0].begin;
-	rut_unmap(old, known * sizeof(*old));
+	rut_agent_unmap(old, known * sizeof(*old));
 }
 
 /* The stack that a thread was on at attach, when no hook has run on it since. */
@@ -377,9 +377,9 @@ static struct rut_stack *stack_of_thread(const struct rut_session *s, const void
 	return found;
 }
 
-void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
+void rut_agent_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
 {
-	struct rut_stack *st = rut_stack_of(s, ta->ec);
+	struct rut_stack *st = rut_agent_stack_of(s, ta->ec);
 	uint64_t now = rut_ticks();
 	const char *cfp = ta->cfp;
 
@@ -398,17 +398,17 @@ void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
 	}
 }
 
-void rut_stack_on_switch(VALUE tp, void *session)
+void rut_agent_stack_on_switch(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	struct rut_stack *left = rut_stack_cache.stack[s->index], *st;
+	struct rut_stack *left = rut_agent_stack_cache.stack[s->index], *st;
 	uint64_t now = rut_ticks();
 
 	if (threads_move()) {
 		left = stack_of_thread(s, ta->ec);
-	} else if (s->time.seeded && rut_stack_cache.session[s->index] != s->time.seeded) {
-		rut_stack_cache.session[s->index] = s->time.seeded;
+	} else if (s->time.seeded && rut_agent_stack_cache.session[s->index] != s->time.seeded) {
+		rut_agent_stack_cache.session[s->index] = s->time.seeded;
 		if (!left || left->s != s)
 			left = stack_at_attach(s);
 	}
@@ -425,10 +425,10 @@ void rut_stack_on_switch(VALUE tp, void *session)
 		st->out = 0;
 		st->thread = rb.rb_thread_current();
 	}
-	rut_stack_cache.stack[s->index] = st;
+	rut_agent_stack_cache.stack[s->index] = st;
 }
 
-void rut_stack_on_thread_end(VALUE tp, void *session)
+void rut_agent_stack_on_thread_end(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
@@ -439,13 +439,13 @@ void rut_stack_on_thread_end(VALUE tp, void *session)
 		end_call(s, st, now);
 	if (st)
 		stack_release(st);
-	rut_stack_cache.stack[s->index] = NULL;
+	rut_agent_stack_cache.stack[s->index] = NULL;
 	/* Another thread may get both addresses: its records are not this one's. */
 	if (s->record.whose.ec == ta->ec)
 		s->record.whose.ec = NULL;
 }
 
-void rut_stack_describe(const struct rut_session *s, struct rut_agent_stacks *ret)
+void rut_agent_stack_describe(const struct rut_session *s, struct rut_agent_stacks *ret)
 {
 	*ret = (struct rut_agent_stacks){
 		.buckets = (uintptr_t)all.buckets,
@@ -467,7 +467,7 @@ void rut_stack_describe(const struct rut_session *s, struct rut_agent_stacks *re
 	};
 }
 
-void rut_stack_end(struct rut_session *s)
+void rut_agent_stack_end(struct rut_session *s)
 {
 	uint64_t now = rut_ticks();
 
@@ -480,7 +480,7 @@ void rut_stack_end(struct rut_session *s)
 	rut_unlock(&all.lock);
 }
 
-void rut_stack_forked(void)
+void rut_agent_stack_forked(void)
 {
 	uint64_t now = rut_ticks();
 	VALUE thread = rb.ruby_thread_has_gvl_p() ? rb.rb_thread_current() : 0;
@@ -492,7 +492,7 @@ void rut_stack_forked(void)
 		while (*link) {
 			struct rut_stack *st = *link;
 
-			if (rut_stack_cache.stack[st->s->index] == st ||
+			if (rut_agent_stack_cache.stack[st->s->index] == st ||
 			    (thread && st->thread == thread)) {
 				for (uint32_t i = 0; i < st->count; i++) {
 					st->frames[i].begin = now;
@@ -508,7 +508,7 @@ void rut_stack_forked(void)
 	}
 }
 
-void rut_stack_fini(struct rut_session *s)
+void rut_agent_stack_fini(struct rut_session *s)
 {
 	rut_lock(&all.lock);
 	for (unsigned b = 0; b < BUCKETS; b++) {

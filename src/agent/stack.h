@@ -15,9 +15,11 @@ struct rut_frame {
 	const void *cfp;
 	struct rut_variant *v;
 	uint64_t begin;
-	uint64_t inner; /* ticks of callees, and of other fibers */
+	uint64_t inner; /* ticks of callees, and of other fibers; record mode: RUT_WRITTEN or 0 */
 	bool outermost; /* of its method on this stack: recursion counts once */
 };
+
+#define RUT_WRITTEN 1u /* the call has a record */
 
 struct rut_stack {
 	void *ec; /* Ruby's execution context: one for each fiber; NULL: it is nobody's */
@@ -39,50 +41,50 @@ struct rut_stack {
 extern __thread struct rut_stack_cache {
 	struct rut_stack *stack[RUT_AGENT_SLOTS];
 	uint64_t session[RUT_AGENT_SLOTS]; /* whose stack at attach was looked for: `seeded` */
-} rut_stack_cache __attribute__((tls_model("initial-exec"))) RUT_HIDDEN;
+} rut_agent_stack_cache __attribute__((tls_model("initial-exec"))) RUT_HIDDEN;
 
 /* The stack of the fiber that runs; NULL when memory is short. */
-struct rut_stack *rut_stack_of(struct rut_session *s, void *ec);
-bool rut_stack_grow(struct rut_stack *st);
+struct rut_stack *rut_agent_stack_of(struct rut_session *s, void *ec);
+bool rut_agent_stack_grow(struct rut_stack *st);
 
 #define RUT_FRAME_BYTES_MAX 72 /* of Ruby's control frame */
 
 /* A C call stands this far below the frame of its caller, see ccall.c. */
 #define RUT_C_BELOW 8
 
-void rut_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v);
-void rut_stack_pop(struct rut_session *s, struct rut_trace_arg *ta);
-void rut_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta);
+void rut_agent_stack_push(struct rut_session *s, void *ec, const void *cfp, struct rut_variant *v);
+void rut_agent_stack_pop(struct rut_session *s, struct rut_trace_arg *ta);
+void rut_agent_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta);
 
 /*
  * Calls that were running before they had a hook, outermost first, with `begin`. `thread`: the one
  * that runs them, when it is another; `left`: none does, it is a fiber that waits.
  */
-void rut_stack_seed(struct rut_session *s, void *ec, VALUE thread, const struct rut_frame *seeds,
-		    uint32_t count, bool left);
+void rut_agent_stack_seed(struct rut_session *s, void *ec, VALUE thread,
+			  const struct rut_frame *seeds, uint32_t count, bool left);
 
 /* The running fiber of this thread is another one now: the time in between is nobody's own. */
-void rut_stack_on_switch(VALUE tp, void *session);
+void rut_agent_stack_on_switch(VALUE tp, void *session);
 
 /* A thread ends: so do its calls, if any are left. */
-void rut_stack_on_thread_end(VALUE tp, void *session);
+void rut_agent_stack_on_thread_end(VALUE tp, void *session);
 
 /* Where the tracer finds them. */
-void rut_stack_describe(const struct rut_session *s, struct rut_agent_stacks *ret);
+void rut_agent_stack_describe(const struct rut_session *s, struct rut_agent_stacks *ret);
 
 /* In the child of a fork: other threads are gone, and time begins anew. */
-void rut_stack_forked(void);
+void rut_agent_stack_forked(void);
 
 /* The process ends: so do its calls. Without waiting: whoever holds a lock may be gone. */
-void rut_stack_end(struct rut_session *s);
+void rut_agent_stack_end(struct rut_session *s);
 
 /* Forgets every stack of a session; no hook of it may run any more. */
-void rut_stack_fini(struct rut_session *s);
+void rut_agent_stack_fini(struct rut_session *s);
 
 /* The stack of this fiber, when it was the last one that this native thread asked for. */
 static RUT_INLINE struct rut_stack *rut_hot_stack(unsigned index, const void *ec)
 {
-	struct rut_stack *st = rut_stack_cache.stack[index];
+	struct rut_stack *st = rut_agent_stack_cache.stack[index];
 
 	return RUT_LIKELY(st && st->ec == ec) ? st : NULL;
 }

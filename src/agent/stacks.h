@@ -6,6 +6,6 @@
 #include "core.h"
 
 /* One event per thread, with its frames, into the ring. May raise. */
-void rut_stacks_write(struct rut_session *s);
+void rut_agent_stacks_write(struct rut_session *s);
 
 #endif

@@ -18,14 +18,14 @@
 #define PAGE	  ((size_t)4096)
 #define DUMP_STEP ((size_t)64 << 10) /* divides the sizes of rows and strings */
 
-void *rut_map(size_t bytes)
+void *rut_agent_map(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
 
-void rut_unmap(void *p, size_t bytes)
+void rut_agent_unmap(void *p, size_t bytes)
 {
 	if (p)
 		munmap(p, bytes);
@@ -37,7 +37,7 @@ static int file_stat(int fd, struct stat *st)
 	return (int)syscall(SYS_fstat, fd, st);
 }
 
-bool rut_fd_is(int fd, uint64_t ino)
+bool rut_agent_fd_is(int fd, uint64_t ino)
 {
 	struct stat st;
 
@@ -52,7 +52,7 @@ static uint64_t file_limit(void)
 	return rl.rlim_cur;
 }
 
-uint32_t rut_family_places(size_t first, size_t place_bytes)
+uint32_t rut_agent_family_places(size_t first, size_t place_bytes)
 {
 	uint64_t limit = file_limit();
 
@@ -61,7 +61,7 @@ uint32_t rut_family_places(size_t first, size_t place_bytes)
 	return limit < first ? 0 : (uint32_t)((limit - first) / place_bytes);
 }
 
-int rut_memfd(const char *name, size_t bytes, uint64_t *ret_ino)
+int rut_agent_memfd(const char *name, size_t bytes, uint64_t *ret_ino)
 {
 	struct stat st;
 	int fd;
@@ -120,14 +120,14 @@ static void *map_shared(void *at, size_t bytes, int fd, size_t off)
  */
 static int make_family(struct rut_agent_rows *t, void *at)
 {
-	uint32_t members = rut_family_places(RUT_FAMILY_BYTES, t->bytes);
+	uint32_t members = rut_agent_family_places(RUT_FAMILY_BYTES, t->bytes);
 	struct rut_agent_family *f;
 	uint64_t ino = 0;
 	int fd;
 
 	if (!members)
 		return -EFBIG;
-	fd = rut_memfd(RUT_AGENT_TABLE_MEMFD, RUT_FAMILY_BYTES + members * t->bytes, &ino);
+	fd = rut_agent_memfd(RUT_AGENT_TABLE_MEMFD, RUT_FAMILY_BYTES + members * t->bytes, &ino);
 	if (fd < 0)
 		return fd;
 	f = map_shared(at, RUT_FAMILY_BYTES, fd, 0);
@@ -152,7 +152,7 @@ static void *map_table(const struct rut_agent_rows *t)
 	return map_shared(NULL, t->bytes, t->fd, RUT_FAMILY_BYTES + t->member * t->bytes);
 }
 
-int rut_table_init(struct rut_agent_rows *t, size_t extra_bytes)
+int rut_agent_table_init(struct rut_agent_rows *t, size_t extra_bytes)
 {
 	size_t bytes = table_bytes(extra_bytes);
 	struct rut_agent_table *hdr;
@@ -165,10 +165,10 @@ int rut_table_init(struct rut_agent_rows *t, size_t extra_bytes)
 	if (r < 0)
 		return r;
 	hdr = map_table(t);
-	t->hash = rut_map(HASH_MIN * sizeof(*t->hash));
+	t->hash = rut_agent_map(HASH_MIN * sizeof(*t->hash));
 	if (!hdr || !t->hash) {
 		t->hdr = hdr;
-		rut_table_fini(t);
+		rut_agent_table_fini(t);
 		return -ENOMEM;
 	}
 	t->hdr = hdr;
@@ -181,36 +181,36 @@ int rut_table_init(struct rut_agent_rows *t, size_t extra_bytes)
 	hdr->strs_off = 4096 + ROW_CAP * sizeof(struct rut_agent_row);
 	hdr->strs_cap = STRS_CAP;
 	hdr->strs_len = 8; /* offset 0 means none */
-	rut_clock_pair(rut_clock_is_tsc, &hdr->tick0, &hdr->mono0_ns);
+	rut_clock_pair(rut_agent_clock_is_tsc, &hdr->tick0, &hdr->mono0_ns);
 	hdr->real0_ns = rut_real_ns();
-	hdr->ticks_are_tsc = rut_clock_is_tsc;
+	hdr->ticks_are_tsc = rut_agent_clock_is_tsc;
 	t->rows = (struct rut_agent_row *)((char *)hdr + hdr->rows_off);
 	t->strs = (char *)hdr + hdr->strs_off;
 	hdr->extra_bytes = extra_bytes;
 	hdr->extra_off = extra_bytes ? EXTRA_OFF : 0;
 	t->extra = (char *)hdr + EXTRA_OFF;
 	begin_dump(t, (char *)hdr, bytes);
-	t->other_str = rut_table_str(t, RUT_OTHER, sizeof(RUT_OTHER) - 1);
-	rut_table_ready(t);
+	t->other_str = rut_agent_table_str(t, RUT_OTHER, sizeof(RUT_OTHER) - 1);
+	rut_agent_table_ready(t);
 	return 0;
 }
 
-void rut_table_ready(struct rut_agent_rows *t)
+void rut_agent_table_ready(struct rut_agent_rows *t)
 {
 	__atomic_store_n(&t->family->member[t->member].state, RUT_MEMBER_READY, __ATOMIC_RELEASE);
 }
 
 /* Our place stays taken: only the tracer knows when it has read it. */
-void rut_table_fini(struct rut_agent_rows *t)
+void rut_agent_table_fini(struct rut_agent_rows *t)
 {
 	if (t->hdr)
 		munmap(t->hdr, t->bytes);
 	if (t->family)
 		munmap(t->family, RUT_FAMILY_BYTES);
-	if (rut_fd_is(t->fd, t->ino))
+	if (rut_agent_fd_is(t->fd, t->ino))
 		close(t->fd);
-	rut_unmap(t->hash, (t->hash_mask + 1ul) * sizeof(*t->hash));
-	rut_unmap(t->index, (t->index_mask + 1ul) * sizeof(*t->index));
+	rut_agent_unmap(t->hash, (t->hash_mask + 1ul) * sizeof(*t->hash));
+	rut_agent_unmap(t->index, (t->index_mask + 1ul) * sizeof(*t->index));
 	memset(t, 0, sizeof(*t));
 	t->fd = -1;
 }
@@ -234,7 +234,7 @@ static uint32_t take_place(struct rut_agent_family *f)
 
 static int find_place(struct rut_agent_rows *t)
 {
-	int old = rut_fd_is(t->fd, t->ino) ? t->fd : -1, r;
+	int old = rut_agent_fd_is(t->fd, t->ino) ? t->fd : -1, r;
 	uint32_t n = old < 0 ? 0 : take_place(t->family);
 
 	if (n) {
@@ -248,7 +248,7 @@ static int find_place(struct rut_agent_rows *t)
 	return r;
 }
 
-int rut_table_fork(struct rut_agent_rows *t)
+int rut_agent_table_fork(struct rut_agent_rows *t)
 {
 	size_t bytes = t->bytes;
 	struct rut_agent_table *copy;
@@ -269,7 +269,8 @@ int rut_table_fork(struct rut_agent_rows *t)
 		to->calls = to->total = to->self = to->max = to->count = to->bytes = 0;
 	}
 	copy->rows_lost = 0;
-	rut_clock_pair(rut_clock_is_tsc, &copy->tick0, &copy->mono0_ns);
+	copy->allocs = copy->alloc_bytes = copy->allocs_internal = 0;
+	rut_clock_pair(rut_agent_clock_is_tsc, &copy->tick0, &copy->mono0_ns);
 	copy->real0_ns = rut_real_ns();
 	/* The lock cannot be held: the thread that forked is the only one, and it is here. */
 	t->lock = 0;
@@ -281,7 +282,7 @@ int rut_table_fork(struct rut_agent_rows *t)
 	return 0;
 }
 
-void rut_table_separate(struct rut_agent_rows *t)
+void rut_agent_table_separate(struct rut_agent_rows *t)
 {
 	struct rut_agent_table hdr = *t->hdr;
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
@@ -302,7 +303,7 @@ static uint32_t hash_bytes(const char *data, size_t len)
 
 static void hash_grow(struct rut_agent_rows *t)
 {
-	uint32_t n = (t->hash_mask + 1) * 2, *to = rut_map(n * sizeof(*to));
+	uint32_t n = (t->hash_mask + 1) * 2, *to = rut_agent_map(n * sizeof(*to));
 
 	if (!to)
 		return; /* slower, not wrong, until it is full */
@@ -317,7 +318,7 @@ static void hash_grow(struct rut_agent_rows *t)
 			slot = (slot + 1) & (n - 1);
 		to[slot] = t->hash[i];
 	}
-	rut_unmap(t->hash, (t->hash_mask + 1ul) * sizeof(*to));
+	rut_agent_unmap(t->hash, (t->hash_mask + 1ul) * sizeof(*to));
 	t->hash = to;
 	t->hash_mask = n - 1;
 }
@@ -349,7 +350,7 @@ static uint32_t str_locked(struct rut_agent_rows *t, const char *data, size_t le
 	return (uint32_t)off;
 }
 
-uint32_t rut_table_str(struct rut_agent_rows *t, const char *data, size_t len)
+uint32_t rut_agent_table_str(struct rut_agent_rows *t, const char *data, size_t len)
 {
 	uint32_t r;
 
@@ -361,7 +362,7 @@ uint32_t rut_table_str(struct rut_agent_rows *t, const char *data, size_t len)
 	return r;
 }
 
-const char *rut_table_get(const struct rut_agent_rows *t, uint32_t str)
+const char *rut_agent_table_get(const struct rut_agent_rows *t, uint32_t str)
 {
 	return str ? t->strs + str + sizeof(uint32_t) : NULL;
 }
@@ -394,13 +395,13 @@ static uint32_t *row_slot(struct rut_agent_rows *t, uint32_t *index, uint32_t ma
 static void index_grow(struct rut_agent_rows *t)
 {
 	uint32_t mask = t->index ? t->index_mask * 2 + 1 : HASH_MIN - 1;
-	uint32_t *to = rut_map((mask + 1ul) * sizeof(*to));
+	uint32_t *to = rut_agent_map((mask + 1ul) * sizeof(*to));
 
 	if (!to)
 		return;
 	for (uint32_t i = 0; i < t->hdr->row_count; i++)
 		*row_slot(t, to, mask, &t->rows[i]) = i + 1;
-	rut_unmap(t->index, (t->index_mask + 1ul) * sizeof(*to));
+	rut_agent_unmap(t->index, (t->index_mask + 1ul) * sizeof(*to));
 	t->index = to;
 	t->index_mask = mask;
 }
@@ -434,8 +435,8 @@ static struct rut_agent_row *other_row(struct rut_agent_rows *t,
 	return *row;
 }
 
-struct rut_agent_row *rut_table_row(struct rut_agent_rows *t, uint32_t path, uint32_t line,
-				    uint32_t class_name, uint32_t method, uint32_t flags)
+struct rut_agent_row *rut_agent_table_row(struct rut_agent_rows *t, uint32_t path, uint32_t line,
+					  uint32_t class_name, uint32_t method, uint32_t flags)
 {
 	struct rut_agent_row want = {.path = path,
 				     .line = line,

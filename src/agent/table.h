@@ -36,30 +36,30 @@ struct rut_agent_rows {
 };
 
 /* `extra_bytes`: that much is kept beside each row, zero at first. */
-int rut_table_init(struct rut_agent_rows *t, size_t extra_bytes);
-void rut_table_fini(struct rut_agent_rows *t);
+int rut_agent_table_init(struct rut_agent_rows *t, size_t extra_bytes);
+void rut_agent_table_fini(struct rut_agent_rows *t);
 
 /*
  * In the child of a fork: the same addresses, a memory of its own, counters at zero. It is a place
  * in the parent's file when one is free, else a file of its own.
  */
-int rut_table_fork(struct rut_agent_rows *t);
+int rut_agent_table_fork(struct rut_agent_rows *t);
 /* When that failed: memory that nobody reads, at the same addresses, without rows or strings. */
-void rut_table_separate(struct rut_agent_rows *t);
+void rut_agent_table_separate(struct rut_agent_rows *t);
 /* The tracer may look at it from now on. */
-void rut_table_ready(struct rut_agent_rows *t);
+void rut_agent_table_ready(struct rut_agent_rows *t);
 
 /* The offset of these bytes, interned; 0 when the table is full. */
-uint32_t rut_table_str(struct rut_agent_rows *t, const char *data, size_t len);
-const char *rut_table_get(const struct rut_agent_rows *t, uint32_t str);
+uint32_t rut_agent_table_str(struct rut_agent_rows *t, const char *data, size_t len);
+const char *rut_agent_table_get(const struct rut_agent_rows *t, uint32_t str);
 
 /*
  * The row of these names, a new one at first sight. When the table is full that is the row
  * "(other)", counted in rows_lost: then totals are still right. NULL: memory is short. `flags`:
  * RUT_ROW_SINGLETON, RUT_ROW_C.
  */
-struct rut_agent_row *rut_table_row(struct rut_agent_rows *t, uint32_t path, uint32_t line,
-				    uint32_t class_name, uint32_t method, uint32_t flags);
+struct rut_agent_row *rut_agent_table_row(struct rut_agent_rows *t, uint32_t path, uint32_t line,
+					  uint32_t class_name, uint32_t method, uint32_t flags);
 
 /* What is kept beside a row of this table, which has something there. */
 static inline void *rut_table_extra(const struct rut_agent_rows *t, const struct rut_agent_row *row)
@@ -68,15 +68,15 @@ static inline void *rut_table_extra(const struct rut_agent_rows *t, const struct
 }
 
 /* Memory that is not malloc's: hooks may run anywhere. */
-void *rut_map(size_t bytes);
-void rut_unmap(void *p, size_t bytes);
+void *rut_agent_map(size_t bytes);
+void rut_agent_unmap(void *p, size_t bytes);
 
 /* True when the descriptor is still the file that we opened. */
-bool rut_fd_is(int fd, uint64_t ino);
+bool rut_agent_fd_is(int fd, uint64_t ino);
 /* -EFBIG: the process may not have files of that size. */
-int rut_memfd(const char *name, size_t bytes, uint64_t *ret_ino);
+int rut_agent_memfd(const char *name, size_t bytes, uint64_t *ret_ino);
 /* How many places of that size a file may have here, after `first` bytes; at most all of them. */
-uint32_t rut_family_places(size_t first, size_t place_bytes);
+uint32_t rut_agent_family_places(size_t first, size_t place_bytes);
 
 static inline void rut_lock(uint32_t *lock)
 {

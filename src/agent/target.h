@@ -9,11 +9,10 @@
  * A hook on this code (its wrapper) and the methods in it, `methods` of them. Returns the
  * tracepoint, or 0.
  */
-VALUE rut_target_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind, uint32_t methods);
-void rut_target_unhook(struct rut_session *s, VALUE tp);
+VALUE rut_agent_target_hook(struct rut_session *s, VALUE wrapper, VALUE iseq, int kind,
+			    uint32_t methods);
+void rut_agent_target_unhook(struct rut_session *s, VALUE tp);
 /* A tracepoint of any kind for one target; false: Ruby refused. */
-bool rut_target_enable(VALUE tp, VALUE wrapper);
-/* For what a tracepoint refers to: adds the code that it is enabled for to a rut_list. */
-void rut_target_sets(VALUE obj, void *list);
+bool rut_agent_target_enable(VALUE tp, VALUE wrapper);
 
 #endif

@@ -58,7 +58,7 @@ static const char *name_of(const char *path)
 	return dir;
 }
 
-bool rut_template_name(const char *path, const char *method, char *buf, size_t size)
+bool rut_agent_template_name(const char *path, const char *method, char *buf, size_t size)
 {
 	size_t len, path_len;
 

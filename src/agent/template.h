@@ -19,6 +19,6 @@
  * Is this method, from the file `path`, a template? Then `buf` gets its name, without its end when
  * that does not fit: the path below the last "views" directory, or file and directory.
  */
-bool rut_template_name(const char *path, const char *method, char *buf, size_t size);
+bool rut_agent_template_name(const char *path, const char *method, char *buf, size_t size);
 
 #endif

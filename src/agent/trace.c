@@ -9,6 +9,7 @@
 
 #include "args.h"
 #include "event.h"
+#include "hit.h"
 #include "names.h"
 #include "site.h"
 #include "stack.h"
@@ -46,10 +47,10 @@ static uint32_t thread_id(void)
 static int rings_make(struct rut_session *s, size_t bytes)
 {
 	struct rut_agent_family *f = s->table.family;
-	bool all = !s->table.member && rut_family_places(0, bytes) >= f->members;
+	bool all = !s->table.member && rut_agent_family_places(0, bytes) >= f->members;
 
-	s->events.fd =
-		rut_memfd(RUT_AGENT_RING_MEMFD, all ? f->members * bytes : bytes, &s->events.ino);
+	s->events.fd = rut_agent_memfd(RUT_AGENT_RING_MEMFD, all ? f->members * bytes : bytes,
+				       &s->events.ino);
 	s->events.member = 0;
 	if (!s->table.member)
 		f->ring_bytes = all && s->events.fd >= 0 ? bytes : 0;
@@ -90,7 +91,7 @@ static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 	return 0;
 }
 
-int rut_trace_init(struct rut_session *s, uint64_t ring_bytes)
+int rut_agent_trace_init(struct rut_session *s, uint64_t ring_bytes)
 {
 	uint32_t shift = RING_SHIFT_MIN;
 	int r;
@@ -107,20 +108,21 @@ int rut_trace_init(struct rut_session *s, uint64_t ring_bytes)
 	return r < 0 ? r : ring_make(s, shift, NULL);
 }
 
-void rut_trace_fini(struct rut_session *s)
+void rut_agent_trace_fini(struct rut_session *s)
 {
 	if (s->events.bytes)
 		munmap((char *)s->events.ring.data - RUT_RING_CTL_SIZE, s->events.bytes);
-	if (s->events.bytes && rut_fd_is(s->events.fd, s->events.ino))
+	if (s->events.bytes && rut_agent_fd_is(s->events.fd, s->events.ino))
 		close(s->events.fd);
 	s->events.bytes = 0;
 }
 
-int rut_trace_fork(struct rut_session *s)
+int rut_agent_trace_fork(struct rut_session *s)
 {
-	int old = rut_fd_is(s->events.fd, s->events.ino) ? s->events.fd : -1, r;
+	int old = rut_agent_fd_is(s->events.fd, s->events.ino) ? s->events.fd : -1, r;
 
 	fork_count++;
+	s->sample.lock = 0; /* whoever held it is not here */
 	if (!s->events.bytes)
 		return 0;
 	/* The places in the parent's two files go together. */
@@ -176,9 +178,9 @@ struct backtrace {
 static uint32_t intern(struct rut_session *s, VALUE str)
 {
 	size_t len;
-	const char *text = rut_str(str, &len);
+	const char *text = rut_agent_str(str, &len);
 
-	return len ? rut_table_str(&s->table, text, len) : 0;
+	return len ? rut_agent_table_str(&s->table, text, len) : 0;
 }
 
 /* Ruby 3.1 heeds no start. The frame that it puts below the outermost one has no line. */
@@ -197,9 +199,9 @@ static VALUE backtrace_body(VALUE arg)
 
 		if (path != rb.qnil && lines[i] <= 0)
 			continue;
-		row = rut_table_row(&b->s->table, intern(b->s, path),
-				    lines[i] > 0 ? (uint32_t)lines[i] : 0, 0, intern(b->s, label),
-				    0);
+		row = rut_agent_table_row(&b->s->table, intern(b->s, path),
+					  lines[i] > 0 ? (uint32_t)lines[i] : 0, 0,
+					  intern(b->s, label), 0);
 		if (row)
 			b->rows[b->count++] = (uint32_t)(row - b->s->table.rows);
 	}
@@ -240,13 +242,17 @@ static void write_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta
 	struct rut_event_common *c;
 	uint64_t pos;
 
+	if (s->mode == RUT_AGENT_SCRIPT) {
+		rut_agent_hit_call(s, ta, v);
+		return;
+	}
 	write_frames(s, st, !is_c);
 	if (s->flags & RUT_AGENT_ARGS && !is_c) {
 		char args[ARGS_BYTES];
 		uint32_t len, size;
 
 		__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
-		len = (uint32_t)rut_args_format(tp, ta, args, sizeof(args));
+		len = (uint32_t)rut_agent_args_format(tp, ta, args, sizeof(args));
 		__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
 		size = (uint32_t)sizeof(*c) + len + 1;
 
@@ -275,7 +281,7 @@ static void write_return_value(struct rut_session *s, const struct rut_stack *st
 	uint64_t pos;
 
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
-	len = (uint32_t)rut_args_format_value(value, text, sizeof(text));
+	len = (uint32_t)rut_agent_args_format_value(value, text, sizeof(text));
 	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
 	size = (uint32_t)sizeof(*e) + len + 1;
 	e = (struct rut_event_return_value *)reserve(s, size, RUT_EVENT_ID_RETURN_VALUE, &pos);
@@ -288,13 +294,13 @@ static void write_return_value(struct rut_session *s, const struct rut_stack *st
 }
 
 static void write_return(struct rut_session *s, struct rut_stack *st, struct rut_variant *v,
-			 uint64_t duration_ns, const VALUE *value)
+			 uint64_t duration_ns, VALUE value)
 {
 	struct rut_event_return *e;
 	uint64_t pos;
 
-	if (s->flags & RUT_AGENT_VALUES && value) {
-		write_return_value(s, st, v, duration_ns, *value);
+	if (s->flags & RUT_AGENT_VALUES) {
+		write_return_value(s, st, v, duration_ns, value);
 		return;
 	}
 
@@ -335,8 +341,8 @@ static void write_slow(struct rut_session *s, struct rut_stack *st, struct rut_v
 	rut_ring_commit(&s->events.ring, pos, size);
 }
 
-void rut_trace_stack(struct rut_session *s, uint32_t thread, uint32_t tid, const uint32_t *rows,
-		     uint32_t count)
+void rut_agent_trace_stack(struct rut_session *s, uint32_t thread, uint32_t tid,
+			   const uint32_t *rows, uint32_t count)
 {
 	uint64_t pos;
 	uint32_t size;
@@ -354,32 +360,34 @@ void rut_trace_stack(struct rut_session *s, uint32_t thread, uint32_t tid, const
 /* ---- calls ---- */
 
 /*
- * The innermost call is over. Without `told` nobody said so: it ends without a record. `value`:
- * what it returned, when that is known.
+ * The innermost call is over. Without `told` nobody said so: it ends without a record. `ta`: of its
+ * return, with what it returned, when there is one.
  */
 static void end_call(struct rut_session *s, struct rut_stack *st, uint64_t now_ns, bool told,
-		     const VALUE *value)
+		     const struct rut_trace_arg *ta)
 {
 	struct rut_frame *f = &st->frames[--st->count];
 	uint64_t ns = now_ns > f->begin ? now_ns - f->begin : 0;
 
-	if (told && (!s->trace.inside || st->inside)) {
+	if (told && s->mode == RUT_AGENT_SCRIPT) {
+		rut_agent_hit_return(s, ta, f->v, ns, &ta->data);
+	} else if (told && (!s->trace.inside || st->inside)) {
 		if (s->trace.slow_ns) {
 			if (ns >= s->trace.slow_ns)
 				write_slow(s, st, f->v, ns);
 		} else if (s->flags & RUT_AGENT_RETURNS) {
-			write_return(s, st, f->v, ns, value);
+			write_return(s, st, f->v, ns, ta->data);
 		}
 	}
 	if (f->v->inside && st->inside)
 		st->inside--;
 }
 
-void rut_trace_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta, const void *cfp,
-		    struct rut_variant *v)
+void rut_agent_trace_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta,
+			  const void *cfp, struct rut_variant *v)
 {
 	bool is_c = cfp != ta->cfp;
-	struct rut_stack *st = rut_stack_of(s, ta->ec);
+	struct rut_stack *st = rut_agent_stack_of(s, ta->ec);
 	struct rut_frame *f;
 
 	if (!s->trace.tracks || !st) {
@@ -392,7 +400,7 @@ void rut_trace_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta, c
 		st->inside++;
 	if (!s->trace.slow_ns && (!s->trace.inside || st->inside))
 		write_call(s, tp, ta, st, v, is_c);
-	if (st->count == st->cap && !rut_stack_grow(st))
+	if (st->count == st->cap && !rut_agent_stack_grow(st))
 		return;
 	f = &st->frames[st->count++];
 	f->cfp = cfp;
@@ -400,9 +408,9 @@ void rut_trace_call(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta, c
 	f->begin = rut_ring_clock();
 }
 
-void rut_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c)
+void rut_agent_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c)
 {
-	struct rut_stack *st = rut_stack_of(s, ta->ec);
+	struct rut_stack *st = rut_agent_stack_of(s, ta->ec);
 	const char *cfp = ta->cfp;
 	uint64_t now_ns = rut_ring_clock();
 	const struct rut_frame *f;
@@ -412,7 +420,7 @@ void rut_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c
 	while (st->count && (const char *)st->frames[st->count - 1].cfp < cfp)
 		end_call(s, st, now_ns,
 			 is_c && (const char *)st->frames[st->count - 1].cfp == cfp - RUT_C_BELOW,
-			 &ta->data);
+			 ta);
 	if (!st->count)
 		return;
 	f = &st->frames[st->count - 1];
@@ -420,14 +428,14 @@ void rut_trace_return(struct rut_session *s, struct rut_trace_arg *ta, bool is_c
 			    (size_t)((const char *)f->cfp - cfp) + RUT_C_BELOW <=
 				    RUT_FRAME_BYTES_MAX
 		 : f->cfp == cfp)
-		end_call(s, st, now_ns, true, &ta->data);
+		end_call(s, st, now_ns, true, ta);
 }
 
-void rut_trace_on_raise(VALUE tp, void *session)
+void rut_agent_trace_on_raise(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	struct rut_stack *st = rut_stack_of(s, ta->ec);
+	struct rut_stack *st = rut_agent_stack_of(s, ta->ec);
 	struct rut_event_raise *e;
 	uint32_t class_str, path_str;
 	const char *path;
@@ -439,13 +447,13 @@ void rut_trace_on_raise(VALUE tp, void *session)
 
 	path = rut_source_location(&line);
 	cfp = rut_ruby_frame(ta->cfp);
-	if (!path || !rut_site_wanted(s, path, cfp ? cfp[RUT_FRAME_ISEQ] : 0))
+	if (!path || !rut_agent_site_wanted(s, path, cfp ? cfp[RUT_FRAME_ISEQ] : 0))
 		return;
 	if (s->trace.inside && !(st && st->inside))
 		return;
-	rut_class_name(rb.rb_obj_class(ta->data), name, sizeof(name), &singleton);
-	class_str = rut_table_str(&s->table, name, strlen(name));
-	path_str = rut_table_str(&s->table, path, strlen(path));
+	rut_agent_class_name(rb.rb_obj_class(ta->data), name, sizeof(name), &singleton);
+	class_str = rut_agent_table_str(&s->table, name, strlen(name));
+	path_str = rut_agent_table_str(&s->table, path, strlen(path));
 	write_frames(s, st, 0);
 	e = (struct rut_event_raise *)reserve(s, sizeof(*e), RUT_EVENT_ID_RAISE, &pos);
 	if (!e)

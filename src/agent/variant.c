@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "variant.h"
 
+#include "hit.h"
 #include "names.h"
 #include "template.h"
 
@@ -14,24 +15,24 @@ static size_t by_row_bytes(const struct rut_session *s)
 	return s->table.hdr->row_cap * sizeof(struct rut_variant);
 }
 
-int rut_variants_init(struct rut_session *s)
+int rut_agent_variants_init(struct rut_session *s)
 {
-	s->variants.by_row = rut_map(by_row_bytes(s));
+	s->variants.by_row = rut_agent_map(by_row_bytes(s));
 	return s->variants.by_row ? 0 : -ENOMEM;
 }
 
-void rut_variants_fini(struct rut_session *s)
+void rut_agent_variants_fini(struct rut_session *s)
 {
 	struct rut_variants *vs = &s->variants;
 
 	if (vs->by_row)
-		rut_unmap(vs->by_row, by_row_bytes(s));
+		rut_agent_unmap(vs->by_row, by_row_bytes(s));
 	if (vs->owners)
-		rut_unmap(vs->owners, (vs->mask + 1ul) * sizeof(*vs->owners));
+		rut_agent_unmap(vs->owners, (vs->mask + 1ul) * sizeof(*vs->owners));
 	*vs = (struct rut_variants){0};
 }
 
-struct rut_variant *rut_variant_of_row(const struct rut_session *s, struct rut_agent_row *row)
+struct rut_variant *rut_agent_variant_of_row(const struct rut_session *s, struct rut_agent_row *row)
 {
 	struct rut_variant *v = &s->variants.by_row[row - s->table.rows];
 
@@ -62,7 +63,7 @@ static bool grow(struct rut_variants *vs)
 	for (uint32_t i = 0; vs->owners && i <= vs->mask; i++)
 		holding += vs->owners[i].life.epoch && rut_life_recent(vs->owners[i].life);
 	to.mask = rut_grown_mask(vs->mask, holding, OWNERS_MIN);
-	to.owners = rut_map((to.mask + 1ul) * sizeof(*to.owners));
+	to.owners = rut_agent_map((to.mask + 1ul) * sizeof(*to.owners));
 	if (!to.owners)
 		return false;
 	for (uint32_t i = 0; vs->owners && i <= vs->mask; i++) {
@@ -74,7 +75,7 @@ static bool grow(struct rut_variants *vs)
 		to.count++;
 	}
 	if (vs->owners)
-		rut_unmap(vs->owners, (vs->mask + 1ul) * sizeof(*vs->owners));
+		rut_agent_unmap(vs->owners, (vs->mask + 1ul) * sizeof(*vs->owners));
 	vs->owners = to.owners;
 	vs->mask = to.mask;
 	vs->count = to.count;
@@ -96,33 +97,37 @@ static struct rut_variant *look_up(const struct rut_rec *r, VALUE owner, VALUE m
 	char name[1024], template[512];
 	bool singleton;
 
-	rut_class_name(owner, name, sizeof(name), &singleton);
-	if (rut_template_name(rut_table_get(t, r->path), method, template, sizeof(template))) {
+	rut_agent_class_name(owner, name, sizeof(name), &singleton);
+	if (rut_agent_template_name(rut_agent_table_get(t, r->path), method, template,
+				    sizeof(template))) {
 		method = template;
 		memcpy(name, RUT_TEMPLATE_CLASS, sizeof(RUT_TEMPLATE_CLASS));
 	}
-	*ret_excluded = !rut_filter_name(&s->filter, name, singleton, method);
+	*ret_excluded = !rut_agent_filter_name(&s->filter, name, singleton, method);
 	if (*ret_excluded && (s->filter.watches || t->hdr->row_count >= EXCLUDED_MAX))
 		return NULL;
-	class_str = rut_table_str(t, name, strlen(name));
-	method_str = method ? rut_table_str(t, method, strlen(method)) : 0;
+	class_str = rut_agent_table_str(t, name, strlen(name));
+	method_str = method ? rut_agent_table_str(t, method, strlen(method)) : 0;
 	if (*ret_excluded) {
 		/* For a filter that lets nothing through: what there would have been. */
-		rut_table_row(t, r->path, r->line, class_str, method_str,
-			      (singleton ? RUT_ROW_SINGLETON : 0) | RUT_ROW_EXCLUDED);
+		rut_agent_table_row(t, r->path, r->line, class_str, method_str,
+				    (singleton ? RUT_ROW_SINGLETON : 0) | RUT_ROW_EXCLUDED);
 		return NULL;
 	}
-	row = rut_table_row(t, r->path, r->line, class_str, method_str,
-			    singleton ? RUT_ROW_SINGLETON : 0);
+	row = rut_agent_table_row(t, r->path, r->line, class_str, method_str,
+				  singleton ? RUT_ROW_SINGLETON : 0);
 	if (!row)
 		return NULL;
-	v = rut_variant_of_row(s, row);
+	v = rut_agent_variant_of_row(s, row);
 	v->owner = owner;
 	v->mid = mid;
 	v->watch = s->filter.watches && method
-			   ? rut_watches_find(s->filter.watches, name, singleton, method)
+			   ? rut_agent_watches_find(s->filter.watches, name, singleton, method)
 			   : NULL;
-	v->inside = s->trace.inside && rut_filter_inside(s->trace.inside, name, singleton, method);
+	if (s->mode == RUT_AGENT_SCRIPT && method)
+		rut_agent_hits_learn(s, row, name, singleton, method);
+	v->inside = s->trace.inside &&
+		    rut_agent_filter_inside(s->trace.inside, name, singleton, method);
 	return v;
 }
 
@@ -145,12 +150,12 @@ static struct rut_variant *find_locked(struct rut_variants *vs, const struct rut
 		return NULL;
 	vs->count += !o->life.epoch;
 	*o = (struct rut_owner){
-		.rec = r, .owner = owner, .mid = mid, .life = rut_life_of(owner, 0), .v = v};
+		.rec = r, .owner = owner, .mid = mid, .life = rut_agent_life_of(owner, 0), .v = v};
 	return v;
 }
 
-struct rut_variant *rut_variant_find(const struct rut_rec *r, VALUE owner, VALUE mid,
-				     bool *ret_excluded)
+struct rut_variant *rut_agent_variant_find(const struct rut_rec *r, VALUE owner, VALUE mid,
+					   bool *ret_excluded)
 {
 	struct rut_variants *vs = &r->s->variants;
 	struct rut_variant *v;
@@ -162,16 +167,16 @@ struct rut_variant *rut_variant_find(const struct rut_rec *r, VALUE owner, VALUE
 	return v;
 }
 
-bool rut_variant_is(const struct rut_session *s, const struct rut_variant *v, VALUE owner,
-		    VALUE mid)
+bool rut_agent_variant_is(const struct rut_session *s, const struct rut_variant *v, VALUE owner,
+			  VALUE mid)
 {
-	const char *class_name = rut_table_get(&s->table, v->row->class_name);
+	const char *class_name = rut_agent_table_get(&s->table, v->row->class_name);
 	char name[1024];
 	bool singleton;
 
 	if (v->mid != mid || v->owner == owner)
 		return v->mid == mid;
-	rut_class_name(owner, name, sizeof(name), &singleton);
+	rut_agent_class_name(owner, name, sizeof(name), &singleton);
 	return class_name && strcmp(class_name, name) == 0 &&
 	       singleton == !!(v->row->flags & RUT_ROW_SINGLETON);
 }

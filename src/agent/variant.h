@@ -13,22 +13,23 @@
 
 #include "core.h"
 
-int rut_variants_init(struct rut_session *s);
-void rut_variants_fini(struct rut_session *s);
+int rut_agent_variants_init(struct rut_session *s);
+void rut_agent_variants_fini(struct rut_session *s);
 
-struct rut_variant *rut_variant_of_row(const struct rut_session *s, struct rut_agent_row *row);
+struct rut_variant *rut_agent_variant_of_row(const struct rut_session *s,
+					     struct rut_agent_row *row);
 
 /*
  * The method `mid` of this class, whose code is the record's. NULL: the filter leaves it out
  * (*ret_excluded), or memory is short. Nothing in here waits for anything of Ruby's: ractors come
  * here side by side.
  */
-struct rut_variant *rut_variant_find(const struct rut_rec *r, VALUE owner, VALUE mid,
-				     bool *ret_excluded);
+struct rut_variant *rut_agent_variant_find(const struct rut_rec *r, VALUE owner, VALUE mid,
+					   bool *ret_excluded);
 
 /* Is it the method `mid` of this class? */
-bool rut_variant_is(const struct rut_session *s, const struct rut_variant *v, VALUE owner,
-		    VALUE mid);
+bool rut_agent_variant_is(const struct rut_session *s, const struct rut_variant *v, VALUE owner,
+			  VALUE mid);
 
 /*
  * How large a table should be that is full, of mask `mask`: twice as large when most of its entries

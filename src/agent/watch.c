@@ -137,7 +137,7 @@ static int compare_names(const void *a, const void *b)
 	return d ? d : strcmp(x->name, y->name);
 }
 
-int rut_watches_init(struct rut_watches *ret, const char *config)
+int rut_agent_watches_init(struct rut_watches *ret, const char *config)
 {
 	struct counts n = {0};
 	struct parser ps = {.w = ret};
@@ -152,7 +152,7 @@ int rut_watches_init(struct rut_watches *ret, const char *config)
 		return 0;
 	ret->bytes = n.watches * sizeof(*ret->watches) + n.names * sizeof(*ret->names) +
 		     n.reads * sizeof(*ps.reads) + n.ops * sizeof(*ps.ops) + n.text + 64;
-	ret->memory = rut_map(ret->bytes);
+	ret->memory = rut_agent_map(ret->bytes);
 	if (!ret->memory)
 		return -ENOMEM;
 	ret->watches = ret->memory;
@@ -170,16 +170,16 @@ int rut_watches_init(struct rut_watches *ret, const char *config)
 		text += room;
 	}
 	if (rc)
-		rut_watches_fini(ret);
+		rut_agent_watches_fini(ret);
 	else
 		qsort(ret->names, ret->nnames, sizeof(*ret->names), compare_names);
 	return rc;
 }
 
-void rut_watches_fini(struct rut_watches *w)
+void rut_agent_watches_fini(struct rut_watches *w)
 {
 	if (w->memory)
-		rut_unmap(w->memory, w->bytes);
+		rut_agent_unmap(w->memory, w->bytes);
 	*w = (struct rut_watches){0};
 }
 
@@ -208,13 +208,13 @@ static const struct rut_watch_name *first_of(const struct rut_watches *w, const 
 										   : NULL;
 }
 
-bool rut_watches_has(const struct rut_watches *w, const char *method, size_t len)
+bool rut_agent_watches_has(const struct rut_watches *w, const char *method, size_t len)
 {
 	return first_of(w, method, len) != NULL;
 }
 
-struct rut_watch *rut_watches_find(const struct rut_watches *w, const char *class_name,
-				   bool singleton, const char *method)
+struct rut_watch *rut_agent_watches_find(const struct rut_watches *w, const char *class_name,
+					 bool singleton, const char *method)
 {
 	const struct rut_watch_name *n = method ? first_of(w, method, strlen(method)) : NULL;
 	size_t len = strlen(class_name);
@@ -390,7 +390,7 @@ static bool is_value(const struct mask *m, const char *s, size_t i, size_t end, 
 	return m->values || (last && strchr("=<>!~+*/|", m->to[last - 1])) || ends_with(m, "like");
 }
 
-size_t rut_sql_mask(char *to, size_t cap, const char *sql, size_t n)
+size_t rut_agent_sql_mask(char *to, size_t cap, const char *sql, size_t n)
 {
 	struct mask m = {.to = to, .cap = cap};
 	size_t i = 0, end;

@@ -76,6 +76,7 @@ struct rut_watch_read {
 struct rut_watch {
 	char what;
 	bool returns;	   /* has fields that are read at the return */
+	bool parameters;   /* of the local variables only the parameters are read */
 	const char *layer; /* "http" or "job" of a request */
 	uint32_t row;	   /* that has its name */
 	const struct rut_watch_read *reads;
@@ -103,20 +104,20 @@ struct rut_watches {
  * Parses what is of the kind RUT_FILTER_WATCH in a configuration (abi.h). Returns 0, -EINVAL, or
  * -ENOMEM; *ret is empty then, and when there is nothing of that kind. The configuration is copied.
  */
-int rut_watches_init(struct rut_watches *ret, const char *config);
-void rut_watches_fini(struct rut_watches *w);
+int rut_agent_watches_init(struct rut_watches *ret, const char *config);
+void rut_agent_watches_fini(struct rut_watches *w);
 
 /* What is this method watched for? NULL: nothing. */
-struct rut_watch *rut_watches_find(const struct rut_watches *w, const char *class_name,
-				   bool singleton, const char *method);
+struct rut_watch *rut_agent_watches_find(const struct rut_watches *w, const char *class_name,
+					 bool singleton, const char *method);
 
 /* Is any method of this name watched? Not NUL-terminated. */
-bool rut_watches_has(const struct rut_watches *w, const char *method, size_t len);
+bool rut_agent_watches_has(const struct rut_watches *w, const char *method, size_t len);
 
 /*
  * Copies `n` bytes of SQL with every literal value replaced by `?`, lists of them by one, comments
  * removed and white space folded. Returns the bytes written, at most `cap`.
  */
-size_t rut_sql_mask(char *to, size_t cap, const char *sql, size_t n);
+size_t rut_agent_sql_mask(char *to, size_t cap, const char *sql, size_t n);
 
 #endif

@@ -10,10 +10,16 @@
 /* Words of a frame's environment behind its local variables (vm_core.h). */
 #define ENV_WORDS 3
 
-/* Of InstructionSequence#to_a: the names of local variables. */
+/* Of InstructionSequence#to_a: a Hash of sizes, the names of local variables. */
+#define TO_A_SIZES  4
 #define TO_A_LOCALS 10
 
-void rut_watches_intern(struct rut_session *s)
+static bool is_object(VALUE v, unsigned type)
+{
+	return !rut_special_p(v) && rut_type(v) == type;
+}
+
+void rut_agent_watches_intern(struct rut_session *s)
 {
 	struct rut_watches *w = &s->requests.watches;
 
@@ -21,9 +27,9 @@ void rut_watches_intern(struct rut_session *s)
 	rb.rb_gc_register_address(&s->requests.keys);
 	for (size_t i = 0; i < w->count; i++) {
 		struct rut_watch *watch = &w->watches[i];
-		const struct rut_agent_row *row = rut_table_row(
+		const struct rut_agent_row *row = rut_agent_table_row(
 			&s->table, 0, 0,
-			rut_table_str(&s->table, watch->layer, strlen(watch->layer)), 0, 0);
+			rut_agent_table_str(&s->table, watch->layer, strlen(watch->layer)), 0, 0);
 
 		watch->row = row ? (uint32_t)(row - s->table.rows) : UINT32_MAX;
 		for (uint16_t k = 0; k < watch->nops; k++) {
@@ -62,10 +68,20 @@ static int16_t slot_of(VALUE locals, long n, const struct rut_watch_op *op)
 	return -1;
 }
 
+/* How many of the local variables are parameters, which come first. */
+static long parameters(VALUE data)
+{
+	VALUE sizes = rb.rb_ary_entry(data, TO_A_SIZES), n = rb.qnil;
+
+	if (rb.rb_hash_lookup && is_object(sizes, RUT_T_HASH))
+		n = rb.rb_hash_lookup(sizes, rb.rb_id2sym(rb.rb_intern("arg_size")));
+	return n & 1 ? rut_fix2long(n) : 0;
+}
+
 static VALUE look_body(VALUE arg)
 {
 	struct look *l = (struct look *)arg;
-	VALUE data = rut_ask(rut_iseq_wrapper(l->iseq), "to_a"), locals = rb.qnil;
+	VALUE data = rut_agent_ask(rut_agent_iseq_wrapper(l->iseq), "to_a"), locals = rb.qnil;
 	const struct rut_watch_op forwards = {.kind = RUT_OP_LOCAL, .text = "..."};
 	long n = 0;
 
@@ -77,6 +93,8 @@ static VALUE look_body(VALUE arg)
 	if (n > INT16_MAX || slot_of(locals, n, &forwards) >= 0)
 		n = 0;
 	l->code->locals = (uint16_t)n;
+	if (n && l->w->parameters && parameters(data) < n)
+		n = parameters(data);
 	for (uint16_t i = 0; i < l->w->nops; i++)
 		l->code->slot[i] =
 			l->w->ops[i].kind == RUT_OP_LOCAL || l->w->ops[i].kind == RUT_OP_POSITION
@@ -85,9 +103,9 @@ static VALUE look_body(VALUE arg)
 	return rb.qnil;
 }
 
-const struct rut_watch_code *rut_watch_code(struct rut_session *s, const struct rut_watch *w,
-					    struct rut_watch_code **code,
-					    const struct rut_trace_arg *ta)
+const struct rut_watch_code *rut_agent_watch_code(struct rut_session *s, const struct rut_watch *w,
+						  struct rut_watch_code **code,
+						  const struct rut_trace_arg *ta)
 {
 	struct look l = {.w = w, .iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ]};
 	int failed = 0;
@@ -96,7 +114,7 @@ const struct rut_watch_code *rut_watch_code(struct rut_session *s, const struct 
 	if (RUT_LIKELY(*code && (*code)->iseq == l.iseq && rut_life_holds((*code)->life)))
 		return *code;
 	if (!*code)
-		*code = rut_session_alloc(s, sizeof(**code));
+		*code = rut_agent_session_alloc(s, sizeof(**code));
 	l.code = *code;
 	if (!l.code)
 		return NULL;
@@ -110,7 +128,7 @@ const struct rut_watch_code *rut_watch_code(struct rut_session *s, const struct 
 	}
 	rut_lives_sync();
 	l.code->iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ];
-	l.code->life = rut_life_of(l.code->iseq, 0);
+	l.code->life = rut_agent_life_of(l.code->iseq, 0);
 	return l.code;
 }
 
@@ -118,18 +136,22 @@ const struct rut_watch_code *rut_watch_code(struct rut_session *s, const struct 
 
 #define NOTHING 0x24 /* as good as undef: no object */
 
-static bool is_object(VALUE v, unsigned type)
-{
-	return !rut_special_p(v) && rut_type(v) == type;
-}
-
-static VALUE local(const struct rut_watch_code *code, unsigned op, const struct rut_trace_arg *ta)
+bool rut_agent_watch_local(const struct rut_watch_code *code, unsigned op,
+			   const struct rut_trace_arg *ta, VALUE *ret)
 {
 	const VALUE *ep = (const VALUE *)((const VALUE *)ta->cfp)[RUT_FRAME_EP];
 
 	if (!code || code->slot[op] < 0)
-		return NOTHING;
-	return ep[code->slot[op] - code->locals - (ENV_WORDS - 1)];
+		return false;
+	*ret = ep[code->slot[op] - code->locals - (ENV_WORDS - 1)];
+	return true;
+}
+
+static VALUE local(const struct rut_watch_code *code, unsigned op, const struct rut_trace_arg *ta)
+{
+	VALUE v;
+
+	return rut_agent_watch_local(code, op, ta, &v) ? v : NOTHING;
 }
 
 static VALUE step(const struct rut_session *s, const struct rut_watch_op *op, VALUE v)
@@ -233,8 +255,16 @@ static size_t append_value(char *buf, size_t at, size_t size, VALUE v)
 	}
 	if (!is_object(v, RUT_T_STRING))
 		return at;
-	text = rut_str(v, &len);
+	text = rut_agent_str(v, &len);
 	return append(buf, at, size, text, len);
+}
+
+bool rut_agent_watch_text(char *buf, size_t size, VALUE v)
+{
+	buf[0] = 0;
+	append_value(buf, 0, size, v);
+	return v & 1 || (v & 0xff) == 0x0c || is_object(v, RUT_T_SYMBOL) ||
+	       is_object(v, RUT_T_STRING);
 }
 
 static size_t append_class(char *buf, size_t at, size_t size, VALUE v)
@@ -244,8 +274,8 @@ static size_t append_class(char *buf, size_t at, size_t size, VALUE v)
 
 	if (rut_special_p(v))
 		return at;
-	rut_class_name(rut_type(v) == RUT_T_CLASS ? v : rb.rb_class_real(rut_klass(v)), name,
-		       sizeof(name), &singleton);
+	rut_agent_class_name(rut_type(v) == RUT_T_CLASS ? v : rb.rb_class_real(rut_klass(v)), name,
+			     sizeof(name), &singleton);
 	return append(buf, at, size, name, strlen(name));
 }
 
@@ -304,10 +334,10 @@ static size_t append_sql(const struct rut_session *s, char *buf, size_t at, size
 
 	if (!is_object(v, RUT_T_STRING))
 		return at;
-	text = rut_str(v, &len);
+	text = rut_agent_str(v, &len);
 	if (s->flags & RUT_AGENT_SQL_VALUES)
 		return append(buf, at, size, text, len);
-	len = rut_sql_mask(masked, sizeof(masked), text, len);
+	len = rut_agent_sql_mask(masked, sizeof(masked), text, len);
 	return append(buf, at, size, masked, len);
 }
 
@@ -352,9 +382,9 @@ static void source(struct reader *r, VALUE v)
 	r->pending = true;
 }
 
-size_t rut_watch_read(struct rut_session *s, const struct rut_watch *w,
-		      const struct rut_watch_read *read, const struct rut_watch_code *code,
-		      const struct rut_trace_arg *ta, char *buf, size_t size)
+size_t rut_agent_watch_read(struct rut_session *s, const struct rut_watch *w,
+			    const struct rut_watch_read *read, const struct rut_watch_code *code,
+			    const struct rut_trace_arg *ta, char *buf, size_t size)
 {
 	struct reader r = {.s = s, .buf = buf, .size = size, .v = NOTHING};
 

@@ -18,20 +18,30 @@ struct rut_watch_code {
 };
 
 /* With the GVL, once: names and keys become Ruby's. May raise. */
-void rut_watches_intern(struct rut_session *s);
+void rut_agent_watches_intern(struct rut_session *s);
 
 /*
  * Reads the field into `buf`, which is NUL-terminated then, with control characters and what is no
  * UTF-8 replaced. Returns the length; 0: there is nothing. `code`: of the method that runs, NULL
  * when it is not known.
  */
-size_t rut_watch_read(struct rut_session *s, const struct rut_watch *w,
-		      const struct rut_watch_read *r, const struct rut_watch_code *code,
-		      const struct rut_trace_arg *ta, char *buf, size_t size);
+size_t rut_agent_watch_read(struct rut_session *s, const struct rut_watch *w,
+			    const struct rut_watch_read *r, const struct rut_watch_code *code,
+			    const struct rut_trace_arg *ta, char *buf, size_t size);
 
 /* The code of the frame that runs; looked up when `*code` is not that. NULL: no memory. */
-const struct rut_watch_code *rut_watch_code(struct rut_session *s, const struct rut_watch *w,
-					    struct rut_watch_code **code,
-					    const struct rut_trace_arg *ta);
+const struct rut_watch_code *rut_agent_watch_code(struct rut_session *s, const struct rut_watch *w,
+						  struct rut_watch_code **code,
+						  const struct rut_trace_arg *ta);
+
+/* The local variable of that operation; false: there is none. */
+bool rut_agent_watch_local(const struct rut_watch_code *code, unsigned op,
+			   const struct rut_trace_arg *ta, VALUE *ret);
+
+/*
+ * A String, Symbol or small Integer as text, as rut_agent_watch_read() has it; false: it is
+ * something else, and `buf` is empty.
+ */
+bool rut_agent_watch_text(char *buf, size_t size, VALUE v);
 
 #endif

@@ -32,6 +32,8 @@
 #define THREAD_RESUMED	 0x04u
 #define THREAD_SUSPENDED 0x08u
 
+#define RECORD_NS(header) ((header) >> 16) /* 48 bits of the time */
+
 static bool wants(const struct rut_session *s, enum rut_agent_kind kind)
 {
 	return s->flags & RUT_AGENT_KIND(kind);
@@ -74,7 +76,7 @@ static inline void *reserve(struct rut_session *s, void *ec, uint32_t size, uint
 			w->ec = NULL;
 		return head;
 	}
-	st = rut_stack_of(s, ec);
+	st = rut_agent_stack_of(s, ec);
 	ret->bytes += sizeof(*sw);
 	ret->records += RUT_RING_RECORD;
 	sw = rut_ring_reserve(r, (uint32_t)ret->bytes, rut_ring_clock, &ns, &ret->pos);
@@ -97,8 +99,8 @@ static inline void commit(const struct rut_session *s, const struct rut_record_a
 			   __ATOMIC_RELEASE);
 }
 
-void rut_record_write(struct rut_session *s, void *ec, uint16_t id, const void *record,
-		      uint32_t bytes)
+void rut_agent_record_write(struct rut_session *s, void *ec, uint16_t id, const void *record,
+			    uint32_t bytes)
 {
 	struct rut_record_at at;
 	void *to = reserve(s, ec, bytes, id, &at);
@@ -126,8 +128,8 @@ static inline void write_row(struct rut_session *s, void *ec, uint16_t id,
 	commit(s, &at);
 }
 
-void rut_record_method(struct rut_session *s, void *ec, const struct rut_agent_row *row,
-		       uint32_t event)
+void rut_agent_record_method(struct rut_session *s, void *ec, const struct rut_agent_row *row,
+			     uint32_t event)
 {
 	bool call = event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL);
 
@@ -135,19 +137,74 @@ void rut_record_method(struct rut_session *s, void *ec, const struct rut_agent_r
 		write_row(s, ec, call ? RUT_RECORD_CALL : RUT_RECORD_RETURN, row);
 }
 
-void rut_record_c_method(struct rut_session *s, const struct rut_trace_arg *ta)
+/*
+ * Only slow calls. Those around a slow call are slow, too, so they are written before it if they
+ * have not been yet: calls and returns nest as they do when all are written.
+ */
+static void write_slow(struct rut_session *s, void *ec, struct rut_stack *st)
+{
+	for (uint32_t i = 0; i < st->count; i++) {
+		struct rut_frame *f = &st->frames[i];
+		struct rut_record_slow *e;
+		struct rut_record_at at;
+
+		if (f->inner == RUT_WRITTEN)
+			continue;
+		f->inner = RUT_WRITTEN;
+		e = reserve(s, ec, sizeof(*e), RUT_RECORD_SLOW_CALL, &at);
+		if (!e)
+			continue;
+		e->row = row_number(s, f->v->row);
+		e->ago_ns = (RECORD_NS(e->header) - f->begin) & RECORD_NS(~0ull);
+		commit(s, &at);
+	}
+}
+
+static void slow_begins(struct rut_stack *st, const void *cfp, struct rut_variant *v)
+{
+	/* Calls at or below this address are over, though nobody said so. */
+	while (st->count && st->frames[st->count - 1].cfp <= cfp)
+		st->count--;
+	if (st->count == st->cap && !rut_agent_stack_grow(st))
+		return;
+	st->frames[st->count++] = (struct rut_frame){.cfp = cfp, .v = v, .begin = rut_ring_clock()};
+}
+
+void rut_agent_record_slow(struct rut_session *s, const struct rut_trace_arg *ta,
+			   struct rut_variant *v)
+{
+	struct rut_stack *st = rut_agent_stack_of(s, ta->ec);
+
+	if (!st)
+		return;
+	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
+		slow_begins(st, ta->cfp, v);
+		return;
+	}
+	while (st->count && st->frames[st->count - 1].cfp < ta->cfp)
+		st->count--;
+	if (!st->count || st->frames[st->count - 1].cfp != ta->cfp)
+		return;
+	if (rut_ring_clock() - st->frames[st->count - 1].begin >= s->trace.slow_ns) {
+		write_slow(s, ta->ec, st);
+		write_row(s, ta->ec, RUT_RECORD_RETURN, st->frames[st->count - 1].v->row);
+	}
+	st->count--;
+}
+
+void rut_agent_record_c_method(struct rut_session *s, const struct rut_trace_arg *ta)
 {
 	bool call = ta->event == RUT_EVENT_C_CALL;
 	const struct rut_agent_site *site;
 
 	if (!wants(s, call ? RUT_KIND_C_CALL : RUT_KIND_C_RETURN))
 		return;
-	site = rut_site(s, ta, ta->klass, ta->id, true);
+	site = rut_agent_site(s, ta, ta->klass, ta->id, true);
 	if (site)
 		write_row(s, ta->ec, call ? RUT_RECORD_C_CALL : RUT_RECORD_C_RETURN, site->row);
 }
 
-void rut_record_line(struct rut_session *s, struct rut_trace_arg *ta)
+void rut_agent_record_line(struct rut_session *s, struct rut_trace_arg *ta)
 {
 	const struct rut_agent_site *site;
 	struct rut_record_line *e;
@@ -162,7 +219,7 @@ void rut_record_line(struct rut_session *s, struct rut_trace_arg *ta)
 	/* Code that defines methods is hooked with them, when it is new. */
 	if (method == rb.qnil || rut_special_p(owner))
 		return;
-	site = rut_site_line(s, ta, owner, rb.rb_sym2id(method));
+	site = rut_agent_site_line(s, ta, owner, rb.rb_sym2id(method));
 	if (!site)
 		return;
 	e = reserve(s, ta->ec, sizeof(*e), RUT_RECORD_LINE, &at);
@@ -179,7 +236,8 @@ static void on_raise(VALUE tp, void *session)
 {
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
-	const struct rut_agent_site *site = rut_site(s, ta, rb.rb_obj_class(ta->data), 0, true);
+	const struct rut_agent_site *site =
+		rut_agent_site(s, ta, rb.rb_obj_class(ta->data), 0, true);
 
 	if (site)
 		write_row(s, ta->ec,
@@ -191,7 +249,7 @@ static void on_newobj(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
 	uint64_t bytes;
-	const struct rut_agent_site *site = rut_alloc_site(s, ta, &bytes);
+	const struct rut_agent_site *site = rut_agent_alloc_site(s, ta, &bytes);
 	struct rut_record_alloc *e;
 	struct rut_record_at at;
 
@@ -351,7 +409,7 @@ static void on_gvl(uint32_t event, const void *data, void *session)
 			     tid);
 }
 
-const char *rut_record_hook(struct rut_session *s)
+const char *rut_agent_record_hook(struct rut_session *s)
 {
 	uint32_t raise = (wants(s, RUT_KIND_RAISE) ? RUT_EVENT_RAISE : 0) |
 			 (wants(s, RUT_KIND_RESCUE) && rb.abi->has_rescue_event ? EVENT_RESCUE : 0);
@@ -360,30 +418,30 @@ const char *rut_record_hook(struct rut_session *s)
 	if (wants(s, RUT_KIND_LINE) && (!rb.target || rb.abi->events_must_agree))
 		return "events of lines need Ruby 3.1 or later";
 	if (raise)
-		rut_session_tp(s, raise, on_raise);
+		rut_agent_session_tp(s, raise, on_raise);
 	if (wants(s, RUT_KIND_THREAD))
-		rut_session_tp(s, EVENT_THREAD_BEGIN | RUT_EVENT_THREAD_END, on_thread);
+		rut_agent_session_tp(s, EVENT_THREAD_BEGIN | RUT_EVENT_THREAD_END, on_thread);
 	if (wants(s, RUT_KIND_GVL) && rb.rb_internal_thread_add_event_hook)
 		s->record.gvl_hook = rb.rb_internal_thread_add_event_hook(
 			on_gvl, THREAD_READY | THREAD_RESUMED | THREAD_SUSPENDED, s);
 	if (wants(s, RUT_KIND_GC)) {
 		make_symbols();
-		rut_session_raw(s,
-				EVENT_GC_START | EVENT_GC_END_MARK | EVENT_GC_END_SWEEP |
-					EVENT_GC_ENTER | EVENT_GC_EXIT,
-				on_gc);
+		rut_agent_session_raw(s,
+				      EVENT_GC_START | EVENT_GC_END_MARK | EVENT_GC_END_SWEEP |
+					      EVENT_GC_ENTER | EVENT_GC_EXIT,
+				      on_gc);
 	}
 	if (wants(s, RUT_KIND_ALLOC)) {
 		if (rut_ractors_crash() && !rut_single_ractor())
 			return RUT_REFUSED_RACTORS;
 		if (rb.abi->slot_sizes)
-			rut_alloc_scan_slots(&s->slots);
-		rut_session_raw(s, RUT_EVENT_NEWOBJ, on_newobj);
+			rut_agent_alloc_scan_slots(&s->slots);
+		rut_agent_session_raw(s, RUT_EVENT_NEWOBJ, on_newobj);
 	}
 	return NULL;
 }
 
-void rut_record_unhook(struct rut_session *s)
+void rut_agent_record_unhook(struct rut_session *s)
 {
 	if (s->record.gvl_hook)
 		rb.rb_internal_thread_remove_event_hook(s->record.gvl_hook);

@@ -70,7 +70,7 @@ static const struct rut_lami_class summary =
 
 static bool wanted(const struct cputop *c, const struct rut_thread *t)
 {
-	return t->tid != 0 && rut_conf_thread(c->base.run->conf, t);
+	return t->tid != 0 && rut_an_conf_thread(c->base.run->conf, t);
 }
 
 static uint64_t key_of(const void *item)
@@ -88,13 +88,13 @@ static bool has_ended(void *arg, const void *item)
 {
 	const struct tid_stats *s = item;
 
-	return s->since_ns == RUT_NO_TIME && rut_state_has_ended(arg, s->tid);
+	return s->since_ns == RUT_NO_TIME && s->tid >= 0 && rut_an_state_has_ended(arg, s->tid);
 }
 
 static void drop(void *arg, void *item)
 {
 	(void)arg;
-	rut_prios_fini(&((struct tid_stats *)item)->prios);
+	rut_an_prios_fini(&((struct tid_stats *)item)->prios);
 }
 
 /* Threads that have ended and used less than those that will be listed. */
@@ -104,7 +104,7 @@ static void prune(struct cputop *c)
 	int64_t limit = c->base.run->conf->limit;
 	const struct rut_prune p = {key_of, rank_of, 1, (size_t)limit, has_ended, drop, st};
 
-	if (limit > 0 && rut_ordered_prune(&c->tids, &p))
+	if (limit > 0 && rut_an_ordered_prune(&c->tids, &p))
 		st->failed = true;
 	memset(c->running, 0, sizeof(c->running));
 	c->prune_at = 2 * c->tids.n > RUT_PRUNE_AT ? 2 * c->tids.n : RUT_PRUNE_AT;
@@ -119,13 +119,28 @@ static struct tid_stats *get_tid(struct cputop *c, int64_t tid, const char *comm
 		return s;
 	if (c->tids.n >= RUT_PRUNE_AT && c->tids.n >= c->prune_at)
 		prune(c);
-	s = rut_ordered_add(&c->tids, (uint64_t)tid, sizeof(*s));
+	s = rut_an_ordered_add(&c->tids, (uint64_t)tid, sizeof(*s));
 	if (!s)
 		return NULL;
 	s->tid = tid;
 	s->comm = comm;
 	s->since_ns = RUT_NO_TIME;
 	return s;
+}
+
+/* With --by: rows are of several threads, which may run at a time. */
+static void add_to_row(struct cputop *c, struct rut_thread *t, int64_t ns)
+{
+	const struct rut_thread *row;
+	struct tid_stats *s;
+	bool is_new;
+
+	if (!c->base.run->conf->by || !t || !wanted(c, t))
+		return;
+	row = rut_an_run_row(c->base.run, t);
+	s = get_tid(c, row->tid, row->comm, &is_new);
+	if (s)
+		s->busy_ns += ns;
 }
 
 /* Returns whether it is the first that is known of the CPU. */
@@ -135,14 +150,16 @@ static bool on_cpu(struct cputop *c, const struct rut_hook_switch *h)
 	bool is_new = !s;
 
 	if (is_new) {
-		s = rut_ordered_add(&c->cpus, (uint64_t)h->cpu, sizeof(*s));
+		s = rut_an_ordered_add(&c->cpus, (uint64_t)h->cpu, sizeof(*s));
 		if (!s)
 			return true;
 		s->cpu = h->cpu;
 		s->since_ns = c->base.begin_ns;
 	}
-	if (s->since_ns != RUT_NO_TIME && h->gap_tid < 0)
+	if (s->since_ns != RUT_NO_TIME && h->gap_tid < 0) {
 		s->busy_ns += h->ts_ns - s->since_ns;
+		add_to_row(c, h->prev, h->ts_ns - s->since_ns);
+	}
 	s->since_ns = wanted(c, h->next) ? h->ts_ns : RUT_NO_TIME;
 	return is_new;
 }
@@ -161,9 +178,11 @@ static void on_switch(void *arg, const void *data)
 	struct tid_stats *s, **cached;
 	bool is_new, first;
 
-	if (!rut_conf_cpu(c->base.run->conf, h->cpu))
+	if (!rut_an_conf_cpu(c->base.run->conf, h->cpu))
 		return;
 	first = on_cpu(c, h);
+	if (c->base.run->conf->by)
+		return;
 	/* Switches are missing (lost, or not recorded): nobody knows how long that thread ran. */
 	s = h->gap_tid > 0 ? rut_ordered_get(&c->tids, (uint64_t)h->gap_tid) : NULL;
 	if (s)
@@ -173,7 +192,7 @@ static void on_switch(void *arg, const void *data)
 	if (cached && *cached && (*cached)->tid == h->prev_tid)
 		s = *cached;
 	else
-		s = rut_conf_thread(c->base.run->conf, h->prev)
+		s = rut_an_conf_thread(c->base.run->conf, h->prev)
 			    ? get_tid(c, h->prev_tid, h->prev_comm, &is_new)
 			    : NULL;
 	if (cached)
@@ -191,7 +210,7 @@ static void on_switch(void *arg, const void *data)
 	if (!s)
 		return;
 	if (is_new)
-		rut_prios_add(&s->prios, h->next->has_prio, h->next->prio);
+		rut_an_prios_add(&s->prios, h->next->has_prio, h->next->prio);
 	s->since_ns = h->ts_ns;
 	if (cached)
 		*cached = s;
@@ -200,13 +219,15 @@ static void on_switch(void *arg, const void *data)
 static void on_migrate(void *arg, const void *data)
 {
 	const struct rut_hook_thread *h = data;
+	const struct rut_thread *row;
 	struct cputop *c = arg;
 	struct tid_stats *s;
 	bool is_new;
 
-	if (!wanted(c, h->thread) || !rut_conf_cpu(c->base.run->conf, h->cpu))
+	if (!wanted(c, h->thread) || !rut_an_conf_cpu(c->base.run->conf, h->cpu))
 		return;
-	s = get_tid(c, h->thread->tid, h->thread->comm, &is_new);
+	row = rut_an_run_row(c->base.run, h->thread);
+	s = get_tid(c, row->tid, row->comm, &is_new);
 	if (s)
 		s->migrations++;
 }
@@ -218,7 +239,7 @@ static void on_prio(void *arg, const void *data)
 	struct tid_stats *s = rut_ordered_get(&c->tids, (uint64_t)h->thread->tid);
 
 	if (s)
-		rut_prios_add(&s->prios, true, h->thread->prio);
+		rut_an_prios_add(&s->prios, true, h->thread->prio);
 }
 
 static const struct rut_analysis_hook hooks[] = {
@@ -244,9 +265,9 @@ static int init(struct rut_instance *inst)
 		struct cpu_stats *cpu;
 		struct tid_stats *s;
 
-		if (!st->cpus[i].switched || !rut_conf_cpu(inst->run->conf, (int)i))
+		if (!st->cpus[i].switched || !rut_an_conf_cpu(inst->run->conf, (int)i))
 			continue;
-		cpu = rut_ordered_add(&c->cpus, i, sizeof(*cpu));
+		cpu = rut_an_ordered_add(&c->cpus, i, sizeof(*cpu));
 		if (!cpu)
 			return -ENOMEM;
 		cpu->cpu = (int)i;
@@ -254,10 +275,12 @@ static int init(struct rut_instance *inst)
 		if (!t || !wanted(c, t))
 			continue;
 		cpu->since_ns = inst->begin_ns;
+		if (inst->run->conf->by)
+			continue;
 		s = get_tid(c, t->tid, t->comm, &is_new);
 		if (!s)
 			return -ENOMEM;
-		rut_prios_add(&s->prios, t->has_prio, t->prio);
+		rut_an_prios_add(&s->prios, t->has_prio, t->prio);
 		s->since_ns = inst->begin_ns;
 	}
 	return 0;
@@ -295,18 +318,19 @@ static int by_cpu(const void *a, const void *b)
 
 static struct rut_result *process_table(struct cputop *c, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&per_process, c->base.begin_ns, end_ns, NULL);
-	struct tid_stats **list = (struct tid_stats **)rut_ordered_sorted(&c->tids, by_percent);
+	struct rut_result *t = rut_an_result_new(&per_process, c->base.begin_ns, end_ns, NULL);
+	struct tid_stats **list = (struct tid_stats **)rut_an_ordered_sorted(&c->tids, by_percent);
 	int64_t limit = c->base.run->conf->limit;
 
 	for (size_t i = 0; t && list && i < c->tids.n; i++) {
 		if (limit > 0 && (int64_t)i >= limit)
 			break;
-		rut_result_process(t, list[i]->comm, RUT_LAMI_NONE, list[i]->tid);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->migrations);
-		rut_result_add(t, (struct rut_cell){.type = RUT_LAMI_STRING,
-						    .str = rut_prios_str(&list[i]->prios, t)});
-		rut_result_float(t, RUT_LAMI_RATIO, list[i]->percent / 100);
+		rut_an_result_process(t, list[i]->comm, RUT_LAMI_NONE, list[i]->tid);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->migrations);
+		rut_an_result_add(t,
+				  (struct rut_cell){.type = RUT_LAMI_STRING,
+						    .str = rut_an_prios_str(&list[i]->prios, t)});
+		rut_an_result_float(t, RUT_LAMI_RATIO, list[i]->percent / 100);
 	}
 	free(list);
 	return t;
@@ -314,12 +338,12 @@ static struct rut_result *process_table(struct cputop *c, int64_t end_ns)
 
 static struct rut_result *cpu_table(struct cputop *c, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&per_cpu, c->base.begin_ns, end_ns, NULL);
-	struct cpu_stats **list = (struct cpu_stats **)rut_ordered_sorted(&c->cpus, by_cpu);
+	struct rut_result *t = rut_an_result_new(&per_cpu, c->base.begin_ns, end_ns, NULL);
+	struct cpu_stats **list = (struct cpu_stats **)rut_an_ordered_sorted(&c->cpus, by_cpu);
 
 	for (size_t i = 0; t && list && i < c->cpus.n; i++) {
-		rut_result_int(t, RUT_LAMI_CPU, list[i]->cpu);
-		rut_result_float(t, RUT_LAMI_RATIO, list[i]->percent / 100);
+		rut_an_result_int(t, RUT_LAMI_CPU, list[i]->cpu);
+		rut_an_result_float(t, RUT_LAMI_RATIO, list[i]->percent / 100);
 	}
 	free(list);
 	return t;
@@ -328,8 +352,9 @@ static struct rut_result *cpu_table(struct cputop *c, int64_t end_ns)
 /* The mean over all CPUs of which the trace shows anything. */
 static struct rut_result *total_table(struct cputop *c, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&total, c->base.begin_ns, end_ns, NULL);
-	struct cpu_stats **list = (struct cpu_stats **)rut_ordered_sorted(&c->cpus, by_cpu_percent);
+	struct rut_result *t = rut_an_result_new(&total, c->base.begin_ns, end_ns, NULL);
+	struct cpu_stats **list =
+		(struct cpu_stats **)rut_an_ordered_sorted(&c->cpus, by_cpu_percent);
 	size_t n = c->base.run->engine->state.cpus_seen;
 	double sum = 0;
 
@@ -337,7 +362,7 @@ static struct rut_result *total_table(struct cputop *c, int64_t end_ns)
 		sum += list[i]->percent;
 	free(list);
 	if (t && n)
-		rut_result_float(t, RUT_LAMI_RATIO, sum / (double)n / 100);
+		rut_an_result_float(t, RUT_LAMI_RATIO, sum / (double)n / 100);
 	return t;
 }
 
@@ -347,19 +372,19 @@ static void print_processes(const struct rut_result *t, struct rut_buf *out)
 	struct rut_buf header = RUT_BUF_INIT, label = RUT_BUF_INIT;
 	char value[48], name[80], migrations[32];
 
-	rut_fmt_line(&header, "  {:<25} {:>10}   {:<0}", "Process", "Migrations", "Priorities");
+	rut_an_fmt_line(&header, "  {:<25} {:>10}   {:<0}", "Process", "Migrations", "Priorities");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 		double v = row[3].f * 100;
 
-		rut_fmt_bar_value(value, sizeof(value), v, true, "%");
-		rut_fmt_process(name, sizeof(name), &row[0]);
+		rut_an_fmt_bar_value(value, sizeof(value), v, true, "%");
+		rut_an_fmt_process(name, sizeof(name), &row[0]);
 		snprintf(migrations, sizeof(migrations), "%lld", (long long)row[1].i);
 		rut_buf_clear(&label);
-		rut_fmt_line(&label, "  {:<25} {:>10}   {:<0}", name, migrations, row[2].str);
-		rut_graph_add(&g, v, value, 0, label.data);
+		rut_an_fmt_line(&label, "  {:<25} {:>10}   {:<0}", name, migrations, row[2].str);
+		rut_an_graph_add(&g, v, value, 0, label.data);
 	}
-	rut_graph_bars(&g, out, "Per-TID Usage", header.data);
+	rut_an_graph_bars(&g, out, "Per-TID Usage", header.data);
 	rut_buf_fini(&header);
 	rut_buf_fini(&label);
 }
@@ -373,11 +398,11 @@ static void print_cpus(const struct rut_result *t, struct rut_buf *out)
 		const struct rut_cell *row = rut_result_row(t, i);
 		double v = row[1].f * 100;
 
-		rut_fmt_bar_value(value, sizeof(value), v, true, "%");
+		rut_an_fmt_bar_value(value, sizeof(value), v, true, "%");
 		snprintf(label, sizeof(label), "CPU %lld", (long long)row[0].i);
-		rut_graph_add(&g, v, value, 0, label);
+		rut_an_graph_add(&g, v, value, 0, label);
 	}
-	rut_graph_bars(&g, out, "Per-CPU Usage", NULL);
+	rut_an_graph_bars(&g, out, "Per-CPU Usage", NULL);
 }
 
 static void print_total(const struct rut_result *t, struct rut_buf *out)
@@ -395,6 +420,9 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	for (size_t i = 0; i < c->cpus.n; i++) {
 		struct cpu_stats *s = c->cpus.items[i];
 
+		if (s->since_ns != RUT_NO_TIME && (size_t)s->cpu < run->engine->state.n_cpus)
+			add_to_row(c, run->engine->state.cpus[s->cpu].current,
+				   end_ns - s->since_ns);
 		s->percent = percent(&s->busy_ns, s->since_ns, end_ns, duration_ns);
 	}
 	for (size_t i = 0; i < c->tids.n; i++) {
@@ -403,15 +431,15 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 		s->percent = percent(&s->busy_ns, s->since_ns, end_ns, duration_ns);
 	}
 	if (!run->conf->mi)
-		rut_run_print_range(run, inst->begin_ns, end_ns);
-	rut_run_take(run, process_table(c, end_ns), print_processes);
-	rut_run_take(run, cpu_table(c, end_ns), print_cpus);
-	rut_run_take(run, total_table(c, end_ns), print_total);
+		rut_an_run_print_range(run, inst->begin_ns, end_ns);
+	rut_an_run_take(run, process_table(c, end_ns), print_processes);
+	rut_an_run_take(run, cpu_table(c, end_ns), print_cpus);
+	rut_an_run_take(run, total_table(c, end_ns), print_total);
 }
 
 static void summarise(struct rut_run *run)
 {
-	rut_results_summarise(&run->results, &total, &summary);
+	rut_an_results_summarise(&run->results, &total, &summary);
 }
 
 static void fini(struct rut_instance *inst)
@@ -419,9 +447,9 @@ static void fini(struct rut_instance *inst)
 	struct cputop *c = (struct cputop *)inst;
 
 	for (size_t i = 0; i < c->tids.n; i++)
-		rut_prios_fini(&((struct tid_stats *)c->tids.items[i])->prios);
-	rut_ordered_fini(&c->tids);
-	rut_ordered_fini(&c->cpus);
+		rut_an_prios_fini(&((struct tid_stats *)c->tids.items[i])->prios);
+	rut_an_ordered_fini(&c->tids);
+	rut_an_ordered_fini(&c->cpus);
 }
 
 static const char *const tags[] = {"linux-kernel", "lttng-analyses", "cpu", "top", NULL};
@@ -433,6 +461,7 @@ static const char *const needs[] = {"sched_switch", NULL};
 const struct rut_analysis rut_analysis_cputop = {
 	.info = {"Top CPU usage", "Per-TID, per-CPU, and total top CPU usage", tags, classes},
 	.needs = needs,
+	.report_needs = {"sched_switch"},
 	.instance_size = sizeof(struct cputop),
 	.hooks = hooks,
 	.init = init,

@@ -90,7 +90,7 @@ static void add_found(struct proc_stats *p)
 static struct proc_stats *get_proc(struct fdtop *f, const struct rut_hook_fd *h, int64_t event)
 {
 	/* A PID that is used again is another process. */
-	struct proc_stats *p = rut_ordered_add(&f->procs, h->parent->serial, sizeof(*p));
+	struct proc_stats *p = rut_an_ordered_add(&f->procs, h->parent->serial, sizeof(*p));
 
 	if (p && !p->is_init) {
 		p->is_init = true;
@@ -105,8 +105,8 @@ static struct proc_stats *get_proc(struct fdtop *f, const struct rut_hook_fd *h,
 
 static bool wanted(const struct fdtop *f, const struct rut_hook_fd *h)
 {
-	return rut_conf_thread(f->base.run->conf, h->parent) &&
-	       rut_conf_cpu(f->base.run->conf, h->cpu);
+	return rut_an_conf_thread(f->base.run->conf, h->parent) &&
+	       rut_an_conf_cpu(f->base.run->conf, h->cpu);
 }
 
 static void on_create(void *arg, const void *data)
@@ -178,15 +178,16 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	static const char line[] = "{:<28} {:>7} {:>7} {:>7} {:>8} {:>8} {:>8} {:>8}  {:<0}\n";
 	struct fdtop *f = (struct fdtop *)inst;
 	struct rut_run *run = inst->run;
-	struct proc_stats **list = (struct proc_stats **)rut_ordered_sorted(&f->procs, by_growth);
-	struct rut_result *t = rut_result_new(&top_class, inst->begin_ns, end_ns, NULL);
+	struct proc_stats **list =
+		(struct proc_stats **)rut_an_ordered_sorted(&f->procs, by_growth);
+	struct rut_result *t = rut_an_result_new(&top_class, inst->begin_ns, end_ns, NULL);
 	char who[64], num[7][24], graph[SAMPLES * 3 + 4];
 
 	if (!run->conf->mi) {
-		rut_run_print_range(run, inst->begin_ns, end_ns);
+		rut_an_run_print_range(run, inst->begin_ns, end_ns);
 		rut_buf_puts(&run->out, "Open descriptors by process\n");
-		rut_fmt_line(&run->out, line, "Process", "Begin", "End", "Most", "Opened", "Closed",
-			     "Growth", "Unknown", "Over time");
+		rut_an_fmt_line(&run->out, line, "Process", "Begin", "End", "Most", "Opened",
+				"Closed", "Growth", "Unknown", "Over time");
 	}
 	for (size_t i = 0; t && list && i < f->procs.n; i++) {
 		const struct proc_stats *p = list[i];
@@ -200,9 +201,9 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 
 		if (run->conf->limit > 0 && (int64_t)i >= run->conf->limit)
 			break;
-		rut_result_process(t, p->comm, p->tid, RUT_LAMI_NONE);
+		rut_an_result_process(t, p->comm, p->tid, RUT_LAMI_NONE);
 		for (int k = 0; k < 7; k++) {
-			rut_result_int(t, RUT_LAMI_NUMBER, v[k]);
+			rut_an_result_int(t, RUT_LAMI_NUMBER, v[k]);
 			snprintf(num[k], sizeof(num[k]), "%lld", (long long)v[k]);
 		}
 		if (run->conf->mi)
@@ -210,19 +211,19 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 		sample(list[i], end_ns - inst->begin_ns, p->now);
 		spark(p, graph, sizeof(graph));
 		snprintf(who, sizeof(who), "%.40s (%lld)", p->comm, (long long)p->tid);
-		rut_fmt_line(&run->out, line, who, num[0], num[1], num[2], num[3], num[4], num[5],
-			     num[6], graph);
+		rut_an_fmt_line(&run->out, line, who, num[0], num[1], num[2], num[3], num[4],
+				num[5], num[6], graph);
 	}
 	if (run->conf->mi)
-		rut_results_take(&run->results, t);
+		rut_an_results_take(&run->results, t);
 	else
-		rut_result_free(t);
+		rut_an_result_free(t);
 	free(list);
 }
 
 static void fini(struct rut_instance *inst)
 {
-	rut_ordered_fini(&((struct fdtop *)inst)->procs);
+	rut_an_ordered_fini(&((struct fdtop *)inst)->procs);
 }
 
 static const char *const tags[] = {"linux-kernel", "rutile", "io", "top", NULL};
@@ -234,6 +235,7 @@ static const char *const needs[] = {"*syscall_entry_*", "*sys_*", "lttng_statedu
 const struct rut_analysis rut_analysis_fdtop = {
 	.info = {"Open descriptors", "Open descriptors over time per process", tags, classes},
 	.needs = needs,
+	.report_needs = {"syscall_entry_open*", "sys_open*"},
 	.instance_size = sizeof(struct fdtop),
 	.hooks = hooks,
 	.report = report,

@@ -98,13 +98,13 @@ static bool is_wake(int op)
 
 static struct tid_stats *get_tid(struct futexes *f, const struct rut_thread *t)
 {
-	struct tid_stats *s = rut_ordered_add(&f->tids, (uint64_t)t->tid, sizeof(*s));
+	struct tid_stats *s = rut_an_ordered_add(&f->tids, (uint64_t)t->tid, sizeof(*s));
 
 	if (s && !s->is_init) {
 		s->is_init = true;
 		s->tid = t->tid;
 		s->comm = t->comm;
-		(void)rut_stat_init(&s->slept, rut_stat_keep(f->base.run->conf));
+		(void)rut_an_stat_init(&s->slept, rut_an_stat_keep(f->base.run->conf));
 	}
 	return s;
 }
@@ -114,14 +114,14 @@ static struct futex_stats *get_futex(struct futexes *f, const struct rut_thread 
 {
 	int64_t pid = t->pid >= 0 ? t->pid : t->tid;
 	struct futex_stats *s =
-		rut_ordered_add(&f->futexes, rut_hash_u64((uint64_t)pid) ^ address, sizeof(*s));
+		rut_an_ordered_add(&f->futexes, rut_hash_u64((uint64_t)pid) ^ address, sizeof(*s));
 
 	if (s && !s->is_init) {
 		s->is_init = true;
 		s->pid = pid;
 		s->address = address;
 		s->comm = t->comm;
-		(void)rut_stat_init(&s->slept, rut_stat_keep(f->base.run->conf));
+		(void)rut_an_stat_init(&s->slept, rut_an_stat_keep(f->base.run->conf));
 	}
 	return s;
 }
@@ -130,7 +130,7 @@ static void on_entry(struct rut_instance *inst, const struct rut_ctf_event *ev,
 		     const struct rut_state_class *c, const struct rut_ctf_ref *fields)
 {
 	struct futexes *f = (struct futexes *)inst;
-	struct rut_thread *t = rut_state_current(&inst->run->engine->state, ev, c);
+	struct rut_thread *t = rut_an_state_current(&inst->run->engine->state, ev, c);
 	struct tid_stats *s = t ? get_tid(f, t) : NULL;
 
 	if (!s)
@@ -150,8 +150,8 @@ static void on_return(void *arg, const void *data)
 	if (!s || !s->inside)
 		return;
 	s->inside = false;
-	if (!rut_conf_thread(f->base.run->conf, h->thread) ||
-	    !rut_conf_cpu(f->base.run->conf, h->cpu))
+	if (!rut_an_conf_thread(f->base.run->conf, h->thread) ||
+	    !rut_an_conf_cpu(f->base.run->conf, h->cpu))
 		return;
 	fs = get_futex(f, h->thread, s->address);
 	if (!fs)
@@ -200,16 +200,16 @@ static int by_tid(const void *a, const void *b)
 
 static void add_slept(struct rut_result *t, const struct rut_stat *s)
 {
-	rut_result_int(t, RUT_LAMI_DURATION, s->sum);
-	rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
-	rut_result_int(t, RUT_LAMI_DURATION, s->max);
+	rut_an_result_int(t, RUT_LAMI_DURATION, s->sum);
+	rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
+	rut_an_result_int(t, RUT_LAMI_DURATION, s->max);
 }
 
 static struct rut_result *futex_table(struct futexes *f, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&futex_class, f->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&futex_class, f->base.begin_ns, end_ns, NULL);
 	struct futex_stats **list =
-		(struct futex_stats **)rut_ordered_sorted(&f->futexes, by_futex);
+		(struct futex_stats **)rut_an_ordered_sorted(&f->futexes, by_futex);
 	int64_t limit = f->base.run->conf->limit;
 
 	for (size_t i = 0; t && list && i < f->futexes.n; i++) {
@@ -217,17 +217,17 @@ static struct rut_result *futex_table(struct futexes *f, int64_t end_ns)
 
 		if (limit > 0 && (int64_t)i >= limit)
 			break;
-		rut_result_process(t, s->comm, s->pid, RUT_LAMI_NONE);
-		rut_result_add(
+		rut_an_result_process(t, s->comm, s->pid, RUT_LAMI_NONE);
+		rut_an_result_add(
 			t, (struct rut_cell){.type = RUT_LAMI_STRING,
-					     .str = rut_result_strf(
+					     .str = rut_an_result_strf(
 						     t, "0x%llx", (unsigned long long)s->address)});
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->waits);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)(s->waits - s->changed));
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->timeouts);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->waits);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)(s->waits - s->changed));
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->timeouts);
 		add_slept(t, &s->slept);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->wakes);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->woken);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->wakes);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->woken);
 	}
 	free(list);
 	return t;
@@ -235,8 +235,8 @@ static struct rut_result *futex_table(struct futexes *f, int64_t end_ns)
 
 static struct rut_result *tid_table(struct futexes *f, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&tid_class, f->base.begin_ns, end_ns, NULL);
-	struct tid_stats **list = (struct tid_stats **)rut_ordered_sorted(&f->tids, by_tid);
+	struct rut_result *t = rut_an_result_new(&tid_class, f->base.begin_ns, end_ns, NULL);
+	struct tid_stats **list = (struct tid_stats **)rut_an_ordered_sorted(&f->tids, by_tid);
 	int64_t limit = f->base.run->conf->limit;
 
 	for (size_t i = 0; t && list && i < f->tids.n; i++) {
@@ -246,9 +246,9 @@ static struct rut_result *tid_table(struct futexes *f, int64_t end_ns)
 			continue;
 		if (limit > 0 && (int64_t)rut_result_rows(t) >= limit)
 			break;
-		rut_result_process(t, s->comm, RUT_LAMI_NONE, s->tid);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->waits);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->slept.count);
+		rut_an_result_process(t, s->comm, RUT_LAMI_NONE, s->tid);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->waits);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->slept.count);
 		add_slept(t, &s->slept);
 	}
 	free(list);
@@ -262,8 +262,8 @@ static void print_futexes(const struct rut_result *t, struct rut_buf *out)
 	char who[64], num[5][24], us[3][40];
 
 	rut_buf_puts(out, "Waits by futex (us)\n");
-	rut_fmt_line(out, line, "Process", "Address", "Waits", "Contended", "Timeouts", "Total",
-		     "Average", "Max", "Wakes", "Woken");
+	rut_an_fmt_line(out, line, "Process", "Address", "Waits", "Contended", "Timeouts", "Total",
+			"Average", "Max", "Wakes", "Woken");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 		static const int numbers[] = {2, 3, 4, 8, 9};
@@ -272,9 +272,9 @@ static void print_futexes(const struct rut_result *t, struct rut_buf *out)
 		for (int k = 0; k < 5; k++)
 			snprintf(num[k], sizeof(num[k]), "%lld", (long long)row[numbers[k]].i);
 		for (int k = 0; k < 3; k++)
-			rut_fmt_us(us[k], sizeof(us[k]), rut_cell_value(&row[5 + k]));
-		rut_fmt_line(out, line, who, row[1].str, num[0], num[1], num[2], us[0], us[1],
-			     us[2], num[3], num[4]);
+			rut_an_fmt_us(us[k], sizeof(us[k]), rut_an_cell_value(&row[5 + k]));
+		rut_an_fmt_line(out, line, who, row[1].str, num[0], num[1], num[2], us[0], us[1],
+				us[2], num[3], num[4]);
 	}
 }
 
@@ -284,7 +284,7 @@ static void print_tids(const struct rut_result *t, struct rut_buf *out)
 	char who[64], waits[24], contended[24], us[3][40];
 
 	rut_buf_puts(out, "\nWaits by thread (us)\n");
-	rut_fmt_line(out, line, "Thread", "Waits", "Contended", "Total", "Average", "Max");
+	rut_an_fmt_line(out, line, "Thread", "Waits", "Contended", "Total", "Average", "Max");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
@@ -292,8 +292,8 @@ static void print_tids(const struct rut_result *t, struct rut_buf *out)
 		snprintf(waits, sizeof(waits), "%lld", (long long)row[1].i);
 		snprintf(contended, sizeof(contended), "%lld", (long long)row[2].i);
 		for (int k = 0; k < 3; k++)
-			rut_fmt_us(us[k], sizeof(us[k]), rut_cell_value(&row[3 + k]));
-		rut_fmt_line(out, line, who, waits, contended, us[0], us[1], us[2]);
+			rut_an_fmt_us(us[k], sizeof(us[k]), rut_an_cell_value(&row[3 + k]));
+		rut_an_fmt_line(out, line, who, waits, contended, us[0], us[1], us[2]);
 	}
 }
 
@@ -305,24 +305,24 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	char what[96];
 
 	if (run->conf->percentiles)
-		pct = rut_result_new(&rut_class_percentiles, inst->begin_ns, end_ns, NULL);
+		pct = rut_an_result_new(&rut_an_class_percentiles, inst->begin_ns, end_ns, NULL);
 	for (size_t i = 0; pct && i < f->tids.n; i++) {
 		const struct tid_stats *s = f->tids.items[i];
 
 		snprintf(what, sizeof(what), "%.40s (%lld)", s->comm, (long long)s->tid);
-		rut_percentiles_add(pct, what, &s->slept);
+		rut_an_percentiles_add(pct, what, &s->slept);
 	}
 	if (run->conf->mi) {
-		rut_results_take(&run->results, a);
-		rut_results_take(&run->results, b);
+		rut_an_results_take(&run->results, a);
+		rut_an_results_take(&run->results, b);
 	} else {
-		rut_run_print_range(run, inst->begin_ns, end_ns);
+		rut_an_run_print_range(run, inst->begin_ns, end_ns);
 		print_futexes(a, &run->out);
 		print_tids(b, &run->out);
-		rut_result_free(a);
-		rut_result_free(b);
+		rut_an_result_free(a);
+		rut_an_result_free(b);
 	}
-	rut_percentiles_finish(run, pct);
+	rut_an_percentiles_finish(run, pct);
 }
 
 static void fini(struct rut_instance *inst)
@@ -330,22 +330,23 @@ static void fini(struct rut_instance *inst)
 	struct futexes *f = (struct futexes *)inst;
 
 	for (size_t i = 0; i < f->futexes.n; i++)
-		rut_stat_fini(&((struct futex_stats *)f->futexes.items[i])->slept);
+		rut_an_stat_fini(&((struct futex_stats *)f->futexes.items[i])->slept);
 	for (size_t i = 0; i < f->tids.n; i++)
-		rut_stat_fini(&((struct tid_stats *)f->tids.items[i])->slept);
-	rut_ordered_fini(&f->futexes);
-	rut_ordered_fini(&f->tids);
+		rut_an_stat_fini(&((struct tid_stats *)f->tids.items[i])->slept);
+	rut_an_ordered_fini(&f->futexes);
+	rut_an_ordered_fini(&f->tids);
 }
 
 static const char *const tags[] = {"linux-kernel", "rutile", "futex", "stats", NULL};
 static const struct rut_lami_class *const classes[] = {&futex_class, &tid_class,
-						       &rut_class_percentiles, NULL};
+						       &rut_an_class_percentiles, NULL};
 
 static const char *const needs[] = {"*syscall_entry_futex*", "*sys_futex", NULL};
 
 const struct rut_analysis rut_analysis_futex = {
 	.info = {"Futex waits", "Waits and contention per futex and per thread", tags, classes},
 	.needs = needs,
+	.report_needs = {"syscall_entry_futex", "sys_futex"},
 	.instance_size = sizeof(struct futexes),
 	.hooks = hooks,
 	.events = events,

@@ -9,7 +9,7 @@
 
 static struct rut_io_proc *get_proc(struct rut_io *io, const struct rut_thread *t)
 {
-	struct rut_io_proc *p = rut_ordered_add(&io->procs, (uint64_t)t->tid, sizeof(*p));
+	struct rut_io_proc *p = rut_an_ordered_add(&io->procs, (uint64_t)t->tid, sizeof(*p));
 
 	if (p && !p->is_init) {
 		p->is_init = true;
@@ -48,7 +48,7 @@ static struct rut_io_fd *life_at(struct rut_io_fds *fds, int64_t ts_ns)
 	return NULL;
 }
 
-struct rut_io_fd *rut_io_proc_fd(const struct rut_io_proc *p, int64_t fd, int64_t ts_ns)
+struct rut_io_fd *rut_an_io_proc_fd(const struct rut_io_proc *p, int64_t fd, int64_t ts_ns)
 {
 	struct rut_io_fds *fds = rut_ordered_get(&p->fds, (uint64_t)fd);
 	struct rut_io_fd *last;
@@ -102,7 +102,7 @@ static void fini_lives(struct rut_io_fds *fds)
 
 static void open_fd(struct rut_io *io, struct rut_io_proc *p, const struct rut_hook_fd *h)
 {
-	struct rut_io_fds *fds = rut_ordered_add(&p->fds, (uint64_t)h->fd, sizeof(*fds));
+	struct rut_io_fds *fds = rut_an_ordered_add(&p->fds, (uint64_t)h->fd, sizeof(*fds));
 	struct rut_io_fd *f = fds ? new_life(io, fds) : NULL;
 
 	if (!f) {
@@ -133,7 +133,7 @@ static void on_fd_close(void *arg, const void *data)
 	const struct rut_hook_fd *h = data;
 	struct rut_io *io = arg;
 	struct rut_io_proc *p = rut_ordered_get(&io->procs, (uint64_t)h->parent->tid);
-	struct rut_io_fd *f = p ? rut_io_proc_fd(p, h->fd, RUT_NO_TIME) : NULL;
+	struct rut_io_fd *f = p ? rut_an_io_proc_fd(p, h->fd, RUT_NO_TIME) : NULL;
 
 	if (f)
 		f->close_ns = h->ts_ns;
@@ -175,13 +175,13 @@ static void on_parent(void *arg, const void *data)
 			fini_lives(from);
 			continue;
 		}
-		to = rut_ordered_add(&leader->fds, (uint64_t)from->fd, sizeof(*to));
+		to = rut_an_ordered_add(&leader->fds, (uint64_t)from->fd, sizeof(*to));
 		if (to)
 			*to = *from;
 		else
 			fini_lives(from);
 	}
-	rut_ordered_fini(&p->fds);
+	rut_an_ordered_fini(&p->fds);
 }
 
 /* ---- Requests ---- */
@@ -222,7 +222,7 @@ static int by_begin(const void *a, const void *b)
 	return compare_rows(x, y, x->begin_ns, y->begin_ns);
 }
 
-void rut_io_sort(struct rut_io *io, struct rut_io_rows *rows, bool duration, int64_t limit)
+void rut_an_io_sort(struct rut_io *io, struct rut_io_rows *rows, bool duration, int64_t limit)
 {
 	(void)io;
 	if (rows->n)
@@ -240,7 +240,7 @@ static void add_row(struct rut_io *io, struct rut_io_rows *rows, const struct ru
 
 		/* Of the longest only some are wanted. */
 		if (rows->n && limit >= 0 && rows->n >= 2 * (size_t)limit + 128) {
-			rut_io_sort(io, rows, true, limit);
+			rut_an_io_sort(io, rows, true, limit);
 			cap = rows->cap;
 		}
 		grown = realloc(rows->rows, cap * sizeof(*rows->rows));
@@ -327,7 +327,7 @@ static void learn_fd(struct rut_io *io, struct rut_io_proc *leader, const struct
 
 	if (rut_ordered_get(&leader->fds, (uint64_t)fd))
 		return;
-	known.info = rut_state_fd(h->parent, fd);
+	known.info = rut_an_state_fd(h->parent, fd);
 	if (known.info)
 		open_fd(io, leader, &known);
 }
@@ -345,7 +345,7 @@ static void on_io_exit(void *arg, const void *data)
 	leader = get_proc(io, h->parent);
 	if (!p || !leader)
 		return;
-	if (!rut_conf_cpu(c, h->cpu) || !rut_conf_thread(c, h->thread))
+	if (!rut_an_conf_cpu(c, h->cpu) || !rut_an_conf_thread(c, h->thread))
 		return;
 	if (rq->has_fd)
 		learn_fd(io, leader, h, rq->fd);
@@ -354,8 +354,8 @@ static void on_io_exit(void *arg, const void *data)
 		learn_fd(io, leader, h, rq->fd_out);
 	}
 	if (!rq->error && rq->is_transfer) {
-		fds[0] = rut_io_proc_fd(leader, rq->has_fds ? rq->fd_in : rq->fd, RUT_NO_TIME);
-		fds[1] = rut_io_proc_fd(leader, rq->has_fds ? rq->fd_out : rq->fd, RUT_NO_TIME);
+		fds[0] = rut_an_io_proc_fd(leader, rq->has_fds ? rq->fd_in : rq->fd, RUT_NO_TIME);
+		fds[1] = rut_an_io_proc_fd(leader, rq->has_fds ? rq->fd_out : rq->fd, RUT_NO_TIME);
 		if (!fds[0] || !fds[1])
 			return;
 	}
@@ -369,13 +369,13 @@ static void on_io_exit(void *arg, const void *data)
 
 static struct rut_io_disk *get_disk(struct rut_io *io, int64_t dev, const char *name)
 {
-	struct rut_io_disk *d = rut_ordered_add(&io->disks, (uint64_t)dev, sizeof(*d));
+	struct rut_io_disk *d = rut_an_ordered_add(&io->disks, (uint64_t)dev, sizeof(*d));
 
 	if (d && !d->is_init) {
 		d->is_init = true;
 		d->dev = dev;
 		d->name = name;
-		if (rut_stat_init(&d->latency, rut_stat_keep(io->base.run->conf)))
+		if (rut_an_stat_init(&d->latency, rut_an_stat_keep(io->base.run->conf)))
 			io->base.run->engine->state.failed = true;
 	}
 	return d;
@@ -391,7 +391,7 @@ static void on_block(void *arg, const void *data)
 	struct rut_io_disk *d;
 	struct rut_io_proc *p;
 
-	if (!rut_conf_cpu(c, h->cpu) || !rut_conf_thread(c, h->thread) ||
+	if (!rut_an_conf_cpu(c, h->cpu) || !rut_an_conf_thread(c, h->thread) ||
 	    (!h->thread && (c->n_tids || c->n_pids || c->n_procnames)))
 		return;
 	d = get_disk(io, h->disk->dev, h->disk->name);
@@ -418,14 +418,14 @@ static void on_dirtied(void *arg, const void *data)
 	struct rut_io_written *w;
 	struct rut_io_proc *p;
 
-	if (!rut_conf_cpu(c, h->cpu) || !rut_conf_thread(c, h->thread))
+	if (!rut_an_conf_cpu(c, h->cpu) || !rut_an_conf_thread(c, h->thread))
 		return;
 	p = get_proc(io, h->thread);
 	if (p)
 		p->block[1] += (int64_t)h->bytes;
 	/* Names are interned; the address and the inode tell files apart. */
-	w = rut_ordered_add(&io->written, ((uint64_t)(uintptr_t)h->name << 16) ^ h->inode,
-			    sizeof(*w));
+	w = rut_an_ordered_add(&io->written, ((uint64_t)(uintptr_t)h->name << 16) ^ h->inode,
+			       sizeof(*w));
 	if (!w)
 		return;
 	w->name = h->name;
@@ -448,7 +448,7 @@ static void on_net(void *arg, const void *data)
 	struct rut_io *io = arg;
 	/* Names are interned: the address tells them apart. */
 	struct rut_io_iface *i =
-		rut_ordered_add(&io->ifaces, (uint64_t)(uintptr_t)h->iface, sizeof(*i));
+		rut_an_ordered_add(&io->ifaces, (uint64_t)(uintptr_t)h->iface, sizeof(*i));
 
 	if (!i)
 		return;
@@ -478,7 +478,7 @@ static int init(struct rut_instance *inst)
 
 	io->procs.by_tid = !inst->period;
 	for (int i = 0; i < RUT_IO_CATS && !r; i++)
-		r = rut_stat_init(&io->latency[i], rut_stat_keep(inst->run->conf));
+		r = rut_an_stat_init(&io->latency[i], rut_an_stat_keep(inst->run->conf));
 	return r;
 }
 
@@ -491,16 +491,16 @@ static void fini(struct rut_instance *inst)
 
 		for (size_t k = 0; k < p->fds.n; k++)
 			fini_lives(p->fds.items[k]);
-		rut_ordered_fini(&p->fds);
+		rut_an_ordered_fini(&p->fds);
 	}
 	for (size_t i = 0; i < io->disks.n; i++)
-		rut_stat_fini(&((struct rut_io_disk *)io->disks.items[i])->latency);
-	rut_ordered_fini(&io->procs);
-	rut_ordered_fini(&io->disks);
-	rut_ordered_fini(&io->ifaces);
-	rut_ordered_fini(&io->written);
+		rut_an_stat_fini(&((struct rut_io_disk *)io->disks.items[i])->latency);
+	rut_an_ordered_fini(&io->procs);
+	rut_an_ordered_fini(&io->disks);
+	rut_an_ordered_fini(&io->ifaces);
+	rut_an_ordered_fini(&io->written);
 	for (int i = 0; i < RUT_IO_CATS; i++) {
-		rut_stat_fini(&io->latency[i]);
+		rut_an_stat_fini(&io->latency[i]);
 		free(io->top[i].rows);
 	}
 	free(io->log.rows);
@@ -509,11 +509,11 @@ static void fini(struct rut_instance *inst)
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "io", "syscall", "stats", "freq", "log", "top", NULL};
 static const struct rut_lami_class *const classes[] = {
-	&rut_class_percentiles, &rut_io_stats_class,   &rut_io_disk_class,
-	&rut_io_freq_class,	&rut_io_top_class,     &rut_io_log_class,
-	&rut_io_proc_class,	&rut_io_file_class,    &rut_io_block_class,
-	&rut_io_sector_class,	&rut_io_request_class, &rut_io_rtps_class,
-	&rut_io_netif_class,	&rut_io_written_class, NULL};
+	&rut_an_class_percentiles, &rut_an_io_stats_class,   &rut_an_io_disk_class,
+	&rut_an_io_freq_class,	   &rut_an_io_top_class,     &rut_an_io_log_class,
+	&rut_an_io_proc_class,	   &rut_an_io_file_class,    &rut_an_io_block_class,
+	&rut_an_io_sector_class,   &rut_an_io_request_class, &rut_an_io_rtps_class,
+	&rut_an_io_netif_class,	   &rut_an_io_written_class, NULL};
 
 static const char *const needs[] = {"*syscall_entry_*", "*sys_*",	    "block_rq_*",
 				    "net_dev_xmit",	"net*_receive_skb", NULL};
@@ -524,9 +524,10 @@ const struct rut_analysis rut_analysis_io = {
 		 "call top latencies, I/O usage top, and I/O operations log",
 		 tags, classes},
 	.needs = needs,
+	.report_needs = {"*syscall_entry_*", "sys_*", "block_rq_*"},
 	.instance_size = sizeof(struct rut_io),
 	.hooks = hooks,
 	.init = init,
-	.report = rut_io_report,
+	.report = rut_an_io_report,
 	.fini = fini,
 };

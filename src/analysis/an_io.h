@@ -79,17 +79,18 @@ struct rut_io {
 };
 
 /* The life that `ts_ns` falls in, or the open one for RUT_NO_TIME. NULL: none. */
-struct rut_io_fd *rut_io_proc_fd(const struct rut_io_proc *p, int64_t fd, int64_t ts_ns);
-void rut_io_sort(struct rut_io *io, struct rut_io_rows *rows, bool by_duration, int64_t limit);
+struct rut_io_fd *rut_an_io_proc_fd(const struct rut_io_proc *p, int64_t fd, int64_t ts_ns);
+void rut_an_io_sort(struct rut_io *io, struct rut_io_rows *rows, bool by_duration, int64_t limit);
 
-extern const char *const rut_io_cat_names[RUT_IO_CATS];
-extern const struct rut_lami_class rut_io_stats_class, rut_io_disk_class, rut_io_freq_class,
-	rut_io_top_class, rut_io_log_class, rut_io_proc_class, rut_io_file_class,
-	rut_io_block_class, rut_io_sector_class, rut_io_request_class, rut_io_rtps_class,
-	rut_io_netif_class, rut_io_written_class;
+extern const char *const rut_an_io_cat_names[RUT_IO_CATS];
+extern const struct rut_lami_class rut_an_io_stats_class, rut_an_io_disk_class,
+	rut_an_io_freq_class, rut_an_io_top_class, rut_an_io_log_class, rut_an_io_proc_class,
+	rut_an_io_file_class, rut_an_io_block_class, rut_an_io_sector_class,
+	rut_an_io_request_class, rut_an_io_rtps_class, rut_an_io_netif_class,
+	rut_an_io_written_class;
 
-void rut_io_report(struct rut_instance *inst, int64_t end_ns);
+void rut_an_io_report(struct rut_instance *inst, int64_t end_ns);
 /* The usage: bytes by process, file, disk and interface. */
-void rut_io_report_usage(struct rut_io *io, int64_t end_ns);
+void rut_an_io_report_usage(struct rut_io *io, int64_t end_ns);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "analysis/fmt.h"
 
-const char *const rut_io_cat_names[RUT_IO_CATS] = {"open", "read", "write", "sync"};
+const char *const rut_an_io_cat_names[RUT_IO_CATS] = {"open", "read", "write", "sync"};
 
 #define STATS_COLUMNS(what)                                                                        \
 	{"min_latency", "Minimum " what " latency", RUT_LAMI_DURATION, NULL},                      \
@@ -47,15 +47,15 @@ static const struct rut_lami_column row_columns[] = {
 	{"fd", "File descriptor", RUT_LAMI_FD, NULL},
 };
 
-const struct rut_lami_class rut_io_stats_class =
+const struct rut_lami_class rut_an_io_stats_class =
 	RUT_LAMI_CLASS("syscall-latency-stats", "System call latency statistics", stats_columns);
-const struct rut_lami_class rut_io_disk_class =
+const struct rut_lami_class rut_an_io_disk_class =
 	RUT_LAMI_CLASS("disk-latency-stats", "Partition latency statistics", disk_columns);
-const struct rut_lami_class rut_io_freq_class =
+const struct rut_lami_class rut_an_io_freq_class =
 	RUT_LAMI_CLASS("freq", "I/O request latency distribution", freq_columns);
-const struct rut_lami_class rut_io_top_class =
+const struct rut_lami_class rut_an_io_top_class =
 	RUT_LAMI_CLASS("top-syscall", "Top system call latencies", row_columns);
-const struct rut_lami_class rut_io_log_class =
+const struct rut_lami_class rut_an_io_log_class =
 	RUT_LAMI_CLASS("log", "I/O operations log", row_columns);
 
 static const char *disk_name(const struct rut_io_disk *d, char *buf, size_t size)
@@ -71,17 +71,18 @@ static const char *disk_name(const struct rut_io_disk *d, char *buf, size_t size
 
 static void add_stat(struct rut_result *t, const struct rut_stat *s)
 {
-	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->count);
-	rut_stat_cells(t, s);
+	rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->count);
+	rut_an_stat_cells(t, s);
 }
 
 static struct rut_result *stats_table(struct rut_io *io, int64_t end_ns)
 {
 	static const char *const names[] = {"Open", "Read", "Write", "Sync"};
-	struct rut_result *t = rut_result_new(&rut_io_stats_class, io->base.begin_ns, end_ns, NULL);
+	struct rut_result *t =
+		rut_an_result_new(&rut_an_io_stats_class, io->base.begin_ns, end_ns, NULL);
 
 	for (int i = 0; t && i < RUT_IO_CATS; i++) {
-		rut_result_text(t, RUT_LAMI_STRING, names[i]);
+		rut_an_result_text(t, RUT_LAMI_STRING, names[i]);
 		add_stat(t, &io->latency[i]);
 	}
 	return t;
@@ -89,7 +90,8 @@ static struct rut_result *stats_table(struct rut_io *io, int64_t end_ns)
 
 static struct rut_result *disk_table(struct rut_io *io, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&rut_io_disk_class, io->base.begin_ns, end_ns, NULL);
+	struct rut_result *t =
+		rut_an_result_new(&rut_an_io_disk_class, io->base.begin_ns, end_ns, NULL);
 	char buf[48];
 
 	for (size_t i = 0; t && i < io->disks.n; i++) {
@@ -97,7 +99,7 @@ static struct rut_result *disk_table(struct rut_io *io, int64_t end_ns)
 
 		if (!d->requests)
 			continue;
-		rut_result_text(t, RUT_LAMI_DISK, disk_name(d, buf, sizeof(buf)));
+		rut_an_result_text(t, RUT_LAMI_DISK, disk_name(d, buf, sizeof(buf)));
 		add_stat(t, &d->latency);
 	}
 	return t;
@@ -110,7 +112,7 @@ static void print_stats(const struct rut_result *t, struct rut_buf *out, const c
 	char count[24], us[4][40];
 
 	rut_buf_printf(out, "\n%s\n", title);
-	rut_fmt_line(out, line, first, "Count", "Min", "Average", "Max", "Stdev");
+	rut_an_fmt_line(out, line, first, "Count", "Min", "Average", "Max", "Stdev");
 	for (int i = 0; i < 89; i++)
 		rut_buf_putc(out, '-');
 	rut_buf_putc(out, '\n');
@@ -119,8 +121,8 @@ static void print_stats(const struct rut_result *t, struct rut_buf *out, const c
 
 		snprintf(count, sizeof(count), "%lld", (long long)row[1].i);
 		for (int k = 0; k < 4; k++)
-			rut_fmt_us_cell(us[k], sizeof(us[k]), &row[2 + k]);
-		rut_fmt_line(out, line, row[0].str, count, us[0], us[1], us[2], us[3]);
+			rut_an_fmt_us_cell(us[k], sizeof(us[k]), &row[2 + k]);
+		rut_an_fmt_line(out, line, row[0].str, count, us[0], us[1], us[2], us[3]);
 	}
 }
 
@@ -130,7 +132,7 @@ static struct rut_result *freq_table(struct rut_io *io, const struct rut_stat *s
 				     const char *subtitle, int64_t end_ns)
 {
 	struct rut_result *t =
-		rut_result_new(&rut_io_freq_class, io->base.begin_ns, end_ns, subtitle);
+		rut_an_result_new(&rut_an_io_freq_class, io->base.begin_ns, end_ns, subtitle);
 	struct rut_conf bounds = *io->base.run->conf;
 	struct rut_freq f;
 
@@ -150,13 +152,13 @@ static struct rut_result *freq_table(struct rut_io *io, const struct rut_stat *s
 			all.max = all.count && all.max > l->max ? all.max : l->max;
 			all.count += l->count;
 		}
-		f = rut_freq_uniform(io->base.run, 0, all.count, (double)all.min, (double)all.max,
-				     1000);
+		f = rut_an_freq_uniform(io->base.run, 0, all.count, (double)all.min,
+					(double)all.max, 1000);
 	} else {
-		f = rut_freq_bounds(&bounds, (double)s->min, (double)s->max, 1000);
+		f = rut_an_freq_bounds(&bounds, (double)s->min, (double)s->max, 1000);
 	}
 	f.clamp = true;
-	rut_freq_fill(&f, s, t);
+	rut_an_freq_fill(&f, s, t);
 	return t;
 }
 
@@ -165,7 +167,7 @@ static void print_freq(const struct rut_result *t, struct rut_buf *out)
 	char title[256];
 
 	snprintf(title, sizeof(title), "%s %s", t->cls->title, t->subtitle);
-	rut_freq_print(t, out, title, "µs");
+	rut_an_freq_print(t, out, title, "µs");
 }
 
 static void report_freqs(struct rut_io *io, int64_t end_ns)
@@ -173,15 +175,15 @@ static void report_freqs(struct rut_io *io, int64_t end_ns)
 	char subtitle[128], buf[48];
 
 	for (int i = 0; i < RUT_IO_CATS; i++)
-		rut_run_take(io->base.run,
-			     freq_table(io, &io->latency[i], rut_io_cat_names[i], end_ns),
-			     print_freq);
+		rut_an_run_take(io->base.run,
+				freq_table(io, &io->latency[i], rut_an_io_cat_names[i], end_ns),
+				print_freq);
 	for (size_t i = 0; i < io->disks.n; i++) {
 		const struct rut_io_disk *d = io->disks.items[i];
 
 		snprintf(subtitle, sizeof(subtitle), "disk: %s", disk_name(d, buf, sizeof(buf)));
-		rut_run_take(io->base.run, freq_table(io, &d->latency, subtitle, end_ns),
-			     print_freq);
+		rut_an_run_take(io->base.run, freq_table(io, &d->latency, subtitle, end_ns),
+				print_freq);
 	}
 }
 
@@ -207,8 +209,8 @@ static void add_file(struct rut_io *io, const struct rut_io_row *r, struct rut_r
 	const struct rut_io_fd *f;
 
 	if (!r->has_fd) {
-		rut_result_empty(t);
-		rut_result_empty(t);
+		rut_an_result_empty(t);
+		rut_an_result_empty(t);
 		return;
 	}
 	if (p->pid >= 0 && p->pid != p->tid) {
@@ -216,12 +218,12 @@ static void add_file(struct rut_io *io, const struct rut_io_row *r, struct rut_r
 
 		p = leader ? leader : p;
 	}
-	f = rut_io_proc_fd(p, r->fd, r->end_ns);
+	f = rut_an_io_proc_fd(p, r->fd, r->end_ns);
 	if (f)
-		rut_result_text(t, RUT_LAMI_PATH, f->filename);
+		rut_an_result_text(t, RUT_LAMI_PATH, f->filename);
 	else
-		rut_result_unknown(t);
-	rut_result_int(t, RUT_LAMI_FD, r->fd);
+		rut_an_result_unknown(t);
+	rut_an_result_int(t, RUT_LAMI_FD, r->fd);
 }
 
 /* Which rows a table or a text is of. */
@@ -237,20 +239,20 @@ static struct rut_result *rows_table(struct rut_io *io, const struct rows *list,
 				     size_t to)
 {
 	struct rut_result *t =
-		rut_result_new(list->cls, io->base.begin_ns, list->end_ns, list->subtitle);
+		rut_an_result_new(list->cls, io->base.begin_ns, list->end_ns, list->subtitle);
 
 	for (size_t i = from; t && i < to; i++) {
 		const struct rut_io_row *r = &list->rows->rows[i];
 
-		rut_result_range(t, r->begin_ns, r->end_ns);
-		rut_result_add(t, out_of_range(io->base.run->conf, r));
-		rut_result_int(t, RUT_LAMI_DURATION, r->end_ns - r->begin_ns);
-		rut_result_text(t, RUT_LAMI_SYSCALL, r->name);
+		rut_an_result_range(t, r->begin_ns, r->end_ns);
+		rut_an_result_add(t, out_of_range(io->base.run->conf, r));
+		rut_an_result_int(t, RUT_LAMI_DURATION, r->end_ns - r->begin_ns);
+		rut_an_result_text(t, RUT_LAMI_SYSCALL, r->name);
 		if (r->has_size)
-			rut_result_int(t, RUT_LAMI_SIZE, r->size);
+			rut_an_result_int(t, RUT_LAMI_SIZE, r->size);
 		else
-			rut_result_empty(t);
-		rut_result_process(t, r->proc->comm, RUT_LAMI_NONE, r->proc->tid);
+			rut_an_result_empty(t);
+		rut_an_result_process(t, r->proc->comm, RUT_LAMI_NONE, r->proc->tid);
 		add_file(io, r, t);
 	}
 	return t;
@@ -269,12 +271,12 @@ static void print_row(const struct rut_cell *row, const struct rut_conf *c, stru
 	struct rut_buf file = RUT_BUF_INIT;
 	bool outside = row[1].hard;
 
-	rut_fmt_range(range, sizeof(range), row[0].i, row[0].j, c->multi_day, c->gmt);
-	rut_fmt_us(us, sizeof(us), rut_cell_value(&row[2]));
+	rut_an_fmt_range(range, sizeof(range), row[0].i, row[0].j, c->multi_day, c->gmt);
+	rut_an_fmt_us(us, sizeof(us), rut_an_cell_value(&row[2]));
 	mark(range, sizeof(range), outside);
 	mark(us, sizeof(us), outside);
 	if (row[4].type != RUT_LAMI_EMPTY)
-		rut_fmt_size(size, sizeof(size), (double)row[4].i);
+		rut_an_fmt_size(size, sizeof(size), (double)row[4].i);
 	snprintf(tid, sizeof(tid), "%lld", (long long)row[5].j);
 	if (row[7].type == RUT_LAMI_EMPTY)
 		rut_buf_puts(&file, "N/A");
@@ -282,8 +284,8 @@ static void print_row(const struct rut_cell *row, const struct rut_conf *c, stru
 		rut_buf_printf(&file, "%s (fd=%lld)",
 			       row[6].type == RUT_LAMI_UNKNOWN ? "unknown" : row[6].str,
 			       (long long)row[7].i);
-	rut_fmt_line(out, "{:<40} {:<16} {:>16} {:>11}  {:<24} {:<8} {:<14}\n", range, row[3].str,
-		     us, size, row[5].str, tid, file.data);
+	rut_an_fmt_line(out, "{:<40} {:<16} {:>16} {:>11}  {:<24} {:<8} {:<14}\n", range,
+			row[3].str, us, size, row[5].str, tid, file.data);
 	rut_buf_fini(&file);
 }
 
@@ -297,8 +299,9 @@ static void print_rows(struct rut_io *io, const struct rows *list)
 		return;
 	rut_buf_printf(&run->out, "\n%s %s (usec)\n", list->cls->title,
 		       list->subtitle ? list->subtitle : "None");
-	rut_fmt_line(&run->out, "{:<20} {:<20} {:<16} {:<23} {:<5} {:<24} {:<8} {:<14}\n", "Begin",
-		     "End", "Name", "Duration (usec)", "Size", "Proc", "PID", "Filename");
+	rut_an_fmt_line(&run->out, "{:<20} {:<20} {:<16} {:<23} {:<5} {:<24} {:<8} {:<14}\n",
+			"Begin", "End", "Name", "Duration (usec)", "Size", "Proc", "PID",
+			"Filename");
 	for (size_t i = 0, to; i < n; i = to) {
 		struct rut_result *t;
 
@@ -310,8 +313,8 @@ static void print_rows(struct rut_io *io, const struct rows *list)
 			print_row(row, run->conf, &run->out);
 			outside = outside || row[1].hard;
 		}
-		rut_result_free(t);
-		rut_run_show(run);
+		rut_an_result_free(t);
+		rut_an_run_show(run);
 	}
 	if (outside)
 		rut_buf_puts(&run->out, "*: Syscalls started and/or completed outside of the range "
@@ -323,7 +326,7 @@ static void finish_rows(struct rut_io *io, const struct rows *list)
 	struct rut_run *run = io->base.run;
 
 	if (run->conf->mi)
-		rut_results_take(&run->results, rows_table(io, list, 0, list->rows->n));
+		rut_an_results_take(&run->results, rows_table(io, list, 0, list->rows->n));
 	else
 		print_rows(io, list);
 }
@@ -333,18 +336,19 @@ static void report_top(struct rut_io *io, int64_t end_ns)
 	int64_t limit = io->base.run->conf->limit;
 
 	for (int i = 0; i < RUT_IO_CATS; i++) {
-		struct rows list = {&rut_io_top_class, &io->top[i], rut_io_cat_names[i], end_ns};
+		struct rows list = {&rut_an_io_top_class, &io->top[i], rut_an_io_cat_names[i],
+				    end_ns};
 
-		rut_io_sort(io, &io->top[i], true, limit < 0 ? 0 : limit);
+		rut_an_io_sort(io, &io->top[i], true, limit < 0 ? 0 : limit);
 		finish_rows(io, &list);
 	}
 }
 
 static void report_log(struct rut_io *io, int64_t end_ns)
 {
-	struct rows list = {&rut_io_log_class, &io->log, NULL, end_ns};
+	struct rows list = {&rut_an_io_log_class, &io->log, NULL, end_ns};
 
-	rut_io_sort(io, &io->log, false, -1);
+	rut_an_io_sort(io, &io->log, false, -1);
 	finish_rows(io, &list);
 }
 
@@ -356,51 +360,51 @@ static void report_stats(struct rut_io *io, int64_t end_ns)
 	struct rut_result *calls = stats_table(io, end_ns), *disks = disk_table(io, end_ns);
 
 	if (run->conf->mi) {
-		rut_results_take(&run->results, calls);
-		rut_results_take(&run->results, disks);
+		rut_an_results_take(&run->results, calls);
+		rut_an_results_take(&run->results, disks);
 		return;
 	}
 	print_stats(calls, &run->out, "Syscalls latency statistics (usec):", "Type");
 	if (rut_result_rows(disks))
 		print_stats(disks, &run->out, "Disk latency statistics (usec):", "Name");
-	rut_result_free(calls);
-	rut_result_free(disks);
+	rut_an_result_free(calls);
+	rut_an_result_free(disks);
 }
 
 static void report_percentiles(struct rut_io *io, int64_t end_ns)
 {
 	struct rut_result *t =
-		rut_result_new(&rut_class_percentiles, io->base.begin_ns, end_ns, NULL);
+		rut_an_result_new(&rut_an_class_percentiles, io->base.begin_ns, end_ns, NULL);
 	char buf[48];
 
 	for (int i = 0; t && i < RUT_IO_CATS; i++)
-		rut_percentiles_add(t, rut_io_cat_names[i], &io->latency[i]);
+		rut_an_percentiles_add(t, rut_an_io_cat_names[i], &io->latency[i]);
 	for (size_t i = 0; t && i < io->disks.n; i++) {
 		const struct rut_io_disk *d = io->disks.items[i];
 
-		rut_percentiles_add(t, disk_name(d, buf, sizeof(buf)), &d->latency);
+		rut_an_percentiles_add(t, disk_name(d, buf, sizeof(buf)), &d->latency);
 	}
-	rut_percentiles_finish(io->base.run, t);
+	rut_an_percentiles_finish(io->base.run, t);
 }
 
-void rut_io_report(struct rut_instance *inst, int64_t end_ns)
+void rut_an_io_report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct rut_io *io = (struct rut_io *)inst;
 	const struct rut_conf *c = inst->run->conf;
 
 	/* The order of JSON's tables is not that of the text. */
 	if (!c->mi)
-		rut_run_print_range(inst->run, inst->begin_ns, end_ns);
+		rut_an_run_print_range(inst->run, inst->begin_ns, end_ns);
 	if (c->mi && c->log)
 		report_log(io, end_ns);
 	if (!c->mi && c->usage)
-		rut_io_report_usage(io, end_ns);
+		rut_an_io_report_usage(io, end_ns);
 	if (c->stats)
 		report_stats(io, end_ns);
 	if (c->top)
 		report_top(io, end_ns);
 	if (c->mi && c->usage)
-		rut_io_report_usage(io, end_ns);
+		rut_an_io_report_usage(io, end_ns);
 	if (c->freq)
 		report_freqs(io, end_ns);
 	if (!c->mi && c->log)

@@ -45,21 +45,21 @@ static const struct rut_lami_column written_columns[] = {
 	{"size", "Written to a disk", RUT_LAMI_SIZE, NULL},
 };
 
-const struct rut_lami_class rut_io_written_class =
+const struct rut_lami_class rut_an_io_written_class =
 	RUT_LAMI_CLASS("per-file-top-block", "Per-file top block I/O operations", written_columns);
-const struct rut_lami_class rut_io_proc_class =
+const struct rut_lami_class rut_an_io_proc_class =
 	RUT_LAMI_CLASS("per-process-top", "Per-process top I/O operations", proc_columns);
-const struct rut_lami_class rut_io_file_class =
+const struct rut_lami_class rut_an_io_file_class =
 	RUT_LAMI_CLASS("per-file-top", "Per-file top I/O operations", file_columns);
-const struct rut_lami_class rut_io_block_class = RUT_LAMI_CLASS(
+const struct rut_lami_class rut_an_io_block_class = RUT_LAMI_CLASS(
 	"per-process-top-block", "Per-process top block I/O operations", block_columns);
-const struct rut_lami_class rut_io_sector_class =
+const struct rut_lami_class rut_an_io_sector_class =
 	RUT_LAMI_CLASS("per-disk-top-sector", "Per-disk top sector I/O operations", sector_columns);
-const struct rut_lami_class rut_io_request_class =
+const struct rut_lami_class rut_an_io_request_class =
 	RUT_LAMI_CLASS("per-disk-top-request", "Per-disk top I/O requests", request_columns);
-const struct rut_lami_class rut_io_rtps_class =
+const struct rut_lami_class rut_an_io_rtps_class =
 	RUT_LAMI_CLASS("per-disk-top-rps", "Per-disk top I/O request time/sector", rtps_columns);
-const struct rut_lami_class rut_io_netif_class =
+const struct rut_lami_class rut_an_io_netif_class =
 	RUT_LAMI_CLASS("per-netif-top", "Per-network interface top I/O operations", netif_columns);
 
 static const char *const did[] = {"read", "written"};
@@ -108,7 +108,7 @@ static int by_block_written(const void *a, const void *b)
 /* A statedump may have come after what the process did first. */
 static int64_t late_pid(struct rut_io *io, const struct rut_io_proc *p)
 {
-	int64_t pid = rut_state_pid(&io->base.run->engine->state, p->tid, p->pid);
+	int64_t pid = rut_an_state_pid(&io->base.run->engine->state, p->tid, p->pid);
 
 	return pid >= 0 ? pid : RUT_LAMI_NONE;
 }
@@ -116,18 +116,18 @@ static int64_t late_pid(struct rut_io *io, const struct rut_io_proc *p)
 static struct rut_result *proc_table(struct rut_io *io, int w, int64_t end_ns)
 {
 	struct rut_result *t =
-		rut_result_new(&rut_io_proc_class, io->base.begin_ns, end_ns, did[w]);
+		rut_an_result_new(&rut_an_io_proc_class, io->base.begin_ns, end_ns, did[w]);
 	struct rut_io_proc **list =
-		(struct rut_io_proc **)rut_ordered_sorted(&io->procs, w ? by_written : by_read);
+		(struct rut_io_proc **)rut_an_ordered_sorted(&io->procs, w ? by_written : by_read);
 
 	for (size_t i = 0; t && list && i < io->procs.n; i++) {
 		const struct rut_io_proc *p = list[i];
 
-		rut_result_process(t, p->comm, late_pid(io, p), p->tid);
-		rut_result_int(t, RUT_LAMI_SIZE, total(p, w));
-		rut_result_int(t, RUT_LAMI_SIZE, p->disk[w]);
-		rut_result_int(t, RUT_LAMI_SIZE, p->net[w]);
-		rut_result_int(t, RUT_LAMI_SIZE, p->unknown[w]);
+		rut_an_result_process(t, p->comm, late_pid(io, p), p->tid);
+		rut_an_result_int(t, RUT_LAMI_SIZE, total(p, w));
+		rut_an_result_int(t, RUT_LAMI_SIZE, p->disk[w]);
+		rut_an_result_int(t, RUT_LAMI_SIZE, p->net[w]);
+		rut_an_result_int(t, RUT_LAMI_SIZE, p->unknown[w]);
 		if (enough(io, rut_result_rows(t)))
 			break;
 	}
@@ -138,8 +138,8 @@ static struct rut_result *proc_table(struct rut_io *io, int w, int64_t end_ns)
 static struct rut_result *block_table(struct rut_io *io, int w, int64_t end_ns)
 {
 	struct rut_result *t =
-		rut_result_new(&rut_io_block_class, io->base.begin_ns, end_ns, did[w]);
-	struct rut_io_proc **list = (struct rut_io_proc **)rut_ordered_sorted(
+		rut_an_result_new(&rut_an_io_block_class, io->base.begin_ns, end_ns, did[w]);
+	struct rut_io_proc **list = (struct rut_io_proc **)rut_an_ordered_sorted(
 		&io->procs, w ? by_block_written : by_block_read);
 
 	for (size_t i = 0; t && list && i < io->procs.n; i++) {
@@ -147,8 +147,8 @@ static struct rut_result *block_table(struct rut_io *io, int w, int64_t end_ns)
 
 		if (!p->block[w])
 			continue;
-		rut_result_process(t, *p->comm ? p->comm : NULL, late_pid(io, p), p->tid);
-		rut_result_int(t, RUT_LAMI_SIZE, p->block[w]);
+		rut_an_result_process(t, *p->comm ? p->comm : NULL, late_pid(io, p), p->tid);
+		rut_an_result_int(t, RUT_LAMI_SIZE, p->block[w]);
 		if (enough(io, rut_result_rows(t)))
 			break;
 	}
@@ -170,21 +170,22 @@ static void print_procs(const struct rut_result *t, struct rut_buf *out, const c
 	struct rut_buf header = RUT_BUF_INIT, label = RUT_BUF_INIT;
 	char value[48], name[160], pid[64], sizes[3][40];
 
-	rut_fmt_line(&header, "{:<25} {:<10} {:<10} {:<10}", "Process", "Disk", "Net", "Unknown");
+	rut_an_fmt_line(&header, "{:<25} {:<10} {:<10} {:<10}", "Process", "Disk", "Net",
+			"Unknown");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		pid_text(pid, sizeof(pid), &row[0]);
 		snprintf(name, sizeof(name), "%s (%s)", row[0].str ? row[0].str : "", pid);
 		for (int k = 0; k < 3; k++)
-			rut_fmt_size(sizes[k], sizeof(sizes[k]), (double)row[2 + k].i);
+			rut_an_fmt_size(sizes[k], sizeof(sizes[k]), (double)row[2 + k].i);
 		rut_buf_clear(&label);
-		rut_fmt_line(&label, "{:<25} {:>10} {:>10} {:>10}", name, sizes[0], sizes[1],
-			     sizes[2]);
-		rut_fmt_size(value, sizeof(value), (double)row[1].i);
-		rut_graph_add(&g, (double)row[1].i, value, 0, label.data);
+		rut_an_fmt_line(&label, "{:<25} {:>10} {:>10} {:>10}", name, sizes[0], sizes[1],
+				sizes[2]);
+		rut_an_fmt_size(value, sizeof(value), (double)row[1].i);
+		rut_an_graph_add(&g, (double)row[1].i, value, 0, label.data);
 	}
-	rut_graph_bars(&g, out, title, header.data);
+	rut_an_graph_bars(&g, out, title, header.data);
 	rut_buf_fini(&header);
 	rut_buf_fini(&label);
 }
@@ -200,10 +201,10 @@ static void print_blocks(const struct rut_result *t, struct rut_buf *out, const 
 		pid_text(pid, sizeof(pid), &row[0]);
 		snprintf(label, sizeof(label), "%s (pid=%s)", row[0].str ? row[0].str : "unknown",
 			 pid);
-		rut_fmt_size(value, sizeof(value), (double)row[1].i);
-		rut_graph_add(&g, (double)row[1].i, value, 0, label);
+		rut_an_fmt_size(value, sizeof(value), (double)row[1].i);
+		rut_an_graph_add(&g, (double)row[1].i, value, 0, label);
 	}
-	rut_graph_bars(&g, out, title, "Process");
+	rut_an_graph_bars(&g, out, title, "Process");
 }
 
 /* ---- Files ---- */
@@ -261,7 +262,7 @@ static void add_life(struct files *files, const struct rut_io_proc *p, int64_t f
 		rut_buf_printf(&name, " (%s)", p->comm);
 	id = rut_strtab_intern(&files->names, name.data, name.len);
 	rut_buf_fini(&name);
-	f = id < 0 ? NULL : rut_ordered_add(&files->list, (uint64_t)id, sizeof(*f));
+	f = id < 0 ? NULL : rut_an_ordered_add(&files->list, (uint64_t)id, sizeof(*f));
 	if (!f)
 		return;
 	f->name = files->names.strs[id].data;
@@ -288,7 +289,7 @@ static void free_files(struct files *files)
 {
 	for (size_t i = 0; i < files->list.n; i++)
 		free(((struct file_stats *)files->list.items[i])->owners);
-	rut_ordered_fini(&files->list);
+	rut_an_ordered_fini(&files->list);
 	rut_strtab_fini(&files->names);
 }
 
@@ -316,7 +317,7 @@ static void add_owners(const struct rut_io *io, const struct file_stats *f, stru
 		rut_buf_printf(&b, "fd %lld in %s (%lld) ", (long long)f->owners[i].fd,
 			       p ? p->comm : "", (long long)f->owners[i].pid);
 	}
-	rut_result_text(t, RUT_LAMI_STRING, b.data ? b.data : "");
+	rut_an_result_text(t, RUT_LAMI_STRING, b.data ? b.data : "");
 	rut_buf_fini(&b);
 }
 
@@ -324,15 +325,15 @@ static struct rut_result *file_table(struct rut_io *io, const struct files *file
 				     int64_t end_ns)
 {
 	struct rut_result *t =
-		rut_result_new(&rut_io_file_class, io->base.begin_ns, end_ns, did[w]);
-	struct file_stats **list = (struct file_stats **)rut_ordered_sorted(
+		rut_an_result_new(&rut_an_io_file_class, io->base.begin_ns, end_ns, did[w]);
+	struct file_stats **list = (struct file_stats **)rut_an_ordered_sorted(
 		&files->list, w ? by_file_written : by_file_read);
 
 	for (size_t i = 0; t && list && i < files->list.n; i++) {
 		if (!list[i]->bytes[w])
 			continue;
-		rut_result_text(t, RUT_LAMI_PATH, list[i]->name);
-		rut_result_int(t, RUT_LAMI_SIZE, list[i]->bytes[w]);
+		rut_an_result_text(t, RUT_LAMI_PATH, list[i]->name);
+		rut_an_result_int(t, RUT_LAMI_SIZE, list[i]->bytes[w]);
 		add_owners(io, list[i], t);
 		if (enough(io, rut_result_rows(t)))
 			break;
@@ -350,16 +351,17 @@ static int by_written_bytes(const void *a, const void *b)
 /* NULL: the trace does not say which files were written to disks. */
 static struct rut_result *written_table(struct rut_io *io, int64_t end_ns)
 {
-	struct rut_result *t = io->written.n ? rut_result_new(&rut_io_written_class,
-							      io->base.begin_ns, end_ns, "written")
-					     : NULL;
+	struct rut_result *t = io->written.n
+				       ? rut_an_result_new(&rut_an_io_written_class,
+							   io->base.begin_ns, end_ns, "written")
+				       : NULL;
 	struct rut_io_written **list =
-		(struct rut_io_written **)rut_ordered_sorted(&io->written, by_written_bytes);
+		(struct rut_io_written **)rut_an_ordered_sorted(&io->written, by_written_bytes);
 
 	for (size_t i = 0; t && list && i < io->written.n; i++) {
-		rut_result_text(t, RUT_LAMI_PATH, list[i]->name);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->inode);
-		rut_result_int(t, RUT_LAMI_SIZE, list[i]->bytes);
+		rut_an_result_text(t, RUT_LAMI_PATH, list[i]->name);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->inode);
+		rut_an_result_int(t, RUT_LAMI_SIZE, list[i]->bytes);
 		if (enough(io, rut_result_rows(t)))
 			break;
 	}
@@ -393,12 +395,12 @@ static int by_nothing(const void *a, const void *b)
 static struct rut_result *disk_table(struct rut_io *io, enum disk_what what, int64_t end_ns)
 {
 	static const struct rut_lami_class *const classes[] = {
-		&rut_io_sector_class, &rut_io_request_class, &rut_io_rtps_class};
+		&rut_an_io_sector_class, &rut_an_io_request_class, &rut_an_io_rtps_class};
 	static int (*const orders[])(const void *, const void *) = {by_sectors, by_requests,
 								    by_nothing};
-	struct rut_result *t = rut_result_new(classes[what], io->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(classes[what], io->base.begin_ns, end_ns, NULL);
 	struct rut_io_disk **list =
-		(struct rut_io_disk **)rut_ordered_sorted(&io->disks, orders[what]);
+		(struct rut_io_disk **)rut_an_ordered_sorted(&io->disks, orders[what]);
 	char name[48];
 
 	for (size_t i = 0; t && list && i < io->disks.n; i++) {
@@ -408,13 +410,14 @@ static struct rut_result *disk_table(struct rut_io *io, enum disk_what what, int
 			continue;
 		snprintf(name, sizeof(name), "(%lld,%lld)", (long long)(d->dev >> 20),
 			 (long long)(d->dev & 0xfffff));
-		rut_result_text(t, RUT_LAMI_DISK, d->name ? d->name : name);
+		rut_an_result_text(t, RUT_LAMI_DISK, d->name ? d->name : name);
 		if (what == DISK_TIME)
-			rut_result_float(t, RUT_LAMI_DURATION,
-					 (double)d->total_ns / (double)d->requests);
+			rut_an_result_float(t, RUT_LAMI_DURATION,
+					    (double)d->total_ns / (double)d->requests);
 		else
-			rut_result_int(t, RUT_LAMI_NUMBER,
-				       (int64_t)(what == DISK_SECTORS ? d->sectors : d->requests));
+			rut_an_result_int(
+				t, RUT_LAMI_NUMBER,
+				(int64_t)(what == DISK_SECTORS ? d->sectors : d->requests));
 		if (enough(io, rut_result_rows(t)))
 			break;
 	}
@@ -436,14 +439,14 @@ static int by_sent(const void *a, const void *b)
 
 static struct rut_result *netif_table(struct rut_io *io, int sent, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&rut_io_netif_class, io->base.begin_ns, end_ns,
-					      sent ? "sent" : "received");
-	struct rut_io_iface **list = (struct rut_io_iface **)rut_ordered_sorted(
+	struct rut_result *t = rut_an_result_new(&rut_an_io_netif_class, io->base.begin_ns, end_ns,
+						 sent ? "sent" : "received");
+	struct rut_io_iface **list = (struct rut_io_iface **)rut_an_ordered_sorted(
 		&io->ifaces, sent ? by_sent : by_received);
 
 	for (size_t i = 0; t && list && i < io->ifaces.n; i++) {
-		rut_result_text(t, RUT_LAMI_NETIF, list[i]->name);
-		rut_result_int(t, RUT_LAMI_SIZE, list[i]->bytes[sent]);
+		rut_an_result_text(t, RUT_LAMI_NETIF, list[i]->name);
+		rut_an_result_int(t, RUT_LAMI_SIZE, list[i]->bytes[sent]);
 		if (enough(io, rut_result_rows(t)))
 			break;
 	}
@@ -462,10 +465,10 @@ static void print_written(const struct rut_result *t, struct rut_buf *out)
 		/* What has no name is the device itself: the metadata of its file system. */
 		snprintf(name, sizeof(name), "%.60s (inode %lld)",
 			 row[0].str[0] ? row[0].str : "metadata", (long long)row[1].i);
-		rut_fmt_size(value, sizeof(value), (double)row[2].i);
-		rut_graph_add(&g, (double)row[2].i, value, 0, name);
+		rut_an_fmt_size(value, sizeof(value), (double)row[2].i);
+		rut_an_graph_add(&g, (double)row[2].i, value, 0, name);
 	}
-	rut_graph_bars(&g, out, "Block I/O Write by File", "File");
+	rut_an_graph_bars(&g, out, "Block I/O Write by File", "File");
 }
 
 /* Graphs of a name and a number. */
@@ -477,17 +480,17 @@ static void print_named(const struct rut_result *t, struct rut_buf *out, const c
 
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
-		double v = rut_cell_value(&row[1]);
+		double v = rut_an_cell_value(&row[1]);
 
 		if (row[1].type == RUT_LAMI_DURATION)
 			v /= 1e6;
 		if (unit)
-			rut_fmt_bar_value(value, sizeof(value), v, row[1].is_float, unit);
+			rut_an_fmt_bar_value(value, sizeof(value), v, row[1].is_float, unit);
 		else
-			rut_fmt_size(value, sizeof(value), v);
-		rut_graph_add(&g, v, value, 0, row[0].str);
+			rut_an_fmt_size(value, sizeof(value), v);
+		rut_an_graph_add(&g, v, value, 0, row[0].str);
 	}
-	rut_graph_bars(&g, out, title, header);
+	rut_an_graph_bars(&g, out, title, header);
 }
 
 /* ---- Report ---- */
@@ -533,7 +536,7 @@ static void print_all(struct rut_result **t, struct rut_buf *out)
 	print_named(t[T_SENT], out, "Network Sent Bytes", "Interface", NULL);
 }
 
-void rut_io_report_usage(struct rut_io *io, int64_t end_ns)
+void rut_an_io_report_usage(struct rut_io *io, int64_t end_ns)
 {
 	struct rut_run *run = io->base.run;
 	struct rut_result *t[TABLES];
@@ -556,8 +559,8 @@ void rut_io_report_usage(struct rut_io *io, int64_t end_ns)
 		if (!t[i])
 			continue;
 		if (run->conf->mi)
-			rut_results_take(&run->results, t[i]);
+			rut_an_results_take(&run->results, t[i]);
 		else
-			rut_result_free(t[i]);
+			rut_an_result_free(t[i]);
 	}
 }

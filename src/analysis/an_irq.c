@@ -80,24 +80,18 @@ static const struct rut_lami_class freq_class =
 static const struct rut_lami_class summary =
 	RUT_LAMI_CLASS("summary", "Interrupt statistics - summary", summary_columns);
 
-static const char *const softirq_names[] = {
-	"HI_SOFTIRQ",	   "TIMER_SOFTIRQ",	   "NET_TX_SOFTIRQ",  "NET_RX_SOFTIRQ",
-	"BLOCK_SOFTIRQ",   "BLOCK_IOPOLL_SOFTIRQ", "TASKLET_SOFTIRQ", "SCHED_SOFTIRQ",
-	"HRTIMER_SOFTIRQ", "RCU_SOFTIRQ",
-};
-
 /* ---- What happens ---- */
 
 static struct irq_stats *get_stats(struct irq *i, struct rut_ordered *o, int64_t nr)
 {
-	struct irq_stats *s = rut_ordered_add(o, (uint64_t)nr, sizeof(*s));
-	unsigned keep = rut_stat_keep(i->base.run->conf);
+	struct irq_stats *s = rut_an_ordered_add(o, (uint64_t)nr, sizeof(*s));
+	unsigned keep = rut_an_stat_keep(i->base.run->conf);
 
 	if (s && !s->is_init) {
 		s->is_init = true;
 		s->nr = nr;
-		if (rut_stat_init(&s->duration, keep) ||
-		    rut_stat_init(&s->latency, keep & RUT_STAT_HIST))
+		if (rut_an_stat_init(&s->duration, keep) ||
+		    rut_an_stat_init(&s->latency, keep & RUT_STAT_HIST))
 			i->base.run->engine->state.failed = true;
 	}
 	return s;
@@ -128,10 +122,10 @@ static bool passes(const struct irq *i, const struct rut_hook_irq *h)
 						     ? st->cpus[h->cpu].current
 						     : NULL;
 
-		if (!t || !rut_conf_thread(c, t))
+		if (!t || !rut_an_conf_thread(c, t))
 			return false;
 	}
-	return rut_conf_cpu(c, h->cpu) && !(c->has_min && d < c->min_ns) &&
+	return rut_an_conf_cpu(c, h->cpu) && !(c->has_min && d < c->min_ns) &&
 	       !(c->has_max && d > c->max_ns);
 }
 
@@ -194,8 +188,8 @@ static void irq_name(const struct irq *i, bool hard, int64_t nr, char *out, size
 	const struct irq_stats *s = hard ? rut_ordered_get(&i->hard, (uint64_t)nr) : NULL;
 	size_t at = 0;
 
-	if (!hard && nr >= 0 && nr < 10) {
-		snprintf(out, size, "%s", softirq_names[nr]);
+	if (!hard && rut_an_softirq_name(nr)) {
+		snprintf(out, size, "%s", rut_an_softirq_name(nr));
 		return;
 	}
 	snprintf(out, size, "unknown");
@@ -222,7 +216,7 @@ static bool listed(const struct rut_conf *c, bool hard, int64_t nr)
 /* The rows from `from` to before `to`. */
 static struct rut_result *log_table(struct irq *i, size_t from, size_t to, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&log_class, i->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&log_class, i->base.begin_ns, end_ns, NULL);
 	char name[256];
 
 	for (size_t k = from; t && k < to; k++) {
@@ -231,15 +225,15 @@ static struct rut_result *log_table(struct irq *i, size_t from, size_t to, int64
 		if (!listed(i->base.run->conf, r->hard, r->nr))
 			continue;
 		irq_name(i, r->hard, r->nr, name, sizeof(name));
-		rut_result_range(t, r->begin_ns, r->end_ns);
+		rut_an_result_range(t, r->begin_ns, r->end_ns);
 		if (r->hard)
-			rut_result_empty(t);
+			rut_an_result_empty(t);
 		else if (r->raise_ns == RUT_NO_TIME)
-			rut_result_unknown(t);
+			rut_an_result_unknown(t);
 		else
-			rut_result_int(t, RUT_LAMI_TIMESTAMP, r->raise_ns);
-		rut_result_int(t, RUT_LAMI_CPU, r->cpu);
-		rut_result_irq(t, r->hard, r->nr, name);
+			rut_an_result_int(t, RUT_LAMI_TIMESTAMP, r->raise_ns);
+		rut_an_result_int(t, RUT_LAMI_CPU, r->cpu);
+		rut_an_result_irq(t, r->hard, r->nr, name);
 	}
 	return t;
 }
@@ -249,16 +243,16 @@ static void add_stats_row(struct irq *i, bool hard, const struct irq_stats *s, s
 	char name[256];
 
 	irq_name(i, hard, s->nr, name, sizeof(name));
-	rut_result_irq(t, hard, s->nr, name);
-	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->duration.count);
-	rut_stat_cells(t, &s->duration);
+	rut_an_result_irq(t, hard, s->nr, name);
+	rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->duration.count);
+	rut_an_stat_cells(t, &s->duration);
 	if (hard)
 		return;
-	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->latency.count);
+	rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->latency.count);
 	if (s->latency.count)
-		rut_stat_cells(t, &s->latency);
+		rut_an_stat_cells(t, &s->latency);
 	for (int k = 0; !s->latency.count && k < 4; k++)
-		rut_result_unknown(t);
+		rut_an_result_unknown(t);
 }
 
 static struct rut_result *freq_table(struct irq *i, bool hard, const struct irq_stats *s,
@@ -271,14 +265,14 @@ static struct rut_result *freq_table(struct irq *i, bool hard, const struct irq_
 
 	irq_name(i, hard, s->nr, name, sizeof(name));
 	snprintf(subtitle, sizeof(subtitle), "%s (%lld)", name, (long long)s->nr);
-	t = rut_result_new(&freq_class, i->base.begin_ns, end_ns, subtitle);
+	t = rut_an_result_new(&freq_class, i->base.begin_ns, end_ns, subtitle);
 	if (c->uniform)
-		f = rut_freq_uniform(i->base.run, 0, i->all.count, (double)i->all.min,
-				     (double)i->all.max, 1000);
+		f = rut_an_freq_uniform(i->base.run, 0, i->all.count, (double)i->all.min,
+					(double)i->all.max, 1000);
 	else
-		f = rut_freq_bounds(c, (double)s->duration.min, (double)s->duration.max, 1000);
+		f = rut_an_freq_bounds(c, (double)s->duration.min, (double)s->duration.max, 1000);
 	if (t)
-		rut_freq_fill(&f, &s->duration, t);
+		rut_an_freq_fill(&f, &s->duration, t);
 	return t;
 }
 
@@ -299,7 +293,7 @@ static void fill_tables(struct irq *i, bool hard, int64_t end_ns, struct tables 
 			struct rut_result *pct)
 {
 	const struct rut_ordered *o = hard ? &i->hard : &i->soft;
-	struct irq_stats **list = (struct irq_stats **)rut_ordered_sorted(o, by_nr);
+	struct irq_stats **list = (struct irq_stats **)rut_an_ordered_sorted(o, by_nr);
 	const struct rut_conf *c = i->base.run->conf;
 	char name[256], what[320];
 
@@ -313,10 +307,10 @@ static void fill_tables(struct irq *i, bool hard, int64_t end_ns, struct tables 
 		irq_name(i, hard, list[k]->nr, name, sizeof(name));
 		snprintf(what, sizeof(what), "%s %lld <%s>", hard ? "irq" : "softirq",
 			 (long long)list[k]->nr, name);
-		rut_percentiles_add(pct, what, &list[k]->duration);
+		rut_an_percentiles_add(pct, what, &list[k]->duration);
 		snprintf(what, sizeof(what), "raise latency %lld <%s>", (long long)list[k]->nr,
 			 name);
-		rut_percentiles_add(pct, what, &list[k]->latency);
+		rut_an_percentiles_add(pct, what, &list[k]->latency);
 	}
 	free(list);
 }
@@ -332,20 +326,21 @@ static void dashes(struct rut_buf *out, int n)
 static void print_header(struct rut_buf *out, bool hard)
 {
 	if (hard) {
-		rut_fmt_line(out, "{:<52} {:<12}\n", "Hard IRQ", "Duration (us)");
-		rut_fmt_line(out, "{:<22} {:<14} {:<12} {:<12} {:<10} {:<12}\n", "", "count", "min",
-			     "avg", "max", "stdev");
+		rut_an_fmt_line(out, "{:<52} {:<12}\n", "Hard IRQ", "Duration (us)");
+		rut_an_fmt_line(out, "{:<22} {:<14} {:<12} {:<12} {:<10} {:<12}\n", "", "count",
+				"min", "avg", "max", "stdev");
 		dashes(out, 82);
 		rut_buf_puts(out, "|\n");
 		return;
 	}
-	rut_fmt_line(out, "{:<52} {:<52} {:<12}\n", "Soft IRQ", "Duration (us)",
-		     "Raise latency (us)");
-	rut_fmt_line(out,
-		     "{:<22} {:<14} {:<12} {:<12} {:<10} {:<4} {:<3} {:<14} {:<12} {:<12} {:<10} "
-		     "{:<12}\n",
-		     "", "count", "min", "avg", "max", "stdev", " |", "count", "min", "avg", "max",
-		     "stdev");
+	rut_an_fmt_line(out, "{:<52} {:<52} {:<12}\n", "Soft IRQ", "Duration (us)",
+			"Raise latency (us)");
+	rut_an_fmt_line(
+		out,
+		"{:<22} {:<14} {:<12} {:<12} {:<10} {:<4} {:<3} {:<14} {:<12} {:<12} {:<10} "
+		"{:<12}\n",
+		"", "count", "min", "avg", "max", "stdev", " |", "count", "min", "avg", "max",
+		"stdev");
 	dashes(out, 82);
 	rut_buf_putc(out, '|');
 	dashes(out, 60);
@@ -360,15 +355,15 @@ static void print_stats_row(struct rut_buf *out, const struct rut_cell *row, boo
 	snprintf(name, sizeof(name), "<%s>", row[0].str);
 	snprintf(number, sizeof(number), "%lld", (long long)row[1].i);
 	for (int k = 0; k < 4; k++)
-		rut_fmt_us_cell(us[k], sizeof(us[k]), &row[2 + k]);
-	rut_fmt_line(out, "{:<3} {:<18} {:>5} {:>12} {:>12} {:>12} {:>12} {:<2}", nr, name, number,
-		     us[0], us[1], us[2], us[3], " |");
+		rut_an_fmt_us_cell(us[k], sizeof(us[k]), &row[2 + k]);
+	rut_an_fmt_line(out, "{:<3} {:<18} {:>5} {:>12} {:>12} {:>12} {:>12} {:<2}", nr, name,
+			number, us[0], us[1], us[2], us[3], " |");
 	if (!hard && row[6].i) {
 		snprintf(number, sizeof(number), "%lld", (long long)row[6].i);
 		for (int k = 0; k < 4; k++)
-			rut_fmt_us_cell(us[k], sizeof(us[k]), &row[7 + k]);
-		rut_fmt_line(out, " {:>6} {:>12} {:>12} {:>12} {:>12}", number, us[0], us[1], us[2],
-			     us[3]);
+			rut_an_fmt_us_cell(us[k], sizeof(us[k]), &row[7 + k]);
+		rut_an_fmt_line(out, " {:>6} {:>12} {:>12} {:>12} {:>12}", number, us[0], us[1],
+				us[2], us[3]);
 	}
 	rut_buf_putc(out, '\n');
 }
@@ -378,7 +373,7 @@ static void print_freq(const struct rut_result *t, struct rut_buf *out)
 	char title[400];
 
 	snprintf(title, sizeof(title), "Handler duration frequency distribution %s", t->subtitle);
-	rut_freq_print(t, out, title, "µs");
+	rut_an_freq_print(t, out, title, "µs");
 }
 
 /* With both, each row of statistics is followed by its distribution. */
@@ -420,18 +415,18 @@ static void print_log_rows(const struct rut_result *t, const struct rut_conf *c,
 	for (size_t k = 0; k < rut_result_rows(t); k++) {
 		const struct rut_cell *row = rut_result_row(t, k);
 
-		rut_fmt_time(begin, sizeof(begin), row[0].i, c->multi_day, c->gmt);
-		rut_fmt_time(end, sizeof(end), row[0].j, c->multi_day, c->gmt);
-		rut_fmt_us(us, sizeof(us), (double)(row[0].j - row[0].i));
+		rut_an_fmt_time(begin, sizeof(begin), row[0].i, c->multi_day, c->gmt);
+		rut_an_fmt_time(end, sizeof(end), row[0].j, c->multi_day, c->gmt);
+		rut_an_fmt_us(us, sizeof(us), (double)(row[0].j - row[0].i));
 		snprintf(cpu, sizeof(cpu), "%lld", (long long)row[2].i);
 		snprintf(nr, sizeof(nr), "%lld", (long long)row[3].i);
 		snprintf(name, sizeof(name), "%s", row[3].str);
 		if (row[1].type == RUT_LAMI_TIMESTAMP) {
-			rut_fmt_time(raised, sizeof(raised), row[1].i, c->multi_day, c->gmt);
+			rut_an_fmt_time(raised, sizeof(raised), row[1].i, c->multi_day, c->gmt);
 			snprintf(name, sizeof(name), "%s (raised at %s)", row[3].str, raised);
 		}
-		rut_fmt_line(out, "[{:<18}, {:<18}] {:>15} {:>4}  {:<9} {:>4}  {:<22}\n", begin,
-			     end, us, cpu, row[3].hard ? "IRQ" : "SoftIRQ", nr, name);
+		rut_an_fmt_line(out, "[{:<18}, {:<18}] {:>15} {:>4}  {:<9} {:>4}  {:<22}\n", begin,
+				end, us, cpu, row[3].hard ? "IRQ" : "SoftIRQ", nr, name);
 	}
 }
 
@@ -439,16 +434,16 @@ static void print_log(struct irq *i, int64_t end_ns)
 {
 	struct rut_run *run = i->base.run;
 
-	rut_fmt_line(&run->out, "{:<20} {:<19} {:>15} {:>4}  {:<9} {:>4}  {:<22}\n", "Begin", "End",
-		     "Duration (us)", "CPU", "Type", "#", "Name");
+	rut_an_fmt_line(&run->out, "{:<20} {:<19} {:>15} {:>4}  {:<9} {:>4}  {:<22}\n", "Begin",
+			"End", "Duration (us)", "CPU", "Type", "#", "Name");
 	for (size_t k = 0, to; k < i->n_log; k = to) {
 		struct rut_result *t;
 
 		to = i->n_log - k > RUT_RUN_ROWS ? k + RUT_RUN_ROWS : i->n_log;
 		t = log_table(i, k, to, end_ns);
 		print_log_rows(t, run->conf, &run->out);
-		rut_result_free(t);
-		rut_run_show(run);
+		rut_an_result_free(t);
+		rut_an_run_show(run);
 	}
 }
 
@@ -458,20 +453,20 @@ static void keep_tables(struct rut_run *run, struct tables *t, struct rut_result
 {
 	struct rut_result *series = NULL;
 
-	rut_results_take(&run->results, log);
-	rut_results_take(&run->results, t->hard);
-	rut_results_take(&run->results, t->soft);
+	rut_an_results_take(&run->results, log);
+	rut_an_results_take(&run->results, t->hard);
+	rut_an_results_take(&run->results, t->soft);
 	if (run->conf->series)
-		series = rut_freq_series(t->freqs, t->n_freqs,
-					 "Interrupt handlers duration frequency distributions",
-					 "interrupts");
+		series = rut_an_freq_series(t->freqs, t->n_freqs,
+					    "Interrupt handlers duration frequency distributions",
+					    "interrupts");
 	for (size_t k = 0; k < t->n_freqs; k++) {
 		if (run->conf->series)
-			rut_result_free(t->freqs[k]);
+			rut_an_result_free(t->freqs[k]);
 		else
-			rut_results_take(&run->results, t->freqs[k]);
+			rut_an_results_take(&run->results, t->freqs[k]);
 	}
-	rut_results_take(&run->results, series);
+	rut_an_results_take(&run->results, series);
 }
 
 static void report(struct rut_instance *inst, int64_t end_ns)
@@ -483,9 +478,9 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	struct rut_result *pct = NULL;
 
 	if (c->percentiles)
-		pct = rut_result_new(&rut_class_percentiles, inst->begin_ns, end_ns, NULL);
-	t.hard = rut_result_new(&hard_class, inst->begin_ns, end_ns, NULL);
-	t.soft = rut_result_new(&soft_class, inst->begin_ns, end_ns, NULL);
+		pct = rut_an_result_new(&rut_an_class_percentiles, inst->begin_ns, end_ns, NULL);
+	t.hard = rut_an_result_new(&hard_class, inst->begin_ns, end_ns, NULL);
+	t.soft = rut_an_result_new(&soft_class, inst->begin_ns, end_ns, NULL);
 	t.freqs = calloc(i->hard.n + i->soft.n + 1, sizeof(*t.freqs));
 	if ((c->stats || c->freq) && t.freqs) {
 		fill_tables(i, true, end_ns, &t, pct);
@@ -494,7 +489,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	if (c->mi) {
 		keep_tables(run, &t, c->log ? log_table(i, 0, i->n_log, end_ns) : NULL);
 	} else {
-		rut_run_print_range(run, inst->begin_ns, end_ns);
+		rut_an_run_print_range(run, inst->begin_ns, end_ns);
 		if (c->stats || c->freq)
 			print_stats(&t, &run->out);
 		if ((c->stats || c->freq) && c->log)
@@ -502,11 +497,11 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 		if (c->log)
 			print_log(i, end_ns);
 		for (size_t k = 0; k < t.n_freqs; k++)
-			rut_result_free(t.freqs[k]);
-		rut_result_free(t.hard);
-		rut_result_free(t.soft);
+			rut_an_result_free(t.freqs[k]);
+		rut_an_result_free(t.hard);
+		rut_an_result_free(t.soft);
 	}
-	rut_percentiles_finish(run, pct);
+	rut_an_percentiles_finish(run, pct);
 	free(t.freqs);
 }
 
@@ -523,17 +518,17 @@ static void summarise(struct rut_run *run)
 		if (from->cls != &hard_class && from->cls != &soft_class)
 			continue;
 		if (!t)
-			t = rut_result_new(&summary, from->begin_ns, from->end_ns, NULL);
+			t = rut_an_result_new(&summary, from->begin_ns, from->end_ns, NULL);
 		if (!t)
 			break;
 		t->end_ns = from->end_ns;
 		for (size_t row = 0; row < rut_result_rows(from); row++) {
-			rut_result_range(t, from->begin_ns, from->end_ns);
-			rut_result_add(t, rut_result_row(from, row)[1]);
+			rut_an_result_range(t, from->begin_ns, from->end_ns);
+			rut_an_result_add(t, rut_result_row(from, row)[1]);
 		}
 	}
-	rut_results_clear(&run->results);
-	rut_results_take(&run->results, t);
+	rut_an_results_clear(&run->results);
+	rut_an_results_take(&run->results, t);
 }
 
 static void fini_stats(struct rut_ordered *o)
@@ -541,10 +536,10 @@ static void fini_stats(struct rut_ordered *o)
 	for (size_t k = 0; k < o->n; k++) {
 		struct irq_stats *s = o->items[k];
 
-		rut_stat_fini(&s->duration);
-		rut_stat_fini(&s->latency);
+		rut_an_stat_fini(&s->duration);
+		rut_an_stat_fini(&s->latency);
 	}
-	rut_ordered_fini(o);
+	rut_an_ordered_fini(o);
 }
 
 static void fini(struct rut_instance *inst)
@@ -558,8 +553,13 @@ static void fini(struct rut_instance *inst)
 
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "interrupt", "stats", "freq", "log", NULL};
-static const struct rut_lami_class *const classes[] = {
-	&rut_class_percentiles, &log_class, &hard_class, &soft_class, &freq_class, &summary, NULL};
+static const struct rut_lami_class *const classes[] = {&rut_an_class_percentiles,
+						       &log_class,
+						       &hard_class,
+						       &soft_class,
+						       &freq_class,
+						       &summary,
+						       NULL};
 
 static const char *const needs[] = {"irq_handler_entry", "*softirq_entry", "*softirq_raise", NULL};
 
@@ -567,6 +567,7 @@ const struct rut_analysis rut_analysis_irq = {
 	.info = {"System interrupt analysis",
 		 "Interrupt frequency distribution, statistics, and log", tags, classes},
 	.needs = needs,
+	.report_needs = {"irq_handler_entry", "*softirq_entry"},
 	.instance_size = sizeof(struct irq),
 	.hooks = hooks,
 	.report = report,

@@ -61,7 +61,9 @@ static uint64_t rank_of(const void *item, int which)
 
 static bool has_ended(void *arg, const void *item)
 {
-	return rut_state_has_ended(arg, ((const struct tid_stats *)item)->tid);
+	int64_t tid = ((const struct tid_stats *)item)->tid;
+
+	return tid >= 0 && rut_an_state_has_ended(arg, tid);
 }
 
 /* Threads that have ended and are behind those that will be listed. */
@@ -71,26 +73,28 @@ static void prune(struct memtop *m)
 	int64_t limit = m->base.run->conf->limit;
 	const struct rut_prune p = {key_of, rank_of, 2, (size_t)limit, has_ended, NULL, st};
 
-	if (limit > 0 && rut_ordered_prune(&m->tids, &p))
+	if (limit > 0 && rut_an_ordered_prune(&m->tids, &p))
 		st->failed = true;
 	m->prune_at = 2 * m->tids.n > RUT_PRUNE_AT ? 2 * m->tids.n : RUT_PRUNE_AT;
 }
 
 static void count(struct memtop *m, const struct rut_hook_thread *h, int which)
 {
+	const struct rut_thread *row;
 	struct tid_stats *s;
 
-	if (!rut_conf_thread(m->base.run->conf, h->thread) ||
-	    !rut_conf_cpu(m->base.run->conf, h->cpu))
+	if (!rut_an_conf_thread(m->base.run->conf, h->thread) ||
+	    !rut_an_conf_cpu(m->base.run->conf, h->cpu))
 		return;
 	if (m->tids.n >= RUT_PRUNE_AT && m->tids.n >= m->prune_at)
 		prune(m);
-	s = rut_ordered_add(&m->tids, (uint64_t)h->thread->tid, sizeof(*s));
+	row = rut_an_run_row(m->base.run, h->thread);
+	s = rut_an_ordered_add(&m->tids, (uint64_t)row->tid, sizeof(*s));
 	if (!s)
 		return;
 	if (!s->comm) {
-		s->tid = h->thread->tid;
-		s->comm = h->thread->comm;
+		s->tid = row->tid;
+		s->comm = row->comm;
 	}
 	s->pages[which]++;
 	m->pages[which]++;
@@ -131,16 +135,16 @@ static int by_freed(const void *a, const void *b)
 static struct rut_result *table(struct memtop *m, int which, int64_t end_ns)
 {
 	struct rut_result *t =
-		rut_result_new(which ? &freed : &allocated, m->base.begin_ns, end_ns, NULL);
-	struct tid_stats **list =
-		(struct tid_stats **)rut_ordered_sorted(&m->tids, which ? by_freed : by_allocated);
+		rut_an_result_new(which ? &freed : &allocated, m->base.begin_ns, end_ns, NULL);
+	struct tid_stats **list = (struct tid_stats **)rut_an_ordered_sorted(
+		&m->tids, which ? by_freed : by_allocated);
 	int64_t limit = m->base.run->conf->limit;
 
 	for (size_t i = 0; t && list && i < m->tids.n; i++) {
 		if (limit > 0 && (int64_t)i >= limit)
 			break;
-		rut_result_process(t, list[i]->comm, RUT_LAMI_NONE, list[i]->tid);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->pages[which]);
+		rut_an_result_process(t, list[i]->comm, RUT_LAMI_NONE, list[i]->tid);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->pages[which]);
 	}
 	free(list);
 	return t;
@@ -148,10 +152,10 @@ static struct rut_result *table(struct memtop *m, int which, int64_t end_ns)
 
 static struct rut_result *total_table(struct memtop *m, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&total, m->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&total, m->base.begin_ns, end_ns, NULL);
 
 	for (int i = 0; t && i < 2; i++)
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->pages[i]);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->pages[i]);
 	return t;
 }
 
@@ -163,11 +167,11 @@ static void print_bars(const struct rut_result *t, struct rut_buf *out, const ch
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
-		rut_fmt_bar_value(value, sizeof(value), (double)row[1].i, false, "pages");
-		rut_fmt_process(label, sizeof(label), &row[0]);
-		rut_graph_add(&g, (double)row[1].i, value, 0, label);
+		rut_an_fmt_bar_value(value, sizeof(value), (double)row[1].i, false, "pages");
+		rut_an_fmt_process(label, sizeof(label), &row[0]);
+		rut_an_graph_add(&g, (double)row[1].i, value, 0, label);
 	}
-	rut_graph_bars(&g, out, title, "Process");
+	rut_an_graph_bars(&g, out, title, "Process");
 }
 
 static void print_allocated(const struct rut_result *t, struct rut_buf *out)
@@ -194,20 +198,20 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	struct rut_run *run = inst->run;
 
 	if (!run->conf->mi)
-		rut_run_print_range(run, inst->begin_ns, end_ns);
-	rut_run_take(run, table(m, 0, end_ns), print_allocated);
-	rut_run_take(run, table(m, 1, end_ns), print_freed);
-	rut_run_take(run, total_table(m, end_ns), print_total);
+		rut_an_run_print_range(run, inst->begin_ns, end_ns);
+	rut_an_run_take(run, table(m, 0, end_ns), print_allocated);
+	rut_an_run_take(run, table(m, 1, end_ns), print_freed);
+	rut_an_run_take(run, total_table(m, end_ns), print_total);
 }
 
 static void summarise(struct rut_run *run)
 {
-	rut_results_summarise(&run->results, &total, &summary);
+	rut_an_results_summarise(&run->results, &total, &summary);
 }
 
 static void fini(struct rut_instance *inst)
 {
-	rut_ordered_fini(&((struct memtop *)inst)->tids);
+	rut_an_ordered_fini(&((struct memtop *)inst)->tids);
 }
 
 static const char *const tags[] = {"linux-kernel", "lttng-analyses", "memory", "top", NULL};
@@ -218,6 +222,7 @@ static const char *const needs[] = {"*mm_page_alloc", "*mm_page_free", NULL};
 const struct rut_analysis rut_analysis_memtop = {
 	.info = {"Top memory usage", "Per-TID top allocated/freed memory", tags, classes},
 	.needs = needs,
+	.report_needs = {"*mm_page_alloc"},
 	.instance_size = sizeof(struct memtop),
 	.hooks = hooks,
 	.report = report,

@@ -78,7 +78,7 @@ static void out_of_memory(struct nettop *n)
 
 static struct peer *get_peer(struct nettop *n, const char *name)
 {
-	struct peer *p = rut_ordered_add(&n->peers, (uintptr_t)name, sizeof(*p));
+	struct peer *p = rut_an_ordered_add(&n->peers, (uintptr_t)name, sizeof(*p));
 
 	if (!p) {
 		out_of_memory(n);
@@ -87,8 +87,8 @@ static struct peer *get_peer(struct nettop *n, const char *name)
 	if (!p->is_init) {
 		p->is_init = true;
 		p->name = name;
-		(void)rut_stat_init(&p->connect, 0);
-		(void)rut_stat_init(&p->answer, 0);
+		(void)rut_an_stat_init(&p->connect, 0);
+		(void)rut_an_stat_init(&p->answer, 0);
 	}
 	return p;
 }
@@ -117,12 +117,12 @@ static struct talk *get_talk(struct nettop *n, const struct rut_thread *leader, 
 
 static bool wanted(const struct nettop *n, int cpu, const struct rut_thread *t)
 {
-	return rut_conf_thread(n->base.run->conf, t) && rut_conf_cpu(n->base.run->conf, cpu);
+	return rut_an_conf_thread(n->base.run->conf, t) && rut_an_conf_cpu(n->base.run->conf, cpu);
 }
 
 static const struct rut_fd *socket_of(const struct rut_thread *leader, int64_t fd)
 {
-	const struct rut_fd *f = rut_state_fd(leader, fd);
+	const struct rut_fd *f = rut_an_state_fd(leader, fd);
 
 	return f && (f->type == RUT_FD_NET || f->type == RUT_FD_MAYBE_NET) ? f : NULL;
 }
@@ -186,7 +186,7 @@ static void on_syscall_exit(void *arg, const void *data)
 
 	if (strcmp(h->info->name, "connect") != 0 || !h->has_ret || !wanted(n, h->cpu, h->thread))
 		return;
-	leader = rut_state_leader(&n->base.run->engine->state, h->thread);
+	leader = rut_an_state_leader(&n->base.run->engine->state, h->thread);
 	f = socket_of(leader, h->thread->rq.fd);
 	p = f ? get_peer(n, f->filename) : NULL;
 	if (!p)
@@ -207,7 +207,7 @@ static void on_net(void *arg, const void *data)
 {
 	const struct rut_hook_net *h = data;
 	struct nettop *n = arg;
-	struct iface *i = rut_ordered_add(&n->ifaces, (uintptr_t)h->iface, sizeof(*i));
+	struct iface *i = rut_an_ordered_add(&n->ifaces, (uintptr_t)h->iface, sizeof(*i));
 
 	if (!i) {
 		out_of_memory(n);
@@ -239,31 +239,31 @@ static int by_bytes(const void *a, const void *b)
 static void add_latency(struct rut_result *t, const struct rut_stat *s)
 {
 	if (!s->count) {
-		rut_result_empty(t);
-		rut_result_empty(t);
+		rut_an_result_empty(t);
+		rut_an_result_empty(t);
 		return;
 	}
-	rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
-	rut_result_int(t, RUT_LAMI_DURATION, s->max);
+	rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
+	rut_an_result_int(t, RUT_LAMI_DURATION, s->max);
 }
 
 static struct rut_result *peer_table(struct nettop *n, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&peer_class, n->base.begin_ns, end_ns, NULL);
-	struct peer **list = (struct peer **)rut_ordered_sorted(&n->peers, by_bytes);
+	struct rut_result *t = rut_an_result_new(&peer_class, n->base.begin_ns, end_ns, NULL);
+	struct peer **list = (struct peer **)rut_an_ordered_sorted(&n->peers, by_bytes);
 	int64_t limit = n->base.run->conf->limit;
 
 	for (size_t i = 0; t && list && i < n->peers.n && (limit <= 0 || (int64_t)i < limit); i++) {
 		const struct peer *p = list[i];
 
-		rut_result_text(t, RUT_LAMI_STRING, p->name);
-		rut_result_int(t, RUT_LAMI_SIZE, p->bytes[0]);
-		rut_result_int(t, RUT_LAMI_SIZE, p->bytes[1]);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->accepts);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->connect.count);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->failed);
+		rut_an_result_text(t, RUT_LAMI_STRING, p->name);
+		rut_an_result_int(t, RUT_LAMI_SIZE, p->bytes[0]);
+		rut_an_result_int(t, RUT_LAMI_SIZE, p->bytes[1]);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->accepts);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->connect.count);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->failed);
 		add_latency(t, &p->connect);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->answer.count);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->answer.count);
 		add_latency(t, &p->answer);
 	}
 	free(list);
@@ -272,15 +272,15 @@ static struct rut_result *peer_table(struct nettop *n, int64_t end_ns)
 
 static struct rut_result *iface_table(struct nettop *n, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&iface_class, n->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&iface_class, n->base.begin_ns, end_ns, NULL);
 
 	for (size_t i = 0; t && i < n->ifaces.n; i++) {
 		const struct iface *f = n->ifaces.items[i];
 
-		rut_result_text(t, RUT_LAMI_NETIF, f->name);
+		rut_an_result_text(t, RUT_LAMI_NETIF, f->name);
 		for (int k = 0; k < 2; k++) {
-			rut_result_int(t, RUT_LAMI_SIZE, f->bytes[k]);
-			rut_result_int(t, RUT_LAMI_NUMBER, f->packets[k]);
+			rut_an_result_int(t, RUT_LAMI_SIZE, f->bytes[k]);
+			rut_an_result_int(t, RUT_LAMI_NUMBER, f->packets[k]);
 		}
 	}
 	return t;
@@ -289,7 +289,7 @@ static struct rut_result *iface_table(struct nettop *n, int64_t end_ns)
 static void latency_text(char *out, size_t size, const struct rut_cell *c)
 {
 	if (c->type == RUT_LAMI_DURATION)
-		rut_fmt_us(out, size, rut_cell_value(c));
+		rut_an_fmt_us(out, size, rut_an_cell_value(c));
 	else
 		snprintf(out, size, "-");
 }
@@ -301,13 +301,13 @@ static void print_peers(const struct rut_result *t, struct rut_buf *out)
 	char size[2][48], n[4][24], us[4][40];
 
 	rut_buf_puts(out, "\nTraffic by peer (times in us)\n");
-	rut_fmt_line(out, line, "Peer", "Received", "Sent", "Accepted", "Connects", "Failed",
-		     "Connect avg", "Connect max", "Answers", "Answer avg", "Answer max");
+	rut_an_fmt_line(out, line, "Peer", "Received", "Sent", "Accepted", "Connects", "Failed",
+			"Connect avg", "Connect max", "Answers", "Answer avg", "Answer max");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *c = rut_result_row(t, i);
 
 		for (int k = 0; k < 2; k++)
-			rut_fmt_size(size[k], sizeof(size[k]), (double)c[1 + k].i);
+			rut_an_fmt_size(size[k], sizeof(size[k]), (double)c[1 + k].i);
 		for (int k = 0; k < 3; k++)
 			snprintf(n[k], sizeof(n[k]), "%lld", (long long)c[3 + k].i);
 		snprintf(n[3], sizeof(n[3]), "%lld", (long long)c[8].i);
@@ -315,8 +315,8 @@ static void print_peers(const struct rut_result *t, struct rut_buf *out)
 		latency_text(us[1], sizeof(us[1]), &c[7]);
 		latency_text(us[2], sizeof(us[2]), &c[9]);
 		latency_text(us[3], sizeof(us[3]), &c[10]);
-		rut_fmt_line(out, line, c[0].str, size[0], size[1], n[0], n[1], n[2], us[0], us[1],
-			     n[3], us[2], us[3]);
+		rut_an_fmt_line(out, line, c[0].str, size[0], size[1], n[0], n[1], n[2], us[0],
+				us[1], n[3], us[2], us[3]);
 	}
 }
 
@@ -328,15 +328,15 @@ static void print_ifaces(const struct rut_result *t, struct rut_buf *out)
 	if (!rut_result_rows(t))
 		return;
 	rut_buf_puts(out, "\nTraffic by network interface\n");
-	rut_fmt_line(out, line, "Interface", "Received", "Packets", "Sent", "Packets");
+	rut_an_fmt_line(out, line, "Interface", "Received", "Packets", "Sent", "Packets");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *c = rut_result_row(t, i);
 
 		for (int k = 0; k < 2; k++) {
-			rut_fmt_size(size[k], sizeof(size[k]), (double)c[1 + 2 * k].i);
+			rut_an_fmt_size(size[k], sizeof(size[k]), (double)c[1 + 2 * k].i);
 			snprintf(n[k], sizeof(n[k]), "%lld", (long long)c[2 + 2 * k].i);
 		}
-		rut_fmt_line(out, line, c[0].str, size[0], n[0], size[1], n[1]);
+		rut_an_fmt_line(out, line, c[0].str, size[0], n[0], size[1], n[1]);
 	}
 }
 
@@ -345,17 +345,17 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	struct nettop *n = (struct nettop *)inst;
 
 	if (!inst->run->conf->mi)
-		rut_run_print_range(inst->run, inst->begin_ns, end_ns);
-	rut_run_take(inst->run, peer_table(n, end_ns), print_peers);
-	rut_run_take(inst->run, iface_table(n, end_ns), print_ifaces);
+		rut_an_run_print_range(inst->run, inst->begin_ns, end_ns);
+	rut_an_run_take(inst->run, peer_table(n, end_ns), print_peers);
+	rut_an_run_take(inst->run, iface_table(n, end_ns), print_ifaces);
 }
 
 static void fini(struct rut_instance *inst)
 {
 	struct nettop *n = (struct nettop *)inst;
 
-	rut_ordered_fini(&n->peers);
-	rut_ordered_fini(&n->ifaces);
+	rut_an_ordered_fini(&n->peers);
+	rut_an_ordered_fini(&n->ifaces);
 	rut_map_each(&n->talks, s) free(s->value);
 	rut_map_fini(&n->talks);
 }

@@ -74,7 +74,7 @@ static const struct rut_lami_class thread_class =
 
 /* ---- What is waited for ---- */
 
-void rut_offcpu_classify(struct rut_state *st, struct rut_offcpu_wait *w, struct rut_thread *t)
+void rut_an_offcpu_classify(struct rut_state *st, struct rut_offcpu_wait *w, struct rut_thread *t)
 {
 	const struct rut_fd *f = NULL;
 
@@ -85,7 +85,7 @@ void rut_offcpu_classify(struct rut_state *st, struct rut_offcpu_wait *w, struct
 	if (!t->syscall)
 		return;
 	if (t->rq.op != RUT_IO_NONE && t->rq.has_fd)
-		f = rut_state_fd(rut_state_leader(st, t), t->rq.fd);
+		f = rut_an_state_fd(rut_an_state_leader(st, t), t->rq.fd);
 	switch (t->syscall->wait) {
 	case RUT_WAIT_TIME:
 		w->reason = RUT_OFFCPU_TIMER;
@@ -112,7 +112,7 @@ void rut_offcpu_classify(struct rut_state *st, struct rut_offcpu_wait *w, struct
 		w->reason = RUT_OFFCPU_DISK;
 }
 
-void rut_offcpu_refine(struct rut_offcpu_wait *w, const struct rut_wake *wake)
+void rut_an_offcpu_refine(struct rut_offcpu_wait *w, const struct rut_wake *wake)
 {
 	switch (wake->kind) {
 	case RUT_WAKE_TIMER:
@@ -135,7 +135,7 @@ void rut_offcpu_refine(struct rut_offcpu_wait *w, const struct rut_wake *wake)
 }
 
 static void count_in(struct offcpu *o, struct rut_ordered *table, const struct thread *w,
-		     int64_t tid, enum rut_offcpu_reason reason, int64_t ns)
+		     int64_t tid, const char *comm, enum rut_offcpu_reason reason, int64_t ns)
 {
 	bool queue = reason == RUT_OFFCPU_QUEUE;
 	uint64_t key = rut_hash_u64((uint64_t)tid * 16 + reason);
@@ -145,7 +145,7 @@ static void count_in(struct offcpu *o, struct rut_ordered *table, const struct t
 		key ^= rut_hash_u64((uintptr_t)w->why.what + 1) ^
 		       rut_hash_u64(((uintptr_t)w->why.call << 1) + 3) ^
 		       rut_hash_u64(w->why.futex + 5);
-	s = rut_ordered_add(table, key, sizeof(*s));
+	s = rut_an_ordered_add(table, key, sizeof(*s));
 	if (!s) {
 		o->base.run->engine->state.failed = true;
 		return;
@@ -157,21 +157,27 @@ static void count_in(struct offcpu *o, struct rut_ordered *table, const struct t
 		s->what = queue ? NULL : w->why.what;
 		s->call = queue ? NULL : w->why.call;
 		s->futex = queue ? 0 : w->why.futex;
-		(void)rut_stat_init(&s->ns, 0);
+		(void)rut_an_stat_init(&s->ns, 0);
 	}
-	s->comm = w->comm;
+	s->comm = comm;
 	rut_stat_add(&s->ns, ns);
 }
 
 static void count(struct offcpu *o, const struct thread *w, enum rut_offcpu_reason reason,
 		  int64_t begin_ns, int64_t end_ns)
 {
+	const struct rut_thread *row = NULL;
+	struct rut_thread *t;
+
 	if (begin_ns < o->base.begin_ns)
 		begin_ns = o->base.begin_ns;
 	if (end_ns <= begin_ns || !w->wanted)
 		return;
-	count_in(o, &o->by_reason, w, 0, reason, end_ns - begin_ns);
-	count_in(o, &o->by_thread, w, w->tid, reason, end_ns - begin_ns);
+	count_in(o, &o->by_reason, w, 0, w->comm, reason, end_ns - begin_ns);
+	if (o->base.run->conf->by && (t = rut_an_state_thread(&o->base.run->engine->state, w->tid)))
+		row = rut_an_run_row(o->base.run, t);
+	count_in(o, &o->by_thread, w, row ? row->tid : w->tid, row ? row->comm : w->comm, reason,
+		 end_ns - begin_ns);
 }
 
 /* The wait ends at `end_ns`; woken at wake->ns unless that is RUT_NO_TIME. */
@@ -186,7 +192,7 @@ static void finish(struct offcpu *o, struct thread *w, const struct rut_wake *wa
 	} else if (woken == RUT_NO_TIME) {
 		count(o, w, w->why.reason, w->out_ns, end_ns);
 	} else {
-		rut_offcpu_refine(&w->why, wake);
+		rut_an_offcpu_refine(&w->why, wake);
 		count(o, w, w->why.reason, w->out_ns, woken);
 		count(o, w, RUT_OFFCPU_QUEUE, woken > w->out_ns ? woken : w->out_ns, end_ns);
 	}
@@ -198,14 +204,14 @@ static struct thread *get(struct offcpu *o, const struct rut_thread *t, const ch
 	struct thread *w = rut_ordered_get(&o->threads, (uint64_t)t->tid);
 
 	if (!w) {
-		w = rut_ordered_add(&o->threads, (uint64_t)t->tid, sizeof(*w));
+		w = rut_an_ordered_add(&o->threads, (uint64_t)t->tid, sizeof(*w));
 		if (!w)
 			return NULL;
 		w->tid = t->tid;
 		w->out_ns = RUT_NO_TIME;
 	}
 	w->comm = comm;
-	w->wanted = rut_conf_thread(o->base.run->conf, t);
+	w->wanted = rut_an_conf_thread(o->base.run->conf, t);
 	return w;
 }
 
@@ -226,7 +232,7 @@ static void on_switch(void *arg, const void *data)
 	    (w = get(o, h->prev, h->prev_comm))) {
 		w->out_ns = h->ts_ns;
 		w->preempted = !h->prev_state;
-		rut_offcpu_classify(&o->base.run->engine->state, &w->why, h->prev);
+		rut_an_offcpu_classify(&o->base.run->engine->state, &w->why, h->prev);
 	}
 }
 
@@ -255,16 +261,16 @@ static int by_total(const void *a, const void *b)
 static void add_text(struct rut_result *t, const char *s)
 {
 	if (s)
-		rut_result_text(t, RUT_LAMI_STRING, s);
+		rut_an_result_text(t, RUT_LAMI_STRING, s);
 	else
-		rut_result_empty(t);
+		rut_an_result_empty(t);
 }
 
 static struct rut_result *table(struct offcpu *o, const struct rut_lami_class *cls,
 				const struct rut_ordered *from, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(cls, o->base.begin_ns, end_ns, NULL);
-	struct wait_stats **list = (struct wait_stats **)rut_ordered_sorted(from, by_total);
+	struct rut_result *t = rut_an_result_new(cls, o->base.begin_ns, end_ns, NULL);
+	struct wait_stats **list = (struct wait_stats **)rut_an_ordered_sorted(from, by_total);
 	int64_t limit = o->base.run->conf->limit;
 	char address[32];
 
@@ -272,15 +278,15 @@ static struct rut_result *table(struct offcpu *o, const struct rut_lami_class *c
 		const struct wait_stats *s = list[i];
 
 		if (cls == &thread_class)
-			rut_result_process(t, s->comm, RUT_LAMI_NONE, s->tid);
-		rut_result_text(t, RUT_LAMI_STRING, reason_names[s->reason]);
+			rut_an_result_process(t, s->comm, RUT_LAMI_NONE, s->tid);
+		rut_an_result_text(t, RUT_LAMI_STRING, reason_names[s->reason]);
 		snprintf(address, sizeof(address), "0x%llx", (unsigned long long)s->futex);
 		add_text(t, s->futex ? address : s->what);
 		add_text(t, s->call);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->ns.count);
-		rut_result_int(t, RUT_LAMI_DURATION, s->ns.sum);
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&s->ns));
-		rut_result_int(t, RUT_LAMI_DURATION, s->ns.max);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->ns.count);
+		rut_an_result_int(t, RUT_LAMI_DURATION, s->ns.sum);
+		rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&s->ns));
+		rut_an_result_int(t, RUT_LAMI_DURATION, s->ns.max);
 	}
 	free(list);
 	return t;
@@ -293,25 +299,25 @@ static void print(const struct rut_result *t, struct rut_buf *out)
 	char who[64], number[24], us[3][40];
 
 	rut_buf_printf(out, "\n%s\n", t->cls->title);
-	rut_fmt_line(out, line + (first ? 0 : 7), first ? "Thread" : "Waits for",
-		     first ? "Waits for" : "What", first ? "What" : "System call",
-		     first ? "System call" : "Waits", first ? "Waits" : "Total (us)",
-		     first ? "Total (us)" : "Average", first ? "Average" : "Maximum", "Maximum");
+	rut_an_fmt_line(out, line + (first ? 0 : 7), first ? "Thread" : "Waits for",
+			first ? "Waits for" : "What", first ? "What" : "System call",
+			first ? "System call" : "Waits", first ? "Waits" : "Total (us)",
+			first ? "Total (us)" : "Average", first ? "Average" : "Maximum", "Maximum");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i), *c = row + first;
 		const char *what = c[1].str ? c[1].str : "-", *call = c[2].str ? c[2].str : "-";
 
 		snprintf(number, sizeof(number), "%lld", (long long)c[3].i);
 		for (int k = 0; k < 3; k++)
-			rut_fmt_us(us[k], sizeof(us[k]), rut_cell_value(&c[4 + k]));
+			rut_an_fmt_us(us[k], sizeof(us[k]), rut_an_cell_value(&c[4 + k]));
 		if (first)
-			rut_fmt_process(who, sizeof(who), row);
+			rut_an_fmt_process(who, sizeof(who), row);
 		if (first)
-			rut_fmt_line(out, line, who, c[0].str, what, call, number, us[0], us[1],
-				     us[2]);
+			rut_an_fmt_line(out, line, who, c[0].str, what, call, number, us[0], us[1],
+					us[2]);
 		else
-			rut_fmt_line(out, line + 7, c[0].str, what, call, number, us[0], us[1],
-				     us[2]);
+			rut_an_fmt_line(out, line + 7, c[0].str, what, call, number, us[0], us[1],
+					us[2]);
 	}
 }
 
@@ -322,7 +328,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 
 	for (size_t i = 0; i < o->threads.n; i++) {
 		struct thread *w = o->threads.items[i];
-		const struct rut_thread *t = rut_state_thread(st, w->tid);
+		const struct rut_thread *t = rut_an_state_thread(st, w->tid);
 		struct rut_wake wake = {.ns = RUT_NO_TIME};
 
 		if (t && !t->dead)
@@ -330,18 +336,18 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 		finish(o, w, &wake, end_ns);
 	}
 	if (!inst->run->conf->mi)
-		rut_run_print_range(inst->run, inst->begin_ns, end_ns);
-	rut_run_take(inst->run, table(o, &reason_class, &o->by_reason, end_ns), print);
-	rut_run_take(inst->run, table(o, &thread_class, &o->by_thread, end_ns), print);
+		rut_an_run_print_range(inst->run, inst->begin_ns, end_ns);
+	rut_an_run_take(inst->run, table(o, &reason_class, &o->by_reason, end_ns), print);
+	rut_an_run_take(inst->run, table(o, &thread_class, &o->by_thread, end_ns), print);
 }
 
 static void fini(struct rut_instance *inst)
 {
 	struct offcpu *o = (struct offcpu *)inst;
 
-	rut_ordered_fini(&o->threads);
-	rut_ordered_fini(&o->by_reason);
-	rut_ordered_fini(&o->by_thread);
+	rut_an_ordered_fini(&o->threads);
+	rut_an_ordered_fini(&o->by_reason);
+	rut_an_ordered_fini(&o->by_thread);
 }
 
 static const char *const tags[] = {"linux-kernel", "rutile", "sched", "top", NULL};

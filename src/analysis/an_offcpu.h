@@ -27,9 +27,9 @@ struct rut_offcpu_wait {
 };
 
 /* As far as it is known when the thread leaves the CPU. */
-void rut_offcpu_classify(struct rut_state *st, struct rut_offcpu_wait *w, struct rut_thread *t);
+void rut_an_offcpu_classify(struct rut_state *st, struct rut_offcpu_wait *w, struct rut_thread *t);
 
 /* What woke the thread may know better. */
-void rut_offcpu_refine(struct rut_offcpu_wait *w, const struct rut_wake *wake);
+void rut_an_offcpu_refine(struct rut_offcpu_wait *w, const struct rut_wake *wake);
 
 #endif

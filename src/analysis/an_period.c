@@ -21,10 +21,12 @@
 
 static const struct rut_lami_column log_columns[] = {LOG_COLUMNS};
 
-const struct rut_lami_class rut_period_log_class = RUT_LAMI_CLASS("log", "Period log", log_columns);
-const struct rut_lami_class rut_period_top_class = RUT_LAMI_CLASS("top", "Period top", log_columns);
+const struct rut_lami_class rut_an_period_log_class =
+	RUT_LAMI_CLASS("log", "Period log", log_columns);
+const struct rut_lami_class rut_an_period_top_class =
+	RUT_LAMI_CLASS("top", "Period top", log_columns);
 
-bool rut_period_passes(const struct rut_conf *c, double duration_ns)
+bool rut_an_period_passes(const struct rut_conf *c, double duration_ns)
 {
 	return !(c->has_min_duration && duration_ns < c->min_duration_us * 1000) &&
 	       !(c->has_max_duration && duration_ns > c->max_duration_us * 1000);
@@ -159,7 +161,7 @@ static void repr(const char *s, size_t len, struct rut_buf *out)
 	rut_buf_putc(out, quote);
 }
 
-void rut_capture_str(const struct rut_expr_val *v, struct rut_buf *out)
+void rut_an_capture_str(const struct rut_expr_val *v, struct rut_buf *out)
 {
 	switch (v->type) {
 	case RUT_EXPR_INT:
@@ -169,7 +171,7 @@ void rut_capture_str(const struct rut_expr_val *v, struct rut_buf *out)
 		rut_buf_printf(out, "%llu", (unsigned long long)v->u);
 		break;
 	case RUT_EXPR_FLOAT:
-		rut_json_float(out, v->f);
+		rut_an_json_float(out, v->f);
 		break;
 	case RUT_EXPR_STR:
 		rut_buf_add(out, v->s, v->len);
@@ -179,8 +181,8 @@ void rut_capture_str(const struct rut_expr_val *v, struct rut_buf *out)
 	}
 }
 
-void rut_captures_dict(const struct rut_captures *c, const struct rut_expr_val *v,
-		       struct rut_buf *out)
+void rut_an_captures_dict(const struct rut_captures *c, const struct rut_expr_val *v,
+			  struct rut_buf *out)
 {
 	rut_buf_putc(out, '{');
 	for (size_t i = 0; i < c->n; i++) {
@@ -191,7 +193,7 @@ void rut_captures_dict(const struct rut_captures *c, const struct rut_expr_val *
 		if (v[i].type == RUT_EXPR_STR)
 			repr(v[i].s, v[i].len, out);
 		else
-			rut_capture_str(&v[i], out);
+			rut_an_capture_str(&v[i], out);
 	}
 	rut_buf_putc(out, '}');
 }
@@ -202,15 +204,15 @@ static void add_row(struct rut_result *t, const struct rut_pev *e, const char *n
 {
 	struct rut_buf b = RUT_BUF_INIT;
 
-	rut_result_int(t, RUT_LAMI_TIMESTAMP, e->begin_ns);
-	rut_result_int(t, RUT_LAMI_TIMESTAMP, e->end_ns);
-	rut_result_int(t, RUT_LAMI_DURATION, rut_pev_duration(e));
-	rut_result_text(t, RUT_LAMI_STRING, name);
-	rut_captures_dict(&e->def->begin_captures, e->captures, &b);
-	rut_result_text(t, RUT_LAMI_STRING, b.data);
+	rut_an_result_int(t, RUT_LAMI_TIMESTAMP, e->begin_ns);
+	rut_an_result_int(t, RUT_LAMI_TIMESTAMP, e->end_ns);
+	rut_an_result_int(t, RUT_LAMI_DURATION, rut_pev_duration(e));
+	rut_an_result_text(t, RUT_LAMI_STRING, name);
+	rut_an_captures_dict(&e->def->begin_captures, e->captures, &b);
+	rut_an_result_text(t, RUT_LAMI_STRING, b.data);
 	rut_buf_clear(&b);
-	rut_captures_dict(&e->def->end_captures, e->captures + e->def->begin_captures.n, &b);
-	rut_result_text(t, RUT_LAMI_STRING, b.data);
+	rut_an_captures_dict(&e->def->end_captures, e->captures + e->def->begin_captures.n, &b);
+	rut_an_result_text(t, RUT_LAMI_STRING, b.data);
 	rut_buf_fini(&b);
 }
 
@@ -234,7 +236,7 @@ static size_t capture_lines(const struct rut_captures *c, const struct rut_expr_
 	qsort(order, n, sizeof(*order), by_name_desc);
 	for (size_t i = 0; i < n && i < max; i++) {
 		rut_buf_printf(&lines[i], "%s = ", c->list[order[i]].name);
-		rut_capture_str(&v[order[i]], &lines[i]);
+		rut_an_capture_str(&v[order[i]], &lines[i]);
 	}
 	return n < max ? n : max;
 }
@@ -253,14 +255,14 @@ static void print_row(const struct rut_pev *e, const char *name, const struct ru
 				  end, 64);
 	char from[64], to[64], us[40];
 
-	rut_fmt_time(from, sizeof(from), e->begin_ns, c->multi_day, c->gmt);
-	rut_fmt_time(to, sizeof(to), e->end_ns, c->multi_day, c->gmt);
-	rut_fmt_us(us, sizeof(us), (double)rut_pev_duration(e));
-	rut_fmt_line(out, "[{:<18}, {:<18}] {:>15} {:<24} {:<35} {:<35}\n", from, to, us, name,
-		     text_of(&begin[0]), text_of(&end[0]));
+	rut_an_fmt_time(from, sizeof(from), e->begin_ns, c->multi_day, c->gmt);
+	rut_an_fmt_time(to, sizeof(to), e->end_ns, c->multi_day, c->gmt);
+	rut_an_fmt_us(us, sizeof(us), (double)rut_pev_duration(e));
+	rut_an_fmt_line(out, "[{:<18}, {:<18}] {:>15} {:<24} {:<35} {:<35}\n", from, to, us, name,
+			text_of(&begin[0]), text_of(&end[0]));
 	for (size_t i = 1; i < nb || i < ne; i++)
-		rut_fmt_line(out, "{:<18} {:<18} {:>18} {:<24} {:<35} {:<35}\n", "", "", "", "",
-			     text_of(&begin[i]), text_of(&end[i]));
+		rut_an_fmt_line(out, "{:<18} {:<18} {:>18} {:<24} {:<35} {:<35}\n", "", "", "", "",
+				text_of(&begin[i]), text_of(&end[i]));
 	for (size_t i = 0; i < 64; i++) {
 		rut_buf_fini(&begin[i]);
 		rut_buf_fini(&end[i]);
@@ -274,20 +276,20 @@ static void report_rows(struct rut_run *run, const struct rut_lami_class *cls,
 	struct rut_result *t;
 
 	if (run->conf->mi) {
-		t = rut_result_new(cls, first_ns, last_ns, NULL);
+		t = rut_an_result_new(cls, first_ns, last_ns, NULL);
 		for (size_t i = 0; t && i < n; i++)
 			add_row(t, list[i], path ? list[i]->def->path : rut_pev_name(list[i]));
-		rut_results_take(&run->results, t);
+		rut_an_results_take(&run->results, t);
 		return;
 	}
 	rut_buf_printf(&run->out, "\n%s\n", cls->title);
-	rut_fmt_line(&run->out, "{:<20} {:<19} {:>15} {:<24} {:<35} {:<35}\n", "Begin", "End",
-		     "Duration (us)", "Name", "Begin capture", "End capture");
+	rut_an_fmt_line(&run->out, "{:<20} {:<19} {:>15} {:<24} {:<35} {:<35}\n", "Begin", "End",
+			"Duration (us)", "Name", "Begin capture", "End capture");
 	for (size_t i = 0; i < n; i++) {
 		print_row(list[i], path ? list[i]->def->path : rut_pev_name(list[i]), run->conf,
 			  &run->out);
 		if (i % RUT_RUN_ROWS == RUT_RUN_ROWS - 1)
-			rut_run_show(run);
+			rut_an_run_show(run);
 	}
 }
 
@@ -298,10 +300,10 @@ static void report_log(struct rut_run *run, struct rut_pev *const *list, size_t 
 	size_t kept = 0;
 
 	for (size_t i = 0; passed && i < n; i++)
-		if (rut_period_passes(run->conf, (double)rut_pev_duration(list[i])))
+		if (rut_an_period_passes(run->conf, (double)rut_pev_duration(list[i])))
 			passed[kept++] = list[i];
 	if (passed)
-		report_rows(run, &rut_period_log_class, passed, kept, true, first_ns, last_ns);
+		report_rows(run, &rut_an_period_log_class, passed, kept, true, first_ns, last_ns);
 	free(passed);
 }
 
@@ -321,16 +323,16 @@ static void report_top(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 	if (list) {
 		if (d->list)
 			memcpy(list, d->list, d->n * sizeof(*list));
-		rut_sort_stable((void **)list, d->n, by_duration);
+		rut_an_sort_stable((void **)list, d->n, by_duration);
 		for (size_t i = 0; i < d->n; i++) {
-			if (!rut_period_passes(run->conf, (double)rut_pev_duration(list[i])) ||
-			    !rut_conf_selects(run->conf, rut_pev_name(list[i])))
+			if (!rut_an_period_passes(run->conf, (double)rut_pev_duration(list[i])) ||
+			    !rut_an_conf_selects(run->conf, rut_pev_name(list[i])))
 				continue;
 			list[kept++] = list[i];
 			if ((int64_t)kept == run->conf->limit)
 				break;
 		}
-		report_rows(run, &rut_period_top_class, list, kept, false, first_ns, last_ns);
+		report_rows(run, &rut_an_period_top_class, list, kept, false, first_ns, last_ns);
 	}
 	free(list);
 }
@@ -340,22 +342,23 @@ static void report_top(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 static void report_percentiles(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 {
 	const struct rut_pdata *d = run->priv;
-	struct rut_result *t = rut_result_new(&rut_class_percentiles, first_ns, last_ns, NULL);
+	struct rut_result *t =
+		rut_an_result_new(&rut_an_class_percentiles, first_ns, last_ns, NULL);
 
 	for (size_t i = 0; t && i < run->conf->periods->n; i++) {
 		const struct rut_period_def *def = run->conf->periods->defs[i];
 		struct rut_stat s;
 
-		if (rut_stat_init(&s, RUT_STAT_HIST))
+		if (rut_an_stat_init(&s, RUT_STAT_HIST))
 			continue;
 		for (size_t k = 0; k < d->n; k++)
 			if (d->list[k]->def == def &&
-			    rut_period_passes(run->conf, (double)rut_pev_duration(d->list[k])))
+			    rut_an_period_passes(run->conf, (double)rut_pev_duration(d->list[k])))
 				rut_stat_add(&s, rut_pev_duration(d->list[k]));
-		rut_percentiles_add(t, def->path, &s);
-		rut_stat_fini(&s);
+		rut_an_percentiles_add(t, def->path, &s);
+		rut_an_stat_fini(&s);
 	}
-	rut_percentiles_finish(run, t);
+	rut_an_percentiles_finish(run, t);
 }
 
 /* ---- The end ---- */
@@ -369,9 +372,9 @@ static void finish(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 		return;
 	squeeze(d);
 	if (!c->mi)
-		rut_run_print_range(run, first_ns, last_ns);
+		rut_an_run_print_range(run, first_ns, last_ns);
 	if (c->n_select || c->by_hierarchy || c->stats || c->freq)
-		rut_period_aggregate(run);
+		rut_an_period_aggregate(run);
 	/* JSON has the log first, text has it after the statistics. */
 	if (c->mi && c->log && (c->by_hierarchy || !c->n_select))
 		report_log(run, c->by_hierarchy ? d->hierarchy : d->list,
@@ -379,16 +382,16 @@ static void finish(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 	if (c->mi && c->top)
 		report_top(run, first_ns, last_ns);
 	if (c->stats)
-		rut_period_report_stats(run, first_ns, last_ns);
+		rut_an_period_report_stats(run, first_ns, last_ns);
 	if (c->freq)
-		rut_period_report_freq(run, first_ns, last_ns);
+		rut_an_period_report_freq(run, first_ns, last_ns);
 	if (!c->mi && c->log && (c->by_hierarchy || !c->n_select))
 		report_log(run, c->by_hierarchy ? d->hierarchy : d->list,
 			   c->by_hierarchy ? d->n_hierarchy : d->n, first_ns, last_ns);
 	if (!c->mi && c->top)
 		report_top(run, first_ns, last_ns);
 	if (c->log && !c->by_hierarchy && c->n_select)
-		rut_period_report_aggregated(run, first_ns, last_ns);
+		rut_an_period_report_aggregated(run, first_ns, last_ns);
 	if (c->percentiles)
 		report_percentiles(run, first_ns, last_ns);
 	if (d->failed)
@@ -397,9 +400,9 @@ static void finish(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 
 static void free_group(struct rut_pgroup *g, size_t n_defs)
 {
-	rut_pset_fini(&g->parents, n_defs);
+	rut_an_pset_fini(&g->parents, n_defs);
 	for (size_t i = 0; g->own && i < n_defs; i++)
-		rut_series_fini(&g->own[i]);
+		rut_an_series_fini(&g->own[i]);
 	rut_map_each(&g->active, s) free(s->value);
 	rut_map_fini(&g->active);
 	free(g->own);
@@ -419,7 +422,7 @@ static void run_fini(struct rut_run *run)
 		free_event(d->list[i]);
 	free(d->list);
 	free(d->hierarchy);
-	rut_pset_fini(&d->parents, n_defs);
+	rut_an_pset_fini(&d->parents, n_defs);
 	for (size_t i = 0; i < d->groups.n; i++)
 		free_group(d->groups.list[i], n_defs);
 	free(d->groups.list);
@@ -430,10 +433,12 @@ static void run_fini(struct rut_run *run)
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "period", "stats", "freq", "top", "log", NULL};
 static const struct rut_lami_class *const classes[] = {
-	&rut_class_percentiles,		&rut_period_log_class,	      &rut_period_top_class,
-	&rut_period_stats_class,	&rut_period_freq_class,	      &rut_period_freq_count_class,
-	&rut_period_freq_percent_class, &rut_period_aggregated_class, &rut_period_parent_class,
-	&rut_period_count_class,	&rut_period_percent_class,    NULL};
+	&rut_an_class_percentiles,	   &rut_an_period_log_class,
+	&rut_an_period_top_class,	   &rut_an_period_stats_class,
+	&rut_an_period_freq_class,	   &rut_an_period_freq_count_class,
+	&rut_an_period_freq_percent_class, &rut_an_period_aggregated_class,
+	&rut_an_period_parent_class,	   &rut_an_period_count_class,
+	&rut_an_period_percent_class,	   NULL};
 
 const struct rut_analysis rut_analysis_period = {
 	.info = {"Periods analysis", "Periods frequency distribution, statistics, top, and log",

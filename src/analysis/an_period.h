@@ -62,7 +62,7 @@ struct rut_pdata {
 	struct rut_pev **list; /* owned; in order of begin */
 	size_t n, cap;
 	size_t holes; /* incomplete ones that left a NULL */
-	/* Filled by rut_period_aggregate(): */
+	/* Filled by rut_an_period_aggregate(): */
 	struct rut_pset parents;
 	struct rut_pgroups groups;
 	struct rut_pev **hierarchy; /* owned array */
@@ -80,36 +80,36 @@ static inline const char *rut_pev_name(const struct rut_pev *e)
 	return e->def->name ? e->def->name : "";
 }
 
-void rut_series_add(struct rut_series *s, double v);
-void rut_series_fini(struct rut_series *s);
+void rut_an_series_add(struct rut_series *s, double v);
+void rut_an_series_fini(struct rut_series *s);
 /* Unknown when fewer than `least`. */
-double rut_series_stdev(const struct rut_series *s);
+double rut_an_series_stdev(const struct rut_series *s);
 
-bool rut_period_passes(const struct rut_conf *c, double duration_ns);
+bool rut_an_period_passes(const struct rut_conf *c, double duration_ns);
 /* Is `def` below `parent`? */
-bool rut_period_below(const struct rut_period_def *def, const struct rut_period_def *parent);
+bool rut_an_period_below(const struct rut_period_def *def, const struct rut_period_def *parent);
 
 /* Who was in whom, how often and how long; by group where that is asked for. */
-void rut_period_aggregate(struct rut_run *run);
-struct rut_pstats *rut_pset_get(struct rut_pset *s, const struct rut_period_def *def,
-				size_t n_defs);
-void rut_pset_fini(struct rut_pset *s, size_t n_defs);
-void rut_pstats_finish(struct rut_pstats *s, int64_t duration_ns, size_t child, size_t count,
-		       double total);
+void rut_an_period_aggregate(struct rut_run *run);
+struct rut_pstats *rut_an_pset_get(struct rut_pset *s, const struct rut_period_def *def,
+				   size_t n_defs);
+void rut_an_pset_fini(struct rut_pset *s, size_t n_defs);
+void rut_an_pstats_finish(struct rut_pstats *s, int64_t duration_ns, size_t child, size_t count,
+			  double total);
 
 /* Captured values: "{'x': 1}" as Python prints a dictionary. */
-void rut_captures_dict(const struct rut_captures *c, const struct rut_expr_val *v,
-		       struct rut_buf *out);
+void rut_an_captures_dict(const struct rut_captures *c, const struct rut_expr_val *v,
+			  struct rut_buf *out);
 /* A value as Python's str() does. */
-void rut_capture_str(const struct rut_expr_val *v, struct rut_buf *out);
+void rut_an_capture_str(const struct rut_expr_val *v, struct rut_buf *out);
 
-void rut_period_report_aggregated(struct rut_run *run, int64_t first_ns, int64_t last_ns);
-void rut_period_report_stats(struct rut_run *run, int64_t first_ns, int64_t last_ns);
-void rut_period_report_freq(struct rut_run *run, int64_t first_ns, int64_t last_ns);
+void rut_an_period_report_aggregated(struct rut_run *run, int64_t first_ns, int64_t last_ns);
+void rut_an_period_report_stats(struct rut_run *run, int64_t first_ns, int64_t last_ns);
+void rut_an_period_report_freq(struct rut_run *run, int64_t first_ns, int64_t last_ns);
 
-extern const struct rut_lami_class rut_period_log_class, rut_period_top_class,
-	rut_period_stats_class, rut_period_parent_class, rut_period_count_class,
-	rut_period_percent_class, rut_period_freq_class, rut_period_freq_count_class,
-	rut_period_freq_percent_class, rut_period_aggregated_class;
+extern const struct rut_lami_class rut_an_period_log_class, rut_an_period_top_class,
+	rut_an_period_stats_class, rut_an_period_parent_class, rut_an_period_count_class,
+	rut_an_period_percent_class, rut_an_period_freq_class, rut_an_period_freq_count_class,
+	rut_an_period_freq_percent_class, rut_an_period_aggregated_class;
 
 #endif

@@ -12,7 +12,7 @@
 
 /* ---- Series ---- */
 
-void rut_series_add(struct rut_series *s, double v)
+void rut_an_series_add(struct rut_series *s, double v)
 {
 	if (s->n == s->cap) {
 		size_t cap = s->cap ? s->cap * 2 : 16;
@@ -31,20 +31,20 @@ void rut_series_add(struct rut_series *s, double v)
 	s->v[s->n++] = v;
 }
 
-void rut_series_fini(struct rut_series *s)
+void rut_an_series_fini(struct rut_series *s)
 {
 	free(s->v);
 	*s = (struct rut_series){0};
 }
 
-double rut_series_stdev(const struct rut_series *s)
+double rut_an_series_stdev(const struct rut_series *s)
 {
-	return rut_stdev_floats(s->v, s->n);
+	return rut_an_stdev_floats(s->v, s->n);
 }
 
 /* ---- Parents ---- */
 
-bool rut_period_below(const struct rut_period_def *def, const struct rut_period_def *parent)
+bool rut_an_period_below(const struct rut_period_def *def, const struct rut_period_def *parent)
 {
 	for (def = def->parent; def; def = def->parent)
 		if (def == parent)
@@ -52,7 +52,8 @@ bool rut_period_below(const struct rut_period_def *def, const struct rut_period_
 	return false;
 }
 
-struct rut_pstats *rut_pset_get(struct rut_pset *s, const struct rut_period_def *def, size_t n_defs)
+struct rut_pstats *rut_an_pset_get(struct rut_pset *s, const struct rut_period_def *def,
+				   size_t n_defs)
 {
 	struct rut_pstats *p;
 	void *list;
@@ -76,13 +77,13 @@ struct rut_pstats *rut_pset_get(struct rut_pset *s, const struct rut_period_def 
 	return p;
 }
 
-void rut_pset_fini(struct rut_pset *s, size_t n_defs)
+void rut_an_pset_fini(struct rut_pset *s, size_t n_defs)
 {
 	for (size_t i = 0; i < s->n; i++) {
 		for (size_t k = 0; k < n_defs; k++) {
-			rut_series_fini(&s->list[i]->children[k].duration);
-			rut_series_fini(&s->list[i]->children[k].count);
-			rut_series_fini(&s->list[i]->children[k].percent);
+			rut_an_series_fini(&s->list[i]->children[k].duration);
+			rut_an_series_fini(&s->list[i]->children[k].count);
+			rut_an_series_fini(&s->list[i]->children[k].percent);
 		}
 		free(s->list[i]->children);
 		free(s->list[i]);
@@ -91,14 +92,14 @@ void rut_pset_fini(struct rut_pset *s, size_t n_defs)
 	*s = (struct rut_pset){0};
 }
 
-void rut_pstats_finish(struct rut_pstats *s, int64_t duration_ns, size_t child, size_t count,
-		       double total)
+void rut_an_pstats_finish(struct rut_pstats *s, int64_t duration_ns, size_t child, size_t count,
+			  double total)
 {
 	struct rut_pchild *c = &s->children[child];
 
-	rut_series_add(&c->count, (double)count);
-	rut_series_add(&c->duration, total);
-	rut_series_add(&c->percent, duration_ns ? total / (double)duration_ns * 100 : 0);
+	rut_an_series_add(&c->count, (double)count);
+	rut_an_series_add(&c->duration, total);
+	rut_an_series_add(&c->percent, duration_ns ? total / (double)duration_ns * 100 : 0);
 }
 
 /* ---- Groups ---- */
@@ -235,7 +236,7 @@ static void group_key(const struct taglist *l, struct rut_buf *out)
 	for (size_t i = 0; i < n; i++) {
 		rut_buf_printf(out, "%s%s.%s = ", i ? ", " : "", sorted[i].period,
 			       sorted[i].capture);
-		rut_capture_str(sorted[i].val, out);
+		rut_an_capture_str(sorted[i].val, out);
 	}
 }
 
@@ -292,7 +293,7 @@ static void count_in_group(struct rut_run *run, struct rut_pev *e, const char *k
 	struct rut_pdata *d = run->priv;
 	size_t n_defs = run->conf->periods->n;
 	struct rut_pgroup *g = get_group(&d->groups, key, n_defs);
-	struct rut_pstats *s = g ? rut_pset_get(&g->parents, e->def, n_defs) : NULL;
+	struct rut_pstats *s = g ? rut_an_pset_get(&g->parents, e->def, n_defs) : NULL;
 	struct active *a;
 
 	if (!s) {
@@ -301,10 +302,10 @@ static void count_in_group(struct rut_run *run, struct rut_pev *e, const char *k
 	}
 	if (!g->own[e->def->index].n)
 		g->order[g->n_order++] = e->def->index;
-	rut_series_add(&g->own[e->def->index], (double)rut_pev_duration(e));
+	rut_an_series_add(&g->own[e->def->index], (double)rut_pev_duration(e));
 	for (struct rut_pev *p = e->parent; p; p = p->parent) {
 		a = get_active(g, p, n_defs);
-		rut_pset_get(&g->parents, p->def, n_defs);
+		rut_an_pset_get(&g->parents, p->def, n_defs);
 		for (; a; a = a->parent) {
 			a->children[e->def->index].count++;
 			a->children[e->def->index].total += (double)rut_pev_duration(e);
@@ -315,8 +316,8 @@ static void count_in_group(struct rut_run *run, struct rut_pev *e, const char *k
 		return;
 	for (size_t i = 0; i < n_defs; i++)
 		if (a->children[i].count)
-			rut_pstats_finish(s, rut_pev_duration(e), i, a->children[i].count,
-					  a->children[i].total);
+			rut_an_pstats_finish(s, rut_pev_duration(e), i, a->children[i].count,
+					     a->children[i].total);
 	s->periods++;
 }
 
@@ -375,7 +376,7 @@ static void walk(struct rut_run *run, struct rut_pev *e, const struct taglist *a
 	struct rut_pdata *d = run->priv;
 	size_t n_defs = run->conf->periods->n;
 	struct sums *below = calloc(n_defs, sizeof(*below));
-	struct rut_pstats *s = rut_pset_get(&d->parents, e->def, n_defs);
+	struct rut_pstats *s = rut_an_pset_get(&d->parents, e->def, n_defs);
 	struct taglist own = own_tags(run->conf, e);
 	struct taglists joined = {0}, mine = {0};
 
@@ -391,9 +392,9 @@ static void walk(struct rut_run *run, struct rut_pev *e, const struct taglist *a
 		struct rut_pev *child = e->children[i];
 		struct taglists theirs = {0};
 
-		if (!rut_period_passes(run->conf, (double)rut_pev_duration(child)))
+		if (!rut_an_period_passes(run->conf, (double)rut_pev_duration(child)))
 			continue;
-		rut_pset_get(&d->parents, child->def, n_defs);
+		rut_an_pset_get(&d->parents, child->def, n_defs);
 		below[child->def->index].count++;
 		below[child->def->index].total += (double)rut_pev_duration(child);
 		walk(run, child, joined.n ? &joined.lists[0] : &none, &theirs, below);
@@ -408,8 +409,8 @@ static void walk(struct rut_run *run, struct rut_pev *e, const struct taglist *a
 	/* Looked up again: the set may have grown. */
 	for (size_t i = 0; i < n_defs; i++) {
 		if (below[i].count)
-			rut_pstats_finish(s, rut_pev_duration(e), i, below[i].count,
-					  below[i].total);
+			rut_an_pstats_finish(s, rut_pev_duration(e), i, below[i].count,
+					     below[i].total);
 		if (parent_sums) {
 			parent_sums[i].count += below[i].count;
 			parent_sums[i].total += below[i].total;
@@ -422,7 +423,7 @@ static void walk(struct rut_run *run, struct rut_pev *e, const struct taglist *a
 	free(below);
 }
 
-void rut_period_aggregate(struct rut_run *run)
+void rut_an_period_aggregate(struct rut_run *run)
 {
 	static const struct taglist none;
 	const struct rut_conf *c = run->conf;
@@ -439,7 +440,7 @@ void rut_period_aggregate(struct rut_run *run)
 		struct taglists tags = {0};
 
 		if (d->list[i]->parent ||
-		    !rut_period_passes(c, (double)rut_pev_duration(d->list[i])))
+		    !rut_an_period_passes(c, (double)rut_pev_duration(d->list[i])))
 			continue;
 		walk(run, d->list[i], &none, &tags, NULL);
 		free_lists(&tags);

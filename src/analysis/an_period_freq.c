@@ -22,11 +22,11 @@ static const struct rut_lami_column percent_columns[] = {
 	{"count", "Period usage ratio", RUT_LAMI_NUMBER, "%"},
 };
 
-const struct rut_lami_class rut_period_freq_class =
+const struct rut_lami_class rut_an_period_freq_class =
 	RUT_LAMI_CLASS("freq_duration", "Period duration frequency distribution", duration_columns);
-const struct rut_lami_class rut_period_freq_count_class =
+const struct rut_lami_class rut_an_period_freq_count_class =
 	RUT_LAMI_CLASS("freq_count", "Period count frequency distribution", count_columns);
-const struct rut_lami_class rut_period_freq_percent_class =
+const struct rut_lami_class rut_an_period_freq_percent_class =
 	RUT_LAMI_CLASS("freq_ratio", "Period usage ratio frequency distribution", percent_columns);
 
 /* Which bounds are shared with --freq-uniform. */
@@ -54,7 +54,7 @@ static void add_table(struct tables *t, struct rut_result *r)
 		void *list = realloc(t->list, cap * sizeof(*t->list));
 
 		if (!list) {
-			rut_result_free(r);
+			rut_an_result_free(r);
 			return;
 		}
 		t->list = list;
@@ -69,13 +69,13 @@ static void finish_tables(struct rut_run *run, struct tables *t, const char *uni
 
 	for (size_t i = 0; i < t->n; i++) {
 		if (run->conf->mi) {
-			rut_results_take(&run->results, t->list[i]);
+			rut_an_results_take(&run->results, t->list[i]);
 			continue;
 		}
 		snprintf(title, sizeof(title), "%s - %s", t->list[i]->cls->title,
 			 t->list[i]->subtitle);
-		rut_freq_print(t->list[i], &run->out, title, unit);
-		rut_result_free(t->list[i]);
+		rut_an_freq_print(t->list[i], &run->out, title, unit);
+		rut_an_result_free(t->list[i]);
 	}
 	free(t->list);
 	*t = (struct tables){0};
@@ -87,8 +87,8 @@ static struct rut_series passing(const struct rut_conf *c, const struct rut_seri
 	struct rut_series r = {0};
 
 	for (size_t i = 0; i < s->n; i++)
-		if (rut_period_passes(c, s->v[i]))
-			rut_series_add(&r, s->v[i]);
+		if (rut_an_period_passes(c, s->v[i]))
+			rut_an_series_add(&r, s->v[i]);
 	return r;
 }
 
@@ -97,15 +97,15 @@ static struct rut_result *freq_table(struct rut_run *run, const struct rut_lami_
 				     double ratio, const char *subtitle, int64_t first_ns,
 				     int64_t last_ns)
 {
-	struct rut_result *t = rut_result_new(cls, first_ns, last_ns, subtitle);
+	struct rut_result *t = rut_an_result_new(cls, first_ns, last_ns, subtitle);
 	struct rut_series passed = passing(run->conf, s);
 	struct rut_freq f;
 
-	f = uniform ? *uniform : rut_freq_bounds(run->conf, s->min, s->max, ratio);
+	f = uniform ? *uniform : rut_an_freq_bounds(run->conf, s->min, s->max, ratio);
 	f.ratio = ratio;
 	if (t && s->n)
-		rut_freq_fill_floats(&f, passed.v, passed.n, t);
-	rut_series_fini(&passed);
+		rut_an_freq_fill_floats(&f, passed.v, passed.n, t);
+	rut_an_series_fini(&passed);
 	return t;
 }
 
@@ -141,32 +141,32 @@ static void report_periods(struct rut_run *run, int64_t first_ns, int64_t last_n
 	char subtitle[256];
 
 	for (size_t i = 0; i < d->n; i++)
-		if (rut_period_passes(c, (double)rut_pev_duration(d->list[i])))
-			rut_series_add(&all, (double)rut_pev_duration(d->list[i]));
+		if (rut_an_period_passes(c, (double)rut_pev_duration(d->list[i])))
+			rut_an_series_add(&all, (double)rut_pev_duration(d->list[i]));
 	if (c->uniform)
-		uniform = rut_freq_uniform(run, CAT_PERIOD, all.n, all.min, all.max, 1000);
+		uniform = rut_an_freq_uniform(run, CAT_PERIOD, all.n, all.min, all.max, 1000);
 	for (size_t i = 0; defs && i < c->periods->n; i++) {
 		struct rut_series s = {0};
 
-		if (!rut_conf_selects(c, defs[i]->name ? defs[i]->name : ""))
+		if (!rut_an_conf_selects(c, defs[i]->name ? defs[i]->name : ""))
 			continue;
 		for (size_t k = 0; k < d->n; k++)
 			if (d->list[k]->def == defs[i])
-				rut_series_add(&s, (double)rut_pev_duration(d->list[k]));
+				rut_an_series_add(&s, (double)rut_pev_duration(d->list[k]));
 		if (s.n) {
 			struct rut_series passed = passing(c, &s);
 
 			snprintf(subtitle, sizeof(subtitle), "Duration of period: %s",
 				 defs[i]->name ? defs[i]->name : "");
-			add_table(&t, freq_table(run, &rut_period_freq_class, &passed,
+			add_table(&t, freq_table(run, &rut_an_period_freq_class, &passed,
 						 c->uniform ? &uniform : NULL, 1000, subtitle,
 						 first_ns, last_ns));
-			rut_series_fini(&passed);
+			rut_an_series_fini(&passed);
 		}
-		rut_series_fini(&s);
+		rut_an_series_fini(&s);
 	}
 	finish_tables(run, &t, "us");
-	rut_series_fini(&all);
+	rut_an_series_fini(&all);
 	free(defs);
 }
 
@@ -178,9 +178,9 @@ static struct rut_series with_zeros(const struct rut_series *s, size_t parents)
 	struct rut_series r = {0};
 
 	for (size_t i = 0; i < s->n; i++)
-		rut_series_add(&r, s->v[i]);
+		rut_an_series_add(&r, s->v[i]);
 	for (size_t i = s->n; i < parents; i++)
-		rut_series_add(&r, 0);
+		rut_an_series_add(&r, 0);
 	return r;
 }
 
@@ -213,8 +213,8 @@ static bool wanted(const struct parents *p, const struct rut_pstats *s, size_t c
 
 	if (c->aggregate_by && (!s->def->name || strcmp(c->aggregate_by, s->def->name) != 0))
 		return false;
-	return s->children[child].count.n && rut_period_below(def, s->def) &&
-	       rut_conf_selects(c, def->name ? def->name : "");
+	return s->children[child].count.n && rut_an_period_below(def, s->def) &&
+	       rut_an_conf_selects(c, def->name ? def->name : "");
 }
 
 /* The bounds over all children of all parents. */
@@ -232,9 +232,10 @@ static struct rut_freq uniform_bounds(const struct parents *p, int kind, bool al
 				continue;
 			v = with_zeros(series_of(&s->children[k], kind),
 				       all ? count_parents(p, s->def) : 0);
-			f = rut_freq_uniform(p->run, (all ? CAT_ALL_DURATION : CAT_DURATION) + kind,
-					     v.n, v.min, v.max, kind ? 1 : 1000);
-			rut_series_fini(&v);
+			f = rut_an_freq_uniform(p->run,
+						(all ? CAT_ALL_DURATION : CAT_DURATION) + kind, v.n,
+						v.min, v.max, kind ? 1 : 1000);
+			rut_an_series_fini(&v);
 		}
 	}
 	return f;
@@ -242,9 +243,9 @@ static struct rut_freq uniform_bounds(const struct parents *p, int kind, bool al
 
 static void report_kind(const struct parents *p, int kind, bool all)
 {
-	static const struct rut_lami_class *const classes[] = {&rut_period_freq_class,
-							       &rut_period_freq_count_class,
-							       &rut_period_freq_percent_class};
+	static const struct rut_lami_class *const classes[] = {&rut_an_period_freq_class,
+							       &rut_an_period_freq_count_class,
+							       &rut_an_period_freq_percent_class};
 	static const char *const names[2][3] = {
 		{"Duration", "Number", "Usage ratio"},
 		{"Global duration", "Global number", "Global usage ratio"}};
@@ -275,7 +276,7 @@ static void report_kind(const struct parents *p, int kind, bool all)
 			add_table(&t, freq_table(p->run, classes[kind], &v,
 						 c->uniform ? &uniform : NULL, kind ? 1 : 1000,
 						 subtitle, p->first_ns, p->last_ns));
-			rut_series_fini(&v);
+			rut_an_series_fini(&v);
 		}
 	}
 	finish_tables(p->run, &t, units[kind]);
@@ -305,12 +306,12 @@ static void group_tables(struct rut_run *run, const struct rut_pgroup *g,
 	for (size_t i = 0; i < g->n_order; i++) {
 		const struct rut_period_def *def = c->periods->defs[g->order[i]];
 
-		if (!rut_conf_selects(c, def->name ? def->name : ""))
+		if (!rut_an_conf_selects(c, def->name ? def->name : ""))
 			continue;
 		snprintf(subtitle, sizeof(subtitle), "'%s' - Duration of period: %s", g->key,
 			 def->name ? def->name : "");
-		add_table(t, freq_table(run, &rut_period_freq_class, &g->own[def->index], uniform,
-					1000, subtitle, first_ns, last_ns));
+		add_table(t, freq_table(run, &rut_an_period_freq_class, &g->own[def->index],
+					uniform, 1000, subtitle, first_ns, last_ns));
 	}
 }
 
@@ -330,19 +331,19 @@ static void report_series(struct rut_run *run, const struct rut_freq *uniform, i
 		for (size_t i = 0; i < d->groups.n; i++) {
 			const struct rut_pgroup *g = d->groups.list[i];
 
-			if (g->own[k].n && rut_conf_selects(c, def->name ? def->name : ""))
-				add_table(&t, freq_table(run, &rut_period_freq_class, &g->own[k],
+			if (g->own[k].n && rut_an_conf_selects(c, def->name ? def->name : ""))
+				add_table(&t, freq_table(run, &rut_an_period_freq_class, &g->own[k],
 							 uniform, 1000, g->key, first_ns, last_ns));
 		}
 		snprintf(title, sizeof(title),
 			 "Period '%s' duration frequency distribution per group",
 			 def->name ? def->name : "");
-		series = rut_freq_series(t.list, t.n, "", "count");
+		series = rut_an_freq_series(t.list, t.n, "", "count");
 		if (series)
-			series->owned_cls->title = rut_result_str(series, title);
-		rut_results_take(&run->results, series);
+			series->owned_cls->title = rut_an_result_str(series, title);
+		rut_an_results_take(&run->results, series);
 		for (size_t i = 0; i < t.n; i++)
-			rut_result_free(t.list[i]);
+			rut_an_result_free(t.list[i]);
 		free(t.list);
 	}
 }
@@ -360,8 +361,8 @@ static struct rut_freq group_bounds(struct rut_run *run)
 		for (size_t k = 0; k < g->n_order; k++) {
 			struct rut_series s = passing(c, &g->own[g->order[k]]);
 
-			uniform = rut_freq_uniform(run, CAT_DURATION, s.n, s.min, s.max, 1000);
-			rut_series_fini(&s);
+			uniform = rut_an_freq_uniform(run, CAT_DURATION, s.n, s.min, s.max, 1000);
+			rut_an_series_fini(&s);
 		}
 	}
 	return uniform;
@@ -390,7 +391,7 @@ static void report_groups(struct rut_run *run, const struct rut_freq *uniform, i
 		report_series(run, uniform, first_ns, last_ns);
 }
 
-void rut_period_report_freq(struct rut_run *run, int64_t first_ns, int64_t last_ns)
+void rut_an_period_report_freq(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 {
 	const struct rut_pdata *d = run->priv;
 	struct parents all = {run, &d->parents, "", first_ns, last_ns};

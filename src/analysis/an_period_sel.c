@@ -23,7 +23,7 @@ static const struct rut_lami_column columns[] = {
 	{"parent_captures", "Parent captures", RUT_LAMI_STRING, NULL},
 };
 
-const struct rut_lami_class rut_period_aggregated_class =
+const struct rut_lami_class rut_an_period_aggregated_class =
 	RUT_LAMI_CLASS("aggregated_stats", "Aggregated log", columns);
 
 /* Selected periods below one direct child of a parent, with what that child's tree captured. */
@@ -76,7 +76,7 @@ static void add_tags(const struct rut_conf *c, const struct rut_pev *e,
 		rut_buf_printf(&name, "%s.%s", rut_pev_name(e), caps->list[i].name);
 		if (name.data && grouped(c, name.data)) {
 			rut_buf_printf(&text, "%s = ", name.data);
-			rut_capture_str(&v[i], &text);
+			rut_an_capture_str(&v[i], &text);
 			t->name[t->n] = rut_buf_take(&name);
 			t->text[t->n++] = rut_buf_take(&text);
 		}
@@ -96,7 +96,7 @@ static void walk(const struct rut_conf *c, const struct rut_pev *parent, const s
 {
 	struct item item = {parent, e, 0};
 
-	if (rut_conf_selects(c, rut_pev_name(e)))
+	if (rut_an_conf_selects(c, rut_pev_name(e)))
 		add_item(items, &item);
 	add_event_tags(c, e, tags);
 	for (size_t i = 0; i < e->n_children; i++)
@@ -139,13 +139,13 @@ static void collect(struct rut_run *run, struct items *items)
 		const struct rut_pev *e = d->list[i];
 
 		if (!c->aggregate_by || strcmp(rut_pev_name(e), c->aggregate_by) != 0 ||
-		    !rut_period_passes(c, (double)rut_pev_duration(e)))
+		    !rut_an_period_passes(c, (double)rut_pev_duration(e)))
 			continue;
 		for (size_t k = 0; k < e->n_children; k++) {
 			size_t from = items->n, key;
 			struct tags tags = {.n = 0};
 
-			if (!rut_period_passes(c, (double)rut_pev_duration(e->children[k])))
+			if (!rut_an_period_passes(c, (double)rut_pev_duration(e->children[k])))
 				continue;
 			add_event_tags(c, e, &tags);
 			walk(c, e, e->children[k], items, &tags);
@@ -166,10 +166,10 @@ static void add_captures(struct rut_result *t, const struct rut_pev *e)
 		for (size_t i = 0; i < sets[s]->n; i++, at++) {
 			rut_buf_printf(&b, "%s%s.%s = ", at ? ", " : "", rut_pev_name(e),
 				       sets[s]->list[i].name);
-			rut_capture_str(&e->captures[at], &b);
+			rut_an_capture_str(&e->captures[at], &b);
 		}
 	}
-	rut_result_text(t, RUT_LAMI_STRING, at ? b.data : "None");
+	rut_an_result_text(t, RUT_LAMI_STRING, at ? b.data : "None");
 	rut_buf_fini(&b);
 }
 
@@ -179,27 +179,27 @@ static void add_row(struct rut_run *run, struct rut_result *t, const struct item
 	const struct item *first = &items->list[from];
 	struct rut_stat s;
 
-	(void)rut_stat_init(&s, 0);
+	(void)rut_an_stat_init(&s, 0);
 	for (size_t i = from; i < items->n && items->list[i].parent == first->parent; i++) {
 		const struct item *it = &items->list[i];
 
 		if (it->group == group && it->event->def == first->event->def &&
-		    rut_period_passes(run->conf, (double)rut_pev_duration(it->event)))
+		    rut_an_period_passes(run->conf, (double)rut_pev_duration(it->event)))
 			rut_stat_add(&s, rut_pev_duration(it->event));
 	}
-	rut_result_text(t, RUT_LAMI_STRING, rut_pev_name(first->parent));
-	rut_result_int(t, RUT_LAMI_TIMESTAMP, first->parent->begin_ns);
-	rut_result_int(t, RUT_LAMI_TIMESTAMP, first->parent->end_ns);
-	rut_result_text(t, RUT_LAMI_STRING, first->event->def->path);
-	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s.count);
-	rut_result_int(t, RUT_LAMI_DURATION, s.min);
-	rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&s));
-	rut_result_int(t, RUT_LAMI_DURATION, s.max);
+	rut_an_result_text(t, RUT_LAMI_STRING, rut_pev_name(first->parent));
+	rut_an_result_int(t, RUT_LAMI_TIMESTAMP, first->parent->begin_ns);
+	rut_an_result_int(t, RUT_LAMI_TIMESTAMP, first->parent->end_ns);
+	rut_an_result_text(t, RUT_LAMI_STRING, first->event->def->path);
+	rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s.count);
+	rut_an_result_int(t, RUT_LAMI_DURATION, s.min);
+	rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&s));
+	rut_an_result_int(t, RUT_LAMI_DURATION, s.max);
 	if (s.count < 2)
-		rut_result_unknown(t);
+		rut_an_result_unknown(t);
 	else
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_stdev(&s));
-	rut_result_int(t, RUT_LAMI_DURATION, s.sum);
+		rut_an_result_float(t, RUT_LAMI_DURATION, rut_an_stat_stdev(&s));
+	rut_an_result_int(t, RUT_LAMI_DURATION, s.sum);
 	add_captures(t, first->parent);
 }
 
@@ -220,36 +220,38 @@ static void print_table(const struct rut_result *t, const struct rut_conf *c, st
 	char begin[64], end[64], us[40], child[128], count[24], cells[5][40];
 
 	rut_buf_printf(out, "\n%s\n%s\n", t->cls->title, t->subtitle);
-	rut_fmt_line(out, "{:<35} Parent {:<32} | {:<35} | {:<25} Durations (us) {:<22} |\n", "",
-		     "", "", "", "");
-	rut_fmt_line(out,
-		     "{:<20} {:<19} {:>18} {:<15} {:<24} {:>12} | {:>10} {:>12} {:>12} {:>13} "
-		     "{:>12} | {:>12}\n",
-		     "Begin", "End", "Duration (us)", "Name", "| Child name", "Count", "Min", "Avg",
-		     "Max", "Stdev", "Runtime", "Parent captures");
+	rut_an_fmt_line(out, "{:<35} Parent {:<32} | {:<35} | {:<25} Durations (us) {:<22} |\n", "",
+			"", "", "", "");
+	rut_an_fmt_line(out,
+			"{:<20} {:<19} {:>18} {:<15} {:<24} {:>12} | {:>10} {:>12} {:>12} {:>13} "
+			"{:>12} | {:>12}\n",
+			"Begin", "End", "Duration (us)", "Name", "| Child name", "Count", "Min",
+			"Avg", "Max", "Stdev", "Runtime", "Parent captures");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
-		rut_fmt_time(begin, sizeof(begin), row[1].i, c->multi_day, c->gmt);
-		rut_fmt_time(end, sizeof(end), row[2].i, c->multi_day, c->gmt);
-		rut_fmt_us(us, sizeof(us), (double)(row[2].i - row[1].i));
+		rut_an_fmt_time(begin, sizeof(begin), row[1].i, c->multi_day, c->gmt);
+		rut_an_fmt_time(end, sizeof(end), row[2].i, c->multi_day, c->gmt);
+		rut_an_fmt_us(us, sizeof(us), (double)(row[2].i - row[1].i));
 		snprintf(child, sizeof(child), "| %s", row[3].str);
 		snprintf(count, sizeof(count), "%lld", (long long)row[4].i);
 		for (int k = 0; k < 5; k++) {
 			if (row[5 + k].type == RUT_LAMI_UNKNOWN)
 				strcpy(cells[k], "?");
 			else
-				rut_fmt_us(cells[k], sizeof(cells[k]), rut_cell_value(&row[5 + k]));
+				rut_an_fmt_us(cells[k], sizeof(cells[k]),
+					      rut_an_cell_value(&row[5 + k]));
 		}
-		rut_fmt_line(out,
-			     "[{:<18}, {:<18}] {:>18} {:<15} {:<24} {:>12} | {:>10} {:>12} {:>12} "
-			     "{:>12} {:>13} | {:>12}\n",
-			     begin, end, us, row[0].str, child, count, cells[0], cells[1], cells[2],
-			     cells[3], cells[4], row[10].str);
+		rut_an_fmt_line(
+			out,
+			"[{:<18}, {:<18}] {:>18} {:<15} {:<24} {:>12} | {:>10} {:>12} {:>12} "
+			"{:>12} {:>13} | {:>12}\n",
+			begin, end, us, row[0].str, child, count, cells[0], cells[1], cells[2],
+			cells[3], cells[4], row[10].str);
 	}
 }
 
-void rut_period_report_aggregated(struct rut_run *run, int64_t first_ns, int64_t last_ns)
+void rut_an_period_report_aggregated(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 {
 	const struct rut_conf *c = run->conf;
 	struct items items = {0};
@@ -271,7 +273,8 @@ void rut_period_report_aggregated(struct rut_run *run, int64_t first_ns, int64_t
 		rut_buf_printf(&subtitle, ") by %s", c->aggregate_by ? c->aggregate_by : "None");
 		if (c->n_group_by)
 			rut_buf_printf(&subtitle, ", group: %s", items.keys.strs[g].data);
-		t = rut_result_new(&rut_period_aggregated_class, first_ns, last_ns, subtitle.data);
+		t = rut_an_result_new(&rut_an_period_aggregated_class, first_ns, last_ns,
+				      subtitle.data);
 		for (size_t i = 0; t && i < items.n; i++) {
 			if (c->n_group_by && items.list[i].group != g)
 				continue;
@@ -282,7 +285,7 @@ void rut_period_report_aggregated(struct rut_run *run, int64_t first_ns, int64_t
 		}
 		if (t)
 			print_table(t, c, &run->out);
-		rut_result_free(t);
+		rut_an_result_free(t);
 	}
 	rut_buf_fini(&subtitle);
 	rut_strtab_fini(&items.keys);

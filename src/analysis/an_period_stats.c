@@ -35,13 +35,13 @@ static const struct rut_lami_column count_columns[] = {
 	{"stdev", "Standard deviation", RUT_LAMI_DURATION, NULL},
 };
 
-const struct rut_lami_class rut_period_stats_class =
+const struct rut_lami_class rut_an_period_stats_class =
 	RUT_LAMI_CLASS("per_period_stats", "Period statistics", stats_columns);
-const struct rut_lami_class rut_period_parent_class =
+const struct rut_lami_class rut_an_period_parent_class =
 	RUT_LAMI_CLASS("per_parent_stats", "Per-parent period duration statistics", parent_columns);
-const struct rut_lami_class rut_period_count_class =
+const struct rut_lami_class rut_an_period_count_class =
 	RUT_LAMI_CLASS("per_parent_count", "Per-parent period count statistics", count_columns);
-const struct rut_lami_class rut_period_percent_class =
+const struct rut_lami_class rut_an_period_percent_class =
 	RUT_LAMI_CLASS("per_parent_percentage", "Per-parent duration ratio", count_columns);
 
 /* ---- By period ---- */
@@ -49,21 +49,21 @@ const struct rut_lami_class rut_period_percent_class =
 static void add_stdev(struct rut_result *t, enum rut_lami_type type, double v)
 {
 	if (isnan(v))
-		rut_result_unknown(t);
+		rut_an_result_unknown(t);
 	else
-		rut_result_float(t, type, v);
+		rut_an_result_float(t, type, v);
 }
 
 static void add_stats_row(struct rut_result *t, const struct rut_period_def *def,
 			  const struct rut_stat *s)
 {
-	rut_result_text(t, RUT_LAMI_STRING, def->path);
-	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->count);
-	rut_result_int(t, RUT_LAMI_DURATION, s->min);
-	rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
-	rut_result_int(t, RUT_LAMI_DURATION, s->max);
-	add_stdev(t, RUT_LAMI_DURATION, rut_stat_stdev(s));
-	rut_result_int(t, RUT_LAMI_DURATION, s->sum);
+	rut_an_result_text(t, RUT_LAMI_STRING, def->path);
+	rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->count);
+	rut_an_result_int(t, RUT_LAMI_DURATION, s->min);
+	rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
+	rut_an_result_int(t, RUT_LAMI_DURATION, s->max);
+	add_stdev(t, RUT_LAMI_DURATION, rut_an_stat_stdev(s));
+	rut_an_result_int(t, RUT_LAMI_DURATION, s->sum);
 }
 
 static int by_name(const void *a, const void *b)
@@ -82,12 +82,12 @@ static void add_tree(struct rut_run *run, struct rut_result *t, const struct rut
 	struct rut_stat s;
 	size_t n = 0;
 
-	(void)rut_stat_init(&s, 0);
+	(void)rut_an_stat_init(&s, 0);
 	for (size_t i = 0; i < d->n; i++)
 		if (d->list[i]->def == def &&
-		    rut_period_passes(run->conf, (double)rut_pev_duration(d->list[i])))
+		    rut_an_period_passes(run->conf, (double)rut_pev_duration(d->list[i])))
 			rut_stat_add(&s, rut_pev_duration(d->list[i]));
-	if (s.count && rut_conf_selects(run->conf, def->name ? def->name : ""))
+	if (s.count && rut_an_conf_selects(run->conf, def->name ? def->name : ""))
 		add_stats_row(t, def, &s);
 	children = malloc((set->n + 1) * sizeof(*children));
 	for (size_t i = 0; children && i < set->n; i++)
@@ -111,7 +111,8 @@ static void add_tree(struct rut_run *run, struct rut_result *t, const struct rut
 static struct rut_result *stats_table(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 {
 	const struct rut_period_set *set = run->conf->periods;
-	struct rut_result *t = rut_result_new(&rut_period_stats_class, first_ns, last_ns, NULL);
+	struct rut_result *t =
+		rut_an_result_new(&rut_an_period_stats_class, first_ns, last_ns, NULL);
 
 	for (size_t i = 0; t && i < set->n; i++)
 		if (!set->defs[i]->parent)
@@ -134,26 +135,26 @@ enum {
 static void add_names(struct rut_result *t, const struct rut_period_def *child,
 		      const struct rut_period_def *parent)
 {
-	rut_result_text(t, RUT_LAMI_STRING, child->path);
-	rut_result_text(t, RUT_LAMI_STRING, parent->path);
+	rut_an_result_text(t, RUT_LAMI_STRING, child->path);
+	rut_an_result_text(t, RUT_LAMI_STRING, parent->path);
 }
 
 /* A number that is whole is printed so, but for percentages. */
 static void add_number(struct rut_result *t, enum rut_lami_type type, double v, bool whole)
 {
 	if (whole)
-		rut_result_int(t, type, (int64_t)v);
+		rut_an_result_int(t, type, (int64_t)v);
 	else
-		rut_result_float(t, type, v);
+		rut_an_result_float(t, type, v);
 }
 
 static void add_active(struct rut_result *t, enum rut_lami_type type, const struct rut_series *s,
 		       bool whole)
 {
 	add_number(t, type, s->min, whole);
-	rut_result_float(t, type, s->total / (double)s->n);
+	rut_an_result_float(t, type, s->total / (double)s->n);
 	add_number(t, type, s->max, whole);
-	add_stdev(t, type, s->n > 2 ? rut_series_stdev(s) : NAN);
+	add_stdev(t, type, s->n > 2 ? rut_an_series_stdev(s) : NAN);
 }
 
 /* The parents without such a child count as 0. */
@@ -169,9 +170,9 @@ static void add_all(struct rut_result *t, enum rut_lami_type type, const struct 
 	}
 	memcpy(v, s->v, s->n * sizeof(*v));
 	add_number(t, type, s->n < parents ? 0 : s->min, whole || s->n < parents);
-	rut_result_float(t, type, s->total / (double)parents);
+	rut_an_result_float(t, type, s->total / (double)parents);
 	add_number(t, type, s->max, whole);
-	add_stdev(t, type, parents > 2 ? rut_stdev_floats(v, n) : NAN);
+	add_stdev(t, type, parents > 2 ? rut_an_stdev_floats(v, n) : NAN);
 	free(v);
 }
 
@@ -207,8 +208,9 @@ static void fill_child(struct rut_result **t, const struct rut_period_def *child
 static void parent_tables(struct rut_run *run, const struct rut_pset *set, const char *prefix,
 			  int64_t first_ns, int64_t last_ns, struct rut_result **t)
 {
-	static const struct rut_lami_class *const classes[] = {
-		&rut_period_parent_class, &rut_period_count_class, &rut_period_percent_class};
+	static const struct rut_lami_class *const classes[] = {&rut_an_period_parent_class,
+							       &rut_an_period_count_class,
+							       &rut_an_period_percent_class};
 	const struct rut_conf *c = run->conf;
 	char subtitle[600];
 	bool ok = true;
@@ -216,7 +218,7 @@ static void parent_tables(struct rut_run *run, const struct rut_pset *set, const
 	for (int i = 0; i < TABLES; i++) {
 		snprintf(subtitle, sizeof(subtitle), "%s%s", prefix,
 			 i < ALL_DURATION ? "With active children" : "Globally");
-		t[i] = rut_result_new(classes[i % 3], first_ns, last_ns, subtitle);
+		t[i] = rut_an_result_new(classes[i % 3], first_ns, last_ns, subtitle);
 		ok = ok && t[i];
 	}
 	for (size_t i = 0; ok && i < set->n; i++) {
@@ -227,8 +229,8 @@ static void parent_tables(struct rut_run *run, const struct rut_pset *set, const
 		for (size_t k = 0; k < c->periods->n; k++) {
 			const struct rut_period_def *child = c->periods->defs[k];
 
-			if (!s->children[k].count.n || !rut_period_below(child, s->def) ||
-			    !rut_conf_selects(c, child->name ? child->name : ""))
+			if (!s->children[k].count.n || !rut_an_period_below(child, s->def) ||
+			    !rut_an_conf_selects(c, child->name ? child->name : ""))
 				continue;
 			fill_child(t, child, s->def, &s->children[k],
 				   all_parents(run->priv, s->def));
@@ -258,7 +260,7 @@ static void us(char *out, size_t size, const struct rut_cell *c)
 	if (c->type == RUT_LAMI_UNKNOWN)
 		snprintf(out, size, "?");
 	else
-		rut_fmt_us(out, size, rut_cell_value(c));
+		rut_an_fmt_us(out, size, rut_an_cell_value(c));
 }
 
 static void print_stats(const struct rut_result *t, struct rut_buf *out)
@@ -269,15 +271,15 @@ static void print_stats(const struct rut_result *t, struct rut_buf *out)
 	if (!rut_result_rows(t))
 		return;
 	rut_buf_printf(out, "\n%s (us)\n", t->cls->title);
-	rut_fmt_line(out, line, "Period", "Count", "Min", "Avg", "Max", "Stdev", "Runtime");
+	rut_an_fmt_line(out, line, "Period", "Count", "Min", "Avg", "Max", "Stdev", "Runtime");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(count, sizeof(count), "%lld", (long long)row[1].i);
 		for (int k = 0; k < 5; k++)
 			us(cells[k], sizeof(cells[k]), &row[2 + k]);
-		rut_fmt_line(out, line, row[0].str, count, cells[0], cells[1], cells[2], cells[3],
-			     cells[4]);
+		rut_an_fmt_line(out, line, row[0].str, count, cells[0], cells[1], cells[2],
+				cells[3], cells[4]);
 	}
 }
 
@@ -292,7 +294,7 @@ static void print_parents(const struct rut_result *t, enum unit unit, struct rut
 	if (!rut_result_rows(t))
 		return;
 	rut_buf_printf(out, "\n%s%s\n%s\n", t->cls->title, units[unit], t->subtitle);
-	rut_fmt_line(out, line, "Period", "Parent", "Min", "Avg", "Max", "Stdev");
+	rut_an_fmt_line(out, line, "Period", "Parent", "Min", "Avg", "Max", "Stdev");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
@@ -305,12 +307,13 @@ static void print_parents(const struct rut_result *t, enum unit unit, struct rut
 				strcpy(cells[k], "?");
 			else if (k == 0 || k == 2)
 				snprintf(cells[k], sizeof(cells[k]), "%lld",
-					 (long long)rut_cell_value(c));
+					 (long long)rut_an_cell_value(c));
 			else
-				snprintf(cells[k], sizeof(cells[k]), "%0.03f", rut_cell_value(c));
+				snprintf(cells[k], sizeof(cells[k]), "%0.03f",
+					 rut_an_cell_value(c));
 		}
-		rut_fmt_line(out, line, row[0].str, row[1].str, cells[0], cells[1], cells[2],
-			     cells[3]);
+		rut_an_fmt_line(out, line, row[0].str, row[1].str, cells[0], cells[1], cells[2],
+				cells[3]);
 	}
 }
 
@@ -328,22 +331,22 @@ static void finish_parents(struct rut_run *run, struct rut_result **t)
 
 	for (int i = 0; i < TABLES; i++) {
 		if (run->conf->mi) {
-			rut_results_take(&run->results, t[i]);
+			rut_an_results_take(&run->results, t[i]);
 			continue;
 		}
 		print_parents(t[order[i].table], order[i].unit, &run->out);
 	}
 	for (int i = 0; !run->conf->mi && i < TABLES; i++)
-		rut_result_free(t[i]);
+		rut_an_result_free(t[i]);
 }
 
 /* ---- Groups ---- */
 
 static void series_stat(const struct rut_conf *c, const struct rut_series *s, struct rut_stat *st)
 {
-	(void)rut_stat_init(st, 0);
+	(void)rut_an_stat_init(st, 0);
 	for (size_t i = 0; i < s->n; i++)
-		if (rut_period_passes(c, s->v[i]))
+		if (rut_an_period_passes(c, s->v[i]))
 			rut_stat_add(st, (int64_t)s->v[i]);
 }
 
@@ -351,7 +354,8 @@ static void report_group(struct rut_run *run, const struct rut_pgroup *g, int64_
 			 int64_t last_ns)
 {
 	const struct rut_conf *c = run->conf;
-	struct rut_result *own = rut_result_new(&rut_period_stats_class, first_ns, last_ns, NULL);
+	struct rut_result *own =
+		rut_an_result_new(&rut_an_period_stats_class, first_ns, last_ns, NULL);
 	struct rut_result *t[TABLES];
 	char prefix[512];
 
@@ -359,7 +363,7 @@ static void report_group(struct rut_run *run, const struct rut_pgroup *g, int64_
 		const struct rut_period_def *def = c->periods->defs[g->order[i]];
 		struct rut_stat s;
 
-		if (!rut_conf_selects(c, def->name ? def->name : ""))
+		if (!rut_an_conf_selects(c, def->name ? def->name : ""))
 			continue;
 		series_stat(c, &g->own[def->index], &s);
 		add_stats_row(own, def, &s);
@@ -370,24 +374,24 @@ static void report_group(struct rut_run *run, const struct rut_pgroup *g, int64_
 		print_tree(c->periods, NULL, 0, &run->out);
 		print_stats(own, &run->out);
 	}
-	rut_result_free(own);
+	rut_an_result_free(own);
 	snprintf(prefix, sizeof(prefix), "'%s' - ", g->key);
 	parent_tables(run, &g->parents, prefix, first_ns, last_ns, t);
 	finish_parents(run, t);
 }
 
-void rut_period_report_stats(struct rut_run *run, int64_t first_ns, int64_t last_ns)
+void rut_an_period_report_stats(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 {
 	const struct rut_pdata *d = run->priv;
 	struct rut_result *own = stats_table(run, first_ns, last_ns), *t[TABLES];
 
 	if (run->conf->mi) {
-		rut_results_take(&run->results, own);
+		rut_an_results_take(&run->results, own);
 	} else {
 		rut_buf_puts(&run->out, "Period tree:\n");
 		print_tree(run->conf->periods, NULL, 0, &run->out);
 		print_stats(own, &run->out);
-		rut_result_free(own);
+		rut_an_result_free(own);
 	}
 	parent_tables(run, &d->parents, "", first_ns, last_ns, t);
 	finish_parents(run, t);

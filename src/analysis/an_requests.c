@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "analysis/an_ruby.h"
 #include "analysis/explain.h"
@@ -17,6 +18,7 @@
 #include "analysis/ordered.h"
 #include "analysis/requests_json.h"
 #include "analysis/stats.h"
+#include "analysis/where_call.h"
 
 #define ROUTES_MAX  2000 /* what comes then is one row */
 #define SLOWEST_MAX 10000
@@ -46,8 +48,8 @@ static bool wanted(const struct requests *rq, const struct rut_request *r)
 	const struct rut_conf *c = rq->base.run->conf;
 	double ns = (double)(r->end_ns - r->begin_ns);
 
-	return rut_ruby_wanted(c, r->thread, r->tid, r->pid) && !(c->has_min && ns < c->min_ns) &&
-	       !(c->has_max && ns > c->max_ns);
+	return rut_an_ruby_wanted(c, r->thread, r->tid, r->pid) &&
+	       !(c->has_min && ns < c->min_ns) && !(c->has_max && ns > c->max_ns);
 }
 
 static void add_layers(struct route *to, const struct rut_request *r)
@@ -75,19 +77,19 @@ static struct route *route_of(struct requests *rq, const struct rut_request *r)
 	struct route *route;
 	int64_t id;
 
-	rut_request_name(r, name, sizeof(name));
+	rut_an_request_name(r, name, sizeof(name));
 	id = rut_strtab_find(&rq->names, name, strlen(name));
 	if (id < 0 && rq->names.count >= ROUTES_MAX)
 		snprintf(name, sizeof(name), "(other routes)");
 	if (id < 0)
 		id = rut_strtab_intern(&rq->names, name, strlen(name));
-	route = id < 0 ? NULL : rut_ordered_add(&rq->routes, (uint64_t)id + 1, sizeof(*route));
+	route = id < 0 ? NULL : rut_an_ordered_add(&rq->routes, (uint64_t)id + 1, sizeof(*route));
 	if (!route)
 		return NULL;
 	route->name = rq->names.strs[id].data;
 	if (!route->is_init) {
 		route->is_init = true;
-		(void)rut_stat_init(&route->each, RUT_STAT_HIST);
+		(void)rut_an_stat_init(&route->each, RUT_STAT_HIST);
 	}
 	return route;
 }
@@ -103,7 +105,7 @@ static void keep(struct requests *rq, struct rut_request *r)
 	if (at >= rq->most)
 		return;
 	if (rq->n == rq->most)
-		rut_explanation_free(rq->slowest[--rq->n].explained);
+		rut_an_explanation_free(rq->slowest[--rq->n].explained);
 	memmove(&rq->slowest[at + 1], &rq->slowest[at], (rq->n - at) * sizeof(*rq->slowest));
 	rq->slowest[at] = *r;
 	rq->slowest[at].next = NULL;
@@ -129,7 +131,7 @@ static void add_request(struct rut_instance *inst, struct rut_request *r)
 		route->running++;
 	} else {
 		rut_stat_add(&route->each, r->end_ns - r->begin_ns);
-		route->errors += rut_request_failed(r);
+		route->errors += rut_an_request_failed(r);
 		for (int p = 0; p < RUT_PLACES; p++)
 			route->ns[p] += r->ns[p];
 		add_layers(route, r);
@@ -216,7 +218,7 @@ static int by_total(const void *a, const void *b)
 
 static int64_t quantile_ns(const struct rut_stat *s, double q)
 {
-	double ns = s->hist && s->count ? rut_hist_quantile(s->hist, q) : 0;
+	double ns = s->hist && s->count ? rut_an_hist_quantile(s->hist, q) : 0;
 
 	/* A bucket may end above the largest value in it. */
 	return ns > (double)s->max ? s->max : (int64_t)ns;
@@ -224,23 +226,24 @@ static int64_t quantile_ns(const struct rut_stat *s, double q)
 
 static struct rut_result *route_table(const struct requests *rq, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&route_class, rq->base.begin_ns, end_ns, NULL);
-	struct route **list = (struct route **)rut_ordered_sorted(&rq->routes, by_total);
+	struct rut_result *t = rut_an_result_new(&route_class, rq->base.begin_ns, end_ns, NULL);
+	struct route **list = (struct route **)rut_an_ordered_sorted(&rq->routes, by_total);
 	static const double quantiles[] = {0.5, 0.95, 0.99};
 
 	for (size_t i = 0; t && list && i < rq->routes.n; i++) {
 		const struct route *r = list[i];
 
-		rut_result_text(t, RUT_LAMI_STRING, r->name);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)r->each.count);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)r->errors);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)r->running);
+		rut_an_result_text(t, RUT_LAMI_STRING, r->name);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)r->each.count);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)r->errors);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)r->running);
 		for (int k = 0; k < 3; k++)
-			rut_result_int(t, RUT_LAMI_DURATION, quantile_ns(&r->each, quantiles[k]));
-		rut_result_int(t, RUT_LAMI_DURATION, r->each.max);
-		rut_result_int(t, RUT_LAMI_DURATION, r->each.sum);
+			rut_an_result_int(t, RUT_LAMI_DURATION,
+					  quantile_ns(&r->each, quantiles[k]));
+		rut_an_result_int(t, RUT_LAMI_DURATION, r->each.max);
+		rut_an_result_int(t, RUT_LAMI_DURATION, r->each.sum);
 		for (int p = 0; p < RUT_PLACES; p++)
-			rut_result_int(t, RUT_LAMI_DURATION, r->ns[p]);
+			rut_an_result_int(t, RUT_LAMI_DURATION, r->ns[p]);
 	}
 	free(list);
 	return t;
@@ -273,8 +276,8 @@ static void name_layers(struct requests *rq)
 
 static struct rut_result *layer_table(const struct requests *rq, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&layer_class, rq->base.begin_ns, end_ns, NULL);
-	struct route **list = (struct route **)rut_ordered_sorted(&rq->routes, by_total);
+	struct rut_result *t = rut_an_result_new(&layer_class, rq->base.begin_ns, end_ns, NULL);
+	struct route **list = (struct route **)rut_an_ordered_sorted(&rq->routes, by_total);
 
 	for (size_t i = 0; t && list && i < rq->routes.n; i++) {
 		const struct route *r = list[i];
@@ -282,11 +285,11 @@ static struct rut_result *layer_table(const struct requests *rq, int64_t end_ns)
 		for (uint8_t k = 0; k < r->n_layers; k++) {
 			const struct rut_request_layer *l = &r->layers[k];
 
-			rut_result_text(t, RUT_LAMI_STRING, r->name);
-			rut_result_text(t, RUT_LAMI_STRING, *l->name ? l->name : "application");
-			rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)l->spans);
-			rut_result_int(t, RUT_LAMI_DURATION, l->ruby_ns);
-			rut_result_int(t, RUT_LAMI_DURATION, l->total_ns);
+			rut_an_result_text(t, RUT_LAMI_STRING, r->name);
+			rut_an_result_text(t, RUT_LAMI_STRING, *l->name ? l->name : "application");
+			rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)l->spans);
+			rut_an_result_int(t, RUT_LAMI_DURATION, l->ruby_ns);
+			rut_an_result_int(t, RUT_LAMI_DURATION, l->total_ns);
 		}
 	}
 	free(list);
@@ -295,27 +298,27 @@ static struct rut_result *layer_table(const struct requests *rq, int64_t end_ns)
 
 static struct rut_result *slow_table(const struct requests *rq, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&slow_class, rq->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&slow_class, rq->base.begin_ns, end_ns, NULL);
 	char name[320];
 
 	for (size_t i = 0; t && i < rq->n; i++) {
 		const struct rut_request *r = &rq->slowest[i];
 
-		rut_request_name(r, name, sizeof(name));
-		rut_result_range(t, r->begin_ns, r->end_ns);
-		rut_result_text(t, RUT_LAMI_STRING, name);
-		rut_result_text(t, RUT_LAMI_STRING, r->path);
-		rut_result_process(t, r->comm, r->pid, r->tid);
-		rut_result_int(t, RUT_LAMI_DURATION, r->end_ns - r->begin_ns);
-		rut_result_int(t, RUT_LAMI_NUMBER, r->status);
-		rut_result_text(t, RUT_LAMI_STRING, r->error);
-		rut_result_bool(t, r->running);
-		rut_result_text(t, RUT_LAMI_STRING, r->trace);
-		rut_result_text(t, RUT_LAMI_STRING, r->request_id);
-		rut_result_text(t, RUT_LAMI_STRING, r->explained ? r->explained->cause : "");
-		rut_result_text(t, RUT_LAMI_STRING, r->explained ? r->explained->sentence : "");
+		rut_an_request_name(r, name, sizeof(name));
+		rut_an_result_range(t, r->begin_ns, r->end_ns);
+		rut_an_result_text(t, RUT_LAMI_STRING, name);
+		rut_an_result_text(t, RUT_LAMI_STRING, r->path);
+		rut_an_result_process(t, r->comm, r->pid, r->tid);
+		rut_an_result_int(t, RUT_LAMI_DURATION, r->end_ns - r->begin_ns);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, r->status);
+		rut_an_result_text(t, RUT_LAMI_STRING, r->error);
+		rut_an_result_bool(t, r->running);
+		rut_an_result_text(t, RUT_LAMI_STRING, r->trace);
+		rut_an_result_text(t, RUT_LAMI_STRING, r->request_id);
+		rut_an_result_text(t, RUT_LAMI_STRING, r->explained ? r->explained->cause : "");
+		rut_an_result_text(t, RUT_LAMI_STRING, r->explained ? r->explained->sentence : "");
 		for (int p = 0; p < RUT_PLACES; p++)
-			rut_result_int(t, RUT_LAMI_DURATION, r->ns[p]);
+			rut_an_result_int(t, RUT_LAMI_DURATION, r->ns[p]);
 	}
 	return t;
 }
@@ -341,7 +344,7 @@ static void print_shares(struct rut_buf *out, const int64_t *ns)
 		if (best < 0)
 			return;
 		done[best] = true;
-		rut_buf_printf(out, "%s%s %.1f %%", comma, rut_place_name((enum rut_place)best),
+		rut_buf_printf(out, "%s%s %.1f %%", comma, rut_an_place_name((enum rut_place)best),
 			       100.0 * (double)ns[best] / (double)sum);
 		comma = ", ";
 	}
@@ -360,7 +363,7 @@ static void print_routes(const struct rut_result *t, struct rut_buf *out)
 	int64_t ns[RUT_PLACES];
 
 	rut_buf_puts(out, "Requests by route\n");
-	rut_fmt_line(out, line, "Route", "Count", "Errors", "p50", "p95", "p99", "Max");
+	rut_an_fmt_line(out, line, "Route", "Count", "Errors", "p50", "p95", "p99", "Max");
 	rut_buf_puts(out, "Where the time went\n");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
@@ -368,8 +371,8 @@ static void print_routes(const struct rut_result *t, struct rut_buf *out)
 		snprintf(count, sizeof(count), "%lld", (long long)row[1].i);
 		snprintf(errors, sizeof(errors), "%lld", (long long)row[2].i);
 		for (int k = 0; k < 4; k++)
-			rut_ruby_duration(d[k], sizeof(d[k]), row[4 + k].i);
-		rut_fmt_line(out, line, row[0].str, count, errors, d[0], d[1], d[2], d[3]);
+			rut_an_ruby_duration(d[k], sizeof(d[k]), row[4 + k].i);
+		rut_an_fmt_line(out, line, row[0].str, count, errors, d[0], d[1], d[2], d[3]);
 		row_places(row + FIXED, ns);
 		print_shares(out, ns);
 		if (row[3].i)
@@ -384,14 +387,14 @@ static void print_layers(const struct rut_result *t, struct rut_buf *out)
 	char spans[24], d[2][32];
 
 	rut_buf_puts(out, "\nTime by layer\n");
-	rut_fmt_line(out, line, "Route", "Layer", "Spans", "In Ruby", "In all");
+	rut_an_fmt_line(out, line, "Route", "Layer", "Spans", "In Ruby", "In all");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(spans, sizeof(spans), "%lld", (long long)row[2].i);
 		for (int k = 0; k < 2; k++)
-			rut_ruby_duration(d[k], sizeof(d[k]), row[3 + k].i);
-		rut_fmt_line(out, line, row[0].str, row[1].str, spans, d[0], d[1]);
+			rut_an_ruby_duration(d[k], sizeof(d[k]), row[3 + k].i);
+		rut_an_fmt_line(out, line, row[0].str, row[1].str, spans, d[0], d[1]);
 	}
 }
 
@@ -404,9 +407,9 @@ static void print_slowest(const struct requests *rq, struct rut_buf *out)
 	for (size_t i = 0; i < rq->n; i++) {
 		const struct rut_request *r = &rq->slowest[i];
 
-		rut_request_name(r, name, sizeof(name));
-		rut_ruby_duration(d, sizeof(d), r->end_ns - r->begin_ns);
-		rut_fmt_time(when, sizeof(when), r->begin_ns, conf->multi_day, conf->gmt);
+		rut_an_request_name(r, name, sizeof(name));
+		rut_an_ruby_duration(d, sizeof(d), r->end_ns - r->begin_ns);
+		rut_an_fmt_time(when, sizeof(when), r->begin_ns, conf->multi_day, conf->gmt);
 		rut_buf_printf(out, "\n%s  %s", d, name);
 		if (*r->path && *r->route)
 			rut_buf_printf(out, "  (%s%s%s)", r->verb, *r->verb ? " " : "", r->path);
@@ -422,7 +425,7 @@ static void print_slowest(const struct requests *rq, struct rut_buf *out)
 		print_shares(out, r->ns);
 		rut_buf_puts(out, "\n");
 		if (r->explained)
-			rut_explain_print(r->explained, out);
+			rut_an_explain_print(r->explained, out);
 	}
 }
 
@@ -431,10 +434,10 @@ static bool begin_text(const struct rut_instance *inst, int64_t end_ns)
 	const struct rut_requests *q = inst->run->priv;
 	struct rut_run *run = inst->run;
 
-	rut_run_print_range(run, inst->begin_ns, end_ns);
+	rut_an_run_print_range(run, inst->begin_ns, end_ns);
 	if (q->seen)
 		return true;
-	if (!rut_ruby_seen(&run->engine->state))
+	if (!rut_an_ruby_seen(&run->engine->state))
 		rut_buf_puts(&run->out, "The trace has no Ruby events: 'rutile record --ruby "
 					"TARGET:requests' records requests\n");
 	else if (run->conf->request)
@@ -448,7 +451,7 @@ static bool begin_text(const struct rut_instance *inst, int64_t end_ns)
 
 static void print_json(const struct requests *rq, int64_t end_ns, struct rut_buf *out)
 {
-	struct route **list = (struct route **)rut_ordered_sorted(&rq->routes, by_total);
+	struct route **list = (struct route **)rut_an_ordered_sorted(&rq->routes, by_total);
 
 	for (size_t i = 0; list && i < rq->routes.n; i++) {
 		const struct route *r = list[i];
@@ -456,7 +459,7 @@ static void print_json(const struct requests *rq, int64_t end_ns, struct rut_buf
 		rut_buf_printf(out, "{\"type\": \"route\", \"begin_ns\": %lld, \"end_ns\": %lld, ",
 			       (long long)rq->base.begin_ns, (long long)end_ns);
 		rut_buf_puts(out, "\"route\": ");
-		rut_json_str(out, r->name);
+		rut_an_json_str(out, r->name);
 		rut_buf_printf(out,
 			       ", \"count\": %llu, \"errors\": %llu, \"running\": %llu, "
 			       "\"p50_ns\": %lld, \"p95_ns\": %lld, \"p99_ns\": %lld, "
@@ -467,13 +470,13 @@ static void print_json(const struct requests *rq, int64_t end_ns, struct rut_buf
 			       (long long)quantile_ns(&r->each, 0.95),
 			       (long long)quantile_ns(&r->each, 0.99), (long long)r->each.max,
 			       (long long)r->each.sum);
-		rut_requests_json_parts(out, "parts", r->ns);
-		rut_requests_json_layers(out, r->layers, r->n_layers);
+		rut_an_requests_json_parts(out, "parts", r->ns);
+		rut_an_requests_json_layers(out, r->layers, r->n_layers);
 		rut_buf_puts(out, "}\n");
 	}
 	free(list);
 	for (size_t i = 0; i < rq->n; i++)
-		rut_requests_json_request(out, &rq->slowest[i]);
+		rut_an_requests_json_request(out, &rq->slowest[i]);
 }
 
 static void report(struct rut_instance *inst, int64_t end_ns)
@@ -483,7 +486,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	struct rut_requests *q = run->priv;
 	bool text = !run->conf->mi;
 
-	rut_requests_running(q, end_ns, add_request, inst);
+	rut_an_requests_running(q, end_ns, add_request, inst);
 	name_layers(rq);
 	if (text && run->conf->json) {
 		print_json(rq, end_ns, &run->out);
@@ -491,15 +494,15 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	}
 	if (text && !begin_text(inst, end_ns))
 		return;
-	rut_run_take(run, route_table(rq, end_ns), print_routes);
+	rut_an_run_take(run, route_table(rq, end_ns), print_routes);
 	if (q->has_spans)
-		rut_run_take(run, layer_table(rq, end_ns), print_layers);
+		rut_an_run_take(run, layer_table(rq, end_ns), print_layers);
 	if (!rq->most)
 		return;
 	if (text)
 		print_slowest(rq, &run->out);
 	else
-		rut_results_take(&run->results, slow_table(rq, end_ns));
+		rut_an_results_take(&run->results, slow_table(rq, end_ns));
 }
 
 /* ---- Life ---- */
@@ -534,11 +537,11 @@ static void fini(struct rut_instance *inst)
 	if (q)
 		q->n_listeners = kept;
 	for (size_t i = 0; i < rq->routes.n; i++)
-		rut_stat_fini(&((struct route *)rq->routes.items[i])->each);
-	rut_ordered_fini(&rq->routes);
+		rut_an_stat_fini(&((struct route *)rq->routes.items[i])->each);
+	rut_an_ordered_fini(&rq->routes);
 	rut_strtab_fini(&rq->names);
 	for (size_t i = 0; i < rq->n; i++)
-		rut_explanation_free(rq->slowest[i].explained);
+		rut_an_explanation_free(rq->slowest[i].explained);
 	free(rq->slowest);
 }
 
@@ -571,22 +574,23 @@ static void on_wakeup(struct rut_instance *inst, const struct rut_ctf_event *ev,
 {
 	struct rut_requests *q = inst->run->priv;
 	struct rut_state *st = &inst->run->engine->state;
-	struct rut_thread *t = rut_state_thread(st, rut_ctf_i64(ev, &f[0]));
+	struct rut_thread *t = rut_an_state_thread(st, rut_ctf_i64(ev, &f[0]));
 
 	(void)c;
 	if (t && is_first(inst))
-		rut_where_woken(&q->where, t, st->cpu, ev->ts_ns);
+		rut_an_where_woken(&q->where, t, st->cpu, ev->ts_ns);
 }
 
 static void on_exit_event(struct rut_instance *inst, const struct rut_ctf_event *ev,
 			  const struct rut_state_class *c, const struct rut_ctf_ref *f)
 {
 	struct rut_requests *q = inst->run->priv;
-	struct rut_thread *t = rut_state_thread(&inst->run->engine->state, rut_ctf_i64(ev, &f[0]));
+	struct rut_thread *t =
+		rut_an_state_thread(&inst->run->engine->state, rut_ctf_i64(ev, &f[0]));
 
 	(void)c;
 	if (t && is_first(inst))
-		rut_where_exiting(&q->where, t);
+		rut_an_where_exiting(&q->where, t);
 }
 
 enum { SIG_NR, SIG_TID };
@@ -596,16 +600,39 @@ static void on_signal(struct rut_instance *inst, const struct rut_ctf_event *ev,
 {
 	struct rut_requests *q = inst->run->priv;
 	struct rut_state *st = &inst->run->engine->state;
-	const struct rut_thread *by = rut_state_current(st, ev, c);
+	const struct rut_thread *by = rut_an_state_current(st, ev, c);
 	int64_t nr = rut_ctf_i64(ev, &f[SIG_NR]);
 
 	if (!q->history || !by || !is_first(inst))
 		return;
 	if (nr == SIGSTOP || nr == SIGTSTP || nr == SIGTTIN || nr == SIGTTOU)
-		rut_history_stop(q->history, ev->ts_ns, rut_ctf_i64(ev, &f[SIG_TID]), by->tid);
+		rut_an_history_stop(q->history, ev->ts_ns, rut_ctf_i64(ev, &f[SIG_TID]), by->tid);
+}
+
+enum { RESEND_FAMILY, RESEND_SPORT, RESEND_DPORT, RESEND_V4, RESEND_V6 = RESEND_V4 + 2 };
+
+static void on_resend(struct rut_instance *inst, const struct rut_ctf_event *ev,
+		      const struct rut_state_class *c, const struct rut_ctf_ref *f)
+{
+	struct rut_requests *q = inst->run->priv;
+	struct rut_state *st = &inst->run->engine->state;
+	bool v6 = rut_ctf_u64(ev, &f[RESEND_FAMILY]) == AF_INET6;
+	const struct rut_ctf_ref *addr = &f[v6 ? RESEND_V6 : RESEND_V4];
+	struct rut_resend r = {.ts_ns = ev->ts_ns};
+
+	(void)c;
+	if (!q->history || !is_first(inst))
+		return;
+	r.from = rut_an_peer_name(st, ev, &addr[0], v6, rut_ctf_u64(ev, &f[RESEND_SPORT]));
+	r.to = rut_an_peer_name(st, ev, &addr[1], v6, rut_ctf_u64(ev, &f[RESEND_DPORT]));
+	if (r.from && r.to)
+		rut_an_history_resend(q->history, &r);
 }
 
 static const struct rut_analysis_event events[] = {
+	{"tcp_retransmit_skb",
+	 {"family", "sport", "dport", "saddr", "daddr", "saddr_v6", "daddr_v6"},
+	 on_resend},
 	{"sched_waking", {"tid"}, on_wakeup},
 	{"sched_wakeup", {"tid"}, on_wakeup},
 	{"sched_wakeup_new", {"tid"}, on_wakeup},
@@ -623,13 +650,13 @@ static int run_init(struct rut_run *run)
 		return -ENOMEM;
 	q->ended = add_request;
 	q->slowest_ns = slowest_ns;
-	return rut_requests_init(q, run);
+	return rut_an_requests_init(q, run);
 }
 
 static void run_fini(struct rut_run *run)
 {
 	if (run->priv)
-		rut_requests_fini(run->priv);
+		rut_an_requests_fini(run->priv);
 	free(run->priv);
 	run->priv = NULL;
 }

@@ -14,13 +14,13 @@
 #include "analysis/freq.h"
 #include "analysis/ordered.h"
 
-bool rut_ruby_wanted(const struct rut_conf *conf, const struct rut_thread *thread, int64_t tid,
-		     int64_t pid)
+bool rut_an_ruby_wanted(const struct rut_conf *conf, const struct rut_thread *thread, int64_t tid,
+			int64_t pid)
 {
 	bool found = !conf->n_tids && !conf->n_pids;
 
 	if (thread)
-		return rut_conf_thread(conf, thread);
+		return rut_an_conf_thread(conf, thread);
 	if (conf->n_procnames)
 		return false;
 	for (size_t i = 0; i < conf->n_tids; i++)
@@ -30,7 +30,7 @@ bool rut_ruby_wanted(const struct rut_conf *conf, const struct rut_thread *threa
 	return found;
 }
 
-void rut_ruby_place(char *out, size_t size, const struct rut_ruby_method *m)
+void rut_an_ruby_place(char *out, size_t size, const struct rut_ruby_method *m)
 {
 	if (*m->path)
 		snprintf(out, size, "%s:%u", m->path, m->line);
@@ -38,19 +38,19 @@ void rut_ruby_place(char *out, size_t size, const struct rut_ruby_method *m)
 		snprintf(out, size, "-");
 }
 
-bool rut_ruby_begin_text(const struct rut_instance *inst, int64_t end_ns)
+bool rut_an_ruby_begin_text(const struct rut_instance *inst, int64_t end_ns)
 {
 	struct rut_run *run = inst->run;
 
-	rut_run_print_range(run, inst->begin_ns, end_ns);
-	if (rut_ruby_seen(&run->engine->state))
+	rut_an_run_print_range(run, inst->begin_ns, end_ns);
+	if (rut_an_ruby_seen(&run->engine->state))
 		return true;
 	rut_buf_puts(&run->out,
 		     "The trace has no Ruby events: 'rutile record --ruby TARGET' records them\n");
 	return false;
 }
 
-void rut_ruby_duration(char *out, size_t size, int64_t ns)
+void rut_an_ruby_duration(char *out, size_t size, int64_t ns)
 {
 	static const struct {
 		double ns;
@@ -119,17 +119,17 @@ static void add_call(void *arg, const void *data)
 	int64_t ns = h.end_ns - h.begin_ns;
 	struct method_stats *m;
 
-	if (!rut_ruby_wanted(conf, h.thread, h.tid, h.pid) ||
+	if (!rut_an_ruby_wanted(conf, h.thread, h.tid, h.pid) ||
 	    (conf->has_min && (double)ns < conf->min_ns) ||
 	    (conf->has_max && (double)ns > conf->max_ns))
 		return;
-	m = rut_ordered_add(&top->methods, (uint64_t)h.method->index + 1, sizeof(*m));
+	m = rut_an_ordered_add(&top->methods, (uint64_t)h.method->index + 1, sizeof(*m));
 	if (!m)
 		return;
 	if (!m->is_init) {
 		m->is_init = true;
 		m->method = h.method;
-		(void)rut_stat_init(&m->each, rut_stat_keep(conf));
+		(void)rut_an_stat_init(&m->each, rut_an_stat_keep(conf));
 	}
 	rut_stat_add(&m->each, ns);
 	m->self_ns += h.self_ns;
@@ -161,16 +161,16 @@ static int by_total(const void *a, const void *b)
 static void add_time(struct rut_result *t, bool known, int64_t ns)
 {
 	if (known)
-		rut_result_int(t, RUT_LAMI_DURATION, ns);
+		rut_an_result_int(t, RUT_LAMI_DURATION, ns);
 	else
-		rut_result_unknown(t);
+		rut_an_result_unknown(t);
 }
 
 static struct rut_result *top_table(const struct top *top, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&top_class, top->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&top_class, top->base.begin_ns, end_ns, NULL);
 	struct method_stats **list =
-		(struct method_stats **)rut_ordered_sorted(&top->methods, by_total);
+		(struct method_stats **)rut_an_ordered_sorted(&top->methods, by_total);
 	int64_t limit = top->base.run->conf->limit;
 	char place[1100];
 
@@ -179,16 +179,16 @@ static struct rut_result *top_table(const struct top *top, int64_t end_ns)
 
 		if (limit > 0 && (int64_t)i >= limit)
 			break;
-		rut_ruby_place(place, sizeof(place), m->method);
-		rut_result_text(t, RUT_LAMI_STRING, m->method->name);
-		rut_result_text(t, RUT_LAMI_PATH, place);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->each.count);
-		rut_result_int(t, RUT_LAMI_DURATION, m->total_ns);
-		rut_result_int(t, RUT_LAMI_DURATION, m->self_ns);
+		rut_an_ruby_place(place, sizeof(place), m->method);
+		rut_an_result_text(t, RUT_LAMI_STRING, m->method->name);
+		rut_an_result_text(t, RUT_LAMI_PATH, place);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->each.count);
+		rut_an_result_int(t, RUT_LAMI_DURATION, m->total_ns);
+		rut_an_result_int(t, RUT_LAMI_DURATION, m->self_ns);
 		add_time(t, top->has_cpu, m->cpu_ns);
 		add_time(t, top->has_cpu, m->self_cpu_ns);
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&m->each));
-		rut_result_int(t, RUT_LAMI_DURATION, m->each.max);
+		rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&m->each));
+		rut_an_result_int(t, RUT_LAMI_DURATION, m->each.max);
 	}
 	free(list);
 	return t;
@@ -197,7 +197,7 @@ static struct rut_result *top_table(const struct top *top, int64_t end_ns)
 static void duration_cell(char *out, size_t size, const struct rut_cell *c)
 {
 	if (c->type == RUT_LAMI_DURATION)
-		rut_ruby_duration(out, size, (int64_t)rut_cell_value(c));
+		rut_an_ruby_duration(out, size, (int64_t)rut_an_cell_value(c));
 	else
 		snprintf(out, size, "?");
 }
@@ -208,8 +208,8 @@ static void print_top(const struct rut_result *t, struct rut_buf *out)
 	char calls[24], d[6][32], wait[32];
 
 	rut_buf_puts(out, "Calls by method\n");
-	rut_fmt_line(out, line, "Method", "Calls", "Total", "CPU", "Waiting", "Self", "Average",
-		     "Max", "Defined at");
+	rut_an_fmt_line(out, line, "Method", "Calls", "Total", "CPU", "Waiting", "Self", "Average",
+			"Max", "Defined at");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
@@ -217,11 +217,11 @@ static void print_top(const struct rut_result *t, struct rut_buf *out)
 		for (int k = 0; k < 6; k++)
 			duration_cell(d[k], sizeof(d[k]), &row[3 + k]);
 		if (row[5].type == RUT_LAMI_DURATION)
-			rut_ruby_duration(wait, sizeof(wait), row[3].i - row[5].i);
+			rut_an_ruby_duration(wait, sizeof(wait), row[3].i - row[5].i);
 		else
 			snprintf(wait, sizeof(wait), "?");
-		rut_fmt_line(out, line, row[0].str, calls, d[0], d[2], wait, d[1], d[4], d[5],
-			     row[1].str);
+		rut_an_fmt_line(out, line, row[0].str, calls, d[0], d[2], wait, d[1], d[4], d[5],
+				row[1].str);
 	}
 }
 
@@ -231,19 +231,19 @@ static void top_report(struct rut_instance *inst, int64_t end_ns)
 	struct rut_run *run = inst->run;
 	struct rut_result *t, *pct = NULL;
 
-	rut_ruby_running(&run->engine->state, end_ns, add_running, top);
-	if (!run->conf->mi && !rut_ruby_begin_text(inst, end_ns))
+	rut_an_ruby_running(&run->engine->state, end_ns, add_running, top);
+	if (!run->conf->mi && !rut_an_ruby_begin_text(inst, end_ns))
 		return;
 	t = top_table(top, end_ns);
 	if (run->conf->percentiles)
-		pct = rut_result_new(&rut_class_percentiles, inst->begin_ns, end_ns, NULL);
+		pct = rut_an_result_new(&rut_an_class_percentiles, inst->begin_ns, end_ns, NULL);
 	for (size_t i = 0; pct && i < top->methods.n; i++) {
 		const struct method_stats *m = top->methods.items[i];
 
-		rut_percentiles_add(pct, m->method->name, &m->each);
+		rut_an_percentiles_add(pct, m->method->name, &m->each);
 	}
-	rut_run_take(run, t, print_top);
-	rut_percentiles_finish(run, pct);
+	rut_an_run_take(run, t, print_top);
+	rut_an_percentiles_finish(run, pct);
 }
 
 static void top_fini(struct rut_instance *inst)
@@ -251,16 +251,17 @@ static void top_fini(struct rut_instance *inst)
 	struct top *top = (struct top *)inst;
 
 	for (size_t i = 0; i < top->methods.n; i++)
-		rut_stat_fini(&((struct method_stats *)top->methods.items[i])->each);
-	rut_ordered_fini(&top->methods);
+		rut_an_stat_fini(&((struct method_stats *)top->methods.items[i])->each);
+	rut_an_ordered_fini(&top->methods);
 }
 
 static const char *const tags[] = {"ruby", "rutile", "stats", "top", NULL};
-static const struct rut_lami_class *const top_classes[] = {&top_class, &rut_class_percentiles,
+static const struct rut_lami_class *const top_classes[] = {&top_class, &rut_an_class_percentiles,
 							   NULL};
 
 const struct rut_analysis rut_analysis_rubytop = {
 	.info = {"Ruby methods", "Calls and times of Ruby methods", tags, top_classes},
+	.report_needs = {"ruby:call"},
 	.instance_size = sizeof(struct top),
 	.hooks = top_hooks,
 	.report = top_report,
@@ -355,7 +356,7 @@ static void on_begin(void *arg, const void *data)
 	const struct rut_hook_ruby_begin *h = data;
 	struct slow *slow = arg;
 	struct builder *b =
-		rut_ordered_add(&slow->builders, fiber_key(h->tid, h->fiber), sizeof(*b));
+		rut_an_ordered_add(&slow->builders, fiber_key(h->tid, h->fiber), sizeof(*b));
 	uint32_t parent;
 
 	if (!b)
@@ -401,7 +402,7 @@ static void on_end(void *arg, const void *data)
 	struct slow *slow = arg;
 	const struct rut_conf *conf = slow->base.run->conf;
 	struct builder *b =
-		rut_ordered_add(&slow->builders, fiber_key(h->tid, h->fiber), sizeof(*b));
+		rut_an_ordered_add(&slow->builders, fiber_key(h->tid, h->fiber), sizeof(*b));
 	int64_t ns = h->end_ns - h->begin_ns;
 	uint32_t node;
 
@@ -413,7 +414,7 @@ static void on_end(void *arg, const void *data)
 		b->tree.nodes[node].calls++;
 		b->tree.nodes[node].total_ns += ns;
 	}
-	if (h->depth || !rut_ruby_wanted(conf, h->thread, h->tid, h->pid) ||
+	if (h->depth || !rut_an_ruby_wanted(conf, h->thread, h->tid, h->pid) ||
 	    (conf->has_min && (double)ns < conf->min_ns) ||
 	    (conf->has_max && (double)ns > conf->max_ns))
 		return;
@@ -440,20 +441,20 @@ static int slow_init(struct rut_instance *inst)
 
 static struct rut_result *slow_table(const struct slow *slow, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&slow_class, slow->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&slow_class, slow->base.begin_ns, end_ns, NULL);
 	char place[1100];
 
 	for (size_t i = 0; t && i < slow->count; i++) {
 		const struct slow_call *s = &slow->calls[i];
 
-		rut_ruby_place(place, sizeof(place), s->call.method);
-		rut_result_range(t, s->call.begin_ns, s->call.end_ns);
-		rut_result_text(t, RUT_LAMI_STRING, s->call.method->name);
-		rut_result_text(t, RUT_LAMI_PATH, place);
-		rut_result_process(t, s->comm, s->call.pid, s->call.tid);
-		rut_result_int(t, RUT_LAMI_DURATION, s->call.end_ns - s->call.begin_ns);
+		rut_an_ruby_place(place, sizeof(place), s->call.method);
+		rut_an_result_range(t, s->call.begin_ns, s->call.end_ns);
+		rut_an_result_text(t, RUT_LAMI_STRING, s->call.method->name);
+		rut_an_result_text(t, RUT_LAMI_PATH, place);
+		rut_an_result_process(t, s->comm, s->call.pid, s->call.tid);
+		rut_an_result_int(t, RUT_LAMI_DURATION, s->call.end_ns - s->call.begin_ns);
 		add_time(t, s->call.cpu_ns >= 0, s->call.cpu_ns);
-		rut_result_bool(t, s->call.running);
+		rut_an_result_bool(t, s->call.running);
 	}
 	return t;
 }
@@ -485,7 +486,7 @@ static void print_children(const struct tree *t, uint32_t node, int depth, int64
 	for (size_t i = 0; i < n; i++) {
 		const struct node *c = &t->nodes[children[i].node];
 
-		rut_ruby_duration(d, sizeof(d), c->total_ns);
+		rut_an_ruby_duration(d, sizeof(d), c->total_ns);
 		rut_buf_printf(out, "  %9s  %*s", d, depth * 2, "");
 		if (c->calls != 1)
 			rut_buf_printf(out, "%llu x ", (unsigned long long)c->calls);
@@ -505,13 +506,13 @@ static void print_slow(const struct slow *slow, struct rut_buf *out)
 		const struct slow_call *s = &slow->calls[i];
 		int64_t ns = s->call.end_ns - s->call.begin_ns;
 
-		rut_ruby_duration(d, sizeof(d), ns);
-		rut_ruby_place(place, sizeof(place), s->call.method);
-		rut_fmt_time(when, sizeof(when), s->call.begin_ns, conf->multi_day, conf->gmt);
+		rut_an_ruby_duration(d, sizeof(d), ns);
+		rut_an_ruby_place(place, sizeof(place), s->call.method);
+		rut_an_fmt_time(when, sizeof(when), s->call.begin_ns, conf->multi_day, conf->gmt);
 		rut_buf_printf(out, "\n%s  %s  (%s)\n", d, s->call.method->name, place);
 		cpu[0] = '\0';
 		if (s->call.cpu_ns >= 0) {
-			rut_ruby_duration(d, sizeof(d), s->call.cpu_ns);
+			rut_an_ruby_duration(d, sizeof(d), s->call.cpu_ns);
 			snprintf(cpu, sizeof(cpu), ", %s on a CPU", d);
 		}
 		rut_buf_printf(out, "  at %s, process %lld, thread %lld%s%s\n", when,
@@ -527,10 +528,10 @@ static void slow_report(struct rut_instance *inst, int64_t end_ns)
 	struct slow *slow = (struct slow *)inst;
 	struct rut_run *run = inst->run;
 
-	rut_ruby_running(&run->engine->state, end_ns, end_running, slow);
+	rut_an_ruby_running(&run->engine->state, end_ns, end_running, slow);
 	if (run->conf->mi)
-		rut_results_take(&run->results, slow_table(slow, end_ns));
-	else if (rut_ruby_begin_text(inst, end_ns))
+		rut_an_results_take(&run->results, slow_table(slow, end_ns));
+	else if (rut_an_ruby_begin_text(inst, end_ns))
 		print_slow(slow, &run->out);
 }
 
@@ -547,7 +548,7 @@ static void slow_fini(struct rut_instance *inst)
 		free(b->path);
 	}
 	free(slow->calls);
-	rut_ordered_fini(&slow->builders);
+	rut_an_ordered_fini(&slow->builders);
 }
 
 static const struct rut_lami_class *const slow_classes[] = {&slow_class, NULL};
@@ -555,6 +556,7 @@ static const struct rut_lami_class *const slow_classes[] = {&slow_class, NULL};
 const struct rut_analysis rut_analysis_rubyslow = {
 	.info = {"Slow Ruby calls", "The slowest outermost calls, each with its tree", tags,
 		 slow_classes},
+	.report_needs = {"ruby:call"},
 	.instance_size = sizeof(struct slow),
 	.hooks = slow_hooks,
 	.init = slow_init,

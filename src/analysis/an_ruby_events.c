@@ -19,7 +19,7 @@
 
 static bool event_wanted(const struct rut_instance *inst, const struct rut_hook_ruby_event *h)
 {
-	return rut_ruby_wanted(inst->run->conf, h->thread, h->tid, h->pid);
+	return rut_an_ruby_wanted(inst->run->conf, h->thread, h->tid, h->pid);
 }
 
 static bool below_limit(const struct rut_instance *inst, size_t i)
@@ -51,7 +51,7 @@ static void add_site(struct sites *s, const struct rut_hook_ruby_event *h)
 {
 	struct site_stats *one =
 		h->site && event_wanted(&s->base, h)
-			? rut_ordered_add(&s->sites, (uint64_t)h->site->index + 1, sizeof(*one))
+			? rut_an_ordered_add(&s->sites, (uint64_t)h->site->index + 1, sizeof(*one))
 			: NULL;
 
 	if (!one)
@@ -111,20 +111,21 @@ static const struct rut_lami_class alloc_class =
 
 static struct rut_result *site_table(const struct sites *s, int64_t end_ns, bool alloc)
 {
-	struct rut_result *t =
-		rut_result_new(alloc ? &alloc_class : &raise_class, s->base.begin_ns, end_ns, NULL);
-	struct site_stats **list = (struct site_stats **)rut_ordered_sorted(&s->sites, by_count);
+	struct rut_result *t = rut_an_result_new(alloc ? &alloc_class : &raise_class,
+						 s->base.begin_ns, end_ns, NULL);
+	struct site_stats **list = (struct site_stats **)rut_an_ordered_sorted(&s->sites, by_count);
 	double time = seconds(&s->base, end_ns);
 	char place[1100];
 
 	for (size_t i = 0; t && list && i < s->sites.n && below_limit(&s->base, i); i++) {
-		rut_ruby_place(place, sizeof(place), list[i]->site);
-		rut_result_text(t, RUT_LAMI_STRING, list[i]->site->name);
-		rut_result_text(t, RUT_LAMI_PATH, place);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->count);
-		rut_result_float(t, RUT_LAMI_NUMBER, time > 0 ? (double)list[i]->count / time : 0);
+		rut_an_ruby_place(place, sizeof(place), list[i]->site);
+		rut_an_result_text(t, RUT_LAMI_STRING, list[i]->site->name);
+		rut_an_result_text(t, RUT_LAMI_PATH, place);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)list[i]->count);
+		rut_an_result_float(t, RUT_LAMI_NUMBER,
+				    time > 0 ? (double)list[i]->count / time : 0);
 		if (alloc)
-			rut_result_int(t, RUT_LAMI_SIZE, list[i]->bytes);
+			rut_an_result_int(t, RUT_LAMI_SIZE, list[i]->bytes);
 	}
 	free(list);
 	return t;
@@ -137,16 +138,16 @@ static void print_sites(const struct rut_result *t, struct rut_buf *out, const c
 	char count[24], rate[32], size[32] = "";
 
 	rut_buf_printf(out, "%s\n", title);
-	rut_fmt_line(out, line, "Class", "Count", "A second", alloc ? "Size" : "",
-		     alloc ? "Allocated at" : "Raised at");
+	rut_an_fmt_line(out, line, "Class", "Count", "A second", alloc ? "Size" : "",
+			alloc ? "Allocated at" : "Raised at");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(count, sizeof(count), "%lld", (long long)row[2].i);
 		snprintf(rate, sizeof(rate), "%.1f", row[3].f);
 		if (alloc)
-			rut_fmt_size(size, sizeof(size), rut_cell_value(&row[4]));
-		rut_fmt_line(out, line, row[0].str, count, rate, size, row[1].str);
+			rut_an_fmt_size(size, sizeof(size), rut_an_cell_value(&row[4]));
+		rut_an_fmt_line(out, line, row[0].str, count, rate, size, row[1].str);
 	}
 }
 
@@ -162,21 +163,21 @@ static void print_allocs(const struct rut_result *t, struct rut_buf *out)
 
 static void raise_report(struct rut_instance *inst, int64_t end_ns)
 {
-	if (inst->run->conf->mi || rut_ruby_begin_text(inst, end_ns))
-		rut_run_take(inst->run, site_table((struct sites *)inst, end_ns, false),
-			     print_raises);
+	if (inst->run->conf->mi || rut_an_ruby_begin_text(inst, end_ns))
+		rut_an_run_take(inst->run, site_table((struct sites *)inst, end_ns, false),
+				print_raises);
 }
 
 static void alloc_report(struct rut_instance *inst, int64_t end_ns)
 {
-	if (inst->run->conf->mi || rut_ruby_begin_text(inst, end_ns))
-		rut_run_take(inst->run, site_table((struct sites *)inst, end_ns, true),
-			     print_allocs);
+	if (inst->run->conf->mi || rut_an_ruby_begin_text(inst, end_ns))
+		rut_an_run_take(inst->run, site_table((struct sites *)inst, end_ns, true),
+				print_allocs);
 }
 
 static void sites_fini(struct rut_instance *inst)
 {
-	rut_ordered_fini(&((struct sites *)inst)->sites);
+	rut_an_ordered_fini(&((struct sites *)inst)->sites);
 }
 
 static const char *const tags[] = {"ruby", "rutile", "stats", NULL};
@@ -185,6 +186,7 @@ static const struct rut_lami_class *const alloc_classes[] = {&alloc_class, NULL}
 
 const struct rut_analysis rut_analysis_rubyexceptions = {
 	.info = {"Ruby exceptions", "Exceptions by class and place", tags, raise_classes},
+	.report_needs = {"ruby:raise"},
 	.instance_size = sizeof(struct sites),
 	.hooks = raise_hooks,
 	.report = raise_report,
@@ -226,14 +228,14 @@ struct gcs {
 
 static struct gc_process *gc_process(struct gcs *g, const struct rut_hook_ruby_event *h)
 {
-	struct gc_process *p = rut_ordered_add(&g->processes, (uint64_t)h->pid + 1, sizeof(*p));
+	struct gc_process *p = rut_an_ordered_add(&g->processes, (uint64_t)h->pid + 1, sizeof(*p));
 
 	if (p && !p->is_init) {
 		p->is_init = true;
 		p->pid = h->pid;
 		p->enter_ns = RUT_NO_TIME;
 		p->live_least = INT64_MAX;
-		(void)rut_stat_init(&p->pauses, 0);
+		(void)rut_an_stat_init(&p->pauses, 0);
 	}
 	if (p && h->thread)
 		p->comm = h->thread->comm;
@@ -242,7 +244,7 @@ static struct gc_process *gc_process(struct gcs *g, const struct rut_hook_ruby_e
 
 static struct gc_method *gc_method(struct gcs *g, const struct rut_hook_ruby_event *h)
 {
-	struct gc_method *m = rut_ordered_add(
+	struct gc_method *m = rut_an_ordered_add(
 		&g->methods, h->method ? (uint64_t)h->method->index + 2 : 1, sizeof(*m));
 
 	if (m)
@@ -353,9 +355,9 @@ static int by_paused(const void *a, const void *b)
 
 static struct rut_result *gc_table(const struct gcs *g, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&gc_class, g->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&gc_class, g->base.begin_ns, end_ns, NULL);
 	struct gc_process **list =
-		(struct gc_process **)rut_ordered_sorted(&g->processes, by_paused);
+		(struct gc_process **)rut_an_ordered_sorted(&g->processes, by_paused);
 	double time = seconds(&g->base, end_ns);
 	char text[160];
 
@@ -363,18 +365,19 @@ static struct rut_result *gc_table(const struct gcs *g, int64_t end_ns)
 		const struct gc_process *p = list[i];
 
 		causes(p, text, sizeof(text));
-		rut_result_process(t, p->comm ? p->comm : "ruby", p->pid, RUT_LAMI_NONE);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->minor);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->major);
-		rut_result_int(t, RUT_LAMI_DURATION, p->pauses.sum);
-		rut_result_float(t, RUT_LAMI_RATIO,
-				 time > 0 ? (double)p->pauses.sum / 1e9 / time : 0);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->pauses.count);
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&p->pauses));
-		rut_result_int(t, RUT_LAMI_DURATION, p->pauses.max);
-		rut_result_int(t, RUT_LAMI_NUMBER, p->live_most);
-		rut_result_int(t, RUT_LAMI_NUMBER, p->live_least == INT64_MAX ? 0 : p->live_least);
-		rut_result_text(t, RUT_LAMI_STRING, text);
+		rut_an_result_process(t, p->comm ? p->comm : "ruby", p->pid, RUT_LAMI_NONE);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->minor);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->major);
+		rut_an_result_int(t, RUT_LAMI_DURATION, p->pauses.sum);
+		rut_an_result_float(t, RUT_LAMI_RATIO,
+				    time > 0 ? (double)p->pauses.sum / 1e9 / time : 0);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)p->pauses.count);
+		rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&p->pauses));
+		rut_an_result_int(t, RUT_LAMI_DURATION, p->pauses.max);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, p->live_most);
+		rut_an_result_int(t, RUT_LAMI_NUMBER,
+				  p->live_least == INT64_MAX ? 0 : p->live_least);
+		rut_an_result_text(t, RUT_LAMI_STRING, text);
 	}
 	free(list);
 	return t;
@@ -390,21 +393,21 @@ static int by_method_paused(const void *a, const void *b)
 
 static struct rut_result *gc_method_table(const struct gcs *g, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&gc_method_class, g->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&gc_method_class, g->base.begin_ns, end_ns, NULL);
 	struct gc_method **list =
-		(struct gc_method **)rut_ordered_sorted(&g->methods, by_method_paused);
+		(struct gc_method **)rut_an_ordered_sorted(&g->methods, by_method_paused);
 	char place[1100] = "-";
 
 	for (size_t i = 0; t && list && i < g->methods.n && below_limit(&g->base, i); i++) {
 		const struct gc_method *m = list[i];
 
 		if (m->method)
-			rut_ruby_place(place, sizeof(place), m->method);
-		rut_result_text(t, RUT_LAMI_STRING,
-				m->method ? m->method->name : "(outside of recorded methods)");
-		rut_result_text(t, RUT_LAMI_PATH, m->method ? place : "-");
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->collections);
-		rut_result_int(t, RUT_LAMI_DURATION, m->paused_ns);
+			rut_an_ruby_place(place, sizeof(place), m->method);
+		rut_an_result_text(t, RUT_LAMI_STRING,
+				   m->method ? m->method->name : "(outside of recorded methods)");
+		rut_an_result_text(t, RUT_LAMI_PATH, m->method ? place : "-");
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->collections);
+		rut_an_result_int(t, RUT_LAMI_DURATION, m->paused_ns);
 	}
 	free(list);
 	return t;
@@ -417,8 +420,8 @@ static void print_gc(const struct rut_result *t, struct rut_buf *out)
 	char who[64], n[4][24], share[24], d[3][32];
 
 	rut_buf_puts(out, "Garbage collection by process\n");
-	rut_fmt_line(out, line, "Process", "Minor", "Major", "Paused", "Of time", "Average",
-		     "Longest", "Live before", "Live after", "Causes");
+	rut_an_fmt_line(out, line, "Process", "Minor", "Major", "Paused", "Of time", "Average",
+			"Longest", "Live before", "Live after", "Causes");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 		static const int numbers[] = {1, 2, 8, 9}, times[] = {3, 6, 7};
@@ -427,11 +430,11 @@ static void print_gc(const struct rut_result *t, struct rut_buf *out)
 		for (int k = 0; k < 4; k++)
 			snprintf(n[k], sizeof(n[k]), "%lld", (long long)row[numbers[k]].i);
 		for (int k = 0; k < 3; k++)
-			rut_ruby_duration(d[k], sizeof(d[k]),
-					  (int64_t)rut_cell_value(&row[times[k]]));
+			rut_an_ruby_duration(d[k], sizeof(d[k]),
+					     (int64_t)rut_an_cell_value(&row[times[k]]));
 		snprintf(share, sizeof(share), "%.2f %%", 100 * row[4].f);
-		rut_fmt_line(out, line, who, n[0], n[1], d[0], share, d[1], d[2], n[2], n[3],
-			     row[10].str);
+		rut_an_fmt_line(out, line, who, n[0], n[1], d[0], share, d[1], d[2], n[2], n[3],
+				row[10].str);
 	}
 }
 
@@ -441,13 +444,13 @@ static void print_gc_methods(const struct rut_result *t, struct rut_buf *out)
 	char n[24], d[32];
 
 	rut_buf_puts(out, "\nGarbage collection by method\n");
-	rut_fmt_line(out, line, "Method", "Collections", "Paused", "Defined at");
+	rut_an_fmt_line(out, line, "Method", "Collections", "Paused", "Defined at");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(n, sizeof(n), "%lld", (long long)row[2].i);
-		rut_ruby_duration(d, sizeof(d), row[3].i);
-		rut_fmt_line(out, line, row[0].str, n, d, row[1].str);
+		rut_an_ruby_duration(d, sizeof(d), row[3].i);
+		rut_an_fmt_line(out, line, row[0].str, n, d, row[1].str);
 	}
 }
 
@@ -455,10 +458,10 @@ static void gc_report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct gcs *g = (struct gcs *)inst;
 
-	if (!inst->run->conf->mi && !rut_ruby_begin_text(inst, end_ns))
+	if (!inst->run->conf->mi && !rut_an_ruby_begin_text(inst, end_ns))
 		return;
-	rut_run_take(inst->run, gc_table(g, end_ns), print_gc);
-	rut_run_take(inst->run, gc_method_table(g, end_ns), print_gc_methods);
+	rut_an_run_take(inst->run, gc_table(g, end_ns), print_gc);
+	rut_an_run_take(inst->run, gc_method_table(g, end_ns), print_gc_methods);
 }
 
 static void gc_fini(struct rut_instance *inst)
@@ -466,15 +469,16 @@ static void gc_fini(struct rut_instance *inst)
 	struct gcs *g = (struct gcs *)inst;
 
 	for (size_t i = 0; i < g->processes.n; i++)
-		rut_stat_fini(&((struct gc_process *)g->processes.items[i])->pauses);
-	rut_ordered_fini(&g->processes);
-	rut_ordered_fini(&g->methods);
+		rut_an_stat_fini(&((struct gc_process *)g->processes.items[i])->pauses);
+	rut_an_ordered_fini(&g->processes);
+	rut_an_ordered_fini(&g->methods);
 }
 
 static const struct rut_lami_class *const gc_classes[] = {&gc_class, &gc_method_class, NULL};
 
 const struct rut_analysis rut_analysis_rubygc = {
 	.info = {"Ruby's garbage collector", "Pauses by process and method", tags, gc_classes},
+	.report_needs = {"ruby:gc_start"},
 	.instance_size = sizeof(struct gcs),
 	.hooks = gc_hooks,
 	.report = gc_report,
@@ -513,15 +517,15 @@ struct gvls {
 
 static struct gvl_thread *gvl_thread(struct gvls *g, const struct rut_hook_ruby_event *h)
 {
-	struct gvl_thread *t = rut_ordered_add(&g->threads, (uint64_t)h->tid + 1, sizeof(*t));
+	struct gvl_thread *t = rut_an_ordered_add(&g->threads, (uint64_t)h->tid + 1, sizeof(*t));
 
 	if (t && !t->is_init) {
 		t->is_init = true;
 		t->tid = h->tid;
 		t->pid = h->pid;
 		t->wait_ns = RUT_NO_TIME;
-		(void)rut_stat_init(&t->waits, 0);
-		(void)rut_stat_init(&t->holds, 0);
+		(void)rut_an_stat_init(&t->waits, 0);
+		(void)rut_an_stat_init(&t->holds, 0);
 	}
 	if (t && h->thread)
 		t->comm = h->thread->comm;
@@ -538,7 +542,7 @@ static void count_waits(struct gvl_process *p, int64_t now)
 /* The holder lets go, in `method`: the threads that waited meanwhile waited for that. */
 static void charge(struct gvls *g, const struct gvl_process *p, const struct rut_hook_ruby_event *h)
 {
-	struct gvl_method *m = rut_ordered_add(
+	struct gvl_method *m = rut_an_ordered_add(
 		&g->methods, h->method ? (uint64_t)h->method->index + 2 : 1, sizeof(*m));
 
 	if (!m)
@@ -560,7 +564,7 @@ static void on_gvl(void *arg, const void *data)
 		return;
 	g->seen = true;
 	t = gvl_thread(g, h);
-	p = rut_ordered_add(&g->processes, (uint64_t)h->pid + 1, sizeof(*p));
+	p = rut_an_ordered_add(&g->processes, (uint64_t)h->pid + 1, sizeof(*p));
 	if (!t || !p)
 		return;
 	if (!p->is_init)
@@ -635,20 +639,21 @@ static int by_blocked(const void *a, const void *b)
 
 static struct rut_result *gvl_table(const struct gvls *g, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&gvl_class, g->base.begin_ns, end_ns, NULL);
-	struct gvl_thread **list = (struct gvl_thread **)rut_ordered_sorted(&g->threads, by_waited);
+	struct rut_result *t = rut_an_result_new(&gvl_class, g->base.begin_ns, end_ns, NULL);
+	struct gvl_thread **list =
+		(struct gvl_thread **)rut_an_ordered_sorted(&g->threads, by_waited);
 
 	for (size_t i = 0; t && list && i < g->threads.n && below_limit(&g->base, i); i++) {
 		const struct gvl_thread *th = list[i];
 
-		rut_result_process(t, th->comm ? th->comm : "ruby", th->pid, th->tid);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)th->waits.count);
-		rut_result_int(t, RUT_LAMI_DURATION, th->waits.sum);
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&th->waits));
-		rut_result_int(t, RUT_LAMI_DURATION, th->waits.max);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)th->holds.count);
-		rut_result_int(t, RUT_LAMI_DURATION, th->holds.sum);
-		rut_result_int(t, RUT_LAMI_DURATION, th->holds.max);
+		rut_an_result_process(t, th->comm ? th->comm : "ruby", th->pid, th->tid);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)th->waits.count);
+		rut_an_result_int(t, RUT_LAMI_DURATION, th->waits.sum);
+		rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&th->waits));
+		rut_an_result_int(t, RUT_LAMI_DURATION, th->waits.max);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)th->holds.count);
+		rut_an_result_int(t, RUT_LAMI_DURATION, th->holds.sum);
+		rut_an_result_int(t, RUT_LAMI_DURATION, th->holds.max);
 	}
 	free(list);
 	return t;
@@ -656,22 +661,22 @@ static struct rut_result *gvl_table(const struct gvls *g, int64_t end_ns)
 
 static struct rut_result *gvl_method_table(const struct gvls *g, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&gvl_method_class, g->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&gvl_method_class, g->base.begin_ns, end_ns, NULL);
 	struct gvl_method **list =
-		(struct gvl_method **)rut_ordered_sorted(&g->methods, by_blocked);
+		(struct gvl_method **)rut_an_ordered_sorted(&g->methods, by_blocked);
 	char place[1100];
 
 	for (size_t i = 0; t && list && i < g->methods.n && below_limit(&g->base, i); i++) {
 		const struct gvl_method *m = list[i];
 
 		if (m->method)
-			rut_ruby_place(place, sizeof(place), m->method);
-		rut_result_text(t, RUT_LAMI_STRING,
-				m->method ? m->method->name : "(outside of recorded methods)");
-		rut_result_text(t, RUT_LAMI_PATH, m->method ? place : "-");
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->holds);
-		rut_result_int(t, RUT_LAMI_DURATION, m->held_ns);
-		rut_result_int(t, RUT_LAMI_DURATION, m->blocked_ns);
+			rut_an_ruby_place(place, sizeof(place), m->method);
+		rut_an_result_text(t, RUT_LAMI_STRING,
+				   m->method ? m->method->name : "(outside of recorded methods)");
+		rut_an_result_text(t, RUT_LAMI_PATH, m->method ? place : "-");
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->holds);
+		rut_an_result_int(t, RUT_LAMI_DURATION, m->held_ns);
+		rut_an_result_int(t, RUT_LAMI_DURATION, m->blocked_ns);
 	}
 	free(list);
 	return t;
@@ -684,8 +689,8 @@ static void print_gvl(const struct rut_result *t, struct rut_buf *out)
 	char who[64], n[2][24], d[5][32];
 
 	rut_buf_puts(out, "Ruby's lock by thread\n");
-	rut_fmt_line(out, line, "Thread", "Waits", "Waited", "Average", "Longest", "Holds", "Held",
-		     "Longest");
+	rut_an_fmt_line(out, line, "Thread", "Waits", "Waited", "Average", "Longest", "Holds",
+			"Held", "Longest");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
@@ -693,9 +698,9 @@ static void print_gvl(const struct rut_result *t, struct rut_buf *out)
 		snprintf(n[0], sizeof(n[0]), "%lld", (long long)row[1].i);
 		snprintf(n[1], sizeof(n[1]), "%lld", (long long)row[5].i);
 		for (int k = 0; k < 5; k++)
-			rut_ruby_duration(d[k], sizeof(d[k]),
-					  (int64_t)rut_cell_value(&row[times[k]]));
-		rut_fmt_line(out, line, who, n[0], d[0], d[1], d[2], n[1], d[3], d[4]);
+			rut_an_ruby_duration(d[k], sizeof(d[k]),
+					     (int64_t)rut_an_cell_value(&row[times[k]]));
+		rut_an_fmt_line(out, line, who, n[0], d[0], d[1], d[2], n[1], d[3], d[4]);
 	}
 }
 
@@ -705,14 +710,14 @@ static void print_gvl_methods(const struct rut_result *t, struct rut_buf *out)
 	char n[24], d[2][32];
 
 	rut_buf_puts(out, "\nRuby's lock by the method that let go of it\n");
-	rut_fmt_line(out, line, "Method", "Holds", "Held", "Blocked", "Defined at");
+	rut_an_fmt_line(out, line, "Method", "Holds", "Held", "Blocked", "Defined at");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(n, sizeof(n), "%lld", (long long)row[2].i);
-		rut_ruby_duration(d[0], sizeof(d[0]), row[3].i);
-		rut_ruby_duration(d[1], sizeof(d[1]), row[4].i);
-		rut_fmt_line(out, line, row[0].str, n, d[0], d[1], row[1].str);
+		rut_an_ruby_duration(d[0], sizeof(d[0]), row[3].i);
+		rut_an_ruby_duration(d[1], sizeof(d[1]), row[4].i);
+		rut_an_fmt_line(out, line, row[0].str, n, d[0], d[1], row[1].str);
 	}
 }
 
@@ -720,7 +725,7 @@ static void gvl_report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct gvls *g = (struct gvls *)inst;
 
-	if (!inst->run->conf->mi && !rut_ruby_begin_text(inst, end_ns))
+	if (!inst->run->conf->mi && !rut_an_ruby_begin_text(inst, end_ns))
 		return;
 	if (!g->seen && !inst->run->conf->mi) {
 		rut_buf_puts(
@@ -729,8 +734,8 @@ static void gvl_report(struct rut_instance *inst, int64_t end_ns)
 			"'--ruby TARGET:gvl'\n");
 		return;
 	}
-	rut_run_take(inst->run, gvl_table(g, end_ns), print_gvl);
-	rut_run_take(inst->run, gvl_method_table(g, end_ns), print_gvl_methods);
+	rut_an_run_take(inst->run, gvl_table(g, end_ns), print_gvl);
+	rut_an_run_take(inst->run, gvl_method_table(g, end_ns), print_gvl_methods);
 }
 
 static void gvl_fini(struct rut_instance *inst)
@@ -738,12 +743,12 @@ static void gvl_fini(struct rut_instance *inst)
 	struct gvls *g = (struct gvls *)inst;
 
 	for (size_t i = 0; i < g->threads.n; i++) {
-		rut_stat_fini(&((struct gvl_thread *)g->threads.items[i])->waits);
-		rut_stat_fini(&((struct gvl_thread *)g->threads.items[i])->holds);
+		rut_an_stat_fini(&((struct gvl_thread *)g->threads.items[i])->waits);
+		rut_an_stat_fini(&((struct gvl_thread *)g->threads.items[i])->holds);
 	}
-	rut_ordered_fini(&g->threads);
-	rut_ordered_fini(&g->processes);
-	rut_ordered_fini(&g->methods);
+	rut_an_ordered_fini(&g->threads);
+	rut_an_ordered_fini(&g->processes);
+	rut_an_ordered_fini(&g->methods);
 }
 
 static const struct rut_lami_class *const gvl_classes[] = {&gvl_class, &gvl_method_class, NULL};
@@ -751,6 +756,7 @@ static const struct rut_lami_class *const gvl_classes[] = {&gvl_class, &gvl_meth
 const struct rut_analysis rut_analysis_gvl = {
 	.info = {"Ruby's lock", "Waits for the GVL by thread and by the method that held it", tags,
 		 gvl_classes},
+	.report_needs = {"ruby:gvl_wait"},
 	.instance_size = sizeof(struct gvls),
 	.hooks = gvl_hooks,
 	.report = gvl_report,

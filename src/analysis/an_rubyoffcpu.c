@@ -90,7 +90,7 @@ static struct rut_state *state_of(const struct rubyoffcpu *o)
 
 static const char *intern(struct rut_state *st, const char *s)
 {
-	return rut_state_intern(st, s, strlen(s));
+	return rut_an_state_intern(st, s, strlen(s));
 }
 
 struct collecting {
@@ -106,9 +106,9 @@ static void add_frame(const struct rut_ruby_frame *f, void *arg)
 	struct thread *w = c->w;
 	struct method *m;
 
-	m = rut_ordered_add(&c->o->methods,
-			    rut_hash_u64((uintptr_t)name) ^ rut_hash_u64(~(uintptr_t)path),
-			    sizeof(*m));
+	m = rut_an_ordered_add(&c->o->methods,
+			       rut_hash_u64((uintptr_t)name) ^ rut_hash_u64(~(uintptr_t)path),
+			       sizeof(*m));
 	if (m && w->n == w->cap) {
 		size_t cap = w->cap ? w->cap * 2 : 64;
 		struct frame *more = reallocarray(w->frames, cap, sizeof(*more));
@@ -134,7 +134,7 @@ static void add_frame(const struct rut_ruby_frame *f, void *arg)
 static void note_kernel(const char *frame, uint64_t address, void *arg)
 {
 	struct thread *w = arg;
-	enum rut_off off = rut_off_kernel(frame, &w->futex);
+	enum rut_off off = rut_an_off_kernel(frame, &w->futex);
 
 	(void)address;
 	if (w->kernel == RUT_OFF_OTHER)
@@ -158,7 +158,7 @@ static enum rut_off reason_of(const struct thread *w)
 
 	if (off == RUT_OFF_OTHER)
 		off = w->kernel;
-	return rut_off_ruby(&inner, w->futex || w->why.reason == RUT_OFFCPU_LOCK, off);
+	return rut_an_off_ruby(&inner, w->futex || w->why.reason == RUT_OFFCPU_LOCK, off);
 }
 
 static void count_line(struct rubyoffcpu *o, const struct thread *w, enum rut_off off, int64_t ns)
@@ -171,7 +171,7 @@ static void count_line(struct rubyoffcpu *o, const struct thread *w, enum rut_of
 
 	if (ns <= 0)
 		return;
-	l = rut_ordered_add(&o->lines, key, sizeof(*l));
+	l = rut_an_ordered_add(&o->lines, key, sizeof(*l));
 	if (!l) {
 		state_of(o)->failed = true;
 		return;
@@ -183,7 +183,7 @@ static void count_line(struct rubyoffcpu *o, const struct thread *w, enum rut_of
 				   .method = w->frames[0].name,
 				   .what = what,
 				   .off = off};
-		(void)rut_stat_init(&l->ns, 0);
+		(void)rut_an_stat_init(&l->ns, 0);
 	}
 	rut_stat_add(&l->ns, ns);
 }
@@ -225,7 +225,7 @@ static void finish(struct rubyoffcpu *o, struct thread *w, const struct rut_wake
 		return;
 	if (wake->ns != RUT_NO_TIME) {
 		woken_ns = wake->ns > begin_ns ? wake->ns : begin_ns;
-		rut_offcpu_refine(&w->why, wake);
+		rut_an_offcpu_refine(&w->why, wake);
 	} else if (w->preempted) {
 		woken_ns = begin_ns;
 	}
@@ -244,7 +244,7 @@ static void on_switch(void *arg, const void *data)
 		finish(o, w, &h->next->wake, h->ts_ns);
 	if (!h->prev_tid || h->prev->exiting || h->prev_state & RUT_OFFCPU_ENDED)
 		return;
-	w = rut_ordered_add(&o->threads, (uint64_t)h->prev_tid, sizeof(*w));
+	w = rut_an_ordered_add(&o->threads, (uint64_t)h->prev_tid, sizeof(*w));
 	if (!w)
 		return;
 	w->tid = h->prev_tid;
@@ -255,8 +255,8 @@ static void on_switch(void *arg, const void *data)
 	w->futex = false;
 	w->out_ns = h->ts_ns;
 	w->preempted = !h->prev_state;
-	w->wanted = rut_conf_thread(o->base.run->conf, h->prev);
-	rut_offcpu_classify(state_of(o), &w->why, h->prev);
+	w->wanted = rut_an_conf_thread(o->base.run->conf, h->prev);
+	rut_an_offcpu_classify(state_of(o), &w->why, h->prev);
 }
 
 /* Behind the hook: the stacks of the thread that was switched away from. */
@@ -272,9 +272,9 @@ static void on_event(struct rut_instance *inst, const struct rut_ctf_event *ev,
 	(void)c;
 	if (!w || w->out_ns == RUT_NO_TIME || !stacks)
 		return;
-	rut_callstacks_ruby(stacks, ev, add_frame, &to);
+	rut_an_callstacks_ruby(stacks, ev, add_frame, &to);
 	if (w->n)
-		rut_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, note_kernel, w);
+		rut_an_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, note_kernel, w);
 }
 
 /* Its causes are found for those who listen. */
@@ -300,7 +300,7 @@ static int run_init(struct rut_run *run)
 	struct rut_callstacks *stacks = NULL;
 	struct rut_err err = RUT_ERR_INIT;
 
-	if (rut_callstacks_load(&stacks, run->engine->set, "", &err))
+	if (rut_an_callstacks_load(&stacks, run->engine->set, "", &err))
 		return -ENOMEM;
 	run->priv = stacks;
 	return 0;
@@ -308,7 +308,7 @@ static int run_init(struct rut_run *run)
 
 static void run_fini(struct rut_run *run)
 {
-	rut_callstacks_free(run->priv);
+	rut_an_callstacks_free(run->priv);
 }
 
 /* ---- Report ---- */
@@ -338,20 +338,21 @@ static bool within(const struct rubyoffcpu *o, size_t i)
 
 static struct rut_result *method_table(const struct rubyoffcpu *o, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&method_class, o->base.begin_ns, end_ns, NULL);
-	struct method **list = (struct method **)rut_ordered_sorted(&o->methods, methods_by_self);
+	struct rut_result *t = rut_an_result_new(&method_class, o->base.begin_ns, end_ns, NULL);
+	struct method **list =
+		(struct method **)rut_an_ordered_sorted(&o->methods, methods_by_self);
 
 	for (size_t i = 0; t && list && i < o->methods.n && within(o, i); i++) {
 		const struct method *m = list[i];
 
 		if (!m->total_ns)
 			continue;
-		rut_result_text(t, RUT_LAMI_STRING, m->name);
-		rut_result_text(t, RUT_LAMI_PATH, m->path[0] ? m->path : "-");
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->waits);
-		rut_result_int(t, RUT_LAMI_DURATION, (int64_t)m->self_ns);
-		rut_result_int(t, RUT_LAMI_DURATION, (int64_t)m->total_ns);
-		rut_result_int(t, RUT_LAMI_DURATION, (int64_t)m->max_ns);
+		rut_an_result_text(t, RUT_LAMI_STRING, m->name);
+		rut_an_result_text(t, RUT_LAMI_PATH, m->path[0] ? m->path : "-");
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)m->waits);
+		rut_an_result_int(t, RUT_LAMI_DURATION, (int64_t)m->self_ns);
+		rut_an_result_int(t, RUT_LAMI_DURATION, (int64_t)m->total_ns);
+		rut_an_result_int(t, RUT_LAMI_DURATION, (int64_t)m->max_ns);
 	}
 	free(list);
 	return t;
@@ -359,8 +360,8 @@ static struct rut_result *method_table(const struct rubyoffcpu *o, int64_t end_n
 
 static struct rut_result *line_table(const struct rubyoffcpu *o, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&line_class, o->base.begin_ns, end_ns, NULL);
-	struct line **list = (struct line **)rut_ordered_sorted(&o->lines, lines_by_total);
+	struct rut_result *t = rut_an_result_new(&line_class, o->base.begin_ns, end_ns, NULL);
+	struct line **list = (struct line **)rut_an_ordered_sorted(&o->lines, lines_by_total);
 	char place[1100];
 
 	for (size_t i = 0; t && list && i < o->lines.n && within(o, i); i++) {
@@ -368,17 +369,17 @@ static struct rut_result *line_table(const struct rubyoffcpu *o, int64_t end_ns)
 
 		snprintf(place, sizeof(place), l->path ? "%s:%u" : "%s", l->path ? l->path : "-",
 			 l->line);
-		rut_result_text(t, RUT_LAMI_PATH, place);
-		rut_result_text(t, RUT_LAMI_STRING, l->method);
-		rut_result_text(t, RUT_LAMI_STRING, rut_off_names[l->off]);
+		rut_an_result_text(t, RUT_LAMI_PATH, place);
+		rut_an_result_text(t, RUT_LAMI_STRING, l->method);
+		rut_an_result_text(t, RUT_LAMI_STRING, rut_an_off_names[l->off]);
 		if (l->what)
-			rut_result_text(t, RUT_LAMI_STRING, l->what);
+			rut_an_result_text(t, RUT_LAMI_STRING, l->what);
 		else
-			rut_result_empty(t);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)l->ns.count);
-		rut_result_int(t, RUT_LAMI_DURATION, l->ns.sum);
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&l->ns));
-		rut_result_int(t, RUT_LAMI_DURATION, l->ns.max);
+			rut_an_result_empty(t);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)l->ns.count);
+		rut_an_result_int(t, RUT_LAMI_DURATION, l->ns.sum);
+		rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(&l->ns));
+		rut_an_result_int(t, RUT_LAMI_DURATION, l->ns.max);
 	}
 	free(list);
 	return t;
@@ -390,14 +391,14 @@ static void print_methods(const struct rut_result *t, struct rut_buf *out)
 	char waits[24], d[3][32];
 
 	rut_buf_printf(out, "%s\n", t->cls->title);
-	rut_fmt_line(out, line, "Method", "Waits", "Self", "Total", "Max", "Defined in");
+	rut_an_fmt_line(out, line, "Method", "Waits", "Self", "Total", "Max", "Defined in");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(waits, sizeof(waits), "%lld", (long long)row[2].i);
 		for (int k = 0; k < 3; k++)
-			rut_ruby_duration(d[k], sizeof(d[k]), row[3 + k].i);
-		rut_fmt_line(out, line, row[0].str, waits, d[0], d[1], d[2], row[1].str);
+			rut_an_ruby_duration(d[k], sizeof(d[k]), row[3 + k].i);
+		rut_an_fmt_line(out, line, row[0].str, waits, d[0], d[1], d[2], row[1].str);
 	}
 }
 
@@ -407,16 +408,17 @@ static void print_lines(const struct rut_result *t, struct rut_buf *out)
 	char waits[24], d[3][32];
 
 	rut_buf_printf(out, "\n%s\n", t->cls->title);
-	rut_fmt_line(out, line, "Method", "Waits for", "What", "Waits", "Total", "Average", "Max",
-		     "At");
+	rut_an_fmt_line(out, line, "Method", "Waits for", "What", "Waits", "Total", "Average",
+			"Max", "At");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(waits, sizeof(waits), "%lld", (long long)row[4].i);
 		for (int k = 0; k < 3; k++)
-			rut_ruby_duration(d[k], sizeof(d[k]), (int64_t)rut_cell_value(&row[5 + k]));
-		rut_fmt_line(out, line, row[1].str, row[2].str, row[3].str ? row[3].str : "-",
-			     waits, d[0], d[1], d[2], row[0].str);
+			rut_an_ruby_duration(d[k], sizeof(d[k]),
+					     (int64_t)rut_an_cell_value(&row[5 + k]));
+		rut_an_fmt_line(out, line, row[1].str, row[2].str, row[3].str ? row[3].str : "-",
+				waits, d[0], d[1], d[2], row[0].str);
 	}
 }
 
@@ -426,7 +428,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 
 	for (size_t i = 0; i < o->threads.n; i++) {
 		struct thread *w = o->threads.items[i];
-		const struct rut_thread *t = rut_state_thread(state_of(o), w->tid);
+		const struct rut_thread *t = rut_an_state_thread(state_of(o), w->tid);
 		struct rut_wake wake = {.ns = RUT_NO_TIME};
 
 		if (t && !t->dead)
@@ -434,7 +436,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 		finish(o, w, &wake, end_ns);
 	}
 	if (!inst->run->conf->mi) {
-		rut_run_print_range(inst->run, inst->begin_ns, end_ns);
+		rut_an_run_print_range(inst->run, inst->begin_ns, end_ns);
 		if (!o->methods.n) {
 			rut_buf_puts(
 				&inst->run->out,
@@ -443,8 +445,8 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 			return;
 		}
 	}
-	rut_run_take(inst->run, method_table(o, end_ns), print_methods);
-	rut_run_take(inst->run, line_table(o, end_ns), print_lines);
+	rut_an_run_take(inst->run, method_table(o, end_ns), print_methods);
+	rut_an_run_take(inst->run, line_table(o, end_ns), print_lines);
 }
 
 static void fini(struct rut_instance *inst)
@@ -453,9 +455,9 @@ static void fini(struct rut_instance *inst)
 
 	for (size_t i = 0; i < o->threads.n; i++)
 		free(((struct thread *)o->threads.items[i])->frames);
-	rut_ordered_fini(&o->threads);
-	rut_ordered_fini(&o->methods);
-	rut_ordered_fini(&o->lines);
+	rut_an_ordered_fini(&o->threads);
+	rut_an_ordered_fini(&o->methods);
+	rut_an_ordered_fini(&o->lines);
 }
 
 static const char *const tags[] = {"ruby", "rutile", "sched", "top", NULL};

@@ -41,17 +41,17 @@ static const struct rut_lami_column freq_columns[] = {
 	{"count", "Scheduling count", RUT_LAMI_NUMBER, "schedulings"},
 };
 
-const struct rut_lami_class rut_sched_log_class =
+const struct rut_lami_class rut_an_sched_log_class =
 	RUT_LAMI_CLASS("log", "Scheduling log", log_columns);
-const struct rut_lami_class rut_sched_top_class =
+const struct rut_lami_class rut_an_sched_top_class =
 	RUT_LAMI_CLASS("top", "Scheduling top", log_columns);
-const struct rut_lami_class rut_sched_total_class =
+const struct rut_lami_class rut_an_sched_total_class =
 	RUT_LAMI_CLASS("total_stats", "Scheduling latency stats (total)", total_columns);
-const struct rut_lami_class rut_sched_tid_class =
+const struct rut_lami_class rut_an_sched_tid_class =
 	RUT_LAMI_CLASS("per_tid_stats", "Scheduling latency stats (per-TID)", tid_columns);
-const struct rut_lami_class rut_sched_prio_class =
+const struct rut_lami_class rut_an_sched_prio_class =
 	RUT_LAMI_CLASS("per_prio_stats", "Scheduling latency stats (per-prio)", prio_columns);
-const struct rut_lami_class rut_sched_freq_class =
+const struct rut_lami_class rut_an_sched_freq_class =
 	RUT_LAMI_CLASS("freq", "Scheduling latency frequency distribution", freq_columns);
 
 static int by_latency(const void *a, const void *b)
@@ -63,7 +63,7 @@ static int by_latency(const void *a, const void *b)
 	return dx > dy ? -1 : dx < dy;
 }
 
-void rut_sched_sort_rows(struct rut_sched *s, int64_t limit)
+void rut_an_sched_sort_rows(struct rut_sched *s, int64_t limit)
 {
 	void **order = malloc((s->n_rows + 1) * sizeof(*order));
 	struct rut_sched_row *rows = malloc((s->cap_rows + 1) * sizeof(*rows));
@@ -75,7 +75,7 @@ void rut_sched_sort_rows(struct rut_sched *s, int64_t limit)
 		n = (size_t)limit;
 	for (size_t i = 0; order && i < s->n_rows; i++)
 		order[i] = &s->rows[i];
-	if (!order || !rows || rut_sort_stable(order, s->n_rows, by_latency)) {
+	if (!order || !rows || rut_an_sort_stable(order, s->n_rows, by_latency)) {
 		s->base.run->engine->state.failed = true;
 		free(rows);
 		free(order);
@@ -104,7 +104,7 @@ static void keep_row(struct rut_sched *s, const struct rut_hook_switch *h)
 		void *rows;
 
 		if (few && s->n_rows >= 2 * (size_t)c->limit + 128) {
-			rut_sched_sort_rows(s, c->limit);
+			rut_an_sched_sort_rows(s, c->limit);
 			if (s->n_rows)
 				s->least_ns = s->rows[s->n_rows - 1].switch_ns -
 					      s->rows[s->n_rows - 1].wakeup_ns;
@@ -134,15 +134,15 @@ static void keep_row(struct rut_sched *s, const struct rut_hook_switch *h)
 
 static struct rut_sched_tid *get_tid(struct rut_sched *s, const struct rut_thread *t)
 {
-	struct rut_sched_tid *p = rut_ordered_add(&s->tids, (uint64_t)t->tid, sizeof(*p));
+	struct rut_sched_tid *p = rut_an_ordered_add(&s->tids, (uint64_t)t->tid, sizeof(*p));
 
 	if (!p || p->is_init)
 		return p;
 	p->is_init = true;
 	p->tid = t->tid;
 	p->comm = t->comm;
-	rut_prios_add(&p->prios, t->has_prio, t->prio);
-	if (rut_stat_init(&p->latency, rut_stat_keep(s->base.run->conf)))
+	rut_an_prios_add(&p->prios, t->has_prio, t->prio);
+	if (rut_an_stat_init(&p->latency, rut_an_stat_keep(s->base.run->conf)))
 		s->base.run->engine->state.failed = true;
 	return p;
 }
@@ -150,14 +150,14 @@ static struct rut_sched_tid *get_tid(struct rut_sched *s, const struct rut_threa
 static struct rut_sched_prio *get_prio(struct rut_sched *s, const struct rut_thread *t)
 {
 	uint64_t key = t->has_prio ? (uint64_t)(uint32_t)t->prio + 1 : 0;
-	struct rut_sched_prio *p = rut_ordered_add(&s->prios, key, sizeof(*p));
+	struct rut_sched_prio *p = rut_an_ordered_add(&s->prios, key, sizeof(*p));
 
 	if (!p || p->is_init)
 		return p;
 	p->is_init = true;
 	p->has_prio = t->has_prio;
 	p->prio = t->prio;
-	if (rut_stat_init(&p->latency, rut_stat_keep(s->base.run->conf)))
+	if (rut_an_stat_init(&p->latency, rut_an_stat_keep(s->base.run->conf)))
 		s->base.run->engine->state.failed = true;
 	return p;
 }
@@ -171,14 +171,15 @@ static void on_switch(void *arg, const void *data)
 	struct rut_sched_prio *prio;
 	int64_t latency = h->ts_ns - h->wakeup_ns;
 
-	if (h->wakeup_ns == RUT_NO_TIME || !rut_conf_thread(c, h->next) || !rut_conf_cpu(c, h->cpu))
+	if (h->wakeup_ns == RUT_NO_TIME || !rut_an_conf_thread(c, h->next) ||
+	    !rut_an_conf_cpu(c, h->cpu))
 		return;
 	if ((c->has_min && (double)latency < c->min_ns) ||
 	    (c->has_max && (double)latency > c->max_ns))
 		return;
 	if (h->waker)
 		get_tid(s, h->waker);
-	tid = get_tid(s, h->next);
+	tid = get_tid(s, rut_an_run_row(s->base.run, h->next));
 	prio = get_prio(s, h->next);
 	if (tid)
 		rut_stat_add(&tid->latency, latency);
@@ -195,7 +196,7 @@ static void on_prio(void *arg, const void *data)
 	struct rut_sched_tid *p = rut_ordered_get(&s->tids, (uint64_t)h->thread->tid);
 
 	if (p)
-		rut_prios_add(&p->prios, true, h->thread->prio);
+		rut_an_prios_add(&p->prios, true, h->thread->prio);
 }
 
 static const struct rut_analysis_hook hooks[] = {
@@ -209,7 +210,7 @@ static int init(struct rut_instance *inst)
 	struct rut_sched *s = (struct rut_sched *)inst;
 
 	s->tids.by_tid = !inst->period;
-	return rut_stat_init(&s->total, rut_stat_keep(inst->run->conf));
+	return rut_an_stat_init(&s->total, rut_an_stat_keep(inst->run->conf));
 }
 
 static void fini(struct rut_instance *inst)
@@ -219,24 +220,24 @@ static void fini(struct rut_instance *inst)
 	for (size_t i = 0; i < s->tids.n; i++) {
 		struct rut_sched_tid *p = s->tids.items[i];
 
-		rut_prios_fini(&p->prios);
-		rut_stat_fini(&p->latency);
+		rut_an_prios_fini(&p->prios);
+		rut_an_stat_fini(&p->latency);
 	}
 	for (size_t i = 0; i < s->prios.n; i++)
-		rut_stat_fini(&((struct rut_sched_prio *)s->prios.items[i])->latency);
-	rut_ordered_fini(&s->tids);
-	rut_ordered_fini(&s->prios);
-	rut_stat_fini(&s->total);
+		rut_an_stat_fini(&((struct rut_sched_prio *)s->prios.items[i])->latency);
+	rut_an_ordered_fini(&s->tids);
+	rut_an_ordered_fini(&s->prios);
+	rut_an_stat_fini(&s->total);
 	free(s->rows);
 }
 
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "sched", "stats", "freq", "top", "log", NULL};
 static const struct rut_lami_class *const classes[] = {
-	&rut_class_percentiles, &rut_sched_log_class,
-	&rut_sched_top_class,	&rut_sched_total_class,
-	&rut_sched_tid_class,	&rut_sched_prio_class,
-	&rut_sched_freq_class,	NULL};
+	&rut_an_class_percentiles, &rut_an_sched_log_class,
+	&rut_an_sched_top_class,   &rut_an_sched_total_class,
+	&rut_an_sched_tid_class,   &rut_an_sched_prio_class,
+	&rut_an_sched_freq_class,  NULL};
 
 static const char *const needs[] = {"sched_wak*", NULL};
 
@@ -245,9 +246,10 @@ const struct rut_analysis rut_analysis_sched = {
 		 "Scheduling latencies frequency distribution, statistics, top, and log", tags,
 		 classes},
 	.needs = needs,
+	.report_needs = {"sched_wak*"},
 	.instance_size = sizeof(struct rut_sched),
 	.hooks = hooks,
 	.init = init,
-	.report = rut_sched_report,
+	.report = rut_an_sched_report,
 	.fini = fini,
 };

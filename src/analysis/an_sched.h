@@ -38,11 +38,12 @@ struct rut_sched {
 	int64_t least_ns; /* of the longest, when there are as many as asked for */
 };
 
-extern const struct rut_lami_class rut_sched_log_class, rut_sched_top_class, rut_sched_total_class,
-	rut_sched_tid_class, rut_sched_prio_class, rut_sched_freq_class;
+extern const struct rut_lami_class rut_an_sched_log_class, rut_an_sched_top_class,
+	rut_an_sched_total_class, rut_an_sched_tid_class, rut_an_sched_prio_class,
+	rut_an_sched_freq_class;
 
-void rut_sched_report(struct rut_instance *inst, int64_t end_ns);
+void rut_an_sched_report(struct rut_instance *inst, int64_t end_ns);
 /* Longest first, the earlier of equals before. Keeps the first `limit`. */
-void rut_sched_sort_rows(struct rut_sched *s, int64_t limit);
+void rut_an_sched_sort_rows(struct rut_sched *s, int64_t limit);
 
 #endif

@@ -14,25 +14,25 @@
 static void add_process(struct rut_result *t, const struct rut_thread *p)
 {
 	if (p)
-		rut_result_process(t, p->comm, p->pid >= 0 ? p->pid : RUT_LAMI_NONE, p->tid);
+		rut_an_result_process(t, p->comm, p->pid >= 0 ? p->pid : RUT_LAMI_NONE, p->tid);
 	else
-		rut_result_empty(t);
+		rut_an_result_empty(t);
 }
 
 /* The rows from `from` to before `to`. */
 static struct rut_result *rows_table(struct rut_sched *s, const struct rut_lami_class *cls,
 				     size_t from, size_t to, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(cls, s->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(cls, s->base.begin_ns, end_ns, NULL);
 
 	for (size_t i = from; t && i < to; i++) {
 		const struct rut_sched_row *r = &s->rows[i];
 
-		rut_result_int(t, RUT_LAMI_TIMESTAMP, r->wakeup_ns);
-		rut_result_int(t, RUT_LAMI_TIMESTAMP, r->switch_ns);
-		rut_result_int(t, RUT_LAMI_DURATION, r->switch_ns - r->wakeup_ns);
-		rut_result_int(t, RUT_LAMI_NUMBER, r->has_prio ? r->prio : RUT_LAMI_NONE);
-		rut_result_int(t, RUT_LAMI_CPU, r->cpu);
+		rut_an_result_int(t, RUT_LAMI_TIMESTAMP, r->wakeup_ns);
+		rut_an_result_int(t, RUT_LAMI_TIMESTAMP, r->switch_ns);
+		rut_an_result_int(t, RUT_LAMI_DURATION, r->switch_ns - r->wakeup_ns);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, r->has_prio ? r->prio : RUT_LAMI_NONE);
+		rut_an_result_int(t, RUT_LAMI_CPU, r->cpu);
 		add_process(t, r->wakee);
 		add_process(t, r->waker);
 	}
@@ -41,8 +41,8 @@ static struct rut_result *rows_table(struct rut_sched *s, const struct rut_lami_
 
 static void add_stat(struct rut_result *t, const struct rut_stat *s)
 {
-	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->count);
-	rut_stat_cells(t, s);
+	rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->count);
+	rut_an_stat_cells(t, s);
 }
 
 static int by_name(const void *a, const void *b)
@@ -68,17 +68,19 @@ static int by_prio(const void *a, const void *b)
 
 static struct rut_result *tid_table(struct rut_sched *s, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&rut_sched_tid_class, s->base.begin_ns, end_ns, NULL);
+	struct rut_result *t =
+		rut_an_result_new(&rut_an_sched_tid_class, s->base.begin_ns, end_ns, NULL);
 	struct rut_sched_tid **list =
-		(struct rut_sched_tid **)rut_ordered_sorted(&s->tids, by_name);
+		(struct rut_sched_tid **)rut_an_ordered_sorted(&s->tids, by_name);
 
 	for (size_t i = 0; t && list && i < s->tids.n; i++) {
 		if (!list[i]->latency.count)
 			continue;
-		rut_result_process(t, list[i]->comm, RUT_LAMI_NONE, list[i]->tid);
+		rut_an_result_process(t, list[i]->comm, RUT_LAMI_NONE, list[i]->tid);
 		add_stat(t, &list[i]->latency);
-		rut_result_add(t, (struct rut_cell){.type = RUT_LAMI_STRING,
-						    .str = rut_prios_str(&list[i]->prios, t)});
+		rut_an_result_add(t,
+				  (struct rut_cell){.type = RUT_LAMI_STRING,
+						    .str = rut_an_prios_str(&list[i]->prios, t)});
 	}
 	free(list);
 	return t;
@@ -87,13 +89,13 @@ static struct rut_result *tid_table(struct rut_sched *s, int64_t end_ns)
 static struct rut_result *prio_table(struct rut_sched *s, int64_t end_ns)
 {
 	struct rut_result *t =
-		rut_result_new(&rut_sched_prio_class, s->base.begin_ns, end_ns, NULL);
+		rut_an_result_new(&rut_an_sched_prio_class, s->base.begin_ns, end_ns, NULL);
 	struct rut_sched_prio **list =
-		(struct rut_sched_prio **)rut_ordered_sorted(&s->prios, by_prio);
+		(struct rut_sched_prio **)rut_an_ordered_sorted(&s->prios, by_prio);
 
 	for (size_t i = 0; t && list && i < s->prios.n; i++) {
-		rut_result_int(t, RUT_LAMI_NUMBER,
-			       list[i]->has_prio ? list[i]->prio : RUT_LAMI_NONE);
+		rut_an_result_int(t, RUT_LAMI_NUMBER,
+				  list[i]->has_prio ? list[i]->prio : RUT_LAMI_NONE);
 		add_stat(t, &list[i]->latency);
 	}
 	free(list);
@@ -103,7 +105,7 @@ static struct rut_result *prio_table(struct rut_sched *s, int64_t end_ns)
 static struct rut_result *total_table(struct rut_sched *s, int64_t end_ns)
 {
 	struct rut_result *t =
-		rut_result_new(&rut_sched_total_class, s->base.begin_ns, end_ns, NULL);
+		rut_an_result_new(&rut_an_sched_total_class, s->base.begin_ns, end_ns, NULL);
 
 	if (t)
 		add_stat(t, &s->total);
@@ -114,18 +116,19 @@ static struct rut_result *freq_table(struct rut_sched *s, const struct rut_stat 
 				     const char *subtitle, int64_t end_ns)
 {
 	struct rut_result *t =
-		rut_result_new(&rut_sched_freq_class, s->base.begin_ns, end_ns, subtitle);
+		rut_an_result_new(&rut_an_sched_freq_class, s->base.begin_ns, end_ns, subtitle);
 	struct rut_freq f;
 
 	if (!t)
 		return NULL;
 	/* The uniform bounds are those of all latencies, however they are grouped. */
 	if (s->base.run->conf->uniform)
-		f = rut_freq_uniform(s->base.run, 0, s->total.count, (double)s->total.min,
-				     (double)s->total.max, 1000);
+		f = rut_an_freq_uniform(s->base.run, 0, s->total.count, (double)s->total.min,
+					(double)s->total.max, 1000);
 	else
-		f = rut_freq_bounds(s->base.run->conf, (double)stat->min, (double)stat->max, 1000);
-	rut_freq_fill(&f, stat, t);
+		f = rut_an_freq_bounds(s->base.run->conf, (double)stat->min, (double)stat->max,
+				       1000);
+	rut_an_freq_fill(&f, stat, t);
 	return t;
 }
 
@@ -146,15 +149,15 @@ static void print_rows(const struct rut_result *t, const struct rut_conf *c, str
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
-		rut_fmt_time(wakeup, sizeof(wakeup), row[0].i, c->multi_day, c->gmt);
-		rut_fmt_time(sw, sizeof(sw), row[1].i, c->multi_day, c->gmt);
-		rut_fmt_us_cell(latency, sizeof(latency), &row[2]);
+		rut_an_fmt_time(wakeup, sizeof(wakeup), row[0].i, c->multi_day, c->gmt);
+		rut_an_fmt_time(sw, sizeof(sw), row[1].i, c->multi_day, c->gmt);
+		rut_an_fmt_us_cell(latency, sizeof(latency), &row[2]);
 		number(prio, sizeof(prio), &row[3]);
 		number(cpu, sizeof(cpu), &row[4]);
-		rut_fmt_process(wakee, sizeof(wakee), &row[5]);
-		rut_fmt_process(waker, sizeof(waker), &row[6]);
-		rut_fmt_line(out, "[{:<18}, {:<18}] {:>15} {:>10}  {:>3}   {:<25}  {:<25}\n",
-			     wakeup, sw, latency, prio, cpu, wakee, waker);
+		rut_an_fmt_process(wakee, sizeof(wakee), &row[5]);
+		rut_an_fmt_process(waker, sizeof(waker), &row[6]);
+		rut_an_fmt_line(out, "[{:<18}, {:<18}] {:>15} {:>10}  {:>3}   {:<25}  {:<25}\n",
+				wakeup, sw, latency, prio, cpu, wakee, waker);
 	}
 }
 
@@ -165,10 +168,10 @@ struct stat_text {
 static void stat_text(struct stat_text *s, const struct rut_cell *row)
 {
 	number(s->count, sizeof(s->count), &row[0]);
-	rut_fmt_us_cell(s->min, sizeof(s->min), &row[1]);
-	rut_fmt_us_cell(s->avg, sizeof(s->avg), &row[2]);
-	rut_fmt_us_cell(s->max, sizeof(s->max), &row[3]);
-	rut_fmt_us_cell(s->stdev, sizeof(s->stdev), &row[4]);
+	rut_an_fmt_us_cell(s->min, sizeof(s->min), &row[1]);
+	rut_an_fmt_us_cell(s->avg, sizeof(s->avg), &row[2]);
+	rut_an_fmt_us_cell(s->max, sizeof(s->max), &row[3]);
+	rut_an_fmt_us_cell(s->stdev, sizeof(s->stdev), &row[4]);
 }
 
 static void print_total(const struct rut_result *t, struct rut_buf *out)
@@ -176,11 +179,11 @@ static void print_total(const struct rut_result *t, struct rut_buf *out)
 	struct stat_text s;
 
 	rut_buf_printf(out, "\n%s (us)\n", t->cls->title);
-	rut_fmt_line(out, "{:<12} {:<12} {:<12} {:<12} {:<12}\n", "Count", "Min", "Avg", "Max",
-		     "Stdev");
+	rut_an_fmt_line(out, "{:<12} {:<12} {:<12} {:<12} {:<12}\n", "Count", "Min", "Avg", "Max",
+			"Stdev");
 	stat_text(&s, t->cells);
-	rut_fmt_line(out, "{:<12} {:<12} {:<12} {:<12} {:<12}\n", s.count, s.min, s.avg, s.max,
-		     s.stdev);
+	rut_an_fmt_line(out, "{:<12} {:<12} {:<12} {:<12} {:<12}\n", s.count, s.min, s.avg, s.max,
+			s.stdev);
 }
 
 static void print_tids(const struct rut_result *t, struct rut_buf *out)
@@ -192,13 +195,13 @@ static void print_tids(const struct rut_result *t, struct rut_buf *out)
 	if (!rut_result_rows(t))
 		return;
 	rut_buf_printf(out, "\n%s (us)\n", t->cls->title);
-	rut_fmt_line(out, line, "Process", "Count", "Min", "Avg", "Max", "Stdev", "Priorities");
+	rut_an_fmt_line(out, line, "Process", "Count", "Min", "Avg", "Max", "Stdev", "Priorities");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
-		rut_fmt_process(proc, sizeof(proc), &row[0]);
+		rut_an_fmt_process(proc, sizeof(proc), &row[0]);
 		stat_text(&s, row + 1);
-		rut_fmt_line(out, line, proc, s.count, s.min, s.avg, s.max, s.stdev, row[6].str);
+		rut_an_fmt_line(out, line, proc, s.count, s.min, s.avg, s.max, s.stdev, row[6].str);
 	}
 }
 
@@ -211,13 +214,13 @@ static void print_prios(const struct rut_result *t, struct rut_buf *out)
 	if (!rut_result_rows(t))
 		return;
 	rut_buf_printf(out, "\n%s (us)\n", t->cls->title);
-	rut_fmt_line(out, line, "Prio", "Count", "Min", "Avg", "Max", "Stdev");
+	rut_an_fmt_line(out, line, "Prio", "Count", "Min", "Avg", "Max", "Stdev");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		number(prio, sizeof(prio), &row[0]);
 		stat_text(&s, row + 1);
-		rut_fmt_line(out, line, prio, s.count, s.min, s.avg, s.max, s.stdev);
+		rut_an_fmt_line(out, line, prio, s.count, s.min, s.avg, s.max, s.stdev);
 	}
 }
 
@@ -227,7 +230,7 @@ static void print_freq(const struct rut_result *t, struct rut_buf *out)
 
 	snprintf(title, sizeof(title), "Scheduling latency frequency distribution - %s",
 		 t->subtitle ? t->subtitle : "None");
-	rut_freq_print(t, out, title, "µs");
+	rut_an_freq_print(t, out, title, "µs");
 }
 
 static void finish_freqs(struct rut_run *run, struct rut_result **tables, size_t n, bool series)
@@ -235,22 +238,23 @@ static void finish_freqs(struct rut_run *run, struct rut_result **tables, size_t
 	struct rut_result *t = NULL;
 
 	if (run->conf->mi && series && run->conf->series)
-		t = rut_freq_series(tables, n, "Scheduling latencies frequency distributions",
-				    "schedulings");
+		t = rut_an_freq_series(tables, n, "Scheduling latencies frequency distributions",
+				       "schedulings");
 	for (size_t i = 0; i < n; i++) {
 		if (t)
-			rut_result_free(tables[i]);
+			rut_an_result_free(tables[i]);
 		else
-			rut_run_take(run, tables[i], print_freq);
+			rut_an_run_take(run, tables[i], print_freq);
 	}
-	rut_results_take(&run->results, t);
+	rut_an_results_take(&run->results, t);
 }
 
 /* ---- Report ---- */
 
 static void report_tid_freqs(struct rut_sched *s, int64_t end_ns)
 {
-	struct rut_sched_tid **list = (struct rut_sched_tid **)rut_ordered_sorted(&s->tids, by_tid);
+	struct rut_sched_tid **list =
+		(struct rut_sched_tid **)rut_an_ordered_sorted(&s->tids, by_tid);
 	struct rut_result **tables = calloc(s->tids.n + 1, sizeof(*tables));
 	char subtitle[64];
 	size_t n = 0;
@@ -258,7 +262,10 @@ static void report_tid_freqs(struct rut_sched *s, int64_t end_ns)
 	for (size_t i = 0; list && tables && i < s->tids.n; i++) {
 		if (!list[i]->latency.count)
 			continue;
-		snprintf(subtitle, sizeof(subtitle), "TID: %lld", (long long)list[i]->tid);
+		if (list[i]->tid < 0)
+			snprintf(subtitle, sizeof(subtitle), "%s", list[i]->comm);
+		else
+			snprintf(subtitle, sizeof(subtitle), "TID: %lld", (long long)list[i]->tid);
 		tables[n] = freq_table(s, &list[i]->latency, subtitle, end_ns);
 		n += tables[n] != NULL;
 	}
@@ -271,7 +278,7 @@ static void report_tid_freqs(struct rut_sched *s, int64_t end_ns)
 static void report_prio_freqs(struct rut_sched *s, int64_t end_ns)
 {
 	struct rut_sched_prio **list =
-		(struct rut_sched_prio **)rut_ordered_sorted(&s->prios, by_prio);
+		(struct rut_sched_prio **)rut_an_ordered_sorted(&s->prios, by_prio);
 	struct rut_result **tables = calloc(s->prios.n + 1, sizeof(*tables));
 	char subtitle[64];
 	size_t n = 0;
@@ -306,71 +313,71 @@ static void report_freqs(struct rut_sched *s, int64_t end_ns)
 static void report_percentiles(struct rut_sched *s, int64_t end_ns)
 {
 	struct rut_result *pct =
-		rut_result_new(&rut_class_percentiles, s->base.begin_ns, end_ns, NULL);
+		rut_an_result_new(&rut_an_class_percentiles, s->base.begin_ns, end_ns, NULL);
 	char what[96];
 
 	if (!pct)
 		return;
-	rut_percentiles_add(pct, "all", &s->total);
+	rut_an_percentiles_add(pct, "all", &s->total);
 	for (size_t i = 0; s->base.run->conf->per_tid && i < s->tids.n; i++) {
 		const struct rut_sched_tid *p = s->tids.items[i];
 
-		snprintf(what, sizeof(what), "%s (%lld)", p->comm, (long long)p->tid);
-		rut_percentiles_add(pct, what, &p->latency);
+		rut_an_fmt_thread(what, sizeof(what), p->comm, p->tid);
+		rut_an_percentiles_add(pct, what, &p->latency);
 	}
 	for (size_t i = 0; s->base.run->conf->per_prio && i < s->prios.n; i++) {
 		const struct rut_sched_prio *p = s->prios.items[i];
 
 		snprintf(what, sizeof(what), "priority %d", p->prio);
-		rut_percentiles_add(pct, what, &p->latency);
+		rut_an_percentiles_add(pct, what, &p->latency);
 	}
-	rut_percentiles_finish(s->base.run, pct);
+	rut_an_percentiles_finish(s->base.run, pct);
 }
 
 static void report_rows(struct rut_sched *s, int64_t end_ns, bool top)
 {
-	const struct rut_lami_class *cls = top ? &rut_sched_top_class : &rut_sched_log_class;
+	const struct rut_lami_class *cls = top ? &rut_an_sched_top_class : &rut_an_sched_log_class;
 	struct rut_run *run = s->base.run;
 	struct rut_result *t;
 
 	if (top)
-		rut_sched_sort_rows(s, run->conf->limit);
+		rut_an_sched_sort_rows(s, run->conf->limit);
 	if (run->conf->mi) {
-		rut_results_take(&run->results, rows_table(s, cls, 0, s->n_rows, end_ns));
+		rut_an_results_take(&run->results, rows_table(s, cls, 0, s->n_rows, end_ns));
 		return;
 	}
 	rut_buf_printf(&run->out, "\n%s\n", cls->title);
-	rut_fmt_line(&run->out, "{:<20} {:<19} {:>15} {:>10}  {:>3}   {:<25}  {:<25}\n", "Wakeup",
-		     "Switch", "Latency (us)", "Priority", "CPU", "Wakee", "Waker");
+	rut_an_fmt_line(&run->out, "{:<20} {:<19} {:>15} {:>10}  {:>3}   {:<25}  {:<25}\n",
+			"Wakeup", "Switch", "Latency (us)", "Priority", "CPU", "Wakee", "Waker");
 	for (size_t i = 0, to; i < s->n_rows; i = to) {
 		to = s->n_rows - i > RUT_RUN_ROWS ? i + RUT_RUN_ROWS : s->n_rows;
 		t = rows_table(s, cls, i, to, end_ns);
 		if (t)
 			print_rows(t, run->conf, &run->out);
-		rut_result_free(t);
-		rut_run_show(run);
+		rut_an_result_free(t);
+		rut_an_run_show(run);
 	}
 }
 
-void rut_sched_report(struct rut_instance *inst, int64_t end_ns)
+void rut_an_sched_report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct rut_sched *s = (struct rut_sched *)inst;
 	struct rut_run *run = inst->run;
 	const struct rut_conf *c = run->conf;
 
 	if (!c->mi)
-		rut_run_print_range(run, inst->begin_ns, end_ns);
+		rut_an_run_print_range(run, inst->begin_ns, end_ns);
 	/* JSON has the lists first. */
 	if (c->mi && c->log)
 		report_rows(s, end_ns, false);
 	if (c->mi && c->top)
 		report_rows(s, end_ns, true);
 	if (c->stats && c->total)
-		rut_run_take(run, total_table(s, end_ns), print_total);
+		rut_an_run_take(run, total_table(s, end_ns), print_total);
 	if (c->stats && c->per_tid)
-		rut_run_take(run, tid_table(s, end_ns), print_tids);
+		rut_an_run_take(run, tid_table(s, end_ns), print_tids);
 	if (c->stats && c->per_prio)
-		rut_run_take(run, prio_table(s, end_ns), print_prios);
+		rut_an_run_take(run, prio_table(s, end_ns), print_prios);
 	if (c->freq)
 		report_freqs(s, end_ns);
 	if (!c->mi && c->log)

@@ -6,8 +6,8 @@
  * of each CPU, process, disk, peer or control group (--by). Rates are by second of the interval,
  * which ends with the first event after it: an interval without events is part of the one before.
  */
-#include "analysis/engine.h"
 #include "analysis/ordered.h"
+#include "analysis/sampler.h"
 #include "analysis/stats.h"
 
 #include <stdio.h>
@@ -39,11 +39,9 @@ struct key {
 };
 
 struct series {
-	struct rut_instance base;
+	struct rut_sampler base;
 	enum by by;
 	struct rut_ordered keys;
-	int64_t *since_ns; /* owned, by CPU: when its thread began to run; RUT_NO_TIME: idle */
-	size_t n_cpus;
 };
 
 static const struct rut_lami_column columns[] = {
@@ -69,10 +67,10 @@ static enum by by_of(const char *s)
 
 static struct key *get_key(struct series *s, uint64_t id)
 {
-	struct key *k = rut_ordered_add(&s->keys, id, sizeof(*k));
+	struct key *k = rut_an_ordered_add(&s->keys, id, sizeof(*k));
 
 	if (!k)
-		s->base.run->engine->state.failed = true;
+		s->base.base.run->engine->state.failed = true;
 	return k;
 }
 
@@ -89,16 +87,13 @@ static void name_key(struct key *k, const char *name, const int64_t *number)
 		snprintf(k->name, sizeof(k->name), "%.90s", name);
 }
 
-/* The key of what a thread does on a CPU; NULL: it is not counted, or not by this. */
+/* The key of what a thread does on a CPU; NULL: it is not counted by this. */
 static struct key *key_of(struct series *s, int cpu, struct rut_thread *t)
 {
-	const struct rut_conf *c = s->base.run->conf;
-	struct rut_state *st = &s->base.run->engine->state;
+	struct rut_state *st = &s->base.base.run->engine->state;
 	const int64_t number = cpu;
 	struct key *k;
 
-	if (!rut_conf_cpu(c, cpu) || (t && !rut_conf_thread(c, t)))
-		return NULL;
 	switch (s->by) {
 	case BY_ALL:
 		k = get_key(s, 0);
@@ -111,7 +106,7 @@ static struct key *key_of(struct series *s, int cpu, struct rut_thread *t)
 	case BY_PROCESS:
 		if (!t || !t->tid)
 			return NULL;
-		t = rut_state_leader(st, t);
+		t = rut_an_state_leader(st, t);
 		k = get_key(s, (uint64_t)t->tid);
 		name_key(k, t->comm, &t->tid);
 		return k;
@@ -140,8 +135,8 @@ static void add_latency(struct series *s, struct key *k, int what, int64_t ns)
 		return;
 	if (!k->latencies[what]) {
 		k->latencies[what] = calloc(1, sizeof(struct rut_stat));
-		if (!k->latencies[what] || rut_stat_init(k->latencies[what], RUT_STAT_HIST)) {
-			s->base.run->engine->state.failed = true;
+		if (!k->latencies[what] || rut_an_stat_init(k->latencies[what], RUT_STAT_HIST)) {
+			s->base.base.run->engine->state.failed = true;
 			free(k->latencies[what]);
 			k->latencies[what] = NULL;
 			return;
@@ -152,88 +147,56 @@ static void add_latency(struct series *s, struct key *k, int what, int64_t ns)
 
 /* ---- What happens ---- */
 
-static void add_busy(struct series *s, int cpu, struct rut_thread *t, int64_t end_ns)
+/* The key of a sample, where it is counted by this. */
+static struct key *key_of_sample(struct series *s, const struct rut_sample *x)
 {
-	struct key *k;
-
-	if (cpu < 0 || (size_t)cpu >= s->n_cpus || s->since_ns[cpu] == RUT_NO_TIME)
-		return;
-	k = key_of(s, cpu, t);
-	if (k) {
-		k->has_busy = true;
-		k->busy_ns += end_ns - s->since_ns[cpu];
-	}
-	s->since_ns[cpu] = RUT_NO_TIME;
+	return key_of(s, x->cpu, x->thread);
 }
 
-static bool reserve_cpu(struct series *s, int cpu)
+static void count_switch(struct series *s, const struct rut_sample *x)
 {
-	size_t n = ((size_t)cpu + 16) & ~(size_t)15;
-	int64_t *to;
-
-	if (cpu < 0 || cpu > 65535)
-		return false;
-	if ((size_t)cpu < s->n_cpus)
-		return true;
-	to = realloc(s->since_ns, n * sizeof(*to));
-	if (!to) {
-		s->base.run->engine->state.failed = true;
-		return false;
-	}
-	s->since_ns = to;
-	for (; s->n_cpus < n; s->n_cpus++)
-		to[s->n_cpus] = RUT_NO_TIME;
-	return true;
+	add(key_of_sample(s, x), N_SWITCHES, 1);
 }
 
-static void on_switch(void *arg, const void *data)
+static void count_wakeup(struct series *s, const struct rut_sample *x)
 {
-	const struct rut_hook_switch *h = data;
-	struct series *s = arg;
+	struct key *k = key_of_sample(s, x);
 
-	if (h->prev_tid && h->gap_tid < 0)
-		add_busy(s, h->cpu, h->prev, h->ts_ns);
-	if (reserve_cpu(s, h->cpu))
-		s->since_ns[h->cpu] = h->next_tid ? h->ts_ns : RUT_NO_TIME;
-	add(key_of(s, h->cpu, h->next), N_SWITCHES, 1);
-	if (h->wakeup_ns != RUT_NO_TIME && h->next_tid) {
-		struct key *k = key_of(s, h->cpu, h->next);
-
-		add(k, N_WAKEUPS, 1);
-		add_latency(s, k, L_SCHED, h->ts_ns - h->wakeup_ns);
-	}
+	add(k, N_WAKEUPS, 1);
+	add_latency(s, k, L_SCHED, x->end_ns - x->begin_ns);
 }
 
-static void on_syscall_exit(void *arg, const void *data)
+static void count_call(struct series *s, const struct rut_sample *x)
 {
-	const struct rut_hook_syscall *h = data;
-	struct series *s = arg;
-	struct key *k = key_of(s, h->cpu, h->thread);
+	struct key *k = key_of_sample(s, x);
 
 	add(k, N_CALLS, 1);
-	if (h->has_ret && h->ret < 0 && h->ret >= -4095)
+	if (x->error)
 		add(k, N_ERRORS, 1);
-	add_latency(s, k, L_CALL, h->duration_ns);
+	add_latency(s, k, L_CALL, x->end_ns - x->begin_ns);
 }
 
-static void on_io(void *arg, const void *data)
+static struct key *peer_of(struct series *s, const struct rut_hook_io *h)
 {
-	const struct rut_hook_io *h = data;
+	const struct rut_fd *f = h->rq->has_fd ? rut_an_state_fd(h->parent, h->rq->fd) : NULL;
+	struct key *k;
+
+	if (!f || (f->type != RUT_FD_NET && f->type != RUT_FD_MAYBE_NET))
+		return NULL;
+	k = get_key(s, (uintptr_t)f->filename);
+	name_key(k, f->filename, NULL);
+	return k;
+}
+
+static void count_io(struct series *s, const struct rut_sample *x)
+{
+	const struct rut_hook_io *h = x->hook;
 	const struct rut_io_rq *rq = h->rq;
-	struct series *s = arg;
-	struct key *k = key_of(s, h->cpu, h->thread);
+	struct key *k = s->by == BY_PEER ? peer_of(s, h) : key_of_sample(s, x);
 
-	if (s->by == BY_PEER && rq->has_fd && rut_conf_thread(s->base.run->conf, h->thread)) {
-		const struct rut_fd *f = rut_state_fd(h->parent, rq->fd);
-
-		if (f && (f->type == RUT_FD_NET || f->type == RUT_FD_MAYBE_NET)) {
-			k = get_key(s, (uintptr_t)f->filename);
-			name_key(k, f->filename, NULL);
-		}
-	}
 	if (rq->op == RUT_IO_NONE || rq->op == RUT_IO_OPEN || rq->op == RUT_IO_CLOSE)
 		return;
-	add_latency(s, k, L_IO, rq->end_ns - rq->begin_ns);
+	add_latency(s, k, L_IO, x->end_ns - x->begin_ns);
 	if (!rq->has_size || rq->error)
 		return;
 	if (rq->op != RUT_IO_WRITE)
@@ -242,61 +205,67 @@ static void on_io(void *arg, const void *data)
 		add(k, N_WRITTEN, (uint64_t)rq->size);
 }
 
-static void on_block(void *arg, const void *data)
+static void count_disk(struct series *s, const struct rut_sample *x)
 {
-	const struct rut_hook_block *h = data;
-	struct series *s = arg;
+	const struct rut_hook_block *h = x->hook;
+	int64_t begin = x->begin_ns > s->base.base.begin_ns ? x->begin_ns : s->base.base.begin_ns;
 	struct key *k = NULL;
-	int64_t begin = h->rq->begin_ns > s->base.begin_ns ? h->rq->begin_ns : s->base.begin_ns;
 
 	if (s->by == BY_DISK) {
 		k = get_key(s, (uint64_t)h->disk->dev);
-		name_key(k, h->disk->name ? h->disk->name : "",
-			 h->disk->name ? NULL : &h->disk->dev);
+		name_key(k, x->what, NULL);
 	} else if (s->by == BY_ALL) {
-		k = key_of(s, h->cpu, h->thread);
+		k = key_of_sample(s, x);
 	}
 	if (!k)
 		return;
 	add(k, h->rq->write ? N_WRITTEN : N_READ, s->by == BY_DISK ? h->rq->nr_sector * 512 : 0);
-	add_latency(s, k, L_DISK, h->rq->end_ns - h->rq->begin_ns);
+	add_latency(s, k, L_DISK, x->end_ns - x->begin_ns);
 	k->has_depth = true;
-	k->depth_ns += h->rq->end_ns - begin;
+	k->depth_ns += x->end_ns - begin;
 }
 
-static void on_irq(void *arg, const void *data)
+static void count_irq(struct series *s, const struct rut_sample *x)
 {
-	const struct rut_hook_irq *h = data;
-	struct series *s = arg;
-
 	if (s->by == BY_ALL || s->by == BY_CPU)
-		add(key_of(s, h->cpu, NULL), N_IRQS, 1);
+		add(key_of_sample(s, x), N_IRQS, 1);
 }
 
-static void on_page(void *arg, const void *data)
+static void count_page(struct series *s, const struct rut_sample *x)
 {
-	const struct rut_hook_thread *h = data;
-
-	add(key_of(arg, h->cpu, h->thread), N_PAGES, 1);
+	add(key_of_sample(s, x), N_PAGES, 1);
 }
 
-static const struct rut_analysis_hook hooks[] = {
-	{RUT_HOOK_SWITCH, on_switch},	{RUT_HOOK_SYSCALL_EXIT, on_syscall_exit},
-	{RUT_HOOK_IO_EXIT, on_io},	{RUT_HOOK_BLOCK_DONE, on_block},
-	{RUT_HOOK_IRQ_EXIT, on_irq},	{RUT_HOOK_SOFTIRQ_EXIT, on_irq},
-	{RUT_HOOK_PAGE_ALLOC, on_page}, {0, NULL},
-};
+static void count_run(struct series *s, const struct rut_sample *x)
+{
+	struct key *k = key_of_sample(s, x);
+
+	if (!k)
+		return;
+	k->has_busy = true;
+	k->busy_ns += x->end_ns - x->begin_ns;
+}
+
+static void on_sample(struct rut_sampler *base, const struct rut_sample *x)
+{
+	static void (*const count[])(struct series * s, const struct rut_sample *x) = {
+		[RUT_SAMPLE_CPU] = count_run,	   [RUT_SAMPLE_SWITCH] = count_switch,
+		[RUT_SAMPLE_SCHED] = count_wakeup, [RUT_SAMPLE_SYSCALL] = count_call,
+		[RUT_SAMPLE_IO] = count_io,	   [RUT_SAMPLE_DISK] = count_disk,
+		[RUT_SAMPLE_IRQ] = count_irq,	   [RUT_SAMPLE_SOFTIRQ] = count_irq,
+		[RUT_SAMPLE_PAGE] = count_page,
+	};
+
+	count[x->kind]((struct series *)base, x);
+}
 
 static int init(struct rut_instance *inst)
 {
 	struct series *s = (struct series *)inst;
-	const struct rut_state *st = &inst->run->engine->state;
 
 	s->by = by_of(inst->run->conf->by);
-	for (size_t i = 0; i < st->n_cpus; i++)
-		if (st->cpus[i].current && st->cpus[i].switched && reserve_cpu(s, (int)i))
-			s->since_ns[i] = inst->begin_ns;
-	return 0;
+	s->base.fn = on_sample;
+	return rut_an_sampler_init(&s->base);
 }
 
 /* ---- Report ---- */
@@ -304,10 +273,10 @@ static int init(struct rut_instance *inst)
 static void add_row(struct rut_result *t, const struct series *s, const struct key *k,
 		    const char *metric, double value)
 {
-	rut_result_text(t, RUT_LAMI_STRING, by_names[s->by]);
-	rut_result_text(t, RUT_LAMI_STRING, k->name);
-	rut_result_text(t, RUT_LAMI_STRING, metric);
-	rut_result_float(t, RUT_LAMI_NUMBER, value);
+	rut_an_result_text(t, RUT_LAMI_STRING, by_names[s->by]);
+	rut_an_result_text(t, RUT_LAMI_STRING, k->name);
+	rut_an_result_text(t, RUT_LAMI_STRING, metric);
+	rut_an_result_float(t, RUT_LAMI_NUMBER, value);
 }
 
 static void add_key(struct rut_result *t, const struct series *s, const struct key *k, double span)
@@ -326,7 +295,7 @@ static void add_key(struct rut_result *t, const struct series *s, const struct k
 		for (int q = 0; l && q < 3; q++) {
 			snprintf(name, sizeof(name), "%s_p%d_us", latency_names[i],
 				 (int)(quantiles[q] * 100 + 0.5));
-			add_row(t, s, k, name, rut_hist_quantile(l->hist, quantiles[q]) / 1e3);
+			add_row(t, s, k, name, rut_an_hist_quantile(l->hist, quantiles[q]) / 1e3);
 		}
 		if (l) {
 			snprintf(name, sizeof(name), "%s_max_us", latency_names[i]);
@@ -367,25 +336,22 @@ static void print(const struct rut_result *t, struct rut_buf *out)
 			put_field(out, c[k].str ? c[k].str : "");
 			rut_buf_puts(out, ",");
 		}
-		rut_buf_printf(out, "%.9g\n", rut_cell_value(&c[3]));
+		rut_buf_printf(out, "%.9g\n", rut_an_cell_value(&c[3]));
 	}
 }
 
 static void report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct series *s = (struct series *)inst;
-	struct rut_state *st = &inst->run->engine->state;
 	double span = (double)(end_ns - inst->begin_ns) / 1e9;
-	struct rut_result *t = rut_result_new(&series_class, inst->begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&series_class, inst->begin_ns, end_ns, NULL);
 
-	for (size_t i = 0; i < st->n_cpus; i++)
-		if (st->cpus[i].current)
-			add_busy(s, (int)i, st->cpus[i].current, end_ns);
+	rut_an_sampler_finish(&s->base, end_ns);
 	if (!inst->run->conf->mi && !inst->run->reports)
 		rut_buf_puts(&inst->run->out, "begin,end,by,key,metric,value\n");
 	for (size_t i = 0; t && span > 0 && i < s->keys.n; i++)
 		add_key(t, s, s->keys.items[i], span);
-	rut_run_take(inst->run, t, print);
+	rut_an_run_take(inst->run, t, print);
 }
 
 static void fini(struct rut_instance *inst)
@@ -397,12 +363,12 @@ static void fini(struct rut_instance *inst)
 
 		for (int l = 0; l < L_LATENCIES; l++) {
 			if (k->latencies[l])
-				rut_stat_fini(k->latencies[l]);
+				rut_an_stat_fini(k->latencies[l]);
 			free(k->latencies[l]);
 		}
 	}
-	rut_ordered_fini(&s->keys);
-	free(s->since_ns);
+	rut_an_ordered_fini(&s->keys);
+	rut_an_sampler_fini(&s->base);
 }
 
 static const char *const tags[] = {"linux-kernel", "rutile", "series", NULL};
@@ -411,7 +377,7 @@ static const struct rut_lami_class *const classes[] = {&series_class, NULL};
 const struct rut_analysis rut_analysis_series = {
 	.info = {"Series", "Rates, latencies and queues over time", tags, classes},
 	.instance_size = sizeof(struct series),
-	.hooks = hooks,
+	.hooks = rut_an_sampler_hooks,
 	.init = init,
 	.report = report,
 	.fini = fini,

@@ -97,7 +97,7 @@ static void count_return(struct call_stats *c, int64_t ret)
 
 static struct tid_stats *get_tid(struct syscalls *s, const struct rut_thread *t)
 {
-	struct tid_stats *p = rut_ordered_add(&s->tids, (uint64_t)t->tid, sizeof(*p));
+	struct tid_stats *p = rut_an_ordered_add(&s->tids, (uint64_t)t->tid, sizeof(*p));
 
 	if (p && !p->comm) {
 		p->tid = t->tid;
@@ -110,11 +110,11 @@ static struct tid_stats *get_tid(struct syscalls *s, const struct rut_thread *t)
 static struct call_stats *get_call(struct syscalls *s, struct tid_stats *p,
 				   const struct rut_syscall_info *info)
 {
-	struct call_stats *c = rut_ordered_add(&p->calls, info->id, sizeof(*c));
+	struct call_stats *c = rut_an_ordered_add(&p->calls, info->id, sizeof(*c));
 
 	if (c && !c->name) {
 		c->name = info->name;
-		if (rut_stat_init(&c->duration, rut_stat_keep(s->base.run->conf)))
+		if (rut_an_stat_init(&c->duration, rut_an_stat_keep(s->base.run->conf)))
 			s->base.run->engine->state.failed = true;
 	}
 	return c;
@@ -123,13 +123,15 @@ static struct call_stats *get_call(struct syscalls *s, struct tid_stats *p,
 static void on_syscall(void *arg, const void *data)
 {
 	const struct rut_hook_syscall *h = data;
+	const struct rut_thread *row;
 	struct syscalls *s = arg;
 
-	if (!rut_conf_thread(s->base.run->conf, h->thread) ||
-	    !rut_conf_cpu(s->base.run->conf, h->cpu))
+	if (!rut_an_conf_thread(s->base.run->conf, h->thread) ||
+	    !rut_an_conf_cpu(s->base.run->conf, h->cpu))
 		return;
-	if (!s->last || s->last->tid != h->thread->tid) {
-		s->last = get_tid(s, h->thread);
+	row = rut_an_run_row(s->base.run, h->thread);
+	if (!s->last || s->last->tid != row->tid) {
+		s->last = get_tid(s, row);
 		s->last_call = NULL;
 	}
 	if (!s->last)
@@ -209,33 +211,37 @@ static void add_returns(struct rut_result *t, const struct call_stats *c)
 	for (size_t i = 0; i < c->n_rets; i++)
 		add_return(&b, &c->rets[i]);
 	rut_buf_putc(&b, '}');
-	rut_result_text(t, RUT_LAMI_STRING, b.data);
+	rut_an_result_text(t, RUT_LAMI_STRING, b.data);
 	rut_buf_fini(&b);
 }
 
 static struct rut_result *calls_table(const struct syscalls *s, const struct tid_stats *p,
 				      int64_t end_ns)
 {
-	struct call_stats **list = (struct call_stats **)rut_ordered_sorted(&p->calls, by_count);
+	struct call_stats **list = (struct call_stats **)rut_an_ordered_sorted(&p->calls, by_count);
 	struct rut_result *t;
 	char subtitle[128], pid[24] = "?";
 
 	if (p->pid >= 0)
 		snprintf(pid, sizeof(pid), "%lld", (long long)p->pid);
-	snprintf(subtitle, sizeof(subtitle), "%s (%s, TID: %lld)", p->comm, pid, (long long)p->tid);
-	t = rut_result_new(&per_tid, s->base.begin_ns, end_ns, subtitle);
+	if (p->tid < 0)
+		snprintf(subtitle, sizeof(subtitle), "%s", p->comm);
+	else
+		snprintf(subtitle, sizeof(subtitle), "%s (%s, TID: %lld)", p->comm, pid,
+			 (long long)p->tid);
+	t = rut_an_result_new(&per_tid, s->base.begin_ns, end_ns, subtitle);
 	for (size_t i = 0; t && list && i < p->calls.n; i++) {
 		const struct rut_stat *d = &list[i]->duration;
 
-		rut_result_text(t, RUT_LAMI_SYSCALL, list[i]->name);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)d->count);
-		rut_result_int(t, RUT_LAMI_DURATION, d->min);
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(d));
-		rut_result_int(t, RUT_LAMI_DURATION, d->max);
+		rut_an_result_text(t, RUT_LAMI_SYSCALL, list[i]->name);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)d->count);
+		rut_an_result_int(t, RUT_LAMI_DURATION, d->min);
+		rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(d));
+		rut_an_result_int(t, RUT_LAMI_DURATION, d->max);
 		if (d->count > 2)
-			rut_result_float(t, RUT_LAMI_DURATION, rut_stat_stdev(d));
+			rut_an_result_float(t, RUT_LAMI_DURATION, rut_an_stat_stdev(d));
 		else
-			rut_result_unknown(t);
+			rut_an_result_unknown(t);
 		add_returns(t, list[i]);
 	}
 	free(list);
@@ -253,7 +259,8 @@ static void round_us(char *out, size_t size, const struct rut_cell *c)
 		snprintf(out, size, "?");
 		return;
 	}
-	len = (size_t)snprintf(text, sizeof(text), "%.3f", rut_cell_value(c) / 1000);
+	rut_an_fmt_us(text, sizeof(text), rut_an_cell_value(c));
+	len = strlen(text);
 	/* So many digits are the shortest that mean this number, but for zeros at the end. */
 	if (len <= DBL_DIG && isdigit(text[len - 1])) {
 		while (text[len - 1] == '0' && text[len - 2] != '.')
@@ -261,7 +268,7 @@ static void round_us(char *out, size_t size, const struct rut_cell *c)
 		snprintf(out, size, "%.*s", DBL_DIG, text);
 		return;
 	}
-	rut_json_float(&b, strtod(text, NULL));
+	rut_an_json_float(&b, strtod(text, NULL));
 	snprintf(out, size, "%s", b.data);
 	rut_buf_fini(&b);
 }
@@ -272,8 +279,8 @@ static void print_calls(const struct rut_result *t, uint64_t calls, struct rut_b
 {
 	char count[24], min[40], avg[40], max[40], stdev[40], name[128];
 
-	rut_fmt_line(out, line, t->subtitle, "Count", "Min", "Average", "Max", "Stdev",
-		     "Return values");
+	rut_an_fmt_line(out, line, t->subtitle, "Count", "Min", "Average", "Max", "Stdev",
+			"Return values");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
@@ -283,24 +290,24 @@ static void print_calls(const struct rut_result *t, uint64_t calls, struct rut_b
 		round_us(avg, sizeof(avg), &row[3]);
 		round_us(max, sizeof(max), &row[4]);
 		round_us(stdev, sizeof(stdev), &row[5]);
-		rut_fmt_line(out, line, name, count, min, avg, max, stdev, row[6].str);
+		rut_an_fmt_line(out, line, name, count, min, avg, max, stdev, row[6].str);
 	}
 	snprintf(count, sizeof(count), "%llu", (unsigned long long)calls);
-	rut_fmt_line(out, line, "Total:", count, "", "", "", "", "");
-	for (int i = 0; i < 113; i++)
-		rut_buf_putc(out, '-');
+	rut_an_fmt_line(out, line, "Total:", count, "", "", "", "", "");
+	rut_buf_fill(out, '-', 113);
 	rut_buf_putc(out, '\n');
 }
 
 static void add_percentiles(struct rut_result *pct, const struct tid_stats *p)
 {
-	char what[128];
+	char thread[96], what[160];
 
 	for (size_t i = 0; pct && i < p->calls.n; i++) {
 		const struct call_stats *c = p->calls.items[i];
 
-		snprintf(what, sizeof(what), "%s (%lld) %s", p->comm, (long long)p->tid, c->name);
-		rut_percentiles_add(pct, what, &c->duration);
+		rut_an_fmt_thread(thread, sizeof(thread), p->comm, p->tid);
+		snprintf(what, sizeof(what), "%s %s", thread, c->name);
+		rut_an_percentiles_add(pct, what, &c->duration);
 	}
 }
 
@@ -308,43 +315,44 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct syscalls *s = (struct syscalls *)inst;
 	struct rut_run *run = inst->run;
-	struct tid_stats **list = (struct tid_stats **)rut_ordered_sorted(&s->tids, by_total);
-	struct rut_result *all = rut_result_new(&total, inst->begin_ns, end_ns, NULL), *t;
+	struct tid_stats **list = (struct tid_stats **)rut_an_ordered_sorted(&s->tids, by_total);
+	struct rut_result *all = rut_an_result_new(&total, inst->begin_ns, end_ns, NULL), *t;
 	struct rut_result *pct =
 		run->conf->percentiles
-			? rut_result_new(&rut_class_percentiles, inst->begin_ns, end_ns, NULL)
+			? rut_an_result_new(&rut_an_class_percentiles, inst->begin_ns, end_ns, NULL)
 			: NULL;
 	uint64_t calls = 0;
 
 	if (!run->conf->mi) {
-		rut_run_print_range(run, inst->begin_ns, end_ns);
+		rut_an_run_print_range(run, inst->begin_ns, end_ns);
 		rut_buf_puts(&run->out, "Per-TID syscalls statistics (usec)\n");
 	}
 	for (size_t i = 0; list && all && i < s->tids.n; i++) {
-		list[i]->pid = rut_state_pid(&run->engine->state, list[i]->tid, list[i]->pid);
-		rut_result_process(all, list[i]->comm,
-				   list[i]->pid >= 0 ? list[i]->pid : RUT_LAMI_NONE, list[i]->tid);
-		rut_result_int(all, RUT_LAMI_NUMBER, (int64_t)list[i]->total);
+		list[i]->pid = rut_an_state_pid(&run->engine->state, list[i]->tid, list[i]->pid);
+		rut_an_result_process(all, list[i]->comm,
+				      list[i]->pid >= 0 ? list[i]->pid : RUT_LAMI_NONE,
+				      list[i]->tid);
+		rut_an_result_int(all, RUT_LAMI_NUMBER, (int64_t)list[i]->total);
 		calls += list[i]->total;
 		if (run->conf->brief && (int64_t)i >= run->conf->limit)
 			continue;
 		t = calls_table(s, list[i], end_ns);
 		add_percentiles(pct, list[i]);
 		if (t && run->conf->mi) {
-			rut_results_take(&run->results, t);
+			rut_an_results_take(&run->results, t);
 			continue;
 		}
 		if (t)
 			print_calls(t, list[i]->total, &run->out);
-		rut_result_free(t);
+		rut_an_result_free(t);
 	}
 	if (run->conf->mi) {
-		rut_results_take(&run->results, all);
+		rut_an_results_take(&run->results, all);
 	} else {
 		rut_buf_printf(&run->out, "\nTotal syscalls: %llu\n", (unsigned long long)calls);
-		rut_result_free(all);
+		rut_an_result_free(all);
 	}
-	rut_percentiles_finish(run, pct);
+	rut_an_percentiles_finish(run, pct);
 	free(list);
 }
 
@@ -355,7 +363,7 @@ static void summarise(struct rut_run *run)
 	for (size_t i = 0; i < run->results.n; i++)
 		totals += run->results.tables[i]->cls == &total;
 	if (totals > 1)
-		rut_results_summarise(&run->results, &total, &summary);
+		rut_an_results_summarise(&run->results, &total, &summary);
 }
 
 static void fini(struct rut_instance *inst)
@@ -368,24 +376,25 @@ static void fini(struct rut_instance *inst)
 		for (size_t k = 0; k < p->calls.n; k++) {
 			struct call_stats *c = p->calls.items[k];
 
-			rut_stat_fini(&c->duration);
+			rut_an_stat_fini(&c->duration);
 			free(c->rets);
 		}
-		rut_ordered_fini(&p->calls);
+		rut_an_ordered_fini(&p->calls);
 	}
-	rut_ordered_fini(&s->tids);
+	rut_an_ordered_fini(&s->tids);
 }
 
 static const char *const tags[] = {"linux-kernel", "lttng-analyses", "syscall", "stats", NULL};
 static const struct rut_lami_class *const classes[] = {&per_tid, &total, &summary,
-						       &rut_class_percentiles, NULL};
+						       &rut_an_class_percentiles, NULL};
 
 static const char *const needs[] = {"*syscall_entry_*", "*sys_*", NULL};
 
-const struct rut_analysis rut_analysis_syscallstats = {
+const struct rut_analysis rut_analysis_syscalls = {
 	.info = {"System call statistics", "Per-TID and global system call statistics", tags,
 		 classes},
 	.needs = needs,
+	.report_needs = {"*syscall_entry_*", "sys_*"},
 	.instance_size = sizeof(struct syscalls),
 	.hooks = hooks,
 	.ignores_files = true,

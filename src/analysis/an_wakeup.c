@@ -66,17 +66,17 @@ static int init(struct rut_instance *inst)
 
 static void on_switch(void *arg, const void *data)
 {
-	rut_waits_on_switch(&((struct chain *)arg)->waits, data);
+	rut_an_waits_on_switch(&((struct chain *)arg)->waits, data);
 }
 
 static void on_wakeup(void *arg, const void *data)
 {
-	rut_waits_on_wakeup(&((struct chain *)arg)->waits, data);
+	rut_an_waits_on_wakeup(&((struct chain *)arg)->waits, data);
 }
 
 static void on_syscall_exit(void *arg, const void *data)
 {
-	rut_waits_on_syscall_exit(&((struct chain *)arg)->waits, data);
+	rut_an_waits_on_syscall_exit(&((struct chain *)arg)->waits, data);
 }
 
 static const struct rut_analysis_hook hooks[] = {
@@ -91,28 +91,28 @@ static const struct rut_analysis_hook hooks[] = {
 static void add_text(struct rut_result *t, const char *s)
 {
 	if (s)
-		rut_result_text(t, RUT_LAMI_STRING, s);
+		rut_an_result_text(t, RUT_LAMI_STRING, s);
 	else
-		rut_result_empty(t);
+		rut_an_result_empty(t);
 }
 
 static struct rut_result *path_table(struct chain *c, const struct rut_path *path, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&path_class, c->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&path_class, c->base.begin_ns, end_ns, NULL);
 
 	for (size_t i = path->n; t && i-- > 0;) {
 		const struct rut_segment *s = &path->segments[i];
 
-		rut_result_range(t, s->begin_ns, s->end_ns);
-		rut_result_int(t, RUT_LAMI_DURATION, s->end_ns - s->begin_ns);
-		rut_result_process(t, s->who->comm, RUT_LAMI_NONE, s->who->tid);
-		rut_result_text(t, RUT_LAMI_STRING, rut_segment_name(s->state));
+		rut_an_result_range(t, s->begin_ns, s->end_ns);
+		rut_an_result_int(t, RUT_LAMI_DURATION, s->end_ns - s->begin_ns);
+		rut_an_result_process(t, s->who->comm, RUT_LAMI_NONE, s->who->tid);
+		rut_an_result_text(t, RUT_LAMI_STRING, rut_an_segment_name(s->state));
 		add_text(t, s->what);
 		add_text(t, s->call);
 		if (s->by)
-			rut_result_process(t, s->by->comm, RUT_LAMI_NONE, s->by->tid);
+			rut_an_result_process(t, s->by->comm, RUT_LAMI_NONE, s->by->tid);
 		else
-			rut_result_empty(t);
+			rut_an_result_empty(t);
 	}
 	return t;
 }
@@ -136,27 +136,27 @@ static int by_total(const void *a, const void *b)
 
 static struct rut_result *sum_table(struct chain *c, const struct rut_path *path, int64_t end_ns)
 {
-	struct rut_result *t = rut_result_new(&sum_class, c->base.begin_ns, end_ns, NULL);
+	struct rut_result *t = rut_an_result_new(&sum_class, c->base.begin_ns, end_ns, NULL);
 	struct rut_ordered sums = {0};
 	struct sum **list;
 
 	for (size_t i = path->n; i-- > 0;) {
 		const struct rut_segment *s = &path->segments[i];
-		struct sum *sum = rut_ordered_add(&sums, (uint64_t)s->who->tid, sizeof(*sum));
+		struct sum *sum = rut_an_ordered_add(&sums, (uint64_t)s->who->tid, sizeof(*sum));
 
 		if (!sum)
 			continue;
 		sum->who = s->who;
 		sum->ns[column_of[s->state]] += s->end_ns - s->begin_ns;
 	}
-	list = (struct sum **)rut_ordered_sorted(&sums, by_total);
+	list = (struct sum **)rut_an_ordered_sorted(&sums, by_total);
 	for (size_t i = 0; t && list && i < sums.n; i++) {
-		rut_result_process(t, list[i]->who->comm, RUT_LAMI_NONE, list[i]->who->tid);
+		rut_an_result_process(t, list[i]->who->comm, RUT_LAMI_NONE, list[i]->who->tid);
 		for (int k = 0; k < SUMS; k++)
-			rut_result_int(t, RUT_LAMI_DURATION, list[i]->ns[k]);
+			rut_an_result_int(t, RUT_LAMI_DURATION, list[i]->ns[k]);
 	}
 	free(list);
-	rut_ordered_fini(&sums);
+	rut_an_ordered_fini(&sums);
 	return t;
 }
 
@@ -182,19 +182,19 @@ static void print_path(const struct rut_result *t, const struct rut_conf *c, str
 	char begin[64], end[64], us[40], who[64], state[256];
 
 	rut_buf_puts(out, "\nCritical path\n");
-	rut_fmt_line(out, "{:<20} {:<19} {:>15}  {:<28} {:<0}\n", "Begin", "End", "Duration (us)",
-		     "Thread", "State");
+	rut_an_fmt_line(out, "{:<20} {:<19} {:>15}  {:<28} {:<0}\n", "Begin", "End",
+			"Duration (us)", "Thread", "State");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
-		rut_fmt_time(begin, sizeof(begin), row[0].i, c->multi_day, c->gmt);
-		rut_fmt_time(end, sizeof(end), row[0].j, c->multi_day, c->gmt);
-		rut_fmt_us(us, sizeof(us), (double)row[1].i);
+		rut_an_fmt_time(begin, sizeof(begin), row[0].i, c->multi_day, c->gmt);
+		rut_an_fmt_time(end, sizeof(end), row[0].j, c->multi_day, c->gmt);
+		rut_an_fmt_us(us, sizeof(us), (double)row[1].i);
 		snprintf(who, sizeof(who), "%.40s (%lld)", row[2].str ? row[2].str : "",
 			 (long long)row[2].j);
 		describe(row, state, sizeof(state));
-		rut_fmt_line(out, "[{:<18}, {:<18}] {:>15}  {:<28} {:<0}\n", begin, end, us, who,
-			     state);
+		rut_an_fmt_line(out, "[{:<18}, {:<18}] {:>15}  {:<28} {:<0}\n", begin, end, us, who,
+				state);
 	}
 }
 
@@ -205,17 +205,17 @@ static void print_sums(const struct rut_result *t, struct rut_buf *out)
 	char who[64], us[SUMS][40];
 
 	rut_buf_puts(out, "\nTime on the critical path (us)\n");
-	rut_fmt_line(out, line, "Thread", "Runs", "Waits for a CPU", "Preempted", "Timer", "Disk",
-		     "Network", "Interrupt", "Sleeps", "Unknown");
+	rut_an_fmt_line(out, line, "Thread", "Runs", "Waits for a CPU", "Preempted", "Timer",
+			"Disk", "Network", "Interrupt", "Sleeps", "Unknown");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(who, sizeof(who), "%.40s (%lld)", row[0].str ? row[0].str : "",
 			 (long long)row[0].j);
 		for (int k = 0; k < SUMS; k++)
-			rut_fmt_us(us[k], sizeof(us[k]), (double)row[1 + k].i);
-		rut_fmt_line(out, line, who, us[0], us[1], us[2], us[3], us[4], us[5], us[6], us[7],
-			     us[8]);
+			rut_an_fmt_us(us[k], sizeof(us[k]), (double)row[1 + k].i);
+		rut_an_fmt_line(out, line, who, us[0], us[1], us[2], us[3], us[4], us[5], us[6],
+				us[7], us[8]);
 	}
 }
 
@@ -227,30 +227,30 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	struct rut_result *path_rows, *sums;
 	struct rut_path path = {0};
 
-	if (rut_waits_path(&c->waits, tid, inst->begin_ns, end_ns, &path))
+	if (rut_an_waits_path(&c->waits, tid, inst->begin_ns, end_ns, &path))
 		run->engine->state.failed = true;
 	path_rows = path_table(c, &path, end_ns);
 	sums = sum_table(c, &path, end_ns);
 	if (run->conf->mi) {
-		rut_results_take(&run->results, path_rows);
-		rut_results_take(&run->results, sums);
+		rut_an_results_take(&run->results, path_rows);
+		rut_an_results_take(&run->results, sums);
 	} else {
-		rut_run_print_range(run, inst->begin_ns, end_ns);
+		rut_an_run_print_range(run, inst->begin_ns, end_ns);
 		if (!path.n)
 			rut_buf_printf(&run->out, "Thread %lld never ran.\n", (long long)tid);
 		if (path.n && path_rows)
 			print_path(path_rows, run->conf, &run->out);
 		if (path.n && sums)
 			print_sums(sums, &run->out);
-		rut_result_free(path_rows);
-		rut_result_free(sums);
+		rut_an_result_free(path_rows);
+		rut_an_result_free(sums);
 	}
-	rut_path_fini(&path);
+	rut_an_path_fini(&path);
 }
 
 static void fini(struct rut_instance *inst)
 {
-	rut_waits_fini(&((struct chain *)inst)->waits);
+	rut_an_waits_fini(&((struct chain *)inst)->waits);
 }
 
 static const char *const tags[] = {"linux-kernel", "rutile", "sched", "log", NULL};

@@ -110,7 +110,7 @@ static int on_stack(struct rut_callstacks *s, const struct rut_ctf_event *ev)
 	return rut_map_put(&s->stacks, key_of(ev, rut_ctf_i64(ev, &id)), st);
 }
 
-void rut_ruby_frame_name(struct rut_buf *out, struct rut_ruby_label l)
+void rut_an_ruby_frame_name(struct rut_buf *out, struct rut_ruby_label l)
 {
 	/* "block (2 levels) in total": the class belongs to the method. */
 	const char *name = memmem(l.label, l.label_len, " in ", 4);
@@ -145,8 +145,8 @@ static int on_code(struct rut_callstacks *s, const struct rut_ctf_event *ev)
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
-	rut_ruby_frame_name(&b, (struct rut_ruby_label){str[1], len[1], str[2], len[2],
-							rut_ctf_u64(ev, &singleton) != 0});
+	rut_an_ruby_frame_name(&b, (struct rut_ruby_label){str[1], len[1], str[2], len[2],
+							   rut_ctf_u64(ev, &singleton) != 0});
 	c->is_c = rut_ctf_u64(ev, &kind) == RUT_CODE_C;
 	c->path = strndup(str[0], len[0]);
 	c->method = b.failed ? NULL : strndup(b.data, b.len);
@@ -310,8 +310,8 @@ static void find_refs(struct refs *r, const struct rut_ctf_event_class *cls)
 		rut_ctf_ref_find(cls, scopes[k], "pid", &r->pid);
 }
 
-int rut_callstacks_load(struct rut_callstacks **ret, struct rut_ctf_set *set, const char *roots,
-			struct rut_err *err)
+int rut_an_callstacks_load(struct rut_callstacks **ret, struct rut_ctf_set *set, const char *roots,
+			   struct rut_err *err)
 {
 	struct rut_callstacks *s = calloc(1, sizeof(*s));
 	size_t n = rut_ctf_set_n_classes(set);
@@ -331,14 +331,14 @@ int rut_callstacks_load(struct rut_callstacks **ret, struct rut_ctf_set *set, co
 		find_refs(&s->refs[rut_ctf_set_class(set, i)->index], rut_ctf_set_class(set, i));
 	rc = read_all(s, err);
 	if (rc) {
-		rut_callstacks_free(s);
+		rut_an_callstacks_free(s);
 		return rc;
 	}
 	*ret = s;
 	return 0;
 }
 
-void rut_callstacks_free(struct rut_callstacks *s)
+void rut_an_callstacks_free(struct rut_callstacks *s)
 {
 	if (!s)
 		return;
@@ -471,8 +471,8 @@ static void kernel_frame(const struct stack *st, size_t i, struct rut_buf *out)
 /* The parts of a stack: inner ones refer to outer ones. */
 #define PARTS_MAX (RUT_RUBY_DEPTH / (RUT_RUBY_CHUNK - 1) + 2)
 
-size_t rut_callstacks_ruby(struct rut_callstacks *s, const struct rut_ctf_event *ev,
-			   void (*fn)(const struct rut_ruby_frame *frame, void *arg), void *arg)
+size_t rut_an_callstacks_ruby(struct rut_callstacks *s, const struct rut_ctf_event *ev,
+			      void (*fn)(const struct rut_ruby_frame *frame, void *arg), void *arg)
 {
 	static const struct rut_ruby_frame lost = {.path = "", .method = "(stack lost)"};
 	const struct rut_ctf_ref *ref =
@@ -522,9 +522,9 @@ static void ruby_text(const struct rut_ruby_frame *f, void *arg)
 		t->fn(t->text.data, 0, t->arg);
 }
 
-size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event *ev,
-			   enum rut_callstack_kind kind,
-			   void (*fn)(const char *frame, uint64_t address, void *arg), void *arg)
+size_t rut_an_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event *ev,
+			      enum rut_callstack_kind kind,
+			      void (*fn)(const char *frame, uint64_t address, void *arg), void *arg)
 {
 	const struct refs *r = ev->cls->index < s->nrefs ? &s->refs[ev->cls->index] : NULL;
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
@@ -536,7 +536,7 @@ size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event 
 		return 0;
 	if (kind == RUT_CALLSTACK_RUBY) {
 		struct as_text t = {fn, arg, RUT_BUF_INIT};
-		size_t n = rut_callstacks_ruby(s, ev, ruby_text, &t);
+		size_t n = rut_an_callstacks_ruby(s, ev, ruby_text, &t);
 
 		rut_buf_fini(&t.text);
 		return n;

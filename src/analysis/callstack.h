@@ -43,27 +43,28 @@ struct rut_ruby_label {
 };
 
 /* Appends its name: "block in Order#total", "Integer.sqrt". */
-void rut_ruby_frame_name(struct rut_buf *out, struct rut_ruby_label l);
+void rut_an_ruby_frame_name(struct rut_buf *out, struct rut_ruby_label l);
 
 /*
  * Reads all stacks and mappings of the set, in a pass of its own. `roots` are folders below which
  * files are looked for first, separated by colons ("": only where they were). 0 or -errno.
  */
-int rut_callstacks_load(struct rut_callstacks **ret, struct rut_ctf_set *set, const char *roots,
-			struct rut_err *err);
-void rut_callstacks_free(struct rut_callstacks *s);
+int rut_an_callstacks_load(struct rut_callstacks **ret, struct rut_ctf_set *set, const char *roots,
+			   struct rut_err *err);
+void rut_an_callstacks_free(struct rut_callstacks *s);
 
 /*
  * Calls fn with each frame, innermost first: "function+0x1f (libc.so.6)". Returns the number of
  * frames, 0 when the event has no stack of that kind; "(stack lost)" is the one frame of a stack
  * that is not in the trace.
  */
-size_t rut_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event *ev,
-			   enum rut_callstack_kind kind,
-			   void (*fn)(const char *frame, uint64_t address, void *arg), void *arg);
+size_t rut_an_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_event *ev,
+			      enum rut_callstack_kind kind,
+			      void (*fn)(const char *frame, uint64_t address, void *arg),
+			      void *arg);
 
 /* The same for the Ruby stack, as fields; `frame` is borrowed for the call. */
-size_t rut_callstacks_ruby(struct rut_callstacks *s, const struct rut_ctf_event *ev,
-			   void (*fn)(const struct rut_ruby_frame *frame, void *arg), void *arg);
+size_t rut_an_callstacks_ruby(struct rut_callstacks *s, const struct rut_ctf_event *ev,
+			      void (*fn)(const struct rut_ruby_frame *frame, void *arg), void *arg);
 
 #endif

@@ -10,6 +10,7 @@
 #include "expr/expr.h"
 #include "expr/period.h"
 
+struct rut_diff;
 struct rut_state;
 struct rut_thread;
 
@@ -60,7 +61,9 @@ struct rut_conf {
 	bool splice; /* count splice and sendfile as reads and writes */
 
 	int64_t target_tid; /* wakeupchain */
-	const char *by;	    /* series: cpu, process, disk, peer, cgroup; NULL: all */
+	const char *by;	    /* process, cgroup; series also: cpu, disk, peer; NULL: each thread */
+
+	struct rut_diff *diff; /* diff: its two sides; borrowed */
 
 	/* requests */
 	const char *request; /* calls of methods that match this are requests; NULL: none */
@@ -68,9 +71,9 @@ struct rut_conf {
 	bool explain, json;
 };
 
-bool rut_conf_cpu(const struct rut_conf *c, int cpu);
+bool rut_an_conf_cpu(const struct rut_conf *c, int cpu);
 /* NULL matches anything. */
-bool rut_conf_thread(const struct rut_conf *c, const struct rut_thread *t);
-bool rut_conf_selects(const struct rut_conf *c, const char *period);
+bool rut_an_conf_thread(const struct rut_conf *c, const struct rut_thread *t);
+bool rut_an_conf_selects(const struct rut_conf *c, const char *period);
 
 #endif

@@ -40,12 +40,12 @@ static bool holds(const int64_t *list, size_t n, int64_t v)
 	return !n;
 }
 
-bool rut_conf_cpu(const struct rut_conf *c, int cpu)
+bool rut_an_conf_cpu(const struct rut_conf *c, int cpu)
 {
 	return holds(c->cpus, c->n_cpus, cpu);
 }
 
-bool rut_conf_thread(const struct rut_conf *c, const struct rut_thread *t)
+bool rut_an_conf_thread(const struct rut_conf *c, const struct rut_thread *t)
 {
 	bool named = !c->n_procnames;
 
@@ -57,12 +57,19 @@ bool rut_conf_thread(const struct rut_conf *c, const struct rut_thread *t)
 	       (!c->n_pids || holds(c->pids, c->n_pids, t->pid >= 0 ? t->pid : t->tid));
 }
 
-bool rut_conf_selects(const struct rut_conf *c, const char *period)
+bool rut_an_conf_selects(const struct rut_conf *c, const char *period)
 {
 	for (size_t i = 0; i < c->n_select; i++)
 		if (!strcmp(c->select[i], period))
 			return true;
 	return !c->n_select;
+}
+
+struct rut_thread *rut_an_run_row(struct rut_run *run, struct rut_thread *t)
+{
+	const char *by = run->conf->by;
+
+	return by ? rut_an_state_group(&run->engine->state, t, !strcmp(by, "cgroup")) : t;
 }
 
 /* ---- Stretches ---- */
@@ -71,7 +78,7 @@ static void free_instance(struct rut_instance *inst)
 {
 	if (!inst)
 		return;
-	rut_state_unsubscribe(&inst->run->engine->state, inst);
+	rut_an_state_unsubscribe(&inst->run->engine->state, inst);
 	if (inst->run->analysis->fini)
 		inst->run->analysis->fini(inst);
 	free(inst);
@@ -92,7 +99,7 @@ static struct rut_instance *new_instance(struct rut_run *run, int64_t begin_ns,
 	if (a->init)
 		r = a->init(inst);
 	for (const struct rut_analysis_hook *h = a->hooks; h && h->fn && !r; h++)
-		r = rut_state_subscribe(&run->engine->state, h->hook, h->fn, inst);
+		r = rut_an_state_subscribe(&run->engine->state, h->hook, h->fn, inst);
 	if (!r)
 		return inst;
 	free_instance(inst);
@@ -131,7 +138,7 @@ static void end_stretch(struct rut_engine *e, struct rut_engine_list *l, int64_t
 			continue;
 		e->runs[i].analysis->report(l->instances[i], end_ns);
 		e->runs[i].reports++;
-		rut_run_show(&e->runs[i]);
+		rut_an_run_show(&e->runs[i]);
 		free_instance(l->instances[i]);
 	}
 	if (l->prev)
@@ -255,7 +262,7 @@ bool rut_analysis_fits(const struct rut_analysis *a, const struct rut_ctf_set *s
 	return !a->needs;
 }
 
-bool rut_engine_filters_all(const struct rut_engine *e)
+bool rut_an_engine_filters_all(const struct rut_engine *e)
 {
 	for (size_t i = 0; i < e->n_classes; i++)
 		if (!e->classes[i].filter || rut_expr_prog_constant(e->classes[i].filter))
@@ -263,7 +270,7 @@ bool rut_engine_filters_all(const struct rut_engine *e)
 	return e->conf->filter && e->n_classes;
 }
 
-int rut_engine_rebind(struct rut_engine *e, struct rut_err *err)
+int rut_an_engine_rebind(struct rut_engine *e, struct rut_err *err)
 {
 	size_t n = rut_ctf_set_n_classes(e->set);
 	void *classes;
@@ -271,9 +278,9 @@ int rut_engine_rebind(struct rut_engine *e, struct rut_err *err)
 
 	if (e->classes && n == e->n_classes)
 		return 0;
-	r = rut_state_bind(&e->state, e->set);
+	r = rut_an_state_bind(&e->state, e->set);
 	if (!r)
-		r = rut_periods_bind(&e->periods, e->set);
+		r = rut_an_periods_bind(&e->periods, e->set);
 	classes = realloc(e->classes, (n + 1) * sizeof(*e->classes));
 	if (!classes)
 		return rut_err_set(err, ENOMEM, "out of memory");
@@ -282,22 +289,24 @@ int rut_engine_rebind(struct rut_engine *e, struct rut_err *err)
 		const struct rut_ctf_event_class *cls = rut_ctf_set_class(e->set, e->n_classes);
 		struct rut_engine_class *c = &e->classes[e->n_classes];
 
-		*c = (struct rut_engine_class){.periods = rut_periods_wants(&e->periods, cls)};
+		*c = (struct rut_engine_class){.periods = rut_an_periods_wants(&e->periods, cls)};
 		r = bind_extras(e, cls, c);
 		if (!r && e->conf->filter)
-			r = rut_expr_bind(e->conf->filter, &rut_periods_expr_ops, cls, &c->filter);
+			r = rut_expr_bind(e->conf->filter, &rut_an_periods_expr_ops, cls,
+					  &c->filter);
 	}
 	if (r == -E2BIG)
 		return rut_err_set(err, E2BIG, "expression too large");
 	return r ? rut_err_set(err, ENOMEM, "out of memory") : check_ambiguous(e, err);
 }
 
-int rut_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct rut_ctf_set *set,
-		    const struct rut_analysis *const *analyses, size_t n, struct rut_err *err)
+int rut_an_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct rut_ctf_set *set,
+		       const struct rut_analysis *const *analyses, size_t n, struct rut_err *err)
 {
 	*e = (struct rut_engine){.conf = conf, .set = set, .n_runs = n, .next_check_ns = INT64_MIN};
 	e->runs = calloc(n + 1, sizeof(*e->runs));
-	if (!e->runs || rut_state_init(&e->state) || rut_periods_init(&e->periods, conf->periods))
+	if (!e->runs || rut_an_state_init(&e->state) ||
+	    rut_an_periods_init(&e->periods, conf->periods))
 		return rut_err_set(err, ENOMEM, "out of memory");
 	for (size_t i = 0; i < n; i++) {
 		e->runs[i].analysis = analyses[i];
@@ -314,7 +323,7 @@ int rut_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct ru
 	e->periods.begin = on_period_begin;
 	e->periods.end = on_period_end;
 	e->periods.arg = e;
-	return rut_engine_rebind(e, err);
+	return rut_an_engine_rebind(e, err);
 }
 
 static void free_class(struct rut_engine_class *c)
@@ -326,7 +335,7 @@ static void free_class(struct rut_engine_class *c)
 	rut_expr_prog_free(c->filter);
 }
 
-void rut_engine_fini(struct rut_engine *e)
+void rut_an_engine_fini(struct rut_engine *e)
 {
 	for (struct rut_engine_list *l = e->instances, *next; l; l = next) {
 		next = l->next;
@@ -334,18 +343,18 @@ void rut_engine_fini(struct rut_engine *e)
 			free_instance(l->instances[i]);
 		free(l);
 	}
-	rut_periods_fini(&e->periods);
+	rut_an_periods_fini(&e->periods);
 	for (size_t i = 0; e->runs && i < e->n_runs; i++) {
 		if (e->runs[i].analysis->run_fini)
 			e->runs[i].analysis->run_fini(&e->runs[i]);
-		rut_results_fini(&e->runs[i].results);
+		rut_an_results_fini(&e->runs[i].results);
 		rut_buf_fini(&e->runs[i].out);
 	}
 	for (size_t i = 0; e->classes && i < e->n_classes; i++)
 		free_class(&e->classes[i]);
 	free(e->classes);
 	free(e->runs);
-	rut_state_fini(&e->state);
+	rut_an_state_fini(&e->state);
 	*e = (struct rut_engine){0};
 }
 
@@ -405,7 +414,7 @@ static void run_extras(struct rut_engine *e, const struct rut_engine_class *c,
 				x->def->fn(l->instances[x->run], ev, sc, x->f);
 }
 
-void rut_engine_want(struct rut_engine *e, struct rut_ctf_reader *reader)
+void rut_an_engine_want(struct rut_engine *e, struct rut_ctf_reader *reader)
 {
 	uint32_t hooks = 0;
 
@@ -418,13 +427,13 @@ void rut_engine_want(struct rut_engine *e, struct rut_ctf_reader *reader)
 	rut_ctf_reader_want(reader, NULL);
 	for (size_t i = 0; i < e->n_classes; i++)
 		if (e->classes[i].periods || e->classes[i].extras ||
-		    rut_state_needs(&e->state, i, hooks))
+		    rut_an_state_needs(&e->state, i, hooks))
 			rut_ctf_reader_want(reader, rut_ctf_set_class(e->set, i));
 	rut_ctf_reader_mark(reader, e->next_check_ns);
 	e->choosy = true;
 }
 
-int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader)
+int rut_an_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader)
 {
 	const struct rut_ctf_event *ev;
 
@@ -439,7 +448,7 @@ int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader)
 		}
 		e->last_ns = ev->ts_ns;
 		if (c->periods && e->started)
-			rut_periods_event(&e->periods, ev);
+			rut_an_periods_event(&e->periods, ev);
 		if (c->filter)
 			e->state.muted = !rut_expr_match(c->filter, ev, NULL);
 		rut_state_event(&e->state, ev);
@@ -454,13 +463,13 @@ int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader)
 	return e->state.failed || e->periods.failed ? -ENOMEM : 0;
 }
 
-void rut_engine_finish(struct rut_engine *e)
+void rut_an_engine_finish(struct rut_engine *e)
 {
 	e->ended = true;
 	if (e->whole)
 		end_stretch(e, e->instances, e->last_ns);
 	e->whole = false;
-	rut_periods_abandon(&e->periods, e->last_ns);
+	rut_an_periods_abandon(&e->periods, e->last_ns);
 	for (size_t i = 0; i < e->n_runs; i++) {
 		struct rut_run *run = &e->runs[i];
 
@@ -468,33 +477,33 @@ void rut_engine_finish(struct rut_engine *e)
 			run->analysis->finish(run, e->first_ns, e->last_ns);
 		if (e->conf->mi && run->reports > 1 && run->analysis->summarise)
 			run->analysis->summarise(run);
-		rut_run_show(run);
+		rut_an_run_show(run);
 	}
 }
 
-void rut_run_show(struct rut_run *run)
+void rut_an_run_show(struct rut_run *run)
 {
 	if (run->engine->flush)
 		run->engine->flush(run, run->engine->arg);
 }
 
-void rut_run_take(struct rut_run *run, struct rut_result *t,
-		  void (*print)(const struct rut_result *t, struct rut_buf *out))
+void rut_an_run_take(struct rut_run *run, struct rut_result *t,
+		     void (*print)(const struct rut_result *t, struct rut_buf *out))
 {
 	if (!t)
 		return;
 	if (run->conf->mi) {
-		rut_results_take(&run->results, t);
+		rut_an_results_take(&run->results, t);
 		return;
 	}
 	print(t, &run->out);
-	rut_result_free(t);
+	rut_an_result_free(t);
 }
 
-void rut_run_print_range(struct rut_run *run, int64_t begin_ns, int64_t end_ns)
+void rut_an_run_print_range(struct rut_run *run, int64_t begin_ns, int64_t end_ns)
 {
 	char range[160];
 
-	rut_fmt_range(range, sizeof(range), begin_ns, end_ns, true, run->conf->gmt);
+	rut_an_fmt_range(range, sizeof(range), begin_ns, end_ns, true, run->conf->gmt);
 	rut_buf_printf(&run->out, "Timerange: %s\n", range);
 }

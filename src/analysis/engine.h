@@ -43,6 +43,9 @@ struct rut_analysis {
 	struct rut_lami_info info;
 	const char *const
 		*needs; /* globs of events, one of which the trace must have; ends with NULL */
+	/* `report` and `top` show it of a trace that has one of these events (globs); none: they
+	 * never do */
+	const char *report_needs[4];
 	size_t instance_size;
 	const struct rut_analysis_hook *hooks; /* ends with fn NULL; or NULL */
 	uint32_t wants;	    /* hooks (RUT_HOOK_BIT) that it subscribes to by itself */
@@ -114,49 +117,48 @@ struct rut_engine {
 };
 
 /* `conf` and `set` must outlive the engine. Returns 0 or -errno. */
-int rut_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct rut_ctf_set *set,
-		    const struct rut_analysis *const *analyses, size_t n, struct rut_err *err);
-void rut_engine_fini(struct rut_engine *e);
+int rut_an_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct rut_ctf_set *set,
+		       const struct rut_analysis *const *analyses, size_t n, struct rut_err *err);
+void rut_an_engine_fini(struct rut_engine *e);
+
+/* The thread itself, or with --by what it is put together with (rut_an_state_group()). */
+struct rut_thread *rut_an_run_row(struct rut_run *run, struct rut_thread *t);
 
 /* Whether the trace has one of the events that the analysis needs. */
 bool rut_analysis_fits(const struct rut_analysis *a, const struct rut_ctf_set *set);
 /* The filter is false for every class of events of the trace. */
-bool rut_engine_filters_all(const struct rut_engine *e);
+bool rut_an_engine_filters_all(const struct rut_engine *e);
 
 /* Looks for classes that came with a growing trace. Returns 0 or -errno. */
-int rut_engine_rebind(struct rut_engine *e, struct rut_err *err);
+int rut_an_engine_rebind(struct rut_engine *e, struct rut_err *err);
 
 /*
  * Asks the reader for what the analyses can use, so that it passes over the rest. Before the first
  * walk, and only where the trace does not grow and the reader ends where the analyses do: the last
  * time of all is then the reader's.
  */
-void rut_engine_want(struct rut_engine *e, struct rut_ctf_reader *reader);
+void rut_an_engine_want(struct rut_engine *e, struct rut_ctf_reader *reader);
 
 /* Reads until the reader has no more. May be called again after rut_ctf_reader_poll(). */
-int rut_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader);
+int rut_an_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader);
 /* Ends what is open and reports it. */
-void rut_engine_finish(struct rut_engine *e);
+void rut_an_engine_finish(struct rut_engine *e);
 
 /* Keeps the table for the JSON, or prints it; takes it. NULL (out of memory) is passed over. */
-void rut_run_take(struct rut_run *run, struct rut_result *t,
-		  void (*print)(const struct rut_result *t, struct rut_buf *out));
+void rut_an_run_take(struct rut_run *run, struct rut_result *t,
+		     void (*print)(const struct rut_result *t, struct rut_buf *out));
 
 /*
  * Shows the text so far where nothing else has to come first. A long list is made, printed and
  * shown in parts of so many rows, so that only what it is made from is in memory as a whole.
  */
 enum { RUT_RUN_ROWS = 4096 };
-void rut_run_show(struct rut_run *run);
+void rut_an_run_show(struct rut_run *run);
 
 /* "Timerange: [...]" before each report. */
-void rut_run_print_range(struct rut_run *run, int64_t begin_ns, int64_t end_ns);
+void rut_an_run_print_range(struct rut_run *run, int64_t begin_ns, int64_t end_ns);
 
-extern const struct rut_analysis rut_analysis_cputop, rut_analysis_memtop,
-	rut_analysis_syscallstats, rut_analysis_io, rut_analysis_irq, rut_analysis_sched,
-	rut_analysis_period, rut_analysis_futex, rut_analysis_wakeupchain, rut_analysis_fdtop,
-	rut_analysis_rubytop, rut_analysis_rubyslow, rut_analysis_rubyexceptions,
-	rut_analysis_rubyalloc, rut_analysis_rubygc, rut_analysis_gvl, rut_analysis_requests,
-	rut_analysis_rubyoffcpu, rut_analysis_offcpu, rut_analysis_nettop, rut_analysis_series;
+/* That of `rutile requests`; those with a verb of their own are in cli/verbs.h. */
+extern const struct rut_analysis rut_analysis_requests;
 
 #endif

@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/where_call.h"
+
 #define NODES_MAX 20000
 #define DEPTH_MAX 256
 #define WAITS_MAX 256 /* that are laid over the history: the longest */
 
-void rut_explanation_free(struct rut_explanation *x)
+void rut_an_explanation_free(struct rut_explanation *x)
 {
 	if (!x)
 		return;
@@ -221,7 +223,7 @@ static void look_back(struct builder *b)
 	const struct rut_slice *s = NULL;
 	size_t n = 0, max;
 
-	while ((s = rut_history_at(h, n)) && s->end_ns > b->r->begin_ns)
+	while ((s = rut_an_history_at(h, n)) && s->end_ns > b->r->begin_ns)
 		n++;
 	b->x->short_history = !s && h->n_slices > RUT_HISTORY_SLICES;
 	max = n + w->n_threads;
@@ -229,29 +231,36 @@ static void look_back(struct builder *b)
 	if (!b->seen)
 		return;
 	while (n--)
-		b->seen[b->n_seen++] = *rut_history_at(h, n);
+		b->seen[b->n_seen++] = *rut_an_history_at(h, n);
 	for (size_t i = 0; i < w->n_threads; i++)
-		if (rut_where_exists(w, i) &&
-		    rut_where_now(w, w->threads[i], b->r->end_ns, &b->seen[b->n_seen]))
+		if (rut_an_where_exists(w, i) &&
+		    rut_an_where_now(w, w->threads[i], b->r->end_ns, &b->seen[b->n_seen]))
 			b->n_seen++;
+}
+
+/* "postgres (812)", "thread 14 of this process". Returns the thread, or NULL. */
+static struct rut_thread *name_thread(const struct builder *b, int64_t tid, char *out, size_t size)
+{
+	struct rut_thread *t = rut_an_state_thread(&b->q->run->engine->state, tid);
+	const struct rut_thread *leader =
+		t ? rut_an_state_leader(&b->q->run->engine->state, t) : NULL;
+	const char *comm = leader && *leader->comm ? leader->comm : t ? t->comm : "";
+
+	if (t && t->pid == b->r->pid)
+		snprintf(out, size, "thread %lld of this process", (long long)tid);
+	else
+		snprintf(out, size, "%s (%lld)", comm, (long long)(t && t->pid > 0 ? t->pid : tid));
+	if (!*comm)
+		snprintf(out, size, "thread %lld", (long long)tid);
+	return t;
 }
 
 static void name_culprit(struct builder *b, struct rut_culprit *c)
 {
-	struct rut_thread *t = rut_state_thread(&b->q->run->engine->state, c->tid);
-	const struct rut_thread *leader = t ? rut_state_leader(&b->q->run->engine->state, t) : NULL;
-	const char *comm = leader && *leader->comm ? leader->comm : t ? t->comm : "";
+	struct rut_thread *t = name_thread(b, c->tid, c->name, sizeof(c->name));
 
-	if (t && t->pid == b->r->pid)
-		snprintf(c->name, sizeof(c->name), "thread %lld of this process",
-			 (long long)c->tid);
-	else
-		snprintf(c->name, sizeof(c->name), "%s (%lld)", comm,
-			 (long long)(t && t->pid > 0 ? t->pid : c->tid));
-	if (!*comm)
-		snprintf(c->name, sizeof(c->name), "thread %lld", (long long)c->tid);
 	if (t)
-		rut_requests_serving(b->q, t, c->serves, sizeof(c->serves));
+		rut_an_requests_serving(b->q, t, c->serves, sizeof(c->serves));
 }
 
 static struct rut_culprit *culprit(struct builder *b, struct rut_node *n, int64_t tid, int64_t ns)
@@ -313,8 +322,8 @@ static void blame_running(struct builder *b, struct rut_node *n, const struct ru
 /* A process that ends is its first thread, whichever thread is the last one to go. */
 static int64_t waker_of(struct builder *b, const struct rut_log_entry *e)
 {
-	struct rut_thread *t = rut_state_thread(&b->q->run->engine->state, e->by);
-	const struct rut_where_thread *w = t ? rut_where_thread(&b->q->where, t) : NULL;
+	struct rut_thread *t = rut_an_state_thread(&b->q->run->engine->state, e->by);
+	const struct rut_where_thread *w = t ? rut_an_where_thread(&b->q->where, t) : NULL;
 
 	return w && w->exiting && t->pid > 0 && t->pid != b->r->pid ? t->pid : e->by;
 }
@@ -337,15 +346,32 @@ static void blame_waker(struct builder *b, struct rut_node *n, const struct rut_
 			c->longest_ns = ns;
 			c->did_call = s->call;
 			c->did_what = s->what;
+			c->did_by = s->by;
 		}
 	}
+	if (c && c->did_by && c->did_by != b->r->tid)
+		(void)name_thread(b, c->did_by, c->by_name, sizeof(c->by_name));
+}
+
+/* Segments that were lost on the way to the peer that is waited for, or from it. */
+static void count_resends(const struct builder *b, struct rut_node *n,
+			  const struct rut_log_entry *e)
+{
+	const size_t prefix = strlen(RUT_CONNECTING);
+	const char *peer = e->what;
+
+	if (!peer)
+		return;
+	if (!strncmp(peer, RUT_CONNECTING, prefix))
+		peer += prefix;
+	n->resends += rut_an_history_resends(b->q->history, peer, e->ts_ns, e->end_ns);
 }
 
 static void blame_disk(struct builder *b, struct rut_node *n, const struct rut_log_entry *e)
 {
 	const struct rut_disk_use *u;
 
-	for (uint64_t i = 0; (u = rut_history_disk_at(b->q->history, i)); i++) {
+	for (uint64_t i = 0; (u = rut_an_history_disk_at(b->q->history, i)); i++) {
 		int64_t ns = overlap(u->begin_ns, u->end_ns, e->ts_ns, e->end_ns);
 		struct rut_culprit *c;
 
@@ -376,10 +402,14 @@ static void blame(struct builder *b, const struct wait *w)
 		blame_disk(b, n, e);
 		break;
 	case RUT_PLACE_STOPPED:
-		by = rut_history_stopped_by(b->q->history, b->r->tid, b->r->pid,
-					    e->ts_ns - 1000000000, e->end_ns);
+		by = rut_an_history_stopped_by(b->q->history, b->r->tid, b->r->pid,
+					       e->ts_ns - 1000000000, e->end_ns);
 		if (by)
 			(void)culprit(b, n, by, e->end_ns - e->ts_ns);
+		break;
+	case RUT_PLACE_NET:
+		count_resends(b, n, e);
+		blame_waker(b, n, e);
 		break;
 	default:
 		blame_waker(b, n, e);
@@ -412,7 +442,7 @@ static bool copy_texts(struct rut_explanation *x, const struct rut_log *l)
 	return true;
 }
 
-struct rut_explanation *rut_explain(struct rut_requests *q, struct rut_request *r)
+struct rut_explanation *rut_an_explain(struct rut_requests *q, struct rut_request *r)
 {
 	struct builder *b = calloc(1, sizeof(*b));
 	struct rut_explanation *x = calloc(1, sizeof(*x));
@@ -434,13 +464,13 @@ struct rut_explanation *rut_explain(struct rut_requests *q, struct rut_request *
 		for (uint32_t i = 0; i < x->n; i++)
 			qsort(x->nodes[i].who, x->nodes[i].n_who, sizeof(*x->nodes[i].who),
 			      by_share);
-		rut_explain_sentence(x, r);
+		rut_an_explain_sentence(x, r);
 	}
 	free(b->waits);
 	free(b->seen);
 	free(b);
 	if (x->sentence)
 		return x;
-	rut_explanation_free(x);
+	rut_an_explanation_free(x);
 	return NULL;
 }

@@ -26,6 +26,8 @@ struct rut_culprit {
 	int64_t did[RUT_PLACES]; /* where it was meanwhile; the waits that were examined only */
 	const char *did_call, *did_what; /* of its longest wait */
 	int64_t longest_ns;
+	int64_t did_by;	  /* the thread that ended that wait; 0: not known */
+	char by_name[64]; /* of did_by */
 };
 
 enum rut_node_kind { RUT_NODE_CALL, RUT_NODE_SPAN, RUT_NODE_SYSCALL, RUT_NODE_PLACE };
@@ -41,6 +43,7 @@ struct rut_node {
 	int64_t total_ns;
 	int64_t own[RUT_PLACES]; /* without children */
 	int64_t longest_ns;	 /* of one call */
+	uint64_t resends;	 /* segments of TCP that were sent again meanwhile */
 	uint32_t first_child, next;
 	uint32_t n_who;
 	struct rut_culprit who[RUT_CULPRITS];
@@ -57,15 +60,15 @@ struct rut_explanation {
 };
 
 /* Explains a request that has just ended, or goes on; uses up its log. NULL: no memory. */
-struct rut_explanation *rut_explain(struct rut_requests *q, struct rut_request *r);
-void rut_explanation_free(struct rut_explanation *x);
+struct rut_explanation *rut_an_explain(struct rut_requests *q, struct rut_request *r);
+void rut_an_explanation_free(struct rut_explanation *x);
 
 /* The largest cause: fills x->cause and x->sentence. */
-void rut_explain_sentence(struct rut_explanation *x, const struct rut_request *r);
+void rut_an_explain_sentence(struct rut_explanation *x, const struct rut_request *r);
 
 /* Prints the tree, for people. */
-void rut_explain_print(const struct rut_explanation *x, struct rut_buf *out);
+void rut_an_explain_print(const struct rut_explanation *x, struct rut_buf *out);
 /* "waiting for a lock 93 %, running Ruby 5 %": what a culprit did; "" when nothing is known. */
-void rut_culprit_text(const struct rut_culprit *c, char *out, size_t size);
+void rut_an_culprit_text(const struct rut_culprit *c, char *out, size_t size);
 
 #endif

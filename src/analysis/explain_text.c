@@ -91,7 +91,7 @@ static void gather(struct sums *s, uint32_t at, uint32_t around)
 
 /* ---- Words ---- */
 
-void rut_culprit_text(const struct rut_culprit *c, char *out, size_t size)
+void rut_an_culprit_text(const struct rut_culprit *c, char *out, size_t size)
 {
 	int64_t sum = 0;
 	bool done[RUT_PLACES] = {false};
@@ -111,8 +111,9 @@ void rut_culprit_text(const struct rut_culprit *c, char *out, size_t size)
 			return;
 		done[best] = true;
 		n += (size_t)snprintf(out + n, size - n, "%s%s %.0f %%", k ? ", " : "",
-				      best == RUT_PLACE_RUBY ? "running"
-							     : rut_place_text((enum rut_place)best),
+				      best == RUT_PLACE_RUBY
+					      ? "running"
+					      : rut_an_place_text((enum rut_place)best),
 				      100.0 * (double)c->did[best] / (double)sum);
 	}
 }
@@ -128,7 +129,7 @@ static void put_ms(struct rut_buf *out, int64_t ns)
 {
 	char d[32];
 
-	rut_ruby_duration(d, sizeof(d), ns);
+	rut_an_ruby_duration(d, sizeof(d), ns);
 	rut_buf_puts(out, d);
 }
 
@@ -141,14 +142,27 @@ static void put_code(struct rut_buf *out, const struct rut_node *n)
 		rut_buf_printf(out, "`%s`", n->name);
 }
 
-/* ", while burn (812) had the CPU": whom the wait was for. */
-static void put_who(struct rut_buf *out, enum rut_place place, const struct rut_node *n)
+/* The one that most of the wait was for. A disk serves the request itself, too. */
+static const struct rut_culprit *first_culprit(const struct rut_node *n, enum rut_place place,
+					       int64_t own_tid)
 {
-	const struct rut_culprit *c = n->n_who ? &n->who[0] : NULL;
+	bool disk = place == RUT_PLACE_DISK || place == RUT_PLACE_FAULT;
+
+	for (uint32_t i = 0; i < n->n_who; i++)
+		if (!disk || (n->who[i].tid != own_tid && n->who[i].ns * 10 >= n->own[place]))
+			return &n->who[i];
+	return NULL;
+}
+
+/* ", while burn (812) had the CPU": whom the wait was for. */
+static void put_who(struct rut_buf *out, enum rut_place place, const struct rut_node *n,
+		    int64_t own_tid)
+{
+	const struct rut_culprit *c = first_culprit(n, place, own_tid);
 	int64_t sum = 0;
 	int best = RUT_PLACE_RUBY;
 
-	if (!c)
+	if (!c || !rut_place_waits(place))
 		return;
 	for (int p = 0; p < RUT_PLACES; p++) {
 		sum += c->did[p];
@@ -190,7 +204,16 @@ static void put_who(struct rut_buf *out, enum rut_place place, const struct rut_
 	if (sum && c->did[best] * 2 >= sum)
 		rut_buf_printf(out, "; it was %s meanwhile",
 			       best == RUT_PLACE_RUBY ? "running"
-						      : rut_place_text((enum rut_place)best));
+						      : rut_an_place_text((enum rut_place)best));
+	if (*c->by_name && c->longest_ns * 2 >= sum)
+		rut_buf_printf(out, ", until %s woke it", c->by_name);
+}
+
+static void put_resends(struct rut_buf *out, uint64_t n)
+{
+	if (n)
+		rut_buf_printf(out, "; %llu lost segment%s of TCP %s sent again meanwhile",
+			       (unsigned long long)n, n == 1 ? "" : "s", n == 1 ? "was" : "were");
 }
 
 /* `what`: the file or peer of `n`'s call. Returns it where the text does not have it yet. */
@@ -248,7 +271,7 @@ static const char *put_place_of(struct rut_buf *out, enum rut_place p, const str
 		rut_buf_puts(out, " are not known from the trace");
 		break;
 	default:
-		rut_buf_printf(out, " went by %s", rut_place_text(p));
+		rut_buf_printf(out, " went by %s", rut_an_place_text(p));
 		break;
 	}
 	return what;
@@ -264,7 +287,9 @@ static void put_place(struct rut_buf *out, const struct sums *s, enum rut_place 
 	what = put_place_of(out, p, n, what);
 	if (what)
 		rut_buf_printf(out, " of %.120s", what);
-	put_who(out, p, &s->x->nodes[s->blamed[p]]);
+	put_who(out, p, &s->x->nodes[s->blamed[p]], s->r->tid);
+	if (p == RUT_PLACE_NET)
+		put_resends(out, n->resends);
 	if (s->around[p] && p != RUT_PLACE_RUNQ && p != RUT_PLACE_STOPPED && p != RUT_PLACE_IRQ &&
 	    p != RUT_PLACE_THROTTLED) {
 		rut_buf_puts(out, ", in ");
@@ -331,7 +356,7 @@ static const char *special_cause(const struct sums *s, int p, struct rut_buf *ou
 	return NULL;
 }
 
-void rut_explain_sentence(struct rut_explanation *x, const struct rut_request *r)
+void rut_an_explain_sentence(struct rut_explanation *x, const struct rut_request *r)
 {
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
 	struct sums s = {.x = x, .r = r, .whole_ns = r->end_ns - r->begin_ns};
@@ -352,7 +377,7 @@ void rut_explain_sentence(struct rut_explanation *x, const struct rut_request *r
 		    rut_place_waits((enum rut_place)first))
 			put_place(&out, &s, (enum rut_place)first);
 		if (!x->cause)
-			x->cause = rut_place_name((enum rut_place)first);
+			x->cause = rut_an_place_name((enum rut_place)first);
 		done[first] = true;
 		second = largest(r, done);
 		if (second >= 0 && r->ns[second] * 5 >= s.whole_ns) {
@@ -385,14 +410,14 @@ static void print_node(const struct rut_node *n, int depth, struct rut_buf *out)
 {
 	char d[32], each[32], did[160];
 
-	rut_ruby_duration(d, sizeof(d), n->total_ns);
+	rut_an_ruby_duration(d, sizeof(d), n->total_ns);
 	rut_buf_printf(out, "  %9s  %*s", d, depth * 2, "");
 	if (n->calls > 1) {
-		rut_ruby_duration(each, sizeof(each), n->total_ns / (int64_t)n->calls);
+		rut_an_ruby_duration(each, sizeof(each), n->total_ns / (int64_t)n->calls);
 		rut_buf_printf(out, "%llu x ", (unsigned long long)n->calls);
 	}
 	if (n->kind == RUT_NODE_PLACE)
-		rut_buf_puts(out, rut_place_text((enum rut_place)n->place));
+		rut_buf_puts(out, rut_an_place_text((enum rut_place)n->place));
 	else if (n->kind == RUT_NODE_SYSCALL)
 		rut_buf_printf(out, "%s()%s%.160s", n->name, n->what ? " " : "",
 			       n->what ? n->what : "");
@@ -404,29 +429,32 @@ static void print_node(const struct rut_node *n, int depth, struct rut_buf *out)
 	else
 		rut_buf_puts(out, n->name ? n->name : "?");
 	if (n->kind == RUT_NODE_SYSCALL && n->place != RUT_PLACE_SYSTEM)
-		rut_buf_printf(out, ", %s", rut_place_text((enum rut_place)n->place));
+		rut_buf_printf(out, ", %s", rut_an_place_text((enum rut_place)n->place));
 	if (n->calls > 1)
 		rut_buf_printf(out, ", %s each", each);
 	if (n->caller)
 		rut_buf_printf(out, "  (from %s)", n->caller->name);
+	put_resends(out, n->resends);
 	rut_buf_puts(out, "\n");
 	for (uint32_t i = 0; i < n->n_who; i++) {
 		const struct rut_culprit *c = &n->who[i];
 
 		if (c->ns * 20 < n->total_ns)
 			continue;
-		rut_ruby_duration(d, sizeof(d), c->ns);
+		rut_an_ruby_duration(d, sizeof(d), c->ns);
 		rut_buf_printf(out, "  %9s  %*s<- ", "", depth * 2, "");
 		put_culprit(out, c);
 		rut_buf_printf(out, ", %s", d);
 		if (c->bytes)
 			rut_buf_printf(out, ", %lld KiB%s%s", (long long)(c->bytes >> 10),
 				       c->did_what ? " on " : "", c->did_what ? c->did_what : "");
-		rut_culprit_text(c, did, sizeof(did));
+		rut_an_culprit_text(c, did, sizeof(did));
 		if (*did)
 			rut_buf_printf(out, ": %s", did);
 		if (c->longest_ns && c->did_what)
 			rut_buf_printf(out, " (%s)", c->did_what);
+		if (c->longest_ns && *c->by_name)
+			rut_buf_printf(out, ", until %s woke it", c->by_name);
 		rut_buf_puts(out, "\n");
 	}
 }
@@ -452,12 +480,12 @@ static void print_children(const struct rut_explanation *x, uint32_t at, int dep
 			print_children(x, children[i].node, depth + 1, out);
 	}
 	if (count && ruby_ns * 100 >= whole_ns) {
-		rut_ruby_duration(d, sizeof(d), ruby_ns);
+		rut_an_ruby_duration(d, sizeof(d), ruby_ns);
 		rut_buf_printf(out, "  %9s  %*srunning Ruby\n", d, depth * 2, "");
 	}
 }
 
-void rut_explain_print(const struct rut_explanation *x, struct rut_buf *out)
+void rut_an_explain_print(const struct rut_explanation *x, struct rut_buf *out)
 {
 	print_children(x, 0, 0, out);
 	if (x->lost)

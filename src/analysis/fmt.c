@@ -16,7 +16,7 @@
 #define BOUND_WIDTH	8
 #define NSEC		1000000000ll
 
-void rut_fmt_time(char *out, size_t size, int64_t ns, bool date, bool gmt)
+void rut_an_fmt_time(char *out, size_t size, int64_t ns, bool date, bool gmt)
 {
 	int64_t s = ns >= 0 ? ns / NSEC : -((-ns + NSEC - 1) / NSEC);
 	time_t t = (time_t)s;
@@ -34,16 +34,16 @@ void rut_fmt_time(char *out, size_t size, int64_t ns, bool date, bool gmt)
 		 (long long)(ns - s * NSEC));
 }
 
-void rut_fmt_range(char *out, size_t size, int64_t begin_ns, int64_t end_ns, bool date, bool gmt)
+void rut_an_fmt_range(char *out, size_t size, int64_t begin_ns, int64_t end_ns, bool date, bool gmt)
 {
 	char b[64], e[64];
 
-	rut_fmt_time(b, sizeof(b), begin_ns, date, gmt);
-	rut_fmt_time(e, sizeof(e), end_ns, date, gmt);
+	rut_an_fmt_time(b, sizeof(b), begin_ns, date, gmt);
+	rut_an_fmt_time(e, sizeof(e), end_ns, date, gmt);
 	snprintf(out, size, "[%s, %s]", b, e);
 }
 
-void rut_fmt_size(char *out, size_t size, double bytes)
+void rut_an_fmt_size(char *out, size_t size, double bytes)
 {
 	static const char *const units[] = {"  B", "KiB", "MiB", "GiB", "TiB",
 					    "PiB", "EiB", "ZiB", "YiB"};
@@ -57,25 +57,39 @@ void rut_fmt_size(char *out, size_t size, double bytes)
 	snprintf(out, size, exponent ? "%0.2f %s" : "%0.0f %s", bytes, units[exponent]);
 }
 
-void rut_fmt_us(char *out, size_t size, double ns)
+void rut_an_fmt_us(char *out, size_t size, double ns)
 {
-	snprintf(out, size, "%0.03f", ns / 1000);
+	/* Whole nanoseconds need no floating point, whose decimals are slow. */
+	if (ns >= 0 && ns < 1e15 && ns == (double)(int64_t)ns)
+		snprintf(out, size, "%lld.%03d", (long long)ns / 1000, (int)((long long)ns % 1000));
+	else
+		snprintf(out, size, "%0.03f", ns / 1000);
 }
 
-void rut_fmt_us_cell(char *out, size_t size, const struct rut_cell *c)
+void rut_an_fmt_us_cell(char *out, size_t size, const struct rut_cell *c)
 {
 	if (c->type == RUT_LAMI_UNKNOWN)
 		snprintf(out, size, "?");
 	else
-		rut_fmt_us(out, size, rut_cell_value(c));
+		rut_an_fmt_us(out, size, rut_an_cell_value(c));
 }
 
-void rut_fmt_process(char *out, size_t size, const struct rut_cell *c)
+void rut_an_fmt_process(char *out, size_t size, const struct rut_cell *c)
 {
 	if (c->type == RUT_LAMI_EMPTY)
 		snprintf(out, size, "Unknown (N/A)");
+	else if (c->j == RUT_LAMI_NONE)
+		snprintf(out, size, "%s", c->str ? c->str : "");
 	else
 		snprintf(out, size, "%s (%lld)", c->str ? c->str : "", (long long)c->j);
+}
+
+void rut_an_fmt_thread(char *out, size_t size, const char *name, int64_t tid)
+{
+	if (tid < 0)
+		snprintf(out, size, "%s", name);
+	else
+		snprintf(out, size, "%s (%lld)", name, (long long)tid);
 }
 
 static int characters(const char *s)
@@ -89,11 +103,11 @@ static int characters(const char *s)
 
 static void spaces(struct rut_buf *b, int n)
 {
-	for (; n > 0; n--)
-		rut_buf_putc(b, ' ');
+	if (n > 0)
+		rut_buf_fill(b, ' ', (size_t)n);
 }
 
-void rut_fmt_pad(struct rut_buf *b, const char *s, int width, bool right)
+void rut_an_fmt_pad(struct rut_buf *b, const char *s, int width, bool right)
 {
 	int n = width - characters(s);
 
@@ -104,25 +118,32 @@ void rut_fmt_pad(struct rut_buf *b, const char *s, int width, bool right)
 		spaces(b, n);
 }
 
-void rut_fmt_line(struct rut_buf *b, const char *layout, ...)
+void rut_an_fmt_line(struct rut_buf *b, const char *layout, ...)
 {
 	va_list ap;
 
 	va_start(ap, layout);
-	for (const char *p = layout; *p; p++) {
-		if (*p != '{') {
-			rut_buf_putc(b, *p);
-			continue;
-		}
-		rut_fmt_pad(b, va_arg(ap, const char *), atoi(p + 3), p[2] == '>');
-		p = strchr(p, '}');
+	for (const char *p = layout; *p;) {
+		size_t plain = strcspn(p, "{");
+		bool right;
+		int width = 0;
+
+		rut_buf_add(b, p, plain);
+		p += plain;
+		if (!*p)
+			break;
+		right = p[2] == '>';
+		for (p += 3; *p != '}'; p++)
+			width = 10 * width + *p - '0';
+		p++;
+		rut_an_fmt_pad(b, va_arg(ap, const char *), width, right);
 	}
 	va_end(ap);
 }
 
 /* ---- Graphs ---- */
 
-void rut_graph_fini(struct rut_graph *g)
+void rut_an_graph_fini(struct rut_graph *g)
 {
 	for (size_t i = 0; i < g->n; i++)
 		free(g->rows[i].label);
@@ -130,8 +151,8 @@ void rut_graph_fini(struct rut_graph *g)
 	*g = (struct rut_graph){0};
 }
 
-void rut_graph_add(struct rut_graph *g, double value, const char *text, double lower,
-		   const char *label)
+void rut_an_graph_add(struct rut_graph *g, double value, const char *text, double lower,
+		      const char *label)
 {
 	struct rut_graph_row *r;
 
@@ -152,7 +173,7 @@ void rut_graph_add(struct rut_graph *g, double value, const char *text, double l
 
 static size_t graph_columns; /* 0: no terminal */
 
-void rut_graph_set_columns(size_t columns)
+void rut_an_graph_set_columns(size_t columns)
 {
 	graph_columns = columns;
 }
@@ -201,8 +222,8 @@ static void extremes(const struct rut_graph *g, double *ret_max, int *ret_len, i
 	}
 }
 
-void rut_graph_bars(struct rut_graph *g, struct rut_buf *out, const char *title,
-		    const char *label_header)
+void rut_an_graph_bars(struct rut_graph *g, struct rut_buf *out, const char *title,
+		       const char *label_header)
 {
 	int len, label, width;
 	double max;
@@ -222,16 +243,16 @@ void rut_graph_bars(struct rut_graph *g, struct rut_buf *out, const char *title,
 		for (size_t i = 0; i < g->n; i++) {
 			bar(out, g->rows[i].value, max, width);
 			rut_buf_putc(out, ' ');
-			rut_fmt_pad(out, g->rows[i].text, len, true);
+			rut_an_fmt_pad(out, g->rows[i].text, len, true);
 			rut_buf_printf(out, " %s\n", g->rows[i].label ? g->rows[i].label : "");
 		}
 		rut_buf_putc(out, '\n');
 	}
-	rut_graph_fini(g);
+	rut_an_graph_fini(g);
 }
 
-void rut_graph_frequencies(struct rut_graph *g, struct rut_buf *out, const char *title,
-			   const char *unit)
+void rut_an_graph_frequencies(struct rut_graph *g, struct rut_buf *out, const char *title,
+			      const char *unit)
 {
 	int len, label, width;
 	double max;
@@ -245,15 +266,15 @@ void rut_graph_frequencies(struct rut_graph *g, struct rut_buf *out, const char 
 			rut_buf_printf(out, "%7.03f ", g->rows[i].lower);
 			bar(out, g->rows[i].value, max, width - BOUND_WIDTH);
 			rut_buf_putc(out, ' ');
-			rut_fmt_pad(out, g->rows[i].text, len, true);
+			rut_an_fmt_pad(out, g->rows[i].text, len, true);
 			rut_buf_putc(out, '\n');
 		}
 		rut_buf_putc(out, '\n');
 	}
-	rut_graph_fini(g);
+	rut_an_graph_fini(g);
 }
 
-void rut_fmt_bar_value(char *out, size_t size, double v, bool is_float, const char *unit)
+void rut_an_fmt_bar_value(char *out, size_t size, double v, bool is_float, const char *unit)
 {
 	char num[48];
 

@@ -10,7 +10,7 @@
 
 /* ---- Priorities ---- */
 
-void rut_prios_add(struct rut_prios *p, bool has_prio, int32_t prio)
+void rut_an_prios_add(struct rut_prios *p, bool has_prio, int32_t prio)
 {
 	struct rut_prio_count *list;
 
@@ -27,7 +27,7 @@ void rut_prios_add(struct rut_prios *p, bool has_prio, int32_t prio)
 	list[p->n++] = (struct rut_prio_count){has_prio, prio, 1};
 }
 
-void rut_prios_fini(struct rut_prios *p)
+void rut_an_prios_fini(struct rut_prios *p)
 {
 	free(p->list);
 	*p = (struct rut_prios){0};
@@ -40,7 +40,7 @@ static int by_prio(const void *a, const void *b)
 	return x->prio < y->prio ? -1 : x->prio > y->prio;
 }
 
-const char *rut_prios_str(const struct rut_prios *p, struct rut_result *t)
+const char *rut_an_prios_str(const struct rut_prios *p, struct rut_result *t)
 {
 	struct rut_buf b = RUT_BUF_INIT;
 	const char *s;
@@ -59,7 +59,7 @@ const char *rut_prios_str(const struct rut_prios *p, struct rut_result *t)
 			rut_buf_printf(&b, " (%llu times)", (unsigned long long)p->list[i].count);
 	}
 	rut_buf_putc(&b, ']');
-	s = rut_result_str(t, b.data);
+	s = rut_an_result_str(t, b.data);
 	rut_buf_fini(&b);
 	return s;
 }
@@ -78,7 +78,7 @@ static void set_step(struct rut_freq *f, const struct rut_conf *c)
 	f->step = log(f->max / f->min) / (double)f->resolution;
 }
 
-struct rut_freq rut_freq_bounds(const struct rut_conf *c, double min, double max, double ratio)
+struct rut_freq rut_an_freq_bounds(const struct rut_conf *c, double min, double max, double ratio)
 {
 	struct rut_freq f = {.min = min / ratio, .max = max / ratio, .ratio = ratio};
 
@@ -90,8 +90,8 @@ struct rut_freq rut_freq_bounds(const struct rut_conf *c, double min, double max
 	return f;
 }
 
-struct rut_freq rut_freq_uniform(struct rut_run *run, int category, bool any, double min,
-				 double max, double ratio)
+struct rut_freq rut_an_freq_uniform(struct rut_run *run, int category, bool any, double min,
+				    double max, double ratio)
 {
 	struct rut_uniform *u = &run->uniform[category];
 	struct rut_freq f = {.ratio = ratio};
@@ -138,13 +138,13 @@ static int64_t bucket(const struct rut_freq *f, double v)
 static void add_rows(const struct rut_freq *f, const uint64_t *counts, struct rut_result *t)
 {
 	for (int64_t i = 0; i < f->resolution; i++) {
-		rut_result_float(t, RUT_LAMI_DURATION, bound(f, i) * 1000);
-		rut_result_float(t, RUT_LAMI_DURATION, bound(f, i + 1) * 1000);
-		rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)counts[i]);
+		rut_an_result_float(t, RUT_LAMI_DURATION, bound(f, i) * 1000);
+		rut_an_result_float(t, RUT_LAMI_DURATION, bound(f, i + 1) * 1000);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)counts[i]);
 	}
 }
 
-void rut_freq_fill(const struct rut_freq *f, const struct rut_stat *s, struct rut_result *t)
+void rut_an_freq_fill(const struct rut_freq *f, const struct rut_stat *s, struct rut_result *t)
 {
 	uint64_t *counts;
 
@@ -166,7 +166,8 @@ void rut_freq_fill(const struct rut_freq *f, const struct rut_stat *s, struct ru
 	free(counts);
 }
 
-void rut_freq_fill_floats(const struct rut_freq *f, const double *v, size_t n, struct rut_result *t)
+void rut_an_freq_fill_floats(const struct rut_freq *f, const double *v, size_t n,
+			     struct rut_result *t)
 {
 	uint64_t *counts;
 
@@ -187,8 +188,8 @@ void rut_freq_fill_floats(const struct rut_freq *f, const double *v, size_t n, s
 	free(counts);
 }
 
-void rut_freq_print(const struct rut_result *t, struct rut_buf *out, const char *title,
-		    const char *unit)
+void rut_an_freq_print(const struct rut_result *t, struct rut_buf *out, const char *title,
+		       const char *unit)
 {
 	struct rut_graph g = {0};
 	char text[32];
@@ -197,9 +198,10 @@ void rut_freq_print(const struct rut_result *t, struct rut_buf *out, const char 
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(text, sizeof(text), "%lld", (long long)row[2].i);
-		rut_graph_add(&g, (double)row[2].i, text, rut_cell_value(&row[0]) / 1000, NULL);
+		rut_an_graph_add(&g, (double)row[2].i, text, rut_an_cell_value(&row[0]) / 1000,
+				 NULL);
 	}
-	rut_graph_frequencies(&g, out, title, unit);
+	rut_an_graph_frequencies(&g, out, title, unit);
 }
 
 static struct rut_lami_class *series_class(struct rut_result *const *tables, size_t n,
@@ -224,15 +226,15 @@ static struct rut_lami_class *series_class(struct rut_result *const *tables, siz
 	return cls;
 }
 
-struct rut_result *rut_freq_series(struct rut_result *const *tables, size_t n, const char *title,
-				   const char *unit)
+struct rut_result *rut_an_freq_series(struct rut_result *const *tables, size_t n, const char *title,
+				      const char *unit)
 {
 	struct rut_lami_class *cls = n ? series_class(tables, n, title, unit) : NULL;
 	struct rut_result *t;
 
 	if (!cls)
 		return NULL;
-	t = rut_result_new(cls, tables[0]->begin_ns, tables[0]->end_ns, NULL);
+	t = rut_an_result_new(cls, tables[0]->begin_ns, tables[0]->end_ns, NULL);
 	if (!t) {
 		free(cls);
 		return NULL;
@@ -241,17 +243,17 @@ struct rut_result *rut_freq_series(struct rut_result *const *tables, size_t n, c
 	/* The tables go before the series does: it keeps their titles. */
 	for (size_t i = 0; i < n; i++)
 		((struct rut_lami_column *)cls->columns)[i + 2].title =
-			rut_result_str(t, tables[i]->subtitle ? tables[i]->subtitle : "");
+			rut_an_result_str(t, tables[i]->subtitle ? tables[i]->subtitle : "");
 	for (size_t row = 0; row < rut_result_rows(tables[0]); row++) {
 		const struct rut_cell *first = rut_result_row(tables[0], row);
 
-		rut_result_add(t, first[0]);
-		rut_result_add(t, first[1]);
+		rut_an_result_add(t, first[0]);
+		rut_an_result_add(t, first[1]);
 		for (size_t i = 0; i < n; i++) {
 			if (row < rut_result_rows(tables[i]))
-				rut_result_add(t, rut_result_row(tables[i], row)[2]);
+				rut_an_result_add(t, rut_result_row(tables[i], row)[2]);
 			else
-				rut_result_int(t, RUT_LAMI_NUMBER, 0);
+				rut_an_result_int(t, RUT_LAMI_NUMBER, 0);
 		}
 	}
 	return t;
@@ -259,23 +261,23 @@ struct rut_result *rut_freq_series(struct rut_result *const *tables, size_t n, c
 
 /* ---- Statistics ---- */
 
-void rut_stat_cells(struct rut_result *t, const struct rut_stat *s)
+void rut_an_stat_cells(struct rut_result *t, const struct rut_stat *s)
 {
-	rut_result_int(t, RUT_LAMI_DURATION, s->min);
+	rut_an_result_int(t, RUT_LAMI_DURATION, s->min);
 	if (s->count)
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
+		rut_an_result_float(t, RUT_LAMI_DURATION, rut_stat_mean(s));
 	else
-		rut_result_int(t, RUT_LAMI_DURATION, 0);
-	rut_result_int(t, RUT_LAMI_DURATION, s->max);
+		rut_an_result_int(t, RUT_LAMI_DURATION, 0);
+	rut_an_result_int(t, RUT_LAMI_DURATION, s->max);
 	if (s->count < 2)
-		rut_result_unknown(t);
+		rut_an_result_unknown(t);
 	else
-		rut_result_float(t, RUT_LAMI_DURATION, rut_stat_stdev(s));
+		rut_an_result_float(t, RUT_LAMI_DURATION, rut_an_stat_stdev(s));
 }
 
 /* ---- Percentiles ---- */
 
-unsigned rut_stat_keep(const struct rut_conf *c)
+unsigned rut_an_stat_keep(const struct rut_conf *c)
 {
 	return (c->percentiles ? RUT_STAT_HIST : 0u) | (c->freq ? RUT_STAT_VALUES : 0u);
 }
@@ -289,47 +291,47 @@ static const struct rut_lami_column percentile_columns[] = {
 	{"p999", "99.9th percentile", RUT_LAMI_DURATION, NULL},
 };
 
-const struct rut_lami_class rut_class_percentiles =
+const struct rut_lami_class rut_an_class_percentiles =
 	RUT_LAMI_CLASS("percentiles", "Percentiles of durations", percentile_columns);
 
-void rut_percentiles_add(struct rut_result *t, const char *what, const struct rut_stat *s)
+void rut_an_percentiles_add(struct rut_result *t, const char *what, const struct rut_stat *s)
 {
 	static const double q[] = {0.5, 0.9, 0.99, 0.999};
 
 	if (!t || !s->hist || !s->count)
 		return;
-	rut_result_text(t, RUT_LAMI_STRING, what);
-	rut_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->count);
+	rut_an_result_text(t, RUT_LAMI_STRING, what);
+	rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)s->count);
 	for (int i = 0; i < 4; i++) {
-		double v = rut_hist_quantile(s->hist, q[i]);
+		double v = rut_an_hist_quantile(s->hist, q[i]);
 
 		/* A bucket's middle may lie outside of what was seen. */
 		v = v < (double)s->min ? (double)s->min : v > (double)s->max ? (double)s->max : v;
-		rut_result_float(t, RUT_LAMI_DURATION, v);
+		rut_an_result_float(t, RUT_LAMI_DURATION, v);
 	}
 }
 
-void rut_percentiles_print(const struct rut_result *t, struct rut_buf *out)
+void rut_an_percentiles_print(const struct rut_result *t, struct rut_buf *out)
 {
 	char cells[5][32];
 
 	if (!rut_result_rows(t))
 		return;
 	rut_buf_puts(out, "\nPercentiles of durations (us)\n");
-	rut_fmt_line(out, "{:<40} {:>10} {:>12} {:>12} {:>12} {:>12}\n", "", "Count", "p50", "p90",
-		     "p99", "p99.9");
+	rut_an_fmt_line(out, "{:<40} {:>10} {:>12} {:>12} {:>12} {:>12}\n", "", "Count", "p50",
+			"p90", "p99", "p99.9");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
 		snprintf(cells[0], sizeof(cells[0]), "%lld", (long long)row[1].i);
 		for (int k = 1; k < 5; k++)
-			rut_fmt_us(cells[k], sizeof(cells[k]), rut_cell_value(&row[k + 1]));
-		rut_fmt_line(out, "{:<40} {:>10} {:>12} {:>12} {:>12} {:>12}\n", row[0].str,
-			     cells[0], cells[1], cells[2], cells[3], cells[4]);
+			rut_an_fmt_us(cells[k], sizeof(cells[k]), rut_an_cell_value(&row[k + 1]));
+		rut_an_fmt_line(out, "{:<40} {:>10} {:>12} {:>12} {:>12} {:>12}\n", row[0].str,
+				cells[0], cells[1], cells[2], cells[3], cells[4]);
 	}
 }
 
-void rut_percentiles_finish(struct rut_run *run, struct rut_result *t)
+void rut_an_percentiles_finish(struct rut_run *run, struct rut_result *t)
 {
-	rut_run_take(run, t, rut_percentiles_print);
+	rut_an_run_take(run, t, rut_an_percentiles_print);
 }

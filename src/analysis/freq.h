@@ -18,10 +18,10 @@ struct rut_prios {
 	size_t n;
 };
 
-void rut_prios_add(struct rut_prios *p, bool has_prio, int32_t prio);
-void rut_prios_fini(struct rut_prios *p);
+void rut_an_prios_add(struct rut_prios *p, bool has_prio, int32_t prio);
+void rut_an_prios_fini(struct rut_prios *p);
 /* "[20, 120 (3 times)]" */
-const char *rut_prios_str(const struct rut_prios *p, struct rut_result *t);
+const char *rut_an_prios_str(const struct rut_prios *p, struct rut_result *t);
 
 /*
  * How a distribution is cut into buckets, in units of value / ratio (microseconds of nanoseconds).
@@ -35,32 +35,32 @@ struct rut_freq {
 };
 
 /* The bounds of these values, or of the options --min and --max. */
-struct rut_freq rut_freq_bounds(const struct rut_conf *c, double min, double max, double ratio);
+struct rut_freq rut_an_freq_bounds(const struct rut_conf *c, double min, double max, double ratio);
 /* Bounds that widen with every call: for --freq-uniform. */
-struct rut_freq rut_freq_uniform(struct rut_run *run, int category, bool any, double min,
-				 double max, double ratio);
+struct rut_freq rut_an_freq_uniform(struct rut_run *run, int category, bool any, double min,
+				    double max, double ratio);
 /* Appends a row (lower, upper, count) for each bucket; none when all values are the same. */
-void rut_freq_fill(const struct rut_freq *f, const struct rut_stat *s, struct rut_result *t);
-void rut_freq_fill_floats(const struct rut_freq *f, const double *v, size_t n,
-			  struct rut_result *t);
+void rut_an_freq_fill(const struct rut_freq *f, const struct rut_stat *s, struct rut_result *t);
+void rut_an_freq_fill_floats(const struct rut_freq *f, const double *v, size_t n,
+			     struct rut_result *t);
 /* The graph of such a table. Nothing for an empty one. */
-void rut_freq_print(const struct rut_result *t, struct rut_buf *out, const char *title,
-		    const char *unit);
+void rut_an_freq_print(const struct rut_result *t, struct rut_buf *out, const char *title,
+		       const char *unit);
 /* One table of many, a column for each, called by their subtitles. NULL: nothing to show. */
-struct rut_result *rut_freq_series(struct rut_result *const *tables, size_t n, const char *title,
-				   const char *unit);
+struct rut_result *rut_an_freq_series(struct rut_result *const *tables, size_t n, const char *title,
+				      const char *unit);
 
 /* Appends four durations: least, mean, most, standard deviation (unknown for fewer than two). */
-void rut_stat_cells(struct rut_result *t, const struct rut_stat *s);
+void rut_an_stat_cells(struct rut_result *t, const struct rut_stat *s);
 
 /* What a stat must keep for the options given. */
-unsigned rut_stat_keep(const struct rut_conf *c);
+unsigned rut_an_stat_keep(const struct rut_conf *c);
 
 /* --percentiles: a table of its own beside the others. */
-extern const struct rut_lami_class rut_class_percentiles;
-void rut_percentiles_add(struct rut_result *t, const char *what, const struct rut_stat *s);
-void rut_percentiles_print(const struct rut_result *t, struct rut_buf *out);
+extern const struct rut_lami_class rut_an_class_percentiles;
+void rut_an_percentiles_add(struct rut_result *t, const char *what, const struct rut_stat *s);
+void rut_an_percentiles_print(const struct rut_result *t, struct rut_buf *out);
 /* Prints or keeps the table, as the options ask; takes it. */
-void rut_percentiles_finish(struct rut_run *run, struct rut_result *t);
+void rut_an_percentiles_finish(struct rut_run *run, struct rut_result *t);
 
 #endif

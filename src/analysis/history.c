@@ -6,7 +6,7 @@
 
 #define LOG_MAX (1u << 18)
 
-struct rut_history *rut_history_new(void)
+struct rut_history *rut_an_history_new(void)
 {
 	struct rut_history *h = calloc(1, sizeof(*h));
 
@@ -16,11 +16,11 @@ struct rut_history *rut_history_new(void)
 	h->disk = calloc(RUT_HISTORY_DISK, sizeof(*h->disk));
 	if (h->slices && h->disk)
 		return h;
-	rut_history_free(h);
+	rut_an_history_free(h);
 	return NULL;
 }
 
-void rut_history_free(struct rut_history *h)
+void rut_an_history_free(struct rut_history *h)
 {
 	if (!h)
 		return;
@@ -29,44 +29,44 @@ void rut_history_free(struct rut_history *h)
 	free(h);
 }
 
-void rut_history_slice(struct rut_history *h, const struct rut_slice *s)
+void rut_an_history_slice(struct rut_history *h, const struct rut_slice *s)
 {
 	h->slices[h->n_slices++ % RUT_HISTORY_SLICES] = *s;
 }
 
-void rut_history_disk(struct rut_history *h, const struct rut_hook_block *b)
+void rut_an_history_disk(struct rut_history *h, const struct rut_hook_block *b)
 {
 	h->disk[h->n_disk++ % RUT_HISTORY_DISK] = (struct rut_disk_use){
 		.begin_ns = b->rq->begin_ns,
 		.end_ns = b->rq->end_ns,
-		.tid = b->rq->tid,
+		.tid = b->rq->owner_tid,
 		.disk = b->disk->name,
 		.bytes = (int64_t)(b->rq->nr_sector * 512),
 		.write = b->rq->write,
 	};
 }
 
-void rut_history_stop(struct rut_history *h, int64_t ts_ns, int64_t tid, int64_t by)
+void rut_an_history_stop(struct rut_history *h, int64_t ts_ns, int64_t tid, int64_t by)
 {
 	h->stops[h->n_stops++ % RUT_HISTORY_STOPS] = (struct rut_stop){ts_ns, tid, by};
 }
 
-const struct rut_slice *rut_history_at(const struct rut_history *h, uint64_t i)
+const struct rut_slice *rut_an_history_at(const struct rut_history *h, uint64_t i)
 {
 	if (i >= h->n_slices || i >= RUT_HISTORY_SLICES)
 		return NULL;
 	return &h->slices[(h->n_slices - 1 - i) % RUT_HISTORY_SLICES];
 }
 
-const struct rut_disk_use *rut_history_disk_at(const struct rut_history *h, uint64_t i)
+const struct rut_disk_use *rut_an_history_disk_at(const struct rut_history *h, uint64_t i)
 {
 	if (i >= h->n_disk || i >= RUT_HISTORY_DISK)
 		return NULL;
 	return &h->disk[(h->n_disk - 1 - i) % RUT_HISTORY_DISK];
 }
 
-int64_t rut_history_stopped_by(const struct rut_history *h, int64_t tid, int64_t pid,
-			       int64_t begin_ns, int64_t end_ns)
+int64_t rut_an_history_stopped_by(const struct rut_history *h, int64_t tid, int64_t pid,
+				  int64_t begin_ns, int64_t end_ns)
 {
 	for (uint64_t i = 0; i < h->n_stops && i < RUT_HISTORY_STOPS; i++) {
 		const struct rut_stop *s = &h->stops[(h->n_stops - 1 - i) % RUT_HISTORY_STOPS];
@@ -77,7 +77,28 @@ int64_t rut_history_stopped_by(const struct rut_history *h, int64_t tid, int64_t
 	return 0;
 }
 
-void rut_log_free(struct rut_log *l)
+void rut_an_history_resend(struct rut_history *h, const struct rut_resend *r)
+{
+	h->resends[h->n_resends++ % RUT_HISTORY_RESENDS] = *r;
+}
+
+uint64_t rut_an_history_resends(const struct rut_history *h, const char *peer, int64_t begin_ns,
+				int64_t end_ns)
+{
+	uint64_t n = 0;
+
+	for (uint64_t i = 0; i < h->n_resends && i < RUT_HISTORY_RESENDS; i++) {
+		const struct rut_resend *r =
+			&h->resends[(h->n_resends - 1 - i) % RUT_HISTORY_RESENDS];
+
+		if (r->ts_ns < begin_ns)
+			break;
+		n += r->ts_ns <= end_ns && (!strcmp(r->from, peer) || !strcmp(r->to, peer));
+	}
+	return n;
+}
+
+void rut_an_log_free(struct rut_log *l)
 {
 	if (!l)
 		return;
@@ -86,7 +107,7 @@ void rut_log_free(struct rut_log *l)
 	free(l);
 }
 
-void rut_log_add(struct rut_log *l, const struct rut_log_entry *e)
+void rut_an_log_add(struct rut_log *l, const struct rut_log_entry *e)
 {
 	size_t cap;
 	void *to;

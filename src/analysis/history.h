@@ -15,9 +15,10 @@
 #include "analysis/where.h"
 #include "base/hash.h"
 
-#define RUT_HISTORY_SLICES (1u << 17)
-#define RUT_HISTORY_DISK   (1u << 15)
-#define RUT_HISTORY_STOPS  64
+#define RUT_HISTORY_SLICES  (1u << 17)
+#define RUT_HISTORY_DISK    (1u << 15)
+#define RUT_HISTORY_STOPS   64
+#define RUT_HISTORY_RESENDS 4096
 
 struct rut_disk_use {
 	int64_t begin_ns, end_ns;
@@ -32,26 +33,37 @@ struct rut_stop {
 	int64_t ts_ns, tid, by;
 };
 
+/* A segment of TCP that was sent again, as addresses with ports; interned. */
+struct rut_resend {
+	int64_t ts_ns;
+	const char *from, *to;
+};
+
 struct rut_history {
 	struct rut_slice *slices;  /* owned ring, in order of their ends */
 	struct rut_disk_use *disk; /* owned ring, in order of their ends */
 	struct rut_stop stops[RUT_HISTORY_STOPS];
-	uint64_t n_slices, n_disk, n_stops; /* ever added */
+	struct rut_resend resends[RUT_HISTORY_RESENDS];
+	uint64_t n_slices, n_disk, n_stops, n_resends; /* ever added */
 };
 
 /* NULL: no memory. */
-struct rut_history *rut_history_new(void);
-void rut_history_free(struct rut_history *h);
-void rut_history_slice(struct rut_history *h, const struct rut_slice *s);
-void rut_history_disk(struct rut_history *h, const struct rut_hook_block *b);
-void rut_history_stop(struct rut_history *h, int64_t ts_ns, int64_t tid, int64_t by);
+struct rut_history *rut_an_history_new(void);
+void rut_an_history_free(struct rut_history *h);
+void rut_an_history_slice(struct rut_history *h, const struct rut_slice *s);
+void rut_an_history_disk(struct rut_history *h, const struct rut_hook_block *b);
+void rut_an_history_stop(struct rut_history *h, int64_t ts_ns, int64_t tid, int64_t by);
+void rut_an_history_resend(struct rut_history *h, const struct rut_resend *r);
 
+/* How many segments from or to this peer were sent again between these times. */
+uint64_t rut_an_history_resends(const struct rut_history *h, const char *peer, int64_t begin_ns,
+				int64_t end_ns);
 /* The i-th newest (0: the newest), or NULL. */
-const struct rut_slice *rut_history_at(const struct rut_history *h, uint64_t i);
-const struct rut_disk_use *rut_history_disk_at(const struct rut_history *h, uint64_t i);
+const struct rut_slice *rut_an_history_at(const struct rut_history *h, uint64_t i);
+const struct rut_disk_use *rut_an_history_disk_at(const struct rut_history *h, uint64_t i);
 /* Who sent the last signal to stop this thread or its process before then; 0: not known. */
-int64_t rut_history_stopped_by(const struct rut_history *h, int64_t tid, int64_t pid,
-			       int64_t begin_ns, int64_t end_ns);
+int64_t rut_an_history_stopped_by(const struct rut_history *h, int64_t tid, int64_t pid,
+				  int64_t begin_ns, int64_t end_ns);
 
 /* ---- One request ---- */
 
@@ -79,8 +91,8 @@ struct rut_log {
 	struct rut_strtab texts;
 };
 
-void rut_log_free(struct rut_log *l);
+void rut_an_log_free(struct rut_log *l);
 /* Adds a copy; counts it as lost when the log is full. */
-void rut_log_add(struct rut_log *l, const struct rut_log_entry *e);
+void rut_an_log_add(struct rut_log *l, const struct rut_log_entry *e);
 
 #endif

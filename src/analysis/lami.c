@@ -37,7 +37,7 @@ static char *arena_alloc(struct rut_result *t, size_t len)
 	return a->data + a->used - len;
 }
 
-const char *rut_result_str(struct rut_result *t, const char *s)
+const char *rut_an_result_str(struct rut_result *t, const char *s)
 {
 	size_t len = s ? strlen(s) + 1 : 0;
 	char *copy = s ? arena_alloc(t, len) : NULL;
@@ -45,7 +45,7 @@ const char *rut_result_str(struct rut_result *t, const char *s)
 	return copy ? memcpy(copy, s, len) : NULL;
 }
 
-const char *rut_result_strf(struct rut_result *t, const char *fmt, ...)
+const char *rut_an_result_strf(struct rut_result *t, const char *fmt, ...)
 {
 	char buf[512], *copy;
 	va_list ap;
@@ -55,7 +55,7 @@ const char *rut_result_strf(struct rut_result *t, const char *fmt, ...)
 	n = vsnprintf(buf, sizeof(buf), fmt, ap);
 	va_end(ap);
 	if (n < 0 || (size_t)n < sizeof(buf))
-		return rut_result_str(t, n < 0 ? "" : buf);
+		return rut_an_result_str(t, n < 0 ? "" : buf);
 	copy = arena_alloc(t, (size_t)n + 1);
 	if (!copy)
 		return NULL;
@@ -67,8 +67,8 @@ const char *rut_result_strf(struct rut_result *t, const char *fmt, ...)
 
 /* ---- Tables ---- */
 
-struct rut_result *rut_result_new(const struct rut_lami_class *cls, int64_t begin_ns,
-				  int64_t end_ns, const char *subtitle)
+struct rut_result *rut_an_result_new(const struct rut_lami_class *cls, int64_t begin_ns,
+				     int64_t end_ns, const char *subtitle)
 {
 	struct rut_result *t = calloc(1, sizeof(*t));
 
@@ -85,7 +85,7 @@ struct rut_result *rut_result_new(const struct rut_lami_class *cls, int64_t begi
 	return t;
 }
 
-void rut_result_free(struct rut_result *t)
+void rut_an_result_free(struct rut_result *t)
 {
 	if (!t)
 		return;
@@ -99,7 +99,7 @@ void rut_result_free(struct rut_result *t)
 	free(t);
 }
 
-void rut_result_add(struct rut_result *t, struct rut_cell c)
+void rut_an_result_add(struct rut_result *t, struct rut_cell c)
 {
 	if (t->n_cells == t->cap) {
 		size_t cap = t->cap ? t->cap * 2 : 64;
@@ -115,67 +115,70 @@ void rut_result_add(struct rut_result *t, struct rut_cell c)
 	t->cells[t->n_cells++] = c;
 }
 
-void rut_result_copy(struct rut_result *t, const struct rut_cell *c)
+void rut_an_result_copy(struct rut_result *t, const struct rut_cell *c)
 {
 	struct rut_cell copy = *c;
 
-	copy.str = rut_result_str(t, c->str);
-	rut_result_add(t, copy);
+	copy.str = rut_an_result_str(t, c->str);
+	rut_an_result_add(t, copy);
 }
 
-void rut_result_int(struct rut_result *t, enum rut_lami_type type, int64_t v)
+void rut_an_result_int(struct rut_result *t, enum rut_lami_type type, int64_t v)
 {
-	rut_result_add(t, (struct rut_cell){.type = (uint8_t)type, .i = v});
+	rut_an_result_add(t, (struct rut_cell){.type = (uint8_t)type, .i = v});
 }
 
-void rut_result_float(struct rut_result *t, enum rut_lami_type type, double v)
+void rut_an_result_float(struct rut_result *t, enum rut_lami_type type, double v)
 {
-	rut_result_add(t, (struct rut_cell){.type = (uint8_t)type, .is_float = true, .f = v});
+	rut_an_result_add(t, (struct rut_cell){.type = (uint8_t)type, .is_float = true, .f = v});
 }
 
-void rut_result_text(struct rut_result *t, enum rut_lami_type type, const char *s)
+void rut_an_result_text(struct rut_result *t, enum rut_lami_type type, const char *s)
 {
-	rut_result_add(t, (struct rut_cell){.type = (uint8_t)type, .str = rut_result_str(t, s)});
+	rut_an_result_add(t,
+			  (struct rut_cell){.type = (uint8_t)type, .str = rut_an_result_str(t, s)});
 }
 
-void rut_result_process(struct rut_result *t, const char *name, int64_t pid, int64_t tid)
+void rut_an_result_process(struct rut_result *t, const char *name, int64_t pid, int64_t tid)
 {
-	rut_result_add(t, (struct rut_cell){.type = RUT_LAMI_PROCESS,
-					    .i = pid,
-					    .j = tid,
-					    .str = rut_result_str(t, name)});
+	if (tid < 0) /* of a group of threads */
+		tid = RUT_LAMI_NONE;
+	rut_an_result_add(t, (struct rut_cell){.type = RUT_LAMI_PROCESS,
+					       .i = pid,
+					       .j = tid,
+					       .str = rut_an_result_str(t, name)});
 }
 
-void rut_result_range(struct rut_result *t, int64_t begin_ns, int64_t end_ns)
+void rut_an_result_range(struct rut_result *t, int64_t begin_ns, int64_t end_ns)
 {
-	rut_result_add(t,
-		       (struct rut_cell){.type = RUT_LAMI_TIME_RANGE, .i = begin_ns, .j = end_ns});
+	rut_an_result_add(
+		t, (struct rut_cell){.type = RUT_LAMI_TIME_RANGE, .i = begin_ns, .j = end_ns});
 }
 
-void rut_result_irq(struct rut_result *t, bool hard, int64_t nr, const char *name)
+void rut_an_result_irq(struct rut_result *t, bool hard, int64_t nr, const char *name)
 {
-	rut_result_add(t, (struct rut_cell){.type = RUT_LAMI_IRQ,
-					    .hard = hard,
-					    .i = nr,
-					    .str = rut_result_str(t, name)});
+	rut_an_result_add(t, (struct rut_cell){.type = RUT_LAMI_IRQ,
+					       .hard = hard,
+					       .i = nr,
+					       .str = rut_an_result_str(t, name)});
 }
 
-void rut_result_bool(struct rut_result *t, bool v)
+void rut_an_result_bool(struct rut_result *t, bool v)
 {
-	rut_result_add(t, (struct rut_cell){.type = RUT_LAMI_BOOL, .hard = v});
+	rut_an_result_add(t, (struct rut_cell){.type = RUT_LAMI_BOOL, .hard = v});
 }
 
-void rut_result_empty(struct rut_result *t)
+void rut_an_result_empty(struct rut_result *t)
 {
-	rut_result_add(t, (struct rut_cell){.type = RUT_LAMI_EMPTY});
+	rut_an_result_add(t, (struct rut_cell){.type = RUT_LAMI_EMPTY});
 }
 
-void rut_result_unknown(struct rut_result *t)
+void rut_an_result_unknown(struct rut_result *t)
 {
-	rut_result_add(t, (struct rut_cell){.type = RUT_LAMI_UNKNOWN});
+	rut_an_result_add(t, (struct rut_cell){.type = RUT_LAMI_UNKNOWN});
 }
 
-double rut_cell_value(const struct rut_cell *c)
+double rut_an_cell_value(const struct rut_cell *c)
 {
 	return c->is_float ? c->f : (double)c->i;
 }
@@ -242,7 +245,7 @@ static void json_escape(struct rut_buf *out, uint32_t c)
 	}
 }
 
-void rut_json_str(struct rut_buf *out, const char *s)
+void rut_an_json_str(struct rut_buf *out, const char *s)
 {
 	const unsigned char *p = (const unsigned char *)s;
 
@@ -261,7 +264,7 @@ void rut_json_str(struct rut_buf *out, const char *s)
 	rut_buf_putc(out, '"');
 }
 
-void rut_json_float(struct rut_buf *out, double v)
+void rut_an_json_float(struct rut_buf *out, double v)
 {
 	char buf[40];
 	int exponent, precision;
@@ -321,7 +324,7 @@ static void json_process(struct rut_buf *out, const struct rut_cell *c)
 	rut_buf_puts(out, "{\"class\": \"process\"");
 	if (c->str) {
 		rut_buf_puts(out, ", \"name\": ");
-		rut_json_str(out, c->str);
+		rut_an_json_str(out, c->str);
 	}
 	if (c->i != RUT_LAMI_NONE)
 		rut_buf_printf(out, ", \"pid\": %lld", (long long)c->i);
@@ -334,9 +337,9 @@ static void json_keyed(struct rut_buf *out, const struct rut_cell *c, const char
 {
 	rut_buf_printf(out, "{\"class\": \"%s\", \"%s\": ", type_names[c->type], key);
 	if (c->str)
-		rut_json_str(out, c->str);
+		rut_an_json_str(out, c->str);
 	else if (c->is_float)
-		rut_json_float(out, c->f);
+		rut_an_json_float(out, c->f);
 	else
 		rut_buf_printf(out, "%lld", (long long)c->i);
 	rut_buf_putc(out, '}');
@@ -366,7 +369,7 @@ static void json_cell(struct rut_buf *out, const struct rut_cell *c)
 	case RUT_LAMI_IRQ:
 		rut_buf_printf(out, "{\"class\": \"irq\", \"hard\": %s, \"nr\": %lld, \"name\": ",
 			       c->hard ? "true" : "false", (long long)c->i);
-		rut_json_str(out, c->str ? c->str : "");
+		rut_an_json_str(out, c->str ? c->str : "");
 		rut_buf_putc(out, '}');
 		break;
 	case RUT_LAMI_SYSCALL:
@@ -398,11 +401,11 @@ static void json_columns(struct rut_buf *out, const struct rut_lami_class *cls)
 		const struct rut_lami_column *c = &cls->columns[i];
 
 		rut_buf_printf(out, "%s{\"title\": ", i ? ", " : "");
-		rut_json_str(out, c->title);
+		rut_an_json_str(out, c->title);
 		rut_buf_printf(out, ", \"class\": \"%s\"", type_names[c->type]);
 		if (c->unit) {
 			rut_buf_puts(out, ", \"unit\": ");
-			rut_json_str(out, c->unit);
+			rut_an_json_str(out, c->unit);
 		}
 		rut_buf_putc(out, '}');
 	}
@@ -413,7 +416,7 @@ static void json_class(struct rut_buf *out, const struct rut_result *t)
 {
 	if (!t->cls->name) {
 		rut_buf_puts(out, "{\"title\": ");
-		rut_json_str(out, t->cls->title);
+		rut_an_json_str(out, t->cls->title);
 		rut_buf_puts(out, ", ");
 		json_columns(out, t->cls);
 		rut_buf_putc(out, '}');
@@ -422,11 +425,11 @@ static void json_class(struct rut_buf *out, const struct rut_result *t)
 
 		rut_buf_printf(&title, "%s [%s]", t->cls->title, t->subtitle);
 		rut_buf_printf(out, "{\"inherit\": \"%s\", \"title\": ", t->cls->name);
-		rut_json_str(out, title.data ? title.data : "");
+		rut_an_json_str(out, title.data ? title.data : "");
 		rut_buf_putc(out, '}');
 		rut_buf_fini(&title);
 	} else {
-		rut_json_str(out, t->cls->name);
+		rut_an_json_str(out, t->cls->name);
 	}
 }
 
@@ -460,24 +463,24 @@ static void json_table(struct rut_buf *out, const struct rut_result *t,
 
 /* ---- All tables of a run ---- */
 
-void rut_results_clear(struct rut_results *r)
+void rut_an_results_clear(struct rut_results *r)
 {
 	for (size_t i = 0; i < r->n; i++)
-		rut_result_free(r->tables[i]);
+		rut_an_result_free(r->tables[i]);
 	r->n = 0;
 }
 
-void rut_results_fini(struct rut_results *r)
+void rut_an_results_fini(struct rut_results *r)
 {
-	rut_results_clear(r);
+	rut_an_results_clear(r);
 	free(r->tables);
 	*r = (struct rut_results){0};
 }
 
-void rut_results_take(struct rut_results *r, struct rut_result *t)
+void rut_an_results_take(struct rut_results *r, struct rut_result *t)
 {
 	if (!t || !rut_result_rows(t)) {
-		rut_result_free(t);
+		rut_an_result_free(t);
 		return;
 	}
 	if (t->failed)
@@ -488,7 +491,7 @@ void rut_results_take(struct rut_results *r, struct rut_result *t)
 
 		if (!tables) {
 			r->failed = true;
-			rut_result_free(t);
+			rut_an_result_free(t);
 			return;
 		}
 		r->tables = tables;
@@ -497,8 +500,8 @@ void rut_results_take(struct rut_results *r, struct rut_result *t)
 	r->tables[r->n++] = t;
 }
 
-void rut_results_summarise(struct rut_results *r, const struct rut_lami_class *from,
-			   const struct rut_lami_class *summary)
+void rut_an_results_summarise(struct rut_results *r, const struct rut_lami_class *from,
+			      const struct rut_lami_class *summary)
 {
 	struct rut_result *t = NULL;
 
@@ -508,18 +511,18 @@ void rut_results_summarise(struct rut_results *r, const struct rut_lami_class *f
 		if (table->cls != from)
 			continue;
 		if (!t)
-			t = rut_result_new(summary, table->begin_ns, table->end_ns, NULL);
+			t = rut_an_result_new(summary, table->begin_ns, table->end_ns, NULL);
 		if (!t)
 			break;
 		t->end_ns = table->end_ns;
 		for (size_t k = 0; k < table->n_cells; k++) {
 			if (k % from->n_columns == 0)
-				rut_result_range(t, table->begin_ns, table->end_ns);
-			rut_result_copy(t, &table->cells[k]);
+				rut_an_result_range(t, table->begin_ns, table->end_ns);
+			rut_an_result_copy(t, &table->cells[k]);
 		}
 	}
-	rut_results_clear(r);
-	rut_results_take(r, t);
+	rut_an_results_clear(r);
+	rut_an_results_take(r, t);
 }
 
 static bool same_class(const struct rut_result *a, const struct rut_result *b)
@@ -529,8 +532,8 @@ static bool same_class(const struct rut_result *a, const struct rut_result *b)
 	return !strcmp(a->cls->name, b->cls->name);
 }
 
-void rut_results_json(struct rut_results *r, struct rut_buf *out,
-		      void (*flush)(struct rut_buf *out, void *arg), void *arg)
+void rut_an_results_json(struct rut_results *r, struct rut_buf *out,
+			 void (*flush)(struct rut_buf *out, void *arg), void *arg)
 {
 	const char *between = "";
 
@@ -548,12 +551,12 @@ void rut_results_json(struct rut_results *r, struct rut_buf *out,
 			json_table(out, t, flush, arg);
 			r->tables[k] = NULL;
 			if (t != first)
-				rut_result_free(t);
+				rut_an_result_free(t);
 		}
-		rut_result_free(first);
+		rut_an_result_free(first);
 	}
 	rut_buf_puts(out, "]}\n");
-	rut_results_clear(r);
+	rut_an_results_clear(r);
 }
 
 static void json_version(struct rut_buf *out, const char *version)
@@ -567,14 +570,15 @@ static void json_version(struct rut_buf *out, const char *version)
 		       major, minor, patch);
 }
 
-void rut_lami_metadata(const struct rut_lami_info *info, const char *version, struct rut_buf *out)
+void rut_an_lami_metadata(const struct rut_lami_info *info, const char *version,
+			  struct rut_buf *out)
 {
 	rut_buf_puts(out, "{\"mi-version\": {\"major\": 1, \"minor\": 0}, ");
 	json_version(out, version);
 	rut_buf_puts(out, ", \"title\": ");
-	rut_json_str(out, info->title);
+	rut_an_json_str(out, info->title);
 	rut_buf_puts(out, ", \"description\": ");
-	rut_json_str(out, info->description);
+	rut_an_json_str(out, info->description);
 	rut_buf_puts(out, ", \"authors\": [\"rutile\"], \"url\": \"\", \"tags\": [");
 	for (size_t i = 0; info->tags[i]; i++)
 		rut_buf_printf(out, "%s\"%s\"", i ? ", " : "", info->tags[i]);
@@ -582,7 +586,7 @@ void rut_lami_metadata(const struct rut_lami_info *info, const char *version, st
 	for (size_t i = 0; info->classes[i]; i++) {
 		rut_buf_printf(out, "%s\"%s\": {\"title\": ", i ? ", " : "",
 			       info->classes[i]->name);
-		rut_json_str(out, info->classes[i]->title);
+		rut_an_json_str(out, info->classes[i]->title);
 		rut_buf_puts(out, ", ");
 		json_columns(out, info->classes[i]);
 		rut_buf_putc(out, '}');

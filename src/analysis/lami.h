@@ -85,30 +85,30 @@ struct rut_result {
 };
 
 /* Returns NULL when out of memory. `subtitle` is copied. */
-struct rut_result *rut_result_new(const struct rut_lami_class *cls, int64_t begin_ns,
-				  int64_t end_ns, const char *subtitle);
-void rut_result_free(struct rut_result *t);
+struct rut_result *rut_an_result_new(const struct rut_lami_class *cls, int64_t begin_ns,
+				     int64_t end_ns, const char *subtitle);
+void rut_an_result_free(struct rut_result *t);
 
 /* Copies a string into the table; NULL gives NULL. */
-const char *rut_result_str(struct rut_result *t, const char *s);
-const char *rut_result_strf(struct rut_result *t, const char *fmt, ...)
+const char *rut_an_result_str(struct rut_result *t, const char *s);
+const char *rut_an_result_strf(struct rut_result *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Appends the next cell of the row. */
-void rut_result_add(struct rut_result *t, struct rut_cell c);
-/* As rut_result_add(), with a cell of another table: its string is copied. */
-void rut_result_copy(struct rut_result *t, const struct rut_cell *c);
-void rut_result_int(struct rut_result *t, enum rut_lami_type type, int64_t v);
-void rut_result_float(struct rut_result *t, enum rut_lami_type type, double v);
+void rut_an_result_add(struct rut_result *t, struct rut_cell c);
+/* As rut_an_result_add(), with a cell of another table: its string is copied. */
+void rut_an_result_copy(struct rut_result *t, const struct rut_cell *c);
+void rut_an_result_int(struct rut_result *t, enum rut_lami_type type, int64_t v);
+void rut_an_result_float(struct rut_result *t, enum rut_lami_type type, double v);
 /* Strings and names; copied. */
-void rut_result_text(struct rut_result *t, enum rut_lami_type type, const char *s);
+void rut_an_result_text(struct rut_result *t, enum rut_lami_type type, const char *s);
 /* pid or tid RUT_LAMI_NONE: not there. name NULL: not there. */
-void rut_result_process(struct rut_result *t, const char *name, int64_t pid, int64_t tid);
-void rut_result_range(struct rut_result *t, int64_t begin_ns, int64_t end_ns);
-void rut_result_irq(struct rut_result *t, bool hard, int64_t nr, const char *name);
-void rut_result_bool(struct rut_result *t, bool v);
-void rut_result_empty(struct rut_result *t);
-void rut_result_unknown(struct rut_result *t);
+void rut_an_result_process(struct rut_result *t, const char *name, int64_t pid, int64_t tid);
+void rut_an_result_range(struct rut_result *t, int64_t begin_ns, int64_t end_ns);
+void rut_an_result_irq(struct rut_result *t, bool hard, int64_t nr, const char *name);
+void rut_an_result_bool(struct rut_result *t, bool v);
+void rut_an_result_empty(struct rut_result *t);
+void rut_an_result_unknown(struct rut_result *t);
 
 static inline size_t rut_result_rows(const struct rut_result *t)
 {
@@ -121,7 +121,7 @@ static inline const struct rut_cell *rut_result_row(const struct rut_result *t, 
 }
 
 /* The number in a cell, as a float. */
-double rut_cell_value(const struct rut_cell *c);
+double rut_an_cell_value(const struct rut_cell *c);
 
 /* The tables of one run, by class in order of first appearance. A zeroed struct is empty. */
 struct rut_results {
@@ -130,24 +130,24 @@ struct rut_results {
 	bool failed;
 };
 
-void rut_results_fini(struct rut_results *r);
-void rut_results_clear(struct rut_results *r);
+void rut_an_results_fini(struct rut_results *r);
+void rut_an_results_clear(struct rut_results *r);
 /* Takes the table; one without rows is dropped. */
-void rut_results_take(struct rut_results *r, struct rut_result *t);
+void rut_an_results_take(struct rut_results *r, struct rut_result *t);
 
 /*
  * Puts one table in the place of all: each row of those of class `from` behind its time range.
  * `summary` has the columns of `from` after one for that.
  */
-void rut_results_summarise(struct rut_results *r, const struct rut_lami_class *from,
-			   const struct rut_lami_class *summary);
+void rut_an_results_summarise(struct rut_results *r, const struct rut_lami_class *from,
+			      const struct rut_lami_class *summary);
 
 /*
  * {"results": [...]}. A long text comes in parts: `flush` takes what there is in `out`. Each table
  * is freed as soon as it is written; `r` is empty afterwards.
  */
-void rut_results_json(struct rut_results *r, struct rut_buf *out,
-		      void (*flush)(struct rut_buf *out, void *arg), void *arg);
+void rut_an_results_json(struct rut_results *r, struct rut_buf *out,
+			 void (*flush)(struct rut_buf *out, void *arg), void *arg);
 
 struct rut_lami_info {
 	const char *title, *description;
@@ -156,11 +156,12 @@ struct rut_lami_info {
 };
 
 /* What --metadata prints. */
-void rut_lami_metadata(const struct rut_lami_info *info, const char *version, struct rut_buf *out);
+void rut_an_lami_metadata(const struct rut_lami_info *info, const char *version,
+			  struct rut_buf *out);
 
 /* A quoted JSON string; other than ASCII is escaped, bytes that are not UTF-8 as \udcXX. */
-void rut_json_str(struct rut_buf *out, const char *s);
+void rut_an_json_str(struct rut_buf *out, const char *s);
 /* The shortest decimal that reads back as the same float, with ".0" when it is whole. */
-void rut_json_float(struct rut_buf *out, double v);
+void rut_an_json_float(struct rut_buf *out, double v);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "analysis/callstack.h"
 
-const char *const rut_off_names[RUT_OFFS] = {
+const char *const rut_an_off_names[RUT_OFFS] = {
 	[RUT_OFF_CPU] = "CPU",	 [RUT_OFF_DISK] = "disk",   [RUT_OFF_NETWORK] = "network",
 	[RUT_OFF_LOCK] = "lock", [RUT_OFF_GVL] = "GVL",	    [RUT_OFF_SLEEP] = "sleep",
 	[RUT_OFF_PIPE] = "pipe", [RUT_OFF_CHILD] = "child", [RUT_OFF_RUN_QUEUE] = "run queue",
@@ -45,7 +45,7 @@ static const struct {
 	{"__mutex_lock", RUT_OFF_LOCK},
 };
 
-enum rut_off rut_off_kernel(const char *function, bool *ret_futex)
+enum rut_off rut_an_off_kernel(const char *function, bool *ret_futex)
 {
 	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
 		if (strncmp(function, functions[i].prefix, strlen(functions[i].prefix)) != 0)
@@ -67,7 +67,8 @@ static bool ends(const char *s, const char *end)
  * All of Ruby's own waits are futexes or polls: what is waited for is said by the C method that
  * does it. A thread that waits in any other place waits to be let into the interpreter.
  */
-enum rut_off rut_off_ruby(const struct rut_ruby_frame *innermost, bool futex, enum rut_off kernel)
+enum rut_off rut_an_off_ruby(const struct rut_ruby_frame *innermost, bool futex,
+			     enum rut_off kernel)
 {
 	static const char *const locks[] = {"Mutex#lock",
 					    "Mutex#synchronize",

@@ -11,7 +11,7 @@ static int put(struct rut_ordered *o, uint64_t key, void *item)
 	return o->by_tid ? rut_index_put(&o->index, key, item) : rut_map_put(&o->map, key, item);
 }
 
-void *rut_ordered_add(struct rut_ordered *o, uint64_t key, size_t size)
+void *rut_an_ordered_add(struct rut_ordered *o, uint64_t key, size_t size)
 {
 	void *item = rut_ordered_get(o, key);
 
@@ -69,7 +69,7 @@ static bool is_kept(const struct rut_prune *p, const uint64_t *last, const void 
 	return keep;
 }
 
-int rut_ordered_prune(struct rut_ordered *o, const struct rut_prune *p)
+int rut_an_ordered_prune(struct rut_ordered *o, const struct rut_prune *p)
 {
 	uint64_t last[RUT_PRUNE_LISTS] = {0};
 	struct rut_map map = {0};
@@ -108,7 +108,7 @@ int rut_ordered_prune(struct rut_ordered *o, const struct rut_prune *p)
 	return 0;
 }
 
-void rut_ordered_fini(struct rut_ordered *o)
+void rut_an_ordered_fini(struct rut_ordered *o)
 {
 	for (size_t i = 0; i < o->n; i++)
 		free(o->items[i]);
@@ -137,7 +137,7 @@ static void merge_sort(void **items, void **tmp, size_t n,
 	memcpy(items, tmp, n * sizeof(*items));
 }
 
-int rut_sort_stable(void **items, size_t n, int (*compare)(const void *a, const void *b))
+int rut_an_sort_stable(void **items, size_t n, int (*compare)(const void *a, const void *b))
 {
 	_cleanup_free_ void **tmp = malloc((n + 1) * sizeof(*tmp));
 
@@ -147,7 +147,8 @@ int rut_sort_stable(void **items, size_t n, int (*compare)(const void *a, const 
 	return 0;
 }
 
-void **rut_ordered_sorted(const struct rut_ordered *o, int (*compare)(const void *a, const void *b))
+void **rut_an_ordered_sorted(const struct rut_ordered *o,
+			     int (*compare)(const void *a, const void *b))
 {
 	void **list = malloc((o->n + 1) * sizeof(*list));
 
@@ -155,7 +156,7 @@ void **rut_ordered_sorted(const struct rut_ordered *o, int (*compare)(const void
 		return NULL;
 	if (o->n)
 		memcpy(list, o->items, o->n * sizeof(*list));
-	if (rut_sort_stable(list, o->n, compare)) {
+	if (rut_an_sort_stable(list, o->n, compare)) {
 		free(list);
 		return NULL;
 	}

@@ -24,8 +24,8 @@ static inline void *rut_ordered_get(const struct rut_ordered *o, uint64_t key)
 }
 
 /* The record, made at first sight. NULL: no memory. */
-void *rut_ordered_add(struct rut_ordered *o, uint64_t key, size_t size);
-void rut_ordered_fini(struct rut_ordered *o);
+void *rut_an_ordered_add(struct rut_ordered *o, uint64_t key, size_t size);
+void rut_an_ordered_fini(struct rut_ordered *o);
 
 /*
  * For lists of the largest: forgets records that cannot be in them any more, so that memory does
@@ -47,12 +47,12 @@ struct rut_prune {
 #define RUT_PRUNE_LISTS 4
 
 /* Records that have ended and are behind `limit` such in all lists go. Returns 0 or -ENOMEM. */
-int rut_ordered_prune(struct rut_ordered *o, const struct rut_prune *p);
+int rut_an_ordered_prune(struct rut_ordered *o, const struct rut_prune *p);
 
 /* The records in another order, stably sorted: equal ones keep the order of first sight. */
-void **rut_ordered_sorted(const struct rut_ordered *o,
-			  int (*compare)(const void *a, const void *b));
+void **rut_an_ordered_sorted(const struct rut_ordered *o,
+			     int (*compare)(const void *a, const void *b));
 /* A stable sort of pointers. `compare` < 0: a comes first. Returns 0 or -ENOMEM. */
-int rut_sort_stable(void **items, size_t n, int (*compare)(const void *a, const void *b));
+int rut_an_sort_stable(void **items, size_t n, int (*compare)(const void *a, const void *b));
 
 #endif

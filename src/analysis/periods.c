@@ -99,7 +99,7 @@ static uint64_t timestamp_ns(const void *event)
 	return (uint64_t)((const struct rut_ctf_event *)event)->ts_ns;
 }
 
-const struct rut_expr_ops rut_periods_expr_ops = {
+const struct rut_expr_ops rut_an_periods_expr_ops = {
 	.find = find_field,
 	.load = load_field,
 	.labels = labels,
@@ -123,7 +123,7 @@ struct rut_periods_class {
 
 static int bind_unless_never(const struct rut_expr *e, const void *cls, struct rut_expr_prog **ret)
 {
-	int r = rut_expr_bind(e, &rut_periods_expr_ops, cls, ret);
+	int r = rut_expr_bind(e, &rut_an_periods_expr_ops, cls, ret);
 
 	if (!r && rut_expr_prog_constant(*ret) == 0) {
 		rut_expr_prog_free(*ret);
@@ -137,7 +137,7 @@ static int bind_captures(const struct rut_captures *c, const void *cls, struct r
 	int r = 0;
 
 	for (size_t i = 0; i < c->n && !r; i++)
-		r = rut_expr_bind(c->list[i].expr, &rut_periods_expr_ops, cls, &ret[i]);
+		r = rut_expr_bind(c->list[i].expr, &rut_an_periods_expr_ops, cls, &ret[i]);
 	return r;
 }
 
@@ -153,7 +153,7 @@ static int bind_def(const struct rut_period_def *d, const void *cls, struct def_
 	if (!p->captures)
 		return -ENOMEM;
 	if (p->begin)
-		r = rut_expr_layout_bind(&d->layout, &rut_periods_expr_ops, cls, &p->layout);
+		r = rut_expr_layout_bind(&d->layout, &rut_an_periods_expr_ops, cls, &p->layout);
 	if (!r && p->begin)
 		r = bind_captures(&d->begin_captures, cls, p->captures);
 	if (!r && p->end)
@@ -177,7 +177,7 @@ static void free_class(struct rut_periods_class *c, const struct rut_period_set 
 	free(c->defs);
 }
 
-int rut_periods_bind(struct rut_periods *p, const struct rut_ctf_set *ctf)
+int rut_an_periods_bind(struct rut_periods *p, const struct rut_ctf_set *ctf)
 {
 	size_t n = rut_ctf_set_n_classes(ctf);
 	void *classes;
@@ -211,7 +211,7 @@ int rut_periods_bind(struct rut_periods *p, const struct rut_ctf_set *ctf)
 
 /* ---- Life ---- */
 
-int rut_periods_init(struct rut_periods *p, const struct rut_period_set *set)
+int rut_an_periods_init(struct rut_periods *p, const struct rut_period_set *set)
 {
 	size_t n = set ? set->n : 0, at = 0;
 
@@ -242,7 +242,7 @@ static void free_list(struct rut_period *p)
 	}
 }
 
-void rut_periods_fini(struct rut_periods *p)
+void rut_an_periods_fini(struct rut_periods *p)
 {
 	for (size_t i = 0; p->set && i < p->set->n; i++) {
 		if (p->first)
@@ -433,13 +433,13 @@ static void begin_periods(struct rut_periods *ps, const struct rut_periods_class
 	}
 }
 
-bool rut_periods_wants(const struct rut_periods *p, const struct rut_ctf_event_class *cls)
+bool rut_an_periods_wants(const struct rut_periods *p, const struct rut_ctf_event_class *cls)
 {
 	return cls->index < p->n_classes &&
 	       (p->classes[cls->index].begins || p->classes[cls->index].ends);
 }
 
-void rut_periods_event(struct rut_periods *p, const struct rut_ctf_event *ev)
+void rut_an_periods_event(struct rut_periods *p, const struct rut_ctf_event *ev)
 {
 	const struct rut_periods_class *c = &p->classes[ev->cls->index];
 
@@ -449,7 +449,7 @@ void rut_periods_event(struct rut_periods *p, const struct rut_ctf_event *ev)
 		begin_periods(p, c, ev);
 }
 
-void rut_periods_abandon(struct rut_periods *ps, int64_t ts_ns)
+void rut_an_periods_abandon(struct rut_periods *ps, int64_t ts_ns)
 {
 	for (size_t i = 0; ps->set && i < ps->set->n; i++)
 		if (!ps->set->defs[i]->parent)

@@ -48,17 +48,17 @@ struct rut_periods {
 };
 
 /* The reading of fields of CTF events by expressions. */
-extern const struct rut_expr_ops rut_periods_expr_ops;
+extern const struct rut_expr_ops rut_an_periods_expr_ops;
 
 /* `set` is linked, and may be NULL or empty. */
-int rut_periods_init(struct rut_periods *p, const struct rut_period_set *set);
-void rut_periods_fini(struct rut_periods *p);
-int rut_periods_bind(struct rut_periods *p, const struct rut_ctf_set *ctf);
+int rut_an_periods_init(struct rut_periods *p, const struct rut_period_set *set);
+void rut_an_periods_fini(struct rut_periods *p);
+int rut_an_periods_bind(struct rut_periods *p, const struct rut_ctf_set *ctf);
 
 /* Can events of this class begin or end a period? */
-bool rut_periods_wants(const struct rut_periods *p, const struct rut_ctf_event_class *cls);
-void rut_periods_event(struct rut_periods *p, const struct rut_ctf_event *ev);
+bool rut_an_periods_wants(const struct rut_periods *p, const struct rut_ctf_event_class *cls);
+void rut_an_periods_event(struct rut_periods *p, const struct rut_ctf_event *ev);
 /* Discards what is open. */
-void rut_periods_abandon(struct rut_periods *p, int64_t ts_ns);
+void rut_an_periods_abandon(struct rut_periods *p, int64_t ts_ns);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/callstack.h"
+#include "analysis/profile_priv.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "ctf/reader.h"
@@ -33,7 +34,7 @@ struct pending {
 	uint32_t rows[];
 };
 
-static int64_t intern(struct rut_profile *p, const char *text, size_t len)
+int64_t rut_an_profile_row(struct rut_profile *p, const char *text, size_t len)
 {
 	int64_t id = rut_strtab_intern(&p->names, text, len);
 
@@ -52,7 +53,7 @@ static int64_t intern(struct rut_profile *p, const char *text, size_t len)
 
 static void add_row(struct frames *f, const char *text, size_t len)
 {
-	int64_t id = intern(f->p, text, len);
+	int64_t id = rut_an_profile_row(f->p, text, len);
 
 	if (id < 0)
 		f->failed = true;
@@ -75,7 +76,7 @@ static void note_ruby(const struct rut_ruby_frame *frame, void *arg)
 	struct frames *f = arg;
 
 	if (!f->has_ruby)
-		f->wait = rut_off_ruby(frame, f->futex, f->wait);
+		f->wait = rut_an_off_ruby(frame, f->futex, f->wait);
 	f->has_ruby = true;
 }
 
@@ -110,7 +111,7 @@ static void add_native(struct frames *f, const char *frame)
 static void note_kernel(const char *frame, uint64_t address, void *arg)
 {
 	struct frames *f = arg;
-	enum rut_off off = rut_off_kernel(frame, &f->futex);
+	enum rut_off off = rut_an_off_kernel(frame, &f->futex);
 
 	if (f->wait == RUT_OFF_OTHER)
 		f->wait = off;
@@ -165,7 +166,7 @@ static void add_ruby(const struct rut_ruby_frame *r, void *arg)
 
 /* --- counting ------------------------------------------------------------------------------ */
 
-static int64_t stack_id(struct rut_profile *p, const char *line, size_t len)
+int64_t rut_an_profile_stack(struct rut_profile *p, const char *line, size_t len)
 {
 	int64_t id = rut_strtab_intern(&p->stacks, line, len);
 
@@ -196,8 +197,8 @@ static void count_rows(struct rut_profile *p, const uint32_t *rows, size_t n, ui
 	}
 }
 
-static int count(struct rut_profile *p, int64_t stack, const uint32_t *rows, size_t n,
-		 enum rut_off wait, uint64_t ns)
+int rut_an_profile_count(struct rut_profile *p, int64_t stack, const uint32_t *rows, size_t n,
+			 enum rut_off wait, uint64_t ns)
 {
 	_cleanup_buf_ struct rut_buf line = RUT_BUF_INIT;
 
@@ -207,8 +208,9 @@ static int count(struct rut_profile *p, int64_t stack, const uint32_t *rows, siz
 	p->wait_ns[wait] += ns;
 	p->total_ns += ns;
 	if (wait != RUT_OFF_CPU) {
-		rut_buf_printf(&line, "%s;(%s)", p->stacks.strs[stack].data, rut_off_names[wait]);
-		stack = line.failed ? -ENOMEM : stack_id(p, line.data, line.len);
+		rut_buf_printf(&line, "%s;(%s)", p->stacks.strs[stack].data,
+			       rut_an_off_names[wait]);
+		stack = line.failed ? -ENOMEM : rut_an_profile_stack(p, line.data, line.len);
 		if (stack < 0)
 			return (int)stack;
 	}
@@ -226,11 +228,11 @@ static int64_t read_frames(struct frames *f, struct rut_callstacks *stacks,
 	f->wait = RUT_OFF_OTHER;
 	f->n_rows = f->n_lines = 0;
 	f->has_ruby = f->in_ruby = f->lost = f->failed = f->futex = false;
-	rut_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, note_kernel, f);
-	rut_callstacks_ruby(stacks, ev, note_ruby, f);
-	rut_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, add_kernel, f);
-	rut_callstacks_each(stacks, ev, RUT_CALLSTACK_USER, add_user, f);
-	rut_callstacks_ruby(stacks, ev, add_ruby, f);
+	rut_an_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, note_kernel, f);
+	rut_an_callstacks_ruby(stacks, ev, note_ruby, f);
+	rut_an_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, add_kernel, f);
+	rut_an_callstacks_each(stacks, ev, RUT_CALLSTACK_USER, add_user, f);
+	rut_an_callstacks_ruby(stacks, ev, add_ruby, f);
 	for (size_t i = 0; i < len; i++)
 		rut_buf_putc(&line, process[i] == ';' || process[i] == ' ' ? '_' : process[i]);
 	for (uint32_t i = f->n_lines; i-- > 0;) {
@@ -240,7 +242,7 @@ static int64_t read_frames(struct frames *f, struct rut_callstacks *stacks,
 		f->failed |= f->line[i].failed;
 		rut_buf_fini(&f->line[i]);
 	}
-	id = f->failed || line.failed ? -ENOMEM : stack_id(f->p, line.data, line.len);
+	id = f->failed || line.failed ? -ENOMEM : rut_an_profile_stack(f->p, line.data, line.len);
 	return id;
 }
 
@@ -287,15 +289,18 @@ static int on_sample(struct reading *r, const struct rut_ctf_event *ev)
 	if (stack < 0)
 		return (int)stack;
 	r->p->samples++;
-	return count(r->p, stack, r->f->row, r->f->n_rows, RUT_OFF_CPU, r->p->sample_ns);
+	return rut_an_profile_count(r->p, stack, r->f->row, r->f->n_rows, RUT_OFF_CPU,
+				    r->p->sample_ns);
 }
 
 static int end_wait(struct rut_profile *p, struct pending *w, uint64_t now)
 {
 	uint64_t woken = w->woken_ns ? w->woken_ns : now;
-	int rc = count(p, w->stack, w->rows, w->n, w->wait, woken - w->since_ns);
+	int rc = rut_an_profile_count(p, w->stack, w->rows, w->n, w->wait, woken - w->since_ns);
 
-	return rc ? rc : count(p, w->stack, w->rows, w->n, RUT_OFF_RUN_QUEUE, now - woken);
+	return rc ? rc
+		  : rut_an_profile_count(p, w->stack, w->rows, w->n, RUT_OFF_RUN_QUEUE,
+					 now - woken);
 }
 
 static int on_switch(struct reading *r, const struct rut_ctf_event *ev)
@@ -379,7 +384,7 @@ static int read_events(struct reading *r, struct rut_ctf_set *set, struct rut_er
 	return rc ? rut_err_set(err, ENOMEM, "out of memory") : 0;
 }
 
-int rut_profile_add(struct rut_profile *p, struct rut_ctf_set *set, struct rut_err *err)
+int rut_an_profile_add(struct rut_profile *p, struct rut_ctf_set *set, struct rut_err *err)
 {
 	_cleanup_free_ struct frames *f = calloc(1, sizeof(*f));
 	struct reading r = {.p = p, .f = f};
@@ -388,14 +393,14 @@ int rut_profile_add(struct rut_profile *p, struct rut_ctf_set *set, struct rut_e
 	if (!f)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	f->p = p;
-	rc = rut_callstacks_load(&r.stacks, set, "", err);
+	rc = rut_an_callstacks_load(&r.stacks, set, "", err);
 	if (!rc)
 		rc = read_events(&r, set, err);
-	rut_callstacks_free(r.stacks);
+	rut_an_callstacks_free(r.stacks);
 	return rc;
 }
 
-int rut_profile_end(struct rut_profile *p)
+int rut_an_profile_end(struct rut_profile *p)
 {
 	int rc = 0;
 
@@ -417,7 +422,7 @@ static int by_time(const void *a, const void *b)
 	return strcmp(x->text, y->text);
 }
 
-void rut_profile_folded(const struct rut_profile *p, struct rut_buf *out)
+void rut_an_profile_folded(const struct rut_profile *p, uint64_t unit, struct rut_buf *out)
 {
 	_cleanup_free_ struct line *lines = calloc(p->stacks.count + 1, sizeof(*lines));
 
@@ -431,10 +436,10 @@ void rut_profile_folded(const struct rut_profile *p, struct rut_buf *out)
 		qsort(lines, p->stacks.count, sizeof(*lines), by_time);
 	for (size_t i = 0; i < p->stacks.count && lines[i].ns; i++)
 		rut_buf_printf(out, "%s %llu\n", lines[i].text,
-			       (unsigned long long)((lines[i].ns + 500) / 1000));
+			       (unsigned long long)((lines[i].ns + unit / 2) / unit));
 }
 
-void rut_profile_fini(struct rut_profile *p)
+void rut_an_profile_fini(struct rut_profile *p)
 {
 	rut_strtab_fini(&p->names);
 	rut_strtab_fini(&p->stacks);

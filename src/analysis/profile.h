@@ -10,6 +10,7 @@
 #ifndef RUT_ANALYSIS_PROFILE_H
 #define RUT_ANALYSIS_PROFILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "analysis/off.h"
@@ -19,7 +20,12 @@
 struct rut_ctf_set;
 struct rut_err;
 
-enum rut_profile_by { RUT_PROFILE_METHOD, RUT_PROFILE_LINE, RUT_PROFILE_FILE };
+enum rut_profile_by {
+	RUT_PROFILE_METHOD,
+	RUT_PROFILE_LINE,
+	RUT_PROFILE_FILE,
+	RUT_PROFILE_CLASS, /* of allocations: what is allocated */
+};
 
 /* A method, line or file. */
 struct rut_profile_row {
@@ -40,17 +46,28 @@ struct rut_profile {
 	uint64_t stamp;
 	struct rut_map pending; /* by thread: struct pending, owned */
 	uint64_t last_ns;
+	/* Allocations: exact, while the rows are estimated from samples; times are objects or
+	 * bytes. */
+	uint64_t objects, object_bytes, internal;
 };
 
 /* Adds what a trace has. 0 or -errno. */
-int rut_profile_add(struct rut_profile *p, struct rut_ctf_set *set, struct rut_err *err);
+int rut_an_profile_add(struct rut_profile *p, struct rut_ctf_set *set, struct rut_err *err);
+
+/*
+ * Adds the samples of allocations (ruby:alloc_sample). What they stand for is corrected by the
+ * exact totals of each process, so that the sum is exact: objects, or bytes with `bytes`, which
+ * must be what the samples were taken by. 0 or -errno.
+ */
+int rut_an_profile_add_allocs(struct rut_profile *p, struct rut_ctf_set *set, bool bytes,
+			      struct rut_err *err);
 
 /* Those that wait still have waited until the last event. */
-int rut_profile_end(struct rut_profile *p);
+int rut_an_profile_end(struct rut_profile *p);
 
-/* "process;outer;inner MICROSECONDS" lines, the dearest first. */
-void rut_profile_folded(const struct rut_profile *p, struct rut_buf *out);
+/* "process;outer;inner N" lines, the dearest first; N in units: 1000 for microseconds. */
+void rut_an_profile_folded(const struct rut_profile *p, uint64_t unit, struct rut_buf *out);
 
-void rut_profile_fini(struct rut_profile *p);
+void rut_an_profile_fini(struct rut_profile *p);
 
 #endif

@@ -27,7 +27,7 @@ static uint64_t foreign_key(int64_t pid, int64_t tid)
 static struct served *served_of(struct rut_requests *q, struct rut_thread *thread, int64_t pid,
 				int64_t tid, bool make)
 {
-	struct rut_where_thread *w = thread ? rut_where_thread(&q->where, thread) : NULL;
+	struct rut_where_thread *w = thread ? rut_an_where_thread(&q->where, thread) : NULL;
 	struct served *s =
 		w ? w->user
 		  : rut_map_get(&q->foreign, foreign_key(thread ? thread->pid : pid, tid));
@@ -73,7 +73,7 @@ static void log_slice(struct rut_request *r, int64_t from_ns, const struct rut_s
 		.what = place == RUT_PLACE_FIBER ? NULL : s->what,
 	};
 
-	rut_log_add(r->log, &e);
+	rut_an_log_add(r->log, &e);
 }
 
 static void add_slice(const struct served *s, const struct rut_slice *slice)
@@ -103,7 +103,7 @@ static void catch_up(struct rut_requests *q, struct served *s, int64_t now_ns, b
 		.begin_ns = s->since_ns, .end_ns = now_ns, .place = RUT_PLACE_UNKNOWN, .cpu = -1};
 
 	if (s->where) {
-		rut_where_touch(&q->where, s->where, now_ns, runs);
+		rut_an_where_touch(&q->where, s->where, now_ns, runs);
 		return;
 	}
 	if (now_ns > s->since_ns)
@@ -137,8 +137,8 @@ static struct rut_request *find(struct served *s, uint32_t fiber)
 
 static void free_request(struct rut_request *r)
 {
-	rut_log_free(r->log);
-	rut_explanation_free(r->explained);
+	rut_an_log_free(r->log);
+	rut_an_explanation_free(r->explained);
 	free(r);
 }
 
@@ -202,7 +202,7 @@ static void end(struct rut_requests *q, struct served *s, struct rut_request *r,
 	*at = r->next;
 	r->next = NULL;
 	if (r->log && r->end_ns - r->begin_ns > q->slowest_ns(q))
-		r->explained = rut_explain(q, r);
+		r->explained = rut_an_explain(q, r);
 	for (size_t i = 0; i < q->n_listeners; i++)
 		q->ended(q->listeners[i], r);
 	free_request(r);
@@ -285,7 +285,7 @@ static void log_call(struct rut_requests *q, struct served *s, struct rut_reques
 					.detail = -1};
 
 	catch_up(q, s, ts_ns, true);
-	rut_log_add(r->log, &e);
+	rut_an_log_add(r->log, &e);
 }
 
 static void on_begin(void *arg, const void *data)
@@ -328,7 +328,7 @@ static void on_fiber(void *arg, const void *data)
 	const struct rut_hook_ruby_fiber *h = data;
 	struct rut_requests *q = arg;
 	struct served *s = served_of(q, h->thread, h->pid, h->tid, false);
-	struct rut_where_thread *w = h->thread ? rut_where_thread(&q->where, h->thread) : NULL;
+	struct rut_where_thread *w = h->thread ? rut_an_where_thread(&q->where, h->thread) : NULL;
 
 	if (w)
 		w->ruby = true;
@@ -363,12 +363,12 @@ static void on_block(void *arg, const void *data)
 	struct rut_requests *q = arg;
 
 	if (q->history)
-		rut_history_disk(q->history, data);
+		rut_an_history_disk(q->history, data);
 }
 
 static void on_stretch(void *arg, const struct rut_slice *s)
 {
-	rut_history_slice(((struct rut_requests *)arg)->history, s);
+	rut_an_history_slice(((struct rut_requests *)arg)->history, s);
 }
 
 /* The number of the layer among the request's; the last one is for all that do not fit. */
@@ -399,7 +399,7 @@ static void log_span(struct rut_request *r, const struct rut_hook_ruby_span *h)
 
 	if (h->detail.len && !h->end)
 		e.detail = rut_strtab_intern(&r->log->texts, h->detail.s, h->detail.len);
-	rut_log_add(r->log, &e);
+	rut_an_log_add(r->log, &e);
 }
 
 static void on_span(void *arg, const void *data)
@@ -444,7 +444,7 @@ static void forget(void *arg, void *user)
 	free_served(user);
 }
 
-int rut_requests_init(struct rut_requests *q, struct rut_run *run)
+int rut_an_requests_init(struct rut_requests *q, struct rut_run *run)
 {
 	static const struct {
 		enum rut_hook hook;
@@ -462,31 +462,31 @@ int rut_requests_init(struct rut_requests *q, struct rut_run *run)
 	q->where.forget = forget;
 	q->where.arg = q;
 	if (run->conf->explain) {
-		q->history = rut_history_new();
+		q->history = rut_an_history_new();
 		if (!q->history)
 			return -ENOMEM;
 		q->where.stretch = on_stretch;
 	}
-	if (rut_where_init(&q->where, st))
+	if (rut_an_where_init(&q->where, st))
 		return -ENOMEM;
 	for (size_t i = 0; i < sizeof(subs) / sizeof(*subs); i++)
-		if (rut_state_subscribe(st, subs[i].hook, subs[i].fn, q))
+		if (rut_an_state_subscribe(st, subs[i].hook, subs[i].fn, q))
 			return -ENOMEM;
 	return 0;
 }
 
-void rut_requests_fini(struct rut_requests *q)
+void rut_an_requests_fini(struct rut_requests *q)
 {
-	rut_state_unsubscribe(&q->run->engine->state, q);
+	rut_an_state_unsubscribe(&q->run->engine->state, q);
 	for (size_t i = 0; i < q->where.n_threads; i++)
 		if (q->where.threads[i] && q->where.threads[i]->user)
 			free_served(q->where.threads[i]->user);
 	rut_map_each(&q->foreign, s) free_served(s->value);
 	rut_map_fini(&q->foreign);
 	rut_map_fini(&q->methods);
-	rut_where_fini(&q->where);
+	rut_an_where_fini(&q->where);
 	free(q->listeners);
-	rut_history_free(q->history);
+	rut_an_history_free(q->history);
 }
 
 static void run_open(struct rut_requests *q, struct served *s, int64_t now_ns,
@@ -499,32 +499,32 @@ static void run_open(struct rut_requests *q, struct served *s, int64_t now_ns,
 		r->running = true;
 		name_process(r);
 		if (r->log && r->end_ns - r->begin_ns > q->slowest_ns(q)) {
-			rut_explanation_free(r->explained);
-			r->explained = rut_explain(q, r);
+			rut_an_explanation_free(r->explained);
+			r->explained = rut_an_explain(q, r);
 		}
 		fn(inst, r);
 	}
 }
 
-void rut_requests_running(struct rut_requests *q, int64_t now_ns,
-			  void (*fn)(struct rut_instance *inst, struct rut_request *r),
-			  struct rut_instance *inst)
+void rut_an_requests_running(struct rut_requests *q, int64_t now_ns,
+			     void (*fn)(struct rut_instance *inst, struct rut_request *r),
+			     struct rut_instance *inst)
 {
 	for (size_t i = 0; i < q->where.n_threads; i++)
-		if (rut_where_exists(&q->where, i) && q->where.threads[i]->user)
+		if (rut_an_where_exists(&q->where, i) && q->where.threads[i]->user)
 			run_open(q, q->where.threads[i]->user, now_ns, fn, inst);
 	rut_map_each(&q->foreign, s) run_open(q, s->value, now_ns, fn, inst);
 }
 
-void rut_requests_serving(struct rut_requests *q, struct rut_thread *t, char *out, size_t size)
+void rut_an_requests_serving(struct rut_requests *q, struct rut_thread *t, char *out, size_t size)
 {
 	const struct rut_where_thread *w =
-		rut_where_exists(&q->where, t->index) ? q->where.threads[t->index] : NULL;
+		rut_an_where_exists(&q->where, t->index) ? q->where.threads[t->index] : NULL;
 	struct served *s = w ? w->user : NULL;
 	const struct rut_request *r = find(s, s ? s->fiber : 0);
 
 	if (r)
-		rut_request_name(r, out, size);
+		rut_an_request_name(r, out, size);
 	else
 		*out = '\0';
 }
@@ -543,7 +543,7 @@ static bool is_id(const char *s, size_t len)
 	return len && (digits == len || (hex == len && len >= 16 && digits));
 }
 
-void rut_request_name(const struct rut_request *r, char *out, size_t size)
+void rut_an_request_name(const struct rut_request *r, char *out, size_t size)
 {
 	size_t n;
 
@@ -566,7 +566,7 @@ void rut_request_name(const struct rut_request *r, char *out, size_t size)
 	}
 }
 
-bool rut_request_failed(const struct rut_request *r)
+bool rut_an_request_failed(const struct rut_request *r)
 {
 	return *r->error || r->status >= 500;
 }

@@ -80,19 +80,19 @@ struct rut_requests {
 	 RUT_HOOK_BIT(RUT_HOOK_RUBY_SPAN) | RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE))
 
 /* Returns 0 or -ENOMEM. */
-int rut_requests_init(struct rut_requests *q, struct rut_run *run);
-void rut_requests_fini(struct rut_requests *q);
+int rut_an_requests_init(struct rut_requests *q, struct rut_run *run);
+void rut_an_requests_fini(struct rut_requests *q);
 
 /* Calls `fn` for each request that has not ended, as if it ended at `now_ns`. */
-void rut_requests_running(struct rut_requests *q, int64_t now_ns,
-			  void (*fn)(struct rut_instance *inst, struct rut_request *r),
-			  struct rut_instance *inst);
+void rut_an_requests_running(struct rut_requests *q, int64_t now_ns,
+			     void (*fn)(struct rut_instance *inst, struct rut_request *r),
+			     struct rut_instance *inst);
 
 /* What a thread serves: its request, or "" when it serves none. */
-void rut_requests_serving(struct rut_requests *q, struct rut_thread *t, char *out, size_t size);
+void rut_an_requests_serving(struct rut_requests *q, struct rut_thread *t, char *out, size_t size);
 
 /* The name that it is listed under: its route, or its verb and path with numbers as ":id". */
-void rut_request_name(const struct rut_request *r, char *out, size_t size);
-bool rut_request_failed(const struct rut_request *r);
+void rut_an_request_name(const struct rut_request *r, char *out, size_t size);
+bool rut_an_request_failed(const struct rut_request *r);
 
 #endif

@@ -6,7 +6,7 @@
 static void put_str(struct rut_buf *out, const char *name, const char *value)
 {
 	rut_buf_printf(out, ", \"%s\": ", name);
-	rut_json_str(out, value ? value : "");
+	rut_an_json_str(out, value ? value : "");
 }
 
 static void put_int(struct rut_buf *out, const char *name, int64_t value)
@@ -14,7 +14,7 @@ static void put_int(struct rut_buf *out, const char *name, int64_t value)
 	rut_buf_printf(out, ", \"%s\": %lld", name, (long long)value);
 }
 
-void rut_requests_json_parts(struct rut_buf *out, const char *name, const int64_t *ns)
+void rut_an_requests_json_parts(struct rut_buf *out, const char *name, const int64_t *ns)
 {
 	const char *comma = "";
 
@@ -22,21 +22,22 @@ void rut_requests_json_parts(struct rut_buf *out, const char *name, const int64_
 	for (int p = 0; p < RUT_PLACES; p++) {
 		if (!ns[p])
 			continue;
-		rut_buf_printf(out, "%s\"%s\": %lld", comma, rut_place_name((enum rut_place)p),
+		rut_buf_printf(out, "%s\"%s\": %lld", comma, rut_an_place_name((enum rut_place)p),
 			       (long long)ns[p]);
 		comma = ", ";
 	}
 	rut_buf_puts(out, "}");
 }
 
-void rut_requests_json_layers(struct rut_buf *out, const struct rut_request_layer *layers, size_t n)
+void rut_an_requests_json_layers(struct rut_buf *out, const struct rut_request_layer *layers,
+				 size_t n)
 {
 	rut_buf_puts(out, ", \"layers\": [");
 	for (size_t i = 0; i < n; i++) {
 		rut_buf_puts(out, i ? ", {\"layer\": " : "{\"layer\": ");
-		rut_json_str(out, layers[i].named_by ? layers[i].named_by->name
-				  : *layers[i].name  ? layers[i].name
-						     : "application");
+		rut_an_json_str(out, layers[i].named_by ? layers[i].named_by->name
+				     : *layers[i].name	? layers[i].name
+							: "application");
 		put_int(out, "spans", (int64_t)layers[i].spans);
 		put_int(out, "ruby_ns", layers[i].ruby_ns);
 		put_int(out, "total_ns", layers[i].total_ns);
@@ -52,14 +53,16 @@ static void put_culprits(struct rut_buf *out, const struct rut_node *n)
 		const struct rut_culprit *c = &n->who[i];
 
 		rut_buf_puts(out, i ? ", {\"name\": " : "{\"name\": ");
-		rut_json_str(out, c->name);
+		rut_an_json_str(out, c->name);
 		put_int(out, "tid", c->tid);
 		put_int(out, "ns", c->ns);
 		if (*c->serves)
 			put_str(out, "in", c->serves);
 		if (c->bytes)
 			put_int(out, "bytes", c->bytes);
-		rut_requests_json_parts(out, "meanwhile", c->did);
+		rut_an_requests_json_parts(out, "meanwhile", c->did);
+		if (*c->by_name)
+			put_str(out, "woken_by", c->by_name);
 		rut_buf_puts(out, "}");
 	}
 	rut_buf_puts(out, "]");
@@ -73,7 +76,7 @@ static void put_node(struct rut_buf *out, const struct rut_explanation *x, uint3
 
 	rut_buf_printf(out, "{\"kind\": \"%s\"", at ? kinds[n->kind] : "request");
 	if (n->kind == RUT_NODE_PLACE || n->kind == RUT_NODE_SYSCALL)
-		put_str(out, "place", rut_place_name((enum rut_place)n->place));
+		put_str(out, "place", rut_an_place_name((enum rut_place)n->place));
 	if (n->name)
 		put_str(out, "name", n->name);
 	if (n->what)
@@ -85,7 +88,9 @@ static void put_node(struct rut_buf *out, const struct rut_explanation *x, uint3
 	put_int(out, "count", (int64_t)n->calls);
 	put_int(out, "ns", n->total_ns);
 	put_int(out, "longest_ns", n->longest_ns);
-	rut_requests_json_parts(out, "parts", n->own);
+	if (n->resends)
+		put_int(out, "retransmissions", (int64_t)n->resends);
+	rut_an_requests_json_parts(out, "parts", n->own);
 	if (n->n_who)
 		put_culprits(out, n);
 	if (n->first_child != RUT_NO_NODE)
@@ -98,12 +103,12 @@ static void put_node(struct rut_buf *out, const struct rut_explanation *x, uint3
 	rut_buf_puts(out, n->first_child != RUT_NO_NODE ? "]}" : "}");
 }
 
-void rut_requests_json_request(struct rut_buf *out, const struct rut_request *r)
+void rut_an_requests_json_request(struct rut_buf *out, const struct rut_request *r)
 {
 	const struct rut_explanation *x = r->explained;
 	char name[320];
 
-	rut_request_name(r, name, sizeof(name));
+	rut_an_request_name(r, name, sizeof(name));
 	rut_buf_puts(out, "{\"type\": \"request\"");
 	put_str(out, "route", name);
 	put_str(out, "kind", r->kind);
@@ -119,8 +124,8 @@ void rut_requests_json_request(struct rut_buf *out, const struct rut_request *r)
 	rut_buf_printf(out, ", \"running\": %s", r->running ? "true" : "false");
 	put_str(out, "traceparent", r->trace);
 	put_str(out, "request_id", r->request_id);
-	rut_requests_json_parts(out, "parts", r->ns);
-	rut_requests_json_layers(out, r->layers, r->n_layers);
+	rut_an_requests_json_parts(out, "parts", r->ns);
+	rut_an_requests_json_layers(out, r->layers, r->n_layers);
 	if (x) {
 		put_str(out, "cause", x->cause);
 		put_str(out, "explanation", x->sentence);

@@ -38,7 +38,7 @@ struct rut_hook_ruby_call {
 	int64_t cpu_ns, self_cpu_ns; /* on a CPU; -1: the trace does not tell */
 	uint32_t depth;		     /* calls around it */
 	bool outermost;		     /* of its method in this fiber: recursion counts once */
-	bool running;		     /* it has not returned: see rut_ruby_running() */
+	bool running;		     /* it has not returned: see rut_an_ruby_running() */
 };
 
 /* Of RUT_HOOK_RUBY_BEGIN: a call begins. */
@@ -116,13 +116,13 @@ struct rut_hook_ruby_span {
 };
 
 /* Tells `fn` of every call that has not returned, innermost first, as if it ended at `now_ns`. */
-void rut_ruby_running(struct rut_state *st, int64_t now_ns,
-		      void (*fn)(void *arg, const struct rut_hook_ruby_call *call), void *arg);
+void rut_an_ruby_running(struct rut_state *st, int64_t now_ns,
+			 void (*fn)(void *arg, const struct rut_hook_ruby_call *call), void *arg);
 
 /* The innermost call of the fiber that a thread runs; NULL: none is known. */
-const struct rut_ruby_method *rut_ruby_innermost(const struct rut_state *st, int64_t tid);
+const struct rut_ruby_method *rut_an_ruby_innermost(const struct rut_state *st, int64_t tid);
 
 /* Has the trace Ruby events of any kind? */
-bool rut_ruby_seen(const struct rut_state *st);
+bool rut_an_ruby_seen(const struct rut_state *st);
 
 #endif

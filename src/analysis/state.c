@@ -9,7 +9,7 @@
 
 /* ---- Small things ---- */
 
-const char *rut_state_intern(struct rut_state *st, const char *s, size_t len)
+const char *rut_an_state_intern(struct rut_state *st, const char *s, size_t len)
 {
 	int64_t id;
 
@@ -23,29 +23,28 @@ const char *rut_state_intern(struct rut_state *st, const char *s, size_t len)
 	return st->strings.strs[id].data;
 }
 
-const char *rut_state_str(struct rut_state *st, const struct rut_ctf_event *ev,
-			  const struct rut_ctf_ref *ref)
+const char *rut_an_state_str(struct rut_state *st, const struct rut_ctf_event *ev,
+			     const struct rut_ctf_ref *ref)
 {
 	size_t len;
 	const char *s = rut_ctf_str(ev, ref, &len);
 
-	return rut_state_intern(st, s, len);
+	return rut_an_state_intern(st, s, len);
 }
 
-struct rut_cpu *rut_state_get_cpu(struct rut_state *st, int cpu)
+struct rut_cpu *rut_an_state_get_cpu(struct rut_state *st, int cpu)
 {
-	static struct rut_cpu nowhere;
 	struct rut_cpu *cpus;
 	size_t n;
 
 	if (cpu < 0 || cpu > 65535)
-		return &nowhere;
+		return &st->nowhere;
 	if ((size_t)cpu >= st->n_cpus) {
 		n = ((size_t)cpu + 16) & ~(size_t)15;
 		cpus = realloc(st->cpus, n * sizeof(*cpus));
 		if (!cpus) {
 			st->failed = true;
-			return &nowhere;
+			return &st->nowhere;
 		}
 		memset(cpus + st->n_cpus, 0, (n - st->n_cpus) * sizeof(*cpus));
 		st->cpus = cpus;
@@ -60,7 +59,7 @@ struct rut_cpu *rut_state_get_cpu(struct rut_state *st, int cpu)
 
 /* ---- Threads ---- */
 
-struct rut_thread *rut_state_thread(struct rut_state *st, int64_t tid)
+struct rut_thread *rut_an_state_thread(struct rut_state *st, int64_t tid)
 {
 	return rut_index_get(&st->tids, (uint64_t)tid + 1);
 }
@@ -136,7 +135,7 @@ static void prefetch_thread(const struct rut_thread *t)
 	__builtin_prefetch(&t->kept);
 }
 
-void rut_state_thread_ended(struct rut_state *st, struct rut_thread *t)
+void rut_an_state_thread_ended(struct rut_state *st, struct rut_thread *t)
 {
 	struct rut_thread *oldest;
 
@@ -157,16 +156,16 @@ void rut_state_thread_ended(struct rut_state *st, struct rut_thread *t)
 		reap(st, oldest);
 }
 
-struct rut_thread *rut_state_thread_new(struct rut_state *st, int64_t tid)
+struct rut_thread *rut_an_state_thread_new(struct rut_state *st, int64_t tid)
 {
-	struct rut_thread *t = rut_state_thread(st, tid);
+	struct rut_thread *t = rut_an_state_thread(st, tid);
 
 	return t ? t : add_thread(st, tid);
 }
 
-struct rut_thread *rut_state_thread_replace(struct rut_state *st, int64_t tid)
+struct rut_thread *rut_an_state_thread_replace(struct rut_state *st, int64_t tid)
 {
-	struct rut_thread *old = rut_state_thread(st, tid), *t = add_thread(st, tid);
+	struct rut_thread *old = rut_an_state_thread(st, tid), *t = add_thread(st, tid);
 
 	for (size_t i = 0; old && i < st->n_cpus; i++) {
 		if (st->cpus[i].current == old) {
@@ -176,38 +175,38 @@ struct rut_thread *rut_state_thread_replace(struct rut_state *st, int64_t tid)
 		}
 	}
 	if (old)
-		rut_state_thread_ended(st, old);
+		rut_an_state_thread_ended(st, old);
 	return t;
 }
 
-bool rut_state_has_ended(const struct rut_state *st, int64_t tid)
+bool rut_an_state_has_ended(const struct rut_state *st, int64_t tid)
 {
 	const struct rut_thread *t = rut_index_get(&st->tids, (uint64_t)tid + 1);
 
 	return !t || t->dead;
 }
 
-int64_t rut_state_pid(struct rut_state *st, int64_t tid, int64_t known)
+int64_t rut_an_state_pid(struct rut_state *st, int64_t tid, int64_t known)
 {
-	const struct rut_thread *t = known < 0 ? rut_state_thread(st, tid) : NULL;
+	const struct rut_thread *t = known < 0 ? rut_an_state_thread(st, tid) : NULL;
 
 	return t ? t->pid : known;
 }
 
-void rut_state_set_comm(struct rut_state *st, struct rut_thread *t, const char *s, size_t len)
+void rut_an_state_set_comm(struct rut_state *st, struct rut_thread *t, const char *s, size_t len)
 {
 	len = strnlen(s, len);
 	if (strncmp(t->comm, s, len) != 0 || t->comm[len])
-		t->comm = rut_state_intern(st, s, len);
+		t->comm = rut_an_state_intern(st, s, len);
 }
 
-struct rut_thread *rut_state_leader(struct rut_state *st, struct rut_thread *t)
+struct rut_thread *rut_an_state_leader(struct rut_state *st, struct rut_thread *t)
 {
 	struct rut_thread *leader;
 
 	if (t->pid < 0 || t->pid == t->tid)
 		return t;
-	leader = rut_state_thread_new(st, t->pid);
+	leader = rut_an_state_thread_new(st, t->pid);
 	if (leader->pid < 0)
 		leader->pid = t->pid;
 	if (!*leader->comm)
@@ -229,19 +228,19 @@ static struct rut_thread *current_from_context(struct rut_state *st, const struc
 	tid = rut_ctf_i64(ev, &c->ctx_tid);
 	if (tid <= 0)
 		return NULL;
-	t = rut_state_thread_new(st, tid);
-	rut_state_get_cpu(st, st->cpu)->current = t;
+	t = rut_an_state_thread_new(st, tid);
+	rut_an_state_get_cpu(st, st->cpu)->current = t;
 	if (rut_ctf_ref_ok(&c->ctx_procname)) {
 		s = rut_ctf_str(ev, &c->ctx_procname, &len);
-		rut_state_set_comm(st, t, s, len);
+		rut_an_state_set_comm(st, t, s, len);
 	}
 	if (rut_ctf_ref_ok(&c->ctx_pid) && t->pid < 0)
 		t->pid = rut_ctf_i64(ev, &c->ctx_pid);
 	return t;
 }
 
-struct rut_thread *rut_state_current(struct rut_state *st, const struct rut_ctf_event *ev,
-				     const struct rut_state_class *c)
+struct rut_thread *rut_an_state_current(struct rut_state *st, const struct rut_ctf_event *ev,
+					const struct rut_state_class *c)
 {
 	if (st->use_context)
 		return current_from_context(st, ev, c);
@@ -250,15 +249,39 @@ struct rut_thread *rut_state_current(struct rut_state *st, const struct rut_ctf_
 
 /* ---- Descriptors ---- */
 
-struct rut_fd *rut_state_fd(const struct rut_thread *t, int64_t fd)
+struct rut_thread *rut_an_state_group(struct rut_state *st, struct rut_thread *t, bool by_cgroup)
+{
+	const char *name = t->cgroup ? t->cgroup : st->unknown;
+	struct rut_thread *g;
+
+	if (!by_cgroup)
+		return rut_an_state_leader(st, t);
+	if (!t->tid)
+		return t;
+	g = rut_map_get(&st->groups, (uintptr_t)name);
+	if (g)
+		return g;
+	g = calloc(1, sizeof(*g));
+	if (!g || rut_map_put(&st->groups, (uintptr_t)name, g) < 0) {
+		free(g);
+		st->failed = true;
+		return t;
+	}
+	g->tid = -1 - (int64_t)st->groups.count;
+	g->pid = -1;
+	g->comm = name;
+	return g;
+}
+
+struct rut_fd *rut_an_state_fd(const struct rut_thread *t, int64_t fd)
 {
 	return rut_map_get(&t->fds, (uint64_t)fd + 1);
 }
 
-struct rut_fd *rut_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
+struct rut_fd *rut_an_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
 {
 	static struct rut_fd nothing = {.filename = ""};
-	struct rut_fd *f = rut_state_fd(t, fd);
+	struct rut_fd *f = rut_an_state_fd(t, fd);
 
 	if (!f) {
 		f = malloc(sizeof(*f));
@@ -279,7 +302,7 @@ static int by_seq(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-struct rut_fd **rut_state_fds(const struct rut_thread *t, size_t *ret_n)
+struct rut_fd **rut_an_state_fds(const struct rut_thread *t, size_t *ret_n)
 {
 	struct rut_fd **list = t->fds.count ? malloc(t->fds.count * sizeof(*list)) : NULL;
 
@@ -291,52 +314,53 @@ struct rut_fd **rut_state_fds(const struct rut_thread *t, size_t *ret_n)
 	return list;
 }
 
-void rut_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
+void rut_an_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
 {
 	(void)st;
 	free(rut_map_remove(&t->fds, (uint64_t)fd + 1));
 }
 
-struct rut_fd *rut_state_open_fd(struct rut_state *st, const struct rut_ctf_event *ev,
-				 struct rut_thread *leader, int64_t fd)
+struct rut_fd *rut_an_state_open_fd(struct rut_state *st, const struct rut_ctf_event *ev,
+				    struct rut_thread *leader, int64_t fd)
 {
 	/* Replaced by dup2, or its close was not recorded. */
-	if (rut_state_fd(leader, fd))
-		rut_state_close_fd(st, ev, leader, fd, ev->ts_ns);
-	return rut_state_add_fd(st, leader, fd);
+	if (rut_an_state_fd(leader, fd))
+		rut_an_state_close_fd(st, ev, leader, fd, ev->ts_ns);
+	return rut_an_state_add_fd(st, leader, fd);
 }
 
-void rut_state_notify_opened(struct rut_state *st, const struct rut_ctf_event *ev,
-			     struct rut_thread *leader, int64_t fd)
+void rut_an_state_notify_opened(struct rut_state *st, const struct rut_ctf_event *ev,
+				struct rut_thread *leader, int64_t fd)
 {
 	st->origin = RUT_FD_OPENED;
-	rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, leader, fd, ev->ts_ns);
+	rut_an_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, leader, fd, ev->ts_ns);
 	st->origin = RUT_FD_FOUND;
 }
 
-void rut_state_close_fd(struct rut_state *st, const struct rut_ctf_event *ev,
-			struct rut_thread *leader, int64_t fd, int64_t ts_ns)
+void rut_an_state_close_fd(struct rut_state *st, const struct rut_ctf_event *ev,
+			   struct rut_thread *leader, int64_t fd, int64_t ts_ns)
 {
-	rut_state_notify_fd(st, RUT_HOOK_FD_CLOSE, ev, leader, fd, ts_ns);
-	rut_state_remove_fd(st, leader, fd);
+	rut_an_state_notify_fd(st, RUT_HOOK_FD_CLOSE, ev, leader, fd, ts_ns);
+	rut_an_state_remove_fd(st, leader, fd);
 }
 
-void rut_state_notify_fd(struct rut_state *st, enum rut_hook hook, const struct rut_ctf_event *ev,
-			 struct rut_thread *parent, int64_t fd, int64_t ts_ns)
+void rut_an_state_notify_fd(struct rut_state *st, enum rut_hook hook,
+			    const struct rut_ctf_event *ev, struct rut_thread *parent, int64_t fd,
+			    int64_t ts_ns)
 {
 	struct rut_hook_fd h = {.ts_ns = ts_ns, .parent = parent, .fd = fd};
 
 	if (!st->hooks[hook].n)
 		return;
 	h.cpu = st->cpu;
-	h.info = rut_state_fd(parent, fd);
+	h.info = rut_an_state_fd(parent, fd);
 	h.origin = st->origin;
 	rut_state_notify(st, hook, &h);
 }
 
 /* ---- Hooks ---- */
 
-int rut_state_subscribe(struct rut_state *st, enum rut_hook hook, rut_hook_fn fn, void *arg)
+int rut_an_state_subscribe(struct rut_state *st, enum rut_hook hook, rut_hook_fn fn, void *arg)
 {
 	struct rut_hook_list *l = &st->hooks[hook];
 
@@ -353,7 +377,7 @@ int rut_state_subscribe(struct rut_state *st, enum rut_hook hook, rut_hook_fn fn
 	return 0;
 }
 
-void rut_state_unsubscribe(struct rut_state *st, void *arg)
+void rut_an_state_unsubscribe(struct rut_state *st, void *arg)
 {
 	for (int h = 0; h < RUT_HOOK_COUNT; h++) {
 		struct rut_hook_list *l = &st->hooks[h];
@@ -368,12 +392,12 @@ void rut_state_unsubscribe(struct rut_state *st, void *arg)
 
 /* ---- Life ---- */
 
-int rut_state_init(struct rut_state *st)
+int rut_an_state_init(struct rut_state *st)
 {
 	*st = (struct rut_state){.origin = RUT_FD_FOUND};
-	st->empty = rut_state_intern(st, "", 0);
-	st->unknown = rut_state_intern(st, "unknown", 7);
-	st->socket = rut_state_intern(st, "socket", 6);
+	st->empty = rut_an_state_intern(st, "", 0);
+	st->unknown = rut_an_state_intern(st, "unknown", 7);
+	st->socket = rut_an_state_intern(st, "socket", 6);
 	return st->failed ? -ENOMEM : 0;
 }
 
@@ -391,7 +415,7 @@ static void free_table(struct rut_file_table *t)
 	free(t);
 }
 
-void rut_state_fini(struct rut_state *st)
+void rut_an_state_fini(struct rut_state *st)
 {
 	for (size_t i = 0; i < st->n_all; i++)
 		if (st->all[i])
@@ -400,6 +424,8 @@ void rut_state_fini(struct rut_state *st)
 	free(st->free_indexes);
 	free(st->dead);
 	free(st->cpus);
+	rut_map_each(&st->groups, g) free(g->value);
+	rut_map_fini(&st->groups);
 	rut_index_fini(&st->tids);
 	rut_map_each(&st->disks, d) free_disk(d->value);
 	rut_map_fini(&st->disks);
@@ -422,7 +448,7 @@ void rut_state_fini(struct rut_state *st)
 	for (int h = 0; h < RUT_HOOK_COUNT; h++)
 		free(st->hooks[h].subs);
 	free(st->classes);
-	rut_state_ruby_fini(st->ruby);
+	rut_an_state_ruby_fini(st->ruby);
 	*st = (struct rut_state){0};
 }
 
@@ -461,9 +487,9 @@ static const struct rut_syscall_info *syscall_info(struct rut_state *st, const c
 	info->compat = !strncmp(name, "compat_", 7);
 	if (info->compat)
 		name += strlen("compat_");
-	info->io = rut_state_io_kind(name);
-	info->fd_call = rut_state_fd_call(name);
-	info->wait = rut_state_wait_kind(name);
+	info->io = rut_an_state_io_kind(name);
+	info->fd_call = rut_an_state_fd_call(name);
+	info->wait = rut_an_state_wait_kind(name);
 	info->of_socket =
 		(starts(name, "recv") || starts(name, "send")) && !starts(name, "sendfile");
 	return info;
@@ -505,9 +531,9 @@ static void find_refs(struct rut_state_class *c, const struct rut_ctf_event_clas
 
 static const struct rut_state_def *find_def(const char *name)
 {
-	const struct rut_state_def *const lists[] = {rut_state_sched_defs, rut_state_irq_defs,
-						     rut_state_block_defs, rut_state_dump_defs,
-						     rut_state_ruby_defs,  rut_state_wake_defs};
+	const struct rut_state_def *const lists[] = {
+		rut_an_state_sched_defs, rut_an_state_irq_defs,	 rut_an_state_block_defs,
+		rut_an_state_dump_defs,	 rut_an_state_ruby_defs, rut_an_state_wake_defs};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
 		for (const struct rut_state_def *d = lists[i]; d->name; d++)
@@ -569,29 +595,29 @@ static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *c
 		c->serves = def->serves ? def->serves : UINT32_MAX;
 		find_refs(c, cls, def->fields);
 	} else if (entry_name(cls->name, name, sizeof(name))) {
-		c->fn = rut_state_sys_entry;
+		c->fn = rut_an_state_sys_entry;
 		c->serves = c->fix_pid ? UINT32_MAX : CALLS;
 		c->syscall = syscall_info(st, name);
 		st->has_calls = true;
 		if (c->syscall) {
-			find_refs(c, cls, rut_state_io_fields(c->syscall->io));
-			rut_state_fd_bind(cls, c->syscall->fd_call, c->fd_f);
+			find_refs(c, cls, rut_an_state_io_fields(c->syscall->io));
+			rut_an_state_fd_bind(cls, c->syscall->fd_call, c->fd_f);
 			if (c->syscall->wait == RUT_WAIT_FUTEX)
 				rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, "uaddr", &c->f[0]);
 		} else {
 			c->fn = NULL;
 		}
 	} else if (is_exit(cls->name)) {
-		c->fn = rut_state_sys_exit;
+		c->fn = rut_an_state_sys_exit;
 		c->serves = CALLS;
 		/* After a signal LTTng may show one kind's exit for the other's entry. */
 		c->compat_exit = starts(cls->name, "compat_");
 		c->native_exit = starts(cls->name, "syscall_exit_");
-		find_refs(c, cls, rut_state_io_exit_fields());
+		find_refs(c, cls, rut_an_state_io_exit_fields());
 	}
 }
 
-int rut_state_bind(struct rut_state *st, const struct rut_ctf_set *set)
+int rut_an_state_bind(struct rut_state *st, const struct rut_ctf_set *set)
 {
 	size_t n = rut_ctf_set_n_classes(set);
 	struct rut_state_class *classes = realloc(st->classes, (n + 1) * sizeof(*classes));
@@ -613,7 +639,7 @@ int rut_state_bind(struct rut_state *st, const struct rut_ctf_set *set)
 	return st->failed ? -ENOMEM : 0;
 }
 
-bool rut_state_needs(const struct rut_state *st, size_t cls, uint32_t hooks)
+bool rut_an_state_needs(const struct rut_state *st, size_t cls, uint32_t hooks)
 {
 	const struct rut_state_class *c = &st->classes[cls];
 

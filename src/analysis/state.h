@@ -195,12 +195,18 @@ struct rut_disk {
 	int64_t dev;
 	const char *name;	/* NULL: unknown */
 	struct rut_map pending; /* sector + 1 -> struct rut_block_rq */
+	/* Requests that wait for their turn, by their sector: one of those of equal index. */
+	struct {
+		uint64_t sector;
+		int64_t tid;
+	} inserted[256];
 };
 
 struct rut_block_rq {
 	int64_t begin_ns, end_ns;
 	uint64_t sector, nr_sector;
-	int64_t tid, dev;
+	int64_t tid, dev;  /* tid: issued it to the disk */
+	int64_t owner_tid; /* put it into the queue; a thread of the kernel may issue it */
 	bool write;
 	uint64_t dirtied_bytes;	   /* of pages that others had changed: RUT_HOOK_BLOCK_DIRTIED */
 	uint32_t ahead;		   /* requests of others that were pending when it was issued */
@@ -383,7 +389,9 @@ struct rut_state_class {
 struct rut_state {
 	struct rut_cpu *cpus; /* owned, by number */
 	size_t n_cpus, cpus_seen;
+	struct rut_cpu nowhere;	 /* of events whose CPU's number is absurd */
 	int cpu;		 /* of the event at hand */
+	struct rut_map groups;	 /* name of a control group -> struct rut_thread, owned */
 	struct rut_index tids;	 /* tid + 1 -> struct rut_thread, borrowed from all */
 	struct rut_thread **all; /* owned, by index; NULL: the index is free */
 	size_t n_all, cap_all;
@@ -419,14 +427,14 @@ struct rut_state {
 	bool failed;			      /* out of memory: results are not complete */
 };
 
-int rut_state_init(struct rut_state *st);
-void rut_state_fini(struct rut_state *st);
+int rut_an_state_init(struct rut_state *st);
+void rut_an_state_fini(struct rut_state *st);
 
 /* Chooses a handler for every class of the set. May be called again when classes were added. */
-int rut_state_bind(struct rut_state *st, const struct rut_ctf_set *set);
+int rut_an_state_bind(struct rut_state *st, const struct rut_ctf_set *set);
 
 /* Whether events of this class can matter to those who listen to these hooks only. */
-bool rut_state_needs(const struct rut_state *st, size_t cls, uint32_t hooks);
+bool rut_an_state_needs(const struct rut_state *st, size_t cls, uint32_t hooks);
 
 static inline void rut_state_event(struct rut_state *st, const struct rut_ctf_event *ev)
 {
@@ -440,26 +448,34 @@ static inline void rut_state_event(struct rut_state *st, const struct rut_ctf_ev
 		c->fn(st, ev, c);
 }
 
-int rut_state_subscribe(struct rut_state *st, enum rut_hook hook, rut_hook_fn fn, void *arg);
+int rut_an_state_subscribe(struct rut_state *st, enum rut_hook hook, rut_hook_fn fn, void *arg);
 /* Ends every subscription with this argument. */
-void rut_state_unsubscribe(struct rut_state *st, void *arg);
+void rut_an_state_unsubscribe(struct rut_state *st, void *arg);
 
 /* The name stays valid as long as the state. Never NULL. */
-const char *rut_state_intern(struct rut_state *st, const char *s, size_t len);
+const char *rut_an_state_intern(struct rut_state *st, const char *s, size_t len);
 
-struct rut_thread *rut_state_thread(struct rut_state *st, int64_t tid); /* NULL: unknown */
-struct rut_thread *rut_state_thread_new(struct rut_state *st, int64_t tid);
+struct rut_thread *rut_an_state_thread(struct rut_state *st, int64_t tid); /* NULL: unknown */
+struct rut_thread *rut_an_state_thread_new(struct rut_state *st, int64_t tid);
 /* The thread that an event happened in, from sched_switch or from contexts. NULL: unknown. */
-struct rut_thread *rut_state_current(struct rut_state *st, const struct rut_ctf_event *ev,
-				     const struct rut_state_class *c);
+struct rut_thread *rut_an_state_current(struct rut_state *st, const struct rut_ctf_event *ev,
+					const struct rut_state_class *c);
 /* The one that holds the descriptors: the leader of the group. */
-struct rut_thread *rut_state_leader(struct rut_state *st, struct rut_thread *t);
-struct rut_fd *rut_state_fd(const struct rut_thread *t, int64_t fd);
+struct rut_thread *rut_an_state_leader(struct rut_state *st, struct rut_thread *t);
+/*
+ * What a table has a row for, when threads are put together: the leader of its process; with
+ * by_cgroup a stand-in for its control group, whose `comm` is the path and whose `tid` is below 0.
+ * Never NULL.
+ */
+struct rut_thread *rut_an_state_group(struct rut_state *st, struct rut_thread *t, bool by_cgroup);
+struct rut_fd *rut_an_state_fd(const struct rut_thread *t, int64_t fd);
 /* No event will be of this thread. */
-bool rut_state_has_ended(const struct rut_state *st, int64_t tid);
+bool rut_an_state_has_ended(const struct rut_state *st, int64_t tid);
 /* The process of a thread of which `known` (-1: nothing) was known when it was first seen. */
-int64_t rut_state_pid(struct rut_state *st, int64_t tid, int64_t known);
+int64_t rut_an_state_pid(struct rut_state *st, int64_t tid, int64_t known);
+/* As Linux calls it; NULL: it has none of this number. */
+const char *rut_an_softirq_name(int64_t nr);
 /* The result says that the time was over: a timer woke it. */
-bool rut_state_timed_out(const struct rut_syscall_info *info, int64_t ret);
+bool rut_an_state_timed_out(const struct rut_syscall_info *info, int64_t ret);
 
 #endif

@@ -104,13 +104,13 @@ static void block_dirtied(struct rut_state *st, const struct rut_ctf_event *ev,
 {
 	int64_t dev = rut_ctf_i64(ev, &c->f[DIRTIED_DEV]);
 	uint64_t sector = rut_ctf_u64(ev, &c->f[DIRTIED_SECTOR]);
-	struct rut_cpu *cpu = rut_state_get_cpu(st, st->cpu);
+	struct rut_cpu *cpu = rut_an_state_get_cpu(st, st->cpu);
 	struct rut_hook_dirtied h = {
 		.cpu = st->cpu,
-		.thread = rut_state_thread_new(st, rut_ctf_i64(ev, &c->f[DIRTIED_TID])),
+		.thread = rut_an_state_thread_new(st, rut_ctf_i64(ev, &c->f[DIRTIED_TID])),
 		.bytes = rut_ctf_u64(ev, &c->f[DIRTIED_BYTES]),
 		.inode = rut_ctf_u64(ev, &c->f[DIRTIED_INODE]),
-		.name = rut_state_str(st, ev, &c->f[DIRTIED_NAME]),
+		.name = rut_an_state_str(st, ev, &c->f[DIRTIED_NAME]),
 	};
 
 	if (cpu->dirtied_dev != dev || cpu->dirtied_sector != sector)
@@ -122,7 +122,7 @@ static void block_dirtied(struct rut_state *st, const struct rut_ctf_event *ev,
 	if (h.thread->pid < 0)
 		h.thread->pid = rut_ctf_i64(ev, &c->f[DIRTIED_PID]);
 	if (!h.thread->comm)
-		h.thread->comm = rut_state_str(st, ev, &c->f[DIRTIED_COMM]);
+		h.thread->comm = rut_an_state_str(st, ev, &c->f[DIRTIED_COMM]);
 	rut_state_notify(st, RUT_HOOK_BLOCK_DIRTIED, &h);
 }
 
@@ -146,20 +146,52 @@ static void count_ahead(const struct rut_disk *d, struct rut_block_rq *rq)
 	}
 }
 
+static size_t inserted_at(const struct rut_disk *d, uint64_t sector)
+{
+	return (sector * 0x9e3779b97f4a7c15u >> 32) % (sizeof(d->inserted) / sizeof(*d->inserted));
+}
+
+static void rq_insert(struct rut_state *st, const struct rut_ctf_event *ev,
+		      const struct rut_state_class *c)
+{
+	uint64_t sector = rut_ctf_u64(ev, &c->f[RQ_SECTOR]);
+	struct rut_disk *d = get_disk(st, unmap(st, rut_ctf_i64(ev, &c->f[RQ_DEV]), sector, false));
+	size_t at = inserted_at(d, sector);
+
+	d->inserted[at].sector = sector;
+	d->inserted[at].tid = rut_ctf_i64(ev, &c->f[RQ_TID]);
+}
+
+/* A thread of the kernel issues what others have put into the queue. */
+static int64_t owner_of(struct rut_state *st, const struct rut_disk *d, uint64_t sector,
+			int64_t issued_by)
+{
+	const struct rut_thread *t = rut_an_state_thread(st, issued_by);
+	size_t at = inserted_at(d, sector);
+
+	if (!t || !t->comm || strncmp(t->comm, "kworker/", 8) != 0 ||
+	    d->inserted[at].sector != sector || !d->inserted[at].tid)
+		return issued_by;
+	return d->inserted[at].tid;
+}
+
 static void rq_issue(struct rut_state *st, const struct rut_ctf_event *ev,
 		     const struct rut_state_class *c)
 {
 	int64_t dev = rut_ctf_i64(ev, &c->f[RQ_DEV]);
 	uint64_t sector = rut_ctf_u64(ev, &c->f[RQ_SECTOR]);
 	uint64_t nr = rut_ctf_u64(ev, &c->f[RQ_NR]);
-	struct rut_cpu *cpu = rut_state_get_cpu(st, st->cpu);
+	struct rut_cpu *cpu = rut_an_state_get_cpu(st, st->cpu);
 	struct rut_block_rq *rq;
 	struct rut_disk *d;
+	int64_t owner_tid;
 
 	if (!nr)
 		return;
 	d = get_disk(st, unmap(st, dev, sector, false));
 	rq = rut_map_get(&d->pending, sector + 1);
+	/* The disk may be too busy to take it: a thread of the kernel issues it again later. */
+	owner_tid = rq ? rq->owner_tid : owner_of(st, d, sector, rut_ctf_i64(ev, &c->f[RQ_TID]));
 	if (!rq) {
 		rq = st->free_rqs;
 		if (rq)
@@ -177,6 +209,7 @@ static void rq_issue(struct rut_state *st, const struct rut_ctf_event *ev,
 		.sector = sector,
 		.nr_sector = nr,
 		.tid = rut_ctf_i64(ev, &c->f[RQ_TID]),
+		.owner_tid = owner_tid,
 		.dev = dev,
 		.write = rut_ctf_u64(ev, &c->f[RQ_RWBS]) & 1,
 	};
@@ -194,7 +227,7 @@ static void rq_complete(struct rut_state *st, const struct rut_ctf_event *ev,
 	int64_t dev = rut_ctf_i64(ev, &c->f[RQ_DEV]);
 	uint64_t sector = rut_ctf_u64(ev, &c->f[RQ_SECTOR]);
 	struct rut_hook_block h = {.cpu = st->cpu};
-	struct rut_cpu *cpu = rut_state_get_cpu(st, st->cpu);
+	struct rut_cpu *cpu = rut_an_state_get_cpu(st, st->cpu);
 	struct rut_block_rq *rq;
 	struct rut_disk *d;
 
@@ -212,7 +245,7 @@ static void rq_complete(struct rut_state *st, const struct rut_ctf_event *ev,
 	cpu->done_ahead_tid = rq->ahead_tid;
 	h.disk = d;
 	h.rq = rq;
-	h.thread = rut_state_thread(st, rq->tid);
+	h.thread = rut_an_state_thread(st, rq->tid);
 	rut_state_notify(st, RUT_HOOK_BLOCK_DONE, &h);
 	rut_map_remove(&d->pending, sector + 1);
 	rq->next = st->free_rqs;
@@ -223,13 +256,14 @@ static void rq_complete(struct rut_state *st, const struct rut_ctf_event *ev,
 	(RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE) | RUT_HOOK_BIT(RUT_HOOK_BLOCK_DIRTIED) |                \
 	 RUT_HOOK_BIT(RUT_HOOK_DISK) | RUT_HOOK_BIT(RUT_HOOK_WAKEUP))
 
-const struct rut_state_def rut_state_block_defs[] = {
+const struct rut_state_def rut_an_state_block_defs[] = {
 	{"block_bio_remap", bio_remap, {"dev", "sector", "old_dev", "old_sector"}, BLOCK},
 	{"block_bio_backmerge", bio_backmerge, {"dev", "sector"}, BLOCK},
 	{"rutile_block_dirtied",
 	 block_dirtied,
 	 {"dev", "sector", "bytes", "tid", "pid", "comm", "inode", "filename"},
 	 BLOCK},
+	{"block_rq_insert", rq_insert, {"dev", "sector", "nr_sector", "tid"}, BLOCK},
 	{"block_rq_issue", rq_issue, {"dev", "sector", "nr_sector", "tid", "rwbs"}, BLOCK},
 	{"block_rq_complete", rq_complete, {"dev", "sector", "nr_sector"}, BLOCK},
 	{NULL, NULL, {NULL}, 0},
@@ -241,7 +275,7 @@ static void dump_disk(struct rut_state *st, const struct rut_ctf_event *ev,
 		      const struct rut_state_class *c)
 {
 	struct rut_hook_disk h = {.dev = rut_ctf_i64(ev, &c->f[0]),
-				  .name = rut_state_str(st, ev, &c->f[1])};
+				  .name = rut_an_state_str(st, ev, &c->f[1])};
 	struct rut_disk *d = get_disk(st, h.dev);
 
 	if (!d->name)
@@ -252,25 +286,25 @@ static void dump_disk(struct rut_state *st, const struct rut_ctf_event *ev,
 static void dump_fd_of(struct rut_state *st, const struct rut_ctf_event *ev, int64_t pid,
 		       const struct rut_fd *seen)
 {
-	struct rut_thread *t = rut_state_thread_new(st, pid);
+	struct rut_thread *t = rut_an_state_thread_new(st, pid);
 	struct rut_fd *f;
 
 	if (t->pid < 0) /* whoever has descriptors is a leader */
 		t->pid = pid;
-	f = rut_state_fd(t, seen->fd);
+	f = rut_an_state_fd(t, seen->fd);
 	if (f) {
 		f->filename = seen->filename;
 		if (f->type == RUT_FD_UNKNOWN || f->type == RUT_FD_MAYBE_NET)
 			f->type = seen->type;
-		rut_state_notify_fd(st, RUT_HOOK_FD_UPDATE, ev, t, seen->fd, ev->ts_ns);
+		rut_an_state_notify_fd(st, RUT_HOOK_FD_UPDATE, ev, t, seen->fd, ev->ts_ns);
 		return;
 	}
-	f = rut_state_add_fd(st, t, seen->fd);
+	f = rut_an_state_add_fd(st, t, seen->fd);
 	f->filename = seen->filename;
 	f->cloexec = seen->cloexec;
 	f->type = seen->type;
 	st->origin = RUT_FD_DUMPED;
-	rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, t, seen->fd, ev->ts_ns);
+	rut_an_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, t, seen->fd, ev->ts_ns);
 	st->origin = RUT_FD_FOUND;
 }
 
@@ -336,11 +370,11 @@ static void dump_fd(struct rut_state *st, const struct rut_ctf_event *ev,
 {
 	struct rut_fd seen = {
 		.fd = rut_ctf_i64(ev, &c->f[DFD_FD]),
-		.filename = rut_state_str(st, ev, &c->f[DFD_FILENAME]),
+		.filename = rut_an_state_str(st, ev, &c->f[DFD_FILENAME]),
 		.cloexec = rut_ctf_u64(ev, &c->f[DFD_FLAGS]) & O_CLOEXEC,
 	};
 
-	seen.type = rut_state_fd_type_of(seen.filename);
+	seen.type = rut_an_state_fd_type_of(seen.filename);
 	/* rutile writes both; a pid that is only in the context is the dumping thread's. */
 	if (rut_ctf_ref_ok(&c->f[DFD_PID]) && c->f[DFD_PID].scope == RUT_CTF_SCOPE_PAYLOAD)
 		dump_fd_of(st, ev, rut_ctf_i64(ev, &c->f[DFD_PID]), &seen);
@@ -352,17 +386,17 @@ static void dump_fd(struct rut_state *st, const struct rut_ctf_event *ev,
 static void give_fds(struct rut_state *st, struct rut_thread *from, struct rut_thread *to)
 {
 	size_t n;
-	struct rut_fd **list = rut_state_fds(from, &n);
+	struct rut_fd **list = rut_an_state_fds(from, &n);
 
 	for (size_t i = 0; i < n; i++) {
-		if (!rut_state_fd(to, list[i]->fd)) {
-			struct rut_fd *f = rut_state_add_fd(st, to, list[i]->fd);
+		if (!rut_an_state_fd(to, list[i]->fd)) {
+			struct rut_fd *f = rut_an_state_add_fd(st, to, list[i]->fd);
 			uint64_t seq = f->seq;
 
 			*f = *list[i];
 			f->seq = seq;
 		}
-		rut_state_remove_fd(st, from, list[i]->fd);
+		rut_an_state_remove_fd(st, from, list[i]->fd);
 	}
 	free(list);
 }
@@ -372,18 +406,18 @@ enum { DPS_TID, DPS_PID, DPS_NAME, DPS_PRIO, DPS_TABLE };
 static void dump_process(struct rut_state *st, const struct rut_ctf_event *ev,
 			 const struct rut_state_class *c)
 {
-	struct rut_thread *t = rut_state_thread_new(st, rut_ctf_i64(ev, &c->f[DPS_TID]));
+	struct rut_thread *t = rut_an_state_thread_new(st, rut_ctf_i64(ev, &c->f[DPS_TID]));
 	int64_t pid = rut_ctf_i64(ev, &c->f[DPS_PID]);
 
 	t->pid = pid;
-	t->comm = rut_state_str(st, ev, &c->f[DPS_NAME]);
+	t->comm = rut_an_state_str(st, ev, &c->f[DPS_NAME]);
 	/* What scheduling events said of the priority is newer. */
 	if (!t->has_prio && rut_ctf_ref_ok(&c->f[DPS_PRIO])) {
 		t->has_prio = true;
 		t->prio = (int32_t)rut_ctf_i64(ev, &c->f[DPS_PRIO]);
 	}
 	if (pid >= 0 && pid != t->tid) {
-		struct rut_hook_parent h = {t, rut_state_leader(st, t)};
+		struct rut_hook_parent h = {t, rut_an_state_leader(st, t)};
 
 		give_fds(st, t, h.parent);
 		rut_state_notify(st, RUT_HOOK_PARENT, &h);
@@ -395,12 +429,12 @@ static void dump_process(struct rut_state *st, const struct rut_ctf_event *ev,
 static void dump_cgroup(struct rut_state *st, const struct rut_ctf_event *ev,
 			const struct rut_state_class *c)
 {
-	struct rut_thread *t = rut_state_thread_new(st, rut_ctf_i64(ev, &c->f[0]));
+	struct rut_thread *t = rut_an_state_thread_new(st, rut_ctf_i64(ev, &c->f[0]));
 
-	t->cgroup = rut_state_str(st, ev, &c->f[1]);
+	t->cgroup = rut_an_state_str(st, ev, &c->f[1]);
 }
 
-const struct rut_state_def rut_state_dump_defs[] = {
+const struct rut_state_def rut_an_state_dump_defs[] = {
 	{"lttng_statedump_block_device", dump_disk, {"dev", "diskname"}},
 	{"lttng_statedump_file_descriptor",
 	 dump_fd,
@@ -409,6 +443,6 @@ const struct rut_state_def rut_state_dump_defs[] = {
 	 dump_process,
 	 {"tid", "pid", "name", "prio", "file_table_address"}},
 	{"rutile_statedump_cgroup", dump_cgroup, {"tid", "path"}},
-	{"rutile_syscall_string", rut_state_sys_string, {"value"}, RUT_STATE_SERVES_IO},
+	{"rutile_syscall_string", rut_an_state_sys_string, {"value"}, RUT_STATE_SERVES_IO},
 	{NULL, NULL, {NULL}, 0},
 };

@@ -79,7 +79,7 @@ static const struct fd_call {
 	{"userfaultfd", FD_MAKE, RUT_FD_EVENT, O_CLOEXEC, "userfaultfd", {"flags"}},
 };
 
-enum rut_fd_type rut_state_fd_type_of(const char *filename)
+enum rut_fd_type rut_an_state_fd_type_of(const char *filename)
 {
 	static const struct {
 		const char *prefix;
@@ -95,7 +95,7 @@ enum rut_fd_type rut_state_fd_type_of(const char *filename)
 	return RUT_FD_UNKNOWN;
 }
 
-uint8_t rut_state_fd_call(const char *name)
+uint8_t rut_an_state_fd_call(const char *name)
 {
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		if (!strcmp(calls[i].name, name))
@@ -103,8 +103,8 @@ uint8_t rut_state_fd_call(const char *name)
 	return 0;
 }
 
-void rut_state_fd_bind(const struct rut_ctf_event_class *cls, uint8_t call,
-		       struct rut_ctf_ref f[RUT_STATE_FD_FIELDS])
+void rut_an_state_fd_bind(const struct rut_ctf_event_class *cls, uint8_t call,
+			  struct rut_ctf_ref f[RUT_STATE_FD_FIELDS])
 {
 	for (int i = 0; i < RUT_STATE_FD_FIELDS; i++)
 		if (call && calls[call - 1].fields[i])
@@ -149,8 +149,8 @@ static bool matters(const struct fd_call *call, const uint64_t v[RUT_STATE_FD_FI
 	}
 }
 
-void rut_state_fd_entry(const struct rut_ctf_event *ev, const struct rut_state_class *c,
-			struct rut_thread *t)
+void rut_an_state_fd_entry(const struct rut_ctf_event *ev, const struct rut_state_class *c,
+			   struct rut_thread *t)
 {
 	const struct fd_call *call = &calls[c->syscall->fd_call - 1];
 	struct rut_fd_op *op = &t->fd_op;
@@ -175,16 +175,16 @@ static void make(const struct at *a, int64_t fd, const char *what, enum rut_fd_t
 
 	if (fd < 0 || fd > INT32_MAX)
 		return;
-	f = rut_state_open_fd(a->st, a->ev, a->leader, fd);
-	f->filename = rut_state_intern(a->st, what, strlen(what));
+	f = rut_an_state_open_fd(a->st, a->ev, a->leader, fd);
+	f->filename = rut_an_state_intern(a->st, what, strlen(what));
 	f->type = type;
 	f->cloexec = cloexec;
-	rut_state_notify_opened(a->st, a->ev, a->leader, fd);
+	rut_an_state_notify_opened(a->st, a->ev, a->leader, fd);
 }
 
 static void set_cloexec(const struct at *a, int64_t fd, bool cloexec)
 {
-	struct rut_fd *f = rut_state_fd(a->leader, fd);
+	struct rut_fd *f = rut_an_state_fd(a->leader, fd);
 
 	if (f)
 		f->cloexec = cloexec;
@@ -192,7 +192,7 @@ static void set_cloexec(const struct at *a, int64_t fd, bool cloexec)
 
 static void after_fcntl(const struct at *a, const uint64_t *v, int64_t ret)
 {
-	const struct rut_fd *old = rut_state_fd(a->leader, (int32_t)v[0]);
+	const struct rut_fd *old = rut_an_state_fd(a->leader, (int32_t)v[0]);
 
 	if (v[1] == F_SETFD)
 		set_cloexec(a, (int32_t)v[0], v[2] & FD_CLOEXEC);
@@ -207,7 +207,7 @@ static void after_fcntl(const struct at *a, const uint64_t *v, int64_t ret)
 static void after_close_range(const struct at *a, const uint64_t *v)
 {
 	size_t n;
-	struct rut_fd **list = rut_state_fds(a->leader, &n);
+	struct rut_fd **list = rut_an_state_fds(a->leader, &n);
 
 	for (size_t i = 0; i < n; i++) {
 		if (list[i]->fd < (int64_t)(uint32_t)v[0] || list[i]->fd > (int64_t)(uint32_t)v[1])
@@ -215,7 +215,7 @@ static void after_close_range(const struct at *a, const uint64_t *v)
 		if (v[2] & RANGE_CLOEXEC)
 			list[i]->cloexec = true;
 		else
-			rut_state_close_fd(a->st, a->ev, a->leader, list[i]->fd, a->ev->ts_ns);
+			rut_an_state_close_fd(a->st, a->ev, a->leader, list[i]->fd, a->ev->ts_ns);
 	}
 	free(list);
 }
@@ -232,11 +232,11 @@ static void make_listed(const struct at *a, const struct fd_call *call,
 		     (enum rut_fd_type)call->type, cloexec);
 }
 
-void rut_state_fd_exit(struct rut_state *st, const struct rut_ctf_event *ev,
-		       const struct rut_state_class *c, struct rut_thread *t, int64_t ret)
+void rut_an_state_fd_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c, struct rut_thread *t, int64_t ret)
 {
 	const struct fd_call *call = &calls[t->syscall->fd_call - 1];
-	const struct at a = {st, ev, rut_state_leader(st, t)};
+	const struct at a = {st, ev, rut_an_state_leader(st, t)};
 	const uint64_t *v = t->fd_op.v;
 	bool cloexec = call->cloexec == ALWAYS || v[0] & call->cloexec;
 

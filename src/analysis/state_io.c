@@ -99,7 +99,7 @@ static const char *const fields[KIND_COUNT][RUT_STATE_FIELDS] = {
 static const char *const exit_fields[RUT_STATE_FIELDS] = {"ret",    "family",	"v4addr", "sport",
 							  "fildes", "usockvec", "rights"};
 
-uint8_t rut_state_io_kind(const char *name)
+uint8_t rut_an_state_io_kind(const char *name)
 {
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		if (!strcmp(calls[i].name, name))
@@ -107,12 +107,12 @@ uint8_t rut_state_io_kind(const char *name)
 	return KIND_NONE;
 }
 
-const char *const *rut_state_io_fields(uint8_t kind)
+const char *const *rut_an_state_io_fields(uint8_t kind)
 {
 	return fields[kind];
 }
 
-const char *const *rut_state_io_exit_fields(void)
+const char *const *rut_an_state_io_exit_fields(void)
 {
 	return exit_fields;
 }
@@ -137,7 +137,7 @@ static const char *address(struct rut_state *st, const struct rut_ctf_event *ev,
 	n = snprintf(buf, sizeof(buf), "%llu.%llu.%llu.%llu:%llu", (unsigned long long)a[0],
 		     (unsigned long long)a[1], (unsigned long long)a[2], (unsigned long long)a[3],
 		     (unsigned long long)rut_ctf_u64(ev, port));
-	return rut_state_intern(st, buf, (size_t)n);
+	return rut_an_state_intern(st, buf, (size_t)n);
 }
 
 /* ---- Entry ---- */
@@ -145,7 +145,7 @@ static const char *address(struct rut_state *st, const struct rut_ctf_event *ev,
 static void enter_dup(struct rut_state *st, const struct rut_ctf_event *ev,
 		      const struct rut_state_class *c, struct rut_thread *t, struct rut_io_rq *rq)
 {
-	struct rut_thread *leader = rut_state_leader(st, t);
+	struct rut_thread *leader = rut_an_state_leader(st, t);
 	const struct rut_fd *old;
 	int64_t old_fd;
 
@@ -155,7 +155,7 @@ static void enter_dup(struct rut_state *st, const struct rut_ctf_event *ev,
 		old_fd = rut_ctf_i64(ev, &c->f[1]);
 	else
 		old_fd = rut_ctf_i64(ev, &c->f[0]);
-	old = rut_state_fd(leader, old_fd);
+	old = rut_an_state_fd(leader, old_fd);
 	rq->op = RUT_IO_OPEN;
 	rq->filename = old ? old->filename : st->unknown;
 	rq->fd_type = old ? old->type : RUT_FD_UNKNOWN;
@@ -184,26 +184,26 @@ static void fix_pid(struct rut_state *st, const struct rut_ctf_event *ev,
 		return;
 	t->pid = rut_ctf_i64(ev, &c->ctx_pid);
 	if (t->pid != t->tid)
-		rut_state_leader(st, t);
+		rut_an_state_leader(st, t);
 }
 
 static void enter_connect(struct rut_state *st, const struct rut_ctf_event *ev,
 			  const struct rut_state_class *c, struct rut_thread *t)
 {
-	struct rut_thread *leader = rut_state_leader(st, t);
+	struct rut_thread *leader = rut_an_state_leader(st, t);
 	int64_t fd = rut_ctf_i64(ev, &c->f[0]);
-	struct rut_fd *f = rut_state_fd(leader, fd);
+	struct rut_fd *f = rut_an_state_fd(leader, fd);
 
 	t->rq.fd = fd;
 	if (!rut_ctf_ref_ok(&c->f[1]) || rut_ctf_u64(ev, &c->f[1]) != AF_INET)
 		return;
 	if (f)
 		f->filename = address(st, ev, &c->f[2], &c->f[3]);
-	rut_state_notify_fd(st, RUT_HOOK_FD_UPDATE, ev, leader, fd, ev->ts_ns);
+	rut_an_state_notify_fd(st, RUT_HOOK_FD_UPDATE, ev, leader, fd, ev->ts_ns);
 }
 
-void rut_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
-			const struct rut_state_class *c, struct rut_thread *t)
+void rut_an_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
+			   const struct rut_state_class *c, struct rut_thread *t)
 {
 	struct rut_io_rq *rq = &t->rq;
 
@@ -215,7 +215,7 @@ void rut_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 	switch (c->syscall->io) {
 	case KIND_OPEN:
 		rq->op = RUT_IO_OPEN;
-		rq->filename = st->no_files ? st->unknown : rut_state_str(st, ev, &c->f[0]);
+		rq->filename = st->no_files ? st->unknown : rut_an_state_str(st, ev, &c->f[0]);
 		rq->fd_type = RUT_FD_DISK;
 		rq->cloexec = rut_ctf_u64(ev, &c->f[1]) & O_CLOEXEC;
 		break;
@@ -275,19 +275,19 @@ static void create_fd(struct rut_state *st, const struct rut_ctf_event *ev,
 	struct rut_fd *f;
 
 	if (rq->op != RUT_IO_OPEN) {
-		f = rut_state_add_fd(st, leader, fd);
+		f = rut_an_state_add_fd(st, leader, fd);
 		if (rq->of_socket) {
 			f->type = RUT_FD_NET;
 			f->filename = st->socket;
 		}
-		rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, leader, fd, rq->end_ns);
+		rut_an_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, leader, fd, rq->end_ns);
 		return;
 	}
-	f = rut_state_open_fd(st, ev, leader, fd);
+	f = rut_an_state_open_fd(st, ev, leader, fd);
 	f->filename = rq->filename;
 	f->type = rq->fd_type;
 	f->cloexec = rq->cloexec;
-	rut_state_notify_opened(st, ev, leader, fd);
+	rut_an_state_notify_opened(st, ev, leader, fd);
 }
 
 static void learn_fds(struct rut_state *st, const struct rut_ctf_event *ev,
@@ -295,16 +295,16 @@ static void learn_fds(struct rut_state *st, const struct rut_ctf_event *ev,
 {
 	/* dup2() of a descriptor to itself does nothing. */
 	if (rq->has_fd && (rq->op == RUT_IO_OPEN ? !rq->is_dup || rq->dup_fd != rq->fd
-						 : !rut_state_fd(leader, rq->fd)))
+						 : !rut_an_state_fd(leader, rq->fd)))
 		create_fd(st, ev, leader, rq->fd, rq);
-	if (rq->has_fds && !rut_state_fd(leader, rq->fd_in))
+	if (rq->has_fds && !rut_an_state_fd(leader, rq->fd_in))
 		create_fd(st, ev, leader, rq->fd_in, rq);
-	if (rq->has_fds && !rut_state_fd(leader, rq->fd_out))
+	if (rq->has_fds && !rut_an_state_fd(leader, rq->fd_out))
 		create_fd(st, ev, leader, rq->fd_out, rq);
 }
 
-void rut_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
-		       const struct rut_state_class *c, struct rut_thread *t, int64_t ret)
+void rut_an_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c, struct rut_thread *t, int64_t ret)
 {
 	struct rut_io_rq *rq = &t->rq;
 	struct rut_hook_io h = {.cpu = st->cpu, .thread = t, .info = t->syscall, .rq = rq};
@@ -318,7 +318,7 @@ void rut_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 		rq->has_size = true;
 		rq->size = ret;
 	}
-	h.parent = rut_state_leader(st, t);
+	h.parent = rut_an_state_leader(st, t);
 	if (ret >= 0 && rq->op == RUT_IO_OPEN) {
 		rq->has_fd = true;
 		rq->fd = ret;
@@ -331,16 +331,16 @@ void rut_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 		learn_fds(st, ev, h.parent, rq);
 	rut_state_notify(st, RUT_HOOK_IO_EXIT, &h);
 	/* Also one that fails with EIO or EINTR has ended the descriptor. */
-	if (rq->op == RUT_IO_CLOSE && ret != -EBADF && rut_state_fd(h.parent, rq->fd))
-		rut_state_close_fd(st, ev, h.parent, rq->fd, rq->end_ns);
+	if (rq->op == RUT_IO_CLOSE && ret != -EBADF && rut_an_state_fd(h.parent, rq->fd))
+		rut_an_state_close_fd(st, ev, h.parent, rq->fd, rq->end_ns);
 }
 
 /* ---- All system calls ---- */
 
-void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
-			 const struct rut_state_class *c)
+void rut_an_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
+			    const struct rut_state_class *c)
 {
-	struct rut_thread *t = rut_state_current(st, ev, c);
+	struct rut_thread *t = rut_an_state_current(st, ev, c);
 	struct rut_hook_syscall h;
 
 	if (!t)
@@ -352,10 +352,10 @@ void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 	t->futex = c->syscall->wait == RUT_WAIT_FUTEX ? rut_ctf_u64(ev, &c->f[0]) : 0;
 	if (c->syscall->io) {
 		t->rq = (struct rut_io_rq){0};
-		rut_state_io_entry(st, ev, c, t);
+		rut_an_state_io_entry(st, ev, c, t);
 	}
 	if (c->syscall->fd_call)
-		rut_state_fd_entry(ev, c, t);
+		rut_an_state_fd_entry(ev, c, t);
 	if (!st->hooks[RUT_HOOK_SYSCALL_ENTRY].n)
 		return;
 	h = (struct rut_hook_syscall){
@@ -363,19 +363,19 @@ void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 	rut_state_notify(st, RUT_HOOK_SYSCALL_ENTRY, &h);
 }
 
-void rut_state_sys_string(struct rut_state *st, const struct rut_ctf_event *ev,
-			  const struct rut_state_class *c)
+void rut_an_state_sys_string(struct rut_state *st, const struct rut_ctf_event *ev,
+			     const struct rut_state_class *c)
 {
-	struct rut_thread *t = rut_state_current(st, ev, c);
+	struct rut_thread *t = rut_an_state_current(st, ev, c);
 
 	if (t && t->syscall && t->rq.op == RUT_IO_OPEN && t->rq.fd_type == RUT_FD_DISK)
-		t->rq.filename = rut_state_str(st, ev, &c->f[0]);
+		t->rq.filename = rut_an_state_str(st, ev, &c->f[0]);
 }
 
-void rut_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
-			const struct rut_state_class *c)
+void rut_an_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+			   const struct rut_state_class *c)
 {
-	struct rut_thread *t = rut_state_current(st, ev, c);
+	struct rut_thread *t = rut_an_state_current(st, ev, c);
 	struct rut_hook_syscall h;
 
 	if (t)
@@ -394,28 +394,28 @@ void rut_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 	};
 	rut_state_notify(st, RUT_HOOK_SYSCALL_EXIT, &h);
 	if (t->syscall->io && h.has_ret)
-		rut_state_io_exit(st, ev, c, t, h.ret);
+		rut_an_state_io_exit(st, ev, c, t, h.ret);
 	if (t->syscall->fd_call && h.has_ret)
-		rut_state_fd_exit(st, ev, c, t, h.ret);
+		rut_an_state_fd_exit(st, ev, c, t, h.ret);
 	t->syscall = NULL;
 }
 
 /* What is sent during a write goes to the network, if the descriptor says nothing else. */
-void rut_state_net_xmit(struct rut_state *st, const struct rut_ctf_event *ev,
-			const struct rut_state_class *c)
+void rut_an_state_net_xmit(struct rut_state *st, const struct rut_ctf_event *ev,
+			   const struct rut_state_class *c)
 {
-	struct rut_thread *t = rut_state_current(st, ev, c);
+	struct rut_thread *t = rut_an_state_current(st, ev, c);
 	struct rut_hook_net h;
 	struct rut_fd *f;
 
 	if (st->hooks[RUT_HOOK_NET].n) {
-		h = (struct rut_hook_net){.iface = rut_state_str(st, ev, &c->f[0]),
+		h = (struct rut_hook_net){.iface = rut_an_state_str(st, ev, &c->f[0]),
 					  .bytes = rut_ctf_i64(ev, &c->f[1])};
 		rut_state_notify(st, RUT_HOOK_NET, &h);
 	}
 	if (!t || !t->syscall || t->syscall->io != KIND_WRITE || !t->rq.has_fd)
 		return;
-	f = rut_state_fd(rut_state_leader(st, t), t->rq.fd);
+	f = rut_an_state_fd(rut_an_state_leader(st, t), t->rq.fd);
 	if (f && f->type == RUT_FD_UNKNOWN)
 		f->type = RUT_FD_MAYBE_NET;
 }

@@ -20,56 +20,57 @@ struct rut_state_def {
 	 RUT_HOOK_BIT(RUT_HOOK_PARENT) | RUT_HOOK_BIT(RUT_HOOK_NET))
 
 /* Each ends with a NULL name. */
-extern const struct rut_state_def rut_state_sched_defs[];
-extern const struct rut_state_def rut_state_irq_defs[];
-extern const struct rut_state_def rut_state_block_defs[];
-extern const struct rut_state_def rut_state_dump_defs[];
-extern const struct rut_state_def rut_state_ruby_defs[];
-extern const struct rut_state_def rut_state_wake_defs[];
+extern const struct rut_state_def rut_an_state_sched_defs[];
+extern const struct rut_state_def rut_an_state_irq_defs[];
+extern const struct rut_state_def rut_an_state_block_defs[];
+extern const struct rut_state_def rut_an_state_dump_defs[];
+extern const struct rut_state_def rut_an_state_ruby_defs[];
+extern const struct rut_state_def rut_an_state_wake_defs[];
 
 /* state_ruby.c: a CPU goes from one thread to another. */
-void rut_state_ruby_switch(struct rut_state *st, int64_t ts_ns, int64_t prev_tid, int64_t next_tid);
-void rut_state_ruby_fini(struct rut_ruby *m);
+void rut_an_state_ruby_switch(struct rut_state *st, int64_t ts_ns, int64_t prev_tid,
+			      int64_t next_tid);
+void rut_an_state_ruby_fini(struct rut_ruby *m);
 
-void rut_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
-			 const struct rut_state_class *c);
+void rut_an_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
+			    const struct rut_state_class *c);
 /* A string of the call that runs, which could not be read when it began. */
-void rut_state_sys_string(struct rut_state *st, const struct rut_ctf_event *ev,
-			  const struct rut_state_class *c);
-void rut_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
-			const struct rut_state_class *c);
+void rut_an_state_sys_string(struct rut_state *st, const struct rut_ctf_event *ev,
+			     const struct rut_state_class *c);
+void rut_an_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+			   const struct rut_state_class *c);
 
 /* How a system call does I/O (by its name), and the fields that tell. */
-uint8_t rut_state_io_kind(const char *name);
-const char *const *rut_state_io_fields(uint8_t kind);
-const char *const *rut_state_io_exit_fields(void);
-void rut_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
-			const struct rut_state_class *c, struct rut_thread *t);
-void rut_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
-		       const struct rut_state_class *c, struct rut_thread *t, int64_t ret);
-void rut_state_net_xmit(struct rut_state *st, const struct rut_ctf_event *ev,
-			const struct rut_state_class *c);
+uint8_t rut_an_state_io_kind(const char *name);
+const char *const *rut_an_state_io_fields(uint8_t kind);
+const char *const *rut_an_state_io_exit_fields(void);
+void rut_an_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
+			   const struct rut_state_class *c, struct rut_thread *t);
+void rut_an_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c, struct rut_thread *t, int64_t ret);
+void rut_an_state_net_xmit(struct rut_state *st, const struct rut_ctf_event *ev,
+			   const struct rut_state_class *c);
 
 /* state_fd.c: the row of a call that makes or ends descriptors; 0: it does not. */
-uint8_t rut_state_fd_call(const char *name);
+uint8_t rut_an_state_fd_call(const char *name);
 /* What kind of descriptor a statedump names so. */
-enum rut_fd_type rut_state_fd_type_of(const char *filename);
-void rut_state_fd_bind(const struct rut_ctf_event_class *cls, uint8_t call,
-		       struct rut_ctf_ref f[RUT_STATE_FD_FIELDS]);
-void rut_state_fd_entry(const struct rut_ctf_event *ev, const struct rut_state_class *c,
-			struct rut_thread *t);
-void rut_state_fd_exit(struct rut_state *st, const struct rut_ctf_event *ev,
-		       const struct rut_state_class *c, struct rut_thread *t, int64_t ret);
+enum rut_fd_type rut_an_state_fd_type_of(const char *filename);
+void rut_an_state_fd_bind(const struct rut_ctf_event_class *cls, uint8_t call,
+			  struct rut_ctf_ref f[RUT_STATE_FD_FIELDS]);
+void rut_an_state_fd_entry(const struct rut_ctf_event *ev, const struct rut_state_class *c,
+			   struct rut_thread *t);
+void rut_an_state_fd_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c, struct rut_thread *t, int64_t ret);
 
 /* state_wake.c: enum rut_wait_kind of a call. */
-uint8_t rut_state_wait_kind(const char *name);
-void rut_state_context_enter(struct rut_cpu *cpu, enum rut_context_kind kind, int64_t nr,
-			     const char *name);
-void rut_state_context_leave(struct rut_cpu *cpu, enum rut_context_kind kind);
+uint8_t rut_an_state_wait_kind(const char *name);
+void rut_an_state_context_enter(struct rut_cpu *cpu, enum rut_context_kind kind, int64_t nr,
+				const char *name);
+void rut_an_state_context_leave(struct rut_cpu *cpu, enum rut_context_kind kind);
 /* The thread is woken on the CPU at hand: finds out why. */
-void rut_state_wake(struct rut_state *st, struct rut_thread *t, int64_t ts_ns);
+void rut_an_state_wake(struct rut_state *st, struct rut_thread *t, int64_t ts_ns);
 
-/* The fields of exits from system calls, in order of rut_state_io_exit_fields(). */
+/* The fields of exits from system calls, in order of rut_an_state_io_exit_fields(). */
 enum rut_state_exit_field {
 	RUT_STATE_EXIT_RET,
 	RUT_STATE_EXIT_FAMILY,
@@ -80,30 +81,30 @@ enum rut_state_exit_field {
 	RUT_STATE_EXIT_RIGHTS,
 };
 
-struct rut_cpu *rut_state_get_cpu(struct rut_state *st, int cpu);
-struct rut_fd *rut_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
+struct rut_cpu *rut_an_state_get_cpu(struct rut_state *st, int cpu);
+struct rut_fd *rut_an_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
 /* All of a process's descriptors in the order they came. Free the array; NULL: none, or no memory.
  */
-struct rut_fd **rut_state_fds(const struct rut_thread *t, size_t *ret_n);
+struct rut_fd **rut_an_state_fds(const struct rut_thread *t, size_t *ret_n);
 /*
  * A new descriptor that a system call made, for the caller to describe before it calls
- * rut_state_notify_opened().
+ * rut_an_state_notify_opened().
  */
-struct rut_fd *rut_state_open_fd(struct rut_state *st, const struct rut_ctf_event *ev,
-				 struct rut_thread *leader, int64_t fd);
-void rut_state_notify_opened(struct rut_state *st, const struct rut_ctf_event *ev,
-			     struct rut_thread *leader, int64_t fd);
+struct rut_fd *rut_an_state_open_fd(struct rut_state *st, const struct rut_ctf_event *ev,
+				    struct rut_thread *leader, int64_t fd);
+void rut_an_state_notify_opened(struct rut_state *st, const struct rut_ctf_event *ev,
+				struct rut_thread *leader, int64_t fd);
 /* Tells of it, and removes it. */
-void rut_state_close_fd(struct rut_state *st, const struct rut_ctf_event *ev,
-			struct rut_thread *leader, int64_t fd, int64_t ts_ns);
-void rut_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
-void rut_state_set_comm(struct rut_state *st, struct rut_thread *t, const char *s, size_t len);
+void rut_an_state_close_fd(struct rut_state *st, const struct rut_ctf_event *ev,
+			   struct rut_thread *leader, int64_t fd, int64_t ts_ns);
+void rut_an_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
+void rut_an_state_set_comm(struct rut_state *st, struct rut_thread *t, const char *s, size_t len);
 /* It has ended: it is freed when RUT_STATE_DEAD others have. */
-void rut_state_thread_ended(struct rut_state *st, struct rut_thread *t);
+void rut_an_state_thread_ended(struct rut_state *st, struct rut_thread *t);
 /* A new object for the tid, in place of the one that may be there. */
-struct rut_thread *rut_state_thread_replace(struct rut_state *st, int64_t tid);
-const char *rut_state_str(struct rut_state *st, const struct rut_ctf_event *ev,
-			  const struct rut_ctf_ref *ref);
+struct rut_thread *rut_an_state_thread_replace(struct rut_state *st, int64_t tid);
+const char *rut_an_state_str(struct rut_state *st, const struct rut_ctf_event *ev,
+			     const struct rut_ctf_ref *ref);
 
 static inline void rut_state_notify(struct rut_state *st, enum rut_hook hook, const void *data)
 {
@@ -117,8 +118,9 @@ static inline void rut_state_notify(struct rut_state *st, enum rut_hook hook, co
 		l->subs[i].fn(l->subs[i].arg, data);
 }
 
-void rut_state_notify_fd(struct rut_state *st, enum rut_hook hook, const struct rut_ctf_event *ev,
-			 struct rut_thread *parent, int64_t fd, int64_t ts_ns);
+void rut_an_state_notify_fd(struct rut_state *st, enum rut_hook hook,
+			    const struct rut_ctf_event *ev, struct rut_thread *parent, int64_t fd,
+			    int64_t ts_ns);
 
 struct rut_remap {
 	uint64_t sector, old_sector;

@@ -8,18 +8,29 @@
 
 #include "analysis/state_priv.h"
 
+#define UNKNOWN_CPU INT64_MIN
+
 struct frame {
 	const struct rut_ruby_method *method;
-	int64_t begin_ns, cpu_ns;	    /* when it began, by both clocks */
+	int64_t begin_ns, cpu_ns;	    /* when it began, by both clocks; UNKNOWN_CPU */
 	int64_t inner_ns;		    /* of callees and of other fibers */
 	int64_t inner_cpu_ns;		    /* of callees */
 	const struct rut_ruby_method *last; /* the callee that returned last, and when */
 	int64_t last_end_ns, last_end_cpu_ns;
 };
 
+/* A thread ran from `on_ns` to `off_ns`; by then it had used `cpu_ns` on CPUs. */
+struct ran {
+	int64_t on_ns, off_ns, cpu_ns;
+};
+
+#define RAN_MAX 8192
+
 /* A thread: its time on CPUs, and the fiber that it ran last. */
 struct ruby_thread {
 	int64_t tid;
+	struct ran *ran; /* owned; when it ran lately, for calls that are told late */
+	uint32_t nran, ran_cap;
 	int64_t cpu_ns,
 		since_ns; /* until, and since, it was put on a CPU; RUT_NO_TIME: it is not */
 	struct fiber *last;
@@ -109,7 +120,47 @@ static struct ruby_thread *thread_of(struct rut_state *st, struct rut_ruby *m,
 	return t;
 }
 
-void rut_state_ruby_switch(struct rut_state *st, int64_t ts_ns, int64_t prev_tid, int64_t next_tid)
+/* Of a thread that leaves its CPU. When memory is short, or after many switches, what is older
+ * goes. */
+static void note_ran(struct ruby_thread *t, int64_t ts_ns)
+{
+	if (t->nran == t->ran_cap && t->ran_cap < RAN_MAX) {
+		uint32_t cap = t->ran_cap ? t->ran_cap * 2 : 16;
+		struct ran *to = realloc(t->ran, cap * sizeof(*to));
+
+		if (to) {
+			t->ran = to;
+			t->ran_cap = cap;
+		}
+	}
+	if (t->nran == t->ran_cap) {
+		t->nran /= 2;
+		memmove(t->ran, t->ran + t->ran_cap - t->nran, t->nran * sizeof(*t->ran));
+	}
+	if (t->nran < t->ran_cap)
+		t->ran[t->nran++] = (struct ran){t->since_ns, ts_ns, t->cpu_ns};
+}
+
+/* What it had used at an earlier time; -1: not known any more. */
+static int64_t cpu_then(const struct ruby_thread *t, int64_t ts_ns)
+{
+	int64_t cpu = -1;
+
+	if (t->since_ns != RUT_NO_TIME && ts_ns >= t->since_ns)
+		return t->cpu_ns + (ts_ns - t->since_ns);
+	for (uint32_t i = t->nran; i-- > 0;) {
+		const struct ran *r = &t->ran[i];
+
+		if (ts_ns >= r->off_ns)
+			return r->cpu_ns;
+		if (ts_ns >= r->on_ns)
+			return r->cpu_ns - (r->off_ns - ts_ns);
+	}
+	return cpu;
+}
+
+void rut_an_state_ruby_switch(struct rut_state *st, int64_t ts_ns, int64_t prev_tid,
+			      int64_t next_tid)
 {
 	struct rut_ruby *m = wanted(st) ? model(st) : NULL;
 	struct ruby_thread *t;
@@ -118,8 +169,10 @@ void rut_state_ruby_switch(struct rut_state *st, int64_t ts_ns, int64_t prev_tid
 		return;
 	m->has_cpu = true;
 	t = prev_tid ? thread_of(st, m, NULL, prev_tid) : NULL;
-	if (t && t->since_ns != RUT_NO_TIME)
+	if (t && t->since_ns != RUT_NO_TIME) {
 		t->cpu_ns += ts_ns - t->since_ns;
+		note_ran(t, ts_ns);
+	}
 	if (t)
 		t->since_ns = RUT_NO_TIME;
 	t = next_tid ? thread_of(st, m, NULL, next_tid) : NULL;
@@ -225,12 +278,12 @@ static struct rut_thread *kernel_thread(const struct rut_state *st, const struct
 /* Requests are accounted for by thread, also before the kernel's events name it. */
 static void know_thread(struct rut_state *st, const struct process *p, int64_t tid)
 {
-	struct rut_thread *t = rut_state_thread_new(st, tid);
+	struct rut_thread *t = rut_an_state_thread_new(st, tid);
 
 	if (t->pid < 0)
 		t->pid = p->pid;
 	if (!*t->comm)
-		rut_state_set_comm(st, t, "ruby", 4);
+		rut_an_state_set_comm(st, t, "ruby", 4);
 }
 
 enum { SWITCH_TID, SWITCH_FIBER, SWITCH_PID };
@@ -341,15 +394,15 @@ static void ruby_method(struct rut_state *st, const struct rut_ctf_event *ev,
 
 	if (!s || id >= IDS_MAX)
 		return;
-	klass = rut_state_str(st, ev, &c->f[NAME_CLASS]);
-	method = rut_state_str(st, ev, &c->f[NAME_METHOD]);
-	path = rut_state_str(st, ev, &c->f[NAME_PATH]);
+	klass = rut_an_state_str(st, ev, &c->f[NAME_CLASS]);
+	method = rut_an_state_str(st, ev, &c->f[NAME_METHOD]);
+	path = rut_an_state_str(st, ev, &c->f[NAME_PATH]);
 	snprintf(name, sizeof(name), "%s%s%s", klass,
 		 !*method || !*klass			  ? ""
 		 : rut_ctf_u64(ev, &c->f[NAME_SINGLETON]) ? "."
 							  : "#",
 		 method);
-	to = intern_method(st, m, rut_state_intern(st, name, strlen(name)), path,
+	to = intern_method(st, m, rut_an_state_intern(st, name, strlen(name)), path,
 			   (uint32_t)rut_ctf_u64(ev, &c->f[NAME_LINE]),
 			   rut_ctf_u64(ev, &c->f[NAME_NATIVE]));
 	/* Who met with the number before its name reads the name there. */
@@ -377,8 +430,8 @@ static const struct rut_ruby_method *method_of(struct rut_state *st, struct rut_
 		return NULL;
 	snprintf(name, sizeof(name), "method %llu of %lld", (unsigned long long)id,
 		 (long long)p->pid);
-	method =
-		intern_method(st, m, rut_state_intern(st, name, strlen(name)), st->empty, 0, false);
+	method = intern_method(st, m, rut_an_state_intern(st, name, strlen(name)), st->empty, 0,
+			       false);
 	if (method)
 		method->unnamed = true;
 	return method && put_method(p, id, method) ? method : NULL;
@@ -413,7 +466,7 @@ static struct rut_hook_ruby_call call_at(const struct rut_state *st, const struc
 		.outermost = outermost(f, at),
 	};
 
-	if (st->ruby->has_cpu && !p->foreign) {
+	if (st->ruby->has_cpu && !p->foreign && fr->cpu_ns != UNKNOWN_CPU) {
 		h.cpu_ns = fiber_cpu(st->ruby, f, now_ns) - fr->cpu_ns;
 		h.self_cpu_ns = h.cpu_ns - fr->inner_cpu_ns;
 	}
@@ -442,9 +495,11 @@ static bool subject_of(struct rut_state *st, const struct rut_ctf_event *ev,
 	return ret->method != NULL;
 }
 
-static void call(struct rut_state *st, const struct rut_ctf_event *ev,
-		 const struct rut_state_class *c)
+/* A call began `ago_ns` before its record. */
+static void begun(struct rut_state *st, const struct rut_ctf_event *ev,
+		  const struct rut_state_class *c, int64_t ago_ns)
 {
+	int64_t begin_ns = ev->ts_ns - ago_ns, cpu_ns;
 	struct subject of;
 	struct fiber *f;
 
@@ -463,18 +518,34 @@ static void call(struct rut_state *st, const struct rut_ctf_event *ev,
 		f->cap = cap;
 	}
 	cpu_now(of.m, f->thread, ev->ts_ns);
-	f->frames[f->count++] = (struct frame){.method = of.method,
-					       .begin_ns = ev->ts_ns,
-					       .cpu_ns = fiber_cpu(of.m, f, ev->ts_ns)};
+	cpu_ns = ago_ns ? cpu_then(f->thread, begin_ns) : 0;
+	if (cpu_ns >= 0)
+		cpu_ns = ago_ns ? cpu_ns - f->away_cpu_ns : fiber_cpu(of.m, f, ev->ts_ns);
+	else
+		cpu_ns = UNKNOWN_CPU;
+	f->frames[f->count++] =
+		(struct frame){.method = of.method, .begin_ns = begin_ns, .cpu_ns = cpu_ns};
 	if (st->hooks[RUT_HOOK_RUBY_BEGIN].n) {
 		const struct rut_hook_ruby_begin h = {
-			ev->ts_ns,	of.process->pid,
+			begin_ns,	of.process->pid,
 			f->thread->tid, f->number,
 			f->count - 1,	rut_index_get(&st->tids, (uint64_t)f->thread->tid + 1),
 			of.method};
 
 		rut_state_notify(st, RUT_HOOK_RUBY_BEGIN, &h);
 	}
+}
+
+static void call(struct rut_state *st, const struct rut_ctf_event *ev,
+		 const struct rut_state_class *c)
+{
+	begun(st, ev, c, 0);
+}
+
+static void slow_call(struct rut_state *st, const struct rut_ctf_event *ev,
+		      const struct rut_state_class *c)
+{
+	begun(st, ev, c, (int64_t)rut_ctf_u64(ev, &c->f[1]));
 }
 
 /* The call at the top of the stack ends: it is its caller's time. */
@@ -556,8 +627,8 @@ static void running_of(struct rut_state *st, const struct process *p, struct fib
 	}
 }
 
-void rut_ruby_running(struct rut_state *st, int64_t now_ns,
-		      void (*fn)(void *arg, const struct rut_hook_ruby_call *call), void *arg)
+void rut_an_ruby_running(struct rut_state *st, int64_t now_ns,
+			 void (*fn)(void *arg, const struct rut_hook_ruby_call *call), void *arg)
 {
 	if (!st->ruby)
 		return;
@@ -570,7 +641,7 @@ void rut_ruby_running(struct rut_state *st, int64_t now_ns,
 	}
 }
 
-const struct rut_ruby_method *rut_ruby_innermost(const struct rut_state *st, int64_t tid)
+const struct rut_ruby_method *rut_an_ruby_innermost(const struct rut_state *st, int64_t tid)
 {
 	const struct ruby_thread *t =
 		st->ruby ? rut_map_get(&st->ruby->threads, thread_key(NULL, tid)) : NULL;
@@ -579,7 +650,7 @@ const struct rut_ruby_method *rut_ruby_innermost(const struct rut_state *st, int
 	return f && f->count ? f->frames[f->count - 1].method : NULL;
 }
 
-bool rut_ruby_seen(const struct rut_state *st)
+bool rut_an_ruby_seen(const struct rut_state *st)
 {
 	return st->ruby && st->ruby->seen;
 }
@@ -774,7 +845,7 @@ static void span_end(struct rut_state *st, const struct rut_ctf_event *ev,
 	(RUT_HOOK_BIT(RUT_HOOK_RUBY_CALL) | RUT_HOOK_BIT(RUT_HOOK_RUBY_BEGIN) |                    \
 	 RUT_HOOK_BIT(RUT_HOOK_RUBY_FIBER) | EVENT | REQUEST | SPAN)
 
-const struct rut_state_def rut_state_ruby_defs[] = {
+const struct rut_state_def rut_an_state_ruby_defs[] = {
 	{"ruby:switch", ruby_switch, {"tid", "fiber", "pid"}, SERVES},
 	{"ruby:method",
 	 ruby_method,
@@ -782,6 +853,7 @@ const struct rut_state_def rut_state_ruby_defs[] = {
 	 SERVES},
 	{"ruby:call", call, {"method"}, SERVES},
 	{"ruby:c_call", call, {"method"}, SERVES},
+	{"ruby:slow_call", slow_call, {"method", "ago"}, SERVES},
 	{"ruby:return", ended, {"method"}, SERVES},
 	{"ruby:c_return", ended, {"method"}, SERVES},
 	{"ruby:raise", raised, {"class"}, EVENT},
@@ -811,7 +883,7 @@ const struct rut_state_def rut_state_ruby_defs[] = {
 	{NULL, NULL, {NULL}, 0},
 };
 
-void rut_state_ruby_fini(struct rut_ruby *m)
+void rut_an_state_ruby_fini(struct rut_ruby *m)
 {
 	if (!m)
 		return;
@@ -825,7 +897,11 @@ void rut_state_ruby_fini(struct rut_ruby *m)
 		free(((struct fiber *)f->value)->frames);
 		free(f->value);
 	}
-	rut_map_each(&m->threads, t) free(t->value);
+	rut_map_each(&m->threads, t)
+	{
+		free(((struct ruby_thread *)t->value)->ran);
+		free(t->value);
+	}
 	for (size_t i = 0; i < m->keys.count && m->methods; i++)
 		free(m->methods[i]);
 	rut_map_fini(&m->processes);

@@ -36,7 +36,8 @@ static const char *comm_of(struct rut_state *st, const struct rut_ctf_event *ev,
 	const char *s = rut_ctf_str(ev, ref, &len);
 
 	len = strnlen(s, len);
-	return strncmp(likely, s, len) != 0 || likely[len] ? rut_state_intern(st, s, len) : likely;
+	return strncmp(likely, s, len) != 0 || likely[len] ? rut_an_state_intern(st, s, len)
+							   : likely;
 }
 
 /* EXIT_DEAD, EXIT_ZOMBIE, and TASK_DEAD of older kernels: the thread never runs again. */
@@ -46,7 +47,7 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 			 const struct rut_state_class *c)
 {
 	struct rut_hook_switch h = {.ts_ns = ev->ts_ns, .cpu = st->cpu};
-	struct rut_cpu *cpu = rut_state_get_cpu(st, h.cpu);
+	struct rut_cpu *cpu = rut_an_state_get_cpu(st, h.cpu);
 	struct rut_thread *prev, *next;
 	size_t len;
 	const char *s;
@@ -56,8 +57,8 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	/* Usually what runs there as far as is known. */
 	prev = cpu->current && cpu->current->tid == h.prev_tid
 		       ? cpu->current
-		       : rut_state_thread_new(st, h.prev_tid);
-	next = rut_state_thread_new(st, h.next_tid);
+		       : rut_an_state_thread_new(st, h.prev_tid);
+	next = rut_an_state_thread_new(st, h.next_tid);
 	h.gap_tid = !cpu->switched ? -1 : cpu->current ? cpu->current->tid : 0;
 	if (h.gap_tid == h.prev_tid)
 		h.gap_tid = -1;
@@ -69,10 +70,10 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	if (cpu->current)
 		next->running++;
 	s = rut_ctf_str(ev, &c->f[SW_NEXT_COMM], &len);
-	rut_state_set_comm(st, next, s, len);
+	rut_an_state_set_comm(st, next, s, len);
 	check_prio(st, h.ts_ns, h.cpu, prev, rut_ctf_i64(ev, &c->f[SW_PREV_PRIO]));
 	check_prio(st, h.ts_ns, h.cpu, next, rut_ctf_i64(ev, &c->f[SW_NEXT_PRIO]));
-	rut_state_ruby_switch(st, h.ts_ns, h.prev_tid, h.next_tid);
+	rut_an_state_ruby_switch(st, h.ts_ns, h.prev_tid, h.next_tid);
 	if (st->hooks[RUT_HOOK_SWITCH].n) {
 		h.prev_comm = comm_of(st, ev, &c->f[SW_PREV_COMM], prev->comm);
 		h.prev_state = rut_ctf_i64(ev, &c->f[SW_PREV_STATE]);
@@ -82,14 +83,14 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 		h.next_comm = next->comm;
 		h.prev = prev;
 		h.next = next;
-		h.waker = next->last_waker ? rut_state_thread(st, next->last_waker) : NULL;
+		h.waker = next->last_waker ? rut_an_state_thread(st, next->last_waker) : NULL;
 		h.wakeup_ns = next->last_wakeup_ns;
 		rut_state_notify(st, RUT_HOOK_SWITCH, &h);
 	}
 	next->last_wakeup_ns = next->wake.ns = RUT_NO_TIME;
 	next->last_waker = 0;
 	if (prev != next && rut_ctf_i64(ev, &c->f[SW_PREV_STATE]) & STATE_ENDED)
-		rut_state_thread_ended(st, prev);
+		rut_an_state_thread_ended(st, prev);
 }
 
 enum { MIG_COMM, MIG_TID, MIG_PRIO };
@@ -98,10 +99,10 @@ static void sched_migrate(struct rut_state *st, const struct rut_ctf_event *ev,
 			  const struct rut_state_class *c)
 {
 	int64_t tid = rut_ctf_i64(ev, &c->f[MIG_TID]);
-	struct rut_hook_thread h = {ev->ts_ns, st->cpu, rut_state_thread_new(st, tid)};
+	struct rut_hook_thread h = {ev->ts_ns, st->cpu, rut_an_state_thread_new(st, tid)};
 
 	if (!*h.thread->comm)
-		h.thread->comm = rut_state_str(st, ev, &c->f[MIG_COMM]);
+		h.thread->comm = rut_an_state_str(st, ev, &c->f[MIG_COMM]);
 	rut_state_notify(st, RUT_HOOK_MIGRATE, &h);
 	check_prio(st, ev->ts_ns, h.cpu, h.thread, rut_ctf_i64(ev, &c->f[MIG_PRIO]));
 }
@@ -117,19 +118,19 @@ static void sched_wakeup(struct rut_state *st, const struct rut_ctf_event *ev,
 	struct rut_cpu *cpu;
 
 	if (rut_ctf_ref_ok(&c->f[WAKE_CPU])) /* it is there, even if nothing else tells */
-		rut_state_get_cpu(st, (int)rut_ctf_i64(ev, &c->f[WAKE_CPU]));
-	cpu = rut_state_get_cpu(st, st->cpu);
-	t = rut_state_thread(st, tid);
+		rut_an_state_get_cpu(st, (int)rut_ctf_i64(ev, &c->f[WAKE_CPU]));
+	cpu = rut_an_state_get_cpu(st, st->cpu);
+	t = rut_an_state_thread(st, tid);
 	/* What runs already needs no waking. */
 	if (t && t->running)
 		return;
 	if (!t)
-		t = rut_state_thread_new(st, tid);
+		t = rut_an_state_thread_new(st, tid);
 	check_prio(st, ev->ts_ns, st->cpu, t, prio);
 	if (t->last_wakeup_ns != RUT_NO_TIME)
 		return;
 	t->last_wakeup_ns = ev->ts_ns;
-	rut_state_wake(st, t, ev->ts_ns);
+	rut_an_state_wake(st, t, ev->ts_ns);
 	if (cpu->current)
 		t->last_waker = cpu->current->tid;
 }
@@ -139,7 +140,7 @@ enum { PI_TID, PI_NEWPRIO };
 static void sched_pi_setprio(struct rut_state *st, const struct rut_ctf_event *ev,
 			     const struct rut_state_class *c)
 {
-	struct rut_thread *t = rut_state_thread_new(st, rut_ctf_i64(ev, &c->f[PI_TID]));
+	struct rut_thread *t = rut_an_state_thread_new(st, rut_ctf_i64(ev, &c->f[PI_TID]));
 
 	check_prio(st, ev->ts_ns, st->cpu, t, rut_ctf_i64(ev, &c->f[PI_NEWPRIO]));
 }
@@ -151,16 +152,16 @@ static void copy_fds(struct rut_state *st, const struct rut_ctf_event *ev,
 		     const struct rut_thread *from, struct rut_thread *to)
 {
 	size_t n;
-	_cleanup_free_ struct rut_fd **list = rut_state_fds(from, &n);
+	_cleanup_free_ struct rut_fd **list = rut_an_state_fds(from, &n);
 
 	for (size_t i = 0; i < n; i++) {
-		struct rut_fd *f = rut_state_add_fd(st, to, list[i]->fd);
+		struct rut_fd *f = rut_an_state_add_fd(st, to, list[i]->fd);
 		uint64_t seq = f->seq;
 
 		*f = *list[i];
 		f->seq = seq;
 		st->origin = RUT_FD_INHERITED;
-		rut_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, to, f->fd, ev->ts_ns);
+		rut_an_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, to, f->fd, ev->ts_ns);
 		st->origin = RUT_FD_FOUND;
 	}
 }
@@ -169,11 +170,11 @@ static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event 
 			       const struct rut_state_class *c)
 {
 	int64_t parent_pid = rut_ctf_i64(ev, &c->f[FORK_PARENT_PID]);
-	struct rut_thread *parent = rut_state_thread_new(st, parent_pid), *child;
+	struct rut_thread *parent = rut_an_state_thread_new(st, parent_pid), *child;
 
 	parent->pid = parent_pid;
 	parent->comm = comm_of(st, ev, &c->f[FORK_PARENT_COMM], parent->comm);
-	child = rut_state_thread_replace(st, rut_ctf_i64(ev, &c->f[FORK_CHILD_TID]));
+	child = rut_an_state_thread_replace(st, rut_ctf_i64(ev, &c->f[FORK_CHILD_TID]));
 	child->pid = rut_ctf_i64(ev, &c->f[FORK_CHILD_PID]);
 	child->comm = comm_of(st, ev, &c->f[FORK_CHILD_COMM], parent->comm);
 	child->cgroup = parent->cgroup;
@@ -183,7 +184,7 @@ static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event 
 static void sched_process_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 			       const struct rut_state_class *c)
 {
-	struct rut_thread *t = rut_state_thread(st, rut_ctf_i64(ev, &c->f[0]));
+	struct rut_thread *t = rut_an_state_thread(st, rut_ctf_i64(ev, &c->f[0]));
 
 	if (t)
 		t->exiting = true;
@@ -205,35 +206,35 @@ static void set_exec_name(struct rut_state *st, const struct rut_ctf_event *ev,
 	name = name ? name + 1 : path;
 	len -= (size_t)(name - path);
 	if (len)
-		rut_state_set_comm(st, t, name, len > COMM_MAX ? COMM_MAX : len);
+		rut_an_state_set_comm(st, t, name, len > COMM_MAX ? COMM_MAX : len);
 }
 
 static void sched_process_exec(struct rut_state *st, const struct rut_ctf_event *ev,
 			       const struct rut_state_class *c)
 {
-	struct rut_thread *t = rut_state_thread_new(st, rut_ctf_i64(ev, &c->f[EXEC_TID]));
+	struct rut_thread *t = rut_an_state_thread_new(st, rut_ctf_i64(ev, &c->f[EXEC_TID]));
 	_cleanup_free_ struct rut_fd **list = NULL;
 	size_t n;
 
 	if (rut_ctf_ref_ok(&c->ctx_procname))
-		t->comm = rut_state_str(st, ev, &c->ctx_procname);
+		t->comm = rut_an_state_str(st, ev, &c->ctx_procname);
 	else if (rut_ctf_ref_ok(&c->f[EXEC_FILENAME]))
 		set_exec_name(st, ev, c, t);
-	list = rut_state_fds(t, &n);
+	list = rut_an_state_fds(t, &n);
 	for (size_t i = 0; i < n; i++) {
 		int64_t fd = list[i]->fd;
 
 		if (!list[i]->cloexec)
 			continue;
-		rut_state_notify_fd(st, RUT_HOOK_FD_CLOSE, ev, t, fd, ev->ts_ns);
-		rut_state_remove_fd(st, t, fd);
+		rut_an_state_notify_fd(st, RUT_HOOK_FD_CLOSE, ev, t, fd, ev->ts_ns);
+		rut_an_state_remove_fd(st, t, fd);
 	}
 }
 
 static void page_alloc(struct rut_state *st, const struct rut_ctf_event *ev,
 		       const struct rut_state_class *c)
 {
-	struct rut_hook_thread h = {ev->ts_ns, st->cpu, rut_state_current(st, ev, c)};
+	struct rut_hook_thread h = {ev->ts_ns, st->cpu, rut_an_state_current(st, ev, c)};
 
 	st->pages++;
 	if (h.thread)
@@ -249,7 +250,7 @@ static void page_free(struct rut_state *st, const struct rut_ctf_event *ev,
 	if (!st->pages)
 		return;
 	st->pages--;
-	h.thread = rut_state_current(st, ev, c);
+	h.thread = rut_an_state_current(st, ev, c);
 	if (h.thread)
 		rut_state_notify(st, RUT_HOOK_PAGE_FREE, &h);
 }
@@ -261,7 +262,7 @@ static void page_free(struct rut_state *st, const struct rut_ctf_event *ev,
 	 RUT_HOOK_BIT(RUT_HOOK_WAKEUP))
 #define PAGES (RUT_HOOK_BIT(RUT_HOOK_PAGE_ALLOC) | RUT_HOOK_BIT(RUT_HOOK_PAGE_FREE))
 
-const struct rut_state_def rut_state_sched_defs[] = {
+const struct rut_state_def rut_an_state_sched_defs[] = {
 	{"sched_switch",
 	 sched_switch,
 	 {"prev_comm", "prev_tid", "prev_prio", "next_comm", "next_tid", "next_prio",

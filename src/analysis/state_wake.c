@@ -51,7 +51,7 @@ static const struct {
 	{"exit_group", RUT_WAIT_SIGNALS},
 };
 
-uint8_t rut_state_wait_kind(const char *name)
+uint8_t rut_an_state_wait_kind(const char *name)
 {
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		if (!strcmp(calls[i].name, name))
@@ -61,8 +61,8 @@ uint8_t rut_state_wait_kind(const char *name)
 
 /* ---- Contexts ---- */
 
-void rut_state_context_enter(struct rut_cpu *cpu, enum rut_context_kind kind, int64_t nr,
-			     const char *name)
+void rut_an_state_context_enter(struct rut_cpu *cpu, enum rut_context_kind kind, int64_t nr,
+				const char *name)
 {
 	if (!cpu->n_levels) {
 		cpu->disk_done = cpu->packet_in = false;
@@ -74,7 +74,7 @@ void rut_state_context_enter(struct rut_cpu *cpu, enum rut_context_kind kind, in
 }
 
 /* Ends the innermost level of that kind, and what is inside of it. */
-void rut_state_context_leave(struct rut_cpu *cpu, enum rut_context_kind kind)
+void rut_an_state_context_leave(struct rut_cpu *cpu, enum rut_context_kind kind)
 {
 	for (uint8_t i = cpu->n_levels; i-- > 0;) {
 		if (cpu->levels[i].kind == kind) {
@@ -87,25 +87,25 @@ void rut_state_context_leave(struct rut_cpu *cpu, enum rut_context_kind kind)
 static void timer_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 			const struct rut_state_class *c)
 {
-	rut_state_context_enter(rut_state_get_cpu(st, st->cpu), RUT_CONTEXT_TIMER, 0, NULL);
+	rut_an_state_context_enter(rut_an_state_get_cpu(st, st->cpu), RUT_CONTEXT_TIMER, 0, NULL);
 }
 
 static void timer_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 		       const struct rut_state_class *c)
 {
-	rut_state_context_leave(rut_state_get_cpu(st, st->cpu), RUT_CONTEXT_TIMER);
+	rut_an_state_context_leave(rut_an_state_get_cpu(st, st->cpu), RUT_CONTEXT_TIMER);
 }
 
 static void ipi_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 		      const struct rut_state_class *c)
 {
-	rut_state_context_enter(rut_state_get_cpu(st, st->cpu), RUT_CONTEXT_IPI, 0, NULL);
+	rut_an_state_context_enter(rut_an_state_get_cpu(st, st->cpu), RUT_CONTEXT_IPI, 0, NULL);
 }
 
 static void ipi_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 		     const struct rut_state_class *c)
 {
-	rut_state_context_leave(rut_state_get_cpu(st, st->cpu), RUT_CONTEXT_IPI);
+	rut_an_state_context_leave(rut_an_state_get_cpu(st, st->cpu), RUT_CONTEXT_IPI);
 }
 
 /* ---- Causes ---- */
@@ -118,7 +118,7 @@ static const char *object_of(struct rut_state *st, struct rut_thread *t, enum ru
 	*ret_type = RUT_FD_UNKNOWN;
 	if (!t->syscall || !t->rq.has_fd || t->rq.op == RUT_IO_NONE)
 		return NULL;
-	f = rut_state_fd(rut_state_leader(st, t), t->rq.fd);
+	f = rut_an_state_fd(rut_an_state_leader(st, t), t->rq.fd);
 	if (!f)
 		return NULL;
 	*ret_type = f->type;
@@ -231,9 +231,9 @@ static void caused_in_context(struct rut_state *st, const struct rut_cpu *cpu, s
 	}
 }
 
-void rut_state_wake(struct rut_state *st, struct rut_thread *t, int64_t ts_ns)
+void rut_an_state_wake(struct rut_state *st, struct rut_thread *t, int64_t ts_ns)
 {
-	const struct rut_cpu *cpu = rut_state_get_cpu(st, st->cpu);
+	const struct rut_cpu *cpu = rut_an_state_get_cpu(st, st->cpu);
 	struct rut_hook_wakeup h = {ts_ns, st->cpu, t};
 	struct rut_wake *w = &t->wake;
 
@@ -251,7 +251,7 @@ void rut_state_wake(struct rut_state *st, struct rut_thread *t, int64_t ts_ns)
 	rut_state_notify(st, RUT_HOOK_WAKEUP, &h);
 }
 
-bool rut_state_timed_out(const struct rut_syscall_info *info, int64_t ret)
+bool rut_an_state_timed_out(const struct rut_syscall_info *info, int64_t ret)
 {
 	switch (info->wait) {
 	case RUT_WAIT_TIME:
@@ -273,7 +273,7 @@ bool rut_state_timed_out(const struct rut_syscall_info *info, int64_t ret)
 	}
 #define X86_CONTEXT(name, what) CONTEXT(name, what), CONTEXT("x86_irq_vectors_" name, what)
 
-const struct rut_state_def rut_state_wake_defs[] = {
+const struct rut_state_def rut_an_state_wake_defs[] = {
 	CONTEXT("hrtimer_expire", timer),  CONTEXT("timer_hrtimer_expire", timer),
 	CONTEXT("timer_expire", timer),	   CONTEXT("timer_timer_expire", timer),
 	X86_CONTEXT("local_timer", timer), X86_CONTEXT("reschedule", ipi),

@@ -29,13 +29,13 @@ static double bucket_middle(size_t b)
 	return ldexp((double)(RUT_HIST_SUB + sub) + 0.5, (int)exponent - 5) - 0.5;
 }
 
-void rut_hist_add(struct rut_hist *h, int64_t v)
+void rut_an_hist_add(struct rut_hist *h, int64_t v)
 {
 	h->counts[bucket_of(v)]++;
 	h->total++;
 }
 
-double rut_hist_quantile(const struct rut_hist *h, double q)
+double rut_an_hist_quantile(const struct rut_hist *h, double q)
 {
 	uint64_t rank = (uint64_t)ceil(q * (double)h->total), seen = 0;
 
@@ -53,7 +53,7 @@ double rut_hist_quantile(const struct rut_hist *h, double q)
 
 /* ---- Values and how often ---- */
 
-void rut_values_fini(struct rut_values *v)
+void rut_an_values_fini(struct rut_values *v)
 {
 	free(v->slots);
 	*v = (struct rut_values){0};
@@ -82,7 +82,7 @@ static int grow(struct rut_values *v)
 	return 0;
 }
 
-int rut_values_add(struct rut_values *v, int64_t value)
+int rut_an_values_add(struct rut_values *v, int64_t value)
 {
 	struct rut_value_slot *s;
 
@@ -99,7 +99,7 @@ int rut_values_add(struct rut_values *v, int64_t value)
 
 /* ---- Sums ---- */
 
-int rut_stat_init(struct rut_stat *s, unsigned keep)
+int rut_an_stat_init(struct rut_stat *s, unsigned keep)
 {
 	*s = (struct rut_stat){0};
 	if (keep & RUT_STAT_HIST)
@@ -111,11 +111,11 @@ int rut_stat_init(struct rut_stat *s, unsigned keep)
 		       : 0;
 }
 
-void rut_stat_fini(struct rut_stat *s)
+void rut_an_stat_fini(struct rut_stat *s)
 {
 	free(s->hist);
 	if (s->values)
-		rut_values_fini(s->values);
+		rut_an_values_fini(s->values);
 	free(s->values);
 	*s = (struct rut_stat){0};
 }
@@ -138,7 +138,7 @@ static double sqrt_wide(wide x)
 	return (double)r;
 }
 
-double rut_stat_stdev(const struct rut_stat *s)
+double rut_an_stat_stdev(const struct rut_stat *s)
 {
 	unsigned __int128 n_squares, square;
 	uint64_t sum = s->sum < 0 ? 0 - (uint64_t)s->sum : (uint64_t)s->sum;
@@ -154,7 +154,7 @@ double rut_stat_stdev(const struct rut_stat *s)
 	return sqrt_wide(variance);
 }
 
-double rut_stdev_floats(const double *v, size_t n)
+double rut_an_stdev_floats(const double *v, size_t n)
 {
 	wide sum = 0, squares = 0, mean;
 

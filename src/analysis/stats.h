@@ -22,9 +22,9 @@ struct rut_hist {
 	uint64_t counts[RUT_HIST_BUCKETS];
 };
 
-void rut_hist_add(struct rut_hist *h, int64_t v);
+void rut_an_hist_add(struct rut_hist *h, int64_t v);
 /* The value below which the fraction `q` (0 to 1) of the values lies; 0 when there are none. */
-double rut_hist_quantile(const struct rut_hist *h, double q);
+double rut_an_hist_quantile(const struct rut_hist *h, double q);
 
 struct rut_value_slot {
 	int64_t value;
@@ -36,9 +36,9 @@ struct rut_values {
 	size_t mask, used;
 };
 
-void rut_values_fini(struct rut_values *v);
+void rut_an_values_fini(struct rut_values *v);
 /* Returns 0 or -ENOMEM. */
-int rut_values_add(struct rut_values *v, int64_t value);
+int rut_an_values_add(struct rut_values *v, int64_t value);
 
 #define rut_values_each(v, slot)                                                                   \
 	for (struct rut_value_slot *slot = (v)->slots; slot && slot <= (v)->slots + (v)->mask;     \
@@ -57,8 +57,8 @@ struct rut_stat {
 enum { RUT_STAT_HIST = 1, RUT_STAT_VALUES = 2 };
 
 /* Returns 0 or -ENOMEM. */
-int rut_stat_init(struct rut_stat *s, unsigned keep);
-void rut_stat_fini(struct rut_stat *s);
+int rut_an_stat_init(struct rut_stat *s, unsigned keep);
+void rut_an_stat_fini(struct rut_stat *s);
 
 static inline void rut_stat_add(struct rut_stat *s, int64_t v)
 {
@@ -72,9 +72,9 @@ static inline void rut_stat_add(struct rut_stat *s, int64_t v)
 	s->sum += v;
 	s->sum_squares += (unsigned __int128)magnitude * magnitude;
 	if (s->hist)
-		rut_hist_add(s->hist, v);
+		rut_an_hist_add(s->hist, v);
 	if (s->values)
-		(void)rut_values_add(s->values, v);
+		(void)rut_an_values_add(s->values, v);
 }
 
 static inline double rut_stat_mean(const struct rut_stat *s)
@@ -83,9 +83,9 @@ static inline double rut_stat_mean(const struct rut_stat *s)
 }
 
 /* Sample standard deviation, correctly rounded; NaN for fewer than two values. */
-double rut_stat_stdev(const struct rut_stat *s);
+double rut_an_stat_stdev(const struct rut_stat *s);
 
 /* The same of floats. */
-double rut_stdev_floats(const double *v, size_t n);
+double rut_an_stdev_floats(const double *v, size_t n);
 
 #endif

@@ -11,14 +11,14 @@ static const char *const names[RUT_SEGMENT_STATES] = {
 	"interrupt", "other CPU",	"user",	     "sleeps", "unknown",
 };
 
-const char *rut_segment_name(enum rut_segment_state s)
+const char *rut_an_segment_name(enum rut_segment_state s)
 {
 	return names[s];
 }
 
 static struct rut_waits_thread *get(struct rut_waits *w, int64_t tid, const char *comm)
 {
-	struct rut_waits_thread *t = rut_ordered_add(&w->threads, (uint64_t)tid, sizeof(*t));
+	struct rut_waits_thread *t = rut_an_ordered_add(&w->threads, (uint64_t)tid, sizeof(*t));
 
 	if (!t) {
 		w->failed = true;
@@ -68,7 +68,7 @@ static void leave(struct rut_waits *w, const struct rut_hook_switch *h)
 	wait->call = th->syscall;
 	wait->futex = th->syscall ? th->futex : 0;
 	if (th->syscall && th->rq.op != RUT_IO_NONE && th->rq.has_fd)
-		f = rut_state_fd(rut_state_leader(w->st, h->prev), th->rq.fd);
+		f = rut_an_state_fd(rut_an_state_leader(w->st, h->prev), th->rq.fd);
 	wait->file = f ? f->filename : NULL;
 }
 
@@ -91,7 +91,7 @@ static void enter(struct rut_waits *w, const struct rut_hook_switch *h)
 		wait->preempted = false;
 }
 
-void rut_waits_on_switch(struct rut_waits *w, const struct rut_hook_switch *h)
+void rut_an_waits_on_switch(struct rut_waits *w, const struct rut_hook_switch *h)
 {
 	if (h->prev_tid)
 		leave(w, h);
@@ -99,7 +99,7 @@ void rut_waits_on_switch(struct rut_waits *w, const struct rut_hook_switch *h)
 		enter(w, h);
 }
 
-void rut_waits_on_wakeup(struct rut_waits *w, const struct rut_hook_wakeup *h)
+void rut_an_waits_on_wakeup(struct rut_waits *w, const struct rut_hook_wakeup *h)
 {
 	struct rut_waits_thread *t = get(w, h->thread->tid, h->thread->comm);
 	struct rut_wait *wait = t && t->n ? &t->waits[t->n - 1] : NULL;
@@ -112,12 +112,12 @@ void rut_waits_on_wakeup(struct rut_waits *w, const struct rut_hook_wakeup *h)
 		wait->wake = h->thread->wake;
 }
 
-void rut_waits_on_syscall_exit(struct rut_waits *w, const struct rut_hook_syscall *h)
+void rut_an_waits_on_syscall_exit(struct rut_waits *w, const struct rut_hook_syscall *h)
 {
 	struct rut_waits_thread *t;
 	struct rut_wait *wait;
 
-	if (!h->has_ret || !rut_state_timed_out(h->info, h->ret))
+	if (!h->has_ret || !rut_an_state_timed_out(h->info, h->ret))
 		return;
 	t = rut_ordered_get(&w->threads, (uint64_t)h->thread->tid);
 	wait = t && t->n ? &t->waits[t->n - 1] : NULL;
@@ -132,19 +132,19 @@ void rut_waits_on_syscall_exit(struct rut_waits *w, const struct rut_hook_syscal
 	wait->wake.what = h->info->name;
 }
 
-const struct rut_waits_thread *rut_waits_get(const struct rut_waits *w, int64_t tid)
+const struct rut_waits_thread *rut_an_waits_get(const struct rut_waits *w, int64_t tid)
 {
 	return rut_ordered_get(&w->threads, (uint64_t)tid);
 }
 
-void rut_waits_fini(struct rut_waits *w)
+void rut_an_waits_fini(struct rut_waits *w)
 {
 	for (size_t i = 0; i < w->threads.n; i++)
 		free(((struct rut_waits_thread *)w->threads.items[i])->waits);
-	rut_ordered_fini(&w->threads);
+	rut_an_ordered_fini(&w->threads);
 }
 
-void rut_path_fini(struct rut_path *p)
+void rut_an_path_fini(struct rut_path *p)
 {
 	free(p->segments);
 	*p = (struct rut_path){0};
@@ -191,7 +191,7 @@ static void add_plain(const struct walk *k, const struct rut_waits_thread *who, 
 		.begin_ns = begin_ns,
 		.end_ns = end_ns,
 		.state = state,
-		.by = by ? rut_waits_get(k->w, by) : NULL,
+		.by = by ? rut_an_waits_get(k->w, by) : NULL,
 	};
 
 	add(k, &s);
@@ -249,7 +249,7 @@ static void add_sleep(const struct walk *k, const struct rut_waits_thread *t,
 	bool follows = woken && (wait->wake.kind == RUT_WAKE_THREAD ||
 				 (wait->wake.kind == RUT_WAKE_NET && wait->wake.tid));
 	const struct rut_waits_thread *waker =
-		follows && wait->wake.tid != t->tid ? rut_waits_get(k->w, wait->wake.tid) : NULL;
+		follows && wait->wake.tid != t->tid ? rut_an_waits_get(k->w, wait->wake.tid) : NULL;
 	struct rut_segment s = {
 		.who = t,
 		.begin_ns = lo,
@@ -266,7 +266,7 @@ static void add_sleep(const struct walk *k, const struct rut_waits_thread *t,
 		return;
 	}
 	if (woken && wait->wake.kind == RUT_WAKE_DISK && wait->wake.tid)
-		s.by = rut_waits_get(k->w, wait->wake.tid);
+		s.by = rut_an_waits_get(k->w, wait->wake.tid);
 	add(k, &s);
 }
 
@@ -309,17 +309,17 @@ static void walk(const struct walk *k, const struct rut_waits_thread *t, int64_t
 	add_plain(k, t, lo, hi, t->n ? RUT_SEGMENT_RUNS : RUT_SEGMENT_UNKNOWN, 0);
 }
 
-int rut_waits_path(struct rut_waits *w, int64_t tid, int64_t begin_ns, int64_t end_ns,
-		   struct rut_path *ret)
+int rut_an_waits_path(struct rut_waits *w, int64_t tid, int64_t begin_ns, int64_t end_ns,
+		      struct rut_path *ret)
 {
 	const struct walk k = {w, ret};
-	const struct rut_waits_thread *t = rut_waits_get(w, tid);
+	const struct rut_waits_thread *t = rut_an_waits_get(w, tid);
 
 	*ret = (struct rut_path){0};
 	if (t)
 		walk(&k, t, begin_ns, end_ns, 0);
 	if (!w->failed)
 		return 0;
-	rut_path_fini(ret);
+	rut_an_path_fini(ret);
 	return -ENOMEM;
 }

@@ -72,29 +72,29 @@ struct rut_path {
 };
 
 /* "runs", "waits for a CPU", "preempted", "timer" ... */
-const char *rut_segment_name(enum rut_segment_state s);
+const char *rut_an_segment_name(enum rut_segment_state s);
 
 /* Zeroed memory with `st` and `begin_ns` set is an empty struct. */
-void rut_waits_fini(struct rut_waits *w);
+void rut_an_waits_fini(struct rut_waits *w);
 
 /* For the hooks of the same names. */
-void rut_waits_on_switch(struct rut_waits *w, const struct rut_hook_switch *h);
-void rut_waits_on_wakeup(struct rut_waits *w, const struct rut_hook_wakeup *h);
+void rut_an_waits_on_switch(struct rut_waits *w, const struct rut_hook_switch *h);
+void rut_an_waits_on_wakeup(struct rut_waits *w, const struct rut_hook_wakeup *h);
 /* Corrects what it was woken by when the result says that its time was over. */
-void rut_waits_on_syscall_exit(struct rut_waits *w, const struct rut_hook_syscall *h);
+void rut_an_waits_on_syscall_exit(struct rut_waits *w, const struct rut_hook_syscall *h);
 #define RUT_WAITS_HOOKS                                                                            \
 	(RUT_HOOK_BIT(RUT_HOOK_SWITCH) | RUT_HOOK_BIT(RUT_HOOK_WAKEUP) |                           \
 	 RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT))
 
 /* NULL: nothing is known of this thread. */
-const struct rut_waits_thread *rut_waits_get(const struct rut_waits *w, int64_t tid);
+const struct rut_waits_thread *rut_an_waits_get(const struct rut_waits *w, int64_t tid);
 
 /*
  * The critical path of the thread in [begin_ns, end_ns]. An unknown thread has an empty one.
- * Returns 0 or -ENOMEM. Free with rut_path_fini().
+ * Returns 0 or -ENOMEM. Free with rut_an_path_fini().
  */
-int rut_waits_path(struct rut_waits *w, int64_t tid, int64_t begin_ns, int64_t end_ns,
-		   struct rut_path *ret);
-void rut_path_fini(struct rut_path *p);
+int rut_an_waits_path(struct rut_waits *w, int64_t tid, int64_t begin_ns, int64_t end_ns,
+		      struct rut_path *ret);
+void rut_an_path_fini(struct rut_path *p);
 
 #endif

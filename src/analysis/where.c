@@ -49,19 +49,19 @@ static const struct {
 	[RUT_PLACE_UNKNOWN] = {"unknown", "unknown"},
 };
 
-const char *rut_place_name(enum rut_place p)
+const char *rut_an_place_name(enum rut_place p)
 {
 	return places[p].name;
 }
 
-const char *rut_place_text(enum rut_place p)
+const char *rut_an_place_text(enum rut_place p)
 {
 	return places[p].text;
 }
 
 /* ---- Tables ---- */
 
-bool rut_where_exists(const struct rut_where *w, size_t index)
+bool rut_an_where_exists(const struct rut_where *w, size_t index)
 {
 	const struct rut_thread *t =
 		index < w->n_threads && index < w->st->n_all ? w->st->all[index] : NULL;
@@ -69,7 +69,7 @@ bool rut_where_exists(const struct rut_where *w, size_t index)
 	return t && w->threads[index] && w->threads[index]->serial == t->serial;
 }
 
-struct rut_where_thread *rut_where_thread(struct rut_where *w, struct rut_thread *thread)
+struct rut_where_thread *rut_an_where_thread(struct rut_where *w, struct rut_thread *thread)
 {
 	struct rut_where_thread *t;
 
@@ -138,7 +138,7 @@ static void purge(struct rut_where *w, struct rut_map *m, int shift)
 
 	rut_map_each(m, s)
 	{
-		if (keys && rut_state_has_ended(w->st, (int64_t)((s->key - 1) >> shift)))
+		if (keys && rut_an_state_has_ended(w->st, (int64_t)((s->key - 1) >> shift)))
 			keys[n++] = s->key;
 	}
 	while (n)
@@ -267,15 +267,16 @@ static void close_running(struct rut_where *w, struct rut_where_thread *t, int64
  */
 static bool gave_gvl(struct rut_where *w, const struct rut_where_thread *t)
 {
-	struct rut_thread *thread = t->woken_by ? rut_state_thread(w->st, t->woken_by) : NULL;
-	const struct rut_where_thread *by = thread ? rut_where_thread(w, thread) : NULL;
+	struct rut_thread *thread = t->woken_by ? rut_an_state_thread(w->st, t->woken_by) : NULL;
+	const struct rut_where_thread *by = thread ? rut_an_where_thread(w, thread) : NULL;
 
 	if (!by || thread->pid != t->thread->pid)
 		return false;
 	/* Ruby's own timer thread, which makes the holder give it away. */
 	if (!by->ruby)
 		return true;
-	return by->at == AT_BLOCKED || (by->at == AT_CPU && thread->syscall);
+	/* It may also have been preempted by the thread that it woke, before it could show. */
+	return by->at != AT_CPU || thread->syscall;
 }
 
 /*
@@ -298,10 +299,10 @@ static enum rut_place blocked_place(struct rut_where *w, struct rut_where_thread
 	if (!t->timed)
 		return RUT_PLACE_LOCK;
 	/* Nobody released it: the time was over. That is how threads of Ruby sleep. */
-	return t->woken_by ? t->block : RUT_PLACE_SLEEP;
+	return t->woken_by || t->asks_again ? t->block : RUT_PLACE_SLEEP;
 }
 
-void rut_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns, bool runs)
+void rut_an_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns, bool runs)
 {
 	int64_t wake_ns = t->thread->last_wakeup_ns;
 
@@ -310,7 +311,7 @@ void rut_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t no
 		t->since_ns = now_ns;
 	if (runs && (t->at == AT_BLOCKED || t->at == AT_QUEUE)) {
 		/* Its switch is not in the trace; until it was woken it waited. */
-		rut_where_touch(w, t, now_ns, false);
+		rut_an_where_touch(w, t, now_ns, false);
 		t->at = AT_CPU;
 	}
 	if (runs && t->at != AT_CPU) {
@@ -340,8 +341,8 @@ void rut_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t no
 	}
 }
 
-bool rut_where_now(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns,
-		   struct rut_slice *ret)
+bool rut_an_where_now(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns,
+		      struct rut_slice *ret)
 {
 	if (t->at == AT_UNKNOWN || t->out_ns == RUT_NO_TIME || t->out_ns >= now_ns)
 		return false;
@@ -355,7 +356,7 @@ bool rut_where_now(struct rut_where *w, struct rut_where_thread *t, int64_t now_
 		.cpu = t->cpu,
 		.call = t->call,
 		.what = t->what,
-		.method = t->ruby ? rut_ruby_innermost(w->st, t->thread->tid) : NULL,
+		.method = t->ruby ? rut_an_ruby_innermost(w->st, t->thread->tid) : NULL,
 	};
 	return true;
 }
@@ -379,7 +380,7 @@ static void tell(struct rut_where *w, struct rut_where_thread *t, int64_t begin_
 		.by = t->by,
 		.nr = t->nr,
 		.method = place == RUT_PLACE_RUBY && t->ruby
-				  ? rut_ruby_innermost(w->st, t->thread->tid)
+				  ? rut_an_ruby_innermost(w->st, t->thread->tid)
 				  : NULL,
 	};
 
@@ -395,7 +396,7 @@ static void switch_out(struct rut_where *w, struct rut_where_thread *t,
 	int64_t in_ns = t->at == AT_CPU ? t->out_ns : RUT_NO_TIME;
 
 	t->cpu = h->cpu;
-	rut_where_touch(w, t, h->ts_ns, true);
+	rut_an_where_touch(w, t, h->ts_ns, true);
 	t->call = t->what = NULL;
 	tell(w, t, in_ns, h->ts_ns, RUT_PLACE_RUBY, h->cpu);
 	t->out_ns = h->ts_ns;
@@ -461,8 +462,8 @@ static void switch_in(struct rut_where *w, struct rut_where_thread *t,
 /* A thread has left the CPU without an event: when, and for what, is not known. */
 static void lose(struct rut_where *w, int64_t tid, int64_t now_ns)
 {
-	struct rut_thread *thread = rut_state_thread(w->st, tid);
-	struct rut_where_thread *t = thread ? rut_where_thread(w, thread) : NULL;
+	struct rut_thread *thread = rut_an_state_thread(w->st, tid);
+	struct rut_where_thread *t = thread ? rut_an_where_thread(w, thread) : NULL;
 
 	if (!t || t->at != AT_CPU)
 		return;
@@ -481,8 +482,8 @@ static void lose(struct rut_where *w, int64_t tid, int64_t now_ns)
 static void find_switch_in(struct rut_where *w, struct rut_where_thread *t, int64_t gap_tid,
 			   int64_t now_ns)
 {
-	struct rut_thread *gap = rut_state_thread(w->st, gap_tid);
-	const struct rut_where_thread *before = gap ? rut_where_thread(w, gap) : NULL;
+	struct rut_thread *gap = rut_an_state_thread(w->st, gap_tid);
+	const struct rut_where_thread *before = gap ? rut_an_where_thread(w, gap) : NULL;
 	int64_t wake_ns = t->thread->last_wakeup_ns, in_ns;
 
 	if (!before || before->at != AT_CPU || before->out_ns == RUT_NO_TIME ||
@@ -491,7 +492,7 @@ static void find_switch_in(struct rut_where *w, struct rut_where_thread *t, int6
 	in_ns = wake_ns != RUT_NO_TIME && wake_ns > before->out_ns ? wake_ns : before->out_ns;
 	if (in_ns <= t->since_ns || in_ns >= now_ns)
 		return;
-	rut_where_touch(w, t, in_ns, false);
+	rut_an_where_touch(w, t, in_ns, false);
 	t->at = AT_CPU;
 	t->out_ns = in_ns;
 }
@@ -503,14 +504,14 @@ static void on_switch(void *arg, const void *data)
 	struct rut_where_cpu *c = get_cpu(w, h->cpu);
 	struct rut_where_thread *t;
 
-	t = h->prev_tid ? rut_where_thread(w, h->prev) : NULL;
+	t = h->prev_tid ? rut_an_where_thread(w, h->prev) : NULL;
 	if (t && h->gap_tid > 0)
 		find_switch_in(w, t, h->gap_tid, h->ts_ns);
 	if (h->gap_tid > 0)
 		lose(w, h->gap_tid, h->ts_ns);
 	if (t)
 		switch_out(w, t, h);
-	t = h->next_tid ? rut_where_thread(w, h->next) : NULL;
+	t = h->next_tid ? rut_an_where_thread(w, h->next) : NULL;
 	if (t)
 		switch_in(w, t, h, h->prev_tid ? RUT_NO_TIME : c->idle_ns);
 	c->idle_ns = h->next_tid ? RUT_NO_TIME : h->ts_ns;
@@ -531,25 +532,25 @@ static bool is_sender(const char *call)
 	return false;
 }
 
-void rut_where_exiting(struct rut_where *w, struct rut_thread *thread)
+void rut_an_where_exiting(struct rut_where *w, struct rut_thread *thread)
 {
-	struct rut_where_thread *t = rut_where_thread(w, thread);
+	struct rut_where_thread *t = rut_an_where_thread(w, thread);
 
 	if (t)
 		t->exiting = true;
 }
 
-void rut_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu, int64_t ts_ns)
+void rut_an_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu, int64_t ts_ns)
 {
-	struct rut_where_thread *t = rut_where_thread(w, thread);
+	struct rut_where_thread *t = rut_an_where_thread(w, thread);
 	const struct rut_cpu *c =
 		cpu >= 0 && (size_t)cpu < w->st->n_cpus ? &w->st->cpus[cpu] : NULL;
 	struct rut_thread *by = c ? c->current : NULL;
 	bool sends;
-	const struct rut_where_thread *waker = by ? rut_where_thread(w, by) : NULL;
+	const struct rut_where_thread *waker = by ? rut_an_where_thread(w, by) : NULL;
 
 	/* The first wakeup since it left the CPU is the one that counts. */
-	if (!t || thread->last_wakeup_ns != ts_ns || t->woken_by)
+	if (!t || thread->last_wakeup_ns != ts_ns || t->woken_by || t->asks_again)
 		return;
 	if (!waker || by == thread || c->in_irq || (!by->syscall && !waker->exiting))
 		return;
@@ -557,11 +558,18 @@ void rut_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu, in
 	sends = by->syscall ? is_sender(by->syscall->name) : waker->exiting;
 	if (irq_begin(w, cpu) != RUT_NO_TIME && !(sends && by->syscall))
 		return;
-	/* A signal that interrupts a wait for data does not bring them. Readers make room. */
+	/*
+	 * A signal that interrupts a wait for data does not bring them; servers that wait for many
+	 * things at once also get signals by epoll_wait(). Readers make room.
+	 */
+	sends = sends || (t->call && !strncmp(t->call, "epoll", 5) && by->syscall &&
+			  strstr(by->syscall->name, "kill"));
 	sends = sends || (t->block == RUT_PLACE_PIPE && by->syscall &&
 			  (!strncmp(by->syscall->name, "read", 4) ||
 			   !strncmp(by->syscall->name, "open", 4)));
-	if ((t->block == RUT_PLACE_NET || t->block == RUT_PLACE_PIPE) && !sends && !t->timed)
+	/* Timeout interrupts a thread by a signal. */
+	sends = sends || (t->timed && by->syscall && strstr(by->syscall->name, "kill"));
+	if ((t->block == RUT_PLACE_NET || t->block == RUT_PLACE_PIPE) && !sends)
 		return;
 	t->woken_by = by->tid;
 }
@@ -573,7 +581,7 @@ static struct rut_where_thread *on_cpu(struct rut_where *w, int cpu)
 	struct rut_thread *t =
 		cpu >= 0 && (size_t)cpu < w->st->n_cpus ? w->st->cpus[cpu].current : NULL;
 
-	return t ? rut_where_thread(w, t) : NULL;
+	return t ? rut_an_where_thread(w, t) : NULL;
 }
 
 static void on_irq_entry(void *arg, const void *data)
@@ -583,7 +591,7 @@ static void on_irq_entry(void *arg, const void *data)
 	struct rut_where_thread *t = on_cpu(w, h->cpu);
 
 	if (t && t->at == AT_CPU && t->user)
-		rut_where_touch(w, t, h->begin_ns, true);
+		rut_an_where_touch(w, t, h->begin_ns, true);
 }
 
 /* The model has forgotten the interrupt already: its begin is in the hook. */
@@ -596,7 +604,7 @@ static void on_irq_exit(void *arg, const void *data)
 	if (!t || t->at != AT_CPU || !t->user)
 		return;
 	if (h->begin_ns > t->since_ns)
-		rut_where_touch(w, t, h->begin_ns, true);
+		rut_an_where_touch(w, t, h->begin_ns, true);
 	emit(w, t, h->end_ns, RUT_PLACE_IRQ, h->cpu);
 }
 
@@ -606,7 +614,7 @@ static void on_syscall_entry(void *arg, const void *data)
 {
 	const struct rut_hook_syscall *h = data;
 	struct rut_where *w = arg;
-	struct rut_where_thread *t = rut_where_thread(w, h->thread);
+	struct rut_where_thread *t = rut_an_where_thread(w, h->thread);
 	const struct rut_syscall_info *info = h->thread->syscall;
 
 	if (!t)
@@ -614,23 +622,23 @@ static void on_syscall_entry(void *arg, const void *data)
 	/* What ends here was not in the call. */
 	h->thread->syscall = NULL;
 	if (t->user || t->at == AT_UNKNOWN)
-		rut_where_touch(w, t, h->ts_ns, true);
+		rut_an_where_touch(w, t, h->ts_ns, true);
 	h->thread->syscall = info;
 	t->nr++;
-	rut_where_call_entry(w, t, h);
+	rut_an_where_call_entry(w, t, h);
 }
 
 static void on_syscall_exit(void *arg, const void *data)
 {
 	const struct rut_hook_syscall *h = data;
 	struct rut_where *w = arg;
-	struct rut_where_thread *t = rut_where_thread(w, h->thread);
+	struct rut_where_thread *t = rut_an_where_thread(w, h->thread);
 
 	if (!t)
 		return;
 	if (t->user || t->at == AT_UNKNOWN)
-		rut_where_touch(w, t, h->ts_ns, true);
-	rut_where_call_exit(w, t, h);
+		rut_an_where_touch(w, t, h->ts_ns, true);
+	rut_an_where_call_exit(w, t, h);
 	t->call_what = NULL;
 }
 
@@ -640,7 +648,7 @@ static void on_ruby_event(void *arg, const void *data)
 {
 	const struct rut_hook_ruby_event *h = data;
 	struct rut_where *w = arg;
-	struct rut_where_thread *t = h->thread ? rut_where_thread(w, h->thread) : NULL;
+	struct rut_where_thread *t = h->thread ? rut_an_where_thread(w, h->thread) : NULL;
 
 	if (h->what >= RUT_RUBY_GVL_WAIT)
 		w->has_gvl = true;
@@ -649,7 +657,7 @@ static void on_ruby_event(void *arg, const void *data)
 	t->ruby = true;
 	if (h->what < RUT_RUBY_GC_ENTER)
 		return;
-	rut_where_touch(w, t, h->ts_ns, true);
+	rut_an_where_touch(w, t, h->ts_ns, true);
 	if (h->what == RUT_RUBY_GC_ENTER || h->what == RUT_RUBY_GC_EXIT)
 		t->in_gc = h->what == RUT_RUBY_GC_ENTER;
 	if (h->what >= RUT_RUBY_GVL_WAIT)
@@ -658,7 +666,7 @@ static void on_ruby_event(void *arg, const void *data)
 
 /* ---- Life ---- */
 
-int rut_where_init(struct rut_where *w, struct rut_state *st)
+int rut_an_where_init(struct rut_where *w, struct rut_state *st)
 {
 	static const struct {
 		enum rut_hook hook;
@@ -676,15 +684,15 @@ int rut_where_init(struct rut_where *w, struct rut_state *st)
 	w->st = st;
 	w->purge_at = 8192;
 	for (size_t i = 0; i < sizeof(subs) / sizeof(*subs); i++)
-		if (rut_state_subscribe(st, subs[i].hook, subs[i].fn, w))
+		if (rut_an_state_subscribe(st, subs[i].hook, subs[i].fn, w))
 			return -ENOMEM;
 	return 0;
 }
 
-void rut_where_fini(struct rut_where *w)
+void rut_an_where_fini(struct rut_where *w)
 {
 	if (w->st)
-		rut_state_unsubscribe(w->st, w);
+		rut_an_state_unsubscribe(w->st, w);
 	for (size_t i = 0; i < w->n_threads; i++)
 		free(w->threads[i]);
 	free(w->threads);

@@ -46,8 +46,8 @@ enum rut_place {
 };
 
 /* "run-queue": the name in tables and JSON. "waiting for a CPU": in text. */
-const char *rut_place_name(enum rut_place p);
-const char *rut_place_text(enum rut_place p);
+const char *rut_an_place_name(enum rut_place p);
+const char *rut_an_place_text(enum rut_place p);
 /* Is the thread off the CPU? */
 static inline bool rut_place_waits(enum rut_place p)
 {
@@ -85,6 +85,10 @@ struct rut_where_thread {
 	int cpu;		 /* that it is on, or was on last; -1: none */
 	const char *call, *what; /* of the wait at hand */
 	const char *call_what;	 /* of the system call at hand */
+	const char *asked;	 /* the file whose lock that call asks for; NULL: none */
+	const char *refused;	 /* the file whose lock it was refused last; NULL: none */
+	uint32_t refused_nr;	 /* of that call */
+	bool asks_again;	 /* it sleeps until it asks for `refused` again */
 	bool exiting;		 /* it ends, and closes what it had */
 	bool busy;		 /* it counts as one that computes */
 	int64_t out_ns;		 /* when it left the CPU, or came to it */
@@ -117,7 +121,7 @@ struct rut_where {
 	size_t purge_at; /* entries of `fds` and `processes` at which ended processes are removed */
 };
 
-/* The hooks that rut_where_init() subscribes to, for rut_analysis.wants. */
+/* The hooks that rut_an_where_init() subscribes to, for rut_analysis.wants. */
 #define RUT_WHERE_HOOKS                                                                            \
 	(RUT_HOOK_BIT(RUT_HOOK_SWITCH) | RUT_HOOK_BIT(RUT_HOOK_IRQ_ENTRY) |                        \
 	 RUT_HOOK_BIT(RUT_HOOK_IRQ_EXIT) | RUT_HOOK_BIT(RUT_HOOK_SOFTIRQ_EXIT) |                   \
@@ -125,33 +129,33 @@ struct rut_where {
 	 RUT_HOOK_BIT(RUT_HOOK_RUBY_EVENT) | RUT_HOOK_BIT(RUT_HOOK_IO_EXIT))
 
 /* Subscribes to the state's hooks with `w` as argument. Returns 0 or -ENOMEM. */
-int rut_where_init(struct rut_where *w, struct rut_state *st);
-void rut_where_fini(struct rut_where *w);
+int rut_an_where_init(struct rut_where *w, struct rut_state *st);
+void rut_an_where_fini(struct rut_where *w);
 
 /* Is there a thread with this index, and does the state still know it? */
-bool rut_where_exists(const struct rut_where *w, size_t index);
+bool rut_an_where_exists(const struct rut_where *w, size_t index);
 
 /* The thread, made at first sight. NULL: no memory. */
-struct rut_where_thread *rut_where_thread(struct rut_where *w, struct rut_thread *t);
+struct rut_where_thread *rut_an_where_thread(struct rut_where *w, struct rut_thread *t);
 
 /* A thread ends: what it wakes now, it wakes by closing files. */
-void rut_where_exiting(struct rut_where *w, struct rut_thread *thread);
+void rut_an_where_exiting(struct rut_where *w, struct rut_thread *thread);
 
 /*
  * A wakeup event at `ts_ns` on `cpu`, after the state model has seen it: notes which thread did it.
  * A thread that is not in a system call did not: an interrupt came while it ran.
  */
-void rut_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu, int64_t ts_ns);
+void rut_an_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu, int64_t ts_ns);
 
 /* What the thread does at `now_ns`, since it last came to a CPU or left one. Returns whether known.
  */
-bool rut_where_now(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns,
-		   struct rut_slice *ret);
+bool rut_an_where_now(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns,
+		      struct rut_slice *ret);
 
 /*
  * Closes the thread's slice at `now_ns`. `runs`: the caller knows that it is on a CPU now (it made
  * a record), also when no switch has said so yet.
  */
-void rut_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns, bool runs);
+void rut_an_where_touch(struct rut_where *w, struct rut_where_thread *t, int64_t now_ns, bool runs);
 
 #endif

@@ -2,6 +2,7 @@
 #include "analysis/where_call.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +121,8 @@ struct decoder {
 /* A descriptor that the state model does not know well: a pipe or a socket. */
 struct known_fd {
 	uint8_t place;
-	const char *what; /* interned; NULL: nobody knows */
+	const char *what;	/* interned; NULL: not known */
+	const char *connecting; /* `what` until the connection is there; NULL: it is */
 };
 
 static const char *plain_name(const char *name)
@@ -189,6 +191,15 @@ static struct known_fd *learn(struct rut_where *w, const struct rut_thread *t, i
 	return f;
 }
 
+/* Data can be read and written: the connection is there. */
+static void note_connected(struct rut_where *w, const struct rut_thread *t, int64_t fd)
+{
+	struct known_fd *f = rut_map_get(&w->fds, fd_key(t, fd));
+
+	if (f)
+		f->connecting = NULL;
+}
+
 static void forget(struct rut_where *w, const struct rut_thread *t, int64_t fd)
 {
 	free(rut_map_remove(&w->fds, fd_key(t, fd)));
@@ -205,12 +216,14 @@ static enum rut_place fd_place(struct rut_where *w, struct rut_thread *t, int64_
 			       enum rut_place place, const char **ret_what)
 {
 	const struct known_fd *known = rut_map_get(&w->fds, fd_key(t, fd));
-	const struct rut_fd *f = rut_state_fd(rut_state_leader(w->st, t), fd);
+	const struct rut_fd *f = rut_an_state_fd(rut_an_state_leader(w->st, t), fd);
 	const char *name = f && f->filename != w->st->unknown ? f->filename : NULL;
 
 	*ret_what = name && *name ? name : NULL;
 	if (known) {
-		if (known->what || !name || !is_address(name))
+		if (known->connecting)
+			*ret_what = known->connecting;
+		else if (known->what || !name || !is_address(name))
 			*ret_what = known->what;
 		return known->place;
 	}
@@ -301,35 +314,50 @@ static enum rut_place select_place(struct rut_where *w, struct rut_where_thread 
 #define FUTEX_CMD(op) ((op)&127)
 enum { FUTEX_WAIT_ = 0, FUTEX_LOCK_PI_ = 6, FUTEX_WAIT_BITSET_ = 9 };
 
-/* "10.0.0.1:5432", "[0:0:...:1]:80", "/run/x.sock"; NULL: it cannot be told. */
+const char *rut_an_peer_name(struct rut_state *st, const struct rut_ctf_event *ev,
+			     const struct rut_ctf_ref *addr, bool v6, uint64_t port)
+{
+	const uint64_t len = rut_ctf_seq_len(ev, addr);
+	uint64_t a[16];
+	char text[128];
+	size_t n = 0;
+
+	/* Some events have the address of IPv6 as 16 bytes, others as 8 numbers of 16 bits. */
+	if (v6 ? len != 16 && len != 8 : len != 4)
+		return NULL;
+	for (uint64_t i = 0; i < len; i++)
+		a[i] = rut_ctf_seq_u64(ev, addr, i);
+	for (uint64_t i = 0; v6 && i < len; i += len / 8)
+		n += (size_t)snprintf(
+			text + n, sizeof(text) - n, "%s%llx", i ? ":" : "[",
+			(unsigned long long)(len == 8 ? a[i] & 0xffff
+						      : (a[i] & 255) << 8 | (a[i + 1] & 255)));
+	if (v6)
+		snprintf(text + n, sizeof(text) - n, "]:%llu", (unsigned long long)port);
+	else
+		snprintf(text, sizeof(text), "%llu.%llu.%llu.%llu:%llu",
+			 (unsigned long long)(a[0] & 255), (unsigned long long)(a[1] & 255),
+			 (unsigned long long)(a[2] & 255), (unsigned long long)(a[3] & 255),
+			 (unsigned long long)port);
+	return rut_an_state_intern(st, text, strlen(text));
+}
+
+/* "10.0.0.1:5432", "[0:0:...:1]:80", "/run/x.sock"; NULL: not known. */
 static const char *peer_name(struct rut_where *w, const struct decoder *d,
 			     const struct rut_ctf_event *ev, uint64_t family)
 {
 	bool v6 = family == AF_INET6;
-	const struct rut_ctf_ref *addr = v6 ? &d->addr6 : &d->addr4;
-	uint64_t port = rut_ctf_u64(ev, &d->port), a[16];
-	char text[128];
-	size_t len, n = 0;
+	size_t len;
 	const char *s;
 
 	if (family == AF_UNIX) {
 		s = rut_ctf_str(ev, &d->path, &len);
-		return len ? rut_state_intern(w->st, s, len) : NULL;
+		return len ? rut_an_state_intern(w->st, s, len) : NULL;
 	}
-	if ((!v6 && family != AF_INET) || rut_ctf_seq_len(ev, addr) != (v6 ? 16 : 4))
+	if (!v6 && family != AF_INET)
 		return NULL;
-	for (uint64_t i = 0; i < (v6 ? 16u : 4u); i++)
-		a[i] = rut_ctf_seq_u64(ev, addr, i) & 255;
-	for (int i = 0; v6 && i < 16; i += 2)
-		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llx", i ? ":" : "[",
-				      (unsigned long long)(a[i] << 8 | a[i + 1]));
-	if (v6)
-		snprintf(text + n, sizeof(text) - n, "]:%llu", (unsigned long long)port);
-	else
-		snprintf(text, sizeof(text), "%llu.%llu.%llu.%llu:%llu", (unsigned long long)a[0],
-			 (unsigned long long)a[1], (unsigned long long)a[2],
-			 (unsigned long long)a[3], (unsigned long long)port);
-	return rut_state_intern(w->st, text, strlen(text));
+	return rut_an_peer_name(w->st, ev, v6 ? &d->addr6 : &d->addr4, v6,
+				rut_ctf_u64(ev, &d->port));
 }
 
 static void enter_connect(struct rut_where *w, struct rut_where_thread *t, const struct decoder *d,
@@ -338,10 +366,33 @@ static void enter_connect(struct rut_where *w, struct rut_where_thread *t, const
 	int64_t fd = rut_ctf_i64(ev, &d->fd);
 	const char *peer = peer_name(w, d, ev, rut_ctf_u64(ev, &d->family));
 	struct known_fd *f = peer ? learn(w, t->thread, fd, RUT_PLACE_NET) : NULL;
+	char text[160];
 
-	if (f)
+	if (f) {
+		snprintf(text, sizeof(text), RUT_CONNECTING "%s", peer);
 		f->what = peer;
+		f->connecting = rut_an_state_intern(w->st, text, strlen(text));
+	}
 	(void)fd_place(w, t->thread, fd, RUT_PLACE_NET, &t->call_what);
+}
+
+/*
+ * A thread that was refused a lock of a file, and sleeps, will ask again: SQLite waits in this way,
+ * and what polls with LOCK_NB. In between it may release other locks.
+ */
+#define REFUSED_CALLS 8
+
+static bool was_refused(const struct rut_where_thread *t)
+{
+	return t->refused && t->nr - t->refused_nr <= REFUSED_CALLS;
+}
+
+static void wait_for_refused(struct rut_where_thread *t)
+{
+	t->call_place = RUT_PLACE_LOCK;
+	t->call_what = t->refused;
+	t->refused = NULL; /* unless it is refused again */
+	t->asks_again = true;
 }
 
 static void enter_poll(struct rut_where *w, struct rut_where_thread *t, const struct decoder *d,
@@ -356,12 +407,16 @@ static void enter_poll(struct rut_where *w, struct rut_where_thread *t, const st
 	t->call_place = (uint8_t)poll_place(w, t, h->ev, &t->call_what);
 	if (t->call_place != RUT_PLACE_OTHER)
 		return;
+	if (limited && was_refused(t)) {
+		wait_for_refused(t);
+		return;
+	}
 	/* Nothing but its own eventfd: a sleep, a child that has not ended, or a lock. */
 	t->call_place = limited ? RUT_PLACE_SLEEP : t->child ? RUT_PLACE_CHILD : RUT_PLACE_LOCK;
 }
 
-void rut_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
-			  const struct rut_hook_syscall *h)
+void rut_an_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
+			     const struct rut_hook_syscall *h)
 {
 	const struct decoder *d = get_decoder(w, h);
 	const struct rule *r = d ? d->rule : NULL;
@@ -371,9 +426,10 @@ void rut_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 
 	t->call_place = r ? r->place : RUT_PLACE_OTHER;
 	t->call_what = NULL;
-	t->timed = false;
+	t->timed = t->asks_again = false;
 	switch (r ? r->how : HOW_PLAIN) {
 	case HOW_FD:
+		note_connected(w, t->thread, rut_ctf_i64(h->ev, &d->fd));
 		t->call_place = (uint8_t)fd_place(w, t->thread, rut_ctf_i64(h->ev, &d->fd),
 						  r->place, &t->call_what);
 		/* What the call says of itself is more than what the file is. */
@@ -381,12 +437,14 @@ void rut_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 			t->call_place = r->place;
 		if (!strcmp(r->name, "close"))
 			forget(w, t->thread, rut_ctf_i64(h->ev, &d->fd));
+		t->asked = r->place == RUT_PLACE_LOCK ? t->call_what : NULL;
 		break;
 	case HOW_FCNTL:
 		op = rut_ctf_u64(h->ev, &d->op);
 		if (op != 7 && op != 38) /* F_SETLKW, F_OFD_SETLKW */
 			t->call_place = RUT_PLACE_OTHER;
 		(void)fd_place(w, t->thread, rut_ctf_i64(h->ev, &d->fd), r->place, &t->call_what);
+		t->asked = op == 6 || op == 37 ? t->call_what : NULL; /* F_SETLK, F_OFD_SETLK */
 		break;
 	case HOW_POLL:
 		enter_poll(w, t, d, h);
@@ -394,7 +452,9 @@ void rut_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 	case HOW_SELECT:
 		t->timed = rut_ctf_u64(h->ev, &d->timeout) != 0;
 		t->call_place = (uint8_t)select_place(w, t, d, h->ev, &t->call_what);
-		if (t->call_place == RUT_PLACE_OTHER && t->timed)
+		if (t->call_place == RUT_PLACE_OTHER && t->timed && was_refused(t))
+			wait_for_refused(t);
+		else if (t->call_place == RUT_PLACE_OTHER && t->timed)
 			t->call_place = RUT_PLACE_SLEEP;
 		break;
 	case HOW_FUTEX:
@@ -406,9 +466,11 @@ void rut_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 		enter_connect(w, t, d, h->ev);
 		break;
 	default:
+		if (r && strstr(r->name, "nanosleep") && was_refused(t))
+			wait_for_refused(t);
 		if (r && r->place == RUT_PLACE_DISK && rut_ctf_ref_ok(&d->path)) {
 			s = rut_ctf_str(h->ev, &d->path, &len);
-			t->call_what = len ? rut_state_intern(w->st, s, len) : NULL;
+			t->call_what = len ? rut_an_state_intern(w->st, s, len) : NULL;
 		}
 		break;
 	}
@@ -429,13 +491,23 @@ static void learn_pair(struct rut_where *w, const struct rut_where_thread *t,
 			    pipe ? RUT_PLACE_PIPE : RUT_PLACE_NET);
 }
 
-void rut_where_call_exit(struct rut_where *w, struct rut_where_thread *t,
-			 const struct rut_hook_syscall *h)
+static void note_refusal(struct rut_where_thread *t, int64_t ret)
+{
+	if (ret != -EAGAIN && ret != -EACCES)
+		return;
+	t->refused = t->asked;
+	t->refused_nr = t->nr;
+}
+
+void rut_an_where_call_exit(struct rut_where *w, struct rut_where_thread *t,
+			    const struct rut_hook_syscall *h)
 {
 	const char *name = plain_name(h->info->name);
 
 	if (!strcmp(name, "wait4"))
 		t->child = h->has_ret && h->ret == 0;
+	if (t->asked && h->has_ret && (!strcmp(name, "fcntl") || !strcmp(name, "flock")))
+		note_refusal(t, h->ret);
 	if (!h->has_ret || h->ret < 0)
 		return;
 	if (!strcmp(name, "pipe") || !strcmp(name, "pipe2"))

@@ -5,13 +5,23 @@
 
 #include "analysis/where.h"
 
+struct rut_ctf_event;
+struct rut_ctf_ref;
 struct rut_hook_syscall;
+struct rut_state;
+
+/* Before the address of a peer that has not taken the connection yet. */
+#define RUT_CONNECTING "a connection to "
+
+/* "10.0.0.1:5432", "[0:0:...:1]:80": interned; NULL: the field is not an address, or no memory. */
+const char *rut_an_peer_name(struct rut_state *st, const struct rut_ctf_event *ev,
+			     const struct rut_ctf_ref *addr, bool v6, uint64_t port);
 
 /* Sets t->call_place, t->call_what and t->timed. */
-void rut_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
-			  const struct rut_hook_syscall *h);
+void rut_an_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
+			     const struct rut_hook_syscall *h);
 /* Learns the descriptors that the call has made. */
-void rut_where_call_exit(struct rut_where *w, struct rut_where_thread *t,
-			 const struct rut_hook_syscall *h);
+void rut_an_where_call_exit(struct rut_where *w, struct rut_where_thread *t,
+			    const struct rut_hook_syscall *h);
 
 #endif

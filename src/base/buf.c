@@ -62,21 +62,37 @@ void rut_buf_puts(struct rut_buf *b, const char *s)
 
 void rut_buf_putc(struct rut_buf *b, char c)
 {
-	rut_buf_add(b, &c, 1);
+	rut_buf_fill(b, c, 1);
+}
+
+void rut_buf_fill(struct rut_buf *b, char c, size_t n)
+{
+	if (rut_buf_reserve(b, n))
+		return;
+	memset(b->data + b->len, c, n);
+	b->len += n;
+	b->data[b->len] = '\0';
 }
 
 void rut_buf_vprintf(struct rut_buf *b, const char *fmt, va_list ap)
 {
+	size_t room = b->failed || !b->data ? 0 : b->cap - b->len;
 	va_list again;
 	int n;
 
+	/* Mostly there is room for it. */
 	va_copy(again, ap);
-	n = vsnprintf(NULL, 0, fmt, again);
+	n = vsnprintf(room ? b->data + b->len : NULL, room, fmt, again);
 	va_end(again);
-	if (n < 0 || rut_buf_reserve(b, n))
-		return;
-	vsnprintf(b->data + b->len, n + 1, fmt, ap);
-	b->len += n;
+	if (n >= 0 && (size_t)n >= room) {
+		if (room)
+			b->data[b->len] = '\0';
+		if (rut_buf_reserve(b, n))
+			return;
+		vsnprintf(b->data + b->len, n + 1, fmt, ap);
+	}
+	if (n > 0)
+		b->len += n;
 }
 
 void rut_buf_printf(struct rut_buf *b, const char *fmt, ...)

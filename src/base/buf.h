@@ -34,6 +34,8 @@ int rut_buf_reserve(struct rut_buf *b, size_t more);
 void rut_buf_add(struct rut_buf *b, const void *data, size_t len);
 void rut_buf_puts(struct rut_buf *b, const char *s);
 void rut_buf_putc(struct rut_buf *b, char c);
+/* Appends `n` times the same byte. */
+void rut_buf_fill(struct rut_buf *b, char c, size_t n);
 void rut_buf_printf(struct rut_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void rut_buf_vprintf(struct rut_buf *b, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* Appends ": TEXT". */
 static void append(struct rut_err *err, const char *text)
@@ -11,6 +13,19 @@ static void append(struct rut_err *err, const char *text)
 	size_t len = strlen(err->msg);
 
 	snprintf(err->msg + len, sizeof(err->msg) - len, ": %s", text);
+}
+
+/* A limit that is met has a name and a value. */
+static void append_errno(struct rut_err *err, int code)
+{
+	struct rlimit files;
+	size_t len;
+
+	append(err, strerror(code));
+	len = strlen(err->msg);
+	if (code == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0)
+		snprintf(err->msg + len, sizeof(err->msg) - len, " (ulimit -n allows %llu)",
+			 (unsigned long long)files.rlim_cur);
 }
 
 int(rut_err_set)(struct rut_err *err, int code, const char *fmt, ...)
@@ -36,7 +51,7 @@ int(rut_err_errno)(struct rut_err *err, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
-	append(err, strerror(code));
+	append_errno(err, code);
 	return -code;
 }
 

@@ -76,9 +76,10 @@ struct {
 struct rut_ruby_walk {
 	struct rut_ruby_vm proc;
 	__u64 epoch, link;
+	__u64 sum;		  /* of all frames (rut_ruby_known()) */
 	__u64 pc, iseq, self, ep; /* of the frame being looked at */
 	__u32 count, stack_place; /* words in the place of stack_walks */
-	__u32 taken, _pad;
+	__u32 taken, unknown;	  /* unknown: a frame could not be read, which may work next time */
 	__u64 words[8];
 	struct rut_code code;
 	__u8 body[256];
@@ -522,6 +523,8 @@ __noinline __u64 rut_ruby_frame(__u32 place, __u32 at)
 	frame = is_c ? rut_ruby_resolve_c(place, key) : rut_ruby_resolve_iseq(place);
 	if (frame)
 		ruby_cache_put(c, w, mixed, frame);
+	else
+		w->unknown = 1;
 	if (!ruby_is_top(w, frame, is_c))
 		ruby_append(w, frame ? frame : RUT_FRAME_MARK);
 	return frame;
@@ -540,6 +543,7 @@ __noinline __u64 rut_ruby_frames(__u32 place, __u64 at, __u32 n)
 	/* In 64 bits: Linux 6.1 forgets the bounds of a product of 32. */
 	len = (__u64)n * bytes;
 	if (len > 8192 || bpf_probe_read_user(w->raw, len, (void *)at)) {
+		w->unknown = 1;
 		ruby_append(w, RUT_FRAME_MARK);
 		return 0;
 	}
@@ -550,6 +554,113 @@ __noinline __u64 rut_ruby_frames(__u32 place, __u64 at, __u32 n)
 		rut_ruby_frame(place, len);
 	}
 	return n;
+}
+
+/*
+ * Adds `n` frames, the innermost at this address, to the sum: what rut_ruby_frame() knows them by.
+ * 0: they cannot be read.
+ */
+__noinline __u64 rut_ruby_sum(__u32 place, __u64 at, __u32 n)
+{
+	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
+	__u64 len, env[3], sum;
+	__u32 bytes, from = 0;
+
+	if (!w)
+		return 0;
+	sum = w->sum;
+	bytes = w->proc.frame_bytes;
+	len = (__u64)n * bytes;
+	if (len > 8192 || bpf_probe_read_user(w->raw, len, (void *)at))
+		return 0;
+	for (__u32 i = 0; i < 64; i++) {
+		const __u64 *f = (const __u64 *)(w->raw + (from & 8191));
+		__u64 key = f[CFP_PC];
+
+		if (i >= n)
+			break;
+		from += bytes;
+		if (!key || !f[CFP_ISEQ]) {
+			if (bpf_probe_read_user(env, sizeof(env), (void *)(f[CFP_EP] + EP_ME * 8)))
+				return 0;
+			if ((env[2] & FRAME_TYPE) != FRAME_CFUNC)
+				continue;
+			key = env[0];
+		}
+		sum = rut_stack_hash_step(sum, key);
+	}
+	w->sum = sum;
+	return 1;
+}
+
+/* Are all parts of the stack in the table? Then they are in use. */
+__noinline __u64 rut_ruby_touch(__u64 id)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	for (__u32 part = 0; part < RUT_RUBY_DEPTH / (RUT_RUBY_CHUNK - 1) + 2; part++) {
+		__u32 set = (__u32)(id >> 32) & conf.stack_mask, way = 0;
+		struct rut_stack_set *s = bpf_map_lookup_elem(&stacks, &set);
+
+		if (id < RUT_STACK_MIN)
+			return id == RUT_STACK_NONE;
+		if (!s)
+			return 0;
+		while (way < RUT_STACK_WAYS && *(const volatile __u64 *)&s->id[way] != id)
+			way++;
+		if (way >= RUT_STACK_WAYS)
+			return 0;
+		way &= RUT_STACK_WAYS - 1;
+		if (now - s->used_ns[way] > RUT_STACK_TOUCH_NS)
+			s->used_ns[way] = now;
+		id = s->address[way][0];
+	}
+	return 0;
+}
+
+/*
+ * The number of this stack of `n` frames, if it was seen since the last collection of garbage: a
+ * thread that waits has most of the time the stack that it had the last time, and to compare takes
+ * a fraction of looking each frame up. RUT_STACK_NONE: it was not; w->sum is its sum, or 0.
+ */
+__noinline __u64 rut_ruby_known(__u32 place, __u64 n)
+{
+	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
+	struct rut_frame_cache *c;
+	__u64 at, mixed, link;
+
+	if (!w)
+		return RUT_STACK_NONE;
+	at = w->words[2];
+	w->sum = n + 1;
+	for (__u32 i = 0; i < RUT_RUBY_DEPTH / 64; i++) {
+		__u32 k = n < 64 ? (__u32)n : 64;
+
+		if (!k)
+			break;
+		if (!rut_ruby_sum(place, at, k)) {
+			w->sum = 0;
+			return RUT_STACK_NONE;
+		}
+		n -= k;
+		at += (__u64)k * w->proc.frame_bytes;
+	}
+	c = ruby_cache_slot(w, w->sum, &mixed);
+	if (!c || !ruby_cache_holds(c, w, mixed, &link) || !rut_ruby_touch(link))
+		return RUT_STACK_NONE;
+	return link;
+}
+
+static __always_inline void ruby_remember(const struct rut_ruby_walk *w)
+{
+	struct rut_frame_cache *c;
+	__u64 mixed;
+
+	if (!w->sum || w->unknown || w->link < RUT_STACK_MIN)
+		return;
+	c = ruby_cache_slot(w, w->sum, &mixed);
+	if (c)
+		ruby_cache_put(c, w, mixed, w->link);
 }
 
 #ifdef RUT_NO_BTF
@@ -636,7 +747,7 @@ static __always_inline __u64 ruby_walk(struct rut_ruby_walk *w, __u32 place,
 				       struct rut_ruby_vm *proc, __u32 max)
 {
 	__u32 bytes;
-	__u64 at, n;
+	__u64 at, n, known;
 
 	if (!ruby_find(w, proc))
 		return RUT_STACK_NONE;
@@ -645,6 +756,10 @@ static __always_inline __u64 ruby_walk(struct rut_ruby_walk *w, __u32 place,
 	/* Of a deeper stack the innermost frames. */
 	if (n > max)
 		n = max;
+	known = rut_ruby_known(place, n);
+	if (known != RUT_STACK_NONE)
+		return known;
+	w->unknown = 0;
 	at = w->words[2] + n * bytes;
 	for (__u32 i = 0; i < RUT_RUBY_DEPTH / 64; i++) {
 		__u32 k = n < 64 ? (__u32)n : 64, len = k * bytes;
@@ -657,6 +772,7 @@ static __always_inline __u64 ruby_walk(struct rut_ruby_walk *w, __u32 place,
 	}
 	if (w->count > 1)
 		ruby_end_part(w);
+	ruby_remember(w);
 	return w->link;
 }
 

@@ -58,6 +58,10 @@
 		"limit", "N", "rows in a list of the largest, or unlimited (default 10)",          \
 			OPT_LIMIT                                                                  \
 	}
+#define BY_GROUP                                                                                   \
+	{                                                                                          \
+		"by", "WHAT", "rows of each process or cgroup (default: of each thread)", OPT_BY   \
+	}
 #define TOP_FLAG                                                                                   \
 	{                                                                                          \
 		"top", NULL, "the largest", OPT_TOP                                                \
@@ -85,18 +89,33 @@
 		"log", NULL, "everything in order of time", OPT_LOG                                \
 	}
 
-const struct rut_opt rut_opts_plain[] = {COMMON, TOP, {0}};
-const struct rut_opt rut_opts_series[] = {
+const struct rut_opt rut_cli_opts_plain[] = {COMMON, TOP, {0}};
+const struct rut_opt rut_cli_opts_series[] = {
 	COMMON,
 	{"by", "WHAT", "apart by cpu, process, disk, peer or cgroup (default: all together)",
 	 OPT_BY},
 	{0},
 };
-const struct rut_opt rut_opts_calls[] = {COMMON, MIN_MAX, TOP, {0}};
-const struct rut_opt rut_opts_cputop[] = {COMMON, TOP, TOP_FLAG, {0}};
-const struct rut_opt rut_opts_memtop[] = {COMMON, TOP, TOP_FLAG, {0}};
-const struct rut_opt rut_opts_syscalls[] = {COMMON, {0}};
-const struct rut_opt rut_opts_io[] = {
+const struct rut_opt rut_cli_opts_changes[] = {
+	COMMON,
+	{"by", "WHAT", "by process or cgroup (default: process)", OPT_BY},
+	{"limit", "N", "rows of each change, or unlimited (default 10)", OPT_LIMIT},
+	{0},
+};
+const struct rut_opt rut_cli_opts_diff[] = {
+	COMMON,
+	{"a", "RANGE", "the part of A that is compared: [BEGIN,END]", OPT_A},
+	{"b", "RANGE", "the part of B, or of A where there is no B", OPT_B},
+	{"by", "WHAT", "by process or cgroup (default: process)", OPT_BY},
+	TOP,
+	{0},
+};
+const struct rut_opt rut_cli_opts_calls[] = {COMMON, MIN_MAX, TOP, {0}};
+const struct rut_opt rut_cli_opts_cputop[] = {COMMON, BY_GROUP, TOP, TOP_FLAG, {0}};
+const struct rut_opt rut_cli_opts_memtop[] = {COMMON, BY_GROUP, TOP, TOP_FLAG, {0}};
+const struct rut_opt rut_cli_opts_offcpu[] = {COMMON, BY_GROUP, TOP, {0}};
+const struct rut_opt rut_cli_opts_syscalls[] = {COMMON, BY_GROUP, {0}};
+const struct rut_opt rut_cli_opts_io[] = {
 	COMMON,
 	MIN_MAX,
 	LOG,
@@ -110,7 +129,7 @@ const struct rut_opt rut_opts_io[] = {
 	{"splice", NULL, "count splice and sendfile too", OPT_SPLICE},
 	{0},
 };
-const struct rut_opt rut_opts_irq[] = {
+const struct rut_opt rut_cli_opts_irq[] = {
 	COMMON,
 	MIN_MAX,
 	FREQ,
@@ -120,8 +139,10 @@ const struct rut_opt rut_opts_irq[] = {
 	{"softirq", "LIST", "only these softirqs", OPT_SOFTIRQ},
 	{0},
 };
-const struct rut_opt rut_opts_sched[] = {
+const struct rut_opt rut_cli_opts_sched[] = {
 	COMMON,
+	{"by", "WHAT", "with --stats, --freq: of each process or cgroup (default: of each thread)",
+	 OPT_BY},
 	MIN_MAX,
 	FREQ,
 	TOP,
@@ -133,7 +154,7 @@ const struct rut_opt rut_opts_sched[] = {
 	{"per-prio", NULL, "by priority", OPT_PER_PRIO},
 	{0},
 };
-const struct rut_opt rut_opts_period[] = {
+const struct rut_opt rut_cli_opts_period[] = {
 	COMMON,
 	MIN_MAX,
 	FREQ,
@@ -150,7 +171,7 @@ const struct rut_opt rut_opts_period[] = {
 	{0},
 };
 
-const struct rut_opt rut_opts_requests[] = {
+const struct rut_opt rut_cli_opts_requests[] = {
 	COMMON,
 	MIN_MAX,
 	TOP,
@@ -174,7 +195,7 @@ const struct rut_opt rut_opts_requests[] = {
 
 /* ---- Lists ---- */
 
-void rut_commas_fini(struct rut_commas *w)
+void rut_cli_commas_fini(struct rut_commas *w)
 {
 	free(w->copy);
 	free(w->words);
@@ -182,11 +203,11 @@ void rut_commas_fini(struct rut_commas *w)
 	*w = (struct rut_commas){0};
 }
 
-int rut_commas_split(struct rut_commas *w, const char *s, bool numbers)
+int rut_cli_commas_split(struct rut_commas *w, const char *s, bool numbers)
 {
 	size_t max = 1;
 
-	rut_commas_fini(w);
+	rut_cli_commas_fini(w);
 	for (const char *p = s; *p; p++)
 		max += *p == ',';
 	w->copy = strdup(s);
@@ -214,20 +235,20 @@ int rut_commas_split(struct rut_commas *w, const char *s, bool numbers)
 	return 0;
 }
 
-void rut_analysis_args_fini(struct rut_analysis_args *a)
+void rut_cli_analysis_args_fini(struct rut_analysis_args *a)
 {
 	free(a->paths);
 	free(a->periods);
 	free(a->captures);
 	rut_period_set_fini(&a->set);
-	rut_commas_fini(&a->cpus);
-	rut_commas_fini(&a->tids);
-	rut_commas_fini(&a->pids);
-	rut_commas_fini(&a->procnames);
-	rut_commas_fini(&a->irqs);
-	rut_commas_fini(&a->softirqs);
-	rut_commas_fini(&a->select);
-	rut_commas_fini(&a->group_by);
+	rut_cli_commas_fini(&a->cpus);
+	rut_cli_commas_fini(&a->tids);
+	rut_cli_commas_fini(&a->pids);
+	rut_cli_commas_fini(&a->procnames);
+	rut_cli_commas_fini(&a->irqs);
+	rut_cli_commas_fini(&a->softirqs);
+	rut_cli_commas_fini(&a->select);
+	rut_cli_commas_fini(&a->group_by);
 	rut_expr_free(a->filter);
 }
 
@@ -290,12 +311,12 @@ static int parse_filter(struct rut_analysis_args *a, const char *s)
 	rut_expr_free(RUT_TAKE(a->filter));
 	if (!rut_expr_parse(s, strlen(s), RUT_EXPR_FILTER, &a->filter, &column, &err))
 		return 0;
-	return rut_analysis_usage(a, "--filter: %s", err.msg);
+	return rut_cli_analysis_usage(a, "--filter: %s", err.msg);
 }
 
 static int set_words(struct rut_commas *w, const char *s, bool numbers, size_t *ret_n)
 {
-	int r = rut_commas_split(w, s, numbers);
+	int r = rut_cli_commas_split(w, s, numbers);
 
 	*ret_n = w->n;
 	return r;
@@ -309,8 +330,8 @@ static const char *last_name(const char *s)
 	return slash ? slash + 1 : s;
 }
 
-/* Options that set a flag or keep a word. Returns 1 when it is none of these. */
-static int take_flag(struct rut_analysis_args *a, int id, const char *value)
+/* Options that set a flag. Returns 1 when it is none of these. */
+static int take_flag(struct rut_analysis_args *a, int id)
 {
 	struct rut_conf *c = &a->conf;
 	const struct {
@@ -344,19 +365,6 @@ static int take_flag(struct rut_analysis_args *a, int id, const char *value)
 		{OPT_PER_TID, &c->per_tid},
 		{OPT_PER_PRIO, &c->per_prio},
 	};
-	const struct {
-		int id;
-		const char **word;
-	} words[] = {
-		{OPT_BEGIN, &a->begin},
-		{OPT_END, &a->end},
-		{OPT_TIMERANGE, &a->timerange},
-		{OPT_PERIOD_BEGIN, &a->old_begin},
-		{OPT_PERIOD_END, &a->old_end},
-		{OPT_PERIOD_BEGIN_KEY, &a->old_begin_key},
-		{OPT_PERIOD_END_KEY, &a->old_end_key},
-		{OPT_PERIOD_KEY_VALUE, &a->old_value},
-	};
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
 		if (flags[i].id == id) {
@@ -364,6 +372,28 @@ static int take_flag(struct rut_analysis_args *a, int id, const char *value)
 			return 0;
 		}
 	}
+	return 1;
+}
+
+/* Options that keep a word. Returns 1 when it is none of these. */
+static int take_word(struct rut_analysis_args *a, int id, const char *value)
+{
+	const struct {
+		int id;
+		const char **word;
+	} words[] = {
+		{OPT_BEGIN, &a->begin},
+		{OPT_END, &a->end},
+		{OPT_TIMERANGE, &a->timerange},
+		{OPT_A, &a->range_a},
+		{OPT_B, &a->range_b},
+		{OPT_PERIOD_BEGIN, &a->old_begin},
+		{OPT_PERIOD_END, &a->old_end},
+		{OPT_PERIOD_BEGIN_KEY, &a->old_begin_key},
+		{OPT_PERIOD_END_KEY, &a->old_end_key},
+		{OPT_PERIOD_KEY_VALUE, &a->old_value},
+	};
+
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
 		if (words[i].id == id) {
 			*words[i].word = value;
@@ -462,7 +492,7 @@ static int period_error(const struct rut_analysis_args *a, struct rut_err *err, 
 	int rc;
 
 	rut_err_prefix(err, "cannot use the period '%s'", text);
-	rc = rut_analysis_fail(a, err);
+	rc = rut_cli_analysis_fail(a, err);
 	if (column && !a->conf.mi && !strchr(text, '\n'))
 		fprintf(stderr, "  %s\n  %*s\n", text, (int)column, "^");
 	return rc;
@@ -476,16 +506,16 @@ static int add_old_period(struct rut_analysis_args *a)
 	struct rut_commas keys = {0}, end_keys = {0}, values = {0};
 	struct rut_buf b = RUT_BUF_INIT;
 	struct rut_err err = RUT_ERR_INIT;
-	int r = rut_commas_split(&keys, begin_key, false);
+	int r = rut_cli_commas_split(&keys, begin_key, false);
 
 	fprintf(stderr, "Warning: The following period options are deprecated:\n\n"
 			"  --period-begin\n  --period-end\n  --period-begin-key\n"
 			"  --period-end-key\n  --period-key-value\n\n"
 			"Please consider using the --period option.\n");
 	if (!r)
-		r = rut_commas_split(&end_keys, end_key, false);
+		r = rut_cli_commas_split(&end_keys, end_key, false);
 	if (!r)
-		r = rut_commas_split(&values, a->old_value ? a->old_value : "", false);
+		r = rut_cli_commas_split(&values, a->old_value ? a->old_value : "", false);
 	rut_buf_printf(&b, ": $evt.$name == \"%s\"", a->old_begin);
 	for (size_t i = 0; !r && i < keys.n && i < values.n; i++) {
 		char *end;
@@ -500,9 +530,9 @@ static int add_old_period(struct rut_analysis_args *a)
 			       keys.words[i]);
 	if (!r && b.data)
 		r = rut_period_set_add(&a->set, b.data, NULL, &err);
-	rut_commas_fini(&keys);
-	rut_commas_fini(&end_keys);
-	rut_commas_fini(&values);
+	rut_cli_commas_fini(&keys);
+	rut_cli_commas_fini(&end_keys);
+	rut_cli_commas_fini(&values);
 	if (r)
 		r = period_error(a, &err, b.data ? b.data : "", 0);
 	rut_buf_fini(&b);
@@ -519,7 +549,7 @@ static int add_periods(struct rut_analysis_args *a)
 	if (old && (a->n_periods || a->n_captures || a->set.n)) {
 		rut_err_set(&err, EINVAL,
 			    "the old period options cannot be used together with --period");
-		return rut_analysis_fail(a, &err);
+		return rut_cli_analysis_fail(a, &err);
 	}
 	for (size_t i = 0; i < a->n_periods; i++)
 		if (rut_period_set_add(&a->set, a->periods[i], &column, &err))
@@ -532,10 +562,10 @@ static int add_periods(struct rut_analysis_args *a)
 	if (r)
 		return r;
 	if (rut_period_set_link(&a->set, &err))
-		return rut_analysis_fail(a, &err);
+		return rut_cli_analysis_fail(a, &err);
 	if (a->set.n && a->conf.refresh_ns) {
 		rut_err_set(&err, EINVAL, "periods and --refresh cannot be used together");
-		return rut_analysis_fail(a, &err);
+		return rut_cli_analysis_fail(a, &err);
 	}
 	a->conf.periods = &a->set;
 	return -1;
@@ -543,19 +573,19 @@ static int add_periods(struct rut_analysis_args *a)
 
 /* ---- The command line ---- */
 
-int rut_analysis_fail(const struct rut_analysis_args *a, const struct rut_err *err)
+int rut_cli_analysis_fail(const struct rut_analysis_args *a, const struct rut_err *err)
 {
 	struct rut_buf b = RUT_BUF_INIT;
 
 	if (!a->conf.mi)
-		return rut_fail(a->cmd, err);
-	rut_json_str(&b, err->msg);
+		return rut_cli_fail(a->cmd, err);
+	rut_an_json_str(&b, err->msg);
 	printf("{\"error-message\": %s}\n", b.data ? b.data : "\"\"");
 	rut_buf_fini(&b);
 	return RUT_EXIT_FAIL;
 }
 
-int rut_analysis_usage(const struct rut_analysis_args *a, const char *fmt, ...)
+int rut_cli_analysis_usage(const struct rut_analysis_args *a, const char *fmt, ...)
 {
 	struct rut_err err = RUT_ERR_INIT;
 	va_list ap;
@@ -564,8 +594,8 @@ int rut_analysis_usage(const struct rut_analysis_args *a, const char *fmt, ...)
 	vsnprintf(err.msg, sizeof(err.msg), fmt, ap);
 	va_end(ap);
 	if (!a->conf.mi)
-		return rut_usage_error(a->cmd, "%s", err.msg);
-	rut_analysis_fail(a, &err);
+		return rut_cli_usage_error(a->cmd, "%s", err.msg);
+	rut_cli_analysis_fail(a, &err);
 	return RUT_EXIT_USAGE;
 }
 
@@ -596,9 +626,10 @@ static int bad_option(const struct rut_analysis_args *a, int id, const char *val
 {
 	for (const struct rut_opt *o = a->cmd->options; o->name; o++)
 		if (o->id == id)
-			return rut_usage_error(a->cmd, "cannot understand '%s' (option '--%s %s')",
-					       value, o->name, o->arg);
-	return rut_usage_error(a->cmd, "out of memory");
+			return rut_cli_usage_error(a->cmd,
+						   "cannot understand '%s' (option '--%s %s')",
+						   value, o->name, o->arg);
+	return rut_cli_usage_error(a->cmd, "out of memory");
 }
 
 static int take_option(struct rut_analysis_args *a, int id, const char *value)
@@ -613,8 +644,11 @@ static int take_option(struct rut_analysis_args *a, int id, const char *value)
 	if (id == OPT_FILTER)
 		return parse_filter(a, value) ? RUT_EXIT_USAGE : -1;
 	if (id == OPT_PERIOD_FILE)
-		return rut_period_set_read(&a->set, value, &err) ? rut_analysis_fail(a, &err) : -1;
-	r = take_flag(a, id, value);
+		return rut_period_set_read(&a->set, value, &err) ? rut_cli_analysis_fail(a, &err)
+								 : -1;
+	r = take_flag(a, id);
+	if (r == 1)
+		r = take_word(a, id, value);
 	if (r == 1)
 		r = take_list(a, id, value);
 	if (r == 1)
@@ -622,8 +656,8 @@ static int take_option(struct rut_analysis_args *a, int id, const char *value)
 	return r ? bad_option(a, id, value) : -1;
 }
 
-int rut_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cmd *cmd, int argc,
-			    char **argv)
+int rut_cli_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cmd *cmd, int argc,
+				char **argv)
 {
 	struct rut_args args;
 	int id, rc;
@@ -631,8 +665,8 @@ int rut_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cmd *c
 	a->cmd = cmd;
 	a->conf.limit = a->conf.brief ? 5 : 10;
 	a->conf.resolution = 20;
-	rut_args_init(&args, cmd, argc, argv);
-	while ((id = rut_args_next(&args)) != RUT_ARGS_END) {
+	rut_cli_args_init(&args, cmd, argc, argv);
+	while ((id = rut_cli_args_next(&args)) != RUT_ARGS_END) {
 		switch (id) {
 		case RUT_ARGS_HELP:
 			return RUT_EXIT_OK;

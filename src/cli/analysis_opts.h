@@ -54,6 +54,8 @@ enum rut_analysis_opt {
 	OPT_LOG_SCALE,
 	OPT_SPLICE,
 	OPT_BY,
+	OPT_A,
+	OPT_B,
 	OPT_IRQ,
 	OPT_SOFTIRQ,
 	OPT_TOTAL,
@@ -80,9 +82,9 @@ struct rut_commas {
 	size_t n;
 };
 
-void rut_commas_fini(struct rut_commas *w);
+void rut_cli_commas_fini(struct rut_commas *w);
 /* Cuts at commas. `numbers`: each word must be one. Returns 0, -EINVAL or -ENOMEM. */
-int rut_commas_split(struct rut_commas *w, const char *s, bool numbers);
+int rut_cli_commas_split(struct rut_commas *w, const char *s, bool numbers);
 
 /* Of a trace that grows while it is analysed, by our own doing: --refresh says how often. */
 struct rut_analysis_live {
@@ -101,6 +103,8 @@ struct rut_analysis_args {
 	const char **paths; /* owned array */
 	size_t n_paths;
 	const char *begin, *end, *timerange;
+	const char *range_a, *range_b; /* diff */
+	bool quiet;		       /* the analysis only collects: print nothing */
 	bool skip_validation, no_intersection, no_progress, progress_use_size, debug;
 	/* Which analyses, when that depends on the trace; else NULL. */
 	size_t (*choose)(const struct rut_ctf_set *set, const struct rut_analysis **ret,
@@ -119,23 +123,24 @@ struct rut_analysis_args {
 };
 
 /* Which options a family of analyses has: all have the common ones. */
-extern const struct rut_opt rut_opts_cputop[], rut_opts_memtop[], rut_opts_syscalls[],
-	rut_opts_io[], rut_opts_irq[], rut_opts_sched[], rut_opts_period[], rut_opts_plain[],
-	rut_opts_calls[];
-extern const struct rut_opt rut_opts_series[];
+extern const struct rut_opt rut_cli_opts_cputop[], rut_cli_opts_memtop[], rut_cli_opts_syscalls[],
+	rut_cli_opts_io[], rut_cli_opts_irq[], rut_cli_opts_sched[], rut_cli_opts_period[],
+	rut_cli_opts_plain[], rut_cli_opts_calls[];
+extern const struct rut_opt rut_cli_opts_series[], rut_cli_opts_changes[], rut_cli_opts_diff[],
+	rut_cli_opts_offcpu[];
 
-void rut_analysis_args_fini(struct rut_analysis_args *a);
+void rut_cli_analysis_args_fini(struct rut_analysis_args *a);
 /*
  * Reads the command line. Returns -1 when the run may go on, else the exit code (the help or an
  * error was printed).
  */
-int rut_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cmd *cmd, int argc,
-			    char **argv);
+int rut_cli_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cmd *cmd, int argc,
+				char **argv);
 
 /* Prints the error as the mode asks and returns the exit code. */
-int rut_analysis_fail(const struct rut_analysis_args *a, const struct rut_err *err);
+int rut_cli_analysis_fail(const struct rut_analysis_args *a, const struct rut_err *err);
 /* The same of a command line that cannot be understood. */
-int rut_analysis_usage(const struct rut_analysis_args *a, const char *fmt, ...)
+int rut_cli_analysis_usage(const struct rut_analysis_args *a, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 #endif

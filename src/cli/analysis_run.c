@@ -48,7 +48,7 @@ static void on_signal(int sig)
 static void put(struct pass *p, struct rut_buf *b)
 {
 	if (!p->write_rc)
-		p->write_rc = rut_write_out(b);
+		p->write_rc = rut_cli_write_out(b);
 	rut_buf_clear(b);
 }
 
@@ -140,10 +140,10 @@ static void print_json(struct pass *p)
 
 		if (p->engine.n_runs > 1) {
 			rut_buf_puts(&b, i ? ", " : "");
-			rut_json_str(&b, run->analysis->info.title);
+			rut_an_json_str(&b, run->analysis->info.title);
 			rut_buf_puts(&b, ": ");
 		}
-		rut_results_json(&run->results, &b, put_part, p);
+		rut_an_results_json(&run->results, &b, put_part, p);
 	}
 	if (p->engine.n_runs > 1)
 		rut_buf_puts(&b, "}}\n");
@@ -181,8 +181,8 @@ static void print_progress(const struct pass *p, double at, int64_t ts_ns, uint6
 {
 	char from[64], to[64];
 
-	rut_fmt_time(from, sizeof(from), ts_ns, false, false);
-	rut_fmt_time(to, sizeof(to), p->end_ns, false, false);
+	rut_an_fmt_time(from, sizeof(from), ts_ns, false, false);
+	rut_an_fmt_time(to, sizeof(to), p->end_ns, false, false);
 	printf("%.4g %s/%s; %llu events processed\n", at, from, to, (unsigned long long)events);
 	fflush(stdout);
 }
@@ -240,8 +240,8 @@ static void start_progress(struct pass *p)
 		return;
 	if (!p->args->skip_validation)
 		puts("0 Checking the trace for lost events...");
-	rut_fmt_time(from, sizeof(from), p->begin_ns, false, false);
-	rut_fmt_time(to, sizeof(to), p->end_ns, false, false);
+	rut_an_fmt_time(from, sizeof(from), p->begin_ns, false, false);
+	rut_an_fmt_time(to, sizeof(to), p->end_ns, false, false);
 	printf("0 Starting analysis from %s to %s\n", from, to);
 	fflush(stdout);
 }
@@ -285,7 +285,7 @@ static int parse_timerange(struct pass *p, const char *s, struct rut_err *err)
 		return rut_err_set(err, EINVAL,
 				   "cannot understand the time range '%s': [BEGIN,END]", s);
 	snprintf(copy, sizeof(copy), "%.*s", (int)len - 2, s + 1);
-	r = rut_commas_split(&w, copy, false);
+	r = rut_cli_commas_split(&w, copy, false);
 	if (!r && w.n != 2)
 		r = rut_err_set(err, EINVAL, "cannot understand the time range '%s': [BEGIN,END]",
 				s);
@@ -294,7 +294,7 @@ static int parse_timerange(struct pass *p, const char *s, struct rut_err *err)
 	if (!r)
 		r = parse_time(p, w.words[1], &c->end_ns, err);
 	c->has_begin = c->has_end = !r;
-	rut_commas_fini(&w);
+	rut_cli_commas_fini(&w);
 	return r;
 }
 
@@ -391,15 +391,15 @@ static int follow(struct pass *p, struct rut_err *err)
 			return r;
 		if (!r)
 			continue;
-		r = rut_engine_rebind(&p->engine, err);
+		r = rut_an_engine_rebind(&p->engine, err);
 		if (!r)
-			r = rut_engine_walk(&p->engine, p->reader);
+			r = rut_an_engine_walk(&p->engine, p->reader);
 		if (r)
 			return r;
 	}
 	/* What waited for streams that lag behind. */
 	rut_ctf_reader_drain(p->reader);
-	return rut_engine_walk(&p->engine, p->reader);
+	return rut_an_engine_walk(&p->engine, p->reader);
 }
 
 static bool incomplete(const struct rut_engine *e)
@@ -441,7 +441,7 @@ static void warn_unmatched(const struct pass *p)
 
 	if (p->engine.n_runs == 1 && !rut_analysis_fits(first, p->set))
 		warn_unfit(first);
-	if (rut_engine_filters_all(&p->engine))
+	if (rut_an_engine_filters_all(&p->engine))
 		rut_warn(
 			"--filter holds for no event of this trace: it has no such event or field");
 	if (c->periods && c->periods->n && !p->engine.n_periods)
@@ -463,36 +463,36 @@ static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, 
 					   "the trace has no event that an analysis knows");
 	}
 	if (!r)
-		r = rut_engine_init(&p->engine, &p->args->conf, p->set, analyses, n, err);
+		r = rut_an_engine_init(&p->engine, &p->args->conf, p->set, analyses, n, err);
 	if (r)
 		return r;
 	if (!p->args->follow)
-		rut_engine_want(&p->engine, p->reader);
+		rut_an_engine_want(&p->engine, p->reader);
 	p->engine.progress = progress;
 	p->engine.flush = flush;
 	p->engine.arg = p;
 	start_progress(p);
-	if (!p->args->skip_validation && !p->args->conf.mi)
+	if (!p->args->skip_validation && !p->args->conf.mi && !p->args->quiet)
 		puts("Checking the trace for lost events...");
 	fflush(stdout);
-	r = rut_engine_walk(&p->engine, p->reader);
+	r = rut_an_engine_walk(&p->engine, p->reader);
 	if (!r && p->args->follow)
 		r = follow(p, err);
 	if (r == -ENOMEM)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	if (r && r != -ECANCELED)
 		return r;
-	rut_engine_finish(&p->engine);
+	rut_an_engine_finish(&p->engine);
 	if (p->args->conf.mi && p->args->output_progress) {
 		puts("1 Done!");
 		fflush(stdout);
 	}
 	if (incomplete(&p->engine))
 		return rut_err_set(err, ENOMEM, "out of memory");
-	if (!p->args->live)
+	if (!p->args->live && !p->args->quiet)
 		print_all(p);
 	rut_ctf_reader_counts(p->reader, &counts);
-	rut_trace_warn_skipped(&counts);
+	rut_cli_trace_warn_skipped(&counts);
 	if (p->write_rc && p->write_rc != -EPIPE)
 		return rut_err_errno(err, -p->write_rc, "cannot write the report");
 	if (!p->engine.started)
@@ -534,24 +534,24 @@ static int open_set(struct pass *p, struct rut_err *err)
 static int fail(const struct pass *p, const struct rut_err *err)
 {
 	if (p->write_rc) /* standard output is where JSON would say it */
-		return rut_fail(p->args->cmd, err);
+		return rut_cli_fail(p->args->cmd, err);
 	/* Word for word as lttng-analyses says it: its tests look for that. */
 	if (err->code == ERANGE && !strncmp(err->msg, "Trace has no", 12) && !p->args->conf.mi) {
 		fprintf(stderr, "Error: %s\n", err->msg);
 		return RUT_EXIT_FAIL;
 	}
-	return rut_analysis_fail(p->args, err);
+	return rut_cli_analysis_fail(p->args, err);
 }
 
-int rut_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *const *analyses,
-		     size_t n)
+int rut_cli_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *const *analyses,
+			 size_t n)
 {
 	struct pass p = {.args = a};
 	struct rut_err err = RUT_ERR_INIT;
 	int rc = RUT_EXIT_OK;
 
 	signal(SIGPIPE, SIG_IGN);
-	rut_graph_set_columns(rut_screen_width(STDOUT_FILENO));
+	rut_an_graph_set_columns(rut_screen_width(STDOUT_FILENO));
 	a->follow |= rut_live_url_is(a->paths[0]);
 	if (a->follow) {
 		signal(SIGINT, on_signal);
@@ -561,7 +561,7 @@ int rut_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *con
 	    (!a->test_compatibility && run_pass(&p, analyses, n, &err)))
 		rc = fail(&p, &err);
 	if (p.engine.runs)
-		rut_engine_fini(&p.engine);
+		rut_an_engine_fini(&p.engine);
 	rut_ctf_reader_free(p.reader);
 	rut_ctf_set_free(p.set);
 	rut_viewer_free(p.viewer);

@@ -6,7 +6,7 @@
 #include "cli/analysis_opts.h"
 
 /* Opens the traces, runs the analyses in one pass and prints. Returns the exit code. */
-int rut_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *const *analyses,
-		     size_t n);
+int rut_cli_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *const *analyses,
+			 size_t n);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "output/screen.h"
 
-void rut_args_init(struct rut_args *a, const struct rut_cmd *cmd, int argc, char **argv)
+void rut_cli_args_init(struct rut_args *a, const struct rut_cmd *cmd, int argc, char **argv)
 {
 	*a = (struct rut_args){.cmd = cmd, .argc = argc, .argv = argv, .next = 1};
 }
@@ -34,7 +34,7 @@ static const struct rut_opt *find_short(const struct rut_cmd *cmd, int c)
 static int take_value(struct rut_args *a, const struct rut_opt *o)
 {
 	if (a->next >= a->argc) {
-		rut_usage_error(a->cmd, "option '--%s' needs a value (%s)", o->name, o->arg);
+		rut_cli_usage_error(a->cmd, "option '--%s' needs a value (%s)", o->name, o->arg);
 		return RUT_ARGS_BAD;
 	}
 	a->value = a->argv[a->next++];
@@ -48,16 +48,16 @@ static int next_long(struct rut_args *a, const char *word)
 	const struct rut_opt *o = find_long(a->cmd, word, len);
 
 	if (!o && len == 4 && !strncmp(word, "help", 4)) {
-		rut_print_help(a->cmd);
+		rut_cli_print_help(a->cmd);
 		return RUT_ARGS_HELP;
 	}
 	if (!o) {
-		rut_usage_error(a->cmd, "unknown option '--%.*s'", (int)len, word);
+		rut_cli_usage_error(a->cmd, "unknown option '--%.*s'", (int)len, word);
 		return RUT_ARGS_BAD;
 	}
 	a->value = eq ? eq + 1 : NULL;
 	if (!o->arg && eq) {
-		rut_usage_error(a->cmd, "option '--%s' takes no value", o->name);
+		rut_cli_usage_error(a->cmd, "option '--%s' takes no value", o->name);
 		return RUT_ARGS_BAD;
 	}
 	if (o->arg && !eq && o->arg[0] != '[')
@@ -72,11 +72,11 @@ static int next_short(struct rut_args *a)
 
 	a->value = NULL;
 	if (!o && c == 'h') {
-		rut_print_help(a->cmd);
+		rut_cli_print_help(a->cmd);
 		return RUT_ARGS_HELP;
 	}
 	if (!o) {
-		rut_usage_error(a->cmd, "unknown option '-%c'", c);
+		rut_cli_usage_error(a->cmd, "unknown option '-%c'", c);
 		return RUT_ARGS_BAD;
 	}
 	if (!o->arg || o->arg[0] == '[')
@@ -89,7 +89,7 @@ static int next_short(struct rut_args *a)
 	return take_value(a, o);
 }
 
-int rut_args_next(struct rut_args *a)
+int rut_cli_args_next(struct rut_args *a)
 {
 	const char *word;
 
@@ -113,7 +113,8 @@ int rut_args_next(struct rut_args *a)
 	return next_short(a);
 }
 
-int rut_args_words(const struct rut_cmd *cmd, int argc, char **argv, const char ***ret, size_t *n)
+int rut_cli_args_words(const struct rut_cmd *cmd, int argc, char **argv, const char ***ret,
+		       size_t *n)
 {
 	const char **words = calloc((size_t)argc + 1, sizeof(*words));
 	struct rut_args a;
@@ -121,9 +122,9 @@ int rut_args_words(const struct rut_cmd *cmd, int argc, char **argv, const char 
 	int id;
 
 	if (!words)
-		return rut_usage_error(cmd, "out of memory");
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+		return rut_cli_usage_error(cmd, "out of memory");
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while ((id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		if (id == RUT_ARGS_POSITIONAL) {
 			words[found++] = a.value;
 		} else if (id != RUT_ARGS_DASHES) {
@@ -136,15 +137,15 @@ int rut_args_words(const struct rut_cmd *cmd, int argc, char **argv, const char 
 	return 0;
 }
 
-int rut_args_flag(const struct rut_cmd *cmd, int argc, char **argv, bool *ret)
+int rut_cli_args_flag(const struct rut_cmd *cmd, int argc, char **argv, bool *ret)
 {
 	struct rut_args a;
 	int id;
 
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while ((id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		if (id == RUT_ARGS_POSITIONAL)
-			return rut_usage_error(cmd, "unexpected argument '%s'", a.value);
+			return rut_cli_usage_error(cmd, "unexpected argument '%s'", a.value);
 		if (id == RUT_ARGS_HELP)
 			return id;
 		if (id == RUT_ARGS_BAD)
@@ -157,13 +158,13 @@ int rut_args_flag(const struct rut_cmd *cmd, int argc, char **argv, bool *ret)
 /* What comes before the command's name in messages: nothing for one that is a program's name. */
 static const char *program(const struct rut_cmd *cmd)
 {
-	for (const struct rut_cmd *const *c = rut_links; *c; c++)
+	for (const struct rut_cmd *const *c = rut_cli_links; *c; c++)
 		if (strcmp((*c)->name, cmd->name) == 0)
 			return "";
 	return "rutile ";
 }
 
-int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
+int rut_cli_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -175,14 +176,14 @@ int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 	return RUT_EXIT_USAGE;
 }
 
-int rut_fail(const struct rut_cmd *cmd, const struct rut_err *err)
+int rut_cli_fail(const struct rut_cmd *cmd, const struct rut_err *err)
 {
 	fprintf(stderr, "%s%s: %s%s\n", program(cmd), cmd->name, cmd->where ? cmd->where : "",
 		err->msg);
 	return RUT_EXIT_FAIL;
 }
 
-void rut_print_item(const char *left, int left_columns, const char *text)
+void rut_cli_print_item(const char *left, int left_columns, const char *text)
 {
 	enum { NARROWEST = 20 }; /* what is left for the text */
 	size_t width = rut_screen_width(STDOUT_FILENO), indent = (size_t)left_columns + 2;
@@ -206,7 +207,7 @@ void rut_print_item(const char *left, int left_columns, const char *text)
 	putchar('\n');
 }
 
-void rut_print_help(const struct rut_cmd *cmd)
+void rut_cli_print_help(const struct rut_cmd *cmd)
 {
 	printf("usage: rutile %s %s\n\n%s.\n", cmd->name, cmd->usage, cmd->summary);
 	if (cmd->options && cmd->options->name)
@@ -221,7 +222,7 @@ void rut_print_help(const struct rut_cmd *cmd)
 		snprintf(left, sizeof(left), "%c%c%c --%s%s%s", letter ? '-' : ' ',
 			 letter ? o->id : ' ', letter ? ',' : ' ', o->name, sep,
 			 o->arg ? o->arg : "");
-		rut_print_item(left, 26, o->help);
+		rut_cli_print_item(left, 26, o->help);
 	}
 	printf("\nThe manual page rutile-%s(1) says more.\n", cmd->name);
 }

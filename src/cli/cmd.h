@@ -27,7 +27,7 @@ struct rut_opt {
 	const char
 		*arg; /* name of the argument for the help; NULL: a flag; "[X]": optional, --o=X */
 	const char *help; /* NULL: accepted, but not shown */
-	int id;		  /* what rut_args_next() returns; a printable character is also -c */
+	int id;		  /* what rut_cli_args_next() returns; a printable character is also -c */
 };
 
 struct rut_cmd {
@@ -43,18 +43,18 @@ struct rut_cmd {
 };
 
 /* All verbs, ends with NULL. */
-extern const struct rut_cmd *const rut_cmds[];
+extern const struct rut_cmd *const rut_cli_cmds[];
 
 /* The verb of that name, or NULL. */
-const struct rut_cmd *rut_cmd_find(const char *name);
+const struct rut_cmd *rut_cli_cmd_find(const char *name);
 
 /* The verb that was perhaps meant: at most two letters off; or NULL. */
-const struct rut_cmd *rut_cmd_like(const char *name);
+const struct rut_cmd *rut_cli_cmd_like(const char *name);
 
 /* Names of other programs that we are installed as too (links); not among the verbs. */
-extern const struct rut_cmd *const rut_links[];
+extern const struct rut_cmd *const rut_cli_links[];
 
-/* Special results of rut_args_next(). */
+/* Special results of rut_cli_args_next(). */
 enum {
 	RUT_ARGS_END = -1,
 	RUT_ARGS_BAD = -2, /* a message was printed: return RUT_EXIT_USAGE */
@@ -74,33 +74,34 @@ struct rut_args {
 	bool only_positional;
 };
 
-void rut_args_init(struct rut_args *a, const struct rut_cmd *cmd, int argc, char **argv);
-int rut_args_next(struct rut_args *a);
+void rut_cli_args_init(struct rut_args *a, const struct rut_cmd *cmd, int argc, char **argv);
+int rut_cli_args_next(struct rut_args *a);
 
 /*
  * The whole command line of a verb that takes words only, no options. The words are borrowed from
  * argv; the caller frees the array, which may be given with none in it. Nothing is done before all
  * of the line was understood. Returns 0, RUT_ARGS_HELP, or the exit code of a bad line.
  */
-int rut_args_words(const struct rut_cmd *cmd, int argc, char **argv, const char ***ret, size_t *n);
+int rut_cli_args_words(const struct rut_cmd *cmd, int argc, char **argv, const char ***ret,
+		       size_t *n);
 
 /* The same of a verb that takes no word and one option, a flag. */
-int rut_args_flag(const struct rut_cmd *cmd, int argc, char **argv, bool *ret);
+int rut_cli_args_flag(const struct rut_cmd *cmd, int argc, char **argv, bool *ret);
 
 /* Prints "rutile VERB: MESSAGE" and a pointer to --help; returns RUT_EXIT_USAGE. */
-int rut_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
+int rut_cli_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Prints "rutile VERB: MESSAGE"; returns RUT_EXIT_FAIL. */
-int rut_fail(const struct rut_cmd *cmd, const struct rut_err *err);
+int rut_cli_fail(const struct rut_cmd *cmd, const struct rut_err *err);
 
 /*
  * Prints "  LEFT TEXT", the text behind so many columns. On a terminal words that do not fit go
  * below the first one.
  */
-void rut_print_item(const char *left, int left_columns, const char *text);
+void rut_cli_print_item(const char *left, int left_columns, const char *text);
 
 /* Prints the help of one verb on standard output. */
-void rut_print_help(const struct rut_cmd *cmd);
+void rut_cli_print_help(const struct rut_cmd *cmd);
 
 #endif

@@ -9,7 +9,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 {
 	/* Where a process is started to hold them, these are its own. */
 	struct rut_record_ruby ruby = {.flight = true, .wait = true};
-	struct rut_companion companion = rut_record_ruby_companion(&ruby);
+	struct rut_companion companion = rut_cli_record_ruby_companion(&ruby);
 	int rc = 0;
 
 	if (!*v->events && !v->nruby)
@@ -30,7 +30,7 @@ static const struct rut_opt options[] = {
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_session_verb(cmd, argc, argv, apply);
+	return rut_cli_session_verb(cmd, argc, argv, apply);
 }
 
 const struct rut_cmd cmd_add = {

@@ -16,10 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "analysis/diff.h"
 #include "analysis/fmt.h"
 #include "base/log.h"
 #include "cli/analysis_opts.h"
 #include "cli/analysis_run.h"
+#include "cli/report.h"
 #include "cli/trace_open.h"
 #include "cli/verbs.h"
 #include "rut_config.h"
@@ -65,10 +67,6 @@ static void want_nothing(struct rut_conf *c)
 	(void)c;
 }
 
-#define A(verb, analysis, shows, ...) extern const struct rut_analysis rut_analysis_##analysis;
-RUT_ANALYSES(A)
-#undef A
-
 static const struct verb verbs[] = {
 #define A(verb, analysis, shows, ...) {#verb, &rut_analysis_##analysis, want_##shows},
 	RUT_ANALYSES(A)
@@ -96,11 +94,11 @@ static int print_metadata(const struct rut_cmd *cmd, const struct verb *v)
 	struct rut_err err = RUT_ERR_INIT;
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 
-	rut_lami_metadata(&v->analysis->info, RUT_VERSION, &b);
+	rut_an_lami_metadata(&v->analysis->info, RUT_VERSION, &b);
 	/* Longer than the buffer: a failure is that of fputs() then. */
 	if ((fputs(b.data, stdout) < 0 || fflush(stdout)) && errno != EPIPE) {
 		rut_err_errno(&err, errno, "cannot write");
-		return rut_fail(cmd, &err);
+		return rut_cli_fail(cmd, &err);
 	}
 	return RUT_EXIT_OK;
 }
@@ -115,7 +113,69 @@ static int take_target(struct rut_analysis_args *a)
 		memmove(a->paths, a->paths + 1, --a->n_paths * sizeof(*a->paths));
 		return -1;
 	}
-	return rut_analysis_usage(a, "which thread? Give its TID before the trace");
+	return rut_cli_analysis_usage(a, "which thread? Give its TID before the trace");
+}
+
+/* Of the tables of scheduling these have rows of threads; a wait is that of one thread. */
+static bool has_rows_to_group(const struct rut_conf *c)
+{
+	return c->per_tid && (c->stats || c->freq || c->percentiles);
+}
+
+/* Which processes are put together: those of one name, or of one control group. */
+static int check_by(const struct rut_analysis_args *a, const struct rut_analysis *analysis)
+{
+	const char *by = a->conf.by;
+
+	if (!by)
+		return -1;
+	if (strcmp(by, "process") != 0 && strcmp(by, "cgroup") != 0)
+		return rut_cli_analysis_usage(a, "--by %s: this verb knows process and cgroup", by);
+	if (analysis == &rut_analysis_sched && !has_rows_to_group(&a->conf))
+		return rut_cli_analysis_usage(
+			a, "--by %s puts rows of threads together: add --stats or --freq%s", by,
+			a->conf.per_tid ? "" : " and --per-tid");
+	return -1;
+}
+
+static int check_diff(const struct rut_analysis_args *a)
+{
+	if (a->n_paths > 2)
+		return rut_cli_analysis_usage(a, "diff compares two traces");
+	if (a->n_paths == 1 && (!a->range_a || !a->range_b))
+		return rut_cli_analysis_usage(
+			a, "which is B? Give another trace, or two intervals: --a and --b");
+	if (a->conf.refresh_ns || a->set.n || a->follow)
+		return rut_cli_analysis_usage(
+			a, "diff compares two intervals: no --refresh, --period or --follow");
+	return -1;
+}
+
+/* A pass over each side; the report of the second compares them. */
+static int run_diff(struct rut_analysis_args *a, const struct rut_analysis *analysis)
+{
+	const char *ranges[] = {a->range_a, a->range_b};
+	struct rut_diff diff = {0};
+	int rc = check_diff(a);
+
+	for (size_t i = 0; rc < 0 && i < 2; i++) {
+		struct rut_analysis_args side = *a;
+		const char *path = a->paths[i < a->n_paths ? i : 0];
+
+		side.paths = &path;
+		side.n_paths = 1;
+		side.conf.diff = &diff;
+		side.quiet = !i;
+		if (ranges[i])
+			side.timerange = ranges[i];
+		rc = rut_cli_analysis_run(&side, &analysis, 1);
+		if (!rc && diff.n <= i && !a->test_compatibility)
+			rc = RUT_EXIT_FAIL; /* no event: that was reported */
+		else if (!i && !rc)
+			rc = -1;
+	}
+	rut_an_diff_fini(&diff);
+	return rc;
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
@@ -126,7 +186,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 
 	v->defaults(&a.conf);
 	a.skip_validation = v->analysis == &rut_analysis_series; /* CSV from the first line on */
-	rc = rut_analysis_args_parse(&a, cmd, argc, argv);
+	rc = rut_cli_analysis_args_parse(&a, cmd, argc, argv);
 	if (rc < 0 && a.mi_version) {
 		puts("1.0");
 		rc = RUT_EXIT_OK;
@@ -136,10 +196,14 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc < 0 && v->analysis == &rut_analysis_wakeupchain)
 		rc = take_target(&a);
 	if (rc < 0 && !a.n_paths)
-		rc = rut_analysis_usage(&a, "which trace? Give the path of its directory");
+		rc = rut_cli_analysis_usage(&a, "which trace? Give the path of its directory");
+	if (rc < 0 && v->analysis != &rut_analysis_series)
+		rc = check_by(&a, v->analysis);
+	if (rc < 0 && v->analysis == &rut_analysis_diff)
+		rc = run_diff(&a, v->analysis);
 	if (rc < 0)
-		rc = rut_analysis_run(&a, &v->analysis, 1);
-	rut_analysis_args_fini(&a);
+		rc = rut_cli_analysis_run(&a, &v->analysis, 1);
+	rut_cli_analysis_args_fini(&a);
 	return rc;
 }
 
@@ -152,8 +216,9 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		.summary = text,                                                                   \
 		.usage = &rut_analysis_##analysis == &rut_analysis_wakeupchain                     \
 				 ? "[OPTIONS] TID TRACE..."                                        \
-				 : "[OPTIONS] TRACE...",                                           \
-		.options = rut_opts_##opts,                                                        \
+			 : &rut_analysis_##analysis == &rut_analysis_diff ? "[OPTIONS] A [B]"      \
+									  : "[OPTIONS] TRACE...",  \
+		.options = rut_cli_opts_##opts,                                                    \
 		.run = run,                                                                        \
 	};
 RUT_ANALYSES(A)

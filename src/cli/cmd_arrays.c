@@ -5,7 +5,7 @@
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_live_main(cmd, argc, argv, RUT_RUBY_ARRAYS);
+	return rut_cli_live_main(cmd, argc, argv, RUT_RUBY_ARRAYS);
 }
 
 const struct rut_cmd cmd_arrays = {
@@ -13,6 +13,6 @@ const struct rut_cmd cmd_arrays = {
 	.group = "Ruby, live",
 	.summary = "show where a Ruby application allocates arrays and hashes",
 	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
-	.options = rut_live_options,
+	.options = rut_cli_live_options,
 	.run = run,
 };

@@ -66,7 +66,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_session_verb(cmd, argc, argv, apply);
+	return rut_cli_session_verb(cmd, argc, argv, apply);
 }
 
 const struct rut_cmd cmd_attach = {

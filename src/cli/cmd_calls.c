@@ -5,7 +5,7 @@
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_live_main(cmd, argc, argv, RUT_RUBY_CALLS);
+	return rut_cli_live_main(cmd, argc, argv, RUT_RUBY_CALLS);
 }
 
 const struct rut_cmd cmd_calls = {
@@ -13,6 +13,6 @@ const struct rut_cmd cmd_calls = {
 	.group = "Ruby, live",
 	.summary = "show which methods a Ruby application calls, and how often",
 	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
-	.options = rut_calls_options,
+	.options = rut_cli_calls_options,
 	.run = run,
 };

@@ -13,15 +13,15 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	_cleanup_free_ const char **names = NULL;
 	struct rut_err err = RUT_ERR_INIT;
 	size_t n;
-	int rc = rut_args_words(cmd, argc, argv, &names, &n);
+	int rc = rut_cli_args_words(cmd, argc, argv, &names, &n);
 
 	if (rc)
 		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
 	if (!n)
-		return rut_usage_error(cmd, "the name of the session is missing");
+		return rut_cli_usage_error(cmd, "the name of the session is missing");
 	for (size_t i = 0; i < n; i++)
 		if (rut_session_destroy(names[i], &err) < 0)
-			rc = rut_fail(cmd, &err);
+			rc = rut_cli_fail(cmd, &err);
 	return rc;
 }
 

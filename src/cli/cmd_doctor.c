@@ -418,7 +418,7 @@ static int examine(const struct rut_cmd *cmd, bool json)
 		bad |= f.state == STATE_NO;
 	}
 	if (rut_ruby_procs_list(&ps, &err) < 0)
-		return rut_fail(cmd, &err);
+		return rut_cli_fail(cmd, &err);
 	bad |= print_ruby(&ps, json) == STATE_NO;
 	rut_ruby_procs_fini(&ps);
 	return bad ? RUT_EXIT_FAIL : RUT_EXIT_OK;
@@ -427,7 +427,7 @@ static int examine(const struct rut_cmd *cmd, bool json)
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	bool json = false;
-	int rc = rut_args_flag(cmd, argc, argv, &json);
+	int rc = rut_cli_args_flag(cmd, argc, argv, &json);
 
 	if (rc)
 		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;

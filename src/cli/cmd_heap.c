@@ -78,8 +78,8 @@ static int wait_until(struct heap *h, uint64_t until_ns, struct rut_err *err)
 		now = rut_now_ns();
 		n = rut_tracer_poll(h->tracer,
 				    now < until_ns ? (int)((until_ns - now) / MS) + 1 : 0, err);
-		rut_wake_drain();
-	} while (n > 0 && now < until_ns && !rut_wake_stopped());
+		rut_cli_wake_drain();
+	} while (n > 0 && now < until_ns && !rut_cli_wake_stopped());
 	return n;
 }
 
@@ -87,7 +87,7 @@ static int wait_until(struct heap *h, uint64_t until_ns, struct rut_err *err)
 static int look(struct heap *h, struct rut_heap_look *ret, unsigned *ret_flags, struct rut_err *err)
 {
 	uint64_t begin = rut_now_ns();
-	bool stopped = rut_wake_stopped();
+	bool stopped = rut_cli_wake_stopped();
 	size_t asked = rut_tracer_heap_ask(h->tracer), missing;
 	int n;
 
@@ -95,10 +95,10 @@ static int look(struct heap *h, struct rut_heap_look *ret, unsigned *ret_flags, 
 		return rut_err_set(err, ESRCH, "the process has ended");
 	while ((missing = rut_tracer_heap_missing(h->tracer)) &&
 	       rut_now_ns() - begin < (stopped ? last_answer_ns : answer_ns)) {
-		if (rut_wake_stopped() && !stopped)
+		if (rut_cli_wake_stopped() && !stopped)
 			return -EINTR;
 		n = rut_tracer_poll(h->tracer, 5, err);
-		rut_wake_drain();
+		rut_cli_wake_drain();
 		if (n < 0)
 			return n;
 	}
@@ -106,10 +106,11 @@ static int look(struct heap *h, struct rut_heap_look *ret, unsigned *ret_flags, 
 		return rut_err_set(err, ETIME,
 				   "no answer: no thread of the application came back to Ruby");
 	if (missing)
-		rut_notice(h->cmd,
-			   "%zu of %zu processes did not answer: none of their threads came back "
-			   "to Ruby",
-			   missing, asked);
+		rut_cli_notice(
+			h->cmd,
+			"%zu of %zu processes did not answer: none of their threads came back "
+			"to Ruby",
+			missing, asked);
 	n = rut_tracer_heap_rows(h->tracer, &ret->rows, &ret->count, ret_flags, err);
 	if (n || ret->count)
 		return n;
@@ -123,14 +124,17 @@ static int look(struct heap *h, struct rut_heap_look *ret, unsigned *ret_flags, 
 static void notice_flags(const struct heap *h, unsigned flags)
 {
 	if (h->interval_ns && flags & RUT_RUBY_HEAP_NO_ORIGINS)
-		rut_notice(h->cmd, "the heap was compacted, or ractors began: lines are known of "
-				   "objects made since then, or of none");
+		rut_cli_notice(h->cmd,
+			       "the heap was compacted, or ractors began: lines are known of "
+			       "objects made since then, or of none");
 	if (flags & RUT_RUBY_HEAP_ORIGINS_LOST)
-		rut_notice(h->cmd, "the heap is too large to note where each object is made: some "
-				   "have no line");
+		rut_cli_notice(h->cmd,
+			       "the heap is too large to note where each object is made: some "
+			       "have no line");
 	if (flags & RUT_RUBY_HEAP_RACTORS)
-		rut_notice(h->cmd, "processes with several ractors are left out: they change the "
-				   "heap while it is read");
+		rut_cli_notice(h->cmd,
+			       "processes with several ractors are left out: they change the "
+			       "heap while it is read");
 }
 
 static void print_heading(const struct heap *h, const struct rut_heap_table *t, struct rut_buf *out)
@@ -156,19 +160,19 @@ static int show(struct heap *h, const struct rut_heap_look *before, const struct
 {
 	struct rut_heap_table t = {.by_line = h->by_line, .sort = h->sort};
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
-	int rc = rut_heap_table_build(&t, before, now);
+	int rc = rut_cli_heap_table_build(&t, before, now);
 
 	if (!rc && h->opts.json) {
-		rut_heap_table_json(&t, &out, h->limit_given ? h->limit : 0, h->looks + 1);
+		rut_cli_heap_table_json(&t, &out, h->limit_given ? h->limit : 0, h->looks + 1);
 	} else if (!rc) {
 		print_heading(h, &t, &out);
-		rut_heap_table_print(&t, &out, rut_screen_width(h->fd), h->limit);
+		rut_cli_heap_table_print(&t, &out, rut_screen_width(h->fd), h->limit);
 	}
-	rut_heap_table_fini(&t);
+	rut_cli_heap_table_fini(&t);
 	if (rc)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	h->looks++;
-	rc = rut_write_all(h->fd, &out);
+	rc = rut_cli_write_all(h->fd, &out);
 	return rc < 0 ? rut_err_errno(err, -rc, "cannot write") : 0;
 }
 
@@ -189,7 +193,7 @@ static int look_and_show(struct heap *h, const struct rut_heap_look *before, str
 
 static bool over(const struct heap *h)
 {
-	return !h->repeat || rut_wake_stopped() ||
+	return !h->repeat || rut_cli_wake_stopped() ||
 	       (h->opts.duration_ns && rut_now_ns() - h->begin_ns >= h->opts.duration_ns);
 }
 
@@ -221,29 +225,29 @@ static int run_heap(struct heap *h)
 	struct rut_tracer_config config = {
 		.mode = RUT_RUBY_HEAP, .origins = h->interval_ns, .full_gc = h->full_gc};
 	struct rut_err err = RUT_ERR_INIT;
-	int rc = rut_targets_find(&h->targets, &h->opts, &err), wake_fd = -1;
+	int rc = rut_cli_targets_find(&h->targets, &h->opts, &err), wake_fd = -1;
 
 	config.filter.try_newer = h->opts.try_newer;
 	if (rc >= 0)
-		rc = h->fd = rut_ruby_opts_open(&h->opts, &err);
+		rc = h->fd = rut_cli_ruby_opts_open(&h->opts, &err);
 	if (rc >= 0)
-		rc = wake_fd = rut_wake_init(false, &err);
+		rc = wake_fd = rut_cli_wake_init(false, &err);
 	if (rc >= 0)
 		rc = rut_tracer_new(&h->tracer, &config, &err);
 	if (rc >= 0) {
 		rut_tracer_watch(h->tracer, wake_fd);
-		rc = rut_targets_attach(&h->targets, h->tracer, h->cmd, &err);
+		rc = rut_cli_targets_attach(&h->targets, h->tracer, h->cmd, &err);
 	}
 	h->begin_ns = rut_now_ns();
 	if (rc >= 0)
 		rc = looks(h, &err);
 	if (rc >= 0)
-		rut_notice_gaps(h->cmd, h->tracer);
+		rut_cli_notice_gaps(h->cmd, h->tracer);
 	rut_tracer_free(h->tracer);
 	free(h->first.rows);
 	if (rc == -EINTR)
 		return RUT_EXIT_OK;
-	return rc < 0 ? rut_fail(h->cmd, &err) : RUT_EXIT_OK;
+	return rc < 0 ? rut_cli_fail(h->cmd, &err) : RUT_EXIT_OK;
 }
 
 static int take_own(struct heap *h, struct rut_args *a, int id)
@@ -254,7 +258,8 @@ static int take_own(struct heap *h, struct rut_args *a, int id)
 	case OPT_DIFF:
 	case OPT_INTERVAL:
 		h->repeat = id == OPT_INTERVAL;
-		return rut_take_duration(a, id == OPT_DIFF ? "diff" : "interval", &h->interval_ns);
+		return rut_cli_take_duration(a, id == OPT_DIFF ? "diff" : "interval",
+					     &h->interval_ns);
 	case OPT_GC:
 		h->full_gc = true;
 		return -1;
@@ -262,20 +267,20 @@ static int take_own(struct heap *h, struct rut_args *a, int id)
 		h->by_line = strcmp(a->value, "line") == 0;
 		h->by_given = true;
 		if (!h->by_line && strcmp(a->value, "class") != 0)
-			return rut_usage_error(h->cmd, "--by: '%s' is not 'class' or 'line'",
-					       a->value);
+			return rut_cli_usage_error(h->cmd, "--by: '%s' is not 'class' or 'line'",
+						   a->value);
 		return -1;
 	case OPT_SORT:
-		sort = rut_heap_sort_find(a->value);
+		sort = rut_cli_heap_sort_find(a->value);
 		if (sort < 0)
-			return rut_usage_error(
+			return rut_cli_usage_error(
 				h->cmd, "--sort: no column '%s': growth, bytes, count, old, gens",
 				a->value);
 		h->sort = (enum rut_heap_sort)sort;
 		return -1;
 	case 'n':
 		h->limit_given = true;
-		return rut_take_limit(a, &h->limit);
+		return rut_cli_take_limit(a, &h->limit);
 	default:
 		return RUT_EXIT_USAGE;
 	}
@@ -288,23 +293,24 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	int id, rc = -1;
 
 	rut_text_init();
-	rut_args_init(&a, cmd, argc, argv);
-	while (rc < 0 && (id = rut_args_next(&a)) != RUT_ARGS_END)
-		if (!rut_ruby_opts_take(&h.opts, &a, id, &rc))
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while (rc < 0 && (id = rut_cli_args_next(&a)) != RUT_ARGS_END)
+		if (!rut_cli_ruby_opts_take(&h.opts, &a, id, &rc))
 			rc = take_own(&h, &a, id);
 	if (rc < 0)
-		rc = rut_ruby_opts_check(&h.opts, cmd);
+		rc = rut_cli_ruby_opts_check(&h.opts, cmd);
 	if (rc < 0 && h.opts.command)
-		rc = rut_usage_error(cmd, "a command that is not running has no heap yet: start "
-					  "it, and name its process");
+		rc = rut_cli_usage_error(cmd,
+					 "a command that is not running has no heap yet: start "
+					 "it, and name its process");
 	if (rc < 0 && h.opts.duration_ns && !h.repeat)
-		rc = rut_usage_error(cmd, "--duration is for --interval");
+		rc = rut_cli_usage_error(cmd, "--duration is for --interval");
 	if (!h.by_given)
 		h.by_line = h.interval_ns;
 	if (rc < 0)
 		rc = run_heap(&h);
-	rut_targets_fini(&h.targets);
-	rut_ruby_opts_fini(&h.opts);
+	rut_cli_targets_fini(&h.targets);
+	rut_cli_ruby_opts_fini(&h.opts);
 	return rc;
 }
 

@@ -15,19 +15,19 @@ static const struct rut_opt options[] = {
 
 static int unknown_verb(const struct rut_cmd *cmd, const char *name)
 {
-	const struct rut_cmd *like = rut_cmd_like(name);
+	const struct rut_cmd *like = rut_cli_cmd_like(name);
 
 	if (like)
-		return rut_usage_error(cmd, "unknown verb '%s': did you mean '%s'?", name,
-				       like->name);
-	return rut_usage_error(cmd, "unknown verb '%s'", name);
+		return rut_cli_usage_error(cmd, "unknown verb '%s': did you mean '%s'?", name,
+					   like->name);
+	return rut_cli_usage_error(cmd, "unknown verb '%s'", name);
 }
 
 extern const struct rut_cmd cmd_help;
 
 static bool is_first_of_group(const struct rut_cmd *const *at)
 {
-	for (const struct rut_cmd *const *c = rut_cmds; *c && c < at; c++)
+	for (const struct rut_cmd *const *c = rut_cli_cmds; *c && c < at; c++)
 		if (!strcmp((*c)->group, (*at)->group))
 			return false;
 	return true;
@@ -36,16 +36,16 @@ static bool is_first_of_group(const struct rut_cmd *const *at)
 static void print_group(const char *group)
 {
 	printf("\n%s:\n", group);
-	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
+	for (const struct rut_cmd *const *c = rut_cli_cmds; *c; c++)
 		if (!strcmp((*c)->group, group))
-			rut_print_item((*c)->name, 16, (*c)->summary);
+			rut_cli_print_item((*c)->name, 16, (*c)->summary);
 }
 
 /* Group by group, wherever in the table a verb stands; our own last. */
 static void print_verbs(void)
 {
 	printf("usage: rutile VERB [OPTIONS] [ARGUMENTS]\n");
-	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
+	for (const struct rut_cmd *const *c = rut_cli_cmds; *c; c++)
 		if (is_first_of_group(c) && strcmp((*c)->group, cmd_help.group) != 0)
 			print_group((*c)->group);
 	print_group(cmd_help.group);
@@ -54,7 +54,7 @@ static void print_verbs(void)
 
 static int print_options(const struct rut_cmd *cmd, const char *verb)
 {
-	const struct rut_cmd *c = rut_cmd_find(verb);
+	const struct rut_cmd *c = rut_cli_cmd_find(verb);
 
 	if (!c)
 		return unknown_verb(cmd, verb);
@@ -72,20 +72,20 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_args a;
 	int id;
 
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while ((id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		switch (id) {
 		case OPT_VERBS:
-			for (const struct rut_cmd *const *v = rut_cmds; *v; v++)
+			for (const struct rut_cmd *const *v = rut_cli_cmds; *v; v++)
 				printf("%s\n", (*v)->name);
 			return RUT_EXIT_OK;
 		case OPT_OPTIONS:
 			return print_options(cmd, a.value);
 		case RUT_ARGS_POSITIONAL:
-			c = rut_cmd_find(a.value);
+			c = rut_cli_cmd_find(a.value);
 			if (!c)
 				return unknown_verb(cmd, a.value);
-			rut_print_help(c);
+			rut_cli_print_help(c);
 			return RUT_EXIT_OK;
 		case RUT_ARGS_HELP:
 			return RUT_EXIT_OK;

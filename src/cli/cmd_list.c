@@ -42,12 +42,12 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_args a;
 	int id;
 
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while ((id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		if (id == RUT_ARGS_HELP)
 			return RUT_EXIT_OK;
 		if (id == RUT_ARGS_POSITIONAL)
-			return rut_usage_error(
+			return rut_cli_usage_error(
 				cmd, "unexpected argument '%s': 'rutile status NAME' shows one",
 				a.value);
 		if (id != RUT_ARGS_DASHES)
@@ -55,7 +55,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	}
 	if (rut_session_clean(on_cleaned, NULL, &err) < 0 ||
 	    rut_session_each(on_session, NULL, &err) < 0)
-		return rut_fail(cmd, &err);
+		return rut_cli_fail(cmd, &err);
 	return RUT_EXIT_OK;
 }
 

@@ -5,7 +5,7 @@
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_live_main(cmd, argc, argv, RUT_RUBY_OBJECTS_TOTAL);
+	return rut_cli_live_main(cmd, argc, argv, RUT_RUBY_OBJECTS_TOTAL);
 }
 
 const struct rut_cmd cmd_objects_total = {
@@ -13,6 +13,6 @@ const struct rut_cmd cmd_objects_total = {
 	.group = "Ruby, live",
 	.summary = "show what a Ruby application allocates, by class",
 	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
-	.options = rut_live_options,
+	.options = rut_cli_live_options,
 	.run = run,
 };

@@ -119,13 +119,13 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	_cleanup_free_ const char **words = NULL;
 	struct rut_err err = RUT_ERR_INIT;
 	size_t n;
-	int rc = rut_args_words(cmd, argc, argv, &words, &n);
+	int rc = rut_cli_args_words(cmd, argc, argv, &words, &n);
 
 	if (rc)
 		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
 	for (size_t i = 0; i < n; i++)
 		if (list(words[i], &err) < 0)
-			return rut_fail(cmd, &err);
+			return rut_cli_fail(cmd, &err);
 	if (!n)
 		list_events("*");
 	return RUT_EXIT_OK;

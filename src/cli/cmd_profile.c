@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile profile`: where the time of programs goes, by stacks of Ruby, native and kernel frames.
+/* `rutile profile`: where the time of programs goes, by stacks of Ruby, native and kernel frames;
+ * or what they allocate.
  */
 #include "cli/cmd.h"
 
@@ -17,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/signals.h"
+#include "cli/profile_alloc.h"
 #include "cli/record_opts.h"
 #include "cli/ruby_live.h"
 #include "ctf/reader.h"
@@ -32,6 +34,8 @@ enum {
 	OPT_ON_CPU,
 	OPT_OFF_CPU,
 	OPT_WALL,
+	OPT_ALLOC,
+	OPT_EVERY,
 	OPT_DURATION,
 	OPT_BY,
 	OPT_FOLDED,
@@ -44,10 +48,14 @@ static const struct rut_opt options[] = {
 	{"on-cpu", NULL, "count the time on CPUs (default)", OPT_ON_CPU},
 	{"off-cpu", NULL, "count the time that threads wait, and what for", OPT_OFF_CPU},
 	{"wall", NULL, "count both", OPT_WALL},
+	{"alloc", NULL, "count what Ruby allocates, by samples", OPT_ALLOC},
+	{"every", "N", "one sample for N objects (default 1000), or bytes: 64K", OPT_EVERY},
 	{"hz", "N", "samples a second on each CPU (default 99)", OPT_HZ},
 	{"duration", "TIME", "stop after TIME (default: at Ctrl+C)", OPT_DURATION},
-	{"by", "WHAT", "rows of the table: method (default), line or file", OPT_BY},
-	{"folded", NULL, "print stacks with microseconds, for flame graphs", OPT_FOLDED},
+	{"by", "WHAT", "rows of the table: method (default), line, file or, with --alloc, class",
+	 OPT_BY},
+	{"folded", NULL, "print stacks with microseconds (or objects), for flame graphs",
+	 OPT_FOLDED},
 	{"output", "DIR", "keep the trace in DIR", 'o'},
 	{"refresh", "TIME", "refresh interval of the table on a terminal, default 2s", OPT_REFRESH},
 	{"last", NULL, "print the table at the end only", OPT_LAST},
@@ -58,7 +66,9 @@ static const struct rut_opt options[] = {
 struct profile {
 	struct rut_record_opts rec;
 	struct rut_profile p;
-	bool all, on, off, folded, live, failed;
+	bool all, on, off, folded, live;
+	bool alloc, by_bytes;
+	char every[24]; /* of --alloc */
 	unsigned int hz, lines;
 	uint64_t duration_ns, refresh_ns;
 	char **targets; /* borrowed from argv */
@@ -83,21 +93,21 @@ static int take_number(const struct rut_cmd *cmd, const char *value, unsigned in
 	unsigned long n = strtoul(value, &end, 10);
 
 	if (!n || n > max || *end || *value == '-')
-		return rut_usage_error(cmd, "invalid number '%s': 1 to %u", value, max);
+		return rut_cli_usage_error(cmd, "invalid number '%s': 1 to %u", value, max);
 	*ret = (unsigned int)n;
 	return 0;
 }
 
 static int take_by(const struct rut_cmd *cmd, struct profile *f, const char *value)
 {
-	static const char *const names[] = {"method", "line", "file"};
+	static const char *const names[] = {"method", "line", "file", "class"};
 
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < 4; i++)
 		if (!strcmp(value, names[i])) {
 			f->p.by = (enum rut_profile_by)i;
 			return 0;
 		}
-	return rut_usage_error(cmd, "invalid --by '%s': method, line or file", value);
+	return rut_cli_usage_error(cmd, "invalid --by '%s': method, line, file or class", value);
 }
 
 static int take(const struct rut_cmd *cmd, struct profile *f, int id, const char *value)
@@ -110,7 +120,7 @@ static int take(const struct rut_cmd *cmd, struct profile *f, int id, const char
 		return take_number(cmd, value, 100000, &f->lines);
 	case 'o':
 		if (!*value || strlen(value) >= sizeof(f->rec.output.pattern))
-			return rut_usage_error(cmd, "invalid directory '%s'", value);
+			return rut_cli_usage_error(cmd, "invalid directory '%s'", value);
 		snprintf(f->rec.output.pattern, sizeof(f->rec.output.pattern), "%s", value);
 		return 0;
 	case OPT_HZ:
@@ -121,6 +131,16 @@ static int take(const struct rut_cmd *cmd, struct profile *f, int id, const char
 	case OPT_OFF_CPU:
 		f->off = true;
 		return 0;
+	case OPT_ALLOC:
+		f->alloc = true;
+		return 0;
+	case OPT_EVERY:
+		return rut_cli_profile_every(value, f->every, sizeof(f->every), &f->by_bytes) < 0
+			       ? rut_cli_usage_error(cmd,
+						     "invalid number '%s': 1 to 1000000000 "
+						     "objects, or 1K to 2G bytes",
+						     value)
+			       : 0;
 	case OPT_WALL:
 		f->on = f->off = true;
 		return 0;
@@ -128,7 +148,7 @@ static int take(const struct rut_cmd *cmd, struct profile *f, int id, const char
 	case OPT_REFRESH:
 		return rut_parse_duration(value,
 					  id == OPT_DURATION ? &f->duration_ns : &f->refresh_ns) < 0
-			       ? rut_usage_error(cmd, "invalid time '%s'", value)
+			       ? rut_cli_usage_error(cmd, "invalid time '%s'", value)
 			       : 0;
 	case OPT_BY:
 		return take_by(cmd, f, value);
@@ -151,8 +171,8 @@ static int parse(const struct rut_cmd *cmd, struct profile *f, int argc, char **
 	f->targets = calloc((size_t)argc + 1, sizeof(*f->targets));
 	if (!f->targets)
 		return RUT_EXIT_FAIL;
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while ((id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		if (id == RUT_ARGS_HELP)
 			return -1;
 		if (id == RUT_ARGS_POSITIONAL) {
@@ -164,8 +184,16 @@ static int parse(const struct rut_cmd *cmd, struct profile *f, int argc, char **
 			return rc;
 	}
 	if (f->all == (f->ntargets > 0))
-		return rut_usage_error(cmd, f->all ? "--all and a target exclude each other"
-						   : "name a process, or --all");
+		return rut_cli_usage_error(cmd, f->all ? "--all and a target exclude each other"
+						       : "name a process, or --all");
+	if (f->alloc && (f->all || f->on || f->off))
+		return rut_cli_usage_error(cmd, "--alloc goes with targets, and without --%s",
+					   f->all ? "all" : "on-cpu, --off-cpu and --wall");
+	if (!f->alloc && (f->every[0] || f->p.by == RUT_PROFILE_CLASS))
+		return rut_cli_usage_error(cmd, "%s needs --alloc",
+					   f->every[0] ? "--every" : "--by class");
+	if (!f->every[0])
+		snprintf(f->every, sizeof(f->every), "1000");
 	if (!f->on && !f->off)
 		f->on = true;
 	return 0;
@@ -227,10 +255,13 @@ static int by_self(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static void add_time(struct rut_table *t, uint64_t ns, uint64_t of)
+static void add_amount(struct rut_table *t, const struct profile *f, uint64_t n, uint64_t of)
 {
-	rut_table_addf(t, "%.3f", (double)ns / 1e9);
-	rut_table_addf(t, "%.1f", of ? 100 * (double)ns / (double)of : 0);
+	if (f->alloc)
+		rut_table_addf(t, "%llu", (unsigned long long)n);
+	else
+		rut_table_addf(t, "%.3f", (double)n / 1e9);
+	rut_table_addf(t, "%.1f", of ? 100 * (double)n / (double)of : 0);
 }
 
 static void print_waits(const struct rut_profile *p, struct rut_buf *out)
@@ -238,15 +269,27 @@ static void print_waits(const struct rut_profile *p, struct rut_buf *out)
 	rut_buf_printf(out, "%.3f s", (double)p->total_ns / 1e9);
 	for (size_t i = 0; i < RUT_OFFS; i++)
 		if (p->wait_ns[i])
-			rut_buf_printf(out, ", %s %.1f %%", rut_off_names[i],
+			rut_buf_printf(out, ", %s %.1f %%", rut_an_off_names[i],
 				       100 * (double)p->wait_ns[i] / (double)p->total_ns);
 	rut_buf_puts(out, "\n");
 }
 
+static void print_allocs(const struct rut_profile *p, struct rut_buf *out)
+{
+	rut_buf_printf(out,
+		       "%llu objects, %.1f MiB, and %llu objects of Ruby's own; %llu samples\n",
+		       (unsigned long long)p->objects, (double)p->object_bytes / 1048576,
+		       (unsigned long long)p->internal, (unsigned long long)p->samples);
+}
+
 static void print_table(const struct profile *f, struct rut_buf *out, size_t width)
 {
-	static const struct rut_table_column columns[] = {
+	static const struct rut_table_column times[] = {
 		{"Self (s)"}, {"%"}, {"Total (s)"}, {"%"}, {"Name", .min_width = 20, .left = true}};
+	static const struct rut_table_column objects[] = {
+		{"Objects"}, {"%"}, {"Total"}, {"%"}, {"Name", .min_width = 20, .left = true}};
+	static const struct rut_table_column bytes[] = {
+		{"Bytes"}, {"%"}, {"Total"}, {"%"}, {"Name", .min_width = 20, .left = true}};
 	const struct rut_profile *p = &f->p;
 	_cleanup_free_ struct row *rows = calloc(p->names.count + 1, sizeof(*rows));
 	struct rut_table t;
@@ -259,11 +302,14 @@ static void print_table(const struct profile *f, struct rut_buf *out, size_t wid
 		rows[i] = (struct row){&p->rows[i], p->names.strs[i].data};
 	if (p->names.count)
 		qsort(rows, p->names.count, sizeof(*rows), by_self);
-	print_waits(p, out);
-	rut_table_init(&t, columns, sizeof(columns) / sizeof(*columns));
+	if (f->alloc)
+		print_allocs(p, out);
+	else
+		print_waits(p, out);
+	rut_table_init(&t, !f->alloc ? times : f->by_bytes ? bytes : objects, 5);
 	for (size_t i = 0; i < p->names.count && i < f->lines && rows[i].row->total_ns; i++) {
-		add_time(&t, rows[i].row->self_ns, p->total_ns);
-		add_time(&t, rows[i].row->total_ns, p->total_ns);
+		add_amount(&t, f, rows[i].row->self_ns, p->total_ns);
+		add_amount(&t, f, rows[i].row->total_ns, p->total_ns);
 		rut_table_add(&t, rows[i].name);
 	}
 	rut_table_render(&t, out, width);
@@ -277,10 +323,10 @@ static int print(const struct profile *f, bool last)
 	if (!last)
 		rut_buf_puts(&out, "\033[H\033[J");
 	if (f->folded && last)
-		rut_profile_folded(&f->p, &out);
+		rut_an_profile_folded(&f->p, f->alloc ? 1 : 1000, &out);
 	else
 		print_table(f, &out, rut_screen_width(STDOUT_FILENO));
-	return out.failed ? -ENOMEM : rut_write_all(STDOUT_FILENO, &out);
+	return out.failed ? -ENOMEM : rut_cli_write_all(STDOUT_FILENO, &out);
 }
 
 /* --- recording ----------------------------------------------------------------------------- */
@@ -304,7 +350,7 @@ static void set_conf(struct profile *f)
 	if (!f->all)
 		c->filters |= RUT_FILTER_PID | RUT_FILTER_FOLLOW;
 	f->rec.events_given = true;
-	rut_record_defaults(&f->rec);
+	rut_cli_record_defaults(&f->rec);
 }
 
 static int set_output(struct profile *f, struct rut_err *err)
@@ -331,8 +377,10 @@ static int read_folder(struct profile *f, const char *path, struct rut_err *err)
 	struct rut_ctf_set *set = NULL;
 	int rc = rut_ctf_set_open(&set, paths, 1, &opts, err);
 
-	if (!rc)
-		rc = rut_profile_add(&f->p, set, err);
+	if (!rc && f->alloc)
+		rc = rut_an_profile_add_allocs(&f->p, set, f->by_bytes, err);
+	else if (!rc)
+		rc = rut_an_profile_add(&f->p, set, err);
 	rut_ctf_set_free(set);
 	if (f->temporary[0])
 		rut_trace_remove(path);
@@ -416,9 +464,42 @@ static int record(struct profile *f, struct rut_err *err)
 	return rc ? rc : read_folder(f, path, err);
 }
 
-static int profile(struct profile *f, struct rut_err *err)
+/* --- allocations --------------------------------------------------------------------------- */
+
+static int show_part(void *arg, const char *dir, bool last, struct rut_err *err)
 {
-	int rc = find_targets(f, err);
+	struct profile *f = arg;
+	int rc = read_folder(f, dir, err);
+
+	if (!rc && !last && print(f, false) < 0)
+		rc = rut_err_set(err, EIO, "cannot write");
+	return rc;
+}
+
+static int record_allocs(struct profile *f, const struct rut_cmd *cmd, struct rut_err *err)
+{
+	struct rut_profile_alloc a = {
+		.targets = f->targets,
+		.ntargets = f->ntargets,
+		.dir = f->rec.output.pattern,
+		.duration_ns = f->duration_ns,
+		.interval_ns = f->live ? f->refresh_ns : 0,
+		.stop = &stop_signal,
+		.part = show_part,
+		.arg = f,
+	};
+	int rc;
+
+	memcpy(a.every, f->every, sizeof(a.every));
+	rc = rut_cli_profile_allocs(&a, cmd, err);
+	if (!rc && a.lost)
+		fprintf(stderr, "rutile profile: %llu samples lost\n", (unsigned long long)a.lost);
+	return rc;
+}
+
+static int profile(struct profile *f, const struct rut_cmd *cmd, struct rut_err *err)
+{
+	int rc = f->alloc ? 0 : find_targets(f, err);
 
 	rut_signals_catch(SIGINT, on_stop, 0);
 	rut_signals_catch(SIGTERM, on_stop, 0);
@@ -427,8 +508,8 @@ static int profile(struct profile *f, struct rut_err *err)
 	if (!rc)
 		rc = set_output(f, err);
 	if (!rc)
-		rc = record(f, err);
-	if (!rc && rut_profile_end(&f->p) < 0)
+		rc = f->alloc ? record_allocs(f, cmd, err) : record(f, err);
+	if (!rc && rut_an_profile_end(&f->p) < 0)
 		rc = rut_err_set(err, ENOMEM, "out of memory");
 	if (!rc && print(f, true) < 0)
 		rc = rut_err_set(err, EIO, "cannot write");
@@ -445,17 +526,17 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	int rc = parse(cmd, &f, argc, argv);
 
 	rut_text_init();
-	if (!rc && profile(&f, &err) < 0)
-		rc = rut_fail(cmd, &err);
+	if (!rc && profile(&f, cmd, &err) < 0)
+		rc = rut_cli_fail(cmd, &err);
 	free(f.targets);
-	rut_profile_fini(&f.p);
+	rut_an_profile_fini(&f.p);
 	return rc < 0 ? RUT_EXIT_OK : rc;
 }
 
 const struct rut_cmd cmd_profile = {
 	.name = "profile",
 	.group = "Ruby, live",
-	.summary = "show where the time of programs goes: Ruby, native and kernel code",
+	.summary = "show where the time of programs goes, or what Ruby allocates",
 	.usage = "[OPTIONS] TARGET... | --all",
 	.options = options,
 	.run = run,

@@ -113,12 +113,12 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_ruby_procs ps;
 	struct rut_err err = RUT_ERR_INIT;
 	bool json = false;
-	int rc = rut_args_flag(cmd, argc, argv, &json);
+	int rc = rut_cli_args_flag(cmd, argc, argv, &json);
 
 	if (rc)
 		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
 	if (rut_ruby_procs_list(&ps, &err) < 0)
-		return rut_fail(cmd, &err);
+		return rut_cli_fail(cmd, &err);
 	if (json)
 		print_json(&ps);
 	else

@@ -68,7 +68,7 @@ static int parse_option(const struct rut_cmd *cmd, struct record *rec, int id, c
 	switch (id) {
 	case 'o':
 		if (!*value || strlen(value) >= sizeof(rec->opts.output.pattern))
-			return rut_usage_error(cmd, "bad directory '%s'", value);
+			return rut_cli_usage_error(cmd, "bad directory '%s'", value);
 		snprintf(rec->opts.output.pattern, sizeof(rec->opts.output.pattern), "%s", value);
 		return 0;
 	case 'a':
@@ -76,18 +76,18 @@ static int parse_option(const struct rut_cmd *cmd, struct record *rec, int id, c
 		return 0;
 	case OPT_DURATION:
 		return rut_parse_duration(value, &rec->duration_ns) < 0
-			       ? rut_usage_error(cmd, "bad time '%s'", value)
+			       ? rut_cli_usage_error(cmd, "bad time '%s'", value)
 			       : 0;
 	case OPT_WAIT:
 		rec->opts.ruby.wait = true;
 		return 0;
 	case 'e':
-		rc = rut_record_static_event(cmd, &rec->statics, value);
+		rc = rut_cli_record_static_event(cmd, &rec->statics, value);
 		if (rc != -ENOENT)
 			return rc;
 		__attribute__((fallthrough));
 	default:
-		rc = rut_record_option(cmd, &rec->opts, id, value);
+		rc = rut_cli_record_option(cmd, &rec->opts, id, value);
 		return rc == -ENOENT ? RUT_EXIT_USAGE : rc;
 	}
 }
@@ -97,8 +97,8 @@ static int parse(const struct rut_cmd *cmd, struct record *rec, int argc, char *
 	struct rut_args a;
 	int id, rc;
 
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while ((id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		if (id == RUT_ARGS_HELP)
 			return -1;
 		if (id == RUT_ARGS_DASHES || id == RUT_ARGS_POSITIONAL) {
@@ -114,10 +114,10 @@ static int parse(const struct rut_cmd *cmd, struct record *rec, int argc, char *
 		}
 	}
 	if (rec->command && !rec->command[0])
-		return rut_usage_error(cmd, "'--' without a command behind it");
+		return rut_cli_usage_error(cmd, "'--' without a command behind it");
 	if (rec->all && rec->opts.npids)
-		return rut_usage_error(cmd, "--all and --pid exclude each other");
-	return rut_record_ruby_check(cmd, &rec->opts.ruby, rec->command);
+		return rut_cli_usage_error(cmd, "--all and --pid exclude each other");
+	return rut_cli_record_ruby_check(cmd, &rec->opts.ruby, rec->command);
 }
 
 /*
@@ -159,8 +159,8 @@ static _Noreturn void run_command(struct record *rec, int go, pid_t parent)
 	prctl(PR_SET_NAME, slash ? slash + 1 : rec->command[0]);
 	if (read(go, &c, 1) != 1)
 		_exit(127);
-	rut_record_static_command(&rec->statics);
-	if (rut_record_ruby_env(&rec->opts.ruby, parent))
+	rut_cli_record_static_command(&rec->statics);
+	if (rut_cli_record_ruby_env(&rec->opts.ruby, parent))
 		_exit(126);
 	execvp(program, rec->command);
 	fprintf(stderr, "rutile record: cannot run '%s': %s\n", rec->command[0], strerror(errno));
@@ -171,7 +171,7 @@ static _Noreturn void run_command(struct record *rec, int go, pid_t parent)
 static int prepare_command(struct record *rec, struct rut_err *err)
 {
 	pid_t parent = getpid();
-	int fds[2], rc = rut_record_ruby_prepare(&rec->opts.ruby, err);
+	int fds[2], rc = rut_cli_record_ruby_prepare(&rec->opts.ruby, err);
 
 	if (rc)
 		return rc;
@@ -185,7 +185,7 @@ static int prepare_command(struct record *rec, struct rut_err *err)
 		rut_signals_inherit();
 		run_command(rec, fds[0], parent);
 	}
-	rut_record_ruby_started(&rec->opts.ruby, rec->child);
+	rut_cli_record_ruby_started(&rec->opts.ruby, rec->child);
 	close(fds[0]);
 	rec->go_fd = fds[1];
 	return 0;
@@ -223,9 +223,9 @@ static void step_statics(struct record *rec, const char *dir)
 	if (!rec->statics.nglobs)
 		return;
 	if (strcmp(rec->statics.dir, dir) != 0 &&
-	    rut_record_static_open(&rec->statics, dir, &err) < 0)
+	    rut_cli_record_static_open(&rec->statics, dir, &err) < 0)
 		fprintf(stderr, "rutile record: %s\n", err.msg);
-	rut_record_static_step(&rec->statics);
+	rut_cli_record_static_step(&rec->statics);
 }
 
 static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
@@ -253,7 +253,7 @@ static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 			rec->child = 0;
 			break;
 		}
-		if (rut_record_ruby_over(&rec->opts.ruby))
+		if (rut_cli_record_ruby_over(&rec->opts.ruby))
 			break;
 		step_statics(rec, c->recorder->meta->current);
 		poll(NULL, 0, rec->child > 0 && c->sleep_ms > 20 ? 20 : c->sleep_ms);
@@ -309,7 +309,7 @@ static void set_static_pids(struct record *rec)
 /* Static tracepoints and Ruby events alone: nothing of the kernel is needed, and no privilege. */
 static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 {
-	struct rut_companion ruby = rut_record_ruby_companion(&rec->opts.ruby);
+	struct rut_companion ruby = rut_cli_record_ruby_companion(&rec->opts.ruby);
 	struct rut_err err = RUT_ERR_INIT;
 	uint64_t started = rut_ring_clock();
 	const struct rut_trace_clock clock = {started, rut_clock_offset_ns()};
@@ -318,11 +318,11 @@ static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 	int status = 0, rc;
 
 	catch_signals();
-	rc = rut_record_static_prepare(&rec->statics, &err);
+	rc = rut_cli_record_static_prepare(&rec->statics, &err);
 	if (!rc)
 		rc = rut_output_path(&rec->opts.output, dir, sizeof(dir), &err);
 	if (!rc)
-		rc = rut_record_ruby_start(&rec->opts.ruby, &err);
+		rc = rut_cli_record_ruby_start(&rec->opts.ruby, &err);
 	if (!rc && mkdir(dir, 0777) < 0 && errno != EEXIST)
 		rc = rut_err_errno(&err, errno, "cannot make the directory '%s'", dir);
 	if (!rc && rec->command)
@@ -331,16 +331,16 @@ static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 	if (!rc)
 		rc = ruby.open(ruby.arg, dir, &clock, &err);
 	if (!rc)
-		rc = rut_record_static_open(&rec->statics, dir, &err);
+		rc = rut_cli_record_static_open(&rec->statics, dir, &err);
 	if (!rc && rec->command && write(rec->go_fd, "", 1) != 1)
 		fprintf(stderr, "rutile record: the command has exited\n");
 	while (!rc && !stop_signal) {
-		rut_record_static_step(&rec->statics);
+		rut_cli_record_static_step(&rec->statics);
 		if (ruby.step(ruby.arg, &err) < 0 && !said)
 			fprintf(stderr, "rutile record: %s; recording goes on in memory\n",
 				err.msg);
 		said = said || err.code;
-		if (rut_record_ruby_over(&rec->opts.ruby))
+		if (rut_cli_record_ruby_over(&rec->opts.ruby))
 			break;
 		if (rec->duration_ns && rut_ring_clock() - started >= rec->duration_ns)
 			break;
@@ -348,27 +348,27 @@ static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 			break;
 		poll(NULL, 0, 20);
 	}
-	rut_record_static_close(&rec->statics);
+	rut_cli_record_static_close(&rec->statics);
 	if (!rc) {
 		rc = ruby.close(ruby.arg, rut_ring_clock(), &err);
-		rut_record_ruby_report(&rec->opts.ruby);
+		rut_cli_record_ruby_report(&rec->opts.ruby);
 	}
-	rut_record_ruby_fini(&rec->opts.ruby);
+	rut_cli_record_ruby_fini(&rec->opts.ruby);
 	if (rc)
-		return rut_fail(cmd, &err);
+		return rut_cli_fail(cmd, &err);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 static int record(const struct rut_cmd *cmd, struct record *rec)
 {
-	struct rut_companion ruby = rut_record_ruby_companion(&rec->opts.ruby);
+	struct rut_companion ruby = rut_cli_record_ruby_companion(&rec->opts.ruby);
 	struct rut_consumer c = {.writer = {.dir_fd = -1}};
 	struct rut_err err = RUT_ERR_INIT;
 	struct rut_recorder *r = NULL;
 	int status = 0, rc = 0;
 
 	catch_signals();
-	rc = rut_record_static_prepare(&rec->statics, &err);
+	rc = rut_cli_record_static_prepare(&rec->statics, &err);
 	if (!rc && rec->command)
 		rc = prepare_command(rec, &err);
 	if (!rc)
@@ -381,7 +381,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 	if (!rc)
 		rc = rut_programs_attach(r, &err);
 	if (!rc)
-		rc = rut_record_ruby_start(&rec->opts.ruby, &err);
+		rc = rut_cli_record_ruby_start(&rec->opts.ruby, &err);
 	if (!rc)
 		rc = rut_consumer_send(&c, &err);
 	if (!rc && rec->opts.ruby.count)
@@ -397,9 +397,9 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 			fprintf(stderr, "rutile record: the command has exited\n");
 		rut_words_arm(r);
 		consume(rec, &c, &status);
-		rut_record_static_close(&rec->statics);
+		rut_cli_record_static_close(&rec->statics);
 		finish(r, &c);
-		rut_record_ruby_report(&rec->opts.ruby);
+		rut_cli_record_ruby_report(&rec->opts.ruby);
 		rut_words_disarm();
 	}
 	if (rec->go_fd >= 0)
@@ -408,9 +408,9 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		status = 0;
 	rut_consumer_discard(&c);
 	rut_recorder_free(r);
-	rut_record_ruby_fini(&rec->opts.ruby);
+	rut_cli_record_ruby_fini(&rec->opts.ruby);
 	if (rc)
-		return rut_fail(cmd, &err);
+		return rut_cli_fail(cmd, &err);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -421,7 +421,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
-	rut_record_defaults(&rec.opts);
+	rut_cli_record_defaults(&rec.opts);
 	rec.opts.output.exact = rec.opts.output.pattern[0];
 	if (!rut_output_drains(&rec.opts.output))
 		strcpy(rec.opts.output.pattern, "rutile-%Y%m%d-%H%M%S");

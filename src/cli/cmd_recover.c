@@ -46,11 +46,11 @@ static void end_ring(struct lines *l)
 {
 	if (l->fd < 0)
 		return;
-	rut_trace_print_flush(&l->print);
-	if (rut_write_all(l->fd, &l->print.out) < 0)
+	rut_cli_trace_print_flush(&l->print);
+	if (rut_cli_write_all(l->fd, &l->print.out) < 0)
 		fprintf(stderr, "rutile recover: cannot write '%s'\n", l->path);
 	printf("%s: %llu events of Ruby\n", l->path, (unsigned long long)l->print.events);
-	rut_trace_print_fini(&l->print);
+	rut_cli_trace_print_fini(&l->print);
 	rut_closep(&l->fd);
 }
 
@@ -78,7 +78,7 @@ static int begin_ring(const struct rut_ruby_core *ring, void *arg, struct rut_er
 	}
 	if (l->fd < 0)
 		return rut_err_errno(err, errno, "cannot make '%s'", l->path);
-	rut_trace_print_init(&l->print, &style);
+	rut_cli_trace_print_init(&l->print, &style);
 	return 0;
 }
 
@@ -86,8 +86,8 @@ static void on_event(const struct rut_ruby_event *ev, void *arg)
 {
 	struct lines *l = arg;
 
-	rut_trace_print_event(ev, &l->print);
-	if (l->print.out.len > 64 << 10 && rut_write_all(l->fd, &l->print.out) < 0)
+	rut_cli_trace_print_event(ev, &l->print);
+	if (l->print.out.len > 64 << 10 && rut_cli_write_all(l->fd, &l->print.out) < 0)
 		fprintf(stderr, "rutile recover: cannot write '%s'\n", l->path);
 }
 
@@ -144,8 +144,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_args a;
 	int id;
 
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while ((id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		if (id == RUT_ARGS_HELP)
 			return RUT_EXIT_OK;
 		if (id == RUT_ARGS_POSITIONAL && !dump)
@@ -153,13 +153,13 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		else if (id == 'o')
 			dir = a.value;
 		else if (id == RUT_ARGS_POSITIONAL)
-			return rut_usage_error(cmd, "one dump only, not '%s' too", a.value);
+			return rut_cli_usage_error(cmd, "one dump only, not '%s' too", a.value);
 		else if (id != RUT_ARGS_DASHES)
 			return RUT_EXIT_USAGE;
 	}
 	if (!dump)
-		return rut_usage_error(cmd, "the memory dump is missing");
-	return recover(dump, dir, &err) < 0 ? rut_fail(cmd, &err) : RUT_EXIT_OK;
+		return rut_cli_usage_error(cmd, "the memory dump is missing");
+	return recover(dump, dir, &err) < 0 ? rut_cli_fail(cmd, &err) : RUT_EXIT_OK;
 }
 
 const struct rut_cmd cmd_recover = {

@@ -26,7 +26,7 @@ static const struct rut_opt options[] = {
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_session_verb(cmd, argc, argv, apply);
+	return rut_cli_session_verb(cmd, argc, argv, apply);
 }
 
 const struct rut_cmd cmd_remove = {

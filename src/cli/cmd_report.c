@@ -8,37 +8,45 @@
 #include "cli/analysis_opts.h"
 #include "cli/analysis_run.h"
 #include "cli/report.h"
+#include "cli/verbs.h"
 
-/* An analysis makes sense when the trace can have one of these events (globs). */
+/* Both in the order of the report: what Ruby did first. Several verbs may share an analysis. */
+static const struct rut_analysis *const ruby_analyses[] = {
+#define A(verb, analysis, ...) &rut_analysis_##analysis,
+	RUT_RUBY_ANALYSES(A)
+#undef A
+};
+
 static const struct {
 	const char *name;
 	const struct rut_analysis *analysis;
-	const char *needs[3];
-} parts[] = {
-	{"rubyslow", &rut_analysis_rubyslow, {"ruby:call"}},
-	{"rubytop", &rut_analysis_rubytop, {"ruby:call"}},
-	{"rubygc", &rut_analysis_rubygc, {"ruby:gc_start"}},
-	{"gvl", &rut_analysis_gvl, {"ruby:gvl_wait"}},
-	{"rubyexceptions", &rut_analysis_rubyexceptions, {"ruby:raise"}},
-	{"cputop", &rut_analysis_cputop, {"sched_switch"}},
-	{"sched", &rut_analysis_sched, {"sched_wak*"}},
-	{"syscalls", &rut_analysis_syscallstats, {"*syscall_entry_*", "sys_*"}},
-	{"io", &rut_analysis_io, {"*syscall_entry_*", "sys_*", "block_rq_*"}},
-	{"irq", &rut_analysis_irq, {"irq_handler_entry", "*softirq_entry"}},
-	{"futex", &rut_analysis_futex, {"syscall_entry_futex", "sys_futex"}},
-	{"memtop", &rut_analysis_memtop, {"*mm_page_alloc"}},
-	{"fdtop", &rut_analysis_fdtop, {"syscall_entry_open*", "sys_open*"}},
+} kernel_analyses[] = {
+#define A(verb, name, ...) {#name, &rut_analysis_##name},
+	RUT_KERNEL_ANALYSES(A)
+#undef A
 };
 
-#define PARTS (sizeof(parts) / sizeof(*parts))
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-const char rut_report_names[] = "cputop sched syscalls io irq futex memtop fdtop";
-
-const struct rut_analysis *rut_report_find(const char *name)
+/* Shown by `report`, and its first row. */
+static bool is_part(size_t i)
 {
-	for (size_t i = 0; i < PARTS; i++)
-		if (!strcmp(parts[i].name, name))
-			return parts[i].analysis;
+	return kernel_analyses[i].analysis->report_needs[0] &&
+	       (!i || kernel_analyses[i].analysis != kernel_analyses[i - 1].analysis);
+}
+
+void rut_cli_report_names(struct rut_buf *ret)
+{
+	for (size_t i = 0; i < COUNT(kernel_analyses); i++)
+		if (is_part(i))
+			rut_buf_printf(ret, "%s%s", ret->len ? " " : "", kernel_analyses[i].name);
+}
+
+const struct rut_analysis *rut_cli_report_find(const char *name)
+{
+	for (size_t i = 0; i < COUNT(kernel_analyses); i++)
+		if (is_part(i) && !strcmp(kernel_analyses[i].name, name))
+			return kernel_analyses[i].analysis;
 	return NULL;
 }
 
@@ -53,34 +61,41 @@ static bool has_class(const struct rut_ctf_set *set, const char *glob)
 	return false;
 }
 
-size_t rut_report_choose(const struct rut_ctf_set *set, const struct rut_analysis **ret, size_t max)
+static bool has_events(const struct rut_ctf_set *set, const struct rut_analysis *analysis)
+{
+	for (size_t i = 0; i < COUNT(analysis->report_needs) && analysis->report_needs[i]; i++)
+		if (has_class(set, analysis->report_needs[i]))
+			return true;
+	return false;
+}
+
+size_t rut_cli_report_choose(const struct rut_ctf_set *set, const struct rut_analysis **ret,
+			     size_t max)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < PARTS && n < max; i++) {
-		bool ok = false;
-
-		for (int k = 0; k < 3 && parts[i].needs[k] && !ok; k++)
-			ok = has_class(set, parts[i].needs[k]);
-		if (ok)
-			ret[n++] = parts[i].analysis;
-	}
+	for (size_t i = 0; i < COUNT(ruby_analyses) && n < max; i++)
+		if (has_events(set, ruby_analyses[i]))
+			ret[n++] = ruby_analyses[i];
+	for (size_t i = 0; i < COUNT(kernel_analyses) && n < max; i++)
+		if (is_part(i) && has_events(set, kernel_analyses[i].analysis))
+			ret[n++] = kernel_analyses[i].analysis;
 	return n;
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	struct rut_analysis_args a = {.choose = rut_report_choose};
+	struct rut_analysis_args a = {.choose = rut_cli_report_choose};
 	int rc;
 
 	a.conf.stats = a.conf.usage = a.conf.total = a.conf.brief = true;
 	a.skip_validation = true;
-	rc = rut_analysis_args_parse(&a, cmd, argc, argv);
+	rc = rut_cli_analysis_args_parse(&a, cmd, argc, argv);
 	if (rc < 0 && !a.n_paths)
-		rc = rut_analysis_usage(&a, "which trace? Give the path of its directory");
+		rc = rut_cli_analysis_usage(&a, "which trace? Give the path of its directory");
 	if (rc < 0)
-		rc = rut_analysis_run(&a, NULL, 0);
-	rut_analysis_args_fini(&a);
+		rc = rut_cli_analysis_run(&a, NULL, 0);
+	rut_cli_analysis_args_fini(&a);
 	return rc;
 }
 
@@ -89,6 +104,6 @@ const struct rut_cmd cmd_report = {
 	.group = "Analyses of kernel traces",
 	.summary = "overview of a trace: what to look at first",
 	.usage = "[OPTIONS] TRACE...",
-	.options = rut_opts_plain,
+	.options = rut_cli_opts_plain,
 	.run = run,
 };

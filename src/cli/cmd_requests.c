@@ -10,7 +10,7 @@
 /* The option that this word is, when its argument is the next word; NULL: it is not. */
 static const struct rut_opt *with_argument(const char *word)
 {
-	const struct rut_opt *o = rut_opts_requests;
+	const struct rut_opt *o = rut_cli_opts_requests;
 
 	for (; o->name; o++) {
 		bool is = word[1] == '-' ? strcmp(word + 2, o->name) == 0
@@ -42,11 +42,12 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		if (argv[i][0] == '-' && with_argument(argv[i]))
 			i++;
 		else if (argv[i][0] != '-' && is_trace(argv[i]))
-			return rut_requests_trace(cmd, argc, argv);
+			return rut_cli_requests_trace(cmd, argc, argv);
 		else if (argv[i][0] != '-')
 			live = true;
 	}
-	return live ? rut_requests_live(cmd, argc, argv) : rut_requests_trace(cmd, argc, argv);
+	return live ? rut_cli_requests_live(cmd, argc, argv)
+		    : rut_cli_requests_trace(cmd, argc, argv);
 }
 
 const struct rut_cmd cmd_requests = {
@@ -54,6 +55,6 @@ const struct rut_cmd cmd_requests = {
 	.group = "Analyses of Ruby events in traces",
 	.summary = "requests by route, and where their time went",
 	.usage = "[OPTIONS] TRACE... | TARGET... | -- COMMAND [ARGS]",
-	.options = rut_opts_requests,
+	.options = rut_cli_opts_requests,
 	.run = run,
 };

@@ -16,10 +16,12 @@
 #include "base/signals.h"
 #include "ebpf/disasm.h"
 #include "cli/run_session.h"
+#include "cli/ruby_target.h"
 #include "cli/script_screen.h"
 #include "script/library.h"
 #include "script/list.h"
 #include "script/load.h"
+#include "script/ruby_attach.h"
 #include "script/run.h"
 
 enum {
@@ -29,7 +31,11 @@ enum {
 	OPT_LIST,
 	OPT_METRICS,
 	OPT_MONITOR,
-	OPT_SESSION
+	OPT_SESSION,
+	OPT_MODE,
+	OPT_BENCH,
+	OPT_TEST,
+	OPT_IGNORED,
 };
 
 static const struct rut_opt options[] = {
@@ -37,7 +43,10 @@ static const struct rut_opt options[] = {
 	{"quiet", NULL, "print only what the script prints", 'q'},
 	{"format", "FORMAT", "output format: text (default), json, or ctf (with -o)", 'f'},
 	{"output", "FILE|DIR/", "write the output to FILE, or a trace of it to DIR", 'o'},
-	{"pid", "PID", "probes of programs in this process only; ends when it ends", 'p'},
+	{"pid", "PID|NAME",
+	 "probes of programs and of Ruby in this process only, of Ruby also in what it "
+	 "starts; ends when it ends. NAME: of 'rutile ps'",
+	 'p'},
 	{"command", "COMMAND", "run COMMAND, and end when it ends", 'c'},
 	{"probes", NULL, "list the probes that match, instead of running", 'l'},
 	{"list", NULL, "list the scripts that are installed", OPT_LIST},
@@ -50,6 +59,16 @@ static const struct rut_opt options[] = {
 	 OPT_SESSION},
 	{"unsafe", NULL, "permit system() and signal()", OPT_UNSAFE},
 	{"no-warnings", NULL, "no warnings, no counts of lost events", OPT_NO_WARNINGS},
+	{"mode", "bench|test", "run the bench or the test probes, and no others", OPT_MODE},
+	{"bench", NULL, NULL, OPT_BENCH},
+	{"test", NULL, NULL, OPT_TEST},
+	{"cmd", "COMMAND", NULL, 'c'},
+	/* Of bpftrace, where they say what is always so here, or what BTF says. */
+	{"include", "FILE", NULL, OPT_IGNORED},
+	{"include-dir", "DIR", NULL, 'I'},
+	{"warn-helper-errors", NULL, NULL, 'k'},
+	{"buffering", "MODE", NULL, 'B'},
+	{"usdt-file-activation", NULL, NULL, OPT_IGNORED},
 	{"compat", "VERSION", "output as bpftrace 0.17 or 0.23 has it", OPT_COMPAT},
 	{0},
 };
@@ -60,8 +79,11 @@ struct run_data {
 	struct rut_script_run_opts run;
 	bool dump, list, verbose, scripts, monitor, ctf;
 	const char *command;
+	struct rut_words words; /* of -p, that are not a number */
+	struct rut_targets targets;
 	struct rut_run_session session;
-	char *path; /* owned; of a script that was found by name */
+	char *path;		      /* owned; of a script that was found by name */
+	const char **params, **named; /* owned */
 };
 
 static int set_compat(const struct rut_cmd *cmd, const char *version, struct run_data *d)
@@ -71,7 +93,7 @@ static int set_compat(const struct rut_cmd *cmd, const char *version, struct run
 	else if (!strncmp(version, "0.23", 4))
 		d->script.compat = 23;
 	else
-		return rut_usage_error(cmd, "invalid version '%s': 0.17 or 0.23", version);
+		return rut_cli_usage_error(cmd, "invalid version '%s': 0.17 or 0.23", version);
 	return RUT_EXIT_OK;
 }
 
@@ -80,14 +102,43 @@ static int set_format(const struct rut_cmd *cmd, const char *format, struct run_
 	d->run.json = !strcmp(format, "json");
 	d->ctf = !strcmp(format, "ctf");
 	if (!d->run.json && !d->ctf && strcmp(format, "text") != 0)
-		return rut_usage_error(cmd, "invalid format '%s': text, json or ctf", format);
+		return rut_cli_usage_error(cmd, "invalid format '%s': text, json or ctf", format);
 	return RUT_EXIT_OK;
+}
+
+static int set_mode(const struct rut_cmd *cmd, const char *mode, struct run_data *d)
+{
+	if (!strcmp(mode, "bench"))
+		d->script.mode = RUT_SCRIPT_BENCH;
+	else if (!strcmp(mode, "test"))
+		d->script.mode = RUT_SCRIPT_TEST;
+	else
+		return rut_cli_usage_error(cmd, "invalid mode '%s': bench or test", mode);
+	return RUT_EXIT_OK;
+}
+
+static void set_session(struct run_data *d, const char *name)
+{
+	d->session.name = name;
+	d->script.beside = true;
+	d->run.act = rut_cli_run_session_act;
+	d->run.act_arg = &d->session;
+}
+
+static int set_process(const struct rut_cmd *cmd, const char *word, struct run_data *d)
+{
+	uint64_t pid;
+	bool number = !rut_parse_u64(word, &pid);
+
+	if (!word[0] || (number && (!pid || pid > INT32_MAX)))
+		return rut_cli_usage_error(cmd, "invalid process '%s'", word);
+	if (number)
+		d->script.pid = d->run.watch = (int32_t)pid;
+	return rut_cli_words_add(&d->words, word) ? RUT_EXIT_FAIL : RUT_EXIT_OK;
 }
 
 static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, struct run_data *d)
 {
-	uint64_t pid;
-
 	switch (opt) {
 	case 'e':
 		d->program = a->value;
@@ -98,10 +149,7 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, st
 	case 'f':
 		return set_format(cmd, a->value, d);
 	case 'p':
-		if (rut_parse_u64(a->value, &pid) || !pid || pid > INT32_MAX)
-			return rut_usage_error(cmd, "invalid process '%s'", a->value);
-		d->script.pid = d->run.watch = (int32_t)pid;
-		break;
+		return set_process(cmd, a->value, d);
 	case 'c':
 		d->command = a->value;
 		break;
@@ -127,10 +175,7 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, st
 		d->output = a->value;
 		break;
 	case OPT_SESSION:
-		d->session.name = a->value;
-		d->script.beside = true;
-		d->run.act = rut_run_session_act;
-		d->run.act_arg = &d->session;
+		set_session(d, a->value);
 		break;
 	case OPT_UNSAFE:
 		d->script.unsafe = d->run.unsafe = true;
@@ -138,46 +183,78 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, st
 	case OPT_NO_WARNINGS:
 		d->run.no_warnings = true;
 		break;
+	case OPT_MODE:
+		return set_mode(cmd, a->value, d);
+	case OPT_BENCH:
+	case OPT_TEST:
+		return set_mode(cmd, opt == OPT_BENCH ? "bench" : "test", d);
 	case OPT_COMPAT:
 		return set_compat(cmd, a->value, d);
 	}
 	return RUT_EXIT_OK;
 }
 
-/* The script's own arguments begin behind its name. */
+/* A number below zero is no option. */
+static bool is_number(const struct rut_args *a)
+{
+	const char *word = a->next < a->argc ? a->argv[a->next] : "";
+
+	return (!a->rest || !*a->rest) && word[0] == '-' && word[1] >= '0' && word[1] <= '9';
+}
+
+/* A word of the script's own: its file, when there is no -e, or an argument. */
+static void take_word(struct run_data *d, const char *word, bool behind_dashes)
+{
+	if (behind_dashes && !strncmp(word, "--", 2) && word[2])
+		d->named[d->script.nnamed++] = word + 2;
+	else if (!d->program && !d->file)
+		d->file = word;
+	else
+		d->params[d->script.nparams++] = word;
+}
+
+/* Options may stand behind the script, too; "--" comes before options of the script itself. */
 static int parse(const struct rut_cmd *cmd, int argc, char **argv, struct run_data *d)
 {
 	struct rut_args a;
 	int opt, rc = RUT_EXIT_OK;
 
-	rut_args_init(&a, cmd, argc, argv);
-	while (!rc && (opt = rut_args_next(&a)) != RUT_ARGS_END) {
+	d->params = calloc((size_t)argc + 1, sizeof(*d->params));
+	d->named = calloc((size_t)argc + 1, sizeof(*d->named));
+	if (!d->params || !d->named)
+		return rut_cli_usage_error(cmd, "out of memory");
+	rut_cli_args_init(&a, cmd, argc, argv);
+	for (;;) {
+		if (!a.only_positional && is_number(&a)) {
+			take_word(d, argv[a.next++], false);
+			continue;
+		}
+		opt = rut_cli_args_next(&a);
+		if (opt == RUT_ARGS_END)
+			break;
 		if (opt == RUT_ARGS_BAD)
 			return RUT_EXIT_USAGE;
 		if (opt == RUT_ARGS_HELP)
 			return RUT_ARGS_HELP;
-		if (opt == RUT_ARGS_DASHES) {
-			break;
-		}
-		if (opt == RUT_ARGS_POSITIONAL) {
-			if (d->program) {
-				a.next--;
-				break;
-			}
-			d->file = a.value;
-			break;
-		}
-		rc = set_option(cmd, &a, opt, d);
+		if (opt == RUT_ARGS_POSITIONAL)
+			take_word(d, a.value, a.only_positional);
+		else if (opt != RUT_ARGS_DASHES)
+			rc = set_option(cmd, &a, opt, d);
+		if (rc)
+			return rc;
 	}
-	if (rc)
-		return rc;
-	if (!d->program && !d->file && a.next < argc)
-		d->file = argv[a.next++];
+	/* The file may have come before -e. */
+	if (d->program && d->file && !d->list) {
+		memmove(d->params + 1, d->params, d->script.nparams * sizeof(*d->params));
+		d->params[0] = d->file;
+		d->script.nparams++;
+		d->file = NULL;
+	}
 	if (!d->program && !d->file && !d->list && !d->scripts)
-		return rut_usage_error(
+		return rut_cli_usage_error(
 			cmd, "a script is missing: a FILE, a NAME of --list, or -e PROGRAM");
-	d->script.params = (const char *const *)argv + a.next;
-	d->script.nparams = (size_t)(argc - a.next);
+	d->script.params = d->params;
+	d->script.named = d->named;
 	return RUT_EXIT_OK;
 }
 
@@ -231,7 +308,7 @@ static int list_scripts(const struct rut_cmd *cmd, const struct run_data *d)
 
 	if (rut_script_library_list(&scripts, &count)) {
 		rut_err_set(&err, ENOMEM, "out of memory");
-		return rut_fail(cmd, &err);
+		return rut_cli_fail(cmd, &err);
 	}
 	for (size_t i = 0; i < count; i++)
 		fprintf(d->run.out, "%-14s %s\n", scripts[i].name, scripts[i].summary);
@@ -245,7 +322,7 @@ static int list(const struct rut_cmd *cmd, const struct run_data *d)
 	struct rut_err err = RUT_ERR_INIT;
 
 	if (rut_script_list(d->file, d->verbose, &text, &err))
-		return rut_fail(cmd, &err);
+		return rut_cli_fail(cmd, &err);
 	if (text.data)
 		fputs(text.data, d->run.out);
 	return RUT_EXIT_OK;
@@ -300,15 +377,83 @@ static int run_monitored(struct run_data *d, struct rut_script_program *p, int *
 {
 	struct rut_script_run_opts opts = d->run;
 	struct rut_script_screen *screen;
-	int rc = rut_script_screen_open(&screen, d->script.name, &opts.out, err);
+	int rc = rut_cli_script_screen_open(&screen, d->script.name, &opts.out, err);
 
 	if (rc)
 		return rc;
 	opts.err = opts.out;
-	opts.round = rut_script_screen_round;
+	opts.round = rut_cli_script_screen_round;
 	opts.round_arg = screen;
 	rc = rut_script_run(p, &opts, ret_code, err);
-	rut_script_screen_close(screen, d->run.out);
+	rut_cli_script_screen_close(screen, d->run.out);
+	return rc;
+}
+
+static int find_targets(struct run_data *d, struct rut_err *err)
+{
+	struct rut_ruby_opts opts = {.targets = d->words};
+	int rc = d->targets.count ? 0 : rut_cli_targets_find(&d->targets, &opts, err);
+
+	d->script.targets = d->targets.pids;
+	d->script.ntargets = d->targets.count;
+	return rc;
+}
+
+/* A name is looked for before the script is compiled: its functions may be that process's. */
+static int find_named(struct run_data *d, struct rut_err *err)
+{
+	int rc;
+
+	if (!d->words.count || (d->words.count == 1 && d->script.pid))
+		return 0;
+	rc = find_targets(d, err);
+	d->script.pid = d->run.watch = rc || d->targets.count != 1 ? 0 : d->targets.pids[0];
+	return rc;
+}
+
+/* A perf event is of one process or of all: with several, no probe may be of "the" process. */
+static int check_several(struct rut_script_program *p, size_t count)
+{
+	for (size_t i = 0; i < p->nprogs; i++) {
+		const struct rut_script_prog *prog = &p->progs[i];
+
+		switch (prog->nattach ? prog->attach[0].kind : RUT_PROBE_BEGIN) {
+		case RUT_PROBE_UPROBE:
+		case RUT_PROBE_URETPROBE:
+		case RUT_PROBE_USDT:
+		case RUT_PROBE_SOFTWARE:
+		case RUT_PROBE_HARDWARE:
+		case RUT_PROBE_WATCHPOINT:
+			return rut_source_error(&p->src, prog->span,
+						"a probe of one process, and -p names %zu: only "
+						"probes of Ruby and of the kernel take several",
+						count);
+		default:
+			break;
+		}
+	}
+	return 0;
+}
+
+/* The processes of Ruby probes. */
+static int find_rubies(struct run_data *d, struct rut_script_program *p, struct rut_err *err)
+{
+	int rc;
+
+	if (!p->nruby_probes && d->targets.count > 1)
+		return rut_err_set(err, EINVAL,
+				   "-p '%s' are %zu processes, and a script without probes of Ruby "
+				   "takes one: use its PID",
+				   d->words.v[0], d->targets.count);
+	if (!p->nruby_probes)
+		return 0;
+	rc = find_targets(d, err);
+	p->opts.targets = d->targets.pids;
+	p->opts.ntargets = d->targets.count;
+	if (!rc)
+		return d->targets.count > 1 ? check_several(p, d->targets.count) : 0;
+	rut_script_ruby_error(p, err->msg);
+	*err = (struct rut_err)RUT_ERR_INIT;
 	return rc;
 }
 
@@ -320,11 +465,15 @@ static int run_script(const struct rut_cmd *cmd, struct run_data *d)
 	int code = 0, rc = read_script(d, &text, &err);
 
 	if (!rc)
-		rc = rut_run_session_check(&d->session, &err);
+		rc = rut_cli_run_session_check(&d->session, &err);
+	if (!rc)
+		rc = find_named(d, &err);
 	if (!rc && d->command)
 		rc = start_command(d, &err);
 	if (!rc)
 		rc = rut_script_compile(&p, text.data ? text.data : "", text.len, &d->script, &err);
+	if (!rc && !d->dump)
+		rc = find_rubies(d, p, &err);
 	if (!rc && d->dump)
 		dump(p, d->run.out);
 	else if (!rc)
@@ -336,9 +485,9 @@ static int run_script(const struct rut_cmd *cmd, struct run_data *d)
 	else if (!rc && !d->dump)
 		rc = rut_script_run(p, &d->run, &code, &err);
 	if (rc && (err.code || !p))
-		rut_fail(cmd, &err);
+		rut_cli_fail(cmd, &err);
 	rut_script_free(p);
-	rut_run_session_end(&d->session);
+	rut_cli_run_session_end(&d->session);
 	end_command(d);
 	return rc ? RUT_EXIT_FAIL : code & 255;
 }
@@ -366,7 +515,7 @@ static int open_output(const struct rut_cmd *cmd, struct run_data *d)
 	struct rut_err err = RUT_ERR_INIT;
 
 	if (!d->output[0])
-		return rut_usage_error(cmd, "the name of the output is empty");
+		return rut_cli_usage_error(cmd, "the name of the output is empty");
 	if (is_trace(d)) {
 		d->run.trace = d->output;
 		d->script.trace = true;
@@ -377,7 +526,24 @@ static int open_output(const struct rut_cmd *cmd, struct run_data *d)
 		return 0;
 	d->run.out = stdout;
 	rut_err_errno(&err, errno, "cannot open '%s'", d->output);
-	return rut_fail(cmd, &err);
+	return rut_cli_fail(cmd, &err);
+}
+
+static int run_parsed(const struct rut_cmd *cmd, struct run_data *d)
+{
+	int rc;
+
+	if (d->ctf && !d->output)
+		return rut_cli_usage_error(cmd, "-f ctf writes a directory: name it with -o DIR");
+	rc = d->output ? open_output(cmd, d) : 0;
+	if (rc)
+		return rc;
+	rc = d->scripts ? list_scripts(cmd, d) : d->list ? list(cmd, d) : run_script(cmd, d);
+	if (d->run.out != stdout && fclose(d->run.out) && !rc) {
+		fprintf(stderr, "rutile run: cannot write '%s'\n", d->output);
+		rc = RUT_EXIT_FAIL;
+	}
+	return rc;
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
@@ -385,19 +551,12 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct run_data d = {.run = {.out = stdout, .err = stderr, .child_go = -1}};
 	int rc = parse(cmd, argc, argv, &d);
 
-	if (rc)
-		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
-	if (d.ctf && !d.output)
-		return rut_usage_error(cmd, "-f ctf writes a directory: name it with -o DIR");
-	rc = d.output ? open_output(cmd, &d) : 0;
-	if (rc)
-		return rc;
-	rc = d.scripts ? list_scripts(cmd, &d) : d.list ? list(cmd, &d) : run_script(cmd, &d);
+	rc = rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc ? rc : run_parsed(cmd, &d);
 	free(d.path);
-	if (d.run.out != stdout && fclose(d.run.out) && !rc) {
-		fprintf(stderr, "rutile run: cannot write '%s'\n", d.output);
-		rc = RUT_EXIT_FAIL;
-	}
+	free(d.params);
+	free(d.named);
+	rut_cli_words_fini(&d.words);
+	rut_cli_targets_fini(&d.targets);
 	return rc;
 }
 

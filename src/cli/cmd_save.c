@@ -22,7 +22,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 
 	if (!out)
 		return rut_err_errno(err, errno, "cannot make '%s'", v->output);
-	rut_profile_write(out, &r->meta->conf, &r->meta->output);
+	rut_cli_profile_write(out, &r->meta->conf, &r->meta->output);
 	rut_session_dir(dir, sizeof(dir), v->name);
 	if (!rut_script_session_status(&script, dir))
 		fprintf(out, "script = %s\n", script.path);
@@ -35,7 +35,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_session_verb(cmd, argc, argv, apply);
+	return rut_cli_session_verb(cmd, argc, argv, apply);
 }
 
 const struct rut_cmd cmd_save = {

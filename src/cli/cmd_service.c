@@ -48,23 +48,24 @@ static int read_profile(struct service *s, const char *name, struct rut_record_o
 	int rc;
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s.conf", s->dir, name) >= sizeof(path))
-		return rut_usage_error(s->cmd, "the name '%s' is too long", path);
+		return rut_cli_usage_error(s->cmd, "the name '%s' is too long", path);
 	snprintf(where, sizeof(where), "%s: ", path);
 	there.where = where;
 	*o = (struct rut_record_opts){0};
-	rc = rut_record_session_name(&there, o, name);
+	rc = rut_cli_record_session_name(&there, o, name);
 	if (!rc)
-		rc = rut_profile_read(s->cmd, path, o);
+		rc = rut_cli_profile_read(s->cmd, path, o);
 	if (rc)
 		return rc;
 	if (o->flight && o->output.pattern[0])
-		return rut_usage_error(s->cmd, "%s: flight and output exclude each other", path);
+		return rut_cli_usage_error(s->cmd, "%s: flight and output exclude each other",
+					   path);
 	if (!o->flight && !rut_output_drains(&o->output)) {
 		mkdir(RUT_LOG_DIR, 0750);
 		snprintf(o->output.pattern, sizeof(o->output.pattern),
 			 RUT_LOG_DIR "/%s-%%Y%%m%%d-%%H%%M%%S", name);
 	}
-	rut_record_defaults(o);
+	rut_cli_record_defaults(o);
 	return 0;
 }
 
@@ -82,8 +83,8 @@ static void print_and_log(enum rut_log_level level, const char *msg, void *arg)
 
 static void open_service_log(void)
 {
-	mkdir(rut_log_dir(), 0750);
-	snprintf(service_log.path, sizeof(service_log.path), "%s/service.log", rut_log_dir());
+	mkdir(rut_cli_log_dir(), 0750);
+	snprintf(service_log.path, sizeof(service_log.path), "%s/service.log", rut_cli_log_dir());
 	rut_log_set_sink(print_and_log, NULL);
 }
 
@@ -110,8 +111,8 @@ static int start_one(struct service *s, const char *name)
 
 	if (rc)
 		return rc;
-	rc = rut_record_start(&o, &pid, &err);
-	rut_record_opts_fini(&o);
+	rc = rut_cli_record_start(&o, &pid, &err);
+	rut_cli_record_opts_fini(&o);
 	/* Started already, by hand or before: that is what is wanted. */
 	if (rc == -EEXIST)
 		return 0;
@@ -196,15 +197,16 @@ static int read_trigger(struct service *s, const char *name, struct rut_trigger 
 	snprintf(path, sizeof(path), "%s/%s" TRIGGER, s->dir, name);
 	snprintf(t->name, sizeof(t->name), "%s", name);
 	if (!rut_trigger_name_ok(name))
-		return rut_usage_error(s->cmd, "%s: invalid trigger name '%s'", path, name);
+		return rut_cli_usage_error(s->cmd, "%s: invalid trigger name '%s'", path, name);
 	rut_trigger_set(t, "output", RUT_LOG_DIR, &err);
 	f = fopen(path, "re");
 	if (!f)
-		return rut_usage_error(s->cmd, "cannot open '%s': %s", path, strerror(errno));
+		return rut_cli_usage_error(s->cmd, "cannot open '%s': %s", path, strerror(errno));
 	if (rut_trigger_read(t, f, &err))
-		return rut_usage_error(s->cmd, "%s, %s", path, err.msg);
+		return rut_cli_usage_error(s->cmd, "%s, %s", path, err.msg);
 	if (!t->nactions)
-		return rut_usage_error(s->cmd, "%s: it does nothing: 'do = ...' is missing", path);
+		return rut_cli_usage_error(s->cmd, "%s: it does nothing: 'do = ...' is missing",
+					   path);
 	return 0;
 }
 
@@ -216,7 +218,7 @@ static int start_trigger(struct service *s, const char *name)
 
 	if (rc)
 		return rc;
-	rc = rut_trigger_start(&t, s->cmd, &err);
+	rc = rut_cli_trigger_start(&t, s->cmd, &err);
 	if (!rc)
 		note(name, "watches");
 	if (rc && !err.code)
@@ -227,7 +229,7 @@ static int start_trigger(struct service *s, const char *name)
 static int stop_trigger(const char *name)
 {
 	struct rut_err err = RUT_ERR_INIT;
-	int rc = rut_trigger_end(name, &err);
+	int rc = rut_cli_trigger_end(name, &err);
 
 	if (!rc)
 		note(name, "stopped");
@@ -246,7 +248,7 @@ static int act_on_trigger(struct service *s, const char *name)
 	if (!strcmp(s->action, "stop"))
 		return stop_trigger(name);
 	if (!strcmp(s->action, "status")) {
-		rc = rut_trigger_ask(name, &status, &err);
+		rc = rut_cli_trigger_ask(name, &status, &err);
 		printf("%-20s %s\n", name, rc ? "not running" : "watches");
 		return rc ? 3 : 0;
 	}
@@ -267,15 +269,15 @@ static int start_script(struct service *s, const char *name)
 	struct rut_record_opts o;
 	struct rut_err err = RUT_ERR_INIT;
 	pid_t pid;
-	int rc = rut_service_script_read(s->cmd, &o, s->scripts, name);
+	int rc = rut_cli_service_script_read(s->cmd, &o, s->scripts, name);
 
 	if (rc)
 		return rc;
 	/* Where its snapshot goes when it is stopped. */
 	if (o.flight)
 		o.output.pattern[0] = '\0';
-	rc = rut_record_start(&o, &pid, &err);
-	rut_record_opts_fini(&o);
+	rc = rut_cli_record_start(&o, &pid, &err);
+	rut_cli_record_opts_fini(&o);
 	if (rc == -EEXIST)
 		return 0;
 	if (rc < 0)
@@ -288,11 +290,11 @@ static int stop_script(struct service *s, const char *name)
 {
 	struct rut_record_opts o;
 	struct rut_err err = RUT_ERR_INIT;
-	int rc = rut_service_script_read(s->cmd, &o, s->scripts, name);
+	int rc = rut_cli_service_script_read(s->cmd, &o, s->scripts, name);
 
 	/* What cannot be read any more can still be stopped. */
 	if (!rc && o.flight && o.output.pattern[0]) {
-		rc = rut_service_script_keep(name, &o.output, &err);
+		rc = rut_cli_service_script_keep(name, &o.output, &err);
 		if (rc < 0 && rc != -ENOENT)
 			fail(name, &err);
 	}
@@ -304,11 +306,11 @@ static int check_script(struct service *s, const char *name)
 	struct rut_record_opts o;
 	struct rut_err err = RUT_ERR_INIT;
 	struct rut_script_session *script = NULL;
-	int rc = rut_service_script_read(s->cmd, &o, s->scripts, name);
+	int rc = rut_cli_service_script_read(s->cmd, &o, s->scripts, name);
 
 	if (rc)
 		return rc;
-	rc = rut_record_script_load(&script, o.script, o.flight, &err);
+	rc = rut_cli_record_script_load(&script, o.script, o.flight, &err);
 	rut_script_session_free(script);
 	if (rc < 0)
 		return fail(name, &err);
@@ -385,8 +387,8 @@ static int parse(struct service *s, int argc, char **argv)
 	struct rut_args a;
 	int id;
 
-	rut_args_init(&a, s->cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, s->cmd, argc, argv);
+	while ((id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		if (id == RUT_ARGS_HELP)
 			return -1;
 		if (id == OPT_DIR)
@@ -399,7 +401,7 @@ static int parse(struct service *s, int argc, char **argv)
 			s->only = a.value;
 		else if (id != RUT_ARGS_DASHES)
 			return id == RUT_ARGS_POSITIONAL
-				       ? rut_usage_error(s->cmd, "'%s' is too much", a.value)
+				       ? rut_cli_usage_error(s->cmd, "'%s' is too much", a.value)
 				       : RUT_EXIT_USAGE;
 	}
 	if (!s->action)
@@ -407,7 +409,7 @@ static int parse(struct service *s, int argc, char **argv)
 	for (size_t i = 0; i < sizeof(actions) / sizeof(*actions); i++)
 		if (!strcmp(s->action, actions[i]))
 			return 0;
-	return rut_usage_error(s->cmd, "start, stop, restart, status or check?");
+	return rut_cli_usage_error(s->cmd, "start, stop, restart, status or check?");
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
@@ -426,9 +428,9 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (strcmp(s.action, "stop") != 0)
 		for_each(&s, s.dir, is_trigger, TRIGGER, act_on_trigger);
 	if (s.only && !s.done)
-		return rut_usage_error(cmd,
-				       "there is no '%s/%s" PROFILE "' and no '%s/%s" SCRIPT "'",
-				       s.dir, s.only, s.scripts, s.only);
+		return rut_cli_usage_error(
+			cmd, "there is no '%s/%s" PROFILE "' and no '%s/%s" SCRIPT "'", s.dir,
+			s.only, s.scripts, s.only);
 	return s.failed;
 }
 

@@ -40,12 +40,12 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_args a;
 	int id;
 
-	rut_args_init(&a, cmd, argc, argv);
-	while ((id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while ((id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		if (id == RUT_ARGS_HELP)
 			return RUT_EXIT_OK;
 		if (id == RUT_ARGS_POSITIONAL && name)
-			return rut_usage_error(cmd, "one name only, not '%s' too", a.value);
+			return rut_cli_usage_error(cmd, "one name only, not '%s' too", a.value);
 		if (id == RUT_ARGS_POSITIONAL)
 			name = a.value;
 		else if (id == 'f')
@@ -54,10 +54,10 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 			return RUT_EXIT_USAGE;
 	}
 	if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0)
-		return rut_usage_error(cmd, "invalid format '%s': text or json", format);
+		return rut_cli_usage_error(cmd, "invalid format '%s': text or json", format);
 	if (!name)
-		return rut_usage_error(cmd, "the name of the session is missing");
-	return show(name, format[0] == 'j', &err) ? rut_fail(cmd, &err) : RUT_EXIT_OK;
+		return rut_cli_usage_error(cmd, "the name of the session is missing");
+	return show(name, format[0] == 'j', &err) ? rut_cli_fail(cmd, &err) : RUT_EXIT_OK;
 }
 
 const struct rut_cmd cmd_show = {

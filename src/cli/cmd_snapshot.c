@@ -29,7 +29,7 @@ static int snapshot(struct rut_recorder *r, const struct rut_session_verb *v,
 			"session '%s' writes to '%s': 'rutile rotate %s' closes a directory",
 			v->name, r->meta->current, v->name);
 	if (v->to) {
-		rc = rut_snapshot_send(r, v->to, rut_spool_dir(), v->tls, beside, &snap, err);
+		rc = rut_snapshot_send(r, v->to, rut_cli_spool_dir(), v->tls, beside, &snap, err);
 		snprintf(path, sizeof(path), "%s", v->to);
 		return rc ? rc : report(path, &snap);
 	}
@@ -48,7 +48,7 @@ static int snapshot(struct rut_recorder *r, const struct rut_session_verb *v,
 static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
 {
 	struct rut_companion beside;
-	struct rut_script_session *script = rut_record_script_beside(&beside, v->name);
+	struct rut_script_session *script = rut_cli_record_script_beside(&beside, v->name);
 	int rc = snapshot(r, v, script ? &beside : NULL, err);
 
 	rut_script_session_free(script);
@@ -57,14 +57,15 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 
 static const struct rut_opt options[] = {
 	{"output", "DIR", "the directory (default: rutile-NAME-DATE-TIME)", 'o'},
-	{"to", "URL", "send it to a collector: relay://HOST[:PORT]", RUT_SESSION_OPT_TO},
+	{"to", "URL", "send it to a collector: relay://HOST[:PORT], nats://HOST[:PORT]/STREAM",
+	 RUT_SESSION_OPT_TO},
 	{"tls", "DIR", "certificates for relays:// (default /etc/rutile/tls)", RUT_SESSION_OPT_TLS},
 	{0},
 };
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_session_verb(cmd, argc, argv, apply);
+	return rut_cli_session_verb(cmd, argc, argv, apply);
 }
 
 const struct rut_cmd cmd_snapshot = {

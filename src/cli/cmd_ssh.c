@@ -61,10 +61,10 @@ static int set_ssh(struct ssh *s, char *value)
 	s->n_words = 0;
 	for (char *w = strtok_r(value, " ", &state); w; w = strtok_r(NULL, " ", &state)) {
 		if (s->n_words == MAX_WORDS - 8)
-			return rut_usage_error(s->cmd, "the command of --ssh is too long");
+			return rut_cli_usage_error(s->cmd, "the command of --ssh is too long");
 		s->words[s->n_words++] = w;
 	}
-	return s->n_words ? 0 : rut_usage_error(s->cmd, "the command of --ssh is empty");
+	return s->n_words ? 0 : rut_cli_usage_error(s->cmd, "the command of --ssh is empty");
 }
 
 /* Options end with the host: what follows is the verb's. */
@@ -73,8 +73,8 @@ static int parse(struct ssh *s, int argc, char **argv)
 	struct rut_args a;
 	int id, rc = 0;
 
-	rut_args_init(&a, s->cmd, argc, argv);
-	while (!rc && (id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, s->cmd, argc, argv);
+	while (!rc && (id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		switch (id) {
 		case RUT_ARGS_HELP:
 			return -1;
@@ -102,10 +102,10 @@ end:
 	if (rc)
 		return rc;
 	if (!s->host || !s->n_verb)
-		return rut_usage_error(s->cmd, "give a host and a verb");
+		return rut_cli_usage_error(s->cmd, "give a host and a verb");
 	/* ssh would take it for an option. */
 	if (s->host[0] == '-')
-		return rut_usage_error(s->cmd, "invalid host '%s'", s->host);
+		return rut_cli_usage_error(s->cmd, "invalid host '%s'", s->host);
 	return 0;
 }
 
@@ -325,7 +325,7 @@ static int run_verb(struct ssh *s, const char *program)
 		make_script(s, program, &script);
 	}
 	if (script.failed)
-		return rut_usage_error(s->cmd, "out of memory");
+		return rut_cli_usage_error(s->cmd, "out of memory");
 	if (s->output)
 		return run_for_trace(s, script.data);
 	pid = start(s, script.data, screen ? NULL : &in, NULL);

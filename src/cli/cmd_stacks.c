@@ -110,7 +110,7 @@ static int write_answers(struct stacks *s, int fd, struct rut_err *err)
 		rut_buf_add(&all, s->answers[i].out.data, s->answers[i].out.len);
 		all.failed |= s->answers[i].out.failed;
 	}
-	rc = rut_write_all(fd, &all);
+	rc = rut_cli_write_all(fd, &all);
 	rut_buf_fini(&all);
 	return rc < 0 ? rut_err_errno(err, -rc, "cannot write") : 0;
 }
@@ -118,15 +118,15 @@ static int write_answers(struct stacks *s, int fd, struct rut_err *err)
 static int run_stacks(struct stacks *s, const struct rut_cmd *cmd)
 {
 	struct rut_err err = RUT_ERR_INIT;
-	int fd = -1, rc = rut_targets_find(&s->targets, &s->opts, &err);
+	int fd = -1, rc = rut_cli_targets_find(&s->targets, &s->opts, &err);
 
 	if (rc >= 0)
-		rc = fd = rut_ruby_opts_open(&s->opts, &err);
+		rc = fd = rut_cli_ruby_opts_open(&s->opts, &err);
 	if (rc >= 0)
-		rc = rut_stacks_ask(&s->targets, s->opts.try_newer, cmd, on_thread, s, &err);
+		rc = rut_cli_stacks_ask(&s->targets, s->opts.try_newer, cmd, on_thread, s, &err);
 	if (rc >= 0)
 		rc = write_answers(s, fd, &err);
-	return rc < 0 ? rut_fail(cmd, &err) : RUT_EXIT_OK;
+	return rc < 0 ? rut_cli_fail(cmd, &err) : RUT_EXIT_OK;
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
@@ -136,22 +136,22 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	int id, rc = -1;
 
 	rut_text_init();
-	rut_args_init(&a, cmd, argc, argv);
-	while (rc < 0 && (id = rut_args_next(&a)) != RUT_ARGS_END)
-		if (!rut_ruby_opts_take(&s.opts, &a, id, &rc))
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while (rc < 0 && (id = rut_cli_args_next(&a)) != RUT_ARGS_END)
+		if (!rut_cli_ruby_opts_take(&s.opts, &a, id, &rc))
 			rc = RUT_EXIT_USAGE;
 	if (rc < 0)
-		rc = rut_ruby_opts_check(&s.opts, cmd);
+		rc = rut_cli_ruby_opts_check(&s.opts, cmd);
 	if (rc < 0 && s.opts.command)
-		rc = rut_usage_error(
+		rc = rut_cli_usage_error(
 			cmd, "a command that is not running does nothing yet: name a process");
 	if (rc < 0)
 		rc = run_stacks(&s, cmd);
 	for (size_t i = 0; i < s.answered; i++)
 		rut_buf_fini(&s.answers[i].out);
 	free(s.answers);
-	rut_targets_fini(&s.targets);
-	rut_ruby_opts_fini(&s.opts);
+	rut_cli_targets_fini(&s.targets);
+	rut_cli_ruby_opts_fini(&s.opts);
 	return rc;
 }
 

@@ -307,7 +307,7 @@ static int print_stat(struct stat_data *d, struct rut_err *err)
 		if (d->events)
 			put_events(d, &out);
 	}
-	rc = rut_write_out(&out);
+	rc = rut_cli_write_out(&out);
 	return rc < 0 && rc != -EPIPE ? rut_err_errno(err, -rc, "cannot write") : 0;
 }
 
@@ -320,7 +320,7 @@ static int stat_set(struct stat_data *d, const struct rut_trace_args *args, stru
 	d->by_stream = calloc(rut_ctf_set_n_streams(d->set) + 1, sizeof(*d->by_stream));
 	if (!d->by_class || !d->by_stream)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	if ((rc = rut_trace_range(args, d->set, &opts, err)) < 0 ||
+	if ((rc = rut_cli_trace_range(args, d->set, &opts, err)) < 0 ||
 	    (rc = rut_ctf_set_scan(d->set, err)) < 0 || (rc = count_events(d, &opts, err)) < 0)
 		return rc;
 	if (collect_names(d) < 0)
@@ -341,11 +341,11 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_trace_args args = {0};
 	struct rut_err err = RUT_ERR_INIT;
 	struct stat_data d = {0};
-	int rc = rut_trace_args_parse(&args, cmd, argc, argv, take_option, &d);
+	int rc = rut_cli_trace_args_parse(&args, cmd, argc, argv, take_option, &d);
 	bool bad = false;
 
 	if (rc >= 0) {
-		rut_trace_args_fini(&args);
+		rut_cli_trace_args_fini(&args);
 		return rc;
 	}
 	d.gmt = args.gmt;
@@ -356,9 +356,9 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		bad = d.counts.errors || rut_ctf_set_errors(d.set);
 	}
 	stat_fini(&d);
-	rut_trace_args_fini(&args);
+	rut_cli_trace_args_fini(&args);
 	if (rc < 0)
-		return rut_fail(cmd, &err);
+		return rut_cli_fail(cmd, &err);
 	return bad ? RUT_EXIT_FAIL : RUT_EXIT_OK;
 }
 

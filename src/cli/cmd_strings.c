@@ -5,7 +5,7 @@
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_live_main(cmd, argc, argv, RUT_RUBY_STRINGS);
+	return rut_cli_live_main(cmd, argc, argv, RUT_RUBY_STRINGS);
 }
 
 const struct rut_cmd cmd_strings = {
@@ -13,6 +13,6 @@ const struct rut_cmd cmd_strings = {
 	.group = "Ruby, live",
 	.summary = "show where a Ruby application allocates strings",
 	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
-	.options = rut_live_options,
+	.options = rut_cli_live_options,
 	.run = run,
 };

@@ -5,7 +5,7 @@
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_live_main(cmd, argc, argv, RUT_RUBY_TIME);
+	return rut_cli_live_main(cmd, argc, argv, RUT_RUBY_TIME);
 }
 
 const struct rut_cmd cmd_time = {
@@ -13,6 +13,6 @@ const struct rut_cmd cmd_time = {
 	.group = "Ruby, live",
 	.summary = "show where a Ruby application's time goes, by method",
 	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
-	.options = rut_time_options,
+	.options = rut_cli_time_options,
 	.run = run,
 };

@@ -124,7 +124,7 @@ static void on_tables(struct rut_buf *text, void *arg)
 	if (!t->screen) {
 		if (t->shown > 1)
 			rut_buf_putc(text, '\n');
-		if (rut_write_out(text) < 0)
+		if (rut_cli_write_out(text) < 0)
 			t->quit = true;
 	} else if (!t->held) {
 		rut_buf_clear(&t->text);
@@ -136,7 +136,7 @@ static void on_tables(struct rut_buf *text, void *arg)
 
 static int feed(void *arg, struct rut_err *err)
 {
-	return rut_live_source_step(&((struct top *)arg)->source, err);
+	return rut_cli_live_source_step(&((struct top *)arg)->source, err);
 }
 
 /* ---- The command line ---- */
@@ -160,13 +160,17 @@ static int find_analyses(const struct rut_analysis_args *a, const struct rut_ana
 {
 	*ret_n = 0;
 	for (size_t i = 1; i < a->n_paths; i++) {
-		const struct rut_analysis *found = rut_report_find(a->paths[i]);
+		const struct rut_analysis *found = rut_cli_report_find(a->paths[i]);
 
-		if (!found)
-			return rut_usage_error(a->cmd, "no analysis '%s': %s", a->paths[i],
-					       rut_report_names);
+		if (!found) {
+			_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
+
+			rut_cli_report_names(&names);
+			return rut_cli_usage_error(a->cmd, "no analysis '%s': %s", a->paths[i],
+						   names.data);
+		}
 		if (*ret_n == ANALYSES_MAX)
-			return rut_usage_error(a->cmd, "more than %d analyses", ANALYSES_MAX);
+			return rut_cli_usage_error(a->cmd, "more than %d analyses", ANALYSES_MAX);
 		ret[(*ret_n)++] = found;
 	}
 	return -1;
@@ -179,20 +183,21 @@ static int follow(struct rut_analysis_args *a, struct top *t,
 		.feed = feed, .tables = on_tables, .idle = on_idle, .arg = t};
 	static const volatile sig_atomic_t never; /* signals end us while we wait */
 	struct rut_err err = RUT_ERR_INIT;
-	int rc = rut_live_source_open(&t->source, a->cmd, t->name, t->record, true, &never, &err);
+	int rc = rut_cli_live_source_open(&t->source, a->cmd, t->name, t->record, true, &never,
+					  &err);
 
 	if (rc < 0)
-		return err.code ? rut_fail(a->cmd, &err) : RUT_EXIT_USAGE;
+		return err.code ? rut_cli_fail(a->cmd, &err) : RUT_EXIT_USAGE;
 	a->live = &live;
 	a->follow = true;
-	a->paths[0] = rut_live_source_path(&t->source);
+	a->paths[0] = rut_cli_live_source_path(&t->source);
 	a->n_paths = 1;
 	if (!n)
-		a->choose = rut_report_choose;
+		a->choose = rut_cli_report_choose;
 	t->screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !rut_screen_open(&err);
 	if (t->screen)
 		draw(t);
-	rc = rut_analysis_run(a, analyses, n);
+	rc = rut_cli_analysis_run(a, analyses, n);
 	if (t->screen)
 		rut_screen_close();
 	return rc;
@@ -209,18 +214,18 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	a.conf.stats = a.conf.usage = a.conf.total = a.conf.brief = true;
 	a.conf.refresh_ns = 1000000000;
 	a.skip_validation = a.no_progress = true;
-	rc = rut_analysis_args_parse(&a, cmd, argc, argv);
+	rc = rut_cli_analysis_args_parse(&a, cmd, argc, argv);
 	if (rc < 0 && !a.n_paths)
-		rc = rut_usage_error(cmd, "which session? See 'rutile list'");
+		rc = rut_cli_usage_error(cmd, "which session? See 'rutile list'");
 	if (rc < 0)
 		rc = find_analyses(&a, analyses, &n);
 	if (rc < 0) {
 		t.name = a.paths[0];
 		rc = follow(&a, &t, analyses, n);
 	}
-	rut_live_source_fini(&t.source);
+	rut_cli_live_source_fini(&t.source);
 	rut_buf_fini(&t.text);
-	rut_analysis_args_fini(&a);
+	rut_cli_analysis_args_fini(&a);
 	return rc;
 }
 

@@ -102,11 +102,11 @@ static void on_event(const struct rut_ruby_event *ev, void *arg)
 	if (s->error)
 		return;
 	if (s->by_tree)
-		rut_trace_slow_event(&s->slow, ev);
+		rut_cli_trace_slow_event(&s->slow, ev);
 	else
-		rut_trace_print_event(ev, &s->print);
+		rut_cli_trace_print_event(ev, &s->print);
 	if (s->print.out.len >= write_bytes)
-		s->error = rut_write_all(s->fd, &s->print.out);
+		s->error = rut_cli_write_all(s->fd, &s->print.out);
 }
 
 static int begin(struct rut_trace *t, struct rut_tracer *tracer, pid_t *ret_child,
@@ -115,7 +115,7 @@ static int begin(struct rut_trace *t, struct rut_tracer *tracer, pid_t *ret_chil
 	int rc;
 
 	if (!t->opts.command)
-		return rut_targets_attach(&t->targets, tracer, t->cmd, err);
+		return rut_cli_targets_attach(&t->targets, tracer, t->cmd, err);
 	rc = rut_tracer_spawn(tracer, t->opts.command, err);
 	if (rc < 0)
 		return rc;
@@ -132,7 +132,7 @@ static int follow(struct rut_trace *t, struct rut_tracer *tracer, struct sink *s
 	bool ended = false;
 	uint64_t seen = 0;
 
-	while (!rut_wake_stopped() && !s->error) {
+	while (!rut_cli_wake_stopped() && !s->error) {
 		uint64_t now = rut_now_ns();
 		int n;
 
@@ -143,20 +143,20 @@ static int follow(struct rut_trace *t, struct rut_tracer *tracer, struct sink *s
 				    err);
 		if (n < 0)
 			return n;
-		rut_wake_drain();
+		rut_cli_wake_drain();
 		if (s->print.events == seen)
-			rut_trace_print_flush(&s->print);
+			rut_cli_trace_print_flush(&s->print);
 		seen = s->print.events;
 		if (!s->error && s->print.out.len)
-			s->error = rut_write_all(s->fd, &s->print.out);
+			s->error = rut_cli_write_all(s->fd, &s->print.out);
 		if (child && !ended)
-			ended = rut_child_ended(child, ret_code);
+			ended = rut_cli_child_ended(child, ret_code);
 		if (!n && (!child || ended))
 			break;
 		if (!s->print.events && !t->slow_ns && now - begin_ns >= look_around_ns &&
 		    rut_tracer_settled(tracer))
-			rut_why_measure(&s->why, &t->targets, child,
-					rut_why_name(&t->opts, t->inside));
+			rut_cli_why_measure(&s->why, &t->targets, child,
+					    rut_cli_why_name(&t->opts, t->inside));
 	}
 	return 0;
 }
@@ -168,17 +168,17 @@ static void say_why(const struct rut_trace *t, struct rut_tracer *tracer, struct
 
 	if (t->slow_ns || rut_tracer_untraced(tracer, ignored, sizeof(ignored)))
 		return;
-	if (!s->why.near.count)
-		rut_why_look_for(&s->why, rut_why_name(&t->opts, t->inside), tracer);
+	if (!s->why.near.best.count)
+		rut_cli_why_look_for(&s->why, rut_cli_why_name(&t->opts, t->inside), tracer);
 	if (t->inside) {
 		rut_buf_printf(&text, "no call of --inside '%s'", t->inside);
-		rut_near_say(&s->why.near, &text);
+		rut_cli_near_say(&s->why.near, &text);
 		rut_buf_putc(&text, '\n');
 	} else {
-		rut_why_say(&s->why, &t->targets, &t->opts, t->opts.all, tracer, &text);
+		rut_cli_why_say(&s->why, &t->targets, &t->opts, t->opts.all, tracer, &text);
 	}
 	if (text.len)
-		rut_notice(t->cmd, "%.*s", (int)text.len - 1, text.data);
+		rut_cli_notice(t->cmd, "%.*s", (int)text.len - 1, text.data);
 }
 
 static int run_traced(struct rut_trace *t, struct rut_tracer *tracer, struct sink *s, int *ret_code,
@@ -192,8 +192,8 @@ static int run_traced(struct rut_trace *t, struct rut_tracer *tracer, struct sin
 	rc = begin(t, tracer, &child, err);
 	if (rc < 0)
 		return rc;
-	rut_trace_print_started(&s->print, time(NULL));
-	s->error = rut_write_all(s->fd, &s->print.out);
+	rut_cli_trace_print_started(&s->print, time(NULL));
+	s->error = rut_cli_write_all(s->fd, &s->print.out);
 	rc = follow(t, tracer, s, child, ret_code, err);
 	if (rc < 0)
 		return rc;
@@ -202,16 +202,17 @@ static int run_traced(struct rut_trace *t, struct rut_tracer *tracer, struct sin
 	if (!s->error && rut_tracer_poll(tracer, 0, err) < 0)
 		return -err->code;
 	rut_tracer_on_event(tracer, NULL, NULL);
-	rut_trace_print_ended(&s->print, time(NULL));
+	rut_cli_trace_print_ended(&s->print, time(NULL));
 	if (!s->error || s->error == -EINTR)
-		s->error = rut_write_all(s->fd, &s->print.out);
+		s->error = rut_cli_write_all(s->fd, &s->print.out);
 	if (s->print.lost)
-		rut_notice(t->cmd,
-			   "%" PRIu64 " events were lost: trace less (--path, --class, --method), "
-			   "write to a file, or enlarge --ring",
-			   s->print.lost);
-	rut_notice_gaps(t->cmd, tracer);
-	rut_notice_untraced(t->cmd, tracer);
+		rut_cli_notice(t->cmd,
+			       "%" PRIu64
+			       " events were lost: trace less (--path, --class, --method), "
+			       "write to a file, or enlarge --ring",
+			       s->print.lost);
+	rut_cli_notice_gaps(t->cmd, tracer);
+	rut_cli_notice_untraced(t->cmd, tracer);
 	if (!s->print.events)
 		say_why(t, tracer, s);
 	if (s->error && s->error != -EPIPE && s->error != -EINTR)
@@ -227,7 +228,7 @@ static int add_quiet_classes(struct rut_trace *t)
 		if (t->opts.classes.v[i][0] != '!')
 			return 0; /* who asks for classes gets them */
 	for (size_t i = 0; i < sizeof(quiet_classes) / sizeof(*quiet_classes) && !rc; i++)
-		rc = rut_words_add(&t->opts.classes, quiet_classes[i]);
+		rc = rut_cli_words_add(&t->opts.classes, quiet_classes[i]);
 	return rc;
 }
 
@@ -245,22 +246,22 @@ static int set_up(struct rut_trace *t, struct rut_tracer **ret_tracer, struct si
 		.inside = t->inside,
 		.ring_bytes = t->ring_bytes,
 	};
-	int rc = rut_targets_find(&t->targets, &t->opts, err);
+	int rc = rut_cli_targets_find(&t->targets, &t->opts, err);
 
 	if (rc < 0)
 		return rc;
 	if (!t->all_classes && add_quiet_classes(t) < 0)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	rut_targets_filter(&t->targets, &t->opts, t->opts.all, &config.filter);
-	rc = s->fd = rut_ruby_opts_open(&t->opts, err);
+	rut_cli_targets_filter(&t->targets, &t->opts, t->opts.all, &config.filter);
+	rc = s->fd = rut_cli_ruby_opts_open(&t->opts, err);
 	if (rc >= 0)
-		rc = t->wake_fd = rut_wake_init(false, err);
+		rc = t->wake_fd = rut_cli_wake_init(false, err);
 	if (rc >= 0)
 		rc = rut_tracer_new(ret_tracer, &config, err);
 	return rc;
 }
 
-int rut_trace_run(struct rut_trace *t)
+int rut_cli_trace_run(struct rut_trace *t)
 {
 	struct rut_tracer *tracer = NULL;
 	struct rut_err err = RUT_ERR_INIT;
@@ -272,21 +273,21 @@ int rut_trace_run(struct rut_trace *t)
 	t->style.inside = t->inside && !s.by_tree;
 	t->style.json = t->opts.json;
 	t->style.clock_offset_ns = rut_clock_offset_ns();
-	rut_trace_print_init(&s.print, &t->style);
-	rut_trace_slow_init(&s.slow, &s.print, t->slow_ns);
+	rut_cli_trace_print_init(&s.print, &t->style);
+	rut_cli_trace_slow_init(&s.slow, &s.print, t->slow_ns);
 	rc = set_up(t, &tracer, &s, &err);
 	if (rc >= 0)
 		rc = run_traced(t, tracer, &s, &code, &err);
 	rut_tracer_free(tracer);
-	rut_trace_slow_fini(&s.slow);
-	rut_trace_print_fini(&s.print);
-	return rc < 0 ? rut_fail(t->cmd, &err) : code;
+	rut_cli_trace_slow_fini(&s.slow);
+	rut_cli_trace_print_fini(&s.print);
+	return rc < 0 ? rut_cli_fail(t->cmd, &err) : code;
 }
 
-void rut_trace_fini(struct rut_trace *t)
+void rut_cli_trace_fini(struct rut_trace *t)
 {
-	rut_targets_fini(&t->targets);
-	rut_ruby_opts_fini(&t->opts);
+	rut_cli_targets_fini(&t->targets);
+	rut_cli_ruby_opts_fini(&t->opts);
 }
 
 static int take_own(struct rut_trace *t, struct rut_args *a, int id)
@@ -311,9 +312,9 @@ static int take_own(struct rut_trace *t, struct rut_args *a, int id)
 		t->style.backtrace = true;
 		return -1;
 	case OPT_SLOW:
-		id = rut_take_duration(a, "slow", &t->slow_ns);
+		id = rut_cli_take_duration(a, "slow", &t->slow_ns);
 		if (id < 0 && !t->slow_ns)
-			return rut_usage_error(t->cmd, "--slow: more than 0, please");
+			return rut_cli_usage_error(t->cmd, "--slow: more than 0, please");
 		return id;
 	case OPT_INSIDE:
 		t->inside = a->value;
@@ -323,8 +324,8 @@ static int take_own(struct rut_trace *t, struct rut_args *a, int id)
 		return -1;
 	case OPT_RING:
 		if (rut_parse_size(a->value, &t->ring_bytes) < 0)
-			return rut_usage_error(t->cmd, "--ring: '%s' is not a size such as 4M",
-					       a->value);
+			return rut_cli_usage_error(t->cmd, "--ring: '%s' is not a size such as 4M",
+						   a->value);
 		return -1;
 	default:
 		return RUT_EXIT_USAGE;
@@ -337,20 +338,21 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_args a;
 	int id, rc = -1;
 
-	rut_args_init(&a, cmd, argc, argv);
-	while (rc < 0 && (id = rut_args_next(&a)) != RUT_ARGS_END)
-		if (!rut_ruby_opts_take(&t.opts, &a, id, &rc))
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while (rc < 0 && (id = rut_cli_args_next(&a)) != RUT_ARGS_END)
+		if (!rut_cli_ruby_opts_take(&t.opts, &a, id, &rc))
 			rc = take_own(&t, &a, id);
 	if (rc < 0)
-		rc = rut_ruby_opts_check(&t.opts, cmd);
+		rc = rut_cli_ruby_opts_check(&t.opts, cmd);
 	if (rc < 0 && t.slow_ns && t.style.returns && !t.style.tree)
-		rc = rut_usage_error(cmd, "--slow shows returned values with --tree only");
+		rc = rut_cli_usage_error(cmd, "--slow shows returned values with --tree only");
 	if (rc < 0 && t.style.backtrace && (t.slow_ns || t.style.tree))
-		rc = rut_usage_error(cmd, "--backtrace is for plain lines: --slow and --tree show "
-					  "callers themselves");
+		rc = rut_cli_usage_error(cmd,
+					 "--backtrace is for plain lines: --slow and --tree show "
+					 "callers themselves");
 	if (rc < 0)
-		rc = rut_trace_run(&t);
-	rut_trace_fini(&t);
+		rc = rut_cli_trace_run(&t);
+	rut_cli_trace_fini(&t);
 	return rc;
 }
 

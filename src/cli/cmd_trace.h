@@ -19,7 +19,7 @@ struct rut_trace {
 };
 
 /* Traces until the end; returns the exit code. */
-int rut_trace_run(struct rut_trace *t);
-void rut_trace_fini(struct rut_trace *t);
+int rut_cli_trace_run(struct rut_trace *t);
+void rut_cli_trace_fini(struct rut_trace *t);
 
 #endif

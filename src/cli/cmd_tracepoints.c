@@ -248,7 +248,7 @@ static int do_all(struct request *rq)
 			continue;
 		if (rq->children && rc == -ENOENT && (found || i + 1 < rq->n_pids))
 			continue;
-		exit_code = rut_fail(rq->cmd, &err);
+		exit_code = rut_cli_fail(rq->cmd, &err);
 	}
 	if (!found && !exit_code) {
 		fprintf(stderr, "rutile tracepoints: none of these processes has tracepoints\n");
@@ -260,7 +260,7 @@ static int do_all(struct request *rq)
 		if (rq->wishes[w].matched || exit_code)
 			continue;
 		rut_err_set(&err, ENOENT, "no tracepoint matches '%s'", rq->wishes[w].glob);
-		exit_code = rut_fail(rq->cmd, &err);
+		exit_code = rut_cli_fail(rq->cmd, &err);
 	}
 	return exit_code;
 }
@@ -268,8 +268,8 @@ static int do_all(struct request *rq)
 static int add_wish(struct request *rq, const char *glob, bool on)
 {
 	if (rq->n_wishes == MAX_WISHES)
-		return rut_usage_error(rq->cmd, "more than %d times --enable and --disable",
-				       MAX_WISHES);
+		return rut_cli_usage_error(rq->cmd, "more than %d times --enable and --disable",
+					   MAX_WISHES);
 	rq->wishes[rq->n_wishes++] = (struct wish){.glob = glob, .on = on};
 	return RUT_EXIT_OK;
 }
@@ -279,7 +279,7 @@ static int add_target(struct request *rq, const char *word)
 	uint64_t pid;
 
 	if (rut_parse_u64(word, &pid) || !pid || pid > INT_MAX)
-		return rut_usage_error(rq->cmd, "'%s' is not a process number", word);
+		return rut_cli_usage_error(rq->cmd, "'%s' is not a process number", word);
 	return add_pid(rq, (pid_t)pid) ? RUT_EXIT_FAIL : RUT_EXIT_OK;
 }
 
@@ -289,8 +289,8 @@ static int parse(struct request *rq, int argc, char **argv)
 	struct rut_args a;
 	int id, rc = RUT_EXIT_OK;
 
-	rut_args_init(&a, rq->cmd, argc, argv);
-	while (!rc && (id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, rq->cmd, argc, argv);
+	while (!rc && (id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		switch (id) {
 		case OPT_ENABLE:
 		case OPT_DISABLE:
@@ -312,7 +312,7 @@ static int parse(struct request *rq, int argc, char **argv)
 		}
 	}
 	if (!rc && !rq->n_pids)
-		rc = rut_usage_error(rq->cmd, "which process? 'rutile ps' lists those of Ruby");
+		rc = rut_cli_usage_error(rq->cmd, "which process? 'rutile ps' lists those of Ruby");
 	rq->n_asked = rq->n_pids;
 	return rc ? rc : -1;
 }

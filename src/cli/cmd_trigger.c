@@ -20,9 +20,10 @@ enum { KEYS = sizeof(keys) / sizeof(*keys), OPT_KEY = 512 };
 
 static const struct rut_opt options[] = {
 	{"when", "TEXT",
-	 "fired (default); event NAMES [if FILTER]; rate NAMES [if FILTER] > N per TIME; slow "
-	 "CALLS > "
-	 "TIME; every TIME",
+	 "fired (default); event NAMES [if FILTER]; rate NAMES [if FILTER] > N per TIME; "
+	 "slow CALLS > TIME [pN per TIME]; request TARGET > TIME [pN per TIME]; "
+	 "method TARGET NAME > TIME; runqueue > TIME; killed [GLOB]; script SCRIPT; "
+	 "log FILE matches REGEX [> NUMBER]; every TIME",
 	 OPT_KEY},
 	{"do", "TEXT",
 	 "snapshot SESSION; rotate SESSION; stop SESSION; start SESSION [OPTIONS]; add SESSION "
@@ -52,9 +53,9 @@ static int read_file(const struct rut_cmd *cmd, struct rut_trigger *t, const cha
 	struct rut_err err = RUT_ERR_INIT;
 
 	if (!f)
-		return rut_usage_error(cmd, "cannot open '%s': %s", path, strerror(errno));
+		return rut_cli_usage_error(cmd, "cannot open '%s': %s", path, strerror(errno));
 	if (rut_trigger_read(t, f, &err))
-		return rut_usage_error(cmd, "%s, %s", path, err.msg);
+		return rut_cli_usage_error(cmd, "%s, %s", path, err.msg);
 	return 0;
 }
 
@@ -64,22 +65,22 @@ static int add(const struct rut_cmd *cmd, struct rut_trigger *t, const struct wo
 	int rc;
 
 	if (w->n != 2)
-		return rut_usage_error(cmd,
-				       "one name: 'rutile trigger add NAME --when ... --do ...'");
+		return rut_cli_usage_error(
+			cmd, "one name: 'rutile trigger add NAME --when ... --do ...'");
 	if (!rut_trigger_name_ok(w->word[1]))
-		return rut_usage_error(cmd,
-				       "invalid name '%s': up to %d letters, digits, '-', '_', '.'",
-				       w->word[1], RUT_TRIGGER_NAME_MAX);
+		return rut_cli_usage_error(
+			cmd, "invalid name '%s': up to %d letters, digits, '-', '_', '.'",
+			w->word[1], RUT_TRIGGER_NAME_MAX);
 	if (!t->nactions)
-		return rut_usage_error(cmd,
-				       "what shall it do? For example --do 'snapshot SESSION'");
+		return rut_cli_usage_error(cmd,
+					   "what shall it do? For example --do 'snapshot SESSION'");
 	snprintf(t->name, sizeof(t->name), "%s", w->word[1]);
 	if (t->dir[0] != '/' && rut_trigger_set(t, "output", t->dir, &err))
-		return rut_fail(cmd, &err);
-	rc = rut_trigger_start(t, cmd, &err);
+		return rut_cli_fail(cmd, &err);
+	rc = rut_cli_trigger_start(t, cmd, &err);
 	if (rc && !err.code)
 		return RUT_EXIT_USAGE;
-	return rc ? rut_fail(cmd, &err) : RUT_EXIT_OK;
+	return rc ? rut_cli_fail(cmd, &err) : RUT_EXIT_OK;
 }
 
 /* ---- fire, test, remove ---- */
@@ -92,30 +93,32 @@ static int fire(const struct rut_cmd *cmd, const struct words *w)
 	rut_buf_puts(&b, "fire");
 	for (size_t i = 2; i < w->n; i++) {
 		if (!strchr(w->word[i], '='))
-			return rut_usage_error(cmd, "'%s' is not KEY=VALUE", w->word[i]);
+			return rut_cli_usage_error(cmd, "'%s' is not KEY=VALUE", w->word[i]);
 		rut_buf_printf(&b, " %s", w->word[i]);
 	}
 	if (b.len > RUT_TRIGGER_MESSAGE_MAX)
-		return rut_usage_error(cmd, "the values are longer than %d bytes",
-				       RUT_TRIGGER_MESSAGE_MAX);
+		return rut_cli_usage_error(cmd, "the values are longer than %d bytes",
+					   RUT_TRIGGER_MESSAGE_MAX);
 	rut_buf_putc(&b, 0);
 	if (b.failed)
 		return RUT_EXIT_FAIL;
-	return rut_trigger_send(w->word[1], b.data, &err) ? rut_fail(cmd, &err) : RUT_EXIT_OK;
+	return rut_cli_trigger_send(w->word[1], b.data, &err) ? rut_cli_fail(cmd, &err)
+							      : RUT_EXIT_OK;
 }
 
 static int test(const struct rut_cmd *cmd, const struct words *w)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
-	return rut_trigger_send(w->word[1], "test", &err) ? rut_fail(cmd, &err) : RUT_EXIT_OK;
+	return rut_cli_trigger_send(w->word[1], "test", &err) ? rut_cli_fail(cmd, &err)
+							      : RUT_EXIT_OK;
 }
 
 static int remove_trigger(const struct rut_cmd *cmd, const struct words *w)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
-	return rut_trigger_end(w->word[1], &err) ? rut_fail(cmd, &err) : RUT_EXIT_OK;
+	return rut_cli_trigger_end(w->word[1], &err) ? rut_cli_fail(cmd, &err) : RUT_EXIT_OK;
 }
 
 /* ---- list ---- */
@@ -125,8 +128,23 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Why its process has ended, "" when it did not say. */
+static void read_reason(FILE *f, char *ret, size_t size)
+{
+	char line[2 * RUT_TRIGGER_TEXT_MAX];
+
+	ret[0] = 0;
+	rewind(f);
+	while (fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = 0;
+		if (!strncmp(line, RUT_TRIGGER_ENDED, strlen(RUT_TRIGGER_ENDED)))
+			snprintf(ret, size, ": %s", line + strlen(RUT_TRIGGER_ENDED));
+	}
+}
+
 static void print_one(const char *name)
 {
+	char reason[2 * RUT_TRIGGER_TEXT_MAX + 4] = "";
 	struct rut_trigger_status s = {0};
 	struct rut_err err = RUT_ERR_INIT;
 	_cleanup_file_ FILE *f = NULL;
@@ -134,12 +152,15 @@ static void print_one(const char *name)
 	char path[256];
 
 	rut_trigger_init(&t);
-	rut_trigger_path(path, sizeof(path), name, ".conf");
+	rut_cli_trigger_path(path, sizeof(path), name, ".conf");
 	f = fopen(path, "re");
-	if (f)
+	if (f) {
 		rut_trigger_read(&t, f, &err);
-	if (rut_trigger_ask(name, &s, &err))
-		printf("%-20s %8s %10s %7s  %s\n", name, "-", "-", "-", "its process has exited");
+		read_reason(f, reason, sizeof(reason));
+	}
+	if (rut_cli_trigger_ask(name, &s, &err))
+		printf("%-20s %8s %10s %7s  its process has exited%s\n", name, "-", "-", "-",
+		       reason);
 	else
 		printf("%-20s %8llu %10llu %7llu  %s%s\n", name, (unsigned long long)s.fired,
 		       (unsigned long long)s.suppressed, (unsigned long long)s.failed, t.when_text,
@@ -184,20 +205,20 @@ static int parse(const struct rut_cmd *cmd, int argc, char **argv, struct rut_tr
 	struct rut_args a;
 	int id, rc = 0;
 
-	rut_args_init(&a, cmd, argc, argv);
-	while (!rc && (id = rut_args_next(&a)) != RUT_ARGS_END) {
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while (!rc && (id = rut_cli_args_next(&a)) != RUT_ARGS_END) {
 		if (id == RUT_ARGS_HELP)
 			return RUT_ARGS_HELP;
 		if (id >= OPT_KEY && id < OPT_KEY + KEYS)
 			rc = rut_trigger_set(t, keys[id - OPT_KEY], a.value, &err)
-				     ? rut_usage_error(cmd, "%s", err.msg)
+				     ? rut_cli_usage_error(cmd, "%s", err.msg)
 				     : 0;
 		else if (id == OPT_FILE)
 			rc = read_file(cmd, t, a.value);
 		else if (id == RUT_ARGS_POSITIONAL && w->n < WORDS_MAX)
 			w->word[w->n++] = a.value;
 		else if (id != RUT_ARGS_DASHES)
-			rc = id == RUT_ARGS_POSITIONAL ? rut_usage_error(cmd, "too many words")
+			rc = id == RUT_ARGS_POSITIONAL ? rut_cli_usage_error(cmd, "too many words")
 						       : RUT_EXIT_USAGE;
 	}
 	return rc;
@@ -214,20 +235,21 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc)
 		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
 	if (!w.n)
-		return rut_usage_error(cmd, "what? add, list, fire, test or remove");
+		return rut_cli_usage_error(cmd, "what? add, list, fire, test or remove");
 	if (!strcmp(w.word[0], "add"))
 		return add(cmd, &t, &w);
 	if (!strcmp(w.word[0], "list") && w.n == 1)
 		return list(cmd);
 	if (w.n < 2)
-		return rut_usage_error(cmd, "the name of the trigger is missing");
+		return rut_cli_usage_error(cmd, "the name of the trigger is missing");
 	if (!strcmp(w.word[0], "fire"))
 		return fire(cmd, &w);
 	if (w.n == 2 && !strcmp(w.word[0], "test"))
 		return test(cmd, &w);
 	if (w.n == 2 && !strcmp(w.word[0], "remove"))
 		return remove_trigger(cmd, &w);
-	return rut_usage_error(cmd, "'%s' is none of: add, list, fire, test, remove", w.word[0]);
+	return rut_cli_usage_error(cmd, "'%s' is none of: add, list, fire, test, remove",
+				   w.word[0]);
 }
 
 const struct rut_cmd cmd_trigger = {

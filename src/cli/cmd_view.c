@@ -88,7 +88,7 @@ static void on_signal(int sig)
 
 static void view_fini(struct view *v)
 {
-	rut_trace_args_fini(&v->args);
+	rut_cli_trace_args_fini(&v->args);
 	rut_expr_free(v->filter);
 	for (size_t i = 0; i < v->n_fields; i++)
 		free((char *)v->fields[i]);
@@ -157,8 +157,8 @@ static int parse_names(struct view *v, const char *list)
 		const struct word *w = find_word(name_words, list, len);
 
 		if (!w)
-			return rut_usage_error(v->cmd, "invalid kind of names '%.*s'", (int)len,
-					       list);
+			return rut_cli_usage_error(v->cmd, "invalid kind of names '%.*s'", (int)len,
+						   list);
 		v->text.names |= w->bits;
 		list += len + (list[len] == ',');
 	}
@@ -179,7 +179,8 @@ static int parse_fields(struct view *v, const char *list)
 			bits |= w->bits;
 			shown = true;
 		} else if (v->n_fields == MAX_WORDS) {
-			return rut_usage_error(v->cmd, "more than %d names of fields", MAX_WORDS);
+			return rut_cli_usage_error(v->cmd, "more than %d names of fields",
+						   MAX_WORDS);
 		} else {
 			v->fields[v->n_fields++] = strndup(list, len);
 			v->text.field_wanted = field_wanted;
@@ -199,7 +200,7 @@ static int parse_filter(struct view *v, const char *text)
 	rut_expr_free(v->filter);
 	v->filter = NULL;
 	if (rut_expr_parse(text, strlen(text), RUT_EXPR_FILTER, &v->filter, NULL, &err) < 0)
-		return rut_usage_error(v->cmd, "--filter: %s", err.msg);
+		return rut_cli_usage_error(v->cmd, "--filter: %s", err.msg);
 	return 0;
 }
 
@@ -208,7 +209,7 @@ static int parse_threads(struct view *v, const char *text)
 	uint64_t n;
 
 	if (rut_parse_u64(text, &n) < 0 || !n || n > 1024)
-		return rut_usage_error(v->cmd, "invalid thread count '%s'", text);
+		return rut_cli_usage_error(v->cmd, "invalid thread count '%s'", text);
 	v->threads = (unsigned int)n;
 	return 0;
 }
@@ -216,7 +217,7 @@ static int parse_threads(struct view *v, const char *text)
 static int add_event(struct view *v, const char *value)
 {
 	if (v->n_events == MAX_WORDS)
-		return rut_usage_error(v->cmd, "more than %d names of events", MAX_WORDS);
+		return rut_cli_usage_error(v->cmd, "more than %d names of events", MAX_WORDS);
 	v->events[v->n_events++] = value;
 	return 0;
 }
@@ -236,7 +237,7 @@ static int add_offset(struct view *v, int id, const char *value)
 		bad = errno || *end || end == value;
 	}
 	if (bad)
-		return rut_usage_error(v->cmd, "invalid number of %s '%s'", unit, value);
+		return rut_cli_usage_error(v->cmd, "invalid number of %s '%s'", unit, value);
 	v->args.set.clock_offset_ns += ns;
 	return 0;
 }
@@ -307,7 +308,7 @@ static int view_set(struct view *v, struct rut_ctf_set *set, bool *ret_bad, stru
 		.set = set,
 		.reader = {.prefault = true, .follow = v->follow},
 		.stop = &stop,
-		.feed = v->live ? rut_live_source_step : NULL,
+		.feed = v->live ? rut_cli_live_source_step : NULL,
 		.feed_arg = &v->source,
 		.text = v->text,
 		.events = v->events,
@@ -317,13 +318,13 @@ static int view_set(struct view *v, struct rut_ctf_set *set, bool *ret_bad, stru
 		.folded = v->folded,
 		.threads = v->threads,
 	};
-	int rc = rut_trace_range(&v->args, set, &view.reader, err);
+	int rc = rut_cli_trace_range(&v->args, set, &view.reader, err);
 
 	if (!rc && v->stacks)
-		rc = rut_callstacks_load(&view.stacks, set, v->roots ? v->roots : "", err);
+		rc = rut_an_callstacks_load(&view.stacks, set, v->roots ? v->roots : "", err);
 	if (!rc)
-		rc = rut_view_print(&view, ret_bad, err);
-	rut_callstacks_free(view.stacks);
+		rc = rut_cli_view_print(&view, ret_bad, err);
+	rut_an_callstacks_free(view.stacks);
 	*ret_bad |= rut_ctf_set_errors(set) > 0;
 	return rc;
 }
@@ -331,14 +332,14 @@ static int view_set(struct view *v, struct rut_ctf_set *set, bool *ret_bad, stru
 static int check(const struct view *v)
 {
 	if (v->follow && v->stacks)
-		return rut_usage_error(v->cmd, "--%s goes with neither --stacks nor --folded",
-				       v->live ? "live" : "follow");
+		return rut_cli_usage_error(v->cmd, "--%s goes with neither --stacks nor --folded",
+					   v->live ? "live" : "follow");
 	if (v->record && !v->live)
-		return rut_usage_error(v->cmd, "--record goes with --live only");
+		return rut_cli_usage_error(v->cmd, "--record goes with --live only");
 	if (v->live && v->args.n_paths != 1)
-		return rut_usage_error(v->cmd, "--live follows one session or process");
+		return rut_cli_usage_error(v->cmd, "--live follows one session or process");
 	if (v->live && (v->args.begin || v->args.end))
-		return rut_usage_error(v->cmd, "--live begins now: no --begin, no --end");
+		return rut_cli_usage_error(v->cmd, "--live begins now: no --begin, no --end");
 	return -1;
 }
 
@@ -349,11 +350,11 @@ static int view(struct view *v, bool *ret_bad, struct rut_err *err)
 	int rc = 0;
 
 	if (v->live) {
-		rc = rut_live_source_open(&v->source, v->cmd, v->args.paths[0], v->record, false,
-					  &stop, err);
+		rc = rut_cli_live_source_open(&v->source, v->cmd, v->args.paths[0], v->record,
+					      false, &stop, err);
 		v->args.set.consume = true;
 		if (!rc)
-			path = rut_live_source_path(&v->source);
+			path = rut_cli_live_source_path(&v->source);
 	}
 	if (!rc)
 		rc = rut_ctf_set_open(&set, v->live ? &path : v->args.paths, v->args.n_paths,
@@ -361,7 +362,7 @@ static int view(struct view *v, bool *ret_bad, struct rut_err *err)
 	if (!rc)
 		rc = view_set(v, set, ret_bad, err);
 	rut_ctf_set_free(set);
-	rut_live_source_fini(&v->source);
+	rut_cli_live_source_fini(&v->source);
 	return rc;
 }
 
@@ -372,7 +373,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 				  .show = RUT_CTF_SHOW_DEFAULT}};
 	struct rut_err err = RUT_ERR_INIT;
 	bool bad = false;
-	int rc = rut_trace_args_parse(&v.args, cmd, argc, argv, take_option, &v);
+	int rc = rut_cli_trace_args_parse(&v.args, cmd, argc, argv, take_option, &v);
 
 	if (rc < 0)
 		rc = check(&v);
@@ -389,7 +390,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	rc = view(&v, &bad, &err);
 	view_fini(&v);
 	if (rc < 0)
-		return err.code ? rut_fail(cmd, &err) : RUT_EXIT_USAGE;
+		return err.code ? rut_cli_fail(cmd, &err) : RUT_EXIT_USAGE;
 	return bad ? RUT_EXIT_FAIL : RUT_EXIT_OK;
 }
 

@@ -20,7 +20,7 @@ V(foreman_tracer)
 
 #define V(verb)	     &cmd_##verb,
 #define A(verb, ...) &cmd_##verb,
-const struct rut_cmd *const rut_cmds[] = {
+const struct rut_cmd *const rut_cli_cmds[] = {
 	/* One line each, in the order of the help. */
 	RUT_VERBS_FIRST(V) RUT_KERNEL_ANALYSES(A) RUT_VERBS_BETWEEN(V) RUT_RUBY_ANALYSES(A)
 		RUT_VERBS_LAST(V) NULL,
@@ -28,9 +28,9 @@ const struct rut_cmd *const rut_cmds[] = {
 #undef V
 #undef A
 
-const struct rut_cmd *rut_cmd_find(const char *name)
+const struct rut_cmd *rut_cli_cmd_find(const char *name)
 {
-	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
+	for (const struct rut_cmd *const *c = rut_cli_cmds; *c; c++)
 		if (!strcmp((*c)->name, name))
 			return *c;
 	return NULL;
@@ -66,14 +66,14 @@ static size_t distance(const char *a, const char *b)
 	return rows[m % 3][n];
 }
 
-const struct rut_cmd *rut_cmd_like(const char *name)
+const struct rut_cmd *rut_cli_cmd_like(const char *name)
 {
 	const struct rut_cmd *best = NULL;
 	size_t least = 3, len = strlen(name);
 
 	if (len < 3 || len > MAX_NAME)
 		return NULL;
-	for (const struct rut_cmd *const *c = rut_cmds; *c; c++) {
+	for (const struct rut_cmd *const *c = rut_cli_cmds; *c; c++) {
 		size_t d = distance(name, (*c)->name);
 
 		if (d < least) {
@@ -84,7 +84,7 @@ const struct rut_cmd *rut_cmd_like(const char *name)
 	return best;
 }
 
-const struct rut_cmd *const rut_links[] = {
+const struct rut_cmd *const rut_cli_links[] = {
 	&cmd_foreman_tracer,
 	NULL,
 };

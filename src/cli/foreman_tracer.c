@@ -174,8 +174,8 @@ static int by_amount(const void *pa, const void *pb, void *arg)
 	return a != b ? (a < b) - (a > b) : by_columns(pa, pb, arg);
 }
 
-int rut_foreman_table(struct rut_buf *out, enum rut_ruby_mode mode, const struct rut_rows *rows,
-		      uint64_t limit)
+int rut_cli_foreman_table(struct rut_buf *out, enum rut_ruby_mode mode, const struct rut_rows *rows,
+			  uint64_t limit)
 {
 	_cleanup_free_ struct rut_ruby_row *merged = calloc(rows->count + 1, sizeof(*merged));
 	size_t n = 0;
@@ -211,9 +211,9 @@ static int show(struct rut_live *l, bool final)
 		rut_buf_puts(&out, "\033[1;1H\033[J");
 	else if (l->intervals)
 		rut_buf_putc(&out, '\n');
-	rc = rut_foreman_table(&out, l->mode, &l->rows, l->limit);
+	rc = rut_cli_foreman_table(&out, l->mode, &l->rows, l->limit);
 	l->intervals++;
-	return rc < 0 ? rc : rut_write_all(l->fd, &out);
+	return rc < 0 ? rc : rut_cli_write_all(l->fd, &out);
 }
 
 static const struct rut_live_view view = {.show = show};
@@ -235,13 +235,13 @@ static int parse(const struct rut_cmd *cmd, int argc, char **argv, struct words 
 		w->mode = argv[2];
 	if (argc > 3 && argv[3][0]) {
 		if (strcmp(argv[3], "app") != 0 && strcmp(argv[3], "all") != 0)
-			return rut_usage_error(cmd, "'%s' is neither 'app' nor 'all'", argv[3]);
+			return rut_cli_usage_error(cmd, "'%s' is neither 'app' nor 'all'", argv[3]);
 		w->all = !strcmp(argv[3], "all");
 	}
 	if (argc > 4 && (rut_parse_u64(argv[4], &w->entries) < 0 || !w->entries))
-		return rut_usage_error(cmd, "'%s' is not a number of entries", argv[4]);
+		return rut_cli_usage_error(cmd, "'%s' is not a number of entries", argv[4]);
 	if (argc > 5)
-		return rut_usage_error(cmd, "unexpected argument '%s'", argv[5]);
+		return rut_cli_usage_error(cmd, "unexpected argument '%s'", argv[5]);
 	return -1;
 }
 
@@ -249,7 +249,7 @@ static int set_opts(struct rut_ruby_opts *o, const struct words *w)
 {
 	o->c_calls = true;
 	o->all = w->all;
-	return rut_words_add(&o->targets, w->target);
+	return rut_cli_words_add(&o->targets, w->target);
 }
 
 static int run_trace(const struct rut_cmd *cmd, const struct words *w)
@@ -257,8 +257,8 @@ static int run_trace(const struct rut_cmd *cmd, const struct words *w)
 	struct rut_trace t = {.cmd = cmd};
 	int rc = set_opts(&t.opts, w);
 
-	rc = rc < 0 ? RUT_EXIT_FAIL : rut_trace_run(&t);
-	rut_trace_fini(&t);
+	rc = rc < 0 ? RUT_EXIT_FAIL : rut_cli_trace_run(&t);
+	rut_cli_trace_fini(&t);
 	return rc;
 }
 
@@ -267,13 +267,13 @@ static int run_live(const struct rut_cmd *cmd, const struct words *w, enum rut_r
 	struct rut_live l;
 	int rc;
 
-	rut_live_init(&l, cmd, mode);
+	rut_cli_live_init(&l, cmd, mode);
 	rc = set_opts(&l.opts, w);
 	l.all = w->all;
 	l.limit = w->entries;
 	l.view = &view;
-	rc = rc < 0 ? RUT_EXIT_FAIL : rut_live_run(&l);
-	rut_live_fini(&l);
+	rc = rc < 0 ? RUT_EXIT_FAIL : rut_cli_live_run(&l);
+	rut_cli_live_fini(&l);
 	return rc;
 }
 
@@ -288,7 +288,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 			return RUT_EXIT_OK;
 		}
 		if (argv[i][0] == '-')
-			return rut_usage_error(cmd, "unknown option '%s'", argv[i]);
+			return rut_cli_usage_error(cmd, "unknown option '%s'", argv[i]);
 	}
 	rc = parse(cmd, argc, argv, &w);
 	if (rc >= 0)
@@ -296,9 +296,9 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (!strcmp(w.mode, "trace"))
 		return run_trace(cmd, &w);
 	for (enum rut_ruby_mode m = RUT_RUBY_CALLS; m < RUT_RUBY_TRACE; m++)
-		if (!strcmp(w.mode, rut_mode_name(m)))
+		if (!strcmp(w.mode, rut_cli_mode_name(m)))
 			return run_live(cmd, &w, m);
-	return rut_usage_error(cmd, "unknown mode '%s'", w.mode);
+	return rut_cli_usage_error(cmd, "unknown mode '%s'", w.mode);
 }
 
 const struct rut_cmd cmd_foreman_tracer = {

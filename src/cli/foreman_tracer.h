@@ -9,7 +9,7 @@
 extern const struct rut_cmd cmd_foreman_tracer;
 
 /* Appends a table as foreman-tracer prints it. Returns 0 or -ENOMEM. */
-int rut_foreman_table(struct rut_buf *out, enum rut_ruby_mode mode, const struct rut_rows *rows,
-		      uint64_t limit);
+int rut_cli_foreman_table(struct rut_buf *out, enum rut_ruby_mode mode, const struct rut_rows *rows,
+			  uint64_t limit);
 
 #endif

@@ -154,8 +154,8 @@ static int compare(const void *x, const void *y, void *table)
 	return r ? r : (a->r.line > b->r.line) - (a->r.line < b->r.line);
 }
 
-int rut_heap_table_build(struct rut_heap_table *t, const struct rut_heap_look *before,
-			 const struct rut_heap_look *now)
+int rut_cli_heap_table_build(struct rut_heap_table *t, const struct rut_heap_look *before,
+			     const struct rut_heap_look *now)
 {
 	int rc = 0;
 
@@ -169,7 +169,7 @@ int rut_heap_table_build(struct rut_heap_table *t, const struct rut_heap_look *b
 	return rc;
 }
 
-void rut_heap_table_fini(struct rut_heap_table *t)
+void rut_cli_heap_table_fini(struct rut_heap_table *t)
 {
 	rut_strtab_fini(&t->keys);
 	free(t->entries);
@@ -182,7 +182,7 @@ static const char *const sorts[] = {
 	[RUT_HEAP_SORT_GENERATIONS] = "gens",
 };
 
-int rut_heap_sort_find(const char *name)
+int rut_cli_heap_sort_find(const char *name)
 {
 	for (size_t i = 0; i < sizeof(sorts) / sizeof(*sorts); i++)
 		if (strcmp(sorts[i], name) == 0)
@@ -225,8 +225,8 @@ static void add_row(struct rut_table *out, const struct rut_heap_table *t,
 		rut_table_add(out, "-");
 }
 
-void rut_heap_table_print(const struct rut_heap_table *t, struct rut_buf *out, size_t width,
-			  size_t limit)
+void rut_cli_heap_table_print(const struct rut_heap_table *t, struct rut_buf *out, size_t width,
+			      size_t limit)
 {
 	static const struct rut_table_column lines[] = {
 		{"FILENAME", .min_width = 8, .grow = true, .keep_right = true},
@@ -265,8 +265,8 @@ static void json_growth(struct rut_buf *out, const char *key, uint64_t now, uint
 	rut_jsonl_i64(out, key, (int64_t)(now - before));
 }
 
-void rut_heap_table_json(const struct rut_heap_table *t, struct rut_buf *out, size_t limit,
-			 uint64_t look)
+void rut_cli_heap_table_json(const struct rut_heap_table *t, struct rut_buf *out, size_t limit,
+			     uint64_t look)
 {
 	size_t shown = 0;
 

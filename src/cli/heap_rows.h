@@ -50,20 +50,20 @@ struct rut_heap_table {
 
 /*
  * Fills a table whose `by_line` and `sort` are set and all else is 0; `before` may be NULL. Returns
- * 0 or -ENOMEM; rut_heap_table_fini() in either case.
+ * 0 or -ENOMEM; rut_cli_heap_table_fini() in either case.
  */
-int rut_heap_table_build(struct rut_heap_table *t, const struct rut_heap_look *before,
-			 const struct rut_heap_look *now);
-void rut_heap_table_fini(struct rut_heap_table *t);
+int rut_cli_heap_table_build(struct rut_heap_table *t, const struct rut_heap_look *before,
+			     const struct rut_heap_look *now);
+void rut_cli_heap_table_fini(struct rut_heap_table *t);
 
 /* -1: no such name. */
-int rut_heap_sort_find(const char *name);
+int rut_cli_heap_sort_find(const char *name);
 
 /* The table as text: at most `limit` rows (0: all), `width` columns (0: as wide as needed). */
-void rut_heap_table_print(const struct rut_heap_table *t, struct rut_buf *out, size_t width,
-			  size_t limit);
+void rut_cli_heap_table_print(const struct rut_heap_table *t, struct rut_buf *out, size_t width,
+			      size_t limit);
 /* An object a row. */
-void rut_heap_table_json(const struct rut_heap_table *t, struct rut_buf *out, size_t limit,
-			 uint64_t look);
+void rut_cli_heap_table_json(const struct rut_heap_table *t, struct rut_buf *out, size_t limit,
+			     uint64_t look);
 
 #endif

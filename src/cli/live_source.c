@@ -59,12 +59,12 @@ static int record(struct rut_live_source *s, const struct rut_cmd *cmd, const ch
 	if (is_number(word) ? kill((pid_t)atoi(word), 0) < 0 && errno == ESRCH : !has_process(word))
 		/* cppcheck-suppress memleak ; the same */
 		return rut_err_set(err, ESRCH, "no session and no process is called '%s'", word);
-	rc = rut_record_option(cmd, o, is_number(word) ? 'p' : RUT_OPT_PROCNAME, word);
+	rc = rut_cli_record_option(cmd, o, is_number(word) ? 'p' : RUT_OPT_PROCNAME, word);
 	if (!rc && events)
-		rc = rut_record_option(cmd, o, 'e', events);
+		rc = rut_cli_record_option(cmd, o, 'e', events);
 	if (rc)
 		return -EINVAL;
-	rut_record_defaults(o);
+	rut_cli_record_defaults(o);
 	/* When we are behind, what is newest counts. */
 	o->conf.mode = RUT_RING_OVERWRITE;
 	snprintf(o->conf.name, sizeof(o->conf.name), "live");
@@ -92,9 +92,9 @@ static int open_viewer(struct rut_live_source *s, const char *word, const char *
 	return rc ? rc : rut_viewer_open(&s->viewer, &url, stop, err);
 }
 
-int rut_live_source_open(struct rut_live_source *s, const struct rut_cmd *cmd, const char *word,
-			 const char *events, bool state, const volatile sig_atomic_t *stop,
-			 struct rut_err *err)
+int rut_cli_live_source_open(struct rut_live_source *s, const struct rut_cmd *cmd, const char *word,
+			     const char *events, bool state, const volatile sig_atomic_t *stop,
+			     struct rut_err *err)
 {
 	int rc;
 
@@ -114,7 +114,7 @@ int rut_live_source_open(struct rut_live_source *s, const struct rut_cmd *cmd, c
 	return rc ? rc : rut_live_open(&s->live, s->r, state, err);
 }
 
-const char *rut_live_source_path(const struct rut_live_source *s)
+const char *rut_cli_live_source_path(const struct rut_live_source *s)
 {
 	return s->viewer ? rut_viewer_path(s->viewer) : rut_live_path(s->live);
 }
@@ -139,7 +139,7 @@ static void pause_between(const struct rut_live_source *s)
 		nanosleep(&(struct timespec){.tv_nsec = (long)(next - now)}, NULL);
 }
 
-int rut_live_source_step(void *source, struct rut_err *err)
+int rut_cli_live_source_step(void *source, struct rut_err *err)
 {
 	struct rut_live_source *s = source;
 	int rc;
@@ -171,7 +171,7 @@ int rut_live_source_step(void *source, struct rut_err *err)
 	return rc;
 }
 
-void rut_live_source_fini(struct rut_live_source *s)
+void rut_cli_live_source_fini(struct rut_live_source *s)
 {
 	rut_viewer_free(s->viewer);
 	rut_live_free(s->live);

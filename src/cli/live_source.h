@@ -29,19 +29,19 @@ struct rut_live_source {
  * events. `state`: the trace begins with the state of the machine. `stop`: not 0 ends the wait for
  * a session to begin. Returns 0, -EINVAL after a message of its own (err->code stays 0), or -errno.
  */
-int rut_live_source_open(struct rut_live_source *s, const struct rut_cmd *cmd, const char *word,
-			 const char *events, bool state, const volatile sig_atomic_t *stop,
-			 struct rut_err *err);
+int rut_cli_live_source_open(struct rut_live_source *s, const struct rut_cmd *cmd, const char *word,
+			     const char *events, bool state, const volatile sig_atomic_t *stop,
+			     struct rut_err *err);
 
-/* The trace's path, until rut_live_source_fini(). */
-const char *rut_live_source_path(const struct rut_live_source *s);
+/* The trace's path, until rut_cli_live_source_fini(). */
+const char *rut_cli_live_source_path(const struct rut_live_source *s);
 
 /*
  * Takes what came, at most ten times a second: sleeps when it is called more often. Returns 0, 1
  * when nothing more will come (said once on standard error), or -errno. A struct rut_feed.
  */
-int rut_live_source_step(void *source, struct rut_err *err);
+int rut_cli_live_source_step(void *source, struct rut_err *err);
 
-void rut_live_source_fini(struct rut_live_source *s);
+void rut_cli_live_source_fini(struct rut_live_source *s);
 
 #endif

@@ -20,11 +20,11 @@ static void print_log(enum rut_log_level level, const char *msg, void *arg)
 
 static int run_verb(const char *name, int argc, char **argv)
 {
-	const struct rut_cmd *cmd = rut_cmd_find(name), *like;
+	const struct rut_cmd *cmd = rut_cli_cmd_find(name), *like;
 
 	if (cmd)
 		return cmd->run(cmd, argc, argv);
-	like = rut_cmd_like(name);
+	like = rut_cli_cmd_like(name);
 	if (name[0] == '-')
 		fprintf(stderr, "rutile: unknown option '%s' (see 'rutile help')\n", name);
 	else if (like)
@@ -45,7 +45,7 @@ static const struct rut_cmd *find_lttng(const char *name)
 		return NULL;
 	if (len > 9 && !strcmp(name + len - 3, "-mi"))
 		len -= 3;
-	for (const struct rut_cmd *const *c = rut_cmds; *c; c++)
+	for (const struct rut_cmd *const *c = rut_cli_cmds; *c; c++)
 		if (strlen((*c)->name) == len - 6 && !strncmp((*c)->name, name + 6, len - 6))
 			return *c;
 	return NULL;
@@ -55,7 +55,7 @@ static const struct rut_cmd *find_link(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
-	for (const struct rut_cmd *const *c = rut_links; *c; c++)
+	for (const struct rut_cmd *const *c = rut_cli_links; *c; c++)
 		if (!strcmp((*c)->name, slash ? slash + 1 : path))
 			return *c;
 	return find_lttng(slash ? slash + 1 : path);

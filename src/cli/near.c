@@ -8,15 +8,17 @@
 #include "base/buf.h"
 #include "output/text.h"
 
-void rut_near_init(struct rut_near *n, const char *wanted)
+void rut_cli_near_init(struct rut_near *n, const char *wanted)
 {
+	struct rut_near new = {.wanted = ""};
 	size_t len = 0;
 
-	*n = (struct rut_near){.count = 0};
 	/* What a glob leaves open makes no difference. */
-	for (; wanted && *wanted && len < sizeof(n->wanted) - 1; wanted++)
+	for (; wanted && *wanted && len < sizeof(new.wanted) - 1; wanted++)
 		if (!strchr("*?[]\\", *wanted))
-			n->wanted[len++] = *wanted;
+			new.wanted[len++] = *wanted;
+	if (strcmp(n->wanted, new.wanted) != 0)
+		*n = new;
 }
 
 static bool same(char a, char b)
@@ -72,25 +74,27 @@ static size_t measure(const char *wanted, const char *name)
 	return d <= most ? d : SIZE_MAX;
 }
 
-static void keep(struct rut_near *n, const char *name, size_t d)
+static void keep(struct rut_near_list *list, const char *name, uint64_t order)
 {
 	size_t at = 0;
 
-	for (size_t i = 0; i < n->count; i++)
-		if (!strcmp(n->best[i].name, name))
+	for (size_t i = 0; i < list->count; i++)
+		if (!strcmp(list->names[i].name, name))
 			return;
-	while (at < n->count && n->best[at].distance <= d)
+	while (at < list->count && list->names[at].order <= order)
 		at++;
 	if (at == RUT_NEAR_MAX)
 		return;
-	if (n->count < RUT_NEAR_MAX)
-		n->count++;
-	memmove(&n->best[at + 1], &n->best[at], (n->count - at - 1) * sizeof(n->best[0]));
-	snprintf(n->best[at].name, sizeof(n->best[at].name), "%s", name);
-	n->best[at].distance = d;
+	if (list->count < RUT_NEAR_MAX)
+		list->count++;
+	memmove(&list->names[at + 1], &list->names[at],
+		(list->count - at - 1) * sizeof(list->names[0]));
+	snprintf(list->names[at].name, sizeof(list->names[at].name), "%s", name);
+	list->names[at].order = order;
 }
 
-void rut_near_add(struct rut_near *n, const char *class_name, bool singleton, const char *method)
+void rut_cli_near_add(struct rut_near *n, const char *class_name, bool singleton,
+		      const char *method, uint64_t calls)
 {
 	char full[RUT_NEAR_NAME], dotted[RUT_NEAR_NAME];
 	const char *spelled[] = {full, dotted, method, class_name};
@@ -107,18 +111,25 @@ void rut_near_add(struct rut_near *n, const char *class_name, bool singleton, co
 		d = here < d ? here : d;
 	}
 	if (d != SIZE_MAX)
-		keep(n, full, d);
+		keep(&n->best, full, d);
+	if (calls)
+		keep(&n->called, full, UINT64_MAX - calls);
 }
 
-void rut_near_say(const struct rut_near *n, struct rut_buf *out)
+static void say_list(const struct rut_near_list *list, struct rut_buf *out)
 {
-	if (!n->count)
-		return;
-	rut_buf_puts(out, "; names like '");
-	rut_text_add(out, n->wanted);
-	rut_buf_puts(out, "': ");
-	for (size_t i = 0; i < n->count; i++) {
+	for (size_t i = 0; i < list->count; i++) {
 		rut_buf_puts(out, i ? ", " : "");
-		rut_text_add(out, n->best[i].name);
+		rut_text_add(out, list->names[i].name);
 	}
+}
+
+void rut_cli_near_say(const struct rut_near *n, struct rut_buf *out)
+{
+	if (!n->best.count && !n->called.count)
+		return;
+	rut_buf_puts(out, n->best.count ? "; names like '" : "; no name is like '");
+	rut_text_add(out, n->wanted);
+	rut_buf_puts(out, n->best.count ? "': " : "', most called: ");
+	say_list(n->best.count ? &n->best : &n->called, out);
 }

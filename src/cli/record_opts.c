@@ -19,7 +19,7 @@ enum { SCRIPT_BUFFER_BYTES = 1 << 20 };
 
 static int bad_value(const struct rut_cmd *cmd, const char *what, const char *value)
 {
-	return rut_usage_error(cmd, "bad %s '%s'", what, value);
+	return rut_cli_usage_error(cmd, "bad %s '%s'", what, value);
 }
 
 static int add_event(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
@@ -30,11 +30,11 @@ static int add_event(const struct rut_cmd *cmd, struct rut_record_opts *o, const
 
 	/* The message says what to do: the options' help does not list events. */
 	if (rut_conf_add_events(&o->conf, value, &err) < 0) {
-		rut_fail(cmd, &err);
+		rut_cli_fail(cmd, &err);
 		return RUT_EXIT_USAGE;
 	}
 	if ((size_t)snprintf(events + len, room, "%s%s", len ? "," : "", value) >= room)
-		return rut_usage_error(cmd, "too many --event: use globs");
+		return rut_cli_usage_error(cmd, "too many --event: use globs");
 	o->events_given = true;
 	return 0;
 }
@@ -48,7 +48,7 @@ static bool names_ruby_stack(const char *contexts)
 	return !rut_context_parse(contexts, &bits, ignored, NULL) && bits & RUT_CTX_RSTACK;
 }
 
-bool rut_record_is_hz(const char *value)
+bool rut_cli_record_is_hz(const char *value)
 {
 	return *value && strspn(value, "0123456789") == strlen(value);
 }
@@ -57,9 +57,10 @@ static int add_samples(const struct rut_cmd *cmd, struct rut_record_opts *o, con
 {
 	char event[64];
 
-	if (!rut_record_is_hz(value) || strlen(value) > 5 || !atoi(value) || atoi(value) > 10000)
-		return rut_usage_error(cmd, "--profile: 1 to 10000 samples a second, not '%s'",
-				       value);
+	if (!rut_cli_record_is_hz(value) || strlen(value) > 5 || !atoi(value) ||
+	    atoi(value) > 10000)
+		return rut_cli_usage_error(cmd, "--profile: 1 to 10000 samples a second, not '%s'",
+					   value);
 	snprintf(event, sizeof(event), "profile:%s", value);
 	return add_event(cmd, o, event);
 }
@@ -71,7 +72,7 @@ static int add_pid(const struct rut_cmd *cmd, struct rut_record_opts *o, const c
 	if (rut_parse_u64(value, &n) < 0 || !n || n > INT32_MAX)
 		return bad_value(cmd, "process", value);
 	if (o->npids == RUT_PIDS_MAX)
-		return rut_usage_error(cmd, "more than %d --pid", RUT_PIDS_MAX);
+		return rut_cli_usage_error(cmd, "more than %d --pid", RUT_PIDS_MAX);
 	o->pids[o->npids++] = (pid_t)n;
 	o->conf.filters |= RUT_FILTER_PID | RUT_FILTER_FOLLOW;
 	return 0;
@@ -82,7 +83,8 @@ static int add_procname(const struct rut_cmd *cmd, struct rut_record_opts *o, co
 	size_t len = strlen(value);
 
 	if (!len || len > 15)
-		return rut_usage_error(cmd, "a process name has 1 to 15 bytes, not '%s'", value);
+		return rut_cli_usage_error(cmd, "a process name has 1 to 15 bytes, not '%s'",
+					   value);
 	for (size_t i = 0; i < 8; i++) {
 		if (o->conf.comms[i][0])
 			continue;
@@ -90,16 +92,17 @@ static int add_procname(const struct rut_cmd *cmd, struct rut_record_opts *o, co
 		o->conf.filters |= RUT_FILTER_COMM;
 		return 0;
 	}
-	return rut_usage_error(cmd, "more than 8 --procname");
+	return rut_cli_usage_error(cmd, "more than 8 --procname");
 }
 
-int rut_record_session_name(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *name)
+int rut_cli_record_session_name(const struct rut_cmd *cmd, struct rut_record_opts *o,
+				const char *name)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
 	/* Before it is copied, which would cut it. */
 	if (rut_session_check_name(name, &err) < 0)
-		return rut_usage_error(cmd, "%s", err.msg);
+		return rut_cli_usage_error(cmd, "%s", err.msg);
 	snprintf(o->conf.name, sizeof(o->conf.name), "%s", name);
 	return 0;
 }
@@ -112,12 +115,12 @@ static int set_budget(const struct rut_cmd *cmd, struct rut_record_opts *o, cons
 
 	end += *end == '%';
 	if (end == value || *end || !(percent >= 0.1 && percent <= 100))
-		return rut_usage_error(cmd, "0.1 to 100 percent of a CPU, not '%s'", value);
+		return rut_cli_usage_error(cmd, "0.1 to 100 percent of a CPU, not '%s'", value);
 	o->conf.budget_ppm = (uint32_t)(percent * 1e4);
 	return 0;
 }
 
-const char *rut_spool_dir(void)
+const char *rut_cli_spool_dir(void)
 {
 	const char *dir = getenv("RUTILE_SPOOL_DIR");
 
@@ -130,7 +133,7 @@ static int set_collector(const struct rut_cmd *cmd, struct rut_record_opts *o, c
 	struct rut_url url;
 
 	if (rut_url_parse(value, &url, &err) < 0)
-		return rut_usage_error(cmd, "%s", err.msg);
+		return rut_cli_usage_error(cmd, "%s", err.msg);
 	if (strlen(value) >= sizeof(o->output.to))
 		return bad_value(cmd, "collector", value);
 	snprintf(o->output.to, sizeof(o->output.to), "%s", value);
@@ -152,14 +155,14 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 			       ? bad_value(cmd, "size", value)
 			       : 0;
 	case RUT_OPT_SPOOL:
-		snprintf(o->output.spool, sizeof(o->output.spool), "%s", rut_spool_dir());
+		snprintf(o->output.spool, sizeof(o->output.spool), "%s", rut_cli_spool_dir());
 		return rut_parse_size(value, &o->output.spool_bytes) < 0 || !o->output.spool_bytes
 			       ? bad_value(cmd, "size", value)
 			       : 0;
 	case RUT_OPT_STRING_LIMIT:
 		if (rut_parse_size(value, &n) < 0 || n < RUT_STR_MIN || n > RUT_STR_MAX)
-			return rut_usage_error(cmd, "%d to %d bytes of a string, not '%s'",
-					       RUT_STR_MIN, RUT_STR_MAX, value);
+			return rut_cli_usage_error(cmd, "%d to %d bytes of a string, not '%s'",
+						   RUT_STR_MIN, RUT_STR_MAX, value);
 		o->conf.string_bytes = (uint32_t)n;
 		return 0;
 	case RUT_OPT_SIZE:
@@ -189,7 +192,7 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	}
 }
 
-const struct rut_opt rut_start_options[] = {
+const struct rut_opt rut_cli_start_options[] = {
 	{"output", "PATTERN", "write trace directories; the name may hold strftime(3) sequences",
 	 'o'},
 	{"flight", NULL, "record into memory only; a process stays with --ruby and -m only",
@@ -205,43 +208,47 @@ const struct rut_opt rut_start_options[] = {
 	{0},
 };
 
-int rut_record_dir(const struct rut_cmd *cmd, char *to, size_t size, const char *value)
+int rut_cli_record_dir(const struct rut_cmd *cmd, char *to, size_t size, const char *value)
 {
 	size_t len = 0;
 
 	/* The daemon may go anywhere: the folder must not depend on the current one. */
 	if (value[0] != '/') {
 		if (!getcwd(to, size - 1))
-			return rut_usage_error(cmd, "the current directory has no name");
+			return rut_cli_usage_error(cmd, "the current directory has no name");
 		len = strlen(to);
 		to[len++] = '/';
 	}
 	if (!*value || (size_t)snprintf(to + len, size - len, "%s", value) >= size - len)
-		return rut_usage_error(cmd, "bad directory '%s'", value);
+		return rut_cli_usage_error(cmd, "bad directory '%s'", value);
 	return 0;
 }
 
-int rut_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
+int rut_cli_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
 {
-	return rut_record_dir(cmd, o->output.pattern, sizeof(o->output.pattern), value);
+	return rut_cli_record_dir(cmd, o->output.pattern, sizeof(o->output.pattern), value);
 }
 
 static int add_ruby(const struct rut_cmd *cmd, struct rut_record_opts *o, int id, const char *value)
 {
-	const struct rut_opt *opt = rut_start_options;
+	const struct rut_opt *opt = rut_cli_start_options;
 	size_t len = strlen(o->conf.ruby), room = sizeof(o->conf.ruby) - len;
 	int rc = 0;
 
 	while (opt->id != id)
 		opt++;
 	if ((size_t)snprintf(o->conf.ruby + len, room, "%s = %s\n", opt->name, value) >= room)
-		return rut_usage_error(cmd, "too many options of Ruby events: use globs");
+		return rut_cli_usage_error(cmd, "too many options of Ruby events: use globs");
 	o->ruby.try_newer = o->ruby.try_newer || id == RUT_OPT_RUBY_TRY_NEWER;
 	if (id == RUT_OPT_RUBY_TRY_NEWER)
 		return 0;
 	if (id == RUT_OPT_RUBY)
-		return rut_record_ruby_add(cmd, &o->ruby, value);
-	rc = rut_record_ruby_filter(&o->ruby, opt->name, value);
+		return rut_cli_record_ruby_add(cmd, &o->ruby, value);
+	if (id == RUT_OPT_RUBY_SLOW)
+		return rut_parse_duration(value, &o->ruby.slow_ns) < 0 || !o->ruby.slow_ns
+			       ? bad_value(cmd, "time", value)
+			       : 0;
+	rc = rut_cli_record_ruby_filter(&o->ruby, opt->name, value);
 	return rc ? RUT_EXIT_FAIL : 0;
 }
 
@@ -254,8 +261,8 @@ static int set_cgroup(const struct rut_cmd *cmd, struct rut_record_opts *o, cons
 	return 0;
 }
 
-int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
-		      const char *value)
+int rut_cli_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
+			  const char *value)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
@@ -272,7 +279,7 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 		return set_cgroup(cmd, o, value);
 	case RUT_OPT_CONTEXT:
 		if (rut_context_parse(value, &o->conf.contexts, o->conf.perf, &err) < 0)
-			return rut_usage_error(cmd, "%s", err.msg);
+			return rut_cli_usage_error(cmd, "%s", err.msg);
 		o->conf.rstack_all |= names_ruby_stack(value);
 		return 0;
 	case RUT_OPT_STRICT:
@@ -283,18 +290,19 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 		return 0;
 	case RUT_OPT_FILTER:
 		if (strlen(value) >= sizeof(o->conf.filter))
-			return rut_usage_error(cmd, "the filter is too long");
+			return rut_cli_usage_error(cmd, "the filter is too long");
 		snprintf(o->conf.filter, sizeof(o->conf.filter), "%s", value);
 		return 0;
 	case RUT_OPT_FLIGHT:
 		o->flight = true;
 		return 0;
 	case RUT_OPT_SCRIPT:
-		return rut_record_script_set(cmd, o->script, sizeof(o->script), value);
+		return rut_cli_record_script_set(cmd, o->script, sizeof(o->script), value);
 	case RUT_OPT_RUBY:
 	case RUT_OPT_RUBY_CLASS:
 	case RUT_OPT_RUBY_METHOD:
 	case RUT_OPT_RUBY_PATH:
+	case RUT_OPT_RUBY_SLOW:
 		return add_ruby(cmd, o, id, value);
 	case RUT_OPT_RUBY_TRY_NEWER:
 		return add_ruby(cmd, o, id, "yes");
@@ -312,13 +320,13 @@ int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 	case RUT_OPT_TO:
 		return set_collector(cmd, o, value);
 	case RUT_OPT_TLS:
-		return rut_record_dir(cmd, o->output.tls, sizeof(o->output.tls), value);
+		return rut_cli_record_dir(cmd, o->output.tls, sizeof(o->output.tls), value);
 	default:
 		return -ENOENT;
 	}
 }
 
-void rut_record_defaults(struct rut_record_opts *o)
+void rut_cli_record_defaults(struct rut_record_opts *o)
 {
 	if (o->events_given)
 		return;
@@ -373,7 +381,7 @@ static int flag_value(const struct rut_cmd *cmd, const char *value)
 {
 	if (!strcmp(value, "yes") || !strcmp(value, "no"))
 		return value[0] == 'n';
-	return rut_usage_error(cmd, "yes or no, not '%s'", value);
+	return rut_cli_usage_error(cmd, "yes or no, not '%s'", value);
 }
 
 /* Counts the line in `ret_options` when it holds an option. */
@@ -381,14 +389,14 @@ static int apply_line(const struct rut_cmd *cmd, char *line, struct rut_record_o
 		      int *ret_options)
 {
 	char *key = line + strspn(line, " \t"), *value, *end;
-	const struct rut_opt *opt = rut_start_options;
+	const struct rut_opt *opt = rut_cli_start_options;
 	int rc;
 
 	if (!*key || *key == '#')
 		return 0;
 	value = strchr(key, '=');
 	if (!value)
-		return rut_usage_error(cmd, "no '='");
+		return rut_cli_usage_error(cmd, "no '='");
 	for (end = value; end > key && strchr(" \t", end[-1]); end--)
 		;
 	*end = '\0';
@@ -397,17 +405,17 @@ static int apply_line(const struct rut_cmd *cmd, char *line, struct rut_record_o
 	while (opt->name && (strcmp(opt->name, key) != 0 || opt->id == RUT_OPT_PROFILE))
 		opt++;
 	if (!opt->name)
-		return rut_usage_error(cmd, "unknown option '%s'", key);
+		return rut_cli_usage_error(cmd, "unknown option '%s'", key);
 	++*ret_options;
 	if (!opt->arg) {
 		rc = flag_value(cmd, value);
-		return rc == 1 ? 0 : rc ? rc : rut_record_option(cmd, o, opt->id, "");
+		return rc == 1 ? 0 : rc ? rc : rut_cli_record_option(cmd, o, opt->id, "");
 	}
-	return opt->id == 'o' ? rut_record_output(cmd, o, value)
-			      : rut_record_option(cmd, o, opt->id, value);
+	return opt->id == 'o' ? rut_cli_record_output(cmd, o, value)
+			      : rut_cli_record_option(cmd, o, opt->id, value);
 }
 
-int rut_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_record_opts *o)
+int rut_cli_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_record_opts *o)
 {
 	_cleanup_file_ FILE *f = fopen(path, "re");
 	_cleanup_free_ char *line = NULL;
@@ -418,23 +426,23 @@ int rut_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_rec
 	char where[RUT_PATH_MAX];
 
 	if (!f)
-		return rut_usage_error(cmd, "cannot open '%s': %s", path, strerror(errno));
+		return rut_cli_usage_error(cmd, "cannot open '%s': %s", path, strerror(errno));
 	there.where = where;
 	while (errno = 0, (len = getline(&line, &size, f)) >= 0) {
 		int rc;
 
 		snprintf(where, sizeof(where), "%.900s, line %d: ", path, ++number);
 		if (strlen(line) != (size_t)len)
-			return rut_usage_error(&there, "a NUL byte: this is not a text file");
+			return rut_cli_usage_error(&there, "a NUL byte: this is not a text file");
 		line[strcspn(line, "\n")] = '\0';
 		rc = apply_line(&there, line, o, &options);
 		if (rc)
 			return rc;
 	}
 	if (!feof(f))
-		return rut_usage_error(cmd, "cannot read '%s': %s", path, strerror(errno));
+		return rut_cli_usage_error(cmd, "cannot read '%s': %s", path, strerror(errno));
 	if (!options)
-		return rut_usage_error(cmd, "no options in the profile '%s'", path);
+		return rut_cli_usage_error(cmd, "no options in the profile '%s'", path);
 	return 0;
 }
 
@@ -471,8 +479,8 @@ static void write_ruby(FILE *out, const char *lines)
 	}
 }
 
-void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
-		       const struct rut_output_conf *output)
+void rut_cli_profile_write(FILE *out, const struct rut_record_conf *conf,
+			   const struct rut_output_conf *output)
 {
 	fprintf(out, "# rutile start %s --profile THIS_FILE\n", conf->name);
 	if (output->pattern[0])
@@ -524,14 +532,14 @@ void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
 		fprintf(out, "strict = yes\n");
 }
 
-const char *rut_log_dir(void)
+const char *rut_cli_log_dir(void)
 {
 	const char *dir = getenv("RUTILE_LOG_DIR");
 
 	return dir && dir[0] == '/' ? dir : RUT_LOG_DIR;
 }
 
-int rut_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *err)
+int rut_cli_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *err)
 {
 	struct rut_companion companions[2];
 	struct rut_script_session *script = NULL;
@@ -542,34 +550,34 @@ int rut_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *
 		.npids = o->npids,
 		.companions = companions,
 	};
-	int rc = o->script[0] ? rut_record_script_load(&script, o->script, o->flight, err) : 0;
+	int rc = o->script[0] ? rut_cli_record_script_load(&script, o->script, o->flight, err) : 0;
 
 	if (rc)
 		return rc;
 	/* 'rutile add' may bring Ruby events later. */
 	if (o->ruby.count || rut_output_drains(&o->output))
-		companions[start.ncompanions++] = rut_record_ruby_companion(&o->ruby);
+		companions[start.ncompanions++] = rut_cli_record_ruby_companion(&o->ruby);
 	if (script)
 		start.guest = rut_script_session_guest(script);
 	/* A flight recorder needs no process for it. */
 	if (script && rut_output_drains(&o->output))
 		companions[start.ncompanions++] = rut_script_session_companion(script);
 
-	snprintf(start.output.log_dir, sizeof(start.output.log_dir), "%s", rut_log_dir());
+	snprintf(start.output.log_dir, sizeof(start.output.log_dir), "%s", rut_cli_log_dir());
 	start.conf.mode = o->flight ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
 	o->ruby.flight = o->flight;
 	o->ruby.wait = true;
-	rc = rut_record_ruby_start(&o->ruby, err);
+	rc = rut_cli_record_ruby_start(&o->ruby, err);
 	if (!rc)
 		rc = rut_session_start(&start, ret_pid, err);
 	/* They are the session's now: what its process holds must not be taken back here. */
 	if (!rc)
-		rut_record_ruby_leave(&o->ruby);
+		rut_cli_record_ruby_leave(&o->ruby);
 	rut_script_session_free(script);
 	return rc;
 }
 
-void rut_record_opts_fini(struct rut_record_opts *o)
+void rut_cli_record_opts_fini(struct rut_record_opts *o)
 {
-	rut_record_ruby_fini(&o->ruby);
+	rut_cli_record_ruby_fini(&o->ruby);
 }

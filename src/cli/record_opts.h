@@ -32,6 +32,7 @@ enum {
 	RUT_OPT_RUBY_CLASS,
 	RUT_OPT_RUBY_METHOD,
 	RUT_OPT_RUBY_PATH,
+	RUT_OPT_RUBY_SLOW,
 	RUT_OPT_RUBY_TRY_NEWER,
 	RUT_OPT_TO,
 	RUT_OPT_SPOOL,
@@ -51,7 +52,9 @@ enum {
 		{"context", "NAMES",                                                               \
 		 "add to each event: pid tid procname cgroup cpu ustack kstack ruby_stack",        \
 		 RUT_OPT_CONTEXT},                                                                 \
-		{"to", "URL", "send the trace to a collector: relay://HOST[:PORT]", RUT_OPT_TO},   \
+		{"to", "URL",                                                                      \
+		 "send the trace to a collector: relay://HOST[:PORT], nats://HOST[:PORT]/STREAM",  \
+		 RUT_OPT_TO},                                                                      \
 		{"tls", "DIR",                                                                     \
 		 "certificates for relays://: ca.pem, cert.pem, key.pem (default "                 \
 		 "/etc/rutile/tls)",                                                               \
@@ -79,6 +82,8 @@ enum {
 		 RUT_OPT_RUBY_METHOD},                                                             \
 		{"path", "GLOB", "only methods of matching files (default: the application's)",    \
 		 RUT_OPT_RUBY_PATH},                                                               \
+		{"slow", "TIME", "of Ruby calls, only those that take longer: 10ms",               \
+		 RUT_OPT_RUBY_SLOW},                                                               \
 		{"try-newer", NULL, "Ruby events of a Ruby that is not released: it may crash",    \
 		 RUT_OPT_RUBY_TRY_NEWER},                                                          \
 	{                                                                                          \
@@ -102,56 +107,58 @@ struct rut_record_opts {
 	bool flight;
 };
 
-extern const struct rut_opt rut_start_options[];
+extern const struct rut_opt rut_cli_start_options[];
 
 /* Returns 0, RUT_EXIT_USAGE after a message, or -ENOENT when the option is none of these. */
-int rut_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
-		      const char *value);
+int rut_cli_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
+			  const char *value);
 
 /* Names the session. Returns 0, or RUT_EXIT_USAGE after a message when no session can have it. */
-int rut_record_session_name(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *name);
+int rut_cli_record_session_name(const struct rut_cmd *cmd, struct rut_record_opts *o,
+				const char *name);
 
 /* Is this argument of --profile a number of samples a second, not a file? */
-bool rut_record_is_hz(const char *value);
+bool rut_cli_record_is_hz(const char *value);
 
 /* Sets the output's pattern; a relative one begins at the current folder. */
-int rut_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value);
+int rut_cli_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value);
 
 /*
  * Reads a profile: lines "OPTION = VALUE", with the long names of the options of `start`; '#' at
  * the begin of a line or behind white space begins a comment, "\#" stands for itself. A file
  * without options is refused. Returns 0 or RUT_EXIT_USAGE after a message with file and line.
  */
-int rut_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_record_opts *o);
+int rut_cli_profile_read(const struct rut_cmd *cmd, const char *path, struct rut_record_opts *o);
 
 /* Writes a session's configuration in that form. */
-void rut_profile_write(FILE *out, const struct rut_record_conf *conf,
-		       const struct rut_output_conf *output);
+void rut_cli_profile_write(FILE *out, const struct rut_record_conf *conf,
+			   const struct rut_output_conf *output);
 
 /*
  * Reads the arguments of `start`: "NAME [OPTIONS]". Returns 0, -1 when the help was printed, or an
  * exit code after a message.
  */
-int rut_start_parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc, char **argv);
+int rut_cli_start_parse(const struct rut_cmd *cmd, struct rut_record_opts *o, int argc,
+			char **argv);
 
 /*
  * Starts the session that `o` describes, and attaches to its Ruby targets; names that mean no
  * process yet are waited for. *ret_pid: its process; 0: none. Returns 0 or -errno.
  */
-int rut_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *err);
+int rut_cli_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_err *err);
 
-void rut_record_opts_fini(struct rut_record_opts *o);
+void rut_cli_record_opts_fini(struct rut_record_opts *o);
 
 /* Where spools are: $RUTILE_SPOOL_DIR, or /var/spool/rutile. */
-const char *rut_spool_dir(void);
+const char *rut_cli_spool_dir(void);
 
 /* Takes the absolute name of a directory. Returns 0, or RUT_EXIT_USAGE after a message. */
-int rut_record_dir(const struct rut_cmd *cmd, char *to, size_t size, const char *value);
+int rut_cli_record_dir(const struct rut_cmd *cmd, char *to, size_t size, const char *value);
 
 /* Where logs are: $RUTILE_LOG_DIR, or /var/log/rutile. */
-const char *rut_log_dir(void);
+const char *rut_cli_log_dir(void);
 
 /* The defaults for what was not given. */
-void rut_record_defaults(struct rut_record_opts *o);
+void rut_cli_record_defaults(struct rut_record_opts *o);
 
 #endif

@@ -45,7 +45,7 @@ static const struct {
 
 #define DEFAULT_KINDS (K(CALL) | K(RETURN) | K(RAISE) | K(GC) | K(THREAD) | K(GVL))
 
-const char *rut_record_ruby_events(void)
+const char *rut_cli_record_ruby_events(void)
 {
 	static char names[128];
 	size_t len = 0;
@@ -87,7 +87,7 @@ static int parse_source(struct rut_record_ruby_source *ret, const char *value, s
 								   : DEFAULT_KINDS};
 	if (!ret->kinds)
 		return rut_err_set(err, EINVAL, "unknown Ruby event in '%s'; there are %s", value,
-				   rut_record_ruby_events());
+				   rut_cli_record_ruby_events());
 	if (ret->kinds & K(REQUEST) && ret->kinds & METHOD_KINDS)
 		return rut_err_set(
 			err, EINVAL,
@@ -99,7 +99,7 @@ static int parse_source(struct rut_record_ruby_source *ret, const char *value, s
 	return ret->target ? 0 : rut_err_set(err, ENOMEM, "out of memory");
 }
 
-int rut_record_ruby_parse(struct rut_record_ruby *r, const char *value, struct rut_err *err)
+int rut_cli_record_ruby_parse(struct rut_record_ruby *r, const char *value, struct rut_err *err)
 {
 	int rc;
 
@@ -110,11 +110,12 @@ int rut_record_ruby_parse(struct rut_record_ruby *r, const char *value, struct r
 	return rc;
 }
 
-int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, const char *value)
+int rut_cli_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, const char *value)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
-	return rut_record_ruby_parse(r, value, &err) ? rut_usage_error(cmd, "%s", err.msg) : 0;
+	return rut_cli_record_ruby_parse(r, value, &err) ? rut_cli_usage_error(cmd, "%s", err.msg)
+							 : 0;
 }
 
 static bool is_command(const struct rut_record_ruby_source *s)
@@ -136,27 +137,27 @@ static struct rut_record_ruby_source *command_source(const struct rut_record_rub
 	return NULL;
 }
 
-int rut_record_ruby_check(const struct rut_cmd *cmd, struct rut_record_ruby *r, char **command)
+int rut_cli_record_ruby_check(const struct rut_cmd *cmd, struct rut_record_ruby *r, char **command)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < r->count; i++)
 		n += is_command(&r->sources[i]);
 	if (n && !command)
-		return rut_usage_error(cmd, "--ruby without a target means a command: "
-					    "'rutile record --ruby [:EVENTS] -- COMMAND'");
+		return rut_cli_usage_error(cmd, "--ruby without a target means a command: "
+						"'rutile record --ruby [:EVENTS] -- COMMAND'");
 	if (n > 1)
-		return rut_usage_error(cmd, "a command has one --ruby only");
+		return rut_cli_usage_error(cmd, "a command has one --ruby only");
 	r->command = command;
 	return 0;
 }
 
-int rut_record_ruby_filter(struct rut_record_ruby *r, const char *kind, const char *value)
+int rut_cli_record_ruby_filter(struct rut_record_ruby *r, const char *kind, const char *value)
 {
 	struct rut_words *to = *kind == 'c' ? &r->classes : *kind == 'm' ? &r->methods : &r->paths;
 	char *word = strdup(value);
 
-	if (!word || rut_words_add(to, word) < 0) {
+	if (!word || rut_cli_words_add(to, word) < 0) {
 		free(word);
 		return -ENOMEM;
 	}
@@ -178,10 +179,20 @@ static int source_find(const struct rut_record_ruby *r, const struct rut_record_
 		.c_calls = s->kinds & (K(C_CALL) | K(C_RETURN)),
 		.try_newer = r->try_newer,
 	};
-	int rc = rut_targets_find(ret, &opts, err);
+	int rc = rut_cli_targets_find(ret, &opts, err);
 
-	rut_targets_filter(ret, &opts, false, ret_filter);
+	rut_cli_targets_filter(ret, &opts, false, ret_filter);
 	return rc;
+}
+
+static int check_slow(const struct rut_record_ruby *r, const struct rut_record_ruby_source *s,
+		      struct rut_err *err)
+{
+	if (r->slow_ns && s->kinds & (K(C_CALL) | K(C_RETURN) | K(LINE) | K(REQUEST)))
+		return rut_err_set(err, EINVAL,
+				   "--slow is for calls of Ruby methods: not with c_call, "
+				   "c_return, line or requests");
+	return 0;
 }
 
 static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source *s,
@@ -190,17 +201,21 @@ static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source
 	struct rut_tracer_config config = {.mode = RUT_RUBY_RECORD,
 					   .kinds = s->kinds & ~SQL_VALUES,
 					   .sql_values = s->kinds & SQL_VALUES,
+					   .slow_ns = s->kinds & (K(CALL) | K(RETURN)) ? r->slow_ns
+										       : 0,
 					   .overwrite = r->flight,
 					   .ring_bytes = r->ring_bytes};
 	struct rut_targets *targets = calloc(1, sizeof(*targets));
 	_cleanup_buf_ struct rut_buf layers = RUT_BUF_INIT;
-	int rc;
+	int rc = check_slow(r, s, err);
 
-	if (is_command(s) && !r->command) {
+	if (!rc && is_command(s) && !r->command)
+		rc = rut_err_set(err, EINVAL,
+				 "--ruby without a target means a command, which only 'rutile "
+				 "record' starts");
+	if (rc) {
 		free(targets);
-		return rut_err_set(err, EINVAL,
-				   "--ruby without a target means a command, which only 'rutile "
-				   "record' starts");
+		return rc;
 	}
 	if (!targets)
 		return rut_err_set(err, ENOMEM, "out of memory");
@@ -216,11 +231,11 @@ static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source
 		rc = rut_tracer_new(&s->tracer, &config, err);
 	if (!rc)
 		rc = is_command(s) ? rut_tracer_command_prepare(s->tracer, err)
-				   : rut_targets_attach(targets, s->tracer, NULL, err);
+				   : rut_cli_targets_attach(targets, s->tracer, NULL, err);
 	s->targets = targets;
 	if (rc) {
 		rut_tracer_free(s->tracer);
-		rut_targets_fini(targets);
+		rut_cli_targets_fini(targets);
 		free(targets);
 		s->tracer = NULL;
 		s->targets = NULL;
@@ -228,21 +243,21 @@ static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source
 	return rc;
 }
 
-int rut_record_ruby_prepare(struct rut_record_ruby *r, struct rut_err *err)
+int rut_cli_record_ruby_prepare(struct rut_record_ruby *r, struct rut_err *err)
 {
 	struct rut_record_ruby_source *s = command_source(r);
 
 	return s && !s->tracer ? source_start(r, s, err) : 0;
 }
 
-int rut_record_ruby_env(const struct rut_record_ruby *r, pid_t parent)
+int rut_cli_record_ruby_env(const struct rut_record_ruby *r, pid_t parent)
 {
 	const struct rut_record_ruby_source *s = command_source(r);
 
 	return s ? rut_tracer_command_env(s->tracer, parent) : 0;
 }
 
-void rut_record_ruby_started(struct rut_record_ruby *r, pid_t pid)
+void rut_cli_record_ruby_started(struct rut_record_ruby *r, pid_t pid)
 {
 	struct rut_record_ruby_source *s = command_source(r);
 
@@ -250,7 +265,7 @@ void rut_record_ruby_started(struct rut_record_ruby *r, pid_t pid)
 		rut_tracer_command_started(s->tracer, pid);
 }
 
-int rut_record_ruby_start(struct rut_record_ruby *r, struct rut_err *err)
+int rut_cli_record_ruby_start(struct rut_record_ruby *r, struct rut_err *err)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		int rc = r->sources[i].tracer ? 0 : source_start(r, &r->sources[i], err);
@@ -285,8 +300,8 @@ static void look_again(struct rut_record_ruby *r)
 			continue;
 		}
 		if (!source_find(r, s, &found, &filter, &ignored))
-			rut_targets_attach(&found, s->tracer, NULL, &ignored);
-		rut_targets_fini(&found);
+			rut_cli_targets_attach(&found, s->tracer, NULL, &ignored);
+		rut_cli_targets_fini(&found);
 	}
 }
 
@@ -383,7 +398,7 @@ static void source_end(struct rut_record_ruby_source *s)
 {
 	rut_tracer_free(s->tracer);
 	if (s->targets)
-		rut_targets_fini(s->targets);
+		rut_cli_targets_fini(s->targets);
 	free(s->targets);
 	s->tracer = NULL;
 	s->targets = NULL;
@@ -412,7 +427,7 @@ static void pause_all(void *arg, bool pause)
 static int add_source(struct rut_record_ruby *r, const char *what, struct rut_err *err)
 {
 	struct rut_record_ruby_source *s = &r->sources[r->count];
-	int rc = rut_record_ruby_parse(r, what, err);
+	int rc = rut_cli_record_ruby_parse(r, what, err);
 
 	if (rc || r->paused)
 		return rc;
@@ -464,17 +479,17 @@ static int change(void *arg, bool add, const char *what, struct rut_err *err)
 	return add ? add_source(arg, what, err) : remove_sources(arg, what, err);
 }
 
-struct rut_companion rut_record_ruby_companion(struct rut_record_ruby *r)
+struct rut_companion rut_cli_record_ruby_companion(struct rut_record_ruby *r)
 {
 	return (struct rut_companion){open_dir, step, close_dir, snapshot, pause_all, change, r};
 }
 
-bool rut_record_ruby_over(const struct rut_record_ruby *r)
+bool rut_cli_record_ruby_over(const struct rut_record_ruby *r)
 {
 	return r->count && !r->alive && !r->wait && !command_source(r);
 }
 
-void rut_record_ruby_report(const struct rut_record_ruby *r)
+void rut_cli_record_ruby_report(const struct rut_record_ruby *r)
 {
 	const struct rut_record_ruby_source *command = command_source(r);
 	struct rut_record_totals sum = {0};
@@ -506,10 +521,10 @@ static void free_words(struct rut_words *w)
 {
 	for (size_t i = 0; i < w->count; i++)
 		free((char *)(uintptr_t)w->v[i]);
-	rut_words_fini(w);
+	rut_cli_words_fini(w);
 }
 
-void rut_record_ruby_leave(struct rut_record_ruby *r)
+void rut_cli_record_ruby_leave(struct rut_record_ruby *r)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		r->sources[i].tracer = NULL;
@@ -517,7 +532,7 @@ void rut_record_ruby_leave(struct rut_record_ruby *r)
 	}
 }
 
-void rut_record_ruby_fini(struct rut_record_ruby *r)
+void rut_cli_record_ruby_fini(struct rut_record_ruby *r)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		source_end(&r->sources[i]);

@@ -23,6 +23,7 @@ struct rut_record_ruby {
 	} sources[RUT_RECORD_RUBY_MAX];
 	size_t count;
 	struct rut_words paths, classes, methods; /* filters, for all of them; words owned */
+	uint64_t slow_ns;			  /* only calls slower than that; 0: all */
 	bool try_newer;				  /* processes with an unreleased Ruby, too */
 	char **command;				  /* borrowed; NULL: none is started */
 	bool wait;				  /* for targets that are not there yet */
@@ -39,54 +40,55 @@ struct rut_record_ruby {
 
 /*
  * Takes the argument of --ruby. Without a target (":EVENTS", "--") it means the command that rutile
- * starts: see rut_record_ruby_check(). Returns 0 or RUT_EXIT_USAGE after a message.
+ * starts: see rut_cli_record_ruby_check(). Returns 0 or RUT_EXIT_USAGE after a message.
  */
-int rut_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r, const char *value);
+int rut_cli_record_ruby_add(const struct rut_cmd *cmd, struct rut_record_ruby *r,
+			    const char *value);
 
 /* The same without a message: 0 or -errno with the reason. */
-int rut_record_ruby_parse(struct rut_record_ruby *r, const char *value, struct rut_err *err);
+int rut_cli_record_ruby_parse(struct rut_record_ruby *r, const char *value, struct rut_err *err);
 
 /*
  * Takes a filter: `kind` is "class", "method" or "path". Returns 0 or -ENOMEM. The value is copied.
  */
-int rut_record_ruby_filter(struct rut_record_ruby *r, const char *kind, const char *value);
+int rut_cli_record_ruby_filter(struct rut_record_ruby *r, const char *kind, const char *value);
 
 /* The names of the events, for help and messages: "call, return, ...". */
-const char *rut_record_ruby_events(void);
+const char *rut_cli_record_ruby_events(void);
 
 /*
  * After the last option: is there a command for a --ruby without a target, and one such --ruby at
  * most? `command` is borrowed; NULL: none is started. Returns 0 or RUT_EXIT_USAGE after a message.
  */
-int rut_record_ruby_check(const struct rut_cmd *cmd, struct rut_record_ruby *r, char **command);
+int rut_cli_record_ruby_check(const struct rut_cmd *cmd, struct rut_record_ruby *r, char **command);
 
 /*
  * The command is traced from its first method: prepare before fork(); in the child env(), with the
  * parent's PID, before execve(); in the parent started(). Nothing happens when no --ruby means the
  * command. Return 0 or -errno.
  */
-int rut_record_ruby_prepare(struct rut_record_ruby *r, struct rut_err *err);
-int rut_record_ruby_env(const struct rut_record_ruby *r, pid_t parent);
-void rut_record_ruby_started(struct rut_record_ruby *r, pid_t pid);
+int rut_cli_record_ruby_prepare(struct rut_record_ruby *r, struct rut_err *err);
+int rut_cli_record_ruby_env(const struct rut_record_ruby *r, pid_t parent);
+void rut_cli_record_ruby_started(struct rut_record_ruby *r, pid_t pid);
 
 /* Attaches to every target. Returns 0 or -errno with the reason. */
-int rut_record_ruby_start(struct rut_record_ruby *r, struct rut_err *err);
+int rut_cli_record_ruby_start(struct rut_record_ruby *r, struct rut_err *err);
 
 /* Its events into the directories of the session. Borrows `r`. */
-struct rut_companion rut_record_ruby_companion(struct rut_record_ruby *r);
+struct rut_companion rut_cli_record_ruby_companion(struct rut_record_ruby *r);
 
 /*
  * Have all targets ended? Never while a name may still mean new processes (--wait), or when a
  * command is traced: that ends by itself.
  */
-bool rut_record_ruby_over(const struct rut_record_ruby *r);
+bool rut_cli_record_ruby_over(const struct rut_record_ruby *r);
 
 /* Says what was recorded on standard error. */
-void rut_record_ruby_report(const struct rut_record_ruby *r);
+void rut_cli_record_ruby_report(const struct rut_record_ruby *r);
 
 /* Forgets the tracers without detaching them: a process that was forked goes on with them. */
-void rut_record_ruby_leave(struct rut_record_ruby *r);
+void rut_cli_record_ruby_leave(struct rut_record_ruby *r);
 
-void rut_record_ruby_fini(struct rut_record_ruby *r);
+void rut_cli_record_ruby_fini(struct rut_record_ruby *r);
 
 #endif

@@ -15,29 +15,30 @@
 #include "script/session.h"
 #include "session/pin.h"
 
-int rut_record_script_set(const struct rut_cmd *cmd, char *to, size_t size, const char *value)
+int rut_cli_record_script_set(const struct rut_cmd *cmd, char *to, size_t size, const char *value)
 {
 	_cleanup_free_ char *path = NULL;
 	struct rut_err err = RUT_ERR_INIT;
 
 	if (*to)
-		return rut_usage_error(cmd, "one script only, not '%s' too", value);
+		return rut_cli_usage_error(cmd, "one script only, not '%s' too", value);
 	if (!strchr(value, '/') && access(value, F_OK)) {
 		if (rut_script_library_find(&path, value, &err))
-			return rut_usage_error(cmd, "%s", err.msg);
+			return rut_cli_usage_error(cmd, "%s", err.msg);
 	} else {
 		/* Whoever starts the session again may be somewhere else. */
 		path = realpath(value, NULL);
 		if (!path)
-			return rut_usage_error(cmd, "cannot open '%s': %s", value, strerror(errno));
+			return rut_cli_usage_error(cmd, "cannot open '%s': %s", value,
+						   strerror(errno));
 	}
 	if ((size_t)snprintf(to, size, "%s", path) >= size)
-		return rut_usage_error(cmd, "the path '%s' is too long", path);
+		return rut_cli_usage_error(cmd, "the path '%s' is too long", path);
 	return 0;
 }
 
-int rut_record_script_load(struct rut_script_session **ret, const char *path, bool flight,
-			   struct rut_err *err)
+int rut_cli_record_script_load(struct rut_script_session **ret, const char *path, bool flight,
+			       struct rut_err *err)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT, messages = RUT_BUF_INIT;
 	const struct rut_script_session_conf conf = {.name = path, .flight = flight};
@@ -54,8 +55,8 @@ int rut_record_script_load(struct rut_script_session **ret, const char *path, bo
 	return rc;
 }
 
-struct rut_script_session *rut_record_script_beside(struct rut_companion *ret_beside,
-						    const char *session)
+struct rut_script_session *rut_cli_record_script_beside(struct rut_companion *ret_beside,
+							const char *session)
 {
 	struct rut_script_session *s = NULL;
 	struct rut_err err = RUT_ERR_INIT;

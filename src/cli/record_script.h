@@ -16,18 +16,18 @@ struct rut_script_session;
  * Takes a file, as an absolute path, or the name of an installed script. Returns 0, or
  * RUT_EXIT_USAGE after a message.
  */
-int rut_record_script_set(const struct rut_cmd *cmd, char *to, size_t size, const char *value);
+int rut_cli_record_script_set(const struct rut_cmd *cmd, char *to, size_t size, const char *value);
 
 /* Compiles and loads it for a session; what the compiler says is printed. 0 or -errno. */
-int rut_record_script_load(struct rut_script_session **ret, const char *path, bool flight,
-			   struct rut_err *err);
+int rut_cli_record_script_load(struct rut_script_session **ret, const char *path, bool flight,
+			       struct rut_err *err);
 
 /*
  * The script of a session, to be freed, and what adds its part to a snapshot. NULL: it has none, or
  * one that cannot be opened (another version started it), which is warned of: the kernel's events
  * do not need it.
  */
-struct rut_script_session *rut_record_script_beside(struct rut_companion *ret_beside,
-						    const char *session);
+struct rut_script_session *rut_cli_record_script_beside(struct rut_companion *ret_beside,
+							const char *session);
 
 #endif

@@ -11,28 +11,28 @@
 #include "usdt/ctl.h"
 #include "usdt/tap.h"
 
-int rut_record_static_event(const struct rut_cmd *cmd, struct rut_record_static *s,
-			    const char *value)
+int rut_cli_record_static_event(const struct rut_cmd *cmd, struct rut_record_static *s,
+				const char *value)
 {
 	const size_t skip = strlen(RUT_USDT_EVENT_PREFIX);
 
 	if (strncmp(value, RUT_USDT_EVENT_PREFIX, skip) != 0)
 		return -ENOENT;
 	if (!value[skip])
-		return rut_usage_error(cmd, "'%s' should be ruby_static:PROVIDER:NAME", value);
+		return rut_cli_usage_error(cmd, "'%s' should be ruby_static:PROVIDER:NAME", value);
 	if (s->nglobs == sizeof(s->globs) / sizeof(*s->globs))
-		return rut_usage_error(cmd,
-				       "too many events of the form ruby_static:PROVIDER:NAME");
+		return rut_cli_usage_error(cmd,
+					   "too many events of the form ruby_static:PROVIDER:NAME");
 	s->globs[s->nglobs++] = value + skip;
 	return 0;
 }
 
-int rut_record_static_prepare(struct rut_record_static *s, struct rut_err *err)
+int rut_cli_record_static_prepare(struct rut_record_static *s, struct rut_err *err)
 {
 	return s->nglobs ? rut_usdt_taps_new(&s->taps, s->globs, s->nglobs, err) : 0;
 }
 
-void rut_record_static_command(const struct rut_record_static *s)
+void rut_cli_record_static_command(const struct rut_record_static *s)
 {
 	const char *env = s->taps ? rut_usdt_taps_env(s->taps) : NULL;
 
@@ -42,7 +42,7 @@ void rut_record_static_command(const struct rut_record_static *s)
 		unsetenv(RUT_USDT_RECORD_ENV);
 }
 
-int rut_record_static_open(struct rut_record_static *s, const char *dir, struct rut_err *err)
+int rut_cli_record_static_open(struct rut_record_static *s, const char *dir, struct rut_err *err)
 {
 	int rc = 0;
 
@@ -56,7 +56,7 @@ int rut_record_static_open(struct rut_record_static *s, const char *dir, struct 
 	return rut_usdt_taps_open(s->taps, dir, err);
 }
 
-void rut_record_static_step(struct rut_record_static *s)
+void rut_cli_record_static_step(struct rut_record_static *s)
 {
 	static bool said;
 	struct rut_err err = RUT_ERR_INIT;
@@ -67,14 +67,14 @@ void rut_record_static_step(struct rut_record_static *s)
 	}
 }
 
-void rut_record_static_close(struct rut_record_static *s)
+void rut_cli_record_static_close(struct rut_record_static *s)
 {
 	uint64_t lost, bytes, packets;
 	size_t processes;
 
 	if (!s->taps)
 		return;
-	rut_record_static_step(s);
+	rut_cli_record_static_step(s);
 	rut_usdt_taps_end(s->taps, &processes, &lost, &bytes, &packets);
 	fprintf(stderr,
 		"rutile record: %s: static tracepoints of %zu process%s, %.1f MiB in %" PRIu64

@@ -21,22 +21,22 @@ struct rut_record_static {
 };
 
 /* Takes "ruby_static:PROVIDER:NAME". Returns 0, RUT_EXIT_USAGE, or -ENOENT for another event. */
-int rut_record_static_event(const struct rut_cmd *cmd, struct rut_record_static *s,
-			    const char *value);
+int rut_cli_record_static_event(const struct rut_cmd *cmd, struct rut_record_static *s,
+				const char *value);
 
 /* Before the command is forked, so that it can be recorded from its first instruction. */
-int rut_record_static_prepare(struct rut_record_static *s, struct rut_err *err);
+int rut_cli_record_static_prepare(struct rut_record_static *s, struct rut_err *err);
 
 /* In the child that becomes the command. */
-void rut_record_static_command(const struct rut_record_static *s);
+void rut_cli_record_static_command(const struct rut_record_static *s);
 
 /* Begins, or goes on in another folder. Does nothing when no such event was asked for. */
-int rut_record_static_open(struct rut_record_static *s, const char *dir, struct rut_err *err);
+int rut_cli_record_static_open(struct rut_record_static *s, const char *dir, struct rut_err *err);
 
 /* One round; problems are printed once. Call it at least five times a second. */
-void rut_record_static_step(struct rut_record_static *s);
+void rut_cli_record_static_step(struct rut_record_static *s);
 
 /* Ends, and says what was recorded. */
-void rut_record_static_close(struct rut_record_static *s);
+void rut_cli_record_static_close(struct rut_record_static *s);
 
 #endif

@@ -4,15 +4,21 @@
 #define RUT_CLI_REPORT_H
 
 #include "analysis/engine.h"
+#include "base/buf.h"
+#include "cli/verbs.h"
+
+#define A(verb, analysis, ...) extern const struct rut_analysis rut_analysis_##analysis;
+RUT_ANALYSES(A)
+#undef A
 
 /* Fills `ret`, at most `max`; returns how many. The choose() of struct rut_analysis_args. */
-size_t rut_report_choose(const struct rut_ctf_set *set, const struct rut_analysis **ret,
-			 size_t max);
+size_t rut_cli_report_choose(const struct rut_ctf_set *set, const struct rut_analysis **ret,
+			     size_t max);
 
-/* The analysis of that name: "cputop", "io", "sched"... NULL: there is none. */
-const struct rut_analysis *rut_report_find(const char *name);
+/* The kernel analysis of that name: "cputop", "io", "sched"... NULL: there is none. */
+const struct rut_analysis *rut_cli_report_find(const char *name);
 
-/* All those names, separated by spaces. */
-extern const char rut_report_names[];
+/* Appends all those names, separated by spaces. */
+void rut_cli_report_names(struct rut_buf *ret);
 
 #endif

@@ -36,7 +36,7 @@ enum {
 	OPT_REQUEST,
 };
 
-const struct rut_opt rut_requests_live_options[] = {
+const struct rut_opt rut_cli_requests_live_options[] = {
 	{"interval", "TIME", "live: refresh interval (default 1s)", OPT_INTERVAL},
 	{"duration", "TIME", "live: stop after TIME (for example 10s, 2m)", RUT_OPT_DURATION},
 	{"sort", "COLUMN", "live: time (default), count, errors, p50, p95, p99, max, rate, route",
@@ -73,7 +73,7 @@ static void on_request(const struct rut_ruby_request *ev, void *arg)
 {
 	struct live *l = arg;
 
-	rut_live_requests_add(&l->requests, ev);
+	rut_cli_live_requests_add(&l->requests, ev);
 }
 
 static const char *plural(uint64_t n)
@@ -99,7 +99,7 @@ static void status(const struct live *l, uint64_t now_ns, struct rut_buf *out)
 		rut_buf_puts(out, ", not all code yet");
 	if (l->on_screen)
 		rut_buf_printf(out, "  by %s%s  %s",
-			       rut_live_requests_sort_name(l->screen.table.sort),
+			       rut_cli_live_requests_sort_name(l->screen.table.sort),
 			       l->screen.table.reverse ? " reversed" : "",
 			       l->targets.title ? l->targets.title : "");
 }
@@ -115,14 +115,14 @@ static void print_text(struct live *l, uint64_t now_ns, bool final, struct rut_b
 	l->screen.table.limit = l->limit;
 	l->screen.table.width = width;
 	if (l->requests.nroutes)
-		rut_live_requests_print_routes(&l->requests, &l->screen.table, out);
+		rut_cli_live_requests_print_routes(&l->requests, &l->screen.table, out);
 	if (l->requests.nlayers) {
-		rut_live_requests_print_legend(&l->requests, out);
+		rut_cli_live_requests_print_legend(&l->requests, out);
 		rut_buf_putc(out, '\n');
 	}
 	if (l->requests.nrunning) {
 		rut_buf_putc(out, '\n');
-		rut_live_requests_print_running(&l->requests, now_ns, 20, width, out);
+		rut_cli_live_requests_print_running(&l->requests, now_ns, 20, width, out);
 	}
 }
 
@@ -137,20 +137,20 @@ static int show(struct live *l, bool final)
 		rut_buf_putc(&line, ' ');
 		status(l, now, &line);
 		if (!line.failed)
-			rut_requests_screen_draw(&l->screen, &l->requests, line.data, now);
+			rut_cli_requests_screen_draw(&l->screen, &l->requests, line.data, now);
 		return 0;
 	}
 	if (l->last_only && !final)
 		return 0;
 	if (l->opts.json) {
 		l->screen.table.limit = l->limit;
-		rut_live_requests_json(&l->requests, &l->screen.table, now, l->tables + 1, final,
-				       &out);
+		rut_cli_live_requests_json(&l->requests, &l->screen.table, now, l->tables + 1,
+					   final, &out);
 	} else {
 		print_text(l, now, final, &out);
 	}
 	l->tables++;
-	return rut_write_all(l->fd, &out);
+	return rut_cli_write_all(l->fd, &out);
 }
 
 /* Until something is due. Returns > 0 to go on, 0 at the end, or -errno. */
@@ -167,12 +167,12 @@ static int wait_a_bit(struct live *l, struct rut_err *err)
 		return n;
 	if (n)
 		l->processes = n;
-	rut_wake_drain();
+	rut_cli_wake_drain();
 	if (l->on_screen)
-		rut_requests_screen_keys(&l->screen);
+		rut_cli_requests_screen_keys(&l->screen);
 	if (l->child && !l->child_ended)
-		l->child_ended = rut_child_ended(l->child, &l->child_status);
-	if (rut_wake_stopped() || l->screen.quit || rut_now_ns() >= end)
+		l->child_ended = rut_cli_child_ended(l->child, &l->child_status);
+	if (rut_cli_wake_stopped() || l->screen.quit || rut_now_ns() >= end)
 		return 0;
 	return n || (l->child && !l->child_ended);
 }
@@ -187,11 +187,11 @@ static int loop(struct live *l, struct rut_err *err)
 		bool due = now >= l->next_ns;
 
 		if (l->screen.reset)
-			rut_live_requests_reset(&l->requests, now);
+			rut_cli_live_requests_reset(&l->requests, now);
 		l->screen.reset = false;
 		if (l->screen.explain) {
 			rut_buf_clear(&l->screen.page);
-			rut_hangs_page(&l->targets, l->opts.try_newer, &l->screen.page);
+			rut_cli_hangs_page(&l->targets, l->opts.try_newer, &l->screen.page);
 			l->screen.pager.skip = 0;
 			l->screen.explain = false;
 		}
@@ -200,7 +200,7 @@ static int loop(struct live *l, struct rut_err *err)
 		if (due) {
 			l->next_ns = now + l->interval_ns;
 			if (!l->screen.paused)
-				rut_live_requests_rate(&l->requests, now, false);
+				rut_cli_live_requests_rate(&l->requests, now, false);
 		}
 		if (l->screen.paused && !l->screen.dirty)
 			continue;
@@ -226,15 +226,15 @@ static int start(struct live *l, struct rut_err *err)
 		return rc;
 	config.layers = layers.data;
 	config.layers_len = layers.len;
-	rut_targets_filter(&l->targets, &l->opts, false, &config.filter);
+	rut_cli_targets_filter(&l->targets, &l->opts, false, &config.filter);
 	rc = rut_tracer_new(&l->tracer, &config, err);
 	if (rc)
 		return rc;
 	rut_tracer_on_request(l->tracer, on_request, l);
 	rut_tracer_watch(l->tracer, l->wake_fd);
 	if (!l->opts.command)
-		return rut_targets_attach(&l->targets, l->tracer, l->on_screen ? NULL : l->cmd,
-					  err);
+		return rut_cli_targets_attach(&l->targets, l->tracer, l->on_screen ? NULL : l->cmd,
+					      err);
 	rc = rut_tracer_spawn(l->tracer, l->opts.command, err);
 	if (rc < 0)
 		return rc;
@@ -254,13 +254,14 @@ static int finish(struct live *l, int rc, struct rut_err *err)
 	l->screen.table.filter = NULL;
 	l->screen.table.skip = 0;
 	l->screen.paused = false;
-	rut_live_requests_rate(&l->requests, rut_now_ns(), true);
+	rut_cli_live_requests_rate(&l->requests, rut_now_ns(), true);
 	if (!rc)
 		rc = show(l, true);
-	rut_notice_untraced(l->cmd, l->tracer);
+	rut_cli_notice_untraced(l->cmd, l->tracer);
 	if (!rc && !l->requests.count && !l->requests.nrunning)
-		rut_notice(l->cmd, "no request was seen: are its entry points in the layer files "
-				   "(docs/requests.md)?");
+		rut_cli_notice(l->cmd,
+			       "no request was seen: are its entry points in the layer files "
+			       "(docs/requests.md)?");
 	if (rc == -EPIPE || rc == -EINTR)
 		return 0;
 	if (rc < 0 && !err->code)
@@ -278,20 +279,20 @@ static int run(struct live *l)
 {
 	struct rut_err err = RUT_ERR_INIT;
 	bool screen = wants_screen(l);
-	int rc = rut_targets_find(&l->targets, &l->opts, &err);
+	int rc = rut_cli_targets_find(&l->targets, &l->opts, &err);
 
 	if (!rc)
-		rc = l->fd = rut_ruby_opts_open(&l->opts, &err);
+		rc = l->fd = rut_cli_ruby_opts_open(&l->opts, &err);
 	if (rc >= 0)
-		rc = l->wake_fd = rut_wake_init(screen, &err);
+		rc = l->wake_fd = rut_cli_wake_init(screen, &err);
 	if (rc >= 0 && screen) {
 		l->on_screen = !rut_screen_open(&err);
 		if (!l->on_screen)
-			rut_notice(l->cmd, "%s: tables instead of a screen", err.msg);
+			rut_cli_notice(l->cmd, "%s: tables instead of a screen", err.msg);
 		err.code = 0;
 	}
 	l->begin_ns = rut_now_ns();
-	rut_live_requests_init(&l->requests, l->begin_ns);
+	rut_cli_live_requests_init(&l->requests, l->begin_ns);
 	if (rc >= 0)
 		rc = start(l, &err);
 	if (rc >= 0)
@@ -299,7 +300,7 @@ static int run(struct live *l)
 	if (l->on_screen)
 		rut_screen_close();
 	if (rc < 0)
-		return rut_fail(l->cmd, &err);
+		return rut_cli_fail(l->cmd, &err);
 	return l->child_ended ? l->child_status : RUT_EXIT_OK;
 }
 
@@ -307,22 +308,23 @@ static int take_sort(struct live *l, const char *name)
 {
 	for (unsigned i = 0; i < RUT_LIVE_REQUESTS_SORTS; i++) {
 		l->screen.table.sort = (enum rut_live_requests_sort)i;
-		if (strcmp(rut_live_requests_sort_name(l->screen.table.sort), name) == 0)
+		if (strcmp(rut_cli_live_requests_sort_name(l->screen.table.sort), name) == 0)
 			return -1;
 	}
-	return rut_usage_error(l->cmd,
-			       "--sort: no column '%s' here: time, count, errors, p50, p95, p99, "
-			       "max, rate, route",
-			       name);
+	return rut_cli_usage_error(
+		l->cmd,
+		"--sort: no column '%s' here: time, count, errors, p50, p95, p99, "
+		"max, rate, route",
+		name);
 }
 
 static int take_own(struct live *l, struct rut_args *a, int id)
 {
 	switch (id) {
 	case 'n':
-		return rut_take_limit(a, &l->limit);
+		return rut_cli_take_limit(a, &l->limit);
 	case OPT_INTERVAL:
-		return rut_take_interval(a, &l->interval_ns);
+		return rut_cli_take_interval(a, &l->interval_ns);
 	case OPT_SORT:
 		return take_sort(l, a->value);
 	case OPT_LAST:
@@ -348,41 +350,41 @@ static int take_own(struct live *l, struct rut_args *a, int id)
 static int check_running(const struct live *l)
 {
 	if (!l->running && l->explain)
-		return rut_usage_error(l->cmd, "--explain is for --running, or for a trace");
+		return rut_cli_usage_error(l->cmd, "--explain is for --running, or for a trace");
 	if (!l->running && l->request)
-		return rut_usage_error(l->cmd, "--request is for --running, or for a trace");
+		return rut_cli_usage_error(l->cmd, "--request is for --running, or for a trace");
 	if (l->running && l->opts.command)
-		return rut_usage_error(l->cmd, "--running: name a process that runs");
+		return rut_cli_usage_error(l->cmd, "--running: name a process that runs");
 	if (l->running && (l->opts.json || l->opts.duration_ns))
-		return rut_usage_error(l->cmd,
-				       "--running is text, and printed once: without --json "
-				       "and --duration");
+		return rut_cli_usage_error(l->cmd,
+					   "--running is text, and printed once: without --json "
+					   "and --duration");
 	return -1;
 }
 
-int rut_requests_live(const struct rut_cmd *cmd, int argc, char **argv)
+int rut_cli_requests_live(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	struct rut_cmd own = *cmd;
 	struct live l = {.cmd = cmd, .limit = 25, .interval_ns = 1000000000, .fd = -1};
 	struct rut_args a;
 	int id, rc = -1;
 
-	own.options = rut_requests_live_options;
-	rut_args_init(&a, &own, argc, argv);
-	while (rc < 0 && (id = rut_args_next(&a)) != RUT_ARGS_END)
-		if (!rut_ruby_opts_take(&l.opts, &a, id, &rc))
+	own.options = rut_cli_requests_live_options;
+	rut_cli_args_init(&a, &own, argc, argv);
+	while (rc < 0 && (id = rut_cli_args_next(&a)) != RUT_ARGS_END)
+		if (!rut_cli_ruby_opts_take(&l.opts, &a, id, &rc))
 			rc = take_own(&l, &a, id);
 	if (rc < 0)
-		rc = rut_ruby_opts_check(&l.opts, cmd);
+		rc = rut_cli_ruby_opts_check(&l.opts, cmd);
 	if (rc < 0)
 		rc = check_running(&l);
 	if (rc < 0)
-		rc = l.running ? rut_requests_show_running(cmd, &l.opts, l.request, l.explain)
+		rc = l.running ? rut_cli_requests_show_running(cmd, &l.opts, l.request, l.explain)
 			       : run(&l);
 	rut_tracer_free(l.tracer);
-	rut_requests_screen_fini(&l.screen);
-	rut_live_requests_fini(&l.requests);
-	rut_targets_fini(&l.targets);
-	rut_ruby_opts_fini(&l.opts);
+	rut_cli_requests_screen_fini(&l.screen);
+	rut_cli_live_requests_fini(&l.requests);
+	rut_cli_targets_fini(&l.targets);
+	rut_cli_ruby_opts_fini(&l.opts);
 	return rc;
 }

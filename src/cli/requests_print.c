@@ -60,7 +60,7 @@ static void bar(const struct rut_live_requests *r, const struct rut_live_route *
 	to[BAR] = 0;
 }
 
-void rut_live_requests_print_legend(const struct rut_live_requests *r, struct rut_buf *out)
+void rut_cli_live_requests_print_legend(const struct rut_live_requests *r, struct rut_buf *out)
 {
 	char letter[RUT_LIVE_REQUESTS_LAYERS];
 
@@ -86,9 +86,9 @@ static void add_route(struct rut_table *t, const struct rut_live_requests *r,
 	rut_table_addf(t, "%.1f", route->per_second);
 	rut_table_addf(t, "%" PRIu64, route->count);
 	rut_table_addf(t, "%" PRIu64, route->errors);
-	add_duration(t, rut_live_route_quantile(route, 0.5));
-	add_duration(t, rut_live_route_quantile(route, 0.95));
-	add_duration(t, rut_live_route_quantile(route, 0.99));
+	add_duration(t, rut_cli_live_route_quantile(route, 0.5));
+	add_duration(t, rut_cli_live_route_quantile(route, 0.95));
+	add_duration(t, rut_cli_live_route_quantile(route, 0.99));
 	add_duration(t, (uint64_t)route->stat.max);
 	add_duration(t, (uint64_t)route->stat.sum);
 	bar(r, route, text);
@@ -96,12 +96,13 @@ static void add_route(struct rut_table *t, const struct rut_live_requests *r,
 	rut_table_add(t, route->name);
 }
 
-size_t rut_live_requests_print_routes(const struct rut_live_requests *r,
-				      const struct rut_live_requests_table *o, struct rut_buf *out)
+size_t rut_cli_live_requests_print_routes(const struct rut_live_requests *r,
+					  const struct rut_live_requests_table *o,
+					  struct rut_buf *out)
 {
 	size_t n, end;
 	_cleanup_free_ struct rut_live_route **list =
-		rut_live_requests_routes(r, o->sort, o->reverse, o->filter, &n);
+		rut_cli_live_requests_routes(r, o->sort, o->reverse, o->filter, &n);
 	struct rut_table t;
 
 	if (!list)
@@ -131,11 +132,11 @@ static const struct rut_live_span *span_of(const struct rut_live_running *q)
 	return depth ? &q->spans[depth - 1] : NULL;
 }
 
-void rut_live_requests_print_running(const struct rut_live_requests *r, uint64_t now_ns,
-				     size_t limit, size_t width, struct rut_buf *out)
+void rut_cli_live_requests_print_running(const struct rut_live_requests *r, uint64_t now_ns,
+					 size_t limit, size_t width, struct rut_buf *out)
 {
 	size_t n;
-	_cleanup_free_ struct rut_live_running **list = rut_live_requests_running(r, &n);
+	_cleanup_free_ struct rut_live_running **list = rut_cli_live_requests_running(r, &n);
 	struct rut_table t;
 
 	if (!list || !n || !limit)
@@ -175,9 +176,9 @@ static void json_route(const struct rut_live_requests *r, const struct rut_live_
 	rut_jsonl_str(out, "kind", route->kind);
 	rut_jsonl_u64(out, "count", route->count);
 	rut_jsonl_u64(out, "errors", route->errors);
-	rut_jsonl_u64(out, "p50_ns", rut_live_route_quantile(route, 0.5));
-	rut_jsonl_u64(out, "p95_ns", rut_live_route_quantile(route, 0.95));
-	rut_jsonl_u64(out, "p99_ns", rut_live_route_quantile(route, 0.99));
+	rut_jsonl_u64(out, "p50_ns", rut_cli_live_route_quantile(route, 0.5));
+	rut_jsonl_u64(out, "p95_ns", rut_cli_live_route_quantile(route, 0.95));
+	rut_jsonl_u64(out, "p99_ns", rut_cli_live_route_quantile(route, 0.99));
 	rut_jsonl_u64(out, "max_ns", (uint64_t)route->stat.max);
 	rut_jsonl_u64(out, "sum_ns", (uint64_t)route->stat.sum);
 	rut_jsonl_array_open(out, "layers");
@@ -211,14 +212,14 @@ static void json_running(const struct rut_live_requests *r, const struct rut_liv
 	rut_jsonl_end(out);
 }
 
-void rut_live_requests_json(const struct rut_live_requests *r,
-			    const struct rut_live_requests_table *t, uint64_t now_ns,
-			    uint64_t interval, bool final, struct rut_buf *out)
+void rut_cli_live_requests_json(const struct rut_live_requests *r,
+				const struct rut_live_requests_table *t, uint64_t now_ns,
+				uint64_t interval, bool final, struct rut_buf *out)
 {
 	size_t n, running;
 	_cleanup_free_ struct rut_live_route **routes =
-		rut_live_requests_routes(r, t->sort, t->reverse, t->filter, &n);
-	_cleanup_free_ struct rut_live_running **list = rut_live_requests_running(r, &running);
+		rut_cli_live_requests_routes(r, t->sort, t->reverse, t->filter, &n);
+	_cleanup_free_ struct rut_live_running **list = rut_cli_live_requests_running(r, &running);
 
 	for (size_t i = 0; routes && i < n && (!t->limit || i < t->limit); i++) {
 		json_head(out, "route", interval, final);

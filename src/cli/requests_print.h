@@ -16,19 +16,20 @@ struct rut_live_requests_table {
 	const char *filter; /* part of a route's name; NULL: all */
 	size_t skip, limit, width;
 };
-size_t rut_live_requests_print_routes(const struct rut_live_requests *r,
-				      const struct rut_live_requests_table *t, struct rut_buf *out);
+size_t rut_cli_live_requests_print_routes(const struct rut_live_requests *r,
+					  const struct rut_live_requests_table *t,
+					  struct rut_buf *out);
 
 /* What runs now; nothing when nothing does. */
-void rut_live_requests_print_running(const struct rut_live_requests *r, uint64_t now_ns,
-				     size_t limit, size_t width, struct rut_buf *out);
+void rut_cli_live_requests_print_running(const struct rut_live_requests *r, uint64_t now_ns,
+					 size_t limit, size_t width, struct rut_buf *out);
 
 /* "S sql  T template": what the letters of the bars mean; nothing when there are none. */
-void rut_live_requests_print_legend(const struct rut_live_requests *r, struct rut_buf *out);
+void rut_cli_live_requests_print_legend(const struct rut_live_requests *r, struct rut_buf *out);
 
 /* An object for each route and for each request that runs. `limit` 0: all routes. */
-void rut_live_requests_json(const struct rut_live_requests *r,
-			    const struct rut_live_requests_table *t, uint64_t now_ns,
-			    uint64_t interval, bool final, struct rut_buf *out);
+void rut_cli_live_requests_json(const struct rut_live_requests *r,
+				const struct rut_live_requests_table *t, uint64_t now_ns,
+				uint64_t interval, bool final, struct rut_buf *out);
 
 #endif

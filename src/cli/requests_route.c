@@ -8,8 +8,8 @@
 #include "output/table.h"
 #include "output/text.h"
 
-const struct rut_live_route *rut_live_route_find(const struct rut_live_requests *r,
-						 const char *name)
+const struct rut_live_route *rut_cli_live_route_find(const struct rut_live_requests *r,
+						     const char *name)
 {
 	for (size_t i = 0; i < r->nroutes; i++)
 		if (strcmp(r->routes[i]->name, name) == 0)
@@ -38,7 +38,7 @@ static void print_head(const struct rut_live_route *route, struct rut_buf *out)
 	for (size_t i = 0; i < sizeof(shown) / sizeof(*shown); i++)
 		rut_buf_printf(out, "  %s %s", shown[i].title,
 			       rut_text_duration(text, shown[i].quantile < 1
-							       ? rut_live_route_quantile(
+							       ? rut_cli_live_route_quantile(
 									 route, shown[i].quantile)
 							       : (uint64_t)route->stat.max));
 	rut_buf_putc(out, '\n');
@@ -113,7 +113,7 @@ static void print_details(const struct rut_live_requests *r, const struct rut_li
 		add_duration(&t, d->ns);
 		add_duration(&t, d->ns / d->count);
 		add_duration(&t, d->max_ns);
-		rut_table_add(&t, rut_live_requests_layer(r, d));
+		rut_table_add(&t, rut_cli_live_requests_layer(r, d));
 		rut_table_add(&t, d->text);
 	}
 	free(sorted);
@@ -141,7 +141,7 @@ static void print_slowest(const struct rut_live_requests *r, const struct rut_li
 		if (s->most.count)
 			rut_table_addf(&t, "%s in %" PRIu64 " x %s %s",
 				       rut_text_duration(text, s->most.ns), s->most.count,
-				       rut_live_requests_layer(r, &s->most), s->most.text);
+				       rut_cli_live_requests_layer(r, &s->most), s->most.text);
 		else
 			rut_table_add(&t, "-");
 	}
@@ -150,8 +150,8 @@ static void print_slowest(const struct rut_live_requests *r, const struct rut_li
 	rut_table_fini(&t);
 }
 
-void rut_live_route_print(const struct rut_live_requests *r, const struct rut_live_route *route,
-			  size_t width, struct rut_buf *out)
+void rut_cli_live_route_print(const struct rut_live_requests *r, const struct rut_live_route *route,
+			      size_t width, struct rut_buf *out)
 {
 	print_head(route, out);
 	print_layers(r, route, width, out);

@@ -80,7 +80,7 @@ static bool copy_frames(struct rut_hang_thread *t, const struct rut_ruby_event *
 	return true;
 }
 
-void rut_hangs_add(struct rut_hangs *r, const struct rut_ruby_event *ev)
+void rut_cli_hangs_add(struct rut_hangs *r, const struct rut_ruby_event *ev)
 {
 	struct rut_hang_thread t = {.pid = ev->pid, .tid = ev->tid}, *more;
 
@@ -101,14 +101,15 @@ void rut_hangs_add(struct rut_hangs *r, const struct rut_ruby_event *ev)
 	more[r->count++] = t;
 }
 
-void rut_hangs_look(struct rut_hangs *r)
+void rut_cli_hangs_look(struct rut_hangs *r)
 {
 	for (size_t i = 0; i < r->count; i++)
 		if (r->threads[i].tid)
-			rut_thread_wait(r->threads[i].pid, r->threads[i].tid, &r->threads[i].wait);
+			rut_cli_thread_wait(r->threads[i].pid, r->threads[i].tid,
+					    &r->threads[i].wait);
 }
 
-void rut_hangs_fini(struct rut_hangs *r)
+void rut_cli_hangs_fini(struct rut_hangs *r)
 {
 	for (size_t i = 0; i < r->count; i++)
 		thread_fini(&r->threads[i]);
@@ -259,7 +260,7 @@ static void add_sentence(struct rut_buf *out, const struct rut_hangs *r,
 	rut_buf_puts(out, ".\n");
 }
 
-size_t rut_hangs_print(const struct rut_hangs *r, bool explain, struct rut_buf *out)
+size_t rut_cli_hangs_print(const struct rut_hangs *r, bool explain, struct rut_buf *out)
 {
 	size_t n = 0;
 
@@ -293,24 +294,24 @@ size_t rut_hangs_print(const struct rut_hangs *r, bool explain, struct rut_buf *
 
 static void on_thread(const struct rut_ruby_event *ev, void *running)
 {
-	rut_hangs_add(running, ev);
+	rut_cli_hangs_add(running, ev);
 }
 
 /* Asks them and prints; `cmd` NULL: without notices. Returns how many requests run, or -errno. */
 static int show(struct rut_hangs *r, const struct rut_targets *targets, bool try_newer,
 		const struct rut_cmd *cmd, bool explain, struct rut_buf *out, struct rut_err *err)
 {
-	int rc = rut_stacks_ask(targets, try_newer, cmd, on_thread, r, err);
+	int rc = rut_cli_stacks_ask(targets, try_newer, cmd, on_thread, r, err);
 
 	if (rc < 0)
 		return rc;
 	if (r->failed)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	rut_hangs_look(r);
-	return (int)rut_hangs_print(r, explain, out);
+	rut_cli_hangs_look(r);
+	return (int)rut_cli_hangs_print(r, explain, out);
 }
 
-void rut_hangs_page(const struct rut_targets *targets, bool try_newer, struct rut_buf *out)
+void rut_cli_hangs_page(const struct rut_targets *targets, bool try_newer, struct rut_buf *out)
 {
 	struct rut_layers layers = RUT_LAYERS_INIT;
 	struct rut_hangs r = {.layers = &layers};
@@ -324,7 +325,7 @@ void rut_hangs_page(const struct rut_targets *targets, bool try_newer, struct ru
 		rut_buf_printf(out, "%s\n", err.msg);
 	else if (!rc)
 		rut_buf_puts(out, "No request runs.\n");
-	rut_hangs_fini(&r);
+	rut_cli_hangs_fini(&r);
 	rut_layers_fini(&layers);
 }
 
@@ -333,25 +334,25 @@ static int run(struct rut_hangs *r, const struct rut_cmd *cmd, const struct rut_
 {
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
 	struct rut_targets targets;
-	int fd = -1, rc = rut_targets_find(&targets, opts, err);
+	int fd = -1, rc = rut_cli_targets_find(&targets, opts, err);
 
 	if (rc >= 0)
-		rc = fd = rut_ruby_opts_open(opts, err);
+		rc = fd = rut_cli_ruby_opts_open(opts, err);
 	if (rc >= 0)
 		rc = show(r, &targets, opts->try_newer, cmd, explain, &out, err);
-	rut_targets_fini(&targets);
+	rut_cli_targets_fini(&targets);
 	if (rc < 0)
 		return rc;
 	if (!rc)
-		rut_notice(cmd,
-			   "no request runs: no thread is in an entry point of the layer files "
-			   "(docs/requests.md); --request METHOD names another one");
-	rc = rut_write_all(fd, &out);
+		rut_cli_notice(cmd,
+			       "no request runs: no thread is in an entry point of the layer files "
+			       "(docs/requests.md); --request METHOD names another one");
+	rc = rut_cli_write_all(fd, &out);
 	return rc < 0 ? rut_err_errno(err, -rc, "cannot write") : 0;
 }
 
-int rut_requests_show_running(const struct rut_cmd *cmd, const struct rut_ruby_opts *opts,
-			      const char *request, bool explain)
+int rut_cli_requests_show_running(const struct rut_cmd *cmd, const struct rut_ruby_opts *opts,
+				  const char *request, bool explain)
 {
 	struct rut_layers layers = RUT_LAYERS_INIT;
 	struct rut_hangs r = {.layers = &layers, .request = request};
@@ -360,7 +361,7 @@ int rut_requests_show_running(const struct rut_cmd *cmd, const struct rut_ruby_o
 
 	if (!rc)
 		rc = run(&r, cmd, opts, explain, &err);
-	rut_hangs_fini(&r);
+	rut_cli_hangs_fini(&r);
 	rut_layers_fini(&layers);
-	return rc < 0 ? rut_fail(cmd, &err) : RUT_EXIT_OK;
+	return rc < 0 ? rut_cli_fail(cmd, &err) : RUT_EXIT_OK;
 }

@@ -21,19 +21,19 @@ struct rut_hangs {
 };
 
 /* A thread and its frames, as RUT_RUBY_EVENT_SLOW has them (stacks_ask.h). */
-void rut_hangs_add(struct rut_hangs *r, const struct rut_ruby_event *ev);
+void rut_cli_hangs_add(struct rut_hangs *r, const struct rut_ruby_event *ev);
 /* What each of them waits for in the kernel, as it is now. Not for the tests. */
-void rut_hangs_look(struct rut_hangs *r);
+void rut_cli_hangs_look(struct rut_hangs *r);
 /* Appends those that are in a request; `explain`: with frames and what they wait for. Returns how
  * many. */
-size_t rut_hangs_print(const struct rut_hangs *r, bool explain, struct rut_buf *out);
-void rut_hangs_fini(struct rut_hangs *r);
+size_t rut_cli_hangs_print(const struct rut_hangs *r, bool explain, struct rut_buf *out);
+void rut_cli_hangs_fini(struct rut_hangs *r);
 
 /* The same for a screen: those of targets that were found, explained, or why not, as text. */
-void rut_hangs_page(const struct rut_targets *targets, bool try_newer, struct rut_buf *out);
+void rut_cli_hangs_page(const struct rut_targets *targets, bool try_newer, struct rut_buf *out);
 
 /* The verb: finds the targets, asks, prints. Returns the exit code. */
-int rut_requests_show_running(const struct rut_cmd *cmd, const struct rut_ruby_opts *opts,
-			      const char *request, bool explain);
+int rut_cli_requests_show_running(const struct rut_cmd *cmd, const struct rut_ruby_opts *opts,
+				  const char *request, bool explain);
 
 #endif

@@ -38,64 +38,22 @@ static void bottom(const struct rut_requests_screen *s, const struct rut_live_re
 					    ? " Backspace goes back  q quit  h help   "
 					    : " q quit  p pause  s sort  Enter opens  x explain  "
 					      "/ filter  h help   ");
-		rut_live_requests_print_legend(r, &text);
+		rut_cli_live_requests_print_legend(r, &text);
 	}
 	if (!text.failed)
 		rut_pager_bar(y, text.data, columns);
 }
 
-/* A page of text that scrolls, between the bars. */
-static void draw_page(struct rut_requests_screen *s, const char *text, size_t height,
-		      size_t columns)
-{
-	size_t lines = 0, page = height > 2 ? height - 2 : 1;
-
-	for (const char *p = text; *p; p++)
-		lines += *p == '\n';
-	rut_pager_bound(&s->pager, lines, page);
-	for (size_t skip = s->pager.skip; skip && *text; skip--) {
-		text += strcspn(text, "\n");
-		text += *text == '\n';
-	}
-	rut_pager_lines(text, 1, height - 1, columns, !s->pager.skip);
-}
-
-/* The line of the table with this number, reversed. */
-static void draw_cursor(const char *table, size_t line, size_t y, size_t columns)
-{
-	_cleanup_free_ char *text = NULL;
-
-	for (; line && *table; line--) {
-		table += strcspn(table, "\n");
-		table += *table == '\n';
-	}
-	text = strndup(table, strcspn(table, "\n"));
-	if (text && *text)
-		rut_pager_bar(y, text, columns);
-}
-
-/* The cursor is on one of the rows, and that row is shown. */
-static void bound_cursor(struct rut_requests_screen *s, size_t rows, size_t page)
-{
-	if (s->cursor >= rows)
-		s->cursor = rows ? rows - 1 : 0;
-	if (s->cursor < s->pager.skip)
-		s->pager.skip = s->cursor;
-	if (s->cursor >= s->pager.skip + page)
-		s->pager.skip = s->cursor - page + 1;
-	rut_pager_bound(&s->pager, rows, page);
-}
-
 static size_t choose(struct rut_requests_screen *s, const struct rut_live_requests *r)
 {
 	size_t n;
-	_cleanup_free_ struct rut_live_route **list =
-		rut_live_requests_routes(r, s->table.sort, s->table.reverse, s->pager.filter, &n);
+	_cleanup_free_ struct rut_live_route **list = rut_cli_live_requests_routes(
+		r, s->table.sort, s->table.reverse, s->pager.filter, &n);
 
-	bound_cursor(s, n, s->table.limit);
+	rut_pager_bound_cursor(&s->pager, n, s->table.limit);
 	s->chosen[0] = '\0';
 	if (list && n)
-		snprintf(s->chosen, sizeof(s->chosen), "%s", list[s->cursor]->name);
+		snprintf(s->chosen, sizeof(s->chosen), "%s", list[s->pager.cursor]->name);
 	return n;
 }
 
@@ -110,11 +68,11 @@ static void draw_routes(struct rut_requests_screen *s, const struct rut_live_req
 	s->table.limit = height > y + 2 ? height - y - 2 : 1;
 	rows = choose(s, r);
 	s->table.skip = s->pager.skip;
-	rut_live_requests_print_routes(r, &s->table, &text);
+	rut_cli_live_requests_print_routes(r, &s->table, &text);
 	if (rows && !text.failed) {
 		rut_pager_lines(text.data, y, height - 1, columns, true);
-		draw_cursor(text.data, s->cursor - s->pager.skip + 1,
-			    y + s->cursor - s->pager.skip + 1, columns);
+		rut_pager_cursor(text.data, s->pager.cursor - s->pager.skip + 1,
+				 y + s->pager.cursor - s->pager.skip + 1, columns);
 		return;
 	}
 	if (y + 1 < height)
@@ -126,37 +84,37 @@ static void draw_routes(struct rut_requests_screen *s, const struct rut_live_req
 static void draw_all(struct rut_requests_screen *s, const struct rut_live_requests *r,
 		     uint64_t now_ns, size_t height, size_t columns)
 {
-	const struct rut_live_route *route = rut_live_route_find(r, s->open);
+	const struct rut_live_route *route = rut_cli_live_route_find(r, s->open);
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	size_t y = 1;
 
 	if (s->page.len) {
-		draw_page(s, s->page.data, height, columns);
+		rut_pager_page(&s->pager, s->page.data, height, columns);
 		return;
 	}
 	if (s->open[0]) {
 		if (route)
-			rut_live_route_print(r, route, columns, &text);
+			rut_cli_live_route_print(r, route, columns, &text);
 		else
 			rut_buf_puts(&text,
 				     "No request of this route has ended since the reset.\n");
 		if (!text.failed)
-			draw_page(s, text.data, height, columns);
+			rut_pager_page(&s->pager, text.data, height, columns);
 		return;
 	}
 	/* What runs, in a third of the screen at most. */
-	rut_live_requests_print_running(r, now_ns, height / 3, columns, &text);
+	rut_cli_live_requests_print_running(r, now_ns, height / 3, columns, &text);
 	if (text.len)
 		y = rut_pager_lines(text.data, y, height - 1, columns, true) + 1;
 	draw_routes(s, r, y, height, columns);
 }
 
-void rut_requests_screen_draw(struct rut_requests_screen *s, const struct rut_live_requests *r,
-			      const char *status, uint64_t now_ns)
+void rut_cli_requests_screen_draw(struct rut_requests_screen *s, const struct rut_live_requests *r,
+				  const char *status, uint64_t now_ns)
 {
 	size_t height, columns;
 
-	if (rut_wake_resized())
+	if (rut_cli_wake_resized())
 		rut_screen_resize();
 	rut_screen_size(&height, &columns);
 	rut_screen_clear();
@@ -169,7 +127,7 @@ void rut_requests_screen_draw(struct rut_requests_screen *s, const struct rut_li
 	rut_screen_show();
 }
 
-void rut_requests_screen_fini(struct rut_requests_screen *s)
+void rut_cli_requests_screen_fini(struct rut_requests_screen *s)
 {
 	rut_buf_fini(&s->page);
 }
@@ -190,46 +148,14 @@ static bool page_key(struct rut_requests_screen *s, int key)
 	       rut_pager_key(&s->pager, key, s->table.limit > 1 ? s->table.limit - 1 : 1);
 }
 
-/* Moves the cursor by so many rows; the next drawing keeps it within the table. */
-static void move_cursor(struct rut_requests_screen *s, long by)
-{
-	size_t up = by < 0 ? (size_t)-by : 0;
-
-	s->cursor = up > s->cursor ? 0 : s->cursor - up + (by > 0 ? (size_t)by : 0);
-}
-
 static bool cursor_key(struct rut_requests_screen *s, int key)
 {
-	long page = s->table.limit > 1 ? (long)s->table.limit - 1 : 1;
-
-	switch (key) {
-	case RUT_KEY_UP:
-	case 'k':
-		move_cursor(s, -1);
-		return true;
-	case RUT_KEY_DOWN:
-	case 'j':
-		move_cursor(s, 1);
-		return true;
-	case RUT_KEY_PAGE_UP:
-		move_cursor(s, -page);
-		return true;
-	case RUT_KEY_PAGE_DOWN:
-		move_cursor(s, page);
-		return true;
-	case RUT_KEY_HOME:
-		s->cursor = 0;
-		return true;
-	case RUT_KEY_END:
-		s->cursor = RUT_LIVE_REQUESTS_ROUTES;
-		return true;
-	case RUT_KEY_ENTER:
-		memcpy(s->open, s->chosen, sizeof(s->open));
-		s->pager.skip = 0;
-		return true;
-	default:
-		return false;
-	}
+	if (key != RUT_KEY_ENTER)
+		return rut_pager_cursor_key(&s->pager, key,
+					    s->table.limit > 1 ? s->table.limit - 1 : 1);
+	memcpy(s->open, s->chosen, sizeof(s->open));
+	s->pager.skip = 0;
+	return true;
 }
 
 static void command_key(struct rut_requests_screen *s, int key)
@@ -268,7 +194,7 @@ static void command_key(struct rut_requests_screen *s, int key)
 	}
 }
 
-void rut_requests_screen_keys(struct rut_requests_screen *s)
+void rut_cli_requests_screen_keys(struct rut_requests_screen *s)
 {
 	int key;
 

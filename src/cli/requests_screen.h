@@ -10,7 +10,6 @@ struct rut_requests_screen {
 	struct rut_live_requests_table table;
 	struct rut_pager pager;
 	/* Of the routes that match the filter; moved by the arrows. */
-	size_t cursor;
 	char chosen[256];    /* the route under it, as drawn last */
 	char open[256];	     /* the route that is shown alone; "": none */
 	struct rut_buf page; /* the requests that run, explained, while that is shown */
@@ -20,12 +19,12 @@ struct rut_requests_screen {
 };
 
 /* `status`: the first line; borrowed. */
-void rut_requests_screen_draw(struct rut_requests_screen *s, const struct rut_live_requests *r,
-			      const char *status, uint64_t now_ns);
+void rut_cli_requests_screen_draw(struct rut_requests_screen *s, const struct rut_live_requests *r,
+				  const char *status, uint64_t now_ns);
 
-void rut_requests_screen_fini(struct rut_requests_screen *s);
+void rut_cli_requests_screen_fini(struct rut_requests_screen *s);
 
 /* Takes the keys that wait. */
-void rut_requests_screen_keys(struct rut_requests_screen *s);
+void rut_cli_requests_screen_keys(struct rut_requests_screen *s);
 
 #endif

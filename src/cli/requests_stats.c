@@ -7,7 +7,7 @@
 
 #define OTHERS "(other)"
 
-void rut_live_requests_init(struct rut_live_requests *r, uint64_t now_ns)
+void rut_cli_live_requests_init(struct rut_live_requests *r, uint64_t now_ns)
 {
 	*r = (struct rut_live_requests){.begin_ns = now_ns, .rated_ns = now_ns};
 }
@@ -15,7 +15,7 @@ void rut_live_requests_init(struct rut_live_requests *r, uint64_t now_ns)
 static void forget_routes(struct rut_live_requests *r)
 {
 	for (size_t i = 0; i < r->nroutes; i++) {
-		rut_stat_fini(&r->routes[i]->stat);
+		rut_an_stat_fini(&r->routes[i]->stat);
 		free(r->routes[i]->details.items);
 		free(r->routes[i]->name);
 		free(r->routes[i]);
@@ -31,14 +31,14 @@ static void forget_running(struct rut_live_running *q)
 	free(q);
 }
 
-void rut_live_requests_fini(struct rut_live_requests *r)
+void rut_cli_live_requests_fini(struct rut_live_requests *r)
 {
 	forget_routes(r);
 	rut_map_each(&r->running, slot) forget_running(slot->value);
 	rut_map_fini(&r->running);
 }
 
-void rut_live_requests_reset(struct rut_live_requests *r, uint64_t now_ns)
+void rut_cli_live_requests_reset(struct rut_live_requests *r, uint64_t now_ns)
 {
 	forget_routes(r);
 	r->count = r->errors = r->rated = r->lost = 0;
@@ -59,7 +59,7 @@ static bool is_identifier(const char *s, size_t n)
 	return digits && (digits == n || (digits + hex == n && n >= 8));
 }
 
-void rut_live_requests_plain_route(char *to, size_t size, const char *verb, const char *path)
+void rut_cli_live_requests_plain_route(char *to, size_t size, const char *verb, const char *path)
 {
 	size_t at = (size_t)snprintf(to, size, "%s%s", verb, *verb ? " " : "");
 
@@ -95,7 +95,7 @@ static struct rut_live_route *route_of(struct rut_live_requests *r, const char *
 	route = id == (int64_t)r->nroutes ? calloc(1, sizeof(*route)) : NULL;
 	if (route)
 		route->name = strdup(name);
-	if (!route || !route->name || rut_stat_init(&route->stat, RUT_STAT_HIST)) {
+	if (!route || !route->name || rut_an_stat_init(&route->stat, RUT_STAT_HIST)) {
 		if (route)
 			free(route->name);
 		free(route);
@@ -114,8 +114,8 @@ static uint64_t key_of(const struct rut_ruby_request *ev)
 	return ((uint64_t)ev->pid << 32 | ev->fiber) + 1;
 }
 
-const char *rut_live_requests_layer(const struct rut_live_requests *r,
-				    const struct rut_live_detail *d)
+const char *rut_cli_live_requests_layer(const struct rut_live_requests *r,
+					const struct rut_live_detail *d)
 {
 	return d->layer < r->nlayers ? r->layers[d->layer] : "-";
 }
@@ -279,7 +279,7 @@ static void end(struct rut_live_requests *r, const struct rut_ruby_request *ev)
 	if (!q || q->id != ev->id)
 		return;
 	charge(q, ev->time_ns);
-	rut_live_requests_plain_route(plain, sizeof(plain), ev->verb, ev->path);
+	rut_cli_live_requests_plain_route(plain, sizeof(plain), ev->verb, ev->path);
 	route = route_of(r, *ev->route ? ev->route : plain, ev->kind);
 	r->count++;
 	r->errors += error;
@@ -336,7 +336,7 @@ static void over(struct rut_live_requests *r, pid_t pid)
 	free(gone);
 }
 
-void rut_live_requests_add(struct rut_live_requests *r, const struct rut_ruby_request *ev)
+void rut_cli_live_requests_add(struct rut_live_requests *r, const struct rut_ruby_request *ev)
 {
 	struct rut_live_running *q;
 
@@ -366,7 +366,7 @@ void rut_live_requests_add(struct rut_live_requests *r, const struct rut_ruby_re
 	}
 }
 
-void rut_live_requests_rate(struct rut_live_requests *r, uint64_t now_ns, bool all)
+void rut_cli_live_requests_rate(struct rut_live_requests *r, uint64_t now_ns, bool all)
 {
 	double seconds = (double)(now_ns - (all ? r->begin_ns : r->rated_ns)) / 1e9;
 
@@ -385,9 +385,9 @@ void rut_live_requests_rate(struct rut_live_requests *r, uint64_t now_ns, bool a
 
 /* ---- lists ---- */
 
-uint64_t rut_live_route_quantile(const struct rut_live_route *route, double q)
+uint64_t rut_cli_live_route_quantile(const struct rut_live_route *route, double q)
 {
-	double v = route->stat.hist ? rut_hist_quantile(route->stat.hist, q) : 0;
+	double v = route->stat.hist ? rut_an_hist_quantile(route->stat.hist, q) : 0;
 
 	/* The histogram's bucket may end above the largest value. */
 	return v > (double)route->stat.max ? (uint64_t)route->stat.max : (uint64_t)v;
@@ -404,7 +404,7 @@ static const struct {
 	[RUT_LIVE_REQUESTS_BY_ROUTE] = {"route", 0},
 };
 
-const char *rut_live_requests_sort_name(enum rut_live_requests_sort sort)
+const char *rut_cli_live_requests_sort_name(enum rut_live_requests_sort sort)
 {
 	return sorts[sort].name;
 }
@@ -412,7 +412,7 @@ const char *rut_live_requests_sort_name(enum rut_live_requests_sort sort)
 static double sort_value(const struct rut_live_route *route, enum rut_live_requests_sort sort)
 {
 	if (sorts[sort].quantile > 0)
-		return (double)rut_live_route_quantile(route, sorts[sort].quantile);
+		return (double)rut_cli_live_route_quantile(route, sorts[sort].quantile);
 	switch (sort) {
 	case RUT_LIVE_REQUESTS_BY_COUNT:
 		return (double)route->count;
@@ -445,9 +445,9 @@ static int compare(const void *a, const void *b, void *arg)
 	return o->reverse ? -rc : rc;
 }
 
-struct rut_live_route **rut_live_requests_routes(const struct rut_live_requests *r,
-						 enum rut_live_requests_sort sort, bool reverse,
-						 const char *filter, size_t *ret_count)
+struct rut_live_route **rut_cli_live_requests_routes(const struct rut_live_requests *r,
+						     enum rut_live_requests_sort sort, bool reverse,
+						     const char *filter, size_t *ret_count)
 {
 	struct rut_live_route **list = calloc(r->nroutes + 1, sizeof(struct rut_live_route *));
 	struct order order = {sort, reverse};
@@ -470,8 +470,8 @@ static int compare_running(const void *a, const void *b)
 					  : (x->id > y->id) - (x->id < y->id);
 }
 
-struct rut_live_running **rut_live_requests_running(const struct rut_live_requests *r,
-						    size_t *ret_count)
+struct rut_live_running **rut_cli_live_requests_running(const struct rut_live_requests *r,
+							size_t *ret_count)
 {
 	struct rut_live_running **list = calloc(r->nrunning + 1, sizeof(struct rut_live_running *));
 

@@ -86,13 +86,13 @@ struct rut_live_requests {
 	bool failed; /* out of memory: something is missing */
 };
 
-void rut_live_requests_init(struct rut_live_requests *r, uint64_t now_ns);
-void rut_live_requests_fini(struct rut_live_requests *r);
+void rut_cli_live_requests_init(struct rut_live_requests *r, uint64_t now_ns);
+void rut_cli_live_requests_fini(struct rut_live_requests *r);
 /* Counts from zero; what runs stays. */
-void rut_live_requests_reset(struct rut_live_requests *r, uint64_t now_ns);
-void rut_live_requests_add(struct rut_live_requests *r, const struct rut_ruby_request *ev);
+void rut_cli_live_requests_reset(struct rut_live_requests *r, uint64_t now_ns);
+void rut_cli_live_requests_add(struct rut_live_requests *r, const struct rut_ruby_request *ev);
 /* Rates since the last call; `all`: since the begin. */
-void rut_live_requests_rate(struct rut_live_requests *r, uint64_t now_ns, bool all);
+void rut_cli_live_requests_rate(struct rut_live_requests *r, uint64_t now_ns, bool all);
 
 /* All routes that match, the owner of the array is the caller; NULL: no memory, or none. */
 enum rut_live_requests_sort {
@@ -107,25 +107,25 @@ enum rut_live_requests_sort {
 	RUT_LIVE_REQUESTS_BY_ROUTE,
 	RUT_LIVE_REQUESTS_SORTS,
 };
-const char *rut_live_requests_sort_name(enum rut_live_requests_sort sort);
-struct rut_live_route **rut_live_requests_routes(const struct rut_live_requests *r,
-						 enum rut_live_requests_sort sort, bool reverse,
-						 const char *filter, size_t *ret_count);
+const char *rut_cli_live_requests_sort_name(enum rut_live_requests_sort sort);
+struct rut_live_route **rut_cli_live_requests_routes(const struct rut_live_requests *r,
+						     enum rut_live_requests_sort sort, bool reverse,
+						     const char *filter, size_t *ret_count);
 /* What runs, the longest first; likewise. */
-struct rut_live_running **rut_live_requests_running(const struct rut_live_requests *r,
-						    size_t *ret_count);
+struct rut_live_running **rut_cli_live_requests_running(const struct rut_live_requests *r,
+							size_t *ret_count);
 
 /* The name of its layer; "-": it is of several. */
-const char *rut_live_requests_layer(const struct rut_live_requests *r,
-				    const struct rut_live_detail *d);
+const char *rut_cli_live_requests_layer(const struct rut_live_requests *r,
+					const struct rut_live_detail *d);
 
 /* Nanoseconds below which the fraction `q` of the route's requests lies. */
-uint64_t rut_live_route_quantile(const struct rut_live_route *route, double q);
+uint64_t rut_cli_live_route_quantile(const struct rut_live_route *route, double q);
 
 /*
  * The name of a request that has no route: its verb and path, with what looks like an identifier
  * (digits, a UUID, a long hexadecimal number) replaced by ":id".
  */
-void rut_live_requests_plain_route(char *to, size_t size, const char *verb, const char *path);
+void rut_cli_live_requests_plain_route(char *to, size_t size, const char *verb, const char *path);
 
 #endif

@@ -42,16 +42,16 @@ static int print_metadata(void)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 
-	rut_lami_metadata(&rut_analysis_requests.info, RUT_VERSION, &b);
+	rut_an_lami_metadata(&rut_analysis_requests.info, RUT_VERSION, &b);
 	fputs(b.data, stdout);
 	return RUT_EXIT_OK;
 }
 
-int rut_requests_trace(const struct rut_cmd *cmd, int argc, char **argv)
+int rut_cli_requests_trace(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	static const struct rut_analysis *const analysis = &rut_analysis_requests;
 	struct rut_analysis_args a = {.extra = take, .extra_arg = &a.conf};
-	int rc = rut_analysis_args_parse(&a, cmd, argc, argv);
+	int rc = rut_cli_analysis_args_parse(&a, cmd, argc, argv);
 
 	if (a.conf.explain && !a.conf.slowest)
 		a.conf.slowest = SLOWEST_DEFAULT;
@@ -64,9 +64,9 @@ int rut_requests_trace(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc < 0 && a.metadata)
 		rc = print_metadata();
 	if (rc < 0 && !a.n_paths)
-		rc = rut_analysis_usage(&a, "which trace? Give the path of its directory");
+		rc = rut_cli_analysis_usage(&a, "which trace? Give the path of its directory");
 	if (rc < 0)
-		rc = rut_analysis_run(&a, &analysis, 1);
-	rut_analysis_args_fini(&a);
+		rc = rut_cli_analysis_run(&a, &analysis, 1);
+	rut_cli_analysis_args_fini(&a);
 	return rc;
 }

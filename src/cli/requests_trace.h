@@ -5,9 +5,9 @@
 
 #include "cli/cmd.h"
 
-extern const struct rut_opt rut_opts_requests[];
+extern const struct rut_opt rut_cli_opts_requests[];
 
 /* Reads the whole command line and analyses the traces in it. Returns the exit code. */
-int rut_requests_trace(const struct rut_cmd *cmd, int argc, char **argv);
+int rut_cli_requests_trace(const struct rut_cmd *cmd, int argc, char **argv);
 
 #endif

@@ -34,20 +34,20 @@ enum {
 	{"last", NULL, "print only the last table, at the end", OPT_LAST}
 /* clang-format on */
 
-const struct rut_opt rut_live_options[] = {
+const struct rut_opt rut_cli_live_options[] = {
 	LIVE_OPTIONS,
 	RUT_RUBY_OPTIONS,
 	{0},
 };
 
-const struct rut_opt rut_calls_options[] = {
+const struct rut_opt rut_cli_calls_options[] = {
 	{"by", "caller", "count methods by the line that calls them", OPT_BY},
 	LIVE_OPTIONS,
 	RUT_RUBY_OPTIONS,
 	{0},
 };
 
-const struct rut_opt rut_time_options[] = {
+const struct rut_opt rut_cli_time_options[] = {
 	{"percentiles", NULL, "P50, P90 and P99, and how the calls spread over their durations",
 	 OPT_PERCENTILES},
 	LIVE_OPTIONS,
@@ -65,25 +65,28 @@ static const uint64_t look_around_ns = 700 * UINT64_C(1000000);
 /* Rates over less than that say little. */
 static const uint64_t rate_min_ns = 50 * UINT64_C(1000000);
 
-void rut_notice_gaps(const struct rut_cmd *cmd, const struct rut_tracer *t)
+void rut_cli_notice_gaps(const struct rut_cmd *cmd, const struct rut_tracer *t)
 {
 	enum rut_ruby_ractors ractors = rut_tracer_ractors(t);
 
 	if (ractors == RUT_RUBY_RACTORS_UNSEEN)
-		rut_notice(cmd,
-			   "it runs ractors: what Ruby reports to the main one only (calls of C "
-			   "methods; allocations until 3.4; all calls from 4.0 on) is not counted "
-			   "in the others");
+		rut_cli_notice(
+			cmd,
+			"it runs ractors: what Ruby reports to the main one only (calls of C "
+			"methods; allocations until 3.4; all calls from 4.0 on) is not counted "
+			"in the others");
 	if (ractors == RUT_RUBY_RACTORS_ENDED_IT)
-		rut_notice(cmd, "counted until it began a ractor: until 3.2 Ruby crashes when one "
-				"begins while allocations are counted");
+		rut_cli_notice(cmd,
+			       "counted until it began a ractor: until 3.2 Ruby crashes when one "
+			       "begins while allocations are counted");
 	if (rut_tracer_rows_folded(t))
-		rut_notice(cmd, "there are more methods than the table has room for: what was seen "
-				"last is counted together as '(other)'; count less (--path, "
-				"--class, --method)");
+		rut_cli_notice(cmd,
+			       "there are more methods than the table has room for: what was seen "
+			       "last is counted together as '(other)'; count less (--path, "
+			       "--class, --method)");
 }
 
-const char *rut_mode_name(enum rut_ruby_mode mode)
+const char *rut_cli_mode_name(enum rut_ruby_mode mode)
 {
 	static const char *const names[] = {
 		[RUT_RUBY_CALLS] = "calls",
@@ -99,7 +102,7 @@ const char *rut_mode_name(enum rut_ruby_mode mode)
 	return names[mode];
 }
 
-int rut_write_all(int fd, struct rut_buf *b)
+int rut_cli_write_all(int fd, struct rut_buf *b)
 {
 	size_t at = 0;
 
@@ -108,7 +111,7 @@ int rut_write_all(int fd, struct rut_buf *b)
 	while (at < b->len) {
 		ssize_t n = write(fd, b->data + at, b->len - at);
 
-		if (n < 0 && errno == EINTR && !rut_wake_stopped())
+		if (n < 0 && errno == EINTR && !rut_cli_wake_stopped())
 			continue;
 		if (n < 0) {
 			int rc = -errno;
@@ -124,7 +127,7 @@ int rut_write_all(int fd, struct rut_buf *b)
 	return 0;
 }
 
-bool rut_child_ended(pid_t child, int *ret_code)
+bool rut_cli_child_ended(pid_t child, int *ret_code)
 {
 	int status;
 
@@ -134,7 +137,7 @@ bool rut_child_ended(pid_t child, int *ret_code)
 	return true;
 }
 
-void rut_live_init(struct rut_live *l, const struct rut_cmd *cmd, enum rut_ruby_mode mode)
+void rut_cli_live_init(struct rut_live *l, const struct rut_cmd *cmd, enum rut_ruby_mode mode)
 {
 	*l = (struct rut_live){
 		.cmd = cmd,
@@ -148,12 +151,12 @@ void rut_live_init(struct rut_live *l, const struct rut_cmd *cmd, enum rut_ruby_
 	};
 }
 
-void rut_live_fini(struct rut_live *l)
+void rut_cli_live_fini(struct rut_live *l)
 {
 	rut_tracer_free(l->tracer);
-	rut_rows_fini(&l->rows);
-	rut_targets_fini(&l->targets);
-	rut_ruby_opts_fini(&l->opts);
+	rut_cli_rows_fini(&l->rows);
+	rut_cli_targets_fini(&l->targets);
+	rut_cli_ruby_opts_fini(&l->opts);
 }
 
 static void on_event(const struct rut_ruby_event *ev, void *arg)
@@ -164,7 +167,7 @@ static void on_event(const struct rut_ruby_event *ev, void *arg)
 		l->lost += ev->lost;
 }
 
-unsigned rut_live_what(const struct rut_live *l)
+unsigned rut_cli_live_what(const struct rut_live *l)
 {
 	return (l->per_process ? RUT_ROWS_PER_PROCESS : 0u) |
 	       (l->percentiles && l->mode == RUT_RUBY_TIME ? RUT_ROWS_PERCENTILES : 0u);
@@ -172,12 +175,12 @@ unsigned rut_live_what(const struct rut_live *l)
 
 static int open_tracer(struct rut_live *l, struct rut_err *err)
 {
-	struct rut_tracer_config config = {.mode = l->mode,
-					   .percentiles = rut_live_what(l) & RUT_ROWS_PERCENTILES};
+	struct rut_tracer_config config = {
+		.mode = l->mode, .percentiles = rut_cli_live_what(l) & RUT_ROWS_PERCENTILES};
 	int rc;
 
 	config.by_caller = l->by_caller && l->mode == RUT_RUBY_CALLS;
-	rut_targets_filter(&l->targets, &l->opts, l->all, &config.filter);
+	rut_cli_targets_filter(&l->targets, &l->opts, l->all, &config.filter);
 	rc = rut_tracer_new(&l->tracer, &config, err);
 	if (rc < 0)
 		return rc;
@@ -190,9 +193,10 @@ static void start_counting(struct rut_live *l)
 {
 	enum rut_row_column sort;
 
-	rut_rows_fini(&l->rows);
-	rut_rows_init(&l->rows, l->mode, rut_live_what(l));
-	sort = l->sort ? rut_rows_find_column(l->mode, rut_live_what(l), l->sort) : RUT_COL_NONE;
+	rut_cli_rows_fini(&l->rows);
+	rut_cli_rows_init(&l->rows, l->mode, rut_cli_live_what(l));
+	sort = l->sort ? rut_cli_rows_find_column(l->mode, rut_cli_live_what(l), l->sort)
+		       : RUT_COL_NONE;
 	if (sort != RUT_COL_NONE)
 		l->rows.sort = sort;
 	l->count_ns = l->updated_ns = l->rated_ns = rut_now_ns();
@@ -208,24 +212,24 @@ static int start(struct rut_live *l, struct rut_err *err)
 		return rc;
 	start_counting(l);
 	if (!l->opts.command)
-		return rut_targets_attach(&l->targets, l->tracer,
-					  l->view == &rut_screen_view ? NULL : l->cmd, err);
-	if (l->view == &rut_screen_view)
-		rut_ruby_screen_hide(l);
+		return rut_cli_targets_attach(&l->targets, l->tracer,
+					      l->view == &rut_cli_screen_view ? NULL : l->cmd, err);
+	if (l->view == &rut_cli_screen_view)
+		rut_cli_ruby_screen_hide(l);
 	rc = rut_tracer_spawn(l->tracer, l->opts.command, err);
-	if (l->view == &rut_screen_view)
-		rut_ruby_screen_unhide(l);
+	if (l->view == &rut_cli_screen_view)
+		rut_cli_ruby_screen_unhide(l);
 	if (rc < 0)
 		return rc;
 	l->child = rc;
 	return 0;
 }
 
-int rut_live_restart(struct rut_live *l, struct rut_err *err)
+int rut_cli_live_restart(struct rut_live *l, struct rut_err *err)
 {
 	int rc;
 
-	rut_rows_fini(&l->rows);
+	rut_cli_rows_fini(&l->rows);
 	l->rows = (struct rut_rows){0};
 	rut_tracer_free(l->tracer);
 	l->tracer = NULL;
@@ -237,10 +241,10 @@ int rut_live_restart(struct rut_live *l, struct rut_err *err)
 		rut_tracer_take_command(l->tracer);
 		return 0;
 	}
-	return rut_targets_attach(&l->targets, l->tracer, NULL, err); /* not on the screen */
+	return rut_cli_targets_attach(&l->targets, l->tracer, NULL, err); /* not on the screen */
 }
 
-int rut_live_update(struct rut_live *l, struct rut_err *err)
+int rut_cli_live_update(struct rut_live *l, struct rut_err *err)
 {
 	const struct rut_ruby_row *rows = NULL;
 	uint64_t now = rut_now_ns();
@@ -251,7 +255,7 @@ int rut_live_update(struct rut_live *l, struct rut_err *err)
 
 	if (rc < 0)
 		return rc;
-	if (rut_rows_update(&l->rows, rows, count, rate ? (double)since / 1e9 : 0) < 0)
+	if (rut_cli_rows_update(&l->rows, rows, count, rate ? (double)since / 1e9 : 0) < 0)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	if (rate)
 		l->rated_ns = now;
@@ -259,10 +263,10 @@ int rut_live_update(struct rut_live *l, struct rut_err *err)
 	return 0;
 }
 
-void rut_live_reset(struct rut_live *l)
+void rut_cli_live_reset(struct rut_live *l)
 {
 	rut_tracer_reset(l->tracer);
-	rut_rows_reset(&l->rows);
+	rut_cli_rows_reset(&l->rows);
 	l->count_ns = l->updated_ns = l->rated_ns = rut_now_ns();
 	l->next_reset_ns = l->reset_ns ? l->count_ns + l->reset_ns : UINT64_MAX;
 }
@@ -287,8 +291,9 @@ static void print_heading(struct rut_live *l, struct rut_buf *out, bool final)
 	size_t rows = l->rows.count;
 
 	rut_buf_printf(out, "%s%s after %s: %" PRIu64 " %s, %zu %s", l->intervals ? "\n" : "",
-		       rut_mode_name(l->mode), rut_text_duration(time, l->updated_ns - l->count_ns),
-		       sum, what_is_counted(l->mode, sum), rows,
+		       rut_cli_mode_name(l->mode),
+		       rut_text_duration(time, l->updated_ns - l->count_ns), sum,
+		       what_is_counted(l->mode, sum), rows,
 		       calls				   ? word(rows, "method", "methods")
 		       : l->mode == RUT_RUBY_OBJECTS_TOTAL ? word(rows, "class", "classes")
 							   : word(rows, "place", "places"));
@@ -307,21 +312,21 @@ static void print_table(struct rut_live *l, struct rut_buf *out)
 {
 	size_t heading = out->len, width = rut_screen_width(l->fd);
 
-	rut_rows_print(&l->rows, out, 0, 0, l->limit, NULL);
+	rut_cli_rows_print(&l->rows, out, 0, 0, l->limit, NULL);
 	/* All lines are as long as the titles, which are ASCII. */
 	if (!width || out->failed || strcspn(out->data + heading, "\n") <= width)
 		return;
 	out->len = heading;
-	rut_rows_print(&l->rows, out, width, 0, l->limit, NULL);
+	rut_cli_rows_print(&l->rows, out, width, 0, l->limit, NULL);
 }
 
-void rut_live_say_why(const struct rut_live *l, struct rut_buf *out)
+void rut_cli_live_say_why(const struct rut_live *l, struct rut_buf *out)
 {
 	char text[512];
 
 	if (l->mode <= RUT_RUBY_TIME && !l->rows.count && l->tracer &&
 	    !rut_tracer_untraced(l->tracer, text, sizeof(text)))
-		rut_why_say(&l->why, &l->targets, &l->opts, l->all, l->tracer, out);
+		rut_cli_why_say(&l->why, &l->targets, &l->opts, l->all, l->tracer, out);
 }
 
 static int show_text(struct rut_live *l, bool final)
@@ -333,20 +338,20 @@ static int show_text(struct rut_live *l, bool final)
 	if (l->opts.json) {
 		_cleanup_buf_ struct rut_buf why = RUT_BUF_INIT;
 
-		rut_rows_json(&l->rows, &out, l->limit_given ? l->limit : 0, l->intervals + 1,
-			      final);
+		rut_cli_rows_json(&l->rows, &out, l->limit_given ? l->limit : 0, l->intervals + 1,
+				  final);
 		if (final)
-			rut_live_say_why(l, &why);
+			rut_cli_live_say_why(l, &why);
 		if (why.len)
-			rut_notice(l->cmd, "%.*s", (int)why.len - 1, why.data);
+			rut_cli_notice(l->cmd, "%.*s", (int)why.len - 1, why.data);
 	} else {
 		print_heading(l, &out, final);
 		print_table(l, &out);
 		if (final || l->why.measured)
-			rut_live_say_why(l, &out);
+			rut_cli_live_say_why(l, &out);
 	}
 	l->intervals++;
-	return rut_write_all(l->fd, &out);
+	return rut_cli_write_all(l->fd, &out);
 }
 
 static const struct rut_live_view text_view = {.show = show_text};
@@ -376,12 +381,12 @@ static int wait_a_bit(struct rut_live *l, int ms, struct rut_err *err)
 	if (n)
 		l->processes = n;
 	l->ended = !n;
-	rut_wake_drain();
-	if (l->view == &rut_screen_view)
-		rut_ruby_screen_keys(l);
+	rut_cli_wake_drain();
+	if (l->view == &rut_cli_screen_view)
+		rut_cli_ruby_screen_keys(l);
 	if (l->child && !l->child_ended)
-		l->child_ended = rut_child_ended(l->child, &l->child_status);
-	if (rut_wake_stopped() || l->quit)
+		l->child_ended = rut_cli_child_ended(l->child, &l->child_status);
+	if (rut_cli_wake_stopped() || l->quit)
 		return 0;
 	if (l->opts.duration_ns && rut_now_ns() - l->begin_ns >= l->opts.duration_ns)
 		return 0;
@@ -407,22 +412,22 @@ static bool interval_over(struct rut_live *l, uint64_t now)
 static int show_first(struct rut_live *l, struct rut_err *err)
 {
 	uint64_t quick = l->begin_ns + first_table_ns, until = l->begin_ns + first_rows_ns, now;
-	bool shown = l->view != &rut_screen_view;
+	bool shown = l->view != &rut_cli_screen_view;
 	int rc;
 
 	do {
 		now = rut_now_ns();
 		rc = wait_a_bit(l, now < quick ? 5 : 25, err);
 		if (rc > 0)
-			rc = rut_live_update(l, err) < 0 ? -err->code : 1;
+			rc = rut_cli_live_update(l, err) < 0 ? -err->code : 1;
 		if (rc <= 0)
 			return rc;
 		if (l->rows.count)
 			break;
 		if (l->mode <= RUT_RUBY_TIME && now >= l->begin_ns + look_around_ns &&
 		    rut_tracer_settled(l->tracer))
-			rut_why_measure(&l->why, &l->targets, l->child,
-					rut_why_name(&l->opts, NULL));
+			rut_cli_why_measure(&l->why, &l->targets, l->child,
+					    rut_cli_why_name(&l->opts, NULL));
 		if (interval_over(l, now) || (now >= quick && !shown)) {
 			shown = true;
 			rc = l->view->show(l, false);
@@ -445,10 +450,10 @@ static int loop(struct rut_live *l, struct rut_err *err)
 			break;
 		now = rut_now_ns();
 		if (now >= l->next_reset_ns)
-			rut_live_reset(l);
+			rut_cli_live_reset(l);
 		if (!interval_over(l, now) || l->paused)
 			continue;
-		rc = rut_live_update(l, err);
+		rc = rut_cli_live_update(l, err);
 		if (!rc)
 			rc = l->view->show(l, false);
 		rc = rc < 0 ? rc : 1;
@@ -464,26 +469,26 @@ static bool ends_quietly(int rc)
 
 static int finish(struct rut_live *l, int rc, struct rut_err *err)
 {
-	if (l->view == &rut_screen_view) {
-		rut_ruby_screen_close(l);
+	if (l->view == &rut_cli_screen_view) {
+		rut_cli_ruby_screen_close(l);
 		l->view = &text_view;
 		l->intervals = 0;
 		if (!rc && l->ended && !l->failure.code)
-			rut_notice(l->cmd, "%s has ended",
-				   l->targets.title ? l->targets.title : "the process");
+			rut_cli_notice(l->cmd, "%s has ended",
+				       l->targets.title ? l->targets.title : "the process");
 	}
 	if (l->failure.code) {
 		*err = l->failure;
 		return -err->code;
 	}
 	if (!rc)
-		rc = rut_live_update(l, err);
-	if (!rc && !l->rows.count && !l->why.near.count)
-		rut_why_look_for(&l->why, rut_why_name(&l->opts, NULL), l->tracer);
+		rc = rut_cli_live_update(l, err);
+	if (!rc && !l->rows.count && !l->why.near.best.count)
+		rut_cli_why_look_for(&l->why, rut_cli_why_name(&l->opts, NULL), l->tracer);
 	if (!rc)
 		rc = l->view->show(l, true);
-	rut_notice_gaps(l->cmd, l->tracer);
-	rut_notice_untraced(l->cmd, l->tracer);
+	rut_cli_notice_gaps(l->cmd, l->tracer);
+	rut_cli_notice_untraced(l->cmd, l->tracer);
 	if (ends_quietly(rc))
 		return 0;
 	if (rc < 0 && !err->code)
@@ -497,7 +502,7 @@ static bool wants_screen(const struct rut_live *l)
 	       isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
 }
 
-int rut_live_run(struct rut_live *l)
+int rut_cli_live_run(struct rut_live *l)
 {
 	struct rut_err err = RUT_ERR_INIT;
 	bool screen = wants_screen(l);
@@ -505,15 +510,15 @@ int rut_live_run(struct rut_live *l)
 
 	if (!l->view)
 		l->view = &text_view;
-	rc = rut_targets_find(&l->targets, &l->opts, &err);
+	rc = rut_cli_targets_find(&l->targets, &l->opts, &err);
 	if (!rc)
-		rc = l->fd = rut_ruby_opts_open(&l->opts, &err);
+		rc = l->fd = rut_cli_ruby_opts_open(&l->opts, &err);
 	if (rc >= 0)
-		rc = l->wake_fd = rut_wake_init(screen, &err);
+		rc = l->wake_fd = rut_cli_wake_init(screen, &err);
 	if (rc >= 0 && screen) {
-		rc = rut_ruby_screen_open(l, &err);
+		rc = rut_cli_ruby_screen_open(l, &err);
 		if (rc < 0) {
-			rut_notice(l->cmd, "%s: tables instead of a screen", err.msg);
+			rut_cli_notice(l->cmd, "%s: tables instead of a screen", err.msg);
 			err.code = 0;
 			rc = 0;
 		}
@@ -522,12 +527,12 @@ int rut_live_run(struct rut_live *l)
 		rc = start(l, &err);
 	if (rc >= 0)
 		rc = finish(l, loop(l, &err), &err);
-	if (l->view == &rut_screen_view)
-		rut_ruby_screen_close(l);
+	if (l->view == &rut_cli_screen_view)
+		rut_cli_ruby_screen_close(l);
 	if (rc < 0)
-		return rut_fail(l->cmd, &err);
+		return rut_cli_fail(l->cmd, &err);
 	if (l->child && !l->child_ended)
-		l->child_ended = rut_child_ended(l->child, &l->child_status);
+		l->child_ended = rut_cli_child_ended(l->child, &l->child_status);
 	return l->child_ended ? l->child_status : RUT_EXIT_OK;
 }
 
@@ -536,11 +541,11 @@ static int take_own(struct rut_live *l, struct rut_args *a, int id)
 	switch (id) {
 	case 'n':
 		l->limit_given = true;
-		return rut_take_limit(a, &l->limit);
+		return rut_cli_take_limit(a, &l->limit);
 	case OPT_INTERVAL:
-		return rut_take_interval(a, &l->interval_ns);
+		return rut_cli_take_interval(a, &l->interval_ns);
 	case OPT_RESET:
-		return rut_take_duration(a, "reset", &l->reset_ns);
+		return rut_cli_take_duration(a, "reset", &l->reset_ns);
 	case OPT_SORT:
 		l->sort = a->value;
 		return -1;
@@ -549,7 +554,7 @@ static int take_own(struct rut_live *l, struct rut_args *a, int id)
 		return -1;
 	case OPT_BY:
 		if (strcmp(a->value, "caller") != 0)
-			return rut_usage_error(l->cmd, "--by: '%s' is not 'caller'", a->value);
+			return rut_cli_usage_error(l->cmd, "--by: '%s' is not 'caller'", a->value);
 		l->by_caller = true;
 		return -1;
 	case OPT_PERCENTILES:
@@ -565,34 +570,35 @@ static int take_own(struct rut_live *l, struct rut_args *a, int id)
 
 static int check_sort(const struct rut_live *l)
 {
-	const enum rut_row_column *c = rut_rows_columns(l->mode, rut_live_what(l));
+	const enum rut_row_column *c = rut_cli_rows_columns(l->mode, rut_cli_live_what(l));
 	_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
 
-	if (!l->sort || rut_rows_find_column(l->mode, rut_live_what(l), l->sort) != RUT_COL_NONE)
+	if (!l->sort ||
+	    rut_cli_rows_find_column(l->mode, rut_cli_live_what(l), l->sort) != RUT_COL_NONE)
 		return -1;
 	for (; *c != RUT_COL_NONE; c++)
-		rut_buf_printf(&names, "%s%s", names.len ? ", " : "", rut_rows_column_name(*c));
-	return rut_usage_error(l->cmd, "--sort: no column '%s' here: %s", l->sort, names.data);
+		rut_buf_printf(&names, "%s%s", names.len ? ", " : "", rut_cli_rows_column_name(*c));
+	return rut_cli_usage_error(l->cmd, "--sort: no column '%s' here: %s", l->sort, names.data);
 }
 
-int rut_live_main(const struct rut_cmd *cmd, int argc, char **argv, enum rut_ruby_mode mode)
+int rut_cli_live_main(const struct rut_cmd *cmd, int argc, char **argv, enum rut_ruby_mode mode)
 {
 	struct rut_live l;
 	struct rut_args a;
 	int id, rc = -1;
 
-	rut_live_init(&l, cmd, mode);
-	rut_args_init(&a, cmd, argc, argv);
-	while (rc < 0 && (id = rut_args_next(&a)) != RUT_ARGS_END)
-		if (!rut_ruby_opts_take(&l.opts, &a, id, &rc))
+	rut_cli_live_init(&l, cmd, mode);
+	rut_cli_args_init(&a, cmd, argc, argv);
+	while (rc < 0 && (id = rut_cli_args_next(&a)) != RUT_ARGS_END)
+		if (!rut_cli_ruby_opts_take(&l.opts, &a, id, &rc))
 			rc = take_own(&l, &a, id);
 	if (rc < 0)
-		rc = rut_ruby_opts_check(&l.opts, cmd);
+		rc = rut_cli_ruby_opts_check(&l.opts, cmd);
 	if (rc < 0)
 		rc = check_sort(&l);
 	l.all = l.opts.all;
 	if (rc < 0)
-		rc = rut_live_run(&l);
-	rut_live_fini(&l);
+		rc = rut_cli_live_run(&l);
+	rut_cli_live_fini(&l);
 	return rc;
 }

@@ -52,48 +52,48 @@ struct rut_live {
 };
 
 /* The usual defaults for a mode. */
-void rut_live_init(struct rut_live *l, const struct rut_cmd *cmd, enum rut_ruby_mode mode);
-void rut_live_fini(struct rut_live *l);
+void rut_cli_live_init(struct rut_live *l, const struct rut_cmd *cmd, enum rut_ruby_mode mode);
+void rut_cli_live_fini(struct rut_live *l);
 
 /* Finds the targets, traces, shows, until the end. Returns the exit code. */
-int rut_live_run(struct rut_live *l);
+int rut_cli_live_run(struct rut_live *l);
 
 /* The `run` of the six verbs. */
-int rut_live_main(const struct rut_cmd *cmd, int argc, char **argv, enum rut_ruby_mode mode);
-extern const struct rut_opt rut_live_options[], rut_time_options[], rut_calls_options[];
+int rut_cli_live_main(const struct rut_cmd *cmd, int argc, char **argv, enum rut_ruby_mode mode);
+extern const struct rut_opt rut_cli_live_options[], rut_cli_time_options[], rut_cli_calls_options[];
 
 /* RUT_ROWS_* that the options ask for. */
-unsigned rut_live_what(const struct rut_live *l);
+unsigned rut_cli_live_what(const struct rut_live *l);
 
 /* Starts anew in another mode or with another filter. Returns 0 or -errno with the reason. */
-int rut_live_restart(struct rut_live *l, struct rut_err *err);
+int rut_cli_live_restart(struct rut_live *l, struct rut_err *err);
 
 /* Reads the counters again. Returns 0 or -errno with the reason. */
-int rut_live_update(struct rut_live *l, struct rut_err *err);
-void rut_live_reset(struct rut_live *l);
+int rut_cli_live_update(struct rut_live *l, struct rut_err *err);
+void rut_cli_live_reset(struct rut_live *l);
 
 /* On standard error, what of the process was not counted, or not apart. */
-void rut_notice_gaps(const struct rut_cmd *cmd, const struct rut_tracer *t);
+void rut_cli_notice_gaps(const struct rut_cmd *cmd, const struct rut_tracer *t);
 
 /* The table is empty: appends the line that says why, if there is anything to say. */
-void rut_live_say_why(const struct rut_live *l, struct rut_buf *out);
+void rut_cli_live_say_why(const struct rut_live *l, struct rut_buf *out);
 
 /* Writes all of a buffer and empties it. -EPIPE: nobody reads any more; -EINTR: asked to stop. */
-int rut_write_all(int fd, struct rut_buf *b);
+int rut_cli_write_all(int fd, struct rut_buf *b);
 
 /* The screen (ruby_screen.c). */
-extern const struct rut_live_view rut_screen_view;
-int rut_ruby_screen_open(struct rut_live *l, struct rut_err *err);
-void rut_ruby_screen_close(struct rut_live *l);
+extern const struct rut_live_view rut_cli_screen_view;
+int rut_cli_ruby_screen_open(struct rut_live *l, struct rut_err *err);
+void rut_cli_ruby_screen_close(struct rut_live *l);
 /* Between these two a command is started that shall not write on the screen. */
-void rut_ruby_screen_hide(struct rut_live *l);
-void rut_ruby_screen_unhide(struct rut_live *l);
-void rut_ruby_screen_keys(struct rut_live *l);
+void rut_cli_ruby_screen_hide(struct rut_live *l);
+void rut_cli_ruby_screen_unhide(struct rut_live *l);
+void rut_cli_ruby_screen_keys(struct rut_live *l);
 
 /* "calls" */
-const char *rut_mode_name(enum rut_ruby_mode mode);
+const char *rut_cli_mode_name(enum rut_ruby_mode mode);
 
 /* Waits for the command that we started, if it has ended; its exit code as a shell tells it. */
-bool rut_child_ended(pid_t child, int *ret_code);
+bool rut_cli_child_ended(pid_t child, int *ret_code);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "ruby/tracer.h"
 
-int rut_words_add(struct rut_words *w, const char *word)
+int rut_cli_words_add(struct rut_words *w, const char *word)
 {
 	const char **more = reallocarray(w->v, w->count + 2, sizeof(*more));
 
@@ -23,20 +23,20 @@ int rut_words_add(struct rut_words *w, const char *word)
 	return 0;
 }
 
-void rut_words_fini(struct rut_words *w)
+void rut_cli_words_fini(struct rut_words *w)
 {
 	free(w->v);
 }
 
-void rut_ruby_opts_fini(struct rut_ruby_opts *o)
+void rut_cli_ruby_opts_fini(struct rut_ruby_opts *o)
 {
-	rut_words_fini(&o->targets);
-	rut_words_fini(&o->paths);
-	rut_words_fini(&o->classes);
-	rut_words_fini(&o->methods);
+	rut_cli_words_fini(&o->targets);
+	rut_cli_words_fini(&o->paths);
+	rut_cli_words_fini(&o->classes);
+	rut_cli_words_fini(&o->methods);
 }
 
-void rut_notice(const struct rut_cmd *cmd, const char *fmt, ...)
+void rut_cli_notice(const struct rut_cmd *cmd, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -47,35 +47,36 @@ void rut_notice(const struct rut_cmd *cmd, const char *fmt, ...)
 	fputc('\n', stderr);
 }
 
-void rut_notice_untraced(const struct rut_cmd *cmd, const struct rut_tracer *t)
+void rut_cli_notice_untraced(const struct rut_cmd *cmd, const struct rut_tracer *t)
 {
 	char why[512];
 
 	if (rut_tracer_untraced(t, why, sizeof(why)))
-		rut_notice(cmd, "the command was not traced: %s", why);
+		rut_cli_notice(cmd, "the command was not traced: %s", why);
 }
 
-int rut_take_duration(struct rut_args *a, const char *option, uint64_t *ret_ns)
+int rut_cli_take_duration(struct rut_args *a, const char *option, uint64_t *ret_ns)
 {
 	if (rut_parse_duration(a->value, ret_ns) < 0)
-		return rut_usage_error(a->cmd, "--%s: '%s' is not a time such as 10ms, 2s or 5m",
-				       option, a->value);
+		return rut_cli_usage_error(a->cmd,
+					   "--%s: '%s' is not a time such as 10ms, 2s or 5m",
+					   option, a->value);
 	return -1;
 }
 
-int rut_take_interval(struct rut_args *a, uint64_t *ret_ns)
+int rut_cli_take_interval(struct rut_args *a, uint64_t *ret_ns)
 {
-	int rc = rut_take_duration(a, "interval", ret_ns);
+	int rc = rut_cli_take_duration(a, "interval", ret_ns);
 
 	if (rc < 0 && *ret_ns < 1000000)
-		return rut_usage_error(a->cmd, "--interval: at least 1ms");
+		return rut_cli_usage_error(a->cmd, "--interval: at least 1ms");
 	return rc;
 }
 
-int rut_take_limit(struct rut_args *a, uint64_t *ret)
+int rut_cli_take_limit(struct rut_args *a, uint64_t *ret)
 {
 	if (rut_parse_u64(a->value, ret) < 0)
-		return rut_usage_error(a->cmd, "--limit: '%s' is not a number", a->value);
+		return rut_cli_usage_error(a->cmd, "--limit: '%s' is not a number", a->value);
 	return -1;
 }
 
@@ -86,18 +87,18 @@ static int take_word(struct rut_ruby_opts *o, const char *word)
 	else if (!strcmp(word, "all"))
 		o->all = true;
 	else
-		return rut_words_add(&o->targets, word);
+		return rut_cli_words_add(&o->targets, word);
 	return 0;
 }
 
 static int take_glob(struct rut_args *a, struct rut_words *to)
 {
 	if (!a->value[0] || !strcmp(a->value, "!"))
-		return rut_usage_error(a->cmd, "a filter needs a pattern");
-	return rut_words_add(to, a->value) < 0 ? RUT_EXIT_FAIL : -1;
+		return rut_cli_usage_error(a->cmd, "a filter needs a pattern");
+	return rut_cli_words_add(to, a->value) < 0 ? RUT_EXIT_FAIL : -1;
 }
 
-bool rut_ruby_opts_take(struct rut_ruby_opts *o, struct rut_args *a, int id, int *ret_exit)
+bool rut_cli_ruby_opts_take(struct rut_ruby_opts *o, struct rut_args *a, int id, int *ret_exit)
 {
 	*ret_exit = -1;
 	switch (id) {
@@ -120,7 +121,7 @@ bool rut_ruby_opts_take(struct rut_ruby_opts *o, struct rut_args *a, int id, int
 		o->try_newer = true;
 		return true;
 	case RUT_OPT_DURATION:
-		*ret_exit = rut_take_duration(a, "duration", &o->duration_ns);
+		*ret_exit = rut_cli_take_duration(a, "duration", &o->duration_ns);
 		return true;
 	case 'o':
 		o->output = a->value;
@@ -143,21 +144,21 @@ bool rut_ruby_opts_take(struct rut_ruby_opts *o, struct rut_args *a, int id, int
 	return false;
 }
 
-int rut_ruby_opts_check(const struct rut_ruby_opts *o, const struct rut_cmd *cmd)
+int rut_cli_ruby_opts_check(const struct rut_ruby_opts *o, const struct rut_cmd *cmd)
 {
 	if (o->app && o->all)
-		return rut_usage_error(cmd, "'app' and 'all' exclude each other");
+		return rut_cli_usage_error(cmd, "'app' and 'all' exclude each other");
 	if (o->command && !o->command[0])
-		return rut_usage_error(cmd, "'--' needs a command after it");
+		return rut_cli_usage_error(cmd, "'--' needs a command after it");
 	if (o->command && o->targets.count)
-		return rut_usage_error(cmd, "either targets or '-- COMMAND', not both");
+		return rut_cli_usage_error(cmd, "either targets or '-- COMMAND', not both");
 	if (!o->command && !o->targets.count)
-		return rut_usage_error(cmd, "which process? Give a PID, a role or name that "
-					    "'rutile ps' shows, or '-- COMMAND'");
+		return rut_cli_usage_error(cmd, "which process? Give a PID, a role or name that "
+						"'rutile ps' shows, or '-- COMMAND'");
 	return -1;
 }
 
-int rut_ruby_opts_open(const struct rut_ruby_opts *o, struct rut_err *err)
+int rut_cli_ruby_opts_open(const struct rut_ruby_opts *o, struct rut_err *err)
 {
 	struct stat st;
 	int fd;

@@ -19,8 +19,8 @@ struct rut_words {
 };
 
 /* Returns 0 or -ENOMEM. */
-int rut_words_add(struct rut_words *w, const char *word);
-void rut_words_fini(struct rut_words *w);
+int rut_cli_words_add(struct rut_words *w, const char *word);
+void rut_cli_words_fini(struct rut_words *w);
 
 enum {
 	RUT_OPT_CLASS = 256,
@@ -55,35 +55,36 @@ struct rut_ruby_opts {
 	uint64_t duration_ns; /* 0: until stopped */
 };
 
-void rut_ruby_opts_fini(struct rut_ruby_opts *o);
+void rut_cli_ruby_opts_fini(struct rut_ruby_opts *o);
 
 /*
- * Takes what rut_args_next() returned. Returns true when it was one of these options, a positional
- * argument, "--", the help or an error; *ret_exit is then < 0 to go on, or the exit code.
+ * Takes what rut_cli_args_next() returned. Returns true when it was one of these options, a
+ * positional argument, "--", the help or an error; *ret_exit is then < 0 to go on, or the exit
+ * code.
  */
-bool rut_ruby_opts_take(struct rut_ruby_opts *o, struct rut_args *a, int id, int *ret_exit);
+bool rut_cli_ruby_opts_take(struct rut_ruby_opts *o, struct rut_args *a, int id, int *ret_exit);
 
 /* After the last word: is there exactly one kind of target? < 0, or the exit code. */
-int rut_ruby_opts_check(const struct rut_ruby_opts *o, const struct rut_cmd *cmd);
+int rut_cli_ruby_opts_check(const struct rut_ruby_opts *o, const struct rut_cmd *cmd);
 
 /*
  * Opens --output, saying so when it replaces a file, or gives standard output. Returns the
  * descriptor or -errno.
  */
-int rut_ruby_opts_open(const struct rut_ruby_opts *o, struct rut_err *err);
+int rut_cli_ruby_opts_open(const struct rut_ruby_opts *o, struct rut_err *err);
 
 /* "rutile VERB: " and a line on standard error: a notice, not a failure. */
-void rut_notice(const struct rut_cmd *cmd, const char *fmt, ...)
+void rut_cli_notice(const struct rut_cmd *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 struct rut_tracer;
 /* On standard error, when nothing of a command could be traced. */
-void rut_notice_untraced(const struct rut_cmd *cmd, const struct rut_tracer *t);
+void rut_cli_notice_untraced(const struct rut_cmd *cmd, const struct rut_tracer *t);
 
 /* A duration option: < 0, or the exit code with the message printed. */
-int rut_take_duration(struct rut_args *a, const char *option, uint64_t *ret_ns);
+int rut_cli_take_duration(struct rut_args *a, const char *option, uint64_t *ret_ns);
 /* --interval, at least 1 ms, and --limit: likewise. */
-int rut_take_interval(struct rut_args *a, uint64_t *ret_ns);
-int rut_take_limit(struct rut_args *a, uint64_t *ret);
+int rut_cli_take_interval(struct rut_args *a, uint64_t *ret_ns);
+int rut_cli_take_limit(struct rut_args *a, uint64_t *ret);
 
 #endif

@@ -16,12 +16,13 @@ static bool counts_calls(enum rut_ruby_mode mode)
 	return mode == RUT_RUBY_CALLS || mode == RUT_RUBY_TIME;
 }
 
-void rut_rows_init(struct rut_rows *rows, enum rut_ruby_mode mode, unsigned what)
+void rut_cli_rows_init(struct rut_rows *rows, enum rut_ruby_mode mode, unsigned what)
 {
-	*rows = (struct rut_rows){.mode = mode, .what = what, .sort = rut_rows_default_sort(mode)};
+	*rows = (struct rut_rows){
+		.mode = mode, .what = what, .sort = rut_cli_rows_default_sort(mode)};
 }
 
-void rut_rows_fini(struct rut_rows *rows)
+void rut_cli_rows_fini(struct rut_rows *rows)
 {
 	for (size_t i = 0; i < rows->keys.count && rows->rows; i++)
 		free(rows->rows[i].sum);
@@ -140,11 +141,11 @@ static void finish_update(struct rut_rows *rows, double seconds)
 		rows->sum_calls += row->r.calls;
 		rows->sum_count += row->r.count;
 	}
-	rut_rows_sort(rows);
+	rut_cli_rows_sort(rows);
 }
 
-int rut_rows_update(struct rut_rows *rows, const struct rut_ruby_row *in, size_t count,
-		    double seconds)
+int rut_cli_rows_update(struct rut_rows *rows, const struct rut_ruby_row *in, size_t count,
+			double seconds)
 {
 	_cleanup_buf_ struct rut_buf key = RUT_BUF_INIT;
 
@@ -161,7 +162,7 @@ int rut_rows_update(struct rut_rows *rows, const struct rut_ruby_row *in, size_t
 	return 0;
 }
 
-void rut_rows_reset(struct rut_rows *rows)
+void rut_cli_rows_reset(struct rut_rows *rows)
 {
 	for (size_t i = 0; i < rows->keys.count; i++)
 		rows->rows[i].before = 0;
@@ -177,7 +178,7 @@ static int compare_str(const char *a, const char *b)
 	return strcmp(a ? a : "", b ? b : "");
 }
 
-uint64_t rut_row_percentile(const struct rut_ruby_row *r, double part)
+uint64_t rut_cli_row_percentile(const struct rut_ruby_row *r, double part)
 {
 	const struct rut_ruby_buckets *b = r->buckets;
 	double sum = 0, want, ns, end;
@@ -243,12 +244,13 @@ static int compare_column(const struct rut_row *ra, const struct rut_row *rb, en
 	case RUT_COL_MAX:
 		return compare_u64(a->max_ns, b->max_ns);
 	case RUT_COL_P50:
-		return compare_u64(rut_row_percentile(a, 0.5), rut_row_percentile(b, 0.5));
+		return compare_u64(rut_cli_row_percentile(a, 0.5), rut_cli_row_percentile(b, 0.5));
 	case RUT_COL_P90:
-		return compare_u64(rut_row_percentile(a, 0.9), rut_row_percentile(b, 0.9));
+		return compare_u64(rut_cli_row_percentile(a, 0.9), rut_cli_row_percentile(b, 0.9));
 	case RUT_COL_P99:
 	case RUT_COL_SPREAD:
-		return compare_u64(rut_row_percentile(a, 0.99), rut_row_percentile(b, 0.99));
+		return compare_u64(rut_cli_row_percentile(a, 0.99),
+				   rut_cli_row_percentile(b, 0.99));
 	case RUT_COL_COUNT:
 		return compare_u64(a->count, b->count);
 	case RUT_COL_BYTES:
@@ -277,7 +279,7 @@ static int compare_rows(const void *pa, const void *pb, void *arg)
 	return c;
 }
 
-void rut_rows_sort(struct rut_rows *rows)
+void rut_cli_rows_sort(struct rut_rows *rows)
 {
 	if (rows->count)
 		qsort_r(rows->order, rows->count, sizeof(struct rut_row *), compare_rows, rows);
@@ -304,7 +306,7 @@ static const enum rut_row_column raises_columns[] = {RUT_COL_PID,     RUT_COL_FI
 						     RUT_COL_OBJECT,  RUT_COL_COUNT, RUT_COL_RATE,
 						     RUT_COL_MESSAGE, RUT_COL_NONE};
 
-const enum rut_row_column *rut_rows_columns(enum rut_ruby_mode mode, unsigned what)
+const enum rut_row_column *rut_cli_rows_columns(enum rut_ruby_mode mode, unsigned what)
 {
 	const enum rut_row_column *c = objects_columns;
 
@@ -346,28 +348,29 @@ static const struct {
 		{"message", {.title = "LAST MESSAGE", .left = true, .min_width = 12, .grow = true}},
 };
 
-const char *rut_rows_column_name(enum rut_row_column c)
+const char *rut_cli_rows_column_name(enum rut_row_column c)
 {
 	return c < RUT_COL_NONE ? columns[c].name : "";
 }
 
-enum rut_row_column rut_rows_find_column(enum rut_ruby_mode mode, unsigned what, const char *name)
+enum rut_row_column rut_cli_rows_find_column(enum rut_ruby_mode mode, unsigned what,
+					     const char *name)
 {
-	const enum rut_row_column *c = rut_rows_columns(mode, what);
+	const enum rut_row_column *c = rut_cli_rows_columns(mode, what);
 
 	while (*c != RUT_COL_NONE && strcmp(columns[*c].name, name) != 0)
 		c++;
 	return *c;
 }
 
-enum rut_row_column rut_rows_default_sort(enum rut_ruby_mode mode)
+enum rut_row_column rut_cli_rows_default_sort(enum rut_ruby_mode mode)
 {
 	return mode == RUT_RUBY_CALLS  ? RUT_COL_CALLS
 	       : mode == RUT_RUBY_TIME ? RUT_COL_TOTAL
 				       : RUT_COL_COUNT;
 }
 
-void rut_row_method(struct rut_buf *b, const struct rut_ruby_row *r)
+void rut_cli_row_method(struct rut_buf *b, const struct rut_ruby_row *r)
 {
 	if (r->class_name) {
 		rut_buf_puts(b, r->class_name);
@@ -376,7 +379,7 @@ void rut_row_method(struct rut_buf *b, const struct rut_ruby_row *r)
 	rut_buf_puts(b, r->method_name ? r->method_name : "?");
 }
 
-bool rut_row_matches(const struct rut_ruby_row *r, const char *text)
+bool rut_cli_row_matches(const struct rut_ruby_row *r, const char *text)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 
@@ -386,7 +389,7 @@ bool rut_row_matches(const struct rut_ruby_row *r, const char *text)
 		return true;
 	if (!r->method_name)
 		return r->class_name && strstr(r->class_name, text);
-	rut_row_method(&b, r);
+	rut_cli_row_method(&b, r);
 	return b.data && strstr(b.data, text);
 }
 
@@ -427,10 +430,10 @@ static void add_spread(struct rut_table *t, const struct rut_ruby_row *r)
 
 static void json_buckets(struct rut_buf *out, const struct rut_ruby_row *r)
 {
-	rut_jsonl_u64(out, "p50_ns", rut_row_percentile(r, 0.5));
-	rut_jsonl_u64(out, "p90_ns", rut_row_percentile(r, 0.9));
-	rut_jsonl_u64(out, "p99_ns", rut_row_percentile(r, 0.99));
-	rut_jsonl_u64(out, "p999_ns", rut_row_percentile(r, 0.999));
+	rut_jsonl_u64(out, "p50_ns", rut_cli_row_percentile(r, 0.5));
+	rut_jsonl_u64(out, "p90_ns", rut_cli_row_percentile(r, 0.9));
+	rut_jsonl_u64(out, "p99_ns", rut_cli_row_percentile(r, 0.99));
+	rut_jsonl_u64(out, "p999_ns", rut_cli_row_percentile(r, 0.999));
 	rut_jsonl_array_open(out, "histogram");
 	for (unsigned i = 0; i < RUT_BUCKETS; i++) {
 		if (!r->buckets->calls[i])
@@ -457,7 +460,7 @@ static void add_cell(struct rut_table *t, const struct rut_row *row, enum rut_ro
 	case RUT_COL_LINE:
 		return rut_table_addf(t, "%" PRIu32, r->line);
 	case RUT_COL_METHOD:
-		rut_row_method(&b, r);
+		rut_cli_row_method(&b, r);
 		return rut_table_add(t, b.data ? b.data : "?");
 	case RUT_COL_OBJECT:
 		return rut_table_add(t, r->class_name ? r->class_name : "?");
@@ -475,11 +478,11 @@ static void add_cell(struct rut_table *t, const struct rut_row *row, enum rut_ro
 	case RUT_COL_MAX:
 		return add_time(t, r->max_ns);
 	case RUT_COL_P50:
-		return add_time(t, rut_row_percentile(r, 0.5));
+		return add_time(t, rut_cli_row_percentile(r, 0.5));
 	case RUT_COL_P90:
-		return add_time(t, rut_row_percentile(r, 0.9));
+		return add_time(t, rut_cli_row_percentile(r, 0.9));
 	case RUT_COL_P99:
-		return add_time(t, rut_row_percentile(r, 0.99));
+		return add_time(t, rut_cli_row_percentile(r, 0.99));
 	case RUT_COL_SPREAD:
 		return add_spread(t, r);
 	case RUT_COL_COUNT:
@@ -493,10 +496,10 @@ static void add_cell(struct rut_table *t, const struct rut_row *row, enum rut_ro
 	}
 }
 
-void rut_rows_print(const struct rut_rows *rows, struct rut_buf *out, size_t width, size_t skip,
-		    size_t limit, const char *filter)
+void rut_cli_rows_print(const struct rut_rows *rows, struct rut_buf *out, size_t width, size_t skip,
+			size_t limit, const char *filter)
 {
-	const enum rut_row_column *list = rut_rows_columns(rows->mode, rows->what);
+	const enum rut_row_column *list = rut_cli_rows_columns(rows->mode, rows->what);
 	struct rut_table_column shown[RUT_COL_NONE];
 	struct rut_table t;
 	size_t n = 0;
@@ -505,7 +508,7 @@ void rut_rows_print(const struct rut_rows *rows, struct rut_buf *out, size_t wid
 		shown[n] = columns[list[n]].column;
 	rut_table_init(&t, shown, n);
 	for (size_t i = 0, added = 0; i < rows->count && (!limit || added < limit); i++) {
-		if (!rut_row_matches(&rows->order[i]->r, filter))
+		if (!rut_cli_row_matches(&rows->order[i]->r, filter))
 			continue;
 		if (skip) {
 			skip--;
@@ -519,8 +522,8 @@ void rut_rows_print(const struct rut_rows *rows, struct rut_buf *out, size_t wid
 	rut_table_fini(&t);
 }
 
-void rut_rows_json(const struct rut_rows *rows, struct rut_buf *out, size_t limit,
-		   uint64_t interval, bool final)
+void rut_cli_rows_json(const struct rut_rows *rows, struct rut_buf *out, size_t limit,
+		       uint64_t interval, bool final)
 {
 	_cleanup_buf_ struct rut_buf name = RUT_BUF_INIT;
 
@@ -535,7 +538,7 @@ void rut_rows_json(const struct rut_rows *rows, struct rut_buf *out, size_t limi
 		rut_jsonl_str(out, "class", r->class_name);
 		if (counts_calls(rows->mode)) {
 			rut_buf_clear(&name);
-			rut_row_method(&name, r);
+			rut_cli_row_method(&name, r);
 			rut_jsonl_str(out, "method", name.data);
 			rut_jsonl_u64(out, "calls", r->calls);
 		}

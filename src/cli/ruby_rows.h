@@ -63,47 +63,48 @@ struct rut_rows {
 	bool reverse;
 };
 
-void rut_rows_init(struct rut_rows *rows, enum rut_ruby_mode mode, unsigned what);
-void rut_rows_fini(struct rut_rows *rows);
+void rut_cli_rows_init(struct rut_rows *rows, enum rut_ruby_mode mode, unsigned what);
+void rut_cli_rows_fini(struct rut_rows *rows);
 
 /*
  * Takes the counters as they now stand, `seconds` after those that rates were reckoned from (0: too
  * early for new rates), and sorts them. The strings stay borrowed. Returns 0 or -ENOMEM.
  */
-int rut_rows_update(struct rut_rows *rows, const struct rut_ruby_row *in, size_t count,
-		    double seconds);
+int rut_cli_rows_update(struct rut_rows *rows, const struct rut_ruby_row *in, size_t count,
+			double seconds);
 
 /* The counters were set to zero. */
-void rut_rows_reset(struct rut_rows *rows);
+void rut_cli_rows_reset(struct rut_rows *rows);
 
 /* Sorts again, by rows->sort (numbers descending, words ascending) and rows->reverse. */
-void rut_rows_sort(struct rut_rows *rows);
+void rut_cli_rows_sort(struct rut_rows *rows);
 
 /* The columns of a mode, ending with RUT_COL_NONE, PID first when kept apart. */
-const enum rut_row_column *rut_rows_columns(enum rut_ruby_mode mode, unsigned what);
+const enum rut_row_column *rut_cli_rows_columns(enum rut_ruby_mode mode, unsigned what);
 /* The column of that name (--sort) in this mode, or RUT_COL_NONE. */
-enum rut_row_column rut_rows_find_column(enum rut_ruby_mode mode, unsigned what, const char *name);
+enum rut_row_column rut_cli_rows_find_column(enum rut_ruby_mode mode, unsigned what,
+					     const char *name);
 /* The duration that this part (0 to 1) of the calls did not exceed, as near as buckets tell. */
-uint64_t rut_row_percentile(const struct rut_ruby_row *r, double part);
+uint64_t rut_cli_row_percentile(const struct rut_ruby_row *r, double part);
 /* "calls": the name for --sort. */
-const char *rut_rows_column_name(enum rut_row_column c);
-enum rut_row_column rut_rows_default_sort(enum rut_ruby_mode mode);
+const char *rut_cli_rows_column_name(enum rut_row_column c);
+enum rut_row_column rut_cli_rows_default_sort(enum rut_ruby_mode mode);
 
 /* "Foo#bar", "Foo.bar", or "bar" when the class is not known. */
-void rut_row_method(struct rut_buf *b, const struct rut_ruby_row *r);
+void rut_cli_row_method(struct rut_buf *b, const struct rut_ruby_row *r);
 
 /* Does the path, class or method of the row hold `text` (case as it is)? An empty text: yes. */
-bool rut_row_matches(const struct rut_ruby_row *r, const char *text);
+bool rut_cli_row_matches(const struct rut_ruby_row *r, const char *text);
 
 /*
  * Appends the table as text: at most `limit` rows (0: all) that match `filter`, from number `skip`
  * on, `width` columns wide (0: as wide as needed).
  */
-void rut_rows_print(const struct rut_rows *rows, struct rut_buf *out, size_t width, size_t skip,
-		    size_t limit, const char *filter);
+void rut_cli_rows_print(const struct rut_rows *rows, struct rut_buf *out, size_t width, size_t skip,
+			size_t limit, const char *filter);
 
 /* Appends one JSON object a row. */
-void rut_rows_json(const struct rut_rows *rows, struct rut_buf *out, size_t limit,
-		   uint64_t interval, bool final);
+void rut_cli_rows_json(const struct rut_rows *rows, struct rut_buf *out, size_t limit,
+		       uint64_t interval, bool final);
 
 #endif

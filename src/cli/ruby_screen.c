@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/ruby_method.h"
 #include "cli/wake.h"
 #include "output/pager.h"
 #include "output/screen.h"
@@ -23,8 +24,10 @@
 
 struct screen {
 	struct rut_buf table; /* as last drawn */
+	struct rut_buf page;  /* a method that was opened; empty: the table is shown */
 	struct rut_pager pager;
-	int child_out; /* what the command that we started writes; -1: none */
+	size_t opened_skip; /* of the table, while a method is shown */
+	int child_out;	    /* what the command that we started writes; -1: none */
 	int saved[3];
 };
 
@@ -34,7 +37,11 @@ static const char help_text[] =
 	"  s, S     sort by the next column, the one before\n"
 	"  i        the other way round      r         reset: count from zero\n"
 	"  /        show only rows with this text (Enter; Esc shows all)\n"
-	"  arrows, Page Up, Page Down, Home, End     scroll\n"
+	"  arrows, Page Up, Page Down, Home, End     choose a row, scroll\n"
+	"  Enter    open a method: its callers, and what it calls, as a tree with times\n"
+	"  t        trace it for a second: calls with their arguments; Backspace goes back\n"
+	"  x        record for two seconds with what the kernel does, and explain its slowest "
+	"call\n"
 	"  m, M     next mode, the one before\n"
 	"  1 ... 6  calls, time, objects-total, objects, arrays, strings\n"
 	"  a        the application only, or all files\n"
@@ -45,7 +52,7 @@ static const char help_text[] =
 	"  Any key goes back.\n";
 
 /* The command's output would spoil the screen: it is kept, and shown when the screen is gone. */
-void rut_ruby_screen_hide(struct rut_live *l)
+void rut_cli_ruby_screen_hide(struct rut_live *l)
 {
 	struct screen *s = l->view_data;
 	_cleanup_close_ int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -58,7 +65,7 @@ void rut_ruby_screen_hide(struct rut_live *l)
 	}
 }
 
-void rut_ruby_screen_unhide(struct rut_live *l)
+void rut_cli_ruby_screen_unhide(struct rut_live *l)
 {
 	struct screen *s = l->view_data;
 
@@ -70,7 +77,7 @@ void rut_ruby_screen_unhide(struct rut_live *l)
 	}
 }
 
-int rut_ruby_screen_open(struct rut_live *l, struct rut_err *err)
+int rut_cli_ruby_screen_open(struct rut_live *l, struct rut_err *err)
 {
 	struct screen *s = calloc(1, sizeof(*s));
 	int rc;
@@ -84,7 +91,7 @@ int rut_ruby_screen_open(struct rut_live *l, struct rut_err *err)
 	}
 	s->child_out = -1;
 	l->view_data = s;
-	l->view = &rut_screen_view;
+	l->view = &rut_cli_screen_view;
 	return 0;
 }
 
@@ -105,7 +112,7 @@ static void show_child_output(struct screen *s)
 	fflush(stdout);
 }
 
-void rut_ruby_screen_close(struct rut_live *l)
+void rut_cli_ruby_screen_close(struct rut_live *l)
 {
 	struct screen *s = l->view_data;
 
@@ -115,6 +122,7 @@ void rut_ruby_screen_close(struct rut_live *l)
 	show_child_output(s);
 	rut_closep(&s->child_out);
 	rut_buf_fini(&s->table);
+	rut_buf_fini(&s->page);
 	free(s);
 	l->view_data = NULL;
 }
@@ -139,7 +147,7 @@ static void draw_status(struct rut_live *l, size_t columns)
 	rut_buf_printf(&text, " %s%s%s  %" PRIu64 " %s in %" PRIu64 "s  every ",
 		       l->paused ? "PAUSED  " : "",
 		       rut_tracer_settled(l->tracer) ? "" : "NOT ALL CODE YET  ",
-		       rut_mode_name(l->mode), calls ? l->rows.sum_calls : l->rows.sum_count,
+		       rut_cli_mode_name(l->mode), calls ? l->rows.sum_calls : l->rows.sum_count,
 		       calls			    ? "calls"
 		       : l->mode == RUT_RUBY_RAISES ? "exceptions"
 						    : "allocations",
@@ -147,7 +155,7 @@ static void draw_status(struct rut_live *l, size_t columns)
 	add_interval(&text, l->interval_ns);
 	rut_buf_printf(&text, "  %s%s  by %s%s  lost %" PRIu64 "  %d process%s  %s",
 		       l->all ? "all" : "app", l->opts.c_calls ? "+C" : "",
-		       rut_rows_column_name(l->rows.sort), l->rows.reverse ? " reversed" : "",
+		       rut_cli_rows_column_name(l->rows.sort), l->rows.reverse ? " reversed" : "",
 		       l->lost, l->processes, l->processes == 1 ? "" : "es",
 		       l->targets.title ? l->targets.title : "");
 	if (l->targets.count > 1)
@@ -156,17 +164,23 @@ static void draw_status(struct rut_live *l, size_t columns)
 		rut_pager_bar(0, text.data, columns);
 }
 
-static void draw_bottom(const struct rut_pager *p, size_t y, size_t columns)
+static void draw_bottom(const struct screen *s, size_t y, size_t columns)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	const struct rut_pager *p = &s->pager;
 
-	if (p->typing)
+	if (s->page.len)
+		rut_buf_puts(&text, " Backspace goes back  q quit  h help");
+	else if (p->typing)
 		rut_buf_printf(&text, " filter: %s_", p->filter);
 	else if (p->filter[0])
 		rut_buf_printf(&text, " rows with '%s'   /filter  q quit  h help", p->filter);
 	else
-		rut_buf_puts(&text, " q quit  p pause  s sort  r reset  / filter  m mode  "
-				    "a app/all  h help");
+		rut_buf_puts(
+			&text,
+			" q quit  p pause  s sort  Enter opens  t trace  x explain  r reset  / "
+			"filter  m mode  "
+			"a app/all  h help");
 	if (!text.failed)
 		rut_pager_bar(y, text.data, columns);
 }
@@ -176,46 +190,72 @@ static size_t matching_rows(const struct rut_live *l, const struct screen *s)
 	size_t n = 0;
 
 	for (size_t i = 0; i < l->rows.count; i++)
-		n += rut_row_matches(&l->rows.order[i]->r, s->pager.filter);
+		n += rut_cli_row_matches(&l->rows.order[i]->r, s->pager.filter);
 	return n;
+}
+
+/* The row that the cursor is on; NULL: there is none, or it is not a method's. */
+static const struct rut_ruby_row *chosen(const struct rut_live *l, const struct screen *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->rows.count; i++) {
+		const struct rut_ruby_row *r = &l->rows.order[i]->r;
+
+		if (rut_cli_row_matches(r, s->pager.filter) && n++ == s->pager.cursor)
+			return r->method_name ? r : NULL;
+	}
+	return NULL;
+}
+
+static void draw_table(struct rut_live *l, struct screen *s, size_t lines, size_t columns,
+		       size_t rows)
+{
+	size_t page = lines > 3 ? lines - 3 : 1, at;
+
+	rut_pager_bound_cursor(&s->pager, rows, page);
+	rut_buf_clear(&s->table);
+	rut_cli_rows_print(&l->rows, &s->table, columns, s->pager.skip, page, s->pager.filter);
+	rut_pager_lines(s->table.data, 1, lines - 1, columns, true);
+	at = s->pager.cursor - s->pager.skip + 1;
+	if (rows && s->table.data && at + 1 < lines)
+		rut_pager_cursor(s->table.data, at, at + 1, columns);
 }
 
 static void draw(struct rut_live *l)
 {
 	struct screen *s = l->view_data;
-	size_t lines, columns, page, rows = matching_rows(l, s);
+	size_t lines, columns, rows = matching_rows(l, s);
 
 	rut_screen_size(&lines, &columns);
-	page = lines > 3 ? lines - 3 : 1;
-	rut_pager_bound(&s->pager, rows, page);
 	rut_screen_clear();
 	draw_status(l, columns);
 	if (s->pager.help) {
 		rut_pager_lines(help_text, 1, lines - 1, columns, false);
+	} else if (s->page.len) {
+		rut_pager_page(&s->pager, s->page.data, lines, columns);
 	} else {
-		rut_buf_clear(&s->table);
-		rut_rows_print(&l->rows, &s->table, columns, s->pager.skip, page, s->pager.filter);
-		rut_pager_lines(s->table.data, 1, lines - 1, columns, true);
+		draw_table(l, s, lines, columns, rows);
 	}
-	if (!rows && !s->pager.help) {
+	if (!rows && !s->pager.help && !s->page.len) {
 		const char *empty =
 			l->rows.count ? "  No row has this text." : "  Nothing counted yet.";
 		_cleanup_buf_ struct rut_buf why = RUT_BUF_INIT;
 
 		rut_screen_line(3, RUT_SCREEN_PLAIN, empty, strlen(empty));
 		if (l->why.measured)
-			rut_live_say_why(l, &why);
+			rut_cli_live_say_why(l, &why);
 		if (why.len)
 			rut_pager_lines(why.data, 5, lines - 1, columns, false);
 	}
 	if (lines > 1)
-		draw_bottom(&s->pager, lines - 1, columns);
+		draw_bottom(s, lines - 1, columns);
 	rut_screen_show();
 }
 
 static int show(struct rut_live *l, bool final)
 {
-	if (rut_wake_resized())
+	if (rut_cli_wake_resized())
 		rut_screen_resize();
 	draw(l);
 	l->intervals++;
@@ -223,11 +263,11 @@ static int show(struct rut_live *l, bool final)
 	return 0;
 }
 
-const struct rut_live_view rut_screen_view = {.show = show};
+const struct rut_live_view rut_cli_screen_view = {.show = show};
 
 static void sort_by_next(struct rut_live *l, int step)
 {
-	const enum rut_row_column *c = rut_rows_columns(l->mode, rut_live_what(l));
+	const enum rut_row_column *c = rut_cli_rows_columns(l->mode, rut_cli_live_what(l));
 	int n = 0, at = 0;
 
 	for (; c[n] != RUT_COL_NONE; n++)
@@ -236,22 +276,23 @@ static void sort_by_next(struct rut_live *l, int step)
 	if (!n)
 		return;
 	l->rows.sort = c[(at + step + n) % n];
-	rut_rows_sort(&l->rows);
+	rut_cli_rows_sort(&l->rows);
 }
 
 static void restart(struct rut_live *l, struct screen *s)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
-	s->pager.skip = 0;
+	s->pager.skip = s->pager.cursor = 0;
+	rut_buf_clear(&s->page);
 	l->paused = false;
-	if (rut_live_restart(l, &err) < 0) {
+	if (rut_cli_live_restart(l, &err) < 0) {
 		/* Without a tracer there is nothing to wait for. */
 		l->failure = err;
 		l->quit = true;
 		return;
 	}
-	rut_live_update(l, &err);
+	rut_cli_live_update(l, &err);
 }
 
 static void switch_mode(struct rut_live *l, struct screen *s, int mode)
@@ -268,11 +309,60 @@ static void toggle_pause(struct rut_live *l)
 	l->next_ns = rut_now_ns() + (l->paused ? l->interval_ns : 0);
 }
 
+/* Blocks for the seconds that it takes; counting goes on meanwhile. */
+static void open_method(struct rut_live *l, struct screen *s, enum rut_method_look look)
+{
+	const struct rut_ruby_row *row = chosen(l, s);
+	struct rut_err err = RUT_ERR_INIT;
+	size_t height, columns;
+
+	if (!row)
+		return;
+	rut_screen_size(&height, &columns);
+	rut_pager_bar(height ? height - 1 : 0,
+		      look == RUT_METHOD_EXPLAIN ? " recording, and explaining ..."
+						 : " tracing for a second ...",
+		      columns);
+	rut_screen_show();
+	s->opened_skip = s->pager.skip;
+	s->pager.skip = 0;
+	rut_buf_clear(&s->page);
+	if (rut_cli_ruby_method(l, row, look, columns, &s->page, &err) < 0)
+		rut_buf_printf(&s->page, "\n%s\n", err.msg);
+}
+
+/* True while a method is shown, and the key is for it. */
+static bool page_key(struct screen *s, int key, size_t page)
+{
+	if (!s->page.len || key == 'q' || key == 'Q')
+		return false;
+	if (key != RUT_KEY_BACKSPACE && key != RUT_KEY_ESCAPE) {
+		rut_pager_key(&s->pager, key, page);
+		return true;
+	}
+	rut_buf_clear(&s->page);
+	s->pager.skip = s->opened_skip;
+	return true;
+}
+
 static void command_key(struct rut_live *l, struct screen *s, int key)
 {
-	size_t lines, columns;
+	size_t lines, columns, page;
 
+	rut_screen_size(&lines, &columns);
+	page = lines > 4 ? lines - 4 : 1;
+	if (page_key(s, key, page) || rut_pager_cursor_key(&s->pager, key, page))
+		return;
 	switch (key) {
+	case RUT_KEY_ENTER:
+		open_method(l, s, RUT_METHOD_TREE);
+		break;
+	case 't':
+		open_method(l, s, RUT_METHOD_LINES);
+		break;
+	case 'x':
+		open_method(l, s, RUT_METHOD_EXPLAIN);
+		break;
 	case 'q':
 	case 'Q':
 		l->quit = true;
@@ -287,10 +377,10 @@ static void command_key(struct rut_live *l, struct screen *s, int key)
 		break;
 	case 'i':
 		l->rows.reverse = !l->rows.reverse;
-		rut_rows_sort(&l->rows);
+		rut_cli_rows_sort(&l->rows);
 		break;
 	case 'r':
-		rut_live_reset(l);
+		rut_cli_live_reset(l);
 		l->next_ns = rut_now_ns();
 		break;
 	case 'm':
@@ -315,15 +405,14 @@ static void command_key(struct rut_live *l, struct screen *s, int key)
 		restart(l, s);
 		break;
 	default:
-		rut_screen_size(&lines, &columns);
-		rut_pager_key(&s->pager, key, lines > 4 ? lines - 4 : 1);
+		rut_pager_key(&s->pager, key, page);
 	}
 }
 
-void rut_ruby_screen_keys(struct rut_live *l)
+void rut_cli_ruby_screen_keys(struct rut_live *l)
 {
 	struct screen *s = l->view_data;
-	bool changed = rut_wake_resized();
+	bool changed = rut_cli_wake_resized();
 	int key;
 
 	if (changed)

@@ -18,7 +18,7 @@
 /* Takes over `word`, which may be NULL for "out of memory". */
 static int add_owned(struct rut_words *w, char *word)
 {
-	int rc = word ? rut_words_add(w, word) : -ENOMEM;
+	int rc = word ? rut_cli_words_add(w, word) : -ENOMEM;
 
 	if (rc < 0)
 		free(word);
@@ -29,10 +29,10 @@ static void free_words(struct rut_words *w)
 {
 	for (size_t i = 0; i < w->count; i++)
 		free((char *)w->v[i]);
-	rut_words_fini(w);
+	rut_cli_words_fini(w);
 }
 
-void rut_targets_fini(struct rut_targets *t)
+void rut_cli_targets_fini(struct rut_targets *t)
 {
 	free(t->pids);
 	free(t->title);
@@ -51,7 +51,7 @@ static bool has_word(const struct rut_words *w, const char *word)
 	return false;
 }
 
-int rut_targets_add_app(struct rut_targets *t, const char *root, bool foreman)
+int rut_cli_targets_add_app(struct rut_targets *t, const char *root, bool foreman)
 {
 	_cleanup_buf_ struct rut_buf globs = RUT_BUF_INIT;
 	int rc = 0;
@@ -99,7 +99,7 @@ static int add_proc(struct rut_targets *t, const struct rut_ruby_proc *p)
 	int rc = add_pid(t, p->pid);
 
 	if (!rc)
-		rc = rut_targets_add_app(t, p->app_root, foreman);
+		rc = rut_cli_targets_add_app(t, p->app_root, foreman);
 	if (!rc && !t->title &&
 	    asprintf(&t->title, "%s (PID %d)", p->name ? p->name : "ruby", p->pid) < 0) {
 		t->title = NULL;
@@ -213,7 +213,7 @@ static void drop_descendants(struct rut_targets *t)
 static int find_command(struct rut_targets *t, char *const argv[])
 {
 	_cleanup_free_ char *cwd = realpath(".", NULL);
-	int rc = cwd ? rut_targets_add_app(t, cwd, false) : 0;
+	int rc = cwd ? rut_cli_targets_add_app(t, cwd, false) : 0;
 
 	for (int i = 1; argv[i] && !rc; i++) {
 		_cleanup_free_ char *file = NULL;
@@ -228,7 +228,7 @@ static int find_command(struct rut_targets *t, char *const argv[])
 			continue;
 		*slash = '\0';
 		if (!cwd || strcmp(file, cwd) != 0)
-			rc = rut_targets_add_app(t, file, false);
+			rc = rut_cli_targets_add_app(t, file, false);
 		break;
 	}
 	if (!rc && !(t->title = strdup(argv[0])))
@@ -236,7 +236,8 @@ static int find_command(struct rut_targets *t, char *const argv[])
 	return rc;
 }
 
-int rut_targets_find(struct rut_targets *ret, const struct rut_ruby_opts *o, struct rut_err *err)
+int rut_cli_targets_find(struct rut_targets *ret, const struct rut_ruby_opts *o,
+			 struct rut_err *err)
 {
 	int rc;
 
@@ -253,8 +254,8 @@ static const char *const not_ruby[] = {"*/gems/*", "*/lib/ruby/*", "/usr/share/r
 				       "<internal:*", NULL};
 static const char *const any_path[] = {"*", NULL};
 
-void rut_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts *o, bool all,
-			struct rut_ruby_filter *ret)
+void rut_cli_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts *o, bool all,
+			    struct rut_ruby_filter *ret)
 {
 	*ret = (struct rut_ruby_filter){
 		.paths = o->paths.v,
@@ -273,8 +274,8 @@ void rut_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts 
 	ret->not_paths = t->app_paths.count ? t->not_paths.v : not_ruby;
 }
 
-int rut_targets_attach(const struct rut_targets *t, struct rut_tracer *tracer,
-		       const struct rut_cmd *cmd, struct rut_err *err)
+int rut_cli_targets_attach(const struct rut_targets *t, struct rut_tracer *tracer,
+			   const struct rut_cmd *cmd, struct rut_err *err)
 {
 	struct rut_err first = RUT_ERR_INIT;
 	size_t attached = 0;
@@ -287,7 +288,7 @@ int rut_targets_attach(const struct rut_targets *t, struct rut_tracer *tracer,
 			continue;
 		}
 		if (t->count > 1 && cmd)
-			rut_notice(cmd, "%s", why.msg);
+			rut_cli_notice(cmd, "%s", why.msg);
 		if (!first.code)
 			first = why;
 	}

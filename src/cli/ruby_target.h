@@ -21,26 +21,27 @@ struct rut_targets {
 
 /*
  * Finds what the options name: existing processes, or for a command what it will run. Returns 0 or
- * -errno with the reason. Call rut_targets_fini() in either case.
+ * -errno with the reason. Call rut_cli_targets_fini() in either case.
  */
-int rut_targets_find(struct rut_targets *ret, const struct rut_ruby_opts *o, struct rut_err *err);
-void rut_targets_fini(struct rut_targets *t);
+int rut_cli_targets_find(struct rut_targets *ret, const struct rut_ruby_opts *o,
+			 struct rut_err *err);
+void rut_cli_targets_fini(struct rut_targets *t);
 
 /* The globs of an application under `root`, with `role` deciding about Foreman's. For the tests. */
-int rut_targets_add_app(struct rut_targets *t, const char *root, bool foreman);
+int rut_cli_targets_add_app(struct rut_targets *t, const char *root, bool foreman);
 
 struct rut_tracer;
 struct rut_ruby_filter;
 
 /* The filter that options and targets make together; borrows from both. */
-void rut_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts *o, bool all,
-			struct rut_ruby_filter *ret);
+void rut_cli_targets_filter(const struct rut_targets *t, const struct rut_ruby_opts *o, bool all,
+			    struct rut_ruby_filter *ret);
 
 /*
  * Attaches to every target. Those that fail are said on standard error (`cmd` NULL: they are not);
  * when none can be traced, the error of the first is returned.
  */
-int rut_targets_attach(const struct rut_targets *t, struct rut_tracer *tracer,
-		       const struct rut_cmd *cmd, struct rut_err *err);
+int rut_cli_targets_attach(const struct rut_targets *t, struct rut_tracer *tracer,
+			   const struct rut_cmd *cmd, struct rut_err *err);
 
 #endif

@@ -35,17 +35,21 @@ static void add_name(const struct rut_ruby_row *row, void *arg)
 {
 	struct rut_near *near = arg;
 
-	rut_near_add(near, row->class_name, row->singleton, row->method_name);
+	/* Ruby's own methods are no proposal. */
+	bool inside = row->path && row->path[0] == '<';
+
+	rut_cli_near_add(near, row->class_name, row->singleton, row->method_name,
+			 inside ? 0 : row->calls);
 }
 
-void rut_why_look_for(struct rut_why *w, const char *name, struct rut_tracer *tracer)
+void rut_cli_why_look_for(struct rut_why *w, const char *name, struct rut_tracer *tracer)
 {
-	rut_near_init(&w->near, name);
+	rut_cli_near_init(&w->near, name);
 	if (name)
 		rut_tracer_names(tracer, add_name, &w->near);
 }
 
-const char *rut_why_name(const struct rut_ruby_opts *o, const char *inside)
+const char *rut_cli_why_name(const struct rut_ruby_opts *o, const char *inside)
 {
 	const struct rut_words *lists[] = {&o->methods, &o->classes};
 
@@ -56,7 +60,8 @@ const char *rut_why_name(const struct rut_ruby_opts *o, const char *inside)
 	return inside;
 }
 
-void rut_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t child, const char *name)
+void rut_cli_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t child,
+			 const char *name)
 {
 	struct rut_tracer_config config = {
 		.mode = RUT_RUBY_CALLS, .names = name, .filter.try_newer = t->try_newer};
@@ -69,13 +74,13 @@ void rut_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t child
 	if (child)
 		rut_tracer_attach(tracer, child, true, NULL);
 	else
-		rut_targets_attach(t, tracer, NULL, &(struct rut_err){0});
+		rut_cli_targets_attach(t, tracer, NULL, &(struct rut_err){0});
 	begin = rut_now_ns();
 	while (rut_now_ns() - begin < measure_ns && rut_tracer_poll(tracer, 50, NULL) > 0)
 		;
 	w->calls += sum_calls(tracer);
 	w->ns += rut_now_ns() - begin;
-	rut_why_look_for(w, name, tracer);
+	rut_cli_why_look_for(w, name, tracer);
 	rut_tracer_free(tracer);
 }
 
@@ -102,9 +107,9 @@ static void add_root(struct rut_buf *out, const struct rut_targets *t,
 		rut_buf_puts(out, "all files but gems and Ruby's own");
 }
 
-void rut_why_say(const struct rut_why *w, const struct rut_targets *t,
-		 const struct rut_ruby_opts *o, bool all, const struct rut_tracer *tracer,
-		 struct rut_buf *out)
+void rut_cli_why_say(const struct rut_why *w, const struct rut_targets *t,
+		     const struct rut_ruby_opts *o, bool all, const struct rut_tracer *tracer,
+		     struct rut_buf *out)
 {
 	char time[RUT_TEXT_DURATION_SIZE];
 	bool names = o->classes.count || o->methods.count || o->paths.count;
@@ -112,7 +117,7 @@ void rut_why_say(const struct rut_why *w, const struct rut_targets *t,
 	if (all) {
 		rut_buf_puts(out, names ? "no call that the filter lets through"
 					: "no call of a Ruby method");
-		rut_near_say(&w->near, out);
+		rut_cli_near_say(&w->near, out);
 		rut_buf_putc(out, '\n');
 		return;
 	}
@@ -123,6 +128,6 @@ void rut_why_say(const struct rut_why *w, const struct rut_targets *t,
 		rut_buf_printf(out, "; %" PRIu64 " call%s of any method in %s", w->calls,
 			       w->calls == 1 ? "" : "s", rut_text_duration(time, w->ns));
 	rut_buf_puts(out, ": 'all' counts those outside of it, too");
-	rut_near_say(&w->near, out);
+	rut_cli_near_say(&w->near, out);
 	rut_buf_putc(out, '\n');
 }

@@ -29,17 +29,18 @@ struct rut_why {
  * for a moment, and looks for names near to `name` (NULL: none); nothing when that was done often
  * enough, or cannot be done.
  */
-void rut_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t child, const char *name);
+void rut_cli_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t child,
+			 const char *name);
 
 /* Looks for the names nearest to this one among those that the tracer knows. */
-void rut_why_look_for(struct rut_why *w, const char *name, struct rut_tracer *tracer);
+void rut_cli_why_look_for(struct rut_why *w, const char *name, struct rut_tracer *tracer);
 
 /* The name that the options ask for: that of a method, else of a class; NULL: none. */
-const char *rut_why_name(const struct rut_ruby_opts *o, const char *inside);
+const char *rut_cli_why_name(const struct rut_ruby_opts *o, const char *inside);
 
 /* Appends a line that says what was looked for, where, and what was seen outside of it. */
-void rut_why_say(const struct rut_why *w, const struct rut_targets *t,
-		 const struct rut_ruby_opts *o, bool all, const struct rut_tracer *tracer,
-		 struct rut_buf *out);
+void rut_cli_why_say(const struct rut_why *w, const struct rut_targets *t,
+		     const struct rut_ruby_opts *o, bool all, const struct rut_tracer *tracer,
+		     struct rut_buf *out);
 
 #endif

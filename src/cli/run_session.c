@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -12,9 +10,10 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "cli/self.h"
 #include "session/pin.h"
 
-int rut_run_session_check(const struct rut_run_session *s, struct rut_err *err)
+int rut_cli_run_session_check(const struct rut_run_session *s, struct rut_err *err)
 {
 	struct rut_recorder *r = NULL;
 	int rc = s->name ? rut_session_open(&r, s->name, err) : 0;
@@ -23,30 +22,16 @@ int rut_run_session_check(const struct rut_run_session *s, struct rut_err *err)
 	return rc;
 }
 
-/* The runner blocks the signals that end it; the commands must be ended by them. */
+/* Standard output is the script's. */
 static void spawn(struct rut_run_session *s, const char *const *argv)
 {
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	sigset_t none;
-	int rc;
+	int rc = rut_cli_self_start(argv, STDERR_FILENO, STDERR_FILENO, &s->running);
 
-	sigemptyset(&none);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
-	posix_spawn_file_actions_init(&files);
-	/* Standard output is the script's. */
-	posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
-	rc = posix_spawn(&s->running, "/proc/self/exe", &files, &attr,
-			 (char *const *)(uintptr_t)argv, environ);
 	if (rc) {
 		fprintf(stderr, "rutile run: cannot start 'rutile %s': %s\n", argv[1],
-			strerror(rc));
+			strerror(-rc));
 		s->running = 0;
 	}
-	posix_spawn_file_actions_destroy(&files);
-	posix_spawnattr_destroy(&attr);
 }
 
 static void collect(struct rut_run_session *s, int flags)
@@ -55,7 +40,7 @@ static void collect(struct rut_run_session *s, int flags)
 		s->running = 0;
 }
 
-void rut_run_session_act(void *arg, const char *snapshot)
+void rut_cli_run_session_act(void *arg, const char *snapshot)
 {
 	struct rut_run_session *s = arg;
 	char stamp[32], path[512];
@@ -78,7 +63,7 @@ void rut_run_session_act(void *arg, const char *snapshot)
 	spawn(s, (const char *const[]){"rutile", "snapshot", s->name, "-o", path, NULL});
 }
 
-void rut_run_session_end(struct rut_run_session *s)
+void rut_cli_run_session_end(struct rut_run_session *s)
 {
 	collect(s, 0);
 	if (s->skipped)

@@ -16,12 +16,12 @@ struct rut_run_session {
 };
 
 /* -ENOENT: there is no session of that name. */
-int rut_run_session_check(const struct rut_run_session *s, struct rut_err *err);
+int rut_cli_run_session_check(const struct rut_run_session *s, struct rut_err *err);
 
 /* A callback of rut_script_run(): the name of a snapshot, NULL: stop. Does not wait for it. */
-void rut_run_session_act(void *arg, const char *snapshot);
+void rut_cli_run_session_act(void *arg, const char *snapshot);
 
 /* Waits for what was asked for last; says what was left out. */
-void rut_run_session_end(struct rut_run_session *s);
+void rut_cli_run_session_end(struct rut_run_session *s);
 
 #endif

@@ -39,8 +39,8 @@ static const char help_text[] =
 	"\n"
 	"  Any key goes back.\n";
 
-int rut_script_screen_open(struct rut_script_screen **ret, const char *title, FILE **ret_out,
-			   struct rut_err *err)
+int rut_cli_script_screen_open(struct rut_script_screen **ret, const char *title, FILE **ret_out,
+			       struct rut_err *err)
 {
 	struct rut_script_screen *s = calloc(1, sizeof(*s));
 	int fd = memfd_create("rutile-script", MFD_CLOEXEC), rc;
@@ -67,7 +67,7 @@ int rut_script_screen_open(struct rut_script_screen **ret, const char *title, FI
 	return rc;
 }
 
-void rut_script_screen_close(struct rut_script_screen *s, FILE *to)
+void rut_cli_script_screen_close(struct rut_script_screen *s, FILE *to)
 {
 	char chunk[4096];
 	size_t n;
@@ -240,8 +240,8 @@ static bool press(struct rut_script_screen *s, int key, const struct rut_script_
 	return false;
 }
 
-bool rut_script_screen_round(void *screen, const struct rut_script_program *p,
-			     const struct rut_script_style *style)
+bool rut_cli_script_screen_round(void *screen, const struct rut_script_program *p,
+				 const struct rut_script_style *style)
 {
 	struct rut_script_screen *s = screen;
 	uint64_t now = rut_now_ns();

@@ -16,14 +16,14 @@ struct rut_script_style;
  * Opens the screen. What the script prints is to be written to *ret_out, whose last lines are shown
  * below the maps. 0 or -errno: there is no terminal.
  */
-int rut_script_screen_open(struct rut_script_screen **ret, const char *title, FILE **ret_out,
-			   struct rut_err *err);
+int rut_cli_script_screen_open(struct rut_script_screen **ret, const char *title, FILE **ret_out,
+			       struct rut_err *err);
 
 /* Keys and, once a second, a new picture. True: the user quits. */
-bool rut_script_screen_round(void *screen, const struct rut_script_program *p,
-			     const struct rut_script_style *style);
+bool rut_cli_script_screen_round(void *screen, const struct rut_script_program *p,
+				 const struct rut_script_style *style);
 
 /* Closes the screen, and writes all that the script printed to `to`. */
-void rut_script_screen_close(struct rut_script_screen *s, FILE *to);
+void rut_cli_script_screen_close(struct rut_script_screen *s, FILE *to);
 
 #endif

@@ -26,9 +26,9 @@ static int options_of(const struct rut_cmd *cmd, char *line, const char **ret)
 		return 0;
 	value = key + len + strspn(key + len, " \t");
 	if (*value != '=')
-		return rut_usage_error(cmd, "no '='");
+		return rut_cli_usage_error(cmd, "no '='");
 	if (len != strlen("options") || strncmp(key, "options", len) != 0)
-		return rut_usage_error(cmd, "unknown option '%.*s': options", (int)len, key);
+		return rut_cli_usage_error(cmd, "unknown option '%.*s': options", (int)len, key);
 	value[strcspn(value, "\n")] = '\0';
 	*ret = value + 1;
 	return 0;
@@ -43,12 +43,13 @@ static int parse_words(const struct rut_cmd *cmd, struct rut_record_opts *o, con
 	int n = 2, rc;
 
 	if (wordexp(options, &words, WRDE_NOCMD))
-		return rut_usage_error(cmd, "cannot split the options into words: '%s'", options);
+		return rut_cli_usage_error(cmd, "cannot split the options into words: '%s'",
+					   options);
 	for (size_t i = 0; i < words.we_wordc && i < WORDS_MAX; i++)
 		argv[n++] = words.we_wordv[i];
 	argv[n++] = (char *)(uintptr_t) "--script";
 	argv[n++] = (char *)(uintptr_t)path;
-	rc = rut_start_parse(cmd, o, n, argv);
+	rc = rut_cli_start_parse(cmd, o, n, argv);
 	wordfree(&words);
 	return rc < 0 ? RUT_EXIT_USAGE : rc;
 }
@@ -65,9 +66,9 @@ static int read_conf(const struct rut_cmd *cmd, struct rut_record_opts *o, const
 	int number = 0, rc = 0;
 
 	if (!f && errno != ENOENT)
-		return rut_usage_error(cmd, "cannot open '%s': %s", conf, strerror(errno));
+		return rut_cli_usage_error(cmd, "cannot open '%s': %s", conf, strerror(errno));
 	there.where = where;
-	there.options = rut_start_options;
+	there.options = rut_cli_start_options;
 	snprintf(where, sizeof(where), "%s: ", conf);
 	while (f && !rc && getline(&line, &size, f) >= 0) {
 		snprintf(where, sizeof(where), "%s, line %d: ", conf, ++number);
@@ -75,32 +76,32 @@ static int read_conf(const struct rut_cmd *cmd, struct rut_record_opts *o, const
 		if (rc || !value)
 			continue;
 		if (options)
-			return rut_usage_error(&there, "'options' a second time");
+			return rut_cli_usage_error(&there, "'options' a second time");
 		options = strdup(value);
 	}
 	return rc ? rc : parse_words(&there, o, name, path, options ? options : "");
 }
 
-int rut_service_script_read(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *dir,
-			    const char *name)
+int rut_cli_service_script_read(const struct rut_cmd *cmd, struct rut_record_opts *o,
+				const char *dir, const char *name)
 {
 	char path[RUT_PATH_MAX], conf[RUT_PATH_MAX];
 	int rc;
 
 	*o = (struct rut_record_opts){0};
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s.bt", dir, name) >= sizeof(path) - 2)
-		return rut_usage_error(cmd, "the name '%s' is too long", path);
+		return rut_cli_usage_error(cmd, "the name '%s' is too long", path);
 	snprintf(conf, sizeof(conf), "%s/%s.conf", dir, name);
 	rc = read_conf(cmd, o, conf, name, path);
 	if (rc)
 		return rc;
 	o->flight = o->flight || !rut_output_drains(&o->output);
-	rut_record_defaults(o);
+	rut_cli_record_defaults(o);
 	return 0;
 }
 
-int rut_service_script_keep(const char *name, const struct rut_output_conf *output,
-			    struct rut_err *err)
+int rut_cli_service_script_keep(const char *name, const struct rut_output_conf *output,
+				struct rut_err *err)
 {
 	struct rut_script_session *script = NULL;
 	struct rut_recorder *r = NULL;
@@ -110,7 +111,7 @@ int rut_service_script_keep(const char *name, const struct rut_output_conf *outp
 	int rc = rut_session_open(&r, name, err);
 
 	if (!rc)
-		script = rut_record_script_beside(&beside, name);
+		script = rut_cli_record_script_beside(&beside, name);
 	if (!rc)
 		rc = rut_output_path(output, path, sizeof(path), err);
 	if (!rc)

@@ -10,11 +10,11 @@
  * a flight recorder; with both a flight recorder whose snapshot is written when it is stopped.
  * Returns 0, or RUT_EXIT_USAGE after a message.
  */
-int rut_service_script_read(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *dir,
-			    const char *name);
+int rut_cli_service_script_read(const struct rut_cmd *cmd, struct rut_record_opts *o,
+				const char *dir, const char *name);
 
 /* Writes a snapshot of the session to where `output` says. -ENOENT: there is no such session. */
-int rut_service_script_keep(const char *name, const struct rut_output_conf *output,
-			    struct rut_err *err);
+int rut_cli_service_script_keep(const char *name, const struct rut_output_conf *output,
+				struct rut_err *err);
 
 #endif

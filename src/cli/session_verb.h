@@ -22,8 +22,8 @@ struct rut_session_verb {
  * Parses "NAME [-e EVENTS]... [-o DIR]", opens the session and calls fn. The result is the exit
  * code; fn returns 0 or -errno with *err set.
  */
-int rut_session_verb(const struct rut_cmd *cmd, int argc, char **argv,
-		     int (*fn)(struct rut_recorder *r, const struct rut_session_verb *v,
-			       struct rut_err *err));
+int rut_cli_session_verb(const struct rut_cmd *cmd, int argc, char **argv,
+			 int (*fn)(struct rut_recorder *r, const struct rut_session_verb *v,
+				   struct rut_err *err));
 
 #endif

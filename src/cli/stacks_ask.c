@@ -53,7 +53,7 @@ static int collect(struct ask *a, const struct rut_targets *targets, struct rut_
 
 	rut_tracer_on_event(tracer, on_event, a);
 	a->started = targets->count;
-	rc = rut_targets_attach(targets, tracer, cmd, err);
+	rc = rut_cli_targets_attach(targets, tracer, cmd, err);
 	begin = rut_now_ns();
 	while (rc >= 0 && waited < (a->answered < a->started ? answer_ns : workers_ns)) {
 		rc = rut_tracer_poll(tracer, 20, err);
@@ -64,8 +64,8 @@ static int collect(struct ask *a, const struct rut_targets *targets, struct rut_
 	return rc;
 }
 
-int rut_stacks_ask(const struct rut_targets *targets, bool try_newer, const struct rut_cmd *cmd,
-		   rut_ruby_event_fn fn, void *arg, struct rut_err *err)
+int rut_cli_stacks_ask(const struct rut_targets *targets, bool try_newer, const struct rut_cmd *cmd,
+		       rut_ruby_event_fn fn, void *arg, struct rut_err *err)
 {
 	struct rut_tracer_config config = {.mode = RUT_RUBY_TRACE, .stacks = true};
 	struct ask a = {.fn = fn, .arg = arg};
@@ -82,9 +82,10 @@ int rut_stacks_ask(const struct rut_targets *targets, bool try_newer, const stru
 		return rut_err_set(err, ETIME,
 				   "no answer: no thread of the application came back to Ruby");
 	if (cmd && rc > (int)a.answered)
-		rut_notice(cmd,
-			   "%d of %d processes did not answer: none of their threads came back to "
-			   "Ruby",
-			   rc - (int)a.answered, rc);
+		rut_cli_notice(
+			cmd,
+			"%d of %d processes did not answer: none of their threads came back to "
+			"Ruby",
+			rc - (int)a.answered, rc);
 	return rc < 0 ? rc : 0;
 }

@@ -14,7 +14,7 @@
  * answer at once. Says on standard error (`cmd` NULL: not) which processes did not answer. Returns
  * 0 or -errno with the reason; -ETIME: none answered.
  */
-int rut_stacks_ask(const struct rut_targets *targets, bool try_newer, const struct rut_cmd *cmd,
-		   rut_ruby_event_fn fn, void *arg, struct rut_err *err);
+int rut_cli_stacks_ask(const struct rut_targets *targets, bool try_newer, const struct rut_cmd *cmd,
+		       rut_ruby_event_fn fn, void *arg, struct rut_err *err);
 
 #endif

@@ -98,7 +98,7 @@ static bool read_line(const char *path, char *line, size_t size)
 	return f && fgets(line, (int)size, f);
 }
 
-void rut_thread_wait(pid_t pid, pid_t tid, struct rut_thread_wait *ret)
+void rut_cli_thread_wait(pid_t pid, pid_t tid, struct rut_thread_wait *ret)
 {
 	char path[80], line[256];
 	uint64_t args[2] = {0};

@@ -12,6 +12,6 @@ struct rut_thread_wait {
 	char object[300];
 };
 
-void rut_thread_wait(pid_t pid, pid_t tid, struct rut_thread_wait *ret);
+void rut_cli_thread_wait(pid_t pid, pid_t tid, struct rut_thread_wait *ret);
 
 #endif

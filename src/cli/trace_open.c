@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "ctf/when.h"
 
-void rut_trace_args_fini(struct rut_trace_args *a)
+void rut_cli_trace_args_fini(struct rut_trace_args *a)
 {
 	free(a->paths);
 	a->paths = NULL;
@@ -27,14 +27,15 @@ static int add_path(struct rut_trace_args *a, const char *path)
 	return 0;
 }
 
-int rut_trace_args_parse(struct rut_trace_args *a, const struct rut_cmd *cmd, int argc, char **argv,
-			 int (*take)(void *arg, int id, const char *value), void *arg)
+int rut_cli_trace_args_parse(struct rut_trace_args *a, const struct rut_cmd *cmd, int argc,
+			     char **argv, int (*take)(void *arg, int id, const char *value),
+			     void *arg)
 {
 	struct rut_args args;
 	int id, rc;
 
-	rut_args_init(&args, cmd, argc, argv);
-	while ((id = rut_args_next(&args)) != RUT_ARGS_END) {
+	rut_cli_args_init(&args, cmd, argc, argv);
+	while ((id = rut_cli_args_next(&args)) != RUT_ARGS_END) {
 		switch (id) {
 		case RUT_ARGS_BAD:
 			return RUT_EXIT_USAGE;
@@ -44,7 +45,7 @@ int rut_trace_args_parse(struct rut_trace_args *a, const struct rut_cmd *cmd, in
 			break;
 		case RUT_ARGS_POSITIONAL:
 			if (add_path(a, args.value) < 0)
-				return rut_usage_error(cmd, "out of memory");
+				return rut_cli_usage_error(cmd, "out of memory");
 			break;
 		case RUT_TRACE_OPT_BEGIN:
 			a->begin = args.value;
@@ -61,11 +62,11 @@ int rut_trace_args_parse(struct rut_trace_args *a, const struct rut_cmd *cmd, in
 		}
 	}
 	return a->n_paths ? -1
-			  : rut_usage_error(cmd, "which trace? Give the path of its directory");
+			  : rut_cli_usage_error(cmd, "which trace? Give the path of its directory");
 }
 
-int rut_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,
-		    struct rut_ctf_reader_opts *ret, struct rut_err *err)
+int rut_cli_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,
+			struct rut_ctf_reader_opts *ret, struct rut_err *err)
 {
 	int64_t day = 0, last;
 	int rc;
@@ -89,7 +90,7 @@ int rut_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,
 	return 0;
 }
 
-void rut_trace_warn_skipped(const struct rut_ctf_counts *counts)
+void rut_cli_trace_warn_skipped(const struct rut_ctf_counts *counts)
 {
 	char text[160];
 
@@ -98,7 +99,7 @@ void rut_trace_warn_skipped(const struct rut_ctf_counts *counts)
 		rut_warn("%s", text);
 }
 
-int rut_write_out(struct rut_buf *b)
+int rut_cli_write_out(struct rut_buf *b)
 {
 	size_t done = 0;
 

@@ -10,12 +10,12 @@
 
 enum { DURATION_WIDTH = 10 };
 
-void rut_trace_print_init(struct rut_trace_print *tp, const struct rut_trace_style *style)
+void rut_cli_trace_print_init(struct rut_trace_print *tp, const struct rut_trace_style *style)
 {
 	*tp = (struct rut_trace_print){.style = *style, .second = -1};
 }
 
-void rut_trace_print_fini(struct rut_trace_print *tp)
+void rut_cli_trace_print_fini(struct rut_trace_print *tp)
 {
 	rut_buf_fini(&tp->out);
 	rut_buf_fini(&tp->pending.name);
@@ -189,7 +189,7 @@ static bool is_pending(const struct rut_trace_print *tp, const struct rut_ruby_e
 	       p->depth == ev->depth;
 }
 
-void rut_trace_print_flush(struct rut_trace_print *tp)
+void rut_cli_trace_print_flush(struct rut_trace_print *tp)
 {
 	if (!tp->pending.valid)
 		return;
@@ -199,18 +199,18 @@ void rut_trace_print_flush(struct rut_trace_print *tp)
 	rut_buf_puts(&tp->out, " {\n");
 }
 
-void rut_trace_print_left_out(struct rut_trace_print *tp, uint32_t depth, uint64_t calls)
+void rut_cli_trace_print_left_out(struct rut_trace_print *tp, uint32_t depth, uint64_t calls)
 {
 	if (tp->style.json)
 		return;
-	rut_trace_print_flush(tp);
+	rut_cli_trace_print_flush(tp);
 	tree_margin(tp, "", depth);
 	rut_buf_printf(&tp->out, "(%" PRIu64 " more call%s)\n", calls, calls == 1 ? "" : "s");
 }
 
 static void tree_call(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
 {
-	rut_trace_print_flush(tp);
+	rut_cli_trace_print_flush(tp);
 	tree_switch(tp, ev);
 	add_prefix(tp, ev);
 	tp->pending.valid = true;
@@ -237,7 +237,7 @@ static void tree_return(struct rut_trace_print *tp, const struct rut_ruby_event 
 		rut_buf_putc(&tp->out, '\n');
 		return;
 	}
-	rut_trace_print_flush(tp);
+	rut_cli_trace_print_flush(tp);
 	tree_switch(tp, ev);
 	add_prefix(tp, ev);
 	tree_margin(tp, buf, ev->depth);
@@ -281,14 +281,14 @@ static void print_tree(struct rut_trace_print *tp, const struct rut_ruby_event *
 		tree_return(tp, ev);
 		break;
 	case RUT_RUBY_EVENT_RAISE:
-		rut_trace_print_flush(tp);
+		rut_cli_trace_print_flush(tp);
 		tree_switch(tp, ev);
 		add_prefix(tp, ev);
 		tree_margin(tp, "", ev->depth);
 		add_exception(tp, ev);
 		break;
 	default:
-		rut_trace_print_flush(tp);
+		rut_cli_trace_print_flush(tp);
 		add_lost(tp, ev);
 		break;
 	}
@@ -360,7 +360,7 @@ static void print_json(struct rut_trace_print *tp, const struct rut_ruby_event *
 	rut_jsonl_end(out);
 }
 
-void rut_trace_print_event(const struct rut_ruby_event *ev, void *arg)
+void rut_cli_trace_print_event(const struct rut_ruby_event *ev, void *arg)
 {
 	struct rut_trace_print *tp = arg;
 
@@ -395,13 +395,13 @@ static void print_date(struct rut_trace_print *tp, const char *what, time_t when
 	rut_buf_printf(&tp->out, "Tracing %s at %s\n", what, date);
 }
 
-void rut_trace_print_started(struct rut_trace_print *tp, time_t when)
+void rut_cli_trace_print_started(struct rut_trace_print *tp, time_t when)
 {
 	print_date(tp, "started", when);
 }
 
-void rut_trace_print_ended(struct rut_trace_print *tp, time_t when)
+void rut_cli_trace_print_ended(struct rut_trace_print *tp, time_t when)
 {
-	rut_trace_print_flush(tp);
+	rut_cli_trace_print_flush(tp);
 	print_date(tp, "ended", when);
 }

@@ -44,20 +44,20 @@ struct rut_trace_print {
 	uint64_t events, lost;
 };
 
-void rut_trace_print_init(struct rut_trace_print *tp, const struct rut_trace_style *style);
-void rut_trace_print_fini(struct rut_trace_print *tp);
+void rut_cli_trace_print_init(struct rut_trace_print *tp, const struct rut_trace_style *style);
+void rut_cli_trace_print_fini(struct rut_trace_print *tp);
 
 /* A rut_ruby_event_fn; `arg` is the struct rut_trace_print. */
-void rut_trace_print_event(const struct rut_ruby_event *ev, void *arg);
+void rut_cli_trace_print_event(const struct rut_ruby_event *ev, void *arg);
 
 /* Writes what is held back. Call it before the buffer is written when no event is waiting. */
-void rut_trace_print_flush(struct rut_trace_print *tp);
+void rut_cli_trace_print_flush(struct rut_trace_print *tp);
 
 /* In a tree, below the call before: so many calls more, which are not shown. Nothing in JSON. */
-void rut_trace_print_left_out(struct rut_trace_print *tp, uint32_t depth, uint64_t calls);
+void rut_cli_trace_print_left_out(struct rut_trace_print *tp, uint32_t depth, uint64_t calls);
 
 /* "Tracing started at Sat Nov 21 20:40:42 2026", and ended; nothing in JSON. */
-void rut_trace_print_started(struct rut_trace_print *tp, time_t when);
-void rut_trace_print_ended(struct rut_trace_print *tp, time_t when);
+void rut_cli_trace_print_started(struct rut_trace_print *tp, time_t when);
+void rut_cli_trace_print_ended(struct rut_trace_print *tp, time_t when);
 
 #endif

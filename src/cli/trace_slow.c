@@ -19,7 +19,8 @@ struct fiber {
 	uint32_t open_count;
 };
 
-void rut_trace_slow_init(struct rut_trace_slow *s, struct rut_trace_print *print, uint64_t slow_ns)
+void rut_cli_trace_slow_init(struct rut_trace_slow *s, struct rut_trace_print *print,
+			     uint64_t slow_ns)
 {
 	*s = (struct rut_trace_slow){.slow_ns = slow_ns, .print = print};
 }
@@ -34,7 +35,7 @@ static void cut(struct fiber *f, uint32_t from)
 	f->count = from;
 }
 
-void rut_trace_slow_fini(struct rut_trace_slow *s)
+void rut_cli_trace_slow_fini(struct rut_trace_slow *s)
 {
 	rut_map_each(&s->fibers, slot)
 	{
@@ -124,11 +125,11 @@ static void show(struct rut_trace_slow *s, const struct fiber *f, uint32_t from)
 			uint64_t left_out = f->records[calls[--n]].left_out;
 
 			if (left_out)
-				rut_trace_print_left_out(s->print, ev.depth + 1, left_out);
+				rut_cli_trace_print_left_out(s->print, ev.depth + 1, left_out);
 		}
-		rut_trace_print_event(&ev, s->print);
+		rut_cli_trace_print_event(&ev, s->print);
 	}
-	rut_trace_print_flush(s->print);
+	rut_cli_trace_print_flush(s->print);
 }
 
 static void on_call(struct rut_trace_slow *s, struct fiber *f, const struct rut_ruby_event *ev)
@@ -179,7 +180,7 @@ static void on_return(struct rut_trace_slow *s, struct fiber *f, const struct ru
 		cut(f, 0);
 }
 
-void rut_trace_slow_event(struct rut_trace_slow *s, const struct rut_ruby_event *ev)
+void rut_cli_trace_slow_event(struct rut_trace_slow *s, const struct rut_ruby_event *ev)
 {
 	struct fiber *f;
 
@@ -189,7 +190,7 @@ void rut_trace_slow_event(struct rut_trace_slow *s, const struct rut_ruby_event 
 	case RUT_RUBY_EVENT_RAISE:
 		break;
 	default:
-		rut_trace_print_event(ev, s->print);
+		rut_cli_trace_print_event(ev, s->print);
 		return;
 	}
 	f = fiber_of(s, ev);

@@ -20,10 +20,11 @@ struct rut_trace_slow {
 	struct rut_strtab names;
 };
 
-void rut_trace_slow_init(struct rut_trace_slow *s, struct rut_trace_print *print, uint64_t slow_ns);
-void rut_trace_slow_fini(struct rut_trace_slow *s);
+void rut_cli_trace_slow_init(struct rut_trace_slow *s, struct rut_trace_print *print,
+			     uint64_t slow_ns);
+void rut_cli_trace_slow_fini(struct rut_trace_slow *s);
 
 /* Takes an event of a trace with calls, returns and exceptions, in order of time. */
-void rut_trace_slow_event(struct rut_trace_slow *s, const struct rut_ruby_event *ev);
+void rut_cli_trace_slow_event(struct rut_trace_slow *s, const struct rut_ruby_event *ev);
 
 #endif

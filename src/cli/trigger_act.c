@@ -273,13 +273,13 @@ static bool collect(struct rut_trigger_act *a)
 	return true;
 }
 
-void rut_trigger_act_step(struct rut_trigger_act *a)
+void rut_cli_trigger_act_step(struct rut_trigger_act *a)
 {
 	while (a->busy && collect(a))
 		a->busy = start_next(a);
 }
 
-void rut_trigger_act_begin(struct rut_trigger_act *a, const char *cause)
+void rut_cli_trigger_act_begin(struct rut_trigger_act *a, const char *cause)
 {
 	uint32_t random = 0;
 
@@ -296,7 +296,7 @@ void rut_trigger_act_begin(struct rut_trigger_act *a, const char *cause)
 	a->failed = false;
 	a->busy = true;
 	say(a, RUT_LOG_INFO, "fires: %s %s", a->id, cause);
-	rut_trigger_act_step(a);
+	rut_cli_trigger_act_step(a);
 }
 
 /* Waits a bounded time for what runs, which is told to end unless it puts things back. */
@@ -313,7 +313,7 @@ static void stop_running(struct rut_trigger_act *a)
 	a->pidfd = -1;
 }
 
-void rut_trigger_act_end(struct rut_trigger_act *a)
+void rut_cli_trigger_act_end(struct rut_trigger_act *a)
 {
 	bool detail = a->busy && a->next < a->t->nactions && a->stage;
 

@@ -31,12 +31,12 @@ struct rut_trigger_act {
 };
 
 /* Begins the actions of a firing, which `cause` explains. */
-void rut_trigger_act_begin(struct rut_trigger_act *a, const char *cause);
+void rut_cli_trigger_act_begin(struct rut_trigger_act *a, const char *cause);
 
 /* Goes on when what ran has ended, or the time has come. `busy` is false at the end. */
-void rut_trigger_act_step(struct rut_trigger_act *a);
+void rut_cli_trigger_act_step(struct rut_trigger_act *a);
 
 /* Ends what runs. */
-void rut_trigger_act_end(struct rut_trigger_act *a);
+void rut_cli_trigger_act_end(struct rut_trigger_act *a);
 
 #endif

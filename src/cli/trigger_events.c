@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/trigger_events.h"
+/* Triggers on events: recorded in memory, filtered in the kernel. */
+#include "cli/trigger_source.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,6 +19,7 @@
 #include "session/live.h"
 #include "session/programs.h"
 #include "session/recorder.h"
+#include "trigger/window.h"
 
 #define LAG_NS	   20000000
 #define BUFFER	   (8ull << 20)
@@ -34,7 +36,8 @@ struct call {
 	char *text; /* owned */
 };
 
-struct rut_trigger_events {
+struct events {
+	struct rut_trigger_source source;
 	const struct rut_trigger_when *when;
 	struct rut_recorder *r;	       /* owned */
 	struct rut_session_live *live; /* owned */
@@ -48,6 +51,7 @@ struct rut_trigger_events {
 	/* SLOW */
 	struct call *calls; /* owned */
 	size_t ncalls;
+	struct rut_trigger_window window; /* with a percentile */
 };
 
 /* ---- Recording ---- */
@@ -84,21 +88,21 @@ static int configure(struct rut_record_opts *o, const struct rut_cmd *cmd,
 	} else {
 		snprintf(events, sizeof(events), "%s", w->events);
 	}
-	rc = rut_record_option(cmd, o, 'e', events);
+	rc = rut_cli_record_option(cmd, o, 'e', events);
 	if (!rc)
-		rc = rut_record_option(cmd, o, RUT_OPT_CONTEXT, "pid,tid,procname");
+		rc = rut_cli_record_option(cmd, o, RUT_OPT_CONTEXT, "pid,tid,procname");
 	if (!rc && w->filter[0])
-		rc = rut_record_option(cmd, o, RUT_OPT_FILTER, w->filter);
+		rc = rut_cli_record_option(cmd, o, RUT_OPT_FILTER, w->filter);
 	if (rc)
 		return -EINVAL;
-	rut_record_defaults(o);
+	rut_cli_record_defaults(o);
 	o->conf.mode = RUT_RING_OVERWRITE;
 	o->conf.buffer_bytes = BUFFER;
 	snprintf(o->conf.name, sizeof(o->conf.name), "trigger");
 	return 0;
 }
 
-static int record(struct rut_trigger_events *e, const struct rut_cmd *cmd, struct rut_err *err)
+static int record(struct events *e, const struct rut_cmd *cmd, struct rut_err *err)
 {
 	_cleanup_free_ struct rut_record_opts *o = calloc(1, sizeof(*o));
 	int rc;
@@ -115,7 +119,7 @@ static int record(struct rut_trigger_events *e, const struct rut_cmd *cmd, struc
 	return rc;
 }
 
-static int open_reader(struct rut_trigger_events *e, struct rut_err *err)
+static int open_reader(struct events *e, struct rut_err *err)
 {
 	const struct rut_ctf_set_opts set = {.consume = true};
 	const struct rut_ctf_reader_opts reader = {.follow = true, .follow_lag_ns = LAG_NS};
@@ -134,59 +138,10 @@ static int open_reader(struct rut_trigger_events *e, struct rut_err *err)
 	return rc;
 }
 
-int rut_trigger_events_open(struct rut_trigger_events **ret, const struct rut_cmd *cmd,
-			    const struct rut_trigger_when *w, struct rut_err *err)
-{
-	struct rut_trigger_events *e;
-	int rc;
-
-	*ret = NULL;
-	if (w->kind == RUT_TRIGGER_FIRED || w->kind == RUT_TRIGGER_EVERY)
-		return 0;
-	if (w->kind == RUT_TRIGGER_RATE && w->count >= TIMES_MAX)
-		return rut_err_set(err, EINVAL, "a rate of more than %d events", TIMES_MAX - 1);
-	e = calloc(1, sizeof(*e));
-	if (!e)
-		return rut_err_set(err, ENOMEM, "out of memory");
-	e->when = w;
-	e->ntimes = w->count + 1;
-	e->times = w->kind == RUT_TRIGGER_RATE ? calloc(e->ntimes, sizeof(*e->times)) : NULL;
-	e->calls = w->kind == RUT_TRIGGER_SLOW ? calloc(THREAD_MAX, sizeof(*e->calls)) : NULL;
-	if (w->kind != RUT_TRIGGER_EVENT && !e->times && !e->calls)
-		rc = rut_err_set(err, ENOMEM, "out of memory");
-	else
-		rc = record(e, cmd, err);
-	if (!rc)
-		rc = open_reader(e, err);
-	if (rc) {
-		rut_trigger_events_free(e);
-		return rc;
-	}
-	*ret = e;
-	return 0;
-}
-
-void rut_trigger_events_free(struct rut_trigger_events *e)
-{
-	if (!e)
-		return;
-	for (size_t i = 0; e->calls && i < THREAD_MAX; i++)
-		free(e->calls[i].text);
-	rut_ctf_text_free(e->text);
-	rut_ctf_reader_free(e->reader);
-	rut_ctf_set_free(e->set);
-	rut_live_free(e->live);
-	rut_recorder_free(e->r);
-	rut_buf_fini(&e->line);
-	free(e->times);
-	free(e->calls);
-	free(e);
-}
-
 /* ---- Looking ---- */
 
 /* Until the next event. */
-static const char *as_text(struct rut_trigger_events *e, const struct rut_ctf_event *ev)
+static const char *as_text(struct events *e, const struct rut_ctf_event *ev)
 {
 	rut_buf_clear(&e->line);
 	rut_ctf_text_event(e->text, ev, &e->line);
@@ -197,7 +152,7 @@ static const char *as_text(struct rut_trigger_events *e, const struct rut_ctf_ev
 }
 
 /* More than `count` within the window: the event `count` before this one is not older than it. */
-static bool is_too_often(struct rut_trigger_events *e, int64_t now_ns)
+static bool is_too_often(struct events *e, int64_t now_ns)
 {
 	int64_t oldest;
 
@@ -212,7 +167,7 @@ static bool is_too_often(struct rut_trigger_events *e, int64_t now_ns)
 }
 
 /* Linear probing; a slot that was used stays in the chain, so a removed one is moved over. */
-static struct call *find_call(struct rut_trigger_events *e, int32_t tid, bool make)
+static struct call *find_call(struct events *e, int32_t tid, bool make)
 {
 	size_t i = rut_hash_u64((uint64_t)tid) % THREAD_MAX;
 
@@ -226,7 +181,7 @@ static struct call *find_call(struct rut_trigger_events *e, int32_t tid, bool ma
 	return &e->calls[i];
 }
 
-static void remove_call(struct rut_trigger_events *e, struct call *c)
+static void remove_call(struct events *e, struct call *c)
 {
 	size_t hole = (size_t)(c - e->calls);
 
@@ -245,7 +200,7 @@ static void remove_call(struct rut_trigger_events *e, struct call *c)
 	}
 }
 
-static void tell_slow(struct rut_trigger_events *e, struct call *c, int64_t ns, bool over,
+static void tell_slow(struct events *e, struct call *c, int64_t ns, bool over,
 		      rut_trigger_seen_fn seen, void *arg)
 {
 	rut_buf_clear(&e->line);
@@ -256,11 +211,12 @@ static void tell_slow(struct rut_trigger_events *e, struct call *c, int64_t ns, 
 	seen(arg, e->line.failed ? "{}" : e->line.data);
 }
 
-static void take_call(struct rut_trigger_events *e, const struct rut_ctf_event *ev,
-		      rut_trigger_seen_fn seen, void *arg)
+static void take_call(struct events *e, const struct rut_ctf_event *ev, rut_trigger_seen_fn seen,
+		      void *arg)
 {
 	struct rut_ctf_ref tid;
 	struct call *c;
+	bool slow;
 
 	/* The context's, not that of a call about threads. */
 	if (!rut_ctf_ref_find(ev->cls, RUT_CTF_SCOPE_STREAM_CONTEXT, "tid", &tid) &&
@@ -277,13 +233,16 @@ static void take_call(struct rut_trigger_events *e, const struct rut_ctf_event *
 		c->told = false;
 		return;
 	}
-	if (!c->told && ev->ts_ns - c->begin_ns >= (int64_t)e->when->ns)
+	slow = ev->ts_ns - c->begin_ns >= (int64_t)e->when->ns;
+	if (e->when->percent > 0 ? rut_trigger_window_add(&e->window, (uint64_t)ev->ts_ns, slow,
+							  e->when->percent, e->when->window_ns)
+				 : slow && !c->told)
 		tell_slow(e, c, ev->ts_ns - c->begin_ns, true, seen, arg);
 	remove_call(e, c);
 }
 
 /* Calls that still last; those of threads that were killed in them are forgotten. */
-static void look_at_calls(struct rut_trigger_events *e, rut_trigger_seen_fn seen, void *arg)
+static void look_at_calls(struct events *e, rut_trigger_seen_fn seen, void *arg)
 {
 	int64_t now_ns = (int64_t)rut_clock_ns(CLOCK_REALTIME);
 
@@ -296,13 +255,13 @@ static void look_at_calls(struct rut_trigger_events *e, rut_trigger_seen_fn seen
 		snprintf(path, sizeof(path), "/proc/%d", c->tid);
 		if (access(path, F_OK) < 0)
 			remove_call(e, c);
-		else if (!c->told)
+		else if (!c->told && !(e->when->percent > 0))
 			tell_slow(e, c, now_ns - c->begin_ns, false, seen, arg);
 	}
 }
 
-static void take(struct rut_trigger_events *e, const struct rut_ctf_event *ev,
-		 rut_trigger_seen_fn seen, void *arg)
+static void take(struct events *e, const struct rut_ctf_event *ev, rut_trigger_seen_fn seen,
+		 void *arg)
 {
 	switch (e->when->kind) {
 	case RUT_TRIGGER_EVENT:
@@ -320,9 +279,10 @@ static void take(struct rut_trigger_events *e, const struct rut_ctf_event *ev,
 	}
 }
 
-int rut_trigger_events_step(struct rut_trigger_events *e, rut_trigger_seen_fn seen, void *arg,
-			    struct rut_err *err)
+static int step(struct rut_trigger_source *s, rut_trigger_seen_fn seen, void *arg,
+		struct rut_err *err)
 {
+	struct events *e = (struct events *)s;
 	int rc = rut_live_step(e->live, err);
 
 	if (rc)
@@ -340,5 +300,56 @@ int rut_trigger_events_step(struct rut_trigger_events *e, rut_trigger_seen_fn se
 		return rc;
 	if (e->when->kind == RUT_TRIGGER_SLOW)
 		look_at_calls(e, seen, arg);
+	return 0;
+}
+
+/* ---- Begin and end ---- */
+
+static void free_events(struct rut_trigger_source *s)
+{
+	struct events *e = (struct events *)s;
+
+	for (size_t i = 0; e->calls && i < THREAD_MAX; i++)
+		free(e->calls[i].text);
+	rut_ctf_text_free(e->text);
+	rut_ctf_reader_free(e->reader);
+	rut_ctf_set_free(e->set);
+	rut_live_free(e->live);
+	rut_recorder_free(e->r);
+	rut_buf_fini(&e->line);
+	rut_trigger_window_fini(&e->window);
+	free(e->times);
+	free(e->calls);
+	free(e);
+}
+
+int rut_cli_trigger_events_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
+				const struct rut_trigger_when *w, struct rut_err *err)
+{
+	struct events *e;
+	int rc;
+
+	if (w->kind == RUT_TRIGGER_RATE && w->count >= TIMES_MAX)
+		return rut_err_set(err, EINVAL, "a rate of more than %d events", TIMES_MAX - 1);
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	e->source = (struct rut_trigger_source){step, free_events};
+	e->when = w;
+	e->ntimes = w->count + 1;
+	e->times = w->kind == RUT_TRIGGER_RATE ? calloc(e->ntimes, sizeof(*e->times)) : NULL;
+	e->calls = w->kind == RUT_TRIGGER_SLOW ? calloc(THREAD_MAX, sizeof(*e->calls)) : NULL;
+	if ((w->kind != RUT_TRIGGER_EVENT && !e->times && !e->calls) ||
+	    (w->percent > 0 && rut_trigger_window_init(&e->window)))
+		rc = rut_err_set(err, ENOMEM, "out of memory");
+	else
+		rc = record(e, cmd, err);
+	if (!rc)
+		rc = open_reader(e, err);
+	if (rc) {
+		free_events(&e->source);
+		return rc;
+	}
+	*ret = &e->source;
 	return 0;
 }

@@ -23,7 +23,7 @@
 #include "base/logfile.h"
 #include "cli/record_opts.h"
 #include "cli/trigger_act.h"
-#include "cli/trigger_events.h"
+#include "cli/trigger_source.h"
 #include "ring/write.h"
 #include "trigger/limit.h"
 
@@ -40,7 +40,7 @@ struct watch {
 	const struct rut_trigger *t;
 	struct rut_trigger_limit limit;
 	struct rut_trigger_act act;
-	struct rut_trigger_events *events; /* owned */
+	struct rut_trigger_source *source; /* owned; NULL: nothing but the socket */
 	struct rut_trigger_status status;
 	struct rut_logfile log;
 	int fd;		  /* the socket */
@@ -55,7 +55,7 @@ static void on_term(int sig)
 	terminated = sig;
 }
 
-void rut_trigger_path(char *ret, size_t size, const char *name, const char *suffix)
+void rut_cli_trigger_path(char *ret, size_t size, const char *name, const char *suffix)
 {
 	snprintf(ret, size, RUT_TRIGGER_DIR "/%s%s", name, suffix);
 }
@@ -66,7 +66,7 @@ static void act(struct watch *w, const char *cause)
 {
 	w->status.fired++;
 	w->status.busy = true;
-	rut_trigger_act_begin(&w->act, cause);
+	rut_cli_trigger_act_begin(&w->act, cause);
 }
 
 static void fire(struct watch *w, const char *cause)
@@ -86,7 +86,7 @@ static void step_actions(struct watch *w)
 {
 	if (!w->status.busy)
 		return;
-	rut_trigger_act_step(&w->act);
+	rut_cli_trigger_act_step(&w->act);
 	if (w->act.busy)
 		return;
 	w->status.busy = false;
@@ -173,7 +173,7 @@ static void take_messages(struct watch *w)
 
 static int until_next(const struct watch *w)
 {
-	uint64_t now = rut_ring_clock(), ms = w->events || w->act.busy ? ROUND_MS : IDLE_MS;
+	uint64_t now = rut_ring_clock(), ms = w->source || w->act.busy ? ROUND_MS : IDLE_MS;
 
 	if (w->next_ns && w->next_ns <= now)
 		return 0;
@@ -197,8 +197,8 @@ static int loop(struct watch *w, struct rut_err *err)
 		/* In a storm: one look a millisecond. Its senders do not wait, they get EAGAIN. */
 		if (w->status.suppressed != suppressed)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		if (w->events)
-			rc = rut_trigger_events_step(w->events, on_event, w, err);
+		if (w->source)
+			rc = w->source->step(w->source, on_event, w, err);
 		if (w->next_ns && rut_ring_clock() >= w->next_ns) {
 			w->next_ns += w->t->when.ns;
 			fire(w, "");
@@ -233,7 +233,7 @@ static int listen_at(const char *name, const char *group, struct rut_err *err)
 
 	if (fd < 0)
 		return rut_err_errno(err, errno, "cannot make a socket");
-	rut_trigger_path(at.sun_path, sizeof(at.sun_path), name, "");
+	rut_cli_trigger_path(at.sun_path, sizeof(at.sun_path), name, "");
 	if (!connect(fd, (void *)&at, sizeof(at))) {
 		close(fd);
 		return rut_err_set(err, EEXIST, "trigger '%s' exists: 'rutile trigger remove %s'",
@@ -264,7 +264,7 @@ static int write_description(const struct rut_trigger *t, struct rut_err *err)
 	char path[256];
 	FILE *f;
 
-	rut_trigger_path(path, sizeof(path), t->name, ".conf");
+	rut_cli_trigger_path(path, sizeof(path), t->name, ".conf");
 	f = fopen(path, "we");
 	if (!f)
 		return rut_err_errno(err, errno, "cannot write '%s'", path);
@@ -272,13 +272,29 @@ static int write_description(const struct rut_trigger *t, struct rut_err *err)
 	return fclose(f) ? rut_err_errno(err, errno, "cannot write '%s'", path) : 0;
 }
 
+/* The description stays, with the reason, so that `list` can show it. */
+static void leave_reason(const char *name, const char *reason)
+{
+	char path[256];
+	FILE *f;
+
+	rut_cli_trigger_path(path, sizeof(path), name, "");
+	unlink(path);
+	rut_cli_trigger_path(path, sizeof(path), name, ".conf");
+	f = fopen(path, "ae");
+	if (f) {
+		fprintf(f, RUT_TRIGGER_ENDED "%s\n", reason);
+		fclose(f);
+	}
+}
+
 static void remove_files(const char *name)
 {
 	char path[256];
 
-	rut_trigger_path(path, sizeof(path), name, "");
+	rut_cli_trigger_path(path, sizeof(path), name, "");
 	unlink(path);
-	rut_trigger_path(path, sizeof(path), name, ".conf");
+	rut_cli_trigger_path(path, sizeof(path), name, ".conf");
 	unlink(path);
 }
 
@@ -291,8 +307,8 @@ static int open_watch(struct watch *w, const struct rut_cmd *cmd, struct rut_err
 		.burst = t->burst, .interval_ns = t->interval_ns, .cooldown_ns = t->cooldown_ns};
 	w->log = (struct rut_logfile){.size_bytes = RUT_LOG_BYTES, .keep = RUT_LOG_KEEP};
 	snprintf(w->log.who, sizeof(w->log.who), "%s", t->name);
-	mkdir(rut_log_dir(), 0750);
-	snprintf(w->log.path, sizeof(w->log.path), "%s/trigger.log", rut_log_dir());
+	mkdir(rut_cli_log_dir(), 0750);
+	snprintf(w->log.path, sizeof(w->log.path), "%s/trigger.log", rut_cli_log_dir());
 	w->act = (struct rut_trigger_act){.t = t, .log = &w->log, .pidfd = -1};
 	w->next_ns = t->when.kind == RUT_TRIGGER_EVERY ? rut_ring_clock() + t->when.ns : 0;
 	mkdir("/run/rutile", 0755);
@@ -300,7 +316,7 @@ static int open_watch(struct watch *w, const struct rut_cmd *cmd, struct rut_err
 	rc = w->fd = listen_at(t->name, t->group, err);
 	if (rc < 0)
 		return rc;
-	rc = rut_trigger_events_open(&w->events, cmd, &t->when, err);
+	rc = rut_cli_trigger_source_open(&w->source, cmd, &t->when, err);
 	if (!rc)
 		rc = write_description(t, err);
 	if (rc)
@@ -341,15 +357,21 @@ static void watch(const struct rut_trigger *t, const struct rut_cmd *cmd, int pi
 	close(pipe_fd);
 	detach();
 	rut_logfile_append(&w.log, RUT_LOG_INFO, "watches");
-	if (loop(&w, &result.err))
+	result.rc = loop(&w, &result.err);
+	if (result.rc)
 		rut_logfile_append(&w.log, RUT_LOG_WARN, result.err.msg);
-	rut_trigger_act_end(&w.act);
-	rut_trigger_events_free(w.events);
-	remove_files(t->name);
+	rut_cli_trigger_act_end(&w.act);
+	if (w.source)
+		w.source->free(w.source);
+	if (result.rc)
+		leave_reason(t->name, result.err.msg);
+	else
+		remove_files(t->name);
 	_exit(0);
 }
 
-int rut_trigger_start(const struct rut_trigger *t, const struct rut_cmd *cmd, struct rut_err *err)
+int rut_cli_trigger_start(const struct rut_trigger *t, const struct rut_cmd *cmd,
+			  struct rut_err *err)
 {
 	struct result result = {.rc = -EIO, .err = RUT_ERR_INIT};
 	int fds[2], status;
@@ -389,7 +411,7 @@ static int open_to(const char *name, struct rut_err *err)
 
 	if (fd < 0)
 		return rut_err_errno(err, errno, "cannot make a socket");
-	rut_trigger_path(to.sun_path, sizeof(to.sun_path), name, "");
+	rut_cli_trigger_path(to.sun_path, sizeof(to.sun_path), name, "");
 	rc = connect(fd, (void *)&to, sizeof(to)) ? errno : 0;
 	if (!rc)
 		return fd;
@@ -399,7 +421,7 @@ static int open_to(const char *name, struct rut_err *err)
 	return rut_err_errno(err, rc, "cannot reach trigger '%s'", name);
 }
 
-int rut_trigger_send(const char *name, const char *message, struct rut_err *err)
+int rut_cli_trigger_send(const char *name, const char *message, struct rut_err *err)
 {
 	_cleanup_close_ int fd = open_to(name, err);
 
@@ -410,7 +432,7 @@ int rut_trigger_send(const char *name, const char *message, struct rut_err *err)
 	return 0;
 }
 
-int rut_trigger_ask(const char *name, struct rut_trigger_status *ret, struct rut_err *err)
+int rut_cli_trigger_ask(const char *name, struct rut_trigger_status *ret, struct rut_err *err)
 {
 	_cleanup_close_ int fd = open_to(name, err);
 	const struct sockaddr_un me = {.sun_family = AF_UNIX};
@@ -436,17 +458,18 @@ int rut_trigger_ask(const char *name, struct rut_trigger_status *ret, struct rut
 	return 0;
 }
 
-int rut_trigger_end(const char *name, struct rut_err *err)
+int rut_cli_trigger_end(const char *name, struct rut_err *err)
 {
 	char path[256];
-	int rc = rut_trigger_send(name, "end", err);
+	int rc = rut_cli_trigger_send(name, "end", err);
 
-	rut_trigger_path(path, sizeof(path), name, "");
-	/* Of a process that was killed. */
+	rut_cli_trigger_path(path, sizeof(path), name, ".conf");
+	/* Of a process that was killed, or could not go on. */
 	if (rc == -ENOENT && !access(path, F_OK)) {
 		remove_files(name);
 		return 0;
 	}
+	rut_cli_trigger_path(path, sizeof(path), name, "");
 	for (int i = 0; i < END_TRIES && !rc && !access(path, F_OK); i++)
 		nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 	if (!rc && !access(path, F_OK))

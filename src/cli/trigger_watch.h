@@ -20,6 +20,9 @@
 
 #define RUT_TRIGGER_DIR "/run/rutile/trigger"
 
+/* In the description of a trigger that could not go on; its reason follows. */
+#define RUT_TRIGGER_ENDED "# ended: "
+
 enum { RUT_TRIGGER_MESSAGE_MAX = 4096 };
 
 /* What a trigger says of itself. */
@@ -33,18 +36,19 @@ struct rut_trigger_status {
  * Starts the process of the trigger, which stays when we end; returns when it watches: 0, -EEXIST,
  * -EINVAL after a message of its own (err->code stays 0), or -errno.
  */
-int rut_trigger_start(const struct rut_trigger *t, const struct rut_cmd *cmd, struct rut_err *err);
+int rut_cli_trigger_start(const struct rut_trigger *t, const struct rut_cmd *cmd,
+			  struct rut_err *err);
 
 /* Sends a message. Returns 0, -ENOENT: there is no such trigger, -EAGAIN: it is flooded, -errno. */
-int rut_trigger_send(const char *name, const char *message, struct rut_err *err);
+int rut_cli_trigger_send(const char *name, const char *message, struct rut_err *err);
 
-/* Asks for its status. Returns 0 or as rut_trigger_send(); -ETIMEDOUT. */
-int rut_trigger_ask(const char *name, struct rut_trigger_status *ret, struct rut_err *err);
+/* Asks for its status. Returns 0 or as rut_cli_trigger_send(); -ETIMEDOUT. */
+int rut_cli_trigger_ask(const char *name, struct rut_trigger_status *ret, struct rut_err *err);
 
 /* Ends the process, and waits for that. Returns 0, -ENOENT: there is none, or -errno. */
-int rut_trigger_end(const char *name, struct rut_err *err);
+int rut_cli_trigger_end(const char *name, struct rut_err *err);
 
 /* The path of its description or, with suffix "", of its socket. */
-void rut_trigger_path(char *ret, size_t size, const char *name, const char *suffix);
+void rut_cli_trigger_path(char *ret, size_t size, const char *name, const char *suffix);
 
 #endif

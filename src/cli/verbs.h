@@ -13,10 +13,14 @@
  * A(verb, analysis: rut_analysis_..., what it shows unless told otherwise, options: rut_opts_...,
  * group of the help, summary)
  */
-#define RUT_KERNEL_ANALYSES(A) \
+/* Those of lttng-analyses, which have a link lttng-NAME as well (meson.build). */
+#define RUT_LTTNG_ANALYSES(A) \
 	A(cputop, cputop, nothing, cputop, KERNEL, "which threads used the CPUs") \
-	A(memtop, memtop, nothing, memtop, KERNEL, "which threads allocated and freed pages") \
-	A(syscallstats, syscallstats, nothing, syscalls, KERNEL, "system calls by thread: counts, durations, errors") \
+	A(schedstats, sched, stats, sched, KERNEL, "time from wakeup to running") \
+	A(schedtop, sched, top, sched, KERNEL, "the longest waits from wakeup to running") \
+	A(schedlog, sched, log, sched, KERNEL, "all waits from wakeup to running in order of time") \
+	A(schedfreq, sched, freq, sched, KERNEL, "distribution of the waits from wakeup to running") \
+	A(syscallstats, syscalls, nothing, syscalls, KERNEL, "system calls by thread: counts, durations, errors") \
 	A(iolatencystats, io, stats, io, KERNEL, "latency of opens, reads, writes, syncs and disks") \
 	A(iolatencyfreq, io, freq, io, KERNEL, "distribution of the latencies of input and output") \
 	A(iolatencytop, io, top, io, KERNEL, "the slowest opens, reads, writes and syncs") \
@@ -25,32 +29,33 @@
 	A(irqstats, irq, stats, irq, KERNEL, "durations of interrupts and softirqs") \
 	A(irqlog, irq, log, irq, KERNEL, "all interrupts and softirqs in order of time") \
 	A(irqfreq, irq, freq, irq, KERNEL, "distribution of the durations of interrupts") \
-	A(schedstats, sched, stats, sched, KERNEL, "time from wakeup to running") \
-	A(schedtop, sched, top, sched, KERNEL, "the longest waits from wakeup to running") \
-	A(schedlog, sched, log, sched, KERNEL, "all waits from wakeup to running in order of time") \
-	A(schedfreq, sched, freq, sched, KERNEL, "distribution of the waits from wakeup to running") \
+	A(memtop, memtop, nothing, memtop, KERNEL, "which threads allocated and freed pages") \
 	A(periodstats, period, stats, period, KERNEL, "durations of periods that you define") \
 	A(periodlog, period, log, period, KERNEL, "all periods in order of time") \
 	A(periodtop, period, top, period, KERNEL, "the longest periods") \
-	A(periodfreq, period, freq, period, KERNEL, "distribution of the durations of periods") \
+	A(periodfreq, period, freq, period, KERNEL, "distribution of the durations of periods")
+
+#define RUT_MORE_KERNEL_ANALYSES(A) \
 	A(futexstats, futex, nothing, plain, KERNEL, "waits and contention by futex and thread") \
+	A(fdtop, fdtop, nothing, plain, KERNEL, "open descriptors over time by process: leaks") \
 	A(wakeupchain, wakeupchain, nothing, plain, KERNEL, "who woke whom, back from a thread: the critical path") \
-	A(offcpu, offcpu, nothing, plain, KERNEL, "where threads wait: run queue, disk, network, lock, timer") \
+	A(offcpu, offcpu, nothing, offcpu, KERNEL, "where threads wait: run queue, disk, network, lock, timer") \
 	A(nettop, nettop, nothing, plain, KERNEL, "bytes and latencies by network peer") \
 	A(series, series, series, series, KERNEL, "rates, latencies and queues over time, as CSV") \
-	A(fdtop, fdtop, nothing, plain, KERNEL, "open descriptors over time by process: leaks")
+	A(changes, changes, nothing, changes, KERNEL, "when latencies, rates, errors or memory jumped") \
+	A(diff, diff, nothing, diff, KERNEL, "what got slower between two traces or intervals")
 
 #define RUT_RUBY_ANALYSES(A) \
-	A(rubytop, rubytop, nothing, calls, RUBY, "calls and times of Ruby methods, on a CPU and waiting") \
 	A(rubyslow, rubyslow, nothing, calls, RUBY, "the slowest Ruby calls, each with its tree") \
-	A(rubyexceptions, rubyexceptions, nothing, plain, RUBY, "Ruby exceptions by class and place") \
-	A(rubyalloc, rubyalloc, nothing, plain, RUBY, "Ruby allocations by class and place") \
+	A(rubytop, rubytop, nothing, calls, RUBY, "calls and times of Ruby methods, on a CPU and waiting") \
 	A(rubygc, rubygc, nothing, plain, RUBY, "pauses of Ruby's garbage collector by process and method") \
 	A(gvl, gvl, nothing, plain, RUBY, "waits for Ruby's lock, and the methods that held it") \
+	A(rubyexceptions, rubyexceptions, nothing, plain, RUBY, "Ruby exceptions by class and place") \
+	A(rubyalloc, rubyalloc, nothing, plain, RUBY, "Ruby allocations by class and place") \
 	A(rubyoffcpu, rubyoffcpu, nothing, plain, RUBY, "where Ruby methods and lines wait, and for what")
 
+#define RUT_KERNEL_ANALYSES(A) RUT_LTTNG_ANALYSES(A) RUT_MORE_KERNEL_ANALYSES(A)
 #define RUT_ANALYSES(A) RUT_KERNEL_ANALYSES(A) RUT_RUBY_ANALYSES(A)
-
 
 /* V(verb): those that are no analyses, around them */
 #define RUT_VERBS_FIRST(V) \
@@ -87,6 +92,8 @@
 	V(destroy) \
 	V(collect) \
 	V(ssh) \
+	V(fleet) \
+	V(fleetd) \
 	V(report)
 
 #define RUT_VERBS_BETWEEN(V) \

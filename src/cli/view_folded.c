@@ -17,7 +17,7 @@ struct frames {
 	bool has_ruby, in_ruby;
 };
 
-void rut_folded_fini(struct rut_folded *f)
+void rut_cli_folded_fini(struct rut_folded *f)
 {
 	rut_strtab_fini(&f->lines);
 	free(f->counts);
@@ -114,16 +114,16 @@ static int count_line(struct rut_folded *f, const struct rut_buf *line)
 	return 0;
 }
 
-int rut_folded_add(struct rut_folded *f, const struct rut_ctf_event *ev)
+int rut_cli_folded_add(struct rut_folded *f, const struct rut_ctf_event *ev)
 {
 	_cleanup_buf_ struct rut_buf line = RUT_BUF_INIT;
 	struct frames frames = {.names = RUT_BUF_INIT};
 	int rc = 0;
 
-	rut_callstacks_ruby(f->stacks, ev, note_ruby, &frames);
-	rut_callstacks_each(f->stacks, ev, RUT_CALLSTACK_KERNEL, add_frame, &frames);
-	rut_callstacks_each(f->stacks, ev, RUT_CALLSTACK_USER, add_frame, &frames);
-	rut_callstacks_ruby(f->stacks, ev, add_ruby, &frames);
+	rut_an_callstacks_ruby(f->stacks, ev, note_ruby, &frames);
+	rut_an_callstacks_each(f->stacks, ev, RUT_CALLSTACK_KERNEL, add_frame, &frames);
+	rut_an_callstacks_each(f->stacks, ev, RUT_CALLSTACK_USER, add_frame, &frames);
+	rut_an_callstacks_ruby(f->stacks, ev, add_ruby, &frames);
 	if (frames.n && !frames.names.failed) {
 		add_process(ev, &line);
 		while (frames.n)
@@ -148,7 +148,7 @@ static int by_count(const void *a, const void *b)
 	return strcmp(x->line, y->line);
 }
 
-void rut_folded_print(const struct rut_folded *f, struct rut_buf *out)
+void rut_cli_folded_print(const struct rut_folded *f, struct rut_buf *out)
 {
 	_cleanup_free_ struct row *rows = calloc(f->lines.count + 1, sizeof(*rows));
 

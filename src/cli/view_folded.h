@@ -16,12 +16,12 @@ struct rut_folded {
 	size_t n_counts;
 };
 
-void rut_folded_fini(struct rut_folded *f);
+void rut_cli_folded_fini(struct rut_folded *f);
 
 /* Counts the stacks of this event, if it has any. Returns 0 or -ENOMEM. */
-int rut_folded_add(struct rut_folded *f, const struct rut_ctf_event *ev);
+int rut_cli_folded_add(struct rut_folded *f, const struct rut_ctf_event *ev);
 
 /* Appends "process;function;function COUNT" lines, the most frequent first. */
-void rut_folded_print(const struct rut_folded *f, struct rut_buf *out);
+void rut_cli_folded_print(const struct rut_folded *f, struct rut_buf *out);
 
 #endif

@@ -71,7 +71,7 @@ static int choose(const struct rut_view *v, struct choice *c, struct rut_err *er
 		if (!name_wanted(v, cls->name))
 			continue;
 		if (v->filter) {
-			rc = rut_expr_bind(v->filter, &rut_periods_expr_ops, cls, &c->progs[i]);
+			rc = rut_expr_bind(v->filter, &rut_an_periods_expr_ops, cls, &c->progs[i]);
 			if (rc < 0)
 				return rut_err_errno(err, -rc, "cannot compile the filter");
 			always = rut_expr_prog_constant(c->progs[i]);
@@ -154,7 +154,7 @@ static void print_stacks(const struct rut_view *v, const struct rut_ctf_event *e
 		f.n = 0;
 		if (f.json)
 			rut_buf_printf(out, ",\"%s\":[", kinds[i].name);
-		if (!rut_callstacks_each(v->stacks, ev, kinds[i].kind, print_frame, &f))
+		if (!rut_an_callstacks_each(v->stacks, ev, kinds[i].kind, print_frame, &f))
 			out->len = before;
 		else if (f.json)
 			rut_buf_putc(out, ']');
@@ -207,7 +207,7 @@ static int print_simply(const struct rut_view *v, struct choice *c, bool *ret_ba
 	const struct rut_ctf_event *ev;
 	struct rut_ctf_reader *r;
 	struct rut_ctf_counts counts;
-	_cleanup_(rut_folded_fini)
+	_cleanup_(rut_cli_folded_fini)
 	struct rut_folded folded = {.stacks = v->stacks};
 	struct rut_ctf_text *text;
 	bool last = false, ended = false;
@@ -228,7 +228,7 @@ static int print_simply(const struct rut_view *v, struct choice *c, bool *ret_ba
 			continue;
 		}
 		if (!ev) {
-			rc = rut_write_out(&out);
+			rc = rut_cli_write_out(&out);
 			if (!rc)
 				rc = wait_for_more(v, c, r, text, err);
 			last = rc > 0;
@@ -239,23 +239,23 @@ static int print_simply(const struct rut_view *v, struct choice *c, bool *ret_ba
 		if (v->count_only)
 			continue;
 		if (v->folded) {
-			rc = rut_folded_add(&folded, ev);
+			rc = rut_cli_folded_add(&folded, ev);
 			continue;
 		}
 		rut_ctf_text_event(text, ev, &out);
 		print_stacks(v, ev, &out);
 		if (out.len >= WRITE_BYTES || out.failed)
-			rc = rut_write_out(&out);
+			rc = rut_cli_write_out(&out);
 	}
 	if (v->count_only)
 		rut_buf_printf(&out, "%" PRIu64 "\n", n);
 	if (v->folded)
-		rut_folded_print(&folded, &out);
+		rut_cli_folded_print(&folded, &out);
 	if (!rc)
-		rc = rut_write_out(&out);
+		rc = rut_cli_write_out(&out);
 	rut_ctf_reader_counts(r, &counts);
 	*ret_bad |= counts.errors > 0;
-	rut_trace_warn_skipped(&counts);
+	rut_cli_trace_warn_skipped(&counts);
 	rut_ctf_reader_free(r);
 	rut_ctf_text_free(text);
 	return rc;
@@ -395,9 +395,9 @@ static int write_slice(struct slice *s, struct rut_ctf_text *text, struct rut_st
 	if (!rc && s->n && !count_only) {
 		rut_ctf_text_time(text, &s->first_time, &head);
 		rut_buf_add(&head, s->first.data, s->first.len);
-		rc = rut_write_out(&head);
+		rc = rut_cli_write_out(&head);
 		if (!rc)
-			rc = rut_write_out(&s->text);
+			rc = rut_cli_write_out(&s->text);
 		rut_ctf_text_set_last(text, s->last_time.ts_ns, s->last_time.ts_clock);
 	}
 	return rc;
@@ -443,12 +443,12 @@ static int write_slices(struct pool *p, struct rut_ctf_text *text, bool *ret_bad
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	rut_strtab_fini(&said);
-	rut_trace_warn_skipped(&sum);
+	rut_cli_trace_warn_skipped(&sum);
 	if (!rc && p->v->count_only) {
 		_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
 
 		rut_buf_printf(&out, "%" PRIu64 "\n", n);
-		rc = rut_write_out(&out);
+		rc = rut_cli_write_out(&out);
 	}
 	return rc;
 }
@@ -499,7 +499,7 @@ static bool all_in_order(const struct rut_ctf_set *set)
 	return true;
 }
 
-int rut_view_print(const struct rut_view *v, bool *ret_bad, struct rut_err *err)
+int rut_cli_view_print(const struct rut_view *v, bool *ret_bad, struct rut_err *err)
 {
 	unsigned int threads = v->threads ? v->threads : rut_proc_cpus();
 	struct choice choice = {0};

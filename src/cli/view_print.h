@@ -40,6 +40,6 @@ struct rut_view {
  * Prints to standard output, and what was lost or bad by rut_log(). Sets *ret_bad when something
  * was bad. A closed pipe is no error. Returns 0 or -errno.
  */
-int rut_view_print(const struct rut_view *v, bool *ret_bad, struct rut_err *err);
+int rut_cli_view_print(const struct rut_view *v, bool *ret_bad, struct rut_err *err);
 
 #endif

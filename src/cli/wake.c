@@ -33,7 +33,7 @@ static int watch(int epoll, int fd)
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
-int rut_wake_init(bool keyboard, struct rut_err *err)
+int rut_cli_wake_init(bool keyboard, struct rut_err *err)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGPIPE, SIGCHLD};
 	int epoll, rc;
@@ -56,7 +56,7 @@ int rut_wake_init(bool keyboard, struct rut_err *err)
 	return epoll;
 }
 
-void rut_wake_drain(void)
+void rut_cli_wake_drain(void)
 {
 	char junk[64];
 
@@ -64,12 +64,12 @@ void rut_wake_drain(void)
 		;
 }
 
-bool rut_wake_stopped(void)
+bool rut_cli_wake_stopped(void)
 {
 	return stopped;
 }
 
-bool rut_wake_resized(void)
+bool rut_cli_wake_resized(void)
 {
 	bool was = resized;
 

@@ -16,15 +16,15 @@ struct rut_err;
  * write to a closed pipe then fails with EPIPE. Returns a descriptor that is readable while there
  * is something to see to, or -errno. Never closed.
  */
-int rut_wake_init(bool keyboard, struct rut_err *err);
+int rut_cli_wake_init(bool keyboard, struct rut_err *err);
 
 /* Takes what is waiting, except keys. Call it after every sleep. */
-void rut_wake_drain(void);
+void rut_cli_wake_drain(void);
 
 /* A signal asked us to end. */
-bool rut_wake_stopped(void);
+bool rut_cli_wake_stopped(void);
 
 /* The window changed its size since the last call. */
-bool rut_wake_resized(void);
+bool rut_cli_wake_resized(void);
 
 #endif

@@ -291,6 +291,17 @@ static int parse_vlen_sint(struct parser *p, struct json_object *o, struct rut_c
 	return parse_vlen_int(p, o, t);
 }
 
+/* Until RC-7.0 an enumeration was a class of its own; since then it is an integer's `mappings`. */
+static int need_mappings(struct parser *p, struct json_object *o)
+{
+	struct json_object *mappings;
+	int rc = get(p, o, "mappings", json_type_object, &mappings);
+
+	if (!rc && (!mappings || !json_object_object_length(mappings)))
+		return rut_err_set(p->err, EINVAL, "an enumeration has no 'mappings'");
+	return rc;
+}
+
 static int parse_bits(struct parser *p, struct json_object *o, struct rut_ctf_type *t)
 {
 	struct json_object *flags;
@@ -319,12 +330,14 @@ static int parse_float(struct parser *p, struct json_object *o, struct rut_ctf_t
 
 /* ---- Lengths and selectors ---- */
 
-static int path_of(struct parser *p, struct json_object *list, char *out, size_t size, size_t *len)
+/* The elements of `list` from `first` on. */
+static int path_of(struct parser *p, struct json_object *list, size_t first, char *out, size_t size,
+		   size_t *len)
 {
 	static const char up[] = {RUT_CTF2_UP, '\0'};
 	size_t base = *len, n = json_object_array_length(list);
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = first; i < n; i++) {
 		struct json_object *item = json_object_array_get_idx(list, i);
 		const char *s = json_object_get_string(item);
 		char *last;
@@ -355,8 +368,8 @@ static int path_of(struct parser *p, struct json_object *list, char *out, size_t
 	return 0;
 }
 
-static int get_location(struct parser *p, struct json_object *o, const char *key,
-			struct rut_ctf_type *t)
+/* The scope's number, or -1. */
+static int find_origin(const char *name)
 {
 	static const char *const origins[] = {
 		"packet-header",
@@ -366,30 +379,46 @@ static int get_location(struct parser *p, struct json_object *o, const char *key
 		"event-record-specific-context",
 		"event-record-payload",
 	};
+	int n = (int)(sizeof(origins) / sizeof(*origins));
+
+	for (int i = 0; i < n; i++)
+		if (!strcmp(origins[i], name))
+			return i;
+	return -1;
+}
+
+/* {"origin": SCOPE, "path": [...]}; before the final specification [SCOPE, ...]. */
+static int get_location(struct parser *p, struct json_object *o, const char *key,
+			struct rut_ctf_type *t)
+{
 	struct json_object *loc, *list;
 	const char *origin = NULL;
+	size_t len = 0, first = 0;
+	int rc, scope = -1;
 	char path[512];
-	size_t len = 0;
-	int rc, scope;
 
-	if ((rc = get(p, o, key, json_type_object, &loc)) < 0)
-		return rc;
-	if (!loc)
+	if (!json_object_object_get_ex(o, key, &loc))
 		return rut_err_set(p->err, EINVAL, "'%s' is missing", key);
-	if ((rc = get_string(p, loc, "origin", &origin)) < 0 ||
-	    (rc = get(p, loc, "path", json_type_array, &list)) < 0)
-		return rc;
-	if (!list)
-		return rut_err_set(p->err, EINVAL, "'%s' has no 'path'", key);
-	if (origin) {
-		for (scope = 0; scope < 6 && strcmp(origins[scope], origin) != 0; scope++)
-			;
-		if (scope == 6)
+	if (json_object_is_type(loc, json_type_array)) {
+		list = loc;
+		origin = json_object_get_string(json_object_array_get_idx(list, 0));
+		scope = origin ? find_origin(origin) : -1;
+		first = scope >= 0;
+	} else {
+		if ((rc = get(p, o, key, json_type_object, &loc)) < 0 ||
+		    (rc = get_string(p, loc, "origin", &origin)) < 0 ||
+		    (rc = get(p, loc, "path", json_type_array, &list)) < 0)
+			return rc;
+		if (!list)
+			return rut_err_set(p->err, EINVAL, "'%s' has no 'path'", key);
+		if (origin && (scope = find_origin(origin)) < 0)
 			return rut_err_set(p->err, EINVAL, "invalid origin '%s'", origin);
+	}
+	if (scope >= 0) {
 		path[len++] = '@';
 		path[len++] = (char)('0' + scope);
 	}
-	if ((rc = path_of(p, list, path, sizeof(path), &len)) < 0)
+	if ((rc = path_of(p, list, first, path, sizeof(path), &len)) < 0)
 		return rc;
 	t->len_path = rut_meta_name(p->m, path, len);
 	return t->len_path ? 0 : nomem(p);
@@ -592,6 +621,7 @@ static int parse_class(struct parser *p, struct json_object *o, struct rut_ctf_t
 		const char *name;
 		enum rut_ctf_kind kind;
 		int (*parse)(struct parser *p, struct json_object *o, struct rut_ctf_type *t);
+		bool mappings; /* must be there */
 	} kinds[] = {
 		{"fixed-length-bit-array", RUT_CTF_KIND_BITMAP, parse_bits},
 		{"fixed-length-bit-map", RUT_CTF_KIND_BITMAP, parse_bits},
@@ -599,6 +629,10 @@ static int parse_class(struct parser *p, struct json_object *o, struct rut_ctf_t
 		{"fixed-length-unsigned-integer", RUT_CTF_KIND_INT, parse_fixed_int},
 		{"fixed-length-signed-integer", RUT_CTF_KIND_INT, parse_fixed_sint},
 		{"fixed-length-floating-point-number", RUT_CTF_KIND_FLOAT, parse_float},
+		{"fixed-length-unsigned-enumeration", RUT_CTF_KIND_INT, parse_fixed_int, true},
+		{"fixed-length-signed-enumeration", RUT_CTF_KIND_INT, parse_fixed_sint, true},
+		{"variable-length-unsigned-enumeration", RUT_CTF_KIND_INT, parse_vlen_int, true},
+		{"variable-length-signed-enumeration", RUT_CTF_KIND_INT, parse_vlen_sint, true},
 		{"variable-length-unsigned-integer", RUT_CTF_KIND_INT, parse_vlen_int},
 		{"variable-length-signed-integer", RUT_CTF_KIND_INT, parse_vlen_sint},
 		{"null-terminated-string", RUT_CTF_KIND_STRING, skip_class},
@@ -627,7 +661,9 @@ static int parse_class(struct parser *p, struct json_object *o, struct rut_ctf_t
 		if (!*ret)
 			return nomem(p);
 		p->depth++;
-		rc = kinds[i].parse(p, o, *ret);
+		rc = kinds[i].mappings ? need_mappings(p, o) : 0;
+		if (!rc)
+			rc = kinds[i].parse(p, o, *ret);
 		p->depth--;
 		return rc;
 	}

@@ -824,10 +824,10 @@ void rut_cursor_seek(struct rut_cursor *c, int64_t ts_ns)
 	rut_cursor_rewind(c);
 	if (s->pub.disordered)
 		return;
-	while (lo < hi) { /* the first mark that begins after ts_ns */
+	while (lo < hi) { /* the first mark that begins at ts_ns or later: several may at once */
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (s->marks[mid].begin_ns > ts_ns)
+		if (s->marks[mid].begin_ns >= ts_ns)
 			hi = mid;
 		else
 			lo = mid + 1;

@@ -335,17 +335,22 @@ static int check_clocks(struct rut_meta *m, struct rut_err *err)
 {
 	for (size_t i = 0; i < m->pub.n_clocks; i++) {
 		struct rut_meta_clock *c = (struct rut_meta_clock *)m->pub.clocks[i];
-		__int128 ns;
+		__int128 ns, rest;
 
 		if (!c->defined)
 			return rut_err_set(err, EINVAL, "the clock '%s' is not defined",
 					   c->pub.name);
-		ns = (__int128)c->pub.offset_cycles * 1000000000 / (__int128)c->pub.freq +
-		     (__int128)c->pub.offset_s * 1000000000;
+		/* Rounded down, so that what is left is not negative. */
+		ns = (__int128)c->pub.offset_cycles * 1000000000;
+		rest = ns % (__int128)c->pub.freq;
+		if (rest < 0)
+			rest += c->pub.freq;
+		ns = (ns - rest) / (__int128)c->pub.freq + (__int128)c->pub.offset_s * 1000000000;
 		if (ns > INT64_MAX || ns < INT64_MIN)
 			return rut_err_set(err, ERANGE, "the offset of the clock '%s' is absurd",
 					   c->pub.name);
 		c->pub.base_ns = (int64_t)ns;
+		c->pub.base_rest = (uint64_t)rest;
 	}
 	return 0;
 }

@@ -54,11 +54,12 @@ static void read_roles(struct rut_ctf_iter *it, const struct rut_ctf_type *t, st
 
 int64_t rut_ctf_clock_ns(const struct rut_ctf_clock *c, uint64_t value)
 {
-	__int128 ns = value;
+	unsigned __int128 since = value;
+	__int128 ns;
 
 	if (c->freq != 1000000000)
-		ns = ns * 1000000000 / (__int128)c->freq;
-	ns += c->base_ns;
+		since = (since * 1000000000 + c->base_rest) / c->freq;
+	ns = (__int128)since + c->base_ns;
 	return ns > INT64_MAX ? INT64_MAX : ns < INT64_MIN ? INT64_MIN : (int64_t)ns;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Merging streams by time: a heap of cursors. The one at the root goes on for as long as its next
- * event comes before its children's; ties go to the stream that was opened first.
+ * event comes before its children's; at equal times the streams' ranks decide (rank.c).
  */
 #include "ctf/reader.h"
 
@@ -25,6 +25,10 @@ static inline bool before(const struct rut_cursor *a, const struct rut_cursor *b
 {
 	if (a->ev.ts_ns != b->ev.ts_ns)
 		return a->ev.ts_ns < b->ev.ts_ns;
+	if (a->s->rank != b->s->rank)
+		return a->s->rank < b->s->rank;
+	if (a->ev.cls->id != b->ev.cls->id)
+		return a->ev.cls->id < b->ev.cls->id;
 	return a->s->pub.index < b->s->pub.index;
 }
 

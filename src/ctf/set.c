@@ -178,11 +178,14 @@ static int add_classes(struct rut_ctf_set *set, struct rut_meta *m)
 static void shift_clocks(const struct rut_ctf_set *set, struct rut_meta *m)
 {
 	for (size_t i = 0; i < m->pub.n_clocks; i++) {
-		if (set->opts.no_clock_offset)
-			m->pub.clocks[i]->base_ns = 0;
-		if (__builtin_add_overflow(m->pub.clocks[i]->base_ns, set->opts.clock_offset_ns,
-					   &m->pub.clocks[i]->base_ns))
-			m->pub.clocks[i]->base_ns = INT64_MAX;
+		struct rut_ctf_clock *c = m->pub.clocks[i];
+
+		if (set->opts.no_clock_offset) {
+			c->base_ns = 0;
+			c->base_rest = 0;
+		}
+		if (__builtin_add_overflow(c->base_ns, set->opts.clock_offset_ns, &c->base_ns))
+			c->base_ns = INT64_MAX;
 	}
 }
 
@@ -367,6 +370,8 @@ int rut_set_refresh(struct rut_ctf_set *set, struct rut_err *err)
 	grown = rut_set_refresh_metadata(set, err);
 	if (grown > 0) /* perhaps also a stream that could not be opened before */
 		later = refresh_streams(set, err);
+	if ((opened || later > 0) && rut_set_rank_streams(set) < 0)
+		return nomem(err);
 	return grown < 0 ? grown : later < 0 ? later : n + opened + grown + later;
 }
 
@@ -474,7 +479,7 @@ int rut_ctf_set_open(struct rut_ctf_set **ret, const char *const *paths, size_t 
 	for (size_t i = 0; i < n; i++)
 		if ((rc = open_path(&s, paths[i], err)) < 0)
 			return rc;
-	if (!set->opts.consume && rut_set_find_twins(set))
+	if ((!set->opts.consume && rut_set_find_twins(set)) || rut_set_rank_streams(set) < 0)
 		return nomem(err);
 	if (!set->n_traces && s.first.code) {
 		if (err)

@@ -34,6 +34,7 @@ struct rut_set_stream {
 	size_t n_files;
 	bool has_instance;
 	uint64_t instance;
+	uint32_t rank;		    /* which stream is first at equal times */
 	struct rut_set_mark *marks; /* owned */
 	size_t n_marks;
 	uint64_t mark_stride, mark_skip;
@@ -59,6 +60,9 @@ struct rut_ctf_set {
 int rut_set_refresh(struct rut_ctf_set *set, struct rut_err *err);
 /* Of it the metadata only. */
 int rut_set_refresh_metadata(struct rut_ctf_set *set, struct rut_err *err);
+
+/* Sets the ranks of all streams (rank.c). Returns 0 or -ENOMEM. */
+int rut_set_rank_streams(struct rut_ctf_set *set);
 
 /* Finds packets that are in several files (twins.c). Returns 0 or -ENOMEM. */
 int rut_set_find_twins(struct rut_ctf_set *set);

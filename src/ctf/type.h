@@ -119,8 +119,12 @@ struct rut_ctf_clock {
 	bool absolute; /* counts from the Unix epoch */
 	bool has_uuid;
 	uint8_t uuid[16];
-	/* ns since the epoch of a clock that shows 0, with the options' shift. */
+	/*
+	 * Since the epoch, of a clock that shows 0, with the options' shift: whole nanoseconds, and
+	 * what is left in parts of 1/freq of one. Both together are exact.
+	 */
 	int64_t base_ns;
+	uint64_t base_rest;
 };
 
 struct rut_ctf_env {

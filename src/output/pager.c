@@ -71,6 +71,75 @@ static void type(struct rut_pager *p, int key)
 	}
 }
 
+void rut_pager_bound_cursor(struct rut_pager *p, size_t rows, size_t page)
+{
+	if (p->cursor >= rows)
+		p->cursor = rows ? rows - 1 : 0;
+	if (p->cursor < p->skip)
+		p->skip = p->cursor;
+	if (p->cursor >= p->skip + page)
+		p->skip = p->cursor - page + 1;
+	rut_pager_bound(p, rows, page);
+}
+
+static const char *next_line(const char *text)
+{
+	text += strcspn(text, "\n");
+	return text + (*text == '\n');
+}
+
+void rut_pager_cursor(const char *text, size_t line, size_t y, size_t columns)
+{
+	_cleanup_free_ char *copy = NULL;
+
+	for (; line && *text; line--)
+		text = next_line(text);
+	copy = strndup(text, strcspn(text, "\n"));
+	if (copy && *copy)
+		rut_pager_bar(y, copy, columns);
+}
+
+void rut_pager_page(struct rut_pager *p, const char *text, size_t height, size_t columns)
+{
+	size_t lines = 0, page = height > 2 ? height - 2 : 1;
+
+	for (const char *c = text; *c; c++)
+		lines += *c == '\n';
+	rut_pager_bound(p, lines, page);
+	for (size_t skip = p->skip; skip && *text; skip--)
+		text = next_line(text);
+	rut_pager_lines(text, 1, height - 1, columns, !p->skip);
+}
+
+/* The next drawing keeps the cursor within the table. */
+bool rut_pager_cursor_key(struct rut_pager *p, int key, size_t page)
+{
+	size_t up = key == RUT_KEY_PAGE_UP ? page : 1;
+
+	switch (key) {
+	case RUT_KEY_UP:
+	case 'k':
+	case RUT_KEY_PAGE_UP:
+		p->cursor = up > p->cursor ? 0 : p->cursor - up;
+		return true;
+	case RUT_KEY_DOWN:
+	case 'j':
+		p->cursor++;
+		return true;
+	case RUT_KEY_PAGE_DOWN:
+		p->cursor += page;
+		return true;
+	case RUT_KEY_HOME:
+		p->cursor = 0;
+		return true;
+	case RUT_KEY_END:
+		p->cursor = SIZE_MAX / 2;
+		return true;
+	default:
+		return false;
+	}
+}
+
 bool rut_pager_takes(struct rut_pager *p, int key)
 {
 	if (p->help) {

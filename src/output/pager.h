@@ -12,6 +12,7 @@
 
 struct rut_pager {
 	size_t skip;	  /* lines scrolled away */
+	size_t cursor;	  /* the row that is chosen, of those that the filter shows */
 	char filter[128]; /* UTF-8 */
 	bool typing;	  /* the filter: keys are its text */
 	bool help;	  /* until the next key */
@@ -28,6 +29,18 @@ size_t rut_pager_lines(const char *text, size_t first, size_t last, size_t colum
 
 /* Keeps `skip` within `rows` rows of which `page` are shown. */
 void rut_pager_bound(struct rut_pager *p, size_t rows, size_t page);
+
+/* The same, with the cursor on one of the rows and among those that are shown. */
+void rut_pager_bound_cursor(struct rut_pager *p, size_t rows, size_t page);
+
+/* Draws line `line` of `text` reversed at `y`: the cursor in a table that was drawn. */
+void rut_pager_cursor(const char *text, size_t line, size_t y, size_t columns);
+
+/* Draws a page of text that scrolls between the bars of a screen of `height` lines. */
+void rut_pager_page(struct rut_pager *p, const char *text, size_t height, size_t columns);
+
+/* Arrows, 'j', 'k', Home, End, Page Up and Page Down move the cursor. False: another key. */
+bool rut_pager_cursor_key(struct rut_pager *p, int key, size_t page);
 
 /* A key that belongs to the pager in any case: it closes the help or is text of the filter. */
 bool rut_pager_takes(struct rut_pager *p, int key);

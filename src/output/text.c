@@ -131,8 +131,7 @@ size_t rut_text_width(const char *s)
 
 static void add_spaces(struct rut_buf *b, size_t n)
 {
-	for (; n; n--)
-		rut_buf_putc(b, ' ');
+	rut_buf_fill(b, ' ', n);
 }
 
 /* The end of `s` that takes at most `width` columns; what is left over is padded. */

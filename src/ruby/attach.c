@@ -15,7 +15,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define STOP_LIMIT_NS (20 * RUT_INJECT_MS) /* for a thread to stop when asked */
+#define STOP_LIMIT_NS	(20 * RUT_INJECT_MS)   /* for a thread to stop when asked */
+#define SETTLE_LIMIT_NS (1000 * RUT_INJECT_MS) /* for those that came late */
 
 void rut_inject_nap_us(unsigned int us)
 {
@@ -101,9 +102,22 @@ static bool take_event(struct rut_inject_thread *tr)
 		ptrace(PTRACE_LISTEN, tr->tid, NULL, NULL);
 	} else {
 		tr->group_stopped = false;
+		tr->asked = false;
 		tr->stopped = true;
 	}
 	return true;
+}
+
+/* It was asked to stop, and came too late for that: it may have been in a call that it must redo.
+ */
+static void release(struct rut_inject *in, struct rut_inject_thread *tr)
+{
+	struct user_regs_struct regs;
+
+	if (ptrace(PTRACE_GETREGS, tr->tid, NULL, &regs) == 0)
+		rut_inject_let_go(in, tr, &regs);
+	else
+		rut_inject_cont(tr, 0);
 }
 
 /* Events of the threads that are only held, so that their signals arrive. */
@@ -117,7 +131,23 @@ void rut_inject_serve(struct rut_inject *in, const struct rut_inject_thread *not
 		while (take_event(tr))
 			;
 		if (tr->stopped)
-			rut_inject_cont(tr, 0);
+			release(in, tr);
+	}
+}
+
+void rut_inject_settle(struct rut_inject *in)
+{
+	uint64_t since = rut_now_ns();
+	bool waits = true;
+
+	while (waits && rut_now_ns() - since < SETTLE_LIMIT_NS) {
+		rut_inject_serve(in, NULL);
+		waits = false;
+		for (size_t i = 0; i < in->tracee_count; i++)
+			waits |= in->tracees[i].asked && !in->tracees[i].gone &&
+				 !in->tracees[i].group_stopped;
+		if (waits)
+			rut_inject_relax(since);
 	}
 }
 
@@ -128,6 +158,7 @@ int rut_inject_stop(struct rut_inject *in, struct rut_inject_thread *tr)
 
 	if (ptrace(PTRACE_INTERRUPT, tr->tid, NULL, NULL) < 0)
 		return -ESRCH;
+	tr->asked = true;
 	in->report.stops++;
 	while (!tr->stopped) {
 		if (take_event(tr))

@@ -154,6 +154,7 @@ static int try_thread(struct rut_inject *in, const struct candidate *c)
 {
 	pid_t tid = c->tid;
 	struct rut_sleep sleep = {0};
+	struct rut_sched sched;
 	struct user_regs_struct regs;
 	struct rut_inject_run run = {0};
 	struct rut_inject_place place;
@@ -162,8 +163,8 @@ static int try_thread(struct rut_inject *in, const struct candidate *c)
 	if (r < 0)
 		return -EAGAIN;
 	run.tracee = rut_inject_find_tracee(in, tid);
-	if (c->rank == RUT_PLACE_FRAGILE)
-		rut_place_read_sleep(in->pid, tid, &sleep);
+	if (c->rank == RUT_PLACE_FRAGILE && !rut_place_read_wait(in->pid, tid, &sleep))
+		return -EAGAIN;
 	r = rut_inject_stop(in, run.tracee);
 	if (r == -EBUSY)
 		return rut_err_set(in->err, EBUSY,
@@ -174,7 +175,8 @@ static int try_thread(struct rut_inject *in, const struct candidate *c)
 	run.stop_ns = rut_now_ns();
 	if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) < 0)
 		return -EAGAIN;
-	rut_place_shorten_wait(in->pid, tid, &regs, &sleep);
+	if (rut_sched_read(in->pid, tid, &sched))
+		rut_place_shorten_wait(&regs, rut_sleep_until(&sleep, run.stop_ns, sched.switches));
 	run.regs = regs;
 	run.sp = rut_regs_sp(&regs);
 	if (!rut_place_is_safe(&in->target, &regs, &place) || !stack_has_room(in, run.sp) ||
@@ -378,6 +380,7 @@ static void *inject_thread(void *arg)
 	setpriority(PRIO_PROCESS, (id_t)gettid(), -20);
 	prctl(PR_SET_TIMERSLACK, 1);
 	in->result = inject_attached(in);
+	rut_inject_settle(in);
 	return NULL; /* the kernel detaches now, stopping nobody */
 }
 

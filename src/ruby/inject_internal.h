@@ -22,6 +22,7 @@ struct rut_err;
 
 struct rut_inject_thread {
 	pid_t tid;
+	bool asked;   /* to stop, and has not yet */
 	bool stopped; /* in a stop that we asked for */
 	bool gone;
 	bool group_stopped;
@@ -75,6 +76,8 @@ int rut_inject_seize(struct rut_inject *in, pid_t tid);
 void rut_inject_cont(struct rut_inject_thread *tr, int sig);
 /* Takes the events of threads that are only held, so that their signals arrive. */
 void rut_inject_serve(struct rut_inject *in, const struct rut_inject_thread *not_this);
+/* Before the end of ptrace: threads that were asked to stop, and came late, go on undisturbed. */
+void rut_inject_settle(struct rut_inject *in);
 /* Stops a thread. Returns 0, -ESRCH, -EBUSY (stopped by a signal) or -EAGAIN (does not come). */
 int rut_inject_stop(struct rut_inject *in, struct rut_inject_thread *tr);
 /* Lets a thread go that was stopped for a look, as if it had not been. */

@@ -42,11 +42,12 @@ struct rut_tracee {
 	size_t table_bytes;
 	struct rut_tracee_names *names; /* owned; by row, filled once */
 	uint32_t names_cap;
-	struct rut_events *events;  /* owned; trace and record mode */
-	struct rut_record_out *out; /* owned; record mode, while its files are open */
-	bool recorded;		    /* it has, or had, files */
-	uint64_t lost_told;	    /* events lost that the files before told */
-	pid_t request_tid;	    /* live requests: whose records came last */
+	struct rut_events *events;	      /* owned; trace and record mode */
+	struct rut_record_out *out;	      /* owned; record mode, while its files are open */
+	bool recorded;			      /* it has, or had, files */
+	uint64_t lost_told;		      /* events lost that the files before told */
+	struct rut_record_allocs allocs_told; /* likewise */
+	pid_t request_tid;		      /* live requests: whose records came last */
 	uint32_t request_fiber;
 	bool requests_over;	    /* the caller knows that it has ended */
 	struct rut_agent_row *rows; /* owned; time mode: as if what runs had ended */

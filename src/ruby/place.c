@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,11 +38,13 @@
 
 #define SCAN_BYTES	  (16 * 1024)
 #define LOADER_SCAN_WORDS 64
+#define EPOLL_TIMEOUT	  3 /* which argument */
 
 enum call_kind {
 	CALL_PLAIN,   /* the kernel restarts it */
 	CALL_SOCKET,  /* likewise, unless the socket has a time limit: EINTR then */
 	CALL_FRAGILE, /* returns EINTR when its sleep is disturbed */
+	CALL_REDONE,  /* likewise, and is no place: only done again when a stop has disturbed it */
 };
 
 struct call {
@@ -92,6 +93,9 @@ static const struct call calls[] = {
 	{SYS_rt_sigtimedwait, CALL_FRAGILE},
 	{SYS_io_getevents, CALL_FRAGILE},
 	{SYS_recvmmsg, CALL_FRAGILE},
+	{SYS_semop, CALL_REDONE},
+	{SYS_semtimedop, CALL_REDONE},
+	{SYS_io_uring_enter, CALL_REDONE},
 };
 
 static const struct call *find_call(int64_t nr)
@@ -218,101 +222,81 @@ static bool socket_is_timed(pid_t pid, int fd)
 	return in.tv_sec || in.tv_usec || out.tv_sec || out.tv_usec;
 }
 
-static bool read_sched(pid_t pid, pid_t tid, double *ret_start_ms, uint64_t *ret_switches)
+struct blocked_call {
+	int64_t nr;
+	uint64_t args[6], sp, pc;
+};
+
+/* False: it runs. */
+static bool read_blocked(pid_t pid, pid_t tid, struct blocked_call *ret)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-	const char *start, *switches;
+	uint64_t *a = ret->args;
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/sched", pid, tid);
-	if (rut_buf_read_file(&text, path, 1 << 16) < 0 || !text.data)
-		return false;
-	start = strstr(text.data, "se.exec_start");
-	switches = strstr(text.data, "nr_voluntary_switches");
-	return start && switches && sscanf(start, "%*s : %lf", ret_start_ms) == 1 &&
-	       sscanf(switches, "%*s : %" SCNu64, ret_switches) == 1;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
+	return rut_buf_read_file(&text, path, 4096) >= 0 && text.data &&
+	       sscanf(text.data,
+		      "%" SCNd64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
+		      " %" SCNx64 " %" SCNx64 " %" SCNx64,
+		      &ret->nr, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &ret->sp, &ret->pc) == 9;
 }
 
-/* Field 39 of its stat, or -1. */
-static int last_cpu(pid_t pid, pid_t tid)
+static enum rut_place_rank rank_of(pid_t pid, const struct blocked_call *blocked)
 {
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-	char path[64];
-	const char *p;
+	const struct call *call = find_call(blocked->nr);
+	const uint64_t *a = blocked->args;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
-	if (rut_buf_read_file(&text, path, 8192) < 0 || !text.data)
-		return -1;
-	p = strrchr(text.data, ')');
-	for (int field = 2; p && field < 39; field++)
-		p = strchr(p + 1, ' ');
-	return p ? atoi(p + 1) : -1;
+	if (!call || (blocked->nr == SYS_futex && !futex_is_harmless(a[1], a[2])))
+		return RUT_PLACE_UNFIT;
+	switch (call->kind) {
+	case CALL_PLAIN:
+		return RUT_PLACE_BLOCKED;
+	case CALL_SOCKET:
+		return socket_is_timed(pid, (int)a[0]) ? RUT_PLACE_TIMED : RUT_PLACE_BLOCKED;
+	case CALL_FRAGILE:
+		/* The limit of epoll_pwait2 is memory of the process. */
+		return is_epoll(blocked->nr) ||
+				       (blocked->nr == SYS_epoll_pwait2 && !a[EPOLL_TIMEOUT])
+			       ? RUT_PLACE_FRAGILE
+			       : RUT_PLACE_TIMED;
+	case CALL_REDONE:
+	default:
+		return RUT_PLACE_UNFIT;
+	}
 }
 
 enum rut_place_rank rut_place_rank(pid_t pid, pid_t tid, uint64_t *ret_pc, uint64_t *ret_sp)
 {
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-	const struct call *call;
-	uint64_t a[6];
-	char path[64];
-	long nr;
+	struct blocked_call blocked = {0};
 
 	*ret_pc = 0;
 	*ret_sp = 0;
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
-	if (rut_buf_read_file(&text, path, 4096) < 0 || !text.data ||
-	    sscanf(text.data,
-		   "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
-		   " %" SCNx64 " %" SCNx64,
-		   &nr, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], ret_sp, ret_pc) < 9)
+	if (!read_blocked(pid, tid, &blocked))
 		return RUT_PLACE_RUNNING;
-	call = find_call(nr);
-	if (!call || (nr == SYS_futex && !futex_is_harmless(a[1], a[2])))
-		return RUT_PLACE_UNFIT;
-	if (call->kind == CALL_SOCKET)
-		return socket_is_timed(pid, (int)a[0]) ? RUT_PLACE_TIMED : RUT_PLACE_BLOCKED;
-	if (call->kind == CALL_FRAGILE && nr != SYS_epoll_pwait2 && !is_epoll(nr))
-		return RUT_PLACE_TIMED;
-	return call->kind == CALL_FRAGILE ? RUT_PLACE_FRAGILE : RUT_PLACE_BLOCKED;
+	*ret_pc = blocked.pc;
+	*ret_sp = blocked.sp;
+	return rank_of(pid, &blocked);
 }
 
-void rut_place_read_sleep(pid_t pid, pid_t tid, struct rut_sleep *ret)
+bool rut_place_read_wait(pid_t pid, pid_t tid, struct rut_sleep *ret)
 {
-	struct rut_sleep now = {0};
-	cpu_set_t before, there;
-	double mine, its;
-	int cpu = last_cpu(pid, tid);
-	bool ok;
+	struct blocked_call call = {0};
+	int timeout_ms;
 
-	ret->slept_ns = 0;
-	ret->switches = 0;
-	/* Each processor has a clock of its own for this: go to where the thread went to sleep. */
-	CPU_ZERO(&there);
-	if (cpu < 0 || sched_getaffinity(0, sizeof(before), &before) < 0)
-		return;
-	CPU_SET(cpu, &there);
-	if (sched_setaffinity(0, sizeof(there), &there) < 0)
-		return;
-	/* When each was last at work: now for ourselves, before its sleep for the thread. */
-	ok = read_sched(pid, tid, &its, &ret->switches) &&
-	     read_sched(getpid(), gettid(), &mine, &now.switches) && mine >= its &&
-	     last_cpu(pid, tid) == cpu;
-	sched_setaffinity(0, sizeof(before), &before);
-	if (ok)
-		ret->slept_ns = (uint64_t)((mine - its) * 1e6);
+	*ret = (struct rut_sleep){0};
+	if (!read_blocked(pid, tid, &call) || !is_epoll(call.nr))
+		return true;
+	timeout_ms = (int)call.args[EPOLL_TIMEOUT];
+	if (timeout_ms > 0)
+		rut_sleep_read(pid, tid, (uint64_t)timeout_ms * 1000000, ret);
+	return !rut_sleep_ends_soon(ret);
 }
 
-void rut_place_shorten_wait(pid_t pid, pid_t tid, struct user_regs_struct *regs,
-			    const struct rut_sleep *before)
+void rut_place_shorten_wait(struct user_regs_struct *regs, uint64_t slept_ns)
 {
-	uint64_t switches;
-	double start;
-
-	if (!is_epoll(regs_call_nr(regs)) || regs_call_result(regs) != -EINTR ||
-	    !before->slept_ns || !read_sched(pid, tid, &start, &switches) ||
-	    switches > before->switches + 1)
-		return;
-	regs_shorten_epoll(regs, before->slept_ns / 1000000);
+	if (is_epoll(regs_call_nr(regs)) && regs_call_result(regs) == -EINTR)
+		regs_shorten_epoll(regs, slept_ns / 1000000);
 }
 
 static bool name_begins(const char *name, const char *const *prefixes)
@@ -416,7 +400,8 @@ static bool call_is_safe(struct rut_target *t, const struct user_regs_struct *re
 	const struct call *call = find_call(nr);
 	const struct rut_mapping *m;
 
-	if (!call || (nr == SYS_futex && !regs_futex_is_harmless(regs)))
+	if (!call || call->kind == CALL_REDONE ||
+	    (nr == SYS_futex && !regs_futex_is_harmless(regs)))
 		return false;
 	m = rut_target_mapping_at(t, rut_regs_pc(regs));
 	if (!m || is_loader(m))

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
+#include "ruby/sleep.h"
 #include "ruby/stub.h"
 #include "ruby/target.h"
 
@@ -45,20 +46,17 @@ bool rut_place_undo_eintr(struct user_regs_struct *regs);
 /* For a call that returned EINTR because of the stop: lets the kernel restart it, or not. */
 void rut_place_mark_interrupted(struct user_regs_struct *regs);
 
-/* How long a blocked thread has been asleep, and how often it went to sleep before. */
-struct rut_sleep {
-	uint64_t slept_ns; /* 0: not known */
-	uint64_t switches;
-};
-
-void rut_place_read_sleep(pid_t pid, pid_t tid, struct rut_sleep *ret);
+/*
+ * How long a thread that is to be interrupted has slept in an epoll_wait with a time limit, if it
+ * is in one. Returns false when that wait ends by itself in a moment: better not now.
+ */
+bool rut_place_read_wait(pid_t pid, pid_t tid, struct rut_sleep *ret);
 
 /*
- * When the stop made epoll_wait return EINTR, and it is to be done again: takes the time that it
- * has already slept off its time limit. `before` was read before the stop.
+ * When a stop made epoll_wait return EINTR, and it is to be done again: takes the time that it has
+ * lasted already, or less, off its time limit.
  */
-void rut_place_shorten_wait(pid_t pid, pid_t tid, struct user_regs_struct *regs,
-			    const struct rut_sleep *before);
+void rut_place_shorten_wait(struct user_regs_struct *regs, uint64_t slept_ns);
 
 uint64_t rut_regs_pc(const struct user_regs_struct *regs);
 uint64_t rut_regs_sp(const struct user_regs_struct *regs);

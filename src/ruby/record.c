@@ -262,7 +262,7 @@ static int open_files(struct rut_record_out *o, const char *dir)
 	char path[PATH_MAX], name[32];
 	int rc;
 
-	snprintf(name, sizeof(name), "ruby-%d", (int)o->pid);
+	snprintf(name, sizeof(name), RUT_RECORD_DIR "%d", (int)o->pid);
 	rc = rut_file_new_folder(path, sizeof(path), dir, name);
 	if (rc)
 		return rc;
@@ -282,13 +282,23 @@ static int open_files(struct rut_record_out *o, const char *dir)
 	return o->names.fd < 0 ? -errno : 0;
 }
 
+static const char *const trace_files[] = {"events", "names", "metadata", ".metadata"};
+
+void rut_record_remove(int parent, const char *name)
+{
+	_cleanup_close_ int fd =
+		openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	for (size_t i = 0; i < sizeof(trace_files) / sizeof(*trace_files) && fd >= 0; i++)
+		unlinkat(fd, trace_files[i], 0);
+	unlinkat(parent, name, AT_REMOVEDIR);
+}
+
 /* It could not be begun: the next try finds nothing in its way. */
 static void discard(struct rut_record_out *o)
 {
-	static const char *const names[] = {"events", "names", "metadata", ".metadata"};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && o->dir_fd >= 0; i++)
-		unlinkat(o->dir_fd, names[i], 0);
+	for (size_t i = 0; i < sizeof(trace_files) / sizeof(*trace_files) && o->dir_fd >= 0; i++)
+		unlinkat(o->dir_fd, trace_files[i], 0);
 	if (o->path)
 		rmdir(o->path);
 	out_free(o);
@@ -352,6 +362,23 @@ static int move_packets(struct rut_tracer *t, const struct rut_tracee *p)
 	return 0;
 }
 
+/* With samples of allocations: what was allocated since these files began, all of it. */
+static int write_allocated(struct rut_tracee *p, struct rut_record_out *o)
+{
+	const volatile struct rut_agent_table *table = p->table;
+	struct rut_record_allocs now, since, *told = &p->allocs_told;
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+
+	if (!table || !table->allocs)
+		return 0;
+	now = (struct rut_record_allocs){table->allocs, table->alloc_bytes, table->allocs_internal};
+	since = (struct rut_record_allocs){now.objects - told->objects, now.bytes - told->bytes,
+					   now.internal - told->internal};
+	*told = now;
+	rut_record_allocated(&b, o->names.last_ns, &since);
+	return flush_names(o, &b, o->names.last_ns, o->names.last_ns);
+}
+
 /* Writes all that the ring and the table still have. */
 static int complete(struct rut_tracer *t, struct rut_tracee *p)
 {
@@ -362,6 +389,8 @@ static int complete(struct rut_tracer *t, struct rut_tracee *p)
 	rc = move_packets(t, p);
 	if (!rc)
 		rc = write_names(t, p, o);
+	if (!rc)
+		rc = write_allocated(p, o);
 	if (!rc && o->described != o->rows)
 		rc = describe(o);
 	o->lost = lost_of(o, rut_events_ring(p));

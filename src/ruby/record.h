@@ -34,6 +34,18 @@ int rut_tracer_record_snapshot(struct rut_tracer *t, const char *dir,
 			       const struct rut_trace_clock *clock, uint64_t end_ns,
 			       struct rut_err *err);
 
+/* What a process has allocated, with samples of allocations; as it stands in the trace. */
+struct rut_record_allocs {
+	uint64_t objects, bytes; /* that a program can see, and their slots */
+	uint64_t internal;	 /* objects of Ruby's own */
+};
+
+/* What the names of the directories of processes begin with. */
+#define RUT_RECORD_DIR "ruby-"
+
+/* Removes the directory `name` of a process from a trace, whose directory is `parent`. */
+void rut_record_remove(int parent, const char *name);
+
 struct rut_record_totals {
 	uint64_t events, bytes, packets; /* written */
 	uint64_t lost;			 /* events that did not fit into a ring */

@@ -8,9 +8,11 @@
 #include "base/buf.h"
 #include "ring/ring.h"
 #include "ring/tsdl.h"
+#include "ruby/record.h"
 #include "ruby/tracer.h"
 
-#define NAME_ID 1
+#define NAME_ID	     1
+#define ALLOCATED_ID 2
 
 static void event(struct rut_buf *b, unsigned id, const char *name, const char *fields)
 {
@@ -43,6 +45,10 @@ static void events(struct rut_buf *b)
 	event(b, RUT_RECORD_RAISE, "raise", SITE);
 	event(b, RUT_RECORD_RESCUE, "rescue", SITE);
 	event(b, RUT_RECORD_ALLOC, "alloc", SITE "\t\tuint32_t _bytes;\n");
+	event(b, RUT_RECORD_SLOW_CALL, "slow_call", METHOD "\t\tuint64_t _ago;\n");
+	event(b, RUT_RECORD_ALLOC_SAMPLE, "alloc_sample",
+	      SITE "\t\tuint32_t _bytes;\n\t\tuint32_t _weight;\n"
+		   "\t\tuint32_t __stack_length;\n\t\tmethod_t _stack[ __stack_length ];\n");
 	event(b, RUT_RECORD_GC_START, "gc_start", GC);
 	event(b, RUT_RECORD_GC_MARK_END, "gc_mark_end", "");
 	event(b, RUT_RECORD_GC_SWEEP_END, "gc_sweep_end", GC);
@@ -109,6 +115,11 @@ void rut_record_metadata(struct rut_buf *b, const struct rut_record_about *about
 		       "\t\tuint8_t _singleton;\n\t\tuint8_t _native;\n\t\tstring _class;\n"
 		       "\t\tstring _method;\n\t\tstring _path;\n\t};\n};\n",
 		       NAME_ID, RUT_RECORD_NAMES_STREAM);
+	rut_buf_printf(b,
+		       "\nevent {\n\tname = \"ruby:allocated\";\n\tid = %d;\n\tstream_id = %d;\n"
+		       "\tfields := struct {\n\t\tuint64_t _objects;\n\t\tuint64_t _bytes;\n"
+		       "\t\tuint64_t _internal;\n\t};\n};\n",
+		       ALLOCATED_ID, RUT_RECORD_NAMES_STREAM);
 }
 
 /* Names are another process's: what would end the string, or the line, is replaced. */
@@ -151,4 +162,12 @@ void rut_record_name(struct rut_buf *b, uint64_t ns, uint32_t number,
 	put_string(b, row->class_name);
 	put_string(b, row->method_name);
 	put_string(b, row->path);
+}
+
+void rut_record_allocated(struct rut_buf *b, uint64_t ns, const struct rut_record_allocs *allocs)
+{
+	uint64_t header = RUT_RECORD_HEADER(ALLOCATED_ID, ns);
+
+	rut_buf_add(b, &header, sizeof(header));
+	rut_buf_add(b, allocs, sizeof(*allocs));
 }

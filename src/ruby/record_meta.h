@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 struct rut_buf;
+struct rut_record_allocs;
 struct rut_ruby_row;
 
 #define RUT_RECORD_NAMES_STREAM 2
@@ -31,5 +32,8 @@ void rut_record_label(struct rut_buf *labels, uint32_t number, const struct rut_
 /* Adds a `ruby:method` record of the time `ns`. */
 void rut_record_name(struct rut_buf *b, uint64_t ns, uint32_t number,
 		     const struct rut_ruby_row *row, uint32_t flags);
+
+/* Adds a `ruby:allocated` record of the time `ns`. */
+void rut_record_allocated(struct rut_buf *b, uint64_t ns, const struct rut_record_allocs *allocs);
 
 #endif

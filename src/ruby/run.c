@@ -176,6 +176,7 @@ static bool take_back(struct rut_inject *in, const struct rut_inject_run *run)
 	struct user_regs_struct regs = run->regs;
 	uint64_t mask = in->params->sigmask;
 
+	rut_place_shorten_wait(&regs, rut_now_ns() - run->stop_ns);
 	rut_place_mark_interrupted(&regs);
 	return ptrace(PTRACE_SETSIGMASK, run->tracee->tid, sizeof(mask), &mask) == 0 &&
 	       ptrace(PTRACE_SETREGS, run->tracee->tid, NULL, &regs) == 0;

@@ -251,6 +251,9 @@ static void wait_for_agent(struct rut_tracer *t)
 		if (!t->count && poll(&pfd, 1, 1) != 0)
 			break; /* a key, or a signal */
 	}
+	/* It has ended, and nobody has reaped it yet. */
+	if (!t->count)
+		rut_limits_read(t, command.pid);
 }
 
 /* What the child could not do: 0 when it runs the command. */

@@ -99,6 +99,7 @@ void rut_tracer_names(struct rut_tracer *t, void (*fn)(const struct rut_ruby_row
 				.class_name = rut_ruby_table_string(t, p, row->class_name),
 				.method_name = rut_ruby_table_string(t, p, row->method),
 				.singleton = row->flags & RUT_ROW_SINGLETON,
+				.calls = row->calls,
 			};
 
 			if (to.method_name && !(row->flags & RUT_ROW_C))

@@ -223,6 +223,8 @@ static int map_table(struct rut_tracer *t, struct rut_tracee *p, struct rut_err 
 	if (r == 0 && (slot->mode == RUT_AGENT_TRACE || slot->mode == RUT_AGENT_RECORD) &&
 	    !p->events)
 		r = rut_events_open(p, err);
+	if (r == 0 && t->config.on_sites)
+		r = t->config.on_sites(t->config.on_sites_arg, p->pid, p->ctl->sites, err);
 	if (r < 0)
 		return r;
 	__atomic_store_n(&slot->mapped, 1, __ATOMIC_RELEASE);

@@ -29,11 +29,34 @@ static void encode(struct rut_buf *b, char kind, const char *const *strs)
 	}
 }
 
+/* A probe, and its method for the filter. */
+static void encode_probe(struct rut_buf *b, const struct rut_ruby_probe *p)
+{
+	const char *const method[] = {p->pattern, NULL};
+
+	rut_buf_printf(b, "%c%c%s", RUT_FILTER_PROBE, p->event, p->pattern);
+	for (size_t i = 0; i < p->nwishes; i++)
+		rut_buf_printf(b, "%c%s", RUT_WATCH_US, p->wishes[i]);
+	rut_buf_putc(b, 0);
+	if (p->event == RUT_HIT_CALL || p->event == RUT_HIT_RETURN)
+		encode(b, RUT_FILTER_METHOD, method);
+}
+
+/* What is encoded by now, and may be the caller's stack. */
+static void forget_texts(struct rut_tracer_config *c)
+{
+	struct rut_ruby_filter *f = &c->filter;
+
+	f->app_paths = f->not_paths = f->paths = f->classes = f->methods = NULL;
+	c->inside = c->sample = c->layers = NULL;
+	c->probes = NULL;
+}
+
 int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *config,
 		   struct rut_err *err)
 {
 	const struct rut_ruby_filter *f = &config->filter;
-	const char *inside[2] = {config->inside, NULL};
+	const char *inside[2] = {config->inside, NULL}, *sample[2] = {config->sample, NULL};
 	struct rut_buf b = RUT_BUF_INIT;
 	struct rut_tracer *t;
 	size_t fixed;
@@ -42,7 +65,10 @@ int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *conf
 	encode(&b, RUT_FILTER_CLASS, f->classes);
 	encode(&b, RUT_FILTER_METHOD, f->methods);
 	encode(&b, RUT_FILTER_INSIDE, inside);
+	encode(&b, RUT_FILTER_SAMPLE, sample);
 	rut_buf_add(&b, config->layers, config->layers_len);
+	for (size_t i = 0; i < config->nprobes; i++)
+		encode_probe(&b, &config->probes[i]);
 	fixed = b.len;
 	encode(&b, RUT_FILTER_APP, f->app_paths);
 	encode(&b, RUT_FILTER_NOT, f->app_paths ? f->not_paths : NULL);
@@ -59,12 +85,13 @@ int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *conf
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
 	t->config = *config;
-	t->config.layers = NULL;
+	forget_texts(&t->config);
 	t->watch_fd = -1;
 	t->filter_len = b.len;
 	t->filter_fixed = fixed;
 	t->filter = rut_buf_take(&b);
-	if (getrandom(&t->session_id, sizeof(t->session_id), 0) < 0)
+	t->session_id = config->session_id;
+	if (!t->session_id && getrandom(&t->session_id, sizeof(t->session_id), 0) < 0)
 		t->session_id = (uint64_t)getpid();
 	*ret = t;
 	return 0;
@@ -97,12 +124,17 @@ void rut_tracer_free(struct rut_tracer *t)
 	free(t);
 }
 
-bool rut_tracer_settled(const struct rut_tracer *t)
+pid_t rut_tracer_unsettled(const struct rut_tracer *t)
 {
 	for (size_t i = 0; i < t->count; i++)
 		if (!rut_tracee_settled(t->tracees[i]))
-			return false;
-	return true;
+			return t->tracees[i]->pid;
+	return 0;
+}
+
+bool rut_tracer_settled(const struct rut_tracer *t)
+{
+	return !rut_tracer_unsettled(t);
 }
 
 int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err *err)

@@ -29,9 +29,27 @@ enum rut_ruby_mode {
 	RUT_RUBY_RECORD,	/* events of `kinds`, into a trace: see record.h */
 	RUT_RUBY_RAISES,	/* exceptions per line and class */
 	RUT_RUBY_HEAP,		/* objects that live, when asked: see heap.h */
+	RUT_RUBY_SCRIPT,	/* probes of a script */
 };
 
-/* What of the application is instrumented. Strings are borrowed until rut_tracer_free(). */
+/*
+ * A probe of RUT_RUBY_SCRIPT, whose number is its index. Strings are borrowed until
+ * rut_tracer_new() returns.
+ */
+struct rut_ruby_probe {
+	char event;		   /* RUT_HIT_* of agent/abi.h */
+	const char *pattern;	   /* "Class#name", "Class.name", "name", globs; "" */
+	const char *const *wishes; /* the kind (RUT_HIT_*), then the name */
+	size_t nwishes;		   /* at most RUT_HIT_TEXTS */
+};
+
+/*
+ * A process is about to run with its hooks: the place of probe i is at `sites` + i *
+ * RUT_HIT_SITE_BYTES of its memory. -errno, with *err: it is not traced.
+ */
+typedef int (*rut_ruby_sites_fn)(void *arg, pid_t pid, uint64_t sites, struct rut_err *err);
+
+/* What of the application is instrumented. Strings are borrowed until rut_tracer_new() returns. */
 struct rut_ruby_filter {
 	const char *const *app_paths; /* globs of the application; NULL: all paths */
 	const char *const
@@ -51,14 +69,15 @@ struct rut_tracer_config {
 	/* RUT_RUBY_TRACE only: */
 	bool returns; /* events for returns too (needed for durations) */
 	bool args; /* the values of arguments, formatted in the target without running Ruby code */
-	bool by_caller;	     /* of RUT_RUBY_CALLS: by the line that calls */
-	bool percentiles;    /* of RUT_RUBY_TIME: rows have buckets */
-	bool values;	     /* what is returned, with `returns` */
-	bool backtraces;     /* callers of calls and exceptions, by Ruby's own stack */
-	bool exceptions;     /* events for exceptions */
-	bool names;	     /* rows, for rut_tracer_names(), also of methods that are not called */
-	bool stacks;	     /* nothing of that: what every thread does when it is attached */
-	uint64_t slow_ns;    /* > 0: only calls slower than that, with their callers */
+	bool by_caller;	  /* of RUT_RUBY_CALLS: by the line that calls */
+	bool percentiles; /* of RUT_RUBY_TIME: rows have buckets */
+	bool values;	  /* what is returned, with `returns` */
+	bool backtraces;  /* callers of calls and exceptions, by Ruby's own stack */
+	bool exceptions;  /* events for exceptions */
+	bool names;	  /* rows, for rut_tracer_names(), also of methods that are not called */
+	bool stacks;	  /* nothing of that: what every thread does when it is attached */
+	/* > 0: only calls slower than that, with their callers; of RUT_RUBY_RECORD, too */
+	uint64_t slow_ns;
 	const char *inside;  /* only below this method; NULL: everywhere */
 	uint64_t ring_bytes; /* per process; 0: the default */
 	/* RUT_RUBY_HEAP only: */
@@ -66,10 +85,17 @@ struct rut_tracer_config {
 	bool full_gc; /* a full collection before each look */
 	/* RUT_RUBY_RECORD only: */
 	uint32_t kinds;	    /* bits of enum rut_agent_kind (agent/abi.h) */
+	const char *sample; /* RUT_KIND_ALLOC_SAMPLE: "1000" objects or "64k" bytes; borrowed */
 	bool overwrite;	    /* a flight recorder: the rings keep the newest */
 	bool sql_values;    /* of requests: SQL as it is, not masked */
 	const char *layers; /* of requests: rut_layers_encode(); borrowed until rut_tracer_new() */
 	size_t layers_len;
+	/* RUT_RUBY_SCRIPT only: */
+	const struct rut_ruby_probe *probes; /* borrowed until rut_tracer_new() */
+	size_t nprobes;
+	uint64_t session_id; /* which each hit tells */
+	rut_ruby_sites_fn on_sites;
+	void *on_sites_arg;
 };
 
 int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *config,
@@ -90,6 +116,9 @@ int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err
  * a while yet after rut_tracer_attach() returns; what has one counts already.
  */
 bool rut_tracer_settled(const struct rut_tracer *t);
+
+/* A process that is not settled yet; 0: all are. */
+pid_t rut_tracer_unsettled(const struct rut_tracer *t);
 
 /*
  * Starts a command with the agent preloaded, instrumented before its first line runs. Returns its
@@ -165,7 +194,8 @@ int rut_tracer_rows(struct rut_tracer *t, const struct rut_ruby_row **ret_rows, 
 
 /*
  * Every method that the tracer knows by name, called or not, and also those that the filter of
- * classes and methods leaves out, as far as they were seen. The row has names, path and line.
+ * classes and methods leaves out, as far as they were seen. The row has names, path, line and
+ * calls.
  */
 void rut_tracer_names(struct rut_tracer *t, void (*fn)(const struct rut_ruby_row *row, void *arg),
 		      void *arg);

@@ -5,12 +5,13 @@
 #define FL_USER1 (1u << 13)
 
 /* What holds for each Ruby until the one in the name, and that one too ... */
-#define UNTIL_2_7 .thread_ec = 32, .thread_pthread = 72
-#define UNTIL_3_0 .keeps_tracepoints = true, .events_must_agree = true, .insn_info_bytes = 8
-#define UNTIL_3_1 .array_embed_mask = 3, .insns_info = 120, .line_is_value = true
-#define UNTIL_3_2 .promoted_mask = 0x60, .keeps_code_copies = true
-#define UNTIL_3_3 .singleton_flag = FL_USER0
-#define UNTIL_3_4 .data_type_first = true, .hooks_in_code = true
+#define UNTIL_2_7	.thread_ec = 32, .thread_pthread = 72
+#define UNTIL_3_0	.keeps_tracepoints = true, .events_must_agree = true, .insn_info_bytes = 8
+#define HOOKS_UNTIL_3_1 .reads_hooks_early = true, .hooks_running = 16, .hooks_unclean = 12
+#define UNTIL_3_1	.array_embed_mask = 3, .insns_info = 120, .line_is_value = true
+#define UNTIL_3_2	.promoted_mask = 0x60, .keeps_code_copies = true
+#define UNTIL_3_3	.singleton_flag = FL_USER0
+#define UNTIL_3_4	.data_type_first = true, .hooks_in_code = true
 
 /* ... and for each since. */
 #define SINCE_2_6 .target_hooks = true, .has_parameters = true
@@ -22,7 +23,7 @@
 		   .class_path_word = true
 #define SINCE_3_3                                                                                  \
 	SINCE_3_2, .promoted_mask = 0x20, .threads_move = true, .has_rescue_event = true,          \
-		   .gvl_event_has_thread = true
+		   .gvl_event_has_thread = true, .gc_time = RUT_GC_TIME_SPLIT
 #define SINCE_3_4 SINCE_3_3, .singleton_flag = FL_USER1, .names_have_classes = true
 #define SINCE_4_0 SINCE_3_4, .hooks_by_ractor = true
 
@@ -50,6 +51,7 @@ static const struct rut_ruby_abi rows[] = {
 		.frame_words = 7,
 		.main_is_silent = true,
 		.keeps_hooks = RUT_KEEPS_HOOKS,
+		HOOKS_UNTIL_3_1,
 	},
 	{
 		.version = 207,
@@ -63,6 +65,7 @@ static const struct rut_ruby_abi rows[] = {
 		.frame_words = 7,
 		.walks_frames = true,
 		.keeps_hooks = RUT_KEEPS_HOOKS,
+		HOOKS_UNTIL_3_1,
 	},
 	{
 		.version = 300,
@@ -74,6 +77,7 @@ static const struct rut_ruby_abi rows[] = {
 		SINCE_3_0,
 		.frame_words = 7,
 		.keeps_hooks = RUT_KEEPS_HOOKS_SINGLE,
+		HOOKS_UNTIL_3_1,
 		.ractors_crash = true,
 		.jobs_on_ruby_threads = true,
 	},
@@ -86,8 +90,11 @@ static const struct rut_ruby_abi rows[] = {
 		SINCE_3_1,
 		.frame_words = 8,
 		.walks_frames = true,
+		.reads_hooks_early = true,
+		.hooks_running = 12,
+		.hooks_unclean = 16,
 		.ractors_crash = true,
-		.gc_time_known = true,
+		.gc_time = RUT_GC_TIME_ONE,
 	},
 	{
 		.version = 302,
@@ -98,7 +105,7 @@ static const struct rut_ruby_abi rows[] = {
 		.frame_words = 8,
 		.insns_info = 112,
 		.ractors_crash = true,
-		.gc_time_known = true,
+		.gc_time = RUT_GC_TIME_ONE,
 	},
 	{
 		.version = 303,

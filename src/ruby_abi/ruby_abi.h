@@ -78,8 +78,8 @@ struct rut_ruby_abi {
 	/* TracePoint :rescue, feature 19572. */
 	bool has_rescue_event;
 	bool gvl_event_has_thread; /* rb_internal_thread_event_data_t */
-	/* The position of the sum of all GCs' time is known (agent/rb.c). */
-	bool gc_time_known;
+	/* How the sum of all GCs' time is kept (agent/rb.c): since 3.3 marking and sweeping. */
+	enum { RUT_GC_TIME_UNKNOWN, RUT_GC_TIME_ONE, RUT_GC_TIME_SPLIT } gc_time;
 	/* Labels of frames have the class of the method, feature 19117. */
 	bool names_have_classes;
 	/* $0 is set when there is room for postponed jobs. */
@@ -93,6 +93,13 @@ struct rut_ruby_abi {
 	bool main_is_silent;
 	/* Hooks that are removed stay in the list of their code; 1: with one ractor only. */
 	uint8_t keeps_hooks;
+	/*
+	 * An event runs the hooks of all code, and then those of a list that was read before: the
+	 * code's own. If that list is freed in between, Ruby crashes (bug 18730).
+	 */
+	bool reads_hooks_early;
+	/* Of such a list, until 3.1: how many run it, and whether it has some to free. Offsets. */
+	uint8_t hooks_running, hooks_unclean;
 	/* What belongs to a tracepoint is never freed (bug 18264). */
 	bool keeps_tracepoints;
 	/* Enabling a tracepoint switches the other events of its code off. */

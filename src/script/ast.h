@@ -15,7 +15,7 @@
 
 enum rut_node_kind {
 	/* Expressions */
-	RUT_N_INT,	/* value; op: 1 a duration, 2 unsigned */
+	RUT_N_INT,	/* value; op: RUT_INT_... */
 	RUT_N_STRING,	/* text, len: without escapes */
 	RUT_N_NAME,	/* text: a builtin, an enumerator, a name bound by a macro */
 	RUT_N_PARAM,	/* value: $1 ..., 0: $# */
@@ -26,6 +26,7 @@ enum rut_node_kind {
 	RUT_N_BINARY,	/* op, a, b; && and || too */
 	RUT_N_TERNARY,	/* a ? b : c */
 	RUT_N_CAST,	/* type_name, a */
+	RUT_N_TYPE,	/* type_name: typeof() as an argument */
 	RUT_N_SIZEOF,	/* a, or type_name */
 	RUT_N_OFFSETOF, /* type_name or a; list: names */
 	RUT_N_FIELD,  /* a . text; value: the number of a tuple's field, text NULL; op: '.' or -> */
@@ -36,7 +37,7 @@ enum rut_node_kind {
 	RUT_N_BLOCK,  /* list of statements; the last one may be a value */
 	RUT_N_IF,     /* a, b (block), c (block, another IF or NULL); also an expression */
 	/* Statements */
-	RUT_N_EXPR,   /* a */
+	RUT_N_EXPR,   /* a; op RUT_EXPR_DISCARD: _ = a */
 	RUT_N_ASSIGN, /* op (0 or that of +=), a = b */
 	RUT_N_LET,    /* a (VAR), type_name or NULL, b or NULL */
 	RUT_N_WHILE,  /* a, b (block) */
@@ -47,12 +48,28 @@ enum rut_node_kind {
 	RUT_N_RETURN, /* a or NULL */
 };
 
+/* What a number is, beside as it is written (0). */
+enum {
+	RUT_INT_DURATION = 1,
+	RUT_INT_UNSIGNED = 2,
+	RUT_INT_BOOL = 3,
+	RUT_INT_CALCULATED = 5,
+	RUT_INT_ENUM = 6, /* `as` is its type */
+};
+
+enum { RUT_EXPR_DISCARD = 1 };
+
+/* What stands behind the name of a type: a pointer, or an array and its number of elements. */
+enum { RUT_TYPE_MODS = 8, RUT_TYPE_ELEMENTS_MAX = 1 << 20 };
+#define RUT_TYPE_POINTER UINT32_MAX
+#define RUT_TYPE_UNSIZED (UINT32_MAX - 1) /* []: as many as there are */
+
 /* "struct foo *", "uint8[4]" as written. */
 struct rut_type_name {
 	const char *text; /* "uint8", "struct foo" */
-	unsigned pointers;
-	uint32_t counts[4]; /* of arrays, outermost first */
-	unsigned narrays;
+	/* From left to right; of arrays next to each other the outermost is the first. */
+	uint32_t mods[RUT_TYPE_MODS];
+	unsigned nmods;
 	struct rut_node *of; /* typeof(of) */
 	struct rut_span span;
 };
@@ -71,7 +88,7 @@ struct rut_node {
 	struct rut_type_name *type_name;
 	struct rut_node *a, *b, *c, *d;
 	struct rut_node *list, *next;
-	const struct rut_type *as; /* INT of op 6: the enum */
+	const struct rut_type *as; /* INT, RUT_INT_ENUM: the enum */
 	/* Filled in by the checker */
 	const struct rut_type *type;
 	struct rut_sym *sym; /* VAR: its variable */
@@ -101,14 +118,15 @@ struct rut_config_entry {
 	struct rut_span span;
 };
 
-/* macro name($a, @b, c) { ... } */
+/* macro name($a, @b, c) { ... }, fn name($a : int64) : int64 { ... } */
 struct rut_macro {
 	struct rut_macro *next;
 	const char *name;
 	struct rut_node *params; /* VAR, MAP and NAME */
 	struct rut_node *body;
 	struct rut_span span;
-	bool open; /* is being expanded */
+	bool is_fn; /* parameters are variables of its own, with type_name or not */
+	struct rut_type_name *result; /* of a function; NULL: none is named */
 };
 
 /* #define NAME EXPRESSION, to the end of the line. */
@@ -130,7 +148,7 @@ struct rut_map_decl {
 struct rut_def_field {
 	struct rut_def_field *next;
 	struct rut_type_name *type;
-	const char *name;
+	const char *name; /* "": a structure without a name */
 	uint32_t bits;
 };
 
@@ -139,7 +157,9 @@ struct rut_def {
 	const char *name; /* "struct foo", "enum foo" */
 	struct rut_def_field *fields;
 	const struct rut_type *type; /* once it was made */
-	struct rut_node *values;     /* enumerators: NAME with a: the value or NULL */
+	bool packed;
+	bool open;		 /* its values are being calculated */
+	struct rut_node *values; /* enumerators: NAME with a: the value or NULL */
 	struct rut_span span;
 };
 
@@ -151,6 +171,7 @@ struct rut_ast {
 	struct rut_macro *macros;
 	struct rut_define *defines;
 	struct rut_def *defs;
+	unsigned nunnamed; /* structures within others */
 	struct rut_map_decl *map_decls;
 	const char *const *params; /* $1 ...; borrowed */
 	size_t nparams;

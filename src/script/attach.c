@@ -4,6 +4,7 @@
  * kernel detaches them.
  */
 #include <bpf/bpf.h>
+#include <dirent.h>
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -164,41 +165,168 @@ static int attach_raw(struct rut_script_links *l, const struct rut_script_prog *
 	return l->pins ? pin_link(l, fd, err) : keep_fd(l, fd, err);
 }
 
-/* A number of the kernel's description of its uprobe events. */
-static int uprobe_number(const char *file, const char *before)
+/* A number of the kernel's description of its uprobe or kprobe events. */
+static int pmu_number(const char *pmu, const char *file, const char *before)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	char path[128];
 	const char *s;
 
-	snprintf(path, sizeof(path), "/sys/bus/event_source/devices/uprobe/%s", file);
+	snprintf(path, sizeof(path), "/sys/bus/event_source/devices/%s/%s", pmu, file);
 	if (rut_buf_read_file(&text, path, 256))
 		return -1;
 	s = strstr(text.data, before);
 	return s ? (int)strtol(s + strlen(before), NULL, 10) : -1;
 }
 
-static int attach_uprobe(struct rut_script_links *l, const struct rut_script_program *p,
-			 const struct rut_script_prog *prog, const struct rut_script_attach *a,
-			 struct rut_err *err)
+/* `pid` -1: in all processes. */
+static int attach_uprobe_at(struct rut_script_links *l, const struct rut_script_prog *prog,
+			    const struct rut_script_attach *a, pid_t pid, struct rut_err *err)
 {
 	struct perf_event_attr attr = {.config1 = (uint64_t)(uintptr_t)a->path,
 				       .config2 = a->offset};
-	int type = uprobe_number("type", ""), guard = -1, rc;
-	int32_t pid = p->opts.pid;
+	int type = pmu_number("uprobe", "type", "");
 
 	if (type < 0)
 		return rut_err_set(err, ENOTSUP, "the kernel has no probes of programs (uprobes)");
 	attr.type = (uint32_t)type;
 	if (a->kind == RUT_PROBE_URETPROBE)
-		attr.config |= 1u << uprobe_number("format/retprobe", "config:");
+		attr.config |= 1u << pmu_number("uprobe", "format/retprobe", "config:");
 	attr.config |= a->semaphore << 32;
+	return perf_attach(l, &attr, pid, pid < 0 ? 0 : -1, prog, a, err);
+}
+
+static int attach_uprobe(struct rut_script_links *l, const struct rut_script_program *p,
+			 const struct rut_script_prog *prog, const struct rut_script_attach *a,
+			 struct rut_err *err)
+{
+	int guard = -1, rc;
+
 	rc = rut_nop5_guard(a->path, a->offset, a->semaphore, &guard, err);
 	if (!rc)
-		rc = perf_attach(l, &attr, pid ? pid : -1, pid ? -1 : 0, prog, a, err);
+		rc = attach_uprobe_at(l, prog, a, p->opts.pid ? p->opts.pid : -1, err);
 	if (guard >= 0)
 		close(guard);
 	return rc;
+}
+
+int rut_script_attach_place(struct rut_script_links *l, const struct rut_script_prog *prog,
+			    const char *path, uint64_t offset, struct rut_err *err)
+{
+	struct rut_script_attach a = prog->attach[0];
+
+	a.path = path;
+	a.offset = offset;
+	return attach_uprobe_at(l, prog, &a, -1, err);
+}
+
+static int attach_kprobe(struct rut_script_links *l, const struct rut_script_prog *prog,
+			 const struct rut_script_attach *a, struct rut_err *err)
+{
+	struct perf_event_attr attr = {.config1 = (uint64_t)(uintptr_t)a->event,
+				       .config2 = a->offset};
+	int type = pmu_number("kprobe", "type", ""), rc;
+
+	if (type < 0)
+		return rut_err_set(err, ENOTSUP, "the kernel has no probes of its functions");
+	attr.type = (uint32_t)type;
+	if (a->kind == RUT_PROBE_KRETPROBE)
+		attr.config |= 1u << pmu_number("kprobe", "format/retprobe", "config:");
+	rc = perf_attach(l, &attr, -1, 0, prog, a, err);
+	if (rc == -ENOENT)
+		return rut_err_set(err, ENOENT, "the kernel has no function '%s'", a->event);
+	if (rc == -EINVAL || rc == -EADDRNOTAVAIL || rc == -EILSEQ)
+		return rut_err_set(err, -rc, "the kernel permits no probe in '%s'", a->event);
+	return rc;
+}
+
+static int attach_trampoline(struct rut_script_links *l, const struct rut_script_prog *prog,
+			     const struct rut_script_attach *a, struct rut_err *err)
+{
+	int fd = bpf_raw_tracepoint_open(NULL, prog->fd);
+
+	if (fd < 0)
+		return rut_err_errno(err, -fd, "the kernel cannot attach to the function '%s'",
+				     a->event);
+	return l->pins ? pin_link(l, fd, err) : keep_fd(l, fd, err);
+}
+
+/* The threads of a process as they are now. *ret is owned; returns how many, or -errno. */
+static int threads_of(pid_t pid, pid_t **ret)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	const struct dirent *entry;
+	char path[64];
+	DIR *dir;
+	int n = 0;
+
+	*ret = NULL;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return -errno;
+	while ((entry = readdir(dir))) {
+		pid_t *more;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		more = realloc(tids, ((size_t)n + 1) * sizeof(*tids));
+		if (!more) {
+			closedir(dir);
+			return -ENOMEM;
+		}
+		tids = more;
+		tids[n++] = (pid_t)strtol(entry->d_name, NULL, 10);
+	}
+	closedir(dir);
+	*ret = tids;
+	tids = NULL;
+	return n;
+}
+
+/*
+ * To every thread of the process, and to those that they start. They are listed first: one that is
+ * started meanwhile has the event of its parent, and would count twice with one of its own.
+ */
+static int attach_threads(struct rut_script_links *l, struct perf_event_attr *attr, pid_t pid,
+			  const struct rut_script_prog *prog, const struct rut_script_attach *a,
+			  struct rut_err *err)
+{
+	_cleanup_free_ pid_t *tids = NULL;
+	int n = threads_of(pid, &tids), rc = -ESRCH;
+
+	if (n < 0)
+		return rut_err_errno(err, -n, "cannot list the threads of process %d", (int)pid);
+	attr->inherit = attr->inherit_thread = 1;
+	for (int i = 0; i < n; i++) {
+		struct rut_err why = RUT_ERR_INIT;
+		int one = perf_attach(l, attr, tids[i], -1, prog, a, &why);
+
+		if (one && one != -ESRCH) {
+			*err = why;
+			return one;
+		}
+		rc = one ? rc : 0;
+	}
+	return rc ? rut_err_errno(err, -rc, "cannot open %s", a->name) : 0;
+}
+
+/* In a process the address is one of its memory; of all, one of the kernel's. */
+static int attach_watchpoint(struct rut_script_links *l, const struct rut_script_program *p,
+			     const struct rut_script_prog *prog, const struct rut_script_attach *a,
+			     struct rut_err *err)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_BREAKPOINT,
+		.bp_type = a->config,
+		.bp_addr = a->offset,
+		.bp_len = a->count,
+		.sample_period = 1,
+	};
+
+	if (p->opts.pid)
+		return attach_threads(l, &attr, p->opts.pid, prog, a, err);
+	return attach_cpus(l, &attr, -1, prog, a, err);
 }
 
 static int attach_one(struct rut_script_links *l, const struct rut_script_program *p,
@@ -219,7 +347,15 @@ static int attach_one(struct rut_script_links *l, const struct rut_script_progra
 	case RUT_PROBE_URETPROBE:
 	case RUT_PROBE_USDT:
 		return attach_uprobe(l, p, prog, a, err);
-	default: /* begin, end and interval are run by the consumer */
+	case RUT_PROBE_KPROBE:
+	case RUT_PROBE_KRETPROBE:
+		return attach_kprobe(l, prog, a, err);
+	case RUT_PROBE_FENTRY:
+	case RUT_PROBE_FEXIT:
+		return attach_trampoline(l, prog, a, err);
+	case RUT_PROBE_WATCHPOINT:
+		return attach_watchpoint(l, p, prog, a, err);
+	default: /* begin, end, interval and iter are run by the consumer */
 		return 0;
 	}
 }

@@ -6,6 +6,7 @@
  */
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,32 +274,93 @@ static const struct btf_type *rawtp_proto(const struct rut_btf *b, const char *e
 	return t && btf_is_ptr(t) ? btf__type_by_id(b->btf, t->type) : NULL;
 }
 
-const struct rut_type *rut_kernel_rawtp_args(struct rut_script_program *p, const char *event)
+/* The parameters from `first` on, each in 8 bytes of its own. */
+static const struct rut_type *params_of(struct rut_script_program *p, const struct btf_type *t,
+					uint32_t first, const char *name)
 {
-	struct rut_btf *b = open_btf(p);
-	struct rut_type *s;
-	const struct btf_type *t = b ? rawtp_proto(b, event) : NULL;
-	const struct btf_param *params;
-	char name[160];
+	const struct btf_param *params = btf_params(t);
+	struct rut_type *s = rut_type_new(&p->ast.arena, RUT_T_STRUCT, 8u * btf_vlen(t), 8);
 
-	if (!t || !btf_is_func_proto(t))
-		return NULL;
-	params = btf_params(t);
-	s = rut_type_new(&p->ast.arena, RUT_T_STRUCT, 8u * btf_vlen(t), 8);
-	snprintf(name, sizeof(name), "struct _rawtracepoint_%s", event);
 	s->name = rut_arena_strndup(&p->ast.arena, name, strlen(name));
 	s->fields = rut_arena_alloc(&p->ast.arena, (btf_vlen(t) + 1u) * sizeof(*s->fields));
-	/* The first parameter is the program's own. */
-	for (uint32_t i = 1; s->fields && i < btf_vlen(t); i++) {
+	for (uint32_t i = first; s->fields && i < btf_vlen(t); i++) {
 		struct rut_type_field *f = &s->fields[s->nfields];
 
 		f->type = convert(p, params[i].type);
-		f->name = btf__name_by_offset(b->btf, params[i].name_off);
-		f->offset = 8 * (i - 1);
+		f->name = btf__name_by_offset(p->btf->btf, params[i].name_off);
+		f->offset = 8 * (i - first);
 		if (f->type && f->type->size && f->type->size <= 8)
 			s->nfields++;
 	}
 	return s;
+}
+
+const struct rut_type *rut_kernel_rawtp_args(struct rut_script_program *p, const char *event)
+{
+	struct rut_btf *b = open_btf(p);
+	const struct btf_type *t = b ? rawtp_proto(b, event) : NULL;
+	char name[160];
+
+	if (!t || !btf_is_func_proto(t))
+		return NULL;
+	snprintf(name, sizeof(name), "struct _rawtracepoint_%s", event);
+	/* The first parameter is the program's own. */
+	return params_of(p, t, 1, name);
+}
+
+int rut_kernel_functions(struct rut_script_program *p, const char *pattern,
+			 int (*fn)(const char *name, uint32_t id, void *arg), void *arg)
+{
+	struct rut_btf *b = open_btf(p);
+	bool one = !strpbrk(pattern, "*?[");
+	int rc = 0;
+
+	if (b && one) {
+		uint32_t id = rut_kernel_function(p, pattern);
+
+		return id ? fn(pattern, id, arg) : 0;
+	}
+	for (uint32_t id = 1; b && id < b->n && !rc; id++) {
+		const struct btf_type *t = btf__type_by_id(b->btf, id);
+		const char *name;
+
+		if (!btf_is_func(t))
+			continue;
+		name = btf__name_by_offset(b->btf, t->name_off);
+		if (!fnmatch(pattern, name, 0))
+			rc = fn(name, id, arg);
+	}
+	return rc;
+}
+
+uint32_t rut_kernel_function(struct rut_script_program *p, const char *name)
+{
+	struct rut_btf *b = open_btf(p);
+	int id = b ? btf__find_by_name_kind(b->btf, name, BTF_KIND_FUNC) : 0;
+
+	return id > 0 ? (uint32_t)id : 0;
+}
+
+static const struct btf_type *proto_of(struct rut_script_program *p, uint32_t id)
+{
+	return btf__type_by_id(p->btf->btf, btf__type_by_id(p->btf->btf, id)->type);
+}
+
+const struct rut_type *rut_kernel_function_args(struct rut_script_program *p, uint32_t id)
+{
+	char name[160];
+
+	snprintf(name, sizeof(name), "struct _fentry_%s",
+		 btf__name_by_offset(p->btf->btf, btf__type_by_id(p->btf->btf, id)->name_off));
+	return params_of(p, proto_of(p, id), 0, name);
+}
+
+const struct rut_type *rut_kernel_function_result(struct rut_script_program *p, uint32_t id)
+{
+	const struct btf_type *t = proto_of(p, id);
+	const struct rut_type *result = t->type ? convert(p, t->type) : NULL;
+
+	return result && result->size && result->size <= 8 ? result : NULL;
 }
 
 /* Types of the script */
@@ -317,7 +379,9 @@ static const struct rut_type *define_enum(struct rut_checker *c, const struct ru
 		return NULL;
 	n = 0;
 	for (struct rut_node *v = d->values; v; v = v->next) {
-		if (v->a && rut_check_expr(c, v->a) && !rut_literal_int(v->a, &value)) {
+		if (v->a && !rut_check_expr(c, v->a))
+			return NULL;
+		if (v->a && !rut_literal_int(v->a, &value)) {
 			rut_check_error(c, v->a, "a constant is expected here");
 			return NULL;
 		}
@@ -350,9 +414,10 @@ static bool define_fields(struct rut_checker *c, const struct rut_def *d, struct
 			rut_check_error(c, &at, "the bit-field '%s' is not an integer", f->name);
 			return false;
 		}
-		if (f->type->narrays == 1 && !f->type->pointers && !strcmp(f->type->text, "char"))
-			t = rut_type_string(c->arena, f->type->counts[0]);
-		align = t->align ? t->align : 1;
+		if (f->type->nmods == 1 && f->type->mods[0] < RUT_TYPE_UNSIZED &&
+		    f->type->mods[0] && !strcmp(f->type->text, "char"))
+			t = rut_type_string(c->arena, f->type->mods[0]);
+		align = t->align && !d->packed ? t->align : 1;
 		to->type = t;
 		to->name = f->name;
 		if (s->is_union)
@@ -384,7 +449,12 @@ static const struct rut_type *defined(struct rut_checker *c, const char *name, b
 		if (d->type)
 			return d->type;
 		if (!strncmp(d->name, "enum ", 5)) {
+			/* The value of an enumerator may be a name, which is looked for here. */
+			if (d->open)
+				return NULL;
+			d->open = true;
 			d->type = define_enum(c, d);
+			d->open = false;
 			return d->type;
 		}
 		s = rut_type_new(c->arena, RUT_T_STRUCT, 0, 1);

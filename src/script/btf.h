@@ -16,4 +16,14 @@ int64_t rut_kernel_offset(struct rut_script_program *p, const char *type, const 
 /* The arguments of a raw tracepoint as a structure of 8 bytes each; NULL: not in the BTF. */
 const struct rut_type *rut_kernel_rawtp_args(struct rut_script_program *p, const char *event);
 
+/* Functions of the kernel whose names match a shell pattern: fn() != 0 ends, and is returned. */
+int rut_kernel_functions(struct rut_script_program *p, const char *pattern,
+			 int (*fn)(const char *name, uint32_t id, void *arg), void *arg);
+/* The function of that name; 0: there is none. */
+uint32_t rut_kernel_function(struct rut_script_program *p, const char *name);
+/* Its arguments as a structure of 8 bytes each. */
+const struct rut_type *rut_kernel_function_args(struct rut_script_program *p, uint32_t id);
+/* What it returns; NULL: nothing, or what does not fit into 8 bytes. */
+const struct rut_type *rut_kernel_function_result(struct rut_script_program *p, uint32_t id);
+
 #endif

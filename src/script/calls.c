@@ -141,11 +141,24 @@ static rut_vreg gen_exit(struct rut_gen *g, struct rut_node *n)
 
 static const struct rut_type *check_str(struct rut_checker *c, struct rut_node *n)
 {
-	const struct rut_type *t = rut_check_expr(c, n->list);
+	struct rut_node *sum = n->list;
+	const struct rut_type *t;
 	_cleanup_buf_ struct rut_buf buf = RUT_BUF_INIT;
-	uint32_t size = c->prog->max_strlen;
+	uint32_t size = c->prog->set.max_strlen + 1;
 	int64_t len;
 
+	/* str($1 + 2): the rest of the text. */
+	if (sum->kind == RUT_N_BINARY && sum->op == '+' && sum->a->kind == RUT_N_PARAM &&
+	    sum->b->kind == RUT_N_INT && sum->a->value) {
+		const char *s = sum->a->value <= c->prog->ast.nparams
+					? c->prog->ast.params[sum->a->value - 1]
+					: "";
+
+		sum->kind = RUT_N_STRING;
+		sum->text = s + (sum->b->value < strlen(s) ? sum->b->value : strlen(s));
+		sum->len = (uint32_t)strlen(sum->text);
+	}
+	t = rut_check_expr(c, sum);
 	if (!t)
 		return NULL;
 	if (t->kind == RUT_T_STRING && !n->list->next)
@@ -213,10 +226,7 @@ enum rut_space rut_call_space(const struct rut_gen *g, const struct rut_type *t)
 		return t->user ? RUT_SPACE_USER : RUT_SPACE_KERNEL;
 	if (t->kind == RUT_T_ARRAY)
 		return RUT_SPACE_KERNEL;
-	return g->ctx->kind == RUT_PROBE_UPROBE || g->ctx->kind == RUT_PROBE_URETPROBE ||
-			       g->ctx->kind == RUT_PROBE_USDT
-		       ? RUT_SPACE_USER
-		       : RUT_SPACE_KERNEL;
+	return rut_probe_is_user(g->ctx->kind) ? RUT_SPACE_USER : RUT_SPACE_KERNEL;
 }
 
 /* print(), clear(), zero(), delete(), len() */
@@ -389,6 +399,7 @@ static const struct rut_call calls[] = {
 	{"printf", RUT_CALL_STATEMENT, 1, 65, check_printf, gen_printf, NULL, NULL},
 	{"errorf", RUT_CALL_STATEMENT, 1, 65, check_errorf, gen_printf, NULL, NULL},
 	{"warnf", RUT_CALL_STATEMENT, 1, 65, check_warnf, gen_printf, NULL, NULL},
+	{"getopt", RUT_CALL_VALUE, 1, 3, rut_check_getopt, NULL, NULL, NULL},
 	{"cat", RUT_CALL_STATEMENT, 1, 65, check_cat, gen_printf, NULL, NULL},
 	{"system", RUT_CALL_STATEMENT, 1, 65, check_system, gen_printf, NULL, NULL},
 	{"exit", RUT_CALL_STATEMENT, 0, 1, check_exit, gen_exit, NULL, NULL},
@@ -406,6 +417,7 @@ static const struct rut_call calls[] = {
 	{"max", RUT_CALL_ASSIGN, 1, 1, rut_check_max, NULL, NULL, rut_update_max},
 	{"hist", RUT_CALL_ASSIGN, 1, 2, rut_check_hist, NULL, NULL, rut_update_hist},
 	{"lhist", RUT_CALL_ASSIGN, 4, 4, rut_check_lhist, NULL, NULL, rut_update_lhist},
+	{"tseries", RUT_CALL_ASSIGN, 3, 4, rut_check_tseries, NULL, NULL, rut_update_tseries},
 	{"buf", RUT_CALL_VALUE, 1, 2, rut_check_buf, NULL, rut_gen_buf, NULL},
 	{"ntop", RUT_CALL_VALUE, 1, 2, rut_check_ntop, NULL, rut_gen_ntop, NULL},
 	{"pton", RUT_CALL_VALUE, 1, 1, rut_check_pton, NULL, rut_gen_pton, NULL},
@@ -427,6 +439,10 @@ static const struct rut_call calls[] = {
 	{"cgroupid", RUT_CALL_VALUE, 1, 1, rut_check_cgroupid, NULL, NULL, NULL},
 	{"kaddr", RUT_CALL_VALUE, 1, 1, rut_check_kaddr, NULL, NULL, NULL},
 	{"uaddr", RUT_CALL_VALUE, 1, 1, rut_check_uaddr, rut_gen_uaddr, NULL, NULL},
+	{"percpu_kaddr", RUT_CALL_VALUE, 1, 2, rut_check_percpu_kaddr, rut_gen_percpu_kaddr, NULL,
+	 NULL},
+	{"container_of", RUT_CALL_VALUE, 3, 3, rut_check_container_of, rut_gen_container_of, NULL,
+	 NULL},
 	{"reg", RUT_CALL_VALUE, 1, 1, rut_check_reg, rut_gen_reg, NULL, NULL},
 	{"kptr", RUT_CALL_VALUE, 1, 1, rut_check_space, rut_gen_first, NULL, NULL},
 	{"uptr", RUT_CALL_VALUE, 1, 1, rut_check_space, rut_gen_first, NULL, NULL},
@@ -438,7 +454,11 @@ static const struct rut_call calls[] = {
 	{"join", RUT_CALL_STATEMENT, 1, 2, rut_check_join, rut_gen_join, NULL, NULL},
 	{"pid", RUT_CALL_VALUE, 0, 1, rut_check_pid, rut_gen_pid, NULL, NULL},
 	{"tid", RUT_CALL_VALUE, 0, 1, rut_check_pid, rut_gen_pid, NULL, NULL},
-	{"ppid", RUT_CALL_VALUE, 0, 0, rut_check_pid, rut_gen_ppid, NULL, NULL},
+	{"ppid", RUT_CALL_VALUE, 0, 1, rut_check_task_number, rut_gen_task_number, NULL, NULL},
+	{"leader_tid", RUT_CALL_VALUE, 0, 1, rut_check_task_number, rut_gen_task_number, NULL,
+	 NULL},
+	{"pcomm", RUT_CALL_VALUE, 0, 1, rut_check_task_text, NULL, rut_gen_task_text, NULL},
+	{"leader_comm", RUT_CALL_VALUE, 0, 1, rut_check_task_text, NULL, rut_gen_task_text, NULL},
 	{"override", RUT_CALL_STATEMENT, 0, 9, rut_check_no_override, NULL, NULL, NULL},
 	{"skboutput", RUT_CALL_VALUE, 0, 9, rut_check_no_skboutput, NULL, NULL, NULL},
 	{"path", RUT_CALL_VALUE, 0, 9, rut_check_no_path, NULL, NULL, NULL},

@@ -18,6 +18,8 @@ const struct rut_type *rut_check_min(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_max(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_hist(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_lhist(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_tseries(struct rut_checker *c, struct rut_node *n);
+void rut_update_tseries(struct rut_gen *g, struct rut_node *n, rut_vreg words);
 const struct rut_type *rut_check_kstack(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_ustack(struct rut_checker *c, struct rut_node *n);
 /* kstack and its like; at most `most` frames. */
@@ -47,6 +49,17 @@ void rut_gen_stack(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
 void rut_gen_usym(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
 rut_vreg rut_gen_first(struct rut_gen *g, struct rut_node *n);
 
+const struct rut_type *rut_check_percpu_kaddr(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_container_of(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_percpu_kaddr(struct rut_gen *g, struct rut_node *n);
+rut_vreg rut_gen_container_of(struct rut_gen *g, struct rut_node *n);
+/* calls_task.c */
+const struct rut_type *rut_check_task_number(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_task_text(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_task_number(struct rut_gen *g, struct rut_node *n);
+void rut_gen_task_text(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
+/* calls_static.c */
+const struct rut_type *rut_check_getopt(struct rut_checker *c, struct rut_node *n);
 /* calls_record.c */
 const struct rut_type *rut_check_record(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_snapshot(struct rut_checker *c, struct rut_node *n);
@@ -100,6 +113,5 @@ rut_vreg rut_gen_nsecs(struct rut_gen *g, struct rut_node *n);
 rut_vreg rut_gen_signal(struct rut_gen *g, struct rut_node *n);
 rut_vreg rut_gen_join(struct rut_gen *g, struct rut_node *n);
 rut_vreg rut_gen_pid(struct rut_gen *g, struct rut_node *n);
-rut_vreg rut_gen_ppid(struct rut_gen *g, struct rut_node *n);
 
 #endif

@@ -5,6 +5,7 @@
  * exchanged until none is lost.
  */
 #include <linux/bpf.h>
+#include <string.h>
 
 #include "script/calls.h"
 
@@ -247,4 +248,95 @@ void rut_update_lhist(struct rut_gen *g, struct rut_node *n, rut_vreg at)
 	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = slot, .imm = words - 1});
 	rut_ir_place(&g->ir, end);
 	add_slot(g, at, slot, words, one(g));
+}
+
+/* tseries(value, interval, count), tseries(value, interval, count, "sum") */
+
+enum { TSERIES_MAX = 1000 };
+
+static bool series_kind(const struct rut_node *n, enum rut_type_kind *ret)
+{
+	static const struct {
+		const char *name;
+		enum rut_type_kind kind;
+	} kinds[] = {
+		{"avg", RUT_T_AVG}, {"sum", RUT_T_SUM}, {"min", RUT_T_MIN}, {"max", RUT_T_MAX}};
+
+	for (size_t i = 0; n->kind == RUT_N_STRING && i < sizeof(kinds) / sizeof(*kinds); i++) {
+		if (!strcmp(kinds[i].name, n->text)) {
+			*ret = kinds[i].kind;
+			return true;
+		}
+	}
+	return false;
+}
+
+const struct rut_type *rut_check_tseries(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_node *interval = n->list->next, *count = interval->next, *agg = count->next;
+	const struct rut_type *v = rut_check_int(c, n->list, "the value");
+	int64_t ns, number;
+	struct rut_type *t;
+
+	if (!v || !constant(c, interval, &ns) || !constant(c, count, &number))
+		return NULL;
+	if (ns <= 0)
+		return rut_check_error(c, interval,
+				       "the interval of tseries() must be more than 0");
+	if (number < 1 || number > TSERIES_MAX)
+		return rut_check_error(c, count, "tseries() has 1 to %d intervals", TSERIES_MAX);
+	t = rut_type_new(c->arena, RUT_T_TSERIES, 8 * RUT_SCRIPT_TSERIES_WORDS * (uint32_t)number,
+			 8);
+	if (agg && !series_kind(agg, &t->agg))
+		return rut_check_error(c, agg,
+				       "intervals are put together by \"avg\", \"sum\", \"min\" or "
+				       "\"max\"");
+	t->is_signed = v->is_signed;
+	t->interval_ns = (uint64_t)ns;
+	t->count = (uint32_t)number;
+	return t;
+}
+
+/* The value of an interval that has some already. */
+static void merge_interval(struct rut_gen *g, const struct rut_type *t, rut_vreg at, rut_vreg v)
+{
+	uint32_t keep = rut_ir_label(&g->ir);
+	rut_vreg old = rut_ir_load(&g->ir, 8, at, 8);
+
+	if (t->agg == RUT_T_MIN)
+		rut_ir_branch(&g->ir, t->is_signed ? BPF_JSLE : BPF_JLE, old, v, keep);
+	else if (t->agg == RUT_T_MAX)
+		rut_ir_branch(&g->ir, t->is_signed ? BPF_JSGE : BPF_JGE, old, v, keep);
+	else if (t->agg != RUT_T_NONE)
+		v = rut_ir_alu(&g->ir, BPF_ADD, old, v);
+	rut_ir_store(&g->ir, 8, at, 8, v);
+	rut_ir_place(&g->ir, keep);
+}
+
+/* The layout is in type.h. An interval that comes again in the ring of them begins anew. */
+void rut_update_tseries(struct rut_gen *g, struct rut_node *n, rut_vreg words)
+{
+	const struct rut_type *t = n->type;
+	uint32_t same = rut_ir_label(&g->ir), end = rut_ir_label(&g->ir),
+		 count = rut_ir_label(&g->ir);
+	rut_vreg v = rut_gen_scalar(g, n->list), at, number, slot, now;
+
+	now = rut_ir_call(&g->ir, BPF_FUNC_ktime_get_boot_ns, 0, NULL);
+	number = rut_ir_alu(&g->ir, BPF_DIV, now, rut_ir_const(&g->ir, (int64_t)t->interval_ns));
+	slot = rut_ir_alu_imm(&g->ir, BPF_MOD, number, t->count);
+	rut_ir_branch_imm(&g->ir, BPF_JGE, slot, t->count, end);
+	number = rut_ir_alu_imm(&g->ir, BPF_ADD, number, 1);
+	at = rut_ir_alu(&g->ir, BPF_ADD, words,
+			rut_ir_alu_imm(&g->ir, BPF_MUL, slot, 8 * RUT_SCRIPT_TSERIES_WORDS));
+	rut_ir_branch(&g->ir, BPF_JEQ, rut_ir_load(&g->ir, 8, at, 0), number, same);
+	rut_ir_store(&g->ir, 8, at, 0, number);
+	rut_ir_store(&g->ir, 8, at, 8, v);
+	rut_ir_store_imm(&g->ir, 8, at, 16, 0);
+	rut_ir_jump(&g->ir, count);
+	rut_ir_place(&g->ir, same);
+	merge_interval(g, t, at, v);
+	rut_ir_place(&g->ir, count);
+	add_word(g, at, 16, one(g));
+	rut_ir_store(&g->ir, 8, at, 24, now);
+	rut_ir_place(&g->ir, end);
 }

@@ -22,7 +22,7 @@ static const struct rut_type *become(struct rut_node *n, uint64_t value)
 {
 	n->kind = RUT_N_INT;
 	n->value = value;
-	n->op = 2;
+	n->op = RUT_INT_UNSIGNED;
 	n->type = rut_type_int(8, false);
 	return n->type;
 }
@@ -190,16 +190,93 @@ const struct rut_type *rut_check_kaddr(struct rut_checker *c, struct rut_node *n
 	return become(n, address);
 }
 
-/* uaddr("symbol"): in probes of programs, as the file is linked; where it lies is in the address
- * of the probe. */
+/* uaddr("symbol"): the file may be mapped anywhere, and the instruction pointer is at the probe. */
 const struct rut_type *rut_check_uaddr(struct rut_checker *c, struct rut_node *n)
 {
-	return rut_check_error(c, n, "uaddr() is not there");
+	struct rut_err err = RUT_ERR_INIT;
+	uint64_t address;
+
+	if (n->list->kind != RUT_N_STRING)
+		return rut_check_error(c, n->list, "uaddr() takes a constant name");
+	if (c->ctx->kind != RUT_PROBE_UPROBE)
+		return rut_check_error(c, n, "only uprobes have uaddr()");
+	if (rut_elf_address(c->ctx->attach[0].path, n->list->text, &address, &err))
+		return rut_check_error(c, n->list, "%s", err.msg);
+	return rut_type_pointer(c->arena, rut_type_int(8, false), true);
 }
 
 rut_vreg rut_gen_uaddr(struct rut_gen *g, struct rut_node *n)
 {
-	return 0;
+	uint64_t address = 0;
+	rut_vreg ip = rut_ir_load(&g->ir, 8, g->ctx_reg, offsetof(struct pt_regs, rip));
+
+	rut_elf_address(g->ctx->attach[0].path, n->list->text, &address, NULL);
+	return rut_ir_alu(&g->ir, BPF_ADD, ip,
+			  rut_ir_const(&g->ir, (int64_t)(address - g->ctx->attach[0].address)));
+}
+
+/* percpu_kaddr("name"), percpu_kaddr("name", cpu) */
+
+static uint64_t kernel_address(const char *name)
+{
+	struct rut_kallsyms *k = NULL;
+	uint64_t address = 0;
+
+	if (!rut_kallsyms_open(&k, true))
+		address = rut_kallsyms_address(k, name);
+	rut_kallsyms_free(k);
+	return address;
+}
+
+const struct rut_type *rut_check_percpu_kaddr(struct rut_checker *c, struct rut_node *n)
+{
+	if (n->list->kind != RUT_N_STRING)
+		return rut_check_error(c, n->list, "percpu_kaddr() takes a constant name");
+	if (n->list->next && !rut_check_int(c, n->list->next, "the CPU"))
+		return NULL;
+	if (c->loud && (!kernel_address(n->list->text) || !kernel_address("__per_cpu_offset")))
+		return rut_check_error(c, n->list, "the kernel has no symbol '%s', or hides it",
+				       n->list->text);
+	return rut_type_pointer(c->arena, rut_type_int(8, false), false);
+}
+
+/* Where the CPU's own area is, and where the variable is in each. */
+rut_vreg rut_gen_percpu_kaddr(struct rut_gen *g, struct rut_node *n)
+{
+	struct rut_mem room = rut_gen_room(g, n, 8);
+	rut_vreg cpu = n->list->next ? rut_gen_scalar(g, n->list->next)
+				     : rut_ir_call(&g->ir, BPF_FUNC_get_smp_processor_id, 0, NULL);
+	rut_vreg table = rut_ir_const(&g->ir, (int64_t)kernel_address("__per_cpu_offset"));
+
+	table = rut_ir_alu(&g->ir, BPF_ADD, table, rut_ir_alu_imm(&g->ir, BPF_LSH, cpu, 3));
+	rut_gen_read(g, n, room, (struct rut_mem){table, 0, RUT_SPACE_KERNEL}, 8);
+	return rut_ir_alu(&g->ir, BPF_ADD, rut_ir_load(&g->ir, 8, room.base, room.off),
+			  rut_ir_const(&g->ir, (int64_t)kernel_address(n->list->text)));
+}
+
+/* container_of(pointer, typeof(struct x), field) */
+const struct rut_type *rut_check_container_of(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_node *type = n->list->next, *field = type->next;
+	const struct rut_type *p = rut_check_expr(c, n->list), *t;
+	const struct rut_type_field *f;
+
+	if (type->kind != RUT_N_TYPE || field->kind != RUT_N_NAME)
+		return rut_check_error(c, n, "as container_of($pointer, typeof(struct x), field)");
+	t = rut_check_type(c, type->type_name, type);
+	f = t ? rut_check_field(c, field, t, field->text) : NULL;
+	if (!p || !f)
+		return NULL;
+	if (!rut_type_is_scalar(p))
+		return rut_check_error(c, n->list, "container_of() takes a pointer");
+	field->value = f->offset;
+	return rut_type_pointer(c->arena, t, p->kind == RUT_T_POINTER && p->user);
+}
+
+rut_vreg rut_gen_container_of(struct rut_gen *g, struct rut_node *n)
+{
+	return rut_ir_alu_imm(&g->ir, BPF_SUB, rut_gen_scalar(g, n->list),
+			      (int64_t)n->list->next->next->value);
 }
 
 /* reg("ip") */
@@ -281,7 +358,7 @@ static const struct {
 	{"PROF", SIGPROF},   {"VTALRM", SIGVTALRM},
 };
 
-static int signal_number(const char *name)
+int rut_script_signal_number(const char *name)
 {
 	if (!strncmp(name, "SIG", 3))
 		name += 3;
@@ -302,7 +379,7 @@ const struct rut_type *rut_check_signal(struct rut_checker *c, struct rut_node *
 		return rut_check_error(c, n, "signal() would go to rutile itself in '%s'",
 				       c->ctx->spec->text);
 	if (n->list->kind == RUT_N_STRING) {
-		if (signal_number(n->list->text) < 0)
+		if (rut_script_signal_number(n->list->text) < 0)
 			return rut_check_error(c, n->list, "there is no signal '%s'",
 					       n->list->text);
 		return nothing();
@@ -317,27 +394,51 @@ const struct rut_type *rut_check_signal(struct rut_checker *c, struct rut_node *
 rut_vreg rut_gen_signal(struct rut_gen *g, struct rut_node *n)
 {
 	struct rut_ir_arg arg = n->list->kind == RUT_N_STRING
-					? RUT_ARG_INT(signal_number(n->list->text))
+					? RUT_ARG_INT(rut_script_signal_number(n->list->text))
 					: RUT_ARG(rut_gen_scalar(g, n->list));
 
 	rut_ir_call(&g->ir, BPF_FUNC_send_signal, 1, &arg);
 	return 0;
 }
 
-/* pid(), tid(), ppid(): pid(curr_ns) is in the process's namespace and not there. */
+/* pid, tid: numbers in the namespace of rutile; pid(init): in the first one. */
+
+static const char *namespace_of(const struct rut_node *n)
+{
+	return n->kind == RUT_N_CALL && n->list ? n->list->text : "curr_ns";
+}
+
 const struct rut_type *rut_check_pid(struct rut_checker *c, struct rut_node *n)
 {
-	if (n->list && (n->list->kind != RUT_N_NAME || strcmp(n->list->text, "init") != 0))
-		return rut_check_error(c, n->list, "of namespaces only 'init' is there");
+	if (n->list && (n->list->kind != RUT_N_NAME || (strcmp(n->list->text, "init") != 0 &&
+							strcmp(n->list->text, "curr_ns") != 0)))
+		return rut_check_error(c, n->list, "the namespaces are curr_ns and init");
 	return rut_type_int(4, false);
 }
 
+enum { FIRST_PID_NAMESPACE = 0xeffffffc }; /* PROC_PID_INIT_INO of the kernel */
+
 rut_vreg rut_gen_pid(struct rut_gen *g, struct rut_node *n)
 {
-	rut_vreg v = rut_ir_call(&g->ir, BPF_FUNC_get_current_pid_tgid, 0, NULL);
+	bool is_pid = n->text[strlen(n->text) - 3] == 'p';
+	struct rut_mem room;
+	struct stat st;
+	rut_vreg v;
 
-	return n->text[0] == 'p' ? rut_ir_alu_imm(&g->ir, BPF_RSH, v, 32)
-				 : rut_ir_ext(&g->ir, v, 4, false);
+	if (!strcmp(namespace_of(n), "init") || stat("/proc/self/ns/pid", &st) ||
+	    st.st_ino == FIRST_PID_NAMESPACE) {
+		v = rut_ir_call(&g->ir, BPF_FUNC_get_current_pid_tgid, 0, NULL);
+		return is_pid ? rut_ir_alu_imm(&g->ir, BPF_RSH, v, 32)
+			      : rut_ir_ext(&g->ir, v, 4, false);
+	}
+	room = rut_gen_room(g, n, 8);
+	/* A process that the namespace does not have is 0. */
+	rut_gen_zero(g, room, 8);
+	struct rut_ir_arg args[] = {RUT_ARG_INT((int64_t)st.st_dev),
+				    RUT_ARG_INT((int64_t)st.st_ino), rut_gen_arg(room),
+				    RUT_ARG_INT(8)};
+	rut_ir_call(&g->ir, BPF_FUNC_get_ns_current_pid_tgid, 4, args);
+	return rut_ir_load(&g->ir, 4, room.base, room.off + (is_pid ? 4 : 0));
 }
 
 /* Functions that change what the kernel does, or cannot be called here. */
@@ -357,25 +458,6 @@ const struct rut_type *rut_check_no_skboutput(struct rut_checker *c, struct rut_
 const struct rut_type *rut_check_no_path(struct rut_checker *c, struct rut_node *n)
 {
 	return rut_check_error(c, n, "path() needs fentry");
-}
-
-/* ppid(): the parent, by the kernel's own types. */
-rut_vreg rut_gen_ppid(struct rut_gen *g, struct rut_node *n)
-{
-	int64_t parent = rut_kernel_offset(g->prog, "struct task_struct", "real_parent");
-	int64_t tgid = rut_kernel_offset(g->prog, "struct task_struct", "tgid");
-	struct rut_mem room = rut_gen_room(g, n, 8);
-	rut_vreg task;
-
-	if (parent < 0 || tgid < 0) {
-		rut_gen_fail(g, n, "the kernel has no BTF, which ppid() needs");
-		return rut_ir_const(&g->ir, 0);
-	}
-	task = rut_ir_call(&g->ir, BPF_FUNC_get_current_task, 0, NULL);
-	rut_gen_read(g, n, room, (struct rut_mem){task, (int32_t)parent, RUT_SPACE_KERNEL}, 8);
-	task = rut_ir_load(&g->ir, 8, room.base, room.off);
-	rut_gen_read(g, n, room, (struct rut_mem){task, (int32_t)tgid, RUT_SPACE_KERNEL}, 4);
-	return rut_ir_load(&g->ir, 4, room.base, room.off);
 }
 
 /* join(argv), join(argv, delimiter): texts of an array that ends with a null pointer. */

@@ -35,6 +35,7 @@ const struct rut_type *rut_check_stack(struct rut_checker *c, struct rut_node *n
 	struct rut_node *a = n->list;
 	int64_t limit = 0;
 
+	t->stack_mode = c->prog->set.stack_mode;
 	if (a && stack_mode(a, &t->stack_mode))
 		a = a->next;
 	if (a) {

@@ -15,7 +15,7 @@ const struct rut_type *rut_check_buf(struct rut_checker *c, struct rut_node *n)
 	const struct rut_type *t = rut_check_expr(c, n->list);
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	struct rut_node *length = n->list->next;
-	uint32_t size = c->prog->max_strlen;
+	uint32_t size = c->prog->set.max_strlen;
 	int64_t v;
 
 	if (!t || (length && !rut_check_int(c, length, "the length")))

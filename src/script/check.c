@@ -128,6 +128,8 @@ static void check_compound(struct rut_checker *c, struct rut_node *n)
 	if (n->a->kind == RUT_N_MAP) {
 		rut_check_map(c, n->a);
 		v = rut_check_int(c, n->b, "the value");
+		if (v && (n->op == '+' || n->op == '-') && rut_check_map_pointer(c, n->a))
+			return;
 		if (v)
 			rut_check_map_value(c, n->a, rut_type_int(8, v->is_signed), n->a);
 		return;
@@ -138,9 +140,32 @@ static void check_compound(struct rut_checker *c, struct rut_node *n)
 		rut_check_error(c, n->a, "only integers can be calculated with");
 }
 
+/* @ = { ...; avg($x) }: the assignment becomes the last statement of the block. */
+static bool moved_into_block(struct rut_node *n)
+{
+	struct rut_node *last = n->b->kind == RUT_N_BLOCK ? n->b->list : NULL;
+
+	while (last && last->next)
+		last = last->next;
+	if (!last || last->kind != RUT_N_EXPR || !is_agg_call(last->a))
+		return false;
+	last->kind = RUT_N_ASSIGN;
+	last->op = 0;
+	last->b = last->a;
+	last->a = n->a;
+	n->kind = RUT_N_BLOCK;
+	n->list = n->b->list;
+	return true;
+}
+
 static void check_assign(struct rut_checker *c, struct rut_node *n)
 {
 	const struct rut_type *t;
+
+	if (!n->op && n->a->kind == RUT_N_MAP && moved_into_block(n)) {
+		rut_check_block(c, n);
+		return;
+	}
 
 	if (n->op) {
 		check_compound(c, n);
@@ -262,6 +287,10 @@ static void check_expr_statement(struct rut_checker *c, struct rut_node *n)
 {
 	const struct rut_call *call;
 
+	if (n->op == RUT_EXPR_DISCARD) {
+		rut_check_expr(c, n->a);
+		return;
+	}
 	if (n->a->kind == RUT_N_TERNARY) {
 		n->kind = RUT_N_IF;
 		n->b = as_block(c, n->a->b);
@@ -337,6 +366,38 @@ void rut_check_block(struct rut_checker *c, struct rut_node *block)
 	for (struct rut_node *n = block->list; n; n = n->next)
 		check_statement(c, n);
 	close_scope(c, outer);
+}
+
+/* An `if` at the end of a block that has a value is that value. */
+static void become_value(struct rut_checker *c, struct rut_node *n)
+{
+	struct rut_node *value = rut_arena_alloc(c->arena, sizeof(*value));
+
+	if (!value)
+		return;
+	*value = *n;
+	value->next = NULL;
+	n->kind = RUT_N_EXPR;
+	n->a = value;
+	n->b = n->c = NULL;
+}
+
+const struct rut_type *rut_check_block_value(struct rut_checker *c, struct rut_node *block)
+{
+	struct rut_sym *outer = c->syms;
+	const struct rut_type *t = NULL;
+	struct rut_node *n = block->list;
+
+	for (; n && n->next; n = n->next)
+		check_statement(c, n);
+	if (n && n->kind == RUT_N_IF && n->c)
+		become_value(c, n);
+	if (!n || n->kind != RUT_N_EXPR)
+		rut_check_error(c, block, "the last statement of the block must be a value");
+	else
+		t = rut_check_expr(c, n->a);
+	close_scope(c, outer);
+	return t;
 }
 
 struct rut_sym *rut_check_find_var(struct rut_checker *c, const char *name)

@@ -22,6 +22,10 @@ struct rut_probe_ctx {
 	uint32_t probe_index;		  /* of `probes` */
 	const char *function;		  /* of functions: its name; NULL */
 	const struct rut_usdt_args *usdt; /* USDT */
+	uint32_t expected, btf_id;	  /* as in struct rut_script_prog */
+	const struct rut_type *retval;	  /* FEXIT; NULL: of no type that is known */
+	const struct rut_type *context;	  /* ITER: the structure of ctx */
+	struct rut_ruby_probe_ctx *ruby;  /* RUBY */
 };
 
 /* A variable. */
@@ -62,6 +66,8 @@ const struct rut_type *rut_check_expr(struct rut_checker *c, struct rut_node *n)
 /* The same, which must be an integer. */
 const struct rut_type *rut_check_int(struct rut_checker *c, struct rut_node *n, const char *what);
 void rut_check_block(struct rut_checker *c, struct rut_node *block);
+/* The value of a block: that of its last statement. */
+const struct rut_type *rut_check_block_value(struct rut_checker *c, struct rut_node *block);
 struct rut_sym *rut_check_find_var(struct rut_checker *c, const char *name);
 /* A new variable, hiding others of its name, until rut_check_close() with the syms before it. */
 struct rut_sym *rut_check_new_var(struct rut_checker *c, struct rut_node *n);
@@ -73,6 +79,19 @@ const struct rut_type *rut_check_type(struct rut_checker *c, const struct rut_ty
 const struct rut_type_field *rut_check_field(struct rut_checker *c, const struct rut_node *n,
 					     const struct rut_type *t, const char *name);
 const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node *n);
+/* The type of a part of something (n), whose pointers are of the memory that they were read from.
+ */
+const struct rut_type *rut_check_part(struct rut_checker *c, const struct rut_node *n,
+				      const struct rut_type *t);
+/* 10 of "SIGUSR1", "USR1"; -1: there is none. */
+int rut_script_signal_number(const char *name);
+/* "tracepoint" of RUT_PROBE_TRACEPOINT */
+const char *rut_probe_kind_name(enum rut_probe_kind kind);
+/* Programs of these run in user space. */
+static inline bool rut_probe_is_user(enum rut_probe_kind kind)
+{
+	return kind == RUT_PROBE_UPROBE || kind == RUT_PROBE_URETPROBE || kind == RUT_PROBE_USDT;
+}
 /* "struct foo", "foo_t": of the script or of the kernel; NULL: there is none. */
 const struct rut_type *rut_check_named_type(struct rut_checker *c, const char *name);
 /* A macro of a header, as AF_INET. */
@@ -93,7 +112,11 @@ void rut_check_map_name(struct rut_checker *c, struct rut_node *n);
 /* Joins a type into the value of the map. */
 const struct rut_type *rut_check_map_value(struct rut_checker *c, struct rut_node *map,
 					   const struct rut_type *t, const struct rut_node *at);
+/* Does the map, which was checked, hold pointers? They count in what they point to. */
+bool rut_check_map_pointer(struct rut_checker *c, struct rut_node *map);
 bool rut_is_literal(const struct rut_node *n);
+/* The smallest type with a sign that holds the literal. */
+const struct rut_type *rut_type_literal(const struct rut_node *n);
 /* A literal number; false: it is none. */
 bool rut_literal_int(const struct rut_node *n, int64_t *ret);
 
@@ -212,6 +235,8 @@ struct rut_call {
 const struct rut_call *rut_call_find(const char *name);
 void rut_call_nearest(struct rut_nearest *near);
 
+/* The script knows this option. */
+void rut_program_option(struct rut_script_program *p, const char *name);
 /* A new action; its number. */
 int rut_program_action(struct rut_script_program *p, const struct rut_script_action *a,
 		       const struct rut_node *n);

@@ -4,10 +4,21 @@
 
 #include "script/check.h"
 #include "script/lex.h"
+#include "script/ruby_probe.h"
 
 bool rut_is_literal(const struct rut_node *n)
 {
-	return n->kind == RUT_N_INT && n->op != 3 && n->op != 6;
+	return n->kind == RUT_N_INT && n->op != RUT_INT_BOOL && n->op != RUT_INT_ENUM;
+}
+
+const struct rut_type *rut_type_literal(const struct rut_node *n)
+{
+	int64_t v = (int64_t)n->value;
+
+	for (unsigned bytes = 1; bytes < 8; bytes *= 2)
+		if (v == v << (64 - 8 * bytes) >> (64 - 8 * bytes))
+			return rut_type_int(bytes, true);
+	return rut_type_int(8, n->op != RUT_INT_UNSIGNED);
 }
 
 bool rut_literal_int(const struct rut_node *n, int64_t *ret)
@@ -18,16 +29,15 @@ bool rut_literal_int(const struct rut_node *n, int64_t *ret)
 	return true;
 }
 
-/* INT nodes: op 0 as written, 1 a duration, 2 unsigned, 3 bool, 5 the result of a calculation. */
 static const struct rut_type *literal_type(const struct rut_node *n)
 {
-	if (n->op == 3)
+	if (n->op == RUT_INT_BOOL)
 		return rut_type_simple(RUT_T_BOOL);
-	if (n->op == 5)
+	if (n->op == RUT_INT_CALCULATED)
 		return rut_type_int(8, true);
-	if (n->op == 6)
+	if (n->op == RUT_INT_ENUM)
 		return n->as;
-	return rut_type_int(8, n->op != 2 && (int64_t)n->value >= 0);
+	return rut_type_int(8, n->op != RUT_INT_UNSIGNED && (int64_t)n->value >= 0);
 }
 
 static void become_int(struct rut_node *n, uint64_t value, int op)
@@ -43,23 +53,15 @@ static const struct rut_type *check_param(struct rut_checker *c, struct rut_node
 	const char *s = n->value && n->value <= c->prog->ast.nparams
 				? c->prog->ast.params[n->value - 1]
 				: "";
-	struct rut_lexer lex;
-	struct rut_token t;
-	struct rut_source src;
 	bool negative = *s == '-';
+	uint64_t value;
 
 	if (!n->value) {
 		become_int(n, c->prog->ast.nparams, 0);
-		return n->type;
-	}
-	rut_source_init(&src, "", s + negative, strlen(s + negative));
-	lex = (struct rut_lexer){&src, 0};
-	rut_lex_next(&lex, &t);
-	rut_source_fini(&src);
-	if (!*s) {
+	} else if (!*s) {
 		become_int(n, 0, 0);
-	} else if (t.kind == RUT_TOK_INT && lex.pos == src.len) {
-		become_int(n, negative ? -t.value : t.value, negative ? 5 : 0);
+	} else if (rut_lex_number(s + negative, &value)) {
+		become_int(n, negative ? -value : value, negative ? RUT_INT_CALCULATED : 0);
 	} else {
 		n->kind = RUT_N_STRING;
 		n->text = s;
@@ -117,12 +119,12 @@ static const struct rut_type *check_name(struct rut_checker *c, struct rut_node 
 	if (b)
 		return b->check(c, n);
 	if (rut_constant_find(n->text, &value)) {
-		become_int(n, (uint64_t)value, 5);
+		become_int(n, (uint64_t)value, RUT_INT_CALCULATED);
 		return n->type;
 	}
 	n->as = rut_check_enumerator(c, n->text, &value);
 	if (n->as) {
-		become_int(n, (uint64_t)value, 6);
+		become_int(n, (uint64_t)value, RUT_INT_ENUM);
 		return n->type;
 	}
 	if (call) {
@@ -136,6 +138,32 @@ static const struct rut_type *check_name(struct rut_checker *c, struct rut_node 
 	return NULL;
 }
 
+/* Arguments of the script: within str() they are texts, str($1) is one too, and so is str($1 + 2).
+ */
+static void check_constant(struct rut_checker *c, const struct rut_node *call, struct rut_node *a)
+{
+	const struct rut_node *p = a->kind == RUT_N_CALL ? a->list : a;
+	uint64_t skip = 0;
+	const char *s;
+
+	if (p && p->kind == RUT_N_BINARY && p->op == '+' && p->b->kind == RUT_N_INT) {
+		skip = p->b->value;
+		p = p->a;
+	}
+	if (!p || p->kind != RUT_N_PARAM || !p->value ||
+	    (a->kind == RUT_N_PARAM && strcmp(call->text, "str") != 0)) {
+		if (a->kind == RUT_N_PARAM)
+			rut_check_expr(c, a);
+		return;
+	}
+	if (a->kind == RUT_N_CALL && a->list->next)
+		return;
+	s = p->value <= c->prog->ast.nparams ? c->prog->ast.params[p->value - 1] : "";
+	a->kind = RUT_N_STRING;
+	a->text = s + (skip < strlen(s) ? skip : strlen(s));
+	a->len = (uint32_t)strlen(a->text);
+}
+
 static const struct rut_type *check_call(struct rut_checker *c, struct rut_node *n)
 {
 	const struct rut_call *call = rut_call_find(n->text);
@@ -146,6 +174,13 @@ static const struct rut_type *check_call(struct rut_checker *c, struct rut_node 
 	unsigned count = 0;
 
 	c->is_statement = false;
+	/* comm() is comm. */
+	if ((!call || !n->list) && rut_builtin_find(n->text)) {
+		if (n->list)
+			return rut_check_error(c, n, "%s takes no arguments", n->text);
+		n->kind = RUT_N_NAME;
+		return check_name(c, n);
+	}
 	n->what = call;
 	if (!call) {
 		rut_check_error(c, n, "there is no function '%s'", n->text);
@@ -170,6 +205,9 @@ static const struct rut_type *check_call(struct rut_checker *c, struct rut_node 
 	if (call->use == RUT_CALL_STATEMENT && !statement)
 		return rut_check_error(c, n, "%s() has no value", n->text);
 	c->assigned_map = NULL;
+	for (struct rut_node *a = n->list; a; a = a->next)
+		if (a->kind == RUT_N_PARAM || (a->kind == RUT_N_CALL && !strcmp(a->text, "str")))
+			check_constant(c, n, a);
 	t = call->check(c, n);
 	c->assigned_map = map;
 	return t;
@@ -188,7 +226,7 @@ static const struct rut_type *check_unary(struct rut_checker *c, struct rut_node
 		if (t->kind != RUT_T_POINTER || !t->elem || t->elem->kind == RUT_T_VOID)
 			return rut_check_error(c, n, "%s points to nothing that can be read",
 					       rut_type_text(t, &buf));
-		return t->elem;
+		return rut_check_part(c, n, t->elem);
 	}
 	if (n->op == '&' && n->a->kind != RUT_N_VAR)
 		return rut_check_error(c, n, "'&' gives the address of variables only: &$x");
@@ -204,7 +242,7 @@ static const struct rut_type *check_unary(struct rut_checker *c, struct rut_node
 		return rut_check_error(c, n, "'%c' takes an integer, not %s", n->op,
 				       rut_type_text(t, &buf));
 	if (n->a->kind == RUT_N_INT) {
-		become_int(n, n->op == '-' ? -n->a->value : ~n->a->value, 5);
+		become_int(n, n->op == '-' ? -n->a->value : ~n->a->value, RUT_INT_CALCULATED);
 		return n->type;
 	}
 	return rut_type_int(8, n->op == '-' || t->is_signed);
@@ -317,7 +355,8 @@ static const struct rut_type *check_binary(struct rut_checker *c, struct rut_nod
 	if ((n->op == '/' || n->op == '%') && n->b->kind == RUT_N_INT && !n->b->value)
 		return rut_check_error(c, n->b, "division by zero");
 	if (n->a->kind == RUT_N_INT && n->b->kind == RUT_N_INT && fold(n, &value)) {
-		become_int(n, value, a->is_signed && b->is_signed ? 5 : 2);
+		become_int(n, value,
+			   a->is_signed && b->is_signed ? RUT_INT_CALCULATED : RUT_INT_UNSIGNED);
 		return n->type;
 	}
 	/* A number that is written has the sign of the other one. */
@@ -385,6 +424,12 @@ static bool is_word(uint32_t size)
 	return size == 1 || size == 2 || size == 4 || size == 8;
 }
 
+/* A number that is written has as many bytes as it needs. */
+static uint32_t bytes_of(const struct rut_node *n, const struct rut_type *t)
+{
+	return rut_is_literal(n) ? rut_type_literal(n)->size : t->size;
+}
+
 static const struct rut_type *check_cast(struct rut_checker *c, struct rut_node *n)
 {
 	const struct rut_type *from = rut_check_expr(c, n->a);
@@ -393,16 +438,16 @@ static const struct rut_type *check_cast(struct rut_checker *c, struct rut_node 
 
 	if (!from || !to)
 		return NULL;
+	/* (int8[])x: as many elements as it has bytes for. */
+	if (to->kind == RUT_T_ARRAY && !to->count && to->elem->size)
+		to = rut_type_array(c->arena, to->elem, bytes_of(n->a, from) / to->elem->size);
 	if (rut_type_is_int(to) && rut_type_is_scalar(from))
 		return to;
 	if (to->kind == RUT_T_POINTER && rut_type_is_scalar(from)) {
 		/* A pointer into user space stays one. */
 		if (from->kind == RUT_T_POINTER && from->user)
 			return rut_type_pointer(c->arena, to->elem, true);
-		return rut_type_pointer(c->arena, to->elem,
-					c->ctx->kind == RUT_PROBE_UPROBE ||
-						c->ctx->kind == RUT_PROBE_URETPROBE ||
-						c->ctx->kind == RUT_PROBE_USDT);
+		return rut_type_pointer(c->arena, to->elem, rut_probe_is_user(c->ctx->kind));
 	}
 	if (to->kind == RUT_T_STRING && from->kind == RUT_T_STRING)
 		return from->size > to->size ? from : to;
@@ -411,6 +456,9 @@ static const struct rut_type *check_cast(struct rut_checker *c, struct rut_node 
 	    (from->size == to->size || rut_is_literal(n->a)))
 		return to;
 	if (rut_type_is_int(to) && from->kind == RUT_T_ARRAY && is_word(from->size))
+		return to;
+	if (to->kind == RUT_T_ARRAY && to->size == from->size &&
+	    (from->kind == RUT_T_STRING || from->kind == RUT_T_ARRAY))
 		return to;
 	return rut_check_error(c, n, "%s cannot become %s", rut_type_text(from, &x),
 			       rut_type_text(to, &y));
@@ -424,6 +472,8 @@ static const struct rut_type *check_incdec(struct rut_checker *c, struct rut_nod
 	if (n->a->kind == RUT_N_MAP) {
 		if (!rut_check_map(c, n->a))
 			return NULL;
+		if (rut_check_map_pointer(c, n->a))
+			return n->a->type;
 		return rut_check_map_value(c, n->a, rut_type_int(8, true), n);
 	}
 	if (n->a->kind != RUT_N_VAR)
@@ -436,53 +486,66 @@ static const struct rut_type *check_incdec(struct rut_checker *c, struct rut_nod
 
 static const struct rut_type *check_index(struct rut_checker *c, struct rut_node *n)
 {
-	const struct rut_type *t = rut_check_expr(c, n->a);
-	const struct rut_type *i = rut_check_int(c, n->b, "an index");
+	const struct rut_type *t, *i;
 	_cleanup_buf_ struct rut_buf buf = RUT_BUF_INIT;
 
+	if (rut_is_ruby_record(c->ctx, n->a))
+		return rut_check_ruby_field(c, n);
+	t = rut_check_expr(c, n->a);
+	i = rut_check_int(c, n->b, "an index");
 	if (!t || !i)
 		return NULL;
 	if (t->kind == RUT_T_POINTER && t->elem && t->elem->size)
-		return t->elem;
+		return rut_check_part(c, n, t->elem);
 	if (t->kind == RUT_T_TUPLE && n->b->kind == RUT_N_INT) {
 		n->kind = RUT_N_FIELD;
 		n->value = n->b->value;
 		return rut_check_field_of(c, n);
 	}
+	if (t->kind == RUT_T_STRING)
+		return rut_type_int(1, true);
 	if (t->kind != RUT_T_ARRAY)
 		return rut_check_error(c, n, "%s has no elements", rut_type_text(t, &buf));
-	if (n->b->kind == RUT_N_INT && n->b->value >= t->count)
-		return rut_check_error(c, n->b, "the array has %u elements, from 0", t->count);
-	return t->elem;
+	/* An array of no elements is the end of a structure, and as long as there is memory. */
+	if (n->b->kind == RUT_N_INT && n->b->value >= t->count && t->count)
+		return rut_check_error(
+			c, n->b,
+			"the index %llu is out of bounds: the array has %u elements, from 0",
+			(unsigned long long)n->b->value, t->count);
+	return rut_check_part(c, n, t->elem);
 }
 
-static const struct rut_type *check_block_value(struct rut_checker *c, struct rut_node *n)
+/* What sizeof() and its like are about: a type, or a value that is not calculated. */
+static const struct rut_type *check_operand(struct rut_checker *c, struct rut_node *n)
 {
-	struct rut_node *last = n->list;
+	const struct rut_type *t;
 
-	rut_check_block(c, n);
-	while (last && last->next)
-		last = last->next;
-	if (!last || last->kind != RUT_N_EXPR)
-		return rut_check_error(c, n, "the last statement of the block must be a value");
-	return last->a->type;
+	if (n->type_name)
+		return rut_check_type(c, n->type_name, n);
+	/* A macro's parameter that is a type, and an array of it. */
+	if (n->a->kind == RUT_N_TYPE)
+		return rut_check_type(c, n->a->type_name, n);
+	if (n->a->kind == RUT_N_INDEX && n->a->a->kind == RUT_N_TYPE &&
+	    n->a->b->kind == RUT_N_INT && n->a->b->value <= RUT_TYPE_ELEMENTS_MAX) {
+		t = rut_check_type(c, n->a->a->type_name, n);
+		return t ? rut_type_array(c->arena, t, (uint32_t)n->a->b->value) : NULL;
+	}
+	return rut_check_expr(c, n->a);
 }
 
 static const struct rut_type *check_sizeof(struct rut_checker *c, struct rut_node *n)
 {
-	const struct rut_type *t =
-		n->type_name ? rut_check_type(c, n->type_name, n) : rut_check_expr(c, n->a);
+	const struct rut_type *t = check_operand(c, n);
 
 	if (!t)
 		return NULL;
-	become_int(n, t->size, 2);
+	become_int(n, t->size, RUT_INT_UNSIGNED);
 	return n->type;
 }
 
 static const struct rut_type *check_offsetof(struct rut_checker *c, struct rut_node *n)
 {
-	const struct rut_type *t =
-		n->type_name ? rut_check_type(c, n->type_name, n) : rut_check_expr(c, n->a);
+	const struct rut_type *t = check_operand(c, n);
 	uint64_t offset = 0;
 
 	for (const struct rut_node *name = n->list; t && name; name = name->next) {
@@ -495,7 +558,7 @@ static const struct rut_type *check_offsetof(struct rut_checker *c, struct rut_n
 	}
 	if (!t)
 		return NULL;
-	become_int(n, offset, 2);
+	become_int(n, offset, RUT_INT_UNSIGNED);
 	return n->type;
 }
 
@@ -518,6 +581,11 @@ static const struct rut_type *check_kind(struct rut_checker *c, struct rut_node 
 		return check_unary(c, n);
 	case RUT_N_BINARY:
 		return check_binary(c, n);
+	case RUT_N_IF:
+		if (!n->c)
+			return rut_check_error(c, n, "as a value an 'if' needs an 'else'");
+		n->kind = RUT_N_TERNARY;
+		return check_ternary(c, n);
 	case RUT_N_TERNARY:
 		return check_ternary(c, n);
 	case RUT_N_CAST:
@@ -532,7 +600,7 @@ static const struct rut_type *check_kind(struct rut_checker *c, struct rut_node 
 	case RUT_N_INCDEC:
 		return check_incdec(c, n);
 	case RUT_N_BLOCK:
-		return check_block_value(c, n);
+		return rut_check_block_value(c, n);
 	default:
 		return rut_check_error(c, n, "this is not there as a value");
 	}

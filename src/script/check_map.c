@@ -109,6 +109,16 @@ const struct rut_type *rut_check_map_value(struct rut_checker *c, struct rut_nod
 	return join;
 }
 
+bool rut_check_map_pointer(struct rut_checker *c, struct rut_node *map)
+{
+	const struct rut_script_map *m = map->index >= 0 ? &c->prog->maps[map->index] : NULL;
+
+	if (!m || !m->value || m->value->kind != RUT_T_POINTER)
+		return false;
+	map->type = m->value;
+	return true;
+}
+
 /* for ($kv : @m): a tuple of the key and the value. */
 void rut_check_for_map(struct rut_checker *c, struct rut_node *n)
 {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "script/check.h"
+#include "script/ruby_probe.h"
 
 static const struct {
 	const char *name;
@@ -92,20 +93,55 @@ static const struct rut_type *find_base(struct rut_checker *c, const char *name)
 	return rut_check_named_type(c, name);
 }
 
+/* The arrays and pointers behind the name; those from `i` on. */
+static const struct rut_type *modified(struct rut_checker *c, const struct rut_type *t,
+				       const struct rut_type_name *name, unsigned i)
+{
+	while (i < name->nmods && t) {
+		unsigned end = i;
+
+		if (name->mods[i] == RUT_TYPE_POINTER) {
+			t = rut_type_pointer(c->arena, t, false);
+			i++;
+			continue;
+		}
+		while (end < name->nmods && name->mods[end] != RUT_TYPE_POINTER)
+			end++;
+		for (unsigned k = end; k-- > i;)
+			t = rut_type_array(c->arena, t,
+					   name->mods[k] == RUT_TYPE_UNSIZED ? 0 : name->mods[k]);
+		i = end;
+	}
+	return t;
+}
+
+/* string[16], buffer[16]: the number is a size. */
+static const struct rut_type *sized_type(struct rut_checker *c, const struct rut_type_name *name,
+					 bool is_text)
+{
+	bool sized = name->nmods && name->mods[0] < RUT_TYPE_UNSIZED && name->mods[0];
+	uint32_t size = sized ? name->mods[0] : c->prog->set.max_strlen;
+
+	return modified(c,
+			is_text ? rut_type_string(c->arena, size)
+				: rut_type_new(c->arena, RUT_T_BUF, size + 4, 4),
+			name, sized);
+}
+
 const struct rut_type *rut_check_type(struct rut_checker *c, const struct rut_type_name *name,
 				      const struct rut_node *n)
 {
 	const struct rut_type *t;
-	bool is_text = !strcmp(name->text, "string"), is_buf = !strcmp(name->text, "buffer");
+	bool is_text, is_buf;
 
-	if (name->of)
-		return rut_check_expr(c, name->of);
-	if (is_text || is_buf) {
-		uint32_t size = name->narrays ? name->counts[0] : c->prog->max_strlen;
-
-		return is_text ? rut_type_string(c->arena, size)
-			       : rut_type_new(c->arena, RUT_T_BUF, size + 4, 4);
+	if (name->of) {
+		t = rut_check_expr(c, name->of);
+		return t ? modified(c, t, name, 0) : NULL;
 	}
+	is_text = !strcmp(name->text, "string");
+	is_buf = !strcmp(name->text, "buffer");
+	if (is_text || is_buf)
+		return sized_type(c, name, is_text);
 	t = find_base(c, name->text);
 	if (!t) {
 		struct rut_node at = *n;
@@ -113,11 +149,7 @@ const struct rut_type *rut_check_type(struct rut_checker *c, const struct rut_ty
 		at.span = name->span;
 		return rut_check_error(c, &at, "the type '%s' is not known", name->text);
 	}
-	for (unsigned i = 0; i < name->pointers; i++)
-		t = rut_type_pointer(c->arena, t, false);
-	for (unsigned i = name->narrays; i-- > 0;)
-		t = rut_type_array(c->arena, t, name->counts[i]);
-	return t;
+	return modified(c, t, name, 0);
 }
 
 /* In unnamed structures and unions within, too; `base`: where those begin. */
@@ -177,12 +209,39 @@ const struct rut_type_field *rut_check_field(struct rut_checker *c, const struct
 	return copy;
 }
 
+/* Is what the node names in user space? A copy of it is taken to be of what the probe is in. */
+static bool in_user_space(const struct rut_checker *c, const struct rut_node *n)
+{
+	while (n->kind == RUT_N_FIELD || n->kind == RUT_N_INDEX ||
+	       (n->kind == RUT_N_UNARY && n->op == '*')) {
+		const struct rut_type *t = n->a->type;
+
+		if (t && t->kind == RUT_T_POINTER)
+			return t->user;
+		if (n->kind == RUT_N_UNARY)
+			return false;
+		n = n->a;
+	}
+	return n->kind == RUT_N_VAR && rut_probe_is_user(c->ctx->kind);
+}
+
+const struct rut_type *rut_check_part(struct rut_checker *c, const struct rut_node *n,
+				      const struct rut_type *t)
+{
+	if (t->kind == RUT_T_POINTER && !t->user && in_user_space(c, n))
+		return rut_type_pointer(c->arena, t->elem, true);
+	return t;
+}
+
 const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node *n)
 {
-	const struct rut_type *t = rut_check_expr(c, n->a);
+	const struct rut_type *t;
 	const struct rut_type_field *f;
 	_cleanup_buf_ struct rut_buf buf = RUT_BUF_INIT;
 
+	if (rut_is_ruby_record(c->ctx, n->a))
+		return rut_check_ruby_field(c, n);
+	t = rut_check_expr(c, n->a);
 	if (!t)
 		return NULL;
 	if (!n->text) {
@@ -198,5 +257,5 @@ const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node
 		t = t->elem;
 	f = rut_check_field(c, n, t, n->text);
 	n->what = f;
-	return f ? f->type : NULL;
+	return f ? rut_check_part(c, n, f->type) : NULL;
 }

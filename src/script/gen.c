@@ -229,6 +229,8 @@ static void gen_assign(struct rut_gen *g, struct rut_node *n)
 	if (n->a->kind == RUT_N_MAP && (n->op == '+' || n->op == '-')) {
 		rut_vreg by = rut_gen_scalar(g, n->b);
 
+		if (n->a->type && n->a->type->kind == RUT_T_POINTER)
+			by = rut_gen_scaled(g, by, n->a->type);
 		if (n->op == '-')
 			by = rut_ir_alu(&g->ir, BPF_SUB, rut_ir_const(&g->ir, 0), by);
 		rut_gen_map_add(g, n->a, by, false);
@@ -335,6 +337,9 @@ static void gen_statement(struct rut_gen *g, struct rut_node *n)
 		rut_ir_jump(&g->ir, g->loop->next);
 		break;
 	case RUT_N_RETURN:
+		if (n->a && g->ctx->kind == RUT_PROBE_TEST)
+			rut_ir_store(&g->ir, 8, rut_gen_counter(g, RUT_COUNTER_RETURN), 0,
+				     rut_gen_scalar(g, n->a));
 		rut_ir_jump(&g->ir, g->exit);
 		break;
 	case RUT_N_BLOCK:

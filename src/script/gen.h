@@ -22,6 +22,8 @@ rut_vreg rut_gen_map_len(struct rut_gen *g, struct rut_node *n);
 struct rut_mem rut_gen_var_mem(const struct rut_gen *g, const struct rut_sym *s);
 rut_vreg rut_gen_var_get(struct rut_gen *g, const struct rut_sym *s);
 void rut_gen_var_set(struct rut_gen *g, const struct rut_sym *s, rut_vreg v);
+/* What is added to a pointer: it counts in elements. */
+rut_vreg rut_gen_scaled(struct rut_gen *g, rut_vreg v, const struct rut_type *pointer);
 rut_vreg rut_gen_signed_division(struct rut_gen *g, rut_vreg a, rut_vreg b);
 /* The value of an aggregation over all CPUs, as one number. */
 rut_vreg rut_gen_merged(struct rut_gen *g, const struct rut_node *n, const struct rut_script_map *m,

@@ -220,7 +220,7 @@ static uint8_t alu_of(int op, bool is_signed)
 }
 
 /* Pointers count in elements. */
-static rut_vreg scaled(struct rut_gen *g, rut_vreg v, const struct rut_type *pointer)
+rut_vreg rut_gen_scaled(struct rut_gen *g, rut_vreg v, const struct rut_type *pointer)
 {
 	uint32_t size = pointer->elem && pointer->elem->size ? pointer->elem->size : 1;
 
@@ -246,9 +246,9 @@ static rut_vreg gen_binary(struct rut_gen *g, struct rut_node *n)
 	b = rut_gen_scalar(g, n->b);
 	if (n->type->kind == RUT_T_POINTER) {
 		if (ta->kind == RUT_T_POINTER)
-			b = scaled(g, b, ta);
+			b = rut_gen_scaled(g, b, ta);
 		else
-			a = scaled(g, a, tb);
+			a = rut_gen_scaled(g, a, tb);
 	}
 	if (division && is_signed)
 		return gen_signed_division(g, op, a, b);
@@ -280,14 +280,15 @@ static rut_vreg gen_unary(struct rut_gen *g, struct rut_node *n)
 static rut_vreg gen_incdec(struct rut_gen *g, struct rut_node *n)
 {
 	int64_t by = n->op == RUT_OP_INC ? 1 : -1;
+	const struct rut_type *t = n->a->kind == RUT_N_MAP ? n->a->type : n->type;
 	rut_vreg old, v;
 
+	if (t && t->kind == RUT_T_POINTER && t->elem && t->elem->size)
+		by *= t->elem->size;
 	if (n->a->kind == RUT_N_MAP) {
 		v = rut_gen_map_add(g, n->a, rut_ir_const(&g->ir, by), n->type != NULL);
 		return n->value ? rut_ir_alu_imm(&g->ir, BPF_ADD, v, by) : v;
 	}
-	if (n->type->kind == RUT_T_POINTER && n->type->elem && n->type->elem->size)
-		by *= n->type->elem->size;
 	old = rut_ir_reg(&g->ir);
 	rut_ir_mov(&g->ir, old, rut_gen_var_get(g, n->a->sym));
 	v = rut_ir_alu_imm(&g->ir, BPF_ADD, old, by);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "script/gen.h"
+#include "script/ruby_probe.h"
 
 /* Where a part of a value is. */
 static struct rut_mem within(struct rut_mem m, int64_t off)
@@ -24,7 +25,7 @@ static struct rut_mem gen_element(struct rut_gen *g, struct rut_node *n, struct 
 	rut_vreg i, at;
 	uint32_t size = n->type->size;
 
-	if (n->b->kind == RUT_N_INT)
+	if (n->b->kind == RUT_N_INT && (!count || n->b->value < count))
 		return within(base, (int64_t)(n->b->value * size));
 	i = rut_gen_scalar(g, n->b);
 	if (count) {
@@ -66,10 +67,14 @@ struct rut_mem rut_gen_address(struct rut_gen *g, struct rut_node *n)
 		if (t->kind == RUT_T_POINTER)
 			return gen_element(
 				g, n, (struct rut_mem){rut_gen_scalar(g, n->a), 0, space_of(t)}, 0);
-		return gen_element(g, n, rut_gen_address(g, n->a), t->count);
+		return gen_element(g, n, rut_gen_address(g, n->a),
+				   t->kind == RUT_T_STRING ? t->size : t->count);
 	case RUT_N_NAME:
+		if (rut_is_ruby_record(g->ctx, n))
+			return rut_gen_ruby_record(g);
 		if (!strcmp(n->text, "args") && g->ctx->args_in_ctx)
-			return (struct rut_mem){g->ctx_reg, 0, RUT_SPACE_CTX};
+			return (struct rut_mem){g->ctx_reg, 0,
+						g->ctx->btf_id ? RUT_SPACE_KERNEL : RUT_SPACE_CTX};
 		return rut_gen_mem(g, n);
 	default:
 		return rut_gen_mem(g, n);
@@ -230,6 +235,10 @@ static void gen_memory_into(struct rut_gen *g, struct rut_node *n, const struct 
 
 	if (n->kind == RUT_N_CAST && rut_type_is_scalar(n->a->type)) {
 		rut_gen_store(g, to, as->size, rut_gen_scalar(g, n->a));
+	} else if (n->kind == RUT_N_CAST && n->a->type->kind == as->kind) {
+		rut_gen_into(g, n->a, as, to);
+	} else if (n->kind == RUT_N_CAST) {
+		rut_gen_copy(g, to, rut_gen_mem(g, n->a), as->size);
 	} else if (n->kind == RUT_N_STRING) {
 		gen_constant_text(g, n, as, to);
 	} else if (n->kind == RUT_N_TUPLE || n->kind == RUT_N_RECORD) {

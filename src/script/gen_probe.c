@@ -11,6 +11,7 @@
 
 #include "ebpf/asm.h"
 #include "script/gen.h"
+#include "script/ruby_probe.h"
 
 /* Moves what was generated behind the prologue. */
 static void prepend(struct rut_ir *ir, size_t body)
@@ -62,16 +63,40 @@ static void gen_scratch(struct rut_gen *g, const struct rut_node *n)
 	rut_gen_release(g, mark);
 }
 
-/* After exit() nothing runs but end, so that what is printed does not change meanwhile. */
+/*
+ * After exit() nothing runs but end, so that what is printed does not change meanwhile; and nothing
+ * but begin runs before its end, though all is attached by then: RUT_EXIT_HELD, the highest bit, is
+ * set.
+ */
 static void gen_stop(struct rut_gen *g)
 {
 	uint32_t go = rut_ir_label(&g->ir);
 
+	rut_vreg word;
+
 	if (g->ctx->kind == RUT_PROBE_END)
 		return;
-	rut_ir_branch_imm(&g->ir, BPF_JEQ, rut_ir_load(&g->ir, 8, rut_gen_exit_word(g), 0), 0, go);
+	word = rut_ir_load(&g->ir, 8, rut_gen_exit_word(g), 0);
+	if (g->ctx->kind == RUT_PROBE_BEGIN)
+		word = rut_ir_alu_imm(&g->ir, BPF_LSH, word, 1);
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, word, 0, go);
 	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_EXIT});
 	rut_ir_place(&g->ir, go);
+}
+
+/* An iterator calls once more at its end, without an object. */
+static void gen_object(struct rut_gen *g, const struct rut_node *n)
+{
+	struct rut_gen_mark mark = rut_gen_mark(g);
+	struct rut_mem room = rut_gen_room(g, n, 8);
+	uint32_t go = rut_ir_label(&g->ir);
+
+	/* Behind `meta`. */
+	rut_gen_read(g, n, room, (struct rut_mem){g->ctx_reg, 8, RUT_SPACE_KERNEL}, 8);
+	rut_ir_branch_imm(&g->ir, BPF_JNE, rut_ir_load(&g->ir, 8, room.base, room.off), 0, go);
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_EXIT});
+	rut_ir_place(&g->ir, go);
+	rut_gen_release(g, mark);
 }
 
 static void gen_prologue(struct rut_gen *g, const struct rut_probe *probe)
@@ -81,6 +106,10 @@ static void gen_prologue(struct rut_gen *g, const struct rut_probe *probe)
 	g->ir.place = probe->specs->span.pos;
 	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CTX, .dst = g->ctx_reg});
 	gen_stop(g);
+	if (g->ctx->kind == RUT_PROBE_ITER)
+		gen_object(g, probe->body);
+	if (g->ctx->ruby)
+		rut_gen_ruby_filter(g);
 	if (g->scratch)
 		gen_scratch(g, probe->body);
 	if (g->has_loops)
@@ -178,6 +207,8 @@ static int add_prog(struct rut_gen *g, const struct rut_probe_ctx *ctx, struct r
 	prog = &progs[p->nprogs++];
 	*prog = (struct rut_script_prog){
 		.type = ctx->prog_type,
+		.expected = ctx->expected,
+		.btf_id = ctx->btf_id,
 		.span = ctx->spec->span,
 		.attach = ctx->attach,
 		.nattach = ctx->nattach,

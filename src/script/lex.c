@@ -297,3 +297,17 @@ struct rut_span rut_lex_probe(struct rut_lexer *l)
 	span.len = l->pos - span.pos;
 	return span;
 }
+
+bool rut_lex_number(const char *text, uint64_t *ret)
+{
+	struct rut_source src;
+	struct rut_lexer lex;
+	struct rut_token t;
+
+	rut_source_init(&src, "", text, strlen(text));
+	lex = (struct rut_lexer){&src, 0};
+	rut_lex_next(&lex, &t);
+	rut_source_fini(&src);
+	*ret = t.value;
+	return t.kind == RUT_TOK_INT && lex.pos == src.len;
+}

@@ -62,6 +62,9 @@ void rut_lex_next(struct rut_lexer *l, struct rut_token *ret);
  */
 struct rut_span rut_lex_probe(struct rut_lexer *l);
 
+/* Is the text a number as scripts write it? */
+bool rut_lex_number(const char *text, uint64_t *ret);
+
 /* Skips white space and comments. */
 void rut_lex_space(struct rut_lexer *l);
 

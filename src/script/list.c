@@ -8,6 +8,7 @@
 
 #include "script/btf.h"
 #include "script/check.h"
+#include "script/config.h"
 #include "script/probes.h"
 
 struct listing {
@@ -107,10 +108,11 @@ static int list_kind(struct listing *l, const char *pattern, struct rut_err *err
 
 int rut_script_list(const char *pattern, bool args, struct rut_buf *out, struct rut_err *err)
 {
-	struct rut_script_program p = {.max_strlen = 1024};
+	struct rut_script_program p = {0};
 	struct listing l = {.p = &p, .out = out, .args = args};
 	int rc;
 
+	rut_config_init(&p.set, 0);
 	rut_arena_init(&p.ast.arena, 256u << 20);
 	rc = list_kind(&l, pattern ? pattern : "*", err);
 	rut_btf_close(p.btf);

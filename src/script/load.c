@@ -170,6 +170,17 @@ static int refused(struct rut_script_program *p, const struct rut_script_prog *p
 	struct rut_span at = prog->span;
 	char why[256];
 
+	/* Programs of other kinds were loaded before: it is the kind that is not permitted. */
+	if ((rc == -EPERM || rc == -ENOTSUP || rc == -524) &&
+	    (prog->expected == BPF_TRACE_FENTRY || prog->expected == BPF_TRACE_FEXIT)) {
+		rut_source_error(
+			&p->src, at,
+			"this kernel permits no programs at its functions: it is locked "
+			"down, or was built without CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS");
+		rut_source_hint(&p->src,
+				"use a tracepoint or rawtracepoint: rutile run -l 'tracepoint:*'");
+		return -EINVAL;
+	}
 	if (rc == -EPERM)
 		return rut_err_set(err, EPERM,
 				   "the kernel permits no eBPF programs to this process");
@@ -247,7 +258,8 @@ static int load_described(struct rut_script_program *p, struct rut_script_prog *
 static int load_prog(struct rut_script_program *p, struct rut_script_prog *prog,
 		     struct rut_err *err)
 {
-	LIBBPF_OPTS(bpf_prog_load_opts, opts);
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = prog->expected,
+		    .attach_btf_id = prog->btf_id);
 	struct bpf_func_info *info = NULL;
 	struct rut_linked linked = {0};
 	struct btf *btf = NULL;

@@ -35,6 +35,10 @@ int rut_script_attach(struct rut_script_links **ret, struct rut_script_program *
 		      struct rut_err *err);
 void rut_script_links_free(struct rut_script_links *l);
 
+/* Attaches a program to a place of a file, in all processes. 0 or -errno, with *err. */
+int rut_script_attach_place(struct rut_script_links *l, const struct rut_script_prog *prog,
+			    const char *path, uint64_t offset, struct rut_err *err);
+
 /* How many are attached. */
 size_t rut_script_links_count(const struct rut_script_links *l);
 

@@ -26,6 +26,7 @@ struct rut_script_out {
 	struct rut_script_out_config c;
 	struct rut_buf line; /* reused */
 	struct rut_buf text; /* reused */
+	size_t benches;	     /* that were printed */
 };
 
 int rut_script_out_new(struct rut_script_out **ret, const struct rut_script_out_config *config)
@@ -373,13 +374,14 @@ static void print_time(struct rut_script_out *o, const struct rut_script_action 
 }
 
 /* A file or the output of a command: text goes out as it comes, JSON wants it whole. */
-static void print_stream(struct rut_script_out *o, const char *type, FILE *f)
+static void print_stream(struct rut_script_out *o, const char *type, FILE *f, size_t left)
 {
 	_cleanup_free_ char *chunk = malloc(CAT_CHUNK);
 	struct rut_buf whole = RUT_BUF_INIT;
 	size_t n;
 
-	while (chunk && (n = fread(chunk, 1, CAT_CHUNK, f)) > 0) {
+	while (chunk && left && (n = fread(chunk, 1, left < CAT_CHUNK ? left : CAT_CHUNK, f)) > 0) {
+		left -= n;
 		if (o->c.json) {
 			rut_buf_add(&whole, chunk, n);
 			continue;
@@ -397,7 +399,7 @@ static void print_file(struct rut_script_out *o)
 	_cleanup_file_ FILE *f = fopen(text_of(o), "re");
 
 	if (f) {
-		print_stream(o, "cat", f);
+		print_stream(o, "cat", f, o->c.cat_bytes ? o->c.cat_bytes : SIZE_MAX);
 		return;
 	}
 	fflush(o->c.out);
@@ -452,7 +454,7 @@ static void run_command(struct rut_script_out *o)
 			fclose(f);
 		return;
 	}
-	print_stream(o, "syscall", f);
+	print_stream(o, "syscall", f, SIZE_MAX);
 	fclose(f);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
@@ -560,4 +562,36 @@ void rut_script_out_attached(struct rut_script_out *o, size_t probes)
 		fprintf(o->c.out, "Attaching %zu probe%s...\n", probes, s);
 	else
 		fprintf(o->c.err, "Attached %zu probe%s\n", probes, s);
+}
+
+void rut_script_out_bench(struct rut_script_out *o, const char *name, double ns, uint64_t runs)
+{
+	if (o->c.json) {
+		rut_buf_puts(&o->line, "{\"type\": \"benchmark_result\", \"data\": {");
+		rut_script_json_string(&o->line, name, strlen(name));
+		rut_buf_printf(&o->line, ": {\"average\": %.0f, \"iters\": %llu}}}\n", ns,
+			       (unsigned long long)runs);
+	} else {
+		if (!o->benches++)
+			rut_buf_printf(
+				&o->line, "%-40s %-16s %s\n%.66s\n", "Benchmark", "Time(ns)",
+				"Iterations",
+				"------------------------------------------------------------"
+				"------");
+		rut_buf_printf(&o->line, "%-40s %-16.0f %llu\n", name, ns,
+			       (unsigned long long)runs);
+	}
+	flush_line(o);
+}
+
+void rut_script_out_test(struct rut_script_out *o, const char *name, int64_t result)
+{
+	if (o->c.json) {
+		rut_buf_puts(&o->line, "{\"type\": \"test_result\", \"data\": {");
+		rut_script_json_string(&o->line, name, strlen(name));
+		rut_buf_printf(&o->line, ": %lld}}\n", (long long)result);
+	} else {
+		rut_buf_printf(&o->line, "%s %s\n", result ? "FAILED" : "OK", name);
+	}
+	flush_line(o);
 }

@@ -34,6 +34,7 @@ struct rut_script_out_config {
 	bool no_warnings; /* warnf() prints nothing */
 	bool unsafe;	  /* system() runs commands */
 	struct rut_script_style style;
+	uint32_t cat_bytes;	   /* of a file that cat() shows; 0: all */
 	const char *source;	   /* borrowed; the script's name in errorf(): "stdin" */
 	struct rut_script_tap tap; /* all NULL: none */
 };
@@ -62,6 +63,11 @@ void rut_script_out_rows(struct rut_script_out *o, const struct rut_script_map *
 /* The end of a script: an empty line, and all maps that hold something, by name. */
 int rut_script_out_end(struct rut_script_out *o, const struct rut_script_map *maps, size_t nmaps,
 		       struct rut_err *err);
+
+/* The result of a bench probe: nanoseconds of one run, and how many there were. */
+void rut_script_out_bench(struct rut_script_out *o, const char *name, double ns, uint64_t runs);
+/* What a test probe returned: 0 is as it should be. */
+void rut_script_out_test(struct rut_script_out *o, const char *name, int64_t result);
 
 /* "Attached 3 probes". */
 void rut_script_out_attached(struct rut_script_out *o, size_t probes);

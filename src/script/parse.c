@@ -217,6 +217,14 @@ static struct rut_node *parse_simple(struct rut_parser *p)
 		n->a = e;
 		return rut_p_close(p, n);
 	}
+	if (e->kind == RUT_N_NAME && !strcmp(e->text, "_") && rut_p_take(p, '=')) {
+		n = rut_p_node(p, RUT_N_EXPR, pos);
+		if (!n)
+			return NULL;
+		n->op = RUT_EXPR_DISCARD;
+		n->a = rut_p_expr(p);
+		return n->a ? rut_p_close(p, n) : NULL;
+	}
 	if (e->kind != RUT_N_MAP && e->kind != RUT_N_VAR)
 		return rut_p_error(p, "only maps (@x) and variables ($x) can be assigned to");
 	n = rut_p_node(p, RUT_N_ASSIGN, pos);
@@ -393,13 +401,14 @@ static struct rut_probe *parse_probe(struct rut_parser *p)
 	return probe->body ? probe : NULL;
 }
 
-static int parse_all(struct rut_parser *p)
+int rut_p_all(struct rut_parser *p)
 {
-	struct rut_probe **tail = &p->ast->probes;
+	struct rut_probe **tail;
+	const char *text = p->lex.src->text + p->lex.pos;
 
 	/* "#!/usr/bin/..." */
-	if (p->lex.src->len > 2 && !memcmp(p->lex.src->text, "#!", 2)) {
-		const char *end = strchr(p->lex.src->text, '\n');
+	if (p->lex.src->len - p->lex.pos > 2 && !memcmp(text, "#!", 2)) {
+		const char *end = strchr(text, '\n');
 
 		p->lex.pos = end ? (uint32_t)(end - p->lex.src->text) : (uint32_t)p->lex.src->len;
 	}
@@ -411,13 +420,12 @@ static int parse_all(struct rut_parser *p)
 			break;
 		if (rc > 0)
 			continue;
+		for (tail = &p->ast->probes; *tail;)
+			tail = &(*tail)->next;
 		*tail = parse_probe(p);
 		if (!*tail)
 			break;
-		tail = &(*tail)->next;
 	}
-	if (!p->failed && !p->ast->probes)
-		rut_p_error(p, "the script has no probe");
 	return p->failed ? -EINVAL : 0;
 }
 
@@ -428,7 +436,12 @@ int rut_parse(struct rut_ast *ret, struct rut_source *src, const char *const *pa
 
 	*ret = (struct rut_ast){.src = src, .params = params, .nparams = nparams};
 	rut_arena_init(&ret->arena, 256u << 20);
-	return parse_all(&p);
+	rut_p_all(&p);
+	if (!p.failed && !ret->probes)
+		rut_p_error(&p, "the script has no probe");
+	/* All positions of messages from here on are in the text with all files. */
+	src->len = src->whole;
+	return p.failed ? -EINVAL : 0;
 }
 
 void rut_ast_fini(struct rut_ast *ast)

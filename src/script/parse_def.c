@@ -53,47 +53,94 @@ static int parse_config(struct rut_parser *p)
 	return 1;
 }
 
-/* type name[count] : bits; */
+static struct rut_def *parse_body(struct rut_parser *p);
+
+/* Is a definition at the token, rather than only its name? "struct {", "struct NAME {" */
+static bool at_definition(const struct rut_parser *p)
+{
+	struct rut_parser ahead = *p;
+
+	if (!rut_p_is_name(p, "struct") && !rut_p_is_name(p, "union") && !rut_p_is_name(p, "enum"))
+		return false;
+	rut_p_next(&ahead);
+	if (ahead.tok.kind == RUT_TOK_NAME)
+		rut_p_next(&ahead);
+	return rut_p_is(&ahead, '{');
+}
+
+static struct rut_type_name *field_type(struct rut_parser *p)
+{
+	struct rut_type_name *t;
+	struct rut_def *d;
+
+	if (!at_definition(p))
+		return rut_p_type(p);
+	t = rut_p_alloc(p, sizeof(*t));
+	if (!t || !rut_p_enter(p))
+		return NULL;
+	t->span = p->tok.span;
+	d = parse_body(p);
+	if (!d)
+		return NULL;
+	p->depth--;
+	t->text = d->name;
+	return rut_p_type_mods(p, t) ? t : NULL;
+}
+
+/* name[count] : bits; a structure may stand without a name. */
+static struct rut_def_field *parse_declarator(struct rut_parser *p,
+					      const struct rut_type_name *type, bool unnamed)
+{
+	struct rut_def_field *f = rut_p_alloc(p, sizeof(*f));
+	struct rut_type_name *t = rut_p_alloc(p, sizeof(*t));
+
+	if (!f || !t)
+		return NULL;
+	*t = *type;
+	f->type = t;
+	f->name = "";
+	if (unnamed && rut_p_is(p, ';'))
+		return f;
+	if (!rut_p_type_mods(p, t))
+		return NULL;
+	if (p->tok.kind != RUT_TOK_NAME)
+		return rut_p_error(p, "the name of a field is expected");
+	f->name = rut_p_text(p, p->tok.span);
+	rut_p_next(p);
+	if (!rut_p_type_mods(p, t))
+		return NULL;
+	if (rut_p_take(p, ':')) {
+		if (p->tok.kind != RUT_TOK_INT || !p->tok.value || p->tok.value > 64)
+			return rut_p_error(p, "the number of bits is expected");
+		f->bits = (uint32_t)p->tok.value;
+		rut_p_next(p);
+	}
+	return p->failed ? NULL : f;
+}
+
+/* type name[count] : bits, name; */
 static int parse_fields(struct rut_parser *p, struct rut_def *d)
 {
 	struct rut_def_field **tail = &d->fields;
 
 	while (!rut_p_is(p, '}')) {
-		struct rut_def_field *f = rut_p_alloc(p, sizeof(*f));
+		bool unnamed = at_definition(p);
+		struct rut_type_name *type = field_type(p), bare;
 
-		if (!f)
+		if (!type)
 			return -EINVAL;
-		f->type = rut_p_type(p);
-		if (!f->type)
-			return -EINVAL;
-		if (p->tok.kind != RUT_TOK_NAME) {
-			rut_p_error(p, "the name of a field is expected");
-			return -EINVAL;
-		}
-		f->name = rut_p_text(p, p->tok.span);
-		rut_p_next(p);
-		while (rut_p_take(p, '[')) {
-			if (p->tok.kind != RUT_TOK_INT || f->type->narrays == 4 || !p->tok.value) {
-				rut_p_error(p, "the number of elements is expected");
+		/* A star belongs to the name behind it: int *a, b; */
+		bare = *type;
+		bare.nmods = 0;
+		do {
+			*tail = parse_declarator(p, type ? type : &bare, unnamed);
+			if (!*tail)
 				return -EINVAL;
-			}
-			f->type->counts[f->type->narrays++] = (uint32_t)p->tok.value;
-			rut_p_next(p);
-			if (!rut_p_want(p, ']', "the number of elements"))
-				return -EINVAL;
-		}
-		if (rut_p_take(p, ':')) {
-			if (p->tok.kind != RUT_TOK_INT || !p->tok.value || p->tok.value > 64) {
-				rut_p_error(p, "the number of bits is expected");
-				return -EINVAL;
-			}
-			f->bits = (uint32_t)p->tok.value;
-			rut_p_next(p);
-		}
+			tail = &(*tail)->next;
+			type = NULL;
+		} while (rut_p_take(p, ','));
 		if (!rut_p_is(p, '}') && !rut_p_want(p, ';', "the field"))
 			return -EINVAL;
-		*tail = f;
-		tail = &f->next;
 	}
 	return 0;
 }
@@ -126,16 +173,30 @@ static int parse_enumerators(struct rut_parser *p, struct rut_def *d)
 	return 0;
 }
 
-/* struct NAME { ... };  union  enum */
-static int parse_struct(struct rut_parser *p)
+/* __attribute__((packed)); others are skipped. */
+static void parse_attributes(struct rut_parser *p, struct rut_def *d)
+{
+	while (rut_p_is_name(p, "__attribute__")) {
+		int depth = 0;
+
+		do {
+			rut_p_next(p);
+			depth += rut_p_is(p, '(') - rut_p_is(p, ')');
+			d->packed |= rut_p_is_name(p, "packed") || rut_p_is_name(p, "__packed__");
+		} while (depth && p->tok.kind != RUT_TOK_END && !p->failed);
+		rut_p_want(p, ')', "the attribute");
+	}
+}
+
+/* struct NAME { ... }; the definition is added to the others. */
+static struct rut_def *parse_body(struct rut_parser *p)
 {
 	struct rut_def *d = rut_p_alloc(p, sizeof(*d)), **tail = &p->ast->defs;
 	bool is_enum = rut_p_is_name(p, "enum");
 	char name[160];
-	int rc;
 
 	if (!d)
-		return -EINVAL;
+		return NULL;
 	d->span = p->tok.span;
 	snprintf(name, sizeof(name), "%.*s ", (int)p->tok.span.len,
 		 p->lex.src->text + p->tok.span.pos);
@@ -143,35 +204,39 @@ static int parse_struct(struct rut_parser *p)
 	if (p->tok.kind == RUT_TOK_NAME && p->tok.span.len < 128) {
 		strncat(name, p->lex.src->text + p->tok.span.pos, p->tok.span.len);
 		rut_p_next(p);
+	} else if (!is_enum) {
+		snprintf(name + strlen(name), 32, "(unnamed %u)", ++p->ast->nunnamed);
 	}
 	d->name = rut_arena_strndup(&p->ast->arena, name, strlen(name));
 	if (!d->name || !rut_p_want(p, '{', "the name of the type"))
-		return -EINVAL;
-	rc = is_enum ? parse_enumerators(p, d) : parse_fields(p, d);
-	if (rc || !rut_p_want(p, '}', "the last field"))
-		return -EINVAL;
-	rut_p_take(p, ';');
+		return NULL;
+	if ((is_enum ? parse_enumerators(p, d) : parse_fields(p, d)) ||
+	    !rut_p_want(p, '}', "the last field"))
+		return NULL;
+	parse_attributes(p, d);
 	while (*tail)
 		tail = &(*tail)->next;
 	*tail = d;
+	return p->failed ? NULL : d;
+}
+
+/* struct NAME { ... };  union  enum */
+static int parse_struct(struct rut_parser *p)
+{
+	if (!parse_body(p))
+		return -EINVAL;
+	rut_p_take(p, ';');
 	return p->failed ? -EINVAL : 1;
 }
 
-static int parse_macro(struct rut_parser *p)
+/* The names between parentheses; of functions with their types. */
+static int parse_params(struct rut_parser *p, struct rut_macro *m)
 {
-	struct rut_macro *m = rut_p_alloc(p, sizeof(*m));
-	struct rut_node **tail;
+	struct rut_node **tail = &m->params;
 
-	if (!m)
+	if (!rut_p_is(p, '{') && !rut_p_want(p, '(', "the name of the macro"))
 		return -EINVAL;
-	rut_p_next(p);
-	m->span = p->tok.span;
-	m->name = rut_p_text(p, p->tok.span);
-	tail = &m->params;
-	rut_p_next(p);
-	if (!rut_p_want(p, '(', "the name of the macro"))
-		return -EINVAL;
-	while (!rut_p_is(p, ')')) {
+	while (!rut_p_is(p, ')') && !rut_p_is(p, '{')) {
 		struct rut_node *n = rut_p_node(p,
 						p->tok.kind == RUT_TOK_VAR   ? RUT_N_VAR
 						: p->tok.kind == RUT_TOK_MAP ? RUT_N_MAP
@@ -185,14 +250,49 @@ static int parse_macro(struct rut_parser *p)
 			rut_p_error(p, "a parameter is expected: name, $name or @name");
 			return -EINVAL;
 		}
+		if (m->is_fn && n->kind != RUT_N_VAR) {
+			rut_p_error(p, "the parameters of a function are variables: $name");
+			return -EINVAL;
+		}
 		n->text = rut_p_text(p, p->tok.span);
 		*tail = n;
 		tail = &n->next;
 		rut_p_next(p);
+		if (m->is_fn && rut_p_take(p, ':')) {
+			n->type_name = rut_p_type(p);
+			if (!n->type_name)
+				return -EINVAL;
+		}
 		if (!rut_p_is(p, ')') && !rut_p_want(p, ',', "the parameter"))
 			return -EINVAL;
 	}
+	if (rut_p_is(p, ')'))
+		rut_p_next(p);
+	return p->failed ? -EINVAL : 0;
+}
+
+static int parse_macro(struct rut_parser *p)
+{
+	struct rut_macro *m = rut_p_alloc(p, sizeof(*m));
+
+	if (!m)
+		return -EINVAL;
+	m->is_fn = rut_p_is_name(p, "fn");
 	rut_p_next(p);
+	m->span = p->tok.span;
+	if (p->tok.kind != RUT_TOK_NAME) {
+		rut_p_error(p, "a name is expected");
+		return -EINVAL;
+	}
+	m->name = rut_p_text(p, p->tok.span);
+	rut_p_next(p);
+	if (parse_params(p, m))
+		return -EINVAL;
+	if (m->is_fn && rut_p_take(p, ':')) {
+		m->result = rut_p_type(p);
+		if (!m->result)
+			return -EINVAL;
+	}
 	m->body = rut_p_block(p);
 	if (!m->body)
 		return -EINVAL;
@@ -305,18 +405,19 @@ int rut_p_def(struct rut_parser *p)
 {
 	if (rut_p_is(p, '#'))
 		return parse_directive(p);
-	if (at_word(p, "config", "="))
-		return parse_config(p);
+	if (at_word(p, "config", "=")) {
+		if (!p->imported)
+			return parse_config(p);
+		rut_p_error(p, "an imported file has no config block");
+		return -EINVAL;
+	}
 	if (rut_p_is_name(p, "struct") || rut_p_is_name(p, "union") || rut_p_is_name(p, "enum"))
 		return parse_struct(p);
 	if (rut_p_is_name(p, "let"))
 		return parse_map_decl(p);
-	if (rut_p_is_name(p, "macro"))
+	if (rut_p_is_name(p, "macro") || rut_p_is_name(p, "fn"))
 		return parse_macro(p);
-	if (rut_p_is_name(p, "fn") || rut_p_is_name(p, "import")) {
-		rut_p_error(p, "'%.*s' is not there yet", (int)p->tok.span.len,
-			    p->lex.src->text + p->tok.span.pos);
-		return -EINVAL;
-	}
+	if (rut_p_is_name(p, "import"))
+		return rut_p_import(p);
 	return 0;
 }

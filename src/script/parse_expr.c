@@ -11,7 +11,7 @@ static const char *const type_words[] = {
 	"s8",	    "s16",    "s32",	 "s64",	      "u8",	  "u16",     "u32",	 "u64",
 	"pid_t",    "uid_t",  "gid_t",	 "uintptr_t", "intptr_t", "__u8",    "__u16",	 "__u32",
 	"__u64",    "__s8",   "__s16",	 "__s32",     "__s64",	  "uint8_t", "uint16_t", "uint32_t",
-	"uint64_t", "int8_t", "int16_t", "int32_t",   "int64_t",
+	"uint64_t", "int8_t", "int16_t", "int32_t",   "int64_t",  "const",   "volatile",
 };
 
 static bool is_type_word(const char *s, uint32_t n)
@@ -45,6 +45,33 @@ bool rut_p_at_type(struct rut_parser *p)
 	       is_pointer_cast(p);
 }
 
+bool rut_p_type_mods(struct rut_parser *p, struct rut_type_name *t)
+{
+	while (rut_p_is(p, '*') || rut_p_is(p, '[')) {
+		uint32_t mod = RUT_TYPE_POINTER;
+
+		if (t->nmods == RUT_TYPE_MODS)
+			return rut_p_error(p, "the type has more than %d parts", RUT_TYPE_MODS);
+		if (rut_p_take(p, '[')) {
+			mod = RUT_TYPE_UNSIZED;
+			if (p->tok.kind == RUT_TOK_INT && p->tok.value <= RUT_TYPE_ELEMENTS_MAX) {
+				mod = (uint32_t)p->tok.value;
+				rut_p_next(p);
+			} else if (!rut_p_is(p, ']')) {
+				return rut_p_error(p, "the number of elements must stand here");
+			}
+			if (!rut_p_want(p, ']', "the number of elements"))
+				return false;
+		} else {
+			rut_p_next(p);
+		}
+		t->mods[t->nmods++] = mod;
+		while (mod == RUT_TYPE_POINTER && rut_p_is_name(p, "const"))
+			rut_p_next(p);
+	}
+	return !p->failed;
+}
+
 /* "struct foo", "unsigned long", "uint8", and what stands behind it. */
 struct rut_type_name *rut_p_type(struct rut_parser *p)
 {
@@ -61,12 +88,18 @@ struct rut_type_name *rut_p_type(struct rut_parser *p)
 		rut_p_next(p);
 		if (!rut_p_want(p, '(', "typeof"))
 			return NULL;
-		t->of = rut_p_expr(p);
-		if (!t->of || !rut_p_want(p, ')', "the value"))
-			return NULL;
-		return t;
+		if (rut_p_at_type(p)) {
+			t = rut_p_type(p);
+			if (!t)
+				return NULL;
+		} else {
+			t->of = rut_p_expr(p);
+			if (!t->of)
+				return NULL;
+		}
+		return rut_p_want(p, ')', "the value") && rut_p_type_mods(p, t) ? t : NULL;
 	}
-	if (rut_p_is_name(p, "const"))
+	while (rut_p_is_name(p, "const") || rut_p_is_name(p, "volatile"))
 		rut_p_next(p);
 	tagged =
 		rut_p_is_name(p, "struct") || rut_p_is_name(p, "union") || rut_p_is_name(p, "enum");
@@ -86,18 +119,8 @@ struct rut_type_name *rut_p_type(struct rut_parser *p)
 		rut_p_next(p);
 	}
 	t->text = rut_arena_strndup(&p->ast->arena, text, len);
-	while (rut_p_take(p, '*'))
-		t->pointers++;
-	while (rut_p_is(p, '[')) {
-		rut_p_next(p);
-		if (p->tok.kind != RUT_TOK_INT || t->narrays == 4 || !p->tok.value ||
-		    p->tok.value > 1u << 20)
-			return rut_p_error(p, "the number of elements must stand here");
-		t->counts[t->narrays++] = (uint32_t)p->tok.value;
-		rut_p_next(p);
-		if (!rut_p_want(p, ']', "the number of elements"))
-			return NULL;
-	}
+	if (!rut_p_type_mods(p, t))
+		return NULL;
 	t->span.len = p->end - t->span.pos;
 	return p->failed ? NULL : t;
 }
@@ -248,13 +271,18 @@ static struct rut_node *parse_name(struct rut_parser *p)
 	n = rut_p_node(p, RUT_N_NAME, p->tok.span.pos);
 	if (!n)
 		return NULL;
+	if (rut_p_is_name(p, "typeof")) {
+		n->kind = RUT_N_TYPE;
+		n->type_name = rut_p_type(p);
+		return n->type_name ? rut_p_close(p, n) : NULL;
+	}
 	n->text = rut_p_text(p, p->tok.span);
 	if (!n->text)
 		return NULL;
 	rut_p_next(p);
 	if (!strcmp(n->text, "true") || !strcmp(n->text, "false")) {
 		n->kind = RUT_N_INT;
-		n->op = 3;
+		n->op = RUT_INT_BOOL;
 		n->value = n->text[0] == 't';
 		return rut_p_close(p, n);
 	}
@@ -415,7 +443,9 @@ static struct rut_node *parse_primary(struct rut_parser *p)
 		if (!n)
 			return NULL;
 		n->value = p->tok.value;
-		n->op = p->tok.is_duration ? 1 : p->tok.is_unsigned ? 2 : 0;
+		n->op = p->tok.is_duration   ? RUT_INT_DURATION
+			: p->tok.is_unsigned ? RUT_INT_UNSIGNED
+					     : 0;
 		rut_p_next(p);
 		return rut_p_close(p, n);
 	case RUT_TOK_STRING:
@@ -609,6 +639,31 @@ static struct rut_node *parse_binary(struct rut_parser *p, int least)
 	}
 }
 
+/* a ?: c: as { let $x = a; $x ? $x : c }, so that `a` is calculated once. */
+static struct rut_node *first_or(struct rut_parser *p, struct rut_node *ternary)
+{
+	struct rut_node *let = rut_p_node(p, RUT_N_LET, ternary->span.pos);
+	struct rut_node *last = rut_p_node(p, RUT_N_EXPR, ternary->span.pos);
+	struct rut_node *block = rut_p_node(p, RUT_N_BLOCK, ternary->span.pos), *vars[3];
+
+	for (int i = 0; i < 3; i++) {
+		vars[i] = rut_p_node(p, RUT_N_VAR, ternary->span.pos);
+		if (!vars[i])
+			return NULL;
+		vars[i]->text = "$(first)";
+	}
+	if (!let || !last || !block)
+		return NULL;
+	let->a = vars[0];
+	let->b = ternary->a;
+	let->next = last;
+	ternary->a = vars[1];
+	ternary->b = vars[2];
+	last->a = ternary;
+	block->list = let;
+	return rut_p_close(p, block);
+}
+
 struct rut_node *rut_p_expr(struct rut_parser *p)
 {
 	struct rut_node *e, *n;
@@ -622,11 +677,11 @@ struct rut_node *rut_p_expr(struct rut_parser *p)
 			return NULL;
 		n->a = e;
 		rut_p_next(p);
-		n->b = rut_p_expr(p);
-		if (!n->b || !rut_p_want(p, ':', "the value after '?'"))
+		n->b = rut_p_is(p, ':') ? NULL : rut_p_expr(p);
+		if ((!n->b && p->failed) || !rut_p_want(p, ':', "the value after '?'"))
 			return NULL;
 		n->c = rut_p_expr(p);
-		e = n->c ? rut_p_close(p, n) : NULL;
+		e = !n->c ? NULL : n->b ? rut_p_close(p, n) : first_or(p, rut_p_close(p, n));
 	}
 	p->depth--;
 	return e;

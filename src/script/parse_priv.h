@@ -17,6 +17,7 @@ struct rut_parser {
 	unsigned expansions; /* uses of #define */
 	bool predicate;	     /* a '/' before '{' ends the expression */
 	bool failed;
+	bool imported; /* the text is that of an imported file */
 };
 
 void rut_p_next(struct rut_parser *p);
@@ -41,6 +42,12 @@ struct rut_node *rut_p_if(struct rut_parser *p);
 /* Is a type at the token? */
 bool rut_p_at_type(struct rut_parser *p);
 struct rut_type_name *rut_p_type(struct rut_parser *p);
+/* The stars and numbers of elements behind it; false: failed. */
+bool rut_p_type_mods(struct rut_parser *p, struct rut_type_name *t);
+/* The whole text from the position on. 0 or -EINVAL. */
+int rut_p_all(struct rut_parser *p);
+/* import.c */
+int rut_p_import(struct rut_parser *p);
 /* Top-level definitions. */
 int rut_p_def(struct rut_parser *p);
 

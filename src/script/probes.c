@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "script/check.h"
+#include "script/lex.h"
 #include "script/btf.h"
 #include "script/probes.h"
+#include "script/ruby_probe.h"
 #include "script/tracefs.h"
 #include "script/user.h"
 
@@ -99,13 +101,14 @@ static int parse_period(struct rut_resolve *r, struct rut_script_attach *a)
 	} units[] = {{"ns", 1},		{"us", 1000},	       {"ms", 1000000},
 		     {"s", 1000000000}, {"m", 60000000000ull}, {"h", 3600000000000ull},
 		     {"hz", 0}};
-	const char *number = r->nparts == 3 ? r->parts[2] : r->parts[1], *unit;
+	const bool parts = r->nparts == 2 || r->nparts == 3;
+	const char *number = parts ? r->parts[r->nparts - 1] : "", *unit;
 	char *end;
 	uint64_t v;
 
 	errno = 0;
 	v = strtoull(number, &end, 10);
-	if (r->nparts < 2 || r->nparts > 3 || end == number || errno || !v)
+	if (end == number || errno || !v)
 		return rut_probe_error(r, "a time is expected: %s:1s, %s:100ms, %s:hz:99",
 				       r->parts[0], r->parts[0], r->parts[0]);
 	unit = r->nparts == 3 ? r->parts[1] : end;
@@ -289,10 +292,7 @@ static int resolve_perf(struct rut_resolve *r, const struct perf_name *names, si
 		a.config = names[i].config;
 		a.count = names[i].count;
 		if (r->nparts == 3) {
-			char *end;
-
-			a.count = strtoull(r->parts[2], &end, 10);
-			if (*end || !a.count)
+			if (*r->parts[2] && (!rut_lex_number(r->parts[2], &a.count) || !a.count))
 				return rut_probe_error(r, "'%s' is not a count", r->parts[2]);
 		}
 		return rut_probe_add(r, a, NULL, false);
@@ -346,52 +346,26 @@ static const struct rut_probe_kind_desc kinds[] = {
 	{"uprobe", "u", RUT_PROBE_UPROBE, BPF_PROG_TYPE_KPROBE, rut_resolve_uprobe},
 	{"uretprobe", "ur", RUT_PROBE_URETPROBE, BPF_PROG_TYPE_KPROBE, rut_resolve_uprobe},
 	{"usdt", "U", RUT_PROBE_USDT, BPF_PROG_TYPE_KPROBE, rut_resolve_usdt},
+	{"kprobe", "k", RUT_PROBE_KPROBE, BPF_PROG_TYPE_KPROBE, rut_resolve_kprobe},
+	{"kretprobe", "kr", RUT_PROBE_KRETPROBE, BPF_PROG_TYPE_KPROBE, rut_resolve_kprobe},
+	{"fentry", "f", RUT_PROBE_FENTRY, BPF_PROG_TYPE_TRACING, rut_resolve_fentry},
+	{"fexit", "fr", RUT_PROBE_FEXIT, BPF_PROG_TYPE_TRACING, rut_resolve_fentry},
+	{"kfunc", "kfunc", RUT_PROBE_FENTRY, BPF_PROG_TYPE_TRACING, rut_resolve_fentry},
+	{"kretfunc", "kretfunc", RUT_PROBE_FEXIT, BPF_PROG_TYPE_TRACING, rut_resolve_fentry},
+	{"iter", "it", RUT_PROBE_ITER, BPF_PROG_TYPE_TRACING, rut_resolve_iter},
+	{"watchpoint", "w", RUT_PROBE_WATCHPOINT, BPF_PROG_TYPE_PERF_EVENT, rut_resolve_watchpoint},
+	{"self", "self", RUT_PROBE_SIGNAL, BPF_PROG_TYPE_RAW_TRACEPOINT, rut_resolve_self},
+	{"bench", "bench", RUT_PROBE_BENCH, BPF_PROG_TYPE_RAW_TRACEPOINT, rut_resolve_named},
+	{"test", "test", RUT_PROBE_TEST, BPF_PROG_TYPE_RAW_TRACEPOINT, rut_resolve_named},
+	{"ruby", "ruby", RUT_PROBE_RUBY, BPF_PROG_TYPE_KPROBE, rut_resolve_ruby},
 };
 
-#define USE_TRACEPOINT "use a tracepoint or rawtracepoint: rutile run -l 'tracepoint:*'"
-
-/* Kinds of bpftrace that are not there, and what to use instead. */
-static const struct missing_kind {
-	const char *name, *other;
-	const char *needs; /* file of tracefs that kernels with such probes have; NULL: none */
-	const char *without, *instead;
-} missing[] = {
-	{"kprobe", "k", "kprobe_events", "CONFIG_KPROBE_EVENTS", USE_TRACEPOINT},
-	{"kretprobe", "kr", "kprobe_events", "CONFIG_KPROBE_EVENTS", USE_TRACEPOINT},
-	{"fentry", "f", "available_filter_functions", "CONFIG_DYNAMIC_FTRACE", USE_TRACEPOINT},
-	{"fexit", "fr", "available_filter_functions", "CONFIG_DYNAMIC_FTRACE", USE_TRACEPOINT},
-	{"kfunc", "kfunc", "available_filter_functions", "CONFIG_DYNAMIC_FTRACE", USE_TRACEPOINT},
-	{"kretfunc", "kretfunc", "available_filter_functions", "CONFIG_DYNAMIC_FTRACE",
-	 USE_TRACEPOINT},
-	{"watchpoint", "w", NULL, NULL, "use a uprobe of the function that writes there"},
-	{"asyncwatchpoint", "aw", NULL, NULL, "use a uprobe of the function that writes there"},
-	{"iter", "it", NULL, NULL, "use profile, or a tracepoint, and curtask"},
-	{"self", "self", NULL, NULL, "use interval, begin or end"},
-	{"bench", "bench", NULL, NULL, "use begin"},
-	{"test", "test", NULL, NULL, "use begin"},
-};
-
-static const struct missing_kind *find_missing(const char *name)
+const char *rut_probe_kind_name(enum rut_probe_kind kind)
 {
-	for (size_t i = 0; i < sizeof(missing) / sizeof(*missing); i++)
-		if (!strcmp(missing[i].name, name) || !strcmp(missing[i].other, name))
-			return &missing[i];
-	return NULL;
-}
-
-/* The kernel lacks it, or rutile does. */
-static int refuse_missing(struct rut_resolve *r, const struct missing_kind *m)
-{
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s/%s", rut_script_tracefs(), m->needs ? m->needs : "");
-	if (m->needs && access(path, F_OK) && errno == ENOENT)
-		rut_probe_error(r, "this kernel was built without what '%s' needs (%s)", m->name,
-				m->without);
-	else
-		rut_probe_error(r, "rutile does not have '%s' probes", m->name);
-	rut_source_hint(&r->prog->src, "%s", m->instead);
-	return -EINVAL;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (kinds[i].kind == kind)
+			return kinds[i].name;
+	return "";
 }
 
 static int unknown_kind(struct rut_resolve *r)
@@ -407,7 +381,8 @@ static int unknown_kind(struct rut_resolve *r)
 		rut_source_hint(&r->prog->src,
 				"kinds are begin, end, interval, profile, tracepoint, "
 				"rawtracepoint, software, hardware, uprobe, "
-				"uretprobe and usdt");
+				"uretprobe, usdt, kprobe, kretprobe, fentry, fexit, iter, "
+				"watchpoint, self and ruby");
 	return -EINVAL;
 }
 
@@ -416,7 +391,6 @@ int rut_probe_resolve(struct rut_script_program *p, const struct rut_probe_spec 
 {
 	struct rut_resolve r = {.prog = p, .spec = spec, .split = split};
 	char *copy = rut_arena_strndup(&p->ast.arena, spec->text, strlen(spec->text));
-	const struct missing_kind *absent;
 	int rc = -EINVAL;
 
 	if (!copy)
@@ -434,8 +408,7 @@ int rut_probe_resolve(struct rut_script_program *p, const struct rut_probe_spec 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && !r.kind; i++)
 		if (!strcmp(kinds[i].name, r.parts[0]) || !strcmp(kinds[i].other, r.parts[0]))
 			r.kind = &kinds[i];
-	absent = r.kind ? NULL : find_missing(r.parts[0]);
-	rc = r.kind ? r.kind->resolve(&r) : absent ? refuse_missing(&r, absent) : unknown_kind(&r);
+	rc = r.kind ? r.kind->resolve(&r) : unknown_kind(&r);
 	*ret = r.ctxs;
 	*ret_n = r.n;
 	return rc;
@@ -447,6 +420,8 @@ static bool mentions(const struct rut_node *n)
 		if (n->kind == RUT_N_NAME &&
 		    (!strcmp(n->text, "args") || !strcmp(n->text, "probe") ||
 		     !strcmp(n->text, "func")))
+			return true;
+		if (n->kind == RUT_N_CALL && !strcmp(n->text, "uaddr"))
 			return true;
 		if ((n->a && mentions(n->a)) || (n->b && mentions(n->b)) ||
 		    (n->c && mentions(n->c)) || (n->d && mentions(n->d)) ||

@@ -34,6 +34,13 @@ int rut_probe_error(struct rut_resolve *r, const char *fmt, ...)
 /* One more match; attach.name is set. */
 int rut_probe_add(struct rut_resolve *r, struct rut_script_attach attach,
 		  const struct rut_type *args, bool in_ctx);
+/* kernel_probe.c */
+int rut_resolve_kprobe(struct rut_resolve *r);
+int rut_resolve_fentry(struct rut_resolve *r);
+int rut_resolve_iter(struct rut_resolve *r);
+int rut_resolve_watchpoint(struct rut_resolve *r);
+int rut_resolve_named(struct rut_resolve *r);
+int rut_resolve_self(struct rut_resolve *r);
 /* Lists software and hardware events; 1: the kind is one of them. */
 int rut_probe_list_perf(const char *kind, const char *pattern, struct rut_buf *out);
 uint32_t rut_probe_name(struct rut_script_program *p, const char *name);

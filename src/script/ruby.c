@@ -331,8 +331,9 @@ static bool find_code(const struct rut_script_ruby *r, uint64_t id, struct rut_c
 
 static void put_method(const struct rut_code *c, struct rut_buf *out)
 {
-	rut_ruby_frame_name(out, (struct rut_ruby_label){c->label, strlen(c->label), c->class_name,
-							 strlen(c->class_name), c->singleton});
+	rut_an_ruby_frame_name(out,
+			       (struct rut_ruby_label){c->label, strlen(c->label), c->class_name,
+						       strlen(c->class_name), c->singleton});
 }
 
 void rut_script_ruby_frame(const struct rut_script_ruby *r, uint64_t word, bool line,

@@ -28,15 +28,17 @@
 #include "base/err.h"
 #include "script/load.h"
 #include "script/metrics.h"
+#include "script/once.h"
 #include "script/output.h"
 #include "script/ruby.h"
+#include "script/ruby_attach.h"
 #include "script/run_names.h"
 #include "script/trace.h"
 
-enum { TAG_RING = -1, TAG_SIGNAL = -2, TAG_PROCESS = -3, ROUND_MS = 100 };
+enum { TAG_RING = -1, TAG_SIGNAL = -2, TAG_PROCESS = -3, TAG_OWN_SIGNAL = -4, ROUND_MS = 100 };
 
 /* Records of one slice of the ring; how long the records that are left at the end are printed. */
-enum { SLICE_RECORDS = 1024, END_MS = 5000, FLUSH_MS = 1000 };
+enum { SLICE_RECORDS = 1024, END_MS = 5000, FLUSH_MS = 1000, BENCH_MS = 300 };
 
 struct runner {
 	struct rut_script_program *p;
@@ -45,6 +47,7 @@ struct runner {
 	struct rut_script_symbols *symbols;
 	struct rut_script_names names;
 	struct rut_script_links *links;
+	struct rut_script_tracer *tracer; /* of Ruby probes; NULL: there are none */
 	struct ring_buffer *ring;
 	uint64_t ring_bytes, consumed; /* bytes: of the whole ring; taken from it so far */
 	uint32_t taken;		       /* records of this slice */
@@ -53,6 +56,7 @@ struct runner {
 	uint64_t discarded;
 	int64_t flush_at; /* ms; of the trace */
 	int epoll, signals, process;
+	int own_signals;    /* of self:signal probes; -1: there are none */
 	int *timers;	    /* by program; -1 */
 	uint64_t *counters; /* mapped */
 	bool ending;
@@ -64,6 +68,59 @@ struct runner {
 	struct rut_err *err;
 	sigset_t old_mask;
 };
+
+static void drain(struct runner *r);
+
+static void served(void *arg)
+{
+	drain(arg);
+}
+
+/* Programs that are run once, by themselves, when all is attached. */
+static bool is_once(enum rut_probe_kind kind)
+{
+	return kind == RUT_PROBE_ITER || kind == RUT_PROBE_BENCH || kind == RUT_PROBE_TEST;
+}
+
+static int run_test(struct runner *r, const struct rut_script_prog *prog)
+{
+	volatile uint64_t *word = &r->counters[RUT_COUNTER_RETURN];
+	int rc;
+
+	*word = 0;
+	rc = rut_script_run_prog(prog);
+	if (rc)
+		return rut_err_errno(r->err, -rc, "cannot run %s", prog->attach[0].name);
+	drain(r);
+	rut_script_out_test(r->out, prog->attach[0].event, (int64_t)*word);
+	if (*word)
+		r->code = 1;
+	return 0;
+}
+
+static int run_once(struct runner *r)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < r->p->nprogs && !rc && !r->ending; i++) {
+		const struct rut_script_prog *prog = &r->p->progs[i];
+		enum rut_probe_kind kind = prog->nattach ? prog->attach[0].kind : RUT_PROBE_BEGIN;
+		struct rut_script_bench bench;
+
+		if (kind == RUT_PROBE_ITER) {
+			rc = rut_script_iterate(prog, served, r, r->err);
+		} else if (kind == RUT_PROBE_TEST) {
+			rc = run_test(r, prog);
+		} else if (kind == RUT_PROBE_BENCH) {
+			rc = rut_script_bench(prog, BENCH_MS, &r->counters[RUT_COUNTER_EXIT],
+					      served, r, &bench, r->err);
+			if (!rc)
+				rut_script_out_bench(r->out, prog->attach[0].event, bench.ns,
+						     bench.runs);
+		}
+	}
+	return rc;
+}
 
 /* One key of an aggregation. */
 static int print_key(struct runner *r, const struct rut_script_map *m, const void *key)
@@ -247,6 +304,46 @@ static int run_kind(struct runner *r, enum rut_probe_kind kind)
 	return 0;
 }
 
+static bool is_begin(const struct rut_script_prog *prog)
+{
+	return prog->nattach && prog->attach[0].kind == RUT_PROBE_BEGIN;
+}
+
+/* From here on probes count, and it is said that they do: never the other way round. */
+static void release(struct runner *r)
+{
+	volatile uint64_t *word = &r->counters[RUT_COUNTER_EXIT];
+
+	if (*word == RUT_EXIT_HELD)
+		*word = 0;
+	if (!r->opts->quiet)
+		rut_script_out_attached(r->out, rut_script_links_count(r->links));
+}
+
+/* What the last begin printed is shown behind "Attached". */
+static int run_begins(struct runner *r)
+{
+	const struct rut_script_prog *last = NULL;
+	int rc;
+
+	for (size_t i = 0; i < r->p->nprogs; i++)
+		if (is_begin(&r->p->progs[i]))
+			last = &r->p->progs[i];
+	if (!last)
+		release(r);
+	for (const struct rut_script_prog *prog = r->p->progs; last && prog <= last; prog++) {
+		if (!is_begin(prog))
+			continue;
+		rc = rut_script_run_prog(prog);
+		if (rc)
+			return rut_err_errno(r->err, -rc, "cannot run %s", prog->attach[0].name);
+		if (prog == last)
+			release(r);
+		drain(r);
+	}
+	return 0;
+}
+
 static int watch(struct runner *r, int fd, int64_t tag)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)tag};
@@ -289,9 +386,10 @@ static int prepare(struct runner *r)
 		.no_warnings = r->opts->no_warnings,
 		.unsafe = r->opts->unsafe,
 		.source = r->p->src.name,
+		.cat_bytes = r->p->set.max_cat_bytes,
 		.style = {.compat = r->p->opts.compat,
-			  .max_strlen = r->p->max_strlen,
-			  .trailer = "..",
+			  .max_strlen = r->p->set.max_strlen,
+			  .trailer = r->p->set.trailer,
 			  .names = &r->names},
 	};
 	struct bpf_map_info info = {0};
@@ -361,6 +459,60 @@ static int on_timer(struct runner *r, size_t i)
 	return 0;
 }
 
+static bool is_signal(const struct rut_script_prog *prog)
+{
+	return prog->nattach && prog->attach[0].kind == RUT_PROBE_SIGNAL;
+}
+
+static int on_own_signal(struct runner *r)
+{
+	struct signalfd_siginfo info;
+	int rc = 0;
+
+	if (read(r->own_signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return 0;
+	for (size_t i = 0; i < r->p->nprogs && !rc; i++) {
+		if (!is_signal(&r->p->progs[i]) ||
+		    r->p->progs[i].attach[0].config != info.ssi_signo)
+			continue;
+		rc = rut_script_run_prog(&r->p->progs[i]);
+		drain(r);
+	}
+	return rc ? rut_err_errno(r->err, -rc, "cannot run a probe of a signal") : 0;
+}
+
+static int watch_own_signals(struct runner *r)
+{
+	sigset_t mask;
+	bool any = false;
+
+	sigemptyset(&mask);
+	for (size_t i = 0; i < r->p->nprogs; i++) {
+		if (!is_signal(&r->p->progs[i]))
+			continue;
+		sigaddset(&mask, (int)r->p->progs[i].attach[0].config);
+		any = true;
+	}
+	if (!any)
+		return 0;
+	/* fini() restores the mask. */
+	sigprocmask(SIG_BLOCK, &mask, NULL);
+	r->own_signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (r->own_signals < 0)
+		return rut_err_errno(r->err, errno, "cannot wait for signals");
+	return watch(r, r->own_signals, TAG_OWN_SIGNAL);
+}
+
+/* When the last process has ended, so has the script. */
+static int follow_rubies(struct runner *r)
+{
+	int n = rut_script_tracer_round(r->tracer, r->err);
+
+	if (!n)
+		r->ending = true;
+	return n < 0 ? n : 0;
+}
+
 static int wait_once(struct runner *r)
 {
 	struct epoll_event ev[16];
@@ -375,6 +527,8 @@ static int wait_once(struct runner *r)
 			r->ending = true;
 		else if (tag == TAG_RING)
 			drain_slice(r);
+		else if (tag == TAG_OWN_SIGNAL)
+			rc = on_own_signal(r);
 		else
 			rc = on_timer(r, (size_t)tag);
 	}
@@ -382,6 +536,8 @@ static int wait_once(struct runner *r)
 	flush_trace(r);
 	if (r->p->ruby)
 		rut_script_ruby_round(r->p->ruby);
+	if (r->tracer)
+		rc = rc ? rc : follow_rubies(r);
 	if (r->opts->round && !r->ending && r->opts->round(r->opts->round_arg, r->p, &r->style))
 		r->ending = true;
 	return rc ? rc : r->rc;
@@ -457,7 +613,7 @@ static int end(struct runner *r)
 		rut_script_trace_at(r->trace, 0);
 	if (!rc)
 		rc = rut_script_out_end(r->out, r->p->maps,
-					r->p->print_maps_on_exit ? r->p->nmaps : 0, r->err);
+					r->p->set.print_maps_on_exit ? r->p->nmaps : 0, r->err);
 	fflush(r->opts->out);
 	if (!rc)
 		rc = rut_script_trace_close(r->trace, 0, lost_records(r), r->err);
@@ -468,9 +624,22 @@ static int end(struct runner *r)
 	return rc;
 }
 
+/* Those that came are not delivered again when they are no longer blocked. */
+static void drop_signals(int fd)
+{
+	struct signalfd_siginfo info;
+
+	if (fd < 0)
+		return;
+	while (read(fd, &info, sizeof(info)) > 0)
+		;
+	close(fd);
+}
+
 static void fini(struct runner *r)
 {
 	rut_script_metrics_stop(r->metrics);
+	rut_script_tracer_free(r->tracer);
 	rut_script_links_free(r->links);
 	rut_script_trace_close(r->trace, 0, 0, NULL);
 	for (size_t i = 0; r->timers && i < r->p->nprogs; i++)
@@ -486,15 +655,10 @@ static void fini(struct runner *r)
 		close(r->epoll);
 	if (r->process >= 0)
 		close(r->process);
-	if (r->signals >= 0) {
-		struct signalfd_siginfo info;
-
-		/* Those that ended the script are not delivered again. */
-		while (read(r->signals, &info, sizeof(info)) > 0)
-			;
-		close(r->signals);
+	drop_signals(r->own_signals);
+	drop_signals(r->signals);
+	if (r->signals >= 0)
 		sigprocmask(SIG_SETMASK, &r->old_mask, NULL);
-	}
 }
 
 /* Without a probe that can fire later the script has ended when its begin probes have run. */
@@ -504,29 +668,47 @@ static bool has_later(const struct runner *r)
 		const struct rut_script_prog *prog = &r->p->progs[i];
 
 		if (prog->nattach && prog->attach[0].kind != RUT_PROBE_BEGIN &&
-		    prog->attach[0].kind != RUT_PROBE_END)
+		    prog->attach[0].kind != RUT_PROBE_END && !is_once(prog->attach[0].kind))
 			return true;
 	}
 	return r->opts->child || r->opts->watch;
+}
+
+static int attach(struct runner *r)
+{
+	struct rut_script_tracer_opts opts = {
+		.stop_fd = r->signals,
+		.warnings = r->opts->no_warnings ? NULL : r->opts->err,
+	};
+	int rc = rut_script_attach(&r->links, r->p, NULL, r->err);
+
+	if (rc || !r->p->nruby_probes)
+		return rc;
+	return rut_script_tracer_new(&r->tracer, r->p, r->links, &opts, r->err);
 }
 
 static int start(struct runner *r)
 {
 	int rc = prepare(r);
 
+	/* Threads that are made from here on have the mask; and a signal may come at any time. */
+	if (!rc)
+		rc = watch_own_signals(r);
 	if (!rc && r->opts->metrics)
 		rc = rut_script_metrics_start(&r->metrics, r->opts->metrics, &r->style, r->p->maps,
 					      r->p->nmaps, r->err);
 	if (!rc)
 		rc = map_counters(r);
-	/* begin runs before anything else is attached. */
+	/* What is attached does nothing before begin has ended (gen_probe.c). */
+	if (!rc) {
+		r->counters[RUT_COUNTER_EXIT] = RUT_EXIT_HELD;
+		rc = attach(r);
+	}
 	if (!rc)
-		rc = run_kind(r, RUT_PROBE_BEGIN);
+		rc = run_begins(r);
 	if (rc || r->ending)
 		return rc;
-	rc = rut_script_attach(&r->links, r->p, NULL, r->err);
-	if (!rc && !r->opts->quiet)
-		rut_script_out_attached(r->out, rut_script_links_count(r->links));
+	rc = run_once(r);
 	if (!rc)
 		rc = start_timers(r);
 	if (!rc)
@@ -541,8 +723,13 @@ static int start(struct runner *r)
 int rut_script_run(struct rut_script_program *p, const struct rut_script_run_opts *opts,
 		   int *ret_code, struct rut_err *err)
 {
-	struct runner r = {
-		.p = p, .opts = opts, .epoll = -1, .signals = -1, .process = -1, .err = err};
+	struct runner r = {.p = p,
+			   .opts = opts,
+			   .epoll = -1,
+			   .signals = -1,
+			   .own_signals = -1,
+			   .process = -1,
+			   .err = err};
 	int rc = start(&r);
 
 	while (!rc && !r.ending)

@@ -67,6 +67,47 @@ uint32_t rut_program_string(struct rut_script_program *p, const char *s)
 	return (uint32_t)p->nstrings++;
 }
 
+void rut_program_option(struct rut_script_program *p, const char *name)
+{
+	struct rut_script_option *o;
+
+	for (o = p->options; o; o = o->next)
+		if (!strcmp(o->name, name))
+			return;
+	o = rut_arena_alloc(&p->ast.arena, sizeof(*o));
+	if (!o)
+		return;
+	o->name = name;
+	o->next = p->options;
+	p->options = o;
+}
+
+/* An option that no getopt() asks for is a mistake. */
+static int check_options(struct rut_script_program *p)
+{
+	for (size_t i = 0; i < p->opts.nnamed; i++) {
+		const char *given = p->opts.named[i];
+		struct rut_nearest near = {given, strcspn(given, "="), "", 0};
+		const struct rut_script_option *o;
+
+		for (o = p->options; o; o = o->next) {
+			if (strlen(o->name) == near.wanted_len &&
+			    !strncmp(o->name, given, near.wanted_len))
+				break;
+			rut_nearest_add(&near, o->name);
+		}
+		if (o)
+			continue;
+		rut_buf_printf(&p->src.messages, "%s: error: the script has no option '--%.*s'\n",
+			       p->src.name, (int)near.wanted_len, given);
+		if (near.name[0])
+			rut_source_hint(&p->src, "did you mean '--%s'?", near.name);
+		p->src.errors++;
+		return -EINVAL;
+	}
+	return 0;
+}
+
 /* What each name of each probe resolves to. */
 struct resolved {
 	struct rut_probe *probe;
@@ -146,7 +187,7 @@ static void finish_maps(struct rut_script_program *p)
 
 		m->is_array = !m->key;
 		m->per_cpu = m->value && rut_type_is_agg(m->value);
-		m->max_entries = m->key ? p->max_map_keys : 1;
+		m->max_entries = m->key ? p->set.max_map_keys : 1;
 		declared_size(p, m);
 		m->key_bytes = m->key ? m->key->size : 4;
 		m->value_bytes = m->value ? (m->value->size + 7) & ~7u : 8;
@@ -197,6 +238,9 @@ static int compile(struct rut_script_program *p, struct rut_err *err)
 		finish_maps(p);
 		rc = generate_all(&x, err);
 	}
+	if (!rc) {
+		rc = check_options(p);
+	}
 	free(x.list);
 	return rc;
 }
@@ -211,9 +255,7 @@ int rut_script_compile(struct rut_script_program **ret, const char *text, size_t
 	if (!p)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	p->opts = *opts;
-	p->max_strlen = opts->max_strlen ? opts->max_strlen : 1024;
-	p->max_map_keys = 4096;
-	p->print_maps_on_exit = 1;
+	rut_config_init(&p->set, opts->max_strlen);
 	for (int i = 0; i < RUT_MAP_USER; i++)
 		p->fds[i] = -1;
 	p->text = strndup(text, len);
@@ -223,6 +265,7 @@ int rut_script_compile(struct rut_script_program **ret, const char *text, size_t
 		return rut_err_set(err, ENOMEM, "out of memory");
 	}
 	rut_source_init(&p->src, opts->name, p->text, strlen(p->text));
+	p->src.owner = &p->text;
 	if (p->src.len != len)
 		return rut_source_error(&p->src, (struct rut_span){(uint32_t)p->src.len, 1},
 					"the script holds a zero byte");

@@ -11,17 +11,33 @@
 #ifndef RUT_SCRIPT_SCRIPT_H
 #define RUT_SCRIPT_SCRIPT_H
 
+#include <sys/types.h>
+
 #include "bpf/script_ruby.h"
 #include "script/ast.h"
 #include "script/program.h"
 
 struct rut_err;
+struct rut_ruby_probe_ctx;
+
+enum { RUT_SCRIPT_RUBY_PROBES = 64 };
+
+enum rut_script_mode {
+	RUT_SCRIPT_TRACE,
+	RUT_SCRIPT_BENCH, /* bench probes alone are run */
+	RUT_SCRIPT_TEST,  /* test probes alone */
+};
 
 struct rut_script_opts {
 	const char *name; /* of the file, for messages */
 	const char *const *params;
 	size_t nparams;
-	int32_t pid;	     /* of -p; 0: all */
+	const char *const *named; /* "NAME=VALUE", "NAME": of getopt() */
+	size_t nnamed;
+	enum rut_script_mode mode;
+	int32_t pid;	      /* of -p; 0: all */
+	const pid_t *targets; /* processes for Ruby probes, with what they start; borrowed */
+	size_t ntargets;
 	bool child;	     /* it is the process of -c */
 	bool unsafe;	     /* system(), signal() are permitted */
 	uint32_t compat;     /* 0, 17, 23 */
@@ -44,20 +60,31 @@ enum rut_probe_kind {
 	RUT_PROBE_UPROBE,
 	RUT_PROBE_URETPROBE,
 	RUT_PROBE_USDT,
-	RUT_PROBE_SIGNAL,
+	RUT_PROBE_SIGNAL, /* self */
+	RUT_PROBE_KPROBE,
+	RUT_PROBE_KRETPROBE,
+	RUT_PROBE_FENTRY,
+	RUT_PROBE_FEXIT,
+	RUT_PROBE_ITER,
+	RUT_PROBE_WATCHPOINT,
+	RUT_PROBE_BENCH,
+	RUT_PROBE_TEST,
+	RUT_PROBE_RUBY,
 };
 
 /* One place to which a program is attached. */
 struct rut_script_attach {
 	enum rut_probe_kind kind;
-	const char *name;	   /* as `probe` gives it: "tracepoint:sched:sched_switch" */
-	uint64_t period_ns;	   /* INTERVAL; PROFILE */
-	uint64_t frequency;	   /* PROFILE: Hz, when period_ns is 0 */
-	uint32_t config;	   /* SOFTWARE, HARDWARE: of perf_event_attr; SIGNAL: its number */
-	uint64_t count;		   /* SOFTWARE, HARDWARE: events for each */
+	const char *name;   /* as `probe` gives it: "tracepoint:sched:sched_switch" */
+	uint64_t period_ns; /* INTERVAL; PROFILE */
+	uint64_t frequency; /* PROFILE: Hz, when period_ns is 0 */
+	uint32_t config;    /* SOFTWARE, HARDWARE, WATCHPOINT: of perf_event_attr; SIGNAL, RUBY: its
+			       number */
+	uint64_t count;	    /* SOFTWARE, HARDWARE: events for each; WATCHPOINT: bytes */
 	const char *group, *event; /* TRACEPOINT, RAWTRACEPOINT, USDT */
 	const char *path;	   /* UPROBE, USDT: the file */
-	uint64_t offset;	   /* in it */
+	uint64_t offset;	   /* in it; KPROBE: in the function `event`; WATCHPOINT: address */
+	uint64_t address;	   /* UPROBE: as the file is linked */
 	uint64_t semaphore;	   /* in it; 0: none */
 };
 
@@ -70,6 +97,7 @@ struct rut_script_prog {
 	uint32_t *functions; /* owned: where those of loops begin */
 	uint32_t nfunctions;
 	uint32_t type;			  /* enum bpf_prog_type */
+	uint32_t expected, btf_id;	  /* TRACING: enum bpf_attach_type, the function */
 	struct rut_span span;		  /* of the probe's name */
 	struct rut_script_attach *attach; /* in the arena */
 	size_t nattach;
@@ -109,13 +137,32 @@ enum {
 	RUT_COUNTER_BEGIN,   /* when the script began */
 	RUT_COUNTER_RECORDS, /* records of the journal */
 	RUT_COUNTER_MASK,    /* its slots - 1 */
+	RUT_COUNTER_RETURN,  /* what a test probe returned */
 	RUT_COUNTER_SITES,   /* one for each site */
 };
 
+/* In the word of exit(): begin has not ended. */
+#define RUT_EXIT_HELD (1ull << 63)
+
 enum { RUT_SCRATCH_NESTED = 4, RUT_STACK_WORDS = 127 };
+
+/* What config = { ... } and the environment may set (config.c). */
+struct rut_script_settings {
+	uint32_t max_strlen, max_map_keys, max_cat_bytes, print_maps_on_exit;
+	uint32_t stack_mode;	 /* enum rut_stack_mode */
+	uint32_t missing_probes; /* 0: an error, 1: a warning, 2: nothing */
+	const char *trailer;	 /* of texts that were cut */
+};
+
+/* An option that the script asks for with getopt(). */
+struct rut_script_option {
+	struct rut_script_option *next;
+	const char *name;
+};
 
 struct rut_script_program {
 	struct rut_ast ast;
+	struct rut_script_option *options; /* in the arena */
 	struct rut_source src;
 	char *text; /* owned */
 	struct rut_script_opts opts;
@@ -131,7 +178,7 @@ struct rut_script_program {
 	size_t nstrings;
 	const char **probes; /* names, for RUT_T_PROBE */
 	size_t nprobes;
-	uint32_t max_strlen, max_map_keys, print_maps_on_exit;
+	struct rut_script_settings set;
 	uint32_t record_max;	/* the largest record of the ring; 0: none */
 	uint32_t scratch_bytes; /* of one program; 0: none */
 	uint32_t zeros_bytes;	/* 0: none */
@@ -139,6 +186,9 @@ struct rut_script_program {
 	bool needs_ruby, needs_rstacks;
 	const char *methods[RUT_SCRIPT_METHODS]; /* of in(); in the arena */
 	uint32_t nmethods;
+	struct rut_ruby_probe_ctx *ruby_probes[RUT_SCRIPT_RUBY_PROBES]; /* in the arena */
+	uint32_t nruby_probes;
+	uint64_t ruby_session;	      /* which tells their hits from those of others */
 	struct rut_script_ruby *ruby; /* owned; NULL: not needed, or not loaded */
 	int fds[RUT_MAP_USER];	      /* of RUT_MAP_RING and so on; -1 */
 	struct rut_btf *btf;	      /* of the kernel; NULL: not needed yet */

@@ -131,6 +131,20 @@ static const char *needs_process(enum rut_script_action_kind kind)
 
 #define NO_PROCESS ", and a flight recorder has none: start the session with --output"
 
+/* Probes that have no meaning in a session: -EINVAL. */
+static int check_kinds(struct rut_script_program *p)
+{
+	for (size_t i = 0; i < p->nprogs; i++) {
+		const struct rut_script_prog *prog = &p->progs[i];
+		enum rut_probe_kind kind = prog->nattach ? prog->attach[0].kind : RUT_PROBE_BEGIN;
+
+		if (kind == RUT_PROBE_ITER || kind == RUT_PROBE_SIGNAL)
+			return rut_source_error(&p->src, prog->span,
+						"this probe is one of 'rutile run' alone");
+	}
+	return 0;
+}
+
 /* Errors of the script: -EINVAL. */
 static int check_flight(struct rut_script_program *p)
 {
@@ -138,7 +152,7 @@ static int check_flight(struct rut_script_program *p)
 		const struct rut_script_prog *prog = &p->progs[i];
 		enum rut_probe_kind kind = prog->nattach ? prog->attach[0].kind : RUT_PROBE_BEGIN;
 
-		if (kind == RUT_PROBE_INTERVAL || kind == RUT_PROBE_END || kind == RUT_PROBE_SIGNAL)
+		if (kind == RUT_PROBE_INTERVAL || kind == RUT_PROBE_END)
 			return rut_source_error(&p->src, prog->span,
 						"this probe runs in a process" NO_PROCESS);
 	}
@@ -172,8 +186,8 @@ static int prepare(struct rut_script_session *s, struct rut_err *err)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	rut_run_names_init(&s->names, s->p, s->symbols);
 	s->style = (struct rut_script_style){.compat = s->p->opts.compat,
-					     .max_strlen = s->p->max_strlen,
-					     .trailer = "..",
+					     .max_strlen = s->p->set.max_strlen,
+					     .trailer = s->p->set.trailer,
 					     .names = &s->names};
 	return 0;
 }
@@ -214,6 +228,8 @@ static int compile(struct rut_script_session *s, const char *text, size_t len,
 			&s->p->src, s->p->progs[0].span,
 			"the names of Ruby are found by the process that runs the script: "
 			"it cannot run in a session, only by 'rutile run'");
+	if (!rc)
+		rc = check_kinds(s->p);
 	if (!rc && own.flight)
 		rc = check_flight(s->p);
 	return rc;

@@ -8,7 +8,7 @@
 
 void rut_source_init(struct rut_source *s, const char *name, const char *text, size_t len)
 {
-	*s = (struct rut_source){.name = name, .text = text, .len = len};
+	*s = (struct rut_source){.name = name, .text = text, .len = len, .whole = len};
 }
 
 void rut_source_fini(struct rut_source *s)
@@ -16,10 +16,26 @@ void rut_source_fini(struct rut_source *s)
 	rut_buf_fini(&s->messages);
 }
 
+/* The imported file of the position; NULL: it is in the script itself. */
+static const struct rut_source_part *part_of(const struct rut_source *s, uint32_t pos)
+{
+	for (unsigned i = s->nparts; i-- > 0;)
+		if (pos >= s->parts[i].begin)
+			return &s->parts[i];
+	return NULL;
+}
+
+const char *rut_source_name(const struct rut_source *s, uint32_t pos)
+{
+	const struct rut_source_part *part = part_of(s, pos);
+
+	return part ? part->name : s->name;
+}
+
 static uint32_t line_begin(const struct rut_source *s, uint32_t pos)
 {
-	if (pos > s->len)
-		pos = (uint32_t)s->len;
+	if (pos > s->whole)
+		pos = (uint32_t)s->whole;
 	while (pos && s->text[pos - 1] != '\n')
 		pos--;
 	return pos;
@@ -30,9 +46,12 @@ void rut_source_where(const struct rut_source *s, uint32_t pos, uint32_t *ret_li
 {
 	uint32_t line = 1;
 
-	if (pos > s->len)
-		pos = (uint32_t)s->len;
-	for (uint32_t i = 0; i < pos; i++)
+	const struct rut_source_part *part;
+
+	if (pos > s->whole)
+		pos = (uint32_t)s->whole;
+	part = part_of(s, pos);
+	for (uint32_t i = part ? part->begin : 0; i < pos; i++)
 		line += s->text[i] == '\n';
 	*ret_line = line;
 	*ret_column = pos - line_begin(s, pos) + 1;
@@ -44,12 +63,12 @@ static void show_line(struct rut_source *s, struct rut_span at)
 	uint32_t begin = line_begin(s, at.pos), end, column;
 	struct rut_buf *out = &s->messages;
 
-	if (at.pos > s->len)
-		at.pos = (uint32_t)s->len;
+	if (at.pos > s->whole)
+		at.pos = (uint32_t)s->whole;
 	if (at.pos - begin > 120)
 		begin = at.pos - 60;
 	end = begin;
-	while (end < s->len && s->text[end] != '\n' && end - begin < 160)
+	while (end < s->whole && s->text[end] != '\n' && end - begin < 160)
 		end++;
 	column = at.pos - begin;
 	for (uint32_t i = begin; i < end; i++)
@@ -70,7 +89,7 @@ int rut_source_error(struct rut_source *s, struct rut_span at, const char *fmt, 
 	if (s->errors++ >= RUT_SOURCE_ERRORS_MAX)
 		return -EINVAL;
 	rut_source_where(s, at.pos, &line, &column);
-	rut_buf_printf(&s->messages, "%s:%u:%u: error: ", s->name, line, column);
+	rut_buf_printf(&s->messages, "%s:%u:%u: error: ", rut_source_name(s, at.pos), line, column);
 	va_start(ap, fmt);
 	rut_buf_vprintf(&s->messages, fmt, ap);
 	va_end(ap);

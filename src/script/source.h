@@ -12,10 +12,20 @@
 
 #include "base/buf.h"
 
+/* A file that was imported: its text begins there. */
+struct rut_source_part {
+	uint32_t begin;
+	const char *name; /* borrowed */
+};
+
 struct rut_source {
 	const char *name; /* of the file, for messages; borrowed */
 	const char *text; /* NUL-terminated; borrowed */
-	size_t len;
+	size_t len;	  /* of what is read now */
+	size_t whole;	  /* with all imported files */
+	char **owner;	  /* borrowed: where the text is allocated; NULL: nothing is imported */
+	struct rut_source_part parts[64];
+	unsigned nparts;
 	struct rut_buf messages;
 	unsigned errors;
 };
@@ -30,7 +40,9 @@ struct rut_span {
 void rut_source_init(struct rut_source *s, const char *name, const char *text, size_t len);
 void rut_source_fini(struct rut_source *s);
 
-/* Line and column of a position, from 1. */
+/* The name of the file that the position is in. */
+const char *rut_source_name(const struct rut_source *s, uint32_t pos);
+/* Line and column of a position in its file, from 1. */
 void rut_source_where(const struct rut_source *s, uint32_t pos, uint32_t *ret_line,
 		      uint32_t *ret_column);
 

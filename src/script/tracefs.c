@@ -130,11 +130,11 @@ static const struct rut_type *type_of(struct parsed *s, char *type, uint32_t siz
 			type[--len] = 0;
 		if (!strncmp(type, "const ", 6))
 			type += 6;
-		if (!strchr(star + 1, '*')) {
-			to = rut_type_word(type);
-			if (!to && !strncmp(type, "struct ", 7))
-				to = rut_kernel_type(s->p, type);
-		}
+		to = rut_type_word(type);
+		if (!to && !strncmp(type, "struct ", 7))
+			to = rut_kernel_type(s->p, type);
+		for (const char *more = star + 1; (more = strchr(more, '*')); more++)
+			to = rut_type_pointer(a, to, s->user);
 		return rut_type_pointer(a, to, s->user);
 	}
 	if (size == 1 || size == 2 || size == 4 || size == 8)
@@ -180,7 +180,7 @@ static void parse_field(struct parsed *s, char *line)
 	f->bits = 0;
 	f->bit_shift = 0;
 	if (is_loc) {
-		f->type = rut_type_string(a, s->p->max_strlen);
+		f->type = rut_type_string(a, s->p->set.max_strlen + 1);
 		f->bits = RUT_FIELD_DATA_LOC;
 	} else {
 		if (name[-1] == 0 && strchr(decl, 0) < name && name > decl + 1 && name[-2] == '*')

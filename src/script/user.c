@@ -5,6 +5,7 @@
  */
 #include "script/user.h"
 
+#include <errno.h>
 #include <fnmatch.h>
 #include <linux/bpf.h>
 #include <stdio.h>
@@ -35,6 +36,16 @@ static int find_binary(struct rut_resolve *r, const char *name, char *path, size
 	struct rut_err err = RUT_ERR_INIT;
 	char text[256];
 
+	/* A relative path is one of ours, not of the process. */
+	if (strchr(name, '/') && name[0] != '/') {
+		_cleanup_free_ char *real = realpath(name, NULL);
+
+		if (!real || strlen(real) >= size)
+			return rut_probe_error(r, "cannot open '%s': %s", name,
+					       strerror(real ? ENAMETOOLONG : errno));
+		strcpy(path, real);
+		return 0;
+	}
 	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
 		snprintf(text, sizeof(text), "%s%s", name, ends[i]);
 		if (!rut_elf_find(text, r->prog->opts.pid, path, size, i ? NULL : &err))
@@ -51,7 +62,8 @@ struct function_list {
 static int add_function(struct rut_resolve *r, const char *path, const struct rut_function *f,
 			uint64_t plus)
 {
-	struct rut_script_attach a = {.path = path, .offset = f->offset + plus};
+	struct rut_script_attach a = {
+		.path = path, .offset = f->offset + plus, .address = f->address + plus};
 	char name[600];
 	int rc;
 
@@ -78,6 +90,26 @@ static void suggest(struct rut_resolve *r, const char *path, const char *wanted)
 		rut_source_hint(&r->prog->src, "did you mean '%s'?", near.name);
 }
 
+/* An address, as the file is linked: of the function that it is in. */
+static int resolve_address(struct rut_resolve *r, const char *path, const char *text)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	struct function_list l = {0};
+	const struct rut_function *best = NULL;
+	uint64_t address = strtoull(text, NULL, 0);
+	int rc = rut_elf_functions(path, "*", &l.list, &l.n, &err);
+
+	if (rc)
+		return rut_probe_error(r, "%s", err.msg);
+	for (size_t i = 0; i < l.n; i++)
+		if (l.list[i].address <= address && (!best || l.list[i].address > best->address))
+			best = &l.list[i];
+	rc = best ? add_function(r, keep(r, path), best, address - best->address)
+		  : rut_probe_error(r, "no function of '%s' is at %s", path, text);
+	free(l.list);
+	return rc;
+}
+
 int rut_resolve_uprobe(struct rut_resolve *r)
 {
 	char path[512], name[256], *plus;
@@ -100,8 +132,7 @@ int rut_resolve_uprobe(struct rut_resolve *r)
 			return rut_probe_error(r, "returns have no offset");
 	}
 	if (name[0] >= '0' && name[0] <= '9')
-		return rut_probe_error(
-			r, "addresses are not there; use a function, or FUNCTION+OFFSET");
+		return resolve_address(r, path, name);
 	rc = rut_elf_functions(path, name, &l.list, &l.n, &err);
 	if (rc)
 		return rut_probe_error(r, "%s", err.msg);

@@ -36,6 +36,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "ring/append.h"
+#include "ruby/record.h"
 #include "session/aside.h"
 #include "session/mappings.h"
 #include "session/rubies.h"
@@ -200,6 +201,21 @@ void rut_writer_discard(struct rut_writer *w)
 	rut_writer_close(w);
 }
 
+static void remove_rubies(int fd)
+{
+	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *e;
+
+	if (!dir && copy >= 0)
+		close(copy);
+	while (dir && (e = readdir(dir)))
+		if (!strncmp(e->d_name, RUT_RECORD_DIR, strlen(RUT_RECORD_DIR)))
+			rut_record_remove(fd, e->d_name);
+	if (dir)
+		closedir(dir);
+}
+
 int rut_trace_remove(const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -207,9 +223,13 @@ int rut_trace_remove(const char *path)
 	if (fd < 0)
 		return -errno;
 	remove_script(fd);
+	remove_rubies(fd);
 	remove_files(openat(fd, "kernel", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
 		     "kernel");
-	return unlinkat(fd, "kernel", AT_REMOVEDIR) < 0 || rmdir(path) < 0 ? -errno : 0;
+	/* A trace of Ruby events alone has none. */
+	if (unlinkat(fd, "kernel", AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return -errno;
+	return rmdir(path) < 0 ? -errno : 0;
 }
 
 int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const char *dir,

@@ -60,6 +60,15 @@ int rut_url_parse(const char *text, struct rut_url *ret, struct rut_err *err)
 	const bool tls = !strncmp(text, SECURE, strlen(SECURE));
 	const char *p;
 
+	if (rut_nats_url_is(text)) {
+		int rc = rut_nats_url_parse(text, &ret->nats_url, err);
+
+		*ret = (struct rut_url){.nats = true, .nats_url = ret->nats_url};
+		if (!rc && !ret->nats_url.stream[0])
+			rc = rut_err_set(err, EINVAL, "the stream is missing in '%s': /STREAM",
+					 text);
+		return rc;
+	}
 	*ret = (struct rut_url){.port = RUT_RELAY_PORT_CTL, .tls = tls};
 	if (!tls && strncmp(text, SCHEME, strlen(SCHEME)) != 0)
 		return rut_err_set(err, EINVAL, "invalid collector '%s': " SCHEME "HOST[:PORT]",

@@ -8,10 +8,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "stream/nats_url.h"
+
 struct rut_err;
 
-/* Where a trace goes: relay://HOST[:PORT[:DATAPORT]][/SESSION], or relays:// for TLS. */
+/*
+ * Where a trace goes: relay://HOST[:PORT[:DATAPORT]][/SESSION], or relays:// for TLS;
+ * nats://HOST[:PORT][,...]/STREAM, or natss://.
+ */
 struct rut_url {
+	bool nats;
+	struct rut_nats_url nats_url; /* if it is one; else what follows */
 	bool tls;
 	char host[256];
 	uint16_t port, data_port;

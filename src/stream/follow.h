@@ -24,6 +24,8 @@ struct rut_stream_file {
 	int fd;
 	/* Bytes: found at the last scan, sent, stored by the collector. */
 	off_t size, sent, confirmed;
+	off_t last; /* of the last packet that was sent, which ends at: */
+	uint64_t last_ns;
 	off_t punched;		 /* given back to the file system */
 	bool bad;		 /* not a row of packets from `sent` on: what follows is left out */
 	uint64_t discarded_base; /* of the stream before this file */
@@ -37,7 +39,8 @@ struct rut_part {
 	struct timespec seen; /* the directory's time at the last scan */
 	char *text;	      /* metadata; owned */
 	size_t text_len;
-	uint32_t generation; /* of the text */
+	uint32_t generation;	  /* of the text */
+	uint32_t sent_generation; /* by the sender, in the present connection */
 	struct rut_stream_file *files;
 };
 

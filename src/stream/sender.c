@@ -19,7 +19,6 @@
 #include "stream/sender_internal.h"
 #include "stream/tls.h"
 
-#define PROBE_MS   3000
 #define LINGER_NS  30000000000ull /* without progress, at the end */
 #define NO_PEER_NS 10000000000ull /* the same while there is no connection */
 
@@ -56,7 +55,6 @@ static int make_spool(struct rut_sender *s, const char *spool, struct rut_err *e
 /* A wrong name, port or certificate should be found now, not in a log. */
 static int probe(const struct rut_sender *s, struct rut_err *err)
 {
-	const struct rut_relay_conf conf = {.url = &s->url, .tls = s->tls, .timeout_ms = PROBE_MS};
 	sigset_t pipe, before;
 	int rc;
 
@@ -64,7 +62,7 @@ static int probe(const struct rut_sender *s, struct rut_err *err)
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe, &before);
-	rc = rut_relay_probe(&conf, err);
+	rc = s->link->probe(s, err);
 	sigtimedwait(&pipe, NULL, &(struct timespec){0});
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc;
@@ -86,6 +84,7 @@ int rut_sender_new(struct rut_sender **ret, const struct rut_sender_conf *conf, 
 	pthread_cond_init(&s->wake, NULL);
 	snprintf(s->to, sizeof(s->to), "%s", conf->to);
 	rc = rut_url_parse(conf->to, &s->url, err);
+	s->link = s->url.nats ? &rut_sender_nats : &rut_sender_relay;
 	snprintf(s->session, sizeof(s->session), "%s",
 		 s->url.session[0] ? s->url.session : conf->session);
 	if (gethostname(s->host, sizeof(s->host) - 1) < 0 || !s->host[0])
@@ -94,6 +93,10 @@ int rut_sender_new(struct rut_sender **ret, const struct rut_sender_conf *conf, 
 	if (getrandom(s->uuid, sizeof(s->uuid), 0) < 0)
 		memcpy(s->uuid, conf->uuid, sizeof(s->uuid));
 	s->uuid[0] |= 1;
+	if (conf->tls) {
+		snprintf(s->tls_buf, sizeof(s->tls_buf), "%s", conf->tls);
+		s->tls_dir = s->tls_buf;
+	}
 	if (!rc && s->url.tls)
 		rc = rut_tls_conf_new(&s->tls, conf->tls ? conf->tls : RUT_TLS_DIR, false, err);
 	if (!rc)
@@ -194,9 +197,8 @@ bool rut_sender_full(const struct rut_sender *s)
 static uint64_t to_send(const struct rut_sender *s)
 {
 	uint64_t sent = __atomic_load_n(&s->in_flight, __ATOMIC_RELAXED);
-	uint64_t queued = s->relay ? rut_relay_queued(s->relay) : 0;
 
-	return (s->waiting > sent ? s->waiting - sent : 0) + queued;
+	return (s->waiting > sent ? s->waiting - sent : 0) + s->link->queued(s);
 }
 
 /* Until the thread has sent all, or nothing has moved for a while. */
@@ -205,7 +207,8 @@ static void wait_for_end(struct rut_sender *s)
 	uint64_t moved_ns = rut_now_ns(), least = UINT64_MAX;
 
 	set_lock(s, true);
-	while (!s->ended && rut_now_ns() - moved_ns < (s->relay ? LINGER_NS : NO_PEER_NS)) {
+	while (!s->ended &&
+	       rut_now_ns() - moved_ns < (s->stats.connected ? LINGER_NS : NO_PEER_NS)) {
 		struct timespec until;
 
 		if (to_send(s) < least) {
@@ -219,8 +222,7 @@ static void wait_for_end(struct rut_sender *s)
 		pthread_cond_timedwait(&s->wake, &s->lock, &until);
 	}
 	s->cancelled = true;
-	if (s->relay)
-		rut_relay_abort(s->relay);
+	s->link->abort(s);
 	pthread_cond_broadcast(&s->wake);
 	set_lock(s, false);
 }
@@ -266,8 +268,7 @@ void rut_sender_free(struct rut_sender *s)
 	if (s->started) {
 		set_lock(s, true);
 		s->ending = s->cancelled = true;
-		if (s->relay)
-			rut_relay_abort(s->relay);
+		s->link->abort(s);
 		pthread_cond_broadcast(&s->wake);
 		set_lock(s, false);
 		pthread_join(s->thread, NULL);
@@ -283,7 +284,8 @@ void rut_sender_free(struct rut_sender *s)
 		next = c->next;
 		rut_chunk_free(c);
 	}
-	rut_relay_free(s->relay);
+	if (s->link && s->link->free)
+		s->link->free(s);
 	rut_tls_conf_free(s->tls);
 	rut_closep(&s->mount_fd);
 	pthread_mutex_destroy(&s->lock);

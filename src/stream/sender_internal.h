@@ -10,7 +10,9 @@
 #include "stream/relay.h"
 #include "stream/sender.h"
 
-#define RUT_STREAM_PACKET ((size_t)4096) /* bytes of a packet without events */
+#define RUT_STREAM_PACKET     ((size_t)4096) /* bytes of a packet without events */
+#define RUT_SENDER_TIMEOUT_MS 10000
+#define RUT_SENDER_PROBE_MS   3000
 
 /* How far a stream is, in the numbers that the collector sees. */
 struct rut_stream_place {
@@ -34,7 +36,40 @@ struct rut_stream_out {
 	uint32_t generation;
 };
 
+/*
+ * A protocol to a collector. All but the last three are called by the sender's thread. Each int is
+ * 0 or -errno with the reason; what fails ends the connection.
+ */
+struct rut_sender_link {
+	/* Is the collector there, and does it take us? Before there is a thread. */
+	int (*probe)(const struct rut_sender *s, struct rut_err *err);
+	/* Connects, and begins with the chunk. */
+	int (*open)(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err);
+	/* Sends metadata and streams of the chunk that are new. */
+	int (*update)(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err);
+	/* Sends the packet at f->sent, and goes on behind it. 1: its stream is not open yet. */
+	int (*packet)(struct rut_sender *s, struct rut_stream_file *f, struct rut_packet *p);
+	/* Nothing is to be sent; all records before that time were. NULL: not wanted. */
+	void (*idle)(struct rut_sender *s, uint64_t complete_ns);
+	/* Waits until the collector has what was sent. */
+	int (*confirm)(struct rut_sender *s, struct rut_err *err);
+	/* The chunk was sent; `next` follows, or, NULL, the session's end. */
+	int (*end)(struct rut_sender *s, struct rut_chunk *c, const struct rut_chunk *next,
+		   struct rut_err *err);
+	/* Disconnects, if connected. */
+	void (*close)(struct rut_sender *s);
+	/* Bytes that the peer's machine does not have yet. Under the lock, from any thread. */
+	uint64_t (*queued)(const struct rut_sender *s);
+	/* Makes the thread's calls fail. Likewise. */
+	void (*abort)(const struct rut_sender *s);
+	/* Frees what the link has made; the thread has ended. NULL: nothing to do. */
+	void (*free)(struct rut_sender *s);
+};
+
+extern const struct rut_sender_link rut_sender_relay, rut_sender_nats;
+
 struct rut_sender {
+	const struct rut_sender_link *link;
 	/* Set once. */
 	struct rut_url url;
 	char to[600], session[256], host[256];
@@ -45,6 +80,8 @@ struct rut_sender {
 	uint8_t uuid[16], packet_uuid[16];
 	int mount_fd;
 	struct rut_tls_conf *tls; /* owned; NULL: none */
+	char tls_buf[256];
+	const char *tls_dir; /* of a NATS link; NULL: RUT_TLS_DIR */
 	/* The recorder's thread. */
 	struct rut_chunk *last; /* of `chunks`: what is being written */
 	bool started;
@@ -58,7 +95,8 @@ struct rut_sender {
 	/* Of `waiting`: sent but not confirmed. The thread writes it; atomic, without the lock. */
 	uint64_t in_flight;
 	bool ending, ended, cancelled;
-	struct rut_relay *relay; /* owned by the thread; NULL: not connected */
+	struct rut_relay *relay;      /* of a relay link, owned by the thread; NULL: none */
+	struct rut_nats_sender *nats; /* of a NATS link, likewise */
 	struct rut_sender_stats stats;
 	/* The thread. */
 	struct rut_stream_out *streams;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -23,7 +24,7 @@
 #define NAME_TRIES     1000
 #define DEPTH	       8
 #define METADATA_BYTES (64u << 20) /* of one trace */
-#define CLIENT_MAX     64
+#define CLIENT_MAX     65	   /* a host name, as long as they get, and its end */
 #define MIN_INODES     10000
 
 struct stream {
@@ -206,6 +207,11 @@ static int open_path(int at, const char *path)
 	return fd < 0 ? fd : RUT_TAKE_FD(fd);
 }
 
+int rut_store_open(const struct rut_store *s, const char *path)
+{
+	return open_path(s->fd, path);
+}
+
 static bool safe_path(const char *path)
 {
 	int depth = 0;
@@ -223,6 +229,40 @@ static bool safe_path(const char *path)
 		path += len + (path[len] == '/');
 	}
 	return depth > 0;
+}
+
+int rut_store_find(const struct rut_store *s, const char *path)
+{
+	struct stat st;
+
+	/* Only looked at here: open_path() follows no links, and what it needs not make it opens.
+	 */
+	if (!safe_path(path))
+		return -EINVAL;
+	if (fstatat(s->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	return open_path(s->fd, path);
+}
+
+int rut_store_lock(int fd)
+{
+	return flock(fd, LOCK_EX) < 0 ? -errno : 0;
+}
+
+int rut_store_charge(struct rut_store *s, const char *client, uint64_t bytes)
+{
+	return charge(s, client, bytes);
+}
+
+int rut_store_room(struct rut_store *s, const char *client, uint64_t bytes)
+{
+	const struct client *c = client_of(s, client);
+
+	if (!c)
+		return -ENOMEM;
+	if (disk_full(s))
+		return -ENOSPC;
+	return s->limits.bytes && c->bytes + bytes > s->limits.bytes ? -EDQUOT : 0;
 }
 
 /* Makes HOST/NAME-DATE-TIME, or with a number behind it. */

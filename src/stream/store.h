@@ -75,6 +75,25 @@ int rut_store_close_chunk(struct rut_store_session *ss, const struct rut_relay_c
 bool rut_store_has_chunk(const struct rut_store_session *ss, uint64_t id);
 int rut_store_close_stream(struct rut_store_session *ss, uint64_t handle);
 
+/* Opens a directory below DIR, making it. Returns a descriptor, -EINVAL for bad names, or -errno.
+ */
+int rut_store_open(const struct rut_store *s, const char *path);
+
+/* The same, but makes nothing: -ENOENT when it is not there. */
+int rut_store_find(const struct rut_store *s, const char *path);
+
+/* Makes other processes wait that lock the same file or directory, until it is closed. */
+int rut_store_lock(int fd);
+
+/*
+ * May the client write so many bytes more? Returns 0; -EDQUOT, which here is the limit of the
+ * client; -ENOSPC or -ENOMEM.
+ */
+int rut_store_room(struct rut_store *s, const char *client, uint64_t bytes);
+
+/* Counts bytes of a client. Returns 0, -EDQUOT, with nothing counted, or -ENOMEM. */
+int rut_store_charge(struct rut_store *s, const char *client, uint64_t bytes);
+
 /* Can this be one component of a path? */
 bool rut_store_safe_name(const char *name);
 

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/parse.h"
+#include "trigger/text.h"
+#include "trigger/when.h"
 
 void rut_trigger_init(struct rut_trigger *t)
 {
@@ -24,132 +26,6 @@ bool rut_trigger_name_ok(const char *name)
 		if (!isalnum((unsigned char)*p) && !strchr("-_.", *p))
 			return false;
 	return len > 0 && len <= RUT_TRIGGER_NAME_MAX && name[0] != '.';
-}
-
-/* A duration that may end before its string does, and is not zero. */
-static int parse_duration(const char *s, size_t len, uint64_t *ret_ns)
-{
-	char text[32];
-	uint64_t ns;
-
-	if (len >= sizeof(text))
-		return -EINVAL;
-	memcpy(text, s, len);
-	text[len] = 0;
-	if (rut_parse_duration(text, &ns) || !ns)
-		return -EINVAL;
-	*ret_ns = ns;
-	return 0;
-}
-
-static int copy(char *to, size_t size, const char *from, size_t len, struct rut_err *err)
-{
-	if (len >= size)
-		return rut_err_set(err, EINVAL, "'%.40s...' is longer than %zu bytes", from,
-				   size - 1);
-	memcpy(to, from, len);
-	to[len] = 0;
-	return 0;
-}
-
-static size_t trimmed(const char *s, size_t len)
-{
-	while (len && isspace((unsigned char)s[len - 1]))
-		len--;
-	return len;
-}
-
-/* ---- When ---- */
-
-/* The last " > " of the text, behind which the limit stands; a filter may hold others. */
-static const char *find_limit(const char *text)
-{
-	const char *last = NULL;
-
-	for (const char *p = text; (p = strstr(p, " > ")); p += 3)
-		last = p;
-	return last;
-}
-
-/* "NAMES [if FILTER]" */
-static int parse_events(struct rut_trigger_when *w, const char *s, size_t len, struct rut_err *err)
-{
-	size_t names = 0;
-	int rc;
-
-	while (names + 4 <= len && memcmp(s + names, " if ", 4) != 0)
-		names++;
-	if (names + 4 > len)
-		names = len;
-	if (!trimmed(s, names) || !strncmp(s, "if ", 3))
-		return rut_err_set(err, EINVAL,
-				   "which events? For example "
-				   "'event sched_process_exit if comm == \"ruby\"'");
-	rc = copy(w->events, sizeof(w->events), s, trimmed(s, names), err);
-	if (rc || names == len)
-		return rc;
-	s += names + 4;
-	len = trimmed(s, len - names - 4);
-	if (!len)
-		return rut_err_set(err, EINVAL, "no filter follows 'if'");
-	return copy(w->filter, sizeof(w->filter), s, len, err);
-}
-
-static int parse_rate(struct rut_trigger_when *w, const char *s, struct rut_err *err)
-{
-	const char *limit = find_limit(s), *per;
-
-	if (!limit)
-		return rut_err_set(err, EINVAL,
-				   "a rate needs its limit: "
-				   "'rate EVENTS [if FILTER] > N per TIME'");
-	if (rut_parse_u64_prefix(limit + 3, &w->count, &per) || strncmp(per, " per ", 5) != 0 ||
-	    parse_duration(per + 5, trimmed(per + 5, strlen(per + 5)), &w->ns))
-		return rut_err_set(err, EINVAL, "invalid rate '%s': write '> 100 per 1s'",
-				   limit + 1);
-	return parse_events(w, s, (size_t)(limit - s), err);
-}
-
-static int parse_slow(struct rut_trigger_when *w, const char *s, struct rut_err *err)
-{
-	const char *limit = find_limit(s);
-
-	if (!limit || parse_duration(limit + 3, trimmed(limit + 3, strlen(limit + 3)), &w->ns))
-		return rut_err_set(err, EINVAL,
-				   "a slow system call needs its limit: "
-				   "'slow openat,fsync > 100ms'");
-	return copy(w->events, sizeof(w->events), s, trimmed(s, (size_t)(limit - s)), err);
-}
-
-static int parse_when(struct rut_trigger_when *w, const char *text, struct rut_err *err)
-{
-	size_t word = strcspn(text, " \t");
-	const char *rest = text + word + strspn(text + word, " \t");
-
-	*w = (struct rut_trigger_when){0};
-	if (word == 5 && !memcmp(text, "fired", 5) && !*rest)
-		return 0;
-	if (word == 5 && !memcmp(text, "event", 5)) {
-		w->kind = RUT_TRIGGER_EVENT;
-		return parse_events(w, rest, strlen(rest), err);
-	}
-	if (word == 4 && !memcmp(text, "rate", 4)) {
-		w->kind = RUT_TRIGGER_RATE;
-		return parse_rate(w, rest, err);
-	}
-	if (word == 4 && !memcmp(text, "slow", 4)) {
-		w->kind = RUT_TRIGGER_SLOW;
-		return parse_slow(w, rest, err);
-	}
-	if (word == 5 && !memcmp(text, "every", 5)) {
-		w->kind = RUT_TRIGGER_EVERY;
-		if (parse_duration(rest, trimmed(rest, strlen(rest)), &w->ns))
-			return rut_err_set(err, EINVAL, "invalid interval '%s': write 'every 10m'",
-					   rest);
-		return 0;
-	}
-	return rut_err_set(err, EINVAL,
-			   "'%.40s' does not begin with fired, event, rate, slow or every", text);
 }
 
 /* ---- Do ---- */
@@ -182,7 +58,7 @@ static int split(struct rut_trigger_action *a, const char *s, struct rut_err *er
 static int check_detail(struct rut_trigger_action *a, struct rut_err *err)
 {
 	if (a->nwords != 5 || strcmp(a->words[3], "for") != 0 ||
-	    parse_duration(a->words[4], strlen(a->words[4]), &a->ns))
+	    rut_trigger_duration(a->words[4], strlen(a->words[4]), &a->ns))
 		return rut_err_set(err, EINVAL, "write 'add SESSION EVENTS for TIME'");
 	return 0;
 }
@@ -233,7 +109,8 @@ static int parse_burst(struct rut_trigger *t, const char *value, struct rut_err 
 	uint64_t n;
 
 	if (rut_parse_u64_prefix(value, &n, &end) || !n || n > 1000000 ||
-	    (*end && (*end != '/' || parse_duration(end + 1, strlen(end + 1), &t->interval_ns))))
+	    (*end &&
+	     (*end != '/' || rut_trigger_duration(end + 1, strlen(end + 1), &t->interval_ns))))
 		return rut_err_set(err, EINVAL, "invalid burst '%s': write 3/1m", value);
 	t->burst = n;
 	return 0;
@@ -245,7 +122,7 @@ static int set_dir(struct rut_trigger *t, const char *value, struct rut_err *err
 	char here[PATH_MAX];
 
 	if (value[0] == '/')
-		return copy(t->dir, sizeof(t->dir), value, strlen(value), err);
+		return rut_trigger_copy(t->dir, sizeof(t->dir), value, strlen(value), err);
 	if (!getcwd(here, sizeof(here)))
 		return rut_err_errno(err, errno, "the current directory has no path");
 	if ((size_t)snprintf(t->dir, sizeof(t->dir), "%s/%s", here, value) >= sizeof(t->dir))
@@ -261,8 +138,8 @@ static int add_action(struct rut_trigger *t, const char *value, struct rut_err *
 		return rut_err_set(err, EINVAL, "more than %d actions", RUT_TRIGGER_ACTIONS);
 	rc = parse_action(&t->actions[t->nactions], value, err);
 	if (!rc)
-		rc = copy(t->do_text[t->nactions], sizeof(t->do_text[0]), value, strlen(value),
-			  err);
+		rc = rut_trigger_copy(t->do_text[t->nactions], sizeof(t->do_text[0]), value,
+				      strlen(value), err);
 	t->nactions += !rc;
 	return rc;
 }
@@ -274,8 +151,9 @@ int rut_trigger_set(struct rut_trigger *t, const char *key, const char *value, s
 	if (strchr(value, '\n'))
 		return rut_err_set(err, EINVAL, "%s: more than one line", key);
 	if (!strcmp(key, "when")) {
-		rc = copy(t->when_text, sizeof(t->when_text), value, strlen(value), err);
-		return rc ? rc : parse_when(&t->when, t->when_text, err);
+		rc = rut_trigger_copy(t->when_text, sizeof(t->when_text), value, strlen(value),
+				      err);
+		return rc ? rc : rut_trigger_parse_when(&t->when, t->when_text, err);
 	}
 	if (!strcmp(key, "do"))
 		return add_action(t, value, err);
@@ -289,9 +167,9 @@ int rut_trigger_set(struct rut_trigger *t, const char *key, const char *value, s
 					     value)
 			       : 0;
 	if (!strcmp(key, "group"))
-		return copy(t->group, sizeof(t->group), value, strlen(value), err);
+		return rut_trigger_copy(t->group, sizeof(t->group), value, strlen(value), err);
 	if (!strcmp(key, "cooldown")) {
-		if (parse_duration(value, strlen(value), &t->cooldown_ns))
+		if (rut_trigger_duration(value, strlen(value), &t->cooldown_ns))
 			return rut_err_set(err, EINVAL, "invalid duration '%s': write 10s or 500ms",
 					   value);
 		return 0;
@@ -318,7 +196,7 @@ static int read_line(struct rut_trigger *t, char *line, struct rut_err *err)
 	if (!value)
 		return rut_err_set(err, EINVAL, "'%s' is not NAME = VALUE", key);
 	*value++ = 0;
-	key[trimmed(key, strlen(key))] = 0;
+	key[rut_trigger_trimmed(key, strlen(key))] = 0;
 	value += strspn(value, " \t");
 	return rut_trigger_set(t, key, value, err);
 }
@@ -333,7 +211,7 @@ int rut_trigger_read(struct rut_trigger *t, FILE *f, struct rut_err *err)
 
 		if (len == sizeof(line) - 1 && line[len - 1] != '\n')
 			return rut_err_set(err, EINVAL, "line %u is too long", n);
-		line[trimmed(line, len)] = 0;
+		line[rut_trigger_trimmed(line, len)] = 0;
 		rc = read_line(t, line, err);
 		if (rc)
 			return rut_err_prefix(err, "line %u", n);

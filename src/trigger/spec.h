@@ -6,6 +6,13 @@
  *	event NAMES [if FILTER]            one of these events is recorded
  *	rate NAMES [if FILTER] > N per TIME
  *	slow NAMES > TIME                  a system call lasts longer; seen while it still lasts
+ *	request TARGET > TIME              a request lasts longer; likewise
+ *	slow or request ... pN per TIME    the percentile of those that ended in this time is larger
+ *	method TARGET NAME > TIME          a call of a Ruby method has lasted longer
+ *	runqueue > TIME                    a thread that could run waits longer; seen while it waits
+ *	killed [GLOB]                      a process of this name dies by a signal
+ *	script SCRIPT                      it prints a line
+ *	log FILE matches REGEX [> NUMBER]  a line is written that matches; its first group is larger
  *	every TIME
  *
  * A description is text, in a command line as in a file of lines "NAME = VALUE".
@@ -32,15 +39,26 @@ enum rut_trigger_kind {
 	RUT_TRIGGER_EVENT,
 	RUT_TRIGGER_RATE,
 	RUT_TRIGGER_SLOW,
+	RUT_TRIGGER_REQUEST,
+	RUT_TRIGGER_METHOD,
+	RUT_TRIGGER_RUNQUEUE,
+	RUT_TRIGGER_KILLED,
+	RUT_TRIGGER_SCRIPT,
+	RUT_TRIGGER_LOG,
 	RUT_TRIGGER_EVERY,
 };
 
 struct rut_trigger_when {
 	enum rut_trigger_kind kind;
-	char events[RUT_TRIGGER_TEXT_MAX + 1]; /* as `record --event` takes them */
-	char filter[RUT_TRIGGER_TEXT_MAX + 1]; /* "": none */
-	uint64_t count; /* of RATE: fires when there are more within the window */
-	uint64_t ns;	/* the window of RATE, the limit of SLOW, the interval of EVERY */
+	/* As `record --event` takes them; the calls, target, glob, script or file of the others. */
+	char events[RUT_TRIGGER_TEXT_MAX + 1];
+	char filter[RUT_TRIGGER_TEXT_MAX + 1]; /* "": none; the method or regular expression */
+	uint64_t count;	    /* of RATE: fires when there are more within the window */
+	uint64_t ns;	    /* the window of RATE, the interval of EVERY, the limit of the others */
+	double percent;	    /* of SLOW and REQUEST: pN; 0: each by itself */
+	uint64_t window_ns; /* of pN */
+	double limit;	    /* of LOG */
+	bool has_limit;
 };
 
 enum rut_trigger_verb {

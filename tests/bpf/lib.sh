@@ -42,6 +42,63 @@ readers() {
   echo "$n2"
 }
 
+# whole DIR: all three readers take it without a word; what babeltrace2 sees is in bt2.out.
+whole() {
+  readers "$1" >/dev/null
+  "$RUTILE" view "$1" >view.out 2>view.err
+  [ ! -s view.err ] || { cat view.err >&2; return 1; }
+  [ "$(wc -l <view.out)" = "$(wc -l <bt2.out)" ]
+}
+
+# Kills the recorder with SIGKILL while it writes as much as it can: it is stopped until its rings
+# hold some megabytes, then goes on, and lives until it has written a random part of that. FOLDER is on
+# tmpfs, where writes are cut off at every page.
+killed_at_random_moments() { # TIMES FOLDER
+  need_bpf
+  mkdir -p "$2"
+  cat >kill.py <<'EOF'
+import os, random, signal, subprocess, sys, time
+rutile, folder = sys.argv[1:3]
+subbuf = random.choice(["16K", "64K", "256K"])
+rec = subprocess.Popen([rutile, "record", "-p", str(os.getpid()), "-o", folder, "-e", "syscall:getppid",
+                        "--buffer", "64M", "--subbuf", subbuf, "--", "cat"],
+                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+# The command runs when everything is recorded.
+rec.stdin.write(b"x\n")
+rec.stdin.flush()
+rec.stdout.readline()
+def written():
+    try:
+        return sum(e.stat().st_size for e in os.scandir(folder + "/kernel") if e.name.startswith("kernel_"))
+    except FileNotFoundError:
+        return 0
+before = written()
+rec.send_signal(signal.SIGSTOP)
+# Some 1.2 MB
+for _ in range(50000):
+    os.getppid()
+enough = before + random.random() * 1e6
+rec.send_signal(signal.SIGCONT)
+end = time.monotonic() + 10
+while written() < enough and time.monotonic() < end:
+    pass
+rec.kill()
+rec.wait()
+print("%s: killed at %d KiB" % (subbuf, written() >> 10))
+EOF
+  filled=0
+  for i in $(seq "$1"); do
+    rm -rf "$2/t"
+    python3 kill.py "$RUTILE" "$2/t"
+    babeltrace2 "$2/t" >bt2.out 2>bt2.err
+    [ ! -s bt2.err ] || { cat bt2.err; ls -l "$2/t/kernel"; return 1; }
+    [ ! -s bt2.out ] || filled=$((filled + 1))
+    [ $((i % 5)) != 0 ] || whole "$2/t"
+  done
+  echo "$filled traces with events"
+  [ "$filled" -ge $(($1 / 2)) ]
+}
+
 # wait_for FILE: until it is there.
 wait_for() {
   t_wait test -e "$1"

@@ -2,7 +2,8 @@
 # Work of known shares. It writes the file TRUTH.ready, waits for the file GO, and writes TRUTH at the
 # end: "METHOD SECONDS" lines, for methods that wait "METHOD SECONDS LEAST WAITS": what the program
 # itself measured, and how long it cannot but have waited, in how many waits.
-# profile.rb cpu|waits|gvl GO TRUTH
+# Of allocations: "METHOD LINE OBJECTS", and "all - OBJECTS" as Ruby counts them.
+# profile.rb cpu|waits|gvl|alloc|fork GO TRUTH
 what, go, truth = ARGV
 $spent = Hash.new(0)
 $least = {}
@@ -58,11 +59,38 @@ def waits
   $least = {"Object#nap" => 1.5, "Object#from_pipe" => 0.5, "Object#locked" => 0.8}
 end
 
+def six = 60.times { Object.new }
+def three = 30.times { "a" + "b" }
+def one = 10.times { [1, 2] }
+
+def allocate(times)
+  times.times do
+    six
+    three
+    one
+  end
+end
+
+def allocations
+  before = GC.stat(:total_allocated_objects)
+  allocate(10_000)
+  all = GC.stat(:total_allocated_objects) - before
+  lines = %i[six three one].to_h { |name| [name, method(name).source_location[1]] }
+  # The strings that are added up are objects, too.
+  {six: 600_000, three: 900_000, one: 100_000}.map { |name, n| "Object##{name} #{lines[name]} #{n}\n" }.join + "all - #{all}\n"
+end
+
 File.write("#{truth}.ready", "")
 sleep 0.01 until File.exist?(go)
 case what
 when "cpu" then 40.times { sixty; thirty; ten }
 when "waits" then waits
+when "alloc"
+  File.write(truth, allocations)
+  exit
+when "fork"
+  20.times { Process.wait(fork { allocate(100) }) }
+  exit
 when "gvl" then 2.times.map { Thread.new { burn("Object#burn", 1) } }.each(&:join)
 end
 File.write(truth, $spent.map { |name, s| [name, s, *($least[name] && [$least[name], 10])].join(" ") + "\n" }.join)

@@ -117,6 +117,104 @@ test_gvl() {
 }
 t_case "waiting for the GVL" test_gvl
 
+# Before Ruby 3.2 Ruby reports no wait for its lock. What rubyoffcpu says of it is computed once more from plain events
+# of the same trace, without stacks: threads that only compute wait for nothing else, so each futex() of one in
+# which it sleeps is such a wait, from the switch away to the wake-up.
+test_gvl_futex() {
+  need_bpf
+  cat >gvl.rb <<'RUBY'
+File.write("truth.ready", "")
+sleep 0.01 until File.exist?("go")
+x = 3.times.map { |n| Thread.new { x = 0; 10_000_000.times { x += n }; x } }.sum(&:value)
+RUBY
+  "$ruby" --disable-gems gvl.rb & pid=$!
+  trap clean_up EXIT
+  t_wait test -e truth.ready
+  "$RUTILE" record -p "$pid" -e sched_switch:ruby-stack,sched_waking,syscall:futex --context pid,tid -o trace & recorder=$!
+  go
+  "$RUTILE" rubyoffcpu --limit 100000 --mi trace >mi
+  babeltrace2 trace >bt2.out
+  python3 - mi bt2.out <<'PYTHON'
+import json, re, sys
+val = lambda c: c and c.get("value", c.get("path"))
+tables = {t["class"]: [[val(c) for c in r] for r in t["data"]] for t in json.load(open(sys.argv[1]))["results"]}
+said = [r for r in tables["per-line"] if r[0] == "gvl.rb:3" and r[2] == "GVL"]
+num = lambda line, name: int(re.search(r"\b%s = (-?\w+)" % name, line)[1], 0)
+inside, out, woken, waits, ns = set(), {}, {}, 0, 0
+for line in open(sys.argv[2]):
+    m = re.match(r"\[(\d+):(\d+):(\d+)\.(\d+)\].* (sched_switch|sched_waking|syscall_entry_futex|syscall_exit_futex): ", line)
+    if not m:
+        continue
+    h, minute, s, fraction, name = m.groups()
+    now = ((int(h) * 60 + int(minute)) * 60 + int(s)) * 10**9 + int(fraction)
+    if name == "syscall_entry_futex":
+        inside |= {num(line, "tid")} - {num(line, "pid")}
+    elif name == "syscall_exit_futex":
+        inside.discard(num(line, "tid"))
+    elif name == "sched_switch":
+        # It runs: it waited until it was woken, which may have been before it was off its CPU.
+        tid = num(line, "next_tid")
+        if tid in out:
+            wait = max(0, woken.get(tid, now) - out.pop(tid))
+            ns += wait
+            waits += wait > 0
+        woken.pop(tid, None)
+        tid = num(line, "prev_tid")
+        # A thread that begins waits for the lock before it has a frame.
+        if tid in inside and num(line, "prev_state") and num(line, "ruby_stack_id"):
+            out[tid] = now
+    else:
+        woken.setdefault(num(line.split("}, {")[-1], "tid"), now)
+print(waits, ns, said)
+assert waits > 5
+# The slack: waits at the edges of the trace, of which a part is seen. Their number is not compared: a thread that is woken
+# while it leaves its CPU has waited for a few microseconds, or not at all, as one takes it.
+assert abs(sum(r[5] for r in said) - ns) <= ns / 100 + 2 * max(r[7] for r in said)
+PYTHON
+}
+t_case "waits for the GVL are those that plain events tell" test_gvl_futex
+
+# An allocation is sampled with its line, its class and all of its callers; the totals are exact.
+test_alloc() {
+  launch alloc
+  "$RUTILE" profile --alloc "$pid" --every 20 --by line -o trace --lines 1000 >out & recorder=$!
+  t_wait grep -qs ruby:alloc_sample "trace/ruby-$pid/metadata"
+  : >go
+  wait "$recorder"
+  head -8 out
+  recorder='' pid=''
+  readers trace >/dev/null
+  grep -q 'ruby:alloc_sample: .*class = ( "Array" .*"Object#one" .*"Object#allocate" ' bt2.out
+  # Ruby counts its own objects, too. Before the count begins, and after it, the program does little.
+  awk 'NR == FNR { truth[$2] = $3; next }
+    FNR == 1 { got = $1 + $6; print got, truth["-"]; if (got < truth["-"] || got > truth["-"] + 5000) bad = 1 }
+    FNR > 2 { n = split($5, part, ":"); if (part[n] in truth) {
+      seen++; error = ($1 - truth[part[n]]) / truth["-"] * 100
+      print $5, $1, truth[part[n]], error " %"; if (error > 2 || error < -2) bad = 1 } }
+    END { exit bad || seen != 3 }' truth out
+}
+t_case "allocations: shares by line, and Ruby's own total" test_alloc
+
+# By bytes, folded, over processes that come and go.
+test_alloc_forks() {
+  launch fork
+  "$RUTILE" profile --alloc "$pid" --every 1k --folded -o trace >out & recorder=$!
+  t_wait grep -qs ruby:alloc_sample "trace/ruby-$pid/metadata"
+  : >go
+  wait "$recorder"
+  recorder='' pid=''
+  [ "$(find trace -name 'ruby-*' | wc -l)" = 21 ]
+  babeltrace2 trace | awk '/ruby:allocated/ { sub(/.*objects = /, ""); n += $1 } END { print n; exit n < 20 * 16000 || n > 20 * 17000 }'
+  # Slots have 40 bytes at least.
+  awk '/;Object#allocate;.*;Object#six;.*;Object [0-9]+$/ { n += $NF } END { print n; exit n < 20 * 6000 * 40 * 0.8 }' out
+  for t_bad in '--every 0' '--every 1x' '--by class 1' '--alloc --all' '--alloc --wall 1' '--every 10 1'; do
+    # shellcheck disable=SC2086 # words
+    not "$RUTILE" profile $t_bad 2>err
+    grep -qE 'invalid number|--alloc' err
+  done
+}
+t_case "allocations of processes that are forked, by bytes" test_alloc_forks
+
 test_c() {
   need_bpf
   cat >prog.c <<'EOF'

@@ -164,6 +164,78 @@ RUBY
   [ ! -e t ]
 }
 
+# Only slow calls. The program measures each call from within and from without, which is what the
+# agent's hooks lie between: what was slow within is there, what was not slow without is not.
+test_slow() {
+  need_bpf
+  cat >slow.rb <<'RUBY'
+SLOW = 0.02
+$within = Hash.new { |h, k| h[k] = [] }
+$without = Hash.new { |h, k| h[k] = [] }
+def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+def timed(to, name)
+  begun = now
+  yield
+ensure
+  to[name] << now - begun
+end
+def outside(name, &block) = timed($without, name, &block)
+class Work
+  def leaf(s) = timed($within, "leaf") { sleep s if s > 0 }
+  def middle(s) = timed($within, "middle") { 5.times { outside("leaf") { leaf(0) } }; outside("leaf") { leaf(s) } }
+  def outer(s) = timed($within, "outer") { outside("middle") { middle(0) }; outside("middle") { middle(s) } }
+  def fails(s) = timed($within, "fails") { sleep s; raise "x" }
+  def fiber(s) = timed($within, "fiber") { Fiber.new { outside("leaf") { leaf(s) } }.resume }
+  define_method(:made) { |s| timed($within, "made") { sleep s } }
+end
+w = Work.new
+[0, 0.03, 0, 0.001, 0.05].each do |s|
+  outside("outer") { w.outer(s) }
+  outside("fails") { w.fails(s) rescue nil }
+  outside("fiber") { w.fiber(s) }
+  outside("made") { w.made(s) }
+end
+4.times.map { Thread.new { 3.times { outside("outer") { w.outer(0.03) } } } }.each(&:join)
+$within.each do |name, within|
+  puts [name, within.count { _1 >= SLOW }, $without[name].count { _1 >= SLOW }, within.sum, $without[name].sum].join(" ")
+end
+RUBY
+  "$RUTILE" record -o trace -e sched_switch --class Work --slow 20ms --ruby :call,return -- "$RUBY" --disable-gems slow.rb >truth
+  readers trace >/dev/null
+  cat truth
+  while read -r name least most _; do
+    n=$(grep -c " ruby:slow_call: .*\"Work#$name\"" bt2.out)
+    echo "$name: $n slow calls"
+    [ "$n" -ge "$least" ]
+    [ "$n" -le "$most" ]
+    [ "$(grep -c " ruby:return: .*\"Work#$name\"" bt2.out)" = "$n" ]
+  done <truth
+  not grep -q ' ruby:call: ' bt2.out
+  # The analyses see them as calls: nested, with their times and what of that was on a CPU.
+  "$RUTILE" rubytop --mi trace >mi
+  "$RUTILE" rubyslow --limit 100 trace >text
+  grep -A2 '  Work#outer  ' text >tree
+  grep -q ' ms  Work#middle$' tree
+  python3 - mi truth <<'PYTHON'
+import json, sys
+val = lambda c: c and c.get("value", c.get("path"))
+rows = {r[0]["value"]: [val(c) for c in r] for r in json.load(open(sys.argv[1]))["results"][0]["data"]}
+for line in open(sys.argv[2]):
+    name, least, most, _, without = line.split()
+    _, _, calls, total, own, cpu, own_cpu, *_ = rows[f"Work#{name}"]
+    print(name, calls, total, own, cpu, own_cpu, without)
+    # Fast calls are not among them, so the sum is at most that of all.
+    assert int(least) <= calls <= int(most)
+    assert calls * 20e6 <= total <= float(without) * 1e9
+    # They sleep: a call that were on a CPU all the time would have been given a wrong beginning.
+    assert cpu is not None and 0 <= cpu < total
+PYTHON
+  not "$RUTILE" record -o t --slow 0 --ruby :call -- true 2>err
+  grep -q "bad time '0'" err
+  not "$RUTILE" record -o t --slow 1ms --ruby :call,c_call -- true 2>err
+  grep -q "^rutile record: --slow is for calls of Ruby methods" err
+}
+
 # Lines of methods, and of blocks in them, are counted as a TracePoint counts them.
 test_lines() {
   cat >lines.rb <<'RUBY'
@@ -415,6 +487,26 @@ test_rotate() {
   if grep -i 'bad' stat.out; then return 1; fi
 }
 
+# Old directories are removed with the Ruby events in them.
+test_keep() {
+  need_bpf
+  looping
+  "$RUTILE" start rk$$ -o "$PWD/t-%N" -p "$pid" -e sched_switch --ruby "$pid:call" --keep 1
+  for _ in 1 2 3; do
+    t_wait calls_of_any t-*
+    "$RUTILE" rotate rk$$
+  done
+  "$RUTILE" destroy rk$$
+  kill -9 "$pid"
+  wait "$pid" || :
+  ls -d t-*
+  [ "$(ls -d t-* | wc -l)" = 1 ]
+  readers t-* >/dev/null
+}
+calls_of_any() {
+  find "$@" -path '*/ruby-*/events' -size +0 | grep -q .
+}
+
 # A flight recorder: snapshots have the kernel's events and Ruby's of the same time.
 test_flight() {
   need_bpf
@@ -516,12 +608,14 @@ t_case "threads, fibers and exceptions: the same" test_concurrent
 t_case "calls and returns nest in each thread that ruby:switch names" test_nesting_by_thread
 t_case "100,000 system calls lie between the call and the return of their method" test_marker
 t_case "a command is recorded from its first method, and what it starts" test_command
+t_case "of slow calls all are recorded, and no others, with their beginnings" test_slow
 t_case "lines are those of a TracePoint" test_lines
 t_case "children that are forked are recorded, however short they live" test_children
 t_case "a process that was killed has its last events in the trace" test_killed
 t_case "GC, exceptions and threads are counted as Ruby counts them" test_other_events
 t_case "analyses of the kernel's events do not change" test_undisturbed
 t_case "each folder of a session has its names, and none has lost an event" test_rotate
+t_case "of a session that keeps its newest directory no other is left" test_keep
 t_case "a flight recorder's snapshots have Ruby's events too; stop takes its hooks away" test_flight
 t_case "a flight recorder keeps the events of workers that have ended, the newest of many" test_flight_ended
 t_case "Ruby events are added to and removed from a session, with files and without" test_add_remove

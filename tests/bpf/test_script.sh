@@ -23,17 +23,150 @@ test_count() {
   grep -qx '@n: 500' out
   grep -qx '@s: 1000' out
 }
+# Where functions of the kernel cannot be probed, the refusal says what the kernel lacks.
 kinds_that_are_not_there_say_why() {
-  not "$RUTILE" run -e 'kprobe:vfs_read { @ = count(); }' 2>err
-  if [ -e /sys/kernel/tracing/kprobe_events ]; then
-    grep -q "stdin:1:1: error: rutile does not have 'kprobe' probes" err
-  else
-    grep -q "stdin:1:1: error: this kernel was built without what 'kprobe' needs (CONFIG_KPROBE_EVENTS)" err
-  fi
-  grep -q "^hint: use a tracepoint or rawtracepoint: rutile run -l 'tracepoint:\*'" err
+  local kind
+  for kind in kprobe fentry; do
+    if ! "$RUTILE" run -e "$kind:vfs_read { @ = count(); }" -c true >out 2>err; then
+      cat err
+      grep -Eq "stdin:1:1: error: this kernel (was built without what 'kprobe' needs \(CONFIG_KPROBE_EVENTS\)|permits no programs at its functions: )" err
+      grep -q "^hint: use a tracepoint or rawtracepoint: rutile run -l 'tracepoint:\*'" err
+    fi
+  done
+}
+
+test_iterators() {
+  need_bpf
+  # A process that nothing else is called, with five descriptors of its own.
+  cp "$(command -v sleep)" "rut$$"
+  "./rut$$" 60 3</dev/null 4</dev/null 5</dev/null & sleeper=$!
+  t_wait grep -q "rut$$" /proc/$sleeper/comm
+  "$RUTILE" run -q -e 'iter:task { @task[ctx.task.comm] = count(); }' >out 2>err
+  "$RUTILE" run -q -e 'iter:task_file /ctx.task.comm == str($1)/ { @file[ctx.fd] = count(); }' "rut$$" >>out 2>>err
+  "$RUTILE" run -q -e 'iter:task_vma /ctx.task.comm == str($1)/ { @vma = count(); @text[ctx.vma.vm_start == $2] = count() }' "rut$$" \
+    "0x$(sed -n '1s/-.*//p' /proc/$sleeper/maps)" >>out 2>>err
+  maps=$(grep -vc vsyscall /proc/$sleeper/maps)
+  kill $sleeper
+  cat out err
+  grep -qx "@task\[rut$$\]: 1" out
+  for fd in 3 4 5; do grep -qx "@file\[$fd\]: 1" out; done
+  grep -qx "@vma: $maps" out
+  grep -qx '@text\[true\]: 1' out
+}
+
+test_own_signal() {
+  need_bpf
+  # The thread that writes the metrics is one that the signal could end.
+  "$RUTILE" run --metrics metrics -e 'self:signal:SIGUSR1 { print("seen"); exit(7); }' >out 2>err & script=$!
+  started err
+  kill -USR1 $script
+  code=0
+  wait $script || code=$?
+  cat out err
+  [ $code = 7 ]
+  grep -qx seen out
+}
+
+# Ten writes each by the first thread, by three that are there when it is attached, and by one that is not yet.
+test_watchpoint() {
+  need_bpf
+  cat >writes.py <<'EOF'
+import ctypes, os, threading, time
+word = (ctypes.c_uint64 * 1)()
+def wait():
+    while not os.path.exists("go"): time.sleep(0.01)
+def write():
+    wait()
+    for i in range(10): word[0] = i
+threads = [threading.Thread(target=write) for _ in range(3)]
+for t in threads: t.start()
+print(hex(ctypes.addressof(word)), flush=True)
+wait()
+threads.append(threading.Thread(target=write))
+threads[3].start()
+for t in threads: t.join()
+write()
+EOF
+  python3 writes.py >address & writer=$!
+  t_wait grep -q x address
+  "$RUTILE" run -p $writer -e "watchpoint:$(cat address):8:w { @[tid] = count(); @n = count(); }" >out 2>err & script=$!
+  started err
+  : >go
+  wait $writer
+  wait $script
+  cat out err
+  grep -qx '@n: 50' out
+  [ "$(grep -c '^@\[[0-9]*\]: 10$' out)" = 5 ]
+}
+
+test_modes() {
+  need_bpf
+  "$RUTILE" run -q --mode bench -e 'bench:count { @ = count(); } test:other { return 1; }' >out
+  cat out
+  grep -Eq '^count +[0-9]+ +[0-9]+$' out
+  not grep -q other out
+  not "$RUTILE" run -q --test -e 'test:good { print(1); } test:bad { return 3; } bench:other { }' >out
+  cat out
+  grep -qx 'OK good' out
+  grep -qx 'FAILED bad' out
+}
+
+test_options() {
+  need_bpf
+  "$RUTILE" run -q -e 'begin { print((getopt("n", 1), getopt("t", "x"), getopt("f"), $1, $2)); }' a -- --f --t=why 20 --n=-3 | grep -qx '(-3, why, true, a, 20)'
+  not "$RUTILE" run -q -e 'begin { print(getopt("number", 1)); }' -- --nunber=2 2>err
+  cat err
+  grep -q "the script has no option '--nunber'" err
+  grep -q "did you mean '--number'" err
+  BPFTRACE_MAX_STRLEN=4 "$RUTILE" run -q -e 'config = { max_strlen = 8 } begin { print(str(curtask.mm.exe_file.f_path.dentry.d_name.name)); }' >out 2>&1
+  cat out
+  grep -qx "$(basename "$RUTILE" | cut -c-4)\.\." out
+}
+
+test_import() {
+  need_bpf
+  mkdir lib
+  echo 'macro greet { print("hello"); } fn square($x) { return $x * $x } begin { print("lib"); }' >lib/a.bt
+  printf 'struct foo { int a; int b; };\n#define NINE 9\n' >types.h
+  printf 'import "types.h";\nimport "lib";\nimport "lib/a.bt";\nbegin { greet; print((square(5), sizeof(struct foo), NINE)); }\n' >main.bt
+  "$RUTILE" run -q main.bt >out 2>&1
+  cat out
+  printf 'lib\nhello\n(25, 8, 9)\n' | diff - <(grep -v '^$' out)
+  # A message names the file that it is about.
+  printf '\nbegin { print($none); }\n' >lib/b.bt
+  not "$RUTILE" run main.bt 2>err
+  cat err
+  grep -q '/lib/b.bt:2:15: error: the variable $none' err
+  rm lib/b.bt
+  chmod 777 lib
+  not "$RUTILE" run main.bt 2>err
+  grep -q "main.bt:2:8: error: 'lib/a.bt' is not imported: everybody may write\|main.bt:2:8: error: .* everybody may write" err
+  chmod 755 lib
+  echo 'int x;' >lib/c.bpf.c
+  not "$RUTILE" run -e 'import "lib/c.bpf.c"; begin { }' 2>err
+  grep -q "there is no compiler of C here" err
+}
+
+test_begin_is_first() {
+  need_bpf
+  # Probes are attached while begin runs, and do nothing before its end.
+  "$RUTILE" run -e 'begin { for ($i : 0..200000) { @a = $i; } @n = 0; printf("begin %d\n", @n); } software:cpu-clock:100000 { @n++; } i:ms:200 { exit(); }' >out 2>&1
+  cat out
+  [ "$(sed -n 1p out)" = "Attached 3 probes" ]
+  [ "$(sed -n 2p out)" = "begin 0" ]
+  "$RUTILE" run -q -e 'begin { exit(); } begin { print("late"); } end { print("end"); }' >out
+  [ "$(cat out)" = end ]
 }
 
 t_case "counts are exact" test_count
+t_case "iterators see each thread, descriptor and mapping" test_iterators
+t_case "a signal to rutile is a probe" test_own_signal
+t_case "a watchpoint is in all threads" test_watchpoint
+t_case "benchmarks and tests run in their modes alone" test_modes
+t_case "options of scripts" test_options
+t_case "files are imported, but none that others may write to" test_import
+t_case "probes do nothing before begin has ended" test_begin_is_first
+
 
 test_two_cpus() {
   need_bpf

@@ -227,7 +227,7 @@ tls_bytes_by_process() {
   listening() { port=$(ss -Hltnp | sed -n "s/.*127.0.0.1:\([0-9]*\) .*pid=$server,.*/\1/p"); [ -n "$port" ]; }
   t_wait listening
   { head -c 10000 /dev/zero | tr '\0' x; sleep 1; } |
-    "./ossl-$$" s_client -quiet -connect "127.0.0.1:$port" >/dev/null 2>&1 || :
+    "./ossl-$$" s_client -quiet -no_ign_eof -connect "127.0.0.1:$port" >/dev/null 2>&1 || :
   wait $server || :
   finish
   [ "$(wc -c <got)" = 10000 ]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A producer of the relay protocol that does what it is told, right or wrong: relay_sender.py PORT WHAT"""
 
+import glob
 import os
 import random
 import socket
@@ -195,6 +196,60 @@ def limits():
         except OSError:
             break
     assert closed(d)
+
+def bodies_of(number):
+    """What sender `number` sends, and the packet in which it is killed; None: it is not."""
+    r = random.Random(number)
+    bodies = [bytes([number]) * r.randrange(1, 20000) for _ in range(40)]
+    return bodies, r.randrange(40) if number % 2 else None
+
+
+def send_and_die(number):
+    bodies, last = bodies_of(number)
+    s, d = begin(f"many{number}"), connect(True)
+    handle, status = stream(s, "x")
+    assert status == OK
+    for i, body in enumerate(bodies):
+        whole = packet(handle, i, body, 3)
+        if i == last:
+            d.sendall(whole[:random.Random(number + 1000).randrange(len(whole))])
+            os.kill(os.getpid(), 9)
+        d.sendall(whole)
+    while pending(s, handle, len(bodies) - 1):
+        time.sleep(0.01)
+
+
+def senders():
+    """Fifty at once, every second of which is killed in the middle of something."""
+    pids = {}
+    for number in range(50):
+        pid = os.fork()
+        if not pid:
+            try:
+                send_and_die(number)
+                os._exit(0)
+            except BaseException as e:
+                print(number, repr(e), file=sys.stderr)
+                os._exit(1)
+        pids[pid] = number
+    for pid, number in pids.items():
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert code == (-9 if number % 2 else 0), (number, code)
+
+
+def stored_senders():
+    """What is stored of them, below in/dir: all packets, or whole ones from the first on."""
+    for number in range(50):
+        bodies, last = bodies_of(number)
+        paths = glob.glob(f"in/dir/h/many{number}-*/kernel/x")
+        got = open(paths[0], "rb").read() if paths else b""
+        at = 0
+        for i, body in enumerate(bodies):
+            if at == len(got) and last is not None and i <= last:
+                break
+            assert i != last and got[at:at + len(body) + 3] == body + b"\0\0\0", (number, i)
+            at += len(body) + 3
+        assert at == len(got), number
 
 
 globals()[sys.argv[2]]()

@@ -869,7 +869,7 @@ for t in tables:
 print(len(tables))
 END
   for verb in cputop memtop syscallstats iolatencystats iolatencyfreq iolatencytop iolog iousagetop irqstats irqlog irqfreq schedstats \
-    schedtop schedlog schedfreq futexstats fdtop wakeupchain; do
+    schedtop schedlog schedfreq futexstats fdtop changes series offcpu nettop wakeupchain; do
     "$RUTILE" $verb --metadata >meta
     extra=
     case $verb in *top) extra='--limit unlimited' ;; wakeupchain) extra=13671 ;; esac
@@ -1005,6 +1005,145 @@ assert len(v) == 1 and abs(v[0] - 10) < 0.16, v'
   run series --mi --begin 1000000000 | json 'assert len(results) == 2 and results[0]["data"][0][2]["value"] == "cpus_used", results[0]'
   run series --by nothing 2>err && return 1
   grep -q nothing err
+}
+
+# Two CPUs, three threads of two processes in two control groups; on the second CPU the group runs at the same time.
+threads_are_put_together() {
+  { echo "10 0 lttng_statedump_process_state tid=10 pid=10 name=web"; echo "20 0 lttng_statedump_process_state tid=11 pid=10 name=pool"
+    echo "30 0 lttng_statedump_process_state tid=20 pid=20 name=db"
+    for tid in 10 11; do echo "40 0 rutile_statedump_cgroup tid=$tid cgroup_id=5 path=/web"; done
+    echo "60 0 rutile_statedump_cgroup tid=20 cgroup_id=6 path=/db"
+    SW 1_000 0 0 0 10; SW 1_000 1 0 0 11
+    for cpu in 0 1; do
+      echo "1_100 $cpu syscall_entry_getpid"; echo "1_200 $cpu syscall_exit_getpid ret=10"
+      echo "1_300 $cpu kmem_mm_page_alloc page=1 order=0"
+    done
+    SW 4_000 0 10 1 20; SW 6_000 1 11 1 0; WAKE 7_000 0 11; SW 7_500 1 0 0 11
+    echo "8_000 0 syscall_entry_getpid"; echo "8_300 0 syscall_exit_getpid ret=20"
+    SW 9_000 0 20 1 0; SW 11_000 1 11 1 0; } | mk
+  set -- --begin 1000 --mi
+  run cputop "$@" --by cgroup | json '
+# 3000 + 5000 + 3500 ns of 10,000, and 5000.
+assert {r[0]["name"]: r[3]["value"] for r in rows("per-process")} == {"/web": 1.15, "/db": 0.5}, results
+assert all("tid" not in r[0] for r in rows("per-process")), results'
+  run cputop "$@" --by process | json '
+assert {(r[0]["name"], r[0]["tid"]): r[3]["value"] for r in rows("per-process")} == {("t10", 10): 1.15, ("t20", 20): 0.5} or \
+    {r[0]["tid"]: r[3]["value"] for r in rows("per-process")} == {10: 1.15, 20: 0.5}, results'
+  run syscallstats "$@" --by cgroup | json '
+assert {r[0]["name"]: r[1]["value"] for r in rows("total")} == {"/web": 2, "/db": 1}, results'
+  run memtop "$@" --by cgroup | json '
+assert {r[0]["name"]: r[1]["value"] for r in rows("allocd")} == {"/web": 2}, results'
+  run schedstats "$@" --by cgroup | json '
+assert [(r[0]["name"], r[1]["value"]) for r in rows("per_tid_stats")] == [("/web", 1)], results'
+  run schedlog "$@" --stats --by cgroup | json '
+assert [r[0]["name"] for r in rows("per_tid_stats")] == ["/web"], results'
+  for line in schedlog schedtop 'schedstats --total'; do
+    # shellcheck disable=SC2086 # words
+    rc=0; run $line --begin 1000 --by cgroup >out 2>err || rc=$?
+    [ $rc = 2 ] && grep -q 'by cgroup puts rows of threads together: add --stats or --freq' err
+  done
+  run offcpu "$@" --by cgroup | json '
+assert {r[0]["name"] for r in rows("per-tid")} == {"/web", "/db"}, results'
+  run cputop --begin 1000 --by cgroup >out
+  grep -q '/web  *0 ' out
+  run cputop --begin 1000 --by disk 2>err && return 1
+  grep -q 'process and cgroup' err
+}
+
+# steps NAME WHAT SEED: 12 s of a thread that reads at random times; from 7 s on WHAT (slow, rate, errors, none) is so.
+steps() {
+  python3 - "$2" "$3" <<'END' | mk "$1"
+import random, sys
+what, seed = sys.argv[1], int(sys.argv[2])
+random.seed(seed)
+t = 1_000_000_000
+print(f"{t} 0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm=app next_tid=10 next_prio=20")
+while t < 13_000_000_000:
+    on = t >= 8_000_000_000
+    t += int(random.expovariate(1 / (1e6 if what == "rate" and on else 4e6)))
+    print(f"{t} 0 syscall_entry_read fd=3 count=100")
+    t += int(random.lognormvariate(11, 0.7) * (3 if what == "slow" and on else 1))
+    print(f"{t} 0 syscall_exit_read ret={-5 if what == 'errors' and on and random.random() < 0.5 else 100}")
+END
+}
+
+changes_are_found() {
+  steps trace slow 1
+  run changes --mi | json '
+got = rows("changes")
+assert len(got) == 1, got
+time, kind, who, what, measure, before, after, p = [c and c.get("value") for c in got[0]]
+assert (kind, who, what, measure) == ("system call", "app", "read", "duration (us)"), got
+assert abs(time - 8_000_000_000) < 200_000_000, time
+assert 2.5 < after / before < 3.5 and p < 1e-6, got'
+  run changes | grep -q '^  system call  *app  *read  *duration (us) .* x '
+  steps trace rate 2
+  run changes --mi | json '
+got = {(c[1]["value"], c[4]["value"]): c for c in rows("changes")}
+assert set(got) == {("system call", "per second"), ("system calls", "per second"), ("read", "bytes/s")}, got
+assert all(3 < c[6]["value"] / c[5]["value"] < 5 and abs(c[0]["value"] - 8e9) < 2e8 for c in got.values()), got'
+  steps trace errors 3
+  run changes --mi --limit 1 | json '
+got = rows("changes")
+assert len(got) == 1 and got[0][1]["value"] == "errors" and got[0][5]["value"] == 0, got'
+  steps trace none 4
+  run changes | grep -qx 'No change of level.'
+  run changes --by disk 2>err && return 1
+  grep -q 'process and cgroup' err
+}
+
+compare() {
+  "$RUTILE" diff --skip-validation --no-intersection --gmt "$@"
+}
+
+# calls_for US NAME: a call every 10 us.
+calls_for() {
+  for ((t = 1000000; t < 1000000 + $1; t += 10)); do
+    echo "${t}_000 0 syscall_entry_read fd=3 count=100"; echo "${t}_500 0 syscall_exit_read ret=100"
+  done | { SW 999_999_000 0 0 0 10; cat; } | mk "$2"
+}
+
+two_traces_are_compared() {
+  steps a none 5
+  steps b none 6
+  steps slow slow 7
+  steps rate rate 8
+  compare --mi a b | json 'assert not results, results'
+  compare --mi a slow | json '
+assert [t["class"] for t in results] == ["times"], results
+got = rows("times")
+kind, who, what, mean_a, mean_b, typical, time_a, time_b, share, p = [c["value"] for c in got[0]]
+assert len(got) == 1 and (kind, who, what) == ("system call", "app", "read"), got
+assert 1.3 < typical < 2.1 and mean_b > mean_a and time_b > time_a and share == 1 and p < 0.01, got'
+  compare --mi a rate | json '
+got = {c[0]["value"]: c for c in rows("rates")}
+assert set(got) == {"system call", "system calls", "read"} and not rows("times"), results
+assert all(1.5 < c[4]["value"] / c[3]["value"] < 3 for c in got.values()), got'
+  # Two intervals of one trace, and of two.
+  half='[1970-01-01 00:00:01,1970-01-01 00:00:07]'
+  other='[1970-01-01 00:00:08.5,1970-01-01 00:00:13]'
+  compare --a "$half" --b "$other" slow >out
+  grep -Eq '^system call  *app  *read .* x (2\.[5-9]|3(\.[0-4]|\b))' out
+  compare --a "$half" --b "$half" a slow >out
+  [ "$(grep -cx 'No significant difference.' out)" = 2 ]
+  compare --a "$half" --b '[1970-01-01 00:00:08.5,1970-01-01 00:00:08.6]' slow >out
+  grep -Eqx 'Too short to compare: [0-9]+ parts of A, [0-3] of B\.' out
+  # Parts have 2^17 ns at least. With 4 on each side the least probability is 2 of 70, with 7 it is 2 of 3,432,
+  # times the number of comparisons.
+  calls_for 600 four
+  compare four four >out
+  grep -qx 'Too short to compare: 4 parts of A, 4 of B.' out
+  grep -q 'No significant' out && return 1
+  compare --mi four four | json '
+assert [t["class"] for t in results] == ["too-short"] and [c["value"] for c in rows("too-short")[0]] == [4, 4], results'
+  calls_for 1000 seven
+  compare seven seven >out
+  [ "$(grep -cx 'No significant difference.' out)" = 2 ]
+  for line in 'a' 'a b slow' '-r 1s a b' '--by cpu a b'; do
+    # shellcheck disable=SC2086 # words
+    rc=0; compare $line 2>err || rc=$?
+    [ $rc = 2 ] || { echo "$line: $rc"; return 1; }
+  done
 }
 
 filters_work_on_every_analysis() {
@@ -1258,7 +1397,7 @@ metadata_that_grows_is_followed() {
 
 absurd_values_hurt_nobody() {
   mk <"$SRC/tests/data/hostile-events.txt"
-  for verb in report iolog iousagetop 'irqlog --tid 5' fdtop 'cputop -r 1ms --percentiles' schedlog \
+  for verb in report iolog iousagetop 'irqlog --tid 5' fdtop 'cputop -r 1ms --percentiles' schedlog changes 'diff trace' \
     'iolatencyfreq --freq-log' 'irqfreq --freq-uniform' 'wakeupchain 5'; do
     # shellcheck disable=SC2086 # a verb and its options
     "$RUTILE" $verb --skip-validation --no-intersection trace >out
@@ -1320,6 +1459,9 @@ t_case "LAMI is as its specification says" lami_is_as_its_specification_says
 t_case "offcpu" waits_off_the_cpus
 t_case "nettop" peers_on_the_network
 t_case "series" numbers_over_time
+t_case "--by puts threads together" threads_are_put_together
+t_case "changes" changes_are_found
+t_case "diff" two_traces_are_compared
 t_case "descriptors that were open before have a kind" descriptors_open_before_have_a_kind
 t_case "wakeupchain" the_critical_path_goes_through_who_woke
 t_case "wakeupchain: an interrupted thread wakes nobody" an_interrupted_thread_wakes_nobody

@@ -12,10 +12,6 @@ end() {
 }
 trap end EXIT
 
-free_port() {
-  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
 # Answers behind Apache: /slow/MS after so many milliseconds.
 backend() {
   cat >backend.py <<'PY'

@@ -77,6 +77,14 @@ test_many() {
   end_collect
 }
 
+test_senders() {
+  collect
+  sender senders
+  end_collect
+  sender stored_senders
+  contained
+}
+
 test_limits() {
   collect --max-streams 2 --max-bytes 10000 --max-sessions 3
   sender limits
@@ -122,6 +130,7 @@ t_case "no name leads out of the directory" test_names
 t_case "garbage, cut and oversized messages do nothing" test_garbage
 t_case "those who are slow keep nobody waiting, and are closed" test_slow
 t_case "a client has so many connections and no more" test_many
+t_case "of fifty senders at once, half of which are killed, whole packets are stored" test_senders
 t_case "streams, sessions and bytes of a client are limited" test_limits
 t_case "a disk that is nearly full takes nothing" test_free
 t_case "a command line that is wrong is refused" test_usage

@@ -27,7 +27,7 @@ ctf1_equals_babeltrace2() {
 }
 
 ctf2_prints_what_was_checked() {
-  for name in ctf2 ctf2-compact; do
+  for name in ctf2 ctf2-compact ctf2-enumerations; do
     "$RUTILE" view "$data/succeed/$name" >actual
     cmp "$data/$name.txt" actual
   done
@@ -35,6 +35,57 @@ ctf2_prints_what_was_checked() {
   "$RUTILE" view --fields none "$data/succeed/ctf2-compact" >a
   "$RUTILE" view --fields none "$data/succeed/lttng-compact-le" >b
   cmp a b
+}
+
+# Three traces with events of equal times in 18 streams: all of them, in babeltrace2's order.
+equal_times_are_in_order() {
+  need_bt2
+  babeltrace2 "$data/succeed/equal-times" >expected
+  "$RUTILE" view "$data/succeed/equal-times" >actual
+  cmp expected actual
+  [ "$(wc -l <actual)" = 108 ]
+}
+
+# Clocks of any frequency against Python's integers; where babeltrace2's floats are exact, against it, too.
+clocks_are_exact() {
+  need_bt2
+  python3 - "$data/generate" "$RUTILE" <<'EOP'
+import importlib.machinery, importlib.util, pathlib, shutil, subprocess, sys
+
+loader = importlib.machinery.SourceFileLoader("generate", sys.argv[1])
+g = importlib.util.module_from_spec(importlib.util.spec_from_loader("generate", loader))
+loader.exec_module(g)
+g.HERE = pathlib.Path(".").resolve()
+
+
+def times(command):
+    out = subprocess.run([*command, "--clock-seconds", "--no-delta", "t/x"], check=True, capture_output=True, text=True).stdout
+    return [line[1:line.index("]")] for line in out.splitlines()]
+
+
+for freq, offset in ((3, 2), (7, 6), (999, 998), (32768, 5), (1000000, 999999), (2399999999, 2399999998),
+                     (2**40 + 15, 2**40), (10**10, 10**10 - 1), (1000000000, 999999999)):
+    shutil.rmtree("t", ignore_errors=True)
+    values = sorted({v for v in (0, 1, 2, 3, freq - 1, freq, freq + 1, 7 * freq + 3, 2**31, 2**53 + 1, 2**60 + 7)
+                     if v // freq < 6 * 10**9})
+
+    def events(b):
+        for v in values:
+            b.put(0, 16); b.put(v, 64); b.put(0, 8)
+
+    text = g.meta(False, g.FLAT % "" + g.event(0, "e", "uint8_t v;"))
+    text = text.replace("freq = 1000000000; offset_s = 1500000000; offset = 5", f"freq = {freq}; offset_s = 1500000000; offset = {offset}")
+    g.write("t", "x", text, {"s_0": g.packet(False, events, values[0], values[-1])})
+    want = [1500000000 * 10**9 + (v + offset) * 10**9 // freq for v in values]
+    want = [f"{ns // 10**9}.{ns % 10**9:09d}" for ns in want]
+    got = times([sys.argv[2], "view"])
+    assert got == want, (freq, got, want)
+    reference = times(["babeltrace2"])
+    # It rounds the offset and the value apart, and each in a float of 53 bits.
+    exact = [v for v in range(len(values)) if values[v] * 10**9 < 2**53 and values[v] * 10**9 % freq == 0]
+    assert freq == 3 or exact, freq
+    assert [got[i] for i in exact] == [reference[i] for i in exact], (freq, got, reference)
+EOP
 }
 
 json_is_valid() {
@@ -176,6 +227,8 @@ sys.stdout.write(re.sub(r"event \{\s*name = .surprise.*?\n\};", "", sys.stdin.re
 
 t_case "packets of another trace are read, and that is said" another_uuid_is_read_and_said
 t_case "CTF 1.8: equal to babeltrace2, in both byte orders" ctf1_equals_babeltrace2
+t_case "events of equal times are in babeltrace2's order" equal_times_are_in_order
+t_case "clocks of any frequency are exact" clocks_are_exact
 t_case "CTF 2: equal to what was checked by hand" ctf2_prints_what_was_checked
 t_case "--json is valid JSON" json_is_valid
 t_case "bad input: exit 1, the file and the place" bad_input_is_refused

@@ -90,10 +90,30 @@ groups_are_not_torn() {
   "$RUTILE" help --verbs | sort | diff - shown
 }
 
+# The shell of a lane is killed: its case has no status, and must not take that of another.
+a_lost_case_fails() {
+  cat >lost.sh <<'END'
+. "$SRC/tests/tap.sh"
+passes() { :; }
+is_lost() {
+  me=$BASHPID
+  kill -KILL "$(awk '{print $4}' "/proc/$me/stat")"
+}
+t_lanes 2
+t_case first passes
+t_case lost is_lost
+t_case last passes
+t_done
+END
+  bash lost.sh >got 2>err && return 1
+  [ "$(grep -v '^#' got)" = $'ok 1 - first\nnot ok 2 - lost\nok 3 - last\n1..3' ]
+}
+
 t_case "each group of verbs is shown once" groups_are_not_torn
 t_case "help fits the terminal" help_fits_the_terminal
 t_case "every option is in the manual page" every_option_is_in_the_manual_page
 t_case "every verb has help and a manual page" every_verb_has_help_and_a_manual_page
 t_case "unknown verbs and options are refused with exit 2" unknown_words_are_refused
+t_case "a test whose shell was killed has failed" a_lost_case_fails
 t_case "wrong command lines look alike" wrong_command_lines_look_alike
 t_done

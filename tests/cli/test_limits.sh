@@ -70,7 +70,7 @@ limits_of_rutile_itself() {
   (
     ulimit -n 5
     expect 1 "$R" calls -- ruby -e "$program"
-    grep -q '^rutile calls: .*Too many open files$' err || { cat err; return 1; }
+    grep -q '^rutile calls: .*Too many open files (ulimit -n allows 5)$' err || { cat err; return 1; }
   )
   [ "$(folders)" = 0 ]
 }

@@ -43,6 +43,20 @@ an_analysis_is_a_line_and_a_file() {
   done <"$T/analyses"
 }
 
+# What `report` shows, `top` names, in the manual page as well.
+reports_follow_from_the_analyses() {
+  cd "$SRC"
+  not "$RUTILE" top x no-such 2>"$T/err"
+  sed -n "s/.*no analysis 'no-such': \(.*\) (see.*/\1/p" "$T/err" | tr ' ' '\n' >"$T/got"
+  while read -r analysis; do
+    grep -lE "^const struct rut_analysis rut_analysis_$analysis = " src/analysis/*.c | xargs awk -v name="$analysis" '
+      $0 == "const struct rut_analysis rut_analysis_" name " = {" { on = 1 } /^};/ { on = 0 } on && /report_needs/ { print name }'
+  done < <(sed -n 's/^\tA([a-z]*, \([a-z]*\),.*KERNEL,.*/\1/p' src/cli/verbs.h | uniq) >"$T/want"
+  cat "$T/err"
+  diff "$T/want" "$T/got"
+  grep -q "_$(tr '\n' ' ' <"$T/got" | sed 's/ $//')_" man/rutile-top.1.scd
+}
+
 contexts() { # PLAIN|TYPED
   sed -n "/define RUT_CONTEXTS_$1(C)/,/[^\\\\]\$/p" src/bpf/events.h | sed -n 's/^\tC(\([A-Z0-9_]*\), \([a-z0-9_]*\),.*/\1 \2/p'
 }
@@ -60,5 +74,6 @@ a_context_is_a_line_and_how_it_is_read() {
 
 t_case "a verb is a line of the list and a file" a_verb_is_a_line_and_a_file
 t_case "an analysis is a line of the list and a file" an_analysis_is_a_line_and_a_file
+t_case "report and top follow from the analyses" reports_follow_from_the_analyses
 t_case "a context is a line of the list and how it is read" a_context_is_a_line_and_how_it_is_read
 t_done

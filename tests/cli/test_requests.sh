@@ -235,10 +235,93 @@ assert len(slow) > 5, len(slow)'
   done
 }
 
+# A lock that was refused and is asked for again after a sleep; an unanswered connection, whose SYN is sent again; a disk that a
+# thread of the kernel serves for another process.
+known_causes() {
+  mk <<TRACE
+$NAMES
+$(in_ 900 0)
+1_000 7 ruby:switch tid=11 fiber=1
+1_000 7 ruby:call method=0
+1_100 0 syscall_entry_openat dfd=-100 filename=/srv/shop.db flags=2
+1_110 0 syscall_exit_openat ret=8
+1_120 0 syscall_entry_fcntl fd=8 cmd=6 arg=1
+1_130 0 syscall_exit_fcntl ret=-11
+1_200 0 syscall_entry_clock_nanosleep clockid=1
+$(out 1_210 0 1)
+$(wake 2_200 1)
+$(in_ 2_210 0)
+2_220 0 syscall_exit_clock_nanosleep ret=0
+2_230 0 syscall_entry_fcntl fd=8 cmd=6 arg=1
+2_240 0 syscall_exit_fcntl ret=0
+2_400 0 syscall_entry_clock_nanosleep clockid=1
+$(out 2_410 0 1)
+$(wake 2_500 1)
+$(in_ 2_500 0)
+2_510 0 syscall_exit_clock_nanosleep ret=0
+2_900 7 ruby:return method=0
+3_000 7 ruby:call method=0
+3_100 0 syscall_entry_connect fd=5 family=2 v4addr=[10,0,0,1] dport=5432
+$(out 3_110 0 1)
+3_500 1 tcp_retransmit_skb family=2 sport=50000 dport=5432 saddr=[10,0,0,9] daddr=[10,0,0,1] saddr_v6=[0,0,0,0,0,0,0,0] daddr_v6=[0,0,0,0,0,0,0,0]
+$(wake 4_000 1)
+$(in_ 4_000 0)
+4_010 0 syscall_exit_connect ret=-110
+4_100 7 ruby:return method=0
+5_000 7 ruby:call method=0
+5_100 0 syscall_entry_fsync fd=8
+5_105 1 sched_switch prev_comm=swapper/1 prev_tid=0 prev_prio=20 prev_state=0 next_comm=backup next_tid=70 next_prio=20
+5_110 1 sched_switch prev_comm=backup prev_tid=70 prev_prio=20 prev_state=1 next_comm=kworker/1:2H next_tid=60 next_prio=20
+5_115 1 block_rq_insert dev=8 sector=800 nr_sector=8 tid=70 rwbs=1
+5_120 1 block_rq_issue dev=8 sector=800 nr_sector=8 tid=60 rwbs=1
+$(out 5_130 0 2)
+5_900 1 block_rq_complete dev=8 sector=800 nr_sector=8 error=0 rwbs=1
+$(wake 6_000 1)
+$(in_ 6_000 0)
+6_010 0 syscall_exit_fsync ret=0
+6_100 7 ruby:return method=0
+TRACE
+  run --request 'Shop#*' --slowest 3 --explain >out
+  cat out
+  grep -q '990 ns went by waiting for a lock on /srv/shop.db' out
+  grep -q 'sleep 4.7 %' out
+  grep -q '890 ns went by waiting for a connection to 10.0.0.1:5432 in connect(); 1 lost segment of TCP was sent again meanwhile' out
+  grep -q '870 ns went by waiting for a disk in fsync() of /srv/shop.db that backup (70) kept busy' out
+}
+
+# Before Ruby 3.2: the thread that gave the GVL away is preempted by the one that it woke, before it waits itself.
+known_gvl() {
+  mk <<TRACE
+$NAMES
+200 1 sched_switch prev_comm=swapper/1 prev_tid=0 prev_prio=20 prev_state=0 next_comm=puma next_tid=12 next_prio=20
+300 7 ruby:switch tid=12 fiber=2
+400 1 sched_switch prev_comm=puma prev_tid=12 prev_prio=20 prev_state=1 next_comm=swapper/1 next_tid=0 next_prio=20
+$(in_ 500 0)
+600 7 ruby:switch tid=11 fiber=1
+$(out 700 0 1)
+$(in_ 900 0)
+1_000 7 ruby:switch tid=11 fiber=1
+1_000 7 ruby:call method=0
+1_100 1 sched_switch prev_comm=swapper/1 prev_tid=0 prev_prio=20 prev_state=0 next_comm=puma next_tid=12 next_prio=20
+1_300 0 syscall_entry_futex uaddr=99 op=0 utime=0
+$(out 1_310 0 1)
+5_000 1 syscall_entry_futex uaddr=99 op=1 utime=0
+$(wake 5_010 1)
+5_020 1 syscall_exit_futex ret=1
+5_030 1 sched_switch prev_comm=puma prev_tid=12 prev_prio=20 prev_state=0 next_comm=puma next_tid=11 next_prio=20
+5_040 1 syscall_exit_futex ret=0
+5_500 7 ruby:return method=0
+TRACE
+  run --request 'Shop#*' --slowest 1 --mi | json '
+assert parts(rows("requests")[0]).get("gvl") == 3700, parts(rows("requests")[0])'
+}
+
 t_case 'a request is divided into its parts' known_parts
+t_case 'a wait for the GVL is one when its holder was preempted, too' known_gvl
 t_case 'a fiber is not charged with the time of another' known_fibers
 t_case 'requests have routes, errors, layers; those that have not ended are listed' known_requests
 t_case 'the name of a layer may come after its first span' late_names
 t_case 'the slowest requests are explained' known_explanation
+t_case 'polled locks, lost segments and the owners of disk requests are named' known_causes
 t_case 'the parts of requests sum up in random traces' property
 t_done

@@ -206,6 +206,8 @@ END
     grep -q 'Order#check' got
   done
   # Attached, and from the first line.
+  "$R" calls --last --duration 1s --method zzzqqq $target >got
+  grep -q "; no name is like 'zzzqqq', most called: .*Order#" got || { cat got; return 1; }
   "$R" calls --last --duration 1s --method 'Order#sav' $target >got
   grep -q "; names like 'Order#sav': Order#save" got || { cat got; return 1; }
   "$R" calls --last --duration 1s --class Odrer $target >got

@@ -495,31 +495,6 @@ EOF
   grep -A 2 '^Work.inner' got | grep -qE '^ +from Work#outer \(values.rb:4\)$'
 }
 
-time_of_garbage_collection_is_its_own() {
-  command -v ruby >/dev/null || t_skip "ruby is not installed"
-  case $(ruby -e 'print RUBY_VERSION') in 3.[12].*) ;; *) return 0 ;; esac
-  cat >garbage.rb <<'EOF'
-def fill; @kept = Array.new(200_000) { |n| n.to_s }; end
-def collect; GC.start; end
-fill
-5.times { collect }
-before = [GC.total_time, GC.count]
-20.times { collect }
-File.write("truth", [GC.total_time - before[0], GC.count - before[1]].join(" "))
-EOF
-  "$R" time --json --last -- ruby garbage.rb >got
-  ruby -rjson -e '
-    rows = STDIN.each_line.map { |l| JSON.parse(l) }.to_h { |r| [r["method"], r] }
-    ns, _ = File.read("truth").split.map(&:to_i)
-    gc, collect = rows.fetch("(garbage collection)"), rows.fetch("Object#collect")
-    # All of them but the first ones, in which the number is found.
-    abort "#{gc} #{ns}" unless gc["total_ns"] >= ns * 0.95 && gc["self_ns"] == gc["total_ns"]
-    abort "#{collect}" unless collect["total_ns"] - collect["self_ns"] >= ns * 0.95
-    abort "#{gc}" unless gc["calls"] == 0 && collect["calls"] == 25' <got
-  "$R" time --json --last --method fill -- ruby garbage.rb >got
-  not grep -q garbage\ col got
-}
-
 percentiles_of_time() {
   command -v ruby >/dev/null || t_skip "ruby is not installed"
   cat >naps.rb <<'EOF'
@@ -612,7 +587,6 @@ t_case "a slow call with its tree, whole or with a count of what is left out" sl
 t_case "a trace ends when interrupted and with its target" a_trace_of_a_server_ends_in_the_right_way
 t_case "exceptions count with their last message" exceptions_count_with_their_last_message
 t_case "values and backtraces of a trace" values_and_backtraces_of_a_trace
-t_case "the time of garbage collection is its own" time_of_garbage_collection_is_its_own
 t_case "percentiles of time" percentiles_of_time
 t_case "calls by the line that calls" calls_by_the_line_that_calls
 t_case "values that hold others" values_that_hold_others

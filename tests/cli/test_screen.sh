@@ -141,7 +141,8 @@ many_rows_scroll() {
   start 80 13 "$RUTILE_FAKE_PROGRAM calls puma"
   wait_for 'm100 .*9900'
   wait_gone m110
-  keys Down
+  # The cursor goes down, and takes the table along at its end.
+  for _ in $(seq 10); do keys Down; done
   wait_for m110
   wait_gone 'm100 '
   keys PageDown
@@ -150,6 +151,36 @@ many_rows_scroll() {
   wait_for 'Shop.boot'
   keys Home
   wait_for 'm100 '
+  keys q
+  ended 0
+}
+
+# Enter opens the method of the cursor: callers, and the calls below it, folded; t shows them one by one.
+a_method_opens() {
+  EXTRA='event|call|100|100|1000|0|0|1|Shop|boot|.|/srv/shop/app.rb|7||0\n'
+  for i in 1 2 3; do
+    EXTRA+="event|call|100|100|${i}100|0|1|1|Shop::Item|price|#|/srv/shop/lib/item.rb|3|qty=$i|0\n"
+    EXTRA+="event|return|100|100|${i}900|200$i|1|1|Shop::Item|price|#|/srv/shop/lib/item.rb|3||0\n"
+  done
+  EXTRA+='event|return|100|100|9000|8000|0|1|Shop|boot|.|/srv/shop/app.rb|7||0\n'
+  start 90 24 "$RUTILE_FAKE_PROGRAM time puma"
+  wait_for '^ time'
+  wait_for 'Cart#total'
+  keys / b o o t Enter
+  wait_gone 'Cart#total'
+  keys Enter
+  wait_for '^Shop.boot  /srv/shop/app.rb:7$'
+  wait_for '^Called from'
+  wait_for '^ +1 +8.00us +1.99us +8.00us +8.00us Shop.boot$'
+  wait_for '^ +3 +6.01us +6.01us +2.00us +2.00us   Shop::Item#price$'
+  grep -q "args: 0 .*inside: Shop.boot " log
+  keys BSpace
+  wait_gone '^Called from'
+  wait_for 'Shop.boot'
+  keys t
+  wait_for 'Shop::Item#price\(qty=2\)'
+  keys Escape
+  wait_gone 'qty=2'
   keys q
   ended 0
 }
@@ -227,6 +258,7 @@ t_case "a table that fits; modes switch" table_fits_and_modes_switch
 t_case "narrow: paths keep their right end; resizing" narrow_paths_keep_their_right_end
 t_case "sort, filter, reset, pause, help, app and all" sort_filter_reset_pause_help
 t_case "many rows scroll" many_rows_scroll
+t_case "Enter opens a method, t traces it" a_method_opens
 t_case "the terminal is restored after signals and crashes" the_terminal_is_restored
 t_case "the end of the target is said" the_end_of_the_target_is_said
 t_case "a command's output is kept for the end" a_commands_output_is_kept_for_the_end

@@ -5,10 +5,12 @@
  * `blocked eintr` reads again and again and prints a line each time it got EINTR, or "before" when
  * a signal came before the call. `blocked beside [sigtimedwait]` blocks in a timed recv, again and
  * again, beside a thread in poll, until there is a file `enough`; so does `blocked storm`, in which
- * handlers run all the time, for at most so many seconds.
+ * handlers run all the time, for at most so many seconds. `blocked short` makes short waits of all
+ * kinds until then, and prints a line for each that returned EINTR or ended early.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,7 +22,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
 #include <sys/select.h>
+#include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -101,6 +106,78 @@ static long epoll(int timeout_ms)
 	return epoll_wait(fd, &got, 1, timeout_ms);
 }
 
+static long epoll_pwait2_ms(int timeout_ms)
+{
+	struct timespec ts = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+	struct epoll_event got;
+	int fd = epoll_create1(0);
+	long r = syscall(SYS_epoll_pwait2, fd, &got, 1, &ts, NULL, 0);
+
+	close(fd);
+	return r;
+}
+
+static long call_epoll_pwait2(void)
+{
+	return epoll_pwait2_ms(1000);
+}
+
+/* Of a semaphore that is 0 for ever. */
+static long semtimedop_ms(int timeout_ms)
+{
+	struct timespec ts = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+	struct sembuf take = {.sem_op = -1};
+	int id = semget(IPC_PRIVATE, 1, 0600);
+	long r = semtimedop(id, &take, 1, &ts);
+	int error = errno;
+
+	semctl(id, 0, IPC_RMID);
+	errno = error;
+	return r;
+}
+
+static long call_semtimedop(void)
+{
+	return semtimedop_ms(1000);
+}
+
+static long call_msgrcv(void)
+{
+	struct {
+		long type;
+		char text[8];
+	} message = {.type = 1};
+	int id = msgget(IPC_PRIVATE, 0600);
+	long r;
+
+	if (fork() == 0) {
+		usleep(1000000);
+		_exit(msgsnd(id, &message, 1, 0) != 0);
+	}
+	r = msgrcv(id, &message, sizeof(message.text), 0, 0);
+	msgctl(id, IPC_RMID, NULL);
+	return r;
+}
+
+static long io_getevents_ms(int timeout_ms)
+{
+	struct timespec ts = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+	aio_context_t context = 0;
+	struct io_event event;
+	long r;
+
+	if (syscall(SYS_io_setup, 1, &context) < 0)
+		return -2;
+	r = syscall(SYS_io_getevents, context, 1, 1, &event, &ts);
+	syscall(SYS_io_destroy, context);
+	return r;
+}
+
+static long call_io_getevents(void)
+{
+	return io_getevents_ms(1000);
+}
+
 static long call_epoll(void)
 {
 	later_write(1000);
@@ -143,6 +220,31 @@ static long call_nanosleep_remaining(void)
 	snprintf(extra, sizeof(extra), "left=%ld",
 		 (left.tv_sec * 1000 + left.tv_nsec / 1000000 + 400) / 1000);
 	return r;
+}
+
+static long call_pselect(void)
+{
+	struct timespec ts = {1, 0};
+
+	return pselect(0, NULL, NULL, NULL, &ts, NULL);
+}
+
+static long call_clock_nanosleep_relative(void)
+{
+	struct timespec ts = {1, 0};
+
+	return clock_nanosleep(CLOCK_BOOTTIME, 0, &ts, NULL);
+}
+
+static long call_futex_absolute(void)
+{
+	struct timespec ts;
+	uint32_t word = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	ts.tv_sec++;
+	return syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, 0, &ts, NULL,
+		       FUTEX_BITSET_MATCH_ANY);
 }
 
 static long call_clock_nanosleep(void)
@@ -348,7 +450,91 @@ static const struct {
 	{"sigsuspend", call_sigsuspend},
 	{"sigtimedwait", call_sigtimedwait},
 	{"flock", call_flock},
+	{"epoll_pwait2", call_epoll_pwait2},
+	{"semtimedop", call_semtimedop},
+	{"msgrcv", call_msgrcv},
+	{"io_getevents", call_io_getevents},
+	{"pselect", call_pselect},
+	{"clock_nanosleep_relative", call_clock_nanosleep_relative},
+	{"futex_absolute", call_futex_absolute},
 };
+
+static long sigtimedwait_ms(int timeout_ms)
+{
+	struct timespec ts = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	return sigtimedwait(&set, NULL, &ts);
+}
+
+static long poll_ms(int timeout_ms)
+{
+	return poll(NULL, 0, timeout_ms);
+}
+
+static long recv_ms(int timeout_ms)
+{
+	struct timeval tv = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
+	int fds[2], error;
+	char c;
+	long r;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0)
+		return -2;
+	setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	r = recv(fds[0], &c, 1, 0);
+	error = errno;
+	close(fds[0]);
+	close(fds[1]);
+	errno = error;
+	return r;
+}
+
+static long epoll_ms(int timeout_ms)
+{
+	struct epoll_event got;
+	int fd = epoll_create1(0);
+	long r = epoll_wait(fd, &got, 1, timeout_ms);
+
+	close(fd);
+	return r;
+}
+
+/* The limit of SO_RCVTIMEO is in ticks, and a tick that has begun counts. */
+#define TICK_NS 10000000
+
+/*
+ * Short waits of 1 to 40 ms: they end while they are looked at, and begin while they are stopped.
+ */
+static int short_waits(void)
+{
+	static long (*const waits[])(int) = {epoll_ms,	      epoll_pwait2_ms, semtimedop_ms,
+					     io_getevents_ms, sigtimedwait_ms, poll_ms,
+					     recv_ms};
+	sigset_t set;
+	size_t n = 0;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	for (; n < 100000 && access("enough", F_OK); n++) {
+		size_t which = n % (sizeof(waits) / sizeof(*waits));
+		int timeout_ms = 1 + (int)(n % 40);
+		uint64_t since = now_ns();
+		long r = waits[which](timeout_ms);
+		int error = r < 0 ? errno : 0;
+		uint64_t ns = now_ns() - since;
+
+		if (error == EINTR || r > 0 ||
+		    ns + (waits[which] == recv_ms ? TICK_NS : 0) < (uint64_t)timeout_ms * 1000000)
+			printf("wait %zu of %d ms: %ld %d after %d us\n", which, timeout_ms, r,
+			       error, (int)(ns / 1000));
+	}
+	printf("waits %zu\n", n);
+	return 0;
+}
 
 /*
  * A call that is about to be done again, by the kernel or by us, is at its instruction for a
@@ -452,6 +638,8 @@ int main(int argc, char **argv)
 		return beside_another(argc > 2 ? call_sigtimedwait : call_recv_timeout);
 	if (!strcmp(argv[1], "eintr"))
 		count_eintr();
+	if (!strcmp(argv[1], "short"))
+		return short_waits();
 	if (!strcmp(argv[1], "spin"))
 		return spin(argc > 2);
 	if (!strcmp(argv[1], "storm"))

@@ -7,19 +7,30 @@
 #   causes.rb DIR NAMES...
 #
 # says "ready", waits for a line on standard input, runs them one after the other and prints for each
-# "NAME WALL_NS CPU_NS": what it took, and how much of that its thread was on a CPU, as the kernel counts.
+# "NAME WALL_NS CPU_NS QUEUE_NS": what it took, and how much of that its thread was on a CPU or waited for one, as
+# the kernel counts. What takes long to prepare is prepared in prepare_NAME, before "ready".
 
 require 'socket'
 require 'fiber'
 require 'resolv'
 require 'timeout'
 require 'io/nonblock'
+require 'logger'
+require 'erb'
+require 'rbconfig'
 
 DIR = ARGV.shift
 SLICE = 0.3
 
 def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 def cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID, :nanosecond)
+
+# Nanoseconds that this thread was on a CPU, and that it waited for one.
+def counted = [cpu, File.read('/proc/thread-self/schedstat').split[1].to_i]
+
+# The CPUs that we may use.
+CPU_LIST = File.read('/proc/self/status')[/Cpus_allowed_list:\s*(\S+)/, 1]
+CPUS = CPU_LIST.split(',').flat_map { |r| Range.new(*r.split('-').minmax.map(&:to_i)).to_a }
 
 def spin(seconds)
   till = now + seconds
@@ -82,6 +93,16 @@ class Database
   def query(sql) = ask(@socket)
 end
 
+# Calls the next one, as those of Rack do.
+class SlowMiddleware
+  def initialize(app) = @app = app
+
+  def call(env)
+    spin_cpu(SLICE)
+    @app.call(env)
+  end
+end
+
 class Report
   def crunch(seconds) = spin(seconds)
   def hold(mutex, seconds) = mutex.synchronize { sleep(seconds) }
@@ -129,6 +150,20 @@ class Cause
 
   def cold_code = 100.times { |i| require "#{DIR}/cold/c#{i}.rb" }
 
+  def prepare_template_compile
+    require 'tilt'
+    require 'tilt/erb'
+    Tilt::ERBTemplate.new { '' }.render
+    @source = Array.new(16_000) { |i| "<% if x == #{i} %><%= y + #{i} %> text <% end %>\n" }.join
+  end
+
+  def template_compile = Tilt::ERBTemplate.new('items.erb') { @source }.render(self, x: 1, y: 2)
+
+  def slow_middleware
+    app = ->(_env) { [200, {}, []] }
+    SlowMiddleware.new(app).call({})
+  end
+
   # ---- GC ----
   def before_gc_start = ($ballast = Array.new(400_000) { |i| "string #{i}" * 2 })
 
@@ -155,10 +190,10 @@ class Cause
   def after_gvl_native = $holder.kill.join
 
   # ---- run queue ----
+  def run_on(cpus) = system("taskset -apc #{cpus} #{$$} >/dev/null")
+
   def before_run_queue
-    @cpu = File.read('/proc/self/status')[/Cpus_allowed_list:\s*(\d+)/, 1]
-    @list = File.read('/proc/self/status')[/Cpus_allowed_list:\s*(\S+)/, 1]
-    system("taskset -apc #{@cpu} #{$$} >/dev/null")
+    run_on(CPUS[0])
     @hogs = 3.times.map { child('cpuhog') { loop {} } }
     sleep(0.1)
   end
@@ -167,7 +202,7 @@ class Cause
 
   def after_run_queue
     @hogs.each { |pid| Process.kill(:KILL, pid) }
-    system("taskset -apc #{@list} #{$$} >/dev/null")
+    run_on(CPU_LIST)
   end
 
   def before_low_priority
@@ -351,6 +386,96 @@ class Cause
     nil
   end
 
+  # A peer that loses what it gets, for a while: a filter on its socket.
+  SO_ATTACH_FILTER = 26
+  SO_DETACH_FILTER = 27
+  def lose_all(socket)
+    socket.setsockopt(:SOCKET, SO_ATTACH_FILTER, [1].pack('Sx6') + [[6, 0, 0, 0].pack('SCCL')].pack('p'))
+  end
+
+  def before_retransmission
+    listener = TCPServer.new('127.0.0.1', 0)
+    go, gone = IO.pipe
+    child('lossypeer') do
+      client = listener.accept
+      lose_all(client)
+      gone.write('x')
+      sleep(0.1)
+      client.setsockopt(:SOCKET, SO_DETACH_FILTER, 0)
+      client.gets
+      client.write("ok\n")
+      sleep
+    end
+    $socket = connect_to(listener)
+    go.read(1)
+  end
+
+  def retransmission = ask($socket)
+
+  # SYNs are lost.
+  def before_connect_timeout
+    $listener = TCPServer.new('127.0.0.1', 0)
+    lose_all($listener)
+  end
+
+  def connect_timeout
+    Socket.tcp('127.0.0.1', $listener.addr[1], connect_timeout: SLICE)
+  rescue Errno::ETIMEDOUT
+    nil
+  end
+
+  # ---- databases ----
+  def postgres(command) = "setpriv --reuid=nobody --regid=nogroup --clear-groups #{@bin}/#{command}"
+
+  def prepare_database_lock
+    require 'pg'
+    @bin = Dir['/usr/lib/postgresql/*/bin'].max
+    @pg = "#{DIR}/pg"
+    Dir.mkdir(@pg)
+    system("chown nobody #{@pg} && #{postgres("initdb -D #{@pg}/db -A trust -U me --no-sync")} >/dev/null") or abort 'no initdb'
+    options = "-k #{@pg} -c listen_addresses= -c fsync=off -c autovacuum=off"
+    system("#{postgres("pg_ctl -D #{@pg}/db -w -l #{@pg}/log -o '#{options}' start")} >/dev/null") or abort 'no server'
+    at_exit { system("#{postgres("pg_ctl -D #{@pg}/db -m immediate stop")} >/dev/null") if Process.pid == $main }
+    connect_database.exec('CREATE TABLE items (id int, n int); INSERT INTO items VALUES (1, 1)')
+  end
+
+  def connect_database = PG.connect(host: @pg, user: 'me', dbname: 'postgres')
+
+  def before_database_lock
+    $db = connect_database
+    go, gone = IO.pipe
+    child('other') do
+      db = connect_database
+      db.exec('BEGIN; UPDATE items SET n = 2 WHERE id = 1')
+      gone.write('x')
+      sleep(SLICE)
+      db.exec('COMMIT')
+      sleep
+    end
+    go.read(1)
+  end
+
+  def database_lock = $db.exec('UPDATE items SET n = 3 WHERE id = 1')
+
+  def before_sqlite_lock
+    require 'sqlite3'
+    $db = SQLite3::Database.new("#{DIR}/shop.db")
+    $db.busy_timeout(5000)
+    $db.execute('CREATE TABLE items (id)')
+    go, gone = IO.pipe
+    child('other') do
+      db = SQLite3::Database.new("#{DIR}/shop.db")
+      db.execute('BEGIN EXCLUSIVE')
+      gone.write('x')
+      sleep(SLICE)
+      db.execute('COMMIT')
+      sleep
+    end
+    go.read(1)
+  end
+
+  def sqlite_lock = $db.execute('INSERT INTO items VALUES (1)')
+
   # ---- disk ----
   def fsync
     File.open("#{DIR}/fsync", 'w') do |f|
@@ -388,6 +513,50 @@ class Cause
     14_000.times { $map.get_value(:U8, random.rand(16_000) * 4096) }
   end
 
+  # A log that is on the disk when its write returns.
+  def before_slow_log
+    $log = Logger.new(File.open("#{DIR}/production.log", File::WRONLY | File::CREAT | File::SYNC))
+  end
+
+  def slow_log
+    till = now + SLICE
+    $log.info('x' * 8192) while now < till
+  end
+
+  # Others write to the disk as fast as it takes it.
+  def before_disk_queue
+    before_cache_miss
+    system("cp /bin/dd #{DIR}/diskhog")
+    2.times do |i|
+      $children << spawn("exec setsid #{DIR}/diskhog if=#{DIR}/big of=#{DIR}/hog#{i} bs=4M iflag=direct oflag=direct status=none count=12; ")
+    end
+    sleep(0.1)
+  end
+
+  def disk_queue = cache_miss
+
+  def prepare_swap
+    file = "#{DIR}/swapfile"
+    system("fallocate -l 128M #{file} && chmod 600 #{file} && /sbin/mkswap #{file} >/dev/null && /sbin/swapon #{file}") or abort 'no swap'
+    at_exit { system("/sbin/swapoff #{DIR}/swapfile") if Process.pid == $main }
+  end
+
+  # More pages than our control group may have in memory.
+  def before_swap
+    in_group('memory', 'memory.limit_in_bytes' => 24 << 20, 'memory.max' => 24 << 20)
+    $pages = IO::Buffer.new(48 << 20, IO::Buffer::MAPPED)
+    bytes = Random.bytes(1 << 20)
+    48.times { |i| $pages.set_string(bytes, i << 20) }
+  end
+
+  def after_swap = leave_group
+
+  def swap
+    random = Random.new(3)
+    till = now + SLICE
+    $pages.get_value(:U8, random.rand(12_000) * 4096) while now < till
+  end
+
   # ---- others ----
   def before_stopped
     me = Process.pid
@@ -396,28 +565,55 @@ class Cause
 
   def stopped = spin_cpu(0.2)
 
-  def before_throttled
-    old = File.exist?('/sys/fs/cgroup/cpu/cpu.cfs_quota_us') # version 1
-    top = old ? '/sys/fs/cgroup/cpu' : '/sys/fs/cgroup'
-    @home = top + File.read('/proc/self/cgroup')[old ? /^\d+:(?:[a-z,]*,)?cpu(?:,[a-z,]*)?:(.*)/ : /^0::(.*)/, 1]
+  # Another process gets packets, and the kernel receives them on our CPU. It has a network of its own.
+  def before_interrupts
+    run_on(CPUS[0])
+    mask = (1 << CPUS[0]).to_s(16)
+    # What a packet takes the kernel are filters of 3,000 additions, of each socket that sees it.
+    flood = <<~'RUBY'
+      File.write('/proc/self/comm', 'flood')
+      require 'socket'
+      to = UDPSocket.new.tap { |s| s.bind('127.0.0.1', 0) }
+      filter = [4, 0, 0, 1].pack('SCCL') * 3000 + [6, 0, 0, 0].pack('SCCL')
+      all = Array.new(40) { Socket.new(17, :RAW, [0x0800].pack('n').unpack1('S')) }
+      all.each { |s| s.setsockopt(:SOCKET, 26, [3001].pack('Sx6') + [filter].pack('p')) }
+      from = UDPSocket.new.tap { |s| s.connect('127.0.0.1', to.addr[1]) }
+      loop { from.send('x', 0) }
+    RUBY
+    $children << spawn('unshare', '-n', '-m', 'sh', '-c', <<~SH, '-', RbConfig.ruby, flood)
+      set -e
+      mount -t sysfs none /sys
+      ip link set lo up
+      echo #{mask} >/sys/class/net/lo/queues/rx-0/rps_cpus
+      exec taskset -c #{CPUS[1] || CPUS[0]} "$1" --disable-gems -e "$2"
+    SH
+    sleep(0.5)
+  end
+
+  def interrupts = spin_cpu(SLICE)
+  def after_interrupts = run_on(CPU_LIST)
+
+  # Moves us into a control group with these limits, of which each version has its own.
+  def in_group(controller, limits)
+    old = "/sys/fs/cgroup/#{controller}"
+    top = Dir.exist?(old) ? old : '/sys/fs/cgroup'
+    is_old = top == old
+    @home = top + File.read('/proc/self/cgroup')[is_old ? /^\d+:(?:[a-z,]*,)?#{controller}(?:,[a-z,]*)?:(.*)/ : /^0::(.*)/, 1]
     @group = "#{top}/rutile-test-#{$$}"
-    File.write("#{top}/cgroup.subtree_control", '+cpu') unless old
+    File.write("#{top}/cgroup.subtree_control", "+#{controller}") unless is_old
     Dir.mkdir(@group)
-    if old
-      File.write("#{@group}/cpu.cfs_period_us", '100000')
-      File.write("#{@group}/cpu.cfs_quota_us", '20000')
-    else
-      File.write("#{@group}/cpu.max", '20000 100000')
-    end
+    limits.each { |name, value| File.write("#{@group}/#{name}", value.to_s) if File.exist?("#{@group}/#{name}") }
     File.write("#{@group}/cgroup.procs", $$.to_s)
   end
 
-  def throttled = spin_cpu(0.15)
-
-  def after_throttled
+  def leave_group
     File.write("#{@home}/cgroup.procs", $$.to_s)
     Dir.rmdir(@group)
   end
+
+  def before_throttled = in_group('cpu', 'cpu.cfs_period_us' => 100_000, 'cpu.cfs_quota_us' => 20_000, 'cpu.max' => '20000 100000')
+  def throttled = spin_cpu(0.15)
+  def after_throttled = leave_group
 
   def fiber
     other = Fiber.new { Report.new.crunch(SLICE) }
@@ -427,15 +623,17 @@ end
 
 cause = Cause.new
 in_thread = %w[mutex_in_thread]
+ARGV.each { |name| cause.send("prepare_#{name}") if cause.respond_to?("prepare_#{name}") }
 puts 'ready'
 $stdout.flush
 $stdin.gets
 ARGV.each do |name|
   cause.send("before_#{name}") if cause.respond_to?("before_#{name}")
   run = lambda do
-    wall0, cpu0 = now, cpu
+    wall0, counted0 = now, counted
     cause.send(name)
-    "#{name} #{((now - wall0) * 1e9).to_i} #{cpu - cpu0}"
+    wall, counted1 = now - wall0, counted
+    [name, (wall * 1e9).to_i, *counted1.zip(counted0).map { |a, b| a - b }].join(' ')
   end
   puts in_thread.include?(name) ? Thread.new(&run).value : run.call
   $stdout.flush

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into a tracer: it is late, as on a machine that is far too busy. LATE=fd: 250 ms before
+ * Preloaded into a tracer: it is late, as on a machine that is far too busy. LATE=fd: 900 ms before
  * it opens a descriptor of the target; LATE=SEED: now and then, anywhere, for up to 150 ms.
  * LATE=signal: it is killed when it is about to pass a signal on.
  */
@@ -50,7 +50,7 @@ int open(const char *path, int flags, ...)
 		real = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open64");
 	if (late && strstr(path, "/task/") && strstr(path, "/fd/")) {
 		if (!strcmp(late, "fd"))
-			be_late(250);
+			be_late(900);
 		perhaps(3);
 	}
 	return real(path, flags, mode);

@@ -4,11 +4,6 @@
 
 RUBY=${RUBY:-ruby}
 
-# A port that nobody has at this moment, for servers that cannot be told to find one themselves.
-free_port() {
-  ruby -rsocket -e 's = TCPServer.new("127.0.0.1", 0); puts s.addr[1]'
-}
-
 pids=
 # What is still ours: the number of one that has ended may be another's by now.
 kill_started() {
@@ -33,4 +28,32 @@ start() {
     sleep 0.02
   done
   grep -qs ready "$out" || { echo "$* did not start"; cat "$out.err"; return 1; }
+}
+
+# inject PID [COUNT]: the dummy agent.
+inject() {
+  "$INJECT_TOOL" "$1" "$DUMMY" "${2:-1}"
+}
+
+# inject_until COUNT PATTERN: into $pid, until so many reports match or it has ended; then says "enough".
+inject_until() {
+  : >reports
+  for _ in $(seq 1000); do
+    ! t_gone "$pid" || break
+    [ "$(grep -c "$2" reports)" -lt "$1" ] || break
+    inject "$pid" 10 >>reports || :
+  done
+  touch enough
+}
+
+# A handler that runs on top of the stub must find it there when it returns.
+signal_handlers_may_run() { # COUNT
+  start storm.out "$BLOCKED" storm 200
+  # On a busy machine it is hard to find it outside a handler.
+  inject_until "$1" ''
+  rc=0
+  wait "$pid" || rc=$?
+  cat storm.out
+  [ "$rc" = 0 ]
+  [ "$(wc -l <reports)" -ge 20 ]
 }

@@ -52,7 +52,10 @@ memory_does_not_grow() {
 eval((0...3000).map { |i| "class K#{i % 50}; def m#{i}; [1].each { |x| x }; end; end" }.join("\n"), binding, "grow_methods.rb")
 $stdout.sync = true
 puts "ready"
-while $stdin.gets
+# Not asleep in gets: the agent lets a sleeper sleep, so that each attach to it takes seconds.
+loop do
+  nil until IO.select([$stdin], nil, nil, 0.001)
+  break unless $stdin.gets
   4.times { GC.start }
   puts "#{File.read("/proc/self/status")[/VmRSS:\s*(\d+)/, 1]} #{ObjectSpace.each_object(TracePoint).count(&:enabled?)}"
 end
@@ -88,7 +91,7 @@ E2
 
 # The control page of a process: the agent of this version, resident.
 page_of() {
-  find "/proc/$1/fd" -lname '/memfd:rutile-agent-3 *' | head -n 1
+  find "/proc/$1/fd" -lname '/memfd:rutile-agent-4 *' | head -n 1
 }
 
 # The agent that another version of rutile left is no obstacle, unless nothing can be loaded.
@@ -138,18 +141,68 @@ nine_tracers() {
   cat err
   [ "$rc" = 1 ]
   grep -q "process $pid is already traced by 8 tracers" err
-  # struct rut_agent_ctl: 56 bytes, then the slots; each begins with its state.
+  # struct rut_agent_ctl: 64 bytes, then the slots; each begins with its state.
   # 1 and 2: RUT_SLOT_START and RUT_SLOT_ACTIVE.
   page=$(page_of "$pid")
   bytes=$(stat -L -c %s "$page")
   states=
   for i in 0 1 2 3 4 5 6 7; do
-    states="$states$(od -An -t u4 -j $((56 + i * (bytes - 56) / 8)) -N 4 "$page" | tr -d ' ')"
+    states="$states$(od -An -t u4 -j $((64 + i * (bytes - 64) / 8)) -N 4 "$page" | tr -d ' ')"
   done
   echo "states: $states"
   echo "$states" | grep -qE '^[12]{8}$'
   # shellcheck disable=SC2086 # a list of numbers
   kill -INT $tracers
+}
+
+gone_or() {
+  t_gone "$pid" || "$@"
+}
+
+# Hooks go while the application's own TracePoint is at an event of the same method, before the hooks' turn.
+# What Ruby then reads was freed, once: the memory must not look as if it were not.
+hooks_go_inside_a_tracepoint() {
+  cat >inside.rb <<'E2'
+class Order
+  def total(id)
+    id
+  end
+end
+traced = [:call, :return]
+TracePoint.new(*traced) do |tp|
+  next if tp.method_id != :total || tp.event != traced.first || !File.exist?('wait')
+  File.write('inside', '')
+  sleep 0.001 while ObjectSpace.each_object(TracePoint).count(&:enabled?) > 1
+  File.delete('inside', 'wait')
+  traced.rotate!
+end.enable
+order = Order.new
+$stdout.sync = true
+puts 'ready'
+until File.exist?('stop')
+  order.total(1)
+  sleep 0.001
+end
+puts 'ended well'
+E2
+  MALLOC_PERTURB_=56 GLIBC_TUNABLES=glibc.malloc.tcache_count=0 start out "$RUBY" --disable-gems inside.rb
+  for how in 'INT calls' 'INT time' 'KILL trace' 'INT trace' 'KILL calls' 'KILL time'; do
+    : >seen
+    [ "${how#* }" = trace ] || set -- --interval 0.1
+    "$RUTILE" "${how#* }" "$pid" all --method 'Order#total' "$@" >seen &
+    tool=$!
+    set --
+    t_wait gone_or grep -q 'Order.total' seen
+    touch wait
+    t_wait gone_or test -e inside
+    kill -s "${how% *}" $tool
+    wait $tool || :
+    t_wait gone_or not test -e wait
+    ! t_gone "$pid" || break
+  done
+  touch stop
+  wait "$pid" || { echo "after $how:"; head -n 1 out.err; return 1; }
+  grep -q 'ended well' out
 }
 
 # On a process without an agent, and on one that is still starting: one agent, and no harm.
@@ -169,5 +222,6 @@ t_case "attached sixty times: memory does not grow" memory_does_not_grow
 t_case "another version of rutile was there" another_version_is_there
 t_case "a page of another version" page_of_another_version
 t_case "nine tracers" nine_tracers
+t_case "hooks go while a TracePoint of the application runs" hooks_go_inside_a_tracepoint
 t_case "a process survives tracers of changing modes" survives_changing_modes
 t_done

@@ -142,7 +142,15 @@ short_programs_are_counted() {
 
 # Attached while Ruby starts: it must not notice. Some of it the tracer cannot do yet, and says so.
 starting_processes_survive() {
-  for i in $(seq 60); do
+  for lane in 0 1 2 3; do
+    some_starting_processes "$lane" &
+    eval "lane_$lane=$!"
+  done
+  for lane in 0 1 2 3; do eval "wait \$lane_$lane"; done
+}
+
+some_starting_processes() { # LANE
+  for i in $(seq $((1 + $1)) 4 60); do
     $ruby -e 'sleep 0.4; exit 3' &
     pid=$!
     sleep "0.00$((i % 10))$((i / 10))"
@@ -767,7 +775,8 @@ $stderr.puts "ready"
   eval src << "define_method(:d) { }\nend", nil, "m/#{i}.rb", 1
   all << Object.const_get("M#{i}").new
 end
-$stdin.gets
+# Not asleep in gets: the agent lets a sleeper sleep.
+nil until IO.select([$stdin], nil, nil, 0.001)
 all.each { |o| 3.times { o.d; 1000.times { |j| o.send("m#{j}") } } }
 EOF
   for _ in 1 2 3 4; do
@@ -863,6 +872,8 @@ EOF
     grep -q '"method":"Object#w","calls":20,' out
     [ -z "$(ls tmp)" ]
   done
+  # A Ruby in a chroot sees neither what is mounted here nor /var/lib, which is used instead of this.
+  [ -z "${RUTILE_MATRIX_NAME:-}" ] || return 0
   TMPDIR="$T/with space" "$TRACE_TOOL" -m calls -p '*w.rb' -- $ruby w.rb | grep 'Object#w	10	'
   [ "$(id -u)" = 0 ] || return 0
   chmod 755 "$T" "$T/.."
@@ -876,6 +887,7 @@ EOF
     "$TRACE_TOOL" -m calls -p '*w.rb' -- $ruby w.rb | grep 'Object#w	10	'
 }
 
+t_lanes 3
 t_case "the agent links against nothing" links_against_nothing
 t_case "code that was never finished" half_made_code_is_left_alone
 t_case "ractors" ractors_count
@@ -901,7 +913,9 @@ t_case "methods of single objects: time" singleton_methods_are_bounded time
 t_case "more methods than the table has room for" more_methods_than_rows
 t_case "methods that are compiled while methods are looked for" compiled_meanwhile_counts_once
 t_case "workers that are forked while the tracer is stopped" a_stopped_tracer_loses_nothing
-t_case "a heap of ten million objects" large_heaps_are_read_in_slices
 t_case "an application of 15,000 methods" many_methods_fit
 t_case "YJIT and many methods" yjit_counts_with_many_methods
+# It measures CPU time, which a busy cache makes longer.
+t_lanes 1
+t_case "a heap of ten million objects" large_heaps_are_read_in_slices
 t_done

@@ -372,6 +372,30 @@ EOF
     END { exit !ok }' out
 }
 
+time_of_garbage_collection_is_its_own() {
+  [ "$($RUBY -e 'print RUBY_VERSION >= "3.1"')" = true ] || t_skip "this Ruby does not count the time of GCs"
+  cat >garbage.rb <<'EOF'
+def fill; @kept = Array.new(200_000) { |n| n.to_s }; end
+def collect; GC.start; end
+fill
+5.times { collect }
+before = [GC.total_time, GC.count]
+20.times { collect }
+File.write("truth", [GC.total_time - before[0], GC.count - before[1]].join(" "))
+EOF
+  "$RUTILE" time --json --last -- $RUBY garbage.rb >got
+  ruby -rjson -e '
+    rows = STDIN.each_line.map { |l| JSON.parse(l) }.to_h { |r| [r["method"], r] }
+    ns, _ = File.read("truth").split.map(&:to_i)
+    gc, collect = rows.fetch("(garbage collection)"), rows.fetch("Object#collect")
+    # All of them but the first ones, in which the number is found.
+    abort "#{gc} #{ns}" unless gc["total_ns"] >= ns * 0.95 && gc["self_ns"] == gc["total_ns"]
+    abort "#{collect}" unless collect["total_ns"] - collect["self_ns"] >= ns * 0.95
+    abort "#{gc}" unless gc["calls"] == 0 && collect["calls"] == 25' <got
+  "$RUTILE" time --json --last --method fill -- $RUBY garbage.rb >got
+  not grep -q garbage\ col got
+}
+
 t_case "calls, from the first line" calls_started
 t_case "calls, attached" calls_attached
 t_case "time counts the same calls, from the first line" time_started
@@ -396,6 +420,7 @@ t_case "code that many classes share: time, attached" shared_code attached time
 t_case "classes and code that come and go: C methods" churn_c_calls
 t_case "classes and code that come and go: objects" churn_objects
 t_case "own times add up to the total" time_adds_up
+t_case "the time of garbage collection is its own" time_of_garbage_collection_is_its_own
 t_case "calls that were running at attach" running_calls
 t_case "calls that were running at attach, in ractors" running_calls_of_ractors
 t_case "calls that do not return" calls_that_hang

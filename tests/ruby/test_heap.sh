@@ -201,6 +201,47 @@ RUBY
   grep -q 'several ractors' err
 }
 
+# GC.compact moves objects between the looks: each is counted once, lines that were noted before are dropped, and what is
+# made afterwards has its line again.
+moved_objects_are_counted_once() {
+  "$RUBY" -e 'GC.compact' 2>/dev/null || t_skip "this Ruby cannot compact"
+  cat >moves.rb <<'RUBY'
+class Kept; def initialize = @a = "x" * 100; end
+kept = Array.new(5000) { Kept.new }
+loose = Array.new(50_000) { Object.new }
+loose = loose.each_slice(7).map(&:first) # holes, into which others move
+new = []
+$stdout.sync = true
+puts "ready"
+while $stdin.gets
+  500.times { new << Kept.new }
+  GC.compact
+  puts "compacted #{kept.size + new.size}"
+end
+RUBY
+  mkfifo in
+  exec 7<>in
+  start out "$RUBY" moves.rb <in
+  "$RUTILE" heap --interval 200ms --by class -n 0 "$pid" >looks 2>err &
+  tracer=$!
+  pids="$pids $tracer"
+  # Two looks: the first one is over.
+  t_wait grep -q '^heap: ' looks
+  for round in 1 2 3; do
+    echo >&7
+    counted() { grep -Eq "^ *Kept +[+]$((500 * round)) +[+][0-9]+ +$((5000 + 500 * round)) " looks; }
+    t_wait counted || { grep Kept looks | tail -3; return 1; }
+  done
+  kill "$tracer"
+  wait "$tracer"
+  cat err
+  grep -q 'the heap was compacted' err
+  # While some were being made a look may have met a part of them, but never more than there are.
+  awk '$1 == "Kept" && $4 > 6500 { exit 1 }' looks
+  heap --json "$pid"
+  grep -q '"class":"Kept","count":6500,' got
+}
+
 # Anonymous memory in KiB, mappings, descriptors.
 footprint() {
   echo "$(awk '/^RssAnon/ { print $2 }' "/proc/$1/status") $(wc -l <"/proc/$1/maps") $(find "/proc/$1/fd" -mindepth 1 | wc -l)"
@@ -236,5 +277,6 @@ t_case "of two looks the line that leaks is first" the_line_that_leaks_is_first
 t_case "workers are added up" workers_are_added_up
 t_case "looks end with the target" looks_end_with_the_target
 t_case "several ractors are refused" ractors_are_refused
+t_case "moved objects are counted once" moved_objects_are_counted_once
 t_case "looks leave nothing behind in the process" nothing_stays_in_the_process
 t_done

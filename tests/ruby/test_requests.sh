@@ -57,7 +57,8 @@ record() {
   pids="$pids $recorder"
 }
 end_record() {
-  kill -INT "$recorder"
+  # It may have ended with its target.
+  kill -INT "$recorder" 2>/dev/null || :
   wait "$recorder" || { cat record.err; return 1; }
 }
 

@@ -31,6 +31,7 @@ together() { # TRACERS ROUNDS YOUNG
 t_case "two tracers at the same moment, 300 times" together 2 300 ""
 t_case "four tracers at the same moment, 300 times" together 4 300 ""
 t_case "four tracers while the process starts, 200 times" together 4 200 1
+t_case "signal handlers run on top of the stub, 100 times" signal_handlers_may_run 100
 t_case "300 tracers killed while injecting" killed_while_injecting
 t_case "300 tracers of calls killed at random moments" killed calls
 t_case "300 tracers of objects killed at random moments" killed objects

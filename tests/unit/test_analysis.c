@@ -17,24 +17,24 @@ static void test_sums_are_exact(void **state)
 {
 	struct rut_stat s;
 
-	assert_int_equal(rut_stat_init(&s, 0), 0);
-	assert_true(isnan(rut_stat_stdev(&s)));
+	assert_int_equal(rut_an_stat_init(&s, 0), 0);
+	assert_true(isnan(rut_an_stat_stdev(&s)));
 	rut_stat_add(&s, 5);
-	assert_true(isnan(rut_stat_stdev(&s)));
+	assert_true(isnan(rut_an_stat_stdev(&s)));
 	rut_stat_add(&s, 1);
 	rut_stat_add(&s, 9);
 	assert_int_equal(s.min, 1);
 	assert_int_equal(s.max, 9);
 	assert_true(rut_stat_mean(&s) == 5.0);
-	assert_true(rut_stat_stdev(&s) == 4.0);
-	rut_stat_fini(&s);
+	assert_true(rut_an_stat_stdev(&s) == 4.0);
+	rut_an_stat_fini(&s);
 	/* Python: statistics.stdev([10**9 + 1, 10**9 + 2, 10**9 + 4]) */
-	assert_int_equal(rut_stat_init(&s, 0), 0);
+	assert_int_equal(rut_an_stat_init(&s, 0), 0);
 	rut_stat_add(&s, 1000000001);
 	rut_stat_add(&s, 1000000002);
 	rut_stat_add(&s, 1000000004);
-	assert_true(rut_stat_stdev(&s) == 1.5275252316519468);
-	rut_stat_fini(&s);
+	assert_true(rut_an_stat_stdev(&s) == 1.5275252316519468);
+	rut_an_stat_fini(&s);
 }
 
 static void test_percentiles_are_within_their_bucket(void **state)
@@ -42,18 +42,18 @@ static void test_percentiles_are_within_their_bucket(void **state)
 	struct rut_hist *h = calloc(1, sizeof(*h));
 
 	assert_non_null(h);
-	assert_true(rut_hist_quantile(h, 0.5) == 0);
+	assert_true(rut_an_hist_quantile(h, 0.5) == 0);
 	for (int64_t v = 1; v <= 100000; v++)
-		rut_hist_add(h, v * 37);
+		rut_an_hist_add(h, v * 37);
 	for (double q = 0.01; q < 1; q += 0.01) {
-		double want = q * 100000 * 37, got = rut_hist_quantile(h, q);
+		double want = q * 100000 * 37, got = rut_an_hist_quantile(h, q);
 
 		assert_true(fabs(got - want) <= want * 0.016);
 	}
-	rut_hist_add(h, INT64_MAX);
-	rut_hist_add(h, -5);
-	assert_true(rut_hist_quantile(h, 1) > 9e18);
-	assert_true(rut_hist_quantile(h, 0) == 0);
+	rut_an_hist_add(h, INT64_MAX);
+	rut_an_hist_add(h, -5);
+	assert_true(rut_an_hist_quantile(h, 1) > 9e18);
+	assert_true(rut_an_hist_quantile(h, 0) == 0);
 	free(h);
 }
 
@@ -63,7 +63,7 @@ static void test_values_count_how_often(void **state)
 	uint64_t total = 0, distinct = 0;
 
 	for (int i = 0; i < 10000; i++)
-		assert_int_equal(rut_values_add(&v, i % 700 - 350), 0);
+		assert_int_equal(rut_an_values_add(&v, i % 700 - 350), 0);
 	rut_values_each(&v, slot)
 	{
 		total += slot->count;
@@ -72,7 +72,7 @@ static void test_values_count_how_often(void **state)
 	}
 	assert_int_equal(total, 10000);
 	assert_int_equal(distinct, 700);
-	rut_values_fini(&v);
+	rut_an_values_fini(&v);
 }
 
 static void test_floats_are_the_shortest_that_read_back(void **state)
@@ -100,7 +100,7 @@ static void test_floats_are_the_shortest_that_read_back(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 
-		rut_json_float(&b, cases[i].v);
+		rut_an_json_float(&b, cases[i].v);
 		assert_string_equal(b.data, cases[i].text);
 	}
 }
@@ -109,7 +109,7 @@ static void test_json_strings_are_ascii(void **state)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 
-	rut_json_str(&b, "a\"b\\\n\x01 é \xf0\x9f\x98\x80 \xff");
+	rut_an_json_str(&b, "a\"b\\\n\x01 é \xf0\x9f\x98\x80 \xff");
 	assert_string_equal(b.data, "\"a\\\"b\\\\\\n\\u0001 \\u00e9 \\ud83d\\ude00 \\udcff\"");
 }
 
@@ -117,17 +117,17 @@ static void test_sizes_and_times(void **state)
 {
 	char s[160];
 
-	rut_fmt_size(s, sizeof(s), 0);
+	rut_an_fmt_size(s, sizeof(s), 0);
 	assert_string_equal(s, "0   B");
-	rut_fmt_size(s, sizeof(s), 1023);
+	rut_an_fmt_size(s, sizeof(s), 1023);
 	assert_string_equal(s, "1023   B");
-	rut_fmt_size(s, sizeof(s), 1024);
+	rut_an_fmt_size(s, sizeof(s), 1024);
 	assert_string_equal(s, "1.00 KiB");
-	rut_fmt_size(s, sizeof(s), 1.5 * 1024 * 1024);
+	rut_an_fmt_size(s, sizeof(s), 1.5 * 1024 * 1024);
 	assert_string_equal(s, "1.50 MiB");
-	rut_fmt_time(s, sizeof(s), 1521484759831423009, true, true);
+	rut_an_fmt_time(s, sizeof(s), 1521484759831423009, true, true);
 	assert_string_equal(s, "2018-03-19 18:39:19.831423009");
-	rut_fmt_time(s, sizeof(s), -1, false, true);
+	rut_an_fmt_time(s, sizeof(s), -1, false, true);
 	assert_string_equal(s, "23:59:59.999999999");
 }
 
@@ -135,7 +135,7 @@ static void test_padding_counts_characters(void **state)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 
-	rut_fmt_line(&b, "[{:<4}|{:>4}|{:<2}]", "é", "é", "abc");
+	rut_an_fmt_line(&b, "[{:<4}|{:>4}|{:<2}]", "é", "é", "abc");
 	assert_string_equal(b.data, "[é   |   é|abc]");
 }
 
@@ -152,11 +152,11 @@ static void graph_at(size_t columns, size_t *ret_bar, size_t *ret_line)
 	struct rut_buf b = RUT_BUF_INIT;
 	char *at;
 
-	rut_graph_set_columns(columns);
-	rut_graph_add(&g, 50, "50.00 %", 0, "ruby (1)");
-	rut_graph_add(&g, 100, "100.00 %", 0, "ruby (22)");
-	rut_graph_bars(&g, &b, "Usage", "Process");
-	rut_graph_set_columns(0);
+	rut_an_graph_set_columns(columns);
+	rut_an_graph_add(&g, 50, "50.00 %", 0, "ruby (1)");
+	rut_an_graph_add(&g, 100, "100.00 %", 0, "ruby (22)");
+	rut_an_graph_bars(&g, &b, "Usage", "Process");
+	rut_an_graph_set_columns(0);
 	*ret_bar = *ret_line = 0;
 	for (char *line = strtok_r(b.data, "\n", &at); line; line = strtok_r(NULL, "\n", &at)) {
 		size_t bar = 0, n = 0;
@@ -195,7 +195,7 @@ static void test_sorting_keeps_the_order_of_equals(void **state)
 
 	for (int i = 0; i < 7; i++)
 		list[i] = &values[i];
-	assert_int_equal(rut_sort_stable(list, 7, by_value), 0);
+	assert_int_equal(rut_an_sort_stable(list, 7, by_value), 0);
 	for (int i = 0; i < 7; i++)
 		assert_int_equal(*(int *)list[i], want[i]);
 }

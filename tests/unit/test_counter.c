@@ -43,7 +43,7 @@ static void test_found(void **state)
 						    counter_jump, counter_call};
 
 	for (unsigned i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
-		const size_t *at = rut_counter_of(functions[i]);
+		const size_t *at = rut_agent_counter_of(functions[i]);
 
 		assert_ptr_equal(at, &inner.count);
 		inner.count++;
@@ -57,7 +57,7 @@ static void test_not_known(void **state)
 						    counter_other};
 
 	for (unsigned i = 0; i < sizeof(functions) / sizeof(*functions); i++)
-		assert_null(rut_counter_of(functions[i]));
+		assert_null(rut_agent_counter_of(functions[i]));
 }
 
 int main(void)

@@ -476,6 +476,40 @@ static void test_streams_merge_seek_and_choose(void **state)
 	remove_dir(&d);
 }
 
+/* Packets that all begin at the time that is looked for: none may be passed by. */
+static void test_seek_to_packets_of_one_time(void **state)
+{
+	struct rut_ctf_reader_opts from = {.has_begin = true, .begin_ns = 100000001000};
+	struct rut_ctf_reader *r;
+	struct rut_ctf_set *set;
+	struct rut_ctf_writer w;
+	struct dir d;
+	int n = 0;
+
+	make_dir(&d);
+	put_metadata(&d, false, "event { id = 0; name = one; fields := struct { u64 v; }; };\n");
+	assert_int_equal(rut_ctf_writer_open(&w, in_dir(&d, "s"), false, NULL), 0);
+	for (uint64_t i = 0; i < 4; i++) {
+		struct packet p;
+
+		begin_packet(&w, &p, 1000, i == 3 ? 2000 : 1000, 0, i, 0);
+		if (i == 1 || i == 2) {
+			put_header(&w, 0, 1000);
+			rut_ctf_writer_put(&w, i, 64, 8);
+		}
+		end_packet(&w, &p, 512);
+	}
+	assert_int_equal(rut_ctf_writer_close(&w), 0);
+	set = open_dir(&d);
+	r = open_reader(set, &from);
+	while (rut_ctf_reader_next(r))
+		n++;
+	assert_int_equal(n, 2);
+	rut_ctf_reader_free(r);
+	rut_ctf_set_free(set);
+	remove_dir(&d);
+}
+
 /* ---- Reading ahead ---- */
 
 static void note_loss(const struct rut_ctf_loss *loss, void *arg)
@@ -912,6 +946,7 @@ int main(void)
 		cmocka_unit_test(test_short_paths_agree_with_the_general_decoder),
 		cmocka_unit_test(test_metadata_in_packets_says_the_same),
 		cmocka_unit_test(test_streams_merge_seek_and_choose),
+		cmocka_unit_test(test_seek_to_packets_of_one_time),
 		cmocka_unit_test(test_reading_ahead_changes_nothing),
 		cmocka_unit_test(test_reading_ahead_tells_losses_and_errors_in_their_place),
 		cmocka_unit_test(test_reading_ahead_ends_and_seeks_at_any_time),

@@ -27,7 +27,7 @@ static struct rut_ruby_heap_row row(pid_t pid, const char *path, uint32_t line, 
 static const char *text(struct rut_buf *b, const struct rut_heap_table *t, size_t limit)
 {
 	rut_buf_clear(b);
-	rut_heap_table_print(t, b, 0, limit);
+	rut_cli_heap_table_print(t, b, 0, limit);
 	return b->data;
 }
 
@@ -43,18 +43,18 @@ static void classes_are_added_up_over_lines_and_processes(void **state)
 	struct rut_buf b = RUT_BUF_INIT;
 
 	(void)state;
-	assert_int_equal(rut_heap_table_build(&t, NULL, &look), 0);
+	assert_int_equal(rut_cli_heap_table_build(&t, NULL, &look), 0);
 	assert_string_equal(text(&b, &t, 0), "OBJECT COUNT BYTES OLD\n"
 					     " Array     7  9000   7\n"
 					     "String   111  4440  91\n");
 	assert_int_equal(t.processes, 2);
 	assert_int_equal(t.now.count, 118);
-	rut_heap_table_fini(&t);
+	rut_cli_heap_table_fini(&t);
 	t.sort = RUT_HEAP_SORT_COUNT;
-	assert_int_equal(rut_heap_table_build(&t, NULL, &look), 0);
+	assert_int_equal(rut_cli_heap_table_build(&t, NULL, &look), 0);
 	assert_string_equal(text(&b, &t, 1), "OBJECT COUNT BYTES OLD\n"
 					     "String   111  4440  91\n");
-	rut_heap_table_fini(&t);
+	rut_cli_heap_table_fini(&t);
 	rut_buf_fini(&b);
 }
 
@@ -79,7 +79,7 @@ static void growth_is_sorted_by_what_survived(void **state)
 	struct rut_buf b = RUT_BUF_INIT;
 
 	(void)state;
-	assert_int_equal(rut_heap_table_build(&t, &before, &now), 0);
+	assert_int_equal(rut_cli_heap_table_build(&t, &before, &now), 0);
 	assert_string_equal(text(&b, &t, 0),
 			    "FILENAME LINE OBJECT +COUNT +BYTES COUNT BYTES OLD GENS OLDEST\n"
 			    "    a.rb    3 String     +3   +120   103  4120 103    1      7\n"
@@ -89,22 +89,22 @@ static void growth_is_sorted_by_what_survived(void **state)
 	assert_int_equal(t.left_out, 2);
 	assert_int_equal(t.before.count, 155);
 	rut_buf_clear(&b);
-	rut_heap_table_json(&t, &b, 1, 2);
+	rut_cli_heap_table_json(&t, &b, 1, 2);
 	assert_string_equal(b.data, "{\"look\":2,\"file\":\"a.rb\",\"line\":3,\"class\":\"String\","
 				    "\"count\":103,\"bytes\":4120,\"old\":103,\"old_bytes\":4120,"
 				    "\"grew_count\":3,\"grew_bytes\":120,\"grew_old\":3,"
 				    "\"grew_old_bytes\":120,\"born\":0,\"generations\":1,"
 				    "\"oldest\":7}\n");
-	rut_heap_table_fini(&t);
+	rut_cli_heap_table_fini(&t);
 	rut_buf_fini(&b);
 }
 
 static void names_of_columns(void **state)
 {
 	(void)state;
-	assert_int_equal(rut_heap_sort_find("gens"), RUT_HEAP_SORT_GENERATIONS);
-	assert_int_equal(rut_heap_sort_find("growth"), RUT_HEAP_SORT_GROWTH);
-	assert_int_equal(rut_heap_sort_find("file"), -1);
+	assert_int_equal(rut_cli_heap_sort_find("gens"), RUT_HEAP_SORT_GENERATIONS);
+	assert_int_equal(rut_cli_heap_sort_find("growth"), RUT_HEAP_SORT_GROWTH);
+	assert_int_equal(rut_cli_heap_sort_find("file"), -1);
 }
 
 int main(void)

@@ -17,15 +17,15 @@
 #include "ruby/layers.h"
 
 /* The agent's memory. */
-void *rut_map(size_t bytes);
-void rut_unmap(void *p, size_t bytes);
+void *rut_agent_map(size_t bytes);
+void rut_agent_unmap(void *p, size_t bytes);
 
-void *rut_map(size_t bytes)
+void *rut_agent_map(size_t bytes)
 {
 	return calloc(1, bytes);
 }
 
-void rut_unmap(void *p, size_t bytes)
+void rut_agent_unmap(void *p, size_t bytes)
 {
 	(void)bytes;
 	free(p);
@@ -47,7 +47,7 @@ static void load(struct rut_watches *w, const struct rut_layers *l)
 
 	rut_layers_encode(l, &b);
 	rut_buf_putc(&b, 0);
-	assert_int_equal(rut_watches_init(w, b.data), 0);
+	assert_int_equal(rut_agent_watches_init(w, b.data), 0);
 	rut_buf_fini(&b);
 }
 
@@ -73,9 +73,10 @@ static void what_a_file_says_is_what_the_agent_reads(void **state)
 	assert_int_equal(w.count, 3);
 	assert_int_equal(w.nnames, 4);
 	assert_int_equal(w.nkeys, 1);
-	watch = rut_watches_find(&w, "Puma::Server", false, "handle_request");
+	watch = rut_agent_watches_find(&w, "Puma::Server", false, "handle_request");
 	assert_non_null(watch);
-	assert_ptr_equal(watch, rut_watches_find(&w, "Puma::Request", false, "handle_request"));
+	assert_ptr_equal(watch,
+			 rut_agent_watches_find(&w, "Puma::Request", false, "handle_request"));
 	assert_int_equal(watch->what, RUT_WATCH_REQUEST);
 	assert_string_equal(watch->layer, "http");
 	assert_true(watch->returns);
@@ -98,17 +99,17 @@ static void what_a_file_says_is_what_the_agent_reads(void **state)
 	assert_int_equal(watch->ops[8].kind, RUT_OP_CLASS);
 	assert_string_equal(watch->ops[9].text, " - ");
 	assert_int_equal(watch->ops[10].kind, RUT_OP_SELF);
-	watch = rut_watches_find(&w, "Tilt::Template", false, "render");
+	watch = rut_agent_watches_find(&w, "Tilt::Template", false, "render");
 	assert_int_equal(watch->what, RUT_WATCH_NESTED);
 	assert_int_equal(watch->ops[watch->nops - 1].kind, RUT_OP_PREFIX);
-	assert_int_equal(rut_watches_find(&w, "Foo", true, "bar?")->what, RUT_WATCH_INFO);
-	assert_null(rut_watches_find(&w, "Foo", false, "bar?"));
-	assert_null(rut_watches_find(&w, "Tilt", false, "render"));
-	assert_null(rut_watches_find(&w, "Puma::Request", false, "handle"));
-	assert_true(rut_watches_has(&w, "render", 6));
-	assert_true(rut_watches_has(&w, "rendering", 6));
-	assert_false(rut_watches_has(&w, "rende", 5));
-	rut_watches_fini(&w);
+	assert_int_equal(rut_agent_watches_find(&w, "Foo", true, "bar?")->what, RUT_WATCH_INFO);
+	assert_null(rut_agent_watches_find(&w, "Foo", false, "bar?"));
+	assert_null(rut_agent_watches_find(&w, "Tilt", false, "render"));
+	assert_null(rut_agent_watches_find(&w, "Puma::Request", false, "handle"));
+	assert_true(rut_agent_watches_has(&w, "render", 6));
+	assert_true(rut_agent_watches_has(&w, "rendering", 6));
+	assert_false(rut_agent_watches_has(&w, "rende", 5));
+	rut_agent_watches_fini(&w);
 	rut_layers_fini(&l);
 }
 
@@ -122,10 +123,10 @@ static void a_later_entry_replaces_an_earlier_one(void **state)
 	parse(&l, "span cache A#b\noff E#f\n");
 	load(&w, &l);
 	assert_int_equal(w.nnames, 2);
-	assert_string_equal(rut_watches_find(&w, "A", false, "b")->layer, "cache");
-	assert_string_equal(rut_watches_find(&w, "C", false, "d")->layer, "sql");
-	assert_null(rut_watches_find(&w, "E", false, "f"));
-	rut_watches_fini(&w);
+	assert_string_equal(rut_agent_watches_find(&w, "A", false, "b")->layer, "cache");
+	assert_string_equal(rut_agent_watches_find(&w, "C", false, "d")->layer, "sql");
+	assert_null(rut_agent_watches_find(&w, "E", false, "f"));
+	rut_agent_watches_fini(&w);
 	rut_layers_fini(&l);
 }
 
@@ -193,11 +194,11 @@ static void the_installed_files_are_right(void **state)
 	assert_int_equal(rc, 0);
 	assert_in_range(b.len, 1, RUT_AGENT_CONFIG * 3 / 4);
 	rut_buf_putc(&b, 0);
-	assert_int_equal(rut_watches_init(&w, b.data), 0);
-	assert_non_null(rut_watches_find(&w, "Puma::Request", false, "handle_request"));
-	assert_non_null(rut_watches_find(&w, "ActiveRecord::ConnectionAdapters::AbstractAdapter",
-					 false, "log"));
-	rut_watches_fini(&w);
+	assert_int_equal(rut_agent_watches_init(&w, b.data), 0);
+	assert_non_null(rut_agent_watches_find(&w, "Puma::Request", false, "handle_request"));
+	assert_non_null(rut_agent_watches_find(
+		&w, "ActiveRecord::ConnectionAdapters::AbstractAdapter", false, "log"));
+	rut_agent_watches_fini(&w);
 	rut_buf_fini(&b);
 }
 
@@ -223,7 +224,7 @@ static void what_is_no_entry_is_refused(void **state)
 		struct rut_watches w;
 
 		memcpy(config, bad[i], strlen(bad[i]));
-		assert_int_equal(rut_watches_init(&w, config), -EINVAL);
+		assert_int_equal(rut_agent_watches_init(&w, config), -EINVAL);
 	}
 }
 
@@ -266,14 +267,15 @@ static void literal_values_of_sql_are_masked(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		size_t n = rut_sql_mask(out, sizeof(out) - 1, cases[i][0], strlen(cases[i][0]));
+		size_t n =
+			rut_agent_sql_mask(out, sizeof(out) - 1, cases[i][0], strlen(cases[i][0]));
 
 		out[n] = 0;
 		assert_string_equal(out, cases[i][1]);
 		/* And what fits of it, when that is less. */
 		for (size_t cap = 0; cap < n; cap++)
-			assert_true(rut_sql_mask(out, cap, cases[i][0], strlen(cases[i][0])) <=
-				    cap);
+			assert_true(rut_agent_sql_mask(out, cap, cases[i][0],
+						       strlen(cases[i][0])) <= cap);
 	}
 }
 

@@ -48,8 +48,8 @@ static void test_processes_are_added_up(void **state)
 
 	in[3].singleton = true;
 	for (int per_process = 0; per_process < 2; per_process++) {
-		rut_rows_init(&rows, RUT_RUBY_TIME, per_process);
-		assert_int_equal(rut_rows_update(&rows, in, 7, 1), 0);
+		rut_cli_rows_init(&rows, RUT_RUBY_TIME, per_process);
+		assert_int_equal(rut_cli_rows_update(&rows, in, 7, 1), 0);
 		assert_int_equal(rows.count, per_process ? 6 : 5); /* what was not called: no row */
 		assert_int_equal(rows.sum_calls, 22);
 		assert_string_equal(rows.order[0]->r.method_name, "x");
@@ -58,17 +58,17 @@ static void test_processes_are_added_up(void **state)
 		assert_int_equal(rows.order[0]->r.self_ns, per_process ? 70 : 120);
 		assert_int_equal(rows.order[0]->r.max_ns, 7);
 		assert_int_equal(rows.order[0]->r.pid, per_process ? 2 : 0);
-		rut_rows_fini(&rows);
+		rut_cli_rows_fini(&rows);
 	}
 	/* Names apart where only the kind of method, or nothing but the boundary, differs. */
 	in[0] = method(1, "A", "b", 1, 1);
 	in[1] = method(1, "A", "b", 1, 1);
 	in[1].singleton = true;
 	in[2] = method(1, "Ab", "", 1, 1);
-	rut_rows_init(&rows, RUT_RUBY_CALLS, false);
-	assert_int_equal(rut_rows_update(&rows, in, 3, 1), 0);
+	rut_cli_rows_init(&rows, RUT_RUBY_CALLS, false);
+	assert_int_equal(rut_cli_rows_update(&rows, in, 3, 1), 0);
 	assert_int_equal(rows.count, 3);
-	rut_rows_fini(&rows);
+	rut_cli_rows_fini(&rows);
 }
 
 static void test_objects_are_by_line_and_class_or_by_class(void **state)
@@ -77,18 +77,18 @@ static void test_objects_are_by_line_and_class_or_by_class(void **state)
 					  object(2, "A", 1, 7), object(1, "B", 1, 1)};
 	struct rut_rows rows;
 
-	rut_rows_init(&rows, RUT_RUBY_OBJECTS, false);
-	assert_int_equal(rut_rows_update(&rows, in, 4, 1), 0);
+	rut_cli_rows_init(&rows, RUT_RUBY_OBJECTS, false);
+	assert_int_equal(rut_cli_rows_update(&rows, in, 4, 1), 0);
 	assert_int_equal(rows.count, 3);
 	assert_int_equal(rows.order[0]->r.count, 12);
 	assert_int_equal(rows.order[0]->r.bytes, 480);
 	assert_int_equal(rows.order[1]->r.line, 2);
-	rut_rows_fini(&rows);
-	rut_rows_init(&rows, RUT_RUBY_OBJECTS_TOTAL, false);
-	assert_int_equal(rut_rows_update(&rows, in, 4, 1), 0);
+	rut_cli_rows_fini(&rows);
+	rut_cli_rows_init(&rows, RUT_RUBY_OBJECTS_TOTAL, false);
+	assert_int_equal(rut_cli_rows_update(&rows, in, 4, 1), 0);
 	assert_int_equal(rows.count, 2);
 	assert_int_equal(rows.order[0]->r.count, 18);
-	rut_rows_fini(&rows);
+	rut_cli_rows_fini(&rows);
 }
 
 static void test_rates_are_of_the_last_interval(void **state)
@@ -96,25 +96,25 @@ static void test_rates_are_of_the_last_interval(void **state)
 	struct rut_ruby_row in = method(1, "A", "x", 1, 100);
 	struct rut_rows rows;
 
-	rut_rows_init(&rows, RUT_RUBY_CALLS, false);
-	rut_rows_update(&rows, &in, 1, 2);
+	rut_cli_rows_init(&rows, RUT_RUBY_CALLS, false);
+	rut_cli_rows_update(&rows, &in, 1, 2);
 	assert_int_equal((int)rows.order[0]->rate, 50);
 	in.calls = 130;
-	rut_rows_update(&rows, &in, 1, 0); /* too early: the rate stays */
+	rut_cli_rows_update(&rows, &in, 1, 0); /* too early: the rate stays */
 	assert_int_equal((int)rows.order[0]->rate, 50);
-	rut_rows_update(&rows, &in, 1, 0.5);
+	rut_cli_rows_update(&rows, &in, 1, 0.5);
 	assert_int_equal((int)rows.order[0]->rate, 60);
-	rut_rows_reset(&rows);
-	rut_rows_update(&rows, NULL, 0, 1);
+	rut_cli_rows_reset(&rows);
+	rut_cli_rows_update(&rows, NULL, 0, 1);
 	assert_int_equal(rows.count, 0);
 	in.calls = 7;
-	rut_rows_update(&rows, &in, 1, 1);
+	rut_cli_rows_update(&rows, &in, 1, 1);
 	assert_int_equal((int)rows.order[0]->rate, 7);
 	/* Another tool's reset under our feet: counters went back. */
 	in.calls = 3;
-	rut_rows_update(&rows, &in, 1, 1);
+	rut_cli_rows_update(&rows, &in, 1, 1);
 	assert_int_equal((int)rows.order[0]->rate, 3);
-	rut_rows_fini(&rows);
+	rut_cli_rows_fini(&rows);
 }
 
 /* Against a plain sum: 40 methods in 5 processes, growing at random over 50 readings. */
@@ -125,7 +125,7 @@ static void test_sums_agree_with_an_array(void **state)
 	struct rut_rows rows;
 
 	srand(7);
-	rut_rows_init(&rows, RUT_RUBY_CALLS, false);
+	rut_cli_rows_init(&rows, RUT_RUBY_CALLS, false);
 	for (int m = 0; m < 40; m++)
 		snprintf(names[m], sizeof(names[m]), "m%d", m);
 	for (int i = 0; i < 200; i++)
@@ -133,7 +133,7 @@ static void test_sums_agree_with_an_array(void **state)
 	for (int round = 0; round < 50; round++) {
 		for (int i = 0; i < 200; i++)
 			in[i].calls += (uint64_t)(rand() % 100) + 1;
-		assert_int_equal(rut_rows_update(&rows, in, 200, 1), 0);
+		assert_int_equal(rut_cli_rows_update(&rows, in, 200, 1), 0);
 		assert_int_equal(rows.count, 40);
 		for (size_t k = 0; k < rows.count; k++) {
 			uint64_t want = 0;
@@ -146,7 +146,7 @@ static void test_sums_agree_with_an_array(void **state)
 				assert_true(rows.order[k - 1]->r.calls >= rows.order[k]->r.calls);
 		}
 	}
-	rut_rows_fini(&rows);
+	rut_cli_rows_fini(&rows);
 }
 
 static void test_every_column_sorts(void **state)
@@ -161,18 +161,18 @@ static void test_every_column_sorts(void **state)
 
 	in[0].self_ns = 1000;
 	in[2].total_ns = 690;
-	rut_rows_init(&rows, RUT_RUBY_TIME, true);
-	rut_rows_update(&rows, in, 3, 1);
+	rut_cli_rows_init(&rows, RUT_RUBY_TIME, true);
+	rut_cli_rows_update(&rows, in, 3, 1);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		rows.sort = rut_rows_find_column(RUT_RUBY_TIME, true, cases[i].column);
+		rows.sort = rut_cli_rows_find_column(RUT_RUBY_TIME, true, cases[i].column);
 		assert_int_not_equal(rows.sort, RUT_COL_NONE);
 		rows.reverse = false;
-		rut_rows_sort(&rows);
+		rut_cli_rows_sort(&rows);
 		assert_string_equal(rows.order[0]->r.method_name, cases[i].first);
 	}
-	assert_int_equal(rut_rows_find_column(RUT_RUBY_CALLS, false, "bytes"), RUT_COL_NONE);
-	assert_int_equal(rut_rows_find_column(RUT_RUBY_CALLS, false, "pid"), RUT_COL_NONE);
-	rut_rows_fini(&rows);
+	assert_int_equal(rut_cli_rows_find_column(RUT_RUBY_CALLS, false, "bytes"), RUT_COL_NONE);
+	assert_int_equal(rut_cli_rows_find_column(RUT_RUBY_CALLS, false, "pid"), RUT_COL_NONE);
+	rut_cli_rows_fini(&rows);
 }
 
 static void test_text_filter_and_scroll(void **state)
@@ -183,14 +183,14 @@ static void test_text_filter_and_scroll(void **state)
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	struct rut_rows rows;
 
-	rut_rows_init(&rows, RUT_RUBY_CALLS, false);
-	rut_rows_update(&rows, in, 3, 1);
-	rut_rows_print(&rows, &b, 0, 1, 1, "Item#");
+	rut_cli_rows_init(&rows, RUT_RUBY_CALLS, false);
+	rut_cli_rows_update(&rows, in, 3, 1);
+	rut_cli_rows_print(&rows, &b, 0, 1, 1, "Item#");
 	assert_string_equal(b.data, " FILENAME LINE METHOD CALLS PER SEC\n"
 				    "/srv/a.rb    3 Item#z     7     7.0\n");
-	assert_true(rut_row_matches(&in[0], "a.rb"));
-	assert_false(rut_row_matches(&in[0], "A.rb"));
-	rut_rows_fini(&rows);
+	assert_true(rut_cli_row_matches(&in[0], "a.rb"));
+	assert_false(rut_cli_row_matches(&in[0], "A.rb"));
+	rut_cli_rows_fini(&rows);
 }
 
 static void test_foreman_columns(void **state)
@@ -204,27 +204,27 @@ static void test_foreman_columns(void **state)
 	in[2].path =
 		"/srv/"
 		"12345678901234567890123456789012345678901234567890123456789012345678901234567890";
-	rut_rows_init(&rows, RUT_RUBY_CALLS, false);
-	rut_rows_update(&rows, in, 3, 1);
-	assert_int_equal(rut_foreman_table(&b, RUT_RUBY_CALLS, &rows, 25), 0);
+	rut_cli_rows_init(&rows, RUT_RUBY_CALLS, false);
+	rut_cli_rows_update(&rows, in, 3, 1);
+	assert_int_equal(rut_cli_foreman_table(&b, RUT_RUBY_CALLS, &rows, 25), 0);
 	/* Its rows know no class; numbers too large are not cut, paths keep their right end. */
 	snprintf(want, sizeof(want), "%80s %6s %30s %6s\n%80s %6d %30s %6d\n%80s %6d %30s %6d\n",
 		 "FILENAME", "LINE", "METHOD", "CALLS", in[2].path + 5, 3, "y", 1234567,
 		 "/srv/a.rb", 3, "x", 12);
 	assert_string_equal(b.data, want);
 	rut_buf_clear(&b);
-	rut_foreman_table(&b, RUT_RUBY_OBJECTS_TOTAL, &rows, 0);
+	rut_cli_foreman_table(&b, RUT_RUBY_OBJECTS_TOTAL, &rows, 0);
 	snprintf(want, sizeof(want), "%110s %8s\n", "OBJECT", "COUNT");
 	assert_string_equal(b.data, want);
 	rut_buf_clear(&b);
-	rut_foreman_table(&b, RUT_RUBY_OBJECTS, &rows, 0);
+	rut_cli_foreman_table(&b, RUT_RUBY_OBJECTS, &rows, 0);
 	snprintf(want, sizeof(want), "%70s %6s %40s %6s\n", "FILENAME", "LINE", "OBJECT", "COUNT");
 	assert_string_equal(b.data, want);
 	rut_buf_clear(&b);
-	rut_foreman_table(&b, RUT_RUBY_STRINGS, &rows, 0);
+	rut_cli_foreman_table(&b, RUT_RUBY_STRINGS, &rows, 0);
 	snprintf(want, sizeof(want), "%90s %6s %6s\n", "FILENAME", "LINE", "COUNT");
 	assert_string_equal(b.data, want);
-	rut_rows_fini(&rows);
+	rut_cli_rows_fini(&rows);
 }
 
 static bool has(const struct rut_words *w, const char *word)
@@ -239,22 +239,22 @@ static void test_app_is_its_root_without_gems(void **state)
 {
 	struct rut_targets t = {0};
 
-	assert_int_equal(rut_targets_add_app(&t, "/srv/a[1]*", false), 0);
+	assert_int_equal(rut_cli_targets_add_app(&t, "/srv/a[1]*", false), 0);
 	assert_int_equal(t.app_paths.count, 2);
 	assert_true(has(&t.app_paths, "[!/<(]*"));
 	assert_true(has(&t.app_paths, "/srv/a\\[1]\\*/*"));
 	assert_true(has(&t.not_paths, "/srv/a\\[1]\\*/vendor/bundle/*"));
-	rut_targets_fini(&t);
+	rut_cli_targets_fini(&t);
 	t = (struct rut_targets){0};
-	assert_int_equal(rut_targets_add_app(&t, "/usr/share/foreman", true), 0);
+	assert_int_equal(rut_cli_targets_add_app(&t, "/usr/share/foreman", true), 0);
 	assert_true(has(&t.app_paths, "/usr/share/foreman*"));
 	assert_true(has(&t.app_paths, "*/gems/dynflow*"));
-	rut_targets_fini(&t);
+	rut_cli_targets_fini(&t);
 	/* The root of the file system is nobody's application. */
 	t = (struct rut_targets){0};
-	assert_int_equal(rut_targets_add_app(&t, "/", false), 0);
+	assert_int_equal(rut_cli_targets_add_app(&t, "/", false), 0);
 	assert_int_equal(t.app_paths.count, 0);
-	rut_targets_fini(&t);
+	rut_cli_targets_fini(&t);
 }
 
 /* Each duration lies in its bucket, and percentiles are those of the durations, nearly. */
@@ -286,18 +286,19 @@ static void test_percentiles(void **state)
 	/* Of 1000, 2000, ... nanoseconds. */
 	for (uint64_t i = 1; i <= CALLS; i++)
 		(i % 2 ? &one : &two)->calls[rut_bucket(i * 1000 * 2)]++;
-	rut_rows_init(&rows, RUT_RUBY_TIME, RUT_ROWS_PERCENTILES);
+	rut_cli_rows_init(&rows, RUT_RUBY_TIME, RUT_ROWS_PERCENTILES);
 	for (int round = 0; round < 2; round++) {
-		assert_int_equal(rut_rows_update(&rows, in, 2, 1), 0);
+		assert_int_equal(rut_cli_rows_update(&rows, in, 2, 1), 0);
 		assert_int_equal(rows.count, 1);
 		for (int percent = 1; percent < 100; percent++) {
 			double want = percent * 0.01 * CALLS * 1000;
-			double got = (double)rut_row_percentile(&rows.order[0]->r, percent * 0.01);
+			double got =
+				(double)rut_cli_row_percentile(&rows.order[0]->r, percent * 0.01);
 
 			assert_true(got > want * 0.98 && got < want * 1.02);
 		}
 	}
-	rut_rows_fini(&rows);
+	rut_cli_rows_fini(&rows);
 }
 
 int main(void)

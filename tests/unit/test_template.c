@@ -39,7 +39,8 @@ static void test_names(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		char name[64] = "untouched";
-		bool is = rut_template_name(cases[i].path, cases[i].method, name, sizeof(name));
+		bool is =
+			rut_agent_template_name(cases[i].path, cases[i].method, name, sizeof(name));
 
 		assert_int_equal(is, cases[i].name != NULL);
 		assert_string_equal(name, is ? cases[i].name : "untouched");
@@ -51,8 +52,8 @@ static void test_long(void **state)
 	char name[6];
 
 	(void)state;
-	assert_true(rut_template_name("/v/views/index.erb", "_views_index_erb__1_2", name,
-				      sizeof(name)));
+	assert_true(rut_agent_template_name("/v/views/index.erb", "_views_index_erb__1_2", name,
+					    sizeof(name)));
 	assert_string_equal(name, "index");
 }
 

@@ -2,6 +2,7 @@
 /* Descriptions of triggers, and their limits. */
 #include "trigger/limit.h"
 #include "trigger/spec.h"
+#include "trigger/window.h"
 #include "unit.h"
 
 #include <errno.h>
@@ -42,6 +43,43 @@ static void test_when(void **state)
 	assert_int_equal(t.when.ns, 600000000000);
 }
 
+static void test_when_sources(void **state)
+{
+	rut_trigger_init(&t);
+	assert_int_equal(set("when", "request puma shop > 2s"), 0);
+	assert_int_equal(t.when.kind, RUT_TRIGGER_REQUEST);
+	assert_string_equal(t.when.events, "puma shop");
+	assert_int_equal(t.when.ns, 2000000000);
+	assert_true(t.when.percent == 0);
+	assert_int_equal(set("when", "request puma > 1s p99.5 per 1m"), 0);
+	assert_true(t.when.percent == 99.5);
+	assert_int_equal(t.when.ns, 1000000000);
+	assert_int_equal(t.when.window_ns, 60000000000);
+	assert_int_equal(set("when", "slow a p b > 2s p50 per 5s"), 0);
+	assert_string_equal(t.when.events, "a p b");
+	assert_int_equal(set("when", "method 17  Order#> > 5ms"), 0);
+	assert_string_equal(t.when.events, "17");
+	assert_string_equal(t.when.filter, "Order#>");
+	assert_int_equal(t.when.ns, 5000000);
+	assert_int_equal(set("when", "runqueue >  20ms "), 0);
+	assert_int_equal(t.when.kind, RUT_TRIGGER_RUNQUEUE);
+	assert_int_equal(t.when.ns, 20000000);
+	assert_int_equal(set("when", "killed"), 0);
+	assert_string_equal(t.when.events, "*");
+	assert_int_equal(set("when", "killed post* "), 0);
+	assert_string_equal(t.when.events, "post*");
+	assert_int_equal(set("when", "script BEGIN { exit() }"), 0);
+	assert_string_equal(t.when.events, "BEGIN { exit() }");
+	assert_int_equal(set("when", "log /a b matches x > y=([0-9]+) > -1.5"), 0);
+	assert_string_equal(t.when.events, "/a b");
+	assert_string_equal(t.when.filter, "x > y=([0-9]+)");
+	assert_true(t.when.has_limit);
+	assert_true(t.when.limit == -1.5);
+	assert_int_equal(set("when", "log /a matches x > y"), 0);
+	assert_string_equal(t.when.filter, "x > y");
+	assert_false(t.when.has_limit);
+}
+
 static void test_bad_when(void **state)
 {
 	static const char *const bad[] = {"",
@@ -59,6 +97,25 @@ static void test_bad_when(void **state)
 					  "every",
 					  "every x",
 					  "every -1s",
+					  "request puma",
+					  "request > 1s",
+					  "request puma > 1s p100 per 1s",
+					  "request puma > 1s p0 per 1s",
+					  "request puma > 1s px per 1s",
+					  "request puma > 1s p95",
+					  "slow a > 1s p95 per",
+					  "slow a > p95 per 1s",
+					  "method puma > 1s",
+					  "method puma A#b",
+					  "runqueue 5ms",
+					  "runqueue > ",
+					  "killed a b",
+					  "killed a\"b",
+					  "script",
+					  "script ",
+					  "log /a",
+					  "log  matches x",
+					  "log /a matches ",
 					  "fired now"};
 
 	rut_trigger_init(&t);
@@ -174,12 +231,53 @@ static void test_limit(void **state)
 	assert_int_equal(taken, 30);
 }
 
+/* Beside percentiles of the values themselves. */
+static void test_window(void **state)
+{
+	struct rut_trigger_window w;
+	static uint64_t times[3000];
+	static bool above[3000];
+	unsigned fired = 0, seed = 1;
+	size_t since = 0;
+
+	assert_int_equal(rut_trigger_window_init(&w), 0);
+	for (size_t i = 0; i < 3000; i++) {
+		size_t n = 0, high = 0;
+		bool expected;
+
+		seed = seed * 1103515245 + 12345;
+		times[i] = 1000 * i;
+		above[i] = (seed >> 16) % 100 < 6;
+		for (size_t k = since; k <= i; k++) {
+			bool in = times[k] + 200000 >= times[i];
+
+			n += in;
+			high += in && above[k];
+		}
+		expected = n >= 20 && high * 20 > n;
+		assert_int_equal(rut_trigger_window_add(&w, times[i], above[i], 95, 200000),
+				 expected);
+		since = expected ? i + 1 : since;
+		fired += expected;
+	}
+	assert_true(fired > 5 && fired < 2000);
+	/* One alone is no percentile. */
+	for (size_t i = 0; i < 19; i++)
+		assert_false(rut_trigger_window_add(&w, 1000000000, true, 95, 1000));
+	assert_true(rut_trigger_window_add(&w, 1000000000, true, 95, 1000));
+	/* More than there is room for. */
+	for (size_t i = 0; i < 2 * RUT_TRIGGER_WINDOW_MAX; i++)
+		assert_false(rut_trigger_window_add(&w, 2000000000, i % 200 == 199, 99, 1000));
+	rut_trigger_window_fini(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_when), cmocka_unit_test(test_bad_when),
-		cmocka_unit_test(test_do),   cmocka_unit_test(test_others),
-		cmocka_unit_test(test_file), cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_when),	 cmocka_unit_test(test_when_sources),
+		cmocka_unit_test(test_bad_when), cmocka_unit_test(test_do),
+		cmocka_unit_test(test_others),	 cmocka_unit_test(test_file),
+		cmocka_unit_test(test_limit),	 cmocka_unit_test(test_window),
 	};
 
 	return cmocka_run_group_tests_name("trigger", tests, NULL, NULL);

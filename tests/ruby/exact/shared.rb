@@ -25,7 +25,7 @@ def make(i)
   Object.const_set("Made#{i}", k)
 end
 
-class One; def a; b; end; def b; 2; end; def again(n) = n.zero? ? 0 : again(n - 1); end
+class One; def a; b; end; def b; 2; end; def again(n); n.zero? ? 0 : again(n - 1); end; end
 
 Harness.ready
 made = Array.new(300) { |i| make(i) }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Compares what `rutile requests --explain` says of tests/ruby/causes.rb with what is true.
 
-    requests.py TRUTH OUT.json NAMES...
+    causes.py TRUTH OUT.json NAMES...
 
 Prints the names of those of which it says something else to the file "again".
 """
@@ -56,12 +56,22 @@ WANT = {
     "unix_peer": ("network", PEER % (r".*s.sock", "unixpeer", "sleeping")),
     "n_plus_one": ("n+1", r"called `Database#query` 150 times"),
     "slow_client": ("network", r"in \w+\(\)"),
-    "accept_queue": ("network", r"127.0.0.1:\d+ in \w+\(\)"),
+    "accept_queue": ("network", r"a connection to 127.0.0.1:\d+ in \w+\(\)"),
     "dns": ("network", r"127.0.0.1:\d+ in \w+\(\)"),
     "timeout": ("network", r"127.0.0.1:\d+ in \w+\(\)"),
     "fsync": ("disk", r"a disk in fsync\(\) of .*/fsync"),
     "cache_miss": ("disk", r"a disk in pread64\(\) of .*/big"),
     "page_fault": ("page-fault", "for a page"),
+    "retransmission": ("network", r"127.0.0.1:\d+ in .*; 1 lost segment of TCP was sent again meanwhile"),
+    "connect_timeout": ("network", r"waiting for a connection to 127.0.0.1:\d+ in \w+\(\)"),
+    "database_lock": ("network", r"postgres \((\d+)\) ended; it was .* meanwhile, until postgres \((?!\1)\d+\) woke it"),
+    "sqlite_lock": ("lock", r"a lock on .*/shop.db"),
+    "slow_log": ("disk", r"a disk in \w+\(\) of .*/production.log"),
+    "disk_queue": ("disk", r"a disk in pread64\(\) of .*/big that diskhog \(\d+\) kept busy"),
+    "swap": ("page-fault", "for a page"),
+    "template_compile": ("ruby", "running Ruby, in `compile (ERB|items.erb)`"),
+    "slow_middleware": ("ruby", "running Ruby, in `SlowMiddleware#call`"),
+    "interrupts": (("interrupts", "run-queue"), r"interrupts of its CPU|a CPU that ksoftirqd"),
     "throttled": ("throttled", "kept from running"),
 }
 PLACES = ("ruby system gc interrupts gvl run-queue throttled disk network pipe lock sleep child page-fault stopped"
@@ -69,9 +79,9 @@ PLACES = ("ruby system gc interrupts gvl run-queue throttled disk network pipe l
 KEYS = ("range route path process duration status error running trace request-id cause explanation".split()
         + PLACES)
 COMPUTE = ("ruby_loop regexp big_integers kernel_read exceptions cold_code gc_start gc_stress half_sleep fsync"
-           " cache_miss page_fault stopped throttled").split()
+           " cache_miss page_fault slow_log disk_queue swap interrupts stopped throttled").split()
 # The other fiber has the same thread; where there are many interrupts, the kernel's count is without them.
-NO_TRUTH = ("fiber", "fsync", "cache_miss", "page_fault")
+NO_TRUTH = ("fiber", "fsync", "cache_miss", "page_fault", "slow_log", "disk_queue", "swap")
 ON_CPU = ("ruby", "system", "gc", "interrupts")
 
 
@@ -80,7 +90,7 @@ def value(cell):
 
 
 def main():
-    truth = {w[0]: (int(w[1]), int(w[2])) for w in map(str.split, open(sys.argv[1])) if len(w) == 3}
+    truth = {w[0]: (int(w[1]), int(w[2])) for w in map(str.split, open(sys.argv[1])) if len(w) in (3, 4)}
     results = json.load(open(sys.argv[2]))["results"]
     rows = [dict(zip(KEYS, map(value, row))) for t in results if t["class"] == "slow-requests" for row in t["data"]]
     got = {r["route"].removeprefix("Cause#"): r for r in rows}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+#include "hit.h"
+
+#include "args.h"
+#include "names.h"
+#include "watch_read.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Places of two instructions, RUT_HIT_PROBES of them. */
+__asm__(".pushsection .text\n"
+	".p2align 4\n"
+	".globl rut_agent_sites\n"
+	".hidden rut_agent_sites\n"
+	".type rut_agent_sites, @function\n"
+	"rut_agent_sites:\n"
+	".rept 64\n"
+	"nop\n"
+	"ret\n"
+	".endr\n"
+	".size rut_agent_sites, . - rut_agent_sites\n"
+	".popsection\n");
+
+_Static_assert(RUT_HIT_PROBES == 64 && RUT_HIT_SITE_BYTES == 2, "the places above");
+
+typedef void (*site_fn)(uint64_t session, const char *texts, uint64_t duration_ns, uint64_t line);
+
+/* Which probes, a bit each, a method hits. */
+struct rut_hit_row {
+	uint64_t calls, returns;
+};
+
+struct rut_hit_probe {
+	char event; /* RUT_HIT_* */
+	const char *pattern;
+	struct rut_watch wishes; /* one operation for each text */
+	struct rut_watch_op ops[RUT_HIT_TEXTS];
+	bool has_locals;
+};
+
+static size_t rows_bytes(const struct rut_session *s)
+{
+	return s->table.hdr->row_cap * sizeof(struct rut_hit_row);
+}
+
+static size_t codes_bytes(const struct rut_session *s)
+{
+	return s->table.hdr->row_cap * sizeof(*s->hits.codes[0]);
+}
+
+/* ---- the configuration ---- */
+
+/* The next part of a line, cut off; NULL: there is none. */
+static char *next_part(char **at)
+{
+	char *begin = *at, *end = begin ? strchr(begin, RUT_WATCH_US) : NULL;
+
+	*at = end ? end + 1 : NULL;
+	if (end)
+		*end = 0;
+	return begin;
+}
+
+static uint16_t number(const char *text)
+{
+	unsigned n = 0;
+
+	for (; *text >= '0' && *text <= '9' && n < 1000; text++)
+		n = n * 10 + (unsigned)(*text - '0');
+	return (uint16_t)n;
+}
+
+static void add_wish(struct rut_hit_probe *p, const char *wish)
+{
+	struct rut_watch_op *op = &p->ops[p->wishes.nops];
+
+	if (p->wishes.nops == RUT_HIT_TEXTS)
+		return;
+	*op = (struct rut_watch_op){.kind = wish[0], .text = wish + 1, .n = number(wish + 1)};
+	p->has_locals |= op->kind == RUT_OP_LOCAL || op->kind == RUT_OP_POSITION;
+	p->wishes.nops++;
+}
+
+/* "EVENT PATTERN" and wishes, with RUT_WATCH_US behind each part but the last. */
+static int add_probe(struct rut_session *s, const char *line)
+{
+	size_t len = strlen(line) + 1;
+	struct rut_hit_probe *p = rut_agent_session_alloc(s, sizeof(*p));
+	char *copy = len < RUT_ARENA / 2 ? rut_agent_session_alloc(s, len) : NULL, *wish;
+
+	if (!p || !copy)
+		return -ENOMEM;
+	memcpy(copy, line, len);
+	*p = (struct rut_hit_probe){.event = copy[0], .pattern = copy + 1};
+	p->wishes.ops = p->ops;
+	p->wishes.parameters = true;
+	next_part(&copy);
+	while ((wish = next_part(&copy)))
+		add_wish(p, wish);
+	if (p->has_locals) {
+		s->hits.codes[s->hits.count] = rut_agent_map(codes_bytes(s));
+		if (!s->hits.codes[s->hits.count])
+			return -ENOMEM;
+	}
+	s->trace.tracks |= p->event == RUT_HIT_RETURN;
+	s->hits.methods |= p->event == RUT_HIT_CALL || p->event == RUT_HIT_RETURN;
+	s->hits.probes[s->hits.count++] = p;
+	return 0;
+}
+
+int rut_agent_hits_init(struct rut_session *s)
+{
+	int r = 0;
+
+	s->hits.rows = rut_agent_map(rows_bytes(s));
+	if (!s->hits.rows)
+		return -ENOMEM;
+	for (const char *c = s->slot->config; *c && !r; c += strlen(c) + 1)
+		if (*c == RUT_FILTER_PROBE && s->hits.count < RUT_HIT_PROBES)
+			r = add_probe(s, c + 1);
+	return r;
+}
+
+void rut_agent_hits_fini(struct rut_session *s)
+{
+	if (s->hits.rows)
+		rut_agent_unmap(s->hits.rows, rows_bytes(s));
+	s->hits.rows = NULL;
+	for (unsigned i = 0; i < RUT_HIT_PROBES; i++)
+		if (s->hits.codes[i])
+			rut_agent_unmap(s->hits.codes[i], codes_bytes(s));
+	memset(s->hits.codes, 0, sizeof(s->hits.codes));
+}
+
+void rut_agent_hits_learn(struct rut_session *s, const struct rut_agent_row *row,
+			  const char *class_name, bool singleton, const char *method)
+{
+	struct rut_hit_row *hits = &s->hits.rows[row - s->table.rows];
+
+	for (unsigned i = 0; i < s->hits.count; i++) {
+		const struct rut_hit_probe *p = s->hits.probes[i];
+		uint64_t bit = 1ull << i;
+
+		if ((p->event != RUT_HIT_CALL && p->event != RUT_HIT_RETURN) ||
+		    !rut_agent_filter_inside(p->pattern, class_name, singleton, method))
+			continue;
+		*(p->event == RUT_HIT_CALL ? &hits->calls : &hits->returns) |= bit;
+	}
+}
+
+/* ---- texts ---- */
+
+static void put(char *to, const char *text, size_t len)
+{
+	if (len > RUT_HIT_TEXT_BYTES - 1)
+		len = RUT_HIT_TEXT_BYTES - 1;
+	memcpy(to, text, len);
+	to[len] = 0;
+}
+
+static void put_name(const struct rut_session *s, char *to, uint32_t str)
+{
+	const char *name = str ? rut_agent_table_get(&s->table, str) : NULL;
+
+	put(to, name ? name : "", name ? strlen(name) : 0);
+}
+
+/* Texts and numbers as they are; of other values what rut_agent_args_format_value() makes of them.
+ */
+static void put_value(struct rut_session *s, char *to, VALUE v)
+{
+	if (rut_agent_watch_text(to, RUT_HIT_TEXT_BYTES, v))
+		return;
+	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
+	rut_agent_args_format_value(v, to, RUT_HIT_TEXT_BYTES);
+	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
+}
+
+static void put_class(char *to, VALUE v)
+{
+	bool singleton;
+
+	rut_agent_class_name(rb.rb_obj_class(v), to, RUT_HIT_TEXT_BYTES, &singleton);
+}
+
+struct hit {
+	const struct rut_trace_arg *ta; /* NULL: it is not known */
+	const struct rut_agent_row *row;
+	uint64_t duration_ns;
+	const VALUE *value;
+};
+
+static void fill(struct rut_session *s, unsigned probe, const struct hit *hit,
+		 char texts[][RUT_HIT_TEXT_BYTES])
+{
+	struct rut_hit_probe *p = s->hits.probes[probe];
+	struct rut_watch_code **codes = s->hits.codes[probe];
+	const struct rut_watch_code *code = NULL;
+
+	if (codes && hit->ta)
+		code = rut_agent_watch_code(s, &p->wishes, &codes[hit->row - s->table.rows],
+					    hit->ta);
+	for (unsigned i = 0; i < p->wishes.nops; i++) {
+		VALUE v;
+
+		texts[i][0] = 0;
+		switch (p->ops[i].kind) {
+		case RUT_HIT_METHOD:
+			put_name(s, texts[i], hit->row->method);
+			break;
+		case RUT_HIT_CLASS:
+			put_name(s, texts[i], hit->row->class_name);
+			break;
+		case RUT_HIT_PATH:
+			put_name(s, texts[i], hit->row->path);
+			break;
+		case RUT_HIT_SELF_CLASS:
+			if (hit->ta)
+				put_class(texts[i], hit->ta->self);
+			break;
+		case RUT_HIT_VALUE:
+			if (hit->value)
+				put_value(s, texts[i], *hit->value);
+			break;
+		default:
+			if (hit->ta && rut_agent_watch_local(code, i, hit->ta, &v))
+				put_value(s, texts[i], v);
+			break;
+		}
+	}
+}
+
+static void run_site(struct rut_session *s, unsigned i, const struct hit *hit)
+{
+	site_fn site = (site_fn)(uintptr_t)(rut_agent_sites + (size_t)i * RUT_HIT_SITE_BYTES);
+	char texts[RUT_HIT_TEXTS][RUT_HIT_TEXT_BYTES];
+
+	fill(s, i, hit, texts);
+	site(s->slot->session_id, texts[0], hit->duration_ns, hit->row->line);
+}
+
+static void run_sites(struct rut_session *s, uint64_t probes, const struct hit *hit)
+{
+	for (; probes; probes &= probes - 1)
+		run_site(s, (unsigned)__builtin_ctzll(probes), hit);
+}
+
+void rut_agent_hit_call(struct rut_session *s, const struct rut_trace_arg *ta,
+			const struct rut_variant *v)
+{
+	struct hit hit = {.ta = ta, .row = v->row};
+
+	run_sites(s, s->hits.rows[v->row - s->table.rows].calls, &hit);
+}
+
+void rut_agent_hit_return(struct rut_session *s, const struct rut_trace_arg *ta,
+			  const struct rut_variant *v, uint64_t duration_ns, const VALUE *value)
+{
+	struct hit hit = {.ta = ta, .row = v->row, .duration_ns = duration_ns, .value = value};
+
+	run_sites(s, s->hits.rows[v->row - s->table.rows].returns, &hit);
+}

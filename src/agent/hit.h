@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Probes of scripts (mode RUT_AGENT_SCRIPT): which methods hit them, and telling the kernel of it.
+ *
+ * A probe has a place of its own in rut_agent_sites, of two instructions: nop and return. The
+ * script's eBPF program is attached to that place of the agent's file, by a uprobe. To hit a probe
+ * is to call its place, with what the program may want to know in the registers of arguments:
+ *
+ *	0  the number of the session: others have the same places
+ *	1  the texts that the probe wishes, RUT_HIT_TEXT_BYTES each
+ *	2  nanoseconds that the call took, at its return
+ *	3  the line where the method is
+ *
+ * The nop has one byte, so that it traps. The kernel replaces one of five bytes by a call into a
+ * page that children of a fork do not have.
+ */
+#ifndef RUT_AGENT_HIT_H
+#define RUT_AGENT_HIT_H
+
+#include "core.h"
+
+extern const char rut_agent_sites[] RUT_HIDDEN;
+
+/* Reads the probes of the session's configuration. Returns 0 or -ENOMEM. */
+int rut_agent_hits_init(struct rut_session *s);
+void rut_agent_hits_fini(struct rut_session *s);
+
+/* Which probes the method of this row hits; once for each row. */
+void rut_agent_hits_learn(struct rut_session *s, const struct rut_agent_row *row,
+			  const char *class_name, bool singleton, const char *method);
+
+/*
+ * A call begins; or ends, with a value. `ta` and `value` may be NULL: not known. In the hook, with
+ * the GVL.
+ */
+void rut_agent_hit_call(struct rut_session *s, const struct rut_trace_arg *ta,
+			const struct rut_variant *v);
+void rut_agent_hit_return(struct rut_session *s, const struct rut_trace_arg *ta,
+			  const struct rut_variant *v, uint64_t duration_ns, const VALUE *value);
+
+#endif

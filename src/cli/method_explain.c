@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/method_explain.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "cli/self.h"
+#include "cli/wake.h"
+
+/* More than a recording of two seconds and its analysis take on a busy machine. */
+enum { WAIT_MS = 60000, STEP_MS = 50, OUTPUT_MAX = 256 << 10 };
+
+/* How often it is asked to end before it is killed: five seconds. */
+enum { KILL_STEPS = 100 };
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+/* Until it ends; Ctrl+C ends it, at the latest after five seconds. Returns its exit status, -1 when
+ * it was killed. */
+static int finish(pid_t pid)
+{
+	const struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
+	int status, left = WAIT_MS / STEP_MS;
+
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		nanosleep(&step, NULL);
+		rut_cli_wake_drain();
+		if (rut_cli_wake_stopped() && left > 0)
+			left = 0;
+		if (--left < 0)
+			kill(pid, left < -KILL_STEPS ? SIGKILL : SIGINT);
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void add_output(int fd, struct rut_buf *out)
+{
+	_cleanup_free_ char *text = malloc(OUTPUT_MAX);
+	ssize_t n = text ? pread(fd, text, OUTPUT_MAX, 0) : 0;
+
+	if (n > 0)
+		rut_buf_add(out, text, (size_t)n);
+}
+
+/* Runs it. `shown`: what it writes is appended; otherwise only when it fails. */
+static int run(const char *const *argv, bool shown, struct rut_buf *out, struct rut_err *err)
+{
+	_cleanup_close_ int fd = memfd_create("rutile-output", MFD_CLOEXEC);
+	pid_t pid;
+	int rc = fd < 0 ? -errno : rut_cli_self_start(argv, fd, fd, &pid);
+
+	if (rc)
+		return rut_err_errno(err, -rc, "cannot start 'rutile %s'", argv[1]);
+	rc = finish(pid);
+	if (rc || shown)
+		add_output(fd, out);
+	return rc ? rut_err_set(err, ECANCELED, "'rutile %s' failed", argv[1]) : 0;
+}
+
+int rut_cli_method_explain(pid_t pid, const char *method, struct rut_buf *out, struct rut_err *err)
+{
+	const char *top = getenv("TMPDIR");
+	char dir[256], trace[272], target[64];
+	int rc;
+
+	snprintf(dir, sizeof(dir), "%s/rutile-explain.XXXXXX", top && *top ? top : "/tmp");
+	if (!mkdtemp(dir))
+		return rut_err_errno(err, errno, "cannot create '%s'", dir);
+	snprintf(trace, sizeof(trace), "%s/trace", dir);
+	snprintf(target, sizeof(target), "%d", (int)pid);
+	rc = run((const char *const[]){"rutile", "record", "-o", trace, "--duration", "2s", "-e",
+				       "sched,irq,block,net,signal,syscall", "--buffer", "64M",
+				       "--ruby", target, NULL},
+		 false, out, err);
+	if (!rc)
+		rc = run((const char *const[]){"rutile", "requests", "--skip-validation",
+					       "--no-progress", "--request", method, "--slowest",
+					       "1", "--explain", trace, NULL},
+			 true, out, err);
+	nftw(dir, remove_one, 16, FTW_PHYS | FTW_DEPTH);
+	return rc;
+}

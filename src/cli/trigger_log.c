@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Triggers on the lines of a log, as nginx, PHP-FPM, HAProxy or PostgreSQL write them: what is
+ * written from now on, also after the file was rotated or truncated.
+ */
+#include "cli/trigger_source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "output/jsonl.h"
+
+enum { LINE_MAX_BYTES = 65536, READS = 64 };
+
+#define ROTATED_NS 500000000ull /* so often the path is looked at */
+
+struct log {
+	struct rut_trigger_source source;
+	const struct rut_trigger_when *when;
+	regex_t regex;
+	int fd;		     /* -1: the path does not exist at the moment */
+	struct stat st;	     /* of the open file */
+	struct rut_buf line; /* the begin of a line whose end was not written yet */
+	bool skip;	     /* the rest of a line that is too long */
+	struct rut_buf cause;
+	uint64_t next_ns;
+};
+
+static void take_line(struct log *l, char *line, rut_trigger_seen_fn seen, void *arg)
+{
+	regmatch_t m[2] = {{-1, -1}, {-1, -1}};
+
+	if (regexec(&l->regex, line, 2, m, 0) != 0)
+		return;
+	rut_buf_clear(&l->cause);
+	rut_jsonl_begin(&l->cause);
+	rut_jsonl_str(&l->cause, "file", l->when->events);
+	rut_jsonl_str(&l->cause, "line", line);
+	rut_jsonl_close(&l->cause);
+	if (l->when->has_limit) {
+		const char *number = line + (m[1].rm_so >= 0 ? m[1].rm_so : m[0].rm_so);
+		char *end;
+		double value = strtod(number, &end);
+
+		if (end == number || !(value > l->when->limit))
+			return;
+	}
+	seen(arg, l->cause.failed ? "{}" : l->cause.data);
+}
+
+/* Whole lines of what was read. */
+static void take_bytes(struct log *l, char *s, size_t len, rut_trigger_seen_fn seen, void *arg)
+{
+	while (len) {
+		char *nl = memchr(s, '\n', len);
+		size_t n = nl ? (size_t)(nl - s) : len;
+
+		if (!l->skip)
+			rut_buf_add(&l->line, s, n);
+		if (nl) {
+			if (!l->skip && l->line.len)
+				take_line(l, l->line.data, seen, arg);
+			rut_buf_clear(&l->line);
+			l->skip = false;
+		} else if (l->line.len > LINE_MAX_BYTES) {
+			take_line(l, l->line.data, seen, arg);
+			rut_buf_clear(&l->line);
+			l->skip = true;
+		}
+		n += nl != NULL;
+		s += n;
+		len -= n;
+	}
+}
+
+static int open_log(struct log *l)
+{
+	l->fd = open(l->when->events, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (l->fd < 0 || fstat(l->fd, &l->st) < 0)
+		return -errno;
+	rut_buf_clear(&l->line);
+	l->skip = false;
+	return 0;
+}
+
+/* Another file has this name now, or none; or it was truncated. */
+static void look_at_path(struct log *l)
+{
+	struct stat st;
+
+	if (l->fd >= 0 && !fstat(l->fd, &st) && st.st_size < lseek(l->fd, 0, SEEK_CUR))
+		lseek(l->fd, 0, SEEK_SET);
+	if (stat(l->when->events, &st) < 0 ||
+	    (l->fd >= 0 && st.st_dev == l->st.st_dev && st.st_ino == l->st.st_ino))
+		return;
+	if (l->fd >= 0)
+		close(l->fd);
+	if (open_log(l) && l->fd >= 0) {
+		close(l->fd);
+		l->fd = -1;
+	}
+}
+
+static int step(struct rut_trigger_source *s, rut_trigger_seen_fn seen, void *arg,
+		struct rut_err *err)
+{
+	struct log *l = (struct log *)s;
+	uint64_t now = rut_now_ns();
+	char bytes[16384];
+	ssize_t n = 0;
+
+	for (int i = 0; i < READS && l->fd >= 0 && (n = read(l->fd, bytes, sizeof(bytes))) > 0; i++)
+		take_bytes(l, bytes, (size_t)n, seen, arg);
+	/* What the old file still had was read. */
+	if (now >= l->next_ns && n <= 0) {
+		look_at_path(l);
+		l->next_ns = now + ROTATED_NS;
+	}
+	return l->line.failed ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+}
+
+static void free_log(struct rut_trigger_source *s)
+{
+	struct log *l = (struct log *)s;
+
+	regfree(&l->regex);
+	if (l->fd >= 0)
+		close(l->fd);
+	rut_buf_fini(&l->line);
+	rut_buf_fini(&l->cause);
+	free(l);
+}
+
+int rut_cli_trigger_log_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
+			     const struct rut_trigger_when *w, struct rut_err *err)
+{
+	struct log *l = calloc(1, sizeof(*l));
+	char why[128];
+	int rc;
+
+	if (!l)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	l->source = (struct rut_trigger_source){step, free_log};
+	l->when = w;
+	l->fd = -1;
+	rc = regcomp(&l->regex, w->filter, REG_EXTENDED);
+	if (rc) {
+		regerror(rc, &l->regex, why, sizeof(why));
+		free(l);
+		return rut_err_set(err, EINVAL, "invalid regular expression '%s': %s", w->filter,
+				   why);
+	}
+	if (w->events[0] != '/')
+		rc = rut_err_set(err, EINVAL, "'%s': the path of a log begins with '/'", w->events);
+	else if (open_log(l))
+		rc = rut_err_errno(err, errno, "cannot read '%s'", w->events);
+	else if (!S_ISREG(l->st.st_mode))
+		rc = rut_err_set(err, EINVAL, "'%s' is not a file", w->events);
+	if (rc) {
+		free_log(&l->source);
+		return rc;
+	}
+	lseek(l->fd, 0, SEEK_END);
+	*ret = &l->source;
+	return 0;
+}

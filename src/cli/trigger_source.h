@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a trigger looks at: a recorder of its own for events (trigger_events.c), the requests and
+ * methods of a Ruby application (trigger_ruby.c), a script in the kernel (trigger_script.c), or a
+ * log (trigger_log.c). Sessions do not notice.
+ */
+#ifndef RUT_CLI_TRIGGER_SOURCE_H
+#define RUT_CLI_TRIGGER_SOURCE_H
+
+#include "cli/cmd.h"
+#include "trigger/spec.h"
+
+/* Called with what makes the trigger fire: JSON, or a line that a script has printed. */
+typedef void (*rut_trigger_seen_fn)(void *arg, const char *cause);
+
+/* The first member of what each kind of source has. */
+struct rut_trigger_source {
+	/* Takes what has happened since the last call, without waiting. Returns 0 or -errno. */
+	int (*step)(struct rut_trigger_source *s, rut_trigger_seen_fn seen, void *arg,
+		    struct rut_err *err);
+	void (*free)(struct rut_trigger_source *s);
+};
+
+/*
+ * Begins to look at what `w`, which is borrowed, names. *ret stays NULL for kinds that look at
+ * nothing. Returns 0, -EINVAL after a message of its own (err->code stays 0), or -errno.
+ */
+int rut_cli_trigger_source_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
+				const struct rut_trigger_when *w, struct rut_err *err);
+
+/* The kinds; as above. */
+int rut_cli_trigger_events_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
+				const struct rut_trigger_when *w, struct rut_err *err);
+int rut_cli_trigger_ruby_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
+			      const struct rut_trigger_when *w, struct rut_err *err);
+int rut_cli_trigger_script_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
+				const struct rut_trigger_when *w, struct rut_err *err);
+int rut_cli_trigger_log_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
+			     const struct rut_trigger_when *w, struct rut_err *err);
+
+#endif

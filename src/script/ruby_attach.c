@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+#include "script/ruby_attach.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "ruby/target.h"
+#include "ruby/tracer.h"
+#include "script/ruby_probe.h"
+
+/* After this time it is said which process is waited for. */
+enum { PATIENCE_MS = 1000 };
+
+/* A file of the agent that has the programs. */
+struct file {
+	uint64_t inode;
+	uint32_t dev_major, dev_minor;
+};
+
+struct rut_script_tracer {
+	struct rut_tracer *tracer; /* owned */
+	struct rut_script_program *p;
+	struct rut_script_links *links; /* borrowed */
+	struct rut_script_tracer_opts opts;
+	struct file *files; /* owned */
+	size_t nfiles;
+};
+
+static bool is_known(const struct rut_script_tracer *t, const struct rut_mapping *m)
+{
+	for (size_t i = 0; i < t->nfiles; i++)
+		if (t->files[i].inode == m->inode && t->files[i].dev_major == m->dev_major &&
+		    t->files[i].dev_minor == m->dev_minor)
+			return true;
+	return false;
+}
+
+static int attach_file(struct rut_script_tracer *t, const char *path, uint64_t offset,
+		       struct rut_err *err)
+{
+	for (size_t i = 0; i < t->p->nprogs; i++) {
+		const struct rut_script_prog *prog = &t->p->progs[i];
+		int rc;
+
+		if (!prog->nattach || prog->attach[0].kind != RUT_PROBE_RUBY)
+			continue;
+		rc = rut_script_attach_place(
+			t->links, prog, path,
+			offset + (uint64_t)prog->attach[0].config * RUT_HIT_SITE_BYTES, err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* The agent's file may have no name any more: it is reached through the mapping. */
+static int on_sites(void *arg, pid_t pid, uint64_t sites, struct rut_err *err)
+{
+	struct rut_script_tracer *t = arg;
+	struct rut_target target = RUT_TARGET_INIT;
+	const struct rut_mapping *m;
+	struct file *files;
+	char path[96];
+	int rc = rut_target_read_maps(&target, pid);
+
+	m = rc ? NULL : rut_target_mapping_at(&target, sites);
+	if (!m || !m->inode || !m->exec) {
+		rut_target_fini(&target);
+		return rut_err_set(err, rc ? -rc : EPROTO,
+				   "the agent of process %d is not where it says", (int)pid);
+	}
+	if (is_known(t, m)) {
+		rut_target_fini(&target);
+		return 0;
+	}
+	files = realloc(t->files, (t->nfiles + 1) * sizeof(*files));
+	if (files) {
+		t->files = files;
+		snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid,
+			 m->start, m->end);
+		rc = attach_file(t, path, sites - m->start + m->offset, err);
+		if (!rc)
+			files[t->nfiles++] = (struct file){m->inode, m->dev_major, m->dev_minor};
+	}
+	rut_target_fini(&target);
+	return files ? rc : rut_err_set(err, ENOMEM, "out of memory");
+}
+
+static bool is_to_end(const struct rut_script_tracer *t)
+{
+	struct pollfd fd = {.fd = t->opts.stop_fd, .events = POLLIN};
+
+	return poll(&fd, 1, 0) > 0;
+}
+
+__attribute__((format(printf, 2, 3))) static void warn(const struct rut_script_tracer *t,
+						       const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!t->opts.warnings)
+		return;
+	fprintf(t->opts.warnings, "%s: warning: ", t->p->src.name);
+	va_start(ap, fmt);
+	vfprintf(t->opts.warnings, fmt, ap);
+	va_end(ap);
+	fputc('\n', t->opts.warnings);
+	fflush(t->opts.warnings);
+}
+
+static int attach_all(struct rut_script_tracer *t, struct rut_err *err)
+{
+	const struct rut_script_opts *o = &t->p->opts;
+	struct rut_err first = RUT_ERR_INIT;
+	size_t attached = 0;
+
+	for (size_t i = 0; i < o->ntargets; i++) {
+		struct rut_err why = RUT_ERR_INIT;
+
+		if (is_to_end(t))
+			return rut_err_set(err, EINTR, "stopped before all was attached");
+		if (!rut_tracer_attach(t->tracer, o->targets[i], true, &why)) {
+			attached++;
+			continue;
+		}
+		if (o->ntargets > 1)
+			warn(t, "%s", why.msg);
+		if (!first.code)
+			first = why;
+	}
+	if (attached)
+		return 0;
+	if (o->ntargets > 1)
+		return rut_err_set(err, first.code, "none of %zu processes can be traced: %s",
+				   o->ntargets, first.msg);
+	*err = first;
+	return -first.code;
+}
+
+/*
+ * Methods of a very large application get their hooks a few at a time. A process that holds Ruby's
+ * lock (GVL) in a function of C gets none until that returns.
+ */
+static int settle(struct rut_script_tracer *t, struct rut_err *err)
+{
+	uint64_t warn_at = rut_now_ms() + PATIENCE_MS;
+	pid_t pid;
+	int n = 1;
+
+	while (n > 0 && (pid = rut_tracer_unsettled(t->tracer))) {
+		if (is_to_end(t))
+			return rut_err_set(err, EINTR,
+					   "stopped before process %d had all of its hooks",
+					   (int)pid);
+		if (rut_now_ms() >= warn_at) {
+			warn(t, "waiting for process %d, which has not set all of its hooks yet",
+			     (int)pid);
+			warn_at = UINT64_MAX;
+		}
+		n = rut_tracer_poll(t->tracer, 10, err);
+	}
+	return n < 0 ? n : 0;
+}
+
+static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
+{
+	const struct rut_script_program *p = t->p;
+	struct rut_ruby_probe probes[RUT_HIT_PROBES];
+	struct rut_tracer_config config = {
+		.mode = RUT_RUBY_SCRIPT,
+		.probes = probes,
+		.nprobes = p->nruby_probes,
+		.session_id = p->ruby_session,
+		.names = true,
+		.on_sites = on_sites,
+		.on_sites_arg = t,
+	};
+
+	for (uint32_t i = 0; i < p->nruby_probes; i++)
+		probes[i] = (struct rut_ruby_probe){.event = p->ruby_probes[i]->event,
+						    .pattern = p->ruby_probes[i]->pattern,
+						    .wishes = p->ruby_probes[i]->wishes,
+						    .nwishes = p->ruby_probes[i]->nwishes};
+	return rut_tracer_new(&t->tracer, &config, err);
+}
+
+int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_program *p,
+			  struct rut_script_links *links, const struct rut_script_tracer_opts *opts,
+			  struct rut_err *err)
+{
+	struct rut_script_tracer *t = calloc(1, sizeof(*t));
+	int rc;
+
+	*ret = t;
+	if (!t)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	t->p = p;
+	t->links = links;
+	t->opts = *opts;
+	rc = tracer_new(t, err);
+	if (!rc)
+		rc = attach_all(t, err);
+	return rc ? rc : settle(t, err);
+}
+
+void rut_script_tracer_free(struct rut_script_tracer *t)
+{
+	if (!t)
+		return;
+	rut_tracer_free(t->tracer);
+	free(t->files);
+	free(t);
+}
+
+void rut_script_ruby_error(struct rut_script_program *p, const char *message)
+{
+	rut_source_error(&p->src, p->ruby_probes[0]->spec->span, "%s", message);
+}
+
+int rut_script_tracer_round(struct rut_script_tracer *t, struct rut_err *err)
+{
+	return rut_tracer_poll(t->tracer, 0, err);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Attaches the Ruby probes of a script: a tracer (ruby/tracer.h) brings the agent into the
+ * processes and follows those that they start; the programs are attached to the places of the
+ * agent's file by uprobes. Processes of one file, as children of a fork are, need that once.
+ *
+ * When this process ends, however it ends, the uprobes go with their descriptors and the agents
+ * take their hooks away.
+ */
+#ifndef RUT_SCRIPT_RUBY_ATTACH_H
+#define RUT_SCRIPT_RUBY_ATTACH_H
+
+#include <stdio.h>
+
+#include "script/load.h"
+
+struct rut_err;
+struct rut_script_tracer;
+
+struct rut_script_tracer_opts {
+	int stop_fd;	/* readable when the script is to end (a signalfd); it is not read */
+	FILE *warnings; /* NULL: none */
+};
+
+/*
+ * Attaches to the processes of p's options; those that cannot be attached to are warned of as long
+ * as another one can. `links` keep the programs; borrowed. *ret is to be freed in any case, before
+ * `links`. Returns 0 or -errno with *err; -EINTR: it was to end before all was attached.
+ */
+int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_program *p,
+			  struct rut_script_links *links, const struct rut_script_tracer_opts *opts,
+			  struct rut_err *err);
+void rut_script_tracer_free(struct rut_script_tracer *t);
+
+/* Puts the message at the first Ruby probe of the script. */
+void rut_script_ruby_error(struct rut_script_program *p, const char *message);
+
+/* Follows forks and exits; to be called often. Returns how many processes there are, or -errno. */
+int rut_script_tracer_round(struct rut_script_tracer *t, struct rut_err *err);
+
+#endif

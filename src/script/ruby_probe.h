@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Probes of Ruby methods: `ruby:Order#total`, `ruby:Order.find:return`. The agent in the process
+ * has the hooks and calls a place of its own for each probe, with what the probe wants to know
+ * (agent/hit.h); the program is attached to that place (ruby_attach.h).
+ *
+ * What is known of a call is text that the agent makes: the compiler collects which texts a body
+ * mentions, and the agent makes these.
+ */
+#ifndef RUT_SCRIPT_RUBY_PROBE_H
+#define RUT_SCRIPT_RUBY_PROBE_H
+
+#include "agent/abi.h"
+#include "script/gen.h"
+
+struct rut_resolve;
+
+struct rut_ruby_probe_ctx {
+	const struct rut_probe_spec *spec;
+	char event;	     /* RUT_HIT_* */
+	const char *pattern; /* of methods */
+	const char *wishes[RUT_HIT_TEXTS];
+	uint32_t nwishes;
+	struct rut_type *record; /* STRUCT of the texts: fields are added as they are mentioned */
+};
+
+int rut_resolve_ruby(struct rut_resolve *r);
+
+/* Is it `args` or `self` in a probe of Ruby's, whose fields are texts? */
+bool rut_is_ruby_record(const struct rut_probe_ctx *ctx, const struct rut_node *n);
+/* args.NAME, args[0], self.class; `n` becomes a FIELD. */
+const struct rut_type *rut_check_ruby_field(struct rut_checker *c, struct rut_node *n);
+/* Where the texts are. */
+struct rut_mem rut_gen_ruby_record(struct rut_gen *g);
+
+/* Builtins of such probes. */
+const struct rut_type *rut_check_ruby_text(struct rut_checker *c, struct rut_node *n);
+void rut_gen_ruby_text(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
+const struct rut_type *rut_check_ruby_line(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_ruby_line(struct rut_gen *g, struct rut_node *n);
+const struct rut_type *rut_check_ruby_self(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_ruby_elapsed(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_ruby_elapsed(struct rut_gen *g);
+
+/* Ends the program when the hit is another session's. */
+void rut_gen_ruby_filter(struct rut_gen *g);
+
+#endif

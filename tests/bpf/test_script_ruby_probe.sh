@@ -1,0 +1,209 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Probes of Ruby methods in scripts, against what TracePoint counts of the same calls in another process.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+ruby=${RUTILE_RUBY:-ruby}
+
+need_bpf
+
+script='' pid='' held=''
+
+# What a case leaves when it fails: the programs would wait for ever.
+clean_up() {
+  [ -z "$script" ] || kill -INT "$script" 2>/dev/null || :
+  [ -z "$pid" ] || kill "$pid" 2>/dev/null || :
+  [ -z "$held" ] || kill -KILL "$held" 2>/dev/null || :
+}
+
+# Says when what comes before it is attached and counts.
+ready='interval:ms:20 /@ready == 0/ { print("ready"); @ready = 1; }'
+
+# begin PROGRAM: runs a script until finish; its output is in "out".
+begin() {
+  "$RUTILE" run -p "$pid" -e "$1 $ready" >out 2>err & script=$!
+  trap clean_up EXIT
+  t_wait grep -qx ready out || { cat err; return 1; }
+}
+
+finish() {
+  kill -INT "$script" 2>/dev/null || :
+  wait "$script" || { cat err; return 1; }
+  script=''
+}
+
+launch() {
+  "$ruby" "$SRC/tests/bpf/ruby_probes.rb" wait "$PWD/go" 2>program.err & pid=$!
+  trap clean_up EXIT
+  t_wait mapped "$pid"
+}
+
+go() {
+  : >go
+  wait "$pid" || { head -n 40 program.err; return 1; }
+  pid=''
+}
+
+mapped() {
+  grep -qE 'libruby|/ruby' "/proc/$1/maps"
+}
+
+same() {
+  [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; return 1; }
+}
+
+map() {
+  grep "^@$1\\[" "$2" | LC_ALL=C sort
+}
+
+counts=$t_root/counts
+"$ruby" "$SRC/tests/bpf/ruby_probes.rb" count "$counts"
+
+# A class as an argument is its address.
+wanted='class == "Order" && method != "unwanted"'
+fields='class, method, self.class, strncmp(args[0], "#<Class", 7) ? args[0] : ""'
+
+all_calls_are_counted() {
+  launch
+  begin "ruby:Order* /$wanted/ { @call[$fields] = count(); }"
+  go
+  finish
+  [ "$(map call "$counts" | wc -l)" -ge 20 ]
+  diff <(map call "$counts") <(map call out)
+}
+
+returns_are_counted() {
+  launch
+  begin "ruby:Order*:return /$wanted/ { @return[$fields] = count(); @negative += elapsed > 60000000000; }"
+  go
+  finish
+  diff <(map return "$counts") <(map return out)
+  grep -qx '@negative: 0' out
+}
+
+named_methods_alone_are_hooked() {
+  launch
+  begin 'ruby:Order#total { @total[self.class] = count(); } ruby:Order.find:return { @found[retval != ""] = count(); }
+    ruby:Order#doubled:return { @doubled[args.id, args[0], args.twice == "", args[1] == ""] = count(); }
+    ruby:find { @find = count(); } ruby:Order#de?p:return { @deep = max(elapsed); @deeps = count(); }'
+  go
+  finish
+  local total find deep
+  total=$(map call "$counts" | awk -F': ' '/, total,/ { n += $2 } END { print n }')
+  find=$(map call "$counts" | awk -F': ' '/, find,/ { n += $2 } END { print n }')
+  deep=$(map call "$counts" | awk -F': ' '/, deep,/ { n += $2 } END { print n }')
+  same "$(awk -F': ' '/^@total\[/ { n += $2 } END { print n }' out)" "$total"
+  grep -qx "@find: $find" out
+  grep -qx "@found\\[true\\]: $find" out
+  grep -qx "@deeps: $deep" out
+  # What a method keeps in a variable of its own is no argument.
+  grep -q '^@doubled\[7, 7, true, true\]: ' out
+}
+
+two_scripts_count_each_its_own() {
+  launch
+  "$RUTILE" run -p "$pid" -e "ruby:Order#total { @ = count(); } $ready" >out2 2>err2 & local other=$!
+  t_wait grep -qx ready out2
+  begin 'ruby:Order.find { @ = count(); }'
+  go
+  finish
+  kill -INT "$other" 2>/dev/null || :
+  wait "$other"
+  same "$(sed -n 's/^@: //p' out2)" "$(map call "$counts" | awk -F': ' '/, total,/ { n += $2 } END { print n }')"
+  same "$(sed -n 's/^@: //p' out)" "$(map call "$counts" | awk -F': ' '/, find,/ { n += $2 } END { print n }')"
+}
+
+# States of the slots of the agent's page: struct rut_agent_ctl has 64 bytes, then the slots, each of which begins with its state.
+slots() {
+  local page bytes i
+  page=$(find "/proc/$1/fd" -lname '/memfd:rutile-agent-4 *' | head -n 1)
+  bytes=$(stat -L -c %s "$page")
+  for i in 0 1 2 3 4 5 6 7; do
+    od -An -t u4 -j $((64 + i * (bytes - 64) / 8)) -N 4 "$page" | tr -d ' '
+  done
+}
+
+slots_are_free() {
+  [ "$(slots "$1" | sort -u)" = 0 ]
+}
+
+a_killed_script_leaves_nothing() {
+  launch
+  begin 'ruby:Order#total { @ = count(); }'
+  [ "$(slots "$pid" | grep -cx 2)" = 1 ]
+  kill -KILL "$script"
+  wait "$script" || :
+  t_wait slots_are_free "$pid"
+  begin 'ruby:Order#total { @ = count(); }'
+  go
+  finish
+  same "$(sed -n 's/^@: //p' out)" "$(map call "$counts" | awk -F': ' '/, total,/ { n += $2 } END { print n }')"
+}
+
+# One that a function of C holds: what is attached to already is waited for, and the other is attached to alone.
+processes_that_are_held() {
+  "$ruby" -e 'require "fiddle"' 2>/dev/null || t_skip "no fiddle in this Ruby"
+  "$ruby" "$SRC/tests/bpf/held.rb" "$PWD/go" >held & held=$!
+  trap clean_up EXIT
+  t_wait grep -qx ready held
+  pid=$held
+  begin 'ruby:Order#total { }'
+  finish
+  : >go
+  t_wait grep -qx held held
+  "$RUTILE" run -p "$held" -e 'ruby:Order#total { } begin { print("begun"); }' >out 2>err & script=$!
+  t_wait grep -qx "stdin: warning: waiting for process $held, which has not set all of its hooks yet" err
+  kill -INT "$script"
+  not wait "$script"
+  script=''
+  grep -qx "rutile run: stopped before process $held had all of its hooks" err
+  not grep -q begun out
+}
+
+# The agent is not in it, and cannot be loaded.
+targets_that_fail_are_named() {
+  "$ruby" -e 'require "fiddle"' 2>/dev/null || t_skip "no fiddle in this Ruby"
+  : >now
+  "$ruby" "$SRC/tests/bpf/held.rb" "$PWD/now" >held & held=$!
+  launch
+  t_wait grep -qx held held
+  "$RUTILE" run -p "$held" -p "$pid" -e "ruby:Order#total { @ = count(); } $ready" >out 2>err & script=$!
+  t_wait grep -qx ready out
+  grep -q "^stdin: warning: .* process $held " err
+  refused 'stdin:1:22: error: a probe of one process, and -p names 2' -p "$held" -p "$pid" -e 'ruby:Order#total { } software:cpu-clock:1000 { }'
+  go
+  finish
+  same "$(sed -n 's/^@: //p' out)" "$(map call "$counts" | awk -F': ' '/, total,/ { n += $2 } END { print n }')"
+}
+
+# refused MESSAGE OPTION...
+refused() {
+  local message=$1
+  shift
+  if timeout 20 "$RUTILE" run "$@" >out 2>err; then cat err; return 1; fi
+  grep -qF -- "$message" err || { cat err; return 1; }
+}
+
+what_is_wrong_is_said_at_its_place() {
+  refused 'stdin:1:1: error: a probe of Ruby needs processes: -p PID' -e 'ruby:Order#total { }'
+  refused "stdin:1:11: error: process $$ (" -p $$ -e 'begin { } ruby:Order#total { }'
+  echo 'ruby:Order#total { }' >script.bt
+  not "$RUTILE" start "rubyprobe-$$" --flight --script script.bt 2>err
+  grep -qF ':1:1: error: a session has no probes of Ruby methods' err
+  refused 'stdin:1:1: error: a probe of Ruby is not there with -c' -c true -e 'ruby:Order#total { }'
+  refused "'Order:total' is not a Ruby method" -p $$ -e 'ruby:Order:total { }'
+  refused "of self only its class is known, not 'name'" -p $$ -e 'ruby:Order#total { print(self.name); }'
+  refused 'only probes of returns have retval' -p $$ -e 'ruby:Order#total { print(retval); }'
+  refused "only probes of Ruby have 'method'" -p $$ -e 'begin { print(method); }'
+  refused 'of args one is a value: args[0], args.id' -p $$ -e 'ruby:Order#total { print(args); }'
+}
+
+t_case "all calls are counted: classes, arguments, recursion, exceptions, fibers, threads, forks" all_calls_are_counted
+t_case "all returns are counted, with their arguments" returns_are_counted
+t_case "names and globs choose the methods" named_methods_alone_are_hooked
+t_case "two scripts count each its own" two_scripts_count_each_its_own
+t_case "a killed script leaves nothing behind" a_killed_script_leaves_nothing
+t_case "a process that is held is waited for, until Ctrl+C" processes_that_are_held
+t_case "of several processes those that fail are named" targets_that_fail_are_named
+t_case "errors name their place" what_is_wrong_is_said_at_its_place
+t_done

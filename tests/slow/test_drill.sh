@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# The screen of `time`, driven by keys in a terminal of tmux, on a real program: a method opens, is traced and explained.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+: "${RUBY:=ruby}"
+
+screen() {
+  tmux -S "$T/tmux" capture-pane -p
+}
+keys() {
+  tmux -S "$T/tmux" send-keys "$@"
+}
+shows() {
+  screen | grep -qE -- "$1"
+}
+wait_for() {
+  t_wait shows "$@" || { screen; return 1; }
+}
+
+# On a busy machine the program may not have run in those two seconds.
+explained() {
+  keys x
+  t_wait shows 'Slowest requests|No call of'
+  if shows 'because'; then return 0; fi
+  keys BSpace
+  return 1
+}
+
+a_method_is_opened() {
+  need_bpf
+  cat >shop.rb <<'RUBY'
+class Item
+  def price(i) = (1..i).sum
+  def slow = sleep(0.02)
+end
+class Order
+  def initialize = @item = Item.new
+  def total = 5.times.sum { |i| @item.price(i * 100) } + shipping
+  def shipping = @item.slow
+end
+puts 'ready'
+$stdout.flush
+loop { Order.new.total }
+RUBY
+  "$RUBY" --disable-gems shop.rb >out &
+  program=$!
+  trap 'kill $program; tmux -S "$T/tmux" kill-server 2>/dev/null || :' EXIT
+  t_wait grep -q ready out
+  tmux -S "$T/tmux" -u -f /dev/null new-session -d -x 100 -y 40 "$RUTILE time $program"
+  wait_for 'Order#total'
+  keys / O r d e r '#' t o t a l Enter
+  t_wait not shows 'Item#price'
+  keys Enter
+  wait_for '^Called from'
+  wait_for 's Order#total$'
+  wait_for 's   Order#shipping$'
+  wait_for 's     Item#slow$'
+  keys BSpace
+  t_wait not shows '^Called from'
+  keys t
+  wait_for 'Item#price\(i=300\)'
+  keys BSpace
+  t_wait not shows 'i=300'
+  t_wait explained
+  wait_for 'This request took'
+  wait_for 'Item#slow'
+  wait_for 'sleeping'
+  keys q
+  t_wait not tmux -S "$T/tmux" has-session
+}
+
+t_case 'a method is opened, traced and explained' a_method_is_opened
+t_done
