@@ -2,6 +2,7 @@
 /* iolatencystats, iolatencyfreq, iolatencytop, iolog, iousagetop: what is kept of requests. */
 #include "analysis/an_io.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,15 +187,47 @@ static void on_parent(void *arg, const void *data)
 
 /* ---- Requests ---- */
 
+enum { OPT_MIN_SIZE = RUT_ANALYSIS_OPT, OPT_MAX_SIZE };
+
+static const struct rut_opt options[] = {
+	{"minsize", "BYTES", "leave out smaller requests", OPT_MIN_SIZE},
+	{"maxsize", "BYTES", "leave out larger ones", OPT_MAX_SIZE},
+	{0},
+};
+
+struct own {
+	bool has_min_size, has_max_size;
+	double min_size, max_size; /* bytes */
+};
+
+static int option(void *own, int id, const char *value)
+{
+	struct own *o = own;
+	char *end;
+	double bytes = strtod(value, &end);
+
+	if (end == value || *end)
+		return -EINVAL;
+	*(id == OPT_MIN_SIZE ? &o->has_min_size : &o->has_max_size) = true;
+	*(id == OPT_MIN_SIZE ? &o->min_size : &o->max_size) = bytes;
+	return 0;
+}
+
+static bool passes_size(const struct own *o, int64_t size)
+{
+	if (!o)
+		return true;
+	return !(o->has_min_size && (double)size < o->min_size) &&
+	       !(o->has_max_size && (double)size > o->max_size);
+}
+
 static bool passes_time(const struct rut_conf *c, int64_t ns, bool has_size, int64_t size)
 {
 	if (c->has_max && (double)ns > c->max_ns)
 		return false;
 	if (c->has_min && (double)ns < c->min_ns)
 		return false;
-	if (has_size && c->has_max_size && (double)size > c->max_size)
-		return false;
-	return !(has_size && c->has_min_size && (double)size < c->min_size);
+	return !has_size || passes_size(c->own, size);
 }
 
 /* Longest or earliest first; equal ones by process, in the order that these were seen. */
@@ -523,6 +556,9 @@ const struct rut_analysis rut_analysis_io = {
 		 "System call/disk latency statistics, system call latency distribution, system "
 		 "call top latencies, I/O usage top, and I/O operations log",
 		 tags, classes},
+	.options = options,
+	.own_size = sizeof(struct own),
+	.option = option,
 	.needs = needs,
 	.report_needs = {"*syscall_entry_*", "sys_*", "block_rq_*"},
 	.instance_size = sizeof(struct rut_io),

@@ -197,20 +197,37 @@ static void irq_name(const struct irq *i, bool hard, int64_t nr, char *out, size
 		at += (size_t)snprintf(out + at, size - at, "%s%s", k ? ", " : "", s->names[k]);
 }
 
-/* Which the options --irq and --softirq leave. */
+enum { OPT_IRQ = RUT_ANALYSIS_OPT, OPT_SOFTIRQ };
+
+static const struct rut_opt options[] = {
+	{"irq", "LIST", "only these interrupts", OPT_IRQ},
+	{"softirq", "LIST", "only these softirqs", OPT_SOFTIRQ},
+	{0},
+};
+
+struct own {
+	const char *irqs, *softirqs; /* as given; NULL: not given */
+};
+
+static int option(void *own, int id, const char *value)
+{
+	struct own *o = own;
+
+	*(id == OPT_IRQ ? &o->irqs : &o->softirqs) = value;
+	return 0;
+}
+
+/* With one of the two options, the other kind is left out. */
 static bool listed(const struct rut_conf *c, bool hard, int64_t nr)
 {
-	const char *const *list = hard ? c->irqs : c->softirqs;
-	size_t n = hard ? c->n_irqs : c->n_softirqs;
+	const struct own *o = c->own;
+	const char *list = o ? (hard ? o->irqs : o->softirqs) : NULL;
 	char text[24];
 
-	if (!(hard ? c->has_irqs : c->has_softirqs))
-		return !(hard ? c->has_softirqs : c->has_irqs);
+	if (!list)
+		return !o || !(hard ? o->softirqs : o->irqs);
 	snprintf(text, sizeof(text), "%lld", (long long)nr);
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(list[i], text))
-			return true;
-	return !n;
+	return rut_an_conf_lists(list, text);
 }
 
 /* The rows from `from` to before `to`. */
@@ -566,6 +583,9 @@ static const char *const needs[] = {"irq_handler_entry", "*softirq_entry", "*sof
 const struct rut_analysis rut_analysis_irq = {
 	.info = {"System interrupt analysis",
 		 "Interrupt frequency distribution, statistics, and log", tags, classes},
+	.options = options,
+	.own_size = sizeof(struct own),
+	.option = option,
 	.needs = needs,
 	.report_needs = {"irq_handler_entry", "*softirq_entry"},
 	.instance_size = sizeof(struct irq),

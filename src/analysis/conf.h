@@ -31,8 +31,6 @@ struct rut_conf {
 
 	bool has_min, has_max; /* durations */
 	double min_ns, max_ns;
-	bool has_min_size, has_max_size;
-	double min_size, max_size; /* bytes */
 
 	bool stats, log, top, freq, usage; /* which reports */
 	bool brief; /* `limit` also where all are listed otherwise: for the report of all */
@@ -42,10 +40,7 @@ struct rut_conf {
 	bool log_scale;	  /* buckets grow by a constant factor */
 	bool percentiles; /* p50 p90 p99 p99.9 beside the averages */
 
-	bool total, per_tid, per_prio;		   /* sched */
-	const char *const *irqs, *const *softirqs; /* as given */
-	size_t n_irqs, n_softirqs;
-	bool has_irqs, has_softirqs;
+	bool total, per_tid, per_prio; /* sched */
 
 	/* Periods. */
 	struct rut_period_set *periods; /* borrowed */
@@ -63,6 +58,10 @@ struct rut_conf {
 	int64_t target_tid; /* wakeupchain */
 	const char *by;	    /* process, cgroup; series also: cpu, disk, peer; NULL: each thread */
 
+	/* What the options of the analysis itself have set (struct rut_analysis, `option`);
+	 * borrowed; NULL: none was given. */
+	const void *own;
+
 	struct rut_diff *diff; /* diff: its two sides; borrowed */
 
 	/* requests */
@@ -74,6 +73,8 @@ struct rut_conf {
 bool rut_an_conf_cpu(const struct rut_conf *c, int cpu);
 /* NULL matches anything. */
 bool rut_an_conf_thread(const struct rut_conf *c, const struct rut_thread *t);
+/* Whether the words of `list`, separated by commas, have this one; a list without words has all. */
+bool rut_an_conf_lists(const char *list, const char *word);
 bool rut_an_conf_selects(const struct rut_conf *c, const char *period);
 
 #endif

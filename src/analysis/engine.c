@@ -57,6 +57,24 @@ bool rut_an_conf_thread(const struct rut_conf *c, const struct rut_thread *t)
 	       (!c->n_pids || holds(c->pids, c->n_pids, t->pid >= 0 ? t->pid : t->tid));
 }
 
+bool rut_an_conf_lists(const char *list, const char *word)
+{
+	size_t len = strlen(word), n = 0;
+
+	for (const char *p = list; *p; n++) {
+		size_t end;
+
+		p += strspn(p, ", \t\n");
+		end = strcspn(p, ", \t\n");
+		if (!end)
+			break;
+		if (end == len && !memcmp(p, word, len))
+			return true;
+		p += end;
+	}
+	return !n;
+}
+
 bool rut_an_conf_selects(const struct rut_conf *c, const char *period)
 {
 	for (size_t i = 0; i < c->n_select; i++)

@@ -15,6 +15,7 @@
 #include "analysis/periods.h"
 #include "analysis/state.h"
 #include "base/buf.h"
+#include "base/opt.h"
 
 struct rut_engine;
 struct rut_run;
@@ -39,8 +40,19 @@ struct rut_analysis_event {
 		   const struct rut_state_class *c, const struct rut_ctf_ref *f);
 };
 
+/* The ids of an analysis's own options are this and above. */
+enum { RUT_ANALYSIS_OPT = 0x1000 };
+
 struct rut_analysis {
 	struct rut_lami_info info;
+	/*
+	 * Options of this analysis alone; its verbs have them besides those in cli/verbs.h.
+	 * option() keeps the value, which outlives the analysis, in `own`: own_size zeroed bytes,
+	 * conf->own later. Returns 0, or -EINVAL for a bad value. All three or none.
+	 */
+	const struct rut_opt *options; /* ends with a NULL name */
+	size_t own_size;
+	int (*option)(void *own, int id, const char *value);
 	const char *const
 		*needs; /* globs of events, one of which the trace must have; ends with NULL */
 	/* `report` and `top` show it of a trace that has one of these events (globs); none: they

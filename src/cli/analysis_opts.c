@@ -124,20 +124,11 @@ const struct rut_opt rut_cli_opts_io[] = {
 	STATS,
 	FREQ,
 	{"usage", NULL, "who moved how much", OPT_USAGE},
-	{"minsize", "BYTES", "leave out smaller requests", OPT_MIN_SIZE},
-	{"maxsize", "BYTES", "leave out larger ones", OPT_MAX_SIZE},
 	{"splice", NULL, "count splice and sendfile too", OPT_SPLICE},
 	{0},
 };
 const struct rut_opt rut_cli_opts_irq[] = {
-	COMMON,
-	MIN_MAX,
-	FREQ,
-	LOG,
-	STATS,
-	{"irq", "LIST", "only these interrupts", OPT_IRQ},
-	{"softirq", "LIST", "only these softirqs", OPT_SOFTIRQ},
-	{0},
+	COMMON, MIN_MAX, FREQ, LOG, STATS, {0},
 };
 const struct rut_opt rut_cli_opts_sched[] = {
 	COMMON,
@@ -245,11 +236,10 @@ void rut_cli_analysis_args_fini(struct rut_analysis_args *a)
 	rut_cli_commas_fini(&a->tids);
 	rut_cli_commas_fini(&a->pids);
 	rut_cli_commas_fini(&a->procnames);
-	rut_cli_commas_fini(&a->irqs);
-	rut_cli_commas_fini(&a->softirqs);
 	rut_cli_commas_fini(&a->select);
 	rut_cli_commas_fini(&a->group_by);
 	rut_expr_free(a->filter);
+	free(a->own);
 }
 
 /* ---- Values ---- */
@@ -416,12 +406,6 @@ static int take_list(struct rut_analysis_args *a, int id, const char *v)
 		return set_words(&a->pids, v, true, &c->n_pids);
 	case OPT_PROCNAME:
 		return set_words(&a->procnames, v, false, &c->n_procnames);
-	case OPT_IRQ:
-		c->has_irqs = true;
-		return set_words(&a->irqs, v, false, &c->n_irqs);
-	case OPT_SOFTIRQ:
-		c->has_softirqs = true;
-		return set_words(&a->softirqs, v, false, &c->n_softirqs);
 	case OPT_SELECT:
 		return set_words(&a->select, v, false, &c->n_select);
 	case OPT_GROUP_BY:
@@ -458,10 +442,6 @@ static int take_value(struct rut_analysis_args *a, int id, const char *v)
 		return parse_float(v, &c->has_min, &c->min_ns, 1000);
 	case OPT_MAX:
 		return parse_float(v, &c->has_max, &c->max_ns, 1000);
-	case OPT_MIN_SIZE:
-		return parse_float(v, &c->has_min_size, &c->min_size, 1);
-	case OPT_MAX_SIZE:
-		return parse_float(v, &c->has_max_size, &c->max_size, 1);
 	case OPT_MIN_DURATION:
 		return parse_float(v, &c->has_min_duration, &c->min_duration_us, 1);
 	case OPT_MAX_DURATION:
@@ -607,8 +587,7 @@ static void publish(struct rut_analysis_args *a)
 	c->tids = a->tids.numbers;
 	c->pids = a->pids.numbers;
 	c->procnames = a->procnames.words;
-	c->irqs = a->irqs.words;
-	c->softirqs = a->softirqs.words;
+	c->own = a->own;
 	for (size_t i = 0; i < a->select.n; i++)
 		a->select.words[i] = last_name(a->select.words[i]);
 	c->select = a->select.words;
@@ -624,7 +603,9 @@ static void publish(struct rut_analysis_args *a)
 
 static int bad_option(const struct rut_analysis_args *a, int id, const char *value)
 {
-	for (const struct rut_opt *o = a->cmd->options; o->name; o++)
+	const struct rut_opt *o;
+
+	for (size_t i = 0; (o = rut_cli_cmd_opt(a->cmd, i)); i++)
 		if (o->id == id)
 			return rut_cli_usage_error(a->cmd,
 						   "cannot understand '%s' (option '--%s %s')",
@@ -641,6 +622,8 @@ static int take_option(struct rut_analysis_args *a, int id, const char *value)
 		return bad_option(a, id, value);
 	if (r != -ENOENT)
 		return r;
+	if (id >= RUT_ANALYSIS_OPT)
+		return a->analysis->option(a->own, id, value) ? bad_option(a, id, value) : -1;
 	if (id == OPT_FILTER)
 		return parse_filter(a, value) ? RUT_EXIT_USAGE : -1;
 	if (id == OPT_PERIOD_FILE)
@@ -665,6 +648,11 @@ int rut_cli_analysis_args_parse(struct rut_analysis_args *a, const struct rut_cm
 	a->cmd = cmd;
 	a->conf.limit = a->conf.brief ? 5 : 10;
 	a->conf.resolution = 20;
+	if (a->analysis && a->analysis->own_size) {
+		a->own = calloc(1, a->analysis->own_size);
+		if (!a->own)
+			return rut_cli_usage_error(cmd, "out of memory");
+	}
 	rut_cli_args_init(&args, cmd, argc, argv);
 	while ((id = rut_cli_args_next(&args)) != RUT_ARGS_END) {
 		switch (id) {

@@ -46,8 +46,6 @@ enum rut_analysis_opt {
 	OPT_USAGE,
 	OPT_MIN,
 	OPT_MAX,
-	OPT_MIN_SIZE,
-	OPT_MAX_SIZE,
 	OPT_RESOLUTION,
 	OPT_UNIFORM,
 	OPT_SERIES,
@@ -56,8 +54,6 @@ enum rut_analysis_opt {
 	OPT_BY,
 	OPT_A,
 	OPT_B,
-	OPT_IRQ,
-	OPT_SOFTIRQ,
 	OPT_TOTAL,
 	OPT_PER_TID,
 	OPT_PER_PRIO,
@@ -106,6 +102,9 @@ struct rut_analysis_args {
 	const char *range_a, *range_b; /* diff */
 	bool quiet;		       /* the analysis only collects: print nothing */
 	bool skip_validation, no_intersection, no_progress, progress_use_size, debug;
+	/* The verb's analysis, whose own options are taken; NULL: these keep their defaults. */
+	const struct rut_analysis *analysis;
+	void *own; /* owned; what these options have set */
 	/* Which analyses, when that depends on the trace; else NULL. */
 	size_t (*choose)(const struct rut_ctf_set *set, const struct rut_analysis **ret,
 			 size_t max);
@@ -114,7 +113,7 @@ struct rut_analysis_args {
 	size_t n_periods, n_captures;
 	struct rut_period_set set;
 	const char *old_begin, *old_end, *old_begin_key, *old_end_key, *old_value;
-	struct rut_commas cpus, tids, pids, procnames, irqs, softirqs, select, group_by;
+	struct rut_commas cpus, tids, pids, procnames, select, group_by;
 	struct rut_expr *filter;	      /* owned */
 	const struct rut_analysis_live *live; /* borrowed; NULL: the trace is as others write it */
 	/* Options that are the verb's own: as take_option() returns, or -ENOENT: it is none. */

@@ -15,9 +15,22 @@ void rut_cli_args_init(struct rut_args *a, const struct rut_cmd *cmd, int argc, 
 	*a = (struct rut_args){.cmd = cmd, .argc = argc, .argv = argv, .next = 1};
 }
 
+const struct rut_opt *rut_cli_cmd_opt(const struct rut_cmd *cmd, size_t i)
+{
+	const struct rut_opt *const lists[] = {cmd->options, cmd->more ? *cmd->more : NULL};
+
+	for (size_t l = 0; l < sizeof(lists) / sizeof(*lists); l++)
+		for (const struct rut_opt *o = lists[l]; o && o->name; o++)
+			if (!i--)
+				return o;
+	return NULL;
+}
+
 static const struct rut_opt *find_long(const struct rut_cmd *cmd, const char *name, size_t len)
 {
-	for (const struct rut_opt *o = cmd->options; o && o->name; o++)
+	const struct rut_opt *o;
+
+	for (size_t i = 0; (o = rut_cli_cmd_opt(cmd, i)); i++)
 		if (strlen(o->name) == len && !strncmp(o->name, name, len))
 			return o;
 	return NULL;
@@ -25,7 +38,9 @@ static const struct rut_opt *find_long(const struct rut_cmd *cmd, const char *na
 
 static const struct rut_opt *find_short(const struct rut_cmd *cmd, int c)
 {
-	for (const struct rut_opt *o = cmd->options; o && o->name; o++)
+	const struct rut_opt *o;
+
+	for (size_t i = 0; (o = rut_cli_cmd_opt(cmd, i)); i++)
 		if (o->id == c)
 			return o;
 	return NULL;
@@ -209,10 +224,12 @@ void rut_cli_print_item(const char *left, int left_columns, const char *text)
 
 void rut_cli_print_help(const struct rut_cmd *cmd)
 {
+	const struct rut_opt *o;
+
 	printf("usage: rutile %s %s\n\n%s.\n", cmd->name, cmd->usage, cmd->summary);
-	if (cmd->options && cmd->options->name)
+	if (rut_cli_cmd_opt(cmd, 0))
 		printf("\nOptions:\n");
-	for (const struct rut_opt *o = cmd->options; o && o->name; o++) {
+	for (size_t i = 0; (o = rut_cli_cmd_opt(cmd, i)); i++) {
 		char left[64];
 		bool letter = o->id > ' ' && o->id < 127;
 		const char *sep = !o->arg ? "" : o->arg[0] == '[' ? "=" : " ";

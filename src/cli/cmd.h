@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/opt.h"
 #include "base/parse.h"
 
 /* Exit codes: 0, 1 for a failure, 2 for a command line that cannot be understood. */
@@ -22,19 +23,13 @@ enum {
 	RUT_EXIT_USAGE = 2,
 };
 
-struct rut_opt {
-	const char *name; /* long name without dashes */
-	const char
-		*arg; /* name of the argument for the help; NULL: a flag; "[X]": optional, --o=X */
-	const char *help; /* NULL: accepted, but not shown */
-	int id;		  /* what rut_cli_args_next() returns; a printable character is also -c */
-};
-
 struct rut_cmd {
 	const char *name;
 	const char *summary;	       /* one line, for the list of verbs */
 	const char *usage;	       /* what follows the name: "[OPTIONS] TARGET..." */
 	const struct rut_opt *options; /* ends with a NULL name */
+	/* More options, of the same form: those of the analysis that the verb runs. NULL: none. */
+	const struct rut_opt *const *more;
 	/* argv[0] is the name under which the verb was called. Returns the exit code. */
 	int (*run)(const struct rut_cmd *cmd, int argc, char **argv);
 	const char *group; /* heading in the list of verbs */
@@ -44,6 +39,9 @@ struct rut_cmd {
 
 /* All verbs, ends with NULL. */
 extern const struct rut_cmd *const rut_cli_cmds[];
+
+/* The option number `i` of the verb; NULL after the last one. */
+const struct rut_opt *rut_cli_cmd_opt(const struct rut_cmd *cmd, size_t i);
 
 /* The verb of that name, or NULL. */
 const struct rut_cmd *rut_cli_cmd_find(const char *name);

@@ -181,7 +181,7 @@ static int run_diff(struct rut_analysis_args *a, const struct rut_analysis *anal
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	const struct verb *v = find_verb(cmd->name);
-	struct rut_analysis_args a = {.conf.mi = called_mi(argv[0])};
+	struct rut_analysis_args a = {.conf.mi = called_mi(argv[0]), .analysis = v->analysis};
 	int rc;
 
 	v->defaults(&a.conf);
@@ -219,6 +219,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 			 : &rut_analysis_##analysis == &rut_analysis_diff ? "[OPTIONS] A [B]"      \
 									  : "[OPTIONS] TRACE...",  \
 		.options = rut_cli_opts_##opts,                                                    \
+		.more = &rut_analysis_##analysis.options,                                          \
 		.run = run,                                                                        \
 	};
 RUT_ANALYSES(A)

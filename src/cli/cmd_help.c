@@ -55,10 +55,11 @@ static void print_verbs(void)
 static int print_options(const struct rut_cmd *cmd, const char *verb)
 {
 	const struct rut_cmd *c = rut_cli_cmd_find(verb);
+	const struct rut_opt *o;
 
 	if (!c)
 		return unknown_verb(cmd, verb);
-	for (const struct rut_opt *o = c->options; o && o->name; o++)
+	for (size_t i = 0; (o = rut_cli_cmd_opt(c, i)); i++)
 		if (o->help)
 			printf("--%s%s%s\t%s\n", o->name, o->arg ? "=" : "", o->arg ? o->arg : "",
 			       o->help);

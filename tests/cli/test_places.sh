@@ -43,6 +43,27 @@ an_analysis_is_a_line_and_a_file() {
   done <"$T/analyses"
 }
 
+# Those of one analysis alone: help, completion and manual page have them from its own file.
+an_option_of_one_analysis_is_in_its_file() {
+  cd "$SRC"
+  n=0
+  for file in $(grep -lE '^	\.options = options,$' src/analysis/an_*.c); do
+    analysis=$(sed -n 's/^const struct rut_analysis rut_analysis_\([a-z]*\) = {$/\1/p' "$file")
+    options=$(sed -n '/^static const struct rut_opt options\[\] = {$/,/^};$/s/^\t{"\([a-z-]*\)", .*/\1/p' "$file")
+    [ -n "$analysis" ] && [ -n "$options" ] || { echo "$file: no options found"; return 1; }
+    for option in $options; do
+      [ "$(code "^	+\\{\"$option\", \"" | grep '^src/\(analysis\|cli/analysis\)')" = "$file" ]
+      for verb in $(sed -n "s/^\tA(\([a-z]*\), $analysis,.*/\1/p" src/cli/verbs.h); do
+        "$RUTILE" help "$verb" | grep -q -- "^ *--$option "
+        "$RUTILE" help --options "$verb" | grep -q -- "^--$option[=	]"
+        grep -q -- "\*--$option\*" "man/rutile-$verb.1.scd"
+        n=$((n + 1))
+      done
+    done
+  done
+  [ "$n" -ge 10 ]
+}
+
 # What `report` shows, `top` names, in the manual page as well.
 reports_follow_from_the_analyses() {
   cd "$SRC"
@@ -74,6 +95,7 @@ a_context_is_a_line_and_how_it_is_read() {
 
 t_case "a verb is a line of the list and a file" a_verb_is_a_line_and_a_file
 t_case "an analysis is a line of the list and a file" an_analysis_is_a_line_and_a_file
+t_case "an option of one analysis is in its file" an_option_of_one_analysis_is_in_its_file
 t_case "report and top follow from the analyses" reports_follow_from_the_analyses
 t_case "a context is a line of the list and how it is read" a_context_is_a_line_and_how_it_is_read
 t_done
