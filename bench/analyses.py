@@ -20,9 +20,9 @@ VERBS = ("cputop", "memtop", "syscallstats", "iolatencystats", "iousagetop", "ir
 
 def long_traces(b):
     """{name: path} of those that are there."""
-    folder, out = os.environ.get("RUTILE_TRACES"), {}
+    directory, out = os.environ.get("RUTILE_TRACES"), {}
     for name, times in LONG.items():
-        source = pathlib.Path(folder or "/nonexistent", name)
+        source = pathlib.Path(directory or "/nonexistent", name)
         target = b.build / "bench" / f"{name}-{times}"
         if not source.is_dir():
             b.note(f"{name}: not measured, $RUTILE_TRACES has no such trace")

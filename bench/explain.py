@@ -45,12 +45,12 @@ def lines(requests):
         yield f"{now - 50} 0 sched_switch {out}"
 
 
-def make(folder, requests):
+def make(directory, requests):
     """A trace of so many requests. Returns how many events it has."""
     text = list(lines(requests))
-    if not (folder / "metadata").exists():
+    if not (directory / "metadata").exists():
         mktrace = pathlib.Path(__file__).resolve().parent.parent / "tests" / "mktrace"
-        subprocess.run([sys.executable, mktrace, folder], input="\n".join(text), text=True, check=True)
+        subprocess.run([sys.executable, mktrace, directory], input="\n".join(text), text=True, check=True)
     return len(text) - 1
 
 

@@ -9,7 +9,7 @@ import time
 
 
 def build(b):
-    """The empty C methods and the C program, in the build folder; None when something is missing."""
+    """The empty C methods and the C program, in the build directory; None when something is missing."""
     out = b.build / "bench-gem"
     out.mkdir(exist_ok=True)
     source = b.top / "bench" / "gem"

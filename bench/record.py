@@ -170,7 +170,7 @@ def cost_of_an_event(b, tmp):
 def systemtap(b, tmp):
     """A command line of SystemTap's bpf runtime that runs what is appended; None with the reason printed.
 
-    It wants a kernel build folder, of which it needs only the configuration, may set RLIMIT_MEMLOCK although no
+    It wants a kernel build directory, of which it needs only the configuration, may set RLIMIT_MEMLOCK although no
     kernel since 5.11 needs that, and looks for tracefs in debugfs."""
     if missing(b, "stap", "stapbpf"):
         return None

@@ -154,8 +154,8 @@ def run(b):
     if not b.have("lttng-relayd") or not b.have("babeltrace2"):
         b.note("lttng-relayd or babeltrace2 is not installed, so streaming is not measured")
         return
-    with tempfile.TemporaryDirectory() as folder:
-        tmp = pathlib.Path(folder)
+    with tempfile.TemporaryDirectory() as directory:
+        tmp = pathlib.Path(directory)
         jobs = {"rutile start --to relay://": lambda port: run_rutile(b, f"relay://127.0.0.1:{port}")}
         if b.have("nats-server"):
             jobs["rutile start --to nats://"] = lambda url: run_rutile(b, url)

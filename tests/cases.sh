@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: MIT
-# The traces and reference outputs of tests/data/cases, unpacked once into the build folder. `cases` prints the
-# folder.
+# The traces and reference outputs of tests/data/cases, unpacked once into the build directory. `cases` prints the
+# directory.
 
 cases() {
   c_out=$(dirname "$RUTILE")/cases

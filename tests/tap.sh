@@ -6,7 +6,7 @@
 #	t_done
 #
 # A test is a function: it passes when it returns 0, and skips with `t_skip REASON`. It runs in a
-# subshell under `set -eu`, in an empty folder $T that is removed afterwards. When it fails, the
+# subshell under `set -eu`, in an empty directory $T that is removed afterwards. When it fails, the
 # command that ended it is shown, and what it printed. $RUTILE is the program under test; $SRC the
 # source tree. T_TIMES=1 prints how long each took.
 

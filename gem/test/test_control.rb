@@ -189,7 +189,7 @@ class ControlTest < Minitest::Test
     running(PROGRAM) do |pid, out, _|
       out.gets
       Dir.mktmpdir do |dir|
-        # The build folder need not be open to others.
+        # The build directory need not be open to others.
         copy = File.join(dir, 'rutile')
         IO.copy_stream(ENV['RUTILE'], copy)
         File.chmod(0o755, copy, dir)

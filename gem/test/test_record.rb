@@ -86,8 +86,8 @@ class RecordTest < Minitest::Test
     assert_equal 200_000, found + lost
   end
 
-  # A folder of that name is left alone: an earlier process may have had the PID, and in a shared
-  # folder somebody may have put a link there.
+  # A directory of that name is left alone: an earlier process may have had the PID, and in a shared
+  # directory somebody may have put a link there.
   def test_names_that_exist
     Dir.mkdir("#{@dir}/trace")
     Dir.mkdir("#{@dir}/other")
@@ -138,7 +138,7 @@ class RecordTest < Minitest::Test
   # Nothing of it needs a privilege.
   def test_without_privileges
     skip 'needs root and setpriv' unless Process.uid.zero? && system('command -v setpriv >/dev/null')
-    # The tree and the build folder need not be open to others.
+    # The tree and the build directory need not be open to others.
     FileUtils.cp_r([LIB, EXT], @dir)
     FileUtils.mv("#{@dir}/lib", "#{@dir}/all") if File.exist?("#{@dir}/lib")
     FileUtils.cp(ENV.fetch('RUTILE'), "#{@dir}/rutile")

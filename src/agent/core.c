@@ -88,7 +88,7 @@ bool rut_agent_session_wants_file(struct rut_session *s, VALUE iseq, uint32_t *r
 {
 	struct rut_agent_path path = {.len = {0}};
 
-	/* The second is the first one without links, and whatever the program's folder was. */
+	/* The second is the first one without links, and whatever the program's directory was. */
 	path.s[0] = rut_agent_str(rb.rb_profile_frame_path(iseq), &path.len[0]);
 	path.s[1] = rut_agent_str(rb.rb_profile_frame_absolute_path(iseq), &path.len[1]);
 	if (!rut_agent_filter_path(&s->filter, &path))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the process knows about its application: the real path of its main script, Rails.root,
- * Bundler's root. From outside only the command line and the current folder are seen, which a
+ * Bundler's root. From outside only the command line and the current directory are seen, which a
  * server changes at will.
  *
  * They are read from where Ruby, Rails and Bundler keep them (the stack of the main thread,

@@ -381,7 +381,7 @@ static bool try_open(struct file *f, const char *root, const char *path)
 	return is_the_file(f, path) && !rut_symbols_open(&f->symbols, root, path);
 }
 
-/* Below each of the folders, then on this machine; what is not there may have a debug file. */
+/* Below each of the directories, then on this machine; what is not there may have a debug file. */
 static void open_file(struct rut_callstacks *s, struct file *f)
 {
 	f->tried = true;

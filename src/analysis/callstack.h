@@ -46,8 +46,8 @@ struct rut_ruby_label {
 void rut_an_ruby_frame_name(struct rut_buf *out, struct rut_ruby_label l);
 
 /*
- * Reads all stacks and mappings of the set, in a pass of its own. `roots` are folders below which
- * files are looked for first, separated by colons ("": only where they were). 0 or -errno.
+ * Reads all stacks and mappings of the set, in a pass of its own. `roots` are directories below
+ * which files are looked for first, separated by colons ("": only where they were). 0 or -errno.
  */
 int rut_an_callstacks_load(struct rut_callstacks **ret, struct rut_ctf_set *set, const char *roots,
 			   struct rut_err *err);

@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 
-/* NT_PRPSINFO tells a process from a kernel: dumps of machines have no such note. */
+/* Only cores of processes have NT_PRPSINFO; dumps of a kernel do not. */
 static bool read_notes(struct rut_core *c, const unsigned char *p, size_t len)
 {
 	while (len >= sizeof(Elf64_Nhdr)) {

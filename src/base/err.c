@@ -15,7 +15,7 @@ static void append(struct rut_err *err, const char *text)
 	snprintf(err->msg + len, sizeof(err->msg) - len, ": %s", text);
 }
 
-/* A limit that is met has a name and a value. */
+/* The limit that was reached, with its name and value. */
 static void append_errno(struct rut_err *err, int code)
 {
 	struct rlimit files;

@@ -38,7 +38,7 @@ int rut_err_errno(struct rut_err *err, int code, const char *fmt, ...)
 int rut_err_prefix(struct rut_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #ifdef __clang_analyzer__
-/* The analyzer looks at one file at a time: it must be told that what is returned is negative. */
+/* The analyzer reads one file at a time and cannot see that the result is negative. */
 #define rut_err_negative(expr)                                                                     \
 	({                                                                                         \
 		int negative_ = (expr);                                                            \

@@ -23,7 +23,7 @@ int rut_file_write(int fd, const void *data, size_t len)
 	return 0;
 }
 
-int rut_file_new_folder(char *path, size_t size, const char *dir, const char *name)
+int rut_file_new_dir(char *path, size_t size, const char *dir, const char *name)
 {
 	for (int i = 0; i <= TRIES; i++) {
 		int n = i ? snprintf(path, size, "%s/%s-%d", dir, name, i)

@@ -8,9 +8,9 @@
 int rut_file_write(int fd, const void *data, size_t len);
 
 /*
- * Makes the folder DIR/NAME, or NAME-1 and so on when that exists; `path` gets which. Returns 0, or
- * -errno for that path.
+ * Makes the directory DIR/NAME, or NAME-1 and so on when that exists; `path` gets which. Returns 0,
+ * or -errno for that path.
  */
-int rut_file_new_folder(char *path, size_t size, const char *dir, const char *name);
+int rut_file_new_dir(char *path, size_t size, const char *dir, const char *name);
 
 #endif

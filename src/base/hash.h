@@ -4,7 +4,7 @@
  *
  * One table maps 64-bit keys to pointers (files by number), an index does so for small keys
  * (threads by tid); the other table interns byte strings: the same bytes always give the same small
- * id, and the bytes stay where they are until the table goes.
+ * id, and the bytes stay where they are until the table is freed.
  */
 #ifndef RUT_BASE_HASH_H
 #define RUT_BASE_HASH_H

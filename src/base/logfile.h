@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A log that keeps within limits by itself: when the file has reached its size it becomes FILE.1,
- * FILE.1 becomes FILE.2, and the oldest goes. Any number of processes may write to one: each
- * message opens the file anew, under a lock.
+ * FILE.1 becomes FILE.2, and the oldest is removed. Any number of processes may write to one: each
+ * message opens the file again, under a lock.
  */
 #ifndef RUT_BASE_LOGFILE_H
 #define RUT_BASE_LOGFILE_H

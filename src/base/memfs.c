@@ -33,7 +33,7 @@ static int write_text(const char *path, const char *text)
 	return fd < 0 ? -errno : rut_file_write(fd, text, strlen(text));
 }
 
-/* Files of a user who has no number in the namespace cannot be made there: user_namespaces(7). */
+/* A user without a number in the namespace cannot make files there: user_namespaces(7). */
 static int enter_namespaces(void)
 {
 	char uid_map[40], gid_map[40];

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* What the kernel tells of a process. */
+/* What /proc says about a process. */
 #ifndef RUT_BASE_PROC_H
 #define RUT_BASE_PROC_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The fourth field of /proc/PID/stat; 0: gone. */
+/* The parent's PID, from /proc/PID/stat; 0: it has exited. */
 pid_t rut_proc_parent(pid_t pid);
 
-/* The 22nd: when it was started, in ticks since the boot; 0: gone. Another process that gets its
- * number has another one. exec changes nothing. */
+/* The 22nd: when it was started, in ticks since the boot; 0: it has exited. Another process that
+ * gets its number has another one. exec changes nothing. */
 uint64_t rut_proc_start(pid_t pid);
 
-/* The number that it has in its own PID namespace, where getpid() returns it; 0: gone. */
+/* The number that it has in its own PID namespace, where getpid() returns it; 0: it has exited. */
 pid_t rut_proc_own_pid(pid_t pid);
 
 /* On how many CPUs this process may run, at least 1. */

@@ -48,7 +48,7 @@ static __always_inline bool is_compat(__u32 row)
 	return row >= RUT_SYSCALLS_COMPAT && row != RUT_SYSCALL_ROW_OTHER;
 }
 
-/* A folder's metadata describes 32-bit calls from the first one on. */
+/* A directory's metadata describes 32-bit calls from the first one on. */
 static __always_inline void note_compat(__u32 nr)
 {
 	__u32 cpu = bpf_get_smp_processor_id();

@@ -570,7 +570,7 @@ struct rut_ctl_user {
 	__u64 compat_seen;  /* 1: calls of 32-bit programs, which the metadata must describe then */
 	__u64 stacks_new;   /* stacks that came into the table */
 	__u64 stacks_lost;  /* that could not, or left it before they were written */
-	__u64 stacks_since; /* those used before are not of the folder being written */
+	__u64 stacks_since; /* those used before are not of the directory being written */
 };
 
 #define RUT_CTL_USER(ctl) ((struct rut_ctl_user *)(ctl)->_user)

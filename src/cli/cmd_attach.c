@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile attach`: reads what a flight recorder holds, and follows it into a trace folder. */
+/* `rutile attach`: reads what a flight recorder holds, and follows it into a trace directory. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

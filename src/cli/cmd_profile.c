@@ -73,8 +73,8 @@ struct profile {
 	uint64_t duration_ns, refresh_ns;
 	char **targets; /* borrowed from argv */
 	size_t ntargets;
-	char temporary[64]; /* folder for the traces, removed at the end; "": none */
-	size_t nread;	    /* folders that were read */
+	char temporary[64]; /* directory for the traces, removed at the end; "": none */
+	size_t nread;	    /* directories that were read */
 };
 
 static volatile sig_atomic_t stop_signal;
@@ -370,7 +370,7 @@ static int set_output(struct profile *f, struct rut_err *err)
 	return 0;
 }
 
-static int read_folder(struct profile *f, const char *path, struct rut_err *err)
+static int read_dir(struct profile *f, const char *path, struct rut_err *err)
 {
 	const char *const paths[] = {path};
 	struct rut_ctf_set_opts opts = {0};
@@ -387,7 +387,7 @@ static int read_folder(struct profile *f, const char *path, struct rut_err *err)
 	return rc;
 }
 
-/* On a terminal: each interval is a folder of its own, read and removed. */
+/* On a terminal: each interval is a directory of its own, read and removed. */
 static int refresh(struct profile *f, struct rut_consumer *c, struct rut_err *err)
 {
 	char path[RUT_PATH_MAX];
@@ -396,7 +396,7 @@ static int refresh(struct profile *f, struct rut_consumer *c, struct rut_err *er
 	snprintf(path, sizeof(path), "%s", c->writer.path);
 	rc = rut_consumer_rotate(c, err);
 	if (!rc)
-		rc = read_folder(f, path, err);
+		rc = read_dir(f, path, err);
 	if (!rc && print(f, false) < 0)
 		rc = rut_err_set(err, EIO, "cannot write");
 	return rc;
@@ -461,7 +461,7 @@ static int record(struct profile *f, struct rut_err *err)
 			(unsigned long long)rut_recorder_stacks_lost(r));
 	rut_consumer_discard(&c);
 	rut_recorder_free(r);
-	return rc ? rc : read_folder(f, path, err);
+	return rc ? rc : read_dir(f, path, err);
 }
 
 /* --- allocations --------------------------------------------------------------------------- */
@@ -469,7 +469,7 @@ static int record(struct profile *f, struct rut_err *err)
 static int show_part(void *arg, const char *dir, bool last, struct rut_err *err)
 {
 	struct profile *f = arg;
-	int rc = read_folder(f, dir, err);
+	int rc = read_dir(f, dir, err);
 
 	if (!rc && !last && print(f, false) < 0)
 		rc = rut_err_set(err, EIO, "cannot write");

@@ -137,7 +137,7 @@ static const char *find_program(const char *name, char *ret, size_t size)
 	while (dir) {
 		size_t len = strcspn(dir, ":");
 		struct stat st;
-		/* An empty one is the current folder. */
+		/* An empty one is the current directory. */
 		int n = snprintf(ret, size, "%.*s%s%s", (int)len, dir, len ? "/" : "./", name);
 
 		if (n > 0 && (size_t)n < size && !stat(ret, &st) && S_ISREG(st.st_mode) &&
@@ -215,7 +215,7 @@ static void report(const struct rut_consumer *c, int rc, const struct rut_err *e
 	*last = rc;
 }
 
-/* The static tracepoints follow the kernel's events into the next folder. */
+/* The static tracepoints follow the kernel's events into the next directory. */
 static void step_statics(struct record *rec, const char *dir)
 {
 	struct rut_err err = RUT_ERR_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile rotate`: go on in the next trace folder. */
+/* `rutile rotate`: go on in the next trace directory. */
 #include <stdio.h>
 
 #include "cli/session_verb.h"

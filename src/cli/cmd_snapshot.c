@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile snapshot`: copy what a flight recorder holds into a trace folder. */
+/* `rutile snapshot`: copy what a flight recorder holds into a trace directory. */
 #include <stdio.h>
 
 #include "cli/record_opts.h"

@@ -202,7 +202,7 @@ static void put_summary(const struct stat_data *d, struct rut_buf *out)
 			       d->counts.errors + rut_ctf_set_errors(d->set));
 }
 
-/* Of a single trace, whose path stands above, the name in its folder is enough. */
+/* Of a single trace, whose path stands above, the name in its directory is enough. */
 static const char *stream_name(const struct stat_data *d, const struct rut_ctf_stream *s)
 {
 	const char *slash = strrchr(s->path, '/');

@@ -120,7 +120,7 @@ int rut_cli_record_session_name(const struct rut_cmd *cmd, struct rut_record_opt
 /* Is this argument of --profile a number of samples a second, not a file? */
 bool rut_cli_record_is_hz(const char *value);
 
-/* Sets the output's pattern; a relative one begins at the current folder. */
+/* Sets the output's pattern; a relative one begins at the current directory. */
 int rut_cli_record_output(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value);
 
 /*

@@ -209,7 +209,7 @@ static void drop_descendants(struct rut_targets *t)
 	t->count = kept;
 }
 
-/* The folder of a script that the command names, besides the working directory. */
+/* The directory of a script that the command names, besides the working directory. */
 static int find_command(struct rut_targets *t, char *const argv[])
 {
 	_cleanup_free_ char *cwd = realpath(".", NULL);

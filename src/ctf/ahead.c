@@ -49,7 +49,7 @@ struct shape {
 	uint32_t n_segs, regs_first, n_regs;
 };
 
-/* The copy of a stream's packet in the batch at hand. */
+/* The copy of a stream's packet in the current batch. */
 struct copied {
 	const uint8_t *data; /* NULL: none */
 	const struct rut_ctf_packet *packet;
@@ -61,7 +61,7 @@ struct rut_ahead {
 	size_t n_words;		       /* of each batch */
 	struct batch batches[BATCHES];
 	pthread_t thread;
-	struct rut_ctf_reader_opts caller; /* whose callbacks are called */
+	struct rut_ctf_reader_opts caller; /* its callbacks are called */
 
 	/* The thread's: */
 	struct copied *copied; /* owned; by index of the stream */
@@ -176,7 +176,7 @@ static void publish(struct rut_ahead *a, bool at_mark, bool at_end)
 		pthread_cond_signal(&a->filled_more);
 }
 
-/* Hands the batch over, and waits for an empty one. Returns false when nobody wants more. */
+/* Hands the batch over, and waits for an empty one. Returns false when the reader has ended. */
 static bool hand_over(struct rut_ahead *a, bool at_mark)
 {
 	struct batch *b;
@@ -206,7 +206,7 @@ static void add_message(struct rut_ahead *a, struct message m)
 
 	if (b->n_messages == MESSAGES) {
 		if (!hand_over(a, false)) {
-			free(m.text); /* nobody listens any more */
+			free(m.text); /* the reader has ended */
 			return;
 		}
 		b = a->filling;
@@ -300,7 +300,7 @@ static void tell(struct rut_ahead *a, struct message *m)
 	m->text = NULL;
 }
 
-/* Tells what came before the event that is next. */
+/* Reports what precedes the next event: losses and errors. */
 static void tell_up_to(struct rut_ahead *a, struct batch *b)
 {
 	while (a->next_message < b->n_messages && b->messages[a->next_message].at <= a->next)
@@ -402,7 +402,7 @@ static void release(struct rut_ahead *a)
 	free(a);
 }
 
-/* Signals are the caller's business, except those that an instruction raises. */
+/* The caller's threads take signals, except those that an instruction raises. */
 static int start_thread(struct rut_ahead *a)
 {
 	static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS};

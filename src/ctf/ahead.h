@@ -8,7 +8,7 @@
  * record itself stays in the file's mapping. The caller sees the same events, losses and errors in
  * the same order as without the thread, and the callbacks are called in the caller's thread.
  *
- * A few batches go round, so that memory does not depend on who is faster.
+ * A few batches are reused, so memory does not depend on which side is faster.
  */
 #ifndef RUT_CTF_AHEAD_H
 #define RUT_CTF_AHEAD_H

@@ -150,7 +150,7 @@ static int add_ranges(struct parser *p, struct rut_ctf_type *t, struct json_obje
 				       : json_object_get_uint64(end[k]);
 		}
 		if (sign == UNSIGNED && json_object_get_int64(end[1]) < 0)
-			continue; /* cannot be met */
+			continue; /* cannot occur */
 		if (sign == UNSIGNED && json_object_get_int64(end[0]) < 0)
 			v[0] = 0;
 		if (json_object_get_int64(end[0]) < 0

@@ -101,7 +101,7 @@ static void check_losses(struct rut_cursor *c)
 /* ---- Packets ---- */
 
 /*
- * Where to begin to give memory back. Who reads events that were found ahead touches pages again
+ * Where to begin to give memory back. A reader of events that were found ahead touches pages again
  * that were given back already: those go the next time.
  */
 static uint64_t forget_from(const struct rut_cursor *c)
@@ -178,14 +178,14 @@ static bool is_unfinished(struct rut_cursor *c, uint64_t offset, int rc,
 							 c->regs, &next, NULL) < 0)
 			return true;
 	}
-	/* Looked at again: what was seen before may be of another time than what follows it. */
+	/* Checked again: what was seen before may be older than what follows it. */
 	return rut_packet_read(c->s->meta, f->map.data, f->map.size, offset, c->regs, &next, NULL) <
 		       0 ||
 	       next.pub.packet_bits != info->pub.packet_bits ||
 	       next.pub.content_bits != info->pub.content_bits;
 }
 
-/* Tells the kernel which pages of the file were read, and which are read next. */
+/* Advises the kernel which pages of the file were read and which come next. */
 static void expect_pages(struct rut_cursor *c, const struct rut_set_file *f, uint64_t offset)
 {
 	if (offset - c->forgotten_to >= c->forget_bytes) {
@@ -581,7 +581,7 @@ static inline int64_t clock_ns(const struct rut_cursor *c)
 	return c->clock ? rut_ctf_clock_ns(c->clock, c->clk) : 0;
 }
 
-/* The event whose header is at `start`, and which ends where the cursor is. */
+/* The event with its header at `start` that ends at the cursor. */
 static ALWAYS_INLINE void show_event(struct rut_cursor *c, const struct rut_ctf_event_class *cls,
 				     uint64_t start)
 {
@@ -594,8 +594,8 @@ static ALWAYS_INLINE void show_event(struct rut_cursor *c, const struct rut_ctf_
 
 /*
  * The next wanted event of the packet, as far as headers have a plan, with everything in registers.
- * False: the record at c->pos needs the long way, which also tells what is wrong with it; nothing
- * of it was taken.
+ * False: the record at c->pos needs the long way, which also finds out what is wrong with it;
+ * nothing of it was taken.
  */
 static ALWAYS_INLINE bool next_planned(struct rut_cursor *c, enum rut_ctf_header_kind kind)
 {
@@ -776,7 +776,7 @@ int rut_cursor_init(struct rut_cursor *c, const struct rut_set_stream *s,
 
 void rut_cursor_fini(struct rut_cursor *c)
 {
-	/* A long trace may be read by many short-lived cursors: nothing of it stays in memory. */
+	/* A long trace may be read by many short-lived cursors, so none of it stays in memory. */
 	if (c->s && c->s->n_files)
 		rut_ctf_file_forget(&file_of(c)->map, c->forgotten_to,
 				    c->next_offset < file_of(c)->map.size ? c->next_offset

@@ -22,7 +22,7 @@ struct rut_cursor {
 	const struct rut_set_stream *s;
 	uint32_t file;
 	uint64_t next_offset;  /* of the next packet in the file */
-	uint64_t forgotten_to; /* bytes of the file whose memory was given back */
+	uint64_t forgotten_to; /* the memory of the file up to here was given back */
 	uint64_t *regs, *seg;  /* owned */
 	size_t n_regs, n_segs; /* of them */
 	bool has_prev;	       /* a packet before this one was seen */
@@ -30,7 +30,7 @@ struct rut_cursor {
 	struct rut_packet_info prev;
 	bool done;
 	bool unfinished;      /* follow: ... because the next packet is still being written */
-	uint64_t expected_to; /* bytes of the file that the kernel was told of */
+	uint64_t expected_to; /* the kernel was advised up to here */
 	/* The reader's: */
 	const uint8_t *wanted; /* by class index; NULL: all */
 	int64_t mark_ns;       /* wanted or not, the first event from here on is given */
@@ -43,14 +43,14 @@ int rut_cursor_init(struct rut_cursor *c, const struct rut_set_stream *s,
 		    const struct rut_ctf_reader_opts *opts, struct rut_ctf_counts *counts);
 void rut_cursor_fini(struct rut_cursor *c);
 
-/* Goes to the first packet that may hold events at or after this time. */
+/* Moves to the first packet that may hold events at or after this time. */
 void rut_cursor_seek(struct rut_cursor *c, int64_t ts_ns);
 void rut_cursor_rewind(struct rut_cursor *c);
 
 /* With opts->follow: the packet that was being written is there now. */
 bool rut_cursor_is_ready(struct rut_cursor *c);
 
-/* With opts->follow: the file grew or a further one came; goes on after the end. */
+/* With opts->follow: the file grew or a further one came; continues after the end. */
 void rut_cursor_resume(struct rut_cursor *c);
 
 /* The trace's metadata grew. Returns 0 or -ENOMEM. */

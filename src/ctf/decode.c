@@ -373,7 +373,7 @@ static enum rut_ctf_load load_of(const struct rut_ctf_type *t)
 	}
 }
 
-/* Exact names first, so that "__x" and "_x" can be told apart; then shown ones. */
+/* Exact names first, to distinguish "__x" from "_x"; then shown ones. */
 static const struct rut_ctf_type *find_member(const struct rut_ctf_type *t, const char *name,
 					      size_t len)
 {

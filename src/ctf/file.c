@@ -41,7 +41,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 		errno = saved;
 		return;
 	}
-	/* Not ours: whoever was there before sees it when the instruction runs again. */
+	/* Not ours: the previous handler gets it when the instruction runs again. */
 	sigaction(sig, &previous, NULL);
 	errno = saved;
 }

@@ -33,7 +33,7 @@ static inline bool rut_ctf_file_was_cut(const struct rut_ctf_file *f)
 	return f->cut && atomic_load_explicit(f->cut, memory_order_relaxed);
 }
 
-/* Tells the kernel that these bytes are read soon. */
+/* Advises the kernel that these bytes are read soon. */
 void rut_ctf_file_expect(const struct rut_ctf_file *f, uint64_t from, uint64_t bytes);
 
 /* Gives back the memory of these bytes (whole pages within); they can still be read. */

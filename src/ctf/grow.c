@@ -3,7 +3,7 @@
  * Metadata that grows while a trace is written: LTTng appends what is enabled later, rutile's
  * recorder puts a longer file in the place of the old.
  *
- * The file is parsed anew, as a whole, because new text may use names of types from far above. Of
+ * The whole file is parsed again, because new text may use names of types from far above. Of
  * the result only the classes that the trace did not have are taken: they are moved into the
  * description that is in use, resolved and compiled there. What was known keeps its place in
  * memory, its registers and its program, so that readers within a packet and everything that was

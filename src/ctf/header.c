@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Short paths for the headers of events that are met in practice.
+ * Short paths for the headers of events that occur in practice.
  *
  * LTTng writes one of two forms: an enumeration that is the id itself unless it says "extended",
  * and a variant with the time alone or id and time. Rutile packs both into one word. Others write

@@ -95,7 +95,7 @@ static void scan_headers(struct scan *sc, uint32_t file)
 	while (offset < f->map.size) {
 		struct rut_packet_info info;
 
-		/* What is bad here is reported by those who read the events. */
+		/* Errors found here are reported when the events are read. */
 		if (rut_packet_read(sc->s->meta, f->map.data, f->map.size, offset, sc->regs, &info,
 				    NULL) < 0 ||
 		    rut_ctf_file_was_cut(&f->map))

@@ -647,7 +647,7 @@ int rut_meta_read(struct rut_meta *m, const char *path, struct rut_err *err)
 	struct stat st;
 	int rc;
 
-	/* Looked at before it is read: what is written meanwhile is seen later. */
+	/* Checked before it is read: what is written meanwhile is seen later. */
 	if (!stat(path, &st)) {
 		m->file_bytes = st.st_size;
 		m->file_time = st.st_mtim;

@@ -131,7 +131,7 @@ struct rut_meta_clock *rut_meta_clock(struct rut_meta *m, const char *name);
 int rut_meta_add_env(struct rut_meta *m, const char *name, const char *str, int64_t num);
 
 int rut_meta_finish(struct rut_meta *m, struct rut_err *err);
-/* Its parts. The table by id may be made anew. */
+/* Its parts. The table by id may be rebuilt. */
 int rut_meta_finish_stream_class(struct rut_meta *m, struct rut_meta_stream_class *sc,
 				 struct rut_err *err);
 int rut_meta_index_events(struct rut_meta *m, struct rut_meta_stream_class *sc,

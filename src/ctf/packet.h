@@ -28,7 +28,7 @@ int rut_packet_read(const struct rut_meta *m, const uint8_t *file, uint64_t size
 
 /*
  * Packets that are missing between two that follow each other. A number that has not grown, as of a
- * counter that began anew, tells of no loss.
+ * counter that was reset, is no loss.
  */
 static inline uint64_t rut_packets_missing(const struct rut_packet_info *before,
 					   const struct rut_packet_info *p)

@@ -2,7 +2,7 @@
 /*
  * The program of an event class: how to get from the end of a record's header to its end.
  *
- * A segment is a stretch of the record whose parts stand at constant distances from its begin.
+ * A segment is a part of the record with its fields at constant distances from its start.
  * It begins where alignment or a field of unknown size makes the distance unknown.
  */
 #ifndef RUT_CTF_PROGRAM_H
@@ -32,7 +32,7 @@ struct rut_ctf_step {
 };
 
 /*
- * What is needed to pass a record by, of a class whose program is one FIXED step or nothing: most
+ * What is needed to skip a record of a class with one FIXED step or none, which are most
  * are. By id, beside the classes, so that a reader of few classes touches one line for four of the
  * others.
  */

@@ -5,7 +5,7 @@
  * the number of the stream. A stream without a number gets one by the path of its file, within its
  * trace; traces of one UUID are one trace here.
  *
- * Streams that nothing of this tells apart share a rank: the number of the event's class decides
+ * Streams that are equal in all of this share a rank: the number of the event's class decides
  * between them (reader.c).
  */
 #include <stdlib.h>

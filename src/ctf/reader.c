@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Merging streams by time: a heap of cursors. The one at the root goes on for as long as its next
+ * Merging streams by time: a heap of cursors. The one at the root stays there while its next
  * event comes before its children's; at equal times the streams' ranks decide (rank.c).
  */
 #include "ctf/reader.h"
@@ -196,7 +196,7 @@ static int add_cursor(struct rut_ctf_reader *r, size_t stream)
 	return 0;
 }
 
-/* Whoever chose classes has not seen those that came with grown metadata. */
+/* Classes that came with grown metadata were not known when the caller chose. */
 static int grow_wanted(struct rut_ctf_reader *r, size_t had)
 {
 	size_t n = r->set->n_classes;
@@ -347,7 +347,7 @@ int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 	r->set = set;
 	if (opts)
 		r->opts = *opts;
-	/* Files that still grow cannot be read ahead; what is consumed is gone at once. */
+	/* Files that still grow, or are freed as they are read, cannot be read ahead. */
 	r->opts.ahead = r->opts.ahead && !r->opts.follow && !set->opts.consume;
 	r->watermark_ns = INT64_MIN;
 	r->grown_ns = rut_now_ns();

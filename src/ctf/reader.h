@@ -7,7 +7,7 @@
  * segment, and most classes have one segment only. The walk notes where each segment begins, and
  * nothing else is decoded until someone asks.
  *
- * Who wants fields resolves them once for each class of events (rut_ctf_ref_find) and reads them
+ * A caller resolves a field once for each class of events (rut_ctf_ref_find) and reads it
  * through the inline functions below: a load at a known distance, no search, no allocation.
  *
  *	rut_ctf_set_open(&set, paths, n, &opts, &err);
@@ -16,7 +16,7 @@
  *	while ((ev = rut_ctf_reader_next(reader)))
  *		handlers[ev->cls->index](ev);
  *
- * Classes that nobody wants (rut_ctf_reader_want) are passed over within their stream, before
+ * Unwanted classes (rut_ctf_reader_want) are skipped within their stream, before
  * streams are merged.
  *
  * Bad input never ends a walk with a crash: what is wrong is reported (rut_log, with file and
@@ -45,7 +45,8 @@ struct rut_ctf_set_opts {
 	int64_t clock_offset_ns; /* added to every time */
 	bool no_clock_offset;	 /* ignore the offsets of the metadata: times count from 0 */
 	bool ignore_index;	 /* never use index/ *.idx */
-	/* The files are in memory and nobody else's: what was read is freed, and reads as zeros. */
+	/* The files are in memory and used by this reader only: what was read is freed, and reads
+	 * as zeros. */
 	bool consume;
 };
 
@@ -64,7 +65,7 @@ struct rut_ctf_stream {
 };
 
 /*
- * Opens every trace found in the given files and folders (searched to any depth for files named
+ * Opens every trace found in the given files and directories (searched to any depth for files named
  * `metadata`). A trace that cannot be opened is an error unless others can (then it is reported
  * and counted). `opts` may be NULL. Returns 0 or -errno; the caller frees the set.
  */
@@ -79,7 +80,7 @@ const struct rut_ctf_event_class *rut_ctf_set_class(const struct rut_ctf_set *se
 size_t rut_ctf_set_n_streams(const struct rut_ctf_set *set);
 const struct rut_ctf_stream *rut_ctf_set_stream(const struct rut_ctf_set *set, size_t i);
 
-/* Bytes of all stream files, and problems met while opening. */
+/* Bytes of all stream files, and problems found while opening. */
 uint64_t rut_ctf_set_bytes(const struct rut_ctf_set *set);
 uint64_t rut_ctf_set_errors(const struct rut_ctf_set *set);
 
@@ -228,8 +229,8 @@ void rut_ctf_reader_counts(const struct rut_ctf_reader *r, struct rut_ctf_counts
 
 /*
  * With opts.follow, after rut_ctf_reader_next() returned NULL: looks whether files grew or new ones
- * came. Returns 1 when there is more to read (rut_ctf_reader_next() goes on), 0 when not, or
- * -errno. No other reader may use the set meanwhile, and what was borrowed from events is gone.
+ * came. Returns 1 when there is more to read by rut_ctf_reader_next(), 0 when not, or
+ * -errno. No other reader may use the set meanwhile, and what was borrowed from events is invalid.
  */
 int rut_ctf_reader_poll(struct rut_ctf_reader *r, struct rut_err *err);
 
@@ -303,7 +304,7 @@ struct rut_ctf_value {
 	uint64_t pos; /* bits: where it begins in the packet */
 };
 
-/* Any field; the short functions below are for those who know what they ask for. */
+/* Any field; the short functions below are for fields of a known type. */
 void rut_ctf_get(const struct rut_ctf_event *ev, const struct rut_ctf_ref *ref,
 		 struct rut_ctf_value *ret);
 

@@ -188,7 +188,7 @@ static void follow(struct resolver *r, struct rut_ctf_type *t, char sep, const c
 		r->targets[r->n_targets++] = t;
 }
 
-/* How many members of a root are known when the scope being walked looks at it. */
+/* How many members of a root are known to the scope being walked. */
 static uint32_t visible_of(const struct resolver *r, enum rut_ctf_scope scope)
 {
 	if (scope == r->scope && r->n)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding and opening traces: folders, metadata, stream files. */
+/* Finding and opening traces: directories, metadata, stream files. */
 #include "ctf/set.h"
 
 #include <dirent.h>
@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 
-enum { MAX_FOLDER_DEPTH = 32 };
+enum { MAX_DIR_DEPTH = 32 };
 
 void rut_set_complain(struct rut_ctf_set *set, const struct rut_err *err)
 {
@@ -375,7 +375,7 @@ int rut_set_refresh(struct rut_ctf_set *set, struct rut_err *err)
 	return grown < 0 ? grown : later < 0 ? later : n + opened + grown + later;
 }
 
-/* ---- Folders ---- */
+/* ---- Directories ---- */
 
 struct search {
 	struct rut_ctf_set *set;
@@ -383,7 +383,7 @@ struct search {
 	size_t found;
 };
 
-static int search_folder(struct search *s, const char *dir, int depth, struct rut_err *err)
+static int search_dir(struct search *s, const char *dir, int depth, struct rut_err *err)
 {
 	_cleanup_free_ char *meta = NULL;
 	struct rut_err local = RUT_ERR_INIT;
@@ -406,7 +406,7 @@ static int search_folder(struct search *s, const char *dir, int depth, struct ru
 			rut_set_complain(s->set, &local);
 		}
 	}
-	if (depth >= MAX_FOLDER_DEPTH)
+	if (depth >= MAX_DIR_DEPTH)
 		return 0;
 	n = scandir(dir, &list, visible, by_name);
 	if (n < 0) {
@@ -424,7 +424,7 @@ static int search_folder(struct search *s, const char *dir, int depth, struct ru
 			path = NULL;
 			rc = nomem(err);
 		} else if (!lstat(path, &st) && S_ISDIR(st.st_mode)) {
-			rc = search_folder(s, path, depth + 1, err);
+			rc = search_dir(s, path, depth + 1, err);
 		}
 	}
 	free_list(list, n);
@@ -456,7 +456,7 @@ static int open_path(struct search *s, const char *arg, struct rut_err *err)
 		s->found++;
 		return open_trace(s->set, slash ? path : ".", err);
 	}
-	if ((rc = search_folder(s, path, 0, err)) < 0)
+	if ((rc = search_dir(s, path, 0, err)) < 0)
 		return rc;
 	if (s->found == found)
 		return rut_err_set(err, ENOENT,

@@ -48,7 +48,7 @@ struct rut_ctf_text {
 	bool has_last;
 	int64_t last_ns;
 	uint64_t last_clock;
-	int64_t second; /* whose text is at hand */
+	int64_t second; /* its text is cached */
 	char second_text[48];
 	size_t second_len;
 };

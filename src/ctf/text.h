@@ -65,7 +65,7 @@ void rut_ctf_text_event(struct rut_ctf_text *t, const struct rut_ctf_event *ev,
 			struct rut_buf *out);
 
 /*
- * The two halves of it, for those who print in several threads: what depends on the event before
+ * The two halves of it, for printing in several threads: what depends on the event before
  * (time and delta), and what does not, the name and the fields.
  */
 struct rut_ctf_text_time {

@@ -278,7 +278,7 @@ static uint32_t first_range(const struct rut_ctf_type *t, uint64_t v)
 	return lo;
 }
 
-/* Every label whose range holds the value (of a BITMAP: whose bits are set). */
+/* Every label with a range that holds the value (BITMAP: with its bits set). */
 static size_t put_labels(struct rut_text_out *o, const struct rut_text_style *style,
 			 const struct rut_ctf_type *t, uint64_t v)
 {

@@ -8,13 +8,13 @@
 #include "base/buf.h"
 #include "ctf/reader.h"
 
-/* A place in a buffer, with its end at hand. */
+/* A position in a buffer, and the buffer's end. */
 struct rut_text_out {
 	char *p, *end;
 	struct rut_buf *buf;
 };
 
-/* Makes room; when there is no memory the text starts anew and the buffer is marked failed. */
+/* Makes room; without memory the text is discarded and the buffer is marked failed. */
 void rut_text_grow(struct rut_text_out *o, size_t need);
 
 static inline void rut_text_need(struct rut_text_out *o, size_t need)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Packets that are there twice: a copy of a trace below the folder that is read, snapshots of one
- * flight recorder that overlap. They are told by the trace's UUID, the stream (class, and instance
- * or CPU), and what their header says: sequence number, times and size. Of each the first is read.
+ * Packets that are there twice: a copy of a trace below the directory that is read, snapshots of
+ * one flight recorder that overlap. They are identified by the trace's UUID, the stream (class, and
+ * instance or CPU), and what their header says: sequence number, times and size. Of each the first
+ * is read.
  *
  * Only files of one stream of one trace, of which there are several, are looked through.
  */
@@ -102,7 +103,7 @@ static int add_packets(struct packets *p, const struct candidate *c, uint64_t *r
 			p->seen = seen;
 			p->cap = cap;
 		}
-		/* Without times nothing tells two packets apart for certain. */
+		/* Packets without times cannot be identified for certain. */
 		if (info.pub.has_begin && info.pub.has_end)
 			p->seen[p->n++] = (struct seen){
 				f,

@@ -161,15 +161,15 @@ struct rut_ctf_event_class {
 	struct rut_ctf_type *payload; /* or NULL */
 	/*
 	 * A number from 0 to rut_ctf_set_n_classes() - 1, unique in the set of traces: the index
-	 * for the tables of those who handle events.
+	 * for the tables of code that handles events.
 	 */
 	uint32_t index;
 	const struct rut_ctf_program *program; /* how the reader walks it */
 };
 
 struct rut_ctf_trace {
-	const char *path; /* the folder that holds `metadata` */
-	const char *name; /* folder's name as the user sees it */
+	const char *path; /* the directory that holds `metadata` */
+	const char *name; /* directory's name as the user sees it */
 	uint32_t index;	  /* in the set */
 	uint8_t major;	  /* 1 or 2 */
 	uint8_t minor;

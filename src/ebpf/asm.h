@@ -21,7 +21,7 @@ struct rut_asm {
 	struct rut_buf labels; /* uint32_t: index of the instruction, UINT32_MAX: not placed */
 	struct rut_buf jumps;  /* struct rut_asm_ref: jumps to labels */
 	struct rut_buf maps;   /* struct rut_asm_ref: loads of maps */
-	struct rut_buf places; /* uint32_t for each instruction: what rut_asm_at() was told */
+	struct rut_buf places; /* uint32_t for each instruction: the argument of rut_asm_at() */
 	uint32_t place;
 };
 

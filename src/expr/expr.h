@@ -4,7 +4,7 @@
  *
  *	$evt.$name == "syscall_exit_read" && $evt.fd == $begin.$evt.fd && $evt.ret & 0xff > 10
  *
- * An expression goes through four steps, of which only the last one is hot:
+ * An expression passes four steps; only the last one is hot:
  *
  *	rut_expr_parse()   text -> syntax tree, types checked, errors with their column
  *	rut_expr_link()    references to $begin and $parent -> slots of frames (periods only)
@@ -15,7 +15,7 @@
  * Because the name of an event is known when its class is bound, a test such as $evt.$name == "x"
  * costs nothing per event: for all other classes the program is the constant false.
  *
- * The module knows nothing of CTF: it reads fields through the functions of struct rut_expr_ops.
+ * The module does not depend on CTF: it reads fields through the functions of struct rut_expr_ops.
  *
  * Values are signed or unsigned 64-bit integers, floats and strings. A field that the event lacks
  * has no value: a comparison with it is false (and its negation, which != is, true). Comparing a
@@ -66,7 +66,7 @@ enum rut_expr_scope {
 
 /* A field of one class of events, as the user of the module found it. */
 struct rut_expr_field {
-	_Alignas(8) unsigned char bytes[32]; /* the user's own business */
+	_Alignas(8) unsigned char bytes[32]; /* for the user */
 };
 
 /* How fields are found (once per class of events) and read (once per event). */

@@ -64,7 +64,7 @@ enum rut_expr_what { REF_FIELD, REF_NAME, REF_TIME };
 struct rut_expr_ref {
 	uint8_t what;
 	uint8_t scope;	  /* enum rut_expr_scope */
-	int16_t depth;	  /* -1: the event at hand; 0: its period's begin; 1: the parent's... */
+	int16_t depth;	  /* -1: the current event; 0: its period's begin; 1: the parent's... */
 	uint16_t slot;	  /* set by rut_expr_link() */
 	const char *path; /* owned by the expression */
 };

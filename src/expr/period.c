@@ -365,7 +365,7 @@ int rut_period_set_link(struct rut_period_set *s, struct rut_err *err)
 
 /* ---- Files ---- */
 
-/* One definition: its lines are joined by newlines, so that columns can be told. */
+/* One definition: its lines are joined by newlines, so that columns can be reported. */
 static int add_block(struct rut_period_set *s, char *block, const char *path, size_t line,
 		     struct rut_err *err)
 {
@@ -375,7 +375,7 @@ static int add_block(struct rut_period_set *s, char *block, const char *path, si
 
 	if (!*block)
 		return 0;
-	/* The captures begin at the line whose first word says so. */
+	/* The captures begin at the line with that first word. */
 	while ((p = strchr(p, '\n'))) {
 		char *word = p + 1 + strspn(p + 1, " \t");
 
@@ -435,7 +435,7 @@ int rut_period_set_parse(struct rut_period_set *s, const char *text, const char 
 				start = line;
 			} else if (!block.len) {
 				return rut_err_set(err, EINVAL,
-						   "%s:%zu: an indented line goes on with a "
+						   "%s:%zu: an indented line continues a "
 						   "definition, but there is none yet",
 						   path, line);
 			}

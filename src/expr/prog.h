@@ -21,7 +21,7 @@ enum rut_expr_operand_kind {
 	OPERAND_SET,
 };
 
-/* The values of an enumeration whose labels were asked for: sorted ranges that do not overlap. */
+/* The values of the enumeration labels that were asked for: sorted ranges that do not overlap. */
 struct rut_expr_set {
 	size_t count, cap;
 	struct rut_expr_range {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Text for people: names of classes, methods and files come from a program that we do not trust,
- * so nothing of them reaches a terminal as it is. Control characters, characters that turn the
+ * so they never reach a terminal unchanged. Control characters, characters that turn the
  * direction of writing and bytes that are not UTF-8 are shown escaped ("\x1b", "\u202e"); widths
  * are columns of a terminal, not bytes.
  */

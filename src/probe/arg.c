@@ -121,7 +121,7 @@ struct resolver {
 
 /*
  * "symbol", "symbol+8(%rip)", "8+symbol(%rip)", as memory or ("$symbol") as an address: relative to
- * the instruction, whose address is known in every process.
+ * the instruction, at an address known in every process.
  */
 static const char *take_symbol(const char *p, struct rut_probe_arg *a, bool is_address,
 			       const struct resolver *r)

@@ -102,7 +102,7 @@ static bool parse_note(const struct rut_elf_file *e, const char *desc, size_t si
 	snprintf(ret->provider, sizeof(ret->provider), "%s", s[0]);
 	snprintf(ret->name, sizeof(ret->name), "%s", s[1]);
 	snprintf(ret->args, sizeof(ret->args), "%s", s[2]);
-	/* Prelink moves a file; the section .stapsdt.base tells by how much. */
+	/* Prelink moves a file; the section .stapsdt.base says by how much. */
 	if (base_now && addr[1]) {
 		addr[0] += base_now - addr[1];
 		if (addr[2])
@@ -334,7 +334,7 @@ static bool try_path(char *ret, size_t size, const char *dir, size_t dir_len, co
 	return n > 0 && (size_t)n < size && !access(ret, R_OK);
 }
 
-/* Walks a list of folders separated by colons. */
+/* Walks a list of directories separated by colons. */
 static bool search(char *ret, size_t size, const char *dirs, const char *name)
 {
 	while (dirs && *dirs) {

@@ -25,8 +25,9 @@ struct rut_usdt_site {
 };
 
 /*
- * All USDT sites of a file whose provider and name match the shell patterns. *ret is allocated
- * (freed by the caller with free()), may be NULL when nothing matches. Returns 0 or -errno.
+ * All USDT sites of a file with a provider and name that match the shell patterns. *ret is
+ * allocated (freed by the caller with free()), may be NULL when nothing matches. Returns 0 or
+ * -errno.
  */
 int rut_elf_usdt(const char *path, const char *provider, const char *name,
 		 struct rut_usdt_site **ret, size_t *ret_count, struct rut_err *err);
@@ -39,7 +40,7 @@ struct rut_function {
 };
 
 /*
- * All functions whose names match the shell pattern, once for each name and address. *ret is
+ * All functions with names that match the shell pattern, once for each name and address. *ret is
  * allocated (freed by the caller with free()), may be NULL when nothing matches. Returns 0 or
  * -errno.
  */

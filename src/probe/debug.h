@@ -25,7 +25,7 @@ int rut_debug_find(const char *root, const char *path, char *ret, size_t size);
 
 /*
  * The part of a path in which a container's own files begin: "/proc/PID/root", or "". The target of
- * /proc/PID/exe lies there too.
+ * /proc/PID/exe is there too.
  */
 void rut_debug_root(const char *path, char *ret, size_t size);
 

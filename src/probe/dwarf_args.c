@@ -3,7 +3,7 @@
  * Where an argument is when its function is entered is not always what its location says: without
  * optimization that is a place on the stack which the function fills first. So a register or a
  * place in the caller's frame is taken from the location, and everything else from the calling
- * convention, as long as that can be told: an argument that optimization has removed, or a small
+ * convention, where that is known: an argument that optimization has removed, or a small
  * structure by value, leaves the registers of those behind it unknown.
  */
 #include "probe/dwarf_args.h"
@@ -236,7 +236,7 @@ static const char *const in_order[] = {"rdi", "rsi", "rdx", "rcx", "r8", "r9"};
 struct convention {
 	unsigned int numbers, floats;
 	size_t stack; /* bytes */
-	bool lost;    /* where the next is cannot be told */
+	bool lost;    /* the location of the next is not known */
 };
 
 enum place { PLACE_NONE, PLACE_REGISTER, PLACE_STACK, PLACE_UNSEEN, PLACE_UNKNOWN };

@@ -10,7 +10,7 @@
  * The kernel tries to place the call once: when that fails it notes so in the probe (which is the
  * same for all processes and tools, one an offset of a file), and traps there as long as anybody
  * has the probe. It fails when no free page is within reach of a call, 2 GiB. So the guard is: a
- * child of ours maps the page of the nop in the middle of 4 GiB of reserved addresses, attaches a
+ * child maps the page of the nop in the middle of 4 GiB of reserved addresses, attaches a
  * probe for itself alone, and runs the nop once. While that probe exists, the real one is attached.
  *
  * The child executes one instruction of the file, the nop. The trap flag stops it there.
@@ -288,7 +288,7 @@ enum rut_nop5 rut_nop5_kernel(void)
 	return found;
 }
 
-/* Sites of librutile-usdt, which mends them in each child by itself. */
+/* Sites of librutile-usdt, which restores them in each child by itself. */
 static bool heals_itself(const char *path)
 {
 	static const char want[] = "/memfd:rutile-usdt ";

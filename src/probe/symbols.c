@@ -124,7 +124,7 @@ static int read_table(struct rut_symbols *s, const struct rut_elf_file *e, uint3
 }
 
 /*
- * Of a debug file only what is said to be in the file counts: it has the headers of the other file,
+ * Of a debug file only sections with contents count: it has the headers of the other file,
  * but not what they describe, and its offsets are its own.
  */
 static void read_segments(struct rut_symbols *s, const struct rut_elf_file *e, bool is_debug)

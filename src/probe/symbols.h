@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From an offset in an ELF file to the name of the function there, and the file's build-id, which
- * tells whether it is the very file that ran. The file can be anybody's: nothing in it is trusted.
+ * decides whether it is the very file that ran. Any user may have written the file: it is not
+ * trusted.
  */
 #ifndef RUT_PROBE_SYMBOLS_H
 #define RUT_PROBE_SYMBOLS_H

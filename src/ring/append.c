@@ -61,7 +61,7 @@ int rut_packet_append_empty(int fd, struct rut_packet head, size_t pages, off_t 
 	return 0;
 }
 
-/* The first page, whose header is `head`, at once. */
+/* The first page, with the header `head`, at once. */
 int rut_packet_write_first(int fd, const struct rut_packet *head, const unsigned char *packet,
 			   off_t end)
 {
@@ -91,7 +91,7 @@ int rut_packet_append(int fd, const struct rut_packet *head, const unsigned char
 		rc = rut_packet_write(fd, &head->packet_size, sizeof(head->packet_size), size_at);
 	if (!rc)
 		rc = rut_packet_write(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
-	/* In two: who reads while it is written must not see the header before its records. */
+	/* In two steps: a reader must not see the header before the records. */
 	if (!rc)
 		rc = rut_packet_write(fd, packet + h, PAGE - h, end + (off_t)h);
 	return rc ? rc : rut_packet_write(fd, head, h, end);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Appending packets to a file so that it is a row of whole packets at every instant, whenever the
- * writer is killed: see session/writer.c for the five steps. Each returns 0 or -errno; what was
+ * Appending packets to a file so that it is a sequence of whole packets at every instant, whenever
+ * the writer is killed: see session/writer.c for the five steps. Each returns 0 or -errno; what was
  * written then is behind `end`, for the caller to cut off.
  */
 #ifndef RUT_RING_APPEND_H
@@ -15,10 +15,10 @@
 /* All of it, by as many calls as that takes. */
 int rut_packet_write(int fd, const void *data, size_t len, off_t at);
 
-/* So many packets of a page each without events, whose header is `head`, numbers counting up. */
+/* Appends N packets without events, a page each, with the header `head` and increasing numbers. */
 int rut_packet_append_empty(int fd, struct rut_packet head, size_t pages, off_t end);
 
-/* The first page of a packet, whose header is `head`, at once. */
+/* The first page of a packet, with the header `head`, at once. */
 int rut_packet_write_first(int fd, const struct rut_packet *head, const unsigned char *packet,
 			   off_t end);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The consumer of a ring: finished packets in order (discard mode), or a copy of what is there
- * (overwrite mode). It never looks at records.
+ * (overwrite mode). It never parses records.
  */
 #ifndef RUT_RING_READ_H
 #define RUT_RING_READ_H
@@ -60,11 +60,11 @@ uint64_t rut_ring_oldest(const struct rut_ring *r);
 int rut_ring_copy(const struct rut_ring *r, uint64_t pos, void *to);
 
 /*
- * For who only watches: copies the records that came since *pos, of one sub-buffer, into `to` as a
- * packet of their own, also while the sub-buffer is being written, and moves *pos behind them.
- * `to` has subbuf_size bytes. Returns the packet's bytes; 0: none came (or *pos moved to the next
- * sub-buffer: call again while it moves); -EAGAIN: a producer is between two steps; -ESTALE: what
- * was there has been overwritten, *pos is the oldest that is there.
+ * For a reader that only watches: copies the records that came since *pos, of one sub-buffer, into
+ * `to` as a packet of their own, also while the sub-buffer is being written, and moves *pos behind
+ * them. `to` has subbuf_size bytes. Returns the packet's bytes; 0: none came (or *pos moved to the
+ * next sub-buffer: call again while it moves); -EAGAIN: a producer is between two steps; -ESTALE:
+ * what was there has been overwritten, *pos is the oldest that is there.
  *
  * The packet's numbers and end are the caller's to set: timestamp_end, packet_seq_num and
  * events_discarded have no meaning yet.

@@ -16,14 +16,15 @@
  * `commit` has reached the end of its lap. A consumer moves `consumed` (discard mode only).
  *
  * Records are counted by the same addition: above the bytes, which are counted modulo 2^40,
- * `commit` holds the number of records of its lap (RUT_RING_RECORD each). Whoever enters the
- * sub-buffer again moves that number into `events`. So the count is exact and costs a producer
+ * `commit` holds the number of records of its lap (RUT_RING_RECORD each). A producer that enters
+ * the sub-buffer again moves that number into `events`. So the count is exact and costs a producer
  * nothing.
  *
  * What must stay true:
- *  - who moves `pos` from one sub-buffer into the next closes the old packet and commits its rest;
+ *  - the producer that moves `pos` into the next sub-buffer closes the old packet and commits its
+ * rest;
  *  - a record never straddles sub-buffers, and never fills one to the last byte: offset 0 always
- *    means "nobody has opened this packet yet";
+ *    means "this packet is not opened yet";
  *  - the consumer may close a packet (flush) by moving `pos` to the start of the next sub-buffer;
  *  - discard mode never enters a sub-buffer that is not consumed: the record is counted in `lost`.
  *
@@ -95,7 +96,7 @@ struct rut_ring_ctl {
 	__u64 lost;
 	__u64 opened_ns; /* timestamp_begin of the packet being written */
 	__u64 last_ns;	 /* about the time of the last record; kernel rings only */
-	__u64 events;	 /* records of packets whose sub-buffer was entered again */
+	__u64 events;	 /* records of packets that were overwritten */
 	__u8 _pad1[24];
 	/* The consumer. */
 	__u64 consumed; /* bytes, a multiple of the sub-buffer's size */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The packets of ring.h in TSDL, CTF 1.8's language of metadata: what every trace has in common
- * that is written from rings. Strings, for whoever puts a description together.
+ * that is written from rings. Strings, from which descriptions are put together.
  */
 #ifndef RUT_RING_TSDL_H
 #define RUT_RING_TSDL_H
@@ -22,7 +22,7 @@
 
 /*
  * After a clock "monotonic". `last` is the name of struct rut_packet's last field, `id` the
- * stream_id of its first stream, whose block is left open.
+ * stream_id of its first stream; the stream's block is left open.
  */
 #define RUT_TSDL_PACKETS(last, id)                                                                 \
 	"typealias integer { size = 48; align = 1; signed = false; map = "                         \

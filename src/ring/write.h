@@ -63,7 +63,7 @@ static inline void rut_ring_commit(const struct rut_ring *r, uint64_t pos, uint6
 
 /*
  * May the sub-buffer that starts at `start` be entered? *ret_records: those of the lap before,
- * which whoever does enter it takes out of `commit`.
+ * which the producer that enters it takes out of `commit`.
  */
 static inline int rut_ring_can_enter(const struct rut_ring *r, uint64_t start,
 				     uint64_t *ret_records)
@@ -80,7 +80,8 @@ static inline int rut_ring_can_enter(const struct rut_ring *r, uint64_t start,
 	return !RUT_RING_BYTES(commit, rut_ring_base(r, start));
 }
 
-/* Whoever moved `pos` out of the sub-buffer of `old` finishes its packet and commits the rest. */
+/* The producer that moved `pos` out of the sub-buffer of `old` finishes its packet and commits the
+ * rest. */
 static inline void rut_ring_close(const struct rut_ring *r, uint64_t old, uint64_t now)
 {
 	struct rut_packet *p = (struct rut_packet *)rut_ring_subbuf(r, old);
@@ -93,7 +94,7 @@ static inline void rut_ring_close(const struct rut_ring *r, uint64_t old, uint64
 }
 
 /*
- * Writes the header of the packet that starts at `start`, whose bytes are committed with it. What
+ * Writes the header of the packet that starts at `start`; its bytes are committed with it. What
  * rut_ring_close() writes is left alone: an interrupting producer may have closed it already.
  */
 static inline void rut_ring_open(const struct rut_ring *r, uint64_t start, uint64_t now,

@@ -6,7 +6,7 @@
  * statically, whatever it is called), or, where another user's mappings cannot be read, when its
  * command line looks like it. The version is the string `ruby_version` in its memory; without
  * permission it is guessed from file names. What it is (role.c) comes from its title, its script
- * and its folder.
+ * and its directory.
  */
 #include "ruby/proc.h"
 
@@ -53,8 +53,8 @@ static void read_link(pid_t pid, const char *name, char *ret, size_t cap)
 }
 
 /*
- * A folder that was removed or replaced while the process runs in it, as deployments do: the files
- * that Ruby loaded are still known by its name.
+ * A directory that was removed or replaced while the process runs in it, as deployments do: the
+ * files that Ruby loaded are still known by its name.
  */
 static void drop_suffix(char *s, const char *suffix)
 {

@@ -47,7 +47,8 @@ struct rut_ruby_proc {
 	char version[16]; /* "3.1.2"; empty when it cannot be told */
 	enum rut_ruby_role role;
 	char *name;	/* owned; what `ps` shows: process title or script */
-	char *app_root; /* owned; folder of the application in the target's mount namespace; or NULL
+	char *app_root; /* owned; directory of the application in the target's mount namespace; or
+			 * NULL
 			 */
 	uint64_t uptime_s;
 	bool in_container;     /* another mount or PID namespace than ours */
@@ -68,7 +69,7 @@ int rut_ruby_proc_read(struct rut_ruby_proc *ret, pid_t pid, struct rut_err *err
 /* Returns -ENOTSUP with the reason when this version of Ruby is an unreleased one, or 0. */
 int rut_ruby_proc_unreleased(pid_t pid, const char *version, struct rut_err *err);
 
-/* The current folder of a process, in its own view; "/" when it cannot be told. */
+/* The current directory of a process, in its own view; "/" when it cannot be told. */
 void rut_ruby_proc_cwd(pid_t pid, char *ret, size_t cap);
 
 /* Seconds since it began, cut; 0: gone. */

@@ -263,7 +263,7 @@ static int open_files(struct rut_record_out *o, const char *dir)
 	int rc;
 
 	snprintf(name, sizeof(name), RUT_RECORD_DIR "%d", (int)o->pid);
-	rc = rut_file_new_folder(path, sizeof(path), dir, name);
+	rc = rut_file_new_dir(path, sizeof(path), dir, name);
 	if (rc)
 		return rc;
 	o->path = strdup(path);

@@ -141,8 +141,8 @@ bool rut_role_is_app_root(const struct rut_role_input *in, const char *dir)
 	return false;
 }
 
-/* Folders in which programs, not applications, live. */
-static bool is_system_folder(const char *dir)
+/* Directories in which programs, not applications, live. */
+static bool is_system_dir(const char *dir)
 {
 	return !dir[0] || !strcmp(dir, "/") || strstr(dir, "/gems/") ||
 	       (!strncmp(base_name(dir), "bin", 3) &&
@@ -164,7 +164,7 @@ bool rut_role_root_of_script(const struct rut_role_input *in, const char *script
 		return false;
 	slash = strrchr(dir, '/');
 	*slash = 0;
-	if (is_system_folder(dir))
+	if (is_system_dir(dir))
 		return false;
 	snprintf(top, sizeof(top), "%s", dir);
 	while (dir[0] == '/') {
@@ -203,7 +203,7 @@ static void find_root(const struct rut_role_input *in, const char *title, const 
 	ret[0] = 0;
 	if (rut_role_root_of_passenger(title, ret, cap))
 		return;
-	/* A server's programs are a gem's: the folder is what counts. */
+	/* A server's programs are a gem's: the directory is what counts. */
 	if (!rut_role_is_app_root(in, in->cwd) && script && strcmp(script, "-e") != 0 &&
 	    strcmp(script, "-") != 0 && rut_role_root_of_script(in, script, ret, cap))
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a Ruby process is: from its command line, its title and the folder that it runs in. */
+/* What a Ruby process is: from its command line, its title and the directory that it runs in. */
 #ifndef RUT_RUBY_ROLE_H
 #define RUT_RUBY_ROLE_H
 
@@ -25,12 +25,12 @@ int rut_role_find(const struct rut_role_input *in, struct rut_ruby_proc *ret);
 bool rut_role_other_ruby(const char *exe, const char *cmdline, size_t cmdline_bytes,
 			 enum rut_ruby_role *ret);
 
-/* Whether this folder, in the target's own view, looks like that of an application. */
+/* Whether this directory, in the target's own view, looks like that of an application. */
 bool rut_role_is_app_root(const struct rut_role_input *in, const char *dir);
 
 /*
- * The folder of the script, or the nearest above it that looks like an application's. False: it is
- * where programs and gems are, which tells nothing about the application.
+ * The directory of the script, or the nearest above it that looks like an application's. False: it
+ * is where programs and gems are, which tells nothing about the application.
  */
 bool rut_role_root_of_script(const struct rut_role_input *in, const char *script, char *ret,
 			     size_t cap);
@@ -40,7 +40,8 @@ bool rut_role_root_of_passenger(const char *title, char *ret, size_t cap);
 
 /*
  * Whether a name on the command line means a process of this name: all of it, its script with or
- * without folders and ".rb", its first word, or the tag in brackets at the end of Puma's titles.
+ * without directories and ".rb", its first word, or the tag in brackets at the end of Puma's
+ * titles.
  */
 bool rut_role_name_matches(const char *name, const char *target);
 

@@ -3,9 +3,9 @@
  * What "the application" is in a process that has said what it knows (agent/facts.c).
  *
  * A path of a file that Ruby has loaded can be spelled in several ways: with the links that a
- * deployment goes by ("current"), relative to a folder that the program has left, with two slashes.
- * The agent compares real paths as well, so here every root is given as it was said and without
- * links.
+ * deployment goes by ("current"), relative to a directory that the program has left, with two
+ * slashes. The agent compares real paths as well, so here every root is given as it was said and
+ * without links.
  *
  * A tool that is a gem itself (jekyll, puppet, rake) is an application, too: its own gem counts,
  * wherever it is. Servers and consoles are none: they run one.
@@ -145,7 +145,7 @@ static bool main_script(const struct rut_facts *f, const struct rut_role_input *
 		snprintf(ret, cap, "%s", f->main);
 		return true;
 	}
-	/* Ruby has not come to it yet: then the folder is still that in which it was started. */
+	/* Ruby has not come to it yet: then the directory is still that in which it was started. */
 	if (f->main || !f->program || !f->program[0] || !strcmp(f->program, "-e") ||
 	    !strcmp(f->program, "-"))
 		return false;
@@ -187,7 +187,7 @@ int rut_root_find(const struct rut_facts *f, const struct rut_ruby_proc *p,
 		add_root(&r, dir, "Passenger's title");
 	if (!r.count && has_script && rut_role_root_of_script(in, script, dir, sizeof(dir)))
 		add_root(&r, dir, "main script");
-	/* A command that was just started: in its folder. */
+	/* A command that was just started: in its directory. */
 	if (has_script && !f->main)
 		add_root(&r, in->cwd, "current directory");
 	if (!r.count && rut_role_is_app_root(in, in->cwd))

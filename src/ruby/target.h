@@ -77,7 +77,7 @@ const struct rut_mapping *rut_target_mapping_at(const struct rut_target *t, uint
 const struct rut_mapping *rut_target_module_of(const struct rut_target *t,
 					       const struct rut_mapping *m);
 
-/* File name of the mapping, without folders and " (deleted)". Borrowed. */
+/* File name of the mapping, without directories and " (deleted)". Borrowed. */
 const char *rut_mapping_basename(const struct rut_mapping *m);
 
 /* The next first mapping of an ELF file after `prev` (NULL: the first), or NULL. */

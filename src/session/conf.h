@@ -43,15 +43,16 @@ struct rut_record_conf {
 
 /* Where finished packets go. */
 struct rut_output_conf {
-	char pattern[RUT_PATH_MAX]; /* strftime(3) pattern of the trace folder; "": memory only */
+	char pattern[RUT_PATH_MAX]; /* strftime(3) pattern of the trace directory; "": memory only
+				     */
 	char to[512];		    /* URL of a collector that gets the trace; "": none */
 	char spool[256];	    /* directory for what it has not taken yet; "": in memory */
 	char tls[256];		    /* directory of certificates; "": the usual one */
 	uint64_t spool_bytes;	    /* at most so much of that; 0: RUT_SENDER_LIMIT */
-	uint64_t size_bytes;	    /* switch to the next folder at this size; 0: never */
+	uint64_t size_bytes;	    /* switch to the next directory at this size; 0: never */
 	uint64_t every_ns;	    /* and after this time; 0: never */
-	bool exact;    /* the first folder must have the very name, or opening it fails */
-	uint32_t keep; /* remove the oldest folders beyond this number; 0: keep all */
+	bool exact;    /* the first directory must have the very name, or opening it fails */
+	uint32_t keep; /* remove the oldest directories beyond this number; 0: keep all */
 	/* Where the session's process logs: DIR/NAME.log. "": to the system's log only. */
 	char log_dir[256];
 	uint64_t log_bytes; /* of one file; 0: RUT_LOG_BYTES */

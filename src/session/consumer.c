@@ -63,7 +63,8 @@ int rut_output_path(const struct rut_output_conf *conf, char *ret, size_t size, 
 	return free_path(conf, 0, ret, size, err);
 }
 
-/* The number that a name has beyond the pattern's expansion: the next folder gets a higher one. */
+/* The number that a name has beyond the pattern's expansion: the next directory gets a higher one.
+ */
 static unsigned int number_of(const struct rut_output_conf *conf, const char *path)
 {
 	char base[RUT_PATH_MAX];
@@ -79,35 +80,35 @@ static unsigned int number_of(const struct rut_output_conf *conf, const char *pa
 	return path[len] == '-' ? (unsigned int)atoi(path + len + 1) + 1 : 1;
 }
 
-static int remember_folder(struct rut_consumer *c, const char *path)
+static int remember_dir(struct rut_consumer *c, const char *path)
 {
-	char **more = reallocarray(c->folders, c->nfolders + 1, sizeof(*more));
+	char **more = reallocarray(c->directories, c->n_dirs + 1, sizeof(*more));
 
 	if (!more)
 		return -ENOMEM;
-	c->folders = more;
-	more[c->nfolders] = strdup(path);
-	if (!more[c->nfolders])
+	c->directories = more;
+	more[c->n_dirs] = strdup(path);
+	if (!more[c->n_dirs])
 		return -ENOMEM;
-	c->nfolders++;
+	c->n_dirs++;
 	return 0;
 }
 
 static void remove_oldest(struct rut_consumer *c)
 {
-	while (c->conf.keep && c->nfolders > c->conf.keep) {
-		int rc = rut_trace_remove(c->folders[0]);
+	while (c->conf.keep && c->n_dirs > c->conf.keep) {
+		int rc = rut_trace_remove(c->directories[0]);
 
 		if (rc < 0)
-			rut_warn("cannot remove the old trace '%s': %s", c->folders[0],
+			rut_warn("cannot remove the old trace '%s': %s", c->directories[0],
 				 strerror(-rc));
-		free(c->folders[0]);
-		c->nfolders--;
-		memmove(c->folders, c->folders + 1, c->nfolders * sizeof(*c->folders));
+		free(c->directories[0]);
+		c->n_dirs--;
+		memmove(c->directories, c->directories + 1, c->n_dirs * sizeof(*c->directories));
 	}
 }
 
-/* What all folders have together. */
+/* What all directories have together. */
 static void add_up(struct rut_consumer *c)
 {
 	struct rut_session_meta *m = c->recorder->meta;
@@ -140,13 +141,13 @@ static uint64_t first_record_ns(const struct rut_writer *w)
 	return first;
 }
 
-void rut_consumer_log_folders(struct rut_consumer *c)
+void rut_consumer_log_dirs(struct rut_consumer *c)
 {
-	c->log_folders = true;
+	c->log_dirs = true;
 	rut_info("writes to '%s'", c->writer.path);
 }
 
-static int open_folder(struct rut_consumer *c, const char *path, struct rut_err *err)
+static int open_dir(struct rut_consumer *c, const char *path, struct rut_err *err)
 {
 	struct rut_session_meta *m = c->recorder->meta;
 	struct rut_writer next;
@@ -167,7 +168,7 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 		c->closed_packets = c->total_packets;
 		c->closed_records = c->total_records;
 		rut_writer_finish(&c->writer, c->end_ns);
-		if (c->log_folders)
+		if (c->log_dirs)
 			rut_info("ended '%s'", c->writer.path);
 		rut_writer_close(&c->writer);
 	}
@@ -176,7 +177,7 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 	rut_writer_stacks_begin(&next, first_record_ns(&next));
 	c->end_ns = 0;
 	c->writer = next;
-	if (c->log_folders)
+	if (c->log_dirs)
 		rut_info("writes to '%s'", path);
 	c->clock.begin_ns = next.begin_ns ? next.begin_ns : begin;
 	c->clock.offset_ns = m->clock_offset_ns;
@@ -191,7 +192,7 @@ static int open_folder(struct rut_consumer *c, const char *path, struct rut_err 
 	c->slept_ns = slept_ns();
 	snprintf(m->current, sizeof(m->current), "%s", path);
 	__atomic_store_n(&m->acked, c->generation, __ATOMIC_RELEASE);
-	rc = remember_folder(c, path);
+	rc = remember_dir(c, path);
 	return rc < 0 ? rut_err_set(err, ENOMEM, "out of memory") : 0;
 }
 
@@ -200,11 +201,11 @@ static int open_next(struct rut_consumer *c, struct rut_err *err)
 	char path[RUT_PATH_MAX];
 	int rc = free_path(&c->conf, number_of(&c->conf, c->writer.path), path, sizeof(path), err);
 
-	return rc < 0 ? rc : open_folder(c, path, err);
+	return rc < 0 ? rc : open_dir(c, path, err);
 }
 
 /*
- * The folder is gone from its name: removed, moved away, or its file system was unmounted. What
+ * The directory is gone from its name: removed, moved away, or its file system was unmounted. What
  * would be written to it nobody could find.
  */
 static bool has_vanished(struct rut_consumer *c, uint64_t now)
@@ -224,7 +225,7 @@ static bool has_vanished(struct rut_consumer *c, uint64_t now)
 	       open.st_dev != named.st_dev || open.st_ino != named.st_ino;
 }
 
-/* Goes on in a folder of the same name if that can be, else in the next one. */
+/* Goes on in a directory of the same name if that can be, else in the next one. */
 static int replace_vanished(struct rut_consumer *c, struct rut_err *err)
 {
 	_cleanup_free_ char *gone = strdup(c->writer.path);
@@ -234,20 +235,20 @@ static int replace_vanished(struct rut_consumer *c, struct rut_err *err)
 	c->vanished = true;
 	if (!gone)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	rc = open_folder(c, gone, err);
+	rc = open_dir(c, gone, err);
 	if (rc == -EEXIST)
 		rc = open_next(c, err);
 	if (rc < 0)
 		return rc;
 	c->vanished = false;
 	/* It is no longer ours to remove. */
-	while (i < c->nfolders && strcmp(c->folders[i], gone) != 0)
+	while (i < c->n_dirs && strcmp(c->directories[i], gone) != 0)
 		i++;
-	if (i + 1 < c->nfolders) {
-		free(c->folders[i]);
-		c->nfolders--;
-		memmove(c->folders + i, c->folders + i + 1,
-			(c->nfolders - i) * sizeof(*c->folders));
+	if (i + 1 < c->n_dirs) {
+		free(c->directories[i]);
+		c->n_dirs--;
+		memmove(c->directories + i, c->directories + i + 1,
+			(c->n_dirs - i) * sizeof(*c->directories));
 	}
 	rut_warn("'%s' is gone: recording goes on in a new directory '%s'", gone, c->writer.path);
 	rut_writer_statedump(&c->writer, 0);
@@ -334,7 +335,7 @@ int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err)
 
 static bool must_rotate(const struct rut_consumer *c, uint64_t now)
 {
-	/* A next folder that cannot be made is tried once a second; this one grows meanwhile. */
+	/* A next directory that cannot be made is tried once a second; this one grows meanwhile. */
 	if (c->rotate_failed_ns && now - c->rotate_failed_ns < RETRY_NS)
 		return false;
 	return c->rotate_failed_ns ||
@@ -369,7 +370,7 @@ static int follow_generation(struct rut_consumer *c, struct rut_err *err)
 	return 0;
 }
 
-/* Without a next folder the one that there is goes on. */
+/* Without a next directory the one that there is goes on. */
 static int try_rotate(struct rut_consumer *c, uint64_t now, struct rut_err *err)
 {
 	struct rut_err why = RUT_ERR_INIT;
@@ -389,9 +390,9 @@ static int try_rotate(struct rut_consumer *c, uint64_t now, struct rut_err *err)
 
 /*
  * Events carry CLOCK_MONOTONIC, and the metadata says how far from it the time of day is, once for
- * a whole folder. When somebody sets the time of day, or the machine has slept (which is no time
- * for CLOCK_MONOTONIC), it is right in the next folder only. Clocks that are merely slewed differ
- * by microseconds from look to look.
+ * a whole directory. When somebody sets the time of day, or the machine has slept (which is no time
+ * for CLOCK_MONOTONIC), it is right in the next directory only. Clocks that are merely slewed
+ * differ by microseconds from look to look.
  */
 static void follow_clock(struct rut_consumer *c, uint64_t now)
 {
@@ -416,8 +417,8 @@ static void follow_clock(struct rut_consumer *c, uint64_t now)
 	rut_recorder_publish(c->recorder, NULL);
 }
 
-/* The folder that can be written to: the one before, or a new one. */
-static int ensure_folder(struct rut_consumer *c, uint64_t now, struct rut_err *err)
+/* The directory that can be written to: the one before, or a new one. */
+static int ensure_dir(struct rut_consumer *c, uint64_t now, struct rut_err *err)
 {
 	int rc = 0;
 
@@ -477,7 +478,7 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 {
 	uint64_t now = rut_ring_clock(), before, complete_ns = c->flushed_ns - SLACK_NS;
 	struct rut_session_meta *m = c->recorder->meta;
-	int64_t n = no_room(c, err) ? -ENOBUFS : ensure_folder(c, now, err);
+	int64_t n = no_room(c, err) ? -ENOBUFS : ensure_dir(c, now, err);
 	int beside, rc;
 
 	if (n < 0) {
@@ -515,15 +516,15 @@ void rut_consumer_abandon(struct rut_consumer *c)
 {
 	if (c->writer.path)
 		rut_writer_close(&c->writer);
-	for (size_t i = 0; i < c->nfolders; i++)
-		free(c->folders[i]);
+	for (size_t i = 0; i < c->n_dirs; i++)
+		free(c->directories[i]);
 	rut_mappings_free(c->mappings);
 	c->mappings = NULL;
 	rut_sender_free(c->sender);
 	c->sender = NULL;
-	free(c->folders);
-	c->folders = NULL;
-	c->nfolders = 0;
+	free(c->directories);
+	c->directories = NULL;
+	c->n_dirs = 0;
 }
 
 void rut_consumer_discard(struct rut_consumer *c)
@@ -556,7 +557,7 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 
 	if (!c->writer.path)
 		return 0;
-	n = ensure_folder(c, rut_ring_clock(), err);
+	n = ensure_dir(c, rut_ring_clock(), err);
 	if (n >= 0) {
 		rut_writer_mappings(&c->writer, &c->mappings);
 		rut_recorder_flush(c->recorder);
@@ -571,7 +572,7 @@ int rut_consumer_close(struct rut_consumer *c, struct rut_err *err)
 
 			n = n < 0 ? n : rc;
 		}
-		if (c->log_folders)
+		if (c->log_dirs)
 			rut_info("ended '%s'", c->writer.path);
 	}
 	add_up(c);

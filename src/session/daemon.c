@@ -129,7 +129,7 @@ static void daemon_loop(struct rut_consumer *c)
 	bool running = true;
 	int rc, last = 0;
 
-	rut_consumer_log_folders(c);
+	rut_consumer_log_dirs(c);
 	rut_consumer_statedump(c);
 	while (!daemon_stop) {
 		uint32_t wanted = __atomic_load_n(&m->rotate_wanted, __ATOMIC_ACQUIRE);
@@ -255,7 +255,7 @@ int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct ru
 	*ret_pid = pid;
 	for (int i = 0; i < WAIT_MS && __atomic_load_n(&m->consumer, __ATOMIC_ACQUIRE) != pid; i++)
 		poll(NULL, 0, 1);
-	/* From here on the folder and its files are the daemon's. */
+	/* From here on the directory and its files are the daemon's. */
 	rut_consumer_abandon(c);
 	return m->consumer == pid ? 0 : not_started(pid, err);
 }

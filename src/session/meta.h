@@ -86,7 +86,7 @@ struct rut_session_meta {
 		uint32_t id;
 		char spec[252];
 	} dynamic[RUT_META_DYNAMIC_MAX];
-	char current[RUT_PATH_MAX];  /* the folder being written */
+	char current[RUT_PATH_MAX];  /* the directory being written */
 	struct rut_record_conf conf; /* its selection: everything ever selected */
 	struct rut_selection active; /* what is recorded now */
 	struct rut_output_conf output;

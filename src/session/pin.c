@@ -311,7 +311,7 @@ int rut_session_open(struct rut_recorder **ret, const char *name, struct rut_err
 	return 0;
 }
 
-/* Calls fn for each file in a session's folder whose name begins with `prefix`. */
+/* Calls fn for each file in a session's directory whose name begins with `prefix`. */
 static int each_pin(const char *session, const char *prefix,
 		    void (*fn)(const char *path, const char *name, void *arg), void *arg)
 {

@@ -111,7 +111,7 @@ static int write_file(int dir, const char *name, const void *data, size_t len, b
 static int make_trace(struct dump *d, const struct rut_session_meta *m, char *path, size_t size,
 		      struct rut_err *err)
 {
-	int fd, rc = rut_file_new_folder(path, size, d->dir, m->conf.name);
+	int fd, rc = rut_file_new_dir(path, size, d->dir, m->conf.name);
 
 	if (rc < 0)
 		return rut_err_errno(err, -rc, "cannot make the directory '%s'", path);

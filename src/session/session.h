@@ -40,7 +40,7 @@ int rut_session_remove(struct rut_recorder *r, const char *spec, struct rut_err 
 int rut_session_change_ruby(struct rut_recorder *r, bool add, const char *what,
 			    const struct rut_companion *companion, struct rut_err *err);
 
-/* The daemon switches to the next folder; waits until it has. */
+/* The daemon switches to the next directory; waits until it has. */
 int rut_session_rotate(struct rut_recorder *r, struct rut_err *err);
 
 /* What is in the rings now is no longer shown by snapshots. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A snapshot: the rings of a running session, copied into a trace folder; the session goes on. */
+/* A snapshot: the rings of a running session, copied into a trace directory; the session goes on.
+ */
 #ifndef RUT_SESSION_SNAPSHOT_H
 #define RUT_SESSION_SNAPSHOT_H
 

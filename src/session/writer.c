@@ -12,7 +12,7 @@
  *  4. the first page is written behind the header, which says still that there are no events;
  *  5. with the header the packet is there.
  *
- * The same holds for the folder: it gets its name, "kernel", when the metadata stands in it, and
+ * The same holds for the directory: it gets its name, "kernel", when the metadata stands in it, and
  * new metadata replaces the old by a rename. Files being made have names with a dot, which readers
  * pass over.
  */
@@ -89,7 +89,7 @@ int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err)
 	return 0;
 }
 
-/* True when the folder holds nothing, or nothing but `but`. */
+/* True when the directory holds nothing, or nothing but `but`. */
 static bool is_empty(int fd, const char *but)
 {
 	int copy = dup(fd);
@@ -134,10 +134,10 @@ static void remove_script(int dir_fd)
 }
 
 /*
- * A writer that was killed before it published leaves a folder that is empty or holds ".kernel".
+ * A writer that was killed before it published leaves a directory that is empty or holds ".kernel".
  * The next one of that name takes it: the lock says that no writer is at work there.
  */
-static int take_folder(int fd, const char *dir, struct rut_err *err)
+static int take_dir(int fd, const char *dir, struct rut_err *err)
 {
 	bool locked = !flock(fd, LOCK_EX | LOCK_NB);
 
@@ -155,7 +155,7 @@ static int take_folder(int fd, const char *dir, struct rut_err *err)
 					       dir);
 }
 
-static int make_folder(struct rut_writer *w, const char *dir, struct rut_err *err)
+static int make_dir(struct rut_writer *w, const char *dir, struct rut_err *err)
 {
 	_cleanup_close_ int fd = -1;
 	int rc;
@@ -163,11 +163,11 @@ static int make_folder(struct rut_writer *w, const char *dir, struct rut_err *er
 	w->made = !mkdir(dir, 0750);
 	if (!w->made && errno != EEXIST)
 		return rut_err_errno(err, errno, "cannot make the directory '%s'", dir);
-	/* A link that somebody put into a shared folder is not followed. */
+	/* A link that somebody put into a shared directory is not followed. */
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return rut_err_errno(err, errno, "cannot open the directory '%s'", dir);
-	rc = take_folder(fd, dir, err);
+	rc = take_dir(fd, dir, err);
 	if (rc)
 		return rc;
 	if (mkdirat(fd, ".kernel", 0750) < 0)
@@ -252,7 +252,7 @@ int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const c
 					    ? r->rings[i].ctl->consumed
 					    : rut_ring_oldest(&r->rings[i]);
 	}
-	rc = make_folder(w, dir, err);
+	rc = make_dir(w, dir, err);
 	if (!rc)
 		rc = rut_writer_update_metadata(w, err);
 	if (rc)

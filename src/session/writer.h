@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes the finished packets of a recorder's rings into a trace folder: DIR/kernel/metadata and
- * one file a CPU. The folder is readable at any moment, whenever the writer is killed: the metadata
- * comes first, and files are rows of whole packets at every instant.
+ * Writes the finished packets of a recorder's rings into a trace directory: DIR/kernel/metadata and
+ * one file a CPU. The directory is readable at any moment, whenever the writer is killed: the
+ * metadata comes first, and files are rows of whole packets at every instant.
  */
 #ifndef RUT_SESSION_WRITER_H
 #define RUT_SESSION_WRITER_H
@@ -31,20 +31,20 @@ struct rut_writer {
 	int parent_fd, dir_fd;	       /* DIR and DIR/kernel */
 	bool made;		       /* DIR was not there before */
 	bool compat;		       /* the metadata describes calls of 32-bit programs */
-	int64_t clock_offset_ns;       /* in the metadata; measured once for a folder */
+	int64_t clock_offset_ns;       /* in the metadata; measured once for a directory */
 	bool published;		       /* DIR/kernel has its name */
 	struct rut_stream *streams;    /* one a CPU and one more; owned */
 	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
 	uint64_t begin_ns; /* of every stream's first packet, if that is complete; 0: as it is */
 	uint64_t stacks_since; /* rut_writer_stacks_begin() */
-	uint64_t *stacks;      /* by place of the table: what is in this folder; owned */
+	uint64_t *stacks;      /* by place of the table: what is in this directory; owned */
 	uint64_t bytes, packets, records;
 	bool mapped;	 /* rut_writer_mappings() has written what there was */
 	uint64_t lapped; /* packets overwritten before they were read */
 	int write_errno; /* of the last attempt; 0: writing works */
 };
 
-/* Makes the folder, which must not exist or be empty, with its metadata. */
+/* Makes the directory, which must not exist or be empty, with its metadata. */
 int rut_writer_open(struct rut_writer *w, struct rut_recorder *r, const char *dir,
 		    struct rut_err *err);
 
@@ -54,7 +54,7 @@ int rut_writer_open_hidden(struct rut_writer *w, struct rut_recorder *r, const c
 			   struct rut_err *err);
 int rut_writer_publish(struct rut_writer *w, struct rut_err *err);
 
-/* The positions and what was lost: this folder follows another one of the same recorder. */
+/* The positions and what was lost: this directory follows another one of the same recorder. */
 void rut_writer_continue(struct rut_writer *w, const struct rut_writer *last);
 
 /*
@@ -83,7 +83,7 @@ void rut_writer_statedump(struct rut_writer *w, pid_t only);
  * wanted. */
 void rut_writer_mappings(struct rut_writer *w, struct rut_mappings **follower);
 
-/* This folder has the records from `since_ns` on; their stacks are written into it. */
+/* This directory has the records from `since_ns` on; their stacks are written into it. */
 void rut_writer_stacks_begin(struct rut_writer *w, uint64_t since_ns);
 
 /* Writes those that came since the last call through a ring. */
@@ -112,7 +112,7 @@ void rut_writer_close(struct rut_writer *w);
 void rut_writer_discard(struct rut_writer *w);
 
 /*
- * Removes a trace folder: only what we write is touched, and no link is followed. Returns 0 or
+ * Removes a trace directory: only what we write is touched, and no link is followed. Returns 0 or
  * -errno.
  */
 int rut_trace_remove(const char *path);

@@ -11,7 +11,7 @@
  * own; those that it inherited stay where they are, and so do their tracers.
  *
  * What must stay true:
- * - A site never moves, and the memory of a gate stays readable for ever: a thread may have read
+ * - A site never moves, and the memory of a gate always stays readable: a thread may have read
  *   the pointer before the probe was unloaded.
  * - A site that is given back is not used again soon, and never while a tracer is counted at it or
  *   a child may share it: a tracer that is attached there expects the old probe.
@@ -113,7 +113,7 @@ static void close_fd(struct rut_usdt_arena *a)
 	a->fd = -1;
 }
 
-/* Nobody, not even this process, can open the file for writing from now on. */
+/* No process, not even this one, can open the file for writing from now on. */
 static int seal(int *fd)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -287,7 +287,7 @@ static bool is_shared(const struct rut_usdt_arena *a)
 	return !a->image.mem || a->generation != rut_usdt_generation();
 }
 
-/* The site that was given back first, if nobody can mean the old probe by it; -1: none. */
+/* The site that was given back first, if no tracer still refers to the old probe; -1: none. */
 static int64_t take_retired(struct rut_usdt_arena *a)
 {
 	uint32_t site;
@@ -299,7 +299,7 @@ static int64_t take_retired(struct rut_usdt_arena *a)
 	a->n_retired--;
 	if (!(*rut_usdt_arena_gate(a, site) & 0xffff))
 		return site;
-	/* Traced: it goes to the end of the queue. */
+	/* Traced: move it to the end of the queue. */
 	a->retired[(a->retired_at + a->n_retired++) % RUT_USDT_ARENA_SITES] = site;
 	return -1;
 }
@@ -394,7 +394,7 @@ static bool is_patched(const struct rut_usdt_arena *a)
 }
 
 /*
- * Maps sites and gates anew. The kernel looks for breakpoints when a mapping is made; without the
+ * Maps sites and gates again. The kernel looks for breakpoints when a mapping is made; without the
  * descriptor it does so when the discarded one is split, which changing one page's protection does.
  */
 static bool renew(struct rut_usdt_arena *a)

@@ -30,8 +30,9 @@ int rut_usdt_arena_show(struct rut_usdt_arena *a, uint32_t site, const char *pro
 			const struct rut_usdt_desc *desc);
 
 /*
- * Marks a site whose description is to go; rut_usdt_arena_sweep() removes those that are marked, if
- * this process made the arena. Children that share it keep their probes, and their tracers.
+ * Marks a site for removal of its description; rut_usdt_arena_sweep() removes those that are
+ * marked, if this process made the arena. Children that share it keep their probes, and their
+ * tracers.
  */
 void rut_usdt_arena_hide(struct rut_usdt_arena *a, uint32_t site);
 void rut_usdt_arena_sweep(void);

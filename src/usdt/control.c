@@ -4,8 +4,8 @@
  * safe.
  *
  * The thread sleeps in a futex of the page. It does nothing that waits for the application: probes
- * whose switching needs the application (a Ruby method has to be wrapped) are left to the binding,
- * which is told by `wake`.
+ * that only the application can switch (a Ruby method has to be wrapped) are left to the binding,
+ * which is notified by `wake`.
  *
  * In a forked child the parent's page must not be used: a command for the parent would reach both.
  * The child maps a new page over the old one, at the same address, so that the probes' pointers to
@@ -32,7 +32,7 @@
 #include "usdt/seat.h"
 
 static struct {
-	struct rut_usdt_ctl *page; /* NULL: never started; else mapped for ever */
+	struct rut_usdt_ctl *page; /* NULL: never started; else never unmapped */
 	int fd;			   /* -1: the page is not to be found */
 	uint64_t dev, ino;	   /* of fd */
 	struct rut_usdt_probe *probes[RUT_USDT_CTL_SLOTS];
@@ -104,7 +104,8 @@ static void settle(struct rut_usdt_slot *slot)
 	futex_wake(&ctl.page->done);
 }
 
-/* Carries out the wishes that need nobody's help. Returns whether others are left. Under the lock.
+/* Carries out the wishes that need no help of the binding. Returns whether others are left. Under
+ * the lock.
  */
 static bool apply(void)
 {
@@ -186,7 +187,7 @@ static int start_thread(void)
 {
 	sigset_t all, old;
 	pthread_attr_t attr;
-	/* A thread that was told to stop may not have looked yet: it must not take it back. */
+	/* A thread that was asked to stop may not have seen it yet: it must not take it back. */
 	uintptr_t epoch = __atomic_add_fetch(&ctl.epoch, 1, __ATOMIC_ACQ_REL);
 	int rc;
 

@@ -20,16 +20,16 @@
  * for probes that are declared later the process does so itself, before their first event, and
  * counts that in `news`. A record is the header word with the slot's number as ID, the thread as 32
  * and the CPU as 16 bits, then the arguments: integers and floats by their size, strings with their
- * NUL. The ring goes when `want` is 0 again, or when `beat` stands still: the tool died. After the
+ * NUL. The ring is removed when `want` is 0 again, or when `beat` stops: the tool died. After the
  * first, the tool clears `token`.
  *
  * A child made by fork() has a page of its own. It takes over the seats of its parent's page that
  * have `notify`, makes its rings before it runs anything else, and sends an announcement with the
- * descriptors of page and ring to that abstract socket. A process whose environment has
+ * descriptors of page and ring to that abstract socket. A process with an environment that has
  * RUT_USDT_RECORD_ENV takes seat 0 in the same way when it starts.
  *
  * In a core of the process ring and slots are enough for a trace (recover.c): so the ring notes its
- * clocks, and a slot whose events may be in it is not given to another probe while there are
+ * clocks, and a slot with events that may be in it is not given to another probe while there are
  * others.
  */
 #ifndef RUT_USDT_CTL_H
@@ -54,7 +54,7 @@ enum { RUT_USDT_TEXT_BYTES = 24 << 20 };
 
 /* Of the ring: 64 KiB each, 4 MiB in all. */
 enum { RUT_USDT_RING_SHIFT = 16, RUT_USDT_RING_SUBBUFS = 64, RUT_USDT_RING_LEASE_S = 10 };
-/* Beside it, for who finds it in a core: `_user` of its control page. */
+/* Beside it, for readers of a core: `_user` of its control page. */
 #define RUT_USDT_RING_MAGIC 0x474e495254445355ull /* "USDTRING" */
 
 struct rut_usdt_ring_user {

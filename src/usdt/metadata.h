@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The metadata of a trace of static tracepoints: one process, whose slots are the events' ids. */
+/* The metadata of a trace of static tracepoints: one process; its slots are the events' ids. */
 #ifndef RUT_USDT_METADATA_H
 #define RUT_USDT_METADATA_H
 
@@ -14,7 +14,7 @@ struct rut_usdt_info;
 void rut_usdt_metadata_head(struct rut_buf *b, const uint8_t uuid[16], pid_t pid,
 			    int64_t clock_offset_ns);
 
-/* One event, whose types are known. */
+/* One event with known types. */
 void rut_usdt_metadata_event(struct rut_buf *b, const struct rut_usdt_info *p);
 bool rut_usdt_metadata_knows(const struct rut_usdt_info *p);
 

@@ -46,7 +46,7 @@ struct rut_usdt_image {
 	enum rut_usdt_arch arch;
 	unsigned char *mem; /* borrowed: at.file_bytes bytes, zero at first */
 	uint32_t sites;	    /* how many there is room for */
-	uint32_t filled;    /* sites whose code is in place */
+	uint32_t filled;    /* sites with their code written */
 	uint32_t n_symbols;
 	size_t strtab_len, notes_len;
 	uint64_t build[2];

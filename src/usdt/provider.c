@@ -8,7 +8,7 @@
  *
  * What must stay true:
  * - A thread may read a probe's gate at any instant, also while another unloads. So the pointer to
- *   it swings to a constant 0 first, and the memory where the gate was stays readable for ever.
+ *   it swings to a constant 0 first, and the memory of the gate stays readable.
  * - A thread may be at a site while another unloads. Firing counts its begin, reads the gate
  *   again, and counts its end; unloading swings the gates and waits until both counts are the same.
  *   Firing calls nothing that blocks, so this is short.
@@ -135,7 +135,7 @@ void rut_usdt_wait_until_idle(const struct rut_usdt_probe *probe)
 #define MFD_EXEC 0x0010U /* Linux 6.3 */
 #endif
 
-/* One whose number no standard stream has: the application may have closed those to reopen them. */
+/* Not 0, 1 or 2: the application may have closed its standard streams to reopen them. */
 static int high_memfd(const char *name, unsigned flags)
 {
 	int fd = memfd_create(name, flags), high;

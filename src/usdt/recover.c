@@ -72,7 +72,7 @@ static int take_slots(struct recovery *r, uint64_t address)
 	if (!r->slots)
 		return rut_err_set(r->err, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < r->nslots; i++) {
-		/* Who has left a slot may have events in the ring yet. */
+		/* Events of a slot's former probe may still be in the ring. */
 		rut_usdt_info_of(page, i, &r->slots[i]);
 		if (!rut_usdt_metadata_knows(&r->slots[i]))
 			r->slots[i].serial = 0;
@@ -190,7 +190,7 @@ static int write_trace(const struct recovery *r)
 	int rc;
 
 	snprintf(name, sizeof(name), "ruby_static-%u", r->ctl->pid);
-	rc = rut_file_new_folder(path, sizeof(path), r->dir, name);
+	rc = rut_file_new_dir(path, sizeof(path), r->dir, name);
 	if (rc < 0)
 		return rut_err_errno(r->err, -rc, "cannot make the directory '%s'", path);
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

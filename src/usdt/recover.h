@@ -20,8 +20,8 @@ struct rut_usdt_recovered {
 };
 
 /*
- * Writes DIR/ruby_static-PID, a trace, for each ring in the core; `fn` is told. Returns the number
- * of rings or -errno.
+ * Writes DIR/ruby_static-PID, a trace, for each ring in the core, and calls `fn` with it. Returns
+ * the number of rings or -errno.
  */
 int rut_usdt_recover(const struct rut_core *core, const char *dir,
 		     void (*fn)(const struct rut_usdt_recovered *found, void *arg), void *arg,

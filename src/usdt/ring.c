@@ -3,10 +3,10 @@
  * The second path of an event: into a ring in memory that a tool drains, without the kernel.
  *
  * The process makes the ring, because it is the one that would suffer from a bad one, and with all
- * its memory, so that no event can meet a page that cannot be had. There is one for each tool that
- * records (a seat of the control page); what goes in is a CTF record (ctl.h says how). The high
- * half of a probe's gate has a bit for each ring that wants it, so that firing still asks one
- * question for all paths.
+ * its memory, so that no event faults on a page that cannot be allocated. There is one for each
+ * tool that records (a seat of the control page); what goes in is a CTF record (ctl.h says how).
+ * The high half of a probe's gate has a bit for each ring that wants it, so that firing still asks
+ * one question for all paths.
  *
  * Threads that write are counted by the probe (begun, ended), like those at a site; so a ring can
  * be unmapped after the gates were closed and the probes are idle.
@@ -152,7 +152,7 @@ void rut_usdt_ring_write(struct rut_usdt_probe *probe, const uint64_t *args, uin
 	rec.cpu = (uint16_t)(cpu < 0 ? 0 : cpu);
 	if (measure(probe, args, &rec))
 		rut_usdt_probe_note(probe, RUTILE_USDT_TRUNCATED);
-	/* What was written into `rings` before the bit was set is seen by whoever sees the bit. */
+	/* A thread that sees the bit also sees what was written into `rings` before. */
 	for (seats &= rut_usdt_ring_mask(); seats; seats &= seats - 1)
 		write_one(&rings[__builtin_ctz(seats)].ring, probe, args, &rec, timing);
 }

@@ -175,7 +175,7 @@ static int announce(const struct rut_usdt_ctl *page, unsigned i, int page_fd, in
 	return sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* Makes the ring of a seat whose tool does not know this process yet. */
+/* Makes the ring of a seat for a tool that does not know this process yet. */
 static void open_seat(struct rut_usdt_ctl *page, unsigned i, int fd)
 {
 	struct rut_usdt_seat *seat = &page->seats[i];

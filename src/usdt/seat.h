@@ -27,7 +27,7 @@ uint32_t rut_usdt_seats_match(const struct rut_usdt_ctl *page, const char *provi
 
 /*
  * In the child of a fork: takes over what was recorded in the parent (`recorded`: a bit a seat) if
- * its tool can be told; `fd` is the new page's descriptor, -1: there is none.
+ * its tool can be notified; `fd` is the new page's descriptor, -1: there is none.
  */
 void rut_usdt_seats_child(struct rut_usdt_ctl *page, int fd, uint32_t recorded);
 

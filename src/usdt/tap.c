@@ -12,8 +12,8 @@
  * missed before the next search, nor of processes that live shorter than that.
  *
  * The metadata describes an event before a packet that may hold one is written. The same slot may
- * be used again by another tracepoint, whose number would then mean two things; so a tap describes
- * a slot once and leaves later users of it alone.
+ * be used again by another tracepoint, and its number would then mean two things; so a tap
+ * describes a slot once and leaves later users of it alone.
  */
 #include "usdt/tap.h"
 
@@ -104,7 +104,7 @@ static void find_page(struct rut_usdt_taps *t, pid_t pid)
 	add_tap(t, &remote);
 }
 
-/* One announcement: who connected, and the page and ring that came with the message. */
+/* One announcement: the peer, and the page and ring that came with the message. */
 static void greet(struct rut_usdt_taps *t, int conn)
 {
 	struct rut_usdt_announcement what = {0};

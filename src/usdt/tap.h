@@ -22,7 +22,7 @@ int rut_usdt_taps_new(struct rut_usdt_taps **ret, const char *const *globs, size
 		      struct rut_err *err);
 
 /*
- * The value of RUT_USDT_RECORD_ENV (ctl.h) for a command whose events are recorded from its first
+ * The value of RUT_USDT_RECORD_ENV (ctl.h) for a command to record from its first
  * instruction; NULL: that is not possible, it has to be found. Borrowed.
  */
 const char *rut_usdt_taps_env(const struct rut_usdt_taps *taps);
@@ -34,8 +34,8 @@ int rut_usdt_taps_add_pid(struct rut_usdt_taps *taps, pid_t pid, struct rut_err 
 void rut_usdt_taps_free(struct rut_usdt_taps *taps);
 
 /*
- * Begins to record into folders DIR/ruby_static-PID, one a process, made as they are found. Called
- * again it goes on in another DIR.
+ * Begins to record into directories DIR/ruby_static-PID, one a process, made as they are found.
+ * Called again it continues in another DIR.
  */
 int rut_usdt_taps_open(struct rut_usdt_taps *taps, const char *dir, struct rut_err *err);
 
@@ -47,8 +47,8 @@ int rut_usdt_taps_open(struct rut_usdt_taps *taps, const char *dir, struct rut_e
 int64_t rut_usdt_taps_step(struct rut_usdt_taps *taps, struct rut_err *err);
 
 /*
- * Stops recording and writes what is left. Tells how many processes were recorded, how many events
- * were lost, bytes and packets written.
+ * Stops recording and writes what is left. Returns how many processes were recorded, how many
+ * events were lost, bytes and packets written.
  */
 void rut_usdt_taps_end(struct rut_usdt_taps *taps, size_t *ret_processes, uint64_t *ret_lost,
 		       uint64_t *ret_bytes, uint64_t *ret_packets);

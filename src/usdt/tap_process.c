@@ -216,9 +216,9 @@ int rut_usdt_tap_announced(struct rut_usdt_tap *tap, unsigned seat, int fd)
 
 /*
  * Makes DIR/ruby_static-PID with the metadata's head; a name that exists (an earlier process of
- * that PID, or what somebody has put there) is left alone.
+ * that PID, or another user's file) is left alone.
  */
-static int open_folder(struct rut_usdt_recording *rec, struct rut_usdt_tap *tap)
+static int open_dir(struct rut_usdt_recording *rec, struct rut_usdt_tap *tap)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	char path[PATH_MAX], name[32];
@@ -227,7 +227,7 @@ static int open_folder(struct rut_usdt_recording *rec, struct rut_usdt_tap *tap)
 	if (!rec->dir)
 		return -ENOENT;
 	snprintf(name, sizeof(name), "ruby_static-%d", tap->remote.pid);
-	rc = rut_file_new_folder(path, sizeof(path), rec->dir, name);
+	rc = rut_file_new_dir(path, sizeof(path), rec->dir, name);
 	if (rc < 0)
 		return rc;
 	tap->dir_fd = open(path, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -300,7 +300,7 @@ int rut_usdt_tap_describe(struct rut_usdt_recording *rec, struct rut_usdt_tap *t
 	if (rc == -EBUSY)
 		tell_refused(tap);
 	if (!rc && n && tap->dir_fd < 0)
-		rc = open_folder(rec, tap);
+		rc = open_dir(rec, tap);
 	if (!rc && n)
 		rc = append_metadata(tap, &metadata);
 	if (rc)
@@ -359,7 +359,7 @@ int64_t rut_usdt_tap_drain(struct rut_usdt_recording *rec, struct rut_usdt_tap *
 		__atomic_fetch_add(&tap->remote.page->seats[tap->seat].beat, 1, __ATOMIC_RELEASE);
 	/* No more than it can hold: what it says of its positions may be untrue. */
 	while (n < tap->ring.count && (packet = rut_ring_next(&tap->ring, &tap->pos))) {
-		/* The process may have added a probe, whose events are in this packet. */
+		/* The process may have added a probe that has events in this packet. */
 		rc = rut_usdt_tap_describe(rec, tap);
 		if (!rc && tap->stream_fd >= 0)
 			rc = write_packet(rec, tap, packet);

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Compares what the reference and rutile say of one trace, for the processes of the test.
 
-    interop.py FOLDER     with ref.NAME.json, own.NAME.json (LAMI), known.json, bt2.out (of irqs)
+    interop.py DIR     with ref.NAME.json, own.NAME.json (LAMI), known.json, bt2.out (of irqs)
 
 Prints each disagreement; the exit status tells whether there was one.
 
-    interop.py --whole FOLDER N     writes known.json: of the processes in FOLDER/usage (a line each:
+    interop.py --whole DIR N     writes known.json: of the processes in DIR/usage (a line each:
                                     PID, CPU seconds, stolen seconds) those whose every switch is in
-                                    FOLDER/bt2.out; there must be N
+                                    DIR/bt2.out; there must be N
 """
 
 import json
@@ -17,12 +17,12 @@ import sys
 bad = 0
 
 
-def whole(folder, least):
+def whole(directory, least):
     """Which of them never appear out of nowhere: switched from and not to before, or to twice."""
-    used = {int(pid): (float(s), float(stolen)) for pid, s, stolen in map(str.split, open(f"{folder}/usage"))}
+    used = {int(pid): (float(s), float(stolen)) for pid, s, stolen in map(str.split, open(f"{directory}/usage"))}
     runs = {pid: False for pid in used}
     broken = set()
-    for line in open(f"{folder}/bt2.out"):
+    for line in open(f"{directory}/bt2.out"):
         m = re.search(r" sched_switch: .*prev_tid = (\d+),.*next_tid = (\d+),", line)
         for tid, now in ((int(m[1]), False), (int(m[2]), True)) if m else ():
             if tid in used:
@@ -31,14 +31,14 @@ def whole(folder, least):
                 runs[tid] = now
     known = {pid: used[pid] for pid in used if pid not in broken}
     print(f"{len(known)} of {len(used)} processes are whole")
-    json.dump(known, open(f"{folder}/known.json", "w"))
+    json.dump(known, open(f"{directory}/known.json", "w"))
     return len(known) >= least
 
 
 if sys.argv[1] == "--whole":
     sys.exit(not whole(sys.argv[2], int(sys.argv[3])))
-folder = sys.argv[1]
-known = {int(pid): used for pid, used in json.load(open(f"{folder}/known.json")).items()}
+directory = sys.argv[1]
+known = {int(pid): used for pid, used in json.load(open(f"{directory}/known.json")).items()}
 
 
 def fail(text):
@@ -48,7 +48,7 @@ def fail(text):
 
 
 def tables(who, name, cls):
-    for r in json.load(open(f"{folder}/{who}.{name}.json"))["results"]:
+    for r in json.load(open(f"{directory}/{who}.{name}.json"))["results"]:
         c = r["class"]
         if (c if isinstance(c, str) else c.get("inherit", c.get("class"))) == cls:
             yield r
@@ -130,6 +130,6 @@ same("schedtop", "top",
      lambda i, t, row: row[5].get("tid") in known and ((row[5]["tid"], value(row[1])), [value(c) for c in row[:5]]),
      len(known))
 # On a disk in memory there may be none.
-irqs = set(re.findall(r" irq_handler_entry: .*irq = (\d+),", open(f"{folder}/bt2.out").read()))
+irqs = set(re.findall(r" irq_handler_entry: .*irq = (\d+),", open(f"{directory}/bt2.out").read()))
 same("irqstats", "hard-stats", lambda i, t, row: (row[0]["nr"], [value(c) for c in row[1:5]]), len(irqs))
 sys.exit(bad)

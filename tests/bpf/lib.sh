@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # What the tests of recording share; source it after tap.sh.
 
-# What sessions log stays in the test's folder.
+# What sessions log stays in the test's directory.
 export RUTILE_LOG_DIR="$t_root/log"
 
 # need_bpf: skips the test where eBPF programs cannot be loaded.
@@ -51,16 +51,16 @@ whole() {
 }
 
 # Kills the recorder with SIGKILL while it writes as much as it can: it is stopped until its rings
-# hold some megabytes, then goes on, and lives until it has written a random part of that. FOLDER is on
+# hold some megabytes, then goes on, and lives until it has written a random part of that. DIR is on
 # tmpfs, where writes are cut off at every page.
-killed_at_random_moments() { # TIMES FOLDER
+killed_at_random_moments() { # TIMES DIR
   need_bpf
   mkdir -p "$2"
   cat >kill.py <<'EOF'
 import os, random, signal, subprocess, sys, time
-rutile, folder = sys.argv[1:3]
+rutile, directory = sys.argv[1:3]
 subbuf = random.choice(["16K", "64K", "256K"])
-rec = subprocess.Popen([rutile, "record", "-p", str(os.getpid()), "-o", folder, "-e", "syscall:getppid",
+rec = subprocess.Popen([rutile, "record", "-p", str(os.getpid()), "-o", directory, "-e", "syscall:getppid",
                         "--buffer", "64M", "--subbuf", subbuf, "--", "cat"],
                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 # The command runs when everything is recorded.
@@ -69,7 +69,7 @@ rec.stdin.flush()
 rec.stdout.readline()
 def written():
     try:
-        return sum(e.stat().st_size for e in os.scandir(folder + "/kernel") if e.name.startswith("kernel_"))
+        return sum(e.stat().st_size for e in os.scandir(directory + "/kernel") if e.name.startswith("kernel_"))
     except FileNotFoundError:
         return 0
 before = written()
@@ -104,7 +104,7 @@ wait_for() {
   t_wait test -e "$1"
 }
 
-# recording DIR: until a recorder in the background records. Its folder is there before its programs
+# recording DIR: until a recorder in the background records. Its directory is there before its programs
 # are; a packet is written after they are attached and the state of the machine was dumped.
 written() {
   for w_file in "$1"/kernel/kernel_*; do [ ! -s "$w_file" ] || return 0; done

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Following what is being recorded, without a folder: `view --live` and `top`, against known numbers of
+# Following what is being recorded, without a directory: `view --live` and `top`, against known numbers of
 # calls and against what the session itself wrote.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"

@@ -186,7 +186,7 @@ test_statedump() {
   for d in /sys/class/block/*; do grep -q "statedump_block_device:.*diskname = \"${d##*/}\"" bt2.out; done
 }
 
-# The numbers at the end against babeltrace's: events of all folders, losses.
+# The numbers at the end against babeltrace's: events of all directories, losses.
 test_summary() {
   need_bpf
   "$RUTILE" record -o t -e syscall,sched --size 300K --subbuf 16K -- python3 -c "
@@ -275,7 +275,7 @@ END
   grep -q 'compat_syscall_entry_exit:.*{ error_code = 5 }' bt2.out
   [ "$(count syscall_entry_getpgid)" = 20 ]
   # Half of the metadata, and only where there are such calls: not in a trace without, in a snapshot
-  # and in a folder from the first one on.
+  # and in a directory from the first one on.
   grep -q 'name = "compat_syscall_entry_read"' t/kernel/metadata
   "$RUTILE" start c$$ --flight -p $$ -e syscall
   "$RUTILE" start d$$ -o "$T/d" -p $$ -e syscall
@@ -541,7 +541,7 @@ t_case "--pid records that process only" test_pid
 t_case "a process with the number of one that was recorded is not" test_pid_used_again
 t_case "lttng-cputop understands the trace" test_cputop
 t_case "the statedump agrees with /proc and /sys" test_statedump
-t_case "the summary agrees with babeltrace, over several folders" test_summary
+t_case "the summary agrees with babeltrace, over several directories" test_summary
 t_case "events lost and recorded add up to those that happened" test_losses
 t_case "32-bit calls have their own names and arguments" test_compat
 t_case "a call of any number is in the trace, and every reader can read it" test_every_call

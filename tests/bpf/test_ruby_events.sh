@@ -461,7 +461,7 @@ balanced() {
   [ $((returns - calls)) -le 1 ]
 }
 
-# A session in the background: each folder is whole, and the events of all together are unbroken.
+# A session in the background: each directory is whole, and the events of all together are unbroken.
 test_rotate() {
   need_bpf
   looping
@@ -614,7 +614,7 @@ t_case "children that are forked are recorded, however short they live" test_chi
 t_case "a process that was killed has its last events in the trace" test_killed
 t_case "GC, exceptions and threads are counted as Ruby counts them" test_other_events
 t_case "analyses of the kernel's events do not change" test_undisturbed
-t_case "each folder of a session has its names, and none has lost an event" test_rotate
+t_case "each directory of a session has its names, and none has lost an event" test_rotate
 t_case "of a session that keeps its newest directory no other is left" test_keep
 t_case "a flight recorder's snapshots have Ruby's events too; stop takes its hooks away" test_flight
 t_case "a flight recorder keeps the events of workers that have ended, the newest of many" test_flight_ended

@@ -99,7 +99,7 @@ test_logs() {
   done
   grep -q "'${S}c': .*nowhere" err
   [ ! -e log/${S}a.log ]
-  # The last folders' names and the end; not the first ones any more.
+  # The last directories' names and the end; not the first ones any more.
   grep -q "${S}b\[[0-9]*\] info: ends: [1-9][0-9]* events, .* 0 events lost" log/${S}b.log
   [ -e log/${S}b.log.2 ]
   [ ! -e log/${S}b.log.3 ]
@@ -107,9 +107,9 @@ test_logs() {
   [ "$(stat -c %a log/${S}b.log)" = 640 ]
 }
 
-# Each iteration of the process's loop switches folders (every = 1ns); a request to rotate in the same
-# iteration switches again. Each folder is in the log, once as begun and once as ended.
-test_log_of_folders() {
+# Each iteration of the process's loop switches directories (every = 1ns); a request to rotate in the same
+# iteration switches again. Each directory is in the log, once as begun and once as ended.
+test_log_of_dirs() {
   need_bpf
   export RUTILE_LOG_DIR=$PWD/log
   mkdir out
@@ -216,7 +216,7 @@ test_init_script() {
 t_case "service: check, start, status, restart, stop" test_service
 t_case "service check attaches nothing" test_check_only_loads
 t_case "logs of the service and of sessions" test_logs
-t_case "the log has every folder" test_log_of_folders
+t_case "the log has every directory" test_log_of_dirs
 t_case "a saved profile gives the same session" test_save
 t_case "mistakes in a profile are named with their line" test_bad_profile
 t_case "profiles that are no profiles, and names that are no names" test_odd_profiles

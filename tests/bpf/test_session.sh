@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Sessions: flight recorders without a process, daemons, folders that change, what kill -9 leaves.
+# Sessions: flight recorders without a process, daemons, directories that change, what kill -9 leaves.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 
@@ -19,8 +19,8 @@ import os
 for i in range($1): os.getppid()"
 }
 daemon_pid() { "$RUTILE" status "$1" | sed -n 's/^process *\([0-9]*\).*/\1/p'; }
-# folders N PATTERN: so many have been begun.
-folders() {
+# directories N PATTERN: so many have been begun.
+directories() {
   have=0
   for d in $2; do [ ! -e "$d/kernel/metadata" ] || have=$((have + 1)); done
   [ "$have" -ge "$1" ]
@@ -146,7 +146,7 @@ test_stop_start() {
   [ "$n" -lt 1000 ]
 }
 
-# Every folder is a trace by itself; together they hold every event, once.
+# Every directory is a trace by itself; together they hold every event, once.
 # What is recorded after `add` and `remove` is what `status` and `save` show.
 shows() {
   "$RUTILE" status $n >status
@@ -198,7 +198,7 @@ test_rotate() {
   done
   getppids 1000
   kill -USR2 "$(daemon_pid ${S}d)"
-  t_wait folders 5 'r-*'
+  t_wait directories 5 'r-*'
   "$RUTILE" destroy ${S}d
   [ "$(sort -u names | wc -l)" = 3 ]
   total=0
@@ -425,7 +425,7 @@ test_resume_without() {
   [ "$(grep -c ' syscall_entry_getsid:' bt2.out)" = 1 ]
 }
 
-# The session's process holds nothing of who started it: no folder, no pipe.
+# The session's process holds nothing of who started it: no directory, no pipe.
 test_alone() {
   need_bpf
   mkdir here
@@ -482,13 +482,13 @@ t_case "events are added and removed while it runs" test_add_remove
 t_case "an event is removed whose program records others" test_remove_shared
 t_case "stop and start" test_stop_start
 t_case "status and save show what was added and removed" test_changes_are_shown
-t_case "rotate and SIGUSR2: every folder is complete, no event is lost or doubled" test_rotate
+t_case "rotate and SIGUSR2: every directory is complete, no event is lost or doubled" test_rotate
 t_case "--size and --keep" test_size_keep
 t_case "kill -9: the trace is readable, the name is free, list cleans up" test_killed
 t_case "sessions are isolated; losses are told" test_isolated
 t_case "attach follows and detaches" test_attach
 t_case "a full disk" test_full_disk
-t_case "names, doubles and bad folders are refused" test_refusals
+t_case "names, doubles and bad directories are refused" test_refusals
 t_case "a session is not taken for dead while it is born" test_young
 t_case "two commands at once" test_at_once
 t_case "several are destroyed, those that are not there named" test_destroy_many

@@ -117,7 +117,7 @@ END
   [ "$n" = 17000 ]
 }
 
-# Elsewhere: the files are below another folder, or are not there, or are not those that ran.
+# Elsewhere: the files are below another directory, or are not there, or are not those that ran.
 test_elsewhere() {
   build
   "$RUTILE" record -o t -e "uprobe:$PWD/prog:leaf" --context ustack -- ./prog
@@ -261,7 +261,7 @@ test_flight() {
   [ "$(grep -c '^0x' got)" -ge 100 ]
 }
 
-# Every folder is complete by itself; samples can be added to a session that has room for stacks.
+# Every directory is complete by itself; samples can be added to a session that has room for stacks.
 test_sessions() {
   build
   "$RUTILE" start f$$ -o "$T/f" -e "uprobe:$PWD/prog:leaf" --context ustack
@@ -335,7 +335,7 @@ come_by() {
   [ "$line" = "done" ]
 }
 
-# checked FROM DIR...: every event of these folders, one after the other, has the stack of its
+# checked FROM DIR...: every event of these directories, one after the other, has the stack of its
 # number, or none that is shown; how many have none.
 checked() {
   python3 - "$@" <<'END'
@@ -357,7 +357,7 @@ print(n - int(sys.argv[1]), lost)
 END
 }
 
-# More stacks than the table holds: what is written in time is all there, folder by folder.
+# More stacks than the table holds: what is written in time is all there, directory by directory.
 test_many() {
   need_bpf
   ways
@@ -368,9 +368,9 @@ test_many() {
   done
   if "$RUTILE" status s$$ | grep 'stacks lost'; then return 1; fi
   "$RUTILE" destroy s$$
-  # shellcheck disable=SC2046 # names of folders
+  # shellcheck disable=SC2046 # names of directories
   [ "$(checked 0 t $(seq -f 't-%.0f' 19))" = "40000 0" ]
-  # Each folder has its own ones and no others.
+  # Each directory has its own ones and no others.
   for d in t t-7 t-19; do
     [ "$(babeltrace2 $d | grep -c ' rutile_stack:')" = 2000 ]
     readers $d >/dev/null
@@ -480,7 +480,7 @@ t_case "names from separate debug files" test_debug_files
 t_case "names with a debug package of libc" test_debug_package
 t_case "counted, for flame graphs" test_folded
 t_case "snapshots" test_flight
-t_case "sessions, folders, samples added later" test_sessions
+t_case "sessions, directories, samples added later" test_sessions
 t_case "more stacks than the table holds, written in time" test_many
 t_case "... and not: none is taken for another, losses are told" test_too_many
 t_case "... and in a flight recorder" test_flight_many

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Bad things that happen to a recorder: killed at any moment, folders that go away, privileges and
+# Bad things that happen to a recorder: killed at any moment, directories that go away, privileges and
 # file systems that are not there.
 # shellcheck disable=SC2016 # what is in single quotes is for the shell in the namespace
 . "$SRC/tests/tap.sh"
@@ -39,7 +39,7 @@ test_kill_each_step() {
   echo "$kinds" | grep -q 'pwritev2.*pwrite64[67]'
 }
 
-# What a recorder that was killed before the metadata stood left of a folder is no obstacle to the next one of that
+# What a recorder that was killed before the metadata stood left of a directory is no obstacle to the next one of that
 # name; what somebody else keeps there is.
 test_killed_before_metadata() {
   need_bpf
@@ -99,7 +99,7 @@ for i in range($1): os.getppid()"
 }
 ppids_in() { grep -c syscall_entry_getppid "$1" || true; }
 
-# Removed, and its parent too: recording goes on in memory, then in a folder of the same name.
+# Removed, and its parent too: recording goes on in memory, then in a directory of the same name.
 test_vanished() {
   need_bpf
   where=v/t
@@ -170,7 +170,7 @@ EOF
   "$RUTILE" view v/t 2>&1 >/dev/null | grep -q "$lost events were lost"
 }
 
-# The same with a full disk; a next folder does not tell the losses of the one before again.
+# The same with a full disk; a next directory does not tell the losses of the one before again.
 test_full_gap() {
   need_bpf
   mkdir small
@@ -220,13 +220,13 @@ EOF
   [ $((first + lost + $(grep -c getsid bt2.out))) = $(($(cat calls) * 2)) ]
 }
 
-# A next folder cannot be made: the present one goes on, and the switch comes when it can.
+# A next directory cannot be made: the present one goes on, and the switch comes when it can.
 test_read_only() {
   need_bpf
   where=p/t
   mkdir p
   record_into -o p/t --size 64K --subbuf 16K
-  # Over the folder: its open files can still be written to.
+  # Over the directory: its open files can still be written to.
   mount --bind p p || t_skip "cannot mount"
   mount -o remount,bind,ro p
   getppids 20000
@@ -379,7 +379,7 @@ test_privilege() {
   whole t
 }
 
-# The time of day is set (for this process alone): the next folder is right, this one stays so.
+# The time of day is set (for this process alone): the next directory is right, this one stays so.
 # (tests/slow/test_clock.sh sets it for real, and lets a machine sleep.)
 test_clock_set() {
   need_bpf
@@ -530,19 +530,19 @@ test_race() {
   done
 }
 
-# What fails before anything was recorded leaves nothing: no folder, no session.
+# What fails before anything was recorded leaves nothing: no directory, no session.
 test_nothing_left() {
   need_bpf
   n=${S}n
   command -v strace >/dev/null || t_skip "no strace"
-  # The lock is refused to it when its folder is made already and its session is to be pinned. (The first is
-  # that of the table of rutile's processes, the fourth the folder's.)
+  # The lock is refused to it when its directory is made already and its session is to be pinned. (The first is
+  # that of the table of rutile's processes, the fourth the directory's.)
   if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=5 \
     "$RUTILE" start $n -o "$T/late" -e syscall:getppid >out 2>err; then return 1; fi
   grep -q "cannot lock" err
   [ ! -e late ]
   [ ! -e /sys/fs/bpf/rutile/$n ]
-  # A folder that was there before stays.
+  # A directory that was there before stays.
   mkdir was
   if strace -o /dev/null -e trace=flock -e inject=flock:error=EINTR:when=5 \
     "$RUTILE" start $n -o "$T/was-%%" -e syscall:getppid >out 2>err; then return 1; fi
@@ -550,7 +550,7 @@ test_nothing_left() {
     "$RUTILE" record -o was -e syscall:getppid -- true 2>err; then return 1; fi
   [ "$(ls -A)" = "$(printf 'err\nout\nwas')" ]
   [ -z "$(ls -A was)" ]
-  # Of several starts one wins; the others leave no folder.
+  # Of several starts one wins; the others leave no directory.
   for i in 1 2 3 4; do
     "$RUTILE" start $n -o "$T/t" -e syscall:getppid >/dev/null 2>"err$i" &
   done
@@ -585,7 +585,7 @@ test_full_from_the_beginning() {
   whole small/mine
 }
 
-# Links that another user has put into a shared folder are not followed, by none of the verbs.
+# Links that another user has put into a shared directory are not followed, by none of the verbs.
 test_links() {
   need_bpf
   command -v setpriv >/dev/null || t_skip "no setpriv"
@@ -698,13 +698,13 @@ END
 }
 
 t_case "kill -9 at 25 random moments of heavy writing: every trace is whole" killed_at_random_moments 25 "$fast"
-t_case "... and at each step of making a folder and writing a packet" test_kill_each_step
-t_case "a folder without metadata is used by the next recorder" test_killed_before_metadata
+t_case "... and at each step of making a directory and writing a packet" test_kill_each_step
+t_case "a directory without metadata is used by the next recorder" test_killed_before_metadata
 t_case "a snapshot is there or not" test_kill_snapshot
-t_case "a folder that vanishes: in memory meanwhile, then in a new one" test_vanished
+t_case "a directory that vanishes: in memory meanwhile, then in a new one" test_vanished
 t_case "what is lost meanwhile is told by every reader" test_gap
 t_case "... and after a full disk; once" test_full_gap
-t_case "read-only: the folder goes on until a next one can be made" test_read_only
+t_case "read-only: the directory goes on until a next one can be made" test_read_only
 t_case "a disk that dies" test_disk_dies
 t_case "a kernel without BTF" test_no_btf
 t_case "a kernel without some tracepoints" test_no_tracepoint
@@ -714,9 +714,9 @@ t_case "the time of day is set" test_clock_set
 t_case "what a crashed recorder had not written is in its core" test_core
 t_case "a start that is killed leaves nothing in the way" test_start_killed
 t_case "of several starts of a name one wins" test_race
-t_case "a start or record that fails leaves no folder" test_nothing_left
+t_case "a start or record that fails leaves no directory" test_nothing_left
 t_case "... nor does one on a full disk" test_full_from_the_beginning
-t_case "links in shared folders are not followed" test_links
+t_case "links in shared directories are not followed" test_links
 t_case "targets that cannot be read are named" test_targets
 t_case "events that are lost because others run are in the trace as lost" test_nested_events_are_counted
 t_done

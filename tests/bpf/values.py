@@ -101,8 +101,8 @@ LINE = re.compile(r"^\[(\d+\.\d+)\] \([^)]*\) \S+ ([\w:]+): \{ cpu_id = (\d+)[^}
 FIELD = re.compile(r'(\w+) = ("(?:[^"\\]|\\.)*"|-?[0-9A-Fa-fx]+)(?:, |$)')
 
 
-def events(folder):
-    run = subprocess.run(["babeltrace2", "--clock-seconds", folder], stdout=subprocess.PIPE, check=True)
+def events(directory):
+    run = subprocess.run(["babeltrace2", "--clock-seconds", directory], stdout=subprocess.PIPE, check=True)
     for line in run.stdout.decode(errors="replace").splitlines():
         m = LINE.match(line)
         if m:
@@ -153,10 +153,10 @@ def differences(event, mine, kernel, equal):
             equal[event, field] = equal.get((event, field), 0) + 1
 
 
-def compare(folder):
+def compare(directory):
     records, equal, bad = {}, {}, {}
     ours = {tp: event for event, (tp, _) in RENAMED.items()}
-    for time, name, cpu, fields in events(folder):
+    for time, name, cpu, fields in events(directory):
         event = ours.get(name, name)
         if event in RENAMED:
             records.setdefault((event, cpu), []).append((time, name == event, fields))

@@ -15,11 +15,11 @@ golden() {
 # The texts that lttng-analyses' own tests expect, without the newline at their end.
 upstream() {
   need_cases
-  folder=$1 verb=$2 name=$3
+  directory=$1 verb=$2 name=$3
   shift 3
-  "$RUTILE" "$verb" --skip-validation --gmt --no-progress "$@" "$c/$folder/trace" >out 2>&1 || true
+  "$RUTILE" "$verb" --skip-validation --gmt --no-progress "$@" "$c/$directory/trace" >out 2>&1 || true
   printf '%s' "$(cat out)" >ours
-  printf '%s' "$(cat "$c/$folder/$name.upstream.txt")" >theirs
+  printf '%s' "$(cat "$c/$directory/$name.upstream.txt")" >theirs
   cmp ours theirs
 }
 

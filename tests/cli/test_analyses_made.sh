@@ -200,7 +200,7 @@ a_limit_is_a_limit() {
   [ "$(run iolatencytop --limit 2 | grep -c openat)" = 2 ]
 }
 
-a_folder_of_any_name_wakes_up() {
+a_directory_of_any_name_wakes_up() {
   { echo "env tracer_major=2 tracer_minor=6 tracer_patchlevel=0"; echo "$SWITCH"
     echo "2_000 0 sched_wakeup comm=b tid=20 prio=120 success=1 target_cpu=0"
     echo "5_000 0 sched_switch prev_comm=app prev_tid=10 prev_prio=20 prev_state=1 next_comm=b next_tid=20 next_prio=20"
@@ -1414,7 +1414,7 @@ t_case "fdtop of what was open before" descriptors_found_are_level
 t_case "a process with descriptors" a_process_with_descriptors_has_a_pid
 t_case "files that are opened again" files_opened_again_are_one_file
 t_case "a limit is a limit" a_limit_is_a_limit
-t_case "a trace in a folder of any name" a_folder_of_any_name_wakes_up
+t_case "a trace in a directory of any name" a_directory_of_any_name_wakes_up
 t_case "accept and accept4" accept_opens_a_connection
 t_case "system calls of 32-bit programs" calls_of_32_bit_programs_count
 t_case "exits of the other kind" an_exit_of_the_other_kind_ends_no_call

@@ -188,7 +188,7 @@ unreadable_files_are_named() {
   grep -q "cannot open 't/locked': Permission denied" err
 }
 
-a_folder_in_place_of_a_file() {
+a_directory_in_place_of_a_file() {
   mkdir -p t/metadata
   rc=0
   "$RUTILE" view t 2>err || rc=$?
@@ -236,6 +236,6 @@ t_case "bad input: babeltrace2 refuses it too" babeltrace2_refuses_it_too
 t_case "bad input: what can be read is read" what_can_be_read_is_read
 t_case "losses are reported with stream and time" losses_are_reported
 t_case "unreadable files are named" unreadable_files_are_named
-t_case "a folder named metadata is no trace" a_folder_in_place_of_a_file
+t_case "a directory named metadata is no trace" a_directory_in_place_of_a_file
 t_case "an unknown event costs the rest of its packet, and every verb says so" unknown_events_are_counted
 t_done

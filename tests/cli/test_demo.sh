@@ -10,7 +10,7 @@ needs() {
   ruby -e 'require "sinatra/base"; require "sqlite3"' 2>/dev/null || t_skip "Sinatra or SQLite is not installed"
 }
 
-# Processes and folders of this run of the demo: they have its folder in their environment or name.
+# Processes and directories of this run of the demo: they have its directory in their environment or name.
 left_behind() {
   ls -d "$DEMO_DIR"/rutile-demo.* 2>/dev/null || :
   grep -slz "^SHOP_DB=$DEMO_DIR/" /proc/[0-9]*/environ || :

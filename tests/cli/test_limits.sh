@@ -15,7 +15,7 @@ expect() {
   [ $rc = "$want" ] || { echo "$*: exit status $rc"; cat out err; return 1; }
 }
 
-folders() {
+directories() {
   find "$TMPDIR" -maxdepth 1 -name 'rutile.*' | wc -l
 }
 
@@ -40,7 +40,7 @@ limits_of_the_command() {
   grep -q "rutile calls: the command was not traced: .*ulimit -v" err || { cat out err; return 1; }
   expect 0 "$R" calls -- true
   grep -q 'not traced: it runs no Ruby' err
-  [ "$(folders)" = 0 ]
+  [ "$(directories)" = 0 ]
 }
 
 # root's processes have no limit of this kind.
@@ -66,13 +66,13 @@ limits_of_rutile_itself() {
     [ ! -s out ]
     grep -q '^rutile calls: cannot write .*(ulimit -f)$' err || { cat err; return 1; }
   )
-  [ "$(folders)" = 0 ]
+  [ "$(directories)" = 0 ]
   (
     ulimit -n 5
     expect 1 "$R" calls -- ruby -e "$program"
     grep -q '^rutile calls: .*Too many open files (ulimit -n allows 5)$' err || { cat err; return 1; }
   )
-  [ "$(folders)" = 0 ]
+  [ "$(directories)" = 0 ]
 }
 
 t_case "the limit of threads of a process" limit_of_threads

@@ -59,7 +59,7 @@ links_and_relative_paths() {
   GO=$t/current has_both ruby "$t/other/linked.rb"
 }
 
-a_folder_that_was_left() {
+a_directory_that_was_left() {
   make_app
   t=$PWD
   GO=/ has_both ruby rel/1/main.rb
@@ -98,7 +98,7 @@ load "$t/rel/1/config.rb"
 END
   has_both ruby srv/bin/rails.rb
   mkdir -p bundled/bin
-  # A program of a gem: its own folder says nothing.
+  # A program of a gem: its own directory says nothing.
   mkdir -p gems/server-1.0/bin
   cat >gems/server-1.0/bin/puma <<END
 load "$t/rel/1/config.rb"
@@ -220,7 +220,7 @@ END
 }
 
 t_case "links and relative paths" links_and_relative_paths
-t_case "a folder that was left" a_folder_that_was_left
+t_case "a directory that was left" a_directory_that_was_left
 t_case "commands go where they want" commands_go_where_they_want
 t_case "Rails and Bundler know it" rails_and_bundler_know_it
 t_case "tools are their own application" tools_are_their_own_application

@@ -66,7 +66,7 @@ app_leaves_gems_out_and_all_does_not() {
   not grep -q 'Job' got
 }
 
-a_folder_removed_under_it_is_still_the_application() {
+a_directory_removed_under_it_is_still_the_application() {
   start_script
   rm -r ../app
   cd ..
@@ -570,7 +570,7 @@ EOF
 }
 
 t_case "app leaves gems out, all does not" app_leaves_gems_out_and_all_does_not
-t_case "a folder removed under it is still the application" a_folder_removed_under_it_is_still_the_application
+t_case "a directory removed under it is still the application" a_directory_removed_under_it_is_still_the_application
 t_case "a method bound often is counted once" a_method_bound_often_is_counted_once
 t_case "the agent does not see itself" the_agent_does_not_see_itself
 t_case "the end of the target ends it" the_end_of_the_target_ends_it

@@ -42,7 +42,7 @@ random_types_read_the_same() {
   python3 "$SRC/tests/same-random" "$RUTILE" 1 150
 }
 
-# A folder with a copy, and one whose streams begin later, as overlapping snapshots do.
+# A directory with a copy, and one whose streams begin later, as overlapping snapshots do.
 copies_are_counted_once() {
   need_cases
   "$(dirname "$RUTILE")/bench/gen_trace" "$CASES/ref/basic-kernel-analysis" long 3
@@ -318,13 +318,13 @@ t_case "--filter chooses by expression" filters_are_expressions
 t_case "--json says the same as the text" json_says_the_same
 # Paths and host names are anybody's bytes: neither a terminal nor a reader of JSON may suffer.
 names_are_anybodys_bytes() {
-  folder=$(printf 'caf\303\251-\033[31m-\377')
-  { printf 'env hostname="a\033b"\n'; echo '1_000 0 tick n=1'; } | python3 "$SRC/tests/mktrace" "$folder"
-  LC_ALL=C "$RUTILE" stat --clock-gmt "$folder" >out
+  directory=$(printf 'caf\303\251-\033[31m-\377')
+  { printf 'env hostname="a\033b"\n'; echo '1_000 0 tick n=1'; } | python3 "$SRC/tests/mktrace" "$directory"
+  LC_ALL=C "$RUTILE" stat --clock-gmt "$directory" >out
   cat -v out
   not grep -q "$(printf '\033')" out
   grep -q "^trace:  *$(printf 'caf\303\251')"'-.x1b\[31m-.xff (CTF' out
-  "$RUTILE" stat --json "$folder" >json
+  "$RUTILE" stat --json "$directory" >json
   python3 -c '
 import json
 d = json.load(open("json", encoding="utf-8"))

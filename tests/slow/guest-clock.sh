@@ -13,7 +13,7 @@ export TZ=JST-9
 mark() {
   for i in 1 2 3 4 5; do mkdir "/tmp/mark-$1-$(date +%s)"; rmdir /tmp/mark-*; done
 }
-# next NAME: the folder that begins when the time of day has changed; a busy host makes it late.
+# next NAME: the directory that begins when the time of day has changed; a busy host makes it late.
 next() {
   for i in $(seq 300); do
     [ -e "/tmp/$1/kernel/metadata" ] && return

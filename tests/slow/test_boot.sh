@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # The systemd units in a Debian guest: sessions run before the system's services do, and a shutdown
-# writes their last packets. The LSB script in a folder without systemd.
+# writes their last packets. The LSB script in a directory without systemd.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 . "$SRC/tests/slow/lib.sh"
@@ -111,7 +111,7 @@ test_boot() {
   grep -q 'sched_process_exec.*"/usr/bin/mark-last"' boot-1.text
 }
 
-# Without systemd: an init script in a folder that has busybox and nothing else.
+# Without systemd: an init script in a directory that has busybox and nothing else.
 test_lsb() {
   need_bpf
   [ -x /bin/busybox ] || t_skip "no busybox (busybox-static)"

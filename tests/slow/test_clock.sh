@@ -39,7 +39,7 @@ test_clock() {
     "$RUTILE" view "$t" >/dev/null 2>view.err
     [ ! -s view.err ]
   done
-  # A folder for each time of day: before, set, awake, set back.
+  # A directory for each time of day: before, set, awake, set back.
   [ "$(ls -d files* | wc -l)" = 4 ]
   for t in files*; do seconds "$t" "$t.text"; done
   cat files*.text >all

@@ -112,20 +112,20 @@ static void test_index_agrees_with_an_array(void **state)
 	rut_index_fini(&x);
 }
 
-static void test_a_new_folder_takes_the_next_name(void **state)
+static void test_a_new_directory_takes_the_next_name(void **state)
 {
 	static const char *const want[] = {"t", "t-1", "t-2"};
-	char dir[] = "/tmp/rutile-folder.XXXXXX", path[100], expected[100], small[8];
+	char dir[] = "/tmp/rutile-directory.XXXXXX", path[100], expected[100], small[8];
 
 	assert_non_null(mkdtemp(dir));
 	for (size_t i = 0; i < 3; i++) {
-		assert_int_equal(rut_file_new_folder(path, sizeof(path), dir, "t"), 0);
+		assert_int_equal(rut_file_new_dir(path, sizeof(path), dir, "t"), 0);
 		snprintf(expected, sizeof(expected), "%s/%s", dir, want[i]);
 		assert_string_equal(path, expected);
 	}
-	/* Nothing is made under a name that was cut, nor in a folder that is not there. */
-	assert_int_equal(rut_file_new_folder(small, sizeof(small), dir, "u"), -ENAMETOOLONG);
-	assert_int_equal(rut_file_new_folder(path, sizeof(path), expected, "v/w"), -ENOENT);
+	/* Nothing is made under a name that was cut, nor in a directory that is not there. */
+	assert_int_equal(rut_file_new_dir(small, sizeof(small), dir, "u"), -ENAMETOOLONG);
+	assert_int_equal(rut_file_new_dir(path, sizeof(path), expected, "v/w"), -ENOENT);
 	for (size_t i = 3; i-- > 0;) {
 		snprintf(path, sizeof(path), "%s/%s", dir, want[i]);
 		assert_int_equal(rmdir(path), 0);
@@ -407,7 +407,7 @@ int main(void)
 		cmocka_unit_test(test_index_agrees_with_an_array),
 		cmocka_unit_test(test_logfile_keeps_its_limits),
 		cmocka_unit_test(test_file_write_goes_on_after_a_short_write),
-		cmocka_unit_test(test_a_new_folder_takes_the_next_name),
+		cmocka_unit_test(test_a_new_directory_takes_the_next_name),
 		cmocka_unit_test(test_strtab_gives_the_same_id_for_the_same_bytes),
 		cmocka_unit_test(test_core_segments_never_overlap),
 		cmocka_unit_test(test_numbers_are_digits_and_nothing_else),

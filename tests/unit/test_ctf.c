@@ -32,7 +32,7 @@ static const char preamble[] =
 	"		u64 packet_size; u64 events_discarded; u64 packet_seq_num; u32 cpu_id; }; "
 	"};\n";
 
-/* ---- A trace in a folder of its own ---- */
+/* ---- A trace in a directory of its own ---- */
 
 struct dir {
 	char path[64];

@@ -84,18 +84,18 @@ static void test_status_of_ourselves(void **state)
 	assert_int_equal(rut_proc_status_read(&s, 1 << 22, 0), -ESRCH);
 }
 
-/* A folder that is not below the root of the process, as /proc may show it. */
-static void test_role_odd_folder(void **state)
+/* A directory that is not below the root of the process, as /proc may show it. */
+static void test_role_odd_dir(void **state)
 {
 	static const char cmdline[] = "ruby\0bin/x.rb";
-	static const char *const folders[] = {"2/x", "x", "(unreachable)/srv", ""};
+	static const char *const directories[] = {"2/x", "x", "(unreachable)/srv", ""};
 
-	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+	for (size_t i = 0; i < sizeof(directories) / sizeof(*directories); i++) {
 		struct rut_ruby_proc p = {0};
 		struct rut_role_input in = {.user = "x",
 					    .cmdline = cmdline,
 					    .cmdline_bytes = sizeof(cmdline),
-					    .cwd = folders[i],
+					    .cwd = directories[i],
 					    .comm = "ruby"};
 
 		assert_int_equal(rut_role_find(&in, &p), 0);
@@ -244,7 +244,7 @@ static void test_seccomp_agrees_with_the_kernel(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_role_odd_folder),
+		cmocka_unit_test(test_role_odd_dir),
 		cmocka_unit_test(test_symbols_agree_with_dlsym),
 		cmocka_unit_test(test_mappings),
 		cmocka_unit_test(test_status_of_ourselves),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Loaded before a program of this folder (ruby -r). By the environment:
+# Loaded before a program of this directory (ruby -r). By the environment:
 #   EXACT=calls|c_calls|objects   count with Ruby's own means and print "LINE NAME COUNT" at the end
 #   EXACT=wait                    in ready(): say so and wait for a line on standard input
 #   EXACT_FROM=ready              count from ready() on, not from the first line
