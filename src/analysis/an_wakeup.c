@@ -60,7 +60,10 @@ static int init(struct rut_instance *inst)
 	struct chain *c = (struct chain *)inst;
 
 	c->waits.st = &inst->run->engine->state;
-	c->waits.begin_ns = inst->begin_ns;
+	c->waits.tid = inst->run->conf->target_tid;
+	c->waits.done_ns = inst->begin_ns;
+	c->waits.sweep = RUT_WAITS_SWEEP;
+	c->waits.max = RUT_WAITS_MAX;
 	return 0;
 }
 
@@ -100,7 +103,7 @@ static struct rut_result *path_table(struct chain *c, const struct rut_path *pat
 {
 	struct rut_result *t = rut_an_result_new(&path_class, c->base.begin_ns, end_ns, NULL);
 
-	for (size_t i = path->n; t && i-- > 0;) {
+	for (size_t i = 0; t && i < path->n; i++) {
 		const struct rut_segment *s = &path->segments[i];
 
 		rut_an_result_range(t, s->begin_ns, s->end_ns);
@@ -140,7 +143,7 @@ static struct rut_result *sum_table(struct chain *c, const struct rut_path *path
 	struct rut_ordered sums = {0};
 	struct sum **list;
 
-	for (size_t i = path->n; i-- > 0;) {
+	for (size_t i = 0; i < path->n; i++) {
 		const struct rut_segment *s = &path->segments[i];
 		struct sum *sum = rut_an_ordered_add(&sums, (uint64_t)s->who->tid, sizeof(*sum));
 
@@ -225,27 +228,33 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	struct rut_run *run = inst->run;
 	int64_t tid = run->conf->target_tid;
 	struct rut_result *path_rows, *sums;
-	struct rut_path path = {0};
+	const struct rut_path *path = rut_an_waits_path(&c->waits, end_ns);
 
-	if (rut_an_waits_path(&c->waits, tid, inst->begin_ns, end_ns, &path))
+	if (!path) {
 		run->engine->state.failed = true;
-	path_rows = path_table(c, &path, end_ns);
-	sums = sum_table(c, &path, end_ns);
+		return;
+	}
+	path_rows = path_table(c, path, end_ns);
+	sums = sum_table(c, path, end_ns);
 	if (run->conf->mi) {
 		rut_an_results_take(&run->results, path_rows);
 		rut_an_results_take(&run->results, sums);
 	} else {
 		rut_an_run_print_range(run, inst->begin_ns, end_ns);
-		if (!path.n)
+		if (!path->n)
 			rut_buf_printf(&run->out, "Thread %lld never ran.\n", (long long)tid);
-		if (path.n && path_rows)
+		if (path->n && path_rows)
 			print_path(path_rows, run->conf, &run->out);
-		if (path.n && sums)
+		if (path->n && sums)
 			print_sums(sums, &run->out);
+		if (c->waits.lossy)
+			rut_buf_printf(&run->out,
+				       "\nOf sleeps with more than %zu waits of other threads, "
+				       "the begin is unknown.\n",
+				       c->waits.max);
 		rut_an_result_free(path_rows);
 		rut_an_result_free(sums);
 	}
-	rut_an_path_fini(&path);
 }
 
 static void fini(struct rut_instance *inst)

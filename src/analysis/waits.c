@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "analysis/waits.h"
 
-#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_DEPTH 64
 
@@ -14,6 +14,11 @@ static const char *const names[RUT_SEGMENT_STATES] = {
 const char *rut_an_segment_name(enum rut_segment_state s)
 {
 	return names[s];
+}
+
+static struct rut_waits_thread *find(const struct rut_waits *w, int64_t tid)
+{
+	return rut_ordered_get(&w->threads, (uint64_t)tid);
 }
 
 static struct rut_waits_thread *get(struct rut_waits *w, int64_t tid, const char *comm)
@@ -37,7 +42,7 @@ static struct rut_waits_thread *get(struct rut_waits *w, int64_t tid, const char
 static struct rut_wait *append(struct rut_waits *w, struct rut_waits_thread *t)
 {
 	if (t->n == t->cap) {
-		size_t cap = t->cap ? t->cap * 2 : 4;
+		uint32_t cap = t->cap ? t->cap + t->cap / 2 + 1 : 2;
 		void *waits = realloc(t->waits, cap * sizeof(*t->waits));
 
 		if (!waits) {
@@ -47,143 +52,61 @@ static struct rut_wait *append(struct rut_waits *w, struct rut_waits_thread *t)
 		t->waits = waits;
 		t->cap = cap;
 	}
-	t->waits[t->n] = (struct rut_wait){.out_ns = RUT_NO_TIME, .in_ns = RUT_NO_TIME};
-	t->waits[t->n].wake.ns = RUT_NO_TIME;
+	t->waits[t->n] = (struct rut_wait){
+		.out_ns = RUT_NO_TIME, .in_ns = RUT_NO_TIME, .wake_ns = RUT_NO_TIME};
+	w->n_waits++;
 	return &t->waits[t->n++];
 }
 
-static void leave(struct rut_waits *w, const struct rut_hook_switch *h)
+static void set_wake(struct rut_wait *wait, const struct rut_wake *wake)
 {
-	struct rut_waits_thread *t = get(w, h->prev_tid, h->prev_comm);
-	const struct rut_thread *th = h->prev;
-	struct rut_wait *wait = t ? append(w, t) : NULL;
-	const struct rut_fd *f = NULL;
-
-	if (!wait)
-		return;
-	t->running = false;
-	wait->out_ns = h->ts_ns;
-	wait->preempted = !h->prev_state;
-	wait->by_tid = wait->preempted ? h->next_tid : 0;
-	wait->call = th->syscall;
-	wait->futex = th->syscall ? th->futex : 0;
-	if (th->syscall && th->rq.op != RUT_IO_NONE && th->rq.has_fd)
-		f = rut_an_state_fd(rut_an_state_leader(w->st, h->prev), th->rq.fd);
-	wait->file = f ? f->filename : NULL;
-}
-
-static void enter(struct rut_waits *w, const struct rut_hook_switch *h)
-{
-	struct rut_waits_thread *t = get(w, h->next_tid, h->next_comm);
-	struct rut_wait *wait = t && t->n ? &t->waits[t->n - 1] : NULL;
-
-	/* It came from before the trace, or its leaving was lost. */
-	if (t && (!wait || wait->in_ns != RUT_NO_TIME))
-		wait = append(w, t);
-	if (!wait)
-		return;
-	t->running = true;
-	wait->in_ns = h->ts_ns;
-	wait->after_tid = h->prev_tid;
-	if (h->wakeup_ns != RUT_NO_TIME && h->next->wake.ns == h->wakeup_ns)
-		wait->wake = h->next->wake;
-	if (wait->wake.ns != RUT_NO_TIME)
-		wait->preempted = false;
-}
-
-void rut_an_waits_on_switch(struct rut_waits *w, const struct rut_hook_switch *h)
-{
-	if (h->prev_tid)
-		leave(w, h);
-	if (h->next_tid)
-		enter(w, h);
-}
-
-void rut_an_waits_on_wakeup(struct rut_waits *w, const struct rut_hook_wakeup *h)
-{
-	struct rut_waits_thread *t = get(w, h->thread->tid, h->thread->comm);
-	struct rut_wait *wait = t && t->n ? &t->waits[t->n - 1] : NULL;
-
-	if (!t || t->running)
-		return;
-	if (!wait || wait->in_ns != RUT_NO_TIME)
-		wait = append(w, t);
-	if (wait)
-		wait->wake = h->thread->wake;
-}
-
-void rut_an_waits_on_syscall_exit(struct rut_waits *w, const struct rut_hook_syscall *h)
-{
-	struct rut_waits_thread *t;
-	struct rut_wait *wait;
-
-	if (!h->has_ret || !rut_an_state_timed_out(h->info, h->ret))
-		return;
-	t = rut_ordered_get(&w->threads, (uint64_t)h->thread->tid);
-	wait = t && t->n ? &t->waits[t->n - 1] : NULL;
-	/* A preemption may lie between the sleep and the return. */
-	for (; wait && wait->preempted && wait > t->waits; wait--)
-		;
-	if (!wait || wait->call != h->info || wait->wake.ns == RUT_NO_TIME ||
-	    wait->wake.ns < h->ts_ns - h->duration_ns)
-		return;
-	wait->wake.kind = RUT_WAKE_TIMER;
-	wait->wake.tid = 0;
-	wait->wake.what = h->info->name;
-}
-
-const struct rut_waits_thread *rut_an_waits_get(const struct rut_waits *w, int64_t tid)
-{
-	return rut_ordered_get(&w->threads, (uint64_t)tid);
-}
-
-void rut_an_waits_fini(struct rut_waits *w)
-{
-	for (size_t i = 0; i < w->threads.n; i++)
-		free(((struct rut_waits_thread *)w->threads.items[i])->waits);
-	rut_an_ordered_fini(&w->threads);
-}
-
-void rut_an_path_fini(struct rut_path *p)
-{
-	free(p->segments);
-	*p = (struct rut_path){0};
+	wait->wake_ns = wake->ns;
+	wait->wake_kind = (uint8_t)wake->kind;
+	wait->wake_tid = (int32_t)wake->tid;
+	wait->what = wake->what;
 }
 
 /* ---- The walk ---- */
 
 struct walk {
 	struct rut_waits *w;
-	struct rut_path *path;
+	struct rut_path path; /* from the end to the begin */
 };
 
-static void add(const struct walk *k, const struct rut_segment *s)
+/* Appends to the path; `before` says that it gets its segments from the end to the begin. */
+static bool add_to(struct rut_path *p, const struct rut_segment *s, bool before)
 {
-	struct rut_path *p = k->path;
 	struct rut_segment *last = p->n ? &p->segments[p->n - 1] : NULL;
 
-	if (s->end_ns <= s->begin_ns)
-		return;
 	if (last && last->who == s->who && last->state == s->state && last->what == s->what &&
-	    last->call == s->call && last->by == s->by && last->begin_ns == s->end_ns) {
-		last->begin_ns = s->begin_ns;
-		return;
+	    last->call == s->call && last->by == s->by &&
+	    (before ? last->begin_ns == s->end_ns : last->end_ns == s->begin_ns)) {
+		if (before)
+			last->begin_ns = s->begin_ns;
+		else
+			last->end_ns = s->end_ns;
+		return true;
 	}
 	if (!p->segments || p->n == p->cap) {
 		size_t cap = p->cap ? p->cap * 2 : 64;
 		void *segments = realloc(p->segments, cap * sizeof(*p->segments));
 
-		if (!segments) {
-			k->w->failed = true;
-			return;
-		}
+		if (!segments)
+			return false;
 		p->segments = segments;
 		p->cap = cap;
 	}
 	p->segments[p->n++] = *s;
+	return true;
 }
 
-static void add_plain(const struct walk *k, const struct rut_waits_thread *who, int64_t begin_ns,
+static void add(struct walk *k, const struct rut_segment *s)
+{
+	if (s->end_ns > s->begin_ns && !add_to(&k->path, s, true))
+		k->w->failed = true;
+}
+
+static void add_plain(struct walk *k, struct rut_waits_thread *who, int64_t begin_ns,
 		      int64_t end_ns, enum rut_segment_state state, int64_t by)
 {
 	const struct rut_segment s = {
@@ -191,7 +114,7 @@ static void add_plain(const struct walk *k, const struct rut_waits_thread *who, 
 		.begin_ns = begin_ns,
 		.end_ns = end_ns,
 		.state = state,
-		.by = by ? rut_an_waits_get(k->w, by) : NULL,
+		.by = by ? find(k->w, by) : NULL,
 	};
 
 	add(k, &s);
@@ -218,7 +141,7 @@ static size_t waits_before(const struct rut_waits_thread *t, int64_t ns)
 	return lo;
 }
 
-static enum rut_segment_state state_of(enum rut_wake_kind kind)
+static enum rut_segment_state state_of(uint8_t kind)
 {
 	switch (kind) {
 	case RUT_WAKE_TIMER:
@@ -238,44 +161,54 @@ static enum rut_segment_state state_of(enum rut_wake_kind kind)
 	}
 }
 
-static void walk(const struct walk *k, const struct rut_waits_thread *t, int64_t lo, int64_t hi,
-		 int depth);
+static void walk(struct walk *k, struct rut_waits_thread *t, int64_t lo, int64_t hi, int depth);
+
+/* As walk(); of the time whose waits were dropped nothing is known. */
+static void walk_waker(struct walk *k, struct rut_waits_thread *t, int64_t lo, int64_t hi,
+		       int depth)
+{
+	int64_t known = k->w->lossy && k->w->lost_ns > lo ? k->w->lost_ns : lo;
+
+	if (known < hi)
+		walk(k, t, known, hi, depth);
+	add_plain(k, t, lo, known < hi ? known : hi, RUT_SEGMENT_UNKNOWN, 0);
+}
 
 /* [lo, hi]: asleep until the wait's wakeup at hi, or still asleep. */
-static void add_sleep(const struct walk *k, const struct rut_waits_thread *t,
-		      const struct rut_wait *wait, int64_t lo, int64_t hi, int depth)
+static void add_sleep(struct walk *k, struct rut_waits_thread *t, const struct rut_wait *wait,
+		      int64_t lo, int64_t hi, int depth)
 {
-	bool woken = wait->wake.ns != RUT_NO_TIME;
-	bool follows = woken && (wait->wake.kind == RUT_WAKE_THREAD ||
-				 (wait->wake.kind == RUT_WAKE_NET && wait->wake.tid));
-	const struct rut_waits_thread *waker =
-		follows && wait->wake.tid != t->tid ? rut_an_waits_get(k->w, wait->wake.tid) : NULL;
+	bool woken = wait->wake_ns != RUT_NO_TIME;
+	bool follows = woken && (wait->wake_kind == RUT_WAKE_THREAD ||
+				 (wait->wake_kind == RUT_WAKE_NET && wait->wake_tid));
+	struct rut_waits_thread *waker =
+		follows && wait->wake_tid != t->tid ? find(k->w, wait->wake_tid) : NULL;
 	struct rut_segment s = {
 		.who = t,
 		.begin_ns = lo,
 		.end_ns = hi,
-		.state = woken ? state_of(wait->wake.kind) : RUT_SEGMENT_SLEEPS,
+		.state = woken ? state_of(wait->wake_kind) : RUT_SEGMENT_SLEEPS,
 		.call = wait->call ? wait->call->name : NULL,
-		.what = woken && wait->wake.what ? wait->wake.what : wait->file,
+		.what = woken && wait->what ? wait->what : wait->file,
 	};
 
 	if (lo >= hi)
 		return;
 	if (waker && waker->n && depth < MAX_DEPTH) {
-		walk(k, waker, lo, hi, depth + 1);
+		walk_waker(k, waker, lo, hi, depth + 1);
 		return;
 	}
-	if (woken && wait->wake.kind == RUT_WAKE_DISK && wait->wake.tid)
-		s.by = rut_an_waits_get(k->w, wait->wake.tid);
+	if (woken && wait->wake_kind == RUT_WAKE_DISK && wait->wake_tid)
+		s.by = find(k->w, wait->wake_tid);
 	add(k, &s);
 }
 
 /* What the thread did off the CPU from lo to hi, in this wait. */
-static void add_wait(const struct walk *k, const struct rut_waits_thread *t,
-		     const struct rut_wait *wait, int64_t lo, int64_t hi, int depth)
+static void add_wait(struct walk *k, struct rut_waits_thread *t, const struct rut_wait *wait,
+		     int64_t lo, int64_t hi, int depth)
 {
 	int64_t out = wait->out_ns == RUT_NO_TIME ? lo : max_ns(wait->out_ns, lo);
-	int64_t woken = wait->wake.ns;
+	int64_t woken = wait->wake_ns;
 
 	if (wait->out_ns == RUT_NO_TIME && woken == RUT_NO_TIME) {
 		add_plain(k, t, lo, hi, RUT_SEGMENT_UNKNOWN, 0);
@@ -292,8 +225,7 @@ static void add_wait(const struct walk *k, const struct rut_waits_thread *t,
 	add_sleep(k, t, wait, out, hi, depth);
 }
 
-static void walk(const struct walk *k, const struct rut_waits_thread *t, int64_t lo, int64_t hi,
-		 int depth)
+static void walk(struct walk *k, struct rut_waits_thread *t, int64_t lo, int64_t hi, int depth)
 {
 	for (size_t i = waits_before(t, hi); i && hi > lo; i--) {
 		const struct rut_wait *wait = &t->waits[i - 1];
@@ -309,17 +241,212 @@ static void walk(const struct walk *k, const struct rut_waits_thread *t, int64_t
 	add_plain(k, t, lo, hi, t->n ? RUT_SEGMENT_RUNS : RUT_SEGMENT_UNKNOWN, 0);
 }
 
-int rut_an_waits_path(struct rut_waits *w, int64_t tid, int64_t begin_ns, int64_t end_ns,
-		      struct rut_path *ret)
-{
-	const struct walk k = {w, ret};
-	const struct rut_waits_thread *t = rut_an_waits_get(w, tid);
+/* ---- What is kept ---- */
 
-	*ret = (struct rut_path){0};
-	if (t)
-		walk(&k, t, begin_ns, end_ns, 0);
-	if (!w->failed)
-		return 0;
-	rut_an_path_fini(ret);
-	return -ENOMEM;
+/* Completes the path up to `ns`. */
+static void resolve(struct rut_waits *w, int64_t ns)
+{
+	struct walk k = {.w = w};
+	struct rut_waits_thread *t = find(w, w->tid);
+
+	if (t && ns > w->done_ns)
+		walk(&k, t, w->done_ns, ns, 0);
+	for (size_t i = k.path.n; i-- > 0;) {
+		const struct rut_segment *s = &k.path.segments[i];
+
+		s->who->kept = true;
+		if (s->by)
+			s->by->kept = true;
+		if (!add_to(&w->path, s, false))
+			w->failed = true;
+	}
+	free(k.path.segments);
+	if (ns > w->done_ns)
+		w->done_ns = ns;
+}
+
+/* When the thread ran last: what comes can change nothing of its path before. */
+static int64_t settled_ns(const struct rut_waits *w)
+{
+	const struct rut_waits_thread *t = find(w, w->tid);
+	const struct rut_wait *last = t && t->n ? &t->waits[t->n - 1] : NULL;
+
+	if (!last) /* it may sleep since the begin */
+		return w->done_ns;
+	return last->in_ns != RUT_NO_TIME ? last->in_ns : last->out_ns;
+}
+
+/* Drops waits that were over before `ns`, but the last one: what the thread did then follows it. */
+static void drop_waits(struct rut_waits *w, int64_t ns)
+{
+	w->n_waits = 0;
+	for (size_t i = 0; i < w->threads.n; i++) {
+		struct rut_waits_thread *t = w->threads.items[i];
+		uint32_t k = 0;
+
+		while (k < t->n && t->waits[k].in_ns != RUT_NO_TIME && t->waits[k].in_ns <= ns)
+			k++;
+		if (k > 1) {
+			t->n -= k - 1;
+			memmove(t->waits, t->waits + k - 1, t->n * sizeof(*t->waits));
+		}
+		if (t->cap > 2 * t->n + 2) {
+			void *less = realloc(t->waits, (t->n + 1) * sizeof(*t->waits));
+
+			if (less) {
+				t->waits = less;
+				t->cap = t->n + 1;
+			}
+		}
+		w->n_waits += t->n;
+	}
+}
+
+static uint64_t key_of(const void *item)
+{
+	return (uint64_t)((const struct rut_waits_thread *)item)->tid;
+}
+
+/* It has ended before what is left to be walked. */
+static bool is_over(void *arg, const void *item)
+{
+	const struct rut_waits_thread *t = item;
+	const struct rut_waits *w = arg;
+	const struct rut_wait *last = t->n ? &t->waits[t->n - 1] : NULL;
+
+	return !t->kept && t->tid != w->tid && last && last->in_ns == RUT_NO_TIME &&
+	       last->out_ns != RUT_NO_TIME && last->out_ns <= w->done_ns &&
+	       rut_an_state_has_ended(w->st, t->tid);
+}
+
+static void drop_thread(void *arg, void *item)
+{
+	struct rut_waits_thread *t = item;
+	struct rut_waits *w = arg;
+
+	w->n_waits -= t->n;
+	free(t->waits);
+}
+
+static void sweep(struct rut_waits *w, int64_t now_ns)
+{
+	const struct rut_prune prune = {
+		.key = key_of, .ended = is_over, .drop = drop_thread, .arg = w};
+	int64_t settled = settled_ns(w);
+
+	if (settled != RUT_NO_TIME)
+		resolve(w, settled);
+	drop_waits(w, w->done_ns);
+	if (rut_an_ordered_prune(&w->threads, &prune) < 0)
+		w->failed = true;
+	while (w->n_waits > w->max / 4 * 3) {
+		int64_t lost = w->lossy && w->lost_ns > w->done_ns ? w->lost_ns : w->done_ns;
+
+		if (now_ns - lost < 2)
+			break;
+		w->lossy = true;
+		w->lost_ns = lost + (now_ns - lost) / 2;
+		drop_waits(w, w->lost_ns);
+	}
+	w->sweep_at = 2 * w->n_waits > w->sweep ? 2 * w->n_waits : w->sweep;
+	if (w->sweep_at > w->max)
+		w->sweep_at = w->max;
+}
+
+/* ---- What happens ---- */
+
+static void leave(struct rut_waits *w, const struct rut_hook_switch *h)
+{
+	struct rut_waits_thread *t = get(w, h->prev_tid, h->prev_comm);
+	const struct rut_thread *th = h->prev;
+	struct rut_wait *wait = t ? append(w, t) : NULL;
+	const struct rut_fd *f = NULL;
+
+	if (!wait)
+		return;
+	t->running = false;
+	wait->out_ns = h->ts_ns;
+	wait->preempted = !h->prev_state;
+	wait->by_tid = wait->preempted ? (int32_t)h->next_tid : 0;
+	wait->call = th->syscall;
+	if (th->syscall && th->rq.op != RUT_IO_NONE && th->rq.has_fd)
+		f = rut_an_state_fd(rut_an_state_leader(w->st, h->prev), th->rq.fd);
+	wait->file = f ? f->filename : NULL;
+}
+
+static void enter(struct rut_waits *w, const struct rut_hook_switch *h)
+{
+	struct rut_waits_thread *t = get(w, h->next_tid, h->next_comm);
+	struct rut_wait *wait = t && t->n ? &t->waits[t->n - 1] : NULL;
+
+	/* It came from before the trace, or its leaving was lost. */
+	if (t && (!wait || wait->in_ns != RUT_NO_TIME))
+		wait = append(w, t);
+	if (!wait)
+		return;
+	t->running = true;
+	wait->in_ns = h->ts_ns;
+	wait->after_tid = (int32_t)h->prev_tid;
+	if (h->wakeup_ns != RUT_NO_TIME && h->next->wake.ns == h->wakeup_ns)
+		set_wake(wait, &h->next->wake);
+	if (wait->wake_ns != RUT_NO_TIME)
+		wait->preempted = false;
+}
+
+void rut_an_waits_on_switch(struct rut_waits *w, const struct rut_hook_switch *h)
+{
+	if (h->prev_tid)
+		leave(w, h);
+	if (h->next_tid)
+		enter(w, h);
+	if (__builtin_expect(w->n_waits > w->sweep_at, 0))
+		sweep(w, h->ts_ns);
+}
+
+void rut_an_waits_on_wakeup(struct rut_waits *w, const struct rut_hook_wakeup *h)
+{
+	struct rut_waits_thread *t = get(w, h->thread->tid, h->thread->comm);
+	struct rut_wait *wait = t && t->n ? &t->waits[t->n - 1] : NULL;
+
+	if (!t || t->running)
+		return;
+	if (!wait || wait->in_ns != RUT_NO_TIME)
+		wait = append(w, t);
+	if (wait)
+		set_wake(wait, &h->thread->wake);
+}
+
+void rut_an_waits_on_syscall_exit(struct rut_waits *w, const struct rut_hook_syscall *h)
+{
+	struct rut_waits_thread *t;
+	struct rut_wait *wait;
+
+	if (!h->has_ret || !rut_an_state_timed_out(h->info, h->ret))
+		return;
+	t = rut_ordered_get(&w->threads, (uint64_t)h->thread->tid);
+	wait = t && t->n ? &t->waits[t->n - 1] : NULL;
+	/* A preemption may lie between the sleep and the return. */
+	for (; wait && wait->preempted && wait > t->waits; wait--)
+		;
+	if (!wait || wait->call != h->info || wait->wake_ns == RUT_NO_TIME ||
+	    wait->wake_ns < h->ts_ns - h->duration_ns)
+		return;
+	wait->wake_kind = RUT_WAKE_TIMER;
+	wait->wake_tid = 0;
+	wait->what = h->info->name;
+}
+
+const struct rut_path *rut_an_waits_path(struct rut_waits *w, int64_t end_ns)
+{
+	resolve(w, end_ns);
+	return w->failed ? NULL : &w->path;
+}
+
+void rut_an_waits_fini(struct rut_waits *w)
+{
+	for (size_t i = 0; i < w->threads.n; i++)
+		free(((struct rut_waits_thread *)w->threads.items[i])->waits);
+	rut_an_ordered_fini(&w->threads);
+	free(w->path.segments);
+	w->path = (struct rut_path){0};
 }

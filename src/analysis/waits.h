@@ -8,6 +8,11 @@
  * back as the sleep lasted, and so on through the sleeps of that thread; a sleep that a timer, a
  * disk, the network or another interrupt ended is theirs. So the segments cover the interval
  * without gaps or overlaps.
+ *
+ * Memory does not grow with the trace. When many waits are kept, the path is walked up to the time
+ * at which its thread ran last: no later event changes it, and no wait before that time is needed
+ * any more. Only a sleep of that thread with more than RUT_WAITS_MAX waits of others in it loses
+ * the oldest of these; the path is unknown there.
  */
 #ifndef RUT_ANALYSIS_WAITS_H
 #define RUT_ANALYSIS_WAITS_H
@@ -15,32 +20,29 @@
 #include "analysis/ordered.h"
 #include "analysis/state.h"
 
-/* A thread's time off the CPU, up to when it runs again. Memory: one for each switch. */
+/* A thread's time off the CPU, up to when it runs again. */
 struct rut_wait {
-	int64_t out_ns;	   /* when it left the CPU; RUT_NO_TIME: before the trace */
-	int64_t in_ns;	   /* when it came to a CPU again; RUT_NO_TIME: it has not */
-	bool preempted;	   /* it could have run on: nothing needed to wake it */
-	int64_t by_tid;	   /* preempted: what took the CPU; 0: the idle thread, or unknown */
-	int64_t after_tid; /* what left the CPU on which it came to run; 0: nothing, or unknown */
+	int64_t out_ns;	  /* when it left the CPU; RUT_NO_TIME: before the trace */
+	int64_t in_ns;	  /* when it came to a CPU again; RUT_NO_TIME: it has not */
+	int64_t wake_ns;  /* RUT_NO_TIME: not woken yet, or preempted */
+	const char *what; /* of what woke it, as in struct rut_wake */
 	const struct rut_syscall_info *call; /* in which it slept; NULL: in none, or unknown */
-	const char *file;     /* that this call was about: path, peer; interned; NULL: none */
-	uint64_t futex;	      /* address of the lock; 0: none */
-	struct rut_wake wake; /* wake.ns RUT_NO_TIME: not woken yet, or preempted */
+	const char *file;  /* that this call was about: path, peer; interned; NULL: none */
+	int32_t by_tid;	   /* preempted: what took the CPU; 0: the idle thread, or unknown */
+	int32_t after_tid; /* what left the CPU on which it came to run; 0: nothing, or unknown */
+	int32_t wake_tid;  /* as in struct rut_wake */
+	uint8_t wake_kind; /* enum rut_wake_kind */
+	bool preempted;	   /* it could have run on: nothing needed to wake it */
 };
+_Static_assert(sizeof(struct rut_wait) <= 64, "there are many");
 
 struct rut_waits_thread {
 	int64_t tid;
 	const char *comm;	/* the last that is known; interned by the state */
 	struct rut_wait *waits; /* owned, in order of time */
-	size_t n, cap;
+	uint32_t n, cap;
 	bool is_init, running;
-};
-
-struct rut_waits {
-	struct rut_state *st;	    /* borrowed */
-	struct rut_ordered threads; /* tid -> struct rut_waits_thread */
-	int64_t begin_ns;
-	bool failed; /* out of memory */
+	bool kept; /* a segment refers to it */
 };
 
 enum rut_segment_state {
@@ -59,22 +61,38 @@ enum rut_segment_state {
 };
 
 struct rut_segment {
-	const struct rut_waits_thread *who; /* borrowed from the waits */
+	struct rut_waits_thread *who; /* borrowed from the waits */
 	int64_t begin_ns, end_ns;
 	enum rut_segment_state state;
-	const char *what, *call;	   /* interned; NULL: unknown */
-	const struct rut_waits_thread *by; /* NULL: nobody known */
+	const char *what, *call;     /* interned; NULL: unknown */
+	struct rut_waits_thread *by; /* NULL: nobody known */
 };
 
 struct rut_path {
-	struct rut_segment *segments; /* owned; from the end to the begin */
+	struct rut_segment *segments; /* owned; in order of time */
 	size_t n, cap;
+};
+
+#define RUT_WAITS_SWEEP 65536u	 /* so many waits, then those that are not needed are dropped */
+#define RUT_WAITS_MAX	1000000u /* 64 MB */
+
+/* Zeroed memory with the first five set is an empty struct. */
+struct rut_waits {
+	struct rut_state *st; /* borrowed */
+	int64_t tid;	      /* whose path it will be */
+	int64_t done_ns;   /* up to here `path` is complete; at first the begin of the interval */
+	size_t sweep, max; /* RUT_WAITS_SWEEP, RUT_WAITS_MAX; less in tests */
+	struct rut_ordered threads; /* tid -> struct rut_waits_thread */
+	struct rut_path path;
+	size_t n_waits, sweep_at;
+	bool lossy;	 /* waits before lost_ns were dropped although the path may need them */
+	int64_t lost_ns; /* the last time up to which that happened */
+	bool failed;	 /* out of memory */
 };
 
 /* "runs", "waits for a CPU", "preempted", "timer" ... */
 const char *rut_an_segment_name(enum rut_segment_state s);
 
-/* Zeroed memory with `st` and `begin_ns` set is an empty struct. */
 void rut_an_waits_fini(struct rut_waits *w);
 
 /* For the hooks of the same names. */
@@ -82,19 +100,11 @@ void rut_an_waits_on_switch(struct rut_waits *w, const struct rut_hook_switch *h
 void rut_an_waits_on_wakeup(struct rut_waits *w, const struct rut_hook_wakeup *h);
 /* Corrects what it was woken by when the result says that its time was over. */
 void rut_an_waits_on_syscall_exit(struct rut_waits *w, const struct rut_hook_syscall *h);
-#define RUT_WAITS_HOOKS                                                                            \
-	(RUT_HOOK_BIT(RUT_HOOK_SWITCH) | RUT_HOOK_BIT(RUT_HOOK_WAKEUP) |                           \
-	 RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT))
-
-/* NULL: nothing is known of this thread. */
-const struct rut_waits_thread *rut_an_waits_get(const struct rut_waits *w, int64_t tid);
 
 /*
- * The critical path of the thread in [begin_ns, end_ns]. An unknown thread has an empty one.
- * Returns 0 or -ENOMEM. Free with rut_an_path_fini().
+ * The critical path of the thread from the begin to end_ns, borrowed. Empty: nothing is known of
+ * the thread. NULL: no memory.
  */
-int rut_an_waits_path(struct rut_waits *w, int64_t tid, int64_t begin_ns, int64_t end_ns,
-		      struct rut_path *ret);
-void rut_an_path_fini(struct rut_path *p);
+const struct rut_path *rut_an_waits_path(struct rut_waits *w, int64_t end_ns);
 
 #endif
