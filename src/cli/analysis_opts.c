@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "cli/period_file.h"
 #include "cli/analysis_opts.h"
 
 #include <ctype.h>
@@ -27,7 +28,8 @@
 		 OPT_PERIOD},                                                                      \
 		{"period-captures", "DEF", "NAME : [x =] EXPR, ... [: [y =] EXPR, ...]",           \
 		 OPT_PERIOD_CAPTURES},                                                             \
-		{"period-file", "FILE", "read definitions of periods", OPT_PERIOD_FILE},           \
+		{"period-file", "FILE",                                                            \
+		 "read definitions of periods: a file, or apache, nginx ...", OPT_PERIOD_FILE},    \
 		{"period-begin", "EVENT", NULL, OPT_PERIOD_BEGIN},                                 \
 		{"period-end", "EVENT", NULL, OPT_PERIOD_END},                                     \
 		{"period-begin-key", "FIELDS", NULL, OPT_PERIOD_BEGIN_KEY},                        \
@@ -627,8 +629,9 @@ static int take_option(struct rut_analysis_args *a, int id, const char *value)
 	if (id == OPT_FILTER)
 		return parse_filter(a, value) ? RUT_EXIT_USAGE : -1;
 	if (id == OPT_PERIOD_FILE)
-		return rut_period_set_read(&a->set, value, &err) ? rut_cli_analysis_fail(a, &err)
-								 : -1;
+		return rut_cli_period_file_read(&a->set, value, &err)
+			       ? rut_cli_analysis_fail(a, &err)
+			       : -1;
 	r = take_flag(a, id);
 	if (r == 1)
 		r = take_word(a, id, value);

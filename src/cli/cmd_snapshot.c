@@ -7,6 +7,7 @@
 #include "cli/session_verb.h"
 #include "script/session.h"
 #include "session/snapshot.h"
+#include "trigger/cause.h"
 
 static int report(const char *where, const struct rut_snapshot *snap)
 {
@@ -44,13 +45,45 @@ static int snapshot(struct rut_recorder *r, const struct rut_session_verb *v,
 	return rc ? rc : report(path, &snap);
 }
 
-/* What the script of the session has printed and counted is in it too. */
+/* What is in it beside the rings. */
+struct beside {
+	const struct rut_companion *script;    /* NULL: none */
+	const struct rut_trigger_cause *cause; /* NULL: none */
+};
+
+static int write_beside(void *arg, const char *dir, const struct rut_trace_clock *clock,
+			uint64_t end_ns, struct rut_err *err)
+{
+	const struct beside *b = arg;
+	int rc = b->cause ? rut_trigger_cause_write(b->cause, dir, err) : 0;
+
+	if (!rc && b->script)
+		rc = b->script->snapshot(b->script->arg, dir, clock, end_ns, err);
+	return rc;
+}
+
+/*
+ * What the script of the session has printed and counted is in it too, and why it was taken. The
+ * clock is corrected to that of the host where the trigger fired.
+ */
 static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
 {
-	struct rut_companion beside;
-	struct rut_script_session *script = rut_cli_record_script_beside(&beside, v->name);
-	int rc = snapshot(r, v, script ? &beside : NULL, err);
+	struct rut_script_session *script;
+	struct rut_trigger_cause cause;
+	struct rut_companion printed;
+	struct beside beside = {0};
+	const struct rut_companion both = {.snapshot = write_beside, .arg = &beside};
+	char text[1024];
+	int rc = v->trigger ? rut_trigger_cause_parse(&cause, v->trigger, text, sizeof(text), err)
+			    : 0;
 
+	if (rc)
+		return rc;
+	script = rut_cli_record_script_beside(&printed, v->name);
+	beside.script = script ? &printed : NULL;
+	beside.cause = v->trigger ? &cause : NULL;
+	r->clock_correction_ns = v->trigger ? -cause.clock_offset_ns : 0;
+	rc = snapshot(r, v, script || v->trigger ? &both : NULL, err);
 	rut_script_session_free(script);
 	return rc;
 }
@@ -60,6 +93,8 @@ static const struct rut_opt options[] = {
 	{"to", "URL", "send it to a collector: relay://HOST[:PORT], nats://HOST[:PORT]/STREAM",
 	 RUT_SESSION_OPT_TO},
 	{"tls", "DIR", "certificates for relays:// (default /etc/rutile/tls)", RUT_SESSION_OPT_TLS},
+	{"trigger", "TEXT", "what a trigger of another machine says of its firing",
+	 RUT_SESSION_OPT_TRIGGER},
 	{0},
 };
 

@@ -9,25 +9,30 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "cli/trigger_watch.h"
+#include "fleet/rules.h"
+#include "stream/publish.h"
 
 enum { OPT_FILE = 256, WORDS_MAX = 64, NAMES_MAX = 1024 };
 
 /* The ids are those of `keys`, from 512 on. */
-static const char *const keys[] = {"when",   "do",   "burst",	  "cooldown",
-				   "output", "disk", "disk-full", "group"};
+static const char *const keys[] = {"when", "do",	"burst", "cooldown", "output",
+				   "disk", "disk-full", "group", "fleet"};
 
 enum { KEYS = sizeof(keys) / sizeof(*keys), OPT_KEY = 512 };
 
 static const struct rut_opt options[] = {
 	{"when", "TEXT",
 	 "fired (default); event NAMES [if FILTER]; rate NAMES [if FILTER] > N per TIME; "
-	 "slow CALLS > TIME [pN per TIME]; request TARGET > TIME [pN per TIME]; "
+	 "slow CALLS > TIME [pN per TIME]; period FILE [NAME] > TIME [pN per TIME]; period "
+	 "DEFINITION > TIME; request TARGET > TIME [pN per TIME]; "
 	 "method TARGET NAME > TIME; runqueue > TIME; killed [GLOB]; script SCRIPT; "
-	 "log FILE matches REGEX [> NUMBER]; every TIME",
+	 "log FILE matches REGEX [> NUMBER]; every TIME; at HH:MM[,HH:MM...]",
 	 OPT_KEY},
 	{"do", "TEXT",
 	 "snapshot SESSION; rotate SESSION; stop SESSION; start SESSION [OPTIONS]; add SESSION "
-	 "EVENTS for TIME; exec PROGRAM [ARGUMENT]...; may be given several times",
+	 "EVENTS for TIME; add SESSION --ruby TARGET[:EVENTS] for TIME; stacks [TARGET]; exec "
+	 "PROGRAM [ARGUMENT]...; publish URL; fleet HOSTS snapshot SESSION [OPTIONS]; may be "
+	 "given several times",
 	 OPT_KEY + 1},
 	{"burst", "N[/TIME]", "act at most N times in TIME (default 1/10s)", OPT_KEY + 2},
 	{"cooldown", "TIME", "do nothing for TIME after that", OPT_KEY + 3},
@@ -36,6 +41,8 @@ static const struct rut_opt options[] = {
 	{"disk-full", "oldest|refuse",
 	 "at that limit, remove the oldest snapshot (default) or take no more", OPT_KEY + 6},
 	{"group", "GROUP", "users of this group may fire it, too", OPT_KEY + 7},
+	{"fleet", "FILE", "where the server of the fleet is (default " RUT_FLEET_CONF ")",
+	 OPT_KEY + 8},
 	{"file", "FILE", "read these options from a file, a line NAME = VALUE each", OPT_FILE},
 	{0},
 };
@@ -119,6 +126,19 @@ static int remove_trigger(const struct rut_cmd *cmd, const struct words *w)
 	struct rut_err err = RUT_ERR_INIT;
 
 	return rut_cli_trigger_end(w->word[1], &err) ? rut_cli_fail(cmd, &err) : RUT_EXIT_OK;
+}
+
+/* What the action `publish` runs. */
+static int publish(const struct rut_cmd *cmd, const struct words *w)
+{
+	const char *message = getenv(RUT_TRIGGER_MESSAGE_ENV);
+	struct rut_err err = RUT_ERR_INIT;
+
+	if (!message)
+		return rut_cli_usage_error(cmd, "no message in " RUT_TRIGGER_MESSAGE_ENV);
+	return rut_publish(w->word[1], NULL, message, strlen(message), &err)
+		       ? rut_cli_fail(cmd, &err)
+		       : RUT_EXIT_OK;
 }
 
 /* ---- list ---- */
@@ -248,6 +268,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		return test(cmd, &w);
 	if (w.n == 2 && !strcmp(w.word[0], "remove"))
 		return remove_trigger(cmd, &w);
+	if (w.n == 2 && !strcmp(w.word[0], "publish"))
+		return publish(cmd, &w);
 	return rut_cli_usage_error(cmd, "'%s' is none of: add, list, fire, test, remove",
 				   w.word[0]);
 }

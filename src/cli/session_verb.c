@@ -31,6 +31,8 @@ int rut_cli_session_verb(const struct rut_cmd *cmd, int argc, char **argv,
 			v.tls = a.value;
 		else if (id == RUT_SESSION_OPT_TO)
 			v.to = a.value;
+		else if (id == RUT_SESSION_OPT_TRIGGER)
+			v.trigger = a.value;
 		else if (id == RUT_SESSION_OPT_RUBY && v.nruby < sizeof(v.ruby) / sizeof(*v.ruby))
 			v.ruby[v.nruby++] = a.value;
 		else if (id == RUT_SESSION_OPT_RUBY)

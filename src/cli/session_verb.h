@@ -6,16 +6,22 @@
 #include "cli/cmd.h"
 #include "session/session.h"
 
-enum { RUT_SESSION_OPT_TO = 256, RUT_SESSION_OPT_TLS, RUT_SESSION_OPT_RUBY };
+enum {
+	RUT_SESSION_OPT_TO = 256,
+	RUT_SESSION_OPT_TLS,
+	RUT_SESSION_OPT_RUBY,
+	RUT_SESSION_OPT_TRIGGER
+};
 
 struct rut_session_verb {
 	const char *name;    /* of the session */
 	const char *events;  /* of all -e, joined; "" without */
 	const char *ruby[8]; /* of all --ruby */
 	size_t nruby;
-	const char *output; /* -o; NULL without */
-	const char *tls;    /* --tls; NULL without */
-	const char *to;	    /* --to; NULL without */
+	const char *output;  /* -o; NULL without */
+	const char *tls;     /* --tls; NULL without */
+	const char *to;	     /* --to; NULL without */
+	const char *trigger; /* --trigger; NULL without */
 };
 
 /*

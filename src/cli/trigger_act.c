@@ -18,9 +18,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "cli/trigger_stacks.h"
+#include "cli/trigger_watch.h"
+#include "output/jsonl.h"
 #include "ring/write.h"
 #include "trigger/cause.h"
 
@@ -120,7 +125,9 @@ static bool make_room(struct rut_trigger_act *a)
 /* The directory of this firing, with its cause. */
 static bool make_dir(struct rut_trigger_act *a)
 {
+	char host[256] = "";
 	const struct rut_trigger_cause cause = {.ns = a->ns,
+						.host = host,
 						.id = a->id,
 						.name = a->t->name,
 						.when = a->t->when_text,
@@ -132,6 +139,7 @@ static bool make_dir(struct rut_trigger_act *a)
 
 	if (a->dir[0])
 		return true;
+	gethostname(host, sizeof(host) - 1);
 	if (!make_room(a))
 		return false;
 	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
@@ -211,6 +219,112 @@ static void snapshot(struct rut_trigger_act *a, const char *session)
 	start_rutile(a, words, 4);
 }
 
+/* ---- Stacks, messages, other machines ---- */
+
+/* What the kernel shows of each thread, and of a Ruby application the methods. */
+static void stacks(struct rut_trigger_act *a, const struct rut_trigger_action *x)
+{
+	pid_t pid = x->words[1] ? 0 : rut_cli_trigger_pid(a->cause ? a->cause : "");
+	char path[PATH_MAX + 8], target[16];
+	const char *const words[] = {"stacks", x->words[1] ? x->words[1] : target, "-o", path};
+	struct rut_err err = RUT_ERR_INIT;
+	char *end;
+
+	if (x->words[1])
+		pid = (pid_t)strtol(x->words[1], &end, 10);
+	if (x->words[1] && *end)
+		pid = 0;
+	if (!x->words[1] && !pid) {
+		say(a, RUT_LOG_WARN, "no stacks: the cause names no process");
+		a->failed = true;
+		return;
+	}
+	if (!make_dir(a) || (pid && rut_cli_trigger_threads(a->dir, pid, &err))) {
+		if (err.code)
+			say(a, RUT_LOG_WARN, "%s", err.msg);
+		a->failed = true;
+		return;
+	}
+	snprintf(target, sizeof(target), "%d", (int)pid);
+	snprintf(path, sizeof(path), "%s/stacks", a->dir);
+	a->harmless = pid != 0; /* it need not be Ruby */
+	start_rutile(a, words, 4);
+}
+
+static void publish(struct rut_trigger_act *a, const char *url)
+{
+	const char *const words[] = {"trigger", "publish", url};
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	char host[256] = "";
+
+	gethostname(host, sizeof(host) - 1);
+	rut_jsonl_begin(&b);
+	rut_jsonl_str(&b, "trigger", a->t->name);
+	rut_jsonl_str(&b, "id", a->id);
+	rut_jsonl_str(&b, "host", host);
+	rut_jsonl_i64(&b, "time_ns", (int64_t)a->ns + rut_clock_offset_ns());
+	rut_jsonl_str(&b, "when", a->t->when_text);
+	rut_jsonl_str(&b, "cause", a->cause ? a->cause : "");
+	if (a->dir[0])
+		rut_jsonl_str(&b, "snapshot", a->dir);
+	rut_jsonl_close(&b);
+	if (b.failed || setenv(RUT_TRIGGER_MESSAGE_ENV, b.data, 1)) {
+		a->failed = true;
+		return;
+	}
+	start_rutile(a, words, 3);
+	unsetenv(RUT_TRIGGER_MESSAGE_ENV);
+}
+
+/* "%i" in a word is the firing's id. */
+static void expand(const struct rut_trigger_act *a, const char *word, char *to, size_t size)
+{
+	const char *at = strstr(word, "%i");
+
+	if (at)
+		snprintf(to, size, "%.*s%s%s", (int)(at - word), word, a->id, at + 2);
+	else
+		snprintf(to, size, "%s", word);
+}
+
+static void ask_fleet(struct rut_trigger_act *a, const struct rut_trigger_action *x)
+{
+	char text[RUT_TRIGGER_WORDS][256], *words[RUT_TRIGGER_WORDS];
+	struct rut_err err = RUT_ERR_INIT;
+	const size_t n = x->nwords - 2;
+	char about[128];
+	int asked;
+
+	for (size_t i = 0; i < n; i++) {
+		words[i] = text[i];
+		expand(a, x->words[2 + i], text[i], sizeof(text[i]));
+	}
+	snprintf(about, sizeof(about), "%s,%s", a->id, a->t->name);
+	asked = rut_fleet_fire_send(a->fleet, words, n, about,
+				    (int64_t)a->ns + rut_clock_offset_ns(), &err);
+	if (asked < 0)
+		say(a, RUT_LOG_WARN, "%s", err.msg);
+	else if (!asked)
+		say(a, RUT_LOG_WARN, "no host of '%s' is there", x->words[1]);
+	a->asking = asked > 0;
+	a->failed |= asked <= 0;
+}
+
+/* Have the hosts answered? */
+static bool collect_fleet(struct rut_trigger_act *a)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	bool failed;
+
+	if (!rut_fleet_fire_done(a->fleet, &b, &failed))
+		return false;
+	if (!b.failed)
+		say(a, failed ? RUT_LOG_WARN : RUT_LOG_INFO, "firing %s: %s", a->id, b.data);
+	a->failed |= failed;
+	a->asking = false;
+	return true;
+}
+
 /* Starts the next thing to do; false: there is none. */
 static bool start_next(struct rut_trigger_act *a)
 {
@@ -224,8 +338,8 @@ static bool start_next(struct rut_trigger_act *a)
 		return true;
 	}
 	if (x->verb == RUT_TRIGGER_DETAIL) {
-		const char *const words[] = {a->stage ? "remove" : "add", x->words[1], "-e",
-					     x->words[2]};
+		const char *const words[] = {a->stage ? "remove" : "add", x->words[1], x->words[2],
+					     x->words[3]};
 
 		start_rutile(a, words, 4);
 		a->next += a->stage != 0;
@@ -233,8 +347,15 @@ static bool start_next(struct rut_trigger_act *a)
 		return true;
 	}
 	a->next++;
+	a->harmless = false;
 	if (x->verb == RUT_TRIGGER_SNAPSHOT)
 		snapshot(a, x->words[1]);
+	else if (x->verb == RUT_TRIGGER_STACKS)
+		stacks(a, x);
+	else if (x->verb == RUT_TRIGGER_PUBLISH)
+		publish(a, x->words[1]);
+	else if (x->verb == RUT_TRIGGER_FLEET)
+		ask_fleet(a, x);
 	else if (x->verb == RUT_TRIGGER_RUTILE)
 		start_rutile(a, x->words, x->nwords);
 	else
@@ -247,6 +368,8 @@ static bool collect(struct rut_trigger_act *a)
 {
 	int status;
 
+	if (a->asking)
+		return collect_fleet(a);
 	if (a->pidfd < 0)
 		return rut_ring_clock() >= a->until_ns;
 	if (waitpid(a->pid, &status, WNOHANG) == 0) {
@@ -256,7 +379,7 @@ static bool collect(struct rut_trigger_act *a)
 		kill(-a->pid, SIGKILL);
 		waitpid(a->pid, &status, 0);
 	}
-	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+	if ((!WIFEXITED(status) || WEXITSTATUS(status)) && !a->harmless) {
 		say(a, RUT_LOG_WARN, "an action of firing %s failed (%s %d)", a->id,
 		    WIFEXITED(status) ? "exit status" : "signal",
 		    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
@@ -293,7 +416,7 @@ void rut_cli_trigger_act_begin(struct rut_trigger_act *a, const char *cause)
 	a->next = a->stage = 0;
 	a->until_ns = 0;
 	a->pidfd = -1;
-	a->failed = false;
+	a->failed = a->asking = false;
 	a->busy = true;
 	say(a, RUT_LOG_INFO, "fires: %s %s", a->id, cause);
 	rut_cli_trigger_act_step(a);

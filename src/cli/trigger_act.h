@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/logfile.h"
+#include "fleet/fire.h"
 #include "trigger/spec.h"
 
 struct rut_trigger_act {
@@ -28,6 +29,10 @@ struct rut_trigger_act {
 	int pidfd;	    /* of what runs; -1: nothing */
 	pid_t pid;
 	uint64_t until_ns; /* waits until then, or gives up then */
+	bool harmless;	   /* what runs may fail */
+	bool asking;	   /* the hosts of `fleet` have been asked */
+	/* With an action `fleet`; owned by the caller. */
+	struct rut_fleet_fire *fleet;
 };
 
 /* Begins the actions of a firing, which `cause` explains. */

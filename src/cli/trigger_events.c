@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "cli/record_opts.h"
+#include "cli/trigger_period.h"
 #include "ctf/reader.h"
 #include "ctf/text.h"
 #include "session/live.h"
@@ -51,7 +52,8 @@ struct events {
 	/* SLOW */
 	struct call *calls; /* owned */
 	size_t ncalls;
-	struct rut_trigger_window window; /* with a percentile */
+	struct rut_trigger_window window;  /* with a percentile */
+	struct rut_trigger_period *period; /* PERIOD; owned */
 };
 
 /* ---- Recording ---- */
@@ -75,23 +77,36 @@ static int syscall_events(const char *names, char *to, size_t size, struct rut_e
 	return at ? 0 : rut_err_set(err, EINVAL, "no system call is named");
 }
 
-static int configure(struct rut_record_opts *o, const struct rut_cmd *cmd,
-		     const struct rut_trigger_when *w, struct rut_err *err)
+/* What is to be recorded. */
+static int names_of_events(const struct events *e, struct rut_buf *names, struct rut_err *err)
 {
-	char events[4096];
-	int rc;
+	char calls[4096];
+	int rc = 0;
 
-	if (w->kind == RUT_TRIGGER_SLOW) {
-		rc = syscall_events(w->events, events, sizeof(events), err);
-		if (rc)
-			return rc;
-	} else {
-		snprintf(events, sizeof(events), "%s", w->events);
-	}
-	rc = rut_cli_record_option(cmd, o, 'e', events);
+	if (e->period)
+		return rut_cli_trigger_period_events(e->period, names, err);
+	if (e->when->kind == RUT_TRIGGER_SLOW)
+		rc = syscall_events(e->when->events, calls, sizeof(calls), err);
+	if (!rc)
+		rut_buf_puts(names, e->when->kind == RUT_TRIGGER_SLOW ? calls : e->when->events);
+	return rc;
+}
+
+static int configure(struct rut_record_opts *o, const struct rut_cmd *cmd, const struct events *e,
+		     struct rut_err *err)
+{
+	const struct rut_trigger_when *w = e->when;
+	_cleanup_buf_ struct rut_buf names = RUT_BUF_INIT;
+	int rc = names_of_events(e, &names, err);
+
+	if (rc)
+		return rc;
+	if (names.failed)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = rut_cli_record_option(cmd, o, 'e', names.data);
 	if (!rc)
 		rc = rut_cli_record_option(cmd, o, RUT_OPT_CONTEXT, "pid,tid,procname");
-	if (!rc && w->filter[0])
+	if (!rc && w->filter[0] && !e->period)
 		rc = rut_cli_record_option(cmd, o, RUT_OPT_FILTER, w->filter);
 	if (rc)
 		return -EINVAL;
@@ -109,7 +124,7 @@ static int record(struct events *e, const struct rut_cmd *cmd, struct rut_err *e
 
 	if (!o)
 		return rut_err_set(err, ENOMEM, "out of memory");
-	rc = configure(o, cmd, e->when, err);
+	rc = configure(o, cmd, e, err);
 	if (!rc)
 		rc = rut_recorder_new(&e->r, &o->conf, err);
 	if (!rc)
@@ -135,6 +150,8 @@ static int open_reader(struct events *e, struct rut_err *err)
 		rc = rut_ctf_reader_new(&e->reader, e->set, &reader, err);
 	if (!rc)
 		rc = rut_ctf_text_new(&e->text, e->set, &text, err);
+	if (!rc && e->period)
+		rc = rut_cli_trigger_period_bind(e->period, e->set, err);
 	return rc;
 }
 
@@ -274,6 +291,9 @@ static void take(struct events *e, const struct rut_ctf_event *ev, rut_trigger_s
 	case RUT_TRIGGER_SLOW:
 		take_call(e, ev, seen, arg);
 		break;
+	case RUT_TRIGGER_PERIOD:
+		rut_cli_trigger_period_event(e->period, ev, e->text, seen, arg);
+		break;
 	default:
 		break;
 	}
@@ -293,13 +313,17 @@ static int step(struct rut_trigger_source *s, rut_trigger_seen_fn seen, void *ar
 		while ((ev = rut_ctf_reader_next(e->reader)))
 			take(e, ev, seen, arg);
 		rc = rut_ctf_reader_poll(e->reader, err);
-		if (rc > 0 && rut_ctf_text_grow(e->text, err) < 0)
+		if (rc > 0 && (rut_ctf_text_grow(e->text, err) < 0 ||
+			       (e->period && rut_cli_trigger_period_bind(e->period, e->set, err))))
 			return -err->code;
 	} while (rc > 0);
 	if (rc < 0)
 		return rc;
 	if (e->when->kind == RUT_TRIGGER_SLOW)
 		look_at_calls(e, seen, arg);
+	else if (e->period)
+		rut_cli_trigger_period_look(e->period, (int64_t)rut_clock_ns(CLOCK_REALTIME), seen,
+					    arg);
 	return 0;
 }
 
@@ -311,6 +335,7 @@ static void free_events(struct rut_trigger_source *s)
 
 	for (size_t i = 0; e->calls && i < THREAD_MAX; i++)
 		free(e->calls[i].text);
+	rut_cli_trigger_period_free(e->period);
 	rut_ctf_text_free(e->text);
 	rut_ctf_reader_free(e->reader);
 	rut_ctf_set_free(e->set);
@@ -321,6 +346,24 @@ static void free_events(struct rut_trigger_source *s)
 	free(e->times);
 	free(e->calls);
 	free(e);
+}
+
+/* What the kind needs to count with. */
+static int prepare(struct events *e, struct rut_err *err)
+{
+	const struct rut_trigger_when *w = e->when;
+
+	if (w->kind == RUT_TRIGGER_PERIOD)
+		return rut_cli_trigger_period_new(&e->period, w, err);
+	e->ntimes = w->count + 1;
+	if (w->kind == RUT_TRIGGER_RATE)
+		e->times = calloc(e->ntimes, sizeof(*e->times));
+	if (w->kind == RUT_TRIGGER_SLOW)
+		e->calls = calloc(THREAD_MAX, sizeof(*e->calls));
+	if ((w->kind != RUT_TRIGGER_EVENT && !e->times && !e->calls) ||
+	    (w->percent > 0 && rut_trigger_window_init(&e->window)))
+		return rut_err_set(err, ENOMEM, "out of memory");
+	return 0;
 }
 
 int rut_cli_trigger_events_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
@@ -336,13 +379,8 @@ int rut_cli_trigger_events_open(struct rut_trigger_source **ret, const struct ru
 		return rut_err_set(err, ENOMEM, "out of memory");
 	e->source = (struct rut_trigger_source){step, free_events};
 	e->when = w;
-	e->ntimes = w->count + 1;
-	e->times = w->kind == RUT_TRIGGER_RATE ? calloc(e->ntimes, sizeof(*e->times)) : NULL;
-	e->calls = w->kind == RUT_TRIGGER_SLOW ? calloc(THREAD_MAX, sizeof(*e->calls)) : NULL;
-	if ((w->kind != RUT_TRIGGER_EVENT && !e->times && !e->calls) ||
-	    (w->percent > 0 && rut_trigger_window_init(&e->window)))
-		rc = rut_err_set(err, ENOMEM, "out of memory");
-	else
+	rc = prepare(e, err);
+	if (!rc)
 		rc = record(e, cmd, err);
 	if (!rc)
 		rc = open_reader(e, err);

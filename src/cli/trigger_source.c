@@ -8,10 +8,12 @@ int rut_cli_trigger_source_open(struct rut_trigger_source **ret, const struct ru
 	switch (w->kind) {
 	case RUT_TRIGGER_FIRED:
 	case RUT_TRIGGER_EVERY:
+	case RUT_TRIGGER_AT:
 		return 0;
 	case RUT_TRIGGER_EVENT:
 	case RUT_TRIGGER_RATE:
 	case RUT_TRIGGER_SLOW:
+	case RUT_TRIGGER_PERIOD:
 		return rut_cli_trigger_events_open(ret, cmd, w, err);
 	case RUT_TRIGGER_REQUEST:
 	case RUT_TRIGGER_METHOD:

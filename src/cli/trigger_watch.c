@@ -24,6 +24,7 @@
 #include "cli/record_opts.h"
 #include "cli/trigger_act.h"
 #include "cli/trigger_source.h"
+#include "fleet/rules.h"
 #include "ring/write.h"
 #include "trigger/limit.h"
 
@@ -44,7 +45,8 @@ struct watch {
 	struct rut_trigger_status status;
 	struct rut_logfile log;
 	int fd;		  /* the socket */
-	uint64_t next_ns; /* of EVERY */
+	uint64_t next_ns; /* of EVERY and AT; 0: none */
+	int64_t at;	  /* of AT: the time of day */
 	bool end;
 };
 
@@ -171,6 +173,39 @@ static void take_messages(struct watch *w)
 
 /* ---- The loop ---- */
 
+/* Of EVERY and AT: when it fires next; 0: by no clock. */
+static uint64_t next_time(const struct watch *w)
+{
+	const struct rut_trigger_when *when = &w->t->when;
+	int64_t now = (int64_t)time(NULL);
+
+	if (when->kind == RUT_TRIGGER_EVERY)
+		return (w->next_ns ? w->next_ns : rut_ring_clock()) + when->ns;
+	if (when->kind != RUT_TRIGGER_AT)
+		return 0;
+	return rut_ring_clock() +
+	       (uint64_t)(rut_trigger_next_at(when, now) - now) * UINT64_C(1000000000);
+}
+
+/*
+ * The time has come. The clock may have been set, so the time of an AT is looked at again every
+ * minute.
+ */
+static void take_time(struct watch *w)
+{
+	const bool at = w->t->when.kind == RUT_TRIGGER_AT;
+	int64_t now = (int64_t)time(NULL);
+
+	if (at && now < w->at) {
+		w->next_ns = rut_ring_clock() +
+			     (uint64_t)(w->at - now < 60 ? w->at - now : 60) * UINT64_C(1000000000);
+		return;
+	}
+	w->next_ns = next_time(w);
+	w->at = at ? rut_trigger_next_at(&w->t->when, now) : 0;
+	fire(w, "");
+}
+
 static int until_next(const struct watch *w)
 {
 	uint64_t now = rut_ring_clock(), ms = w->source || w->act.busy ? ROUND_MS : IDLE_MS;
@@ -199,10 +234,10 @@ static int loop(struct watch *w, struct rut_err *err)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		if (w->source)
 			rc = w->source->step(w->source, on_event, w, err);
-		if (w->next_ns && rut_ring_clock() >= w->next_ns) {
-			w->next_ns += w->t->when.ns;
-			fire(w, "");
-		}
+		if (w->next_ns && rut_ring_clock() >= w->next_ns)
+			take_time(w);
+		if (w->act.fleet)
+			rut_fleet_fire_step(w->act.fleet);
 		step_actions(w);
 	}
 	return rc;
@@ -298,6 +333,36 @@ static void remove_files(const char *name)
 	unlink(path);
 }
 
+/* The connection over which other machines are asked is open before anything happens. */
+static int open_fleet(struct watch *w, struct rut_err *err)
+{
+	const struct rut_trigger *t = w->t;
+	const char *file = t->fleet[0] ? t->fleet : RUT_FLEET_CONF;
+	struct rut_fleet_fire_conf conf = {.hosts = NULL};
+	struct rut_fleet_rules rules = {.n_allow = 0};
+	int rc;
+
+	for (size_t i = 0; i < t->nactions; i++) {
+		if (t->actions[i].verb != RUT_TRIGGER_FLEET)
+			continue;
+		if (conf.hosts)
+			return rut_err_set(err, EINVAL, "one action 'fleet' only");
+		conf.hosts = t->actions[i].words[1];
+	}
+	if (!conf.hosts)
+		return 0;
+	rc = rut_fleet_rules_read(&rules, file, err);
+	if (!rc && !rules.server[0])
+		rc = rut_err_set(err, EINVAL, "which server? A line 'server = ...' in '%s'", file);
+	if (!rc)
+		rc = rut_nats_url_parse(rules.server, &conf.url, err);
+	conf.tls = rules.tls[0] ? rules.tls : NULL;
+	if (!rc)
+		rc = rut_fleet_fire_new(&w->act.fleet, &conf, err);
+	rut_fleet_rules_fini(&rules);
+	return rc;
+}
+
 static int open_watch(struct watch *w, const struct rut_cmd *cmd, struct rut_err *err)
 {
 	const struct rut_trigger *t = w->t;
@@ -310,13 +375,19 @@ static int open_watch(struct watch *w, const struct rut_cmd *cmd, struct rut_err
 	mkdir(rut_cli_log_dir(), 0750);
 	snprintf(w->log.path, sizeof(w->log.path), "%s/trigger.log", rut_cli_log_dir());
 	w->act = (struct rut_trigger_act){.t = t, .log = &w->log, .pidfd = -1};
-	w->next_ns = t->when.kind == RUT_TRIGGER_EVERY ? rut_ring_clock() + t->when.ns : 0;
+	w->next_ns = next_time(w);
+	if (t->when.kind == RUT_TRIGGER_AT) {
+		w->at = rut_trigger_next_at(&t->when, (int64_t)time(NULL));
+		w->next_ns = rut_ring_clock();
+	}
 	mkdir("/run/rutile", 0755);
 	mkdir(RUT_TRIGGER_DIR, 0755);
 	rc = w->fd = listen_at(t->name, t->group, err);
 	if (rc < 0)
 		return rc;
 	rc = rut_cli_trigger_source_open(&w->source, cmd, &t->when, err);
+	if (!rc)
+		rc = open_fleet(w, err);
 	if (!rc)
 		rc = write_description(t, err);
 	if (rc)
@@ -363,6 +434,7 @@ static void watch(const struct rut_trigger *t, const struct rut_cmd *cmd, int pi
 	rut_cli_trigger_act_end(&w.act);
 	if (w.source)
 		w.source->free(w.source);
+	rut_fleet_fire_free(w.act.fleet);
 	if (result.rc)
 		leave_reason(t->name, result.err.msg);
 	else

@@ -23,6 +23,9 @@
 /* In the description of a trigger that could not go on; its reason follows. */
 #define RUT_TRIGGER_ENDED "# ended: "
 
+/* What `trigger publish`, which the action publish runs, sends. */
+#define RUT_TRIGGER_MESSAGE_ENV "RUTILE_TRIGGER_MESSAGE"
+
 enum { RUT_TRIGGER_MESSAGE_MAX = 4096 };
 
 /* What a trigger says of itself. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -118,6 +120,17 @@ static void log_request(const struct rut_fleet_request *r, const char *what)
 		rut_info("%s: %.300s", what, b.data);
 }
 
+/* "clock NUMBER" -> "NUMBER NANOSECONDS" */
+static void tell_time(const struct rut_fleet_host *h, const char *reply, const char *number)
+{
+	char text[64];
+	int n = snprintf(text, sizeof(text), "%.20s %" PRIu64, number,
+			 rut_clock_ns(CLOCK_REALTIME));
+
+	answer(h, reply,
+	       &(struct rut_fleet_answer){.kind = RUT_FLEET_OUT, .data = text, .len = (size_t)n});
+}
+
 static void serve_request(struct rut_fleet_host *h, natsMsg *msg)
 {
 	const char *reply = rut_nats.natsMsg_GetReply(msg);
@@ -130,6 +143,10 @@ static void serve_request(struct rut_fleet_host *h, natsMsg *msg)
 				  (size_t)rut_nats.natsMsg_GetDataLength(msg), &r) ||
 	    !rut_fleet_is_among(r.hosts, h->name))
 		return;
+	if (r.n_words == 2 && !strcmp(r.words[0], RUT_FLEET_CLOCK)) {
+		tell_time(h, reply, r.words[1]);
+		return;
+	}
 	if (!rut_fleet_rules_allow(h->conf.rules, r.words, r.n_words)) {
 		log_request(&r, "refused");
 		refuse(h, reply, "not allowed by " RUT_FLEET_CONF);

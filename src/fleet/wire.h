@@ -6,6 +6,9 @@
  * (rutile-fleet.host.HOST). Its reply subject is _INBOX.ID.ask, to which each host adds its name,
  * so that a server's rights can keep hosts from answering as others. It answers with messages: that
  * it has accepted or refused the request, what the verb prints, and its exit code.
+ *
+ * "clock NUMBER" is answered by one message, "NUMBER NANOSECONDS" of the host's time of day,
+ * whatever its rules say: it runs nothing.
  */
 #ifndef RUT_FLEET_WIRE_H
 #define RUT_FLEET_WIRE_H
@@ -20,6 +23,7 @@
 #define RUT_FLEET_HOST	    "rutile-fleet.host"
 #define RUT_FLEET_REPLY	    ".ask" /* after the inbox of the one who asks */
 #define RUT_FLEET_BUCKET    "rutile-fleet"
+#define RUT_FLEET_CLOCK	    "clock" /* a request for the time: "clock NUMBER" */
 #define RUT_FLEET_WORDS	    64
 #define RUT_FLEET_BYTES	    8192	 /* of a request */
 #define RUT_FLEET_NAME	    256		 /* bytes of a host's name, the NUL included */

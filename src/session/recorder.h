@@ -73,9 +73,11 @@ struct rut_recorder {
 	struct rut_budget *budget;    /* a mapping; owned */
 	struct rut_stack_set *stacks; /* a mapping; owned */
 	size_t nsets;
-	struct rut_code_set *codes;  /* a mapping; owned */
-	size_t ncodes;		     /* sets; 1: the session has no Ruby stacks */
-	struct rut_rubies *rubies;   /* rubies.c; owned */
+	struct rut_code_set *codes; /* a mapping; owned */
+	size_t ncodes;		    /* sets; 1: the session has no Ruby stacks */
+	struct rut_rubies *rubies;  /* rubies.c; owned */
+	/* Added to the offset of the clock in what this process writes: of another machine's. */
+	int64_t clock_correction_ns;
 	bool load_only;		     /* nothing is attached, by whatever is added */
 	struct bpf_object **objects; /* owned */
 	size_t nobjects;

@@ -117,7 +117,7 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, const struct rut
 	if (rc >= 0) {
 		const struct rut_trace_clock clock = {
 			ret->begin_ns && ret->begin_ns < w.begin_ns ? ret->begin_ns : w.begin_ns,
-			r->meta->clock_offset_ns};
+			r->meta->clock_offset_ns + r->clock_correction_ns};
 
 		rc = rut_holder_copy(r->meta, dir, &clock, end_ns, err);
 		if (!rc && beside)

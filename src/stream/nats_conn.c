@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "stream/publish.h"
 #include "stream/tls.h"
 
 #define FILE_MAX 4096
@@ -192,6 +194,44 @@ int rut_nats_connect(natsConnection **ret, const struct rut_nats_conn_conf *conf
 		rc = st == NATS_OK ? 0 : rut_nats_error(err, st, what);
 	}
 	rut_nats.natsOptions_Destroy(o);
+	return rc;
+}
+
+int rut_nats_publish(const char *url, const char *dir, const char *data, size_t len,
+		     struct rut_err *err)
+{
+	const char *authority = strstr(url, "://"), *slash;
+	struct rut_nats_conn_conf conf = {.dir = dir, .timeout_ms = PING_MS};
+	_cleanup_free_ char *servers = NULL;
+	natsConnection *nc = NULL;
+	struct rut_nats_url to;
+	natsStatus st;
+	int rc;
+
+	slash = authority ? strchr(authority + 3, '/') : NULL;
+	if (!slash || !slash[1] || strpbrk(slash + 1, " *>/\t"))
+		return rut_err_set(err, EINVAL, "no subject in '%s': nats://HOST/SUBJECT", url);
+	servers = strndup(url, (size_t)(slash - url));
+	if (!servers)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = rut_nats_url_parse(servers, &to, err);
+	conf.url = &to;
+	if (!rc)
+		rc = rut_nats_connect(&nc, &conf, err);
+	if (rc)
+		return rc;
+	st = rut_nats.natsConnection_Publish(nc, slash + 1, data, (int)len);
+	if (st == NATS_OK)
+		st = rut_nats.natsConnection_FlushTimeout(nc, PING_MS);
+	/* A subject without the right to it is refused afterwards. */
+	if (st == NATS_OK) {
+		const char *last = NULL;
+
+		st = rut_nats.natsConnection_GetLastError(nc, &last);
+	}
+	rc = st == NATS_OK ? 0 : rut_nats_error(err, st, "cannot publish");
+	rut_nats.natsConnection_Close(nc);
+	rut_nats.natsConnection_Destroy(nc);
 	return rc;
 }
 

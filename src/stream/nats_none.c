@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "stream/nats_collect.h"
+#include "stream/publish.h"
 #include "stream/sender_internal.h"
 
 static int missing(struct rut_err *err)
@@ -43,4 +44,14 @@ void rut_nats_collect_stats(const struct rut_nats_collect *c, struct rut_nats_st
 void rut_nats_collect_free(struct rut_nats_collect *c)
 {
 	(void)c;
+}
+
+int rut_nats_publish(const char *url, const char *dir, const char *data, size_t len,
+		     struct rut_err *err)
+{
+	(void)url;
+	(void)dir;
+	(void)data;
+	(void)len;
+	return missing(err);
 }

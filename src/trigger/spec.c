@@ -55,11 +55,44 @@ static int split(struct rut_trigger_action *a, const char *s, struct rut_err *er
 	return quote ? rut_err_set(err, EINVAL, "a quotation mark is not closed") : 0;
 }
 
+/* "add SESSION EVENTS for TIME" or "add SESSION --ruby TARGET[:EVENTS] for TIME" */
 static int check_detail(struct rut_trigger_action *a, struct rut_err *err)
 {
-	if (a->nwords != 5 || strcmp(a->words[3], "for") != 0 ||
-	    rut_trigger_duration(a->words[4], strlen(a->words[4]), &a->ns))
-		return rut_err_set(err, EINVAL, "write 'add SESSION EVENTS for TIME'");
+	bool ruby = a->nwords == 6 && !strcmp(a->words[2], "--ruby");
+	size_t n = ruby ? 6 : 5;
+
+	if (a->nwords != n || strcmp(a->words[n - 2], "for") != 0 ||
+	    rut_trigger_duration(a->words[n - 1], strlen(a->words[n - 1]), &a->ns))
+		return rut_err_set(err, EINVAL,
+				   "write 'add SESSION EVENTS for TIME' or "
+				   "'add SESSION --ruby TARGET[:EVENTS] for TIME'");
+	if (!ruby) {
+		a->words[3] = a->words[2];
+		a->words[2] = "-e";
+	}
+	a->nwords = 4;
+	return 0;
+}
+
+static int check_publish(struct rut_trigger_action *a, struct rut_err *err)
+{
+	static const char *const schemes[] = {"nats://", "natss://", "http://", "https://"};
+
+	for (size_t i = 0; i < sizeof(schemes) / sizeof(*schemes); i++)
+		if (!strncmp(a->words[1], schemes[i], strlen(schemes[i])))
+			return 0;
+	return rut_err_set(err, EINVAL,
+			   "cannot publish to '%s': write nats://HOST/SUBJECT or "
+			   "http://HOST[:PORT]/PATH",
+			   a->words[1]);
+}
+
+/* "fleet HOSTS snapshot SESSION [OPTIONS]" */
+static int check_fleet(struct rut_trigger_action *a, struct rut_err *err)
+{
+	if (a->nwords < 4 || strcmp(a->words[2], "snapshot") != 0)
+		return rut_err_set(err, EINVAL,
+				   "write 'fleet HOSTS snapshot SESSION -o DIR' or '... --to URL'");
 	return 0;
 }
 
@@ -69,15 +102,18 @@ static int parse_action(struct rut_trigger_action *a, const char *text, struct r
 	static const struct {
 		const char *word;
 		enum rut_trigger_verb verb;
-		size_t words; /* 0: any number */
+		size_t words; /* with the verb; 0: two or more, 1: one or two */
 		const char *usage;
 	} known[] = {
 		{"snapshot", RUT_TRIGGER_SNAPSHOT, 2, "snapshot SESSION"},
 		{"rotate", RUT_TRIGGER_RUTILE, 2, "rotate SESSION"},
 		{"stop", RUT_TRIGGER_RUTILE, 2, "stop SESSION"},
 		{"start", RUT_TRIGGER_RUTILE, 0, "start SESSION [OPTIONS]"},
-		{"add", RUT_TRIGGER_DETAIL, 5, "add SESSION EVENTS for TIME"},
+		{"add", RUT_TRIGGER_DETAIL, 0, "add SESSION EVENTS for TIME"},
 		{"exec", RUT_TRIGGER_EXEC, 0, "exec PROGRAM [ARGUMENT]..."},
+		{"stacks", RUT_TRIGGER_STACKS, 1, "stacks [TARGET]"},
+		{"publish", RUT_TRIGGER_PUBLISH, 2, "publish URL"},
+		{"fleet", RUT_TRIGGER_FLEET, 0, "fleet HOSTS snapshot SESSION [OPTIONS]"},
 	};
 	int rc;
 
@@ -92,11 +128,18 @@ static int parse_action(struct rut_trigger_action *a, const char *text, struct r
 		if (strcmp(a->words[0], known[i].word) != 0)
 			continue;
 		a->verb = known[i].verb;
-		if (known[i].words ? a->nwords != known[i].words : a->nwords < 2)
+		if (known[i].words > 1	  ? a->nwords != known[i].words
+		    : known[i].words == 1 ? a->nwords > 2
+					  : a->nwords < 2)
 			return rut_err_set(err, EINVAL, "'%s': write '%s'", text, known[i].usage);
-		return a->verb == RUT_TRIGGER_DETAIL ? check_detail(a, err) : 0;
+		return a->verb == RUT_TRIGGER_DETAIL	? check_detail(a, err)
+		       : a->verb == RUT_TRIGGER_PUBLISH ? check_publish(a, err)
+		       : a->verb == RUT_TRIGGER_FLEET	? check_fleet(a, err)
+							: 0;
 	}
-	return rut_err_set(err, EINVAL, "'%s' is none of: snapshot, rotate, stop, start, add, exec",
+	return rut_err_set(err, EINVAL,
+			   "'%s' is none of: snapshot, rotate, stop, start, add, exec, stacks, "
+			   "publish, fleet",
 			   text);
 }
 
@@ -168,6 +211,8 @@ int rut_trigger_set(struct rut_trigger *t, const char *key, const char *value, s
 			       : 0;
 	if (!strcmp(key, "group"))
 		return rut_trigger_copy(t->group, sizeof(t->group), value, strlen(value), err);
+	if (!strcmp(key, "fleet"))
+		return rut_trigger_copy(t->fleet, sizeof(t->fleet), value, strlen(value), err);
 	if (!strcmp(key, "cooldown")) {
 		if (rut_trigger_duration(value, strlen(value), &t->cooldown_ns))
 			return rut_err_set(err, EINVAL, "invalid duration '%s': write 10s or 500ms",
@@ -183,7 +228,8 @@ int rut_trigger_set(struct rut_trigger *t, const char *key, const char *value, s
 	}
 	return rut_err_set(
 		err, EINVAL,
-		"'%s' is none of: when, do, burst, cooldown, output, disk, disk-full, group", key);
+		"'%s' is none of: when, do, burst, cooldown, output, disk, disk-full, group, fleet",
+		key);
 }
 
 /* One line of a description. */
@@ -232,6 +278,8 @@ void rut_trigger_write(const struct rut_trigger *t, FILE *f)
 	if (t->disk_bytes)
 		fprintf(f, "disk = %llu\ndisk-full = %s\n", (unsigned long long)t->disk_bytes,
 			t->refuse ? "refuse" : "oldest");
+	if (t->fleet[0])
+		fprintf(f, "fleet = %s\n", t->fleet);
 	if (t->group[0])
 		fprintf(f, "group = %s\n", t->group);
 }

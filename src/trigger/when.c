@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/parse.h"
@@ -123,6 +124,23 @@ static int parse_request(struct rut_trigger_when *w, const char *s, struct rut_e
 	return rut_trigger_copy(w->events, sizeof(w->events), s, len, err);
 }
 
+/* "FILE [NAME]" or a definition, which has colons */
+static int parse_period(struct rut_trigger_when *w, const char *s, struct rut_err *err)
+{
+	size_t len, file = strcspn(s, " \t"), name;
+	int rc;
+
+	if (parse_percentile(w, s, &len) || !len)
+		return rut_err_set(err, EINVAL,
+				   "which period, and what limit? For example "
+				   "'period apache request > 1s'");
+	if (memchr(s, ':', len) || file >= len)
+		return rut_trigger_copy(w->events, sizeof(w->events), s, len, err);
+	name = file + strspn(s + file, " \t");
+	rc = rut_trigger_copy(w->events, sizeof(w->events), s, file, err);
+	return rc ? rc : rut_trigger_copy(w->filter, sizeof(w->filter), s + name, len - name, err);
+}
+
 static int parse_method(struct rut_trigger_when *w, const char *s, struct rut_err *err)
 {
 	size_t len, target = strcspn(s, " \t");
@@ -152,6 +170,54 @@ static int parse_every(struct rut_trigger_when *w, const char *s, struct rut_err
 	if (rut_trigger_duration(s, rut_trigger_trimmed(s, strlen(s)), &w->ns))
 		return rut_err_set(err, EINVAL, "invalid interval '%s': write 'every 10m'", s);
 	return 0;
+}
+
+/* "HH:MM": the minute of the day, or -1. */
+static int minute_of(const char *s, const char **ret_end)
+{
+	int h, m, n = 0;
+
+	if (!isdigit((unsigned char)s[0]) || sscanf(s, "%2d:%2d%n", &h, &m, &n) != 2 || n < 4 ||
+	    s[n - 3] != ':' || h > 23 || m < 0 || m > 59)
+		return -1;
+	*ret_end = s + n;
+	return h * 60 + m;
+}
+
+static int parse_at(struct rut_trigger_when *w, const char *s, struct rut_err *err)
+{
+	size_t len = rut_trigger_trimmed(s, strlen(s));
+	int rc = rut_trigger_copy(w->events, sizeof(w->events), s, len, err);
+	const char *p = w->events;
+
+	while (!rc && minute_of(p, &p) >= 0 && *p == ',')
+		p++;
+	if (!rc && (p == w->events || *p || p[-1] == ','))
+		rc = rut_err_set(err, EINVAL, "invalid time '%s': write 'at 03:00,15:30'", s);
+	return rc;
+}
+
+int64_t rut_trigger_next_at(const struct rut_trigger_when *w, int64_t now)
+{
+	const char *p = w->events;
+	int64_t best = 0;
+
+	for (int minute; (minute = minute_of(p, &p)) >= 0; p += *p == ',')
+		for (int day = 0; day < 2; day++) {
+			time_t t = (time_t)now;
+			struct tm tm;
+
+			localtime_r(&t, &tm);
+			tm.tm_mday += day;
+			tm.tm_hour = minute / 60;
+			tm.tm_min = minute % 60;
+			tm.tm_sec = 0;
+			tm.tm_isdst = -1;
+			t = mktime(&tm);
+			if ((int64_t)t > now && (!best || (int64_t)t < best))
+				best = (int64_t)t;
+		}
+	return best;
 }
 
 /* A glob that stands between quotation marks in a script. */
@@ -220,6 +286,8 @@ int rut_trigger_parse_when(struct rut_trigger_when *w, const char *text, struct 
 		{"script", RUT_TRIGGER_SCRIPT, parse_script},
 		{"log", RUT_TRIGGER_LOG, parse_log},
 		{"every", RUT_TRIGGER_EVERY, parse_every},
+		{"period", RUT_TRIGGER_PERIOD, parse_period},
+		{"at", RUT_TRIGGER_AT, parse_at},
 	};
 	size_t word = strcspn(text, " \t");
 	const char *rest = text + word + strspn(text + word, " \t");
@@ -231,7 +299,7 @@ int rut_trigger_parse_when(struct rut_trigger_when *w, const char *text, struct 
 		return known[i].parse(w, rest, err);
 	}
 	return rut_err_set(err, EINVAL,
-			   "'%.40s' does not begin with fired, event, rate, slow, request, method, "
-			   "runqueue, killed, script, log or every",
+			   "'%.40s' does not begin with fired, event, rate, slow, period, request, "
+			   "method, runqueue, killed, script, log, every or at",
 			   text);
 }

@@ -96,6 +96,85 @@ test_slow() {
   "$RUTILE" trigger remove ${S}b
 }
 
+# A period of two events, while it lasts and when it is over; others that lack the name are not taken.
+test_period() {
+  need_bpf
+  cp /bin/sleep dreams
+  cat >dreams.periods <<'EOF'
+short : $evt.$name == "syscall_entry_clock_nanosleep"
+dream : $evt.$name == "syscall_entry_clock_nanosleep" && $evt.procname == "dreams"
+	: $evt.$name == "syscall_exit_clock_nanosleep" && $evt.tid == $begin.$evt.tid
+EOF
+  "$RUTILE" trigger add ${S}b --burst 9/1s --do "exec /bin/sh -c 'echo \$RUTILE_TRIGGER_CAUSE >>$PWD/told'" \
+    --when "period $PWD/dreams.periods dream > 300ms"
+  ./dreams 0.01
+  sleep 0.4
+  ./dreams 30 &
+  t_wait told 1
+  kill -0 $!
+  jq -e ".lasts_ns >= 3e8 and .period == \"dream\" and .begin.stream_context.tid == $!" told
+  kill $!
+  "$RUTILE" trigger remove ${S}b
+  # As a percentile it is seen when it is over.
+  "$RUTILE" trigger add ${S}b --burst 9/1s --do "exec /bin/sh -c 'echo \$RUTILE_TRIGGER_CAUSE >>$PWD/over'" \
+    --when "period $PWD/dreams.periods dream > 100ms p50 per 1m"
+  ./dreams 0.15
+  [ ! -e over ]
+  ./dreams 0.15
+  t_wait test -s over
+  jq -e '.lasted_ns >= 1e8' over
+  "$RUTILE" trigger remove ${S}b
+  # Those that are installed can be begun.
+  for f in "$SRC"/share/rutile/periods/*.periods; do
+    "$RUTILE" trigger add ${S}b --when "period $(basename "$f" .periods) > 1s" --do 'exec true'
+    "$RUTILE" trigger remove ${S}b
+  done
+}
+
+# A message to whoever listens, and what the threads of the process do that the cause names.
+test_publish() {
+  port=$(free_port)
+  cat >hook.py <<'EOF'
+import http.server, sys
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        open("got" if self.path == "/hook" else "else", "wb").write(body)
+        self.send_response(204 if self.path == "/hook" else 500)
+        self.end_headers()
+    def log_message(self, *args): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Hook).serve_forever()
+EOF
+  python3 hook.py "$port" &
+  server=$!
+  listens() { python3 -c "import socket; socket.create_connection(('127.0.0.1', $port))" 2>/dev/null; }
+  t_wait listens
+  sleep 60 &
+  sleeper=$!
+  asleep() { [ "$(cat /proc/$sleeper/comm)" = sleep ]; }
+  t_wait asleep
+  "$RUTILE" trigger add ${S}a --do stacks --do "publish http://127.0.0.1:$port/hook" --output "$PWD/out" --burst 9/1s
+  "$RUTILE" trigger fire ${S}a "pid=$sleeper" 'why="x"'
+  t_wait test -s got
+  jq -e ".trigger == \"${S}a\" and .cause == \"pid=$sleeper why=\\\"x\\\"\" and (.snapshot | startswith(\"$PWD/out/${S}a-\"))" got
+  threads=$(jq -r .snapshot got)/threads
+  grep -qx "thread $sleeper" "$threads"
+  grep -qx '  name sleep' "$threads"
+  t_wait is_field ${S}a 2 1
+  t_wait idle
+  is_field ${S}a 4 0
+  # Without a process, and with a server that refuses it: both are failures that the log names.
+  "$RUTILE" trigger fire ${S}a nothing=1
+  t_wait is_field ${S}a 4 1
+  "$RUTILE" trigger remove ${S}a
+  "$RUTILE" trigger add ${S}a --do "publish http://127.0.0.1:$port/other"
+  "$RUTILE" trigger fire ${S}a
+  t_wait is_field ${S}a 4 1
+  [ -e else ]
+  "$RUTILE" trigger remove ${S}a
+  kill $sleeper $server
+}
+
 # A percentile: two calls of ten take long, of which p90 may leave one. Others make this call rarely, and in no test that
 # runs beside.
 test_percentile() {
@@ -272,6 +351,35 @@ test_detail() {
   "$RUTILE" destroy $S
 }
 
+# The same of Ruby events.
+test_ruby_detail() {
+  need_bpf
+  cat >loop.rb <<'EOF'
+class Order; def total = 1; end
+loop { Order.new.total; sleep 0.01 }
+EOF
+  ruby loop.rb &
+  app=$!
+  "$RUTILE" start $S --flight -e sched_process_exit
+  is_ruby() { "$RUTILE" ps | grep -q " $app \|^$app "; }
+  t_wait is_ruby
+  "$RUTILE" trigger add ${S}a --do "add $S --ruby $app:call for 1s"
+  "$RUTILE" trigger fire ${S}a
+  called() {
+    rm -rf shot
+    "$RUTILE" snapshot $S -o shot
+    babeltrace2 shot 2>/dev/null | grep 'ruby:call' | grep -q 'Order#total'
+  }
+  t_wait called
+  # Behind that, no more.
+  t_wait not called
+  t_wait idle
+  is_field ${S}a 4 0
+  "$RUTILE" trigger remove ${S}a
+  "$RUTILE" destroy $S
+  kill $app
+}
+
 # The oldest snapshots go, or no new ones are taken; what is not ours stays.
 test_disk() {
   need_bpf
@@ -340,6 +448,10 @@ test_mistakes() {
   bad 'no_such_event' add ${S}a --when 'event no_such_event' --do 'exec true'
   bad "no script 'no_such_script'" add ${S}a --when 'script no_such_script' --do 'exec true'
   bad "there is no function 'foo'" add ${S}a --when 'script BEGIN { foo(1) }' --do 'exec true'
+  bad 'does not say which events' add ${S}a --when 'period x : $evt.fd == 3 > 1s' --do 'exec true'
+  bad 'no event of the kernel' add ${S}a --when 'period x : $evt.$name == "no_such" > 1s' --do 'exec true'
+  bad 'no period' add ${S}a --when 'period apache nosuch > 1s' --do 'exec true'
+  bad 'No such file' add ${S}a --when 'period nosuch > 1s' --do 'exec true'
   bad 'invalid regular expression' add ${S}a --when 'log /dev/null matches (' --do 'exec true'
   bad 'is not a file' add ${S}a --when 'log /dev/null matches x' --do 'exec true'
   bad 'no_such_process' add ${S}a --when 'request no_such_process > 1s' --do 'exec true'
@@ -364,6 +476,8 @@ test_mistakes() {
 t_case "an event fires, and its snapshot says why" test_event
 t_case "no more than the limits say" test_limits
 t_case "a slow system call fires while it lasts" test_slow
+t_case "a period while it lasts, and a percentile of periods" test_period
+t_case "stacks of the process, and a message to others" test_publish
 t_case "a percentile of system calls" test_percentile
 t_case "a rate fires once for each burst" test_rate
 t_case "a process that dies by a signal" test_killed
@@ -372,6 +486,7 @@ t_case "each line of a script" test_script
 t_case "lines of a log above a limit" test_log
 t_case "a request while it is served, and a method" test_ruby
 t_case "more detail for a while" test_detail
+t_case "Ruby events for a while" test_ruby_detail
 t_case "snapshots keep to the budget of disk" test_disk
 t_case "triggers of the service" test_service
 t_case "mistakes are named" test_mistakes

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Descriptions of triggers, and their limits. */
+#include "trigger/cause.h"
 #include "trigger/limit.h"
 #include "trigger/spec.h"
 #include "trigger/window.h"
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static struct rut_trigger t;
 
@@ -271,13 +273,122 @@ static void test_window(void **state)
 	rut_trigger_window_fini(&w);
 }
 
+/* The next of several times of the day, also over midnight, and in the night of a change. */
+static void test_at(void **state)
+{
+	char was[64] = "";
+	const struct {
+		const char *at, *now;
+		int64_t after_s;
+	} cases[] = {
+		{"at 03:00,15:30", "2026-11-25 02:59:59", 1},
+		{"at 03:00,15:30", "2026-11-25 03:00:00", 12 * 3600 + 1800},
+		{"at 15:30,03:00", "2026-11-25 20:00:00", 7 * 3600},
+		{"at 0:00", "2026-12-31 23:59:00", 60},
+		/* From 2 to 3 o'clock there is no time in this night. */
+		{"at 04:00", "2026-03-29 01:00:00", 2 * 3600},
+	};
+
+	if (getenv("TZ"))
+		snprintf(was, sizeof(was), "%s", getenv("TZ"));
+	setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1);
+	tzset();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct tm tm = {.tm_isdst = -1};
+		int64_t now;
+
+		assert_non_null(strptime(cases[i].now, "%Y-%m-%d %H:%M:%S", &tm));
+		now = (int64_t)mktime(&tm);
+		assert_int_equal(set("when", cases[i].at), 0);
+		assert_int_equal(rut_trigger_next_at(&t.when, now), now + cases[i].after_s);
+	}
+	if (was[0])
+		setenv("TZ", was, 1);
+	else
+		unsetenv("TZ");
+	tzset();
+	assert_int_equal(set("when", "at 24:00"), -EINVAL);
+	assert_int_equal(set("when", "at 3:0"), -EINVAL);
+	assert_int_equal(set("when", "at 03:00,"), -EINVAL);
+	assert_int_equal(set("when", "at"), -EINVAL);
+}
+
+/* A definition has colons; a file may be followed by the name of one of its periods. */
+static void test_period(void **state)
+{
+	assert_int_equal(set("when", "period apache request > 1s"), 0);
+	assert_string_equal(t.when.events, "apache");
+	assert_string_equal(t.when.filter, "request");
+	assert_int_equal(t.when.ns, 1000000000);
+	assert_int_equal(set("when", "period /etc/x.periods > 2ms p99 per 1m"), 0);
+	assert_string_equal(t.when.events, "/etc/x.periods");
+	assert_string_equal(t.when.filter, "");
+	assert_true(t.when.percent == 99);
+	assert_int_equal(
+		set("when", "period a : $evt.x > 3 : $evt.$name == \"b\" && $evt.y > 4 > 5us"), 0);
+	assert_string_equal(t.when.events, "a : $evt.x > 3 : $evt.$name == \"b\" && $evt.y > 4");
+	assert_int_equal(t.when.ns, 5000);
+	assert_int_equal(set("when", "period > 1s"), -EINVAL);
+	assert_int_equal(set("when", "period apache"), -EINVAL);
+}
+
+static void test_more_actions(void **state)
+{
+	rut_trigger_init(&t);
+	assert_int_equal(set("do", "add web --ruby puma:call for 10s"), 0);
+	assert_string_equal(t.actions[0].words[2], "--ruby");
+	assert_string_equal(t.actions[0].words[3], "puma:call");
+	assert_int_equal(t.actions[0].ns, 10000000000ull);
+	assert_int_equal(set("do", "stacks"), 0);
+	assert_int_equal(set("do", "stacks puma"), 0);
+	assert_int_equal(set("do", "stacks puma rails"), -EINVAL);
+	assert_int_equal(set("do", "publish nats://hub/alerts.web"), 0);
+	assert_int_equal(set("do", "publish ftp://hub"), -EINVAL);
+	assert_int_equal(set("do", "fleet web*,db snapshot web -o /srv/%i"), 0);
+	assert_int_equal(set("do", "fleet web* stop web"), -EINVAL);
+	assert_int_equal(set("do", "fleet web*"), -EINVAL);
+}
+
+/* What another machine says: numbers that are none, or that would overflow, are refused. */
+static void test_foreign_cause(void **state)
+{
+	const char *const bad[] = {"",
+				   "a",
+				   "a,b,c,1,2",
+				   "a,b,c,1,2,3,4",
+				   ",b,c,1,2,3",
+				   "a,b,c,x,2,3",
+				   "a,b,c,1,2,-3",
+				   "a,b,c,1,2,",
+				   "a,b,c,9223372036854775807,2,3",
+				   "a,b,c,1,2,9223372036854775807",
+				   "a,b,c,99999999999999999999,2,3"};
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_trigger_cause c;
+	char text[128];
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(rut_trigger_cause_parse(&c, bad[i], text, sizeof(text), &err),
+				 -EINVAL);
+	assert_int_equal(rut_trigger_cause_parse(&c, "id,name,host,-5,7,1795624637126875994", text,
+						 sizeof(text), &err),
+			 0);
+	assert_string_equal(c.id, "id");
+	assert_string_equal(c.name, "name");
+	assert_string_equal(c.host, "host");
+	assert_int_equal(c.clock_offset_ns, -5);
+	assert_int_equal(c.clock_error_ns, 7);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_when),	 cmocka_unit_test(test_when_sources),
-		cmocka_unit_test(test_bad_when), cmocka_unit_test(test_do),
-		cmocka_unit_test(test_others),	 cmocka_unit_test(test_file),
-		cmocka_unit_test(test_limit),	 cmocka_unit_test(test_window),
+		cmocka_unit_test(test_when),	     cmocka_unit_test(test_when_sources),
+		cmocka_unit_test(test_bad_when),     cmocka_unit_test(test_do),
+		cmocka_unit_test(test_others),	     cmocka_unit_test(test_file),
+		cmocka_unit_test(test_limit),	     cmocka_unit_test(test_window),
+		cmocka_unit_test(test_at),	     cmocka_unit_test(test_period),
+		cmocka_unit_test(test_more_actions), cmocka_unit_test(test_foreign_cause),
 	};
 
 	return cmocka_run_group_tests_name("trigger", tests, NULL, NULL);
