@@ -21,6 +21,12 @@ static inline uint64_t rut_mono_ns(void)
 	return rut_now_ns();
 }
 
+/* What this thread has spent: not the time in which others had the CPU. */
+static inline uint64_t rut_cpu_ns(void)
+{
+	return rut_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 static inline uint64_t rut_real_ns(void)
 {
 	return rut_clock_ns(CLOCK_REALTIME);

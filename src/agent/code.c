@@ -140,14 +140,13 @@ void rut_agent_code_drop(struct rut_rec *r)
 	__atomic_fetch_add(&r->s->dropper.count, 1, __ATOMIC_RELAXED);
 }
 
-/* In the frame of a define_method is its method entry; that is so in the Rubies that we know. */
-static bool is_key(const struct rut_rec *r, VALUE key)
+/* That is so in the Rubies that we know. */
+static bool is_ment(VALUE v)
 {
-	return r->kind == RUT_REC_METHOD ||
-	       (!rut_special_p(key) && rut_imemo(key) == RUT_IMEMO_MENT);
+	return !rut_special_p(v) && rut_imemo(v) == RUT_IMEMO_MENT;
 }
 
-struct rut_variant *rut_agent_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key)
+struct rut_variant *rut_agent_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE ment)
 {
 	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ], owner, mid;
 	struct rut_variant *v;
@@ -167,12 +166,12 @@ struct rut_variant *rut_agent_code_resolve(struct rut_rec *r, struct rut_trace_a
 	if (!v && !excluded)
 		return NULL;
 	/* Another ractor must not see the key of one and the method of the other. */
-	if (!rut_single_ractor() || !is_key(r, key)) {
-		r->key = 0;
+	if (!rut_single_ractor() || !is_ment(ment)) {
+		r->ment = 0;
 	} else {
-		r->key = key;
+		r->ment = ment;
 		r->last = v;
-		r->life = rut_agent_life_of(owner, key & 1 ? 0 : key);
+		r->life = rut_agent_life_of(owner, ment);
 		if (r->shared) {
 			r->iseq = iseq;
 			r->life = rut_life_both(r->life, rut_agent_life_of(iseq, 0));
@@ -212,7 +211,8 @@ static void fill(struct rut_session *s, struct rut_agent_code *code, VALUE iseq,
 	s->codes.count += !code->life.epoch;
 	code->rec = r;
 	code->iseq = iseq;
-	code->klass = 0;
+	code->ment = 0;
+	code->call_life = (struct rut_life){0};
 	code->life = rut_agent_life_of(iseq, 0);
 }
 
@@ -226,7 +226,7 @@ static struct rut_agent_code *find(struct rut_session *s, VALUE iseq, bool bmeth
 		return code;
 	r = resolve(s, iseq, bmethod, code->life.epoch ? code->rec : NULL);
 	if (r)
-		r->key = 0; /* it may be another method of this place */
+		r->ment = 0; /* it may be another method of this place */
 	if (r && !r->shared)
 		r->iseq = iseq;
 	fill(s, code, iseq, r);
@@ -274,9 +274,8 @@ RUT_COLD struct rut_variant *rut_agent_code_variant(struct rut_session *s, struc
 	if (!code || !code->rec)
 		return NULL;
 	v = rut_rec_variant(code->rec, ta);
-	code->klass = 0;
-	if (v) {
-		code->klass = code->rec->key;
+	if (v && code->rec->ment) {
+		code->ment = code->rec->ment;
 		code->call_life = rut_life_both(code->life, code->rec->life);
 		code->v = v;
 		code->row = v->row;

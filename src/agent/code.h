@@ -6,10 +6,10 @@
 #include "core.h"
 
 /*
- * The row that a call of this record's code belongs to, when it is not like the last one; `key` as
+ * The row that a call of this record's code belongs to, when it is not like the last one; `ment` as
  * in the record. NULL: none.
  */
-struct rut_variant *rut_agent_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE key);
+struct rut_variant *rut_agent_code_resolve(struct rut_rec *r, struct rut_trace_arg *ta, VALUE ment);
 /* The hook of this record is of no use: it is removed later, unless others share it. */
 void rut_agent_code_drop(struct rut_rec *r);
 void rut_agent_codes_init(struct rut_codes *codes);
@@ -29,40 +29,48 @@ static inline struct rut_agent_code *rut_code_slot(const struct rut_codes *codes
 	return &codes->slots[hash & codes->mask];
 }
 
-/* What is no object of the heap has a number in its place: odd, one for each class. */
-static inline VALUE rut_receiver_class(VALUE self)
+/*
+ * The method entry of a frame of Ruby code: one for each method of each class or module that
+ * defines it, whatever the receiver's class. Once the method has used $~ or $_ it is behind them.
+ */
+static inline VALUE rut_frame_ment(const VALUE *cfp)
 {
-	if (RUT_LIKELY(!rut_special_p(self)))
-		return rut_klass(self);
-	if (self & 1)
-		return 0x101; /* Integer */
-	return (self & 3) == 2 ? 0x201 /* Float */ : (self & 0xff) | 1;
+	VALUE v = ((const VALUE *)cfp[RUT_FRAME_EP])[RUT_ENV_MENT];
+
+	if (RUT_UNLIKELY(!rut_special_p(v) && rut_imemo(v) == RUT_IMEMO_SVAR))
+		v = ((const VALUE *)v)[1];
+	return v;
 }
 
 /* The row that a call of this record's code belongs to; NULL: none. After rut_lives_sync(). */
 static inline struct rut_variant *rut_rec_variant(struct rut_rec *r, struct rut_trace_arg *ta)
 {
-	const VALUE *ep = (const VALUE *)((const VALUE *)ta->cfp)[RUT_FRAME_EP];
-	VALUE key = RUT_LIKELY(r->kind == RUT_REC_METHOD) ? rut_receiver_class(ta->self)
-							  : ep[RUT_ENV_MENT];
+	VALUE ment = rut_frame_ment(ta->cfp);
 
-	if (RUT_LIKELY(r->key == key && ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ] == r->iseq &&
+	if (RUT_LIKELY(r->ment == ment && ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ] == r->iseq &&
 		       rut_life_holds(r->life)))
 		return r->last;
-	return rut_agent_code_resolve(r, ta, key);
+	return rut_agent_code_resolve(r, ta, ment);
 }
 
 /* The code that is called, when the call is usual: `row` and `v` are its method's. */
 static RUT_INLINE const struct rut_agent_code *rut_hot_call(const struct rut_session *s,
 							    const struct rut_trace_arg *ta)
 {
-	VALUE iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ];
+	const VALUE *cfp = ta->cfp;
+	VALUE iseq = cfp[RUT_FRAME_ISEQ];
+	VALUE ment = ((const VALUE *)cfp[RUT_FRAME_EP])[RUT_ENV_MENT];
 	const struct rut_agent_code *code = rut_code_slot(&s->codes, iseq);
 
 	if (RUT_UNLIKELY(!rut_single_ractor() || !rut_lives_synced()))
 		return NULL;
-	if (RUT_UNLIKELY(code->iseq != iseq || code->klass != rut_receiver_class(ta->self) ||
-			 !rut_life_holds_plainly(code->call_life)))
+	while (RUT_UNLIKELY(code->iseq != iseq)) {
+		if (!code->life.epoch)
+			return NULL;
+		if (++code > &s->codes.slots[s->codes.mask])
+			code = s->codes.slots;
+	}
+	if (RUT_UNLIKELY(code->ment != ment || !rut_life_holds_plainly(code->call_life)))
 		return NULL;
 	return code;
 }

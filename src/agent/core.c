@@ -38,13 +38,14 @@ bool rut_agent_session_owns(const struct rut_session *s, const void *p)
 	return false;
 }
 
-void rut_agent_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
+VALUE rut_agent_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 {
 	VALUE *tp = &s->tps[s->tp_count++];
 
 	*tp = rb.rb_tracepoint_new(0, events, fn, s);
 	rb.rb_gc_register_address(tp);
 	rb.rb_tracepoint_enable(*tp);
+	return *tp;
 }
 
 void rut_agent_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn)

@@ -70,12 +70,12 @@ struct rut_agent_sites {
 
 /*
  * The same for code (code.c). The first words say what its last call was, and answer for the next
- * one when its receiver has the same class (hot.h).
+ * one when its method entry is the same (hot.h).
  */
 struct rut_agent_code {
 	VALUE iseq;
-	VALUE klass;		   /* 0: not known, or the call is not wanted */
-	struct rut_life call_life; /* as long as it holds, `v` and its row are right for `klass` */
+	VALUE ment;		   /* 0: not known, or the call is not wanted */
+	struct rut_life call_life; /* as long as it holds, `v` and its row are right for `ment` */
 	struct rut_variant *v;
 	struct rut_agent_row *row;
 	struct rut_life life; /* of `rec` */
@@ -132,11 +132,7 @@ struct rut_scan {
 
 /* Code that is counted, or has a hook: then its data points here. Lives as long as the session. */
 struct rut_rec {
-	/*
-	 * Of the call seen last; then `last` is right. A method: the class of its receiver. The
-	 * block of a define_method, which can be that of several: the method entry.
-	 */
-	VALUE key;
+	VALUE ment;		  /* the method entry of the call seen last: then `last` is right */
 	struct rut_life life;	  /* ... as long as this holds */
 	struct rut_variant *last; /* NULL: the filter leaves it out */
 	struct rut_session *s;
@@ -334,7 +330,8 @@ struct rut_session {
 	struct rut_request_mode requests;
 	struct rut_sample_mode sample;
 	struct rut_hit_mode hits;
-	bool global;	 /* one hook for all methods (code.c) */
+	bool global;	 /* one hook for all methods (code.c) ... */
+	VALUE global_tp; /* ... which is this one, of tps; 0: none */
 	bool by_file;	 /* methods of a file share hooks (files.c) */
 	bool no_files;	 /* ... which did not work */
 	bool main_comes; /* the program's own code has not run yet (Ruby 2.6) */
@@ -353,7 +350,7 @@ void *rut_agent_session_alloc(struct rut_session *s, size_t bytes);
 bool rut_agent_session_owns(const struct rut_session *s, const void *p);
 
 /* A global tracepoint, enabled; remembered for unhook. */
-void rut_agent_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn);
+VALUE rut_agent_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn);
 
 /*
  * The same without the TracePoint around it, for what fires most. The hook gets the session's

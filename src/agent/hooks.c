@@ -5,9 +5,9 @@
  * Each method has a record of its own. A hook that it has alone gets that as its data; one that it
  * shares with others (files.c) looks it up (code.c). Then to count is to increment. What there is
  * to check is whose method it is, because classes can share code (module_function, dup, clone, one
- * block for several define_methods): as long as the receiver has the class of the last call, or the
- * block was called as the method that it was then, and that is nothing else at the same address by
- * now (life.h), the row of the last call is the right one. For shared hooks the table of code knows
+ * block for several define_methods): as long as the frame has the method entry of the last call,
+ * and that is nothing else at the same address by now (life.h), the row of the last call is the
+ * right one. For shared hooks the table of code knows
  * that, too, and the usual call needs no more than one look into it (hot.h).
  */
 #include "hooks.h"
@@ -290,25 +290,29 @@ rut_raw_fn rut_agent_hook_direct(const struct rut_session *s, int kind)
 							 : s->mode == RUT_AGENT_TIME];
 }
 
+static void called(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta, struct rut_variant *v)
+{
+	if (s->mode == RUT_AGENT_RECORD) {
+		record(s, ta, v);
+		return;
+	}
+	if (RUT_UNLIKELY(s->flags & RUT_AGENT_BY_CALLER)) {
+		rut_agent_callers_count(s, v);
+		return;
+	}
+	rut_add(&v->row->calls, 1);
+	if (s->mode == RUT_AGENT_TIME)
+		rut_agent_stack_push(s, ta->ec, ta->cfp, v);
+	else if (rut_session_traces(s))
+		rut_agent_trace_call(s, tp, ta, ta->cfp, v);
+}
+
 static void hook_call(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 {
 	struct rut_variant *v = variant_of(r, ta);
 
-	if (!v)
-		return;
-	if (r->s->mode == RUT_AGENT_RECORD) {
-		record(r->s, ta, v);
-		return;
-	}
-	if (RUT_UNLIKELY(r->s->flags & RUT_AGENT_BY_CALLER)) {
-		rut_agent_callers_count(r->s, v);
-		return;
-	}
-	rut_add(&v->row->calls, 1);
-	if (r->s->mode == RUT_AGENT_TIME)
-		rut_agent_stack_push(r->s, ta->ec, ta->cfp, v);
-	else if (rut_session_traces(r->s))
-		rut_agent_trace_call(r->s, tp, ta, ta->cfp, v);
+	if (v)
+		called(r->s, tp, ta, v);
 }
 
 static void hook_return(struct rut_session *s, struct rut_trace_arg *ta)
@@ -357,7 +361,9 @@ void rut_agent_hook_on_any_call(VALUE tp, void *session)
 	struct rut_session *s = session;
 	struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
 	const VALUE *cfp = ta->cfp;
+	struct rut_variant *v;
 	struct rut_rec *r;
+	bool bmethod;
 
 	/* The frame of a define_method is gone by now: there is no record of its return. */
 	if (s->mode == RUT_AGENT_RECORD && ta->event != RUT_EVENT_CALL && ta->id)
@@ -369,10 +375,15 @@ void rut_agent_hook_on_any_call(VALUE tp, void *session)
 			hook_return(s, ta);
 		return;
 	}
-	r = rut_agent_code_rec(s, cfp[RUT_FRAME_ISEQ],
-			       *(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD);
-	if (r)
-		hook_call(tp, r, ta);
+	bmethod = *(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_BMETHOD;
+	if (bmethod || s->mode == RUT_AGENT_RECORD) {
+		r = rut_agent_code_rec(s, cfp[RUT_FRAME_ISEQ], bmethod);
+		v = r ? rut_agent_hook_variant(r, ta) : NULL;
+	} else {
+		v = rut_agent_code_variant(s, ta);
+	}
+	if (v)
+		called(s, tp, ta, v);
 }
 
 rut_tp_fn rut_agent_hook_for(const struct rut_session *s, int kind, uint32_t *ret_events)

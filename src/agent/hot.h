@@ -2,8 +2,8 @@
 /*
  * The usual call, straight through.
  *
- * A call is usual when there is one ractor, no GC has begun since the last look, the receiver has
- * the class that this code was called with last, and the fiber is the one that ran here before.
+ * A call is usual when there is one ractor, no GC has begun since the last look, this code was
+ * last called by the same method entry, and the fiber is the one that ran here before.
  * Then what has to be known is in few lines of the cache, and nothing is called. Everything else is
  * answered with NULL or false before anything was changed, and goes the long way (code.c, stack.c),
  * which is right for every call.

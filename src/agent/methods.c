@@ -91,22 +91,27 @@ void rut_agent_methods_watch_ractors(struct rut_session *s)
 	}
 }
 
-void rut_agent_methods_go_global(struct rut_session *s)
+static void hook_all(struct rut_session *s)
 {
 	bool follow = rut_agent_session_wants_returns(s);
+
+	s->global_tp = rut_agent_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0),
+					    rut_agent_hook_on_any_call);
+}
+
+void rut_agent_methods_go_global(struct rut_session *s)
+{
 	struct rut_list half_made = {0};
 	VALUE was_disabled;
 
 	s->global = true;
 	if (!rb.abi->trips_over_half_made) {
-		rut_agent_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0),
-				     rut_agent_hook_on_any_call);
+		hook_all(s);
 		return;
 	}
 	was_disabled = rb.rb_gc_disable();
 	rut_agent_iseq_spare_half_made(&half_made, true);
-	rut_agent_session_tp(s, RUT_EVENT_CALL | (follow ? RUT_EVENT_RETURN : 0),
-			     rut_agent_hook_on_any_call);
+	hook_all(s);
 	rut_agent_iseq_spare_half_made(&half_made, false);
 	if (was_disabled != rb.qtrue)
 		rb.rb_gc_enable();
@@ -224,14 +229,14 @@ static void code_came(struct rut_session *s, VALUE iseq)
 	    !rut_agent_session_wants_file(s, iseq, NULL))
 		return;
 	c.wrapper = rut_agent_iseq_wrapper(iseq);
-	begin = rut_mono_ns();
+	begin = rut_cpu_ns();
 	hooks = s->table.hdr->instrumented;
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
 	rb.rb_protect(compiled_body, (VALUE)&c, &failed);
 	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
 	if (failed)
 		rb.rb_set_errinfo(rb.qnil);
-	s->effort.compiled_ns += rut_mono_ns() - begin;
+	s->effort.compiled_ns += rut_cpu_ns() - begin;
 	s->effort.compiled_hooks += s->table.hdr->instrumented - hooks;
 	if (!s->filter.watches && s->effort.compiled_ns > COMPILED_NS_MAX &&
 	    s->effort.compiled_ns / HOOK_NS_MAX > s->effort.compiled_hooks) {
@@ -394,20 +399,19 @@ static bool hook_next(struct rut_session *s)
 
 bool rut_agent_methods_work(struct rut_session *s, uint64_t deadline_ns)
 {
-	uint64_t begin = rut_mono_ns(), now;
+	uint64_t begin;
 
 	if (rut_agent_scan_work(s, deadline_ns))
 		return true;
 	if (s->todo.codes == rb.qnil || s->todo.codes == 0)
 		return false;
 	while (rb.rb_ary_entry(s->todo.codes, s->todo.next) != rb.qnil) {
-		bool hooked = hook_next(s);
+		bool measured = s->effort.tried < HOOKS_TRIED;
 
-		now = rut_mono_ns();
-		if (hooked && s->effort.tried < HOOKS_TRIED && too_expensive(s, now - begin))
+		begin = measured ? rut_cpu_ns() : 0;
+		if (hook_next(s) && measured && too_expensive(s, rut_cpu_ns() - begin))
 			return give_up_targets(s);
-		begin = now;
-		if (now > deadline_ns)
+		if (rut_mono_ns() > deadline_ns)
 			return true;
 	}
 	s->todo.codes = rb.qnil;

@@ -68,6 +68,7 @@ enum {
 	RUT_T_MASK = 0x1f,
 };
 
+#define RUT_IMEMO_SVAR 2
 #define RUT_IMEMO_MENT 6
 #define RUT_IMEMO_ISEQ 7
 

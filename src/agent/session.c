@@ -348,6 +348,7 @@ static VALUE unhook_globals(VALUE arg)
 {
 	struct rut_session *s = (struct rut_session *)arg;
 
+	s->global_tp = 0;
 	rut_agent_session_raw_off(s);
 	rut_agent_record_unhook(s);
 	while (s->tp_count) {

@@ -18,7 +18,7 @@ typedef void (*exec_fn)(struct rut_trace_arg *ta, const VALUE *list, int pop);
 static struct {
 	struct rut_got_slot slot;
 	exec_fn ruby;
-	struct rut_session *s; /* the one whose hooks of files are called without Ruby's help */
+	struct rut_session *s; /* the one whose hooks of methods are called without Ruby's help */
 	rut_raw_fn on_file;    /* they have this function */
 	uint32_t users;	       /* sessions, a bit for each */
 } shortcut;
@@ -97,6 +97,17 @@ static RUT_INLINE bool count_c(const struct rut_session *s, const struct rut_tra
 	return true;
 }
 
+/*
+ * Is it the hook of a file, or that of all methods? The events of blocks that are methods come to
+ * the latter with a name.
+ */
+static RUT_INLINE bool is_of_methods(const struct rut_session *s, const struct rut_trace_arg *ta,
+				     const VALUE *hook)
+{
+	return RUT_LIKELY(hook[HOOK_FUNC] == (VALUE)shortcut.on_file) ||
+	       (hook[HOOK_DATA] == s->global_tp && shortcut.on_file && !ta->id);
+}
+
 static void exec_hooks(struct rut_trace_arg *ta, const VALUE *list, int pop)
 {
 	const struct rut_session *s = shortcut.s;
@@ -108,7 +119,7 @@ static void exec_hooks(struct rut_trace_arg *ta, const VALUE *list, int pop)
 	hook = only_hook(list, ta->event);
 	if (RUT_UNLIKELY(!hook))
 		goto ruby;
-	if (s && hook[HOOK_FUNC] == (VALUE)shortcut.on_file) {
+	if (s && is_of_methods(s, ta, hook)) {
 		if (s->mode == RUT_AGENT_TIME) {
 			time_file(ta, list, pop);
 			return;
