@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* `rutile run`: scripts in bpftrace's language. */
-#include "cli/cmd.h"
+#include "cli/run_options.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,8 +15,6 @@
 #include "base/cleanup.h"
 #include "base/signals.h"
 #include "ebpf/disasm.h"
-#include "cli/run_session.h"
-#include "cli/ruby_target.h"
 #include "cli/script_screen.h"
 #include "script/library.h"
 #include "script/list.h"
@@ -24,241 +22,15 @@
 #include "script/ruby_attach.h"
 #include "script/run.h"
 
-enum {
-	OPT_UNSAFE = 256,
-	OPT_NO_WARNINGS,
-	OPT_COMPAT,
-	OPT_LIST,
-	OPT_METRICS,
-	OPT_MONITOR,
-	OPT_SESSION,
-	OPT_MODE,
-	OPT_BENCH,
-	OPT_TEST,
-	OPT_IGNORED,
-};
-
-static const struct rut_opt options[] = {
-	{"expression", "PROGRAM", "run this program instead of a file", 'e'},
-	{"quiet", NULL, "print only what the script prints", 'q'},
-	{"format", "FORMAT", "output format: text (default), json, or ctf (with -o)", 'f'},
-	{"output", "FILE|DIR/", "write the output to FILE, or a trace of it to DIR", 'o'},
-	{"pid", "PID|NAME",
-	 "probes of programs and of Ruby in this process only, of Ruby also in what it "
-	 "starts; ends when it ends. NAME: of 'rutile ps'",
-	 'p'},
-	{"command", "COMMAND", "run COMMAND, and end when it ends", 'c'},
-	{"probes", NULL, "list the probes that match, instead of running", 'l'},
-	{"list", NULL, "list the scripts that are installed", OPT_LIST},
-	{"verbose", NULL, "with -l: their arguments", 'v'},
-	{"dry-run", NULL, "compile and show the eBPF, run nothing", 'd'},
-	{"metrics", "PORT|FILE", "export the maps as OpenMetrics at PORT (of 127.0.0.1) or to FILE",
-	 OPT_METRICS},
-	{"monitor", NULL, "show the maps on a live screen", OPT_MONITOR},
-	{"session", "NAME", "the session that snapshot() and stop() of the script act on",
-	 OPT_SESSION},
-	{"unsafe", NULL, "permit system() and signal()", OPT_UNSAFE},
-	{"no-warnings", NULL, "no warnings, no counts of lost events", OPT_NO_WARNINGS},
-	{"mode", "bench|test", "run the bench or the test probes, and no others", OPT_MODE},
-	{"bench", NULL, NULL, OPT_BENCH},
-	{"test", NULL, NULL, OPT_TEST},
-	{"cmd", "COMMAND", NULL, 'c'},
-	/* Of bpftrace, where they say what is always so here, or what BTF says. */
-	{"include", "FILE", NULL, OPT_IGNORED},
-	{"include-dir", "DIR", NULL, 'I'},
-	{"warn-helper-errors", NULL, NULL, 'k'},
-	{"buffering", "MODE", NULL, 'B'},
-	{"usdt-file-activation", NULL, NULL, OPT_IGNORED},
-	{"compat", "VERSION", "output as bpftrace 0.17 or 0.23 has it", OPT_COMPAT},
-	{0},
-};
-
-struct run_data {
-	const char *program, *file, *output;
-	struct rut_script_opts script;
-	struct rut_script_run_opts run;
-	bool dump, list, verbose, scripts, monitor, ctf;
-	const char *command;
-	struct rut_words words; /* of -p, that are not a number */
-	struct rut_targets targets;
-	struct rut_run_session session;
-	char *path;		      /* owned; of a script that was found by name */
-	const char **params, **named; /* owned */
-};
-
-static int set_compat(const struct rut_cmd *cmd, const char *version, struct run_data *d)
+static int fail(const struct rut_cmd *cmd, const struct rut_err *err)
 {
-	if (!strncmp(version, "0.17", 4))
-		d->script.compat = 17;
-	else if (!strncmp(version, "0.23", 4))
-		d->script.compat = 23;
-	else
-		return rut_cli_usage_error(cmd, "invalid version '%s': 0.17 or 0.23", version);
-	return RUT_EXIT_OK;
+	if (cmd != &cmd_bpftrace)
+		return rut_cli_fail(cmd, err);
+	fprintf(stderr, "ERROR: %s\n", err->msg);
+	return RUT_EXIT_FAIL;
 }
 
-static int set_format(const struct rut_cmd *cmd, const char *format, struct run_data *d)
-{
-	d->run.json = !strcmp(format, "json");
-	d->ctf = !strcmp(format, "ctf");
-	if (!d->run.json && !d->ctf && strcmp(format, "text") != 0)
-		return rut_cli_usage_error(cmd, "invalid format '%s': text, json or ctf", format);
-	return RUT_EXIT_OK;
-}
-
-static int set_mode(const struct rut_cmd *cmd, const char *mode, struct run_data *d)
-{
-	if (!strcmp(mode, "bench"))
-		d->script.mode = RUT_SCRIPT_BENCH;
-	else if (!strcmp(mode, "test"))
-		d->script.mode = RUT_SCRIPT_TEST;
-	else
-		return rut_cli_usage_error(cmd, "invalid mode '%s': bench or test", mode);
-	return RUT_EXIT_OK;
-}
-
-static void set_session(struct run_data *d, const char *name)
-{
-	d->session.name = name;
-	d->script.beside = true;
-	d->run.act = rut_cli_run_session_act;
-	d->run.act_arg = &d->session;
-}
-
-static int set_process(const struct rut_cmd *cmd, const char *word, struct run_data *d)
-{
-	uint64_t pid;
-	bool number = !rut_parse_u64(word, &pid);
-
-	if (!word[0] || (number && (!pid || pid > INT32_MAX)))
-		return rut_cli_usage_error(cmd, "invalid process '%s'", word);
-	if (number)
-		d->script.pid = d->run.watch = (int32_t)pid;
-	return rut_cli_words_add(&d->words, word) ? RUT_EXIT_FAIL : RUT_EXIT_OK;
-}
-
-static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt, struct run_data *d)
-{
-	switch (opt) {
-	case 'e':
-		d->program = a->value;
-		break;
-	case 'q':
-		d->run.quiet = true;
-		break;
-	case 'f':
-		return set_format(cmd, a->value, d);
-	case 'p':
-		return set_process(cmd, a->value, d);
-	case 'c':
-		d->command = a->value;
-		break;
-	case 'l':
-		d->list = true;
-		break;
-	case OPT_LIST:
-		d->scripts = true;
-		break;
-	case OPT_METRICS:
-		d->run.metrics = a->value;
-		break;
-	case OPT_MONITOR:
-		d->monitor = true;
-		break;
-	case 'v':
-		d->verbose = true;
-		break;
-	case 'd':
-		d->dump = true;
-		break;
-	case 'o':
-		d->output = a->value;
-		break;
-	case OPT_SESSION:
-		set_session(d, a->value);
-		break;
-	case OPT_UNSAFE:
-		d->script.unsafe = d->run.unsafe = true;
-		break;
-	case OPT_NO_WARNINGS:
-		d->run.no_warnings = true;
-		break;
-	case OPT_MODE:
-		return set_mode(cmd, a->value, d);
-	case OPT_BENCH:
-	case OPT_TEST:
-		return set_mode(cmd, opt == OPT_BENCH ? "bench" : "test", d);
-	case OPT_COMPAT:
-		return set_compat(cmd, a->value, d);
-	}
-	return RUT_EXIT_OK;
-}
-
-/* A number below zero is no option. */
-static bool is_number(const struct rut_args *a)
-{
-	const char *word = a->next < a->argc ? a->argv[a->next] : "";
-
-	return (!a->rest || !*a->rest) && word[0] == '-' && word[1] >= '0' && word[1] <= '9';
-}
-
-/* A word of the script's own: its file, when there is no -e, or an argument. */
-static void take_word(struct run_data *d, const char *word, bool behind_dashes)
-{
-	if (behind_dashes && !strncmp(word, "--", 2) && word[2])
-		d->named[d->script.nnamed++] = word + 2;
-	else if (!d->program && !d->file)
-		d->file = word;
-	else
-		d->params[d->script.nparams++] = word;
-}
-
-/* Options may stand behind the script, too; "--" comes before options of the script itself. */
-static int parse(const struct rut_cmd *cmd, int argc, char **argv, struct run_data *d)
-{
-	struct rut_args a;
-	int opt, rc = RUT_EXIT_OK;
-
-	d->params = calloc((size_t)argc + 1, sizeof(*d->params));
-	d->named = calloc((size_t)argc + 1, sizeof(*d->named));
-	if (!d->params || !d->named)
-		return rut_cli_usage_error(cmd, "out of memory");
-	rut_cli_args_init(&a, cmd, argc, argv);
-	for (;;) {
-		if (!a.only_positional && is_number(&a)) {
-			take_word(d, argv[a.next++], false);
-			continue;
-		}
-		opt = rut_cli_args_next(&a);
-		if (opt == RUT_ARGS_END)
-			break;
-		if (opt == RUT_ARGS_BAD)
-			return RUT_EXIT_USAGE;
-		if (opt == RUT_ARGS_HELP)
-			return RUT_ARGS_HELP;
-		if (opt == RUT_ARGS_POSITIONAL)
-			take_word(d, a.value, a.only_positional);
-		else if (opt != RUT_ARGS_DASHES)
-			rc = set_option(cmd, &a, opt, d);
-		if (rc)
-			return rc;
-	}
-	/* The file may have come before -e. */
-	if (d->program && d->file && !d->list) {
-		memmove(d->params + 1, d->params, d->script.nparams * sizeof(*d->params));
-		d->params[0] = d->file;
-		d->script.nparams++;
-		d->file = NULL;
-	}
-	if (!d->program && !d->file && !d->list && !d->scripts)
-		return rut_cli_usage_error(
-			cmd, "a script is missing: a FILE, a NAME of --list, or -e PROGRAM");
-	d->script.params = d->params;
-	d->script.named = d->named;
-	return RUT_EXIT_OK;
-}
-
-static int read_script(struct run_data *d, struct rut_buf *text, struct rut_err *err)
+static int read_script(struct rut_run_data *d, struct rut_buf *text, struct rut_err *err)
 {
 	int rc;
 
@@ -275,6 +47,9 @@ static int read_script(struct run_data *d, struct rut_buf *text, struct rut_err 
 	/* A word that is no file is the name of a script that is installed. */
 	if (!strchr(d->file, '/') && access(d->file, F_OK)) {
 		rc = rut_script_library_find(&d->path, d->file, err);
+		if (rc && d->as_bpftrace)
+			return rut_err_set(err, ENOENT, "failed to open file '%s': %s", d->file,
+					   strerror(ENOENT));
 		if (rc)
 			return rc;
 		d->file = d->script.name = d->path;
@@ -300,7 +75,7 @@ static void dump(const struct rut_script_program *p, FILE *out)
 		fputs(text.data, out);
 }
 
-static int list_scripts(const struct rut_cmd *cmd, const struct run_data *d)
+static int list_scripts(const struct rut_cmd *cmd, const struct rut_run_data *d)
 {
 	struct rut_script_entry *scripts;
 	struct rut_err err = RUT_ERR_INIT;
@@ -308,7 +83,7 @@ static int list_scripts(const struct rut_cmd *cmd, const struct run_data *d)
 
 	if (rut_script_library_list(&scripts, &count)) {
 		rut_err_set(&err, ENOMEM, "out of memory");
-		return rut_cli_fail(cmd, &err);
+		return fail(cmd, &err);
 	}
 	for (size_t i = 0; i < count; i++)
 		fprintf(d->run.out, "%-14s %s\n", scripts[i].name, scripts[i].summary);
@@ -316,20 +91,46 @@ static int list_scripts(const struct rut_cmd *cmd, const struct run_data *d)
 	return RUT_EXIT_OK;
 }
 
-static int list(const struct rut_cmd *cmd, const struct run_data *d)
+/* A file of probes, or a pattern that looks like the name of one. */
+static bool is_script_file(const struct rut_run_data *d)
 {
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	size_t len = d->file ? strlen(d->file) : 0;
+
+	if (!len || strchr(d->file, ':'))
+		return false;
+	if (!access(d->file, F_OK))
+		return true;
+	if (len > 3 && !strcmp(d->file + len - 3, ".bt"))
+		fprintf(stderr,
+			"WARNING: It appears that '%s' is a filename but the file does not exist. "
+			"Treating '%s' as a search pattern.\n",
+			d->file, d->file);
+	return false;
+}
+
+static int list(const struct rut_cmd *cmd, struct rut_run_data *d)
+{
+	struct rut_script_list_opts opts = {.args = d->verbose, .pid = d->script.pid};
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT, script = RUT_BUF_INIT;
 	struct rut_err err = RUT_ERR_INIT;
 
-	if (rut_script_list(d->file, d->verbose, &text, &err))
-		return rut_cli_fail(cmd, &err);
+	if (d->program || is_script_file(d)) {
+		if (read_script(d, &script, &err))
+			return fail(cmd, &err);
+		opts.text = script.data ? script.data : "";
+		opts.name = d->script.name;
+	} else {
+		opts.pattern = d->file;
+	}
+	if (rut_script_list(&opts, &text, &err) && !(d->as_bpftrace && err.code == ENOENT))
+		return fail(cmd, &err);
 	if (text.data)
 		fputs(text.data, d->run.out);
 	return RUT_EXIT_OK;
 }
 
 /* The command waits until the script is attached. */
-static int start_command(struct run_data *d, struct rut_err *err)
+static int start_command(struct rut_run_data *d, struct rut_err *err)
 {
 	wordexp_t words;
 	int go[2];
@@ -363,7 +164,7 @@ static int start_command(struct run_data *d, struct rut_err *err)
 }
 
 /* Without its byte it ends by itself. */
-static void end_command(struct run_data *d)
+static void end_command(struct rut_run_data *d)
 {
 	if (d->run.child_go >= 0)
 		close(d->run.child_go);
@@ -372,7 +173,7 @@ static void end_command(struct run_data *d)
 }
 
 /* What the script prints is kept while the screen is shown. */
-static int run_monitored(struct run_data *d, struct rut_script_program *p, int *ret_code,
+static int run_monitored(struct rut_run_data *d, struct rut_script_program *p, int *ret_code,
 			 struct rut_err *err)
 {
 	struct rut_script_run_opts opts = d->run;
@@ -389,7 +190,7 @@ static int run_monitored(struct run_data *d, struct rut_script_program *p, int *
 	return rc;
 }
 
-static int find_targets(struct run_data *d, struct rut_err *err)
+static int find_targets(struct rut_run_data *d, struct rut_err *err)
 {
 	struct rut_ruby_opts opts = {.targets = d->words};
 	int rc = d->targets.count ? 0 : rut_cli_targets_find(&d->targets, &opts, err);
@@ -400,7 +201,7 @@ static int find_targets(struct run_data *d, struct rut_err *err)
 }
 
 /* A name is looked for before the script is compiled: its functions may be that process's. */
-static int find_named(struct run_data *d, struct rut_err *err)
+static int find_named(struct rut_run_data *d, struct rut_err *err)
 {
 	int rc;
 
@@ -436,7 +237,7 @@ static int check_several(struct rut_script_program *p, size_t count)
 }
 
 /* The processes of Ruby probes. */
-static int find_rubies(struct run_data *d, struct rut_script_program *p, struct rut_err *err)
+static int find_rubies(struct rut_run_data *d, struct rut_script_program *p, struct rut_err *err)
 {
 	int rc;
 
@@ -457,7 +258,7 @@ static int find_rubies(struct run_data *d, struct rut_script_program *p, struct 
 	return rc;
 }
 
-static int run_script(const struct rut_cmd *cmd, struct run_data *d)
+static int run_script(const struct rut_cmd *cmd, struct rut_run_data *d)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	struct rut_script_program *p = NULL;
@@ -485,7 +286,7 @@ static int run_script(const struct rut_cmd *cmd, struct run_data *d)
 	else if (!rc && !d->dump)
 		rc = rut_script_run(p, &d->run, &code, &err);
 	if (rc && (err.code || !p))
-		rut_cli_fail(cmd, &err);
+		fail(cmd, &err);
 	rut_script_free(p);
 	rut_cli_run_session_end(&d->session);
 	end_command(d);
@@ -496,7 +297,7 @@ static int run_script(const struct rut_cmd *cmd, struct run_data *d)
  * A trace is a directory: one that exists, or a name that ends as one of a trace. All else is a
  * file of text, as bpftrace has it.
  */
-static bool is_trace(const struct run_data *d)
+static bool is_trace(const struct rut_run_data *d)
 {
 	const char *path = d->output, *dot;
 	struct stat st;
@@ -510,7 +311,7 @@ static bool is_trace(const struct run_data *d)
 	       (dot && (!strcmp(dot, ".trace") || !strcmp(dot, ".ctf")));
 }
 
-static int open_output(const struct rut_cmd *cmd, struct run_data *d)
+static int open_output(const struct rut_cmd *cmd, struct rut_run_data *d)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
@@ -526,10 +327,10 @@ static int open_output(const struct rut_cmd *cmd, struct run_data *d)
 		return 0;
 	d->run.out = stdout;
 	rut_err_errno(&err, errno, "cannot open '%s'", d->output);
-	return rut_cli_fail(cmd, &err);
+	return fail(cmd, &err);
 }
 
-static int run_parsed(const struct rut_cmd *cmd, struct run_data *d)
+static int run_parsed(const struct rut_cmd *cmd, struct rut_run_data *d)
 {
 	int rc;
 
@@ -546,10 +347,13 @@ static int run_parsed(const struct rut_cmd *cmd, struct run_data *d)
 	return rc;
 }
 
-static int run(const struct rut_cmd *cmd, int argc, char **argv)
+int rut_cli_run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	struct run_data d = {.run = {.out = stdout, .err = stderr, .child_go = -1}};
-	int rc = parse(cmd, argc, argv, &d);
+	struct rut_run_data d = {.run = {.out = stdout, .err = stderr, .child_go = -1}};
+	int rc;
+
+	d.as_bpftrace = d.script.as_bpftrace = cmd == &cmd_bpftrace;
+	rc = rut_cli_run_parse(cmd, argc, argv, &d);
 
 	rc = rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc ? rc : run_parsed(cmd, &d);
 	free(d.path);
@@ -564,7 +368,7 @@ const struct rut_cmd cmd_run = {
 	.name = "run",
 	.summary = "run a script in bpftrace's language",
 	.usage = "[OPTIONS] FILE|NAME [ARGUMENT...] | -e PROGRAM [ARGUMENT...]",
-	.options = options,
-	.run = run,
+	.options = rut_cli_run_opts,
+	.run = rut_cli_run,
 	.group = "Scripts",
 };

@@ -15,6 +15,7 @@ RUT_ANALYSES(A)
 RUT_VERBS_BETWEEN(V)
 RUT_VERBS_LAST(V)
 V(foreman_tracer)
+V(bpftrace)
 #undef V
 #undef A
 
@@ -86,5 +87,6 @@ const struct rut_cmd *rut_cli_cmd_like(const char *name)
 
 const struct rut_cmd *const rut_cli_links[] = {
 	&cmd_foreman_tracer,
+	&cmd_bpftrace,
 	NULL,
 };

@@ -500,3 +500,111 @@ bool rut_expr_regex_search(const struct rut_expr_regex *r, const char *text, siz
 		next = swap;
 	}
 }
+
+/* ---- The table ---- */
+
+struct subset {
+	uint8_t bits[(MAX_STATES + 7) / 8];
+};
+
+struct table {
+	const struct rut_expr_regex *r;
+	uint8_t (*next)[256];	/* owned */
+	struct subset *subsets; /* owned */
+	size_t n;
+	struct list list; /* scratch */
+};
+
+/* The number of the subset in t->list, a new one if it must be; 0: there is no room. */
+static size_t subset_number(struct table *t)
+{
+	struct subset s = {0};
+
+	for (uint16_t i = 0; i < t->list.n; i++)
+		set_add(s.bits, t->list.states[i]);
+	/* The start is at the begin of the text: the same states are not the same there. */
+	for (size_t i = RUT_EXPR_DFA_START + 1; i < t->n; i++)
+		if (!memcmp(&s, &t->subsets[i], sizeof(s)))
+			return i;
+	if (t->n == RUT_EXPR_DFA_MAX)
+		return 0;
+	t->subsets[t->n] = s;
+	return t->n++;
+}
+
+static void restart(struct table *t)
+{
+	memset(t->list.where, 0, sizeof(t->list.where));
+	t->list.n = 0;
+}
+
+/* Where a byte leads from a subset; 0 in *ret_rc, or -E2BIG. */
+static uint8_t follow(struct table *t, size_t from, unsigned char c, int *ret_rc)
+{
+	const struct subset s = t->subsets[from];
+	bool bol = from == RUT_EXPR_DFA_START, matched = false;
+	size_t number;
+
+	restart(t);
+	for (uint16_t k = 0; k < t->r->n && !matched; k++) {
+		const struct state *st = &t->r->states[k];
+
+		if (!(s.bits[k >> 3] >> (k & 7) & 1))
+			continue;
+		if (!c)
+			matched = st->op == OP_EOL &&
+				  add_state(t->r, &t->list, (uint16_t)(k + 1), bol, true);
+		else if (reads(t->r, st, c))
+			matched = add_state(t->r, &t->list, (uint16_t)(k + 1), false, false);
+	}
+	if (matched || (c && add_state(t->r, &t->list, 0, false, false)))
+		return RUT_EXPR_DFA_MATCH;
+	if (!c)
+		return RUT_EXPR_DFA_NONE;
+	number = subset_number(t);
+	if (!number)
+		*ret_rc = -E2BIG;
+	return (uint8_t)number;
+}
+
+static int build(struct table *t)
+{
+	int rc = 0;
+
+	memset(t->next[RUT_EXPR_DFA_NONE], RUT_EXPR_DFA_NONE, 256);
+	memset(t->next[RUT_EXPR_DFA_MATCH], RUT_EXPR_DFA_MATCH, 256);
+	t->n = RUT_EXPR_DFA_START;
+	restart(t);
+	if (add_state(t->r, &t->list, 0, true, false)) {
+		memset(t->next[t->n++], RUT_EXPR_DFA_MATCH, 256);
+		return 0;
+	}
+	subset_number(t);
+	for (size_t i = RUT_EXPR_DFA_START; i < t->n && !rc; i++)
+		for (unsigned c = 0; c < 256 && !rc; c++)
+			t->next[i][c] = follow(t, i, (unsigned char)c, &rc);
+	return rc;
+}
+
+int rut_expr_regex_table(const struct rut_expr_regex *r, uint8_t (**ret)[256], size_t *ret_states)
+{
+	struct table *t = calloc(1, sizeof(*t));
+	int rc = -ENOMEM;
+
+	if (!t)
+		return rc;
+	t->r = r;
+	t->next = calloc(RUT_EXPR_DFA_MAX + 1, sizeof(*t->next));
+	t->subsets = calloc(RUT_EXPR_DFA_MAX + 1, sizeof(*t->subsets));
+	if (t->next && t->subsets)
+		rc = build(t);
+	if (!rc) {
+		*ret = t->next;
+		*ret_states = t->n;
+		t->next = NULL;
+	}
+	free(t->next);
+	free(t->subsets);
+	free(t);
+	return rc;
+}

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct rut_expr_regex;
 
@@ -26,5 +27,15 @@ const char *rut_expr_regex_text(const struct rut_expr_regex *r);
 
 /* Does it match anywhere in the text? */
 bool rut_expr_regex_search(const struct rut_expr_regex *r, const char *text, size_t len);
+
+/* States of a table: nothing can match any more; it has matched. */
+enum { RUT_EXPR_DFA_NONE, RUT_EXPR_DFA_MATCH, RUT_EXPR_DFA_START, RUT_EXPR_DFA_MAX = 250 };
+
+/*
+ * The same as a table: from a state and a byte the next state, from RUT_EXPR_DFA_START on. The byte
+ * 0 ends a text: it leads to NONE or MATCH. *ret is the caller's to free(). 0, -ENOMEM, or -E2BIG:
+ * more than RUT_EXPR_DFA_MAX states.
+ */
+int rut_expr_regex_table(const struct rut_expr_regex *r, uint8_t (**ret)[256], size_t *ret_states);
 
 #endif

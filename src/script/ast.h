@@ -171,6 +171,8 @@ struct rut_ast {
 	struct rut_macro *macros;
 	struct rut_define *defines;
 	struct rut_def *defs;
+	uint32_t prelude; /* functions of prelude.c that are called: a bit each */
+	unsigned nforeach;
 	unsigned nunnamed; /* structures within others */
 	struct rut_map_decl *map_decls;
 	const char *const *params; /* $1 ...; borrowed */

@@ -263,7 +263,9 @@ static rut_vreg gen_has_cpid(struct rut_gen *g, struct rut_node *n)
 static const struct rut_type *is_probetype(struct rut_checker *c, struct rut_node *n)
 {
 	n->kind = RUT_N_STRING;
-	n->text = rut_probe_kind_name(c->ctx->kind);
+	n->text = c->ctx->kind == RUT_PROBE_BEGIN || c->ctx->kind == RUT_PROBE_END
+			  ? "special"
+			  : rut_probe_kind_name(c->ctx->kind);
 	n->len = (uint32_t)strlen(n->text);
 	return rut_type_string(c->arena, n->len + 1);
 }
@@ -286,7 +288,9 @@ static rut_vreg gen_usermode(struct rut_gen *g, struct rut_node *n)
 {
 	rut_vreg cs;
 
-	if (rut_probe_is_user(g->ctx->kind))
+	/* begin and end run in rutile's own process. */
+	if (rut_probe_is_user(g->ctx->kind) || g->ctx->kind == RUT_PROBE_BEGIN ||
+	    g->ctx->kind == RUT_PROBE_END)
 		return rut_ir_const(&g->ir, 1);
 	if (g->ctx->prog_type != BPF_PROG_TYPE_PERF_EVENT)
 		return rut_ir_const(&g->ir, 0);

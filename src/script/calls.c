@@ -13,10 +13,62 @@ static const struct rut_type *none(void)
 
 /* printf(), errorf(), warnf(), cat(), system(): a format and its values. */
 
+/* A quotient that is shown with decimals: both of its parts are sent. */
+static const struct rut_type *check_quotient(struct rut_checker *c, struct rut_node *e)
+{
+	const struct rut_type *a = rut_check_int(c, e->a, "what is divided"),
+			      *b = rut_check_int(c, e->b, "the divisor");
+	struct rut_type *t;
+
+	if (!a || !b)
+		return NULL;
+	t = rut_type_new(c->arena, RUT_T_AVG, 16, 8);
+	t->is_signed = a->is_signed;
+	return t;
+}
+
+/* An argument of printf() and its like: what is shown with decimals is sent as a pair. */
+static const struct rut_type *check_shown(struct rut_checker *c, const struct rut_node *format,
+					  struct rut_node *e, uint32_t i)
+{
+	bool real = format && rut_script_format_wants_real(format->text, i);
+	const struct rut_type *t;
+
+	if (real && e->kind == RUT_N_BINARY && e->op == '/')
+		return check_quotient(c, e);
+	c->shown = e;
+	t = rut_check_expr(c, e);
+	c->shown = NULL;
+	if (real && t && e->kind == RUT_N_MAP && c->prog->maps[e->index].value &&
+	    (c->prog->maps[e->index].value->kind == RUT_T_AVG ||
+	     c->prog->maps[e->index].value->kind == RUT_T_STATS)) {
+		struct rut_type *avg = rut_type_new(c->arena, RUT_T_AVG, 16, 8);
+
+		avg->is_signed = c->prog->maps[e->index].value->is_signed;
+		return avg;
+	}
+	return t;
+}
+
+/* Both words of an average, or of a quotient. */
+static void gen_pair(struct rut_gen *g, struct rut_node *e, struct rut_mem to)
+{
+	rut_vreg parts[2];
+
+	if (e->kind == RUT_N_MAP) {
+		rut_gen_map_sums(g, e, parts);
+	} else {
+		parts[0] = rut_gen_scalar(g, e->a);
+		parts[1] = rut_gen_scalar(g, e->b);
+	}
+	rut_ir_store(&g->ir, 8, to.base, to.off, parts[0]);
+	rut_ir_store(&g->ir, 8, to.base, to.off + 8, parts[1]);
+}
+
 static const struct rut_type *check_format(struct rut_checker *c, struct rut_node *n,
 					   enum rut_script_action_kind kind)
 {
-	struct rut_type_field fields[64] = {0};
+	struct rut_type_field fields[128] = {0};
 	struct rut_script_action action = {.kind = kind, .map = -1};
 	struct rut_err err = RUT_ERR_INIT;
 	uint32_t count = 0;
@@ -26,13 +78,13 @@ static const struct rut_type *check_format(struct rut_checker *c, struct rut_nod
 		return rut_check_error(c, n->list, "the first argument of %s() is a constant text",
 				       n->text);
 	for (struct rut_node *e = n->list->next; e; e = e->next) {
-		const struct rut_type *t = rut_check_expr(c, e);
+		const struct rut_type *t = check_shown(c, n->list, e, count);
 
 		if (!t)
 			return NULL;
 		if (count == 64)
 			return rut_check_error(c, e, "%s() takes at most 64 values", n->text);
-		if (t->kind == RUT_T_VOID || rut_type_is_agg(t))
+		if (t->kind == RUT_T_VOID || (rut_type_is_agg(t) && t->kind != RUT_T_AVG))
 			return rut_check_error(c, e, "this has no value to show");
 		fields[count++].type = t;
 	}
@@ -40,6 +92,8 @@ static const struct rut_type *check_format(struct rut_checker *c, struct rut_nod
 		return none();
 	action.format = n->list->text;
 	action.args = rut_type_tuple(c->arena, RUT_T_TUPLE, fields, count);
+	if (!rut_quantile_add(c, &action, n->list->next, fields, count))
+		return NULL;
 	if (rut_script_format_parse(&action.parsed, action.format, action.args, &at, &err))
 		return rut_check_error(c, n->list, "%s", err.msg);
 	n->index = rut_program_action(c->prog, &action, n);
@@ -89,12 +143,16 @@ void rut_gen_send(struct rut_gen *g, struct rut_node *n, struct rut_node *first)
 		to = (struct rut_mem){record, (int32_t)(header + done), RUT_SPACE_BPF};
 		rut_gen_zero(g, to, f->offset - done);
 		to.off = (int32_t)(header + f->offset);
-		rut_gen_into(g, e, f->type, to);
+		if (f->type->kind == RUT_T_AVG)
+			gen_pair(g, e, to);
+		else
+			rut_gen_into(g, e, f->type, to);
 		done = f->offset + f->type->size;
 	}
 	if (args) {
 		to = (struct rut_mem){record, (int32_t)(header + done), RUT_SPACE_BPF};
 		rut_gen_zero(g, to, ((args->size + 7) & ~7u) - done);
+		rut_gen_quantile_keys(g, first, &g->prog->actions[n->index], record, header);
 	}
 	rut_gen_submit(g, record);
 	rut_ir_place(&g->ir, end);
@@ -174,8 +232,11 @@ static const struct rut_type *check_str(struct rut_checker *c, struct rut_node *
 		if (rut_literal_int(n->list->next, &len)) {
 			if (len < 0)
 				return rut_check_error(c, n->list->next, "the length is negative");
-			if (len + 1 < size)
-				size = (uint32_t)len + 1;
+			/* Of what is read the zero is one; a text has its characters. */
+			if (t->kind == RUT_T_STRING)
+				len++;
+			if (len < size)
+				size = len ? (uint32_t)len : 1;
 		}
 	}
 	return rut_type_string(c->arena, size);
@@ -199,9 +260,9 @@ static void gen_str(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
 		rut_gen_read_text(g, n, to, n->type->size, from, space);
 		return;
 	}
-	/* A length that is known when it runs, with the zero: 1 to the size. */
+	/* A length that is known when it runs, with the zero: at most the size. */
 	len = rut_ir_reg(&g->ir);
-	rut_ir_mov(&g->ir, len, rut_ir_alu_imm(&g->ir, BPF_ADD, rut_gen_scalar(g, length), 1));
+	rut_ir_mov(&g->ir, len, rut_gen_scalar(g, length));
 	good = rut_ir_label(&g->ir);
 	rut_ir_branch_imm(&g->ir, BPF_JLE, len, n->type->size, good);
 	rut_ir_add(&g->ir,
@@ -231,6 +292,23 @@ enum rut_space rut_call_space(const struct rut_gen *g, const struct rut_type *t)
 
 /* print(), clear(), zero(), delete(), len() */
 
+/* "value", "-value", "key", "-key"; 0: reported. */
+static int print_order(struct rut_checker *c, const struct rut_node *e)
+{
+	static const char *const orders[] = {
+		[RUT_SCRIPT_PRINT_VALUE_UP] = "value",
+		[RUT_SCRIPT_PRINT_VALUE_DOWN] = "-value",
+		[RUT_SCRIPT_PRINT_KEY_UP] = "key",
+		[RUT_SCRIPT_PRINT_KEY_DOWN] = "-key",
+	};
+
+	for (int i = 1; e->kind == RUT_N_STRING && i <= RUT_SCRIPT_PRINT_KEY_DOWN; i++)
+		if (!strcmp(orders[i], e->text))
+			return i;
+	rut_check_error(c, e, "the order is \"value\", \"-value\", \"key\" or \"-key\"");
+	return 0;
+}
+
 static const struct rut_type *check_whole_map(struct rut_checker *c, struct rut_node *n,
 					      enum rut_script_action_kind kind)
 {
@@ -242,6 +320,12 @@ static const struct rut_type *check_whole_map(struct rut_checker *c, struct rut_
 	if (m->kind != RUT_N_MAP || m->a)
 		return rut_check_error(c, m, "%s() takes a map: %s(@x)", n->text, n->text);
 	for (struct rut_node *e = m->next; e; e = e->next) {
+		if (i == 2) {
+			action.order = print_order(c, e);
+			if (!action.order)
+				return NULL;
+			break;
+		}
 		if (!rut_check_int(c, e, "this"))
 			return NULL;
 		if (!rut_literal_int(e, &v[i++]))
@@ -264,14 +348,14 @@ static const struct rut_type *check_whole_map(struct rut_checker *c, struct rut_
 static const struct rut_type *check_print(struct rut_checker *c, struct rut_node *n)
 {
 	struct rut_script_action action = {.kind = RUT_ACTION_PRINT_VALUE, .map = -1};
-	struct rut_type_field fields[2] = {0};
+	struct rut_type_field fields[4] = {0};
 	const struct rut_type *t;
 
 	if (n->list->kind == RUT_N_MAP && !n->list->a)
 		return check_whole_map(c, n, RUT_ACTION_PRINT_MAP);
 	if (n->list->next)
 		return rut_check_error(c, n->list->next, "only a whole map has top and divisor");
-	t = rut_check_expr(c, n->list);
+	t = check_shown(c, NULL, n->list, 0);
 	if (!t)
 		return NULL;
 	if (t->kind == RUT_T_VOID)
@@ -290,6 +374,8 @@ static const struct rut_type *check_print(struct rut_checker *c, struct rut_node
 	} else {
 		fields[0].type = t;
 		action.args = rut_type_tuple(c->arena, RUT_T_TUPLE, fields, 1);
+		if (!rut_quantile_add(c, &action, n->list, fields, 1))
+			return NULL;
 	}
 	n->index = rut_program_action(c->prog, &action, n);
 	return none();
@@ -403,7 +489,7 @@ static const struct rut_call calls[] = {
 	{"cat", RUT_CALL_STATEMENT, 1, 65, check_cat, gen_printf, NULL, NULL},
 	{"system", RUT_CALL_STATEMENT, 1, 65, check_system, gen_printf, NULL, NULL},
 	{"exit", RUT_CALL_STATEMENT, 0, 1, check_exit, gen_exit, NULL, NULL},
-	{"print", RUT_CALL_STATEMENT, 1, 3, check_print, gen_print, NULL, NULL},
+	{"print", RUT_CALL_STATEMENT, 1, 4, check_print, gen_print, NULL, NULL},
 	{"clear", RUT_CALL_STATEMENT, 1, 1, check_clear, gen_signal_only, NULL, NULL},
 	{"zero", RUT_CALL_STATEMENT, 1, 1, check_zero, gen_signal_only, NULL, NULL},
 	{"time", RUT_CALL_STATEMENT, 0, 1, check_time, gen_signal_only, NULL, NULL},
@@ -459,7 +545,30 @@ static const struct rut_call calls[] = {
 	 NULL},
 	{"pcomm", RUT_CALL_VALUE, 0, 1, rut_check_task_text, NULL, rut_gen_task_text, NULL},
 	{"leader_comm", RUT_CALL_VALUE, 0, 1, rut_check_task_text, NULL, rut_gen_task_text, NULL},
-	{"override", RUT_CALL_STATEMENT, 0, 9, rut_check_no_override, NULL, NULL, NULL},
+	{"override", RUT_CALL_STATEMENT, 1, 1, rut_check_override, rut_gen_override, NULL, NULL},
+	{"write_user", RUT_CALL_STATEMENT | RUT_CALL_VALUE, 3, 3, rut_check_write_user,
+	 rut_gen_write_user, NULL, NULL},
+	{"signal_thread", RUT_CALL_STATEMENT, 1, 1, rut_check_signal, rut_gen_signal, NULL, NULL},
+	{"str_concat", RUT_CALL_VALUE, 2, 2, rut_check_concat, NULL, rut_gen_concat, NULL},
+	{"matches", RUT_CALL_VALUE, 2, 65, rut_check_matches, rut_gen_matches, NULL, NULL},
+	{"glob", RUT_CALL_VALUE, 2, 65, rut_check_matches, rut_gen_matches, NULL, NULL},
+	{"percentile", RUT_CALL_VALUE, 2, 2, rut_check_quantile, rut_gen_quantile, NULL, NULL},
+	{"p50", RUT_CALL_VALUE, 1, 1, rut_check_quantile, rut_gen_quantile, NULL, NULL},
+	{"p75", RUT_CALL_VALUE, 1, 1, rut_check_quantile, rut_gen_quantile, NULL, NULL},
+	{"p90", RUT_CALL_VALUE, 1, 1, rut_check_quantile, rut_gen_quantile, NULL, NULL},
+	{"p95", RUT_CALL_VALUE, 1, 1, rut_check_quantile, rut_gen_quantile, NULL, NULL},
+	{"p99", RUT_CALL_VALUE, 1, 1, rut_check_quantile, rut_gen_quantile, NULL, NULL},
+	{"p999", RUT_CALL_VALUE, 1, 1, rut_check_quantile, rut_gen_quantile, NULL, NULL},
+	{"is_str", RUT_CALL_VALUE, 1, 1, rut_check_is, NULL, NULL, NULL},
+	{"is_array", RUT_CALL_VALUE, 1, 1, rut_check_is, NULL, NULL, NULL},
+	{"is_ptr", RUT_CALL_VALUE, 1, 1, rut_check_is, NULL, NULL, NULL},
+	{"is_integer", RUT_CALL_VALUE, 1, 1, rut_check_is, NULL, NULL, NULL},
+	{"is_unsigned_integer", RUT_CALL_VALUE, 1, 1, rut_check_is, NULL, NULL, NULL},
+	{"is_literal", RUT_CALL_VALUE, 1, 1, rut_check_is, NULL, NULL, NULL},
+	{"fail", RUT_CALL_STATEMENT, 1, 65, rut_check_fail, NULL, NULL, NULL},
+	{"static_assert", RUT_CALL_STATEMENT, 2, 2, rut_check_static_assert, NULL, NULL, NULL},
+	{"kfunc_exist", RUT_CALL_VALUE, 1, 1, rut_check_kfunc, NULL, NULL, NULL},
+	{"kfunc_allowed", RUT_CALL_VALUE, 1, 1, rut_check_kfunc, NULL, NULL, NULL},
 	{"skboutput", RUT_CALL_VALUE, 0, 9, rut_check_no_skboutput, NULL, NULL, NULL},
 	{"path", RUT_CALL_VALUE, 0, 9, rut_check_no_path, NULL, NULL, NULL},
 	{"kstack", RUT_CALL_VALUE, 0, 2, rut_check_kstack, NULL, rut_gen_stack, NULL},

@@ -89,10 +89,31 @@ const struct rut_type *rut_check_uaddr(struct rut_checker *c, struct rut_node *n
 const struct rut_type *rut_check_reg(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_space(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_nsecs(struct rut_checker *c, struct rut_node *n);
+/* A text, also `probe`; false: reported. */
+bool rut_check_text(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_matches(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_matches(struct rut_gen *g, struct rut_node *n);
+const struct rut_type *rut_check_quantile(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_quantile(struct rut_gen *g, struct rut_node *n);
+bool rut_is_quantile(const struct rut_node *n);
+/* Adds the keys of percentiles among the arguments to `fields`, of which `count` are in use. */
+bool rut_quantile_add(struct rut_checker *c, struct rut_script_action *a, struct rut_node *first,
+		      struct rut_type_field *fields, uint32_t count);
+void rut_gen_quantile_keys(struct rut_gen *g, struct rut_node *first,
+			   const struct rut_script_action *a, rut_vreg record, uint32_t header);
+const struct rut_type *rut_check_is(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_fail(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_static_assert(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_kfunc(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_write_user(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_write_user(struct rut_gen *g, struct rut_node *n);
+const struct rut_type *rut_check_concat(struct rut_checker *c, struct rut_node *n);
+void rut_gen_concat(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
 const struct rut_type *rut_check_signal(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_join(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_pid(struct rut_checker *c, struct rut_node *n);
-const struct rut_type *rut_check_no_override(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_override(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_override(struct rut_gen *g, struct rut_node *n);
 const struct rut_type *rut_check_no_skboutput(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_no_path(struct rut_checker *c, struct rut_node *n);
 void rut_gen_buf(struct rut_gen *g, struct rut_node *n, struct rut_mem to);

@@ -397,7 +397,10 @@ rut_vreg rut_gen_signal(struct rut_gen *g, struct rut_node *n)
 					? RUT_ARG_INT(rut_script_signal_number(n->list->text))
 					: RUT_ARG(rut_gen_scalar(g, n->list));
 
-	rut_ir_call(&g->ir, BPF_FUNC_send_signal, 1, &arg);
+	rut_ir_call(&g->ir,
+		    !strcmp(n->text, "signal_thread") ? BPF_FUNC_send_signal_thread
+						      : BPF_FUNC_send_signal,
+		    1, &arg);
 	return 0;
 }
 
@@ -442,13 +445,6 @@ rut_vreg rut_gen_pid(struct rut_gen *g, struct rut_node *n)
 }
 
 /* Functions that change what the kernel does, or cannot be called here. */
-
-const struct rut_type *rut_check_no_override(struct rut_checker *c, struct rut_node *n)
-{
-	return rut_check_error(c, n,
-			       "override() needs kprobes and a kernel that allows errors to "
-			       "be injected");
-}
 
 const struct rut_type *rut_check_no_skboutput(struct rut_checker *c, struct rut_node *n)
 {

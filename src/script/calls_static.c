@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Functions that are calculated when the script is compiled. */
 #include <string.h>
+#include <strings.h>
 
+#include "script/btf.h"
 #include "script/calls.h"
+#include "script/format.h"
 #include "script/lex.h"
 
 /* getopt("name"), getopt("name", default), getopt("name", default, "description") */
@@ -68,11 +71,11 @@ const struct rut_type *rut_check_getopt(struct rut_checker *c, struct rut_node *
 	rut_program_option(c->prog, name->text);
 	given = option_value(c->prog, name->text);
 	if (! or || (or->kind == RUT_N_INT && or->op == RUT_INT_BOOL)) {
-		bool value = given ? strcmp(given, "false") != 0 && strcmp(given, "0") != 0
+		bool value = given ? strcasecmp(given, "false") != 0 && strcmp(given, "0") != 0
 			     : or  ? or->value
 				   : false;
 
-		if (given && *given && strcmp(given, "true") != 0 && strcmp(given, "1") != 0 &&
+		if (given && *given && strcasecmp(given, "true") != 0 && strcmp(given, "1") != 0 &&
 		    value)
 			return rut_check_error(c, n, "--%s is true or false, not '%s'", name->text,
 					       given);
@@ -86,4 +89,84 @@ const struct rut_type *rut_check_getopt(struct rut_checker *c, struct rut_node *
 	n->op = or->op;
 	n->value = or->value;
 	return or->type;
+}
+
+/* is_str(x), is_ptr(x) and their like: questions about the type of a value. */
+
+const struct rut_type *rut_check_is(struct rut_checker *c, struct rut_node *n)
+{
+	const char *what = n->text + strlen("is_");
+	bool literal = n->list->kind == RUT_N_INT || n->list->kind == RUT_N_STRING ||
+		       n->list->kind == RUT_N_PARAM,
+	     yes;
+	const struct rut_type *t = rut_check_expr(c, n->list);
+
+	if (!t)
+		return NULL;
+	if (!strcmp(what, "str"))
+		yes = t->kind == RUT_T_STRING;
+	else if (!strcmp(what, "array"))
+		yes = t->kind == RUT_T_ARRAY;
+	else if (!strcmp(what, "ptr"))
+		yes = t->kind == RUT_T_POINTER;
+	else if (!strcmp(what, "integer"))
+		yes = t->kind == RUT_T_INT;
+	else if (!strcmp(what, "unsigned_integer"))
+		yes = t->kind == RUT_T_INT && !t->is_signed;
+	else
+		yes = literal;
+	return become_bool(n, yes);
+}
+
+/* fail("format", constants...): whoever compiles it is told. */
+const struct rut_type *rut_check_fail(struct rut_checker *c, struct rut_node *n)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	struct rut_node *arg = n->list->next;
+
+	if (n->list->kind != RUT_N_STRING)
+		return rut_check_error(c, n->list,
+				       "the first argument of fail() is a constant text");
+	for (const char *s = n->list->text; *s; s++) {
+		if (*s != '%' || s[1] == '%' || !s[1]) {
+			rut_buf_putc(&text, *s);
+			s += *s == '%' && s[1] == '%';
+			continue;
+		}
+		s += 1 + strspn(s + 1, "lhz");
+		if (!arg || !rut_check_expr(c, arg) ||
+		    (arg->kind != RUT_N_INT && arg->kind != RUT_N_STRING))
+			return rut_check_error(c, arg ? arg : n, "fail() takes constants");
+		if (arg->kind == RUT_N_STRING)
+			rut_buf_add(&text, arg->text, arg->len);
+		else
+			rut_buf_printf(&text, "%lld", (long long)arg->value);
+		arg = arg->next;
+	}
+	return rut_check_error(c, n, "%s", text.data ? text.data : "");
+}
+
+const struct rut_type *rut_check_static_assert(struct rut_checker *c, struct rut_node *n)
+{
+	if (!rut_check_expr(c, n->list))
+		return NULL;
+	if (n->list->kind != RUT_N_INT)
+		return rut_check_error(c, n->list, "static_assert() takes a constant condition");
+	if (n->list->next->kind != RUT_N_STRING)
+		return rut_check_error(c, n->list->next, "the message is a constant text");
+	if (!n->list->value)
+		return rut_check_error(c, n, "%s", n->list->next->text);
+	n->kind = RUT_N_BLOCK;
+	n->list = NULL;
+	return rut_type_simple(RUT_T_VOID);
+}
+
+/* kfunc_exist("name"), kfunc_allowed("name"): a function of the kernel that programs may call. */
+const struct rut_type *rut_check_kfunc(struct rut_checker *c, struct rut_node *n)
+{
+	if (n->list->kind != RUT_N_STRING)
+		return rut_check_error(c, n->list, "%s() takes a constant name", n->text);
+	/* Programs here call none of them. */
+	return become_bool(n, !strcmp(n->text, "kfunc_exist") &&
+				      rut_kernel_function(c->prog, n->list->text));
 }

@@ -194,7 +194,19 @@ rut_vreg rut_gen_bswap(struct rut_gen *g, struct rut_node *n)
 
 /* strlen(text): bytes before the first zero. The loop is bound by the size. */
 
-static bool is_text(struct rut_checker *c, struct rut_node *n)
+static void gen_probe_text(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
+{
+	struct rut_node text = *n;
+
+	text.kind = RUT_N_STRING;
+	text.text = g->ctx->attach[0].name;
+	text.len = (uint32_t)strlen(text.text);
+	rut_gen_into(g, &text, n->type, to);
+}
+
+static const struct rut_builtin probe_text = {"probe", NULL, NULL, gen_probe_text};
+
+bool rut_check_text(struct rut_checker *c, struct rut_node *n)
 {
 	const struct rut_type *t = rut_check_expr(c, n);
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
@@ -203,13 +215,19 @@ static bool is_text(struct rut_checker *c, struct rut_node *n)
 		return false;
 	if (t->kind == RUT_T_STRING)
 		return true;
+	/* Each name that matches is compiled for itself: it is known here. */
+	if (t->kind == RUT_T_PROBE && n->kind == RUT_N_NAME && c->ctx->nattach) {
+		n->what = &probe_text;
+		n->type = rut_type_string(c->arena, (uint32_t)strlen(c->ctx->attach[0].name) + 1);
+		return true;
+	}
 	rut_check_error(c, n, "a string is expected, not %s", rut_type_text(t, &text));
 	return false;
 }
 
 const struct rut_type *rut_check_strlen(struct rut_checker *c, struct rut_node *n)
 {
-	return is_text(c, n->list) ? rut_type_int(8, false) : NULL;
+	return rut_check_text(c, n->list) ? rut_type_int(8, false) : NULL;
 }
 
 rut_vreg rut_gen_strlen(struct rut_gen *g, struct rut_node *n)
@@ -237,7 +255,8 @@ const struct rut_type *rut_check_strncmp(struct rut_checker *c, struct rut_node 
 	struct rut_node *b = n->list->next, *count = b->next;
 	int64_t v;
 
-	if (!is_text(c, n->list) || !is_text(c, b) || !rut_check_int(c, count, "the length"))
+	if (!rut_check_text(c, n->list) || !rut_check_text(c, b) ||
+	    !rut_check_int(c, count, "the length"))
 		return NULL;
 	if (!rut_literal_int(count, &v) || v < 0)
 		return rut_check_error(c, count, "the length is a constant, not negative");
@@ -276,7 +295,7 @@ rut_vreg rut_gen_strncmp(struct rut_gen *g, struct rut_node *n)
 
 const struct rut_type *rut_check_strcontains(struct rut_checker *c, struct rut_node *n)
 {
-	if (!is_text(c, n->list) || !is_text(c, n->list->next))
+	if (!rut_check_text(c, n->list) || !rut_check_text(c, n->list->next))
 		return NULL;
 	if (n->list->next->kind != RUT_N_STRING)
 		return rut_check_error(c, n->list->next, "what %s() looks for is a constant text",
@@ -332,4 +351,37 @@ rut_vreg rut_gen_strcontains(struct rut_gen *g, struct rut_node *n)
 	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = r, .imm = 1});
 	rut_ir_place(&g->ir, end);
 	return r;
+}
+
+/* str_concat(a, b) */
+
+const struct rut_type *rut_check_concat(struct rut_checker *c, struct rut_node *n)
+{
+	if (!rut_check_text(c, n->list) || !rut_check_text(c, n->list->next))
+		return NULL;
+	return rut_type_string(c->arena, n->list->type->size + n->list->next->type->size - 1);
+}
+
+void rut_gen_concat(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
+{
+	struct rut_node *a = n->list, *b = a->next;
+	uint32_t head = rut_ir_label(&g->ir), end = rut_ir_label(&g->ir);
+	rut_vreg base, i = rut_ir_reg(&g->ir), at;
+	struct rut_mem second = rut_gen_mem(g, b);
+
+	rut_gen_zero(g, to, n->type->size);
+	rut_gen_into(g, a, a->type, to);
+	base = rut_gen_pointer(g, to);
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = i});
+	rut_ir_place(&g->ir, head);
+	rut_ir_branch_imm(&g->ir, BPF_JGE, i, a->type->size - 1, end);
+	at = rut_ir_alu(&g->ir, BPF_ADD, base, i);
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, rut_ir_load(&g->ir, 1, at, 0), 0, end);
+	rut_ir_add(&g->ir, (struct rut_ir_insn){
+				   .op = RUT_IR_ALU, .sub = BPF_ADD, .dst = i, .a = i, .imm = 1});
+	rut_ir_jump(&g->ir, head);
+	rut_ir_place(&g->ir, end);
+	at = rut_ir_alu(&g->ir, BPF_ADD, base, i);
+	struct rut_ir_arg args[] = {RUT_ARG(at), RUT_ARG_INT(b->type->size), rut_gen_arg(second)};
+	rut_ir_call(&g->ir, BPF_FUNC_probe_read_kernel, 3, args);
 }

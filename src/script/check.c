@@ -242,9 +242,21 @@ static void check_for(struct rut_checker *c, struct rut_node *n)
 	close_scope(c, outer);
 }
 
+/* What a constant condition excludes is not compiled. */
+static void drop_dead(struct rut_node *n)
+{
+	if (n->a->kind != RUT_N_INT)
+		return;
+	if (n->a->value)
+		n->c = NULL;
+	else
+		n->b->list = NULL;
+}
+
 static void check_if(struct rut_checker *c, struct rut_node *n)
 {
 	check_condition(c, n->a);
+	drop_dead(n);
 	rut_check_block(c, n->b);
 	if (n->c && n->c->kind == RUT_N_IF)
 		check_if(c, n->c);

@@ -54,6 +54,7 @@ struct rut_checker {
 	unsigned learnt, epoch, loops, depth;
 	bool is_statement;		     /* the call that is checked stands alone */
 	const struct rut_node *assigned_map; /* ... or is assigned to this map */
+	const struct rut_node *shown;	     /* an argument of printf() and its like */
 	bool uses_args;			     /* the body depends on which event it is */
 };
 
@@ -190,6 +191,8 @@ void rut_gen_read(struct rut_gen *g, const struct rut_node *n, struct rut_mem to
 void rut_gen_count(struct rut_gen *g, const struct rut_node *n, enum rut_site_kind kind);
 
 /* gen_map.c */
+/* The sum and the count of an average, over all CPUs. */
+void rut_gen_map_sums(struct rut_gen *g, struct rut_node *map, rut_vreg ret[2]);
 rut_vreg rut_gen_map_get(struct rut_gen *g, struct rut_node *n); /* scalars */
 void rut_gen_map_get_into(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
 void rut_gen_map_set(struct rut_gen *g, struct rut_node *map, struct rut_node *value);

@@ -4,6 +4,7 @@
 
 #include "script/check.h"
 #include "script/lex.h"
+#include "script/prelude.h"
 #include "script/ruby_probe.h"
 
 bool rut_is_literal(const struct rut_node *n)
@@ -185,6 +186,7 @@ static const struct rut_type *check_call(struct rut_checker *c, struct rut_node 
 	if (!call) {
 		rut_check_error(c, n, "there is no function '%s'", n->text);
 		rut_call_nearest(&near);
+		rut_prelude_nearest(&near);
 		if (c->loud && near.name[0])
 			rut_source_hint(c->src, "did you mean '%s'?", near.name);
 		return NULL;
@@ -296,6 +298,28 @@ static bool is_comparison(int op)
 	       op == '<' || op == '>';
 }
 
+/* Of two constants. */
+static bool compare(const struct rut_node *n, bool is_signed)
+{
+	uint64_t a = n->a->value, b = n->b->value;
+	bool less = is_signed ? (int64_t)a < (int64_t)b : a < b;
+
+	switch (n->op) {
+	case RUT_OP_EQ:
+		return a == b;
+	case RUT_OP_NE:
+		return a != b;
+	case '<':
+		return less;
+	case RUT_OP_GE:
+		return !less;
+	case '>':
+		return !less && a != b;
+	default:
+		return less || a == b;
+	}
+}
+
 /* Values of several words that can be equal. */
 static bool comparable(const struct rut_type *a, const struct rut_type *b)
 {
@@ -315,6 +339,10 @@ static const struct rut_type *check_comparison(struct rut_checker *c, struct rut
 	bool equality = n->op == RUT_OP_EQ || n->op == RUT_OP_NE;
 	char op[4];
 
+	if (n->a->kind == RUT_N_INT && n->b->kind == RUT_N_INT) {
+		become_int(n, compare(n, a->is_signed && b->is_signed), RUT_INT_BOOL);
+		return n->type;
+	}
 	if (rut_type_is_scalar(a) && rut_type_is_scalar(b))
 		return rut_type_simple(RUT_T_BOOL);
 	if (equality && comparable(a, b))

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "script/check.h"
+#include "script/config.h"
 #include "script/ruby_probe.h"
 
 static const struct {
@@ -233,6 +234,32 @@ const struct rut_type *rut_check_part(struct rut_checker *c, const struct rut_no
 	return t;
 }
 
+/* config.NAME, config().NAME: the setting is known when the script is compiled. */
+static bool is_config(const struct rut_node *n)
+{
+	return (n->kind == RUT_N_NAME || (n->kind == RUT_N_CALL && !n->list)) && n->text &&
+	       (!strcmp(n->text, "config") || !strcmp(n->text, "__builtin_config"));
+}
+
+static const struct rut_type *check_config(struct rut_checker *c, struct rut_node *n)
+{
+	const char *text;
+	uint64_t value;
+
+	if (!n->text || !rut_config_value(c->prog, n->text, &value, &text))
+		return rut_check_error(c, n, "there is no option '%s'", n->text ? n->text : "");
+	if (text) {
+		n->kind = RUT_N_STRING;
+		n->text = text;
+		n->len = (uint32_t)strlen(text);
+		return rut_type_string(c->arena, n->len + 1);
+	}
+	n->kind = RUT_N_INT;
+	n->op = 0;
+	n->value = value;
+	return rut_type_int(8, true);
+}
+
 const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node *n)
 {
 	const struct rut_type *t;
@@ -241,6 +268,8 @@ const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node
 
 	if (rut_is_ruby_record(c->ctx, n->a))
 		return rut_check_ruby_field(c, n);
+	if (is_config(n->a))
+		return check_config(c, n);
 	t = rut_check_expr(c, n->a);
 	if (!t)
 		return NULL;

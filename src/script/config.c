@@ -12,6 +12,9 @@
 
 static const char *const switches[] = {"false", "true", NULL};
 static const char *const stack_modes[] = {"bpftrace", "perf", "raw", NULL};
+static const char *const licenses[] = {
+	"GPL",		"GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL",
+	"Dual MPL/GPL", NULL};
 static const char *const missing[] = {"error", "warn", "ignore", NULL};
 
 enum form { NUMBER, TEXT, IGNORED };
@@ -33,12 +36,12 @@ static const struct option {
 	NUMBER_OF(print_maps_on_exit, 0, 1, switches),
 	NUMBER_OF(stack_mode, 0, 2, stack_modes),
 	NUMBER_OF(missing_probes, 0, 2, missing),
+	NUMBER_OF(cpp_demangle, 0, 1, switches),
+	NUMBER_OF(license, 0, 5, licenses),
 	{"str_trunc_trailer", TEXT, 0, 0, offsetof(struct rut_script_settings, trailer), NULL},
 	/* Of how bpftrace itself works: */
 	{"cache_user_symbols", IGNORED, 0, 0, 0, NULL},
-	{"cpp_demangle", IGNORED, 0, 0, 0, NULL},
 	{"lazy_symbolication", IGNORED, 0, 0, 0, NULL},
-	{"license", IGNORED, 0, 0, 0, NULL},
 	{"log_size", IGNORED, 0, 0, 0, NULL},
 	{"max_ast_nodes", IGNORED, 0, 0, 0, NULL},
 	{"max_bpf_progs", IGNORED, 0, 0, 0, NULL},
@@ -50,6 +53,8 @@ static const struct option {
 	{"unstable_import_statement", IGNORED, 0, 0, 0, NULL},
 	{"unstable_macro", IGNORED, 0, 0, 0, NULL},
 	{"unstable_map_decl", IGNORED, 0, 0, 0, NULL},
+	{"unstable_typeinfo", IGNORED, 0, 0, 0, NULL},
+	{"unstable_dw_ustack", IGNORED, 0, 0, 0, NULL},
 	{"unstable_tseries", IGNORED, 0, 0, 0, NULL},
 	{"use_blazesym", IGNORED, 0, 0, 0, NULL},
 };
@@ -101,6 +106,18 @@ static void set(struct rut_script_program *p, const struct option *o, uint64_t v
 		*(uint32_t *)(void *)at = (uint32_t)v;
 }
 
+static int invalid_word(struct rut_script_program *p, const struct option *o,
+			const struct rut_node *value)
+{
+	_cleanup_buf_ struct rut_buf words = RUT_BUF_INIT;
+
+	for (size_t i = 0; o->words[i]; i++)
+		rut_buf_printf(&words, "%s%s", i ? ", " : "", o->words[i]);
+	return rut_source_error(&p->src, value->span,
+				"Invalid value for %s. Found: %s. Valid values: %s.", o->name,
+				value->text ? value->text : "an expression", words.data);
+}
+
 static int apply(struct rut_script_program *p, const struct rut_config_entry *e)
 {
 	const struct option *o = find(e->name);
@@ -113,6 +130,11 @@ static int apply(struct rut_script_program *p, const struct rut_config_entry *e)
 		return 0;
 	if (o->form == TEXT && value->kind != RUT_N_STRING)
 		return rut_source_error(&p->src, value->span, "a text is expected here");
+	if (o->form == NUMBER && value->kind != RUT_N_INT &&
+	    ((value->kind != RUT_N_NAME && value->kind != RUT_N_STRING) ||
+	     !number_of(o, value->text, &v)) &&
+	    o->words)
+		return invalid_word(p, o, value);
 	if (o->form == NUMBER && value->kind != RUT_N_INT &&
 	    ((value->kind != RUT_N_NAME && value->kind != RUT_N_STRING) ||
 	     !number_of(o, value->text, &v)))
@@ -154,6 +176,7 @@ void rut_config_init(struct rut_script_settings *ret, uint32_t max_strlen)
 		.max_strlen = max_strlen ? max_strlen : 1024,
 		.max_map_keys = 4096,
 		.print_maps_on_exit = 1,
+		.cpp_demangle = 1,
 		.trailer = "..",
 	};
 }
@@ -184,7 +207,7 @@ bool rut_config_value(const struct rut_script_program *p, const char *name, uint
 		memcpy(ret_text, at, sizeof(*ret_text));
 	else if (o->form == NUMBER)
 		*ret = *(const uint32_t *)(const void *)at;
-	if (o->form == NUMBER && o->words)
+	if (o->form == NUMBER && o->words && o->words != switches)
 		*ret_text = o->words[*ret];
 	return true;
 }

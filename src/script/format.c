@@ -116,6 +116,23 @@ static bool parse_conversion(const char **s, struct piece *p)
 	return true;
 }
 
+bool rut_script_format_wants_real(const char *format, size_t arg)
+{
+	struct piece p;
+
+	for (const char *s = format; *s;) {
+		if (*s != '%' || s[1] == '%') {
+			s += *s == '%' ? 2 : 1;
+			continue;
+		}
+		if (!parse_conversion(&s, &p))
+			return false;
+		if (!arg--)
+			return p.conversion == 'f' || p.conversion == 'e' || p.conversion == 'g';
+	}
+	return false;
+}
+
 static int add_piece(struct rut_script_format *f, const struct piece *p)
 {
 	struct piece *last = f->count ? &f->pieces[f->count - 1] : NULL;

@@ -19,6 +19,7 @@
 #ifndef RUT_SCRIPT_FORMAT_H
 #define RUT_SCRIPT_FORMAT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,8 @@ struct rut_type;
  */
 int rut_script_format_parse(struct rut_script_format **ret, const char *text,
 			    const struct rut_type *args, size_t *ret_at, struct rut_err *err);
+/* Is the conversion of this argument, from 0, one of numbers with decimals? */
+bool rut_script_format_wants_real(const char *format, size_t arg);
 void rut_script_format_free(struct rut_script_format *f);
 
 /* A conversion, and the name that stands before it: "pid" of "pid=%d". */

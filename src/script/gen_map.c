@@ -122,7 +122,7 @@ static void merge_word(struct rut_gen *g, const struct rut_type *t, rut_vreg at,
 
 	if (t->kind != RUT_T_MIN && t->kind != RUT_T_MAX) {
 		rut_ir_mov(&g->ir, result, rut_ir_alu(&g->ir, BPF_ADD, result, v));
-		if (t->kind == RUT_T_AVG)
+		if (t->kind == RUT_T_AVG || t->kind == RUT_T_STATS)
 			rut_ir_mov(
 				&g->ir, seen,
 				rut_ir_alu(&g->ir, BPF_ADD, seen, rut_ir_load(&g->ir, 8, at, 8)));
@@ -138,8 +138,8 @@ static void merge_word(struct rut_gen *g, const struct rut_type *t, rut_vreg at,
 }
 
 /* A loop over the CPUs, of which the verifier knows the number. */
-rut_vreg rut_gen_merged(struct rut_gen *g, const struct rut_node *n, const struct rut_script_map *m,
-			int map, struct rut_ir_arg key)
+static rut_vreg merged(struct rut_gen *g, const struct rut_script_map *m, int map,
+		       struct rut_ir_arg key, rut_vreg *ret_count)
 {
 	rut_vreg cpu = rut_ir_reg(&g->ir), result = rut_ir_reg(&g->ir), seen = rut_ir_reg(&g->ir);
 	uint32_t head = rut_ir_label(&g->ir), next = rut_ir_label(&g->ir),
@@ -161,10 +161,23 @@ rut_vreg rut_gen_merged(struct rut_gen *g, const struct rut_node *n, const struc
 			   .op = RUT_IR_ALU, .sub = BPF_ADD, .dst = cpu, .a = cpu, .imm = 1});
 	rut_ir_jump(&g->ir, head);
 	rut_ir_place(&g->ir, end);
-	if (m->value->kind == RUT_T_AVG)
+	if (ret_count)
+		*ret_count = seen;
+	else if (m->value->kind == RUT_T_AVG)
 		return m->value->is_signed ? rut_gen_signed_division(g, result, seen)
 					   : rut_ir_alu(&g->ir, BPF_DIV, result, seen);
 	return result;
+}
+
+rut_vreg rut_gen_merged(struct rut_gen *g, const struct rut_node *n, const struct rut_script_map *m,
+			int map, struct rut_ir_arg key)
+{
+	return merged(g, m, map, key, NULL);
+}
+
+void rut_gen_map_sums(struct rut_gen *g, struct rut_node *map, rut_vreg ret[2])
+{
+	ret[0] = merged(g, map_of(g, map), number(map), rut_gen_map_key(g, map), &ret[1]);
 }
 
 static rut_vreg get_merged(struct rut_gen *g, struct rut_node *n)

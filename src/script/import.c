@@ -31,51 +31,60 @@ static bool was_imported(const struct rut_source *src, const char *path)
 	return false;
 }
 
-/* Appends the file to the script's text. */
-static int append(struct rut_parser *p, const char *path)
+/* Appends a text to that of the script. */
+static int append(struct rut_parser *p, const char *path, const char *text, size_t len)
 {
 	struct rut_source *src = p->lex.src;
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-	int rc = rut_buf_read_file(&text, path, FILE_BYTES_MAX);
 	const char *name = rut_arena_strndup(&p->ast->arena, path, strlen(path));
 	size_t begin = src->whole + 1;
 	char *all;
 
-	if (rc || !name) {
-		rut_p_error(p, "cannot read '%s': %s", path, strerror(rc ? -rc : ENOMEM));
-		return -EINVAL;
-	}
-	if (src->nparts == FILES_MAX || (text.len && memchr(text.data, 0, text.len))) {
+	if (!name)
+		return -ENOMEM;
+	if (src->nparts == FILES_MAX || (len && memchr(text, 0, len))) {
 		rut_p_error(p,
 			    src->nparts == FILES_MAX ? "more than 64 files are imported"
 						     : "'%s' holds a zero byte",
 			    path);
 		return -EINVAL;
 	}
-	all = realloc(*src->owner, begin + text.len + 1);
+	all = realloc(*src->owner, begin + len + 1);
 	if (!all)
 		return -ENOMEM;
 	all[begin - 1] = '\n';
-	if (text.len)
-		memcpy(all + begin, text.data, text.len);
-	all[begin + text.len] = 0;
+	if (len)
+		memcpy(all + begin, text, len);
+	all[begin + len] = 0;
 	*src->owner = all;
 	src->text = all;
-	src->whole = begin + text.len;
+	src->whole = begin + len;
 	src->parts[src->nparts++] = (struct rut_source_part){(uint32_t)begin, name};
 	return 0;
 }
 
-static int parse_part(struct rut_parser *p, const char *path)
+static int append_file(struct rut_parser *p, const char *path)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
+	int rc = rut_buf_read_file(&text, path, FILE_BYTES_MAX);
+
+	if (rc) {
+		rut_p_error(p, "cannot read '%s': %s", path, strerror(-rc));
+		return -EINVAL;
+	}
+	return append(p, path, text.data, text.len);
+}
+
+/* The file, or `text` under that name. */
+static int parse_part(struct rut_parser *p, const char *path, const char *text)
 {
 	struct rut_parser outer = *p;
 	struct rut_source *src = p->lex.src;
 	size_t len = src->len;
 	int rc;
 
-	if (was_imported(src, path))
+	if (!text && was_imported(src, path))
 		return 0;
-	rc = append(p, path);
+	rc = text ? append(p, path, text, strlen(text)) : append_file(p, path);
 	if (rc)
 		return rc;
 	p->lex.pos = src->parts[src->nparts - 1].begin;
@@ -88,6 +97,11 @@ static int parse_part(struct rut_parser *p, const char *path)
 	*p = outer;
 	src->len = len;
 	return rc;
+}
+
+int rut_p_part(struct rut_parser *p, const char *name, const char *text)
+{
+	return p->lex.src->owner ? parse_part(p, name, text) : 0;
 }
 
 static int import_path(struct rut_parser *p, const char *path);
@@ -150,7 +164,7 @@ static int import_path(struct rut_parser *p, const char *path)
 			    path);
 		return -EINVAL;
 	}
-	return parse_part(p, real);
+	return parse_part(p, real, NULL);
 }
 
 /* Where the file is that the position is in. */

@@ -133,11 +133,17 @@ static int no_function(struct rut_resolve *r, const char *name)
 {
 	struct near_walk w = {{name, strlen(name), "", 0}};
 
-	rut_probe_error(r, "the kernel has no function '%s'", name);
+	if (!rut_probe_missing(r, "the kernel has no function '%s'", name))
+		return 0;
 	rut_kernel_functions(r->prog, "*", near_function, &w);
 	if (w.near.name[0])
 		rut_source_hint(&r->prog->src, "did you mean '%s'?", w.near.name);
 	return -EINVAL;
+}
+
+bool rut_probe_has_kprobes(void)
+{
+	return !access(KPROBE_EVENTS, F_OK);
 }
 
 int rut_resolve_kprobe(struct rut_resolve *r)
@@ -146,7 +152,7 @@ int rut_resolve_kprobe(struct rut_resolve *r)
 	char name[256];
 	int rc;
 
-	if (access(KPROBE_EVENTS, F_OK))
+	if (!rut_probe_has_kprobes())
 		return refuse(r, "CONFIG_KPROBE_EVENTS");
 	rc = parse_function(r, name, sizeof(name), &f.offset);
 	if (rc)

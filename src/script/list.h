@@ -4,15 +4,21 @@
 #define RUT_SCRIPT_LIST_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct rut_buf;
 struct rut_err;
 
-/*
- * Appends the names of the probes that match, as "tracepoint:sched:*" or "uprobe:/bin/bash:read*";
- * NULL: all but those of programs. `args`: with their arguments. 0 or -errno; -ENOENT: there is no
- * such kind.
- */
-int rut_script_list(const char *pattern, bool args, struct rut_buf *out, struct rut_err *err);
+struct rut_script_list_opts {
+	/* "tracepoint:sched:*,struct file"; NULL: all but those of programs. */
+	const char *pattern;
+	const char *text, *name; /* of a script, whose probes are listed instead; NULL */
+	bool args;		 /* with their arguments */
+	int32_t pid;		 /* of the files of this process; 0: none */
+};
+
+/* Appends the names of the probes. 0 or -errno; -ENOENT: there is no such kind. */
+int rut_script_list(const struct rut_script_list_opts *opts, struct rut_buf *out,
+		    struct rut_err *err);
 
 #endif

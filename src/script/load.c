@@ -70,6 +70,17 @@ size_t rut_script_counter_bytes(const struct rut_script_program *p)
 	return 8 * (RUT_COUNTER_SITES + p->nsites);
 }
 
+static int create_tables(struct rut_script_program *p, struct rut_err *err)
+{
+	uint32_t zero = 0;
+	int rc = create("rut_tables", BPF_MAP_TYPE_ARRAY, 4, (uint32_t)p->tables_bytes, 1, 0,
+			&p->fds[RUT_MAP_TABLES], err);
+
+	if (rc || !bpf_map_update_elem(p->fds[RUT_MAP_TABLES], &zero, p->tables, BPF_ANY))
+		return rc;
+	return rut_err_errno(err, errno, "cannot fill the tables of patterns");
+}
+
 static int create_own(struct rut_script_program *p, struct rut_err *err)
 {
 	int rc =
@@ -91,6 +102,8 @@ static int create_own(struct rut_script_program *p, struct rut_err *err)
 	if (!rc && p->zeros_bytes)
 		rc = create("rut_zeros", BPF_MAP_TYPE_ARRAY, 4, p->zeros_bytes, 1, 0,
 			    &p->fds[RUT_MAP_ZEROS], err);
+	if (!rc && p->tables_bytes)
+		rc = create_tables(p, err);
 	if (!rc && p->needs_stacks)
 		rc = create("rut_stacks", BPF_MAP_TYPE_HASH, 8, 8 * RUT_STACK_WORDS, STACKS_MAX,
 			    rut_script_kernel_at_least(6, 1) ? BPF_F_NO_PREALLOC : 0,

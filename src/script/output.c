@@ -299,7 +299,8 @@ int rut_script_out_end(struct rut_script_out *o, const struct rut_script_map *ma
 		struct rut_script_rows rows;
 		int one;
 
-		if (!rut_script_map_is_set(sorted[i]))
+		/* Our own are not shown. */
+		if (!strncmp(sorted[i]->name, "@__", 3) || !rut_script_map_is_set(sorted[i]))
 			continue;
 		one = rut_script_rows_read(&rows, sorted[i], err);
 
@@ -348,7 +349,7 @@ static void format_text(struct rut_script_out *o, const struct rut_script_action
 static void print_diagnostic(struct rut_script_out *o, const struct rut_script_action *a)
 {
 	bool warning = a->kind == RUT_ACTION_WARNF;
-	const char *source = o->c.source ? o->c.source : "stdin";
+	const char *source = a->source ? a->source : o->c.source ? o->c.source : "stdin";
 
 	if (warning && o->c.no_warnings)
 		return;
@@ -522,6 +523,27 @@ static void print_event(struct rut_script_out *o, const struct rut_script_action
 	}
 }
 
+/* print(@m, top, div, "-key"): the `top` first rows of that order. */
+static int print_ordered(struct rut_script_out *o, const struct rut_script_map *m,
+			 const struct rut_script_action *a, struct rut_err *err)
+{
+	bool by_key = a->order >= RUT_SCRIPT_PRINT_KEY_UP;
+	bool down =
+		a->order == RUT_SCRIPT_PRINT_KEY_DOWN || a->order == RUT_SCRIPT_PRINT_VALUE_DOWN;
+	struct rut_script_rows rows;
+	int rc = rut_script_rows_read(&rows, m, err);
+
+	if (rc)
+		return rc;
+	rc = rut_script_rows_sort(&rows, m, by_key ? RUT_SCRIPT_BY_KEY : RUT_SCRIPT_BY_VALUE, down);
+	if (a->top > 0 && (size_t)a->top < rows.count)
+		rows.count = (size_t)a->top;
+	if (!rc)
+		rut_script_out_rows(o, m, &rows, 0, a->div);
+	rut_script_rows_fini(&rows);
+	return rc ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+}
+
 int rut_script_out_event(struct rut_script_out *o, const struct rut_script_action *a,
 			 const struct rut_script_map *maps, size_t nmaps, const void *data,
 			 size_t size, struct rut_err *err)
@@ -535,7 +557,10 @@ int rut_script_out_event(struct rut_script_out *o, const struct rut_script_actio
 				   a->args->size);
 	switch (a->kind) {
 	case RUT_ACTION_PRINT_MAP:
-		return m ? rut_script_out_map(o, m, a->top, a->div, err) : -EINVAL;
+		if (!m)
+			return -EINVAL;
+		return a->order ? print_ordered(o, m, a, err)
+				: rut_script_out_map(o, m, a->top, a->div, err);
 	case RUT_ACTION_CLEAR:
 	case RUT_ACTION_ZERO:
 		if (!m)
@@ -574,7 +599,7 @@ void rut_script_out_bench(struct rut_script_out *o, const char *name, double ns,
 	} else {
 		if (!o->benches++)
 			rut_buf_printf(
-				&o->line, "%-40s %-16s %s\n%.66s\n", "Benchmark", "Time(ns)",
+				&o->line, "%-40s %-14s %s\n%.66s\n", "Benchmark", "Time(ns)",
 				"Iterations",
 				"------------------------------------------------------------"
 				"------");

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "script/parse_priv.h"
+#include "script/prelude.h"
 
 void rut_p_next(struct rut_parser *p)
 {
@@ -268,6 +269,8 @@ static struct rut_node *parse_statement(struct rut_parser *p, bool *ret_braced)
 		return parse_while(p, RUT_N_WHILE);
 	if (rut_p_is_name(p, "unroll"))
 		return parse_while(p, RUT_N_UNROLL);
+	if (rut_p_is_name(p, "foreach"))
+		return rut_p_foreach(p);
 	if (rut_p_is_name(p, "for"))
 		return parse_for(p);
 	if (rut_p_is(p, '{'))
@@ -436,7 +439,8 @@ int rut_parse(struct rut_ast *ret, struct rut_source *src, const char *const *pa
 
 	*ret = (struct rut_ast){.src = src, .params = params, .nparams = nparams};
 	rut_arena_init(&ret->arena, 256u << 20);
-	rut_p_all(&p);
+	if (!rut_p_all(&p) && rut_prelude_add(&p))
+		p.failed = true;
 	if (!p.failed && !ret->probes)
 		rut_p_error(&p, "the script has no probe");
 	/* All positions of messages from here on are in the text with all files. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "script/parse_priv.h"
+#include "script/prelude.h"
 
 static const char *const type_words[] = {
 	"bool",	    "typeof", "int8",	 "int16",     "int32",	  "int64",   "uint8",	 "uint16",
@@ -293,7 +294,10 @@ static struct rut_node *parse_name(struct rut_parser *p)
 	n->kind = RUT_N_CALL;
 	rut_p_next(p);
 	n->list = parse_list(p, ')');
-	return p->failed ? NULL : rut_p_close(p, n);
+	if (p->failed)
+		return NULL;
+	rut_prelude_call(p->ast, n);
+	return rut_p_close(p, n);
 }
 
 static struct rut_node *parse_map(struct rut_parser *p)

@@ -39,6 +39,8 @@ bool rut_p_enter(struct rut_parser *p);
 struct rut_node *rut_p_expr(struct rut_parser *p);
 struct rut_node *rut_p_block(struct rut_parser *p);
 struct rut_node *rut_p_if(struct rut_parser *p);
+/* parse_foreach.c: at the word. */
+struct rut_node *rut_p_foreach(struct rut_parser *p);
 /* Is a type at the token? */
 bool rut_p_at_type(struct rut_parser *p);
 struct rut_type_name *rut_p_type(struct rut_parser *p);
@@ -48,6 +50,8 @@ bool rut_p_type_mods(struct rut_parser *p, struct rut_type_name *t);
 int rut_p_all(struct rut_parser *p);
 /* import.c */
 int rut_p_import(struct rut_parser *p);
+/* Parses a text of our own, as an imported file of that name. */
+int rut_p_part(struct rut_parser *p, const char *name, const char *text);
 /* Top-level definitions. */
 int rut_p_def(struct rut_parser *p);
 

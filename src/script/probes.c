@@ -34,6 +34,28 @@ int rut_probe_error(struct rut_resolve *r, const char *fmt, ...)
 	return rut_source_error(&r->prog->src, n.span, "%s", text);
 }
 
+int rut_probe_missing(struct rut_resolve *r, const char *fmt, ...)
+{
+	struct rut_source *src = &r->prog->src;
+	const char *rest = strchr(r->spec->text, ':');
+	bool warn = r->prog->set.missing_probes == 1;
+	char text[600];
+	va_list ap;
+
+	if (r->prog->set.missing_probes == 2)
+		return 0;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (src->as_bpftrace)
+		snprintf(text, sizeof(text), "No matches for %s %s.%s", r->kind->name,
+			 rest ? rest + 1 : "", warn ? " Skipping." : "");
+	if (!warn)
+		return rut_source_error(src, r->spec->span, "%s", text);
+	rut_source_warn(src, r->spec->span, "%s", text);
+	return 0;
+}
+
 static const char *keep(struct rut_resolve *r, const char *s)
 {
 	const char *copy = rut_arena_strndup(&r->prog->ast.arena, s, strlen(s));
@@ -143,6 +165,7 @@ static int resolve_timer(struct rut_resolve *r)
 struct tracepoint_walk {
 	struct rut_resolve *r;
 	struct rut_err err;
+	const char *module; /* RAWTRACEPOINT: NULL: none is named */
 	int found;
 };
 
@@ -195,7 +218,9 @@ static int resolve_tracepoint(struct rut_resolve *r)
 		return rut_probe_error(r, "%s", w.err.code ? w.err.msg : "out of memory");
 	if (w.found)
 		return 0;
-	rut_probe_error(r, "no tracepoint matches '%s:%s'", r->parts[1], r->parts[2]);
+	rc = rut_probe_missing(r, "no tracepoint matches '%s:%s'", r->parts[1], r->parts[2]);
+	if (!rc)
+		return 0;
 	near.near.wanted = r->parts[2];
 	near.near.wanted_len = strlen(r->parts[2]);
 	rut_tracepoint_match(r->parts[1], "*", near_tracepoint, &near);
@@ -223,6 +248,19 @@ static int add_raw(const char *group, const char *event, void *arg)
 	return rut_probe_add(r, a, args, true);
 }
 
+static bool is_module(const char *name)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "/sys/module/%s", name);
+	return !access(path, F_OK);
+}
+
+static bool has_btf(struct rut_script_program *p)
+{
+	return rut_kernel_type(p, "struct task_struct") != NULL;
+}
+
 static int resolve_raw(struct rut_resolve *r)
 {
 	struct tracepoint_walk w = {.r = r};
@@ -232,12 +270,18 @@ static int resolve_raw(struct rut_resolve *r)
 	if (r->nparts != 2 && r->nparts != 3)
 		return rut_probe_error(r,
 				       "a raw tracepoint has a name: rawtracepoint:sched_switch");
-	if (!strpbrk(event, "*?["))
+	w.module = r->nparts == 3 && strcmp(r->parts[1], "vmlinux") != 0 ? r->parts[1] : NULL;
+	if (w.module && !strpbrk(w.module, "*?[") && !is_module(w.module))
+		return rut_probe_missing(r, "the kernel has no module '%s'", w.module);
+	if (!strpbrk(event, "*?[") && (rut_kernel_rawtp_args(r->prog, event) || !has_btf(r->prog)))
 		return add_raw(NULL, event, &w);
 	rc = rut_tracepoint_match("*", event, add_raw, &w);
 	if (rc == -ENOENT)
 		return rut_probe_error(r, "tracefs cannot be read");
-	return rc || w.found ? rc : rut_probe_error(r, "no raw tracepoint matches '%s'", event);
+	/* Modules have their tracepoints' types elsewhere. */
+	if (!rc && !w.found && w.module && !strpbrk(event, "*?["))
+		return add_raw(NULL, event, &w);
+	return rc || w.found ? rc : rut_probe_missing(r, "no raw tracepoint matches '%s'", event);
 }
 
 struct perf_name {
@@ -303,6 +347,15 @@ static int resolve_perf(struct rut_resolve *r, const struct perf_name *names, si
 	return -EINVAL;
 }
 
+static void put_perf_name(struct rut_buf *out, const char *kind, const struct perf_name *name,
+			  const char *pattern)
+{
+	if (!fnmatch(pattern, name->name, 0))
+		rut_buf_printf(out, "%s:%s:\n", kind, name->name);
+	if (name->other && !fnmatch(pattern, name->other, 0))
+		rut_buf_printf(out, "%s:%s:\n", kind, name->other);
+}
+
 int rut_probe_list_perf(const char *kind, const char *pattern, struct rut_buf *out)
 {
 	static const struct {
@@ -318,8 +371,7 @@ int rut_probe_list_perf(const char *kind, const char *pattern, struct rut_buf *o
 			continue;
 		found = 1;
 		for (size_t i = 0; i < all[k].n; i++)
-			if (!fnmatch(pattern, all[k].list[i].name, 0))
-				rut_buf_printf(out, "%s:%s:\n", all[k].name, all[k].list[i].name);
+			put_perf_name(out, all[k].name, &all[k].list[i], pattern);
 	}
 	return found;
 }

@@ -31,10 +31,17 @@ struct rut_resolve {
 
 int rut_probe_error(struct rut_resolve *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/*
+ * Nothing matches the name: an error, or, as missing_probes says, a warning or nothing. Returns
+ * -EINVAL or 0.
+ */
+int rut_probe_missing(struct rut_resolve *r, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 /* One more match; attach.name is set. */
 int rut_probe_add(struct rut_resolve *r, struct rut_script_attach attach,
 		  const struct rut_type *args, bool in_ctx);
 /* kernel_probe.c */
+bool rut_probe_has_kprobes(void);
 int rut_resolve_kprobe(struct rut_resolve *r);
 int rut_resolve_fentry(struct rut_resolve *r);
 int rut_resolve_iter(struct rut_resolve *r);

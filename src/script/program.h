@@ -40,6 +40,11 @@ enum rut_script_action_kind {
 	RUT_ACTION_JOIN, /* args: ARRAY of STRING, the empty ones left out; format: the delimiter */
 };
 
+/* p99(@x[key]) among the arguments of an action; the keys are behind those. */
+struct rut_script_quantile {
+	uint32_t field, map, permille;
+};
+
 struct rut_script_action {
 	enum rut_script_action_kind kind;
 	const char *format;		  /* borrowed from the program; NULL: none */
@@ -47,9 +52,22 @@ struct rut_script_action {
 	struct rut_script_format *parsed; /* of `format`; owned by the program */
 	int map;			  /* index of the map; -1: none */
 	int64_t top, div;		  /* print(@m, top, div); 0: not given */
-	uint32_t line, column;		  /* where it stands in the script, from 1 */
+	const char *source;		  /* the file: "stdin"; NULL: the script itself */
+	uint32_t line, column;		  /* where it stands in it, from 1 */
 	uint32_t end_column;
-	uint32_t pos; /* ... in bytes */
+	uint32_t pos;				     /* ... in bytes */
+	const struct rut_script_quantile *quantiles; /* in the arena */
+	uint32_t nquantiles;
+	int order; /* print(@m, top, div, "-key"): enum rut_script_print_order */
+};
+
+/* Of print(): as bpftrace, which shows the largest values last; or as the script says. */
+enum rut_script_print_order {
+	RUT_SCRIPT_PRINT_PLAIN,
+	RUT_SCRIPT_PRINT_VALUE_UP,
+	RUT_SCRIPT_PRINT_VALUE_DOWN,
+	RUT_SCRIPT_PRINT_KEY_UP,
+	RUT_SCRIPT_PRINT_KEY_DOWN,
 };
 
 struct rut_script_map {

@@ -30,6 +30,7 @@
 #include "script/metrics.h"
 #include "script/once.h"
 #include "script/output.h"
+#include "script/quantile.h"
 #include "script/ruby.h"
 #include "script/ruby_attach.h"
 #include "script/run_names.h"
@@ -66,6 +67,7 @@ struct runner {
 	int code;
 	int rc;
 	struct rut_err *err;
+	struct rut_buf filled; /* an event with its percentiles */
 	sigset_t old_mask;
 };
 
@@ -174,6 +176,11 @@ static void take_record(struct runner *r, const struct rut_script_event *e, size
 		if (r->opts->act)
 			r->opts->act(r->opts->act_arg,
 				     a->kind == RUT_ACTION_STOP ? NULL : a->format);
+		return;
+	}
+	e = rut_script_quantiles_fill(a, r->p->maps, e, size, &r->filled);
+	if (!e) {
+		r->rc = rut_err_set(r->err, ENOMEM, "out of memory");
 		return;
 	}
 	if (r->trace)
@@ -650,6 +657,7 @@ static void fini(struct runner *r)
 	if (r->counters)
 		munmap(r->counters, counter_bytes(r->p));
 	rut_script_out_free(r->out);
+	rut_buf_fini(&r->filled);
 	rut_script_symbols_free(r->symbols);
 	if (r->epoll >= 0)
 		close(r->epoll);

@@ -4,6 +4,7 @@
 
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,6 +36,7 @@ int rut_program_action(struct rut_script_program *p, const struct rut_script_act
 	x = &actions[p->nactions];
 	*x = *a;
 	rut_source_where(&p->src, n->span.pos, &x->line, &x->column);
+	x->source = rut_source_name(&p->src, n->span.pos);
 	x->end_column = x->column + n->span.len;
 	x->pos = n->span.pos;
 	return (int)p->nactions++;
@@ -119,7 +121,50 @@ struct compilation {
 	struct rut_checker c;
 	struct resolved *list; /* owned */
 	size_t n;
+	regex_t *filter; /* borrowed; NULL: there is none */
 };
+
+/* Leaves out the probes that --probe-filter does not want. */
+static size_t filter_probes(struct compilation *x, struct rut_probe_ctx *ctxs, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; x->filter && i < n; i++) {
+		struct rut_probe_ctx *c = &ctxs[i];
+		size_t attached = 0;
+
+		for (size_t k = 0; k < c->nattach; k++)
+			if (c->kind == RUT_PROBE_BEGIN || c->kind == RUT_PROBE_END ||
+			    !regexec(x->filter, c->attach[k].name, 0, NULL, 0))
+				c->attach[attached++] = c->attach[k];
+		c->nattach = attached;
+		if (attached)
+			ctxs[kept++] = *c;
+	}
+	return x->filter ? kept : n;
+}
+
+/* Without probes of the machine there would be nothing to wait for. */
+static bool only_begins(const struct compilation *x)
+{
+	for (size_t i = 0; i < x->n; i++)
+		if (x->list[i].ctx->kind != RUT_PROBE_BEGIN &&
+		    x->list[i].ctx->kind != RUT_PROBE_END)
+			return false;
+	return true;
+}
+
+static int open_filter(struct compilation *x, regex_t *filter, struct rut_err *err)
+{
+	const char *text = x->p->opts.probe_filter;
+
+	if (!text)
+		return 0;
+	if (regcomp(filter, text, REG_EXTENDED | REG_NOSUB))
+		return rut_err_set(err, EINVAL, "Invalid --probe-filter regex: '%s'", text);
+	x->filter = filter;
+	return 0;
+}
 
 static int resolve_all(struct compilation *x)
 {
@@ -139,6 +184,7 @@ static int resolve_all(struct compilation *x)
 				return rut_source_error(&x->p->src, s->span,
 							"the script has more than %d programs",
 							PROGS_MAX);
+			n = filter_probes(x, ctxs, n);
 			list = realloc(x->list, (x->n + n + 1) * sizeof(*list));
 			if (!list)
 				return -ENOMEM;
@@ -148,6 +194,19 @@ static int resolve_all(struct compilation *x)
 		}
 	}
 	return rc;
+}
+
+/* A script has something to run. */
+static int check_probes(struct compilation *x, struct rut_err *err)
+{
+	if (x->filter && only_begins(x))
+		return rut_err_set(err, ENOENT, "No probes to attach: none matches the filter '%s'",
+				   x->p->opts.probe_filter);
+	if (!x->n && x->p->ast.probes && x->p->opts.mode == RUT_SCRIPT_TRACE)
+		return rut_err_set(err, ENOENT,
+				   "No probes to attach: the script names none that "
+				   "exists");
+	return 0;
 }
 
 static void check_one(struct compilation *x, size_t i)
@@ -223,16 +282,21 @@ static int generate_all(struct compilation *x, struct rut_err *err)
 static int compile(struct rut_script_program *p, struct rut_err *err)
 {
 	struct compilation x = {.p = p};
+	regex_t filter;
 	int rc = rut_parse(&p->ast, &p->src, p->opts.params, p->opts.nparams);
 
 	if (!rc)
 		rc = rut_macro_expand(&p->ast);
 	if (!rc)
 		rc = rut_config_apply(p);
+	if (!rc)
+		rc = open_filter(&x, &filter, err);
 	if (rc)
 		return rc;
 	x.c = (struct rut_checker){.prog = p, .arena = &p->ast.arena, .src = &p->src};
 	rc = resolve_all(&x);
+	if (!rc)
+		rc = check_probes(&x, err);
 	if (!rc) {
 		check_all(&x);
 		finish_maps(p);
@@ -241,6 +305,8 @@ static int compile(struct rut_script_program *p, struct rut_err *err)
 	if (!rc) {
 		rc = check_options(p);
 	}
+	if (x.filter)
+		regfree(x.filter);
 	free(x.list);
 	return rc;
 }
@@ -266,6 +332,7 @@ int rut_script_compile(struct rut_script_program **ret, const char *text, size_t
 	}
 	rut_source_init(&p->src, opts->name, p->text, strlen(p->text));
 	p->src.owner = &p->text;
+	p->src.as_bpftrace = opts->as_bpftrace;
 	if (p->src.len != len)
 		return rut_source_error(&p->src, (struct rut_span){(uint32_t)p->src.len, 1},
 					"the script holds a zero byte");
@@ -296,6 +363,7 @@ void rut_script_free(struct rut_script_program *p)
 	rut_script_ruby_free(p->ruby);
 	for (size_t i = 0; i < p->nactions; i++)
 		rut_script_format_free(p->actions[i].parsed);
+	free(p->tables);
 	free(p->maps);
 	free(p->actions);
 	free(p->progs);

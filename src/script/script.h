@@ -38,14 +38,17 @@ struct rut_script_opts {
 	int32_t pid;	      /* of -p; 0: all */
 	const pid_t *targets; /* processes for Ruby probes, with what they start; borrowed */
 	size_t ntargets;
-	bool child;	     /* it is the process of -c */
-	bool unsafe;	     /* system(), signal() are permitted */
-	uint32_t compat;     /* 0, 17, 23 */
-	uint32_t max_strlen; /* 0: the default */
-	bool session;	     /* records go into the journal (journal.h) instead of a ring */
-	bool flight;	     /* ... and no process reads them while it runs */
-	bool trace;	     /* what it prints becomes a trace: record() may be used */
-	bool beside;	     /* it runs beside a session: snapshot(), stop() may be used */
+	bool child;		    /* it is the process of -c */
+	bool unsafe;		    /* system(), signal() are permitted */
+	uint32_t compat;	    /* 0, 17, 23 */
+	uint32_t max_strlen;	    /* 0: the default */
+	bool session;		    /* records go into the journal (journal.h) instead of a ring */
+	bool flight;		    /* ... and no process reads them while it runs */
+	bool trace;		    /* what it prints becomes a trace: record() may be used */
+	bool as_bpftrace;	    /* messages in bpftrace's form */
+	const char *probe_filter;   /* a regular expression: only probes that match; NULL: all */
+	const char *functions_file; /* of kernel functions that kprobe may name; NULL: all */
+	bool beside;		    /* it runs beside a session: snapshot(), stop() may be used */
 };
 
 enum rut_probe_kind {
@@ -128,6 +131,7 @@ enum {
 	RUT_MAP_STACKS,
 	RUT_MAP_ZEROS,	  /* one entry of zeros, for new values of other maps */
 	RUT_MAP_JOURNAL,  /* of a script in a session, instead of the ring */
+	RUT_MAP_TABLES,	  /* of matches() and glob() */
 	RUT_MAP_USER = 8, /* + index into maps */
 };
 
@@ -150,8 +154,15 @@ enum { RUT_SCRATCH_NESTED = 4, RUT_STACK_WORDS = 127 };
 struct rut_script_settings {
 	uint32_t max_strlen, max_map_keys, max_cat_bytes, print_maps_on_exit;
 	uint32_t stack_mode;	 /* enum rut_stack_mode */
+	uint32_t cpp_demangle;	 /* names of C++ and Rust are shown as they are written */
+	uint32_t license;	 /* names no license of ours: programs of the kernel are GPL */
 	uint32_t missing_probes; /* 0: an error, 1: a warning, 2: nothing */
 	const char *trailer;	 /* of texts that were cut */
+};
+
+/* A table of states: 256 bytes for each, of program.tables. */
+struct rut_script_table {
+	uint32_t offset, states;
 };
 
 /* An option that the script asks for with getopt(). */
@@ -181,7 +192,9 @@ struct rut_script_program {
 	struct rut_script_settings set;
 	uint32_t record_max;	/* the largest record of the ring; 0: none */
 	uint32_t scratch_bytes; /* of one program; 0: none */
-	uint32_t zeros_bytes;	/* 0: none */
+	uint8_t *tables;	/* owned; tables_bytes of them */
+	size_t tables_bytes;
+	uint32_t zeros_bytes; /* 0: none */
 	bool needs_stacks;
 	bool needs_ruby, needs_rstacks;
 	const char *methods[RUT_SCRIPT_METHODS]; /* of in(); in the arena */

@@ -17,6 +17,7 @@
 #include "script/journal.h"
 #include "script/load.h"
 #include "script/output.h"
+#include "script/quantile.h"
 #include "script/run_names.h"
 #include "script/trace.h"
 
@@ -40,9 +41,10 @@ struct rut_script_session {
 	struct rut_script_journal journal;
 	struct rut_script_out *out;
 	struct rut_script_trace *trace;
-	FILE *nowhere;	   /* owned */
-	uint64_t *next_ns; /* by program: when an interval probe runs; owned */
-	uint64_t told;	   /* lost records that the traces before this one count */
+	struct rut_buf filled; /* an event with its percentiles */
+	FILE *nowhere;	       /* owned */
+	uint64_t *next_ns;     /* by program: when an interval probe runs; owned */
+	uint64_t told;	       /* lost records that the traces before this one count */
 	bool paused;
 	int rc;
 	struct rut_err *err;
@@ -104,6 +106,7 @@ void rut_script_session_free(struct rut_script_session *s)
 	free(s->text);
 	free(s->params_text);
 	free(s->params);
+	rut_buf_fini(&s->filled);
 	free(s);
 }
 
@@ -547,6 +550,11 @@ static void put_event(void *arg, const struct rut_script_event *e, size_t size)
 	a = &s->p->actions[e->action];
 	if (a->kind == RUT_ACTION_EXIT || a->kind == RUT_ACTION_PRINT_KEY)
 		return;
+	e = rut_script_quantiles_fill(a, s->p->maps, e, size, &s->filled);
+	if (!e) {
+		s->rc = -ENOMEM;
+		return;
+	}
 	if (s->trace)
 		rut_script_trace_event(s->trace, e, a);
 	s->rc = rut_script_out_event(s->out, a, s->p->maps, s->p->nmaps, e->data, size - sizeof(*e),

@@ -77,25 +77,44 @@ static void show_line(struct rut_source *s, struct rut_span at)
 	for (uint32_t i = 0; i < column; i++)
 		rut_buf_putc(out, ' ');
 	for (uint32_t i = 0; i < (at.len ? at.len : 1) && (i == 0 || at.pos + i < end); i++)
-		rut_buf_putc(out, i ? '~' : '^');
+		rut_buf_putc(out, i || s->as_bpftrace ? '~' : '^');
 	rut_buf_putc(out, '\n');
+}
+
+static void add_message(struct rut_source *s, struct rut_span at, const char *kind, const char *fmt,
+			va_list ap)
+{
+	uint32_t line, column;
+
+	rut_source_where(s, at.pos, &line, &column);
+	rut_buf_printf(&s->messages, "%s:%u:%u", rut_source_name(s, at.pos), line, column);
+	if (s->as_bpftrace)
+		rut_buf_printf(&s->messages, "-%u", column + (at.len ? at.len : 1));
+	rut_buf_printf(&s->messages, ": %s: ", kind);
+	rut_buf_vprintf(&s->messages, fmt, ap);
+	rut_buf_putc(&s->messages, '\n');
+	show_line(s, at);
 }
 
 int rut_source_error(struct rut_source *s, struct rut_span at, const char *fmt, ...)
 {
-	uint32_t line, column;
 	va_list ap;
 
 	if (s->errors++ >= RUT_SOURCE_ERRORS_MAX)
 		return -EINVAL;
-	rut_source_where(s, at.pos, &line, &column);
-	rut_buf_printf(&s->messages, "%s:%u:%u: error: ", rut_source_name(s, at.pos), line, column);
 	va_start(ap, fmt);
-	rut_buf_vprintf(&s->messages, fmt, ap);
+	add_message(s, at, s->as_bpftrace ? "ERROR" : "error", fmt, ap);
 	va_end(ap);
-	rut_buf_putc(&s->messages, '\n');
-	show_line(s, at);
 	return -EINVAL;
+}
+
+void rut_source_warn(struct rut_source *s, struct rut_span at, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	add_message(s, at, s->as_bpftrace ? "WARNING" : "warning", fmt, ap);
+	va_end(ap);
 }
 
 void rut_source_hint(struct rut_source *s, const char *fmt, ...)
@@ -104,7 +123,7 @@ void rut_source_hint(struct rut_source *s, const char *fmt, ...)
 
 	if (s->errors > RUT_SOURCE_ERRORS_MAX)
 		return;
-	rut_buf_puts(&s->messages, "hint: ");
+	rut_buf_puts(&s->messages, s->as_bpftrace ? "HINT: " : "hint: ");
 	va_start(ap, fmt);
 	rut_buf_vprintf(&s->messages, fmt, ap);
 	va_end(ap);

@@ -28,6 +28,7 @@ struct rut_source {
 	unsigned nparts;
 	struct rut_buf messages;
 	unsigned errors;
+	bool as_bpftrace; /* messages in its form: "NAME:LINE:FROM-TO: ERROR: MESSAGE" */
 };
 
 enum { RUT_SOURCE_ERRORS_MAX = 10 }; /* further ones are counted, but not kept */
@@ -48,6 +49,9 @@ void rut_source_where(const struct rut_source *s, uint32_t pos, uint32_t *ret_li
 
 /* Adds a message; returns -EINVAL. */
 int rut_source_error(struct rut_source *s, struct rut_span at, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* A message that lets the script run. */
+void rut_source_warn(struct rut_source *s, struct rut_span at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* A line below the last message: what to do instead. */
 void rut_source_hint(struct rut_source *s, const char *fmt, ...)

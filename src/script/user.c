@@ -7,11 +7,13 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <glob.h>
 #include <linux/bpf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "probe/arg.h"
 #include "probe/binary.h"
@@ -54,20 +56,109 @@ static int find_binary(struct rut_resolve *r, const char *name, char *path, size
 	return rut_probe_error(r, "%s", err.msg[0] ? err.msg : "the file is not found");
 }
 
+/* One file that the name of a probe means. */
+struct binary {
+	const char *path;  /* to open */
+	const char *shown; /* in the name of the probe */
+	bool quiet;	   /* one of several: it may have no such probe, or be of another kind */
+};
+
+typedef int (*binary_fn)(struct rut_resolve *r, const struct binary *b, size_t *found);
+
+/* Each file that is mapped with code in the process, once. */
+static int each_mapped(struct rut_resolve *r, const char *pattern, binary_fn fn, size_t *found)
+{
+	_cleanup_buf_ struct rut_buf maps = RUT_BUF_INIT;
+	char file[64], path[600], last[512] = "";
+	int rc = 0;
+
+	snprintf(file, sizeof(file), "/proc/%d/maps", r->prog->opts.pid);
+	if (rut_buf_read_file(&maps, file, 64u << 20) || !maps.data)
+		return rut_probe_error(r, "cannot read '%s': %s", file, strerror(errno));
+	for (char *line = maps.data, *end; !rc && *line; line = end) {
+		char *slash;
+
+		end = strchrnul(line, '\n');
+		if (*end)
+			*end++ = 0;
+		slash = strchr(line, '/');
+		if (!slash || strlen(line) < 24 || !memchr(line, 'x', (size_t)(slash - line)) ||
+		    !strcmp(slash, last) || strlen(slash) >= sizeof(last) ||
+		    strstr(slash, " (deleted)"))
+			continue;
+		strcpy(last, slash);
+		if (*pattern && fnmatch(pattern, slash, 0) != 0 &&
+		    fnmatch(pattern, strrchr(slash, '/') + 1, 0) != 0)
+			continue;
+		if (rut_elf_find(slash, r->prog->opts.pid, path, sizeof(path), NULL))
+			continue;
+		rc = fn(r, &(struct binary){keep(r, path), keep(r, path), true}, found);
+	}
+	return rc;
+}
+
+/* Files by a pattern: "./prog*", "libc*" of the directories of libraries. */
+static int each_glob(struct rut_resolve *r, const char *pattern, binary_fn fn, size_t *found)
+{
+	glob_t g = {0};
+	char text[600];
+	int rc = 0;
+
+	if (strchr(pattern, '/'))
+		snprintf(text, sizeof(text), "%s", pattern);
+	else
+		snprintf(text, sizeof(text), "/usr/lib/{x86_64-linux-gnu,aarch64-linux-gnu,}/%s",
+			 pattern);
+	if (glob(text, GLOB_BRACE, NULL, &g))
+		return rut_probe_error(r, "no file matches '%s'", pattern);
+	for (size_t i = 0; i < g.gl_pathc && !rc; i++) {
+		_cleanup_free_ char *real = realpath(g.gl_pathv[i], NULL);
+
+		if (real)
+			rc = fn(r, &(struct binary){keep(r, real), keep(r, g.gl_pathv[i]), true},
+				found);
+	}
+	globfree(&g);
+	return rc;
+}
+
+/* All files that the name means. */
+static int each_binary(struct rut_resolve *r, const char *name, binary_fn fn, size_t *found)
+{
+	char path[512];
+	int rc;
+
+	if (!*name || (r->prog->opts.pid && strpbrk(name, "*?["))) {
+		if (!r->prog->opts.pid)
+			return rut_probe_error(r,
+					       "the file is missing: it may be left out with -p");
+		return each_mapped(r, name, fn, found);
+	}
+	if (strpbrk(name, "*?["))
+		return each_glob(r, name, fn, found);
+	rc = find_binary(r, name, path, sizeof(path));
+	if (rc)
+		return rc;
+	return fn(r,
+		  &(struct binary){keep(r, path), strchr(name, '/') ? keep(r, name) : keep(r, path),
+				   false},
+		  found);
+}
+
 struct function_list {
 	struct rut_function *list;
 	size_t n;
 };
 
-static int add_function(struct rut_resolve *r, const char *path, const struct rut_function *f,
+static int add_function(struct rut_resolve *r, const struct binary *b, const struct rut_function *f,
 			uint64_t plus)
 {
 	struct rut_script_attach a = {
-		.path = path, .offset = f->offset + plus, .address = f->address + plus};
+		.path = b->path, .offset = f->offset + plus, .address = f->address + plus};
 	char name[600];
 	int rc;
 
-	snprintf(name, sizeof(name), "%s:%s:%s", r->kind->name, path, f->name);
+	snprintf(name, sizeof(name), "%s:%s:%s", r->kind->name, b->shown, f->name);
 	a.name = keep(r, name);
 	rc = rut_probe_add(r, a, NULL, false);
 	if (!rc && !r->ctxs[r->n - 1].function)
@@ -91,65 +182,85 @@ static void suggest(struct rut_resolve *r, const char *path, const char *wanted)
 }
 
 /* An address, as the file is linked: of the function that it is in. */
-static int resolve_address(struct rut_resolve *r, const char *path, const char *text)
+static int resolve_address(struct rut_resolve *r, const struct binary *b, const char *text)
 {
 	struct rut_err err = RUT_ERR_INIT;
 	struct function_list l = {0};
 	const struct rut_function *best = NULL;
 	uint64_t address = strtoull(text, NULL, 0);
-	int rc = rut_elf_functions(path, "*", &l.list, &l.n, &err);
+	int rc = rut_elf_functions(b->path, "*", &l.list, &l.n, &err);
 
 	if (rc)
 		return rut_probe_error(r, "%s", err.msg);
 	for (size_t i = 0; i < l.n; i++)
 		if (l.list[i].address <= address && (!best || l.list[i].address > best->address))
 			best = &l.list[i];
-	rc = best ? add_function(r, keep(r, path), best, address - best->address)
-		  : rut_probe_error(r, "no function of '%s' is at %s", path, text);
+	rc = best ? add_function(r, b, best, address - best->address)
+		  : rut_probe_error(r, "no function of '%s' is at %s", b->path, text);
 	free(l.list);
 	return rc;
 }
 
-int rut_resolve_uprobe(struct rut_resolve *r)
+/* "name", "name+12", an address: parts[2], or parts[3] behind a language. */
+static int add_functions(struct rut_resolve *r, const struct binary *b, size_t *found)
 {
-	char path[512], name[256], *plus;
+	const char *text = r->parts[r->nparts - 1];
 	struct rut_err err = RUT_ERR_INIT;
 	struct function_list l = {0};
+	char name[256], *plus;
 	uint64_t offset = 0;
 	int rc;
 
-	if (r->nparts != 3)
-		return rut_probe_error(r, "a function is %s:FILE:FUNCTION", r->parts[0]);
-	rc = find_binary(r, r->parts[1], path, sizeof(path));
-	if (rc)
-		return rc;
-	snprintf(name, sizeof(name), "%s", r->parts[2]);
-	plus = strchr(name, '+');
+	snprintf(name, sizeof(name), "%s", text);
+	plus = r->nparts == 3 ? strchr(name, '+') : NULL;
 	if (plus) {
 		*plus = 0;
 		offset = strtoull(plus + 1, NULL, 0);
 		if (r->kind->kind == RUT_PROBE_URETPROBE)
 			return rut_probe_error(r, "returns have no offset");
 	}
-	if (name[0] >= '0' && name[0] <= '9')
-		return resolve_address(r, path, name);
-	rc = rut_elf_functions(path, name, &l.list, &l.n, &err);
-	if (rc)
-		return rut_probe_error(r, "%s", err.msg);
-	for (size_t i = 0; i < l.n && !rc; i++)
-		rc = add_function(r, keep(r, path), &l.list[i], offset);
-	free(l.list);
-	if (!rc && !l.n) {
-		rc = rut_probe_error(r, "'%s' has no function '%s'", path, name);
-		suggest(r, path, name);
+	if (name[0] >= '0' && name[0] <= '9' && !b->quiet) {
+		++*found;
+		return resolve_address(r, b, name);
 	}
+	rc = rut_elf_functions(b->path, name, &l.list, &l.n, &err);
+	if (rc)
+		return b->quiet ? 0 : rut_probe_error(r, "%s", err.msg);
+	for (size_t i = 0; i < l.n && !rc; i++)
+		rc = add_function(r, b, &l.list[i], offset);
+	*found += l.n;
+	free(l.list);
+	return rc;
+}
+
+int rut_resolve_uprobe(struct rut_resolve *r)
+{
+	char path[512];
+	size_t found = 0;
+	int rc;
+
+	/* uprobe:FUNCTION with -p: in whatever file the process has it. */
+	if (r->nparts == 2 && r->prog->opts.pid) {
+		r->parts[2] = r->parts[1];
+		r->parts[1] = "";
+		r->nparts = 3;
+	}
+	if (r->nparts != 3)
+		return rut_probe_error(r, "a function is %s:FILE:FUNCTION", r->parts[0]);
+	rc = each_binary(r, r->parts[1], add_functions, &found);
+	if (rc || found)
+		return rc;
+	rc = rut_probe_missing(r, "'%s' has no function '%s'", r->parts[1], r->parts[2]);
+	if (rc && r->parts[1][0] && !strpbrk(r->parts[1], "*?[") &&
+	    !find_binary(r, r->parts[1], path, sizeof(path)))
+		suggest(r, path, r->parts[2]);
 	return rc;
 }
 
 /* Adds the site to the program whose arguments are at the same place. */
-static int add_site(struct rut_resolve *r, const char *path, const struct rut_usdt_site *s)
+static int add_site(struct rut_resolve *r, const struct binary *b, const struct rut_usdt_site *s)
 {
-	struct rut_script_attach a = {.path = path,
+	struct rut_script_attach a = {.path = b->path,
 				      .offset = s->offset,
 				      .semaphore = s->semaphore,
 				      .group = keep(r, s->provider),
@@ -159,7 +270,7 @@ static int add_site(struct rut_resolve *r, const char *path, const struct rut_us
 	char name[700];
 	int rc;
 
-	snprintf(name, sizeof(name), "usdt:%s:%s:%s", path, s->provider, s->name);
+	snprintf(name, sizeof(name), "usdt:%s:%s:%s", b->shown, s->provider, s->name);
 	a.name = keep(r, name);
 	a.kind = r->kind->kind;
 	for (size_t i = 0; i < r->n; i++) {
@@ -184,30 +295,46 @@ static int add_site(struct rut_resolve *r, const char *path, const struct rut_us
 	return 0;
 }
 
-int rut_resolve_usdt(struct rut_resolve *r)
+static const char *or_all(const char *pattern)
 {
+	return *pattern ? pattern : "*";
+}
+
+static int add_sites(struct rut_resolve *r, const struct binary *b, size_t *found)
+{
+	const char *provider = r->nparts == 4 ? or_all(r->parts[2]) : "*";
+	const char *name = or_all(r->parts[r->nparts - 1]);
 	struct rut_usdt_site *sites = NULL;
 	struct rut_err err = RUT_ERR_INIT;
-	const char *provider = r->nparts == 4 ? r->parts[2] : "*";
-	const char *name = r->nparts == 4 ? r->parts[3] : r->parts[2];
-	char path[512];
 	size_t n = 0;
+	int rc = rut_elf_usdt(b->path, provider, name, &sites, &n, &err);
+
+	if (rc)
+		return b->quiet ? 0 : rut_probe_error(r, "%s", err.msg);
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = add_site(r, b, &sites[i]);
+	*found += n;
+	free(sites);
+	return rc;
+}
+
+int rut_resolve_usdt(struct rut_resolve *r)
+{
+	size_t found = 0;
 	int rc;
 
+	if (r->nparts == 2 && r->prog->opts.pid) {
+		r->parts[2] = r->parts[1];
+		r->parts[1] = "";
+		r->nparts = 3;
+	}
 	if (r->nparts < 3 || r->nparts > 4)
 		return rut_probe_error(r, "a static tracepoint is usdt:FILE:PROVIDER:NAME");
-	rc = find_binary(r, r->parts[1], path, sizeof(path));
-	if (rc)
-		return rc;
-	rc = rut_elf_usdt(path, provider, name, &sites, &n, &err);
-	if (rc)
-		return rut_probe_error(r, "%s", err.msg);
-	for (size_t i = 0; i < n && !rc; i++)
-		rc = add_site(r, keep(r, path), &sites[i]);
-	free(sites);
-	return rc || n ? rc
-		       : rut_probe_error(r, "'%s' has no static tracepoint '%s:%s'", path, provider,
-					 name);
+	rc = each_binary(r, r->parts[1], add_sites, &found);
+	return rc || found ? rc
+			   : rut_probe_missing(r, "'%s' has no static tracepoint '%s:%s'",
+					       r->parts[1], r->nparts == 4 ? r->parts[2] : "*",
+					       r->parts[r->nparts - 1]);
 }
 
 /* Arguments */
@@ -253,7 +380,8 @@ rut_vreg rut_gen_usdt_arg(struct rut_gen *g, struct rut_node *n, int i)
 
 	switch (a->kind) {
 	case RUT_ARG_CONST:
-		return rut_ir_const(&g->ir, a->value);
+		v = rut_ir_const(&g->ir, a->value);
+		break;
 	case RUT_ARG_PLACE:
 		return rut_ir_alu_imm(&g->ir, BPF_ADD, load_register(g, a->reg), a->value);
 	case RUT_ARG_REG:

@@ -320,5 +320,74 @@ test_killed() {
 }
 t_case "a script that is killed leaves nothing" test_killed
 
+test_files_by_pattern() {
+  need_bpf
+  "$RUTILE" run -l 'uprobe:/bin/bas*:mai*' | grep -qx uprobe:/bin/bash:main
+  cp "$(command -v bash)" ./shell-of-ours
+  ./shell-of-ours -c 'while sleep 0.05; do :; done' & shell=$!
+  "$RUTILE" run -p $shell -l 'uprobe:*:main' >out
+  grep -q 'shell-of-ours:main$' out
+  timeout 20 "$RUTILE" run -p $shell -q -e 'uprobe:*:execute_command { printf("hit %s\n", probe); exit(); }' >out
+  kill $shell
+  grep -q '^hit uprobe:.*/shell-of-ours:execute_command$' out
+  # The name is as it was written.
+  "$RUTILE" run -l 'uprobe:./shell-of-ours:main' | grep -qx 'uprobe:./shell-of-ours:main'
+}
+t_case "probes of all files that match, and of a process's files" test_files_by_pattern
+
+test_lists() {
+  "$RUTILE" run -l 'interval:*' | grep -qx interval:ms:
+  "$RUTILE" run -l '*sched_switch' | grep -qx tracepoint:sched:sched_switch
+  "$RUTILE" run -l 'tracepoint:sched:sched_switch,software:cpu' >out
+  [ "$(wc -l <out)" -eq 2 ]
+  "$RUTILE" run -l -e 'tracepoint:sched:sched_wakeup { } interval:s:1 { }' >out
+  printf 'tracepoint:sched:sched_wakeup\ninterval:s:\n' | diff - out
+  # The kernel's own types: what BTF says.
+  "$RUTILE" run -lv 'struct path' >out
+  grep -q '^vmlinux: struct path {' out
+  grep -q 'struct dentry \* dentry;' out
+  "$RUTILE" run -l iter:task | grep -qx iter:task
+}
+t_case "lists of timers, types, scripts and whole names" test_lists
+
+test_missing_probes() {
+  need_bpf
+  script='tracepoint:no:such, tracepoint:syscalls:sys_enter_getppid { print("hit"); exit(); }'
+  not "$RUTILE" run -e "$script" 2>err
+  timeout 20 "$RUTILE" run -q -c 'bash -c "kill -0 $PPID; sleep 0.1"' \
+    -e "config = { missing_probes = \"warn\" } begin { exit(); } tracepoint:no:such { }" 2>err
+  grep -q "warning: no tracepoint matches 'no:such'" err
+  timeout 20 "$RUTILE" run -q -e "config = { missing_probes = \"ignore\" } begin { exit(); } tracepoint:no:such { }" 2>err
+  [ ! -s err ]
+  not "$RUTILE" run -e 'config = { missing_probes = "ignore" } tracepoint:no:such { }' 2>err
+  grep -q 'No probes to attach' err
+  timeout 20 "$RUTILE" run -q --probe-filter ':200$' -e 'interval:ms:100 { print("bad"); } interval:ms:200 { print("good"); exit(); }' >out
+  [ "$(tail -1 out)" != bad ]
+  grep -qx good out
+  not grep -qx bad out
+}
+t_case "probes that are missing or filtered" test_missing_probes
+
+test_as_bpftrace() {
+  need_bpf
+  ln -sf "$RUTILE" bpftrace
+  ./bpftrace --version | grep -q '^bpftrace v0\.'
+  ./bpftrace --help | grep -qx 'USAGE:'
+  ./bpftrace --info | grep -q 'btf: '
+  not ./bpftrace -x 2>err
+  grep -qx 'USAGE:' err
+  not ./bpftrace -e 'begin { print(nothing) }' 2>err
+  grep -qx "stdin:1:15-22: ERROR: 'nothing' is not known" err
+  [ "$(./bpftrace -q -e 'begin { print(comm) }' | head -1)" = bpftrace ]
+  code=0
+  ./bpftrace -q -e 'begin { exit(3) }' >out || code=$?
+  [ $code -eq 3 ]
+  code=0
+  ./bpftrace no-such-file.bt 2>err || code=$?
+  [ $code -eq 1 ]
+  grep -q "^ERROR: failed to open file 'no-such-file.bt': No such file or directory" err
+}
+t_case "under the name bpftrace its help, messages and exit codes" test_as_bpftrace
+
 t_case "kinds that are not there say why" kinds_that_are_not_there_say_why
 t_done
