@@ -3,27 +3,17 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/ruby.h"
 #include "analysis/state.h"
 #include "analysis/where_call.h"
+#include "analysis/where_tables.h"
 
 enum { AT_UNKNOWN, AT_CPU, AT_QUEUE, AT_BLOCKED };
 
 /* A thread that was let on to an idle CPU only after this time was kept from running. */
 #define IDLE_NS 2000000
-
-struct rut_where_cpu {
-	int64_t idle_ns; /* since when it is idle; RUT_NO_TIME: it is not */
-};
-
-/* A process: how long at least one of its threads was on a CPU, or waited for one. */
-struct rut_where_process {
-	int64_t busy_ns, since_ns;
-	int busy;
-};
 
 static const struct {
 	const char *name, *text;
@@ -57,124 +47,6 @@ const char *rut_an_place_name(enum rut_place p)
 const char *rut_an_place_text(enum rut_place p)
 {
 	return places[p].text;
-}
-
-/* ---- Tables ---- */
-
-bool rut_an_where_exists(const struct rut_where *w, size_t index)
-{
-	const struct rut_thread *t =
-		index < w->n_threads && index < w->st->n_all ? w->st->all[index] : NULL;
-
-	return t && w->threads[index] && w->threads[index]->serial == t->serial;
-}
-
-struct rut_where_thread *rut_an_where_thread(struct rut_where *w, struct rut_thread *thread)
-{
-	struct rut_where_thread *t;
-
-	if (thread->index < w->n_threads && w->threads[thread->index] &&
-	    w->threads[thread->index]->serial == thread->serial)
-		return w->threads[thread->index];
-	if (thread->index >= w->n_threads) {
-		size_t n = w->n_threads ? w->n_threads * 2 : 256;
-		void *to;
-
-		while (n <= thread->index)
-			n *= 2;
-		to = realloc(w->threads, n * sizeof(*w->threads));
-		if (!to) {
-			w->failed = true;
-			return NULL;
-		}
-		w->threads = to;
-		memset(w->threads + w->n_threads, 0, (n - w->n_threads) * sizeof(*w->threads));
-		w->n_threads = n;
-	}
-	t = calloc(1, sizeof(*t));
-	if (!t) {
-		w->failed = true;
-		return NULL;
-	}
-	t->thread = thread;
-	t->serial = thread->serial;
-	t->since_ns = t->out_ns = t->queue_ns = RUT_NO_TIME;
-	t->cpu = -1;
-	if (w->threads[thread->index] && w->threads[thread->index]->user && w->forget)
-		w->forget(w->arg, w->threads[thread->index]->user);
-	free(w->threads[thread->index]);
-	w->threads[thread->index] = t;
-	return t;
-}
-
-static struct rut_where_cpu *get_cpu(struct rut_where *w, int cpu)
-{
-	static struct rut_where_cpu nowhere;
-	size_t n;
-	void *to;
-
-	if (cpu < 0 || cpu > 65535)
-		return &nowhere;
-	if ((size_t)cpu < w->n_cpus)
-		return &w->cpus[cpu];
-	n = ((size_t)cpu + 16) & ~(size_t)15;
-	to = realloc(w->cpus, n * sizeof(*w->cpus));
-	if (!to) {
-		w->failed = true;
-		return &nowhere;
-	}
-	w->cpus = to;
-	for (size_t i = w->n_cpus; i < n; i++)
-		w->cpus[i] = (struct rut_where_cpu){.idle_ns = RUT_NO_TIME};
-	w->n_cpus = n;
-	return &w->cpus[cpu];
-}
-
-/* Removes what is keyed by processes that have ended. */
-static void purge(struct rut_where *w, struct rut_map *m, int shift)
-{
-	uint64_t *keys = calloc(m->count + 1, sizeof(*keys));
-	size_t n = 0;
-
-	rut_map_each(m, s)
-	{
-		if (keys && rut_an_state_has_ended(w->st, (int64_t)((s->key - 1) >> shift)))
-			keys[n++] = s->key;
-	}
-	while (n)
-		free(rut_map_remove(m, keys[--n]));
-	free(keys);
-}
-
-static void purge_when_large(struct rut_where *w)
-{
-	size_t n = w->fds.count + w->processes.count;
-
-	if (n < w->purge_at)
-		return;
-	purge(w, &w->fds, 32);
-	purge(w, &w->processes, 0);
-	n = 2 * (w->fds.count + w->processes.count);
-	w->purge_at = n > 8192 ? n : 8192;
-}
-
-static struct rut_where_process *get_process(struct rut_where *w, const struct rut_thread *t)
-{
-	static struct rut_where_process nobody;
-	uint64_t key = (uint64_t)(t->pid >= 0 ? t->pid : t->tid) + 1;
-	struct rut_where_process *p = rut_map_get(&w->processes, key);
-
-	if (p)
-		return p;
-	purge_when_large(w);
-	p = calloc(1, sizeof(*p));
-	if (!p || rut_map_put(&w->processes, key, p)) {
-		free(p);
-		w->failed = true;
-		nobody = (struct rut_where_process){0};
-		return &nobody;
-	}
-	return p;
 }
 
 static int64_t busy_until(const struct rut_where_process *p, int64_t now_ns)
@@ -293,7 +165,7 @@ static enum rut_place blocked_place(struct rut_where *w, struct rut_where_thread
 	if (t->block != RUT_PLACE_LOCK)
 		return t->block;
 	if (t->ruby && !w->has_gvl &&
-	    busy_until(get_process(w, t->thread), now_ns) - t->others_ns >= ns / 2 &&
+	    busy_until(rut_an_where_process(w, t->thread), now_ns) - t->others_ns >= ns / 2 &&
 	    (t->timed || gave_gvl(w, t)))
 		return RUT_PLACE_GVL;
 	if (!t->timed)
@@ -391,7 +263,7 @@ static void tell(struct rut_where *w, struct rut_where_thread *t, int64_t begin_
 static void switch_out(struct rut_where *w, struct rut_where_thread *t,
 		       const struct rut_hook_switch *h)
 {
-	struct rut_where_process *p = get_process(w, t->thread);
+	struct rut_where_process *p = rut_an_where_process(w, t->thread);
 	bool runs = STATE_RUNS(h->prev_state), has_calls = w->st->syscall_names.count > 0;
 	int64_t in_ns = t->at == AT_CPU ? t->out_ns : RUT_NO_TIME;
 
@@ -439,7 +311,7 @@ static void switch_in(struct rut_where *w, struct rut_where_thread *t,
 		emit(w, t, end_ns, place, -1);
 	}
 	if (!t->busy)
-		make_busy(get_process(w, t->thread), h->ts_ns, 1);
+		make_busy(rut_an_where_process(w, t->thread), h->ts_ns, 1);
 	t->busy = true;
 	t->by = t->woken_by = 0;
 	t->call = t->what = NULL;
@@ -471,7 +343,7 @@ static void lose(struct rut_where *w, int64_t tid, int64_t now_ns)
 	t->out_ns = RUT_NO_TIME;
 	emit(w, t, now_ns, RUT_PLACE_UNKNOWN, -1);
 	if (t->busy)
-		make_busy(get_process(w, thread), now_ns, -1);
+		make_busy(rut_an_where_process(w, thread), now_ns, -1);
 	t->busy = false;
 }
 
@@ -501,7 +373,7 @@ static void on_switch(void *arg, const void *data)
 {
 	const struct rut_hook_switch *h = data;
 	struct rut_where *w = arg;
-	struct rut_where_cpu *c = get_cpu(w, h->cpu);
+	struct rut_where_cpu *c = rut_an_where_cpu(w, h->cpu);
 	struct rut_where_thread *t;
 
 	t = h->prev_tid ? rut_an_where_thread(w, h->prev) : NULL;
@@ -687,21 +559,4 @@ int rut_an_where_init(struct rut_where *w, struct rut_state *st)
 		if (rut_an_state_subscribe(st, subs[i].hook, subs[i].fn, w))
 			return -ENOMEM;
 	return 0;
-}
-
-void rut_an_where_fini(struct rut_where *w)
-{
-	if (w->st)
-		rut_an_state_unsubscribe(w->st, w);
-	for (size_t i = 0; i < w->n_threads; i++)
-		free(w->threads[i]);
-	free(w->threads);
-	free(w->cpus);
-	rut_map_each(&w->processes, p) free(p->value);
-	rut_map_fini(&w->processes);
-	rut_map_each(&w->fds, f) free(f->value);
-	rut_map_fini(&w->fds);
-	rut_map_each(&w->decoders, d) free(d->value);
-	rut_map_fini(&w->decoders);
-	*w = (struct rut_where){0};
 }
