@@ -39,7 +39,7 @@ struct rut_task {
 	uint32_t count;	 /* of open[] */
 	uint16_t spans;	 /* of these */
 	char verb[16], path[RUT_RECORD_TEXT], route[RUT_RECORD_TEXT];
-	char traceparent[64], request_id[128];
+	char traceparent[64], request_id[128], error[RUT_RECORD_TEXT];
 	struct open open[OPEN_MAX];
 };
 
@@ -261,6 +261,8 @@ static struct field field_of(struct rut_task *t, char field, char *other, size_t
 		return (struct field){t->traceparent, sizeof(t->traceparent)};
 	case RUT_FIELD_REQUEST_ID:
 		return (struct field){t->request_id, sizeof(t->request_id)};
+	case RUT_FIELD_ERROR:
+		return (struct field){t->error, sizeof(t->error)};
 	default:
 		return (struct field){other, size};
 	}
@@ -320,7 +322,8 @@ static void begin_request(struct rut_session *s, struct rut_task *t, struct rut_
 	t->entry = v;
 	t->status = 0;
 	t->bytes = -1;
-	t->verb[0] = t->path[0] = t->route[0] = t->traceparent[0] = t->request_id[0] = 0;
+	t->verb[0] = t->path[0] = t->route[0] = t->traceparent[0] = t->request_id[0] = t->error[0] =
+		0;
 	read_fields(s, t, v, ta, detail);
 	write_begin(s, t);
 }
@@ -408,6 +411,9 @@ static void end_open(struct rut_session *s, struct rut_task *t, const struct ope
 	/* The server rescues what the application raises, and answers with an error. */
 	if (o->request && t->status >= 500 && t->raises)
 		error = rut_agent_table_get(&s->table, t->raised);
+	/* A job runner rescues it, and notes it. */
+	if (o->request && !error)
+		error = t->error;
 	if (!error || strlen(error) >= RUT_RECORD_TEXT)
 		error = "";
 	if (o->span) {

@@ -32,6 +32,7 @@ enum rut_watch_field {
 	RUT_FIELD_TRACEPARENT = 't',
 	RUT_FIELD_REQUEST_ID = 'x',
 	RUT_FIELD_DETAIL = 'd',
+	RUT_FIELD_ERROR = 'e',
 };
 
 enum rut_watch_when {

@@ -15,6 +15,14 @@ enum { AT_UNKNOWN, AT_CPU, AT_QUEUE, AT_BLOCKED };
 /* A thread that was let on to an idle CPU only after this time was kept from running. */
 #define IDLE_NS 2000000
 
+/*
+ * Shorter waits are those for the mutexes inside of Ruby's locks. Who gets the GVL names the next
+ * one that asks for it, as soon as that.
+ */
+#define SHORT_NS 200000
+/* Who has computed for that long since it waited for something else did not come to unlock. */
+#define COMPUTES_NS 1000000
+
 static const struct {
 	const char *name, *text;
 } places[RUT_PLACES] = {
@@ -145,7 +153,7 @@ static bool gave_gvl(struct rut_where *w, const struct rut_where_thread *t)
 	if (!by || thread->pid != t->thread->pid)
 		return false;
 	/* Ruby's own timer thread, which makes the holder give it away. */
-	if (!by->ruby)
+	if (!by->ruby || t->named)
 		return true;
 	/* It may also have been preempted by the thread that it woke, before it could show. */
 	return by->at != AT_CPU || thread->syscall;
@@ -271,9 +279,12 @@ static void switch_out(struct rut_where *w, struct rut_where_thread *t,
 	rut_an_where_touch(w, t, h->ts_ns, true);
 	t->call = t->what = NULL;
 	tell(w, t, in_ns, h->ts_ns, RUT_PLACE_RUBY, h->cpu);
+	if (in_ns != RUT_NO_TIME)
+		t->computed_ns += h->ts_ns - in_ns;
 	t->out_ns = h->ts_ns;
 	t->at = runs ? AT_QUEUE : AT_BLOCKED;
 	t->by = t->woken_by = 0;
+	t->named = false;
 	t->call = t->thread->syscall ? t->thread->syscall->name : NULL;
 	t->what = t->call_what;
 	/* Page faults are waited for uninterruptibly; other calls may not be recorded. */
@@ -309,6 +320,10 @@ static void switch_in(struct rut_where *w, struct rut_where_thread *t,
 		place = blocked_place(w, t, end_ns);
 		tell(w, t, t->out_ns, end_ns, place, h->cpu);
 		emit(w, t, end_ns, place, -1);
+		if (end_ns - t->out_ns > SHORT_NS) {
+			t->waited = place;
+			t->computed_ns = place == RUT_PLACE_GVL ? t->computed_ns : 0;
+		}
 	}
 	if (!t->busy)
 		make_busy(rut_an_where_process(w, t->thread), h->ts_ns, 1);
@@ -444,6 +459,8 @@ void rut_an_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu,
 	if ((t->block == RUT_PLACE_NET || t->block == RUT_PLACE_PIPE) && !sends)
 		return;
 	t->woken_by = by->tid;
+	t->named = waker->waited == RUT_PLACE_GVL && waker->at == AT_CPU &&
+		   waker->computed_ns > COMPUTES_NS && ts_ns - waker->out_ns < SHORT_NS;
 }
 
 /* ---- Interrupts ---- */

@@ -91,6 +91,9 @@ struct rut_where_thread {
 	bool asks_again;	 /* it sleeps until it asks for `refused` again */
 	bool exiting;		 /* it ends, and closes what it had */
 	bool busy;		 /* it counts as one that computes */
+	bool named;		 /* woken by one that had just got the GVL */
+	uint8_t waited;		 /* enum rut_place of its last wait that was not short */
+	int64_t computed_ns;	 /* on CPUs since it last waited for something but the GVL */
 	int64_t out_ns;		 /* when it left the CPU, or came to it */
 	int64_t queue_ns;	 /* since when it could run again, unless it was woken */
 	int64_t others_ns;	 /* of its process: when it left the CPU */

@@ -71,6 +71,7 @@ static const struct {
 	{"bytes", RUT_FIELD_BYTES, "ri"},
 	{"traceparent", RUT_FIELD_TRACEPARENT, "ri"},
 	{"x_request_id", RUT_FIELD_REQUEST_ID, "ri"},
+	{"error", RUT_FIELD_ERROR, "ri"},
 	{"detail", RUT_FIELD_DETAIL, "sn"},
 };
 
@@ -334,7 +335,7 @@ static int field(struct parser *ps)
 	}
 	return fail(ps,
 		    "unknown field '%s'; there are verb, path, route, status, bytes, traceparent, "
-		    "x_request_id and detail",
+		    "x_request_id, error and detail",
 		    text);
 }
 

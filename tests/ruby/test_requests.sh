@@ -84,10 +84,10 @@ load() {
     }.each(&:join)' "$port" "$1"
 }
 
-# The requests of the trace are those of the log.
+# same_as_log [VERB]: the requests of the trace are those of the log, but for the server's own ones of this verb.
 same_as_log() {
   sort log >expected
-  view trace | grep request_end | grep -v '"/probe' |
+  view trace | grep request_end | grep -v '"/probe' | grep -v "verb = \"${1:-none}\"" |
     sed -E 's/.* status = ([0-9]+), bytes = (-?[0-9]+), verb = "([A-Z]*)", path = "([^"]*)".*/\1 \3 \4 \2/' |
     sed -E 's/^(500 .*) [-0-9]+$/\1/' | sort >got
   sed -Ei 's/^(500 .*) [-0-9]+$/\1/' expected
@@ -166,6 +166,27 @@ other_servers_too() {
   rm -rf trace
   same_from "$RUBY" -S rackup -q -s webrick -o 127.0.0.1 -p PORT "$t_root/config.ru"
 }
+thin_too() {
+  needs thin rack
+  same_from "$RUBY" -S thin start -q -a 127.0.0.1 -p PORT -R "$t_root/config.ru"
+}
+# It starts the application in a process that is no child of its own.
+passenger_too() {
+  [ -x /usr/bin/passenger ] && [ "$RUBY" = ruby ] || t_skip "no Passenger"
+  mkdir -p app/public
+  cp "$t_root/config.ru" app
+  serve passenger start --engine builtin --address 127.0.0.1 --port PORT --max-pool-size 1 --spawn-method direct \
+    --disable-security-update-check --disable-anonymous-telemetry --log-file "$PWD/pass.log" --pid-file "$PWD/pass.pid" app
+  served_by() { pgrep -f "^Passenger RubyApp: $PWD/app"; }
+  t_wait served_by
+  worker=$(served_by)
+  rc=0
+  record "$worker:requests"
+  t_wait recorded "$worker" && load 24 && t_wait recorded "$worker" && end_record && same_as_log HEAD || rc=1
+  kill "$server"
+  t_wait t_gone "$server"
+  return $rc
+}
 
 # run FILE: a program is recorded from its line "ready" on: "text" has its events.
 run() {
@@ -224,6 +245,32 @@ RUBY
   not grep 'user:' text
   # A query is one span, of Active Record or of the driver.
   [ "$(grep -c 'span_begin.*FROM "items"' text)" = 1 ]
+}
+
+# What Debian has, and classes of the same shape.
+runners_and_frameworks() {
+  needs grape delayed_job_active_record activejob
+  cat >runners.rb <<RUBY
+require "$t_root/begin.rb"
+$(cat "$SRC/tests/ruby/runners.rb")
+RUBY
+  run runners.rb
+  has <<'END'
+request_begin, kind = "http", method = "Falcon::Server#call", verb = "GET", path = "/orders/17"
+request_end, kind = "http", method = "Falcon::Server#call", status = 200, bytes = -1, verb = "GET", path = "/orders/17", route = "GET /orders/:id(.json)"
+request_end, kind = "http", method = "Falcon::Server#call", status = 500, bytes = -1, verb = "GET", path = "/broken", route = "GET /broken(.json)", traceparent = "", x_request_id = "", error = "ArgumentError"
+request_end, kind = "http", method = "PhusionPassenger::Rack::ThreadHandlerExtension#process_request", status = 204, bytes = -1, verb = "PUT", path = "/a", route = "", traceparent = "", x_request_id = "r2", error = ""
+request_end, kind = "http", method = "PhusionPassenger::Rack::ThreadHandlerExtension#process_request", status = 500, bytes = -1, verb = "PUT", path = "/a", route = "", traceparent = "", x_request_id = "r1", error = "RangeError"
+request_end, kind = "job", method = "Delayed::Worker#run", status = 0, bytes = -1, verb = "", path = "Mailing", route = "Mailing", traceparent = "", x_request_id = "", error = ""
+request_end, kind = "job", method = "Delayed::Worker#run", status = 0, bytes = -1, verb = "", path = "Mailing", route = "Mailing", traceparent = "", x_request_id = "", error = "IOError"
+request_end, kind = "job", method = "GoodJob::Job#perform", status = 0, bytes = -1, verb = "", path = "Report", route = "Report",
+request_end, kind = "job", method = "GoodJob::Job#perform", status = 0, bytes = -1, verb = "", path = "Report", route = "Report",
+request_end, kind = "job", method = "Resque::Job#perform", status = 0, bytes = -1, verb = "", path = "Mailer", route = "Mailer"
+request_end, kind = "job", method = "Resque::Job#perform", status = 0, bytes = -1, verb = "", path = "Report", route = "Report"
+request_end, kind = "job", method = "Resque::Job#perform", status = 0, bytes = -1, verb = "", path = "Broken", route = "Broken", traceparent = "", x_request_id = "", error = "FloatDomainError"
+END
+  grep 'request_end.*GoodJob' text | sed -n 1p | grep 'error = ""'
+  grep 'request_end.*GoodJob' text | sed -n 2p | grep 'error = "KeyError"'
 }
 
 queries_have_values_and_callers() {
@@ -458,6 +505,9 @@ early_is_recorded() {
 t_case "requests of a Puma cluster equal its application's log, workers forked meanwhile too" puma_requests_equal_the_log
 t_case "traceparent and X-Request-Id are fields of a request, the query string is not" contexts_of_the_outside_are_fields
 t_case "requests of Unicorn and WEBrick equal their application's log" other_servers_too
+t_case "requests of Thin equal their application's log" thin_too
+t_case "requests of Passenger equal their application's log" passenger_too
+t_case "Grape, Delayed Job and classes like those of Falcon, GoodJob and Resque are known" runners_and_frameworks
 t_case "layers have their spans, jobs and tasks are requests" layers_have_their_spans
 t_case "SQL has its values when they are asked for, and the method that led to it" queries_have_values_and_callers
 t_case "requests of the fibers and threads of a process are kept apart" fibers_and_threads_are_kept_apart

@@ -28,7 +28,8 @@ RUBY
 tracepoint:syscalls:sys_enter_getpriority /pid == $1/ { @on[tid] = @on[tid] ? 0 : 1; }
 tracepoint:syscalls:sys_enter_futex /pid == $1/ { @futex[tid] = 1; }
 tracepoint:syscalls:sys_exit_futex /pid == $1/ { @futex[tid] = 0; }
-tracepoint:sched:sched_switch /@futex[args->prev_pid] && @on[args->prev_pid] && args->prev_state/ { @out[args->prev_pid] = nsecs; }
+tracepoint:sched:sched_switch /@out[args->next_pid]/ { @out[args->next_pid] = 0; }
+tracepoint:sched:sched_switch /@futex[args->prev_pid] && @on[args->prev_pid] && (args->prev_state & 3)/ { @out[args->prev_pid] = nsecs; }
 tracepoint:sched:sched_waking /@out[args->pid]/ { @waits[args->pid] += nsecs - @out[args->pid]; @out[args->pid] = 0; }
 interval:ms:100 { printf("counting\n"); }
 END { clear(@on); clear(@futex); clear(@out); }
@@ -45,7 +46,7 @@ waits_agree() {
   t_wait grep -q ready out
   bpftrace gvl.bt "$program" >waits 2>bt.err &
   peer=$!
-  # The last probe is attached.
+  # The last probe is attached. A thread that is preempted in a call does not wait.
   t_wait grep -q counting waits
   "$RUTILE" record -o trace --class Spin --buffer 128M -e sched,irq,syscall --ruby "$program" 2>record.err &
   recorder=$!
