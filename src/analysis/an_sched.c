@@ -63,7 +63,7 @@ static int by_latency(const void *a, const void *b)
 	return dx > dy ? -1 : dx < dy;
 }
 
-void rut_an_sched_sort_rows(struct rut_sched *s, int64_t limit)
+void rut_an_sched_sort_rows(struct rut_an_sched *s, int64_t limit)
 {
 	void **order = malloc((s->n_rows + 1) * sizeof(*order));
 	struct rut_sched_row *rows = malloc((s->cap_rows + 1) * sizeof(*rows));
@@ -90,7 +90,7 @@ void rut_an_sched_sort_rows(struct rut_sched *s, int64_t limit)
 }
 
 /* The log keeps all; a top without a log keeps few more than are asked for. */
-static void keep_row(struct rut_sched *s, const struct rut_hook_switch *h)
+static void keep_row(struct rut_an_sched *s, const struct rut_hook_switch *h)
 {
 	const struct rut_conf *c = s->base.run->conf;
 	bool few = !c->log && c->limit >= 0;
@@ -132,7 +132,7 @@ static void keep_row(struct rut_sched *s, const struct rut_hook_switch *h)
 	};
 }
 
-static struct rut_sched_tid *get_tid(struct rut_sched *s, const struct rut_thread *t)
+static struct rut_sched_tid *get_tid(struct rut_an_sched *s, const struct rut_thread *t)
 {
 	struct rut_sched_tid *p = rut_an_ordered_add(&s->tids, (uint64_t)t->tid, sizeof(*p));
 
@@ -147,7 +147,7 @@ static struct rut_sched_tid *get_tid(struct rut_sched *s, const struct rut_threa
 	return p;
 }
 
-static struct rut_sched_prio *get_prio(struct rut_sched *s, const struct rut_thread *t)
+static struct rut_sched_prio *get_prio(struct rut_an_sched *s, const struct rut_thread *t)
 {
 	uint64_t key = t->has_prio ? (uint64_t)(uint32_t)t->prio + 1 : 0;
 	struct rut_sched_prio *p = rut_an_ordered_add(&s->prios, key, sizeof(*p));
@@ -165,7 +165,7 @@ static struct rut_sched_prio *get_prio(struct rut_sched *s, const struct rut_thr
 static void on_switch(void *arg, const void *data)
 {
 	const struct rut_hook_switch *h = data;
-	struct rut_sched *s = arg;
+	struct rut_an_sched *s = arg;
 	const struct rut_conf *c = s->base.run->conf;
 	struct rut_sched_tid *tid;
 	struct rut_sched_prio *prio;
@@ -192,7 +192,7 @@ static void on_switch(void *arg, const void *data)
 static void on_prio(void *arg, const void *data)
 {
 	const struct rut_hook_thread *h = data;
-	struct rut_sched *s = arg;
+	struct rut_an_sched *s = arg;
 	struct rut_sched_tid *p = rut_ordered_get(&s->tids, (uint64_t)h->thread->tid);
 
 	if (p)
@@ -207,7 +207,7 @@ static const struct rut_analysis_hook hooks[] = {
 
 static int init(struct rut_instance *inst)
 {
-	struct rut_sched *s = (struct rut_sched *)inst;
+	struct rut_an_sched *s = (struct rut_an_sched *)inst;
 
 	s->tids.by_tid = !inst->period;
 	return rut_an_stat_init(&s->total, rut_an_stat_keep(inst->run->conf));
@@ -215,7 +215,7 @@ static int init(struct rut_instance *inst)
 
 static void fini(struct rut_instance *inst)
 {
-	struct rut_sched *s = (struct rut_sched *)inst;
+	struct rut_an_sched *s = (struct rut_an_sched *)inst;
 
 	for (size_t i = 0; i < s->tids.n; i++) {
 		struct rut_sched_tid *p = s->tids.items[i];
@@ -247,7 +247,7 @@ const struct rut_analysis rut_analysis_sched = {
 		 classes},
 	.needs = needs,
 	.report_needs = {"sched_wak*"},
-	.instance_size = sizeof(struct rut_sched),
+	.instance_size = sizeof(struct rut_an_sched),
 	.hooks = hooks,
 	.init = init,
 	.report = rut_an_sched_report,

@@ -29,7 +29,7 @@ struct rut_sched_prio {
 	struct rut_stat latency;
 };
 
-struct rut_sched {
+struct rut_an_sched {
 	struct rut_instance base;
 	struct rut_ordered tids, prios;
 	struct rut_stat total;
@@ -44,6 +44,6 @@ extern const struct rut_lami_class rut_an_sched_log_class, rut_an_sched_top_clas
 
 void rut_an_sched_report(struct rut_instance *inst, int64_t end_ns);
 /* Longest first, the earlier of equals before. Keeps the first `limit`. */
-void rut_an_sched_sort_rows(struct rut_sched *s, int64_t limit);
+void rut_an_sched_sort_rows(struct rut_an_sched *s, int64_t limit);
 
 #endif

@@ -20,7 +20,7 @@ static void add_process(struct rut_result *t, const struct rut_thread *p)
 }
 
 /* The rows from `from` to before `to`. */
-static struct rut_result *rows_table(struct rut_sched *s, const struct rut_lami_class *cls,
+static struct rut_result *rows_table(struct rut_an_sched *s, const struct rut_lami_class *cls,
 				     size_t from, size_t to, int64_t end_ns)
 {
 	struct rut_result *t = rut_an_result_new(cls, s->base.begin_ns, end_ns, NULL);
@@ -66,7 +66,7 @@ static int by_prio(const void *a, const void *b)
 	return x->prio < y->prio ? -1 : x->prio > y->prio;
 }
 
-static struct rut_result *tid_table(struct rut_sched *s, int64_t end_ns)
+static struct rut_result *tid_table(struct rut_an_sched *s, int64_t end_ns)
 {
 	struct rut_result *t =
 		rut_an_result_new(&rut_an_sched_tid_class, s->base.begin_ns, end_ns, NULL);
@@ -86,7 +86,7 @@ static struct rut_result *tid_table(struct rut_sched *s, int64_t end_ns)
 	return t;
 }
 
-static struct rut_result *prio_table(struct rut_sched *s, int64_t end_ns)
+static struct rut_result *prio_table(struct rut_an_sched *s, int64_t end_ns)
 {
 	struct rut_result *t =
 		rut_an_result_new(&rut_an_sched_prio_class, s->base.begin_ns, end_ns, NULL);
@@ -102,7 +102,7 @@ static struct rut_result *prio_table(struct rut_sched *s, int64_t end_ns)
 	return t;
 }
 
-static struct rut_result *total_table(struct rut_sched *s, int64_t end_ns)
+static struct rut_result *total_table(struct rut_an_sched *s, int64_t end_ns)
 {
 	struct rut_result *t =
 		rut_an_result_new(&rut_an_sched_total_class, s->base.begin_ns, end_ns, NULL);
@@ -112,7 +112,7 @@ static struct rut_result *total_table(struct rut_sched *s, int64_t end_ns)
 	return t;
 }
 
-static struct rut_result *freq_table(struct rut_sched *s, const struct rut_stat *stat,
+static struct rut_result *freq_table(struct rut_an_sched *s, const struct rut_stat *stat,
 				     const char *subtitle, int64_t end_ns)
 {
 	struct rut_result *t =
@@ -251,7 +251,7 @@ static void finish_freqs(struct rut_run *run, struct rut_result **tables, size_t
 
 /* ---- Report ---- */
 
-static void report_tid_freqs(struct rut_sched *s, int64_t end_ns)
+static void report_tid_freqs(struct rut_an_sched *s, int64_t end_ns)
 {
 	struct rut_sched_tid **list =
 		(struct rut_sched_tid **)rut_an_ordered_sorted(&s->tids, by_tid);
@@ -275,7 +275,7 @@ static void report_tid_freqs(struct rut_sched *s, int64_t end_ns)
 	free(list);
 }
 
-static void report_prio_freqs(struct rut_sched *s, int64_t end_ns)
+static void report_prio_freqs(struct rut_an_sched *s, int64_t end_ns)
 {
 	struct rut_sched_prio **list =
 		(struct rut_sched_prio **)rut_an_ordered_sorted(&s->prios, by_prio);
@@ -294,7 +294,7 @@ static void report_prio_freqs(struct rut_sched *s, int64_t end_ns)
 	free(list);
 }
 
-static void report_freqs(struct rut_sched *s, int64_t end_ns)
+static void report_freqs(struct rut_an_sched *s, int64_t end_ns)
 {
 	const struct rut_conf *c = s->base.run->conf;
 	struct rut_result *t;
@@ -310,7 +310,7 @@ static void report_freqs(struct rut_sched *s, int64_t end_ns)
 		report_prio_freqs(s, end_ns);
 }
 
-static void report_percentiles(struct rut_sched *s, int64_t end_ns)
+static void report_percentiles(struct rut_an_sched *s, int64_t end_ns)
 {
 	struct rut_result *pct =
 		rut_an_result_new(&rut_an_class_percentiles, s->base.begin_ns, end_ns, NULL);
@@ -334,7 +334,7 @@ static void report_percentiles(struct rut_sched *s, int64_t end_ns)
 	rut_an_percentiles_finish(s->base.run, pct);
 }
 
-static void report_rows(struct rut_sched *s, int64_t end_ns, bool top)
+static void report_rows(struct rut_an_sched *s, int64_t end_ns, bool top)
 {
 	const struct rut_lami_class *cls = top ? &rut_an_sched_top_class : &rut_an_sched_log_class;
 	struct rut_run *run = s->base.run;
@@ -361,7 +361,7 @@ static void report_rows(struct rut_sched *s, int64_t end_ns, bool top)
 
 void rut_an_sched_report(struct rut_instance *inst, int64_t end_ns)
 {
-	struct rut_sched *s = (struct rut_sched *)inst;
+	struct rut_an_sched *s = (struct rut_an_sched *)inst;
 	struct rut_run *run = inst->run;
 	const struct rut_conf *c = run->conf;
 

@@ -3,7 +3,7 @@
  * wakeupchain: the critical path of a thread (waits.h), as a list and as sums.
  *
  * The sums add up to the interval. A thread on the path is listed with what it did there; of a wait
- * that is nobody's, the row is that of the thread that waited.
+ * without a thread, the row is that of the thread that waited.
  */
 #include "analysis/engine.h"
 #include "analysis/fmt.h"
@@ -99,7 +99,7 @@ static void add_text(struct rut_result *t, const char *s)
 		rut_an_result_empty(t);
 }
 
-static struct rut_result *path_table(struct chain *c, const struct rut_path *path, int64_t end_ns)
+static struct rut_result *path_table(struct chain *c, const struct rut_an_path *path, int64_t end_ns)
 {
 	struct rut_result *t = rut_an_result_new(&path_class, c->base.begin_ns, end_ns, NULL);
 
@@ -137,7 +137,7 @@ static int by_total(const void *a, const void *b)
 	return sx > sy ? -1 : sx < sy;
 }
 
-static struct rut_result *sum_table(struct chain *c, const struct rut_path *path, int64_t end_ns)
+static struct rut_result *sum_table(struct chain *c, const struct rut_an_path *path, int64_t end_ns)
 {
 	struct rut_result *t = rut_an_result_new(&sum_class, c->base.begin_ns, end_ns, NULL);
 	struct rut_ordered sums = {0};
@@ -228,7 +228,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	struct rut_run *run = inst->run;
 	int64_t tid = run->conf->target_tid;
 	struct rut_result *path_rows, *sums;
-	const struct rut_path *path = rut_an_waits_path(&c->waits, end_ns);
+	const struct rut_an_path *path = rut_an_waits_path(&c->waits, end_ns);
 
 	if (!path) {
 		run->engine->state.failed = true;

@@ -48,13 +48,13 @@ struct builder {
 	size_t n_seen;
 };
 
-static uint32_t add_node(struct rut_explanation *x, uint32_t parent, const struct rut_node *like)
+static uint32_t add_node(struct rut_explanation *x, uint32_t parent, const struct rut_an_node *like)
 {
 	uint32_t last = RUT_NO_NODE,
 		 at = parent == RUT_NO_NODE ? RUT_NO_NODE : x->nodes[parent].first_child;
 
 	for (; at != RUT_NO_NODE; last = at, at = x->nodes[at].next) {
-		const struct rut_node *n = &x->nodes[at];
+		const struct rut_an_node *n = &x->nodes[at];
 
 		if (n->kind == like->kind && n->name == like->name && n->what == like->what &&
 		    n->text == like->text && (n->kind != RUT_NODE_PLACE || n->place == like->place))
@@ -83,7 +83,7 @@ static uint32_t add_node(struct rut_explanation *x, uint32_t parent, const struc
 static void close_top(struct builder *b, int64_t ts_ns)
 {
 	const struct open_node *o = &b->open[--b->n_open];
-	struct rut_node *n = &b->x->nodes[o->node];
+	struct rut_an_node *n = &b->x->nodes[o->node];
 	int64_t ns = ts_ns - o->begin_ns;
 
 	n->total_ns += ns;
@@ -105,7 +105,7 @@ static void close_down_to(struct builder *b, uint8_t type, uint32_t depth, int64
 
 static void open_entry(struct builder *b, const struct rut_log_entry *e)
 {
-	struct rut_node like = {
+	struct rut_an_node like = {
 		.kind = e->type == RUT_LOG_CALL ? RUT_NODE_CALL : RUT_NODE_SPAN,
 		.name = e->name,
 		.what = e->what,
@@ -149,13 +149,13 @@ static void add_slice(struct builder *b, const struct rut_log_entry *e)
 	enum rut_place place = (enum rut_place)e->place;
 	int64_t ns = e->end_ns - e->ts_ns;
 	bool call = is_call_place(place) && e->name;
-	struct rut_node like = {
+	struct rut_an_node like = {
 		.kind = call ? RUT_NODE_SYSCALL : RUT_NODE_PLACE,
 		.place = (uint8_t)place,
 		.name = call ? e->name : NULL,
 		.what = call ? e->what : NULL,
 	};
-	struct rut_node *n;
+	struct rut_an_node *n;
 
 	if (place != RUT_PLACE_RUBY) {
 		at = add_node(b->x, parent, &like);
@@ -179,7 +179,7 @@ static void add_slice(struct builder *b, const struct rut_log_entry *e)
 static bool build(struct builder *b)
 {
 	const struct rut_log *l = b->r->log;
-	struct rut_node root = {.kind = RUT_NODE_CALL, .calls = 1};
+	struct rut_an_node root = {.kind = RUT_NODE_CALL, .calls = 1};
 
 	if (add_node(b->x, RUT_NO_NODE, &root) != 0)
 		return false;
@@ -263,7 +263,8 @@ static void name_culprit(struct builder *b, struct rut_culprit *c)
 		rut_an_requests_serving(b->q, t, c->serves, sizeof(c->serves));
 }
 
-static struct rut_culprit *culprit(struct builder *b, struct rut_node *n, int64_t tid, int64_t ns)
+static struct rut_culprit *culprit(struct builder *b, struct rut_an_node *n, int64_t tid,
+				   int64_t ns)
 {
 	struct rut_culprit *least = NULL, *c = NULL;
 
@@ -294,7 +295,7 @@ static void note_method(struct rut_culprit *c, const struct rut_slice *s)
 }
 
 /* Threads that ran on the CPU that the request waited for, or, of its process, anywhere. */
-static void blame_running(struct builder *b, struct rut_node *n, const struct rut_log_entry *e)
+static void blame_running(struct builder *b, struct rut_an_node *n, const struct rut_log_entry *e)
 {
 	const struct rut_state *st = &b->q->run->engine->state;
 	bool gvl = e->place == RUT_PLACE_GVL;
@@ -329,7 +330,7 @@ static int64_t waker_of(struct builder *b, const struct rut_log_entry *e)
 }
 
 /* What the thread that ended the wait did meanwhile. */
-static void blame_waker(struct builder *b, struct rut_node *n, const struct rut_log_entry *e)
+static void blame_waker(struct builder *b, struct rut_an_node *n, const struct rut_log_entry *e)
 {
 	const int64_t by = e->by ? waker_of(b, e) : 0;
 	struct rut_culprit *c = by ? culprit(b, n, by, e->end_ns - e->ts_ns) : NULL;
@@ -354,7 +355,7 @@ static void blame_waker(struct builder *b, struct rut_node *n, const struct rut_
 }
 
 /* Segments that were lost on the way to the peer that is waited for, or from it. */
-static void count_resends(const struct builder *b, struct rut_node *n,
+static void count_resends(const struct builder *b, struct rut_an_node *n,
 			  const struct rut_log_entry *e)
 {
 	const size_t prefix = strlen(RUT_CONNECTING);
@@ -367,7 +368,7 @@ static void count_resends(const struct builder *b, struct rut_node *n,
 	n->resends += rut_an_history_resends(b->q->history, peer, e->ts_ns, e->end_ns);
 }
 
-static void blame_disk(struct builder *b, struct rut_node *n, const struct rut_log_entry *e)
+static void blame_disk(struct builder *b, struct rut_an_node *n, const struct rut_log_entry *e)
 {
 	const struct rut_disk_use *u;
 
@@ -388,7 +389,7 @@ static void blame_disk(struct builder *b, struct rut_node *n, const struct rut_l
 
 static void blame(struct builder *b, const struct wait *w)
 {
-	struct rut_node *n = &b->x->nodes[w->node];
+	struct rut_an_node *n = &b->x->nodes[w->node];
 	const struct rut_log_entry *e = w->slice;
 	int64_t by;
 

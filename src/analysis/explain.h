@@ -30,9 +30,9 @@ struct rut_culprit {
 	char by_name[64]; /* of did_by */
 };
 
-enum rut_node_kind { RUT_NODE_CALL, RUT_NODE_SPAN, RUT_NODE_SYSCALL, RUT_NODE_PLACE };
+enum rut_an_node_kind { RUT_NODE_CALL, RUT_NODE_SPAN, RUT_NODE_SYSCALL, RUT_NODE_PLACE };
 
-struct rut_node {
+struct rut_an_node {
 	uint8_t kind;
 	uint8_t place;	  /* where most of its own time was spent waiting; of PLACE: it */
 	const char *name; /* method or system call */
@@ -50,9 +50,9 @@ struct rut_node {
 };
 
 struct rut_explanation {
-	char *sentence;		/* owned */
-	const char *cause;	/* "network", "n+1" ...: one word for the sentence */
-	struct rut_node *nodes; /* owned; the first is the request */
+	char *sentence;		   /* owned */
+	const char *cause;	   /* "network", "n+1" ...: one word for the sentence */
+	struct rut_an_node *nodes; /* owned; the first is the request */
 	uint32_t n, cap;
 	uint64_t lost;	    /* entries of the log that did not fit: the tree lacks them */
 	bool short_history; /* the history does not reach back to its begin */

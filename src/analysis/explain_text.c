@@ -31,7 +31,7 @@ struct sums {
 /* Of a node and all below it: waits for something outside of the process. */
 static int64_t waits_of(const struct rut_explanation *x, uint32_t at)
 {
-	const struct rut_node *n = &x->nodes[at];
+	const struct rut_an_node *n = &x->nodes[at];
 	int64_t ns = n->own[RUT_PLACE_DISK] + n->own[RUT_PLACE_NET] + n->own[RUT_PLACE_PIPE] +
 		     n->own[RUT_PLACE_CHILD];
 
@@ -50,7 +50,7 @@ static bool is_ruby_file(const char *name)
 /* Many equal spans, or calls that mostly wait, each of which is a small part: N+1. */
 static void note_repetition(struct sums *s, uint32_t at, uint32_t around)
 {
-	const struct rut_node *n = &s->x->nodes[at];
+	const struct rut_an_node *n = &s->x->nodes[at];
 
 	if (n->calls < REPEATS_MIN || n->total_ns <= s->repeated_ns ||
 	    n->longest_ns > n->total_ns / 2)
@@ -64,7 +64,7 @@ static void note_repetition(struct sums *s, uint32_t at, uint32_t around)
 
 static void gather(struct sums *s, uint32_t at, uint32_t around)
 {
-	const struct rut_node *n = &s->x->nodes[at];
+	const struct rut_an_node *n = &s->x->nodes[at];
 	bool code = n->kind == RUT_NODE_CALL || n->kind == RUT_NODE_SPAN;
 
 	for (int p = 0; p < RUT_PLACES; p++) {
@@ -134,7 +134,7 @@ static void put_ms(struct rut_buf *out, int64_t ns)
 }
 
 /* "`Order#total`", "the query `SELECT ...`". */
-static void put_code(struct rut_buf *out, const struct rut_node *n)
+static void put_code(struct rut_buf *out, const struct rut_an_node *n)
 {
 	if (n->kind == RUT_NODE_SPAN && n->text)
 		rut_buf_printf(out, "`%.80s`%s", n->text, strlen(n->text) > 80 ? "..." : "");
@@ -143,7 +143,7 @@ static void put_code(struct rut_buf *out, const struct rut_node *n)
 }
 
 /* The one that most of the wait was for. A disk serves the request itself, too. */
-static const struct rut_culprit *first_culprit(const struct rut_node *n, enum rut_place place,
+static const struct rut_culprit *first_culprit(const struct rut_an_node *n, enum rut_place place,
 					       int64_t own_tid)
 {
 	bool disk = place == RUT_PLACE_DISK || place == RUT_PLACE_FAULT;
@@ -155,7 +155,7 @@ static const struct rut_culprit *first_culprit(const struct rut_node *n, enum ru
 }
 
 /* ", while burn (812) had the CPU": whom the wait was for. */
-static void put_who(struct rut_buf *out, enum rut_place place, const struct rut_node *n,
+static void put_who(struct rut_buf *out, enum rut_place place, const struct rut_an_node *n,
 		    int64_t own_tid)
 {
 	const struct rut_culprit *c = first_culprit(n, place, own_tid);
@@ -217,7 +217,7 @@ static void put_resends(struct rut_buf *out, uint64_t n)
 }
 
 /* `what`: the file or peer of `n`'s call. Returns it where the text does not have it yet. */
-static const char *put_place_of(struct rut_buf *out, enum rut_place p, const struct rut_node *n,
+static const char *put_place_of(struct rut_buf *out, enum rut_place p, const struct rut_an_node *n,
 				const char *what)
 {
 	bool file_lock = n->name && strcmp(n->name, "futex") != 0;
@@ -279,8 +279,8 @@ static const char *put_place_of(struct rut_buf *out, enum rut_place p, const str
 
 static void put_place(struct rut_buf *out, const struct sums *s, enum rut_place p)
 {
-	const struct rut_node *n = &s->x->nodes[s->node[p]];
-	const struct rut_node *code = &s->x->nodes[s->around[p]];
+	const struct rut_an_node *n = &s->x->nodes[s->node[p]];
+	const struct rut_an_node *code = &s->x->nodes[s->around[p]];
 	const char *what = n->kind == RUT_NODE_SYSCALL ? n->what : NULL;
 
 	put_ms(out, s->r->ns[p]);
@@ -312,8 +312,8 @@ static int largest(const struct rut_request *r, const bool *done)
 /* "`Order#total` called `SELECT ...` 312 times (1.9 ms each, 600 ms in all)" */
 static void put_repetition(struct rut_buf *out, const struct sums *s)
 {
-	const struct rut_node *n = &s->x->nodes[s->repeated];
-	const struct rut_node *by = &s->x->nodes[s->repeated_by];
+	const struct rut_an_node *n = &s->x->nodes[s->repeated];
+	const struct rut_an_node *by = &s->x->nodes[s->repeated_by];
 
 	if (n->caller)
 		rut_buf_printf(out, "`%s`", n->caller->name);
@@ -406,7 +406,7 @@ static int by_ns(const void *a, const void *b)
 	return x > y ? -1 : x < y;
 }
 
-static void print_node(const struct rut_node *n, int depth, struct rut_buf *out)
+static void print_node(const struct rut_an_node *n, int depth, struct rut_buf *out)
 {
 	char d[32], each[32], did[160];
 
@@ -463,7 +463,7 @@ static void print_node(const struct rut_node *n, int depth, struct rut_buf *out)
 static void print_children(const struct rut_explanation *x, uint32_t at, int depth,
 			   struct rut_buf *out)
 {
-	const struct rut_node *n = &x->nodes[at];
+	const struct rut_an_node *n = &x->nodes[at];
 	int64_t whole_ns = x->nodes[0].total_ns, ruby_ns = n->own[RUT_PLACE_RUBY];
 	struct child children[SHOWN_MAX] = {{0}};
 	size_t count = 0;

@@ -46,7 +46,7 @@ void rut_an_requests_json_layers(struct rut_buf *out, const struct rut_request_l
 	rut_buf_puts(out, "]");
 }
 
-static void put_culprits(struct rut_buf *out, const struct rut_node *n)
+static void put_culprits(struct rut_buf *out, const struct rut_an_node *n)
 {
 	rut_buf_puts(out, ", \"for\": [");
 	for (uint32_t i = 0; i < n->n_who; i++) {
@@ -71,7 +71,7 @@ static void put_culprits(struct rut_buf *out, const struct rut_node *n)
 static void put_node(struct rut_buf *out, const struct rut_explanation *x, uint32_t at)
 {
 	static const char *const kinds[] = {"call", "span", "syscall", "wait"};
-	const struct rut_node *n = &x->nodes[at];
+	const struct rut_an_node *n = &x->nodes[at];
 	const char *comma = "";
 
 	rut_buf_printf(out, "{\"kind\": \"%s\"", at ? kinds[n->kind] : "request");

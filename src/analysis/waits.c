@@ -70,11 +70,11 @@ static void set_wake(struct rut_wait *wait, const struct rut_wake *wake)
 
 struct walk {
 	struct rut_waits *w;
-	struct rut_path path; /* from the end to the begin */
+	struct rut_an_path path; /* from the end to the begin */
 };
 
 /* Appends to the path; `before` says that it gets its segments from the end to the begin. */
-static bool add_to(struct rut_path *p, const struct rut_segment *s, bool before)
+static bool add_to(struct rut_an_path *p, const struct rut_segment *s, bool before)
 {
 	struct rut_segment *last = p->n ? &p->segments[p->n - 1] : NULL;
 
@@ -436,7 +436,7 @@ void rut_an_waits_on_syscall_exit(struct rut_waits *w, const struct rut_hook_sys
 	wait->what = h->info->name;
 }
 
-const struct rut_path *rut_an_waits_path(struct rut_waits *w, int64_t end_ns)
+const struct rut_an_path *rut_an_waits_path(struct rut_waits *w, int64_t end_ns)
 {
 	resolve(w, end_ns);
 	return w->failed ? NULL : &w->path;
@@ -448,5 +448,5 @@ void rut_an_waits_fini(struct rut_waits *w)
 		free(((struct rut_waits_thread *)w->threads.items[i])->waits);
 	rut_an_ordered_fini(&w->threads);
 	free(w->path.segments);
-	w->path = (struct rut_path){0};
+	w->path = (struct rut_an_path){0};
 }

@@ -50,7 +50,7 @@ enum rut_segment_state {
 	RUT_SEGMENT_QUEUE,     /* woken, and no CPU runs it yet; by: what ran there before */
 	RUT_SEGMENT_PREEMPTED, /* by: what took the CPU */
 	RUT_SEGMENT_TIMER,
-	RUT_SEGMENT_DISK, /* by: whose requests were ahead */
+	RUT_SEGMENT_DISK, /* by: the thread with requests ahead */
 	RUT_SEGMENT_NET,
 	RUT_SEGMENT_IRQ,
 	RUT_SEGMENT_IPI,
@@ -65,10 +65,10 @@ struct rut_segment {
 	int64_t begin_ns, end_ns;
 	enum rut_segment_state state;
 	const char *what, *call;     /* interned; NULL: unknown */
-	struct rut_waits_thread *by; /* NULL: nobody known */
+	struct rut_waits_thread *by; /* NULL: not known */
 };
 
-struct rut_path {
+struct rut_an_path {
 	struct rut_segment *segments; /* owned; in order of time */
 	size_t n, cap;
 };
@@ -83,7 +83,7 @@ struct rut_waits {
 	int64_t done_ns;   /* up to here `path` is complete; at first the begin of the interval */
 	size_t sweep, max; /* RUT_WAITS_SWEEP, RUT_WAITS_MAX; less in tests */
 	struct rut_ordered threads; /* tid -> struct rut_waits_thread */
-	struct rut_path path;
+	struct rut_an_path path;
 	size_t n_waits, sweep_at;
 	bool lossy;	 /* waits before lost_ns were dropped although the path may need them */
 	int64_t lost_ns; /* the last time up to which that happened */
@@ -105,6 +105,6 @@ void rut_an_waits_on_syscall_exit(struct rut_waits *w, const struct rut_hook_sys
  * The critical path of the thread from the begin to end_ns, borrowed. Empty: nothing is known of
  * the thread. NULL: no memory.
  */
-const struct rut_path *rut_an_waits_path(struct rut_waits *w, int64_t end_ns);
+const struct rut_an_path *rut_an_waits_path(struct rut_waits *w, int64_t end_ns);
 
 #endif

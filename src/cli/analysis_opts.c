@@ -125,7 +125,7 @@ const struct rut_opt rut_cli_opts_io[] = {
 	TOP_FLAG,
 	STATS,
 	FREQ,
-	{"usage", NULL, "who moved how much", OPT_USAGE},
+	{"usage", NULL, "bytes by process, file and device", OPT_USAGE},
 	{"splice", NULL, "count splice and sendfile too", OPT_SPLICE},
 	{0},
 };

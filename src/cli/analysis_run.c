@@ -31,7 +31,7 @@ struct pass {
 	bool has_range;
 	bool bar;     /* a progress bar on the terminal */
 	bool cut;     /* the connection to the viewer was lost */
-	int write_rc; /* of writing: -EPIPE when nobody reads */
+	int write_rc; /* of writing: -EPIPE when the reader has closed */
 	uint64_t start_ns, shown_ns;
 };
 
@@ -95,7 +95,7 @@ static void show_tables(struct pass *p)
 	rut_buf_fini(&text);
 }
 
-/* Text goes out report by report; with several analyses each waits for its turn. */
+/* Text is printed report by report; with several analyses, one after the other. */
 static void flush(struct rut_run *run, void *arg)
 {
 	struct pass *p = arg;

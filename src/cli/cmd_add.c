@@ -23,7 +23,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 
 static const struct rut_opt options[] = {
 	{"event", "EVENTS", "what to add: names, globs, groups; may be repeated", 'e'},
-	{"ruby", "TARGET[:EVENTS]", "Ruby processes whose events to add; may be repeated",
+	{"ruby", "TARGET[:EVENTS]", "add events of these Ruby processes; may be repeated",
 	 RUT_SESSION_OPT_RUBY},
 	{0},
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile attach`: reads what a flight recorder holds, and follows it into a trace directory. */
+/* `rutile attach`: copies what a flight recorder holds into a trace directory, and continues there.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

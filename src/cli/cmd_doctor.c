@@ -2,7 +2,7 @@
 /*
  * `rutile doctor`: what this machine allows, and what to do about each thing that is missing.
  *
- * A table of checks. Each looks at one thing by trying it where trying is harmless (attaching to a
+ * A table of checks. Each tries one thing where trying is harmless (attaching to a
  * child of our own, loading an empty eBPF program), because rules written down elsewhere (seccomp
  * filters, security modules, lockdown) add up to what really happens.
  */
@@ -257,9 +257,9 @@ static void check_lockdown(struct finding *f)
 		*end = 0;
 	if (open && !strcmp(open + 1, "confidentiality")) {
 		found(f, STATE_LIMITED, "confidentiality: programs may not read kernel memory");
-		advise(f,
-		       "events whose fields need it are left out; boot with lockdown=integrity to "
-		       "have them");
+		advise(f, "events with fields that need it are left out; boot with "
+			  "lockdown=integrity to "
+			  "have them");
 	} else {
 		found(f, STATE_OK, "%s", open ? open + 1 : line);
 	}

@@ -50,7 +50,7 @@ static const struct rut_opt options[] = {
 
 /* Workers are found within that. */
 static const uint64_t workers_ns = 100 * MS;
-/* A process whose threads do not come back to Ruby for so long is given up; at the end sooner. */
+/* Give up a process when its threads do not return to Ruby for this long; at the end sooner. */
 static const uint64_t answer_ns = 60000 * MS;
 static const uint64_t last_answer_ns = 5000 * MS;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile profile`: where the time of programs goes, by stacks of Ruby, native and kernel frames;
+/* `rutile profile`: where programs spend their time, by stacks of Ruby, native and kernel frames;
  * or what they allocate.
  */
 #include "cli/cmd.h"
@@ -187,7 +187,8 @@ static int parse(const struct rut_cmd *cmd, struct profile *f, int argc, char **
 		return rut_cli_usage_error(cmd, f->all ? "--all and a target exclude each other"
 						       : "name a process, or --all");
 	if (f->alloc && (f->all || f->on || f->off))
-		return rut_cli_usage_error(cmd, "--alloc goes with targets, and without --%s",
+		return rut_cli_usage_error(cmd,
+					   "--alloc needs targets and cannot be combined with --%s",
 					   f->all ? "all" : "on-cpu, --off-cpu and --wall");
 	if (!f->alloc && (f->every[0] || f->p.by == RUT_PROFILE_CLASS))
 		return rut_cli_usage_error(cmd, "%s needs --alloc",
@@ -536,7 +537,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_profile = {
 	.name = "profile",
 	.group = "Ruby, live",
-	.summary = "show where the time of programs goes, or what Ruby allocates",
+	.summary = "show where programs spend their time, or what Ruby allocates",
 	.usage = "[OPTIONS] TARGET... | --all",
 	.options = options,
 	.run = run,

@@ -155,7 +155,7 @@ static _Noreturn void run_command(struct record *rec, int go, pid_t parent)
 	char path[PATH_MAX], c;
 
 	program = find_program(rec->command[0], path, sizeof(path));
-	/* No longer one of rutile's own processes, whose calls are not recorded. */
+	/* From here on not one of rutile's own processes: their calls are not recorded. */
 	prctl(PR_SET_NAME, slash ? slash + 1 : rec->command[0]);
 	if (read(go, &c, 1) != 1)
 		_exit(127);
@@ -209,7 +209,7 @@ static int set_filters(struct record *rec, struct rut_recorder *r, struct rut_er
 static void report(const struct rut_consumer *c, int rc, const struct rut_err *err, int *last)
 {
 	if (rc < 0 && *last >= 0)
-		fprintf(stderr, "rutile record: %s; recording goes on in memory\n", err->msg);
+		fprintf(stderr, "rutile record: %s; recording continues in memory\n", err->msg);
 	if (rc >= 0 && *last < 0)
 		fprintf(stderr, "rutile record: writing to '%s' again\n", c->writer.path);
 	*last = rc;
@@ -243,7 +243,7 @@ static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 		if (rc >= 0 && rotate_signal) {
 			rotate_signal = 0;
 			if (rut_consumer_rotate(c, &err) < 0)
-				fprintf(stderr, "rutile record: %s; recording goes on in '%s'\n",
+				fprintf(stderr, "rutile record: %s; recording continues in '%s'\n",
 					err.msg, c->writer.path);
 		}
 		rut_budget_follow(&budget, c->recorder);
@@ -306,7 +306,7 @@ static void set_static_pids(struct record *rec)
 		s->pids[s->npids++] = rec->child;
 }
 
-/* Static tracepoints and Ruby events alone: nothing of the kernel is needed, and no privilege. */
+/* Static tracepoints and Ruby events alone: no kernel feature and no privilege is needed. */
 static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 {
 	struct rut_companion ruby = rut_cli_record_ruby_companion(&rec->opts.ruby);
@@ -337,7 +337,7 @@ static int record_beside(const struct rut_cmd *cmd, struct record *rec)
 	while (!rc && !stop_signal) {
 		rut_cli_record_static_step(&rec->statics);
 		if (ruby.step(ruby.arg, &err) < 0 && !said)
-			fprintf(stderr, "rutile record: %s; recording goes on in memory\n",
+			fprintf(stderr, "rutile record: %s; recording continues in memory\n",
 				err.msg);
 		said = said || err.code;
 		if (rut_cli_record_ruby_over(&rec->opts.ruby))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile requests`: what an application serves, and where the time of it goes, live or of a trace.
+/* `rutile requests`: the requests that an application serves and how their time is spent, live or
+ * from a trace.
  */
 #include <string.h>
 #include <unistd.h>

@@ -69,7 +69,7 @@ static int read_profile(struct service *s, const char *name, struct rut_record_o
 	return 0;
 }
 
-/* What the service does is told on its output and in a log of its own. */
+/* The service reports on its output and in its log file. */
 static struct rut_logfile service_log = {
 	.who = "service", .size_bytes = RUT_LOG_BYTES, .keep = RUT_LOG_KEEP};
 
@@ -154,7 +154,7 @@ static int status_one(const char *name)
 	return dead || stopped ? 3 : 0;
 }
 
-/* Every program goes through the kernel's verifier; nothing is attached. */
+/* Every program passes the kernel's verifier; nothing is attached. */
 static int check_one(struct service *s, const char *name)
 {
 	struct rut_record_opts o = {0};
@@ -273,7 +273,7 @@ static int start_script(struct service *s, const char *name)
 
 	if (rc)
 		return rc;
-	/* Where its snapshot goes when it is stopped. */
+	/* The directory of its snapshot when it is stopped. */
 	if (o.flight)
 		o.output.pattern[0] = '\0';
 	rc = rut_cli_record_start(&o, &pid, &err);
@@ -420,7 +420,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
 	open_service_log();
-	/* A trigger goes before the sessions that it acts on, and comes after them. */
+	/* Triggers are stopped before the sessions that they act on, and started after them. */
 	if (!strcmp(s.action, "stop"))
 		for_each(&s, s.dir, is_trigger, TRIGGER, act_on_trigger);
 	for_each(&s, s.dir, is_profile, PROFILE, act);

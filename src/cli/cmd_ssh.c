@@ -4,7 +4,7 @@
  *
  * One ssh runs a small script there. Verbs that write a trace write it to a temporary directory,
  * which comes back as a tar on the script's standard output when the verb has ended, also when it
- * was interrupted: the end of the script's standard input tells it to stop the verb.
+ * was interrupted: it stops the verb at the end of its standard input.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -142,7 +142,7 @@ static void quote(struct rut_buf *b, const char *word)
 	rut_buf_puts(b, "' ");
 }
 
-/* The verb as words of a shell; its trace goes to "$d/trace". */
+/* The verb as words of a shell; its trace is "$d/trace". */
 static void add_verb(struct ssh *s, struct rut_buf *b)
 {
 	bool command = false;

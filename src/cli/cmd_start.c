@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `rutile start`: a session that goes on by itself; or a stopped one again. */
+/* `rutile start`: starts a session in the background, or resumes a stopped one. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,7 +79,7 @@ static int resume(const struct rut_cmd *cmd, const char *name)
 	rut_recorder_free(r);
 	if (rc)
 		return rut_cli_fail(cmd, &err);
-	printf("session '%s' goes on\n", name);
+	printf("session '%s' resumed\n", name);
 	return RUT_EXIT_OK;
 }
 

@@ -202,7 +202,7 @@ static void put_summary(const struct stat_data *d, struct rut_buf *out)
 			       d->counts.errors + rut_ctf_set_errors(d->set));
 }
 
-/* Of a single trace, whose path stands above, the name in its directory is enough. */
+/* The path of a single trace is printed above: here its name within that is enough. */
 static const char *stream_name(const struct stat_data *d, const struct rut_ctf_stream *s)
 {
 	const char *slash = strrchr(s->path, '/');

@@ -66,7 +66,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 		printf("written      %.1f MiB in %llu packets\n",
 		       (double)m->bytes_written / 1048576, (unsigned long long)m->packets_written);
 		printf("process      %d%s\n", m->consumer,
-		       rut_session_consumer_alive(m) ? "" : " (gone)");
+		       rut_session_consumer_alive(m) ? "" : " (exited)");
 	}
 	if (m->conf.ruby[0]) {
 		const char *line = m->conf.ruby;
@@ -75,7 +75,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 			printf("Ruby         %.*s\n", (int)strcspn(line, "\n"), line);
 	}
 	if (m->holder)
-		printf("process      %d%s, %s\n", m->holder, rut_holder_alive(m) ? "" : " (gone)",
+		printf("process      %d%s, %s\n", m->holder, rut_holder_alive(m) ? "" : " (exited)",
 		       m->conf.ruby[0] ? "holds the events of Ruby" : "detaches what is shed");
 	if (m->write_errno)
 		printf("writing      fails: %s\n", strerror(m->write_errno));

@@ -11,7 +11,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_time = {
 	.name = "time",
 	.group = "Ruby, live",
-	.summary = "show where a Ruby application's time goes, by method",
+	.summary = "show where a Ruby application spends its time, by method",
 	.usage = "[OPTIONS] [app|all] TARGET... | -- COMMAND [ARGS]",
 	.options = rut_cli_time_options,
 	.run = run,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `rutile top`: the tables of the analyses over what is being recorded, made anew every second. On
+ * `rutile top`: the tables of the analyses over what is being recorded, redrawn every second. On
  * a terminal they fill the screen; else they follow each other.
  */
 #include <errno.h>

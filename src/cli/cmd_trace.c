@@ -123,7 +123,7 @@ static int begin(struct rut_trace *t, struct rut_tracer *tracer, pid_t *ret_chil
 	return 0;
 }
 
-/* Until the targets end, the time is over, a signal comes, or nobody reads any more. */
+/* Until the targets end, the time is over, a signal comes, or the reader closes. */
 static int follow(struct rut_trace *t, struct rut_tracer *tracer, struct sink *s, pid_t child,
 		  int *ret_code, struct rut_err *err)
 {
@@ -226,7 +226,7 @@ static int add_quiet_classes(struct rut_trace *t)
 
 	for (size_t i = 0; i < t->opts.classes.count; i++)
 		if (t->opts.classes.v[i][0] != '!')
-			return 0; /* who asks for classes gets them */
+			return 0; /* --class given: show classes */
 	for (size_t i = 0; i < sizeof(quiet_classes) / sizeof(*quiet_classes) && !rc; i++)
 		rc = rut_cli_words_add(&t->opts.classes, quiet_classes[i]);
 	return rc;

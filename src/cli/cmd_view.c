@@ -332,10 +332,10 @@ static int view_set(struct view *v, struct rut_ctf_set *set, bool *ret_bad, stru
 static int check(const struct view *v)
 {
 	if (v->follow && v->stacks)
-		return rut_cli_usage_error(v->cmd, "--%s goes with neither --stacks nor --folded",
+		return rut_cli_usage_error(v->cmd, "--%s cannot be used with --stacks or --folded",
 					   v->live ? "live" : "follow");
 	if (v->record && !v->live)
-		return rut_cli_usage_error(v->cmd, "--record goes with --live only");
+		return rut_cli_usage_error(v->cmd, "--record needs --live");
 	if (v->live && v->args.n_paths != 1)
 		return rut_cli_usage_error(v->cmd, "--live follows one session or process");
 	if (v->live && (v->args.begin || v->args.end))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * rutile under the name foreman-tracer: its positional arguments, its columns, its habits - a table
- * every second, counters that start anew every five minutes, C methods always included.
+ * every second, counters that are reset every five minutes, C methods always included.
  */
 #include "cli/foreman_tracer.h"
 
@@ -133,7 +133,7 @@ static void add_line(struct rut_buf *out, enum rut_ruby_mode mode, const struct 
 	rut_buf_putc(out, '\n');
 }
 
-/* Its rows are by file, line and method: what tells classes apart here is added up there. */
+/* Its rows are by file, line and method: rows that differ by class only are added up. */
 static bool same_row(enum rut_ruby_mode mode, const struct rut_ruby_row *a,
 		     const struct rut_ruby_row *b)
 {
@@ -218,7 +218,7 @@ static int show(struct rut_live *l, bool final)
 
 static const struct rut_live_view view = {.show = show};
 
-/* Which position a word was meant for is told by its kind, in the order of the original. */
+/* Arguments may come in any order; their form decides which one each is. */
 struct words {
 	const char *target;
 	const char *mode;

@@ -30,7 +30,7 @@ struct rut_heap_entry {
 };
 
 enum rut_heap_sort {
-	RUT_HEAP_SORT_GROWTH, /* what survived collections first; without a look before: bytes */
+	RUT_HEAP_SORT_GROWTH, /* what survived collections first; without an earlier count: bytes */
 	RUT_HEAP_SORT_BYTES,
 	RUT_HEAP_SORT_COUNT,
 	RUT_HEAP_SORT_OLD,
@@ -39,17 +39,17 @@ enum rut_heap_sort {
 
 struct rut_heap_table {
 	bool by_line; /* rows are lines and classes; otherwise classes */
-	bool differs; /* there was a look before */
+	bool differs; /* from an earlier count */
 	enum rut_heap_sort sort;
 	struct rut_strtab keys;
 	struct rut_heap_entry *entries; /* owned; sorted once built */
 	size_t count, cap;
 	struct rut_heap_sums now, before;
-	size_t processes, left_out; /* in both looks; in one only, whose rows do not count */
+	size_t processes, left_out; /* in both counts; in one only: these rows are left out */
 };
 
 /*
- * Fills a table whose `by_line` and `sort` are set and all else is 0; `before` may be NULL. Returns
+ * Fills a table with `by_line` and `sort` set and all else 0; `before` may be NULL. Returns
  * 0 or -ENOMEM; rut_cli_heap_table_fini() in either case.
  */
 int rut_cli_heap_table_build(struct rut_heap_table *t, const struct rut_heap_look *before,

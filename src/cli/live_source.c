@@ -158,7 +158,7 @@ int rut_cli_live_source_step(void *source, struct rut_err *err)
 		rc = rut_viewer_step(s->viewer, err);
 		s->ended = rc > 0;
 		s->stepped_ns = rut_ring_clock();
-		/* Whoever set `stop` looks at it. */
+		/* The thread that set `stop` checks it. */
 		return rc < 0 && rc != -EINTR ? rc : 0;
 	}
 	/* Asked first: what it did last is taken after it. */

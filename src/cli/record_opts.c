@@ -212,7 +212,7 @@ int rut_cli_record_dir(const struct rut_cmd *cmd, char *to, size_t size, const c
 {
 	size_t len = 0;
 
-	/* The daemon may go anywhere: the directory must not depend on the current one. */
+	/* The daemon changes its directory: the path must not depend on the current one. */
 	if (value[0] != '/') {
 		if (!getcwd(to, size - 1))
 			return rut_cli_usage_error(cmd, "the current directory has no name");

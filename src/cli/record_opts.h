@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Options that `record`, `start` and the profiles share: what to record, and where it goes. */
+/* Options that `record`, `start` and the profiles share: what to record, and into which directory.
+ */
 #ifndef RUT_CLI_RECORD_OPTS_H
 #define RUT_CLI_RECORD_OPTS_H
 

@@ -75,7 +75,7 @@ static uint32_t parse_events(const char *list)
 	return kinds;
 }
 
-/* TARGET[:EVENTS] as a source whose target is allocated. */
+/* TARGET[:EVENTS] as a source; its target is allocated. */
 static int parse_source(struct rut_record_ruby_source *ret, const char *value, struct rut_err *err)
 {
 	const char *colon = strrchr(value, ':');
@@ -372,7 +372,7 @@ static int close_dir(void *arg, uint64_t end_ns, struct rut_err *err)
 
 		if (!t)
 			continue;
-		/* Children that have come and gone since the last round. */
+		/* Children that began and ended since the last round. */
 		rut_tracer_poll(t, 0, err);
 		say_folded(r);
 		rc = rut_tracer_record_end(t, end_ns, err);

@@ -86,7 +86,7 @@ bool rut_cli_record_ruby_over(const struct rut_record_ruby *r);
 /* Says what was recorded on standard error. */
 void rut_cli_record_ruby_report(const struct rut_record_ruby *r);
 
-/* Forgets the tracers without detaching them: a process that was forked goes on with them. */
+/* Forgets the tracers without detaching them: a forked process continues with them. */
 void rut_cli_record_ruby_leave(struct rut_record_ruby *r);
 
 void rut_cli_record_ruby_fini(struct rut_record_ruby *r);

@@ -26,7 +26,7 @@ int rut_cli_record_script_set(const struct rut_cmd *cmd, char *to, size_t size, 
 		if (rut_script_library_find(&path, value, &err))
 			return rut_cli_usage_error(cmd, "%s", err.msg);
 	} else {
-		/* Whoever starts the session again may be somewhere else. */
+		/* The session may be started again from another directory. */
 		path = realpath(value, NULL);
 		if (!path)
 			return rut_cli_usage_error(cmd, "cannot open '%s': %s", value,

@@ -62,7 +62,7 @@ void rut_cli_record_static_step(struct rut_record_static *s)
 	struct rut_err err = RUT_ERR_INIT;
 
 	if (s->taps && rut_usdt_taps_step(s->taps, &err) < 0 && !said) {
-		fprintf(stderr, "rutile record: %s; recording goes on in memory\n", err.msg);
+		fprintf(stderr, "rutile record: %s; recording continues in memory\n", err.msg);
 		said = true;
 	}
 }

@@ -30,7 +30,7 @@ int rut_cli_record_static_prepare(struct rut_record_static *s, struct rut_err *e
 /* In the child that becomes the command. */
 void rut_cli_record_static_command(const struct rut_record_static *s);
 
-/* Begins, or goes on in another directory. Does nothing when no such event was asked for. */
+/* Begins, or continues in another directory. Does nothing when no such event was asked for. */
 int rut_cli_record_static_open(struct rut_record_static *s, const char *dir, struct rut_err *err);
 
 /* One round; problems are printed once. Call it at least five times a second. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One route of live requests, opened: where its time goes, what it does, its slowest requests. */
+/* One route of live requests, opened: how its time is spent, its queries, its slowest requests. */
 #ifndef RUT_CLI_REQUESTS_ROUTE_H
 #define RUT_CLI_REQUESTS_ROUTE_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A request that hangs has begun before rutile came, so no event tells of it. But it is on the
+ * A hanging request began before rutile attached, so no event describes it. But it is on the
  * stack: a thread that is in the entry point of a server (ruby/layers.h) has a request. Ruby's
  * frames say where it is, /proc what the kernel does for it, and the frames of the other threads
- * who may have the lock that it waits for.
+ * which may hold the lock that it waits for.
  */
 #include "cli/requests_running.h"
 

@@ -16,7 +16,7 @@ static const char help_text[] =
 	"  q        quit                     space, p  pause and go on\n"
 	"  s, S     sort by the next column, the one before\n"
 	"  i        the other way round      r         reset: count from zero\n"
-	"  Enter    open a route: layers, queries, its slowest requests; Backspace goes back\n"
+	"  Enter    open a route: layers, queries, its slowest requests; Backspace returns\n"
 	"  x        explain the requests that run: stacks, and what they wait for\n"
 	"  /        show only routes with this text (Enter; Esc shows all)\n"
 	"  arrows, Page Up, Page Down, Home, End     choose a route, scroll\n"
@@ -24,7 +24,7 @@ static const char help_text[] =
 	"\n"
 	"  SPENT IN has a letter for each twentieth of a route's time in a layer.\n"
 	"\n"
-	"  Any key goes back.\n";
+	"  Any key returns.\n";
 
 static void bottom(const struct rut_requests_screen *s, const struct rut_live_requests *r, size_t y,
 		   size_t columns)
@@ -35,7 +35,7 @@ static void bottom(const struct rut_requests_screen *s, const struct rut_live_re
 		rut_buf_printf(&text, " filter: %s_", s->pager.filter);
 	} else {
 		rut_buf_puts(&text, s->open[0] || s->page.len
-					    ? " Backspace goes back  q quit  h help   "
+					    ? " Backspace return  q quit  h help   "
 					    : " q quit  p pause  s sort  Enter opens  x explain  "
 					      "/ filter  h help   ");
 		rut_cli_live_requests_print_legend(r, &text);

@@ -119,7 +119,7 @@ struct rut_live_running **rut_cli_live_requests_running(const struct rut_live_re
 const char *rut_cli_live_requests_layer(const struct rut_live_requests *r,
 					const struct rut_live_detail *d);
 
-/* Nanoseconds below which the fraction `q` of the route's requests lies. */
+/* The quantile `q` of the durations of the route's requests, in nanoseconds. */
 uint64_t rut_cli_live_route_quantile(const struct rut_live_route *route, double q);
 
 /*

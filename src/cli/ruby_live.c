@@ -116,7 +116,7 @@ int rut_cli_write_all(int fd, struct rut_buf *b)
 		if (n < 0) {
 			int rc = -errno;
 
-			/* What was written is not written again when the caller goes on. */
+			/* What was written is not written again when the caller continues. */
 			memmove(b->data, b->data + at, b->len - at + 1);
 			b->len -= at;
 			return rc;
@@ -390,11 +390,11 @@ static int wait_a_bit(struct rut_live *l, int ms, struct rut_err *err)
 		return 0;
 	if (l->opts.duration_ns && rut_now_ns() - l->begin_ns >= l->opts.duration_ns)
 		return 0;
-	/* A command may have started nothing yet, or be a shell whose Ruby comes later. */
+	/* A command may have started nothing yet, or be a shell that starts Ruby later. */
 	return n || (l->child && !l->child_ended);
 }
 
-/* Late by more than an interval (stopped by a signal): goes on from here. */
+/* Late by more than an interval (stopped by a signal): continue from now. */
 static bool interval_over(struct rut_live *l, uint64_t now)
 {
 	if (now < l->next_ns)
@@ -461,7 +461,7 @@ static int loop(struct rut_live *l, struct rut_err *err)
 	return rc;
 }
 
-/* Was it a reader who went away, or the user who had enough? */
+/* Did the reader close, or did the user end it? */
 static bool ends_quietly(int rc)
 {
 	return rc == -EPIPE || rc == -EINTR;

@@ -65,7 +65,7 @@ extern const struct rut_opt rut_cli_live_options[], rut_cli_time_options[], rut_
 /* RUT_ROWS_* that the options ask for. */
 unsigned rut_cli_live_what(const struct rut_live *l);
 
-/* Starts anew in another mode or with another filter. Returns 0 or -errno with the reason. */
+/* Restarts in another mode or with another filter. Returns 0 or -errno with the reason. */
 int rut_cli_live_restart(struct rut_live *l, struct rut_err *err);
 
 /* Reads the counters again. Returns 0 or -errno with the reason. */
@@ -78,7 +78,7 @@ void rut_cli_notice_gaps(const struct rut_cmd *cmd, const struct rut_tracer *t);
 /* The table is empty: appends the line that says why, if there is anything to say. */
 void rut_cli_live_say_why(const struct rut_live *l, struct rut_buf *out);
 
-/* Writes all of a buffer and empties it. -EPIPE: nobody reads any more; -EINTR: asked to stop. */
+/* Writes all of a buffer and empties it. -EPIPE: the reader has closed; -EINTR: asked to stop. */
 int rut_cli_write_all(int fd, struct rut_buf *b);
 
 /* The screen (ruby_screen.c). */
@@ -93,7 +93,7 @@ void rut_cli_ruby_screen_keys(struct rut_live *l);
 /* "calls" */
 const char *rut_cli_mode_name(enum rut_ruby_mode mode);
 
-/* Waits for the command that we started, if it has ended; its exit code as a shell tells it. */
+/* Waits for the command that we started, if it has ended; its exit code as in a shell. */
 bool rut_cli_child_ended(pid_t child, int *ret_code);
 
 #endif

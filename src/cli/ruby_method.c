@@ -67,7 +67,7 @@ static int follow(struct look *k, struct rut_err *err)
 			rc = rut_tracer_poll(k->callers, 0, err);
 		rut_cli_wake_drain();
 	}
-	/* What is still in the rings is told when the tracer goes. */
+	/* What is still in the rings is reported when the tracer is freed. */
 	rut_tracer_on_event(k->calls, NULL, NULL);
 	return rc;
 }

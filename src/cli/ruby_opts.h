@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the verbs that trace Ruby have in common on their command lines: the targets, the filters,
- * where the output goes and for how long.
+ * the output and the duration.
  */
 #ifndef RUT_CLI_RUBY_OPTS_H
 #define RUT_CLI_RUBY_OPTS_H
@@ -78,7 +78,7 @@ void rut_cli_notice(const struct rut_cmd *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 struct rut_tracer;
-/* On standard error, when nothing of a command could be traced. */
+/* On standard error, when a command could not be traced. */
 void rut_cli_notice_untraced(const struct rut_cmd *cmd, const struct rut_tracer *t);
 
 /* A duration option: < 0, or the exit code with the message printed. */

@@ -84,7 +84,7 @@ const enum rut_row_column *rut_cli_rows_columns(enum rut_ruby_mode mode, unsigne
 /* The column of that name (--sort) in this mode, or RUT_COL_NONE. */
 enum rut_row_column rut_cli_rows_find_column(enum rut_ruby_mode mode, unsigned what,
 					     const char *name);
-/* The duration that this part (0 to 1) of the calls did not exceed, as near as buckets tell. */
+/* The quantile `q` (0 to 1) of the durations of the calls, as precise as the buckets are. */
 uint64_t rut_cli_row_percentile(const struct rut_ruby_row *r, double part);
 /* "calls": the name for --sort. */
 const char *rut_cli_rows_column_name(enum rut_row_column c);

@@ -2,7 +2,7 @@
 /*
  * The live tables as a screen: a bar that says what is shown, the table, a bar of keys. Drawing
  * reads what the loop has counted; keys change what is shown, and for another mode or filter start
- * the tracing anew.
+ * the tracing.
  */
 #include "cli/ruby_live.h"
 
@@ -39,7 +39,7 @@ static const char help_text[] =
 	"  /        show only rows with this text (Enter; Esc shows all)\n"
 	"  arrows, Page Up, Page Down, Home, End     choose a row, scroll\n"
 	"  Enter    open a method: its callers, and what it calls, as a tree with times\n"
-	"  t        trace it for a second: calls with their arguments; Backspace goes back\n"
+	"  t        trace it for a second: calls with their arguments; Backspace returns\n"
 	"  x        record for two seconds with what the kernel does, and explain its slowest "
 	"call\n"
 	"  m, M     next mode, the one before\n"
@@ -49,9 +49,9 @@ static const char help_text[] =
 	"  P        a row for each process, or all added up\n"
 	"  h, ?     this help\n"
 	"\n"
-	"  Any key goes back.\n";
+	"  Any key returns.\n";
 
-/* The command's output would spoil the screen: it is kept, and shown when the screen is gone. */
+/* The command's output would spoil the screen: it is kept, and shown when the screen is closed. */
 void rut_cli_ruby_screen_hide(struct rut_live *l)
 {
 	struct screen *s = l->view_data;
@@ -170,7 +170,7 @@ static void draw_bottom(const struct screen *s, size_t y, size_t columns)
 	const struct rut_pager *p = &s->pager;
 
 	if (s->page.len)
-		rut_buf_puts(&text, " Backspace goes back  q quit  h help");
+		rut_buf_puts(&text, " Backspace return  q quit  h help");
 	else if (p->typing)
 		rut_buf_printf(&text, " filter: %s_", p->filter);
 	else if (p->filter[0])
@@ -309,7 +309,7 @@ static void toggle_pause(struct rut_live *l)
 	l->next_ns = rut_now_ns() + (l->paused ? l->interval_ns : 0);
 }
 
-/* Blocks for the seconds that it takes; counting goes on meanwhile. */
+/* Blocks for the seconds that it takes; counting continues meanwhile. */
 static void open_method(struct rut_live *l, struct screen *s, enum rut_method_look look)
 {
 	const struct rut_ruby_row *row = chosen(l, s);

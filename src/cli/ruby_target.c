@@ -264,7 +264,7 @@ void rut_cli_targets_filter(const struct rut_targets *t, const struct rut_ruby_o
 		.c_calls = o->c_calls,
 		.try_newer = t->try_newer,
 	};
-	/* Who names paths need not say "all" as well. */
+	/* Naming paths implies "all". */
 	for (size_t i = 0; i < o->paths.count && !o->app; i++)
 		all = all || o->paths.v[i][0] != '!';
 	if (all)

@@ -37,7 +37,7 @@ static const char help_text[] =
 	"  arrows, Page Up, Page Down, Home, End       scroll\n"
 	"  h, ?     this help\n"
 	"\n"
-	"  Any key goes back.\n";
+	"  Any key returns.\n";
 
 int rut_cli_script_screen_open(struct rut_script_screen **ret, const char *title, FILE **ret_out,
 			       struct rut_err *err)

@@ -13,7 +13,7 @@ struct rut_script_screen;
 struct rut_script_style;
 
 /*
- * Opens the screen. What the script prints is to be written to *ret_out, whose last lines are shown
+ * Opens the screen. The caller writes what the script prints to *ret_out; its last lines are shown
  * below the maps. 0 or -errno: there is no terminal.
  */
 int rut_cli_script_screen_open(struct rut_script_screen **ret, const char *title, FILE **ret_out,

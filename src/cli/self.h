@@ -6,7 +6,7 @@
 
 /*
  * Starts this program with the words `argv`, of which the first is "rutile", in a process that
- * blocks no signals: whoever starts it may block those that end it. Its standard output and its
+ * blocks no signals: its parent may block those that end it. Its standard output and its
  * messages go to these descriptors; there is nothing to read. Returns 0 or -errno; the caller waits
  * for *ret.
  */

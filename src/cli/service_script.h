@@ -7,7 +7,7 @@
 
 /*
  * Reads DIR/NAME.bt's options: a line "options = ..." of what `start` takes. Without --output it is
- * a flight recorder; with both a flight recorder whose snapshot is written when it is stopped.
+ * a flight recorder; with both a flight recorder that writes its snapshot when it is stopped.
  * Returns 0, or RUT_EXIT_USAGE after a message.
  */
 int rut_cli_service_script_read(const struct rut_cmd *cmd, struct rut_record_opts *o,

@@ -44,7 +44,7 @@ static void on_event(const struct rut_ruby_event *ev, void *arg)
 	a->fn(ev, a->arg);
 }
 
-/* A process tells of all of its threads at once. Returns how many processes are asked. */
+/* A process answers for all of its threads at once. Returns how many processes are asked. */
 static int collect(struct ask *a, const struct rut_targets *targets, struct rut_tracer *tracer,
 		   const struct rut_cmd *cmd, struct rut_err *err)
 {

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "session/events.h"
 
-/* Calls whose first argument is a descriptor. */
+/* Calls with a descriptor as the first argument. */
 static bool takes_fd(const char *call)
 {
 	static const char *const calls[] = {
@@ -60,7 +60,7 @@ static bool peer_text(const char *hex, char *ret, size_t size)
 	return true;
 }
 
-/* Whom the socket of this inode is connected to. */
+/* The peer of the socket with this inode. */
 static bool tcp_peer(pid_t pid, const char *table, uint64_t inode, char *ret, size_t size)
 {
 	char path[64], line[512], remote[64];

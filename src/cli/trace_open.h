@@ -32,8 +32,8 @@ struct rut_trace_args {
 void rut_cli_trace_args_fini(struct rut_trace_args *a);
 /*
  * Reads the command line: the options above, the paths (one at least), help; every other option
- * goes to take(arg, id, value), which returns 0 or an exit code. Returns -1 when the run may go on,
- * else the exit code (the help or an error was printed).
+ * is passed to take(arg, id, value), which returns 0 or an exit code. Returns -1 when the run may
+ * go on, else the exit code (the help or an error was printed).
  */
 int rut_cli_trace_args_parse(struct rut_trace_args *a, const struct rut_cmd *cmd, int argc,
 			     char **argv, int (*take)(void *arg, int id, const char *value),
@@ -46,7 +46,8 @@ int rut_cli_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,
 /* Warns of what could not be read of the traces, if anything. */
 void rut_cli_trace_warn_skipped(const struct rut_ctf_counts *counts);
 
-/* Writes all of it to standard output and empties it. Returns 0 or -errno; -EPIPE: nobody reads. */
+/* Writes all of it to standard output and empties it. Returns 0 or -errno; -EPIPE: the reader has
+ * closed. */
 int rut_cli_write_out(struct rut_buf *b);
 
 #endif

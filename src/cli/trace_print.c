@@ -163,7 +163,7 @@ static void tree_margin(struct rut_trace_print *tp, const char *duration, uint32
 		rut_buf_puts(&tp->out, "  ");
 }
 
-/* Says where we are when another thread or fiber than the last one goes on. */
+/* Prints a line when another thread or fiber than the last one continues. */
 static void tree_switch(struct rut_trace_print *tp, const struct rut_ruby_event *ev)
 {
 	if (tp->any && ev->pid == tp->last_pid && ev->tid == tp->last_tid &&

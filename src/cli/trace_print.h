@@ -23,7 +23,7 @@ struct rut_trace_style {
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
 };
 
-/* A call whose line is held back: its return may come next, and then both make one line. */
+/* A call with its line held back: when its return comes next, both make one line. */
 struct rut_trace_pending {
 	bool valid;
 	pid_t pid, tid;

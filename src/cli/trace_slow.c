@@ -134,7 +134,7 @@ static void show(struct rut_trace_slow *s, const struct fiber *f, uint32_t from)
 
 static void on_call(struct rut_trace_slow *s, struct fiber *f, const struct rut_ruby_event *ev)
 {
-	/* Calls whose end was not seen. */
+	/* Calls without a seen end. */
 	while (f->open_count && depth_of(f, f->open_count - 1) >= ev->depth)
 		f->open_count--;
 	if (!f->open_count)

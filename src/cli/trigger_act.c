@@ -363,7 +363,7 @@ static bool start_next(struct rut_trigger_act *a)
 	return true;
 }
 
-/* What ran has ended; false: it goes on. */
+/* Whether the action has ended. */
 static bool collect(struct rut_trigger_act *a)
 {
 	int status;
@@ -422,7 +422,7 @@ void rut_cli_trigger_act_begin(struct rut_trigger_act *a, const char *cause)
 	rut_cli_trigger_act_step(a);
 }
 
-/* Waits a bounded time for what runs, which is told to end unless it puts things back. */
+/* Waits a bounded time for the action, which is asked to end unless it restores something. */
 static void stop_running(struct rut_trigger_act *a)
 {
 	struct pollfd p = {.fd = a->pidfd, .events = POLLIN};
@@ -442,7 +442,7 @@ void rut_cli_trigger_act_end(struct rut_trigger_act *a)
 
 	if (a->busy && a->pidfd >= 0)
 		stop_running(a);
-	/* What was added for a while goes. */
+	/* Remove what was added for a while. */
 	if (detail) {
 		a->stage = 2;
 		start_next(a);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a firing does: its actions one after the other, each a process of its own that may take its
- * time; the watcher goes on meanwhile.
+ * time; the watcher continues meanwhile.
  */
 #ifndef RUT_CLI_TRIGGER_ACT_H
 #define RUT_CLI_TRIGGER_ACT_H
@@ -38,7 +38,7 @@ struct rut_trigger_act {
 /* Begins the actions of a firing, which `cause` explains. */
 void rut_cli_trigger_act_begin(struct rut_trigger_act *a, const char *cause);
 
-/* Goes on when what ran has ended, or the time has come. `busy` is false at the end. */
+/* Continues when the action has ended, or the time has come. `busy` is false at the end. */
 void rut_cli_trigger_act_step(struct rut_trigger_act *a);
 
 /* Ends what runs. */

@@ -178,7 +178,7 @@ static bool is_too_often(struct events *e, int64_t now_ns)
 	oldest = e->times[e->next];
 	if (!oldest || now_ns - oldest > (int64_t)e->when->ns)
 		return false;
-	/* Counted anew: one burst is one firing. */
+	/* Reset: one burst is one firing. */
 	memset(e->times, 0, e->ntimes * sizeof(*e->times));
 	return true;
 }
@@ -208,7 +208,7 @@ static void remove_call(struct events *e, struct call *c)
 	for (size_t i = (hole + 1) % THREAD_MAX; e->calls[i].tid; i = (i + 1) % THREAD_MAX) {
 		size_t home = rut_hash_u64((uint64_t)e->calls[i].tid) % THREAD_MAX;
 
-		/* It may stay when its home lies behind the hole. */
+		/* It may stay when its home slot is after the hole. */
 		if ((i - home) % THREAD_MAX < (i - hole) % THREAD_MAX)
 			continue;
 		e->calls[hole] = e->calls[i];

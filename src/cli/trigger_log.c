@@ -19,7 +19,7 @@
 
 enum { LINE_MAX_BYTES = 65536, READS = 64 };
 
-#define ROTATED_NS 500000000ull /* so often the path is looked at */
+#define ROTATED_NS 500000000ull /* interval at which the path is checked */
 
 struct log {
 	struct rut_trigger_source source;
@@ -27,7 +27,7 @@ struct log {
 	regex_t regex;
 	int fd;		     /* -1: the path does not exist at the moment */
 	struct stat st;	     /* of the open file */
-	struct rut_buf line; /* the begin of a line whose end was not written yet */
+	struct rut_buf line; /* the begin of a line that is not complete yet */
 	bool skip;	     /* the rest of a line that is too long */
 	struct rut_buf cause;
 	uint64_t next_ns;

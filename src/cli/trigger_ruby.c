@@ -114,7 +114,7 @@ static void end_request(struct ruby *r, const struct rut_ruby_request *ev)
 	free(q);
 }
 
-/* Those of a process that has ended, or whose ends may have been lost; 0: all. */
+/* Those of a process that has ended, or that may have lost ends of calls; 0: all. */
 static void forget_requests(struct ruby *r, pid_t pid)
 {
 	struct rut_map kept = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a trigger looks at: a recorder of its own for events (trigger_events.c), the requests and
+ * What a trigger watches: events, by a recorder of its own (trigger_events.c), the requests and
  * methods of a Ruby application (trigger_ruby.c), a script in the kernel (trigger_script.c), or a
  * log (trigger_log.c). Sessions do not notice.
  */
@@ -22,7 +22,7 @@ struct rut_trigger_source {
 };
 
 /*
- * Begins to look at what `w`, which is borrowed, names. *ret stays NULL for kinds that look at
+ * Begins to watch what `w`, which is borrowed, names. *ret stays NULL for kinds that look at
  * nothing. Returns 0, -EINVAL after a message of its own (err->code stays 0), or -errno.
  */
 int rut_cli_trigger_source_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,

@@ -120,7 +120,7 @@ static void take_message(struct watch *w, char *text, const struct sockaddr_un *
 		fire(w, text + 4 + strspn(text + 4, " "));
 	else if (!strcmp(text, "status"))
 		answer(w, from, len);
-	/* Who may fire it may neither end it nor pass its limits by. */
+	/* The right to fire it includes neither ending it nor exceeding its limits. */
 	else if (!ours)
 		return;
 	else if (!strcmp(text, "test") && !w->status.busy)
@@ -129,7 +129,7 @@ static void take_message(struct watch *w, char *text, const struct sockaddr_un *
 		w->end = true;
 }
 
-/* Sent by root, or by the user whose trigger it is? */
+/* Sent by root, or by the trigger's owner? */
 static bool is_ours(struct msghdr *msg)
 {
 	const struct cmsghdr *c = CMSG_FIRSTHDR(msg);
@@ -395,7 +395,7 @@ static int open_watch(struct watch *w, const struct rut_cmd *cmd, struct rut_err
 	return rc;
 }
 
-/* Tells who started us: 0, or what failed. */
+/* Reports to the process that started us: 0, or what failed. */
 struct result {
 	int rc;
 	struct rut_err err;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process of one trigger: it looks at events, listens on the trigger's socket and acts.
+ * The process of one trigger: it watches events, listens on the trigger's socket and acts.
  *
- * The socket, /run/rutile/trigger/NAME, takes datagrams, so that who fires never waits:
+ * The socket, /run/rutile/trigger/NAME, takes datagrams, so that firing never waits:
  *
  *	fire [KEY=VALUE]...     from any program
  *	test                    acts without regard to the limits

@@ -10,12 +10,12 @@
 /* clang-format off */
 
 /*
- * A(verb, analysis: rut_analysis_..., what it shows unless told otherwise, options: rut_opts_...,
+ * A(verb, analysis: rut_analysis_..., what it shows by default, options: rut_opts_...,
  * group of the help, summary)
  */
 /* Those of lttng-analyses, which have a link lttng-NAME as well (meson.build). */
 #define RUT_LTTNG_ANALYSES(A) \
-	A(cputop, cputop, nothing, cputop, KERNEL, "which threads used the CPUs") \
+	A(cputop, cputop, nothing, cputop, KERNEL, "CPU usage by thread and process") \
 	A(schedstats, sched, stats, sched, KERNEL, "time from wakeup to running") \
 	A(schedtop, sched, top, sched, KERNEL, "the longest waits from wakeup to running") \
 	A(schedlog, sched, log, sched, KERNEL, "all waits from wakeup to running in order of time") \
@@ -38,7 +38,7 @@
 #define RUT_MORE_KERNEL_ANALYSES(A) \
 	A(futexstats, futex, nothing, plain, KERNEL, "waits and contention by futex and thread") \
 	A(fdtop, fdtop, nothing, plain, KERNEL, "open descriptors over time by process: leaks") \
-	A(wakeupchain, wakeupchain, nothing, plain, KERNEL, "who woke whom, back from a thread: the critical path") \
+	A(wakeupchain, wakeupchain, nothing, plain, KERNEL, "the critical path: which threads and devices woke a thread") \
 	A(offcpu, offcpu, nothing, offcpu, KERNEL, "where threads wait: run queue, disk, network, lock, timer") \
 	A(nettop, nettop, nothing, plain, KERNEL, "bytes and latencies by network peer") \
 	A(series, series, series, series, KERNEL, "rates, latencies and queues over time, as CSV") \

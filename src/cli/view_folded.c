@@ -73,7 +73,7 @@ static void add_frame(const char *frame, uint64_t address, void *arg)
 	rut_buf_putc(&f->names, '\0');
 }
 
-/* Whose stack it is: the context or field `procname`. */
+/* The process of the stack: the context or field `procname`. */
 static void add_process(const struct rut_ctf_event *ev, struct rut_buf *out)
 {
 	static const enum rut_ctf_scope scopes[] = {

@@ -48,7 +48,7 @@ static bool name_wanted(const struct rut_view *v, const char *name)
 	return !v->n_events;
 }
 
-/* Looks at the classes that it has not seen yet. */
+/* Prepares the classes that it has not seen yet. */
 static int choose(const struct rut_view *v, struct choice *c, struct rut_err *err)
 {
 	size_t n = rut_ctf_set_n_classes(v->set);
@@ -131,7 +131,7 @@ static void print_frame(const char *frame, uint64_t address, void *arg)
 	rut_jsonl_text(f->out, frame);
 }
 
-/* The stacks of the event whose line was just printed: below it, or as members of its object. */
+/* The stacks of the event just printed: below its line, or as members of its object. */
 static void print_stacks(const struct rut_view *v, const struct rut_ctf_event *ev,
 			 struct rut_buf *out)
 {
@@ -373,7 +373,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Neighbouring slices meet the same packets: each note is said once. */
+/* Neighbouring slices read the same packets: each note is printed once. */
 static void say_notes(const struct slice *s, struct rut_strtab *said)
 {
 	for (size_t pos = 0; pos < s->notes.len; pos += strlen(s->notes.data + pos) + 1) {

@@ -30,7 +30,7 @@ struct rut_view {
 	const volatile sig_atomic_t *stop; /* borrowed */
 	/*
 	 * With reader.follow: lets the trace grow, and waits a while where nothing came. 1: it is
-	 * complete; below 0: -errno. NULL: somebody else writes it.
+	 * complete; below 0: -errno. NULL: another process writes it.
 	 */
 	int (*feed)(void *arg, struct rut_err *err);
 	void *feed_arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What is known at the end only, but wanted at the begin: it is written through a ring of its own,
- * in the caller's memory, whose packets become a stream beside those of the CPUs.
+ * in the caller's memory; its packets become a stream beside those of the CPUs.
  */
 #ifndef RUT_SESSION_ASIDE_H
 #define RUT_SESSION_ASIDE_H

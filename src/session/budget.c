@@ -23,7 +23,7 @@
 #define COST_EVENT	70
 #define COST_SYSCALL	140  /* with the kernel's slow way into the call */
 #define COST_TEXT	220  /* a system call with strings or an address */
-#define COST_STACK	1200 /* each stack that goes with it */
+#define COST_STACK	1200 /* each stack of it */
 #define COST_RUBY	2000 /* a Ruby stack */
 #define COST_TRACEPOINT 250
 #define COST_PROBE	700
@@ -127,7 +127,7 @@ uint32_t rut_budget_typical_ns(struct rut_budget_slice *slices, size_t n)
 	return (uint32_t)(slices[i].ns / slices[i].runs);
 }
 
-/* A program's measured cost goes to its classes. */
+/* A program's measured cost is charged to its classes. */
 static void set_measured(struct rut_recorder *r, const char *program, uint32_t ns)
 {
 	struct rut_event e;

@@ -76,8 +76,8 @@ static const char *active_spec(const struct rut_session_meta *m, uint32_t id)
 }
 
 /*
- * No two classes have one name, or no reader could tell their events apart. What was removed and
- * comes again is the class that it was; something else of that name gets a number behind it.
+ * No two classes have the same name, or no reader could distinguish their events. What was removed
+ * and comes again is the class that it was; something else of that name gets a number behind it.
  */
 static int settle_name(struct rut_building *b, struct rut_err *err)
 {
@@ -149,7 +149,7 @@ int rut_building_load(struct rut_building *b, const char *program, struct bpf_pr
 		bool wanted = !strcmp(bpf_program__name(prog), program);
 
 		bpf_program__set_autoload(prog, wanted);
-		/* Where it is attached is said by the caller. */
+		/* The caller reports where it is attached. */
 		bpf_program__set_autoattach(prog, false);
 		if (wanted)
 			*ret = prog;

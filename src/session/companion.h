@@ -26,7 +26,7 @@ struct rut_companion {
 	/* A flight recorder: copies what is in memory into `dir`; NULL: it has none. */
 	int (*snapshot)(void *arg, const char *dir, const struct rut_trace_clock *clock,
 			uint64_t end_ns, struct rut_err *err);
-	/* Ends recording, and begins it again: the session was stopped, or goes on. */
+	/* Ends recording, and begins it again: the session was stopped, or resumed. */
 	void (*pause)(void *arg, bool pause);
 	/*
 	 * Records more while the session runs, or less; `what` is the companion's own (an argument

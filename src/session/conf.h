@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a session records, and where it goes. Plain data: it is kept in shared memory as it is. */
+/* What a session records, and where to. Plain data: it is kept in shared memory as it is. */
 #ifndef RUT_SESSION_CONF_H
 #define RUT_SESSION_CONF_H
 

@@ -205,8 +205,8 @@ static int open_next(struct rut_consumer *c, struct rut_err *err)
 }
 
 /*
- * The directory is gone from its name: removed, moved away, or its file system was unmounted. What
- * would be written to it nobody could find.
+ * The directory is no longer at its path: removed, moved away, or its file system was unmounted.
+ * What would be written to it could not be found.
  */
 static bool has_vanished(struct rut_consumer *c, uint64_t now)
 {
@@ -225,7 +225,7 @@ static bool has_vanished(struct rut_consumer *c, uint64_t now)
 	       open.st_dev != named.st_dev || open.st_ino != named.st_ino;
 }
 
-/* Goes on in a directory of the same name if that can be, else in the next one. */
+/* Continues in a directory of the same name where possible, else in the next one. */
 static int replace_vanished(struct rut_consumer *c, struct rut_err *err)
 {
 	_cleanup_free_ char *gone = strdup(c->writer.path);
@@ -250,7 +250,8 @@ static int replace_vanished(struct rut_consumer *c, struct rut_err *err)
 		memmove(c->directories + i, c->directories + i + 1,
 			(c->n_dirs - i) * sizeof(*c->directories));
 	}
-	rut_warn("'%s' is gone: recording goes on in a new directory '%s'", gone, c->writer.path);
+	rut_warn("'%s' no longer exists: recording continues in a new directory '%s'", gone,
+		 c->writer.path);
 	rut_writer_statedump(&c->writer, 0);
 	return 0;
 }
@@ -384,7 +385,7 @@ static int try_rotate(struct rut_consumer *c, uint64_t now, struct rut_err *err)
 		return rut_err_set(err, why.code, "%s", why.msg);
 	c->rotate_failed_ns = now;
 	if (first)
-		rut_warn("%s; recording goes on in '%s'", why.msg, c->writer.path);
+		rut_warn("%s; recording continues in '%s'", why.msg, c->writer.path);
 	return 0;
 }
 
@@ -409,7 +410,7 @@ static void follow_clock(struct rut_consumer *c, uint64_t now)
 	}
 	if (try_rotate(c, now, &err) < 0 || c->rotate_failed_ns)
 		return;
-	rut_warn("the %s %+.3f s: recording goes on in '%s'",
+	rut_warn("the %s %+.3f s: recording continues in '%s'",
 		 was_asleep ? "machine has slept, time of day differs by"
 			    : "time of day was set by",
 		 (double)step / 1e9, c->writer.path);

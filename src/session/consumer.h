@@ -57,8 +57,8 @@ int rut_consumer_open(struct rut_consumer *c, struct rut_recorder *r,
 		      const struct rut_output_conf *conf, struct rut_err *err);
 
 /*
- * From now on this goes into the same directories. Returns 0 or -errno, when the present one cannot
- * be opened.
+ * From now on this is written into the same directories. Returns 0 or -errno, when the present one
+ * cannot be opened.
  */
 int rut_consumer_accompany(struct rut_consumer *c, const struct rut_companion *companion,
 			   struct rut_err *err);
@@ -85,7 +85,7 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err);
 /* Switches to the next directory now. */
 int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err);
 
-/* Closes without draining: another process goes on with it. */
+/* Closes without draining: another process continues with it. */
 void rut_consumer_abandon(struct rut_consumer *c);
 
 /* The recording did not begin: removes the directory that was made for it. */

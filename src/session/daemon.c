@@ -74,13 +74,13 @@ static void open_log(struct rut_logfile *log, const struct rut_recorder *r)
 static void report(struct rut_session_meta *m, int rc, const struct rut_err *err, int *last)
 {
 	if (rc < 0 && *last >= 0)
-		rut_warn("%s; recording goes on in memory", err->msg);
+		rut_warn("%s; recording continues in memory", err->msg);
 	if (rc >= 0 && *last < 0)
 		rut_info("writing again to '%s'", m->current);
 	*last = rc;
 }
 
-/* What is beside the kernel's events stops and goes on with them. */
+/* What is recorded beside the kernel's events stops and resumes with them. */
 static void follow_state(const struct rut_companion *companions, size_t count,
 			 const struct rut_session_meta *m, bool *running)
 {
@@ -141,7 +141,7 @@ static void daemon_loop(struct rut_consumer *c)
 		if (rc >= 0 && (daemon_rotate || wanted != m->rotate_done)) {
 			daemon_rotate = 0;
 			if (rut_consumer_rotate(c, &err) < 0)
-				rut_warn("%s; recording goes on in '%s'", err.msg, m->current);
+				rut_warn("%s; recording continues in '%s'", err.msg, m->current);
 			__atomic_store_n(&m->rotate_done, wanted, __ATOMIC_RELEASE);
 		}
 		rut_budget_follow(&budget, c->recorder);
@@ -155,7 +155,7 @@ static void daemon_loop(struct rut_consumer *c)
 }
 
 /*
- * The number comes last: `start` lets go of the lock when it sees it, and whoever looks then must
+ * The number comes last: `start` releases the lock when it sees it, and other processes must then
  * not find the time of another process beside it, and take the session for a dead one.
  */
 static void publish_consumer(struct rut_session_meta *m)
@@ -164,7 +164,7 @@ static void publish_consumer(struct rut_session_meta *m)
 	__atomic_store_n(&m->consumer, getpid(), __ATOMIC_RELEASE);
 }
 
-/* Who started us may wait for the other end of a pipe: what is ours is closed on exec, the rest
+/* Our parent may wait for the other end of a pipe: our own descriptors are closed on exec, the rest
  * not. */
 static void close_inherited(void)
 {
@@ -212,7 +212,8 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	struct rut_err err = RUT_ERR_INIT;
 
 	become_daemon(c->recorder, &log);
-	/* `start` returns when the session knows who consumes: nothing begins unnoticed then. */
+	/* `start` returns when the session has its consumer's PID, so that no consumer starts
+	 * unnoticed. */
 	rut_consumer_follow_mappings(c);
 	if (rut_consumer_send(c, &err) < 0)
 		rut_warn("%s", err.msg);
@@ -232,7 +233,7 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	_exit(0);
 }
 
-/* It must not come to life later, with nobody who knows of it. */
+/* It must not start later, unknown to any process. */
 static int not_started(pid_t pid, struct rut_err *err)
 {
 	kill(pid, SIGKILL);
@@ -248,7 +249,7 @@ int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct ru
 	if (pid < 0)
 		return rut_err_errno(err, errno, "cannot start the session's process");
 	if (!pid) {
-		/* Else it would be held for ever, should our parent be killed before it lets go. */
+		/* Else it would stay held if our parent were killed before it released it. */
 		close(lock);
 		daemon_main(c);
 	}

@@ -17,7 +17,7 @@
 #include "session/meta.h"
 
 /*
- * Forks the consumer, which goes on with `c` and its companions; the caller has none of it any
+ * Forks the consumer, which continues with `c` and its companions; the caller has none of it any
  * more. `lock` (rut_session_lock()) is closed in it. Returns when it consumes: 0 or -errno.
  */
 int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct rut_err *err);
@@ -28,7 +28,7 @@ int rut_holder_start(struct rut_recorder *r, const struct rut_companion *compani
 
 bool rut_holder_alive(const struct rut_session_meta *m);
 
-/* SIGTERM, and waits a bounded time until it has gone. Nothing to do: no holder. */
+/* Sends SIGTERM and waits a bounded time for the exit. Does nothing without a holder. */
 void rut_holder_end(const struct rut_session_meta *m);
 
 /*

@@ -158,7 +158,7 @@ int rut_dynamic_add(struct rut_recorder *r, const char *spec, struct rut_err *er
 	return add(r, spec, 0, err);
 }
 
-/* What this machine lacks is named, and the rest goes on. */
+/* What this machine lacks is named, and the rest is recorded. */
 static int add_or_warn(struct rut_recorder *r, const char *spec, uint32_t id, struct rut_err *err)
 {
 	struct rut_err why = RUT_ERR_INIT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Events that are found by name on the machine at hand:
+ * Events that are found by name on this machine:
  *
  * - CATEGORY:NAME, a tracepoint of the kernel; globs. Where LTTng has an event for it, and so
  *   rutile, that one is meant.
@@ -63,12 +63,12 @@ int rut_dynamic_try(struct rut_recorder *r, const char *spec, struct rut_err *er
 /* Attaches again what meta->dynamic lists, after a stop; in the same way. */
 int rut_dynamic_resume(struct rut_recorder *r, struct rut_err *err);
 
-/* Detaches the event of that id, of a session whose links this process holds. */
+/* Detaches the event of that id, of a session with links held by this process. */
 void rut_dynamic_detach(struct rut_recorder *r, uint32_t id);
 
 /*
  * Attaches the event of that id again, which is in the metadata already; one that was removed is
- * left alone. A site that is gone is named in a warning. 0 or -errno.
+ * left alone. A removed site is named in a warning. 0 or -errno.
  */
 int rut_dynamic_attach(struct rut_recorder *r, uint32_t id, struct rut_err *err);
 

@@ -185,7 +185,7 @@ struct words {
 	const char *arguments; /* behind the parenthesis, or NULL */
 	bool glob;
 	/* Of functions: */
-	struct rut_dwarf *dwarf;  /* of the file that was looked at last; owned, or NULL */
+	struct rut_dwarf *dwarf;  /* of the last file; owned, or NULL */
 	char looked_at[512];	  /* that file */
 	struct rut_buf described; /* arguments by debug information */
 };

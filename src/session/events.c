@@ -150,7 +150,7 @@ static bool select_syscall(struct rut_selection *sel, uint32_t nr, const char *w
 	return bits;
 }
 
-/* A group of ours is a category of the kernel's tracepoints, but for one. */
+/* Our groups are categories of the kernel's tracepoints, except one. */
 static const char *category_of(uint32_t id)
 {
 	return strcmp(table[id].group, "mm") != 0 ? table[id].group : "kmem";

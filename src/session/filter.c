@@ -23,7 +23,7 @@
 #define REG_B	  BPF_REG_4
 #define REG_T	  BPF_REG_5
 
-/* What find() tells about a field, kept in struct rut_expr_field. */
+/* What find() knows about a field, kept in struct rut_expr_field. */
 struct place {
 	uint16_t offset; /* in the record; 0: at no fixed place */
 	uint8_t bytes;	 /* of a number; of a text that is padded with zeros */
@@ -66,7 +66,7 @@ static void emit_const(struct generator *g, uint8_t reg, uint64_t v)
 		rut_asm_const(&g->out, reg, v);
 		return;
 	}
-	/* Not the two-word load: the place that is patched must stay a plain row of words. */
+	/* Not the two-word load: the patched location must stay a plain sequence of words. */
 	rut_asm_alu_imm(&g->out, BPF_MOV, reg, (int32_t)(v >> 32));
 	rut_asm_alu_imm(&g->out, BPF_LSH, reg, 32);
 	rut_asm_const(&g->out, REG_T, (uint32_t)v);
@@ -200,7 +200,7 @@ static struct place place_of(const struct rut_expr_operand *o)
 	return p;
 }
 
-/* Loads a number; *ret_unsigned tells how it compares (constants suit both when not negative). */
+/* Loads a number; *ret_unsigned says how it compares (constants suit both when not negative). */
 static int load_number(struct generator *g, uint16_t operand, uint8_t reg, int *ret_sign)
 {
 	const struct rut_expr_operand *o = &g->prog->operands[operand];

@@ -153,7 +153,7 @@ int rut_live_step(struct rut_session_live *l, struct rut_err *err)
 
 	for (int cpu = 0; cpu < l->r->ncpus && !rc; cpu++)
 		rc = copy_ring(l, cpu);
-	/* The state of the machine waits for nobody. */
+	/* The statedump does not wait for room. */
 	if (!rc && now > l->streams[l->r->ncpus].end_ns)
 		rc = append_empty(l, (size_t)l->r->ncpus, now, 0);
 	if (rc)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a session records, as it comes, without a directory on any disk: a watcher copies records
- * out of the rings into stream files of a file system in memory that is mounted nowhere and is gone
+ * out of the rings into stream files of a file system in memory that is mounted nowhere and removed
  * with the process. The usual reader follows them, and gives back the memory of what it has read.
  *
  * The session does not notice: no position of its consumer moves, no packet is closed early. What

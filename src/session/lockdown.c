@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "session/kernel.h"
 
-/* No program of ours calls the old ones, nor, on such a kernel, the forbidden ones. */
+/* Our programs call neither the old ones nor, on such a kernel, the forbidden ones. */
 static void restore_calls(struct bpf_program *prog)
 {
 	struct bpf_insn *insn = (struct bpf_insn *)(uintptr_t)bpf_program__insns(prog);

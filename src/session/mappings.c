@@ -219,7 +219,7 @@ static int open_rings(struct rut_mappings **ret, const struct rut_recorder *rec)
 		m->rings[cpu].fd = -1;
 	for (int cpu = 0; cpu < m->n && !rc; cpu++) {
 		rc = open_ring(&m->rings[cpu], cpu, true);
-		/* Before Linux 5.12 the kernel told no build-ids. */
+		/* Linux before 5.12 reports no build-ids. */
 		if (rc == -EINVAL)
 			rc = open_ring(&m->rings[cpu], cpu, false);
 		if (rc == -ENODEV)
@@ -236,7 +236,7 @@ static int open_rings(struct rut_mappings **ret, const struct rut_recorder *rec)
 void rut_mappings_follow(struct rut_mappings **m, const struct rut_recorder *r)
 {
 	if (!*m && open_rings(m, r) < 0)
-		rut_debug("what programs map from now on is not told: no names for new ones");
+		rut_debug("new mappings are not recorded: their stacks have no names");
 }
 
 void rut_mappings_free(struct rut_mappings *m)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lies where in the memory of the processes: without it the addresses of user stacks say
- * nothing once a process is gone, or on another machine. Written as rutile_mapping events: from
+ * What is mapped where in the memory of the processes: without it the addresses of user stacks mean
+ * nothing once a process has exited, or on another machine. Written as rutile_mapping events: from
  * /proc for what exists, and from the kernel's own notices for what is mapped while a process of
- * ours is there to take them. Who never asks for stacks pays nothing for this.
+ * ours is there to take them. Sessions without stacks have no cost of it.
  */
 #ifndef RUT_SESSION_MAPPINGS_H
 #define RUT_SESSION_MAPPINGS_H

@@ -2,7 +2,7 @@
 /*
  * What a session knows of itself: a map in the kernel beside its rings, shared by every rutile
  * process that has to do with the session, and still there when none is left. In a memory dump it
- * tells where the rings are and what is in them.
+ * says where the rings are and what is in them.
  */
 #ifndef RUT_SESSION_META_H
 #define RUT_SESSION_META_H
@@ -46,7 +46,8 @@ struct rut_session_meta {
 	uint32_t ncpus, shift, count, running;
 	int64_t created_ns;	 /* CLOCK_REALTIME */
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, when last measured */
-	/* The process that drains the rings; 0: nobody. A start time tells a reused id apart. */
+	/* The process that drains the rings; 0: none. The start time identifies it, as PIDs are
+	 * reused. */
 	int32_t consumer;
 	uint32_t _pad0;
 	uint64_t consumer_start;
@@ -74,7 +75,7 @@ struct rut_session_meta {
 	/* rotate requests and rotations done */
 	uint32_t rotate_wanted, rotate_done;
 	uint64_t bytes_written, packets_written, records_written;
-	uint64_t missed;	 /* events nested in themselves, of programs that are gone */
+	uint64_t missed;	 /* events nested in themselves, of programs that were removed */
 	uint64_t missed_counted; /* such events, of all programs, that the rings count as lost */
 	int32_t write_errno;
 	uint32_t text_len;    /* metadata, at RUT_META_TEXT_OFFSET */

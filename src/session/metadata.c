@@ -37,7 +37,7 @@ static const char types[] = RUT_TSDL_INTEGERS
 	"uint8_t _v4addr[ __v4addr_length ]; be16_t _v6addr[ __v6addr_length ]; string "           \
 	"_sun_path; "
 
-/* LTTng's layout of packet headers, whose bytes stand in the record as they are. */
+/* LTTng's layout of packet headers: their bytes are copied into the record. */
 #define BE(size, base, name)                                                                       \
 	"integer { size = " #size "; align = 8; signed = false; byte_order = be; base = " #base    \
 	"; } _" name "; "

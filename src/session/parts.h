@@ -7,10 +7,10 @@
 
 #include "session/events.h"
 
-/* Fills the parts of `d`, whose arguments are described, for the call of that name. */
+/* Fills the parts of `d`, with its arguments described, for the call of that name. */
 void rut_parts_describe(struct rut_syscall_desc *d, const char *name);
 
-/* Appends the fields of struct rut_sockaddr; the port's name says whose it is. */
+/* Appends the fields of struct rut_sockaddr; the name of the port says which socket's it is. */
 void rut_parts_add_sockaddr(struct rut_event *e, const char *port);
 
 /* Appends the fields of a call's parts at entry or exit. */

@@ -10,7 +10,7 @@ struct rut_buf;
 struct rut_err;
 struct rut_recorder;
 
-/* Is "cpu:cycles" a counter that there is? Says nothing of this machine. 0 or -EINVAL. */
+/* Whether a counter such as "cpu:cycles" is known, on whatever machine. 0 or -EINVAL. */
 int rut_perf_check(const char *name, struct rut_err *err);
 
 /*

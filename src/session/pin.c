@@ -94,7 +94,7 @@ static int lock_one(const char *name, int how, struct rut_err *err)
 				       : rut_err_errno(err, errno, "cannot open '%s'", path);
 	if (flock(fd, how) < 0 || fstat(fd, &held) < 0)
 		return rut_err_errno(err, errno, "cannot lock '%s'", path);
-	/* Who had it before may have removed the session; perhaps there is a new one of its name.
+	/* The previous holder may have removed the session; perhaps there is a new one of its name.
 	 */
 	if (lstat(path, &named) < 0 || named.st_ino != held.st_ino)
 		return rut_err_set(err, ENOENT, "session '%s' was destroyed meanwhile", name);
@@ -142,7 +142,7 @@ static void add_missed(const char *path, const char *name, void *arg)
 		*sum += pi.recursion_misses;
 }
 
-/* Links whose names are gone: the kernel detaches their programs a moment later. */
+/* Unpinned links: the kernel detaches their programs a moment later. */
 struct gone {
 	uint32_t *ids; /* owned */
 	size_t n;
@@ -180,7 +180,7 @@ static void wait_gone(struct gone *gone)
 		close(fd);
 		poll(NULL, 0, 1);
 	}
-	/* The number goes first, the program at once after it. */
+	/* Remove the number first, the program at once after it. */
 	if (gone->ids)
 		poll(NULL, 0, 2);
 	free(gone->ids);
@@ -234,7 +234,7 @@ int rut_session_pin(struct rut_recorder *r, const struct rut_guest *guest, struc
 		return errno == EEXIST
 			       ? rut_err_set(err, EEXIST, "a session '%s' exists", r->conf.name)
 			       : rut_err_errno(err, errno, "cannot make '%s'", path);
-	/* Maps last: without all of them it is no session yet, for whoever looks. */
+	/* Maps last: without all of them it is not yet a session for other processes. */
 	rc = guest && guest->pin ? guest->pin(guest->arg, path, err) : 0;
 	if (!rc)
 		rc = rut_session_pin_links(r, err);
@@ -297,7 +297,7 @@ int rut_session_open(struct rut_recorder **ret, const char *name, struct rut_err
 			rc = rut_err_errno(err, errno, "cannot open '%s'", path);
 	}
 	if (!rc && bpf_obj_get_info_by_fd(r->fds[RUT_MAP_CTLS], &info, &len) < 0)
-		rc = rut_err_errno(err, errno, "cannot look at '%s'", path);
+		rc = rut_err_errno(err, errno, "cannot inspect '%s'", path);
 	r->ncpus = (int)info.max_entries;
 	if (!rc)
 		rc = rut_recorder_map(r, err);
@@ -311,7 +311,7 @@ int rut_session_open(struct rut_recorder **ret, const char *name, struct rut_err
 	return 0;
 }
 
-/* Calls fn for each file in a session's directory whose name begins with `prefix`. */
+/* Calls fn for each file in a session's directory with a name that begins with `prefix`. */
 static int each_pin(const char *session, const char *prefix,
 		    void (*fn)(const char *path, const char *name, void *arg), void *arg)
 {

@@ -18,19 +18,19 @@
 int rut_session_check_name(const char *name, struct rut_err *err);
 
 /*
- * Who makes a session, or removes what a killed process left of one, holds this meanwhile: what is
- * incomplete under it is nobody's. Returns a descriptor or -errno.
+ * Held while a session is made, or while what a killed process left of one is removed: what is
+ * incomplete under it has no owner. Returns a descriptor or -errno.
  */
 int rut_session_lock(struct rut_err *err);
 void rut_session_unlock(int fd);
 
 /*
- * Who changes a session holds this: one at a time. Returns a descriptor, which is closed to let go,
- * or -errno; -ENOENT: there is no such session, or no longer.
+ * Held while a session is changed: one process at a time. Returns a descriptor, which is closed to
+ * let go, or -errno; -ENOENT: there is no such session, or no longer.
  */
 int rut_session_lock_one(const char *name, struct rut_err *err);
 
-/* The same without waiting: -EWOULDBLOCK when somebody has it. */
+/* The same without waiting: -EWOULDBLOCK when another process holds it. */
 int rut_session_try_lock(const char *name);
 
 /*
@@ -48,7 +48,8 @@ int rut_session_pin_links(struct rut_recorder *r, struct rut_err *err);
 /* Finds a session by name and maps it. -ENOENT: there is none of that name. */
 int rut_session_open(struct rut_recorder **ret, const char *name, struct rut_err *err);
 
-/* Unpins links: all, or those whose program `sel` no longer needs. Programs without link go. */
+/* Unpins links: all, or those of programs that `sel` no longer needs. Removes programs without a
+ * link. */
 int rut_session_unpin_links(struct rut_recorder *r, const struct rut_selection *sel);
 
 /* Unpins the links of one event that was added by name. */
@@ -63,13 +64,13 @@ uint64_t rut_session_missed(const struct rut_recorder *r);
 /* Number of pinned links: attached programs. */
 int rut_session_count_links(const char *name);
 
-/* Removes the pins; what nobody else holds is gone then. */
+/* Removes the pins; the kernel frees what no other process holds. */
 int rut_session_unpin(const char *name, struct rut_err *err);
 
 /* Is the consumer of the session alive? False as well when it never had one. */
 bool rut_session_consumer_alive(const struct rut_session_meta *m);
 
-/* The start time of a process as /proc/PID/stat tells it, 0 when it is gone. */
+/* The start time of a process from /proc/PID/stat, 0 when it has exited. */
 uint64_t rut_process_start_time(pid_t pid);
 
 /*

@@ -96,7 +96,7 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.keep_gone = rut_recorder_keeps_gone(r),
 	};
 	conf->rstack_some = rut_dynamic_stacks(&r->conf, 0, NULL, conf->rstack_events);
-	/* Two strings of that length, and what goes with them, in whole blocks. */
+	/* Two strings of that length, with their headers, in whole blocks. */
 	conf->tail_max = conf->str_max <= RUT_STR_DEFAULT ? RUT_TAIL_DEFAULT
 							  : (2 * conf->str_max + 319) / 64 * 64;
 	if (conf->tail_max < RUT_TAIL_DEFAULT)
@@ -115,7 +115,7 @@ static bool follows_forks(const char *name)
 	return !strcmp(name, "sched_process_fork") || !strcmp(name, "sched_process_free");
 }
 
-/* Pages that were changed are noted by one program and told by that of the requests. */
+/* One program notes changed pages, the program of the requests reports them. */
 static bool is_recorded_by(const struct rut_event *e, const char *program)
 {
 	return !strcmp(e->tracepoint, program) ||
@@ -515,8 +515,8 @@ static void close_link(const struct rut_link *l)
 		bpf_link__destroy(l->link);
 		return;
 	}
-	/* The library would switch off a clock that goes on without us; so the descriptors, which
-	 * would outlive a `stop`, are ours to close. */
+	/* The library would switch off a clock that must continue without us; so the descriptors,
+	 * which would outlive a `stop`, are ours to close. */
 	bpf_link__disconnect(l->link);
 	bpf_link__destroy(l->link);
 	close(fd);

@@ -29,10 +29,10 @@ int rut_programs_keep(struct rut_recorder *r, struct bpf_object *obj);
 /* Takes over a link; `name` is unique in the session, and its name when pinned. */
 int rut_programs_keep_link(struct rut_recorder *r, struct bpf_link *link, const char *name);
 
-/* Detaches the links whose names begin so, which are not pinned yet. */
+/* Detaches the links with names that begin so, which are not pinned yet. */
 void rut_programs_drop_links(struct rut_recorder *r, const char *prefix);
 
-/* What the library that loads programs says goes to the log. */
+/* Sends the messages of libbpf to the log. */
 void rut_programs_quiet(void);
 
 /* Attaches what was loaded and is not attached. */

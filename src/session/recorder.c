@@ -264,7 +264,7 @@ static int make_uuid(uint8_t uuid[16], struct rut_err *err)
 	return 0;
 }
 
-/* An event without a tracepoint in this kernel goes, or ends the attempt. */
+/* Removes an event without a tracepoint in this kernel, or ends the attempt. */
 static int drop_missing(struct rut_recorder *r, struct rut_err *err)
 {
 	struct rut_err why = RUT_ERR_INIT;
@@ -329,7 +329,7 @@ static bool page_frames(int pagemap, const void *data, size_t pages, uint32_t *t
 	return true;
 }
 
-/* Where the session lies in physical memory, for the case that the kernel crashes. */
+/* Notes where the session is in physical memory, in case the kernel crashes. */
 static void list_pages(struct rut_recorder *r)
 {
 	_cleanup_close_ int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -559,7 +559,7 @@ int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err)
 	struct rut_session_meta *m = r->meta;
 
 	m->clock_offset_ns = rut_clock_offset_ns();
-	/* All of it: where there is no process nobody would add to it. */
+	/* All of it: without a process nothing would be added later. */
 	rut_recorder_metadata(r, true, m->clock_offset_ns, &text);
 	if (text.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");

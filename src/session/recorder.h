@@ -88,7 +88,7 @@ struct rut_recorder {
 
 /*
  * Makes maps, loads programs, maps the rings; nothing is recorded yet. An event that this kernel
- * lacks is logged, removed from ret->conf.selection and the rest goes on (unless conf->strict).
+ * lacks is logged, removed from ret->conf.selection and the rest is recorded (unless conf->strict).
  */
 int rut_recorder_new(struct rut_recorder **ret, const struct rut_record_conf *conf,
 		     struct rut_err *err);
@@ -96,7 +96,7 @@ int rut_recorder_new(struct rut_recorder **ret, const struct rut_record_conf *co
 /* Whether all that would succeed: loads every program into the verifier, attaches none. */
 int rut_recorder_check(const struct rut_record_conf *conf, struct rut_err *err);
 
-/* Writes the metadata text into the shared page, for whoever reads the rings later. */
+/* Writes the metadata text into the shared page, for later readers of the rings. */
 int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err);
 
 /* Are processes that have ended noted, for what they had mapped? Only where there may be stacks. */
@@ -128,7 +128,7 @@ uint64_t rut_recorder_missed(const struct rut_recorder *r);
 
 /*
  * Closes all packets that are being written. What rut_recorder_missed() found since the last time
- * goes into the lost events of one of them, so that every reader of the trace knows of it.
+ * is added to the lost events of one of them, so that every reader of the trace reports it.
  */
 void rut_recorder_flush(const struct rut_recorder *r);
 

@@ -27,7 +27,7 @@
 #define PHYSICAL_MAX (1ull << 52)
 #define META_MAX     (RUT_META_ANCHOR_PAGES * RUT_PAGE)
 
-/* A page of a core that begins with a magic number of ours. */
+/* A page of a core that begins with one of our magic numbers. */
 struct page {
 	uint64_t magic, address;
 };
@@ -35,9 +35,9 @@ struct page {
 struct dump {
 	kdump_ctx_t *ctx;	     /* of a kernel */
 	kdump_bmp_t *pagemap;	     /* borrowed: the pages that it has; NULL: not known */
-	uint64_t budget;	     /* pages that may still be looked at */
+	uint64_t budget;	     /* pages that may still be read */
 	const struct rut_core *core; /* ... or of a process: borrowed */
-	uint64_t meta_at;	     /* where in it the description of the session lies */
+	uint64_t meta_at;	     /* where in it the description of the session is */
 	struct page *pages;	     /* owned */
 	size_t npages;
 	const char *dir;
@@ -137,7 +137,7 @@ static int make_trace(struct dump *d, const struct rut_session_meta *m, char *pa
 	return fd;
 }
 
-/* In the core of a process: a page that begins like one of ours, with this identity. */
+/* In the core of a process: a page that begins with our magic number and has this identity. */
 static const unsigned char *find_page(const struct dump *d, uint64_t magic, const uint8_t uuid[16],
 				      uint32_t cpu, uint64_t seq, size_t len)
 {
@@ -273,7 +273,7 @@ static void emit_table(struct rut_statedump *s, struct stacks *st)
 }
 
 /*
- * In the core of a process the table lies behind the rings where the process has copied all that
+ * In the core of a process the table is behind the rings where the process has copied all that
  * (session/words.c). Else it is a mapping of the table's size. Stacks are known by their hash, into
  * which the session's identity goes: those of others are none.
  */
@@ -375,7 +375,7 @@ static int write_session(struct dump *d, const struct rut_session_meta *m, struc
 
 /*
  * The next page that the dump has, from *pfn on. The headers may be damaged and say anything: no
- * more pages are looked at than the file has room for.
+ * more pages are read than the file has room for.
  */
 static bool next_page(struct dump *d, uint64_t *pfn)
 {
@@ -415,7 +415,7 @@ static int scan(struct dump *d, uint64_t max_pfn, uint64_t file_bytes, struct ru
 	if (kdump_get_attr(d->ctx, KDUMP_ATTR_FILE_PAGEMAP, &map) == KDUMP_OK &&
 	    map.type == KDUMP_BITMAP)
 		d->pagemap = map.val.bitmap;
-	/* Without the map of what is there, what is not is looked at too. */
+	/* Without a map of the present pages, absent ones are tried too. */
 	d->budget = d->pagemap ? file_bytes / PAGE_BYTES_MIN : HOLES_MAX;
 	for (uint64_t pfn = 0; pfn < max_pfn && rc >= 0 && next_page(d, &pfn); pfn++)
 		rc = pfn < max_pfn ? scan_page(d, pfn, a, err) : 0;
@@ -538,7 +538,7 @@ static bool is_flattened(int fd)
  */
 static void free_dump(kdump_ctx_t *ctx)
 {
-	static kdump_ctx_t *volatile kept; /* else it is a leak to those who look for them */
+	static kdump_ctx_t *volatile kept; /* else leak checkers report it */
 	const char *format = NULL;
 
 	if (kdump_get_string_attr(ctx, KDUMP_ATTR_FILE_FORMAT, &format) != KDUMP_OK ||
@@ -619,8 +619,8 @@ int rut_recover(const char *dump, const char *dir,
 		rc = rut_err_set(err, ENOEXEC, "'%s' is not a memory dump: %s", dump,
 				 kdump_get_err(d.ctx));
 	else if (kdump_get_number_attr(d.ctx, "max_pfn", &max_pfn) != KDUMP_OK)
-		rc = rut_err_set(err, ENOEXEC, "'%s' does not tell how much memory it has: %s",
-				 dump, kdump_get_err(d.ctx));
+		rc = rut_err_set(err, ENOEXEC, "the memory size of '%s' is not known: %s", dump,
+				 kdump_get_err(d.ctx));
 	else
 		rc = scan(&d, max_pfn, (uint64_t)st.st_size, err);
 	free_dump(d.ctx);

@@ -24,7 +24,7 @@ struct rut_recovered {
 
 /*
  * Reads a dump (ELF or kdump-compressed, as libkdumpfile knows them) and writes DIR/NAME, a trace,
- * for each session in it; fn is told. Returns the number of sessions or -errno.
+ * for each session in it, and calls fn. Returns the number of sessions or -errno.
  */
 int rut_recover(const char *dump, const char *dir,
 		void (*fn)(const struct rut_recovered *found, void *arg), void *arg,

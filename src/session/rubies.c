@@ -21,7 +21,7 @@
 #define RETRY_NS    20000000ull
 #define GIVE_UP_NS  20000000000ull
 
-/* Processes whose VM is being made. */
+/* Processes with a VM under construction. */
 struct rut_rubies {
 	struct {
 		int32_t pid;

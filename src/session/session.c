@@ -30,7 +30,7 @@
 
 #define WAIT_MS 5000
 
-/* A session whose daemon was killed records into rings that nobody drains. */
+/* A session with a killed daemon records into rings that are not drained. */
 static bool is_stale(const struct rut_session_meta *m)
 {
 	return rut_output_drains(&m->output) && m->consumer > 0 && !rut_session_consumer_alive(m);
@@ -56,7 +56,7 @@ static int make_way(const char *name, struct rut_err *err)
 				   "a session '%s' exists: see 'rutile status %s', end it with "
 				   "'rutile destroy %s'",
 				   name, name, name);
-	rut_info("removed what was left of session '%s', whose process was killed", name);
+	rut_info("removed what was left of session '%s': its process was killed", name);
 	return rut_session_unpin(name, err);
 }
 
@@ -202,7 +202,7 @@ int rut_session_resume(struct rut_recorder *r, struct rut_err *err)
 	return rc;
 }
 
-/* Somebody else may have asked for more meanwhile, and that be done too. */
+/* Another process may have asked for more meanwhile, and that be done too. */
 static bool is_reached(const uint32_t *done, uint32_t wanted)
 {
 	return (int32_t)(__atomic_load_n(done, __ATOMIC_ACQUIRE) - wanted) >= 0;
@@ -221,7 +221,7 @@ static void wait_for_consumer(struct rut_recorder *r)
 	}
 }
 
-/* Adds those of `active` whose programs also record what `sel` has: these are loaded anew. */
+/* Adds those of `active` with programs that also record what `sel` has: these are loaded again. */
 static void add_shared(const struct rut_recorder *r, struct rut_selection *sel,
 		       const struct rut_selection *active)
 {
@@ -595,7 +595,7 @@ int rut_session_rotate(struct rut_recorder *r, struct rut_err *err)
 				       ? 0
 				       : rut_err_set(err, EIO,
 						     "the next directory cannot be made, session "
-						     "'%s' goes on in '%s': the system's log has "
+						     "'%s' continues in '%s': the system's log has "
 						     "the reason",
 						     r->conf.name, m->current);
 		poll(NULL, 0, 1);

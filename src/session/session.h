@@ -18,7 +18,7 @@ struct rut_start {
 
 /*
  * Makes and starts a session; it is pinned, and with an output has a daemon of its own. Remains of
- * a session of that name whose daemon was killed are removed first; a living one gives -EEXIST.
+ * a session of that name with a killed daemon are removed first; a live one gives -EEXIST.
  * With ret_pid the daemon's process (0: none).
  */
 int rut_session_start(const struct rut_start *start, pid_t *ret_pid, struct rut_err *err);
@@ -49,7 +49,7 @@ void rut_session_clear(struct rut_recorder *r);
 /* Ends the daemon in order, removes every pin. */
 int rut_session_destroy(const char *name, struct rut_err *err);
 
-/* Removes the pins of sessions whose daemon was killed. Calls fn, if any, with each name. */
+/* Removes the pins of sessions with a killed daemon. Calls fn, if any, with each name. */
 int rut_session_clean(void (*fn)(const char *name, void *arg), void *arg, struct rut_err *err);
 
 #endif

@@ -49,7 +49,7 @@ int rut_sites_usdt(struct rut_sites *ret, const char *binary, const char *provid
 int rut_sites_functions(struct rut_sites *ret, const char *binary, const char *pattern,
 			struct rut_err *err);
 
-/* The end of the probe whose sites begin at `from`. */
+/* The end of the probe with sites from `from` on. */
 size_t rut_sites_end(const struct rut_sites *s, size_t from);
 
 /* How many different probes there are. */

@@ -11,7 +11,7 @@ struct rut_err;
 
 #define RUT_SUBBUF_MIN (16u << 10)
 #define RUT_SUBBUF_MAX (4u << 20)  /* of every kernel */
-#define RUT_SUBBUF_BIG (64u << 20) /* of those whose maps may have such elements */
+#define RUT_SUBBUF_BIG (64u << 20) /* where maps may have such elements */
 
 /* What a machine has. */
 struct rut_sizes_limits {

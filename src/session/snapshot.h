@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A snapshot: the rings of a running session, copied into a trace directory; the session goes on.
+/* A snapshot: the rings of a running session, copied into a trace directory; the session continues.
  */
 #ifndef RUT_SESSION_SNAPSHOT_H
 #define RUT_SESSION_SNAPSHOT_H

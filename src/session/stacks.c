@@ -63,7 +63,7 @@ static bool is_used(const struct rut_stack_set *set, size_t way, uint64_t since_
 	return set->id[way] >= RUT_STACK_MIN && set->used_ns[way] + RUT_STACK_TOUCH_NS >= since_ns;
 }
 
-/* Only the session's own process tells the programs what may be evicted without loss. */
+/* Only the session's own process notes for the programs what may be evicted without loss. */
 static bool is_owner(const struct rut_recorder *r)
 {
 	return r->conf.mode == RUT_RING_DISCARD;

@@ -39,7 +39,7 @@ void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t 
 		      uint64_t *written);
 
 /*
- * The same with the table of another machine's session, whose kernel's names are not known here.
+ * The same with the table of another machine's session: its kernel's names are not known here.
  * Nothing in it is trusted. Returns how many there were.
  */
 size_t rut_stacks_write_table(struct rut_statedump *s, const struct rut_stack_set *sets,

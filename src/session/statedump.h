@@ -29,7 +29,7 @@ struct rut_statedump {
 /* Writes everything; what vanishes or cannot be read meanwhile is left out. */
 void rut_statedump_write(struct rut_statedump *s);
 
-/* One record whose payload is put together already. False when there was no room for it. */
+/* Writes a record with a ready payload. Returns false when there was no room. */
 bool rut_statedump_emit(struct rut_statedump *s, uint32_t id, const void *data, size_t len);
 
 #endif

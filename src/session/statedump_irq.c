@@ -52,7 +52,7 @@ static void note_thread(struct irq_threads *t, int tid, char *comm)
 	snprintf(more[t->count++].action, sizeof(more->action), "%s", action);
 }
 
-/* Only kernel threads have no command line, which tells a program of such a name apart. */
+/* Only kernel threads have no command line; a program of such a name has one. */
 static bool has_command_line(int proc, const char *pid)
 {
 	char path[64], text[8];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The statedump of namespaces and control groups. A namespace is told by its inode number. PID and
- * user namespaces nest: there is a record for each that a thread is in, the innermost first.
+ * The statedump of namespaces and control groups. A namespace is identified by its inode number.
+ * PID and user namespaces nest: there is a record for each that a thread is in, the innermost
+ * first.
  */
 #include <ctype.h>
 #include <fcntl.h>

@@ -61,7 +61,7 @@ static void copy_session(const struct rut_recorder *r)
 			       ring->subbuf_size);
 	}
 	copy_stacks(r, (struct rut_stack_set *)(to + r->data_bytes));
-	/* Last: whoever finds the anchor finds the rest. */
+	/* Last: a reader that finds the anchor must find the rest. */
 	memcpy(words.at, meta, sizeof(struct rut_anchor));
 }
 
@@ -72,7 +72,8 @@ static void on_fatal(int sig)
 	words.r = NULL;
 	if (r)
 		copy_session(r);
-	/* The handler is gone (SA_RESETHAND): this is the end, with a core where one is wanted. */
+	/* The handler is removed (SA_RESETHAND): this ends the process, with a core where one is
+	 * wanted. */
 	raise(sig);
 }
 

@@ -13,7 +13,7 @@
 /*
  * From now on signals that end in a core are answered by that copy first, one recorder a process.
  * Costs no memory until then. The recorder must outlive it. Failure to get the address space is
- * none of the caller's business.
+ * not visible to the caller.
  */
 void rut_words_arm(const struct rut_recorder *r);
 void rut_words_disarm(void);

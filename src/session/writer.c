@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A trace must be readable whenever its writer is killed, so a file has to be a row of whole
+ * A trace must be readable whenever its writer is killed, so a file has to be a sequence of whole
  * packets at every instant. One write(2) of a packet is not enough: SIGKILL makes it short
  * (measured: at a page's end on tmpfs, at a folio's on ext4), and so does a full disk. What nothing
  * can divide is a write inside one page. Hence a packet comes in five steps, each of which leaves
@@ -8,7 +8,7 @@
  *
  *  1. the file grows by as many pages as the packet has, each of them a packet without events;
  *  2. the first one's packet_size grows over all of them (8 bytes): the others become padding;
- *  3. the packet's pages but the first are written into the padding, where nobody looks;
+ *  3. the packet's pages but the first are written into the padding, which is not read;
  *  4. the first page is written behind the header, which says still that there are no events;
  *  5. with the header the packet is there.
  *
@@ -163,7 +163,7 @@ static int make_dir(struct rut_writer *w, const char *dir, struct rut_err *err)
 	w->made = !mkdir(dir, 0750);
 	if (!w->made && errno != EEXIST)
 		return rut_err_errno(err, errno, "cannot make the directory '%s'", dir);
-	/* A link that somebody put into a shared directory is not followed. */
+	/* A link that another user put into a shared directory is not followed. */
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return rut_err_errno(err, errno, "cannot open the directory '%s'", dir);
@@ -301,7 +301,7 @@ static int append_plain(int fd, const struct rut_packet *head, const unsigned ch
 }
 
 /*
- * What was lost before the first packet of a file is told by the difference to a packet without
+ * What was lost before the first packet of a file is reported by the difference to a packet without
  * events before it: without one, babeltrace2 cannot know how much it was.
  */
 static int tell_gap(struct rut_stream *s, const struct rut_packet *head)
@@ -328,7 +328,7 @@ void rut_writer_finish(struct rut_writer *w, uint64_t end_ns)
 		/* Eight bytes within a page: there before or after, never half. */
 		if (s->fd >= 0 && s->end && s->last_end_ns < end_ns &&
 		    pwrite(s->fd, &end_ns, sizeof(end_ns), at) != sizeof(end_ns))
-			rut_debug("the end of '%s' is not told for CPU %d", w->path, cpu);
+			rut_debug("cannot mark the end of '%s' for CPU %d", w->path, cpu);
 	}
 }
 
@@ -353,7 +353,7 @@ int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet
 	    (w->recorder->conf.mode == RUT_RING_DISCARD || !head.packet_seq_num))
 		head.timestamp_begin = w->begin_ns;
 	rc = tell_gap(s, &head);
-	/* What nobody sees before it is finished needs no care. */
+	/* What is not visible before it is finished needs no care. */
 	if (!rc)
 		rc = w->published ? rut_packet_append(s->fd, &head, packet, len, s->end)
 				  : append_plain(s->fd, &head, packet, len, s->end);

@@ -59,7 +59,8 @@ void rut_writer_continue(struct rut_writer *w, const struct rut_writer *last);
 
 /*
  * Moves finished packets from the rings into the files. Returns the number of packets or -errno; on
- * an error (a full disk) nothing is lost: the packets stay in the rings, and a later call goes on.
+ * an error (a full disk) nothing is lost: the packets stay in the rings, and a later call
+ * continues.
  */
 int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err);
 
@@ -100,10 +101,10 @@ int rut_writer_last_stacks(struct rut_writer *w, struct rut_err *err);
 int rut_writer_aside(struct rut_writer *w, uint64_t at_ns,
 		     void (*fn)(struct rut_statedump *s, void *arg), void *arg);
 
-/* Writes the metadata anew, after events were added. */
+/* Rewrites the metadata after events were added. */
 int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err);
 
-/* Writes it anew when calls of 32-bit programs were recorded that it does not describe yet. */
+/* Rewrites it when calls of 32-bit programs were recorded that it does not describe yet. */
 int rut_writer_describe_compat(struct rut_writer *w, struct rut_err *err);
 
 void rut_writer_close(struct rut_writer *w);
@@ -112,8 +113,8 @@ void rut_writer_close(struct rut_writer *w);
 void rut_writer_discard(struct rut_writer *w);
 
 /*
- * Removes a trace directory: only what we write is touched, and no link is followed. Returns 0 or
- * -errno.
+ * Removes a trace directory: only what rutile writes is removed, and no link is followed. Returns 0
+ * or -errno.
  */
 int rut_trace_remove(const char *path);
 

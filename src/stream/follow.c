@@ -36,7 +36,7 @@ int rut_chunk_new(struct rut_chunk **ret, const char *path, struct rut_err *err)
 	return 0;
 }
 
-static void part_free(struct rut_part *p)
+static void part_free(struct rut_stream_part *p)
 {
 	for (struct rut_stream_file *f = p->files, *next; f; f = next) {
 		next = f->next;
@@ -54,7 +54,7 @@ void rut_chunk_free(struct rut_chunk *c)
 {
 	if (!c)
 		return;
-	for (struct rut_part *p = c->parts, *next; p; p = next) {
+	for (struct rut_stream_part *p = c->parts, *next; p; p = next) {
 		next = p->next;
 		part_free(p);
 	}
@@ -107,7 +107,7 @@ struct guard {
 static void add_file(void *arg, const char *name, void *lock)
 {
 	struct guard *g = lock;
-	struct rut_part *p = arg;
+	struct rut_stream_part *p = arg;
 	struct rut_stream_file *f, **end = &p->files;
 	struct stat st;
 
@@ -136,7 +136,7 @@ static void add_part(void *arg, const char *name, void *lock)
 {
 	struct guard *g = lock;
 	struct rut_chunk *c = arg;
-	struct rut_part *p, **end = &c->parts;
+	struct rut_stream_part *p, **end = &c->parts;
 	_cleanup_close_ int fd = -1;
 
 	for (; *end; end = &(*end)->next)
@@ -159,7 +159,7 @@ static void add_part(void *arg, const char *name, void *lock)
 	g->fn(g->arg, false);
 }
 
-static void read_metadata(struct rut_part *p, struct guard *g)
+static void read_metadata(struct rut_stream_part *p, struct guard *g)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	char path[64];
@@ -185,7 +185,7 @@ uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), v
 
 	if (changed(c->fd, &c->seen))
 		each_name(c->fd, add_part, c, &g);
-	for (struct rut_part *p = c->parts; p; p = p->next) {
+	for (struct rut_stream_part *p = c->parts; p; p = p->next) {
 		if (changed(p->fd, &p->seen)) {
 			each_name(p->fd, add_file, p, &g);
 			read_metadata(p, &g);
@@ -206,7 +206,7 @@ uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), v
 
 void rut_chunk_remove(const struct rut_chunk *c)
 {
-	for (const struct rut_part *p = c->parts; p; p = p->next) {
+	for (const struct rut_stream_part *p = c->parts; p; p = p->next) {
 		for (const struct rut_stream_file *f = p->files; f; f = f->next)
 			unlinkat(p->fd, f->name, 0);
 		unlinkat(p->fd, "metadata", 0);

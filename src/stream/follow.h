@@ -32,9 +32,9 @@ struct rut_stream_file {
 	void *stream;		 /* of the sender; borrowed */
 };
 
-struct rut_part {
-	struct rut_part *next; /* owned */
-	char *name;	       /* directory below the trace's; owned */
+struct rut_stream_part {
+	struct rut_stream_part *next; /* owned */
+	char *name;		      /* directory below the trace's; owned */
 	int fd;
 	struct timespec seen; /* the directory's time at the last scan */
 	char *text;	      /* metadata; owned */
@@ -49,7 +49,7 @@ struct rut_chunk {
 	char *path;		/* owned */
 	int fd;
 	struct timespec seen;
-	struct rut_part *parts;
+	struct rut_stream_part *parts;
 	bool closed; /* nothing is added any more */
 	uint64_t begin_ns, end_ns;
 };

@@ -34,7 +34,7 @@ static void rewind_files(struct rut_sender *s)
 {
 	pthread_mutex_lock(&s->lock);
 	for (struct rut_chunk *c = s->chunks; c; c = c->next)
-		for (struct rut_part *p = c->parts; p; p = p->next)
+		for (struct rut_stream_part *p = c->parts; p; p = p->next)
 			for (struct rut_stream_file *f = p->files; f; f = f->next)
 				f->sent = f->confirmed;
 	pthread_mutex_unlock(&s->lock);
@@ -126,7 +126,7 @@ static int send_files(struct rut_sender *s, struct rut_chunk *c, struct batch *b
 	int rc = 0;
 
 	pthread_mutex_lock(&s->lock);
-	for (struct rut_part *p = c->parts; p && !rc; p = p->next)
+	for (struct rut_stream_part *p = c->parts; p && !rc; p = p->next)
 		for (struct rut_stream_file *f = p->files; f && !rc; f = f->next) {
 			off_t size = f->size;
 
@@ -162,7 +162,7 @@ static void punch(const struct rut_sender *s, struct rut_stream_file *f)
 static void release(struct rut_sender *s, struct rut_chunk *c, const struct batch *b)
 {
 	pthread_mutex_lock(&s->lock);
-	for (struct rut_part *p = c->parts; p; p = p->next)
+	for (struct rut_stream_part *p = c->parts; p; p = p->next)
 		for (struct rut_stream_file *f = p->files; f; f = f->next)
 			if (f->sent > f->confirmed) {
 				f->confirmed = f->sent;

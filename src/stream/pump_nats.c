@@ -177,7 +177,7 @@ static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 {
 	const size_t content = p->content_size / 8, whole = p->packet_size / 8;
 	struct rut_nats_head h = new_head(s, RUT_NATS_PACKET);
-	const struct rut_part *part = f->stream;
+	const struct rut_stream_part *part = f->stream;
 	_cleanup_free_ char *data = NULL;
 	int rc;
 
@@ -206,7 +206,7 @@ static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 }
 
 /* A copy of the part's metadata, if it was not sent yet; NULL: it was, or no memory. */
-static char *new_metadata(struct rut_sender *s, struct rut_part *p, size_t *ret_len)
+static char *new_metadata(struct rut_sender *s, struct rut_stream_part *p, size_t *ret_len)
 {
 	char *text = NULL;
 
@@ -232,7 +232,7 @@ static int send_failed(int rc, struct rut_err *err)
 /* Metadata that has changed goes before the packets that need it. */
 static int update(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
 {
-	struct rut_part *p;
+	struct rut_stream_part *p;
 
 	pthread_mutex_lock(&s->lock);
 	p = c->parts;
@@ -393,7 +393,7 @@ static void close_nats(struct rut_sender *s)
 	n->nc = NULL;
 	pthread_mutex_lock(&s->lock);
 	for (struct rut_chunk *c = s->chunks; c; c = c->next)
-		for (struct rut_part *p = c->parts; p; p = p->next)
+		for (struct rut_stream_part *p = c->parts; p; p = p->next)
 			p->sent_generation = 0;
 	pthread_mutex_unlock(&s->lock);
 }
@@ -402,7 +402,8 @@ static void close_nats(struct rut_sender *s)
  * The recorder makes the last packet of a stream end with the trace, in the file, maybe after it
  * was sent. Its content may have been given back to the file system.
  */
-static int send_end(struct rut_sender *s, const struct rut_part *p, const struct rut_stream_file *f)
+static int send_end(struct rut_sender *s, const struct rut_stream_part *p,
+		    const struct rut_stream_file *f)
 {
 	struct rut_nats_head h = new_head(s, RUT_NATS_END);
 	uint64_t ns = 0;
@@ -427,7 +428,7 @@ static int end_chunk(struct rut_sender *s, struct rut_chunk *c, const struct rut
 	_cleanup_buf_ struct rut_buf list = RUT_BUF_INIT;
 	int rc = 0;
 
-	for (const struct rut_part *p = c->parts; p && !rc; p = p->next)
+	for (const struct rut_stream_part *p = c->parts; p && !rc; p = p->next)
 		for (const struct rut_stream_file *f = p->files; f && !rc; f = f->next) {
 			rc = send_end(s, p, f);
 			rut_buf_printf(&list, "%s/%s %lld\n", p->name, f->name,

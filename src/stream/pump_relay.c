@@ -181,7 +181,8 @@ static int send_metadata(struct rut_sender *s, struct rut_stream_out *o, char *t
 	return 0;
 }
 
-static int update_metadata(struct rut_sender *s, const struct rut_part *p, struct rut_err *err)
+static int update_metadata(struct rut_sender *s, const struct rut_stream_part *p,
+			   struct rut_err *err)
 {
 	struct rut_stream_out *o = get_stream(s, p->name, "metadata");
 	_cleanup_free_ char *text = NULL;
@@ -239,7 +240,7 @@ static int open_cpus(struct rut_sender *s, const struct rut_chunk *c, struct rut
 /* Sends the metadata of all parts. */
 static int open_parts(struct rut_sender *s, const struct rut_chunk *c, struct rut_err *err)
 {
-	struct rut_part *p;
+	struct rut_stream_part *p;
 	int rc = 0;
 
 	pthread_mutex_lock(&s->lock);
@@ -261,7 +262,7 @@ static int open_streams(struct rut_sender *s, struct rut_chunk *c, struct rut_er
 	int rc = 0;
 
 	pthread_mutex_lock(&s->lock);
-	for (struct rut_part *p = c->parts; p && !rc; p = p->next) {
+	for (struct rut_stream_part *p = c->parts; p && !rc; p = p->next) {
 		pthread_mutex_unlock(&s->lock);
 		rc = update_metadata(s, p, err);
 		pthread_mutex_lock(&s->lock);

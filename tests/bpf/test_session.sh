@@ -303,7 +303,7 @@ test_attach() {
   "$RUTILE" destroy ${S}j
 }
 
-# A full disk: recording goes on in memory, and on the disk when there is room again.
+# A full disk: recording continues in memory, and on the disk when there is room again.
 test_full_disk() {
   need_bpf
   mkdir small

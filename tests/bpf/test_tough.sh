@@ -99,7 +99,7 @@ for i in range($1): os.getppid()"
 }
 ppids_in() { grep -c syscall_entry_getppid "$1" || true; }
 
-# Removed, and its parent too: recording goes on in memory, then in a directory of the same name.
+# Removed, and its parent too: recording continues in memory, then in a directory of the same name.
 test_vanished() {
   need_bpf
   where=v/t
@@ -109,13 +109,13 @@ test_vanished() {
   # In one moment: what is half removed is another case.
   mv v/t gone
   t_wait rm -rf gone
-  until_said "'v/t' is gone: recording goes on in a new directory 'v/t'"
+  until_said "'v/t' no longer exists: recording continues in a new directory 'v/t'"
   getppids 200
   t_wait holds 200 syscall_entry_getppid v/t
   mv v gone
   cp -r gone/t copy
   t_wait rm -rf gone
-  until_said "cannot make the directory 'v/t': No such file or directory; recording goes on in memory"
+  until_said "cannot make the directory 'v/t': No such file or directory; recording continues in memory"
   whole copy
   [ "$(ppids_in bt2.out)" -ge 200 ]
   getppids 5000
@@ -125,7 +125,7 @@ test_vanished() {
   t_wait holds 5010 syscall_entry_getppid v/t
   # Moved away, it is a trace by itself.
   mv v/t moved
-  twice() { [ "$(grep -c "'v/t' is gone: recording goes on in a new directory 'v/t'" said)" = 3 ]; }
+  twice() { [ "$(grep -c "'v/t' no longer exists: recording continues in a new directory 'v/t'" said)" = 3 ]; }
   t_wait twice
   getppids 20
   kill -INT $rec
@@ -150,7 +150,7 @@ def until(text):
     end = time.monotonic() + 60
     while text not in open("said").read() and time.monotonic() < end: time.sleep(0.01)
 os.rename("v", "gone")
-until("recording goes on in memory")
+until("recording continues in memory")
 for i in range(50000): os.getsid(0)
 os.mkdir("v")
 until("writing to 'v/t' again")
@@ -190,7 +190,7 @@ def calls(n):
     for i in range(n): os.getsid(0)
 def full():
     calls(1000)
-    return "recording goes on in memory" in open("said").read()
+    return "recording continues in memory" in open("said").read()
 until(full)
 calls(50000)
 os.unlink("small/fill")
@@ -208,7 +208,7 @@ EOF
   cp -r small copy
   umount small
   cat said
-  [ "$(grep -c "No space left on device; recording goes on in memory" said)" = 1 ]
+  [ "$(grep -c "No space left on device; recording continues in memory" said)" = 1 ]
   [ "$(grep -c "writing to 'small/t' again" said)" = 1 ]
   [ "$(wc -l <said)" = 3 ]
   babeltrace2 copy/t >bt2.out 2>bt2.err
@@ -230,7 +230,7 @@ test_read_only() {
   mount --bind p p || t_skip "cannot mount"
   mount -o remount,bind,ro p
   getppids 20000
-  until_said "cannot make the directory 'p/t[-0-9]*': Read-only file system; recording goes on in 'p/t[-0-9]*'"
+  until_said "cannot make the directory 'p/t[-0-9]*': Read-only file system; recording continues in 'p/t[-0-9]*'"
   getppids 20000
   before=$(ls p | wc -l)
   umount p
@@ -265,10 +265,10 @@ test_disk_dies() {
 import fcntl, os, struct
 fcntl.ioctl(os.open("d", os.O_RDONLY), 0x8004587d, struct.pack("I", 1))'
   getppids 3000
-  until_said "recording goes on in memory"
+  until_said "recording continues in memory"
   umount -l d
   getppids 4000
-  until_said "'d/t' is gone: recording goes on in a new directory 'd/t'"
+  until_said "'d/t' no longer exists: recording continues in a new directory 'd/t'"
   kill -INT $rec
   wait $rec
   cat said
@@ -404,7 +404,7 @@ EOF
   LD_PRELOAD=$PWD/shift.so ASAN_OPTIONS=verify_asan_link_order=0 record_into -o t
   getppids 50
   touch set
-  until_said "time of day was set by +360000.000 s: recording goes on in 't-1'"
+  until_said "time of day was set by +360000.000 s: recording continues in 't-1'"
   getppids 60
   kill -INT $rec
   wait $rec

@@ -78,6 +78,20 @@ reports_follow_from_the_analyses() {
   grep -q "_$(tr '\n' ' ' <"$T/got" | sed 's/ $//')_" man/rutile-top.1.scd
 }
 
+# A name means one thing: modules prefix what they export, and no two types share a name.
+names_have_one_meaning() {
+  cd "$SRC"
+  grep -rhoE --include='*.[ch]' '^(struct|enum|union) rut_[a-z0-9_]+ [{]' src | sort | uniq -d >"$T/twice"
+  [ ! -s "$T/twice" ] || { echo "types that are defined twice:"; cat "$T/twice"; return 1; }
+  for pair in "agent agent" "analysis an|analysis" "cli cli" "expr expr|period" "fleet fleet" "trigger trigger"; do
+    # shellcheck disable=SC2086 # a module and its prefixes
+    set -- $pair
+    find "$(dirname "$RUTILE")/src/$1" -name '*.c.o' -exec nm -g --defined-only -P {} + |
+      awk '$2 ~ /^[TDBR]$/ { print $1 }' | grep -vE "^(rut_($2)_|cmd_|rut_ruby_abi_|rb$|Init_|_)" >"$T/other" || :
+    [ ! -s "$T/other" ] || { echo "src/$1 exports names without its prefix:"; cat "$T/other"; return 1; }
+  done
+}
+
 contexts() { # PLAIN|TYPED
   sed -n "/define RUT_CONTEXTS_$1(C)/,/[^\\\\]\$/p" src/bpf/events.h | sed -n 's/^\tC(\([A-Z0-9_]*\), \([a-z0-9_]*\),.*/\1 \2/p'
 }
@@ -97,5 +111,6 @@ t_case "a verb is a line of the list and a file" a_verb_is_a_line_and_a_file
 t_case "an analysis is a line of the list and a file" an_analysis_is_a_line_and_a_file
 t_case "an option of one analysis is in its file" an_option_of_one_analysis_is_in_its_file
 t_case "report and top follow from the analyses" reports_follow_from_the_analyses
+t_case "names have one meaning" names_have_one_meaning
 t_case "a context is a line of the list and how it is read" a_context_is_a_line_and_how_it_is_read
 t_done

@@ -122,7 +122,7 @@ sort_filter_reset_pause_help() {
   keys r
   wait_for 'Nothing counted yet'
   keys h
-  wait_for 'Any key goes back'
+  wait_for 'Any key returns'
   keys x
   wait_for 'Nothing counted yet'
   keys a

@@ -440,7 +440,7 @@ the_screen_shows_requests() {
   tmux -S "$socket" send-keys r
   t_wait pane 'No request has ended yet'
   tmux -S "$socket" send-keys h
-  t_wait pane 'Any key goes back'
+  t_wait pane 'Any key returns'
   tmux -S "$socket" send-keys x q
   t_wait pane 'THE END'
 }
