@@ -4,14 +4,14 @@
  * tables, and the rules of their use.
  *
  * The control page is a memfd named RUT_AGENT_MEMFD in the target. A tracer opens it through
- * /proc/PID/fd, so the kernel decides who may. It then takes a lock (F_OFD_SETLK) on byte i of the
- * memfd: the lock makes slot i its own, and its disappearance tells the agent that the tracer died.
- * The tracer writes the configuration, sets the state to RUT_SLOT_START, increments `wake` and
- * wakes the futex. The agent answers in `state` and increments `reply`.
+ * /proc/PID/fd, so the kernel checks the permission. It then takes a lock (F_OFD_SETLK) on byte i
+ * of the memfd: the lock makes slot i its own, and its disappearance shows the agent that the
+ * tracer died. The tracer writes the configuration, sets the state to RUT_SLOT_START, increments
+ * `wake` and wakes the futex. The agent answers in `state` and increments `reply`.
  *
- * A session's tables are in another memfd, whose descriptor number in the target is in the slot,
- * and on whose byte 0 the tracer has such a lock, too. It has places for the process and for all
- * that it forks, and they fork: a child takes a free place and goes on there, so that what it
+ * A session's tables are in another memfd; its descriptor number in the target is in the slot,
+ * and the tracer has such a lock on its byte 0, too. It has slots for the process and for all
+ * that it forks, and they fork: a child takes a free slot and continues there, so that what it
  * counts is known however short it lives. Only the tracer gives a place back, when the process has
  * ended. The rings of trace mode are laid out likewise. Rows are only ever appended, never moved;
  * strings are appended and never changed. A row is readable when its index is below row_count.
@@ -73,7 +73,7 @@ enum rut_agent_mode {
 #define RUT_AGENT_SQL_VALUES 2048u /* of requests: SQL as it is */
 #define RUT_AGENT_ORIGINS    4096u /* of the heap: remember where objects are made */
 #define RUT_AGENT_FULL_GC    8192u /* of the heap: a full collection before each look */
-#define RUT_AGENT_OVERWRITE  0x8000u /* the ring keeps the newest; nobody drains it */
+#define RUT_AGENT_OVERWRITE  0x8000u /* the ring keeps the newest; it is not drained */
 
 /* Of RUT_AGENT_RECORD: which events. */
 enum rut_agent_kind {
@@ -224,7 +224,7 @@ struct rut_agent_table {
 	/* Times in rows are ticks: nanoseconds = ticks * (mono - mono0) / (tick - tick0). */
 	uint64_t tick0, mono0_ns;
 	uint32_t ticks_are_tsc; /* 0: ticks are nanoseconds */
-	uint32_t reset_epoch;	/* the tracer increments: maxima start anew */
+	uint32_t reset_epoch;	/* the tracer increments: maxima are reset */
 	uint64_t rows_lost;	/* the table was full: how often RUT_OTHER was given instead */
 	uint32_t scans;		/* looks through the heap that are complete */
 	uint32_t instrumented;	/* methods with a hook */

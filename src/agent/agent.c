@@ -143,7 +143,7 @@ static void fail(struct rut_agent_slot *slot, const char *why)
 	set_state(slot, RUT_SLOT_FAILED);
 }
 
-/* Has somebody else a lock on this byte? Also when it cannot be known. */
+/* Whether another process has a lock on this byte; true when that cannot be known. */
 static bool is_locked(int fd, unsigned byte)
 {
 	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
@@ -152,16 +152,16 @@ static bool is_locked(int fd, unsigned byte)
 }
 
 /*
- * The lock of byte i is gone with the tracer that took slot i. A child of a fork waits for it; as
- * long as the tracer has its lock on the file of tables the child's counts are known, even if the
- * tracer does not come (it may have been stopped).
+ * The kernel drops the lock of byte i with the tracer that took slot i. A child of a fork waits for
+ * it; as long as the tracer has its lock on the file of tables the child's counts are known, even
+ * if the tracer does not come (it may have been stopped).
  */
 static bool tracer_lives(unsigned i)
 {
 	struct rut_session *s = &rut_agent_sessions[i];
 
 	if (!rut_agent_fd_is(agent.fd, agent.ino))
-		return true; /* the program closed it; the tracer must say when it goes */
+		return true; /* the program closed it; the tracer must say when it detaches */
 	if (is_locked(agent.fd, i)) {
 		s->orphan_until_ns = 0;
 		return true;
@@ -273,7 +273,7 @@ static bool any_session(void)
 
 /*
  * The interpreter may still be starting: Complex is one of the last classes that it makes. Ruby 2.5
- * makes room for postponed jobs after that, before it looks at its command line (which a program
+ * makes room for postponed jobs after that, before it reads its command line (which a program
  * that embeds it may not let it do: then for a second).
  */
 static void wait_for_ruby(void)
@@ -480,7 +480,7 @@ static void after_fork_in_child(void)
 	rut_agent_gvl_forked();
 	rut_agent_stack_forked();
 	if (!copy || make_control(old) < 0) {
-		/* Nothing can reach us. What is hooked counts into memory that nobody reads. */
+		/* No tracer can reach this process. Hooks count into memory that is not read. */
 		for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
 			abandon(&rut_agent_sessions[i]);
 		rut_agent_unmap(copy, bytes);
@@ -499,7 +499,7 @@ static void after_fork_in_child(void)
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 			     void *dso);
 
-/* Runs once, at dlopen. Nothing of it is needed by the process: what fails is left out. */
+/* Runs once, at dlopen. The process needs none of it: what fails is left out. */
 __attribute__((constructor)) static void start(void)
 {
 	int r;
@@ -520,8 +520,9 @@ __attribute__((constructor)) static void start(void)
 }
 
 /*
- * exit(): calls that nobody has ended (a SystemStackError that nothing rescued, say) end here. Ruby
- * is gone by now. What ends without this is read by the tracer as long as it can be.
+ * exit(): calls that have not ended (for example with a SystemStackError that was not rescued) end
+ * here. Ruby has been torn down by now. Of a process that ends without this the tracer reads what
+ * it can.
  */
 __attribute__((destructor)) static void finish(void)
 {

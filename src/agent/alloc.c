@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocations: Ruby tells of every object that it makes (RUBY_INTERNAL_EVENT_NEWOBJ), also of those
+ * Allocations: Ruby reports every object that it makes (RUBY_INTERNAL_EVENT_NEWOBJ), also of those
  * that C methods and literals make. The line is that of the Ruby method that runs. Counted are
  * objects that a program can see: what Ruby makes for itself (method entries, code, hidden arrays)
- * is not. In the hook nothing of Ruby's may be allocated.
+ * is not. The hook must not allocate from Ruby.
  */
 #include "alloc.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The arguments of a call, as text. Only values whose bytes can be read as they are become text
+ * The arguments of a call, as text. Only values with directly readable bytes become text
  * (numbers, strings, symbols, the first of what arrays and hashes hold); of everything else the
  * class and the address: no method of the application is called.
  */
@@ -166,7 +166,7 @@ static void put_hash(struct out *o, VALUE v)
 	puts_(o, "}");
 }
 
-#define BIG_BYTES 128 /* of an integer whose digits are worked out: it takes the square of that */
+#define BIG_BYTES 128 /* of the largest integer that is printed: the time grows with the square */
 
 static void put_big(struct out *o, VALUE v)
 {

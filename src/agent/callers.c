@@ -5,7 +5,7 @@
  */
 #include "callers.h"
 
-#define FRAMES 16 /* to look at: those of C methods have no line */
+#define FRAMES 16 /* to walk: those of C methods have no line */
 
 static uint32_t intern(struct rut_session *s, VALUE str)
 {

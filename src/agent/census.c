@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define CLEAR_STEP 1024u /* rows between two looks at the clock */
+#define CLEAR_STEP 1024u /* rows between two readings of the clock */
 
 bool rut_agent_census_due(const struct rut_session *s)
 {

@@ -10,8 +10,8 @@ bool rut_agent_clock_is_tsc;
 
 /*
  * The counter is used when the processor says that it runs at one rate in every state (CPUID
- * 0x80000007), and the kernel itself tells the time by it, or by a clock of the hypervisor that is
- * built on it.
+ * 0x80000007), and the kernel itself takes the time from it, or from a clock of the hypervisor that
+ * is built on it.
  */
 void rut_agent_clock_init(void)
 {

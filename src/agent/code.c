@@ -2,13 +2,13 @@
 /*
  * Hooks that serve many methods: the one of a file (files.c), and one for all methods, where a hook
  * for each file cannot be had: Ruby 2.5 has no such thing, and with YJIT each one that is set costs
- * a look through the whole heap.
+ * a walk through the whole heap.
  *
- * They find the record by the address of the code that runs, in a table whose entries hold for a
- * time (life.h). It also has the records of hooks of one method each where those cannot be found
- * from the code (rut_agent_hooklist_known). A global hook gets every call of the program: what the
- * filter leaves out costs this look. It also stays in the code for ever, asleep, because Ruby does
- * not take it out; and of ractors it sees the main one only.
+ * They find the record by the address of the code that runs, in a table with entries that are valid
+ * for a time (life.h). It also has the records of hooks of one method each where those cannot be
+ * found from the code (rut_agent_hooklist_known). A global hook gets every call of the program:
+ * what the filter leaves out costs this look. It also stays in the code, disabled, because Ruby
+ * does not take it out; and of ractors it sees the main one only.
  */
 #include "code.h"
 
@@ -16,7 +16,7 @@
 
 #define CODES_MIN 1024u
 
-/* The table of who has none yet: not to be written to. */
+/* Shared empty table, read-only. */
 static struct rut_agent_code nothing;
 
 void rut_agent_codes_init(struct rut_codes *codes)
@@ -106,7 +106,7 @@ void rut_agent_recs_fini(struct rut_recs *recs)
 
 /*
  * The record of this place in the program. Code that is compiled there again and again (by eval, or
- * when files are loaded anew) shares it: records live as long as the session.
+ * when files are loaded again) shares it: records live as long as the session.
  */
 static struct rut_rec *rec_of(struct rut_session *s, uint32_t path, uint32_t line, uint8_t kind)
 {

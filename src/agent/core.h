@@ -35,7 +35,7 @@ struct rut_variant {
 	uint32_t active, depth;
 	bool inside;		     /* the method that --inside names */
 	struct rut_watch *watch;     /* of requests: what it is watched for; NULL: nothing */
-	struct rut_watch_code *code; /* where its local variables are; NULL: not looked at yet */
+	struct rut_watch_code *code; /* where its local variables are; NULL: not looked up yet */
 } __attribute__((aligned(64)));
 
 struct rut_owner {
@@ -157,9 +157,10 @@ struct rut_agent_arena {
 	size_t used;
 };
 
-/* Record mode: whose the records are, as the last SWITCH record says, and which packet has that. */
+/* Record mode: the fiber of the records, from the last SWITCH record, and the packet that has it.
+ */
 struct rut_record_whose {
-	const void *ec; /* NULL: nobody's */
+	const void *ec; /* NULL: none */
 	const void *native;
 	uint64_t packet;
 };
@@ -203,8 +204,8 @@ struct rut_dropper {
 	long pos;
 	bool only_drops;
 	bool found;		 /* all of them: from here on they are disabled */
-	uint64_t at_ns, wait_ns; /* not before: it takes a look through the heap */
-	uint32_t count;		 /* recs whose hook should go */
+	uint64_t at_ns, wait_ns; /* not before: it needs a walk through the heap */
+	uint32_t count;		 /* recs with a hook to remove */
 };
 
 /* The ring of trace and record mode. */
@@ -279,7 +280,7 @@ struct rut_origins {
 struct rut_census {
 	struct rut_walk walk;
 	bool running;
-	bool marking;		    /* a collection is marking: who is young may be garbage */
+	bool marking;		    /* a collection is marking: young objects may be garbage */
 	uint32_t number;	    /* of this look */
 	uint32_t cleared, to_clear; /* rows: set to zero for it, and those that there were */
 	size_t gcs;
@@ -390,7 +391,7 @@ bool rut_agent_session_counts_calls(const struct rut_session *s);
 bool rut_agent_session_wants_returns(const struct rut_session *s);
 
 /*
- * Until 3.2 a ractor that begins while there is a hook on allocations, whoever's, crashes Ruby: it
+ * Until 3.2 a ractor that begins while any hook on allocations is set crashes Ruby: it
  * looks for the line of a thread that has no frame yet.
  */
 static inline bool rut_ractors_crash(void)

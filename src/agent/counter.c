@@ -43,7 +43,7 @@ static void load(struct reader *r, uintptr_t at, int len)
 	r->pc += len;
 }
 
-/* mov or lea, into %rax from a place that %rip or %rax tells. */
+/* mov or lea into %rax, relative to %rip or %rax. */
 static bool read_load(struct reader *r)
 {
 	const unsigned char *p = r->pc;

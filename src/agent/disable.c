@@ -6,7 +6,7 @@
  *
  * Ruby 2.6 and 2.7 keep what they should free. A hook that is taken away stays in the list of its
  * code, with its tracepoint, as long as there is another one; and counts as one that is left, so
- * that the list and the slow instructions stay for ever. A list that is empty is forgotten, not
+ * that the list and the slow instructions stay. An empty list is forgotten, not
  * freed (by 3.0 too).
  *
  * And a list may not be freed at any moment. For an event, Ruby until 3.1 reads the address of the
@@ -100,7 +100,7 @@ static void free_hooks(struct hook_list *list, bool all)
 	*unclean(list) = 0;
 }
 
-/* Frees the forgotten lists that nobody can be about to run. */
+/* Frees the forgotten lists that no thread can be about to run. */
 static void free_forgotten(void)
 {
 	size_t left = 0;

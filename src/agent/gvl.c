@@ -30,7 +30,7 @@ static void job_run(void *arg)
 
 	if (__atomic_load_n(&job.done, __ATOMIC_ACQUIRE) == wanted)
 		return;
-	/* What the job does may look at interrupts itself, and come here again. */
+	/* The job may check interrupts itself, and come here again. */
 	if (__atomic_exchange_n(&job.running, 1, __ATOMIC_ACQ_REL))
 		return;
 	job.fn(job.arg);
@@ -118,7 +118,7 @@ static void mark_main_thread(void)
 		return;
 	syscall(SYS_tgkill, getpid(), getpid(), SIGVTALRM);
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
-	/* Not when somebody set another one meanwhile. */
+	/* Not when another one was set meanwhile. */
 	if (sigaction(SIGVTALRM, NULL, &now) == 0 && now.sa_handler == on_signal)
 		sigaction(SIGVTALRM, &old, NULL);
 }

@@ -2,15 +2,15 @@
 /*
  * Doing something with the GVL held, from the agent's helper thread.
  *
- * Ruby runs postponed jobs when a Ruby thread next looks at its interrupts. A busy process does
- * that within a millisecond by itself. In an idle one every thread sleeps, and nobody looks; so,
+ * Ruby runs postponed jobs when a Ruby thread next checks its interrupts. A busy process does
+ * that within a millisecond by itself. In an idle one every thread sleeps, and none checks; so,
  * in steps: the job is registered from the helper (marks the thread that ran last); then from a
  * signal handler on the main thread (marks the main thread; system calls are restarted); then
  * Ruby's own signal handler is called with a signal that no program handles, which makes Ruby wake
  * its main thread, whatever that is waiting for, and let it sleep on. But Ruby 4.0.0 does not let
- * it sleep on (its bug 21812, mended in 4.0.1): there, who sleeps is left alone until he wakes. And
- * Ruby 3.0 crashes when a thread that is not its own registers a job (its bug 17573): there the
- * signal handler is the first step.
+ * it sleep on (its bug 21812, fixed in 4.0.1): there, sleeping threads are left alone until they
+ * wake. And Ruby 3.0 crashes when a thread that is not its own registers a job (its bug 17573):
+ * there the signal handler is the first step.
  */
 #ifndef RUT_AGENT_GVL_H
 #define RUT_AGENT_GVL_H

@@ -199,7 +199,7 @@ static bool read_page(struct rut_walk *w, const VALUE *page, rut_walk_fn wants, 
 	return true;
 }
 
-/* Every object of the page, or none when the GC has to tell of one of them first. */
+/* Every object of the page, or none when only the GC knows about one of them. */
 static void report_page(struct rut_walk *w, const VALUE *page, rut_walk_each_fn each, void *data)
 {
 	/* cppcheck-suppress objectIndex ; three words a page */
@@ -219,7 +219,7 @@ static void report_page(struct rut_walk *w, const VALUE *page, rut_walk_each_fn 
 			each(v, stride, data);
 }
 
-/* The GC may have gone on since the last slice. */
+/* The GC may have run since the last slice. */
 static void sync(struct rut_walk *w)
 {
 	size_t gcs = rb.rb_gc_count();

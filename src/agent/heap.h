@@ -2,19 +2,20 @@
 /*
  * Walking Ruby's heap in slices.
  *
- * There is no other way to find code, tracepoints or fibers than to look at every object, and a
+ * There is no other way to find code, tracepoints or fibers than to visit every object, and a
  * heap of ten million objects takes a tenth of a second to read. So the pages are listed, some at a
  * time, then read, some at a time, and the program runs in between. What makes that safe:
  *
- * - The list of pages holds as long as the GC has not gone on: neither its count nor its state has
- *   changed. Then it is made anew, without the pages that were read: what was found in them is kept
+ * - The list of pages is valid as long as the GC has not run: neither its count nor its state has
+ *   changed. Then it is rebuilt, without the pages that were read: what was found in them is kept
  *   alive by the list of what was found, and what is made meanwhile announces itself.
  * - While the GC sweeps, a page may have objects that are dead and refer to freed ones. Where Ruby
- *   cannot tell them from new ones the page is read when the GC has gone on; after some time of
+ *   cannot distinguish them from new ones the page is read when the GC has run; after some time of
  *   waiting the GC is made to finish, which takes longer than a slice.
- * - After a compaction everything begins anew.
+ * - After a compaction the walk is restarted.
  *
- * With the GVL. Nothing here allocates from Ruby between the look at the GC and the end of a slice.
+ * With the GVL. Nothing here allocates from Ruby between the check of the GC and the end of a
+ * slice.
  */
 #ifndef RUT_AGENT_HEAP_H
 #define RUT_AGENT_HEAP_H
@@ -44,7 +45,7 @@ struct rut_walk {
 enum rut_walk_state {
 	RUT_WALK_DONE,
 	RUT_WALK_MORE,
-	RUT_WALK_MOVED, /* compaction: end it, and begin anew */
+	RUT_WALK_MOVED, /* compaction: end it, and restart */
 };
 
 /* May raise when memory is short; so may rut_agent_walk_step(). */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Probes of scripts (mode RUT_AGENT_SCRIPT): which methods hit them, and telling the kernel of it.
+ * Probes of scripts (mode RUT_AGENT_SCRIPT): which methods hit them, and reporting it to the
+ *kernel.
  *
  * A probe has a place of its own in rut_agent_sites, of two instructions: nop and return. The
  * script's eBPF program is attached to that place of the agent's file, by a uprobe. To hit a probe

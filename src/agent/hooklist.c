@@ -22,7 +22,7 @@
 
 /*
  * The record of a tracepoint of this session, or NULL. Tracepoints of sessions that are over are
- * still in the heap until the next GC, disabled, and their records are gone. Layout of struct
+ * still in the heap until the next GC, disabled, and their records are freed. Layout of struct
  * rb_tp_t: events and tracing, thread, targets, func, data.
  */
 struct rut_rec *rut_agent_hooklist_rec(const struct rut_session *s, VALUE v)
@@ -76,7 +76,7 @@ struct rut_rec *rut_agent_hooklist_rec_on(struct rut_session *s, VALUE iseq, boo
 }
 
 /*
- * A hook of a tracepoint calls a function of Ruby's, which looks at what kind of object that is and
+ * A hook of a tracepoint calls a function of Ruby's, which checks the kind of the object and
  * calls ours, which asks Ruby for the arguments. Ours can as well be called at once. That it is
  * such a hook says its first word, made of flags and events.
  */

@@ -130,7 +130,7 @@ static inline void record(struct rut_session *s, const struct rut_trace_arg *ta,
 
 /*
  * A block that runs as a method has a hook of its own beside that of the code around it: one of
- * them records its lines. Those of blocks inside are told by the outer hook only.
+ * them records its lines. Those of blocks inside are reported by the outer hook only.
  */
 static RUT_COLD void line(struct rut_session *s, const struct rut_rec *r, struct rut_trace_arg *ta)
 {
@@ -326,9 +326,9 @@ static void hook_return(struct rut_session *s, struct rut_trace_arg *ta)
 /* ---- the hook of all methods ---- */
 
 /*
- * Until 3.0 Ruby tells that a define_method's block has returned when its frame is gone: the frame
- * that is there is the caller's, which goes on. An exception that ends it is told from within. The
- * event names the method, as that of no other return does.
+ * Until 3.0 Ruby reports that a define_method's block has returned after it removed its frame: the
+ * frame that is there is the caller's, which continues. An exception that ends it is reported from
+ * within. The event names the method, as that of no other return does.
  */
 static void bmethod_returns(struct rut_session *s, const struct rut_trace_arg *ta)
 {
@@ -365,7 +365,7 @@ void rut_agent_hook_on_any_call(VALUE tp, void *session)
 	struct rut_rec *r;
 	bool bmethod;
 
-	/* The frame of a define_method is gone by now: there is no record of its return. */
+	/* The frame of a define_method is removed by now: there is no record of its return. */
 	if (s->mode == RUT_AGENT_RECORD && ta->event != RUT_EVENT_CALL && ta->id)
 		return;
 	if (ta->event != RUT_EVENT_CALL && s->mode != RUT_AGENT_RECORD) {

@@ -5,8 +5,8 @@
  * A call is usual when there is one ractor, no GC has begun since the last look, this code was
  * last called by the same method entry, and the fiber is the one that ran here before.
  * Then what has to be known is in few lines of the cache, and nothing is called. Everything else is
- * answered with NULL or false before anything was changed, and goes the long way (code.c, stack.c),
- * which is right for every call.
+ * answered with NULL or false before anything was changed, and takes the long path (code.c,
+ * stack.c), which is right for every call.
  */
 #ifndef RUT_AGENT_HOT_H
 #define RUT_AGENT_HOT_H
@@ -30,7 +30,7 @@ static RUT_INLINE bool rut_hot_push(const struct rut_session *s, const void *ec,
 		return false;
 	count = st->count;
 	f = &st->frames[count];
-	/* Are calls over, though nobody said so? Is the method running already? */
+	/* Whether calls have ended without an event, or the method is running already. */
 	if (RUT_UNLIKELY(count == st->cap || f[-1].cfp <= cfp || v->active))
 		return false;
 	row->calls++;
@@ -43,7 +43,7 @@ static RUT_INLINE bool rut_hot_push(const struct rut_session *s, const void *ec,
 	f->inner = 0;
 	f->outermost = true;
 	f->begin = rut_ticks_of(true);
-	/* The tracer may look at it from here on (abi.h). */
+	/* The tracer may read it from here on (abi.h). */
 	__atomic_store_n(&st->count, count + 1, __ATOMIC_RELEASE);
 	return true;
 }

@@ -28,7 +28,7 @@ VALUE rut_agent_iseq_of(VALUE wrapper);
 void rut_agent_iseq_children(VALUE wrapper, struct rut_list *l);
 
 /*
- * When a global hook is set, Ruby 2.5 looks at all code, also at what an exception left half made,
+ * When a global hook is set, Ruby 2.5 visits all code, also what an exception left incomplete,
  * and crashes there. `spare`: such code is put into the list and marked as being compiled, which
  * Ruby passes over; not `spare`: the marks go again. No GC may run in between.
  */

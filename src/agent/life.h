@@ -7,9 +7,10 @@
  * it stands for. A hook on Ruby's GC events would say when that is, but costs every allocation of
  * the process a slower path (a tenth of the time of a web request). The count of GCs costs a load:
  *
- * - What is old (promoted) goes in a major GC only.
- * - What is young goes in any GC, but not before the next one begins, when the count goes up.
- * - Except while a GC marks step by step: who is alive at that moment may be left unmarked, and
+ * - Old (promoted) objects are freed by a major GC only.
+ * - Young objects are freed by any GC, but not before the next one begins, when the count is
+ * incremented.
+ * - Except while a GC marks step by step: an object that is alive then may be left unmarked, and
  *   freed with no further GC begun. Such entries hold only as long as the marking lasts.
  */
 #ifndef RUT_AGENT_LIFE_H
@@ -26,7 +27,7 @@ struct rut_life {
 void rut_agent_lives_next(void);
 bool rut_agent_life_marking(void);
 
-/* Of what is looked at now: `a` and `b` are objects that are alive; `b` may be 0. */
+/* For an entry made now: `a` and `b` are objects that are alive; `b` may be 0. */
 struct rut_life rut_agent_life_of(VALUE a, VALUE b);
 
 /* As long as both of them hold, which they do now. */

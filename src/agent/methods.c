@@ -2,18 +2,18 @@
 /*
  * Finding the methods, and putting hooks on those that the filter wants.
  *
- * A look through the heap (scan.c) finds the code that exists: every method is an
+ * A walk through the heap (scan.c) finds the existing code: every method is an
  * InstructionSequence of type `method`, every define_method a method entry that refers to a Proc.
  * They wait in a hidden Array until it is their turn, a millisecond or two at a time; methods of
  * one file get a hook together (files.c). Code that comes later announces itself (script_compiled)
- * before it runs. Of blocks nobody can tell which will be methods: each gets a hook that goes away
- * at its first call as a plain block. When there are very many (BLOCKS_MAX), only those that are
- * methods already get one; methods that are defined later from the others are found by looking
- * through the heap again.
+ * before it runs. It is not known which blocks will become methods: each gets a hook that is
+ * removed at its first call as a plain block. When there are very many (BLOCKS_MAX), only those
+ * that are methods already get one; methods that are defined later from the others are found by
+ * looking through the heap again.
  *
  * Little is kept alive here: a hook belongs to its InstructionSequences (Ruby marks it from there),
  * and to take the hooks away they are looked up in the heap. So code that the application drops
- * goes, hook and all; methods of a file that share a hook go together.
+ * is freed with its hook; methods of a file that share a hook are freed together.
  */
 #include "methods.h"
 
@@ -264,7 +264,7 @@ void rut_agent_methods_on_compiled(VALUE tp, void *session)
 
 /*
  * The code of the program itself, when it runs: below the outermost frame, which Ruby makes. 0: it
- * does not, or not here. *ret_deep: there are more frames than were looked at.
+ * does not, or not here. *ret_deep: there are more frames than were walked.
  */
 static VALUE main_code(bool *ret_deep)
 {
@@ -313,7 +313,7 @@ void rut_agent_methods_on_main(VALUE tp, void *session)
 /* ---- code that exists ---- */
 
 /*
- * With YJIT each hook costs a look through the heap. What all of them would cost is known after a
+ * With YJIT each hook costs a walk through the heap. What all of them would cost is known after a
  * few: if it is more than a program should bear, there will be one hook for all.
  */
 static bool too_expensive(struct rut_session *s, uint64_t ns)
@@ -357,7 +357,7 @@ static long next_of_file(const struct rut_session *s, VALUE *iseqs, long *ret_n)
 			break;
 		if (path && rb.rb_profile_frame_path(iseq) != path)
 			break;
-		/* One inside another, both in one line, are not told apart by their order. */
+		/* Nested ones in one line cannot be distinguished by their order. */
 		if (n == RUT_FILE_METHODS ||
 		    (n > RUT_FILE_METHODS / 2 && rb.rb_profile_frame_first_lineno(iseq) != line))
 			break;

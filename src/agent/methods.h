@@ -14,7 +14,7 @@ void rut_agent_methods_go_global(struct rut_session *s);
 void rut_agent_methods_watch_ractors(struct rut_session *s);
 void rut_agent_methods_on_compiled(VALUE tp, void *session);
 /*
- * Ruby 2.6 does not tell of the program's own code; its first call of a C method does. Does that
+ * Ruby 2.6 does not report the program's own code; its first call of a C method does. Does that
  * run later, as far as this thread knows?
  */
 bool rut_agent_methods_main_comes(void);

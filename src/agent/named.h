@@ -2,7 +2,7 @@
 /*
  * Methods chosen by name: what they are called, before they are called.
  *
- * Code does not know whose method it is. The method entries of classes do, and refer to their code.
+ * Code does not refer to its method. The method entries of classes refer to their code.
  */
 #ifndef RUT_AGENT_NAMED_H
 #define RUT_AGENT_NAMED_H
@@ -18,7 +18,7 @@ struct rut_session;
 enum rut_named_is {
 	RUT_NAMED_WANTED,
 	RUT_NAMED_UNWANTED,
-	RUT_NAMED_UNKNOWN, /* nobody's method yet, or of several, wanted and not */
+	RUT_NAMED_UNKNOWN, /* not a method yet, or of several, wanted and not */
 };
 
 struct rut_named {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of classes, by C functions that look at instance variables and constants only: a class
+ * Names of classes, by C functions that read instance variables and constants only: a class
  * that overrides name, to_s or inspect is never asked. Nothing is allocated, so that this may be
  * called while Ruby makes an object.
  */

@@ -6,7 +6,8 @@
  * The note of a slot is simply overwritten by the next object that is made there, so that nothing
  * has to be done when objects are freed: every allocation is seen. It takes eight bytes for 32
  * bytes of heap, up to 64 MiB; what is made beyond that is not noted. A compaction moves objects
- * without telling, and other ractors make objects that we do not see: both void all notes.
+ * without an event, and other ractors make objects that the agent does not see: both void all
+ * notes.
  */
 #ifndef RUT_AGENT_ORIGIN_H
 #define RUT_AGENT_ORIGIN_H

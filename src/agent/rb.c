@@ -57,7 +57,7 @@ bool rut_agent_ractors_run(void)
 {
 	VALUE ractor;
 
-	/* That tells of the first one that begins, not that it has ended. */
+	/* That reports that the first one begins, not that it has ended. */
 	if (!rb.abi->has_ractors || (rb.ruby_single_main_ractor && rut_single_ractor()))
 		return false;
 	ractor = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Ractor"));

@@ -200,7 +200,7 @@ struct rut_rb {
 	bool tp_embedded;		/* a tracepoint's data is in the object */
 	unsigned ec_trace_arg;		/* of an execution context: its event; 0: not known */
 	bool threads_move;		/* all may, from one native thread to another (M:N) */
-	bool wakes_disturb;		/* who is woken by Ruby does not sleep on, see gvl.h */
+	bool wakes_disturb;		/* a thread that Ruby wakes does not sleep on, see gvl.h */
 	bool target;			/* tracepoints can be enabled for one method */
 	VALUE qnil, qtrue;
 	ID id_enable, id_each_child, id_local_get, id_parameters, id_trace_points, id_attached;
@@ -214,21 +214,21 @@ struct rut_rb {
 
 extern struct rut_rb rb RUT_HIDDEN;
 
-/* Epochs of life.h: a number that goes up, four times, and which of the three it is. */
+/* Epochs of life.h: a number that increases, times four, and which of the three it is. */
 enum rut_life_kind {
 	RUT_LIFE_OLD = 1,
 	RUT_LIFE_YOUNG = 2,
 	RUT_LIFE_MARKING = 3, /* `young` with another kind */
 };
 
-/* What every hook looks at, in one line of the cache. */
+/* What every hook reads, in one cache line. */
 extern struct rut_hot {
 	/* Ruby's count of GCs; when that is not to be found, a number that it never is. */
 	const size_t *gcs;
 	size_t gcs_seen;	 /* what `young` and `old` were made for */
 	uint64_t young, old;	 /* life.h */
 	void *const *one_ractor; /* NULL there: there are several */
-	/* Ruby's sum of the time of its GCs, in one word or two; 0 for ever: not found. */
+	/* Ruby's sum of the time of its GCs, in one word or two; always 0: not found. */
 	const uint64_t *gc_ns, *gc_sweep_ns;
 } rut_agent_hot RUT_HIDDEN;
 

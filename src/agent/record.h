@@ -5,7 +5,7 @@
  * format on disk.
  *
  * Byte-packed CTF after the header word of ring.h. A record does not name its thread: records of
- * one thread follow each other, and a SWITCH record says whose they are when that changes and at
+ * one thread follow each other, and a SWITCH record names the thread when that changes and at
  * the begin of each packet. So the usual record has 12 bytes. A method, a place or a class is the
  * number of a row of the session's table (abi.h), which the tracer writes into the trace as
  * `ruby:method` records.

@@ -4,7 +4,7 @@
  * watched methods (watch.h) mean.
  *
  * Each fiber with a watched call under way has a task. An entry point begins its request; one
- * inside another only tells more about the same request. A call is known by the address of Ruby's
+ * inside another only adds details to the same request. A call is known by the address of Ruby's
  * frame: calls that ended without an event are found by that, as on shadow stacks (stack.h).
  */
 #ifndef RUT_AGENT_REQUEST_H

@@ -6,8 +6,8 @@
 #include "core.h"
 
 /*
- * The number of the row of the innermost method, outside of the frame that runs, whose file is the
- * application's; RUT_RECORD_NO_CALLER. With the GVL. Allocates nothing of Ruby's.
+ * The number of the row of the innermost method, outside of the running frame, in a file of the
+ * application; RUT_RECORD_NO_CALLER. With the GVL. Does not allocate from Ruby.
  */
 uint32_t rut_agent_request_caller(struct rut_session *s, const struct rut_trace_arg *ta);
 void rut_agent_request_caller_fini(struct rut_session *s);

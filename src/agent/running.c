@@ -28,7 +28,7 @@ static struct {
 	size_t fiber_byte;  /* where a fiber has it; 0: not known */
 } layout;
 
-/* ---- who runs, and where it is ---- */
+/* ---- running threads, and where they are ---- */
 
 static void *running_ec;
 
@@ -37,7 +37,7 @@ static void on_newobj_once(VALUE index, struct rut_trace_arg *ta)
 	running_ec = ta->ec;
 }
 
-/* A hook is told; so one object is made. */
+/* Only an event hook exposes the ec, so allocate one object to fire it. */
 static void *find_running_ec(void)
 {
 	VALUE data = 1; /* a Fixnum */
@@ -128,7 +128,7 @@ struct look {
 	uint64_t now;
 };
 
-/* Whose call is it? NULL: it has no hook, or is not wanted. */
+/* The method of the call. NULL: it has no hook, or is not wanted. */
 static struct rut_variant *variant_at(struct rut_session *s, void *ec, const VALUE *cfp)
 {
 	VALUE flags = *(const VALUE *)cfp[RUT_FRAME_EP], iseq = cfp[RUT_FRAME_ISEQ];
@@ -202,7 +202,7 @@ static bool runs(const struct look *l, const void *ec)
 	return false;
 }
 
-/* Thread.list, unless the program has one of its own: whose threads are known to live. */
+/* Thread.list, unless the program redefined it: these threads are known to live. */
 static VALUE list_threads(void)
 {
 	VALUE class = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Thread"));

@@ -3,7 +3,7 @@
  * Calls that are running when tracing begins.
  *
  * Their beginning was not seen, but their frames are there: every thread and fiber of Ruby's has a
- * stack of control frames, and each frame names its code. When all hooks are set the frames whose
+ * stack of control frames, and each frame names its code. When all hooks are set the frames with
  * code has one are put on the shadow stacks (stack.h), as if they had been called at that moment.
  * From then on nothing is special about them: their returns, exceptions, the end of their thread
  * and their callees' time are those of any other call, and no call costs more for it. They are not
@@ -12,7 +12,7 @@
  * The layouts that this needs are learned from the thread that runs, which is known by what Ruby
  * tells a hook, and checked at each use; where they are not found, such calls count nothing.
  *
- * Threads of other ractors run while we look. So where there are any, each thread looks at its own
+ * Threads of other ractors run meanwhile. So where there are any, each thread walks its own
  * frames, at the first hook that it comes to.
  */
 #ifndef RUT_AGENT_RUNNING_H

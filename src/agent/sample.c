@@ -53,7 +53,7 @@ static int64_t next_gap(struct rut_sample_mode *m)
 	return (int64_t)(1 + m->random % (2 * m->every - 1));
 }
 
-/* The row of a method entry, or of code that is no method's: a class body, a program. */
+/* The row of a method entry, or of code without a method: a class body, a program. */
 static uint32_t name_frame(struct rut_session *s, VALUE frame, int line)
 {
 	struct rut_agent_rows *t = &s->table;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define BLOCKS_MAX 6000u /* pieces of code that the filter wants */
-#define STEPS	   64	 /* between two looks at the clock */
+#define STEPS	   64	 /* steps between two readings of the clock */
 
 enum key_kind {
 	KEY_NAMED, /* a method entry, when methods are chosen by name: by its code */
@@ -237,7 +237,7 @@ static void list_code(struct rut_session *s, VALUE iseq)
 }
 
 /*
- * First what may share a hook or may not need one, in groups; then the methods of which nobody
+ * First what may share a hook or may not need one, in groups; then the methods of which it is not
  * knows yet whether they are wanted, and blocks that are methods.
  */
 static void list_unknown(struct rut_session *s)
@@ -281,7 +281,7 @@ static bool fill_list(struct rut_session *s, uint64_t deadline_ns)
 	struct rut_scan *sc = &s->scan;
 
 	if (s->todo.codes == rb.qnil) {
-		/* Hidden: nothing of Ruby's inside must be seen by the program. */
+		/* Hidden: the program must not see Ruby's internal objects. */
 		s->todo.codes = rb.rb_obj_hide(rb.rb_ary_new());
 		s->todo.next = s->todo.count = 0;
 		s->todo.defined = -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The methods that exist: a look through the heap that ends with a list of code that needs hooks
+ * The methods that exist: a walk through the heap that ends with a list of code that needs hooks
  * (s->todo.codes, in the order of files), all of it in slices.
  */
 #ifndef RUT_AGENT_SCAN_H

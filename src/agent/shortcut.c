@@ -23,7 +23,7 @@ static struct {
 	uint32_t users;	       /* sessions, a bit for each */
 } shortcut;
 
-/* The hook that this event goes to; NULL: there are several. */
+/* The only hook of this event; NULL: there are several. */
 static RUT_INLINE const VALUE *only_hook(const VALUE *list, uint32_t event)
 {
 	const VALUE *only = NULL;

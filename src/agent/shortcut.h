@@ -3,11 +3,11 @@
  * The usual event without Ruby's preparations.
  *
  * Ruby runs hooks in rb_exec_event_hooks(): it saves the state of the thread, sets a place to which
- * an exception jumps, counts who runs the list, and cleans up after that. That costs more than what
- * a hook of ours does, which for the usual call is to increment a number (hot.h). So the slot
- * through which Ruby calls that function gets one of ours. When the list has one hook for the
+ * an exception jumps, counts the threads that run the list, and cleans up after that. That costs
+ * more than what a hook of ours does, which for the usual call is to increment a number (hot.h). So
+ * the slot through which Ruby calls that function gets ours. When the list has one hook for the
  * event, that is ours, and the call is usual, nothing that Ruby prepares for can happen. Everything
- * else, decided before anything is changed, goes to Ruby's function.
+ * else, detected before anything is changed, is passed to Ruby's function.
  *
  * The slot has our function only while a session counts calls or takes their time.
  */

@@ -13,7 +13,7 @@
 /*
  * The site of class `klass`, method `mid` (0: an allocation) where the program is now; NULL when it
  * is not wanted. Its row is there. With `placed` false it is the same for all places. Allocates
- * nothing of Ruby's. With the GVL.
+ * nothing from Ruby. With the GVL.
  */
 const struct rut_agent_site *rut_agent_site(struct rut_session *s, const struct rut_trace_arg *ta,
 					    VALUE klass, ID mid, bool placed);

@@ -141,7 +141,7 @@ static bool threads_move(void)
 	return rb.abi->threads_move && (rb.threads_move || !rut_single_ractor());
 }
 
-/* `seen`: calls whose frames are at this address or below are known. */
+/* `seen`: calls with frames at this address or below are known. */
 static RUT_COLD struct rut_stack *stack_look(struct rut_session *s, void *ec, const void *seen)
 {
 	struct rut_stack *st;
@@ -273,7 +273,7 @@ void rut_agent_stack_push(struct rut_session *s, void *ec, const void *cfp, stru
 		return;
 	look_for_gc(s, st);
 	now = rut_ticks();
-	/* Calls at or below this address are over, though nobody said so. */
+	/* Calls at or below this address have ended without an event. */
 	while (st->count && st->frames[st->count - 1].cfp <= cfp)
 		end_call(s, st, now);
 	if (st->count == st->cap && !rut_agent_stack_grow(st))
@@ -284,7 +284,7 @@ void rut_agent_stack_push(struct rut_session *s, void *ec, const void *cfp, stru
 	f->inner = 0;
 	f->outermost = is_outermost(st, v);
 	f->begin = now;
-	/* The tracer may look at it from here on (abi.h). */
+	/* The tracer may read it from here on (abi.h). */
 	__atomic_store_n(&st->count, st->count + 1, __ATOMIC_RELEASE);
 }
 
@@ -388,7 +388,7 @@ void rut_agent_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta)
 	look_for_gc(s, st);
 	while (st->count && (const char *)st->frames[st->count - 1].cfp < cfp)
 		end_call(s, st, now);
-	/* An exception: the frame is the C method's own, whose caller is the next one above. */
+	/* An exception: the frame is the C method's own; its caller is the next one above. */
 	if (st->count) {
 		const struct rut_frame *f = &st->frames[st->count - 1];
 		size_t above = (size_t)((const char *)f->cfp - cfp);

@@ -2,9 +2,10 @@
 /*
  * Shadow stacks: what is running, since when, one for each fiber and session.
  *
- * Ruby tells of calls and returns but not of every return: a SystemStackError, a killed thread or
+ * Ruby reports calls and returns but not every return: a SystemStackError, a killed thread or
  * an abandoned fiber leave calls that never end. So a frame is known by the address of Ruby's own
- * frame (which grows down): a call or return at an address says which of the frames below are gone.
+ * frame (which grows down): a call or return at an address shows which of the frames below have
+ * ended.
  */
 #ifndef RUT_AGENT_STACK_H
 #define RUT_AGENT_STACK_H
@@ -22,13 +23,13 @@ struct rut_frame {
 #define RUT_WRITTEN 1u /* the call has a record */
 
 struct rut_stack {
-	void *ec; /* Ruby's execution context: one for each fiber; NULL: it is nobody's */
-	/* Owned when cap > 0. The one before the first is nobody's call, above all others. */
+	void *ec; /* Ruby's execution context: one for each fiber; NULL: unused */
+	/* Owned when cap > 0. frames[-1] is a sentinel with the highest address. */
 	struct rut_frame *frames;
 	uint32_t count, cap;
 	uint64_t out; /* when the fiber was left; 0: it runs */
 	struct rut_session *s;
-	VALUE thread;		/* when its calls were running at attach: whose it was then */
+	VALUE thread;		/* when its calls were running at attach: its thread then */
 	struct rut_stack *next; /* in its bucket */
 	uint32_t number;	/* for people */
 	uint32_t inside;	/* trace mode: calls of the method that is asked for */
@@ -40,7 +41,8 @@ struct rut_stack {
  */
 extern __thread struct rut_stack_cache {
 	struct rut_stack *stack[RUT_AGENT_SLOTS];
-	uint64_t session[RUT_AGENT_SLOTS]; /* whose stack at attach was looked for: `seeded` */
+	uint64_t session[RUT_AGENT_SLOTS]; /* sessions that have read the stack at attach: `seeded`
+					    */
 } rut_agent_stack_cache __attribute__((tls_model("initial-exec"))) RUT_HIDDEN;
 
 /* The stack of the fiber that runs; NULL when memory is short. */
@@ -63,7 +65,7 @@ void rut_agent_stack_pop_c(struct rut_session *s, struct rut_trace_arg *ta);
 void rut_agent_stack_seed(struct rut_session *s, void *ec, VALUE thread,
 			  const struct rut_frame *seeds, uint32_t count, bool left);
 
-/* The running fiber of this thread is another one now: the time in between is nobody's own. */
+/* The running fiber of this thread is another one now: the time in between belongs to no call. */
 void rut_agent_stack_on_switch(VALUE tp, void *session);
 
 /* A thread ends: so do its calls, if any are left. */
@@ -72,10 +74,10 @@ void rut_agent_stack_on_thread_end(VALUE tp, void *session);
 /* Where the tracer finds them. */
 void rut_agent_stack_describe(const struct rut_session *s, struct rut_agent_stacks *ret);
 
-/* In the child of a fork: other threads are gone, and time begins anew. */
+/* In the child of a fork: there are no other threads, and times are reset. */
 void rut_agent_stack_forked(void);
 
-/* The process ends: so do its calls. Without waiting: whoever holds a lock may be gone. */
+/* The process ends: so do its calls. Without waiting: the holder of a lock may have ended. */
 void rut_agent_stack_end(struct rut_session *s);
 
 /* Forgets every stack of a session; no hook of it may run any more. */
@@ -138,7 +140,7 @@ static RUT_INLINE void rut_hot_end_call(const struct rut_session *s, struct rut_
 	}
 	if (RUT_UNLIKELY(ticks > row->max))
 		row->max = ticks;
-	f[-1].inner += ticks; /* of its caller, or of nobody */
+	f[-1].inner += ticks; /* of its caller, or of the sentinel */
 	if (RUT_UNLIKELY(s->time.buckets != NULL))
 		rut_hot_bucket(s, row, ticks);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What every thread of the process does now: Thread#backtrace_locations of each, written into the
- * ring once. Methods of Thread that the application has defined anew are not called: then there is
+ * ring once. Methods of Thread that the application has redefined are not called: then there is
  * no answer to that question.
  */
 #include "stacks.h"

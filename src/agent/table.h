@@ -29,7 +29,7 @@ struct rut_agent_rows {
 	uint32_t *index; /* owned; numbers of rows + 1, open addressing */
 	uint32_t index_mask;
 	uint32_t lock;
-	struct rut_agent_row *other[2]; /* what has no row of its own: of Ruby, of C */
+	struct rut_agent_row *other[2]; /* for methods without a row: of Ruby, of C */
 	uint32_t other_str;
 	bool strs_full;
 	size_t rows_dumped, strs_dumped; /* core dumps get the table up to here */
@@ -44,9 +44,9 @@ void rut_agent_table_fini(struct rut_agent_rows *t);
  * in the parent's file when one is free, else a file of its own.
  */
 int rut_agent_table_fork(struct rut_agent_rows *t);
-/* When that failed: memory that nobody reads, at the same addresses, without rows or strings. */
+/* When that failed: private memory at the same addresses, without rows or strings. */
 void rut_agent_table_separate(struct rut_agent_rows *t);
-/* The tracer may look at it from now on. */
+/* The tracer may read it from now on. */
 void rut_agent_table_ready(struct rut_agent_rows *t);
 
 /* The offset of these bytes, interned; 0 when the table is full. */

@@ -43,7 +43,7 @@ static uint32_t thread_id(void)
 
 /* ---- the ring ---- */
 
-/* A new file; with places for the children where it goes with a new file of tables. */
+/* A new file; with slots for the children when it belongs to a new file of tables. */
 static int rings_make(struct rut_session *s, size_t bytes)
 {
 	struct rut_agent_family *f = s->table.family;
@@ -77,7 +77,7 @@ static int ring_make(struct rut_session *s, uint32_t shift, void *at)
 	ctl->subbuf_count = RING_SUBBUFS;
 	ctl->pid = (uint32_t)getpid();
 	ctl->stream_id = RUT_EVENT_STREAM;
-	/* For who finds both in a core dump. */
+	/* For readers of a core dump. */
 	memcpy(ctl->_user, &table, sizeof(table));
 	__atomic_store_n(&ctl->magic, RUT_RING_MAGIC, __ATOMIC_RELEASE);
 	s->events.ring = (struct rut_ring){.ctl = ctl,
@@ -122,7 +122,7 @@ int rut_agent_trace_fork(struct rut_session *s)
 	int old = rut_agent_fd_is(s->events.fd, s->events.ino) ? s->events.fd : -1, r;
 
 	fork_count++;
-	s->sample.lock = 0; /* whoever held it is not here */
+	s->sample.lock = 0; /* its holder is not in this process */
 	if (!s->events.bytes)
 		return 0;
 	/* The places in the parent's two files go together. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Variants: what a session knows of a method of one class, which is a row of its table.
+ * Variants: a session's record of a method in one class, which is a row of its table.
  *
  * Code can be that of many classes (module_function, dup, a method that is defined in a loop or for
  * each object), and classes come and go. There is one variant for each row, so they are as many as
@@ -20,7 +20,7 @@ struct rut_variant *rut_agent_variant_of_row(const struct rut_session *s,
 					     struct rut_agent_row *row);
 
 /*
- * The method `mid` of this class, whose code is the record's. NULL: the filter leaves it out
+ * The method `mid` of this class, with the record's code. NULL: the filter leaves it out
  * (*ret_excluded), or memory is short. Nothing in here waits for anything of Ruby's: ractors come
  * here side by side.
  */

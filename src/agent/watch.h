@@ -5,7 +5,7 @@
  * ...).
  *
  * The tracer sends them with the filter, compiled from the files of share/rutile/layers
- * (ruby/layers.h). What a field is read from is a short program of steps from a value at hand (an
+ * (ruby/layers.h). A field is read by a short program of steps from a given value (an
  * argument, a local variable, self, what is returned) to the one that is written. watch_read.c runs
  * these.
  */

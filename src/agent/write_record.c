@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Record mode: a record for each event that is asked for, into a ring of CTF packets which the
- * tracer writes to a trace, or leaves in memory (flight recorder), without a look at them.
+ * tracer writes to a trace, or leaves in memory (flight recorder), without parsing them.
  *
- * Whose records they are is said by a SWITCH record, written together with the record that needs it
- * in one reservation. It is needed when another fiber or another native thread runs than the last
- * time, and first in each packet. What is remembered of that is right because one thread at a time
- * holds the GVL; while several ractors run nothing is remembered, and each record has its own.
+ * A SWITCH record names the thread of the records; it is written together with the record that
+ * needs it in one reservation. It is needed when another fiber or another native thread runs than
+ * the last time, and first in each packet. What is remembered of that is right because one thread
+ * at a time holds the GVL; while several ractors run nothing is remembered, and each record has its
+ * own.
  */
 #include "write_record.h"
 
@@ -162,7 +163,7 @@ static void write_slow(struct rut_session *s, void *ec, struct rut_stack *st)
 
 static void slow_begins(struct rut_stack *st, const void *cfp, struct rut_variant *v)
 {
-	/* Calls at or below this address are over, though nobody said so. */
+	/* Calls at or below this address have ended without an event. */
 	while (st->count && st->frames[st->count - 1].cfp <= cfp)
 		st->count--;
 	if (st->count == st->cap && !rut_agent_stack_grow(st))

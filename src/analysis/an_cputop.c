@@ -183,7 +183,7 @@ static void on_switch(void *arg, const void *data)
 	first = on_cpu(c, h);
 	if (c->base.run->conf->by)
 		return;
-	/* Switches are missing (lost, or not recorded): nobody knows how long that thread ran. */
+	/* Switches are missing (lost, or not recorded): how long that thread ran is not known. */
 	s = h->gap_tid > 0 ? rut_ordered_get(&c->tids, (uint64_t)h->gap_tid) : NULL;
 	if (s)
 		s->since_ns = RUT_NO_TIME;
@@ -197,7 +197,7 @@ static void on_switch(void *arg, const void *data)
 			    : NULL;
 	if (cached)
 		*cached = NULL;
-	/* Whoever ran when the trace began has run since then. */
+	/* The thread that ran when the trace began has run since then. */
 	if (s && is_new && first && h->gap_tid < 0)
 		s->since_ns = c->base.begin_ns;
 	if (s && s->since_ns != RUT_NO_TIME) {
@@ -250,8 +250,8 @@ static const struct rut_analysis_hook hooks[] = {
 };
 
 /*
- * What runs already when a stretch begins. At the begin of the trace nobody knows; then the first
- * switch of each CPU tells.
+ * The thread that runs when an interval begins. At the begin of the trace it is not known; then the
+ * first switch of each CPU shows it.
  */
 static int init(struct rut_instance *inst)
 {

@@ -50,7 +50,7 @@ static const struct rut_lami_column columns[] = {
 static const struct rut_lami_class top_class =
 	RUT_LAMI_CLASS("per-process", "Open descriptors by process", columns);
 
-/* What was known last goes on up to the interval `end`. */
+/* Extends the last known value up to the interval `end`. */
 static void go_on(struct proc_stats *p, size_t end)
 {
 	int64_t last = p->n_samples ? p->samples[p->n_samples - 1] : p->begin;

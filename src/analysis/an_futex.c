@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * futexstats: who waits for which lock.
+ * futexstats: which threads wait for which locks.
  *
- * A futex is a word of memory, told apart by process and address. A wait is a call with FUTEX_WAIT,
+ * A futex is a word of memory, identified by process and address. A wait is a call with FUTEX_WAIT,
  * FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI or FUTEX_LOCK_PI; it is contended when the thread slept:
  * when it did not return at once because the word had changed (EAGAIN). A wake is one of the
  * calls that wake others; its return value is how many it woke.
@@ -30,7 +30,7 @@ struct tid_stats {
 	bool is_init;
 	uint64_t waits;
 	struct rut_stat slept;
-	/* The call at hand. */
+	/* The current call. */
 	uint64_t address;
 	int op;
 	bool inside;

@@ -352,7 +352,7 @@ static void count_bytes(struct rut_io_proc *p, struct rut_io_fd *const fds[2],
 		fds[1]->bytes[1] += rq->size;
 }
 
-/* What was open when the stretch began is known to the model, not yet to us. */
+/* What was open when the interval began is known to the model, not yet here. */
 static void learn_fd(struct rut_io *io, struct rut_io_proc *leader, const struct rut_hook_io *h,
 		     int64_t fd)
 {
@@ -456,7 +456,7 @@ static void on_dirtied(void *arg, const void *data)
 	p = get_proc(io, h->thread);
 	if (p)
 		p->block[1] += (int64_t)h->bytes;
-	/* Names are interned; the address and the inode tell files apart. */
+	/* Names are interned; address and inode identify a file. */
 	w = rut_an_ordered_add(&io->written, ((uint64_t)(uintptr_t)h->name << 16) ^ h->inode,
 			       sizeof(*w));
 	if (!w)
@@ -479,7 +479,7 @@ static void on_net(void *arg, const void *data)
 {
 	const struct rut_hook_net *h = data;
 	struct rut_io *io = arg;
-	/* Names are interned: the address tells them apart. */
+	/* Names are interned: the address identifies them. */
 	struct rut_io_iface *i =
 		rut_an_ordered_add(&io->ifaces, (uint64_t)(uintptr_t)h->iface, sizeof(*i));
 

@@ -225,7 +225,7 @@ struct files {
 	struct rut_ordered list;
 };
 
-/* What many have under one name is told apart by the name of the process. */
+/* Equal names of several processes are distinguished by the name of the process. */
 static bool is_generic(const char *name)
 {
 	static const char *const generic[] = {"pipe", "socket", "anon_inode", "unknown"};

@@ -528,7 +528,7 @@ static void summarise(struct rut_run *run)
 
 	if (!run->conf->stats)
 		return; /* of logs and distributions there is no summary: they stay */
-	/* The tables of one stretch follow each other. */
+	/* The tables of one interval follow each other. */
 	for (size_t k = 0; k < run->results.n; k++) {
 		const struct rut_result *from = run->results.tables[k];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nettop: with whom processes talk, how much, and how long answers take.
+ * nettop: the peers of processes, the bytes, and the latency of answers.
  *
  * A peer is the address that a socket was connected to or accepted from; sockets of which neither
  * is in the trace are "socket", or what the statedump calls them. An answer is the first that is

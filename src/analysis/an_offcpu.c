@@ -236,7 +236,7 @@ static void on_switch(void *arg, const void *data)
 	}
 }
 
-/* Its causes are found for those who listen. */
+/* Causes are computed only while there is a subscriber. */
 static void on_wakeup(void *arg, const void *data)
 {
 	(void)arg;

@@ -43,7 +43,7 @@ struct rut_pset {
 	size_t n;
 };
 
-/* A group of --group-by: periods whose captures have these values. */
+/* A group of --group-by: periods with these captured values. */
 struct rut_pgroup {
 	char *key; /* owned: "a.x = 1, b.y = 2" */
 	struct rut_pset parents;
@@ -89,7 +89,7 @@ bool rut_an_period_passes(const struct rut_conf *c, double duration_ns);
 /* Is `def` below `parent`? */
 bool rut_an_period_below(const struct rut_period_def *def, const struct rut_period_def *parent);
 
-/* Who was in whom, how often and how long; by group where that is asked for. */
+/* Which periods contained which, how often and how long; by group where asked for. */
 void rut_an_period_aggregate(struct rut_run *run);
 struct rut_pstats *rut_an_pset_get(struct rut_pset *s, const struct rut_period_def *def,
 				   size_t n_defs);

@@ -181,7 +181,7 @@ static int64_t slowest_ns(const struct rut_requests *q)
 	return least;
 }
 
-/* Every instance is told; one is enough. */
+/* Every instance is called; one is enough. */
 static bool is_first(const struct rut_instance *inst)
 {
 	const struct rut_requests *q = inst->run->priv;

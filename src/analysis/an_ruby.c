@@ -471,7 +471,7 @@ static int by_ns(const void *a, const void *b)
 	return x > y ? -1 : x < y;
 }
 
-/* The dearest children first; those below 1 % of the whole call are left out. */
+/* The most expensive children first; those below 1 % of the whole call are left out. */
 static void print_children(const struct tree *t, uint32_t node, int depth, int64_t whole_ns,
 			   struct rut_buf *out)
 {

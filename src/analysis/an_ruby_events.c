@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * rubyexceptions, rubyalloc: what is raised and allocated, by class and place. rubygc: pauses of
- * the garbage collector, and in which method they came. gvl: who waits for Ruby's lock, who holds
- * it meanwhile.
+ * the garbage collector, and in which method they came. gvl: which threads wait for Ruby's lock,
+ * which hold it meanwhile.
  *
  * A pause is the time from gc_enter to gc_exit: a collection has several, when it marks and sweeps
  * step by step. A wait for the GVL is charged to the methods that held it while it lasted.
@@ -496,7 +496,7 @@ struct gvl_thread {
 };
 
 struct gvl_process {
-	int64_t holder, since_ns; /* tid; RUT_NO_TIME: nobody holds it, as far as is known */
+	int64_t holder, since_ns; /* tid; RUT_NO_TIME: no known holder */
 	int64_t waiting;	  /* threads that wait for it */
 	int64_t blocked_ns;	  /* what they have waited since it was taken, added up, */
 	int64_t counted_ns;	  /* up to this time */
@@ -506,7 +506,7 @@ struct gvl_process {
 struct gvl_method {
 	const struct rut_ruby_method *method;
 	uint64_t holds;
-	int64_t held_ns, blocked_ns; /* others waited for so long meanwhile, added up */
+	int64_t held_ns, blocked_ns; /* the time others waited meanwhile, added up */
 };
 
 struct gvls {

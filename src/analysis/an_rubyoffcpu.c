@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rubyoffcpu: where Ruby code waits, by method and by line, from a trace whose sched_switch events
- * have Ruby stacks.
+ * rubyoffcpu: where Ruby code waits, by method and by line, from a trace with sched_switch events
+ * that have Ruby stacks.
  *
  * A wait lasts from the switch away from a thread to the switch back to it, and is split at the
  * wake-up: from then on the thread waits for a CPU. It counts for the innermost method written in
@@ -48,7 +48,7 @@ struct thread {
 	int64_t out_ns; /* RUT_NO_TIME: it runs, or was not seen */
 	bool preempted, wanted;
 	struct rut_offcpu_wait why;
-	enum rut_off kernel; /* what the kernel's stack tells */
+	enum rut_off kernel; /* from the kernel's stack */
 	bool futex;
 	struct frame *frames; /* innermost first; owned */
 	size_t n, cap;
@@ -277,7 +277,7 @@ static void on_event(struct rut_instance *inst, const struct rut_ctf_event *ev,
 		rut_an_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, note_kernel, w);
 }
 
-/* Its causes are found for those who listen. */
+/* Causes are computed only while there is a subscriber. */
 static void on_wakeup(void *arg, const void *data)
 {
 	(void)arg;

@@ -270,7 +270,7 @@ static void ignore_error(const char *msg, void *arg)
 
 static int read_all(struct rut_callstacks *s, struct rut_err *err)
 {
-	/* What is lost or bad is told by who reads the events themselves. */
+	/* Losses and errors are reported by the reader of the events. */
 	struct rut_ctf_reader_opts opts = {.on_loss = ignore_loss, .on_error = ignore_error};
 	const struct rut_ctf_event *ev;
 	struct rut_ctf_reader *r;
@@ -402,7 +402,7 @@ static void open_file(struct rut_callstacks *s, struct file *f)
 		rut_symbols_open_id(&f->symbols, "", f->id, f->id_len);
 }
 
-/* The mapping of that time; before the first that was told, the first. */
+/* The mapping of that time; before the first recorded one, the first. */
 static const struct mapping *find_mapping(const struct process *p, uint64_t address, uint64_t time)
 {
 	const struct mapping *best = NULL;
@@ -453,7 +453,7 @@ static void user_frame(struct rut_callstacks *s, const struct rut_ctf_event *ev,
 			       (unsigned long long)place);
 }
 
-/* The i-th of "a;b;c"; the address where only another machine knew it, or nobody. */
+/* The i-th of "a;b;c"; the address where its name is not known here. */
 static void kernel_frame(const struct stack *st, size_t i, struct rut_buf *out)
 {
 	const char *name = st->names;

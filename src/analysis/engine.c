@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The engine: the pass over the events, and the stretches of time that are reported. */
+/* The engine: the pass over the events, and the intervals that are reported. */
 #include "analysis/engine.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ struct rut_engine_class {
 	struct engine_extra *extras;  /* owned list */
 };
 
-/* The instances of one stretch of time, one for each run. */
+/* The instances of one interval, one for each run. */
 struct rut_engine_list {
 	struct rut_engine_list *prev, *next;
 	struct rut_instance *instances[];
@@ -90,7 +90,7 @@ struct rut_thread *rut_an_run_row(struct rut_run *run, struct rut_thread *t)
 	return by ? rut_an_state_group(&run->engine->state, t, !strcmp(by, "cgroup")) : t;
 }
 
-/* ---- Stretches ---- */
+/* ---- Intervals ---- */
 
 static void free_instance(struct rut_instance *inst)
 {
@@ -261,7 +261,7 @@ static int check_ambiguous(const struct rut_engine *e, struct rut_err *err)
 		else if (!is_same_layout(rut_ctf_set_class(e->set, first[at]), cls))
 			return rut_err_set(err, EPROTO,
 					   "the trace has two events '%s' with different fields: "
-					   "which one is meant cannot be told",
+					   "the name is ambiguous",
 					   cls->name);
 	}
 	return 0;

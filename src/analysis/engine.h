@@ -3,8 +3,8 @@
  * The engine: one pass over a trace, any number of analyses.
  *
  * An analysis is a table: which hooks of the state model it listens to, and how it reports. For
- * every stretch of time that is reported (the whole trace, each --refresh interval, each instance
- * of a period) it gets an instance of its own, which listens while that stretch lasts and reports
+ * every reported interval (the whole trace, each --refresh step, each instance
+ * of a period) it gets an instance of its own, which listens during that interval and reports
  * when it ends.
  */
 #ifndef RUT_ANALYSIS_ENGINE_H
@@ -62,7 +62,7 @@ struct rut_analysis {
 	const struct rut_analysis_hook *hooks; /* ends with fn NULL; or NULL */
 	uint32_t wants;	    /* hooks (RUT_HOOK_BIT) that it subscribes to by itself */
 	bool ignores_files; /* it listens to system calls, but asks for no descriptors */
-	/* Before the first event: what outlives the stretches, in run->priv. 0 or -ENOMEM. Or NULL.
+	/* Before the first event: what outlives the intervals, in run->priv. 0 or -ENOMEM. Or NULL.
 	 */
 	int (*run_init)(struct rut_run *run);
 	const struct rut_analysis_event *events; /* ends with name NULL; or NULL */
@@ -96,7 +96,7 @@ struct rut_run {
 	struct rut_results results;
 	struct rut_buf out;
 	struct rut_uniform uniform[RUT_UNIFORMS];
-	size_t reports; /* how many stretches were reported */
+	size_t reports; /* how many intervals were reported */
 	void *priv;	/* of the analysis; freed by run_fini */
 };
 
@@ -118,7 +118,7 @@ struct rut_engine {
 	/* Called after each report, so that its text can be shown at once. */
 	void (*flush)(struct rut_run *run, void *arg);
 	void *arg;
-	/* The walk's own business. */
+	/* Of the walk alone. */
 	bool started, ended;
 	bool whole;  /* an instance that belongs to no period is there */
 	bool choosy; /* the reader passes over what no one can use */

@@ -206,7 +206,7 @@ static bool build(struct builder *b)
 	return true;
 }
 
-/* ---- Who ---- */
+/* ---- Threads and processes ---- */
 
 static int64_t overlap(int64_t a_begin, int64_t a_end, int64_t b_begin, int64_t b_end)
 {
@@ -434,7 +434,7 @@ static int by_share(const void *a, const void *b)
 	return x > y ? -1 : x < y;
 }
 
-/* The log goes on when the request does. */
+/* The log continues when the request does. */
 static bool copy_texts(struct rut_explanation *x, const struct rut_log *l)
 {
 	for (size_t i = 0; i < l->texts.count; i++)

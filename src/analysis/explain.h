@@ -59,7 +59,7 @@ struct rut_explanation {
 	struct rut_strtab texts;
 };
 
-/* Explains a request that has just ended, or goes on; uses up its log. NULL: no memory. */
+/* Explains a request that has just ended, or still runs; uses up its log. NULL: no memory. */
 struct rut_explanation *rut_an_explain(struct rut_requests *q, struct rut_request *r);
 void rut_an_explanation_free(struct rut_explanation *x);
 

@@ -16,7 +16,7 @@ struct sums {
 	/* For each place the node in which most of it is, and the call or span around that. */
 	uint32_t node[RUT_PLACES], around[RUT_PLACES];
 	int64_t best[RUT_PLACES];
-	/* The same among those whose culprits are known. */
+	/* The same among those with known culprits. */
 	uint32_t blamed[RUT_PLACES];
 	int64_t best_blamed[RUT_PLACES];
 	uint32_t repeated, repeated_by; /* the node of the most costly repetition, and its parent */
@@ -154,7 +154,7 @@ static const struct rut_culprit *first_culprit(const struct rut_an_node *n, enum
 	return NULL;
 }
 
-/* ", while burn (812) had the CPU": whom the wait was for. */
+/* ", while burn (812) had the CPU": the thread or process that was waited for. */
 static void put_who(struct rut_buf *out, enum rut_place place, const struct rut_an_node *n,
 		    int64_t own_tid)
 {

@@ -59,7 +59,7 @@ void rut_an_fmt_size(char *out, size_t size, double bytes)
 
 void rut_an_fmt_us(char *out, size_t size, double ns)
 {
-	/* Whole nanoseconds need no floating point, whose decimals are slow. */
+	/* Whole nanoseconds need no floating point, which prints decimals slowly. */
 	if (ns >= 0 && ns < 1e15 && ns == (double)(int64_t)ns)
 		snprintf(out, size, "%lld.%03d", (long long)ns / 1000, (int)((long long)ns % 1000));
 	else

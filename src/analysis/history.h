@@ -28,7 +28,7 @@ struct rut_disk_use {
 	bool write;
 };
 
-/* A signal that stops: who sent it to whom. */
+/* A signal that stops: its sender and target. */
 struct rut_stop {
 	int64_t ts_ns, tid, by;
 };
@@ -61,7 +61,8 @@ uint64_t rut_an_history_resends(const struct rut_history *h, const char *peer, i
 /* The i-th newest (0: the newest), or NULL. */
 const struct rut_slice *rut_an_history_at(const struct rut_history *h, uint64_t i);
 const struct rut_disk_use *rut_an_history_disk_at(const struct rut_history *h, uint64_t i);
-/* Who sent the last signal to stop this thread or its process before then; 0: not known. */
+/* The sender of the last signal that stopped this thread or its process before then; 0: not known.
+ */
 int64_t rut_an_history_stopped_by(const struct rut_history *h, int64_t tid, int64_t pid,
 				  int64_t begin_ns, int64_t end_ns);
 

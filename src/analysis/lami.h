@@ -136,7 +136,7 @@ void rut_an_results_clear(struct rut_results *r);
 void rut_an_results_take(struct rut_results *r, struct rut_result *t);
 
 /*
- * Puts one table in the place of all: each row of those of class `from` behind its time range.
+ * Replaces all tables by one: each row of those of class `from` behind its time range.
  * `summary` has the columns of `from` after one for that.
  */
 void rut_an_results_summarise(struct rut_results *r, const struct rut_lami_class *from,

@@ -64,7 +64,7 @@ static bool ends(const char *s, const char *end)
 }
 
 /*
- * All of Ruby's own waits are futexes or polls: what is waited for is said by the C method that
+ * All of Ruby's own waits are futexes or polls: the reason follows from the C method that
  * does it. A thread that waits in any other place waits to be let into the interpreter.
  */
 enum rut_off rut_an_off_ruby(const struct rut_ruby_frame *innermost, bool futex,

@@ -25,13 +25,13 @@ enum rut_off {
 extern const char *const rut_an_off_names[RUT_OFFS];
 
 /*
- * What a function of the kernel on the stack waits for; RUT_OFF_OTHER: it does not tell. Sets
+ * What a function of the kernel on the stack waits for; RUT_OFF_OTHER: not known. Sets
  * *ret_futex when it is the futex's, and leaves it otherwise.
  */
 enum rut_off rut_an_off_kernel(const char *function, bool *ret_futex);
 
 /*
- * What a Ruby thread waits for, by its innermost frame and what the kernel tells (`futex`: it waits
+ * What a Ruby thread waits for, by its innermost frame and what the kernel shows (`futex`: it waits
  * for one).
  */
 enum rut_off rut_an_off_ruby(const struct rut_ruby_frame *innermost, bool futex,

@@ -132,7 +132,7 @@ static void add_user(const char *frame, uint64_t address, void *arg)
 
 	if (f->has_ruby && file && (!strncmp(file, "(libruby", 8) || !strncmp(file, "(ruby", 5)))
 		f->in_ruby = true;
-	/* Without frame pointers the rest is made of what lies on the stack. */
+	/* Without frame pointers the rest is made of arbitrary words of the stack. */
 	if (!strncmp(frame, "0x", 2) && !file) {
 		f->in_ruby |= f->has_ruby;
 		if (f->lost)

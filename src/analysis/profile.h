@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where time goes, by stacks: samples of what runs (rutile_sample), and the time between a switch
+ * How time is spent, by stacks: samples of what runs (rutile_sample), and the time between a switch
  * away from a thread and the switch back to it (sched_switch), split at its wake-up
  * (sched_waking). Ruby, native and kernel frames of a stack make one.
  *
@@ -65,7 +65,7 @@ int rut_an_profile_add_allocs(struct rut_profile *p, struct rut_ctf_set *set, bo
 /* Those that wait still have waited until the last event. */
 int rut_an_profile_end(struct rut_profile *p);
 
-/* "process;outer;inner N" lines, the dearest first; N in units: 1000 for microseconds. */
+/* "process;outer;inner N" lines, the most expensive first; N in units: 1000 for microseconds. */
 void rut_an_profile_folded(const struct rut_profile *p, uint64_t unit, struct rut_buf *out);
 
 void rut_an_profile_fini(struct rut_profile *p);

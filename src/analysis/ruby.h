@@ -5,7 +5,7 @@
  * Each process has a stream of its own. Its records follow each other in the order in which they
  * happened, and ruby:switch says which thread and fiber they are of. Calls and returns are matched
  * on a stack for each fiber: a return ends the innermost call of its method, and what stands above
- * that is gone without a return (a `retry`, which Ruby reports as another call, or lost events).
+ * that ended without a return (a `retry`, which Ruby reports as another call, or lost events).
  * Where the trace has sched_switch too, each call knows how much of its time it was on a CPU.
  */
 #ifndef RUT_ANALYSIS_RUBY_H
@@ -35,7 +35,7 @@ struct rut_hook_ruby_call {
 	struct rut_thread *thread; /* of the state model; NULL: not known to the kernel's events */
 	const struct rut_ruby_method *method;
 	int64_t self_ns;	     /* without callees, and without other fibers of its thread */
-	int64_t cpu_ns, self_cpu_ns; /* on a CPU; -1: the trace does not tell */
+	int64_t cpu_ns, self_cpu_ns; /* on a CPU; -1: not in the trace */
 	uint32_t depth;		     /* calls around it */
 	bool outermost;		     /* of its method in this fiber: recursion counts once */
 	bool running;		     /* it has not returned: see rut_an_ruby_running() */
@@ -115,7 +115,7 @@ struct rut_hook_ruby_span {
 	struct rut_ruby_text detail, error;
 };
 
-/* Tells `fn` of every call that has not returned, innermost first, as if it ended at `now_ns`. */
+/* Calls `fn` for every call that has not returned, innermost first, as if it ended at `now_ns`. */
 void rut_an_ruby_running(struct rut_state *st, int64_t now_ns,
 			 void (*fn)(void *arg, const struct rut_hook_ruby_call *call), void *arg);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What happens, as samples: one stream of "this thread spent so long in that" for the analyses that
- * follow quantities of all kinds (series, changes, diff). The options --cpu, --tid, --pid and
+ * What happens, as samples: one stream of "this thread spent this time on that" for the analyses
+ * that follow quantities of all kinds (series, changes, diff). The options --cpu, --tid, --pid and
  * --procname are applied here.
  */
 #ifndef RUT_ANALYSIS_SAMPLER_H
@@ -24,7 +24,7 @@ enum rut_sample_kind {
 struct rut_sample {
 	enum rut_sample_kind kind;
 	int cpu;
-	struct rut_thread *thread; /* NULL: unknown, or nobody's */
+	struct rut_thread *thread; /* NULL: unknown, or none */
 	const char *what;	   /* interned; NULL: nothing more to say */
 	int64_t begin_ns, end_ns;  /* the same for what takes no time */
 	bool error;		   /* SYSCALL: it failed */

@@ -104,7 +104,7 @@ static double inflation(double rho)
 /* ---- Two samples ---- */
 
 /*
- * Counts, over all ways to choose n_a of the values, those whose sum of ranks is as far from the
+ * Counts, over all ways to choose n_a of the values, those with a sum of ranks as far from the
  * mean as `sum` or farther.
  */
 static double exact(const unsigned int *ranks, size_t n, size_t n_a, unsigned int sum)

@@ -125,7 +125,7 @@ static void reap(struct rut_state *st, struct rut_thread *t)
 	free_thread(t);
 }
 
-/* It is freed soon, and nobody has looked at it for long. */
+/* It is freed soon, and has not been used for long. */
 static void prefetch_thread(const struct rut_thread *t)
 {
 	if (!t)
@@ -214,7 +214,7 @@ struct rut_thread *rut_an_state_leader(struct rut_state *st, struct rut_thread *
 	return leader;
 }
 
-/* Without sched_switch the context of the event itself says who runs. */
+/* Without sched_switch the context of the event itself names the running thread. */
 static struct rut_thread *current_from_context(struct rut_state *st, const struct rut_ctf_event *ev,
 					       const struct rut_state_class *c)
 {
@@ -643,6 +643,6 @@ bool rut_an_state_needs(const struct rut_state *st, size_t cls, uint32_t hooks)
 {
 	const struct rut_state_class *c = &st->classes[cls];
 
-	/* Where contexts tell who runs, every event does. */
+	/* Where contexts name the running thread, every event does. */
 	return c->fn && (st->use_context || (c->serves & hooks));
 }

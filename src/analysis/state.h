@@ -4,7 +4,7 @@
  *
  * Per CPU the current thread, interrupt and raised softirqs; per thread its name, priority, the
  * system call it is in and, for a thread group's leader, its file descriptors; per disk the
- * pending requests. All analyses share one model. They do not look at events: they subscribe to
+ * pending requests. All analyses share one model. They do not read events: they subscribe to
  * what the model makes of them (hooks), so that each format of each LTTng version is known here
  * and nowhere else.
  *
@@ -74,7 +74,7 @@ struct rut_io_rq {
 
 #define RUT_STATE_FD_FIELDS 3
 
-/* What the call at hand does to descriptors, beside requests (state_fd.c). */
+/* What the current call does to descriptors, beside requests (state_fd.c). */
 struct rut_fd_op {
 	bool active;
 	uint64_t v[RUT_STATE_FD_FIELDS]; /* its arguments */
@@ -97,7 +97,7 @@ enum rut_wake_kind {
 	RUT_WAKE_THREAD,  /* another thread, in a context of its own */
 	RUT_WAKE_TIMER,
 	RUT_WAKE_DISK, /* a request has completed */
-	RUT_WAKE_NET,  /* a packet has come; tid: who sent it, when it is in the trace */
+	RUT_WAKE_NET,  /* a packet has come; tid: its sender, when it is in the trace */
 	RUT_WAKE_IRQ,  /* another interrupt */
 	RUT_WAKE_IPI,  /* another CPU, of which nothing else is known */
 	RUT_WAKE_USER, /* keyboard, mouse, terminal */
@@ -106,7 +106,7 @@ enum rut_wake_kind {
 struct rut_wake {
 	int64_t ns; /* RUT_NO_TIME: not woken since it last ran */
 	enum rut_wake_kind kind;
-	int64_t tid;	  /* THREAD, NET: who; DISK: whose requests were ahead; 0: nobody known */
+	int64_t tid; /* THREAD, NET: the thread; DISK: the one with requests ahead; 0: not known */
 	const char *what; /* disk, peer, interrupt or call; interned; NULL: unknown */
 	uint32_t ahead;	  /* DISK: how many requests of others were pending before its own */
 };
@@ -143,7 +143,7 @@ struct rut_thread {
 	uint32_t index;	    /* unique among those that exist; used again */
 	uint64_t serial;    /* order of creation */
 	bool dead;	    /* it has ended, or its TID is another's */
-	bool kept;	    /* somebody keeps a pointer to it: it is not freed */
+	bool kept;	    /* a pointer to it is kept elsewhere: it is not freed */
 };
 
 #define RUT_SOFTIRQS 32
@@ -175,7 +175,7 @@ struct rut_cpu {
 	/* What was seen since the outermost began: a request that completed, a packet. */
 	bool disk_done, packet_in;
 	int64_t done_dev;
-	int64_t done_tid; /* whose request it was */
+	int64_t done_tid; /* the thread that made the request */
 	uint32_t done_ahead;
 	int64_t done_ahead_tid;
 	/* What was said of the request that is issued next on this CPU. */
@@ -210,7 +210,7 @@ struct rut_block_rq {
 	bool write;
 	uint64_t dirtied_bytes;	   /* of pages that others had changed: RUT_HOOK_BLOCK_DIRTIED */
 	uint32_t ahead;		   /* requests of others that were pending when it was issued */
-	int64_t ahead_tid;	   /* whose most of these were; 0: none */
+	int64_t ahead_tid;	   /* the thread with most of these; 0: none */
 	struct rut_block_rq *next; /* free list */
 };
 
@@ -240,7 +240,7 @@ enum rut_hook {
 	RUT_HOOK_RUBY_CALL,    /* struct rut_hook_ruby_call (ruby.h) */
 	RUT_HOOK_RUBY_BEGIN,   /* struct rut_hook_ruby_begin */
 	RUT_HOOK_RUBY_EVENT,   /* struct rut_hook_ruby_event */
-	RUT_HOOK_RUBY_FIBER,   /* struct rut_hook_ruby_fiber: a thread goes to another fiber */
+	RUT_HOOK_RUBY_FIBER,   /* struct rut_hook_ruby_fiber: a thread switches to another fiber */
 	RUT_HOOK_RUBY_REQUEST, /* struct rut_hook_ruby_request */
 	RUT_HOOK_RUBY_SPAN,    /* struct rut_hook_ruby_span */
 	RUT_HOOK_COUNT,
@@ -250,7 +250,7 @@ struct rut_hook_switch {
 	int64_t ts_ns;
 	int cpu;
 	int64_t prev_tid, next_tid;
-	int64_t gap_tid; /* who ran last as far as the trace tells, when that is not prev; else -1
+	int64_t gap_tid; /* the last to run according to the trace, when that is not prev; else -1
 			  */
 	int64_t prev_state;		   /* 0: it could have run on */
 	const char *prev_comm, *next_comm; /* interned */
@@ -292,7 +292,7 @@ struct rut_hook_syscall {
 
 struct rut_hook_io {
 	int cpu;
-	struct rut_thread *thread, *parent; /* parent: whose descriptors are used */
+	struct rut_thread *thread, *parent; /* parent: its descriptors are used */
 	const struct rut_syscall_info *info;
 	const struct rut_io_rq *rq;
 };
@@ -382,15 +382,15 @@ struct rut_state_class {
 	uint32_t serves;			      /* the hooks that it can matter to */
 	bool compat_exit,
 		native_exit; /* returns from calls of 32-bit programs only, or of others */
-	bool fix_pid;	     /* the stream's context has a pid that tells a thread's leader */
+	bool fix_pid;	     /* the stream's context has a pid, which is the thread's leader */
 	bool old_prio;	     /* wakeup priorities are 100 too high: LTTng before 2.7.1 */
 };
 
 struct rut_state {
 	struct rut_cpu *cpus; /* owned, by number */
 	size_t n_cpus, cpus_seen;
-	struct rut_cpu nowhere;	 /* of events whose CPU's number is absurd */
-	int cpu;		 /* of the event at hand */
+	struct rut_cpu nowhere;	 /* of events with an absurd CPU number */
+	int cpu;		 /* of the current event */
 	struct rut_map groups;	 /* name of a control group -> struct rut_thread, owned */
 	struct rut_index tids;	 /* tid + 1 -> struct rut_thread, borrowed from all */
 	struct rut_thread **all; /* owned, by index; NULL: the index is free */
@@ -400,7 +400,7 @@ struct rut_state {
 	uint64_t serials;
 	struct rut_thread **dead; /* owned ring of RUT_STATE_DEAD, borrowed threads */
 	size_t dead_at;
-	bool keep_threads;	     /* somebody keeps pointers to all: none is freed */
+	bool keep_threads;	     /* pointers to all are kept elsewhere: none is freed */
 	struct rut_map disks;	     /* dev + 1 -> struct rut_disk, owned */
 	struct rut_disk **disk_list; /* borrowed, in order of first sight */
 	size_t n_disks;
@@ -410,12 +410,12 @@ struct rut_state {
 	struct rut_state_class *classes;    /* owned, by index of the class */
 	size_t n_classes;
 	struct rut_hook_list hooks[RUT_HOOK_COUNT];
-	bool use_context; /* the trace has no sched_switch: contexts tell the current thread */
+	bool use_context; /* the trace has no sched_switch: contexts name the current thread */
 	bool has_calls;	  /* the trace has system calls */
 	bool has_irqs;	  /* and interrupts */
-	bool muted;	  /* a filter excludes this event: the model follows it, nobody counts it */
+	bool muted; /* a filter excludes this event: the model follows it, no analysis counts it */
 	enum rut_fd_origin origin; /* of the descriptor that is being added */
-	bool no_files;		   /* nobody asks which descriptors are open */
+	bool no_files;		   /* no analysis asks which descriptors are open */
 	bool count_splice;	   /* splice and sendfile are requests too */
 	uint64_t pages;
 	uint64_t fd_seq;
@@ -433,7 +433,7 @@ void rut_an_state_fini(struct rut_state *st);
 /* Chooses a handler for every class of the set. May be called again when classes were added. */
 int rut_an_state_bind(struct rut_state *st, const struct rut_ctf_set *set);
 
-/* Whether events of this class can matter to those who listen to these hooks only. */
+/* Whether events of this class can matter to listeners of these hooks only. */
 bool rut_an_state_needs(const struct rut_state *st, size_t cls, uint32_t hooks);
 
 static inline void rut_state_event(struct rut_state *st, const struct rut_ctf_event *ev)
@@ -464,7 +464,7 @@ struct rut_thread *rut_an_state_current(struct rut_state *st, const struct rut_c
 struct rut_thread *rut_an_state_leader(struct rut_state *st, struct rut_thread *t);
 /*
  * What a table has a row for, when threads are put together: the leader of its process; with
- * by_cgroup a stand-in for its control group, whose `comm` is the path and whose `tid` is below 0.
+ * by_cgroup a stand-in for its control group, with the path as `comm` and a `tid` below 0.
  * Never NULL.
  */
 struct rut_thread *rut_an_state_group(struct rut_state *st, struct rut_thread *t, bool by_cgroup);

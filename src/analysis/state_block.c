@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The state model: disks and their requests, and what statedumps tell. */
+/* The state model: disks and their requests, and statedumps. */
 #include "analysis/state_priv.h"
 
 #include <fcntl.h>
@@ -128,7 +128,7 @@ static void block_dirtied(struct rut_state *st, const struct rut_ctf_event *ev,
 
 enum { RQ_DEV, RQ_SECTOR, RQ_NR, RQ_TID, RQ_RWBS };
 
-/* Whose requests are pending when this one is issued: whose are most, by a vote in one pass. */
+/* The thread with most of the pending requests when this one is issued, by a vote in one pass. */
 static void count_ahead(const struct rut_disk *d, struct rut_block_rq *rq)
 {
 	uint32_t votes = 0;
@@ -289,7 +289,7 @@ static void dump_fd_of(struct rut_state *st, const struct rut_ctf_event *ev, int
 	struct rut_thread *t = rut_an_state_thread_new(st, pid);
 	struct rut_fd *f;
 
-	if (t->pid < 0) /* whoever has descriptors is a leader */
+	if (t->pid < 0) /* a thread with descriptors is a leader */
 		t->pid = pid;
 	f = rut_an_state_fd(t, seen->fd);
 	if (f) {

@@ -3,7 +3,7 @@
  * The state model: what makes and ends descriptors.
  *
  * One table for all system calls that do. Those that are also requests for input and output (open,
- * socket, accept, dup, close) are in state_io.c as such; this file does the rest, and tells for
+ * socket, accept, dup, close) are in state_io.c as such; this file does the rest, and says for
  * both whether the descriptor is closed by an exec. Descriptors that no system call of the table
  * makes (received over a local socket without their numbers in the trace, made by ioctl, io_uring
  * or clone3) become known when they are first used.

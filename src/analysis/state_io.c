@@ -176,7 +176,7 @@ static void enter_fd(const struct rut_ctf_event *ev, const struct rut_state_clas
 	rq->is_transfer = op == RUT_IO_READ || op == RUT_IO_WRITE;
 }
 
-/* A thread's leader may be told by the stream's context before anything else does. */
+/* The stream's context may name a thread's leader before any other event. */
 static void fix_pid(struct rut_state *st, const struct rut_ctf_event *ev,
 		    const struct rut_state_class *c, struct rut_thread *t)
 {
@@ -244,7 +244,7 @@ void rut_an_state_io_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 		break;
 	case KIND_SPLICE:
 	case KIND_SENDFILE:
-		/* Seen by nobody in lttng-analyses: counted only where that was asked for. */
+		/* lttng-analyses does not see these: counted only where asked for. */
 		if (!st->count_splice)
 			break;
 		rq->op = RUT_IO_READ_WRITE;
@@ -400,7 +400,8 @@ void rut_an_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 	t->syscall = NULL;
 }
 
-/* What is sent during a write goes to the network, if the descriptor says nothing else. */
+/* A write that sends packets is to the network, unless the descriptor is known as something else.
+ */
 void rut_an_state_net_xmit(struct rut_state *st, const struct rut_ctf_event *ev,
 			   const struct rut_state_class *c)
 {

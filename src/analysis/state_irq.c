@@ -116,7 +116,7 @@ static void net_receive(struct rut_state *st, const struct rut_ctf_event *ev,
 	rut_state_notify(st, RUT_HOOK_NET, &h);
 }
 
-/* An interrupt also tells that its CPU is there, for whoever adds up CPUs. */
+/* An interrupt also shows that its CPU exists, for sums over CPUs. */
 #define IRQS                                                                                       \
 	(RUT_HOOK_BIT(RUT_HOOK_IRQ_ENTRY) | RUT_HOOK_BIT(RUT_HOOK_IRQ_EXIT) |                      \
 	 RUT_HOOK_BIT(RUT_HOOK_SOFTIRQ_EXIT) | RUT_HOOK_BIT(RUT_HOOK_SWITCH) |                     \

@@ -27,7 +27,7 @@ extern const struct rut_state_def rut_an_state_dump_defs[];
 extern const struct rut_state_def rut_an_state_ruby_defs[];
 extern const struct rut_state_def rut_an_state_wake_defs[];
 
-/* state_ruby.c: a CPU goes from one thread to another. */
+/* state_ruby.c: a CPU switches from one thread to another. */
 void rut_an_state_ruby_switch(struct rut_state *st, int64_t ts_ns, int64_t prev_tid,
 			      int64_t next_tid);
 void rut_an_state_ruby_fini(struct rut_ruby *m);
@@ -40,7 +40,7 @@ void rut_an_state_sys_string(struct rut_state *st, const struct rut_ctf_event *e
 void rut_an_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 			   const struct rut_state_class *c);
 
-/* How a system call does I/O (by its name), and the fields that tell. */
+/* How a system call does I/O (by its name), and the fields with its values. */
 uint8_t rut_an_state_io_kind(const char *name);
 const char *const *rut_an_state_io_fields(uint8_t kind);
 const char *const *rut_an_state_io_exit_fields(void);
@@ -67,7 +67,7 @@ uint8_t rut_an_state_wait_kind(const char *name);
 void rut_an_state_context_enter(struct rut_cpu *cpu, enum rut_context_kind kind, int64_t nr,
 				const char *name);
 void rut_an_state_context_leave(struct rut_cpu *cpu, enum rut_context_kind kind);
-/* The thread is woken on the CPU at hand: finds out why. */
+/* The thread is woken on the current CPU: finds out why. */
 void rut_an_state_wake(struct rut_state *st, struct rut_thread *t, int64_t ts_ns);
 
 /* The fields of exits from system calls, in order of rut_an_state_io_exit_fields(). */
@@ -94,7 +94,7 @@ struct rut_fd *rut_an_state_open_fd(struct rut_state *st, const struct rut_ctf_e
 				    struct rut_thread *leader, int64_t fd);
 void rut_an_state_notify_opened(struct rut_state *st, const struct rut_ctf_event *ev,
 				struct rut_thread *leader, int64_t fd);
-/* Tells of it, and removes it. */
+/* Reports it, and removes it. */
 void rut_an_state_close_fd(struct rut_state *st, const struct rut_ctf_event *ev,
 			   struct rut_thread *leader, int64_t fd, int64_t ts_ns);
 void rut_an_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
@@ -128,7 +128,8 @@ struct rut_remap {
 	struct rut_remap *next;
 };
 
-/* A table of open files (LTTng 2.12 on): whose it is, and what was seen of it before that. */
+/* A table of open files (LTTng 2.12 on): its process, and what was seen of it before that is known.
+ */
 struct rut_file_table {
 	int64_t *pids;
 	size_t n_pids;

@@ -29,7 +29,7 @@ struct ran {
 /* A thread: its time on CPUs, and the fiber that it ran last. */
 struct ruby_thread {
 	int64_t tid;
-	struct ran *ran; /* owned; when it ran lately, for calls that are told late */
+	struct ran *ran; /* owned; when it ran lately, for calls that are reported late */
 	uint32_t nran, ran_cap;
 	int64_t cpu_ns,
 		since_ns; /* until, and since, it was put on a CPU; RUT_NO_TIME: it is not */
@@ -62,7 +62,7 @@ struct process {
 
 struct stream {
 	struct process *process;
-	struct fiber *fiber; /* whose records come now; NULL: not known */
+	struct fiber *fiber; /* the fiber of the current records; NULL: not known */
 };
 
 struct rut_ruby {
@@ -405,7 +405,7 @@ static void ruby_method(struct rut_state *st, const struct rut_ctf_event *ev,
 	to = intern_method(st, m, rut_an_state_intern(st, name, strlen(name)), path,
 			   (uint32_t)rut_ctf_u64(ev, &c->f[NAME_LINE]),
 			   rut_ctf_u64(ev, &c->f[NAME_NATIVE]));
-	/* Who met with the number before its name reads the name there. */
+	/* Rows that were made before the name arrived read it there. */
 	if (to && id < s->process->cap && s->process->methods[id] &&
 	    s->process->methods[id]->unnamed) {
 		struct rut_ruby_method *old = s->process->methods[id];
@@ -417,7 +417,7 @@ static void ruby_method(struct rut_state *st, const struct rut_ctf_event *ev,
 		st->failed = true;
 }
 
-/* A number whose name is not in the trace has a row of its own. */
+/* A number without a name in the trace has a row of its own. */
 static const struct rut_ruby_method *method_of(struct rut_state *st, struct rut_ruby *m,
 					       struct process *p, uint64_t id)
 {
@@ -481,7 +481,7 @@ struct subject {
 	const struct rut_ruby_method *method;
 };
 
-/* False: nobody wants calls, or it is not known whose the record is. */
+/* False: no analysis wants calls, or the record's fiber is not known. */
 static bool subject_of(struct rut_state *st, const struct rut_ctf_event *ev,
 		       const struct rut_state_class *c, struct subject *ret)
 {
@@ -565,7 +565,7 @@ static void pop(struct rut_state *st, struct fiber *f, const struct rut_hook_rub
 }
 
 /*
- * Nobody will tell that the call at the top of the stack has returned. After a `retry` it ended
+ * No event reports that the call at the top of the stack has returned. After a `retry` it ended
  * with what Ruby reported as a call of the same method in it; otherwise it is not known when.
  */
 static void drop(struct rut_state *st, const struct process *p, struct fiber *f)

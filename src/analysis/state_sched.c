@@ -117,7 +117,7 @@ static void sched_wakeup(struct rut_state *st, const struct rut_ctf_event *ev,
 	struct rut_thread *t;
 	struct rut_cpu *cpu;
 
-	if (rut_ctf_ref_ok(&c->f[WAKE_CPU])) /* it is there, even if nothing else tells */
+	if (rut_ctf_ref_ok(&c->f[WAKE_CPU])) /* it exists, even without other events */
 		rut_an_state_get_cpu(st, (int)rut_ctf_i64(ev, &c->f[WAKE_CPU]));
 	cpu = rut_an_state_get_cpu(st, st->cpu);
 	t = rut_an_state_thread(st, tid);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state model: who woke whom, and why.
+ * The state model: which thread or interrupt woke which thread, and why.
  *
  * Only a thread in its own context wakes another. What is woken in the context of an interrupt was
  * waiting for a timer, a packet or a request to a disk, and the thread that happened to be
  * interrupted has nothing to do with it. Interrupt context is known from the events that enter and
  * leave it. Where a trace lacks these (the timer interrupt of x86 has no irq_handler_entry), it is
- * known from what was interrupted: an idle CPU and a thread in user code wake nobody, and a sleep
- * for a time is ended by a timer or by a signal.
+ * known from what was interrupted: an idle CPU and a thread in user code wake no thread, and a
+ * sleep for a time is ended by a timer or by a signal.
  */
 #include "analysis/state_priv.h"
 

@@ -4,7 +4,7 @@
  *
  * A rut_stat keeps count, extremes, sum and sum of squares exactly (in 128 bits), so that mean and
  * deviation come out correctly rounded however long the trace is. Percentiles are optional: a
- * histogram of 32 buckets for each power of two, whose answers are at most 1.6 % off. A rut_values
+ * histogram of 32 buckets for each power of two, with an error of at most 1.6 %. A rut_values
  * keeps how often each value occurred: what frequency distributions with exact bounds need.
  */
 #ifndef RUT_ANALYSIS_STATS_H

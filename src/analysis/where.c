@@ -99,7 +99,7 @@ static void emit(struct rut_where *w, struct rut_where_thread *t, int64_t end_ns
 	t->since_ns = end_ns;
 }
 
-/* When the interrupt at hand of this CPU began; RUT_NO_TIME: there is none. */
+/* When the current interrupt of this CPU began; RUT_NO_TIME: there is none. */
 static int64_t irq_begin(const struct rut_where *w, int cpu)
 {
 	const struct rut_cpu *c;
@@ -178,7 +178,7 @@ static enum rut_place blocked_place(struct rut_where *w, struct rut_where_thread
 		return RUT_PLACE_GVL;
 	if (!t->timed)
 		return RUT_PLACE_LOCK;
-	/* Nobody released it: the time was over. That is how threads of Ruby sleep. */
+	/* It was not released: the time limit expired. That is how threads of Ruby sleep. */
 	return t->woken_by || t->asks_again ? t->block : RUT_PLACE_SLEEP;
 }
 

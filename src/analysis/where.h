@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the time of threads goes.
+ * How threads spend their time.
  *
  * At each moment a thread is in exactly one place (enum rut_place): it runs Ruby, it runs in the
  * kernel, it waits for a CPU, for a lock, for a disk ... Whatever changes the place closes a slice
@@ -63,7 +63,7 @@ struct rut_slice {
 	const char *what; /* file, peer, interrupt ...; NULL: not known; interned */
 	int64_t by;	  /* the thread that ended the wait; 0: none is known */
 	uint32_t nr;	  /* of the system call, counted by thread */
-	/* Of a stretch on a CPU: the innermost Ruby call at its end; NULL: not known. */
+	/* Of an interval on a CPU: the innermost Ruby call at its end; NULL: not known. */
 	const struct rut_ruby_method *method;
 };
 
@@ -77,16 +77,16 @@ struct rut_where_thread {
 	void *user;		   /* its slices are wanted; NULL: they are not */
 	int64_t since_ns;
 	uint8_t at;		 /* enum in where.c */
-	uint8_t block;		 /* enum rut_place of the wait at hand */
-	uint8_t call_place;	 /* where it would wait in the system call at hand */
+	uint8_t block;		 /* enum rut_place of the current wait */
+	uint8_t call_place;	 /* where it would wait in the current system call */
 	bool in_gc, gvl, timed;	 /* timed: the wait for a futex has a timeout */
 	bool ruby;		 /* it made Ruby events */
 	bool child;		 /* asked for a child's end in vain just now */
 	int cpu;		 /* that it is on, or was on last; -1: none */
-	const char *call, *what; /* of the wait at hand */
-	const char *call_what;	 /* of the system call at hand */
-	const char *asked;	 /* the file whose lock that call asks for; NULL: none */
-	const char *refused;	 /* the file whose lock it was refused last; NULL: none */
+	const char *call, *what; /* of the current wait */
+	const char *call_what;	 /* of the current system call */
+	const char *asked;	 /* the file of the lock that the call asks for; NULL: none */
+	const char *refused;	 /* the file of the lock that was refused last; NULL: none */
 	uint32_t refused_nr;	 /* of that call */
 	bool asks_again;	 /* it sleeps until it asks for `refused` again */
 	bool exiting;		 /* it ends, and closes what it had */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * --max-overhead in the kernel, so that a flight recorder, which has no process, keeps to it too.
- * Without it conf.budget_ppm is 0, and nothing of this is in the programs that run.
+ * Without it conf.budget_ppm is 0, and the verifier removes this code from the programs.
  *
  * Per run: a cost is added to what this CPU has spent, and to what the class has. The clock is
  * looked at every 256 runs only. Producers that nest in each other may lose an addition: it is an

@@ -3,8 +3,9 @@
  * --max-overhead: shared by the programs and user space.
  *
  * Classes of events are the static events (by id), the system calls (entry and exit of one number
- * together) and the events added by name. Each run of a class is charged a cost; whoever finds, at
- * the end of a window, that a CPU has spent more than its share sheds the class that cost most.
+ * together) and the events added by name. Each run of a class is charged a cost; the run that
+ * finds, at the end of a window, that a CPU has spent more than its share sheds the class that cost
+ * most.
  */
 #ifndef RUT_BPF_BUDGET_H
 #define RUT_BPF_BUDGET_H
@@ -15,10 +16,10 @@
 #define RUT_BUDGET_SYSCALL 128	/* the first class of system calls */
 #define RUT_BUDGET_DYNAMIC 1152 /* ... of events added by name */
 #define RUT_BUDGET_NAME	   40
-#define RUT_BUDGET_WINDOW  100000000ull	  /* at least so many ns are looked at */
-#define RUT_BUDGET_PAUSE   10000000000ull /* shed for so long, doubled each time ... */
+#define RUT_BUDGET_WINDOW  100000000ull	  /* ns, the shortest window */
+#define RUT_BUDGET_PAUSE   10000000000ull /* ns of a pause, doubled each time ... */
 #define RUT_BUDGET_STRIKES 6		  /* ... at most so often */
-#define RUT_BUDGET_EACH	   256		  /* the clock is looked at every so many runs */
+#define RUT_BUDGET_EACH	   256		  /* runs between two readings of the clock */
 
 _Static_assert((int)RUT_EV_COUNT <= RUT_BUDGET_SYSCALL, "static events come first");
 

@@ -37,7 +37,7 @@ RUT_CONTEXT(USTACK)
 		return RUT_STACK_NONE;
 	/*
 	 * Beside a Ruby stack the native functions that its innermost method runs are wanted. What
-	 * is outside of them is the interpreter, mostly without frame pointers: long and dear.
+	 * is outside of them is the interpreter, mostly without frame pointers: long and expensive.
 	 */
 	if (conf.contexts & RUT_CTX_RSTACK && bpf_map_lookup_elem(&rubies, &tgid))
 		return rut_stack_id_max(ctx, BPF_F_USER_STACK, RUT_RUBY_NATIVE * 8);

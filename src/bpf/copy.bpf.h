@@ -2,8 +2,8 @@
 /*
  * Copies of a length that is known only at run time, into places behind which not one byte may be
  * written: a nested record may follow directly. So the last word overlaps the one before instead
- * of ending in single bytes, and the verifier, which walks through every length that it can tell
- * from another, sees each position as a masked number instead of a count of rounds.
+ * of ending in single bytes, and the verifier, which walks through every length that it can
+ * distinguish from another, sees each position as a masked number instead of a count of rounds.
  */
 #ifndef RUT_BPF_COPY_BPF_H
 #define RUT_BPF_COPY_BPF_H

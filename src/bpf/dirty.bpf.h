@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Who changed the pages that a request writes. A write into a file changes pages of the page cache;
- * they reach the disk later, in a request of the kernel's worker or of another process. So the
- * thread that makes a page dirty is remembered by the page's place in its file, and found again
- * when the page is in a request. Of a bio, which is a run of pages of one file, the first page
- * counts; of a page that is forgotten, the thread that changed the file last.
+ * The processes that changed the pages which a request writes. A write into a file changes pages of
+ * the page cache; they reach the disk later, in a request of the kernel's worker or of another
+ * process. So the thread that makes a page dirty is remembered by the page's place in its file, and
+ * found again when the page is in a request. Of a bio, which is a run of pages of one file, the
+ * first page counts; of a page that is forgotten, the thread that changed the file last.
  */
 #ifndef RUT_BPF_DIRTY_BPF_H
 #define RUT_BPF_DIRTY_BPF_H

@@ -171,7 +171,7 @@ int BPF_PROG(tcp_retransmit_skb, const struct sock *sk, const struct sk_buff *sk
 	RUT_END();
 }
 
-/* `info` can be 0, 1 or 2 instead of a pointer: who sent it, and nothing more. */
+/* `info` can be 0, 1 or 2 instead of a pointer: the kind of sender, and nothing more. */
 #define SI_USER	  0
 #define SI_KERNEL 0x80
 

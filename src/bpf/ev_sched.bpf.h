@@ -205,7 +205,7 @@ int BPF_PROG(sched_process_free, struct task_struct *task)
 
 		bpf_map_delete_elem(&rubies, &tgid);
 	}
-	/* Its number will be another's, and the map has room for the living. */
+	/* The PID may be reused, and the map is sized for live processes. */
 	if (conf.filters & RUT_FILTER_FOLLOW && task->pid == task->tgid) {
 		__u32 tgid = task->tgid, yes = 1;
 

@@ -349,7 +349,7 @@ static __noinline __u32 exit_slow(struct pt_regs *regs, __u32 nr, long ret,
 	return at;
 }
 
-/* Threads in a call whose exit will have lost its number: the row of the call. */
+/* Threads in a call that exits without its number: the row of the call. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);

@@ -341,7 +341,8 @@
 	E(BLOCK_RQ_COMPLETE, "block_rq_complete", block_rq_complete, "block",                      \
 	  RUT_F_BLOCK_COMPLETE)                                                                    \
 	E(BLOCK_BIO_REMAP, "block_bio_remap", block_bio_remap, "block", RUT_F_BIO_REMAP)           \
-	/* Behind a request of the page cache: who had changed the pages that it writes. */        \
+	/* Behind a request of the page cache: the process that had changed the pages it writes.   \
+	 */                                                                                        \
 	E(BLOCK_DIRTIED, "rutile_block_dirtied", writeback_dirty_folio, "block",                   \
 	  RUT_F_BLOCK_DIRTIED)                                                                     \
 	E(BLOCK_BACKMERGE, "block_bio_backmerge", block_bio_backmerge, "block", RUT_F_BIO)         \
@@ -500,7 +501,7 @@ struct rut_context_all {
 
 _Static_assert(RUT_CTX_COUNT < 64, "one bit each");
 
-/* Counters of each CPU ("perf:cpu:NAME"), whose names the session has (session/perf.h). */
+/* Counters of each CPU ("perf:cpu:NAME"), with names in the session (session/perf.h). */
 #define RUT_PERF_MAX 4
 #define RUT_CTX_PERF (RUT_CTX_PERF0 | RUT_CTX_PERF1 | RUT_CTX_PERF2 | RUT_CTX_PERF3)
 
@@ -542,7 +543,7 @@ struct rut_bpf_conf {
 	__u32 no_fork;	    /* sched_process_fork only follows children */
 	__u32 no_free;	    /* sched_process_free only forgets processes */
 	__u32 no_exec;	    /* sched_process_exec only forgets Ruby processes */
-	__u32 no_issue;	    /* block_rq_issue only says who changed the pages */
+	__u32 no_issue;	    /* block_rq_issue only records who changed the pages */
 	__u32 no_dirtied;   /* ... or does not */
 	__u32 no_state;	    /* inet_sock_set_state only says what connects */
 	__u32 no_connect;   /* ... or does not */
@@ -577,7 +578,7 @@ struct rut_ctl_user {
 
 /*
  * What an argument points to, read at entry or at exit: parts of a record behind its strings. Each
- * is a length of 8 bits and so many elements, where nothing else is said.
+ * is a length of 8 bits and that many elements, unless noted.
  */
 enum rut_part_kind {
 	RUT_PART_NONE,

@@ -2,8 +2,8 @@
 /*
  * rutile's own processes, which no session records: what they do because of the trace must not be
  * in the trace. A process is known by its id and its start time, which no other process can have; a
- * name would hide whoever takes it. One table for all sessions, shared by the programs and user
- * space.
+ * name would hide any program of that name. One table for all sessions, shared by the programs and
+ * user space.
  */
 #ifndef RUT_BPF_OWN_H
 #define RUT_BPF_OWN_H

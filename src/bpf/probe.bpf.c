@@ -2,7 +2,7 @@
 /*
  * Events that a session adds by name: one object is loaded for each. `on_probe` serves USDT probes
  * and functions, `on_tracepoint` any tracepoint of the kernel by its tracefs format, `on_sample` a
- * clock. They need nothing of the kernel's types, so that they load where it has none; the object
+ * clock. They use none of the kernel's types, so that they load where it has none; the object
  * that is compiled with RUT_TYPED does, for the contexts that are read by them.
  */
 #ifndef RUT_TYPED
@@ -172,7 +172,7 @@ int on_tracepoint(void *ctx)
 	return 0;
 }
 
-/* Who runs on this CPU now, and where. */
+/* The thread that runs on this CPU now, and where. */
 SEC("perf_event")
 int on_sample(void *ctx)
 {
@@ -181,7 +181,7 @@ int on_sample(void *ctx)
 	struct rut_slot slot;
 	unsigned char *p;
 
-	/* The idle task tells nothing. */
+	/* Not the idle task. */
 	if (!(__u32)id || rut_is_own() || !rut_allowed())
 		return 0;
 	slot.turn = 0;

@@ -80,7 +80,7 @@ static __always_inline __u32 rut_tail_max(void)
 #define rut_likely(x)	__builtin_expect(!!(x), 1)
 #define rut_unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Always 0, which the verifier cannot know: a map's element that somebody may write. */
+/* Always 0, which the verifier cannot know: an element of a map. */
 static volatile __u32 nothing;
 
 /*
@@ -254,7 +254,7 @@ static __always_inline void rut_commit(const struct rut_slot *slot, __u64 size)
 }
 #else
 /*
- * With a filter that looks at fields a record is first stored beside the ring, and goes into it
+ * With a filter on fields a record is first stored beside the ring, and copied into it
  * when the filter lets it pass. Programs can nest in each other, but not in themselves: each has a
  * place of its own; or has the turn that it took (scratch.bpf.h).
  */

@@ -77,7 +77,7 @@ struct rut_ruby_walk {
 	struct rut_ruby_vm proc;
 	__u64 epoch, link;
 	__u64 sum;		  /* of all frames (rut_ruby_known()) */
-	__u64 pc, iseq, self, ep; /* of the frame being looked at */
+	__u64 pc, iseq, self, ep; /* of the current frame */
 	__u32 count, stack_place; /* words in the place of stack_walks */
 	__u32 taken, unknown;	  /* unknown: a frame could not be read, which may work next time */
 	__u64 words[8];
@@ -198,8 +198,8 @@ __noinline __u64 rut_ruby_class_path(__u32 place, __u64 class)
 }
 
 /*
- * The class or module whose singleton class this is: `self` or one of its ancestors. Both chains of
- * superclasses run side by side, but for the modules that are included in them.
+ * The class or module that this singleton class belongs to: `self` or one of its ancestors. Both
+ * chains of superclasses run side by side, but for the modules that are included in them.
  */
 __noinline __u64 rut_ruby_attached(__u32 place, __u64 singleton)
 {
@@ -301,7 +301,7 @@ static __always_inline __u32 ruby_rank(__u64 table, __u32 pos)
 	return (__u32)ruby_word(block) + ranks + ruby_bits(word);
 }
 
-/* The line of w->pc in the instruction sequence whose body was read. */
+/* The line of w->pc in the instruction sequence that was read. */
 static __always_inline __u32 ruby_line(struct rut_ruby_walk *w, __u32 pos)
 {
 	__u32 at = w->proc.insns_info & 127, size, index = 1, line = 0;

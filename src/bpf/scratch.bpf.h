@@ -90,7 +90,7 @@ static __always_inline __u32 add_string_of(struct rut_scratch *s, __u32 at, __u6
 		*(__u32 *)to = RUT_MARK_CUT;
 		return at + 4;
 	}
-	/* One byte more tells a string that fits from one that does not. */
+	/* One byte more distinguishes a string that fits from one that does not. */
 	if (kernel)
 		len = bpf_probe_read_kernel_str(to, limit + 1, (void *)address);
 	else

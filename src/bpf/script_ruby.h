@@ -30,7 +30,7 @@ struct rut_script_method {
 
 #define RUT_SCRIPT_ASKED 4096
 
-/* Processes that user space has not looked at: in the map `asked`, by process. */
+/* Processes that user space has not inspected: in the map `asked`, by process. */
 enum rut_script_asked {
 	RUT_ASKED_NEW = 1,
 	RUT_ASKED_SEEN, /* user space knows of it, and looks again some times */

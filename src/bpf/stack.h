@@ -27,7 +27,7 @@
 
 #define RUT_STACK_TOUCH_NS 100000ull /* used_ns is right within so much */
 
-/* Places of a set lie side by side by what is looked at first. */
+/* Slots of a set are side by side, in the order of the lookup. */
 struct rut_stack_set {
 	__u64 id[RUT_STACK_WAYS];
 	__u64 used_ns[RUT_STACK_WAYS];

@@ -199,7 +199,7 @@ static __noinline __u32 add_names(struct rut_scratch *s, __u32 at, __u64 address
 	return at;
 }
 
-/* Calls behind socketcall(), whose arguments are 32-bit numbers in memory. */
+/* Calls behind socketcall(), with arguments that are 32-bit numbers in memory. */
 enum {
 	RUT_SC_BIND = 2,
 	RUT_SC_CONNECT = 3,

@@ -70,7 +70,7 @@ void rut_inject_cont(struct rut_inject_thread *tr, int sig)
 
 /*
  * Takes one event of a thread: signals are passed on, a stop of the whole process stays as it is,
- * a stop that we asked for is noted. Returns whether there was an event. A stop is looked at but
+ * a stop that we asked for is noted. Returns whether there was an event. A stop is inspected but
  * not reaped, which would take the signal out of the thread: killed before it could pass that on,
  * the tracer would have swallowed it.
  */
@@ -175,7 +175,7 @@ int rut_inject_stop(struct rut_inject *in, struct rut_inject_thread *tr)
 	return 0;
 }
 
-/* Lets a thread go that was stopped for a look, as if it had not been. */
+/* Releases a thread that was stopped for inspection, as if it had not been. */
 void rut_inject_let_go(struct rut_inject *in, struct rut_inject_thread *tr,
 		       struct user_regs_struct *regs)
 {

@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT	   16  /* exited processes whose rings a flight recorder keeps */
+#define KEPT	   16  /* rings of exited processes that a flight recorder keeps */
 #define UNSEEN_MAX 100 /* more children known by their slots only: search for exited ones now */
 #define SEARCH_MS  500 /* interval of the search in other PID namespaces */
 

@@ -174,7 +174,7 @@ int rut_inject_find_cave(struct rut_inject *in)
 				   "no room for the stub in the C library of process %d", in->pid);
 	if (rut_target_read(&in->target, in->cave, in->original, in->code_bytes) < 0)
 		return rut_inject_gone(in);
-	/* Anywhere: the one who left it may have been another version. */
+	/* Anywhere: another version may have left it. */
 	in->cave_dirty = memmem(in->original, in->code_bytes, &magic, sizeof(magic)) != NULL;
 	return 0;
 }

@@ -26,15 +26,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Packets that were taken out and are not told yet. */
+/* Packets that were taken out and are not reported yet. */
 struct rut_events {
 	struct rut_ring ring;
 	void *map;
 	size_t map_bytes;
-	uint64_t lost;	      /* as of the last packet told */
+	uint64_t lost;	      /* as of the last reported packet */
 	unsigned char *queue; /* owned; packets of subbuf_size bytes */
 	size_t count, cap;    /* packets */
-	size_t at;	      /* the packet being told */
+	size_t at;	      /* the packet being reported */
 	size_t off;	      /* in it */
 	uint64_t time_ns;     /* of the record at `off`; valid when has */
 	uint64_t told_ns;     /* of the last record */

@@ -14,7 +14,7 @@ bool rut_events_told(const struct rut_tracee *p);
 void rut_events_close(struct rut_tracee *p);
 /* Reports what has come, in order of time. Returns 0 or -errno. */
 int rut_events_round(struct rut_tracer *t, struct rut_err *err);
-/* Tells all that a ring holds, in a copy of another process's memory; p->table is set. */
+/* Reports all that a ring holds, in a copy of another process's memory; p->table is set. */
 int rut_events_tell_memory(struct rut_tracer *t, struct rut_tracee *p, struct rut_ring_ctl *ctl,
 			   unsigned char *data, size_t bytes, struct rut_err *err);
 /* The ring of a process with events. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Families: the processes that count into one file (agent/abi.h), because they were forked with our
- * session in them. Whoever has taken a place there is known at once and for good, also when it has
- * ended before anybody looked: its counts and its records are in memory that we have mapped. A
- * child that lives longer is found by tree.c as well, which takes its agent over; its place is the
- * same.
+ * session in them. A process that has taken a slot there is known at once and for good, also when
+ * it has ended before anybody looked: its counts and its records are in memory that we have mapped.
+ * A child that lives longer is found by tree.c as well, which takes its agent over; its place is
+ * the same.
  *
- * When a process has ended, what it counted is added to the rows of those that are gone, its memory
+ * When a process has ended, what it counted is added to the rows of ended processes, its memory
  * is returned, and its place is free for another child. A place is given back only when the process
  * is known to have ended: what else it may have become, it must not count into another's rows.
  */

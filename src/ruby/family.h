@@ -6,7 +6,7 @@
 #include "ruby/internal.h"
 
 /*
- * Maps the tables of a process that has a session of ours. Returns 0 or -errno. *ret_seen: what was
+ * Maps the tables of a process with one of our sessions. Returns 0 or -errno. *ret_seen: what was
  * known of it by its slot only, without a process; to be removed.
  */
 int rut_family_join(struct rut_tracer *t, struct rut_tracee *p, struct rut_tracee **ret_seen,

@@ -362,8 +362,8 @@ static int find(struct vm *v, struct rut_ruby_vm *p, pid_t pid, struct rut_err *
 	v->abi = rut_ruby_abi_get(rut_ruby_abi_number(version));
 	if (!v->abi || !v->abi->insns_info)
 		return rut_err_set(err, ENOTSUP,
-				   "process %d runs Ruby %s, whose frames are not known", pid,
-				   version);
+				   "process %d runs Ruby %s: the layout of its frames is not known",
+				   pid, version);
 	rc = v->abi->ec_is_tls ? find_tls(v, p, err) : find_thread(v, p, err);
 	if (rc)
 		return rc;

@@ -16,7 +16,7 @@ struct rut_err;
 
 /*
  * Fills *ret (but for `generation`). Returns 0; -ENOEXEC: not Ruby; -EAGAIN: the VM is being made;
- * -ENOTSUP: a Ruby whose layouts are not known; or another -errno.
+ * -ENOTSUP: a Ruby with unknown layouts; or another -errno.
  */
 int rut_ruby_vm_find(struct rut_ruby_vm *ret, pid_t pid, struct rut_err *err);
 

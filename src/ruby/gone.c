@@ -57,7 +57,7 @@ static void merge_gone(struct rut_gone *g, pid_t pid)
 	g->limit = n * 2 > GONE_MAX ? n * 2 : GONE_MAX;
 }
 
-/* What rows refer to goes with the process: they get their own. */
+/* Rows refer to memory of the process: they get copies. */
 static bool keep_buckets(struct rut_ruby_row *rows, uint32_t count)
 {
 	uint32_t i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The objects that live in the processes of a tracer of the mode RUT_RUBY_HEAP. A look is asked
+ * The objects that live in the processes of a tracer of the mode RUT_RUBY_HEAP. A count is asked
  * for, made by each process while it runs on (in slices of less than 2 ms), and read when it is
- * complete. Looks are independent of each other: who wants to know what grew subtracts.
+ * complete. Counts are independent of each other: growth is their difference.
  */
 #ifndef RUT_RUBY_HEAP_H
 #define RUT_RUBY_HEAP_H
@@ -38,14 +38,14 @@ struct rut_ruby_heap_row {
 	uint32_t ages[RUT_RUBY_HEAP_AGES]; /* made 0, 1, 2 to 3, 4 to 7 ... collections ago */
 };
 
-/* What was not complete in a look. */
+/* What was not complete in a count. */
 enum {
 	RUT_RUBY_HEAP_ORIGINS_LOST = 1, /* no room to note where some objects were made */
 	RUT_RUBY_HEAP_NO_ORIGINS = 2,	/* a compaction or ractors: notes are void or stopped */
 	RUT_RUBY_HEAP_RACTORS = 4,	/* a process runs several ractors: it has no rows */
 };
 
-/* Asks each process for a look. Returns how many were asked. */
+/* Asks each process for a count. Returns how many were asked. */
 size_t rut_tracer_heap_ask(struct rut_tracer *t);
 
 /* How many of those have not answered yet; those that have ended are not waited for. */

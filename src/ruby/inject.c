@@ -5,10 +5,10 @@
  * The rule that shapes everything: the tracer may be killed between any two instructions, and the
  * target must go on as if nothing had happened. So the tracer never borrows the target for a series
  * of remote calls. It prepares everything in memory that the target does not use (a function of
- * libc that nobody calls), and then changes the registers of one stopped thread once. From there
+ * libc that is unused), and then changes the registers of one stopped thread once. From there
  * the stub (stub.c) runs by itself: it makes a memfd, waits a bounded time for the tracer to fill
- * it, calls dlopen on it, restores all registers and goes back, also redoing the system call that
- * was interrupted. When the tracer dies, the kernel detaches it and the stub still goes back.
+ * it, calls dlopen on it, restores all registers and returns, also redoing the system call that
+ * was interrupted. When the tracer dies, the kernel detaches it and the stub still returns.
  *
  *	tracer				thread of the target
  *	seize the leader (a lock)	runs
@@ -66,7 +66,7 @@ static bool stack_has_room(const struct rut_inject *in, uint64_t sp)
 	return rut_target_read(&in->target, sp - RUT_STUB_STACK_NEEDED, &word, sizeof(word)) == 0;
 }
 
-/* The process may have called exec since it was looked at: its libc is elsewhere then. */
+/* The process may have called exec since it was inspected: its libc is elsewhere then. */
 static bool cave_is_as_seen(const struct rut_inject *in)
 {
 	unsigned char now[RUT_STUB_MAX_BYTES];
@@ -123,7 +123,7 @@ static bool is_in_loader(struct rut_inject *in, uint64_t pc)
 
 /*
  * The loader's own word is that it is at work. In the child of a fork that came in the middle of a
- * dlopen it stays so for ever: then every thread is blocked somewhere else.
+ * dlopen it stays so: then every thread is blocked somewhere else.
  */
 static bool nobody_loads(struct rut_inject *in, pid_t tid, const struct user_regs_struct *regs)
 {
@@ -192,7 +192,7 @@ static int try_thread(struct rut_inject *in, const struct candidate *c)
 	return rut_inject_run_stub(in, &run, &regs, &place);
 }
 
-/* The process has called exec since it was looked at, or is just doing so. */
+/* The process has called exec since it was inspected, or is just doing so. */
 static bool is_replaced(const struct rut_inject *in)
 {
 	uint64_t word;
@@ -211,7 +211,7 @@ static enum rut_place_rank worst_rank(unsigned int round, uint64_t deadline_ns)
 
 /*
  * A call with a time limit that has just woken is on its way out, by itself: disturbed now, it
- * would return EINTR and begin anew. So a thread that was seen in one is left alone for a while
+ * would return EINTR and restart. So a thread that was seen in one is left alone for a while
  * when it seems to run.
  */
 static void remember_timed(struct candidate *list, size_t count, const struct candidate *before,
@@ -289,7 +289,7 @@ static bool leftover_is_idle(struct rut_inject *in, bool patient)
 			idle = !rut_inject_in_stub(in, pc, sp);
 			continue;
 		}
-		/* One that cannot be looked at may be anywhere; one that has ended is in no place.
+		/* One that cannot be inspected may be anywhere; one that has ended is in no place.
 		 */
 		r = rut_inject_seize(in, list[i].tid);
 		tr = rut_inject_find_tracee(in, list[i].tid);
@@ -306,7 +306,7 @@ static bool leftover_is_idle(struct rut_inject *in, bool patient)
 	free(list);
 	/*
 	 * The stub's stack is a shared mapping of its memfd. A child that was forked when that had
-	 * just been made has it for ever: so it does not count for long when nobody is there.
+	 * just been made keeps it: so it does not count for long when no thread is there.
 	 */
 	if (idle && patient && rut_target_read_maps(&in->target, in->pid) == 0)
 		for (size_t i = 0; i < in->target.map_count; i++)
@@ -381,7 +381,7 @@ static void *inject_thread(void *arg)
 	prctl(PR_SET_TIMERSLACK, 1);
 	in->result = inject_attached(in);
 	rut_inject_settle(in);
-	return NULL; /* the kernel detaches now, stopping nobody */
+	return NULL; /* the kernel detaches now, stopping no thread */
 }
 
 static bool is_elf64(const void *image, size_t bytes)

@@ -13,7 +13,7 @@ struct rut_err;
 /* How an injection went: for tests, benchmarks and `--verbose`. */
 struct rut_inject_report {
 	pid_t tid;	    /* the thread that loaded the object */
-	unsigned int stops; /* how often a thread was stopped to look at it */
+	unsigned int stops; /* how often a thread was stopped for inspection */
 	uint64_t pause_ns;  /* how long that thread was kept from its own work */
 	uint64_t total_ns;  /* the whole call */
 	const char *place;  /* where the thread was: "system call", "code" */
@@ -22,7 +22,7 @@ struct rut_inject_report {
 /*
  * Loads a shared object into a process as dlopen() would, from `image` (the bytes of the ELF file).
  * The constructor of the object has run when this returns 0, on one of the target's own threads
- * with all signals blocked. On an error nothing of the target has changed; the message says why:
+ * with all signals blocked. On an error the target is unchanged; the message says why:
  * gone, not permitted (and what permits it), stopped, zombie, musl, 32 bits, no dlopen, no thread
  * in a safe place within the time limit. May be called from any thread; other threads must not
  * wait for children of others meanwhile (waitpid(-1)). Takes about a millisecond, at most some

@@ -80,7 +80,7 @@ void rut_inject_serve(struct rut_inject *in, const struct rut_inject_thread *not
 void rut_inject_settle(struct rut_inject *in);
 /* Stops a thread. Returns 0, -ESRCH, -EBUSY (stopped by a signal) or -EAGAIN (does not come). */
 int rut_inject_stop(struct rut_inject *in, struct rut_inject_thread *tr);
-/* Lets a thread go that was stopped for a look, as if it had not been. */
+/* Releases a thread that was stopped for inspection, as if it had not been. */
 void rut_inject_let_go(struct rut_inject *in, struct rut_inject_thread *tr,
 		       struct user_regs_struct *regs);
 

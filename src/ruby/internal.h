@@ -34,7 +34,7 @@ struct rut_tracee {
 	uint32_t member;	   /* its place there */
 	bool unseen; /* known by its place only: there is no control page, and the PID is its own
 			view */
-	bool over;   /* it has ended, and goes when everything is told */
+	bool over;   /* it has ended, and is freed when everything is reported */
 	uint64_t over_number; /* in the order of their ends */
 	bool announced;	      /* the caller knows that it has begun */
 	uint64_t met_ms;
@@ -45,13 +45,13 @@ struct rut_tracee {
 	struct rut_events *events;	      /* owned; trace and record mode */
 	struct rut_record_out *out;	      /* owned; record mode, while its files are open */
 	bool recorded;			      /* it has, or had, files */
-	uint64_t lost_told;		      /* events lost that the files before told */
+	uint64_t lost_told;		      /* lost events that earlier files reported */
 	struct rut_record_allocs allocs_told; /* likewise */
-	pid_t request_tid;		      /* live requests: whose records came last */
+	pid_t request_tid;		      /* live requests: the thread of the last records */
 	uint32_t request_fiber;
 	bool requests_over;	    /* the caller knows that it has ended */
 	struct rut_agent_row *rows; /* owned; time mode: as if what runs had ended */
-	uint64_t pictured;	    /* ticks: when what runs was looked at last */
+	uint64_t pictured;	    /* ticks: when running calls were read last */
 	struct rut_agent_row *last; /* owned; what was read then */
 	uint32_t last_count;
 	uint32_t heap_asked;	    /* the look that was asked for; 0: none */
@@ -131,9 +131,9 @@ struct rut_tracer {
 	uint32_t heap_looks; /* asked for so far */
 	bool rows_folded;    /* a table was full */
 	uint64_t ended;	     /* processes of families that have exited so far */
-	bool ending;	     /* the hooks are gone: what is left is told */
+	bool ending;	     /* the hooks are removed: what is left is reported */
 	uint64_t keep_ms;    /* when running calls are read again */
-	uint64_t follow_ms;  /* when the trees are looked at again */
+	uint64_t follow_ms;  /* when the trees are inspected again */
 	int watch_fd;	     /* borrowed; -1: none */
 	rut_ruby_event_fn on_event;
 	void *on_event_arg;

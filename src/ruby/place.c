@@ -4,7 +4,7 @@
  *
  * Blocked in a system call: malloc, the loader, fork and pthread_create make few kinds of calls,
  * and none of those in the table below. So a thread that was blocked in one of these holds none of
- * their locks, whatever functions are below it on the stack. Two need a look at their arguments:
+ * their locks, whatever functions are below it on the stack. Two depend on their arguments:
  * futex (condition variables wait in another way than mutexes do) and read (the loader has its own
  * copy of it).
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Whether a stopped thread is in a place where it can be made to call dlopen(): it must not be
- * inside malloc, the loader or anything else whose locks or half-done work dlopen() would meet.
+ * inside malloc, the loader or anything else with locks or incomplete work that dlopen() would hit.
  */
 #ifndef RUT_RUBY_PLACE_H
 #define RUT_RUBY_PLACE_H
@@ -15,13 +15,13 @@
 #include "ruby/stub.h"
 #include "ruby/target.h"
 
-/* How willingly a thread is interrupted, best first; told without touching it. */
+/* How suitable a thread is for interruption, best first; found without stopping it. */
 enum rut_place_rank {
 	RUT_PLACE_BLOCKED, /* in a call that the kernel restarts without a trace */
 	RUT_PLACE_RUNNING, /* where it is must be seen */
 	RUT_PLACE_FRAGILE, /* in a call that returns EINTR when disturbed: restarted by us */
-	RUT_PLACE_TIMED,   /* the same, with a time limit that then begins anew */
-	RUT_PLACE_UNFIT,   /* in a call that tells nothing about locks */
+	RUT_PLACE_TIMED,   /* the same, with a time limit that is then restarted */
+	RUT_PLACE_UNFIT,   /* in a call that allows no conclusion about locks */
 };
 
 /* Reads /proc/PID/task/TID/syscall. `ret_pc` and `ret_sp` are 0 while it runs. */

@@ -146,7 +146,7 @@ static const struct rut_mapping *find_ruby(struct rut_target *t, const char *exe
 	return ruby;
 }
 
-/* Without permission to look at its mappings: by what it calls itself. */
+/* Without permission to read its mappings: by its name. */
 static bool title_looks_like_ruby(const char *cmdline, const char *comm)
 {
 	const char *slash = strrchr(cmdline, '/');
@@ -157,7 +157,7 @@ static bool title_looks_like_ruby(const char *cmdline, const char *comm)
 	       begins(cmdline, "unicorn ") || begins(cmdline, "sidekiq ");
 }
 
-/* An agent of ours that is there, preloaded or from before, needs no ptrace. */
+/* An agent that is already loaded needs no ptrace. */
 static bool has_agent(const struct rut_target *t)
 {
 	for (size_t i = 0; i < t->map_count; i++)
@@ -318,7 +318,7 @@ static int read_ruby(struct rut_ruby_proc *p, pid_t pid, struct rut_target *t, s
 		ruby = find_ruby(t, exe, p->version, sizeof(p->version));
 	r = read_identity(p, &status);
 	if (r < 0)
-		return rut_err_errno(err, -r, "cannot look at process %d", pid);
+		return rut_err_errno(err, -r, "cannot inspect process %d", pid);
 	if (!ruby && !other && (t->map_count || (!title_looks_like_ruby(p->name, status.name)))) {
 		if (status.state == 'Z' || status.tgid != pid)
 			return rut_err_set(err, ESRCH, "%s", reason.msg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ruby processes as /proc shows them: finding them, telling what they are. Nothing is attached to.
+/* Ruby processes as /proc shows them: finding and identifying them, without attaching.
  */
 #ifndef RUT_RUBY_PROC_H
 #define RUT_RUBY_PROC_H
@@ -44,7 +44,7 @@ struct rut_ruby_proc {
 	pid_t pid, ppid;
 	uid_t uid;
 	char user[33];
-	char version[16]; /* "3.1.2"; empty when it cannot be told */
+	char version[16]; /* "3.1.2"; empty when it is not known */
 	enum rut_ruby_role role;
 	char *name;	/* owned; what `ps` shows: process title or script */
 	char *app_root; /* owned; directory of the application in the target's mount namespace; or
@@ -63,16 +63,16 @@ void rut_ruby_proc_fini(struct rut_ruby_proc *p);
 
 const char *rut_ruby_role_name(enum rut_ruby_role role);
 
-/* Looks at one process. -ESRCH: gone; -ENOEXEC with the reason: not Ruby. */
+/* Inspects one process. -ESRCH: it has exited; -ENOEXEC with the reason: not Ruby. */
 int rut_ruby_proc_read(struct rut_ruby_proc *ret, pid_t pid, struct rut_err *err);
 
 /* Returns -ENOTSUP with the reason when this version of Ruby is an unreleased one, or 0. */
 int rut_ruby_proc_unreleased(pid_t pid, const char *version, struct rut_err *err);
 
-/* The current directory of a process, in its own view; "/" when it cannot be told. */
+/* The current directory of a process, in its own view; "/" when it is not known. */
 void rut_ruby_proc_cwd(pid_t pid, char *ret, size_t cap);
 
-/* Seconds since it began, cut; 0: gone. */
+/* Whole seconds since it began; 0: it has exited. */
 uint64_t rut_ruby_uptime_s(pid_t pid);
 
 struct rut_ruby_procs {
@@ -87,7 +87,7 @@ void rut_ruby_procs_fini(struct rut_ruby_procs *ps);
 /*
  * The processes that a target on the command line names: a PID; "rails" or "proxy" (Foreman's); a
  * role as `rutile ps` shows it; or a name. Only the roots of process trees are returned: a worker
- * whose master is in the list is followed through it. -ESRCH with the reason when nothing matches.
+ * with its master in the list is followed through it. -ESRCH with the reason when nothing matches.
  */
 int rut_ruby_procs_match(const struct rut_ruby_procs *ps, const char *target, pid_t **ret_pids,
 			 size_t *ret_count, struct rut_err *err);

@@ -50,7 +50,7 @@ struct rut_record_out {
 	uint64_t lost_before;  /* events lost before these files began */
 	uint64_t lost;	       /* in them, once the ring is in the files */
 	uint64_t flushed_ns;   /* when the ring was flushed last */
-	uint32_t rows;	       /* whose names are written */
+	uint32_t rows;	       /* with written names */
 	uint64_t rows_ns;      /* later rows came after that */
 	struct rut_buf labels; /* of the enumeration in the metadata */
 	uint32_t described;    /* rows that the metadata names */
@@ -127,7 +127,7 @@ static uint64_t lost_of(const struct rut_record_out *o, const struct rut_ring *r
 	return __atomic_load_n(&r->ctl->lost, __ATOMIC_RELAXED) - o->lost_before;
 }
 
-/* `packet`: in the ring, or a copy that nobody writes to. */
+/* `packet`: in the ring, or a copy that does not change. */
 static int append_events(struct rut_tracer *t, struct rut_record_out *o, const struct rut_ring *r,
 			 const unsigned char *packet)
 {

@@ -16,7 +16,7 @@ struct rut_tracer;
 
 /*
  * From now on the events of every traced process go into directories under `dir`, which exists.
- * `clock` is that of the whole trace: every stream begins when it does, for readers that look at
+ * `clock` is that of the whole trace: every stream begins when it does, for readers that use
  * the time in which all streams record. Called again: the directories that were written until now
  * end at clock->begin_ns. Returns 0 or -errno; events stay in the rings then.
  */
@@ -28,7 +28,7 @@ int rut_tracer_record_end(struct rut_tracer *t, uint64_t end_ns, struct rut_err 
 
 /*
  * A flight recorder (config.overwrite): copies what the rings hold into directories under `dir`.
- * Recording goes on. `clock` as above. Returns 0 or -errno.
+ * Continues recording. `clock` as above. Returns 0 or -errno.
  */
 int rut_tracer_record_snapshot(struct rut_tracer *t, const char *dir,
 			       const struct rut_trace_clock *clock, uint64_t end_ns,
@@ -43,7 +43,7 @@ struct rut_record_allocs {
 /* What the names of the directories of processes begin with. */
 #define RUT_RECORD_DIR "ruby-"
 
-/* Removes the directory `name` of a process from a trace, whose directory is `parent`. */
+/* Removes the directory `name` of a process from a trace in the directory `parent`. */
 void rut_record_remove(int parent, const char *name);
 
 struct rut_record_totals {

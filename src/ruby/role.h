@@ -30,7 +30,7 @@ bool rut_role_is_app_root(const struct rut_role_input *in, const char *dir);
 
 /*
  * The directory of the script, or the nearest above it that looks like an application's. False: it
- * is where programs and gems are, which tells nothing about the application.
+ * is where programs and gems are, not the application.
  */
 bool rut_role_root_of_script(const struct rut_role_input *in, const char *script, char *ret,
 			     size_t cap);

@@ -13,7 +13,7 @@ bool rut_tracee_rows_fill(struct rut_tracer *t, struct rut_tracee *p, struct rut
 			  uint32_t *ret_count);
 /* Reads what runs, of all processes: what ends without a word has at least that. Time mode. */
 void rut_tracee_rows_keep(struct rut_tracer *t);
-/* Counting starts anew from zero. */
+/* Resets all counters. */
 void rut_tracee_rows_reset(struct rut_tracer *t, struct rut_tracee *p);
 
 #endif

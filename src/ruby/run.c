@@ -103,7 +103,7 @@ static int feed(struct rut_inject *in, struct rut_inject_run *run)
 	return 0;
 }
 
-/* The loader puts the path that the stub made before its message: nobody can open that. */
+/* The loader puts the stub's path before its message: it cannot be opened from outside. */
 static const char *loader_message(struct rut_stub_status *status)
 {
 	static const char fd[] = "/fd/", own[] = "/proc/self";
@@ -130,7 +130,7 @@ static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run
 		if (run->tracee->gone)
 			return rut_inject_gone(in);
 		there = read_slot(in, run, &slot);
-		/* It waited in vain; or it is gone, and its place on the stack is used by others.
+		/* It waited in vain; or it has returned, and its stack is reused.
 		 */
 		if ((there && slot.error == -ETIMEDOUT) ||
 		    (!there && __atomic_load_n(&status->done, __ATOMIC_ACQUIRE) != run->cookie))
@@ -169,7 +169,7 @@ static bool is_parked(struct rut_inject *in, const struct rut_inject_run *run)
 /*
  * The thread has stopped where the stub waits at its end: it gets the registers that it had when it
  * was interrupted, and the kernel decides about the system call as if nothing had been. The mask
- * first: should the tracer die in between, the stub goes on by itself.
+ * first: should the tracer die in between, the stub continues by itself.
  */
 static bool take_back(struct rut_inject *in, const struct rut_inject_run *run)
 {

@@ -9,7 +9,7 @@
  *
  * What is read changes meanwhile. The counters are read first: a call that is on the stacks after
  * that is not in them. But one that ends in between may be in neither. So the stacks are read
- * before as well, and when a call is gone that was in the last table, all of it is done once more.
+ * before as well, and when a call of the last table has ended, all of it is done once more.
  * Nothing that is read is trusted.
  */
 #include "ruby/running.h"
@@ -60,7 +60,7 @@ static void picture_fini(struct picture *p)
 	*p = (struct picture){0};
 }
 
-/* What cannot be read is marked. Returns 0, or -errno when nothing of this process can be. */
+/* What cannot be read is marked. Returns 0, or -errno when the process is not readable at all. */
 static int read_pieces(pid_t pid, struct piece *pieces, size_t count)
 {
 	struct iovec local[IOVS], remote[IOVS];
@@ -245,7 +245,7 @@ static const struct frame *find(const struct picture *p, uint64_t stack, uint32_
 	return f->variant == like->variant && f->begin == like->begin ? f : NULL;
 }
 
-/* Has a call ended that was there when it was looked at before? */
+/* Whether a call of the previous table has ended. */
 static bool has_lost(const struct picture *old, const struct picture *now, uint64_t before)
 {
 	for (uint32_t i = 0; i < old->stack_count; i++)

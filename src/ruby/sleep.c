@@ -12,7 +12,7 @@
 #include "base/clock.h"
 
 /*
- * Of a wait whose end is nearer than this it cannot be told whether the stop ended it, or whether
+ * For a wait with its end nearer than this it is not known whether the stop ended it, or whether
  * it ended before and the stop met the next one. Longer than a tick, by which our own start may be
  * old.
  */
@@ -107,7 +107,7 @@ uint64_t rut_sleep_until(const struct rut_sleep *sleep, uint64_t stop_ns, uint64
 {
 	uint64_t slept_ns = sleep->slept_ns + (stop_ns - sleep->at_ns);
 
-	/* One switch more: that of the stop. Two: it has woken and gone to sleep again. */
+	/* One switch more: that of the stop. Two: it has woken and slept again. */
 	if (!sleep->slept_ns || switches > sleep->switches + 1 ||
 	    slept_ns + MARGIN_NS > sleep->limit_ns)
 		return 0;

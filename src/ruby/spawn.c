@@ -138,7 +138,7 @@ static int make_file(const char *name, const void *data, size_t bytes, struct ru
 	return 0;
 }
 
-/* The lock goes with this process. */
+/* The kernel drops the lock with this process. */
 static int lock_agent_file(struct rut_err *err)
 {
 	char path[PATH_MAX];
@@ -251,7 +251,7 @@ static void wait_for_agent(struct rut_tracer *t)
 		if (!t->count && poll(&pfd, 1, 1) != 0)
 			break; /* a key, or a signal */
 	}
-	/* It has ended, and nobody has reaped it yet. */
+	/* It has ended and is not reaped yet. */
 	if (!t->count)
 		rut_limits_read(t, command.pid);
 }

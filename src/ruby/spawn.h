@@ -5,7 +5,7 @@
 
 #include "ruby/internal.h"
 
-/* The tracer goes; the agent's file too, unless the command may still need it. */
+/* Frees the tracer, and removes the agent's file unless the command may still need it. */
 void rut_spawn_fini(struct rut_tracer *t);
 
 #endif

@@ -10,8 +10,8 @@
  *    the loader is at work, and the thread's mask is put back last. A signal that came meanwhile is
  *    pending then and has the effect on the interrupted system call that it would have had.
  *  - The image comes through a memfd that the tracer fills. The stub waits for it a bounded time:
- *    without a tracer it closes the memfd and goes back.
- *  - Vector registers are saved before the first call of foreign code: the kernel does not let a
+ *    without a tracer it closes the memfd and returns.
+ *  - Vector registers are saved before the first call of other code: the kernel does not let a
  *    tracer write them everywhere.
  *  - dlopen runs on a stack of its own in the memfd: Ruby's fibers and threads of extensions have
  *    small ones.
@@ -193,7 +193,7 @@ STUB_INLINE void nap(void)
 /*
  * Clears the name of the loaded object, the second word of struct link_map, which is what dlopen
  * returns. Debuggers, crash reporters and elfutils open what is named there, in themselves: there
- * /proc/self/fd/N is another file, perhaps a pipe on which they would wait for ever. All of them
+ * /proc/self/fd/N is another file, perhaps a pipe on which they would block. All of them
  * pass over an empty name, because the main program has one. The loader itself compares names of
  * its own, which stay.
  */
@@ -292,7 +292,7 @@ STUB_INLINE long load(const struct rut_stub_params *p, long fd)
 	return 0;
 }
 
-/* Whether a signal is due whose handler makes the interrupted call return EINTR. */
+/* Whether a pending signal has a handler that makes the interrupted call return EINTR. */
 STUB_INLINE int must_return_eintr(const struct rut_stub_params *p)
 {
 	struct ksigaction sa;

@@ -4,7 +4,7 @@
  *
  * It is copied, together with its parameters, into a function of the target's libc that nothing
  * ever calls; one change of the registers of one thread starts it. From then on it depends on
- * nobody: it saves every register, does its work, restores every register and goes back by itself,
+ * none: it saves every register, does its work, restores every register and returns by itself,
  * whether the tracer lives or not. See stub.c and the essay in inject.c.
  */
 #ifndef RUT_RUBY_STUB_H
@@ -22,15 +22,15 @@ enum rut_stub_restart {
 	RUT_STUB_RESTART_NOHAND, /* restarted unless a handler is due: EINTR then */
 };
 
-/* Lies in the target's text beside the code: read-only for the stub. */
+/* In the target's text beside the code: read-only for the stub. */
 struct rut_stub_params {
 	uint64_t magic;
-	uint64_t resume_pc;  /* goes on here, the registers as they were */
+	uint64_t resume_pc;  /* continues here, with the old registers */
 	uint64_t restart_pc; /* or here, to do the system call again */
 	uint64_t restart_nr; /* number of that system call */
 	uint64_t restart;    /* enum rut_stub_restart */
 	uint64_t sigmask;    /* of the thread, restored at the end */
-	uint64_t cookie;     /* random: tells this run's words in memory from all others */
+	uint64_t cookie;     /* random: identifies this run's words in memory */
 	uint64_t dlopen_fn;
 	uint64_t dlerror_fn; /* 0: none */
 	uint64_t errno_fn;   /* __errno_location */

@@ -39,7 +39,7 @@ struct rut_target {
 
 void rut_target_fini(struct rut_target *t);
 
-/* Reads /proc/PID/maps (again). Returns 0 or -errno (-ESRCH: gone, -EACCES: not permitted). */
+/* Reads /proc/PID/maps (again). Returns 0 or -errno (-ESRCH: exited, -EACCES: not permitted). */
 int rut_target_read_maps(struct rut_target *t, pid_t pid);
 
 /* The same from text that the target takes over, NULL for "out of memory". Returns 0 or -ENOMEM. */
@@ -66,8 +66,8 @@ int rut_target_write(const struct rut_target *t, uint64_t addr, const void *data
 int rut_target_open_memfd(pid_t pid, pid_t tid, int number, const char *name);
 
 /*
- * The same for memory that will be mapped: it is sealed, so that nobody can cut it off under our
- * hands. -EPROTO: it cannot be.
+ * The same for memory that will be mapped: it is sealed, so that no process can truncate it under
+ * our hands. -EPROTO: it cannot be.
  */
 int rut_target_open_shared(pid_t pid, int number, const char *name);
 
@@ -127,7 +127,7 @@ void rut_user_name(uid_t uid, char *ret, size_t cap);
 
 /*
  * Whether a process can be traced: 0, or -errno and the reason in one line, with what to do about
- * it: gone, zombie, stopped, traced by another, not permitted, 32 bits. Reads the mappings and
+ * it: exited, zombie, stopped, traced by another, not permitted, 32 bits. Reads the mappings and
  * opens the memory of `t`.
  */
 int rut_target_check(struct rut_target *t, pid_t pid, struct rut_err *err);

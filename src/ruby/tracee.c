@@ -114,7 +114,7 @@ static int map_control(struct rut_tracee *p, uint64_t deadline_ms, struct rut_er
 	}
 	if (p->ctl->abi == RUT_AGENT_ABI)
 		return 0;
-	/* Its name says otherwise: somebody has changed it. */
+	/* Its name says otherwise: it was changed. */
 	return rut_err_set(err, EPROTO,
 			   "the agent in process %d is of another version of rutile: restart the "
 			   "process, or use that version",
@@ -144,7 +144,7 @@ bool rut_tracee_settled(struct rut_tracee *p)
 	return state != RUT_SLOT_START && state != RUT_SLOT_ASKED;
 }
 
-/* Whoever has the lock of slot i may write into it. */
+/* The holder of the lock of slot i may write into it. */
 static bool lock_slot(struct rut_tracee *p, unsigned i, bool hold)
 {
 	struct flock fl = {
@@ -260,7 +260,7 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 }
 
 /*
- * The session is asked for; the rows begin to count when the first look at the heap is over. A
+ * The session is asked for; the rows begin to count when the first walk of the heap is complete. A
  * process that is busy in C code for long lets us wait: that is no error, it is just not yet there.
  */
 static int start_session(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)

@@ -13,13 +13,13 @@ void rut_tracee_free(struct rut_tracee *p);
 bool rut_tracee_is_gone(const struct rut_tracee *p);
 /* It exited, or executed another program. */
 bool rut_tracee_ended(struct rut_tracee *p);
-/* Goes on with the start of the session if the process has answered what it was asked. */
+/* Continues the start of the session if the process has answered. */
 void rut_tracee_go_on(struct rut_tracer *t, struct rut_tracee *p);
 /* No hook is still to be set. */
 bool rut_tracee_settled(struct rut_tracee *p);
-/* The agent looks at what is asked of it. */
+/* Wakes the agent to read its requests. */
 void rut_tracee_wake(const struct rut_tracee *p);
-/* Has this process an agent with a session of this number that nobody looks after? */
+/* Whether this process has an agent with a session of this number without a tracer. */
 bool rut_tracee_has_session(pid_t pid, uint64_t session_id);
 
 /* Takes the tracee. Returns 0 or -ENOMEM. */

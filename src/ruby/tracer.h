@@ -2,8 +2,8 @@
 /*
  * A Ruby tracer: the agents of one or more process trees, seen as one.
  *
- * The tracer puts the agent into every target (rut_inject), tells it what to count or to write, and
- * reads the shared tables and rings. Counting costs the reader nothing until it looks: rows are
+ * The tracer puts the agent into every target (rut_inject), instructs it what to count or to write,
+ * and reads the shared tables and rings. Counting costs the reader nothing until it looks: rows are
  * read from shared memory, the targets are not involved. One thread per tracer; the targets' helper
  * threads notice when the tracer dies and take their hooks away.
  */
@@ -33,7 +33,7 @@ enum rut_ruby_mode {
 };
 
 /*
- * A probe of RUT_RUBY_SCRIPT, whose number is its index. Strings are borrowed until
+ * A probe of RUT_RUBY_SCRIPT; its number is its index. Strings are borrowed until
  * rut_tracer_new() returns.
  */
 struct rut_ruby_probe {
@@ -60,7 +60,7 @@ struct rut_ruby_filter {
 	const char *const *classes; /* --class, likewise */
 	const char *const *methods; /* --method: "Class#name", "Class.name", globs, likewise */
 	bool c_calls;		    /* also methods written in C, by the line that calls them */
-	bool try_newer;		    /* processes whose Ruby is not released, too */
+	bool try_newer;		    /* also processes with an unreleased Ruby */
 };
 
 struct rut_tracer_config {
@@ -75,7 +75,7 @@ struct rut_tracer_config {
 	bool backtraces;  /* callers of calls and exceptions, by Ruby's own stack */
 	bool exceptions;  /* events for exceptions */
 	bool names;	  /* rows, for rut_tracer_names(), also of methods that are not called */
-	bool stacks;	  /* nothing of that: what every thread does when it is attached */
+	bool stacks;	  /* none of that: what every thread does at attach */
 	/* > 0: only calls slower than that, with their callers; of RUT_RUBY_RECORD, too */
 	uint64_t slow_ns;
 	const char *inside;  /* only below this method; NULL: everywhere */
@@ -93,7 +93,7 @@ struct rut_tracer_config {
 	/* RUT_RUBY_SCRIPT only: */
 	const struct rut_ruby_probe *probes; /* borrowed until rut_tracer_new() */
 	size_t nprobes;
-	uint64_t session_id; /* which each hit tells */
+	uint64_t session_id; /* which is in each hit */
 	rut_ruby_sites_fn on_sites;
 	void *on_sites_arg;
 };
@@ -106,7 +106,7 @@ void rut_tracer_free(struct rut_tracer *t);
 
 /*
  * Attaches to a process; with `tree` also to its Ruby descendants, now and as they come. Returns 0
- * or -errno with the reason (not Ruby, gone, stopped, no permission ...); the target is then
+ * or -errno with the reason (not Ruby, exited, stopped, no permission ...); the target is then
  * untouched.
  */
 int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err *err);
@@ -225,7 +225,7 @@ enum rut_ruby_ractors rut_tracer_ractors(const struct rut_tracer *t);
  */
 bool rut_tracer_rows_folded(const struct rut_tracer *t);
 
-/* Counting starts anew from zero, in every process. */
+/* Resets all counters, in every process. */
 void rut_tracer_reset(struct rut_tracer *t);
 
 enum rut_ruby_event_type {

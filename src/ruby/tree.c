@@ -4,7 +4,7 @@
  * the children of those that ended before we saw them.
  *
  * A forked child has an agent with our session in it already: it is only taken over. An executed
- * Ruby gets the agent anew, when it has had time to start.
+ * Ruby gets the agent again, when it has had time to start.
  */
 #include "ruby/births.h"
 #include "ruby/drain.h"
@@ -104,7 +104,7 @@ static void adopt(struct rut_tracer *t, pid_t pid)
 	struct rut_candidate *c = candidate(t, pid);
 	bool inject;
 
-	/* What is started waits for us when it is Ruby: it is looked at each time. */
+	/* What is started waits for us when it is Ruby: it is inspected each time. */
 	if (c && t->spawned && take_over(t, pid, false)) {
 		c->pid = 0;
 		return;
@@ -211,7 +211,7 @@ void rut_tree_follow(struct rut_tracer *t)
 		rut_tracee_go_on(t, p);
 		if (p->exited || !rut_tracee_ended(p))
 			continue;
-		rut_drain(t, NULL); /* what it told before it went */
+		rut_drain(t, NULL); /* what it reported before it ended */
 		p->exited = true;
 		ended |= p->tree;
 		rut_tracee_announce(t, p, RUT_RUBY_EVENT_EXIT);

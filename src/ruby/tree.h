@@ -8,7 +8,7 @@
 /* Notices exits, adopts new processes. */
 void rut_tree_follow(struct rut_tracer *t);
 void rut_tree_adopt_spawned(struct rut_tracer *t);
-/* Has the command that was started ended? It is left to whoever waits for it. */
+/* Whether the command that was started has ended. It is not reaped. */
 bool rut_tree_command_ended(pid_t pid);
 
 #endif
