@@ -119,7 +119,7 @@ static void run(struct world *w)
 	}
 }
 
-static void assert_whole(const struct rut_path *p, int64_t begin_ns, int64_t end_ns)
+static void assert_whole(const struct rut_an_path *p, int64_t begin_ns, int64_t end_ns)
 {
 	assert_non_null(p);
 	assert_true(p->n > 0);
@@ -132,7 +132,7 @@ static void assert_whole(const struct rut_path *p, int64_t begin_ns, int64_t end
 static void test_nothing_that_is_needed_is_dropped(void **state)
 {
 	static struct world w;
-	const struct rut_path *a, *b;
+	const struct rut_an_path *a, *b;
 
 	world_init(&w, 1, 16, SIZE_MAX);
 	run(&w);
@@ -159,7 +159,7 @@ static void test_nothing_that_is_needed_is_dropped(void **state)
 static void test_a_long_sleep_is_bounded(void **state)
 {
 	static struct world w;
-	const struct rut_path *a, *b;
+	const struct rut_an_path *a, *b;
 	int64_t unknown = 0;
 
 	world_init(&w, 100000, 16, 500);
