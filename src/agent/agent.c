@@ -22,6 +22,7 @@
 #include "shortcut.h"
 #include "stack.h"
 #include "trace.h"
+#include "twin.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +48,7 @@ static struct {
 	const char *broken; /* why nothing can be traced here */
 	uint32_t busy;	    /* lock: the helper changes sessions; no fork meanwhile */
 	bool forked;	    /* the helper is that of a child */
+	struct rut_agent_ctl *twin; /* of a copy that came first: this one does nothing; or NULL */
 } agent = {.fd = -1};
 
 /* What a job shall do, for each session; the answer comes back in the same place. */
@@ -508,7 +510,9 @@ __attribute__((constructor)) static void start(void)
 	agent.broken = rut_agent_rb_load();
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
 		rut_agent_sessions[i].index = i;
-	if (make_control(NULL) < 0)
+	if (getenv("RUTILE_SESSION")) /* only a command loads it a second time */
+		agent.twin = rut_agent_twin_find();
+	if (agent.twin || make_control(NULL) < 0)
 		return;
 	r = start_helper();
 	if (r < 0) {
@@ -555,17 +559,26 @@ static void restore_rubyopt(void)
 		unsetenv("RUBYOPT");
 }
 
-static bool session_runs(uint64_t id)
+static bool session_runs(struct rut_agent_ctl *ctl, uint64_t id)
 {
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++) {
-		uint32_t state = get_state(&agent.ctl->slots[i]);
+		uint32_t state = get_state(&ctl->slots[i]);
 
-		if (agent.ctl->slots[i].session_id == id &&
-		    ((state == RUT_SLOT_ACTIVE && agent.ctl->slots[i].mapped) ||
+		if (ctl->slots[i].session_id == id &&
+		    ((state == RUT_SLOT_ACTIVE && ctl->slots[i].mapped) ||
 		     state == RUT_SLOT_FAILED))
 			return true;
 	}
 	return false;
+}
+
+/* The hooks of this copy are set by its job, those of another one by what it asks of Ruby. */
+static void let_hooks_be_set(void)
+{
+	if (!agent.twin)
+		rut_agent_gvl_serve();
+	else if (rb.rb_thread_check_ints)
+		rb.rb_thread_check_ints();
 }
 
 /*
@@ -576,11 +589,12 @@ __attribute__((visibility("default"))) void Init_librutile_agent(void);
 void Init_librutile_agent(void)
 {
 	const char *wanted = getenv("RUTILE_SESSION");
+	struct rut_agent_ctl *ctl = agent.twin ? agent.twin : agent.ctl;
 	struct timespec ts = {.tv_nsec = 300000};
 	uint64_t id = 0;
 	int pid = 0;
 
-	if (!wanted || !agent.ctl || agent.broken)
+	if (!wanted || !ctl || agent.broken)
 		return;
 	for (; *wanted && *wanted != ':'; wanted++)
 		id = id << 4 | (uint64_t)(*wanted <= '9' ? *wanted - '0' : *wanted - 'a' + 10);
@@ -588,12 +602,12 @@ void Init_librutile_agent(void)
 		pid = pid * 10 + (*wanted - '0');
 	unsetenv("RUTILE_SESSION");
 	restore_rubyopt();
-	__atomic_store_n(&agent.ctl->waiting, id, __ATOMIC_RELEASE);
-	for (int i = 0; i < 30000 && !session_runs(id); i++) {
-		rut_agent_gvl_serve();
+	__atomic_store_n(&ctl->waiting, id, __ATOMIC_RELEASE);
+	for (int i = 0; i < 30000 && !session_runs(ctl, id); i++) {
+		let_hooks_be_set();
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
 		if (i % 100 == 99 && kill(pid, 0) < 0 && errno == ESRCH)
 			break;
 	}
-	agent.ctl->waiting = 0;
+	ctl->waiting = 0;
 }

@@ -152,6 +152,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_str_new, (const char *, long))                                              \
 	F(1, VALUE, rb_thread_current, (void))                                                     \
 	F(0, VALUE, rb_thread_main, (void))                                                        \
+	F(0, void, rb_thread_check_ints, (void))                                                   \
 	F(1, VALUE, rb_fiber_current, (void))                                                      \
 	F(1, VALUE, rb_gc_disable, (void))                                                         \
 	F(1, VALUE, rb_gc_enable, (void))                                                          \

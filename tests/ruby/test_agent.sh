@@ -710,6 +710,26 @@ EOF
   [ "$(cat later)" = "$(printf 'with0\nwithout\ndone')" ]
 }
 
+# The tracer injects the agent into a Ruby that does not load it for long: here RubyGems, which comes before what
+# RUBYOPT names, takes seconds. There is one agent all the same, and it counts from the first line on.
+slow_starts_count() {
+  mkdir slow
+  cat >slow/rubygems.rb <<'EOF'
+sleep 4
+$LOAD_PATH.delete(__dir__)
+load $LOAD_PATH.map { |d| "#{d}/rubygems.rb" }.find { |f| File.exist?(f) }
+EOF
+  cat >w.rb <<'EOF'
+def w; end
+1000.times { w }
+File.write("agents", File.read("/proc/self/maps").scan(/memfd:rutile-agent-/).size)
+EOF
+  RUBYLIB=$T/slow "$RUTILE" calls --json --last --path '*w.rb' -- $ruby w.rb >out
+  cat out agents
+  [ "$(cat agents)" = 1 ]
+  grep -q '"method":"Object#w","calls":1000,' out
+}
+
 # A method that each object gets for itself: its code is that of as many classes as there are objects.
 # They add up in one row, and neither the agent's memory nor its time grows with their number.
 singleton_methods_are_bounded() {
@@ -895,6 +915,7 @@ t_case "ractors, where not all of them is seen" ractors_are_told
 t_case "short programs" short_programs_are_counted
 t_case "commands that start Ruby" commands_start_ruby
 t_case "Rubies that start when the tracer has ended" later_rubies_start
+t_case "one agent in a Ruby that starts slowly, and it counts from the first line" slow_starts_count
 t_case "processes that start while they are attached to" starting_processes_survive
 t_case "forks" forks_are_followed
 t_case "children that live for a moment only" short_children_are_counted
