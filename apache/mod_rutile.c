@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mod_rutile: Apache httpd tells a trigger of rutile about slow requests, when they have been
+ * mod_rutile: Apache httpd fires a trigger of rutile for slow requests, when they have been
  *answered.
  *
  *	LoadModule rutile_module .../mod_rutile.so
@@ -225,7 +225,7 @@ static int after_request(request_rec *r)
 			       value(r->pool, apr_table_get(r->headers_in, "traceparent")));
 	why = trigger ? fire(r, trigger, message) : "no RutileTrigger";
 	ap_log_rerror(APLOG_MARK, APLOG_WARNING, 0, r, "slow request: %s%s%s", message + 5,
-		      why ? "; the trigger is not told: " : "", why ? why : "");
+		      why ? "; cannot fire the trigger: " : "", why ? why : "");
 	return DECLINED;
 }
 

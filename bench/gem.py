@@ -57,7 +57,7 @@ def untraced(b, out):
     pairs = [("fire, 2 arguments", "empty C method, 2 arguments"), ("fire, block", "empty C method, block"),
              ("enabled?", "empty C method"), ("method, tracer registered", "method"),
              ("method, tracer disabled again", "method")]
-    b.table("Tracepoints that nobody traces (Ruby)", ["", "ns", "beside", "ns", "more"],
+    b.table("Untraced tracepoints (Ruby)", ["", "ns", "beside", "ns", "more"],
             [[name, f"{ns[name]:.1f}", other, f"{ns[other]:.1f}", f"{ns[name] - ns[other]:+.1f}"] for name, other in pairs])
 
 

@@ -2,7 +2,7 @@
 /*
  * gen_trace SOURCE TARGET TIMES: a long trace made of a short one. Every packet of SOURCE is
  * written TIMES times, each round later than the one before. The rounds are a multiple of 2^32
- * clock ticks apart, so that events whose header holds the low bits of the time only stay as they
+ * clock ticks apart, so that events with only the low bits of the time in their header stay as they
  * are, and just whole 64-bit times are shifted.
  */
 #include <errno.h>

@@ -454,7 +454,7 @@ def mixed_load(b, tmp):
                 works.remove(w)
                 w.end()
                 continue
-            # Another order every time: who comes first has the colder caches.
+            # Another order every time: the first has colder caches.
             for turn in range(b.runs):
                 names = list(tracers)
                 for name in names[turn % len(names):] + names[:turn % len(names)]:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What comes over the network to a host of a fleet, and to those who ask: the input is a request,
+ * What comes over the network to a host of a fleet, and to the asking side: the input is a request,
  * an answer, a key and a file of rules. What the rules of a fixed file allow must be a verb that
  * they name.
  */

@@ -34,7 +34,7 @@ static void clean(void)
 	nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A file of packets is a row of them. */
+/* A file of packets is a sequence of them. */
 static int check_one(const char *path, const struct stat *st, int type, struct FTW *where)
 {
 	const char *name = path + where->base;

@@ -49,7 +49,7 @@ static void show_aggregations(const uint8_t *record, struct rut_buf *out)
 
 	memcpy(words, record, sizeof(words));
 	rut_script_hist_text(&style, &lhist, words, record[0], out);
-	/* Times of one stretch, or every one of 2^64 intervals would be a line. */
+	/* Bounded times, or each of 2^64 intervals would be a line. */
 	for (size_t i = 0; i < RECORD / 8; i += RUT_SCRIPT_TSERIES_WORDS)
 		words[i] %= 64;
 	rut_script_tseries_text(&style, &series, words, rut_script_tseries_last(&series, words),

@@ -53,7 +53,7 @@ t_run() {
 t_report() {
   t_reported=$((t_reported + 1))
   t_out=$t_root/out.$t_reported
-  # A lane whose shell was killed leaves no status.
+  # A lane with a killed shell leaves no status.
   t_rc=lost t_us=0
   [ ! -s "$t_out.rc" ] || read -r t_rc t_us <"$t_out.rc"
   t_name=${t_names[t_reported]}
@@ -65,7 +65,7 @@ t_report() {
       echo "not ok $t_reported - $t_name"
       { tail -n 60 "$t_out"; echo "exit status $t_rc at:"; tail -n 5 "$t_out.where"; } >"$t_out.why"
       sed 's/^/# /' "$t_out.why"
-      # Who reads the TAP may keep the comments to himself.
+      # The TAP's reader may not show comments.
       { echo "$t_name:"; cat "$t_out.why"; } >&2
       ;;
   esac
@@ -96,7 +96,7 @@ t_case() {
   while [ "$t_reported" -lt "$t_count" ] && [ -s "$t_root/out.$((t_reported + 1)).rc" ]; do t_report; done
 }
 
-# A port that nobody has at this moment, for servers that cannot be told to find one themselves.
+# A port that is free at this moment, for servers that cannot choose one themselves.
 free_port() {
   ruby -rsocket -e 's = TCPServer.new("127.0.0.1", 0); puts s.addr[1]'
 }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Throws two dice for ever. The tracer, not the program, makes the statistics.
+# Throws two dice in a loop. The tracer, not the program, makes the statistics.
 #
 #     ruby distribution.rb &
 #     bpftrace -p $! distribution.bt

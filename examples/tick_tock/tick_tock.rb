@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A clock that says tick and tock, twice a second, if somebody listens.
+# A clock that says tick and tock, twice a second, to a tracer.
 #
 #     ruby tick_tock.rb &
 #     bpftrace -p $! tick_tock.bt

@@ -42,7 +42,7 @@ class FrameworksTest < Minitest::Test
       assert_equal 'mine', assert_raises(ArgumentError) { failing.call(ENVIRONMENT.dup) }.message
       assert_equal :thrown, (catch(:async) { Rutile::Rack.new(->(_) { throw :async, :thrown }).call(ENVIRONMENT.dup) })
     end
-    # What an application returns is the server's business, not the middleware's.
+    # What an application returns is left to the server.
     recorded(*points('rack')) { assert_nil Rutile::Rack.new(->(_) {}).call(ENVIRONMENT.dup) }
     ends = fired.select { |f| f[0] == 'request_end' }
     assert_equal ['/carts/:id', '/carts/7', '/carts/7'], (ends.map { |f| f[2] })

@@ -32,7 +32,7 @@ class TapReporter < Minitest::AbstractReporter
       puts "not ok #{@count} - #{name}"
       why = result.failures.map { |failure| "#{failure.message}\n#{failure.backtrace.first(8).join("\n")}" }.join("\n")
       puts why.gsub(/^/, '# ')
-      # Who reads the TAP may keep the comments to himself.
+      # The TAP's reader may not show comments.
       warn "#{name}:\n#{why}"
     end
   end

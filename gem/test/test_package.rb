@@ -108,7 +108,7 @@ class PackageTest < Minitest::Test
     end
   end
 
-  # Where tracing was switched off nobody misses the extension.
+  # Where tracing is switched off the extension is not needed.
   def test_without_the_extension
     code = "require 'rutile/static_tracing'; p Rutile::NULL, Rutile::Tracepoint.new('a', 'b', Integer).fire(1)"
     said = { nil => 1, 'on' => 1, 'off' => 0 }.map do |value, _|

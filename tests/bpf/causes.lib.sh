@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Slow requests whose cause is known, because it was made (tests/ruby/causes.rb), recorded and explained; source it after
+# Slow requests with a known cause, because it was made (tests/ruby/causes.rb), recorded and explained; source it after
 # lib.sh. The right cause is named first, and the times on a CPU and in its queue are what the kernel counted.
 : "${RUBY:=ruby}"
 
@@ -40,7 +40,7 @@ on_a_disk() {
   [ "$(stat -f -c %T .)" != tmpfs ] || t_skip "no directory on a disk"
 }
 
-# On a machine that is busy, or whose kernel does not show every switch, chance can be the cause: what is not
+# On a busy machine, or with a kernel that does not show every switch, chance can be the cause: what is not
 # explained as it should be is recorded again, twice at most.
 causes() {
   need_bpf

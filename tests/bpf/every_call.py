@@ -10,7 +10,7 @@ import sys
 # How the kernel calls what the C library's header calls otherwise; a 32-bit program's calls have the header's names.
 KERNEL = {"stat": "newstat", "fstat": "newfstat", "lstat": "newlstat", "uname": "newuname",
           "sendfile": "sendfile64", "umount2": "umount", "_sysctl": "sysctl"}
-# Without an implementation since long ago: nobody knows their arguments.
+# Without an implementation since long ago: their arguments are not known.
 OLD = {"_sysctl", "create_module", "get_kernel_syms", "query_module", "nfsservctl", "getpmsg", "putpmsg",
        "afs_syscall", "tuxcall", "security", "epoll_ctl_old", "epoll_wait_old", "vserver"}
 # These never come back, or with another number.

@@ -119,8 +119,8 @@ holds() {
   [ "$(babeltrace2 "$3" 2>/dev/null | grep -c "$2")" -ge "$1" ]
 }
 
-# company: somebody else on this machine who does something all the time; it may be so quiet that in a
-# second nobody makes a single call. Ended by the caller: kill $company.
+# company: another process on this machine that makes calls all the time; without it there may be
+# a second without a single call. Ended by the caller: kill $company.
 company() {
   timeout 100 sh -c 'while :; do sleep 0.01; done' &
   company=$!

@@ -61,7 +61,7 @@ def talk(family, address):
     datagrams.sendto(b"x", datagrams.getsockname())
     closed = datagrams.getsockname()
     datagrams.close()
-    # Nobody is there: an ICMP message comes back.
+    # No listener: an ICMP message comes back.
     socket.socket(family, socket.SOCK_DGRAM).sendto(b"y", closed)
 
 

@@ -10,7 +10,7 @@ show() {
   [ "$(wc -l <"$1.out")" = "$(readers "$1")" ]
 }
 
-# The limit tells a string that fits from one that is cut; --string-limit moves it.
+# A string that fits and one that is cut; --string-limit moves it.
 test_cut() {
   need_bpf
   cat >work.py <<'END'

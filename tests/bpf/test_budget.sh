@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# --max-overhead: a flood is shed and told, what is cheap is not; a flight recorder keeps to it too.
+# --max-overhead: a flood is shed and reported, what is cheap is not; a flight recorder keeps to it too.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 
@@ -219,7 +219,7 @@ test_refusals() {
   [ ! -e t ]
 }
 
-t_case "a flood is shed: told in the trace and to the user" test_flood
+t_case "a flood is shed: reported in the trace and to the user" test_flood
 t_case "with a filter" test_filtered
 t_case "what is cheap is not shed" test_calm
 t_case "a flight recorder sheds and restores by itself" test_flight

@@ -64,7 +64,7 @@ test_texts() {
   expect 1 sched_process_exec '$evt.filename =* "/usr/bin/python*"'
 }
 
-# Classes of events are told apart by name, contexts by value.
+# Classes of events are distinguished by name, contexts by value.
 test_classes() {
   program
   expect 12 'syscall:getpgid,syscall:pread64' '$evt.$name == "syscall_entry_getpgid"'
@@ -182,7 +182,7 @@ except OSError: pass'
   [ "$(grep -c 'syscall_entry_pread64' bt2.out)" = 75 ]
   [ "$(grep -c 'sys_enter_dup3:' bt2.out)" = 1 ]
   if grep sched_switch: bt2.out; then return 1; fi
-  # A filter that cannot be compiled for what is added refuses it; the session goes on.
+  # A filter that cannot be compiled for what is added refuses it; the session continues.
   "$RUTILE" start $S --flight -e 'syscall:getpgid' --filter '$evt.oldname == "x" || $evt.ret == -3'  2>err && return 1
   "$RUTILE" start $S --flight -e 'syscall:getpgid' --filter '$evt.newname == "x" || $evt.ret == -3'  2>err && return 1
   "$RUTILE" start $S --flight -e 'syscall:getpgid,syscall:rename' --filter '$evt.oldname == "x" || $evt.ret == -3'

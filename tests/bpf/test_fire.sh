@@ -61,7 +61,7 @@ test_hosts() {
   fired=$(babeltrace2 --clock-seconds "out/$id" | sed -n 's/^\[\([0-9.]*\)\].* rutile_trigger: .*/\1/p')
   awk -v f="$fired" 'NR == 1 { if ($1 > f) exit 1 } END { exit !($1 > f) }' times
   "$RUTILE" trigger remove ${S}t
-  # Globs, and a host that is gone: the others' snapshots are taken, and it is named.
+  # Globs, and a host that does not answer: the others' snapshots are taken, and it is named.
   "$RUTILE" trigger add ${S}t --fleet a.conf --burst 9/1s --do "fleet ghost,b* snapshot $S -o $PWD/out/%i"
   "$RUTILE" trigger fire ${S}t
   t_wait is_field 4 1
@@ -77,7 +77,7 @@ test_hosts() {
   "$RUTILE" destroy $S
 }
 
-# A host whose clock is an hour ahead: its snapshot is on the clock of the host that fired, Ruby's part too.
+# A host with its clock an hour ahead: its snapshot is on the clock of the host that fired, Ruby's part too.
 test_clock() {
   need_bpf
   "$RUTILE" start $S --flight -e 'syscall:getpgid'
@@ -94,7 +94,7 @@ for i in range(100):
   times plain >plain.times
   times ahead >ahead.times
   [ "$(wc -l <plain.times)" = 100 ]
-  # The clock's offset is measured anew for each directory.
+  # The clock's offset is measured again for each directory.
   paste plain.times ahead.times | awk '{ d = $1 - $2 - 3600e9; if (d < -5e7 || d > 5e7) exit 1 }'
   babeltrace2 --clock-seconds ahead | grep 'rutile_trigger:' >cause
   grep -q 'id = "id1".*host = "there", clock_offset_ns = 3600000000000, clock_error_ns = 250' cause

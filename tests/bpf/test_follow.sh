@@ -7,7 +7,7 @@
 S=live$$
 trap '"$RUTILE" destroy $S 2>/dev/null; rm -rf "$t_root"' EXIT
 
-# calls N ARGUMENT: so many calls of getpgid, which nobody else makes with that argument.
+# calls N ARGUMENT: N calls of getpgid, with an argument that no other process uses.
 calls() {
   python3 -c "
 import os, sys
@@ -79,7 +79,7 @@ assert n == 100000, n
 END
 }
 
-# More than the memory of the session: what is missing is told, what is there is right. A follower that
+# More than the memory of the session: what is missing is reported, what is there is right. A follower that
 # is stopped meanwhile has to miss something.
 test_overrun() {
   need_bpf
@@ -164,7 +164,7 @@ test_top() {
   "$RUTILE" top --refresh 250ms $S syscalls cputop >text 2>err &
   pid=$!
   begun text
-  # A switch to it tells its new name.
+  # A switch to it has its new name.
   python3 -c "
 import os, time
 time.sleep(0.1)

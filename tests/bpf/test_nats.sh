@@ -9,7 +9,7 @@ mkdir "$RUTILE_SPOOL_DIR"
 trap 'end_nats; rm -rf "$t_root"' EXIT
 PATH=$PATH:/usr/sbin:/sbin
 
-# calls N: so many calls of getpgid, which nobody else makes with that argument.
+# calls N: N calls of getpgid, with an argument that no other process uses.
 calls() {
   python3 -c "
 import os

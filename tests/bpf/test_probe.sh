@@ -105,7 +105,7 @@ END
   diff -u want got
 }
 
-# One process of two that run the same program; the semaphore goes up and comes down again.
+# One process of two that run the same program; the semaphore is incremented and decremented again.
 test_pid_session() {
   build
   S=p$$
@@ -310,7 +310,7 @@ test_profile() {
   "$RUTILE" record -o t --profile 200 -- sh -c 'i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done'
   readers t >/dev/null
   [ "$(grep -c 'rutile_sample:.*procname = "sh"' bt2.out)" -ge 10 ]
-  # Every stack that a sample names is told, once.
+  # Every stack that a sample names is recorded, once.
   for id in $(sed -n 's/.*rutile_sample:.*ustack_id = \([0-9]*\),.*/\1/p' bt2.out | sort -u | head -20); do
     [ "$(grep -c "rutile_stack:.* id = $id," bt2.out)" = 1 ]
   done
@@ -422,7 +422,7 @@ END
   readers t >/dev/null
   [ "$(grep -c 'demo:single:' bt2.out)" = 100 ]
   if grep 'demo:pair:' bt2.out; then return 1; fi
-  # One line for one thing: what the library says of it goes to the log.
+  # One line for one thing: the library's messages go to the log.
   [ "$(wc -l <err)" = 2 ]
 }
 

@@ -7,7 +7,7 @@ ruby=${RUTILE_RUBY:-ruby}
 
 pid='' recorder=''
 
-# What a case leaves when it fails: the programs would wait for ever.
+# What a case leaves when it fails: the programs would never end.
 clean_up() {
   [ -z "$recorder" ] || kill -INT "$recorder" 2>/dev/null || :
   [ -z "$pid" ] || kill "$pid" 2>/dev/null || :
@@ -172,7 +172,7 @@ assert waits > 5
 assert abs(sum(r[5] for r in said) - ns) <= ns / 100 + 2 * max(r[7] for r in said)
 PYTHON
 }
-t_case "waits for the GVL are those that plain events tell" test_gvl_futex
+t_case "waits for the GVL are those of plain events" test_gvl_futex
 
 # An allocation is sampled with its line, its class and all of its callers; the totals are exact.
 test_alloc() {

@@ -52,7 +52,7 @@ test_readers() {
 # What a call returned and what it was given, against what is known of it.
 test_fields() {
   need_bpf
-  # A port that is bound and not listened on refuses, whoever else is on this machine.
+  # A port that is bound and not listened on refuses.
   cat >work.py <<'END'
 import os, socket
 def bound(family, address):
@@ -111,7 +111,7 @@ while time.monotonic() < end: os.getpgid(0); time.sleep(0.01)' &
   [ ! -s others ]
 }
 
-# The number of a process that has ended, and was recorded, goes to one that is not.
+# The PID of a recorded process that has ended is reused by one that is not recorded.
 test_pid_used_again() {
   need_bpf
   [ -w /proc/sys/kernel/ns_last_pid ] || t_skip "this kernel has no ns_last_pid"
@@ -201,7 +201,7 @@ for i in range(20000): os.getppid()" 2>err
   [ "$total" = "$said" ]
 }
 
-# A flood that the rings cannot hold: what is not in the trace is told by both.
+# A flood that the rings cannot hold: both report what is not in the trace.
 test_losses() {
   need_bpf
   "$RUTILE" record -o t -e syscall:getppid --buffer 64K --subbuf 16K -- sh -c '
@@ -401,7 +401,7 @@ END
   not grep syscall_exit_unknown bt2.out
 }
 
-# A command that is never off its CPU: analyses know whose calls they are.
+# A command that is never off its CPU: analyses know the process of its calls.
 test_short_command() {
   need_bpf
   "$RUTILE" record -o t -- /usr/bin/python3 -c "
@@ -411,7 +411,7 @@ for i in range(77): os.getpgid(0)"
   grep -q 'getpgid *77 ' own
 }
 
-# A CPU on which nothing happens must not cut short what analyses look at: the time in which all
+# An idle CPU must not shorten what is analysed: the time in which all
 # streams record. Here one works at the begin only, the other at the end.
 test_range() {
   need_bpf
@@ -458,7 +458,7 @@ test_own_calls_are_absent() {
   if grep "syscall_.*{ pid = $(cat pid), procname" bt2.out >&2; then return 1; fi
 }
 
-# Nobody reads what it says: the trace is whole, the command's status told, and SIGPIPE the command's.
+# With a closed pipe the trace is whole, the command's status returned, and SIGPIPE the command's.
 test_closed_pipe() {
   need_bpf
   {
@@ -551,7 +551,7 @@ t_case "page frames are those of pagemap" test_page_frames
 t_case "a command that never leaves its CPU is known to the analyses" test_short_command
 t_case "every stream lasts from the begin to the end" test_range
 t_case "rutile's own calls are not in the trace" test_own_calls_are_absent
-t_case "nobody reads what it says" test_closed_pipe
+t_case "a closed pipe as standard output" test_closed_pipe
 t_case "commands have the signals that rutile was started with" test_signals
 t_case "bad input gives one clear line" test_bad_input
 t_case "without privileges: the missing capability is named" test_not_root

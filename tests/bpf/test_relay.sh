@@ -45,7 +45,7 @@ end_relay() {
   rm -f "$t_root/relay"
 }
 
-# calls N ARGUMENT: so many calls of getpgid, which nobody else makes with that argument.
+# calls N ARGUMENT: N calls of getpgid, with an argument that no other process uses.
 calls() {
   python3 -c "
 import os
@@ -514,13 +514,13 @@ t_case "without a local directory nothing is written here" test_alone
 t_case "a live viewer at lttng-relayd sees all events, and those of added classes" test_live
 t_case "each directory of a session is a chunk at lttng-relayd" test_rotate
 t_case "a snapshot is sent" test_snapshot
-t_case "after the daemon was killed the session goes on at the next one" test_break
+t_case "after the daemon was killed the session continues at the next one" test_break
 t_case "a hanging daemon: what finds no room is counted in the trace" test_full
 t_case "what could not be sent is in the spool" test_left
 t_case "rutile collect stores the same events and chunks" test_collect
 t_case "rutile collect can be killed at any moment" test_collect_killed
 t_case "with TLS and certificates the same is stored" test_tls
-t_case "expired, revoked and foreign certificates are refused" test_tls_refused
+t_case "expired, revoked and other hosts' certificates are refused" test_tls_refused
 t_case "a viewer of ours sees what the daemon stores, and ends with it" test_viewer
 t_case "an analysis of what arrives is that of what is stored" test_viewer_analysis
 t_case "a collector that does not answer is an error at once" test_nobody

@@ -371,7 +371,7 @@ RUBY
   [ "$(grep " ruby:call: .* pid = $worker " bt2.out | grep -c '"Worker#last"')" = 50 ]
   echo >&5
   read -r ready <&6
-  # One round of the holder later the oldest are gone.
+  # One round of the holder later the oldest are overwritten.
   few() {
     rm -rf two
     "$RUTILE" snapshot re$$ -o two
@@ -587,7 +587,7 @@ test_add_remove() {
   done
 }
 
-# No slot of its agent is taken: the ring of a session is gone.
+# No slot of its agent is taken: the ring of a session is freed.
 not_traced() {
   for t_fd in "/proc/$1/fd"/*; do
     case $(readlink "$t_fd") in *memfd:rutile-ring*) return 1 ;; esac

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Who is recorded: a process and its family, a name, a control group; against known numbers of calls.
+# What is recorded: a process and its family, a name, a control group; against known numbers of calls.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 
-# A process that, when told by a file, forks a child; both do so many calls, then wait.
+# A process that forks a child when a file appears; both make N calls, then wait.
 cat >"$t_root/family.py" <<'END'
 import os, sys, time
 end = time.monotonic() + 300
@@ -116,7 +116,7 @@ for i in range(400): os.getpgid(0)'"
   grep -q "cannot filter by the cgroup '/nowhere'" err
 }
 
-# rutile's own processes are known by identity: a name hides nobody, from nothing.
+# rutile's own processes are known by identity: a name hides no process.
 test_own_name() {
   need_bpf
   cat >hidden.c <<'END'
@@ -165,7 +165,7 @@ test_own_processes() {
   [ "$(grep -c 'procname = "rutile"' bt2.out)" -ge 20 ]
 }
 
-# The number of a process of rutile's that was killed goes to another program, which is recorded.
+# The number of a process of rutile's that was killed is reused by another program, which is recorded.
 test_own_number_used_again() {
   need_bpf
   [ -w /proc/sys/kernel/ns_last_pid ] || t_skip "this kernel has no ns_last_pid"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# The scripts that are installed with rutile, each beside a count of somebody else.
+# The scripts that are installed with rutile, each beside an independent count.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 

@@ -197,7 +197,7 @@ t_case "metrics at an address that cannot be had are refused" metrics_at_an_addr
 t_case "the screen sorts, filters and resets" the_screen_sorts_filters_and_resets
 t_case "a script that is killed leaves nothing attached" a_script_that_is_killed_leaves_nothing
 t_case "interrupts print the maps once" interrupts_print_the_maps_once
-t_case "an interrupt ends a script whose output is slow" an_interrupt_ends_a_script_whose_output_is_slow
+t_case "an interrupt ends a script with slow output" an_interrupt_ends_a_script_whose_output_is_slow
 t_case "commands of a script can be interrupted" commands_of_a_script_can_be_interrupted
 t_case "without rights one line says so" without_rights_one_line_says_so
 t_case "processes and files that are not there" processes_and_files_that_are_not_there

@@ -9,7 +9,7 @@ need_bpf
 
 script='' pid='' held=''
 
-# What a case leaves when it fails: the programs would wait for ever.
+# What a case leaves when it fails: the programs would never end.
 clean_up() {
   [ -z "$script" ] || kill -INT "$script" 2>/dev/null || :
   [ -z "$pid" ] || kill "$pid" 2>/dev/null || :

@@ -209,7 +209,7 @@ while at < len(data):
 print(lost)'
 }
 
-# A process that is stopped for so long that the journal goes round.
+# A process that is stopped until the journal wraps.
 each_directory_counts_what_was_lost_in_it() {
   cat >many.bt <<END
 tracepoint:syscalls:sys_enter_getpgid /comm == "asks-$$"/ { @n++; printf("call n=%d\n", args.pid); }
@@ -354,7 +354,7 @@ the_service_starts_scripts() {
 }
 
 t_case "a flight recorder runs a script without a process" a_flight_recorder_runs_a_script_without_a_process
-t_case "a stopped session counts nothing and goes on later" a_stopped_session_counts_nothing_and_goes_on_later
+t_case "a stopped session counts nothing and can be resumed" a_stopped_session_counts_nothing_and_goes_on_later
 t_case "the journal keeps the latest" the_journal_keeps_the_latest
 t_case "a session that writes has the script in its trace" a_session_that_writes_has_the_script_in_its_trace
 t_case "each directory has its part" each_directory_has_its_part

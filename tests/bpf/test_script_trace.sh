@@ -122,6 +122,6 @@ t_case "all that is printed is in the trace" all_that_is_printed_is_in_the_trace
 t_case "formats that differ have classes of their own" formats_that_differ_have_classes_of_their_own
 t_case "values without a name take none that another has" values_without_a_name_take_none_that_another_has
 t_case "record() writes an event and prints nothing" record_writes_an_event_and_prints_nothing
-t_case "a trace goes where there is none" a_trace_goes_where_there_is_none
+t_case "a trace needs an empty or new directory" a_trace_goes_where_there_is_none
 t_case "a killed script leaves a readable trace" a_killed_script_leaves_a_readable_trace
 t_done

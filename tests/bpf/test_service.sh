@@ -158,7 +158,7 @@ test_bad_profile() {
   if "$RUTILE" service start --dir /nowhere nothing 2>err; then return 1; fi
 }
 
-# A directory, an empty file and a file whose name no session can have are named, and start nothing.
+# A directory, an empty file and a file with an invalid name are named, and start nothing.
 test_odd_profiles() {
   need_bpf
   long=$(printf '%064d' 0)

@@ -132,7 +132,7 @@ test_stop_start() {
   "$RUTILE" start ${S}c -p $$ -o "$T/out" -e syscall:getppid,profile:49
   getppids 100
   "$RUTILE" stop ${S}c
-  # Nobody holds a program any longer, the daemon neither.
+  # No process holds a program any longer, not even the daemon.
   if grep -qs link_type /proc/"$(daemon_pid ${S}c)"/fdinfo/*; then return 1; fi
   getppids 1000
   if "$RUTILE" stop ${S}c 2>err; then return 1; fi
@@ -244,7 +244,7 @@ test_killed() {
   "$RUTILE" destroy ${S}f
   readers one-1 >/dev/null
   grep -q syscall_entry_getppid bt2.out
-  # The first who looks says so. Who else uses rutile on this machine may be quicker: then once more.
+  # The first process that checks reports it. Another user of rutile may be quicker: then once more.
   for told in start start start start start none; do
     killed_session
     "$RUTILE" start ${S}g -p $$ -o "$T/two" -e syscall:getppid 2>err
@@ -298,7 +298,7 @@ test_attach() {
   # What was there before, and what came until the end.
   readers live >/dev/null
   [ "$(grep -c syscall_entry_getppid bt2.out)" -ge 540 ]
-  # It has all its programs yet: of the entry, of the exit, one that follows forks, one that forgets who has ended.
+  # It has all its programs yet: of the entry, of the exit, one that follows forks, one that forgets ended processes.
   "$RUTILE" status ${S}j | grep -q 'records, 4 programs'
   "$RUTILE" destroy ${S}j
 }
@@ -349,13 +349,13 @@ test_unmounted() {
     "$RUTILE" destroy t-unmounted'
 }
 
-# Two commands at once on one session: both do what they are told.
+# Two commands at once on one session: both take effect.
 test_at_once() {
   need_bpf
   n=${S}b
   "$RUTILE" start $n -o "$T/t" -e syscall:getsid
   process=$(daemon_pid $n)
-  # Both wait for an answer: the process is told to sleep first.
+  # Both wait for an answer: the process is stopped first.
   kill -STOP "$process"
   t_wait t_is "$process" T
   "$RUTILE" rotate $n >out1 2>&1 &
@@ -388,7 +388,7 @@ END
   for i in 1 2 3 4; do [ "$(grep -c " uprobe:f$i:" bt2.out)" = 10 ]; done
 }
 
-# Names that are not there keep nobody from destroying the others.
+# Unknown names do not prevent the destruction of the others.
 test_destroy_many() {
   need_bpf
   for i in 1 2; do "$RUTILE" start ${S}$i --flight -e syscall:getsid; done
@@ -400,7 +400,7 @@ test_destroy_many() {
   [ ! -e /sys/fs/bpf/rutile/${S}2 ]
 }
 
-# A stopped session goes on without what is no longer there.
+# A stopped session resumes without what no longer exists.
 test_resume_without() {
   need_bpf
   n=${S}w
@@ -425,12 +425,12 @@ test_resume_without() {
   [ "$(grep -c ' syscall_entry_getsid:' bt2.out)" = 1 ]
 }
 
-# The session's process holds nothing of who started it: no directory, no pipe.
+# The session's process holds nothing of its parent: no directory, no pipe.
 test_alone() {
   need_bpf
   mkdir here
   mkfifo pipe
-  # A reader comes to the end of what it says when start has ended, although the session goes on.
+  # A reader comes to the end of what it says when start has ended, although the session continues.
   (cd here && "$RUTILE" start ${S}x -o "$T/t" -e syscall:getsid >../pipe 7>&1 2>&1) &
   timeout 20 cat pipe >out
   process=$(daemon_pid ${S}x)
@@ -479,20 +479,20 @@ END
 t_case "a flight recorder needs no process; snapshots hold what happened" test_flight
 t_case "overwrite mode keeps the newest events" test_overwrite
 t_case "events are added and removed while it runs" test_add_remove
-t_case "an event is removed whose program records others" test_remove_shared
+t_case "an event is removed from a program that records others" test_remove_shared
 t_case "stop and start" test_stop_start
 t_case "status and save show what was added and removed" test_changes_are_shown
 t_case "rotate and SIGUSR2: every directory is complete, no event is lost or doubled" test_rotate
 t_case "--size and --keep" test_size_keep
 t_case "kill -9: the trace is readable, the name is free, list cleans up" test_killed
-t_case "sessions are isolated; losses are told" test_isolated
+t_case "sessions are isolated; losses are reported" test_isolated
 t_case "attach follows and detaches" test_attach
 t_case "a full disk" test_full_disk
 t_case "names, doubles and bad directories are refused" test_refusals
 t_case "a session is not taken for dead while it is born" test_young
 t_case "two commands at once" test_at_once
 t_case "several are destroyed, those that are not there named" test_destroy_many
-t_case "a stopped session goes on without what is gone" test_resume_without
+t_case "a stopped session resumes without what was removed" test_resume_without
 t_case "the session's process is on its own" test_alone
 t_case "the BPF file system is mounted when it is not" test_unmounted
 t_done

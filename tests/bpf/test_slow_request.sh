@@ -59,7 +59,7 @@ holds_true() {
   # shellcheck disable=SC2119
   walk
   if [ -n "${WRITE_DOC:-}" ]; then cp table explained "$WRITE_DOC"; fi
-  # The route with its counts, the sentence, and the lines of the tree down to the wait and who it was for.
+  # The route with its counts, the sentence, and the lines of the tree down to the wait and the process it was for.
   grep -E '^ *Order#total +3 +0 .*network' table
   normal <explained >got
   shown "requests --request 'Order#total' --slowest 1 --explain trace" | normal >want

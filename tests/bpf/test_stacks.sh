@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# User stacks with names, against a program whose calls are known.
+# User stacks with names, against a program with known calls.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 trap '"$RUTILE" destroy f$$ 2>/dev/null; "$RUTILE" destroy s$$ 2>/dev/null; rm -rf "$t_root"' EXIT
@@ -398,7 +398,7 @@ test_too_many() {
   kill $ways
 }
 
-# A flight recorder goes on for ever: the newest are there, the old ones are not replaced by others.
+# A flight recorder has no end: the newest are there, the old ones are not replaced by others.
 test_flight_many() {
   need_bpf
   ways
@@ -462,7 +462,7 @@ for line in sys.stdin:
 assert user > 20 and kernel > 20, (user, kernel)"
 }
 
-# Who asks for no stacks pays for no mappings.
+# Without stacks no mappings are recorded.
 test_none() {
   build
   "$RUTILE" record -o t -e "uprobe:$PWD/prog:leaf" -- ./prog
@@ -482,9 +482,9 @@ t_case "counted, for flame graphs" test_folded
 t_case "snapshots" test_flight
 t_case "sessions, directories, samples added later" test_sessions
 t_case "more stacks than the table holds, written in time" test_many
-t_case "... and not: none is taken for another, losses are told" test_too_many
+t_case "... and not: none is taken for another, losses are reported" test_too_many
 t_case "... and in a flight recorder" test_flight_many
 t_case "... and of two that follow it" test_followers
 t_case "stacks of all default events" test_default_events
-t_case "without stacks nothing of it is recorded" test_none
+t_case "without stacks no mappings are recorded" test_none
 t_done

@@ -40,7 +40,7 @@ test_kill_each_step() {
 }
 
 # What a recorder that was killed before the metadata stood left of a directory is no obstacle to the next one of that
-# name; what somebody else keeps there is.
+# name; another user's file is.
 test_killed_before_metadata() {
   need_bpf
   command -v strace >/dev/null || t_skip "no strace"
@@ -220,7 +220,7 @@ EOF
   [ $((first + lost + $(grep -c getsid bt2.out))) = $(($(cat calls) * 2)) ]
 }
 
-# A next directory cannot be made: the present one goes on, and the switch comes when it can.
+# A next directory cannot be made: the present one is used on, and the switch comes when it can.
 test_read_only() {
   need_bpf
   where=p/t
@@ -250,7 +250,7 @@ test_read_only() {
   [ "$n" -lt 41000 ]
 }
 
-# The disk dies, is unmounted, mended and mounted again.
+# The disk dies, is unmounted, repaired and mounted again.
 test_disk_dies() {
   need_bpf
   where=d/t
@@ -499,7 +499,7 @@ test_start_killed() {
   mkdir /sys/fs/bpf/rutile/$n
   "$RUTILE" start $n --flight -e sched_process_exec
   "$RUTILE" destroy $n
-  # Who else looks at the sessions of this machine may be quicker to remove it, and to say so.
+  # Another process may be quicker to remove it, and to report it.
   for told in list list list list list none; do
     mkdir /sys/fs/bpf/rutile/$n
     "$RUTILE" list >out 2>err
@@ -509,7 +509,7 @@ test_start_killed() {
   [ $told = list ]
 }
 
-# Several starts of one name at once: one wins, and nothing of it is damaged by the others.
+# Several starts of one name at once: one wins, and the others do not damage it.
 test_race() {
   need_bpf
   n=${S}r
@@ -623,7 +623,7 @@ test_links() {
   [ ! -e nothing ]
 }
 
-# Targets that are not there, cannot be read, or are no programs: named, and the rest goes on.
+# Targets that are not there, cannot be read, or are no programs: named, and the rest is recorded.
 test_targets() {
   need_bpf
   command -v setpriv >/dev/null || t_skip "no setpriv"
@@ -702,9 +702,9 @@ t_case "... and at each step of making a directory and writing a packet" test_ki
 t_case "a directory without metadata is used by the next recorder" test_killed_before_metadata
 t_case "a snapshot is there or not" test_kill_snapshot
 t_case "a directory that vanishes: in memory meanwhile, then in a new one" test_vanished
-t_case "what is lost meanwhile is told by every reader" test_gap
+t_case "what is lost meanwhile is reported by every reader" test_gap
 t_case "... and after a full disk; once" test_full_gap
-t_case "read-only: the directory goes on until a next one can be made" test_read_only
+t_case "read-only: the directory is used until a next one can be made" test_read_only
 t_case "a disk that dies" test_disk_dies
 t_case "a kernel without BTF" test_no_btf
 t_case "a kernel without some tracepoints" test_no_tracepoint

@@ -68,7 +68,7 @@ number=2
 number=3" ]
   "$RUTILE" trigger test ${S}a
   t_wait told 4
-  # Who may fire it may not end it.
+  # The right to fire it does not include ending it.
   chmod 666 /run/rutile/trigger/${S}a
   send() { setpriv --reuid=65534 --regid=65534 --clear-groups /usr/bin/python3 -c 'import socket, sys
 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(sys.argv[2].encode(), sys.argv[1])' /run/rutile/trigger/${S}a "$1"; }
@@ -131,7 +131,7 @@ EOF
   done
 }
 
-# A message to whoever listens, and what the threads of the process do that the cause names.
+# A message to subscribers, and what the threads of the process do that the cause names.
 test_publish() {
   port=$(free_port)
   cat >hook.py <<'EOF'
@@ -459,7 +459,7 @@ test_mistakes() {
   [ ! -e /run/rutile/trigger/${S}a ]
   "$RUTILE" trigger add ${S}a --do 'exec true'
   bad 'exists' add ${S}a --do 'exec true'
-  # Its process is killed: that is said, and the name can be used again.
+  # Its process is killed: that is reported, and the name can be used again.
   pid=$(awk -v s=" ${S}a[" 'index($0, s) { sub(/.*\[/, ""); sub(/\].*/, ""); p = $0 } END { print p }' "$RUTILE_LOG_DIR/trigger.log")
   kill -KILL "$pid"
   t_wait t_gone "$pid"

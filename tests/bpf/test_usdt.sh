@@ -307,7 +307,7 @@ falls() {
   exit 1
 }
 
-# 0 when nobody looks, not 0 while anybody does (the kernel counts places, not sessions), 0 again;
+# 0 without tracers, not 0 with one (the kernel counts sites, not sessions), 0 again;
 # also when a recorder is killed.
 test_semaphore() {
   need_compiler
@@ -472,7 +472,7 @@ invalid.name a-b
 END
 }
 
-# A process whose tracepoints are recorded without the kernel crashes, and its recorder is killed: the
+# A process with tracepoints recorded without the kernel crashes, and its recorder is killed: the
 # core of the process has the ring, with all that was not overwritten.
 test_core() {
   need_bpf

@@ -9,7 +9,7 @@ field() {
   sed -n "s/.*[{ ]$1 = \([^,}]*[^,} ]\)[ ,}].*/\1/p"
 }
 
-# A process two PID namespaces deep, whose parent is outside of the inner one.
+# A process two PID namespaces deep, with its parent outside of the inner one.
 test_statedump() {
   need_bpf
   trap 'kill $outer 2>/dev/null || true' EXIT
@@ -333,7 +333,7 @@ t_case "headers of packets, states of connections" test_packets
 t_case "modes of open files are those of the kernel" test_file_modes
 t_case "modes of open files in a PID namespace" test_file_modes_in_a_namespace
 t_case "connects have their thread, duration and error" test_connects
-t_case "who changed the pages that are written" test_dirtied
+t_case "the processes that changed the pages that are written" test_dirtied
 t_case "docs/values.md is what there is" test_document
 t_case "the statedump in nested namespaces" test_statedump
 t_case "user namespaces without a process in the statedump" test_user_namespaces

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A producer of the relay protocol that does what it is told, right or wrong: relay_sender.py PORT WHAT"""
+"""A producer of the relay protocol that follows its argument, valid or not: relay_sender.py PORT WHAT"""
 
 import glob
 import os

@@ -1279,7 +1279,7 @@ what_cannot_be_written_is_told() {
   grep -q 'end of the time range comes before its begin' err
 }
 
-# Whoever names a process or a file writes into our text: not into the terminal.
+# Names of processes and files come from others: control characters must not reach the terminal.
 control_characters_reach_no_terminal() {
   esc=$(printf '\033')
   mk <<TRACE
@@ -1338,7 +1338,7 @@ TRACE
   printf '%s\n' 1-9 3-6 1-3 3-6 6-8 8-9 | cmp - out
   # Nothing of use at all.
   run cputop --end 1500 | grep -q '000001000, .*000001000\]'
-  # The other half of the events is not lost to who wants it.
+  # The other half of the events is still readable.
   run memtop --mi | json 'assert rows("allocd")[0][1]["value"] == 1, results'
 }
 
@@ -1421,8 +1421,8 @@ t_case "exits of the other kind" an_exit_of_the_other_kind_ends_no_call
 t_case "io_uring_enter" io_uring_enter_takes_time
 t_case "the names of LTTng 2.1" names_of_lttng_2_1
 t_case "contexts instead of sched_switch" contexts_stand_in_for_sched_switch
-t_case "a gap between switches counts for nobody" a_gap_between_switches_counts_for_nobody
-t_case "lost events are told" lost_events_are_told
+t_case "a gap between switches counts for no thread" a_gap_between_switches_counts_for_nobody
+t_case "lost events are reported" lost_events_are_told
 t_case "files that were open before --begin" files_open_before_the_begin_count
 t_case "files that were open before an interval or a period" files_open_before_an_interval_or_a_period_count
 t_case "--freq-uniform with --min" distributions_with_a_least_value
@@ -1454,7 +1454,7 @@ classes_of_one_name_are_refused() {
 t_case "a report for each period" one_report_for_each_period
 t_case "futexstats" futex_waits
 t_case "memory does not grow with the number of forks" memory_does_not_grow_with_forks
-t_case "what the trace lacks is said" what_the_trace_lacks_is_said
+t_case "what the trace lacks is reported" what_the_trace_lacks_is_said
 t_case "LAMI is as its specification says" lami_is_as_its_specification_says
 t_case "offcpu" waits_off_the_cpus
 t_case "nettop" peers_on_the_network
@@ -1464,9 +1464,9 @@ t_case "changes" changes_are_found
 t_case "diff" two_traces_are_compared
 t_case "descriptors that were open before have a kind" descriptors_open_before_have_a_kind
 t_case "wakeupchain" the_critical_path_goes_through_who_woke
-t_case "wakeupchain: an interrupted thread wakes nobody" an_interrupted_thread_wakes_nobody
+t_case "wakeupchain: an interrupted thread wakes no thread" an_interrupted_thread_wakes_nobody
 t_case "wakeupchain: interrupts are causes, by name" interrupts_are_causes_by_name
-t_case "wakeupchain goes through the loopback device" the_path_goes_through_loopback
+t_case "wakeupchain continues through the loopback device" the_path_goes_through_loopback
 t_case "wakeupchain on the shapes of Trace Compass's tests" critical_paths_of_trace_compass
 t_case "fdtop" descriptors_over_time
 t_case "fdtop knows what makes and ends descriptors" descriptors_of_all_kinds
@@ -1476,7 +1476,7 @@ t_case "distributions in log scale" distributions_in_log_scale
 t_case "percentiles" percentiles_are_close
 t_case "--refresh" refresh_reports_each_interval
 t_case "events that are passed over" what_is_passed_over_still_has_a_time
-t_case "what runs when a stretch begins" what_runs_when_a_stretch_begins_counts
+t_case "what runs when an interval begins" what_runs_when_a_stretch_begins_counts
 t_case "cputop of some threads" cputop_shows_the_threads_asked_for
 t_case "JSON of intervals" json_of_intervals_has_all_tables
 t_case "a full disk, an empty range" what_cannot_be_written_is_told

@@ -79,7 +79,7 @@ stop_apache() {
 get() {
   curl -s -o /dev/null -w '%{http_code}\n' -H 'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' "http://127.0.0.1:$port$1"
 }
-# What the trigger was told, by its own counts.
+# What the trigger received, by its own counts.
 firings() {
   "$RUTILE" trigger list | awk -v n=$S '$1 == n { print $2 + $3 }'
 }
@@ -126,7 +126,7 @@ EOF
   # Without the trigger requests are answered as before, and the log says what is missing.
   "$RUTILE" trigger remove $S
   [ "$(get /slow/301)" = 200 ]
-  told() { grep -q 'uri=/slow/301 .*; the trigger is not told: No such file or directory' error.log; }
+  told() { grep -q 'uri=/slow/301 .*; cannot fire the trigger: No such file or directory' error.log; }
   t_wait told
   stop_apache
 }

@@ -128,7 +128,7 @@ t_case "packets are stored as they are sent" test_good
 t_case "only this machine can connect by default" test_default
 t_case "no name leads out of the directory" test_names
 t_case "garbage, cut and oversized messages do nothing" test_garbage
-t_case "those who are slow keep nobody waiting, and are closed" test_slow
+t_case "slow clients delay no others, and are closed" test_slow
 t_case "a client has so many connections and no more" test_many
 t_case "of fifty senders at once, half of which are killed, whole packets are stored" test_senders
 t_case "streams, sessions and bytes of a client are limited" test_limits

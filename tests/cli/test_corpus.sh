@@ -225,7 +225,7 @@ sys.stdout.write(re.sub(r"event \{\s*name = .surprise.*?\n\};", "", sys.stdin.re
   grep -q "96 bytes could not be read: about 5 events are missing" err
 }
 
-t_case "packets of another trace are read, and that is said" another_uuid_is_read_and_said
+t_case "packets of another trace are read, and that is reported" another_uuid_is_read_and_said
 t_case "CTF 1.8: equal to babeltrace2, in both byte orders" ctf1_equals_babeltrace2
 t_case "events of equal times are in babeltrace2's order" equal_times_are_in_order
 t_case "clocks of any frequency are exact" clocks_are_exact

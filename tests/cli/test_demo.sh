@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# script/demo from beginning to end, and interrupted: nothing of it may stay behind.
+# script/demo from beginning to end, and interrupted: nothing may stay behind.
 . "$SRC/tests/tap.sh"
 
 needs() {

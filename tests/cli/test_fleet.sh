@@ -55,12 +55,12 @@ CONF
   end_hosts
 }
 
-# One that is gone is named, until it is forgotten; so is one that was never there but is meant.
+# One that does not answer is named, until it is forgotten; so is one that was never there but is meant.
 test_silent() {
   nats
   for h in a b c; do host $h <<<'allow = status --help'; done
   kill -9 "$(pid_of b)"
-  # Who is named and has no daemon is not waited for; the others' answers are all there.
+  # A named host without a daemon is not waited for; the others' answers are all there.
   not fleet --hosts a,b,c,ghost,ghost status --help >out 2>err
   grep -qx 'rutile fleet: no answer from b, ghost' err
   [ "$(cut -d' ' -f1 out | sort -u | xargs)" = "a c" ]

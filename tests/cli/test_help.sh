@@ -63,7 +63,7 @@ every_option_is_in_the_manual_page() {
   for verb in $("$RUTILE" help --verbs); do
     for option in $("$RUTILE" help --options "$verb" | sed 's/[=\t].*//'); do
       [ "$option" = --help ] || grep -q -- "\*$option\*" "$SRC/man/rutile-$verb.1.scd" ||
-        { echo "man/rutile-$verb.1.scd does not tell of $option"; return 1; }
+        { echo "man/rutile-$verb.1.scd does not describe $option"; return 1; }
     done
   done
 }
@@ -114,6 +114,6 @@ t_case "help fits the terminal" help_fits_the_terminal
 t_case "every option is in the manual page" every_option_is_in_the_manual_page
 t_case "every verb has help and a manual page" every_verb_has_help_and_a_manual_page
 t_case "unknown verbs and options are refused with exit 2" unknown_words_are_refused
-t_case "a test whose shell was killed has failed" a_lost_case_fails
+t_case "a test with a killed shell has failed" a_lost_case_fails
 t_case "wrong command lines look alike" wrong_command_lines_look_alike
 t_done

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Commands whose limits leave no room for the agent: they run, it is said why they are not traced, and
+# Commands with limits that leave no room for the agent: they run, it is said why they are not traced, and
 # nothing is left behind.
 . "$SRC/tests/tap.sh"
 R=$RUTILE

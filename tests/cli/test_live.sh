@@ -316,7 +316,7 @@ t_case "JSON Lines have the keys of the mode" json_has_the_keys_of_the_mode
 t_case "signals end it with the last table" signals_end_it_with_the_last_table
 t_case "--duration ends it" duration_ends_it
 t_case "a table fits the terminal" a_table_fits_the_terminal
-t_case "--reset counts anew" reset_counts_anew
+t_case "--reset resets the counters" reset_counts_anew
 t_case "-o says that it replaces a file" a_file_is_not_replaced_silently
 t_case "filters reach the tracer" filters_reach_the_tracer
 t_case "a target that refuses" a_target_that_refuses

@@ -44,7 +44,7 @@ in_() { echo "$1 $2 sched_switch $IDLE next_comm=puma next_tid=11 next_prio=20";
 out() { echo "$1 $2 sched_switch prev_comm=puma prev_tid=11 prev_prio=20 prev_state=$3 next_comm=swapper/0 next_tid=0 next_prio=20"; }
 wake() { echo "$1 $2 sched_waking comm=puma tid=11 prio=20 target_cpu=0"; }
 
-# One request of 9,000 ns that was everywhere, and whose parts are known.
+# One request of 9,000 ns with every part, of known length.
 known_parts() {
   mk <<TRACE
 $NAMES

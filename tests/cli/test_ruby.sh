@@ -5,7 +5,7 @@
 . "$SRC/tests/tap.sh"
 R=$RUTILE
 
-# A script that calls Job.run and Job#step as known, forever, and can be told to stop.
+# A script that calls Job.run and Job#step as known, forever, and can be stopped.
 start_script() {
   command -v ruby >/dev/null || t_skip "ruby is not installed"
   mkdir -p app/vendor/bundle
@@ -73,7 +73,7 @@ a_directory_removed_under_it_is_still_the_application() {
   until_seen Job.run calls --interval 100ms $target
 }
 
-# As Sinatra does: the block of a route is a method that is bound anew for each request.
+# As Sinatra does: the block of a route is a method that is bound again for each request.
 a_method_bound_often_is_counted_once() {
   command -v ruby >/dev/null || t_skip "ruby is not installed"
   cat >bound.rb <<'EOF'
@@ -101,7 +101,7 @@ EOF
   trap "kill $target 2>/dev/null || :" EXIT
   t_wait grep -q ready out
   for _ in 1 2; do
-    # From the first to the last row of a table the target goes on: there must be many calls.
+    # From the first to the last row of a table the target runs on: there must be many calls.
     until_seen '"A#plain","calls":[0-9]{4}' calls --json --interval 50ms $target
     ruby -rjson -e '
       last = STDIN.each_line.map { |l| JSON.parse(l) }.select { |r| r["final"] }
@@ -581,7 +581,7 @@ t_case "a command is traced from its first line" a_command_is_traced_from_its_fi
 t_case "a trace has every call in order" a_trace_has_every_call_in_order
 t_case "a tree has the shape of the calls" a_tree_has_the_shape_of_the_calls
 t_case "--inside and the filters of a trace" inside_and_filters_of_a_trace
-t_case "slow calls are told with their callers" slow_calls_are_told_with_their_callers
+t_case "slow calls are printed with their callers" slow_calls_are_told_with_their_callers
 t_case "ractors are named when there are some" ractors_are_named_when_there_are_some
 t_case "a slow call with its tree, whole or with a count of what is left out" slow_calls_with_their_tree
 t_case "a trace ends when interrupted and with its target" a_trace_of_a_server_ends_in_the_right_way

@@ -7,7 +7,7 @@ have_tmux() {
   command -v tmux >/dev/null || t_skip "tmux is not installed"
 }
 
-# start COLUMNS LINES COMMAND: in a server of its own, whose socket is in $T
+# start COLUMNS LINES COMMAND: in a server of its own, with its socket in $T
 start() {
   have_tmux
   cp "$SRC/tests/fake/shop.fake" .
@@ -141,7 +141,7 @@ many_rows_scroll() {
   start 80 13 "$RUTILE_FAKE_PROGRAM calls puma"
   wait_for 'm100 .*9900'
   wait_gone m110
-  # The cursor goes down, and takes the table along at its end.
+  # The cursor moves down, and scrolls the table at its end.
   for _ in $(seq 10); do keys Down; done
   wait_for m110
   wait_gone 'm100 '
@@ -224,7 +224,7 @@ a_commands_output_is_kept_for_the_end() {
   wait_for '^hidden'
 }
 
-# Another mode is another tracer: it goes on with what the shell has started, and will start.
+# Another mode is another tracer: it continues with what the shell has started, and will start.
 modes_of_a_command() {
   command -v ruby >/dev/null || t_skip "ruby is not installed"
   cat >w.rb <<'EOF'
@@ -260,7 +260,7 @@ t_case "sort, filter, reset, pause, help, app and all" sort_filter_reset_pause_h
 t_case "many rows scroll" many_rows_scroll
 t_case "Enter opens a method, t traces it" a_method_opens
 t_case "the terminal is restored after signals and crashes" the_terminal_is_restored
-t_case "the end of the target is said" the_end_of_the_target_is_said
+t_case "the end of the target is reported" the_end_of_the_target_is_said
 t_case "a command's output is kept for the end" a_commands_output_is_kept_for_the_end
 t_case "modes of a command that starts Ruby" modes_of_a_command
 t_case "a terminal that is not known" a_terminal_that_is_not_known

@@ -148,10 +148,10 @@ threads_print_the_same() {
   "$RUTILE" view --threads 1 --clock-cycles --event 'irq_*' big | md5sum >one
   "$RUTILE" view --threads 3 --clock-cycles --event 'irq_*' big | md5sum >three
   cmp one three
-  # Nobody reads on: every thread ends.
+  # The reader closes: every thread ends.
   "$RUTILE" view --threads 3 big 2>err | head -n 1 >/dev/null
   [ ! -s err ]
-  # A bad packet in the middle is said once, and the rest is printed.
+  # A bad packet in the middle is reported once, and the rest is printed.
   printf 'xxxx' >bad
   dd if=bad of=big/chan1_1 bs=1 seek=$((3 * 2646016)) conv=notrunc status=none
   rc=0
@@ -279,7 +279,7 @@ a_growing_trace_is_followed() {
   grep 'three: .*bytes = \[ \[0\] = 1, \[1\] = 2, \[2\] = 3 \]' got
 }
 
-# A stream whose packets are not in order of time: a range finds its events all the same.
+# A stream with packets that are not in order of time: a range finds its events all the same.
 packets_out_of_order_are_found() {
   for i in 1 3 2; do
     printf '%d_000 0 tick n=%d\n%d_500 0 tick n=%d\n' $i $i $i $((i * 10)) | mk part

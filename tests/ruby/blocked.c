@@ -69,7 +69,7 @@ static void handler(int sig, int flags)
 	sigaction(sig, &sa, NULL);
 }
 
-/* After `ms`: SIGALRM, whose handler does nothing. */
+/* After `ms`: SIGALRM, with an empty handler. */
 static void later_signal(unsigned int ms, int flags)
 {
 	struct itimerval it = {.it_value = {ms / 1000, ms % 1000 * 1000}};
@@ -122,7 +122,7 @@ static long call_epoll_pwait2(void)
 	return epoll_pwait2_ms(1000);
 }
 
-/* Of a semaphore that is 0 for ever. */
+/* Of a semaphore that stays 0. */
 static long semtimedop_ms(int timeout_ms)
 {
 	struct timespec ts = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
@@ -351,7 +351,7 @@ static void *wait_for_ever(void *arg)
 	return arg;
 }
 
-/* The main thread in one of the calls that must begin anew when disturbed, another in poll. */
+/* The main thread in one of the calls that must restart when disturbed, another in poll. */
 static int beside_another(long (*call)(void))
 {
 	pthread_t thread;
@@ -506,7 +506,7 @@ static long epoll_ms(int timeout_ms)
 #define TICK_NS 10000000
 
 /*
- * Short waits of 1 to 40 ms: they end while they are looked at, and begin while they are stopped.
+ * Short waits of 1 to 40 ms: they end while they are inspected, and begin while they are stopped.
  */
 static int short_waits(void)
 {

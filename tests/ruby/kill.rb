@@ -130,7 +130,7 @@ count.times do |i|
   statuses[st.signaled? ? "signal #{st.termsig}" : "exit #{st.exitstatus}"] += 1
   break fault("target died at #{i}") if Process.wait(pid, Process::WNOHANG)
   s = status(pid)
-  # Whom a killed tracer had stopped goes on when that is gone for good.
+  # A process that a killed tracer had stopped continues when the tracer is reaped.
   eventually { (s = status(pid)).then { |x| x["State"] !~ /[tTZ]/ && x["TracerPid"] == "0" } }
   fault("target is #{s["State"]} at #{i}") if s["State"] =~ /[tTZ]/
   fault("tracer #{s["TracerPid"]} left at #{i}") if s["TracerPid"] != "0"

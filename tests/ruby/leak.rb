@@ -1,4 +1,4 @@
-# Requests, which a cache remembers forever: a session object and its text, among much that goes away.
+# Requests, which a cache remembers forever: a session object and its text, among much that is freed.
 class Session
   def initialize(id)
     @id = id

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # A server that never stops allocating and starting threads: server.rb. Answers each connection
-# with one line, and prints "ready PORT". When it is told "storm", it does much more of that
+# with one line, and prints "ready PORT". On "storm" it does much more of that
 # from then on: an answer takes up to 0.5 s then, because Ruby's threads wait for each other (3.3: four
 # time slices of 100 ms each time).
 require "socket"

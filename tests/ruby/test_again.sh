@@ -69,7 +69,7 @@ E2
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
       "$TRACE_TOOL" -q -s 0.05 -m calls "$pid"
     done
-    # A moment later the last one's are gone.
+    # A moment later the last one's are removed.
     for _ in $(seq 200); do
       echo >&5
       read -r "rss$n" hooks <&6
@@ -109,7 +109,7 @@ another_version_is_there() {
   [ -n "$(page_of "$pid")" ]
 }
 
-# A page that is not what its name says is refused, and nobody writes into it.
+# A page that is not what its name says is refused and not written to.
 page_of_another_version() {
   start out "$RUBY" -W0 -e '$stdout.sync = true; puts "ready"; loop { sleep 0.01 }'
   "$RUTILE" calls "$pid" all --last --duration 0.1 >none
@@ -125,7 +125,7 @@ page_of_another_version() {
   cmp before "$page"
 }
 
-# There is room for eight tracers. The ninth is told so, and does nothing to the others.
+# There is room for eight tracers. The ninth is refused and does not disturb the others.
 nine_tracers() {
   start out "$RUBY" -W0 -e 'def work; sleep 0.001; end; $stdout.sync = true; puts "ready"; loop { work }'
   tracers=

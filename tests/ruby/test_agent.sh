@@ -176,7 +176,7 @@ EOF
 103"
 }
 
-# Children that are gone before anybody could look at them, and theirs; more of them than places.
+# Children that exit before they are inspected, and theirs; more of them than slots.
 short_children_are_counted() {
   cat >c.rb <<'EOF'
 class W; def work; Object.new; end; end
@@ -202,7 +202,7 @@ EOF
   is 17571
 }
 
-# Where files may not be as large as our tables, nothing is traced, and nobody is killed for it.
+# Where files may not be as large as our tables, nothing is traced, and no process is killed.
 small_files_only() {
   echo 'def work; end; work; Process.wait(fork { work }); print "well"' >l.rb
   for limit in 100 40000 80000; do
@@ -248,7 +248,7 @@ EOF
   read -r _ <&6
   : >three
   wait $three
-  # A moment later its hooks are gone.
+  # A moment later its hooks are removed.
   for _ in $(seq 200); do
     echo hooks >&5
     read -r hooks <&6
@@ -471,7 +471,7 @@ EOF
 $T/app/views/items/index.html.erb 0 ActionView::Template#items/index.html.erb 6"
 }
 
-# Its session may be in the middle of new code when the tracer is gone.
+# Its session may be in the middle of new code when the tracer has died.
 survives_the_tracer_while_loading() {
   mkdir lib
   for i in $(seq 300); do
@@ -595,7 +595,7 @@ for n in range(20): print("v=" + ("[0, 1, 2, 3, 4, 5, 6, 7, ...]" if n > 8 else 
   diff want got
 }
 
-# Who sleeps until he is woken is not woken by a tracer, nor is the thread that waits for a queue.
+# A thread that sleeps without limit is not woken by a tracer, nor is one that waits for a queue.
 sleeps_on() {
   $RUBY -e '
 class W; def step; 1; end; end
@@ -617,7 +617,7 @@ sleep 100' >out &
   [ "$(cat out)" = ready ]
 }
 
-# With YJIT a hook for each method is too dear: then one for all counts the same.
+# With YJIT a hook for each method is too expensive: then one for all counts the same.
 yjit_counts_with_many_methods() {
   $RUBY --yjit -e 'exit(RubyVM::YJIT.enabled?)' 2>/dev/null || t_skip "this Ruby has no YJIT"
   cat >y.rb <<'EOF'
@@ -680,7 +680,7 @@ EOF
 }
 
 # A daemon that the command has started starts Rubies when the tracer has ended, or was killed: they
-# find RUBYOPT as it was, but the files are gone, or there is no tracer to wait for.
+# find RUBYOPT as it was, but the files are removed, or there is no tracer to wait for.
 later_rubies_start() {
   mkdir tmp
   cat >daemon.sh <<'EOF'
@@ -878,7 +878,7 @@ EOF
 }
 
 # What is started need not be Ruby: it may be a shell that starts some, one after another or late, or
-# something that becomes another user first. Each of them counts, and the agent's file goes in the end.
+# something that becomes another user first. Each of them counts, and the agent's file is removed at the end.
 commands_start_ruby() {
   cat >w.rb <<'EOF'
 def w; end

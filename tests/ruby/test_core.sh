@@ -45,7 +45,7 @@ EOF
   cat found
   grep -q "^out/ruby-$app.txt: [0-9]* events of Ruby" found
   tail -5 out/ruby-$app.txt
-  # Whoever traced it may have seen less, never more than the core.
+  # Its tracer may have seen less, never more than the core.
   grep -v Tracing lines | tail -1
   tail -1 out/ruby-$app.txt | grep -q "$app/$app App#boom(why=\"end\")"
   tail -2 out/ruby-$app.txt | head -1 | grep -q 'App#step(n=299, name="x")'
@@ -63,7 +63,7 @@ test_nothing() {
   sh -c 'ulimit -c unlimited; "$1" -e "Process.kill(:ABRT, Process.pid); sleep 5"' sh "$RUBY" || true
   if "$RUTILE" recover core* -o out 2>err; then return 1; fi
   grep -q "of process [0-9]* (ruby[^)]*) holds nothing that rutile recorded" err
-  # Cut off, it is still no crash of ours.
+  # Truncated, it must not crash rutile.
   for n in 10 100 1000 4096 4200 5000 8191 20000 100000; do
     head -c $n core* >part
     if "$RUTILE" recover part -o out2 2>err; then return 1; fi

@@ -48,7 +48,7 @@ started() {
   rows "$dir/$program.rb" $column <out >got
 }
 
-# The program runs already, and goes on when the tracer is there.
+# The program runs already, and continues when the tracer is attached.
 attached() {
   column=4
   [ "$1" = objects ] && column=8
@@ -88,7 +88,7 @@ concurrent_attached() {
   same
 }
 
-# M:N threads: who was on a native thread last may have been another thread. No sleep is shorter
+# M:N threads: the last thread on a native thread may have been another one. No sleep is shorter
 # than asked for, and all of them are of the method itself.
 moving_threads() {
   export RUBY_MN_THREADS=1
@@ -270,8 +270,8 @@ running_calls_of_ractors() {
     }' out
 }
 
-# Calls that do not return are in the table with the time that they have taken so far. Nobody's time
-# ever goes back, whatever ends while it is looked at.
+# Calls that do not return are in the table with the time that they have taken so far. No time
+# ever decreases, whatever ends meanwhile.
 calls_that_hang() {
   start_on_pipes hanging
   begin=$(date +%s%N)

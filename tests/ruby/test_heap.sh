@@ -121,7 +121,7 @@ for line in open("looks"):
     r = json.loads(line)
     assert not r["file"] or r["count"] <= r["born"], r
     assert r["old"] <= r["count"] and r["old_bytes"] <= r["bytes"], r'
-  # The process has no hook left, and goes on.
+  # The process has no hook left, and continues.
   heap --json "$target"
   grep -q '"class":"Session"' got
 }
@@ -236,7 +236,7 @@ RUBY
   wait "$tracer"
   cat err
   grep -q 'the heap was compacted' err
-  # While some were being made a look may have met a part of them, but never more than there are.
+  # While some were being made a count may have found a part of them, but never more than there are.
   awk '$1 == "Kept" && $4 > 6500 { exit 1 }' looks
   heap --json "$pid"
   grep -q '"class":"Kept","count":6500,' got
@@ -261,7 +261,7 @@ RUBY
   read -r rss maps fds <<<"$(footprint "$pid")"
   for _ in $(seq 15); do look; done
   echo "$rss $maps $fds, then $(footprint "$pid")"
-  # The hooks go when the tracer has gone: the last session may still be ending.
+  # The hooks are removed after the tracer's exit: the last session may still be ending.
   as_before() {
     read -r rss_now maps_now fds_now <<<"$(footprint "$pid")"
     [ "$rss_now" -lt $((rss + 1024)) ] || return 1

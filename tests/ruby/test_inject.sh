@@ -53,7 +53,7 @@ blocked_call() {
   esac
 }
 
-# Not begun anew by the last injection, which would take 700 ms more, each time. What else this
+# Not restarted by the last injection, which would take 700 ms more, each time. What else this
 # machine does takes longer now and then.
 blocked_call_goes_on() {
   for try in 1 2 3 4 5 6; do
@@ -75,7 +75,7 @@ blocked_calls_go_on() {
   for job in $jobs; do wait "$job"; done
 }
 
-# Their time limit would begin anew: the kernel has no way to continue these two.
+# Their time limit would be restarted: the kernel has no way to continue these two.
 timed_calls_are_left_alone() {
   for call in "" sigtimedwait; do
     rm -f enough
@@ -147,7 +147,7 @@ signals_end_calls() {
   [ -z "$(grep -v ' -1 4 \|before\|ready' eintr.out)" ]
   # Between our look and the signal there is a moment.
   before=$(grep -c before eintr.out) || :
-  echo "$before of $sent came while the kernel began the call anew"
+  echo "$before of $sent came while the kernel restarted the call"
   [ "$before" -lt 8 ]
 }
 
@@ -478,7 +478,7 @@ inject_at_last() {
   return 1
 }
 
-# As on a machine that is far too busy: the stub goes back by itself while its tracer thinks it has it.
+# As on a machine that is far too busy: the stub returns by itself while its tracer still waits for it.
 late_tracers_do_no_harm() { # PROGRAM
   gcc -shared -fPIC -o late.so "$SRC/tests/ruby/late.c"
   case $1 in
@@ -503,7 +503,7 @@ late_tracers_do_no_harm() { # PROGRAM
   [ "$loaded" -ge 2 ]
 }
 
-# The tracer, or the process itself, is stopped at any moment of it, and goes on later.
+# The tracer, or the process itself, is stopped at any moment of it, and continued later.
 suspended_halfway() {
   start sus.out $RUBY "$SRC/tests/ruby/server.rb"
   t=$pid
@@ -539,7 +539,7 @@ cycles() {
 }
 
 # A debugger opens what the loader's list names, in itself. With pipes for descriptors it would wait
-# for ever on a name like /proc/self/fd/N.
+# on a name like /proc/self/fd/N.
 debuggers_read_the_process() {
   start debugged.out $RUBY -e '$stdout.sync = true; puts "ready"; sleep'
   inject "$pid"

@@ -25,7 +25,7 @@ class App
 end
 run App.new
 RUBY
-  # Somebody else may take the port in the moment in which it is free.
+  # Another process may take the port in the moment in which it is free.
   for _ in 1 2 3 4 5; do
     port=$(free_port)
     "$RUBY" -S puma -q -w 2 -t 1:4 -b "tcp://127.0.0.1:$port" >puma.out 2>&1 &

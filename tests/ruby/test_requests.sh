@@ -209,7 +209,7 @@ run() {
 in_text() {
   view trace 2>/dev/null | grep -q "$1"
 }
-# The program's side: calls the task until it is told to go on.
+# The program's side: calls the task until it is asked to stop.
 cat >"$t_root/begin.rb" <<'RUBY'
 require "rake"
 def begin_work
@@ -305,7 +305,7 @@ RUBY
 }
 
 
-# Two --ruby for one process have a stream each, whose fibers are the same ones.
+# Two --ruby for one process have a stream each, with the same fibers.
 calls_of_another_stream_are_in_the_request() {
   cat >both.rb <<RUBY
 require "$t_root/begin.rb"
@@ -349,7 +349,7 @@ live_counts_equal_the_log() {
   t_wait grep -q '"route":"GET /hang"' live.json
   kill -INT "$tool"
   wait "$tool"
-  # Routes: the identifiers of paths are gone.
+  # Routes have no identifiers of paths.
   "$RUBY" -rjson -e '
     rows = File.readlines("live.json").map { |l| JSON.parse(l) }.select { |r| r["final"] && r["type"] == "route" }
     rows.reject! { |r| r["route"] =~ /probe|hang|pause/ }
@@ -431,7 +431,7 @@ the_screen_shows_requests() {
   tmux -S "$socket" send-keys / h a n g Enter
   t_wait pane 'GET /hang *$'
   t_wait no_pane 'GET /probe'
-  # Enter opens the route under the cursor, Backspace goes back.
+  # Enter opens the route under the cursor, Backspace returns.
   tmux -S "$socket" send-keys Enter
   t_wait pane 'SLOWEST *REQUEST'
   pane 'GET /hang *$'
@@ -456,7 +456,7 @@ pane_after_request() {
 }
 
 # Fibers that are abandoned in a request report no end. Later requests are recorded all the same, and
-# one that goes on when its state was freed is counted as lost.
+# one that continues when its state was freed is counted as lost.
 abandoned_fibers_leave_room() {
   cat >fibers.rb <<'EOF'
 module Puma

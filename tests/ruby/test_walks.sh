@@ -43,7 +43,7 @@ leak_is_shown() {
 a_memory_leak() {
   page memory-leak server.rb
   run 'heap --limit'
-  # Titles and the first class are as shown; who comes next depends on the version of Ruby.
+  # Titles and the first class are as shown; the next ones depend on the version of Ruby.
   [ "$(awk 'NR == 2' got | xargs)" = "$(shown 'heap --limit' | awk 'NR == 2' | xargs)" ]
   [ "$(awk 'NR == 3 { print $1 }' got)" = "$(shown 'heap --limit' | awk 'NR == 3 { print $1 }')" ]
   shown 'heap --diff' | rows >want

@@ -115,7 +115,7 @@ static bool read_options(struct options *o, int argc, char **argv)
 		case 'S':
 			o->config.slow_ns = strtoull(optarg, NULL, 10);
 			break;
-		case 'w': /* tell this descriptor when everything is counted */
+		case 'w': /* write to this descriptor when everything is counted */
 			o->ready_fd = atoi(optarg);
 			break;
 		case 'u':

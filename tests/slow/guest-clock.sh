@@ -9,7 +9,7 @@ mount -t devtmpfs dev /dev
 mount -t bpf bpf /sys/fs/bpf
 exec >/dev/ttyS0 2>&1
 export TZ=JST-9
-# mark NAME: a system call that tells the time of day.
+# mark NAME: a system call that carries the time of day.
 mark() {
   for i in 1 2 3 4 5; do mkdir "/tmp/mark-$1-$(date +%s)"; rmdir /tmp/mark-*; done
 }

@@ -98,7 +98,7 @@ test_boot() {
   [ "$(grep -c '^ACTIVE active' said)" = 2 ]
   [ "$(grep -c '^STATUS .*records' said)" = 3 ]
   if grep -q '^LEFT one' said; then return 1; fi
-  # By the service they were all started anew, and at the end all were stopped.
+  # The service started them all again, and at the end all were stopped.
   [ "$(grep -c '^RELOADED .*records' said)" = 3 ]
   if grep -q '^DOWN .*records' said; then return 1; fi
   base64 -d out | tar xz --warning=no-timestamp

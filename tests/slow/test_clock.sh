@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# A guest in which a CPU goes and comes back, the time of day is set forwards and backwards, and the
+# A guest in which a CPU goes offline and returns, the time of day is set forwards and backwards, and the
 # machine sleeps, while sessions run: every trace is whole, and every event has the time of day that
 # the guest itself put into it.
 . "$SRC/tests/tap.sh"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # `rutile recover`, for real: a Debian kernel with flight recorders panics in QEMU; what the dump
-# gives back is compared with what the guest had printed. Every program meets another kernel's
+# gives back is compared with what the guest had printed. Every program runs on another kernel's
 # verifier on the way.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"

@@ -10,7 +10,7 @@ test_million() {
   marker 1000000
 }
 
-# A process's table of names is bounded: what comes last is named "(other)", and that is said.
+# A process's table of names is bounded: what comes last is named "(other)", and that is reported.
 test_more_names_than_room() {
   cat >many.rb <<'RUBY'
 270.times do |i|

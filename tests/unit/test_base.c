@@ -201,7 +201,7 @@ static void test_logfile_keeps_its_limits(void **state)
 	assert_int_equal(access(path, F_OK), -1);
 	/* 600 were written, of about 70 bytes: four files hold some 55 each. */
 	assert_true(lines > 3 * 45 && lines < 4 * 80);
-	/* A link that somebody put there is not followed. */
+	/* A link that another user put there is not followed. */
 	snprintf(log.path, sizeof(log.path), "%s/link", dir);
 	assert_int_equal(symlink("/tmp/rutile-test-nowhere", log.path), 0);
 	assert_true(rut_logfile_append(&log, RUT_LOG_INFO, "x") < 0);

@@ -656,7 +656,7 @@ static void put_be64(struct rut_buf *b, uint64_t v)
 	rut_buf_add(b, &v, 8);
 }
 
-/* LTTng's index is believed when it is true, and not when it lies. */
+/* LTTng's index is used when it is right, and not when it is wrong. */
 static void test_index_files_are_used_and_checked(void **state)
 {
 	for (int lie = 0; lie < 3; lie++) {
@@ -675,7 +675,7 @@ static void test_index_files_are_used_and_checked(void **state)
 			/* 60 bytes before the events, then five of 20 and five of 24 bytes */
 			put_be64(&b, 8 * (60 + 5 * 20 + 5 * 24));
 			put_be64(&b, 1000 + i * 100);
-			/* Only the index knows of this loss: so one can tell who was believed. */
+			/* Only the index has this loss: that shows which was used. */
 			put_be64(&b, 1099 + i * 100);
 			put_be64(&b, i >= 10 && lie != 2 ? 77 : 0);
 			put_be64(&b, 0);
@@ -814,7 +814,7 @@ static size_t read_more(struct rut_ctf_reader *r)
 	return n;
 }
 
-/* Who follows sees nothing of a packet that is being written, and all of it then. */
+/* A follower sees nothing of a packet that is being written, and all of it then. */
 static void test_a_packet_is_followed_while_it_is_written(void **state)
 {
 	struct rut_ctf_reader_opts opts = {.follow = true};
@@ -868,7 +868,7 @@ static void test_a_packet_is_followed_while_it_is_written(void **state)
 	remove_dir(&d);
 }
 
-/* Numbers of packets that do not grow tell of no loss; those that jump do. */
+/* Numbers of packets that do not grow are no loss; those that jump are. */
 static void test_numbers_of_packets(void **state)
 {
 	static const struct {

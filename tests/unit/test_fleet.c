@@ -67,7 +67,8 @@ static void test_answer(void **state)
 	rut_buf_fini(&b);
 }
 
-/* Answers go to an inbox of one who asks, by a subject with the host's name, and nowhere else. */
+/* Answers go to an inbox of the asking side, by a subject with the host's name, and nowhere else.
+ */
 static void test_reply(void **state)
 {
 	static const char *const bad[] = {"",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looks at heaps, subtracted and added up. */
+/* Counts of heaps, subtracted and added up. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

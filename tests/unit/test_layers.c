@@ -243,7 +243,7 @@ static void literal_values_of_sql_are_masked(void **state)
 		{"SELECT E'a\\'secret' || X'00ff' || $$secret$$ || $t$secret$t$ || n",
 		 "SELECT ? || ? || ? || ? || n"},
 		{"SELECT 1 -- secret\nFROM t /* secret */ WHERE x", "SELECT ? FROM t WHERE x"},
-		/* What a backslash means is not known: nothing of the rest is shown. */
+		/* What a backslash means is not known: the rest is not shown. */
 		{"SELECT 'a\\', 'secret'", "SELECT ?"},
 		{"SELECT * FROM u WHERE mail = \"bob@secret.org\"",
 		 "SELECT * FROM u WHERE mail = ?"},

@@ -149,7 +149,7 @@ static void test_attempts(void **state)
 	char path[256];
 	int fd;
 
-	/* Pieces count once, whoever sends them again, and each attempt's. */
+	/* Pieces count once, although they are sent again, and each attempt's. */
 	set_up(16384 + 8192 + 8192);
 	snprintf(path, sizeof(path), "%s/h/" SESSION "/p/f", dir);
 	h.at = 8192;
@@ -176,7 +176,7 @@ static void test_attempts(void **state)
 	free(p);
 }
 
-/* A packet that is there may be of one who was killed before it was on the disk. */
+/* The packet may be from a collector that was killed before it was on the disk. */
 static void test_sync(void **state)
 {
 	struct rut_nats_head h = {

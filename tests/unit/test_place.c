@@ -96,7 +96,8 @@ static void assert_whole(const struct set *s)
 	free(got);
 }
 
-/* In each of many orders the file is a row of packets after each step, and complete at the end. */
+/* In each of many orders the file is a sequence of packets after each step, and complete at the
+ * end. */
 static void test_order(void **state)
 {
 	srandom(1);

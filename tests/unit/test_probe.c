@@ -165,7 +165,7 @@ static void test_names(void **state)
 	rut_strtab_fini(&names);
 }
 
-/* Whose tracepoints are events of ours, and which are not. */
+/* Which tracepoints are events of rutile, and which are not. */
 static void test_split(void **state)
 {
 	static const struct {

@@ -116,7 +116,7 @@ static void test_discard_counts(void **state)
 		kept += put(&f.ring, 0, i);
 	assert_int_equal(kept + f.ctl->lost, 1000);
 	assert_true(f.ctl->lost > 0);
-	/* Room again: recording goes on, and the next packet that closes tells the loss. */
+	/* Room again: recording continues, and the next packet that closes reports the loss. */
 	for (const unsigned char *p; (p = rut_ring_next(&f.ring, &pos)); pos += 4096) {
 		seen += (uint64_t)check_packet(p, next, 1, false);
 		rut_ring_release(&f.ring, pos + 4096);
@@ -274,7 +274,7 @@ static void test_refuses_damage(void **state)
 	teardown_ring(&f);
 }
 
-/* Who watches sees every record once, also of packets that are being written; or how many laps are
+/* A watcher sees every record once, also of packets that are being written; or how many laps are
  * missing. */
 static void test_tail(void **state)
 {

@@ -250,14 +250,14 @@ static void test_app_is_its_root_without_gems(void **state)
 	assert_true(has(&t.app_paths, "/usr/share/foreman*"));
 	assert_true(has(&t.app_paths, "*/gems/dynflow*"));
 	rut_cli_targets_fini(&t);
-	/* The root of the file system is nobody's application. */
+	/* The root of the file system is not an application. */
 	t = (struct rut_targets){0};
 	assert_int_equal(rut_cli_targets_add_app(&t, "/", false), 0);
 	assert_int_equal(t.app_paths.count, 0);
 	rut_cli_targets_fini(&t);
 }
 
-/* Each duration lies in its bucket, and percentiles are those of the durations, nearly. */
+/* Each duration is in its bucket, and percentiles are those of the durations, nearly. */
 static void test_percentiles(void **state)
 {
 	enum { CALLS = 10000 };

@@ -49,7 +49,7 @@ static void test_only_sleep_of_the_same_wait_counts(void **state)
 
 	(void)state;
 	assert_int_equal(rut_sleep_until(&sleep, 5002 * MS, 10), 302 * MS);
-	/* It has gone to sleep again meanwhile. */
+	/* It sleeps again. */
 	assert_int_equal(rut_sleep_until(&sleep, 5002 * MS, 11), 0);
 	/* It may have ended by itself meanwhile, and another begun. */
 	assert_int_equal(rut_sleep_until(&sleep, 5695 * MS, 10), 0);
@@ -69,7 +69,7 @@ static void test_waits_that_end_soon_are_left_alone(void **state)
 	assert_false(rut_sleep_ends_soon(&sleep));
 	sleep.slept_ns = 0;
 	assert_false(rut_sleep_ends_soon(&sleep));
-	/* Begun anew it is late by no more than this. */
+	/* Restarted it is late by no more than this. */
 	sleep = (struct rut_sleep){.limit_ns = 10 * MS, .slept_ns = 5 * MS};
 	assert_false(rut_sleep_ends_soon(&sleep));
 }

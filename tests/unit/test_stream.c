@@ -254,7 +254,7 @@ static void test_added(void **state)
 	rut_buf_fini(&b);
 }
 
-/* Two packets of at most 4 KiB, whose contents are the text. */
+/* Two packets of at most 4 KiB, with the text as contents. */
 static void test_metadata_packets(void **state)
 {
 	static const char whole[] = "trace {\n\tuuid = \"00112233-4455-6677-8899-aabbccddeeff\";\n";

@@ -177,7 +177,7 @@ static void *stop_it(void *arg)
 	return arg;
 }
 
-/* A thread that is told to stop does so, although another is started before it has looked. */
+/* A thread that is asked to stop does so, although another is started before it has checked. */
 static void test_control_is_started_before_it_has_stopped(void **state)
 {
 	struct rutile_usdt_provider *p;
@@ -223,7 +223,7 @@ static void child_of_fork(int ready, int go)
 		_exit(9);
 }
 
-/* A child is controlled by itself, and what is said to it does not reach its parent. */
+/* A child is controlled by itself, and requests to it do not reach its parent. */
 static void test_control_of_child(void **state)
 {
 	struct rutile_usdt_provider *p;
@@ -410,7 +410,7 @@ static void test_children_of_traced_parents(void **state)
 	expect_good_end(pid);
 	while (hits(&t) < 2505)
 		usleep(1000);
-	/* Daemons, whose end nobody awaits. */
+	/* Daemons, which are not waited for. */
 	for (unsigned i = 0; i < 200; i++) {
 		pid = fork_child();
 		if (!pid) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A writer that is cut off anywhere leaves whole packets: pwrite(2) and pwritev(2) are replaced by
- * ones that go page by page, as kernels do, look at the file after each, and can fail or end short.
+ * ones that work page by page, as kernels do, check the file after each, and can fail or end short.
  */
 #include "session/writer.h"
 #include "unit.h"
@@ -30,7 +30,8 @@ static struct {
 	int states;
 } watch = {.fd = -1, .left = -1};
 
-/* The file is a row of whole packets; returns the bytes of their events, the first of each known.
+/* The file is a sequence of whole packets; returns the bytes of their events, the first of each
+ * known.
  */
 static uint64_t check_file(int fd)
 {
@@ -193,7 +194,8 @@ static void test_whole_at_every_page(void **state)
 	free(packet);
 }
 
-/* A full disk at every page, and inside of each: nothing of the packet stays, and it goes on. */
+/* A full disk at every page, and inside of each: nothing of the packet stays, and writing
+ * continues. */
 static void test_full_at_every_page(void **state)
 {
 	unsigned char *packet = malloc(1 << SHIFT);

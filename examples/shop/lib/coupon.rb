@@ -5,7 +5,7 @@ module Shop
 
     PERCENT = { "SPRING" => 10, "FRIEND" => 25 }.freeze
 
-    # To find: an exception for each mistyped coupon, which nobody ever sees.
+    # To find: an exception for each mistyped coupon, which is rescued silently.
     def self.apply(code, total)
       total - total * percent(code) / 100
     rescue Unknown

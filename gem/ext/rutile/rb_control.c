@@ -2,7 +2,7 @@
 /*
  * Rutile::Control: wishes from outside that need Ruby code, that is, wrapping a method.
  *
- * The control thread of the library knows nothing of Ruby. It registers a postponed job, which Ruby
+ * The library's control thread is not a Ruby thread. It registers a postponed job, which Ruby
  * runs on a thread of its own choice as soon as one checks for interrupts, and wakes the main
  * thread. Which thread gets the job is known only by trying: the interrupt is flagged for the
  * thread that ran last, which may sleep longer than the main one. So this is repeated until the job
@@ -11,7 +11,7 @@
  * The signal Ruby itself uses for that ends a system call, and up to Ruby 3.2 a sleep. Since 3.3
  * who sleeps waits for a condition, which signals do not end. But Ruby's handler of signals wakes
  * the main thread for what it has to do about one, so that is called, from here, for a signal that
- * nobody handles: there is nothing to do.
+ * without a handler: there is nothing to do.
  *
  * The thread must not ask for a job when there is no virtual machine any more: the process lives
  * on for a while after that, in the handlers that C libraries registered for its end.
@@ -175,7 +175,7 @@ static void on_vm_end(ruby_vm_t *vm)
 	rutile_usdt_control_stop();
 }
 
-/* Whether nobody else handles a signal: the number's disposition is the default or to ignore it. */
+/* Whether a signal is unused: the number's disposition is the default or to ignore it. */
 static VALUE control_signal_free(VALUE self, VALUE number)
 {
 	struct sigaction sa;

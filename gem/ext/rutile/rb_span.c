@@ -307,7 +307,7 @@ static bool has_points(void)
 }
 
 /*
- * Runs a block as a span: part of the span around it, or a trace of its own. While nobody traces
+ * Runs a block as a span: part of the span around it, or a trace of its own. While it is not traced
  * "span:begin" or "span:end" the block is called and nothing else is done.
  *
  * @overload span(name, attributes = nil, traceparent = nil)
@@ -329,7 +329,7 @@ static VALUE rutile_span(int argc, VALUE *argv, VALUE self)
 }
 
 /*
- * Whether somebody traces spans now.
+ * Whether spans are traced now.
  * @return [Boolean]
  */
 static VALUE span_enabled(VALUE klass)
@@ -391,7 +391,7 @@ static VALUE span_parent_id(VALUE self)
 	return get(self)->ids.trace[0] ? id_of(get(self)->ids.parent) : Qnil;
 }
 
-/* Names the span anew, as when its route is known. */
+/* Renames the span, as when its route is known. */
 static VALUE span_set_name(VALUE self, VALUE name)
 {
 	if (get(self)->frame)

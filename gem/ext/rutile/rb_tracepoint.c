@@ -4,7 +4,7 @@
  *
  * The path that every application pays for, traced or not, is fire() up to its first `return`:
  * three loads, no check of the receiver's type (the method exists on this class only), no
- * allocation, no look at the arguments. Everything else happens only while somebody traces, and
+ * allocation, no evaluation of the arguments. Everything else happens only while it is traced, and
  * still allocates no Ruby object: numbers are converted in place, strings passed where they lie,
  * copied to the stack only when Ruby did not end them with a NUL.
  *
@@ -369,7 +369,7 @@ __attribute__((noinline)) static VALUE fire_slowly(int argc, VALUE *argv, struct
 }
 
 /*
- * Fires, if somebody traces.
+ * Fires, if traced.
  *
  * @overload fire(*values)
  *   @param values one value for each declared type; nil fits every type
@@ -377,7 +377,7 @@ __attribute__((noinline)) static VALUE fire_slowly(int argc, VALUE *argv, struct
  *   @yieldreturn [Array, Object] the values (one alone needs no Array). The block runs only while
  *     traced. An exception in it is counted, not raised (unless the tracepoint is strict, or it
  *     ends the program, as SystemExit).
- * @return [Boolean] whether somebody saw it
+ * @return [Boolean] whether it was traced
  * @raise [InvalidArgumentError, ArgumentError] if the tracepoint is strict and the values do not
  * fit
  */
@@ -392,7 +392,7 @@ static VALUE tracepoint_fire(int argc, VALUE *argv, VALUE self)
 }
 
 /*
- * Whether somebody traces this tracepoint now: one load.
+ * Whether this tracepoint is traced now: one load.
  * @return [Boolean]
  */
 static VALUE tracepoint_enabled(VALUE self)

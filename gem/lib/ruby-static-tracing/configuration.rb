@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module StaticTracing
-  # A {Rutile::Configuration} whose mode is SIGNAL until another is set.
+  # A {Rutile::Configuration} with the mode SIGNAL until another is set.
   class Configuration < Rutile::Configuration
     @instance = nil
 

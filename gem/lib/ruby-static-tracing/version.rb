@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
 module StaticTracing
-  # The version whose interface this is.
+  # The version that has this interface.
   VERSION = '0.0.15'
 end

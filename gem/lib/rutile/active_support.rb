@@ -24,7 +24,7 @@ module Rutile
   #     Rutile::ActiveSupport.trace 'checkout.paid', order: Integer    # with this value of its payload
   #     Rutile::ActiveSupport.trace '*.checkout'                       # each name that matches
   #
-  # A notification whose tracepoint is not traced costs what it costs without the gem: see
+  # A notification with an untraced tracepoint costs what it costs without the gem: see
   # rutile/active_support/cache.rb.
   module ActiveSupport
     @subscribers = {}.compare_by_identity
@@ -86,7 +86,7 @@ module Rutile
       def subscribe(pattern, subscriber)
         notifier = ::ActiveSupport::Notifications.notifier
         Cache.install(notifier)
-        # Known before the notifier can meet it.
+        # Known before the notifier can see it.
         Rutile.exclusively do
           subscription = notifier.subscribe(pattern, subscriber)
           @subscribers[subscription] = subscriber

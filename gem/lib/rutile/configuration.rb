@@ -12,11 +12,11 @@ module Rutile
       # Off until a signal comes, which toggles it.
       SIGNAL = 'SIGNAL'
 
-      # The signals that toggle, unless told otherwise: the first that nobody else handles.
+      # The signals that toggle, by default: the first without a handler.
       module SIGNALS
         # The old gem's.
         SIGPROF = 'PROF'
-        # Nobody uses it, and it is ignored by default.
+        # It is unused, and ignored by default.
         SIGURG = 'URG'
       end
     end
@@ -135,13 +135,13 @@ module Rutile
       raise ArgumentError, "no mode #{mode.inspect}: it has to be one of #{known.join(', ')}" unless known.include?(mode)
     end
 
-    # What was visible because nobody said otherwise waits for the signal, too.
+    # What was visible by default waits for the signal, too.
     def await_signal
       facade.disable! unless facade.enabled?
       enable_trap
     end
 
-    # Gives the signal back, unless somebody else took it meanwhile.
+    # Restores the signal's handler, unless another was installed meanwhile.
     def disable_trap
       return unless @trapped
 

@@ -37,7 +37,7 @@ module Rutile
         Rutile.debug("control: #{error.class}: #{error.message}")
       end
 
-      # Whether nobody in this process handles a signal.
+      # Whether a signal has no handler in this process.
       # @param name [String]
       # @api private
       def free?(name)

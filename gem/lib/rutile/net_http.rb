@@ -4,7 +4,7 @@ require 'net/http'
 require 'rutile/static_tracing'
 
 module Rutile
-  # Requests of Net::HTTP as spans, passed on to who answers them:
+  # Requests of Net::HTTP as spans, passed on to the server:
   #
   #     require 'rutile/net_http'
   #     Rutile::NetHTTP.install

@@ -165,7 +165,7 @@ module Rutile
       @enabled ? paths.first.to_s : ''
     end
 
-    # Takes the tracepoints away for good: they stay valid objects that nobody sees.
+    # Takes the tracepoints away for good: they stay valid objects that no tracer sees.
     # @return [nil]
     def destroy
       @enabled = false

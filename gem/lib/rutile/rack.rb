@@ -59,7 +59,7 @@ module Rutile
       span.name = "#{request[0]} #{route}"
       span[:status] = code
       END_POINT.fire { [request[0], route, code, duration, request_id(env)] }
-    rescue StandardError => e # of a response that is none: not the middleware's business
+    rescue StandardError => e # not a valid response: left to the server
       Rutile.debug("rack: #{e.message} (#{e.class})")
     end
 

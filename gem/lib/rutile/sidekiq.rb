@@ -26,7 +26,7 @@ module Rutile
       (job['wrapped'] || job['class']).to_s
     end
 
-    # Middleware of who puts jobs into queues.
+    # Middleware of the client, which puts jobs into queues.
     class Client
       # @yieldreturn what Sidekiq returns
       def call(_worker_class, job, queue, _redis_pool = nil)
@@ -40,7 +40,7 @@ module Rutile
       end
     end
 
-    # Middleware of who runs them.
+    # Middleware of the server, which runs them.
     class Server
       # @yieldreturn what the job returns
       def call(_worker, job, queue, &block)

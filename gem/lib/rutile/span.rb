@@ -6,7 +6,7 @@ module Rutile
   #
   #     Rutile.span('charge', order: 7) do |span|
   #       response = gateway.charge
-  #       span[:code] = response.code     # does nothing while nobody traces
+  #       span[:code] = response.code     # does nothing while it is not traced
   #     end
   #
   # Tracepoints of the provider "span": begin(trace, span, parent, name) and

@@ -2,7 +2,7 @@
 
 require 'rutile/version'
 
-# Static tracepoints in Ruby code: named, typed, free until somebody traces them.
+# Static tracepoints in Ruby code: named, typed, free until they are traced.
 #
 #     require 'rutile/static_tracing'
 #

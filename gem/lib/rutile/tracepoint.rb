@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Rutile
-  # One named moment of a program, with typed values. {#fire} and {#enabled?} are in C: while nobody
+  # One named moment of a program, with typed values. {#fire} and {#enabled?} are in C: while nothing
   # traces they cost what the call of an empty method costs.
   #
   # A tracepoint is frozen and may be declared and used by any thread and any ractor. In other ractors than

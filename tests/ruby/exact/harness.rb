@@ -12,7 +12,7 @@ module Harness
 
   module_function
 
-  # The object whose singleton class this is.
+  # The object of this singleton class.
   def attached(klass)
     return klass.attached_object if klass.respond_to?(:attached_object)
 

@@ -42,7 +42,7 @@ class Run
   define_method(:block) { @queue.pop; ends :block }
   def fiber; Fiber.yield; busy; Fiber.yield; ends :fiber; end
   def busy; sleep 0.03; end
-  # The first that the tracer sees of this thread is that it goes to another fiber.
+  # The first that the tracer sees of this thread is a switch to another fiber.
   def host; @queue.pop; Fiber.new { sleep 0.03 }.resume; ends :host; end
   def seen; sleep 0.03; end
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Code that many classes share, classes that live for one call, and places whose code is made anew.
+# Code that many classes share, classes that live for one call, and sites with code that is made again.
 require 'ostruct'
 
 class Req; end

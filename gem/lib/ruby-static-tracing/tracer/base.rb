@@ -2,7 +2,7 @@
 
 module StaticTracing
   module Tracer
-    # A {Rutile::Tracer::Base} whose tracepoints have the names of the methods, and that takes methods
+    # A {Rutile::Tracer::Base} that names tracepoints like the methods, and takes methods
     # which are not defined yet.
     class Base < Rutile::Tracer::Base
       class << self

@@ -3,7 +3,7 @@
 module Rutile
   module Tracer
     # What leaves a method by exception: fires (method, class of the exception, message, where it was
-    # raised). The exception goes on unchanged.
+    # raised). The exception propagates unchanged.
     class Exceptions < Base
       set_body <<~'RUBY'
         begin

@@ -50,7 +50,7 @@ module Rutile
         name.gsub(/[^A-Za-z0-9_]/) { |char| format('_%x', char.ord) }
       end
 
-      # A name that is not longer than a tracepoint's may be. What is cut is told apart by a hash.
+      # A name within a tracepoint's limit. A hash distinguishes names that are cut.
       # @param name [String]
       # @param ending [String] is kept
       # @return [String]

@@ -48,7 +48,7 @@ module Rutile
         Tracer.add(self)
       end
 
-      # The class whose methods are wrapped; nil when it was freed.
+      # The class with the wrapped methods; nil when it was freed.
       def target
         @target[self]
       end
