@@ -2,8 +2,8 @@
 /*
  * A receiver of traces: the input is what a control connection sends, a line "----", and what a
  * data connection sends. The numbers of streams are the receiver's to choose, so in the second part
- * "@N" at the place of one is replaced by that of the N-th stream that was added. Nothing but below
- * the receiver's directory may be made.
+ * "@N" at the place of one is replaced by that of the N-th stream that was added. A second such
+ * line begins what a viewer sends. Nothing but below the receiver's directory may be made.
  */
 #include <ftw.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "stream/peer.h"
+#include "stream/store_live.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -60,6 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const struct rut_store_limits limits = {
 		.bytes = 1 << 20, .streams = 4, .sessions = 2, .connections = 2};
 	const uint8_t *sep = memmem(data, size, "\n----\n", 6);
+	const uint8_t *third =
+		sep ? memmem(sep + 6, size - (size_t)(sep + 6 - data), "\n----\n", 6) : NULL;
 	size_t first = sep ? (size_t)(sep - data) : size;
 	struct rut_peer *control, *other;
 	struct rut_store *store;
@@ -77,10 +80,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	snprintf(dir, sizeof(dir), "%s/dir", top);
 	if (rut_store_new(&store, dir, &limits, NULL))
 		abort();
+	rut_store_serve(store);
 	n_handles = 0;
-	control = rut_peer_new(store, "a", false);
+	control = rut_peer_new(store, "a", RUT_PEER_CONTROL);
 	feed(control, data, first, true);
-	n = sep ? size - first - 6 : 0;
+	n = third ? (size_t)(third - sep) - 6 : sep ? size - first - 6 : 0;
 	n = n < sizeof(second) ? n : sizeof(second);
 	if (n)
 		memcpy(second, sep + 6, n);
@@ -88,13 +92,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (second[i] == '@' && (size_t)(second[i + 1] - '0') < n_handles)
 			memcpy(second + i, &handles[second[i + 1] - '0'], 8);
 	/* A stream's number is of no use to another client. */
-	other = rut_peer_new(store, "b", true);
+	other = rut_peer_new(store, "b", RUT_PEER_DATA);
 	feed(other, second, n, false);
 	rut_peer_free(other);
-	other = rut_peer_new(store, "a", true);
+	other = rut_peer_new(store, "a", RUT_PEER_DATA);
 	feed(other, second, n, false);
 	rut_peer_free(other);
+	other = rut_peer_new(store, "c", RUT_PEER_VIEWER);
+	if (third)
+		feed(other, third + 6, size - (size_t)(third + 6 - data), false);
 	rut_peer_free(control);
+	/* The session is over, and the viewer goes on. */
+	if (third)
+		feed(other, third + 6, size - (size_t)(third + 6 - data), false);
+	rut_peer_free(other);
 	rut_store_free(store);
 	clean();
 	mkdir(top, 0700);

@@ -24,13 +24,17 @@ enum {
 	OPT_GROUP,
 	OPT_REPLICAS,
 	OPT_STREAM_SIZE,
-	OPT_ACK
+	OPT_ACK,
+	OPT_LIVE
 };
 
 static const struct rut_opt options[] = {
 	{"listen", "ADDR",
 	 "[HOST][:PORT[:DATAPORT]], * for all addresses (default: 127.0.0.1, all with --tls; 5342)",
 	 OPT_LISTEN},
+	{"live", "ADDR",
+	 "serve viewers: [HOST][:PORT], * for all addresses (without HOST 127.0.0.1; 5344)",
+	 OPT_LIVE},
 	{"tls", "DIR",
 	 "speak TLS, with cert.pem and key.pem of DIR; with ca.pem ask clients for theirs",
 	 OPT_TLS},
@@ -63,7 +67,7 @@ struct collect {
 	struct rut_nats_collect_conf nats; /* its limits, directory and TLS are in conf */
 	bool is_nats;
 	uint32_t given; /* options, from OPT_LISTEN on: a bit each */
-	char address[256];
+	char address[256], live_address[256];
 	bool all; /* addresses, by "*" */
 };
 
@@ -83,6 +87,23 @@ static int set_listen(const struct rut_cmd *cmd, struct collect *c, const char *
 	snprintf(c->address, sizeof(c->address), "%s", url.host);
 	c->all = *value == '*';
 	c->conf.address = strcmp(url.host, "*") ? c->address : NULL;
+	return 0;
+}
+
+/* Whoever reaches that port can read: all addresses must be asked for. */
+static int set_live(const struct rut_cmd *cmd, struct collect *c, const char *value)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_live_url url;
+	char text[320];
+
+	snprintf(text, sizeof(text), "relay://%s%.280s", *value == ':' ? "127.0.0.1" : "", value);
+	if (strlen(value) > 280 || rut_live_url_parse(text, &url, &err) < 0 || url.session[0])
+		return rut_cli_usage_error(cmd, "invalid address '%s': [HOST][:PORT]", value);
+	c->conf.live = true;
+	c->conf.live_port = url.port;
+	snprintf(c->live_address, sizeof(c->live_address), "%s", url.host);
+	c->conf.live_address = strcmp(url.host, "*") ? c->live_address : NULL;
 	return 0;
 }
 
@@ -107,6 +128,8 @@ static int set_option(const struct rut_cmd *cmd, struct collect *c, int id, cons
 	switch (id) {
 	case OPT_LISTEN:
 		return set_listen(cmd, c, value);
+	case OPT_LIVE:
+		return set_live(cmd, c, value);
 	case OPT_TIME:
 		if (rut_parse_duration(value, &ns) < 0 || ns < 1000000 || ns > 86400000000000ull)
 			return rut_cli_usage_error(cmd, "invalid time '%s'", value);
@@ -153,6 +176,7 @@ static bool is_foreign(int id, bool is_nats)
 {
 	switch (id) {
 	case OPT_LISTEN:
+	case OPT_LIVE:
 	case OPT_RATE:
 	case OPT_STREAMS:
 	case OPT_SESSIONS:

@@ -18,24 +18,27 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "stream/peer.h"
+#include "stream/store_live.h"
 #include "stream/tls.h"
 
-#define MESSAGE_MS    30000
-#define SLOWEST	      65536 /* bytes a second of a message that has begun */
-#define STRANGER_NS   30000000000ull
-#define READ_BYTES    (256u << 10)
-#define OUT_MAX	      (1u << 20) /* replies that a peer does not take */
-#define LISTENERS     16
-#define CLIENT_MEMORY (256u << 20)
-#define LOOK_NS	      200000000ull
-#define LINGER_NS     2000000000ull
-#define SAY_NS	      1000000000ull
-#define ACCEPT_MS     10
+#define MESSAGE_MS     30000
+#define SLOWEST	       65536 /* bytes a second of a message that has begun */
+#define STRANGER_NS    30000000000ull
+#define READ_BYTES     (256u << 10)
+#define OUT_MAX	       (1u << 20) /* replies that a peer does not take */
+#define VIEWER_OUT_MAX (RUT_PEER_PACKET_MAX + OUT_MAX)
+#define LISTENERS      16
+#define CLIENT_MEMORY  (256u << 20)
+#define LOOK_NS	       200000000ull
+#define LINGER_NS      2000000000ull
+#define SAY_NS	       1000000000ull
+#define ACCEPT_MS      10
 
 struct conn {
 	struct conn *prev, *next;
 	int fd;
-	bool data, paused, writing;
+	enum rut_peer_kind kind;
+	bool paused, writing;
 	struct rut_tls *tls; /* owned; NULL: none */
 	bool secured;	     /* the handshake is done, or there is none */
 	char client[64];
@@ -57,7 +60,7 @@ struct rut_collect {
 	int epoll;
 	struct {
 		int fd;
-		bool data;
+		enum rut_peer_kind kind;
 	} listeners[LISTENERS];
 	size_t n_listeners;
 	struct conn *conns;
@@ -67,7 +70,7 @@ struct rut_collect {
 
 /* ---- listening ---- */
 
-static int listen_one(struct rut_collect *c, const struct addrinfo *ai, bool data)
+static int listen_one(struct rut_collect *c, const struct addrinfo *ai, enum rut_peer_kind kind)
 {
 	_cleanup_close_ int fd =
 		socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, ai->ai_protocol);
@@ -86,23 +89,24 @@ static int listen_one(struct rut_collect *c, const struct addrinfo *ai, bool dat
 	if (epoll_ctl(c->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
 		return -errno;
 	c->listeners[c->n_listeners].fd = RUT_TAKE_FD(fd);
-	c->listeners[c->n_listeners++].data = data;
+	c->listeners[c->n_listeners++].kind = kind;
 	return 0;
 }
 
-static int listen_on(struct rut_collect *c, uint16_t port, bool data, struct rut_err *err)
+static int listen_on(struct rut_collect *c, const char *address, uint16_t port,
+		     enum rut_peer_kind kind, struct rut_err *err)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *all = NULL;
 	int rc = -EADDRNOTAVAIL, gai, done = 0;
 	char service[8];
 
 	snprintf(service, sizeof(service), "%u", port);
-	gai = getaddrinfo(c->conf.address, service, &hints, &all);
+	gai = getaddrinfo(address, service, &hints, &all);
 	if (gai)
 		return rut_err_set(err, EADDRNOTAVAIL, "cannot listen on '%s': %s",
-				   c->conf.address ? c->conf.address : "*", gai_strerror(gai));
+				   address ? address : "*", gai_strerror(gai));
 	for (const struct addrinfo *ai = all; ai; ai = ai->ai_next) {
-		int one = listen_one(c, ai, data);
+		int one = listen_one(c, ai, kind);
 
 		/* A machine may have no IPv6. */
 		done += !one;
@@ -130,9 +134,13 @@ int rut_collect_new(struct rut_collect **ret, const struct rut_collect_conf *con
 	if (!rc && conf->tls)
 		rc = rut_tls_conf_new(&c->tls, conf->tls, true, err);
 	if (!rc)
-		rc = listen_on(c, conf->port, false, err);
+		rc = listen_on(c, conf->address, conf->port, RUT_PEER_CONTROL, err);
 	if (!rc)
-		rc = listen_on(c, conf->data_port, true, err);
+		rc = listen_on(c, conf->address, conf->data_port, RUT_PEER_DATA, err);
+	if (!rc && conf->live) {
+		rut_store_serve(c->store);
+		rc = listen_on(c, conf->live_address, conf->live_port, RUT_PEER_VIEWER, err);
+	}
 	if (rc)
 		rut_collect_free(c);
 	else
@@ -209,7 +217,7 @@ static void set_options(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-static void accept_one(struct rut_collect *c, int listener, bool data)
+static void accept_one(struct rut_collect *c, int listener, enum rut_peer_kind kind)
 {
 	struct sockaddr_storage from;
 	socklen_t len = sizeof(from);
@@ -232,7 +240,7 @@ static void accept_one(struct rut_collect *c, int listener, bool data)
 		free(k);
 		return;
 	}
-	k->peer = rut_peer_new(c->store, k->client, data);
+	k->peer = rut_peer_new(c->store, k->client, kind);
 	if (!k->peer) {
 		free(k);
 		return;
@@ -248,7 +256,7 @@ static void accept_one(struct rut_collect *c, int listener, bool data)
 	}
 	k->secured = !c->tls;
 	k->fd = RUT_TAKE_FD(fd);
-	k->data = data;
+	k->kind = kind;
 	k->opened_ns = k->tokens_ns = rut_now_ns();
 	k->tokens = (double)c->conf.limits.rate;
 	k->next = c->conns;
@@ -303,7 +311,9 @@ static int flush(const struct rut_collect *c, struct conn *k)
 		k->writing = writing;
 		watch(c, k, EPOLL_CTL_MOD);
 	}
-	return k->out.len - k->sent > OUT_MAX ? -EMSGSIZE : 0;
+	return k->out.len - k->sent > (k->kind == RUT_PEER_VIEWER ? VIEWER_OUT_MAX : OUT_MAX)
+		       ? -EMSGSIZE
+		       : 0;
 }
 
 /* Takes bytes from its allowance; without any left it is not read for a while. */
@@ -483,7 +493,7 @@ int rut_collect_step(struct rut_collect *c, int ms, struct rut_err *err)
 		size_t i = (size_t)((char *)ev.data.ptr - (char *)c->listeners) /
 			   sizeof(c->listeners[0]);
 
-		accept_one(c, c->listeners[i].fd, c->listeners[i].data);
+		accept_one(c, c->listeners[i].fd, c->listeners[i].kind);
 	} else {
 		serve(c, ev.data.ptr, ev.events);
 	}

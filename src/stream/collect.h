@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A receiver of traces: listens on two ports, for control and data connections, and gives what
- * comes to the store. One thread serves all connections; none of them can make it wait.
+ * comes to the store; on a third one for viewers. One thread serves all connections; none of them
+ * can make it wait.
  */
 #ifndef RUT_STREAM_COLLECT_H
 #define RUT_STREAM_COLLECT_H
@@ -18,6 +19,9 @@ struct rut_collect_conf {
 	const char *dir;
 	const char *address; /* to listen on; NULL: all */
 	uint16_t port, data_port;
+	bool live;		  /* viewers are served */
+	const char *live_address; /* to listen on for them; NULL: all */
+	uint16_t live_port;
 	const char *tls; /* directory of certificates; NULL: no TLS */
 	struct rut_store_limits limits;
 	int message_ms; /* for a message, besides what 64 KiB a second allow; 0: 30 s */

@@ -95,14 +95,15 @@ bool rut_live_url_is(const char *text)
 
 int rut_live_url_parse(const char *text, struct rut_live_url *ret, struct rut_err *err)
 {
+	const bool tls = !strncmp(text, SECURE, strlen(SECURE));
 	const char *p, *slash;
 
-	*ret = (struct rut_live_url){.port = RUT_RELAY_PORT_LIVE};
-	if (strncmp(text, SCHEME, strlen(SCHEME)) != 0)
+	*ret = (struct rut_live_url){.port = RUT_RELAY_PORT_LIVE, .tls = tls};
+	if (!rut_live_url_is(text))
 		return rut_err_set(err, EINVAL,
-				   "viewers of a relay daemon have no TLS: " SCHEME
-				   "HOST[:PORT]/[MACHINE/]SESSION");
-	p = get_host(text + strlen(SCHEME), ret->host, sizeof(ret->host));
+				   "invalid address '%s': " SCHEME "HOST[:PORT]/[MACHINE/]SESSION",
+				   text);
+	p = get_host(text + strlen(tls ? SECURE : SCHEME), ret->host, sizeof(ret->host));
 	if (!p)
 		return rut_err_set(err, EINVAL, "invalid host in '%s'", text);
 	if (!get_port(&p, &ret->port) || (*p && *p != '/'))

@@ -28,8 +28,9 @@ struct rut_url {
 /* Returns 0, or -EINVAL with the reason. Without ports LTTng's are meant, 5342 and 5343. */
 int rut_url_parse(const char *text, struct rut_url *ret, struct rut_err *err);
 
-/* A session to read: relay://HOST[:PORT][/[ORIGIN/]SESSION]. */
+/* A session to read: relay://HOST[:PORT][/[ORIGIN/]SESSION], or relays:// for TLS. */
 struct rut_live_url {
+	bool tls;
 	char host[256];
 	uint16_t port;
 	char origin[65];   /* the machine that records it; "": any */

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "stream/live.h"
 #include "stream/proto.h"
 
 /* Statuses other than RUT_RELAY_OK. */
@@ -17,7 +18,9 @@
 struct rut_peer {
 	struct rut_store *store; /* borrowed */
 	char client[64];
-	bool data, agreed, known;
+	enum rut_peer_kind kind;
+	bool agreed, known;
+	struct rut_live_server *viewer; /* owned; of a VIEWER */
 	uint32_t minor;
 	struct rut_store_session *session;	      /* owned */
 	bool (*is_host)(void *arg, const char *host); /* NULL: any host */
@@ -26,14 +29,21 @@ struct rut_peer {
 	uint64_t want;	   /* bytes of it; 0: not known before its header is there */
 };
 
-struct rut_peer *rut_peer_new(struct rut_store *store, const char *client, bool data)
+struct rut_peer *rut_peer_new(struct rut_store *store, const char *client, enum rut_peer_kind kind)
 {
 	struct rut_peer *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return NULL;
 	p->store = store;
-	p->data = data;
+	p->kind = kind;
+	if (kind == RUT_PEER_VIEWER) {
+		p->viewer = rut_live_server_new(store);
+		if (!p->viewer) {
+			free(p);
+			return NULL;
+		}
+	}
 	snprintf(p->client, sizeof(p->client), "%s", client);
 	return p;
 }
@@ -50,6 +60,7 @@ void rut_peer_free(struct rut_peer *p)
 		return;
 	if (p->session)
 		rut_store_end(p->session);
+	rut_live_server_free(p->viewer);
 	rut_buf_fini(&p->in);
 	free(p);
 }
@@ -182,6 +193,8 @@ static int do_index(struct rut_peer *p, const void *data, size_t len, struct rut
 	if (rc)
 		return rc;
 	rc = rut_store_has(p->store, p->client, i.stream) ? 0 : -ENOENT;
+	if (!rc && !i.packet_bits)
+		rut_store_idle(p->store, p->client, i.stream, i.end_ns);
 	rut_relay_put_status(out, status_of(rc));
 	return rc;
 }
@@ -276,7 +289,16 @@ static int measure(struct rut_peer *p, struct rut_err *err)
 	struct rut_relay_header h;
 	struct rut_relay_data d;
 
-	if (p->data) {
+	if (p->viewer) {
+		const uint64_t size = rut_live_server_size(p->in.data);
+
+		if (size > RUT_LIVE_COMMAND_MAX)
+			return rut_err_set(err, EMSGSIZE, "a command of %llu bytes",
+					   (unsigned long long)size);
+		p->want = RUT_LIVE_HEADER + size;
+		return 0;
+	}
+	if (p->kind == RUT_PEER_DATA) {
 		rut_relay_get_data(p->in.data, &d);
 		if (!rut_store_has(p->store, p->client, d.stream))
 			return rut_err_set(err, ENOENT, "a packet of a stream that is not there");
@@ -313,6 +335,11 @@ static int finish_command(struct rut_peer *p, struct rut_buf *out, struct rut_er
 	struct rut_relay_header h;
 	int rc;
 
+	if (p->viewer) {
+		rc = rut_live_server_command(p->viewer, p->in.data, p->in.len, out);
+		p->known |= !rc;
+		return rc ? rut_err_errno(err, -rc, "a viewer's command") : 0;
+	}
 	rut_relay_get_header(p->in.data, &h);
 	rc = do_command(p, h.command, p->in.data + RUT_RELAY_HEADER, h.size, out);
 	if (!rc && out->failed)
@@ -323,7 +350,9 @@ static int finish_command(struct rut_peer *p, struct rut_buf *out, struct rut_er
 int rut_peer_feed(struct rut_peer *p, const void *data, size_t len, struct rut_buf *out,
 		  struct rut_err *err)
 {
-	const size_t head = p->data ? RUT_RELAY_DATA : RUT_RELAY_HEADER;
+	const size_t head = p->viewer		       ? RUT_LIVE_HEADER
+			    : p->kind == RUT_PEER_DATA ? RUT_RELAY_DATA
+						       : RUT_RELAY_HEADER;
 	const char *from = data;
 	int rc;
 
@@ -343,7 +372,7 @@ int rut_peer_feed(struct rut_peer *p, const void *data, size_t len, struct rut_b
 			return rc;
 		if (p->in.len < p->want)
 			continue;
-		rc = p->data ? finish_packet(p, err) : finish_command(p, out, err);
+		rc = p->kind == RUT_PEER_DATA ? finish_packet(p, err) : finish_command(p, out, err);
 		if (rc)
 			return rc;
 		rut_buf_clear(&p->in);

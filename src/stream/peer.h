@@ -22,8 +22,10 @@
 struct rut_err;
 struct rut_peer;
 
-/* `client`: an address, copied. A control connection, or one of data. NULL: out of memory. */
-struct rut_peer *rut_peer_new(struct rut_store *store, const char *client, bool data);
+enum rut_peer_kind { RUT_PEER_CONTROL, RUT_PEER_DATA, RUT_PEER_VIEWER };
+
+/* `client`: an address, copied. NULL: out of memory. */
+struct rut_peer *rut_peer_new(struct rut_store *store, const char *client, enum rut_peer_kind kind);
 
 /*
  * From now on only sessions of hosts for which `is_host` is true.

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -19,62 +18,12 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "ring/append.h"
+#include "stream/store_internal.h"
 
 #define PAGE	       ((size_t)4096)
 #define NAME_TRIES     1000
-#define DEPTH	       8
 #define METADATA_BYTES (64u << 20) /* of one trace */
-#define CLIENT_MAX     65	   /* a host name, as long as they get, and its end */
 #define MIN_INODES     10000
-
-struct stream {
-	struct stream *next; /* of the session; owned */
-	struct rut_store_session *session;
-	uint64_t handle;
-	char *path, *channel; /* owned */
-	bool metadata;
-	int fd; /* -1: no packet in this chunk yet */
-	off_t end;
-	bool any;
-	uint64_t last_seq; /* net_seq of the last packet stored */
-	/* Packets from this one on are of the present chunk; before, of the last one. */
-	bool rotating;
-	uint64_t rotate_at;
-};
-
-struct rut_store_session {
-	struct rut_store_session *next;
-	struct rut_store *store;
-	uint64_t id;
-	char client[CLIENT_MAX], path[RUT_RELAY_PATH_MAX];
-	int fd;			  /* its directory */
-	int chunk_fd;		  /* of the present chunk; -1: none */
-	int old_fd;		  /* of the chunk before, for packets that come late; -1: none */
-	bool has_chunk, archived; /* archived: chunks have directories of their own */
-	uint64_t chunk, chunk_number;
-	struct stream *streams;
-	uint32_t n_streams;
-	bool chunk_closed;
-	bool ours; /* rutile's packets, which can be written step by step */
-};
-
-/* What a client has used, also by connections that are gone. */
-struct client {
-	struct client *next;
-	char name[CLIENT_MAX];
-	uint64_t bytes;
-	uint32_t sessions;
-};
-
-struct rut_store {
-	int fd;
-	struct rut_store_limits limits;
-	struct rut_store_session *sessions;
-	struct client *clients;
-	struct rut_map streams; /* handle -> struct stream */
-	uint64_t last_id;
-	struct rut_store_stats stats;
-};
 
 int rut_store_new(struct rut_store **ret, const char *dir, const struct rut_store_limits *limits,
 		  struct rut_err *err)
@@ -103,7 +52,7 @@ void rut_store_free(struct rut_store *s)
 		return;
 	while (s->sessions)
 		rut_store_end(s->sessions);
-	for (struct client *c = s->clients, *next; c; c = next) {
+	for (struct rut_store_client *c = s->clients, *next; c; c = next) {
 		next = c->next;
 		free(c);
 	}
@@ -117,21 +66,9 @@ void rut_store_stats(const struct rut_store *s, struct rut_store_stats *ret)
 	*ret = s->stats;
 }
 
-bool rut_store_safe_name(const char *name)
+static struct rut_store_client *client_of(struct rut_store *s, const char *name)
 {
-	size_t len = strlen(name);
-
-	if (!len || len > RUT_RELAY_NAME_MAX || name[0] == '.')
-		return false;
-	for (const unsigned char *p = (const void *)name; *p; p++)
-		if (*p < ' ' || *p == 0x7f || *p == '/')
-			return false;
-	return true;
-}
-
-static struct client *client_of(struct rut_store *s, const char *name)
-{
-	struct client *c;
+	struct rut_store_client *c;
 
 	for (c = s->clients; c; c = c->next)
 		if (!strcmp(c->name, name))
@@ -148,7 +85,7 @@ static struct client *client_of(struct rut_store *s, const char *name)
 /* Counts bytes before they are written. */
 static int charge(struct rut_store *s, const char *client, uint64_t bytes)
 {
-	struct client *c = client_of(s, client);
+	struct rut_store_client *c = client_of(s, client);
 
 	if (!c)
 		return -ENOMEM;
@@ -169,85 +106,7 @@ static bool disk_full(const struct rut_store *s)
 	       (v.f_files && v.f_favail < MIN_INODES);
 }
 
-/* ---- directories ---- */
-
-/* Opens DIR/NAME below `at`, making it. Returns a descriptor or -errno. */
-static int open_dir(int at, const char *name)
-{
-	int fd;
-
-	if (mkdirat(at, name, 0750) < 0 && errno != EEXIST)
-		return -errno;
-	fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
-/* The same of a path with components, each of which must be a safe name. */
-static int open_path(int at, const char *path)
-{
-	_cleanup_close_ int fd = fcntl(at, F_DUPFD_CLOEXEC, 3);
-	int depth = 0;
-
-	while (fd >= 0 && *path) {
-		size_t len = strcspn(path, "/");
-		char name[RUT_RELAY_NAME_MAX + 1];
-		int next;
-
-		if (len > RUT_RELAY_NAME_MAX || ++depth > DEPTH)
-			return -EINVAL;
-		memcpy(name, path, len);
-		name[len] = '\0';
-		if (!rut_store_safe_name(name))
-			return -EINVAL;
-		next = open_dir(fd, name);
-		close(fd);
-		fd = next;
-		path += len + (path[len] == '/');
-	}
-	return fd < 0 ? fd : RUT_TAKE_FD(fd);
-}
-
-int rut_store_open(const struct rut_store *s, const char *path)
-{
-	return open_path(s->fd, path);
-}
-
-static bool safe_path(const char *path)
-{
-	int depth = 0;
-
-	while (*path) {
-		size_t len = strcspn(path, "/");
-		char name[RUT_RELAY_NAME_MAX + 1];
-
-		if (len > RUT_RELAY_NAME_MAX || ++depth > DEPTH)
-			return false;
-		memcpy(name, path, len);
-		name[len] = '\0';
-		if (!rut_store_safe_name(name))
-			return false;
-		path += len + (path[len] == '/');
-	}
-	return depth > 0;
-}
-
-int rut_store_find(const struct rut_store *s, const char *path)
-{
-	struct stat st;
-
-	/* Only looked at here: open_path() follows no links, and what it needs not make it opens.
-	 */
-	if (!safe_path(path))
-		return -EINVAL;
-	if (fstatat(s->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
-	return open_path(s->fd, path);
-}
-
-int rut_store_lock(int fd)
-{
-	return flock(fd, LOCK_EX) < 0 ? -errno : 0;
-}
+/* ---- sessions ---- */
 
 int rut_store_charge(struct rut_store *s, const char *client, uint64_t bytes)
 {
@@ -256,7 +115,7 @@ int rut_store_charge(struct rut_store *s, const char *client, uint64_t bytes)
 
 int rut_store_room(struct rut_store *s, const char *client, uint64_t bytes)
 {
-	const struct client *c = client_of(s, client);
+	const struct rut_store_client *c = client_of(s, client);
 
 	if (!c)
 		return -ENOMEM;
@@ -269,7 +128,7 @@ int rut_store_room(struct rut_store *s, const char *client, uint64_t bytes)
 static int make_session(struct rut_store *s, struct rut_store_session *ss,
 			const struct rut_relay_session *what)
 {
-	_cleanup_close_ int host = open_dir(s->fd, what->host);
+	_cleanup_close_ int host = rut_store_dir(s->fd, what->host);
 	time_t created = (time_t)what->created_s;
 	char date[32] = "", name[2 * RUT_RELAY_NAME_MAX];
 	struct tm tm;
@@ -299,7 +158,7 @@ static int make_session(struct rut_store *s, struct rut_store_session *ss,
 int rut_store_session(struct rut_store *s, const char *client, const struct rut_relay_session *what,
 		      struct rut_store_session **ret)
 {
-	struct client *c = client_of(s, client);
+	struct rut_store_client *c = client_of(s, client);
 	struct rut_store_session *ss;
 	int rc;
 
@@ -322,6 +181,9 @@ int rut_store_session(struct rut_store *s, const char *client, const struct rut_
 	c->sessions++;
 	ss->store = s;
 	ss->id = ++s->last_id;
+	ss->live_us = what->live_us;
+	snprintf(ss->name, sizeof(ss->name), "%s", what->name);
+	snprintf(ss->host, sizeof(ss->host), "%s", what->host);
 	ss->chunk_fd = ss->old_fd = -1;
 	snprintf(ss->client, sizeof(ss->client), "%s", client);
 	ss->next = s->sessions;
@@ -341,9 +203,10 @@ const char *rut_store_session_path(const struct rut_store_session *ss)
 	return ss->path;
 }
 
-static void stream_free(struct stream *st)
+static void stream_free(struct rut_store_stream *st)
 {
 	rut_map_remove(&st->session->store->streams, st->handle);
+	rut_store_live_end(st);
 	rut_closep(&st->fd);
 	free(st->path);
 	free(st->channel);
@@ -354,9 +217,9 @@ void rut_store_end(struct rut_store_session *ss)
 {
 	struct rut_store *s = ss->store;
 	struct rut_store_session **at = &s->sessions;
-	struct client *c = client_of(s, ss->client);
+	struct rut_store_client *c = client_of(s, ss->client);
 
-	for (struct stream *st = ss->streams, *next; st; st = next) {
+	for (struct rut_store_stream *st = ss->streams, *next; st; st = next) {
 		next = st->next;
 		stream_free(st);
 	}
@@ -373,16 +236,16 @@ void rut_store_end(struct rut_store_session *ss)
 
 /* ---- streams ---- */
 
-static struct stream *find_stream(const struct rut_store_session *ss, uint64_t handle)
+static struct rut_store_stream *find_stream(const struct rut_store_session *ss, uint64_t handle)
 {
-	struct stream *st = rut_map_get(&ss->store->streams, handle);
+	struct rut_store_stream *st = rut_map_get(&ss->store->streams, handle);
 
 	return st && st->session == ss ? st : NULL;
 }
 
 bool rut_store_knows(const struct rut_store *s, const char *client)
 {
-	for (const struct client *c = s->clients; c; c = c->next)
+	for (const struct rut_store_client *c = s->clients; c; c = c->next)
 		if (!strcmp(c->name, client))
 			return c->sessions > 0;
 	return false;
@@ -390,7 +253,7 @@ bool rut_store_knows(const struct rut_store *s, const char *client)
 
 bool rut_store_has(const struct rut_store *s, const char *client, uint64_t handle)
 {
-	const struct stream *st = rut_map_get(&s->streams, handle);
+	const struct rut_store_stream *st = rut_map_get(&s->streams, handle);
 
 	return st && !strcmp(st->session->client, client);
 }
@@ -412,10 +275,10 @@ int rut_store_add(struct rut_store_session *ss, const struct rut_relay_stream *w
 		  uint64_t *ret_handle)
 {
 	struct rut_store *s = ss->store;
-	struct stream *st;
+	struct rut_store_stream *st;
 	int rc;
 
-	if (!rut_store_safe_name(what->channel) || !safe_path(what->path))
+	if (!rut_store_safe_name(what->channel) || !rut_store_safe_path(what->path))
 		return -EINVAL;
 	if (ss->n_streams >= s->limits.streams)
 		return -EDQUOT;
@@ -425,7 +288,8 @@ int rut_store_add(struct rut_store_session *ss, const struct rut_relay_stream *w
 	st = calloc(1, sizeof(*st));
 	if (!st)
 		return -ENOMEM;
-	*st = (struct stream){.session = ss, .fd = -1, .handle = new_handle(s)};
+	*st = (struct rut_store_stream){
+		.session = ss, .fd = -1, .handle = new_handle(s), .number = ++s->last_number};
 	st->path = strdup(what->path);
 	st->channel = strdup(what->channel);
 	st->metadata = !strcmp(what->channel, "metadata");
@@ -444,7 +308,7 @@ int rut_store_add(struct rut_store_session *ss, const struct rut_relay_stream *w
 }
 
 /* The stream's file in the present chunk. */
-static int open_file(struct stream *st)
+static int open_file(struct rut_store_stream *st)
 {
 	struct rut_store_session *ss = st->session;
 	const int chunk = st->rotating ? ss->old_fd : ss->chunk_fd;
@@ -454,15 +318,18 @@ static int open_file(struct stream *st)
 		return 0;
 	if (chunk < 0)
 		return -EPROTO;
-	dir = open_path(chunk, st->path);
+	dir = rut_store_path(chunk, st->path);
 	if (dir < 0)
 		return dir;
 	st->fd = openat(dir, st->channel, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
 	st->end = 0;
-	return st->fd < 0 ? -errno : 0;
+	if (st->fd < 0)
+		return -errno;
+	rut_store_live_open(st);
+	return 0;
 }
 
-static void close_file(struct stream *st)
+static void close_file(struct rut_store_stream *st)
 {
 	rut_closep(&st->fd);
 	st->fd = -1;
@@ -471,7 +338,7 @@ static void close_file(struct stream *st)
 
 int rut_store_metadata(struct rut_store_session *ss, const struct rut_relay_metadata *m)
 {
-	struct stream *st = find_stream(ss, m->stream);
+	struct rut_store_stream *st = find_stream(ss, m->stream);
 	int rc;
 
 	if (!st || !st->metadata)
@@ -487,19 +354,21 @@ int rut_store_metadata(struct rut_store_session *ss, const struct rut_relay_meta
 		return st->fd >= 0 && ftruncate(st->fd, st->end) < 0 ? -errno : rc;
 	ss->ours |= memmem(m->text, m->len, "rutile", 6) != NULL;
 	st->end += (off_t)m->len;
+	rut_store_live_metadata(st);
 	st->any = true;
 	return 0;
 }
 
 int rut_store_reset_metadata(struct rut_store_session *ss, uint64_t handle)
 {
-	struct stream *st = find_stream(ss, handle);
+	struct rut_store_stream *st = find_stream(ss, handle);
 
 	if (!st || !st->metadata)
 		return -ENOENT;
 	if (st->fd >= 0 && ftruncate(st->fd, 0) < 0)
 		return -errno;
 	st->end = 0;
+	rut_store_live_metadata(st);
 	return 0;
 }
 
@@ -518,12 +387,12 @@ static bool known_layout(const struct rut_relay_data *d, const unsigned char *pa
 }
 
 /* Does this packet begin the stream's next chunk? */
-static bool rotates(const struct stream *st, bool known, const struct rut_packet *head)
+static bool rotates(const struct rut_store_stream *st, bool known, const struct rut_packet *head)
 {
 	return st->rotating && (!known || head->packet_seq_num >= st->rotate_at);
 }
 
-static int write_packet(struct stream *st, const struct rut_relay_data *d, bool known,
+static int write_packet(struct rut_store_stream *st, const struct rut_relay_data *d, bool known,
 			const struct rut_packet *head, unsigned char *packet)
 {
 	const size_t whole = (size_t)d->size + d->padding;
@@ -538,7 +407,7 @@ static int write_packet(struct stream *st, const struct rut_relay_data *d, bool 
 int rut_store_packet(struct rut_store *s, const char *client, const struct rut_relay_data *d,
 		     unsigned char *packet)
 {
-	struct stream *st = rut_map_get(&s->streams, d->stream);
+	struct rut_store_stream *st = rut_map_get(&s->streams, d->stream);
 	const size_t whole = (size_t)d->size + d->padding;
 	struct rut_packet head;
 	bool known;
@@ -557,6 +426,7 @@ int rut_store_packet(struct rut_store *s, const char *client, const struct rut_r
 		rc = write_packet(st, d, known, &head, packet);
 	if (rc)
 		return st->fd >= 0 && ftruncate(st->fd, st->end) < 0 ? -errno : rc;
+	rut_store_live_packet(st, (uint64_t)st->end, (uint32_t)whole);
 	st->end += (off_t)whole;
 	st->last_seq = d->seq;
 	st->any = true;
@@ -567,7 +437,7 @@ int rut_store_packet(struct rut_store *s, const char *client, const struct rut_r
 
 int rut_store_pending(const struct rut_store_session *ss, uint64_t handle, uint64_t seq)
 {
-	const struct stream *st = find_stream(ss, handle);
+	const struct rut_store_stream *st = find_stream(ss, handle);
 
 	if (!st)
 		return -ENOENT;
@@ -588,7 +458,7 @@ static int open_archive(const struct rut_store_session *ss, uint64_t number)
 	char path[64];
 
 	snprintf(path, sizeof(path), "archives/%llu", (unsigned long long)number);
-	return open_path(ss->fd, path);
+	return rut_store_path(ss->fd, path);
 }
 
 /* The first chunk goes below archives/ as well. Open files stay open. */
@@ -647,7 +517,7 @@ int rut_store_rotate(struct rut_store_session *ss, const struct rut_relay_rotati
 		return -EINVAL;
 	for (uint32_t i = 0; i < r->count; i++) {
 		struct rut_relay_position at;
-		struct stream *st;
+		struct rut_store_stream *st;
 
 		rut_relay_get_position(r, i, &at);
 		st = find_stream(ss, at.stream);

@@ -66,6 +66,9 @@ bool rut_store_knows(const struct rut_store *s, const char *client);
 /* Is a stream of that number and client there? */
 bool rut_store_has(const struct rut_store *s, const char *client, uint64_t handle);
 
+/* The producer says that nothing came to the stream up to `end_ns`. */
+void rut_store_idle(struct rut_store *s, const char *client, uint64_t handle, uint64_t end_ns);
+
 /* Is the packet with that net_seq not stored yet? Returns 0, 1 or -ENOENT. */
 int rut_store_pending(const struct rut_store_session *ss, uint64_t handle, uint64_t seq);
 

@@ -18,28 +18,9 @@
 #include "base/file.h"
 #include "base/memfs.h"
 #include "stream/conn.h"
+#include "stream/live_wire.h"
+#include "stream/tls.h"
 #include "stream/wire.h"
-
-/* We speak 2.4's commands only; the daemon uses the lesser of the two versions. */
-enum { MAJOR = 2, MINOR = 4, CLIENT = 1, SEEK_BEGIN = 1 };
-
-enum command {
-	CONNECT = 1,
-	LIST_SESSIONS = 2,
-	ATTACH = 3,
-	NEXT_INDEX = 4,
-	GET_PACKET = 5,
-	GET_METADATA = 6,
-	NEW_STREAMS = 7,
-	CREATE_SESSION = 8,
-};
-
-enum { OK = 1 }; /* the status of success, of all commands */
-enum { INDEX_RETRY = 2, INDEX_ERR = 4, INDEX_INACTIVE = 5 };
-enum { PACKET_RETRY = 2 };
-enum { METADATA_NO_NEW = 2 };
-enum { STREAMS_NO_NEW = 2, STREAMS_CLOSED = 4 };
-enum { FLAG_METADATA = 1, FLAG_STREAM = 2 };
 
 /* Bytes of the messages. */
 enum {
@@ -111,8 +92,8 @@ static int bad(struct rut_err *err)
 }
 
 /* Sends a command with up to three numbers, the last of 32 bits, and reads the fixed reply. */
-static int ask(struct rut_viewer *v, enum command command, const uint64_t *numbers, int count,
-	       const uint32_t *last, void *reply, size_t len, struct rut_err *err)
+static int ask(struct rut_viewer *v, enum rut_live_command command, const uint64_t *numbers,
+	       int count, const uint32_t *last, void *reply, size_t len, struct rut_err *err)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	int rc;
@@ -137,17 +118,17 @@ static int ask(struct rut_viewer *v, enum command command, const uint64_t *numbe
 /* The version goes as two numbers of 32 bits. */
 static int connect_viewer(struct rut_viewer *v, struct rut_err *err)
 {
-	const uint64_t hello[] = {0, (uint64_t)MAJOR << 32 | MINOR};
-	const uint32_t type = CLIENT;
+	const uint64_t hello[] = {0, (uint64_t)RUT_LIVE_MAJOR << 32 | RUT_LIVE_MINOR};
+	const uint32_t type = RUT_LIVE_CLIENT;
 	uint8_t reply[CONNECT_BYTES];
-	int rc = ask(v, CONNECT, hello, 2, &type, reply, sizeof(reply), err);
+	int rc = ask(v, RUT_LIVE_CONNECT, hello, 2, &type, reply, sizeof(reply), err);
 
-	if (!rc && rut_be32_at(reply, 8) != MAJOR)
+	if (!rc && rut_be32_at(reply, 8) != RUT_LIVE_MAJOR)
 		rc = rut_err_set(err, EPROTO, "the relay daemon has version %u.%u: 2.x is needed",
 				 rut_be32_at(reply, 8), rut_be32_at(reply, 12));
 	if (!rc)
-		rc = ask(v, CREATE_SESSION, NULL, 0, NULL, reply, 4, err);
-	return !rc && rut_be32_at(reply, 0) != OK ? bad(err) : rc;
+		rc = ask(v, RUT_LIVE_CREATE, NULL, 0, NULL, reply, 4, err);
+	return !rc && rut_be32_at(reply, 0) != RUT_LIVE_OK ? bad(err) : rc;
 }
 
 /* `len` bytes of the connection go to the end of a file. */
@@ -248,13 +229,13 @@ static int take_streams(struct rut_viewer *v, uint64_t session, uint32_t count, 
 static int ask_streams(struct rut_viewer *v, struct session *s, struct rut_err *err)
 {
 	uint8_t reply[STREAMS_REPLY];
-	int rc = ask(v, NEW_STREAMS, &s->id, 1, NULL, reply, sizeof(reply), err);
+	int rc = ask(v, RUT_LIVE_STREAMS, &s->id, 1, NULL, reply, sizeof(reply), err);
 	uint32_t status = rc ? 0 : rut_be32_at(reply, 0);
 
 	s->wants_streams = false;
-	if (!rc && status == OK)
+	if (!rc && status == RUT_LIVE_OK)
 		return take_streams(v, s->id, rut_be32_at(reply, 4), err);
-	if (!rc && status != STREAMS_NO_NEW)
+	if (!rc && status != RUT_LIVE_STREAMS_NONE)
 		s->closed = true; /* or it is unknown by now */
 	return rc;
 }
@@ -267,11 +248,11 @@ static int ask_metadata(struct rut_viewer *v, struct part *p, struct rut_err *er
 	int rc;
 
 	while (p->wants_metadata) {
-		rc = ask(v, GET_METADATA, &p->metadata, 1, NULL, reply, sizeof(reply), err);
+		rc = ask(v, RUT_LIVE_METADATA, &p->metadata, 1, NULL, reply, sizeof(reply), err);
 		if (rc)
 			return rc;
-		if (rut_be32_at(reply, 8) != OK) {
-			p->wants_metadata = rut_be32_at(reply, 8) != METADATA_NO_NEW;
+		if (rut_be32_at(reply, 8) != RUT_LIVE_OK) {
+			p->wants_metadata = rut_be32_at(reply, 8) != RUT_LIVE_METADATA_NONE;
 			return 0; /* not ready yet: the next step asks again */
 		}
 		if (rut_be64_at(reply, 0) > MAX_METADATA - p->bytes)
@@ -294,10 +275,10 @@ static int take_flags(struct rut_viewer *v, const struct stream *s, uint32_t fla
 {
 	struct part *p = &v->parts[s->part];
 
-	if (flags & FLAG_STREAM)
+	if (flags & RUT_LIVE_FLAG_STREAM)
 		for (size_t i = 0; i < v->n_sessions; i++)
 			v->sessions[i].wants_streams |= v->sessions[i].id == p->session;
-	if (!(flags & FLAG_METADATA) || !p->has_metadata)
+	if (!(flags & RUT_LIVE_FLAG_METADATA) || !p->has_metadata)
 		return 0;
 	p->wants_metadata = true;
 	return ask_metadata(v, p, err);
@@ -311,16 +292,16 @@ static int ask_packet(struct rut_viewer *v, const struct stream *s, uint64_t off
 	uint8_t reply[PACKET_REPLY];
 
 	for (int tries = 0; tries < 50; tries++) {
-		int rc = ask(v, GET_PACKET, numbers, 2, &len, reply, sizeof(reply), err);
+		int rc = ask(v, RUT_LIVE_PACKET, numbers, 2, &len, reply, sizeof(reply), err);
 
 		if (rc)
 			return rc;
-		if (rut_be32_at(reply, 0) == OK && rut_be32_at(reply, 4) != len)
+		if (rut_be32_at(reply, 0) == RUT_LIVE_OK && rut_be32_at(reply, 4) != len)
 			return bad(err);
-		if (rut_be32_at(reply, 0) == OK)
+		if (rut_be32_at(reply, 0) == RUT_LIVE_OK)
 			return (rc = copy(v, s->fd, len, err)) ? rc : 1;
 		/* Metadata comes first, or the daemon has not got all of it yet. */
-		if (rut_be32_at(reply, 0) != PACKET_RETRY && !rut_be32_at(reply, 8))
+		if (rut_be32_at(reply, 0) != RUT_LIVE_PACKET_RETRY && !rut_be32_at(reply, 8))
 			break;
 		rc = take_flags(v, s, rut_be32_at(reply, 8), err);
 		if (rc)
@@ -342,18 +323,18 @@ static int copy_stream(struct rut_viewer *v, size_t i, struct rut_err *err)
 		uint32_t status;
 		uint64_t bits;
 
-		rc = ask(v, NEXT_INDEX, &s->id, 1, NULL, index, sizeof(index), err);
+		rc = ask(v, RUT_LIVE_INDEX, &s->id, 1, NULL, index, sizeof(index), err);
 		if (!rc)
 			rc = take_flags(v, s, rut_be32_at(index, 60), err);
 		if (rc)
 			return rc;
 		status = rut_be32_at(index, 56);
 		bits = rut_be64_at(index, 8);
-		if (status == INDEX_RETRY || status == INDEX_INACTIVE)
+		if (status == RUT_LIVE_INDEX_RETRY || status == RUT_LIVE_INDEX_INACTIVE)
 			return 0;
-		if (status != OK) {
+		if (status != RUT_LIVE_OK) {
 			s->ended = true;
-			return status == INDEX_ERR
+			return status == RUT_LIVE_INDEX_ERR
 				       ? rut_err_set(err, EIO,
 						     "the relay daemon cannot read a stream")
 				       : 0;
@@ -396,13 +377,13 @@ int rut_viewer_step(struct rut_viewer *v, struct rut_err *err)
 static int attach(struct rut_viewer *v, uint64_t id, struct rut_err *err)
 {
 	const uint64_t numbers[] = {id, 0};
-	const uint32_t seek = SEEK_BEGIN;
+	const uint32_t seek = RUT_LIVE_SEEK_BEGIN;
 	uint8_t reply[STREAMS_REPLY];
 	struct session *s;
-	int rc = ask(v, ATTACH, numbers, 2, &seek, reply, sizeof(reply), err);
+	int rc = ask(v, RUT_LIVE_ATTACH, numbers, 2, &seek, reply, sizeof(reply), err);
 
 	/* Another viewer has it, or it has just ended. */
-	if (rc || rut_be32_at(reply, 0) != OK)
+	if (rc || rut_be32_at(reply, 0) != RUT_LIVE_OK)
 		return rc;
 	s = realloc(v->sessions, (v->n_sessions + 1) * sizeof(*s));
 	if (!s)
@@ -458,7 +439,7 @@ static int find(struct rut_viewer *v, const struct rut_live_url *url, struct fou
 		struct rut_err *err)
 {
 	uint8_t count[4], text[SESSION_BYTES];
-	int rc = ask(v, LIST_SESSIONS, NULL, 0, NULL, count, sizeof(count), err);
+	int rc = ask(v, RUT_LIVE_LIST, NULL, 0, NULL, count, sizeof(count), err);
 
 	if (!rc && rut_be32_at(count, 0) > MAX_SESSIONS)
 		return bad(err);
@@ -548,9 +529,18 @@ int rut_viewer_open(struct rut_viewer **ret, const struct rut_live_url *url,
 		    const volatile sig_atomic_t *stop, struct rut_err *err)
 {
 	struct rut_conn conn = {.fd = -1};
-	int rc = rut_conn_connect(&conn, url->host, url->port, TIMEOUT_MS, err);
+	struct rut_tls_conf *tls = NULL;
+	int rc = url->tls ? rut_tls_conf_new(&tls, RUT_TLS_DIR, false, err) : 0;
 
-	return rc ? rc : rut_viewer_attach(ret, &conn, url, stop, err);
+	if (!rc)
+		rc = rut_conn_connect(&conn, url->host, url->port, TIMEOUT_MS, err);
+	if (!rc && tls)
+		rc = rut_conn_secure(&conn, tls, url->host, err);
+	rut_tls_conf_free(tls);
+	if (!rc)
+		return rut_viewer_attach(ret, &conn, url, stop, err);
+	rut_conn_close(&conn);
+	return rc;
 }
 
 const char *rut_viewer_path(const struct rut_viewer *v)

@@ -371,6 +371,55 @@ for i in range(20000):
 
 # The receiver is killed in the middle, six times: each time what it had is a readable trace, and all
 # traces together have every event.
+# Viewers read from it while it arrives: rutile's, from the first event to the last, also over a rotation; and babeltrace2. What a
+# session has left when it ends, they get.
+test_collect_live() {
+  need_bpf
+  p=$(free_port)
+  "$RUTILE" collect --listen "127.0.0.1:$p" --live ":$((p + 2))" out 2>>collect.log &
+  echo $! >"$t_root/relay"
+  t_wait listens "$((p + 2))"
+  url=relay://127.0.0.1:$((p + 2))
+  not "$RUTILE" view --live "$url" 2>err
+  grep -q 'has no session that is live' err
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid'
+  begun() { [ -n "$(find out -name 'kernel_*')" ]; }
+  t_wait begun
+  "$RUTILE" view --live "$url/$(uname -n)/$S" >view 2>view.err &
+  viewer=$!
+  babeltrace2 -i lttng-live "net://127.0.0.1:$((p + 2))/host/$(uname -n)/$S" >bt2 2>bt2.err &
+  other=$!
+  attached() { [ "$(ss -Htn state established "sport = :$((p + 2))" | wc -l)" = 2 ]; }
+  t_wait attached
+  for i in 1 2 3; do
+    calls 1000 "42424$i"
+    sees() { [ "$(grep -c "entry_getpgid: .*pid = 42424$i }" "$1")" = 1000 ]; }
+    t_wait sees view
+    t_wait sees bt2
+    [ $i != 2 ] || "$RUTILE" rotate $S
+  done
+  "$RUTILE" add $S -e syscall:getsid
+  python3 -c 'import os
+for i in range(500): os.getsid(0)'
+  "$RUTILE" destroy $S
+  wait $viewer
+  wait $other
+  [ ! -s bt2.err ]
+  grep -q 'has ended' view.err
+  ours() { grep 'pid = 42424[1-3] }\|getsid' | sed 's/ (+[^)]*)//'; }
+  for chunk in 1 2; do babeltrace2 "$(stored $S)/archives/$chunk"; done | ours | sort >want
+  [ "$(grep -c 'pid = 42424[1-3] }' want)" = 3000 ]
+  [ "$(grep -c 'entry_getsid' want)" -ge 500 ]
+  ours <view | sort | cmp - want
+  # Garbage ends its own connection only.
+  for i in 1 2 3; do
+    head -c 3000 /dev/urandom | timeout 10 bash -c "cat >/dev/tcp/127.0.0.1/$((p + 2))" || true
+  done
+  not "$RUTILE" view --live "$url" 2>err
+  grep -q 'has no session that is live' err
+  end_relay
+}
+
 test_collect_killed() {
   need_bpf
   p=$(free_port)
@@ -518,6 +567,7 @@ t_case "after the daemon was killed the session continues at the next one" test_
 t_case "a hanging daemon: what finds no room is counted in the trace" test_full
 t_case "what could not be sent is in the spool" test_left
 t_case "rutile collect stores the same events and chunks" test_collect
+t_case "viewers read from rutile collect while it arrives" test_collect_live
 t_case "rutile collect can be killed at any moment" test_collect_killed
 t_case "with TLS and certificates the same is stored" test_tls
 t_case "expired, revoked and other hosts' certificates are refused" test_tls_refused
