@@ -45,9 +45,9 @@ static struct {
 	int fd;
 	uint64_t ino;
 	bool rb_ready;
-	const char *broken; /* why nothing can be traced here */
-	uint32_t busy;	    /* lock: the helper changes sessions; no fork meanwhile */
-	bool forked;	    /* the helper is that of a child */
+	const char *broken;	    /* why nothing can be traced here */
+	uint32_t busy;		    /* lock: the helper changes sessions; no fork meanwhile */
+	bool forked;		    /* the helper is that of a child */
 	struct rut_agent_ctl *twin; /* of a copy that came first: this one does nothing; or NULL */
 } agent = {.fd = -1};
 
