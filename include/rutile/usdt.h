@@ -5,7 +5,7 @@
  * A program names a provider, adds probes with typed arguments, and loads the provider. From then
  * on bpftrace, bcc, perf, SystemTap and rutile find the probes in the process as if they had been
  * compiled in with <sys/sdt.h>. gdb lists them when it is given the ELF file, of which
- * rutile_usdt_provider_path() returns the path. A probe that nobody traces costs one load:
+ * rutile_usdt_provider_path() returns the path. An untraced probe costs one load:
  *
  *	struct rutile_usdt_provider *p;
  *	struct rutile_usdt_probe *paid;
@@ -147,7 +147,7 @@ RUTILE_USDT_API bool rutile_usdt_probe_is_on(const struct rutile_usdt_probe *pro
 
 /* What is counted of each probe, in a way that `rutile tracepoints` shows. */
 enum rutile_usdt_count {
-	RUTILE_USDT_FIRED,     /* calls of rutile_usdt_fire() that somebody saw */
+	RUTILE_USDT_FIRED,     /* calls of rutile_usdt_fire() that were traced */
 	RUTILE_USDT_MISMATCH,  /* noted by a binding: wrong number or type of arguments */
 	RUTILE_USDT_SATURATED, /* noted by a binding: a value that did not fit */
 	RUTILE_USDT_TRUNCATED, /* noted by a binding: a string that was cut */
@@ -159,7 +159,7 @@ RUTILE_USDT_API uint64_t rutile_usdt_probe_count(const struct rutile_usdt_probe 
 RUTILE_USDT_API void rutile_usdt_probe_note(struct rutile_usdt_probe *probe,
 					    enum rutile_usdt_count what);
 
-/* True while somebody traces the probe: prepare the arguments only then. Never blocks. */
+/* True while the probe is traced: prepare the arguments only then. Never blocks. */
 static inline bool rutile_usdt_enabled(const struct rutile_usdt_probe *probe)
 {
 	const volatile uint32_t *gate = __atomic_load_n(&probe->gate, __ATOMIC_RELAXED);
@@ -194,9 +194,9 @@ static inline uint64_t rutile_usdt_f64(double d)
 /*
  * The control page: opens this process to `rutile tracepoints PID`, which lists its probes and
  * switches them from outside. The page is a sealed memfd of mode 0600 that is reached through
- * /proc/PID/fd only, so the kernel decides who may: the same user or root. A thread of the library
- * waits for commands (it sleeps in the kernel, with all signals blocked); forked children get a
- * page and a thread of their own.
+ * /proc/PID/fd only, so the kernel checks the permission: the same user or root. A thread of the
+ * library waits for commands (it sleeps in the kernel, with all signals blocked); forked children
+ * get a page and a thread of their own.
  *
  * `wake`, when not NULL, is called from that thread after probes that asked for it (see
  * rutile_usdt_probe_defer()) were switched: a language binding then does its part on a thread of
