@@ -29,8 +29,8 @@ a_program_reads_traces() {
   cc -Wall -Wextra -Werror -o count "$SRC/examples/ctf/count.c" $(pkg-config --cflags --libs rutile-ctf)
   export LD_LIBRARY_PATH
   LD_LIBRARY_PATH=$(dirname "${pc%/*}")
-  for trace in cputop irq statedump-2.12; do
-    trace=$(cases)/$trace/trace
+  for trace in ref/basic-kernel-analysis ref/picotrace; do
+    trace=$(cases)/$trace
     ./count "$trace" | grep -v ' discarded$' | awk '{ print $1, $2 }' | sort -k2 >got
     babeltrace2 "$trace" 2>/dev/null | sed -E 's/: \{.*//; s/.* //' | sort | uniq -c | awk '{ print $1, $2 }' | sort -k2 >want
     diff want got
