@@ -24,7 +24,7 @@ struct ask {
 	struct rut_buf reply;
 	struct rut_fleet_results *results;
 	size_t n_results, bytes;
-	size_t n_deaf; /* requests to one host that the server gave to nobody */
+	size_t n_deaf; /* requests to one host that had no receiver */
 	bool any_glob;
 	bool failed; /* out of memory */
 };
@@ -65,7 +65,7 @@ struct hosts {
 	kvKeysList keys;
 };
 
-/* The bucket of the hosts, and who is in it. */
+/* The bucket of the hosts, and its entries. */
 static natsStatus open_hosts(struct ask *a, struct hosts *h)
 {
 	natsStatus st;

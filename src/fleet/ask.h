@@ -56,7 +56,7 @@ int rut_fleet_ask(const struct rut_fleet_ask_conf *conf, struct rut_fleet_result
 		  struct rut_err *err);
 void rut_fleet_results_fini(struct rut_fleet_results *r);
 
-/* Nobody expects that host any more. Returns 0, -ENOENT when nobody did, or -errno. */
+/* Stops expecting that host. Returns 0, -ENOENT when it was not expected, or -errno. */
 int rut_fleet_forget(const struct rut_fleet_ask_conf *conf, const char *host, struct rut_err *err);
 
 #endif

@@ -19,7 +19,7 @@
 #define CONNECT_MS 2000
 #define FIRST_MS   300		  /* for the first answers */
 #define ASK_NS	   5000000000ull  /* how often the hosts are asked for the time */
-#define GONE_NS	   30000000000ull /* silent for so long: not there any more */
+#define GONE_NS	   30000000000ull /* silent for this time: considered absent */
 #define ANSWER_NS  3000000000ull  /* for the first answer to a firing */
 #define END_NS	   60000000000ull /* for the last one */
 #define HOSTS_MAX  10000

@@ -25,7 +25,7 @@ struct rut_fleet_fire_conf {
 
 /*
  * Connects, and asks for the time for a moment, so that the first firing knows the hosts. The
- * library has threads: not before a fork that goes on without exec. Returns 0 or -errno.
+ * library has threads: not before a fork without exec. Returns 0 or -errno.
  */
 int rut_fleet_fire_new(struct rut_fleet_fire **ret, const struct rut_fleet_fire_conf *conf,
 		       struct rut_err *err);

@@ -31,7 +31,7 @@ int rut_fleet_job_start(struct rut_fleet_job *j, const char *program, char *cons
 /* Reads what there is, without waiting, into `b`. Returns false when the descriptor was closed. */
 bool rut_fleet_job_read(int *fd, struct rut_buf *b, size_t max);
 
-/* Ends a job whose time is over. */
+/* Ends a job that exceeds its time. */
 void rut_fleet_job_check(struct rut_fleet_job *j, uint64_t now_ns);
 
 /* Has it ended? Then *ret_code is its exit code, 128 and the signal that ended it, or 124. */

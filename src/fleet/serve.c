@@ -238,7 +238,7 @@ static void serve_job(const struct rut_fleet_host *h, struct rut_fleet_job *j)
 
 /* ---- presence ---- */
 
-/* Those who ask find here whose answer to expect. Without JetStream nobody is expected. */
+/* The asking side finds the hosts to expect here. Without JetStream no host is expected. */
 static bool say_present(struct rut_fleet_host *h)
 {
 	_cleanup_buf_ struct rut_buf key = RUT_BUF_INIT;

@@ -66,7 +66,7 @@ int rut_fleet_answer_get(const void *data, size_t len, struct rut_fleet_answer *
 
 /*
  * Is it the reply subject of a request? Hosts answer to no other: they publish with rights that
- * those who ask need not have.
+ * the asking side need not have.
  */
 bool rut_fleet_is_reply(const char *subject);
 

@@ -16,7 +16,8 @@ int64_t rut_kernel_offset(struct rut_script_program *p, const char *type, const 
 /* The arguments of a raw tracepoint as a structure of 8 bytes each; NULL: not in the BTF. */
 const struct rut_type *rut_kernel_rawtp_args(struct rut_script_program *p, const char *event);
 
-/* Functions of the kernel whose names match a shell pattern: fn() != 0 ends, and is returned. */
+/* Functions of the kernel with names that match a shell pattern: fn() != 0 ends, and is returned.
+ */
 int rut_kernel_functions(struct rut_script_program *p, const char *pattern,
 			 int (*fn)(const char *name, uint32_t id, void *arg), void *arg);
 /* The function of that name; 0: there is none. */

@@ -313,7 +313,7 @@ static void merge_interval(struct rut_gen *g, const struct rut_type *t, rut_vreg
 	rut_ir_place(&g->ir, keep);
 }
 
-/* The layout is in type.h. An interval that comes again in the ring of them begins anew. */
+/* The layout is in type.h. An interval that comes again in the ring of them is reset. */
 void rut_update_tseries(struct rut_gen *g, struct rut_node *n, rut_vreg words)
 {
 	const struct rut_type *t = n->type;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * p50(@h) ... p999(@h), percentile(@h, N): of hist() and lhist(), which are merged over all CPUs
- * when they are read. The program sends the key, and whoever shows the value reads the map: so they
- * are arguments of printf() and its like, not numbers to calculate with.
+ * when they are read. The program sends the key, and the code that shows the value reads the map:
+ * so they are arguments of printf() and its like, not numbers to calculate with.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -118,7 +118,7 @@ const struct rut_type *rut_check_is(struct rut_checker *c, struct rut_node *n)
 	return become_bool(n, yes);
 }
 
-/* fail("format", constants...): whoever compiles it is told. */
+/* fail("format", constants...): an error of the compilation. */
 const struct rut_type *rut_check_fail(struct rut_checker *c, struct rut_node *n)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;

@@ -86,7 +86,7 @@ static void assign_var(struct rut_checker *c, struct rut_node *n, const struct r
 
 	if (!s) {
 		s = find_sym(c, n->text, true);
-		/* One of a block that has ended goes on if it can. */
+		/* One of a block that has ended is reused if possible. */
 		if (s && t && s->type && s->type->kind != t->kind)
 			s = NULL;
 	}

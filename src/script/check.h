@@ -80,7 +80,7 @@ const struct rut_type *rut_check_type(struct rut_checker *c, const struct rut_ty
 const struct rut_type_field *rut_check_field(struct rut_checker *c, const struct rut_node *n,
 					     const struct rut_type *t, const char *name);
 const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node *n);
-/* The type of a part of something (n), whose pointers are of the memory that they were read from.
+/* The type of a part of something (n); its pointers are of the memory that they were read from.
  */
 const struct rut_type *rut_check_part(struct rut_checker *c, const struct rut_node *n,
 				      const struct rut_type *t);

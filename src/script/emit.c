@@ -150,7 +150,7 @@ static void emit_branch(struct emitter *e, const struct rut_ir_insn *i)
 		rut_asm_branch_imm(e->out, i->sub, a, (int32_t)i->imm, label);
 }
 
-/* Argument i into register i + 1, when nobody needs what is there any more. */
+/* Argument i into register i + 1, when the old value is no longer needed. */
 static void move_arg(struct emitter *e, const struct rut_ir_arg *a, uint8_t to, int from)
 {
 	switch (a->kind) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Loops. The kernel's bpf_loop() and bpf_for_each_map_elem() call a function of the program for
- * each iteration, so that the verifier looks at the body once, whatever the number of iterations.
+ * each iteration, so that the verifier checks the body once, whatever the number of iterations.
  * The function has a frame of its own. What it shares with the probe is in the probe's frame, whose
  * address ("home") it gets: first a few fixed words, then the variables.
  */
@@ -63,7 +63,7 @@ struct outer {
 	bool made_scratch;
 };
 
-/* Begins a function whose argument `arg` (from 0) is the home; others are in args[]. */
+/* Begins a function with the home as argument `arg` (from 0); others are in args[]. */
 static void enter(struct rut_gen *g, struct outer *o, struct rut_loop *loop, unsigned home_arg,
 		  rut_vreg *args)
 {
@@ -103,7 +103,7 @@ static uint32_t leave(struct rut_gen *g, struct outer *o, const struct rut_loop 
 	body = g->ir;
 	g->ir = o->ir;
 	g->ctx_reg = o->ctx_reg;
-	/* Whoever is outside must have scratch memory when this has used it. */
+	/* The enclosing code must have scratch memory when this has used it. */
 	g->scratch = o->scratch;
 	if (!g->scratch && g->scratch_max)
 		g->scratch = rut_ir_reg(&g->ir);
@@ -155,7 +155,7 @@ void rut_gen_while(struct rut_gen *g, struct rut_node *n)
 	call_loop(g, n, RUT_ARG_INT(LOOP_MAX), leave(g, &o, &loop), true);
 }
 
-/* $i goes from begin to before end. What both are is found once. */
+/* $i runs from begin to before end. Both are evaluated once. */
 void rut_gen_for(struct rut_gen *g, struct rut_node *n)
 {
 	struct rut_mem room;

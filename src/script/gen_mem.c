@@ -203,7 +203,7 @@ static bool is_lvalue(const struct rut_node *n)
 	       (n->kind == RUT_N_UNARY && n->op == '*');
 }
 
-/* A struct, array or text in somebody's memory, to our own. */
+/* Copies a struct, array or text from memory of the kernel or of a process. */
 static void gen_lvalue_into(struct rut_gen *g, struct rut_node *n, const struct rut_type *as,
 			    struct rut_mem to)
 {

@@ -52,7 +52,7 @@ uint64_t rut_script_journal_oldest(const struct rut_script_journal *j);
 
 /*
  * Calls `fn` for each record from `pos` on, in order. With `wait` it ends at one that is being
- * written: a later call goes on there. Without, it is passed over, and counted as lapped.
+ * written: a later call continues there. Otherwise it is skipped, and counted as lapped.
  */
 void rut_script_journal_read(struct rut_script_journal *j, bool wait,
 			     void (*fn)(void *arg, const struct rut_script_event *e, size_t size),

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The release of bpftrace whose language this is. */
+/* The release of bpftrace that has this language. */
 #define RUT_SCRIPT_LANGUAGE "0.27.1"
 
 struct rut_script_feature {

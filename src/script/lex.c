@@ -261,7 +261,7 @@ void rut_lex_next(struct rut_lexer *l, struct rut_token *t)
 	t->span.len = l->pos - t->span.pos;
 }
 
-/* Kinds of probes whose names hold paths. */
+/* Kinds of probes with paths in their names. */
 static bool has_path(const char *s, size_t n)
 {
 	static const char *const kinds[] = {"uprobe",	  "uretprobe",	     "usdt", "u", "ur", "U",

@@ -12,7 +12,7 @@ struct rut_err;
 struct rut_script_list_opts {
 	/* "tracepoint:sched:*,struct file"; NULL: all but those of programs. */
 	const char *pattern;
-	const char *text, *name; /* of a script, whose probes are listed instead; NULL */
+	const char *text, *name; /* of a script; its probes are listed instead; NULL */
 	bool args;		 /* with their arguments */
 	int32_t pid;		 /* of the files of this process; 0: none */
 };

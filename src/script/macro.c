@@ -290,7 +290,7 @@ static bool fits(const struct rut_macro *m, const struct rut_node *args)
 	return !p && !a;
 }
 
-/* Of several macros of a name the one whose parameters fit; else any, for the message. */
+/* Of several macros of a name the one with parameters that fit; else any, for the message. */
 static const struct rut_macro *find(const struct rut_ast *ast, const char *name,
 				    const struct rut_node *args)
 {

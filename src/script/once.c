@@ -22,7 +22,8 @@ int rut_script_iterate(const struct rut_script_prog *prog, void (*served)(void *
 	iter = bpf_iter_create(link);
 	if (iter < 0)
 		return rut_err_errno(err, -iter, "cannot iterate %s", prog->attach[0].name);
-	/* A read goes on until some objects were seen; the program itself writes nothing there. */
+	/* A read continues until some objects were seen; the program itself writes nothing there.
+	 */
 	while ((n = read(iter, buf, sizeof(buf))) > 0 || (n < 0 && errno == EAGAIN))
 		served(arg);
 	n = n < 0 ? -errno : 0;

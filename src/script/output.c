@@ -374,7 +374,7 @@ static void print_time(struct rut_script_out *o, const struct rut_script_action 
 	add_text(o, "time", text_of(o), o->text.len);
 }
 
-/* A file or the output of a command: text goes out as it comes, JSON wants it whole. */
+/* A file or the output of a command: text is printed as it comes, JSON needs it whole. */
 static void print_stream(struct rut_script_out *o, const char *type, FILE *f, size_t left)
 {
 	_cleanup_free_ char *chunk = malloc(CAT_CHUNK);

@@ -20,7 +20,7 @@
 struct rut_err;
 struct rut_script_out;
 
-/* What is printed, for somebody who keeps it otherwise than as text: a trace. */
+/* What is printed, for another form than text: a trace. */
 struct rut_script_tap {
 	void (*text)(void *arg, const char *text, size_t len);
 	void (*row)(void *arg, const struct rut_script_map *m, const struct rut_script_row *row);

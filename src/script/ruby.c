@@ -26,7 +26,8 @@
 
 enum { WAITING_MAX = 1024, TRIES_MAX = 9 };
 
-/* A process that was met: it is looked at again after 1, 2, 4 ... rounds, while it is starting. */
+/* A process that was found: it is inspected again after 1, 2, 4 ... rounds, while it is starting.
+ */
 struct waiting {
 	uint32_t pid, tries, rounds;
 };
@@ -38,7 +39,7 @@ struct rut_script_ruby {
 	struct rut_code_set *codes;	    /* mapped */
 	struct rut_stack_set *stacks;
 	size_t ncodes, nstacks;
-	bool any; /* processes that are met are looked at */
+	bool any; /* inspect processes that are found */
 	struct waiting waiting[WAITING_MAX];
 	size_t nwaiting;
 };
@@ -216,7 +217,7 @@ static void scan(struct rut_script_ruby *r)
 		closedir(d);
 }
 
-/* Those that the programs have met since the last round. */
+/* Those that the programs have found since the last round. */
 static void collect(struct rut_script_ruby *r)
 {
 	int fd = bpf_map__fd(r->bpf->maps.asked);

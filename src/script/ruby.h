@@ -5,7 +5,7 @@
  *
  * The frames are read when the event happens, as those of sessions with Ruby stacks are
  * (bpf/ruby.h); so are the names, once for each garbage collection, so that they are right when the
- * process has ended. Processes are looked at from outside: they need no preparation.
+ * process has ended. Processes are inspected from outside: they need no preparation.
  */
 #ifndef RUT_SCRIPT_RUBY_H
 #define RUT_SCRIPT_RUBY_H
@@ -35,7 +35,7 @@ int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_pr
 			struct rut_err *err);
 void rut_script_ruby_free(struct rut_script_ruby *r);
 
-/* Finds out about processes that the programs have met; to be called often. */
+/* Inspects processes that the programs have found; to be called often. */
 void rut_script_ruby_round(struct rut_script_ruby *r);
 
 /* rut_link() with these functions. */

@@ -15,7 +15,7 @@
 #include "ruby/tracer.h"
 #include "script/ruby_probe.h"
 
-/* After this time it is said which process is waited for. */
+/* After this time a message names the process that is waited for. */
 enum { PATIENCE_MS = 1000 };
 
 /* A file of the agent that has the programs. */

@@ -26,7 +26,7 @@ struct rut_ruby_probe_ctx {
 
 int rut_resolve_ruby(struct rut_resolve *r);
 
-/* Is it `args` or `self` in a probe of Ruby's, whose fields are texts? */
+/* Whether it is `args` or `self` in a Ruby probe: their fields are texts. */
 bool rut_is_ruby_record(const struct rut_probe_ctx *ctx, const struct rut_node *n);
 /* args.NAME, args[0], self.class; `n` becomes a FIELD. */
 const struct rut_type *rut_check_ruby_field(struct rut_checker *c, struct rut_node *n);

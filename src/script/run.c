@@ -316,7 +316,7 @@ static bool is_begin(const struct rut_script_prog *prog)
 	return prog->nattach && prog->attach[0].kind == RUT_PROBE_BEGIN;
 }
 
-/* From here on probes count, and it is said that they do: never the other way round. */
+/* First probes count, then the message says so: never the other way round. */
 static void release(struct runner *r)
 {
 	volatile uint64_t *word = &r->counters[RUT_COUNTER_EXIT];

@@ -201,7 +201,7 @@ struct rut_script_program {
 	uint32_t nmethods;
 	struct rut_ruby_probe_ctx *ruby_probes[RUT_SCRIPT_RUBY_PROBES]; /* in the arena */
 	uint32_t nruby_probes;
-	uint64_t ruby_session;	      /* which tells their hits from those of others */
+	uint64_t ruby_session;	      /* which identifies their hits */
 	struct rut_script_ruby *ruby; /* owned; NULL: not needed, or not loaded */
 	int fds[RUT_MAP_USER];	      /* of RUT_MAP_RING and so on; -1 */
 	struct rut_btf *btf;	      /* of the kernel; NULL: not needed yet */

@@ -673,7 +673,7 @@ static int side_open(void *arg, const char *dir, const struct rut_trace_clock *c
 	struct rut_err why = RUT_ERR_INIT;
 	int rc = 0;
 
-	/* The directory before may be gone, or its disk full. */
+	/* The previous directory may be removed, or its disk full. */
 	if (end_trace(s, clock->begin_ns, true, &why))
 		rut_warn("%s", why.msg);
 	if (!s->journal.counters)
@@ -681,7 +681,7 @@ static int side_open(void *arg, const char *dir, const struct rut_trace_clock *c
 	return rc ? rc : begin_trace(s, dir, clock, err);
 }
 
-/* Interval probes whose time has come; those that were missed are not made up for. */
+/* Interval probes that are due; missed ones are not repeated. */
 static int run_intervals(struct rut_script_session *s, struct rut_err *err)
 {
 	uint64_t now = rut_ring_clock();

@@ -293,7 +293,7 @@ static void username(void *arg, uint64_t uid, struct rut_buf *out)
 		rut_buf_printf(out, "%" PRIu64, uid);
 }
 
-/* The directory below `path` (of `room` bytes) whose inode is the cgroup's id, into `path`. */
+/* The directory below `path` (of `room` bytes) with the cgroup's id as inode, into `path`. */
 static bool find_cgroup(char *path, size_t room, uint64_t id, unsigned depth)
 {
 	size_t len = strlen(path);

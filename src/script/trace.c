@@ -199,7 +199,7 @@ static void begin_packet(struct rut_script_trace *t, struct stream *s)
 		s->begin_ns = s->last_ns;
 }
 
-/* The record whose fields were collected. */
+/* The record of the collected fields. */
 static void put_record(void *arg)
 {
 	struct rut_script_trace *t = arg;
@@ -276,7 +276,7 @@ struct rut_script_tap rut_script_trace_tap(struct rut_script_trace *t)
 	return (struct rut_script_tap){.text = on_text, .row = on_row, .arg = t};
 }
 
-/* Readers look at the time in which all streams record: each ends with the trace. */
+/* Readers use the time in which all streams record: each ends with the trace. */
 static int finish(struct rut_script_trace *t, uint64_t end_ns, uint64_t lost)
 {
 	int rc = 0;

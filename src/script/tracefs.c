@@ -27,7 +27,7 @@ const char *rut_script_tracefs(void)
 	return NULL;
 }
 
-/* Directories whose names match, in order. */
+/* Directories with matching names, in order. */
 static int each_name(const char *dir, const char *pattern, int (*fn)(const char *name, void *arg),
 		     void *arg)
 {

@@ -142,7 +142,7 @@ struct rut_type {
 
 struct rut_script_stack_value {
 	uint64_t id;	 /* key of the table of stacks; 0: none */
-	uint32_t tgid;	 /* USTACK: whose addresses these are */
+	uint32_t tgid;	 /* USTACK: the process of the addresses */
 	uint32_t frames; /* how many were read */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Probes of programs. Functions are found in symbol tables, static tracepoints in ELF notes, whose
+ * Probes of programs. Functions are found in symbol tables, static tracepoints in ELF notes; their
  * arguments can be elsewhere at each site: sites that have them at the same place share a program.
  */
 #include "script/user.h"
@@ -257,7 +257,7 @@ int rut_resolve_uprobe(struct rut_resolve *r)
 	return rc;
 }
 
-/* Adds the site to the program whose arguments are at the same place. */
+/* Adds the site to the program with its arguments at the same place. */
 static int add_site(struct rut_resolve *r, const struct binary *b, const struct rut_usdt_site *s)
 {
 	struct rut_script_attach a = {.path = b->path,

@@ -21,7 +21,7 @@ int rut_metadata_added(const char *old, size_t old_len, const char *text, size_t
 		       struct rut_buf *out);
 
 /*
- * Appends the text as metadata packets of CTF 1.8 for the trace whose uuid stands in `whole`. Live
+ * Appends the text as metadata packets of CTF 1.8 for the trace with the uuid in `whole`. Live
  * readers take what is appended to metadata in this form only.
  */
 void rut_metadata_packets(const char *whole, size_t whole_len, const char *text, size_t len,

@@ -365,7 +365,7 @@ static void time_message(struct conn *k, size_t bytes)
 	}
 }
 
-/* Returns false when the connection is gone. */
+/* Returns false when the connection is closed. */
 static bool serve_bytes(struct rut_collect *c, struct conn *k)
 {
 	struct rut_err err = RUT_ERR_INIT;

@@ -13,7 +13,7 @@
 struct rut_err;
 
 /*
- * Where a trace goes: relay://HOST[:PORT[:DATAPORT]][/SESSION], or relays:// for TLS;
+ * The address of a trace: relay://HOST[:PORT[:DATAPORT]][/SESSION], or relays:// for TLS;
  * nats://HOST[:PORT][,...]/STREAM, or natss://.
  */
 struct rut_url {

@@ -26,8 +26,8 @@ struct rut_stream_file {
 	off_t size, sent, confirmed;
 	off_t last; /* of the last packet that was sent, which ends at: */
 	uint64_t last_ns;
-	off_t punched;		 /* given back to the file system */
-	bool bad;		 /* not a row of packets from `sent` on: what follows is left out */
+	off_t punched; /* given back to the file system */
+	bool bad;      /* not a sequence of packets from `sent` on: what follows is left out */
 	uint64_t discarded_base; /* of the stream before this file */
 	void *stream;		 /* of the sender; borrowed */
 };

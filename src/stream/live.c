@@ -15,7 +15,7 @@ enum { SESSIONS = 16 };		   /* of one viewer */
 #define METADATA_PIECE (1u << 20)  /* bytes in one reply */
 #define PACKET_MAX     (64u << 20) /* as of a producer's */
 
-/* A stream that the viewer has been told of. */
+/* A stream that was announced to the viewer. */
 struct seen {
 	uint64_t session, number, trace;
 	bool metadata;
@@ -171,7 +171,7 @@ static bool add_stream(void *arg, const struct rut_store_live_stream *s)
 	return !l->out->failed;
 }
 
-/* "STATUS COUNT STREAM...": those that the viewer has not been told of. */
+/* "STATUS COUNT STREAM...": those that were not announced to the viewer. */
 static uint32_t put_streams(struct rut_live_server *v, uint64_t session, struct rut_buf *out)
 {
 	struct list l = {.v = v, .out = out, .session = session};

@@ -2,7 +2,8 @@
 /*
  * A receiver of traces from a stream of NATS JetStream. Any number of them share the work of one
  * durable consumer. A message is acknowledged when what it says is on the disk; what a receiver
- * that is killed did not acknowledge goes to another one, which finds what is there already.
+ * that is killed did not acknowledge is delivered to another one, which finds what is there
+ * already.
  */
 #ifndef RUT_STREAM_NATS_COLLECT_H
 #define RUT_STREAM_NATS_COLLECT_H

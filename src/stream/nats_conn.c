@@ -91,7 +91,7 @@ static int set_nkey(natsOptions *o, struct files *f, struct rut_err *err)
 	return rc;
 }
 
-/* Who we are. */
+/* Our identity. */
 static int set_identity(natsOptions *o, struct files *f, struct rut_err *err)
 {
 	natsStatus st = NATS_OK;

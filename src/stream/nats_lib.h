@@ -48,7 +48,7 @@ struct rut_nats_lib {
 extern struct rut_nats_lib rut_nats;
 
 /*
- * Loads and starts the library, once. It starts threads, so not before a fork that goes on using
+ * Loads and starts the library, once. It starts threads, so not before a fork that continues to use
  * it. Returns 0 or -errno.
  */
 int rut_nats_load(struct rut_err *err);

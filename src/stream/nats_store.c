@@ -36,7 +36,7 @@ struct rut_nats_store {
 	struct rut_store *store; /* owned: the directory, its limits */
 	struct file files[OPEN_FILES];
 	uint64_t clock;
-	int evicted; /* a file was closed whose packets could not be written to the disk; 0: none */
+	int evicted; /* a file was closed before its packets were on the disk; 0: none */
 	struct rut_nats_store_stats stats;
 };
 
@@ -327,7 +327,7 @@ static int put_packet(struct rut_nats_store *s, const struct message *m)
 	rc = get_file(s, m, &f);
 	if (rc)
 		return rc;
-	/* A packet that is there, too: who wrote it may have been killed before it was on the disk.
+	/* A packet that is there, too: its writer may have been killed before it was on the disk.
 	 */
 	f->dirty = true;
 	return h->kind == RUT_NATS_END

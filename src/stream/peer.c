@@ -82,7 +82,7 @@ bool rut_peer_known(const struct rut_peer *p)
 
 /* ---- commands ---- */
 
-/* The status that tells a producer what went wrong. */
+/* The status that reports to a producer what went wrong. */
 static uint32_t status_of(int rc)
 {
 	return !rc				? RUT_RELAY_OK
@@ -181,7 +181,7 @@ static int do_metadata(struct rut_peer *p, const void *data, size_t len)
 	struct rut_relay_metadata m;
 	int rc = rut_relay_get_metadata(data, len, &m);
 
-	/* It has no reply: only the end of the connection tells. */
+	/* It has no reply: only the connection is closed. */
 	return rc ? rc : rut_store_metadata(p->session, &m);
 }
 

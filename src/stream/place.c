@@ -153,7 +153,7 @@ static const struct gap *gaps_find(const struct gaps *g, uint64_t at)
 
 /* ---- packets ---- */
 
-/* A packet without events that covers `len` bytes, up to the packet whose header is `next`. */
+/* A packet without events that covers `len` bytes, up to the packet with the header `next`. */
 static int write_filler(int fd, const struct rut_packet *next, uint64_t at, uint64_t len)
 {
 	struct rut_packet p = *next;
@@ -433,7 +433,7 @@ static int open_pieces(int dir, const char *name)
 
 /*
  * Writes a piece, and a byte that says that it is there, behind the content. It is written again
- * when it was there: who wrote it may not have waited for the disk.
+ * when it was there: its writer may not have waited for the disk.
  */
 static int write_piece(int fd, const struct rut_place_piece *p, bool *ret_new)
 {

@@ -2,8 +2,8 @@
 /*
  * Files of packets that come in any order, and more than once: each is put where it belongs.
  *
- * A file is a row of whole packets at each moment. What is missing between two packets is covered
- * by one packet without events; a hidden file beside it, ".NAME.gaps", lists these. Several
+ * A file is a sequence of whole packets at each moment. What is missing between two packets is
+ * covered by one packet without events; a hidden file beside it, ".NAME.gaps", lists these. Several
  * processes may write to a file: each call locks it. A call that is killed leaves nothing but an
  * empty packet, and is to be repeated.
  */
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Do these bytes begin a packet of ours with so many bytes of content, and so many in all? */
+/* Whether these bytes begin one of our packets, with this size of content and in all. */
 bool rut_place_is_packet(const void *data, size_t content, size_t whole);
 
 /*

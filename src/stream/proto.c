@@ -9,7 +9,7 @@
 /*
  * Padding of the optional chunk number in ROTATE_STREAMS. The protocol's own declaration was not
  * packed at first, so peers of different architectures send it with 0, 3 or 7 bytes of padding; a
- * receiver tells them apart by the payload's size.
+ * receiver distinguishes them by the payload's size.
  */
 #define ROTATE_PADDING 7
 #define POSITION_BYTES 16

@@ -2,7 +2,7 @@
 /*
  * The sender's thread. One round sends a batch of packets, has the collector confirm them, and
  * releases them. Whatever fails ends the connection; the next round that may connects again and
- * goes on behind what was confirmed. The protocol is a link (pump_relay.c, pump_nats.c).
+ * continues behind what was confirmed. The protocol is a link (pump_relay.c, pump_nats.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -139,8 +139,8 @@ static int send_files(struct rut_sender *s, struct rut_chunk *c, struct batch *b
 }
 
 /*
- * Gives back what the collector has. The file stays a row of packets at every moment: its first one
- * becomes an empty packet as large as all that is gone.
+ * Gives back what the collector has. The file stays a sequence of packets at every moment: its
+ * first one becomes an empty packet as large as all that was removed.
  */
 static void punch(const struct rut_sender *s, struct rut_stream_file *f)
 {

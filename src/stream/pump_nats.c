@@ -229,7 +229,7 @@ static int send_failed(int rc, struct rut_err *err)
 	return rut_err_errno(err, -rc, "cannot publish");
 }
 
-/* Metadata that has changed goes before the packets that need it. */
+/* Changed metadata is sent before the packets that need it. */
 static int update(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
 {
 	struct rut_stream_part *p;

@@ -122,7 +122,7 @@ static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 		return 1;
 	if (!o->head.magic)
 		o->head = *p;
-	/* After a break: what is lost between the two traces is told by the difference to this. */
+	/* After a break: what is lost between the two traces is the difference to this. */
 	if (!o->net_seq && o->now.any)
 		rc = send_empty(s, o, o->now.last_ns, o->now.last_ns);
 	renumber(o, f, p);

@@ -266,7 +266,7 @@ int rut_relay_beacon(struct rut_relay *r, uint64_t stream, uint64_t class_id, ui
 	return 0;
 }
 
-/* Returns the number of streams whose packet is not stored yet, or -errno. */
+/* Returns the number of streams with a packet that is not stored yet, or -errno. */
 static int ask_pending(struct rut_relay *r, const struct rut_relay_sent *sent, size_t count,
 		       struct rut_err *err)
 {

@@ -2,7 +2,7 @@
 /*
  * A session at a relay daemon, seen from the producer: two connections, one trace chunk at a time.
  *
- * Commands whose reply is the same status each time are pipelined: they are collected, sent
+ * Commands with the same reply each time are pipelined: they are collected, sent
  * together, and their replies are read by rut_relay_confirm(). So a batch of packets costs one
  * round trip however far the collector is.
  *
@@ -62,7 +62,7 @@ int rut_relay_packet(struct rut_relay *r, const struct rut_relay_index *index, c
 /* Nothing happened in the stream up to `end_ns`. Pipelined. */
 int rut_relay_beacon(struct rut_relay *r, uint64_t stream, uint64_t class_id, uint64_t end_ns);
 
-/* One stream whose packets up to and with `seq` were sent. */
+/* One stream; its packets up to and with `seq` were sent. */
 struct rut_relay_sent {
 	uint64_t stream, seq;
 };
@@ -74,7 +74,7 @@ struct rut_relay_sent {
 int rut_relay_confirm(struct rut_relay *r, const struct rut_relay_sent *sent, size_t count,
 		      struct rut_err *err);
 
-/* Begins the next chunk; each stream goes on in it at the given packet_seq. */
+/* Begins the next chunk; each stream continues in it at the given packet_seq. */
 int rut_relay_rotate(struct rut_relay *r, const struct rut_relay_position *positions,
 		     uint32_t count, struct rut_err *err);
 

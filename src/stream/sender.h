@@ -2,12 +2,12 @@
 /*
  * Sends what a session records to a collector while it is recorded.
  *
- * The recorder writes trace directories as ever; where nobody else wants them they are in memory or
- * in a spool directory, and what the collector has stored is removed. After each of its steps it
- * calls rut_sender_step(). A thread of the sender reads the packets and sends them, so that a
- * collector that hangs never delays the recorder. When more is waiting than the limit allows,
- * rut_sender_full() says so: the recorder leaves its rings alone then, and what finds no room in
- * them is counted in events_discarded, as always.
+ * The recorder writes trace directories as ever; where only the collector needs them they are in
+ * memory or in a spool directory, and what the collector has stored is removed. After each of its
+ * steps it calls rut_sender_step(). A thread of the sender reads the packets and sends them, so
+ * that a collector that hangs never delays the recorder. When more is waiting than the limit
+ * allows, rut_sender_full() says so: the recorder leaves its rings alone then, and what finds no
+ * room in them is counted in events_discarded, as always.
  *
  * A connection that breaks is made again, with increasing pauses. The relay protocol ends a session
  * with its connection, so the collector stores what follows as another trace; packets that were not

@@ -47,7 +47,7 @@ struct rut_sender_link {
 	int (*open)(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err);
 	/* Sends metadata and streams of the chunk that are new. */
 	int (*update)(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err);
-	/* Sends the packet at f->sent, and goes on behind it. 1: its stream is not open yet. */
+	/* Sends the packet at f->sent, and continues behind it. 1: its stream is not open yet. */
 	int (*packet)(struct rut_sender *s, struct rut_stream_file *f, struct rut_packet *p);
 	/* Nothing is to be sent; all records before that time were. NULL: not wanted. */
 	void (*idle)(struct rut_sender *s, uint64_t complete_ns);

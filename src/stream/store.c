@@ -258,7 +258,7 @@ bool rut_store_has(const struct rut_store *s, const char *client, uint64_t handl
 	return st && !strcmp(st->session->client, client);
 }
 
-/* Numbers that nobody guesses: a data connection names a stream by its number alone. */
+/* Random numbers: a data connection names a stream by its number alone. */
 static uint64_t new_handle(const struct rut_store *s)
 {
 	uint64_t handle;
@@ -461,7 +461,7 @@ static int open_archive(const struct rut_store_session *ss, uint64_t number)
 	return rut_store_path(ss->fd, path);
 }
 
-/* The first chunk goes below archives/ as well. Open files stay open. */
+/* The first chunk is moved below archives/ as well. Open files stay open. */
 static int archive_first(struct rut_store_session *ss)
 {
 	_cleanup_close_ int to = open_archive(ss, ss->chunk_number);

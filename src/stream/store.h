@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a receiver keeps on disk: DIR/HOST/SESSION-DATE-TIME/PART/STREAM, as LTTng's relay daemon
- * lays it out. When a session begins its second trace chunk, each chunk goes to archives/N below
- * it.
+ * lays it out. When a session begins its second trace chunk, each chunk is moved to archives/N
+ * below it.
  *
  * Names come from the network. Each component is checked and every directory is opened relative to
- * the one above without following links, so nothing outside of DIR is reached. A file is a row of
- * whole packets at each moment: a packet is written when all of it is there.
+ * the one above without following links, so nothing outside of DIR is reached. A file is a sequence
+ * of whole packets at each moment: a packet is written when all of it is there.
  */
 #ifndef RUT_STREAM_STORE_H
 #define RUT_STREAM_STORE_H

@@ -49,7 +49,7 @@ struct rut_store_session {
 	bool ours; /* rutile's packets, which can be written step by step */
 };
 
-/* What a client has used, also by connections that are gone. */
+/* What a client has used, also by closed connections. */
 struct rut_store_client {
 	struct rut_store_client *next;
 	char name[RUT_STORE_CLIENT_MAX];

@@ -17,7 +17,7 @@ struct rut_store_file *rut_store_file_ref(struct rut_store_file *f)
 	return f;
 }
 
-/* A row of chunks that nobody reads may be long: no recursion. */
+/* A list of unread chunks may be long: no recursion. */
 void rut_store_file_unref(struct rut_store_file *f)
 {
 	while (f && !--f->refs) {

@@ -86,7 +86,7 @@ int rut_store_find(const struct rut_store *s, const char *path)
 {
 	struct stat st;
 
-	/* Only looked at here: rut_store_path() follows no links, and what it needs not make it
+	/* Only checked here: rut_store_path() follows no links, and what it needs not make it
 	 * opens.
 	 */
 	if (!rut_store_safe_path(path))

@@ -146,7 +146,7 @@ void rut_tls_free(struct rut_tls *t)
 {
 	if (!t)
 		return;
-	/* Tells the peer that nothing was cut off. */
+	/* Confirms to the peer that nothing was cut off. */
 	if (t->ssl && SSL_is_init_finished(t->ssl))
 		SSL_shutdown(t->ssl);
 	SSL_free(t->ssl);
@@ -193,7 +193,7 @@ static ssize_t result(const struct rut_tls *t, int rc)
 	case SSL_ERROR_SYSCALL:
 		return saved ? -saved : -ECONNRESET;
 	default:
-		/* With TLS 1.3 the peer looks at our certificate after the handshake. */
+		/* With TLS 1.3 the peer checks our certificate after the handshake. */
 		return strstr(reason(), "alert") ? -EKEYREJECTED : -ECONNRESET;
 	}
 }

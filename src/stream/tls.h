@@ -26,14 +26,14 @@ int rut_tls_conf_new(struct rut_tls_conf **ret, const char *dir, bool server, st
 void rut_tls_conf_free(struct rut_tls_conf *c);
 
 /*
- * A connection over a connected socket, which stays the caller's. `host` is whom a client wants to
- * reach: the certificate must be for that name or address. NULL: out of memory.
+ * A connection over a connected socket, which stays the caller's. `host` is the server that a
+ * client wants to reach: the certificate must be for that name or address. NULL: out of memory.
  */
 struct rut_tls *rut_tls_new(struct rut_tls_conf *c, int fd, const char *host);
 void rut_tls_free(struct rut_tls *t);
 
 /*
- * Goes on with the handshake. Returns 0 when it is done, -EAGAIN when the socket must become
+ * Continues the handshake. Returns 0 when it is done, -EAGAIN when the socket must become
  * readable or, with *ret_write, writable (or a blocking one has timed out), -EACCES with the
  * reason.
  */

@@ -115,7 +115,7 @@ static int ask(struct rut_viewer *v, enum rut_live_command command, const uint64
 	return rc ? lost(rc, err) : 0;
 }
 
-/* The version goes as two numbers of 32 bits. */
+/* The version is sent as two numbers of 32 bits. */
 static int connect_viewer(struct rut_viewer *v, struct rut_err *err)
 {
 	const uint64_t hello[] = {0, (uint64_t)RUT_LIVE_MAJOR << 32 | RUT_LIVE_MINOR};
@@ -402,7 +402,7 @@ struct found {
 	struct rut_buf list; /* all sessions that can be read */
 };
 
-/* Names are anybody's bytes, and a message goes to a terminal. */
+/* Names are arbitrary bytes, and a message may reach a terminal. */
 static void list_session(struct found *f, const char *origin, const char *name)
 {
 	size_t at = f->list.len;

@@ -97,7 +97,7 @@ struct rut_trigger {
 	uint64_t disk_bytes;	     /* of all its snapshots; 0: no limit */
 	bool refuse;		     /* at the limit: no new ones, instead of removing old ones */
 	char fleet[256];	     /* file with the server of FLEET; "": the usual one */
-	char group[64];		     /* who may fire it besides its user; "": nobody */
+	char group[64];		     /* users who may fire it besides its owner; "": none */
 };
 
 /* The defaults: fired, at most once in ten seconds, snapshots in the current directory. */

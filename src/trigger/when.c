@@ -119,7 +119,7 @@ static int parse_request(struct rut_trigger_when *w, const char *s, struct rut_e
 
 	if (parse_percentile(w, s, &len) || !len)
 		return rut_err_set(err, EINVAL,
-				   "whose requests, and what limit? For example "
+				   "which processes, and what limit? For example "
 				   "'request puma > 2s', or 'request puma > 500ms p95 per 1m'");
 	return rut_trigger_copy(w->events, sizeof(w->events), s, len, err);
 }
