@@ -114,6 +114,25 @@ enum rut_agent_kind {
 /* Behind a probe, each after RUT_WATCH_US: the texts that it wishes, a kind and a name. */
 #define RUT_HIT_CALL   'c'
 #define RUT_HIT_RETURN 'r'
+/* Of methods written in C: every call of such a method is hooked (RUT_AGENT_C_CALLS). */
+#define RUT_HIT_C_CALL	 'k'
+#define RUT_HIT_C_RETURN 'K'
+
+/* Events that are no method's; the pattern is a class, or nothing. */
+#define RUT_HIT_RAISE	      'x'
+#define RUT_HIT_ALLOC	      'o'
+#define RUT_HIT_GC_START      'g'
+#define RUT_HIT_GC_END	      'G'
+#define RUT_HIT_GC_ENTER      'p' /* the program stops for a part of the collection */
+#define RUT_HIT_GC_EXIT	      'P'
+#define RUT_HIT_GVL_WAIT      'w'
+#define RUT_HIT_GVL_HAVE      'h'
+#define RUT_HIT_GVL_RELEASE   'l'
+#define RUT_HIT_REQUEST_BEGIN 'b'
+#define RUT_HIT_REQUEST_END   'e'
+#define RUT_HIT_SPAN_BEGIN    's'
+#define RUT_HIT_SPAN_END      'S'
+#define RUT_HIT_REQUEST_NAME  'q' /* the fiber's request has this name now, or has ended */
 
 #define RUT_HIT_ARG	   'a' /* argument of that name (RUT_OP_LOCAL) */
 #define RUT_HIT_POSITION   'n' /* argument of that number, from 1 (RUT_OP_POSITION) */
@@ -122,6 +141,28 @@ enum rut_agent_kind {
 #define RUT_HIT_PATH	   'p'
 #define RUT_HIT_SELF_CLASS 's'
 #define RUT_HIT_VALUE	   'v' /* what is returned */
+
+/* Facts of the other events: capital letters. Numbers are eight bytes in the place of the text. */
+#define RUT_HIT_CALLER	    'A'
+#define RUT_HIT_BYTES	    'B' /* number */
+#define RUT_HIT_COUNT	    'C' /* number */
+#define RUT_HIT_DETAIL	    'D'
+#define RUT_HIT_ERROR	    'E'
+#define RUT_HIT_REASON	    'G'
+#define RUT_HIT_ID	    'I' /* number */
+#define RUT_HIT_KIND	    'K'
+#define RUT_HIT_LIVE	    'L' /* number */
+#define RUT_HIT_MESSAGE	    'M'
+#define RUT_HIT_NAME	    'N'
+#define RUT_HIT_MAJOR	    'O'
+#define RUT_HIT_ROUTE	    'R'
+#define RUT_HIT_STATUS	    'S' /* number */
+#define RUT_HIT_TRACEPARENT 'T'
+#define RUT_HIT_URL	    'U'
+#define RUT_HIT_VERB	    'V'
+#define RUT_HIT_THREAD	    'W' /* number */
+#define RUT_HIT_REQUEST_ID  'X'
+#define RUT_HIT_NUMBERS	    "BCILSW"
 
 #define RUT_HIT_PROBES	   64 /* of a session */
 #define RUT_HIT_TEXTS	   16 /* of a probe */

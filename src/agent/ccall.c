@@ -28,7 +28,7 @@ void rut_agent_ccall_on_event(VALUE index, struct rut_trace_arg *ta)
 		return;
 	}
 	if (ta->event == RUT_EVENT_C_RETURN) {
-		if (s->mode == RUT_AGENT_TRACE)
+		if (rut_session_traces(s))
 			rut_agent_trace_return(s, ta, true);
 		else
 			rut_agent_stack_pop_c(s, ta);
@@ -40,6 +40,6 @@ void rut_agent_ccall_on_event(VALUE index, struct rut_trace_arg *ta)
 	rut_add(&site->row->calls, 1);
 	if (s->mode == RUT_AGENT_TIME)
 		rut_agent_stack_push(s, ta->ec, (const char *)ta->cfp - RUT_C_BELOW, site->v);
-	else if (s->mode == RUT_AGENT_TRACE)
+	else if (rut_session_traces(s))
 		rut_agent_trace_call(s, 0, ta, (const char *)ta->cfp - RUT_C_BELOW, site->v);
 }

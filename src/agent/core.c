@@ -64,7 +64,7 @@ void rut_agent_session_raw_off(struct rut_session *s)
 bool rut_agent_session_counts_calls(const struct rut_session *s)
 {
 	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME ||
-	       s->mode == RUT_AGENT_TRACE || s->hits.methods ||
+	       s->mode == RUT_AGENT_TRACE || s->hits.methods || s->hits.requests ||
 	       (s->mode == RUT_AGENT_RECORD &&
 		s->flags & (RUT_AGENT_KIND(RUT_KIND_CALL) | RUT_AGENT_KIND(RUT_KIND_RETURN) |
 			    RUT_AGENT_KIND(RUT_KIND_REQUEST) | RUT_AGENT_KIND(RUT_KIND_LINE)));
@@ -72,7 +72,7 @@ bool rut_agent_session_counts_calls(const struct rut_session *s)
 
 bool rut_agent_session_wants_returns(const struct rut_session *s)
 {
-	return s->mode == RUT_AGENT_TIME || s->trace.tracks ||
+	return s->mode == RUT_AGENT_TIME || s->trace.tracks || s->hits.requests ||
 	       (s->mode == RUT_AGENT_RECORD &&
 		s->flags & (RUT_AGENT_KIND(RUT_KIND_RETURN) | RUT_AGENT_KIND(RUT_KIND_REQUEST)));
 }
@@ -104,7 +104,8 @@ bool rut_agent_session_wants_name(const struct rut_session *s, VALUE iseq, int k
 	const char *name;
 	size_t len;
 
-	if (!s->filter.watches)
+	/* Probes of methods beside those of requests: any name. */
+	if (!s->filter.watches || s->filter.has_names)
 		return true;
 	if (kind != RUT_REC_METHOD)
 		return false;

@@ -288,13 +288,21 @@ struct rut_census {
 };
 
 struct rut_hit_probe;
-struct rut_hit_row;
+
+/* Which probes, a bit each, a method or an allocation hits. */
+struct rut_hit_row {
+	uint64_t calls, returns; /* an allocation has its bits in `calls` */
+	bool known;		 /* an allocation: these are found */
+};
 
 /* Probes of scripts (hit.c). */
 struct rut_hit_mode {
 	struct rut_hit_probe *probes[RUT_HIT_PROBES];
 	unsigned count;
-	bool methods;		  /* some of them are hit by methods */
+	uint64_t events; /* which they have: a bit each */
+	bool methods;	 /* some of them are hit by methods */
+	bool requests;	 /* ... by requests, which watched methods tell of (request.h) */
+	uint64_t gc_start_ns, gc_enter_ns;
 	struct rut_hit_row *rows; /* owned; one for each row of the table */
 	/* Owned, one for each row: where the arguments are that a probe wants; NULL: it wants none.
 	 */

@@ -177,11 +177,12 @@ bool rut_agent_filter_name(const struct rut_agent_filter *f, const char *class_n
 	char full[NAME_BYTES], dotted[NAME_BYTES];
 	struct rut_agent_path name;
 
-	if (f->watches)
-		return !method || rut_agent_watches_find(f->watches, class_name ? class_name : "",
-							 singleton, method);
-	if (!f->has_names)
+	if (f->watches &&
+	    (!method ||
+	     rut_agent_watches_find(f->watches, class_name ? class_name : "", singleton, method)))
 		return true;
+	if (!f->has_names)
+		return !f->watches;
 	name = (struct rut_agent_path){.s = {class_name ? class_name : ""}};
 	name.len[0] = strlen(name.s[0]);
 	if (!rules(f->config, RUT_FILTER_CLASS, &name))

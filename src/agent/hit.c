@@ -24,12 +24,8 @@ __asm__(".pushsection .text\n"
 
 _Static_assert(RUT_HIT_PROBES == 64 && RUT_HIT_SITE_BYTES == 2, "the places above");
 
-typedef void (*site_fn)(uint64_t session, const char *texts, uint64_t duration_ns, uint64_t line);
-
-/* Which probes, a bit each, a method hits. */
-struct rut_hit_row {
-	uint64_t calls, returns;
-};
+typedef void (*site_fn)(uint64_t session, const char *texts, uint64_t duration_ns, uint64_t line,
+			uint64_t ec, uint64_t vm_stack);
 
 struct rut_hit_probe {
 	char event; /* RUT_HIT_* */
@@ -82,6 +78,18 @@ static void add_wish(struct rut_hit_probe *p, const char *wish)
 	p->wishes.nops++;
 }
 
+static const char REQUEST_EVENTS[] = {RUT_HIT_REQUEST_BEGIN, RUT_HIT_REQUEST_END,
+				      RUT_HIT_SPAN_BEGIN,    RUT_HIT_SPAN_END,
+				      RUT_HIT_REQUEST_NAME,  0};
+
+static const char METHOD_EVENTS[] = {RUT_HIT_CALL, RUT_HIT_RETURN, RUT_HIT_C_CALL, RUT_HIT_C_RETURN,
+				     0};
+
+static uint64_t event_bit(char event)
+{
+	return 1ull << (event & 63);
+}
+
 /* "EVENT PATTERN" and wishes, with RUT_WATCH_US behind each part but the last. */
 static int add_probe(struct rut_session *s, const char *line)
 {
@@ -103,8 +111,10 @@ static int add_probe(struct rut_session *s, const char *line)
 		if (!s->hits.codes[s->hits.count])
 			return -ENOMEM;
 	}
-	s->trace.tracks |= p->event == RUT_HIT_RETURN;
-	s->hits.methods |= p->event == RUT_HIT_CALL || p->event == RUT_HIT_RETURN;
+	s->trace.tracks |= p->event == RUT_HIT_RETURN || p->event == RUT_HIT_C_RETURN;
+	s->hits.requests |= strchr(REQUEST_EVENTS, p->event) != NULL;
+	s->hits.methods |= strchr(METHOD_EVENTS, p->event) != NULL;
+	s->hits.events |= event_bit(p->event);
 	s->hits.probes[s->hits.count++] = p;
 	return 0;
 }
@@ -137,16 +147,42 @@ void rut_agent_hits_learn(struct rut_session *s, const struct rut_agent_row *row
 			  const char *class_name, bool singleton, const char *method)
 {
 	struct rut_hit_row *hits = &s->hits.rows[row - s->table.rows];
+	bool c = row->flags & RUT_ROW_C;
+	char call = c ? RUT_HIT_C_CALL : RUT_HIT_CALL, ret = c ? RUT_HIT_C_RETURN : RUT_HIT_RETURN;
 
 	for (unsigned i = 0; i < s->hits.count; i++) {
 		const struct rut_hit_probe *p = s->hits.probes[i];
 		uint64_t bit = 1ull << i;
 
-		if ((p->event != RUT_HIT_CALL && p->event != RUT_HIT_RETURN) ||
+		if ((p->event != call && p->event != ret) ||
 		    !rut_agent_filter_inside(p->pattern, class_name, singleton, method))
 			continue;
-		*(p->event == RUT_HIT_CALL ? &hits->calls : &hits->returns) |= bit;
+		*(p->event == call ? &hits->calls : &hits->returns) |= bit;
 	}
+}
+
+/* ---- other events ---- */
+
+bool rut_agent_hits_want(const struct rut_session *s, char event)
+{
+	return s->hits.events & event_bit(event);
+}
+
+uint64_t rut_agent_hits_of(const struct rut_session *s, char event, const char *class_name)
+{
+	uint64_t ret = 0;
+
+	if (!rut_agent_hits_want(s, event))
+		return 0;
+	for (unsigned i = 0; i < s->hits.count; i++) {
+		const struct rut_hit_probe *p = s->hits.probes[i];
+
+		if (p->event == event &&
+		    (!class_name || !*p->pattern ||
+		     rut_agent_glob(p->pattern, class_name, strlen(class_name))))
+			ret |= 1ull << i;
+	}
+	return ret;
 }
 
 /* ---- texts ---- */
@@ -189,7 +225,27 @@ struct hit {
 	const struct rut_agent_row *row;
 	uint64_t duration_ns;
 	const VALUE *value;
+	const struct rut_hit_facts *facts; /* NULL: of a method */
 };
+
+static void put_text(char *to, const char *text)
+{
+	if (text)
+		put(to, text, strlen(text));
+}
+
+static void put_fact(char *to, char kind, const struct hit *hit)
+{
+	const union rut_hit_fact *f;
+
+	if (!hit->facts || kind < 'A' || kind > 'Z')
+		return;
+	f = &hit->facts->of[kind - 'A'];
+	if (strchr(RUT_HIT_NUMBERS, kind))
+		memcpy(to, &f->number, sizeof(f->number));
+	else
+		put_text(to, f->text);
+}
 
 static void fill(struct rut_session *s, unsigned probe, const struct hit *hit,
 		 char texts[][RUT_HIT_TEXT_BYTES])
@@ -198,7 +254,8 @@ static void fill(struct rut_session *s, unsigned probe, const struct hit *hit,
 	struct rut_watch_code **codes = s->hits.codes[probe];
 	const struct rut_watch_code *code = NULL;
 
-	if (codes && hit->ta)
+	/* The frame that is there at a call of a C method is its caller's. */
+	if (codes && hit->ta && !(hit->row->flags & RUT_ROW_C))
 		code = rut_agent_watch_code(s, &p->wishes, &codes[hit->row - s->table.rows],
 					    hit->ta);
 	for (unsigned i = 0; i < p->wishes.nops; i++) {
@@ -207,13 +264,20 @@ static void fill(struct rut_session *s, unsigned probe, const struct hit *hit,
 		texts[i][0] = 0;
 		switch (p->ops[i].kind) {
 		case RUT_HIT_METHOD:
-			put_name(s, texts[i], hit->row->method);
+			if (hit->row)
+				put_name(s, texts[i], hit->row->method);
 			break;
 		case RUT_HIT_CLASS:
-			put_name(s, texts[i], hit->row->class_name);
+			if (hit->row)
+				put_name(s, texts[i], hit->row->class_name);
+			else
+				put_text(texts[i], hit->facts->class_name);
 			break;
 		case RUT_HIT_PATH:
-			put_name(s, texts[i], hit->row->path);
+			if (hit->row)
+				put_name(s, texts[i], hit->row->path);
+			else
+				put_text(texts[i], hit->facts->path);
 			break;
 		case RUT_HIT_SELF_CLASS:
 			if (hit->ta)
@@ -223,9 +287,13 @@ static void fill(struct rut_session *s, unsigned probe, const struct hit *hit,
 			if (hit->value)
 				put_value(s, texts[i], *hit->value);
 			break;
-		default:
+		case RUT_HIT_ARG:
+		case RUT_HIT_POSITION:
 			if (hit->ta && rut_agent_watch_local(code, i, hit->ta, &v))
 				put_value(s, texts[i], v);
+			break;
+		default:
+			put_fact(texts[i], p->ops[i].kind, hit);
 			break;
 		}
 	}
@@ -236,8 +304,11 @@ static void run_site(struct rut_session *s, unsigned i, const struct hit *hit)
 	site_fn site = (site_fn)(uintptr_t)(rut_agent_sites + (size_t)i * RUT_HIT_SITE_BYTES);
 	char texts[RUT_HIT_TEXTS][RUT_HIT_TEXT_BYTES];
 
+	const struct rut_hit_facts *f = hit->facts;
+
 	fill(s, i, hit, texts);
-	site(s->slot->session_id, texts[0], hit->duration_ns, hit->row->line);
+	site(s->slot->session_id, texts[0], hit->duration_ns, hit->row ? hit->row->line : f->line,
+	     f ? f->ec : 0, f ? f->vm_stack : 0);
 }
 
 static void run_sites(struct rut_session *s, uint64_t probes, const struct hit *hit)
@@ -260,4 +331,11 @@ void rut_agent_hit_return(struct rut_session *s, const struct rut_trace_arg *ta,
 	struct hit hit = {.ta = ta, .row = v->row, .duration_ns = duration_ns, .value = value};
 
 	run_sites(s, s->hits.rows[v->row - s->table.rows].returns, &hit);
+}
+
+void rut_agent_hit_event(struct rut_session *s, uint64_t probes, const struct rut_hit_facts *f)
+{
+	struct hit hit = {.row = f->row, .duration_ns = f->duration_ns, .facts = f};
+
+	run_sites(s, probes, &hit);
 }

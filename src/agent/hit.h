@@ -10,7 +10,10 @@
  *	0  the number of the session: others have the same places
  *	1  the texts that the probe wishes, RUT_HIT_TEXT_BYTES each
  *	2  nanoseconds that the call took, at its return
- *	3  the line where the method is
+ *	3  the line where the method is, or the event happened
+ *	4, 5  of RUT_HIT_REQUEST_NAME: the execution context, its stack
+ *
+ * Other events than calls have hooks of their own (hit_event.c).
  *
  * The nop has one byte, so that it traps. The kernel replaces one of five bytes by a call into a
  * page that children of a fork do not have.
@@ -22,6 +25,24 @@
 
 extern const char rut_agent_sites[] RUT_HIDDEN;
 
+union rut_hit_fact {
+	const char *text; /* NULL: none */
+	uint64_t number;
+};
+
+/* What is known of an event that is no method's. */
+struct rut_hit_facts {
+	const struct rut_agent_row *row; /* has class, path and line, if it is given */
+	const char *class_name, *path;	 /* NULL: none */
+	uint64_t line, duration_ns, ec, vm_stack;
+	union rut_hit_fact of[26]; /* by the capital letters of abi.h */
+};
+
+static inline union rut_hit_fact *rut_hit_fact(struct rut_hit_facts *f, char kind)
+{
+	return &f->of[kind - 'A'];
+}
+
 /* Reads the probes of the session's configuration. Returns 0 or -ENOMEM. */
 int rut_agent_hits_init(struct rut_session *s);
 void rut_agent_hits_fini(struct rut_session *s);
@@ -29,6 +50,13 @@ void rut_agent_hits_fini(struct rut_session *s);
 /* Which probes the method of this row hits; once for each row. */
 void rut_agent_hits_learn(struct rut_session *s, const struct rut_agent_row *row,
 			  const char *class_name, bool singleton, const char *method);
+
+/* Has any probe this event? */
+bool rut_agent_hits_want(const struct rut_session *s, char event);
+
+/* The probes of this event whose pattern is of this class; NULL: all of the event. */
+uint64_t rut_agent_hits_of(const struct rut_session *s, char event, const char *class_name);
+void rut_agent_hit_event(struct rut_session *s, uint64_t probes, const struct rut_hit_facts *f);
 
 /*
  * A call begins; or ends, with a value. `ta` and `value` may be NULL: not known. In the hook, with

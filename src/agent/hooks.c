@@ -100,11 +100,22 @@ static RUT_INLINE void file_time(struct rut_session *s, struct rut_trace_arg *ta
 		file_time_any(s, ta);
 }
 
+/* Scripts: is it a method by which requests are known? */
+static RUT_COLD void file_watch(struct rut_session *s, struct rut_trace_arg *ta)
+{
+	struct rut_variant *v = rut_agent_code_variant(s, ta);
+
+	if (v && v->watch)
+		rut_agent_request_event(s, ta, v);
+}
+
 static void file_trace(struct rut_session *s, VALUE tp, struct rut_trace_arg *ta)
 {
 	struct rut_variant *v;
 	const struct rut_agent_code *code;
 
+	if (RUT_UNLIKELY(s->hits.requests) && ta->event & (RUT_EVENT_CALL | RUT_EVENT_RETURN))
+		file_watch(s, ta);
 	if (ta->event == RUT_EVENT_RETURN)
 		hook_return(s, ta);
 	if (ta->event != RUT_EVENT_CALL)
@@ -242,12 +253,24 @@ static void lone_record(struct rut_rec *r, struct rut_trace_arg *ta)
 		record(r->s, ta, v);
 }
 
+static RUT_COLD void lone_watch(struct rut_rec *r, struct rut_trace_arg *ta)
+{
+	struct rut_variant *v;
+
+	rut_lives_sync();
+	v = variant_of(r, ta);
+	if (v && v->watch)
+		rut_agent_request_event(r->s, ta, v);
+}
+
 static inline void lone(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 {
 	if (r->s->mode == RUT_AGENT_RECORD) {
 		lone_record(r, ta);
 		return;
 	}
+	if (RUT_UNLIKELY(r->s->hits.requests))
+		lone_watch(r, ta);
 	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL)) {
 		rut_lives_sync();
 		hook_call(tp, r, ta);

@@ -4,6 +4,7 @@
 #include "names.h"
 #include "record.h"
 #include "request_caller.h"
+#include "request_hit.h"
 #include "watch_read.h"
 #include "write_record.h"
 
@@ -11,37 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OPEN_MAX   48
 #define TASKS_MAX  4096u
 #define TASKS_KEPT 3072u /* when there are too many: those of the newest requests */
-
-/* A watched call under way. */
-struct open {
-	const void *cfp;
-	const struct rut_variant *v;
-	uint32_t raises; /* of the task when it began */
-	uint16_t depth;	 /* of a span */
-	bool request, span;
-};
-
-struct rut_task {
-	struct rut_task *next;
-	void *ec;
-	const void *vm_stack; /* of `ec`: another one is another fiber's */
-	uint64_t number;      /* of all tasks so far */
-	bool active;	      /* a request runs */
-	uint64_t id;
-	const struct rut_variant *entry;
-	uint16_t status;
-	int64_t bytes;
-	uint32_t raises; /* exceptions so far, of which `raised` is the last; 0: none */
-	uint32_t raised; /* its class: a string of the table */
-	uint32_t count;	 /* of open[] */
-	uint16_t spans;	 /* of these */
-	char verb[16], path[RUT_RECORD_TEXT], route[RUT_RECORD_TEXT];
-	char traceparent[64], request_id[128], error[RUT_RECORD_TEXT];
-	struct open open[OPEN_MAX];
-};
 
 /* ---- tasks ---- */
 
@@ -208,7 +180,7 @@ static void write_end(struct rut_session *s, const struct rut_task *t, const cha
 	rut_agent_record_write(s, t->ec, RUT_RECORD_REQUEST_END, &e, (uint32_t)(to - (char *)&e));
 }
 
-static void write_span(struct rut_session *s, const struct rut_task *t, const struct open *o,
+static void write_span(struct rut_session *s, const struct rut_task *t, const struct rut_open *o,
 		       uint32_t caller, const char *detail)
 {
 	union {
@@ -225,8 +197,8 @@ static void write_span(struct rut_session *s, const struct rut_task *t, const st
 	rut_agent_record_write(s, t->ec, RUT_RECORD_SPAN_BEGIN, &e, (uint32_t)(end - (char *)&e));
 }
 
-static void write_span_end(struct rut_session *s, const struct rut_task *t, const struct open *o,
-			   const char *detail, const char *error)
+static void write_span_end(struct rut_session *s, const struct rut_task *t,
+			   const struct rut_open *o, const char *detail, const char *error)
 {
 	union {
 		struct rut_record_span_end r;
@@ -325,7 +297,43 @@ static void begin_request(struct rut_session *s, struct rut_task *t, struct rut_
 	t->verb[0] = t->path[0] = t->route[0] = t->traceparent[0] = t->request_id[0] = t->error[0] =
 		0;
 	read_fields(s, t, v, ta, detail);
-	write_begin(s, t);
+	if (s->mode != RUT_AGENT_SCRIPT) {
+		write_begin(s, t);
+		return;
+	}
+	t->begin_ns = rut_ring_clock();
+	rut_agent_request_hit_name(s, t);
+	rut_agent_request_hit(s, t, RUT_HIT_REQUEST_BEGIN, "");
+}
+
+/* A script's probes of the end tell what the call was, too. */
+static void keep_detail(struct rut_session *s, struct rut_task *t, const struct rut_open *o,
+			const char *detail)
+{
+	size_t len = strlen(detail);
+	char *to;
+
+	if (!t->details)
+		t->details = rut_agent_session_alloc(s, RUT_OPEN_MAX * sizeof(*t->details));
+	if (!t->details)
+		return;
+	to = t->details[o - t->open];
+	len = len < RUT_OPEN_DETAIL ? len : RUT_OPEN_DETAIL - 1;
+	memcpy(to, detail, len);
+	to[len] = 0;
+}
+
+static void begin_span(struct rut_session *s, struct rut_task *t, struct rut_open *o,
+		       const struct rut_trace_arg *ta, const char *detail)
+{
+	if (s->mode != RUT_AGENT_SCRIPT) {
+		write_span(s, t, o, rut_agent_request_caller(s, ta), detail);
+		return;
+	}
+	keep_detail(s, t, o, detail);
+	o->caller = rut_agent_request_caller(s, ta);
+	o->begin_ns = rut_ring_clock();
+	rut_agent_request_hit_span(s, o, RUT_HIT_SPAN_BEGIN, detail, "");
 }
 
 static bool inside_its_layer(const struct rut_task *t, const struct rut_watch *w)
@@ -336,6 +344,31 @@ static bool inside_its_layer(const struct rut_task *t, const struct rut_watch *w
 	return false;
 }
 
+/* The innermost call ended without an event. */
+static void drop_open(struct rut_session *s, struct rut_task *t)
+{
+	const struct rut_open *o = &t->open[--t->count];
+
+	t->spans -= o->span;
+	if (!o->request || !t->active)
+		return;
+	t->active = false;
+	if (s->mode == RUT_AGENT_SCRIPT)
+		rut_agent_request_hit_name(s, t);
+}
+
+/* A watched method that is no entry point begins. */
+static void read_call(struct rut_session *s, struct rut_task *t, struct rut_variant *v,
+		      const struct rut_trace_arg *ta, char detail[RUT_RECORD_TEXT])
+{
+	char first = t->route[0], last = t->path[0];
+
+	read_fields(s, t, v, ta, detail);
+	if (s->mode == RUT_AGENT_SCRIPT && t->active && v->watch->what == RUT_WATCH_INFO &&
+	    (t->route[0] || first != t->route[0] || last != t->path[0]))
+		rut_agent_request_hit_name(s, t);
+}
+
 static void call(struct rut_session *s, const struct rut_trace_arg *ta, struct rut_variant *v)
 {
 	const struct rut_watch *w = v->watch;
@@ -343,35 +376,32 @@ static void call(struct rut_session *s, const struct rut_trace_arg *ta, struct r
 	bool span = w->what == RUT_WATCH_SPAN || w->what == RUT_WATCH_NESTED;
 	struct rut_task *t = find(s, ta->ec, entry || span);
 	char detail[RUT_RECORD_TEXT] = "";
-	struct open *o;
+	struct rut_open *o;
 
 	if (!t)
 		return;
-	while (t->count && t->open[t->count - 1].cfp <= ta->cfp) {
-		t->spans -= t->open[t->count - 1].span;
-		t->active = t->active && !t->open[t->count - 1].request;
-		t->count--;
-	}
+	while (t->count && t->open[t->count - 1].cfp <= ta->cfp)
+		drop_open(s, t);
 	if (!entry && !span && !t->active)
 		return;
 	if (span && w->what == RUT_WATCH_SPAN && inside_its_layer(t, w))
 		return;
-	if (t->count == OPEN_MAX)
+	if (t->count == RUT_OPEN_MAX)
 		return;
 	entry = entry && !t->active;
 	if (entry)
 		begin_request(s, t, v, ta);
 	o = &t->open[t->count];
-	*o = (struct open){.cfp = ta->cfp,
-			   .v = v,
-			   .raises = t->raises,
-			   .depth = t->spans,
-			   .request = entry,
-			   .span = span};
+	*o = (struct rut_open){.cfp = ta->cfp,
+			       .v = v,
+			       .raises = t->raises,
+			       .depth = t->spans,
+			       .request = entry,
+			       .span = span};
 	if (!entry)
-		read_fields(s, t, v, ta, detail);
+		read_call(s, t, v, ta, detail);
 	if (span)
-		write_span(s, t, o, rut_agent_request_caller(s, ta), detail);
+		begin_span(s, t, o, ta, detail);
 	if (entry || span || w->returns) {
 		t->count++;
 		t->spans += span;
@@ -382,7 +412,7 @@ static void call(struct rut_session *s, const struct rut_trace_arg *ta, struct r
  * Does an exception end this call? Ruby reports such a return like one that returns nil. The
  * instruction that returns has one value on the stack; a call that raises has taken it.
  */
-static bool raised(struct rut_session *s, const struct rut_task *t, const struct open *o,
+static bool raised(struct rut_session *s, const struct rut_task *t, const struct rut_open *o,
 		   const struct rut_trace_arg *ta)
 {
 	const VALUE *cfp = ta->cfp, *pc = (const VALUE *)cfp[RUT_FRAME_PC];
@@ -398,7 +428,19 @@ static bool raised(struct rut_session *s, const struct rut_task *t, const struct
 	return !(one && s->requests.leave && *pc == s->requests.leave);
 }
 
-static void end_open(struct rut_session *s, struct rut_task *t, const struct open *o,
+static void end_request(struct rut_session *s, struct rut_task *t, const char *error)
+{
+	if (s->mode != RUT_AGENT_SCRIPT) {
+		t->active = false;
+		write_end(s, t, error);
+		return;
+	}
+	rut_agent_request_hit(s, t, RUT_HIT_REQUEST_END, error);
+	t->active = false;
+	rut_agent_request_hit_name(s, t);
+}
+
+static void end_open(struct rut_session *s, struct rut_task *t, const struct rut_open *o,
 		     const struct rut_trace_arg *ta)
 {
 	struct rut_variant *v = (struct rut_variant *)o->v;
@@ -418,12 +460,15 @@ static void end_open(struct rut_session *s, struct rut_task *t, const struct ope
 		error = "";
 	if (o->span) {
 		t->spans--;
-		write_span_end(s, t, o, detail, error);
+		if (s->mode == RUT_AGENT_SCRIPT)
+			rut_agent_request_hit_span(
+				s, o, RUT_HIT_SPAN_END,
+				*detail || !t->details ? detail : t->details[t->count], error);
+		else
+			write_span_end(s, t, o, detail, error);
 	}
-	if (o->request) {
-		t->active = false;
-		write_end(s, t, error);
-	}
+	if (o->request)
+		end_request(s, t, error);
 }
 
 static void returns(struct rut_session *s, const struct rut_trace_arg *ta,
@@ -437,13 +482,10 @@ static void returns(struct rut_session *s, const struct rut_trace_arg *ta,
 	}
 	if (!t)
 		return;
-	while (t->count && t->open[t->count - 1].cfp < ta->cfp) {
-		t->spans -= t->open[t->count - 1].span;
-		t->active = t->active && !t->open[t->count - 1].request;
-		t->count--;
-	}
+	while (t->count && t->open[t->count - 1].cfp < ta->cfp)
+		drop_open(s, t);
 	if (t->count && t->open[t->count - 1].cfp == ta->cfp) {
-		struct open o = t->open[--t->count];
+		struct rut_open o = t->open[--t->count];
 
 		end_open(s, t, &o, ta);
 	}
@@ -485,8 +527,12 @@ static void on_event(VALUE tp, void *session)
 		return;
 	}
 	t = find(s, ta->ec, false);
-	if (t)
-		release(s, t);
+	if (!t)
+		return;
+	t->active = false;
+	if (s->mode == RUT_AGENT_SCRIPT)
+		rut_agent_request_hit_name(s, t);
+	release(s, t);
 }
 
 void rut_agent_request_hook(struct rut_session *s)

@@ -31,7 +31,13 @@ static bool is_app(const struct rut_session *s, VALUE iseq)
 
 	path.s[0] = rut_agent_str(rb.rb_profile_frame_path(iseq), &path.len[0]);
 	path.s[1] = rut_agent_str(rb.rb_profile_frame_absolute_path(iseq), &path.len[1]);
-	return path.len[0] && path.s[0][0] != '<' && rut_agent_filter_app(&s->filter, &path);
+	if (!path.len[0] || path.s[0][0] == '<')
+		return false;
+	/* A script does not know where the application is, but where gems and Ruby's own files are.
+	 */
+	if (s->mode == RUT_AGENT_SCRIPT)
+		return !strstr(path.s[0], "/gems/") && !strstr(path.s[0], "/lib/ruby/");
+	return rut_agent_filter_app(&s->filter, &path);
 }
 
 static struct rut_request_frame *slot_of(const struct rut_session *s, VALUE iseq)
@@ -97,7 +103,8 @@ uint32_t rut_agent_request_caller(struct rut_session *s, const struct rut_trace_
 	const VALUE *end = (const VALUE *)ec[EC_STACK] + ec[EC_WORDS];
 	size_t words = rb.abi->frame_words;
 
-	if (!words || !s->filter.has_paths || cfp < (const VALUE *)ec[EC_STACK] || cfp >= end)
+	if (!words || (!s->filter.has_paths && s->mode != RUT_AGENT_SCRIPT) ||
+	    cfp < (const VALUE *)ec[EC_STACK] || cfp >= end)
 		return RUT_RECORD_NO_CALLER;
 	if (!s->requests.frames)
 		s->requests.frames = rut_agent_map(SLOTS * sizeof(*s->requests.frames));

@@ -9,6 +9,7 @@
 #include "disable.h"
 #include "files.h"
 #include "hit.h"
+#include "hit_event.h"
 #include "methods.h"
 #include "origin.h"
 #include "raises.h"
@@ -39,7 +40,8 @@ static size_t extra_bytes(const struct rut_session *s)
 
 static bool wants_requests(const struct rut_session *s)
 {
-	return s->mode == RUT_AGENT_RECORD && s->flags & RUT_AGENT_KIND(RUT_KIND_REQUEST);
+	return s->mode == RUT_AGENT_SCRIPT ||
+	       (s->mode == RUT_AGENT_RECORD && s->flags & RUT_AGENT_KIND(RUT_KIND_REQUEST));
 }
 
 static void filter_init(struct rut_session *s)
@@ -212,6 +214,8 @@ static VALUE hook_body(VALUE arg)
 		rut_agent_request_hook(s);
 	if (s->mode == RUT_AGENT_RECORD)
 		s->refused = rut_agent_record_hook(s);
+	if (s->mode == RUT_AGENT_SCRIPT)
+		s->refused = rut_agent_hit_events_hook(s);
 	if (!s->refused && s->mode == RUT_AGENT_RECORD &&
 	    s->flags & RUT_AGENT_KIND(RUT_KIND_ALLOC_SAMPLE))
 		s->refused = rut_agent_sample_hook(s);

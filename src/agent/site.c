@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "site.h"
 
+#include "hit.h"
 #include "names.h"
 #include "variant.h"
 
@@ -82,6 +83,8 @@ static struct rut_variant *resolve(struct rut_session *s, VALUE klass, ID mid, c
 		row = rut_agent_table_row(
 			t, path_str, by_line ? (uint32_t)line : 0, class_str, method_str,
 			(singleton && mid ? RUT_ROW_SINGLETON : 0) | (mid ? flags : 0));
+		if (row && s->mode == RUT_AGENT_SCRIPT && method)
+			rut_agent_hits_learn(s, row, name, singleton, method);
 	}
 	return row ? rut_agent_variant_of_row(s, row) : NULL;
 }

@@ -157,6 +157,41 @@ static __always_inline __u64 ruby_thread(const struct rut_ruby_walk *w)
 	return ret;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, RUT_SCRIPT_REQUESTS);
+	__type(key, struct rut_script_fiber);
+	__type(value, struct rut_script_request);
+} requests SEC(".maps");
+
+struct request_name {
+	__u64 words[RUT_SCRIPT_REQUEST_NAME / 8];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, RUT_SCRIPT_REQUEST_NAMES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct request_name);
+} request_names SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct request_name);
+} request_scratch SEC(".maps");
+
+/* In the fiber that runs: its own request. */
+static __always_inline __u64 ruby_request(const struct rut_ruby_walk *w)
+{
+	struct rut_script_fiber key = {w->proc.generation, w->words[WALK_EC]};
+	const struct rut_script_request *r = bpf_map_lookup_elem(&requests, &key);
+
+	return r && r->vm_stack == w->words[0] ? r->name : 0;
+}
+
 /* enum rut_script_here; 0: the current thread runs no Ruby. */
 __noinline __u64 rut_script_here(__u32 what)
 {
@@ -173,7 +208,9 @@ __noinline __u64 rut_script_here(__u32 what)
 		if (!w || !s || __sync_val_compare_and_swap(&s->taken, 0, 1))
 			continue;
 		if (ruby_find(w, proc))
-			ret = what == RUT_HERE_THREAD ? ruby_thread(w) : ruby_here(w, key, what);
+			ret = what == RUT_HERE_THREAD	 ? ruby_thread(w)
+			      : what == RUT_HERE_REQUEST ? ruby_request(w)
+							 : ruby_here(w, key, what);
 		__sync_val_compare_and_swap(&s->taken, 1, 0);
 		return ret;
 	}
@@ -327,6 +364,56 @@ int functions(void *ctx)
 	__u32 any = bpf_get_prandom_u32();
 
 	return (int)(rut_script_here(any) + rut_script_rstack(any) + rut_script_in(any));
+}
+
+/* Which session's hits are ours (agent/hit.h). */
+const volatile __u64 request_session = 0;
+
+#if defined(__TARGET_ARCH_x86)
+#define ARG(ctx, i) ((const __u64 *)(ctx))[(i) < 4 ? 14 - (i) : 13 - (i)]
+#else
+#define ARG(ctx, i) ((const __u64 *)(ctx))[i]
+#endif
+
+/* The number of a name, which is kept; RUT_SCRIPT_REQUEST_OTHER: there is no room. */
+static __always_inline __u64 keep_request_name(struct request_name *name)
+{
+	__u64 hash = 0;
+
+	for (__u32 i = 0; i < RUT_SCRIPT_REQUEST_NAME / 8; i++)
+		hash = rut_stack_hash_step(hash, name->words[i]);
+	hash = rut_stack_hash_end(hash);
+	if (!bpf_map_lookup_elem(&request_names, &hash) &&
+	    bpf_map_update_elem(&request_names, &hash, name, BPF_NOEXIST) &&
+	    !bpf_map_lookup_elem(&request_names, &hash))
+		return RUT_SCRIPT_REQUEST_OTHER;
+	return hash;
+}
+
+/* RUT_HIT_REQUEST_NAME: a fiber's request has this name now, or has ended. */
+SEC("uprobe")
+int requested(struct pt_regs *ctx)
+{
+	struct rut_ruby_vm *proc = ARG(ctx, 0) == request_session ? ruby_process() : NULL;
+	struct rut_script_fiber key = {0, ARG(ctx, 4)};
+	struct rut_script_request r = {.vm_stack = ARG(ctx, 5)};
+	struct request_name *name;
+	__u32 zero = 0;
+
+	if (!proc)
+		return 0;
+	key.generation = proc->generation;
+	name = bpf_map_lookup_elem(&request_scratch, &zero);
+	if (!ARG(ctx, 2) || !name) {
+		bpf_map_delete_elem(&requests, &key);
+		return 0;
+	}
+	for (__u32 i = 0; i < RUT_SCRIPT_REQUEST_NAME / 8; i++)
+		((volatile __u64 *)name->words)[i] = 0;
+	bpf_probe_read_user_str(name, sizeof(*name), (void *)ARG(ctx, 1));
+	r.name = keep_request_name(name);
+	bpf_map_update_elem(&requests, &key, &r, BPF_ANY);
+	return 0;
 }
 
 SEC("tp_btf/sched_process_fork")

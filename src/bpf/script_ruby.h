@@ -12,9 +12,10 @@
 
 /* The argument of rut_script_here(). */
 enum rut_script_here {
-	RUT_HERE_METHOD, /* the frame word of the innermost Ruby method, without a line */
-	RUT_HERE_LINE,	 /* the frame word of the innermost Ruby code */
-	RUT_HERE_THREAD, /* the address of the Thread object */
+	RUT_HERE_METHOD,  /* the frame word of the innermost Ruby method, without a line */
+	RUT_HERE_LINE,	  /* the frame word of the innermost Ruby code */
+	RUT_HERE_THREAD,  /* the address of the Thread object */
+	RUT_HERE_REQUEST, /* the number of the name of the fiber's request */
 };
 
 /* The methods of in("Order#total"), by number. Text is padded with zeros. */
@@ -26,6 +27,25 @@ struct rut_script_method {
 	__u16 singleton;
 	char label[RUT_CODE_LABEL];
 	char class_name[RUT_CODE_CLASS];
+};
+
+/*
+ * Requests under way, which the agent reports (agent/hit.h), by the execution context of the fiber;
+ * and their names, by the hash of the text.
+ */
+#define RUT_SCRIPT_REQUESTS	 16384
+#define RUT_SCRIPT_REQUEST_NAMES 8192
+#define RUT_SCRIPT_REQUEST_NAME	 256 /* bytes; RUT_HIT_TEXT_BYTES */
+#define RUT_SCRIPT_REQUEST_OTHER 1   /* there was no room for more names */
+
+struct rut_script_fiber {
+	__u64 generation; /* of the process */
+	__u64 ec;
+};
+
+struct rut_script_request {
+	__u64 vm_stack; /* of the context: another one is another fiber's */
+	__u64 name;
 };
 
 #define RUT_SCRIPT_ASKED 4096

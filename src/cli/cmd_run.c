@@ -15,11 +15,13 @@
 #include "base/cleanup.h"
 #include "base/signals.h"
 #include "ebpf/disasm.h"
+#include "cli/ruby_why.h"
 #include "cli/script_screen.h"
 #include "script/library.h"
 #include "script/list.h"
 #include "script/load.h"
 #include "script/ruby_attach.h"
+#include "script/ruby_probe.h"
 #include "script/run.h"
 
 static int fail(const struct rut_cmd *cmd, const struct rut_err *err)
@@ -129,13 +131,44 @@ static int list(const struct rut_cmd *cmd, struct rut_run_data *d)
 	return RUT_EXIT_OK;
 }
 
+static bool read_whole(int fd, void *to, size_t len)
+{
+	for (char *at = to; len;) {
+		ssize_t n = read(fd, at, len);
+
+		if (n <= 0)
+			return false;
+		at += n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+/* In the child: waits until the script is attached, and for what it adds to the environment. */
+static bool take_environment(int fd)
+{
+	uint32_t len;
+	char *vars;
+
+	if (!read_whole(fd, &len, sizeof(len)))
+		return false;
+	/* It becomes the environment's. */
+	vars = malloc(len + 1);
+	if (!vars || !read_whole(fd, vars, len))
+		return false;
+	vars[len] = '\0';
+	for (char *at = vars; at < vars + len; at += strlen(at) + 1)
+		if (putenv(at))
+			return false;
+	return true;
+}
+
 /* The command waits until the script is attached. */
 static int start_command(struct rut_run_data *d, struct rut_err *err)
 {
 	wordexp_t words;
 	int go[2];
 	pid_t pid;
-	char byte;
 
 	/* Not by a shell, which would be the traced process in its place. */
 	if (wordexp(d->command, &words, WRDE_NOCMD) || !words.we_wordc)
@@ -150,7 +183,7 @@ static int start_command(struct rut_run_data *d, struct rut_err *err)
 	if (!pid) {
 		close(go[1]);
 		rut_signals_inherit();
-		if (read(go[0], &byte, 1) == 1)
+		if (take_environment(go[0]))
 			execvp(words.we_wordv[0], words.we_wordv);
 		_exit(127);
 	}
@@ -241,12 +274,12 @@ static int find_rubies(struct rut_run_data *d, struct rut_script_program *p, str
 {
 	int rc;
 
-	if (!p->nruby_probes && d->targets.count > 1)
+	if (!rut_script_has_agent(p) && d->targets.count > 1)
 		return rut_err_set(err, EINVAL,
 				   "-p '%s' are %zu processes, and a script without probes of Ruby "
 				   "takes one: use its PID",
 				   d->words.v[0], d->targets.count);
-	if (!p->nruby_probes)
+	if (!rut_script_has_agent(p) || d->script.child)
 		return 0;
 	rc = find_targets(d, err);
 	p->opts.targets = d->targets.pids;
@@ -349,12 +382,12 @@ static int run_parsed(const struct rut_cmd *cmd, struct rut_run_data *d)
 
 int rut_cli_run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	struct rut_run_data d = {.run = {.out = stdout, .err = stderr, .child_go = -1}};
+	struct rut_run_data d = {
+		.run = {.out = stdout, .err = stderr, .child_go = -1, .near = rut_cli_why_near}};
 	int rc;
 
 	d.as_bpftrace = d.script.as_bpftrace = cmd == &cmd_bpftrace;
 	rc = rut_cli_run_parse(cmd, argc, argv, &d);
-
 	rc = rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc ? rc : run_parsed(cmd, &d);
 	free(d.path);
 	free(d.params);

@@ -49,6 +49,15 @@ void rut_cli_why_look_for(struct rut_why *w, const char *name, struct rut_tracer
 		rut_tracer_names(tracer, add_name, &w->near);
 }
 
+void rut_cli_why_near(struct rut_tracer *tracer, const char *name, struct rut_buf *out)
+{
+	struct rut_near near = {.wanted = ""};
+
+	rut_cli_near_init(&near, name);
+	rut_tracer_names(tracer, add_name, &near);
+	rut_cli_near_say(&near, out);
+}
+
 const char *rut_cli_why_name(const struct rut_ruby_opts *o, const char *inside)
 {
 	const struct rut_words *lists[] = {&o->methods, &o->classes};

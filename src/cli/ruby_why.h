@@ -35,6 +35,9 @@ void rut_cli_why_measure(struct rut_why *w, const struct rut_targets *t, pid_t c
 /* Looks for the names nearest to this one among those that the tracer knows. */
 void rut_cli_why_look_for(struct rut_why *w, const char *name, struct rut_tracer *tracer);
 
+/* Appends which names of methods that the tracer knows are near to this one, or nothing. */
+void rut_cli_why_near(struct rut_tracer *tracer, const char *name, struct rut_buf *out);
+
 /* The name that the options ask for: that of a method, else of a class; NULL: none. */
 const char *rut_cli_why_name(const struct rut_ruby_opts *o, const char *inside);
 

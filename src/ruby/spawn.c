@@ -19,6 +19,7 @@
 #include "ruby/tracee.h"
 #include "ruby/tree.h"
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/signals.h"
 
@@ -208,20 +209,30 @@ void rut_spawn_fini(struct rut_tracer *t)
 	t->spawned = 0;
 }
 
-int rut_tracer_command_env(const struct rut_tracer *t, pid_t tracer)
+int rut_tracer_command_vars(const struct rut_tracer *t, pid_t tracer, struct rut_buf *out)
 {
 	const char *old = getenv("RUBYOPT");
-	_cleanup_free_ char *opt = NULL;
-	char session[64];
 
-	if (asprintf(&opt, RUBY_OPTS "%s%s", command.dir, old && *old ? " " : "", old ? old : "") <
-	    0) {
-		opt = NULL;
+	rut_buf_printf(out, "RUBYOPT=" RUBY_OPTS "%s%s", command.dir, old && *old ? " " : "",
+		       old ? old : "");
+	rut_buf_putc(out, '\0');
+	rut_buf_printf(out, "RUTILE_SESSION=%llx:%d", (unsigned long long)t->session_id,
+		       (int)tracer);
+	rut_buf_putc(out, '\0');
+	return out->failed ? -ENOMEM : 0;
+}
+
+int rut_tracer_command_env(const struct rut_tracer *t, pid_t tracer)
+{
+	struct rut_buf vars = RUT_BUF_INIT;
+
+	/* The strings are the environment's from here on. */
+	if (rut_tracer_command_vars(t, tracer, &vars))
 		return -ENOMEM;
-	}
-	snprintf(session, sizeof(session), "%llx:%d", (unsigned long long)t->session_id,
-		 (int)tracer);
-	return setenv("RUBYOPT", opt, 1) || setenv("RUTILE_SESSION", session, 1) ? -errno : 0;
+	for (char *at = vars.data; at < vars.data + vars.len; at += strlen(at) + 1)
+		if (putenv(at))
+			return -errno;
+	return 0;
 }
 
 static void child_main(struct rut_tracer *t, char *const argv[], pid_t tracer, int error_fd)

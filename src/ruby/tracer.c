@@ -38,7 +38,8 @@ static void encode_probe(struct rut_buf *b, const struct rut_ruby_probe *p)
 	for (size_t i = 0; i < p->nwishes; i++)
 		rut_buf_printf(b, "%c%s", RUT_WATCH_US, p->wishes[i]);
 	rut_buf_putc(b, 0);
-	if (p->event == RUT_HIT_CALL || p->event == RUT_HIT_RETURN)
+	if (p->event == RUT_HIT_CALL || p->event == RUT_HIT_RETURN || p->event == RUT_HIT_C_CALL ||
+	    p->event == RUT_HIT_C_RETURN)
 		encode(b, RUT_FILTER_METHOD, method);
 }
 

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct rut_buf;
 struct rut_err;
 struct rut_tracer;
 
@@ -134,6 +135,8 @@ pid_t rut_tracer_spawn(struct rut_tracer *t, char *const argv[], struct rut_err 
  */
 int rut_tracer_command_prepare(struct rut_tracer *t, struct rut_err *err);
 int rut_tracer_command_env(const struct rut_tracer *t, pid_t tracer);
+/* The same as text: "NAME=VALUE", each with its NUL. */
+int rut_tracer_command_vars(const struct rut_tracer *t, pid_t tracer, struct rut_buf *out);
 void rut_tracer_command_started(struct rut_tracer *t, pid_t pid);
 
 /*

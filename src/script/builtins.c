@@ -318,6 +318,7 @@ static const struct rut_builtin builtins[] = {
 	{"kstack", rut_check_kstack, NULL, rut_gen_stack},
 	{"ustack", rut_check_ustack, NULL, rut_gen_stack},
 	{"rmethod", rut_check_rmethod, rut_gen_rmethod, NULL},
+	{"rrequest", rut_check_rrequest, rut_gen_rrequest, NULL},
 	{"rline", rut_check_rline, rut_gen_rline, NULL},
 	{"rthread", rut_check_rthread, rut_gen_rthread, NULL},
 	{"rstack", rut_check_rstack, NULL, rut_gen_rstack},

@@ -27,12 +27,14 @@ const struct rut_type *rut_check_stack(struct rut_checker *c, struct rut_node *n
 				       enum rut_type_kind kind, int64_t most);
 /* calls_ruby.c */
 const struct rut_type *rut_check_rmethod(struct rut_checker *c, struct rut_node *n);
+const struct rut_type *rut_check_rrequest(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_rline(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_rthread(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_rstack(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_in(struct rut_checker *c, struct rut_node *n);
 rut_vreg rut_gen_in(struct rut_gen *g, struct rut_node *n);
 rut_vreg rut_gen_rmethod(struct rut_gen *g, struct rut_node *n);
+rut_vreg rut_gen_rrequest(struct rut_gen *g, struct rut_node *n);
 rut_vreg rut_gen_rline(struct rut_gen *g, struct rut_node *n);
 rut_vreg rut_gen_rthread(struct rut_gen *g, struct rut_node *n);
 void rut_gen_rstack(struct rut_gen *g, struct rut_node *n, struct rut_mem to);

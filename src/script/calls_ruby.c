@@ -7,6 +7,7 @@
 #include "bpf/script_ruby.h"
 #include "script/calls.h"
 #include "script/ruby.h"
+#include "script/ruby_probe.h"
 
 static const struct rut_type *simple(struct rut_checker *c, enum rut_type_kind kind)
 {
@@ -27,6 +28,13 @@ const struct rut_type *rut_check_rline(struct rut_checker *c, struct rut_node *n
 const struct rut_type *rut_check_rthread(struct rut_checker *c, struct rut_node *n)
 {
 	return simple(c, RUT_T_RTHREAD);
+}
+
+const struct rut_type *rut_check_rrequest(struct rut_checker *c, struct rut_node *n)
+{
+	if (rut_ruby_wants_requests(c, n))
+		return NULL;
+	return simple(c, RUT_T_RREQUEST);
 }
 
 /* rstack, rstack(limit) */
@@ -94,6 +102,11 @@ static rut_vreg gen_here(struct rut_gen *g, enum rut_script_here what)
 rut_vreg rut_gen_rmethod(struct rut_gen *g, struct rut_node *n)
 {
 	return gen_here(g, RUT_HERE_METHOD);
+}
+
+rut_vreg rut_gen_rrequest(struct rut_gen *g, struct rut_node *n)
+{
+	return gen_here(g, RUT_HERE_REQUEST);
 }
 
 rut_vreg rut_gen_rline(struct rut_gen *g, struct rut_node *n)

@@ -42,6 +42,8 @@ struct rut_script_ruby {
 	bool any; /* inspect processes that are found */
 	struct waiting waiting[WAITING_MAX];
 	size_t nwaiting;
+	struct bpf_link **links; /* owned: of `requested`, one for each file */
+	size_t nlinks;
 };
 
 static const char *const entry_names[RUT_RUBY_FUNCTIONS] = {
@@ -112,7 +114,8 @@ int rut_script_ruby_link(struct rut_linked *ret, const struct rut_script_ruby *r
 	return rut_link(ret, &r->text, r->entries, prog->insns, prog->ninsns, err);
 }
 
-static int load_bpf(struct rut_script_ruby *r, struct rut_err *err)
+static int load_bpf(struct rut_script_ruby *r, const struct rut_script_program *p,
+		    struct rut_err *err)
 {
 	LIBBPF_OPTS(libbpf_prog_handler_opts, opts, .cookie = (long)r,
 		    .prog_prepare_load_fn = take_text);
@@ -130,6 +133,10 @@ static int load_bpf(struct rut_script_ruby *r, struct rut_err *err)
 		conf->code_mask = (uint32_t)r->ncodes - 1;
 		conf->cache_mask = RUT_CACHE_ENTRIES - 1;
 		memcpy(conf->uuid, "scripts", 8);
+		r->bpf->rodata->request_session = p->ruby_session;
+		bpf_program__set_autoload(r->bpf->progs.requested, p->needs_requests);
+		if (!p->needs_requests)
+			bpf_map__set_max_entries(r->bpf->maps.requests, 1);
 		bpf_map__set_max_entries(r->bpf->maps.ctls, (uint32_t)rut_script_cpus());
 		bpf_map__set_max_entries(r->bpf->maps.stacks, (uint32_t)r->nstacks);
 		bpf_map__set_max_entries(r->bpf->maps.codes, (uint32_t)r->ncodes);
@@ -202,6 +209,18 @@ static void await(struct rut_script_ruby *r, uint32_t pid)
 		r->waiting[r->nwaiting++] = (struct waiting){.pid = pid};
 }
 
+void rut_script_ruby_meet(struct rut_script_ruby *r, int32_t pid)
+{
+	struct rut_err why = RUT_ERR_INIT;
+	struct rut_ruby_vm vm;
+
+	/* The child of a fork is known, and its requests by its generation. */
+	if (!bpf_map_lookup_elem(bpf_map__fd(r->bpf->maps.rubies), &pid, &vm))
+		return;
+	if (look(r, pid, &why) == -EAGAIN)
+		await(r, (uint32_t)pid);
+}
+
 static void scan(struct rut_script_ruby *r)
 {
 	struct rut_err why = RUT_ERR_INIT;
@@ -268,7 +287,7 @@ int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_pr
 	r->nstacks = p->needs_rstacks ? RUT_STACK_SETS : 1;
 	/* The process of -c is not yet what it will be. */
 	r->any = !p->opts.pid || p->opts.child;
-	rc = load_bpf(r, err);
+	rc = load_bpf(r, p, err);
 	if (!rc)
 		rc = put_methods(r, p, err);
 	if (rc)
@@ -300,12 +319,41 @@ void rut_script_ruby_free(struct rut_script_ruby *r)
 		munmap(r->codes, r->ncodes * sizeof(*r->codes));
 	if (r->stacks)
 		munmap(r->stacks, r->nstacks * sizeof(*r->stacks));
+	for (size_t i = 0; i < r->nlinks; i++)
+		bpf_link__destroy(r->links[i]);
+	free(r->links);
 	rut_script_ruby_bpf__destroy(r->bpf);
 	rut_link_text_fini(&r->text);
 	free(r);
 }
 
+int rut_script_ruby_attach_requests(struct rut_script_ruby *r, const char *path, uint64_t offset,
+				    struct rut_err *err)
+{
+	struct bpf_link **links = realloc(r->links, (r->nlinks + 1) * sizeof(*links));
+
+	if (!links)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	r->links = links;
+	links[r->nlinks] =
+		bpf_program__attach_uprobe(r->bpf->progs.requested, false, -1, path, offset);
+	if (!links[r->nlinks])
+		return rut_err_errno(err, errno, "cannot attach to the agent's file");
+	r->nlinks++;
+	return 0;
+}
+
 /* Names */
+
+void rut_script_ruby_request(const struct rut_script_ruby *r, uint64_t number, struct rut_buf *out)
+{
+	char name[RUT_SCRIPT_REQUEST_NAME] = "";
+
+	if (bpf_map_lookup_elem(bpf_map__fd(r->bpf->maps.request_names), &number, name))
+		rut_buf_puts(out, "(other)");
+	name[sizeof(name) - 1] = '\0';
+	rut_buf_puts(out, name);
+}
 
 /* A copy of the names of this code, if they have its hash. */
 static bool find_code(const struct rut_script_ruby *r, uint64_t id, struct rut_code *ret)

@@ -35,6 +35,9 @@ int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_pr
 			struct rut_err *err);
 void rut_script_ruby_free(struct rut_script_ruby *r);
 
+/* Inspects this process now. */
+void rut_script_ruby_meet(struct rut_script_ruby *r, int32_t pid);
+
 /* Inspects processes that the programs have found; to be called often. */
 void rut_script_ruby_round(struct rut_script_ruby *r);
 
@@ -42,12 +45,21 @@ void rut_script_ruby_round(struct rut_script_ruby *r);
 int rut_script_ruby_link(struct rut_linked *ret, const struct rut_script_ruby *r,
 			 const struct rut_script_prog *prog, struct rut_err *err);
 
+/*
+ * Requests are reported at this place of the agent's file from now on, until it is freed. 0 or
+ * -errno, with *err.
+ */
+int rut_script_ruby_attach_requests(struct rut_script_ruby *r, const char *path, uint64_t offset,
+				    struct rut_err *err);
+
 /* The types that `functions` refer to; borrowed. */
 const struct btf *rut_script_ruby_types(const struct rut_script_ruby *r);
 
 /* Names of what the functions return; members of struct rut_script_names. */
 void rut_script_ruby_frame(const struct rut_script_ruby *r, uint64_t word, bool line,
 			   struct rut_buf *out);
+/* The name of a request. */
+void rut_script_ruby_request(const struct rut_script_ruby *r, uint64_t number, struct rut_buf *out);
 /* Lines, each ended; at most `limit` of them. */
 void rut_script_ruby_stack(const struct rut_script_ruby *r, uint64_t id, uint32_t limit,
 			   unsigned indent, struct rut_buf *out);

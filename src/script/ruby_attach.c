@@ -8,11 +8,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "expr/expr.h"
+#include "ruby/layers.h"
 #include "ruby/target.h"
 #include "ruby/tracer.h"
+#include "script/ruby.h"
 #include "script/ruby_probe.h"
 
 /* After this time a message names the process that is waited for. */
@@ -57,7 +63,11 @@ static int attach_file(struct rut_script_tracer *t, const char *path, uint64_t o
 		if (rc)
 			return rc;
 	}
-	return 0;
+	return t->p->needs_requests
+		       ? rut_script_ruby_attach_requests(
+				 t->p->ruby, path,
+				 offset + (uint64_t)t->p->nruby_probes * RUT_HIT_SITE_BYTES, err)
+		       : 0;
 }
 
 /* The agent's file may have no name any more: it is reached through the mapping. */
@@ -70,6 +80,9 @@ static int on_sites(void *arg, pid_t pid, uint64_t sites, struct rut_err *err)
 	char path[96];
 	int rc = rut_target_read_maps(&target, pid);
 
+	/* Its frames are known from its first hit on. */
+	if (t->p->ruby)
+		rut_script_ruby_meet(t->p->ruby, pid);
 	m = rc ? NULL : rut_target_mapping_at(&target, sites);
 	if (!m || !m->inode || !m->exec) {
 		rut_target_fini(&target);
@@ -120,6 +133,15 @@ static int attach_all(struct rut_script_tracer *t, struct rut_err *err)
 	const struct rut_script_opts *o = &t->p->opts;
 	struct rut_err first = RUT_ERR_INIT;
 	size_t attached = 0;
+	int rc;
+
+	/* It has not begun: each Ruby that it becomes or starts waits until it is found. */
+	if (o->child) {
+		rc = rut_tracer_command_prepare(t->tracer, err);
+		if (!rc)
+			rut_tracer_command_started(t->tracer, o->pid);
+		return rc;
+	}
 
 	for (size_t i = 0; i < o->ntargets; i++) {
 		struct rut_err why = RUT_ERR_INIT;
@@ -169,10 +191,66 @@ static int settle(struct rut_script_tracer *t, struct rut_err *err)
 	return n < 0 ? n : 0;
 }
 
+/* ---- names that no method has ---- */
+
+struct seen {
+	const char *pattern;
+	bool any;
+};
+
+static bool is_like(const char *pattern, const char *class_name, const char *sep,
+		    const char *method)
+{
+	char name[1024];
+	int len = snprintf(name, sizeof(name), "%s%s%s", class_name, sep, method);
+
+	return len > 0 && (size_t)len < sizeof(name) &&
+	       rut_expr_glob(pattern, strlen(pattern), name, (size_t)len);
+}
+
+/* As the agent's filter spells methods. */
+static void see(const struct rut_ruby_row *row, void *arg)
+{
+	struct seen *s = arg;
+	const char *class_name = row->class_name ? row->class_name : "";
+
+	if (s->any || !row->method_name)
+		return;
+	s->any = is_like(s->pattern, class_name, row->singleton ? "." : "#", row->method_name) ||
+		 is_like(s->pattern, "", "", row->method_name) ||
+		 (!row->singleton && is_like(s->pattern, class_name, ".", row->method_name));
+}
+
+/* Such a method may be defined later, so that is no error. */
+static void warn_of_unknown(const struct rut_script_tracer *t)
+{
+	for (uint32_t i = 0; t->opts.near && !t->p->opts.child && i < t->p->nruby_probes; i++) {
+		const struct rut_ruby_probe_ctx *x = t->p->ruby_probes[i];
+		_cleanup_buf_ struct rut_buf near = RUT_BUF_INIT;
+		struct seen seen = {.pattern = x->pattern};
+		uint32_t line, column;
+
+		if (!rut_ruby_is_method(x->event))
+			continue;
+		rut_tracer_names(t->tracer, see, &seen);
+		if (seen.any || !t->opts.warnings)
+			continue;
+		t->opts.near(t->tracer, x->pattern, &near);
+		rut_source_where(&t->p->src, x->spec->span.pos, &line, &column);
+		fprintf(t->opts.warnings,
+			"%s:%u:%u: warning: no method is '%s' so far: the probe waits for one%s\n",
+			t->p->src.name, line, column, x->pattern, near.data ? near.data : "");
+		fflush(t->opts.warnings);
+	}
+}
+
 static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
 {
+	static const char *const name[] = {"N"}; /* RUT_HIT_NAME */
 	const struct rut_script_program *p = t->p;
 	struct rut_ruby_probe probes[RUT_HIT_PROBES];
+	_cleanup_buf_ struct rut_buf layers = RUT_BUF_INIT;
+	bool requests = p->needs_requests;
 	struct rut_tracer_config config = {
 		.mode = RUT_RUBY_SCRIPT,
 		.probes = probes,
@@ -183,11 +261,22 @@ static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
 		.on_sites_arg = t,
 	};
 
-	for (uint32_t i = 0; i < p->nruby_probes; i++)
+	for (uint32_t i = 0; i < p->nruby_probes; i++) {
 		probes[i] = (struct rut_ruby_probe){.event = p->ruby_probes[i]->event,
 						    .pattern = p->ruby_probes[i]->pattern,
 						    .wishes = p->ruby_probes[i]->wishes,
 						    .nwishes = p->ruby_probes[i]->nwishes};
+		requests |= rut_ruby_is_request(probes[i].event);
+		config.filter.c_calls |=
+			probes[i].event == RUT_HIT_C_CALL || probes[i].event == RUT_HIT_C_RETURN;
+	}
+	if (p->needs_requests)
+		probes[config.nprobes++] = (struct rut_ruby_probe){
+			.event = RUT_HIT_REQUEST_NAME, .pattern = "", .wishes = name, .nwishes = 1};
+	if (requests && rut_layers_config(&layers, err))
+		return -err->code;
+	config.layers = layers.data;
+	config.layers_len = layers.len;
 	return rut_tracer_new(&t->tracer, &config, err);
 }
 
@@ -207,7 +296,11 @@ int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_prog
 	rc = tracer_new(t, err);
 	if (!rc)
 		rc = attach_all(t, err);
-	return rc ? rc : settle(t, err);
+	if (!rc)
+		rc = settle(t, err);
+	if (!rc)
+		warn_of_unknown(t);
+	return rc;
 }
 
 void rut_script_tracer_free(struct rut_script_tracer *t)
@@ -221,7 +314,14 @@ void rut_script_tracer_free(struct rut_script_tracer *t)
 
 void rut_script_ruby_error(struct rut_script_program *p, const char *message)
 {
-	rut_source_error(&p->src, p->ruby_probes[0]->spec->span, "%s", message);
+	rut_source_error(&p->src,
+			 p->nruby_probes ? p->ruby_probes[0]->spec->span : p->requests_span, "%s",
+			 message);
+}
+
+int rut_script_tracer_vars(const struct rut_script_tracer *t, struct rut_buf *out)
+{
+	return rut_tracer_command_vars(t->tracer, getpid(), out);
 }
 
 int rut_script_tracer_round(struct rut_script_tracer *t, struct rut_err *err)

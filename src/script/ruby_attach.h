@@ -14,12 +14,15 @@
 
 #include "script/load.h"
 
+struct rut_buf;
 struct rut_err;
 struct rut_script_tracer;
 
 struct rut_script_tracer_opts {
 	int stop_fd;	/* readable when the script is to end (a signalfd); it is not read */
 	FILE *warnings; /* NULL: none */
+	/* Appends which names are near to one that no method has; NULL: that is not looked at. */
+	rut_script_near_fn *near;
 };
 
 /*
@@ -31,6 +34,9 @@ int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_prog
 			  struct rut_script_links *links, const struct rut_script_tracer_opts *opts,
 			  struct rut_err *err);
 void rut_script_tracer_free(struct rut_script_tracer *t);
+
+/* The environment of the command of -c: "NAME=VALUE", each with its NUL. 0 or -ENOMEM. */
+int rut_script_tracer_vars(const struct rut_script_tracer *t, struct rut_buf *out);
 
 /* Puts the message at the first Ruby probe of the script. */
 void rut_script_ruby_error(struct rut_script_program *p, const char *message);

@@ -24,6 +24,20 @@ struct rut_ruby_probe_ctx {
 	struct rut_type *record; /* STRUCT of the texts: fields are added as they are mentioned */
 };
 
+/* Does the agent have to be in the processes? */
+static inline bool rut_script_has_agent(const struct rut_script_program *p)
+{
+	return p->nruby_probes || p->needs_requests;
+}
+
+bool rut_ruby_is_method(char event);
+
+/* Is it the end or beginning of a request, or of a layer? */
+bool rut_ruby_is_request(char event);
+
+/* rrequest is used. 0, or -EINVAL: it cannot be had, which is reported. */
+int rut_ruby_wants_requests(struct rut_checker *c, const struct rut_node *n);
+
 int rut_resolve_ruby(struct rut_resolve *r);
 
 /* Whether it is `args` or `self` in a Ruby probe: their fields are texts. */

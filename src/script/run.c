@@ -23,9 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "script/load.h"
 #include "script/metrics.h"
 #include "script/once.h"
@@ -33,10 +35,12 @@
 #include "script/quantile.h"
 #include "script/ruby.h"
 #include "script/ruby_attach.h"
+#include "script/ruby_probe.h"
 #include "script/run_names.h"
 #include "script/trace.h"
 
-enum { TAG_RING = -1, TAG_SIGNAL = -2, TAG_PROCESS = -3, TAG_OWN_SIGNAL = -4, ROUND_MS = 100 };
+enum { TAG_RING = -1, TAG_SIGNAL = -2, TAG_PROCESS = -3, TAG_OWN_SIGNAL = -4 };
+enum { ROUND_MS = 100, CHILD_ROUND_MS = 5 };
 
 /* Records of one slice of the ring; how long the records that are left at the end are printed. */
 enum { SLICE_RECORDS = 1024, END_MS = 5000, FLUSH_MS = 1000, BENCH_MS = 300 };
@@ -515,15 +519,22 @@ static int follow_rubies(struct runner *r)
 {
 	int n = rut_script_tracer_round(r->tracer, r->err);
 
-	if (!n)
+	/* A command need not be a Ruby yet. */
+	if (!n && !r->opts->child)
 		r->ending = true;
 	return n < 0 ? n : 0;
+}
+
+/* A Ruby that the command starts waits until it is found. */
+static int round_ms(const struct runner *r)
+{
+	return r->tracer && r->opts->child ? CHILD_ROUND_MS : ROUND_MS;
 }
 
 static int wait_once(struct runner *r)
 {
 	struct epoll_event ev[16];
-	int n = epoll_wait(r->epoll, ev, 16, ROUND_MS), rc = 0;
+	int n = epoll_wait(r->epoll, ev, 16, round_ms(r)), rc = 0;
 
 	if (n < 0 && errno != EINTR)
 		return rut_err_errno(r->err, errno, "cannot wait for events");
@@ -687,12 +698,31 @@ static int attach(struct runner *r)
 	struct rut_script_tracer_opts opts = {
 		.stop_fd = r->signals,
 		.warnings = r->opts->no_warnings ? NULL : r->opts->err,
+		.near = r->opts->near,
 	};
 	int rc = rut_script_attach(&r->links, r->p, NULL, r->err);
 
-	if (rc || !r->p->nruby_probes)
+	if (rc || !rut_script_has_agent(r->p))
 		return rc;
 	return rut_script_tracer_new(&r->tracer, r->p, r->links, &opts, r->err);
+}
+
+/* The command waits for the length of what is added to its environment, and for that. */
+static int start_child(struct runner *r)
+{
+	_cleanup_buf_ struct rut_buf message = RUT_BUF_INIT;
+	uint32_t len = 0;
+	int rc = 0;
+
+	rut_buf_add(&message, &len, sizeof(len));
+	if (r->tracer)
+		rc = rut_script_tracer_vars(r->tracer, &message);
+	if (rc || message.failed)
+		return rut_err_set(r->err, ENOMEM, "out of memory");
+	len = (uint32_t)(message.len - sizeof(len));
+	memcpy(message.data, &len, sizeof(len));
+	rc = rut_file_write(r->opts->child_go, message.data, message.len);
+	return rc ? rut_err_errno(r->err, -rc, "cannot start the command") : 0;
 }
 
 static int start(struct runner *r)
@@ -721,8 +751,8 @@ static int start(struct runner *r)
 		rc = start_timers(r);
 	if (!rc)
 		rc = watch_process(r);
-	if (!rc && r->opts->child_go >= 0 && write(r->opts->child_go, "g", 1) != 1)
-		rc = rut_err_errno(r->err, errno, "cannot start the command");
+	if (!rc && r->opts->child_go >= 0)
+		rc = start_child(r);
 	if (!rc && !has_later(r))
 		r->ending = true;
 	return rc;

@@ -25,6 +25,7 @@ struct rut_script_run_opts {
 	/* snapshot(name), or stop() (NULL): of the session beside; NULL: there is none. */
 	void (*act)(void *arg, const char *snapshot);
 	void *act_arg;
+	rut_script_near_fn *near; /* of names of Ruby methods; NULL: none */
 	const char *trace; /* directory of a CTF trace of what is printed (trace.h); NULL: none */
 };
 

@@ -52,6 +52,14 @@ static void ruby_frame(void *arg, uint64_t word, bool line, struct rut_buf *out)
 		rut_script_ruby_frame(p->ruby, word, line, out);
 }
 
+static void ruby_request(void *arg, uint64_t number, struct rut_buf *out)
+{
+	const struct rut_script_program *p = arg;
+
+	if (p->ruby)
+		rut_script_ruby_request(p->ruby, number, out);
+}
+
 static void ruby_stack(void *arg, const struct rut_type *t, const struct rut_script_stack_value *v,
 		       unsigned indent, struct rut_buf *out)
 {
@@ -70,6 +78,7 @@ void rut_run_names_init(struct rut_script_names *names, struct rut_script_progra
 	names->stack = stack;
 	names->ruby_frame = ruby_frame;
 	names->ruby_stack = ruby_stack;
+	names->ruby_request = ruby_request;
 	names->probe = probe_name;
 	names->string = string;
 	names->arg = p;

@@ -17,10 +17,15 @@
 #include "script/ast.h"
 #include "script/program.h"
 
+struct rut_buf;
 struct rut_err;
 struct rut_ruby_probe_ctx;
+struct rut_tracer;
 
 enum { RUT_SCRIPT_RUBY_PROBES = 64 };
+
+/* Appends "; names like ..." to the name of a Ruby method that is not there. */
+typedef void rut_script_near_fn(struct rut_tracer *t, const char *pattern, struct rut_buf *out);
 
 enum rut_script_mode {
 	RUT_SCRIPT_TRACE,
@@ -201,6 +206,8 @@ struct rut_script_program {
 	uint32_t nmethods;
 	struct rut_ruby_probe_ctx *ruby_probes[RUT_SCRIPT_RUBY_PROBES]; /* in the arena */
 	uint32_t nruby_probes;
+	bool needs_requests; /* rrequest is used, here: */
+	struct rut_span requests_span;
 	uint64_t ruby_session;	      /* which identifies their hits */
 	struct rut_script_ruby *ruby; /* owned; NULL: not needed, or not loaded */
 	int fds[RUT_MAP_USER];	      /* of RUT_MAP_RING and so on; -1 */

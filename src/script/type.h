@@ -79,6 +79,7 @@ enum rut_type_kind {
 	RUT_T_RMETHOD,
 	RUT_T_RLINE,
 	RUT_T_RTHREAD,
+	RUT_T_RREQUEST,
 	RUT_T_DURATION,
 	RUT_T_COUNT, /* from here on: aggregations, values of maps only */
 	RUT_T_SUM,

@@ -37,6 +37,7 @@ static const struct rut_type simple[RUT_T_KINDS] = {
 	[RUT_T_RMETHOD] = {.kind = RUT_T_RMETHOD, .size = 8, .align = 8},
 	[RUT_T_RLINE] = {.kind = RUT_T_RLINE, .size = 8, .align = 8},
 	[RUT_T_RTHREAD] = {.kind = RUT_T_RTHREAD, .size = 8, .align = 8},
+	[RUT_T_RREQUEST] = {.kind = RUT_T_RREQUEST, .size = 8, .align = 8},
 	[RUT_T_DURATION] = {.kind = RUT_T_DURATION, .size = 8, .align = 8, .is_signed = true},
 	[RUT_T_COUNT] = {.kind = RUT_T_COUNT, .size = 8, .align = 8},
 };
@@ -126,6 +127,7 @@ bool rut_type_is_scalar(const struct rut_type *t)
 	case RUT_T_RMETHOD:
 	case RUT_T_RLINE:
 	case RUT_T_RTHREAD:
+	case RUT_T_RREQUEST:
 		return true;
 	default:
 		return rut_type_is_int(t);
@@ -204,6 +206,7 @@ static const char *const words[RUT_T_KINDS] = {
 	[RUT_T_SYSCALL_NAME] = "syscall_name",
 	[RUT_T_PROBE] = "probe",
 	[RUT_T_RMETHOD] = "rmethod",
+	[RUT_T_RREQUEST] = "rrequest",
 	[RUT_T_RLINE] = "rline",
 	[RUT_T_RTHREAD] = "rthread",
 	[RUT_T_DURATION] = "duration",

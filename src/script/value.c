@@ -289,6 +289,10 @@ static void named_text(const struct rut_script_style *s, const struct rut_type *
 		if (n && names && names->ruby_frame)
 			names->ruby_frame(names->arg, n, t->kind == RUT_T_RLINE, out);
 		return;
+	} else if (t->kind == RUT_T_RREQUEST) {
+		if (n && names && names->ruby_request)
+			names->ruby_request(names->arg, n, out);
+		return;
 	} else if (t->kind == RUT_T_RTHREAD) {
 		if (n)
 			rut_buf_printf(out, "#<Thread:0x%016" PRIx64 ">", n);
@@ -405,6 +409,7 @@ static void named_value_text(const struct rut_script_style *s, const struct rut_
 	case RUT_T_RMETHOD:
 	case RUT_T_RLINE:
 	case RUT_T_RTHREAD:
+	case RUT_T_RREQUEST:
 		named_text(s, t, v, out);
 		break;
 	default:

@@ -43,6 +43,8 @@ struct rut_script_names {
 			   struct rut_buf *out);
 	/* The method of a Ruby frame's word, or its file and line. */
 	void (*ruby_frame)(void *arg, uint64_t word, bool line, struct rut_buf *out);
+	/* The name of a request, by its number. */
+	void (*ruby_request)(void *arg, uint64_t number, struct rut_buf *out);
 	const char *(*probe)(void *arg, uint64_t index);
 	const char *(*string)(void *arg, uint32_t index); /* of the program's strings */
 };

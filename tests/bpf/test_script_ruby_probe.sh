@@ -190,7 +190,6 @@ what_is_wrong_is_said_at_its_place() {
   echo 'ruby:Order#total { }' >script.bt
   not "$RUTILE" start "rubyprobe-$$" --flight --script script.bt 2>err
   grep -qF ':1:1: error: a session has no probes of Ruby methods' err
-  refused 'stdin:1:1: error: a probe of Ruby is not there with -c' -c true -e 'ruby:Order#total { }'
   refused "'Order:total' is not a Ruby method" -p $$ -e 'ruby:Order:total { }'
   refused "of self only its class is known, not 'name'" -p $$ -e 'ruby:Order#total { print(self.name); }'
   refused 'only probes of returns have retval' -p $$ -e 'ruby:Order#total { print(retval); }'
