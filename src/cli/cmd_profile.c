@@ -18,12 +18,14 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/signals.h"
+#include "cli/method_explain.h"
 #include "cli/profile_alloc.h"
+#include "cli/profile_screen.h"
+#include "cli/profile_table.h"
 #include "cli/record_opts.h"
 #include "cli/ruby_live.h"
 #include "ctf/reader.h"
 #include "output/screen.h"
-#include "output/table.h"
 #include "output/text.h"
 #include "ruby/proc.h"
 #include "session/consumer.h"
@@ -75,6 +77,9 @@ struct profile {
 	size_t ntargets;
 	char temporary[64]; /* directory for the traces, removed at the end; "": none */
 	size_t nread;	    /* directories that were read */
+	struct rut_profile_screen screen;
+	bool on_screen;
+	struct rut_consumer *consumer; /* borrowed while it records; NULL: there is none */
 };
 
 static volatile sig_atomic_t stop_signal;
@@ -240,93 +245,51 @@ static int find_targets(struct profile *f, struct rut_err *err)
 
 /* --- the table ----------------------------------------------------------------------------- */
 
-struct row {
-	const struct rut_profile_row *row;
-	const char *name;
-};
-
-static int by_self(const void *a, const void *b)
+static struct rut_profile_show show_of(const struct profile *f)
 {
-	const struct row *x = a, *y = b;
-
-	if (x->row->self_ns != y->row->self_ns)
-		return x->row->self_ns > y->row->self_ns ? -1 : 1;
-	if (x->row->total_ns != y->row->total_ns)
-		return x->row->total_ns > y->row->total_ns ? -1 : 1;
-	return strcmp(x->name, y->name);
+	return (struct rut_profile_show){
+		.alloc = f->alloc, .by_bytes = f->by_bytes, .limit = f->lines};
 }
 
-static void add_amount(struct rut_table *t, const struct profile *f, uint64_t n, uint64_t of)
+static void draw(struct profile *f)
 {
-	if (f->alloc)
-		rut_table_addf(t, "%llu", (unsigned long long)n);
-	else
-		rut_table_addf(t, "%.3f", (double)n / 1e9);
-	rut_table_addf(t, "%.1f", of ? 100 * (double)n / (double)of : 0);
+	struct rut_profile_show show = show_of(f);
+	char title[256];
+
+	rut_screen_resize();
+	snprintf(title, sizeof(title), " profile: %s%s %s%s",
+		 f->alloc	   ? "allocations"
+		 : f->on && f->off ? "wall"
+		 : f->on	   ? "on CPU"
+				   : "off CPU",
+		 f->all ? "" : "  of", f->all ? "all processes" : f->targets[0],
+		 f->ntargets > 1 ? " and more" : "");
+	rut_cli_profile_screen_draw(&f->screen, &f->p, &show, title);
+	f->screen.dirty = false;
 }
 
-static void print_waits(const struct rut_profile *p, struct rut_buf *out)
+static void print_table(const struct profile *f, struct rut_buf *out)
 {
-	rut_buf_printf(out, "%.3f s", (double)p->total_ns / 1e9);
-	for (size_t i = 0; i < RUT_OFFS; i++)
-		if (p->wait_ns[i])
-			rut_buf_printf(out, ", %s %.1f %%", rut_an_off_names[i],
-				       100 * (double)p->wait_ns[i] / (double)p->total_ns);
-	rut_buf_puts(out, "\n");
+	struct rut_profile_show show = show_of(f);
+
+	rut_cli_profile_summary(&f->p, &show, out);
+	rut_cli_profile_table(&f->p, &show, rut_screen_width(STDOUT_FILENO), out);
 }
 
-static void print_allocs(const struct rut_profile *p, struct rut_buf *out)
-{
-	rut_buf_printf(out,
-		       "%llu objects, %.1f MiB, and %llu objects of Ruby's own; %llu samples\n",
-		       (unsigned long long)p->objects, (double)p->object_bytes / 1048576,
-		       (unsigned long long)p->internal, (unsigned long long)p->samples);
-}
-
-static void print_table(const struct profile *f, struct rut_buf *out, size_t width)
-{
-	static const struct rut_table_column times[] = {
-		{"Self (s)"}, {"%"}, {"Total (s)"}, {"%"}, {"Name", .min_width = 20, .left = true}};
-	static const struct rut_table_column objects[] = {
-		{"Objects"}, {"%"}, {"Total"}, {"%"}, {"Name", .min_width = 20, .left = true}};
-	static const struct rut_table_column bytes[] = {
-		{"Bytes"}, {"%"}, {"Total"}, {"%"}, {"Name", .min_width = 20, .left = true}};
-	const struct rut_profile *p = &f->p;
-	_cleanup_free_ struct row *rows = calloc(p->names.count + 1, sizeof(*rows));
-	struct rut_table t;
-
-	if (!rows) {
-		out->failed = true;
-		return;
-	}
-	for (size_t i = 0; i < p->names.count; i++)
-		rows[i] = (struct row){&p->rows[i], p->names.strs[i].data};
-	if (p->names.count)
-		qsort(rows, p->names.count, sizeof(*rows), by_self);
-	if (f->alloc)
-		print_allocs(p, out);
-	else
-		print_waits(p, out);
-	rut_table_init(&t, !f->alloc ? times : f->by_bytes ? bytes : objects, 5);
-	for (size_t i = 0; i < p->names.count && i < f->lines && rows[i].row->total_ns; i++) {
-		add_amount(&t, f, rows[i].row->self_ns, p->total_ns);
-		add_amount(&t, f, rows[i].row->total_ns, p->total_ns);
-		rut_table_add(&t, rows[i].name);
-	}
-	rut_table_render(&t, out, width);
-	rut_table_fini(&t);
-}
-
-static int print(const struct profile *f, bool last)
+static int print(struct profile *f, bool last)
 {
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
 
+	if (!last && f->on_screen) {
+		draw(f);
+		return 0;
+	}
 	if (!last)
 		rut_buf_puts(&out, "\033[H\033[J");
 	if (f->folded && last)
 		rut_an_profile_folded(&f->p, f->alloc ? 1 : 1000, &out);
 	else
-		print_table(f, &out, rut_screen_width(STDOUT_FILENO));
+		print_table(f, &out);
 	return out.failed ? -ENOMEM : rut_cli_write_all(STDOUT_FILENO, &out);
 }
 
@@ -403,15 +366,79 @@ static int refresh(struct profile *f, struct rut_consumer *c, struct rut_err *er
 	return rc;
 }
 
+/* --- keys ---------------------------------------------------------------------------------- */
+
+/* What is recorded meanwhile is not lost. */
+static bool step_on(void *arg)
+{
+	struct profile *f = arg;
+	struct rut_err err = RUT_ERR_INIT;
+
+	if (f->consumer)
+		rut_consumer_step(f->consumer, &err);
+	return !stop_signal;
+}
+
+/* Blocks for seconds. */
+static void answer(struct profile *f)
+{
+	const struct rut_method_idle idle = {step_on, f};
+	struct rut_profile_screen *s = &f->screen;
+	_cleanup_buf_ struct rut_buf page = RUT_BUF_INIT;
+	struct rut_err err = RUT_ERR_INIT;
+	pid_t pid = f->rec.npids ? f->rec.pids[0] : 0;
+	bool trace = s->ask == 't';
+	int rc;
+
+	s->ask = 0;
+	rut_cli_profile_screen_wait(trace ? " tracing for a second ..."
+					  : " recording, and explaining ...");
+	if (!pid && f->ntargets && !find_targets(f, &err) && f->rec.npids)
+		pid = f->rec.pids[0];
+	if (!pid && !err.code)
+		rc = rut_err_set(&err, ESRCH, "name a process for that: all are profiled");
+	else if (!pid)
+		rc = -err.code;
+	else if (trace)
+		rc = rut_cli_method_trace(pid, s->chosen, &idle, &page, &err);
+	else
+		rc = rut_cli_method_explain(pid, s->chosen, &idle, &page, &err);
+	if (rc < 0)
+		rut_buf_printf(&page, "\n%s\n", err.msg);
+	else if (!page.len)
+		rut_buf_printf(&page, "No call of '%s' in this time.\n", s->chosen);
+	rut_buf_clear(&s->page);
+	rut_buf_puts(&s->page, page.failed ? "out of memory" : page.data);
+	s->opened_skip = s->pager.skip;
+	s->pager.skip = 0;
+}
+
+static void keys(void *arg)
+{
+	struct profile *f = arg;
+
+	if (!f->on_screen)
+		return;
+	rut_cli_profile_screen_keys(&f->screen);
+	if (f->screen.ask)
+		answer(f);
+	if (f->screen.dirty && !f->screen.quit)
+		draw(f);
+	if (f->screen.quit)
+		stop_signal = SIGINT;
+}
+
 static int consume(struct profile *f, struct rut_consumer *c, struct rut_err *err)
 {
 	uint64_t begun = rut_now_ns(), shown = begun;
 	int rc = 0;
 
+	f->consumer = c;
 	while (!stop_signal && rc >= 0) {
 		uint64_t now = rut_now_ns();
 
 		rc = rut_consumer_step(c, err);
+		keys(f);
 		if (f->duration_ns && now - begun >= f->duration_ns)
 			break;
 		if (rc >= 0 && f->live && now - shown >= f->refresh_ns) {
@@ -420,6 +447,7 @@ static int consume(struct profile *f, struct rut_consumer *c, struct rut_err *er
 		}
 		poll(NULL, 0, c->sleep_ms);
 	}
+	f->consumer = NULL;
 	return rc;
 }
 
@@ -487,6 +515,7 @@ static int record_allocs(struct profile *f, const struct rut_cmd *cmd, struct ru
 		.interval_ns = f->live ? f->refresh_ns : 0,
 		.stop = &stop_signal,
 		.part = show_part,
+		.idle = keys,
 		.arg = f,
 	};
 	int rc;
@@ -508,8 +537,16 @@ static int profile(struct profile *f, const struct rut_cmd *cmd, struct rut_err 
 	set_conf(f);
 	if (!rc)
 		rc = set_output(f, err);
+	if (!rc && f->live && isatty(STDIN_FILENO))
+		f->on_screen = !rut_screen_open(err);
+	err->code = rc ? err->code : 0;
+	if (f->on_screen)
+		draw(f);
 	if (!rc)
 		rc = f->alloc ? record_allocs(f, cmd, err) : record(f, err);
+	if (f->on_screen)
+		rut_screen_close();
+	f->on_screen = false;
 	if (!rc && rut_an_profile_end(&f->p) < 0)
 		rc = rut_err_set(err, ENOMEM, "out of memory");
 	if (!rc && print(f, true) < 0)
@@ -531,6 +568,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 		rc = rut_cli_fail(cmd, &err);
 	free(f.targets);
 	rut_an_profile_fini(&f.p);
+	rut_cli_profile_screen_fini(&f.screen);
 	return rc < 0 ? RUT_EXIT_OK : rc;
 }
 

@@ -34,7 +34,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 /* Until it ends; Ctrl+C ends it, at the latest after five seconds. Returns its exit status, -1 when
  * it was killed. */
-static int finish(pid_t pid)
+static int finish(pid_t pid, const struct rut_method_idle *idle)
 {
 	const struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
 	int status, left = WAIT_MS / STEP_MS;
@@ -42,7 +42,7 @@ static int finish(pid_t pid)
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		nanosleep(&step, NULL);
 		rut_cli_wake_drain();
-		if (rut_cli_wake_stopped() && left > 0)
+		if ((rut_cli_wake_stopped() || (idle && !idle->fn(idle->arg))) && left > 0)
 			left = 0;
 		if (--left < 0)
 			kill(pid, left < -KILL_STEPS ? SIGKILL : SIGINT);
@@ -60,7 +60,8 @@ static void add_output(int fd, struct rut_buf *out)
 }
 
 /* Runs it. `shown`: what it writes is appended; otherwise only when it fails. */
-static int run(const char *const *argv, bool shown, struct rut_buf *out, struct rut_err *err)
+static int run(const char *const *argv, bool shown, const struct rut_method_idle *idle,
+	       struct rut_buf *out, struct rut_err *err)
 {
 	_cleanup_close_ int fd = memfd_create("rutile-output", MFD_CLOEXEC);
 	pid_t pid;
@@ -68,13 +69,25 @@ static int run(const char *const *argv, bool shown, struct rut_buf *out, struct 
 
 	if (rc)
 		return rut_err_errno(err, -rc, "cannot start 'rutile %s'", argv[1]);
-	rc = finish(pid);
+	rc = finish(pid, idle);
 	if (rc || shown)
 		add_output(fd, out);
 	return rc ? rut_err_set(err, ECANCELED, "'rutile %s' failed", argv[1]) : 0;
 }
 
-int rut_cli_method_explain(pid_t pid, const char *method, struct rut_buf *out, struct rut_err *err)
+int rut_cli_method_trace(pid_t pid, const char *method, const struct rut_method_idle *idle,
+			 struct rut_buf *out, struct rut_err *err)
+{
+	char target[64];
+
+	snprintf(target, sizeof(target), "%d", (int)pid);
+	return run((const char *const[]){"rutile", "trace", "--args", "--returns", "--duration",
+					 "1s", "--method", method, "all", target, NULL},
+		   true, idle, out, err);
+}
+
+int rut_cli_method_explain(pid_t pid, const char *method, const struct rut_method_idle *idle,
+			   struct rut_buf *out, struct rut_err *err)
 {
 	const char *top = getenv("TMPDIR");
 	char dir[256], trace[272], target[64];
@@ -88,12 +101,12 @@ int rut_cli_method_explain(pid_t pid, const char *method, struct rut_buf *out, s
 	rc = run((const char *const[]){"rutile", "record", "-o", trace, "--duration", "2s", "-e",
 				       "sched,irq,block,net,signal,syscall", "--buffer", "64M",
 				       "--ruby", target, NULL},
-		 false, out, err);
+		 false, idle, out, err);
 	if (!rc)
 		rc = run((const char *const[]){"rutile", "requests", "--skip-validation",
 					       "--no-progress", "--request", method, "--slowest",
 					       "1", "--explain", trace, NULL},
-			 true, out, err);
+			 true, idle, out, err);
 	nftw(dir, remove_one, 16, FTW_PHYS | FTW_DEPTH);
 	return rc;
 }

@@ -4,17 +4,29 @@
 #ifndef RUT_CLI_METHOD_EXPLAIN_H
 #define RUT_CLI_METHOD_EXPLAIN_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
 
 struct rut_err;
 
+/* Called some times a second meanwhile; false ends it. `fn` NULL: nothing. */
+struct rut_method_idle {
+	bool (*fn)(void *arg);
+	void *arg;
+};
+
 /*
  * Records the tree of processes below `pid` for two seconds, with what the kernel did for the whole
  * machine, and appends what `rutile requests --request METHOD --explain` says. The trace is removed
  * then. Returns 0 or -errno with the reason.
  */
-int rut_cli_method_explain(pid_t pid, const char *method, struct rut_buf *out, struct rut_err *err);
+int rut_cli_method_explain(pid_t pid, const char *method, const struct rut_method_idle *idle,
+			   struct rut_buf *out, struct rut_err *err);
+
+/* Appends the calls of the method within a second, with their arguments: `rutile trace`. */
+int rut_cli_method_trace(pid_t pid, const char *method, const struct rut_method_idle *idle,
+			 struct rut_buf *out, struct rut_err *err);
 
 #endif

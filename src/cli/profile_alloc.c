@@ -78,6 +78,8 @@ static int record(struct rut_profile_alloc *a, struct rut_tracer *t, struct rut_
 		if (!rc) /* all have ended */
 			break;
 		rc = rc < 0 ? rc : 0;
+		if (!rc && a->idle)
+			a->idle(a->arg);
 		if (rc || !a->interval_ns || now - part < a->interval_ns)
 			continue;
 		part = now;

@@ -21,6 +21,7 @@ struct rut_profile_alloc {
 	volatile sig_atomic_t *stop;
 	/* A part of the trace is complete. 0 or -errno. */
 	int (*part)(void *arg, const char *dir, bool last, struct rut_err *err);
+	void (*idle)(void *arg); /* called between; NULL: nothing */
 	void *arg;
 	uint64_t lost; /* samples */
 };

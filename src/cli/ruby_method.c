@@ -200,7 +200,7 @@ static int explain(const struct rut_live *l, const char *method, size_t width, s
 	if (!pid)
 		return rut_err_set(err, ESRCH, "the process has ended");
 	rut_buf_putc(out, '\n');
-	rc = rut_cli_method_explain(pid, method, &text, err);
+	rc = rut_cli_method_explain(pid, method, NULL, &text, err);
 	if (text.len && !text.failed)
 		wrap(text.data, width > 4 ? width - 4 : 0, out);
 	return rc;

@@ -21,14 +21,14 @@ wait_for() {
 # On a busy machine the program may not have run in those two seconds.
 explained() {
   keys x
-  t_wait shows 'Slowest requests|No call of'
+  t_wait shows 'Slowest requests|No call of|failed'
   if shows 'because'; then return 0; fi
   keys BSpace
   return 1
 }
 
-a_method_is_opened() {
-  need_bpf
+# The program: $program.
+start_shop() {
   cat >shop.rb <<'RUBY'
 class Item
   def price(i) = (1..i).sum
@@ -47,6 +47,11 @@ RUBY
   program=$!
   trap 'kill $program; tmux -S "$T/tmux" kill-server 2>/dev/null || :' EXIT
   t_wait grep -q ready out
+}
+
+a_method_is_opened() {
+  need_bpf
+  start_shop
   tmux -S "$T/tmux" -u -f /dev/null new-session -d -x 100 -y 40 "$RUTILE time $program"
   wait_for 'Order#total'
   keys / O r d e r '#' t o t a l Enter
@@ -70,5 +75,35 @@ RUBY
   t_wait not tmux -S "$T/tmux" has-session
 }
 
+# The screen of `profile`, of waits: the same keys.
+a_profile_is_opened() {
+  need_bpf
+  start_shop
+  tmux -S "$T/tmux" -u -f /dev/null new-session -d -x 100 -y 40 "$RUTILE profile --wall --refresh 500ms $program >/dev/tty 2>err; cat err; sleep 60"
+  wait_for 'Order#total'
+  # A filter leaves one row.
+  keys / O r d e r '#' t o t a l Enter
+  t_wait not shows 'Kernel#sleep'
+  keys Enter
+  wait_for 'Called from'
+  wait_for '^ .* Order#total$'
+  wait_for '   Order#shipping$'
+  wait_for '     Item#slow$'
+  wait_for ' [(]sleep[)]$'
+  keys BSpace
+  t_wait not shows 'Called from'
+  keys t
+  wait_for 'Order#total'
+  wait_for 'Backspace goes back'
+  keys BSpace
+  t_wait explained
+  wait_for 'This request took'
+  wait_for 'sleeping'
+  keys q
+  # The table at the end.
+  wait_for '% +Name'
+}
+
 t_case 'a method is opened, traced and explained' a_method_is_opened
+t_case 'a row of a profile is opened, traced and explained' a_profile_is_opened
 t_done
