@@ -206,7 +206,7 @@ static void become_daemon(struct rut_recorder *r, struct rut_logfile *log)
 }
 
 /* Everything was opened before the fork, so that errors were the caller's to report. */
-static _Noreturn void daemon_main(struct rut_consumer *c)
+static _Noreturn void daemon_main(struct rut_consumer *c, int lock)
 {
 	static struct rut_logfile log;
 	struct rut_err err = RUT_ERR_INIT;
@@ -218,6 +218,7 @@ static _Noreturn void daemon_main(struct rut_consumer *c)
 	if (rut_consumer_send(c, &err) < 0)
 		rut_warn("%s", err.msg);
 	publish_consumer(c->recorder->meta);
+	close(lock);
 	rut_words_arm(c->recorder);
 	c->recorder->meta->ncompanions = (uint32_t)c->ncompanions;
 	daemon_loop(c);
@@ -248,11 +249,8 @@ int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct ru
 
 	if (pid < 0)
 		return rut_err_errno(err, errno, "cannot start the session's process");
-	if (!pid) {
-		/* Else it would stay held if our parent were killed before it released it. */
-		close(lock);
-		daemon_main(c);
-	}
+	if (!pid)
+		daemon_main(c, lock);
 	*ret_pid = pid;
 	for (int i = 0; i < WAIT_MS && __atomic_load_n(&m->consumer, __ATOMIC_ACQUIRE) != pid; i++)
 		poll(NULL, 0, 1);
@@ -288,7 +286,7 @@ static void answer_copy(const struct rut_companion *companions, size_t count,
 }
 
 static _Noreturn void holder_main(struct rut_recorder *r, const struct rut_companion *companions,
-				  size_t count)
+				  size_t count, int lock)
 {
 	static struct rut_logfile log;
 	static struct rut_budget_follower budget;
@@ -305,6 +303,7 @@ static _Noreturn void holder_main(struct rut_recorder *r, const struct rut_compa
 	m->ncompanions = (uint32_t)count;
 	m->holder_start = rut_process_start_time(getpid());
 	__atomic_store_n(&m->holder, getpid(), __ATOMIC_RELEASE);
+	close(lock);
 	while (!daemon_stop) {
 		struct rut_err err = RUT_ERR_INIT;
 		int rc = 0;
@@ -334,10 +333,8 @@ int rut_holder_start(struct rut_recorder *r, const struct rut_companion *compani
 
 	if (pid < 0)
 		return rut_err_errno(err, errno, "cannot start the session's process");
-	if (!pid) {
-		close(lock);
-		holder_main(r, companions, count);
-	}
+	if (!pid)
+		holder_main(r, companions, count, lock);
 	for (int i = 0; i < WAIT_MS && __atomic_load_n(&m->holder, __ATOMIC_ACQUIRE) != pid; i++)
 		poll(NULL, 0, 1);
 	return m->holder == pid ? 0 : not_started(pid, err);

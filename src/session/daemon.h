@@ -18,7 +18,9 @@
 
 /*
  * Forks the consumer, which continues with `c` and its companions; the caller has none of it any
- * more. `lock` (rut_session_lock()) is closed in it. Returns when it consumes: 0 or -errno.
+ * more. The child holds `lock` (rut_session_lock()) too until it has said that it is there, so that
+ * a session whose start is killed meanwhile is not taken for a dead one. Returns when it consumes:
+ * 0 or -errno.
  */
 int rut_daemon_start(struct rut_consumer *c, int lock, pid_t *ret_pid, struct rut_err *err);
 

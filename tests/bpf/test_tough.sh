@@ -480,6 +480,8 @@ killed_at() {
       [ -e "/proc/$p" ] && not t_gone "$p"
       "$RUTILE" destroy $n
     fi
+    # A process whose session others take for dead would record for ever.
+    not pgrep -f "^$RUTILE start $n "
     if [ -e "t-$1-$i/kernel" ]; then readers "t-$1-$i" >/dev/null; fi
     [ "$rc" != 0 ] || break
     killed=$((killed + 1))
