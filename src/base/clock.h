@@ -32,6 +32,13 @@ static inline uint64_t rut_now_ms(void)
 int64_t rut_clock_offset_ns(void);
 
 /*
+ * The same, but known_ns where that is no further away than a measurement may be: only setting the
+ * time of day changes the difference (slewing moves both clocks), so what is written of one session
+ * at several moments has the same times.
+ */
+int64_t rut_clock_offset_near_ns(int64_t known_ns);
+
+/*
  * When a trace begins (CLOCK_MONOTONIC), and how far the time of day is from its clock. All parts
  * of a trace have the same, or their events would not be in order.
  */

@@ -51,7 +51,8 @@ static int write_metadata(struct rut_session_live *l, struct rut_err *err)
 	int rc;
 
 	/* Calls of 32-bit programs too: there may be some at any time. */
-	rut_recorder_metadata(l->r, true, rut_clock_offset_ns(), &text);
+	rut_recorder_metadata(l->r, true, rut_clock_offset_near_ns(l->r->meta->clock_offset_ns),
+			      &text);
 	if (text.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	unlinkat(l->dir_fd, ".metadata", 0);

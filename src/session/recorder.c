@@ -558,7 +558,7 @@ int rut_recorder_publish(struct rut_recorder *r, struct rut_err *err)
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	struct rut_session_meta *m = r->meta;
 
-	m->clock_offset_ns = rut_clock_offset_ns();
+	m->clock_offset_ns = rut_clock_offset_near_ns(m->clock_offset_ns);
 	/* All of it: without a process nothing would be added later. */
 	rut_recorder_metadata(r, true, m->clock_offset_ns, &text);
 	if (text.failed)

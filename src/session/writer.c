@@ -70,7 +70,8 @@ int rut_writer_update_metadata(struct rut_writer *w, struct rut_err *err)
 	int rc;
 
 	if (!w->clock_offset_ns)
-		w->clock_offset_ns = rut_clock_offset_ns() + w->recorder->clock_correction_ns;
+		w->clock_offset_ns = rut_clock_offset_near_ns(w->recorder->meta->clock_offset_ns) +
+				     w->recorder->clock_correction_ns;
 	rut_recorder_metadata(w->recorder, compat, w->clock_offset_ns, &text);
 	if (text.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");

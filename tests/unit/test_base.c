@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/core.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -397,6 +398,17 @@ static void test_seconds_are_exact(void **state)
 		assert_int_equal(rut_parse_seconds(bad[i], &ns), -EINVAL);
 }
 
+/* Measurements of one difference differ by some nanoseconds; a day that is set differs by more. */
+static void test_a_known_clock_offset_stays(void **state)
+{
+	int64_t known = rut_clock_offset_ns();
+
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(rut_clock_offset_near_ns(known + i % 100), known + i % 100);
+	assert_in_range(rut_clock_offset_near_ns(known + 1000000) - known + 10000, 0, 20000);
+	assert_in_range(rut_clock_offset_near_ns(0) - known + 10000, 0, 20000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -411,6 +423,7 @@ int main(void)
 		cmocka_unit_test(test_strtab_gives_the_same_id_for_the_same_bytes),
 		cmocka_unit_test(test_core_segments_never_overlap),
 		cmocka_unit_test(test_numbers_are_digits_and_nothing_else),
+		cmocka_unit_test(test_a_known_clock_offset_stays),
 		cmocka_unit_test(test_durations_have_units),
 		cmocka_unit_test(test_sizes_are_powers_of_1024),
 		cmocka_unit_test(test_seconds_are_exact),
