@@ -66,6 +66,9 @@ struct heap {
 	struct rut_heap_look first;
 	uint64_t first_ns, begin_ns, looks;
 	int fd;
+	pid_t child; /* the command; 0: there is none */
+	bool child_ended;
+	int child_status;
 };
 
 /* Until the time is over, or Ctrl+C. Returns the number of processes, or -errno. */
@@ -79,8 +82,26 @@ static int wait_until(struct heap *h, uint64_t until_ns, struct rut_err *err)
 		n = rut_tracer_poll(h->tracer,
 				    now < until_ns ? (int)((until_ns - now) / MS) + 1 : 0, err);
 		rut_cli_wake_drain();
-	} while (n > 0 && now < until_ns && !rut_cli_wake_stopped());
+		if (h->child && !h->child_ended)
+			h->child_ended = rut_cli_child_ended(h->child, &h->child_status);
+		/* A command may not be a Ruby process yet. */
+	} while ((n > 0 || (n == 0 && h->child && !h->child_ended)) && now < until_ns &&
+		 !rut_cli_wake_stopped());
 	return n;
+}
+
+/* Until the command can be asked: its first line has not run then, or not much of it. */
+static int wait_for_command(struct heap *h, struct rut_err *err)
+{
+	uint64_t end = rut_now_ns() + answer_ns;
+	int rc = 0;
+
+	while (rc >= 0 && !rut_tracer_heap_ask(h->tracer) && !h->child_ended &&
+	       !rut_cli_wake_stopped() && rut_now_ns() < end)
+		rc = wait_until(h, rut_now_ns() + 20 * MS, err);
+	if (rc >= 0 && h->child_ended)
+		return rut_err_set(err, ESRCH, "the command has ended, or is not Ruby");
+	return rc;
 }
 
 /* All processes, or those that answer in time. */
@@ -200,7 +221,7 @@ static bool over(const struct heap *h)
 static int looks(struct heap *h, struct rut_err *err)
 {
 	unsigned flags;
-	int rc = wait_until(h, h->begin_ns + workers_ns, err);
+	int rc = h->child ? wait_for_command(h, err) : wait_until(h, h->begin_ns + workers_ns, err);
 
 	if (rc >= 0 && !h->interval_ns)
 		return look_and_show(h, NULL, err);
@@ -236,8 +257,11 @@ static int run_heap(struct heap *h)
 		rc = rut_tracer_new(&h->tracer, &config, &err);
 	if (rc >= 0) {
 		rut_tracer_watch(h->tracer, wake_fd);
-		rc = rut_cli_targets_attach(&h->targets, h->tracer, h->cmd, &err);
+		rc = h->opts.command ? rut_tracer_spawn(h->tracer, h->opts.command, &err)
+				     : rut_cli_targets_attach(&h->targets, h->tracer, h->cmd, &err);
 	}
+	if (rc > 0 && h->opts.command)
+		h->child = rc;
 	h->begin_ns = rut_now_ns();
 	if (rc >= 0)
 		rc = looks(h, &err);
@@ -247,7 +271,9 @@ static int run_heap(struct heap *h)
 	free(h->first.rows);
 	if (rc == -EINTR)
 		return RUT_EXIT_OK;
-	return rc < 0 ? rut_cli_fail(h->cmd, &err) : RUT_EXIT_OK;
+	if (rc < 0)
+		return rut_cli_fail(h->cmd, &err);
+	return h->child_ended ? h->child_status : RUT_EXIT_OK;
 }
 
 static int take_own(struct heap *h, struct rut_args *a, int id)
@@ -299,10 +325,10 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 			rc = take_own(&h, &a, id);
 	if (rc < 0)
 		rc = rut_cli_ruby_opts_check(&h.opts, cmd);
-	if (rc < 0 && h.opts.command)
+	if (rc < 0 && h.opts.command && !h.interval_ns)
 		rc = rut_cli_usage_error(cmd,
-					 "a command that is not running has no heap yet: start "
-					 "it, and name its process");
+					 "a command has no heap yet when it begins: --diff TIME "
+					 "or --interval TIME says when to look again");
 	if (rc < 0 && h.opts.duration_ns && !h.repeat)
 		rc = rut_cli_usage_error(cmd, "--duration is for --interval");
 	if (!h.by_given)
@@ -319,7 +345,7 @@ const struct rut_cmd cmd_heap = {
 	.group = "Ruby, live",
 	.summary = "show which objects of a Ruby application live, and which lines made those that "
 		   "stay",
-	.usage = "[OPTIONS] TARGET...",
+	.usage = "[OPTIONS] TARGET... | -- COMMAND [ARGS]",
 	.options = options,
 	.run = run,
 };

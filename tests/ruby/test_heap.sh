@@ -126,6 +126,35 @@ for line in open("looks"):
   grep -q '"class":"Session"' got
 }
 
+a_command_is_looked_at() {
+  cat >kept.rb <<'RUBY'
+class Thing; end
+KEPT = []
+2000.times { KEPT << Thing.new }
+puts "made"
+sleep 0.02 until File.exist?("stop")
+exit 3
+RUBY
+  "$RUTILE" heap --interval 300ms --json -o looks -- "$RUBY" --disable-gems kept.rb >out 2>err &
+  tracer=$!
+  pids="$pids $tracer"
+  trap kill_started EXIT
+  # All of them were made while it was watched.
+  t_wait grep -q '"line":3,"class":"Thing","count":2000,.*"born":2000,' looks || { cat looks err; return 1; }
+  touch stop
+  rc=0
+  wait "$tracer" || rc=$?
+  [ "$rc" = 3 ] || { cat err; return 1; }
+  grep -q made out
+  rc=0
+  "$RUTILE" heap -- true 2>err || rc=$?
+  [ "$rc" = 2 ]
+  rc=0
+  "$RUTILE" heap --diff 100ms -- true 2>err || rc=$?
+  [ "$rc" = 1 ]
+  grep 'has ended, or is not Ruby' err
+}
+
 workers_are_added_up() {
   start out "$RUBY" "$DIR/leak.rb" 2
   # Children that have only just been forked are given time to execute something else.
@@ -274,6 +303,7 @@ RUBY
 t_case "classes, counts and bytes are those of ObjectSpace" classes_are_those_of_objectspace
 t_case "garbage is counted unless --gc collects it" garbage_is_counted_unless_it_is_collected
 t_case "of two looks the line that leaks is first" the_line_that_leaks_is_first
+t_case "a command is looked at from its first line on" a_command_is_looked_at
 t_case "workers are added up" workers_are_added_up
 t_case "looks end with the target" looks_end_with_the_target
 t_case "several ractors are refused" ractors_are_refused
