@@ -349,6 +349,7 @@ const struct rut_analysis rut_analysis_futex = {
 	.report_needs = {"syscall_entry_futex", "sys_futex"},
 	.instance_size = sizeof(struct futexes),
 	.hooks = hooks,
+	.ignores_files = true,
 	.events = events,
 	.report = report,
 	.fini = fini,

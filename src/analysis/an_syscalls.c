@@ -17,18 +17,24 @@ struct ret_count {
 };
 
 struct call_stats {
-	const char *name;
 	struct rut_stat duration;
 	struct ret_count first; /* of the return values: most often there is no other */
 	struct ret_count *rets; /* owned; the others in order of first sight */
 	size_t n_rets;
+	const char *name;
 };
 
+enum { FIRST_IDS = 8 };
+
+/* A thread makes few different calls: their numbers stand where one look finds them. */
 struct tid_stats {
 	int64_t tid, pid;
 	const char *comm;
 	uint64_t total;
-	struct rut_ordered calls; /* by id of the call */
+	uint32_t n_calls;
+	uint32_t ids[FIRST_IDS];  /* of the first calls */
+	uint32_t *more_ids;	  /* owned; of the others */
+	struct call_stats *calls; /* owned; in order of first sight */
 };
 
 struct syscalls {
@@ -107,16 +113,53 @@ static struct tid_stats *get_tid(struct syscalls *s, const struct rut_thread *t)
 	return p;
 }
 
+/* As many as are there have room for one more when they are a power of two. */
+static void *grown(void *array, size_t n, size_t size)
+{
+	return n & (n - 1) ? array : realloc(array, (n ? 2 * n : 1) * size);
+}
+
+static struct call_stats *add_call(struct syscalls *s, struct tid_stats *p,
+				   const struct rut_syscall_info *info)
+{
+	struct call_stats *calls = grown(p->calls, p->n_calls, sizeof(*calls)), *c;
+	uint32_t more = p->n_calls < FIRST_IDS ? 0 : p->n_calls - FIRST_IDS, *ids;
+
+	if (!calls)
+		return NULL;
+	p->calls = calls;
+	c = &calls[p->n_calls];
+	if (p->n_calls < FIRST_IDS) {
+		p->ids[p->n_calls] = info->id;
+	} else {
+		ids = grown(p->more_ids, more, sizeof(*ids));
+		if (!ids)
+			return NULL;
+		p->more_ids = ids;
+		ids[more] = info->id;
+	}
+	*c = (struct call_stats){.name = info->name};
+	if (rut_an_stat_init(&c->duration, rut_an_stat_keep(s->base.run->conf)))
+		return NULL;
+	p->n_calls++;
+	return c;
+}
+
 static struct call_stats *get_call(struct syscalls *s, struct tid_stats *p,
 				   const struct rut_syscall_info *info)
 {
-	struct call_stats *c = rut_an_ordered_add(&p->calls, info->id, sizeof(*c));
+	uint32_t n = p->n_calls < FIRST_IDS ? p->n_calls : FIRST_IDS;
+	struct call_stats *c;
 
-	if (c && !c->name) {
-		c->name = info->name;
-		if (rut_an_stat_init(&c->duration, rut_an_stat_keep(s->base.run->conf)))
-			s->base.run->engine->state.failed = true;
-	}
+	for (uint32_t i = 0; i < n; i++)
+		if (p->ids[i] == info->id)
+			return &p->calls[i];
+	for (uint32_t i = n; i < p->n_calls; i++)
+		if (p->more_ids[i - FIRST_IDS] == info->id)
+			return &p->calls[i];
+	c = add_call(s, p, info);
+	if (!c)
+		s->base.run->engine->state.failed = true;
 	return c;
 }
 
@@ -215,10 +258,24 @@ static void add_returns(struct rut_result *t, const struct call_stats *c)
 	rut_buf_fini(&b);
 }
 
+/* The most frequent first. NULL: no memory. */
+static struct call_stats **sorted_calls(const struct tid_stats *p)
+{
+	struct call_stats **list = malloc((p->n_calls + 1) * sizeof(*list));
+
+	for (uint32_t i = 0; list && i < p->n_calls; i++)
+		list[i] = &p->calls[i];
+	if (list && rut_an_sort_stable((void **)list, p->n_calls, by_count)) {
+		free(list);
+		return NULL;
+	}
+	return list;
+}
+
 static struct rut_result *calls_table(const struct syscalls *s, const struct tid_stats *p,
 				      int64_t end_ns)
 {
-	struct call_stats **list = (struct call_stats **)rut_an_ordered_sorted(&p->calls, by_count);
+	struct call_stats **list = sorted_calls(p);
 	struct rut_result *t;
 	char subtitle[128], pid[24] = "?";
 
@@ -230,7 +287,7 @@ static struct rut_result *calls_table(const struct syscalls *s, const struct tid
 		snprintf(subtitle, sizeof(subtitle), "%s (%s, TID: %lld)", p->comm, pid,
 			 (long long)p->tid);
 	t = rut_an_result_new(&per_tid, s->base.begin_ns, end_ns, subtitle);
-	for (size_t i = 0; t && list && i < p->calls.n; i++) {
+	for (size_t i = 0; t && list && i < p->n_calls; i++) {
 		const struct rut_stat *d = &list[i]->duration;
 
 		rut_an_result_text(t, RUT_LAMI_SYSCALL, list[i]->name);
@@ -302,8 +359,8 @@ static void add_percentiles(struct rut_result *pct, const struct tid_stats *p)
 {
 	char thread[96], what[160];
 
-	for (size_t i = 0; pct && i < p->calls.n; i++) {
-		const struct call_stats *c = p->calls.items[i];
+	for (size_t i = 0; pct && i < p->n_calls; i++) {
+		const struct call_stats *c = &p->calls[i];
 
 		rut_an_fmt_thread(thread, sizeof(thread), p->comm, p->tid);
 		snprintf(what, sizeof(what), "%s %s", thread, c->name);
@@ -373,13 +430,12 @@ static void fini(struct rut_instance *inst)
 	for (size_t i = 0; i < s->tids.n; i++) {
 		struct tid_stats *p = s->tids.items[i];
 
-		for (size_t k = 0; k < p->calls.n; k++) {
-			struct call_stats *c = p->calls.items[k];
-
-			rut_an_stat_fini(&c->duration);
-			free(c->rets);
+		for (uint32_t k = 0; k < p->n_calls; k++) {
+			rut_an_stat_fini(&p->calls[k].duration);
+			free(p->calls[k].rets);
 		}
-		rut_an_ordered_fini(&p->calls);
+		free(p->more_ids);
+		free(p->calls);
 	}
 	rut_an_ordered_fini(&s->tids);
 }

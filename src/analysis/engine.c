@@ -318,6 +318,28 @@ int rut_an_engine_rebind(struct rut_engine *e, struct rut_err *err)
 	return r ? rut_err_set(err, ENOMEM, "out of memory") : check_ambiguous(e, err);
 }
 
+/* All that it listens to. */
+static uint32_t hooks_of(const struct rut_analysis *a)
+{
+	uint32_t hooks = a->wants;
+
+	for (const struct rut_analysis_hook *h = a->hooks; h && h->fn; h++)
+		hooks |= RUT_HOOK_BIT(h->hook);
+	return hooks;
+}
+
+/* Descriptors matter to system calls, and to what wakes a thread. */
+static bool ignores_files(const struct rut_analysis *a)
+{
+	const uint32_t files = RUT_HOOK_BIT(RUT_HOOK_IO_EXIT) | RUT_HOOK_BIT(RUT_HOOK_FD_CREATE) |
+			       RUT_HOOK_BIT(RUT_HOOK_FD_CLOSE) | RUT_HOOK_BIT(RUT_HOOK_FD_UPDATE) |
+			       RUT_HOOK_BIT(RUT_HOOK_PARENT) | RUT_HOOK_BIT(RUT_HOOK_NET) |
+			       RUT_HOOK_BIT(RUT_HOOK_SYSCALL_ENTRY) |
+			       RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT) | RUT_HOOK_BIT(RUT_HOOK_WAKEUP);
+
+	return a->ignores_files || !(hooks_of(a) & files);
+}
+
 int rut_an_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct rut_ctf_set *set,
 		       const struct rut_analysis *const *analyses, size_t n, struct rut_err *err)
 {
@@ -337,7 +359,7 @@ int rut_an_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct
 	e->state.count_splice = conf->splice;
 	e->state.no_files = n > 0;
 	for (size_t i = 0; i < n; i++)
-		e->state.no_files &= analyses[i]->ignores_files;
+		e->state.no_files &= ignores_files(analyses[i]);
 	e->periods.begin = on_period_begin;
 	e->periods.end = on_period_end;
 	e->periods.arg = e;
@@ -424,7 +446,7 @@ static bool check_time(struct rut_engine *e, int64_t ts_ns)
 static void run_extras(struct rut_engine *e, const struct rut_engine_class *c,
 		       const struct rut_ctf_event *ev)
 {
-	const struct rut_state_class *sc = &e->state.classes[ev->cls->index];
+	const struct rut_state_class *sc = &e->state.classes[ev->index];
 
 	for (const struct engine_extra *x = c->extras; x; x = x->next)
 		for (struct rut_engine_list *l = e->instances; l; l = l->next)
@@ -436,12 +458,8 @@ void rut_an_engine_want(struct rut_engine *e, struct rut_ctf_reader *reader)
 {
 	uint32_t hooks = 0;
 
-	for (size_t i = 0; i < e->n_runs; i++) {
-		hooks |= e->runs[i].analysis->wants;
-		for (const struct rut_analysis_hook *h = e->runs[i].analysis->hooks; h && h->fn;
-		     h++)
-			hooks |= RUT_HOOK_BIT(h->hook);
-	}
+	for (size_t i = 0; i < e->n_runs; i++)
+		hooks |= hooks_of(e->runs[i].analysis);
 	rut_ctf_reader_want(reader, NULL);
 	for (size_t i = 0; i < e->n_classes; i++)
 		if (e->classes[i].periods || e->classes[i].extras ||
@@ -456,7 +474,7 @@ int rut_an_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader)
 	const struct rut_ctf_event *ev;
 
 	while (!e->ended && (ev = rut_ctf_reader_next(reader))) {
-		const struct rut_engine_class *c = &e->classes[ev->cls->index];
+		const struct rut_engine_class *c = &e->classes[ev->index];
 
 		if (__builtin_expect(ev->ts_ns >= e->next_check_ns, 0)) {
 			if (!check_time(e, ev->ts_ns))

@@ -122,27 +122,29 @@ enum rut_wait_kind {
 };
 
 struct rut_thread {
+	/* What most events of a thread touch, in two cache lines: */
 	int64_t tid;
 	int64_t pid;	  /* -1: unknown */
 	const char *comm; /* interned */
-	bool has_prio;
 	int32_t prio;
-	int32_t running;    /* on how many CPUs: 0 or 1, unless events were lost */
-	struct rut_map fds; /* number + 1 -> struct rut_fd, owned by the state */
-	const struct rut_syscall_info *syscall; /* NULL: in none */
-	int64_t syscall_begin_ns;
-	struct rut_io_rq rq;
-	struct rut_fd_op fd_op;
+	int32_t running;	/* on how many CPUs: 0 or 1, unless events were lost */
 	int64_t last_wakeup_ns; /* RUT_NO_TIME: none since it last ran */
 	int64_t last_waker;	/* tid of what ran where it was woken; 0: unknown */
-	struct rut_wake wake;	/* what ended its last sleep */
-	uint64_t futex;		/* the address that it waits for; 0: none */
-	bool calls_seen;	/* a system call of it was seen: whether it is in one is known */
+	uint32_t index;		/* unique among those that exist; used again */
+	bool has_prio;
+	bool calls_seen; /* a system call of it was seen: whether it is in one is known */
 	bool exiting;
+	bool dead;				/* it has ended, or its TID is another's */
+	const struct rut_syscall_info *syscall; /* NULL: in none */
+	int64_t syscall_begin_ns;
+	struct rut_wake wake; /* what ended its last sleep */
+	uint64_t futex;	      /* the address that it waits for; 0: none */
+	/* And others: */
+	struct rut_io_rq rq;
+	struct rut_fd_op fd_op;
+	struct rut_map fds; /* number + 1 -> struct rut_fd, owned by the state */
 	const char *cgroup; /* its control group; interned; NULL: unknown */
-	uint32_t index;	    /* unique among those that exist; used again */
 	uint64_t serial;    /* order of creation */
-	bool dead;	    /* it has ended, or its TID is another's */
 	bool kept;	    /* a pointer to it is kept elsewhere: it is not freed */
 };
 
@@ -182,6 +184,7 @@ struct rut_cpu {
 	int64_t dirtied_dev;
 	uint64_t dirtied_sector, dirtied_bytes;
 	const char *packet_iface;
+	const char *idle_comm;	    /* of its idle thread; NULL: not seen yet */
 	bool switched;		    /* a switch was seen: current is known */
 	struct rut_thread *current; /* NULL: idle or unknown */
 	bool in_irq;
@@ -438,7 +441,7 @@ bool rut_an_state_needs(const struct rut_state *st, size_t cls, uint32_t hooks);
 
 static inline void rut_state_event(struct rut_state *st, const struct rut_ctf_event *ev)
 {
-	const struct rut_state_class *c = &st->classes[ev->cls->index];
+	const struct rut_state_class *c = &st->classes[ev->index];
 
 	if (rut_ctf_ref_ok(&c->cpu))
 		st->cpu = (int)rut_ctf_i64(ev, &c->cpu);

@@ -35,9 +35,10 @@ static const char *comm_of(struct rut_state *st, const struct rut_ctf_event *ev,
 	size_t len;
 	const char *s = rut_ctf_str(ev, ref, &len);
 
-	len = strnlen(s, len);
-	return strncmp(likely, s, len) != 0 || likely[len] ? rut_an_state_intern(st, s, len)
-							   : likely;
+	/* strncmp() ends at the first NUL, and what it has compared is no shorter than `likely`. */
+	if (!strncmp(likely, s, len) && (memchr(s, 0, len) || !likely[len]))
+		return likely;
+	return rut_an_state_intern(st, s, len);
 }
 
 /* EXIT_DEAD, EXIT_ZOMBIE, and TASK_DEAD of older kernels: the thread never runs again. */
@@ -48,9 +49,8 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 {
 	struct rut_hook_switch h = {.ts_ns = ev->ts_ns, .cpu = st->cpu};
 	struct rut_cpu *cpu = rut_an_state_get_cpu(st, h.cpu);
+	const char *idle_comm = cpu->idle_comm ? cpu->idle_comm : st->empty;
 	struct rut_thread *prev, *next;
-	size_t len;
-	const char *s;
 
 	h.prev_tid = rut_ctf_i64(ev, &c->f[SW_PREV_TID]);
 	h.next_tid = rut_ctf_i64(ev, &c->f[SW_NEXT_TID]);
@@ -69,13 +69,18 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	cpu->n_levels = 0; /* no interrupt lasts longer than what it has interrupted */
 	if (cpu->current)
 		next->running++;
-	s = rut_ctf_str(ev, &c->f[SW_NEXT_COMM], &len);
-	rut_an_state_set_comm(st, next, s, len);
+	if (!h.next_tid) /* all CPUs have an idle thread of this number */
+		next->comm = comm_of(st, ev, &c->f[SW_NEXT_COMM], idle_comm);
+	else
+		next->comm = comm_of(st, ev, &c->f[SW_NEXT_COMM], next->comm);
+	if (!h.next_tid)
+		cpu->idle_comm = next->comm;
 	check_prio(st, h.ts_ns, h.cpu, prev, rut_ctf_i64(ev, &c->f[SW_PREV_PRIO]));
 	check_prio(st, h.ts_ns, h.cpu, next, rut_ctf_i64(ev, &c->f[SW_NEXT_PRIO]));
 	rut_an_state_ruby_switch(st, h.ts_ns, h.prev_tid, h.next_tid);
 	if (st->hooks[RUT_HOOK_SWITCH].n) {
-		h.prev_comm = comm_of(st, ev, &c->f[SW_PREV_COMM], prev->comm);
+		h.prev_comm =
+			comm_of(st, ev, &c->f[SW_PREV_COMM], h.prev_tid ? prev->comm : idle_comm);
 		h.prev_state = rut_ctf_i64(ev, &c->f[SW_PREV_STATE]);
 		/* A preempted thread has a bit above all states (TASK_REPORT_MAX). */
 		if (!(h.prev_state & 0xff))
@@ -178,7 +183,8 @@ static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event 
 	child->pid = rut_ctf_i64(ev, &c->f[FORK_CHILD_PID]);
 	child->comm = comm_of(st, ev, &c->f[FORK_CHILD_COMM], parent->comm);
 	child->cgroup = parent->cgroup;
-	copy_fds(st, ev, parent, child);
+	if (!st->no_files)
+		copy_fds(st, ev, parent, child);
 }
 
 static void sched_process_exit(struct rut_state *st, const struct rut_ctf_event *ev,

@@ -581,39 +581,48 @@ static inline int64_t clock_ns(const struct rut_cursor *c)
 	return c->clock ? rut_ctf_clock_ns(c->clock, c->clk) : 0;
 }
 
-/* The event with its header at `start` that ends at the cursor. */
-static ALWAYS_INLINE void show_event(struct rut_cursor *c, const struct rut_ctf_event_class *cls,
-				     uint64_t start)
+/* Goes to the next of the events that were found. */
+static ALWAYS_INLINE void show_found(struct rut_cursor *c)
 {
-	c->ev.cls = cls;
-	c->ev.ts_clock = c->clk;
-	c->ev.ts_ns = c->last_ns;
-	c->ev.header_pos = start;
-	c->ev.end_pos = c->pos;
+	const struct rut_cursor_found *f = &c->found[c->found_at++];
+	const struct rut_ctf_stream_class *sc = c->info.cls;
+	const struct rut_ctf_quick *q = &rut_meta_stream_class(sc)->quick[f->id];
+
+	if (q->bits != RUT_CTF_NOT_QUICK)
+		c->seg[q->seg] = f->body;
+	c->ev.cls = sc->by_id[f->id];
+	c->ev.index = q->index;
+	c->ev.ts_clock = (uint64_t)f->ts_ns - (uint64_t)c->clock->base_ns;
+	c->ev.ts_ns = f->ts_ns;
+	c->ev.header_pos = f->start;
+	c->ev.end_pos = f->end;
 }
 
 /*
- * The next wanted event of the packet, as far as headers have a plan, with everything in registers.
- * False: the record at c->pos needs the long way, which also finds out what is wrong with it;
- * nothing of it was taken.
+ * Finds the next wanted events of the packet, as far as headers have a plan, with everything in
+ * registers: several that are passed by their size, or one whose program must run (it leaves the
+ * segments in c->seg). None: the record at c->pos needs the long way, which also tells what is
+ * wrong with it; nothing of it was taken.
  */
-static ALWAYS_INLINE bool next_planned(struct rut_cursor *c, enum rut_ctf_header_kind kind)
+static ALWAYS_INLINE uint32_t find_planned(struct rut_cursor *c, enum rut_ctf_header_kind kind)
 {
 	const struct rut_ctf_header_plan *h = c->plan;
 	const struct rut_ctf_stream_class *sc = c->info.cls;
-	const struct rut_ctf_quick *quick = rut_meta_stream_class(sc)->quick, *q = NULL;
+	const struct rut_ctf_quick *quick = rut_meta_stream_class(sc)->quick, *q;
 	const uint64_t content = c->info.pub.content_bits, base = (uint64_t)c->clock->base_ns;
 	const uint8_t *data = c->ev.data, *wanted = c->wanted;
 	const size_t n_ids = sc->n_by_id;
 	const int64_t begin_ns = c->opts->has_begin ? c->opts->begin_ns : INT64_MIN;
 	const int64_t end_ns = c->opts->has_end ? c->opts->end_ns : INT64_MAX;
 	const int64_t look_ns = c->mark_ns <= end_ns ? c->mark_ns : end_ns + 1;
-	uint64_t pos = c->pos, clk = c->clk, events = 0, start = 0, body = 0, end;
+	const uint32_t most = c->opts->follow ? 1 : RUT_CURSOR_FOUND;
+	uint64_t pos = c->pos, clk = c->clk, events = 0, start, body, end;
 	int64_t last_ns = c->last_ns, ts_ns;
-	struct header sh = {0};
-	bool found = false;
+	uint32_t n = 0;
+	bool last = false, is_wanted;
+	struct header sh;
 
-	while (!found) {
+	while (!last) {
 		start = rut_bits_align(pos, h->align);
 		if (unlikely(start + 8ull * h->max_bytes > content))
 			break;
@@ -624,20 +633,27 @@ static ALWAYS_INLINE bool next_planned(struct rut_cursor *c, enum rut_ctf_header
 		if (unlikely(ts_ns < last_ns))
 			break;
 		q = &quick[sh.id];
+		is_wanted = !wanted || wanted[q->index] || unlikely(ts_ns >= look_ns);
+		body = 0;
 		end = start + 8ull * sh.bytes;
-		if (q->bits != RUT_CTF_NOT_QUICK) {
+		if (likely(q->bits != RUT_CTF_NOT_QUICK)) {
 			body = rut_bits_align(end, q->align);
 			end = body + q->bits;
 			if (unlikely(end > content))
 				break;
-		} else if (unlikely(!sc->by_id[sh.id]) ||
+		} else if (unlikely(!sc->by_id[sh.id]) || (n && is_wanted) ||
 			   unlikely(!walk(c, sc->by_id[sh.id]->program, &end))) {
 			break;
 		}
-		if (!wanted || wanted[q->index] || unlikely(ts_ns >= look_ns)) {
+		if (is_wanted) {
 			if (unlikely(ts_ns > end_ns))
 				break;
-			found = likely(ts_ns >= begin_ns);
+			if (likely(ts_ns >= begin_ns)) {
+				c->found[n++] =
+					(struct rut_cursor_found){ts_ns, start, body, end, sh.id};
+				last = n == most || q->bits == RUT_CTF_NOT_QUICK ||
+				       ts_ns >= look_ns;
+			}
 		}
 		pos = end;
 		clk = sh.clk;
@@ -645,43 +661,46 @@ static ALWAYS_INLINE bool next_planned(struct rut_cursor *c, enum rut_ctf_header
 		events++;
 	}
 	if (unlikely(rut_ctf_file_was_cut(&file_of(c)->map)))
-		return false;
+		return 0;
 	c->pos = pos;
 	c->clk = clk;
 	c->last_ns = last_ns;
 	c->counts->events += events;
-	if (found && q->bits != RUT_CTF_NOT_QUICK)
-		c->seg[q->seg] = body;
-	if (found)
-		show_event(c, sc->by_id[sh.id], start);
-	return found;
+	return n;
 }
 
 /* A loop for each form of header, so that the form is no question in it. */
-static inline bool next_quickly(struct rut_cursor *c)
+static uint32_t find_quickly(struct rut_cursor *c)
 {
 	switch (c->plan->kind) {
 	case RUT_CTF_HEADER_COMPACT:
-		return next_planned(c, RUT_CTF_HEADER_COMPACT);
+		return find_planned(c, RUT_CTF_HEADER_COMPACT);
 	case RUT_CTF_HEADER_LARGE:
-		return next_planned(c, RUT_CTF_HEADER_LARGE);
+		return find_planned(c, RUT_CTF_HEADER_LARGE);
 	case RUT_CTF_HEADER_WORD:
-		return next_planned(c, RUT_CTF_HEADER_WORD);
+		return find_planned(c, RUT_CTF_HEADER_WORD);
 	default:
-		return next_planned(c, RUT_CTF_HEADER_FLAT);
+		return find_planned(c, RUT_CTF_HEADER_FLAT);
 	}
 }
 
 bool rut_cursor_next(struct rut_cursor *c)
 {
+	if (likely(c->found_at < c->n_found)) {
+		show_found(c);
+		return true;
+	}
 	for (;;) {
 		const struct rut_ctf_event_class *cls;
 		uint64_t start, pos, id;
 
 		if (unlikely(!c->in_packet) && (c->done || !open_packet(c)))
 			return false;
-		if (c->quick && next_quickly(c))
+		if (c->quick && (c->n_found = find_quickly(c))) {
+			c->found_at = 0;
+			show_found(c);
 			return true;
+		}
 		start = pos = rut_bits_align(c->pos, c->plan->align);
 		if (pos >= c->info.pub.content_bits) {
 			c->in_packet = false;
@@ -708,6 +727,7 @@ bool rut_cursor_next(struct rut_cursor *c)
 		c->pos = pos;
 		c->counts->events++;
 		c->ev.cls = cls;
+		c->ev.index = cls->index;
 		c->ev.ts_clock = c->clk;
 		c->ev.ts_ns = clock_ns(c);
 		if (unlikely(c->ev.ts_ns < c->last_ns))
@@ -791,6 +811,7 @@ void rut_cursor_rewind(struct rut_cursor *c)
 	c->file = 0;
 	c->next_offset = c->forgotten_to = c->expected_to = 0;
 	c->in_packet = c->done = c->has_prev = false;
+	c->n_found = c->found_at = 0;
 	c->clk = 0;
 	c->last_ns = INT64_MIN;
 }

@@ -5,8 +5,21 @@
 
 #include "ctf/set.h"
 
+/* An event whose class is passed by its size, found ahead. */
+struct rut_cursor_found {
+	int64_t ts_ns;
+	uint64_t start, body, end; /* bits */
+	uint64_t id;
+};
+
+enum { RUT_CURSOR_FOUND = 16 };
+
 struct rut_cursor {
 	struct rut_ctf_event ev;
+	/* Events of the current packet that come next: the cursor stands behind the last of them.
+	 */
+	struct rut_cursor_found found[RUT_CURSOR_FOUND];
+	uint32_t n_found, found_at;
 	/* The current packet: */
 	uint64_t pos; /* bits: where the next record may begin */
 	struct rut_packet_info info;

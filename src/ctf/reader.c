@@ -51,10 +51,31 @@ static void sift_down(struct rut_ctf_reader *r, size_t i)
 	r->heap[i] = c;
 }
 
+static void find_rival(struct rut_ctf_reader *r)
+{
+	int64_t ns = INT64_MAX;
+
+	for (size_t i = 1; i < r->n_heap && i < 3; i++)
+		if (r->heap[i]->ev.ts_ns < ns)
+			ns = r->heap[i]->ev.ts_ns;
+	r->rival_ns = ns;
+}
+
 static void make_heap(struct rut_ctf_reader *r)
 {
 	for (size_t i = r->n_heap / 2; i-- > 0;)
 		sift_down(r, i);
+	find_rival(r);
+}
+
+/* The root's cursor is at its end, or not before its rivals any more. */
+static void settle(struct rut_ctf_reader *r, bool has_event)
+{
+	if (!has_event)
+		r->heap[0] = r->heap[--r->n_heap];
+	if (r->n_heap > 1)
+		sift_down(r, 0);
+	find_rival(r);
 }
 
 /* Follow: how far a stream may be behind the others, in time of the trace or of waiting for it. */
@@ -143,10 +164,10 @@ struct rut_cursor *rut_reader_step(struct rut_ctf_reader *r)
 	if (__builtin_expect(!r->started, 0))
 		start(r);
 	if (r->n_heap && !r->fresh) {
-		if (!rut_cursor_next(r->heap[0]))
-			r->heap[0] = r->heap[--r->n_heap];
-		if (r->n_heap > 1)
-			sift_down(r, 0);
+		bool has_event = rut_cursor_next(r->heap[0]);
+
+		if (!has_event || r->heap[0]->ev.ts_ns >= r->rival_ns)
+			settle(r, has_event);
 	}
 	r->fresh = false;
 	return r->n_heap ? r->heap[0] : NULL;

@@ -184,6 +184,7 @@ struct rut_ctf_event {
 	int64_t ts_ns;	   /* since the epoch; 0 without a clock */
 	uint64_t ts_clock; /* as the tracer's clock showed it, made whole to 64 bits */
 	int32_t cpu;	   /* of the packet; -1: unknown */
+	uint32_t index;	   /* of the class: cls->index */
 	bool has_ts;
 	const struct rut_ctf_packet *packet;
 	/* For the functions below: */

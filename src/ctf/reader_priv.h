@@ -16,6 +16,8 @@ struct rut_ctf_reader {
 	size_t n_cursors;
 	struct rut_cursor **heap; /* owned array */
 	size_t n_heap;
+	/* The earliest time of the heap's other cursors: below it the root stays the root. */
+	int64_t rival_ns;
 	uint8_t *wanted; /* owned; NULL: all */
 	bool started;
 	bool fresh;	      /* the heap's root was not given out yet */
