@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -28,31 +29,38 @@ static void append_errno(struct rut_err *err, int code)
 			 (unsigned long long)files.rlim_cur);
 }
 
-int(rut_err_set)(struct rut_err *err, int code, const char *fmt, ...)
+__attribute__((format(printf, 4, 0))) static int vset(struct rut_err *err, int code,
+						      bool with_errno, const char *fmt, va_list ap)
 {
-	va_list ap;
-
 	if (!err)
 		return -code;
 	err->code = code;
-	va_start(ap, fmt);
 	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
-	va_end(ap);
+	if (with_errno)
+		append_errno(err, code);
 	return -code;
+}
+
+int(rut_err_set)(struct rut_err *err, int code, const char *fmt, ...)
+{
+	va_list ap;
+	int rc;
+
+	va_start(ap, fmt);
+	rc = vset(err, code, false, fmt, ap);
+	va_end(ap);
+	return rc;
 }
 
 int(rut_err_errno)(struct rut_err *err, int code, const char *fmt, ...)
 {
 	va_list ap;
+	int rc;
 
-	if (!err)
-		return -code;
-	err->code = code;
 	va_start(ap, fmt);
-	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+	rc = vset(err, code, true, fmt, ap);
 	va_end(ap);
-	append_errno(err, code);
-	return -code;
+	return rc;
 }
 
 int(rut_err_prefix)(struct rut_err *err, const char *fmt, ...)

@@ -102,17 +102,14 @@ static void note(const char *name, const char *what)
 	rut_logfile_append(&service_log, RUT_LOG_INFO, msg);
 }
 
-static int start_one(struct service *s, const char *name)
+/* Starts a session; frees its options. */
+static int begin(const char *name, struct rut_record_opts *o)
 {
-	struct rut_record_opts o = {0};
 	struct rut_err err = RUT_ERR_INIT;
 	pid_t pid;
-	int rc = read_profile(s, name, &o);
+	int rc = rut_cli_record_start(o, &pid, &err);
 
-	if (rc)
-		return rc;
-	rc = rut_cli_record_start(&o, &pid, &err);
-	rut_cli_record_opts_fini(&o);
+	rut_cli_record_opts_fini(o);
 	/* Started already, by hand or before: that is what is wanted. */
 	if (rc == -EEXIST)
 		return 0;
@@ -120,6 +117,14 @@ static int start_one(struct service *s, const char *name)
 		return fail(name, &err);
 	note(name, "started");
 	return 0;
+}
+
+static int start_one(struct service *s, const char *name)
+{
+	struct rut_record_opts o = {0};
+	int rc = read_profile(s, name, &o);
+
+	return rc ? rc : begin(name, &o);
 }
 
 static int stop_one(const char *name)
@@ -267,8 +272,6 @@ static int act_on_trigger(struct service *s, const char *name)
 static int start_script(struct service *s, const char *name)
 {
 	struct rut_record_opts o;
-	struct rut_err err = RUT_ERR_INIT;
-	pid_t pid;
 	int rc = rut_cli_service_script_read(s->cmd, &o, s->scripts, name);
 
 	if (rc)
@@ -276,14 +279,7 @@ static int start_script(struct service *s, const char *name)
 	/* The directory of its snapshot when it is stopped. */
 	if (o.flight)
 		o.output.pattern[0] = '\0';
-	rc = rut_cli_record_start(&o, &pid, &err);
-	rut_cli_record_opts_fini(&o);
-	if (rc == -EEXIST)
-		return 0;
-	if (rc < 0)
-		return fail(name, &err);
-	note(name, "started");
-	return 0;
+	return begin(name, &o);
 }
 
 static int stop_script(struct service *s, const char *name)
