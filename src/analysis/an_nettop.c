@@ -356,7 +356,8 @@ static void fini(struct rut_instance *inst)
 
 	rut_an_ordered_fini(&n->peers);
 	rut_an_ordered_fini(&n->ifaces);
-	rut_map_each(&n->talks, s) free(s->value);
+	rut_map_each(&n->talks, s)
+		free(s->value);
 	rut_map_fini(&n->talks);
 }
 

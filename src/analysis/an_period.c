@@ -403,7 +403,8 @@ static void free_group(struct rut_pgroup *g, size_t n_defs)
 	rut_an_pset_fini(&g->parents, n_defs);
 	for (size_t i = 0; g->own && i < n_defs; i++)
 		rut_an_series_fini(&g->own[i]);
-	rut_map_each(&g->active, s) free(s->value);
+	rut_map_each(&g->active, s)
+		free(s->value);
 	rut_map_fini(&g->active);
 	free(g->own);
 	free(g->order);

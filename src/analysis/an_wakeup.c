@@ -99,7 +99,8 @@ static void add_text(struct rut_result *t, const char *s)
 		rut_an_result_empty(t);
 }
 
-static struct rut_result *path_table(struct chain *c, const struct rut_an_path *path, int64_t end_ns)
+static struct rut_result *path_table(struct chain *c, const struct rut_an_path *path,
+				     int64_t end_ns)
 {
 	struct rut_result *t = rut_an_result_new(&path_class, c->base.begin_ns, end_ns, NULL);
 

@@ -342,12 +342,13 @@ void rut_an_callstacks_free(struct rut_callstacks *s)
 {
 	if (!s)
 		return;
-	rut_map_each(&s->stacks, slot) stack_free(slot->value);
+	rut_map_each(&s->stacks, slot)
+		stack_free(slot->value);
 	rut_map_fini(&s->stacks);
-	rut_map_each(&s->codes, slot) code_free(slot->value);
+	rut_map_each(&s->codes, slot)
+		code_free(slot->value);
 	rut_map_fini(&s->codes);
-	rut_map_each(&s->processes, slot)
-	{
+	rut_map_each(&s->processes, slot) {
 		struct process *p = slot->value;
 
 		free(p->list);

@@ -404,7 +404,9 @@ int rut_an_profile_end(struct rut_profile *p)
 {
 	int rc = 0;
 
-	rut_map_each(&p->pending, slot) if (!rc) rc = end_wait(p, slot->value, p->last_ns);
+	rut_map_each(&p->pending, slot)
+		if (!rc)
+			rc = end_wait(p, slot->value, p->last_ns);
 	return rc;
 }
 
@@ -445,6 +447,7 @@ void rut_an_profile_fini(struct rut_profile *p)
 	rut_strtab_fini(&p->stacks);
 	free(p->rows);
 	free(p->stack_ns);
-	rut_map_each(&p->pending, slot) free(slot->value);
+	rut_map_each(&p->pending, slot)
+		free(slot->value);
 	rut_map_fini(&p->pending);
 }

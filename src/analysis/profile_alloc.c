@@ -258,8 +258,7 @@ int rut_an_profile_add_allocs(struct rut_profile *p, struct rut_ctf_set *set, bo
 	r.second = true;
 	if (!rc)
 		rc = read_pass(&r, set, err);
-	rut_map_each(&r.sources, slot)
-	{
+	rut_map_each(&r.sources, slot) {
 		struct source *s = slot->value;
 
 		p->objects += s->objects;
@@ -267,7 +266,8 @@ int rut_an_profile_add_allocs(struct rut_profile *p, struct rut_ctf_set *set, bo
 		p->internal += s->internal;
 		free(s);
 	}
-	rut_map_each(&r.names, slot) name_free(slot->value);
+	rut_map_each(&r.names, slot)
+		name_free(slot->value);
 	rut_map_fini(&r.sources);
 	rut_map_fini(&r.names);
 	return rc;

@@ -211,8 +211,7 @@ static void end(struct rut_requests *q, struct served *s, struct rut_request *r,
 	if (s->where) {
 		s->where->user = NULL;
 	} else {
-		rut_map_each(&q->foreign, slot)
-		{
+		rut_map_each(&q->foreign, slot) {
 			if (slot->value == s) {
 				(void)rut_map_remove(&q->foreign, slot->key);
 				break;
@@ -481,7 +480,8 @@ void rut_an_requests_fini(struct rut_requests *q)
 	for (size_t i = 0; i < q->where.n_threads; i++)
 		if (q->where.threads[i] && q->where.threads[i]->user)
 			free_served(q->where.threads[i]->user);
-	rut_map_each(&q->foreign, s) free_served(s->value);
+	rut_map_each(&q->foreign, s)
+		free_served(s->value);
 	rut_map_fini(&q->foreign);
 	rut_map_fini(&q->methods);
 	rut_an_where_fini(&q->where);
@@ -513,7 +513,8 @@ void rut_an_requests_running(struct rut_requests *q, int64_t now_ns,
 	for (size_t i = 0; i < q->where.n_threads; i++)
 		if (rut_an_where_exists(&q->where, i) && q->where.threads[i]->user)
 			run_open(q, q->where.threads[i]->user, now_ns, fn, inst);
-	rut_map_each(&q->foreign, s) run_open(q, s->value, now_ns, fn, inst);
+	rut_map_each(&q->foreign, s)
+		run_open(q, s->value, now_ns, fn, inst);
 }
 
 void rut_an_requests_serving(struct rut_requests *q, struct rut_thread *t, char *out, size_t size)

@@ -66,7 +66,8 @@ struct rut_thread *rut_an_state_thread(struct rut_state *st, int64_t tid)
 
 static void free_thread(struct rut_thread *t)
 {
-	rut_map_each(&t->fds, s) free(s->value);
+	rut_map_each(&t->fds, s)
+		free(s->value);
 	rut_map_fini(&t->fds);
 	free(t);
 }
@@ -309,7 +310,8 @@ struct rut_fd **rut_an_state_fds(const struct rut_thread *t, size_t *ret_n)
 	*ret_n = 0;
 	if (!list)
 		return NULL;
-	rut_map_each(&t->fds, s) list[(*ret_n)++] = s->value;
+	rut_map_each(&t->fds, s)
+		list[(*ret_n)++] = s->value;
 	qsort(list, *ret_n, sizeof(*list), by_seq);
 	return list;
 }
@@ -403,7 +405,8 @@ int rut_an_state_init(struct rut_state *st)
 
 static void free_disk(struct rut_disk *d)
 {
-	rut_map_each(&d->pending, s) free(s->value);
+	rut_map_each(&d->pending, s)
+		free(s->value);
 	rut_map_fini(&d->pending);
 	free(d);
 }
@@ -424,13 +427,16 @@ void rut_an_state_fini(struct rut_state *st)
 	free(st->free_indexes);
 	free(st->dead);
 	free(st->cpus);
-	rut_map_each(&st->groups, g) free(g->value);
+	rut_map_each(&st->groups, g)
+		free(g->value);
 	rut_map_fini(&st->groups);
 	rut_index_fini(&st->tids);
-	rut_map_each(&st->disks, d) free_disk(d->value);
+	rut_map_each(&st->disks, d)
+		free_disk(d->value);
 	rut_map_fini(&st->disks);
 	free(st->disk_list);
-	rut_map_each(&st->tables, t) free_table(t->value);
+	rut_map_each(&st->tables, t)
+		free_table(t->value);
 	rut_map_fini(&st->tables);
 	for (struct rut_remap *r = st->remaps, *next; r; r = next) {
 		next = r->next;

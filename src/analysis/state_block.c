@@ -133,8 +133,7 @@ static void count_ahead(const struct rut_disk *d, struct rut_block_rq *rq)
 {
 	uint32_t votes = 0;
 
-	rut_map_each(&d->pending, s)
-	{
+	rut_map_each(&d->pending, s) {
 		const struct rut_block_rq *other = s->value;
 
 		if (other->tid == rq->tid)

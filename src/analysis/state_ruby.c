@@ -632,8 +632,7 @@ void rut_an_ruby_running(struct rut_state *st, int64_t now_ns,
 {
 	if (!st->ruby)
 		return;
-	rut_map_each(&st->ruby->fibers, slot)
-	{
+	rut_map_each(&st->ruby->fibers, slot) {
 		struct fiber *f = slot->value;
 
 		if (f->count)
@@ -887,18 +886,15 @@ void rut_an_state_ruby_fini(struct rut_ruby *m)
 {
 	if (!m)
 		return;
-	rut_map_each(&m->processes, p)
-	{
+	rut_map_each(&m->processes, p) {
 		free(((struct process *)p->value)->methods);
 		free(p->value);
 	}
-	rut_map_each(&m->fibers, f)
-	{
+	rut_map_each(&m->fibers, f) {
 		free(((struct fiber *)f->value)->frames);
 		free(f->value);
 	}
-	rut_map_each(&m->threads, t)
-	{
+	rut_map_each(&m->threads, t) {
 		free(((struct ruby_thread *)t->value)->ran);
 		free(t->value);
 	}

@@ -81,8 +81,7 @@ static void purge(struct rut_where *w, struct rut_map *m, int shift)
 	uint64_t *keys = calloc(m->count + 1, sizeof(*keys));
 	size_t n = 0;
 
-	rut_map_each(m, s)
-	{
+	rut_map_each(m, s) {
 		if (keys && rut_an_state_has_ended(w->st, (int64_t)((s->key - 1) >> shift)))
 			keys[n++] = s->key;
 	}
@@ -130,11 +129,14 @@ void rut_an_where_fini(struct rut_where *w)
 		free(w->threads[i]);
 	free(w->threads);
 	free(w->cpus);
-	rut_map_each(&w->processes, p) free(p->value);
+	rut_map_each(&w->processes, p)
+		free(p->value);
 	rut_map_fini(&w->processes);
-	rut_map_each(&w->fds, f) free(f->value);
+	rut_map_each(&w->fds, f)
+		free(f->value);
 	rut_map_fini(&w->fds);
-	rut_map_each(&w->decoders, d) free(d->value);
+	rut_map_each(&w->decoders, d)
+		free(d->value);
 	rut_map_fini(&w->decoders);
 	*w = (struct rut_where){0};
 }

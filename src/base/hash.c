@@ -52,7 +52,8 @@ static int map_grow(struct rut_map *m)
 	bigger.slots = calloc(n, sizeof(*bigger.slots));
 	if (!bigger.slots)
 		return -ENOMEM;
-	rut_map_each(m, slot) * map_slot(&bigger, slot->key) = *slot;
+	rut_map_each(m, slot)
+		*map_slot(&bigger, slot->key) = *slot;
 	free(m->slots);
 	*m = bigger;
 	return 0;

@@ -26,7 +26,8 @@ int rut_cli_method_tree_init(struct rut_method_tree *t)
 
 void rut_cli_method_tree_fini(struct rut_method_tree *t)
 {
-	rut_map_each(&t->fibers, f) free(f->value);
+	rut_map_each(&t->fibers, f)
+		free(f->value);
 	rut_map_fini(&t->fibers);
 	rut_strtab_fini(&t->names);
 	free(t->nodes);

@@ -34,7 +34,8 @@ static void forget_running(struct rut_live_running *q)
 void rut_cli_live_requests_fini(struct rut_live_requests *r)
 {
 	forget_routes(r);
-	rut_map_each(&r->running, slot) forget_running(slot->value);
+	rut_map_each(&r->running, slot)
+		forget_running(slot->value);
 	rut_map_fini(&r->running);
 }
 
@@ -320,8 +321,7 @@ static void over(struct rut_live_requests *r, pid_t pid)
 	gone = calloc(r->nrunning + 1, sizeof(*gone));
 	if (!gone)
 		return;
-	rut_map_each(&r->running, slot)
-	{
+	rut_map_each(&r->running, slot) {
 		struct rut_live_running *q = slot->value;
 
 		if (q->pid == pid)
@@ -478,8 +478,7 @@ struct rut_live_running **rut_cli_live_requests_running(const struct rut_live_re
 	*ret_count = 0;
 	if (!list)
 		return NULL;
-	rut_map_each(&r->running, slot)
-	{
+	rut_map_each(&r->running, slot) {
 		list[(*ret_count)++] = slot->value;
 	}
 	qsort(list, *ret_count, sizeof(*list), compare_running);

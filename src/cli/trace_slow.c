@@ -37,8 +37,7 @@ static void cut(struct fiber *f, uint32_t from)
 
 void rut_cli_trace_slow_fini(struct rut_trace_slow *s)
 {
-	rut_map_each(&s->fibers, slot)
-	{
+	rut_map_each(&s->fibers, slot) {
 		struct fiber *f = slot->value;
 
 		cut(f, 0);

@@ -119,8 +119,7 @@ static void forget_requests(struct ruby *r, pid_t pid)
 {
 	struct rut_map kept = {0};
 
-	rut_map_each(&r->requests, slot)
-	{
+	rut_map_each(&r->requests, slot) {
 		struct request *q = slot->value;
 
 		if (pid == 0 || q->pid == pid || rut_map_put(&kept, slot->key, q))
@@ -148,8 +147,7 @@ static void look_at_requests(struct ruby *r)
 
 	if (r->when->percent > 0)
 		return;
-	rut_map_each(&r->requests, slot)
-	{
+	rut_map_each(&r->requests, slot) {
 		struct request *q = slot->value;
 
 		if (!q->told && now > q->begin_ns && now - q->begin_ns >= r->when->ns)

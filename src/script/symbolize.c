@@ -80,7 +80,8 @@ static void process_free(struct process *p)
 
 static void drop_processes(struct rut_script_symbols *s)
 {
-	rut_map_each(&s->processes, slot) process_free(slot->value);
+	rut_map_each(&s->processes, slot)
+		process_free(slot->value);
 	rut_map_fini(&s->processes);
 	s->processes = (struct rut_map){0};
 }
@@ -91,8 +92,7 @@ void rut_script_symbols_free(struct rut_script_symbols *s)
 		return;
 	rut_kallsyms_free(s->kernel);
 	drop_processes(s);
-	rut_map_each(&s->files, slot)
-	{
+	rut_map_each(&s->files, slot) {
 		struct file *f = slot->value;
 
 		rut_symbols_free(f->symbols);

@@ -82,7 +82,8 @@ struct id {
 
 static void ids_fini(struct ids *ids)
 {
-	rut_map_each(&ids->map, slot) free(slot->value);
+	rut_map_each(&ids->map, slot)
+		free(slot->value);
 	rut_map_fini(&ids->map);
 }
 

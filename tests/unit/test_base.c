@@ -88,7 +88,8 @@ static void test_map_agrees_with_an_array(void **state)
 		}
 		assert_int_equal(m.count, count);
 	}
-	rut_map_each(&m, slot) count--;
+	rut_map_each(&m, slot)
+		count--;
 	assert_int_equal(count, 0);
 	rut_map_fini(&m);
 }
