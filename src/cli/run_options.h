@@ -32,7 +32,7 @@ extern const struct rut_opt rut_cli_run_opts[];
 int rut_cli_run_parse(const struct rut_cmd *cmd, int argc, char **argv, struct rut_run_data *d);
 
 /* The verb, and the same under the name bpftrace. */
-extern const struct rut_cmd cmd_run, cmd_bpftrace;
+extern const struct rut_cmd cmd_bpftrace;
 /* Runs the verb: argv[0] is ignored. */
 int rut_cli_run(const struct rut_cmd *cmd, int argc, char **argv);
 

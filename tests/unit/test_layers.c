@@ -143,7 +143,7 @@ static void mistakes_are_reported_with_their_line(void **state)
 		{"  detail x\n", "1: a field without a method: this line must not be indented"},
 		{"span sql A#b\n\tdetails x\n",
 		 "2: unknown field 'details'; there are verb, path, route, status, bytes, "
-		 "traceparent, x_request_id and detail"},
+		 "traceparent, x_request_id, error and detail"},
 		{"span sql A#b\n\tstatus x\n", "2: 'status' is no field of a span"},
 		{"info A#b\n\tdetail x\n", "2: 'detail' is no field of a request"},
 		{"span sql A#b\n\tdetail\n", "2: the field has no value"},
