@@ -115,6 +115,12 @@ struct rut_analysis_args {
 	const char *old_begin, *old_end, *old_begin_key, *old_end_key, *old_value;
 	struct rut_commas cpus, tids, pids, procnames, select, group_by;
 	struct rut_expr *filter;	      /* owned */
+	/*
+	 * Takes the tables of each report, instead of printing; with conf.mi. They are freed
+	 * afterwards.
+	 */
+	void (*sink)(void *arg, const struct rut_results *results);
+	void *sink_arg;
 	const struct rut_analysis_live *live; /* borrowed; NULL: the trace is as others write it */
 	/* Options that are the verb's own: as take_option() returns, or -ENOENT: it is none. */
 	int (*extra)(void *arg, int id, const char *value);
@@ -127,6 +133,15 @@ extern const struct rut_opt rut_cli_opts_cputop[], rut_cli_opts_memtop[], rut_cl
 	rut_cli_opts_plain[], rut_cli_opts_calls[];
 extern const struct rut_opt rut_cli_opts_series[], rut_cli_opts_changes[], rut_cli_opts_diff[],
 	rut_cli_opts_offcpu[];
+
+/* What a verb shows by default: the third word of its line in verbs.h. */
+void rut_cli_want_nothing(struct rut_conf *c);
+void rut_cli_want_stats(struct rut_conf *c);
+void rut_cli_want_log(struct rut_conf *c);
+void rut_cli_want_top(struct rut_conf *c);
+void rut_cli_want_freq(struct rut_conf *c);
+void rut_cli_want_usage(struct rut_conf *c);
+void rut_cli_want_series(struct rut_conf *c);
 
 void rut_cli_analysis_args_fini(struct rut_analysis_args *a);
 /*

@@ -100,6 +100,11 @@ static void flush(struct rut_run *run, void *arg)
 {
 	struct pass *p = arg;
 
+	if (p->args->sink) {
+		p->args->sink(p->args->sink_arg, &run->results);
+		rut_an_results_clear(&run->results);
+		return;
+	}
 	if (p->args->live) {
 		if (run == &p->engine.runs[p->engine.n_runs - 1] && run->out.len)
 			show_tables(p);
@@ -154,6 +159,8 @@ static void print_json(struct pass *p)
 static void print_all(struct pass *p)
 {
 	hide_bar(p);
+	if (p->args->sink)
+		return;
 	if (p->args->conf.mi)
 		print_json(p);
 	else

@@ -32,43 +32,43 @@ struct verb {
 	void (*defaults)(struct rut_conf *c);
 };
 
-static void want_stats(struct rut_conf *c)
+void rut_cli_want_stats(struct rut_conf *c)
 {
 	c->stats = true;
 }
 
-static void want_log(struct rut_conf *c)
+void rut_cli_want_log(struct rut_conf *c)
 {
 	c->log = true;
 }
 
-static void want_top(struct rut_conf *c)
+void rut_cli_want_top(struct rut_conf *c)
 {
 	c->top = true;
 }
 
-static void want_freq(struct rut_conf *c)
+void rut_cli_want_freq(struct rut_conf *c)
 {
 	c->freq = true;
 }
 
-static void want_usage(struct rut_conf *c)
+void rut_cli_want_usage(struct rut_conf *c)
 {
 	c->usage = true;
 }
 
-static void want_series(struct rut_conf *c)
+void rut_cli_want_series(struct rut_conf *c)
 {
 	c->refresh_ns = 1000000000;
 }
 
-static void want_nothing(struct rut_conf *c)
+void rut_cli_want_nothing(struct rut_conf *c)
 {
 	(void)c;
 }
 
 static const struct verb verbs[] = {
-#define A(verb, analysis, shows, ...) {#verb, &rut_analysis_##analysis, want_##shows},
+#define A(verb, analysis, shows, ...) {#verb, &rut_analysis_##analysis, rut_cli_want_##shows},
 	RUT_ANALYSES(A)
 #undef A
 };

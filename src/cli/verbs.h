@@ -91,6 +91,8 @@
 	V(clear) \
 	V(destroy) \
 	V(collect) \
+	V(export) \
+	V(serve_metrics) \
 	V(ssh) \
 	V(fleet) \
 	V(fleetd) \

@@ -43,6 +43,11 @@ int rut_script_metrics_text(const struct rut_script_style *s, const struct rut_s
 int rut_script_metrics_start(struct rut_script_metrics **ret, const char *where,
 			     const struct rut_script_style *style,
 			     const struct rut_script_map *maps, size_t nmaps, struct rut_err *err);
+
+/* The same of any text: `fn` is called in the thread, and returns 0, or -1 when out of memory. */
+int rut_script_metrics_start_text(struct rut_script_metrics **ret, const char *where,
+				  int (*fn)(void *arg, struct rut_buf *out), void *arg,
+				  struct rut_err *err);
 void rut_script_metrics_stop(struct rut_script_metrics *m);
 
 /* For the tests: the port that is served, for port 0 the one that the kernel chose; 0: a file. */

@@ -36,12 +36,20 @@ struct rut_script_metrics {
 	struct rut_script_symbols *symbols; /* owned: of the thread, which has its own */
 	const struct rut_script_map *maps;  /* borrowed */
 	size_t nmaps;
+	int (*text)(void *arg, struct rut_buf *out); /* instead of maps; NULL: none */
+	void *arg;
 	char *path; /* owned; NULL: a socket */
 	int listen_fd, stop_fd;
 	unsigned port;
 	bool running;
 	pthread_t thread;
 };
+
+static int get_text(struct rut_script_metrics *m, struct rut_buf *out)
+{
+	return m->text ? m->text(m->arg, out)
+		       : rut_script_metrics_text(&m->style, m->maps, m->nmaps, out);
+}
 
 static int write_file(struct rut_script_metrics *m)
 {
@@ -51,8 +59,7 @@ static int write_file(struct rut_script_metrics *m)
 	bool ok;
 	int fd;
 
-	if (rut_script_metrics_text(&m->style, m->maps, m->nmaps, &text) ||
-	    asprintf(&temporary, "%s.%d", m->path, getpid()) < 0)
+	if (get_text(m, &text) || asprintf(&temporary, "%s.%d", m->path, getpid()) < 0)
 		return -ENOMEM;
 	/* One that a process of the same PID left. Links are not followed: this may run as root. */
 	unlink(temporary);
@@ -154,7 +161,7 @@ static void serve(struct rut_script_metrics *m, int fd)
 		rut_buf_puts(&head, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n"
 				    "Connection: close\r\n\r\n");
 	} else {
-		rut_script_metrics_text(&m->style, m->maps, m->nmaps, &body);
+		get_text(m, &body);
 		rut_buf_printf(&head,
 			       "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; "
 			       "version=1.0.0; charset=utf-8\r\nContent-Length: %zu\r\n"
@@ -255,24 +262,14 @@ static int open_target(struct rut_script_metrics *m, const char *where, struct r
 	return rc ? rut_err_errno(err, -rc, "cannot write '%s'", where) : 0;
 }
 
-int rut_script_metrics_start(struct rut_script_metrics **ret, const char *where,
-			     const struct rut_script_style *style,
-			     const struct rut_script_map *maps, size_t nmaps, struct rut_err *err)
+/* Takes over `m`, whose contents are set. */
+static int start(struct rut_script_metrics **ret, struct rut_script_metrics *m, const char *where,
+		 struct rut_err *err)
 {
-	struct rut_script_metrics *m = calloc(1, sizeof(*m));
 	int rc;
 
-	if (!m)
-		return rut_err_set(err, ENOMEM, "out of memory");
-	m->style = *style;
-	m->maps = maps;
-	m->nmaps = nmaps;
 	m->listen_fd = -1;
 	m->stop_fd = eventfd(0, EFD_CLOEXEC);
-	if (style->names) {
-		m->names = *style->names;
-		m->style.names = &m->names;
-	}
 	if (m->stop_fd < 0 || rut_script_symbols_new(&m->symbols)) {
 		rc = rut_err_set(err, ENOMEM, "out of memory");
 	} else {
@@ -292,6 +289,35 @@ int rut_script_metrics_start(struct rut_script_metrics **ret, const char *where,
 	}
 	*ret = m;
 	return 0;
+}
+
+int rut_script_metrics_start(struct rut_script_metrics **ret, const char *where,
+			     const struct rut_script_style *style,
+			     const struct rut_script_map *maps, size_t nmaps, struct rut_err *err)
+{
+	struct rut_script_metrics *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	m->style = *style;
+	m->maps = maps;
+	m->nmaps = nmaps;
+	if (style->names)
+		m->names = *style->names;
+	return start(ret, m, where, err);
+}
+
+int rut_script_metrics_start_text(struct rut_script_metrics **ret, const char *where,
+				  int (*fn)(void *arg, struct rut_buf *out), void *arg,
+				  struct rut_err *err)
+{
+	struct rut_script_metrics *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	m->text = fn;
+	m->arg = arg;
+	return start(ret, m, where, err);
 }
 
 void rut_script_metrics_stop(struct rut_script_metrics *m)

@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Results for databases of metrics, against the same results as LAMI.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/cases.sh"
+trap 'rm -rf "$t_root"' EXIT
+TRACE=$(cases)/ref/basic-kernel-analysis/kernel
+
+# What LAMI says, as a list of numbers; and what the three formats say.
+test_values() {
+  "$RUTILE" syscallstats --mi --no-progress "$TRACE" >lami.json
+  for f in openmetrics clickhouse otlp; do "$RUTILE" export --to $f --host here syscallstats "$TRACE" >$f; done
+  python3 - <<'PY'
+import json, re
+
+lami = json.load(open("lami.json"))["results"]
+rows = sum(len(t["data"]) for t in lami)
+assert rows > 3, rows
+# Its numbers: plain, or with their class.
+numbers = ("number", "ratio", "duration", "size", "timestamp")
+cells = [c for t in lami for r in t["data"] for c in r]
+want = [c for c in cells if isinstance(c, (int, float)) and not isinstance(c, bool)]
+want = sorted(want + [c["value"] for c in cells if isinstance(c, dict) and c.get("class") in numbers])
+assert len(want) > 3
+
+house = [json.loads(line) for line in open("clickhouse")]
+assert len(house) == rows
+assert all(h["host"] == "here" and h["analysis"] == "syscallstats" and h["end_ns"] > h["begin_ns"] for h in house)
+values = [v for h in house for v in h["values"].values()]
+
+otlp = json.load(open("otlp"))["resourceMetrics"]
+assert otlp[0]["resource"]["attributes"] == [{"key": "host.name", "value": {"stringValue": "here"}}]
+points = [p for m in otlp[0]["scopeMetrics"][0]["metrics"] for p in m["gauge"]["dataPoints"]]
+assert sorted(p["asDouble"] for p in points) == sorted(values)
+assert sorted(values) == want
+
+text = open("openmetrics").read()
+assert text.endswith("\n# EOF\n") and text.count("# EOF") == 1
+families, series = set(), set()
+family = None
+for line in text.splitlines()[:-1]:
+    m = re.fullmatch(r"# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) gauge", line)
+    if m:
+        family = m.group(1)
+        assert family not in families, family
+        families.add(family)
+    elif not line.startswith("# HELP " + family + " "):
+        m = re.fullmatch(r'([a-z0-9_]+)(\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]|\\.)*",?)*\}) (\S+) (\d+\.\d{9})', line)
+        assert m and m.group(1) == family, line
+        assert m.group(1) + m.group(2) not in series, line
+        series.add(m.group(1) + m.group(2))
+        float(m.group(3))
+assert len(series) == len(values)
+PY
+}
+
+# To a server, report by report; and one that refuses them.
+test_post() {
+  cat >server.py <<'PY'
+import http.server
+class Take(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        good = self.path.startswith("/?query=INSERT")
+        if good:
+            open("got", "ab").write(body)
+        self.send_response(200 if good else 400)
+        self.end_headers()
+    def log_message(self, *args): pass
+s = http.server.HTTPServer(("127.0.0.1", 0), Take)
+open("port.new", "w").write(str(s.server_port))
+import os; os.rename("port.new", "port")
+s.serve_forever()
+PY
+  python3 server.py &
+  server=$!
+  t_wait test -s port
+  "$RUTILE" export --to clickhouse --host here --url "http://127.0.0.1:$(cat port)/?query=INSERT%20INTO%20rutile" cputop -r 100ms "$TRACE"
+  "$RUTILE" export --to clickhouse --host here cputop -r 100ms "$TRACE" | cmp - got
+  [ "$(jq -r .begin_ns got | sort -u | wc -l)" -gt 1 ]
+  not "$RUTILE" export --to otlp --url "http://127.0.0.1:$(cat port)/other" cputop "$TRACE" 2>err
+  grep -q 'a report is lost: .* answers with status 400' err
+  kill $server
+}
+
+# What grows is served; here a trace that does not grow, until the server is ended.
+test_serve() {
+  "$RUTILE" serve-metrics --listen "$PWD/metrics" --host here syscallstats -r 100ms --no-intersection "$TRACE" 2>err &
+  server=$!
+  served() { grep -q '^rutile_.*host="here"' metrics; }
+  t_wait served
+  kill $server
+  wait $server || true
+  tail -1 metrics | grep -qx '# EOF'
+}
+
+test_mistakes() {
+  bad() { # MESSAGE ARGUMENTS
+    message=$1
+    shift
+    not "$RUTILE" "$@" 2>err
+    grep -qF -- "$message" err
+  }
+  bad '--to what?' export cputop "$TRACE"
+  bad "'x' is none of: openmetrics" export --to x cputop "$TRACE"
+  bad 'which analysis?' export --to otlp
+  bad "'view' is not an analysis" export --to otlp view "$TRACE"
+  bad 'which trace?' export --to otlp cputop
+  bad 'which analysis?' serve-metrics
+}
+
+t_case "the values are those of LAMI" test_values
+t_case "reports are sent to a server" test_post
+t_case "reports of a trace that grows are served" test_serve
+t_case "mistakes are named" test_mistakes
+t_done
