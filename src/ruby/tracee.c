@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/proc.h"
 #include "ruby/inject.h"
 #include "ruby/proc.h"
 #include "ruby/target.h"
@@ -112,6 +113,13 @@ static int map_control(struct rut_tracee *p, uint64_t deadline_ms, struct rut_er
 					   (int)p->pid);
 		sleep_ms(1);
 	}
+	/*
+	 * In the child of a fork that has no page of its own yet it is its parent's. A session
+	 * there would be a second one of the parent, which would count everything twice.
+	 */
+	if (p->ctl->abi == RUT_AGENT_ABI && p->ctl->pid != rut_proc_own_pid(p->pid))
+		return rut_err_set(err, EAGAIN, "process %d is just being forked: try again",
+				   (int)p->pid);
 	if (p->ctl->abi == RUT_AGENT_ABI)
 		return 0;
 	/* Its name says otherwise: it was changed. */

@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,6 +15,7 @@
 
 #include "analysis/callstack.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/proc.h"
@@ -24,12 +26,15 @@
 #include "script/load.h"
 #include "script_ruby.skel.h"
 
-enum { WAITING_MAX = 1024, TRIES_MAX = 9 };
+enum { WAITING_MAX = 1024, TRIES_MAX = 10, FIRST_MS = 50 };
 
-/* A process that was found: it is inspected again after 1, 2, 4 ... rounds, while it is starting.
+/*
+ * A process that was found, or begins: it is inspected again after 50, 100, 200 ... ms, while it is
+ * starting, and its libruby may be mapped in part only.
  */
 struct waiting {
-	uint32_t pid, tries, rounds;
+	uint32_t pid, tries;
+	uint64_t at_ms;
 };
 
 struct rut_script_ruby {
@@ -217,7 +222,7 @@ void rut_script_ruby_meet(struct rut_script_ruby *r, int32_t pid)
 	/* The child of a fork is known, and its requests by its generation. */
 	if (!bpf_map_lookup_elem(bpf_map__fd(r->bpf->maps.rubies), &pid, &vm))
 		return;
-	if (look(r, pid, &why) == -EAGAIN)
+	if (look(r, pid, &why))
 		await(r, (uint32_t)pid);
 }
 
@@ -246,13 +251,22 @@ static void collect(struct rut_script_ruby *r)
 		key = next;
 		if (bpf_map_lookup_elem(fd, &key, &state) || state != RUT_ASKED_NEW)
 			continue;
+		/* It stays new until there is room. */
+		if (r->nwaiting == WAITING_MAX)
+			break;
 		bpf_map_update_elem(fd, &key, &seen, BPF_EXIST);
 		await(r, key);
 	}
 }
 
+static bool is_alive(uint32_t pid)
+{
+	return !kill((pid_t)pid, 0) || errno == EPERM;
+}
+
 void rut_script_ruby_round(struct rut_script_ruby *r)
 {
+	uint64_t now = rut_now_ms();
 	size_t n = 0;
 
 	if (r->any)
@@ -260,16 +274,14 @@ void rut_script_ruby_round(struct rut_script_ruby *r)
 	for (size_t i = 0; i < r->nwaiting; i++) {
 		struct waiting *w = &r->waiting[i];
 		struct rut_err why = RUT_ERR_INIT;
-		int rc = -EAGAIN;
 
-		if (!w->rounds) {
-			rc = look(r, (int32_t)w->pid, &why);
-			w->rounds = 1u << w->tries++;
+		if (now >= w->at_ms) {
+			if (!look(r, (int32_t)w->pid, &why) || !is_alive(w->pid) ||
+			    w->tries == TRIES_MAX)
+				continue;
+			w->at_ms = now + (FIRST_MS << w->tries++);
 		}
-		w->rounds--;
-		/* The libruby of a process that is being started comes after its program. */
-		if ((rc == -EAGAIN || rc == -ENOEXEC) && w->tries < TRIES_MAX)
-			r->waiting[n++] = *w;
+		r->waiting[n++] = *w;
 	}
 	r->nwaiting = n;
 }

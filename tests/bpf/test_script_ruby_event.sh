@@ -131,6 +131,18 @@ a_command_is_traced_from_its_first_line() {
   shown '@index[OrdersController#index]: 180' '@raise: 180'
 }
 
+# Every call once, whatever ends it; of returns those that Ruby reports: not of the methods that the stack's end left.
+calls_of_a_storm_are_counted() {
+  "$ruby" "$SRC/tests/bpf/ruby_storm.rb" "$PWD/go" "$PWD/counts" 2>program.err & pid=$!
+  trap clean_up EXIT
+  t_wait test -e "$PWD/go.up"
+  begin 'ruby:Order#* { @[method] = count(); } ruby:Order#child:return { @child = count(); }'
+  go
+  finish
+  grep -v ensured counts | diff - <(grep '^@\[' out | LC_ALL=C sort)
+  shown "@child: $(sed -n 's/^@\[child\]: //p' counts)"
+}
+
 # installed NAME: runs an installed script until finish; it has no probe that says when it counts.
 installed() {
   RUTILE_SCRIPTS=$SRC/share/rutile/scripts "$RUTILE" run -p "$pid" "$1" >out 2>err & script=$!
@@ -197,6 +209,7 @@ t_case "collections are those of GC.count" collections_are_those_of_gc_count
 t_case "requests and layers are counted" requests_and_layers_are_counted
 t_case "rrequest is right in kernel probes: threads, fibers, exceptions, throw, kill, fork" rrequest_is_right_in_kernel_probes
 t_case "a command is traced from its first line" a_command_is_traced_from_its_first_line
+t_case "calls are counted once in a storm of forks, kills, exceptions and a deep stack" calls_of_a_storm_are_counted
 t_case "rubysql, rubyalloc, rubyroutes" installed_scripts_count_what_there_was
 t_case "what is wrong is said" what_is_wrong_is_said
 t_done
