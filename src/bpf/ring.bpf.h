@@ -115,7 +115,8 @@ static __always_inline struct rut_packet *rut_packet_at(__u32 cpu, __u64 pos)
 #define PUT_PACKET(field, value) RUT_PUT(p, struct rut_packet, field, value)
 
 /*
- * The rare path: leave the sub-buffer of `old`, enter the next. 0: full, 1: lost a race, 2: done.
+ * The rare path: leave the sub-buffer of `old`, enter the next. 0: full, 1: lost a race, 2: done,
+ * 3: frozen.
  * Not static: the verifier then walks through it once a program, not at every try of every call.
  */
 __noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
@@ -127,6 +128,9 @@ __noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
 
 	if (!ctl)
 		return 0;
+	/* Whoever froze it made the open packet look old, so that every record comes here. */
+	if (*(volatile __u64 *)&ctl->frozen)
+		return 3;
 	if (!conf.overwrite &&
 	    start - *(volatile __u64 *)&ctl->consumed >= (__u64)(conf.count_mask + 1) << conf.shift)
 		return 0;
@@ -156,7 +160,11 @@ __noinline int rut_enter(__u32 cpu, __u64 old, __u64 now, __u64 size)
 		__sync_fetch_and_add(&ctl->events, records);
 		rut_add_commit(ctl, start, -(records << RUT_RING_RECORD_SHIFT));
 	}
-	ctl->opened_ns = now;
+	/* A freeze that this one did not see yet. */
+	*(volatile __u64 *)&ctl->opened_ns = now;
+	__sync_fetch_and_add(&ctl->events, 0);
+	if (*(volatile __u64 *)&ctl->frozen)
+		*(volatile __u64 *)&ctl->opened_ns = RUT_RING_FROZEN_NS;
 	PUT_PACKET(magic, RUT_CTF_PACKET_MAGIC);
 	*(__u64 *)((unsigned char *)p + 4) = ((const volatile __u64 *)conf.uuid)[0];
 	*(__u64 *)((unsigned char *)p + 12) = ((const volatile __u64 *)conf.uuid)[1];
@@ -202,6 +210,8 @@ static __always_inline unsigned char *rut_ring_reserve(struct rut_slot *slot, __
 		done = rut_enter(cpu, old, now, size);
 		if (!done)
 			break;
+		if (done == 3)
+			return NULL;
 		if (done == 1)
 			continue;
 		old = ((old + mask) & ~mask) + sizeof(struct rut_packet);

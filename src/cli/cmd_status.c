@@ -53,7 +53,10 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	int links = rut_session_count_links(v->name);
 
 	printf("session      %s\n", v->name);
-	printf("state        %s, %d programs\n", m->running ? "records" : "stopped",
+	printf("state        %s, %d programs\n",
+	       r->rings[0].ctl->frozen ? "frozen by its script"
+	       : m->running	       ? "records"
+				       : "stopped",
 	       links < 0 ? 0 : links);
 	printf("events       %s\n", m->conf.events[0] ? m->conf.events : "none");
 	print_script(v->name);

@@ -76,7 +76,9 @@ struct rut_packet {
  * from the packet's timestamp_begin; a producer opens a new packet before 2^47 ns have passed.
  */
 #define RUT_RECORD_HEADER(id, ns) ((__u64)(id) | (__u64)(ns) << 16)
-#define RUT_PACKET_MAX_NS	  (1ull << 47)
+/* opened_ns of a ring that is frozen: further than RUT_PACKET_MAX_NS from any time. */
+#define RUT_RING_FROZEN_NS (1ull << 62)
+#define RUT_PACKET_MAX_NS  (1ull << 47)
 
 /* The control page of a ring. Shared by producers and consumers: 64-byte lines by writer. */
 struct rut_ring_ctl {
@@ -97,7 +99,8 @@ struct rut_ring_ctl {
 	__u64 opened_ns; /* timestamp_begin of the packet being written */
 	__u64 last_ns;	 /* about the time of the last record; kernel rings only */
 	__u64 events;	 /* records of packets that were overwritten */
-	__u8 _pad1[24];
+	__u64 frozen;	 /* not 0: no packet is opened any more; kernel rings only */
+	__u8 _pad1[16];
 	/* The consumer. */
 	__u64 consumed; /* bytes, a multiple of the sub-buffer's size */
 	__u8 _pad2[56];

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* record(), and what acts on the session beside which a script runs: snapshot(), stop(). */
 #include <linux/bpf.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "ring/ring.h"
 #include "script/calls.h"
 #include "script/format.h"
 
@@ -102,11 +104,20 @@ static const struct rut_type *check_act(struct rut_checker *c, struct rut_node *
 {
 	struct rut_script_action action = {.kind = kind, .map = -1};
 
+	/* In a session stop() is the program's own. */
+	if (c->prog->opts.session && kind == RUT_ACTION_STOP) {
+		c->prog->freezes = true;
+		n->index = -1;
+		return rut_type_simple(RUT_T_VOID);
+	}
 	if (!c->prog->opts.beside)
-		return rut_check_error(c, n,
-				       "%s() acts on a session: run the script beside it, with "
-				       "'rutile run --session NAME'",
-				       n->text);
+		return rut_check_error(
+			c, n,
+			c->prog->opts.session ? "%s() needs a process: run the script beside the "
+						"session, with 'rutile run --session NAME'"
+					      : "%s() acts on a session: run the script beside it, "
+						"with 'rutile run --session NAME'",
+			n->text);
 	if (n->list && n->list->kind != RUT_N_STRING)
 		return rut_check_error(c, n->list, "the name of the snapshot is a constant text");
 	action.format = n->list ? n->list->text : NULL;
@@ -125,8 +136,41 @@ const struct rut_type *rut_check_stop(struct rut_checker *c, struct rut_node *n)
 	return check_act(c, n, RUT_ACTION_STOP);
 }
 
+/*
+ * Every ring is marked, and its open packet made to look old: the next record of any CPU finds the
+ * mark (ring.bpf.h), at once and without a process.
+ */
+static void freeze(struct rut_gen *g, struct rut_node *n)
+{
+	struct rut_mem key = rut_gen_room(g, n, 8);
+	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(RUT_MAP_RINGS), rut_gen_arg(key)};
+	rut_vreg cpu = rut_ir_reg(&g->ir), at;
+	uint32_t head = rut_ir_label(&g->ir), next = rut_ir_label(&g->ir),
+		 end = rut_ir_label(&g->ir);
+
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = cpu});
+	rut_ir_place(&g->ir, head);
+	rut_ir_branch_imm(&g->ir, BPF_JGE, cpu, rut_program_ncpus(), end);
+	rut_ir_store(&g->ir, 4, key.base, key.off, cpu);
+	at = rut_ir_call(&g->ir, BPF_FUNC_map_lookup_elem, 2, args);
+	rut_ir_branch_imm(&g->ir, BPF_JEQ, at, 0, next);
+	rut_ir_store_imm(&g->ir, 8, at, offsetof(struct rut_ring_ctl, frozen), 1);
+	rut_ir_store(&g->ir, 8, at, offsetof(struct rut_ring_ctl, opened_ns),
+		     rut_ir_const(&g->ir, RUT_RING_FROZEN_NS));
+	rut_ir_place(&g->ir, next);
+	rut_ir_add(&g->ir,
+		   (struct rut_ir_insn){
+			   .op = RUT_IR_ALU, .sub = BPF_ADD, .dst = cpu, .a = cpu, .imm = 1});
+	rut_ir_jump(&g->ir, head);
+	rut_ir_place(&g->ir, end);
+}
+
 rut_vreg rut_gen_act(struct rut_gen *g, struct rut_node *n)
 {
+	if (n->index < 0) {
+		freeze(g, n);
+		return 0;
+	}
 	rut_gen_send(g, n, NULL);
 	return 0;
 }

@@ -137,6 +137,7 @@ enum {
 	RUT_MAP_ZEROS,	  /* one entry of zeros, for new values of other maps */
 	RUT_MAP_JOURNAL,  /* of a script in a session, instead of the ring */
 	RUT_MAP_TABLES,	  /* of matches() and glob() */
+	RUT_MAP_RINGS,	  /* of the session that the script is in: struct rut_ring_ctl by CPU */
 	RUT_MAP_USER = 8, /* + index into maps */
 };
 
@@ -201,6 +202,7 @@ struct rut_script_program {
 	size_t tables_bytes;
 	uint32_t zeros_bytes; /* 0: none */
 	bool needs_stacks;
+	bool freezes; /* stop() of the session that it is in */
 	bool needs_ruby, needs_rstacks;
 	const char *methods[RUT_SCRIPT_METHODS]; /* of in(); in the arena */
 	uint32_t nmethods;

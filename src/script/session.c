@@ -3,6 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -250,7 +251,8 @@ int rut_script_session_new(struct rut_script_session **ret, const char *text, si
 	if (!s)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	rc = compile(s, text, len, &opts, err);
-	if (!rc)
+	/* stop() refers to a map that is there when the session is made. */
+	if (!rc && !s->p->freezes)
 		rc = rut_script_load(s->p, err);
 	if (!rc)
 		rc = prepare(s, err);
@@ -356,10 +358,28 @@ static int run_kind(struct rut_script_session *s, enum rut_probe_kind kind, stru
 	return 0;
 }
 
-static int pin_all(void *arg, const char *dir, struct rut_err *err)
+/* The programs that freeze the session's rings. */
+static int load_freezing(struct rut_script_session *s, int rings, struct rut_err *err)
+{
+	int rc;
+
+	s->p->fds[RUT_MAP_RINGS] = fcntl(rings, F_DUPFD_CLOEXEC, 0);
+	if (s->p->fds[RUT_MAP_RINGS] < 0)
+		return rut_err_errno(err, errno, "cannot use the session's rings");
+	rc = rut_script_load(s->p, err);
+	if (rc == -EINVAL && !err->code && s->p->src.messages.len)
+		rut_err_set(err, EINVAL, "%.*s", (int)strcspn(s->p->src.messages.data, "\n"),
+			    s->p->src.messages.data);
+	return rc;
+}
+
+static int pin_all(void *arg, const char *dir, int rings, struct rut_err *err)
 {
 	struct rut_script_session *s = arg;
-	int rc = pin_maps(s, dir, err);
+	int rc = s->p->freezes ? load_freezing(s, rings, err) : 0;
+
+	if (!rc)
+		rc = pin_maps(s, dir, err);
 
 	if (!rc)
 		rc = set_counters(s, err);

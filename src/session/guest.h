@@ -11,8 +11,11 @@
 struct rut_err;
 
 struct rut_guest {
-	/* 0 or -errno; what was pinned then is removed by the session. NULL: there is none. */
-	int (*pin)(void *arg, const char *dir, struct rut_err *err);
+	/*
+	 * `rings`: the map of the rings' control blocks, struct rut_ring_ctl by CPU. 0 or -errno;
+	 * what was pinned then is removed by the session. NULL: there is none.
+	 */
+	int (*pin)(void *arg, const char *dir, int rings, struct rut_err *err);
 	void *arg;
 };
 

@@ -235,7 +235,7 @@ int rut_session_pin(struct rut_recorder *r, const struct rut_guest *guest, struc
 			       ? rut_err_set(err, EEXIST, "a session '%s' exists", r->conf.name)
 			       : rut_err_errno(err, errno, "cannot make '%s'", path);
 	/* Maps last: without all of them it is not yet a session for other processes. */
-	rc = guest && guest->pin ? guest->pin(guest->arg, path, err) : 0;
+	rc = guest && guest->pin ? guest->pin(guest->arg, path, r->fds[RUT_MAP_CTLS], err) : 0;
 	if (!rc)
 		rc = rut_session_pin_links(r, err);
 	for (size_t i = 0; i < RUT_MAP_COUNT && !rc; i++) {

@@ -189,6 +189,8 @@ int rut_session_resume(struct rut_recorder *r, struct rut_err *err)
 		return lock;
 	if (r->meta->running)
 		return rut_err_set(err, EALREADY, "session '%s' runs already", r->conf.name);
+	for (int cpu = 0; cpu < r->ncpus; cpu++)
+		__atomic_store_n(&r->rings[cpu].ctl->frozen, 0, __ATOMIC_RELEASE);
 	/* What was removed before the stop stays so. */
 	r->conf.selection = r->meta->active;
 	rc = rut_programs_load(r, &r->meta->active, err);

@@ -353,6 +353,62 @@ the_service_starts_scripts() {
   grep -q "${S}b.conf, line 1: unknown option 'flight': options" err
 }
 
+# All events of all CPUs before the call that freezes, and none behind it: the program counts them.
+a_script_freezes_a_flight_recorder() {
+  cat >freeze.c <<'END'
+#define _GNU_SOURCE
+#include <sched.h>
+#include <unistd.h>
+
+static void calls(void)
+{
+	for (int i = 0; i < 500; i++)
+		getsid(0);
+}
+
+static void everywhere(void)
+{
+	cpu_set_t set;
+
+	for (long cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); cpu++) {
+		CPU_ZERO(&set);
+		CPU_SET(cpu, &set);
+		if (!sched_setaffinity(0, sizeof(set), &set))
+			calls();
+	}
+}
+
+int main(void)
+{
+	everywhere();
+	getpgid(0);
+	everywhere();
+	return 0;
+}
+END
+  cc -o freezes freeze.c
+  echo 'tracepoint:syscalls:sys_enter_getpgid /comm == "freezes"/ { printf("at pid=%d\n", pid); stop(); }' >freeze.bt
+  "$RUTILE" start "$S-f" --flight -e syscall_entry_getsid --context procname --filter 'procname == "freezes"' --script freeze.bt
+  ./freezes & program=$!
+  wait $program
+  "$RUTILE" status "$S-f" | grep -q '^state *frozen by its script'
+  "$RUTILE" show "$S-f" | grep -qx "at pid=$program"
+  "$RUTILE" snapshot "$S-f" -o frozen >/dev/null
+  babeltrace2 frozen >text 2>messages
+  grep -c syscall_entry_getsid text >count || true
+  [ "$(cat count)" -eq $((500 * $(nproc))) ]
+  not grep -q 'discarded' messages
+  # It goes on when it is started again.
+  "$RUTILE" stop "$S-f"
+  "$RUTILE" start "$S-f"
+  not grep -q frozen <("$RUTILE" status "$S-f")
+  "$RUTILE" destroy "$S-f"
+  echo 'begin { snapshot("x"); }' >snap.bt
+  not "$RUTILE" start "$S-g" --flight --script snap.bt 2>err
+  grep -q 'snapshot() needs a process' err
+}
+
+t_case "a script freezes a flight recorder at once" a_script_freezes_a_flight_recorder
 t_case "a flight recorder runs a script without a process" a_flight_recorder_runs_a_script_without_a_process
 t_case "a stopped session counts nothing and can be resumed" a_stopped_session_counts_nothing_and_goes_on_later
 t_case "the journal keeps the latest" the_journal_keeps_the_latest
