@@ -88,6 +88,10 @@ static int set_format(const struct rut_cmd *cmd, const char *format, struct rut_
 {
 	d->run.json = !strcmp(format, "json");
 	d->ctf = !strcmp(format, "ctf");
+	if (d->as_bpftrace && !d->run.json && strcmp(format, "text") != 0) {
+		fprintf(stderr, "ERROR: Invalid output format \"%s\"\n", format);
+		return RUT_EXIT_FAIL;
+	}
 	if (!d->run.json && !d->ctf && strcmp(format, "text") != 0)
 		return rut_cli_usage_error(cmd, "invalid format '%s': text, json or ctf", format);
 	return RUT_EXIT_OK;

@@ -360,25 +360,46 @@ static int attach_one(struct rut_script_links *l, const struct rut_script_progra
 	}
 }
 
+static int attach_prog(struct rut_script_links *l, struct rut_script_program *p,
+		       struct rut_script_prog *prog, struct rut_err *err)
+{
+	for (size_t k = 0; k < prog->nattach; k++) {
+		int rc = attach_one(l, p, prog, &prog->attach[k], err);
+
+		if (rc)
+			return rc;
+		/* A static tracepoint is one probe, wherever it is inlined. */
+		if (!k || strcmp(prog->attach[k].name, prog->attach[k - 1].name) != 0)
+			l->probes++;
+	}
+	return 0;
+}
+
+static bool is_of_program(const struct rut_script_prog *prog)
+{
+	enum rut_probe_kind kind = prog->nattach ? prog->attach[0].kind : RUT_PROBE_BEGIN;
+
+	return kind == RUT_PROBE_UPROBE || kind == RUT_PROBE_URETPROBE || kind == RUT_PROBE_USDT;
+}
+
 int rut_script_attach(struct rut_script_links **ret, struct rut_script_program *p, const char *pins,
 		      struct rut_err *err)
 {
 	struct rut_script_links *l = calloc(1, sizeof(*l));
+	int rc = 0;
 
 	*ret = l;
 	if (!l)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	l->pins = pins;
-	for (size_t i = 0; i < p->nprogs; i++) {
-		for (size_t k = 0; k < p->progs[i].nattach; k++) {
-			int rc = attach_one(l, p, &p->progs[i], &p->progs[i].attach[k], err);
-
-			if (rc)
-				return rc;
-			l->probes++;
-		}
-	}
-	return 0;
+	for (size_t i = 0; i < p->nprogs && !rc; i++)
+		if (!is_of_program(&p->progs[i]))
+			rc = attach_prog(l, p, &p->progs[i], err);
+	/* The kernel runs the latest first there; the script's order is kept. */
+	for (size_t i = p->nprogs; i-- > 0 && !rc;)
+		if (is_of_program(&p->progs[i]))
+			rc = attach_prog(l, p, &p->progs[i], err);
+	return rc;
 }
 
 size_t rut_script_links_count(const struct rut_script_links *l)

@@ -185,7 +185,10 @@ const struct rut_type *rut_check_kaddr(struct rut_checker *c, struct rut_node *n
 		address = rut_kallsyms_address(k, n->list->text);
 	rut_kallsyms_free(k);
 	if (!address)
-		return rut_check_error(c, n->list, "the kernel has no symbol '%s', or hides it",
+		return rut_check_error(c, n,
+				       c->src->as_bpftrace
+					       ? "Failed to resolve kernel symbol: %s"
+					       : "the kernel has no symbol '%s', or hides it",
 				       n->list->text);
 	return become(n, address);
 }
@@ -526,7 +529,10 @@ const struct rut_type *rut_check_len(struct rut_checker *c, struct rut_node *n)
 		if (a->index < 0 || !c->prog->maps[a->index].value)
 			return rut_check_error(c, a, "nothing is ever assigned to %s", a->text);
 		if (!c->prog->maps[a->index].key)
-			return rut_check_error(c, a, "%s has no keys to count", a->text);
+			return rut_check_error(c, a,
+					       "call to len() expects a map with explicit keys "
+					       "(non-scalar map): %s has none",
+					       a->text);
 		return rut_type_int(8, true);
 	}
 	t = rut_check_expr(c, a);

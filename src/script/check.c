@@ -273,7 +273,10 @@ static void check_loop(struct rut_checker *c, struct rut_node *n)
 	} else {
 		rut_check_int(c, n->a, "the number of iterations");
 		if (c->loud && (!rut_literal_int(n->a, &count) || count < 1 || count > 100))
-			rut_check_error(c, n->a, "unroll takes a constant from 1 to 100");
+			rut_check_error(c, n->a,
+					count > 100 ? "unroll maximum value is 100"
+					: !count    ? "unroll minimum value is 1"
+						    : "unroll takes a constant from 1 to 100");
 	}
 	c->loops++;
 	rut_check_block(c, n->b);

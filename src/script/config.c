@@ -72,10 +72,23 @@ static const struct option *find(const char *name)
 	return NULL;
 }
 
+/* "name=value" */
+static struct rut_span whole_of(const struct rut_config_entry *e)
+{
+	struct rut_span all = e->span;
+
+	if (e->value)
+		all.len = e->value->span.pos + e->value->span.len - all.pos;
+	return all;
+}
+
 static int unknown(struct rut_script_program *p, const struct rut_config_entry *e)
 {
 	struct rut_nearest near = {e->name, strlen(e->name), "", 0};
 
+	if (p->src.as_bpftrace)
+		return rut_source_error(&p->src, whole_of(e),
+					"%s: not a known configuration option", e->name);
 	rut_source_error(&p->src, e->span, "there is no option '%s'", e->name);
 	for (size_t i = 0; i < NOPTIONS; i++)
 		rut_nearest_add(&near, options[i].name);

@@ -28,7 +28,7 @@ struct rut_ir_arg rut_gen_map_key(struct rut_gen *g, struct rut_node *map)
 		rut_gen_zero(g, room, 8);
 		return rut_gen_arg(room);
 	}
-	if (!rut_type_is_scalar(m->key) && m->key->size == map->a->type->size)
+	if (!rut_type_is_scalar(m->key) && rut_type_same_layout(m->key, map->a->type))
 		return rut_gen_arg(rut_gen_mem(g, map->a));
 	room = rut_gen_room(g, map, m->key->size);
 	rut_gen_into(g, map->a, m->key, room);
@@ -250,7 +250,7 @@ void rut_gen_map_set(struct rut_gen *g, struct rut_node *map, struct rut_node *v
 		rut_ir_place(&g->ir, good);
 		return;
 	}
-	if (!rut_type_is_scalar(m->value) && value->type->size == m->value->size) {
+	if (!rut_type_is_scalar(m->value) && rut_type_same_layout(value->type, m->value)) {
 		room = rut_gen_mem(g, value);
 	} else {
 		room = rut_gen_room(g, map, m->value->size);

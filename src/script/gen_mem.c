@@ -130,14 +130,34 @@ static void gen_constant_text(struct rut_gen *g, const struct rut_node *n,
 	}
 }
 
+/* The field of a record that has the name of `like`; of a tuple the one at that place. */
+static const struct rut_type_field *field_like(const struct rut_type *t,
+					       const struct rut_type_field *like, uint32_t i)
+{
+	for (uint32_t k = 0; t->kind == RUT_T_RECORD && like->name && k < t->nfields; k++)
+		if (t->fields[k].name && !strcmp(t->fields[k].name, like->name))
+			return &t->fields[k];
+	return &t->fields[i];
+}
+
 static void gen_tuple(struct rut_gen *g, struct rut_node *n, const struct rut_type *as,
 		      struct rut_mem to)
 {
 	uint32_t i = 0, end = 0;
 
+	/* The values of a record may come in any order. */
+	if (as->kind == RUT_T_RECORD) {
+		rut_gen_zero(g, to, as->size);
+		end = as->size;
+	}
 	for (struct rut_node *e = n->list; e; e = e->next, i++) {
-		const struct rut_type_field *f = &as->fields[i];
+		const struct rut_type_field like = {.name = e->label},
+					    *f = field_like(as, &like, i);
 
+		if (as->kind == RUT_T_RECORD) {
+			rut_gen_into(g, e, f->type, within(to, f->offset));
+			continue;
+		}
 		if (f->offset > end)
 			rut_gen_zero(g, within(to, end), f->offset - end);
 		rut_gen_into(g, e, f->type, within(to, f->offset));
@@ -185,13 +205,18 @@ static void convert(struct rut_gen *g, const struct rut_type *from_type, struct 
 		rut_gen_zero(g, within(to, as->size - 1), 1);
 		return;
 	}
-	if ((as->kind != RUT_T_TUPLE && as->kind != RUT_T_RECORD) || as->size == from_type->size) {
+	if (rut_type_is_int(as) && rut_type_is_int(from_type) && as->size != from_type->size) {
+		rut_gen_store(g, to, as->size, rut_gen_load(g, from_type, from, NULL));
+		return;
+	}
+	if ((as->kind != RUT_T_TUPLE && as->kind != RUT_T_RECORD) ||
+	    rut_type_same_layout(as, from_type)) {
 		rut_gen_copy(g, to, from, as->size);
 		return;
 	}
 	rut_gen_zero(g, to, as->size);
 	for (uint32_t i = 0; i < as->nfields; i++) {
-		const struct rut_type_field *a = &as->fields[i], *f = &from_type->fields[i];
+		const struct rut_type_field *a = &as->fields[i], *f = field_like(from_type, a, i);
 
 		convert(g, f->type, within(from, f->offset), a->type, within(to, a->offset));
 	}
@@ -201,6 +226,24 @@ static bool is_lvalue(const struct rut_node *n)
 {
 	return n->kind == RUT_N_FIELD || n->kind == RUT_N_INDEX ||
 	       (n->kind == RUT_N_UNARY && n->op == '*');
+}
+
+/* What is read as a text lacks the last character of an array that is full. */
+static void read_last(struct rut_gen *g, const struct rut_node *n, struct rut_mem to,
+		      struct rut_mem from, uint32_t size)
+{
+	uint32_t shorter = rut_ir_label(&g->ir);
+
+	if (size < 2 || size != n->type->size)
+		return;
+	rut_ir_branch_imm(&g->ir, BPF_JEQ,
+			  rut_ir_load(&g->ir, 1, to.base, to.off + (int32_t)size - 2), 0, shorter);
+	to.off += (int32_t)size - 1;
+	from.off += (int32_t)size - 1;
+	if (from.space == RUT_SPACE_CTX)
+		from.space = RUT_SPACE_KERNEL;
+	rut_gen_read(g, n, to, from, 1);
+	rut_ir_place(&g->ir, shorter);
 }
 
 /* Copies a struct, array or text from memory of the kernel or of a process. */
@@ -216,6 +259,7 @@ static void gen_lvalue_into(struct rut_gen *g, struct rut_node *n, const struct 
 		rut_gen_zero(g, to, as->size);
 		rut_gen_read_text(g, n, to, size, rut_gen_pointer(g, from),
 				  from.space == RUT_SPACE_USER ? RUT_SPACE_USER : RUT_SPACE_KERNEL);
+		read_last(g, n, to, from, size);
 		return;
 	}
 	if (from.space == RUT_SPACE_BPF) {
@@ -231,7 +275,7 @@ static void gen_memory_into(struct rut_gen *g, struct rut_node *n, const struct 
 	const struct rut_builtin *b = n->kind == RUT_N_NAME ? n->what : NULL;
 	const struct rut_call *call = n->kind == RUT_N_CALL ? n->what : NULL;
 	const struct rut_type_field *f = n->kind == RUT_N_FIELD ? n->what : NULL;
-	bool same = n->type->size == as->size;
+	bool same = rut_type_same_layout(n->type, as);
 
 	if (n->kind == RUT_N_CAST && rut_type_is_scalar(n->a->type)) {
 		rut_gen_store(g, to, as->size, rut_gen_scalar(g, n->a));

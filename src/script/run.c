@@ -329,6 +329,9 @@ static void release(struct runner *r)
 		*word = 0;
 	if (!r->opts->quiet)
 		rut_script_out_attached(r->out, rut_script_links_count(r->links));
+	/* The test suite of bpftrace waits for this line. */
+	if (r->p->opts.as_bpftrace && getenv("__BPFTRACE_NOTIFY_PROBES_ATTACHED"))
+		fputs("__BPFTRACE_NOTIFY_PROBES_ATTACHED\n", r->opts->out);
 }
 
 /* What the last begin printed is shown behind "Attached". */
@@ -596,9 +599,14 @@ static void report(struct runner *r)
 		if (!words[RUT_COUNTER_SITES + i] || r->opts->no_warnings)
 			continue;
 		rut_source_where(&r->p->src, s->span.pos, &line, &column);
-		fprintf(r->opts->err, "%s:%u:%u: warning: %" PRIu64 " %s: %.*s\n", r->p->src.name,
-			line, column, words[RUT_COUNTER_SITES + i], what[s->kind],
-			shown_length(r->p, s->span), r->p->src.text + s->span.pos);
+		if (r->p->opts.as_bpftrace)
+			fprintf(r->opts->err, "%s:%u:%u-%u: WARNING: %s", r->p->src.name, line,
+				column, column + s->span.len,
+				s->kind == RUT_SITE_MAP ? "Map full; can't update element: " : "");
+		else
+			fprintf(r->opts->err, "%s:%u:%u: warning: ", r->p->src.name, line, column);
+		fprintf(r->opts->err, "%" PRIu64 " %s: %.*s\n", words[RUT_COUNTER_SITES + i],
+			what[s->kind], shown_length(r->p, s->span), r->p->src.text + s->span.pos);
 	}
 }
 

@@ -158,6 +158,25 @@ static const struct rut_type *join_tuples(struct rut_arena *a, const struct rut_
 	return same ? x : rut_type_tuple(a, x->kind, fields, x->nfields);
 }
 
+bool rut_type_same_layout(const struct rut_type *x, const struct rut_type *y)
+{
+	if (x == y)
+		return true;
+	if (x->size != y->size)
+		return false;
+	if ((x->kind != RUT_T_TUPLE && x->kind != RUT_T_RECORD) || x->kind != y->kind)
+		return true;
+	for (uint32_t i = 0; i < x->nfields; i++) {
+		const struct rut_type_field *a = &x->fields[i], *b = &y->fields[i];
+
+		if (i >= y->nfields || a->offset != b->offset ||
+		    !rut_type_same_layout(a->type, b->type) ||
+		    (a->name && b->name && strcmp(a->name, b->name) != 0))
+			return false;
+	}
+	return x->nfields == y->nfields;
+}
+
 const struct rut_type *rut_type_join(struct rut_arena *a, const struct rut_type *x,
 				     const struct rut_type *y)
 {

@@ -28,6 +28,8 @@ bool rut_type_is_scalar(const struct rut_type *t);
  * The type that holds values of both, as of a map that is assigned to twice: strings get the
  * longer size. NULL: there is none.
  */
+/* Are the parts of equal values of both at the same places? */
+bool rut_type_same_layout(const struct rut_type *x, const struct rut_type *y);
 const struct rut_type *rut_type_join(struct rut_arena *a, const struct rut_type *x,
 				     const struct rut_type *y);
 

@@ -389,5 +389,13 @@ test_as_bpftrace() {
 }
 t_case "under the name bpftrace its help, messages and exit codes" test_as_bpftrace
 
+test_patterns() {
+  need_bpf
+  for seed in 1 2 3; do
+    python3 "$SRC/tests/bpf/script_patterns.py" "$RUTILE" $seed 100
+  done
+}
+t_case "patterns match as those of Python do" test_patterns
+
 t_case "kinds that are not there say why" kinds_that_are_not_there_say_why
 t_done
