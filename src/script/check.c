@@ -242,14 +242,23 @@ static void check_for(struct rut_checker *c, struct rut_node *n)
 	close_scope(c, outer);
 }
 
-/* What a constant condition excludes is not compiled. */
+static bool calls_fail(const struct rut_node *n)
+{
+	for (; n; n = n->next)
+		if ((n->kind == RUT_N_CALL && !strcmp(n->text, "fail")) || calls_fail(n->a) ||
+		    calls_fail(n->b) || calls_fail(n->c) || calls_fail(n->d) || calls_fail(n->list))
+			return true;
+	return false;
+}
+
+/* A fail() that a constant condition excludes says nothing; all else has types there, too. */
 static void drop_dead(struct rut_node *n)
 {
 	if (n->a->kind != RUT_N_INT)
 		return;
-	if (n->a->value)
+	if (n->a->value && calls_fail(n->c))
 		n->c = NULL;
-	else
+	else if (!n->a->value && calls_fail(n->b->list))
 		n->b->list = NULL;
 }
 

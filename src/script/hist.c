@@ -232,6 +232,9 @@ static uint64_t interval_wall(const struct rut_script_style *s, const struct rut
 {
 	uint64_t ns = (number - 1) * t->interval_ns;
 
+	/* The time of bpftrace's tests is one of day already (calls_agg.c). */
+	if (getenv("BPFTRACE_DUMMY_TS_MAP"))
+		return ns;
 	if (s->names && s->names->wall_ns)
 		return s->names->wall_ns(s->names->symbols, RUT_SCRIPT_CLOCK_BOOT, ns);
 	return ns;
