@@ -24,7 +24,6 @@ enum {
 	OPT_TEST,
 	OPT_IGNORED,
 	OPT_PROBE_FILTER,
-	OPT_FUNCTIONS,
 	OPT_AOT,
 };
 
@@ -67,8 +66,6 @@ const struct rut_opt rut_cli_run_opts[] = {
 	{"emit-elf", "FILE", NULL, OPT_AOT},
 	{"probe-filter", "REGEX", "attach only the probes whose names match, and begin and end",
 	 OPT_PROBE_FILTER},
-	{"traceable-functions", "FILE", "kernel functions that kprobe may name, one a line",
-	 OPT_FUNCTIONS},
 	{"compat", "VERSION", "output as bpftrace 0.17 or 0.23 has it", OPT_COMPAT},
 	{0},
 };
@@ -206,9 +203,6 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt,
 		return set_compat(cmd, a->value, d);
 	case OPT_PROBE_FILTER:
 		d->script.probe_filter = a->value;
-		break;
-	case OPT_FUNCTIONS:
-		d->script.functions_file = a->value;
 		break;
 	case OPT_AOT:
 		return rut_cli_usage_error(cmd, "there are no programs ahead of time: 'rutile "

@@ -79,8 +79,8 @@ static const struct rut_type *check_var(struct rut_checker *c, struct rut_node *
 
 	n->sym = s;
 	if (s && !s->type && c->loud)
-		return rut_check_error(c, n, "the variable %s has no type: nothing is assigned to it",
-				       n->text);
+		return rut_check_error(
+			c, n, "the variable %s has no type: nothing is assigned to it", n->text);
 	if (s)
 		return s->type;
 	rut_check_error(c, n, "the variable %s is not assigned to before this", n->text);

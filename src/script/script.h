@@ -43,17 +43,16 @@ struct rut_script_opts {
 	int32_t pid;	      /* of -p; 0: all */
 	const pid_t *targets; /* processes for Ruby probes, with what they start; borrowed */
 	size_t ntargets;
-	bool child;		    /* it is the process of -c */
-	bool unsafe;		    /* system(), signal() are permitted */
-	uint32_t compat;	    /* 0, 17, 23 */
-	uint32_t max_strlen;	    /* 0: the default */
-	bool session;		    /* records go into the journal (journal.h) instead of a ring */
-	bool flight;		    /* ... and no process reads them while it runs */
-	bool trace;		    /* what it prints becomes a trace: record() may be used */
-	bool as_bpftrace;	    /* messages in bpftrace's form */
-	const char *probe_filter;   /* a regular expression: only probes that match; NULL: all */
-	const char *functions_file; /* of kernel functions that kprobe may name; NULL: all */
-	bool beside;		    /* it runs beside a session: snapshot(), stop() may be used */
+	bool child;		  /* it is the process of -c */
+	bool unsafe;		  /* system(), signal() are permitted */
+	uint32_t compat;	  /* 0, 17, 23 */
+	uint32_t max_strlen;	  /* 0: the default */
+	bool session;		  /* records go into the journal (journal.h) instead of a ring */
+	bool flight;		  /* ... and no process reads them while it runs */
+	bool trace;		  /* what it prints becomes a trace: record() may be used */
+	bool as_bpftrace;	  /* messages in bpftrace's form */
+	const char *probe_filter; /* a regular expression: only probes that match; NULL: all */
+	bool beside;		  /* it runs beside a session: snapshot(), stop() may be used */
 };
 
 enum rut_probe_kind {
