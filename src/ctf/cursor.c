@@ -616,9 +616,8 @@ static ALWAYS_INLINE uint32_t find_planned(struct rut_cursor *c, enum rut_ctf_he
 	const int64_t end_ns = c->opts->has_end ? c->opts->end_ns : INT64_MAX;
 	const int64_t look_ns = c->mark_ns <= end_ns ? c->mark_ns : end_ns + 1;
 	const uint32_t most = c->opts->follow ? 1 : RUT_CURSOR_FOUND;
-	uint64_t pos = c->pos, clk = c->clk, events = 0, start, body, end;
+	uint64_t pos = c->pos, clk = c->clk, events = 0, n = 0, start, body, end;
 	int64_t last_ns = c->last_ns, ts_ns;
-	uint32_t n = 0;
 	bool last = false, is_wanted;
 	struct header sh;
 
@@ -666,7 +665,7 @@ static ALWAYS_INLINE uint32_t find_planned(struct rut_cursor *c, enum rut_ctf_he
 	c->clk = clk;
 	c->last_ns = last_ns;
 	c->counts->events += events;
-	return n;
+	return (uint32_t)n;
 }
 
 /* A loop for each form of header, so that the form is no question in it. */

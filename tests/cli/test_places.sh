@@ -47,15 +47,17 @@ an_analysis_is_a_line_and_a_file() {
 an_option_of_one_analysis_is_in_its_file() {
   cd "$SRC"
   n=0
-  for file in $(grep -lE '^	\.options = options,$' src/analysis/an_*.c); do
+  files=$(grep -lE '^	\.options = options,$' src/analysis/an_*.c)
+  for file in $files; do
     analysis=$(sed -n 's/^const struct rut_analysis rut_analysis_\([a-z]*\) = {$/\1/p' "$file")
     options=$(sed -n '/^static const struct rut_opt options\[\] = {$/,/^};$/s/^\t{"\([a-z-]*\)", .*/\1/p' "$file")
     [ -n "$analysis" ] && [ -n "$options" ] || { echo "$file: no options found"; return 1; }
     for option in $options; do
       [ "$(code "^	+\\{\"$option\", \"" | grep '^src/\(analysis\|cli/analysis\)')" = "$file" ]
-      for verb in $(sed -n "s/^\tA(\([a-z]*\), $analysis,.*/\1/p" src/cli/verbs.h); do
+      verbs=$(sed -n "s/^\tA(\([a-z]*\), $analysis,.*/\1/p" src/cli/verbs.h)
+      for verb in $verbs; do
         "$RUTILE" help "$verb" | grep -q -- "^ *--$option "
-        "$RUTILE" help --options "$verb" | grep -q -- "^--$option[=	]"
+        "$RUTILE" help --options "$verb" | grep -q -- "^--${option}[=	]"
         grep -q -- "\*--$option\*" "man/rutile-$verb.1.scd"
         n=$((n + 1))
       done
