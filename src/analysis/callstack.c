@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "bpf/ruby.h"
+#include "bpf/unwind.h"
 #include "probe/symbols.h"
 
 #define PARENTS_MAX 32
@@ -444,6 +445,11 @@ static void user_frame(struct rut_callstacks *s, const struct rut_ctf_event *ev,
 	pthread_mutex_unlock(&s->lock);
 	if (f->symbols)
 		name = rut_symbols_find(f->symbols, place - is_return, &distance);
+	/* What a signal's handler returns to was never called. */
+	if (f->symbols && !name && is_return) {
+		name = rut_symbols_find(f->symbols, place, &distance);
+		is_return = false;
+	}
 	base = strrchr(f->path, '/');
 	base = base ? base + 1 : f->path;
 	if (name)
@@ -497,6 +503,7 @@ size_t rut_an_callstacks_ruby(struct rut_callstacks *s, const struct rut_ctf_eve
 			if (c && rut_frame_code(word))
 				f = *c;
 			f.line = rut_frame_line(word);
+			f.begun = word & RUT_FRAME_BEGUN;
 			fn(&f, arg);
 			n++;
 		}
@@ -554,8 +561,11 @@ size_t rut_an_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_eve
 		rut_buf_clear(&text);
 		if (kind == RUT_CALLSTACK_KERNEL)
 			kernel_frame(st, i, &text);
+		else if (st->addresses[i] == RUT_STACK_CUT)
+			rut_buf_puts(&text, "(callers not found)");
 		else
-			user_frame(s, ev, process, st->addresses[i], i > 0, &text);
+			user_frame(s, ev, process, st->addresses[i] & ~RUT_STACK_LOOP, i > 0,
+				   &text);
 		if (text.failed)
 			return i;
 		fn(text.data, st->addresses[i], arg);

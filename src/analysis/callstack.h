@@ -31,6 +31,7 @@ struct rut_ruby_frame {
 	const char *method; /* "Order#total", "block in Order#total", "Integer.sqrt" */
 	uint32_t line;	    /* 0: not known */
 	bool is_c;
+	bool begun; /* C code called it: the interpreter's loop was entered */
 };
 
 /* What Ruby knows of a frame's code; no text is ended. */
@@ -54,7 +55,8 @@ int rut_an_callstacks_load(struct rut_callstacks **ret, struct rut_ctf_set *set,
 void rut_an_callstacks_free(struct rut_callstacks *s);
 
 /*
- * Calls fn with each frame, innermost first: "function+0x1f (libc.so.6)". Returns the number of
+ * Calls fn with each frame, innermost first: "function+0x1f (libc.so.6)". `address` is as it is in
+ * the trace, with its marks (bpf/unwind.h). Returns the number of
  * frames, 0 when the event has no stack of that kind; "(stack lost)" is the one frame of a stack
  * that is not in the trace.
  */
@@ -66,5 +68,19 @@ size_t rut_an_callstacks_each(struct rut_callstacks *s, const struct rut_ctf_eve
 /* The same for the Ruby stack, as fields; `frame` is borrowed for the call. */
 size_t rut_an_callstacks_ruby(struct rut_callstacks *s, const struct rut_ctf_event *ev,
 			      void (*fn)(const struct rut_ruby_frame *frame, void *arg), void *arg);
+
+/* A frame of either: one of them is not NULL. */
+struct rut_stack_frame {
+	const struct rut_ruby_frame *ruby;
+	const char *native;
+};
+
+/*
+ * Ruby and native frames in their true order, innermost first. The interpreter's own functions are
+ * left out, and so is what is outside of all Ruby frames. 1: the order is not known, the native
+ * frames are those inside of the innermost Ruby frame. 0; -ENOMEM.
+ */
+int rut_an_callstacks_merged(struct rut_callstacks *s, const struct rut_ctf_event *ev,
+			     void (*fn)(const struct rut_stack_frame *frame, void *arg), void *arg);
 
 #endif

@@ -20,7 +20,7 @@ struct frames {
 	uint32_t n_rows;
 	struct rut_buf line[FRAMES_MAX]; /* owned; what the folded line has */
 	uint32_t n_lines;
-	bool has_ruby, in_ruby, lost, failed;
+	bool has_ruby, failed;
 	enum rut_off wait;
 	bool futex;
 };
@@ -124,28 +124,8 @@ static void add_kernel(const char *frame, uint64_t address, void *arg)
 		add_native(arg, frame);
 }
 
-/* The interpreter's own frames, and what is outside of them, are what the Ruby frames say. */
-static void add_user(const char *frame, uint64_t address, void *arg)
+static void add_ruby(struct frames *f, const struct rut_ruby_frame *r)
 {
-	struct frames *f = arg;
-	const char *file = strrchr(frame, '(');
-
-	if (f->has_ruby && file && (!strncmp(file, "(libruby", 8) || !strncmp(file, "(ruby", 5)))
-		f->in_ruby = true;
-	/* Without frame pointers the rest is made of arbitrary words of the stack. */
-	if (!strncmp(frame, "0x", 2) && !file) {
-		f->in_ruby |= f->has_ruby;
-		if (f->lost)
-			return;
-		f->lost = true;
-	}
-	if (!f->in_ruby)
-		add_native(f, frame);
-}
-
-static void add_ruby(const struct rut_ruby_frame *r, void *arg)
-{
-	struct frames *f = arg;
 	struct rut_buf *b = add_line(f);
 	_cleanup_buf_ struct rut_buf row = RUT_BUF_INIT;
 
@@ -162,6 +142,14 @@ static void add_ruby(const struct rut_ruby_frame *r, void *arg)
 		rut_buf_printf(&row, "%s:%u", r->path[0] ? r->path : "(unknown)", r->line);
 	if (row.data)
 		add_row(f, row.data, row.len);
+}
+
+static void add_frame(const struct rut_stack_frame *frame, void *arg)
+{
+	if (frame->ruby)
+		add_ruby(arg, frame->ruby);
+	else
+		add_native(arg, frame->native);
 }
 
 /* --- counting ------------------------------------------------------------------------------ */
@@ -224,15 +212,18 @@ static int64_t read_frames(struct frames *f, struct rut_callstacks *stacks,
 {
 	_cleanup_buf_ struct rut_buf line = RUT_BUF_INIT;
 	int64_t id;
+	int rc;
 
 	f->wait = RUT_OFF_OTHER;
 	f->n_rows = f->n_lines = 0;
-	f->has_ruby = f->in_ruby = f->lost = f->failed = f->futex = false;
+	f->has_ruby = f->failed = f->futex = false;
 	rut_an_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, note_kernel, f);
 	rut_an_callstacks_ruby(stacks, ev, note_ruby, f);
 	rut_an_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, add_kernel, f);
-	rut_an_callstacks_each(stacks, ev, RUT_CALLSTACK_USER, add_user, f);
-	rut_an_callstacks_ruby(stacks, ev, add_ruby, f);
+	rc = rut_an_callstacks_merged(stacks, ev, add_frame, f);
+	f->failed |= rc < 0;
+	f->p->stacks_read++;
+	f->p->unordered += rc == 1;
 	for (size_t i = 0; i < len; i++)
 		rut_buf_putc(&line, process[i] == ';' || process[i] == ' ' ? '_' : process[i]);
 	for (uint32_t i = f->n_lines; i-- > 0;) {

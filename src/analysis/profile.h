@@ -43,6 +43,7 @@ struct rut_profile {
 	uint64_t *stack_ns; /* by stack; owned */
 	size_t n_stacks;
 	uint64_t wait_ns[RUT_OFFS], total_ns, samples;
+	uint64_t stacks_read, unordered; /* unordered: where native frames belong is not known */
 	uint64_t stamp;
 	struct rut_map pending; /* by thread: struct pending, owned */
 	uint64_t last_ns;

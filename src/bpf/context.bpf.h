@@ -9,6 +9,7 @@
 #include "bpf/filter.bpf.h"
 #include "bpf/ruby.bpf.h"
 #include "bpf/stack.bpf.h"
+#include "bpf/unwind.bpf.h"
 
 #define RUT_CONTEXT(sym)                                                                           \
 	static __always_inline __u64 rut_context_##sym(void *ctx, __u64 id, __u32 event)
@@ -29,19 +30,26 @@ RUT_CONTEXT(CPU)
 {
 	return bpf_get_smp_processor_id();
 }
-RUT_CONTEXT(USTACK)
+/* By tables where they are known, otherwise by frame pointers. */
+static __always_inline __u64 rut_user_stack(void *ctx)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	bool ruby = conf.contexts & RUT_CTX_RSTACK && bpf_map_lookup_elem(&rubies, &tgid);
+	__u64 id = rut_unwind_stack(ruby && rut_ruby_runs());
 
-	if (!ctx)
-		return RUT_STACK_NONE;
+	if (id != RUT_STACK_NONE)
+		return id;
 	/*
 	 * Beside a Ruby stack the native functions that its innermost method runs are wanted. What
 	 * is outside of them is the interpreter, mostly without frame pointers: long and expensive.
 	 */
-	if (conf.contexts & RUT_CTX_RSTACK && bpf_map_lookup_elem(&rubies, &tgid))
+	if (ruby)
 		return rut_stack_id_max(ctx, BPF_F_USER_STACK, RUT_RUBY_NATIVE * 8);
 	return rut_stack_id(ctx, BPF_F_USER_STACK);
+}
+RUT_CONTEXT(USTACK)
+{
+	return ctx ? rut_user_stack(ctx) : RUT_STACK_NONE;
 }
 RUT_CONTEXT(KSTACK)
 {

@@ -164,6 +164,8 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	}
 	if (conf.contexts & RUT_CTX_RSTACK && parent->tgid != child->tgid)
 		rut_ruby_forked(parent->tgid, child->tgid);
+	if (conf.unwind_mask && parent->tgid != child->tgid)
+		rut_unwind_forked(parent->tgid, child->tgid);
 	if (conf.no_fork || !rut_allowed_task(child))
 		return 0;
 	RUT_BEGIN_TAIL(SCHED_FORK, 4 * levels, 4 * RUT_PID_LEVELS);
@@ -205,6 +207,8 @@ int BPF_PROG(sched_process_free, struct task_struct *task)
 
 		bpf_map_delete_elem(&rubies, &tgid);
 	}
+	if (conf.unwind_mask && task->pid == task->tgid)
+		rut_unwind_forget(task->tgid);
 	/* The PID may be reused, and the map is sized for live processes. */
 	if (conf.filters & RUT_FILTER_FOLLOW && task->pid == task->tgid) {
 		__u32 tgid = task->tgid, yes = 1;
@@ -245,6 +249,8 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 
 		bpf_map_delete_elem(&rubies, &tgid);
 	}
+	if (conf.unwind_mask)
+		rut_unwind_forget(task->tgid);
 	if (conf.no_exec || !name || !rut_allowed())
 		return 0;
 	/*

@@ -556,6 +556,7 @@ struct rut_bpf_conf {
 	__u32 lean_stacks;  /* no stacks of wakers, and of what runs before what is recorded */
 	__u32 code_mask;    /* sets of places in the table of codes - 1 */
 	__u32 cache_mask;   /* places of frame_cache - 1 */
+	__u32 unwind_mask;  /* places of unwind_cache - 1; 0: stacks by frame pointers only */
 	__u32 fsbase_at;    /* offset of the thread pointer in task_struct; 0: unknown */
 	__u32 read_kernel;  /* enum rut_read_kernel */
 	__u32 perf_cpus;    /* elements of perf_counters for one counter */

@@ -192,7 +192,7 @@ int on_sample(void *ctx)
 	*(__u32 *)p = id >> 32;
 	*(__u32 *)(p + 4) = (__u32)id;
 	rut_current_comm((char *)p + 8);
-	*(__u64 *)(p + 24) = rut_stack_id(ctx, BPF_F_USER_STACK);
+	*(__u64 *)(p + 24) = rut_user_stack(ctx);
 	*(__u64 *)(p + 32) = rut_stack_id(ctx, 0);
 	rut_commit(&slot, size);
 	return 0;

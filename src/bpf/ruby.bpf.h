@@ -22,6 +22,9 @@
 #define FRAME_TYPE  0x7fff0001u
 #define FRAME_CFUNC 0x55550001u
 #define ENV_LOCAL   2u
+/* VM_FRAME_FLAG_FINISH, without VM_FRAME_FLAG_CFRAME */
+#define FRAME_BEGUN 0x20u
+#define FRAME_FLAGS 0xa0u
 
 #define ISEQ_BODY    16
 #define BODY_SIZE    4
@@ -488,6 +491,14 @@ static __always_inline void ruby_cache_put(struct rut_frame_cache *c, const stru
 	c->check = mixed ^ w->epoch ^ ~frame;
 }
 
+/* Was the interpreter's loop entered for this frame of Ruby code? Its flags say so. */
+static __always_inline __u64 ruby_begun(const struct rut_ruby_walk *w, bool is_c)
+{
+	if (is_c || !conf.unwind_mask)
+		return 0;
+	return (ruby_word(w->ep) & FRAME_FLAGS) == FRAME_BEGUN ? RUT_FRAME_BEGUN : 0;
+}
+
 /* One frame of those in w->raw. */
 __noinline __u64 rut_ruby_frame(__u32 place, __u32 at)
 {
@@ -517,7 +528,7 @@ __noinline __u64 rut_ruby_frame(__u32 place, __u32 at)
 		return 0;
 	if (ruby_cache_holds(c, w, mixed, &frame)) {
 		if (!ruby_is_top(w, frame, is_c))
-			ruby_append(w, frame);
+			ruby_append(w, frame | ruby_begun(w, is_c));
 		return frame;
 	}
 	frame = is_c ? rut_ruby_resolve_c(place, key) : rut_ruby_resolve_iseq(place);
@@ -526,7 +537,7 @@ __noinline __u64 rut_ruby_frame(__u32 place, __u32 at)
 	else
 		w->unknown = 1;
 	if (!ruby_is_top(w, frame, is_c))
-		ruby_append(w, frame ? frame : RUT_FRAME_MARK);
+		ruby_append(w, (frame ? frame : RUT_FRAME_MARK) | ruby_begun(w, is_c));
 	return frame;
 }
 
@@ -810,6 +821,28 @@ __noinline __u64 rut_ruby_stack(void)
 		return RUT_STACK_NONE;
 	proc = bpf_map_lookup_elem(&rubies, &tgid);
 	return proc ? ruby_stack_of(proc, RUT_RUBY_DEPTH) : RUT_STACK_NONE;
+}
+
+/* Does the current thread run Ruby code? */
+__noinline __u64 rut_ruby_runs(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct rut_ruby_vm *proc = bpf_map_lookup_elem(&rubies, &tgid);
+	__u64 runs = 0;
+
+	for (__u32 i = 0; proc && i < RUT_STACK_NESTED; i++) {
+		__u32 key = i;
+		struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &key);
+		struct rut_stack_walk *s = bpf_map_lookup_elem(&stack_walks, &key);
+
+		if (!w || !s || __sync_val_compare_and_swap(&s->taken, 0, 1))
+			continue;
+		w->proc = *proc;
+		runs = ruby_find_ec(w, proc);
+		__sync_val_compare_and_swap(&s->taken, 1, 0);
+		break;
+	}
+	return runs;
 }
 
 /*

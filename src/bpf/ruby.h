@@ -46,6 +46,7 @@ struct rut_ruby_vm {
 	__u64 gc_count;	  /* address of the number of garbage collections; 0: unknown */
 	__u64 ids;	  /* address of the VALUE of the table of symbols; 0: unknown */
 	__u64 class_id;	  /* RUT_RUBY_CLASS_TABLE: key of the instance variable */
+	__u64 loop;	  /* an address in the function that runs instructions; 0: unknown */
 	__u32 tls;	  /* enum rut_ruby_tls */
 	__u32 tls_module; /* DTV: index */
 	__u32 tls_entry;  /* DTV: bytes of an entry */
@@ -111,10 +112,11 @@ struct rut_code_set {
 #define RUT_CODE_TOUCH_SHIFT 34 /* of nanoseconds: 17 s */
 #define RUT_CODE_TOUCH_NS    (2ull << RUT_CODE_TOUCH_SHIFT)
 
-/* A frame: 01, 44 bits of the code's hash, 18 bits of the line. */
+/* A frame: whether C code began it, 1, 44 bits of the code's hash, 18 bits of the line. */
 #define RUT_FRAME_LINE_BITS 18
 #define RUT_FRAME_LINE_MAX  ((1u << RUT_FRAME_LINE_BITS) - 1)
 #define RUT_FRAME_MARK	    (1ull << 62)
+#define RUT_FRAME_BEGUN	    (1ull << 63) /* the interpreter's loop was entered for it */
 #define RUT_FRAME_ID(hash)  ((hash) >> 20)
 #define RUT_FRAME(id, line) (RUT_FRAME_MARK | (id) << RUT_FRAME_LINE_BITS | (line))
 

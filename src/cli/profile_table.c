@@ -76,6 +76,9 @@ void rut_cli_profile_summary(const struct rut_profile *p, const struct rut_profi
 		if (p->wait_ns[i])
 			rut_buf_printf(out, ", %s %.1f %%", rut_an_off_names[i],
 				       100 * (double)p->wait_ns[i] / (double)p->total_ns);
+	if (p->unordered)
+		rut_buf_printf(out, "; native frames have no known place in %.1f %% of the stacks",
+			       100 * (double)p->unordered / (double)p->stacks_read);
 	rut_buf_puts(out, "\n");
 }
 

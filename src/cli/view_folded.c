@@ -14,7 +14,6 @@ struct frames {
 	struct rut_buf names;
 	size_t at[DEPTH_MAX];
 	size_t n;
-	bool has_ruby, in_ruby;
 };
 
 void rut_cli_folded_fini(struct rut_folded *f)
@@ -23,27 +22,15 @@ void rut_cli_folded_fini(struct rut_folded *f)
 	free(f->counts);
 }
 
-static bool is_ruby_file(const char *file)
-{
-	return file && (!strncmp(file, "(libruby", 8) || !strncmp(file, "(ruby", 5));
-}
-
 /* The label of a method, as it is. */
-static void add_ruby(const struct rut_ruby_frame *frame, void *arg)
+static void add_ruby(struct frames *f, const struct rut_ruby_frame *frame)
 {
-	struct frames *f = arg;
-
 	if (f->n == DEPTH_MAX)
 		return;
 	f->at[f->n++] = f->names.len;
 	for (const char *p = frame->method; *p; p++)
 		rut_buf_putc(&f->names, *p == ';' ? ':' : *p);
 	rut_buf_putc(&f->names, '\0');
-}
-
-static void note_ruby(const struct rut_ruby_frame *frame, void *arg)
-{
-	((struct frames *)arg)->has_ruby = true;
 }
 
 /* "function+0x1f (file)" is the function, "0x7f.. (file+0x1f)" a place in the file. */
@@ -53,10 +40,7 @@ static void add_frame(const char *frame, uint64_t address, void *arg)
 	const char *file = strchr(frame, '(');
 	size_t len;
 
-	/* Of a Ruby thread the interpreter's own functions are what its Ruby frames say. */
-	if (f->has_ruby && address && is_ruby_file(file))
-		f->in_ruby = true;
-	if (f->n == DEPTH_MAX || f->in_ruby)
+	if (f->n == DEPTH_MAX)
 		return;
 	f->at[f->n++] = f->names.len;
 	if (!strncmp(frame, "0x", 2) && file) {
@@ -71,6 +55,14 @@ static void add_frame(const char *frame, uint64_t address, void *arg)
 		rut_buf_add(&f->names, frame, len);
 	}
 	rut_buf_putc(&f->names, '\0');
+}
+
+static void add_user(const struct rut_stack_frame *frame, void *arg)
+{
+	if (frame->ruby)
+		add_ruby(arg, frame->ruby);
+	else
+		add_frame(frame->native, 0, arg);
 }
 
 /* The process of the stack: the context or field `procname`. */
@@ -120,10 +112,8 @@ int rut_cli_folded_add(struct rut_folded *f, const struct rut_ctf_event *ev)
 	struct frames frames = {.names = RUT_BUF_INIT};
 	int rc = 0;
 
-	rut_an_callstacks_ruby(f->stacks, ev, note_ruby, &frames);
 	rut_an_callstacks_each(f->stacks, ev, RUT_CALLSTACK_KERNEL, add_frame, &frames);
-	rut_an_callstacks_each(f->stacks, ev, RUT_CALLSTACK_USER, add_frame, &frames);
-	rut_an_callstacks_ruby(f->stacks, ev, add_ruby, &frames);
+	rut_an_callstacks_merged(f->stacks, ev, add_user, &frames);
 	if (frames.n && !frames.names.failed) {
 		add_process(ev, &line);
 		while (frames.n)

@@ -31,7 +31,7 @@ struct vm {
 	struct rut_target t;
 	const struct rut_ruby_abi *abi;
 	const struct rut_mapping *module;
-	uint64_t base, tls_bytes, rela, rela_bytes, data, data_bytes;
+	uint64_t base, tls_bytes, rela, rela_bytes, data, data_bytes, code, code_bytes;
 };
 
 static uint64_t word(const struct vm *v, uint64_t address)
@@ -99,6 +99,10 @@ static int read_module(struct vm *v)
 			v->tls_bytes = ph[i].p_memsz;
 		if (ph[i].p_type == PT_DYNAMIC)
 			read_dynamic(v, &ph[i]);
+		if (ph[i].p_type == PT_LOAD && ph[i].p_flags & PF_X && !v->code) {
+			v->code = v->base + ph[i].p_vaddr;
+			v->code_bytes = ph[i].p_memsz;
+		}
 		if (ph[i].p_type == PT_LOAD && ph[i].p_flags & PF_W) {
 			v->data = v->base + ph[i].p_vaddr;
 			v->data_bytes = ph[i].p_memsz;
@@ -328,6 +332,47 @@ static void find_class_path(const struct vm *v, struct rut_ruby_vm *p)
 	}
 }
 
+/* --- the interpreter's loop ---------------------------------------------------------------- */
+
+#define LOOP_TABLE_MIN 150	  /* instructions; each has a traced form, too */
+#define LOOP_SPAN_MAX  (1u << 18) /* bytes of the function */
+
+/*
+ * The function that runs Ruby's instructions has a table of the addresses in it where each begins:
+ * the longest list of addresses near each other. That of regular expressions is the second.
+ */
+static uint64_t find_loop(const struct vm *v)
+{
+	uint64_t chunk[512], low = 0, high = 0, run = 0, best = LOOP_TABLE_MIN, ret = 0;
+
+	for (uint64_t at = 0; at < v->data_bytes && at < DATA_MAX; at += sizeof(chunk)) {
+		uint64_t len =
+			v->data_bytes - at < sizeof(chunk) ? v->data_bytes - at : sizeof(chunk);
+
+		if (rut_target_read(&v->t, v->data + at, chunk, len & ~7ull))
+			continue;
+		for (size_t i = 0; i < len / 8; i++) {
+			uint64_t w = chunk[i];
+
+			if (w < v->code || w >= v->code + v->code_bytes) {
+				run = 0;
+				continue;
+			}
+			if (!run || w + LOOP_SPAN_MAX < high || w > low + LOOP_SPAN_MAX) {
+				run = 0;
+				low = high = w;
+			}
+			low = w < low ? w : low;
+			high = w > high ? w : high;
+			if (++run > best) {
+				best = run;
+				ret = w;
+			}
+		}
+	}
+	return ret;
+}
+
 /* --- all of it ----------------------------------------------------------------------------- */
 
 static const struct rut_mapping *find_module(struct rut_target *t, char *version, size_t cap)
@@ -376,6 +421,7 @@ static int find(struct vm *v, struct rut_ruby_vm *p, pid_t pid, struct rut_err *
 	find_class_path(v, p);
 	if (!p->ids || !p->class_kind)
 		return -EAGAIN;
+	p->loop = find_loop(v);
 	p->frame_bytes = v->abi->frame_words * 8;
 	p->insns_info = v->abi->insns_info;
 	p->insn_bytes = v->abi->insn_info_bytes;

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "probe/symbols.h"
 #include "session/rubies.h"
+#include "session/unwind.h"
 
 #define RING_PAGES 64 /* a power of two */
 
@@ -295,6 +296,8 @@ static void on_mmap(struct rut_statedump *s, struct rut_recorder *rec, const str
 	};
 	struct ids none = {0};
 
+	if (r->prot & PROT_EXEC)
+		rut_unwind_mapped(rec, (int32_t)r->pid);
 	/* "//anon" is code made at run time. */
 	if (r->header.size < sizeof(*r) + sizeof(*id) || !(r->prot & PROT_EXEC) ||
 	    !memchr(r->path, 0, r->header.size - sizeof(*r)) || !strncmp(m.path, "//", 2))

@@ -21,6 +21,7 @@
 #include "session/filter.h"
 #include "session/kernel.h"
 #include "session/rubies.h"
+#include "session/unwind.h"
 #include "session/lockdown.h"
 
 #define VERIFIER_LOG_BYTES  (1u << 16)
@@ -80,6 +81,7 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.lean_stacks = r->conf.lean_stacks,
 		.code_mask = (uint32_t)r->ncodes - 1,
 		.cache_mask = (r->ncodes > 1 ? RUT_CACHE_ENTRIES : 1) - 1,
+		.unwind_mask = rut_unwind_wanted(r) ? RUT_UNWIND_CACHE - 1 : 0,
 		.fsbase_at = r->ncodes > 1 ? rut_kernel_fsbase() : 0,
 		.read_kernel = rut_kernel_read_means(),
 		.perf_cpus = (uint32_t)r->ncpus,
@@ -131,7 +133,7 @@ bool rut_programs_wanted(const struct rut_recorder *r, const struct rut_selectio
 		return rut_selection_any_syscall(sel);
 	if (r->conf.filters & RUT_FILTER_FOLLOW && follows_forks(program))
 		return true;
-	if (r->conf.contexts & RUT_CTX_RSTACK &&
+	if ((r->conf.contexts & RUT_CTX_RSTACK || rut_unwind_wanted(r)) &&
 	    (!strcmp(program, "sched_process_fork") || !strcmp(program, "sched_process_exec") ||
 	     !strcmp(program, "sched_process_free")))
 		return true;
@@ -342,7 +344,7 @@ static int load_all(struct rut_recorder *r, const struct rut_selection *sel, str
 
 	/* Even an object without programs would need the kernel's types. */
 	if (!rut_selection_any(sel) && !(r->conf.filters & RUT_FILTER_FOLLOW) &&
-	    !(r->conf.contexts & RUT_CTX_RSTACK))
+	    !(r->conf.contexts & RUT_CTX_RSTACK) && !rut_unwind_wanted(r))
 		return 0;
 	obj = open_kernel_object(r, &filter, &copy, err);
 	if (!obj)
@@ -553,6 +555,7 @@ static int attach_one(struct rut_recorder *r, size_t object, struct bpf_program 
 int rut_programs_attach(struct rut_recorder *r, struct rut_err *err)
 {
 	rut_rubies_scan(r);
+	rut_unwind_scan(r);
 	for (size_t i = r->nobjects; i-- > 0;) {
 		struct bpf_program *prog;
 
@@ -569,6 +572,7 @@ int rut_programs_attach(struct rut_recorder *r, struct rut_err *err)
 	r->meta->running = 1;
 	/* Those that were forked before the programs could see it. */
 	rut_rubies_scan(r);
+	rut_unwind_scan(r);
 	return 0;
 }
 

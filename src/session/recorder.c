@@ -27,6 +27,7 @@
 #include "session/programs.h"
 #include "session/sizes.h"
 #include "session/rubies.h"
+#include "session/unwind.h"
 
 const char *const rut_map_names[RUT_MAP_COUNT] = {
 	[RUT_MAP_CTLS] = "ctls",
@@ -44,6 +45,10 @@ const char *const rut_map_names[RUT_MAP_COUNT] = {
 	[RUT_MAP_RUBIES] = "rubies",
 	[RUT_MAP_CODES] = "codes",
 	[RUT_MAP_FRAME_CACHE] = "frame_cache",
+	[RUT_MAP_UNWIND_PROCS] = "unwind_procs",
+	[RUT_MAP_UNWIND_RANGES] = "unwind_ranges",
+	[RUT_MAP_UNWIND_ROWS] = "unwind_rows",
+	[RUT_MAP_UNWIND_CACHE] = "unwind_cache",
 	[RUT_MAP_PROBE_SCRATCH] = "probe_scratch",
 	[RUT_MAP_PERF_COUNTERS] = "perf_counters",
 };
@@ -128,7 +133,7 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 {
 	uint32_t n = (uint32_t)r->ncpus, nsets = may_have_stacks(&r->conf) ? RUT_STACK_SETS : 1;
 	bool ruby = r->conf.contexts & RUT_CTX_RSTACK;
-	bool follows = r->conf.filters & RUT_FILTER_FOLLOW;
+	bool follows = r->conf.filters & RUT_FILTER_FOLLOW, unwinds = rut_unwind_wanted(r);
 	struct {
 		enum bpf_map_type type;
 		uint32_t key, value, entries, flags;
@@ -156,6 +161,14 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 				   ruby ? RUT_CODE_SETS : 1, BPF_F_MMAPABLE},
 		[RUT_MAP_FRAME_CACHE] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_frame_cache),
 					 ruby ? RUT_CACHE_ENTRIES : 1, 0},
+		[RUT_MAP_UNWIND_PROCS] = {BPF_MAP_TYPE_HASH, 4, sizeof(struct rut_unwind_proc),
+					  unwinds ? RUT_UNWIND_PROCS : 1, BPF_F_NO_PREALLOC},
+		[RUT_MAP_UNWIND_RANGES] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_unwind_ranges),
+					   unwinds ? RUT_UNWIND_RANGE_PAGES : 1, BPF_F_MMAPABLE},
+		[RUT_MAP_UNWIND_ROWS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_unwind_page),
+					 unwinds ? RUT_UNWIND_PAGES : 1, BPF_F_MMAPABLE},
+		[RUT_MAP_UNWIND_CACHE] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_unwind_cache),
+					  unwinds ? RUT_UNWIND_CACHE : 1, 0},
 		[RUT_MAP_PROBE_SCRATCH] = {BPF_MAP_TYPE_PERCPU_ARRAY, 4, RUT_PROBE_SCRATCH_BYTES,
 					   RUT_PROBE_TURNS, 0},
 		/* A flight recorder's counters go on when the process that opened them has ended.
@@ -410,6 +423,7 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 		rc = rut_programs_load(r, &r->conf.selection, err);
 	/* Samples begin when their clock is opened. */
 	rut_rubies_scan(r);
+	rut_unwind_scan(r);
 	for (size_t i = 0; i < RUT_PROBES_MAX && r->conf.probes[i][0] && !rc; i++)
 		rc = rut_dynamic_try(r, r->conf.probes[i], err);
 	if (!rc && !records_anything(r) && (was_any || r->conf.probes[0][0]))
@@ -472,6 +486,9 @@ int rut_recorder_trace_pid(struct rut_recorder *r, pid_t pid, enum rut_traced wh
 {
 	uint32_t key = (uint32_t)pid, value = when;
 
+	/* Its first event may have a stack. */
+	if (when == RUT_TRACED_YES)
+		rut_unwind_add(r, pid);
 	return bpf_map_update_elem(r->fds[RUT_MAP_TRACED], &key, &value, BPF_ANY);
 }
 
@@ -576,6 +593,7 @@ void rut_recorder_free(struct rut_recorder *r)
 		return;
 	rut_programs_free(r);
 	rut_rubies_free(r->rubies);
+	rut_unwind_free(r->unwinds);
 	if (r->data)
 		munmap(r->data, r->data_bytes);
 	if (r->meta)

@@ -42,6 +42,10 @@ enum rut_map_index {
 	RUT_MAP_RUBIES,
 	RUT_MAP_CODES,
 	RUT_MAP_FRAME_CACHE,
+	RUT_MAP_UNWIND_PROCS,
+	RUT_MAP_UNWIND_RANGES,
+	RUT_MAP_UNWIND_ROWS,
+	RUT_MAP_UNWIND_CACHE,
 	RUT_MAP_PROBE_SCRATCH,
 	RUT_MAP_PERF_COUNTERS,
 	RUT_MAP_COUNT
@@ -73,9 +77,10 @@ struct rut_recorder {
 	struct rut_budget *budget;    /* a mapping; owned */
 	struct rut_stack_set *stacks; /* a mapping; owned */
 	size_t nsets;
-	struct rut_code_set *codes; /* a mapping; owned */
-	size_t ncodes;		    /* sets; 1: the session has no Ruby stacks */
-	struct rut_rubies *rubies;  /* rubies.c; owned */
+	struct rut_code_set *codes;  /* a mapping; owned */
+	size_t ncodes;		     /* sets; 1: the session has no Ruby stacks */
+	struct rut_rubies *rubies;   /* rubies.c; owned */
+	struct rut_unwinds *unwinds; /* unwind.c; owned */
 	/* Added to the offset of the clock in what this process writes: of another machine's. */
 	int64_t clock_correction_ns;
 	bool load_only;		     /* nothing is attached, by whatever is added */

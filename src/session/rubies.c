@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "ring/write.h"
 #include "ruby/find_vm.h"
+#include "session/unwind.h"
 
 #define WAITING_MAX 256
 #define RETRY_NS    20000000ull
@@ -48,7 +49,7 @@ static bool is_known(const struct rut_recorder *r, int32_t pid)
 }
 
 /* Returns 0, or -errno: -EAGAIN, it is worth another try. */
-static int look(const struct rut_recorder *r, int32_t pid)
+static int look(struct rut_recorder *r, int32_t pid)
 {
 	struct rut_err why = RUT_ERR_INIT;
 	struct rut_ruby_vm p;
@@ -63,6 +64,8 @@ static int look(const struct rut_recorder *r, int32_t pid)
 	if (rc == -E2BIG)
 		rut_warn("no Ruby stacks of process %d: %d Ruby processes are known already", pid,
 			 RUT_RUBY_PROCS);
+	if (!rc)
+		rut_unwind_found_ruby(r, pid);
 	return rc;
 }
 

@@ -41,6 +41,7 @@
 #include "session/mappings.h"
 #include "session/rubies.h"
 #include "session/stacks.h"
+#include "session/unwind.h"
 #include "session/statedump.h"
 
 #define PAGE ((size_t)4096)
@@ -472,6 +473,7 @@ void rut_writer_mappings(struct rut_writer *w, struct rut_mappings **follower)
 	if (*follower)
 		rut_mappings_step(*follower, &s, r);
 	rut_rubies_step(r);
+	rut_unwind_step(r);
 }
 
 void rut_writer_new_stacks(struct rut_writer *w)

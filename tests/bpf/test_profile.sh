@@ -238,6 +238,81 @@ EOF
 }
 t_case "a program without Ruby" test_c
 
+# Code without frame pointers, as a distribution builds it: through qsort() of libc, and out of a signal's handler.
+test_no_frame_pointers() {
+  need_bpf
+  cat >prog.c <<'EOF'
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+static volatile long sink;
+__attribute__((noinline)) void work(void) { for (int i = 0; i < 200000; i++) sink += i; }
+__attribute__((noinline)) void on_signal(int sig) { work(); sink++; }
+__attribute__((noinline)) int compare(const void *a, const void *b) { raise(SIGUSR1); sink++; return *(int *)a - *(int *)b; }
+__attribute__((noinline)) void sorts(int n) { int v[n]; for (int i = 0; i < n; i++) v[i] = n - i; qsort(v, n, sizeof(*v), compare); sink++; }
+int main(void) { signal(SIGUSR1, on_signal); while (access("stop", 0)) { sorts(8); sink++; } return 0; }
+EOF
+  cc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -o prog prog.c
+  ./prog & pid=$!
+  trap clean_up EXIT
+  "$RUTILE" profile "$pid" --hz 499 --folded --duration 2s >out
+  : >stop
+  cat out
+  # Some samples are in the making of the signal.
+  awk '{ all += $NF } /^prog;_start;(__)?libc_start[^;]*;.*;main;sorts;qsort[^;]*;.*;compare;.*;__restore_rt;on_signal;work[ ;]/ { good += $NF }
+    END { print good, all; exit !(all > 0 && good > all * 0.7) }' out
+}
+t_case "a program without frame pointers" test_no_frame_pointers
+
+# Ruby calls qsort() of libc, which calls Ruby, which calls qsort() again: Ruby, native and kernel frames as they were called.
+test_order() {
+  need_bpf
+  cat >order.rb <<'EOF'
+require "fiddle"
+VOID, SIZE = Fiddle::TYPE_VOIDP, Fiddle::TYPE_SIZE_T
+QSORT = Fiddle::Function.new(Fiddle.dlopen(nil)["qsort"], [VOID, SIZE, SIZE, VOID], Fiddle::TYPE_VOID)
+class By < Fiddle::Closure
+  def initialize(&compare)
+    @compare = compare
+    super(Fiddle::TYPE_INT, [VOID, VOID])
+  end
+  def call(a, b) = @compare.call
+end
+def innermost = ARGV[0] == "wait" ? (sleep 0.01; 0) : (x = 0; x += 1 while x < 20_000; 0)
+INNER = By.new { innermost }
+def inner_sort = QSORT.call(Fiddle::Pointer["bca\0"], 3, 1, INNER) || 0
+OUTER = By.new { inner_sort }
+def outer_sort = [1].each { QSORT.call(Fiddle::Pointer["ba\0"], 2, 1, OUTER) }
+# In a fiber, whose stack is another one.
+def in_fiber = Fiber.new { outer_sort }.resume
+File.write("ready", "")
+(outer_sort; in_fiber) until File.exist?("stop")
+EOF
+  qsort='Fiddle::Function#call;[^#]*;ffi_call;[^#]*;qsort[^#]*;msort[^#]*;\\[libffi[^#]*;By#call'
+  chain="Object#outer_sort;Array#each;block in Object#outer_sort;$qsort;block in <main>;Object#inner_sort;$qsort;block in <main>;Object#innermost"
+  for t_how in cpu wait; do
+    rm -f ready stop
+    "$ruby" order.rb $t_how & pid=$!
+    trap clean_up EXIT
+    t_wait test -e ready
+    case $t_how in
+      cpu) set -- --on-cpu '( |;)' ;;
+      wait) set -- --off-cpu ';Kernel#sleep;[^#]*;[a-z_]*schedule;.*\\((sleep|run queue)\\) ' ;;
+    esac
+    "$RUTILE" profile "$pid" "$1" --hz 499 --folded --duration 2s -o trace-$t_how >out
+    : >stop
+    wait "$pid"
+    head -4 out
+    awk -v chain="$chain$2" -v how=$t_how '{ all += $NF } /Object#innermost/ { inner += $NF } $0 ~ chain { good += $NF } /Object#in_fiber/ { fiber += $NF }
+      END { print how, good, inner, all, fiber; exit !(inner > all * 0.5 && good > inner * 0.95) }' out
+    # The same from the directory.
+    case $t_how in cpu) event=rutile_sample ;; *) event=sched_switch ;; esac
+    "$RUTILE" view --folded --event "$event" trace-$t_how >folded
+    awk -v chain="$chain" '/Object#innermost/ { inner += $NF } $0 ~ chain { good += $NF } END { print good, inner; exit !(good && good >= inner * 0.9) }' folded
+  done
+}
+t_case "native frames stand between the Ruby frames that called them" test_order
+
 test_lines() {
   need_bpf
   profiled cpu --by line
