@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/ruby_live.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -129,9 +130,12 @@ int rut_cli_write_all(int fd, struct rut_buf *b)
 
 bool rut_cli_child_ended(pid_t child, int *ret_code)
 {
-	int status;
+	int status = 0;
+	pid_t pid = waitpid(child, &status, WNOHANG);
 
-	if (waitpid(child, &status, WNOHANG) != child)
+	if (pid < 0 && errno == ECHILD)
+		status = RUT_EXIT_FAIL << 8; /* how it ended is not known any more */
+	else if (pid != child)
 		return false;
 	*ret_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 	return true;

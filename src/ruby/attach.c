@@ -9,11 +9,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/proc.h"
 
 #define STOP_LIMIT_NS	(20 * RUT_INJECT_MS)   /* for a thread to stop when asked */
 #define SETTLE_LIMIT_NS (1000 * RUT_INJECT_MS) /* for those that came late */
@@ -68,6 +70,12 @@ void rut_inject_cont(struct rut_inject_thread *tr, int sig)
 	ptrace(PTRACE_CONT, tr->tid, NULL, (void *)(long)sig);
 }
 
+/* The first thread of a process that this one has started. */
+static bool is_own_child(pid_t tid)
+{
+	return syscall(SYS_tgkill, tid, tid, 0) == 0 && rut_proc_parent(tid) == getpid();
+}
+
 /*
  * Takes one event of a thread: signals are passed on, a stop of the whole process stays as it is,
  * a stop that we asked for is noted. Returns whether there was an event. A stop is inspected but
@@ -80,7 +88,7 @@ static bool take_event(struct rut_inject_thread *tr)
 	siginfo_t info = {0};
 	int sig, event;
 
-	if (tr->stopped)
+	if (tr->stopped || tr->gone)
 		return false;
 	if (waitid(P_PID, (id_t)tr->tid, &info, what | WNOWAIT) < 0) {
 		tr->gone = tr->gone || errno == ECHILD;
@@ -89,7 +97,9 @@ static bool take_event(struct rut_inject_thread *tr)
 	if (!info.si_pid)
 		return false;
 	if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) {
-		waitid(P_PID, (id_t)tr->tid, &info, what);
+		/* The end of a command of ours is for the one that started it. */
+		if (!is_own_child(tr->tid))
+			waitid(P_PID, (id_t)tr->tid, &info, what);
 		tr->gone = true;
 		return true;
 	}

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "ruby/native.h"
 
 #define START_LIMIT_NS	 (500 * RUT_INJECT_MS)
 #define STACK_SCAN_BYTES (256 * 1024)
@@ -82,6 +83,16 @@ static enum rut_libc find_libc(struct rut_inject *in, const struct rut_mapping *
 	return libc;
 }
 
+/* It has ended, or is about to. */
+static bool has_no_memory(pid_t pid)
+{
+	struct rut_target now = RUT_TARGET_INIT;
+	bool r = rut_target_read_maps(&now, pid) < 0 || !now.map_count;
+
+	rut_target_fini(&now);
+	return r;
+}
+
 int rut_inject_find_functions(struct rut_inject *in)
 {
 	const struct rut_mapping *libc, *m;
@@ -104,15 +115,20 @@ int rut_inject_find_functions(struct rut_inject *in)
 	case RUT_LIBC_GLIBC:
 		break;
 	}
+	if (!rut_target_is_native(t))
+		return rut_err_set(in->err, ENOTSUP, RUT_NOT_NATIVE, in->pid);
 	if (check_proc(in) < 0)
 		return -ENOENT;
 	m = find_loader(t);
 	if (m)
 		rut_target_find_symbol(t, m, "_r_debug", &in->r_debug);
-	if (rut_target_find_symbol(t, libc, "__errno_location", &in->errno_fn) < 0)
+	if (rut_target_find_symbol(t, libc, "__errno_location", &in->errno_fn) < 0) {
+		if (has_no_memory(in->pid))
+			return rut_inject_gone(in);
 		return rut_err_set(in->err, ENOEXEC,
 				   "cannot read the symbols of '%s' in process %d", libc->path,
 				   in->pid);
+	}
 	if (rut_target_find_symbol(t, libc, "dlopen", &in->dlopen_fn) == 0) {
 		rut_target_find_symbol(t, libc, "dlerror", &in->dlerror_fn);
 		return 0;

@@ -24,6 +24,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/proc.h"
+#include "ruby/native.h"
 #include "ruby/role.h"
 #include "ruby/target.h"
 #include "ruby_abi/ruby_abi.h"
@@ -214,6 +215,8 @@ static void set_why_not(struct rut_ruby_proc *p, const struct rut_target *t, int
 			 "process %d is linked statically: it has no dlopen to load the agent "
 			 "with",
 			 p->pid);
+	else if (!rut_target_is_native(t))
+		snprintf(text, sizeof(text), RUT_NOT_NATIVE, p->pid);
 	p->newer = !text[0] && rut_ruby_proc_unreleased(p->pid, p->version, &unreleased) < 0;
 	if (p->newer)
 		snprintf(text, sizeof(text), "%s", unreleased.msg);

@@ -16,8 +16,8 @@ TEXTS = Array.new(1000) { |i| "x" * (i * 7) }
 SINGLE = Array.new(50) { |i| Thing.new(i).tap { |t| def t.own = 1 } }
 nameless = Class.new
 OTHERS = Array.new(77) { nameless.new }
-GC.start(full_mark: true, immediate_sweep: true)
-GC.start
+# Objects are old when they have survived three collections.
+4.times { GC.start }
 
 def junk = 5000.times { Junk.new }
 

@@ -202,6 +202,24 @@ EOF
   is 17571
 }
 
+# The end of the command is seen, whoever was looking at it in that moment.
+killed_while_injected() {
+  cat >k.rb <<'EOF'
+Thread.new do
+  Process.kill(:KILL, $$) if Dir.children("/proc/self/fd").any? do |f|
+    File.readlink("/proc/self/fd/#{f}").include?("memfd:rutile-agent ") rescue false
+  end while true
+end
+sleep 0.7
+EOF
+  for _ in 1 2 3 4 5 6; do
+    rc=0
+    timeout -s INT 30 "$RUTILE" calls --last -- $RUBY --disable=gems --disable=rubyopt k.rb >out 2>&1 || rc=$?
+    echo "$rc"
+    [ $rc = 137 ] || [ $rc = 0 ]
+  done
+}
+
 # Where files may not be as large as our tables, nothing is traced, and no process is killed.
 small_files_only() {
   echo 'def work; end; work; Process.wait(fork { work }); print "well"' >l.rb
@@ -894,6 +912,8 @@ EOF
   done
   # A Ruby in a chroot sees neither what is mounted here nor /var/lib, which is used instead of this.
   [ -z "${RUTILE_MATRIX_NAME:-}" ] || return 0
+  # Nothing is injected there: the program loads the agent itself.
+  "$TRACE_TOOL" -m calls -p '*w.rb' -- valgrind -q --tool=none $ruby w.rb | grep 'Object#w	10	'
   TMPDIR="$T/with space" "$TRACE_TOOL" -m calls -p '*w.rb' -- $ruby w.rb | grep 'Object#w	10	'
   [ "$(id -u)" = 0 ] || return 0
   chmod 755 "$T" "$T/.."
@@ -919,6 +939,7 @@ t_case "one agent in a Ruby that starts slowly, and it counts from the first lin
 t_case "processes that start while they are attached to" starting_processes_survive
 t_case "forks" forks_are_followed
 t_case "children that live for a moment only" short_children_are_counted
+t_case "a command that is killed while it is injected into" killed_while_injected
 t_case "a limit on the size of files" small_files_only
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
 t_case "usual events are counted without Ruby's help" usual_events_are_counted_directly

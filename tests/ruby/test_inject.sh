@@ -288,6 +288,20 @@ refuses_static_programs() {
   refused "$pid" "process $pid is linked statically"
 }
 
+# Its libraries are mapped, but what the processor runs is the emulator.
+refuses_emulated_programs() {
+  [ -z "${RUTILE_MATRIX_NAME:-}" ] || t_skip "valgrind runs the Ruby of this machine"
+  start vg.out valgrind -q --tool=none "$RUBY" --disable-gems -e '
+    $stdout.sync = true
+    puts "ready"
+    $stdin.gets
+    puts "done"' < <(sleep 600)
+  refused "$pid" "process $pid runs in an emulator or under valgrind"
+  "$RUTILE" ps | grep "^ *$pid " && "$RUTILE" calls --duration 1s "$pid" 2>err && return 1
+  grep -q 'under valgrind' err
+  kill -0 "$pid"
+}
+
 refuses_32_bits() {
   printf '#include <unistd.h>\nint main(void) { write(1, "ready\\n", 6); pause(); }\n' >s.c
   gcc -m32 -o small s.c 2>/dev/null || gcc -m32 -nostdlib -static -o small "$SRC/tests/ruby/start32.S" 2>/dev/null ||
@@ -579,6 +593,7 @@ t_case "refused: traced by another" refuses_traced
 t_case "refused: another user's process" refuses_other_users
 t_case "the same user needs no root" same_user_needs_no_root
 t_case "refused: statically linked" refuses_static_programs
+t_case "refused: under valgrind" refuses_emulated_programs
 t_case "refused: 32 bits" refuses_32_bits
 t_case "refused: musl" refuses_musl
 t_case "refused: seccomp forbids memfd_create, the target survives" refuses_seccomp
