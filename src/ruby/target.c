@@ -28,33 +28,6 @@ void rut_target_fini(struct rut_target *t)
 	*t = (struct rut_target)RUT_TARGET_INIT;
 }
 
-/* One line of /proc/PID/maps, cut at its end. */
-static bool parse_mapping(char *line, struct rut_mapping *ret)
-{
-	static const char gone[] = " (deleted)";
-	char perms[5];
-	int at = 0;
-	size_t len;
-	struct rut_mapping m = {0};
-
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &m.start,
-		   &m.end, perms, &m.offset, &m.dev_major, &m.dev_minor, &m.inode, &at) < 7 ||
-	    !at)
-		return false;
-	m.read = perms[0] == 'r';
-	m.write = perms[1] == 'w';
-	m.exec = perms[2] == 'x';
-	m.shared = perms[3] == 's';
-	m.path = line + at;
-	len = strlen(m.path);
-	if (len > sizeof(gone) && !strcmp(m.path + len - (sizeof(gone) - 1), gone)) {
-		line[(size_t)at + len - (sizeof(gone) - 1)] = 0;
-		m.deleted = true;
-	}
-	*ret = m;
-	return true;
-}
-
 int rut_target_parse_maps(struct rut_target *t, char *text)
 {
 	char *line, *save = NULL;
@@ -70,7 +43,7 @@ int rut_target_parse_maps(struct rut_target *t, char *text)
 	if (!t->maps)
 		return -ENOMEM;
 	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-		t->map_count += parse_mapping(line, &t->maps[t->map_count]);
+		t->map_count += rut_mapping_parse(line, &t->maps[t->map_count]);
 	return 0;
 }
 

@@ -13,16 +13,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct rut_err;
+#include "base/maps.h"
 
-struct rut_mapping {
-	uint64_t start, end, offset;
-	uint64_t inode;
-	uint32_t dev_major, dev_minor;
-	bool read, write, exec, shared;
-	bool deleted;
-	const char *path; /* borrowed from rut_target.maps_text; "" when anonymous */
-};
+struct rut_err;
 
 struct rut_target {
 	pid_t pid;

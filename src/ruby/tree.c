@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/maps.h"
 #include "base/proc.h"
 
 #include <ctype.h>
@@ -39,8 +40,9 @@ static struct rut_tracee *find(struct rut_tracer *t, pid_t pid)
 /* A process that runs Ruby: shared or static libruby. */
 static bool looks_like_ruby(pid_t pid)
 {
-	_cleanup_file_ FILE *f = NULL;
-	char path[64], line[512], exe[256];
+	_cleanup_maps_ struct rut_maps maps = RUT_MAPS_INIT;
+	struct rut_mapping m;
+	char path[64], exe[256];
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
@@ -50,10 +52,10 @@ static bool looks_like_ruby(pid_t pid)
 	exe[n] = 0;
 	if (strstr(exe, "/ruby"))
 		return true;
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (strstr(line, "/libruby"))
+	if (rut_maps_open(&maps, pid) < 0)
+		return false;
+	while (rut_maps_next(&maps, &m))
+		if (strstr(m.path, "/libruby"))
 			return true;
 	return false;
 }

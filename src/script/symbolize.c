@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/maps.h"
 #include "base/proc.h"
 #include "probe/kallsyms.h"
 #include "probe/symbols.h"
@@ -140,28 +141,25 @@ static int add_mapping(struct process *p, const struct mapping *m, const char *p
 	return p->maps[p->count++].path ? 0 : -ENOMEM;
 }
 
-/* "7f00-7f10 r-xp 00026000 08:01 123   /usr/lib/libc.so.6": what can be executed. */
+/* What can be executed. */
 static void read_mappings(struct process *p)
 {
-	_cleanup_free_ char *line = NULL;
-	_cleanup_file_ FILE *f = NULL;
-	char name[32];
-	size_t room = 0;
+	_cleanup_maps_ struct rut_maps maps = RUT_MAPS_INIT;
+	struct rut_mapping found;
+	char path[1024];
 
 	p->read_ns = rut_clock_ns(CLOCK_MONOTONIC);
-	snprintf(name, sizeof(name), "/proc/%d/maps", p->pid);
-	f = fopen(name, "re");
-	while (f && getline(&line, &room, f) > 0) {
-		struct mapping m = {0};
-		char perms[5] = "";
-		int path = 0;
+	if (rut_maps_open(&maps, p->pid) < 0)
+		return;
+	while (rut_maps_next(&maps, &found)) {
+		const struct mapping m = {
+			.begin = found.start,
+			.end = found.end,
+			.offset = found.offset,
+		};
 
-		line[strcspn(line, "\n")] = '\0';
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %*s %n", &m.begin,
-			   &m.end, perms, &m.offset, &path) != 4 ||
-		    perms[2] != 'x' || !path)
-			continue;
-		if (add_mapping(p, &m, line + path))
+		rut_mapping_name(&found, path, sizeof(path));
+		if (found.exec && add_mapping(p, &m, path))
 			return;
 	}
 }

@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/maps.h"
 #include "probe/arg.h"
 #include "probe/binary.h"
 #include "script/probes.h"
@@ -68,29 +69,23 @@ typedef int (*binary_fn)(struct rut_resolve *r, const struct binary *b, size_t *
 /* Each file that is mapped with code in the process, once. */
 static int each_mapped(struct rut_resolve *r, const char *pattern, binary_fn fn, size_t *found)
 {
-	_cleanup_buf_ struct rut_buf maps = RUT_BUF_INIT;
-	char file[64], path[600], last[512] = "";
-	int rc = 0;
+	_cleanup_maps_ struct rut_maps maps = RUT_MAPS_INIT;
+	char path[600], last[512] = "";
+	struct rut_mapping m;
+	int rc = rut_maps_open(&maps, r->prog->opts.pid);
 
-	snprintf(file, sizeof(file), "/proc/%d/maps", r->prog->opts.pid);
-	if (rut_buf_read_file(&maps, file, 64u << 20) || !maps.data)
-		return rut_probe_error(r, "cannot read '%s': %s", file, strerror(errno));
-	for (char *line = maps.data, *end; !rc && *line; line = end) {
-		char *slash;
-
-		end = strchrnul(line, '\n');
-		if (*end)
-			*end++ = 0;
-		slash = strchr(line, '/');
-		if (!slash || strlen(line) < 24 || !memchr(line, 'x', (size_t)(slash - line)) ||
-		    !strcmp(slash, last) || strlen(slash) >= sizeof(last) ||
-		    strstr(slash, " (deleted)"))
+	if (rc < 0)
+		return rut_probe_error(r, "cannot read '/proc/%d/maps': %s", r->prog->opts.pid,
+				       strerror(-rc));
+	while (!rc && rut_maps_next(&maps, &m)) {
+		if (m.path[0] != '/' || !m.exec || m.deleted || !strcmp(m.path, last) ||
+		    strlen(m.path) >= sizeof(last))
 			continue;
-		strcpy(last, slash);
-		if (*pattern && fnmatch(pattern, slash, 0) != 0 &&
-		    fnmatch(pattern, strrchr(slash, '/') + 1, 0) != 0)
+		strcpy(last, m.path);
+		if (*pattern && fnmatch(pattern, m.path, 0) != 0 &&
+		    fnmatch(pattern, strrchr(m.path, '/') + 1, 0) != 0)
 			continue;
-		if (rut_elf_find(slash, r->prog->opts.pid, path, sizeof(path), NULL))
+		if (rut_elf_find(m.path, r->prog->opts.pid, path, sizeof(path), NULL))
 			continue;
 		rc = fn(r, &(struct binary){keep(r, path), keep(r, path), true}, found);
 	}

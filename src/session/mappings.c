@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/maps.h"
 #include "probe/symbols.h"
 #include "session/rubies.h"
 #include "session/unwind.h"
@@ -118,23 +119,24 @@ static void find_id(struct ids *ids, struct mapping *m)
 
 static void dump_process(struct rut_statedump *s, struct ids *ids, int32_t pid)
 {
-	char name[64], line[1400], perms[8], path[1001];
-	_cleanup_file_ FILE *f = NULL;
+	_cleanup_maps_ struct rut_maps maps = RUT_MAPS_INIT;
+	struct rut_mapping found;
+	char path[1024];
 
-	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
-	f = fopen(name, "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		unsigned long long start, end, offset;
-		struct mapping m = {.pid = pid, .path = path};
+	if (rut_maps_open(&maps, pid) < 0)
+		return;
+	while (rut_maps_next(&maps, &found)) {
+		struct mapping m = {
+			.pid = pid,
+			.start = found.start,
+			.end = found.end,
+			.offset = found.offset,
+			.path = path,
+		};
 
-		path[0] = '\0';
-		if (sscanf(line, "%llx-%llx %7s %llx %*s %*s %1000[^\n]", &start, &end, perms,
-			   &offset, path) < 4 ||
-		    perms[2] != 'x' || !path[0])
+		if (!found.exec || !found.path[0])
 			continue;
-		m.start = start;
-		m.end = end;
-		m.offset = offset;
+		rut_mapping_name(&found, path, sizeof(path));
 		find_id(ids, &m);
 		write_mapping(s, &m);
 	}

@@ -2,6 +2,7 @@
 #include "session/sites.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/maps.h"
 #include "bpf/probe.h"
 
 #define FILES_MAX 128
@@ -99,26 +101,26 @@ static size_t add_file(struct file *files, size_t n)
 /* The program of a process, then what else it has mapped for execution. */
 static size_t mapped_files(int pid, struct file *files, size_t max)
 {
-	char path[64], line[1024], range[48], name[401], perms[8];
-	_cleanup_file_ FILE *f = NULL;
+	_cleanup_maps_ struct rut_maps maps = RUT_MAPS_INIT;
+	struct rut_mapping m;
 	size_t n;
 
 	snprintf(files[0].path, sizeof(files[0].path), "/proc/%d/exe", pid);
 	n = add_file(files, 0);
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
-	while (f && n < max && fgets(line, sizeof(line), f)) {
-		/* A path may contain spaces. */
-		if (sscanf(line, "%47s %7s %*s %*s %*s %400[^\n]", range, perms, name) != 3 ||
-		    name[0] != '/' || !strchr(perms, 'x'))
+	if (rut_maps_open(&maps, pid) < 0)
+		return n;
+	while (n < max && rut_maps_next(&maps, &m)) {
+		bool in_memory = !strncmp(m.path, "/memfd:", 7);
+
+		if (m.path[0] != '/' || !m.exec || (m.deleted && !in_memory))
 			continue;
 		/* What is in memory only has no path. */
-		if (!strncmp(name, "/memfd:", 7))
-			snprintf(files[n].path, sizeof(files[n].path), "/proc/%d/map_files/%s", pid,
-				 range);
+		if (in_memory)
+			snprintf(files[n].path, sizeof(files[n].path),
+				 "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m.start, m.end);
 		else
 			snprintf(files[n].path, sizeof(files[n].path), "/proc/%d/root%s", pid,
-				 name);
+				 m.path);
 		n = add_file(files, n);
 	}
 	return n;

@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/maps.h"
 #include "base/proc.h"
 #include "bpf/ruby.h"
 #include "bpf/unwind.h"
@@ -146,21 +147,6 @@ static bool is_rubys(const char *path)
 	return !strncmp(base, "libruby", 7) || !strncmp(base, "ruby", 4);
 }
 
-/* The file behind a mapping: its very inode, in containers and when it was replaced, too. */
-static int open_mapped(int32_t pid, uint64_t start, uint64_t end, const char *path)
-{
-	char name[1200];
-	int fd;
-
-	snprintf(name, sizeof(name), "/proc/%d/map_files/%llx-%llx", pid, (unsigned long long)start,
-		 (unsigned long long)end);
-	fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd >= 0)
-		return fd;
-	snprintf(name, sizeof(name), "/proc/%d/root%s", pid, path);
-	return open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-}
-
 static struct file *find_file(struct rut_unwinds *u, int fd, const char *path)
 {
 	_cleanup_(rut_unwind_fini)
@@ -248,28 +234,24 @@ static void add_range(struct building *b, const struct file *f, uint64_t start, 
 
 static void read_maps(struct rut_unwinds *u, struct building *b, int32_t pid)
 {
-	char name[64], line[1400], perms[8], path[1001];
-	_cleanup_file_ FILE *maps = NULL;
+	_cleanup_maps_ struct rut_maps maps = RUT_MAPS_INIT;
+	struct rut_mapping m;
 
-	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
-	maps = fopen(name, "re");
-	while (maps && fgets(line, sizeof(line), maps) && b->proc.count < RUT_UNWIND_RANGES) {
-		unsigned long long start, end, offset, inode;
+	if (rut_maps_open(&maps, pid) < 0)
+		return;
+	while (b->proc.count < RUT_UNWIND_RANGES && rut_maps_next(&maps, &m)) {
 		const struct file *f = NULL;
 
-		path[0] = '\0';
-		if (sscanf(line, "%llx-%llx %7s %llx %*s %llu %1000[^\n]", &start, &end, perms,
-			   &offset, &inode, path) < 5 ||
-		    perms[2] != 'x' || !strcmp(path, "[vsyscall]"))
+		if (!m.exec || !strcmp(m.path, "[vsyscall]"))
 			continue;
-		if (inode) {
-			_cleanup_close_ int fd = open_mapped(pid, start, end, path);
+		if (m.inode) {
+			_cleanup_close_ int fd = rut_mapping_open(pid, &m);
 
-			f = fd < 0 ? NULL : find_file(u, fd, path);
-		} else if (!strcmp(path, "[vdso]")) {
+			f = fd < 0 ? NULL : find_file(u, fd, m.path);
+		} else if (!strcmp(m.path, "[vdso]")) {
 			f = &u->vdso;
 		}
-		add_range(b, f, start, end, offset);
+		add_range(b, f, m.start, m.end, m.offset);
 	}
 }
 
@@ -473,7 +455,8 @@ void rut_unwind_free(struct rut_unwinds *u)
 {
 	if (!u)
 		return;
-	rut_map_each(&u->files, slot) file_free(slot->value);
+	rut_map_each(&u->files, slot)
+		file_free(slot->value);
 	rut_map_fini(&u->files);
 	munmap(u->rows, ROWS_BYTES);
 	munmap(u->ranges, RANGE_BYTES);

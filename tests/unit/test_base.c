@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/logfile.h"
+#include "base/maps.h"
 #include "base/parse.h"
 
 static void test_err_names_the_cause(void **state)
@@ -410,6 +411,36 @@ static void test_a_known_clock_offset_stays(void **state)
 	assert_in_range(rut_clock_offset_near_ns(0) - known + 10000, 0, 20000);
 }
 
+static void test_mappings_are_those_of_the_process(void **state)
+{
+	char spaces[] = "7f00-7f10 r-xp 00026000 08:1a 123   /opt/my ruby/lib.so (deleted)";
+	char none[] = "not a mapping", shown[64];
+	_cleanup_maps_ struct rut_maps maps = RUT_MAPS_INIT;
+	struct rut_mapping m;
+	bool code = false, data = false;
+	static int here = 1;
+
+	assert_true(rut_mapping_parse(spaces, &m));
+	assert_string_equal(m.path, "/opt/my ruby/lib.so");
+	assert_true(m.deleted && m.read && !m.write && m.exec && !m.shared);
+	assert_true(m.start == 0x7f00 && m.end == 0x7f10 && m.offset == 0x26000 && m.inode == 123);
+	assert_true(m.dev_major == 8 && m.dev_minor == 0x1a);
+	rut_mapping_name(&m, shown, sizeof(shown));
+	assert_string_equal(shown, "/opt/my ruby/lib.so (deleted)");
+	/* Nothing else is opened in its place. */
+	assert_true(rut_mapping_open(getpid(), &m) < 0);
+	assert_false(rut_mapping_parse(none, &m));
+
+	assert_int_equal(rut_maps_open(&maps, getpid()), 0);
+	while (rut_maps_next(&maps, &m)) {
+		uint64_t fn = (uintptr_t)test_mappings_are_those_of_the_process;
+
+		code |= m.exec && fn >= m.start && fn < m.end && strstr(m.path, "test");
+		data |= m.write && (uintptr_t)&here >= m.start && (uintptr_t)&here < m.end;
+	}
+	assert_true(code && data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -425,6 +456,7 @@ int main(void)
 		cmocka_unit_test(test_core_segments_never_overlap),
 		cmocka_unit_test(test_numbers_are_digits_and_nothing_else),
 		cmocka_unit_test(test_a_known_clock_offset_stays),
+		cmocka_unit_test(test_mappings_are_those_of_the_process),
 		cmocka_unit_test(test_durations_have_units),
 		cmocka_unit_test(test_sizes_are_powers_of_1024),
 		cmocka_unit_test(test_seconds_are_exact),
