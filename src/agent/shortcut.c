@@ -99,13 +99,13 @@ static RUT_INLINE bool count_c(const struct rut_session *s, const struct rut_tra
 
 /*
  * Is it the hook of a file, or that of all methods? The events of blocks that are methods come to
- * the latter with a name.
+ * the latter with a name. Most sessions have no such hook, and hooks of others may have no data.
  */
 static RUT_INLINE bool is_of_methods(const struct rut_session *s, const struct rut_trace_arg *ta,
 				     const VALUE *hook)
 {
 	return RUT_LIKELY(hook[HOOK_FUNC] == (VALUE)shortcut.on_file) ||
-	       (hook[HOOK_DATA] == s->global_tp && shortcut.on_file && !ta->id);
+	       (s->global_tp && hook[HOOK_DATA] == s->global_tp && shortcut.on_file && !ta->id);
 }
 
 static void exec_hooks(struct rut_trace_arg *ta, const VALUE *list, int pop)
