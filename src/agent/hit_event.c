@@ -131,9 +131,9 @@ static void on_gc(VALUE index, struct rut_trace_arg *ta)
 /* ---- the GVL ---- */
 
 /*
- * When each thread began to wait, or got the lock. From 3.3 on READY may be reported by the thread
- * that wakes another one, which the event's data names. A slot that two threads want is the later
- * one's: of the earlier one a time is not known.
+ * When each thread began to wait, or got the lock, as each session saw it. From 3.3 on READY may be
+ * reported by the thread that wakes another one, which the event's data names. A slot that two
+ * threads want is the later one's: of the earlier one a time is not known.
  */
 #define THREADS 4096
 
@@ -141,7 +141,7 @@ static struct rut_gvl_thread {
 	uintptr_t thread;
 	uint32_t tid;
 	uint64_t since_ns;
-} threads[THREADS];
+} threads[RUT_AGENT_SLOTS][THREADS];
 
 static uintptr_t thread_of(const void *data)
 {
@@ -153,9 +153,10 @@ static uintptr_t thread_of(const void *data)
 /* Without the GVL. The hook is taken away under a lock that waits for those that run. */
 static void on_gvl(uint32_t event, const void *data, void *session)
 {
+	const struct rut_session *s = session;
 	uintptr_t thread = thread_of(data);
 	struct rut_gvl_thread *t =
-		&threads[(unsigned)(thread * 0x9e3779b97f4a7c15ull >> 40) % THREADS];
+		&threads[s->index][(unsigned)(thread * 0x9e3779b97f4a7c15ull >> 40) % THREADS];
 	char kind = event == THREAD_READY     ? RUT_HIT_GVL_WAIT
 		    : event == THREAD_RESUMED ? RUT_HIT_GVL_HAVE
 					      : RUT_HIT_GVL_RELEASE;
@@ -220,8 +221,11 @@ const char *rut_agent_hit_events_hook(struct rut_session *s)
 		rut_agent_session_tp(s, RUT_EVENT_RAISE, on_raise);
 	if (wants_gc(s))
 		hook_gc(s);
-	if (wants_gvl(s))
+	if (wants_gvl(s)) {
+		/* Those of a session before it are of no wait that this one sees. */
+		memset(threads[s->index], 0, sizeof(threads[s->index]));
 		s->record.gvl_hook = rb.rb_internal_thread_add_event_hook(
 			on_gvl, THREAD_READY | THREAD_RESUMED | THREAD_SUSPENDED, s);
+	}
 	return NULL;
 }
