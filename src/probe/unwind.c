@@ -14,6 +14,7 @@
 #define HEADERS_MAX 64
 #define BYTES_MAX   (256u << 20)
 #define ROWS_MAX    (1u << RUT_UNWIND_BITS)
+#define CIE_MAX	    512 /* bytes: it is read for each function, and has some tens */
 #define STATES_MAX  16
 #define PADDING	    64 /* bytes between functions that nobody runs */
 #define SAME	    INT64_MAX
@@ -587,7 +588,8 @@ static int read_frames(struct part *p, uint64_t address)
 				if (input_at(p, id_at - id, &of)) {
 					size = get(&of, 4);
 					get(&of, 4);
-					if (size >= 4 && size - 4 <= (uint64_t)(of.end - of.at)) {
+					if (size >= 4 && size - 4 <= CIE_MAX &&
+					    size - 4 <= (uint64_t)(of.end - of.at)) {
 						of.end = of.at + (size - 4);
 						if (!read_cie(&cie, of))
 							cie_at = id_at - id;
