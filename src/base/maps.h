@@ -25,8 +25,8 @@ bool rut_mapping_parse(char *line, struct rut_mapping *ret);
  * file. */
 void rut_mapping_name(const struct rut_mapping *m, char *ret, size_t size);
 
-/* Opens the file itself, in containers and when its path is another file's by now, too. Returns a
- * descriptor, which the caller owns, or -1. */
+/* Opens the file itself, in containers and when its path is another file's by now, too; regular
+ * files only. Returns a descriptor, which the caller owns, or -1. */
 int rut_mapping_open(pid_t pid, const struct rut_mapping *m);
 
 /* The mappings one after another. */
