@@ -44,11 +44,24 @@ struct file {
 
 /*
  * What is taken of the tables, at the end of that of rows: a flight recorder's tables are filled by
- * one process after the other.
+ * one process after the other, and those of a session by its own and by one that adds events.
  */
 struct taken {
 	uint64_t rows, ranges, id;
 };
+
+/* Where there are `n` of `all` left that no process has taken; -1: nowhere. */
+static int64_t take(uint64_t *taken, uint64_t n, uint64_t all)
+{
+	uint64_t first = __atomic_load_n(taken, __ATOMIC_RELAXED);
+
+	do {
+		if (n > all - first)
+			return -1;
+	} while (!__atomic_compare_exchange_n(taken, &first, first + n, false, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
+	return (int64_t)first;
+}
 
 #define ROWS_ALL (ROWS_BYTES / sizeof(struct rut_unwind_row) - sizeof(struct taken) / 8)
 
@@ -115,12 +128,11 @@ static void file_free(struct file *f)
 
 static void take_table(struct rut_unwinds *u, struct file *f, struct rut_unwind_table *t, bool ruby)
 {
-	uint64_t first = u->taken->rows;
+	int64_t first = take(&u->taken->rows, t->nrows, ROWS_ALL);
 
 	memcpy(f->segments, t->segments, sizeof(f->segments));
 	f->nsegments = t->nsegments;
-
-	if (t->nrows > ROWS_ALL - first) {
+	if (first < 0) {
 		if (!u->full)
 			rut_warn("some native stacks will be cut: the tables of all libraries "
 				 "are larger than the room for them");
@@ -131,7 +143,6 @@ static void take_table(struct rut_unwinds *u, struct file *f, struct rut_unwind_
 		memcpy(&u->rows[first], t->rows, t->nrows * sizeof(*t->rows));
 	f->first = (uint32_t)first;
 	f->count = (uint32_t)t->nrows;
-	u->taken->rows = first + t->nrows;
 	if (ruby) {
 		f->functions = t->functions;
 		f->nfunctions = t->nfunctions;
@@ -258,24 +269,19 @@ static void read_maps(struct rut_unwinds *u, struct building *b, int32_t pid)
 /* Where there is room for so many ranges; -1: nowhere. */
 static int64_t take_ranges(struct rut_unwinds *u, uint32_t count)
 {
+	int64_t first = take(&u->taken->ranges, count, RANGES_ALL);
 	uint64_t now = rut_ring_clock();
-	size_t n = 0;
 
-	if (count <= RANGES_ALL - u->taken->ranges) {
-		u->taken->ranges += count;
-		return (int64_t)(u->taken->ranges - count);
-	}
-	for (; n < u->nspaces; n++) {
+	for (size_t n = 0; first < 0 && n < u->nspaces; n++) {
 		struct space *s = &u->spaces[n];
-		int64_t first = s->first;
 
 		if (!s->free_ns || now - s->free_ns < GRACE_NS || s->count < count)
 			continue;
+		first = s->first;
 		s->first += count;
 		s->count -= count;
-		return first;
 	}
-	return -1;
+	return first;
 }
 
 /* Ranges that no process has any more. */
@@ -326,7 +332,7 @@ static void publish(struct rut_recorder *r, struct building *b, int32_t pid)
 		return;
 	memcpy(&u->ranges[first], b->range, b->proc.count * sizeof(*b->range));
 	b->proc.first = (uint32_t)first;
-	b->proc.space = ++u->taken->id;
+	b->proc.space = __atomic_add_fetch(&u->taken->id, 1, __ATOMIC_RELAXED);
 	if (note_space(u, &b->proc) < 0)
 		return;
 	bpf_map_update_elem(r->fds[RUT_MAP_UNWIND_PROCS], &pid, &b->proc, BPF_ANY);
