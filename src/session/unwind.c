@@ -292,16 +292,27 @@ static void sweep(struct rut_recorder *r)
 	uint64_t now = rut_ring_clock();
 	uint32_t key, *last = NULL;
 	struct rut_map used = {0};
+	size_t n = 0;
+	int rc = 0;
 
-	while (!bpf_map_get_next_key(r->fds[RUT_MAP_UNWIND_PROCS], last, &key)) {
+	while (!rc && !bpf_map_get_next_key(r->fds[RUT_MAP_UNWIND_PROCS], last, &key)) {
 		last = &key;
-		if (!bpf_map_lookup_elem(r->fds[RUT_MAP_UNWIND_PROCS], &key, &p) &&
-		    rut_map_put(&used, p.space, u) < 0)
-			break;
+		if (!bpf_map_lookup_elem(r->fds[RUT_MAP_UNWIND_PROCS], &key, &p))
+			rc = rut_map_put(&used, p.space, u);
 	}
-	for (size_t i = 0; i < u->nspaces; i++)
-		if (!rut_map_get(&used, u->spaces[i].id) && !u->spaces[i].free_ns)
-			u->spaces[i].free_ns = now;
+	for (size_t i = 0; i < u->nspaces && !rc; i++) {
+		struct space *s = &u->spaces[i];
+
+		/* A child that was forked meanwhile may have been missed. */
+		if (rut_map_get(&used, s->id))
+			s->free_ns = 0;
+		else if (!s->free_ns)
+			s->free_ns = now;
+		if (s->count)
+			u->spaces[n++] = *s;
+	}
+	if (!rc)
+		u->nspaces = n;
 	rut_map_fini(&used);
 }
 
