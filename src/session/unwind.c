@@ -126,6 +126,13 @@ static void file_free(struct file *f)
 	}
 }
 
+/* To one row, the first, by which nothing is known: without rows the code has frame pointers. */
+static void take_nothing(struct file *f)
+{
+	f->first = 0;
+	f->count = 1;
+}
+
 static void take_table(struct rut_unwinds *u, struct file *f, struct rut_unwind_table *t, bool ruby)
 {
 	int64_t first = take(&u->taken->rows, t->nrows, ROWS_ALL);
@@ -137,6 +144,7 @@ static void take_table(struct rut_unwinds *u, struct file *f, struct rut_unwind_
 			rut_warn("some native stacks will be cut: the tables of all libraries "
 				 "are larger than the room for them");
 		u->full = true;
+		take_nothing(f);
 		return;
 	}
 	if (t->nrows)
@@ -165,6 +173,7 @@ static struct file *find_file(struct rut_unwinds *u, int fd, const char *path)
 	struct stat st;
 	struct file *f;
 	uint64_t key;
+	int rc;
 
 	if (fstat(fd, &st) < 0)
 		return NULL;
@@ -177,9 +186,12 @@ static struct file *find_file(struct rut_unwinds *u, int fd, const char *path)
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return NULL;
-	if (rut_unwind_read(&t, fd) < 0)
+	rc = rut_unwind_read(&t, fd);
+	if (rc < 0)
 		t.nrows = 0;
 	take_table(u, f, &t, is_rubys(path));
+	if (rc == -E2BIG || rc == -ENOMEM)
+		take_nothing(f);
 	if (rut_map_put(&u->files, key, f) < 0) {
 		file_free(f);
 		return NULL;
@@ -391,6 +403,9 @@ static struct rut_unwinds *get(struct rut_recorder *r)
 	u->rows = rows;
 	u->ranges = ranges;
 	u->taken = (struct taken *)(u->rows + ROWS_ALL);
+	/* See take_nothing(): it is zero. */
+	__atomic_compare_exchange_n(&u->taken->rows, &(uint64_t){0}, 1, false, __ATOMIC_RELAXED,
+				    __ATOMIC_RELAXED);
 	read_vdso(u);
 	return r->unwinds = u;
 }
