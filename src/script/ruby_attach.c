@@ -2,7 +2,6 @@
 #include "script/ruby_attach.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -70,14 +69,37 @@ static int attach_file(struct rut_script_tracer *t, const char *path, uint64_t o
 		       : 0;
 }
 
-/* The agent's file may have no name any more: it is reached through the mapping. */
+/*
+ * The agent's file, which may have no name any more: it is reached through the mapping. The process
+ * says where the places are, and may say anything: a probe within an instruction of a library would
+ * break all processes that run it. So they must be there in the file, which is the one that is
+ * opened here, whatever the process maps meanwhile. Returns a descriptor, or -1.
+ */
+static int open_agent(pid_t pid, const struct rut_mapping *m, uint64_t offset)
+{
+	static const unsigned char nop_and_return[RUT_HIT_SITE_BYTES] = {0x90, 0xc3};
+	unsigned char places[RUT_HIT_PROBES][RUT_HIT_SITE_BYTES];
+	int fd = rut_mapping_open(pid, m);
+	bool right = fd >= 0 &&
+		     pread(fd, places, sizeof(places), (off_t)offset) == (ssize_t)sizeof(places);
+
+	for (size_t i = 0; i < RUT_HIT_PROBES && right; i++)
+		right = !memcmp(places[i], nop_and_return, sizeof(nop_and_return));
+	if (right)
+		return fd;
+	rut_closep(&fd);
+	return -1;
+}
+
 static int on_sites(void *arg, pid_t pid, uint64_t sites, struct rut_err *err)
 {
 	struct rut_script_tracer *t = arg;
 	struct rut_target target = RUT_TARGET_INIT;
+	_cleanup_close_ int fd = -1;
 	const struct rut_mapping *m;
 	struct file *files;
-	char path[96];
+	uint64_t offset;
+	char path[40];
 	int rc = rut_target_read_maps(&target, pid);
 
 	/* Its frames are known from its first hit on. */
@@ -93,12 +115,18 @@ static int on_sites(void *arg, pid_t pid, uint64_t sites, struct rut_err *err)
 		rut_target_fini(&target);
 		return 0;
 	}
+	offset = sites - m->start + m->offset;
+	fd = open_agent(pid, m, offset);
+	if (fd < 0) {
+		rut_target_fini(&target);
+		return rut_err_set(err, EPROTO, "the agent of process %d is not where it says",
+				   (int)pid);
+	}
 	files = realloc(t->files, (t->nfiles + 1) * sizeof(*files));
 	if (files) {
 		t->files = files;
-		snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid,
-			 m->start, m->end);
-		rc = attach_file(t, path, sites - m->start + m->offset, err);
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		rc = attach_file(t, path, offset, err);
 		if (!rc)
 			files[t->nfiles++] = (struct file){m->inode, m->dev_major, m->dev_minor};
 	}
