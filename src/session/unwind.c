@@ -29,6 +29,7 @@
 
 #define DIRTY_MAX   1024
 #define SETTLE_NS   30000000ull	  /* a program that starts maps one library after the other */
+#define STEP_NS	    5000000ull	  /* for reading processes, between looks at the rings */
 #define GRACE_NS    1000000000ull /* no program reads ranges so long */
 #define VDSO_BYTES  8192
 #define RANGES_ALL  (RUT_UNWIND_RANGE_PAGES * RUT_UNWIND_RANGES)
@@ -474,7 +475,7 @@ void rut_unwind_step(struct rut_recorder *r)
 	size_t n = 0;
 
 	for (size_t i = 0; u && i < u->ndirty; i++) {
-		if (now - u->dirty[i].since_ns < SETTLE_NS)
+		if (now - u->dirty[i].since_ns < SETTLE_NS || rut_ring_clock() - now > STEP_NS)
 			u->dirty[n++] = u->dirty[i];
 		else
 			read_process(r, u->dirty[i].pid);
