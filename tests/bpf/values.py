@@ -67,7 +67,7 @@ for ns in "cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts":
     ELSEWHERE[f"lttng_statedump_process_{ns}_ns"] = "/proc/PID/ns, status"
 WHY = {
     "lttng_statedump_file_descriptor": "file_table_address is the process id",
-    "lttng_statedump_process_state": "file_table_address is the process id; a task that never ran is not told from one that waits",
+    "lttng_statedump_process_state": "file_table_address is the process id; a task that never ran cannot be distinguished from one that waits",
     "sched_pi_setprio": "newprio is LTTng's, not the kernel's minimum",
     "block_bio_remap": "the kernel's record has no counterpart that can be paired",
 }
