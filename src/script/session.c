@@ -268,6 +268,12 @@ int rut_script_session_new(struct rut_script_session **ret, const char *text, si
 
 /* ---- Its pins ---- */
 
+/* What is imported stands behind the script's own text, and is imported again. */
+static uint32_t own_bytes(const struct rut_source *src)
+{
+	return src->nparts ? src->parts[0].begin - 1 : (uint32_t)src->len;
+}
+
 static int pin_conf(const struct rut_script_session *s, const char *dir, struct rut_err *err)
 {
 	const struct rut_script_opts *o = &s->p->opts;
@@ -279,7 +285,7 @@ static int pin_conf(const struct rut_script_session *s, const char *dir, struct 
 			 .unsafe = o->unsafe,
 			 .flight = o->flight,
 			 .nparams = (uint32_t)o->nparams,
-			 .text_bytes = (uint32_t)s->p->src.len};
+			 .text_bytes = own_bytes(&s->p->src)};
 	uint32_t key = 0;
 
 	snprintf(c.path, sizeof(c.path), "%s", s->name);
@@ -287,7 +293,8 @@ static int pin_conf(const struct rut_script_session *s, const char *dir, struct 
 		c.params_bytes += (uint32_t)strlen(o->params[i]) + 1;
 	rut_buf_add(&value, &c, sizeof(c));
 	rut_buf_add(&value, s->params_text, c.params_bytes);
-	rut_buf_add(&value, s->p->text, c.text_bytes + 1);
+	rut_buf_add(&value, s->p->text, c.text_bytes);
+	rut_buf_putc(&value, '\0');
 	if (value.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "rut_script", 4, (uint32_t)value.len, 1, NULL);

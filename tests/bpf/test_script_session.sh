@@ -408,6 +408,18 @@ END
   grep -q 'snapshot() needs a process' err
 }
 
+# What is imported, and functions of the language itself, are compiled once when `show` and `snapshot` find the script.
+a_script_with_the_text_of_others_is_found_again() {
+  printf 'struct pair { int a; int b; };\nmacro twice(x) { x * 2 }\nbegin { @imported++; }\n' >more.bt
+  echo 'import "more.bt"; begin { printf("n=%d %d %d\n", twice(3), sizeof(struct pair), is_err(0)); }' >main.bt
+  "$RUTILE" start ${S}i --flight --script main.bt
+  "$RUTILE" show ${S}i >shown
+  grep -qx 'n=6 8 0' shown
+  grep -qx '@imported: 1' shown
+  "$RUTILE" destroy ${S}i
+}
+
+t_case "a script with the text of others is found again" a_script_with_the_text_of_others_is_found_again
 t_case "a script freezes a flight recorder at once" a_script_freezes_a_flight_recorder
 t_case "a flight recorder runs a script without a process" a_flight_recorder_runs_a_script_without_a_process
 t_case "a stopped session counts nothing and can be resumed" a_stopped_session_counts_nothing_and_goes_on_later
