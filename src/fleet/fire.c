@@ -280,7 +280,8 @@ int rut_fleet_fire_send(struct rut_fleet_fire *f, char *const *words, size_t n, 
 		asked += !rc;
 	}
 	pthread_mutex_unlock(&f->lock);
-	f->firing = true;
+	/* Nobody waits for answers of none. */
+	f->firing = !rc && asked;
 	f->asked_ns = now_ns;
 	/* The library's thread sends it at once; waiting for the server would be the caller's loss.
 	 */

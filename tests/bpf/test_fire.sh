@@ -74,6 +74,14 @@ test_hosts() {
   t_wait is_field 4 1
   grep -q 'a refuses: not allowed' "$RUTILE_LOG_DIR/trigger.log"
   "$RUTILE" trigger remove ${S}t
+  # A firing while no host is there: those that come later are asked by the next one.
+  "$RUTILE" trigger add ${S}t --fleet a.conf --burst 9/1s --do "fleet late* snapshot $S -o $PWD/out/%i"
+  "$RUTILE" trigger fire ${S}t
+  t_wait is_field 4 1
+  host late
+  saved() { "$RUTILE" trigger fire ${S}t; sleep 0.5; [ "$(ls out | wc -l)" -gt 2 ]; }
+  t_wait saved
+  "$RUTILE" trigger remove ${S}t
   "$RUTILE" destroy $S
 }
 
