@@ -12,8 +12,9 @@
 #include "base/buf.h"
 #include "stream/store.h"
 
-#define RUT_LIVE_HEADER	     16	  /* bytes before a command's numbers */
-#define RUT_LIVE_COMMAND_MAX 4096 /* bytes of the numbers */
+#define RUT_LIVE_HEADER	     16	   /* bytes before a command's numbers */
+#define RUT_LIVE_COMMAND_MAX 4096  /* bytes of the numbers */
+#define RUT_LIVE_UNREAD_MAX  65536 /* bytes of replies, behind which no command is taken */
 
 struct rut_live_server;
 

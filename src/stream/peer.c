@@ -336,6 +336,9 @@ static int finish_command(struct rut_peer *p, struct rut_buf *out, struct rut_er
 	int rc;
 
 	if (p->viewer) {
+		/* A viewer waits for a reply before it sends the next command. */
+		if (out->len > RUT_LIVE_UNREAD_MAX)
+			return rut_err_set(err, EMSGSIZE, "it does not read its replies");
 		rc = rut_live_server_command(p->viewer, p->in.data, p->in.len, out);
 		p->known |= !rc;
 		return rc ? rut_err_errno(err, -rc, "a viewer's command") : 0;
