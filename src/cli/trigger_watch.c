@@ -173,18 +173,14 @@ static void take_messages(struct watch *w)
 
 /* ---- The loop ---- */
 
-/* Of EVERY and AT: when it fires next; 0: by no clock. */
+/* Of EVERY: when it fires next; 0: by no such clock. */
 static uint64_t next_time(const struct watch *w)
 {
 	const struct rut_trigger_when *when = &w->t->when;
-	int64_t now = (int64_t)time(NULL);
 
 	if (when->kind == RUT_TRIGGER_EVERY)
 		return (w->next_ns ? w->next_ns : rut_ring_clock()) + when->ns;
-	if (when->kind != RUT_TRIGGER_AT)
-		return 0;
-	return rut_ring_clock() +
-	       (uint64_t)(rut_trigger_next_at(when, now) - now) * UINT64_C(1000000000);
+	return 0;
 }
 
 /*
@@ -201,7 +197,7 @@ static void take_time(struct watch *w)
 			     (uint64_t)(w->at - now < 60 ? w->at - now : 60) * UINT64_C(1000000000);
 		return;
 	}
-	w->next_ns = next_time(w);
+	w->next_ns = at ? rut_ring_clock() : next_time(w);
 	w->at = at ? rut_trigger_next_at(&w->t->when, now) : 0;
 	fire(w, "");
 }
