@@ -23,6 +23,7 @@
 #include "trigger/window.h"
 
 #define LAG_NS	   20000000
+#define CHECK_NS   1000000000 /* how often threads are looked for whose calls were reported */
 #define BUFFER	   (8ull << 20)
 #define ENTRY	   "syscall_entry_"
 #define EXIT	   "syscall_exit_"
@@ -52,6 +53,7 @@ struct events {
 	/* SLOW */
 	struct call *calls; /* owned */
 	size_t ncalls;
+	int64_t checked_ns;		   /* when its threads were looked for */
 	struct rut_trigger_window window;  /* with a percentile */
 	struct rut_trigger_period *period; /* PERIOD; owned */
 };
@@ -262,12 +264,16 @@ static void take_call(struct events *e, const struct rut_ctf_event *ev, rut_trig
 static void look_at_calls(struct events *e, rut_trigger_seen_fn seen, void *arg)
 {
 	int64_t now_ns = (int64_t)rut_clock_ns(CLOCK_REALTIME);
+	bool all = now_ns < e->checked_ns || now_ns - e->checked_ns >= CHECK_NS;
 
+	if (all)
+		e->checked_ns = now_ns;
 	for (size_t i = 0; e->ncalls && i < THREAD_MAX; i++) {
 		struct call *c = &e->calls[i];
 		char path[32];
 
-		if (!c->tid || now_ns - c->begin_ns < (int64_t)e->when->ns)
+		if (!c->tid || now_ns - c->begin_ns < (int64_t)e->when->ns ||
+		    ((c->told || e->when->percent > 0) && !all))
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d", c->tid);
 		if (access(path, F_OK) < 0)
