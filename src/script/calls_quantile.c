@@ -4,6 +4,7 @@
  * when they are read. The program sends the key, and the code that shows the value reads the map:
  * so they are arguments of printf() and its like, not numbers to calculate with.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +25,10 @@ static bool parse_percent(const char *text, uint32_t *ret)
 	char *end;
 	double v = strtod(text, &end);
 
+	if (end == text || *end || !(v >= 0 && v <= 100))
+		return false;
 	*ret = (uint32_t)(v * 10 + 0.5);
-	return end != text && !*end && v >= 0 && v <= 100;
+	return fabs(v * 10 - *ret) < 1e-6;
 }
 
 static bool permille_of(struct rut_checker *c, struct rut_node *n, uint32_t *ret)
@@ -46,8 +49,8 @@ static bool permille_of(struct rut_checker *c, struct rut_node *n, uint32_t *ret
 		return true;
 	}
 	rut_check_error(c, percent ? percent : n,
-			"a constant from 0 to 100 is expected: percentile(@x, 99), "
-			"percentile(@x, \"99.9\")");
+			"a constant from 0 to 100 with one decimal at most is expected: "
+			"percentile(@x, 99), percentile(@x, \"99.9\")");
 	return false;
 }
 
