@@ -355,7 +355,7 @@ static int expand(struct expansion *x, struct rut_node *n, unsigned depth)
 			return rc;
 		block = inner.macro->is_fn ? call_function(&inner)
 					   : copy(&inner, inner.macro->body, true);
-		if (!block)
+		if (!block || *x->nodes > NODES_MAX)
 			return rut_source_error(x->ast->src, n->span,
 						"the macros make too much code");
 		block->span = n->span;
