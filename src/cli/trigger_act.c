@@ -276,15 +276,15 @@ static void publish(struct rut_trigger_act *a, const char *url)
 	unsetenv(RUT_TRIGGER_MESSAGE_ENV);
 }
 
-/* "%i" in a word is the firing's id. */
-static void expand(const struct rut_trigger_act *a, const char *word, char *to, size_t size)
+/* "%i" in a word is the firing's id. False: it is too long. */
+static bool expand(const struct rut_trigger_act *a, const char *word, char *to, size_t size)
 {
 	const char *at = strstr(word, "%i");
 
 	if (at)
-		snprintf(to, size, "%.*s%s%s", (int)(at - word), word, a->id, at + 2);
-	else
-		snprintf(to, size, "%s", word);
+		return (size_t)snprintf(to, size, "%.*s%s%s", (int)(at - word), word, a->id,
+					at + 2) < size;
+	return (size_t)snprintf(to, size, "%s", word) < size;
 }
 
 static void ask_fleet(struct rut_trigger_act *a, const struct rut_trigger_action *x)
@@ -297,7 +297,12 @@ static void ask_fleet(struct rut_trigger_act *a, const struct rut_trigger_action
 
 	for (size_t i = 0; i < n; i++) {
 		words[i] = text[i];
-		expand(a, x->words[2 + i], text[i], sizeof(text[i]));
+		if (expand(a, x->words[2 + i], text[i], sizeof(text[i])))
+			continue;
+		say(a, RUT_LOG_WARN, "no hosts are asked: '%.60s...' is longer than %zu bytes",
+		    x->words[2 + i], sizeof(text[i]) - 1);
+		a->failed = true;
+		return;
 	}
 	snprintf(about, sizeof(about), "%s,%s", a->id, a->t->name);
 	asked = rut_fleet_fire_send(a->fleet, words, n, about,
