@@ -112,6 +112,8 @@ static int import_directory(struct rut_parser *p, const char *path)
 	int n = scandir(path, &list, NULL, alphasort), rc = n < 0 ? -EINVAL : 0;
 	char file[PATH_MAX];
 
+	if (n < 0)
+		rut_p_error(p, "cannot import '%s': %s", path, strerror(errno));
 	for (int i = 0; i < n; i++) {
 		if (!rc && (ends(list[i]->d_name, ".bt") || ends(list[i]->d_name, ".h"))) {
 			snprintf(file, sizeof(file), "%s/%s", path, list[i]->d_name);
