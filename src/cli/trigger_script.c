@@ -25,16 +25,22 @@
 
 enum { START_MS = 30000, END_TRIES = 100, TEXT_MAX = 65536 };
 
-/* "PID SIGNAL CORE OOM NAME". The leader of a group has the status of the whole. */
-static const char killed[] = "tracepoint:oom:mark_victim { @oom[args.pid] = 1; }\n"
-			     "tracepoint:sched:sched_process_exit\n"
-			     "/curtask->pid == curtask->tgid && (curtask->exit_code & 0x7f) != 0/\n"
-			     "{\n"
-			     "	printf(\"%d %d %d %d %s\\n\", pid, curtask->exit_code & 0x7f,\n"
-			     "	       (curtask->exit_code & 0x80) != 0, @oom[pid], comm);\n"
-			     "	delete(@oom[pid]);\n"
-			     "}\n"
-			     "END { clear(@oom); }\n";
+/*
+ * "killed-process: PID SIGNAL CORE OOM NAME". The leader of a group has the status of the whole.
+ * The name is what the process likes, line ends included, but it has at most 15 bytes: less than
+ * such a line begins with.
+ */
+#define KILLED "killed-process: "
+static const char killed[] =
+	"tracepoint:oom:mark_victim { @oom[args.pid] = 1; }\n"
+	"tracepoint:sched:sched_process_exit\n"
+	"/curtask->pid == curtask->tgid && (curtask->exit_code & 0x7f) != 0/\n"
+	"{\n"
+	"	printf(\"" KILLED "%d %d %d %d %s\\n\", pid, curtask->exit_code & 0x7f,\n"
+	"	       (curtask->exit_code & 0x80) != 0, @oom[pid], comm);\n"
+	"	delete(@oom[pid]);\n"
+	"}\n"
+	"END { clear(@oom); }\n";
 
 /*
  * "TID NANOSECONDS OVER". A thread that was preempted has the state 0 or 256; one that is woken
@@ -104,7 +110,7 @@ static bool killed_cause(struct script *s, const char *line)
 {
 	int pid, sig, core, oom, at = 0;
 
-	if (sscanf(line, "%d %d %d %d %n", &pid, &sig, &core, &oom, &at) != 4 || !at ||
+	if (sscanf(line, KILLED "%d %d %d %d %n", &pid, &sig, &core, &oom, &at) != 4 || !at ||
 	    !rut_expr_glob(s->when->events, strlen(s->when->events), line + at, strlen(line + at)))
 		return false;
 	rut_jsonl_i64(&s->cause, "pid", pid);

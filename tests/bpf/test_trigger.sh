@@ -231,11 +231,16 @@ test_killed() {
   wait $! || true
   ./doomed 0
   ./doomed x 2>/dev/null || true
+  # A name that looks like the next line.
+  python3 -c 'import ctypes, os
+ctypes.CDLL(None).prctl(15, b"x\n1 9 0 0 doomA")
+os.kill(os.getpid(), 9)' || true
   ./doomed 60 &
   t_wait named $! doomed
   kill -SEGV $!
   t_wait told 1
   grep -q "{\"pid\":$!,\"comm\":\"doomed\",\"signal\":\"SEGV\",\"core\":[a-z]*,\"out_of_memory\":false}" told
+  [ "$(wc -l <told)" = 1 ]
   "$RUTILE" trigger remove ${S}a
 }
 
