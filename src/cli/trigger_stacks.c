@@ -22,9 +22,8 @@ pid_t rut_cli_trigger_pid(const char *cause)
 		for (const char *p = cause; (p = strstr(p, keys[i])); p++) {
 			long pid = strtol(p + strlen(keys[i]), NULL, 10);
 
-			/* Not "tgid=" or "vpid=". */
-			if (pid > 0 && pid <= INT_MAX &&
-			    (p == cause || !isalnum((unsigned char)p[-1])))
+			/* A word of its own: "uri=/pid=1" names none, whoever asked for that. */
+			if (pid > 0 && pid <= INT_MAX && (!i || p == cause || p[-1] == ' '))
 				return (pid_t)pid;
 		}
 	return 0;

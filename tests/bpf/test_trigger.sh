@@ -164,7 +164,7 @@ EOF
   t_wait idle
   is_field ${S}a 4 0
   # Without a process, and with a server that refuses it: both are failures that the log names.
-  "$RUTILE" trigger fire ${S}a nothing=1
+  "$RUTILE" trigger fire ${S}a uri=/pid=1
   t_wait is_field ${S}a 4 1
   "$RUTILE" trigger remove ${S}a
   "$RUTILE" trigger add ${S}a --do "publish http://127.0.0.1:$port/other"
