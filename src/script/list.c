@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "script/btf.h"
 #include "script/check.h"
 #include "script/config.h"
@@ -320,11 +321,14 @@ static int list_pattern(struct listing *l, const char *pattern)
 static int list_script(struct listing *l)
 {
 	struct rut_script_program *p = l->p;
-	const char *text = l->opts->text;
+	_cleanup_free_ char *text = strdup(l->opts->text); /* imports append to it */
 	struct rut_source src;
 	int rc;
 
+	if (!text)
+		return rut_err_set(l->err, ENOMEM, "out of memory");
 	rut_source_init(&src, l->opts->name, text, strlen(text));
+	src.owner = &text;
 	rc = rut_parse(&p->ast, &src, NULL, 0);
 	if (rc)
 		rc = rut_err_set(l->err, EINVAL, "%s",

@@ -132,6 +132,8 @@ test_import() {
   "$RUTILE" run -q main.bt >out 2>&1
   cat out
   printf 'lib\nhello\n(25, 8, 9)\n' | diff - <(grep -v '^$' out)
+  echo 'import "types.h"; tracepoint:sched:sched_switch { }' >listed.bt
+  "$RUTILE" run -l listed.bt | grep -qx tracepoint:sched:sched_switch
   # A message names the file that it is about.
   printf '\nbegin { print($none); }\n' >lib/b.bt
   not "$RUTILE" run main.bt 2>err
