@@ -167,8 +167,9 @@ static int parse_runqueue(struct rut_trigger_when *w, const char *s, struct rut_
 
 static int parse_every(struct rut_trigger_when *w, const char *s, struct rut_err *err)
 {
-	if (rut_trigger_duration(s, rut_trigger_trimmed(s, strlen(s)), &w->ns))
-		return rut_err_set(err, EINVAL, "invalid interval '%s': write 'every 10m'", s);
+	if (rut_trigger_duration(s, rut_trigger_trimmed(s, strlen(s)), &w->ns) || w->ns < 1000000)
+		return rut_err_set(err, EINVAL,
+				   "invalid interval '%s': write 'every 10m', 1ms at least", s);
 	return 0;
 }
 

@@ -98,6 +98,7 @@ static void test_bad_when(void **state)
 					  "slow a > x",
 					  "every",
 					  "every x",
+					  "every 1us",
 					  "every -1s",
 					  "request puma",
 					  "request > 1s",
