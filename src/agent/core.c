@@ -105,7 +105,7 @@ bool rut_agent_session_wants_name(const struct rut_session *s, VALUE iseq, int k
 	size_t len;
 
 	/* Probes of methods beside those of requests: any name. */
-	if (!s->filter.watches || s->filter.has_names)
+	if (!s->filter.watches || s->filter.has_rules)
 		return true;
 	if (kind != RUT_REC_METHOD)
 		return false;

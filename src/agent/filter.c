@@ -71,13 +71,13 @@ void rut_agent_filter_init(struct rut_agent_filter *f, const char *config,
 {
 	f->config = config;
 	f->watches = watches;
-	f->has_names = watches != NULL;
-	f->has_paths = false;
+	f->has_rules = f->has_paths = false;
 	for (const char *c = config; *c; c += strlen(c) + 1) {
-		f->has_names |= *c == RUT_FILTER_CLASS || *c == RUT_FILTER_METHOD;
+		f->has_rules |= *c == RUT_FILTER_CLASS || *c == RUT_FILTER_METHOD;
 		f->has_paths |=
 			*c == RUT_FILTER_APP || *c == RUT_FILTER_NOT || *c == RUT_FILTER_PATH;
 	}
+	f->has_names = watches || f->has_rules;
 }
 
 static bool hits(const char *glob, const struct rut_agent_path *path)
@@ -181,7 +181,7 @@ bool rut_agent_filter_name(const struct rut_agent_filter *f, const char *class_n
 	    (!method ||
 	     rut_agent_watches_find(f->watches, class_name ? class_name : "", singleton, method)))
 		return true;
-	if (!f->has_names)
+	if (!f->has_rules)
 		return !f->watches;
 	name = (struct rut_agent_path){.s = {class_name ? class_name : ""}};
 	name.len[0] = strlen(name.s[0]);

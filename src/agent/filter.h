@@ -10,7 +10,8 @@
 
 struct rut_agent_filter {
 	const char *config; /* borrowed: the encoded strings of abi.h */
-	bool has_names;	    /* classes or methods are filtered */
+	bool has_names;	    /* methods are chosen by name: watched ones, or by rules */
+	bool has_rules;	    /* ... by rules for classes or methods, beside those that are watched */
 	bool has_paths;
 	const struct rut_watches *watches; /* borrowed: only these methods; NULL: no such list */
 };

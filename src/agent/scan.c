@@ -269,7 +269,7 @@ static void list_key(struct rut_session *s, const struct rut_scan_key *key)
 		break;
 	case KEY_BLOCK:
 		list_unknown(s);
-		if (!s->todo.blocks && (!s->filter.watches || s->filter.has_names) &&
+		if (!s->todo.blocks && (!s->filter.watches || s->filter.has_rules) &&
 		    (key == sc->keys || key[-1].a != key->a) && !is_done(s, key->a))
 			add(s, key->a);
 		break;

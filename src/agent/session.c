@@ -49,6 +49,9 @@ static void filter_init(struct rut_session *s)
 	const struct rut_watches *w = &s->requests.watches;
 
 	rut_agent_filter_init(&s->filter, s->slot->config, w->count ? w : NULL);
+	/* Of a recording they are for calls, which have a session of their own. */
+	if (s->filter.watches && s->mode == RUT_AGENT_RECORD)
+		s->filter.has_rules = false;
 }
 
 static int mode_init(struct rut_session *s)

@@ -505,6 +505,45 @@ early_is_recorded() {
   view trace | grep -q 'request_end.*path = "/early"'
 }
 
+# Methods that no layer file names, and blocks, get no hook: a hook is a TracePoint of the process, which counts them.
+only_watched_methods_are_hooked() {
+  cat >many.rb <<'EOF'
+module Puma
+  module Request
+    def handle_request(client, lines)
+      yield
+      [200, { "Content-Length" => "17" }].size
+    end
+  end
+end
+class Server; include Puma::Request; end
+class Client
+  def initialize
+    @env = { "REQUEST_METHOD" => "GET", "PATH_INFO" => "/early" }
+  end
+end
+class Many
+  300.times { |i| class_eval "def m#{i}; [1].each { |x| x }; end" }
+  300.times { |i| define_method("d#{i}") { i } }
+end
+File.write("later.rb", "class Later\n" + Array.new(100) { |i| "def l#{i}; [1].map { |x| x }; end\n" }.join + "end\n")
+hooks = -> { ObjectSpace.each_object(TracePoint).count(&:enabled?) }
+$stdout.sync = true
+puts hooks.call, "ready"
+Server.new.handle_request(Client.new, 1) { sleep 0.01 } until File.exist?("go")
+require_relative "later"
+puts hooks.call
+EOF
+  start hooks "$RUBY" -W0 many.rb
+  record "$pid:requests"
+  t_wait early_is_recorded
+  : >go
+  t_wait t_gone "$pid"
+  end_record
+  # Few more, and these are the session's own and that of the one watched method.
+  awk 'NR == 1 { before = $1 } NR == 3 { hooks = $1 } END { print hooks - before; exit !(hooks > before && hooks - before <= 12) }' hooks
+}
+
 t_case "requests of a Puma cluster equal its application's log, workers forked meanwhile too" puma_requests_equal_the_log
 t_case "traceparent and X-Request-Id are fields of a request, the query string is not" contexts_of_the_outside_are_fields
 t_case "requests of Unicorn and WEBrick equal their application's log" other_servers_too
@@ -520,4 +559,5 @@ t_case "a request that hangs is explained while it hangs" a_request_that_hangs_i
 t_case "the thread that has the GVL is named" who_has_the_gvl_is_named
 t_case "the screen shows routes and what runs, keys filter and reset" the_screen_shows_requests
 t_case "fibers that are abandoned in a request" abandoned_fibers_leave_room
+t_case "only methods that are watched get a hook" only_watched_methods_are_hooked
 t_done
