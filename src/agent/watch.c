@@ -246,6 +246,18 @@ static void put(struct mask *m, char c)
 		m->to[m->len++] = c;
 }
 
+static void put_text(struct mask *m, const char *s, size_t n)
+{
+	if (!n)
+		return;
+	put(m, *s++);
+	n--;
+	if (n > m->cap - m->len)
+		n = m->cap - m->len;
+	memcpy(m->to + m->len, s, n);
+	m->len += n;
+}
+
 /* Does the '-' at the end belong to a number? */
 static bool is_sign(const struct mask *m)
 {
@@ -278,8 +290,13 @@ static void put_value(struct mask *m)
 
 static bool is_word(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       c == '_' || c < 0;
+	static const bool words[256] = {['a' ... 'z'] = true,
+					['A' ... 'Z'] = true,
+					['0' ... '9'] = true,
+					['_'] = true,
+					[128 ... 255] = true};
+
+	return words[(unsigned char)c];
 }
 
 /*
@@ -356,8 +373,7 @@ static size_t word(struct mask *m, const char *s, size_t i, size_t n)
 		put_value(m);
 		return quoted(s, i, n, m->mysql || (s[begin] | 32) == 'e');
 	}
-	for (; begin < i; begin++)
-		put(m, s[begin]);
+	put_text(m, s + begin, i - begin);
 	return i;
 }
 
@@ -405,6 +421,8 @@ size_t rut_agent_sql_mask(char *to, size_t cap, const char *sql, size_t n)
 		if (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
 			m.space = true;
 			i++;
+		} else if (is_word(c)) {
+			i = word(&m, sql, i, n);
 		} else if (c == '\'' || (c == '"' && m.mysql)) {
 			put_value(&m);
 			i = quoted(sql, i, n, m.mysql);
@@ -414,23 +432,23 @@ size_t rut_agent_sql_mask(char *to, size_t cap, const char *sql, size_t n)
 				put_value(&m);
 				i = end;
 			}
-			while (i < end)
-				put(&m, sql[i++]);
+			put_text(&m, sql + i, end - i);
+			i = end;
 		} else if (c == '$' && (end = dollar(sql, i, n)) != i) {
 			put_value(&m);
 			i = end;
 		} else if (c == '$' || c == ':' || c == '@') {
-			put(&m, c); /* $1, :name, @variable: a name */
-			for (i++; i < n && is_word(sql[i]); i++)
-				put(&m, sql[i]);
+			/* $1, :name, @variable: a name */
+			for (end = i + 1; end < n && is_word(sql[end]); end++)
+				;
+			put_text(&m, sql + i, end - i);
+			i = end;
 		} else if ((end = comment(sql, i, n)) != i) {
 			m.space = true;
 			i = end;
 		} else if (c == '?') {
 			put_value(&m);
 			i++;
-		} else if (is_word(c)) {
-			i = word(&m, sql, i, n);
 		} else {
 			if (c == '(')
 				m.values = ends_with(&m, "in") || ends_with(&m, "values") ||
