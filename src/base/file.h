@@ -8,6 +8,13 @@
 int rut_file_write(int fd, const void *data, size_t len);
 
 /*
+ * Opens a regular file for reading. What the path names is not ours to choose, so what is something
+ * else is not opened: a pipe would wait for a writer, and some devices act when they are opened.
+ * Returns a descriptor, -EINVAL for what is not a regular file, or -errno.
+ */
+int rut_file_open_regular(const char *path);
+
+/*
  * Makes the directory DIR/NAME, or NAME-1 and so on when that exists; `path` gets which. Returns 0,
  * or -errno for that path.
  */

@@ -2,13 +2,11 @@
 #include "base/maps.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "base/cleanup.h"
+#include "base/file.h"
 
 static bool cut_end(char *text, const char *end)
 {
@@ -45,19 +43,6 @@ void rut_mapping_name(const struct rut_mapping *m, char *ret, size_t size)
 	snprintf(ret, size, "%s%s", m->path, m->deleted ? " (deleted)" : "");
 }
 
-/* By now it can be anything: to open a device could do something to it, and a pipe would block. */
-static int open_regular(const char *name)
-{
-	_cleanup_close_ int place = open(name, O_PATH | O_CLOEXEC);
-	struct stat st;
-	char path[40];
-
-	if (place < 0 || fstat(place, &st) < 0 || !S_ISREG(st.st_mode))
-		return -1;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", place);
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
 int rut_mapping_open(pid_t pid, const struct rut_mapping *m)
 {
 	char name[1200];
@@ -65,11 +50,11 @@ int rut_mapping_open(pid_t pid, const struct rut_mapping *m)
 
 	snprintf(name, sizeof(name), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start,
 		 m->end);
-	fd = open_regular(name);
+	fd = rut_file_open_regular(name);
 	if (fd >= 0 || m->deleted)
 		return fd;
 	snprintf(name, sizeof(name), "/proc/%d/root%s", pid, m->path);
-	return open_regular(name);
+	return rut_file_open_regular(name);
 }
 
 int rut_maps_open(struct rut_maps *maps, pid_t pid)

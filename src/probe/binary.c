@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "probe/debug.h"
 #include "probe/elf_file.h"
 
@@ -28,13 +29,10 @@ void rut_elf_file_fini(struct rut_elf_file *e)
 
 int rut_elf_file_init(struct rut_elf_file *e, const char *path, struct rut_err *err)
 {
-	struct stat st;
-
-	/* A pipe would wait for a writer. */
-	*e = (struct rut_elf_file){.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
-	if (e->fd < 0 || fstat(e->fd, &st) < 0)
-		return rut_err_errno(err, errno, "cannot open '%s'", path);
-	if (S_ISREG(st.st_mode) && elf_version(EV_CURRENT) != EV_NONE)
+	*e = (struct rut_elf_file){.fd = rut_file_open_regular(path)};
+	if (e->fd < 0 && e->fd != -EINVAL)
+		return rut_err_errno(err, -e->fd, "cannot open '%s'", path);
+	if (e->fd >= 0 && elf_version(EV_CURRENT) != EV_NONE)
 		e->elf = elf_begin(e->fd, ELF_C_READ, NULL);
 	if (!e->elf || elf_kind(e->elf) != ELF_K_ELF || gelf_getclass(e->elf) != ELFCLASS64 ||
 	    elf_getphdrnum(e->elf, &e->phnum) < 0)

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "probe/elf_file.h"
 #include "probe/symbols.h"
 
@@ -71,13 +72,12 @@ static uint32_t crc_step(uint32_t crc, const uint8_t *p, size_t n)
 
 static bool has_crc(const char *path, uint32_t wanted)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_close_ int fd = rut_file_open_regular(path);
 	_cleanup_free_ uint8_t *buf = malloc(1 << 16);
 	uint32_t crc = ~0u;
-	struct stat st;
 	ssize_t n;
 
-	if (fd < 0 || !buf || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+	if (fd < 0 || !buf)
 		return false;
 	while ((n = read(fd, buf, 1 << 16)) > 0)
 		crc = crc_step(crc, buf, (size_t)n);

@@ -18,6 +18,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "bpf/probe.h"
 #include "probe/debug.h"
 
@@ -28,7 +29,7 @@ struct rut_dwarf {
 
 static Dwarf *begin(const char *path, int *ret_fd)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = rut_file_open_regular(path);
 	Dwarf *dw = fd >= 0 ? dwarf_begin(fd, DWARF_C_READ) : NULL;
 	Dwarf_Off next;
 	size_t header;

@@ -33,6 +33,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/file.h"
 
 bool rut_nop5_is(const uint8_t *code, unsigned bytes)
 {
@@ -301,7 +302,7 @@ static bool heals_itself(const char *path)
 int rut_nop5_guard(const char *path, uint64_t offset, uint64_t semaphore, int *ret_fd,
 		   struct rut_err *err)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int fd = rut_file_open_regular(path);
 	struct trial t = {fd, offset, false, run_site};
 	uint8_t code[5] = {0};
 

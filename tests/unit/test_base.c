@@ -441,6 +441,25 @@ static void test_mappings_are_those_of_the_process(void **state)
 	assert_true(code && data);
 }
 
+static void test_only_regular_files_are_opened(void **state)
+{
+	char name[] = "/tmp/rutile-pipe-XXXXXX";
+	int fd = rut_file_open_regular("/proc/self/exe");
+
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(rut_file_open_regular("/dev/zero"), -EINVAL);
+	assert_int_equal(rut_file_open_regular("/no/such/file"), -ENOENT);
+	assert_true(mkdtemp(name));
+	assert_int_equal(rut_file_open_regular(name), -EINVAL);
+	rmdir(name);
+	/* A pipe that nobody writes to does not block. */
+	assert_int_equal(mkfifo(name, 0600), 0);
+	fd = rut_file_open_regular(name);
+	unlink(name);
+	assert_int_equal(fd, -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -457,6 +476,7 @@ int main(void)
 		cmocka_unit_test(test_numbers_are_digits_and_nothing_else),
 		cmocka_unit_test(test_a_known_clock_offset_stays),
 		cmocka_unit_test(test_mappings_are_those_of_the_process),
+		cmocka_unit_test(test_only_regular_files_are_opened),
 		cmocka_unit_test(test_durations_have_units),
 		cmocka_unit_test(test_sizes_are_powers_of_1024),
 		cmocka_unit_test(test_seconds_are_exact),
