@@ -253,7 +253,9 @@ struct rut_sample_mode {
 /* Requests and spans (request.c), in record mode. */
 struct rut_request_mode {
 	struct rut_watches watches;
-	VALUE keys; /* Array of Strings, the keys of hashes; registered with the GC */
+	VALUE keys;  /* Array of Strings, the keys of hashes; registered with the GC */
+	VALUE codes; /* Array of the code of watched methods that is known; the same */
+	long code_count;
 	uint32_t lock;
 	struct rut_task *tasks[RUT_TASK_BUCKETS]; /* fibers with a call under way */
 	struct rut_task *free;

@@ -147,6 +147,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(1, VALUE, rb_ary_new_capa, (long))                                                       \
 	F(1, VALUE, rb_ary_push, (VALUE, VALUE))                                                   \
 	F(1, VALUE, rb_ary_pop, (VALUE))                                                           \
+	F(1, void, rb_ary_store, (VALUE, long, VALUE))                                             \
 	F(0, int, rb_method_basic_definition_p, (VALUE, ID))                                       \
 	F(1, VALUE, rb_ary_entry, (VALUE, long))                                                   \
 	F(1, VALUE, rb_str_new, (const char *, long))                                              \

@@ -545,5 +545,7 @@ void rut_agent_request_unhook(struct rut_session *s)
 {
 	if (s->requests.keys)
 		rb.rb_gc_unregister_address(&s->requests.keys);
-	s->requests.keys = 0;
+	if (s->requests.codes)
+		rb.rb_gc_unregister_address(&s->requests.codes);
+	s->requests.keys = s->requests.codes = 0;
 }

@@ -25,6 +25,8 @@ void rut_agent_watches_intern(struct rut_session *s)
 
 	s->requests.keys = rb.rb_obj_hide(rb.rb_ary_new());
 	rb.rb_gc_register_address(&s->requests.keys);
+	s->requests.codes = rb.rb_obj_hide(rb.rb_ary_new());
+	rb.rb_gc_register_address(&s->requests.codes);
 	for (size_t i = 0; i < w->count; i++) {
 		struct rut_watch *watch = &w->watches[i];
 		const struct rut_agent_row *row = rut_agent_table_row(
@@ -47,6 +49,7 @@ void rut_agent_watches_intern(struct rut_session *s)
 /* ---- local variables ---- */
 
 struct look {
+	struct rut_session *s;
 	const struct rut_watch *w;
 	struct rut_watch_code *code;
 	VALUE iseq;
@@ -78,6 +81,27 @@ static long parameters(VALUE data)
 	return n & 1 ? rut_fix2long(n) : 0;
 }
 
+/* That of a script's probes (hit.c) is the application's, and goes when that drops it. */
+static bool is_kept(const struct rut_session *s, const struct rut_watch *w)
+{
+	return s->requests.codes && w->what && rut_single_ractor();
+}
+
+static void keep(struct rut_session *s, struct rut_watch_code *code, VALUE iseq)
+{
+	if (!code->kept)
+		code->kept = ++s->requests.code_count;
+	rb.rb_ary_store(s->requests.codes, code->kept - 1, iseq);
+}
+
+/* Is it the code that was looked at, after a GC that may have moved it? */
+static bool is_still(const struct rut_session *s, const struct rut_watch *w,
+		     const struct rut_watch_code *code, VALUE iseq)
+{
+	return code && code->iseq && code->kept && is_kept(s, w) &&
+	       rb.rb_ary_entry(s->requests.codes, code->kept - 1) == iseq;
+}
+
 static VALUE look_body(VALUE arg)
 {
 	struct look *l = (struct look *)arg;
@@ -100,6 +124,8 @@ static VALUE look_body(VALUE arg)
 			l->w->ops[i].kind == RUT_OP_LOCAL || l->w->ops[i].kind == RUT_OP_POSITION
 				? slot_of(locals, n, &l->w->ops[i])
 				: -1;
+	if (is_kept(l->s, l->w))
+		keep(l->s, l->code, l->iseq);
 	return rb.qnil;
 }
 
@@ -107,12 +133,17 @@ const struct rut_watch_code *rut_agent_watch_code(struct rut_session *s, const s
 						  struct rut_watch_code **code,
 						  const struct rut_trace_arg *ta)
 {
-	struct look l = {.w = w, .iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ]};
+	struct look l = {.s = s, .w = w, .iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ]};
 	int failed = 0;
 
 	rut_lives_sync();
 	if (RUT_LIKELY(*code && (*code)->iseq == l.iseq && rut_life_holds((*code)->life)))
 		return *code;
+	if (is_still(s, w, *code, l.iseq)) {
+		(*code)->iseq = l.iseq;
+		(*code)->life = rut_agent_life_of(l.iseq, 0);
+		return *code;
+	}
 	if (!*code)
 		*code = rut_agent_session_alloc(s, sizeof(**code));
 	l.code = *code;

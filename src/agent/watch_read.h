@@ -9,10 +9,14 @@
 
 #include "core.h"
 
-/* Where the local variables of a watched method are. As long as the code is the same. */
+/*
+ * Where the local variables of a watched method are. As long as the code is the same: to look costs
+ * more than a span. So the code of methods that layer files name, which are few, is kept alive.
+ */
 struct rut_watch_code {
 	VALUE iseq;
 	struct rut_life life;
+	long kept; /* place in rut_request_mode.codes, from 1; 0: none */
 	uint16_t locals;
 	int16_t slot[RUT_WATCH_OPS_MAX]; /* of each operation that has one; -1: it is not there */
 };

@@ -544,6 +544,47 @@ EOF
   awk 'NR == 1 { before = $1 } NR == 3 { hooks = $1 } END { print hooks - before; exit !(hooks > before && hooks - before <= 12) }' hooks
 }
 
+# What is known of a watched method's code outlives collections: only the first request asks for it, which makes
+# dozens of objects.
+code_is_looked_at_once() {
+  cat >collect.rb <<'EOF'
+module Puma
+  module Request
+    def handle_request(client, lines)
+      yield
+      [200, { "Content-Length" => "17" }].size
+    end
+  end
+end
+class Server; include Puma::Request; end
+class Client
+  def initialize(path)
+    @env = { "REQUEST_METHOD" => "GET", "PATH_INFO" => path }
+  end
+end
+$stdout.sync = true
+puts "ready"
+Server.new.handle_request(Client.new("/early"), 1) { sleep 0.01 } until File.exist?("go")
+objects = 20.times.map do |i|
+  server, client = Server.new, Client.new("/late/#{i}")
+  GC.start
+  before = GC.stat(:total_allocated_objects)
+  server.handle_request(client, 1) { }
+  GC.stat(:total_allocated_objects) - before
+end
+puts objects.max
+EOF
+  start collect.out "$RUBY" -W0 collect.rb
+  record "$pid:requests"
+  t_wait early_is_recorded
+  : >go
+  t_wait t_gone "$pid"
+  end_record
+  cat collect.out
+  [ "$(tail -n 1 collect.out)" -lt 15 ]
+  [ "$(view trace | grep -c 'request_end.*path = "/late/[0-9]')" = 20 ]
+}
+
 t_case "requests of a Puma cluster equal its application's log, workers forked meanwhile too" puma_requests_equal_the_log
 t_case "traceparent and X-Request-Id are fields of a request, the query string is not" contexts_of_the_outside_are_fields
 t_case "requests of Unicorn and WEBrick equal their application's log" other_servers_too
@@ -560,4 +601,5 @@ t_case "the thread that has the GVL is named" who_has_the_gvl_is_named
 t_case "the screen shows routes and what runs, keys filter and reset" the_screen_shows_requests
 t_case "fibers that are abandoned in a request" abandoned_fibers_leave_room
 t_case "only methods that are watched get a hook" only_watched_methods_are_hooked
+t_case "the code of watched methods is looked at once, whatever is collected" code_is_looked_at_once
 t_done
