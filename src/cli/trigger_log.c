@@ -19,6 +19,10 @@
 
 enum { LINE_MAX_BYTES = 65536, READS = 64 };
 
+/* Of a line, in a cause: that is a variable of the environment, which may have 128 KiB, and JSON
+ * may make six bytes of one. */
+enum { CAUSE_BYTES = 4096 };
+
 #define ROTATED_NS 500000000ull /* interval at which the path is checked */
 
 struct log {
@@ -33,17 +37,25 @@ struct log {
 	uint64_t next_ns;
 };
 
+/* Between two characters, when it is UTF-8. */
+static void cut(char *line)
+{
+	static const char more[] = "...";
+	size_t at = CAUSE_BYTES - (sizeof(more) - 1);
+
+	if (strlen(line) <= CAUSE_BYTES)
+		return;
+	for (int i = 0; i < 3 && ((unsigned char)line[at] & 0xc0) == 0x80; i++)
+		at--;
+	memcpy(line + at, more, sizeof(more));
+}
+
 static void take_line(struct log *l, char *line, rut_trigger_seen_fn seen, void *arg)
 {
 	regmatch_t m[2] = {{-1, -1}, {-1, -1}};
 
 	if (regexec(&l->regex, line, 2, m, 0) != 0)
 		return;
-	rut_buf_clear(&l->cause);
-	rut_jsonl_begin(&l->cause);
-	rut_jsonl_str(&l->cause, "file", l->when->events);
-	rut_jsonl_str(&l->cause, "line", line);
-	rut_jsonl_close(&l->cause);
 	if (l->when->has_limit) {
 		const char *number = line + (m[1].rm_so >= 0 ? m[1].rm_so : m[0].rm_so);
 		char *end;
@@ -52,6 +64,12 @@ static void take_line(struct log *l, char *line, rut_trigger_seen_fn seen, void 
 		if (end == number || !(value > l->when->limit))
 			return;
 	}
+	cut(line);
+	rut_buf_clear(&l->cause);
+	rut_jsonl_begin(&l->cause);
+	rut_jsonl_str(&l->cause, "file", l->when->events);
+	rut_jsonl_str(&l->cause, "line", line);
+	rut_jsonl_close(&l->cause);
 	seen(arg, l->cause.failed ? "{}" : l->cause.data);
 }
 

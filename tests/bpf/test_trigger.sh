@@ -300,6 +300,13 @@ test_log() {
 rt=2 "c"
 rt=0.6 d
 rt=1e3 e' ]
+  t_wait idle
+  # Its JSON would be longer than a variable of the environment may be.
+  python3 -c 'print("rt=7 " + "\x01" * 60000)' >>log
+  t_wait told 5
+  tail -1 told | jq -j .line | python3 -c 'import sys
+line = sys.stdin.read()
+assert len(line) == 4096 and line.startswith("rt=7 \x01") and line.endswith("\x01...")'
   "$RUTILE" trigger remove ${S}a
 }
 
