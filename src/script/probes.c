@@ -141,6 +141,9 @@ static int parse_period(struct rut_resolve *r, struct rut_script_attach *a)
 			continue;
 		if (!units[i].ns)
 			a->frequency = v;
+		else if (v > UINT64_MAX / units[i].ns)
+			return rut_probe_error(r, "%s%s is too long", number,
+					       r->nparts == 3 ? unit : "");
 		else
 			a->period_ns = v * units[i].ns;
 		return 0;
