@@ -188,6 +188,7 @@ void rut_config_init(struct rut_script_settings *ret, uint32_t max_strlen)
 	*ret = (struct rut_script_settings){
 		.max_strlen = max_strlen ? max_strlen : 1024,
 		.max_map_keys = 4096,
+		.max_cat_bytes = 10240,
 		.print_maps_on_exit = 1,
 		.cpp_demangle = 1,
 		.trailer = "..",

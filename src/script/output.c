@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/signals.h"
 #include "script/format.h"
 #include "script/hist.h"
@@ -395,16 +396,34 @@ static void print_stream(struct rut_script_out *o, const char *type, FILE *f, si
 	rut_buf_fini(&whole);
 }
 
+/* Some files of /proc and /sys wait for something to read: what is there now is enough. */
+static FILE *open_file(const char *path)
+{
+	int fd = rut_file_open_regular(path);
+	FILE *f;
+
+	if (fd < 0) {
+		errno = -fd;
+		return NULL;
+	}
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	f = fdopen(fd, "r");
+	if (!f)
+		close(fd);
+	return f;
+}
+
 static void print_file(struct rut_script_out *o)
 {
-	_cleanup_file_ FILE *f = fopen(text_of(o), "re");
+	_cleanup_file_ FILE *f = open_file(text_of(o));
 
 	if (f) {
 		print_stream(o, "cat", f, o->c.cat_bytes ? o->c.cat_bytes : SIZE_MAX);
 		return;
 	}
 	fflush(o->c.out);
-	fprintf(o->c.err, "ERROR: failed to open file '%s' (%s)\n", text_of(o), strerror(errno));
+	fprintf(o->c.err, "ERROR: failed to open file '%s' (%s)\n", text_of(o),
+		errno == EINVAL ? "not a regular file" : strerror(errno));
 }
 
 /* Starts a shell that writes into the pipe; with the signals that rutile was started with. */

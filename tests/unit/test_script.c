@@ -123,6 +123,17 @@ static void test_messages(void **state)
 	}
 }
 
+static void test_defaults(void **state)
+{
+	struct rut_script_opts opts = {.name = "t"};
+	struct rut_script_program *p;
+	struct rut_err err = RUT_ERR_INIT;
+
+	assert_int_equal(rut_script_compile(&p, "begin { }", 9, &opts, &err), 0);
+	assert_int_equal(p->set.max_cat_bytes, 10240);
+	rut_script_free(p);
+}
+
 /* Hundreds of values that are alive at once: registers run out, slots of the frame too. */
 static void test_registers(void **state)
 {
@@ -216,9 +227,10 @@ static void test_disassembly(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tokens),	  cmocka_unit_test(test_messages),
-		cmocka_unit_test(test_registers), cmocka_unit_test(test_clean),
-		cmocka_unit_test(test_far_jump),  cmocka_unit_test(test_disassembly),
+		cmocka_unit_test(test_tokens),	    cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_defaults),    cmocka_unit_test(test_registers),
+		cmocka_unit_test(test_clean),	    cmocka_unit_test(test_far_jump),
+		cmocka_unit_test(test_disassembly),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -647,6 +648,50 @@ static void test_numbers_get_names(void **state)
 	rut_script_symbols_free(symbols);
 }
 
+/* cat(PATH), what is printed and what is said. */
+static void assert_cat(const char *path, uint32_t limit, const char *want, const char *want_err)
+{
+	const struct rut_script_action a = {.kind = RUT_ACTION_CAT, .format = path, .map = -1};
+	struct rut_script_out_config config = {.cat_bytes = limit};
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_script_out *o;
+	char *text = NULL, *errors = NULL;
+	size_t len, errors_len;
+
+	config.out = open_memstream(&text, &len);
+	config.err = open_memstream(&errors, &errors_len);
+	assert_int_equal(rut_script_out_new(&o, &config), 0);
+	assert_int_equal(rut_script_out_event(o, &a, NULL, 0, NULL, 0, &err), 0);
+	rut_script_out_free(o);
+	fclose(config.out);
+	fclose(config.err);
+	assert_string_equal(text, want);
+	if (!strstr(errors, want_err) || (errors[0] && !want_err[0]))
+		fail_msg("'%s' is not '%s'", errors, want_err);
+	free(text);
+	free(errors);
+}
+
+/* A pipe would be waited for, a device may act when it is opened. */
+static void test_cat_shows_regular_files_up_to_a_limit(void **state)
+{
+	char path[] = "/tmp/rutile-cat-XXXXXX";
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "one two", 7), 7);
+	close(fd);
+	assert_cat(path, 0, "one two", "");
+	assert_cat(path, 3, "one", "");
+	unlink(path);
+	assert_cat(path, 3, "", "No such file");
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_cat(path, 3, "", "(not a regular file)");
+	unlink(path);
+	assert_cat("/dev/zero", 3, "", "(not a regular file)");
+	assert_cat("/proc/sys/kernel/ostype", 10240, "Linux\n", "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -673,6 +718,7 @@ int main(void)
 		cmocka_unit_test(test_cut_strings_are_marked),
 		cmocka_unit_test(test_times_have_microseconds),
 		cmocka_unit_test(test_numbers_get_names),
+		cmocka_unit_test(test_cat_shows_regular_files_up_to_a_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
