@@ -348,13 +348,9 @@ static const struct {
 
 #define NHANDLERS (sizeof(handlers) / sizeof(*handlers))
 
-static void ignore_error(const char *msg, void *arg)
-{
-}
-
 static int read_events(struct reading *r, struct rut_ctf_set *set, struct rut_err *err)
 {
-	struct rut_ctf_reader_opts opts = {.on_error = ignore_error};
+	struct rut_ctf_reader_opts opts = {0};
 	const struct rut_ctf_event *ev;
 	struct rut_ctf_reader *reader;
 	int rc = rut_ctf_reader_new(&reader, set, &opts, err);

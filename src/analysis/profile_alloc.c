@@ -223,13 +223,19 @@ static const struct {
 
 #define NHANDLERS (sizeof(handlers) / sizeof(*handlers))
 
+static void ignore_loss(const struct rut_ctf_loss *loss, void *arg)
+{
+}
+
 static void ignore_error(const char *msg, void *arg)
 {
 }
 
 static int read_pass(struct reading *r, struct rut_ctf_set *set, struct rut_err *err)
 {
-	struct rut_ctf_reader_opts opts = {.on_error = ignore_error};
+	/* The first pass reports losses and errors. */
+	struct rut_ctf_reader_opts opts = {.on_loss = r->second ? ignore_loss : NULL,
+					   .on_error = r->second ? ignore_error : NULL};
 	const struct rut_ctf_event *ev;
 	struct rut_ctf_reader *reader;
 	int rc = rut_ctf_reader_new(&reader, set, &opts, err);
