@@ -55,11 +55,14 @@ static const struct verb {
 
 static void post(struct export *e)
 {
+	const char *type = e->format == RUT_EXPORT_OPENMETRICS
+				   ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+				   : "application/json";
 	struct rut_err err = RUT_ERR_INIT;
 	int rc = -1;
 
 	for (int i = 0; i < TRIES && rc; i++)
-		rc = rut_publish(e->url, NULL, e->text.data, e->text.len, &err);
+		rc = rut_publish(e->url, NULL, type, e->text.data, e->text.len, &err);
 	e->failed |= rc != 0;
 	if (rc)
 		rut_warn("a report is lost: %s", err.msg);

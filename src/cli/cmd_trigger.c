@@ -136,7 +136,7 @@ static int publish(const struct rut_cmd *cmd, const struct words *w)
 
 	if (!message)
 		return rut_cli_usage_error(cmd, "no message in " RUT_TRIGGER_MESSAGE_ENV);
-	return rut_publish(w->word[1], NULL, message, strlen(message), &err)
+	return rut_publish(w->word[1], NULL, "application/json", message, strlen(message), &err)
 		       ? rut_cli_fail(cmd, &err)
 		       : RUT_EXIT_OK;
 }

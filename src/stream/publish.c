@@ -52,8 +52,8 @@ static int parse_http(const char *url, struct http *ret, struct rut_err *err)
 	return 0;
 }
 
-static int exchange(struct rut_conn *l, const struct http *h, const char *data, size_t len,
-		    struct rut_err *err)
+static int exchange(struct rut_conn *l, const struct http *h, const char *type, const char *data,
+		    size_t len, struct rut_err *err)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	const bool bracket = strchr(h->host, ':') != NULL;
@@ -62,10 +62,10 @@ static int exchange(struct rut_conn *l, const struct http *h, const char *data, 
 
 	rut_buf_printf(&b,
 		       "POST %s HTTP/1.1\r\nHost: %s%s%s:%u\r\nUser-Agent: rutile\r\n"
-		       "Content-Type: application/json\r\nContent-Length: %zu\r\n"
+		       "Content-Type: %s\r\nContent-Length: %zu\r\n"
 		       "Connection: close\r\n\r\n",
 		       *h->path ? h->path : "/", bracket ? "[" : "", h->host, bracket ? "]" : "",
-		       h->port, len);
+		       h->port, type, len);
 	rut_buf_add(&b, data, len);
 	rc = b.failed ? -ENOMEM : rut_conn_send(l, b.data, b.len);
 	if (!rc)
@@ -80,8 +80,8 @@ static int exchange(struct rut_conn *l, const struct http *h, const char *data, 
 	return 0;
 }
 
-static int publish_http(const char *url, const char *tls, const char *data, size_t len,
-			struct rut_err *err)
+static int publish_http(const char *url, const char *tls, const char *type, const char *data,
+			size_t len, struct rut_err *err)
 {
 	struct rut_tls_conf *conf = NULL;
 	struct rut_conn l = {.fd = -1};
@@ -95,15 +95,16 @@ static int publish_http(const char *url, const char *tls, const char *data, size
 	if (!rc && h.tls)
 		rc = rut_conn_secure(&l, conf, h.host, err);
 	if (!rc)
-		rc = exchange(&l, &h, data, len, err);
+		rc = exchange(&l, &h, type, data, len, err);
 	rut_conn_close(&l);
 	rut_tls_conf_free(conf);
 	return rc;
 }
 
-int rut_publish(const char *url, const char *tls, const char *data, size_t len, struct rut_err *err)
+int rut_publish(const char *url, const char *tls, const char *type, const char *data, size_t len,
+		struct rut_err *err)
 {
 	if (!strncmp(url, "http://", 7) || !strncmp(url, "https://", 8))
-		return publish_http(url, tls, data, len, err);
+		return publish_http(url, tls, type, data, len, err);
 	return rut_nats_publish(url, tls, data, len, err);
 }

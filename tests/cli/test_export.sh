@@ -64,6 +64,7 @@ class Take(http.server.BaseHTTPRequestHandler):
         good = self.path.startswith("/?query=INSERT")
         if good:
             open("got", "ab").write(body)
+        open("types", "a").write(self.headers["Content-Type"] + "\n")
         self.send_response(200 if good else 400)
         self.end_headers()
     def log_message(self, *args): pass
@@ -80,6 +81,9 @@ PY
   [ "$(jq -r .begin_ns got | sort -u | wc -l)" -gt 1 ]
   not "$RUTILE" export --to otlp --url "http://127.0.0.1:$(cat port)/other" cputop "$TRACE" 2>err
   grep -q 'a report is lost: .* answers with status 400' err
+  [ "$(sort -u types)" = application/json ]
+  "$RUTILE" export --to openmetrics --url "http://127.0.0.1:$(cat port)/?query=INSERT" cputop "$TRACE"
+  [ "$(tail -1 types)" = 'application/openmetrics-text; version=1.0.0; charset=utf-8' ]
   kill $server
 }
 
