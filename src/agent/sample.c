@@ -53,15 +53,15 @@ static int64_t next_gap(struct rut_sample_mode *m)
 	return (int64_t)(1 + m->random % (2 * m->every - 1));
 }
 
-/* The row of a method entry, or of code without a method: a class body, a program. */
-static uint32_t name_frame(struct rut_session *s, VALUE frame, int line)
+/* The row of a method entry, or of code without a method: a class body, a program. NULL: memory is
+ * short. */
+static const struct rut_agent_row *name_frame(struct rut_session *s, VALUE frame, int line)
 {
 	struct rut_agent_rows *t = &s->table;
 	const char *path, *label = NULL;
 	size_t path_len, len = 0;
 	bool singleton = false;
 	char class[256] = "";
-	const struct rut_agent_row *row;
 
 	path = rut_agent_str(rb.rb_profile_frame_path(frame), &path_len);
 	if (rut_imemo(frame) == RUT_IMEMO_MENT) {
@@ -74,24 +74,30 @@ static uint32_t name_frame(struct rut_session *s, VALUE frame, int line)
 	}
 	if (!label)
 		label = rut_agent_str(rb.rb_profile_frame_label(frame), &len);
-	row = rut_agent_table_row(t, path_len ? rut_agent_table_str(t, path, path_len) : 0,
-				  line > 0 ? (uint32_t)line : 0,
-				  *class ? rut_agent_table_str(t, class, strlen(class)) : 0,
-				  len ? rut_agent_table_str(t, label, len) : 0,
-				  (singleton ? RUT_ROW_SINGLETON : 0) | (path_len ? 0 : RUT_ROW_C));
-	return (uint32_t)(row - t->rows);
+	return rut_agent_table_row(t, path_len ? rut_agent_table_str(t, path, path_len) : 0,
+				   line > 0 ? (uint32_t)line : 0,
+				   *class ? rut_agent_table_str(t, class, strlen(class)) : 0,
+				   len ? rut_agent_table_str(t, label, len) : 0,
+				   (singleton ? RUT_ROW_SINGLETON : 0) |
+					   (path_len ? 0 : RUT_ROW_C));
 }
 
-static uint32_t frame_row(struct rut_session *s, VALUE frame, int line)
+/* False: it has none. */
+static bool frame_row(struct rut_session *s, VALUE frame, int line, uint32_t *ret)
 {
 	uint64_t h = (frame ^ (uint64_t)(unsigned)line << 40) * 0x9e3779b97f4a7c15ull;
 	struct sample_frame *f = &s->sample.room->seen[h >> 32 & (SLOTS - 1)];
+	const struct rut_agent_row *row;
 
-	if (f->frame == frame && f->line == line && rut_life_holds(f->life))
-		return f->row;
-	*f = (struct sample_frame){frame, line, name_frame(s, frame, line),
-				   rut_agent_life_of(frame, 0)};
-	return f->row;
+	if (f->frame != frame || f->line != line || !rut_life_holds(f->life)) {
+		row = name_frame(s, frame, line);
+		if (!row)
+			return false;
+		*f = (struct sample_frame){frame, line, (uint32_t)(row - s->table.rows),
+					   rut_agent_life_of(frame, 0)};
+	}
+	*ret = f->row;
+	return true;
 }
 
 /* The frame that Ruby puts below the outermost one is code without a line. */
@@ -105,6 +111,7 @@ static void write_sample(struct rut_session *s, struct rut_trace_arg *ta, uint64
 	const struct rut_agent_site *site = rut_agent_site(s, ta, rut_klass(ta->data), 0, false);
 	struct rut_sample_room *room = s->sample.room;
 	struct rut_record_sample *e = (void *)room->record;
+	uint32_t row;
 	int n;
 
 	if (!site)
@@ -115,8 +122,9 @@ static void write_sample(struct rut_session *s, struct rut_trace_arg *ta, uint64
 	e->weight = (uint32_t)s->sample.every;
 	e->frame_count = 0;
 	for (int i = 0; i < n; i++)
-		if (is_frame(room->frames[i], room->lines[i]))
-			e->frames[e->frame_count++] = frame_row(s, room->frames[i], room->lines[i]);
+		if (is_frame(room->frames[i], room->lines[i]) &&
+		    frame_row(s, room->frames[i], room->lines[i], &row))
+			e->frames[e->frame_count++] = row;
 	rut_agent_record_write(s, ta->ec, RUT_RECORD_ALLOC_SAMPLE, e,
 			       (uint32_t)sizeof(*e) + e->frame_count * 4);
 }
