@@ -359,6 +359,13 @@ static int open_fleet(struct watch *w, struct rut_err *err)
 	return rc;
 }
 
+/* All may enter, whatever the umask is: who may fire, the sockets say. */
+static void make_dir(const char *path)
+{
+	if (!mkdir(path, 0755))
+		chmod(path, 0755);
+}
+
 static int open_watch(struct watch *w, const struct rut_cmd *cmd, struct rut_err *err)
 {
 	const struct rut_trigger *t = w->t;
@@ -376,8 +383,8 @@ static int open_watch(struct watch *w, const struct rut_cmd *cmd, struct rut_err
 		w->at = rut_trigger_next_at(&t->when, (int64_t)time(NULL));
 		w->next_ns = rut_ring_clock();
 	}
-	mkdir("/run/rutile", 0755);
-	mkdir(RUT_TRIGGER_DIR, 0755);
+	make_dir("/run/rutile");
+	make_dir(RUT_TRIGGER_DIR);
 	rc = w->fd = listen_at(t->name, t->group, err);
 	if (rc < 0)
 		return rc;

@@ -310,6 +310,27 @@ assert len(line) == 4096 and line.startswith("rt=7 \x01") and line.endswith("\x0
   "$RUTILE" trigger remove ${S}a
 }
 
+# The directories are made in a /run of its own, under a umask that keeps others out.
+test_group() {
+  need_bpf
+  cat >alone <<EOF
+mount -t tmpfs none /run
+umask 077
+"$RUTILE" trigger add ${S}a --group daemon --do 'exec true'
+stat -c %a /run/rutile /run/rutile/trigger /run/rutile/trigger/${S}a
+fire() {
+  setpriv --reuid=65534 --regid=65534 "\$@" /usr/bin/python3 -c 'import socket
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"fire", "/run/rutile/trigger/${S}a")'
+  echo \$?
+}
+fire --groups=daemon
+fire --clear-groups 2>/dev/null
+"$RUTILE" trigger remove ${S}a
+EOF
+  unshare -m sh alone >out
+  [ "$(tr '\n' ' ' <out)" = '755 755 620 0 1 ' ]
+}
+
 # A request fires while it is served, a call of a method when it has ended.
 test_ruby() {
   cat >config.ru <<'EOF'
@@ -496,6 +517,7 @@ t_case "a process that dies by a signal" test_killed
 t_case "a thread that waits for a CPU" test_runqueue
 t_case "each line of a script" test_script
 t_case "lines of a log above a limit" test_log
+t_case "a group may fire it" test_group
 t_case "a request while it is served, and a method" test_ruby
 t_case "more detail for a while" test_detail
 t_case "Ruby events for a while" test_ruby_detail
