@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -33,6 +34,8 @@
 #define LINGER_NS      2000000000ull
 #define SAY_NS	       1000000000ull
 #define ACCEPT_MS      10
+#define SLOWEST_TAKEN  16384 /* bytes a second of replies that do not fit the socket */
+#define HELD_MAX       8192  /* finished files that are open for viewers */
 
 struct conn {
 	struct conn *prev, *next;
@@ -47,7 +50,8 @@ struct conn {
 	size_t sent;			/* of `out` */
 	uint64_t opened_ns, message_ns; /* message_ns: when the present message began; 0: none */
 	uint64_t message_bytes;
-	uint64_t dropped_ns; /* since then nothing is taken any more; 0: it is served */
+	uint64_t writing_ns, taken; /* writing_ns: since when `taken` counts; 0: all is sent */
+	uint64_t dropped_ns;	    /* since then nothing is taken any more; 0: it is served */
 	/* The rate: what it may send now, and since when that grows. */
 	double tokens;
 	uint64_t tokens_ns;
@@ -62,7 +66,7 @@ struct rut_collect {
 		int fd;
 		enum rut_peer_kind kind;
 	} listeners[LISTENERS];
-	size_t n_listeners;
+	size_t n_listeners, held_max;
 	struct conn *conns;
 	uint64_t looked_ns, said_ns;
 	unsigned char buf[READ_BYTES];
@@ -117,6 +121,15 @@ static int listen_on(struct rut_collect *c, const char *address, uint16_t port,
 	return done ? 0 : rut_err_errno(err, -rc, "cannot listen on port %u", port);
 }
 
+/* Half of the descriptors: each of the streams has two as well. */
+static size_t held_max(void)
+{
+	struct rlimit l;
+
+	return !getrlimit(RLIMIT_NOFILE, &l) && l.rlim_cur / 2 < HELD_MAX ? l.rlim_cur / 2
+									  : HELD_MAX;
+}
+
 int rut_collect_new(struct rut_collect **ret, const struct rut_collect_conf *conf,
 		    struct rut_err *err)
 {
@@ -128,6 +141,7 @@ int rut_collect_new(struct rut_collect **ret, const struct rut_collect_conf *con
 	c->conf = *conf;
 	if (!c->conf.message_ms)
 		c->conf.message_ms = MESSAGE_MS;
+	c->held_max = held_max();
 	c->epoll = epoll_create1(EPOLL_CLOEXEC);
 	rc = c->epoll < 0 ? rut_err_errno(err, errno, "cannot serve connections")
 			  : rut_store_new(&c->store, conf->dir, &conf->limits, err);
@@ -190,6 +204,9 @@ static void drop(struct rut_collect *c, struct conn *k, const char *why)
 	c->said_ns = now;
 	rut_peer_free(k->peer);
 	k->peer = NULL;
+	rut_buf_fini(&k->out);
+	k->out = (struct rut_buf)RUT_BUF_INIT;
+	k->sent = 0;
 	k->dropped_ns = now;
 	k->paused = k->writing = false;
 	shutdown(k->fd, SHUT_WR);
@@ -301,11 +318,16 @@ static int flush(const struct rut_collect *c, struct conn *k)
 		if (n <= 0)
 			return n ? (int)n : -ECONNRESET;
 		k->sent += (size_t)n;
+		k->taken += (size_t)n;
 	}
 	writing = k->sent < k->out.len;
 	if (!writing) {
 		rut_buf_clear(&k->out);
 		k->sent = 0;
+		k->writing_ns = 0;
+	} else if (!k->writing_ns) {
+		k->writing_ns = rut_now_ns();
+		k->taken = 0;
 	}
 	if (writing != k->writing) {
 		k->writing = writing;
@@ -441,6 +463,50 @@ static void serve(struct rut_collect *c, struct conn *k, uint32_t events)
 		drop(c, k, "it does not read its replies");
 }
 
+/* Has it taken less of its replies, for as long as a message may last, than the slowest one? */
+static bool is_stuck(const struct rut_collect *c, struct conn *k, uint64_t now)
+{
+	const uint64_t ms = (uint64_t)c->conf.message_ms;
+
+	if (!k->writing_ns || now - k->writing_ns <= ms * 1000000)
+		return false;
+	/* It may be the receiver that had no time: what the socket takes now counts as well. */
+	if (flush(c, k))
+		return true;
+	if (k->writing_ns && k->taken < ms * SLOWEST_TAKEN / 1000)
+		return true;
+	if (k->writing_ns)
+		k->writing_ns = now;
+	k->taken = 0;
+	return false;
+}
+
+/* Too many files are held for viewers: those that are furthest behind are closed. */
+static void release_files(struct rut_collect *c)
+{
+	while (rut_store_held(c->store) > c->held_max) {
+		struct conn *last = NULL;
+		uint64_t oldest = UINT64_MAX;
+		char why[160];
+
+		for (struct conn *k = c->conns; k; k = k->next) {
+			const uint64_t holds = k->peer ? rut_peer_oldest(k->peer) : 0;
+
+			if (holds && holds < oldest) {
+				oldest = holds;
+				last = k;
+			}
+		}
+		if (!last)
+			return;
+		snprintf(why, sizeof(why),
+			 "the viewer that is furthest behind, with %zu finished files open for "
+			 "viewers",
+			 rut_store_held(c->store));
+		drop(c, last, why);
+	}
+}
+
 /* Connections that take too long, and those that may be read again. */
 static void look(struct rut_collect *c)
 {
@@ -465,6 +531,8 @@ static void look(struct rut_collect *c)
 			drop(c, k, "a message does not end");
 		else if (!k->secured && now - k->opened_ns > STRANGER_NS)
 			drop(c, k, "the TLS handshake does not end");
+		else if (is_stuck(c, k, now))
+			drop(c, k, "it does not read its replies");
 		else if (!rut_peer_known(k->peer) && now - k->opened_ns > STRANGER_NS &&
 			 !rut_store_knows(c->store, k->client))
 			drop(c, k, "it says nothing");
@@ -496,6 +564,7 @@ int rut_collect_step(struct rut_collect *c, int ms, struct rut_err *err)
 		accept_one(c, c->listeners[i].fd, c->listeners[i].kind);
 	} else {
 		serve(c, ev.data.ptr, ev.events);
+		release_files(c);
 	}
 	return 0;
 }

@@ -65,6 +65,19 @@ void rut_live_server_free(struct rut_live_server *v)
 	free(v);
 }
 
+uint64_t rut_live_server_oldest(const struct rut_live_server *v)
+{
+	uint64_t oldest = 0;
+
+	for (size_t i = 0; i < v->n_streams; i++) {
+		const struct rut_store_file *f = v->streams[i].file;
+
+		if (f && f->closed && (!oldest || f->number < oldest))
+			oldest = f->number;
+	}
+	return oldest;
+}
+
 uint64_t rut_live_server_size(const void *header)
 {
 	return rut_be64_at(header, 0);

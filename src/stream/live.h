@@ -22,6 +22,12 @@ struct rut_live_server;
 struct rut_live_server *rut_live_server_new(struct rut_store *store);
 void rut_live_server_free(struct rut_live_server *v);
 
+/*
+ * Which of the finished files that it holds was opened first: that one and all later ones of its
+ * stream stay open for it. 0: it holds none.
+ */
+uint64_t rut_live_server_oldest(const struct rut_live_server *v);
+
 /* Bytes behind that header. */
 uint64_t rut_live_server_size(const void *header);
 

@@ -75,6 +75,11 @@ size_t rut_peer_buffered(const struct rut_peer *p)
 	return p->in.cap;
 }
 
+uint64_t rut_peer_oldest(const struct rut_peer *p)
+{
+	return p->viewer ? rut_live_server_oldest(p->viewer) : 0;
+}
+
 bool rut_peer_known(const struct rut_peer *p)
 {
 	return p->known;

@@ -48,6 +48,9 @@ bool rut_peer_inside(const struct rut_peer *p);
 /* Bytes of that message that are in memory. */
 size_t rut_peer_buffered(const struct rut_peer *p);
 
+/* Of a viewer: rut_live_server_oldest(). 0 for others. */
+uint64_t rut_peer_oldest(const struct rut_peer *p);
+
 /* Has it made a session, or sent a packet? Until then it is a stranger. */
 bool rut_peer_known(const struct rut_peer *p);
 

@@ -65,6 +65,8 @@ struct rut_store {
 	struct rut_map streams; /* handle -> struct rut_store_stream */
 	uint64_t last_id, last_number;
 	bool live; /* files are kept for viewers */
+	uint64_t last_file;
+	size_t files, current_files; /* that are open for viewers; those that streams have */
 	struct rut_store_stats stats;
 };
 

@@ -23,6 +23,7 @@ void rut_store_file_unref(struct rut_store_file *f)
 	while (f && !--f->refs) {
 		struct rut_store_file *next = f->next;
 
+		f->store->files--;
 		rut_closep(&f->fd);
 		free(f->places);
 		free(f);
@@ -34,19 +35,25 @@ void rut_store_file_unref(struct rut_store_file *f)
 
 void rut_store_live_open(struct rut_store_stream *st)
 {
+	struct rut_store *s = st->session->store;
 	struct rut_store_file *f;
 
-	if (!st->session->store->live)
+	if (!s->live)
 		return;
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return;
+	f->store = s;
+	f->number = ++s->last_file;
 	f->refs = 1;
+	s->files++;
 	f->fd = fcntl(st->fd, F_DUPFD_CLOEXEC, 3);
 	if (st->file) {
 		st->file->next = rut_store_file_ref(f);
 		st->file->closed = true;
 		rut_store_file_unref(st->file);
+	} else {
+		s->current_files++;
 	}
 	st->file = f;
 }
@@ -77,8 +84,10 @@ void rut_store_live_metadata(struct rut_store_stream *st)
 
 void rut_store_live_end(struct rut_store_stream *st)
 {
-	if (st->file)
-		st->file->closed = true;
+	if (!st->file)
+		return;
+	st->file->closed = true;
+	st->session->store->current_files--;
 	rut_store_file_unref(st->file);
 	st->file = NULL;
 }
@@ -88,6 +97,11 @@ void rut_store_live_end(struct rut_store_stream *st)
 void rut_store_serve(struct rut_store *s)
 {
 	s->live = true;
+}
+
+size_t rut_store_held(const struct rut_store *s)
+{
+	return s->files - s->current_files;
 }
 
 void rut_store_each_session(const struct rut_store *s,

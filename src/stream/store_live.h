@@ -19,6 +19,8 @@ struct rut_store_place {
 };
 
 struct rut_store_file {
+	struct rut_store *store; /* borrowed: it outlives its viewers */
+	uint64_t number;	 /* in the order in which they were opened */
 	unsigned refs;
 	int fd;				/* owned */
 	bool closed;			/* nothing more comes to it */
@@ -30,6 +32,9 @@ struct rut_store_file {
 
 /* From now on viewers can be served. */
 void rut_store_serve(struct rut_store *s);
+
+/* Finished files that are open only because viewers have not read them to their end. */
+size_t rut_store_held(const struct rut_store *s);
 
 struct rut_store_live_session {
 	uint64_t id;
