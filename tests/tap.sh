@@ -89,7 +89,7 @@ t_case() {
   if [ "$t_lanes" = 1 ]; then
     t_run "$@"
   else
-    while [ "$(jobs -rp | grep -cxF -f <(printf '%s\n' "${t_pids[@]}"))" -ge "$t_lanes" ]; do wait -n "${t_pids[@]}" || :; done
+    while [ "$(jobs -rp | grep -cxF -f <(printf '%s\n' "${t_pids[@]}"))" -ge "$t_lanes" ]; do wait -n "${t_pids[@]}" 2>/dev/null || :; done
     t_run "$@" &
     t_pids+=($!)
   fi

@@ -92,13 +92,13 @@ test_clock() {
   calls() { python3 -c "
 import os
 for i in range(100):
-    try: os.getpgid(424242)
+    try: os.getpgid(525252)
     except ProcessLookupError: pass"; }
   calls
   "$RUTILE" snapshot $S -o plain
   now=$(date +%s%N)
   "$RUTILE" snapshot $S -o ahead --trigger "id1,t,there,3600000000000,250,$((now - 3600000000000))"
-  times() { babeltrace2 --clock-seconds "$1" | grep 'entry_getpgid: .*pid = 424242' | sed 's/^\[\([0-9]*\)\.\([0-9]*\)\].*/\1\2/'; }
+  times() { babeltrace2 --clock-seconds "$1" | grep 'entry_getpgid: .*pid = 525252' | sed 's/^\[\([0-9]*\)\.\([0-9]*\)\].*/\1\2/'; }
   times plain >plain.times
   times ahead >ahead.times
   [ "$(wc -l <plain.times)" = 100 ]

@@ -885,6 +885,9 @@ EOF
   $ruby big.rb >big.out &
   pid=$!
   t_wait grep -q ready big.out
+  # A collection of so many objects may take longer than rutile waits for a place where it is safe.
+  agent_is_in() { "$RUTILE" calls --duration 10ms --path '*big.rb' "$pid" >in.out; }
+  t_wait agent_is_in
   "$RUTILE" calls --json --interval 50ms --path '*big.rb' "$pid" >out &
   t_wait grep -q '"Object#work"' out
   kill -INT $!
