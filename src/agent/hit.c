@@ -305,10 +305,13 @@ static void run_site(struct rut_session *s, unsigned i, const struct hit *hit)
 	char texts[RUT_HIT_TEXTS][RUT_HIT_TEXT_BYTES];
 
 	const struct rut_hit_facts *f = hit->facts;
+	uint64_t line = hit->row ? hit->row->line : 0;
 
+	if (!hit->row && f)
+		line = f->line;
 	fill(s, i, hit, texts);
-	site(s->slot->session_id, texts[0], hit->duration_ns, hit->row ? hit->row->line : f->line,
-	     f ? f->ec : 0, f ? f->vm_stack : 0);
+	site(s->slot->session_id, texts[0], hit->duration_ns, line, f ? f->ec : 0,
+	     f ? f->vm_stack : 0);
 }
 
 static void run_sites(struct rut_session *s, uint64_t probes, const struct hit *hit)

@@ -114,7 +114,7 @@ struct rut_analysis_args {
 	struct rut_period_set set;
 	const char *old_begin, *old_end, *old_begin_key, *old_end_key, *old_value;
 	struct rut_commas cpus, tids, pids, procnames, select, group_by;
-	struct rut_expr *filter;	      /* owned */
+	struct rut_expr *filter; /* owned */
 	/*
 	 * Takes the tables of each report, instead of printing; with conf.mi. They are freed
 	 * afterwards.

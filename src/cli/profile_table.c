@@ -136,7 +136,7 @@ static uint32_t child_of(struct tree *t, uint32_t parent, const char *name, size
 {
 	uint32_t i = t->nodes[parent].first_child;
 
-	while (i && (t->nodes[i].len != len || memcmp(t->nodes[i].name, name, len)))
+	while (i && (t->nodes[i].len != len || memcmp(t->nodes[i].name, name, len) != 0))
 		i = t->nodes[i].next;
 	if (i || t->count == NODES_MAX)
 		return i;
@@ -162,7 +162,7 @@ static void add_stack(struct tree *t, const char *stack, const char *name, uint6
 	size_t len = strcspn(at, ";"), before_len = 0, wanted = strlen(name);
 	uint32_t i = 0, depth = 0, caller;
 
-	while (len != wanted || memcmp(at, name, len)) {
+	while (len != wanted || memcmp(at, name, len) != 0) {
 		before = at;
 		before_len = len;
 		if (!at[len])

@@ -81,8 +81,9 @@ static void show_line(struct rut_source *s, struct rut_span at)
 	rut_buf_putc(out, '\n');
 }
 
-static void add_message(struct rut_source *s, struct rut_span at, const char *kind, const char *fmt,
-			va_list ap)
+__attribute__((format(printf, 4, 0))) static void add_message(struct rut_source *s,
+							      struct rut_span at, const char *kind,
+							      const char *fmt, va_list ap)
 {
 	uint32_t line, column;
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # One firing takes the snapshots of several hosts, on one clock.
+# shellcheck disable=SC2119 # the arguments of nats() are optional
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 . "$SRC/tests/nats.lib.sh"
@@ -57,9 +58,9 @@ test_hosts() {
   sed 's/.*clock_offset_ns = \(-*[0-9]*\), clock_error_ns = \([0-9]*\).*/\1 \2/' cause >clocks
   awk '{ if ($1 < 0) $1 = -$1; exit !($2 > 0 && $1 <= $2) }' clocks
   # The rings were frozen after the firing, which is between their events.
-  babeltrace2 --clock-seconds "out/$id" | sed 's/^\[\([0-9.]*\)\].*/\1/' >times
+  babeltrace2 --clock-seconds "out/$id" | sed 's/^\[\([0-9.]*\)\].*/\1/' >moments
   fired=$(babeltrace2 --clock-seconds "out/$id" | sed -n 's/^\[\([0-9.]*\)\].* rutile_trigger: .*/\1/p')
-  awk -v f="$fired" 'NR == 1 { if ($1 > f) exit 1 } END { exit !($1 > f) }' times
+  awk -v f="$fired" 'NR == 1 { if ($1 > f) exit 1 } END { exit !($1 > f) }' moments
   "$RUTILE" trigger remove ${S}t
   # Globs, and a host that does not answer: the others' snapshots are taken, and it is named.
   "$RUTILE" trigger add ${S}t --fleet a.conf --burst 9/1s --do "fleet ghost,b* snapshot $S -o $PWD/out/%i"

@@ -407,9 +407,9 @@ for i in range(500): os.getsid(0)'
   wait $other
   [ ! -s bt2.err ]
   grep -q 'has ended' view.err
-  ours() { grep "pid = $own[1-3] }\\|getsid" | sed 's/ (+[^)]*)//'; }
+  ours() { grep "pid = ${own}[1-3] }\\|getsid" | sed 's/ (+[^)]*)//'; }
   for chunk in 1 2; do babeltrace2 "$(stored $S)/archives/$chunk"; done | ours | sort >want
-  [ "$(grep -c "pid = $own[1-3] }" want)" = 3000 ]
+  [ "$(grep -c "pid = ${own}[1-3] }" want)" = 3000 ]
   [ "$(grep -c 'entry_getsid' want)" -ge 500 ]
   ours <view | sort | cmp - want
   # Garbage ends its own connection only.

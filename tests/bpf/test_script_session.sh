@@ -387,7 +387,7 @@ int main(void)
 }
 END
   cc -o freezes freeze.c
-  echo 'tracepoint:syscalls:sys_enter_getpgid /comm == "freezes"/ { printf("at pid=%d\n", pid); stop(); }' >freeze.bt
+  printf '%s\n' 'tracepoint:syscalls:sys_enter_getpgid /comm == "freezes"/ { printf("at pid=%d\n", pid); stop(); }' >freeze.bt
   "$RUTILE" start "$S-f" --flight -e syscall_entry_getsid --context procname --filter 'procname == "freezes"' --script freeze.bt
   ./freezes & program=$!
   wait $program
@@ -411,7 +411,7 @@ END
 # What is imported, and functions of the language itself, are compiled once when `show` and `snapshot` find the script.
 a_script_with_the_text_of_others_is_found_again() {
   printf 'struct pair { int a; int b; };\nmacro twice(x) { x * 2 }\nbegin { @imported++; }\n' >more.bt
-  echo 'import "more.bt"; begin { printf("n=%d %d %d\n", twice(3), sizeof(struct pair), is_err(0)); }' >main.bt
+  printf '%s\n' 'import "more.bt"; begin { printf("n=%d %d %d\n", twice(3), sizeof(struct pair), is_err(0)); }' >main.bt
   "$RUTILE" start ${S}i --flight --script main.bt
   "$RUTILE" show ${S}i >shown
   grep -qx 'n=6 8 0' shown
