@@ -8,7 +8,10 @@
 
 #include "names.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define STRING_BYTES 64
@@ -287,6 +290,63 @@ static bool put_nested(struct out *o, VALUE v)
 	return true;
 }
 
+/*
+ * The digits of a finite number that is not 0, as few as give the same number when they are read,
+ * and where its point is: 0.DIGITS times 10 to the power that is returned. Any fifteen digits
+ * survive in a normal number, so that what is shorter only ends in zeros.
+ */
+static int shortest_digits(double d, char digits[24])
+{
+	char text[40];
+	int n = 0;
+	char *c;
+
+	for (int precision = fabs(d) < DBL_MIN ? 0 : DBL_DIG - 1; precision < 17; precision++) {
+		snprintf(text, sizeof(text), "%.*e", precision, fabs(d));
+		if (strtod(text, NULL) == fabs(d))
+			break;
+	}
+	/* What stands between the first digit and the others depends on the locale. */
+	for (c = text; *c != 'e'; c++)
+		if (*c >= '0' && *c <= '9')
+			digits[n++] = *c;
+	while (n > 1 && digits[n - 1] == '0')
+		n--;
+	digits[n] = 0;
+	return (int)strtol(c + 1, NULL, 10) + 1;
+}
+
+/* As Float#to_s writes it. */
+static void put_float(struct out *o, double d)
+{
+	char digits[24] = "0", text[64];
+	int point = 1, n;
+
+	if (isnan(d)) {
+		puts_(o, "NaN");
+		return;
+	}
+	if (signbit(d))
+		puts_(o, "-");
+	if (isinf(d)) {
+		puts_(o, "Infinity");
+		return;
+	}
+	if (d != 0)
+		point = shortest_digits(d, digits);
+	n = (int)strlen(digits);
+	if ((point > DBL_DIG && point >= n) || point <= -4)
+		snprintf(text, sizeof(text), "%c.%se%+03d", digits[0], n > 1 ? digits + 1 : "0",
+			 point - 1);
+	else if (point <= 0)
+		snprintf(text, sizeof(text), "0.%.*s%s", -point, "0000", digits);
+	else if (point < n)
+		snprintf(text, sizeof(text), "%.*s.%s", point, digits, digits + point);
+	else
+		snprintf(text, sizeof(text), "%s%.*s.0", digits, point - n, "0000000000000000");
+	puts_(o, text);
+}
+
 static void put_value(struct out *o, VALUE v)
 {
 	char text[64];
@@ -306,8 +366,7 @@ static void put_value(struct out *o, VALUE v)
 		puts_(o, ":");
 		puts_(o, name ? name : "");
 	} else if ((v & 3) == 2 || (!rut_special_p(v) && rut_type(v) == RUT_T_FLOAT)) {
-		snprintf(text, sizeof(text), "%.17g", rb.rb_float_value(v));
-		puts_(o, text);
+		put_float(o, rb.rb_float_value(v));
 	} else if (rut_special_p(v)) {
 		puts_(o, "?");
 	} else if (rut_type(v) == RUT_T_STRING) {

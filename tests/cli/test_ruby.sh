@@ -569,6 +569,25 @@ EOF
   diff -u want got
 }
 
+# Each number as Ruby itself writes it: random bits, powers of ten and their neighbours, few decimals.
+floats_are_written_as_ruby_writes_them() {
+  command -v ruby >/dev/null || t_skip "ruby is not installed"
+  cat >floats.rb <<'EOF'
+class Till; def take(v); end; end
+t = Till.new
+rng = Random.new(7)
+all = [0.0, -0.0, 1.0, -2.5, 0.1, 0.1 + 0.2, 5e-324, Float::MIN, Float::MIN.prev_float, Float::MAX, Float::INFINITY,
+       -Float::INFINITY, Float::NAN]
+(-330..308).each { |e| x = "1e#{e}".to_f; all.push(x, x.next_float, x.prev_float, -3 * x) }
+1000.times { all << [rng.rand(2**64)].pack("Q").unpack1("D") << rng.rand(10_000_000) / 100.0 }
+all.each { |v| t.take(v) }
+File.write("want", all.map { |v| v.to_s + "\n" }.join)
+EOF
+  "$R" trace --args --tree -- ruby floats.rb | sed -nE 's/.*Till#take\(v=(.*)\)$/\1/p' >got
+  [ "$(wc -l <got)" -gt 4000 ]
+  diff -u want got
+}
+
 t_case "app leaves gems out, all does not" app_leaves_gems_out_and_all_does_not
 t_case "a directory removed under it is still the application" a_directory_removed_under_it_is_still_the_application
 t_case "a method bound often is counted once" a_method_bound_often_is_counted_once
@@ -590,5 +609,6 @@ t_case "values and backtraces of a trace" values_and_backtraces_of_a_trace
 t_case "percentiles of time" percentiles_of_time
 t_case "calls by the line that calls" calls_by_the_line_that_calls
 t_case "values that hold others" values_that_hold_others
+t_case "floats are written as Ruby writes them" floats_are_written_as_ruby_writes_them
 t_case "one line for what cannot be traced" one_line_for_what_cannot_be_traced
 t_done
