@@ -150,9 +150,12 @@ static const struct rut_mapping *find_ruby(struct rut_target *t, const char *exe
 /* Without permission to read its mappings: by its name. */
 static bool title_looks_like_ruby(const char *cmdline, const char *comm)
 {
-	const char *slash = strrchr(cmdline, '/');
-	const char *base = slash ? slash + 1 : cmdline;
+	const char *base = cmdline;
 
+	/* Of the program only: what it is given may be the path of a script. */
+	for (const char *c = cmdline; *c && *c != ' '; c++)
+		if (*c == '/')
+			base = c + 1;
 	return begins(base, "ruby") || begins(comm, "ruby") || begins(cmdline, "puma ") ||
 	       begins(cmdline, "puma: ") || begins(cmdline, "Passenger R") ||
 	       begins(cmdline, "unicorn ") || begins(cmdline, "sidekiq ");

@@ -89,6 +89,17 @@ not_ruby_is_not_listed() {
   [ "$rc" = 1 ]
   grep -q "process $pid (sleep) is not Ruby" err
   [ "$(wc -l <err)" = 1 ]
+  # Who may not read its mappings goes by the name of its program, not by what it is given.
+  start s.out sh -c 'echo ready; exec tail -f /dev/null "$0/ruby_program.rb"' "$T"
+  t_wait t_runs "$pid" tail
+  [ "$(id -u)" = 0 ] || return 0
+  cp "$RUTILE" rutile
+  chmod 755 . .. rutile
+  other=$pid
+  start r.out $RUBY -e 'puts "ready"; $stdout.flush; sleep 100'
+  setpriv --reuid=65534 --clear-groups ./rutile ps --json >ps.json
+  grep -q "\"pid\":$pid," ps.json
+  ! grep "\"pid\":$other," ps.json
 }
 
 # refused VERSION WHY: what calls itself such a Ruby is one to us.
