@@ -14,16 +14,23 @@
 #include "ctf/reader_priv.h"
 
 /* Batches large enough that handing them over costs nothing, few enough to stay in the cache. */
-enum { BATCHES = 16, RECORDS = 512, MESSAGES = 64, WORDS = 4 * RECORDS };
+enum { BATCHES = 16, RECORDS = 512, SOURCES = 128, MESSAGES = 64, WORDS = 4 * RECORDS };
 
 enum { FAR = 4 }; /* so many events before it is used a record is fetched */
 
-struct record {
-	struct rut_ctf_event ev; /* first; ev.seg points into the batch's words */
-	const uint8_t *body;	 /* where its fields begin */
-	const uint64_t *regs;	 /* into the batch's words */
-	uint32_t regs_first, n_regs;
+/* A packet that records of a batch are in. */
+struct source {
+	struct rut_ctf_event ev; /* what its events have in common; the caller fills in the rest */
+	struct rut_ctf_packet packet;
+	uint64_t base_ns; /* of its clock */
+	/*
+	 * Its records have words, which begin with the clock and the record's bounds: these cannot
+	 * be had from a struct rut_found.
+	 */
+	bool is_wide;
 };
+
+enum { WIDE_WORDS = 3 };
 
 /* A loss or an error that comes before the event number `at` of its batch. */
 struct message {
@@ -34,10 +41,10 @@ struct message {
 };
 
 struct batch {
-	struct record *records;		/* owned, RECORDS of them */
-	struct rut_ctf_packet *packets; /* owned, RECORDS of them: those of the records */
-	uint64_t *words;		/* owned: segments and registers of the records */
-	size_t n, n_packets, n_words, n_messages;
+	struct rut_found *records; /* owned, RECORDS of them */
+	struct source *sources;	   /* owned, SOURCES of them */
+	uint64_t *words;	   /* owned: segments and registers of the records */
+	size_t n, n_sources, n_words, n_messages;
 	struct message messages[MESSAGES];
 	struct rut_ctf_counts counts; /* when the batch was full */
 	int64_t last_ns;
@@ -49,27 +56,30 @@ struct shape {
 	uint32_t n_segs, regs_first, n_regs;
 };
 
-/* The copy of a stream's packet in the current batch. */
-struct copied {
-	const uint8_t *data; /* NULL: none */
-	const struct rut_ctf_packet *packet;
+/* Where the current packet of a stream is among a batch's sources. */
+struct place {
+	uint64_t batch; /* its number + 1; 0: none yet */
+	const uint8_t *data;
+	uint16_t src;
 };
 
 struct rut_ahead {
 	struct rut_ctf_reader *reader; /* borrowed */
 	struct shape *shapes;	       /* owned; by index of the class */
 	size_t n_words;		       /* of each batch */
+	bool all_have_regs;	       /* also records of fixed size may need registers */
 	struct batch batches[BATCHES];
 	pthread_t thread;
 	struct rut_ctf_reader_opts caller; /* its callbacks are called */
 
 	/* The thread's: */
-	struct copied *copied; /* owned; by index of the stream */
+	struct place *places; /* owned; by index of the stream */
 	struct batch *filling;
 
 	/* The caller's: */
 	struct batch *reading; /* NULL: none yet */
 	size_t next, next_message;
+	size_t until;	/* up to here events come without messages between them */
 	uint64_t *regs; /* owned */
 	struct rut_ctf_counts counts;
 	int64_t last_ns;
@@ -147,10 +157,11 @@ static int find_shapes(struct rut_ahead *a)
 		struct shape *s = &a->shapes[i];
 
 		find_shape(cls, m->n_regs, s);
+		a->all_have_regs |= is_referred(cls->stream_class);
 		if ((size_t)s->n_segs + s->n_regs > most)
 			most = (size_t)s->n_segs + s->n_regs;
 	}
-	a->n_words = WORDS + most;
+	a->n_words = WORDS + WIDE_WORDS + most;
 	a->regs = calloc(max_regs + 1, sizeof(*a->regs));
 	return a->regs ? 0 : -ENOMEM;
 }
@@ -195,8 +206,7 @@ static bool hand_over(struct rut_ahead *a, bool at_mark)
 	if (a->stop)
 		return false;
 	a->filling = b = batch_of(a, a->filled);
-	b->n = b->n_packets = b->n_words = b->n_messages = 0;
-	memset(a->copied, 0, a->reader->set->n_streams * sizeof(*a->copied));
+	b->n = b->n_sources = b->n_words = b->n_messages = 0;
 	return true;
 }
 
@@ -225,52 +235,103 @@ static void take_error(const char *msg, void *arg)
 	add_message(arg, (struct message){.text = strdup(msg)});
 }
 
-static const struct rut_ctf_packet *copy_packet(struct rut_ahead *a, const struct rut_cursor *c)
+static bool is_full(const struct batch *b)
 {
-	struct copied *k = &a->copied[c->s->pub.index];
-	struct batch *b = a->filling;
-
-	if (k->data == c->ev.data)
-		return k->packet;
-	b->packets[b->n_packets] = c->info.pub;
-	*k = (struct copied){c->ev.data, &b->packets[b->n_packets++]};
-	return k->packet;
+	return b->n == RECORDS || b->n_words >= WORDS || b->n_sources == SOURCES;
 }
 
-static void add_event(struct rut_ahead *a, const struct rut_cursor *c, const struct shape *s)
+/* The number of the cursor's packet among the sources of the batch. There is room for one more. */
+static uint16_t source_of(struct rut_ahead *a, const struct rut_cursor *c)
 {
+	struct place *p = &a->places[c->s->pub.index];
 	struct batch *b = a->filling;
-	struct record *r = &b->records[b->n++];
-	uint64_t *words = b->words + b->n_words;
+	struct source *s;
 
-	r->ev = c->ev;
-	r->ev.packet = copy_packet(a, c);
-	r->ev.seg = words;
-	r->ev.regs = a->regs;
+	/* With the lock not held: this thread alone changes it. */
+	if (p->batch == a->filled + 1 && p->data == c->ev.data)
+		return p->src;
+	*p = (struct place){a->filled + 1, c->ev.data, (uint16_t)b->n_sources};
+	s = &b->sources[b->n_sources++];
+	s->ev = c->ev;
+	s->ev.packet = &s->packet;
+	s->ev.regs = a->regs;
+	s->packet = c->info.pub;
+	s->base_ns = c->clock ? (uint64_t)c->clock->base_ns : 0;
+	s->is_wide = !c->quick;
+	return p->src;
+}
+
+/* A record whose segments or values are in the cursor, at `seg`. */
+static void add_words(struct rut_ahead *a, const struct rut_cursor *c, struct rut_found *f,
+		      const uint64_t *seg, bool is_wide)
+{
+	const struct shape *s = &a->shapes[f->index];
+	struct batch *b = a->filling;
+	uint64_t *words = b->words + b->n_words, *w = words;
+
+	f->body = s->n_segs ? seg[0] : f->start;
+	f->seg = RUT_FOUND_BODY;
+	if (!is_wide && s->n_segs <= 1 && !s->n_regs)
+		return;
+	if (is_wide) {
+		*w++ = c->ev.ts_clock;
+		*w++ = c->ev.header_pos;
+		*w++ = c->ev.end_pos;
+	}
 	for (uint32_t i = 0; i < s->n_segs; i++)
-		words[i] = c->seg[i];
-	r->body = c->ev.data + ((s->n_segs ? words[0] : c->ev.header_pos) >> 3);
-	r->regs = words + s->n_segs;
-	r->regs_first = s->regs_first;
-	r->n_regs = s->n_regs;
+		*w++ = seg[i];
 	if (s->n_regs)
-		memcpy(words + s->n_segs, c->regs + s->regs_first, s->n_regs * sizeof(*words));
-	b->n_words += s->n_segs + s->n_regs;
+		memcpy(w, c->regs + s->regs_first, s->n_regs * sizeof(*w));
+	f->seg = (uint16_t)b->n_words;
+	b->n_words += (size_t)(w - words) + s->n_regs;
+}
+
+/* The event that the cursor shows. */
+static void add_event(struct rut_ahead *a, const struct rut_cursor *c)
+{
+	const uint16_t src = source_of(a, c);
+	struct batch *b = a->filling;
+	struct rut_found *f = &b->records[b->n++];
+
+	*f = (struct rut_found){.ts_ns = c->ev.ts_ns,
+				.start = (uint32_t)c->ev.header_pos,
+				.end = (uint32_t)c->ev.end_pos,
+				.index = c->ev.index,
+				.src = src};
+	add_words(a, c, f, c->ev.seg, b->sources[src].is_wide);
+}
+
+/* What the root has found before the others' next event, as far as there is room. */
+static void add_run(struct rut_ahead *a, struct rut_cursor *c)
+{
+	const struct rut_ctf_reader *r = a->reader;
+	const uint16_t src = source_of(a, c);
+	struct batch *b = a->filling;
+	struct rut_found *f;
+
+	while (rut_reader_has_run(r, c) && b->n < RECORDS && b->n_words < WORDS) {
+		f = &b->records[b->n++];
+		*f = c->found[c->found_at++];
+		f->src = src;
+		if (f->seg != RUT_FOUND_BODY || a->all_have_regs)
+			add_words(a, c, f, rut_cursor_segments(c, f), false);
+	}
 }
 
 static void *read_on(void *arg)
 {
 	struct rut_ahead *a = arg;
-	const struct rut_cursor *c;
+	struct rut_cursor *c;
 
 	while (!atomic_load_explicit(&a->stop, memory_order_relaxed) &&
 	       (c = rut_reader_step(a->reader))) {
 		bool at_mark = c->ev.ts_ns >= a->reader->mark_ns;
 
 		/* There is always room for one more. */
-		add_event(a, c, &a->shapes[c->ev.cls->index]);
-		if ((at_mark || a->filling->n == RECORDS || a->filling->n_words >= WORDS) &&
-		    !hand_over(a, at_mark))
+		add_event(a, c);
+		if (!at_mark && !is_full(a->filling) && rut_reader_has_run(a->reader, c))
+			add_run(a, c);
+		if ((at_mark || is_full(a->filling)) && !hand_over(a, at_mark))
 			return NULL;
 	}
 	pthread_mutex_lock(&a->lock);
@@ -305,6 +366,7 @@ static void tell_up_to(struct rut_ahead *a, struct batch *b)
 {
 	while (a->next_message < b->n_messages && b->messages[a->next_message].at <= a->next)
 		tell(a, &b->messages[a->next_message++]);
+	a->until = a->next_message < b->n_messages ? b->messages[a->next_message].at : b->n;
 }
 
 /* Gives the batch back and waits for the next one. */
@@ -323,34 +385,67 @@ static struct batch *next_batch(struct rut_ahead *a)
 	a->starved = false;
 	a->reading = batch_of(a, a->taken);
 	pthread_mutex_unlock(&a->lock);
-	a->next = a->next_message = 0;
+	a->next = a->next_message = a->until = 0;
 	a->counts = a->reading->counts;
 	a->last_ns = a->reading->last_ns;
 	return a->reading;
 }
 
-const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a)
+/* Goes to the next event that there is. False: the end. */
+static bool find_next(struct rut_ahead *a)
 {
 	struct batch *b = a->reading;
-	const struct record *r;
 
-	while (__builtin_expect(!b || a->next >= b->n || b->n_messages, 0)) {
+	while (!b || a->next >= a->until) {
 		if (b) {
 			tell_up_to(a, b);
-			if (a->next < b->n)
-				break;
+			if (a->next < a->until)
+				return true;
 			if (b->at_end)
-				return NULL;
+				return false;
 		}
 		b = next_batch(a);
 	}
-	r = &b->records[a->next++];
+	return true;
+}
+
+static void show_words(struct rut_ahead *a, struct source *s, const struct rut_found *f)
+{
+	const struct shape *shape = &a->shapes[f->index];
+	const uint64_t *w = a->reading->words + f->seg;
+
+	if (s->is_wide) {
+		s->ev.ts_clock = *w++;
+		s->ev.header_pos = *w++;
+		s->ev.end_pos = *w++;
+	}
+	s->ev.seg = w;
+	if (shape->n_regs)
+		memcpy(a->regs + shape->regs_first, w + shape->n_segs, shape->n_regs * sizeof(*w));
+}
+
+const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a)
+{
+	const struct rut_found *f;
+	struct source *s;
+
+	if (__builtin_expect(a->next >= a->until, 0) && !find_next(a))
+		return NULL;
+	f = &a->reading->records[a->next++];
 	/* The thread has read it: it is in another CPU's cache. */
-	if (a->next + FAR <= b->n)
-		__builtin_prefetch(r[FAR].body);
-	if (r->n_regs)
-		memcpy(a->regs + r->regs_first, r->regs, r->n_regs * sizeof(*r->regs));
-	return &r->ev;
+	if (a->next + FAR <= a->until)
+		__builtin_prefetch(a->reading->sources[f[FAR].src].ev.data + f[FAR].body / 8);
+	s = &a->reading->sources[f->src];
+	s->ev.cls = a->reader->set->classes[f->index];
+	s->ev.index = f->index;
+	s->ev.ts_ns = f->ts_ns;
+	s->ev.ts_clock = (uint64_t)f->ts_ns - s->base_ns;
+	s->ev.header_pos = f->start;
+	s->ev.end_pos = f->end;
+	s->ev.seg = &f->body;
+	if (f->seg != RUT_FOUND_BODY)
+		show_words(a, s, f);
+	return &s->ev;
 }
 
 void rut_ahead_mark(struct rut_ahead *a, int64_t ts_ns)
@@ -375,7 +470,7 @@ int64_t rut_ahead_last_ns(const struct rut_ahead *a)
 static void fini_batch(struct batch *b)
 {
 	free(b->records);
-	free(b->packets);
+	free(b->sources);
 	free(b->words);
 	for (size_t i = 0; i < b->n_messages; i++)
 		free(b->messages[i].text);
@@ -384,9 +479,9 @@ static void fini_batch(struct batch *b)
 static int init_batch(struct batch *b, size_t n_words)
 {
 	b->records = malloc(RECORDS * sizeof(*b->records));
-	b->packets = malloc(RECORDS * sizeof(*b->packets));
+	b->sources = malloc(SOURCES * sizeof(*b->sources));
 	b->words = malloc(n_words * sizeof(*b->words));
-	return b->records && b->packets && b->words ? 0 : -ENOMEM;
+	return b->records && b->sources && b->words ? 0 : -ENOMEM;
 }
 
 static void release(struct rut_ahead *a)
@@ -397,7 +492,7 @@ static void release(struct rut_ahead *a)
 	pthread_cond_destroy(&a->filled_more);
 	pthread_cond_destroy(&a->taken_more);
 	free(a->shapes);
-	free(a->copied);
+	free(a->places);
 	free(a->regs);
 	free(a);
 }
@@ -435,8 +530,8 @@ int rut_ahead_new(struct rut_ahead **ret, struct rut_ctf_reader *r)
 	pthread_cond_init(&a->filled_more, NULL);
 	pthread_cond_init(&a->taken_more, NULL);
 	rc = find_shapes(a);
-	a->copied = calloc(r->set->n_streams + 1, sizeof(*a->copied));
-	if (!a->copied)
+	a->places = calloc(r->set->n_streams + 1, sizeof(*a->places));
+	if (!a->places)
 		rc = -ENOMEM;
 	for (int i = 0; i < BATCHES && !rc; i++)
 		rc = init_batch(&a->batches[i], a->n_words);

@@ -3,10 +3,12 @@
  * Reading ahead: a thread walks and merges the streams, while the caller works on what was found
  * before.
  *
- * The thread puts events into batches, each with copies of all that the cursors will overwrite:
- * the packet's description, where segments begin, and the values that other fields refer to. The
- * record itself stays in the file's mapping. The caller sees the same events, losses and errors in
- * the same order as without the thread, and the callbacks are called in the caller's thread.
+ * The thread puts events into batches of short records (struct rut_found): time, class, and where
+ * the body is. What the events of a packet have in common, its description above all, is in the
+ * batch once; where segments begin and the values that other fields refer to are copied for the
+ * classes that have several or some. The record itself stays in the file's mapping. The caller sees
+ * the same events, losses and errors in the same order as without the thread, and the callbacks are
+ * called in the caller's thread.
  *
  * A few batches are reused, so memory does not depend on which side is faster.
  */

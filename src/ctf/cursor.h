@@ -1,32 +1,43 @@
 /* SPDX-License-Identifier: MIT */
-/* A position in one stream: the next event of it, decoded as far as everyone needs. */
+/*
+ * A position in one stream. The cursor finds the wanted events of a packet some ahead (`found`),
+ * with what is needed to read their fields; rut_cursor_show() makes one of them the cursor's event.
+ */
 #ifndef RUT_CTF_CURSOR_H
 #define RUT_CTF_CURSOR_H
 
+#include "ctf/flat.h"
 #include "ctf/set.h"
 
-/* An event whose class is passed by its size, found ahead. */
-struct rut_cursor_found {
+/* An event that was found. Positions are bits in its packet. */
+struct rut_found {
 	int64_t ts_ns;
-	uint64_t start, body, end; /* bits */
-	uint64_t id;
+	uint64_t body; /* where the fields begin, when seg is RUT_FOUND_BODY */
+	uint32_t start, end;
+	uint32_t index; /* of the class */
+	uint16_t seg;	/* where its segments are in the words beside, or: */
+	uint16_t src;	/* of ahead.c */
 };
 
-enum { RUT_CURSOR_FOUND = 16 };
+enum {
+	RUT_FOUND_BODY = UINT16_MAX,	/* one segment, or none */
+	RUT_FOUND_OWN = UINT16_MAX - 1, /* it is the last, and its segments are the cursor's seg */
+};
+
+enum { RUT_CURSOR_FOUND = 64, RUT_CURSOR_WORDS = 4 * RUT_CURSOR_FOUND };
 
 struct rut_cursor {
 	struct rut_ctf_event ev;
-	/* Events of the current packet that come next: the cursor stands behind the last of them.
-	 */
-	struct rut_cursor_found found[RUT_CURSOR_FOUND];
-	uint32_t n_found, found_at;
+	/* The events of the current packet that come next: the cursor stands behind the last. */
+	uint32_t found_at, n_found, n_words;
+	const struct rut_ctf_event_class *const *classes; /* borrowed from the set; by index */
 	/* The current packet: */
 	uint64_t pos; /* bits: where the next record may begin */
 	struct rut_packet_info info;
 	const struct rut_ctf_header_plan *plan;
 	const struct rut_ctf_clock *clock;
 	bool clock_is_ns; /* 1 GHz: no division */
-	bool quick;	  /* headers with a plan, a clock in ns */
+	bool quick;	  /* headers with a plan, a clock in ns, a packet of less than 512 MiB */
 	bool in_packet;
 	uint64_t clk;	  /* the clock as last seen */
 	int64_t last_ns;  /* of the last event: time must not run backwards */
@@ -45,11 +56,14 @@ struct rut_cursor {
 	bool unfinished;      /* follow: ... because the next packet is still being written */
 	uint64_t expected_to; /* the kernel was advised up to here */
 	/* The reader's: */
-	const uint8_t *wanted; /* by class index; NULL: all */
-	int64_t mark_ns;       /* wanted or not, the first event from here on is given */
+	const uint8_t *wanted;	     /* by class index; NULL: all */
+	const struct rut_flat *flat; /* borrowed; NULL: nothing is found ahead */
+	int64_t mark_ns;	     /* wanted or not, the first event from here on is given */
 	const struct rut_ctf_reader_opts *opts;
 	struct rut_ctf_counts *counts;
 	uint64_t forget_bytes; /* after so many bytes memory is given back */
+	struct rut_found found[RUT_CURSOR_FOUND];
+	uint64_t words[RUT_CURSOR_WORDS]; /* segments of those found */
 };
 
 int rut_cursor_init(struct rut_cursor *c, const struct rut_set_stream *s,
@@ -69,7 +83,45 @@ void rut_cursor_resume(struct rut_cursor *c);
 /* The trace's metadata grew. Returns 0 or -ENOMEM. */
 int rut_cursor_grow(struct rut_cursor *c);
 
+/*
+ * Goes on when all that was found is used up: finds more, or leaves one event in c->ev (then
+ * n_found is 0). Returns false at the end of the stream.
+ */
+bool rut_cursor_more(struct rut_cursor *c);
+
+static inline const uint64_t *rut_cursor_segments(const struct rut_cursor *c,
+						  const struct rut_found *f)
+{
+	return f->seg == RUT_FOUND_BODY	 ? &f->body
+	       : f->seg == RUT_FOUND_OWN ? c->seg
+					 : &c->words[f->seg];
+}
+
+/* Makes the next of the events that were found c->ev. There is one. */
+static inline void rut_cursor_show(struct rut_cursor *c)
+{
+	const struct rut_found *f = &c->found[c->found_at++];
+
+	c->ev.seg = rut_cursor_segments(c, f);
+	c->ev.cls = c->classes[f->index];
+	c->ev.index = f->index;
+	c->ev.ts_clock = (uint64_t)f->ts_ns - (uint64_t)c->clock->base_ns;
+	c->ev.ts_ns = f->ts_ns;
+	c->ev.header_pos = f->start;
+	c->ev.end_pos = f->end;
+}
+
 /* Decodes the next wanted event into c->ev. Returns false at the end of the stream. */
-bool rut_cursor_next(struct rut_cursor *c);
+static inline bool rut_cursor_next(struct rut_cursor *c)
+{
+	if (c->found_at == c->n_found) {
+		if (!rut_cursor_more(c))
+			return false;
+		if (!c->n_found)
+			return true;
+	}
+	rut_cursor_show(c);
+	return true;
+}
 
 #endif

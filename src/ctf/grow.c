@@ -152,8 +152,6 @@ static int adopt(struct rut_meta *m, struct rut_meta *from, size_t *n, struct ru
 		struct rut_meta_stream_class *sc = rut_meta_stream_class(m->pub.stream_classes[i]);
 
 		index_rc = rut_meta_index_events(m, sc, rc < 0 ? NULL : err);
-		if (!index_rc)
-			index_rc = rut_meta_make_quick(m, sc, rc < 0 ? NULL : err);
 		if (index_rc < 0)
 			sc->pub.n_by_id = 0; /* half a table is none */
 	}

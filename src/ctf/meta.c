@@ -424,25 +424,6 @@ int rut_meta_index_events(struct rut_meta *m, struct rut_meta_stream_class *sc, 
 	return 0;
 }
 
-int rut_meta_make_quick(struct rut_meta *m, struct rut_meta_stream_class *sc, struct rut_err *err)
-{
-	sc->quick = rut_arena_alloc(&m->arena, (sc->pub.n_by_id + 1) * sizeof(*sc->quick));
-	if (!sc->quick)
-		return rut_err_set(err, ENOMEM, "the description grows too large");
-	for (size_t id = 0; id < sc->pub.n_by_id; id++) {
-		const struct rut_ctf_event_class *e = sc->pub.by_id[id];
-		const struct rut_ctf_step *s = e ? e->program->steps : NULL;
-
-		sc->quick[id].bits = RUT_CTF_NOT_QUICK;
-		sc->quick[id].index = e ? e->index : 0;
-		if (s && s->op == RUT_CTF_OP_FIXED && s[1].op == RUT_CTF_OP_END &&
-		    s->bits < RUT_CTF_NOT_QUICK)
-			sc->quick[id] = (struct rut_ctf_quick){(uint32_t)s->bits, s->align,
-							       (uint32_t)e->index, s->seg};
-	}
-	return 0;
-}
-
 static int layout_all(struct rut_meta_stream_class *sc, struct rut_err *err)
 {
 	struct rut_ctf_type *roots[] = {sc->pub.packet_context, sc->pub.event_header,
@@ -487,7 +468,7 @@ int rut_meta_finish_stream_class(struct rut_meta *m, struct rut_meta_stream_clas
 	for (size_t i = 0; i < sc->pub.n_events; i++)
 		if (rut_meta_compile(m, sc->pub.events[i], err) < 0)
 			return rut_err_prefix(err, "event '%s'", sc->pub.events[i]->name);
-	return rut_meta_make_quick(m, sc, err);
+	return 0;
 }
 
 int rut_meta_finish(struct rut_meta *m, struct rut_err *err)

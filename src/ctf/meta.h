@@ -51,7 +51,6 @@ struct rut_meta_stream_class {
 	struct rut_ctf_stream_class pub;
 	struct rut_ctf_header_plan header;
 	struct rut_map other;	     /* event classes by id, where by_id would be too sparse */
-	struct rut_ctf_quick *quick; /* as many as by_id has */
 	bool header_referred;	     /* a payload's length or tag stands in the header */
 	const char *clock_name;	     /* CTF 2 */
 	unsigned int line;
@@ -136,7 +135,6 @@ int rut_meta_finish_stream_class(struct rut_meta *m, struct rut_meta_stream_clas
 				 struct rut_err *err);
 int rut_meta_index_events(struct rut_meta *m, struct rut_meta_stream_class *sc,
 			  struct rut_err *err);
-int rut_meta_make_quick(struct rut_meta *m, struct rut_meta_stream_class *sc, struct rut_err *err);
 /* NULL when there is none of this id. */
 struct rut_meta_stream_class *rut_meta_find_stream_class(const struct rut_meta *m, uint64_t id);
 

@@ -31,19 +31,6 @@ struct rut_ctf_step {
 	const struct rut_ctf_type *type;
 };
 
-/*
- * What is needed to skip a record of a class with one FIXED step or none, which are most
- * are. By id, beside the classes, so that a reader of few classes touches one line for four of the
- * others.
- */
-struct rut_ctf_quick {
-	uint32_t bits;	/* RUT_CTF_NOT_QUICK: its program must run */
-	uint32_t align; /* bits */
-	uint32_t index; /* of the class */
-	uint16_t seg;
-};
-#define RUT_CTF_NOT_QUICK UINT32_MAX
-
 struct rut_ctf_program {
 	uint32_t n_steps, n_segs;
 	struct rut_ctf_step *steps; /* the last one is OP_END */

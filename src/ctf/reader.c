@@ -21,10 +21,9 @@ static uint64_t forget_bytes(size_t n_streams)
 	return n > 4 << 20 ? 4 << 20 : n < 256 << 10 ? 256 << 10 : n;
 }
 
-static inline bool before(const struct rut_cursor *a, const struct rut_cursor *b)
+/* At equal times. */
+static bool is_first(const struct rut_cursor *a, const struct rut_cursor *b)
 {
-	if (a->ev.ts_ns != b->ev.ts_ns)
-		return a->ev.ts_ns < b->ev.ts_ns;
 	if (a->s->rank != b->s->rank)
 		return a->s->rank < b->s->rank;
 	if (a->ev.cls->id != b->ev.cls->id)
@@ -32,23 +31,30 @@ static inline bool before(const struct rut_cursor *a, const struct rut_cursor *b
 	return a->s->pub.index < b->s->pub.index;
 }
 
+static inline bool before(const struct rut_merge_node *a, const struct rut_merge_node *b)
+{
+	if (__builtin_expect(a->ts_ns != b->ts_ns, 1))
+		return a->ts_ns < b->ts_ns;
+	return is_first(a->c, b->c);
+}
+
 static void sift_down(struct rut_ctf_reader *r, size_t i)
 {
-	struct rut_cursor *c = r->heap[i];
+	struct rut_merge_node node = r->heap[i];
 
 	for (;;) {
 		size_t child = 2 * i + 1;
 
 		if (child >= r->n_heap)
 			break;
-		if (child + 1 < r->n_heap && before(r->heap[child + 1], r->heap[child]))
+		if (child + 1 < r->n_heap && before(&r->heap[child + 1], &r->heap[child]))
 			child++;
-		if (!before(r->heap[child], c))
+		if (!before(&r->heap[child], &node))
 			break;
 		r->heap[i] = r->heap[child];
 		i = child;
 	}
-	r->heap[i] = c;
+	r->heap[i] = node;
 }
 
 static void find_rival(struct rut_ctf_reader *r)
@@ -56,8 +62,8 @@ static void find_rival(struct rut_ctf_reader *r)
 	int64_t ns = INT64_MAX;
 
 	for (size_t i = 1; i < r->n_heap && i < 3; i++)
-		if (r->heap[i]->ev.ts_ns < ns)
-			ns = r->heap[i]->ev.ts_ns;
+		if (r->heap[i].ts_ns < ns)
+			ns = r->heap[i].ts_ns;
 	r->rival_ns = ns;
 }
 
@@ -110,21 +116,53 @@ static void set_watermark(struct rut_ctf_reader *r)
 static bool waits(const struct rut_ctf_reader *r, const struct rut_cursor *c)
 {
 	for (size_t i = 0; i < r->n_heap; i++)
-		if (r->heap[i] == c)
+		if (r->heap[i].c == c)
 			return true;
 	return false;
+}
+
+static void free_flats(struct rut_ctf_reader *r)
+{
+	for (size_t i = 0; i < r->n_flats; i++)
+		free(r->flats[i]);
+	free(r->flats);
+	r->flats = NULL;
+	r->n_flats = 0;
+}
+
+/* How records of this stream class are passed. NULL: no memory, the long way is taken. */
+static const struct rut_flat *flat_of(struct rut_ctf_reader *r,
+				      const struct rut_ctf_stream_class *sc)
+{
+	struct rut_flat **flats, *f;
+
+	for (size_t i = r->n_flats; i-- > 0;)
+		if (r->flats[i]->sc == sc)
+			return r->flats[i];
+	f = rut_flat_new(sc, r->wanted);
+	flats = f ? realloc(r->flats, (r->n_flats + 1) * sizeof(*flats)) : NULL;
+	if (!flats) {
+		free(f);
+		return NULL;
+	}
+	r->flats = flats;
+	flats[r->n_flats++] = f;
+	return f;
 }
 
 /* Puts those cursors on the heap that are not there: at the begin all, later those that stood at an
  * end. */
 static void start(struct rut_ctf_reader *r)
 {
+	free_flats(r);
 	for (size_t i = 0; i < r->n_cursors; i++) {
 		struct rut_cursor *c = r->cursors[i];
 
 		c->wanted = r->wanted;
+		c->flat = flat_of(r, c->s->pub.cls);
+		c->classes = r->set->classes;
 		if (!waits(r, c) && rut_cursor_next(c))
-			r->heap[r->n_heap++] = c;
+			r->heap[r->n_heap++] = (struct rut_merge_node){c->ev.ts_ns, c};
 	}
 	make_heap(r);
 	if (r->opts.follow)
@@ -142,6 +180,7 @@ static void resume(struct rut_ctf_reader *r)
 	for (size_t i = 0; i < r->n_cursors; i++)
 		rut_cursor_resume(r->cursors[i]);
 	r->started = false;
+	r->run = NULL;
 }
 
 /* The heap's root, unless it has to wait. */
@@ -149,28 +188,31 @@ static const struct rut_ctf_event *follow_root(struct rut_ctf_reader *r)
 {
 	if (!r->n_heap)
 		return NULL;
-	if (r->heap[0]->ev.ts_ns > r->watermark_ns) {
+	if (r->heap[0].ts_ns > r->watermark_ns) {
 		set_watermark(r);
-		if (r->heap[0]->ev.ts_ns > r->watermark_ns) {
+		if (r->heap[0].ts_ns > r->watermark_ns) {
 			r->fresh = true; /* it was not given out */
 			return NULL;
 		}
 	}
-	return &r->heap[0]->ev;
+	return &r->heap[0].c->ev;
 }
 
 struct rut_cursor *rut_reader_step(struct rut_ctf_reader *r)
 {
+	struct rut_merge_node *root = r->heap;
+
 	if (__builtin_expect(!r->started, 0))
 		start(r);
 	if (r->n_heap && !r->fresh) {
-		bool has_event = rut_cursor_next(r->heap[0]);
+		bool has_event = rut_cursor_next(root->c);
 
-		if (!has_event || r->heap[0]->ev.ts_ns >= r->rival_ns)
+		root->ts_ns = root->c->ev.ts_ns;
+		if (!has_event || root->ts_ns >= r->rival_ns)
 			settle(r, has_event);
 	}
 	r->fresh = false;
-	return r->n_heap ? r->heap[0] : NULL;
+	return r->n_heap ? root->c : NULL;
 }
 
 /* Without a thread of its own it reads on by itself. */
@@ -179,9 +221,9 @@ static void start_ahead(struct rut_ctf_reader *r)
 	r->opts.ahead = !rut_ahead_new(&r->ahead, r);
 }
 
-const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r)
+static const struct rut_ctf_event *next_by_step(struct rut_ctf_reader *r)
 {
-	const struct rut_cursor *c;
+	struct rut_cursor *c;
 
 	if (r->opts.ahead && !r->ahead)
 		start_ahead(r);
@@ -190,13 +232,25 @@ const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r)
 	c = rut_reader_step(r);
 	if (__builtin_expect(r->opts.follow, 0))
 		return follow_root(r);
+	r->run = c;
 	return c ? &c->ev : NULL;
+}
+
+const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r)
+{
+	struct rut_cursor *c = r->run;
+
+	if (__builtin_expect(c && rut_reader_has_run(r, c), 1)) {
+		rut_cursor_show(c);
+		return &c->ev;
+	}
+	return r->ahead ? rut_ahead_next(r->ahead) : next_by_step(r);
 }
 
 static int add_cursor(struct rut_ctf_reader *r, size_t stream)
 {
 	struct rut_cursor **cursors = realloc(r->cursors, (r->n_cursors + 1) * sizeof(*r->cursors));
-	struct rut_cursor **heap;
+	struct rut_merge_node *heap;
 	struct rut_cursor *c;
 
 	if (!cursors)
@@ -331,6 +385,7 @@ int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err 
 		rut_cursor_seek(r->cursors[i], ts_ns);
 	r->n_heap = 0;
 	r->started = false;
+	r->run = NULL;
 	return 0;
 }
 
@@ -353,6 +408,7 @@ void rut_ctf_reader_free(struct rut_ctf_reader *r)
 	}
 	free(r->cursors);
 	free(r->heap);
+	free_flats(r);
 	free(r->wanted);
 	free(r);
 }

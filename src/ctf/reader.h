@@ -359,6 +359,21 @@ static inline int64_t rut_ctf_i64(const struct rut_ctf_event *ev, const struct r
 	return (int64_t)rut_ctf_u64(ev, ref);
 }
 
+/* The same, quicker for what is most often a signed integer of 32 or 64 bits. */
+static inline int64_t rut_ctf_i32(const struct rut_ctf_event *ev, const struct rut_ctf_ref *ref)
+{
+	if (__builtin_expect(ref->load == RUT_CTF_LOAD_S32, 1))
+		return (int64_t)RUT_CTF_LOAD_AS(int32_t, rut_ctf_ref_ptr(ev, ref));
+	return rut_ctf_i64(ev, ref);
+}
+
+static inline int64_t rut_ctf_long(const struct rut_ctf_event *ev, const struct rut_ctf_ref *ref)
+{
+	if (__builtin_expect(ref->load == RUT_CTF_LOAD_S64, 1))
+		return (int64_t)RUT_CTF_LOAD_AS(int64_t, rut_ctf_ref_ptr(ev, ref));
+	return rut_ctf_i64(ev, ref);
+}
+
 /*
  * A string, or an array or sequence of characters, or bytes: where it begins and, without the NUL,
  * how long it is. Borrowed from the file: not NUL-terminated. "" (length 0) when there is none.

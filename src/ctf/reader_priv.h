@@ -8,16 +8,26 @@
 
 struct rut_ahead;
 
+/* A cursor that stands at an event, and the event's time. */
+struct rut_merge_node {
+	int64_t ts_ns;
+	struct rut_cursor *c;
+};
+
 struct rut_ctf_reader {
 	struct rut_ctf_set *set; /* borrowed */
 	struct rut_ctf_reader_opts opts;
 	struct rut_ctf_counts counts;
 	struct rut_cursor **cursors; /* owned */
 	size_t n_cursors;
-	struct rut_cursor **heap; /* owned array */
+	struct rut_merge_node *heap; /* owned */
 	size_t n_heap;
 	/* The earliest time of the heap's other cursors: below it the root stays the root. */
 	int64_t rival_ns;
+	/* The root, while what it has found can be given out without another look. Or NULL. */
+	struct rut_cursor *run;
+	struct rut_flat **flats; /* owned, one for each stream class */
+	size_t n_flats;
 	uint8_t *wanted; /* owned; NULL: all */
 	bool started;
 	bool fresh;	      /* the heap's root was not given out yet */
@@ -27,6 +37,12 @@ struct rut_ctf_reader {
 	int64_t mark_ns;
 	struct rut_ahead *ahead; /* owned; while it is there, the rest belongs to its thread */
 };
+
+/* Whether the root's next event was found already and comes before those of the others. */
+static inline bool rut_reader_has_run(const struct rut_ctf_reader *r, const struct rut_cursor *c)
+{
+	return c->found_at < c->n_found && c->found[c->found_at].ts_ns < r->rival_ns;
+}
 
 /* The cursor that stands at the next event, valid until the next call; NULL at the end. */
 struct rut_cursor *rut_reader_step(struct rut_ctf_reader *r);

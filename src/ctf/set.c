@@ -165,9 +165,6 @@ static int add_classes(struct rut_ctf_set *set, struct rut_meta *m)
 			if (index < set->n_classes && set->classes[index] == sc->events[k])
 				continue; /* of before the metadata grew */
 			sc->events[k]->index = (uint32_t)set->n_classes;
-			if (sc->events[k]->id < sc->n_by_id)
-				rut_meta_stream_class(sc)->quick[sc->events[k]->id].index =
-					(uint32_t)set->n_classes;
 			if (push(&set->classes, &set->n_classes, sc->events[k]) < 0)
 				return -ENOMEM;
 		}
