@@ -70,9 +70,21 @@ struct rut_conf {
 	bool explain, json;
 };
 
-bool rut_an_conf_cpu(const struct rut_conf *c, int cpu);
+bool rut_an_conf_has_cpu(const struct rut_conf *c, int cpu);
+bool rut_an_conf_has_thread(const struct rut_conf *c, const struct rut_thread *t);
+
+/* Whether the filters let it pass; most often there are none. */
+static inline bool rut_an_conf_cpu(const struct rut_conf *c, int cpu)
+{
+	return __builtin_expect(!c->n_cpus, 1) || rut_an_conf_has_cpu(c, cpu);
+}
+
 /* NULL matches anything. */
-bool rut_an_conf_thread(const struct rut_conf *c, const struct rut_thread *t);
+static inline bool rut_an_conf_thread(const struct rut_conf *c, const struct rut_thread *t)
+{
+	return __builtin_expect(!(c->n_tids | c->n_pids | c->n_procnames), 1) ||
+	       rut_an_conf_has_thread(c, t);
+}
 /* Whether the words of `list`, separated by commas, have this one; a list without words has all. */
 bool rut_an_conf_lists(const char *list, const char *word);
 bool rut_an_conf_selects(const struct rut_conf *c, const char *period);

@@ -19,6 +19,7 @@ struct engine_extra {
 };
 
 struct rut_engine_class {
+	bool plain;		      /* has none of: */
 	bool periods;		      /* begins or ends some */
 	struct rut_expr_prog *filter; /* owned; NULL: everything passes */
 	struct engine_extra *extras;  /* owned list */
@@ -40,12 +41,12 @@ static bool holds(const int64_t *list, size_t n, int64_t v)
 	return !n;
 }
 
-bool rut_an_conf_cpu(const struct rut_conf *c, int cpu)
+bool rut_an_conf_has_cpu(const struct rut_conf *c, int cpu)
 {
 	return holds(c->cpus, c->n_cpus, cpu);
 }
 
-bool rut_an_conf_thread(const struct rut_conf *c, const struct rut_thread *t)
+bool rut_an_conf_has_thread(const struct rut_conf *c, const struct rut_thread *t)
 {
 	bool named = !c->n_procnames;
 
@@ -83,11 +84,9 @@ bool rut_an_conf_selects(const struct rut_conf *c, const char *period)
 	return !c->n_select;
 }
 
-struct rut_thread *rut_an_run_row(struct rut_run *run, struct rut_thread *t)
+struct rut_thread *rut_an_run_group(struct rut_run *run, struct rut_thread *t)
 {
-	const char *by = run->conf->by;
-
-	return by ? rut_an_state_group(&run->engine->state, t, !strcmp(by, "cgroup")) : t;
+	return rut_an_state_group(&run->engine->state, t, !strcmp(run->conf->by, "cgroup"));
 }
 
 /* ---- Intervals ---- */
@@ -312,6 +311,7 @@ int rut_an_engine_rebind(struct rut_engine *e, struct rut_err *err)
 		if (!r && e->conf->filter)
 			r = rut_expr_bind(e->conf->filter, &rut_an_periods_expr_ops, cls,
 					  &c->filter);
+		c->plain = !c->periods && !c->extras && !c->filter;
 	}
 	if (r == -E2BIG)
 		return rut_err_set(err, E2BIG, "expression too large");
@@ -356,6 +356,9 @@ int rut_an_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct
 	for (size_t i = 0; i < n; i++)
 		if (analyses[i]->run_init && analyses[i]->run_init(&e->runs[i]))
 			return rut_err_set(err, ENOMEM, "out of memory");
+	e->state.listens = 0;
+	for (size_t i = 0; i < n; i++)
+		e->state.listens |= hooks_of(analyses[i]);
 	e->state.count_splice = conf->splice;
 	e->state.no_files = n > 0;
 	for (size_t i = 0; i < n; i++)
@@ -454,16 +457,25 @@ static void run_extras(struct rut_engine *e, const struct rut_engine_class *c,
 				x->def->fn(l->instances[x->run], ev, sc, x->f);
 }
 
+/* An event of a class that is more than the state model's. */
+static void walk_class(struct rut_engine *e, const struct rut_engine_class *c,
+		       const struct rut_ctf_event *ev)
+{
+	if (c->periods && e->started)
+		rut_an_periods_event(&e->periods, ev);
+	if (c->filter)
+		e->state.muted = !rut_expr_match(c->filter, ev, NULL);
+	rut_state_event(&e->state, ev);
+	if (c->extras && !e->state.muted)
+		run_extras(e, c, ev);
+}
+
 void rut_an_engine_want(struct rut_engine *e, struct rut_ctf_reader *reader)
 {
-	uint32_t hooks = 0;
-
-	for (size_t i = 0; i < e->n_runs; i++)
-		hooks |= hooks_of(e->runs[i].analysis);
 	rut_ctf_reader_want(reader, NULL);
 	for (size_t i = 0; i < e->n_classes; i++)
 		if (e->classes[i].periods || e->classes[i].extras ||
-		    rut_an_state_needs(&e->state, i, hooks))
+		    rut_an_state_needs(&e->state, i, e->state.listens))
 			rut_ctf_reader_want(reader, rut_ctf_set_class(e->set, i));
 	rut_ctf_reader_mark(reader, e->next_check_ns);
 	e->choosy = true;
@@ -483,13 +495,10 @@ int rut_an_engine_walk(struct rut_engine *e, struct rut_ctf_reader *reader)
 				rut_ctf_reader_mark(reader, e->next_check_ns);
 		}
 		e->last_ns = ev->ts_ns;
-		if (c->periods && e->started)
-			rut_an_periods_event(&e->periods, ev);
-		if (c->filter)
-			e->state.muted = !rut_expr_match(c->filter, ev, NULL);
-		rut_state_event(&e->state, ev);
-		if (c->extras && !e->state.muted)
-			run_extras(e, c, ev);
+		if (__builtin_expect(c->plain, 1))
+			rut_state_event(&e->state, ev);
+		else
+			walk_class(e, c, ev);
 		if (__builtin_expect(!(++e->events & 0xffff), 0) && e->progress &&
 		    !e->progress(e, ev->ts_ns, e->arg))
 			return -ECANCELED;

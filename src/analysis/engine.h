@@ -134,7 +134,11 @@ int rut_an_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct
 void rut_an_engine_fini(struct rut_engine *e);
 
 /* The thread itself, or with --by what it is put together with (rut_an_state_group()). */
-struct rut_thread *rut_an_run_row(struct rut_run *run, struct rut_thread *t);
+struct rut_thread *rut_an_run_group(struct rut_run *run, struct rut_thread *t);
+static inline struct rut_thread *rut_an_run_row(struct rut_run *run, struct rut_thread *t)
+{
+	return __builtin_expect(!run->conf->by, 1) ? t : rut_an_run_group(run, t);
+}
 
 /* Whether the trace has one of the events that the analysis needs. */
 bool rut_analysis_fits(const struct rut_analysis *a, const struct rut_ctf_set *set);

@@ -23,6 +23,21 @@ const char *rut_an_state_intern(struct rut_state *st, const char *s, size_t len)
 	return st->strings.strs[id].data;
 }
 
+const char *rut_an_state_name_slow(struct rut_state *st, const struct rut_ctf_event *ev,
+				   const struct rut_ctf_ref *ref, struct rut_state_name *kept)
+{
+	const char *name;
+	size_t len;
+	const char *s = rut_ctf_str(ev, ref, &len);
+
+	name = rut_an_state_intern(st, s, len);
+	if (!kept)
+		return name;
+	memcpy(kept->raw, s, sizeof(kept->raw));
+	kept->name = name;
+	return name;
+}
+
 const char *rut_an_state_str(struct rut_state *st, const struct rut_ctf_event *ev,
 			     const struct rut_ctf_ref *ref)
 {
@@ -32,7 +47,7 @@ const char *rut_an_state_str(struct rut_state *st, const struct rut_ctf_event *e
 	return rut_an_state_intern(st, s, len);
 }
 
-struct rut_cpu *rut_an_state_get_cpu(struct rut_state *st, int cpu)
+struct rut_cpu *rut_an_state_add_cpu(struct rut_state *st, int cpu)
 {
 	struct rut_cpu *cpus;
 	size_t n;
@@ -59,17 +74,31 @@ struct rut_cpu *rut_an_state_get_cpu(struct rut_state *st, int cpu)
 
 /* ---- Threads ---- */
 
-struct rut_thread *rut_an_state_thread(struct rut_state *st, int64_t tid)
+static void free_fds(struct rut_thread *t)
 {
-	return rut_index_get(&st->tids, (uint64_t)tid + 1);
+	if (!t->fds.slots)
+		return;
+	rut_map_each(&t->fds, s)
+		free(s->value);
+	rut_map_fini(&t->fds);
 }
 
 static void free_thread(struct rut_thread *t)
 {
-	rut_map_each(&t->fds, s)
-		free(s->value);
-	rut_map_fini(&t->fds);
+	free_fds(t);
 	free(t);
+}
+
+/* One of zeros. */
+static struct rut_thread *take_thread(struct rut_state *st)
+{
+	struct rut_thread *t = st->free_threads;
+
+	if (!t)
+		return calloc(1, sizeof(*t));
+	st->free_threads = t->next_free;
+	memset(t, 0, sizeof(*t));
+	return t;
 }
 
 static bool grow_threads(struct rut_state *st)
@@ -88,7 +117,7 @@ static bool grow_threads(struct rut_state *st)
 	return true;
 }
 
-static struct rut_thread *add_thread(struct rut_state *st, int64_t tid)
+struct rut_thread *rut_an_state_add_thread(struct rut_state *st, int64_t tid)
 {
 	static struct rut_thread nobody = {.comm = "", .pid = -1};
 	struct rut_thread *t;
@@ -97,7 +126,7 @@ static struct rut_thread *add_thread(struct rut_state *st, int64_t tid)
 		st->failed = true;
 		return &nobody;
 	}
-	t = calloc(1, sizeof(*t));
+	t = take_thread(st);
 	if (!t || rut_index_put(&st->tids, (uint64_t)tid + 1, t)) {
 		free(t);
 		st->failed = true;
@@ -123,7 +152,13 @@ static void reap(struct rut_state *st, struct rut_thread *t)
 		rut_index_put(&st->tids, (uint64_t)t->tid + 1, NULL);
 	st->all[t->index] = NULL;
 	st->free_indexes[st->n_free++] = t->index;
-	free_thread(t);
+	free_fds(t);
+#ifdef __SANITIZE_ADDRESS__
+	free(t); /* so that a later use of it is found */
+#else
+	t->next_free = st->free_threads;
+	st->free_threads = t;
+#endif
 }
 
 /* It is freed soon, and has not been used for long. */
@@ -157,16 +192,10 @@ void rut_an_state_thread_ended(struct rut_state *st, struct rut_thread *t)
 		reap(st, oldest);
 }
 
-struct rut_thread *rut_an_state_thread_new(struct rut_state *st, int64_t tid)
-{
-	struct rut_thread *t = rut_an_state_thread(st, tid);
-
-	return t ? t : add_thread(st, tid);
-}
-
 struct rut_thread *rut_an_state_thread_replace(struct rut_state *st, int64_t tid)
 {
-	struct rut_thread *old = rut_an_state_thread(st, tid), *t = add_thread(st, tid);
+	struct rut_thread *old = rut_an_state_thread(st, tid),
+			  *t = rut_an_state_add_thread(st, tid);
 
 	for (size_t i = 0; old && i < st->n_cpus; i++) {
 		if (st->cpus[i].current == old) {
@@ -201,13 +230,10 @@ void rut_an_state_set_comm(struct rut_state *st, struct rut_thread *t, const cha
 		t->comm = rut_an_state_intern(st, s, len);
 }
 
-struct rut_thread *rut_an_state_leader(struct rut_state *st, struct rut_thread *t)
+struct rut_thread *rut_an_state_find_leader(struct rut_state *st, struct rut_thread *t)
 {
-	struct rut_thread *leader;
+	struct rut_thread *leader = rut_an_state_thread_new(st, t->pid);
 
-	if (t->pid < 0 || t->pid == t->tid)
-		return t;
-	leader = rut_an_state_thread_new(st, t->pid);
 	if (leader->pid < 0)
 		leader->pid = t->pid;
 	if (!*leader->comm)
@@ -216,8 +242,8 @@ struct rut_thread *rut_an_state_leader(struct rut_state *st, struct rut_thread *
 }
 
 /* Without sched_switch the context of the event itself names the running thread. */
-static struct rut_thread *current_from_context(struct rut_state *st, const struct rut_ctf_event *ev,
-					       const struct rut_state_class *c)
+struct rut_thread *rut_an_state_current_of(struct rut_state *st, const struct rut_ctf_event *ev,
+					   const struct rut_state_class *c)
 {
 	struct rut_thread *t;
 	int64_t tid;
@@ -238,14 +264,6 @@ static struct rut_thread *current_from_context(struct rut_state *st, const struc
 	if (rut_ctf_ref_ok(&c->ctx_pid) && t->pid < 0)
 		t->pid = rut_ctf_i64(ev, &c->ctx_pid);
 	return t;
-}
-
-struct rut_thread *rut_an_state_current(struct rut_state *st, const struct rut_ctf_event *ev,
-					const struct rut_state_class *c)
-{
-	if (st->use_context)
-		return current_from_context(st, ev, c);
-	return st->cpu >= 0 && (size_t)st->cpu < st->n_cpus ? st->cpus[st->cpu].current : NULL;
 }
 
 /* ---- Descriptors ---- */
@@ -396,7 +414,7 @@ void rut_an_state_unsubscribe(struct rut_state *st, void *arg)
 
 int rut_an_state_init(struct rut_state *st)
 {
-	*st = (struct rut_state){.origin = RUT_FD_FOUND};
+	*st = (struct rut_state){.origin = RUT_FD_FOUND, .listens = UINT32_MAX};
 	st->empty = rut_an_state_intern(st, "", 0);
 	st->unknown = rut_an_state_intern(st, "unknown", 7);
 	st->socket = rut_an_state_intern(st, "socket", 6);
@@ -423,6 +441,10 @@ void rut_an_state_fini(struct rut_state *st)
 	for (size_t i = 0; i < st->n_all; i++)
 		if (st->all[i])
 			free_thread(st->all[i]);
+	for (struct rut_thread *t = st->free_threads, *next; t; t = next) {
+		next = t->next_free;
+		free(t);
+	}
 	free(st->all);
 	free(st->free_indexes);
 	free(st->dead);
@@ -591,8 +613,10 @@ static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *c
 		rut_ctf_ref_find(cls, RUT_CTF_SCOPE_EVENT_CONTEXT, "procname", &c->ctx_procname);
 	/* Where the event itself says it, that is what counts. */
 	if (rut_ctf_ref_find(cls, RUT_CTF_SCOPE_ANY, "cpu_id", &ref) &&
-	    ref.scope != RUT_CTF_SCOPE_PACKET_CONTEXT && ref.scope != RUT_CTF_SCOPE_PACKET_HEADER)
+	    ref.scope != RUT_CTF_SCOPE_PACKET_CONTEXT && ref.scope != RUT_CTF_SCOPE_PACKET_HEADER) {
 		c->cpu = ref;
+		c->own_cpu = true;
+	}
 	c->fix_pid = rut_ctf_ref_find(cls, RUT_CTF_SCOPE_STREAM_CONTEXT, "pid", &ref) &&
 		     !rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, "pid", &ref);
 	c->old_prio = has_old_prio(cls->stream_class->trace);

@@ -146,6 +146,7 @@ struct rut_thread {
 	const char *cgroup; /* its control group; interned; NULL: unknown */
 	uint64_t serial;    /* order of creation */
 	bool kept;	    /* a pointer to it is kept elsewhere: it is not freed */
+	struct rut_thread *next_free;
 };
 
 #define RUT_SOFTIRQS 32
@@ -184,7 +185,6 @@ struct rut_cpu {
 	int64_t dirtied_dev;
 	uint64_t dirtied_sector, dirtied_bytes;
 	const char *packet_iface;
-	const char *idle_comm;	    /* of its idle thread; NULL: not seen yet */
 	bool switched;		    /* a switch was seen: current is known */
 	struct rut_thread *current; /* NULL: idle or unknown */
 	bool in_irq;
@@ -366,6 +366,7 @@ struct rut_state_class;
 typedef void (*rut_state_fn)(struct rut_state *st, const struct rut_ctf_event *ev,
 			     const struct rut_state_class *c);
 
+#define RUT_STATE_NAMES	 256 /* a power of two */
 #define RUT_STATE_FIELDS 8
 #define RUT_STATE_DEAD	 4096
 
@@ -377,6 +378,7 @@ _Static_assert(RUT_HOOK_COUNT <= 32, "a set of hooks has 32 bits");
 struct rut_state_class {
 	void (*fn)(struct rut_state *st, const struct rut_ctf_event *ev,
 		   const struct rut_state_class *c);
+	bool own_cpu; /* `cpu` is a field */
 	struct rut_ctf_ref f[RUT_STATE_FIELDS];
 	const struct rut_syscall_info *syscall;
 	struct rut_ctf_ref cpu; /* none: the packet's */
@@ -428,6 +430,13 @@ struct rut_state {
 	struct rut_map tables; /* file table address -> struct rut_file_table, owned */
 	const char *unknown, *empty, *socket; /* interned */
 	bool failed;			      /* out of memory: results are not complete */
+	uint32_t listens;		      /* all hooks that analyses may subscribe to */
+	/* Names of records' fields of 16 bytes that were interned lately. */
+	struct rut_state_name {
+		uint64_t raw[2];
+		const char *name; /* NULL: none */
+	} names[RUT_STATE_NAMES];
+	struct rut_thread *free_threads; /* owned list, by `next_free` */
 };
 
 int rut_an_state_init(struct rut_state *st);
@@ -443,10 +452,9 @@ static inline void rut_state_event(struct rut_state *st, const struct rut_ctf_ev
 {
 	const struct rut_state_class *c = &st->classes[ev->index];
 
-	if (rut_ctf_ref_ok(&c->cpu))
+	st->cpu = __builtin_expect(ev->cpu >= 0, 1) ? ev->cpu : (int)ev->stream->index;
+	if (__builtin_expect(c->own_cpu, 0))
 		st->cpu = (int)rut_ctf_i64(ev, &c->cpu);
-	else
-		st->cpu = ev->cpu >= 0 ? ev->cpu : (int)ev->stream->index;
 	if (c->fn)
 		c->fn(st, ev, c);
 }
@@ -458,13 +466,41 @@ void rut_an_state_unsubscribe(struct rut_state *st, void *arg);
 /* The name stays valid as long as the state. Never NULL. */
 const char *rut_an_state_intern(struct rut_state *st, const char *s, size_t len);
 
-struct rut_thread *rut_an_state_thread(struct rut_state *st, int64_t tid); /* NULL: unknown */
-struct rut_thread *rut_an_state_thread_new(struct rut_state *st, int64_t tid);
-/* The thread that an event happened in, from sched_switch or from contexts. NULL: unknown. */
-struct rut_thread *rut_an_state_current(struct rut_state *st, const struct rut_ctf_event *ev,
-					const struct rut_state_class *c);
+/* NULL: unknown. */
+static inline struct rut_thread *rut_an_state_thread(const struct rut_state *st, int64_t tid)
+{
+	return rut_index_get(&st->tids, (uint64_t)tid + 1);
+}
+
+/* A new one; never NULL. */
+struct rut_thread *rut_an_state_add_thread(struct rut_state *st, int64_t tid);
+
+static inline struct rut_thread *rut_an_state_thread_new(struct rut_state *st, int64_t tid)
+{
+	struct rut_thread *t = rut_an_state_thread(st, tid);
+
+	return __builtin_expect(t != NULL, 1) ? t : rut_an_state_add_thread(st, tid);
+}
+
+/* The thread that an event happened in, from its context. */
+struct rut_thread *rut_an_state_current_of(struct rut_state *st, const struct rut_ctf_event *ev,
+					   const struct rut_state_class *c);
+/* The same, from sched_switch where the trace has it. NULL: unknown. */
+static inline struct rut_thread *rut_an_state_current(struct rut_state *st,
+						      const struct rut_ctf_event *ev,
+						      const struct rut_state_class *c)
+{
+	if (__builtin_expect(st->use_context, 0))
+		return rut_an_state_current_of(st, ev, c);
+	return (size_t)st->cpu < st->n_cpus ? st->cpus[st->cpu].current : NULL;
+}
+
+struct rut_thread *rut_an_state_find_leader(struct rut_state *st, struct rut_thread *t);
 /* The one that holds the descriptors: the leader of the group. */
-struct rut_thread *rut_an_state_leader(struct rut_state *st, struct rut_thread *t);
+static inline struct rut_thread *rut_an_state_leader(struct rut_state *st, struct rut_thread *t)
+{
+	return t->pid < 0 || t->pid == t->tid ? t : rut_an_state_find_leader(st, t);
+}
 /*
  * What a table has a row for, when threads are put together: the leader of its process; with
  * by_cgroup a stand-in for its control group, with the path as `comm` and a `tid` below 0.

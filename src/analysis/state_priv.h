@@ -27,6 +27,11 @@ extern const struct rut_state_def rut_an_state_dump_defs[];
 extern const struct rut_state_def rut_an_state_ruby_defs[];
 extern const struct rut_state_def rut_an_state_wake_defs[];
 
+#define RUT_STATE_RUBY                                                                             \
+	(RUT_HOOK_BIT(RUT_HOOK_RUBY_CALL) | RUT_HOOK_BIT(RUT_HOOK_RUBY_BEGIN) |                    \
+	 RUT_HOOK_BIT(RUT_HOOK_RUBY_EVENT) | RUT_HOOK_BIT(RUT_HOOK_RUBY_FIBER) |                   \
+	 RUT_HOOK_BIT(RUT_HOOK_RUBY_REQUEST) | RUT_HOOK_BIT(RUT_HOOK_RUBY_SPAN))
+
 /* state_ruby.c: a CPU switches from one thread to another. */
 void rut_an_state_ruby_switch(struct rut_state *st, int64_t ts_ns, int64_t prev_tid,
 			      int64_t next_tid);
@@ -81,7 +86,38 @@ enum rut_state_exit_field {
 	RUT_STATE_EXIT_RIGHTS,
 };
 
-struct rut_cpu *rut_an_state_get_cpu(struct rut_state *st, int cpu);
+struct rut_cpu *rut_an_state_add_cpu(struct rut_state *st, int cpu);
+/* Never NULL. */
+static inline struct rut_cpu *rut_an_state_get_cpu(struct rut_state *st, int cpu)
+{
+	if (__builtin_expect((size_t)cpu < st->n_cpus && st->cpus[cpu].seen, 1))
+		return &st->cpus[cpu];
+	return rut_an_state_add_cpu(st, cpu);
+}
+
+/* Interns the name in a field, and keeps it for rut_an_state_name() unless `kept` is NULL. */
+const char *rut_an_state_name_slow(struct rut_state *st, const struct rut_ctf_event *ev,
+				   const struct rut_ctf_ref *ref, struct rut_state_name *kept);
+
+/* The name in a field, interned. Names of threads are 16 bytes, of which there are few. */
+static inline const char *rut_an_state_name(struct rut_state *st, const struct rut_ctf_event *ev,
+					    const struct rut_ctf_ref *ref)
+{
+	const struct rut_ctf_type *t = ref->type;
+	struct rut_state_name *n;
+	uint64_t raw[2];
+
+	if (__builtin_expect(ref->load != RUT_CTF_LOAD_BYTES || t->kind != RUT_CTF_KIND_ARRAY ||
+				     t->count != sizeof(raw) || t->char_bytes != 1,
+			     0))
+		return rut_an_state_name_slow(st, ev, ref, NULL);
+	memcpy(raw, rut_ctf_ref_ptr(ev, ref), sizeof(raw));
+	n = &st->names[(raw[0] * 0x9e3779b97f4a7c15ull + raw[1] * 0xbf58476d1ce4e5b9ull) >> 56 &
+		       (RUT_STATE_NAMES - 1)];
+	if (__builtin_expect(n->name && n->raw[0] == raw[0] && n->raw[1] == raw[1], 1))
+		return n->name;
+	return rut_an_state_name_slow(st, ev, ref, n);
+}
 struct rut_fd *rut_an_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
 /* All of a process's descriptors in the order they came. Free the array; NULL: none, or no memory.
  */

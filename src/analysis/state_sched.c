@@ -6,16 +6,21 @@
 
 #include "base/cleanup.h"
 
-static void check_prio(struct rut_state *st, int64_t ts_ns, int cpu, struct rut_thread *t,
-		       int64_t prio)
+static void set_prio(struct rut_state *st, int64_t ts_ns, int cpu, struct rut_thread *t,
+		     int64_t prio)
 {
 	struct rut_hook_thread h = {ts_ns, cpu, t};
 
-	if (t->tid == 0 || (t->has_prio && t->prio == prio))
-		return;
 	t->has_prio = true;
 	t->prio = (int32_t)prio;
 	rut_state_notify(st, RUT_HOOK_PRIO, &h);
+}
+
+static inline void check_prio(struct rut_state *st, int64_t ts_ns, int cpu, struct rut_thread *t,
+			      int64_t prio)
+{
+	if (t->tid && (!t->has_prio || t->prio != prio))
+		set_prio(st, ts_ns, cpu, t, prio);
 }
 
 enum {
@@ -28,73 +33,68 @@ enum {
 	SW_PREV_STATE
 };
 
-/* The name in a field, which is most often `likely`. */
-static const char *comm_of(struct rut_state *st, const struct rut_ctf_event *ev,
-			   const struct rut_ctf_ref *ref, const char *likely)
-{
-	size_t len;
-	const char *s = rut_ctf_str(ev, ref, &len);
-
-	/* strncmp() ends at the first NUL, and what it has compared is no shorter than `likely`. */
-	if (!strncmp(likely, s, len) && (memchr(s, 0, len) || !likely[len]))
-		return likely;
-	return rut_an_state_intern(st, s, len);
-}
-
 /* EXIT_DEAD, EXIT_ZOMBIE, and TASK_DEAD of older kernels: the thread never runs again. */
 #define STATE_ENDED (16 | 32 | 64)
+
+/* Analyses that read priorities say so by listening to their changes. */
+static bool needs_prio(const struct rut_state *st)
+{
+	return st->listens & RUT_HOOK_BIT(RUT_HOOK_PRIO);
+}
+
+static void notify_switch(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c, struct rut_hook_switch *h,
+			  int64_t prev_state)
+{
+	const struct rut_thread *next = h->next;
+
+	h->prev_comm = rut_an_state_name(st, ev, &c->f[SW_PREV_COMM]);
+	/* A preempted thread has a bit above all states (TASK_REPORT_MAX). */
+	h->prev_state = prev_state & 0xff ? prev_state : 0;
+	h->next_comm = next->comm;
+	h->waker = next->last_waker ? rut_an_state_thread(st, next->last_waker) : NULL;
+	h->wakeup_ns = next->last_wakeup_ns;
+	rut_state_notify(st, RUT_HOOK_SWITCH, h);
+}
 
 static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 			 const struct rut_state_class *c)
 {
 	struct rut_hook_switch h = {.ts_ns = ev->ts_ns, .cpu = st->cpu};
 	struct rut_cpu *cpu = rut_an_state_get_cpu(st, h.cpu);
-	const char *idle_comm = cpu->idle_comm ? cpu->idle_comm : st->empty;
-	struct rut_thread *prev, *next;
+	struct rut_thread *current = cpu->current, *prev, *next;
+	int64_t prev_state = rut_ctf_long(ev, &c->f[SW_PREV_STATE]);
 
-	h.prev_tid = rut_ctf_i64(ev, &c->f[SW_PREV_TID]);
-	h.next_tid = rut_ctf_i64(ev, &c->f[SW_NEXT_TID]);
+	h.prev_tid = rut_ctf_i32(ev, &c->f[SW_PREV_TID]);
+	h.next_tid = rut_ctf_i32(ev, &c->f[SW_NEXT_TID]);
 	/* Usually what runs there as far as is known. */
-	prev = cpu->current && cpu->current->tid == h.prev_tid
-		       ? cpu->current
-		       : rut_an_state_thread_new(st, h.prev_tid);
+	prev = current && current->tid == h.prev_tid ? current
+						     : rut_an_state_thread_new(st, h.prev_tid);
 	next = rut_an_state_thread_new(st, h.next_tid);
-	h.gap_tid = !cpu->switched ? -1 : cpu->current ? cpu->current->tid : 0;
+	h.prev = prev;
+	h.next = next;
+	h.gap_tid = !cpu->switched ? -1 : current ? current->tid : 0;
 	if (h.gap_tid == h.prev_tid)
 		h.gap_tid = -1;
 	cpu->switched = true;
-	if (cpu->current)
-		cpu->current->running--;
+	if (current)
+		current->running--;
 	cpu->current = h.next_tid ? next : NULL;
 	cpu->n_levels = 0; /* no interrupt lasts longer than what it has interrupted */
 	if (cpu->current)
 		next->running++;
-	if (!h.next_tid) /* all CPUs have an idle thread of this number */
-		next->comm = comm_of(st, ev, &c->f[SW_NEXT_COMM], idle_comm);
-	else
-		next->comm = comm_of(st, ev, &c->f[SW_NEXT_COMM], next->comm);
-	if (!h.next_tid)
-		cpu->idle_comm = next->comm;
-	check_prio(st, h.ts_ns, h.cpu, prev, rut_ctf_i64(ev, &c->f[SW_PREV_PRIO]));
-	check_prio(st, h.ts_ns, h.cpu, next, rut_ctf_i64(ev, &c->f[SW_NEXT_PRIO]));
-	rut_an_state_ruby_switch(st, h.ts_ns, h.prev_tid, h.next_tid);
-	if (st->hooks[RUT_HOOK_SWITCH].n) {
-		h.prev_comm =
-			comm_of(st, ev, &c->f[SW_PREV_COMM], h.prev_tid ? prev->comm : idle_comm);
-		h.prev_state = rut_ctf_i64(ev, &c->f[SW_PREV_STATE]);
-		/* A preempted thread has a bit above all states (TASK_REPORT_MAX). */
-		if (!(h.prev_state & 0xff))
-			h.prev_state = 0;
-		h.next_comm = next->comm;
-		h.prev = prev;
-		h.next = next;
-		h.waker = next->last_waker ? rut_an_state_thread(st, next->last_waker) : NULL;
-		h.wakeup_ns = next->last_wakeup_ns;
-		rut_state_notify(st, RUT_HOOK_SWITCH, &h);
+	next->comm = rut_an_state_name(st, ev, &c->f[SW_NEXT_COMM]);
+	if (needs_prio(st)) {
+		check_prio(st, h.ts_ns, h.cpu, prev, rut_ctf_i32(ev, &c->f[SW_PREV_PRIO]));
+		check_prio(st, h.ts_ns, h.cpu, next, rut_ctf_i32(ev, &c->f[SW_NEXT_PRIO]));
 	}
+	if (st->listens & RUT_STATE_RUBY)
+		rut_an_state_ruby_switch(st, h.ts_ns, h.prev_tid, h.next_tid);
+	if (st->hooks[RUT_HOOK_SWITCH].n)
+		notify_switch(st, ev, c, &h, prev_state);
 	next->last_wakeup_ns = next->wake.ns = RUT_NO_TIME;
 	next->last_waker = 0;
-	if (prev != next && rut_ctf_i64(ev, &c->f[SW_PREV_STATE]) & STATE_ENDED)
+	if (prev != next && prev_state & STATE_ENDED)
 		rut_an_state_thread_ended(st, prev);
 }
 
@@ -103,7 +103,7 @@ enum { MIG_COMM, MIG_TID, MIG_PRIO };
 static void sched_migrate(struct rut_state *st, const struct rut_ctf_event *ev,
 			  const struct rut_state_class *c)
 {
-	int64_t tid = rut_ctf_i64(ev, &c->f[MIG_TID]);
+	int64_t tid = rut_ctf_i32(ev, &c->f[MIG_TID]);
 	struct rut_hook_thread h = {ev->ts_ns, st->cpu, rut_an_state_thread_new(st, tid)};
 
 	if (!*h.thread->comm)
@@ -117,13 +117,12 @@ enum { WAKE_TID, WAKE_PRIO, WAKE_CPU };
 static void sched_wakeup(struct rut_state *st, const struct rut_ctf_event *ev,
 			 const struct rut_state_class *c)
 {
-	int64_t tid = rut_ctf_i64(ev, &c->f[WAKE_TID]);
-	int64_t prio = rut_ctf_i64(ev, &c->f[WAKE_PRIO]) - (c->old_prio ? 100 : 0);
+	int64_t tid = rut_ctf_i32(ev, &c->f[WAKE_TID]);
 	struct rut_thread *t;
 	struct rut_cpu *cpu;
 
 	if (rut_ctf_ref_ok(&c->f[WAKE_CPU])) /* it exists, even without other events */
-		rut_an_state_get_cpu(st, (int)rut_ctf_i64(ev, &c->f[WAKE_CPU]));
+		rut_an_state_get_cpu(st, (int)rut_ctf_i32(ev, &c->f[WAKE_CPU]));
 	cpu = rut_an_state_get_cpu(st, st->cpu);
 	t = rut_an_state_thread(st, tid);
 	/* What runs already needs no waking. */
@@ -131,7 +130,9 @@ static void sched_wakeup(struct rut_state *st, const struct rut_ctf_event *ev,
 		return;
 	if (!t)
 		t = rut_an_state_thread_new(st, tid);
-	check_prio(st, ev->ts_ns, st->cpu, t, prio);
+	if (needs_prio(st))
+		check_prio(st, ev->ts_ns, st->cpu, t,
+			   rut_ctf_i32(ev, &c->f[WAKE_PRIO]) - (c->old_prio ? 100 : 0));
 	if (t->last_wakeup_ns != RUT_NO_TIME)
 		return;
 	t->last_wakeup_ns = ev->ts_ns;
@@ -174,14 +175,14 @@ static void copy_fds(struct rut_state *st, const struct rut_ctf_event *ev,
 static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event *ev,
 			       const struct rut_state_class *c)
 {
-	int64_t parent_pid = rut_ctf_i64(ev, &c->f[FORK_PARENT_PID]);
+	int64_t parent_pid = rut_ctf_i32(ev, &c->f[FORK_PARENT_PID]);
 	struct rut_thread *parent = rut_an_state_thread_new(st, parent_pid), *child;
 
 	parent->pid = parent_pid;
-	parent->comm = comm_of(st, ev, &c->f[FORK_PARENT_COMM], parent->comm);
-	child = rut_an_state_thread_replace(st, rut_ctf_i64(ev, &c->f[FORK_CHILD_TID]));
-	child->pid = rut_ctf_i64(ev, &c->f[FORK_CHILD_PID]);
-	child->comm = comm_of(st, ev, &c->f[FORK_CHILD_COMM], parent->comm);
+	parent->comm = rut_an_state_name(st, ev, &c->f[FORK_PARENT_COMM]);
+	child = rut_an_state_thread_replace(st, rut_ctf_i32(ev, &c->f[FORK_CHILD_TID]));
+	child->pid = rut_ctf_i32(ev, &c->f[FORK_CHILD_PID]);
+	child->comm = rut_an_state_name(st, ev, &c->f[FORK_CHILD_COMM]);
 	child->cgroup = parent->cgroup;
 	if (!st->no_files)
 		copy_fds(st, ev, parent, child);
