@@ -76,8 +76,26 @@ static const struct rut_lami_class rate_class =
 static const struct rut_lami_class short_class =
 	RUT_LAMI_CLASS("too-short", "Too short to compare", short_columns);
 
-void rut_an_diff_fini(struct rut_diff *d)
+enum { OPT_A = RUT_ANALYSIS_OPT, OPT_B };
+
+static const struct rut_opt options[] = {
+	{"a", "RANGE", "the part of A that is compared: [BEGIN,END]", OPT_A},
+	{"b", "RANGE", "the part of B, or of A where there is no B", OPT_B},
+	{0},
+};
+
+static int option(void *own, int id, const char *value)
 {
+	struct rut_diff *d = own;
+
+	d->ranges[id == OPT_B] = value;
+	return 0;
+}
+
+static void own_fini(void *own)
+{
+	struct rut_diff *d = own;
+
 	rut_an_tracks_fini(&d->sides[0]);
 	rut_an_tracks_fini(&d->sides[1]);
 }
@@ -87,7 +105,8 @@ void rut_an_diff_fini(struct rut_diff *d)
 static void on_sample(struct rut_sampler *s, const struct rut_sample *x)
 {
 	struct rut_run *run = s->base.run;
-	struct rut_tracks *t = &run->conf->diff->sides[run->conf->diff->n];
+	struct rut_diff *d = run->conf->own;
+	struct rut_tracks *t = &d->sides[d->n];
 	const char *by = run->conf->by;
 
 	rut_an_tracks_sample(t, &run->engine->state, x, by && !strcmp(by, "cgroup"));
@@ -98,7 +117,7 @@ static void on_sample(struct rut_sampler *s, const struct rut_sample *x)
 static int init(struct rut_instance *inst)
 {
 	struct diff *d = (struct diff *)inst;
-	struct rut_diff *sides = inst->run->conf->diff;
+	struct rut_diff *sides = inst->run->conf->own;
 
 	d->base.fn = on_sample;
 	sides->sides[sides->n].begin_ns = inst->begin_ns;
@@ -313,7 +332,7 @@ static void add_time_row(struct rut_result *t, const struct row *r, double all)
 static struct rut_result *table(const struct rut_run *run, const struct rut_lami_class *cls,
 				const struct rows *rows)
 {
-	const struct rut_tracks *b = &run->conf->diff->sides[1];
+	const struct rut_tracks *b = &((const struct rut_diff *)run->conf->own)->sides[1];
 	struct rut_result *t = rut_an_result_new(cls, b->begin_ns, b->end_ns, NULL);
 	int64_t left = run->conf->limit > 0 ? run->conf->limit : INT64_MAX;
 	bool times = cls == &time_class;
@@ -437,7 +456,7 @@ static void print_ranges(struct rut_run *run, const struct rut_diff *d)
 static void report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct rut_run *run = inst->run;
-	struct rut_diff *d = run->conf->diff;
+	struct rut_diff *d = run->conf->own;
 	struct rows rows = {0};
 	unsigned int shift;
 	size_t parts[2];
@@ -476,6 +495,10 @@ static const struct rut_lami_class *const classes[] = {&time_class, &rate_class,
 const struct rut_analysis rut_analysis_diff = {
 	.info = {"Differences", "What takes longer and what happens more often in B than in A",
 		 tags, classes},
+	.options = options,
+	.own_size = sizeof(struct rut_diff),
+	.option = option,
+	.own_fini = own_fini,
 	.instance_size = sizeof(struct diff),
 	.hooks = rut_an_sampler_hooks,
 	.init = init,

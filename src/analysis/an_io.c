@@ -187,29 +187,44 @@ static void on_parent(void *arg, const void *data)
 
 /* ---- Requests ---- */
 
-enum { OPT_MIN_SIZE = RUT_ANALYSIS_OPT, OPT_MAX_SIZE };
+enum { OPT_MIN_SIZE = RUT_ANALYSIS_OPT, OPT_MAX_SIZE, OPT_SPLICE };
 
 static const struct rut_opt options[] = {
 	{"minsize", "BYTES", "leave out smaller requests", OPT_MIN_SIZE},
 	{"maxsize", "BYTES", "leave out larger ones", OPT_MAX_SIZE},
+	{"splice", NULL, "count splice and sendfile too", OPT_SPLICE},
 	{0},
 };
 
 struct own {
 	bool has_min_size, has_max_size;
 	double min_size, max_size; /* bytes */
+	bool splice;
 };
 
 static int option(void *own, int id, const char *value)
 {
 	struct own *o = own;
+	double bytes;
 	char *end;
-	double bytes = strtod(value, &end);
 
+	if (id == OPT_SPLICE) {
+		o->splice = true;
+		return 0;
+	}
+	bytes = strtod(value, &end);
 	if (end == value || *end)
 		return -EINVAL;
 	*(id == OPT_MIN_SIZE ? &o->has_min_size : &o->has_max_size) = true;
 	*(id == OPT_MIN_SIZE ? &o->min_size : &o->max_size) = bytes;
+	return 0;
+}
+
+static int run_init(struct rut_run *run)
+{
+	const struct own *o = run->conf->own;
+
+	run->engine->state.count_splice = o && o->splice;
 	return 0;
 }
 
@@ -559,6 +574,7 @@ const struct rut_analysis rut_analysis_io = {
 	.options = options,
 	.own_size = sizeof(struct own),
 	.option = option,
+	.run_init = run_init,
 	.needs = needs,
 	.report_needs = {"*syscall_entry_*", "sys_*", "block_rq_*"},
 	.instance_size = sizeof(struct rut_io),

@@ -26,10 +26,106 @@ const struct rut_lami_class rut_an_period_log_class =
 const struct rut_lami_class rut_an_period_top_class =
 	RUT_LAMI_CLASS("top", "Period top", log_columns);
 
+/* ---- Options ---- */
+
+enum {
+	OPT_MIN_DURATION = RUT_ANALYSIS_OPT,
+	OPT_MAX_DURATION,
+	OPT_SELECT,
+	OPT_AGGREGATE_BY,
+	OPT_GROUP_BY,
+	OPT_ORDER_BY,
+};
+
+static const struct rut_opt options[] = {
+	{"min-duration", "US", "leave out shorter periods (microseconds)", OPT_MIN_DURATION},
+	{"max-duration", "US", "leave out longer ones", OPT_MAX_DURATION},
+	{"select", "NAMES", "only these periods", OPT_SELECT},
+	{"aggregate-by", "NAME", "one line for each of these parents", OPT_AGGREGATE_BY},
+	{"group-by", "P.CAPTURE[,..]", "apart by these captured values", OPT_GROUP_BY},
+	{"order-by", "ORDER", "time or hierarchy", OPT_ORDER_BY},
+	{0},
+};
+
+/* Names may have their parents' before them: the last is enough. */
+static const char *last_name(const char *s)
+{
+	const char *slash = strrchr(s, '/');
+
+	return slash ? slash + 1 : s;
+}
+
+static int set_names(struct rut_commas *w, const char *value)
+{
+	int r = rut_commas_split(w, value, false);
+
+	for (size_t i = 0; !r && i < w->n; i++)
+		w->words[i] = last_name(w->words[i]);
+	return r;
+}
+
+static int set_us(const char *value, bool *ret_has, double *ret)
+{
+	char *end;
+
+	*ret = strtod(value, &end);
+	*ret_has = true;
+	return end == value || *end ? -EINVAL : 0;
+}
+
+static int option(void *own, int id, const char *value)
+{
+	struct rut_period_own *o = own;
+
+	switch (id) {
+	case OPT_MIN_DURATION:
+		return set_us(value, &o->has_min, &o->min_us);
+	case OPT_MAX_DURATION:
+		return set_us(value, &o->has_max, &o->max_us);
+	case OPT_SELECT:
+		return set_names(&o->select, value);
+	case OPT_AGGREGATE_BY:
+		o->aggregate_by = last_name(value);
+		return 0;
+	case OPT_GROUP_BY:
+		return set_names(&o->group_by, value);
+	default:
+		o->by_hierarchy = !strcmp(value, "hierarchy");
+		return o->by_hierarchy || !strcmp(value, "time") ? 0 : -EINVAL;
+	}
+}
+
+static void own_fini(void *own)
+{
+	struct rut_period_own *o = own;
+
+	rut_commas_fini(&o->select);
+	rut_commas_fini(&o->group_by);
+}
+
+const struct rut_period_own *rut_an_period_own(const struct rut_conf *c)
+{
+	static const struct rut_period_own none;
+
+	return c->own ? c->own : &none;
+}
+
 bool rut_an_period_passes(const struct rut_conf *c, double duration_ns)
 {
-	return !(c->has_min_duration && duration_ns < c->min_duration_us * 1000) &&
-	       !(c->has_max_duration && duration_ns > c->max_duration_us * 1000);
+	const struct rut_period_own *o = rut_an_period_own(c);
+
+	return !(o->has_min && duration_ns < o->min_us * 1000) &&
+	       !(o->has_max && duration_ns > o->max_us * 1000);
+}
+
+bool rut_an_period_selects(const struct rut_conf *c, const char *name)
+{
+	const struct rut_commas *select = &rut_an_period_own(c)->select;
+
+	for (size_t i = 0; i < select->n; i++)
+		if (!strcmp(select->words[i], name))
+			return true;
+	return !select->n;
 }
 
 /* ---- Periods as they come ---- */
@@ -326,7 +422,7 @@ static void report_top(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 		rut_an_sort_stable((void **)list, d->n, by_duration);
 		for (size_t i = 0; i < d->n; i++) {
 			if (!rut_an_period_passes(run->conf, (double)rut_pev_duration(list[i])) ||
-			    !rut_an_conf_selects(run->conf, rut_pev_name(list[i])))
+			    !rut_an_period_selects(run->conf, rut_pev_name(list[i])))
 				continue;
 			list[kept++] = list[i];
 			if ((int64_t)kept == run->conf->limit)
@@ -366,6 +462,7 @@ static void report_percentiles(struct rut_run *run, int64_t first_ns, int64_t la
 static void finish(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 {
 	const struct rut_conf *c = run->conf;
+	const struct rut_period_own *o = rut_an_period_own(c);
 	struct rut_pdata *d = get_data(run);
 
 	if (!d)
@@ -373,24 +470,24 @@ static void finish(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 	squeeze(d);
 	if (!c->mi)
 		rut_an_run_print_range(run, first_ns, last_ns);
-	if (c->n_select || c->by_hierarchy || c->stats || c->freq)
+	if (o->select.n || o->by_hierarchy || c->stats || c->freq)
 		rut_an_period_aggregate(run);
 	/* JSON has the log first, text has it after the statistics. */
-	if (c->mi && c->log && (c->by_hierarchy || !c->n_select))
-		report_log(run, c->by_hierarchy ? d->hierarchy : d->list,
-			   c->by_hierarchy ? d->n_hierarchy : d->n, first_ns, last_ns);
+	if (c->mi && c->log && (o->by_hierarchy || !o->select.n))
+		report_log(run, o->by_hierarchy ? d->hierarchy : d->list,
+			   o->by_hierarchy ? d->n_hierarchy : d->n, first_ns, last_ns);
 	if (c->mi && c->top)
 		report_top(run, first_ns, last_ns);
 	if (c->stats)
 		rut_an_period_report_stats(run, first_ns, last_ns);
 	if (c->freq)
 		rut_an_period_report_freq(run, first_ns, last_ns);
-	if (!c->mi && c->log && (c->by_hierarchy || !c->n_select))
-		report_log(run, c->by_hierarchy ? d->hierarchy : d->list,
-			   c->by_hierarchy ? d->n_hierarchy : d->n, first_ns, last_ns);
+	if (!c->mi && c->log && (o->by_hierarchy || !o->select.n))
+		report_log(run, o->by_hierarchy ? d->hierarchy : d->list,
+			   o->by_hierarchy ? d->n_hierarchy : d->n, first_ns, last_ns);
 	if (!c->mi && c->top)
 		report_top(run, first_ns, last_ns);
-	if (c->log && !c->by_hierarchy && c->n_select)
+	if (c->log && !o->by_hierarchy && o->select.n)
 		rut_an_period_report_aggregated(run, first_ns, last_ns);
 	if (c->percentiles)
 		report_percentiles(run, first_ns, last_ns);
@@ -444,6 +541,10 @@ static const struct rut_lami_class *const classes[] = {
 const struct rut_analysis rut_analysis_period = {
 	.info = {"Periods analysis", "Periods frequency distribution, statistics, top, and log",
 		 tags, classes},
+	.options = options,
+	.own_size = sizeof(struct rut_period_own),
+	.option = option,
+	.own_fini = own_fini,
 	.period_begin = period_begin,
 	.period_end = period_end,
 	.finish = finish,

@@ -5,6 +5,18 @@
 
 #include "analysis/engine.h"
 #include "analysis/freq.h"
+#include "base/commas.h"
+
+/* Its options. */
+struct rut_period_own {
+	bool has_min, has_max;
+	double min_us, max_us;
+	const char *aggregate_by;	    /* borrowed; NULL: not given */
+	struct rut_commas select, group_by; /* owned; group_by: "period.capture" */
+	bool by_hierarchy;
+};
+
+const struct rut_period_own *rut_an_period_own(const struct rut_conf *c);
 
 /* A period that was complete, with those of its children that were. */
 struct rut_pev {
@@ -86,6 +98,8 @@ void rut_an_series_fini(struct rut_series *s);
 double rut_an_series_stdev(const struct rut_series *s);
 
 bool rut_an_period_passes(const struct rut_conf *c, double duration_ns);
+/* --select names it, or none. */
+bool rut_an_period_selects(const struct rut_conf *c, const char *name);
 /* Is `def` below `parent`? */
 bool rut_an_period_below(const struct rut_period_def *def, const struct rut_period_def *parent);
 

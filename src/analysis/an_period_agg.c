@@ -180,11 +180,12 @@ static void add_list(struct taglists *l, const struct taglist *a, const struct t
 /* Is "PERIOD.CAPTURE" in --group-by? */
 static bool grouped(const struct rut_conf *c, const char *period, const char *capture)
 {
+	const struct rut_commas *by = &rut_an_period_own(c)->group_by;
 	size_t len = strlen(period);
 
-	for (size_t i = 0; i < c->n_group_by; i++)
-		if (!strncmp(c->group_by[i], period, len) && c->group_by[i][len] == '.' &&
-		    !strcmp(c->group_by[i] + len + 1, capture))
+	for (size_t i = 0; i < by->n; i++)
+		if (!strncmp(by->words[i], period, len) && by->words[i][len] == '.' &&
+		    !strcmp(by->words[i] + len + 1, capture))
 			return true;
 	return false;
 }
@@ -218,7 +219,7 @@ static struct taglist own_tags(const struct rut_conf *c, const struct rut_pev *e
 	struct taglist l = {calloc(n + 1, sizeof(struct tag)), 0};
 	const char *name = rut_pev_name(e);
 
-	if (!l.tags || !c->n_group_by)
+	if (!l.tags || !rut_an_period_own(c)->group_by.n)
 		return l;
 	add_tags(c, name, &e->def->begin_captures, e->captures, &l);
 	add_tags(c, name, &e->def->end_captures, e->captures + e->def->begin_captures.n, &l);
@@ -324,13 +325,14 @@ static void count_in_group(struct rut_run *run, struct rut_pev *e, const char *k
 /* How many different periods --group-by names: a group needs a value of each. */
 static size_t grouped_periods(const struct rut_conf *c)
 {
+	const struct rut_commas *by = &rut_an_period_own(c)->group_by;
 	size_t n = 0;
 
-	for (size_t i = 0; i < c->n_group_by; i++) {
-		size_t len = strcspn(c->group_by[i], "."), k = 0;
+	for (size_t i = 0; i < by->n; i++) {
+		size_t len = strcspn(by->words[i], "."), k = 0;
 
-		while (k < i && (strcspn(c->group_by[k], ".") != len ||
-				 strncmp(c->group_by[k], c->group_by[i], len) != 0))
+		while (k < i && (strcspn(by->words[k], ".") != len ||
+				 strncmp(by->words[k], by->words[i], len) != 0))
 			k++;
 		n += k == i;
 	}
@@ -404,7 +406,7 @@ static void walk(struct rut_run *run, struct rut_pev *e, const struct taglist *a
 	}
 	if (!mine.n)
 		add_list(&mine, &own, &none, &none, false);
-	if (run->conf->n_group_by)
+	if (rut_an_period_own(run->conf)->group_by.n)
 		count_groups(run, e, &mine, ancestors);
 	/* Looked up again: the set may have grown. */
 	for (size_t i = 0; i < n_defs; i++) {
@@ -434,7 +436,7 @@ void rut_an_period_aggregate(struct rut_run *run)
 		d->failed = true;
 		return;
 	}
-	if (!c->by_hierarchy && !c->stats && !c->freq)
+	if (!rut_an_period_own(c)->by_hierarchy && !c->stats && !c->freq)
 		return;
 	for (size_t i = 0; i < d->n; i++) {
 		struct taglists tags = {0};

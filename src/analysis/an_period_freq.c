@@ -148,7 +148,7 @@ static void report_periods(struct rut_run *run, int64_t first_ns, int64_t last_n
 	for (size_t i = 0; defs && i < c->periods->n; i++) {
 		struct rut_series s = {0};
 
-		if (!rut_an_conf_selects(c, defs[i]->name ? defs[i]->name : ""))
+		if (!rut_an_period_selects(c, defs[i]->name ? defs[i]->name : ""))
 			continue;
 		for (size_t k = 0; k < d->n; k++)
 			if (d->list[k]->def == defs[i])
@@ -210,11 +210,12 @@ static bool wanted(const struct parents *p, const struct rut_pstats *s, size_t c
 {
 	const struct rut_conf *c = p->run->conf;
 	const struct rut_period_def *def = c->periods->defs[child];
+	const char *by = rut_an_period_own(c)->aggregate_by;
 
-	if (c->aggregate_by && (!s->def->name || strcmp(c->aggregate_by, s->def->name) != 0))
+	if (by && (!s->def->name || strcmp(by, s->def->name) != 0))
 		return false;
 	return s->children[child].count.n && rut_an_period_below(def, s->def) &&
-	       rut_an_conf_selects(c, def->name ? def->name : "");
+	       rut_an_period_selects(c, def->name ? def->name : "");
 }
 
 /* The bounds over all children of all parents. */
@@ -306,7 +307,7 @@ static void group_tables(struct rut_run *run, const struct rut_pgroup *g,
 	for (size_t i = 0; i < g->n_order; i++) {
 		const struct rut_period_def *def = c->periods->defs[g->order[i]];
 
-		if (!rut_an_conf_selects(c, def->name ? def->name : ""))
+		if (!rut_an_period_selects(c, def->name ? def->name : ""))
 			continue;
 		snprintf(subtitle, sizeof(subtitle), "'%s' - Duration of period: %s", g->key,
 			 def->name ? def->name : "");
@@ -331,7 +332,7 @@ static void report_series(struct rut_run *run, const struct rut_freq *uniform, i
 		for (size_t i = 0; i < d->groups.n; i++) {
 			const struct rut_pgroup *g = d->groups.list[i];
 
-			if (g->own[k].n && rut_an_conf_selects(c, def->name ? def->name : ""))
+			if (g->own[k].n && rut_an_period_selects(c, def->name ? def->name : ""))
 				add_table(&t, freq_table(run, &rut_an_period_freq_class, &g->own[k],
 							 uniform, 1000, g->key, first_ns, last_ns));
 		}

@@ -61,8 +61,10 @@ struct tags {
 
 static bool grouped(const struct rut_conf *c, const char *name)
 {
-	for (size_t i = 0; i < c->n_group_by; i++)
-		if (!strcmp(c->group_by[i], name))
+	const struct rut_commas *by = &rut_an_period_own(c)->group_by;
+
+	for (size_t i = 0; i < by->n; i++)
+		if (!strcmp(by->words[i], name))
 			return true;
 	return false;
 }
@@ -96,7 +98,7 @@ static void walk(const struct rut_conf *c, const struct rut_pev *parent, const s
 {
 	struct item item = {parent, e, 0};
 
-	if (rut_an_conf_selects(c, rut_pev_name(e)))
+	if (rut_an_period_selects(c, rut_pev_name(e)))
 		add_item(items, &item);
 	add_event_tags(c, e, tags);
 	for (size_t i = 0; i < e->n_children; i++)
@@ -134,11 +136,12 @@ static void collect(struct rut_run *run, struct items *items)
 {
 	const struct rut_pdata *d = run->priv;
 	const struct rut_conf *c = run->conf;
+	const char *by = rut_an_period_own(c)->aggregate_by;
 
 	for (size_t i = 0; i < d->n; i++) {
 		const struct rut_pev *e = d->list[i];
 
-		if (!c->aggregate_by || strcmp(rut_pev_name(e), c->aggregate_by) != 0 ||
+		if (!by || strcmp(rut_pev_name(e), by) != 0 ||
 		    !rut_an_period_passes(c, (double)rut_pev_duration(e)))
 			continue;
 		for (size_t k = 0; k < e->n_children; k++) {
@@ -254,6 +257,7 @@ static void print_table(const struct rut_result *t, const struct rut_conf *c, st
 void rut_an_period_report_aggregated(struct rut_run *run, int64_t first_ns, int64_t last_ns)
 {
 	const struct rut_conf *c = run->conf;
+	const struct rut_period_own *o = rut_an_period_own(c);
 	struct items items = {0};
 	struct rut_buf subtitle = RUT_BUF_INIT;
 	size_t groups;
@@ -262,23 +266,23 @@ void rut_an_period_report_aggregated(struct rut_run *run, int64_t first_ns, int6
 	if (c->mi)
 		return;
 	collect(run, &items);
-	groups = c->n_group_by ? items.keys.count : 1;
+	groups = o->group_by.n ? items.keys.count : 1;
 	for (size_t g = 0; g < groups; g++) {
 		struct rut_result *t;
 
 		rut_buf_clear(&subtitle);
 		rut_buf_puts(&subtitle, "Aggregation of (");
-		for (size_t i = 0; i < c->n_select; i++)
-			rut_buf_printf(&subtitle, "%s%s", i ? ", " : "", c->select[i]);
-		rut_buf_printf(&subtitle, ") by %s", c->aggregate_by ? c->aggregate_by : "None");
-		if (c->n_group_by)
+		for (size_t i = 0; i < o->select.n; i++)
+			rut_buf_printf(&subtitle, "%s%s", i ? ", " : "", o->select.words[i]);
+		rut_buf_printf(&subtitle, ") by %s", o->aggregate_by ? o->aggregate_by : "None");
+		if (o->group_by.n)
 			rut_buf_printf(&subtitle, ", group: %s", items.keys.strs[g].data);
 		t = rut_an_result_new(&rut_an_period_aggregated_class, first_ns, last_ns,
 				      subtitle.data);
 		for (size_t i = 0; t && i < items.n; i++) {
-			if (c->n_group_by && items.list[i].group != g)
+			if (o->group_by.n && items.list[i].group != g)
 				continue;
-			if (!c->n_group_by)
+			if (!o->group_by.n)
 				items.list[i].group = 0;
 			if (is_first(&items, i))
 				add_row(run, t, &items, i, items.list[i].group);

@@ -87,7 +87,7 @@ static void add_tree(struct rut_run *run, struct rut_result *t, const struct rut
 		if (d->list[i]->def == def &&
 		    rut_an_period_passes(run->conf, (double)rut_pev_duration(d->list[i])))
 			rut_stat_add(&s, rut_pev_duration(d->list[i]));
-	if (s.count && rut_an_conf_selects(run->conf, def->name ? def->name : ""))
+	if (s.count && rut_an_period_selects(run->conf, def->name ? def->name : ""))
 		add_stats_row(t, def, &s);
 	children = malloc((set->n + 1) * sizeof(*children));
 	for (size_t i = 0; children && i < set->n; i++)
@@ -179,7 +179,9 @@ static void add_all(struct rut_result *t, enum rut_lami_type type, const struct 
 /* Is `def` one that --aggregate-by leaves? */
 static bool aggregated(const struct rut_conf *c, const struct rut_period_def *def)
 {
-	return !c->aggregate_by || (def->name && !strcmp(c->aggregate_by, def->name));
+	const char *by = rut_an_period_own(c)->aggregate_by;
+
+	return !by || (def->name && !strcmp(by, def->name));
 }
 
 /* The number of such parents, in all groups. */
@@ -230,7 +232,7 @@ static void parent_tables(struct rut_run *run, const struct rut_pset *set, const
 			const struct rut_period_def *child = c->periods->defs[k];
 
 			if (!s->children[k].count.n || !rut_an_period_below(child, s->def) ||
-			    !rut_an_conf_selects(c, child->name ? child->name : ""))
+			    !rut_an_period_selects(c, child->name ? child->name : ""))
 				continue;
 			fill_child(t, child, s->def, &s->children[k],
 				   all_parents(run->priv, s->def));
@@ -363,7 +365,7 @@ static void report_group(struct rut_run *run, const struct rut_pgroup *g, int64_
 		const struct rut_period_def *def = c->periods->defs[g->order[i]];
 		struct rut_stat s;
 
-		if (!rut_an_conf_selects(c, def->name ? def->name : ""))
+		if (!rut_an_period_selects(c, def->name ? def->name : ""))
 			continue;
 		series_stat(c, &g->own[def->index], &s);
 		add_stats_row(own, def, &s);

@@ -231,6 +231,49 @@ static void fini(struct rut_instance *inst)
 	free(s->rows);
 }
 
+/* ---- Options ---- */
+
+enum { OPT_TOTAL = RUT_ANALYSIS_OPT, OPT_PER_TID, OPT_PER_PRIO };
+
+static const struct rut_opt options[] = {
+	{"total", NULL, "all threads together", OPT_TOTAL},
+	{"per-tid", NULL, "by thread (default)", OPT_PER_TID},
+	{"per-prio", NULL, "by priority", OPT_PER_PRIO},
+	{0},
+};
+
+static int option(void *own, int id, const char *value)
+{
+	struct rut_sched_own *o = own;
+
+	(void)value;
+	*(id == OPT_TOTAL ? &o->total : id == OPT_PER_TID ? &o->per_tid : &o->per_prio) = true;
+	return 0;
+}
+
+struct rut_sched_own rut_an_sched_shows(const struct rut_conf *c)
+{
+	struct rut_sched_own shows = {.total = c->brief};
+
+	if (c->own)
+		shows = *(const struct rut_sched_own *)c->own;
+	if (!shows.total && !shows.per_prio)
+		shows.per_tid = true;
+	return shows;
+}
+
+/* Of its tables these have rows of threads; a wait is that of one thread. */
+static int check(const struct rut_conf *c, struct rut_err *err)
+{
+	bool per_tid = rut_an_sched_shows(c).per_tid;
+
+	if (!c->by || (per_tid && (c->stats || c->freq || c->percentiles)))
+		return 0;
+	return rut_err_set(err, EINVAL,
+			   "--by %s puts rows of threads together: add --stats or --freq%s", c->by,
+			   per_tid ? "" : " and --per-tid");
+}
+
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "sched", "stats", "freq", "top", "log", NULL};
 static const struct rut_lami_class *const classes[] = {
@@ -245,6 +288,10 @@ const struct rut_analysis rut_analysis_sched = {
 	.info = {"Scheduling latencies analysis",
 		 "Scheduling latencies frequency distribution, statistics, top, and log", tags,
 		 classes},
+	.options = options,
+	.own_size = sizeof(struct rut_sched_own),
+	.option = option,
+	.check = check,
 	.needs = needs,
 	.report_needs = {"sched_wak*"},
 	.instance_size = sizeof(struct rut_an_sched),

@@ -38,6 +38,14 @@ struct rut_an_sched {
 	int64_t least_ns; /* of the longest, when there are as many as asked for */
 };
 
+/* Its options: which tables. */
+struct rut_sched_own {
+	bool total, per_tid, per_prio;
+};
+
+/* What was asked for; by default all threads together in the report of all analyses, else each. */
+struct rut_sched_own rut_an_sched_shows(const struct rut_conf *c);
+
 extern const struct rut_lami_class rut_an_sched_log_class, rut_an_sched_top_class,
 	rut_an_sched_total_class, rut_an_sched_tid_class, rut_an_sched_prio_class,
 	rut_an_sched_freq_class;

@@ -296,17 +296,17 @@ static void report_prio_freqs(struct rut_an_sched *s, int64_t end_ns)
 
 static void report_freqs(struct rut_an_sched *s, int64_t end_ns)
 {
-	const struct rut_conf *c = s->base.run->conf;
+	struct rut_sched_own shows = rut_an_sched_shows(s->base.run->conf);
 	struct rut_result *t;
 
-	if (c->total) {
+	if (shows.total) {
 		t = freq_table(s, &s->total, NULL, end_ns);
 		if (t)
 			finish_freqs(s->base.run, &t, 1, false);
 	}
-	if (c->per_tid)
+	if (shows.per_tid)
 		report_tid_freqs(s, end_ns);
-	if (c->per_prio)
+	if (shows.per_prio)
 		report_prio_freqs(s, end_ns);
 }
 
@@ -314,18 +314,19 @@ static void report_percentiles(struct rut_an_sched *s, int64_t end_ns)
 {
 	struct rut_result *pct =
 		rut_an_result_new(&rut_an_class_percentiles, s->base.begin_ns, end_ns, NULL);
+	struct rut_sched_own shows = rut_an_sched_shows(s->base.run->conf);
 	char what[96];
 
 	if (!pct)
 		return;
 	rut_an_percentiles_add(pct, "all", &s->total);
-	for (size_t i = 0; s->base.run->conf->per_tid && i < s->tids.n; i++) {
+	for (size_t i = 0; shows.per_tid && i < s->tids.n; i++) {
 		const struct rut_sched_tid *p = s->tids.items[i];
 
 		rut_an_fmt_thread(what, sizeof(what), p->comm, p->tid);
 		rut_an_percentiles_add(pct, what, &p->latency);
 	}
-	for (size_t i = 0; s->base.run->conf->per_prio && i < s->prios.n; i++) {
+	for (size_t i = 0; shows.per_prio && i < s->prios.n; i++) {
 		const struct rut_sched_prio *p = s->prios.items[i];
 
 		snprintf(what, sizeof(what), "priority %d", p->prio);
@@ -364,6 +365,7 @@ void rut_an_sched_report(struct rut_instance *inst, int64_t end_ns)
 	struct rut_an_sched *s = (struct rut_an_sched *)inst;
 	struct rut_run *run = inst->run;
 	const struct rut_conf *c = run->conf;
+	struct rut_sched_own shows = rut_an_sched_shows(c);
 
 	if (!c->mi)
 		rut_an_run_print_range(run, inst->begin_ns, end_ns);
@@ -372,11 +374,11 @@ void rut_an_sched_report(struct rut_instance *inst, int64_t end_ns)
 		report_rows(s, end_ns, false);
 	if (c->mi && c->top)
 		report_rows(s, end_ns, true);
-	if (c->stats && c->total)
+	if (c->stats && shows.total)
 		rut_an_run_take(run, total_table(s, end_ns), print_total);
-	if (c->stats && c->per_tid)
+	if (c->stats && shows.per_tid)
 		rut_an_run_take(run, tid_table(s, end_ns), print_tids);
-	if (c->stats && c->per_prio)
+	if (c->stats && shows.per_prio)
 		rut_an_run_take(run, prio_table(s, end_ns), print_prios);
 	if (c->freq)
 		report_freqs(s, end_ns);

@@ -9,6 +9,7 @@
 #include "analysis/fmt.h"
 #include "analysis/ordered.h"
 #include "analysis/waits.h"
+#include "base/parse.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -55,12 +56,34 @@ static const struct rut_lami_class path_class =
 static const struct rut_lami_class sum_class =
 	RUT_LAMI_CLASS("per-tid", "Time on the critical path", sum_columns);
 
+struct own {
+	int64_t tid;
+};
+
+static int option(void *own, int id, const char *value)
+{
+	uint64_t tid;
+
+	(void)id;
+	if (rut_parse_u64(value, &tid))
+		return -EINVAL;
+	((struct own *)own)->tid = (int64_t)tid;
+	return 0;
+}
+
+static int64_t target_of(const struct rut_run *run)
+{
+	const struct own *o = run->conf->own;
+
+	return o ? o->tid : 0;
+}
+
 static int init(struct rut_instance *inst)
 {
 	struct chain *c = (struct chain *)inst;
 
 	c->waits.st = &inst->run->engine->state;
-	c->waits.tid = inst->run->conf->target_tid;
+	c->waits.tid = target_of(inst->run);
 	c->waits.done_ns = inst->begin_ns;
 	c->waits.sweep = RUT_WAITS_SWEEP;
 	c->waits.max = RUT_WAITS_MAX;
@@ -227,7 +250,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 {
 	struct chain *c = (struct chain *)inst;
 	struct rut_run *run = inst->run;
-	int64_t tid = run->conf->target_tid;
+	int64_t tid = target_of(run);
 	struct rut_result *path_rows, *sums;
 	const struct rut_an_path *path = rut_an_waits_path(&c->waits, end_ns);
 
@@ -270,6 +293,9 @@ static const char *const needs[] = {"sched_switch", NULL};
 
 const struct rut_analysis rut_analysis_wakeupchain = {
 	.info = {"Wakeup chain", "Who woke whom: the critical path of a thread", tags, classes},
+	.own_size = sizeof(struct own),
+	.option = option,
+	.argument = "which thread? Give its TID before the trace",
 	.needs = needs,
 	.instance_size = sizeof(struct chain),
 	.hooks = hooks,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the user asked of the analyses: the options of all of them. */
+/* What the user asked of the analyses: the options that several of them have. */
 #ifndef RUT_ANALYSIS_CONF_H
 #define RUT_ANALYSIS_CONF_H
 
@@ -10,7 +10,6 @@
 #include "expr/expr.h"
 #include "expr/period.h"
 
-struct rut_diff;
 struct rut_state;
 struct rut_thread;
 
@@ -40,29 +39,13 @@ struct rut_conf {
 	bool log_scale;	  /* buckets grow by a constant factor */
 	bool percentiles; /* p50 p90 p99 p99.9 beside the averages */
 
-	bool total, per_tid, per_prio; /* sched */
-
-	/* Periods. */
 	struct rut_period_set *periods; /* borrowed */
-	bool has_min_duration, has_max_duration;
-	double min_duration_us, max_duration_us;
-	const char *aggregate_by;
-	const char *const *select;
-	size_t n_select;
-	const char *const *group_by; /* "period.capture" */
-	size_t n_group_by;
-	bool by_hierarchy;
 
-	bool splice; /* count splice and sendfile as reads and writes */
-
-	int64_t target_tid; /* wakeupchain */
-	const char *by;	    /* process, cgroup; series also: cpu, disk, peer; NULL: each thread */
+	const char *by; /* process, cgroup; series also: cpu, disk, peer; NULL: each thread */
 
 	/* What the options of the analysis itself have set (struct rut_analysis, `option`);
 	 * borrowed; NULL: none was given. */
-	const void *own;
-
-	struct rut_diff *diff; /* diff: its two sides; borrowed */
+	void *own;
 
 	/* requests */
 	const char *request; /* calls of methods that match this are requests; NULL: none */
@@ -87,6 +70,5 @@ static inline bool rut_an_conf_thread(const struct rut_conf *c, const struct rut
 }
 /* Whether the words of `list`, separated by commas, have this one; a list without words has all. */
 bool rut_an_conf_lists(const char *list, const char *word);
-bool rut_an_conf_selects(const struct rut_conf *c, const char *period);
 
 #endif

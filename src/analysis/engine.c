@@ -76,14 +76,6 @@ bool rut_an_conf_lists(const char *list, const char *word)
 	return !n;
 }
 
-bool rut_an_conf_selects(const struct rut_conf *c, const char *period)
-{
-	for (size_t i = 0; i < c->n_select; i++)
-		if (!strcmp(c->select[i], period))
-			return true;
-	return !c->n_select;
-}
-
 struct rut_thread *rut_an_run_group(struct rut_run *run, struct rut_thread *t)
 {
 	return rut_an_state_group(&run->engine->state, t, !strcmp(run->conf->by, "cgroup"));
@@ -359,7 +351,6 @@ int rut_an_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct
 	e->state.listens = 0;
 	for (size_t i = 0; i < n; i++)
 		e->state.listens |= hooks_of(analyses[i]);
-	e->state.count_splice = conf->splice;
 	e->state.no_files = n > 0;
 	for (size_t i = 0; i < n; i++)
 		e->state.no_files &= ignores_files(analyses[i]);

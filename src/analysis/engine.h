@@ -40,19 +40,28 @@ struct rut_analysis_event {
 		   const struct rut_state_class *c, const struct rut_ctf_ref *f);
 };
 
-/* The ids of an analysis's own options are this and above. */
-enum { RUT_ANALYSIS_OPT = 0x1000 };
+/* The ids of an analysis's own options are RUT_ANALYSIS_OPT and above. */
+enum { RUT_ANALYSIS_ARGUMENT = 0xfff, RUT_ANALYSIS_OPT };
 
 struct rut_analysis {
 	struct rut_lami_info info;
 	/*
 	 * Options of this analysis alone; its verbs have them besides those in cli/verbs.h.
 	 * option() keeps the value, which outlives the analysis, in `own`: own_size zeroed bytes,
-	 * conf->own later. Returns 0, or -EINVAL for a bad value. All three or none.
+	 * conf->own later. Returns 0, -EINVAL for a bad value, or -ENOMEM. own_fini() frees what
+	 * it has allocated; or NULL.
 	 */
 	const struct rut_opt *options; /* ends with a NULL name */
 	size_t own_size;
 	int (*option)(void *own, int id, const char *value);
+	void (*own_fini)(void *own);
+	/*
+	 * A word before the traces, given to option() as RUT_ANALYSIS_ARGUMENT: the question when
+	 * it is missing or bad. NULL: there is none.
+	 */
+	const char *argument;
+	/* Refuses options that do not go together: -EINVAL, with the reason. Or NULL. */
+	int (*check)(const struct rut_conf *conf, struct rut_err *err);
 	const char *const
 		*needs; /* globs of events, one of which the trace must have; ends with NULL */
 	/* `report` and `top` show it of a trace that has one of these events (globs); none: they

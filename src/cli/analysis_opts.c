@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/analysis_opts.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,61 +10,19 @@
 #include "cli/period_file.h"
 #include "rut_config.h"
 
-/* ---- Lists ---- */
-
-void rut_cli_commas_fini(struct rut_commas *w)
-{
-	free(w->copy);
-	free(w->words);
-	free(w->numbers);
-	*w = (struct rut_commas){0};
-}
-
-int rut_cli_commas_split(struct rut_commas *w, const char *s, bool numbers)
-{
-	size_t max = 1;
-
-	rut_cli_commas_fini(w);
-	for (const char *p = s; *p; p++)
-		max += *p == ',';
-	w->copy = strdup(s);
-	w->words = calloc(max, sizeof(*w->words));
-	w->numbers = calloc(max, sizeof(*w->numbers));
-	if (!w->copy || !w->words || !w->numbers)
-		return -ENOMEM;
-	for (char *p = w->copy, *next; p; p = next) {
-		char *end;
-
-		next = strchr(p, ',');
-		if (next)
-			*next++ = '\0';
-		while (isspace((unsigned char)*p))
-			p++;
-		for (end = p + strlen(p); end > p && isspace((unsigned char)end[-1]);)
-			*--end = '\0';
-		if (!*p)
-			continue;
-		w->numbers[w->n] = strtoll(p, &end, 10);
-		if (numbers && (*end || end == p))
-			return -EINVAL;
-		w->words[w->n++] = p;
-	}
-	return 0;
-}
-
 void rut_cli_analysis_args_fini(struct rut_analysis_args *a)
 {
 	free(a->paths);
 	free(a->periods);
 	free(a->captures);
 	rut_period_set_fini(&a->set);
-	rut_cli_commas_fini(&a->cpus);
-	rut_cli_commas_fini(&a->tids);
-	rut_cli_commas_fini(&a->pids);
-	rut_cli_commas_fini(&a->procnames);
-	rut_cli_commas_fini(&a->select);
-	rut_cli_commas_fini(&a->group_by);
+	rut_commas_fini(&a->cpus);
+	rut_commas_fini(&a->tids);
+	rut_commas_fini(&a->pids);
+	rut_commas_fini(&a->procnames);
 	rut_expr_free(a->filter);
+	if (a->own && a->analysis->own_fini)
+		a->analysis->own_fini(a->own);
 	free(a->own);
 }
 
@@ -133,18 +90,10 @@ static int parse_filter(struct rut_analysis_args *a, const char *s)
 
 static int set_words(struct rut_commas *w, const char *s, bool numbers, size_t *ret_n)
 {
-	int r = rut_cli_commas_split(w, s, numbers);
+	int r = rut_commas_split(w, s, numbers);
 
 	*ret_n = w->n;
 	return r;
-}
-
-/* Names may come with their parents' before them: the last is enough. */
-static const char *last_name(const char *s)
-{
-	const char *slash = strrchr(s, '/');
-
-	return slash ? slash + 1 : s;
 }
 
 /* Options that set a flag. Returns 1 when it is none of these. */
@@ -177,10 +126,6 @@ static int take_flag(struct rut_analysis_args *a, int id)
 		{OPT_UNIFORM, &c->uniform},
 		{OPT_SERIES, &c->series},
 		{OPT_LOG_SCALE, &c->log_scale},
-		{OPT_SPLICE, &c->splice},
-		{OPT_TOTAL, &c->total},
-		{OPT_PER_TID, &c->per_tid},
-		{OPT_PER_PRIO, &c->per_prio},
 	};
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
@@ -202,8 +147,6 @@ static int take_word(struct rut_analysis_args *a, int id, const char *value)
 		{OPT_BEGIN, &a->begin},
 		{OPT_END, &a->end},
 		{OPT_TIMERANGE, &a->timerange},
-		{OPT_A, &a->range_a},
-		{OPT_B, &a->range_b},
 		{OPT_PERIOD_BEGIN, &a->old_begin},
 		{OPT_PERIOD_END, &a->old_end},
 		{OPT_PERIOD_BEGIN_KEY, &a->old_begin_key},
@@ -233,10 +176,6 @@ static int take_list(struct rut_analysis_args *a, int id, const char *v)
 		return set_words(&a->pids, v, true, &c->n_pids);
 	case OPT_PROCNAME:
 		return set_words(&a->procnames, v, false, &c->n_procnames);
-	case OPT_SELECT:
-		return set_words(&a->select, v, false, &c->n_select);
-	case OPT_GROUP_BY:
-		return set_words(&a->group_by, v, false, &c->n_group_by);
 	default:
 		return 1;
 	}
@@ -269,16 +208,6 @@ static int take_value(struct rut_analysis_args *a, int id, const char *v)
 		return parse_float(v, &c->has_min, &c->min_ns, 1000);
 	case OPT_MAX:
 		return parse_float(v, &c->has_max, &c->max_ns, 1000);
-	case OPT_MIN_DURATION:
-		return parse_float(v, &c->has_min_duration, &c->min_duration_us, 1);
-	case OPT_MAX_DURATION:
-		return parse_float(v, &c->has_max_duration, &c->max_duration_us, 1);
-	case OPT_AGGREGATE_BY:
-		c->aggregate_by = last_name(v);
-		return 0;
-	case OPT_ORDER_BY:
-		c->by_hierarchy = !strcmp(v, "hierarchy");
-		return c->by_hierarchy || !strcmp(v, "time") ? 0 : -EINVAL;
 	case OPT_PERIOD:
 		return append(&a->periods, &a->n_periods, v);
 	case OPT_PERIOD_CAPTURES:
@@ -313,16 +242,16 @@ static int add_old_period(struct rut_analysis_args *a)
 	struct rut_commas keys = {0}, end_keys = {0}, values = {0};
 	struct rut_buf b = RUT_BUF_INIT;
 	struct rut_err err = RUT_ERR_INIT;
-	int r = rut_cli_commas_split(&keys, begin_key, false);
+	int r = rut_commas_split(&keys, begin_key, false);
 
 	fprintf(stderr, "Warning: The following period options are deprecated:\n\n"
 			"  --period-begin\n  --period-end\n  --period-begin-key\n"
 			"  --period-end-key\n  --period-key-value\n\n"
 			"Please consider using the --period option.\n");
 	if (!r)
-		r = rut_cli_commas_split(&end_keys, end_key, false);
+		r = rut_commas_split(&end_keys, end_key, false);
 	if (!r)
-		r = rut_cli_commas_split(&values, a->old_value ? a->old_value : "", false);
+		r = rut_commas_split(&values, a->old_value ? a->old_value : "", false);
 	rut_buf_printf(&b, ": $evt.$name == \"%s\"", a->old_begin);
 	for (size_t i = 0; !r && i < keys.n && i < values.n; i++) {
 		char *end;
@@ -337,9 +266,9 @@ static int add_old_period(struct rut_analysis_args *a)
 			       keys.words[i]);
 	if (!r && b.data)
 		r = rut_period_set_add(&a->set, b.data, NULL, &err);
-	rut_cli_commas_fini(&keys);
-	rut_cli_commas_fini(&end_keys);
-	rut_cli_commas_fini(&values);
+	rut_commas_fini(&keys);
+	rut_commas_fini(&end_keys);
+	rut_commas_fini(&values);
 	if (r)
 		r = period_error(a, &err, b.data ? b.data : "", 0);
 	rut_buf_fini(&b);
@@ -415,17 +344,9 @@ static void publish(struct rut_analysis_args *a)
 	c->pids = a->pids.numbers;
 	c->procnames = a->procnames.words;
 	c->own = a->own;
-	for (size_t i = 0; i < a->select.n; i++)
-		a->select.words[i] = last_name(a->select.words[i]);
-	c->select = a->select.words;
-	for (size_t i = 0; i < a->group_by.n; i++)
-		a->group_by.words[i] = last_name(a->group_by.words[i]);
-	c->group_by = a->group_by.words;
 	c->filter = a->filter;
 	if (c->series)
 		c->uniform = true;
-	if (!c->total && !c->per_prio)
-		c->per_tid = true;
 }
 
 static int bad_option(const struct rut_analysis_args *a, int id, const char *value)

@@ -5,6 +5,7 @@
 
 #include "analysis/conf.h"
 #include "analysis/engine.h"
+#include "base/commas.h"
 #include "cli/cmd.h"
 
 enum rut_analysis_opt {
@@ -50,37 +51,13 @@ enum rut_analysis_opt {
 	OPT_UNIFORM,
 	OPT_SERIES,
 	OPT_LOG_SCALE,
-	OPT_SPLICE,
 	OPT_BY,
-	OPT_A,
-	OPT_B,
-	OPT_TOTAL,
-	OPT_PER_TID,
-	OPT_PER_PRIO,
-	OPT_MIN_DURATION,
-	OPT_MAX_DURATION,
-	OPT_SELECT,
-	OPT_AGGREGATE_BY,
-	OPT_GROUP_BY,
-	OPT_ORDER_BY,
 	OPT_REQUEST,
 	OPT_SLOWEST,
 	OPT_EXPLAIN,
 	OPT_LIVE, /* of a live view, not of a trace */
 	OPT_JSON,
 };
-
-/* A list of words cut out of a string. */
-struct rut_commas {
-	char *copy;	    /* owned */
-	const char **words; /* owned array, elements in copy */
-	int64_t *numbers;   /* owned; when asked for */
-	size_t n;
-};
-
-void rut_cli_commas_fini(struct rut_commas *w);
-/* Cuts at commas. `numbers`: each word must be one. Returns 0, -EINVAL or -ENOMEM. */
-int rut_cli_commas_split(struct rut_commas *w, const char *s, bool numbers);
 
 /* Of a trace that grows while it is analysed, by our own doing: --refresh says how often. */
 struct rut_analysis_live {
@@ -99,8 +76,7 @@ struct rut_analysis_args {
 	const char **paths; /* owned array */
 	size_t n_paths;
 	const char *begin, *end, *timerange;
-	const char *range_a, *range_b; /* diff */
-	bool quiet;		       /* the analysis only collects: print nothing */
+	bool quiet; /* the analysis only collects: print nothing */
 	bool skip_validation, no_intersection, no_progress, progress_use_size, debug;
 	/* The verb's analysis, whose own options are taken; NULL: these keep their defaults. */
 	const struct rut_analysis *analysis;
@@ -113,7 +89,7 @@ struct rut_analysis_args {
 	size_t n_periods, n_captures;
 	struct rut_period_set set;
 	const char *old_begin, *old_end, *old_begin_key, *old_end_key, *old_value;
-	struct rut_commas cpus, tids, pids, procnames, select, group_by;
+	struct rut_commas cpus, tids, pids, procnames;
 	struct rut_expr *filter; /* owned */
 	/*
 	 * Takes the tables of each report, instead of printing; with conf.mi. They are freed

@@ -292,7 +292,7 @@ static int parse_timerange(struct pass *p, const char *s, struct rut_err *err)
 		return rut_err_set(err, EINVAL,
 				   "cannot understand the time range '%s': [BEGIN,END]", s);
 	snprintf(copy, sizeof(copy), "%.*s", (int)len - 2, s + 1);
-	r = rut_cli_commas_split(&w, copy, false);
+	r = rut_commas_split(&w, copy, false);
 	if (!r && w.n != 2)
 		r = rut_err_set(err, EINVAL, "cannot understand the time range '%s': [BEGIN,END]",
 				s);
@@ -301,7 +301,7 @@ static int parse_timerange(struct pass *p, const char *s, struct rut_err *err)
 	if (!r)
 		r = parse_time(p, w.words[1], &c->end_ns, err);
 	c->has_begin = c->has_end = !r;
-	rut_cli_commas_fini(&w);
+	rut_commas_fini(&w);
 	return r;
 }
 

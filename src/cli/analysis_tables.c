@@ -100,8 +100,6 @@ const struct rut_opt rut_cli_opts_changes[] = {
 };
 const struct rut_opt rut_cli_opts_diff[] = {
 	COMMON,
-	{"a", "RANGE", "the part of A that is compared: [BEGIN,END]", OPT_A},
-	{"b", "RANGE", "the part of B, or of A where there is no B", OPT_B},
 	{"by", "WHAT", "by process or cgroup (default: process)", OPT_BY},
 	TOP,
 	{0},
@@ -112,15 +110,8 @@ const struct rut_opt rut_cli_opts_memtop[] = {COMMON, BY_GROUP, TOP, TOP_FLAG, {
 const struct rut_opt rut_cli_opts_offcpu[] = {COMMON, BY_GROUP, TOP, {0}};
 const struct rut_opt rut_cli_opts_syscalls[] = {COMMON, BY_GROUP, {0}};
 const struct rut_opt rut_cli_opts_io[] = {
-	COMMON,
-	MIN_MAX,
-	LOG,
-	TOP,
-	TOP_FLAG,
-	STATS,
-	FREQ,
-	{"usage", NULL, "bytes by process, file and device", OPT_USAGE},
-	{"splice", NULL, "count splice and sendfile too", OPT_SPLICE},
+	COMMON,	  MIN_MAX, LOG,	 TOP,
+	TOP_FLAG, STATS,   FREQ, {"usage", NULL, "bytes by process, file and device", OPT_USAGE},
 	{0},
 };
 const struct rut_opt rut_cli_opts_irq[] = {
@@ -136,26 +127,10 @@ const struct rut_opt rut_cli_opts_sched[] = {
 	TOP_FLAG,
 	LOG,
 	STATS,
-	{"total", NULL, "all threads together", OPT_TOTAL},
-	{"per-tid", NULL, "by thread (default)", OPT_PER_TID},
-	{"per-prio", NULL, "by priority", OPT_PER_PRIO},
 	{0},
 };
 const struct rut_opt rut_cli_opts_period[] = {
-	COMMON,
-	MIN_MAX,
-	FREQ,
-	TOP,
-	TOP_FLAG,
-	LOG,
-	STATS,
-	{"min-duration", "US", "leave out shorter periods (microseconds)", OPT_MIN_DURATION},
-	{"max-duration", "US", "leave out longer ones", OPT_MAX_DURATION},
-	{"select", "NAMES", "only these periods", OPT_SELECT},
-	{"aggregate-by", "NAME", "one line for each of these parents", OPT_AGGREGATE_BY},
-	{"group-by", "P.CAPTURE[,..]", "apart by these captured values", OPT_GROUP_BY},
-	{"order-by", "ORDER", "time or hierarchy", OPT_ORDER_BY},
-	{0},
+	COMMON, MIN_MAX, FREQ, TOP, TOP_FLAG, LOG, STATS, {0},
 };
 
 const struct rut_opt rut_cli_opts_requests[] = {

@@ -103,46 +103,39 @@ static int print_metadata(const struct rut_cmd *cmd, const struct verb *v)
 	return RUT_EXIT_OK;
 }
 
-/* wakeupchain names its thread before the trace. */
-static int take_target(struct rut_analysis_args *a)
+/* What the analysis wants before the traces. */
+static int take_argument(struct rut_analysis_args *a)
 {
-	uint64_t tid;
-
-	if (a->n_paths && !rut_parse_u64(a->paths[0], &tid)) {
-		a->conf.target_tid = (int64_t)tid;
-		memmove(a->paths, a->paths + 1, --a->n_paths * sizeof(*a->paths));
-		return -1;
-	}
-	return rut_cli_analysis_usage(a, "which thread? Give its TID before the trace");
-}
-
-/* Of the tables of scheduling these have rows of threads; a wait is that of one thread. */
-static bool has_rows_to_group(const struct rut_conf *c)
-{
-	return c->per_tid && (c->stats || c->freq || c->percentiles);
-}
-
-/* Which processes are put together: those of one name, or of one control group. */
-static int check_by(const struct rut_analysis_args *a, const struct rut_analysis *analysis)
-{
-	const char *by = a->conf.by;
-
-	if (!by)
-		return -1;
-	if (strcmp(by, "process") != 0 && strcmp(by, "cgroup") != 0)
-		return rut_cli_analysis_usage(a, "--by %s: this verb knows process and cgroup", by);
-	if (analysis == &rut_analysis_sched && !has_rows_to_group(&a->conf))
-		return rut_cli_analysis_usage(
-			a, "--by %s puts rows of threads together: add --stats or --freq%s", by,
-			a->conf.per_tid ? "" : " and --per-tid");
+	if (!a->n_paths || a->analysis->option(a->own, RUT_ANALYSIS_ARGUMENT, a->paths[0]))
+		return rut_cli_analysis_usage(a, "%s", a->analysis->argument);
+	memmove(a->paths, a->paths + 1, --a->n_paths * sizeof(*a->paths));
 	return -1;
 }
 
-static int check_diff(const struct rut_analysis_args *a)
+/* Which processes are put together: those of one name, or of one control group. */
+static int check_by(const struct rut_analysis_args *a)
+{
+	const char *by = a->conf.by;
+
+	if (by && strcmp(by, "process") != 0 && strcmp(by, "cgroup") != 0)
+		return rut_cli_analysis_usage(a, "--by %s: this verb knows process and cgroup", by);
+	return -1;
+}
+
+static int check_options(const struct rut_analysis_args *a)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	if (a->analysis->check && a->analysis->check(&a->conf, &err))
+		return rut_cli_analysis_usage(a, "%s", err.msg);
+	return -1;
+}
+
+static int check_diff(const struct rut_analysis_args *a, const struct rut_diff *d)
 {
 	if (a->n_paths > 2)
 		return rut_cli_analysis_usage(a, "diff compares two traces");
-	if (a->n_paths == 1 && (!a->range_a || !a->range_b))
+	if (a->n_paths == 1 && (!d->ranges[0] || !d->ranges[1]))
 		return rut_cli_analysis_usage(
 			a, "which is B? Give another trace, or two intervals: --a and --b");
 	if (a->conf.refresh_ns || a->set.n || a->follow)
@@ -154,9 +147,8 @@ static int check_diff(const struct rut_analysis_args *a)
 /* A pass over each side; the report of the second compares them. */
 static int run_diff(struct rut_analysis_args *a, const struct rut_analysis *analysis)
 {
-	const char *ranges[] = {a->range_a, a->range_b};
-	struct rut_diff diff = {0};
-	int rc = check_diff(a);
+	struct rut_diff *diff = a->own;
+	int rc = check_diff(a, diff);
 
 	for (size_t i = 0; rc < 0 && i < 2; i++) {
 		struct rut_analysis_args side = *a;
@@ -164,17 +156,15 @@ static int run_diff(struct rut_analysis_args *a, const struct rut_analysis *anal
 
 		side.paths = &path;
 		side.n_paths = 1;
-		side.conf.diff = &diff;
 		side.quiet = !i;
-		if (ranges[i])
-			side.timerange = ranges[i];
+		if (diff->ranges[i])
+			side.timerange = diff->ranges[i];
 		rc = rut_cli_analysis_run(&side, &analysis, 1);
-		if (!rc && diff.n <= i && !a->test_compatibility)
+		if (!rc && diff->n <= i && !a->test_compatibility)
 			rc = RUT_EXIT_FAIL; /* no event: that was reported */
 		else if (!i && !rc)
 			rc = -1;
 	}
-	rut_an_diff_fini(&diff);
 	return rc;
 }
 
@@ -193,12 +183,14 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	}
 	if (rc < 0 && a.metadata)
 		rc = print_metadata(cmd, v);
-	if (rc < 0 && v->analysis == &rut_analysis_wakeupchain)
-		rc = take_target(&a);
+	if (rc < 0 && v->analysis->argument)
+		rc = take_argument(&a);
 	if (rc < 0 && !a.n_paths)
 		rc = rut_cli_analysis_usage(&a, "which trace? Give the path of its directory");
 	if (rc < 0 && v->analysis != &rut_analysis_series)
-		rc = check_by(&a, v->analysis);
+		rc = check_by(&a);
+	if (rc < 0)
+		rc = check_options(&a);
 	if (rc < 0 && v->analysis == &rut_analysis_diff)
 		rc = run_diff(&a, v->analysis);
 	if (rc < 0)

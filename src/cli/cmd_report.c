@@ -88,7 +88,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	struct rut_analysis_args a = {.choose = rut_cli_report_choose};
 	int rc;
 
-	a.conf.stats = a.conf.usage = a.conf.total = a.conf.brief = true;
+	a.conf.stats = a.conf.usage = a.conf.brief = true;
 	a.skip_validation = true;
 	rc = rut_cli_analysis_args_parse(&a, cmd, argc, argv);
 	if (rc < 0 && !a.n_paths)

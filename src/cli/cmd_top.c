@@ -211,7 +211,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	size_t n = 0;
 	int rc;
 
-	a.conf.stats = a.conf.usage = a.conf.total = a.conf.brief = true;
+	a.conf.stats = a.conf.usage = a.conf.brief = true;
 	a.conf.refresh_ns = 1000000000;
 	a.skip_validation = a.no_progress = true;
 	rc = rut_cli_analysis_args_parse(&a, cmd, argc, argv);

@@ -43,27 +43,32 @@ an_analysis_is_a_line_and_a_file() {
   done <"$T/analyses"
 }
 
-# Those of one analysis alone: help, completion and manual page have them from its own file.
+# Those of one analysis alone: help, completion, manual page and the link of lttng-analyses have them from its own file.
 an_option_of_one_analysis_is_in_its_file() {
   cd "$SRC"
   n=0
   files=$(grep -lE '^	\.options = options,$' src/analysis/an_*.c)
+  sed -n '/^#define RUT_LTTNG_ANALYSES/,/^$/s/^\tA(\([a-z]*\),.*/\1/p' src/cli/verbs.h >"$T/lttng"
+  while read -r verb; do ln -s "$RUTILE" "$T/lttng-$verb"; done <"$T/lttng"
   for file in $files; do
     analysis=$(sed -n 's/^const struct rut_analysis rut_analysis_\([a-z]*\) = {$/\1/p' "$file")
     options=$(sed -n '/^static const struct rut_opt options\[\] = {$/,/^};$/s/^\t{"\([a-z-]*\)", .*/\1/p' "$file")
     [ -n "$analysis" ] && [ -n "$options" ] || { echo "$file: no options found"; return 1; }
-    for option in $options; do
-      [ "$(code "^	+\\{\"$option\", \"" | grep '^src/\(analysis\|cli/analysis\)')" = "$file" ]
-      verbs=$(sed -n "s/^\tA(\([a-z]*\), $analysis,.*/\1/p" src/cli/verbs.h)
-      for verb in $verbs; do
-        "$RUTILE" help "$verb" | grep -q -- "^ *--$option "
-        "$RUTILE" help --options "$verb" | grep -q -- "^--${option}[=	]"
+    for verb in $(sed -n "s/^\tA(\([a-z]*\), $analysis,.*/\1/p" src/cli/verbs.h); do
+      "$RUTILE" help "$verb" >"$T/help"
+      "$RUTILE" help --options "$verb" >"$T/completion"
+      [ ! -e "$T/lttng-$verb" ] || "$T/lttng-$verb" --help | diff "$T/help" -
+      for option in $options; do
+        [ "$(code "^	+\\{\"$option\", .*OPT_" | grep '^src/\(analysis\|cli/analysis\)')" = "$file" ]
+        grep -q -- "^ *--$option " "$T/help"
+        grep -q -- "^--${option}[=	]" "$T/completion"
         grep -q -- "\*--$option\*" "man/rutile-$verb.1.scd"
         n=$((n + 1))
       done
     done
   done
-  [ "$n" -ge 10 ]
+  [ "$n" -ge 50 ]
+  [ "$(find "$T" -name 'lttng-*' | wc -l)" -ge 19 ]
 }
 
 # What `report` shows, `top` names, in the manual page as well.
