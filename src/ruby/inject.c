@@ -326,13 +326,12 @@ static int seize_leader(struct rut_inject *in, uint64_t deadline_ns)
 
 		if (r == 0)
 			return 0;
-		if (r == -ESRCH || rut_proc_status_read(&s, in->pid, 0) < 0)
+		if (r == -ESRCH || rut_proc_status_settled(&s, &tracer, in->pid) < 0)
 			return rut_inject_gone(in);
 		if (!s.tracer && ++refused > 10)
 			return rut_target_explain_eperm(in->pid, in->err);
-		if (s.tracer && rut_proc_status_read(&tracer, s.tracer, 0) == 0 &&
-		    (strcmp(tracer.name, RUT_INJECT_THREAD_NAME) != 0 ||
-		     rut_now_ns() > deadline_ns))
+		if (s.tracer && (strcmp(tracer.name, RUT_INJECT_THREAD_NAME) != 0 ||
+				 rut_now_ns() > deadline_ns))
 			break;
 		rut_inject_nap_us(200);
 	}

@@ -11,6 +11,7 @@
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -505,10 +506,25 @@ int rut_target_explain_eperm(pid_t pid, struct rut_err *err)
 			   pid);
 }
 
-static int check_state(const struct rut_proc_status *s, pid_t pid, struct rut_err *err)
+int rut_proc_status_settled(struct rut_proc_status *ret, struct rut_proc_status *ret_tracer,
+			    pid_t pid)
 {
-	struct rut_proc_status tracer;
+	const struct timespec nap = {.tv_nsec = 200000};
 
+	for (int tries = 0;; tries++) {
+		int r = rut_proc_status_read(ret, pid, 0);
+
+		if (r == 0 && ret->tracer && rut_proc_status_read(ret_tracer, ret->tracer, 0) < 0)
+			ret->tracer = 0; /* it has ended */
+		if (r < 0 || !ret->tracer || ret_tracer->tgid != ret->ppid || tries == 20)
+			return r;
+		nanosleep(&nap, NULL);
+	}
+}
+
+static int check_state(const struct rut_proc_status *s, const struct rut_proc_status *tracer,
+		       pid_t pid, struct rut_err *err)
+{
 	switch (s->state) {
 	case 'Z':
 	case 'X':
@@ -523,24 +539,20 @@ static int check_state(const struct rut_proc_status *s, pid_t pid, struct rut_er
 	default:
 		break;
 	}
-	if (!s->tracer)
-		return 0;
-	if (rut_proc_status_read(&tracer, s->tracer, 0) < 0)
-		return 0; /* over by now */
-	if (!strcmp(tracer.name, RUT_INJECT_THREAD_NAME))
+	if (!s->tracer || !strcmp(tracer->name, RUT_INJECT_THREAD_NAME))
 		return 0;
 	return rut_err_set(err, EALREADY,
 			   "process %d is already traced by process %d (%s): only one debugger can "
 			   "be attached at a time",
-			   pid, s->tracer, tracer.name);
+			   pid, s->tracer, tracer->name);
 }
 
 int rut_target_check(struct rut_target *t, pid_t pid, struct rut_err *err)
 {
-	struct rut_proc_status s;
+	struct rut_proc_status s, tracer;
 	const struct rut_mapping *m;
 	unsigned char ident[EI_NIDENT];
-	int r = pid > 0 ? rut_proc_status_read(&s, pid, 0) : -ESRCH;
+	int r = pid > 0 ? rut_proc_status_settled(&s, &tracer, pid) : -ESRCH;
 
 	if (r == -ESRCH)
 		return rut_err_set(err, ESRCH, "no process with PID %d", pid);
@@ -549,7 +561,7 @@ int rut_target_check(struct rut_target *t, pid_t pid, struct rut_err *err)
 	if (s.tgid != pid)
 		return rut_err_set(err, ESRCH, "%d is a thread of process %d: name the process",
 				   pid, s.tgid);
-	r = check_state(&s, pid, err);
+	r = check_state(&s, &tracer, pid, err);
 	if (r < 0)
 		return r;
 	r = rut_target_read_maps(t, pid);

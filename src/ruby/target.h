@@ -112,6 +112,13 @@ struct rut_proc_status {
 /* `tid` 0: the process. Returns 0 or -errno. */
 int rut_proc_status_read(struct rut_proc_status *ret, pid_t pid, pid_t tid);
 
+/*
+ * The same of a process and its tracer, which is read while ret->tracer is not 0. While a tracer
+ * detaches, the kernel names the process's parent instead for a moment: that is waited for.
+ */
+int rut_proc_status_settled(struct rut_proc_status *ret, struct rut_proc_status *ret_tracer,
+			    pid_t pid);
+
 /* Name of a user, or the number. */
 void rut_user_name(uid_t uid, char *ret, size_t cap);
 

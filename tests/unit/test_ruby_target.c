@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -241,6 +242,46 @@ static void test_seccomp_agrees_with_the_kernel(void **state)
 	expect_filter(f, 11, SECCOMP_RET_ALLOW);
 }
 
+/* Attaches to `pid` and detaches, again and again. */
+static void attach_and_detach(pid_t pid)
+{
+	for (;;) {
+		if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0)
+			continue;
+		ptrace(PTRACE_INTERRUPT, pid, NULL, NULL);
+		waitpid(pid, NULL, __WALL);
+		ptrace(PTRACE_DETACH, pid, NULL, NULL);
+	}
+}
+
+/* The kernel's own word for a process that a tracer leaves is its parent: 6 of 10,000 times. */
+static void test_parents_do_not_trace(void **state)
+{
+	struct rut_proc_status s, tracer;
+	pid_t pid = fork(), other;
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	other = fork();
+	if (!other) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		attach_and_detach(pid);
+	}
+	for (int i = 0; i < 10000; i++) {
+		assert_int_equal(rut_proc_status_settled(&s, &tracer, pid), 0);
+		assert_int_equal(s.ppid, getpid());
+		if (s.tracer)
+			assert_int_equal(s.tracer, other);
+	}
+	kill(other, SIGKILL);
+	kill(pid, SIGKILL);
+	waitpid(other, NULL, 0);
+	waitpid(pid, NULL, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +293,7 @@ int main(void)
 		cmocka_unit_test(test_other_rubies),
 		cmocka_unit_test(test_names_that_match),
 		cmocka_unit_test(test_seccomp_agrees_with_the_kernel),
+		cmocka_unit_test(test_parents_do_not_trace),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
