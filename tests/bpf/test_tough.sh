@@ -66,7 +66,7 @@ test_killed_before_metadata() {
 # A snapshot that is killed leaves nothing that looks like a trace.
 test_kill_snapshot() {
   need_bpf
-  "$RUTILE" start ${S}a -p $$ --flight --buffer 1M --subbuf 64K -e syscall:getppid
+  "$RUTILE" start ${S}a -p "$BASHPID" --flight --buffer 1M --subbuf 64K -e syscall:getppid
   python3 -c 'import os; [os.getppid() for i in range(20000)]'
   for n in 2 3 4; do
     rm -rf t
@@ -83,8 +83,8 @@ test_kill_snapshot() {
 
 # The recorder in the background, with its pid in $rec and what it says in `said`; `until_said TEXT`.
 record_into() {
-  # This script and its children only: other tests may run.
-  "$RUTILE" record -p $$ -e syscall:getppid "$@" 2>said &
+  # This case and its children only: others may run.
+  "$RUTILE" record -p "$BASHPID" -e syscall:getppid "$@" 2>said &
   rec=$!
   trap 'kill $rec 2>/dev/null || true; umount -l p small d 2>/dev/null || true' EXIT
   recording "$where"
@@ -515,9 +515,10 @@ test_start_killed() {
 test_race() {
   need_bpf
   n=${S}r
+  me=$BASHPID
   for round in 1 2 3; do
     for i in 1 2 3 4; do
-      ("$RUTILE" start $n -p $$ --flight -e syscall:getppid >"out$i" 2>"err$i" && echo won >>winners) &
+      ("$RUTILE" start $n -p "$me" --flight -e syscall:getppid >"out$i" 2>"err$i" && echo won >>winners) &
     done
     wait
     cat err*
@@ -685,20 +686,24 @@ END
   [ "$(lost t)" = "$said" ]
   babeltrace2 t 2>&1 >/dev/null | grep -q "discarded"
   # A session's process counts them, and a snapshot; also after programs have gone.
-  "$RUTILE" start ${S}n -o "$T/n" -p $$ -e $events --context kstack,ustack --buffer 64M >/dev/null
+  "$RUTILE" start ${S}n -o "$T/n" -p "$BASHPID" -e $events --context kstack,ustack --buffer 64M >/dev/null
   ./nest
   "$RUTILE" stop ${S}n
   said=$("$RUTILE" status ${S}n | sed -n 's/^lost *0, and \([0-9]*\) nested in themselves$/\1/p')
   [ "$said" -gt 0 ]
   "$RUTILE" destroy ${S}n
   [ "$(lost n)" = "$said" ]
-  "$RUTILE" start ${S}f --flight -p $$ -e $events --context kstack,ustack --buffer 64M >/dev/null
+  "$RUTILE" start ${S}f --flight -p "$BASHPID" -e $events --context kstack,ustack --buffer 64M >/dev/null
   ./nest
   "$RUTILE" snapshot ${S}f -o f
   [ "$(lost f)" -gt 0 ]
   "$RUTILE" destroy ${S}f
 }
 
+# Programs of others on its CPU would count.
+t_case "events that are lost because others run are in the trace as lost" test_nested_events_are_counted
+# The rest looks at sessions and processes of its own only.
+t_lanes 2
 t_case "kill -9 at 25 random moments of heavy writing: every trace is whole" killed_at_random_moments 25 "$fast"
 t_case "... and at each step of making a directory and writing a packet" test_kill_each_step
 t_case "a directory without metadata is used by the next recorder" test_killed_before_metadata
@@ -720,5 +725,4 @@ t_case "a start or record that fails leaves no directory" test_nothing_left
 t_case "... nor does one on a full disk" test_full_from_the_beginning
 t_case "links in shared directories are not followed" test_links
 t_case "targets that cannot be read are named" test_targets
-t_case "events that are lost because others run are in the trace as lost" test_nested_events_are_counted
 t_done
