@@ -84,7 +84,8 @@ test_kill_snapshot() {
 # The recorder in the background, with its pid in $rec and what it says in `said`; `until_said TEXT`.
 record_into() {
   # This case and its children only: others may run.
-  "$RUTILE" record -p "$BASHPID" -e syscall:getppid "$@" 2>said &
+  me=$BASHPID
+  "$RUTILE" record -p "$me" -e syscall:getppid "$@" 2>said &
   rec=$!
   trap 'kill $rec 2>/dev/null || true; umount -l p small d 2>/dev/null || true' EXIT
   recording "$where"

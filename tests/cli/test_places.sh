@@ -114,10 +114,31 @@ a_context_is_a_line_and_how_it_is_read() {
   done < <(contexts TYPED)
 }
 
+# From its line: the enumerator, the metadata, how filters read it; from the line below it, the record's member.
+a_field_kind_is_in_its_table() {
+  cd "$SRC"
+  sed -n '/define RUT_FIELD_KINDS(K)/,/^$/s/^\tK(\([A-Z0-9_]*\),.*/\1/p' src/bpf/field_kinds.h >"$T/kinds"
+  [ "$(wc -l <"$T/kinds")" -gt 40 ]
+  while read -r kind; do
+    [ "$(code "\\bRUT_C_$kind\\b|\\bK\\($kind, ")" = src/bpf/field_kinds.h ]
+  done <"$T/kinds"
+}
+
+# They are generated: what is edited by hand would be lost.
+pages_of_analyses_are_generated() {
+  cd "$SRC"
+  mkdir "$T/man"
+  man/gen-analyses "$T/man"
+  [ "$(find "$T/man" -name '*.scd' | wc -l)" -ge 35 ]
+  for page in "$T"/man/*.scd; do diff "$page" "man/${page##*/}"; done
+}
+
 t_case "a verb is a line of the list and a file" a_verb_is_a_line_and_a_file
 t_case "an analysis is a line of the list and a file" an_analysis_is_a_line_and_a_file
 t_case "an option of one analysis is in its file" an_option_of_one_analysis_is_in_its_file
 t_case "report and top follow from the analyses" reports_follow_from_the_analyses
+t_case "the pages of the analyses are generated" pages_of_analyses_are_generated
+t_case "a kind of field is a line of its table" a_field_kind_is_in_its_table
 t_case "names have one meaning" names_have_one_meaning
 t_case "a context is a line of the list and how it is read" a_context_is_a_line_and_how_it_is_read
 t_done
