@@ -106,12 +106,18 @@ contexts() { # PLAIN|TYPED
 a_context_is_a_line_and_how_it_is_read() {
   cd "$SRC"
   [ "$(contexts TYPED | wc -l)" -gt 20 ]
+  # The counters have names of their own (perf:cpu:NAME).
+  contexts PLAIN | grep -v ' perf[0-9]$' >"$T/all"
+  contexts TYPED >>"$T/all"
+  not "$RUTILE" record --context no-such -- true 2>"$T/err"
+  sed -n "s/.*unknown context 'no-such': \(.*\), or perf:cpu.*/\1/p" "$T/err" | sed 's/, /\n/g' >"$T/got"
+  sed 's/.* //' "$T/all" | diff - "$T/got"
   while read -r symbol name; do
-    case $symbol in PREEMPTIBLE | INTERRUPTIBLE) continue ;; esac # need a kernel's symbol as well
-    two "\\b(RUT_CTX_|rut_context_)$symbol\\b|C\\($symbol, " "the context $symbol"
-    "$RUTILE" start --help | grep -qw -- --context
-    grep -qw "$name" man/rutile-record.1.scd || { echo "man/rutile-record.1.scd does not name the context $name"; return 1; }
-  done < <(contexts TYPED)
+    grep -q "\*$name\*" man/rutile-record.1.scd || { echo "man/rutile-record.1.scd does not name the context $name"; return 1; }
+    # These need a kernel's symbol, or code of their own, as well.
+    case $symbol in PREEMPTIBLE | INTERRUPTIBLE | USTACK | KSTACK | RSTACK) continue ;; esac
+    two "\\brut_context_$symbol\\b|RUT_CONTEXT\\($symbol\\)|C\\($symbol, " "the context $symbol"
+  done <"$T/all"
 }
 
 # From its line: the enumerator, the metadata, how filters read it; from the line below it, the record's member.
