@@ -12,27 +12,12 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "received.h"
 #include "ring/ring.h"
 #include "stream/nats_store.h"
 #include "stream/nats_url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static char top[64];
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-	(void)st;
-	(void)type;
-	if (where->level == 1 && strcmp(path + where->base, "dir") != 0)
-		abort();
-	return remove(path);
-}
-
-static void clean(void)
-{
-	nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* A file of packets is a sequence of them. */
 static int check_one(const char *path, const struct stat *st, int type, struct FTW *where)

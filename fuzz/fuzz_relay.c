@@ -5,7 +5,6 @@
  * "@N" at the place of one is replaced by that of the N-th stream that was added. A second such
  * line begins what a viewer sends. Nothing but below the receiver's directory may be made.
  */
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,27 +12,11 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "received.h"
 #include "stream/peer.h"
 #include "stream/store_live.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static char top[64];
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-	(void)st;
-	(void)type;
-	/* The receiver's own directories are DIR/..., all below "top/dir". */
-	if (where->level == 1 && strcmp(path + where->base, "dir") != 0)
-		abort();
-	return remove(path);
-}
-
-static void clean(void)
-{
-	nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* The handles that ADD_STREAM replied: 12 bytes each, the status last. */
 static uint64_t handles[8];

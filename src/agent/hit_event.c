@@ -11,16 +11,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define EVENT_GC_START	   0x400000u
-#define EVENT_GC_END_SWEEP 0x1000000u
-#define EVENT_GC_ENTER	   0x2000000u
-#define EVENT_GC_EXIT	   0x4000000u
-
-/* rb_internal_thread_add_event_hook(), Ruby 3.2 */
-#define THREAD_READY	 0x02u
-#define THREAD_RESUMED	 0x04u
-#define THREAD_SUSPENDED 0x08u
-
 /* ---- exceptions ---- */
 
 static void on_raise(VALUE tp, void *session)
@@ -113,13 +103,13 @@ static void on_gc(VALUE index, struct rut_trace_arg *ta)
 	struct rut_session *s = rut_session_of(index);
 
 	switch (ta->event) {
-	case EVENT_GC_START:
+	case RUT_EVENT_GC_START:
 		gc_event(s, RUT_HIT_GC_START, &s->hits.gc_start_ns, false);
 		break;
-	case EVENT_GC_END_SWEEP:
+	case RUT_EVENT_GC_END_SWEEP:
 		gc_event(s, RUT_HIT_GC_END, &s->hits.gc_start_ns, true);
 		break;
-	case EVENT_GC_ENTER:
+	case RUT_EVENT_GC_ENTER:
 		gc_event(s, RUT_HIT_GC_ENTER, &s->hits.gc_enter_ns, false);
 		break;
 	default:
@@ -157,22 +147,22 @@ static void on_gvl(uint32_t event, const void *data, void *session)
 	uintptr_t thread = thread_of(data);
 	struct rut_gvl_thread *t =
 		&threads[s->index][(unsigned)(thread * 0x9e3779b97f4a7c15ull >> 40) % THREADS];
-	char kind = event == THREAD_READY     ? RUT_HIT_GVL_WAIT
-		    : event == THREAD_RESUMED ? RUT_HIT_GVL_HAVE
-					      : RUT_HIT_GVL_RELEASE;
+	char kind = event == RUT_THREAD_READY	  ? RUT_HIT_GVL_WAIT
+		    : event == RUT_THREAD_RESUMED ? RUT_HIT_GVL_HAVE
+						  : RUT_HIT_GVL_RELEASE;
 	uint64_t now = rut_ring_clock(), since;
 	struct rut_hit_facts f = {0};
 	uintptr_t known = __atomic_load_n(&t->thread, __ATOMIC_ACQUIRE);
 	uint32_t tid = known == thread ? __atomic_load_n(&t->tid, __ATOMIC_RELAXED) : 0;
-	bool other = event == THREAD_READY && data && rb.abi->gvl_event_has_thread;
+	bool other = event == RUT_THREAD_READY && data && rb.abi->gvl_event_has_thread;
 
 	if (!other)
 		tid = (uint32_t)syscall(SYS_gettid);
 	since = known == thread ? __atomic_load_n(&t->since_ns, __ATOMIC_RELAXED) : 0;
 	__atomic_store_n(&t->tid, tid, __ATOMIC_RELAXED);
-	__atomic_store_n(&t->since_ns, event == THREAD_SUSPENDED ? 0 : now, __ATOMIC_RELAXED);
+	__atomic_store_n(&t->since_ns, event == RUT_THREAD_SUSPENDED ? 0 : now, __ATOMIC_RELAXED);
 	__atomic_store_n(&t->thread, thread, __ATOMIC_RELEASE);
-	f.duration_ns = event != THREAD_READY && since && now > since ? now - since : 0;
+	f.duration_ns = event != RUT_THREAD_READY && since && now > since ? now - since : 0;
 	rut_hit_fact(&f, RUT_HIT_THREAD)->number = tid;
 	rut_agent_hit_event(session, rut_agent_hits_of(session, kind, NULL), &f);
 }
@@ -202,8 +192,10 @@ static void hook_gc(struct rut_session *s)
 	live_slots = symbol("heap_live_slots");
 	major_by = symbol("major_by");
 	gc_by = symbol("gc_by");
-	rut_agent_session_raw(
-		s, EVENT_GC_START | EVENT_GC_END_SWEEP | EVENT_GC_ENTER | EVENT_GC_EXIT, on_gc);
+	rut_agent_session_raw(s,
+			      RUT_EVENT_GC_START | RUT_EVENT_GC_END_SWEEP | RUT_EVENT_GC_ENTER |
+				      RUT_EVENT_GC_EXIT,
+			      on_gc);
 }
 
 const char *rut_agent_hit_events_hook(struct rut_session *s)
@@ -225,7 +217,7 @@ const char *rut_agent_hit_events_hook(struct rut_session *s)
 		/* Those of a session before it are of no wait that this one sees. */
 		memset(threads[s->index], 0, sizeof(threads[s->index]));
 		s->record.gvl_hook = rb.rb_internal_thread_add_event_hook(
-			on_gvl, THREAD_READY | THREAD_RESUMED | THREAD_SUSPENDED, s);
+			on_gvl, RUT_THREAD_READY | RUT_THREAD_RESUMED | RUT_THREAD_SUSPENDED, s);
 	}
 	return NULL;
 }

@@ -40,10 +40,22 @@ typedef uintptr_t ID;
 #define RUT_EVENT_RAISE		  0x0080u
 #define RUT_EVENT_B_CALL	  0x0100u
 #define RUT_EVENT_B_RETURN	  0x0200u
+#define RUT_EVENT_THREAD_BEGIN	  0x0400u
 #define RUT_EVENT_THREAD_END	  0x0800u
 #define RUT_EVENT_FIBER_SWITCH	  0x1000u
 #define RUT_EVENT_SCRIPT_COMPILED 0x2000u
+#define RUT_EVENT_RESCUE	  0x4000u
 #define RUT_EVENT_NEWOBJ	  0x100000u
+#define RUT_EVENT_GC_START	  0x400000u
+#define RUT_EVENT_GC_END_MARK	  0x800000u
+#define RUT_EVENT_GC_END_SWEEP	  0x1000000u
+#define RUT_EVENT_GC_ENTER	  0x2000000u
+#define RUT_EVENT_GC_EXIT	  0x4000000u
+
+/* rb_internal_thread_add_event_hook(), Ruby 3.2 */
+#define RUT_THREAD_READY     0x02u
+#define RUT_THREAD_RESUMED   0x04u
+#define RUT_THREAD_SUSPENDED 0x08u
 
 /* Flags of rb_add_event_hook2(): as TracePoint uses it; the function gets the struct below. */
 #define RUT_HOOK_RAW 5 /* RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG */
@@ -382,5 +394,8 @@ static inline const char *rut_source_location(int *ret_line)
 		*ret_line = 0;
 	return path;
 }
+
+/* The class of the method of this frame, and its name; false: there is none. */
+bool rut_agent_frame_owner(void *ec, const VALUE *cfp, VALUE *ret_owner, VALUE *ret_mid);
 
 #endif

@@ -52,24 +52,6 @@ static struct rut_request_frame *slot_of(const struct rut_session *s, VALUE iseq
 	return f;
 }
 
-/* The class of the method of this frame, and its name; false: there is none. */
-static bool owner_of(void *ec, const VALUE *cfp, VALUE *ret_owner, VALUE *ret_mid)
-{
-	/* Ruby fills in the rest of its structure. */
-	union {
-		struct rut_trace_arg ta;
-		uintptr_t words[32];
-	} arg = {.words = {0}};
-
-	arg.ta.event = RUT_EVENT_CALL;
-	arg.ta.ec = ec;
-	arg.ta.cfp = cfp;
-	arg.ta.self = cfp[RUT_FRAME_SELF];
-	*ret_mid = rb.rb_tracearg_method_id(&arg.ta);
-	*ret_owner = rb.rb_tracearg_defined_class(&arg.ta);
-	return *ret_mid != rb.qnil && !rut_special_p(*ret_owner);
-}
-
 /* By its method; code outside of methods by its label. */
 static uint32_t row_of(struct rut_session *s, void *ec, const VALUE *cfp)
 {
@@ -81,7 +63,7 @@ static uint32_t row_of(struct rut_session *s, void *ec, const VALUE *cfp)
 	const struct rut_agent_row *row;
 	size_t len, path_len;
 
-	if (owner_of(ec, cfp, &owner, &mid)) {
+	if (rut_agent_frame_owner(ec, cfp, &owner, &mid)) {
 		rut_agent_class_name(owner, class, sizeof(class), &singleton);
 		method = rb.rb_id2name(rb.rb_sym2id(mid));
 		len = method ? strlen(method) : 0;

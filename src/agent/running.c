@@ -293,20 +293,3 @@ bool rut_agent_running_frames(VALUE thread, struct rut_running_frames *ret)
 	ret->words = layout.frame_words;
 	return true;
 }
-
-bool rut_agent_running_owner(void *ec, const VALUE *cfp, VALUE *ret_owner, VALUE *ret_mid)
-{
-	/* Ruby fills in the rest of its structure. */
-	union {
-		struct rut_trace_arg ta;
-		uintptr_t words[32];
-	} arg = {.words = {0}};
-
-	arg.ta.event = RUT_EVENT_CALL;
-	arg.ta.ec = ec;
-	arg.ta.cfp = cfp;
-	arg.ta.self = cfp[RUT_FRAME_SELF];
-	*ret_mid = rb.rb_tracearg_method_id(&arg.ta);
-	*ret_owner = rb.rb_tracearg_defined_class(&arg.ta);
-	return *ret_mid != rb.qnil && !rut_special_p(*ret_owner);
-}

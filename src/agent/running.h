@@ -32,9 +32,6 @@ struct rut_running_frames {
 /* False: they cannot be read. Of the main ractor. May raise. */
 bool rut_agent_running_frames(VALUE thread, struct rut_running_frames *ret);
 
-/* The class of the method of this frame, and whether there is one. */
-bool rut_agent_running_owner(void *ec, const VALUE *cfp, VALUE *ret_owner, VALUE *ret_mid);
-
 /* When all hooks are set. With the GVL. */
 void rut_agent_running_seed(struct rut_session *s);
 

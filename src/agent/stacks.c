@@ -51,7 +51,7 @@ static bool is_frame_of(void *ec, const VALUE *cfp, VALUE path, VALUE label)
 		       same(rb.rb_profile_frame_label(iseq), label) &&
 		       same(rb.rb_profile_frame_path(iseq), path);
 	if ((*(const VALUE *)cfp[RUT_FRAME_EP] & RUT_FRAME_TYPE) != RUT_FRAME_CFUNC ||
-	    !rut_agent_running_owner(ec, cfp, &owner, &mid))
+	    !rut_agent_frame_owner(ec, cfp, &owner, &mid))
 		return false;
 	name = rb.rb_id2name(rb.rb_sym2id(mid));
 	text = rut_agent_str(label, &len);
@@ -80,7 +80,7 @@ static uint32_t qualified(struct rut_session *s, VALUE location, VALUE label,
 		return 0;
 	f->inner = cfp + f->words;
 	if (!base_len || base_len > len || memcmp(text + len - base_len, base, base_len) != 0 ||
-	    !rut_agent_running_owner(f->ec, cfp, &owner, &mid))
+	    !rut_agent_frame_owner(f->ec, cfp, &owner, &mid))
 		return 0;
 	rut_agent_class_name(owner, class, sizeof(class), &singleton);
 	n = snprintf(name, sizeof(name), "%.*s%s%c%.*s", (int)(len - base_len), text, class,

@@ -20,19 +20,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define EVENT_THREAD_BEGIN 0x0400u
-#define EVENT_RESCUE	   0x4000u
-#define EVENT_GC_START	   0x400000u
-#define EVENT_GC_END_MARK  0x800000u
-#define EVENT_GC_END_SWEEP 0x1000000u
-#define EVENT_GC_ENTER	   0x2000000u
-#define EVENT_GC_EXIT	   0x4000000u
-
-/* rb_internal_thread_add_event_hook(), Ruby 3.2 */
-#define THREAD_READY	 0x02u
-#define THREAD_RESUMED	 0x04u
-#define THREAD_SUSPENDED 0x08u
-
 #define RECORD_NS(header) ((header) >> 16) /* 48 bits of the time */
 
 static bool wants(const struct rut_session *s, enum rut_agent_kind kind)
@@ -318,12 +305,12 @@ static uint8_t by_of(VALUE v)
 static void on_gc(VALUE index, struct rut_trace_arg *ta)
 {
 	struct rut_session *s = rut_session_of(index);
-	bool detail = ta->event == EVENT_GC_START || ta->event == EVENT_GC_END_SWEEP;
-	uint16_t id = ta->event == EVENT_GC_START	? RUT_RECORD_GC_START
-		      : ta->event == EVENT_GC_END_MARK	? RUT_RECORD_GC_MARK_END
-		      : ta->event == EVENT_GC_END_SWEEP ? RUT_RECORD_GC_SWEEP_END
-		      : ta->event == EVENT_GC_ENTER	? RUT_RECORD_GC_ENTER
-							: RUT_RECORD_GC_EXIT;
+	bool detail = ta->event == RUT_EVENT_GC_START || ta->event == RUT_EVENT_GC_END_SWEEP;
+	uint16_t id = ta->event == RUT_EVENT_GC_START	    ? RUT_RECORD_GC_START
+		      : ta->event == RUT_EVENT_GC_END_MARK  ? RUT_RECORD_GC_MARK_END
+		      : ta->event == RUT_EVENT_GC_END_SWEEP ? RUT_RECORD_GC_SWEEP_END
+		      : ta->event == RUT_EVENT_GC_ENTER	    ? RUT_RECORD_GC_ENTER
+							    : RUT_RECORD_GC_EXIT;
 	struct rut_record_at at;
 	struct rut_record_gc *e =
 		reserve(s, ta->ec, detail ? sizeof(*e) : sizeof(struct rut_record_plain), id, &at);
@@ -361,8 +348,8 @@ static void on_thread(VALUE tp, void *session)
 	const struct rut_trace_arg *ta = rb.rb_tracearg_from_tracepoint(tp);
 
 	write_thread(session,
-		     ta->event == EVENT_THREAD_BEGIN ? RUT_RECORD_THREAD_START
-						     : RUT_RECORD_THREAD_EXIT,
+		     ta->event == RUT_EVENT_THREAD_BEGIN ? RUT_RECORD_THREAD_START
+							 : RUT_RECORD_THREAD_EXIT,
 		     tid_here());
 }
 
@@ -386,7 +373,7 @@ static uint32_t tid_of(uint32_t event, const void *data)
 
 	if (!thread)
 		return tid_here();
-	if (event == THREAD_READY) {
+	if (event == RUT_THREAD_READY) {
 		tid = __atomic_load_n(&threads[i].tid, __ATOMIC_RELAXED);
 		return __atomic_load_n(&threads[i].thread, __ATOMIC_ACQUIRE) == thread ? tid : 0;
 	}
@@ -404,16 +391,17 @@ static void on_gvl(uint32_t event, const void *data, void *session)
 
 	if (tid)
 		write_thread(session,
-			     event == THREAD_READY     ? RUT_RECORD_GVL_WAIT
-			     : event == THREAD_RESUMED ? RUT_RECORD_GVL_HAVE
-						       : RUT_RECORD_GVL_RELEASE,
+			     event == RUT_THREAD_READY	   ? RUT_RECORD_GVL_WAIT
+			     : event == RUT_THREAD_RESUMED ? RUT_RECORD_GVL_HAVE
+							   : RUT_RECORD_GVL_RELEASE,
 			     tid);
 }
 
 const char *rut_agent_record_hook(struct rut_session *s)
 {
-	uint32_t raise = (wants(s, RUT_KIND_RAISE) ? RUT_EVENT_RAISE : 0) |
-			 (wants(s, RUT_KIND_RESCUE) && rb.abi->has_rescue_event ? EVENT_RESCUE : 0);
+	uint32_t raise =
+		(wants(s, RUT_KIND_RAISE) ? RUT_EVENT_RAISE : 0) |
+		(wants(s, RUT_KIND_RESCUE) && rb.abi->has_rescue_event ? RUT_EVENT_RESCUE : 0);
 
 	/* Before, a method has one list of hooks for all events (events_must_agree). */
 	if (wants(s, RUT_KIND_LINE) && (!rb.target || rb.abi->events_must_agree))
@@ -421,15 +409,16 @@ const char *rut_agent_record_hook(struct rut_session *s)
 	if (raise)
 		rut_agent_session_tp(s, raise, on_raise);
 	if (wants(s, RUT_KIND_THREAD))
-		rut_agent_session_tp(s, EVENT_THREAD_BEGIN | RUT_EVENT_THREAD_END, on_thread);
+		rut_agent_session_tp(s, RUT_EVENT_THREAD_BEGIN | RUT_EVENT_THREAD_END, on_thread);
 	if (wants(s, RUT_KIND_GVL) && rb.rb_internal_thread_add_event_hook)
 		s->record.gvl_hook = rb.rb_internal_thread_add_event_hook(
-			on_gvl, THREAD_READY | THREAD_RESUMED | THREAD_SUSPENDED, s);
+			on_gvl, RUT_THREAD_READY | RUT_THREAD_RESUMED | RUT_THREAD_SUSPENDED, s);
 	if (wants(s, RUT_KIND_GC)) {
 		make_symbols();
 		rut_agent_session_raw(s,
-				      EVENT_GC_START | EVENT_GC_END_MARK | EVENT_GC_END_SWEEP |
-					      EVENT_GC_ENTER | EVENT_GC_EXIT,
+				      RUT_EVENT_GC_START | RUT_EVENT_GC_END_MARK |
+					      RUT_EVENT_GC_END_SWEEP | RUT_EVENT_GC_ENTER |
+					      RUT_EVENT_GC_EXIT,
 				      on_gc);
 	}
 	if (wants(s, RUT_KIND_ALLOC)) {
