@@ -234,13 +234,16 @@ static const char *error_name(int64_t ret)
 static void add_return(struct rut_buf *b, const struct ret_count *r)
 {
 	const char *name = r->ret ? error_name(r->ret) : "success";
+	char count[24];
 
 	rut_buf_puts(b, b->len > 1 ? ", '" : "'");
 	if (name)
 		rut_buf_puts(b, name);
 	else
 		rut_buf_printf(b, "%lld", (long long)r->ret);
-	rut_buf_printf(b, "': %llu", (unsigned long long)r->count);
+	rut_buf_puts(b, "': ");
+	rut_an_fmt_u64(count, r->count);
+	rut_buf_puts(b, count);
 }
 
 /* {'success': 3, 'EAGAIN': 1} */
@@ -322,7 +325,7 @@ static void round_us(char *out, size_t size, const struct rut_cell *c)
 	if (len <= DBL_DIG && isdigit(text[len - 1])) {
 		while (text[len - 1] == '0' && text[len - 2] != '.')
 			text[--len] = '\0';
-		snprintf(out, size, "%.*s", DBL_DIG, text);
+		memcpy(out, text, len + 1);
 		return;
 	}
 	rut_an_json_float(&b, strtod(text, NULL));
@@ -334,20 +337,24 @@ static const char line[] = "{:<38} {:>14} {:>14} {:>14} {:>12} {:>10}  {:<14}\n"
 
 static void print_calls(const struct rut_result *t, uint64_t calls, struct rut_buf *out)
 {
-	char count[24], min[40], avg[40], max[40], stdev[40], name[128];
+	char count[24], min[64], avg[64], max[64], stdev[64];
+	_cleanup_buf_ struct rut_buf name = RUT_BUF_INIT;
 
 	rut_an_fmt_line(out, line, t->subtitle, "Count", "Min", "Average", "Max", "Stdev",
 			"Return values");
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
-		snprintf(name, sizeof(name), " - %s", row[0].str);
-		snprintf(count, sizeof(count), "%lld", (long long)row[1].i);
+		rut_buf_clear(&name);
+		rut_buf_puts(&name, " - ");
+		rut_buf_puts(&name, row[0].str);
+		rut_an_fmt_u64(count, (uint64_t)row[1].i);
 		round_us(min, sizeof(min), &row[2]);
 		round_us(avg, sizeof(avg), &row[3]);
 		round_us(max, sizeof(max), &row[4]);
 		round_us(stdev, sizeof(stdev), &row[5]);
-		rut_an_fmt_line(out, line, name, count, min, avg, max, stdev, row[6].str);
+		rut_an_fmt_line(out, line, name.data ? name.data : "", count, min, avg, max, stdev,
+				row[6].str);
 	}
 	snprintf(count, sizeof(count), "%llu", (unsigned long long)calls);
 	rut_an_fmt_line(out, line, "Total:", count, "", "", "", "", "");

@@ -57,11 +57,37 @@ void rut_an_fmt_size(char *out, size_t size, double bytes)
 	snprintf(out, size, exponent ? "%0.2f %s" : "%0.0f %s", bytes, units[exponent]);
 }
 
+size_t rut_an_fmt_u64(char *out, uint64_t v)
+{
+	char digits[20];
+	size_t n = 0;
+
+	do
+		digits[n++] = (char)('0' + v % 10);
+	while (v /= 10);
+	for (size_t i = 0; i < n; i++)
+		out[i] = digits[n - 1 - i];
+	out[n] = '\0';
+	return n;
+}
+
+static void put_us(char *out, uint64_t ns)
+{
+	unsigned int rest = (unsigned int)(ns % 1000);
+
+	out += rut_an_fmt_u64(out, ns / 1000);
+	out[0] = '.';
+	out[1] = (char)('0' + rest / 100);
+	out[2] = (char)('0' + rest / 10 % 10);
+	out[3] = (char)('0' + rest % 10);
+	out[4] = '\0';
+}
+
 void rut_an_fmt_us(char *out, size_t size, double ns)
 {
 	/* Whole nanoseconds need no floating point, which prints decimals slowly. */
-	if (ns >= 0 && ns < 1e15 && ns == (double)(int64_t)ns)
-		snprintf(out, size, "%lld.%03d", (long long)ns / 1000, (int)((long long)ns % 1000));
+	if (ns >= 0 && ns < 1e15 && ns == (double)(int64_t)ns && size > 24)
+		put_us(out, (uint64_t)ns);
 	else
 		snprintf(out, size, "%0.03f", ns / 1000);
 }
@@ -109,13 +135,18 @@ static void spaces(struct rut_buf *b, int n)
 
 void rut_an_fmt_pad(struct rut_buf *b, const char *s, int width, bool right)
 {
+	size_t len = strlen(s), fill;
 	int n = width - characters(s);
+	char *to;
 
-	if (right)
-		spaces(b, n);
-	rut_buf_puts(b, s);
-	if (!right)
-		spaces(b, n);
+	fill = n > 0 ? (size_t)n : 0;
+	if (rut_buf_reserve(b, len + fill))
+		return;
+	to = b->data + b->len;
+	memset(right ? to : to + len, ' ', fill);
+	memcpy(right ? to + fill : to, s, len);
+	to[len + fill] = '\0';
+	b->len += len + fill;
 }
 
 void rut_an_fmt_line(struct rut_buf *b, const char *layout, ...)

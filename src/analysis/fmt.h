@@ -26,6 +26,9 @@ void rut_an_fmt_size(char *out, size_t size, double bytes);
 /* Nanoseconds as microseconds: "%0.03f". */
 void rut_an_fmt_us(char *out, size_t size, double ns);
 
+/* In decimal. `out` has room for 21 bytes. Returns how many were written, without the NUL. */
+size_t rut_an_fmt_u64(char *out, uint64_t v);
+
 /* The same of a cell; "?" when it is unknown. */
 void rut_an_fmt_us_cell(char *out, size_t size, const struct rut_cell *c);
 

@@ -630,6 +630,8 @@ static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *c
 		c->syscall = syscall_info(st, name);
 		st->has_calls = true;
 		if (c->syscall) {
+			c->special = c->syscall->io || c->syscall->fd_call ||
+				     c->syscall->wait == RUT_WAIT_FUTEX;
 			find_refs(c, cls, rut_an_state_io_fields(c->syscall->io));
 			rut_an_state_fd_bind(cls, c->syscall->fd_call, c->fd_f);
 			if (c->syscall->wait == RUT_WAIT_FUTEX)

@@ -378,17 +378,18 @@ _Static_assert(RUT_HOOK_COUNT <= 32, "a set of hooks has 32 bits");
 struct rut_state_class {
 	void (*fn)(struct rut_state *st, const struct rut_ctf_event *ev,
 		   const struct rut_state_class *c);
-	bool own_cpu; /* `cpu` is a field */
-	struct rut_ctf_ref f[RUT_STATE_FIELDS];
 	const struct rut_syscall_info *syscall;
-	struct rut_ctf_ref cpu; /* none: the packet's */
-	struct rut_ctf_ref ctx_tid, ctx_pid, ctx_procname;
-	struct rut_ctf_ref fd_f[RUT_STATE_FD_FIELDS]; /* of a call that makes or ends descriptors */
-	uint32_t serves;			      /* the hooks that it can matter to */
+	uint32_t serves; /* the hooks that it can matter to */
+	bool own_cpu;	 /* `cpu` is a field */
+	bool special;	 /* begins a call that makes a request, has descriptors, or is for a lock */
 	bool compat_exit,
 		native_exit; /* returns from calls of 32-bit programs only, or of others */
 	bool fix_pid;	     /* the stream's context has a pid, which is the thread's leader */
 	bool old_prio;	     /* wakeup priorities are 100 too high: LTTng before 2.7.1 */
+	struct rut_ctf_ref f[RUT_STATE_FIELDS];
+	struct rut_ctf_ref cpu; /* none: the packet's */
+	struct rut_ctf_ref ctx_tid, ctx_pid, ctx_procname;
+	struct rut_ctf_ref fd_f[RUT_STATE_FD_FIELDS]; /* of a call that makes or ends descriptors */
 };
 
 struct rut_state {

@@ -337,6 +337,33 @@ void rut_an_state_io_exit(struct rut_state *st, const struct rut_ctf_event *ev,
 
 /* ---- All system calls ---- */
 
+/* All zeros. One by one: as a whole the compiler would call on a slow instruction. */
+static inline void reset_request(struct rut_io_rq *rq)
+{
+	rq->op = RUT_IO_NONE;
+	rq->begin_ns = rq->end_ns = 0;
+	rq->has_fd = rq->has_fds = rq->has_size = false;
+	rq->fd = rq->fd_in = rq->fd_out = rq->dup_fd = 0;
+	rq->size = rq->error = 0;
+	rq->of_socket = rq->is_dup = rq->is_transfer = rq->cloexec = false;
+	rq->filename = NULL;
+	rq->fd_type = RUT_FD_UNKNOWN;
+}
+
+/* What only some calls have: a request, descriptors, a lock. */
+static void enter_special(struct rut_state *st, const struct rut_ctf_event *ev,
+			  const struct rut_state_class *c, struct rut_thread *t)
+{
+	if (c->syscall->wait == RUT_WAIT_FUTEX)
+		t->futex = rut_ctf_u64(ev, &c->f[0]);
+	if (c->syscall->io) {
+		reset_request(&t->rq);
+		rut_an_state_io_entry(st, ev, c, t);
+	}
+	if (c->syscall->fd_call)
+		rut_an_state_fd_entry(ev, c, t);
+}
+
 void rut_an_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 			    const struct rut_state_class *c)
 {
@@ -349,13 +376,9 @@ void rut_an_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev
 	t->syscall_begin_ns = ev->ts_ns;
 	t->calls_seen = true;
 	t->rq.op = RUT_IO_NONE;
-	t->futex = c->syscall->wait == RUT_WAIT_FUTEX ? rut_ctf_u64(ev, &c->f[0]) : 0;
-	if (c->syscall->io) {
-		t->rq = (struct rut_io_rq){0};
-		rut_an_state_io_entry(st, ev, c, t);
-	}
-	if (c->syscall->fd_call)
-		rut_an_state_fd_entry(ev, c, t);
+	t->futex = 0;
+	if (c->special)
+		enter_special(st, ev, c, t);
 	if (!st->hooks[RUT_HOOK_SYSCALL_ENTRY].n)
 		return;
 	h = (struct rut_hook_syscall){
@@ -372,31 +395,44 @@ void rut_an_state_sys_string(struct rut_state *st, const struct rut_ctf_event *e
 		t->rq.filename = rut_an_state_str(st, ev, &c->f[0]);
 }
 
-void rut_an_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
-			   const struct rut_state_class *c)
+static void notify_exit(struct rut_state *st, const struct rut_ctf_event *ev, struct rut_thread *t,
+			bool has_ret, int64_t ret)
 {
-	struct rut_thread *t = rut_an_state_current(st, ev, c);
-	struct rut_hook_syscall h;
-
-	if (t)
-		t->calls_seen = true;
-	if (!t || !t->syscall || (t->syscall->compat ? c->native_exit : c->compat_exit))
-		return;
-	h = (struct rut_hook_syscall){
+	const struct rut_hook_syscall h = {
 		.ts_ns = ev->ts_ns,
 		.cpu = st->cpu,
 		.thread = t,
 		.info = t->syscall,
 		.duration_ns = ev->ts_ns - t->syscall_begin_ns,
-		.has_ret = rut_ctf_ref_ok(&c->f[EXIT_RET]),
-		.ret = rut_ctf_i64(ev, &c->f[EXIT_RET]),
+		.has_ret = has_ret,
+		.ret = ret,
 		.ev = ev,
 	};
+
 	rut_state_notify(st, RUT_HOOK_SYSCALL_EXIT, &h);
-	if (t->syscall->io && h.has_ret)
-		rut_an_state_io_exit(st, ev, c, t, h.ret);
-	if (t->syscall->fd_call && h.has_ret)
-		rut_an_state_fd_exit(st, ev, c, t, h.ret);
+}
+
+void rut_an_state_sys_exit(struct rut_state *st, const struct rut_ctf_event *ev,
+			   const struct rut_state_class *c)
+{
+	struct rut_thread *t = rut_an_state_current(st, ev, c);
+	const struct rut_syscall_info *info;
+	bool has_ret = rut_ctf_ref_ok(&c->f[EXIT_RET]);
+	int64_t ret;
+
+	if (!t)
+		return;
+	t->calls_seen = true;
+	info = t->syscall;
+	if (!info || (info->compat ? c->native_exit : c->compat_exit))
+		return;
+	ret = rut_ctf_long(ev, &c->f[EXIT_RET]);
+	if (st->hooks[RUT_HOOK_SYSCALL_EXIT].n)
+		notify_exit(st, ev, t, has_ret, ret);
+	if (info->io && has_ret)
+		rut_an_state_io_exit(st, ev, c, t, ret);
+	if (info->fd_call && has_ret)
+		rut_an_state_fd_exit(st, ev, c, t, ret);
 	t->syscall = NULL;
 }
 

@@ -97,10 +97,23 @@ static struct rut_track *get(struct rut_tracks *t, enum rut_track_kind kind, con
 	return track;
 }
 
+/* Most samples are of a few tracks: these are found without looking for names. */
+static struct rut_track *find(struct rut_tracks *t, enum rut_track_kind kind, const char *who,
+			      const char *what)
+{
+	uint64_t hash = ((uintptr_t)who * 31 + (uintptr_t)what + kind) * 0x9e3779b97f4a7c15ull;
+	struct rut_track_recent *r = &t->recent[hash >> 32 & (RUT_TRACKS_RECENT - 1)];
+
+	if (r->track && r->who == who && r->what == what && r->kind == kind)
+		return r->track;
+	*r = (struct rut_track_recent){who, what, get(t, kind, who, what), kind};
+	return r->track;
+}
+
 static void add(struct rut_tracks *t, enum rut_track_kind kind, const char *who, const char *what,
 		int64_t ts_ns, int64_t value)
 {
-	struct rut_track *track = get(t, kind, who, what);
+	struct rut_track *track = find(t, kind, who, what);
 
 	if (track && rut_an_bins_add(&track->bins, ts_ns, value) < 0)
 		t->failed = true;
@@ -108,7 +121,7 @@ static void add(struct rut_tracks *t, enum rut_track_kind kind, const char *who,
 
 static void add_span(struct rut_tracks *t, const char *who, const struct rut_sample *x)
 {
-	struct rut_track *track = get(t, RUT_TRACK_CPU, who, NULL);
+	struct rut_track *track = find(t, RUT_TRACK_CPU, who, NULL);
 
 	if (track && rut_an_bins_add_span(&track->bins, x->begin_ns, x->end_ns) < 0)
 		t->failed = true;

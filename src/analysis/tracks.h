@@ -45,12 +45,22 @@ struct rut_track {
 	struct rut_bins bins;
 };
 
+/* A track that was asked for lately, and by what; the names are compared as pointers. */
+struct rut_track_recent {
+	const char *who, *what;
+	struct rut_track *track; /* NULL: none */
+	enum rut_track_kind kind;
+};
+
+#define RUT_TRACKS_RECENT 256 /* a power of two */
+
 struct rut_tracks {
 	int64_t begin_ns,
 		end_ns;		 /* set the begin before the first sample, the end after the last */
 	struct rut_ordered list; /* of struct rut_track */
 	struct rut_map names;	 /* pointer -> number: only while samples come */
 	uint64_t n_names;
+	struct rut_track_recent recent[RUT_TRACKS_RECENT];
 	bool failed; /* no memory */
 };
 

@@ -23,7 +23,7 @@ void rut_buf_clear(struct rut_buf *b)
 		b->data[0] = '\0';
 }
 
-int rut_buf_reserve(struct rut_buf *b, size_t more)
+int rut_buf_grow(struct rut_buf *b, size_t more)
 {
 	size_t want = b->len + more + 1;
 	size_t cap = b->cap ? b->cap : 64;
@@ -43,35 +43,6 @@ int rut_buf_reserve(struct rut_buf *b, size_t more)
 	b->data = data;
 	b->cap = cap;
 	return 0;
-}
-
-void rut_buf_add(struct rut_buf *b, const void *data, size_t len)
-{
-	if (rut_buf_reserve(b, len))
-		return;
-	if (len)
-		memcpy(b->data + b->len, data, len);
-	b->len += len;
-	b->data[b->len] = '\0';
-}
-
-void rut_buf_puts(struct rut_buf *b, const char *s)
-{
-	rut_buf_add(b, s, strlen(s));
-}
-
-void rut_buf_putc(struct rut_buf *b, char c)
-{
-	rut_buf_fill(b, c, 1);
-}
-
-void rut_buf_fill(struct rut_buf *b, char c, size_t n)
-{
-	if (rut_buf_reserve(b, n))
-		return;
-	memset(b->data + b->len, c, n);
-	b->len += n;
-	b->data[b->len] = '\0';
 }
 
 void rut_buf_vprintf(struct rut_buf *b, const char *fmt, va_list ap)

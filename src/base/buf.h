@@ -6,10 +6,12 @@
 #ifndef RUT_BASE_BUF_H
 #define RUT_BASE_BUF_H
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct rut_buf {
 	char *data; /* owned; NULL when nothing was added */
@@ -28,14 +30,47 @@ void rut_buf_fini(struct rut_buf *b);
 /* Empties the buffer and keeps its memory. */
 void rut_buf_clear(struct rut_buf *b);
 
-/* Makes room for `more` bytes after len (and the NUL). Returns 0 or -ENOMEM. */
-int rut_buf_reserve(struct rut_buf *b, size_t more);
+/* rut_buf_reserve() where there is not room yet. */
+int rut_buf_grow(struct rut_buf *b, size_t more);
 
-void rut_buf_add(struct rut_buf *b, const void *data, size_t len);
-void rut_buf_puts(struct rut_buf *b, const char *s);
-void rut_buf_putc(struct rut_buf *b, char c);
+/* Makes room for `more` bytes after len (and the NUL). Returns 0 or -ENOMEM. */
+static inline int rut_buf_reserve(struct rut_buf *b, size_t more)
+{
+	if (!b->failed && more < b->cap - b->len)
+		return 0;
+	return rut_buf_grow(b, more);
+}
+
+static inline void rut_buf_add(struct rut_buf *b, const void *data, size_t len)
+{
+	if (rut_buf_reserve(b, len))
+		return;
+	if (len)
+		memcpy(b->data + b->len, data, len);
+	b->len += len;
+	b->data[b->len] = '\0';
+}
+
+static inline void rut_buf_puts(struct rut_buf *b, const char *s)
+{
+	rut_buf_add(b, s, strlen(s));
+}
+
+static inline void rut_buf_putc(struct rut_buf *b, char c)
+{
+	rut_buf_add(b, &c, 1);
+}
+
 /* Appends `n` times the same byte. */
-void rut_buf_fill(struct rut_buf *b, char c, size_t n);
+static inline void rut_buf_fill(struct rut_buf *b, char c, size_t n)
+{
+	if (rut_buf_reserve(b, n))
+		return;
+	memset(b->data + b->len, c, n);
+	b->len += n;
+	b->data[b->len] = '\0';
+}
+
 void rut_buf_printf(struct rut_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void rut_buf_vprintf(struct rut_buf *b, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));

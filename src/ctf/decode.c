@@ -410,6 +410,8 @@ void rut_ctf_ref_of(const struct rut_ctf_type *t, enum rut_ctf_scope scope, stru
 		ret->load = (uint8_t)load_of(t);
 		ret->seg = t->seg;
 		ret->off = t->off;
+		if (ret->load >= RUT_CTF_LOAD_U8 && ret->load <= RUT_CTF_LOAD_S64)
+			ret->shift = (uint8_t)(64 - t->size);
 	}
 }
 
@@ -509,6 +511,11 @@ uint64_t rut_ctf_u64_any(const struct rut_ctf_event *ev, const struct rut_ctf_re
 	default:
 		return 0;
 	}
+}
+
+uint64_t rut_ctf_u64_last(const struct rut_ctf_event *ev, const struct rut_ctf_ref *ref)
+{
+	return rut_decode_fixed(ev->data, ev->seg[ref->seg] + ref->off, ref->type);
 }
 
 const char *rut_ctf_str(const struct rut_ctf_event *ev, const struct rut_ctf_ref *ref,

@@ -139,10 +139,23 @@ void rut_ctf_file_consume(const struct rut_ctf_file *f, uint64_t from, uint64_t 
 	give_back(f, from, to, f->consume ? MADV_REMOVE : MADV_DONTNEED);
 }
 
+static bool in_memory(const struct rut_ctf_file *f, uint64_t offset)
+{
+	unsigned char is_there = 0;
+
+	offset &= ~(uint64_t)(PAGE - 1);
+	return !mincore((void *)(f->data + offset), 1, &is_there) && is_there & 1;
+}
+
 void rut_ctf_file_expect(const struct rut_ctf_file *f, uint64_t from, uint64_t bytes)
 {
 	from &= ~(uint64_t)(PAGE - 1);
-	if (f->data && from < f->size)
-		madvise((void *)(f->data + from), bytes < f->size - from ? bytes : f->size - from,
-			MADV_WILLNEED);
+	if (!f->data || from >= f->size)
+		return;
+	if (bytes > f->size - from)
+		bytes = f->size - from;
+	/* The kernel would look for each page, which takes long where all are there already. */
+	if (in_memory(f, from) && in_memory(f, from + bytes / 2) && in_memory(f, from + bytes - 1))
+		return;
+	madvise((void *)(f->data + from), bytes, MADV_WILLNEED);
 }
