@@ -12,6 +12,7 @@
 #include "analysis/fmt.h"
 #include "analysis/freq.h"
 #include "analysis/ordered.h"
+#include "analysis/where_call.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,6 +35,7 @@ struct wait_stats {
 struct thread {
 	int64_t out_ns; /* RUT_NO_TIME: it runs, or was not seen */
 	bool preempted;
+	const char *polled; /* the only descriptor of its poll(); NULL: none */
 	struct rut_offcpu_wait why;
 	const char *comm;
 	int64_t tid;
@@ -233,7 +235,39 @@ static void on_switch(void *arg, const void *data)
 		w->out_ns = h->ts_ns;
 		w->preempted = !h->prev_state;
 		rut_an_offcpu_classify(&o->base.run->engine->state, &w->why, h->prev);
+		if (w->why.reason == RUT_OFFCPU_POLL)
+			w->why.what = w->polled;
 	}
+}
+
+struct polled {
+	int64_t fd;
+	int n;
+};
+
+static void count_polled(void *arg, int64_t fd)
+{
+	struct polled *p = arg;
+
+	p->fd = fd;
+	p->n++;
+}
+
+/* A poll of one descriptor waits for that. */
+static void on_call(void *arg, const void *data)
+{
+	const struct rut_hook_syscall *h = data;
+	struct offcpu *o = arg;
+	struct rut_state *st = &o->base.run->engine->state;
+	struct polled p = {0};
+	const struct rut_fd *f;
+	struct thread *w;
+
+	if (h->info->wait != RUT_WAIT_POLL || !(w = get(o, h->thread, h->thread->comm)))
+		return;
+	rut_an_poll_each(h->ev, count_polled, &p);
+	f = p.n == 1 ? rut_an_state_fd(rut_an_state_leader(st, h->thread), p.fd) : NULL;
+	w->polled = f ? f->filename : NULL;
 }
 
 /* Causes are computed only while there is a subscriber. */
@@ -245,6 +279,7 @@ static void on_wakeup(void *arg, const void *data)
 
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_SWITCH, on_switch},
+	{RUT_HOOK_SYSCALL_ENTRY, on_call},
 	{RUT_HOOK_WAKEUP, on_wakeup},
 	{0, NULL},
 };

@@ -281,6 +281,16 @@ static void run_fini(struct rut_run *run)
 	run->priv = NULL;
 }
 
+static void period_begin(struct rut_run *run, struct rut_period *p)
+{
+	rut_an_requests_period_begin(run->priv, p);
+}
+
+static void period_end(struct rut_run *run, struct rut_period *p)
+{
+	rut_an_requests_period_end(run->priv, p);
+}
+
 static const char *const tags[] = {"ruby", "rutile", "stats", "top", NULL};
 
 const struct rut_analysis rut_analysis_requests = {
@@ -293,5 +303,7 @@ const struct rut_analysis rut_analysis_requests = {
 	.init = init,
 	.report = report,
 	.fini = fini,
+	.period_begin = period_begin,
+	.period_end = period_end,
 	.run_fini = run_fini,
 };

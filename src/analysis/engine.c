@@ -164,7 +164,8 @@ static void on_period_begin(struct rut_period *p, void *arg)
 	struct rut_engine *e = arg;
 
 	e->n_periods++;
-	p->instances = (void **)begin_stretch(e, p->begin_ns, p);
+	if (!e->conf->of_periods)
+		p->instances = (void **)begin_stretch(e, p->begin_ns, p);
 	for (size_t i = 0; i < e->n_runs; i++)
 		if (e->runs[i].analysis->period_begin)
 			e->runs[i].analysis->period_begin(&e->runs[i], p);
@@ -396,7 +397,7 @@ void rut_an_engine_fini(struct rut_engine *e)
 
 static bool has_periods(const struct rut_engine *e)
 {
-	return e->conf->periods && e->conf->periods->n;
+	return e->conf->periods && e->conf->periods->n && !e->conf->of_periods;
 }
 
 /* The rare things: begin, end, refresh. Returns false at the end of the range. */
@@ -452,8 +453,10 @@ static void run_extras(struct rut_engine *e, const struct rut_engine_class *c,
 static void walk_class(struct rut_engine *e, const struct rut_engine_class *c,
 		       const struct rut_ctf_event *ev)
 {
-	if (c->periods && e->started)
+	if (c->periods && e->started) {
+		e->event = ev;
 		rut_an_periods_event(&e->periods, ev);
+	}
 	if (c->filter)
 		e->state.muted = !rut_expr_match(c->filter, ev, NULL);
 	rut_state_event(&e->state, ev);

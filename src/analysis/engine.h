@@ -120,7 +120,8 @@ struct rut_engine {
 	size_t n_runs;
 	struct rut_periods periods;
 	bool has_events;
-	uint64_t n_periods; /* that have begun */
+	uint64_t n_periods;		   /* that have begun */
+	const struct rut_ctf_event *event; /* borrowed: what begins or ends a period now */
 	int64_t first_ns, last_ns;
 	uint64_t events;
 	rut_progress_fn progress;

@@ -456,6 +456,7 @@ struct rut_explanation *rut_an_explain(struct rut_requests *q, struct rut_reques
 	b->q = q;
 	b->r = r;
 	b->x = x;
+	x->ruby = rut_an_ruby_seen(&q->run->engine->state);
 	x->lost = r->log->lost;
 	if (copy_texts(x, r->log) && build(b)) {
 		look_back(b);

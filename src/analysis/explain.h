@@ -55,6 +55,7 @@ struct rut_explanation {
 	struct rut_an_node *nodes; /* owned; the first is the request */
 	uint32_t n, cap;
 	uint64_t lost;	    /* entries of the log that did not fit: the tree lacks them */
+	bool ruby;	    /* the trace has Ruby events: what runs is Ruby */
 	bool short_history; /* the history does not reach back to its begin */
 	struct rut_strtab texts;
 };

@@ -218,13 +218,13 @@ static void put_resends(struct rut_buf *out, uint64_t n)
 
 /* `what`: the file or peer of `n`'s call. Returns it where the text does not have it yet. */
 static const char *put_place_of(struct rut_buf *out, enum rut_place p, const struct rut_an_node *n,
-				const char *what)
+				const char *what, bool ruby)
 {
 	bool file_lock = n->name && strcmp(n->name, "futex") != 0;
 
 	switch (p) {
 	case RUT_PLACE_RUBY:
-		rut_buf_puts(out, " were spent running Ruby");
+		rut_buf_printf(out, " were spent running%s", ruby ? " Ruby" : "");
 		break;
 	case RUT_PLACE_SYSTEM:
 		rut_buf_printf(out, " were spent in the kernel, most of it in %s()",
@@ -284,10 +284,12 @@ static void put_place(struct rut_buf *out, const struct sums *s, enum rut_place 
 	const char *what = n->kind == RUT_NODE_SYSCALL ? n->what : NULL;
 
 	put_ms(out, s->r->ns[p]);
-	what = put_place_of(out, p, n, what);
+	what = put_place_of(out, p, n, what, s->x->ruby);
 	if (what)
 		rut_buf_printf(out, " of %.120s", what);
-	put_who(out, p, &s->x->nodes[s->blamed[p]], s->r->tid);
+	/* Whoever ended a small part of these waits did not cause the rest. */
+	if (p == RUT_PLACE_RUNQ || s->best_blamed[p] * 4 >= s->best[p])
+		put_who(out, p, &s->x->nodes[s->blamed[p]], s->r->tid);
 	if (p == RUT_PLACE_NET)
 		put_resends(out, n->resends);
 	if (s->around[p] && p != RUT_PLACE_RUNQ && p != RUT_PLACE_STOPPED && p != RUT_PLACE_IRQ &&
@@ -481,7 +483,8 @@ static void print_children(const struct rut_explanation *x, uint32_t at, int dep
 	}
 	if (count && ruby_ns * 100 >= whole_ns) {
 		rut_an_ruby_duration(d, sizeof(d), ruby_ns);
-		rut_buf_printf(out, "  %9s  %*srunning Ruby\n", d, depth * 2, "");
+		rut_buf_printf(out, "  %9s  %*srunning%s\n", d, depth * 2, "",
+			       x->ruby ? " Ruby" : "");
 	}
 }
 

@@ -142,6 +142,18 @@ static void free_request(struct rut_request *r)
 	free(r);
 }
 
+static void drop(struct served *s, struct rut_request *r)
+{
+	struct rut_request **at = &s->open;
+
+	if (!r)
+		return;
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	free_request(r);
+}
+
 static struct rut_request *begin(struct rut_requests *q, struct rut_thread *thread, int64_t pid,
 				 int64_t tid, uint32_t fiber, int64_t ts_ns)
 {
@@ -153,17 +165,8 @@ static struct rut_request *begin(struct rut_requests *q, struct rut_thread *thre
 		return NULL;
 	catch_up(q, s, ts_ns, true);
 	s->fiber = fiber;
-	r = find(s, fiber);
 	/* The end of the one before was lost. */
-	if (r) {
-		for (struct rut_request **at = &s->open; *at; at = &(*at)->next) {
-			if (*at == r) {
-				*at = r->next;
-				free_request(r);
-				break;
-			}
-		}
-	}
+	drop(s, find(s, fiber));
 	r = calloc(1, sizeof(*r));
 	if (!r) {
 		q->run->engine->state.failed = true;
@@ -230,6 +233,8 @@ static void on_request(void *arg, const void *data)
 	struct served *s;
 	struct rut_request *r;
 
+	if (q->run->conf->of_periods)
+		return;
 	q->seen = true;
 	if (h->end) {
 		s = served_of(q, h->thread, h->pid, h->tid, false);
@@ -263,7 +268,7 @@ static bool is_request(struct rut_requests *q, const struct rut_ruby_method *m)
 	const char *const glob = q->run->conf->request;
 	const void *known;
 
-	if (!glob)
+	if (!glob || q->run->conf->of_periods)
 		return false;
 	known = rut_map_get(&q->methods, (uint64_t)m->index + 1);
 	if (!known) {
@@ -331,10 +336,56 @@ static void on_fiber(void *arg, const void *data)
 
 	if (w)
 		w->ruby = true;
-	if (!s)
+	if (!s || q->run->conf->of_periods)
 		return;
 	catch_up(q, s, h->ts_ns, true);
 	s->fiber = h->fiber;
+}
+
+static bool is_wanted(const struct rut_requests *q, const struct rut_period *p)
+{
+	return q->run->conf->of_periods && p->def->name &&
+	       !strcmp(p->def->name, q->run->conf->request);
+}
+
+void rut_an_requests_period_begin(struct rut_requests *q, struct rut_period *p)
+{
+	struct rut_engine *e = q->run->engine;
+	struct rut_state *st = &e->state;
+	struct rut_thread *t;
+	struct rut_request *r;
+
+	if (!is_wanted(q, p))
+		return;
+	rut_state_set_cpu(st, e->event);
+	t = rut_an_state_current(st, e->event, &st->classes[e->event->index]);
+	r = t ? begin(q, t, t->pid, t->tid, 0, p->begin_ns) : NULL;
+	if (!r)
+		return;
+	p->user = (void *)(uintptr_t)t->tid;
+	r->id = p->serial;
+	snprintf(r->kind, sizeof(r->kind), "period");
+	snprintf(r->route, sizeof(r->route), "%s", p->def->name);
+}
+
+void rut_an_requests_period_end(struct rut_requests *q, const struct rut_period *p)
+{
+	struct rut_thread *t =
+		is_wanted(q, p) && p->user
+			? rut_an_state_thread(&q->run->engine->state, (int64_t)(uintptr_t)p->user)
+			: NULL;
+	struct served *s = t ? served_of(q, t, t->pid, t->tid, false) : NULL;
+	struct rut_request *r = find(s, 0);
+
+	/* The thread may have begun another one since. */
+	if (!r || r->id != p->serial)
+		return;
+	if (!p->complete) {
+		drop(s, r);
+		return;
+	}
+	catch_up(q, s, p->end_ns, true);
+	end(q, s, r, p->end_ns);
 }
 
 static void on_event(void *arg, const void *data)

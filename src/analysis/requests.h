@@ -3,7 +3,8 @@
  * Requests of a trace: what the application served, and where the time of each went.
  *
  * A request is what ruby:request_begin and ruby:request_end enclose, or, when the user names a
- * method, an outermost call of it. It belongs to a fiber. Every slice of the time of its thread
+ * method, an outermost call of it; or each period of a name: then it belongs to the thread in which
+ * the period begins, otherwise to a fiber. Every slice of the time of its thread
  * (where.h) is added to the request, so the parts of a request sum up to its duration exactly; what
  * passes while another fiber has the thread is a part of its own.
  */
@@ -78,6 +79,10 @@ struct rut_requests {
 	(RUT_WHERE_HOOKS | RUT_HOOK_BIT(RUT_HOOK_RUBY_BEGIN) | RUT_HOOK_BIT(RUT_HOOK_RUBY_CALL) |  \
 	 RUT_HOOK_BIT(RUT_HOOK_RUBY_FIBER) | RUT_HOOK_BIT(RUT_HOOK_RUBY_REQUEST) |                 \
 	 RUT_HOOK_BIT(RUT_HOOK_RUBY_SPAN) | RUT_HOOK_BIT(RUT_HOOK_BLOCK_DONE))
+
+/* A period of the run begins or ends; with conf->of_periods it may be a request. */
+void rut_an_requests_period_begin(struct rut_requests *q, struct rut_period *p);
+void rut_an_requests_period_end(struct rut_requests *q, const struct rut_period *p);
 
 /* Returns 0 or -ENOMEM. */
 int rut_an_requests_init(struct rut_requests *q, struct rut_run *run);

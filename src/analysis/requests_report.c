@@ -199,8 +199,14 @@ static struct rut_result *slow_table(const struct rut_requests_instance *rq, int
 
 /* ---- Text ---- */
 
+/* What runs in a trace without Ruby's events need not be Ruby. */
+static const char *place_name(bool ruby, enum rut_place p)
+{
+	return p == RUT_PLACE_RUBY && !ruby ? "running" : rut_an_place_name(p);
+}
+
 /* "network 61.2 %, ruby 30.1 %": the largest first; parts below 0.1 % are left out. */
-static void print_shares(struct rut_buf *out, const int64_t *ns)
+static void print_shares(bool ruby, struct rut_buf *out, const int64_t *ns)
 {
 	int64_t sum = 0;
 	bool done[RUT_PLACES] = {false};
@@ -218,7 +224,7 @@ static void print_shares(struct rut_buf *out, const int64_t *ns)
 		if (best < 0)
 			return;
 		done[best] = true;
-		rut_buf_printf(out, "%s%s %.1f %%", comma, rut_an_place_name((enum rut_place)best),
+		rut_buf_printf(out, "%s%s %.1f %%", comma, place_name(ruby, (enum rut_place)best),
 			       100.0 * (double)ns[best] / (double)sum);
 		comma = ", ";
 	}
@@ -230,7 +236,7 @@ static void row_places(const struct rut_cell *cells, int64_t *ns)
 		ns[p] = cells[p].i;
 }
 
-static void print_routes(const struct rut_result *t, struct rut_buf *out)
+static void print_each(bool ruby, const struct rut_result *t, struct rut_buf *out)
 {
 	static const char line[] = "{:<36} {:>8} {:>6} {:>9} {:>9} {:>9} {:>9}  ";
 	char count[24], errors[24], d[4][32];
@@ -248,11 +254,21 @@ static void print_routes(const struct rut_result *t, struct rut_buf *out)
 			rut_an_ruby_duration(d[k], sizeof(d[k]), row[4 + k].i);
 		rut_an_fmt_line(out, line, row[0].str, count, errors, d[0], d[1], d[2], d[3]);
 		row_places(row + FIXED, ns);
-		print_shares(out, ns);
+		print_shares(ruby, out, ns);
 		if (row[3].i)
 			rut_buf_printf(out, "; %lld running", (long long)row[3].i);
 		rut_buf_puts(out, "\n");
 	}
+}
+
+static void print_routes(const struct rut_result *t, struct rut_buf *out)
+{
+	print_each(true, t, out);
+}
+
+static void print_plain_routes(const struct rut_result *t, struct rut_buf *out)
+{
+	print_each(false, t, out);
 }
 
 static void print_layers(const struct rut_result *t, struct rut_buf *out)
@@ -296,7 +312,7 @@ static void print_slowest(const struct rut_requests_instance *rq, struct rut_buf
 		rut_buf_printf(out, "%s\n  ", r->running ? ", has not ended" : "");
 		if (r->explained)
 			rut_buf_printf(out, "%s\n  ", r->explained->sentence);
-		print_shares(out, r->ns);
+		print_shares(rut_an_ruby_seen(&rq->base.run->engine->state), out, r->ns);
 		rut_buf_puts(out, "\n");
 		if (r->explained)
 			rut_an_explain_print(r->explained, out);
@@ -311,7 +327,10 @@ static bool begin_text(const struct rut_instance *inst, int64_t end_ns)
 	rut_an_run_print_range(run, inst->begin_ns, end_ns);
 	if (q->seen)
 		return true;
-	if (!rut_an_ruby_seen(&run->engine->state))
+	if (run->conf->of_periods)
+		rut_buf_printf(&run->out, "No period '%s' begins in the trace\n",
+			       run->conf->request);
+	else if (!rut_an_ruby_seen(&run->engine->state))
 		rut_buf_puts(&run->out, "The trace has no Ruby events: 'rutile record --ruby "
 					"TARGET:requests' records requests\n");
 	else if (run->conf->request)
@@ -370,7 +389,8 @@ void rut_an_requests_report(struct rut_requests_instance *rq, int64_t end_ns)
 	}
 	if (text && !begin_text(&rq->base, end_ns))
 		return;
-	rut_an_run_take(run, route_table(rq, end_ns), print_routes);
+	rut_an_run_take(run, route_table(rq, end_ns),
+			rut_an_ruby_seen(&run->engine->state) ? print_routes : print_plain_routes);
 	if (q->has_spans)
 		rut_an_run_take(run, layer_table(rq, end_ns), print_layers);
 	if (!rq->most)

@@ -449,13 +449,20 @@ int rut_an_state_bind(struct rut_state *st, const struct rut_ctf_set *set);
 /* Whether events of this class can matter to listeners of these hooks only. */
 bool rut_an_state_needs(const struct rut_state *st, size_t cls, uint32_t hooks);
 
-static inline void rut_state_event(struct rut_state *st, const struct rut_ctf_event *ev)
+static inline void rut_state_set_cpu(struct rut_state *st, const struct rut_ctf_event *ev)
 {
 	const struct rut_state_class *c = &st->classes[ev->index];
 
 	st->cpu = __builtin_expect(ev->cpu >= 0, 1) ? ev->cpu : (int)ev->stream->index;
 	if (__builtin_expect(c->own_cpu, 0))
 		st->cpu = (int)rut_ctf_i64(ev, &c->cpu);
+}
+
+static inline void rut_state_event(struct rut_state *st, const struct rut_ctf_event *ev)
+{
+	const struct rut_state_class *c = &st->classes[ev->index];
+
+	rut_state_set_cpu(st, ev);
 	if (c->fn)
 		c->fn(st, ev, c);
 }

@@ -21,7 +21,8 @@ enum { AT_UNKNOWN, AT_CPU, AT_QUEUE, AT_BLOCKED };
  */
 #define SHORT_NS 200000
 /* Who has computed for that long since it waited for something else did not come to unlock. */
-#define COMPUTES_NS 1000000
+#define TIMER_LATE_NS 2000000 /* a timeout is over no later than this */
+#define COMPUTES_NS   1000000
 
 static const struct {
 	const char *name, *text;
@@ -440,6 +441,9 @@ void rut_an_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu,
 	if (!t || thread->last_wakeup_ns != ts_ns || t->woken_by || t->asks_again)
 		return;
 	if (!waker || by == thread || c->in_irq || (!by->syscall && !waker->exiting))
+		return;
+	/* The timer's interrupt has no event on x86; whoever it interrupted woke nobody. */
+	if (t->expires_ns && ts_ns >= t->expires_ns && ts_ns < t->expires_ns + TIMER_LATE_NS)
 		return;
 	/* What it sends to this machine is delivered in a softirq before the call returns. */
 	sends = by->syscall ? is_sender(by->syscall->name) : waker->exiting;

@@ -79,6 +79,7 @@ struct rut_where_thread {
 	uint8_t at;		 /* enum in where.c */
 	uint8_t block;		 /* enum rut_place of the current wait */
 	uint8_t call_place;	 /* where it would wait in the current system call */
+	int64_t expires_ns;	 /* then its poll() is over; 0: never, or not known */
 	bool in_gc, gvl, timed;	 /* timed: the wait for a futex has a timeout */
 	bool ruby;		 /* it made Ruby events */
 	bool child;		 /* asked for a child's end in vain just now */

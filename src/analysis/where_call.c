@@ -243,21 +243,14 @@ static enum rut_place fd_place(struct rut_where *w, struct rut_thread *t, int64_
 
 /* ---- poll ---- */
 
-/*
- * The first pipe or socket that is polled is what is waited for. Ruby polls its own eventfd along
- * with it, or alone in order to sleep, or to wait until another thread interrupts it.
- */
-static enum rut_place poll_place(struct rut_where *w, struct rut_where_thread *t,
-				 const struct rut_ctf_event *ev, const char **ret_what)
+void rut_an_poll_each(const struct rut_ctf_event *ev, void (*fn)(void *arg, int64_t fd), void *arg)
 {
 	struct rut_ctf_iter it;
 	const struct rut_ctf_type *payload = rut_ctf_iter_init(&it, ev, RUT_CTF_SCOPE_PAYLOAD);
-	enum rut_place best = RUT_PLACE_OTHER;
 	struct rut_ctf_value v;
 
-	*ret_what = NULL;
 	if (!payload)
-		return best;
+		return;
 	rut_ctf_iter_enter(&it, payload);
 	for (uint32_t i = 0; i < payload->n_fields; i++) {
 		const struct rut_ctf_type *type = payload->fields[i].type, *elem = type->elem;
@@ -270,21 +263,46 @@ static enum rut_place poll_place(struct rut_where *w, struct rut_where_thread *t
 		}
 		n = rut_ctf_iter_enter(&it, type);
 		for (uint64_t k = 0; k < n && !it.failed; k++) {
-			const char *what;
-			enum rut_place place;
-
 			rut_ctf_iter_enter(&it, elem);
 			rut_ctf_iter_value(&it, elem->fields[0].type, &v);
 			for (uint32_t m = 1; m < elem->n_fields; m++)
 				rut_ctf_iter_skip(&it, elem->fields[m].type);
-			place = fd_place(w, t->thread, v.i, RUT_PLACE_OTHER, &what);
-			if (place != RUT_PLACE_OTHER && best == RUT_PLACE_OTHER) {
-				best = place;
-				*ret_what = what;
-			}
+			fn(arg, v.i);
 		}
 	}
-	return best;
+}
+
+struct polled {
+	struct rut_where *w;
+	struct rut_thread *thread;
+	enum rut_place best;
+	const char *what;
+};
+
+static void choose(void *arg, int64_t fd)
+{
+	struct polled *p = arg;
+	const char *what;
+	enum rut_place place = fd_place(p->w, p->thread, fd, RUT_PLACE_OTHER, &what);
+
+	if (place != RUT_PLACE_OTHER && p->best == RUT_PLACE_OTHER) {
+		p->best = place;
+		p->what = what;
+	}
+}
+
+/*
+ * The first pipe or socket that is polled is what is waited for. Ruby polls its own eventfd along
+ * with it, or alone in order to sleep, or to wait until another thread interrupts it.
+ */
+static enum rut_place poll_place(struct rut_where *w, struct rut_where_thread *t,
+				 const struct rut_ctf_event *ev, const char **ret_what)
+{
+	struct polled p = {.w = w, .thread = t->thread, .best = RUT_PLACE_OTHER};
+
+	rut_an_poll_each(ev, choose, &p);
+	*ret_what = p.what;
+	return p.best;
 }
 
 /* The same of the sets of select(). */
@@ -404,6 +422,8 @@ static void enter_poll(struct rut_where *w, struct rut_where_thread *t, const st
 			       : timeout != 0;
 
 	t->timed = limited;
+	if (limited && !strcmp(plain_name(h->info->name), "poll"))
+		t->expires_ns = h->ts_ns + timeout * 1000000;
 	t->call_place = (uint8_t)poll_place(w, t, h->ev, &t->call_what);
 	if (t->call_place != RUT_PLACE_OTHER)
 		return;
@@ -427,6 +447,7 @@ void rut_an_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 	t->call_place = r ? r->place : RUT_PLACE_OTHER;
 	t->call_what = NULL;
 	t->timed = t->asks_again = false;
+	t->expires_ns = 0;
 	switch (r ? r->how : HOW_PLAIN) {
 	case HOW_FD:
 		note_connected(w, t->thread, rut_ctf_i64(h->ev, &d->fd));

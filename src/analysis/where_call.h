@@ -17,6 +17,9 @@ struct rut_state;
 const char *rut_an_peer_name(struct rut_state *st, const struct rut_ctf_event *ev,
 			     const struct rut_ctf_ref *addr, bool v6, uint64_t port);
 
+/* The descriptors of a poll() or ppoll() that begins. */
+void rut_an_poll_each(const struct rut_ctf_event *ev, void (*fn)(void *arg, int64_t fd), void *arg);
+
 /* Sets t->call_place, t->call_what and t->timed. */
 void rut_an_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 			     const struct rut_hook_syscall *h);

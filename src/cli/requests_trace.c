@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/analysis_opts.h"
 #include "cli/analysis_run.h"
@@ -55,6 +56,9 @@ int rut_cli_requests_trace(const struct rut_cmd *cmd, int argc, char **argv)
 
 	if (a.conf.explain && !a.conf.slowest)
 		a.conf.slowest = SLOWEST_DEFAULT;
+	if (a.conf.request && a.conf.periods)
+		a.conf.of_periods = rut_period_set_find(a.conf.periods, a.conf.request,
+							strlen(a.conf.request)) != NULL;
 	if (a.conf.json)
 		a.skip_validation = a.no_progress = true;
 	if (rc < 0 && a.mi_version) {

@@ -935,6 +935,39 @@ assert total["disk"] == 1000 and total["run queue"] == 900, total'
   run offcpu | grep -q '^disk  *sda  *read  *1  *1.000'
 }
 
+# A period is a request of the thread in which it begins: the parts sum up to it, and the sentence names who was waited for.
+requests_of_periods() {
+  { SW 1_000 0 0 0 10; SW 1_000 1 0 0 20
+    echo "1_100 0 syscall_entry_accept4 fd=3"; echo "1_200 0 syscall_exit_accept4 ret=4"
+    echo "1_500 0 syscall_entry_read fd=9 count=8"; echo "1_600 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=10 rwbs=0"
+    SW 2_000 0 10 2 30; WAKE 4_000 0 10; SW 4_500 0 30 0 10; echo "4_600 0 syscall_exit_read ret=8"
+    SW 5_000 0 10 0 30; SW 9_000 0 30 1 10
+    echo "9_500 0 syscall_entry_close fd=4"; echo "9_600 0 syscall_exit_close ret=0"
+    # One that has not ended, and one that has, in another thread.
+    echo "9_700 0 syscall_entry_accept4 fd=3"; echo "9_800 0 syscall_exit_accept4 ret=4"
+    echo "2_000 1 syscall_entry_accept4 fd=3"; echo "2_100 1 syscall_exit_accept4 ret=5"
+    echo "2_600 1 syscall_entry_close fd=5"; echo "2_700 1 syscall_exit_close ret=0"
+    echo "11_000 1 tick n=1"; } | mk
+  visit='visit : $evt.$name == "syscall_exit_accept4" : $evt.$name == "syscall_entry_close" && $evt.fd == $begin.$evt.ret'
+  run requests --period "$visit" --request visit --slowest 3 --explain --json >out
+  cat out
+  python3 - <<'PY'
+import json
+lines = [json.loads(x) for x in open("out")]
+route, = [x for x in lines if x["type"] == "route"]
+assert (route["route"], route["count"], route["running"], route["max_ns"]) == ("visit", 2, 1, 8300), route
+first = [x for x in lines if x["type"] == "request"][0]
+assert first["duration_ns"] == 8300 and sum(first["parts"].values()) == 8300, first
+assert first["parts"]["run-queue"] == 500 + 4000, first
+assert "a CPU that" in first["explanation"], first
+PY
+  run requests --period "$visit" --request visit >text
+  # Nothing says that what runs is Ruby.
+  grep '^visit' text | grep -q 'running'
+  not grep -q ruby text
+  run requests --period 'x : $evt.$name == "nothing"' --request x 2>&1 | grep -q "No period 'x' begins in the trace"
+}
+
 peers_on_the_network() {
   mk <<TRACE
 $SWITCH
@@ -1473,6 +1506,7 @@ t_case "memory does not grow with the number of forks" memory_does_not_grow_with
 t_case "what the trace lacks is reported" what_the_trace_lacks_is_said
 t_case "LAMI is as its specification says" lami_is_as_its_specification_says
 t_case "offcpu" waits_off_the_cpus
+t_case "requests of periods" requests_of_periods
 t_case "nettop" peers_on_the_network
 t_case "series" numbers_over_time
 t_case "--by puts threads together" threads_are_put_together
