@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -145,6 +146,8 @@ int rut_fleet_rules_read(struct rut_fleet_rules *r, const char *path, struct rut
 	*r = (struct rut_fleet_rules){0};
 	if (stat(path, &st) < 0)
 		return rut_err_errno(err, errno, "cannot read '%s'", path);
+	if (st.st_uid && st.st_uid != geteuid())
+		return rut_err_set(err, EPERM, "'%s' belongs to another user: chown root it", path);
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return rut_err_set(err, EPERM, "others may write to '%s': chmod 644 it", path);
 	rc = rut_buf_read_file(&b, path, FILE_MAX);

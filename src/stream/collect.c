@@ -484,7 +484,7 @@ static bool is_stuck(const struct rut_collect *c, struct conn *k, uint64_t now)
 /* Too many files are held for viewers: those that are furthest behind are closed. */
 static void release_files(struct rut_collect *c)
 {
-	while (rut_store_held(c->store) > c->held_max) {
+	while (rut_store_held(c->store) > c->held_max || rut_store_must_release(c->store)) {
 		struct conn *last = NULL;
 		uint64_t oldest = UINT64_MAX;
 		char why[160];

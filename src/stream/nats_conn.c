@@ -60,6 +60,7 @@ static int set_user(natsOptions *o, const char *path, struct rut_err *err)
 {
 	char line[512], *colon;
 	int rc = check_secret(path, err);
+	natsStatus st;
 
 	if (!rc)
 		rc = read_line(path, line, sizeof(line), err);
@@ -69,15 +70,16 @@ static int set_user(natsOptions *o, const char *path, struct rut_err *err)
 	if (!colon)
 		return rut_err_set(err, EINVAL, "'%s' has no line USER:PASSWORD", path);
 	*colon = '\0';
-	rut_nats.natsOptions_SetUserInfo(o, line, colon + 1);
+	st = rut_nats.natsOptions_SetUserInfo(o, line, colon + 1);
 	explicit_bzero(line, sizeof(line));
-	return 0;
+	return st == NATS_OK ? 0 : rut_nats_error(err, st, "cannot use the user's name");
 }
 
 static int set_nkey(natsOptions *o, struct files *f, struct rut_err *err)
 {
 	char key[128];
 	int rc = check_secret(f->path, err);
+	natsStatus st;
 
 	if (rc)
 		return rc;
@@ -86,9 +88,10 @@ static int set_nkey(natsOptions *o, struct files *f, struct rut_err *err)
 				   "beside '%s' there is no 'nats.pub' with its public key",
 				   f->path);
 	rc = read_line(f->second, key, sizeof(key), err);
-	if (!rc)
-		rut_nats.natsOptions_SetNKeyFromSeed(o, key, f->path);
-	return rc;
+	if (rc)
+		return rc;
+	st = rut_nats.natsOptions_SetNKeyFromSeed(o, key, f->path);
+	return st == NATS_OK ? 0 : rut_nats_error(err, st, "cannot use the key");
 }
 
 /* Our identity. */
@@ -153,20 +156,32 @@ static int set_options(natsOptions *o, const struct rut_nats_conn_conf *conf, st
 {
 	struct files f = {.dir = conf->dir ? conf->dir : RUT_TLS_DIR};
 	const char *servers[RUT_NATS_SERVERS];
+	natsStatus st;
 	int rc;
 
 	for (size_t i = 0; i < conf->url->n_servers; i++)
 		servers[i] = conf->url->servers[i];
-	rut_nats.natsOptions_SetServers(o, servers, (int)conf->url->n_servers);
-	rut_nats.natsOptions_SetTimeout(o, conf->timeout_ms);
-	rut_nats.natsOptions_SetName(o, "rutile");
-	rut_nats.natsOptions_SetAllowReconnect(o, conf->reconnect);
-	rut_nats.natsOptions_SetMaxReconnect(o, -1);
-	rut_nats.natsOptions_SetReconnectWait(o, 500);
-	rut_nats.natsOptions_SetPingInterval(o, PING_MS);
-	rut_nats.natsOptions_SetMaxPingsOut(o, 3);
-	rut_nats.natsOptions_SetWriteDeadline(o, conf->timeout_ms);
-	rut_nats.natsOptions_SetErrorHandler(o, ignore, NULL);
+	st = rut_nats.natsOptions_SetServers(o, servers, (int)conf->url->n_servers);
+	if (st == NATS_OK)
+		st = rut_nats.natsOptions_SetTimeout(o, conf->timeout_ms);
+	if (st == NATS_OK)
+		st = rut_nats.natsOptions_SetName(o, "rutile");
+	if (st == NATS_OK)
+		st = rut_nats.natsOptions_SetAllowReconnect(o, conf->reconnect);
+	if (st == NATS_OK)
+		st = rut_nats.natsOptions_SetMaxReconnect(o, -1);
+	if (st == NATS_OK)
+		st = rut_nats.natsOptions_SetReconnectWait(o, 500);
+	if (st == NATS_OK)
+		st = rut_nats.natsOptions_SetPingInterval(o, PING_MS);
+	if (st == NATS_OK)
+		st = rut_nats.natsOptions_SetMaxPingsOut(o, 3);
+	if (st == NATS_OK)
+		st = rut_nats.natsOptions_SetWriteDeadline(o, conf->timeout_ms);
+	if (st == NATS_OK)
+		st = rut_nats.natsOptions_SetErrorHandler(o, ignore, NULL);
+	if (st != NATS_OK)
+		return rut_nats_error(err, st, "cannot use the address");
 	if (conf->dir && access(conf->dir, R_OK | X_OK) < 0)
 		return rut_err_errno(err, errno, "cannot read the directory '%s'", conf->dir);
 	rc = conf->url->tls ? set_tls(o, &f, err) : 0;

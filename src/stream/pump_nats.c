@@ -39,6 +39,7 @@ struct rut_nats_sender {
 	uint32_t chunk;	      /* number of the present one */
 	struct rut_buf buf;   /* a head and a piece */
 	struct rut_buf where; /* a subject */
+	struct rut_buf id;    /* of a message */
 	/* Under `acks`, since libnats's threads write them. */
 	pthread_cond_t wake;
 	uintptr_t connection; /* number of the present one; 0: none */
@@ -104,15 +105,14 @@ static void set_subject(const struct rut_sender *s, struct rut_buf *b, const cha
 		rut_nats_token_put(b, stream);
 }
 
-/* The same message always has the same one. */
-static void set_id(const struct rut_nats_head *h, const char *subject, char *ret, size_t size)
+/* The same message always has the same one, and no other has it: it ends with the subject. */
+static void set_id(const struct rut_nats_head *h, const char *subject, struct rut_buf *ret)
 {
-	size_t at = 0;
-
+	rut_buf_clear(ret);
 	for (size_t i = 0; i < sizeof(h->uuid); i++)
-		at += (size_t)snprintf(ret + at, size - at, "%02x", h->uuid[i]);
-	snprintf(ret + at, size - at, "-%u-%llu-%llu-%llu-%s", h->chunk, (unsigned long long)h->seq,
-		 (unsigned long long)h->offset, (unsigned long long)h->at, subject);
+		rut_buf_printf(ret, "%02x", h->uuid[i]);
+	rut_buf_printf(ret, "-%u-%llu-%llu-%llu-%s", h->chunk, (unsigned long long)h->seq,
+		       (unsigned long long)h->offset, (unsigned long long)h->at, subject);
 }
 
 /* Publishes what is in n->buf, without waiting. */
@@ -121,12 +121,13 @@ static int publish_piece(struct rut_sender *s, const struct rut_nats_head *h)
 	struct rut_nats_sender *n = s->nats;
 	natsMsg *msg = NULL;
 	jsPubOptions opts;
-	char id[1024];
 	natsStatus st;
 
-	set_id(h, n->where.data, id, sizeof(id));
+	set_id(h, n->where.data, &n->id);
+	if (n->id.failed)
+		return -ENOMEM;
 	rut_nats.jsPubOptions_Init(&opts);
-	opts.MsgId = id;
+	opts.MsgId = n->id.data;
 	opts.ExpectStream = s->url.nats_url.stream;
 	st = rut_nats.natsMsg_Create(&msg, n->where.data, NULL, n->buf.data, (int)n->buf.len);
 	if (st != NATS_OK)
@@ -476,6 +477,7 @@ static void free_nats(struct rut_sender *s)
 	*p = n->next;
 	pthread_mutex_unlock(&acks);
 	rut_buf_fini(&n->buf);
+	rut_buf_fini(&n->id);
 	rut_buf_fini(&n->where);
 	pthread_cond_destroy(&n->wake);
 	free(n);

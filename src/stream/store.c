@@ -95,7 +95,7 @@ static int charge(struct rut_store *s, const char *client, uint64_t bytes)
 	return 0;
 }
 
-static bool disk_full(const struct rut_store *s)
+bool rut_store_disk_full(const struct rut_store *s)
 {
 	struct statvfs v;
 
@@ -119,7 +119,7 @@ int rut_store_room(struct rut_store *s, const char *client, uint64_t bytes)
 
 	if (!c)
 		return -ENOMEM;
-	if (disk_full(s))
+	if (rut_store_disk_full(s))
 		return -ENOSPC;
 	return s->limits.bytes && c->bytes + bytes > s->limits.bytes ? -EDQUOT : 0;
 }
@@ -168,7 +168,7 @@ int rut_store_session(struct rut_store *s, const char *client, const struct rut_
 		return -ENOMEM;
 	if (c->sessions >= s->limits.sessions || (s->limits.bytes && c->bytes >= s->limits.bytes))
 		return -EDQUOT;
-	if (disk_full(s))
+	if (rut_store_disk_full(s))
 		return -ENOSPC;
 	ss = calloc(1, sizeof(*ss));
 	if (!ss)
@@ -419,7 +419,7 @@ int rut_store_packet(struct rut_store *s, const char *client, const struct rut_r
 	known = known_layout(d, packet, &head);
 	if (rotates(st, known, &head))
 		close_file(st);
-	rc = disk_full(s) ? -ENOSPC : charge(s, client, whole);
+	rc = rut_store_disk_full(s) ? -ENOSPC : charge(s, client, whole);
 	if (!rc)
 		rc = open_file(st);
 	if (!rc)
@@ -492,7 +492,7 @@ int rut_store_chunk(struct rut_store_session *ss, const struct rut_relay_chunk *
 {
 	int fd, rc = 0;
 
-	if (disk_full(ss->store))
+	if (rut_store_disk_full(ss->store))
 		return -ENOSPC;
 	if (ss->has_chunk && !ss->archived)
 		rc = archive_first(ss);

@@ -66,9 +66,13 @@ struct rut_store {
 	uint64_t last_id, last_number;
 	bool live; /* files are kept for viewers */
 	uint64_t last_file;
+	struct rut_store_file *all_files;
 	size_t files, current_files; /* that are open for viewers; those that streams have */
 	struct rut_store_stats stats;
 };
+
+/* Has the disk less than the store wants to leave? */
+bool rut_store_disk_full(const struct rut_store *s);
 
 /* Opens DIR/NAME below `at`, making it. Returns a descriptor or -errno. */
 int rut_store_dir(int at, const char *name);

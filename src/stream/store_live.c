@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -23,6 +24,9 @@ void rut_store_file_unref(struct rut_store_file *f)
 	while (f && !--f->refs) {
 		struct rut_store_file *next = f->next;
 
+		*(f->all_prev ? &f->all_prev->all_next : &f->store->all_files) = f->all_next;
+		if (f->all_next)
+			f->all_next->all_prev = f->all_prev;
 		f->store->files--;
 		rut_closep(&f->fd);
 		free(f->places);
@@ -47,6 +51,10 @@ void rut_store_live_open(struct rut_store_stream *st)
 	f->number = ++s->last_file;
 	f->refs = 1;
 	s->files++;
+	f->all_next = s->all_files;
+	if (s->all_files)
+		s->all_files->all_prev = f;
+	s->all_files = f;
 	f->fd = fcntl(st->fd, F_DUPFD_CLOEXEC, 3);
 	if (st->file) {
 		st->file->next = rut_store_file_ref(f);
@@ -102,6 +110,19 @@ void rut_store_serve(struct rut_store *s)
 size_t rut_store_held(const struct rut_store *s)
 {
 	return s->files - s->current_files;
+}
+
+bool rut_store_must_release(const struct rut_store *s)
+{
+	if (!rut_store_held(s) || !rut_store_disk_full(s))
+		return false;
+	for (const struct rut_store_file *f = s->all_files; f; f = f->all_next) {
+		struct stat st;
+
+		if (f->closed && !fstat(f->fd, &st) && !st.st_nlink && st.st_blocks)
+			return true;
+	}
+	return false;
 }
 
 void rut_store_each_session(const struct rut_store *s,

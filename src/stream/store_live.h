@@ -19,8 +19,9 @@ struct rut_store_place {
 };
 
 struct rut_store_file {
-	struct rut_store *store; /* borrowed: it outlives its viewers */
-	uint64_t number;	 /* in the order in which they were opened */
+	struct rut_store *store;		    /* borrowed: it outlives its viewers */
+	struct rut_store_file *all_prev, *all_next; /* those of the store */
+	uint64_t number;			    /* in the order in which they were opened */
 	unsigned refs;
 	int fd;				/* owned */
 	bool closed;			/* nothing more comes to it */
@@ -35,6 +36,9 @@ void rut_store_serve(struct rut_store *s);
 
 /* Finished files that are open only because viewers have not read them to their end. */
 size_t rut_store_held(const struct rut_store *s);
+
+/* Viewers hold space of files that were deleted, while the disk has less than the store wants. */
+bool rut_store_must_release(const struct rut_store *s);
 
 struct rut_store_live_session {
 	uint64_t id;

@@ -6,7 +6,11 @@
 S=relay$$
 export RUTILE_SPOOL_DIR="$t_root/spool"
 mkdir "$RUTILE_SPOOL_DIR"
-trap '"$RUTILE" destroy $S 2>/dev/null; end_relay; rm -rf "$t_root"' EXIT
+t_clean() {
+  "$RUTILE" destroy $S 2>/dev/null
+  end_relay
+}
+trap 't_clean; rm -rf "$t_root"' EXIT
 
 # Three free ports in a row, below those that the kernel gives away by itself.
 free_port() {

@@ -6,9 +6,12 @@
 
 S=trig$$
 export RUTILE_LOG_DIR=$t_root/log
-end() {
+t_clean() {
   for t in a b c; do "$RUTILE" trigger remove $S$t 2>/dev/null; done
   "$RUTILE" destroy $S 2>/dev/null
+}
+end() {
+  t_clean
   rm -rf "$t_root"
 }
 trap end EXIT
@@ -288,22 +291,29 @@ test_log() {
   printf '2 "c"\n' >>log
   t_wait told 2
   t_wait idle
+  # The server has the old file open until it is told.
+  exec 9>>log
   mv log log.1
   echo 'rt=0.6 d' >log
   t_wait told 3
   t_wait idle
+  echo 'rt=0.9 late' >&9
+  exec 9>&-
+  t_wait told 4
+  t_wait idle
   : >log
   sleep 0.6
   echo 'rt=1e3 e' >log
-  t_wait told 4
+  t_wait told 5
   [ "$(jq -r .line told)" = 'rt=0.75 b
 rt=2 "c"
 rt=0.6 d
+rt=0.9 late
 rt=1e3 e' ]
   t_wait idle
   # Its JSON would be longer than a variable of the environment may be.
   python3 -c 'print("rt=7 " + "\x01" * 60000)' >>log
-  t_wait told 5
+  t_wait told 6
   tail -1 told | jq -j .line | python3 -c 'import sys
 line = sys.stdin.read()
 assert len(line) == 4096 and line.startswith("rt=7 \x01") and line.endswith("\x01...")'

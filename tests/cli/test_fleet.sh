@@ -198,6 +198,12 @@ test_config() {
   not "$RUTILE" fleetd --server "nats://127.0.0.1:$p" --config c 2>err
   grep -q "others may write to 'c'" err
   chmod 644 c
+  if [ "$(id -u)" = 0 ]; then
+    chown nobody c
+    not "$RUTILE" fleetd --config c 2>err
+    grep -q "'c' belongs to another user" err
+    chown root c
+  fi
   not "$RUTILE" fleetd --config c 2>err
   grep -q 'which server?' err
   not "$RUTILE" fleetd --server "nats://127.0.0.1:1" --config c 2>err
