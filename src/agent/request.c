@@ -65,7 +65,7 @@ static void clear(struct rut_task *t)
 	t->vm_stack = *(void *const *)t->ec;
 	t->active = false;
 	t->count = t->spans = 0;
-	t->raises = 0;
+	t->raises = t->raised_outside = 0;
 }
 
 /* With the lock. */
@@ -288,7 +288,7 @@ static void begin_request(struct rut_session *s, struct rut_task *t, struct rut_
 
 	t->active = true;
 	t->count = t->spans = 0;
-	t->raises = 0;
+	t->raises = t->raised_outside = 0;
 	t->id = (uint64_t)getpid() << 32 |
 		__atomic_add_fetch(&s->requests.count, 1, __ATOMIC_RELAXED);
 	t->entry = v;
@@ -452,7 +452,8 @@ static void end_open(struct rut_session *s, struct rut_task *t, const struct rut
 		read_fields(s, t, v, ta, detail);
 	/* The server rescues what the application raises, and answers with an error. */
 	if (o->request && t->status >= 500 && t->raises)
-		error = rut_agent_table_get(&s->table, t->raised);
+		error = rut_agent_table_get(&s->table,
+					    t->raised_outside ? t->raised_outside : t->raised);
 	/* A job runner rescues it, and notes it. */
 	if (o->request && !error)
 		error = t->error;
@@ -502,17 +503,35 @@ void rut_agent_request_event(struct rut_session *s, const struct rut_trace_arg *
 		returns(s, ta, v);
 }
 
+/* Is a file the server's own: in the directory of its entry point, or below? */
+static bool of_the_server(const struct rut_session *s, const struct rut_task *t, const char *path)
+{
+	const char *entry = rut_agent_table_get(&s->table, t->entry->row->path);
+	const char *slash = entry ? strrchr(entry, '/') : NULL;
+
+	return slash && !strncmp(path, entry, (size_t)(slash - entry) + 1);
+}
+
+/*
+ * While a server answers for what the application raised it may raise and rescue on its own: Puma 6
+ * empties a queue into its log until it gets a ThreadError.
+ */
 static void raise_event(struct rut_session *s, const struct rut_trace_arg *ta)
 {
 	struct rut_task *t = find(s, ta->ec, false);
+	const char *path;
 	char name[256];
 	bool singleton;
+	int line;
 
 	if (!t)
 		return;
 	rut_agent_class_name(rb.rb_obj_class(ta->data), name, sizeof(name), &singleton);
 	t->raised = rut_agent_table_str(&s->table, name, strlen(name));
 	t->raises++;
+	path = rut_source_location(&line);
+	if (t->active && path && !of_the_server(s, t, path))
+		t->raised_outside = t->raised;
 }
 
 /* An exception is raised, or a thread ends. */

@@ -35,8 +35,10 @@ struct rut_task {
 	int64_t bytes;
 	uint32_t raises; /* exceptions so far, of which `raised` is the last; 0: none */
 	uint32_t raised; /* its class: a string of the table */
-	uint32_t count;	 /* of open[] */
-	uint16_t spans;	 /* of these */
+	/* The class of the last one that was not raised in the server's own files; 0: none. */
+	uint32_t raised_outside;
+	uint32_t count; /* of open[] */
+	uint16_t spans; /* of these */
 	char verb[16], path[RUT_RECORD_TEXT], route[RUT_RECORD_TEXT];
 	char traceparent[64], request_id[128], error[RUT_RECORD_TEXT];
 	uint64_t begin_ns;		  /* of a script's probes */

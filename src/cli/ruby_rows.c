@@ -447,6 +447,17 @@ static void json_buckets(struct rut_buf *out, const struct rut_ruby_row *r)
 	rut_jsonl_array_close(out);
 }
 
+/* None of a row without a call that returned: garbage collection, and calls that still run. */
+static void add_percentile(struct rut_table *t, const struct rut_ruby_row *r, double part)
+{
+	uint64_t ns = rut_cli_row_percentile(r, part);
+
+	if (ns)
+		add_time(t, ns);
+	else
+		rut_table_add(t, "-");
+}
+
 static void add_cell(struct rut_table *t, const struct rut_row *row, enum rut_row_column c)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
@@ -478,11 +489,11 @@ static void add_cell(struct rut_table *t, const struct rut_row *row, enum rut_ro
 	case RUT_COL_MAX:
 		return add_time(t, r->max_ns);
 	case RUT_COL_P50:
-		return add_time(t, rut_cli_row_percentile(r, 0.5));
+		return add_percentile(t, r, 0.5);
 	case RUT_COL_P90:
-		return add_time(t, rut_cli_row_percentile(r, 0.9));
+		return add_percentile(t, r, 0.9);
 	case RUT_COL_P99:
-		return add_time(t, rut_cli_row_percentile(r, 0.99));
+		return add_percentile(t, r, 0.99);
 	case RUT_COL_SPREAD:
 		return add_spread(t, r);
 	case RUT_COL_COUNT:

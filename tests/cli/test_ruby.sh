@@ -514,6 +514,9 @@ EOF
     abort "#{row}" unless slow >= 20' <got
   "$R" time --percentiles --last --sort p99 --method nap -- ruby naps.rb >got
   grep -qE ' P50 +P90 +P99 ' got
+  # What is no call has no percentile.
+  "$R" time --percentiles --last -- ruby -e 'def a; GC.start; end; a' >got
+  grep -E '\(garbage collection\) +[0-9]+ .* - +- +- ' got
 }
 
 calls_by_the_line_that_calls() {

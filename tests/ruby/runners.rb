@@ -28,7 +28,8 @@ class Api < Grape::API
   get("/broken") { raise ArgumentError, "on purpose" }
 end
 
-# Since Falcon 0.49 the parameters are (...).
+# Since Falcon 0.49 the parameters are (...). As other servers do, it raises and rescues on its own while it answers.
+eval <<'SERVER', nil, "/usr/lib/falcon/server.rb", 1
 module Falcon
   class Server
     Request = Struct.new(:env)
@@ -37,10 +38,12 @@ module Falcon
 
     def answer(request)
       status, = Api.call(Rack::MockRequest.env_for(request.instance_variable_get(:@path)))
+      Queue.new.pop(true) rescue ThreadError
       Response.new.tap { |r| r.instance_variable_set(:@status, status) }
     end
   end
 end
+SERVER
 
 # Passenger rescues what the application raises, and returns false.
 module PhusionPassenger

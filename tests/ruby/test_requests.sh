@@ -159,7 +159,7 @@ served_by() {
   echo "${1:-$server}"
 }
 other_servers_too() {
-  needs rack webrick
+  needs rack webrick unicorn
   echo 'worker_processes 1' >unicorn.rb
   same_from "$RUBY" -S unicorn -c unicorn.rb -l 127.0.0.1:PORT "$t_root/config.ru"
   kill -KILL $(served_by) $server
