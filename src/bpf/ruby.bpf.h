@@ -74,6 +74,12 @@ struct {
 	__type(value, struct rut_frame_cache);
 } frame_cache SEC(".maps");
 
+/*
+ * Bytes of the VM stack that are read at once for the environments of C methods: a read takes as
+ * long as all else that is done for a frame, and environments of neighbours are near each other.
+ */
+#define RUBY_NEAR 2048
+
 #define WALK_EC 3 /* words of a walk: the first three of the context, and its address */
 
 struct rut_ruby_walk {
@@ -83,10 +89,13 @@ struct rut_ruby_walk {
 	__u64 pc, iseq, self, ep; /* of the current frame */
 	__u32 count, stack_place; /* words in the place of stack_walks */
 	__u32 taken, unknown;	  /* unknown: a frame could not be read, which may work next time */
+	__u32 tgid, version;	  /* that `proc` is of (script_ruby.bpf.c) */
 	__u64 words[8];
+	__u64 near_at; /* where `near` is from; 0: it is not read */
 	struct rut_code code;
 	__u8 body[256];
 	__u8 raw[8192 + 256]; /* 64 frames; the rest lets the verifier add offsets */
+	__u8 near[RUBY_NEAR + 64];
 };
 
 struct {
@@ -499,12 +508,39 @@ static __always_inline __u64 ruby_begun(const struct rut_ruby_walk *w, bool is_c
 	return (ruby_word(w->ep) & FRAME_FLAGS) == FRAME_BEGUN ? RUT_FRAME_BEGUN : 0;
 }
 
+/*
+ * The method entry of the C method whose frame has this environment; 0: it is not a C method's.
+ * False: it cannot be read. From the innermost frame on each environment is below the one before.
+ */
+static __always_inline bool ruby_c_entry(struct rut_ruby_walk *w, __u64 ep, __u64 *entry)
+{
+	__u64 at = ep + EP_ME * 8, offset = at - w->near_at;
+	const __u64 *env;
+
+	if (!w->near_at || at < w->near_at || offset > RUBY_NEAR - 24) {
+		w->near_at = at + 24 - RUBY_NEAR;
+		if (at < w->words[0] + RUBY_NEAR ||
+		    bpf_probe_read_user(w->near, RUBY_NEAR, (void *)w->near_at)) {
+			/* The begin of the VM stack, or an environment that is on the heap. */
+			w->near_at = 0;
+			if (bpf_probe_read_user(w->near, 24, (void *)at))
+				return false;
+			offset = 0;
+		} else {
+			offset = RUBY_NEAR - 24;
+		}
+	}
+	env = (const __u64 *)(w->near + (offset & (RUBY_NEAR - 1)));
+	*entry = (env[2] & FRAME_TYPE) == FRAME_CFUNC ? env[0] : 0;
+	return true;
+}
+
 /* One frame of those in w->raw. */
 __noinline __u64 rut_ruby_frame(__u32 place, __u32 at)
 {
 	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
 	struct rut_frame_cache *c;
-	__u64 *f, key, env[3], frame, mixed;
+	__u64 *f, key, frame, mixed;
 	bool is_c = false;
 
 	at &= 8191;
@@ -517,10 +553,8 @@ __noinline __u64 rut_ruby_frame(__u32 place, __u32 at)
 	w->ep = f[CFP_EP];
 	if (!w->pc || !w->iseq) {
 		/* C methods have no program counter; what else has none is not shown. */
-		if (bpf_probe_read_user(env, sizeof(env), (void *)(w->ep + EP_ME * 8)) ||
-		    (env[2] & FRAME_TYPE) != FRAME_CFUNC)
+		if (!ruby_c_entry(w, w->ep, &key) || !key)
 			return 0;
-		key = env[0];
 		is_c = true;
 	}
 	c = ruby_cache_slot(w, key, &mixed);
@@ -574,7 +608,7 @@ __noinline __u64 rut_ruby_frames(__u32 place, __u64 at, __u32 n)
 __noinline __u64 rut_ruby_sum(__u32 place, __u64 at, __u32 n)
 {
 	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
-	__u64 len, env[3], sum;
+	__u64 len, sum;
 	__u32 bytes, from = 0;
 
 	if (!w)
@@ -592,11 +626,10 @@ __noinline __u64 rut_ruby_sum(__u32 place, __u64 at, __u32 n)
 			break;
 		from += bytes;
 		if (!key || !f[CFP_ISEQ]) {
-			if (bpf_probe_read_user(env, sizeof(env), (void *)(f[CFP_EP] + EP_ME * 8)))
+			if (!ruby_c_entry(w, f[CFP_EP], &key))
 				return 0;
-			if ((env[2] & FRAME_TYPE) != FRAME_CFUNC)
+			if (!key)
 				continue;
-			key = env[0];
 		}
 		sum = rut_stack_hash_step(sum, key);
 	}
@@ -710,12 +743,31 @@ static __always_inline bool ruby_read_ec(struct rut_ruby_walk *w, __u64 ec)
 	       used % w->proc.frame_bytes == 0;
 }
 
+/*
+ * glibc puts the variables of what a program starts with in a block that ends at the thread
+ * pointer: below that are the thread's stack or nothing that malloc() returns.
+ */
+#define RUBY_STATIC_TLS 8192
+
+static __always_inline bool ruby_find_variable(struct rut_ruby_walk *w, struct rut_ruby_vm *proc,
+					       __u64 tp, __u64 address)
+{
+	if (!ruby_read_ec(w, ruby_word(address)))
+		return false;
+	if (address < tp && tp - address <= RUBY_STATIC_TLS)
+		proc->tls_static = (__s32)(address - tp);
+	return true;
+}
+
 static __always_inline bool ruby_find_ec(struct rut_ruby_walk *w, struct rut_ruby_vm *proc)
 {
 	__u64 tp = ruby_thread_pointer(), block;
 
 	if (!tp)
 		return false;
+	/* Two reads less than by the DTV, each of which takes longer than all else here. */
+	if (w->proc.tls_static && ruby_read_ec(w, ruby_word(tp + (__s64)w->proc.tls_static)))
+		return true;
 	if (w->proc.tls == RUT_RUBY_TLS_THREAD) {
 		block = ruby_word(tp + w->proc.tls_offset);
 		return ruby_is_heap(block) && ruby_read_ec(w, ruby_word(block + w->proc.thread_ec));
@@ -724,12 +776,12 @@ static __always_inline bool ruby_find_ec(struct rut_ruby_walk *w, struct rut_rub
 	if (!ruby_is_heap(block))
 		return false;
 	if (w->proc.tls_offset != RUT_RUBY_UNKNOWN)
-		return ruby_read_ec(w, ruby_word(block + w->proc.tls_offset));
+		return ruby_find_variable(w, proc, tp, block + w->proc.tls_offset);
 	/* A libruby that does not export the variable: the word that is a context. */
 	for (__u32 i = 0; i < 16; i++) {
 		if (i >= w->proc.tls_words)
 			break;
-		if (ruby_read_ec(w, ruby_word(block + i * 8))) {
+		if (ruby_find_variable(w, proc, tp, block + i * 8)) {
 			proc->tls_offset = i * 8;
 			return true;
 		}
@@ -737,21 +789,26 @@ static __always_inline bool ruby_find_ec(struct rut_ruby_walk *w, struct rut_rub
 	return false;
 }
 
-/* Finds the current thread's frames: w->words, w->epoch. False: it runs no Ruby. */
-static __always_inline bool ruby_find(struct rut_ruby_walk *w, struct rut_ruby_vm *proc)
+/* Finds the current thread's frames: w->words, w->epoch. False: it runs no Ruby. w->proc is known.
+ */
+static __always_inline bool ruby_find_frames(struct rut_ruby_walk *w, struct rut_ruby_vm *proc)
 {
-	__u64 now = bpf_ktime_get_ns();
-
-	w->proc = *proc;
+	w->near_at = 0;
 	if (!ruby_find_ec(w, proc) || w->proc.frame_bytes < 40 || w->proc.frame_bytes > 128)
 		return false;
 	/* The count of collections; and codes are used now and then, or they are evicted. */
-	w->epoch = w->proc.gc_count
-			   ? (ruby_word(w->proc.gc_count) << 16 ^ now >> RUT_CODE_TOUCH_SHIFT)
-			   : now;
+	w->epoch = w->proc.gc_count ? (ruby_word(w->proc.gc_count) << 16 ^
+				       bpf_jiffies64() >> RUT_CODE_TOUCH_SHIFT)
+				    : bpf_ktime_get_ns();
 	w->link = 0;
 	w->count = 1;
 	return true;
+}
+
+static __always_inline bool ruby_find(struct rut_ruby_walk *w, struct rut_ruby_vm *proc)
+{
+	w->proc = *proc;
+	return ruby_find_frames(w, proc);
 }
 
 static __always_inline __u64 ruby_walk(struct rut_ruby_walk *w, __u32 place,

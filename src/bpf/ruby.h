@@ -61,6 +61,12 @@ struct rut_ruby_vm {
 	__u32 class_at;	  /* WORD: offset in the class */
 	__u32 thread_ec;  /* THREAD: offset of the context in rb_thread_t */
 	__u32 singleton;  /* flag of singleton classes */
+	/*
+	 * DTV: the variable's distance from the thread pointer, where it is in the block of the
+	 * static ones; 0: unknown. The programs learn it: the same in all threads.
+	 */
+	__s32 tls_static;
+	__u32 _pad;
 };
 
 #define RUT_CODE_WAYS 8
@@ -109,8 +115,8 @@ struct rut_code_set {
 };
 
 /* Codes are used by what is in the cache, which is renewed at least so often. */
-#define RUT_CODE_TOUCH_SHIFT 34 /* of nanoseconds: 17 s */
-#define RUT_CODE_TOUCH_NS    (2ull << RUT_CODE_TOUCH_SHIFT)
+#define RUT_CODE_TOUCH_SHIFT 10 /* of jiffies: 1 to 10 s */
+#define RUT_CODE_TOUCH_NS    (2ull << 34)
 
 /* A frame: whether C code began it, 1, 44 bits of the code's hash, 18 bits of the line. */
 #define RUT_FRAME_LINE_BITS 18

@@ -20,7 +20,8 @@
 #define EC_THREAD_FIRST 5
 #define EC_THREAD_LAST	9
 
-#define INNERMOST_MAX 32 /* C methods above the innermost Ruby code */
+#define INNERMOST_MAX  32 /* C methods above the innermost Ruby code */
+#define INNERMOST_READ 4  /* frames that are read at once */
 
 /* Added to a key of the cache, which then holds something else than the frame's word. */
 #define KEY_METHOD 1 /* the method's word */
@@ -43,22 +44,38 @@ static __always_inline struct rut_ruby_vm *ruby_process(void)
 	return proc;
 }
 
+static __always_inline bool ruby_take_frame(struct rut_ruby_walk *w, const __u64 *f)
+{
+	if (!f[CFP_PC] || !f[CFP_ISEQ])
+		return false;
+	w->pc = f[CFP_PC];
+	w->iseq = f[CFP_ISEQ];
+	w->self = f[CFP_SELF];
+	w->ep = f[CFP_EP];
+	return true;
+}
+
 /* The innermost frame of Ruby code into w->pc and so on, behind C methods that it calls. */
 static __always_inline bool ruby_innermost(struct rut_ruby_walk *w)
 {
 	__u64 at = w->words[2], end = w->words[0] + w->words[1] * 8, *f = (__u64 *)w->raw;
+	__u32 bytes = w->proc.frame_bytes & 255, i = 0;
 
-	for (__u32 i = 0; i < INNERMOST_MAX; i++) {
+	/* A read of several frames takes as long as one of a word. */
+	if (at + INNERMOST_READ * bytes <= end &&
+	    !bpf_probe_read_user(f, (INNERMOST_READ * bytes) & 1023, (void *)at)) {
+		for (; i < INNERMOST_READ; i++) {
+			if (ruby_take_frame(w, (const __u64 *)(w->raw + i * bytes)))
+				return true;
+		}
+		at += INNERMOST_READ * bytes;
+	}
+	for (i = 0; i < INNERMOST_MAX; i++) {
 		if (at >= end || bpf_probe_read_user(f, 40, (void *)at))
 			return false;
-		if (f[CFP_PC] && f[CFP_ISEQ]) {
-			w->pc = f[CFP_PC];
-			w->iseq = f[CFP_ISEQ];
-			w->self = f[CFP_SELF];
-			w->ep = f[CFP_EP];
+		if (ruby_take_frame(w, f))
 			return true;
-		}
-		at += w->proc.frame_bytes;
+		at += bytes;
 	}
 	return false;
 }
@@ -157,6 +174,20 @@ static __always_inline __u64 ruby_thread(const struct rut_ruby_walk *w)
 	return ret;
 }
 
+/* Changes when an entry of `rubies` does: w->proc of another version is not used. */
+__u32 ruby_version = 1;
+
+static __always_inline void ruby_leave(__u32 place)
+{
+	struct rut_stack_walk *s = bpf_map_lookup_elem(&stack_walks, &place);
+
+	if (!s)
+		return;
+	/* Whoever takes it next is on this CPU, so that only the compiler could reorder. */
+	asm volatile("" ::: "memory");
+	*(volatile __u32 *)&s->taken = 0;
+}
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, RUT_SCRIPT_REQUESTS);
@@ -192,29 +223,55 @@ static __always_inline __u64 ruby_request(const struct rut_ruby_walk *w)
 	return r && r->vm_stack == w->words[0] ? r->name : 0;
 }
 
-/* enum rut_script_here; 0: the current thread runs no Ruby. */
-__noinline __u64 rut_script_here(__u32 what)
+/*
+ * A place of `ruby_walks` for the current thread, with what is known of its process and where its
+ * frames are; to be left by ruby_leave(). NULL: it runs no Ruby, or all places are taken.
+ */
+static __always_inline struct rut_ruby_walk *ruby_enter(__u32 *place)
 {
-	struct rut_ruby_vm *proc = ruby_process();
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 
-	if (!proc)
-		return 0;
 	for (__u32 i = 0; i < RUT_STACK_NESTED; i++) {
-		__u32 key = i;
+		__u32 key = i, version = *(volatile __u32 *)&ruby_version;
 		struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &key);
 		struct rut_stack_walk *s = bpf_map_lookup_elem(&stack_walks, &key);
-		__u64 ret = 0;
+		struct rut_ruby_vm *proc;
 
 		if (!w || !s || __sync_val_compare_and_swap(&s->taken, 0, 1))
 			continue;
-		if (ruby_find(w, proc))
-			ret = what == RUT_HERE_THREAD	 ? ruby_thread(w)
-			      : what == RUT_HERE_REQUEST ? ruby_request(w)
-							 : ruby_here(w, key, what);
-		__sync_val_compare_and_swap(&s->taken, 1, 0);
-		return ret;
+		if (w->tgid != tgid || w->version != version) {
+			proc = ruby_process();
+			w->tgid = 0;
+			if (proc) {
+				w->proc = *proc;
+				w->tgid = tgid;
+				w->version = version;
+			}
+		}
+		if (w->tgid && ruby_find_frames(w, &w->proc)) {
+			*place = key;
+			return w;
+		}
+		ruby_leave(key);
+		return NULL;
 	}
-	return 0;
+	return NULL;
+}
+
+/* enum rut_script_here; 0: the current thread runs no Ruby. */
+__noinline __u64 rut_script_here(__u32 what)
+{
+	__u32 place = 0;
+	struct rut_ruby_walk *w = ruby_enter(&place);
+	__u64 ret;
+
+	if (!w)
+		return 0;
+	ret = what == RUT_HERE_THREAD	 ? ruby_thread(w)
+	      : what == RUT_HERE_REQUEST ? ruby_request(w)
+					 : ruby_here(w, place, what);
+	ruby_leave(place);
+	return ret;
 }
 
 /* The number of the stack of the innermost `max` frames; RUT_STACK_NONE: there is none. */
@@ -262,100 +319,125 @@ static __always_inline bool ruby_methods_of(__u32 place, __u64 entry, __u64 *bit
 	return true;
 }
 
+#define IN_UNKNOWN (1ull << 63) /* beside the bits of `methods`: a frame could not be read */
+
 /* The same for one frame of those in w->raw, from the cache if it is there. */
 __noinline __u64 rut_script_frame(__u32 place, __u32 at)
 {
 	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
-	__u64 *f, env[3], entry = 0, mixed, bits;
+	__u64 entry = 0, mixed, bits;
 	struct rut_frame_cache *c;
 
 	at &= 8191;
 	if (!w)
-		return 0;
-	f = (__u64 *)(w->raw + at);
-	w->pc = f[CFP_PC];
-	w->iseq = f[CFP_ISEQ];
-	w->self = f[CFP_SELF];
-	w->ep = f[CFP_EP];
-	if (!w->pc || !w->iseq) {
-		if (bpf_probe_read_user(env, sizeof(env), (void *)(w->ep + EP_ME * 8)) ||
-		    (env[2] & FRAME_TYPE) != FRAME_CFUNC)
+		return IN_UNKNOWN;
+	if (!ruby_take_frame(w, (const __u64 *)(w->raw + at))) {
+		if (!ruby_c_entry(w, ((const __u64 *)(w->raw + at))[CFP_EP], &entry))
+			return IN_UNKNOWN;
+		if (!entry)
 			return 0;
-		entry = env[0];
 	}
 	c = ruby_cache_slot(w, (entry ? entry : w->pc) + KEY_IN, &mixed);
 	if (!c)
-		return 0;
+		return IN_UNKNOWN;
 	if (ruby_cache_holds(c, w, mixed, &bits))
 		return bits;
-	if (ruby_methods_of(place, entry, &bits))
-		ruby_cache_put(c, w, mixed, bits);
+	if (!ruby_methods_of(place, entry, &bits))
+		return IN_UNKNOWN;
+	ruby_cache_put(c, w, mixed, bits);
 	return bits;
 }
 
-/* Is the method with this number among the `n` frames from this address on? */
-__noinline __u64 rut_script_frames(__u32 place, __u64 at, __u32 n, __u32 number)
+/* Which of `methods` are among the `n` frames from this address on. */
+__noinline __u64 rut_script_frames(__u32 place, __u64 at, __u32 n)
 {
 	struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &place);
+	__u64 len, bits = 0;
 	__u32 bytes, offset = 0;
-	__u64 len;
 
 	if (!w)
-		return 0;
+		return IN_UNKNOWN;
 	bytes = w->proc.frame_bytes;
 	/* In 64 bits: Linux 6.1 forgets the bounds of a product of 32. */
 	len = (__u64)n * bytes;
 	if (len > 8192 || bpf_probe_read_user(w->raw, len, (void *)at))
-		return 0;
+		return IN_UNKNOWN;
+	w->near_at = 0;
 	for (__u32 i = 0; i < 64; i++) {
 		if (i >= n)
 			break;
-		if (rut_script_frame(place, offset) >> (number & 63) & 1)
-			return 1;
+		bits |= rut_script_frame(place, offset);
 		offset += bytes;
 	}
-	return 0;
+	return bits;
 }
 
-static __always_inline __u64 ruby_is_in(struct rut_ruby_walk *w, __u32 place, __u32 number)
+static __always_inline __u64 ruby_all_methods(struct rut_ruby_walk *w, __u32 place, __u64 n)
 {
-	__u64 at = w->words[2], bytes = w->proc.frame_bytes;
-	__u64 n = (w->words[0] + w->words[1] * 8 - at) / bytes;
+	__u64 at = w->words[2], bits = 0;
 
 	for (__u32 i = 0; i < RUT_RUBY_DEPTH / 64; i++) {
 		__u32 k = n < 64 ? (__u32)n : 64;
 
 		if (!k)
 			break;
-		if (rut_script_frames(place, at, k, number))
-			return 1;
+		bits |= rut_script_frames(place, at, k);
 		n -= k;
-		at += k * bytes;
+		at += (__u64)k * w->proc.frame_bytes;
 	}
-	return 0;
+	return bits;
+}
+
+/* The sum of all frames, by which the stack is known until the next collection of garbage. */
+static __always_inline bool ruby_sum_all(struct rut_ruby_walk *w, __u32 place, __u64 n)
+{
+	__u64 at = w->words[2];
+
+	w->sum = n + 1;
+	for (__u32 i = 0; i < RUT_RUBY_DEPTH / 64; i++) {
+		__u32 k = n < 64 ? (__u32)n : 64;
+
+		if (!k)
+			break;
+		if (!rut_ruby_sum(place, at, k))
+			return false;
+		n -= k;
+		at += (__u64)k * w->proc.frame_bytes;
+	}
+	return true;
+}
+
+/* Which of `methods` the thread runs, in any of its frames. */
+static __always_inline __u64 ruby_methods_in(struct rut_ruby_walk *w, __u32 place)
+{
+	__u64 n = (w->words[0] + w->words[1] * 8 - w->words[2]) / w->proc.frame_bytes, mixed, bits;
+	struct rut_frame_cache *c;
+
+	if (!ruby_sum_all(w, place, n))
+		return 0;
+	c = ruby_cache_slot(w, w->sum + KEY_IN, &mixed);
+	if (!c)
+		return 0;
+	if (ruby_cache_holds(c, w, mixed, &bits))
+		return bits;
+	bits = ruby_all_methods(w, place, n);
+	if (!(bits & IN_UNKNOWN))
+		ruby_cache_put(c, w, mixed, bits);
+	return bits;
 }
 
 /* Does the current thread run the method of this number, in any of its frames? */
 __noinline __u64 rut_script_in(__u32 number)
 {
-	struct rut_ruby_vm *proc = ruby_process();
+	__u32 place = 0;
+	struct rut_ruby_walk *w = ruby_enter(&place);
+	__u64 bits;
 
-	if (!proc)
+	if (!w)
 		return 0;
-	for (__u32 i = 0; i < RUT_STACK_NESTED; i++) {
-		__u32 key = i;
-		struct rut_ruby_walk *w = bpf_map_lookup_elem(&ruby_walks, &key);
-		struct rut_stack_walk *s = bpf_map_lookup_elem(&stack_walks, &key);
-		__u64 ret = 0;
-
-		if (!w || !s || __sync_val_compare_and_swap(&s->taken, 0, 1))
-			continue;
-		if (ruby_find(w, proc))
-			ret = ruby_is_in(w, key, number);
-		__sync_val_compare_and_swap(&s->taken, 1, 0);
-		return ret;
-	}
-	return 0;
+	bits = ruby_methods_in(w, place);
+	ruby_leave(place);
+	return bits >> (number & 63) & 1;
 }
 
 SEC("rut.functions")
@@ -426,7 +508,8 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 
 static __always_inline int forget(__u32 tgid)
 {
-	bpf_map_delete_elem(&rubies, &tgid);
+	if (!bpf_map_delete_elem(&rubies, &tgid))
+		__sync_fetch_and_add(&ruby_version, 1);
 	bpf_map_delete_elem(&asked, &tgid);
 	return 0;
 }

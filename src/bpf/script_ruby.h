@@ -19,7 +19,7 @@ enum rut_script_here {
 };
 
 /* The methods of in("Order#total"), by number. Text is padded with zeros. */
-#define RUT_SCRIPT_METHODS 64
+#define RUT_SCRIPT_METHODS 63
 
 struct rut_script_method {
 	__u32 used;

@@ -202,7 +202,9 @@ static int look(const struct rut_script_ruby *r, int32_t pid, struct rut_err *er
 	if (rc)
 		return rc;
 	vm.generation = rut_hash_u64((uint64_t)pid ^ rut_proc_start(pid) << 24) | 1;
-	return bpf_map_update_elem(bpf_map__fd(r->bpf->maps.rubies), &pid, &vm, BPF_ANY);
+	rc = bpf_map_update_elem(bpf_map__fd(r->bpf->maps.rubies), &pid, &vm, BPF_ANY);
+	__atomic_fetch_add(&r->bpf->data->ruby_version, 1, __ATOMIC_RELEASE);
+	return rc;
 }
 
 static void await(struct rut_script_ruby *r, uint32_t pid)
