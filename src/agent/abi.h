@@ -26,9 +26,9 @@
 
 #include <stdint.h>
 
-#define RUT_AGENT_ABI	      4
+#define RUT_AGENT_ABI	      5
 #define RUT_AGENT_MAGIC	      0x54545552u      /* "RUTT" */
-#define RUT_AGENT_MEMFD	      "rutile-agent-4" /* the number is the ABI's */
+#define RUT_AGENT_MEMFD	      "rutile-agent-5" /* the number is the ABI's */
 #define RUT_AGENT_TABLE_MEMFD "rutile-table"
 #define RUT_AGENT_RING_MEMFD  "rutile-ring"
 #define RUT_AGENT_SLOTS	      8
@@ -163,6 +163,8 @@ enum rut_agent_kind {
 #define RUT_HIT_THREAD	    'W' /* number */
 #define RUT_HIT_REQUEST_ID  'X'
 #define RUT_HIT_NUMBERS	    "BCILSW"
+
+#define RUT_HIT_DEFER '>' /* a wish that is no text: hits go into the ring */
 
 #define RUT_HIT_PROBES	   64 /* of a session */
 #define RUT_HIT_TEXTS	   16 /* of a probe */

@@ -18,6 +18,7 @@ enum rut_agent_event_id {
 	RUT_EVENT_ID_CALL_ARGS,
 	RUT_EVENT_ID_RETURN_VALUE,
 	RUT_EVENT_ID_FRAMES, /* struct rut_event_slow: of the thread's next event */
+	RUT_EVENT_ID_HIT,
 };
 
 struct rut_event_common {
@@ -56,6 +57,15 @@ struct rut_event_slow {
 	uint64_t duration_ns;
 	uint32_t caller_count;
 	uint32_t callers[]; /* rows, innermost first */
+} __attribute__((packed));
+
+/* A hit of a probe of a script (hit.h), which is not reported to the kernel: `row` is its number.
+ */
+struct rut_event_hit {
+	struct rut_event_common c;
+	uint64_t duration_ns, line;
+	uint32_t text_bytes;
+	char texts[]; /* in the order of the wishes: NUL-terminated; of numbers 8 bytes */
 } __attribute__((packed));
 
 #endif

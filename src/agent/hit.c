@@ -3,6 +3,7 @@
 
 #include "args.h"
 #include "names.h"
+#include "event.h"
 #include "watch_read.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ struct rut_hit_probe {
 	const char *pattern;
 	struct rut_watch wishes; /* one operation for each text */
 	struct rut_watch_op ops[RUT_HIT_TEXTS];
-	bool has_locals;
+	bool has_locals, deferred;
 };
 
 static size_t rows_bytes(const struct rut_session *s)
@@ -71,7 +72,8 @@ static void add_wish(struct rut_hit_probe *p, const char *wish)
 {
 	struct rut_watch_op *op = &p->ops[p->wishes.nops];
 
-	if (p->wishes.nops == RUT_HIT_TEXTS)
+	p->deferred |= wish[0] == RUT_HIT_DEFER;
+	if (wish[0] == RUT_HIT_DEFER || p->wishes.nops == RUT_HIT_TEXTS)
 		return;
 	*op = (struct rut_watch_op){.kind = wish[0], .text = wish + 1, .n = number(wish + 1)};
 	p->has_locals |= op->kind == RUT_OP_LOCAL || op->kind == RUT_OP_POSITION;
@@ -299,6 +301,47 @@ static void fill(struct rut_session *s, unsigned probe, const struct hit *hit,
 	}
 }
 
+/* The bytes of a text in a record; at the call of put_hit() with where it is to be. */
+static uint32_t text_bytes(const struct rut_hit_probe *p, unsigned i, const char *text)
+{
+	return strchr(RUT_HIT_NUMBERS, p->ops[i].kind) ? sizeof(uint64_t)
+						       : (uint32_t)strlen(text) + 1;
+}
+
+/*
+ * The hit as a record, for the tracer to run the program with. False: the ring is full, or there is
+ * none; then the kernel is told of the hit as of those of other probes, so that none is lost.
+ */
+static bool put_hit(struct rut_session *s, unsigned i, const struct hit *hit, uint64_t line,
+		    char texts[][RUT_HIT_TEXT_BYTES])
+{
+	const struct rut_hit_probe *p = s->hits.probes[i];
+	uint32_t bytes[RUT_HIT_TEXTS], size = sizeof(struct rut_event_hit), at = 0;
+	struct rut_event_hit *e;
+	uint64_t ns, pos;
+
+	if (!p->deferred || !s->events.ring.ctl)
+		return false;
+	for (unsigned t = 0; t < p->wishes.nops; t++) {
+		bytes[t] = text_bytes(p, t, texts[t]);
+		size += bytes[t];
+	}
+	e = rut_ring_reserve(&s->events.ring, size, rut_ring_clock, &ns, &pos);
+	if (!e)
+		return false;
+	e->c = (struct rut_event_common){.header = RUT_RECORD_HEADER(RUT_EVENT_ID_HIT, ns),
+					 .row = i};
+	e->duration_ns = hit->duration_ns;
+	e->line = line;
+	e->text_bytes = size - (uint32_t)sizeof(*e);
+	for (unsigned t = 0; t < p->wishes.nops; t++) {
+		memcpy(e->texts + at, texts[t], bytes[t]);
+		at += bytes[t];
+	}
+	rut_ring_commit(&s->events.ring, pos, size);
+	return true;
+}
+
 static void run_site(struct rut_session *s, unsigned i, const struct hit *hit)
 {
 	site_fn site = (site_fn)(uintptr_t)(rut_agent_sites + (size_t)i * RUT_HIT_SITE_BYTES);
@@ -310,6 +353,8 @@ static void run_site(struct rut_session *s, unsigned i, const struct hit *hit)
 	if (!hit->row && f)
 		line = f->line;
 	fill(s, i, hit, texts);
+	if (put_hit(s, i, hit, line, texts))
+		return;
 	site(s->slot->session_id, texts[0], hit->duration_ns, line, f ? f->ec : 0,
 	     f ? f->vm_stack : 0);
 }

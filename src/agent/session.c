@@ -56,11 +56,13 @@ static void filter_init(struct rut_session *s)
 
 static int mode_init(struct rut_session *s)
 {
-	if (s->mode == RUT_AGENT_SCRIPT)
-		return rut_agent_hits_init(s);
-	return s->mode == RUT_AGENT_TRACE || s->mode == RUT_AGENT_RECORD
-		       ? rut_agent_trace_init(s, s->slot->ring_bytes)
-		       : 0;
+	bool script = s->mode == RUT_AGENT_SCRIPT;
+	int r = 0;
+
+	if (s->mode == RUT_AGENT_TRACE || s->mode == RUT_AGENT_RECORD ||
+	    (script && s->slot->ring_bytes))
+		r = rut_agent_trace_init(s, s->slot->ring_bytes);
+	return r < 0 || !script ? r : rut_agent_hits_init(s);
 }
 
 int rut_agent_session_init(struct rut_session *s, struct rut_agent_slot *slot)

@@ -5,6 +5,7 @@
 #include "cli/record_opts.h"
 #include "cli/record_script.h"
 #include "cli/session_verb.h"
+#include "cli/snapshot.h"
 #include "script/session.h"
 #include "session/snapshot.h"
 #include "trigger/cause.h"
@@ -66,7 +67,7 @@ static int write_beside(void *arg, const char *dir, const struct rut_trace_clock
  * What the script of the session has printed and counted is in it too, and why it was taken. The
  * clock is corrected to that of the host where the trigger fired.
  */
-static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
+int rut_cli_snapshot(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
 {
 	struct rut_script_session *script;
 	struct rut_trigger_cause cause;
@@ -100,7 +101,7 @@ static const struct rut_opt options[] = {
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
-	return rut_cli_session_verb(cmd, argc, argv, apply);
+	return rut_cli_session_verb(cmd, argc, argv, rut_cli_snapshot);
 }
 
 const struct rut_cmd cmd_snapshot = {

@@ -248,6 +248,13 @@ static void tell(struct rut_tracer *t, struct rut_tracee *p, const unsigned char
 	const struct rut_event_slow *slow = (const void *)rec;
 
 	switch (ev->type) {
+	case RUT_RUBY_EVENT_HIT:
+		ev->probe = slow->c.row;
+		ev->duration_ns = ((const struct rut_event_hit *)rec)->duration_ns;
+		ev->line = (uint32_t)((const struct rut_event_hit *)rec)->line;
+		ev->texts = ((const struct rut_event_hit *)rec)->texts;
+		ev->text_bytes = size - sizeof(struct rut_event_hit);
+		break;
 	case RUT_RUBY_EVENT_RAISE:
 		ev->class_name = rut_ruby_table_string(t, p, slow->c.row);
 		ev->path = rut_ruby_table_string(t, p, ((const struct rut_event_raise *)rec)->path);
@@ -313,6 +320,13 @@ static size_t measure(const unsigned char *rec, size_t room, struct rut_ruby_eve
 		if (room < sizeof(*slow) || slow->caller_count > RUT_EVENT_CALLERS)
 			return 0;
 		n = sizeof(*slow) + slow->caller_count * sizeof(uint32_t);
+		break;
+	case RUT_EVENT_ID_HIT:
+		ev->type = RUT_RUBY_EVENT_HIT;
+		n = sizeof(struct rut_event_hit);
+		if (room < n)
+			return 0;
+		n += ((const struct rut_event_hit *)rec)->text_bytes;
 		break;
 	default:
 		return 0;

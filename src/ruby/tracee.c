@@ -220,6 +220,12 @@ static bool wait_state(struct rut_tracee *p, uint32_t from, uint64_t deadline_ms
 	}
 }
 
+static bool has_ring(const struct rut_tracer *t, const struct rut_agent_slot *slot)
+{
+	return slot->mode == RUT_AGENT_TRACE || slot->mode == RUT_AGENT_RECORD ||
+	       (slot->mode == RUT_AGENT_SCRIPT && t->config.ring_bytes);
+}
+
 static int map_table(struct rut_tracer *t, struct rut_tracee *p, struct rut_err *err)
 {
 	struct rut_agent_slot *slot = slot_of(p);
@@ -228,8 +234,7 @@ static int map_table(struct rut_tracer *t, struct rut_tracee *p, struct rut_err 
 
 	if (seen)
 		rut_tracee_remove(t, seen);
-	if (r == 0 && (slot->mode == RUT_AGENT_TRACE || slot->mode == RUT_AGENT_RECORD) &&
-	    !p->events)
+	if (r == 0 && has_ring(t, slot) && !p->events)
 		r = rut_events_open(p, err);
 	if (r == 0 && t->config.on_sites)
 		r = t->config.on_sites(t->config.on_sites_arg, p->pid, p->ctl->sites, err);

@@ -37,6 +37,8 @@ static void encode_probe(struct rut_buf *b, const struct rut_ruby_probe *p)
 	rut_buf_printf(b, "%c%c%s", RUT_FILTER_PROBE, p->event, p->pattern);
 	for (size_t i = 0; i < p->nwishes; i++)
 		rut_buf_printf(b, "%c%s", RUT_WATCH_US, p->wishes[i]);
+	if (p->deferred)
+		rut_buf_printf(b, "%c%c", RUT_WATCH_US, RUT_HIT_DEFER);
 	rut_buf_putc(b, 0);
 	if (p->event == RUT_HIT_CALL || p->event == RUT_HIT_RETURN || p->event == RUT_HIT_C_CALL ||
 	    p->event == RUT_HIT_C_RETURN)
@@ -196,6 +198,11 @@ int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err)
 	for (size_t i = 0; i < t->count; i++)
 		n += !t->tracees[i]->exited;
 	return n;
+}
+
+int rut_tracer_take(struct rut_tracer *t, struct rut_err *err)
+{
+	return rut_drain(t, err);
 }
 
 void rut_tracer_on_event(struct rut_tracer *t, rut_ruby_event_fn fn, void *arg)

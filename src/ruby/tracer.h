@@ -42,6 +42,8 @@ struct rut_ruby_probe {
 	const char *pattern;	   /* "Class#name", "Class.name", "name", globs; "" */
 	const char *const *wishes; /* the kind (RUT_HIT_*), then the name */
 	size_t nwishes;		   /* at most RUT_HIT_TEXTS */
+	/* With ring_bytes: hits become events, as long as there is room in the ring. */
+	bool deferred;
 };
 
 /*
@@ -80,7 +82,7 @@ struct rut_tracer_config {
 	/* > 0: only calls slower than that, with their callers; of RUT_RUBY_RECORD, too */
 	uint64_t slow_ns;
 	const char *inside;  /* only below this method; NULL: everywhere */
-	uint64_t ring_bytes; /* per process; 0: the default */
+	uint64_t ring_bytes; /* per process; 0: the default, of RUT_RUBY_SCRIPT none */
 	/* RUT_RUBY_HEAP only: */
 	bool origins; /* note where objects are made from now on */
 	bool full_gc; /* a full collection before each look */
@@ -156,6 +158,9 @@ void rut_tracer_take_command(struct rut_tracer *t);
  * over. Returns the number of processes that are still traced, or -errno.
  */
 int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err);
+
+/* Only reads the rings. Returns 0 or -errno. */
+int rut_tracer_take(struct rut_tracer *t, struct rut_err *err);
 
 /*
  * rut_tracer_poll() also returns, early, while `fd` is readable (the keyboard, the pipe of a signal
@@ -237,6 +242,7 @@ enum rut_ruby_event_type {
 	RUT_RUBY_EVENT_RAISE,
 	RUT_RUBY_EVENT_SLOW,  /* a call that took longer than slow_ns, at its end; or, with
 				 `stacks`, a thread (method_name) and its frames (callers) */
+	RUT_RUBY_EVENT_HIT,   /* of a deferred probe of a script */
 	RUT_RUBY_EVENT_LOST,  /* `lost` events of this process did not fit */
 	RUT_RUBY_EVENT_START, /* a process is now traced */
 	RUT_RUBY_EVENT_EXIT,  /* a process ended, or took the agent with it (exec) */
@@ -253,6 +259,10 @@ struct rut_ruby_event {
 	bool singleton, is_c;
 	const char *path; /* RAISE: where raised */
 	uint32_t line;
+	uint32_t probe;	   /* HIT: its number */
+	const char *texts; /* HIT: text_bytes, in the order of its wishes; with their NUL, unless
+			      they are numbers of 8 bytes */
+	size_t text_bytes;
 	const char *value; /* RETURN: what is returned, or NULL */
 	const char *args;  /* "a=1, b=\"x\"", or NULL */
 	uint64_t lost;

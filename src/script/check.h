@@ -26,6 +26,7 @@ struct rut_probe_ctx {
 	const struct rut_type *retval;	  /* FEXIT; NULL: of no type that is known */
 	const struct rut_type *context;	  /* ITER: the structure of ctx */
 	struct rut_ruby_probe_ctx *ruby;  /* RUBY */
+	bool replay;			  /* RUBY: the program takes hits from memory (defer.h) */
 };
 
 /* A variable. */
@@ -141,6 +142,7 @@ struct rut_gen {
 	struct rut_ir ir;
 	rut_vreg ctx_reg, scratch;
 	rut_vreg home;		  /* in functions of loops: the probe's frame; 0: in the probe */
+	rut_vreg hit;		  /* in a replaying program: the address of the hit; 0 */
 	bool has_loops;		  /* variables are in memory */
 	struct rut_buf functions; /* struct rut_ir, of loops */
 	uint32_t nfunctions;

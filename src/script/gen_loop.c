@@ -10,6 +10,7 @@
 
 #include "script/gen.h"
 #include "script/load.h"
+#include "script/ruby_probe.h"
 
 enum { LOOP_MAX = 1 << 23 };
 
@@ -182,6 +183,37 @@ void rut_gen_for(struct rut_gen *g, struct rut_node *n)
 	function = leave(g, &o, &loop);
 	call_loop(g, n, RUT_ARG(count), function, false);
 	rut_ir_place(&g->ir, none);
+}
+
+/* Variables begin as 0 in each hit, as in each run of a program. */
+static void zero_vars(struct rut_gen *g)
+{
+	for (const struct rut_sym *s = g->syms; s; s = s->next)
+		if (s->placed)
+			rut_gen_zero(g, rut_gen_var_mem(g, s),
+				     rut_type_is_scalar(s->type) ? 8 : s->type->size);
+}
+
+void rut_gen_replay(struct rut_gen *g, struct rut_probe *probe)
+{
+	uint32_t stride = sizeof(struct rut_ruby_hit) + g->ctx->ruby->nwishes * RUT_HIT_TEXT_BYTES;
+	rut_vreg count = rut_ir_load(&g->ir, 8, g->ctx_reg, 8), args[2], base;
+	struct outer o;
+	struct rut_loop loop;
+	uint32_t function;
+
+	enter(g, &o, &loop, 1, args);
+	base = rut_ir_load(&g->ir, 8, g->ctx_reg, 0);
+	g->hit = rut_ir_alu(&g->ir, BPF_ADD, base,
+			    rut_ir_alu_imm(&g->ir, BPF_MUL, rut_ir_ext(&g->ir, args[0], 4, false),
+					   (int32_t)stride));
+	zero_vars(g);
+	if (probe->predicate)
+		rut_gen_unless(g, probe->predicate, loop.next);
+	rut_gen_block(g, probe->body);
+	function = leave(g, &o, &loop);
+	g->hit = 0;
+	call_loop(g, probe->body, RUT_ARG(count), function, false);
 }
 
 static void call_each(struct rut_gen *g, const struct rut_node *map, uint32_t function)

@@ -108,7 +108,7 @@ static void gen_prologue(struct rut_gen *g, const struct rut_probe *probe)
 	gen_stop(g);
 	if (g->ctx->kind == RUT_PROBE_ITER)
 		gen_object(g, probe->body);
-	if (g->ctx->ruby)
+	if (g->ctx->ruby && !g->ctx->replay)
 		rut_gen_ruby_filter(g);
 	if (g->scratch)
 		gen_scratch(g, probe->body);
@@ -211,7 +211,8 @@ static int add_prog(struct rut_gen *g, const struct rut_probe_ctx *ctx, struct r
 		.btf_id = ctx->btf_id,
 		.span = ctx->spec->span,
 		.attach = ctx->attach,
-		.nattach = ctx->nattach,
+		.nattach = ctx->replay ? 0 : ctx->nattach,
+		.replays = ctx->replay ? ctx->attach->config + 1 : 0,
 		.fd = -1,
 		.ninsns = rut_asm_count(code),
 		.nmap_refs = code->maps.len / sizeof(struct rut_asm_ref),
@@ -234,12 +235,17 @@ int rut_gen_probe(struct rut_script_program *p, const struct rut_probe_ctx *ctx,
 
 	g.ctx_reg = rut_ir_reg(&g.ir);
 	g.exit = rut_ir_label(&g.ir);
-	g.has_loops = rut_gen_has_loops(probe->body) || rut_gen_has_loops(probe->predicate);
+	g.has_loops = ctx->replay || rut_gen_has_loops(probe->body) ||
+		      rut_gen_has_loops(probe->predicate);
 	g.frame = g.ir.frame = g.has_loops ? RUT_HOME_BYTES : 0;
 	place_vars(&g, probe);
-	if (probe->predicate)
-		rut_gen_unless(&g, probe->predicate, g.exit);
-	rut_gen_block(&g, probe->body);
+	if (ctx->replay) {
+		rut_gen_replay(&g, probe);
+	} else {
+		if (probe->predicate)
+			rut_gen_unless(&g, probe->predicate, g.exit);
+		rut_gen_block(&g, probe->body);
+	}
 	gen_epilogue(&g);
 	gen_prologue(&g, probe);
 	if (!g.rc)

@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "script/probes.h"
@@ -99,4 +100,12 @@ size_t rut_script_features(const struct rut_script_feature **ret)
 {
 	*ret = features;
 	return sizeof(features) / sizeof(*features);
+}
+
+bool rut_script_kernel_has(const char *name)
+{
+	for (size_t i = 0; i < sizeof(features) / sizeof(*features); i++)
+		if (!strcmp(features[i].name, name))
+			return features[i].has();
+	return false;
 }

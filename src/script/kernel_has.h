@@ -17,4 +17,6 @@ struct rut_script_feature {
 /* The table; returns the number of entries. */
 size_t rut_script_features(const struct rut_script_feature **ret);
 
+bool rut_script_kernel_has(const char *name);
+
 #endif

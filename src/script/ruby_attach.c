@@ -17,11 +17,15 @@
 #include "ruby/layers.h"
 #include "ruby/target.h"
 #include "ruby/tracer.h"
+#include "script/defer.h"
 #include "script/ruby.h"
 #include "script/ruby_probe.h"
 
 /* After this time a message names the process that is waited for. */
 enum { PATIENCE_MS = 1000 };
+
+/* Of hits, for each process. */
+enum { RING_BYTES = 4 << 20 };
 
 /* A file of the agent that has the programs. */
 struct file {
@@ -36,6 +40,7 @@ struct rut_script_tracer {
 	struct rut_script_tracer_opts opts;
 	struct file *files; /* owned */
 	size_t nfiles;
+	struct rut_script_hits *hits; /* owned; NULL: no probe is deferred */
 };
 
 static bool is_known(const struct rut_script_tracer *t, const struct rut_mapping *m)
@@ -293,7 +298,10 @@ static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
 		probes[i] = (struct rut_ruby_probe){.event = p->ruby_probes[i]->event,
 						    .pattern = p->ruby_probes[i]->pattern,
 						    .wishes = p->ruby_probes[i]->wishes,
-						    .nwishes = p->ruby_probes[i]->nwishes};
+						    .nwishes = p->ruby_probes[i]->nwishes,
+						    .deferred = p->ruby_probes[i]->deferred};
+		if (probes[i].deferred)
+			config.ring_bytes = RING_BYTES;
 		requests |= rut_ruby_is_request(probes[i].event);
 		config.filter.c_calls |=
 			probes[i].event == RUT_HIT_C_CALL || probes[i].event == RUT_HIT_C_RETURN;
@@ -305,7 +313,13 @@ static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
 		return -err->code;
 	config.layers = layers.data;
 	config.layers_len = layers.len;
-	return rut_tracer_new(&t->tracer, &config, err);
+	if (config.ring_bytes && rut_script_hits_new(&t->hits, p))
+		return rut_err_set(err, ENOMEM, "out of memory");
+	if (rut_tracer_new(&t->tracer, &config, err))
+		return -err->code;
+	if (t->hits)
+		rut_tracer_on_event(t->tracer, rut_script_hits_event, t->hits);
+	return 0;
 }
 
 int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_program *p,
@@ -336,6 +350,7 @@ void rut_script_tracer_free(struct rut_script_tracer *t)
 	if (!t)
 		return;
 	rut_tracer_free(t->tracer);
+	rut_script_hits_free(t->hits);
 	free(t->files);
 	free(t);
 }
@@ -354,5 +369,21 @@ int rut_script_tracer_vars(const struct rut_script_tracer *t, struct rut_buf *ou
 
 int rut_script_tracer_round(struct rut_script_tracer *t, struct rut_err *err)
 {
-	return rut_tracer_poll(t->tracer, 0, err);
+	int n = rut_tracer_poll(t->tracer, 0, err), rc = 0;
+
+	if (n >= 0 && t->hits)
+		rc = rut_script_hits_run(t->hits, err);
+	return rc ? rc : n;
+}
+
+int rut_script_tracer_take(struct rut_script_tracer *t, struct rut_err *err)
+{
+	int rc = t->hits ? rut_tracer_take(t->tracer, err) : 0;
+
+	return rc < 0 || !t->hits ? rc : rut_script_hits_run(t->hits, err);
+}
+
+bool rut_script_tracer_defers(const struct rut_script_tracer *t)
+{
+	return t->hits != NULL;
 }

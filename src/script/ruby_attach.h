@@ -35,6 +35,11 @@ int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_prog
 			  struct rut_err *err);
 void rut_script_tracer_free(struct rut_script_tracer *t);
 
+/* Runs the programs of deferred probes for what was hit up to now. Returns 0 or -errno. */
+int rut_script_tracer_take(struct rut_script_tracer *t, struct rut_err *err);
+/* Are there any? */
+bool rut_script_tracer_defers(const struct rut_script_tracer *t);
+
 /* The environment of the command of -c: "NAME=VALUE", each with its NUL. 0 or -ENOMEM. */
 int rut_script_tracer_vars(const struct rut_script_tracer *t, struct rut_buf *out);
 

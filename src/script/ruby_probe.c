@@ -357,8 +357,27 @@ const struct rut_type *rut_check_ruby_field(struct rut_checker *c, struct rut_no
 	return f ? f->type : NULL;
 }
 
+/* A number of the hit: of the record that a replaying program is at, or an argument of the site. */
+static rut_vreg hit_number(struct rut_gen *g, int arg, size_t offset)
+{
+	const struct rut_node here = {.span = g->ctx->spec->span};
+	struct rut_gen_mark mark = rut_gen_mark(g);
+	struct rut_mem room;
+	rut_vreg ret;
+
+	if (!g->hit)
+		return rut_gen_call_arg(g, arg);
+	room = rut_gen_room(g, &here, 8);
+	rut_gen_read(g, &here, room, (struct rut_mem){g->hit, (int32_t)offset, RUT_SPACE_USER}, 8);
+	ret = rut_ir_load(&g->ir, 8, room.base, room.off);
+	rut_gen_release(g, mark);
+	return ret;
+}
+
 struct rut_mem rut_gen_ruby_record(struct rut_gen *g)
 {
+	if (g->hit)
+		return (struct rut_mem){g->hit, sizeof(struct rut_ruby_hit), RUT_SPACE_USER};
 	return (struct rut_mem){rut_gen_call_arg(g, HIT_TEXTS), 0, RUT_SPACE_USER};
 }
 
@@ -391,7 +410,7 @@ void rut_gen_ruby_text(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
 
 	for (uint32_t i = 0; i < x->nwishes; i++)
 		if (x->wishes[i][0] == kind && !x->wishes[i][1])
-			from.off = (int32_t)(i * RUT_HIT_TEXT_BYTES);
+			from.off += (int32_t)(i * RUT_HIT_TEXT_BYTES);
 	rut_gen_read_text(g, n, to, n->type->size, rut_gen_pointer(g, from), RUT_SPACE_USER);
 }
 
@@ -409,7 +428,7 @@ const struct rut_type *rut_check_ruby_line(struct rut_checker *c, struct rut_nod
 rut_vreg rut_gen_ruby_line(struct rut_gen *g, struct rut_node *n)
 {
 	(void)n;
-	return rut_gen_call_arg(g, HIT_LINE);
+	return hit_number(g, HIT_LINE, offsetof(struct rut_ruby_hit, line));
 }
 
 const struct rut_type *rut_check_ruby_self(struct rut_checker *c, struct rut_node *n)
@@ -431,7 +450,7 @@ const struct rut_type *rut_check_ruby_elapsed(struct rut_checker *c, struct rut_
 
 rut_vreg rut_gen_ruby_elapsed(struct rut_gen *g)
 {
-	return rut_gen_call_arg(g, HIT_DURATION);
+	return hit_number(g, HIT_DURATION, offsetof(struct rut_ruby_hit, duration_ns));
 }
 
 void rut_gen_ruby_filter(struct rut_gen *g)

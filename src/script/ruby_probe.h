@@ -22,6 +22,7 @@ struct rut_ruby_probe_ctx {
 	const char *wishes[RUT_HIT_TEXTS];
 	uint32_t nwishes;
 	struct rut_type *record; /* STRUCT of the texts: fields are added as they are mentioned */
+	bool deferred;		 /* hits go into a ring: see defer.h */
 };
 
 /* Does the agent have to be in the processes? */
@@ -55,6 +56,11 @@ rut_vreg rut_gen_ruby_line(struct rut_gen *g, struct rut_node *n);
 const struct rut_type *rut_check_ruby_self(struct rut_checker *c, struct rut_node *n);
 const struct rut_type *rut_check_ruby_elapsed(struct rut_checker *c, struct rut_node *n);
 rut_vreg rut_gen_ruby_elapsed(struct rut_gen *g);
+
+/* A hit that a replaying program reads; RUT_HIT_TEXT_BYTES for each wish follow. */
+struct rut_ruby_hit {
+	uint64_t duration_ns, line;
+};
 
 /* Ends the program when the hit is another session's. */
 void rut_gen_ruby_filter(struct rut_gen *g);

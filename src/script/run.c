@@ -40,7 +40,7 @@
 #include "script/trace.h"
 
 enum { TAG_RING = -1, TAG_SIGNAL = -2, TAG_PROCESS = -3, TAG_OWN_SIGNAL = -4 };
-enum { ROUND_MS = 100, CHILD_ROUND_MS = 5 };
+enum { ROUND_MS = 100, CHILD_ROUND_MS = 5, HITS_ROUND_MS = 10 };
 
 /* Records of one slice of the ring; how long the records that are left at the end are printed. */
 enum { SLICE_RECORDS = 1024, END_MS = 5000, FLUSH_MS = 1000, BENCH_MS = 300 };
@@ -59,7 +59,8 @@ struct runner {
 	int64_t slice_end;	       /* ms */
 	int64_t discard_at;	       /* ms; from then on records are not printed; 0: never */
 	uint64_t discarded;
-	int64_t flush_at; /* ms; of the trace */
+	int64_t flush_at;  /* ms; of the trace */
+	int64_t follow_at; /* ms; when processes are looked for next */
 	int epoll, signals, process;
 	int own_signals;    /* of self:signal probes; -1: there are none */
 	int *timers;	    /* by program; -1 */
@@ -320,11 +321,19 @@ static bool is_begin(const struct rut_script_prog *prog)
 	return prog->nattach && prog->attach[0].kind == RUT_PROBE_BEGIN;
 }
 
+/* Before what reads maps: probes that are deferred count what was hit up to now. */
+static int take_hits(struct runner *r)
+{
+	return r->tracer ? rut_script_tracer_take(r->tracer, r->err) : 0;
+}
+
 /* First probes count, then the message says so: never the other way round. */
 static void release(struct runner *r)
 {
 	volatile uint64_t *word = &r->counters[RUT_COUNTER_EXIT];
 
+	/* What was hit up to here does not count. */
+	r->rc = r->rc ? r->rc : take_hits(r);
 	if (*word == RUT_EXIT_HELD)
 		*word = 0;
 	if (!r->opts->quiet)
@@ -466,6 +475,9 @@ static int on_timer(struct runner *r, size_t i)
 
 	if (read(r->timers[i], &times, sizeof(times)) != (ssize_t)sizeof(times))
 		return 0;
+	rc = take_hits(r);
+	if (rc)
+		return rc;
 	rc = rut_script_run_prog(&r->p->progs[i]);
 	if (rc)
 		return rut_err_errno(r->err, -rc, "cannot run %s", r->p->progs[i].attach[0].name);
@@ -485,6 +497,7 @@ static int on_own_signal(struct runner *r)
 
 	if (read(r->own_signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
 		return 0;
+	rc = take_hits(r);
 	for (size_t i = 0; i < r->p->nprogs && !rc; i++) {
 		if (!is_signal(&r->p->progs[i]) ||
 		    r->p->progs[i].attach[0].config != info.ssi_signo)
@@ -492,7 +505,8 @@ static int on_own_signal(struct runner *r)
 		rc = rut_script_run_prog(&r->p->progs[i]);
 		drain(r);
 	}
-	return rc ? rut_err_errno(r->err, -rc, "cannot run a probe of a signal") : 0;
+	return rc && !r->err->code ? rut_err_errno(r->err, -rc, "cannot run a probe of a signal")
+				   : rc;
 }
 
 static int watch_own_signals(struct runner *r)
@@ -520,7 +534,13 @@ static int watch_own_signals(struct runner *r)
 /* When the last process has ended, so has the script. */
 static int follow_rubies(struct runner *r)
 {
-	int n = rut_script_tracer_round(r->tracer, r->err);
+	int n;
+
+	/* Rings of hits are read more often than processes are looked for. */
+	if (now_ms() < r->follow_at && !r->opts->child)
+		return take_hits(r);
+	r->follow_at = now_ms() + ROUND_MS;
+	n = rut_script_tracer_round(r->tracer, r->err);
 
 	/* A command need not be a Ruby yet. */
 	if (!n && !r->opts->child)
@@ -531,7 +551,9 @@ static int follow_rubies(struct runner *r)
 /* A Ruby that the command starts waits until it is found. */
 static int round_ms(const struct runner *r)
 {
-	return r->tracer && r->opts->child ? CHILD_ROUND_MS : ROUND_MS;
+	if (r->tracer && r->opts->child)
+		return CHILD_ROUND_MS;
+	return r->tracer && rut_script_tracer_defers(r->tracer) ? HITS_ROUND_MS : ROUND_MS;
 }
 
 static int wait_once(struct runner *r)
@@ -625,6 +647,9 @@ static int end(struct runner *r)
 {
 	int rc;
 
+	/* Those of processes that have just begun or ended, too. */
+	if (r->tracer && rut_script_tracer_defers(r->tracer))
+		r->rc = r->rc ? r->rc : rut_script_tracer_round(r->tracer, r->err) < 0;
 	/* Programs stop by this word. To detach them takes the kernel long: it is done last. */
 	if (!r->counters[RUT_COUNTER_EXIT])
 		*(volatile uint64_t *)&r->counters[RUT_COUNTER_EXIT] = 1;

@@ -11,10 +11,13 @@
 
 #include "script/btf.h"
 #include "script/config.h"
+#include "script/defer.h"
 #include "script/format.h"
 #include "script/gen.h"
+#include "script/kernel_has.h"
 #include "script/macro.h"
 #include "script/ruby.h"
+#include "script/ruby_probe.h"
 
 enum { PASSES_MAX = 12, PROGS_MAX = 20000 };
 
@@ -110,16 +113,10 @@ static int check_options(struct rut_script_program *p)
 	return 0;
 }
 
-/* What each name of each probe resolves to. */
-struct resolved {
-	struct rut_probe *probe;
-	struct rut_probe_ctx *ctx;
-};
-
 struct compilation {
 	struct rut_script_program *p;
 	struct rut_checker c;
-	struct resolved *list; /* owned */
+	struct rut_resolved *list; /* owned: what each name of each probe resolves to */
 	size_t n;
 	regex_t *filter; /* borrowed; NULL: there is none */
 };
@@ -175,7 +172,7 @@ static int resolve_all(struct compilation *x)
 
 		for (struct rut_probe_spec *s = probe->specs; s; s = s->next) {
 			struct rut_probe_ctx *ctxs = NULL;
-			struct resolved *list;
+			struct rut_resolved *list;
 			size_t n = 0;
 			int failed = rut_probe_resolve(x->p, s, split, &ctxs, &n);
 
@@ -190,7 +187,7 @@ static int resolve_all(struct compilation *x)
 				return -ENOMEM;
 			x->list = list;
 			for (size_t i = 0; i < n; i++)
-				list[x->n++] = (struct resolved){probe, &ctxs[i]};
+				list[x->n++] = (struct rut_resolved){probe, &ctxs[i]};
 		}
 	}
 	return rc;
@@ -257,6 +254,21 @@ static void finish_maps(struct rut_script_program *p)
 	}
 }
 
+/* Programs that are run for hits that the agent has written down. */
+static int generate_replay(struct compilation *x, size_t i, struct rut_err *err)
+{
+	struct rut_probe_ctx ctx = *x->list[i].ctx;
+
+	if (!rut_script_kernel_has("bpf_loop"))
+		return 0;
+	ctx.prog_type = BPF_PROG_TYPE_RAW_TRACEPOINT;
+	ctx.replay = true;
+	ctx.ruby->deferred = true;
+	/* Its variables have no places yet in this program. */
+	check_one(x, i);
+	return rut_gen_probe(x->p, &ctx, x->list[i].probe, x->c.syms, err);
+}
+
 static int generate_all(struct compilation *x, struct rut_err *err)
 {
 	int rc = 0;
@@ -273,6 +285,8 @@ static int generate_all(struct compilation *x, struct rut_err *err)
 			break;
 		}
 		one = rut_gen_probe(x->p, x->list[i].ctx, x->list[i].probe, x->c.syms, err);
+		if (!one && rut_script_may_defer(x->list, x->n, i))
+			one = generate_replay(x, i, err);
 		if (one)
 			return one;
 	}

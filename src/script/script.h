@@ -108,6 +108,7 @@ struct rut_script_prog {
 	struct rut_span span;		  /* of the probe's name */
 	struct rut_script_attach *attach; /* in the arena */
 	size_t nattach;
+	uint32_t replays; /* number of the deferred probe of Ruby whose hits it takes, from 1; 0 */
 	int fd;
 };
 

@@ -100,6 +100,36 @@ named_methods_alone_are_hooked() {
   grep -q '^@doubled\[7, 7, true, true\]: ' out
 }
 
+# The first probe is deferred, the second one is not: it uses pid. 9 MB of hits while nobody takes them are more than the
+# ring has room for; the children end at once after their last call.
+deferred_hits_are_those_that_trap() {
+  mkfifo to
+  "$ruby" -e 'class Order; def total(id) = nil; end
+    o = Order.new; $stdout.sync = true
+    $stdin.gets; 100_000.times { |i| o.total("#{"x" * 40}#{i % 7}") }; puts "full"
+    $stdin.gets; 3.times.map { |n| fork { 1000.times { o.total("child #{n}") }; Process.kill(:KILL, $$) } }.each { |c| Process.wait(c) }
+    puts "over"; $stdin.gets' <to >said & pid=$!
+  trap clean_up EXIT
+  exec 8>to
+  t_wait mapped "$pid"
+  begin 'ruby:Order#total { if (strlen(args.id) > 8) { $x = 2; } @late[args.id, line, $x] = sum(3); @n++; }
+    ruby:Order#total { $x = strlen(args.id) > 8 ? 2 : 0; @once[args.id, line, $x] = sum(3); @pids[pid > 0] = count(); }'
+  kill -STOP "$script"
+  echo >&8
+  t_wait grep -qx full said
+  kill -CONT "$script"
+  echo >&8
+  t_wait grep -qx over said
+  finish
+  exec 8>&-
+  wait "$pid"
+  pid=''
+  same "$(map late out | wc -l)" 10
+  diff <(map late out | sed 's/^@late//') <(map once out | sed 's/^@once//')
+  grep -qx '@n: 103000' out
+  grep -qx '@pids\[true\]: 103000' out
+}
+
 two_scripts_count_each_its_own() {
   launch
   "$RUTILE" run -p "$pid" -e "ruby:Order#total { @ = count(); } $ready" >out2 2>err2 & local other=$!
@@ -116,7 +146,7 @@ two_scripts_count_each_its_own() {
 # States of the slots of the agent's page: struct rut_agent_ctl has 64 bytes, then the slots, each of which begins with its state.
 slots() {
   local page bytes i
-  page=$(find "/proc/$1/fd" -lname '/memfd:rutile-agent-4 *' | head -n 1)
+  page=$(find "/proc/$1/fd" -lname '/memfd:rutile-agent-5 *' | head -n 1)
   bytes=$(stat -L -c %s "$page")
   for i in 0 1 2 3 4 5 6 7; do
     od -An -t u4 -j $((64 + i * (bytes - 64) / 8)) -N 4 "$page" | tr -d ' '
@@ -200,6 +230,7 @@ what_is_wrong_is_said_at_its_place() {
 t_case "all calls are counted: classes, arguments, recursion, exceptions, fibers, threads, forks" all_calls_are_counted
 t_case "all returns are counted, with their arguments" returns_are_counted
 t_case "names and globs choose the methods" named_methods_alone_are_hooked
+t_case "deferred hits are those that trap, also when the ring is full and processes are killed" deferred_hits_are_those_that_trap
 t_case "two scripts count each its own" two_scripts_count_each_its_own
 t_case "a killed script leaves nothing behind" a_killed_script_leaves_nothing
 t_case "a process that is held is waited for, until Ctrl+C" processes_that_are_held
