@@ -189,30 +189,6 @@ static bool is_first(const struct rut_instance *inst)
 	return q->n_listeners && q->listeners[0] == inst;
 }
 
-static void on_wakeup(struct rut_instance *inst, const struct rut_ctf_event *ev,
-		      const struct rut_state_class *c, const struct rut_ctf_ref *f)
-{
-	struct rut_requests *q = inst->run->priv;
-	struct rut_state *st = &inst->run->engine->state;
-	struct rut_thread *t = rut_an_state_thread(st, rut_ctf_i64(ev, &f[0]));
-
-	(void)c;
-	if (t && is_first(inst))
-		rut_an_where_woken(&q->where, t, st->cpu, ev->ts_ns);
-}
-
-static void on_exit_event(struct rut_instance *inst, const struct rut_ctf_event *ev,
-			  const struct rut_state_class *c, const struct rut_ctf_ref *f)
-{
-	struct rut_requests *q = inst->run->priv;
-	struct rut_thread *t =
-		rut_an_state_thread(&inst->run->engine->state, rut_ctf_i64(ev, &f[0]));
-
-	(void)c;
-	if (t && is_first(inst))
-		rut_an_where_exiting(&q->where, t);
-}
-
 enum { SIG_NR, SIG_TID };
 
 static void on_signal(struct rut_instance *inst, const struct rut_ctf_event *ev,
@@ -253,10 +229,6 @@ static const struct rut_analysis_event events[] = {
 	{"tcp_retransmit_skb",
 	 {"family", "sport", "dport", "saddr", "daddr", "saddr_v6", "daddr_v6"},
 	 on_resend},
-	{"sched_waking", {"tid"}, on_wakeup},
-	{"sched_wakeup", {"tid"}, on_wakeup},
-	{"sched_wakeup_new", {"tid"}, on_wakeup},
-	{"sched_process_exit", {"tid"}, on_exit_event},
 	{"signal_generate", {"sig", "pid"}, on_signal},
 	{NULL, {NULL}, NULL},
 };

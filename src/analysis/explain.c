@@ -323,10 +323,9 @@ static void blame_running(struct builder *b, struct rut_an_node *n, const struct
 /* A process that ends is its first thread, whichever thread is the last one to go. */
 static int64_t waker_of(struct builder *b, const struct rut_log_entry *e)
 {
-	struct rut_thread *t = rut_an_state_thread(&b->q->run->engine->state, e->by);
-	const struct rut_where_thread *w = t ? rut_an_where_thread(&b->q->where, t) : NULL;
+	const struct rut_thread *t = rut_an_state_thread(&b->q->run->engine->state, e->by);
 
-	return w && w->exiting && t->pid > 0 && t->pid != b->r->pid ? t->pid : e->by;
+	return t && t->exiting && t->pid > 0 && t->pid != b->r->pid ? t->pid : e->by;
 }
 
 /* What the thread that ended the wait did meanwhile. */

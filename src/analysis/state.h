@@ -111,6 +111,9 @@ struct rut_wake {
 	uint32_t ahead;	  /* DISK: how many requests of others were pending before its own */
 };
 
+/* Does this call send something, so that the kernel wakes the receiver on its behalf? */
+bool rut_an_state_sends(const char *call);
+
 /* How a system call waits (state_wake.c). */
 enum rut_wait_kind {
 	RUT_WAIT_ANY,

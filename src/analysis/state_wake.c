@@ -151,14 +151,38 @@ static void caused_by_disk(struct rut_state *st, const struct rut_cpu *cpu, stru
 	w->tid = cpu->done_ahead ? cpu->done_ahead_tid : 0;
 }
 
-/* On the loopback device the packet comes in while its sender's call still runs. */
+bool rut_an_state_sends(const char *call)
+{
+	static const char *const senders[] = {"write",	  "writev",   "sendto",	    "sendmsg",
+					      "sendmmsg", "connect",  "close",	    "shutdown",
+					      "splice",	  "sendfile", "sendfile64", "exit_group"};
+
+	for (size_t i = 0; i < sizeof(senders) / sizeof(*senders); i++)
+		if (!strcmp(call, senders[i]))
+			return true;
+	return false;
+}
+
+/* Interfaces between processes of this machine: loopback, and those of containers. */
+static bool is_local(const char *iface)
+{
+	static const char *const prefixes[] = {"veth", "docker", "br", "cni", "lxc"};
+
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+		if (!strncmp(iface, prefixes[i], strlen(prefixes[i])))
+			return true;
+	return !strcmp(iface, "lo");
+}
+
+/* On these interfaces the packet comes in while its sender's call still runs. */
 static bool sends_to_itself(const struct rut_cpu *cpu)
 {
 	const struct rut_thread *t = cpu->current;
 
-	if (!t || !t->syscall || t->rq.op != RUT_IO_WRITE)
+	if (!t || !t->syscall ||
+	    (t->rq.op != RUT_IO_WRITE && !rut_an_state_sends(t->syscall->name)))
 		return false;
-	return !cpu->packet_iface || !strcmp(cpu->packet_iface, "lo");
+	return !cpu->packet_iface || is_local(cpu->packet_iface);
 }
 
 static void caused_by_packet(struct rut_state *st, const struct rut_cpu *cpu, struct rut_thread *t,

@@ -407,64 +407,60 @@ static void on_switch(void *arg, const void *data)
 
 /* ---- Wakeups ---- */
 
-/* Does this call send something, so that the kernel wakes the receiver on its behalf? */
-static bool is_sender(const char *call)
+/* The thread that woke this one, in its own context or by what it sent (state_wake.c); NULL: none.
+ */
+static struct rut_thread *waker_of(const struct rut_where *w, const struct rut_thread *thread)
 {
-	static const char *const calls[] = {"write",	"writev",   "sendto",	  "sendmsg",
-					    "sendmmsg", "connect",  "close",	  "shutdown",
-					    "splice",	"sendfile", "sendfile64", "exit_group"};
+	const struct rut_wake *wake = &thread->wake;
 
-	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
-		if (!strcmp(call, calls[i]))
-			return true;
-	return false;
+	if (wake->kind != RUT_WAKE_THREAD && (wake->kind != RUT_WAKE_NET || !wake->tid))
+		return NULL;
+	return rut_an_state_thread(w->st, wake->tid);
 }
 
-void rut_an_where_exiting(struct rut_where *w, struct rut_thread *thread)
+/*
+ * Does a wakeup by this thread end what the other one waits for? Data come from calls that send and
+ * from threads that end. A signal that interrupts a wait for data does not bring them, but servers
+ * that wait for many things at once also get signals by epoll_wait(). Readers make room in a pipe.
+ * Timeout interrupts a thread by a signal.
+ */
+static bool ends_wait(const struct rut_where_thread *t, const struct rut_thread *by)
 {
-	struct rut_where_thread *t = rut_an_where_thread(w, thread);
+	const char *call = by->syscall ? by->syscall->name : NULL;
+	bool kills = call && strstr(call, "kill");
 
-	if (t)
-		t->exiting = true;
+	if (t->block != RUT_PLACE_NET && t->block != RUT_PLACE_PIPE)
+		return true;
+	if (!call || rut_an_state_sends(call))
+		return true;
+	if (kills && (t->timed || (t->call && !strncmp(t->call, "epoll", 5))))
+		return true;
+	return t->block == RUT_PLACE_PIPE &&
+	       (!strncmp(call, "read", 4) || !strncmp(call, "open", 4));
 }
 
-void rut_an_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu, int64_t ts_ns)
+static void on_wakeup(void *arg, const void *data)
 {
-	struct rut_where_thread *t = rut_an_where_thread(w, thread);
-	const struct rut_cpu *c =
-		cpu >= 0 && (size_t)cpu < w->st->n_cpus ? &w->st->cpus[cpu] : NULL;
-	struct rut_thread *by = c ? c->current : NULL;
-	bool sends;
-	const struct rut_where_thread *waker = by ? rut_an_where_thread(w, by) : NULL;
+	const struct rut_hook_wakeup *h = data;
+	struct rut_where *w = arg;
+	struct rut_where_thread *t = rut_an_where_thread(w, h->thread);
+	struct rut_thread *by = waker_of(w, h->thread);
+	const struct rut_where_thread *waker;
 
-	/* The first wakeup since it left the CPU is the one that counts. */
-	if (!t || thread->last_wakeup_ns != ts_ns || t->woken_by || t->asks_again)
+	if (!t || t->woken_by || t->asks_again || !by || by == h->thread)
 		return;
-	if (!waker || by == thread || c->in_irq || (!by->syscall && !waker->exiting))
+	/* Of what kernel threads do, requests know nothing. */
+	if ((!by->syscall && !by->exiting) || !ends_wait(t, by))
 		return;
-	/* The timer's interrupt has no event on x86; whoever it interrupted woke nobody. */
-	if (t->expires_ns && ts_ns >= t->expires_ns && ts_ns < t->expires_ns + TIMER_LATE_NS)
+	/* The timer's interrupt has no event on x86; the thread that it interrupted woke none. */
+	if (t->expires_ns && h->ts_ns >= t->expires_ns && h->ts_ns < t->expires_ns + TIMER_LATE_NS)
 		return;
-	/* What it sends to this machine is delivered in a softirq before the call returns. */
-	sends = by->syscall ? is_sender(by->syscall->name) : waker->exiting;
-	if (irq_begin(w, cpu) != RUT_NO_TIME && !(sends && by->syscall))
-		return;
-	/*
-	 * A signal that interrupts a wait for data does not bring them; servers that wait for many
-	 * things at once also get signals by epoll_wait(). Readers make room.
-	 */
-	sends = sends || (t->call && !strncmp(t->call, "epoll", 5) && by->syscall &&
-			  strstr(by->syscall->name, "kill"));
-	sends = sends || (t->block == RUT_PLACE_PIPE && by->syscall &&
-			  (!strncmp(by->syscall->name, "read", 4) ||
-			   !strncmp(by->syscall->name, "open", 4)));
-	/* Timeout interrupts a thread by a signal. */
-	sends = sends || (t->timed && by->syscall && strstr(by->syscall->name, "kill"));
-	if ((t->block == RUT_PLACE_NET || t->block == RUT_PLACE_PIPE) && !sends)
+	waker = rut_an_where_thread(w, by);
+	if (!waker)
 		return;
 	t->woken_by = by->tid;
 	t->named = waker->waited == RUT_PLACE_GVL && waker->at == AT_CPU &&
-		   waker->computed_ns > COMPUTES_NS && ts_ns - waker->out_ns < SHORT_NS;
+		   waker->computed_ns > COMPUTES_NS && h->ts_ns - waker->out_ns < SHORT_NS;
 }
 
 /* ---- Interrupts ---- */
@@ -571,6 +567,7 @@ int rut_an_where_init(struct rut_where *w, struct rut_state *st)
 		{RUT_HOOK_SOFTIRQ_EXIT, on_irq_exit},
 		{RUT_HOOK_SYSCALL_ENTRY, on_syscall_entry},
 		{RUT_HOOK_SYSCALL_EXIT, on_syscall_exit},
+		{RUT_HOOK_WAKEUP, on_wakeup},
 		{RUT_HOOK_RUBY_EVENT, on_ruby_event},
 	};
 

@@ -90,7 +90,6 @@ struct rut_where_thread {
 	const char *refused;	 /* the file of the lock that was refused last; NULL: none */
 	uint32_t refused_nr;	 /* of that call */
 	bool asks_again;	 /* it sleeps until it asks for `refused` again */
-	bool exiting;		 /* it ends, and closes what it had */
 	bool busy;		 /* it counts as one that computes */
 	bool named;		 /* woken by one that had just got the GVL */
 	uint8_t waited;		 /* enum rut_place of its last wait that was not short */
@@ -130,7 +129,8 @@ struct rut_where {
 	(RUT_HOOK_BIT(RUT_HOOK_SWITCH) | RUT_HOOK_BIT(RUT_HOOK_IRQ_ENTRY) |                        \
 	 RUT_HOOK_BIT(RUT_HOOK_IRQ_EXIT) | RUT_HOOK_BIT(RUT_HOOK_SOFTIRQ_EXIT) |                   \
 	 RUT_HOOK_BIT(RUT_HOOK_SYSCALL_ENTRY) | RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT) |              \
-	 RUT_HOOK_BIT(RUT_HOOK_RUBY_EVENT) | RUT_HOOK_BIT(RUT_HOOK_IO_EXIT))
+	 RUT_HOOK_BIT(RUT_HOOK_RUBY_EVENT) | RUT_HOOK_BIT(RUT_HOOK_IO_EXIT) |                      \
+	 RUT_HOOK_BIT(RUT_HOOK_WAKEUP))
 
 /* Subscribes to the state's hooks with `w` as argument. Returns 0 or -ENOMEM. */
 int rut_an_where_init(struct rut_where *w, struct rut_state *st);
@@ -141,15 +141,6 @@ bool rut_an_where_exists(const struct rut_where *w, size_t index);
 
 /* The thread, made at first sight. NULL: no memory. */
 struct rut_where_thread *rut_an_where_thread(struct rut_where *w, struct rut_thread *t);
-
-/* A thread ends: what it wakes now, it wakes by closing files. */
-void rut_an_where_exiting(struct rut_where *w, struct rut_thread *thread);
-
-/*
- * A wakeup event at `ts_ns` on `cpu`, after the state model has seen it: notes which thread did it.
- * A thread that is not in a system call did not: an interrupt came while it ran.
- */
-void rut_an_where_woken(struct rut_where *w, struct rut_thread *thread, int cpu, int64_t ts_ns);
 
 /* What the thread does at `now_ns`, since it last came to a CPU or left one. Returns whether known.
  */

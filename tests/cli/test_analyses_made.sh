@@ -687,18 +687,31 @@ interrupts_are_causes_by_name() {
 
 # On the loopback device a packet comes in while its sender's call runs: the path goes on with the sender.
 the_path_goes_through_loopback() {
-  { SW 1_000 0 0 0 10
-    SW 1_100 1 0 0 20
-    echo "1_200 0 syscall_entry_recvfrom fd=4 size=8"
-    SW 2_000 0 10 1 0
-    echo "3_000 1 syscall_entry_sendto fd=5 len=8"
-    echo "3_100 1 irq_softirq_entry vec=3"
-    echo "3_200 1 net_if_receive_skb name=lo len=8"
-    WAKE 3_300 1 10
-    echo "3_400 1 irq_softirq_exit vec=3"
-    SW 3_500 0 0 0 10
-    echo "4_000 0 syscall_exit_recvfrom ret=8"; } | mk
-  path 10 '1000-2000 10 runs - - -' '2000-3300 20 runs - - -' '3300-3500 10 waits for a CPU - - -' '3500-4000 10 runs - - -'
+  # sent CALL INTERFACE: 20 makes this call, and 10 receives what came in there meanwhile.
+  sent() {
+    rm -rf trace
+    { SW 1_000 0 0 0 10
+      SW 1_100 1 0 0 20
+      echo "1_200 0 syscall_entry_recvfrom fd=4 size=8"
+      SW 2_000 0 10 1 0
+      echo "3_000 1 syscall_entry_$1 fd=5"
+      echo "3_100 1 irq_softirq_entry vec=3"
+      echo "3_200 1 net_if_receive_skb name=$2 len=8"
+      WAKE 3_300 1 10
+      echo "3_400 1 irq_softirq_exit vec=3"
+      SW 3_500 0 0 0 10
+      echo "4_000 0 syscall_exit_recvfrom ret=8"; } | mk
+  }
+  # The peer may be in a container of this machine; what it closes ends the wait as well.
+  for call in "sendto lo" "sendto veth1a2b" "shutdown lo"; do
+    sent $call
+    path 10 '1000-2000 10 runs - - -' '2000-3300 20 runs - - -' '3300-3500 10 waits for a CPU - - -' '3500-4000 10 runs - - -'
+  done
+  # A packet from elsewhere that comes in while another one is sent, and a call that sends nothing.
+  for call in "sendto eth0" "getdents64 lo"; do
+    sent $call
+    path 10 '1000-2000 10 runs - - -' "2000-3300 10 network ${call#* } recvfrom -" '3300-3500 10 waits for a CPU - - -' '3500-4000 10 runs - - -'
+  done
 }
 
 # The shapes of Trace Compass's tests of its critical path: embedded, interleaved, nested, open at the end,
