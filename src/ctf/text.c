@@ -12,6 +12,7 @@
 enum op_kind {
 	OP_END,	   /* the constant text alone, then the line ends */
 	OP_DEC,	   /* an integer in base 10 */
+	OP_HEX,	   /* and in base 16, of 8, 16, 32 or 64 bits */
 	OP_TEXT,   /* a string or an array of characters */
 	OP_TREE,   /* anything else */
 	OP_PACKET, /* the packet's context, kept from event to event */
@@ -50,6 +51,7 @@ struct rut_ctf_text {
 	uint64_t last_clock;
 	int64_t second; /* its text is cached */
 	char second_text[48];
+	bool is_usual; /* time of day or date, delta, no names */
 	size_t second_len;
 };
 
@@ -59,10 +61,12 @@ static int flush(struct rut_ctf_text *t, struct line *l, enum op_kind kind, bool
 		 const struct rut_ctf_ref *ref)
 {
 	struct op *ops = rut_arena_grow(&t->arena, l->ops, l->n, sizeof(*ops));
-	const char *lit = rut_arena_strndup(&t->arena, t->lit.data ? t->lit.data : "", t->lit.len);
+	char *lit = rut_arena_alloc(&t->arena, t->lit.len + 2 * RUT_TEXT_CHUNK);
 
 	if (!ops || !lit || t->lit.failed)
 		return -ENOMEM;
+	if (t->lit.len)
+		memcpy(lit, t->lit.data, t->lit.len);
 	ops[l->n++] = (struct op){.kind = kind,
 				  .names = names,
 				  .lit = lit,
@@ -144,6 +148,9 @@ static int compile(struct rut_ctf_text *t, struct line *l, const struct rut_ctf_
 	if (type->kind == RUT_CTF_KIND_INT && (type->base == 10 || t->opts.json) &&
 	    ref.load >= RUT_CTF_LOAD_U8 && ref.load <= RUT_CTF_LOAD_S64)
 		kind = OP_DEC;
+	else if (type->kind == RUT_CTF_KIND_INT && type->base == 16 &&
+		 ref.load >= RUT_CTF_LOAD_U8 && ref.load <= RUT_CTF_LOAD_S64)
+		kind = OP_HEX;
 	else if (ref.load == RUT_CTF_LOAD_BYTES && type->char_bytes == 1)
 		kind = OP_TEXT;
 	return flush(t, l, kind, names, &ref);
@@ -325,6 +332,8 @@ int rut_ctf_text_new(struct rut_ctf_text **ret, const struct rut_ctf_set *set,
 	if (!t)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	rut_arena_init(&t->arena, SIZE_MAX);
+	t->is_usual = !opts->json && !opts->no_delta && opts->clock != RUT_CTF_CLOCK_CYCLES &&
+		      !(opts->names & RUT_CTF_NAME_HEADER);
 	t->opts = *opts;
 	t->set = set;
 	t->second = INT64_MIN;
@@ -435,6 +444,28 @@ static char *put_delta(struct rut_ctf_text *t, char *p, const struct rut_ctf_tex
 	return p + 9;
 }
 
+/* Most lines: [12:34:56.123456789] (+0.000001234). False: it is another kind of line. */
+static bool put_usual_times(struct rut_ctf_text *t, struct rut_text_out *o,
+			    const struct rut_ctf_text_time *ev)
+{
+	uint64_t delta = (uint64_t)ev->ts_ns - (uint64_t)t->last_ns, at;
+	char *p = o->p;
+
+	at = (uint64_t)ev->ts_ns - (uint64_t)t->second * 1000000000u;
+	if (!t->is_usual || !t->second_len || !t->has_last || ev->ts_ns < t->last_ns ||
+	    delta >= 1000000000 || at >= 1000000000)
+		return false;
+	*p = '[';
+	memcpy(p + 1, t->second_text, sizeof(t->second_text));
+	p += 1 + t->second_len;
+	rut_text_fixed(p, (uint32_t)at, 9);
+	memcpy(p + 9, "] (+0.", 6);
+	rut_text_fixed(p + 15, (uint32_t)delta, 9);
+	p[24] = ')';
+	o->p = p + 25;
+	return true;
+}
+
 static void put_times(struct rut_ctf_text *t, struct rut_text_out *o,
 		      const struct rut_ctf_text_time *ev)
 {
@@ -442,6 +473,8 @@ static void put_times(struct rut_ctf_text *t, struct rut_text_out *o,
 	char *p;
 
 	rut_text_need(o, 160);
+	if (put_usual_times(t, o, ev))
+		return;
 	p = o->p;
 	if (t->opts.json) {
 		p = ev->has_ts ? rut_text_i64(stpcpy(p, "{\"timestamp\":"), ev->ts_ns)
@@ -523,6 +556,10 @@ static void put_op(struct rut_ctf_text *t, struct rut_text_out *o, const struct 
 		o->p = op->ref.type->is_signed ? rut_text_i64(o->p, rut_ctf_i64(ev, &op->ref))
 					       : rut_text_u64(o->p, rut_ctf_u64(ev, &op->ref));
 		break;
+	case OP_HEX:
+		o->p = rut_text_hex(o->p,
+				    rut_ctf_u64(ev, &op->ref) << op->ref.shift >> op->ref.shift);
+		break;
 	case OP_TEXT:
 		s = rut_ctf_str(ev, &op->ref, &len);
 		rut_text_string(o, &style, s, len);
@@ -568,8 +605,8 @@ static void rest_half(struct rut_ctf_text *t, struct rut_text_out *o,
 	if (!ev->has_ts && !t->opts.json)
 		skip = t->opts.names & RUT_CTF_NAME_HEADER ? 2 : 1; /* the separator */
 	for (const struct op *op = t->lines[ev->cls->index].ops;; op++, skip = 0) {
-		rut_text_need(o, op->lit_len + 32);
-		rut_text_put(o, op->lit + skip, op->lit_len - skip);
+		rut_text_need(o, op->lit_len + 3 * RUT_TEXT_CHUNK);
+		rut_text_put_padded(o, op->lit + skip, op->lit_len - skip);
 		if (op->kind == OP_END)
 			break;
 		put_op(t, o, op, ev);

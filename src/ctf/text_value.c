@@ -26,15 +26,9 @@ void rut_text_grow(struct rut_text_out *o, size_t need)
 	o->end = b->data + b->cap;
 }
 
-char *rut_text_u64(char *p, uint64_t v)
+/* What is left of a number of which the digits from tmp[i] on are there. */
+static char *put_u32(char *p, char *tmp, unsigned int i, uint32_t v)
 {
-	char tmp[20];
-	unsigned int i = 20;
-
-	if (v < 10) {
-		*p = (char)('0' + v);
-		return p + 1;
-	}
 	while (v >= 100) {
 		i -= 2;
 		memcpy(tmp + i, rut_text_digits + 2 * (v % 100), 2);
@@ -48,6 +42,22 @@ char *rut_text_u64(char *p, uint64_t v)
 	}
 	memcpy(p, tmp + i, 20 - i);
 	return p + (20 - i);
+}
+
+char *rut_text_u64(char *p, uint64_t v)
+{
+	char tmp[20];
+	unsigned int i = 20;
+
+	if (v < 100) { /* descriptors, results, CPUs */
+		memcpy(p, rut_text_digits + 2 * v + (v < 10), 2);
+		return p + 1 + (v >= 10);
+	}
+	for (; v > UINT32_MAX; v /= 100) {
+		i -= 2;
+		memcpy(tmp + i, rut_text_digits + 2 * (v % 100), 2);
+	}
+	return put_u32(p, tmp, i, (uint32_t)v);
 }
 
 /* ---- Strings ---- */
@@ -144,10 +154,26 @@ static char *put_high(char *p, const unsigned char *s, size_t len, size_t *ret_u
 	return p + *ret_used;
 }
 
+/* Copies up to the first byte that is written as something else. Returns how many. */
+static size_t put_plain(char *p, const unsigned char *s, size_t len, bool json)
+{
+	/* Letters, digits and punctuation but " ' ? \\, by the byte; JSON has two of them more. */
+	static const bool plain[256] = {
+		[' '] = true,	      ['!'] = true,	    ['#' ... '&'] = true,
+		['(' ... '>'] = true, ['@' ... '['] = true, [']' ... '~'] = true,
+	};
+	size_t n = 0;
+
+	for (; n < len && (plain[s[n]] || (json && (s[n] == '\'' || s[n] == '?'))); n++)
+		p[n] = (char)s[n];
+	return n;
+}
+
 void rut_text_string(struct rut_text_out *o, const struct rut_text_style *style, const char *str,
 		     size_t len)
 {
 	const unsigned char *s = (const unsigned char *)str;
+	size_t i;
 	char *p;
 
 	rut_text_need(o, 6 * len + 8);
@@ -155,7 +181,9 @@ void rut_text_string(struct rut_text_out *o, const struct rut_text_style *style,
 		return; /* no memory */
 	p = o->p;
 	*p++ = '"';
-	for (size_t i = 0; i < len;) {
+	i = put_plain(p, s, len, style->json);
+	p += i;
+	while (i < len) {
 		size_t used = 1;
 
 		if (s[i] >= 0x80 && !style->json)
@@ -237,7 +265,7 @@ static void put_based(struct rut_text_out *o, const struct rut_ctf_type *t, uint
 		o->p += sprintf(o->p, "0%" PRIo64, v);
 		return;
 	default:
-		o->p += sprintf(o->p, "0x%" PRIX64, v);
+		o->p = rut_text_hex(o->p, v);
 	}
 }
 

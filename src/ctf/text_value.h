@@ -32,6 +32,22 @@ static inline void rut_text_put(struct rut_text_out *o, const char *s, size_t le
 	o->p += len;
 }
 
+enum { RUT_TEXT_CHUNK = 32 };
+
+/*
+ * The same of a text behind which RUT_TEXT_CHUNK bytes can be read, where there is room for as many
+ * more: most texts are copied as one chunk.
+ */
+static inline void rut_text_put_padded(struct rut_text_out *o, const char *s, size_t len)
+{
+	if (__builtin_expect(len > RUT_TEXT_CHUNK || (size_t)(o->end - o->p) < RUT_TEXT_CHUNK, 0)) {
+		rut_text_put(o, s, len);
+		return;
+	}
+	memcpy(o->p, s, RUT_TEXT_CHUNK);
+	o->p += len;
+}
+
 #define rut_text_lit(o, s) rut_text_put(o, s, sizeof(s) - 1)
 
 extern const char rut_text_digits[200]; /* "00" to "99" */
@@ -50,6 +66,18 @@ static inline char *rut_text_fixed(char *p, uint32_t v, unsigned int n)
 }
 
 char *rut_text_u64(char *p, uint64_t v);
+
+/* 0xABC */
+static inline char *rut_text_hex(char *p, uint64_t v)
+{
+	int n = v ? (67 - __builtin_clzll(v)) / 4 : 1;
+
+	*p++ = '0';
+	*p++ = 'x';
+	for (int i = n; i-- > 0; v >>= 4)
+		p[i] = "0123456789ABCDEF"[v & 15];
+	return p + n;
+}
 
 static inline char *rut_text_i64(char *p, int64_t v)
 {
