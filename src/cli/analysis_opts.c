@@ -112,6 +112,8 @@ static int take_flag(struct rut_analysis_args *a, int id)
 		{OPT_DEBUG, &a->debug},
 		{OPT_NO_COLOR, &a->debug},
 		{OPT_FOLLOW, &a->follow},
+		{OPT_HOSTS, &a->hosts},
+		{OPT_MERGE, &a->merge},
 		{OPT_PERCENTILES, &c->percentiles},
 		{OPT_MI, &c->mi},
 		{OPT_MI_VERSION, &a->mi_version},

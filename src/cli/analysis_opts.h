@@ -33,6 +33,8 @@ enum rut_analysis_opt {
 	OPT_PERIOD_END_KEY,
 	OPT_PERIOD_KEY_VALUE,
 	OPT_FOLLOW,
+	OPT_HOSTS,
+	OPT_MERGE,
 	OPT_PERCENTILES,
 	OPT_MI,
 	OPT_MI_VERSION,
@@ -84,6 +86,7 @@ struct rut_analysis_args {
 	/* Which analyses, when that depends on the trace; else NULL. */
 	size_t (*choose)(const struct rut_ctf_set *set, const struct rut_analysis **ret,
 			 size_t max);
+	bool hosts, merge; /* the path is a folder of hosts; one table of all of them */
 	bool follow, mi_version, metadata, test_compatibility, output_progress;
 	const char **periods, **captures; /* owned arrays */
 	size_t n_periods, n_captures;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/proc.h"
+#include "cli/hosts.h"
 #include "cli/trace_open.h"
 #include "ctf/when.h"
 #include "output/screen.h"
@@ -540,7 +541,7 @@ static int open_set(struct pass *p, struct rut_err *err)
 
 static int fail(const struct pass *p, const struct rut_err *err)
 {
-	if (p->write_rc) /* standard output is where JSON would say it */
+	if (p->write_rc || p->args->sink) /* standard output is where JSON would say it */
 		return rut_cli_fail(p->args->cmd, err);
 	/* Word for word as lttng-analyses says it: its tests look for that. */
 	if (err->code == ERANGE && !strncmp(err->msg, "Trace has no", 12) && !p->args->conf.mi) {
@@ -557,6 +558,10 @@ int rut_cli_analysis_run(struct rut_analysis_args *a, const struct rut_analysis 
 	struct rut_err err = RUT_ERR_INIT;
 	int rc = RUT_EXIT_OK;
 
+	if (a->merge && !a->hosts)
+		return rut_cli_analysis_usage(a, "--merge is for --hosts");
+	if (a->hosts)
+		return rut_cli_hosts_run(a, analyses, n);
 	signal(SIGPIPE, SIG_IGN);
 	rut_an_graph_set_columns(rut_screen_width(STDOUT_FILENO));
 	a->follow |= rut_live_url_is(a->paths[0]);

@@ -13,6 +13,8 @@
 		{"gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},                     \
 		{"refresh", "TIME", "report every TIME: N[s|ms|us|ns]", 'r'},                      \
 		{"follow", NULL, "go on while the trace grows", OPT_FOLLOW},                       \
+		{"hosts", NULL, "the trace is a folder of hosts: compare them", OPT_HOSTS},        \
+		{"merge", NULL, "with --hosts: one table of all hosts", OPT_MERGE},                \
 		{"cpu", "LIST", "only these CPUs", OPT_CPU},                                       \
 		{"tid", "LIST", "only these threads", OPT_TID},                                    \
 		{"pid", "LIST", "only these processes", OPT_PID},                                  \

@@ -138,9 +138,10 @@ static int check_diff(const struct rut_analysis_args *a, const struct rut_diff *
 	if (a->n_paths == 1 && (!d->ranges[0] || !d->ranges[1]))
 		return rut_cli_analysis_usage(
 			a, "which is B? Give another trace, or two intervals: --a and --b");
-	if (a->conf.refresh_ns || a->set.n || a->follow)
+	if (a->conf.refresh_ns || a->set.n || a->follow || a->hosts)
 		return rut_cli_analysis_usage(
-			a, "diff compares two intervals: no --refresh, --period or --follow");
+			a,
+			"diff compares two intervals: no --refresh, --period, --follow or --hosts");
 	return -1;
 }
 

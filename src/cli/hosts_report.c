@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the hosts have, side by side, and who stands out: a host whose value is three times the
+ * median of the others, or a third of it, and further from it than chance would have it: five times
+ * the usual (median absolute) deviation. Fewer than three hosts have no outliers.
+ */
+#include "cli/hosts.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/fmt.h"
+#include "base/cleanup.h"
+
+#define SIDE_BY_SIDE 6 /* hosts; of more the extremes are shown */
+#define FACTOR	     3.0
+#define DEVIATIONS   5.0
+#define KEY_WIDTH    32
+
+struct rank {
+	const struct rut_hosts_table *table;
+	size_t row, host;
+	double v; /* the value that ranks it */
+	double median;
+};
+
+static int by_value(const void *a, const void *b)
+{
+	double x = ((const struct rank *)a)->v, y = ((const struct rank *)b)->v;
+
+	return x > y ? -1 : x < y;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double median(double *v, size_t n)
+{
+	qsort(v, n, sizeof(*v), by_number);
+	return n % 2 ? v[n / 2] : n ? (v[n / 2 - 1] + v[n / 2]) / 2 : 0;
+}
+
+static double value(const struct rut_hosts_table *t, const struct rut_hosts_row *r, size_t host,
+		    size_t column)
+{
+	const struct rut_hosts_value *v = &r->values[host * t->n_columns + column];
+
+	return v->has && !v->unknown ? v->v : 0;
+}
+
+static void put(char *out, size_t size, const struct rut_hosts_column *c, double v)
+{
+	switch (c->type) {
+	case RUT_LAMI_RATIO:
+		snprintf(out, size, "%.2f %%", v * 100);
+		break;
+	case RUT_LAMI_DURATION:
+		rut_an_fmt_us(out, size, v);
+		break;
+	case RUT_LAMI_SIZE:
+		rut_an_fmt_size(out, size, v);
+		break;
+	default:
+		snprintf(out, size, v == floor(v) ? "%.0f" : "%.3f", v);
+		break;
+	}
+}
+
+static const char *title_of(const struct rut_hosts_column *c, char *out, size_t size)
+{
+	snprintf(out, size, "%s%s", c->title, c->type == RUT_LAMI_DURATION ? " (us)" : "");
+	return out;
+}
+
+/* ---- Outliers ---- */
+
+/* Is the host's value far from those of the others? *ret_median is theirs. `v` is scratch. */
+static bool stands_out(const struct rut_hosts *h, const struct rut_hosts_table *t,
+		       const struct rut_hosts_row *r, size_t host, double *v, double *ret_median)
+{
+	double own = value(t, r, host, t->main), m, deviation;
+	size_t n = 0;
+
+	for (size_t i = 0; i < h->n; i++)
+		if (i != host && !h->list[i].failed)
+			v[n++] = value(t, r, i, t->main);
+	if (n < 2 || h->list[host].failed)
+		return false;
+	m = *ret_median = median(v, n);
+	for (size_t i = 0; i < n; i++)
+		v[i] = fabs(v[i] - m);
+	deviation = 1.4826 * median(v, n);
+	return (own > FACTOR * m || own < m / FACTOR) && fabs(own - m) > DEVIATIONS * deviation;
+}
+
+/* Those of all tables. What is small beside the largest of its table does not count. */
+static struct rank *find_outliers(const struct rut_hosts *h, size_t *ret_n)
+{
+	double *v = calloc(h->n + 1, sizeof(*v));
+	struct rank *list = NULL;
+
+	*ret_n = 0;
+	for (size_t i = 0; v && i < h->n_tables; i++) {
+		const struct rut_hosts_table *t = &h->tables[i];
+		double most = 0;
+
+		for (size_t k = 0; t->n_columns && k < t->n_rows * h->n; k++)
+			most = fmax(most, value(t, &t->rows[k / h->n], k % h->n, t->main));
+		for (size_t k = 0; t->n_columns && k < t->n_rows * h->n; k++) {
+			const struct rut_hosts_row *r = &t->rows[k / h->n];
+			double own = value(t, r, k % h->n, t->main), m = 0;
+			struct rank *more;
+
+			if (!stands_out(h, t, r, k % h->n, v, &m) || fabs(own - m) < most / 20)
+				continue;
+			more = reallocarray(list, *ret_n + 1, sizeof(*more));
+			if (!more)
+				break;
+			list = more;
+			list[(*ret_n)++] = (struct rank){t, k / h->n, k % h->n,
+							 most > 0 ? fabs(own - m) / most : 0, m};
+		}
+	}
+	free(v);
+	if (list)
+		qsort(list, *ret_n, sizeof(*list), by_value);
+	return list;
+}
+
+static bool is_outlier(const struct rank *list, size_t n, const struct rut_hosts_table *t,
+		       size_t row, size_t host)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i].table == t && list[i].row == row && list[i].host == host)
+			return true;
+	return false;
+}
+
+/* ---- Text ---- */
+
+static void print_hosts(const struct rut_hosts *h, const struct rut_analysis_args *a)
+{
+	char begin[64], end[64];
+
+	printf("%-20s %-20s %-20s %s\n", "Host", "From", "To", "Clock");
+	for (size_t i = 0; i < h->n; i++) {
+		const struct rut_hosts_host *host = &h->list[i];
+
+		if (host->failed) {
+			printf("%-20s not analysed\n", host->name);
+			continue;
+		}
+		if (!host->end_ns) {
+			printf("%-20s nothing to report\n", host->name);
+			continue;
+		}
+		rut_an_fmt_time(begin, sizeof(begin), host->begin_ns, false, a->conf.gmt);
+		rut_an_fmt_time(end, sizeof(end), host->end_ns, false, a->conf.gmt);
+		printf("%-20s %-20s %-20s ", host->name, begin, end);
+		if (host->has_clock)
+			printf("corrected by %.3f ms, known to %.3f ms\n",
+			       (double)host->offset_ns / 1e6, (double)host->error_ns / 1e6);
+		else
+			puts("its own");
+	}
+}
+
+/* The rows by the value that ranks them, the largest first. */
+static struct rank *rank_rows(const struct rut_hosts *h, const struct rut_hosts_table *t,
+			      bool merged)
+{
+	struct rank *list = calloc(t->n_rows + 1, sizeof(*list));
+
+	for (size_t i = 0; list && i < t->n_rows; i++) {
+		list[i].row = i;
+		if (merged)
+			list[i].v = rut_cli_hosts_merged(h, t, &t->rows[i], t->main).v;
+		else
+			for (size_t k = 0; k < h->n; k++)
+				list[i].v = fmax(list[i].v, value(t, &t->rows[i], k, t->main));
+	}
+	if (list)
+		qsort(list, t->n_rows, sizeof(*list), by_value);
+	return list;
+}
+
+static size_t limit_of(const struct rut_analysis_args *a, size_t n)
+{
+	return a->conf.limit > 0 && (uint64_t)a->conf.limit < n ? (size_t)a->conf.limit : n;
+}
+
+static void print_side_by_side(const struct rut_hosts *h, const struct rut_hosts_table *t,
+			       const struct rut_hosts_row *r)
+{
+	for (size_t i = 0; i < h->n; i++) {
+		char text[64] = "-";
+
+		if (r->values[i * t->n_columns + t->main].has)
+			put(text, sizeof(text), &t->columns[t->main], value(t, r, i, t->main));
+		printf(" %14s", text);
+	}
+}
+
+static void print_extremes(const struct rut_hosts *h, const struct rut_hosts_table *t,
+			   const struct rut_hosts_row *r)
+{
+	double *v = calloc(h->n + 1, sizeof(*v));
+	size_t n = 0, least = h->n, most = h->n;
+	char text[64];
+
+	for (size_t i = 0; v && i < h->n; i++) {
+		if (h->list[i].failed)
+			continue;
+		v[n++] = value(t, r, i, t->main);
+		if (least == h->n || v[n - 1] < value(t, r, least, t->main))
+			least = i;
+		if (most == h->n || v[n - 1] > value(t, r, most, t->main))
+			most = i;
+	}
+	if (n) {
+		put(text, sizeof(text), &t->columns[t->main], median(v, n));
+		printf(" %14s", text);
+		put(text, sizeof(text), &t->columns[t->main], value(t, r, least, t->main));
+		printf(" %14s %-16.16s", text, h->list[least].name);
+		put(text, sizeof(text), &t->columns[t->main], value(t, r, most, t->main));
+		printf(" %14s %-16.16s", text, h->list[most].name);
+	}
+	free(v);
+}
+
+static void print_table(const struct rut_hosts *h, const struct rut_analysis_args *a,
+			const struct rut_hosts_table *t, const struct rank *outliers, size_t n)
+{
+	struct rank *list = rank_rows(h, t, false);
+	bool few = h->n <= SIDE_BY_SIDE;
+	char title[160];
+
+	printf("\n%s: %s\n%-*s", t->title, title_of(&t->columns[t->main], title, sizeof(title)),
+	       KEY_WIDTH, t->key);
+	for (size_t i = 0; few && i < h->n; i++)
+		printf(" %14.14s", h->list[i].name);
+	if (!few)
+		printf(" %14s %14s %-16s %14s %-16s", "Median", "Lowest", "of", "Highest", "of");
+	puts("");
+	for (size_t i = 0; list && i < limit_of(a, t->n_rows); i++) {
+		const struct rut_hosts_row *r = &t->rows[list[i].row];
+
+		printf("%-*s", KEY_WIDTH, r->key);
+		if (few)
+			print_side_by_side(h, t, r);
+		else
+			print_extremes(h, t, r);
+		for (size_t k = 0; k < h->n; k++)
+			if (is_outlier(outliers, n, t, list[i].row, k))
+				printf("  <- %s", h->list[k].name);
+		puts("");
+	}
+	free(list);
+}
+
+static void print_merged(const struct rut_hosts *h, const struct rut_analysis_args *a,
+			 const struct rut_hosts_table *t)
+{
+	struct rank *list = rank_rows(h, t, true);
+	char title[160];
+
+	printf("\n%s, all hosts\n%-*s", t->title, KEY_WIDTH, t->key);
+	for (size_t i = 0; i < t->n_columns; i++)
+		printf(" %18.18s", title_of(&t->columns[i], title, sizeof(title)));
+	puts("");
+	for (size_t i = 0; list && i < limit_of(a, t->n_rows); i++) {
+		const struct rut_hosts_row *r = &t->rows[list[i].row];
+
+		printf("%-*s", KEY_WIDTH, r->key);
+		for (size_t k = 0; k < t->n_columns; k++) {
+			const struct rut_hosts_value v = rut_cli_hosts_merged(h, t, r, k);
+			char text[64] = "-";
+
+			if (v.has && !v.unknown)
+				put(text, sizeof(text), &t->columns[k], v.v);
+			printf(" %18s", text);
+		}
+		puts("");
+	}
+	free(list);
+}
+
+static void print_outliers(const struct rut_hosts *h, const struct rut_analysis_args *a,
+			   const struct rank *list, size_t n)
+{
+	size_t hosts = 0;
+
+	for (size_t i = 0; i < h->n; i++)
+		hosts += !h->list[i].failed;
+	puts("\nOutliers");
+	if (hosts < 3)
+		puts("fewer than three hosts have none");
+	else if (!n)
+		puts("none");
+	for (size_t i = 0; i < limit_of(a, n); i++) {
+		const struct rut_hosts_table *t = list[i].table;
+		const struct rut_hosts_row *r = &t->rows[list[i].row];
+		char own[64], others[64];
+
+		put(own, sizeof(own), &t->columns[t->main], value(t, r, list[i].host, t->main));
+		put(others, sizeof(others), &t->columns[t->main], list[i].median);
+		printf("%s: %s%s%s %s, the median of the others is %s (%s)\n",
+		       h->list[list[i].host].name, r->key, *r->key ? ": " : "",
+		       t->columns[t->main].title, own, others, t->title);
+	}
+}
+
+void rut_cli_hosts_text(const struct rut_hosts *h, const struct rut_analysis_args *a)
+{
+	size_t n;
+	struct rank *outliers = find_outliers(h, &n);
+
+	print_hosts(h, a);
+	for (size_t i = 0; i < h->n_tables; i++) {
+		const struct rut_hosts_table *t = &h->tables[i];
+
+		if (!t->n_columns)
+			continue;
+		if (a->merge)
+			print_merged(h, a, t);
+		else
+			print_table(h, a, t, outliers, n);
+	}
+	if (!a->merge)
+		print_outliers(h, a, outliers, n);
+	free(outliers);
+}
+
+/* ---- LAMI ---- */
+
+static void add_cells(struct rut_result *to, const struct rut_hosts_table *t,
+		      const struct rut_hosts_value *v)
+{
+	for (size_t i = 0; i < t->n_columns; i++) {
+		if (!v[i].has)
+			rut_an_result_empty(to);
+		else if (v[i].unknown)
+			rut_an_result_unknown(to);
+		else if (t->columns[i].type == RUT_LAMI_RATIO || v[i].v != floor(v[i].v))
+			rut_an_result_float(to, t->columns[i].type, v[i].v);
+		else
+			rut_an_result_int(to, t->columns[i].type, (int64_t)v[i].v);
+	}
+}
+
+static void add_rows(const struct rut_hosts *h, const struct rut_hosts_table *t,
+		     struct rut_result *to, bool merge)
+{
+	struct rut_hosts_value *all = calloc(t->n_columns + 1, sizeof(*all));
+
+	for (size_t i = 0; all && i < t->n_rows; i++) {
+		const struct rut_hosts_row *r = &t->rows[i];
+
+		for (size_t k = 0; k < t->n_columns; k++)
+			all[k] = rut_cli_hosts_merged(h, t, r, k);
+		for (size_t k = 0; k < (merge ? 1 : h->n); k++) {
+			const struct rut_hosts_value *v =
+				merge ? all : &r->values[k * t->n_columns];
+			bool any = false;
+
+			for (size_t c = 0; c < t->n_columns; c++)
+				any |= v[c].has;
+			if (!any)
+				continue;
+			rut_an_result_text(to, RUT_LAMI_STRING, merge ? "*" : h->list[k].name);
+			rut_an_result_text(to, RUT_LAMI_STRING, r->key);
+			add_cells(to, t, v);
+		}
+	}
+	free(all);
+}
+
+/* The class of a table; its columns and title are owned. */
+static int make_class(struct rut_lami_class *ret, const struct rut_hosts_table *t, bool merge)
+{
+	struct rut_lami_column *columns = calloc(t->n_columns + 2, sizeof(*columns));
+	char *title;
+
+	if (!columns || asprintf(&title, "%s, %s", t->title, merge ? "all hosts" : "by host") < 0) {
+		free(columns);
+		return -ENOMEM;
+	}
+	columns[0] = (struct rut_lami_column){"host", "Host", RUT_LAMI_STRING, NULL};
+	columns[1] =
+		(struct rut_lami_column){"row", *t->key ? t->key : "Row", RUT_LAMI_STRING, NULL};
+	for (size_t k = 0; k < t->n_columns; k++)
+		columns[2 + k] = (struct rut_lami_column){NULL, t->columns[k].title,
+							  t->columns[k].type, t->columns[k].unit};
+	*ret = (struct rut_lami_class){NULL, title, columns, t->n_columns + 2};
+	return 0;
+}
+
+void rut_cli_hosts_json(const struct rut_hosts *h, const struct rut_analysis_args *a)
+{
+	struct rut_lami_class *classes = calloc(h->n_tables + 1, sizeof(*classes));
+	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
+	int64_t begin_ns = INT64_MAX, end_ns = 0;
+	struct rut_results results = {0};
+
+	for (size_t i = 0; i < h->n; i++) {
+		if (h->list[i].end_ns && h->list[i].begin_ns < begin_ns)
+			begin_ns = h->list[i].begin_ns;
+		if (h->list[i].end_ns > end_ns)
+			end_ns = h->list[i].end_ns;
+	}
+	for (size_t i = 0; classes && i < h->n_tables; i++) {
+		struct rut_result *to;
+
+		if (make_class(&classes[i], &h->tables[i], a->merge))
+			break;
+		to = rut_an_result_new(&classes[i], begin_ns, end_ns, NULL);
+		if (!to)
+			break;
+		add_rows(h, &h->tables[i], to, a->merge);
+		rut_an_results_take(&results, to);
+	}
+	rut_an_results_json(&results, &out, NULL, NULL);
+	fwrite(out.data, 1, out.len, stdout);
+	for (size_t i = 0; classes && i < h->n_tables; i++) {
+		free((void *)(uintptr_t)classes[i].columns);
+		free((void *)(uintptr_t)classes[i].title);
+	}
+	free(classes);
+}
