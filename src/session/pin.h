@@ -70,6 +70,15 @@ int rut_session_unpin(const char *name, struct rut_err *err);
 /* Is the consumer of the session alive? False as well when it never had one. */
 bool rut_session_consumer_alive(const struct rut_session_meta *m);
 
+/* How long an answer of it is waited for. */
+enum { RUT_SESSION_WAIT_MS = 5000 };
+
+/* It has done what was asked for: maybe more, when others ask as well. */
+static inline bool rut_session_reached(const uint32_t *done, uint32_t wanted)
+{
+	return (int32_t)(__atomic_load_n(done, __ATOMIC_ACQUIRE) - wanted) >= 0;
+}
+
 /* The start time of a process from /proc/PID/stat, 0 when it has exited. */
 uint64_t rut_process_start_time(pid_t pid);
 
