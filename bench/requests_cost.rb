@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What a request and a span cost: microseconds of CPU time a turn of loops of methods that have the names of watched
+# What a request and a span cost: microseconds of CPU time an iteration of loops of methods that have the names of watched
 # ones, best of several. The query is made by the application's own code, so the method that led to it is found at once.
 # "page" is a request with six queries of 20 rows each. Like that of an application it allocates, and most of its calls are
 # of methods that nobody watches.

@@ -28,7 +28,7 @@ def pairs(text):
 
 
 def loops(b, prefix):
-    """ns a turn of each loop of ruby_hooks.rb, run by `prefix`."""
+    """ns an iteration of each loop of ruby_hooks.rb, run by `prefix`."""
     argv = [*prefix, "ruby", "--disable-gems", b.top / "bench/ruby_hooks.rb"]
     out = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     return pairs(out.stdout)
@@ -71,7 +71,7 @@ def hooks(b):
     if ebpf:
         rows.append(["bpftrace counting `object__create`", "new", f"{best['new']:.0f}", f"{ebpf:.0f}",
                      f"{ebpf - best['new']:+.0f}", ""])
-    b.table("What a hook costs (ns a turn, best of several)",
+    b.table("What a hook costs (ns an iteration, best of several)",
             ["", "loop", "untraced", "traced", "more", "a method outside the filter"], rows)
 
 

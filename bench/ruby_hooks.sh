@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What the agent's hooks cost: ns a turn of each loop of ruby_hooks.rb, under each mode, best of
+# What the agent's hooks cost: ns an iteration of each loop of ruby_hooks.rb, under each mode, best of
 # several: ruby_hooks.sh TRACE_TOOL [RUBY]. The class Untraced is outside of the filter.
 set -eu
 tool=$1

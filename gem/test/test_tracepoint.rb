@@ -111,7 +111,7 @@ class TracepointTest < Minitest::Test
     traced(tp) { assert_raises(RuntimeError) { tp.fire { raise 'in the block' } } }
   end
 
-  # What nobody sees is neither converted nor counted as cut.
+  # Without a listener nothing is converted or counted as cut.
   def test_strict_untraced
     tp = point(Integer, Float, String, strict: true)
     refute tp.fire(2**70, 1, 'x')

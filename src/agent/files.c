@@ -5,7 +5,7 @@
  * A tracepoint of its own for each method costs a kilobyte of Ruby's memory, and an application has
  * ten thousand methods. A tracepoint that is enabled for outer code is enabled for all the code
  * inside. But what was around the methods of a file ran once, when the file was loaded, and is
- * gone. So we make some: code that would define these methods, if anybody ran it. Ruby's loader of
+ * gone. So we make some: code that would define these methods if it were run. Ruby's loader of
  * compiled code (rb_iseq_load) takes the methods as they are. One tracepoint for that, and each
  * method costs a fifth; the record (code.c) comes at the first call.
  *

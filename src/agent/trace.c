@@ -171,7 +171,7 @@ static void fill(struct rut_event_common *c, uint32_t row, const struct rut_stac
 
 struct backtrace {
 	struct rut_session *s;
-	int skip; /* frames that are told otherwise */
+	int skip; /* frames that are reported otherwise */
 	uint32_t rows[FRAMES_MAX], count;
 };
 

@@ -186,7 +186,7 @@ static void begin_family(struct rut_buf *out, struct family *f, const struct rut
 		       c->unit ? ", " : "", c->unit ? c->unit : "");
 }
 
-/* The rows of one column. Rows with the same labels are told apart by "row". */
+/* The rows of one column. Rows with the same labels differ by "row". */
 static void put_column(struct rut_buf *out, struct family *f, const struct rut_result *t,
 		       size_t column, const char *analysis, const char *host)
 {

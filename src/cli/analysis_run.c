@@ -53,7 +53,7 @@ static void put(struct pass *p, struct rut_buf *b)
 	rut_buf_clear(b);
 }
 
-/* Names in it are anybody's bytes. */
+/* Names in it are untrusted bytes. */
 static void put_text(struct pass *p, struct rut_buf *b)
 {
 	_cleanup_buf_ struct rut_buf clean = RUT_BUF_INIT;

@@ -123,7 +123,7 @@ static void print_frame(const char *frame, uint64_t address, void *arg)
 
 	if (!f->json) {
 		rut_buf_putc(f->out, '\t');
-		rut_text_add(f->out, frame); /* names are those of symbols: anybody's bytes */
+		rut_text_add(f->out, frame); /* names are those of symbols: untrusted bytes */
 		rut_buf_putc(f->out, '\n');
 		return;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Where the probes of a binary are: USDT notes (.note.stapsdt) and symbols, as offsets in the file,
- * which is what uprobes want. The file can be anybody's: nothing in it is trusted.
+ * which is what uprobes want. The file is untrusted.
  */
 #ifndef RUT_PROBE_BINARY_H
 #define RUT_PROBE_BINARY_H

@@ -95,7 +95,7 @@ struct rut_record_to {
 struct rut_candidate {
 	pid_t pid;	/* 0: free */
 	uint64_t start; /* of one that was traced and has executed another program: when it was
-			   started. It may be nobody's child, and its number another's by now. */
+			   started. It may be no child of ours, and its PID reused by now. */
 	unsigned tries;
 	uint64_t seen_ms, next_ms;
 };

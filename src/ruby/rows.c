@@ -77,7 +77,7 @@ static uint64_t to_ns(uint64_t ticks, double ns)
 {
 	double r = (double)ticks * ns;
 
-	return r < 18e18 ? (uint64_t)r : 0; /* no time that anybody has counted */
+	return r < 18e18 ? (uint64_t)r : 0; /* not a time that was counted */
 }
 
 static const struct rut_agent_buckets *buckets_at(const struct rut_tracee *p, uint32_t i)

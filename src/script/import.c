@@ -127,7 +127,7 @@ static int import_directory(struct rut_parser *p, const char *path)
 }
 
 /*
- * What everybody may write to, as below /tmp, would be anybody's to run as root. What its owner and
+ * What everybody may write to, as below /tmp, could be run as root by any user. What its owner and
  * his group may write to is trusted as the script itself is, which may be a user's who runs it with
  * sudo.
  */

@@ -391,7 +391,7 @@ static int try_rotate(struct rut_consumer *c, uint64_t now, struct rut_err *err)
 
 /*
  * Events carry CLOCK_MONOTONIC, and the metadata says how far from it the time of day is, once for
- * a whole directory. When somebody sets the time of day, or the machine has slept (which is no time
+ * a whole directory. When the time of day is set, or the machine has slept (which is no time
  * for CLOCK_MONOTONIC), it is right in the next directory only. Measurements of one difference
  * differ a little.
  */

@@ -118,7 +118,7 @@ static void write_string(struct rut_buf *out, const char *value)
 	rut_buf_puts(out, "\";\n");
 }
 
-/* Names of probes come from files that are anybody's. */
+/* Names of probes come from untrusted files. */
 void rut_metadata_event(struct rut_buf *out, const struct rut_event *e)
 {
 	rut_buf_puts(out, "event {\n\tname = ");

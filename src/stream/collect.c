@@ -457,7 +457,7 @@ static void serve(struct rut_collect *c, struct conn *k, uint32_t events)
 		do {
 			if (!serve_bytes(c, k))
 				return;
-			/* What TLS has decrypted already does not wake anybody. */
+			/* What TLS has decrypted already makes no descriptor readable. */
 		} while (k->tls && rut_tls_pending(k->tls));
 	if (flush(c, k))
 		drop(c, k, "it does not read its replies");

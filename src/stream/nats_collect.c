@@ -160,7 +160,7 @@ static uint64_t deliveries(natsMsg *msg)
 
 /*
  * The packet that the message is about is not there. A receiver that was killed may have had it,
- * and then it comes again; but who waits takes the place of others.
+ * and then it comes again; but a message that waits takes the slot of others.
  */
 static void wait_for_packet(const struct rut_nats_collect *c, natsMsg *msg, const char *subject)
 {

@@ -35,7 +35,7 @@ int rut_store_new(struct rut_store **ret, const char *dir, const struct rut_stor
 void rut_store_free(struct rut_store *s);
 
 /*
- * Makes the directory of a session. `client`: whose it is, an address. Returns 0, -EINVAL for a
+ * Makes the directory of a session. `client`: the address of its sender. Returns 0, -EINVAL for a
  * name that cannot be one, -ENOSPC, -EDQUOT, -errno.
  */
 int rut_store_session(struct rut_store *s, const char *client, const struct rut_relay_session *what,

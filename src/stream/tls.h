@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * TLS of connections to and of a collector. The files are in one directory: ca.pem (who is
- * trusted), cert.pem with key.pem (who we are) and crl.pem (who is trusted no longer). Nothing but
+ * TLS of connections to and of a collector. The files are in one directory: ca.pem (trusted
+ * authorities), cert.pem with key.pem (our own) and crl.pem (revoked certificates). Nothing but
  * TLS 1.2 and later is spoken.
  */
 #ifndef RUT_STREAM_TLS_H

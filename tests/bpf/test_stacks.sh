@@ -291,7 +291,7 @@ test_sessions() {
   grep -q 'without room for stacks' err
 }
 
-# A program that comes to one place by as many ways as it is told to, from a number on: each bit of
+# A program that calls one function in as many ways as it is asked to, from a number on: each bit of
 # the number is a call of `zero` or of `one`. Then it waits for a line.
 ways() {
   cat >ways.c <<'END'
@@ -378,7 +378,7 @@ test_many() {
   kill $ways
 }
 
-# ... what is not is told: in numbers and at each event.
+# ... what is not is reported: in numbers and at each event.
 test_too_many() {
   need_bpf
   ways

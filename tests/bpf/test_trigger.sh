@@ -367,7 +367,7 @@ EOF
   wait $client
   t_wait test -s method
   jq -e ".pid == $server and .lasted_ns >= 3e8 and .method == \"Order#total\"" method
-  # It is told once.
+  # It is reported once.
   told 1
   kill $server
   wait $server || true

@@ -281,7 +281,7 @@ assert r == {("worker", 11, 10): 1, ("worker", 12, 10): 1, ("other", 20, 20): 1}
   run iolog | grep -q 'read .*/tmp/x (fd=5)'
 }
 
-# Of a thread whose end on the CPU is not in the trace nobody knows how long it ran.
+# How long a thread ran is unknown when its end on the CPU is not in the trace.
 a_gap_between_switches_counts_for_nobody() {
   mk <<TRACE
 10_000 0 sched_switch prev_comm=a prev_tid=10 prev_prio=20 prev_state=1 next_comm=b next_tid=20 next_prio=20
@@ -291,7 +291,7 @@ a_gap_between_switches_counts_for_nobody() {
 40_000 0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm=e next_tid=50 next_prio=20
 50_000 0 sched_switch prev_comm=e prev_tid=50 prev_prio=20 prev_state=1 next_comm=swapper/0 next_tid=0 next_prio=20
 TRACE
-  # 40 us in all: c ran 5 of them, e 10, and of 15 nobody knows.
+  # 40 us in all: c ran 5 of them, e 10, and 15 are unknown.
   run cputop --mi | json '
 r = {x[0]["tid"]: round(x[-1]["value"], 3) for x in rows("per-process")}
 assert r[30] == 0.125 and r[50] == 0.25 and not r.get(20) and not r.get(40), r
@@ -738,7 +738,7 @@ critical_paths_of_trace_compass() {
   rm -r trace; mv trace3 trace
   path 10 '1000-1500 10 runs - - -' '1500-2000 20 runs - - -' '2000-2100 10 waits for a CPU - - -' '2100-2500 10 runs - - -' \
     '2500-3000 30 runs - - -' '3000-3100 10 waits for a CPU - - -' '3100-4000 10 runs - - -' '4000-6000 10 sleeps - - -'
-  # new: what it was before it began is what its parent did. Woken in an idle CPU: nobody.
+  # new: what it was before it began is what its parent did. Woken in an idle CPU: by no thread.
   { SW 1_000 0 0 0 10; echo "2_000 0 sched_process_fork child_tid=20 child_pid=20 child_comm=t20 parent_pid=10 parent_comm=t10"
     echo "2_100 0 sched_wakeup_new comm=t20 tid=20 prio=20 target_cpu=1"; SW 2_500 1 0 0 20; SW 3_000 1 20 1 0
     WAKE 4_000 1 20; SW 4_100 1 0 0 20; echo "5_000 0 tick n=1"; } | mk trace4
@@ -1268,7 +1268,7 @@ for cell, want in zip(r[2:], (50000, 90000, 99000, 99900)):
     assert abs(cell["value"] - want) <= want * 0.016, (cell, want)'
 }
 
-# Intervals and periods begin in the middle of things: who runs then is known from before.
+# Intervals and periods begin in the middle of things: the running thread is known from before.
 what_runs_when_a_stretch_begins_counts() {
   mk <<'TRACE'
 1_000 0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm=app next_tid=10 next_prio=20

@@ -156,7 +156,7 @@ filters_reach_the_tracer() {
   grep -qx 'methods: A#b' log
   grep -qx 'c_calls: 1' log
   rm log
-  "$R" calls --path '/x/*' puma >/dev/null # who names paths means them
+  "$R" calls --path '/x/*' puma >/dev/null # paths that are given are meant
   grep -qx 'app_paths:' log
   rm log
   sed -i /^refuse/d shop.fake

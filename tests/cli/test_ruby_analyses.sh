@@ -259,7 +259,7 @@ RUBY
   json '
 m = {r[0]: r for r in rows("per-method")}
 assert m["App#request"][2] == 20
-# A sleep is no shorter than asked for and uses next to no CPU; the work uses what it was told to.
+# A sleep is no shorter than asked for and uses next to no CPU; the work uses what it is asked to.
 wait, work = m["App#wait"], m["App#burn"]
 assert wait[3] >= 20 * 20e6 and wait[5] < wait[3] / 4, wait
 assert 20 * 10e6 * 0.98 <= work[5] <= 20 * 10e6 * 1.1, work

@@ -316,7 +316,7 @@ t_case "several threads print what one prints" threads_print_the_same
 t_case "memory does not grow with the trace" memory_does_not_grow_with_the_trace
 t_case "--filter chooses by expression" filters_are_expressions
 t_case "--json says the same as the text" json_says_the_same
-# Paths and host names are anybody's bytes: neither a terminal nor a reader of JSON may suffer.
+# Paths and host names are untrusted bytes, which must harm neither a terminal nor a reader of JSON.
 names_are_anybodys_bytes() {
   directory=$(printf 'caf\303\251-\033[31m-\377')
   { printf 'env hostname="a\033b"\n'; echo '1_000 0 tick n=1'; } | python3 "$SRC/tests/mktrace" "$directory"

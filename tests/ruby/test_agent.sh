@@ -921,7 +921,7 @@ EOF
   [ "$(id -u)" = 0 ] || return 0
   chmod 755 "$T" "$T/.."
   chmod 644 w.rb
-  # A Ruby in a chroot cannot be started by just anybody.
+  # A Ruby in a chroot cannot be started by every user.
   ! setpriv --reuid=65534 --clear-groups $ruby -e 1 ||
     "$TRACE_TOOL" -m calls -p '*w.rb' -- setpriv --reuid=65534 --clear-groups $ruby "$T/w.rb" |
     grep 'Object#w	10	'

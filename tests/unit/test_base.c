@@ -453,7 +453,7 @@ static void test_only_regular_files_are_opened(void **state)
 	assert_true(mkdtemp(name));
 	assert_int_equal(rut_file_open_regular(name), -EINVAL);
 	rmdir(name);
-	/* A pipe that nobody writes to does not block. */
+	/* A pipe without a writer does not block. */
 	assert_int_equal(mkfifo(name, 0600), 0);
 	fd = rut_file_open_regular(name);
 	unlink(name);

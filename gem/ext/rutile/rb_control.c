@@ -9,9 +9,9 @@
  * ran.
  *
  * The signal Ruby itself uses for that ends a system call, and up to Ruby 3.2 a sleep. Since 3.3
- * who sleeps waits for a condition, which signals do not end. But Ruby's handler of signals wakes
- * the main thread for what it has to do about one, so that is called, from here, for a signal that
- * without a handler: there is nothing to do.
+ * a thread that sleeps waits for a condition, which signals do not end. But Ruby's handler of
+ * signals wakes the main thread for what it has to do about one, so that is called, from here, for
+ * a signal that without a handler: there is nothing to do.
  *
  * The thread must not ask for a job when there is no virtual machine any more: the process lives
  * on for a while after that, in the handlers that C libraries registered for its end.
