@@ -115,13 +115,11 @@ __noinline __u64 rut_unwind_search(__u32 place)
 		lo += half * (__u32)rut_unwind_range_is(place, lo + half);
 	r = unwind_range(w->proc.first + lo);
 	at = w->at;
+	/* Code that has no tables, or is not known yet, may have frame pointers. */
 	if (!r || !w->proc.count || at < r->start || at >= r->end)
-		return RUT_UNWIND_NONE;
+		return RUT_UNWIND_RULE(RUT_UNWIND_NONE, 1, 0);
 	first = r->first;
 	count = r->count;
-	/* Code that has no tables may have frame pointers. */
-	if (!count)
-		return RUT_UNWIND_RULE(RUT_UNWIND_NONE, 1, 0);
 	at -= r->bias;
 	lo = first;
 	for (__u32 half = 1u << (RUT_UNWIND_BITS - 1); half; half /= 2)
@@ -237,21 +235,21 @@ __noinline __u64 rut_unwind_step(__u32 place)
 {
 	struct rut_unwind_walk *w = bpf_map_lookup_elem(&unwind_walks, &place);
 	struct rut_stack_walk *s = bpf_map_lookup_elem(&stack_walks, &place);
-	__u64 pc, count;
+	__u64 pc, word, count;
 
 	if (!w || !s)
 		return UNWIND_CUT;
 	pc = w->pc;
 	count = w->count;
-	if (count >= RUT_STACK_DEPTH - 1)
-		return UNWIND_CUT;
 	w->at = pc - !w->exact;
-	if (w->elide && w->at >= w->proc.loop_start && w->at < w->proc.loop_end) {
-		s->address[count & 127] = pc | RUT_STACK_LOOP;
-		w->count = (__u32)count + 1;
-	} else if (count < RUT_UNWIND_ALL || !w->elide || pc < w->proc.ruby_start ||
-		   pc >= w->proc.ruby_end) {
-		s->address[count & 127] = pc;
+	word = pc;
+	if (w->elide && w->at >= w->proc.loop_start && w->at < w->proc.loop_end)
+		word |= RUT_STACK_LOOP;
+	if (word != pc || count < RUT_UNWIND_ALL || !w->elide || pc < w->proc.ruby_start ||
+	    pc >= w->proc.ruby_end) {
+		if (count >= RUT_STACK_DEPTH)
+			return UNWIND_CUT;
+		s->address[count & 127] = word;
 		w->count = (__u32)count + 1;
 	}
 	return unwind_caller(w, unwind_rule(w, place));
@@ -275,6 +273,9 @@ static __always_inline __u32 unwind_walk(struct rut_unwind_walk *w, __u32 place)
 	for (__u32 i = 0; i < RUT_UNWIND_STEPS && step == UNWIND_MORE; i++)
 		step = rut_unwind_step(place);
 	if (step != UNWIND_END) {
+		/* In a stack that is full the mark takes the place of the last frame. */
+		if (w->count >= RUT_STACK_DEPTH)
+			w->count = RUT_STACK_DEPTH - 1;
 		s->address[w->count & 127] = RUT_STACK_CUT;
 		w->count++;
 	}

@@ -47,7 +47,7 @@ struct rut_unwind_row {
 };
 
 #define RUT_UNWIND_PAGE	 4096 /* rows */
-#define RUT_UNWIND_PAGES 512
+#define RUT_UNWIND_PAGES 512 /* the last ones have no rows: session/unwind_table.h */
 #define RUT_UNWIND_BITS	 20 /* of the number of a file's rows */
 
 struct rut_unwind_page {
@@ -58,12 +58,12 @@ struct rut_unwind_page {
 struct rut_unwind_range {
 	__u64 start, end;
 	__u64 bias;	    /* what the file's addresses are moved by */
-	__u32 first, count; /* rows; none: the code may have frame pointers */
+	__u32 first, count; /* rows */
 };
 
 #define RUT_UNWIND_RANGE_BITS  10 /* of the number of a process's ranges */
 #define RUT_UNWIND_RANGES      (1u << RUT_UNWIND_RANGE_BITS)
-#define RUT_UNWIND_RANGE_PAGES 64
+#define RUT_UNWIND_RANGE_PAGES 128
 
 struct rut_unwind_ranges {
 	struct rut_unwind_range range[RUT_UNWIND_RANGES];

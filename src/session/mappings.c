@@ -297,9 +297,10 @@ static void on_mmap(struct rut_statedump *s, struct rut_recorder *rec, const str
 		.path = r->path,
 	};
 	struct ids none = {0};
+	bool is_file = r->header.size > sizeof(*r) && r->path[0] == '/' && r->path[1] != '/';
 
 	if (r->prot & PROT_EXEC)
-		rut_unwind_mapped(rec, (int32_t)r->pid);
+		rut_unwind_mapped(rec, (int32_t)r->pid, is_file);
 	/* "//anon" is code made at run time. */
 	if (r->header.size < sizeof(*r) + sizeof(*id) || !(r->prot & PROT_EXEC) ||
 	    !memchr(r->path, 0, r->header.size - sizeof(*r)) || !strncmp(m.path, "//", 2))
@@ -379,6 +380,8 @@ void rut_mappings_step(struct rut_mappings *m, struct rut_statedump *s, struct r
 	for (int i = 0; i < m->n; i++)
 		if (m->rings[i].page)
 			read_ring(m, &m->rings[i], s, r);
+	if (m->lost > lost)
+		rut_unwind_lost(r);
 	if (m->lost > lost)
 		rut_warn("too many programs were started at once: some stacks will have no names");
 }

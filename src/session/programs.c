@@ -20,9 +20,9 @@
 #include "session/dynamic.h"
 #include "session/filter.h"
 #include "session/kernel.h"
-#include "session/rubies.h"
 #include "session/unwind.h"
 #include "session/lockdown.h"
+#include "session/processes.h"
 
 #define VERIFIER_LOG_BYTES  (1u << 16)
 #define VERIFIER_LOG_ERRORS 4 /* errors and statistics; each instruction would overflow it */
@@ -554,8 +554,9 @@ static int attach_one(struct rut_recorder *r, size_t object, struct bpf_program 
 
 int rut_programs_attach(struct rut_recorder *r, struct rut_err *err)
 {
-	rut_rubies_scan(r);
-	rut_unwind_scan(r);
+	/* What is attached again, while the rest goes on, knows them. */
+	if (!r->meta->running)
+		rut_processes_scan(r);
 	for (size_t i = r->nobjects; i-- > 0;) {
 		struct bpf_program *prog;
 
@@ -571,8 +572,7 @@ int rut_programs_attach(struct rut_recorder *r, struct rut_err *err)
 	}
 	r->meta->running = 1;
 	/* Those that were forked before the programs could see it. */
-	rut_rubies_scan(r);
-	rut_unwind_scan(r);
+	rut_processes_scan(r);
 	return 0;
 }
 

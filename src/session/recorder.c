@@ -24,6 +24,7 @@
 #include "session/own.h"
 #include "session/pin.h"
 #include "session/perf.h"
+#include "session/processes.h"
 #include "session/programs.h"
 #include "session/sizes.h"
 #include "session/rubies.h"
@@ -422,8 +423,7 @@ static int build(struct rut_recorder *r, struct rut_err *err)
 	if (!rc)
 		rc = rut_programs_load(r, &r->conf.selection, err);
 	/* Samples begin when their clock is opened. */
-	rut_rubies_scan(r);
-	rut_unwind_scan(r);
+	rut_processes_scan(r);
 	for (size_t i = 0; i < RUT_PROBES_MAX && r->conf.probes[i][0] && !rc; i++)
 		rc = rut_dynamic_try(r, r->conf.probes[i], err);
 	if (!rc && !records_anything(r) && (was_any || r->conf.probes[0][0]))

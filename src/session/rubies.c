@@ -2,12 +2,9 @@
 #include "session/rubies.h"
 
 #include <bpf/bpf.h>
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -85,18 +82,10 @@ static void await(struct rut_recorder *r, int32_t pid)
 	w->waiting[w->n++].next_ns = 0;
 }
 
-void rut_rubies_scan(struct rut_recorder *r)
+void rut_rubies_add(struct rut_recorder *r, int32_t pid)
 {
-	DIR *d = rut_rubies_wanted(r) ? opendir("/proc") : NULL;
-
-	for (struct dirent *e; d && (e = readdir(d));) {
-		int32_t pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
-
-		if (pid > 0 && pid != getpid() && !is_known(r, pid) && look(r, pid) == -EAGAIN)
-			await(r, pid);
-	}
-	if (d)
-		closedir(d);
+	if (rut_rubies_wanted(r) && !is_known(r, pid) && look(r, pid) == -EAGAIN)
+		await(r, pid);
 }
 
 void rut_rubies_mapped(struct rut_recorder *r, int32_t pid, const char *path)

@@ -14,8 +14,8 @@
 /* Does this session record Ruby stacks? */
 bool rut_rubies_wanted(const struct rut_recorder *r);
 
-/* Inspects all processes that are not known yet. */
-void rut_rubies_scan(struct rut_recorder *r);
+/* Inspects a process that is not known yet. */
+void rut_rubies_add(struct rut_recorder *r, int32_t pid);
 
 /* A process has mapped this file for execution: is it Ruby's? */
 void rut_rubies_mapped(struct rut_recorder *r, int32_t pid, const char *path);

@@ -13,9 +13,8 @@
 #include "session/consumer.h"
 #include "session/daemon.h"
 #include "session/mappings.h"
-#include "session/rubies.h"
+#include "session/processes.h"
 #include "session/stacks.h"
-#include "session/unwind.h"
 #include "session/statedump.h"
 #include "session/writer.h"
 #include "stream/sender.h"
@@ -110,8 +109,7 @@ int rut_snapshot_write(struct rut_recorder *r, const char *dir, const struct rut
 		rc = rut_writer_aside(&w, ret->begin_ns, write_state,
 				      &(struct state){r, ret->begin_ns});
 	/* Those that started since the last one: a flight recorder has no process that sees it. */
-	rut_rubies_scan(r);
-	rut_unwind_scan(r);
+	rut_processes_scan(r);
 	if (rc >= 0)
 		rut_writer_finish(&w, end_ns);
 	if (rc >= 0)

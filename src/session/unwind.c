@@ -4,8 +4,6 @@
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,67 +23,31 @@
 #include "bpf/unwind.h"
 #include "probe/unwind.h"
 #include "ring/write.h"
+#include "session/processes.h"
 #include "session/recorder.h"
+#include "session/unwind_table.h"
 
-#define DIRTY_MAX   1024
-#define SETTLE_NS   30000000ull	  /* a program that starts maps one library after the other */
-#define STEP_NS	    5000000ull	  /* for reading processes, between looks at the rings */
-#define GRACE_NS    1000000000ull /* no program reads ranges so long */
-#define VDSO_BYTES  8192
-#define RANGES_ALL  (RUT_UNWIND_RANGE_PAGES * RUT_UNWIND_RANGES)
-#define ROWS_BYTES  (RUT_UNWIND_PAGES * sizeof(struct rut_unwind_page))
-#define RANGE_BYTES (RUT_UNWIND_RANGE_PAGES * sizeof(struct rut_unwind_ranges))
+#define WAITS_MAX  16384
+#define SETTLE_NS  5000000ull	 /* a program that starts maps one library after the other */
+#define PERIOD_NS  30000000ull	 /* a process is read so often at most ... */
+#define PERIOD_MAX 2000000000ull /* ... up to this where it never stops mapping code */
+#define ANONYMOUS_NS                                                                               \
+	1000000000ull	   /* code made at run time has no tables: it hides what was there */
+#define STEP_NS 5000000ull /* for reading processes, between looks at the rings */
 
-struct file {
-	struct rut_unwind_segment segments[8];
-	struct rut_unwind_function *functions; /* owned; of Ruby's only */
-	size_t nsegments, nfunctions;
-	uint32_t first, count; /* rows */
-};
-
-/*
- * What is taken of the tables, at the end of that of rows: a flight recorder's tables are filled by
- * one process after the other, and those of a session by its own and by one that adds events.
- */
-struct taken {
-	uint64_t rows, ranges, id;
-};
-
-/* Where there are `n` of `all` left that no process has taken; -1: nowhere. */
-static int64_t take(uint64_t *taken, uint64_t n, uint64_t all)
-{
-	uint64_t first = __atomic_load_n(taken, __ATOMIC_RELAXED);
-
-	do {
-		if (n > all - first)
-			return -1;
-	} while (!__atomic_compare_exchange_n(taken, &first, first + n, false, __ATOMIC_RELAXED,
-					      __ATOMIC_RELAXED));
-	return (int64_t)first;
-}
-
-#define ROWS_ALL (ROWS_BYTES / sizeof(struct rut_unwind_row) - sizeof(struct taken) / 8)
-
-/* The ranges of processes that have the same, by fork. */
-struct space {
-	uint64_t id, free_ns; /* free_ns: since when no process has them; 0: one has */
-	uint32_t first, count;
+/* A process that has mapped code, or had a moment ago. */
+struct wait {
+	int32_t pid;
+	uint64_t due_ns; /* 0: it was read, and has mapped nothing since */
+	uint64_t read_ns, period_ns;
 };
 
 struct rut_unwinds {
-	struct rut_map files; /* by device, inode and time: struct file, owned */
-	struct file vdso;
-	struct rut_unwind_row *rows;	 /* a mapping */
-	struct rut_unwind_range *ranges; /* a mapping */
-	struct taken *taken;
-	struct space *spaces; /* owned */
-	size_t nspaces;
-	bool full; /* the tables, and it was said */
-	struct {
-		int32_t pid;
-		uint64_t since_ns;
-	} dirty[DIRTY_MAX];
-	size_t ndirty;
+	struct rut_unwind_tables tables;
+	struct rut_map waits; /* by PID: struct wait, owned */
+	uint64_t vdso_bytes;
+	bool all; /* more processes have mapped code than `waits` holds */
+	bool said_rows, said_ranges, said_share, said_procs;
 };
 
 /* --- whether it works here ----------------------------------------------------------------- */
@@ -119,44 +81,52 @@ bool rut_unwind_wanted(const struct rut_recorder *r)
 
 /* --- files --------------------------------------------------------------------------------- */
 
-static void file_free(struct file *f)
+static void warn_once(bool *said, const char *what)
 {
-	if (f) {
-		free(f->functions);
-		free(f);
-	}
+	if (!*said)
+		rut_warn("some native stacks will be cut or by frame pointers only: %s", what);
+	*said = true;
 }
 
-/* To one row, the first, by which nothing is known: without rows the code has frame pointers. */
-static void take_nothing(struct file *f)
+static int by_number(const void *a, const void *b)
 {
-	f->first = 0;
-	f->count = 1;
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
 }
 
-static void take_table(struct rut_unwinds *u, struct file *f, struct rut_unwind_table *t, bool ruby)
+/* The address spaces that processes have; owned by the caller, NULL: unknown. */
+static uint64_t *list_spaces(const struct rut_recorder *r, size_t *ret_n)
 {
-	int64_t first = take(&u->taken->rows, t->nrows, ROWS_ALL);
+	uint64_t *list = calloc(RUT_UNWIND_PROCS, sizeof(*list));
+	struct rut_unwind_proc p;
+	uint32_t key, next;
+	size_t n = 0;
+	int rc = bpf_map_get_next_key(r->fds[RUT_MAP_UNWIND_PROCS], NULL, &next);
 
-	memcpy(f->segments, t->segments, sizeof(f->segments));
-	f->nsegments = t->nsegments;
-	if (first < 0) {
-		if (!u->full)
-			rut_warn("some native stacks will be cut: the tables of all libraries "
-				 "are larger than the room for them");
-		u->full = true;
-		take_nothing(f);
-		return;
+	/* It ends, even if others change the map so that it begins again. */
+	for (size_t i = 0; list && !rc && i < 4 * RUT_UNWIND_PROCS && n < RUT_UNWIND_PROCS; i++) {
+		key = next;
+		if (!bpf_map_lookup_elem(r->fds[RUT_MAP_UNWIND_PROCS], &key, &p))
+			list[n++] = p.space;
+		rc = bpf_map_get_next_key(r->fds[RUT_MAP_UNWIND_PROCS], &key, &next);
 	}
-	if (t->nrows)
-		memcpy(&u->rows[first], t->rows, t->nrows * sizeof(*t->rows));
-	f->first = (uint32_t)first;
-	f->count = (uint32_t)t->nrows;
-	if (ruby) {
-		f->functions = t->functions;
-		f->nfunctions = t->nfunctions;
-		t->functions = NULL;
-	}
+	if (list && n)
+		qsort(list, n, sizeof(*list), by_number);
+	*ret_n = n;
+	return list;
+}
+
+/* Frees what processes had that have ended. Returns how many blocks will be free in a moment. */
+static size_t sweep(struct rut_recorder *r, bool files)
+{
+	size_t n = 0, waiting = 0;
+	_cleanup_free_ uint64_t *spaces = list_spaces(r, &n);
+
+	if (spaces)
+		rut_unwind_tables_sweep(&r->unwinds->tables, spaces, n, files, rut_ring_clock(),
+					&waiting);
+	return waiting;
 }
 
 static bool is_rubys(const char *path)
@@ -167,48 +137,83 @@ static bool is_rubys(const char *path)
 	return !strncmp(base, "libruby", 7) || !strncmp(base, "ruby", 4);
 }
 
-static struct file *find_file(struct rut_unwinds *u, int fd, const char *path)
+/*
+ * Adds what was read. Where there is no room this is said, and the file is kept as one of which
+ * nothing is known (see add_range()), so that it is not read again and again. NULL: nor for that.
+ */
+static struct rut_unwind_file *add_file(struct rut_recorder *r, const struct stat *st,
+					struct rut_unwind_table *t)
 {
-	_cleanup_(rut_unwind_fini)
-	struct rut_unwind_table t = {0};
+	struct rut_unwinds *u = r->unwinds;
+	struct rut_unwind_file *f = NULL;
+	int rc = rut_unwind_tables_add(&u->tables, st, t, rut_ring_clock(), &f);
+
+	if (rc == -ENOSPC) {
+		sweep(r, true);
+		rc = rut_unwind_tables_add(&u->tables, st, t, rut_ring_clock(), &f);
+	}
+	if (rc == -ENOSPC)
+		warn_once(&u->said_rows, "the tables of all programs and libraries are larger than "
+					 "the room for them");
+	else if (rc == -EDQUOT)
+		warn_once(&u->said_share, "the programs and libraries of one user have the share "
+					  "of one user");
+	if (rc != -ENOSPC && rc != -EDQUOT)
+		return f;
+	t->nrows = 0;
+	if (!rut_unwind_tables_add(&u->tables, st, t, rut_ring_clock(), &f))
+		f->count = 1;
+	return f;
+}
+
+/* Of Ruby's files *t has the functions, if it was read now. */
+static struct rut_unwind_file *find_file(struct rut_recorder *r, int fd, struct rut_unwind_table *t)
+{
+	struct rut_unwind_file *f;
 	struct stat st;
-	struct file *f;
-	uint64_t key;
 	int rc;
 
 	if (fstat(fd, &st) < 0)
 		return NULL;
-	key = rut_hash_u64(st.st_ino) ^ rut_hash_u64((uint64_t)st.st_dev << 32 ^ 1) ^
-	      rut_hash_u64((uint64_t)st.st_mtim.tv_sec << 30 ^ (uint64_t)st.st_mtim.tv_nsec) ^
-	      (uint64_t)st.st_size;
-	f = rut_map_get(&u->files, key);
+	f = rut_unwind_tables_find(&r->unwinds->tables, &st, rut_ring_clock());
 	if (f)
 		return f;
-	f = calloc(1, sizeof(*f));
-	if (!f)
-		return NULL;
-	rc = rut_unwind_read(&t, fd);
+	rc = rut_unwind_read(t, fd);
 	if (rc < 0)
-		t.nrows = 0;
-	take_table(u, f, &t, is_rubys(path));
-	if (rc == -E2BIG || rc == -ENOMEM)
-		take_nothing(f);
-	if (rut_map_put(&u->files, key, f) < 0) {
-		file_free(f);
-		return NULL;
-	}
+		t->nrows = 0; /* of those that were read some may be missing */
+	f = add_file(r, &st, t);
+	if (f && (rc == -E2BIG || rc == -ENOMEM))
+		f->count = 1;
 	return f;
 }
 
-/* The kernel's own part of every process. */
-static void read_vdso(struct rut_unwinds *u)
+/* The kernel's own part of every process, which is no file. */
+static struct rut_unwind_file *find_vdso(struct rut_recorder *r, const struct rut_mapping *m)
 {
 	_cleanup_(rut_unwind_fini)
 	struct rut_unwind_table t = {0};
 	const void *image = (const void *)(uintptr_t)getauxval(AT_SYSINFO_EHDR);
+	const struct stat st = {.st_size = (off_t)(m->end - m->start)};
+	struct rut_unwind_file *f =
+		rut_unwind_tables_find(&r->unwinds->tables, &st, rut_ring_clock());
 
-	if (image && !rut_unwind_read_image(&t, image, VDSO_BYTES))
-		take_table(u, &u->vdso, &t, false);
+	if (f || !image || m->end - m->start != r->unwinds->vdso_bytes)
+		return f;
+	return rut_unwind_read_image(&t, image, r->unwinds->vdso_bytes) ? NULL
+									: add_file(r, &st, &t);
+}
+
+static uint64_t find_vdso_bytes(void)
+{
+	_cleanup_maps_ struct rut_maps maps = RUT_MAPS_INIT;
+	struct rut_mapping m;
+
+	if (rut_maps_open(&maps, getpid()) < 0)
+		return 0;
+	while (rut_maps_next(&maps, &m))
+		if (!strcmp(m.path, "[vdso]"))
+			return m.end - m.start;
+	return 0;
 }
 
 /* --- processes ----------------------------------------------------------------------------- */
@@ -219,44 +224,76 @@ struct building {
 	uint64_t loop; /* an address in the interpreter's loop; 0 */
 };
 
-static void set_loop(struct building *b, const struct file *f, const struct rut_unwind_range *r)
+/* The file keeps where its loop is: it is looked for once. */
+static void set_loop(struct building *b, struct rut_unwind_file *f,
+		     const struct rut_unwind_range *r, int fd, struct rut_unwind_table *t)
 {
-	const struct rut_unwind_table t = {.functions = f->functions, .nfunctions = f->nfunctions};
+	uint64_t at = b->loop - r->bias;
 	const struct rut_unwind_function *fn;
 
 	if (!b->loop || b->loop < r->start || b->loop >= r->end)
 		return;
-	fn = rut_unwind_function_at(&t, b->loop - r->bias);
-	if (!fn)
-		return;
+	if (at < f->loop_start || at >= f->loop_end) {
+		if (!t->nfunctions) {
+			rut_unwind_fini(t);
+			if (rut_unwind_read(t, fd) < 0)
+				return;
+		}
+		fn = rut_unwind_function_at(t, at);
+		if (!fn)
+			return;
+		f->loop_start = fn->start;
+		f->loop_end = fn->end;
+	}
 	b->proc.ruby_start = r->start;
 	b->proc.ruby_end = r->end;
-	b->proc.loop_start = fn->start + r->bias;
-	b->proc.loop_end = fn->end + r->bias;
+	b->proc.loop_start = f->loop_start + r->bias;
+	b->proc.loop_end = f->loop_end + r->bias;
 }
 
-static void add_range(struct building *b, const struct file *f, uint64_t start, uint64_t end,
-		      uint64_t offset)
+/*
+ * Code of a file that has tables. Any other code is left out: it has frame pointers, or is walked
+ * as if it had. Of a file whose tables had no room it has one row, the first, which says that
+ * nothing is known.
+ */
+static struct rut_unwind_range *add_range(struct building *b, const struct rut_unwind_file *f,
+					  const struct rut_mapping *m)
 {
 	struct rut_unwind_range *r = &b->range[b->proc.count];
 
-	*r = (struct rut_unwind_range){.start = start, .end = end};
-	for (size_t i = 0; f && i < f->nsegments; i++) {
+	for (size_t i = 0; f && f->count && i < f->nsegments; i++) {
 		const struct rut_unwind_segment *s = &f->segments[i];
 
-		if (offset + (end - start) <= s->offset || offset >= s->offset + s->bytes)
+		if (m->offset + (m->end - m->start) <= s->offset ||
+		    m->offset >= s->offset + s->bytes)
 			continue;
-		r->bias = start - (s->address + (offset - s->offset));
-		r->first = f->first;
-		r->count = f->count;
-		break;
+		*r = (struct rut_unwind_range){
+			.start = m->start,
+			.end = m->end,
+			.bias = m->start - (s->address + (m->offset - s->offset)),
+			.first = f->first,
+			.count = f->count,
+		};
+		b->proc.count++;
+		return r;
 	}
-	b->proc.count++;
-	if (f && f->functions)
-		set_loop(b, f, r);
+	return NULL;
 }
 
-static void read_maps(struct rut_unwinds *u, struct building *b, int32_t pid)
+static void read_file(struct rut_recorder *r, struct building *b, int32_t pid,
+		      const struct rut_mapping *m)
+{
+	_cleanup_(rut_unwind_fini)
+	struct rut_unwind_table t = {0};
+	_cleanup_close_ int fd = rut_mapping_open(pid, m);
+	struct rut_unwind_file *f = fd < 0 ? NULL : find_file(r, fd, &t);
+	struct rut_unwind_range *range = fd < 0 ? NULL : add_range(b, f, m);
+
+	if (f && range && is_rubys(m->path))
+		set_loop(b, f, range, fd, &t);
+}
+
+static void read_maps(struct rut_recorder *r, struct building *b, int32_t pid)
 {
 	_cleanup_maps_ struct rut_maps maps = RUT_MAPS_INIT;
 	struct rut_mapping m;
@@ -264,119 +301,89 @@ static void read_maps(struct rut_unwinds *u, struct building *b, int32_t pid)
 	if (rut_maps_open(&maps, pid) < 0)
 		return;
 	while (b->proc.count < RUT_UNWIND_RANGES && rut_maps_next(&maps, &m)) {
-		const struct file *f = NULL;
-
 		if (!m.exec || !strcmp(m.path, "[vsyscall]"))
 			continue;
-		if (m.inode) {
-			_cleanup_close_ int fd = rut_mapping_open(pid, &m);
-
-			f = fd < 0 ? NULL : find_file(u, fd, m.path);
-		} else if (!strcmp(m.path, "[vdso]")) {
-			f = &u->vdso;
-		}
-		add_range(b, f, m.start, m.end, m.offset);
+		if (m.inode)
+			read_file(r, b, pid, &m);
+		else if (!strcmp(m.path, "[vdso]"))
+			add_range(b, find_vdso(r, &m), &m);
 	}
 }
 
-/* Where there is room for so many ranges; -1: nowhere. */
-static int64_t take_ranges(struct rut_unwinds *u, uint32_t count)
+static bool is_unchanged(const struct rut_recorder *r, const struct building *b, int32_t pid)
 {
-	int64_t first = take(&u->taken->ranges, count, RANGES_ALL);
-	uint64_t now = rut_ring_clock();
-
-	for (size_t n = 0; first < 0 && n < u->nspaces; n++) {
-		struct space *s = &u->spaces[n];
-
-		if (!s->free_ns || now - s->free_ns < GRACE_NS || s->count < count)
-			continue;
-		first = s->first;
-		s->first += count;
-		s->count -= count;
-	}
-	return first;
-}
-
-/* Ranges that no process has any more. */
-static void sweep(struct rut_recorder *r)
-{
-	struct rut_unwinds *u = r->unwinds;
 	struct rut_unwind_proc p;
-	uint64_t now = rut_ring_clock();
-	uint32_t key, *last = NULL;
-	struct rut_map used = {0};
-	size_t n = 0;
-	int rc = 0;
 
-	while (!rc && !bpf_map_get_next_key(r->fds[RUT_MAP_UNWIND_PROCS], last, &key)) {
-		last = &key;
-		if (!bpf_map_lookup_elem(r->fds[RUT_MAP_UNWIND_PROCS], &key, &p))
-			rc = rut_map_put(&used, p.space, u);
-	}
-	for (size_t i = 0; i < u->nspaces && !rc; i++) {
-		struct space *s = &u->spaces[i];
-
-		/* A child that was forked meanwhile may have been missed. */
-		if (rut_map_get(&used, s->id))
-			s->free_ns = 0;
-		else if (!s->free_ns)
-			s->free_ns = now;
-		if (s->count)
-			u->spaces[n++] = *s;
-	}
-	if (!rc)
-		u->nspaces = n;
-	rut_map_fini(&used);
+	return !bpf_map_lookup_elem(r->fds[RUT_MAP_UNWIND_PROCS], &pid, &p) &&
+	       p.count == b->proc.count && p.loop_end == b->proc.loop_end &&
+	       p.ruby_end == b->proc.ruby_end &&
+	       !memcmp(&r->unwinds->tables.ranges[p.first], b->range, p.count * sizeof(*b->range));
 }
 
-static int note_space(struct rut_unwinds *u, const struct rut_unwind_proc *p)
+static uint32_t owner_of(int32_t pid)
 {
-	if (u->nspaces % 64 == 0) {
-		void *more = reallocarray(u->spaces, u->nspaces + 64, sizeof(*u->spaces));
+	char path[32];
+	struct stat st;
 
-		if (!more)
-			return -ENOMEM;
-		u->spaces = more;
-	}
-	u->spaces[u->nspaces++] =
-		(struct space){.id = p->space, .first = p->first, .count = p->count};
-	return 0;
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	return stat(path, &st) < 0 ? 0 : st.st_uid;
 }
 
-static void publish(struct rut_recorder *r, struct building *b, int32_t pid)
+/* 0; -EAGAIN: there will be room in a moment; -errno: there is none. */
+static int take_ranges(struct rut_recorder *r, struct building *b, int32_t pid)
 {
 	struct rut_unwinds *u = r->unwinds;
-	int64_t first = take_ranges(u, b->proc.count);
+	uint32_t uid = owner_of(pid), first = 0;
+	uint64_t space = 0;
+	size_t waiting = 0;
+	int rc = -ENOSPC;
 
-	if (first < 0) {
-		sweep(r);
-		first = take_ranges(u, b->proc.count);
+	for (int i = 0; i < 2 && (rc == -ENOSPC || rc == -EDQUOT); i++) {
+		if (i)
+			waiting = sweep(r, false);
+		rc = rut_unwind_tables_take(&u->tables, uid, b->range, b->proc.count, &first,
+					    &space);
 	}
-	if (first < 0)
-		return;
-	memcpy(&u->ranges[first], b->range, b->proc.count * sizeof(*b->range));
-	b->proc.first = (uint32_t)first;
-	b->proc.space = __atomic_add_fetch(&u->taken->id, 1, __ATOMIC_RELAXED);
-	if (note_space(u, &b->proc) < 0)
-		return;
-	bpf_map_update_elem(r->fds[RUT_MAP_UNWIND_PROCS], &pid, &b->proc, BPF_ANY);
+	b->proc.first = first;
+	b->proc.space = space;
+	if ((rc == -ENOSPC || rc == -EDQUOT) && waiting)
+		return -EAGAIN;
+	if (rc == -ENOSPC)
+		warn_once(&u->said_ranges, "all processes together have mapped more code than "
+					   "there is room for");
+	else if (rc == -EDQUOT)
+		warn_once(&u->said_share, "the processes of one user have the share of one user");
+	return rc;
+}
+
+static int publish(struct rut_recorder *r, struct building *b, int32_t pid)
+{
+	int rc = take_ranges(r, b, pid);
+
+	if (rc)
+		return rc;
+	if (bpf_map_update_elem(r->fds[RUT_MAP_UNWIND_PROCS], &pid, &b->proc, BPF_ANY) < 0) {
+		if (errno == E2BIG)
+			warn_once(&r->unwinds->said_procs, "more processes live than can be known");
+		return -E2BIG;
+	}
 	/* The program that forgets a process runs once. */
 	if (!rut_proc_start(pid))
 		bpf_map_delete_elem(r->fds[RUT_MAP_UNWIND_PROCS], &pid);
+	return 0;
 }
 
-static void read_process(struct rut_recorder *r, int32_t pid)
+static int read_process(struct rut_recorder *r, int32_t pid)
 {
 	_cleanup_free_ struct building *b = calloc(1, sizeof(*b));
 	struct rut_ruby_vm vm;
 
 	if (!b)
-		return;
+		return -ENOMEM;
 	if (!bpf_map_lookup_elem(r->fds[RUT_MAP_RUBIES], &pid, &vm))
 		b->loop = vm.loop;
-	read_maps(r->unwinds, b, pid);
-	if (b->proc.count)
-		publish(r, b, pid);
+	read_maps(r, b, pid);
+	return !b->proc.count || is_unchanged(r, b, pid) ? 0 : publish(r, b, pid);
 }
 
 /* --- life ---------------------------------------------------------------------------------- */
@@ -389,25 +396,20 @@ static struct rut_unwinds *get(struct rut_recorder *r)
 	if (u || !rut_unwind_wanted(r))
 		return u;
 	u = calloc(1, sizeof(*u));
-	rows = mmap(NULL, ROWS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+	rows = mmap(NULL, RUT_UNWIND_ROWS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
 		    r->fds[RUT_MAP_UNWIND_ROWS], 0);
-	ranges = mmap(NULL, RANGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+	ranges = mmap(NULL, RUT_UNWIND_RANGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
 		      r->fds[RUT_MAP_UNWIND_RANGES], 0);
 	if (!u || rows == MAP_FAILED || ranges == MAP_FAILED) {
 		free(u);
 		if (rows != MAP_FAILED)
-			munmap(rows, ROWS_BYTES);
+			munmap(rows, RUT_UNWIND_ROWS_BYTES);
 		if (ranges != MAP_FAILED)
-			munmap(ranges, RANGE_BYTES);
+			munmap(ranges, RUT_UNWIND_RANGE_BYTES);
 		return NULL;
 	}
-	u->rows = rows;
-	u->ranges = ranges;
-	u->taken = (struct taken *)(u->rows + ROWS_ALL);
-	/* See take_nothing(): it is zero. */
-	__atomic_compare_exchange_n(&u->taken->rows, &(uint64_t){0}, 1, false, __ATOMIC_RELAXED,
-				    __ATOMIC_RELAXED);
-	read_vdso(u);
+	rut_unwind_tables_init(&u->tables, rows, ranges);
+	u->vdso_bytes = find_vdso_bytes();
 	return r->unwinds = u;
 }
 
@@ -426,74 +428,150 @@ static bool is_recorded(const struct rut_recorder *r, int32_t pid)
 	       !bpf_map_lookup_elem(r->fds[RUT_MAP_TRACED], &pid, &value);
 }
 
-void rut_unwind_scan(struct rut_recorder *r)
+static struct wait *find_wait(struct rut_unwinds *u, int32_t pid)
 {
-	DIR *d = get(r) ? opendir("/proc") : NULL;
+	struct wait *w = rut_map_get(&u->waits, (uint32_t)pid);
 
-	for (struct dirent *e; d && (e = readdir(d));) {
-		int32_t pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
-
-		if (pid > 0 && pid != getpid() && is_recorded(r, pid) && !is_known(r, pid))
-			read_process(r, pid);
+	if (w || u->waits.count >= WAITS_MAX)
+		return w;
+	w = calloc(1, sizeof(*w));
+	if (w && rut_map_put(&u->waits, (uint32_t)pid, w) < 0) {
+		free(w);
+		return NULL;
 	}
-	if (d)
-		closedir(d);
+	if (w) {
+		w->pid = pid;
+		w->period_ns = PERIOD_NS;
+	}
+	return w;
 }
 
-void rut_unwind_mapped(struct rut_recorder *r, int32_t pid)
+void rut_unwind_mapped(struct rut_recorder *r, int32_t pid, bool is_file)
 {
 	struct rut_unwinds *u = get(r);
+	uint64_t now = rut_ring_clock(), due;
+	struct wait *w;
 
 	if (!u || !is_recorded(r, pid))
 		return;
-	for (size_t i = 0; i < u->ndirty; i++)
-		if (u->dirty[i].pid == pid)
-			return;
-	if (u->ndirty == DIRTY_MAX)
+	w = find_wait(u, pid);
+	if (!w) {
+		u->all = true;
 		return;
-	u->dirty[u->ndirty].pid = pid;
-	u->dirty[u->ndirty++].since_ns = rut_ring_clock();
+	}
+	due = now + (is_file ? SETTLE_NS : ANONYMOUS_NS);
+	if (w->read_ns && due < w->read_ns + w->period_ns)
+		due = w->read_ns + w->period_ns;
+	if (!w->due_ns || due < w->due_ns)
+		w->due_ns = due;
 }
 
-void rut_unwind_add(struct rut_recorder *r, int32_t pid)
+void rut_unwind_lost(struct rut_recorder *r)
 {
-	if (get(r) && !is_known(r, pid))
-		read_process(r, pid);
+	if (get(r))
+		r->unwinds->all = true;
+}
+
+int rut_unwind_add(struct rut_recorder *r, int32_t pid)
+{
+	return get(r) && !is_known(r, pid) ? read_process(r, pid) : 0;
+}
+
+int rut_unwind_find(struct rut_recorder *r, int32_t pid)
+{
+	return get(r) && is_recorded(r, pid) ? rut_unwind_add(r, pid) : 0;
 }
 
 void rut_unwind_found_ruby(struct rut_recorder *r, int32_t pid)
 {
 	/* What is not known yet will be read with it. */
 	if (r->unwinds && is_known(r, pid))
-		rut_unwind_mapped(r, pid);
+		rut_unwind_mapped(r, pid, true);
+}
+
+static int by_due(const void *a, const void *b)
+{
+	const struct wait *x = *(struct wait *const *)a, *y = *(struct wait *const *)b;
+
+	return (x->due_ns > y->due_ns) - (x->due_ns < y->due_ns);
+}
+
+/* Forgets those that have mapped nothing for a while. */
+static void forget_quiet(struct rut_unwinds *u, uint64_t now)
+{
+	_cleanup_free_ struct wait **list = calloc(u->waits.count + 1, sizeof(struct wait *));
+	size_t n = 0;
+
+	if (!list)
+		return;
+	rut_map_each(&u->waits, slot) {
+		struct wait *w = slot->value;
+
+		if (!w->due_ns && now - w->read_ns > 2 * w->period_ns)
+			list[n++] = w;
+	}
+	while (n) {
+		struct wait *w = list[--n];
+
+		rut_map_remove(&u->waits, (uint32_t)w->pid);
+		free(w);
+	}
+}
+
+static void read_due(struct rut_recorder *r, struct wait *w)
+{
+	uint64_t now = rut_ring_clock();
+	bool again = w->read_ns && now - w->read_ns < 2 * w->period_ns;
+
+	w->due_ns = 0;
+	if (read_process(r, w->pid) == -EAGAIN)
+		w->due_ns = now + RUT_UNWIND_GRACE_NS;
+	/* What maps code all the time is read less often. */
+	w->period_ns = again ? 2 * w->period_ns : PERIOD_NS;
+	if (w->period_ns > PERIOD_MAX)
+		w->period_ns = PERIOD_MAX;
+	w->read_ns = now;
 }
 
 void rut_unwind_step(struct rut_recorder *r)
 {
 	struct rut_unwinds *u = r->unwinds;
 	uint64_t now = rut_ring_clock();
+	_cleanup_free_ struct wait **list = NULL;
 	size_t n = 0;
 
-	for (size_t i = 0; u && i < u->ndirty; i++) {
-		if (now - u->dirty[i].since_ns < SETTLE_NS || rut_ring_clock() - now > STEP_NS)
-			u->dirty[n++] = u->dirty[i];
-		else
-			read_process(r, u->dirty[i].pid);
+	if (!u)
+		return;
+	if (u->all) {
+		u->all = false;
+		rut_processes_scan(r);
 	}
-	if (u)
-		u->ndirty = n;
+	if (rut_unwind_tables_crowded(&u->tables, now))
+		sweep(r, false);
+	forget_quiet(u, now);
+	list = calloc(u->waits.count + 1, sizeof(struct wait *));
+	if (!list)
+		return;
+	rut_map_each(&u->waits, slot) {
+		struct wait *w = slot->value;
+
+		if (w->due_ns && now >= w->due_ns)
+			list[n++] = w;
+	}
+	/* Those that wait longest first. */
+	qsort(list, n, sizeof(struct wait *), by_due);
+	for (size_t i = 0; i < n && rut_ring_clock() - now <= STEP_NS; i++)
+		read_due(r, list[i]);
 }
 
 void rut_unwind_free(struct rut_unwinds *u)
 {
 	if (!u)
 		return;
-	rut_map_each(&u->files, slot)
-		file_free(slot->value);
-	rut_map_fini(&u->files);
-	munmap(u->rows, ROWS_BYTES);
-	munmap(u->ranges, RANGE_BYTES);
-	free(u->vdso.functions);
-	free(u->spaces);
+	rut_map_each(&u->waits, slot)
+		free(slot->value);
+	rut_map_fini(&u->waits);
+	munmap(u->tables.rows, RUT_UNWIND_ROWS_BYTES);
+	munmap(u->tables.ranges, RUT_UNWIND_RANGE_BYTES);
 	free(u);
 }

@@ -19,17 +19,20 @@ struct rut_unwinds;
 /* Does this session record native stacks, on a kernel whose programs can walk them? */
 bool rut_unwind_wanted(const struct rut_recorder *r);
 
-/* Reads what all recorded processes have mapped that are not known yet. */
-void rut_unwind_scan(struct rut_recorder *r);
+/* Reads what a process that is not known yet has mapped. 0 or -errno; -EAGAIN: it is worth another
+ * try in RUT_UNWIND_GRACE_NS. */
+int rut_unwind_add(struct rut_recorder *r, int32_t pid);
 
-/* Reads a process that is going to be recorded. */
-void rut_unwind_add(struct rut_recorder *r, int32_t pid);
+/* The same, if the session records this process. */
+int rut_unwind_find(struct rut_recorder *r, int32_t pid);
 
 /* Where the interpreter of a process is has become known. */
 void rut_unwind_found_ruby(struct rut_recorder *r, int32_t pid);
 
-/* A process has mapped code: it is read again, in a moment. */
-void rut_unwind_mapped(struct rut_recorder *r, int32_t pid);
+/* A process has mapped code, of a file or made at run time: it is read again, in a moment. */
+void rut_unwind_mapped(struct rut_recorder *r, int32_t pid, bool is_file);
+/* ... and which one is not known. */
+void rut_unwind_lost(struct rut_recorder *r);
 void rut_unwind_step(struct rut_recorder *r);
 
 void rut_unwind_free(struct rut_unwinds *u);

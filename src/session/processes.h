@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* Finds the processes of which stacks need to know something before their first event. */
+#ifndef RUT_SESSION_PROCESSES_H
+#define RUT_SESSION_PROCESSES_H
+
+struct rut_recorder;
+
+/* Reads what is not known yet of all processes that are recorded: Ruby's interpreters, and the code
+ * that is mapped. Nothing is read where no stacks are recorded. */
+void rut_processes_scan(struct rut_recorder *r);
+
+#endif
