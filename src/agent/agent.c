@@ -24,6 +24,7 @@
 #include "trace.h"
 #include "twin.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -376,7 +377,7 @@ static int make_control(void *at)
 	}
 	ctl->abi = RUT_AGENT_ABI;
 	ctl->size_bytes = sizeof(*ctl);
-	ctl->pid = getpid();
+	ctl->pid = rut_agent_pid = getpid();
 	if (rb.ruby_version)
 		strncpy(ctl->ruby_version, rb.ruby_version, sizeof(ctl->ruby_version) - 1);
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
@@ -474,6 +475,7 @@ static void after_fork_in_child(void)
 	size_t bytes = sizeof(old->slots);
 
 	agent.busy = 0;
+	rut_agent_pid = getpid();
 	if (!old)
 		return;
 	copy = rut_agent_map(bytes);
@@ -501,6 +503,23 @@ static void after_fork_in_child(void)
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 			     void *dso);
 
+/*
+ * Was it loaded by Ruby, as a command's is that may have been injected before? Then no other thread
+ * runs that could change the environment; in a process that was injected into one could.
+ */
+static bool is_required(void)
+{
+	static const char file[] = "/librutile_agent.so";
+	Dl_info info;
+	size_t len;
+
+	if (!dladdr((void *)(uintptr_t)is_required, &info) || !info.dli_fname)
+		return false;
+	len = strlen(info.dli_fname);
+	return len >= sizeof(file) - 1 &&
+	       strcmp(info.dli_fname + len - (sizeof(file) - 1), file) == 0;
+}
+
 /* Runs once, at dlopen. The process needs none of it: what fails is left out. */
 __attribute__((constructor)) static void start(void)
 {
@@ -510,7 +529,7 @@ __attribute__((constructor)) static void start(void)
 	agent.broken = rut_agent_rb_load();
 	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
 		rut_agent_sessions[i].index = i;
-	if (getenv("RUTILE_SESSION")) /* only a command loads it a second time */
+	if (is_required() && getenv("RUTILE_SESSION"))
 		agent.twin = rut_agent_twin_find();
 	if (agent.twin || make_control(NULL) < 0)
 		return;

@@ -434,14 +434,11 @@ size_t rut_agent_args_format(VALUE tp, struct rut_trace_arg *ta, char *buf, size
 {
 	struct out o = {.buf = buf, .size = size};
 	struct format f = {tp, ta, &o};
-	int failed = 0;
 
 	buf[0] = 0;
 	if (!rb.rb_tracearg_binding)
 		return 0;
-	rb.rb_protect(format_body, (VALUE)&f, &failed);
-	if (failed)
-		rb.rb_set_errinfo(rb.qnil);
+	rut_agent_protect(format_body, (VALUE)&f);
 	end(&o);
 	return o.len;
 }
@@ -463,12 +460,9 @@ size_t rut_agent_args_format_value(VALUE value, char *buf, size_t size)
 {
 	struct out o = {.buf = buf, .size = size};
 	struct one one = {&o, value};
-	int failed = 0;
 
 	buf[0] = 0;
-	rb.rb_protect(value_body, (VALUE)&one, &failed);
-	if (failed)
-		rb.rb_set_errinfo(rb.qnil);
+	rut_agent_protect(value_body, (VALUE)&one);
 	end(&o);
 	return o.len;
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+int rut_agent_pid;
 struct rut_session rut_agent_sessions[RUT_AGENT_SLOTS];
 __thread bool rut_agent_own_work;
 

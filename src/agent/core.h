@@ -265,6 +265,7 @@ struct rut_request_mode {
 	uint32_t count;	       /* of requests so far */
 	VALUE leave;	       /* the instruction that returns, once it was seen */
 	struct rut_request_frame *frames; /* owned; of request_caller.c */
+	struct rut_sql *sqls;		  /* owned: RUT_SQLS; of watch_read.c */
 };
 
 /* Where live objects were made (origin.c). */
@@ -305,7 +306,8 @@ struct rut_hit_mode {
 	bool methods;	 /* some of them are hit by methods */
 	bool requests;	 /* ... by requests, which watched methods tell of (request.h) */
 	uint64_t gc_start_ns, gc_enter_ns;
-	struct rut_hit_row *rows; /* owned; one for each row of the table */
+	struct rut_hit_row *rows;    /* owned; one for each row of the table */
+	struct rut_hit_texts *texts; /* owned: RUT_HIT_POOL; hooks have little stack */
 	/* Owned, one for each row: where the arguments are that a probe wants; NULL: it wants none.
 	 */
 	struct rut_watch_code **codes[RUT_HIT_PROBES];
@@ -370,6 +372,9 @@ VALUE rut_agent_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 void rut_agent_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn);
 
 extern struct rut_session rut_agent_sessions[RUT_AGENT_SLOTS] RUT_HIDDEN;
+
+/* Of this process, also in the child of a fork: getpid() is a system call. */
+extern int rut_agent_pid RUT_HIDDEN;
 
 static inline struct rut_session *rut_session_of(VALUE index)
 {

@@ -25,6 +25,8 @@ __asm__(".pushsection .text\n"
 
 _Static_assert(RUT_HIT_PROBES == 64 && RUT_HIT_SITE_BYTES == 2, "the places above");
 
+#define RUT_HIT_POOL 16
+
 typedef void (*site_fn)(uint64_t session, const char *texts, uint64_t duration_ns, uint64_t line,
 			uint64_t ec, uint64_t vm_stack);
 
@@ -35,6 +37,14 @@ struct rut_hit_probe {
 	struct rut_watch_op ops[RUT_HIT_TEXTS];
 	bool has_locals, deferred;
 };
+
+/* The texts of one hit. Threads hit at once: in ractors, and where they wait for the GVL. */
+struct rut_hit_texts {
+	char text[RUT_HIT_TEXTS][RUT_HIT_TEXT_BYTES];
+	uint32_t taken, _pad;
+};
+
+#define POOL_BYTES (RUT_HIT_POOL * sizeof(struct rut_hit_texts))
 
 static size_t rows_bytes(const struct rut_session *s)
 {
@@ -126,7 +136,8 @@ int rut_agent_hits_init(struct rut_session *s)
 	int r = 0;
 
 	s->hits.rows = rut_agent_map(rows_bytes(s));
-	if (!s->hits.rows)
+	s->hits.texts = rut_agent_map(POOL_BYTES);
+	if (!s->hits.rows || !s->hits.texts)
 		return -ENOMEM;
 	for (const char *c = s->slot->config; *c && !r; c += strlen(c) + 1)
 		if (*c == RUT_FILTER_PROBE && s->hits.count < RUT_HIT_PROBES)
@@ -139,6 +150,9 @@ void rut_agent_hits_fini(struct rut_session *s)
 	if (s->hits.rows)
 		rut_agent_unmap(s->hits.rows, rows_bytes(s));
 	s->hits.rows = NULL;
+	if (s->hits.texts)
+		rut_agent_unmap(s->hits.texts, POOL_BYTES);
+	s->hits.texts = NULL;
 	for (unsigned i = 0; i < RUT_HIT_PROBES; i++)
 		if (s->hits.codes[i])
 			rut_agent_unmap(s->hits.codes[i], codes_bytes(s));
@@ -342,11 +356,10 @@ static bool put_hit(struct rut_session *s, unsigned i, const struct hit *hit, ui
 	return true;
 }
 
-static void run_site(struct rut_session *s, unsigned i, const struct hit *hit)
+static void run_with(struct rut_session *s, unsigned i, const struct hit *hit,
+		     char texts[][RUT_HIT_TEXT_BYTES])
 {
 	site_fn site = (site_fn)(uintptr_t)(rut_agent_sites + (size_t)i * RUT_HIT_SITE_BYTES);
-	char texts[RUT_HIT_TEXTS][RUT_HIT_TEXT_BYTES];
-
 	const struct rut_hit_facts *f = hit->facts;
 	uint64_t line = hit->row ? hit->row->line : 0;
 
@@ -357,6 +370,29 @@ static void run_site(struct rut_session *s, unsigned i, const struct hit *hit)
 		return;
 	site(s->slot->session_id, texts[0], hit->duration_ns, line, f ? f->ec : 0,
 	     f ? f->vm_stack : 0);
+}
+
+static __attribute__((noinline)) void run_on_stack(struct rut_session *s, unsigned i,
+						   const struct hit *hit)
+{
+	char texts[RUT_HIT_TEXTS][RUT_HIT_TEXT_BYTES];
+
+	run_with(s, i, hit, texts);
+}
+
+/* The 4 KB of a hit are on the stack only where all others are in use. */
+static void run_site(struct rut_session *s, unsigned i, const struct hit *hit)
+{
+	for (unsigned k = 0; k < RUT_HIT_POOL; k++) {
+		struct rut_hit_texts *t = &s->hits.texts[k];
+
+		if (__atomic_exchange_n(&t->taken, 1, __ATOMIC_ACQUIRE))
+			continue;
+		run_with(s, i, hit, t->text);
+		__atomic_store_n(&t->taken, 0, __ATOMIC_RELEASE);
+		return;
+	}
+	run_on_stack(s, i, hit);
 }
 
 static void run_sites(struct rut_session *s, uint64_t probes, const struct hit *hit)

@@ -223,7 +223,6 @@ static void code_came(struct rut_session *s, VALUE iseq)
 	struct compiled c = {.s = s};
 	uint64_t begin;
 	uint32_t hooks;
-	int failed = 0;
 
 	if (rut_special_p(iseq) || !rut_agent_iseq_ready(iseq) ||
 	    !rut_agent_session_wants_file(s, iseq, NULL))
@@ -232,10 +231,8 @@ static void code_came(struct rut_session *s, VALUE iseq)
 	begin = rut_cpu_ns();
 	hooks = s->table.hdr->instrumented;
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
-	rb.rb_protect(compiled_body, (VALUE)&c, &failed);
+	rut_agent_protect(compiled_body, (VALUE)&c);
 	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
-	if (failed)
-		rb.rb_set_errinfo(rb.qnil);
 	s->effort.compiled_ns += rut_cpu_ns() - begin;
 	s->effort.compiled_hooks += s->table.hdr->instrumented - hooks;
 	if (!s->filter.watches && s->effort.compiled_ns > COMPILED_NS_MAX &&

@@ -257,6 +257,22 @@ RUT_COLD void rut_agent_trace_arg_find(const struct rut_trace_arg *ta)
 	rb.ec_trace_arg = found;
 }
 
+bool rut_agent_protect(VALUE (*fn)(VALUE), VALUE arg)
+{
+	volatile VALUE saved = rb.rb_errinfo();
+	int failed = 0;
+
+	rb.rb_protect(fn, arg, &failed);
+	if (!failed)
+		return false;
+	/* What is thrown is no object, and kept in the frame that threw it, too. */
+	if (!rut_special_p(saved) &&
+	    (rut_type(saved) == RUT_T_IMEMO || rut_type(saved) == RUT_T_NODE))
+		saved = rb.qnil;
+	rb.rb_set_errinfo(saved);
+	return true;
+}
+
 VALUE rut_agent_ask(VALUE obj, const char *name)
 {
 	ID id = rb.rb_intern(name);

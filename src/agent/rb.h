@@ -129,6 +129,7 @@ typedef void (*rut_job_fn)(void *data);
 	F(0, unsigned, rb_postponed_job_preregister, (unsigned, rut_job_fn, void *))               \
 	F(0, void, rb_postponed_job_trigger, (unsigned))                                           \
 	F(1, VALUE, rb_protect, (VALUE(*)(VALUE), VALUE, int *))                                   \
+	F(1, VALUE, rb_errinfo, (void))                                                            \
 	F(1, void, rb_set_errinfo, (VALUE))                                                        \
 	F(1, ID, rb_intern, (const char *))                                                        \
 	F(1, const char *, rb_id2name, (ID))                                                       \
@@ -375,6 +376,12 @@ static inline uint64_t rut_gc_time_ns(void)
  * found.
  */
 void rut_agent_gc_time_find(void);
+
+/*
+ * Runs something that may raise, in a hook: true: it did. `$!` of the application, whose rescue
+ * clause may have called the method, is what it was.
+ */
+bool rut_agent_protect(VALUE (*fn)(VALUE), VALUE arg);
 
 /* `name` of `obj` by the method that Ruby itself defined, or nil. May raise. */
 VALUE rut_agent_ask(VALUE obj, const char *name);

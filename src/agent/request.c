@@ -289,7 +289,7 @@ static void begin_request(struct rut_session *s, struct rut_task *t, struct rut_
 	t->active = true;
 	t->count = t->spans = 0;
 	t->raises = t->raised_outside = 0;
-	t->id = (uint64_t)getpid() << 32 |
+	t->id = (uint64_t)rut_agent_pid << 32 |
 		__atomic_add_fetch(&s->requests.count, 1, __ATOMIC_RELAXED);
 	t->entry = v;
 	t->status = 0;

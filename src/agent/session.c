@@ -24,6 +24,7 @@
 #include "stacks.h"
 #include "trace.h"
 #include "variant.h"
+#include "watch_read.h"
 #include "write_record.h"
 
 #include <errno.h>
@@ -136,6 +137,7 @@ void rut_agent_session_fini(struct rut_session *s)
 		rut_agent_hits_fini(s);
 	rut_agent_watches_fini(&s->requests.watches);
 	rut_agent_request_caller_fini(s);
+	rut_agent_watch_fini(s);
 	rut_agent_sample_fini(s);
 	if (s->used)
 		rut_agent_table_fini(&s->table);

@@ -214,16 +214,13 @@ static void write_frames(struct rut_session *s, const struct rut_stack *st, int 
 	struct backtrace b = {.s = s, .skip = skip};
 	uint32_t size = (uint32_t)sizeof(struct rut_event_slow);
 	struct rut_event_slow *e;
-	int failed = 0;
 	uint64_t pos;
 
 	if (!(s->flags & RUT_AGENT_BACKTRACES))
 		return;
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
-	rb.rb_protect(backtrace_body, (VALUE)&b, &failed);
+	rut_agent_protect(backtrace_body, (VALUE)&b);
 	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
-	if (failed)
-		rb.rb_set_errinfo(rb.qnil);
 	size += b.count * (uint32_t)sizeof(*b.rows);
 	e = (struct rut_event_slow *)reserve(s, size, RUT_EVENT_ID_FRAMES, &pos);
 	if (!e)

@@ -3,6 +3,7 @@
 
 #include "iseq.h"
 #include "names.h"
+#include "record.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,9 +11,22 @@
 /* Words of a frame's environment behind its local variables (vm_core.h). */
 #define ENV_WORDS 3
 
+#define SQLS	  64
+#define SQL_BYTES 512 /* of a query that is kept */
+
 /* Of InstructionSequence#to_a: a Hash of sizes, the names of local variables. */
 #define TO_A_SIZES  4
 #define TO_A_LOCALS 10
+
+/*
+ * An application makes the same queries again and again, with their values apart: what was made of
+ * one is kept beside it. Two threads at a place (ractors): the second one does without.
+ */
+struct rut_sql {
+	uint32_t taken;
+	uint16_t len, shown_len;
+	char text[SQL_BYTES], shown[RUT_RECORD_TEXT];
+};
 
 static bool is_object(VALUE v, unsigned type)
 {
@@ -27,6 +41,8 @@ void rut_agent_watches_intern(struct rut_session *s)
 	rb.rb_gc_register_address(&s->requests.keys);
 	s->requests.codes = rb.rb_obj_hide(rb.rb_ary_new());
 	rb.rb_gc_register_address(&s->requests.codes);
+	if (!s->requests.sqls)
+		s->requests.sqls = rut_agent_map(SQLS * sizeof(*s->requests.sqls));
 	for (size_t i = 0; i < w->count; i++) {
 		struct rut_watch *watch = &w->watches[i];
 		const struct rut_agent_row *row = rut_agent_table_row(
@@ -134,7 +150,7 @@ const struct rut_watch_code *rut_agent_watch_code(struct rut_session *s, const s
 						  const struct rut_trace_arg *ta)
 {
 	struct look l = {.s = s, .w = w, .iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ]};
-	int failed = 0;
+	bool failed;
 
 	rut_lives_sync();
 	if (RUT_LIKELY(*code && (*code)->iseq == l.iseq && rut_life_holds((*code)->life)))
@@ -151,12 +167,10 @@ const struct rut_watch_code *rut_agent_watch_code(struct rut_session *s, const s
 		return NULL;
 	l.code->iseq = 0;
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
-	rb.rb_protect(look_body, (VALUE)&l, &failed);
+	failed = rut_agent_protect(look_body, (VALUE)&l);
 	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
-	if (failed) {
-		rb.rb_set_errinfo(rb.qnil);
+	if (failed)
 		return NULL;
-	}
 	rut_lives_sync();
 	l.code->iseq = ((const VALUE *)ta->cfp)[RUT_FRAME_ISEQ];
 	l.code->life = rut_agent_life_of(l.code->iseq, 0);
@@ -356,11 +370,62 @@ static size_t finish(char *buf, size_t at, char kind)
 	return at + strlen(buf + at);
 }
 
+/* ---- SQL ---- */
+
+void rut_agent_watch_fini(struct rut_session *s)
+{
+	if (s->requests.sqls)
+		rut_agent_unmap(s->requests.sqls, SQLS * sizeof(*s->requests.sqls));
+	s->requests.sqls = NULL;
+}
+
+static uint64_t hash_of(const char *text, size_t len)
+{
+	uint64_t h = len, word;
+
+	for (; len >= sizeof(word); text += sizeof(word), len -= sizeof(word)) {
+		memcpy(&word, text, sizeof(word));
+		h = (h ^ word) * 0x9e3779b97f4a7c15ull;
+		h ^= h >> 32;
+	}
+	word = 0;
+	memcpy(&word, text, len);
+	h = (h ^ word) * 0x9e3779b97f4a7c15ull;
+	return h ^ h >> 32;
+}
+
+static size_t show_sql(char *buf, size_t at, size_t size, const char *text, size_t len)
+{
+	char masked[1024];
+
+	len = rut_agent_sql_mask(masked, sizeof(masked), text, len);
+	return append(buf, at, size, masked, len);
+}
+
+static size_t show_known_sql(struct rut_sql *q, char *buf, size_t size, const char *text,
+			     size_t len)
+{
+	size_t n;
+
+	if (q->len == len && q->shown_len < size && memcmp(q->text, text, len) == 0) {
+		memcpy(buf, q->shown, q->shown_len + 1u);
+		return q->shown_len;
+	}
+	n = show_sql(buf, 0, size, text, len);
+	if (n < sizeof(q->shown)) {
+		memcpy(q->text, text, len);
+		memcpy(q->shown, buf, n + 1);
+		q->len = (uint16_t)len;
+		q->shown_len = (uint16_t)n;
+	}
+	return n;
+}
+
 /* The text of a value, which is the SQL of a query. */
 static size_t append_sql(const struct rut_session *s, char *buf, size_t at, size_t size, VALUE v)
 {
-	char masked[1024];
 	const char *text;
+	struct rut_sql *q;
 	size_t len;
 
 	if (!is_object(v, RUT_T_STRING))
@@ -368,8 +433,14 @@ static size_t append_sql(const struct rut_session *s, char *buf, size_t at, size
 	text = rut_agent_str(v, &len);
 	if (s->flags & RUT_AGENT_SQL_VALUES)
 		return append(buf, at, size, text, len);
-	len = rut_agent_sql_mask(masked, sizeof(masked), text, len);
-	return append(buf, at, size, masked, len);
+	q = s->requests.sqls && !at && len && len <= SQL_BYTES && size == RUT_RECORD_TEXT
+		    ? &s->requests.sqls[hash_of(text, len) % SQLS]
+		    : NULL;
+	if (!q || __atomic_exchange_n(&q->taken, 1, __ATOMIC_ACQUIRE))
+		return show_sql(buf, at, size, text, len);
+	at = show_known_sql(q, buf, size, text, len);
+	__atomic_store_n(&q->taken, 0, __ATOMIC_RELEASE);
+	return at;
 }
 
 struct reader {

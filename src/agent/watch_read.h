@@ -24,6 +24,9 @@ struct rut_watch_code {
 /* With the GVL, once: names and keys become Ruby's. May raise. */
 void rut_agent_watches_intern(struct rut_session *s);
 
+/* Frees what is kept beside that. */
+void rut_agent_watch_fini(struct rut_session *s);
+
 /*
  * Reads the field into `buf`, which is NUL-terminated then, with control characters and what is no
  * UTF-8 replaced. Returns the length; 0: there is nothing. `code`: of the method that runs, NULL
