@@ -15,11 +15,22 @@
 #include "analysis/an_ruby.h"
 #include "analysis/explain.h"
 #include "analysis/where_call.h"
+#include "expr/expr.h"
 
 #define ROUTES_MAX  2000 /* what comes then is one row */
 #define SLOWEST_MAX 10000
 
 /* ---- Counting ---- */
+
+/* A route can have the characters of a glob itself. */
+static bool is_of_route(const char *route, const struct rut_request *r)
+{
+	char name[320];
+
+	rut_an_request_name(r, name, sizeof(name));
+	return !strcmp(name, route) ||
+	       rut_expr_glob(route, strlen(route), name, strlen(name));
+}
 
 static bool wanted(const struct rut_requests_instance *rq, const struct rut_request *r)
 {
@@ -27,7 +38,7 @@ static bool wanted(const struct rut_requests_instance *rq, const struct rut_requ
 	double ns = (double)(r->end_ns - r->begin_ns);
 
 	return rut_an_ruby_wanted(c, r->thread, r->tid, r->pid) &&
-	       !(c->has_min && ns < c->min_ns) && !(c->has_max && ns > c->max_ns);
+	       !(c->has_min && ns < c->min_ns) && !(c->has_max && ns > c->max_ns) && (!c->route || is_of_route(c->route, r));
 }
 
 static void add_layers(struct rut_requests_route *to, const struct rut_request *r)

@@ -50,6 +50,7 @@ struct rut_conf {
 	/* requests */
 	const char *request; /* calls of methods that match this are requests; NULL: none */
 	bool of_periods;     /* periods of this name are, and no period is reported by itself */
+	const char *route;   /* only those whose route is this, or matches it; NULL: all */
 	int64_t slowest;     /* so many requests one by one */
 	bool explain, json;
 };

@@ -55,6 +55,7 @@ enum rut_analysis_opt {
 	OPT_LOG_SCALE,
 	OPT_BY,
 	OPT_REQUEST,
+	OPT_ROUTE,
 	OPT_SLOWEST,
 	OPT_EXPLAIN,
 	OPT_LIVE, /* of a live view, not of a trace */

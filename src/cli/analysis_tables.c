@@ -140,6 +140,7 @@ const struct rut_opt rut_cli_opts_requests[] = {
 	MIN_MAX,
 	TOP,
 	{"request", "METHOD", "take calls of 'Class#method' (a glob) as requests", OPT_REQUEST},
+	{"route", "GLOB", "only requests of these routes", OPT_ROUTE},
 	{"slowest", "N", "list the N slowest requests (default with --explain: 5)", OPT_SLOWEST},
 	{"explain", NULL,
 	 "explain why each of the slowest took so long; with --running: what it waits for",

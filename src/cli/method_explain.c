@@ -86,27 +86,42 @@ int rut_cli_method_trace(pid_t pid, const char *method, const struct rut_method_
 		   true, idle, out, err);
 }
 
-int rut_cli_method_explain(pid_t pid, const char *method, const struct rut_method_idle *idle,
-			   struct rut_buf *out, struct rut_err *err)
+/* Which requests: `select` is the option that says so. Of all there is a list, of one the reason. */
+static int explain(pid_t pid, const char *events, const char *select, const char *value, bool all,
+		   const struct rut_method_idle *idle, struct rut_buf *out, struct rut_err *err)
 {
 	const char *top = getenv("TMPDIR");
-	char dir[256], trace[272], target[64];
+	char dir[256], trace[272], target[80];
 	int rc;
 
 	snprintf(dir, sizeof(dir), "%s/rutile-explain.XXXXXX", top && *top ? top : "/tmp");
 	if (!mkdtemp(dir))
 		return rut_err_errno(err, errno, "cannot create '%s'", dir);
 	snprintf(trace, sizeof(trace), "%s/trace", dir);
-	snprintf(target, sizeof(target), "%d", (int)pid);
+	snprintf(target, sizeof(target), "%d%s", (int)pid, events);
 	rc = run((const char *const[]){"rutile", "record", "-o", trace, "--duration", "2s", "-e",
 				       "sched,irq,block,net,signal,syscall", "--buffer", "64M",
 				       "--ruby", target, NULL},
 		 false, idle, out, err);
 	if (!rc)
 		rc = run((const char *const[]){"rutile", "requests", "--skip-validation",
-					       "--no-progress", "--request", method, "--slowest",
-					       "1", "--explain", trace, NULL},
+					       "--no-progress", select, value, "--slowest",
+					       all ? "10" : "1", all ? trace : "--explain",
+					       all ? NULL : trace, NULL},
 			 true, idle, out, err);
 	nftw(dir, remove_one, 16, FTW_PHYS | FTW_DEPTH);
 	return rc;
+}
+
+int rut_cli_method_explain(pid_t pid, const char *method, const struct rut_method_idle *idle,
+			   struct rut_buf *out, struct rut_err *err)
+{
+	return explain(pid, "", "--request", method, false, idle, out, err);
+}
+
+int rut_cli_route_explain(pid_t pid, const char *route, bool all,
+			  const struct rut_method_idle *idle, struct rut_buf *out,
+			  struct rut_err *err)
+{
+	return explain(pid, ":requests,gvl,gc", "--route", route, all, idle, out, err);
 }

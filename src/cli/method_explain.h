@@ -25,6 +25,12 @@ struct rut_method_idle {
 int rut_cli_method_explain(pid_t pid, const char *method, const struct rut_method_idle *idle,
 			   struct rut_buf *out, struct rut_err *err);
 
+/* The same of the slowest request of a route; with `all` of up to ten of them, each with its parts
+ * and without an explanation. */
+int rut_cli_route_explain(pid_t pid, const char *route, bool all,
+			  const struct rut_method_idle *idle, struct rut_buf *out,
+			  struct rut_err *err);
+
 /* Appends the calls of the method within a second, with their arguments: `rutile trace`. */
 int rut_cli_method_trace(pid_t pid, const char *method, const struct rut_method_idle *idle,
 			 struct rut_buf *out, struct rut_err *err);

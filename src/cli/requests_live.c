@@ -14,6 +14,7 @@
 #include "agent/abi.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/method_explain.h"
 #include "cli/requests_print.h"
 #include "cli/requests_running.h"
 #include "cli/requests_screen.h"
@@ -177,6 +178,49 @@ static int wait_a_bit(struct live *l, struct rut_err *err)
 	return n || (l->child && !l->child_ended);
 }
 
+/* Requests are counted meanwhile. */
+static bool step_on(void *arg)
+{
+	struct live *l = arg;
+	struct rut_err err = RUT_ERR_INIT;
+
+	return rut_tracer_poll(l->tracer, 0, &err) >= 0;
+}
+
+/* Blocks for seconds. */
+static void answer(struct live *l)
+{
+	const struct rut_method_idle idle = {step_on, l};
+	struct rut_requests_screen *s = &l->screen;
+	const char *route = s->open[0] ? s->open : s->chosen;
+	_cleanup_buf_ struct rut_buf page = RUT_BUF_INIT;
+	struct rut_err err = RUT_ERR_INIT;
+	bool trace = s->ask == 't';
+	size_t len;
+
+	s->ask = 0;
+	if (!trace && l->requests.nrunning) {
+		rut_cli_hangs_page(&l->targets, l->opts.try_newer, &page);
+		rut_buf_putc(&page, '\n');
+	}
+	len = page.len;
+	if (*route && l->targets.count) {
+		rut_cli_requests_screen_wait(trace ? " recording two seconds ..."
+						   : " recording, and explaining ...");
+		if (rut_cli_route_explain(l->targets.pids[0], route, trace, &idle, &page, &err) < 0)
+			rut_buf_printf(&page, "\n%s\n", err.msg);
+		else if (page.len == len)
+			rut_buf_printf(&page, "No request of '%s' has ended in two seconds.\n",
+				       route);
+	} else if (!page.len) {
+		rut_buf_puts(&page, "No request runs, and none has ended yet.\n");
+	}
+	rut_buf_clear(&s->page);
+	rut_buf_puts(&s->page, page.failed ? "out of memory" : page.data);
+	s->pager.skip = 0;
+	s->dirty = true;
+}
+
 static int loop(struct live *l, struct rut_err *err)
 {
 	int rc;
@@ -189,12 +233,8 @@ static int loop(struct live *l, struct rut_err *err)
 		if (l->screen.reset)
 			rut_cli_live_requests_reset(&l->requests, now);
 		l->screen.reset = false;
-		if (l->screen.explain) {
-			rut_buf_clear(&l->screen.page);
-			rut_cli_hangs_page(&l->targets, l->opts.try_newer, &l->screen.page);
-			l->screen.pager.skip = 0;
-			l->screen.explain = false;
-		}
+		if (l->screen.ask)
+			answer(l);
 		if (!due && !l->screen.dirty)
 			continue;
 		if (due) {

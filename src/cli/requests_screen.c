@@ -17,7 +17,8 @@ static const char help_text[] =
 	"  s, S     sort by the next column, the one before\n"
 	"  i        the other way round      r         reset: count from zero\n"
 	"  Enter    open a route: layers, queries, its slowest requests; Backspace returns\n"
-	"  x        explain the requests that run: stacks, and what they wait for\n"
+	"  t        record two seconds: the requests of the route under the cursor, one by one\n"
+	"  x        explain the requests that run, and the slowest of the route in two seconds\n"
 	"  /        show only routes with this text (Enter; Esc shows all)\n"
 	"  arrows, Page Up, Page Down, Home, End     choose a route, scroll\n"
 	"  h, ?     this help\n"
@@ -35,8 +36,8 @@ static void bottom(const struct rut_requests_screen *s, const struct rut_live_re
 		rut_buf_printf(&text, " filter: %s_", s->pager.filter);
 	} else {
 		rut_buf_puts(&text, s->open[0] || s->page.len
-					    ? " Backspace return  q quit  h help   "
-					    : " q quit  p pause  s sort  Enter opens  x explain  "
+					    ? " Backspace return  t trace  x explain  q quit  h help   "
+					    : " q quit  p pause  s sort  Enter opens  t trace  x explain  "
 					      "/ filter  h help   ");
 		rut_cli_live_requests_print_legend(r, &text);
 	}
@@ -127,6 +128,15 @@ void rut_cli_requests_screen_draw(struct rut_requests_screen *s, const struct ru
 	rut_screen_show();
 }
 
+void rut_cli_requests_screen_wait(const char *text)
+{
+	size_t height, columns;
+
+	rut_screen_size(&height, &columns);
+	rut_pager_bar(height - 1, text, columns);
+	rut_screen_show();
+}
+
 void rut_cli_requests_screen_fini(struct rut_requests_screen *s)
 {
 	rut_buf_fini(&s->page);
@@ -144,7 +154,7 @@ static bool page_key(struct rut_requests_screen *s, int key)
 		s->pager.skip = 0;
 		return true;
 	}
-	return key != 'q' && key != 'Q' && key != 'x' && key != 'p' && key != ' ' &&
+	return key != 'q' && key != 'Q' && key != 'x' && key != 't' && key != 'p' && key != ' ' &&
 	       rut_pager_key(&s->pager, key, s->table.limit > 1 ? s->table.limit - 1 : 1);
 }
 
@@ -165,8 +175,9 @@ static void command_key(struct rut_requests_screen *s, int key)
 	if (page_key(s, key) || (!s->open[0] && !s->page.len && cursor_key(s, key)))
 		return;
 	switch (key) {
+	case 't':
 	case 'x':
-		s->explain = true;
+		s->ask = (char)key;
 		break;
 	case 'q':
 	case 'Q':

@@ -12,8 +12,8 @@ struct rut_requests_screen {
 	/* Of the routes that match the filter; moved by the arrows. */
 	char chosen[256];    /* the route under it, as drawn last */
 	char open[256];	     /* the route that is shown alone; "": none */
-	struct rut_buf page; /* the requests that run, explained, while that is shown */
-	bool explain;	     /* the user wants that page: the caller fills it */
+	struct rut_buf page; /* what the keys below have asked for, while that is shown */
+	char ask;	     /* 't' or 'x': the user wants such a page: the caller fills it */
 	bool paused, quit, reset;
 	bool dirty; /* a key changed what is shown */
 };
@@ -21,6 +21,9 @@ struct rut_requests_screen {
 /* `status`: the first line; borrowed. */
 void rut_cli_requests_screen_draw(struct rut_requests_screen *s, const struct rut_live_requests *r,
 				  const char *status, uint64_t now_ns);
+
+/* Says what it is busy with, in the last line. */
+void rut_cli_requests_screen_wait(const char *text);
 
 void rut_cli_requests_screen_fini(struct rut_requests_screen *s);
 

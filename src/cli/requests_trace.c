@@ -26,6 +26,9 @@ static int take(void *arg, int id, const char *value)
 	case OPT_REQUEST:
 		c->request = value;
 		return -1;
+	case OPT_ROUTE:
+		c->route = value;
+		return -1;
 	case OPT_SLOWEST:
 		if (rut_parse_u64(value, &n) || n > 10000)
 			return RUT_EXIT_USAGE;

@@ -139,6 +139,15 @@ assert got == {"GET /items/:id": (2, 1, 0, 3000), "POST /": (0, 0, 1, 0)}, got
 slow = [(r["path"], r["duration"], r["status"], r["error"], r["running"], r["trace"], r["request_id"]) for r in rows("slow-requests")]
 assert slow == [("/", 3000, 0, "", True, "", ""), ("/items/17", 2000, 500, "Oops", False, "00-abc", "r1"),
                 ("/items/18", 1000, 200, "", False, "", "")], slow' <out.json
+  # One route, by its name or by a glob.
+  for glob in 'GET /items/:id' 'GET *'; do
+    run --route "$glob" --slowest 3 --mi >out.json
+    json '
+assert [r["route"] for r in rows("requests")] == ["GET /items/:id"]
+assert [r["path"] for r in rows("slow-requests")] == ["/items/17", "/items/18"]' <out.json
+  done
+  run --route 'GET /items/17' --mi >out.json
+  json 'assert not rows("requests")' <out.json
   run >out
   grep -qE 'GET /items/:id +2 +1 ' out
   grep -qE '; 1 running$' out

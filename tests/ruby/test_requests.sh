@@ -420,6 +420,16 @@ the_screen_shows_requests() {
   trap 'tmux -S "$socket" kill-server 2>/dev/null || :; kill_started' EXIT
   t_wait pane 'requests after .* 1 process'
   t_wait pane_after_request 'GET /probe *$'
+  # t and x record the route under the cursor for a moment, kernel included.
+  if [ "$(id -u)" = 0 ] && "$RUTILE" doctor 2>/dev/null | grep -q '^eBPF *ok'; then
+    tmux -S "$socket" send-keys t
+    t_wait pane_after_request 'Slowest requests'
+    pane 'GET /probe *1*[0-9]'
+    tmux -S "$socket" send-keys x
+    t_wait pane_after_request 'This request took'
+    tmux -S "$socket" send-keys BSpace
+    t_wait no_pane 'This request took'
+  fi
   touch hanging
   curl -s "http://127.0.0.1:$port/hang" >/dev/null &
   t_wait pane 'RUNS FOR.*DOES'
