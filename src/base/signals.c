@@ -15,6 +15,7 @@ void rut_signals_note(void)
 			sigaddset(&ignored, sig);
 	}
 	signal(SIGCHLD, SIG_DFL);
+	signal(SIGXFSZ, SIG_IGN);
 	noted = true;
 }
 

@@ -12,7 +12,8 @@
 
 /*
  * Notes the signal mask and which signals are ignored; call it first in main(). SIGCHLD becomes
- * default: where it is ignored, waitpid() never returns the status of a child.
+ * default: where it is ignored, waitpid() never returns the status of a child. SIGXFSZ is ignored:
+ * a file that gets larger than `ulimit -f` allows is an error to report, like a full disk.
  */
 void rut_signals_note(void);
 

@@ -527,7 +527,9 @@ static void read_due(struct rut_recorder *r, struct wait *w)
 	if (read_process(r, w->pid) == -EAGAIN)
 		w->due_ns = now + RUT_UNWIND_GRACE_NS;
 	/* What maps code all the time is read less often. */
-	w->period_ns = again ? 2 * w->period_ns : PERIOD_NS;
+	w->period_ns = again ? 2 * w->period_ns : w->period_ns / 2;
+	if (w->period_ns < PERIOD_NS)
+		w->period_ns = PERIOD_NS;
 	if (w->period_ns > PERIOD_MAX)
 		w->period_ns = PERIOD_MAX;
 	w->read_ns = now;

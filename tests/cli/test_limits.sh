@@ -57,6 +57,7 @@ limit_of_threads() {
   grep -q "process $pid may not start another thread: raise its limit (prlimit --nproc" err
 }
 
+ps_lists() { "$R" ps | grep -q "\b$1\b"; }
 limits_of_rutile_itself() {
   mkdir tmp
   export TMPDIR=$PWD/tmp
@@ -65,6 +66,12 @@ limits_of_rutile_itself() {
     expect 1 "$R" calls -- ruby -e "$program"
     [ ! -s out ]
     grep -q '^rutile calls: cannot write .*(ulimit -f)$' err || { cat err; return 1; }
+    # A process that runs: an error like a full disk, not the end of rutile by a signal.
+    ruby --disable-gems -e 'def a; end; loop { a; sleep 0.01 }' 2>/dev/null & pid=$!
+    t_wait ps_lists "$pid"
+    expect 1 "$R" record --ruby "$pid:call" -o t --duration 200ms
+    kill "$pid"
+    grep -q '^rutile record: .*File too large' err || { cat err; return 1; }
   )
   [ "$(directories)" = 0 ]
   (
