@@ -28,8 +28,7 @@ static bool is_of_route(const char *route, const struct rut_request *r)
 	char name[320];
 
 	rut_an_request_name(r, name, sizeof(name));
-	return !strcmp(name, route) ||
-	       rut_expr_glob(route, strlen(route), name, strlen(name));
+	return !strcmp(name, route) || rut_expr_glob(route, strlen(route), name, strlen(name));
 }
 
 static bool wanted(const struct rut_requests_instance *rq, const struct rut_request *r)
@@ -38,7 +37,8 @@ static bool wanted(const struct rut_requests_instance *rq, const struct rut_requ
 	double ns = (double)(r->end_ns - r->begin_ns);
 
 	return rut_an_ruby_wanted(c, r->thread, r->tid, r->pid) &&
-	       !(c->has_min && ns < c->min_ns) && !(c->has_max && ns > c->max_ns) && (!c->route || is_of_route(c->route, r));
+	       !(c->has_min && ns < c->min_ns) && !(c->has_max && ns > c->max_ns) &&
+	       (!c->route || is_of_route(c->route, r));
 }
 
 static void add_layers(struct rut_requests_route *to, const struct rut_request *r)

@@ -47,8 +47,8 @@ struct rut_unwind_row {
 };
 
 #define RUT_UNWIND_PAGE	 4096 /* rows */
-#define RUT_UNWIND_PAGES 512 /* the last ones have no rows: session/unwind_table.h */
-#define RUT_UNWIND_BITS	 20 /* of the number of a file's rows */
+#define RUT_UNWIND_PAGES 512  /* the last ones have no rows: session/unwind_table.h */
+#define RUT_UNWIND_BITS	 20   /* of the number of a file's rows */
 
 struct rut_unwind_page {
 	struct rut_unwind_row row[RUT_UNWIND_PAGE];

@@ -86,7 +86,8 @@ int rut_cli_method_trace(pid_t pid, const char *method, const struct rut_method_
 		   true, idle, out, err);
 }
 
-/* Which requests: `select` is the option that says so. Of all there is a list, of one the reason. */
+/* Which requests: `select` is the option that says so. Of all there is a list, of one the reason.
+ */
 static int explain(pid_t pid, const char *events, const char *select, const char *value, bool all,
 		   const struct rut_method_idle *idle, struct rut_buf *out, struct rut_err *err)
 {

@@ -35,10 +35,11 @@ static void bottom(const struct rut_requests_screen *s, const struct rut_live_re
 	if (s->pager.typing) {
 		rut_buf_printf(&text, " filter: %s_", s->pager.filter);
 	} else {
-		rut_buf_puts(&text, s->open[0] || s->page.len
-					    ? " Backspace return  t trace  x explain  q quit  h help   "
-					    : " q quit  p pause  s sort  Enter opens  t trace  x explain  "
-					      "/ filter  h help   ");
+		rut_buf_puts(&text,
+			     s->open[0] || s->page.len
+				     ? " Backspace return  t trace  x explain  q quit  h help   "
+				     : " q quit  p pause  s sort  Enter opens  t trace  x explain  "
+				       "/ filter  h help   ");
 		rut_cli_live_requests_print_legend(r, &text);
 	}
 	if (!text.failed)
