@@ -52,6 +52,8 @@ VALUE rut_agent_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 void rut_agent_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn)
 {
 	s->raws[s->raw_count++] = fn;
+	if (events & RUT_EVENT_NEWOBJ)
+		s->on_newobj = fn;
 	rb.rb_add_event_hook2(fn, events, (VALUE)s->index << 1 | 1, RUT_HOOK_RAW);
 }
 
@@ -69,6 +71,27 @@ bool rut_agent_session_counts_calls(const struct rut_session *s)
 	       (s->mode == RUT_AGENT_RECORD &&
 		s->flags & (RUT_AGENT_KIND(RUT_KIND_CALL) | RUT_AGENT_KIND(RUT_KIND_RETURN) |
 			    RUT_AGENT_KIND(RUT_KIND_REQUEST) | RUT_AGENT_KIND(RUT_KIND_LINE)));
+}
+
+void rut_agent_session_newobj_off(struct rut_session *s)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->raw_count; i++)
+		if (s->raws[i] != s->on_newobj)
+			s->raws[n++] = s->raws[i];
+	s->raw_count = n;
+	if (s->on_newobj)
+		rb.rb_remove_event_hook_with_data(s->on_newobj, (VALUE)s->index << 1 | 1);
+	s->on_newobj = NULL;
+}
+
+bool rut_agent_session_sees_allocations(const struct rut_session *s)
+{
+	return !rut_agent_session_counts_calls(s) ||
+	       s->hits.events & 1ull << (RUT_HIT_ALLOC & 63) ||
+	       (s->mode == RUT_AGENT_RECORD && s->flags & (RUT_AGENT_KIND(RUT_KIND_ALLOC) |
+							   RUT_AGENT_KIND(RUT_KIND_ALLOC_SAMPLE)));
 }
 
 bool rut_agent_session_wants_returns(const struct rut_session *s)

@@ -333,6 +333,7 @@ struct rut_session {
 	int tp_count;
 	rut_raw_fn raws[RUT_RAWS]; /* those of rut_agent_session_raw() */
 	unsigned raw_count;
+	rut_raw_fn on_newobj; /* that of them which hooks allocations; NULL: none */
 	struct rut_agent_sites sites;
 	struct rut_slots slots; /* sizes of objects */
 	struct rut_origins origins;
@@ -402,6 +403,8 @@ static inline bool rut_session_traces(const struct rut_session *s)
 }
 
 bool rut_agent_session_counts_calls(const struct rut_session *s);
+/* ... allocations, beside calls or alone? */
+bool rut_agent_session_sees_allocations(const struct rut_session *s);
 /* Must hooks fire at returns, too? */
 bool rut_agent_session_wants_returns(const struct rut_session *s);
 
@@ -421,6 +424,8 @@ static inline bool rut_ractors_crash(void)
 
 /* Takes the hooks of rut_agent_session_raw() away. */
 void rut_agent_session_raw_off(struct rut_session *s);
+/* Only that of allocations. */
+void rut_agent_session_newobj_off(struct rut_session *s);
 
 /* There are ractors: says so in the table when this session does not see all that they do. */
 void rut_agent_session_ractors(struct rut_session *s);

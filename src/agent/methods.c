@@ -42,12 +42,20 @@
  */
 static void on_ractor_new(VALUE tp, void *session)
 {
+	struct rut_session *s = session;
+
 	rut_agent_ractors_many();
-	rut_agent_session_ractors(session);
-	if (rut_ractors_crash() && !rut_agent_session_counts_calls(session)) {
-		rut_agent_session_raw_off(session);
-		((struct rut_session *)session)->table.hdr->ractors = RUT_RACTORS_ENDED_IT;
+	rut_agent_session_ractors(s);
+	if (!rut_ractors_crash() || !rut_agent_session_sees_allocations(s))
+		return;
+	/* Calls go on, where they are recorded beside allocations. */
+	if (rut_agent_session_counts_calls(s)) {
+		rut_agent_session_newobj_off(s);
+		s->table.hdr->ractors |= RUT_RACTORS_UNSEEN;
+		return;
 	}
+	rut_agent_session_raw_off(s);
+	s->table.hdr->ractors = RUT_RACTORS_ENDED_IT;
 }
 
 static VALUE watch_ractors_body(VALUE arg)
@@ -80,7 +88,7 @@ void rut_agent_methods_watch_ractors(struct rut_session *s)
 
 	bool visible = rb.ruby_single_main_ractor;
 
-	if (rut_ractors_crash() && !rut_agent_session_counts_calls(s))
+	if (rut_ractors_crash() && rut_agent_session_sees_allocations(s))
 		visible = false;
 	if (!rb.abi->has_ractors || visible || !rut_single_ractor())
 		return;

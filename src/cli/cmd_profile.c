@@ -163,6 +163,10 @@ static int take(const struct rut_cmd *cmd, struct profile *f, int id, const char
 	case OPT_LAST:
 		f->live = false;
 		return 0;
+	case RUT_ARGS_DASHES:
+		return rut_cli_usage_error(
+			cmd, "a command is not started here: name a process that runs, "
+			     "or --all");
 	default:
 		return RUT_EXIT_USAGE;
 	}

@@ -127,6 +127,32 @@ EOF
   done
 }
 
+# Allocations beside calls: the hook on allocations goes before the first ractor, the one on calls stays.
+ractors_beside_calls() {
+  $ruby -e 'exit(defined?(Ractor) ? 0 : 1)' || t_skip "this Ruby has no ractors"
+  $ruby -e 'exit(RUBY_VERSION < "4")' || t_skip "from Ruby 4.0 on a tracepoint is that of one ractor"
+  cat >a.rb <<'EOF'
+class W; def step = Object.new; end
+w = W.new
+100.times { w.step }
+rs = 4.times.map { Ractor.new { x = W.new; 50.times { x.step }; :ok } }
+rs.each { |r| r.respond_to?(:take) ? r.take : r.value }
+100.times { w.step }
+File.write('well', '')
+EOF
+  "$RUTILE" record --ruby :call,alloc -o t -- $ruby "$T/a.rb" 2>err
+  cat err
+  [ -e well ]
+  "$RUTILE" rubytop --mi t >mi
+  python3 - mi <<'EOF'
+import json, sys
+val = lambda c: c.get("value", c.get("path")) if isinstance(c, dict) else c
+rows = [[val(c) for c in r] for t in json.load(open(sys.argv[1]))["results"] for r in t["data"]]
+calls = [r[1] for r in rows if r[0] == "W#step"]
+assert calls == [400], (calls, rows[:5])
+EOF
+}
+
 # However soon it ends, and however busy the machine is: it does not begin before the tracer sees it.
 short_programs_are_counted() {
   echo 'def once; end; once' >s.rb
@@ -934,6 +960,7 @@ t_lanes 3
 t_case "the agent links against nothing" links_against_nothing
 t_case "code that was never finished" half_made_code_is_left_alone
 t_case "ractors" ractors_count
+t_case "ractors that begin while calls and allocations are recorded" ractors_beside_calls
 t_case "ractors, where not all of them is seen" ractors_are_told
 t_case "short programs" short_programs_are_counted
 t_case "commands that start Ruby" commands_start_ruby
