@@ -193,7 +193,10 @@ static void add_place(struct rut_buf *out, const struct frame *f)
 
 static void add_thread(struct rut_buf *out, const struct rut_hang_thread *t)
 {
-	rut_buf_printf(out, "thread %d ", (int)t->tid);
+	rut_buf_puts(out, "thread ");
+	/* Before Ruby 3.1 only the main thread says its number. */
+	if (t->tid)
+		rut_buf_printf(out, "%d ", (int)t->tid);
 	rut_text_add(out, t->name);
 }
 

@@ -27,6 +27,7 @@ class Request
   end
 end
 
+require "fiber" # Fiber#alive?, before Ruby 3.1
 begin_work
 4.times.map do |t|
   Thread.new do
