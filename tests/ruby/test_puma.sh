@@ -50,7 +50,11 @@ start_load() {
   load=$!
 }
 end_load() {
-  kill -INT "$load"
+  # Until env has run it ignores the signal.
+  while ! t_gone "$load"; do
+    kill -INT "$load" 2>/dev/null || :
+    sleep 0.1
+  done
   wait "$load"
   cat wrk.out
   grep -q '[1-9][0-9]* requests in' wrk.out
@@ -84,7 +88,7 @@ no_request_fails() {
 
 # in_rows WORKER: its calls are counted.
 in_rows() {
-  grep "\"pid\":${1}[,}]" rows.json | grep -q part
+  grep "\"pid\":${1}[,}]" rows.json | grep -q 'App#part"'
 }
 
 restarts_are_followed() {
@@ -113,7 +117,7 @@ restarts_are_followed() {
   kill -INT "$tool"
   wait "$tool" || { cat err; return 1; }
   for w in $new; do
-    grep '"final":true' rows.json | grep "\"pid\":${w}[,}]" | grep -q 'part' ||
+    grep '"final":true' rows.json | grep "\"pid\":${w}[,}]" | grep -q 'App#part"' ||
       { echo "worker $w is not in the table"; grep -o '"pid":[0-9]*' rows.json | sort | uniq -c; return 1; }
   done
 }
