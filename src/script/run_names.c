@@ -74,6 +74,7 @@ static void ruby_stack(void *arg, const struct rut_type *t, const struct rut_scr
 void rut_run_names_init(struct rut_script_names *names, struct rut_script_program *p,
 			struct rut_script_symbols *symbols)
 {
+	rut_script_symbols_mangled(symbols, !p->set.cpp_demangle);
 	rut_script_symbols_fill(symbols, names);
 	names->stack = stack;
 	names->ruby_frame = ruby_frame;

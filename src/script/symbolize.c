@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "base/maps.h"
 #include "base/proc.h"
+#include "probe/demangle.h"
 #include "probe/kallsyms.h"
 #include "probe/symbols.h"
 #include "script/value.h"
@@ -47,7 +48,7 @@ struct file {
 
 struct rut_script_symbols {
 	struct rut_kallsyms *kernel; /* owned */
-	bool kernel_tried;
+	bool kernel_tried, mangled;
 	struct rut_map processes; /* struct process by pid; owned */
 	struct rut_strtab paths;
 	struct rut_map files;	 /* struct file by the number of its path + 1; owned */
@@ -69,6 +70,11 @@ int rut_script_symbols_new(struct rut_script_symbols **ret)
 		s->wall_offset[i] = rut_clock_ns(CLOCK_REALTIME) - rut_clock_ns(clocks[i]);
 	*ret = s;
 	return 0;
+}
+
+void rut_script_symbols_mangled(struct rut_script_symbols *s, bool mangled)
+{
+	s->mangled = mangled;
 }
 
 static void process_free(struct process *p)
@@ -258,11 +264,16 @@ static void usym(void *arg, const struct rut_script_usym_value *v, bool with_off
 	struct rut_script_symbols *s = arg;
 	const struct mapping *m = find_mapping(s, (pid_t)v->tgid, v->address);
 	const struct rut_symbols *symbols = m ? file_symbols(s, (pid_t)v->tgid, m->path) : NULL;
+	_cleanup_free_ char *written = NULL;
 	const char *name = NULL;
 	uint64_t distance;
 
 	if (symbols)
 		name = rut_symbols_find(symbols, v->address - m->begin + m->offset, &distance);
+	if (name && !s->mangled)
+		written = rut_demangle(name);
+	if (written)
+		name = written;
 	if (!name)
 		rut_buf_printf(out, "0x%" PRIx64, v->address);
 	else if (with_offset)

@@ -7,6 +7,7 @@
 #ifndef RUT_SCRIPT_SYMBOLIZE_H
 #define RUT_SCRIPT_SYMBOLIZE_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct rut_script_names;
@@ -14,6 +15,8 @@ struct rut_script_symbols;
 
 /* 0 or -ENOMEM. */
 int rut_script_symbols_new(struct rut_script_symbols **ret);
+/* Shows names of C++ and Rust as symbols are. At first: as they are written. */
+void rut_script_symbols_mangled(struct rut_script_symbols *s, bool mangled);
 void rut_script_symbols_free(struct rut_script_symbols *s);
 
 /* Puts the functions of this module into the table; `s` must live as long. */

@@ -18,6 +18,7 @@
 #include "base/maps.h"
 #include "probe/arg.h"
 #include "probe/binary.h"
+#include "probe/demangle.h"
 #include "script/probes.h"
 
 struct rut_usdt_args {
@@ -156,8 +157,45 @@ static int add_function(struct rut_resolve *r, const struct binary *b, const str
 	snprintf(name, sizeof(name), "%s:%s:%s", r->kind->name, b->shown, f->name);
 	a.name = keep(r, name);
 	rc = rut_probe_add(r, a, NULL, false);
-	if (!rc && !r->ctxs[r->n - 1].function)
-		r->ctxs[r->n - 1].function = keep(r, f->name);
+	if (!rc && !r->ctxs[r->n - 1].function) {
+		_cleanup_free_ char *written =
+			r->prog->set.cpp_demangle ? rut_demangle(f->name) : NULL;
+
+		r->ctxs[r->n - 1].function = keep(r, written ? written : f->name);
+	}
+	return rc;
+}
+
+/* Is it the function that the program has under that name? Without '(': whatever it takes. */
+static bool is_written(const char *symbol, const char *pattern, bool rust)
+{
+	_cleanup_free_ char *of_rust = rut_demangle_rust(symbol);
+	_cleanup_free_ char *name = rust ? RUT_TAKE(of_rust) : rut_demangle(symbol);
+
+	/* It is in one language. */
+	if (of_rust)
+		return false;
+	if (name && !strchr(pattern, '('))
+		name[strcspn(name, "(")] = 0;
+	return name && !fnmatch(pattern, name, 0);
+}
+
+/* uprobe:FILE:cpp:"shop::total(int)" */
+static int add_written(struct rut_resolve *r, const struct binary *b, size_t *found)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	struct function_list l = {0};
+	int rc = rut_elf_functions(b->path, "_[ZR]*", &l.list, &l.n, &err);
+
+	if (rc)
+		return b->quiet ? 0 : rut_probe_error(r, "%s", err.msg);
+	for (size_t i = 0; i < l.n && !rc; i++) {
+		if (!is_written(l.list[i].name, r->parts[3], !strcmp(r->parts[2], "rust")))
+			continue;
+		rc = add_function(r, b, &l.list[i], 0);
+		++*found;
+	}
+	free(l.list);
 	return rc;
 }
 
@@ -228,6 +266,27 @@ static int add_functions(struct rut_resolve *r, const struct binary *b, size_t *
 	return rc;
 }
 
+/* The name behind a language, which may have colons: into parts[3]. False: there is none. */
+static bool take_written(struct rut_resolve *r)
+{
+	static const char *const languages[] = {"cpp", "cxx", "rust"};
+	const char *at = r->spec->text;
+	bool any = false;
+
+	for (size_t i = 0; i < sizeof(languages) / sizeof(*languages) && r->nparts > 3; i++)
+		any |= !strcmp(r->parts[2], languages[i]);
+	for (unsigned i = 0; any && i < 3; i++)
+		at = strchr(at, ':') + 1;
+	if (any) {
+		size_t quoted = *at == '"', len = strlen(at);
+
+		r->parts[3] = rut_arena_strndup(&r->prog->ast.arena, at + quoted,
+						len > 1 ? len - 2 * quoted : 0);
+		r->nparts = 4;
+	}
+	return any && r->parts[3];
+}
+
 int rut_resolve_uprobe(struct rut_resolve *r)
 {
 	char path[512];
@@ -239,6 +298,12 @@ int rut_resolve_uprobe(struct rut_resolve *r)
 		r->parts[2] = r->parts[1];
 		r->parts[1] = "";
 		r->nparts = 3;
+	}
+	if (take_written(r)) {
+		rc = each_binary(r, r->parts[1], add_written, &found);
+		return rc || found ? rc
+				   : rut_probe_missing(r, "'%s' has no function '%s'", r->parts[1],
+						       r->parts[3]);
 	}
 	if (r->nparts != 3)
 		return rut_probe_error(r, "a function is %s:FILE:FUNCTION", r->parts[0]);

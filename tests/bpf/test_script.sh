@@ -251,6 +251,51 @@ test_uprobe() {
 }
 t_case "functions of a command" test_uprobe
 
+# The symbols of C++ and of both manglings of Rust; c++filt knows the first.
+test_written_names() {
+  cat >names.c <<'EOF2'
+#include <unistd.h>
+__attribute__((noinline)) int a(int n) __asm__("_ZN4shop5Order5totalEi");
+__attribute__((noinline)) int b(int n) __asm__("_ZN4shop5Order5totalEPKc");
+__attribute__((noinline)) int c(int n) __asm__("_ZN4shop4find17h0123456789abcdefE");
+__attribute__((noinline)) int d(int n) __asm__("_RNvC4shop4sell");
+int a(int n) { __asm__ volatile("" ::: "memory"); return n + getppid(); }
+int b(int n) { __asm__ volatile(""); return n + 2; }
+int c(int n) { __asm__ volatile(""); return n + 3; }
+int d(int n) { __asm__ volatile(""); return n + 4; }
+int main(void)
+{
+	char byte;
+	int sum = (int)read(0, &byte, 1);
+
+	for (int i = 0; i < 30; i++)
+		sum += a(i) + (i < 10 ? b(i) : 0) + (i < 5 ? c(i) + d(i) : 0);
+	/* Names are looked up when they are printed. */
+	return (int)read(0, &byte, 1) + (sum == 0);
+}
+EOF2
+  cc -O1 -o names names.c
+  mkfifo hold
+  ./names <hold & local pid=$!
+  exec 9>hold
+  timeout -s INT 60 "$RUTILE" run -p "$pid" -e "uprobe:$PWD/names:cpp:\"shop::Order::total\" { @[func, usym(reg(\"ip\"))] = count(); @n++; }
+    uprobe:$PWD/names:cpp:\"shop::Order::total(int)\" { @int = count(); } uprobe:$PWD/names:rust:\"shop::*\" { @rust[func, probe] = count(); @n++; }
+    interval:ms:20 /@n == 50/ { exit(); }" >out 2>err & local script=$!
+  t_wait grep -q '^Attached' err || { cat err; return 1; }
+  echo >&9
+  wait "$script"
+  exec 9>&-
+  wait "$pid"
+  local int text
+  int=$(c++filt _ZN4shop5Order5totalEi) text=$(c++filt _ZN4shop5Order5totalEPKc)
+  grep -qxF "@[$int, $int]: 30" out
+  grep -qxF "@[$text, $text]: 10" out
+  grep -qx '@int: 30' out
+  grep -qxF "@rust[shop::find, uprobe:$PWD/names:_ZN4shop4find17h0123456789abcdefE]: 5" out
+  grep -qxF "@rust[shop::sell, uprobe:$PWD/names:_RNvC4shop4sell]: 5" out
+}
+t_case "functions of C++ and Rust have their written names" test_written_names
+
 test_hist() {
   need_bpf
   "$RUTILE" run -q -e 'begin { for ($i : 0..1000) { @h = hist($i); @l = lhist($i, 0, 1000, 100); @a = avg($i); @s = stats($i);
