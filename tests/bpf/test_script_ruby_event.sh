@@ -105,10 +105,11 @@ requests_and_layers_are_counted() {
   shown '@status[200]: 180' '@status[404]: 180'
 }
 
+# Of this program and its children alone: other Rubies of the machine write, too.
 # Each write is of the request that its number of bytes says, in threads, fibers that take turns, and children; "outside" in none.
 rrequest_is_right_in_kernel_probes() {
   launch
-  begin "tracepoint:syscalls:sys_enter_write /strncmp(comm, \"ruby\", 4) == 0/ { @write[args.count, str(args.buf, 2), rrequest] = count(); }"
+  begin "tracepoint:syscalls:sys_enter_write /pid == $pid || ppid == $pid/ { @write[args.count, str(args.buf, 2), rrequest] = count(); }"
   go
   finish
   sed -n 's/^@write\[\([0-9]*, [isbot]\)[^,]*, \(.*\)$/\1 \2/p' out | LC_ALL=C sort >seen

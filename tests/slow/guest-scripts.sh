@@ -32,11 +32,12 @@ counts module 'fentry:vmlinux:do_mkdirat /comm == "mkdir"/ { @n = count(); }'
 counts iter 'iter:task { @comm[ctx.task.comm] = count(); } tracepoint:syscalls:sys_enter_mkdir /comm == "mkdir"/ { @n = count(); }'
 counts none 'kprobe:no_such_function { @n = count(); }'
 counts loops 'tracepoint:syscalls:sys_enter_mkdir /comm == "mkdir"/ { for ($i : 0..3) { @n = sum($i); } } '
+export RUTILE_LAYERS=/layers
 for script in /scripts/*.bt; do
   name=$(basename "$script" .bt)
   # Those of libraries that are not here compile where the libraries are.
   rutile run -q -c true "$script" /bin/busybox malloc >/tmp/said 2>&1 </dev/null
-  echo "LIBRARY $name $? $(grep -m1 error /tmp/said)"
+  echo "LIBRARY $name $? $(grep -m1 error /tmp/said || tail -n 1 /tmp/said)"
 done
 echo "DONE"
 sync

@@ -8,6 +8,7 @@ test_scripts() {
   need_kernel
   mkdir -p root/scripts
   cp "$SRC"/share/rutile/scripts/*.bt root/scripts
+  cp -r "$SRC/share/rutile/layers" root/layers
   make_initramfs "$SRC/tests/slow/guest-scripts.sh"
   python3 "$SRC/tests/slow/guest_run.py" "$kernel" initramfs "$PWD/serial" "$PWD/out"
   tr -d '\r' <serial >said
