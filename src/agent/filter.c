@@ -2,69 +2,11 @@
 #include "filter.h"
 
 #include "abi.h"
+#include "base/glob.h"
 
 #include <string.h>
 
 #define NAME_BYTES 1024
-
-/* One bracket expression at *glob; moves past it. */
-static bool bracket(const char **glob, char c)
-{
-	const char *g = *glob + 1;
-	bool negate = *g == '!' || *g == '^', hit = false;
-
-	if (negate)
-		g++;
-	for (bool first = true; *g && (first || *g != ']'); first = false) {
-		unsigned char from = (unsigned char)*g++, to = from;
-
-		if (g[0] == '-' && g[1] && g[1] != ']') {
-			to = (unsigned char)g[1];
-			g += 2;
-		}
-		hit |= (unsigned char)c >= from && (unsigned char)c <= to;
-	}
-	*glob = *g ? g + 1 : g;
-	return hit != negate;
-}
-
-bool rut_agent_glob(const char *glob, const char *text, size_t len)
-{
-	const char *end = text + len, *star = NULL, *star_text = NULL;
-
-	for (;;) {
-		const char *g = glob;
-
-		if (*glob == '*') {
-			star = ++glob;
-			star_text = text;
-			continue;
-		}
-		if (text == end) {
-			if (!*glob)
-				return true;
-		} else if (*glob == '?') {
-			glob++, text++;
-			continue;
-		} else if (*glob == '[') {
-			if (bracket(&g, *text)) {
-				glob = g, text++;
-				continue;
-			}
-		} else {
-			if (*g == '\\' && g[1])
-				g++;
-			if (*g && *g == *text) {
-				glob = g + 1, text++;
-				continue;
-			}
-		}
-		if (!star || star_text == end)
-			return false;
-		glob = star;
-		text = ++star_text;
-	}
-}
 
 void rut_agent_filter_init(struct rut_agent_filter *f, const char *config,
 			   const struct rut_watches *watches)
@@ -80,12 +22,17 @@ void rut_agent_filter_init(struct rut_agent_filter *f, const char *config,
 	f->has_names = watches || f->has_rules;
 }
 
+static bool glob_path(const char *glob, const struct rut_agent_path *path, int i)
+{
+	return rut_glob(glob, strlen(glob), path->s[i], path->len[i], RUT_GLOB_SHELL);
+}
+
 static bool hits(const char *glob, const struct rut_agent_path *path)
 {
-	if (rut_agent_glob(glob, path->s[0], path->len[0]))
+	if (glob_path(glob, path, 0))
 		return true;
 	for (int i = 1; i < RUT_PATHS; i++)
-		if (path->len[i] && rut_agent_glob(glob, path->s[i], path->len[i]))
+		if (path->len[i] && glob_path(glob, path, i))
 			return true;
 	return false;
 }

@@ -42,7 +42,4 @@ bool rut_agent_filter_name(const struct rut_agent_filter *f, const char *class_n
 bool rut_agent_filter_inside(const char *glob, const char *class_name, bool singleton,
 			     const char *method);
 
-/* '*' any bytes, '?' one byte, '[a-z]', '[!a-z]', '\x' x itself. */
-bool rut_agent_glob(const char *glob, const char *text, size_t len);
-
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "hit.h"
 
+#include "base/glob.h"
+
 #include "args.h"
 #include "names.h"
 #include "event.h"
@@ -194,8 +196,7 @@ uint64_t rut_agent_hits_of(const struct rut_session *s, char event, const char *
 		const struct rut_hit_probe *p = s->hits.probes[i];
 
 		if (p->event == event &&
-		    (!class_name || !*p->pattern ||
-		     rut_agent_glob(p->pattern, class_name, strlen(class_name))))
+		    (!class_name || !*p->pattern || rut_glob_string(p->pattern, class_name)))
 			ret |= 1ull << i;
 	}
 	return ret;

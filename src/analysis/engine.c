@@ -8,6 +8,7 @@
 
 #include "analysis/fmt.h"
 #include "base/cleanup.h"
+#include "base/glob.h"
 #include "base/hash.h"
 
 /* What the engine does with one class of events, besides the state model. */
@@ -265,7 +266,7 @@ bool rut_analysis_fits(const struct rut_analysis *a, const struct rut_ctf_set *s
 		for (size_t i = 0; i < rut_ctf_set_n_classes(set); i++) {
 			const char *name = rut_ctf_set_class(set, i)->name;
 
-			if (rut_expr_glob(*n, strlen(*n), name, strlen(name)))
+			if (rut_glob_string(*n, name))
 				return true;
 		}
 	}

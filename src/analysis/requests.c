@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analysis/explain.h"
+#include "base/glob.h"
 #include "expr/expr.h"
 
 /* The requests of one thread. */
@@ -272,7 +273,7 @@ static bool is_request(struct rut_requests *q, const struct rut_ruby_method *m)
 		return false;
 	known = rut_map_get(&q->methods, (uint64_t)m->index + 1);
 	if (!known) {
-		known = rut_expr_glob(glob, strlen(glob), m->name, strlen(m->name)) ? &yes : &no;
+		known = rut_glob_string(glob, m->name) ? &yes : &no;
 		(void)rut_map_put(&q->methods, (uint64_t)m->index + 1, (void *)(uintptr_t)known);
 	}
 	return known == &yes;

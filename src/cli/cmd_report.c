@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/glob.h"
 #include "cli/analysis_opts.h"
 #include "cli/analysis_run.h"
 #include "cli/report.h"
@@ -55,7 +56,7 @@ static bool has_class(const struct rut_ctf_set *set, const char *glob)
 	for (size_t i = 0; i < rut_ctf_set_n_classes(set); i++) {
 		const char *name = rut_ctf_set_class(set, i)->name;
 
-		if (rut_expr_glob(glob, strlen(glob), name, strlen(name)))
+		if (rut_glob_string(glob, name))
 			return true;
 	}
 	return false;

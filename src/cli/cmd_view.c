@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/glob.h"
 #include "cli/live_source.h"
 #include "cli/trace_open.h"
 #include "cli/view_print.h"
@@ -94,17 +95,12 @@ static void view_fini(struct view *v)
 		free((char *)v->fields[i]);
 }
 
-static bool glob(const char *pattern, const char *s)
-{
-	return rut_expr_glob(pattern, strlen(pattern), s, strlen(s));
-}
-
 static bool field_wanted(const char *name, void *arg)
 {
 	const struct view *v = arg;
 
 	for (size_t i = 0; i < v->n_fields; i++)
-		if (glob(v->fields[i], name))
+		if (rut_glob_string(v->fields[i], name))
 			return true;
 	return false;
 }

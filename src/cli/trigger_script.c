@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/glob.h"
 #include "base/signals.h"
 #include "expr/expr.h"
 #include "output/jsonl.h"
@@ -111,7 +112,7 @@ static bool killed_cause(struct script *s, const char *line)
 	int pid, sig, core, oom, at = 0;
 
 	if (sscanf(line, KILLED "%d %d %d %d %n", &pid, &sig, &core, &oom, &at) != 4 || !at ||
-	    !rut_expr_glob(s->when->events, strlen(s->when->events), line + at, strlen(line + at)))
+	    !rut_glob_string(s->when->events, line + at))
 		return false;
 	rut_jsonl_i64(&s->cause, "pid", pid);
 	rut_jsonl_str(&s->cause, "comm", line + at);

@@ -8,6 +8,7 @@
 
 #include "analysis/periods.h"
 #include "base/cleanup.h"
+#include "base/glob.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/proc.h"
@@ -43,7 +44,7 @@ static void choice_fini(struct choice *c)
 static bool name_wanted(const struct rut_view *v, const char *name)
 {
 	for (size_t i = 0; i < v->n_events; i++)
-		if (rut_expr_glob(v->events[i], strlen(v->events[i]), name, strlen(name)))
+		if (rut_glob_string(v->events[i], name))
 			return true;
 	return !v->n_events;
 }

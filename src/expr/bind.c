@@ -6,6 +6,7 @@
  * its result in the truth register. Code that turns out to be of no use is dropped again.
  */
 #include "expr/expr_priv.h"
+#include "base/glob.h"
 #include "expr/prog.h"
 
 #include <errno.h>
@@ -204,7 +205,7 @@ static bool label_matches(const struct label_search *s, const char *label)
 	if (!s->match)
 		return len == s->is->len && !memcmp(label, s->is->s, len);
 	if (s->match->kind == NODE_GLOB)
-		return rut_expr_glob(s->match->val.s, s->match->val.len, label, len);
+		return rut_glob(s->match->val.s, s->match->val.len, label, len, RUT_GLOB_EXPR);
 	return rut_expr_regex_search(s->match->regex, label, len);
 }
 
@@ -326,7 +327,7 @@ static int bind_match(struct binder *b, const struct rut_expr_node *n)
 		if (v->type != RUT_EXPR_STR)
 			return IS_FALSE;
 		if (n->kind == NODE_GLOB)
-			return rut_expr_glob(n->val.s, n->val.len, v->s, v->len);
+			return rut_glob(n->val.s, n->val.len, v->s, v->len, RUT_GLOB_EXPR);
 		return rut_expr_regex_search(n->regex, v->s, v->len);
 	}
 	if (bind_labels(b, l, n, NULL, &truth))

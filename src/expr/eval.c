@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The hot path: runs a bound program on one event. Allocates nothing. */
 #include "expr/expr_priv.h"
+#include "base/glob.h"
 #include "expr/prog.h"
 
 struct machine {
@@ -80,7 +81,7 @@ static bool run(struct machine *m)
 			a = load(m, c->a, &ta);
 			b = &p->operands[c->b].val;
 			truth = a->type == RUT_EXPR_STR &&
-				rut_expr_glob(b->s, b->len, a->s, a->len);
+				rut_glob(b->s, b->len, a->s, a->len, RUT_GLOB_EXPR);
 			break;
 		case CODE_REGEX:
 			a = load(m, c->a, &ta);

@@ -161,7 +161,4 @@ int rut_expr_layout_bind(const struct rut_expr_layout *l, const struct rut_expr_
 void rut_expr_layout_load(const struct rut_expr_prog *p, const void *event,
 			  struct rut_expr_val *values);
 
-/* Shell patterns on bytes: * ? [a-z] [!a-z], and nothing else is special. */
-bool rut_expr_glob(const char *pattern, size_t pattern_len, const char *s, size_t len);
-
 #endif

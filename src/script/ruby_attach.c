@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/glob.h"
 #include "expr/expr.h"
 #include "ruby/layers.h"
 #include "ruby/target.h"
@@ -238,7 +239,7 @@ static bool is_like(const char *pattern, const char *class_name, const char *sep
 	int len = snprintf(name, sizeof(name), "%s%s%s", class_name, sep, method);
 
 	return len > 0 && (size_t)len < sizeof(name) &&
-	       rut_expr_glob(pattern, strlen(pattern), name, (size_t)len);
+	       rut_glob(pattern, strlen(pattern), name, (size_t)len, RUT_GLOB_SHELL);
 }
 
 /* As the agent's filter spells methods. */

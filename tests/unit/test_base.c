@@ -4,6 +4,8 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include "base/core.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/glob.h"
 #include "base/hash.h"
 #include "base/logfile.h"
 #include "base/maps.h"
@@ -460,9 +463,57 @@ static void test_only_regular_files_are_opened(void **state)
 	assert_int_equal(fd, -EINVAL);
 }
 
+/* Of random patterns and texts over a small alphabet, most of them with several special characters.
+ */
+static void test_globs_agree_with_fnmatch(void **state)
+{
+	static const char letters[] = "ab*?[]!^-\\a";
+	char pattern[10], text[8];
+	unsigned int seed = 1, matches = 0, differ = 0;
+
+	setlocale(LC_ALL, "C");
+	for (int i = 0; i < 400000; i++) {
+		size_t n = (size_t)rand_r(&seed) % (sizeof(pattern) - 1),
+		       len = (size_t)rand_r(&seed) % (sizeof(text) - 1);
+		bool want;
+
+		for (size_t k = 0; k < n; k++)
+			pattern[k] = letters[(size_t)rand_r(&seed) % (sizeof(letters) - 1)];
+		pattern[n] = '\0';
+		for (size_t k = 0; k < len; k++)
+			text[k] = letters[(size_t)rand_r(&seed) % (sizeof(letters) - 1)];
+		text[len] = '\0';
+		/* A backslash at the end, and collating symbols, are left open by POSIX. */
+		if ((n && pattern[n - 1] == '\\') || strstr(pattern, "[[") || strstr(pattern, "--"))
+			continue;
+		want = fnmatch(pattern, text, 0) == 0;
+		matches += want;
+		if (rut_glob(pattern, n, text, len, RUT_GLOB_SHELL) != want) {
+			if (!differ++)
+				fprintf(stderr, "'%s' '%s': fnmatch says %d\n", pattern, text,
+					want);
+		}
+	}
+	assert_true(matches > 5000);
+	assert_int_equal(differ, 0);
+}
+
+static void test_globs_of_expressions(void **state)
+{
+	assert_true(rut_glob("a\\*", 3, "a\\b", 3, RUT_GLOB_EXPR));
+	assert_false(rut_glob("a\\*", 3, "a*", 2, RUT_GLOB_EXPR));
+	assert_true(rut_glob("[^a]", 4, "^", 1, RUT_GLOB_EXPR));
+	assert_false(rut_glob("[^a]", 4, "b", 1, RUT_GLOB_EXPR));
+	assert_true(rut_glob_string("[^a]", "b"));
+	/* Not all of a buffer. */
+	assert_true(rut_glob("ab*zzz", 3, "abc", 2, RUT_GLOB_SHELL));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_globs_agree_with_fnmatch),
+		cmocka_unit_test(test_globs_of_expressions),
 		cmocka_unit_test(test_err_names_the_cause),
 		cmocka_unit_test(test_buf_grows_and_gives_up_its_memory),
 		cmocka_unit_test(test_buf_reads_proc),
