@@ -89,8 +89,12 @@ static void add_row(char **f)
 
 static enum rut_ruby_event_type type_of(const char *s)
 {
-	static const char *const names[] = {"call", "return", "raise", "slow",
-					    "lost", "start",  "exit"};
+	static const char *const names[] = {
+		[RUT_RUBY_EVENT_CALL] = "call",	  [RUT_RUBY_EVENT_RETURN] = "return",
+		[RUT_RUBY_EVENT_RAISE] = "raise", [RUT_RUBY_EVENT_SLOW] = "slow",
+		[RUT_RUBY_EVENT_HIT] = "hit",	  [RUT_RUBY_EVENT_LOST] = "lost",
+		[RUT_RUBY_EVENT_START] = "start", [RUT_RUBY_EVENT_EXIT] = "exit",
+	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		if (!strcmp(names[i], s))
