@@ -15,7 +15,7 @@
 #include "analysis/an_ruby.h"
 #include "analysis/explain.h"
 #include "analysis/where_call.h"
-#include "expr/expr.h"
+#include "base/glob.h"
 
 #define ROUTES_MAX  2000 /* what comes then is one row */
 #define SLOWEST_MAX 10000
@@ -28,7 +28,7 @@ static bool is_of_route(const char *route, const struct rut_request *r)
 	char name[320];
 
 	rut_an_request_name(r, name, sizeof(name));
-	return !strcmp(name, route) || rut_expr_glob(route, strlen(route), name, strlen(name));
+	return !strcmp(name, route) || rut_glob_string(route, name);
 }
 
 static bool wanted(const struct rut_requests_instance *rq, const struct rut_request *r)
