@@ -218,7 +218,8 @@ struct rut_cursor *rut_reader_step(struct rut_ctf_reader *r)
 /* Without a thread of its own it reads on by itself. */
 static void start_ahead(struct rut_ctf_reader *r)
 {
-	r->opts.ahead = !rut_ahead_new(&r->ahead, r);
+	if (rut_ahead_new(&r->ahead, r) < 0)
+		r->opts.ahead = false; /* not while the thread reads it */
 }
 
 static const struct rut_ctf_event *next_by_step(struct rut_ctf_reader *r)
