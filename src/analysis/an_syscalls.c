@@ -37,12 +37,13 @@ struct tid_stats {
 	struct call_stats *calls; /* owned; in order of first sight */
 };
 
+enum { CACHED = 64 }; /* CPUs; a power of two */
+
 struct syscalls {
 	struct rut_instance base;
 	struct rut_ordered tids;
-	struct tid_stats *last; /* the thread of the last call: most often also of the next */
-	struct call_stats *last_call;
-	uint32_t last_id;
+	/* The thread of the last call on a CPU: most often also of the next. By number. */
+	struct tid_stats *last[CACHED];
 };
 
 static const struct rut_lami_column per_tid_columns[] = {
@@ -166,29 +167,25 @@ static struct call_stats *get_call(struct syscalls *s, struct tid_stats *p,
 static void on_syscall(void *arg, const void *data)
 {
 	const struct rut_hook_syscall *h = data;
-	const struct rut_thread *row;
 	struct syscalls *s = arg;
+	struct tid_stats **last = &s->last[h->cpu & (CACHED - 1)], *p;
+	const struct rut_thread *row;
+	struct call_stats *c;
 
 	if (!rut_an_conf_thread(s->base.run->conf, h->thread) ||
 	    !rut_an_conf_cpu(s->base.run->conf, h->cpu))
 		return;
 	row = rut_an_run_row(s->base.run, h->thread);
-	if (!s->last || s->last->tid != row->tid) {
-		s->last = get_tid(s, row);
-		s->last_call = NULL;
-	}
-	if (!s->last)
+	p = *last;
+	if (!p || p->tid != row->tid)
+		*last = p = get_tid(s, row);
+	c = p ? get_call(s, p, h->info) : NULL;
+	if (!c)
 		return;
-	if (!s->last_call || s->last_id != h->info->id) {
-		s->last_call = get_call(s, s->last, h->info);
-		s->last_id = h->info->id;
-	}
-	if (!s->last_call)
-		return;
-	rut_stat_add(&s->last_call->duration, h->duration_ns);
+	rut_stat_add(&c->duration, h->duration_ns);
 	if (h->has_ret)
-		count_return(s->last_call, h->ret);
-	s->last->total++;
+		count_return(c, h->ret);
+	p->total++;
 }
 
 static const struct rut_analysis_hook hooks[] = {{RUT_HOOK_SYSCALL_EXIT, on_syscall}, {0, NULL}};

@@ -280,7 +280,7 @@ struct rut_thread *rut_an_state_group(struct rut_state *st, struct rut_thread *t
 	g = rut_map_get(&st->groups, (uintptr_t)name);
 	if (g)
 		return g;
-	g = calloc(1, sizeof(*g));
+	g = take_thread(st);
 	if (!g || rut_map_put(&st->groups, (uintptr_t)name, g) < 0) {
 		free(g);
 		st->failed = true;

@@ -175,8 +175,13 @@ struct rut_context_level {
 #define RUT_CONTEXT_LEVELS 8
 
 struct rut_cpu {
+	/* What each switch touches. */
+	struct rut_thread *current; /* NULL: idle or unknown */
 	bool seen;
+	bool switched; /* a switch was seen: current is known */
+	bool in_irq;
 	uint8_t n_levels;
+	int64_t irq, irq_begin_ns;
 	struct rut_context_level levels[RUT_CONTEXT_LEVELS]; /* the innermost is the last */
 	/* What was seen since the outermost began: a request that completed, a packet. */
 	bool disk_done, packet_in;
@@ -188,10 +193,6 @@ struct rut_cpu {
 	int64_t dirtied_dev;
 	uint64_t dirtied_sector, dirtied_bytes;
 	const char *packet_iface;
-	bool switched;		    /* a switch was seen: current is known */
-	struct rut_thread *current; /* NULL: idle or unknown */
-	bool in_irq;
-	int64_t irq, irq_begin_ns;
 	/* A softirq can be raised again while it runs: two of each at most. */
 	uint8_t n_softirqs[RUT_SOFTIRQS];
 	struct rut_softirq softirqs[RUT_SOFTIRQS][2];

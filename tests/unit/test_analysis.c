@@ -131,6 +131,29 @@ static void test_sizes_and_times(void **state)
 	assert_string_equal(s, "23:59:59.999999999");
 }
 
+static void test_microseconds_are_written_as_printf_does(void **state)
+{
+	static const int64_t ns[] = {0,		 1,
+				     9,		 10,
+				     999,	 1000,
+				     1001,	 999999,
+				     1000000,	 1234567890123,
+				     -1,	 -12345,
+				     1000100010, 999999999999999};
+	char got[64], expected[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ns) / sizeof(*ns); i++) {
+		rut_an_fmt_us(got, sizeof(got), (double)ns[i]);
+		snprintf(expected, sizeof(expected), "%0.03f", (double)ns[i] / 1000);
+		assert_string_equal(got, expected);
+	}
+	rut_an_fmt_us(got, sizeof(got), 1234.5678);
+	assert_string_equal(got, "1.235");
+	assert_int_equal(rut_an_fmt_u64(got, UINT64_MAX), 20);
+	assert_string_equal(got, "18446744073709551615");
+}
+
 static void test_padding_counts_characters(void **state)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
@@ -209,6 +232,7 @@ int main(void)
 		cmocka_unit_test(test_floats_are_the_shortest_that_read_back),
 		cmocka_unit_test(test_json_strings_are_ascii),
 		cmocka_unit_test(test_sizes_and_times),
+		cmocka_unit_test(test_microseconds_are_written_as_printf_does),
 		cmocka_unit_test(test_padding_counts_characters),
 		cmocka_unit_test(test_graphs_fit_the_terminal),
 		cmocka_unit_test(test_sorting_keeps_the_order_of_equals),

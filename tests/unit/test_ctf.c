@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "ctf/file.h"
 #include "ctf/text.h"
+#include "ctf/text_value.h"
 #include "ctf/when.h"
 #include "ctf_writer.h"
 
@@ -939,6 +940,40 @@ static void test_times_are_understood(void **state)
 		assert_int_equal(rut_ctf_parse_when(bad[i], true, 0, &ns, NULL), -EINVAL);
 }
 
+static void check_number(uint64_t v)
+{
+	char expected[40], got[40];
+
+	snprintf(expected, sizeof(expected), "%" PRIu64, v);
+	*rut_text_u64(got, v) = '\0';
+	assert_string_equal(got, expected);
+	snprintf(expected, sizeof(expected), "%" PRId64, (int64_t)v);
+	*rut_text_i64(got, (int64_t)v) = '\0';
+	assert_string_equal(got, expected);
+	snprintf(expected, sizeof(expected), "0x%" PRIX64, v);
+	*rut_text_hex(got, v) = '\0';
+	assert_string_equal(got, expected);
+}
+
+static void test_numbers_are_written_as_printf_does(void **state)
+{
+	uint64_t power = 1;
+
+	(void)state;
+	for (uint64_t v = 0; v < 1100; v++)
+		check_number(v);
+	for (int i = 0; i < 64; i++) {
+		check_number((uint64_t)1 << i);
+		check_number(((uint64_t)1 << i) - 1);
+		check_number(0 - ((uint64_t)1 << i));
+	}
+	for (int i = 0; i < 20; i++, power *= 10) {
+		check_number(power);
+		check_number(power - 1);
+		check_number(power + 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -956,6 +991,7 @@ int main(void)
 		cmocka_unit_test(test_a_packet_is_followed_while_it_is_written),
 		cmocka_unit_test(test_numbers_of_packets),
 		cmocka_unit_test(test_times_are_understood),
+		cmocka_unit_test(test_numbers_are_written_as_printf_does),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
