@@ -68,6 +68,7 @@ limits_of_rutile_itself() {
     grep -q '^rutile calls: cannot write .*(ulimit -f)$' err || { cat err; return 1; }
     # A process that runs: an error like a full disk, not the end of rutile by a signal.
     ruby --disable-gems -e 'def a; end; loop { a; sleep 0.01 }' 2>/dev/null & pid=$!
+    trap 'kill "$pid" 2>/dev/null || :' EXIT
     t_wait ps_lists "$pid"
     expect 1 "$R" record --ruby "$pid:call" -o t --duration 200ms
     kill "$pid"
