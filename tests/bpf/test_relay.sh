@@ -104,6 +104,35 @@ for i in range(3000):
   [ "$(babeltrace2 "$(stored record)" | grep -c 'entry_getpgid: .*pid = 424242 }')" = 3000 ]
 }
 
+# Every version of the protocol from 2.11 on, as strict servers of it speak it; a later one is spoken to in ours.
+test_versions() {
+  need_bpf
+  for minor in 11 12 13 14 15 16; do
+    p=$(free_port)
+    python3 "$SRC/tests/bpf/old_relay.py" "$p" $minor "$PWD/out$minor" >agreed 2>server.err &
+    server=$!
+    t_wait listens "$((p + 1))"
+    "$RUTILE" record --to "relay://127.0.0.1:$p" -e syscall:getpgid -- python3 -c "
+import os
+for i in range(1000):
+    try: os.getpgid(424242)
+    except ProcessLookupError: pass" 2>err || { cat err server.err; return 1; }
+    wait $server || { cat server.err; return 1; }
+    grep -q ' 0 events lost' err
+    [ "$(cut -d' ' -f2 agreed)" = $((minor < 15 ? minor : 15)) ]
+    [ "$(babeltrace2 "out$minor" 2>bt.err | grep -c 'entry_getpgid: .*pid = 424242 }')" = 1000 ]
+    [ ! -s bt.err ]
+  done
+  p=$(free_port)
+  python3 "$SRC/tests/bpf/old_relay.py" "$p" 10 "$PWD/out10" >agreed 2>server.err &
+  server=$!
+  t_wait listens "$((p + 1))"
+  not "$RUTILE" record --to "relay://127.0.0.1:$p" -e syscall:getpgid -- true 2>err
+  grep -q 'speaks version 2.10 of the relay protocol: 2.11 or later is needed' err
+  [ "$(wc -l <err)" = 1 ]
+  wait $server
+}
+
 # watched FILE PID: what a viewer prints into a file while the session records known calls, and others of a class that is
 # added meanwhile; then the session ends, and the viewer with it.
 watched() {
@@ -563,6 +592,7 @@ test_tls_refused() {
   end_relay
 }
 
+t_case "every version of the protocol" test_versions
 t_case "lttng-relayd stores the same events as a local directory" test_store
 t_case "without a local directory nothing is written here" test_alone
 t_case "a live viewer at lttng-relayd sees all events, and those of added classes" test_live
