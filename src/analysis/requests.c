@@ -360,7 +360,10 @@ void rut_an_requests_period_begin(struct rut_requests *q, struct rut_period *p)
 		return;
 	rut_state_set_cpu(st, e->event);
 	t = rut_an_state_current(st, e->event, &st->classes[e->event->index]);
-	r = t ? begin(q, t, t->pid, t->tid, 0, p->begin_ns) : NULL;
+	/* Within a request of the thread something may look like the begin of another. */
+	if (!t || find(served_of(q, t, t->pid, t->tid, false), 0))
+		return;
+	r = begin(q, t, t->pid, t->tid, 0, p->begin_ns);
 	if (!r)
 		return;
 	p->user = (void *)(uintptr_t)t->tid;
