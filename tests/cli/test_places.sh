@@ -54,7 +54,8 @@ an_option_of_one_analysis_is_in_its_file() {
     analysis=$(sed -n 's/^const struct rut_analysis rut_analysis_\([a-z]*\) = {$/\1/p' "$file")
     options=$(sed -n '/^static const struct rut_opt options\[\] = {$/,/^};$/s/^\t{"\([a-z-]*\)", .*/\1/p' "$file")
     [ -n "$analysis" ] && [ -n "$options" ] || { echo "$file: no options found"; return 1; }
-    for verb in $(sed -n "s/^\tA(\([a-z]*\), $analysis,.*/\1/p" src/cli/verbs.h); do
+    verbs=$(sed -n "s/^\tA(\([a-z]*\), $analysis,.*/\1/p" src/cli/verbs.h)
+    for verb in $verbs; do
       "$RUTILE" help "$verb" >"$T/help"
       "$RUTILE" help --options "$verb" >"$T/completion"
       [ ! -e "$T/lttng-$verb" ] || "$T/lttng-$verb" --help | diff "$T/help" -
