@@ -68,6 +68,7 @@ all_scripts_are_listed_and_compile() {
     case $name in rubysql | rubyroutes | rubyalloc | rubygvl) arguments=(-p $$) ;; esac
     "$RUTILE" run -d "$name" "${arguments[@]}" >code 2>err || { cat err; return 1; }
     grep -q instructions code
+    grep -qx "## $name" "$SRC/docs/installed-scripts.md" || { echo "$name has no page"; return 1; }
   done
   [ "$(wc -l <list)" = "$(ls "$SRC"/share/rutile/scripts/*.bt | wc -l)" ]
   not "$RUTILE" run runqlatt 2>err
