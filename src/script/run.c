@@ -37,6 +37,7 @@
 #include "script/ruby_attach.h"
 #include "script/ruby_probe.h"
 #include "script/run_names.h"
+#include "script/run_report.h"
 #include "script/trace.h"
 
 enum { TAG_RING = -1, TAG_SIGNAL = -2, TAG_PROCESS = -3, TAG_OWN_SIGNAL = -4 };
@@ -586,70 +587,15 @@ static int wait_once(struct runner *r)
 	return rc ? rc : r->rc;
 }
 
-/* Of a part of the script: its first line, if it is short. */
-static int shown_length(const struct rut_script_program *p, struct rut_span span)
-{
-	size_t line = strcspn(p->src.text + span.pos, "\n");
-
-	line = line < span.len ? line : span.len;
-	return line < 60 ? (int)line : 60;
-}
-
-/* What was lost or failed while the script ran, by statement. */
-static void report(struct runner *r)
-{
-	static const char *const what[] = {
-		[RUT_SITE_LOST] = "records were lost because the buffer was full",
-		[RUT_SITE_MAP] = "updates were lost because the map was full",
-		[RUT_SITE_READ] = "reads of memory failed and gave 0",
-		[RUT_SITE_SCRATCH] = "probes did not run: too many interrupted each other",
-		[RUT_SITE_LOOP] = "loops were left at the kernel's bound",
-		[RUT_SITE_STACK] = "stacks could not be read or kept",
-		[RUT_SITE_DELETE] = "keys could not be deleted",
-	};
-	const uint64_t *words = r->counters;
-
-	if (r->discarded && !r->opts->no_warnings)
-		fprintf(r->opts->err,
-			"%s: warning: %" PRIu64
-			" records were not printed: the output is too slow\n",
-			r->p->src.name, r->discarded);
-	for (size_t i = 0; words && i < r->p->nsites; i++) {
-		const struct rut_script_site *s = &r->p->sites[i];
-		uint32_t line, column;
-
-		if (!words[RUT_COUNTER_SITES + i] || r->opts->no_warnings)
-			continue;
-		rut_source_where(&r->p->src, s->span.pos, &line, &column);
-		if (r->p->opts.as_bpftrace)
-			fprintf(r->opts->err, "%s:%u:%u-%u: WARNING: %s", r->p->src.name, line,
-				column, column + s->span.len,
-				s->kind == RUT_SITE_MAP ? "Map full; can't update element: " : "");
-		else
-			fprintf(r->opts->err, "%s:%u:%u: warning: ", r->p->src.name, line, column);
-		fprintf(r->opts->err, "%" PRIu64 " %s: %.*s\n", words[RUT_COUNTER_SITES + i],
-			what[s->kind], shown_length(r->p, s->span), r->p->src.text + s->span.pos);
-	}
-}
-
-/* Records that are in no trace: those that found the ring full, and those not printed in time. */
-static uint64_t lost_records(const struct runner *r)
-{
-	uint64_t lost = r->discarded;
-
-	for (size_t i = 0; i < r->p->nsites; i++)
-		if (r->p->sites[i].kind == RUT_SITE_LOST)
-			lost += r->counters[RUT_COUNTER_SITES + i];
-	return lost;
-}
-
 static int end(struct runner *r)
 {
 	int rc;
 
 	/* Those of processes that have just begun or ended, too. */
-	if (r->tracer && rut_script_tracer_defers(r->tracer))
-		r->rc = r->rc ? r->rc : rut_script_tracer_round(r->tracer, r->err) < 0;
+	if (r->tracer && rut_script_tracer_defers(r->tracer) && !r->rc) {
+		rc = rut_script_tracer_round(r->tracer, r->err);
+		r->rc = rc < 0 ? rc : 0;
+	}
 	/* Programs stop by this word. To detach them takes the kernel long: it is done last. */
 	if (!r->counters[RUT_COUNTER_EXIT])
 		*(volatile uint64_t *)&r->counters[RUT_COUNTER_EXIT] = 1;
@@ -667,11 +613,13 @@ static int end(struct runner *r)
 					r->p->set.print_maps_on_exit ? r->p->nmaps : 0, r->err);
 	fflush(r->opts->out);
 	if (!rc)
-		rc = rut_script_trace_close(r->trace, 0, lost_records(r), r->err);
+		rc = rut_script_trace_close(r->trace, 0,
+					    rut_run_lost(r->p, r->counters, r->discarded), r->err);
 	else
-		rut_script_trace_close(r->trace, 0, lost_records(r), NULL);
+		rut_script_trace_close(r->trace, 0, rut_run_lost(r->p, r->counters, r->discarded),
+				       NULL);
 	r->trace = NULL;
-	report(r);
+	rut_run_report(r->p, r->opts, r->counters, r->discarded);
 	return rc;
 }
 
