@@ -516,7 +516,7 @@ int rut_proc_status_settled(struct rut_proc_status *ret, struct rut_proc_status 
 
 		if (r == 0 && ret->tracer && rut_proc_status_read(ret_tracer, ret->tracer, 0) < 0)
 			ret->tracer = 0; /* it has ended */
-		if (r < 0 || !ret->tracer || ret_tracer->tgid != ret->ppid || tries == 20)
+		if (r < 0 || !ret->tracer || ret_tracer->tgid != ret->ppid || tries == 100)
 			return r;
 		nanosleep(&nap, NULL);
 	}
