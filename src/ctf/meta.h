@@ -50,9 +50,9 @@ struct rut_ctf_header_plan {
 struct rut_meta_stream_class {
 	struct rut_ctf_stream_class pub;
 	struct rut_ctf_header_plan header;
-	struct rut_map other;	     /* event classes by id, where by_id would be too sparse */
-	bool header_referred;	     /* a payload's length or tag stands in the header */
-	const char *clock_name;	     /* CTF 2 */
+	struct rut_map other;	/* event classes by id, where by_id would be too sparse */
+	bool header_referred;	/* a payload's length or tag stands in the header */
+	const char *clock_name; /* CTF 2 */
 	unsigned int line;
 };
 
