@@ -381,8 +381,10 @@ int rut_cli_hosts_run(const struct rut_analysis_args *a, const struct rut_analys
 		h.list[h.now].failed = rut_cli_analysis_run(&side, analyses, n) != RUT_EXIT_OK;
 		find_clock(&h.list[h.now]);
 	}
-	if (!rc && h.no_memory)
-		rc = rut_err_set(&err, ENOMEM, "out of memory") ? rut_cli_fail(a->cmd, &err) : 0;
+	if (!rc && h.no_memory) {
+		(void)rut_err_set(&err, ENOMEM, "out of memory");
+		rc = rut_cli_fail(a->cmd, &err);
+	}
 	if (!rc && a->conf.mi)
 		rut_cli_hosts_json(&h, a);
 	else if (!rc)

@@ -47,7 +47,7 @@ apache() {
   mkdir -p www
   echo ok >www/f
   echo '<?php echo "ok";' >www/included.php
-  printf '%s\n' '<?php include "included.php"; echo file_get_contents(__DIR__ . "/f") ? "\n" : "";' >www/page.php
+  echo '<?php include "included.php"; file_get_contents(__DIR__ . "/f");' >www/page.php
   php=(/usr/lib/apache2/modules/libphp*.so)
   cat >httpd.conf <<EOF
 ServerRoot $PWD
@@ -100,7 +100,7 @@ test_nginx() {
 test_puma() {
   need_bpf
   port=$(free_port)
-  printf '%s\n' 'run ->(env) { [200, {"content-type" => "text/plain"}, ["ok\n"]] }' >config.ru
+  echo 'run ->(env) { [200, {"content-type" => "text/plain"}, ["ok"]] }' >config.ru
   server puma -b "tcp://127.0.0.1:$port" -t 1:1 -e production config.ru
   t_wait listens "$port"
   counted puma request gets
