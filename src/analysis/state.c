@@ -266,8 +266,6 @@ struct rut_thread *rut_an_state_current_of(struct rut_state *st, const struct ru
 	return t;
 }
 
-/* ---- Descriptors ---- */
-
 struct rut_thread *rut_an_state_group(struct rut_state *st, struct rut_thread *t, bool by_cgroup)
 {
 	const char *name = t->cgroup ? t->cgroup : st->unknown;
@@ -290,92 +288,6 @@ struct rut_thread *rut_an_state_group(struct rut_state *st, struct rut_thread *t
 	g->pid = -1;
 	g->comm = name;
 	return g;
-}
-
-struct rut_fd *rut_an_state_fd(const struct rut_thread *t, int64_t fd)
-{
-	return rut_map_get(&t->fds, (uint64_t)fd + 1);
-}
-
-struct rut_fd *rut_an_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
-{
-	static struct rut_fd nothing = {.filename = ""};
-	struct rut_fd *f = rut_an_state_fd(t, fd);
-
-	if (!f) {
-		f = malloc(sizeof(*f));
-		if (!f || rut_map_put(&t->fds, (uint64_t)fd + 1, f)) {
-			free(f);
-			st->failed = true;
-			return &nothing;
-		}
-	}
-	*f = (struct rut_fd){.fd = fd, .filename = st->unknown, .seq = st->fd_seq++};
-	return f;
-}
-
-static int by_seq(const void *a, const void *b)
-{
-	uint64_t x = (*(struct rut_fd *const *)a)->seq, y = (*(struct rut_fd *const *)b)->seq;
-
-	return x < y ? -1 : x > y;
-}
-
-struct rut_fd **rut_an_state_fds(const struct rut_thread *t, size_t *ret_n)
-{
-	struct rut_fd **list = t->fds.count ? malloc(t->fds.count * sizeof(*list)) : NULL;
-
-	*ret_n = 0;
-	if (!list)
-		return NULL;
-	rut_map_each(&t->fds, s)
-		list[(*ret_n)++] = s->value;
-	qsort(list, *ret_n, sizeof(*list), by_seq);
-	return list;
-}
-
-void rut_an_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
-{
-	(void)st;
-	free(rut_map_remove(&t->fds, (uint64_t)fd + 1));
-}
-
-struct rut_fd *rut_an_state_open_fd(struct rut_state *st, const struct rut_ctf_event *ev,
-				    struct rut_thread *leader, int64_t fd)
-{
-	/* Replaced by dup2, or its close was not recorded. */
-	if (rut_an_state_fd(leader, fd))
-		rut_an_state_close_fd(st, ev, leader, fd, ev->ts_ns);
-	return rut_an_state_add_fd(st, leader, fd);
-}
-
-void rut_an_state_notify_opened(struct rut_state *st, const struct rut_ctf_event *ev,
-				struct rut_thread *leader, int64_t fd)
-{
-	st->origin = RUT_FD_OPENED;
-	rut_an_state_notify_fd(st, RUT_HOOK_FD_CREATE, ev, leader, fd, ev->ts_ns);
-	st->origin = RUT_FD_FOUND;
-}
-
-void rut_an_state_close_fd(struct rut_state *st, const struct rut_ctf_event *ev,
-			   struct rut_thread *leader, int64_t fd, int64_t ts_ns)
-{
-	rut_an_state_notify_fd(st, RUT_HOOK_FD_CLOSE, ev, leader, fd, ts_ns);
-	rut_an_state_remove_fd(st, leader, fd);
-}
-
-void rut_an_state_notify_fd(struct rut_state *st, enum rut_hook hook,
-			    const struct rut_ctf_event *ev, struct rut_thread *parent, int64_t fd,
-			    int64_t ts_ns)
-{
-	struct rut_hook_fd h = {.ts_ns = ts_ns, .parent = parent, .fd = fd};
-
-	if (!st->hooks[hook].n)
-		return;
-	h.cpu = st->cpu;
-	h.info = rut_an_state_fd(parent, fd);
-	h.origin = st->origin;
-	rut_state_notify(st, hook, &h);
 }
 
 /* ---- Hooks ---- */

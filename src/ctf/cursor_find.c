@@ -31,6 +31,26 @@ static bool find_walk(struct rut_cursor *c, const struct rut_flat_class *e, uint
 	return rut_cursor_walk(c, prog, seg, pos);
 }
 
+/* Events of this time and later need the long way: one was asked for, or the end is reached. */
+static int64_t stop_time(const struct rut_cursor *c)
+{
+	const int64_t end_ns = c->opts->has_end ? c->opts->end_ns : INT64_MAX;
+
+	return c->mark_ns <= end_ns ? c->mark_ns : end_ns + 1;
+}
+
+/* The cursor stands behind what was passed. False: nothing was, or it may be zeros. */
+static bool keep(struct rut_cursor *c, uint64_t events, uint64_t pos, uint64_t clk, int64_t last_ns)
+{
+	if (unlikely(rut_ctf_file_was_cut(&rut_cursor_file(c)->map)) || !events)
+		return false;
+	c->pos = 8 * pos;
+	c->clk = clk;
+	c->last_ns = last_ns;
+	c->counts->events += events;
+	return true;
+}
+
 static ALWAYS_INLINE uint32_t find(struct rut_cursor *c, enum rut_ctf_header_kind kind)
 {
 	const struct rut_ctf_header_plan h = *c->plan;
@@ -40,8 +60,7 @@ static ALWAYS_INLINE uint32_t find(struct rut_cursor *c, enum rut_ctf_header_kin
 	const uint64_t content = c->info.pub.content_bits / 8, mask = h.align / 8 - 1;
 	const uint64_t limit = content - h.max_bytes, base = (uint64_t)c->clock->base_ns;
 	const int64_t begin_ns = c->opts->has_begin ? c->opts->begin_ns : INT64_MIN;
-	const int64_t end_ns = c->opts->has_end ? c->opts->end_ns : INT64_MAX;
-	const int64_t stop_ns = c->mark_ns <= end_ns ? c->mark_ns : end_ns + 1;
+	const int64_t stop_ns = stop_time(c);
 	const uint32_t most = c->opts->follow ? 1 : RUT_CURSOR_FOUND;
 	uint64_t pos = (c->pos + 7) / 8, clk = c->clk, events = 0, start, body, end, bits;
 	int64_t last_ns = c->last_ns > begin_ns ? c->last_ns : begin_ns, ts_ns;
@@ -92,13 +111,7 @@ static ALWAYS_INLINE uint32_t find(struct rut_cursor *c, enum rut_ctf_header_kin
 		last_ns = ts_ns;
 		events++;
 	}
-	if (unlikely(rut_ctf_file_was_cut(&rut_cursor_file(c)->map)) || !events)
-		return 0;
-	c->pos = 8 * pos;
-	c->clk = clk;
-	c->last_ns = last_ns;
-	c->counts->events += events;
-	return (uint32_t)(f - c->found);
+	return keep(c, events, pos, clk, last_ns) ? (uint32_t)(f - c->found) : 0;
 }
 
 /* A loop for each form of header, so that the form is no question in it. */

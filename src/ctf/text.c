@@ -459,7 +459,7 @@ static bool put_usual_times(struct rut_ctf_text *t, struct rut_text_out *o,
 	memcpy(p + 1, t->second_text, sizeof(t->second_text));
 	p += 1 + t->second_len;
 	rut_text_fixed(p, (uint32_t)at, 9);
-	memcpy(p + 9, "] (+0.", 6);
+	memcpy(p + 9, "] (+0.", 6); /* NOLINT(bugprone-not-null-terminated-result) */
 	rut_text_fixed(p + 15, (uint32_t)delta, 9);
 	p[24] = ')';
 	o->p = p + 25;
