@@ -348,8 +348,13 @@ int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_prog
 
 void rut_script_tracer_free(struct rut_script_tracer *t)
 {
+	char why[512];
+
 	if (!t)
 		return;
+	/* A process would have been refused when it was attached to. */
+	if (t->tracer && t->p->opts.child && rut_tracer_untraced(t->tracer, why, sizeof(why)))
+		warn(t, "the command was not traced: %s", why);
 	rut_tracer_free(t->tracer);
 	rut_script_hits_free(t->hits);
 	free(t->files);

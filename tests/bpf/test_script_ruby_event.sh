@@ -204,6 +204,24 @@ what_is_wrong_is_said() {
   go
 }
 
+# Three threads compute for two seconds: one has the lock, two wait for it. Before Ruby 3.2 it is said that there is no such event.
+gvl_is_held_by_one_thread() {
+  cat >gvl.rb <<'EOF'
+finish = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 2
+3.times.map { Thread.new { x = 0; x += 1 while Process.clock_gettime(Process::CLOCK_MONOTONIC) < finish } }.each(&:join)
+EOF
+  "$RUTILE" run -e 'ruby:gvl:wait { @waits = count(); } ruby:gvl:have { @haves = count(); @waited = sum(elapsed); }
+    ruby:gvl:release { @held = sum(elapsed); }' -c "$ruby gvl.rb" >out 2>err
+  cat out err
+  if "$ruby" -e 'exit RUBY_VERSION < "3.2"'; then
+    grep -q 'the command was not traced: .*probes of the GVL need Ruby 3.2 or later' err
+    return
+  fi
+  awk '{ v[$1] = $2 } END { waits = v["@waits:"]; haves = v["@haves:"]; held = v["@held:"] / 1e9; waited = v["@waited:"] / 1e9
+    exit !(waits > 5 && haves >= waits - 3 && haves <= waits + 3 && held > 1.8 && held < 2.2 && waited > 3.6 && waited < 4.4) }' out
+}
+
+t_case "the lock is held by one thread, the others wait" gvl_is_held_by_one_thread
 t_case "exceptions and methods written in C are counted as by TracePoint" exceptions_and_c_methods_are_those_of_tracepoint
 t_case "allocations are counted, by request" allocations_are_counted_by_request
 t_case "collections are those of GC.count" collections_are_those_of_gc_count
