@@ -335,13 +335,11 @@ static void find_class_path(const struct vm *v, struct rut_ruby_vm *p)
 /* --- the interpreter's loop ---------------------------------------------------------------- */
 
 #define LOOP_TABLE_MIN 150	  /* instructions; each has a traced form, too */
-#define LOOP_SPAN_MAX  (1u << 18) /* bytes of the function */
+#define LOOP_SPAN_MIN  (1u << 15) /* bytes of the function */
+#define LOOP_SPAN_MAX  (1u << 18)
 
-/*
- * The function that runs Ruby's instructions has a table of the addresses in it where each begins:
- * the longest list of addresses near each other. That of regular expressions is the second.
- */
-static uint64_t find_loop(const struct vm *v)
+/* The longest list of addresses of which none is further from another than that: one of them; 0. */
+static uint64_t find_list(const struct vm *v, uint64_t span)
 {
 	uint64_t chunk[512], low = 0, high = 0, run = 0, best = LOOP_TABLE_MIN, ret = 0;
 
@@ -358,7 +356,7 @@ static uint64_t find_loop(const struct vm *v)
 				run = 0;
 				continue;
 			}
-			if (!run || w + LOOP_SPAN_MAX < high || w > low + LOOP_SPAN_MAX) {
+			if (!run || w + span < high || w > low + span) {
 				run = 0;
 				low = high = w;
 			}
@@ -370,6 +368,20 @@ static uint64_t find_loop(const struct vm *v)
 			}
 		}
 	}
+	return ret;
+}
+
+/*
+ * The function that runs Ruby's instructions has a table of the addresses in it where each begins:
+ * the longest list of addresses near each other. That of regular expressions is the second. Other
+ * tables of functions may lie beside it, which are further apart: so the nearest first.
+ */
+static uint64_t find_loop(const struct vm *v)
+{
+	uint64_t ret = 0;
+
+	for (uint64_t span = LOOP_SPAN_MIN; !ret && span <= LOOP_SPAN_MAX; span *= 2)
+		ret = find_list(v, span);
 	return ret;
 }
 
