@@ -148,7 +148,7 @@ EOF
 import json, sys
 val = lambda c: c.get("value", c.get("path")) if isinstance(c, dict) else c
 rows = [[val(c) for c in r] for t in json.load(open(sys.argv[1]))["results"] for r in t["data"]]
-calls = [r[1] for r in rows if r[0] == "W#step"]
+calls = [r[2] for r in rows if r[0] == "W#step"]
 assert calls == [400], (calls, rows[:5])
 EOF
 }
