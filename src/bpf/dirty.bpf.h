@@ -34,6 +34,10 @@ struct {
 	__type(value, struct rut_dirty_by);
 } dirtied SEC(".maps");
 
+/* Of struct task_struct, the same since Linux 3. */
+#define RUT_PF_LOCAL_THROTTLE 0x00100000 /* writes for others: a loop device, the NFS server */
+#define RUT_PF_KTHREAD	      0x00200000
+
 SEC("tp_btf/writeback_dirty_folio")
 int BPF_PROG(writeback_dirty_folio, struct folio *folio, struct address_space *mapping)
 {
@@ -41,12 +45,18 @@ int BPF_PROG(writeback_dirty_folio, struct folio *folio, struct address_space *m
 	struct rut_dirty_at at = {(__u64)mapping, folio->index};
 	struct rut_dirty_by by = {.tid = task->pid, .pid = task->tgid};
 
+	/* A thread of the kernel that cannot write a page yet (jbd2, the flusher) makes it dirty
+	 * again. */
+	__u64 how = (task->flags & (RUT_PF_KTHREAD | RUT_PF_LOCAL_THROTTLE)) == RUT_PF_KTHREAD
+			    ? BPF_NOEXIST
+			    : BPF_ANY;
+
 	if (!rut_allowed() || !mapping)
 		return 0;
 	rut_copy_comm(by.comm, task);
-	bpf_map_update_elem(&dirtied, &at, &by, BPF_ANY);
+	bpf_map_update_elem(&dirtied, &at, &by, how);
 	at.index = RUT_WHOLE_FILE;
-	bpf_map_update_elem(&dirtied, &at, &by, BPF_ANY);
+	bpf_map_update_elem(&dirtied, &at, &by, how);
 	return 0;
 }
 

@@ -135,6 +135,7 @@ struct task_struct {
 	struct sched_entity se;
 	struct thread_info thread_info;
 	unsigned int __state;
+	unsigned int flags;
 	int prio;
 	int static_prio;
 	int pid;
