@@ -485,13 +485,16 @@ static inline struct rut_thread *rut_an_state_thread(const struct rut_state *st,
 }
 
 /* A new one; never NULL. */
-struct rut_thread *rut_an_state_add_thread(struct rut_state *st, int64_t tid);
+__attribute__((returns_nonnull)) struct rut_thread *rut_an_state_add_thread(struct rut_state *st,
+									    int64_t tid);
 
 static inline struct rut_thread *rut_an_state_thread_new(struct rut_state *st, int64_t tid)
 {
 	struct rut_thread *t = rut_an_state_thread(st, tid);
 
-	return __builtin_expect(t != NULL, 1) ? t : rut_an_state_add_thread(st, tid);
+	if (!t)
+		t = rut_an_state_add_thread(st, tid);
+	return t;
 }
 
 /* The thread that an event happened in, from its context. */

@@ -81,7 +81,7 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 		current->running--;
 	cpu->current = h.next_tid ? next : NULL;
 	cpu->n_levels = 0; /* no interrupt lasts longer than what it has interrupted */
-	if (cpu->current)
+	if (h.next_tid)
 		next->running++;
 	next->comm = rut_an_state_name(st, ev, &c->f[SW_NEXT_COMM]);
 	if (needs_prio(st)) {
