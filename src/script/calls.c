@@ -570,7 +570,7 @@ static const struct rut_call calls[] = {
 	{"kfunc_exist", RUT_CALL_VALUE, 1, 1, rut_check_kfunc, NULL, NULL, NULL},
 	{"kfunc_allowed", RUT_CALL_VALUE, 1, 1, rut_check_kfunc, NULL, NULL, NULL},
 	{"skboutput", RUT_CALL_VALUE, 0, 9, rut_check_no_skboutput, NULL, NULL, NULL},
-	{"path", RUT_CALL_VALUE, 0, 9, rut_check_no_path, NULL, NULL, NULL},
+	{"path", RUT_CALL_VALUE, 1, 2, rut_check_path, NULL, rut_gen_path, NULL},
 	{"kstack", RUT_CALL_VALUE, 0, 2, rut_check_kstack, NULL, rut_gen_stack, NULL},
 	{"in", RUT_CALL_VALUE, 1, 1, rut_check_in, rut_gen_in, NULL, NULL},
 	{"rstack", RUT_CALL_VALUE, 0, 1, rut_check_rstack, NULL, rut_gen_rstack, NULL},

@@ -455,12 +455,10 @@ rut_vreg rut_gen_pid(struct rut_gen *g, struct rut_node *n)
 
 const struct rut_type *rut_check_no_skboutput(struct rut_checker *c, struct rut_node *n)
 {
-	return rut_check_error(c, n, "skboutput() needs fentry");
-}
-
-const struct rut_type *rut_check_no_path(struct rut_checker *c, struct rut_node *n)
-{
-	return rut_check_error(c, n, "path() needs fentry");
+	return rut_check_error(
+		c, n,
+		"skboutput() is not there: packets are recorded by 'tcpdump -w', and "
+		"printf(\"%%r\", buf(args.skb->data, 64)) shows bytes of one");
 }
 
 /* join(argv), join(argv, delimiter): texts of an array that ends with a null pointer. */

@@ -218,11 +218,29 @@ static const struct rut_type *check_call(struct rut_checker *c, struct rut_node 
 	return t;
 }
 
+/* &@x: the kernel's struct bpf_map. */
+static const struct rut_type *check_map_address(struct rut_checker *c, struct rut_node *n)
+{
+	const struct rut_type *t;
+
+	if (n->a->a)
+		return rut_check_error(c, n, "'&' gives the address of a map or variable: &%s",
+				       n->a->text);
+	rut_check_map_name(c, n->a);
+	if (n->a->index < 0 || !c->prog->maps[n->a->index].value)
+		return rut_check_error(c, n->a, "nothing is ever assigned to %s", n->a->text);
+	t = rut_check_named_type(c, "struct bpf_map");
+	return rut_type_pointer(c->arena, t ? t : rut_type_simple(RUT_T_VOID), false);
+}
+
 static const struct rut_type *check_unary(struct rut_checker *c, struct rut_node *n)
 {
-	const struct rut_type *t = rut_check_expr(c, n->a);
+	bool map_address = n->op == '&' && n->a->kind == RUT_N_MAP;
+	const struct rut_type *t = map_address ? NULL : rut_check_expr(c, n->a);
 	_cleanup_buf_ struct rut_buf buf = RUT_BUF_INIT;
 
+	if (map_address)
+		return check_map_address(c, n);
 	if (!t)
 		return NULL;
 	if (n->op == '*') {
@@ -234,7 +252,8 @@ static const struct rut_type *check_unary(struct rut_checker *c, struct rut_node
 		return rut_check_part(c, n, t->elem);
 	}
 	if (n->op == '&' && n->a->kind != RUT_N_VAR)
-		return rut_check_error(c, n, "'&' gives the address of variables only: &$x");
+		return rut_check_error(c, n,
+				       "'&' gives the address of a variable or map: &$x, &@x");
 	if (n->op == '&')
 		return rut_type_pointer(c->arena, t, false);
 	if (n->op == '!') {

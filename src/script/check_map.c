@@ -119,7 +119,7 @@ bool rut_check_map_pointer(struct rut_checker *c, struct rut_node *map)
 	return true;
 }
 
-/* for ($kv : @m): a tuple of the key and the value. */
+/* for ($kv : @m): a tuple of the key and the value; of the key alone where that is no number. */
 void rut_check_for_map(struct rut_checker *c, struct rut_node *n)
 {
 	struct rut_type_field fields[2] = {0};
@@ -141,18 +141,14 @@ void rut_check_for_map(struct rut_checker *c, struct rut_node *n)
 		rut_check_error(c, n->b, "%s has no keys to go over", n->b->text);
 		return;
 	}
-	if (m->value->kind > RUT_T_AVG) {
-		rut_check_error(c, n->b, "for over a map of %s is not there",
-				m->value->kind == RUT_T_STATS ? "stats" : "histograms");
-		return;
-	}
 	s = rut_check_new_var(c, n->a);
 	if (!s)
 		return;
 	fields[0].type = m->key;
 	fields[1].type =
 		rut_type_is_agg(m->value) ? rut_type_int(8, m->value->is_signed) : m->value;
-	s->type = rut_type_tuple(c->arena, RUT_T_TUPLE, fields, 2);
+	s->keys_of = rut_type_has_number(m->value) ? NULL : m->name;
+	s->type = rut_type_tuple(c->arena, RUT_T_TUPLE, fields, s->keys_of ? 1 : 2);
 	n->a->type = s->type;
 	c->loops++;
 	rut_check_block(c, n->d);

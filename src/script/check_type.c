@@ -276,6 +276,12 @@ const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node
 	if (!n->text) {
 		if (t->kind != RUT_T_TUPLE)
 			return rut_check_error(c, n, "%s is no tuple", rut_type_text(t, &buf));
+		if (n->value == 1 && n->a->kind == RUT_N_VAR && n->a->sym && n->a->sym->keys_of)
+			return rut_check_error(c, n,
+					       "the values of %s are not numbers: print(%s[%s.0]), "
+					       "of a hist() also p99(%s[%s.0])",
+					       n->a->sym->keys_of, n->a->sym->keys_of, n->a->text,
+					       n->a->sym->keys_of, n->a->text);
 		if (n->value >= t->nfields)
 			return rut_check_error(c, n, "the tuple has %u values, from 0", t->nfields);
 		n->what = &t->fields[n->value];

@@ -20,6 +20,8 @@ void rut_gen_for(struct rut_gen *g, struct rut_node *n);
 void rut_gen_for_map(struct rut_gen *g, struct rut_node *n);
 /* The body for each hit of an array: a program that is run with its address and length. */
 void rut_gen_replay(struct rut_gen *g, struct rut_probe *probe);
+/* The address of the map itself, as a number. */
+rut_vreg rut_gen_map_address(struct rut_gen *g, struct rut_node *map);
 rut_vreg rut_gen_map_len(struct rut_gen *g, struct rut_node *n);
 struct rut_mem rut_gen_var_mem(const struct rut_gen *g, const struct rut_sym *s);
 rut_vreg rut_gen_var_get(struct rut_gen *g, const struct rut_sym *s);

@@ -267,6 +267,8 @@ static rut_vreg gen_unary(struct rut_gen *g, struct rut_node *n)
 		return gen_truth(g, n);
 	if (n->op == '*')
 		return rut_gen_load(g, n->type, rut_gen_address(g, n), n);
+	if (n->op == '&' && n->a->kind == RUT_N_MAP)
+		return rut_gen_map_address(g, n->a);
 	if (n->op == '&')
 		return rut_gen_pointer(g, rut_gen_var_mem(g, n->a->sym));
 	v = rut_gen_scalar(g, n->a);

@@ -239,12 +239,13 @@ void rut_gen_for_map(struct rut_gen *g, struct rut_node *n)
 	to = rut_gen_var_mem(g, n->a->sym);
 	rut_gen_zero(g, to, pair->size);
 	rut_gen_copy(g, to, (struct rut_mem){args[1], 0, RUT_SPACE_BPF}, m->key->size);
-	to.off += (int32_t)pair->fields[1].offset;
-	if (rut_type_is_agg(m->value))
+	if (rut_type_has_number(m->value))
+		to.off += (int32_t)pair->fields[1].offset;
+	if (rut_type_is_agg(m->value) && rut_type_has_number(m->value))
 		rut_gen_store(
 			g, to, 8,
 			rut_gen_merged(g, n, m, RUT_MAP_USER + n->b->index, RUT_ARG(args[1])));
-	else
+	else if (rut_type_has_number(m->value))
 		rut_gen_copy(g, to, (struct rut_mem){args[2], 0, RUT_SPACE_BPF}, m->value->size);
 	rut_gen_block(g, n->d);
 	function = leave(g, &o, &loop);

@@ -110,6 +110,19 @@ rut_vreg rut_gen_map_value(struct rut_gen *g, struct rut_node *map, uint32_t non
 	return v;
 }
 
+/* Through memory: what the verifier knows to be a map allows no arithmetic. */
+rut_vreg rut_gen_map_address(struct rut_gen *g, struct rut_node *map)
+{
+	struct rut_mem room = rut_gen_room(g, map, 8), copy = rut_gen_room(g, map, 8);
+	struct rut_mem from = {rut_gen_pointer(g, room), 0, RUT_SPACE_KERNEL};
+	rut_vreg at = rut_ir_reg(&g->ir);
+
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_MAP, .dst = at, .imm = number(map)});
+	rut_ir_store(&g->ir, 8, room.base, room.off, at);
+	rut_gen_read(g, map, copy, from, 8);
+	return rut_ir_load(&g->ir, 8, copy.base, copy.off);
+}
+
 /* One word of a CPU's value into the sum or extreme over all. */
 static void merge_word(struct rut_gen *g, const struct rut_type *t, rut_vreg at, rut_vreg result,
 		       rut_vreg seen)

@@ -253,6 +253,15 @@ static struct rut_node *parse_jump(struct rut_parser *p, enum rut_node_kind kind
 	return rut_p_close(p, n);
 }
 
+/* Is '{' the next token? */
+static bool block_follows(struct rut_parser *p)
+{
+	struct rut_lexer ahead = p->lex;
+
+	rut_lex_space(&ahead);
+	return ahead.pos < ahead.src->len && ahead.src->text[ahead.pos] == '{';
+}
+
 /* *ret_braced: it ends with a block, so that no ';' need follow. */
 static struct rut_node *parse_statement(struct rut_parser *p, bool *ret_braced)
 {
@@ -263,6 +272,10 @@ static struct rut_node *parse_statement(struct rut_parser *p, bool *ret_braced)
 		{"break", RUT_N_BREAK}, {"continue", RUT_N_CONTINUE}, {"return", RUT_N_RETURN}};
 
 	*ret_braced = true;
+	if (rut_p_is_name(p, "try") && block_follows(p))
+		return rut_p_error(
+			p, "try and catch are not needed: reads of bad pointers give 0, and "
+			   "are counted and reported");
 	if (rut_p_is_name(p, "if"))
 		return rut_p_if(p);
 	if (rut_p_is_name(p, "while"))

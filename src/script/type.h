@@ -180,6 +180,12 @@ static inline bool rut_type_is_agg(const struct rut_type *t)
 	return t->kind >= RUT_T_COUNT;
 }
 
+/* Not an aggregation, or one that is a number when it is read. */
+static inline bool rut_type_has_number(const struct rut_type *t)
+{
+	return t->kind < RUT_T_STATS;
+}
+
 /*
  * The slot of hist() with 2^bits slots to each power of two (bits 0 to 5): 0 for what is negative,
  * then 0 ... 2^bits - 1 each on its own, and so on. The compiler emits the same computation.

@@ -54,6 +54,29 @@ test_iterators() {
   grep -qx '@text\[true\]: 1' out
 }
 
+test_paths_of_files() {
+  local fd
+  need_bpf
+  mkdir "a long directory" && : >"a long directory/file"
+  cp "$(command -v sleep)" "rutp$$"
+  "./rutp$$" 60 3<"a long directory/file" 4</dev/null 5< <(sleep 60) & sleeper=$!
+  t_wait grep -q "rutp$$" /proc/$sleeper/comm
+  for fd in 3 4 5; do echo "@[$fd, $(readlink /proc/$sleeper/fd/$fd)]: 1"; done >expected
+  echo "@end[3, y/file]: 1" >>expected
+  "$RUTILE" run -q -e 'iter:task_file /ctx.task.comm == str($1) && ctx.fd >= 3 && ctx.fd <= 5/ { @[ctx.fd, path(ctx.file.f_path)] = count(); }' \
+    "rutp$$" >out 2>err
+  "$RUTILE" run -q -e 'iter:task_file /ctx.task.comm == str($1) && ctx.fd == 3/ { @end[ctx.fd, path(ctx.file.f_path, 7)] = count(); }' \
+    "rutp$$" >>out 2>>err
+  # Mappings of no file have an empty path.
+  "$RUTILE" run -q -e 'iter:task_vma /ctx.task.comm == str($1)/ { @vma[path(ctx.vma.vm_file.f_path)] = count(); }' "rutp$$" >vmas 2>>err
+  grep -c " $PWD/rutp$$\$" /proc/$sleeper/maps >mapped
+  kill $sleeper
+  cat out vmas err expected
+  [ "$(grep . out | sort)" = "$(sort expected)" ]
+  grep -qxF "@vma[$PWD/rutp$$]: $(cat mapped)" vmas
+  grep -q '^@vma\[\]: ' vmas
+}
+
 test_own_signal() {
   need_bpf
   # The thread that writes the metrics is one that the signal could end.
@@ -162,6 +185,7 @@ test_begin_is_first() {
 
 t_case "counts are exact" test_count
 t_case "iterators see each thread, descriptor and mapping" test_iterators
+t_case "path() is what the links of /proc say" test_paths_of_files
 t_case "a signal to rutile is a probe" test_own_signal
 t_case "a watchpoint is in all threads" test_watchpoint
 t_case "benchmarks and tests run in their modes alone" test_modes
