@@ -9,6 +9,7 @@
 
 #include "probe/arg.h"
 #include "probe/binary.h"
+#include "probe/demangle.h"
 #include "probe/symbols.h"
 #include "session/dynamic.h"
 #include "session/filter.h"
@@ -26,6 +27,7 @@ static void as_text(const char *text)
 	struct rut_filter_names names = {0};
 	char word[64];
 
+	free(rut_demangle(text));
 	rut_arg_parse(text, args, NULL);
 	rut_arg_specs_parse(text, specs, NULL);
 	rut_tracefs_parse(text, &format, NULL);

@@ -4,11 +4,14 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/user.h>
 
 #include "base/err.h"
 #include "probe/arg.h"
+#include "probe/demangle.h"
 #include "probe/nop5.h"
 #include "session/dynamic.h"
 #include "session/tracefs.h"
@@ -243,13 +246,69 @@ static void test_nop5(void **state)
 	assert_false(IS_NOP5(0x0f, 0x1f, 0x44, 0));	     /* cut off */
 }
 
+static void assert_demangled(const char *name, const char *want)
+{
+	char *got = rut_demangle(name);
+
+	if (want) {
+		assert_non_null(got);
+		assert_string_equal(got, want);
+	} else {
+		assert_null(got);
+	}
+	free(got);
+}
+
+/* Each parameter is two of the one before: A<int, int>, A<A<int, int>, A<int, int> >, ... */
+static void test_names_that_grow(void **state)
+{
+	static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	char name[512] = "_Z1f1AIiiE";
+
+	assert_demangled("_ZN4shop5totalEi", "shop::total(int)");
+	assert_demangled("_RNvC4shop5total", "shop::total");
+	assert_demangled("_Z1f1AIiiES_IS0_S0_E", "f(A<int, int>, A<A<int, int>, A<int, int> >)");
+	for (size_t i = 0; i < 26; i++)
+		sprintf(name + strlen(name), "S_IS%c_S%c_E", digits[i], digits[i]);
+	assert_demangled(name, NULL);
+}
+
+/* The same in Rust, whose names say at which byte of theirs a type is. */
+static void test_names_of_rust_that_grow(void **state)
+{
+	static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz"
+				     "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	char name[512] = "_RINvC1a1fTllE";
+	size_t at = strlen("INvC1a1f");
+
+	assert_demangled("_RINvC1a1fTllETB7_B7_EE", "a::f::<(i32, i32), ((i32, i32), (i32, i32))>");
+	for (size_t i = 0; i < 26; i++) {
+		size_t next = strlen(name) - 2, number = at - 1;
+		char back[8];
+
+		if (number < 62)
+			sprintf(back, "B%c_", digits[number]);
+		else
+			sprintf(back, "B%c%c_", digits[number / 62], digits[number % 62]);
+		sprintf(name + strlen(name), "T%s%sE", back, back);
+		at = next;
+	}
+	strcat(name, "E");
+	assert_demangled(name, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nop5),	  cmocka_unit_test(test_arguments),
-		cmocka_unit_test(test_format),	  cmocka_unit_test(test_format_arrays),
-		cmocka_unit_test(test_names),	  cmocka_unit_test(test_split),
+		cmocka_unit_test(test_nop5),
+		cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_format),
+		cmocka_unit_test(test_format_arrays),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_split),
 		cmocka_unit_test(test_selection),
+		cmocka_unit_test(test_names_that_grow),
+		cmocka_unit_test(test_names_of_rust_that_grow),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
