@@ -11,7 +11,6 @@
 #include "probe/kallsyms.h"
 #include "script/btf.h"
 #include "script/calls.h"
-#include "script/ruby_probe.h"
 
 static const struct rut_type *nothing(void)
 {
@@ -432,9 +431,6 @@ rut_vreg rut_gen_pid(struct rut_gen *g, struct rut_node *n)
 	struct stat st;
 	rut_vreg v;
 
-	/* The process that was hit, not the one that runs the program. */
-	if (g->hit && is_pid)
-		return rut_gen_ruby_pid(g);
 	if (!strcmp(namespace_of(n), "init") || stat("/proc/self/ns/pid", &st) ||
 	    st.st_ino == FIRST_PID_NAMESPACE) {
 		v = rut_ir_call(&g->ir, BPF_FUNC_get_current_pid_tgid, 0, NULL);

@@ -44,7 +44,7 @@ static bool is_pure_call(const struct rut_node *n)
 static bool is_of_hit(const struct rut_node *n)
 {
 	static const char *const names[] = {"method", "class",	 "path", "line",
-					    "retval", "elapsed", "pid",	 NULL};
+					    "retval", "elapsed", NULL};
 
 	return is_one_of(names, n->text);
 }
@@ -250,7 +250,7 @@ static void run(struct rut_script_hits *h, struct batch *b)
 /* The texts as the program reads them. False: the process wrote something else. */
 static bool unpack(const struct batch *b, const struct rut_ruby_event *ev, unsigned char *to)
 {
-	const struct rut_ruby_hit hit = {ev->duration_ns, ev->line, (uint32_t)ev->pid};
+	const struct rut_ruby_hit hit = {ev->duration_ns, ev->line};
 	const char *from = ev->texts;
 	size_t left = ev->text_bytes;
 

@@ -453,11 +453,6 @@ rut_vreg rut_gen_ruby_elapsed(struct rut_gen *g)
 	return hit_number(g, HIT_DURATION, offsetof(struct rut_ruby_hit, duration_ns));
 }
 
-rut_vreg rut_gen_ruby_pid(struct rut_gen *g)
-{
-	return hit_number(g, HIT_SESSION, offsetof(struct rut_ruby_hit, pid));
-}
-
 void rut_gen_ruby_filter(struct rut_gen *g)
 {
 	uint32_t go = rut_ir_label(&g->ir);

@@ -59,11 +59,8 @@ rut_vreg rut_gen_ruby_elapsed(struct rut_gen *g);
 
 /* A hit that a replaying program reads; RUT_HIT_TEXT_BYTES for each wish follow. */
 struct rut_ruby_hit {
-	uint64_t duration_ns, line, pid;
+	uint64_t duration_ns, line;
 };
-
-/* pid, in a replaying program. */
-rut_vreg rut_gen_ruby_pid(struct rut_gen *g);
 
 /* Ends the program when the hit is another session's. */
 void rut_gen_ruby_filter(struct rut_gen *g);
