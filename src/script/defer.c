@@ -170,6 +170,24 @@ static bool runs_here(enum rut_probe_kind kind)
 	       kind == RUT_PROBE_SIGNAL;
 }
 
+static bool calls_exit(const struct rut_node *n)
+{
+	for (; n; n = n->next) {
+		const struct rut_node *parts[] = {n->a, n->b, n->c, n->d, n->list};
+
+		if (n->kind == RUT_N_CALL && !strcmp(n->text, "exit"))
+			return true;
+		for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+			if (calls_exit(parts[i]))
+				return true;
+	}
+	return false;
+}
+
+/*
+ * A probe that traps and calls exit() would end the script before the hits that were deferred
+ * earlier: programs do nothing after exit().
+ */
 bool rut_script_may_defer(const struct rut_resolved *list, size_t n, size_t i)
 {
 	const struct rut_probe *probe = list[i].probe;
@@ -181,6 +199,8 @@ bool rut_script_may_defer(const struct rut_resolved *list, size_t n, size_t i)
 
 		if (runs_here(list[k].ctx->kind) || is_body_deferrable(other))
 			continue;
+		if (calls_exit(other->body) || calls_exit(other->predicate))
+			return false;
 		if (shares_with(probe->body, other->body) ||
 		    (other->predicate && shares_with(probe->body, other->predicate)))
 			return false;

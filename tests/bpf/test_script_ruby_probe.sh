@@ -130,6 +130,48 @@ deferred_hits_are_those_that_trap() {
   grep -qx '@pids\[true\]: 103000' out
 }
 
+# What is deferred counts before a probe that traps ends the script.
+exit_in_another_probe_loses_no_hit() {
+  mkfifo to
+  "$ruby" -e 'class Order; def total = nil; def last = nil; end
+    o = Order.new; $stdin.gets; 500.times { o.total }; o.last; $stdin.gets' <to & pid=$!
+  trap clean_up EXIT
+  exec 8>to
+  t_wait mapped "$pid"
+  begin 'ruby:Order#total { @n = count(); } ruby:Order#last { printf("last\n"); exit(); }'
+  echo >&8
+  wait "$script" || { cat err; return 1; }
+  script=''
+  exec 8>&-
+  wait "$pid"
+  pid=''
+  grep -qx last out
+  grep -qx '@n: 500' out
+}
+
+# In a PID namespace, of children that end at once: pid is rutile's number of them, not the one that they have there.
+pids_are_those_of_hits() {
+  mkfifo to
+  unshare --pid --fork "$ruby" -e 'class Order; def total = nil; end
+    o = Order.new; $stdout.sync = true
+    puts "here"; $stdin.gets; 3.times { Process.wait(fork { 100.times { o.total }; Process.kill(:KILL, $$) }) }; puts "over"; $stdin.gets' \
+    <to >said & held=$!
+  trap clean_up EXIT
+  exec 8>to
+  t_wait grep -qx here said
+  pid=$(pgrep -P "$held")
+  begin 'ruby:Order#total { @[pid] = count(); }'
+  echo >&8
+  t_wait grep -qx over said
+  finish
+  exec 8>&-
+  wait "$held"
+  held='' pid=''
+  same "$(grep -c '^@\[.*: 100$' out)" 3
+  # PIDs below 300 are not given twice.
+  not grep -qE '^@\[.?.\]' out
+}
+
 two_scripts_count_each_its_own() {
   launch
   "$RUTILE" run -p "$pid" -e "ruby:Order#total { @ = count(); } $ready" >out2 2>err2 & local other=$!
@@ -231,6 +273,8 @@ t_case "all calls are counted: classes, arguments, recursion, exceptions, fibers
 t_case "all returns are counted, with their arguments" returns_are_counted
 t_case "names and globs choose the methods" named_methods_alone_are_hooked
 t_case "deferred hits are those that trap, also when the ring is full and processes are killed" deferred_hits_are_those_that_trap
+t_case "exit() in another probe loses no hit" exit_in_another_probe_loses_no_hit
+t_case "pid is that of the process that was hit, in PID namespaces too" pids_are_those_of_hits
 t_case "two scripts count each its own" two_scripts_count_each_its_own
 t_case "a killed script leaves nothing behind" a_killed_script_leaves_nothing
 t_case "a process that is held is waited for, until Ctrl+C" processes_that_are_held
