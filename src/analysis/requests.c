@@ -360,13 +360,16 @@ void rut_an_requests_period_begin(struct rut_requests *q, struct rut_period *p)
 		return;
 	rut_state_set_cpu(st, e->event);
 	t = rut_an_state_current(st, e->event, &st->classes[e->event->index]);
+	if (!t)
+		return;
+	p->user = (void *)(uintptr_t)t->tid;
 	/* Within a request of the thread something may look like the begin of another. */
-	if (!t || find(served_of(q, t, t->pid, t->tid, false), 0))
+	r = find(served_of(q, t, t->pid, t->tid, false), 0);
+	if (r && !r->outlived)
 		return;
 	r = begin(q, t, t->pid, t->tid, 0, p->begin_ns);
 	if (!r)
 		return;
-	p->user = (void *)(uintptr_t)t->tid;
 	r->id = p->serial;
 	snprintf(r->kind, sizeof(r->kind), "period");
 	snprintf(r->route, sizeof(r->route), "%s", p->def->name);
@@ -381,9 +384,16 @@ void rut_an_requests_period_end(struct rut_requests *q, const struct rut_period 
 	struct served *s = t ? served_of(q, t, t->pid, t->tid, false) : NULL;
 	struct rut_request *r = find(s, 0);
 
-	/* The thread may have begun another one since. */
-	if (!r || r->id != p->serial)
+	if (!r)
 		return;
+	/*
+	 * It began within the open one, which ends at this event too, or its end was lost: then the
+	 * thread's next begin replaces it. The open one may also be a later one, which goes on.
+	 */
+	if (r->id != p->serial) {
+		r->outlived |= p->complete && p->serial > r->id;
+		return;
+	}
 	if (!p->complete) {
 		drop(s, r);
 		return;

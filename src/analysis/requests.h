@@ -37,7 +37,8 @@ struct rut_request {
 	struct rut_thread *thread;
 	char comm[16]; /* when it ended */
 	int64_t begin_ns, end_ns;
-	bool running; /* it has not ended */
+	bool running;  /* it has not ended */
+	bool outlived; /* of a period: one that began within it has ended since */
 	char kind[16], verb[16], path[256], route[256], error[96], trace[64], request_id[64];
 	int64_t status; /* 0: not known */
 	int64_t ns[RUT_PLACES];

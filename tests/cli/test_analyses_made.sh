@@ -979,6 +979,18 @@ PY
   grep '^visit' text | grep -q 'running'
   not grep -q ruby text
   run requests --period 'x : $evt.$name == "nothing"' --request x 2>&1 | grep -q "No period 'x' begins in the trace"
+  rm -r trace
+  # A begin whose end was lost hides the period that begins next, not all later ones.
+  { SW 1_000 0 0 0 10; echo "1_500 0 syscall_exit_accept4 ret=3"
+    for i in 2 4 6; do echo "${i}_000 0 syscall_exit_accept4 ret=$i"; echo "${i}_900 0 syscall_entry_close fd=$i"; done
+    echo "9_000 0 tick n=1"; } | mk
+  run periodlog --period "$visit" --mi | python3 -c 'import json, sys; assert len(json.load(sys.stdin)["results"][0]["data"]) == 3'
+  run requests --period "$visit" --request visit --json | grep '"count": *2, .*"running": *0,'
+  # Periods that begin one within the other and end at one event are one request, the outer one.
+  { SW 1_000 0 0 0 10; echo "1_500 0 syscall_exit_accept4 ret=3"; echo "2_000 0 syscall_exit_accept4 ret=3"
+    echo "2_900 0 syscall_entry_close fd=3"; echo "4_000 0 syscall_exit_accept4 ret=3"; echo "4_100 0 syscall_entry_close fd=3"
+    echo "9_000 0 tick n=1"; } | mk
+  run requests --period "$visit" --request visit --json | grep '"count": *2, .*"max_ns": *1400,'
 }
 
 peers_on_the_network() {
