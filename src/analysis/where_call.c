@@ -423,7 +423,7 @@ static void enter_poll(struct rut_where *w, struct rut_where_thread *t, const st
 
 	t->timed = limited;
 	if (limited && !strcmp(plain_name(h->info->name), "poll"))
-		t->expires_ns = h->ts_ns + timeout * 1000000;
+		t->expires_ns = h->ts_ns + 1000000 * (timeout < INT32_MAX ? timeout : INT32_MAX);
 	t->call_place = (uint8_t)poll_place(w, t, h->ev, &t->call_what);
 	if (t->call_place != RUT_PLACE_OTHER)
 		return;

@@ -11,7 +11,7 @@ struct rut_err;
 /*
  * Returns when the server has it, within some ten seconds: 0 or -errno. A status of HTTP other than
  * 2xx is -EREMOTEIO. `tls`: the directory of certificates; NULL: the usual one. `type`: the
- * content type of the HTTP response.
+ * content type of what is sent by HTTP.
  */
 int rut_publish(const char *url, const char *tls, const char *type, const char *data, size_t len,
 		struct rut_err *err);
