@@ -6,16 +6,23 @@
 
 #include "cli/requests_trace.h"
 
-#define COMMON                                                                                     \
+#define TIMES                                                                                      \
 	{"begin", "TIME", "report from TIME on: [YYYY-MM-DD ]HH:MM:SS[.NS] or ns", OPT_BEGIN},     \
 		{"end", "TIME", "report up to this time", OPT_END},                                \
 		{"timerange", "RANGE", "both in one: [BEGIN,END]", OPT_TIMERANGE},                 \
 		{"gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},                     \
 		{"refresh", "TIME", "report every TIME: N[s|ms|us|ns]", 'r'},                      \
-		{"follow", NULL, "go on while the trace grows", OPT_FOLLOW},                       \
-		{"hosts", NULL, "the trace is a folder of hosts: compare them", OPT_HOSTS},        \
-		{"merge", NULL, "with --hosts: one table of all hosts", OPT_MERGE},                \
-		{"cpu", "LIST", "only these CPUs", OPT_CPU},                                       \
+	{                                                                                          \
+		"follow", NULL, "go on while the trace grows", OPT_FOLLOW                          \
+	}
+/* Not of verbs that compare by themselves, or print lines of time. */
+#define HOSTS                                                                                      \
+	{"hosts", NULL, "the trace is a folder of hosts: compare them", OPT_HOSTS},                \
+	{                                                                                          \
+		"merge", NULL, "with --hosts: one table of all hosts", OPT_MERGE                   \
+	}
+#define OTHERS                                                                                     \
+	{"cpu", "LIST", "only these CPUs", OPT_CPU},                                               \
 		{"tid", "LIST", "only these threads", OPT_TID},                                    \
 		{"pid", "LIST", "only these processes", OPT_PID},                                  \
 		{"procname", "LIST", "only processes of these names", OPT_PROCNAME},               \
@@ -50,6 +57,7 @@
 		"output-progress", NULL, "lines of progress on standard output (--mi)",            \
 			OPT_OUTPUT_PROGRESS                                                        \
 	}
+#define COMMON TIMES, HOSTS, OTHERS
 
 #define TOP                                                                                        \
 	{                                                                                          \
@@ -89,7 +97,8 @@
 
 const struct rut_opt rut_cli_opts_plain[] = {COMMON, TOP, {0}};
 const struct rut_opt rut_cli_opts_series[] = {
-	COMMON,
+	TIMES,
+	OTHERS,
 	{"by", "WHAT", "apart by cpu, process, disk, peer or cgroup (default: all together)",
 	 OPT_BY},
 	{0},
@@ -101,10 +110,7 @@ const struct rut_opt rut_cli_opts_changes[] = {
 	{0},
 };
 const struct rut_opt rut_cli_opts_diff[] = {
-	COMMON,
-	{"by", "WHAT", "by process or cgroup (default: process)", OPT_BY},
-	TOP,
-	{0},
+	TIMES, OTHERS, {"by", "WHAT", "by process or cgroup (default: process)", OPT_BY}, TOP, {0},
 };
 const struct rut_opt rut_cli_opts_calls[] = {COMMON, MIN_MAX, TOP, {0}};
 const struct rut_opt rut_cli_opts_cputop[] = {COMMON, BY_GROUP, TOP, TOP_FLAG, {0}};

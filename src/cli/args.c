@@ -8,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "output/screen.h"
+#include "output/text.h"
 
 void rut_cli_args_init(struct rut_args *a, const struct rut_cmd *cmd, int argc, char **argv)
 {
@@ -193,9 +195,26 @@ int rut_cli_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 
 int rut_cli_fail(const struct rut_cmd *cmd, const struct rut_err *err)
 {
+	_cleanup_buf_ struct rut_buf clean = RUT_BUF_INIT;
+
+	/* Of a host: names of files came from another machine. */
+	if (cmd->where)
+		rut_text_add_lines(&clean, err->msg);
 	fprintf(stderr, "%s%s: %s%s\n", program(cmd), cmd->name, cmd->where ? cmd->where : "",
-		err->msg);
+		clean.data && !clean.failed ? clean.data : err->msg);
 	return RUT_EXIT_FAIL;
+}
+
+void rut_cli_log(enum rut_log_level level, const char *msg, void *arg)
+{
+	_cleanup_buf_ struct rut_buf clean = RUT_BUF_INIT;
+
+	if (level < RUT_LOG_INFO)
+		return;
+	if (arg)
+		rut_text_add_lines(&clean, msg);
+	fprintf(stderr, "rutile: %s%s\n", arg ? (const char *)arg : "",
+		clean.data && !clean.failed ? clean.data : msg);
 }
 
 void rut_cli_print_item(const char *left, int left_columns, const char *text)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/opt.h"
 #include "base/parse.h"
 
@@ -33,7 +34,7 @@ struct rut_cmd {
 	/* argv[0] is the name under which the verb was called. Returns the exit code. */
 	int (*run)(const struct rut_cmd *cmd, int argc, char **argv);
 	const char *group; /* heading in the list of verbs */
-	/* In a copy of a verb that reads a file: "FILE, line 3: ", begins its messages; or NULL. */
+	/* In a copy of a verb: "FILE, line 3: " or "HOST: ", begins its messages; or NULL. */
 	const char *where;
 };
 
@@ -89,6 +90,9 @@ int rut_cli_args_flag(const struct rut_cmd *cmd, int argc, char **argv, bool *re
 /* Prints "rutile VERB: MESSAGE" and a pointer to --help; returns RUT_EXIT_USAGE. */
 int rut_cli_usage_error(const struct rut_cmd *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* The sink of rut_log(): prints on standard error; `arg` is what a message begins with, or NULL. */
+void rut_cli_log(enum rut_log_level level, const char *msg, void *arg);
 
 /* Prints "rutile VERB: MESSAGE"; returns RUT_EXIT_FAIL. */
 int rut_cli_fail(const struct rut_cmd *cmd, const struct rut_err *err);

@@ -14,6 +14,7 @@
 
 #include "analysis/fmt.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 
 #define SIDE_BY_SIDE 6 /* hosts; of more the extremes are shown */
 #define FACTOR	     3.0
@@ -79,68 +80,110 @@ static const char *title_of(const struct rut_hosts_column *c, char *out, size_t 
 	return out;
 }
 
-/* ---- Outliers ---- */
-
-/* Is the host's value far from those of the others? *ret_median is theirs. `v` is scratch. */
-static bool stands_out(const struct rut_hosts *h, const struct rut_hosts_table *t,
-		       const struct rut_hosts_row *r, size_t host, double *v, double *ret_median)
+static bool is_known(const struct rut_hosts *h, const struct rut_hosts_table *t,
+		     const struct rut_hosts_row *r, size_t host)
 {
-	double own = value(t, r, host, t->main), m, deviation;
-	size_t n = 0;
-
-	for (size_t i = 0; i < h->n; i++)
-		if (i != host && !h->list[i].failed)
-			v[n++] = value(t, r, i, t->main);
-	if (n < 2 || h->list[host].failed)
-		return false;
-	m = *ret_median = median(v, n);
-	for (size_t i = 0; i < n; i++)
-		v[i] = fabs(v[i] - m);
-	deviation = 1.4826 * median(v, n);
-	return (own > FACTOR * m || own < m / FACTOR) && fabs(own - m) > DEVIATIONS * deviation;
+	return !h->list[host].failed && !r->values[host * t->n_columns + t->main].unknown;
 }
 
-/* Those of all tables. What is small beside the largest of its table does not count. */
+/* ---- Outliers ---- */
+
+/* The values of a row, and how far they are from a median. */
+struct spread {
+	double *v, *far; /* owned; both sorted */
+	size_t n;
+};
+
+/* The median of sorted values without the one at `at`. */
+static double median_without(const double *v, size_t n, size_t at)
+{
+	const size_t rest = n - 1, low = (rest - 1) / 2, high = rest / 2;
+
+	return (v[low + (low >= at)] + v[high + (high >= at)]) / 2;
+}
+
+/* Where the value is among the sorted ones, which have it. */
+static size_t find_value(const double *v, size_t n, double value)
+{
+	const double *at = bsearch(&value, v, n, sizeof(*v), by_number);
+
+	return at ? (size_t)(at - v) : 0;
+}
+
+static void sort_row(const struct rut_hosts *h, const struct rut_hosts_table *t,
+		     const struct rut_hosts_row *r, struct spread *s)
+{
+	s->n = 0;
+	for (size_t i = 0; i < h->n; i++)
+		if (is_known(h, t, r, i))
+			s->v[s->n++] = value(t, r, i, t->main);
+	qsort(s->v, s->n, sizeof(*s->v), by_number);
+}
+
+static void sort_distances(struct spread *s, double from)
+{
+	for (size_t i = 0; i < s->n; i++)
+		s->far[i] = fabs(s->v[i] - from);
+	qsort(s->far, s->n, sizeof(*s->far), by_number);
+}
+
+/* Marks the hosts of one row. What is small beside the largest of its table does not count. */
+static int find_in_row(const struct rut_hosts *h, const struct rut_hosts_table *t, size_t row,
+		       double most, struct spread *s, struct rank **list, size_t *n)
+{
+	const struct rut_hosts_row *r = &t->rows[row];
+	double from =
+		NAN; /* of the distances; without one of all hosts a median has three values */
+
+	sort_row(h, t, r, s);
+	for (size_t i = 0; s->n >= 3 && i < h->n; i++) {
+		const double own = value(t, r, i, t->main);
+		double m, deviation;
+		struct rank *more;
+
+		if (!is_known(h, t, r, i))
+			continue;
+		m = median_without(s->v, s->n, find_value(s->v, s->n, own));
+		if ((own <= FACTOR * m && own >= m / FACTOR) || fabs(own - m) < most / 20)
+			continue;
+		if (from != m)
+			sort_distances(s, from = m);
+		deviation = median_without(s->far, s->n, find_value(s->far, s->n, fabs(own - m)));
+		if (fabs(own - m) <= DEVIATIONS * 1.4826 * deviation)
+			continue;
+		more = reallocarray(*list, *n + 1, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		*list = more;
+		more[(*n)++] = (struct rank){t, row, i, most > 0 ? fabs(own - m) / most : 0, m};
+		r->values[i * t->n_columns + t->main].outlier = true;
+	}
+	return 0;
+}
+
+/* Those of all tables. */
 static struct rank *find_outliers(const struct rut_hosts *h, size_t *ret_n)
 {
-	double *v = calloc(h->n + 1, sizeof(*v));
+	struct spread s = {.v = calloc(h->n + 1, sizeof(*s.v)),
+			   .far = calloc(h->n + 1, sizeof(*s.far))};
 	struct rank *list = NULL;
+	int r = s.v && s.far ? 0 : -ENOMEM;
 
 	*ret_n = 0;
-	for (size_t i = 0; v && i < h->n_tables; i++) {
+	for (size_t i = 0; i < h->n_tables; i++) {
 		const struct rut_hosts_table *t = &h->tables[i];
 		double most = 0;
 
 		for (size_t k = 0; t->n_columns && k < t->n_rows * h->n; k++)
 			most = fmax(most, value(t, &t->rows[k / h->n], k % h->n, t->main));
-		for (size_t k = 0; t->n_columns && k < t->n_rows * h->n; k++) {
-			const struct rut_hosts_row *r = &t->rows[k / h->n];
-			double own = value(t, r, k % h->n, t->main), m = 0;
-			struct rank *more;
-
-			if (!stands_out(h, t, r, k % h->n, v, &m) || fabs(own - m) < most / 20)
-				continue;
-			more = reallocarray(list, *ret_n + 1, sizeof(*more));
-			if (!more)
-				break;
-			list = more;
-			list[(*ret_n)++] = (struct rank){t, k / h->n, k % h->n,
-							 most > 0 ? fabs(own - m) / most : 0, m};
-		}
+		for (size_t k = 0; !r && t->n_columns && k < t->n_rows; k++)
+			r = find_in_row(h, t, k, most, &s, &list, ret_n);
 	}
-	free(v);
+	free(s.v);
+	free(s.far);
 	if (list)
 		qsort(list, *ret_n, sizeof(*list), by_value);
 	return list;
-}
-
-static bool is_outlier(const struct rank *list, size_t n, const struct rut_hosts_table *t,
-		       size_t row, size_t host)
-{
-	for (size_t i = 0; i < n; i++)
-		if (list[i].table == t && list[i].row == row && list[i].host == host)
-			return true;
-	return false;
 }
 
 /* ---- Text ---- */
@@ -202,7 +245,7 @@ static void print_side_by_side(const struct rut_hosts *h, const struct rut_hosts
 	for (size_t i = 0; i < h->n; i++) {
 		char text[64] = "-";
 
-		if (r->values[i * t->n_columns + t->main].has)
+		if (r->values[i * t->n_columns + t->main].has && is_known(h, t, r, i))
 			put(text, sizeof(text), &t->columns[t->main], value(t, r, i, t->main));
 		printf(" %14s", text);
 	}
@@ -216,7 +259,7 @@ static void print_extremes(const struct rut_hosts *h, const struct rut_hosts_tab
 	char text[64];
 
 	for (size_t i = 0; v && i < h->n; i++) {
-		if (h->list[i].failed)
+		if (!is_known(h, t, r, i))
 			continue;
 		v[n++] = value(t, r, i, t->main);
 		if (least == h->n || v[n - 1] < value(t, r, least, t->main))
@@ -236,7 +279,7 @@ static void print_extremes(const struct rut_hosts *h, const struct rut_hosts_tab
 }
 
 static void print_table(const struct rut_hosts *h, const struct rut_analysis_args *a,
-			const struct rut_hosts_table *t, const struct rank *outliers, size_t n)
+			const struct rut_hosts_table *t)
 {
 	struct rank *list = rank_rows(h, t, false);
 	bool few = h->n <= SIDE_BY_SIDE;
@@ -258,7 +301,7 @@ static void print_table(const struct rut_hosts *h, const struct rut_analysis_arg
 		else
 			print_extremes(h, t, r);
 		for (size_t k = 0; k < h->n; k++)
-			if (is_outlier(outliers, n, t, list[i].row, k))
+			if (r->values[k * t->n_columns + t->main].outlier)
 				printf("  <- %s", h->list[k].name);
 		puts("");
 	}
@@ -317,7 +360,7 @@ static void print_outliers(const struct rut_hosts *h, const struct rut_analysis_
 	}
 }
 
-void rut_cli_hosts_text(const struct rut_hosts *h, const struct rut_analysis_args *a)
+void rut_cli_hosts_text(struct rut_hosts *h, const struct rut_analysis_args *a)
 {
 	size_t n;
 	struct rank *outliers = find_outliers(h, &n);
@@ -326,12 +369,12 @@ void rut_cli_hosts_text(const struct rut_hosts *h, const struct rut_analysis_arg
 	for (size_t i = 0; i < h->n_tables; i++) {
 		const struct rut_hosts_table *t = &h->tables[i];
 
-		if (!t->n_columns)
-			continue;
-		if (a->merge)
+		if (t->left_out)
+			printf("\n%s: not compared, %s\n", t->title, t->left_out);
+		else if (t->n_columns && a->merge)
 			print_merged(h, a, t);
-		else
-			print_table(h, a, t, outliers, n);
+		else if (t->n_columns)
+			print_table(h, a, t);
 	}
 	if (!a->merge)
 		print_outliers(h, a, outliers, n);
@@ -418,6 +461,10 @@ void rut_cli_hosts_json(const struct rut_hosts *h, const struct rut_analysis_arg
 	for (size_t i = 0; classes && i < h->n_tables; i++) {
 		struct rut_result *to;
 
+		if (h->tables[i].left_out) {
+			rut_warn("%s: not compared, %s", h->tables[i].title, h->tables[i].left_out);
+			continue;
+		}
 		if (make_class(&classes[i], &h->tables[i], a->merge))
 			break;
 		to = rut_an_result_new(&classes[i], begin_ns, end_ns, NULL);

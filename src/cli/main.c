@@ -11,13 +11,6 @@
 #include "rut_config.h"
 #include "session/own.h"
 
-static void print_log(enum rut_log_level level, const char *msg, void *arg)
-{
-	(void)arg;
-	if (level >= RUT_LOG_INFO)
-		fprintf(stderr, "rutile: %s\n", msg);
-}
-
 static int run_verb(const char *name, int argc, char **argv)
 {
 	const struct rut_cmd *cmd = rut_cli_cmd_find(name), *like;
@@ -89,7 +82,7 @@ int main(int argc, char **argv)
 	int rc;
 
 	rut_signals_note();
-	rut_log_set_sink(print_log, NULL);
+	rut_log_set_sink(rut_cli_log, NULL);
 	rut_text_init();
 	rut_own_join();
 	rc = choose(argc, argv);

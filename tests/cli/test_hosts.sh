@@ -90,6 +90,136 @@ PY
   not grep -q Outliers out
 }
 
+# sched NAME TID LATENCY: two threads of `worker` wake up, one of priority 20 and one of 30, and wait LATENCY and 1,000 ns
+# for a CPU; both priorities at last 10,000 ns.
+sched() {
+  {
+    sw="0 sched_switch prev_comm=swapper/0 prev_tid=0 prev_prio=20 prev_state=0 next_comm"
+    at=1000
+    for one in "$2 20 $3" "$(($2 + 1)) 30 1000" "$2 20 10000" "$(($2 + 1)) 30 10000"; do
+      read -r tid prio wait <<<"$one"
+      echo "$at 0 sched_waking comm=worker tid=$tid prio=$prio target_cpu=0"
+      echo "$((at + wait)) $sw=worker next_tid=$tid next_prio=$prio"
+      at=$((at + wait + 500))
+      echo "$at 0 sched_switch prev_comm=worker prev_tid=$tid prev_prio=$prio prev_state=1 next_comm=swapper/0 next_tid=0 next_prio=20"
+      at=$((at + 1000))
+    done
+  } | python3 "$SRC/tests/mktrace" "hosts/$1/s"
+}
+
+test_rows() {
+  sched a 10 2000
+  sched b 50 2000
+  sched c 90 8000
+  run schedstats --per-prio --total --per-tid --percentiles --hosts hosts >out
+  cat out
+  # A row for each priority, and one for all threads of a name; what is compared is the average latency.
+  grep -q '^Scheduling latency stats (per-prio): Average latency (us)$' out
+  sed -n '/(per-prio)/,/^$/p' out >prio
+  grep -q '^20  *6.000  *6.000  *9.000' prio
+  grep -q '^30  *5.500  *5.500  *5.500$' prio
+  sed -n '/(total)/,/^$/p' out | grep -q '5.750  *5.750  *7.250'
+  # Percentiles of two threads of a name are not known; those of all are.
+  sed -n '/^Percentiles/,/^$/p' out >pct
+  grep -q '^worker  *-  *-  *-$' pct
+  grep -q '^all  *[0-9.]*  *[0-9.]*  *[0-9.]*' pct
+  not grep -q '([0-9]*)' pct
+  # Events and distributions are not compared: one line says so, or, where there is nothing else, an error.
+  run schedstats --stats --log --freq --hosts hosts >out
+  grep -q '^Scheduling log: not compared, its rows are single events$' out
+  grep -q 'frequency distribution: not compared, its intervals are not the same on all hosts$' out
+  run schedstats --log --hosts hosts --mi 2>err | python3 -c 'import json, sys
+assert not [t for t in json.load(sys.stdin)["results"] if "log" in t["class"]["title"]]'
+  grep -q 'Scheduling log: not compared' err
+  for verb in schedlog schedfreq schedtop irqlog irqfreq iolog; do
+    rc=0
+    run $verb --hosts hosts >out 2>err || rc=$?
+    [ $rc != 0 ] && grep -qE 'nothing to compare|has none of the events' err && [ "$(wc -l <err)" -le 3 ]
+  done
+}
+
+# gc NAME MINOR BEFORE AFTER: so many minor collections, with the most live slots before one, and the fewest after one.
+gc() {
+  {
+    echo 'env vpid=10'
+    for ((i = 1; i <= $2; i++)); do
+      echo "${i}000 7 ruby:gc_enter"
+      echo "${i}100 7 ruby:gc_start count=$i live_slots=$(($3 - i + 1)) major=0 by=1"
+      echo "${i}200 7 ruby:gc_sweep_end count=$i live_slots=$(($4 + i - 1)) major=0 by=1"
+      echo "${i}500 7 ruby:gc_exit"
+    done
+    echo "90000 7 last n=1"
+  } | python3 "$SRC/tests/mktrace" "hosts/$1/s"
+}
+
+test_how_numbers_merge() {
+  gc a 3 1000 600
+  gc b 5 900 700
+  run rubygc --no-intersection --hosts hosts --merge --mi >json
+  python3 - <<'PY'
+import json
+t, = [t for t in json.load(open("json"))["results"] if "by method" not in t["class"]["title"] and len(t["class"]["column-descriptions"]) > 6]
+names = [c["title"] for c in t["class"]["column-descriptions"]]
+row, = t["data"]
+v = dict(zip(names, [c.get("value") for c in row]))
+print(v)
+assert v["Minor collections"] == 8, v
+assert v["Most live slots before one"] == 1000 and v["Fewest live slots after one"] == 600, v
+# Eight pauses of 500 ns
+assert (v["Pauses"], v["Average pause"], v["Longest pause"]) == (8, 500, 500), v
+PY
+}
+
+# Who stands out, against a calculation of its own
+test_outliers() {
+  for i in 01 02 03 04 05 06 07 08 09 10 11 12 13; do host h$i $((10 + 10#$i % 3)) 1; done
+  host h14 90 1
+  host h15 2 1
+  host h16 37 1
+  run cputop --hosts hosts >out
+  cat out
+  run cputop --hosts hosts --mi >json
+  python3 - <<'PY' >want
+import json, statistics
+tables = {t["class"]["title"]: t["data"] for t in json.load(open("json"))["results"]}
+rows = {r[0]["value"]: r[-1]["value"] for r in tables["Per-TID top CPU usage, by host"] if r[1]["value"] == "worker"}
+assert len(rows) == 16
+for host, own in sorted(rows.items()):
+    others = [v for h, v in rows.items() if h != host]
+    m = statistics.median(others)
+    far = 1.4826 * statistics.median(abs(v - m) for v in others)
+    if (own > 3 * m or own < m / 3) and abs(own - m) > 5 * far and abs(own - m) >= max(rows.values()) / 20:
+        print(host, f"{m * 100:.2f}")
+PY
+  [ "$(wc -l <want)" = 3 ]
+  sed -n 's/^\(h[0-9]*\): worker: .* median of the others is \([0-9.]*\) %.*/\1 \2/p' out | sort >got
+  diff want got
+}
+
+test_directories() {
+  host a 20 10
+  host b 20 10
+  mkdir -p hosts/empty/below hosts/lost+found real
+  host linked 20 10
+  mv hosts/linked real
+  ln -s ../real/linked hosts/linked
+  echo note >note
+  ln -s ../note hosts/note
+  host $'w\e[31mx' 20 10
+  run cputop --hosts hosts >out
+  cat -v out
+  [ "$(sed -n '2,/^$/p' out | cut -d' ' -f1 | tr '\n' ' ')" = 'a b linked w\x1b[31mx  ' ]
+  not grep -q $'\e' out
+  # Messages name the host, and neither do they have its escape sequences; progress is not that of hosts.
+  run cputop --hosts hosts --mi --output-progress >json 2>err
+  python3 -m json.tool json >/dev/null
+  run nettop --begin 23:00:00 --hosts hosts >out 2>err || :
+  cat -v err
+  grep -q '^rutile: linked: the trace has no event in this time range$' err
+  grep -qF 'rutile: w\x1b[31mx: ' err
+  not grep -q $'\e' err
+}
+
 test_mistakes() {
   bad() { # MESSAGE ARGUMENT...
     rc=0
@@ -102,11 +232,14 @@ test_mistakes() {
   bad "cannot read 'nothing'" cputop --hosts nothing
   bad '--merge is for --hosts' cputop --merge empty
   bad '--hosts takes one directory' cputop --hosts empty empty
-  bad 'no --refresh' diff --hosts empty empty
+  bad "unknown option '--hosts'" diff --hosts empty empty
+  bad "unknown option '--hosts'" series --hosts empty
+  bad 'nothing to compare' schedlog --hosts empty
   # A host that cannot be read is named, the others are analysed, and the exit code says so.
   host a 20 10
   host b 20 10
   mkdir hosts/broken
+  echo '/* CTF 1.8 */ broken' >hosts/broken/metadata
   bad 'broken' cputop --hosts hosts
   grep -q '^broken  *not analysed$' out
   grep -q '^worker  *20.00 %  *20.00 %  *-$' out
@@ -115,5 +248,9 @@ test_mistakes() {
 
 t_case "hosts are compared, and who stands out is named" test_compare
 t_case "one table of all hosts" test_merge
+t_case "priorities and names of threads are rows, events and distributions are left out" test_rows
+t_case "maxima, minima and averages of counts merge as what they are" test_how_numbers_merge
+t_case "the hosts that stand out are those of another calculation" test_outliers
+t_case "a host is a directory with a trace, and its name is harmless" test_directories
 t_case "mistakes are one line, and a broken host does not hide the others" test_mistakes
 t_done
