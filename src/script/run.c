@@ -596,7 +596,8 @@ static int end(struct runner *r)
 		rc = rut_script_tracer_round(r->tracer, r->err);
 		r->rc = rc < 0 ? rc : 0;
 	}
-	/* Programs stop by this word. To detach them takes the kernel long: it is done last. */
+	/* Programs stop by this word. To detach them takes the kernel long: it is done last,
+	 * by another process. */
 	if (!r->counters[RUT_COUNTER_EXIT])
 		*(volatile uint64_t *)&r->counters[RUT_COUNTER_EXIT] = 1;
 	drain_rest(r);
@@ -639,7 +640,10 @@ static void fini(struct runner *r)
 {
 	rut_script_metrics_stop(r->metrics);
 	rut_script_tracer_free(r->tracer);
-	rut_script_links_free(r->links);
+	/* After an error, too. */
+	if (r->counters && !r->counters[RUT_COUNTER_EXIT])
+		*(volatile uint64_t *)&r->counters[RUT_COUNTER_EXIT] = 1;
+	rut_script_links_leave(r->links);
 	rut_script_trace_close(r->trace, 0, 0, NULL);
 	for (size_t i = 0; r->timers && i < r->p->nprogs; i++)
 		if (r->timers[i] >= 0)

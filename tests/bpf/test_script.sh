@@ -77,6 +77,33 @@ test_paths_of_files() {
   grep -q '^@vma\[\]: ' vmas
 }
 
+# Of many, which the kernel detaches slowly, another process takes care, which holds nothing else:
+# the pipe of the output ends, and in the end nothing is attached, also when rutile was killed.
+attached() { # EXPECTED: of the 12 tracepoints, by any process
+  [ "$(bpftool perf show | grep -cE 'tracepoint +sys_(enter|exit)_(setns|unshare|acct|swapon|swapoff|pivot_root) *$')" = "$1" ]
+}
+test_detaching_of_many() {
+  local by events=""
+  need_bpf
+  for by in setns unshare acct swapon swapoff pivot_root; do
+    events+="${events:+,}tracepoint:syscalls:sys_enter_$by,tracepoint:syscalls:sys_exit_$by"
+  done
+  for by in INT KILL; do
+    : >err
+    t_wait attached 0
+    "$RUTILE" run -e "$events { @[probe] = count(); } end { printf(\"end\\n\"); }" > >(cat >out; echo ended >>out) 2>err & script=$!
+    started err
+    attached 12
+    kill -$by $script
+    wait $script || [ $by = KILL ]
+    # The one that detaches may still be there, but not with the pipe.
+    t_wait grep -qx ended out
+    [ $by = KILL ] || grep -qx end out
+    cat err
+    t_wait attached 0
+  done
+}
+
 test_own_signal() {
   need_bpf
   # The thread that writes the metrics is one that the signal could end.
@@ -185,6 +212,7 @@ test_begin_is_first() {
 
 t_case "counts are exact" test_count
 t_case "iterators see each thread, descriptor and mapping" test_iterators
+t_case "many probes are detached by a process that holds nothing else" test_detaching_of_many
 t_case "path() is what the links of /proc say" test_paths_of_files
 t_case "a signal to rutile is a probe" test_own_signal
 t_case "a watchpoint is in all threads" test_watchpoint
