@@ -236,10 +236,12 @@ int rut_cli_hosts_run(const struct rut_analysis_args *a, const struct rut_analys
 						 "events and distributions differ by host");
 	rc = find_hosts(&h, a->paths[0], &err) ? rut_cli_fail(a->cmd, &err)
 					       : run_hosts(&h, a, analyses, n);
-	if (!rc && a->conf.mi)
-		rut_cli_hosts_json(&h, a);
-	else if (!rc)
+	if (!rc && a->conf.mi && rut_cli_hosts_json(&h, a)) {
+		(void)rut_err_set(&err, ENOMEM, "out of memory");
+		rc = rut_cli_fail(a->cmd, &err);
+	} else if (!rc && !a->conf.mi) {
 		rut_cli_hosts_text(&h, a);
+	}
 	for (size_t i = 0; !rc && i < h.n; i++)
 		if (h.list[i].failed)
 			rc = RUT_EXIT_FAIL;

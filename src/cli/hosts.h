@@ -84,8 +84,8 @@ struct rut_hosts_value rut_cli_hosts_merged(const struct rut_hosts *h,
 void rut_cli_hosts_take(void *arg, const struct rut_results *results);
 void rut_cli_hosts_tables_fini(struct rut_hosts *h);
 
-/* hosts_report.c */
+/* hosts_report.c; 0 or -ENOMEM */
 void rut_cli_hosts_text(struct rut_hosts *h, const struct rut_analysis_args *a);
-void rut_cli_hosts_json(const struct rut_hosts *h, const struct rut_analysis_args *a);
+int rut_cli_hosts_json(const struct rut_hosts *h, const struct rut_analysis_args *a);
 
 #endif

@@ -403,6 +403,7 @@ static void add_rows(const struct rut_hosts *h, const struct rut_hosts_table *t,
 {
 	struct rut_hosts_value *all = calloc(t->n_columns + 1, sizeof(*all));
 
+	to->failed |= !all;
 	for (size_t i = 0; all && i < t->n_rows; i++) {
 		const struct rut_hosts_row *r = &t->rows[i];
 
@@ -445,12 +446,13 @@ static int make_class(struct rut_lami_class *ret, const struct rut_hosts_table *
 	return 0;
 }
 
-void rut_cli_hosts_json(const struct rut_hosts *h, const struct rut_analysis_args *a)
+int rut_cli_hosts_json(const struct rut_hosts *h, const struct rut_analysis_args *a)
 {
 	struct rut_lami_class *classes = calloc(h->n_tables + 1, sizeof(*classes));
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
 	int64_t begin_ns = INT64_MAX, end_ns = 0;
-	struct rut_results results = {0};
+	struct rut_results results = {.failed = !classes};
+	int r;
 
 	for (size_t i = 0; i < h->n; i++) {
 		if (h->list[i].end_ns && h->list[i].begin_ns < begin_ns)
@@ -459,25 +461,31 @@ void rut_cli_hosts_json(const struct rut_hosts *h, const struct rut_analysis_arg
 			end_ns = h->list[i].end_ns;
 	}
 	for (size_t i = 0; classes && i < h->n_tables; i++) {
-		struct rut_result *to;
+		struct rut_result *to = NULL;
 
 		if (h->tables[i].left_out) {
 			rut_warn("%s: not compared, %s", h->tables[i].title, h->tables[i].left_out);
 			continue;
 		}
-		if (make_class(&classes[i], &h->tables[i], a->merge))
+		if (!make_class(&classes[i], &h->tables[i], a->merge))
+			to = rut_an_result_new(&classes[i], begin_ns, end_ns, NULL);
+		if (!to) {
+			results.failed = true;
 			break;
-		to = rut_an_result_new(&classes[i], begin_ns, end_ns, NULL);
-		if (!to)
-			break;
+		}
 		add_rows(h, &h->tables[i], to, a->merge);
 		rut_an_results_take(&results, to);
 	}
 	rut_an_results_json(&results, &out, NULL, NULL);
-	fwrite(out.data, 1, out.len, stdout);
+	results.failed |= out.failed;
+	if (!results.failed)
+		fwrite(out.data, 1, out.len, stdout);
 	for (size_t i = 0; classes && i < h->n_tables; i++) {
 		free((void *)(uintptr_t)classes[i].columns);
 		free((void *)(uintptr_t)classes[i].title);
 	}
 	free(classes);
+	r = results.failed ? -ENOMEM : 0;
+	rut_an_results_fini(&results);
+	return r;
 }

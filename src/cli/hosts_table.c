@@ -311,8 +311,9 @@ static void put_key(struct rut_buf *b, const struct rut_cell *c, bool thread)
 		rut_buf_puts(b, ", ");
 	switch ((enum rut_lami_type)c->type) {
 	case RUT_LAMI_IRQ:
-		rut_buf_printf(b, "%s %lld%s%s", c->hard ? "IRQ" : "softirq", (long long)c->i,
-			       c->str ? " " : "", c->str ? c->str : "");
+		rut_buf_printf(b, "%s %lld%s", c->hard ? "IRQ" : "softirq", (long long)c->i,
+			       c->str ? " " : "");
+		rut_text_add(b, c->str ? c->str : "");
 		break;
 	case RUT_LAMI_CPU:
 		rut_buf_printf(b, "CPU %lld", (long long)c->i);
@@ -326,14 +327,11 @@ static void put_key(struct rut_buf *b, const struct rut_cell *c, bool thread)
 	case RUT_LAMI_NUMBER:
 		rut_buf_printf(b, "%.0f", rut_an_cell_value(c));
 		break;
-	case RUT_LAMI_STRING:
-		if (thread && c->str) {
-			put_text(b, c->str);
-			break;
-		}
-		/* fall through */
 	default: /* of a process the name: its number is another one on each host */
-		rut_text_add(b, c->str ? c->str : "-");
+		if (thread && c->str)
+			put_text(b, c->str);
+		else
+			rut_text_add(b, c->str ? c->str : "-");
 		break;
 	}
 }
