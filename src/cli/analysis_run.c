@@ -324,7 +324,7 @@ static int parse_times(struct pass *p, struct rut_err *err)
 			r = rut_err_set(err, EINVAL, "--end timestamp before beginning of trace");
 	}
 	if (!r && c->has_begin && c->has_end && c->end_ns < c->begin_ns)
-		r = rut_err_set(err, EINVAL, "the end of the time range comes before its begin");
+		r = rut_err_set(err, EINVAL, "the end of the time range is before its beginning");
 	return r;
 }
 
@@ -468,7 +468,7 @@ static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, 
 		analyses = chosen;
 		if (!n && !r)
 			return rut_err_set(err, ENODATA,
-					   "the trace has no event that an analysis knows");
+					   "the trace has no event that any analysis uses");
 	}
 	if (!r)
 		r = rut_an_engine_init(&p->engine, &p->args->conf, p->set, analyses, n, err);
@@ -517,7 +517,9 @@ static int open_viewer(struct pass *p, struct rut_err *err)
 	int r;
 
 	if (p->args->n_paths != 1)
-		return rut_err_set(err, EINVAL, "a session at a relay daemon is read by itself");
+		return rut_err_set(
+			err, EINVAL,
+			"a session at a relay daemon cannot be combined with other traces");
 	r = rut_live_url_parse(p->args->paths[0], &url, err);
 	if (!r)
 		r = rut_viewer_open(&p->viewer, &url, &stop, err);

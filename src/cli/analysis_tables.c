@@ -9,15 +9,15 @@
 #define TIMES                                                                                      \
 	{"begin", "TIME", "report from TIME on: [YYYY-MM-DD ]HH:MM:SS[.NS] or ns", OPT_BEGIN},     \
 		{"end", "TIME", "report up to this time", OPT_END},                                \
-		{"timerange", "RANGE", "both in one: [BEGIN,END]", OPT_TIMERANGE},                 \
+		{"timerange", "RANGE", "--begin and --end in one: [BEGIN,END]", OPT_TIMERANGE},    \
 		{"gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},                     \
 		{"refresh", "TIME", "report every TIME: N[s|ms|us|ns]", 'r'},                      \
 	{                                                                                          \
-		"follow", NULL, "go on while the trace grows", OPT_FOLLOW                          \
+		"follow", NULL, "wait for more events at the end of the trace", OPT_FOLLOW         \
 	}
 /* Not of verbs that compare by themselves, or print lines of time. */
 #define HOSTS                                                                                      \
-	{"hosts", NULL, "the trace is a folder of hosts: compare them", OPT_HOSTS},                \
+	{"hosts", NULL, "compare the hosts in a directory of traces by host", OPT_HOSTS},          \
 	{                                                                                          \
 		"merge", NULL, "with --hosts: one table of all hosts", OPT_MERGE                   \
 	}
@@ -25,7 +25,7 @@
 	{"cpu", "LIST", "only these CPUs", OPT_CPU},                                               \
 		{"tid", "LIST", "only these threads", OPT_TID},                                    \
 		{"pid", "LIST", "only these processes", OPT_PID},                                  \
-		{"procname", "LIST", "only processes of these names", OPT_PROCNAME},               \
+		{"procname", "LIST", "only processes with these names", OPT_PROCNAME},             \
 		{"filter", "EXPR", "count only events for which EXPR holds", OPT_FILTER},          \
 		{"period", "DEF", "report each period: [NAME[(PARENT)]] : BEGIN [: END]",          \
 		 OPT_PERIOD},                                                                      \
@@ -50,11 +50,12 @@
 		{"version", NULL, NULL, 'V'},                                                      \
 		{"mi", NULL, "LAMI 1.0 JSON instead of text", OPT_MI},                             \
 		{"mi-version", NULL, "print the version of LAMI", OPT_MI_VERSION},                 \
-		{"metadata", NULL, "print what tables there can be, as JSON", OPT_METADATA},       \
-		{"test-compatibility", NULL, "can the trace be analysed? Exit 0 or 1",             \
+		{"metadata", NULL, "print the possible tables as JSON", OPT_METADATA},             \
+		{"test-compatibility", NULL,                                                       \
+		 "check whether the trace can be analysed: exit status 0 or 1",                    \
 		 OPT_TEST_COMPATIBILITY},                                                          \
 	{                                                                                          \
-		"output-progress", NULL, "lines of progress on standard output (--mi)",            \
+		"output-progress", NULL, "print progress lines on standard output (--mi)",         \
 			OPT_OUTPUT_PROGRESS                                                        \
 	}
 #define COMMON TIMES, HOSTS, OTHERS
@@ -66,7 +67,7 @@
 	}
 #define BY_GROUP                                                                                   \
 	{                                                                                          \
-		"by", "WHAT", "rows of each process or cgroup (default: of each thread)", OPT_BY   \
+		"by", "WHAT", "a row for each process or cgroup (default: thread)", OPT_BY         \
 	}
 #define TOP_FLAG                                                                                   \
 	{                                                                                          \
@@ -75,7 +76,7 @@
 #define MIN_MAX                                                                                    \
 	{"min", "US", "leave out shorter durations (microseconds)", OPT_MIN},                      \
 	{                                                                                          \
-		"max", "US", "leave out longer ones", OPT_MAX                                      \
+		"max", "US", "leave out longer durations (microseconds)", OPT_MAX                  \
 	}
 #define FREQ                                                                                       \
 	{"freq", NULL, "distribution of durations", OPT_FREQ},                                     \
@@ -92,15 +93,14 @@
 	}
 #define LOG                                                                                        \
 	{                                                                                          \
-		"log", NULL, "everything in order of time", OPT_LOG                                \
+		"log", NULL, "list everything in time order", OPT_LOG                              \
 	}
 
 const struct rut_opt rut_cli_opts_plain[] = {COMMON, TOP, {0}};
 const struct rut_opt rut_cli_opts_series[] = {
 	TIMES,
 	OTHERS,
-	{"by", "WHAT", "apart by cpu, process, disk, peer or cgroup (default: all together)",
-	 OPT_BY},
+	{"by", "WHAT", "values by cpu, process, disk, peer or cgroup (default: one sum)", OPT_BY},
 	{0},
 };
 const struct rut_opt rut_cli_opts_changes[] = {
@@ -127,7 +127,7 @@ const struct rut_opt rut_cli_opts_irq[] = {
 };
 const struct rut_opt rut_cli_opts_sched[] = {
 	COMMON,
-	{"by", "WHAT", "with --stats, --freq: of each process or cgroup (default: of each thread)",
+	{"by", "WHAT", "with --stats, --freq: a row for each process or cgroup (default: thread)",
 	 OPT_BY},
 	MIN_MAX,
 	FREQ,
@@ -146,12 +146,12 @@ const struct rut_opt rut_cli_opts_requests[] = {
 	MIN_MAX,
 	TOP,
 	{"request", "METHOD", "take calls of 'Class#method' (a glob) as requests", OPT_REQUEST},
-	{"route", "GLOB", "only requests of these routes", OPT_ROUTE},
+	{"route", "GLOB", "only requests with matching routes", OPT_ROUTE},
 	{"slowest", "N", "list the N slowest requests (default with --explain: 5)", OPT_SLOWEST},
 	{"explain", NULL,
 	 "explain why each of the slowest took so long; with --running: what it waits for",
 	 OPT_EXPLAIN},
-	{"running", NULL, "of a process: print the requests that run now, and end", OPT_LIVE},
+	{"running", NULL, "for a process: print the running requests, and exit", OPT_LIVE},
 	{"interval", "TIME", "live: refresh interval (default 1s)", OPT_LIVE},
 	{"duration", "TIME", "live: stop after TIME (for example 10s, 2m)", OPT_LIVE},
 	{"sort", "COLUMN", "live: by time, count, errors, p50, p95, p99, max, rate or route",

@@ -134,7 +134,7 @@ static int check_options(const struct rut_analysis_args *a)
 static int check_diff(const struct rut_analysis_args *a, const struct rut_diff *d)
 {
 	if (a->n_paths > 2)
-		return rut_cli_analysis_usage(a, "diff compares two traces");
+		return rut_cli_analysis_usage(a, "diff compares only two traces");
 	if (a->n_paths == 1 && (!d->ranges[0] || !d->ranges[1]))
 		return rut_cli_analysis_usage(
 			a, "which is B? Give another trace, or two intervals: --a and --b");

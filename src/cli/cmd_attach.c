@@ -28,7 +28,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	int rc;
 
 	if (r->conf.mode != RUT_RING_OVERWRITE)
-		return rut_err_set(err, EINVAL, "session '%s' writes to '%s' by itself", v->name,
+		return rut_err_set(err, EINVAL, "session '%s' already writes to '%s'", v->name,
 				   r->meta->current);
 	if (v->output)
 		snprintf(conf.pattern, sizeof(conf.pattern), "%s", v->output);
@@ -50,7 +50,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 
 		rc = rut_consumer_step(&c, err);
 		if (rc < 0 && !failed)
-			fprintf(stderr, "rutile attach: %s; trying on\n", err->msg);
+			fprintf(stderr, "rutile attach: %s; retrying\n", err->msg);
 		if (rc >= 0 && failed)
 			fprintf(stderr, "rutile attach: writing to '%s' again\n", c.writer.path);
 		poll(NULL, 0, c.sleep_ms);
@@ -73,7 +73,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_attach = {
 	.name = "attach",
 	.group = "Record",
-	.summary = "follow a flight recorder into a trace directory",
+	.summary = "write a flight recorder's events into a trace directory",
 	.usage = "NAME [-o DIR]",
 	.options = options,
 	.run = run,

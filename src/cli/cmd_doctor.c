@@ -119,7 +119,7 @@ static void check_ptrace(struct finding *f)
 		found(f, STATE_OK, "every process can be attached to (CAP_SYS_PTRACE)");
 	} else if (yama > 0) {
 		found(f, STATE_NO, "kernel.yama.ptrace_scope is %d: only %s may attach", yama,
-		      yama == 1 ? "a parent" : "CAP_SYS_PTRACE");
+		      yama == 1 ? "a parent process" : "CAP_SYS_PTRACE");
 		advise(f, yama == 1 ? "run rutile as root, or: sysctl kernel.yama.ptrace_scope=0, "
 				      "or preload the agent (see rutile(1))"
 				    : "run rutile as root");
@@ -138,7 +138,7 @@ static void check_memfd(struct finding *f)
 		fd = (int)syscall(SYS_memfd_create, "rutile-doctor", 1 | 8 /* NOEXEC_SEAL */);
 	if (fd < 0) {
 		found(f, STATE_NO, "memfd_create is refused: %s", strerror(errno));
-		advise(f, "permit memfd_create in the seccomp profile: the agent is handed over by "
+		advise(f, "permit memfd_create in the seccomp profile: the agent is loaded through "
 			  "it");
 		return;
 	}
@@ -247,7 +247,7 @@ static void check_lockdown(struct finding *f)
 			found(f, STATE_OK, "none");
 			return;
 		}
-		found(f, STATE_OK, "cannot be seen: /sys/kernel/security is not mounted");
+		found(f, STATE_OK, "unknown: /sys/kernel/security is not mounted");
 		advise(f, "mount -t securityfs securityfs /sys/kernel/security");
 		return;
 	}
@@ -273,7 +273,7 @@ static void check_uprobes(struct finding *f)
 		found(f, STATE_OK, "supported (perf event type %s)", type);
 		return;
 	}
-	found(f, STATE_NO, "the kernel offers none to perf");
+	found(f, STATE_NO, "the kernel has no perf event type for them");
 	advise(f, "static tracepoints need CONFIG_UPROBE_EVENTS; tracing Ruby does not");
 }
 
@@ -281,22 +281,22 @@ static void check_children(struct finding *f)
 {
 	switch (rut_nop5_kernel()) {
 	case RUT_NOP5_SAFE:
-		found(f, STATE_OK, "children of traced processes live");
+		found(f, STATE_OK, "children of traced processes survive");
 		return;
 	case RUT_NOP5_UNKNOWN:
-		found(f, STATE_OK, "not tried: the kernel permits no probes to this user");
+		found(f, STATE_OK, "not tested: this user may not set probes");
 		return;
 	case RUT_NOP5_GUARDED:
 		found(f, STATE_LIMITED,
 		      "a probe on a 5-byte nop kills children of the process that it hits");
-		advise(f, "a fault of this kernel: rutile places its probes so that it does not "
+		advise(f, "a bug of this kernel: rutile places its probes so that it does not "
 			  "happen, and the gem repairs its sites; do not use other tools on such "
 			  "nops of programs that fork");
 		return;
 	case RUT_NOP5_FATAL:
 		found(f, STATE_LIMITED,
 		      "a probe on a 5-byte nop kills children of the process that it hits");
-		advise(f, "a fault of this kernel: rutile refuses such probes, and the gem repairs "
+		advise(f, "a bug of this kernel: rutile refuses such probes, and the gem repairs "
 			  "its sites; do not use other tools on such nops of programs that fork");
 		return;
 	}

@@ -17,9 +17,9 @@ static const struct rut_opt options[] = {
 	{"server", "URL", "nats://HOST[:PORT][,HOST...] (default: that of " RUT_FLEET_CONF ")",
 	 OPT_SERVER},
 	{"tls", "DIR", "certificates and credentials (default /etc/rutile/tls)", OPT_TLS},
-	{"config", "FILE", "where the server is (default " RUT_FLEET_CONF ")", OPT_CONFIG},
-	{"timeout", "TIME", "for a host's first answer (default 3s)", OPT_TIMEOUT},
-	{"wait", "TIME", "for a host's last answer (default 60s)", OPT_WAIT},
+	{"config", "FILE", "file that names the server (default " RUT_FLEET_CONF ")", OPT_CONFIG},
+	{"timeout", "TIME", "wait TIME for a host's first answer (default 3s)", OPT_TIMEOUT},
+	{"wait", "TIME", "wait TIME for a host to finish (default 60s)", OPT_WAIT},
 	{0},
 };
 
@@ -153,14 +153,14 @@ static int print(const struct rut_fleet_results *results)
 		fflush(stdout);
 		print_lines(stderr, r->host, width, &r->err);
 		if (r->gap)
-			fprintf(stderr, "%-*s  (a part of its output was lost)\n", width, r->host);
+			fprintf(stderr, "%-*s  (part of its output was lost)\n", width, r->host);
 		if (r->state == RUT_FLEET_DONE && r->code)
 			fprintf(stderr, "%-*s  exit status %u\n", width, r->host, r->code);
 		if (r->state != RUT_FLEET_DONE || r->code || r->gap)
 			rc = RUT_EXIT_FAIL;
 	}
 	list_hosts(all, RUT_FLEET_SILENT, "rutile fleet: no answer from ");
-	list_hosts(all, RUT_FLEET_RUNNING, "rutile fleet: no end in time on ");
+	list_hosts(all, RUT_FLEET_RUNNING, "rutile fleet: not finished in time on ");
 	if (results->broke)
 		fprintf(stderr, "rutile fleet: answers are missing: %s\n", results->broke);
 	if (!all)

@@ -12,10 +12,11 @@
 enum { OPT_CONFIG = 256, OPT_SERVER, OPT_TLS, OPT_NAME };
 
 static const struct rut_opt options[] = {
-	{"config", "FILE", "what is allowed (default " RUT_FLEET_CONF ")", OPT_CONFIG},
-	{"server", "URL", "nats://HOST[:PORT][,HOST...], instead of the file's", OPT_SERVER},
+	{"config", "FILE", "file with the allowed requests (default " RUT_FLEET_CONF ")",
+	 OPT_CONFIG},
+	{"server", "URL", "nats://HOST[:PORT][,HOST...] (default: that of the file)", OPT_SERVER},
 	{"tls", "DIR", "certificates and credentials (default /etc/rutile/tls)", OPT_TLS},
-	{"name", "HOST", "instead of this machine's name", OPT_NAME},
+	{"name", "HOST", "answer as HOST (default: this machine's name)", OPT_NAME},
 	{0},
 };
 
@@ -111,7 +112,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_fleetd = {
 	.name = "fleetd",
 	.group = "Record",
-	.summary = "answer requests of 'rutile fleet' on this machine",
+	.summary = "run the requests of 'rutile fleet' on this machine",
 	.usage = "[OPTIONS]",
 	.options = options,
 	.run = run,

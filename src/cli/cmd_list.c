@@ -11,7 +11,7 @@ static const struct rut_opt options[] = {
 
 static void on_cleaned(const char *name, void *arg)
 {
-	fprintf(stderr, "rutile list: removed what was left of '%s': its process was killed\n",
+	fprintf(stderr, "rutile list: removed the leftovers of '%s': its process was killed\n",
 		name);
 }
 

@@ -51,7 +51,7 @@ static const struct rut_opt options[] = {
 	{"off-cpu", NULL, "count the time that threads wait, and what for", OPT_OFF_CPU},
 	{"wall", NULL, "count both", OPT_WALL},
 	{"alloc", NULL, "count what Ruby allocates, by samples", OPT_ALLOC},
-	{"every", "N", "one sample for N objects (default 1000), or bytes: 64K", OPT_EVERY},
+	{"every", "N", "one sample every N objects (default 1000), or bytes: 64K", OPT_EVERY},
 	{"hz", "N", "samples a second on each CPU (default 99)", OPT_HZ},
 	{"duration", "TIME", "stop after TIME (default: at Ctrl+C)", OPT_DURATION},
 	{"by", "WHAT", "rows of the table: method (default), line, file or, with --alloc, class",
@@ -60,7 +60,7 @@ static const struct rut_opt options[] = {
 	 OPT_FOLDED},
 	{"output", "DIR", "keep the trace in DIR", 'o'},
 	{"refresh", "TIME", "refresh interval of the table on a terminal, default 2s", OPT_REFRESH},
-	{"last", NULL, "print the table at the end only", OPT_LAST},
+	{"last", NULL, "print the table only at the end", OPT_LAST},
 	{"lines", "N", "rows of the table (default 20)", 'n'},
 	{0},
 };
@@ -165,7 +165,7 @@ static int take(const struct rut_cmd *cmd, struct profile *f, int id, const char
 		return 0;
 	case RUT_ARGS_DASHES:
 		return rut_cli_usage_error(
-			cmd, "a command is not started here: name a process that runs, "
+			cmd, "profile does not start commands: name a running process, "
 			     "or --all");
 	default:
 		return RUT_EXIT_USAGE;

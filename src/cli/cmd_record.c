@@ -114,7 +114,7 @@ static int parse(const struct rut_cmd *cmd, struct record *rec, int argc, char *
 		}
 	}
 	if (rec->command && !rec->command[0])
-		return rut_cli_usage_error(cmd, "'--' without a command behind it");
+		return rut_cli_usage_error(cmd, "'--' without a command after it");
 	if (rec->all && rec->opts.npids)
 		return rut_cli_usage_error(cmd, "--all and --pid exclude each other");
 	return rut_cli_record_ruby_check(cmd, &rec->opts.ruby, rec->command);

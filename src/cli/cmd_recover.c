@@ -165,8 +165,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_recover = {
 	.name = "recover",
 	.group = "Record",
-	.summary =
-		"read what was recorded out of a memory dump: of a crashed kernel, or of a process",
+	.summary = "read what was recorded from a memory dump of a crashed kernel or of a process",
 	.usage = "VMCORE|CORE [-o DIR]",
 	.options = options,
 	.run = run,

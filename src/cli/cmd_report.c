@@ -103,7 +103,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_report = {
 	.name = "report",
 	.group = "Analyses of kernel traces",
-	.summary = "overview of a trace",
+	.summary = "print an overview of a trace",
 	.usage = "[OPTIONS] TRACE...",
 	.options = rut_cli_opts_plain,
 	.run = run,

@@ -54,7 +54,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_requests = {
 	.name = "requests",
 	.group = "Analyses of Ruby events in traces",
-	.summary = "requests by route, and where their time went",
+	.summary = "show requests by route, and where their time went",
 	.usage = "[OPTIONS] TRACE... | TARGET... | -- COMMAND [ARGS]",
 	.options = rut_cli_opts_requests,
 	.run = run,

@@ -369,7 +369,7 @@ static void for_each(struct service *s, const char *dir, int (*is_one)(const str
 			s->done++;
 		}
 		if (rc == RUT_EXIT_USAGE)
-			note(list[i]->d_name, "has mistakes in its profile");
+			note(list[i]->d_name, "has errors in its profile");
 		if (rc > s->failed)
 			s->failed = rc;
 		free(list[i]);
@@ -397,7 +397,8 @@ static int parse(struct service *s, int argc, char **argv)
 			s->only = a.value;
 		else if (id != RUT_ARGS_DASHES)
 			return id == RUT_ARGS_POSITIONAL
-				       ? rut_cli_usage_error(s->cmd, "'%s' is too much", a.value)
+				       ? rut_cli_usage_error(s->cmd, "unexpected argument '%s'",
+							     a.value)
 				       : RUT_EXIT_USAGE;
 	}
 	if (!s->action)

@@ -94,7 +94,7 @@ static const struct rut_opt options[] = {
 	{"to", "URL", "send it to a collector: relay://HOST[:PORT], nats://HOST[:PORT]/STREAM",
 	 RUT_SESSION_OPT_TO},
 	{"tls", "DIR", "certificates for relays:// (default /etc/rutile/tls)", RUT_SESSION_OPT_TLS},
-	{"trigger", "TEXT", "what a trigger of another machine says of its firing",
+	{"trigger", "TEXT", "the firing of another machine's trigger that requested this snapshot",
 	 RUT_SESSION_OPT_TRIGGER},
 	{0},
 };

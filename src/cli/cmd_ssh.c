@@ -299,7 +299,7 @@ static int run_for_trace(const struct ssh *s, const char *script)
 		rc = RUT_EXIT_FAIL;
 	if (cut)
 		fprintf(stderr,
-			"rutile ssh: the trace did not arrive completely; look on '%s' for "
+			"rutile ssh: the trace did not arrive completely; on '%s' see "
 			"/tmp/rutile-ssh.*\n",
 			s->host);
 	/* Nothing came: no empty trace is left. */
@@ -416,7 +416,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_ssh = {
 	.name = "ssh",
 	.group = "Record",
-	.summary = "run a verb on another machine, and fetch its trace",
+	.summary = "run a verb on another machine and fetch its trace",
 	.usage = "[OPTIONS] HOST VERB [ARGUMENT]...",
 	.options = options,
 	.run = run,

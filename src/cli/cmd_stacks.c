@@ -143,8 +143,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc < 0)
 		rc = rut_cli_ruby_opts_check(&s.opts, cmd);
 	if (rc < 0 && s.opts.command)
-		rc = rut_cli_usage_error(
-			cmd, "a command that is not running does nothing yet: name a process");
+		rc = rut_cli_usage_error(cmd,
+					 "stacks does not start commands: name a running process");
 	if (rc < 0)
 		rc = run_stacks(&s, cmd);
 	for (size_t i = 0; i < s.answered; i++)
@@ -158,7 +158,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_stacks = {
 	.name = "stacks",
 	.group = "Ruby, live",
-	.summary = "print what every thread of a Ruby application does at this moment",
+	.summary = "print the stack of every thread of a Ruby application",
 	.usage = "[OPTIONS] TARGET...",
 	.options = options,
 	.run = run,

@@ -198,7 +198,7 @@ static void put_summary(const struct stat_data *d, struct rut_buf *out)
 	if (skipped[0])
 		rut_buf_printf(out, "skipped:  %s\n", skipped);
 	if (d->counts.errors || rut_ctf_set_errors(d->set))
-		rut_buf_printf(out, "errors:   %" PRIu64 " places in the files are bad\n",
+		rut_buf_printf(out, "errors:   %" PRIu64 " damaged places in the files\n",
 			       d->counts.errors + rut_ctf_set_errors(d->set));
 }
 

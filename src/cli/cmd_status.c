@@ -32,7 +32,7 @@ static void print_budget(const struct rut_recorder *r)
 	       r->budget->shed_limit ? ", which even what is shed exceeded at times" : "");
 	for (uint32_t class = 0; class < RUT_BUDGET_CLASSES; class ++)
 		if (rut_budget_is_shed(r, class, &left))
-			printf("shed         %s, for %.0f s yet\n", r->budget->classes[class].name,
+			printf("shed         %s, for %.0f s more\n", r->budget->classes[class].name,
 			       (double)left / 1e9);
 }
 

@@ -22,14 +22,14 @@
 enum { OPT_COUNT = 1024, ANALYSES_MAX = 16 };
 
 static const struct rut_opt options[] = {
-	{"refresh", "TIME", "a table of every TIME (default 1s): N[s|ms]", 'r'},
+	{"refresh", "TIME", "refresh interval (default 1s): N[s|ms]", 'r'},
 	{"count", "N", "stop after N tables", OPT_COUNT},
 	{"limit", "N", "rows in a list of the largest (default 5)", OPT_LIMIT},
-	{"record", "EVENTS", "of a process: what to record of it", 'e'},
+	{"record", "EVENTS", "for a process: what to record", 'e'},
 	{"cpu", "LIST", "only these CPUs", OPT_CPU},
 	{"tid", "LIST", "only these threads", OPT_TID},
 	{"pid", "LIST", "only these processes", OPT_PID},
-	{"procname", "LIST", "only processes of these names", OPT_PROCNAME},
+	{"procname", "LIST", "only processes with these names", OPT_PROCNAME},
 	{"filter", "EXPR", "count only events for which EXPR holds", OPT_FILTER},
 	{"percentiles", NULL, "p50, p90, p99 and p99.9 of durations", OPT_PERCENTILES},
 	{"gmt", NULL, "times in UTC, not in the local zone", OPT_GMT},
@@ -68,7 +68,7 @@ static void draw(struct top *t)
 	t->width = columns;
 	rut_pager_bound(&t->pager, count_lines(t), lines - 1);
 	rut_screen_clear();
-	rut_buf_printf(&bar, "rutile top: %s%s   q ends, space holds, arrows scroll", t->name,
+	rut_buf_printf(&bar, "rutile top: %s%s   q quits, space pauses, arrows scroll", t->name,
 		       t->held ? " (held)" : "");
 	if (!bar.failed)
 		rut_pager_bar(0, bar.data, columns);
@@ -232,7 +232,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_top = {
 	.name = "top",
 	.group = "Record",
-	.summary = "show the analyses' tables of what is being recorded, every second",
+	.summary = "show the tables of analyses every second, live",
 	.usage = "[OPTIONS] SESSION|PID|NAME|relay://HOST/SESSION [ANALYSIS]...",
 	.options = options,
 	.run = run,

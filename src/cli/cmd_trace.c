@@ -35,18 +35,16 @@ enum {
 
 static const struct rut_opt options[] = {
 	{"tree", NULL, "indent by depth, with durations", OPT_TREE},
-	{"time", NULL, "the time of day before each line", OPT_TIME},
-	{"returns", NULL, "a line for each return, with what is returned and the duration",
+	{"time", NULL, "print the time of day before each line", OPT_TIME},
+	{"returns", NULL, "a line for each return, with the return value and the duration",
 	 OPT_RETURNS},
 	{"thread", NULL, "process and thread before each line", OPT_THREAD},
 	{"args", NULL, "the values of the arguments", OPT_ARGS},
-	{"backtrace", NULL, "where each call and exception comes from, below its line",
-	 OPT_BACKTRACE},
+	{"backtrace", NULL, "print the Ruby stack below each call and exception", OPT_BACKTRACE},
 	{"slow", "TIME",
-	 "only calls slower than that, with their callers or (--tree) their tree: 10ms", OPT_SLOW},
+	 "only calls slower than TIME (10ms), with their callers or (--tree) their tree", OPT_SLOW},
 	{"inside", "METHOD", "only what happens below 'Class#name' or 'Class.name'", OPT_INSIDE},
-	{"all-classes", NULL, "do not leave out String, Array, Kernel and their like",
-	 OPT_ALL_CLASSES},
+	{"all-classes", NULL, "include String, Array, Kernel and similar classes", OPT_ALL_CLASSES},
 	{"ring", "SIZE", "buffer of each process: 4M, 16M", OPT_RING},
 	RUT_RUBY_OPTIONS,
 	{0},
@@ -314,7 +312,7 @@ static int take_own(struct rut_trace *t, struct rut_args *a, int id)
 	case OPT_SLOW:
 		id = rut_cli_take_duration(a, "slow", &t->slow_ns);
 		if (id < 0 && !t->slow_ns)
-			return rut_cli_usage_error(t->cmd, "--slow: more than 0, please");
+			return rut_cli_usage_error(t->cmd, "--slow: the time must be more than 0");
 		return id;
 	case OPT_INSIDE:
 		t->inside = a->value;

@@ -23,7 +23,8 @@ enum { OPT_JSON = 256, OPT_ENABLE, OPT_DISABLE, MAX_WISHES = 64, ANSWER_MS = 300
 
 static const struct rut_opt options[] = {
 	{"enable", "GLOB", "enable tracepoints: a glob of PROVIDER:NAME", OPT_ENABLE},
-	{"disable", "GLOB", "switch them off; both may be repeated and act in order", OPT_DISABLE},
+	{"disable", "GLOB", "disable tracepoints; both may be repeated, the last match counts",
+	 OPT_DISABLE},
 	{"children", NULL, "also those of all processes below PID", 'c'},
 	{"json", NULL, "print one JSON object a line", OPT_JSON},
 	{0},
@@ -340,7 +341,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 const struct rut_cmd cmd_tracepoints = {
 	.name = "tracepoints",
 	.group = "Static tracepoints",
-	.summary = "list and switch the static tracepoints of a process",
+	.summary = "list, enable and disable the static tracepoints of a process",
 	.usage = "[OPTIONS] PID...",
 	.options = options,
 	.run = run,

@@ -39,9 +39,9 @@ static const struct rut_opt options[] = {
 	{"output", "DIR", "where snapshots go (default: the current directory)", OPT_KEY + 4},
 	{"disk", "SIZE", "limit of all its snapshots together", OPT_KEY + 5},
 	{"disk-full", "oldest|refuse",
-	 "at that limit, remove the oldest snapshot (default) or take no more", OPT_KEY + 6},
+	 "at the --disk limit, remove the oldest snapshot (default) or take no more", OPT_KEY + 6},
 	{"group", "GROUP", "users of this group may fire it, too", OPT_KEY + 7},
-	{"fleet", "FILE", "where the server of the fleet is (default " RUT_FLEET_CONF ")",
+	{"fleet", "FILE", "file that names the fleet's server (default " RUT_FLEET_CONF ")",
 	 OPT_KEY + 8},
 	{"file", "FILE", "read these options from a file, a line NAME = VALUE each", OPT_FILE},
 	{0},
@@ -79,8 +79,8 @@ static int add(const struct rut_cmd *cmd, struct rut_trigger *t, const struct wo
 			cmd, "invalid name '%s': up to %d letters, digits, '-', '_', '.'",
 			w->word[1], RUT_TRIGGER_NAME_MAX);
 	if (!t->nactions)
-		return rut_cli_usage_error(cmd,
-					   "what shall it do? For example --do 'snapshot SESSION'");
+		return rut_cli_usage_error(
+			cmd, "the action is missing: for example --do 'snapshot SESSION'");
 	snprintf(t->name, sizeof(t->name), "%s", w->word[1]);
 	if (t->dir[0] != '/' && rut_trigger_set(t, "output", t->dir, &err))
 		return rut_cli_fail(cmd, &err);
@@ -238,8 +238,9 @@ static int parse(const struct rut_cmd *cmd, int argc, char **argv, struct rut_tr
 		else if (id == RUT_ARGS_POSITIONAL && w->n < WORDS_MAX)
 			w->word[w->n++] = a.value;
 		else if (id != RUT_ARGS_DASHES)
-			rc = id == RUT_ARGS_POSITIONAL ? rut_cli_usage_error(cmd, "too many words")
-						       : RUT_EXIT_USAGE;
+			rc = id == RUT_ARGS_POSITIONAL
+				     ? rut_cli_usage_error(cmd, "too many arguments")
+				     : RUT_EXIT_USAGE;
 	}
 	return rc;
 }
@@ -255,7 +256,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	if (rc)
 		return rc == RUT_ARGS_HELP ? RUT_EXIT_OK : rc;
 	if (!w.n)
-		return rut_cli_usage_error(cmd, "what? add, list, fire, test or remove");
+		return rut_cli_usage_error(
+			cmd, "the command is missing: add, list, fire, test or remove");
 	if (!strcmp(w.word[0], "add"))
 		return add(cmd, &t, &w);
 	if (!strcmp(w.word[0], "list") && w.n == 1)

@@ -87,7 +87,8 @@ static int open_viewer(struct rut_live_source *s, const char *word, const char *
 	int rc;
 
 	if (events)
-		return rut_err_set(err, EINVAL, "what is recorded is chosen where it is recorded");
+		return rut_err_set(err, EINVAL,
+				   "the events of a remote session are chosen where it records");
 	rc = rut_live_url_parse(word, &url, err);
 	return rc ? rc : rut_viewer_open(&s->viewer, &url, stop, err);
 }

@@ -65,7 +65,7 @@ void rut_cli_profile_summary(const struct rut_profile *p, const struct rut_profi
 {
 	if (show->alloc) {
 		rut_buf_printf(out,
-			       "%llu objects, %.1f MiB, and %llu objects of Ruby's own; %llu "
+			       "%llu objects, %.1f MiB, and %llu internal objects of Ruby; %llu "
 			       "samples\n",
 			       (unsigned long long)p->objects, (double)p->object_bytes / 1048576,
 			       (unsigned long long)p->internal, (unsigned long long)p->samples);
@@ -77,7 +77,8 @@ void rut_cli_profile_summary(const struct rut_profile *p, const struct rut_profi
 			rut_buf_printf(out, ", %s %.1f %%", rut_an_off_names[i],
 				       100 * (double)p->wait_ns[i] / (double)p->total_ns);
 	if (p->unordered)
-		rut_buf_printf(out, "; native frames have no known place in %.1f %% of the stacks",
+		rut_buf_printf(out,
+			       "; the order of native frames is unknown in %.1f %% of the stacks",
 			       100 * (double)p->unordered / (double)p->stacks_read);
 	rut_buf_puts(out, "\n");
 }

@@ -195,7 +195,7 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 const struct rut_opt rut_cli_start_options[] = {
 	{"output", "PATTERN", "write trace directories; the name may hold strftime(3) sequences",
 	 'o'},
-	{"flight", NULL, "record into memory only; a process stays with --ruby and -m only",
+	{"flight", NULL, "record into memory only; a process stays only with --ruby and -m",
 	 RUT_OPT_FLIGHT},
 	{"profile", "FILE|HZ",
 	 "take the options from a file (see 'rutile save'); a number: sample stacks at HZ",

@@ -46,7 +46,8 @@ enum {
 		{"pid", "PID", "record this process and its children; may be repeated", 'p'},      \
 		{"procname", "NAME", "record processes of this name; may be repeated",             \
 		 RUT_OPT_PROCNAME},                                                                \
-		{"filter", "EXPRESSION", "record what satisfies this: fd == 3 && count > 4096",    \
+		{"filter", "EXPRESSION",                                                           \
+		 "record only events for which this holds: fd == 3 && count > 4096",               \
 		 RUT_OPT_FILTER},                                                                  \
 		{"cgroup", "PATH", "record the processes under this control group",                \
 		 RUT_OPT_CGROUP},                                                                  \

@@ -15,7 +15,7 @@ static const char help_text[] =
 	"\n"
 	"  q        quit                     space, p  pause and go on\n"
 	"  s, S     sort by the next column, the one before\n"
-	"  i        the other way round      r         reset: count from zero\n"
+	"  i        reverse the order        r         reset: count from zero\n"
 	"  Enter    open a route: layers, queries, its slowest requests; Backspace returns\n"
 	"  t        record two seconds: the requests of the route under the cursor, one by one\n"
 	"  x        explain the requests that run, and the slowest of the route in two seconds\n"

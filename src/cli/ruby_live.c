@@ -49,7 +49,7 @@ const struct rut_opt rut_cli_calls_options[] = {
 };
 
 const struct rut_opt rut_cli_time_options[] = {
-	{"percentiles", NULL, "P50, P90 and P99, and how the calls spread over their durations",
+	{"percentiles", NULL, "show P50, P90 and P99, and a histogram of the durations",
 	 OPT_PERCENTILES},
 	LIVE_OPTIONS,
 	RUT_RUBY_OPTIONS,

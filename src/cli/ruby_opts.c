@@ -94,7 +94,7 @@ static int take_word(struct rut_ruby_opts *o, const char *word)
 static int take_glob(struct rut_args *a, struct rut_words *to)
 {
 	if (!a->value[0] || !strcmp(a->value, "!"))
-		return rut_cli_usage_error(a->cmd, "a filter needs a pattern");
+		return rut_cli_usage_error(a->cmd, "the pattern of the filter is empty");
 	return rut_cli_words_add(to, a->value) < 0 ? RUT_EXIT_FAIL : -1;
 }
 

@@ -35,7 +35,7 @@ static const char help_text[] =
 	"\n"
 	"  q        quit                     space, p  pause and go on\n"
 	"  s, S     sort by the next column, the one before\n"
-	"  i        the other way round      r         reset: count from zero\n"
+	"  i        reverse the order        r         reset: count from zero\n"
 	"  /        show only rows with this text (Enter; Esc shows all)\n"
 	"  arrows, Page Up, Page Down, Home, End     choose a row, scroll\n"
 	"  Enter    open a method: its callers, and what it calls, as a tree with times\n"

@@ -124,13 +124,12 @@ void rut_cli_why_say(const struct rut_why *w, const struct rut_targets *t,
 	bool names = o->classes.count || o->methods.count || o->paths.count;
 
 	if (all) {
-		rut_buf_puts(out, names ? "no call that the filter lets through"
-					: "no call of a Ruby method");
+		rut_buf_puts(out, names ? "no call passes the filter" : "no call of a Ruby method");
 		rut_cli_near_say(&w->near, out);
 		rut_buf_putc(out, '\n');
 		return;
 	}
-	rut_buf_puts(out, names ? "no call that the filter lets through in the application: "
+	rut_buf_puts(out, names ? "no call in the application passes the filter: "
 				: "no call in the application: ");
 	add_root(out, t, tracer);
 	if (w->measured)

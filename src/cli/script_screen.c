@@ -31,7 +31,7 @@ struct rut_script_screen {
 static const char help_text[] =
 	"\n"
 	"  q        quit                     space, p  pause and go on\n"
-	"  s        sort by value or by key  i         the other way round\n"
+	"  s        sort by value or by key  i         reverse the order\n"
 	"  r        reset: clear all maps\n"
 	"  /        show only rows with this text (Enter; Esc shows all)\n"
 	"  arrows, Page Up, Page Down, Home, End       scroll\n"

@@ -85,7 +85,7 @@ int rut_cli_trace_range(const struct rut_trace_args *a, struct rut_ctf_set *set,
 		ret->has_end = true;
 	}
 	if (ret->has_begin && ret->has_end && ret->begin_ns > ret->end_ns)
-		return rut_err_set(err, EINVAL, "the end '%s' comes before the begin '%s'", a->end,
+		return rut_err_set(err, EINVAL, "the end '%s' is before the beginning '%s'", a->end,
 				   a->begin);
 	return 0;
 }

@@ -299,7 +299,7 @@ static void ask_fleet(struct rut_trigger_act *a, const struct rut_trigger_action
 		words[i] = text[i];
 		if (expand(a, x->words[2 + i], text[i], sizeof(text[i])))
 			continue;
-		say(a, RUT_LOG_WARN, "no hosts are asked: '%.60s...' is longer than %zu bytes",
+		say(a, RUT_LOG_WARN, "no host is asked: '%.60s...' is longer than %zu bytes",
 		    x->words[2 + i], sizeof(text[i]) - 1);
 		a->failed = true;
 		return;
@@ -310,7 +310,7 @@ static void ask_fleet(struct rut_trigger_act *a, const struct rut_trigger_action
 	if (asked < 0)
 		say(a, RUT_LOG_WARN, "%s", err.msg);
 	else if (!asked)
-		say(a, RUT_LOG_WARN, "no host of '%s' is there", x->words[1]);
+		say(a, RUT_LOG_WARN, "no host that matches '%s' is reachable", x->words[1]);
 	a->asking = asked > 0;
 	a->failed |= asked <= 0;
 }
@@ -380,7 +380,7 @@ static bool collect(struct rut_trigger_act *a)
 	if (waitpid(a->pid, &status, WNOHANG) == 0) {
 		if (rut_ring_clock() < a->until_ns)
 			return false;
-		say(a, RUT_LOG_WARN, "action %zu takes too long: ended", a->next);
+		say(a, RUT_LOG_WARN, "action %zu takes too long: killed", a->next);
 		kill(-a->pid, SIGKILL);
 		waitpid(a->pid, &status, 0);
 	}

@@ -379,7 +379,7 @@ int rut_cli_trigger_events_open(struct rut_trigger_source **ret, const struct ru
 	int rc;
 
 	if (w->kind == RUT_TRIGGER_RATE && w->count >= TIMES_MAX)
-		return rut_err_set(err, EINVAL, "a rate of more than %d events", TIMES_MAX - 1);
+		return rut_err_set(err, EINVAL, "the rate exceeds %d events", TIMES_MAX - 1);
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return rut_err_set(err, ENOMEM, "out of memory");

@@ -305,7 +305,7 @@ static int wait_until_attached(struct script *s, struct rut_err *err)
 			return 0;
 		}
 	}
-	return rut_err_set(err, ETIMEDOUT, "the script does not start: %s", last_words(s));
+	return rut_err_set(err, ETIMEDOUT, "the script did not start: %s", last_words(s));
 }
 
 /* A name of a file or of an installed script is one word; all else is a program. */

@@ -342,7 +342,7 @@ static int open_fleet(struct watch *w, struct rut_err *err)
 		if (t->actions[i].verb != RUT_TRIGGER_FLEET)
 			continue;
 		if (conf.hosts)
-			return rut_err_set(err, EINVAL, "one action 'fleet' only");
+			return rut_err_set(err, EINVAL, "only one action 'fleet' is possible");
 		conf.hosts = t->actions[i].words[1];
 	}
 	if (!conf.hosts)
@@ -528,7 +528,7 @@ int rut_cli_trigger_ask(const char *name, struct rut_trigger_status *ret, struct
 		   "{\"fired\":%" SCNu64 ",\"suppressed\":%" SCNu64 ",\"failed\":%" SCNu64
 		   ",\"busy\":%5[a-z]",
 		   &ret->fired, &ret->suppressed, &ret->failed, busy) != 4)
-		return rut_err_set(err, EPROTO, "trigger '%s' answers nonsense", name);
+		return rut_err_set(err, EPROTO, "invalid answer from trigger '%s'", name);
 	ret->busy = !strcmp(busy, "true");
 	return 0;
 }
@@ -548,6 +548,6 @@ int rut_cli_trigger_end(const char *name, struct rut_err *err)
 	for (int i = 0; i < END_TRIES && !rc && !access(path, F_OK); i++)
 		nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 	if (!rc && !access(path, F_OK))
-		return rut_err_set(err, EBUSY, "trigger '%s' has not ended yet", name);
+		return rut_err_set(err, EBUSY, "trigger '%s' has not exited yet", name);
 	return rc;
 }

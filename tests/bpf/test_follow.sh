@@ -194,7 +194,7 @@ test_screen() {
   $T2 new-session -d -x 100 -y 20 "env TERM=screen '$RUTILE' top --refresh 200ms $S; echo over-$?; sleep 100"
   trap '$T2 kill-server 2>/dev/null || true' EXIT
   shows() { $T2 capture-pane -p | grep -q "$1"; }
-  t_wait shows 'rutile top: '$S'.*q ends'
+  t_wait shows 'rutile top: '$S'.*q quits'
   t_wait shows 'Top CPU usage'
   $T2 send-keys End
   not_first() { not shows 'Top CPU usage'; }

@@ -482,7 +482,7 @@ test_mistakes() {
     grep -qF "$message" err
     [ "$(wc -l <err)" -le 3 ]
   }
-  bad 'what shall it do' add ${S}a
+  bad 'the action is missing' add ${S}a
   bad "does not begin with" add ${S}a --when 'sometimes' --do 'exec true'
   bad "is none of" add ${S}a --do 'explode now'
   bad "invalid name" add ../x --do 'exec true'

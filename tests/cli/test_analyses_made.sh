@@ -1350,7 +1350,7 @@ what_cannot_be_written_is_told() {
   run cputop --begin 9000 --end 8000 2>err || rc=$?
   cat err
   [ "$rc" = 1 ]
-  grep -q 'end of the time range comes before its begin' err
+  grep -q 'end of the time range is before its beginning' err
 }
 
 # Names of processes and files come from others: control characters must not reach the terminal.
