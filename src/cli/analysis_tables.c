@@ -100,7 +100,8 @@ const struct rut_opt rut_cli_opts_plain[] = {COMMON, TOP, {0}};
 const struct rut_opt rut_cli_opts_series[] = {
 	TIMES,
 	OTHERS,
-	{"by", "WHAT", "values by cpu, process, disk, peer or cgroup (default: one sum)", OPT_BY},
+	{"by", "WHAT", "values by cpu, process, disk, peer or cgroup (default: all together)",
+	 OPT_BY},
 	{0},
 };
 const struct rut_opt rut_cli_opts_changes[] = {

@@ -33,8 +33,8 @@ const struct rut_opt rut_cli_run_opts[] = {
 	{"format", "FORMAT", "output format: text (default), json, or ctf (with -o)", 'f'},
 	{"output", "FILE|DIR/", "write the output to FILE, or a trace of it to DIR", 'o'},
 	{"pid", "PID|NAME",
-	 "probes of programs and of Ruby in this process only, of Ruby also in what it "
-	 "starts; ends when it ends. NAME: of 'rutile ps'",
+	 "attach probes of programs and of Ruby only to this process (Ruby: and its children), "
+	 "and end with it; NAME as in 'rutile ps'",
 	 'p'},
 	{"command", "COMMAND", "run COMMAND, and end when it ends", 'c'},
 	{"probes", NULL, "list the probes that match, instead of running", 'l'},

@@ -28,16 +28,15 @@ struct rut_script_screen {
 	bool by_key, ascending, paused, changed;
 };
 
-static const char help_text[] =
-	"\n"
-	"  q        quit                     space, p  pause and go on\n"
-	"  s        sort by value or by key  i         reverse the order\n"
-	"  r        reset: clear all maps\n"
-	"  /        show only rows with this text (Enter; Esc shows all)\n"
-	"  arrows, Page Up, Page Down, Home, End       scroll\n"
-	"  h, ?     this help\n"
-	"\n"
-	"  Any key returns.\n";
+static const char help_text[] = "\n"
+				"  q        quit                     space, p  pause and go on\n"
+				"  s        sort by value or by key  i         reverse the order\n"
+				"  r        reset: clear all maps\n"
+				"  /        show only rows with this text (Enter; Esc shows all)\n"
+				"  arrows, Page Up, Page Down, Home, End       scroll\n"
+				"  h, ?     this help\n"
+				"\n"
+				"  Any key returns.\n";
 
 int rut_cli_script_screen_open(struct rut_script_screen **ret, const char *title, FILE **ret_out,
 			       struct rut_err *err)

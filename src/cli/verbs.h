@@ -50,8 +50,8 @@
 	A(rubytop, rubytop, nothing, calls, RUBY, "calls and times of Ruby methods, on a CPU and waiting") \
 	A(rubygc, rubygc, nothing, plain, RUBY, "pauses of Ruby's garbage collector by process and method") \
 	A(gvl, gvl, nothing, plain, RUBY, "waits for Ruby's lock, and the methods that held it") \
-	A(rubyexceptions, rubyexceptions, nothing, plain, RUBY, "Ruby exceptions by class and place") \
-	A(rubyalloc, rubyalloc, nothing, plain, RUBY, "Ruby allocations by class and place") \
+	A(rubyexceptions, rubyexceptions, nothing, plain, RUBY, "Ruby exceptions by class and line") \
+	A(rubyalloc, rubyalloc, nothing, plain, RUBY, "Ruby allocations by class and line") \
 	A(rubyoffcpu, rubyoffcpu, nothing, plain, RUBY, "where Ruby methods and lines wait, and for what")
 
 #define RUT_KERNEL_ANALYSES(A) RUT_LTTNG_ANALYSES(A) RUT_MORE_KERNEL_ANALYSES(A)
