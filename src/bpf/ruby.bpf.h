@@ -807,6 +807,8 @@ static __always_inline bool ruby_find_frames(struct rut_ruby_walk *w, struct rut
 
 static __always_inline bool ruby_find(struct rut_ruby_walk *w, struct rut_ruby_vm *proc)
 {
+	/* What ruby_enter() keeps here is of another process now. */
+	w->tgid = 0;
 	w->proc = *proc;
 	return ruby_find_frames(w, proc);
 }

@@ -136,6 +136,48 @@ EOF2
 }
 t_case "rline, rthread and rstack, also of a deep stack" stacks_and_lines
 
+# Two children of a fork with different code at the same addresses, which take turns on one CPU.
+cat >"$t_root/turns.rb" <<'EOF2'
+GC.disable
+sleep 0.01 until File.exist?(ARGV[0])
+null = File.open("/dev/null", "w")
+ends = Array.new(2) { IO.pipe }
+children = ["a.rb", "b.rb"].each_with_index.map do |file, i|
+  fork do
+    eval("def work(io) = io.syswrite('1234567')", TOPLEVEL_BINDING, file)
+    File.write("pid.#{file}", $$.to_s)
+    null.syswrite("12345678") and sleep 0.01 until File.exist?(ARGV[1])
+    50.times do
+      ends[i][0].sysread(1)
+      work(null)
+      ends[1 - i][1].syswrite("x")
+    end
+  end
+end
+ends[0][1].syswrite("x")
+children.each { |c| Process.wait(c) }
+EOF2
+
+processes_that_take_turns() {
+  taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" "$ruby" "$t_root/turns.rb" "$PWD/go" "$PWD/turn" & pid=$!
+  trap clean_up EXIT
+  : >go
+  t_wait test -s pid.a.rb
+  t_wait test -s pid.b.rb
+  local a b
+  a=$(cat pid.a.rb) b=$(cat pid.b.rb)
+  begin -e "tracepoint:syscalls:sys_enter_write /args.count == 7 && pid == $a/ { @a[rline] = count(); }
+    tracepoint:syscalls:sys_enter_write /args.count == 7 && pid == $b/ { @b[rstack(2)] = count(); }
+    tracepoint:syscalls:sys_enter_write /args.count == 8 && pid == $a && rline/ { @known_a = 1; }
+    tracepoint:syscalls:sys_enter_write /args.count == 8 && pid == $b && rline/ { @known_b = 1; }
+    interval:ms:20 /@known_a && @known_b && !@said/ { @said = 1; printf(\"known\\n\"); }"
+  t_wait grep -qx known out
+  : >turn
+  go
+  grep -qx '@a\[a.rb:1\]: 50' out || { cat out; return 1; }
+}
+t_case "processes that take turns on a CPU keep their names" processes_that_take_turns
+
 cat >"$t_root/in.rb" <<'EOF2'
 $null = File.open("/dev/null", "w")
 def write = $null.syswrite("x")
