@@ -413,8 +413,9 @@ static __always_inline __u64 ruby_methods_in(struct rut_ruby_walk *w, __u32 plac
 	__u64 n = (w->words[0] + w->words[1] * 8 - w->words[2]) / w->proc.frame_bytes, mixed, bits;
 	struct rut_frame_cache *c;
 
+	/* A frame that cannot be read: those that can be are compared. */
 	if (!ruby_sum_all(w, place, n))
-		return 0;
+		return ruby_all_methods(w, place, n);
 	c = ruby_cache_slot(w, w->sum + KEY_IN, &mixed);
 	if (!c)
 		return 0;
