@@ -45,8 +45,9 @@ static void adopt(struct rut_tracer *t, struct rut_family *f, uint32_t member)
 		rut_tracee_free(p);
 		return;
 	}
-	if (f->ring_fd >= 0)
-		rut_events_open_at(p, f->ring_fd, member * f->ring_bytes, f->ring_bytes, &ignored);
+	if (f->ring_fd >= 0 &&
+	    rut_events_open_at(p, f->ring_fd, member * f->ring_bytes, f->ring_bytes, &ignored) < 0)
+		rut_events_lost(t, p, 1, rut_now_ns());
 }
 
 static bool has_exited(pid_t pid)
@@ -132,6 +133,7 @@ static bool reap(struct rut_tracer *t, struct rut_family *f, uint32_t member)
 		return false;
 	if (!rut_gone_keep(t, p))
 		return false;
+	rut_events_left(t, p);
 	if (p->unseen)
 		rut_tracee_announce(t, p, RUT_RUBY_EVENT_EXIT);
 	rut_tracee_remove(t, p);

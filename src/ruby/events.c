@@ -5,7 +5,10 @@
  *
  * A round takes the time, then closes the packet that each process is writing: now every record up
  * to that time is in a finished packet. What is younger waits for the next round, so that no
- * process runs ahead of another.
+ * process runs ahead of another. Hits of scripts are added up: their order does not matter.
+ *
+ * A process may write any time, and its clock may be ahead (a time namespace): records of a time
+ * that is far ahead are reported as of now, and no more than two rings are kept of a process.
  */
 #include "ruby/events.h"
 #include "ruby/rows.h"
@@ -26,6 +29,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define AHEAD_MAX_NS 5000000000ull
+
 /* Packets that were taken out and are not reported yet. */
 struct rut_events {
 	struct rut_ring ring;
@@ -37,7 +42,8 @@ struct rut_events {
 	size_t at;	      /* the packet being reported */
 	size_t off;	      /* in it */
 	uint64_t time_ns;     /* of the record at `off`; valid when has */
-	uint64_t told_ns;     /* of the last record */
+	uint64_t told_ns;     /* of the last record, as it is in the packet */
+	uint64_t now_ns;      /* of the round; 0: of a dump, where any time is right */
 	bool has;
 	/* A backtrace, of the next event of this thread. */
 	uint32_t frames_tid, frame_count;
@@ -120,6 +126,28 @@ static unsigned char *packet_at(struct rut_events *e, size_t i)
 	return e->queue + i * e->ring.subbuf_size;
 }
 
+/* For one packet more: those that were reported go first. */
+static int make_room(struct rut_events *e)
+{
+	size_t cap = e->cap ? e->cap * 2 : 4;
+	unsigned char *to;
+
+	if (e->count < e->cap)
+		return 0;
+	if (e->at) {
+		memmove(e->queue, packet_at(e, e->at), (e->count - e->at) * e->ring.subbuf_size);
+		e->count -= e->at;
+		e->at = 0;
+		return 0;
+	}
+	to = realloc(e->queue, cap * e->ring.subbuf_size);
+	if (!to)
+		return -ENOMEM;
+	e->queue = to;
+	e->cap = cap;
+	return 0;
+}
+
 /* Copies what is finished: the ring is free again for the target. */
 static int take_packets(struct rut_events *e)
 {
@@ -130,16 +158,10 @@ static int take_packets(struct rut_events *e)
 	if (e->at && e->at == e->count)
 		e->at = e->count = 0;
 	/* No more than it can hold: what the target says of its positions may be untrue. */
-	while (taken++ < e->ring.count && (packet = rut_ring_next(&e->ring, &pos))) {
-		if (e->count == e->cap) {
-			size_t cap = e->cap ? e->cap * 2 : 4;
-			unsigned char *to = realloc(e->queue, cap * e->ring.subbuf_size);
-
-			if (!to)
-				return -ENOMEM;
-			e->queue = to;
-			e->cap = cap;
-		}
+	while (taken++ < e->ring.count && e->count - e->at < 2 * (size_t)e->ring.count &&
+	       (packet = rut_ring_next(&e->ring, &pos))) {
+		if (make_room(e) < 0)
+			return -ENOMEM;
 		memcpy(packet_at(e, e->count++), packet, e->ring.subbuf_size);
 		pos += e->ring.subbuf_size;
 		rut_ring_release(&e->ring, pos);
@@ -154,17 +176,25 @@ static size_t content_bytes(const struct rut_events *e, const struct rut_packet 
 	return n > e->ring.subbuf_size ? e->ring.subbuf_size : (size_t)n;
 }
 
+void rut_events_lost(struct rut_tracer *t, struct rut_tracee *p, uint64_t lost, uint64_t time_ns)
+{
+	struct rut_ruby_event ev = {.type = RUT_RUBY_EVENT_LOST,
+				    .pid = p->pid,
+				    .tid = p->pid,
+				    .lost = lost,
+				    .time_ns = time_ns};
+
+	if (lost && t->on_event)
+		t->on_event(&ev, t->on_event_arg);
+}
+
+/* What did not fit. Hits of scripts trapped instead. */
 static void emit_lost(struct rut_tracer *t, struct rut_tracee *p, uint64_t lost, uint64_t time_ns)
 {
-	struct rut_ruby_event ev = {.type = RUT_RUBY_EVENT_LOST, .pid = p->pid, .tid = p->pid};
-
-	if (lost <= p->events->lost)
+	if (lost <= p->events->lost || t->config.mode == RUT_RUBY_SCRIPT)
 		return;
-	ev.lost = lost - p->events->lost;
-	ev.time_ns = time_ns;
+	rut_events_lost(t, p, lost - p->events->lost, time_ns);
 	p->events->lost = lost;
-	if (t->on_event)
-		t->on_event(&ev, t->on_event_arg);
 }
 
 /* The time of the next record; false when there is none. */
@@ -198,6 +228,8 @@ static bool peek(struct rut_tracer *t, struct rut_tracee *p)
 			continue;
 		}
 		e->told_ns = e->time_ns;
+		if (e->now_ns && e->time_ns > e->now_ns + AHEAD_MAX_NS)
+			e->time_ns = e->now_ns;
 		e->has = true;
 	}
 	return e->has;
@@ -361,38 +393,66 @@ static void tell_next(struct rut_tracer *t, struct rut_tracee *p)
 	e->off += size;
 }
 
+/* The process with the oldest record up to that time. */
+static struct rut_tracee *find_first(struct rut_tracer *t, uint64_t until)
+{
+	struct rut_tracee *first = NULL;
+
+	for (size_t i = 0; i < t->count; i++) {
+		struct rut_tracee *p = t->tracees[i];
+
+		if (p->events && peek(t, p) && p->events->time_ns <= until &&
+		    (!first || p->events->time_ns < first->events->time_ns))
+			first = p;
+	}
+	return first;
+}
+
+static void tell_all(struct rut_tracer *t)
+{
+	for (size_t i = 0; i < t->count; i++)
+		while (t->tracees[i]->events && peek(t, t->tracees[i]))
+			tell_next(t, t->tracees[i]);
+}
+
 int rut_events_round(struct rut_tracer *t, struct rut_err *err)
 {
-	bool last = t->ending;
-	uint64_t now = rut_now_ns(), until = last ? UINT64_MAX : now;
+	uint64_t now = rut_now_ns(), until = t->ending ? UINT64_MAX : now;
+	struct rut_tracee *first;
 
 	for (size_t i = 0; i < t->count; i++) {
 		struct rut_events *e = t->tracees[i]->events;
 
 		if (!e)
 			continue;
+		e->now_ns = now;
 		rut_ring_flush(&e->ring);
 		if (take_packets(e) < 0)
 			return rut_err_set(err, ENOMEM, "out of memory");
 	}
-	for (;;) {
-		struct rut_tracee *first = NULL;
-
-		for (size_t i = 0; i < t->count; i++) {
-			struct rut_tracee *p = t->tracees[i];
-
-			if (p->events && peek(t, p) && p->events->time_ns <= until &&
-			    (!first || p->events->time_ns < first->events->time_ns))
-				first = p;
-		}
-		if (!first)
-			break;
-		tell_next(t, first);
-	}
+	if (t->config.mode == RUT_RUBY_SCRIPT)
+		tell_all(t);
+	else
+		while ((first = find_first(t, until)))
+			tell_next(t, first);
 	for (size_t i = 0; i < t->count; i++)
 		if (t->tracees[i]->events)
 			emit_lost(t, t->tracees[i], t->tracees[i]->events->ring.ctl->lost, now);
 	return 0;
+}
+
+void rut_events_left(struct rut_tracer *t, struct rut_tracee *p)
+{
+	struct rut_events *e = p->events;
+	uint64_t pos, end, lost = 0;
+
+	if (!e || t->config.mode == RUT_RUBY_RECORD)
+		return;
+	pos = __atomic_load_n(&e->ring.ctl->consumed, __ATOMIC_ACQUIRE);
+	end = __atomic_load_n(&e->ring.ctl->pos, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < e->ring.count && pos < end; i++, pos += e->ring.subbuf_size)
+		lost += rut_ring_packet_records(&e->ring, pos) + !i;
+	rut_events_lost(t, p, lost, rut_now_ns());
 }
 
 /* Packets in the order in which they were written, the last one with the end that it has so far. */

@@ -12,6 +12,13 @@ int rut_events_open_at(struct rut_tracee *p, int fd, uint64_t off, uint64_t byte
 /* Has everything been reported that was taken out of its ring? */
 bool rut_events_told(const struct rut_tracee *p);
 void rut_events_close(struct rut_tracee *p);
+/* Reports that many events as lost. */
+void rut_events_lost(struct rut_tracer *t, struct rut_tracee *p, uint64_t lost, uint64_t time_ns);
+/*
+ * Reports as lost what an exited process has left in its ring after the last round: it was killed
+ * while it wrote a record, and the packet of that is never finished. At least so many.
+ */
+void rut_events_left(struct rut_tracer *t, struct rut_tracee *p);
 /* Reports what has come, in order of time. Returns 0 or -errno. */
 int rut_events_round(struct rut_tracer *t, struct rut_err *err);
 /* Reports all that a ring holds, in a copy of another process's memory; p->table is set. */

@@ -112,8 +112,12 @@ void rut_tracer_free(struct rut_tracer *t)
 	rut_births_look(t);
 	t->ending = true;
 	rut_drain(t, NULL);
-	for (size_t i = 0; i < t->count; i++)
+	for (size_t i = 0; i < t->count; i++) {
+		/* Unseen ones may live. */
+		if (t->tracees[i]->exited && !t->tracees[i]->unseen)
+			rut_events_left(t, t->tracees[i]);
 		rut_tracee_free(t->tracees[i]);
+	}
 	rut_family_free_all(t);
 	rut_gone_fini(&t->gone);
 	free(t->tracees);

@@ -220,6 +220,7 @@ struct batch {
 
 struct rut_script_hits {
 	struct batch batches[RUT_HIT_PROBES];
+	uint64_t lost;
 	int rc;
 };
 
@@ -295,6 +296,8 @@ void rut_script_hits_event(const struct rut_ruby_event *ev, void *hits)
 	struct rut_script_hits *h = hits;
 	struct batch *b;
 
+	if (ev->type == RUT_RUBY_EVENT_LOST)
+		h->lost += ev->lost;
 	if (ev->type != RUT_RUBY_EVENT_HIT || ev->probe >= RUT_HIT_PROBES)
 		return;
 	b = &h->batches[ev->probe];
@@ -310,4 +313,9 @@ int rut_script_hits_run(struct rut_script_hits *h, struct rut_err *err)
 		if (h->batches[i].prog)
 			run(h, &h->batches[i]);
 	return h->rc ? rut_err_errno(err, -h->rc, "cannot run a probe of Ruby") : 0;
+}
+
+uint64_t rut_script_hits_lost(const struct rut_script_hits *h)
+{
+	return h ? h->lost : 0;
 }

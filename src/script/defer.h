@@ -33,5 +33,7 @@ void rut_script_hits_free(struct rut_script_hits *h);
 void rut_script_hits_event(const struct rut_ruby_event *ev, void *hits);
 /* Runs the programs for what was collected. Returns 0 or -errno, also of a run before. */
 int rut_script_hits_run(struct rut_script_hits *h, struct rut_err *err);
+/* How many could not be read, at least. */
+uint64_t rut_script_hits_lost(const struct rut_script_hits *h);
 
 #endif

@@ -2,6 +2,7 @@
 #include "script/ruby_attach.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -348,6 +349,7 @@ int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_prog
 
 void rut_script_tracer_free(struct rut_script_tracer *t)
 {
+	uint64_t lost;
 	char why[512];
 
 	if (!t)
@@ -356,6 +358,12 @@ void rut_script_tracer_free(struct rut_script_tracer *t)
 	if (t->tracer && t->p->opts.child && rut_tracer_untraced(t->tracer, why, sizeof(why)))
 		warn(t, "the command was not traced: %s", why);
 	rut_tracer_free(t->tracer);
+	lost = rut_script_hits_lost(t->hits);
+	if (lost)
+		warn(t,
+		     "at least %" PRIu64 " hits of Ruby probes were lost: a process was killed "
+		     "while it wrote one",
+		     lost);
 	rut_script_hits_free(t->hits);
 	free(t->files);
 	free(t);

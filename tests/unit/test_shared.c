@@ -17,7 +17,10 @@
 #include <unistd.h>
 
 #include "agent/event.h"
+#include "base/clock.h"
+#include "ring/read.h"
 #include "ring/ring.h"
+#include "ring/write.h"
 #include "ruby/core.h"
 
 enum { PAGE = 4096, SUBBUFS = 4, RING_BYTES = (1 + SUBBUFS) * PAGE, TABLE_BYTES = 4 * PAGE };
@@ -144,6 +147,105 @@ static void test_scribbler(void **state)
 	close(fd);
 }
 
+static size_t calls;
+static uint64_t lost, last_ns;
+
+static void count_event(const struct rut_ruby_event *ev, void *arg)
+{
+	if (ev->type == RUT_RUBY_EVENT_LOST) {
+		lost += ev->lost;
+		return;
+	}
+	calls++;
+	assert_true(ev->time_ns >= last_ns);
+	last_ns = ev->time_ns;
+}
+
+/* An hour from now: its clock is ahead, or it says so. Its packets are not kept until then. */
+static void test_times_ahead(void **state)
+{
+	int fd = memfd_create("ahead", MFD_CLOEXEC);
+	struct rut_tracee p = {.ctl_fd = -1, .pidfd = -1, .table_bytes = TABLE_BYTES};
+	struct rut_tracee *tracees[1] = {&p};
+	struct rut_tracer t = {.tracees = tracees, .count = 1, .on_event = count_event};
+
+	assert_int_equal(ftruncate(fd, RING_BYTES), 0);
+	ring = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	table = aligned_alloc(PAGE, TABLE_BYTES);
+	assert_true(ring != MAP_FAILED && table);
+	memset(table, 0, TABLE_BYTES);
+	fill();
+	p.table = (void *)table;
+	assert_int_equal(rut_events_open_at(&p, fd, 0, RING_BYTES, NULL), 0);
+	calls = 0;
+	for (int round = 1; round <= 100; round++) {
+		uint64_t ns = rut_now_ns() + 3600000000000ull;
+
+		fill();
+		for (int i = 0; i < SUBBUFS; i++) {
+			struct rut_packet *packet = (void *)(ring + PAGE + i * PAGE);
+			struct rut_event_common *e = (void *)(packet + 1);
+
+			packet->timestamp_begin = ns;
+			e->header = RUT_RECORD_HEADER(RUT_EVENT_ID_CALL, ns);
+			packet->content_size = (sizeof(*packet) + sizeof(*e)) * 8;
+		}
+		assert_int_equal(rut_events_round(&t, NULL), 0);
+		assert_int_equal(calls, round * SUBBUFS);
+	}
+	rut_events_close(&p);
+	free(p.names);
+	rut_strtab_fini(&t.strings);
+	munmap(ring, RING_BYTES);
+	free(table);
+	close(fd);
+}
+
+/* Killed while it wrote the last of 11 records. */
+static void test_unfinished_record(void **state)
+{
+	int fd = memfd_create("unfinished", MFD_CLOEXEC);
+	struct rut_tracee p = {.ctl_fd = -1, .pidfd = -1};
+	struct rut_tracee *tracees[1] = {&p};
+	struct rut_tracer t = {.tracees = tracees,
+			       .count = 1,
+			       .on_event = count_event,
+			       .config.mode = RUT_RUBY_SCRIPT};
+	struct rut_ring r;
+	uint64_t ns, pos = 0;
+
+	last_ns = 0;
+	assert_int_equal(ftruncate(fd, RING_BYTES), 0);
+	ring = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(ring != MAP_FAILED);
+	assert_int_equal(
+		rut_ring_init(&r, (void *)ring, ring + PAGE, RUT_RING_DISCARD, 12, SUBBUFS), 0);
+	assert_int_equal(rut_events_open_at(&p, fd, 0, RING_BYTES, NULL), 0);
+	for (int i = 0; i <= 10; i++) {
+		struct rut_event_hit *e =
+			rut_ring_reserve(&r, sizeof(*e), rut_ring_clock, &ns, &pos);
+
+		assert_non_null(e);
+		*e = (struct rut_event_hit){.c.header = RUT_RECORD_HEADER(RUT_EVENT_ID_HIT, ns)};
+		if (i < 10)
+			rut_ring_commit(&r, pos, sizeof(*e));
+	}
+	calls = lost = 0;
+	assert_int_equal(rut_events_round(&t, NULL), 0);
+	rut_events_left(&t, &p);
+	assert_int_equal(calls, 0);
+	assert_int_equal(lost, 11);
+	rut_ring_commit(&r, pos, sizeof(struct rut_event_hit));
+	lost = 0;
+	assert_int_equal(rut_events_round(&t, NULL), 0);
+	rut_events_left(&t, &p);
+	assert_int_equal(calls, 11);
+	assert_int_equal(lost, 0);
+	rut_events_close(&p);
+	munmap(ring, RING_BYTES);
+	close(fd);
+}
+
 static volatile sig_atomic_t disturbed;
 
 static void on_signal(int sig)
@@ -211,8 +313,8 @@ static void test_overlapping_core(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_scribbler),
-		cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_scribbler),	  cmocka_unit_test(test_times_ahead),
+		cmocka_unit_test(test_unfinished_record), cmocka_unit_test(test_signals),
 		cmocka_unit_test(test_overlapping_core),
 	};
 
