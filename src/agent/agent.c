@@ -23,6 +23,7 @@
 #include "stack.h"
 #include "trace.h"
 #include "twin.h"
+#include "watch_read.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -410,6 +411,8 @@ static void after_fork_in_parent(void)
 static void reset_locks(struct rut_session *s)
 {
 	s->arena_lock = s->variants.lock = s->codes_lock = s->requests.lock = s->busy = 0;
+	rut_agent_hits_forked(s);
+	rut_agent_watch_forked(s);
 }
 
 /* It has no memory of its own here: its hooks must not count into the parent's. */

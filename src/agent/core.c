@@ -51,9 +51,8 @@ VALUE rut_agent_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 
 void rut_agent_session_raw(struct rut_session *s, uint32_t events, rut_raw_fn fn)
 {
+	s->raw_events[s->raw_count] = events;
 	s->raws[s->raw_count++] = fn;
-	if (events & RUT_EVENT_NEWOBJ)
-		s->on_newobj = fn;
 	rb.rb_add_event_hook2(fn, events, (VALUE)s->index << 1 | 1, RUT_HOOK_RAW);
 }
 
@@ -77,13 +76,15 @@ void rut_agent_session_newobj_off(struct rut_session *s)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < s->raw_count; i++)
-		if (s->raws[i] != s->on_newobj)
-			s->raws[n++] = s->raws[i];
+	for (unsigned i = 0; i < s->raw_count; i++) {
+		if (s->raw_events[i] & RUT_EVENT_NEWOBJ) {
+			rb.rb_remove_event_hook_with_data(s->raws[i], (VALUE)s->index << 1 | 1);
+			continue;
+		}
+		s->raw_events[n] = s->raw_events[i];
+		s->raws[n++] = s->raws[i];
+	}
 	s->raw_count = n;
-	if (s->on_newobj)
-		rb.rb_remove_event_hook_with_data(s->on_newobj, (VALUE)s->index << 1 | 1);
-	s->on_newobj = NULL;
 }
 
 bool rut_agent_session_sees_allocations(const struct rut_session *s)

@@ -331,9 +331,9 @@ struct rut_session {
 	struct rut_variants variants;
 	VALUE tps[12]; /* global tracepoints; registered with the GC */
 	int tp_count;
-	rut_raw_fn raws[RUT_RAWS]; /* those of rut_agent_session_raw() */
+	rut_raw_fn raws[RUT_RAWS];     /* those of rut_agent_session_raw() */
+	uint32_t raw_events[RUT_RAWS]; /* theirs */
 	unsigned raw_count;
-	rut_raw_fn on_newobj; /* that of them which hooks allocations; NULL: none */
 	struct rut_agent_sites sites;
 	struct rut_slots slots; /* sizes of objects */
 	struct rut_origins origins;

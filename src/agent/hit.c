@@ -147,6 +147,13 @@ int rut_agent_hits_init(struct rut_session *s)
 	return r;
 }
 
+void rut_agent_hits_forked(struct rut_session *s)
+{
+	for (unsigned i = 0; s->hits.texts && i < RUT_HIT_POOL; i++)
+		if (s->hits.texts[i].taken)
+			s->hits.texts[i].taken = 0;
+}
+
 void rut_agent_hits_fini(struct rut_session *s)
 {
 	if (s->hits.rows)

@@ -50,6 +50,8 @@ static inline union rut_hit_fact *rut_hit_fact(struct rut_hit_facts *f, char kin
 /* Reads the probes of the session's configuration. Returns 0 or -ENOMEM. */
 int rut_agent_hits_init(struct rut_session *s);
 void rut_agent_hits_fini(struct rut_session *s);
+/* In the child of a fork: threads that are not in it had some of the room for texts. */
+void rut_agent_hits_forked(struct rut_session *s);
 
 /* Which probes the method of this row hits; once for each row. */
 void rut_agent_hits_learn(struct rut_session *s, const struct rut_agent_row *row,

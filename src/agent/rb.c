@@ -265,9 +265,11 @@ bool rut_agent_protect(VALUE (*fn)(VALUE), VALUE arg)
 	rb.rb_protect(fn, arg, &failed);
 	if (!failed)
 		return false;
-	/* What is thrown is no object, and kept in the frame that threw it, too. */
-	if (!rut_special_p(saved) &&
-	    (rut_type(saved) == RUT_T_IMEMO || rut_type(saved) == RUT_T_NODE))
+	/*
+	 * rb_set_errinfo() raises for what is no exception: what is thrown (kept in the frame that
+	 * threw it, too), and the number that is there while a thread is killed.
+	 */
+	if (rut_special_p(saved) || rut_type(saved) == RUT_T_IMEMO || rut_type(saved) == RUT_T_NODE)
 		saved = rb.qnil;
 	rb.rb_set_errinfo(saved);
 	return true;

@@ -379,6 +379,14 @@ void rut_agent_watch_fini(struct rut_session *s)
 	s->requests.sqls = NULL;
 }
 
+void rut_agent_watch_forked(struct rut_session *s)
+{
+	/* What was being written may be half of it. */
+	for (size_t i = 0; s->requests.sqls && i < SQLS; i++)
+		if (s->requests.sqls[i].taken)
+			s->requests.sqls[i].len = s->requests.sqls[i].taken = 0;
+}
+
 static uint64_t hash_of(const char *text, size_t len)
 {
 	uint64_t h = len, word;

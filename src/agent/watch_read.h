@@ -26,6 +26,8 @@ void rut_agent_watches_intern(struct rut_session *s);
 
 /* Frees what is kept beside that. */
 void rut_agent_watch_fini(struct rut_session *s);
+/* In the child of a fork: threads that are not in it had some of the queries that are kept. */
+void rut_agent_watch_forked(struct rut_session *s);
 
 /*
  * Reads the field into `buf`, which is NUL-terminated then, with control characters and what is no
