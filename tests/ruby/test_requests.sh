@@ -422,10 +422,11 @@ the_screen_shows_requests() {
   t_wait pane 'requests after .* 1 process'
   t_wait pane_after_request 'GET /probe *$'
   # t and x record the route under the cursor for a moment, kernel included.
-  if [ "$(id -u)" = 0 ] && "$RUTILE" doctor 2>/dev/null | grep -q '^eBPF *ok'; then
+  "$RUTILE" doctor >doctor.out 2>&1 || :
+  if [ "$(id -u)" = 0 ] && grep -q '^eBPF *ok' doctor.out; then
     tmux -S "$socket" send-keys t
     t_wait pane_after_request 'Slowest requests'
-    pane 'GET /probe *1*[0-9]'
+    t_wait pane 'GET /probe *1*[0-9]'
     tmux -S "$socket" send-keys x
     t_wait pane_after_request 'This request took'
     tmux -S "$socket" send-keys BSpace
