@@ -245,7 +245,8 @@ int rut_cursor_grow(struct rut_cursor *c)
 	    make_room(&c->seg, &c->n_segs, c->s->meta->max_segs) < 0)
 		return -ENOMEM;
 	c->ev.regs = c->regs;
-	c->ev.seg = c->seg;
+	/* The event that was decoded last may still wait to be given out. */
+	c->ev.seg = c->n_found ? rut_cursor_segments(c, &c->found[c->found_at - 1]) : c->seg;
 	return 0;
 }
 
