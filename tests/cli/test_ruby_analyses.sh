@@ -11,7 +11,14 @@ mk() {
 run() {
   verb=$1
   shift
-  "$RUTILE" "$verb" --skip-validation --no-intersection --gmt "$@" trace
+  "$RUTILE" "$verb" --skip-validation --no-intersection --gmt "$@" trace >said || return
+  case " $* " in
+    *" --mi "*)
+      "$RUTILE" "$verb" --metadata >meta
+      python3 "$SRC/tests/lami.py" meta said >lami || return
+      ;;
+  esac
+  cat said
 }
 
 # json PYTHON: with rows(CLASS) and val(CELL)
