@@ -171,6 +171,13 @@ static struct tid_stats **running_on(struct cputop *c, int cpu)
 									   : NULL;
 }
 
+/* Told by a statedump or an event before the row was made: no change of it need follow. */
+static void add_known_prio(struct tid_stats *s, const struct rut_thread *t)
+{
+	if (t->has_prio)
+		rut_an_prios_add(&s->prios, true, t->prio);
+}
+
 static void on_switch(void *arg, const void *data)
 {
 	const struct rut_hook_switch *h = data;
@@ -197,6 +204,8 @@ static void on_switch(void *arg, const void *data)
 			    : NULL;
 	if (cached)
 		*cached = NULL;
+	if (s && is_new)
+		add_known_prio(s, h->prev);
 	/* The thread that ran when the trace began has run since then. */
 	if (s && is_new && first && h->gap_tid < 0)
 		s->since_ns = c->base.begin_ns;
@@ -228,8 +237,11 @@ static void on_migrate(void *arg, const void *data)
 		return;
 	row = rut_an_run_row(c->base.run, h->thread);
 	s = get_tid(c, row->tid, row->comm, &is_new);
-	if (s)
-		s->migrations++;
+	if (!s)
+		return;
+	if (is_new && !c->base.run->conf->by)
+		add_known_prio(s, h->thread);
+	s->migrations++;
 }
 
 static void on_prio(void *arg, const void *data)

@@ -357,14 +357,14 @@ static void count_bytes(struct rut_io_proc *p, struct rut_io_fd *const fds[2],
 {
 	if (!rq->has_size || rq->error || !fds[0] || !fds[1])
 		return;
-	if (rq->op == RUT_IO_READ || rq->op == RUT_IO_READ_WRITE)
+	if (rq->op == RUT_IO_READ || rq->op == RUT_IO_READ_WRITE) {
 		add_bytes(p, fds[0]->type, 0, rq->size);
-	if (rq->op == RUT_IO_WRITE || rq->op == RUT_IO_READ_WRITE)
-		add_bytes(p, fds[1]->type, 1, rq->size);
-	if (rq->op == RUT_IO_READ)
 		fds[0]->bytes[0] += rq->size;
-	if (rq->op == RUT_IO_WRITE)
+	}
+	if (rq->op == RUT_IO_WRITE || rq->op == RUT_IO_READ_WRITE) {
+		add_bytes(p, fds[1]->type, 1, rq->size);
 		fds[1]->bytes[1] += rq->size;
+	}
 }
 
 /* What was open when the interval began is known to the model, not yet here. */

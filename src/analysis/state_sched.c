@@ -151,7 +151,14 @@ static void sched_pi_setprio(struct rut_state *st, const struct rut_ctf_event *e
 	check_prio(st, ev->ts_ns, st->cpu, t, rut_ctf_i64(ev, &c->f[PI_NEWPRIO]));
 }
 
-enum { FORK_CHILD_TID, FORK_CHILD_PID, FORK_CHILD_COMM, FORK_PARENT_PID, FORK_PARENT_COMM };
+enum {
+	FORK_CHILD_TID,
+	FORK_CHILD_PID,
+	FORK_CHILD_COMM,
+	FORK_PARENT_PID,
+	FORK_PARENT_COMM,
+	FORK_PARENT_TID
+};
 
 /* The child gets a copy of the descriptors of its parent's group. */
 static void copy_fds(struct rut_state *st, const struct rut_ctf_event *ev,
@@ -175,17 +182,21 @@ static void copy_fds(struct rut_state *st, const struct rut_ctf_event *ev,
 static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event *ev,
 			       const struct rut_state_class *c)
 {
-	int64_t parent_pid = rut_ctf_i32(ev, &c->f[FORK_PARENT_PID]);
-	struct rut_thread *parent = rut_an_state_thread_new(st, parent_pid), *child;
+	/* LTTng 2.1 has no PIDs here, so that a new thread cannot be told from a new process. */
+	bool has_pids = rut_ctf_ref_ok(&c->f[FORK_PARENT_PID]);
+	int64_t parent_tid = rut_ctf_i32(ev, &c->f[has_pids ? FORK_PARENT_PID : FORK_PARENT_TID]);
+	struct rut_thread *parent = rut_an_state_thread_new(st, parent_tid), *child;
 
-	parent->pid = parent_pid;
+	if (has_pids)
+		parent->pid = parent_tid;
 	parent->comm = rut_an_state_name(st, ev, &c->f[FORK_PARENT_COMM]);
 	child = rut_an_state_thread_replace(st, rut_ctf_i32(ev, &c->f[FORK_CHILD_TID]));
-	child->pid = rut_ctf_i32(ev, &c->f[FORK_CHILD_PID]);
+	if (has_pids)
+		child->pid = rut_ctf_i32(ev, &c->f[FORK_CHILD_PID]);
 	child->comm = rut_an_state_name(st, ev, &c->f[FORK_CHILD_COMM]);
 	child->cgroup = parent->cgroup;
 	if (!st->no_files)
-		copy_fds(st, ev, parent, child);
+		copy_fds(st, ev, rut_an_state_leader(st, parent), child);
 }
 
 static void sched_process_exit(struct rut_state *st, const struct rut_ctf_event *ev,
@@ -281,7 +292,7 @@ const struct rut_state_def rut_an_state_sched_defs[] = {
 	{"sched_pi_setprio", sched_pi_setprio, {"tid", "newprio"}},
 	{"sched_process_fork",
 	 sched_process_fork,
-	 {"child_tid", "child_pid", "child_comm", "parent_pid", "parent_comm"}},
+	 {"child_tid", "child_pid", "child_comm", "parent_pid", "parent_comm", "parent_tid"}},
 	{"sched_process_exit", sched_process_exit, {"tid"}, RUT_HOOK_BIT(RUT_HOOK_WAKEUP)},
 	{"sched_process_exec", sched_process_exec, {"tid", "filename"}},
 	{"mm_page_alloc", page_alloc, {NULL}, PAGES},
