@@ -266,10 +266,11 @@ RUBY
   json '
 m = {r[0]: r for r in rows("per-method")}
 assert m["App#request"][2] == 20
-# A sleep is no shorter than asked for and uses next to no CPU; the work uses what it is asked to.
+# A sleep is no shorter than asked for and uses next to no CPU; the work uses what it is asked to, but for switches that
+# a kernel may hide from every tool (tests/bpf/test_interop.sh).
 wait, work = m["App#wait"], m["App#burn"]
 assert wait[3] >= 20 * 20e6 and wait[5] < wait[3] / 4, wait
-assert 20 * 10e6 * 0.98 <= work[5] <= 20 * 10e6 * 1.1, work
+assert 20 * 10e6 * 0.9 <= work[5] <= 20 * 10e6 * 1.1, work
 assert m["App#request"][3] >= wait[3] + work[3]' <top.json
   json "assert sum(r[1] + r[2] for r in rows('gc')) >= $gcs" <gc.json
   # Labels of enumerations are strings to expressions: methods by name.
