@@ -46,6 +46,20 @@ uint64_t rut_proc_start(pid_t pid)
 		       : 0;
 }
 
+bool rut_proc_is_zombie(pid_t pid)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	const char *p = read_stat(pid, &b);
+	char state;
+	long threads;
+
+	/* One whose first thread has ended is a zombie, too, but has others. */
+	return p &&
+	       sscanf(p, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld",
+		      &state, &threads) == 2 &&
+	       state == 'Z' && threads <= 1;
+}
+
 pid_t rut_proc_own_pid(pid_t pid)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;

@@ -3,6 +3,7 @@
 #ifndef RUT_BASE_PROC_H
 #define RUT_BASE_PROC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -12,6 +13,9 @@ pid_t rut_proc_parent(pid_t pid);
 /* The 22nd: when it was started, in ticks since the boot; 0: it has exited. Another process that
  * gets its number has another one. exec changes nothing. */
 uint64_t rut_proc_start(pid_t pid);
+
+/* Has it ended with all its threads, and waits for its parent? */
+bool rut_proc_is_zombie(pid_t pid);
 
 /* The number that it has in its own PID namespace, where getpid() returns it; 0: it has exited. */
 pid_t rut_proc_own_pid(pid_t pid);

@@ -6,6 +6,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,8 @@ struct rut_unwinds {
 	struct rut_unwind_tables tables;
 	struct rut_map waits; /* by PID: struct wait, owned */
 	uint64_t vdso_bytes;
-	bool all; /* more processes have mapped code than `waits` holds */
+	uint64_t given_up; /* reads, since the tables are locked for too long */
+	bool all;	   /* more processes have mapped code than `waits` holds */
 	bool said_rows, said_ranges, said_share, said_procs;
 };
 
@@ -138,19 +140,22 @@ static bool is_rubys(const char *path)
 }
 
 /*
- * Adds what was read. Where there is no room this is said, and the file is kept as one of which
- * nothing is known (see add_range()), so that it is not read again and again. NULL: nor for that.
+ * Adds what was read. Where there is no room this is said, and the file is remembered as one of
+ * which nothing is known (see add_range()), so that it is not read again and again. NULL: nor for
+ * that.
  */
 static struct rut_unwind_file *add_file(struct rut_recorder *r, const struct stat *st,
 					struct rut_unwind_table *t)
 {
 	struct rut_unwinds *u = r->unwinds;
 	struct rut_unwind_file *f = NULL;
-	int rc = rut_unwind_tables_add(&u->tables, st, t, rut_ring_clock(), &f);
+	uint64_t now = rut_ring_clock();
+	int rc = rut_unwind_tables_add(&u->tables, st, t, now, &f);
 
-	if (rc == -ENOSPC) {
+	/* Not for each file: a user can make any number of them. */
+	if ((rc == -ENOSPC || rc == -EDQUOT) && rut_unwind_tables_may_sweep(&u->tables, now)) {
 		sweep(r, true);
-		rc = rut_unwind_tables_add(&u->tables, st, t, rut_ring_clock(), &f);
+		rc = rut_unwind_tables_add(&u->tables, st, t, now, &f);
 	}
 	if (rc == -ENOSPC)
 		warn_once(&u->said_rows, "the tables of all programs and libraries are larger than "
@@ -158,12 +163,8 @@ static struct rut_unwind_file *add_file(struct rut_recorder *r, const struct sta
 	else if (rc == -EDQUOT)
 		warn_once(&u->said_share, "the programs and libraries of one user have the share "
 					  "of one user");
-	if (rc != -ENOSPC && rc != -EDQUOT)
-		return f;
-	t->nrows = 0;
-	if (!rut_unwind_tables_add(&u->tables, st, t, rut_ring_clock(), &f))
-		f->count = 1;
-	return f;
+	return rc == -ENOSPC || rc == -EDQUOT ? rut_unwind_tables_refuse(&u->tables, st, t, now)
+					      : f;
 }
 
 /* Of Ruby's files *t has the functions, if it was read now. */
@@ -176,7 +177,7 @@ static struct rut_unwind_file *find_file(struct rut_recorder *r, int fd, struct 
 	if (fstat(fd, &st) < 0)
 		return NULL;
 	f = rut_unwind_tables_find(&r->unwinds->tables, &st, rut_ring_clock());
-	if (f)
+	if (f || r->unwinds->tables.stuck)
 		return f;
 	rc = rut_unwind_read(t, fd);
 	if (rc < 0)
@@ -300,7 +301,8 @@ static void read_maps(struct rut_recorder *r, struct building *b, int32_t pid)
 
 	if (rut_maps_open(&maps, pid) < 0)
 		return;
-	while (b->proc.count < RUT_UNWIND_RANGES && rut_maps_next(&maps, &m)) {
+	while (!r->unwinds->tables.stuck && b->proc.count < RUT_UNWIND_RANGES &&
+	       rut_maps_next(&maps, &m)) {
 		if (!m.exec || !strcmp(m.path, "[vsyscall]"))
 			continue;
 		if (m.inode)
@@ -373,6 +375,21 @@ static int publish(struct rut_recorder *r, struct building *b, int32_t pid)
 	return 0;
 }
 
+/* Says when another process begins to keep the lock, and for how many reads it did. */
+static bool is_stuck(struct rut_unwinds *u)
+{
+	if (u->tables.stuck && !u->given_up++)
+		rut_warn("no native stacks of new code: another process of this session is "
+			 "stopped while it changes their tables");
+	if (!u->tables.stuck && u->given_up) {
+		rut_info("the tables of native stacks can be changed again, after %" PRIu64
+			 " reads that were given up",
+			 u->given_up);
+		u->given_up = 0;
+	}
+	return u->tables.stuck;
+}
+
 static int read_process(struct rut_recorder *r, int32_t pid)
 {
 	_cleanup_free_ struct building *b = calloc(1, sizeof(*b));
@@ -382,7 +399,10 @@ static int read_process(struct rut_recorder *r, int32_t pid)
 		return -ENOMEM;
 	if (!bpf_map_lookup_elem(r->fds[RUT_MAP_RUBIES], &pid, &vm))
 		b->loop = vm.loop;
-	read_maps(r, b, pid);
+	if (!rut_unwind_tables_stuck(&r->unwinds->tables))
+		read_maps(r, b, pid);
+	if (is_stuck(r->unwinds))
+		return -EAGAIN;
 	return !b->proc.count || is_unchanged(r, b, pid) ? 0 : publish(r, b, pid);
 }
 
@@ -573,6 +593,7 @@ void rut_unwind_free(struct rut_unwinds *u)
 	rut_map_each(&u->waits, slot)
 		free(slot->value);
 	rut_map_fini(&u->waits);
+	rut_unwind_tables_fini(&u->tables);
 	munmap(u->tables.rows, RUT_UNWIND_ROWS_BYTES);
 	munmap(u->tables.ranges, RUT_UNWIND_RANGE_BYTES);
 	free(u);

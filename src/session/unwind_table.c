@@ -16,6 +16,8 @@
 #define LARGE	     100000 /* rows */
 #define FILE_AGE_NS  10000000000ull
 #define SWEEP_NS     200000000ull
+#define REFUSED_NS   30000000000ull
+#define REFUSED_MAX  4096
 #define LOCK_MS	     2000 /* after which this gives up */
 #define DEAD_MS	     100  /* after which it is asked whether the holder lives */
 
@@ -26,13 +28,19 @@
 
 struct rut_unwind_shared {
 	uint64_t lock; /* the holder's PID and, below it, half of its start */
-	uint64_t space, swept_ns;
+	uint64_t space, swept_ns, swept_files_ns;
 	uint32_t nblocks, cursor;	 /* blocks taken; where the search for others begins */
 	uint64_t hash[RUT_UNWIND_FILES]; /* of what a file is known by; 0: free. Written last */
 	struct rut_unwind_file file[RUT_UNWIND_FILES];
 	uint64_t owner[RUT_UNWIND_BLOCKS];   /* address space; 0: free */
 	uint64_t free_ns[RUT_UNWIND_BLOCKS]; /* since when nobody has it; 0: somebody does */
 	uint32_t uid[RUT_UNWIND_BLOCKS];
+};
+
+/* A file without room. */
+struct refused {
+	struct rut_unwind_file file;
+	uint64_t until_ns;
 };
 
 _Static_assert(sizeof(struct rut_unwind_shared) <= SHARED_PAGES * sizeof(struct rut_unwind_page),
@@ -43,6 +51,15 @@ void rut_unwind_tables_init(struct rut_unwind_tables *t, void *rows, void *range
 	t->rows = rows;
 	t->ranges = ranges;
 	t->shared = (struct rut_unwind_shared *)(t->rows + ROWS);
+	t->refused = (struct rut_map){0};
+	t->stuck = false;
+}
+
+void rut_unwind_tables_fini(struct rut_unwind_tables *t)
+{
+	rut_map_each(&t->refused, slot)
+		free(slot->value);
+	rut_map_fini(&t->refused);
 }
 
 size_t rut_unwind_tables_room(void)
@@ -52,40 +69,63 @@ size_t rut_unwind_tables_room(void)
 
 /* --- lock ---------------------------------------------------------------------------------- */
 
+/* A killed process that is not reaped yet still has its start time, but no second thread. */
 static bool is_dead(uint64_t holder)
 {
-	return (uint32_t)rut_proc_start((pid_t)(holder >> 32)) != (uint32_t)holder;
+	pid_t pid = (pid_t)(holder >> 32);
+
+	return (uint32_t)rut_proc_start(pid) != (uint32_t)holder || rut_proc_is_zombie(pid);
 }
 
-/* It is held for milliseconds at most, and without reading files. */
-static bool lock(struct rut_unwind_shared *s)
+static bool try_lock(struct rut_unwind_shared *s, uint64_t *holder, uint64_t me)
+{
+	return __atomic_compare_exchange_n(&s->lock, holder, me, false, __ATOMIC_ACQUIRE,
+					   __ATOMIC_RELAXED);
+}
+
+/*
+ * It is held for milliseconds at most, and without reading files. A stopped holder keeps it: after
+ * one time-out this does not wait again until the lock was free once.
+ */
+static bool lock(struct rut_unwind_tables *t)
 {
 	static uint64_t me;
+	struct rut_unwind_shared *s = t->shared;
 	uint64_t seen = 0;
 
 	if (me >> 32 != (uint64_t)getpid())
 		me = (uint64_t)getpid() << 32 | (uint32_t)rut_proc_start(getpid());
 	for (int ms = 0, since = 0; ms < LOCK_MS; ms++) {
 		uint64_t holder = 0;
+		bool taken = try_lock(s, &holder, me);
 
-		if (__atomic_compare_exchange_n(&s->lock, &holder, me, false, __ATOMIC_ACQUIRE,
-						__ATOMIC_RELAXED))
-			return true;
 		if (holder != seen)
 			since = ms;
 		seen = holder;
-		if (ms - since >= DEAD_MS && is_dead(holder) &&
-		    __atomic_compare_exchange_n(&s->lock, &holder, me, false, __ATOMIC_ACQUIRE,
-						__ATOMIC_RELAXED))
+		if (!taken && (t->stuck || ms - since >= DEAD_MS) && is_dead(holder))
+			taken = try_lock(s, &holder, me);
+		if (taken) {
+			t->stuck = false;
 			return true;
+		}
+		if (t->stuck)
+			return false;
 		poll(NULL, 0, 1);
 	}
+	t->stuck = true;
 	return false;
 }
 
 static void unlock(struct rut_unwind_shared *s)
 {
 	__atomic_store_n(&s->lock, 0, __ATOMIC_RELEASE);
+}
+
+bool rut_unwind_tables_stuck(struct rut_unwind_tables *t)
+{
+	if (t->stuck && lock(t))
+		unlock(t->shared);
+	return t->stuck;
 }
 
 /* --- files --------------------------------------------------------------------------------- */
@@ -130,6 +170,15 @@ static struct rut_unwind_file *find(struct rut_unwind_shared *s, const struct ru
 	return NULL;
 }
 
+static struct rut_unwind_file *find_refused(struct rut_unwind_tables *t,
+					    const struct rut_unwind_file *key, uint64_t hash,
+					    uint64_t now_ns)
+{
+	struct refused *r = rut_map_get(&t->refused, hash);
+
+	return r && is_same(&r->file, key) && now_ns < r->until_ns ? &r->file : NULL;
+}
+
 struct rut_unwind_file *rut_unwind_tables_find(struct rut_unwind_tables *t, const struct stat *st,
 					       uint64_t now_ns)
 {
@@ -137,11 +186,36 @@ struct rut_unwind_file *rut_unwind_tables_find(struct rut_unwind_tables *t, cons
 	uint64_t hash = identify(&key, st);
 
 	/* A sweep can free one that it finds unused for 10 s, at this moment. */
-	if (!lock(t->shared))
+	if (!lock(t))
 		return NULL;
 	f = find(t->shared, &key, hash, now_ns);
 	unlock(t->shared);
-	return f;
+	return f ? f : find_refused(t, &key, hash, now_ns);
+}
+
+struct rut_unwind_file *rut_unwind_tables_refuse(struct rut_unwind_tables *t, const struct stat *st,
+						 const struct rut_unwind_table *table,
+						 uint64_t now_ns)
+{
+	struct refused *r = calloc(1, sizeof(*r)), *old;
+	uint64_t hash;
+
+	if (!r)
+		return NULL;
+	if (t->refused.count >= REFUSED_MAX)
+		rut_unwind_tables_fini(t);
+	hash = identify(&r->file, st);
+	r->until_ns = now_ns + REFUSED_NS;
+	r->file.count = 1;
+	r->file.nsegments = (uint32_t)table->nsegments;
+	memcpy(r->file.segments, table->segments, sizeof(r->file.segments));
+	old = rut_map_get(&t->refused, hash);
+	if (rut_map_put(&t->refused, hash, r) < 0) {
+		free(r);
+		return NULL;
+	}
+	free(old);
+	return &r->file;
 }
 
 struct rows {
@@ -248,7 +322,7 @@ int rut_unwind_tables_add(struct rut_unwind_tables *t, const struct stat *st,
 	int rc = 0;
 
 	key.used_ns = now_ns;
-	if (!lock(t->shared))
+	if (!lock(t))
 		return -EAGAIN;
 	/* Another process may have read it meanwhile. */
 	*ret = find(t->shared, &key, hash, now_ns);
@@ -319,7 +393,7 @@ int rut_unwind_tables_take(struct rut_unwind_tables *t, uint32_t uid,
 {
 	int rc;
 
-	if (!lock(t->shared))
+	if (!lock(t))
 		return -EAGAIN;
 	rc = take(t, uid, ranges, count, ret_first, ret_space);
 	unlock(t->shared);
@@ -331,6 +405,11 @@ bool rut_unwind_tables_crowded(const struct rut_unwind_tables *t, uint64_t now_n
 	const struct rut_unwind_shared *s = t->shared;
 
 	return s->nblocks > RUT_UNWIND_BLOCKS / 2 && now_ns - s->swept_ns > SWEEP_NS;
+}
+
+bool rut_unwind_tables_may_sweep(const struct rut_unwind_tables *t, uint64_t now_ns)
+{
+	return now_ns - t->shared->swept_files_ns > SWEEP_NS;
 }
 
 /* --- sweep --------------------------------------------------------------------------------- */
@@ -405,11 +484,13 @@ static void sweep_files(struct rut_unwind_tables *t, uint64_t now_ns)
 int rut_unwind_tables_sweep(struct rut_unwind_tables *t, const uint64_t *spaces, size_t n,
 			    bool files, uint64_t now_ns, size_t *ret_waiting)
 {
-	if (!lock(t->shared))
+	if (!lock(t))
 		return -EAGAIN;
 	*ret_waiting = sweep_blocks(t->shared, spaces, n, now_ns);
-	if (files)
+	if (files) {
 		sweep_files(t, now_ns);
+		t->shared->swept_files_ns = now_ns;
+	}
 	t->shared->swept_ns = now_ns;
 	unlock(t->shared);
 	return 0;

@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "base/hash.h"
 #include "bpf/unwind.h"
 #include "probe/unwind.h"
 
@@ -53,15 +54,24 @@ struct rut_unwind_tables {
 	struct rut_unwind_row *rows;	  /* borrowed: RUT_UNWIND_ROWS_BYTES */
 	struct rut_unwind_range *ranges;  /* borrowed: RUT_UNWIND_RANGE_BYTES */
 	struct rut_unwind_shared *shared; /* behind the rows */
+	struct rut_map refused;		  /* files for which there was no room: this process's */
+	bool stuck; /* the lock was not free for 2 s: the next calls do not wait for it */
 };
 
 /* Zeroed memory is a set of empty tables. */
 void rut_unwind_tables_init(struct rut_unwind_tables *t, void *rows, void *ranges);
+void rut_unwind_tables_fini(struct rut_unwind_tables *t);
+
+/* Tries the lock again where it was stuck. Is it so still? */
+bool rut_unwind_tables_stuck(struct rut_unwind_tables *t);
 
 /* The rows that fit in. */
 size_t rut_unwind_tables_room(void);
 
-/* A file that was read before, or NULL. It stays for 10 s, and while ranges point to its rows. */
+/*
+ * A file that was read before, or NULL. It stays for 10 s, and while ranges point to its rows. One
+ * that was refused has a single row, row 0.
+ */
 struct rut_unwind_file *rut_unwind_tables_find(struct rut_unwind_tables *t, const struct stat *st,
 					       uint64_t now_ns);
 
@@ -74,6 +84,14 @@ int rut_unwind_tables_add(struct rut_unwind_tables *t, const struct stat *st,
 			  struct rut_unwind_file **ret);
 
 /*
+ * Remembers for 30 s that there was no room for this file, so that it is not read again for each
+ * process that has mapped it. Returns what stands for it until then, or NULL.
+ */
+struct rut_unwind_file *rut_unwind_tables_refuse(struct rut_unwind_tables *t, const struct stat *st,
+						 const struct rut_unwind_table *table,
+						 uint64_t now_ns);
+
+/*
  * Takes room for the ranges of a new address space of a user and writes them. 0, *ret_first and
  * *ret_space, a number that no other has had; -ENOSPC, -EDQUOT, -EAGAIN: as above.
  */
@@ -83,6 +101,9 @@ int rut_unwind_tables_take(struct rut_unwind_tables *t, uint32_t uid,
 
 /* Is it time for a sweep, because half of the ranges are taken? */
 bool rut_unwind_tables_crowded(const struct rut_unwind_tables *t, uint64_t now_ns);
+
+/* May files be swept, or was that done less than 200 ms ago? */
+bool rut_unwind_tables_may_sweep(const struct rut_unwind_tables *t, uint64_t now_ns);
 
 /*
  * Frees what belongs to none of these address spaces, which are sorted; with `files`, rows to which

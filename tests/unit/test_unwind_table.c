@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "session/unwind_table.h"
@@ -31,6 +32,7 @@ static int teardown(void **state)
 {
 	struct rut_unwind_tables *t = *state;
 
+	rut_unwind_tables_fini(t);
 	munmap(t->rows, RUT_UNWIND_ROWS_BYTES);
 	munmap(t->ranges, RUT_UNWIND_RANGE_BYTES);
 	return 0;
@@ -232,11 +234,115 @@ static void users_have_shares(void **state)
 		rc = add_file(t, 100000 + i, 1002, 0, S, &f);
 	assert_int_equal(rc, -EDQUOT);
 	assert_int_equal(add_file(t, 90002, 0, 0, S, &f), 0);
+	/* Old files make room for those that are built again, by rows and by number. */
+	assert_int_equal(add_file(t, 90003, 1000, 100000, 60 * S, &f), -EDQUOT);
+	assert_int_equal(add_file(t, 90004, 1002, 10, 60 * S, &f), -EDQUOT);
+	assert_true(rut_unwind_tables_may_sweep(t, 60 * S));
+	sweep(t, NULL, 0, 60 * S);
+	assert_int_equal(add_file(t, 90003, 1000, 100000, 60 * S, &f), 0);
+	assert_int_equal(add_file(t, 90004, 1002, 10, 60 * S, &f), 0);
+	/* A sweep takes milliseconds, and files are made in less. */
+	assert_false(rut_unwind_tables_may_sweep(t, 60 * S + 100000000));
+	assert_true(rut_unwind_tables_may_sweep(t, 60 * S + 300000000));
 	for (rc = 0; !rc;)
 		rc = rut_unwind_tables_take(t, 1000, range, RUT_UNWIND_RANGES, &first, &space);
 	assert_int_equal(rc, -EDQUOT);
 	assert_int_equal(rut_unwind_tables_take(t, 1001, range, 100, &first, &space), 0);
 	assert_int_equal(rut_unwind_tables_take(t, 0, range, 100, &first, &space), 0);
+}
+
+/* A file without room is not read again at once, and another one is not taken for it. */
+static void refused_files_are_remembered(void **state)
+{
+	struct rut_unwind_tables *t = *state;
+	struct rut_unwind_table table = {.nsegments = 1, .segments = {{.address = 77}}};
+	struct stat st = file_stat(5, 1000), other = st;
+	struct rut_unwind_file *f, *found;
+
+	assert_null(rut_unwind_tables_find(t, &st, S));
+	f = rut_unwind_tables_refuse(t, &st, &table, S);
+	assert_non_null(f);
+	assert_ptr_equal(rut_unwind_tables_find(t, &st, 30 * S), f);
+	/* One row, row 0: nothing is known. */
+	assert_int_equal(f->first, 0);
+	assert_int_equal(f->count, 1);
+	assert_int_equal(f->nsegments, 1);
+	assert_int_equal(f->segments[0].address, 77);
+	other.st_size++;
+	assert_null(rut_unwind_tables_find(t, &other, 2 * S));
+	/* It has another chance, and is found where it got room. */
+	assert_null(rut_unwind_tables_find(t, &st, 32 * S));
+	f = rut_unwind_tables_refuse(t, &st, &table, 32 * S);
+	assert_ptr_equal(rut_unwind_tables_find(t, &st, 33 * S), f);
+	assert_int_equal(add_file(t, 5, 1000, 10, 34 * S, &found), 0);
+	assert_ptr_equal(rut_unwind_tables_find(t, &st, 35 * S), found);
+	/* However many there are, they take little. */
+	for (unsigned long n = 10; n < 20000; n++) {
+		st = file_stat(n, 1000);
+		assert_non_null(rut_unwind_tables_refuse(t, &st, &table, 36 * S));
+		assert_true(t->refused.count <= 4096);
+		assert_non_null(rut_unwind_tables_find(t, &st, 37 * S));
+	}
+}
+
+static double seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* A process that takes the lock again and again; stopped while it has it. */
+static pid_t stop_holder(struct rut_unwind_tables *t)
+{
+	const uint64_t *lock = (const void *)t->shared;
+	pid_t pid = fork();
+
+	if (!pid)
+		for (unsigned long n = 1;; n++) {
+			size_t waiting;
+
+			rut_unwind_tables_sweep(t, NULL, 0, true, n, &waiting);
+		}
+	for (int i = 0; i < 2000; i++) {
+		int status;
+
+		usleep(1000);
+		kill(pid, SIGSTOP);
+		waitpid(pid, &status, WUNTRACED);
+		if (__atomic_load_n(lock, __ATOMIC_ACQUIRE))
+			return pid;
+		kill(pid, SIGCONT);
+	}
+	fail_msg("%s", "never stopped with the lock");
+	return pid;
+}
+
+/* A stopped process that holds the lock is waited for once, and a killed one is not. */
+static void a_stopped_holder_costs_one_wait(void **state)
+{
+	struct rut_unwind_tables *t = *state;
+	struct stat st = file_stat(1, 0);
+	pid_t pid = stop_holder(t);
+	struct rut_unwind_file *f;
+	double begun;
+
+	assert_int_equal(add_file(t, 1, 0, 10, S, &f), -EAGAIN);
+	assert_true(t->stuck);
+	/* Each would have waited for 2 s. */
+	begun = seconds();
+	for (int i = 0; i < 50; i++)
+		assert_null(rut_unwind_tables_find(t, &st, S));
+	assert_true(rut_unwind_tables_stuck(t));
+	assert_true(seconds() - begun < 20);
+	/* It is dead, although nobody has waited for it. */
+	kill(pid, SIGKILL);
+	for (int i = 0; i < 10000 && rut_unwind_tables_stuck(t); i++)
+		usleep(1000);
+	assert_false(t->stuck);
+	assert_int_equal(add_file(t, 1, 0, 10, S, &f), 0);
+	waitpid(pid, NULL, 0);
 }
 
 /* Several processes fill the tables at once, and are killed at any moment: nothing is given twice.
@@ -293,6 +399,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(large_files_leave_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(files_are_told_apart, setup, teardown),
 		cmocka_unit_test_setup_teardown(users_have_shares, setup, teardown),
+		cmocka_unit_test_setup_teardown(refused_files_are_remembered, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_stopped_holder_costs_one_wait, setup, teardown),
 		cmocka_unit_test_setup_teardown(killed_processes_leave_whole_tables, setup,
 						teardown),
 	};
