@@ -77,6 +77,7 @@ test_storm() {
   : >stop
   wait $known
   "$RUTILE" destroy s$$
+  test -f "$RUTILE_LOG_DIR/s$$.log"
   not grep 'mapped more code\|than can be known' "$RUTILE_LOG_DIR/s$$.log"
   "$RUTILE" view --folded --event rutile_sample t >folded
   grep '^known' folded | sort -t' ' -k2n | tail -5
