@@ -4,6 +4,8 @@
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,8 +26,8 @@
 #include "bpf/unwind.h"
 #include "probe/unwind.h"
 #include "ring/write.h"
-#include "session/processes.h"
 #include "session/recorder.h"
+#include "session/rubies.h"
 #include "session/unwind_table.h"
 
 #define WAITS_MAX  16384
@@ -33,14 +35,16 @@
 #define PERIOD_NS  30000000ull	 /* a process is read so often at most ... */
 #define PERIOD_MAX 2000000000ull /* ... up to this where it never stops mapping code */
 #define ANONYMOUS_NS                                                                               \
-	1000000000ull	   /* code made at run time has no tables: it hides what was there */
-#define STEP_NS 5000000ull /* for reading processes, between looks at the rings */
+	1000000000ull	      /* code made at run time has no tables: it hides what was there */
+#define STEP_NS 5000000ull    /* for reading processes, between looks at the rings */
+#define SCAN_NS 1000000000ull /* all processes are read so often at most */
 
 /* A process that has mapped code, or had a moment ago. */
 struct wait {
 	int32_t pid;
 	uint64_t due_ns; /* 0: it was read, and has mapped nothing since */
 	uint64_t read_ns, period_ns;
+	bool scanned; /* what it mapped was not noticed: it may be a Ruby, too */
 };
 
 struct rut_unwinds {
@@ -48,7 +52,10 @@ struct rut_unwinds {
 	struct rut_map waits; /* by PID: struct wait, owned */
 	uint64_t vdso_bytes;
 	uint64_t given_up; /* reads, since the tables are locked for too long */
-	bool all;	   /* more processes have mapped code than `waits` holds */
+	/* Some process has mapped code, and it is not known which one. */
+	bool all;
+	DIR *scan; /* owned; NULL: none is under way */
+	uint64_t scan_ns;
 	bool said_rows, said_ranges, said_share, said_procs;
 };
 
@@ -543,6 +550,10 @@ static void read_due(struct rut_recorder *r, struct wait *w)
 	uint64_t now = rut_ring_clock();
 	bool again = w->read_ns && now - w->read_ns < 2 * w->period_ns;
 
+	/* Its code is read with its interpreter's loop. */
+	if (w->scanned)
+		rut_rubies_add(r, w->pid);
+	w->scanned = false;
 	w->due_ns = 0;
 	if (read_process(r, w->pid) == -EAGAIN)
 		w->due_ns = now + RUT_UNWIND_GRACE_NS;
@@ -555,6 +566,35 @@ static void read_due(struct rut_recorder *r, struct wait *w)
 	w->read_ns = now;
 }
 
+/* Lets all processes be read that are recorded, in steps, as nothing drains the rings meanwhile. */
+static void scan_all(struct rut_recorder *r, uint64_t now)
+{
+	struct rut_unwinds *u = r->unwinds;
+
+	if (u->all && !u->scan && now - u->scan_ns >= SCAN_NS) {
+		u->scan = opendir("/proc");
+		u->all = !u->scan;
+		u->scan_ns = now;
+	}
+	while (u->scan && rut_ring_clock() - now <= STEP_NS) {
+		const struct dirent *e = readdir(u->scan);
+		int32_t pid = e && isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
+		struct wait *w;
+
+		if (!e) {
+			closedir(u->scan);
+			u->scan = NULL;
+			continue;
+		}
+		if (pid <= 0 || pid == getpid() || !is_recorded(r, pid))
+			continue;
+		rut_unwind_mapped(r, pid, true);
+		w = rut_map_get(&u->waits, (uint32_t)pid);
+		if (w)
+			w->scanned = true;
+	}
+}
+
 void rut_unwind_step(struct rut_recorder *r)
 {
 	struct rut_unwinds *u = r->unwinds;
@@ -564,10 +604,7 @@ void rut_unwind_step(struct rut_recorder *r)
 
 	if (!u)
 		return;
-	if (u->all) {
-		u->all = false;
-		rut_processes_scan(r);
-	}
+	scan_all(r, now);
 	if (rut_unwind_tables_crowded(&u->tables, now))
 		sweep(r, false);
 	forget_quiet(u, now);
@@ -593,6 +630,8 @@ void rut_unwind_free(struct rut_unwinds *u)
 	rut_map_each(&u->waits, slot)
 		free(slot->value);
 	rut_map_fini(&u->waits);
+	if (u->scan)
+		closedir(u->scan);
 	rut_unwind_tables_fini(&u->tables);
 	munmap(u->tables.rows, RUT_UNWIND_ROWS_BYTES);
 	munmap(u->tables.ranges, RUT_UNWIND_RANGE_BYTES);

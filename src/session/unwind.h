@@ -31,7 +31,7 @@ void rut_unwind_found_ruby(struct rut_recorder *r, int32_t pid);
 
 /* A process has mapped code, of a file or made at run time: it is read again, in a moment. */
 void rut_unwind_mapped(struct rut_recorder *r, int32_t pid, bool is_file);
-/* ... and which one is not known. */
+/* ... and which one is not known: all are read again, at most once a second and in steps. */
 void rut_unwind_lost(struct rut_recorder *r);
 void rut_unwind_step(struct rut_recorder *r);
 

@@ -86,6 +86,90 @@ test_storm() {
 }
 t_case "a new process has its stacks after thousands of others" test_storm
 
+# While nothing reads the notices of mappings, more come than there is room for, and a process that is known loads a
+# library. Every process is read again then.
+test_lost() {
+  need_bpf
+  cat >library.c <<'END'
+#include <stdlib.h>
+static volatile long sink;
+__attribute__((noinline)) static void work(void) { for (int i = 0; i < 200000; i++) sink += i; }
+static int compare(const void *a, const void *b) { work(); sink++; return *(int *)a - *(int *)b; }
+__attribute__((noinline)) void sorts(int n) { int v[n]; for (int i = 0; i < n; i++) v[i] = n - i; qsort(v, n, sizeof(*v), compare); sink++; }
+END
+  cat >loads.c <<'END'
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
+static volatile long sink;
+int main(int argc, char **argv)
+{
+	creat("ready", 0600);
+	while (access("go", 0))
+		usleep(1000);
+	void *library = dlopen(argv[1], RTLD_NOW);
+	if (!library)
+		return 1;
+	void (*sorts)(int) = (void (*)(int))dlsym(library, "sorts");
+	creat("loaded", 0600);
+	while (access("stop", 0)) {
+		sorts(8);
+		sink++;
+	}
+	return 0;
+}
+END
+  cat >maps.c <<'END'
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+/* So many mappings of code on each CPU. */
+int main(int argc, char **argv)
+{
+	int fd = open("/proc/self/exe", O_RDONLY);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		cpu_set_t set;
+		CPU_ZERO(&set);
+		CPU_SET(cpu, &set);
+		if (sched_setaffinity(0, sizeof(set), &set))
+			continue;
+		for (int i = 0; i < atoi(argv[1]); i++)
+			munmap(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0), 4096);
+	}
+	return 0;
+}
+END
+  cc -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -fPIC -shared -o library.so library.c
+  cc -O2 -fomit-frame-pointer -o loads loads.c
+  cc -O1 -o maps maps.c
+  ./loads "$PWD/library.so" & loads=$!
+  t_wait test -e ready
+  "$RUTILE" start s$$ -o "$T/t" -e profile:99 --context ustack,procname
+  process=$("$RUTILE" status s$$ | sed -n 's/^process *\([0-9]*\).*/\1/p')
+  kill -STOP "$process"
+  ./maps 20000
+  : >go
+  t_wait test -e loaded
+  kill -CONT "$process"
+  sleep 0.5
+  # The kernel says how many it has lost before the next one.
+  ./maps 2
+  sleep 2.5
+  : >stop
+  wait $loads
+  "$RUTILE" destroy s$$
+  grep 'too many programs' "$RUTILE_LOG_DIR/s$$.log"
+  "$RUTILE" view --folded --event rutile_sample t >folded
+  grep '^loads' folded | sort -t' ' -k2n | tail -5
+  # The library's names may be among what was lost; its callers and callees are found by its tables alone.
+  awk '/^loads;/ { all += $NF } /^loads;_start;.*;main;.*qsort/ { good += $NF }
+    END { print good, all; exit !(good > 20 && good > all * 0.3) }' folded
+}
+t_case "a library that is loaded while notices of mappings are lost" test_lost
+
 # Code that a process wrote and made executable after it was read: it has frame pointers, and its callers are found.
 test_mprotect() {
   need_bpf
