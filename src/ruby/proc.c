@@ -479,7 +479,8 @@ static int match_pid(const char *target, pid_t **ret_pids, size_t *ret_count, st
 static int no_match(const struct rut_ruby_procs *ps, const char *target, struct rut_err *err)
 {
 	if (!ps->count)
-		return rut_err_set(err, ESRCH, "no Ruby process is running");
+		return rut_err_set(err, ESRCH, "no Ruby process is running, so none is called '%s'",
+				   target);
 	return rut_err_set(err, ESRCH,
 			   "none of the %zu Ruby processes is called '%s': 'rutile ps' shows PIDs, "
 			   "roles and names",
