@@ -2,7 +2,6 @@
 #include "unit.h"
 
 #include <endian.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
