@@ -29,6 +29,18 @@ bool rut_signals_ignored(int sig)
 	return noted && sigismember(&ignored, sig) == 1;
 }
 
+void rut_signals_defaults(sigset_t *ret)
+{
+	sigemptyset(ret);
+	for (int sig = 1; noted && sig < NSIG; sig++) {
+		struct sigaction sa;
+
+		if (!sigaction(sig, NULL, &sa) && sa.sa_handler == SIG_IGN &&
+		    sigismember(&ignored, sig) != 1)
+			sigaddset(ret, sig);
+	}
+}
+
 void rut_signals_inherit(void)
 {
 	if (!noted)

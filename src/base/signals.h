@@ -23,6 +23,9 @@ const sigset_t *rut_signals_mask(void);
 /* Whether `sig` was ignored when the program started. */
 bool rut_signals_ignored(int sig);
 
+/* Those that are ignored now and were not then, for posix_spawnattr_setsigdefault(). */
+void rut_signals_defaults(sigset_t *ret);
+
 /* Gives the signals back as they were; in a child, between fork() and execve(). */
 void rut_signals_inherit(void);
 

@@ -432,13 +432,16 @@ static int spawn_shell(const char *command, int out, pid_t *ret)
 	const char *const argv[] = {"sh", "-c", command, NULL};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
+	sigset_t defaults;
 	int rc;
 
 	rc = posix_spawnattr_init(&attr);
 	if (rc)
 		return rc;
+	rut_signals_defaults(&defaults);
 	posix_spawnattr_setsigmask(&attr, rut_signals_mask());
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	posix_spawnattr_setsigdefault(&attr, &defaults);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	rc = posix_spawn_file_actions_init(&actions);
 	if (!rc) {
 		rc = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);

@@ -94,7 +94,7 @@ test_logs() {
   if "$RUTILE" service start --dir d 2>err; then return 1; fi
   "$RUTILE" service stop --dir d
   cat log/service.log
-  for what in "'${S}a' started" "'${S}b' started" "'${S}a' stopped" "'${S}c': .*nowhere" "'${S}d' has mistakes"; do
+  for what in "'${S}a' started" "'${S}b' started" "'${S}a' stopped" "'${S}c': .*nowhere" "'${S}d' has errors"; do
     grep -q "^20[0-9-]*T[0-9:]*[+-][0-9]* service\[[0-9]*\] [a-z]*: $what" log/service.log
   done
   grep -q "'${S}c': .*nowhere" err
