@@ -129,7 +129,7 @@ void rut_cli_why_say(const struct rut_why *w, const struct rut_targets *t,
 		rut_buf_putc(out, '\n');
 		return;
 	}
-	rut_buf_puts(out, names ? "no call in the application passes the filter: "
+	rut_buf_puts(out, names ? "no call that passes the filter in the application: "
 				: "no call in the application: ");
 	add_root(out, t, tracer);
 	if (w->measured)

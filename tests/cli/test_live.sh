@@ -215,7 +215,7 @@ calls --sort bytes 100|no column 'bytes' here: file, line, method, calls, rate
 calls app all 100|exclude each other
 calls 100 -- ruby|not both
 calls --|needs a command
-calls --path ! 100|needs a pattern
+calls --path ! 100|is empty
 trace --slow 0 100|--slow
 trace --ring 4q 100|--ring: '4q' is not a size
 foreman-tracer 100 frob|unknown mode 'frob'
