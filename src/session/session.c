@@ -44,7 +44,7 @@ static int make_way(const char *name, struct rut_err *err)
 				   "a session '%s' exists: see 'rutile status %s', end it with "
 				   "'rutile destroy %s'",
 				   name, name, name);
-	rut_info("removed what was left of session '%s': its process was killed", name);
+	rut_info("removed the leftovers of session '%s': its process was killed", name);
 	return rut_session_unpin(name, err);
 }
 

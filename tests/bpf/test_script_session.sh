@@ -291,7 +291,7 @@ a_killed_session_leaves_nothing() {
   kill -KILL "$pid"
   t_wait t_gone "$pid"
   "$RUTILE" list 2>err
-  grep -q "removed what was left of session '${S}k'" err
+  grep -q "removed the leftovers of '${S}k'" err
   [ ! -e /sys/fs/bpf/rutile/${S}k ]
 }
 
