@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const char preamble[] =
+static const char format[] =
 	"/* CTF 1.8 */\n"
 	"typealias integer { size = 8; } := u8; typealias integer { size = 32; } := u32;\n"
 	"typealias integer { size = 64; } := u64;\n"
@@ -55,11 +55,16 @@ void put_file(const struct dir *d, const char *name, const void *data, size_t le
 	assert_int_equal(fclose(f), 0);
 }
 
+void preamble(char *text, size_t size, bool be)
+{
+	snprintf(text, size, format, be ? "be" : "le");
+}
+
 void put_metadata(const struct dir *d, bool be, const char *events)
 {
 	char text[16384];
 
-	snprintf(text, sizeof(text), preamble, be ? "be" : "le");
+	preamble(text, sizeof(text), be);
 	strcat(text, events);
 	put_file(d, "metadata", text, strlen(text));
 }

@@ -10,9 +10,6 @@
 #include "ctf/reader.h"
 #include "ctf_writer.h"
 
-/* Of the metadata: what comes before events; a format, of the byte order. */
-extern const char preamble[];
-
 struct dir {
 	char path[64];
 };
@@ -25,6 +22,8 @@ void make_dir(struct dir *d);
 void remove_dir(struct dir *d);
 char *in_dir(const struct dir *d, const char *name);
 void put_file(const struct dir *d, const char *name, const void *data, size_t len);
+/* The metadata before its events. */
+void preamble(char *text, size_t size, bool be);
 void put_metadata(const struct dir *d, bool be, const char *events);
 void begin_packet(struct rut_ctf_writer *w, struct packet *p, uint64_t begin, uint64_t end,
 		  uint64_t lost, uint64_t seq, uint32_t cpu);

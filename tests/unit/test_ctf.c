@@ -251,7 +251,7 @@ static void test_metadata_in_packets_says_the_same(void **state)
 			_cleanup_buf_ struct rut_buf packed = RUT_BUF_INIT;
 			struct rut_ctf_set *set;
 
-			snprintf(text, sizeof(text), preamble, be ? "be" : "le");
+			preamble(text, sizeof(text), be);
 			strcat(text, "event { id = 7; name = \"seven\"; };");
 			rut_ctf_pack_metadata(&packed, text, strlen(text), max, uuid, be);
 			put_file(&d, "metadata", packed.data, packed.len);
