@@ -16,7 +16,8 @@
 /* Batches large enough that handing them over costs nothing, few enough to stay in the cache. */
 enum { BATCHES = 16, RECORDS = 512, SOURCES = 128, MESSAGES = 64, WORDS = 4 * RECORDS };
 
-enum { FAR = 4 }; /* so many events before it is used a record is fetched */
+/* So many events before they are used the trace and the records are fetched from the other CPU. */
+enum { FAR = 16, FAR_RECORDS = 64 };
 
 /* A packet that records of a batch are in. */
 struct source {
@@ -73,11 +74,14 @@ struct rut_ahead {
 	struct rut_ctf_reader_opts caller; /* its callbacks are called */
 
 	/* The thread's: */
-	struct place *places; /* owned; by index of the stream */
+	RUT_OWN_LINES struct place *places; /* owned; by index of the stream */
 	struct batch *filling;
+	uint64_t number; /* of the batch + 1 */
+	/* Any may set it, once. */
+	_Atomic bool stop;
 
 	/* The caller's: */
-	struct batch *reading; /* NULL: none yet */
+	RUT_OWN_LINES struct batch *reading; /* NULL: none yet */
 	size_t next, next_message;
 	size_t until;	/* up to here events come without messages between them */
 	uint64_t *regs; /* owned */
@@ -85,12 +89,11 @@ struct rut_ahead {
 	int64_t last_ns;
 
 	/* Shared, with the lock held: */
-	pthread_mutex_t lock;
+	RUT_OWN_LINES pthread_mutex_t lock;
 	pthread_cond_t filled_more, taken_more;
 	uint64_t filled, taken; /* batches since the begin */
 	int64_t mark_ns;
 	bool starved, stuffed; /* the caller waits, the thread waits */
-	_Atomic bool stop;
 };
 
 /* ---- Shapes ---- */
@@ -205,7 +208,7 @@ static bool hand_over(struct rut_ahead *a, bool at_mark)
 	pthread_mutex_unlock(&a->lock);
 	if (a->stop)
 		return false;
-	a->filling = b = batch_of(a, a->filled);
+	a->filling = b = batch_of(a, a->number++);
 	b->n = b->n_sources = b->n_words = b->n_messages = 0;
 	return true;
 }
@@ -247,10 +250,9 @@ static uint16_t source_of(struct rut_ahead *a, const struct rut_cursor *c)
 	struct batch *b = a->filling;
 	struct source *s;
 
-	/* With the lock not held: this thread alone changes it. */
-	if (p->batch == a->filled + 1 && p->data == c->ev.data)
+	if (p->batch == a->number && p->data == c->ev.data)
 		return p->src;
-	*p = (struct place){a->filled + 1, c->ev.data, (uint16_t)b->n_sources};
+	*p = (struct place){a->number, c->ev.data, (uint16_t)b->n_sources};
 	s = &b->sources[b->n_sources++];
 	s->ev = c->ev;
 	s->ev.packet = &s->packet;
@@ -432,7 +434,7 @@ const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a)
 	if (__builtin_expect(a->next >= a->until, 0) && !find_next(a))
 		return NULL;
 	f = &a->reading->records[a->next++];
-	/* The thread has read it: it is in another CPU's cache. */
+	__builtin_prefetch(f + FAR_RECORDS);
 	if (a->next + FAR <= a->until)
 		__builtin_prefetch(a->reading->sources[f[FAR].src].ev.data + f[FAR].body / 8);
 	s = &a->reading->sources[f->src];
@@ -517,11 +519,12 @@ static int start_thread(struct rut_ahead *a)
 
 int rut_ahead_new(struct rut_ahead **ret, struct rut_ctf_reader *r)
 {
-	struct rut_ahead *a = calloc(1, sizeof(*a));
+	struct rut_ahead *a = aligned_alloc(_Alignof(struct rut_ahead), sizeof(*a));
 	int rc;
 
 	if (!a)
 		return -ENOMEM;
+	memset(a, 0, sizeof(*a));
 	a->reader = r;
 	a->caller = r->opts;
 	a->mark_ns = r->mark_ns;
@@ -536,6 +539,7 @@ int rut_ahead_new(struct rut_ahead **ret, struct rut_ctf_reader *r)
 	for (int i = 0; i < BATCHES && !rc; i++)
 		rc = init_batch(&a->batches[i], a->n_words);
 	a->filling = &a->batches[0];
+	a->number = 1;
 	r->opts.on_loss = take_loss;
 	r->opts.on_error = take_error;
 	r->opts.arg = a;

@@ -417,11 +417,12 @@ void rut_ctf_reader_free(struct rut_ctf_reader *r)
 int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 		       const struct rut_ctf_reader_opts *opts, struct rut_err *err)
 {
-	struct rut_ctf_reader *r = calloc(1, sizeof(*r));
+	struct rut_ctf_reader *r = aligned_alloc(_Alignof(struct rut_ctf_reader), sizeof(*r));
 	int rc;
 
 	if (!r)
 		return rut_err_set(err, ENOMEM, "out of memory");
+	memset(r, 0, sizeof(*r));
 	r->set = set;
 	if (opts)
 		r->opts = *opts;

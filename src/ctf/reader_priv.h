@@ -8,6 +8,12 @@
 
 struct rut_ahead;
 
+/*
+ * What one thread writes for each event must not share a cache line with what another reads for
+ * each event: CPUs fetch two lines of 64 bytes at once.
+ */
+#define RUT_OWN_LINES _Alignas(128)
+
 /* A cursor that stands at an event, and the event's time. */
 struct rut_merge_node {
 	int64_t ts_ns;
@@ -17,15 +23,17 @@ struct rut_merge_node {
 struct rut_ctf_reader {
 	struct rut_ctf_set *set; /* borrowed */
 	struct rut_ctf_reader_opts opts;
-	struct rut_ctf_counts counts;
+	/* The root, while what it has found can be given out without another look. Or NULL. */
+	struct rut_cursor *run;
+	struct rut_ahead *ahead; /* owned; while it is there, the rest belongs to its thread */
+
+	RUT_OWN_LINES struct rut_ctf_counts counts;
 	struct rut_cursor **cursors; /* owned */
 	size_t n_cursors;
 	struct rut_merge_node *heap; /* owned */
 	size_t n_heap;
 	/* The earliest time of the heap's other cursors: below it the root stays the root. */
 	int64_t rival_ns;
-	/* The root, while what it has found can be given out without another look. Or NULL. */
-	struct rut_cursor *run;
 	struct rut_flat **flats; /* owned, one for each stream class */
 	size_t n_flats;
 	uint8_t *wanted; /* owned; NULL: all */
@@ -35,7 +43,6 @@ struct rut_ctf_reader {
 	uint64_t grown_ns;    /* follow: when the trace grew last, in CLOCK_MONOTONIC */
 	bool quiet;	      /* follow: it has not grown for a while, and nothing waits */
 	int64_t mark_ns;
-	struct rut_ahead *ahead; /* owned; while it is there, the rest belongs to its thread */
 };
 
 /* Whether the root's next event was found already and comes before those of the others. */
