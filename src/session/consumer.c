@@ -466,6 +466,25 @@ static int offer(struct rut_consumer *c, uint64_t complete_ns, struct rut_err *e
 			 : 0;
 }
 
+int rut_consumer_clear(struct rut_consumer *c, struct rut_err *err)
+{
+	int rc = c->sender ? rut_sender_clearable(c->sender, err)
+			   : rut_err_set(err, EINVAL,
+					 "it writes files: nothing stays in its buffers");
+
+	if (!rc)
+		rc = rut_consumer_rotate(c, err);
+	if (!rc)
+		rc = rut_sender_clear(c->sender, err);
+	/* The sender hears of the next directory now, also when it has no room for more. */
+	return rc ? rc : offer(c, c->flushed_ns - SLACK_NS, err);
+}
+
+int rut_consumer_cleared(struct rut_consumer *c, struct rut_err *err)
+{
+	return rut_sender_cleared(c->sender, err);
+}
+
 /* The rings keep what the sender has no room for, and count what they have no room for. */
 static bool no_room(struct rut_consumer *c, struct rut_err *err)
 {

@@ -85,6 +85,14 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err);
 /* Switches to the next directory now. */
 int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err);
 
+/*
+ * Where a collector gets the trace: it deletes what it has since the last rotation, and nothing of
+ * that is sent any more. Returns 0 when that was begun; rut_consumer_cleared() says when it is
+ * done: 0, -EAGAIN, or another -errno.
+ */
+int rut_consumer_clear(struct rut_consumer *c, struct rut_err *err);
+int rut_consumer_cleared(struct rut_consumer *c, struct rut_err *err);
+
 /* Closes without draining: another process continues with it. */
 void rut_consumer_abandon(struct rut_consumer *c);
 

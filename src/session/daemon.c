@@ -121,11 +121,42 @@ static void answer_change(const struct rut_companion *companions, size_t count,
 	__atomic_store_n(&m->change_done, wanted, __ATOMIC_RELEASE);
 }
 
+/* Begins to clear, and answers when the collector has done it. */
+static void answer_clear(struct rut_consumer *c, uint32_t *begun)
+{
+	struct rut_session_meta *m = c->recorder->meta;
+	uint32_t wanted = __atomic_load_n(&m->clear_wanted, __ATOMIC_ACQUIRE);
+	struct rut_err err = RUT_ERR_INIT;
+	int rc;
+
+	if (wanted == m->clear_done)
+		return;
+	if (*begun != wanted) {
+		rc = rut_consumer_clear(c, &err);
+		*begun = wanted;
+		if (!rc) {
+			rut_info("clears what the collector has");
+			return;
+		}
+	} else {
+		rc = rut_consumer_cleared(c, &err);
+	}
+	if (rc == -EAGAIN)
+		return;
+	if (rc)
+		rut_warn("%s", err.msg);
+	snprintf(m->clear_error, sizeof(m->clear_error), "%.*s", (int)sizeof(m->clear_error) - 1,
+		 rc ? err.msg : "");
+	m->clear_rc = rc;
+	__atomic_store_n(&m->clear_done, wanted, __ATOMIC_RELEASE);
+}
+
 static void daemon_loop(struct rut_consumer *c)
 {
 	static struct rut_budget_follower budget;
 	struct rut_session_meta *m = c->recorder->meta;
 	struct rut_err err = RUT_ERR_INIT;
+	uint32_t clear_begun = m->clear_done;
 	bool running = true;
 	int rc, last = 0;
 
@@ -144,6 +175,7 @@ static void daemon_loop(struct rut_consumer *c)
 				rut_warn("%s; recording continues in '%s'", err.msg, m->current);
 			__atomic_store_n(&m->rotate_done, wanted, __ATOMIC_RELEASE);
 		}
+		answer_clear(c, &clear_begun);
 		rut_budget_follow(&budget, c->recorder);
 		poll(NULL, 0, c->sleep_ms);
 	}

@@ -14,7 +14,7 @@
 #include "session/conf.h"
 
 #define RUT_META_MAGIC		0x4154454d4c495452ull /* "RTILMETA" in memory */
-#define RUT_META_VERSION	14
+#define RUT_META_VERSION	15
 #define RUT_META_PAGES_OFFSET	(1u << 20)
 #define RUT_META_TEXT_OFFSET	(128u << 10)
 #define RUT_META_DYNAMIC_OFFSET (512u << 10)
@@ -72,6 +72,10 @@ struct rut_session_meta {
 	char change_what[512], change_error[512];
 	/* What is recorded changes: the consumer answers `generation` by `acked`. */
 	uint32_t generation, acked;
+	/* `rutile clear` of a session with a collector: requests, and those answered. */
+	uint32_t clear_wanted, clear_done;
+	int32_t clear_rc;
+	char clear_error[252];
 	/* rotate requests and rotations done */
 	uint32_t rotate_wanted, rotate_done;
 	uint64_t bytes_written, packets_written, records_written;

@@ -18,6 +18,8 @@
 #include "session/kernel.h"
 #include "session/programs.h"
 
+#define CLEAR_MS 10000
+
 /* A session with a killed daemon records into rings that are not drained. */
 static bool is_stale(const struct rut_session_meta *m)
 {
@@ -219,7 +221,7 @@ int rut_session_rotate(struct rut_recorder *r, struct rut_err *err)
 			   m->consumer, r->conf.name);
 }
 
-void rut_session_clear(struct rut_recorder *r)
+static void clear_rings(struct rut_recorder *r)
 {
 	rut_recorder_flush(r);
 	for (int cpu = 0; cpu < r->ncpus; cpu++) {
@@ -228,6 +230,42 @@ void rut_session_clear(struct rut_recorder *r)
 
 		RUT_CTL_USER(ring->ctl)->cleared = pos;
 	}
+}
+
+static int clear_collector(struct rut_session_meta *m, const char *name, struct rut_err *err)
+{
+	uint32_t wanted = __atomic_add_fetch(&m->clear_wanted, 1, __ATOMIC_ACQ_REL);
+
+	for (int i = 0; i < CLEAR_MS && rut_session_consumer_alive(m); i++) {
+		if (rut_session_reached(&m->clear_done, wanted))
+			return m->clear_rc ? rut_err_set(err, -m->clear_rc, "session '%s': %s",
+							 name, m->clear_error)
+					   : 0;
+		poll(NULL, 0, 1);
+	}
+	return rut_err_set(
+		err, ETIMEDOUT,
+		"the collector of session '%s' has not answered for %d s: what it has is "
+		"deleted when it does",
+		name, CLEAR_MS / 1000);
+}
+
+int rut_session_clear(struct rut_recorder *r, struct rut_err *err)
+{
+	struct rut_session_meta *m = r->meta;
+
+	if (r->conf.mode == RUT_RING_OVERWRITE) {
+		clear_rings(r);
+		return 0;
+	}
+	if (!m->output.to[0])
+		return rut_err_set(err, EINVAL,
+				   "session '%s' writes files: nothing stays in its buffers",
+				   r->conf.name);
+	if (!rut_session_consumer_alive(m))
+		return rut_err_set(err, ESRCH, "the process of session '%s' has ended",
+				   r->conf.name);
+	return clear_collector(m, r->conf.name, err);
 }
 
 int rut_session_destroy(const char *name, struct rut_err *err)

@@ -43,8 +43,12 @@ int rut_session_change_ruby(struct rut_recorder *r, bool add, const char *what,
 /* The daemon switches to the next directory; waits until it has. */
 int rut_session_rotate(struct rut_recorder *r, struct rut_err *err);
 
-/* What is in the rings now is no longer shown by snapshots. */
-void rut_session_clear(struct rut_recorder *r);
+/*
+ * Of a flight recorder: what is in the rings now is no longer shown by snapshots. Of a session that
+ * sends: the collector deletes what it has since the last rotation; waits until it has. Returns 0
+ * or -errno.
+ */
+int rut_session_clear(struct rut_recorder *r, struct rut_err *err);
 
 /* Ends the daemon in order, removes every pin. */
 int rut_session_destroy(const char *name, struct rut_err *err);

@@ -50,7 +50,8 @@ struct rut_chunk {
 	int fd;
 	struct timespec seen;
 	struct rut_stream_part *parts;
-	bool closed; /* nothing is added any more */
+	bool closed;  /* nothing is added any more */
+	bool cleared; /* what is not sent is dropped, and the collector deletes what it has of it */
 	uint64_t begin_ns, end_ns;
 };
 

@@ -286,6 +286,12 @@ int rut_relay_get_pair(const void *data, size_t len, uint64_t *ret_stream, uint6
 	return done(&in);
 }
 
+void rut_relay_put_number(struct rut_buf *b, enum rut_relay_command command, uint64_t number)
+{
+	rut_relay_put_header(b, command, 8);
+	rut_be64_put(b, number);
+}
+
 int rut_relay_get_number(const void *data, size_t len, uint64_t *ret)
 {
 	struct in in = {data, len, false};
@@ -447,6 +453,12 @@ void rut_relay_put_exists_reply(struct rut_buf *b, uint32_t status, bool exists)
 {
 	rut_be32_put(b, status);
 	put_u8(b, exists);
+}
+
+uint64_t rut_relay_get_config_reply(const void *data, uint32_t *ret_status)
+{
+	*ret_status = rut_be32_at(data, 0);
+	return rut_be64_at(data, 4);
 }
 
 void rut_relay_put_config_reply(struct rut_buf *b, uint32_t status, uint64_t flags)

@@ -34,6 +34,9 @@
 #define RUT_RELAY_PATH_MAX  4096
 #define RUT_RELAY_POSITIONS 65536 /* streams in one rotation */
 #define RUT_RELAY_NO_SEQ    UINT64_MAX
+/* From this version on a daemon says what it allows, and chunks can be deleted. */
+#define RUT_RELAY_MINOR_CLEAR	12
+#define RUT_RELAY_CLEAR_ALLOWED 1ull
 
 enum rut_relay_command {
 	RUT_RELAY_ADD_STREAM = 1,
@@ -165,6 +168,7 @@ void rut_relay_put_pair(struct rut_buf *b, enum rut_relay_command command, uint6
 int rut_relay_get_pair(const void *data, size_t len, uint64_t *ret_stream, uint64_t *ret_number);
 
 /* QUIESCENT, BEGIN_PENDING, END_PENDING, CHUNK_EXISTS and GET_CONFIG: one number. */
+void rut_relay_put_number(struct rut_buf *b, enum rut_relay_command command, uint64_t number);
 int rut_relay_get_number(const void *data, size_t len, uint64_t *ret);
 
 void rut_relay_put_rotation(struct rut_buf *b, uint64_t chunk,
@@ -201,6 +205,7 @@ uint64_t rut_relay_get_session_reply(const void *data, uint32_t *ret_status,
 void rut_relay_put_chunk_reply(struct rut_buf *b, uint32_t status, const char *path);
 uint32_t rut_relay_get_chunk_reply(const void *data, uint32_t *ret_path_len);
 void rut_relay_put_exists_reply(struct rut_buf *b, uint32_t status, bool exists);
+uint64_t rut_relay_get_config_reply(const void *data, uint32_t *ret_status);
 void rut_relay_put_config_reply(struct rut_buf *b, uint32_t status, uint64_t flags);
 
 #endif

@@ -178,6 +178,48 @@ static void release(struct rut_sender *s, struct rut_chunk *c, const struct batc
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Forgets what is not sent. Returns whether something was. */
+static bool drop(struct rut_sender *s, const struct rut_chunk *c)
+{
+	bool any = false;
+
+	pthread_mutex_lock(&s->lock);
+	for (struct rut_stream_part *p = c->parts; p; p = p->next)
+		for (struct rut_stream_file *f = p->files; f; f = f->next) {
+			s->waiting -= (uint64_t)(f->size - f->confirmed);
+			any |= f->confirmed > 0;
+		}
+	pthread_cond_broadcast(&s->wake);
+	pthread_mutex_unlock(&s->lock);
+	/* What was dropped is not to be found missing later. */
+	for (struct rut_stream_out *o = s->streams; o; o = o->next)
+		o->now.in_seq = o->safe.in_seq = 0;
+	return any;
+}
+
+/* Ends a chunk that was cleared. Without a connection the collector has no session to clear. */
+static int clear_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
+{
+	struct rut_chunk *next = c->next;
+	int rc = 0;
+	bool any;
+
+	if (s->stats.connected)
+		rc = s->link->clear(s, c, err);
+	if (rc)
+		return rc;
+	any = drop(s, c);
+	if (!s->keep)
+		rut_chunk_remove(c);
+	pthread_mutex_lock(&s->lock);
+	s->chunks = next;
+	s->clears--;
+	s->clear_failed = any && !s->stats.connected;
+	pthread_mutex_unlock(&s->lock);
+	rut_chunk_free(c);
+	return 0;
+}
+
 /* The chunk was sent: the next one, if there is one. Returns 1 when that was the last one. */
 static int next_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
 {
@@ -209,16 +251,21 @@ static int64_t round_trip(struct rut_sender *s, struct rut_err *err)
 	struct batch b = {0};
 	struct rut_chunk *c;
 	uint64_t complete_ns;
-	bool closed;
+	bool closed, clear;
 	int rc = 0;
 
 	pthread_mutex_lock(&s->lock);
 	c = s->chunks;
 	closed = c && c->closed;
+	clear = closed && c->cleared && c->next;
 	complete_ns = s->complete_ns;
 	pthread_mutex_unlock(&s->lock);
 	if (!c)
 		return s->ending ? -ESHUTDOWN : 0;
+	if (clear) {
+		rc = clear_chunk(s, c, err);
+		return rc ? rc : 1;
+	}
 	rc = s->stats.connected ? s->link->update(s, c, err) : connect_link(s, c, err);
 	if (!rc)
 		rc = send_files(s, c, &b, err);
@@ -250,6 +297,17 @@ static void wait_for_work(struct rut_sender *s, uint64_t ns)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* That needs no connection. */
+static bool must_clear(struct rut_sender *s)
+{
+	bool must;
+
+	pthread_mutex_lock(&s->lock);
+	must = s->chunks && s->chunks->closed && s->chunks->cleared && s->chunks->next;
+	pthread_mutex_unlock(&s->lock);
+	return must;
+}
+
 void *rut_sender_run(void *sender)
 {
 	struct rut_sender *s = sender;
@@ -259,7 +317,7 @@ void *rut_sender_run(void *sender)
 		uint64_t now = rut_now_ns();
 		int64_t rc;
 
-		if (!s->stats.connected && now < s->retry_at_ns) {
+		if (!s->stats.connected && now < s->retry_at_ns && !must_clear(s)) {
 			wait_for_work(s, s->retry_at_ns - now);
 			continue;
 		}

@@ -315,6 +315,7 @@ static void set_relay(struct rut_sender *s, struct rut_relay *r)
 	pthread_mutex_lock(&s->lock);
 	s->relay = r;
 	snprintf(s->stats.path, sizeof(s->stats.path), "%s", rut_relay_path(r));
+	s->no_clear = !rut_relay_clearable(r);
 	if (s->cancelled)
 		rut_relay_abort(r);
 	pthread_mutex_unlock(&s->lock);
@@ -401,7 +402,7 @@ static int end_streams(struct rut_sender *s, const struct rut_chunk *c, struct r
 		  : confirm(s, err);
 }
 
-static int rotate(struct rut_sender *s, struct rut_err *err)
+static int rotate(struct rut_sender *s, bool clear, struct rut_err *err)
 {
 	struct rut_relay_position *at;
 	uint32_t n = 0;
@@ -420,7 +421,7 @@ static int rotate(struct rut_sender *s, struct rut_err *err)
 		o->text_len = 0;
 		o->generation = 0;
 	}
-	rc = rut_relay_rotate(s->relay, at, n, err);
+	rc = (clear ? rut_relay_clear : rut_relay_rotate)(s->relay, at, n, err);
 	free(at);
 	return rc;
 }
@@ -452,7 +453,14 @@ static int end_chunk(struct rut_sender *s, struct rut_chunk *c, const struct rut
 
 	if (rc)
 		return rc;
-	return next ? rotate(s, err) : finish(s, err);
+	return next ? rotate(s, false, err) : finish(s, err);
+}
+
+static int clear_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
+{
+	int rc = end_streams(s, c, err);
+
+	return rc ? rc : rotate(s, true, err);
 }
 
 static uint64_t queued(const struct rut_sender *s)
@@ -482,6 +490,7 @@ const struct rut_sender_link rut_sender_relay = {
 	.idle = send_beacons,
 	.confirm = confirm,
 	.end = end_chunk,
+	.clear = clear_chunk,
 	.close = close_relay,
 	.queued = queued,
 	.abort = abort_relay,

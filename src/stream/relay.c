@@ -21,7 +21,7 @@ struct rut_relay {
 	struct rut_conn ctl, data;
 	uint32_t minor;
 	uint64_t chunk;
-	bool rotated;
+	bool rotated, clearable;
 	int timeout_ms;
 	struct rut_buf out; /* commands not sent yet */
 	size_t replies;	    /* statuses to come, of commands sent or in `out` */
@@ -111,6 +111,25 @@ static int agree(struct rut_relay *r, uint32_t minor_max, struct rut_err *err)
 	return 0;
 }
 
+/* What the daemon allows. Earlier versions cannot delete. */
+static int ask_config(struct rut_relay *r, struct rut_err *err)
+{
+	uint8_t reply[RUT_RELAY_REPLY_CONFIG];
+	uint32_t status;
+	uint64_t flags;
+	int rc;
+
+	if (r->minor < RUT_RELAY_MINOR_CLEAR)
+		return 0;
+	rut_relay_put_number(&r->out, RUT_RELAY_GET_CONFIG, 0);
+	rc = ask(r, reply, sizeof(reply), err);
+	if (rc)
+		return rc;
+	flags = rut_relay_get_config_reply(reply, &status);
+	r->clearable = status == RUT_RELAY_OK && flags & RUT_RELAY_CLEAR_ALLOWED;
+	return 0;
+}
+
 static int create_session(struct rut_relay *r, const struct rut_relay_conf *conf,
 			  struct rut_err *err)
 {
@@ -182,6 +201,8 @@ int rut_relay_open(struct rut_relay **ret, const struct rut_relay_conf *conf, st
 		rc = reach(&r->data, conf, conf->url->data_port, err);
 	if (!rc)
 		rc = agree(r, conf->minor_max ? conf->minor_max : RUT_RELAY_MINOR_MAX, err);
+	if (!rc)
+		rc = ask_config(r, err);
 	if (!rc)
 		rc = create_session(r, conf, err);
 	if (!rc) {
@@ -328,8 +349,8 @@ static int close_chunk(struct rut_relay *r, uint64_t id, enum rut_relay_close ho
 	return read_path(r, len, err);
 }
 
-int rut_relay_rotate(struct rut_relay *r, const struct rut_relay_position *positions,
-		     uint32_t count, struct rut_err *err)
+static int next_chunk(struct rut_relay *r, const struct rut_relay_position *positions,
+		      uint32_t count, enum rut_relay_close how, struct rut_err *err)
 {
 	uint64_t old = r->chunk++;
 	int rc;
@@ -338,8 +359,25 @@ int rut_relay_rotate(struct rut_relay *r, const struct rut_relay_position *posit
 	rut_relay_put_rotation(&r->out, r->chunk, positions, count);
 	r->replies++;
 	rc = read_replies(r, "the rotation", err);
+	return rc ? rc : close_chunk(r, old, how, err);
+}
+
+int rut_relay_rotate(struct rut_relay *r, const struct rut_relay_position *positions,
+		     uint32_t count, struct rut_err *err)
+{
 	r->rotated = true;
-	return rc ? rc : close_chunk(r, old, RUT_RELAY_CLOSE_MOVE, err);
+	return next_chunk(r, positions, count, RUT_RELAY_CLOSE_MOVE, err);
+}
+
+bool rut_relay_clearable(const struct rut_relay *r)
+{
+	return r->clearable;
+}
+
+int rut_relay_clear(struct rut_relay *r, const struct rut_relay_position *positions, uint32_t count,
+		    struct rut_err *err)
+{
+	return next_chunk(r, positions, count, RUT_RELAY_CLOSE_DELETE, err);
 }
 
 int rut_relay_finish(struct rut_relay *r, const struct rut_relay_sent *sent, size_t count,

@@ -78,6 +78,13 @@ int rut_relay_confirm(struct rut_relay *r, const struct rut_relay_sent *sent, si
 int rut_relay_rotate(struct rut_relay *r, const struct rut_relay_position *positions,
 		     uint32_t count, struct rut_err *err);
 
+/* May what is stored be deleted? */
+bool rut_relay_clearable(const struct rut_relay *r);
+
+/* The same as rut_relay_rotate(), and the chunk before is deleted. */
+int rut_relay_clear(struct rut_relay *r, const struct rut_relay_position *positions, uint32_t count,
+		    struct rut_err *err);
+
 /* Closes the streams and the chunk. */
 int rut_relay_finish(struct rut_relay *r, const struct rut_relay_sent *sent, size_t count,
 		     struct rut_err *err);

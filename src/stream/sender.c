@@ -185,6 +185,48 @@ int rut_sender_step(struct rut_sender *s, const char *dir, uint64_t begin_ns, ui
 	return 0;
 }
 
+int rut_sender_clearable(struct rut_sender *s, struct rut_err *err)
+{
+	bool refused;
+
+	if (!s->link->clear)
+		return rut_err_set(err, ENOTSUP, "messages published to NATS cannot be taken back");
+	set_lock(s, true);
+	refused = s->no_clear;
+	set_lock(s, false);
+	return refused ? rut_err_set(err, ENOTSUP,
+				     "the collector does not let traces be cleared: it is older "
+				     "than 2.12, or forbids it (lttng-relayd --disallow-clear)")
+		       : 0;
+}
+
+int rut_sender_clear(struct rut_sender *s, struct rut_err *err)
+{
+	int rc = rut_sender_clearable(s, err);
+
+	if (rc || !s->last)
+		return rc;
+	set_lock(s, true);
+	s->last->cleared = true;
+	s->clears++;
+	s->clear_failed = false;
+	set_lock(s, false);
+	return 0;
+}
+
+int rut_sender_cleared(struct rut_sender *s, struct rut_err *err)
+{
+	int rc;
+
+	set_lock(s, true);
+	rc = s->clears ? -EAGAIN : s->clear_failed ? -EIO : 0;
+	set_lock(s, false);
+	return rc != -EIO ? rc
+			  : rut_err_set(err, EIO,
+					"what the collector stored before the connection broke "
+					"stays there");
+}
+
 bool rut_sender_full(const struct rut_sender *s)
 {
 	return !s->keep && __atomic_load_n(&s->waiting, __ATOMIC_RELAXED) >= s->limit;

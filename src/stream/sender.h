@@ -69,6 +69,19 @@ int rut_sender_start(struct rut_sender *s, struct rut_err *err);
 int rut_sender_step(struct rut_sender *s, const char *dir, uint64_t begin_ns, uint64_t complete_ns,
 		    struct rut_err *err);
 
+/*
+ * The present directory is no longer wanted, and the recorder has already begun the next one, which
+ * the next step names. What was not sent of it is dropped; the collector deletes what it has of it.
+ * Returns 0, or -ENOTSUP when the collector is known not to delete.
+ */
+int rut_sender_clear(struct rut_sender *s, struct rut_err *err);
+
+/* Whether that is possible, without doing it. */
+int rut_sender_clearable(struct rut_sender *s, struct rut_err *err);
+
+/* Has that been done? Returns 0, -EAGAIN, or -EIO when something stays at the collector. */
+int rut_sender_cleared(struct rut_sender *s, struct rut_err *err);
+
 /* Is more waiting than allowed? */
 bool rut_sender_full(const struct rut_sender *s);
 

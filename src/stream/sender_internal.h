@@ -56,6 +56,8 @@ struct rut_sender_link {
 	/* The chunk was sent; `next` follows, or, NULL, the session's end. */
 	int (*end)(struct rut_sender *s, struct rut_chunk *c, const struct rut_chunk *next,
 		   struct rut_err *err);
+	/* The chunk is not wanted: the collector deletes it. NULL: it cannot. */
+	int (*clear)(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err);
 	/* Disconnects, if connected. */
 	void (*close)(struct rut_sender *s);
 	/* Bytes that the peer's machine does not have yet. Under the lock, from any thread. */
@@ -95,6 +97,9 @@ struct rut_sender {
 	/* Of `waiting`: sent but not confirmed. The thread writes it; atomic, without the lock. */
 	uint64_t in_flight;
 	bool ending, ended, cancelled;
+	uint32_t clears;	      /* chunks that are still to be cleared */
+	bool clear_failed;	      /* of the last one something stays at the collector */
+	bool no_clear;		      /* the collector says that it does not delete */
 	struct rut_relay *relay;      /* of a relay link, owned by the thread; NULL: none */
 	struct rut_nats_sender *nats; /* of a NATS link, likewise */
 	struct rut_sender_stats stats;

@@ -419,6 +419,12 @@ int rut_store_packet(struct rut_store *s, const char *client, const struct rut_r
 	known = known_layout(d, packet, &head);
 	if (rotates(st, known, &head))
 		close_file(st);
+	/* Late, and its chunk was cleared. */
+	if (st->rotating && st->fd < 0 && st->session->old_fd < 0) {
+		st->last_seq = d->seq;
+		st->any = true;
+		return 0;
+	}
 	rc = rut_store_disk_full(s) ? -ENOSPC : charge(s, client, whole);
 	if (!rc)
 		rc = open_file(st);
@@ -450,67 +456,6 @@ int rut_store_close_stream(struct rut_store_session *ss, uint64_t handle)
 	return find_stream(ss, handle) ? 0 : -ENOENT;
 }
 
-/* ---- chunks ---- */
-
-/* The chunk's directory: the session's own for the first, archives/N from the second on. */
-static int open_archive(const struct rut_store_session *ss, uint64_t number)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "archives/%llu", (unsigned long long)number);
-	return rut_store_path(ss->fd, path);
-}
-
-/* The first chunk is moved below archives/ as well. Open files stay open. */
-static int archive_first(struct rut_store_session *ss)
-{
-	_cleanup_close_ int to = open_archive(ss, ss->chunk_number);
-	int copy = openat(ss->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-	DIR *d = copy < 0 ? NULL : fdopendir(copy);
-
-	if (to < 0 || !d) {
-		if (d)
-			closedir(d);
-		else
-			rut_closep(&copy);
-		return to < 0 ? to : -ENOMEM;
-	}
-	for (struct dirent *e; (e = readdir(d)) && !rc;)
-		if (e->d_name[0] != '.' && strcmp(e->d_name, "archives") != 0 &&
-		    renameat(ss->fd, e->d_name, to, e->d_name) < 0)
-			rc = -errno;
-	closedir(d);
-	ss->archived = !rc;
-	if (!rc) {
-		rut_closep(&ss->chunk_fd);
-		ss->chunk_fd = RUT_TAKE_FD(to);
-	}
-	return rc;
-}
-
-int rut_store_chunk(struct rut_store_session *ss, const struct rut_relay_chunk *c)
-{
-	int fd, rc = 0;
-
-	if (rut_store_disk_full(ss->store))
-		return -ENOSPC;
-	if (ss->has_chunk && !ss->archived)
-		rc = archive_first(ss);
-	if (rc)
-		return rc;
-	ss->chunk_number++;
-	fd = ss->archived ? open_archive(ss, ss->chunk_number) : fcntl(ss->fd, F_DUPFD_CLOEXEC, 3);
-	if (fd < 0)
-		return fd;
-	rut_closep(&ss->old_fd);
-	ss->old_fd = ss->chunk_fd;
-	ss->chunk_fd = fd;
-	ss->has_chunk = true;
-	ss->chunk_closed = false;
-	ss->chunk = c->id;
-	return 0;
-}
-
 int rut_store_rotate(struct rut_store_session *ss, const struct rut_relay_rotation *r)
 {
 	if (r->has_chunk && r->chunk != ss->chunk)
@@ -532,17 +477,4 @@ int rut_store_rotate(struct rut_store_session *ss, const struct rut_relay_rotati
 		}
 	}
 	return 0;
-}
-
-int rut_store_close_chunk(struct rut_store_session *ss, const struct rut_relay_chunk_end *c)
-{
-	/* Producers ask until a closed one does not exist any more. */
-	if (c->id == ss->chunk)
-		ss->chunk_closed = true;
-	return ss->has_chunk ? 0 : -ENOENT;
-}
-
-bool rut_store_has_chunk(const struct rut_store_session *ss, uint64_t id)
-{
-	return ss->has_chunk && ss->chunk == id && !ss->chunk_closed;
 }

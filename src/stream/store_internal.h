@@ -38,10 +38,12 @@ struct rut_store_session {
 	char client[RUT_STORE_CLIENT_MAX], path[RUT_RELAY_PATH_MAX];
 	char name[RUT_RELAY_NAME_MAX + 1], host[RUT_RELAY_NAME_MAX + 1];
 	uint32_t live_us;
-	int fd;			  /* its directory */
-	int chunk_fd;		  /* of the present chunk; -1: none */
-	int old_fd;		  /* of the chunk before, for packets that come late; -1: none */
+	int fd;	      /* its directory */
+	int chunk_fd; /* of the present chunk; -1: none */
+	int old_fd;   /* of the chunk before, for packets that come late; -1: none */
+	uint64_t old_number;
 	bool has_chunk, archived; /* archived: chunks have directories of their own */
+	bool kept;		  /* a chunk was closed that stays */
 	uint64_t chunk, chunk_number;
 	struct rut_store_stream *streams;
 	uint32_t n_streams;

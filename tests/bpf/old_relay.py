@@ -13,8 +13,8 @@ import sys
 import threading
 
 port, minor, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-(ADD_STREAM, CREATE_SESSION, VERSION, METADATA, CLOSE_STREAM, PENDING, INDEX, SENT, ROTATE, CREATE_CHUNK, CLOSE_CHUNK) = (
-    1, 2, 5, 6, 7, 8, 13, 16, 18, 19, 20)
+(ADD_STREAM, CREATE_SESSION, VERSION, METADATA, CLOSE_STREAM, PENDING, INDEX, SENT, ROTATE, CREATE_CHUNK, CLOSE_CHUNK,
+ CONFIG) = (1, 2, 5, 6, 7, 8, 13, 16, 18, 19, 20, 22)
 OK = struct.pack(">I", 10)
 streams, received, lock = {}, {}, threading.Lock()
 
@@ -79,6 +79,9 @@ def control(s):
             assert name and host and f[6].strip(b"\0") and (agreed < 15 or f[11] == 1), f
             path = (out + "/s").encode() + b"\0"
             s.sendall(struct.pack(">QII", 1, 10, len(path)) + path)
+        elif command == CONFIG and agreed >= 12:
+            assert struct.unpack(">Q", body) == (0,)
+            s.sendall(struct.pack(">IQ", 10, 1))
         elif command == CREATE_CHUNK:
             _, _, n = struct.unpack(">QQI", body[:20])
             assert len(body) == 20 + n

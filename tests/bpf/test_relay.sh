@@ -280,6 +280,93 @@ test_rotate() {
   done
 }
 
+# cleared: `rutile clear` empties what the collector has stored since the last rotation, and nothing else; a viewer sees what is
+# recorded before and after, and no event is said to be lost.
+cleared() {
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid'
+  published() { stored $S && [ -n "$(find "$(stored $S)" -name kernel_0 -size +0)" ]; }
+  t_wait published >/dev/null
+  babeltrace2 -i lttng-live "net://127.0.0.1:$((p + 2))/host/$(uname -n)/$S" >live 2>live.err &
+  viewer=$!
+  numbered 10000000 1000
+  has() { [ "$(arguments "$(stored $S)" | wc -l)" = "$1" ]; }
+  t_wait has 1000
+  sees() { [ "$(grep -c 'entry_getpgid: .*pid = 1000[0-9]* }' live)" -ge "$1" ]; }
+  t_wait sees 1000
+  "$RUTILE" clear $S
+  has 0
+  # The trace is where it was, and readable.
+  [ ! -e "$(stored $S)/archives" ]
+  numbered 10001000 1000
+  t_wait has 1000
+  arguments "$(stored $S)" | cmp - <(seq 10001000 10001999)
+  "$RUTILE" rotate $S
+  numbered 10002000 1000
+  "$RUTILE" clear $S
+  numbered 10003000 1000
+  "$RUTILE" destroy $S
+  wait $viewer || { cat live.err; return 1; }
+  end_relay
+  arguments "$(stored $S)" | cmp - <(seq 10001000 10001999; seq 10003000 10003999)
+  find "$(stored $S)" -name metadata -printf '%h\n' | while read -r d; do
+    babeltrace2 "$d" 2>&1 | not grep -q '[Dd]iscarded'
+  done
+}
+test_clear() {
+  need_bpf
+  p=$(free_port)
+  relay "$p"
+  cleared
+}
+test_collect_clear() {
+  need_bpf
+  p=$(free_port)
+  "$RUTILE" collect --listen "127.0.0.1:$p" --live ":$((p + 2))" out 2>>collect.log &
+  echo $! >"$t_root/relay"
+  t_wait listens "$((p + 2))"
+  cleared
+}
+
+# Where it is not possible the reason is named, and the session goes on.
+test_clear_refused() {
+  need_bpf
+  p=$(free_port)
+  mkdir -p out home
+  LTTNG_HOME=$PWD/home lttng-relayd --disallow-clear -C "tcp://127.0.0.1:$p" -D "tcp://127.0.0.1:$((p + 1))" \
+    -L "tcp://127.0.0.1:$((p + 2))" -o "$PWD/out" >>relayd.log 2>&1 &
+  echo $! >"$t_root/relay"
+  t_wait listens "$((p + 2))"
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid'
+  numbered 10000000 1000
+  published() { [ -n "$(find out -name kernel_0 -size +0)" ]; }
+  t_wait published
+  not "$RUTILE" clear $S 2>err
+  grep -q "session '$S': the collector does not let traces be cleared: .*--disallow-clear" err
+  "$RUTILE" destroy $S
+  end_relay
+  arguments "$(stored $S)" | cmp - <(seq 10000000 10000999)
+  # A collector that is not there has nothing to delete of what was not sent; what it stored stays, and that is said.
+  p=$(free_port)
+  rm -rf out
+  relay "$p"
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid' --spool 100M
+  numbered 10000000 1000
+  has_first() { [ "$(arguments out | wc -l)" = 1000 ]; }
+  t_wait has_first
+  kill -9 "$(cat "$t_root/relay")"
+  numbered 10001000 1000
+  broken() { grep -q 'trying again' "$RUTILE_LOG_DIR/$S.log"; }
+  t_wait broken
+  not "$RUTILE" clear $S 2>err
+  grep -q 'what the collector stored before the connection broke stays there' err
+  numbered 10002000 1000
+  relay "$p"
+  "$RUTILE" destroy $S
+  end_relay
+  arguments out | cmp - <(seq 10000000 10000999; seq 10002000 10002999)
+  [ -z "$(ls "$RUTILE_SPOOL_DIR")" ]
+}
+
 # The daemon is killed and comes back: nothing is lost between the two traces.
 test_break() {
   need_bpf
@@ -597,6 +684,9 @@ t_case "lttng-relayd stores the same events as a local directory" test_store
 t_case "without a local directory nothing is written here" test_alone
 t_case "a live viewer at lttng-relayd sees all events, and those of added classes" test_live
 t_case "each directory of a session is a chunk at lttng-relayd" test_rotate
+t_case "clear empties what lttng-relayd has stored" test_clear
+t_case "clear empties what rutile collect has stored" test_collect_clear
+t_case "a clear that is not possible says why" test_clear_refused
 t_case "a snapshot is sent" test_snapshot
 t_case "after the daemon was killed the session continues at the next one" test_break
 t_case "a hanging daemon: what finds no room is counted in the trace" test_full
