@@ -225,7 +225,8 @@ static int add_quiet_classes(struct rut_trace *t)
 	for (size_t i = 0; i < t->opts.classes.count; i++)
 		if (t->opts.classes.v[i][0] != '!')
 			return 0; /* --class given: show classes */
-	for (size_t i = 0; i < sizeof(quiet_classes) / sizeof(*quiet_classes) && !rc; i++)
+	t->opts.quiet_classes = sizeof(quiet_classes) / sizeof(*quiet_classes);
+	for (size_t i = 0; i < t->opts.quiet_classes && !rc; i++)
 		rc = rut_cli_words_add(&t->opts.classes, quiet_classes[i]);
 	return rc;
 }

@@ -50,6 +50,7 @@ struct rut_ruby_opts {
 	char **command; /* after "--"; NULL: none */
 	bool app, all;	/* the words of that name were given */
 	struct rut_words paths, classes, methods;
+	size_t quiet_classes; /* of `classes`: not asked for, but left out by the verb */
 	bool c_calls, json, try_newer;
 	const char *output;
 	uint64_t duration_ns; /* 0: until stopped */

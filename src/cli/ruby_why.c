@@ -116,15 +116,22 @@ static void add_root(struct rut_buf *out, const struct rut_targets *t,
 		rut_buf_puts(out, "all files but gems and Ruby's own");
 }
 
+static void add_quiet(const struct rut_ruby_opts *o, struct rut_buf *out)
+{
+	if (o->quiet_classes)
+		rut_buf_puts(out, "; '--all-classes' shows those of String, Array and the like");
+}
+
 void rut_cli_why_say(const struct rut_why *w, const struct rut_targets *t,
 		     const struct rut_ruby_opts *o, bool all, const struct rut_tracer *tracer,
 		     struct rut_buf *out)
 {
 	char time[RUT_TEXT_DURATION_SIZE];
-	bool names = o->classes.count || o->methods.count || o->paths.count;
+	bool names = o->classes.count > o->quiet_classes || o->methods.count || o->paths.count;
 
 	if (all) {
 		rut_buf_puts(out, names ? "no call passes the filter" : "no call of a Ruby method");
+		add_quiet(o, out);
 		rut_cli_near_say(&w->near, out);
 		rut_buf_putc(out, '\n');
 		return;
@@ -136,6 +143,8 @@ void rut_cli_why_say(const struct rut_why *w, const struct rut_targets *t,
 		rut_buf_printf(out, "; %" PRIu64 " call%s of any method in %s", w->calls,
 			       w->calls == 1 ? "" : "s", rut_text_duration(time, w->ns));
 	rut_buf_puts(out, ": 'all' counts those outside of it, too");
+	if (w->calls)
+		add_quiet(o, out);
 	rut_cli_near_say(&w->near, out);
 	rut_buf_putc(out, '\n');
 }

@@ -161,7 +161,12 @@ END
   [ ! -s got ]
   grep -qE "no call in the application: $PWD/rel/1 \(main script\); [1-9][0-9]* calls" err
   "$R" trace --duration 1s $target >got 2>err
-  grep -qE "no call .*in the application: $PWD/rel/1 \(main script\); [1-9][0-9]* calls" err
+  grep -qE "no call in the application: $PWD/rel/1 \(main script\); [1-9][0-9]* calls of any method in .*: 'all' counts .*; '--all-classes' shows those of String" err
+  "$R" trace --all-classes --duration 1s $target >got 2>err
+  grep -qE "no call in the application: $PWD/rel/1 \(main script\); [1-9][0-9]* calls" err
+  not grep -q "all-classes'" err
+  "$R" trace --class '!Order' --duration 1s $target >got 2>err
+  grep -qE "no call that passes the filter in the application: $PWD/rel/1 " err
   "$R" calls --last --duration 1s all $target >got 2>err
   grep -q 'Object#half' got
   not grep -q 'no call' got err
