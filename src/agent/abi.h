@@ -73,6 +73,7 @@ enum rut_agent_mode {
 #define RUT_AGENT_SQL_VALUES 2048u /* of requests: SQL as it is */
 #define RUT_AGENT_ORIGINS    4096u /* of the heap: remember where objects are made */
 #define RUT_AGENT_FULL_GC    8192u /* of the heap: a full collection before each look */
+#define RUT_AGENT_TSC	     0x4000u /* the tracer sees that the kernel trusts the counter */
 #define RUT_AGENT_OVERWRITE  0x8000u /* the ring keeps the newest; it is not drained */
 
 /* Of RUT_AGENT_RECORD: which events. */

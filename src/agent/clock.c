@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "clock.h"
 
-#include <cpuid.h>
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
+#include "base/tsc.h"
 
 bool rut_agent_clock_is_tsc;
 
-/*
- * The counter is used when the processor says that it runs at one rate in every state (CPUID
- * 0x80000007), and the kernel itself takes the time from it, or from a clock of the hypervisor that
- * is built on it.
- */
 void rut_agent_clock_init(void)
 {
-	char buf[32] = "";
-	unsigned a, b, c, d;
-	int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
-		      O_RDONLY | O_CLOEXEC);
-	ssize_t n = 0;
+	rut_agent_clock_is_tsc = rut_tsc_is_clock();
+}
 
-	if (fd >= 0) {
-		n = read(fd, buf, sizeof(buf) - 1);
-		close(fd);
-	}
-	rut_agent_clock_is_tsc = n > 0 && __get_cpuid(0x80000007, &a, &b, &c, &d) && d >> 8 & 1 &&
-				 (!strncmp(buf, "tsc", 3) || !strncmp(buf, "kvm-clock", 9) ||
-				  !strncmp(buf, "hyperv", 6));
+void rut_agent_clock_learn(void)
+{
+	rut_agent_clock_is_tsc = true;
 }

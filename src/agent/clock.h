@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ticks: the time stamp counter where the kernel trusts it, nanoseconds elsewhere. The tracer,
- * which reads the agent's times, uses this too.
+ * Ticks: the time stamp counter where the kernel trusts it (base/tsc.h), nanoseconds elsewhere. The
+ * tracer, which reads the agent's times, uses this too.
  */
 #ifndef RUT_AGENT_CLOCK_H
 #define RUT_AGENT_CLOCK_H
@@ -13,8 +13,10 @@
 
 extern bool rut_agent_clock_is_tsc __attribute__((visibility("hidden")));
 
-/* Decides, once. */
+/* Decides by what this process sees. */
 void rut_agent_clock_init(void);
+/* The tracer sees that it is the counter. While nothing has ticks yet. */
+void rut_agent_clock_learn(void);
 
 static inline uint64_t rut_mono_ns(void)
 {

@@ -96,7 +96,9 @@ static RUT_COLD void file_time_any(struct rut_session *s, struct rut_trace_arg *
 
 static RUT_INLINE void file_time(struct rut_session *s, struct rut_trace_arg *ta)
 {
-	if (!(ta->event == RUT_EVENT_CALL ? rut_hot_begin(s, ta) : rut_hot_end(s, ta)))
+	bool done = rut_agent_clock_is_tsc ? rut_hot_time(s, ta, true) : rut_hot_time(s, ta, false);
+
+	if (RUT_UNLIKELY(!done))
 		file_time_any(s, ta);
 }
 
@@ -305,8 +307,7 @@ rut_raw_fn rut_agent_hook_direct(const struct rut_session *s, int kind)
 
 	if (kind != RUT_REC_FILE)
 		return rb.tp_word ? direct_lone : NULL;
-	if ((s->mode == RUT_AGENT_TIME && !rut_agent_clock_is_tsc) ||
-	    s->flags & RUT_AGENT_BY_CALLER)
+	if (s->flags & RUT_AGENT_BY_CALLER)
 		return NULL;
 	return fns[s->index][s->mode == RUT_AGENT_RECORD ? 3
 			     : rut_session_traces(s)	 ? 2

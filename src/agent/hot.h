@@ -16,11 +16,11 @@
 #include "stack.h"
 
 /*
- * A call of this method begins: counted, and put on the stack. Where ticks are those of the
- * processor.
+ * A call of this method begins: counted, and put on the stack. `tsc`: ticks are those of the
+ * processor; a constant, so that where they are nothing is called.
  */
 static RUT_INLINE bool rut_hot_push(const struct rut_session *s, const void *ec, const void *cfp,
-				    struct rut_variant *v, struct rut_agent_row *row)
+				    struct rut_variant *v, struct rut_agent_row *row, bool tsc)
 {
 	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_agent_sessions), ec);
 	struct rut_frame *f;
@@ -42,14 +42,15 @@ static RUT_INLINE bool rut_hot_push(const struct rut_session *s, const void *ec,
 	f->v = v;
 	f->inner = 0;
 	f->outermost = true;
-	f->begin = rut_ticks_of(true);
+	f->begin = rut_ticks_of(tsc);
 	/* The tracer may read it from here on (abi.h). */
 	__atomic_store_n(&st->count, count + 1, __ATOMIC_RELEASE);
 	return true;
 }
 
 /* The call at the frame `cfp` ends, which is the innermost one that is known. */
-static RUT_INLINE bool rut_hot_pop(const struct rut_session *s, const void *ec, const void *cfp)
+static RUT_INLINE bool rut_hot_pop(const struct rut_session *s, const void *ec, const void *cfp,
+				   bool tsc)
 {
 	struct rut_stack *st = rut_hot_stack((unsigned)(s - rut_agent_sessions), ec);
 	struct rut_frame *f;
@@ -59,20 +60,23 @@ static RUT_INLINE bool rut_hot_pop(const struct rut_session *s, const void *ec, 
 	f = &st->frames[st->count] - 1;
 	if (RUT_UNLIKELY(f->cfp != cfp))
 		return false;
-	rut_hot_end_call(s, st, f, rut_ticks_of(true), true);
+	rut_hot_end_call(s, st, f, rut_ticks_of(tsc), true);
 	return true;
 }
 
-static RUT_INLINE bool rut_hot_begin(const struct rut_session *s, const struct rut_trace_arg *ta)
+/* The usual call or return of a method with a hook of its file. */
+static RUT_INLINE bool rut_hot_time(const struct rut_session *s, const struct rut_trace_arg *ta,
+				    bool tsc)
 {
-	const struct rut_agent_code *code = rut_hot_call(s, ta);
+	const struct rut_agent_code *code;
 
-	return RUT_LIKELY(code != NULL) && rut_hot_push(s, ta->ec, ta->cfp, code->v, code->row);
-}
-
-static RUT_INLINE bool rut_hot_end(const struct rut_session *s, const struct rut_trace_arg *ta)
-{
-	return RUT_LIKELY(ta->event == RUT_EVENT_RETURN) && rut_hot_pop(s, ta->ec, ta->cfp);
+	if (ta->event == RUT_EVENT_RETURN)
+		return rut_hot_pop(s, ta->ec, ta->cfp, tsc);
+	if (RUT_UNLIKELY(ta->event != RUT_EVENT_CALL))
+		return false;
+	code = rut_hot_call(s, ta);
+	return RUT_LIKELY(code != NULL) &&
+	       rut_hot_push(s, ta->ec, ta->cfp, code->v, code->row, tsc);
 }
 
 #endif

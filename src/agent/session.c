@@ -66,6 +66,16 @@ static int mode_init(struct rut_session *s)
 	return r < 0 || !script ? r : rut_agent_hits_init(s);
 }
 
+/* A process in a chroot may see no /sys; its tracer does. Sessions that run keep their ticks. */
+static void choose_clock(const struct rut_agent_slot *slot)
+{
+	for (unsigned i = 0; i < RUT_AGENT_SLOTS; i++)
+		if (rut_agent_sessions[i].used)
+			return;
+	if (slot->flags & RUT_AGENT_TSC)
+		rut_agent_clock_learn();
+}
+
 int rut_agent_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 {
 	unsigned index = s->index;
@@ -77,6 +87,7 @@ int rut_agent_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	s->mode = slot->mode;
 	s->flags = slot->flags;
 	s->trace.slow_ns = slot->slow_ns;
+	choose_clock(slot);
 	slot->config[RUT_AGENT_CONFIG - 1] = slot->config[RUT_AGENT_CONFIG - 2] = 0;
 	if (wants_requests(s)) {
 		r = rut_agent_watches_init(&s->requests.watches, slot->config);

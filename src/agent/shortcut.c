@@ -39,36 +39,33 @@ static RUT_INLINE const VALUE *only_hook(const VALUE *list, uint32_t event)
 	return only;
 }
 
-/*
- * Counting needs few registers, timing all: each has a function of its own, so that a counted call
- * saves none. Both end by calling the next function in their place.
- */
-static __attribute__((noinline)) void time_file(struct rut_trace_arg *ta, const VALUE *list,
-						int pop)
-{
-	const struct rut_session *s = shortcut.s;
-
-	if (RUT_UNLIKELY(
-		    !(ta->event == RUT_EVENT_CALL ? rut_hot_begin(s, ta) : rut_hot_end(s, ta))))
-		shortcut.ruby(ta, list, pop);
-}
-
-static __attribute__((noinline)) void time_c(struct rut_trace_arg *ta, const VALUE *list, int pop,
-					     const struct rut_session *s)
+static RUT_INLINE bool time_c(const struct rut_session *s, const struct rut_trace_arg *ta, bool tsc)
 {
 	const void *below = (const char *)ta->cfp - RUT_C_BELOW;
 	const struct rut_agent_site *site;
-	bool done;
 
-	if (ta->event == RUT_EVENT_C_RETURN) {
-		done = rut_hot_pop(s, ta->ec, below);
-	} else {
-		site = rut_hot_site(s, ta);
-		done = site && (!site->row || rut_hot_push(s, ta->ec, below, site->v, site->row));
-	}
-	if (RUT_UNLIKELY(!done))
-		shortcut.ruby(ta, list, pop);
+	if (ta->event == RUT_EVENT_C_RETURN)
+		return rut_hot_pop(s, ta->ec, below, tsc);
+	site = rut_hot_site(s, ta);
+	return site && (!site->row || rut_hot_push(s, ta->ec, below, site->v, site->row, tsc));
 }
+
+/*
+ * Counting needs few registers, timing all, and to ask the kernel for the time is a call: each has
+ * a function of its own, so that a counted call saves none. All end by calling the next function in
+ * their place.
+ */
+#define TIME(name, fn, tsc)                                                                        \
+	static __attribute__((noinline)) void name(struct rut_trace_arg *ta, const VALUE *list,    \
+						   int pop, const struct rut_session *s)           \
+	{                                                                                          \
+		if (RUT_UNLIKELY(!fn(s, ta, tsc)))                                                 \
+			shortcut.ruby(ta, list, pop);                                              \
+	}
+TIME(time_file_tsc, rut_hot_time, true)
+TIME(time_file_ns, rut_hot_time, false)
+TIME(time_c_tsc, time_c, true)
+TIME(time_c_ns, time_c, false)
 
 static RUT_INLINE bool count_file(const struct rut_session *s, const struct rut_trace_arg *ta)
 {
@@ -121,15 +118,15 @@ static void exec_hooks(struct rut_trace_arg *ta, const VALUE *list, int pop)
 		goto ruby;
 	if (s && is_of_methods(s, ta, hook)) {
 		if (s->mode == RUT_AGENT_TIME) {
-			time_file(ta, list, pop);
+			(rut_agent_clock_is_tsc ? time_file_tsc : time_file_ns)(ta, list, pop, s);
 			return;
 		}
 		if (RUT_LIKELY(count_file(s, ta)))
 			return;
 	} else if (hook[HOOK_FUNC] == (VALUE)rut_agent_ccall_on_event && !rut_agent_own_work) {
 		s = rut_session_of(hook[HOOK_DATA]);
-		if (s->mode == RUT_AGENT_TIME && rut_agent_clock_is_tsc) {
-			time_c(ta, list, pop, s);
+		if (s->mode == RUT_AGENT_TIME) {
+			(rut_agent_clock_is_tsc ? time_c_tsc : time_c_ns)(ta, list, pop, s);
 			return;
 		}
 		if (s->mode == RUT_AGENT_CALLS && RUT_LIKELY(count_c(s, ta)))

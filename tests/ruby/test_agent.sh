@@ -340,6 +340,81 @@ slot_belongs_to() {
   [ "$(owner_of_slot "$1")" = "$2" ]
 }
 
+# ticks_are_tsc of the table (src/agent/abi.h), as the process has it.
+ticks_of() {
+  for fd in "/proc/$1"/fd/*; do
+    [[ "$(readlink "$fd")" != /memfd:rutile-table* ]] || od -An -tu4 -j $((16384 + 72)) -N 4 "$fd"
+  done
+}
+
+# A chroot often has no /sys, which says what the kernel takes its time from: the tracer, which sees it, says so.
+# Where neither sees it calls are timed by the kernel's clock. Both times are the program's own.
+times_where_there_is_no_sys() {
+  [ "$(id -u)" = 0 ] || t_skip "needs root (mounts)"
+  cat >s.rb <<'EOF'
+class W
+  def step; a = now; b = now while (b || a) - a < 20_000; b - a; end
+  def deep(n); n == 0 ? step : deep(n - 1); end
+  def fib(n); n < 2 ? n : fib(n - 1) + fib(n - 2); end
+  private def now; Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond); end
+end
+w = W.new
+$stdout.sync = true
+puts "ready"
+while $stdin.gets
+  GC.start
+  before = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
+  inside = Array.new(300) { |i| w.deep(i % 9) }.sum
+  after = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
+  w.fib(15)
+  puts "#{inside} #{after - before}"
+end
+EOF
+  trusted=0
+  ! grep -qsE '^(tsc|kvm-clock|hyperv)' /sys/devices/system/clocksource/clocksource0/current_clocksource ||
+    ! grep -q nonstop_tsc /proc/cpuinfo || trusted=1
+  mkfifo in answer
+  unshare -m sh -c 'mount -t tmpfs none /sys && exec "$@"' sh $ruby "$T/s.rb" <in >answer &
+  pid=$!
+  exec 5>in 6<answer
+  read -r _ <&6
+  for tracer in sees blind; do
+    rm -f end
+    hide=
+    [ $tracer = sees ] || hide='mount -t tmpfs none /sys &&'
+    # The agent of this process has learned it: another, of a process that was not traced, has not.
+    if [ $tracer = blind ]; then
+      exec 5>&- 6<&-
+      wait $pid
+      unshare -m sh -c 'mount -t tmpfs none /sys && exec "$@"' sh $ruby "$T/s.rb" <in >answer &
+      pid=$!
+      exec 5>in 6<answer
+      read -r _ <&6
+    fi
+    unshare -m sh -c "$hide exec \"\$@\"" sh "$TRACE_TOOL" -m time -w 7 -u end $pid 7>attached.$tracer >out.$tracer &
+    tool=$!
+    wait_for attached.$tracer
+    echo go >&5
+    read -r inside around <&6
+    ticks_of $pid >got
+    [ $tracer = sees ] || trusted=0
+    [ "$(tr -d ' \n' <got)" = $trusted ]
+    : >end
+    wait $tool
+    calls "$T/s.rb" <out.$tracer | grep '^W#[dsf]' >got
+    is "W#deep 1491
+W#fib 1973
+W#step 300"
+    # Total of step, and of deep, which is recursive and counts once: its calls' sum and no more than all of it.
+    awk -F '\t' -v inside="$inside" -v around="$around" '
+      $3 == "W#step" || $3 == "W#deep" { print $3, inside, $5, around; n += $5 >= inside * 0.999 && $5 <= around * 1.001 }
+      $3 == "W#deep" { deep = $5; n += $6 <= $5 } $3 == "W#step" { step = $5 }
+      END { exit n == 3 && step <= deep ? 0 : 1 }' out.$tracer
+  done
+  exec 5>&- 6<&-
+  wait $pid
+}
+
 # Events that are counted without Ruby's help, and those that must not be: with a TracePoint of the
 # program on the same code, on all code, and calls within its block, which Ruby does not report.
 usual_events_are_counted_directly() {
@@ -973,6 +1048,7 @@ t_case "a command that is killed while it is injected into" killed_while_injecte
 t_case "a limit on the size of files" small_files_only
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
 t_case "usual events are counted without Ruby's help" usual_events_are_counted_directly
+t_case "times where there is no /sys" times_where_there_is_no_sys
 t_case "hooks of a tracer that was killed go" hooks_of_a_dead_tracer_go
 t_case "children without tables count nothing" children_without_tables
 t_case "templates of several processes" templates_have_one_row
