@@ -41,8 +41,7 @@ void rut_an_bins_widen(struct rut_bins *b, unsigned int shift)
 		halve(b);
 }
 
-/* The bin of a time, with room for it. NULL: no memory. */
-static struct rut_bin *reserve(struct rut_bins *b, int64_t ts_ns)
+struct rut_bin *rut_an_bins_reserve(struct rut_bins *b, int64_t ts_ns)
 {
 	uint64_t since = ts_ns > b->begin_ns ? (uint64_t)ts_ns - (uint64_t)b->begin_ns : 0;
 	size_t at;
@@ -70,15 +69,16 @@ static struct rut_bin *reserve(struct rut_bins *b, int64_t ts_ns)
 	return &b->bins[at];
 }
 
-int rut_an_bins_add(struct rut_bins *b, int64_t ts_ns, int64_t value)
+int rut_an_bins_add(struct rut_bins *b, int64_t ts_ns, int64_t value, bool logs)
 {
-	struct rut_bin *bin = reserve(b, ts_ns);
+	struct rut_bin *bin = rut_bins_at(b, ts_ns);
 
 	if (!bin)
 		return -ENOMEM;
 	bin->n++;
 	bin->sum += (double)value;
-	bin->logs += log2(value > 1 ? (double)value : 1);
+	if (logs && value > 1)
+		bin->logs += log2((double)value);
 	return 0;
 }
 
@@ -90,13 +90,13 @@ int rut_an_bins_add_span(struct rut_bins *b, int64_t from_ns, int64_t to_ns)
 		from_ns = b->begin_ns;
 	if (from_ns >= to_ns)
 		return 0;
-	if (!reserve(b, to_ns)) /* from here on the width stays */
+	if (!rut_bins_at(b, to_ns)) /* from here on the width stays */
 		return -ENOMEM;
 	width = (uint64_t)1 << b->shift;
 	while (from_ns < to_ns) {
 		uint64_t in_bin = ((uint64_t)from_ns - (uint64_t)b->begin_ns) & (width - 1);
 		uint64_t part = (uint64_t)to_ns - (uint64_t)from_ns;
-		struct rut_bin *bin = reserve(b, from_ns);
+		struct rut_bin *bin = rut_bins_at(b, from_ns);
 
 		if (!bin)
 			return -ENOMEM;

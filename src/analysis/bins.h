@@ -6,6 +6,7 @@
 #ifndef RUT_ANALYSIS_BINS_H
 #define RUT_ANALYSIS_BINS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,8 +27,21 @@ struct rut_bins {
 };
 
 void rut_an_bins_fini(struct rut_bins *b);
-/* Times before the begin count in the first bin. Return 0 or -ENOMEM. */
-int rut_an_bins_add(struct rut_bins *b, int64_t ts_ns, int64_t value);
+/* The bin of a time, with room for it. NULL: no memory. */
+struct rut_bin *rut_an_bins_reserve(struct rut_bins *b, int64_t ts_ns);
+
+/* The bin of a time; those before the begin are in the first one. NULL: no memory. */
+static inline struct rut_bin *rut_bins_at(struct rut_bins *b, int64_t ts_ns)
+{
+	uint64_t since = ts_ns > b->begin_ns ? (uint64_t)ts_ns - (uint64_t)b->begin_ns : 0;
+
+	if (__builtin_expect(since >> b->shift < b->n, 1))
+		return &b->bins[since >> b->shift];
+	return rut_an_bins_reserve(b, ts_ns);
+}
+
+/* Adds a value; with its logarithm when `logs`. Return 0 or -ENOMEM. */
+int rut_an_bins_add(struct rut_bins *b, int64_t ts_ns, int64_t value, bool logs);
 /* Adds the nanoseconds from one time to the other, each to its bin; not those before the begin. */
 int rut_an_bins_add_span(struct rut_bins *b, int64_t from_ns, int64_t to_ns);
 /* Makes bins at least as wide as 1 << shift. */

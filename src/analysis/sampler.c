@@ -12,10 +12,10 @@ static bool counts(const struct rut_sampler *s, int cpu, const struct rut_thread
 	return rut_an_conf_cpu(c, cpu) && rut_an_conf_thread(c, t);
 }
 
-static void give(struct rut_sampler *s, struct rut_sample sample)
+static inline void give(struct rut_sampler *s, const struct rut_sample *sample)
 {
-	if (counts(s, sample.cpu, sample.thread))
-		s->fn(s, &sample);
+	if (counts(s, sample->cpu, sample->thread))
+		s->fn(s, sample);
 }
 
 /* ---- CPUs ---- */
@@ -28,11 +28,11 @@ static void end_run(struct rut_sampler *s, int cpu, struct rut_thread *t, int64_
 		return;
 	since = s->since_ns[cpu];
 	s->since_ns[cpu] = RUT_NO_TIME;
-	give(s, (struct rut_sample){.kind = RUT_SAMPLE_CPU,
-				    .cpu = cpu,
-				    .thread = t,
-				    .begin_ns = since,
-				    .end_ns = end_ns});
+	give(s, &(struct rut_sample){.kind = RUT_SAMPLE_CPU,
+				     .cpu = cpu,
+				     .thread = t,
+				     .begin_ns = since,
+				     .end_ns = end_ns});
 }
 
 static bool reserve_cpu(struct rut_sampler *s, int cpu)
@@ -70,11 +70,11 @@ static void on_switch(void *arg, const void *data)
 		end_run(s, h->cpu, h->prev, h->ts_ns);
 	if (reserve_cpu(s, h->cpu))
 		s->since_ns[h->cpu] = h->next_tid ? h->ts_ns : RUT_NO_TIME;
-	give(s, sample);
+	give(s, &sample);
 	if (h->wakeup_ns != RUT_NO_TIME && h->next_tid) {
 		sample.kind = RUT_SAMPLE_SCHED;
 		sample.begin_ns = h->wakeup_ns;
-		give(s, sample);
+		give(s, &sample);
 	}
 }
 
@@ -84,26 +84,26 @@ static void on_syscall_exit(void *arg, const void *data)
 {
 	const struct rut_hook_syscall *h = data;
 
-	give(arg, (struct rut_sample){.kind = RUT_SAMPLE_SYSCALL,
-				      .cpu = h->cpu,
-				      .thread = h->thread,
-				      .what = h->info->name,
-				      .begin_ns = h->ts_ns - h->duration_ns,
-				      .end_ns = h->ts_ns,
-				      .error = h->has_ret && h->ret < 0 && h->ret >= -4095,
-				      .hook = h});
+	give(arg, &(struct rut_sample){.kind = RUT_SAMPLE_SYSCALL,
+				       .cpu = h->cpu,
+				       .thread = h->thread,
+				       .what = h->info->name,
+				       .begin_ns = h->ts_ns - h->duration_ns,
+				       .end_ns = h->ts_ns,
+				       .error = h->has_ret && h->ret < 0 && h->ret >= -4095,
+				       .hook = h});
 }
 
 static void on_io(void *arg, const void *data)
 {
 	const struct rut_hook_io *h = data;
 
-	give(arg, (struct rut_sample){.kind = RUT_SAMPLE_IO,
-				      .cpu = h->cpu,
-				      .thread = h->thread,
-				      .begin_ns = h->rq->begin_ns,
-				      .end_ns = h->rq->end_ns,
-				      .hook = h});
+	give(arg, &(struct rut_sample){.kind = RUT_SAMPLE_IO,
+				       .cpu = h->cpu,
+				       .thread = h->thread,
+				       .begin_ns = h->rq->begin_ns,
+				       .end_ns = h->rq->end_ns,
+				       .hook = h});
 }
 
 static void on_block(void *arg, const void *data)
@@ -117,13 +117,13 @@ static void on_block(void *arg, const void *data)
 		snprintf(number, sizeof(number), "(%lld)", (long long)h->disk->dev);
 		name = rut_an_state_intern(&s->base.run->engine->state, number, strlen(number));
 	}
-	give(s, (struct rut_sample){.kind = RUT_SAMPLE_DISK,
-				    .cpu = h->cpu,
-				    .thread = h->thread,
-				    .what = name,
-				    .begin_ns = h->rq->begin_ns,
-				    .end_ns = h->rq->end_ns,
-				    .hook = h});
+	give(s, &(struct rut_sample){.kind = RUT_SAMPLE_DISK,
+				     .cpu = h->cpu,
+				     .thread = h->thread,
+				     .what = name,
+				     .begin_ns = h->rq->begin_ns,
+				     .end_ns = h->rq->end_ns,
+				     .hook = h});
 }
 
 /* Only the begin of an interrupt says its name. */
@@ -140,12 +140,12 @@ static void on_irq_entry(void *arg, const void *data)
 static void give_irq(struct rut_sampler *s, const struct rut_hook_irq *h, enum rut_sample_kind kind,
 		     const char *name)
 {
-	give(s, (struct rut_sample){.kind = kind,
-				    .cpu = h->cpu,
-				    .what = name ? name : s->base.run->engine->state.unknown,
-				    .begin_ns = h->begin_ns,
-				    .end_ns = h->end_ns,
-				    .hook = h});
+	give(s, &(struct rut_sample){.kind = kind,
+				     .cpu = h->cpu,
+				     .what = name ? name : s->base.run->engine->state.unknown,
+				     .begin_ns = h->begin_ns,
+				     .end_ns = h->end_ns,
+				     .hook = h});
 }
 
 static void on_irq(void *arg, const void *data)
@@ -167,11 +167,11 @@ static void on_page(void *arg, const void *data)
 {
 	const struct rut_hook_thread *h = data;
 
-	give(arg, (struct rut_sample){.kind = RUT_SAMPLE_PAGE,
-				      .cpu = h->cpu,
-				      .thread = h->thread,
-				      .begin_ns = h->ts_ns,
-				      .end_ns = h->ts_ns});
+	give(arg, &(struct rut_sample){.kind = RUT_SAMPLE_PAGE,
+				       .cpu = h->cpu,
+				       .thread = h->thread,
+				       .begin_ns = h->ts_ns,
+				       .end_ns = h->ts_ns});
 }
 
 const struct rut_analysis_hook rut_an_sampler_hooks[] = {

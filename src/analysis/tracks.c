@@ -115,7 +115,7 @@ static void add(struct rut_tracks *t, enum rut_track_kind kind, const char *who,
 {
 	struct rut_track *track = find(t, kind, who, what);
 
-	if (track && rut_an_bins_add(&track->bins, ts_ns, value) < 0)
+	if (track && rut_an_bins_add(&track->bins, ts_ns, value, kinds[kind].duration) < 0)
 		t->failed = true;
 }
 

@@ -161,7 +161,7 @@ static void test_bins_keep_sums_when_they_widen(void **state)
 	uint64_t n = 0;
 
 	for (int64_t i = 0; i < 5000; i++)
-		assert_int_equal(rut_an_bins_add(&b, 1000 + i * 100000, i), 0);
+		assert_int_equal(rut_an_bins_add(&b, 1000 + i * 100000, i, true), 0);
 	assert_in_range(b.n, RUT_BINS / 2, RUT_BINS);
 	rut_an_bins_widen(&b, 27);
 	assert_int_equal(b.n, 4); /* 500 ms in parts of 134 */
