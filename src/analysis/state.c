@@ -74,18 +74,9 @@ struct rut_cpu *rut_an_state_add_cpu(struct rut_state *st, int cpu)
 
 /* ---- Threads ---- */
 
-static void free_fds(struct rut_thread *t)
-{
-	if (!t->fds.slots)
-		return;
-	rut_map_each(&t->fds, s)
-		free(s->value);
-	rut_map_fini(&t->fds);
-}
-
 static void free_thread(struct rut_thread *t)
 {
-	free_fds(t);
+	rut_an_state_free_fds(t);
 	free(t);
 }
 
@@ -152,7 +143,7 @@ static void reap(struct rut_state *st, struct rut_thread *t)
 		rut_index_put(&st->tids, (uint64_t)t->tid + 1, NULL);
 	st->all[t->index] = NULL;
 	st->free_indexes[st->n_free++] = t->index;
-	free_fds(t);
+	rut_an_state_free_fds(t);
 #ifdef __SANITIZE_ADDRESS__
 	free(t); /* so that a later use of it is found */
 #else

@@ -40,7 +40,17 @@ struct rut_fd {
 	const char *filename; /* interned by the state */
 	enum rut_fd_type type;
 	bool cloexec;
+	bool is_open; /* in a table: there is one of this number */
 	uint64_t seq; /* descriptors of a process are listed in the order they came */
+};
+
+#define RUT_FD_LOW 64u /* numbers below it are most of those that are used */
+
+/* The descriptors of a process. What one points to is valid until another one is added. */
+struct rut_fd_table {
+	struct rut_fd *low; /* owned; by number */
+	uint32_t n_low, count;
+	struct rut_map high; /* number + 1 -> struct rut_fd, owned */
 };
 
 /* What a request does. READ_WRITE (splice, sendfile) counts as both. */
@@ -145,7 +155,7 @@ struct rut_thread {
 	/* And others: */
 	struct rut_io_rq rq;
 	struct rut_fd_op fd_op;
-	struct rut_map fds; /* number + 1 -> struct rut_fd, owned by the state */
+	struct rut_fd_table fds;
 	const char *cgroup; /* its control group; interned; NULL: unknown */
 	uint64_t serial;    /* order of creation */
 	bool kept;	    /* a pointer to it is kept elsewhere: it is not freed */
@@ -522,7 +532,13 @@ static inline struct rut_thread *rut_an_state_leader(struct rut_state *st, struc
  * Never NULL.
  */
 struct rut_thread *rut_an_state_group(struct rut_state *st, struct rut_thread *t, bool by_cgroup);
-struct rut_fd *rut_an_state_fd(const struct rut_thread *t, int64_t fd);
+/* NULL: none of this number is known. */
+static inline struct rut_fd *rut_an_state_fd(const struct rut_thread *t, int64_t fd)
+{
+	if (__builtin_expect((uint64_t)fd < t->fds.n_low, 1))
+		return t->fds.low[fd].is_open ? &t->fds.low[fd] : NULL;
+	return t->fds.high.count ? rut_map_get(&t->fds.high, (uint64_t)fd + 1) : NULL;
+}
 /* No event will be of this thread. */
 bool rut_an_state_has_ended(const struct rut_state *st, int64_t tid);
 /* The process of a thread of which `known` (-1: nothing) was known when it was first seen. */

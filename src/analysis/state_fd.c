@@ -16,25 +16,59 @@
 
 /* ---- The table of a process ---- */
 
-struct rut_fd *rut_an_state_fd(const struct rut_thread *t, int64_t fd)
+void rut_an_state_free_fds(struct rut_thread *t)
 {
-	return rut_map_get(&t->fds, (uint64_t)fd + 1);
+	rut_map_each(&t->fds.high, s)
+		free(s->value);
+	rut_map_fini(&t->fds.high);
+	free(t->fds.low);
+	t->fds = (struct rut_fd_table){0};
+}
+
+static struct rut_fd *low_slot(struct rut_fd_table *fds, uint32_t fd)
+{
+	uint32_t n = fds->n_low ? fds->n_low : 8;
+	struct rut_fd *low;
+
+	if (fd < fds->n_low)
+		return &fds->low[fd];
+	while (n <= fd)
+		n *= 2;
+	low = realloc(fds->low, n * sizeof(*low));
+	if (!low)
+		return NULL;
+	memset(low + fds->n_low, 0, (n - fds->n_low) * sizeof(*low));
+	fds->low = low;
+	fds->n_low = n;
+	return &low[fd];
+}
+
+static struct rut_fd *high_slot(struct rut_fd_table *fds, int64_t fd)
+{
+	struct rut_fd *f = rut_map_get(&fds->high, (uint64_t)fd + 1);
+
+	if (f)
+		return f;
+	f = calloc(1, sizeof(*f));
+	if (f && !rut_map_put(&fds->high, (uint64_t)fd + 1, f))
+		return f;
+	free(f);
+	return NULL;
 }
 
 struct rut_fd *rut_an_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
 {
 	static struct rut_fd nothing = {.filename = ""};
-	struct rut_fd *f = rut_an_state_fd(t, fd);
+	struct rut_fd *f = (uint64_t)fd < RUT_FD_LOW ? low_slot(&t->fds, (uint32_t)fd)
+						     : high_slot(&t->fds, fd);
 
 	if (!f) {
-		f = malloc(sizeof(*f));
-		if (!f || rut_map_put(&t->fds, (uint64_t)fd + 1, f)) {
-			free(f);
-			st->failed = true;
-			return &nothing;
-		}
+		st->failed = true;
+		return &nothing;
 	}
-	*f = (struct rut_fd){.fd = fd, .filename = st->unknown, .seq = st->fd_seq++};
+	t->fds.count += !f->is_open;
+	*f = (struct rut_fd){
+		.fd = fd, .filename = st->unknown, .is_open = true, .seq = st->fd_seq++};
 	return f;
 }
 
@@ -52,7 +86,10 @@ struct rut_fd **rut_an_state_fds(const struct rut_thread *t, size_t *ret_n)
 	*ret_n = 0;
 	if (!list)
 		return NULL;
-	rut_map_each(&t->fds, s)
+	for (uint32_t i = 0; i < t->fds.n_low; i++)
+		if (t->fds.low[i].is_open)
+			list[(*ret_n)++] = &t->fds.low[i];
+	rut_map_each(&t->fds.high, s)
 		list[(*ret_n)++] = s->value;
 	qsort(list, *ret_n, sizeof(*list), by_seq);
 	return list;
@@ -60,8 +97,15 @@ struct rut_fd **rut_an_state_fds(const struct rut_thread *t, size_t *ret_n)
 
 void rut_an_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t fd)
 {
+	struct rut_fd *f = rut_an_state_fd(t, fd);
+
 	(void)st;
-	free(rut_map_remove(&t->fds, (uint64_t)fd + 1));
+	if (!f)
+		return;
+	t->fds.count--;
+	f->is_open = false;
+	if ((uint64_t)fd >= RUT_FD_LOW)
+		free(rut_map_remove(&t->fds.high, (uint64_t)fd + 1));
 }
 
 struct rut_fd *rut_an_state_open_fd(struct rut_state *st, const struct rut_ctf_event *ev,

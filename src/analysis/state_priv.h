@@ -118,6 +118,7 @@ static inline const char *rut_an_state_name(struct rut_state *st, const struct r
 		return n->name;
 	return rut_an_state_name_slow(st, ev, ref, n);
 }
+void rut_an_state_free_fds(struct rut_thread *t);
 struct rut_fd *rut_an_state_add_fd(struct rut_state *st, struct rut_thread *t, int64_t fd);
 /* All of a process's descriptors in the order they came. Free the array; NULL: none, or no memory.
  */
