@@ -140,13 +140,15 @@ static void count_in(struct offcpu *o, struct rut_ordered *table, const struct t
 		     int64_t tid, const char *comm, enum rut_offcpu_reason reason, int64_t ns)
 {
 	bool queue = reason == RUT_OFFCPU_QUEUE;
-	uint64_t key = rut_hash_u64((uint64_t)tid * 16 + reason);
+	uint64_t key = (uint64_t)tid * 16 + reason;
 	struct wait_stats *s;
 
-	if (!queue)
-		key ^= rut_hash_u64((uintptr_t)w->why.what + 1) ^
-		       rut_hash_u64(((uintptr_t)w->why.call << 1) + 3) ^
-		       rut_hash_u64(w->why.futex + 5);
+	if (!queue) {
+		key = key * 0x9e3779b97f4a7c15ull ^ (uintptr_t)w->why.what;
+		key = rut_hash_u64(key) ^ (uintptr_t)w->why.call;
+		key = key * 0xbf58476d1ce4e5b9ull ^ w->why.futex;
+	}
+	key = rut_hash_u64(key);
 	s = rut_an_ordered_add(table, key, sizeof(*s));
 	if (!s) {
 		o->base.run->engine->state.failed = true;
@@ -254,7 +256,7 @@ static void count_polled(void *arg, int64_t fd)
 }
 
 /* A poll of one descriptor waits for that. */
-static void on_call(void *arg, const void *data)
+static void on_poll(void *arg, const void *data)
 {
 	const struct rut_hook_syscall *h = data;
 	struct offcpu *o = arg;
@@ -263,7 +265,7 @@ static void on_call(void *arg, const void *data)
 	const struct rut_fd *f;
 	struct thread *w;
 
-	if (h->info->wait != RUT_WAIT_POLL || !(w = get(o, h->thread, h->thread->comm)))
+	if (!(w = get(o, h->thread, h->thread->comm)))
 		return;
 	rut_an_poll_each(h->ev, count_polled, &p);
 	f = p.n == 1 ? rut_an_state_fd(rut_an_state_leader(st, h->thread), p.fd) : NULL;
@@ -279,7 +281,7 @@ static void on_wakeup(void *arg, const void *data)
 
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_SWITCH, on_switch},
-	{RUT_HOOK_SYSCALL_ENTRY, on_call},
+	{RUT_HOOK_POLL, on_poll},
 	{RUT_HOOK_WAKEUP, on_wakeup},
 	{0, NULL},
 };

@@ -328,7 +328,7 @@ static bool ignores_files(const struct rut_analysis *a)
 	const uint32_t files = RUT_HOOK_BIT(RUT_HOOK_IO_EXIT) | RUT_HOOK_BIT(RUT_HOOK_FD_CREATE) |
 			       RUT_HOOK_BIT(RUT_HOOK_FD_CLOSE) | RUT_HOOK_BIT(RUT_HOOK_FD_UPDATE) |
 			       RUT_HOOK_BIT(RUT_HOOK_PARENT) | RUT_HOOK_BIT(RUT_HOOK_NET) |
-			       RUT_HOOK_BIT(RUT_HOOK_SYSCALL_ENTRY) |
+			       RUT_HOOK_BIT(RUT_HOOK_SYSCALL_ENTRY) | RUT_HOOK_BIT(RUT_HOOK_POLL) |
 			       RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT) | RUT_HOOK_BIT(RUT_HOOK_WAKEUP);
 
 	return a->ignores_files || !(hooks_of(a) & files);

@@ -494,7 +494,8 @@ static bool has_old_prio(const struct rut_ctf_trace *trace)
 
 #define CALLS                                                                                      \
 	(RUT_STATE_SERVES_IO | RUT_HOOK_BIT(RUT_HOOK_SYSCALL_ENTRY) |                              \
-	 RUT_HOOK_BIT(RUT_HOOK_WAKEUP) | RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT))
+	 RUT_HOOK_BIT(RUT_HOOK_POLL) | RUT_HOOK_BIT(RUT_HOOK_WAKEUP) |                             \
+	 RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT))
 
 static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *cls)
 {
@@ -534,7 +535,8 @@ static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *c
 		st->has_calls = true;
 		if (c->syscall) {
 			c->special = c->syscall->io || c->syscall->fd_call ||
-				     c->syscall->wait == RUT_WAIT_FUTEX;
+				     c->syscall->wait == RUT_WAIT_FUTEX ||
+				     c->syscall->wait == RUT_WAIT_POLL;
 			find_refs(c, cls, rut_an_state_io_fields(c->syscall->io));
 			rut_an_state_fd_bind(cls, c->syscall->fd_call, c->fd_f);
 			if (c->syscall->wait == RUT_WAIT_FUTEX)

@@ -241,6 +241,7 @@ enum rut_hook {
 	RUT_HOOK_IRQ_EXIT,	/* struct rut_hook_irq */
 	RUT_HOOK_SOFTIRQ_EXIT,	/* struct rut_hook_irq */
 	RUT_HOOK_SYSCALL_ENTRY, /* struct rut_hook_syscall, without duration and result */
+	RUT_HOOK_POLL,		/* the same, of calls that wait for descriptors only */
 	RUT_HOOK_SYSCALL_EXIT,	/* struct rut_hook_syscall */
 	RUT_HOOK_IO_EXIT,	/* struct rut_hook_io */
 	RUT_HOOK_FD_CREATE,	/* struct rut_hook_fd */
@@ -395,7 +396,8 @@ struct rut_state_class {
 	const struct rut_syscall_info *syscall;
 	uint32_t serves; /* the hooks that it can matter to */
 	bool own_cpu;	 /* `cpu` is a field */
-	bool special;	 /* begins a call that makes a request, has descriptors, or is for a lock */
+	/* Begins a call that makes a request, has descriptors, waits for some, or is for a lock. */
+	bool special;
 	bool compat_exit,
 		native_exit; /* returns from calls of 32-bit programs only, or of others */
 	bool fix_pid;	     /* the stream's context has a pid, which is the thread's leader */

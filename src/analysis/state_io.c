@@ -350,6 +350,15 @@ static inline void reset_request(struct rut_io_rq *rq)
 	rq->fd_type = RUT_FD_UNKNOWN;
 }
 
+static void notify_entry(struct rut_state *st, const struct rut_ctf_event *ev,
+			 const struct rut_state_class *c, struct rut_thread *t, enum rut_hook hook)
+{
+	const struct rut_hook_syscall h = {
+		.ts_ns = ev->ts_ns, .cpu = st->cpu, .thread = t, .info = c->syscall, .ev = ev};
+
+	rut_state_notify(st, hook, &h);
+}
+
 /* What only some calls have: a request, descriptors, a lock. */
 static void enter_special(struct rut_state *st, const struct rut_ctf_event *ev,
 			  const struct rut_state_class *c, struct rut_thread *t)
@@ -362,13 +371,14 @@ static void enter_special(struct rut_state *st, const struct rut_ctf_event *ev,
 	}
 	if (c->syscall->fd_call)
 		rut_an_state_fd_entry(ev, c, t);
+	if (c->syscall->wait == RUT_WAIT_POLL && st->hooks[RUT_HOOK_POLL].n)
+		notify_entry(st, ev, c, t, RUT_HOOK_POLL);
 }
 
 void rut_an_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev,
 			    const struct rut_state_class *c)
 {
 	struct rut_thread *t = rut_an_state_current(st, ev, c);
-	struct rut_hook_syscall h;
 
 	if (!t)
 		return;
@@ -379,11 +389,8 @@ void rut_an_state_sys_entry(struct rut_state *st, const struct rut_ctf_event *ev
 	t->futex = 0;
 	if (c->special)
 		enter_special(st, ev, c, t);
-	if (!st->hooks[RUT_HOOK_SYSCALL_ENTRY].n)
-		return;
-	h = (struct rut_hook_syscall){
-		.ts_ns = ev->ts_ns, .cpu = st->cpu, .thread = t, .info = c->syscall, .ev = ev};
-	rut_state_notify(st, RUT_HOOK_SYSCALL_ENTRY, &h);
+	if (st->hooks[RUT_HOOK_SYSCALL_ENTRY].n)
+		notify_entry(st, ev, c, t, RUT_HOOK_SYSCALL_ENTRY);
 }
 
 void rut_an_state_sys_string(struct rut_state *st, const struct rut_ctf_event *ev,
