@@ -112,6 +112,13 @@ enum rut_agent_kind {
 
 #define RUT_FILTER_PROBE 'B' /* probe of a script: its event (RUT_HIT_*), then its method */
 
+/*
+ * A method that in() of a script names: RUT_WITHIN_FIRST and its number, then "Class#name" or
+ * "Class.name".
+ */
+#define RUT_FILTER_WITHIN 'T'
+#define RUT_WITHIN_FIRST  '!'
+
 /* Behind a probe, each after RUT_WATCH_US: the texts that it wishes, a kind and a name. */
 #define RUT_HIT_CALL   'c'
 #define RUT_HIT_RETURN 'r'
@@ -287,9 +294,11 @@ struct rut_agent_table {
 	uint32_t look_wanted, look_done;
 	uint64_t look_gcs;   /* collections so far, at the end of that look */
 	uint32_t look_flags; /* RUT_LOOK_* */
-	uint32_t pad_3;
+	/* Script mode: the number of the socket, in the target and plus one, by which the tracer
+	 * sends its map of threads (within.h); 0: none is wanted. */
+	uint32_t socket_fd;
 	uint64_t allocs_internal; /* method entries, code, hidden objects: not in `allocs` */
-	uint64_t pad_2;
+	uint64_t socket_ino;	  /* by which it is known to be that socket */
 };
 
 /* Of the rows for what has none of its own: path and method, or class where there are no methods.

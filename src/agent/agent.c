@@ -24,6 +24,7 @@
 #include "trace.h"
 #include "twin.h"
 #include "watch_read.h"
+#include "within.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -201,6 +202,8 @@ static bool plan(void)
 		int r;
 
 		job.what[i] = JOB_NONE;
+		if (s->used)
+			rut_agent_within_take(s);
 		if (state != RUT_SLOT_FREE && state != RUT_SLOT_STOP && !tracer_lives(i))
 			__atomic_store_n(&slot->state, state = RUT_SLOT_STOP, __ATOMIC_RELEASE);
 		if (state == RUT_SLOT_START && !s->used) {
@@ -218,7 +221,7 @@ static bool plan(void)
 			job.what[i] = s->hooked ? JOB_WORK : first_job(slot);
 		} else if (state == RUT_SLOT_ACTIVE &&
 			   (rut_agent_session_drops_due(s) || s->slots.stale ||
-			    rut_agent_census_due(s) ||
+			    rut_agent_census_due(s) || rut_agent_within_due(s) ||
 			    (s->rescan.due && rut_mono_ns() >= s->rescan.at_ns) || s->todo.left)) {
 			job.what[i] = JOB_WORK;
 		} else if (state == RUT_SLOT_STOP && s->used) {
@@ -293,6 +296,13 @@ static void wait_for_ruby(void)
 	}
 }
 
+static void note_ractors(struct rut_session *s)
+{
+	rut_agent_session_ractors(s);
+	if (s->within.on)
+		rut_agent_within_refuse(s);
+}
+
 static void *helper(void *arg)
 {
 	struct rut_agent_ctl *ctl = agent.ctl;
@@ -310,7 +320,7 @@ static void *helper(void *arg)
 		rut_lock(&agent.busy);
 		for (unsigned i = 0; i < RUT_AGENT_SLOTS && agent.rb_ready; i++)
 			if (rut_agent_sessions[i].hooked && !rut_single_ractor())
-				rut_agent_session_ractors(&rut_agent_sessions[i]);
+				note_ractors(&rut_agent_sessions[i]);
 		any = plan();
 		rut_unlock(&agent.busy);
 		if (any) {
@@ -419,6 +429,7 @@ static void reset_locks(struct rut_session *s)
 static void separate(struct rut_session *s)
 {
 	rut_agent_shortcut_end(s);
+	s->within.on = false;
 	rut_agent_table_separate(&s->table);
 	s->events.ring.ctl = NULL;
 }
@@ -463,6 +474,7 @@ static void inherit(unsigned i, const struct rut_agent_slot *from)
 	rut_agent_census_forked(s);
 	rut_agent_table_ready(&s->table);
 	s->orphan_until_ns = rut_mono_ns() + ORPHAN_NS;
+	rut_agent_within_forked(s);
 }
 
 /*

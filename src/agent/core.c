@@ -67,6 +67,7 @@ bool rut_agent_session_counts_calls(const struct rut_session *s)
 {
 	return s->mode == RUT_AGENT_CALLS || s->mode == RUT_AGENT_TIME ||
 	       s->mode == RUT_AGENT_TRACE || s->hits.methods || s->hits.requests ||
+	       s->within.count ||
 	       (s->mode == RUT_AGENT_RECORD &&
 		s->flags & (RUT_AGENT_KIND(RUT_KIND_CALL) | RUT_AGENT_KIND(RUT_KIND_RETURN) |
 			    RUT_AGENT_KIND(RUT_KIND_REQUEST) | RUT_AGENT_KIND(RUT_KIND_LINE)));
@@ -98,6 +99,7 @@ bool rut_agent_session_sees_allocations(const struct rut_session *s)
 bool rut_agent_session_wants_returns(const struct rut_session *s)
 {
 	return s->mode == RUT_AGENT_TIME || s->trace.tracks || s->hits.requests ||
+	       s->within.count ||
 	       (s->mode == RUT_AGENT_RECORD &&
 		s->flags & (RUT_AGENT_KIND(RUT_KIND_RETURN) | RUT_AGENT_KIND(RUT_KIND_REQUEST)));
 }

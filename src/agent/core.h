@@ -10,6 +10,7 @@
 #define RUT_AGENT_CORE_H
 
 #include "abi.h"
+#include "base/within.h"
 #include "filter.h"
 #include "heap.h"
 #include "iseq.h"
@@ -313,6 +314,25 @@ struct rut_hit_mode {
 	struct rut_watch_code **codes[RUT_HIT_PROBES];
 };
 
+struct rut_within_method;
+struct rut_within_thread;
+struct rut_within_known;
+
+/* Which methods threads are in (within.c). */
+struct rut_within_mode {
+	bool on;      /* hooks keep the slots */
+	bool refused; /* for good */
+	unsigned count;
+	struct rut_within_method *methods; /* owned */
+	struct rut_within_thread *threads; /* owned; by slot */
+	struct rut_within_known *cache;	   /* owned */
+	struct rut_within_slot *slots;	   /* the tracer's map; NULL: not there (yet) */
+	uint64_t found;			   /* which of the methods there are, a bit each */
+	uint32_t number;		   /* of this session, in this process */
+	int sockets[2];			   /* ours, the tracer's; -1: none */
+	uint64_t socket_inos[2];
+};
+
 struct rut_session {
 	unsigned index;
 	uint32_t mode, flags;
@@ -344,6 +364,7 @@ struct rut_session {
 	struct rut_request_mode requests;
 	struct rut_sample_mode sample;
 	struct rut_hit_mode hits;
+	struct rut_within_mode within;
 	bool global;	 /* one hook for all methods (code.c) ... */
 	VALUE global_tp; /* ... which is this one, of tps; 0: none */
 	bool by_file;	 /* methods of a file share hooks (files.c) */

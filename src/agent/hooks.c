@@ -19,6 +19,7 @@
 #include "stack.h"
 #include "trace.h"
 #include "variant.h"
+#include "within.h"
 #include "write_record.h"
 
 #include <string.h>
@@ -265,11 +266,20 @@ static RUT_COLD void lone_watch(struct rut_rec *r, struct rut_trace_arg *ta)
 		rut_agent_request_event(r->s, ta, v);
 }
 
+#define BLOCK_EVENTS (RUT_EVENT_B_CALL | RUT_EVENT_B_RETURN)
+
 static inline void lone(VALUE tp, struct rut_rec *r, struct rut_trace_arg *ta)
 {
 	if (r->s->mode == RUT_AGENT_RECORD) {
 		lone_record(r, ta);
 		return;
+	}
+	if (RUT_UNLIKELY(r->s->within.count)) {
+		if (r->s->within.on)
+			rut_agent_within_event(r->s, ta);
+		/* Of the blocks in it. */
+		if (r->kind == RUT_REC_METHOD && ta->event & BLOCK_EVENTS)
+			return;
 	}
 	if (RUT_UNLIKELY(r->s->hits.requests))
 		lone_watch(r, ta);
@@ -425,7 +435,8 @@ rut_tp_fn rut_agent_hook_for(const struct rut_session *s, int kind, uint32_t *re
 		*ret_events =
 			RUT_EVENT_CALL | RUT_EVENT_RETURN | RUT_EVENT_B_CALL | RUT_EVENT_B_RETURN;
 	else if (kind != RUT_REC_BLOCK)
-		*ret_events = RUT_EVENT_CALL | line | (returns ? RUT_EVENT_RETURN : 0);
+		*ret_events = RUT_EVENT_CALL | line | (returns ? RUT_EVENT_RETURN : 0) |
+			      (s->within.count ? BLOCK_EVENTS : 0);
 	else
 		*ret_events = RUT_EVENT_B_CALL | line | (returns ? RUT_EVENT_B_RETURN : 0);
 	return kind == RUT_REC_FILE ? on_file : on_lone;

@@ -24,6 +24,7 @@
 #include "iseq.h"
 #include "scan.h"
 #include "target.h"
+#include "within.h"
 
 #include <string.h>
 
@@ -46,6 +47,8 @@ static void on_ractor_new(VALUE tp, void *session)
 
 	rut_agent_ractors_many();
 	rut_agent_session_ractors(s);
+	if (s->within.on)
+		rut_agent_within_refuse(s);
 	if (!rut_ractors_crash() || !rut_agent_session_sees_allocations(s))
 		return;
 	/* Calls go on, where they are recorded beside allocations. */
@@ -113,6 +116,8 @@ void rut_agent_methods_go_global(struct rut_session *s)
 	VALUE was_disabled;
 
 	s->global = true;
+	if (s->within.on)
+		rut_agent_within_refuse(s);
 	if (!rb.abi->trips_over_half_made) {
 		hook_all(s);
 		return;

@@ -4,26 +4,19 @@
 #include "clock.h"
 #include "code.h"
 #include "core.h"
+#include "frames.h"
 #include "hooklist.h"
 #include "hooks.h"
 #include "stack.h"
 
 #include <string.h>
 
-/* Of an execution context, the first words since 2.5: the stack, its words, the innermost frame. */
-#define EC_STACK 0
-#define EC_WORDS 1
-#define EC_CFP	 2
-
-#define STACK_WORDS_MAX (1u << 28)
-#define THREAD_WORDS	64   /* of a thread: where its context is looked for */
-#define FIBER_BYTES	4096 /* likewise */
-#define BOTTOM_WORDS	64
-#define FRAME_METHOD	0x11110001u
-#define FRAME_BLOCK	0x22220001u
+#define THREAD_WORDS 64	  /* of a thread: where its context is looked for */
+#define FIBER_BYTES  4096 /* likewise */
+#define FRAME_METHOD 0x11110001u
+#define FRAME_BLOCK  0x22220001u
 
 static struct {
-	size_t frame_words;
 	size_t thread_word; /* where a thread has its context */
 	size_t fiber_byte;  /* where a fiber has it; 0: not known */
 } layout;
@@ -32,23 +25,6 @@ static struct {
 
 static void *running_ec;
 
-static void on_newobj_once(VALUE index, struct rut_trace_arg *ta)
-{
-	running_ec = ta->ec;
-}
-
-/* Only an event hook exposes the ec, so allocate one object to fire it. */
-static void *find_running_ec(void)
-{
-	VALUE data = 1; /* a Fixnum */
-
-	running_ec = NULL;
-	rb.rb_add_event_hook2(on_newobj_once, RUT_EVENT_NEWOBJ, data, RUT_HOOK_RAW);
-	rb.rb_str_new("", 0);
-	rb.rb_remove_event_hook_with_data(on_newobj_once, data);
-	return running_ec;
-}
-
 static const uintptr_t *data_of(VALUE v)
 {
 	const void *type;
@@ -56,56 +32,21 @@ static const uintptr_t *data_of(VALUE v)
 	return rut_typed_data(v, &type);
 }
 
-struct frames {
-	const VALUE *inner, *end;
-};
-
-/* The control frames of a context; false: it has none (any more). */
-static bool frames_of(const void *ec, struct frames *ret)
-{
-	const uintptr_t *e = ec;
-	uintptr_t base = e[EC_STACK], words = e[EC_WORDS], cfp = e[EC_CFP];
-
-	if (!base || base % sizeof(VALUE) || !words || words > STACK_WORDS_MAX)
-		return false;
-	ret->inner = (const VALUE *)cfp;
-	ret->end = (const VALUE *)base + words;
-	return cfp % sizeof(VALUE) == 0 && cfp > base && ret->inner < ret->end;
-}
-
-/*
- * The outermost frame of every stack is one that Ruby puts there itself, when the stack is empty:
- * its `sp` is at the other end. No other word of a frame can be that, so the size is found.
- */
-static size_t find_frame_words(const void *ec)
-{
-	uintptr_t base = ((const uintptr_t *)ec)[EC_STACK];
-	struct frames f;
-
-	if (!frames_of(ec, &f))
-		return 0;
-	for (size_t n = 6; n <= 8; n++)
-		if ((size_t)(f.end - f.inner) % n == 0 &&
-		    (f.end - n)[RUT_FRAME_SP] - base < BOTTOM_WORDS * sizeof(VALUE))
-			return n;
-	return 0;
-}
-
 static bool learn(void)
 {
 	VALUE thread = rb.rb_thread_current();
-	void *ec = find_running_ec();
+	void *ec = rut_agent_frames_learn();
 	const uintptr_t *data;
 	size_t i = 0;
 
-	layout.frame_words = ec && data_of(thread) ? find_frame_words(ec) : 0;
-	if (!layout.frame_words)
+	running_ec = ec;
+	if (!ec || !data_of(thread))
 		return false;
 	data = data_of(thread);
 	while (i < THREAD_WORDS && data[i] != (uintptr_t)ec)
 		i++;
-	layout.thread_word = i;
-	return i < THREAD_WORDS;
+	layout.thread_word = i < THREAD_WORDS ? i : 0;
+	return layout.thread_word != 0;
 }
 
 /* Of the fiber that runs; the object of a thread's first fiber is made when it is asked for. */
@@ -172,13 +113,12 @@ static void add_found(struct look *l, const VALUE *cfp, struct rut_variant *v)
 /* `left`: a fiber that does not run. */
 static void seed(struct look *l, void *ec, VALUE thread, const void *seen, bool left)
 {
-	struct frames f;
+	struct rut_frames f;
 
 	l->count = 0;
-	if (!frames_of(ec, &f) || (size_t)(f.end - f.inner) % layout.frame_words)
+	if (!rut_agent_frames_of(ec, &f))
 		return;
-	for (const VALUE *cfp = f.end - layout.frame_words; cfp >= f.inner;
-	     cfp -= layout.frame_words) {
+	for (const VALUE *cfp = f.end - f.words; cfp >= f.inner; cfp -= f.words) {
 		struct rut_variant *v = (const void *)cfp > seen ? variant_at(l->s, ec, cfp) : NULL;
 
 		if (v)
@@ -281,15 +221,15 @@ void rut_agent_running_seed_own(struct rut_session *s, void *ec, const void *see
 
 bool rut_agent_running_frames(VALUE thread, struct rut_running_frames *ret)
 {
-	struct frames f;
+	struct rut_frames f;
 
-	if (!rut_single_ractor() || (!layout.frame_words && !learn()) || !data_of(thread))
+	if (!rut_single_ractor() || (!layout.thread_word && !learn()) || !data_of(thread))
 		return false;
 	ret->ec = ec_of_thread(thread);
-	if (!ret->ec || !frames_of(ret->ec, &f) || (size_t)(f.end - f.inner) % layout.frame_words)
+	if (!ret->ec || !rut_agent_frames_of(ret->ec, &f))
 		return false;
 	ret->inner = f.inner;
 	ret->end = f.end;
-	ret->words = layout.frame_words;
+	ret->words = f.words;
 	return true;
 }

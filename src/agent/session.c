@@ -25,6 +25,7 @@
 #include "trace.h"
 #include "variant.h"
 #include "watch_read.h"
+#include "within.h"
 #include "write_record.h"
 
 #include <errno.h>
@@ -63,7 +64,9 @@ static int mode_init(struct rut_session *s)
 	if (s->mode == RUT_AGENT_TRACE || s->mode == RUT_AGENT_RECORD ||
 	    (script && s->slot->ring_bytes))
 		r = rut_agent_trace_init(s, s->slot->ring_bytes);
-	return r < 0 || !script ? r : rut_agent_hits_init(s);
+	if (!r && script)
+		r = rut_agent_hits_init(s);
+	return r < 0 || !script ? r : rut_agent_within_init(s);
 }
 
 /* A process in a chroot may see no /sys; its tracer does. Sessions that run keep their ticks. */
@@ -146,6 +149,8 @@ void rut_agent_session_fini(struct rut_session *s)
 	rut_agent_trace_fini(s);
 	if (s->used)
 		rut_agent_hits_fini(s);
+	if (s->used)
+		rut_agent_within_fini(s);
 	rut_agent_watches_fini(&s->requests.watches);
 	rut_agent_request_caller_fini(s);
 	rut_agent_watch_fini(s);
@@ -234,6 +239,10 @@ static VALUE hook_body(VALUE arg)
 		s->refused = rut_agent_record_hook(s);
 	if (s->mode == RUT_AGENT_SCRIPT)
 		s->refused = rut_agent_hit_events_hook(s);
+	if (s->within.count) {
+		rut_agent_session_tp(s, RUT_EVENT_FIBER_SWITCH, rut_agent_within_on_switch);
+		rut_agent_session_tp(s, RUT_EVENT_THREAD_END, rut_agent_within_on_thread_end);
+	}
 	if (!s->refused && s->mode == RUT_AGENT_RECORD &&
 	    s->flags & RUT_AGENT_KIND(RUT_KIND_ALLOC_SAMPLE))
 		s->refused = rut_agent_sample_hook(s);
@@ -363,6 +372,8 @@ bool rut_agent_session_work(struct rut_session *s, uint64_t deadline_ns)
 	more = w.more && !failed;
 	if (!more && s->mode == RUT_AGENT_TIME && !s->time.seeded)
 		rut_agent_running_seed(s);
+	if (!more && !failed)
+		rut_agent_within_begin(s);
 	return more;
 }
 

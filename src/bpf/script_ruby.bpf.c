@@ -4,6 +4,7 @@
  * out of this object and links them into the programs that it compiles; `functions` is never run,
  * it names them so that libbpf relocates them. The other programs keep the table of processes.
  */
+#include "base/within.h"
 #include "bpf/ruby.bpf.h"
 #include "bpf/script_ruby.h"
 
@@ -427,17 +428,91 @@ static __always_inline __u64 ruby_methods_in(struct rut_ruby_walk *w, __u32 plac
 	return bits;
 }
 
+/* Agents follow the threads of processes (base/within.h). */
+const volatile __u32 within_on = 0;
+
+/* Written by the processes; see base/within.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, RUT_WITHIN_SLOTS);
+	__type(key, __u32);
+	__type(value, struct rut_within_slot);
+} within_slots SEC(".maps");
+
+/* By thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, RUT_SCRIPT_THREADS);
+	__type(key, __u32);
+	__type(value, struct rut_script_thread);
+} within_threads SEC(".maps");
+
+/* Processes with all of their hooks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, RUT_RUBY_PROCS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u32);
+} within_ready SEC(".maps");
+
+/* Does the agent follow that method in this thread? Then the answer: a bit for each method. */
+static __always_inline bool within_known(__u32 number, __u64 *bits)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
+	const struct rut_script_thread *t = bpf_map_lookup_elem(&within_threads, &tid);
+	const struct rut_within_slot *all, *slot;
+	__u64 known;
+
+	if (!t)
+		return false;
+	all = bpf_map_lookup_elem(&within_slots, &zero);
+	if (!all)
+		return false;
+	known = *(const volatile __u64 *)&all->known;
+	if (known & RUT_WITHIN_REFUSED || !(known >> (number & 63) & 1))
+		return false;
+	*bits = t->bits;
+	if (!t->slot)
+		return true;
+	slot = bpf_map_lookup_elem(&within_slots, &t->slot);
+	if (!slot)
+		return false;
+	*bits = *(const volatile __u64 *)&slot->bits;
+	return true;
+}
+
+/*
+ * No hook of this thread's has run yet. Whatever changes its answer is a hook, with which it gets a
+ * slot: until then this holds.
+ */
+static __always_inline void within_keep(__u64 bits)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tid = (__u32)id, tgid = id >> 32;
+	struct rut_script_thread t = {.bits = bits};
+
+	if (!(bits & IN_UNKNOWN) && bpf_map_lookup_elem(&within_ready, &tgid))
+		bpf_map_update_elem(&within_threads, &tid, &t, BPF_NOEXIST);
+}
+
 /* Does the current thread run the method of this number, in any of its frames? */
 __noinline __u64 rut_script_in(__u32 number)
 {
+	struct rut_ruby_walk *w;
 	__u32 place = 0;
-	struct rut_ruby_walk *w = ruby_enter(&place);
-	__u64 bits;
+	__u64 bits = 0;
 
+	if (within_on && within_known(number, &bits))
+		return bits >> (number & 63) & 1;
+	w = ruby_enter(&place);
 	if (!w)
 		return 0;
 	bits = ruby_methods_in(w, place);
 	ruby_leave(place);
+	if (within_on)
+		within_keep(bits);
 	return bits >> (number & 63) & 1;
 }
 
@@ -499,6 +574,49 @@ int requested(struct pt_regs *ctx)
 	return 0;
 }
 
+/* What the agent says of its threads (base/within.h). */
+SEC("uprobe")
+int placed(struct pt_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tid = (__u32)id, tgid = id >> 32, one = 1;
+	struct rut_script_thread t = {.slot = (__u32)ARG(ctx, 3)};
+	struct rut_within_slot *slot;
+
+	if (ARG(ctx, 0) != request_session)
+		return 0;
+	if (ARG(ctx, 2) == RUT_WITHIN_READY) {
+		bpf_map_update_elem(&within_ready, &tgid, &one, BPF_ANY);
+		return 0;
+	}
+	slot = bpf_map_lookup_elem(&within_slots, &t.slot);
+	if (!bpf_map_update_elem(&within_threads, &tid, &t, BPF_ANY) && slot)
+		slot->registered = 1;
+	return 0;
+}
+
+static __always_inline void within_forget(__u32 tid)
+{
+	const struct rut_script_thread *t = bpf_map_lookup_elem(&within_threads, &tid);
+	struct rut_within_slot *slot;
+	__u32 i;
+
+	if (!t)
+		return;
+	i = t->slot;
+	bpf_map_delete_elem(&within_threads, &tid);
+	slot = i ? bpf_map_lookup_elem(&within_slots, &i) : NULL;
+	if (slot)
+		*(volatile __u32 *)&slot->owner = 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(exited, struct task_struct *task)
+{
+	within_forget(task->pid);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 {
@@ -512,13 +630,20 @@ static __always_inline int forget(__u32 tgid)
 	if (!bpf_map_delete_elem(&rubies, &tgid))
 		__sync_fetch_and_add(&ruby_version, 1);
 	bpf_map_delete_elem(&asked, &tgid);
+	if (within_on)
+		bpf_map_delete_elem(&within_ready, &tgid);
 	return 0;
 }
 
 /* Another program's memory. */
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(executed, struct task_struct *task)
+int BPF_PROG(executed, struct task_struct *task, __s32 old_pid)
 {
+	/* A thread that executes a program takes the number of the first one, which is no more. */
+	if (within_on) {
+		within_forget(task->pid);
+		within_forget(old_pid);
+	}
 	return forget(task->tgid);
 }
 

@@ -48,6 +48,15 @@ struct rut_script_request {
 	__u64 name;
 };
 
+/* Threads that an agent follows, or whose stack was read: by thread. */
+#define RUT_SCRIPT_THREADS 16384
+
+struct rut_script_thread {
+	__u32 slot; /* RUT_WITHIN_NO_SLOT: the stack is read; 0: `bits` are right */
+	__u32 pad;
+	__u64 bits;
+};
+
 #define RUT_SCRIPT_ASKED 4096
 
 /* Processes that user space has not inspected: in the map `asked`, by process. */

@@ -272,18 +272,25 @@ static int check_several(struct rut_script_program *p, size_t count)
 /* The processes of Ruby probes. */
 static int find_rubies(struct rut_run_data *d, struct rut_script_program *p, struct rut_err *err)
 {
+	bool needed = rut_script_needs_agent(p);
 	int rc;
 
-	if (!rut_script_has_agent(p) && d->targets.count > 1)
+	if (!needed && d->targets.count > 1)
 		return rut_err_set(err, EINVAL,
 				   "-p '%s' are %zu processes, and a script without probes of Ruby "
 				   "takes one: use its PID",
 				   d->words.v[0], d->targets.count);
-	if (!rut_script_has_agent(p) || d->script.child)
+	if ((!needed && (!p->nmethods || !d->words.count)) || d->script.child)
 		return 0;
 	rc = find_targets(d, err);
 	p->opts.targets = d->targets.pids;
 	p->opts.ntargets = d->targets.count;
+	/* Without an agent in() reads stacks. */
+	if (rc && !needed) {
+		p->opts.ntargets = 0;
+		*err = (struct rut_err)RUT_ERR_INIT;
+		return 0;
+	}
 	if (!rc)
 		return d->targets.count > 1 ? check_several(p, d->targets.count) : 0;
 	rut_script_ruby_error(p, err->msg);

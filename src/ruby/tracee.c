@@ -16,6 +16,7 @@
 #include "ruby/inject.h"
 #include "ruby/proc.h"
 #include "ruby/target.h"
+#include "ruby/within.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -241,6 +242,10 @@ static int map_table(struct rut_tracer *t, struct rut_tracee *p, struct rut_err 
 		r = t->config.on_sites(t->config.on_sites_arg, p->pid, p->ctl->sites, err);
 	if (r < 0)
 		return r;
+	if (t->config.within_fd) {
+		rut_within_send(p, t->config.within_fd);
+		rut_tracee_wake(p);
+	}
 	__atomic_store_n(&slot->mapped, 1, __ATOMIC_RELEASE);
 	return 0;
 }

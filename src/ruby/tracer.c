@@ -45,6 +45,20 @@ static void encode_probe(struct rut_buf *b, const struct rut_ruby_probe *p)
 		encode(b, RUT_FILTER_METHOD, method);
 }
 
+static void encode_within(struct rut_buf *b, const struct rut_tracer_config *c)
+{
+	for (size_t i = 0; i < c->nwithin; i++) {
+		const char *const method[] = {c->within[i], NULL};
+
+		if (!c->within[i])
+			continue;
+		rut_buf_printf(b, "%c%c%s", RUT_FILTER_WITHIN, (char)(RUT_WITHIN_FIRST + i),
+			       c->within[i]);
+		rut_buf_putc(b, 0);
+		encode(b, RUT_FILTER_METHOD, method);
+	}
+}
+
 /* What is encoded by now, and may be the caller's stack. */
 static void forget_texts(struct rut_tracer_config *c)
 {
@@ -53,6 +67,7 @@ static void forget_texts(struct rut_tracer_config *c)
 	f->app_paths = f->not_paths = f->paths = f->classes = f->methods = NULL;
 	c->inside = c->sample = c->layers = NULL;
 	c->probes = NULL;
+	c->within = NULL;
 }
 
 int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *config,
@@ -72,6 +87,7 @@ int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *conf
 	rut_buf_add(&b, config->layers, config->layers_len);
 	for (size_t i = 0; i < config->nprobes; i++)
 		encode_probe(&b, &config->probes[i]);
+	encode_within(&b, config);
 	fixed = b.len;
 	encode(&b, RUT_FILTER_APP, f->app_paths);
 	encode(&b, RUT_FILTER_NOT, f->app_paths ? f->not_paths : NULL);

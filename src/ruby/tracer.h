@@ -99,6 +99,11 @@ struct rut_tracer_config {
 	uint64_t session_id; /* which is in each hit */
 	rut_ruby_sites_fn on_sites;
 	void *on_sites_arg;
+	/* Methods that threads are followed in: "Class#name" or "Class.name"; at most 63, by
+	   number; NULL: none of that number. Borrowed until rut_tracer_new(). */
+	const char *const *within;
+	size_t nwithin;
+	int within_fd; /* the map of that (base/within.h); borrowed; 0: there is none */
 };
 
 int rut_tracer_new(struct rut_tracer **ret, const struct rut_tracer_config *config,

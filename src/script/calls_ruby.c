@@ -62,6 +62,16 @@ static bool is_method_name(const char *name)
 	       (!strchr(label, '*') || strspn(label, "*") == strlen(label));
 }
 
+bool rut_script_follows(const struct rut_script_program *p)
+{
+	if (p->reads_stacks || (!p->opts.ntargets && !p->opts.child))
+		return false;
+	for (uint32_t i = 0; i < p->nmethods; i++)
+		if (strpbrk(p->methods[i], "#."))
+			return true;
+	return false;
+}
+
 /* in("Order#total") */
 const struct rut_type *rut_check_in(struct rut_checker *c, struct rut_node *n)
 {
@@ -72,6 +82,8 @@ const struct rut_type *rut_check_in(struct rut_checker *c, struct rut_node *n)
 		return rut_check_error(c, n->list,
 				       "in() takes the constant name of one method: "
 				       "\"Order#total\", \"Order.find\" or \"total\"");
+	if (rut_ruby_choose_session(p))
+		return rut_check_error(c, n->list, "there are no random numbers yet");
 	name = n->list->text;
 	p->needs_ruby = true;
 	n->index = 0;

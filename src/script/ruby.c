@@ -139,6 +139,14 @@ static int load_bpf(struct rut_script_ruby *r, const struct rut_script_program *
 		conf->cache_mask = RUT_CACHE_ENTRIES - 1;
 		memcpy(conf->uuid, "scripts", 8);
 		r->bpf->rodata->request_session = p->ruby_session;
+		r->bpf->rodata->within_on = rut_script_follows(p);
+		bpf_program__set_autoload(r->bpf->progs.placed, rut_script_follows(p));
+		bpf_program__set_autoload(r->bpf->progs.exited, rut_script_follows(p));
+		if (!rut_script_follows(p)) {
+			bpf_map__set_max_entries(r->bpf->maps.within_slots, 1);
+			bpf_map__set_max_entries(r->bpf->maps.within_threads, 1);
+			bpf_map__set_max_entries(r->bpf->maps.within_ready, 1);
+		}
 		bpf_program__set_autoload(r->bpf->progs.requested, p->needs_requests);
 		if (!p->needs_requests)
 			bpf_map__set_max_entries(r->bpf->maps.requests, 1);
@@ -341,20 +349,36 @@ void rut_script_ruby_free(struct rut_script_ruby *r)
 	free(r);
 }
 
-int rut_script_ruby_attach_requests(struct rut_script_ruby *r, const char *path, uint64_t offset,
-				    struct rut_err *err)
+static int attach_place(struct rut_script_ruby *r, struct bpf_program *prog, const char *path,
+			uint64_t offset, struct rut_err *err)
 {
 	struct bpf_link **links = realloc(r->links, (r->nlinks + 1) * sizeof(*links));
 
 	if (!links)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	r->links = links;
-	links[r->nlinks] =
-		bpf_program__attach_uprobe(r->bpf->progs.requested, false, -1, path, offset);
+	links[r->nlinks] = bpf_program__attach_uprobe(prog, false, -1, path, offset);
 	if (!links[r->nlinks])
 		return rut_err_errno(err, errno, "cannot attach to the agent's file");
 	r->nlinks++;
 	return 0;
+}
+
+int rut_script_ruby_attach_requests(struct rut_script_ruby *r, const char *path, uint64_t offset,
+				    struct rut_err *err)
+{
+	return attach_place(r, r->bpf->progs.requested, path, offset, err);
+}
+
+int rut_script_ruby_attach_within(struct rut_script_ruby *r, const char *path, uint64_t offset,
+				  struct rut_err *err)
+{
+	return attach_place(r, r->bpf->progs.placed, path, offset, err);
+}
+
+int rut_script_ruby_within(const struct rut_script_ruby *r)
+{
+	return bpf_map__fd(r->bpf->maps.within_slots);
 }
 
 /* Names */

@@ -28,6 +28,12 @@ enum rut_ruby_function {
 struct rut_script_ruby;
 
 /*
+ * Do agents follow in which of p's methods threads are? Then in() costs a tenth: but an agent is
+ * only in the processes that the user has named, and follows methods of one class.
+ */
+bool rut_script_follows(const struct rut_script_program *p);
+
+/*
  * Loads what finds the frames, for the processes of p's options: that of -p, or all. -ENOEXEC: the
  * process of -p is not a Ruby. 0 or -errno, with *err.
  */
@@ -51,6 +57,12 @@ int rut_script_ruby_link(struct rut_linked *ret, const struct rut_script_ruby *r
  */
 int rut_script_ruby_attach_requests(struct rut_script_ruby *r, const char *path, uint64_t offset,
 				    struct rut_err *err);
+
+/* The same for what the agent says of its threads (base/within.h). */
+int rut_script_ruby_attach_within(struct rut_script_ruby *r, const char *path, uint64_t offset,
+				  struct rut_err *err);
+/* The map in which agents keep where threads are. */
+int rut_script_ruby_within(const struct rut_script_ruby *r);
 
 /* The types that `functions` refer to; borrowed. */
 const struct btf *rut_script_ruby_types(const struct rut_script_ruby *r);

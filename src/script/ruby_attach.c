@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/glob.h"
+#include "bpf/script_ruby.h"
 #include "expr/expr.h"
 #include "ruby/layers.h"
 #include "ruby/target.h"
@@ -43,6 +44,7 @@ struct rut_script_tracer {
 	struct file *files; /* owned */
 	size_t nfiles;
 	struct rut_script_hits *hits; /* owned; NULL: no probe is deferred */
+	bool within;		      /* the agent follows in which methods threads are */
 };
 
 static bool is_known(const struct rut_script_tracer *t, const struct rut_mapping *m)
@@ -69,10 +71,18 @@ static int attach_file(struct rut_script_tracer *t, const char *path, uint64_t o
 		if (rc)
 			return rc;
 	}
-	return t->p->needs_requests
-		       ? rut_script_ruby_attach_requests(
+	if (t->p->needs_requests) {
+		int rc = rut_script_ruby_attach_requests(
+			t->p->ruby, path,
+			offset + (uint64_t)t->p->nruby_probes * RUT_HIT_SITE_BYTES, err);
+
+		if (rc)
+			return rc;
+	}
+	return t->within
+		       ? rut_script_ruby_attach_within(
 				 t->p->ruby, path,
-				 offset + (uint64_t)t->p->nruby_probes * RUT_HIT_SITE_BYTES, err)
+				 offset + (uint64_t)(RUT_HIT_PROBES - 1) * RUT_HIT_SITE_BYTES, err)
 		       : 0;
 }
 
@@ -284,6 +294,7 @@ static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
 	static const char *const name[] = {"N"}; /* RUT_HIT_NAME */
 	const struct rut_script_program *p = t->p;
 	struct rut_ruby_probe probes[RUT_HIT_PROBES];
+	const char *within[RUT_SCRIPT_METHODS];
 	_cleanup_buf_ struct rut_buf layers = RUT_BUF_INIT;
 	bool requests = p->needs_requests;
 	struct rut_tracer_config config = {
@@ -313,6 +324,15 @@ static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
 			.event = RUT_HIT_REQUEST_NAME, .pattern = "", .wishes = name, .nwishes = 1};
 	if (requests && rut_layers_config(&layers, err))
 		return -err->code;
+	/* Its place is the last one. */
+	t->within = rut_script_follows(p) && config.nprobes < RUT_HIT_PROBES;
+	for (uint32_t i = 0; t->within && i < p->nmethods; i++)
+		within[i] = strpbrk(p->methods[i], "#.") ? p->methods[i] : NULL;
+	if (t->within) {
+		config.within = within;
+		config.nwithin = p->nmethods;
+		config.within_fd = rut_script_ruby_within(p->ruby);
+	}
 	config.layers = layers.data;
 	config.layers_len = layers.len;
 	if (config.ring_bytes && rut_script_hits_new(&t->hits, p))

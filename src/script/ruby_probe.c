@@ -169,7 +169,7 @@ static int method_name(struct rut_resolve *r, struct rut_ruby_probe_ctx *x, cons
 	return 0;
 }
 
-static int choose_session(struct rut_script_program *p)
+int rut_ruby_choose_session(struct rut_script_program *p)
 {
 	return !p->ruby_session && getrandom(&p->ruby_session, sizeof(p->ruby_session),
 					     GRND_NONBLOCK) < 0
@@ -185,7 +185,7 @@ static int add_probe(struct rut_resolve *r, struct rut_ruby_probe_ctx *x)
 
 	if (p->nruby_probes == RUT_HIT_PROBES)
 		return rut_probe_error(r, "a script has at most %d probes of Ruby", RUT_HIT_PROBES);
-	rc = choose_session(p);
+	rc = rut_ruby_choose_session(p);
 	if (!rc)
 		rc = rut_probe_add(r, a, NULL, false);
 	if (rc)
@@ -240,7 +240,7 @@ int rut_ruby_wants_requests(struct rut_checker *c, const struct rut_node *n)
 		      "shows, or -c COMMAND";
 	else if (p->nruby_probes == RUT_HIT_PROBES)
 		why = "requests are one probe more, and a script has at most 64 of Ruby";
-	else if (choose_session(p))
+	else if (rut_ruby_choose_session(p))
 		why = "no random numbers";
 	if (why) {
 		rut_check_error(c, n, "%s", why);

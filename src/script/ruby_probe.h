@@ -12,6 +12,7 @@
 
 #include "agent/abi.h"
 #include "script/gen.h"
+#include "script/ruby.h"
 
 struct rut_resolve;
 
@@ -26,9 +27,15 @@ struct rut_ruby_probe_ctx {
 };
 
 /* Does the agent have to be in the processes? */
-static inline bool rut_script_has_agent(const struct rut_script_program *p)
+static inline bool rut_script_needs_agent(const struct rut_script_program *p)
 {
 	return p->nruby_probes || p->needs_requests;
+}
+
+/* Is it to be there? */
+static inline bool rut_script_has_agent(const struct rut_script_program *p)
+{
+	return rut_script_needs_agent(p) || rut_script_follows(p);
 }
 
 bool rut_ruby_is_method(char event);
@@ -38,6 +45,9 @@ bool rut_ruby_is_request(char event);
 
 /* rrequest is used. 0, or -EINVAL: it cannot be had, which is reported. */
 int rut_ruby_wants_requests(struct rut_checker *c, const struct rut_node *n);
+
+/* The number by which what agents report is known to be of this script. 0 or -errno. */
+int rut_ruby_choose_session(struct rut_script_program *p);
 
 int rut_resolve_ruby(struct rut_resolve *r);
 

@@ -544,7 +544,7 @@ static int follow_rubies(struct runner *r)
 	n = rut_script_tracer_round(r->tracer, r->err);
 
 	/* A command need not be a Ruby yet. */
-	if (!n && !r->opts->child)
+	if (!n && !r->opts->child && rut_script_needs_agent(r->p))
 		r->ending = true;
 	return n < 0 ? n : 0;
 }
@@ -689,7 +689,16 @@ static int attach(struct runner *r)
 
 	if (rc || !rut_script_has_agent(r->p))
 		return rc;
-	return rut_script_tracer_new(&r->tracer, r->p, r->links, &opts, r->err);
+	rc = rut_script_tracer_new(&r->tracer, r->p, r->links, &opts, r->err);
+	if (!rc || rc == -EINTR || rut_script_needs_agent(r->p))
+		return rc;
+	/* in() reads stacks, as of all processes that have no agent. */
+	if (r->opts->verbose)
+		fprintf(r->opts->err, "in() reads stacks, without the agent: %s\n", r->err->msg);
+	rut_script_tracer_free(r->tracer);
+	r->tracer = NULL;
+	*r->err = (struct rut_err)RUT_ERR_INIT;
+	return 0;
 }
 
 /* The command waits for the length of what is added to its environment, and for that. */

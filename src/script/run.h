@@ -13,7 +13,7 @@ struct rut_script_style;
 
 struct rut_script_run_opts {
 	FILE *out, *err; /* borrowed */
-	bool json, quiet, no_warnings, unsafe;
+	bool json, quiet, no_warnings, unsafe, verbose;
 	int32_t child; /* the script ends when this process does, and begins with it; 0: none */
 	int child_go;  /* descriptor that lets it go on; -1 */
 	/* Called every 100 ms or more often; true: the script ends. NULL: not called. */

@@ -206,6 +206,7 @@ struct rut_script_program {
 	bool needs_ruby, needs_rstacks;
 	const char *methods[RUT_SCRIPT_METHODS]; /* of in(); in the arena */
 	uint32_t nmethods;
+	bool reads_stacks; /* for in(), whatever the processes are: no agent follows them */
 	struct rut_ruby_probe_ctx *ruby_probes[RUT_SCRIPT_RUBY_PROBES]; /* in the arena */
 	uint32_t nruby_probes;
 	bool needs_requests; /* rrequest is used, here: */

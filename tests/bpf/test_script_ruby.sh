@@ -228,6 +228,75 @@ EOF2
 }
 t_case "in() is true in a method, what it calls, and its blocks" inside_of_methods
 
+# The agent has the script's map in the process: what in() then reads.
+followed() {
+  grep -q 'anon_inode:bpf-map' "/proc/$1/maps"
+}
+not_followed() {
+  ! followed "$1"
+}
+
+within_methods() {
+  launch "$SRC/tests/bpf/ruby_within.rb" "$PWD/counts" "$PWD/go" "$PWD/ready"
+  t_wait test -e ready
+  begin -v -e 'tracepoint:syscalls:sys_enter_write /strncmp(comm, "ruby", 4) == 0 && args.count <= 2/ {
+	@[args.count, in("Order#total") || in("Order#made")] = count(); }' -p "$pid"
+  t_wait followed "$pid"
+  go
+  read -r inside outside <counts
+  [ $((inside + outside)) -gt 100000 ]
+  printf '@[1, true]: %d\n@[2, false]: %d\n' "$inside" "$outside" >want
+  grep '^@' out | sort | diff want - || { cat err; return 1; }
+}
+t_case "in() is right in 100,000 of 100,000 writes with the agent: threads, fibers, exceptions, blocks, a child" within_methods
+
+# However it ends, the process goes on without the map.
+within_ends() {
+  launch -e 'loop { sleep 0.01 }'
+  begin -e 'tracepoint:syscalls:sys_enter_write /in("Order#total")/ { @ = count(); }' -p "$pid"
+  t_wait followed "$pid"
+  if [ "$1" = -INT ]; then
+    finish
+  else
+    kill "$1" "$script"
+    wait "$script" || :
+    script=''
+  fi
+  t_wait not_followed "$pid"
+  kill "$pid"
+  wait "$pid" || :
+  pid=''
+}
+within_ends_killed() {
+  within_ends -KILL
+}
+within_ends_interrupted() {
+  within_ends -INT
+}
+t_case "the map of in() leaves the process with the script" within_ends_interrupted
+t_case "the map of in() leaves the process when the script is killed" within_ends_killed
+
+# Where system calls are filtered the agent makes none that the filter may forbid: stacks are read.
+within_filtered() {
+  launch -e 'class Order; def total = $stderr.syswrite("xx"); end
+    require "fiddle"
+    libc = Fiddle.dlopen(nil)
+    prctl = Fiddle::Function.new(libc["prctl"], [Fiddle::TYPE_INT, *[Fiddle::TYPE_LONG] * 4], Fiddle::TYPE_INT)
+    allow = [6, 0, 0, 0x7fff0000].pack("SCCL")
+    prog = [1, Fiddle::Pointer[allow].to_i].pack("Sx6Q")
+    prctl.call(38, 1, 0, 0, 0)
+    prctl.call(22, 2, Fiddle::Pointer[prog].to_i, 0, 0) == 0 or abort "no filter"
+    File.write("ready", "")
+    sleep 0.01 until File.exist?("go")
+    50.times { Order.new.total }' 2>/dev/null
+  t_wait test -e ready
+  begin -e 'tracepoint:syscalls:sys_enter_write /in("Order#total")/ { @ = count(); }' -p "$pid"
+  not_followed "$pid"
+  go
+  grep -qx '@: 50' out || { cat out err; return 1; }
+}
+t_case "in() reads stacks in a process whose system calls are filtered" within_filtered
+
 not_ruby() {
   sleep 100 &
   pid=$!

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+#include "ruby/within.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "ruby/internal.h"
+
+void rut_within_send(struct rut_tracee *p, int map_fd)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = {0}};
+	char byte = 0;
+	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control)};
+	uint32_t number = p->table ? p->table->socket_fd : 0;
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+
+	if (!number || p->pidfd < 0)
+		return;
+	fd = (int)syscall(SYS_pidfd_getfd, p->pidfd, (int)number - 1, 0);
+	/* The process may have closed it, and have another file of that number. */
+	if (fd < 0 || fstat(fd, &st) || !S_ISSOCK(st.st_mode) || st.st_ino != p->table->socket_ino)
+		return;
+	control.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(map_fd)),
+					.cmsg_level = SOL_SOCKET,
+					.cmsg_type = SCM_RIGHTS};
+	memcpy(CMSG_DATA(&control.head), &map_fd, sizeof(map_fd));
+	sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
