@@ -415,8 +415,7 @@ static char *put_time(struct rut_ctf_text *t, char *p, const struct rut_ctf_text
 		second_text(t, s);
 	memcpy(p, t->second_text, t->second_len);
 	p += t->second_len;
-	rut_text_fixed(p, ns, 9);
-	return p + 9;
+	return rut_text_nine(p, ns);
 }
 
 static char *put_delta(struct rut_ctf_text *t, char *p, const struct rut_ctf_text_time *ev)
@@ -440,8 +439,7 @@ static char *put_delta(struct rut_ctf_text *t, char *p, const struct rut_ctf_tex
 				       : (uint64_t)ev->ts_ns - (uint64_t)t->last_ns;
 	p = rut_text_u64(p, delta / 1000000000);
 	*p++ = '.';
-	rut_text_fixed(p, (uint32_t)(delta % 1000000000), 9);
-	return p + 9;
+	return rut_text_nine(p, (uint32_t)(delta % 1000000000));
 }
 
 /* Most lines: [12:34:56.123456789] (+0.000001234). False: it is another kind of line. */
@@ -458,11 +456,11 @@ static bool put_usual_times(struct rut_ctf_text *t, struct rut_text_out *o,
 	*p = '[';
 	memcpy(p + 1, t->second_text, sizeof(t->second_text));
 	p += 1 + t->second_len;
-	rut_text_fixed(p, (uint32_t)at, 9);
-	memcpy(p + 9, "] (+0.", 6); /* NOLINT(bugprone-not-null-terminated-result) */
-	rut_text_fixed(p + 15, (uint32_t)delta, 9);
-	p[24] = ')';
-	o->p = p + 25;
+	p = rut_text_nine(p, (uint32_t)at);
+	memcpy(p, "] (+0.", 6); /* NOLINT(bugprone-not-null-terminated-result) */
+	p = rut_text_nine(p + 6, (uint32_t)delta);
+	*p = ')';
+	o->p = p + 1;
 	return true;
 }
 

@@ -6,11 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 
-const char rut_text_digits[200] =
-	"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243"
-	"4445464748495051525354555657585960616263646566676869707172737475767778798081828384858687"
-	"888990919293949596979899";
-
 void rut_text_grow(struct rut_text_out *o, size_t need)
 {
 	struct rut_buf *b = o->buf;
@@ -26,38 +21,10 @@ void rut_text_grow(struct rut_text_out *o, size_t need)
 	o->end = b->data + b->cap;
 }
 
-/* What is left of a number of which the digits from tmp[i] on are there. */
-static char *put_u32(char *p, char *tmp, unsigned int i, uint32_t v)
+char *rut_text_u64_long(char *p, uint64_t v)
 {
-	while (v >= 100) {
-		i -= 2;
-		memcpy(tmp + i, rut_text_digits + 2 * (v % 100), 2);
-		v /= 100;
-	}
-	if (v >= 10) {
-		i -= 2;
-		memcpy(tmp + i, rut_text_digits + 2 * v, 2);
-	} else {
-		tmp[--i] = (char)('0' + v);
-	}
-	memcpy(p, tmp + i, 20 - i);
-	return p + (20 - i);
-}
-
-char *rut_text_u64(char *p, uint64_t v)
-{
-	char tmp[20];
-	unsigned int i = 20;
-
-	if (v < 100) { /* descriptors, results, CPUs */
-		memcpy(p, rut_text_digits + 2 * v + (v < 10), 2);
-		return p + 1 + (v >= 10);
-	}
-	for (; v > UINT32_MAX; v /= 100) {
-		i -= 2;
-		memcpy(tmp + i, rut_text_digits + 2 * (v % 100), 2);
-	}
-	return put_u32(p, tmp, i, (uint32_t)v);
+	p = rut_text_u64(p, v / 100000000);
+	return rut_text_put_eight(p, rut_text_eight((uint32_t)(v % 100000000)));
 }
 
 /* ---- Strings ---- */

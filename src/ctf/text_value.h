@@ -3,6 +3,7 @@
 #ifndef RUT_CTF_TEXT_VALUE_H
 #define RUT_CTF_TEXT_VALUE_H
 
+#include <endian.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -50,22 +51,52 @@ static inline void rut_text_put_padded(struct rut_text_out *o, const char *s, si
 
 #define rut_text_lit(o, s) rut_text_put(o, s, sizeof(s) - 1)
 
-extern const char rut_text_digits[200]; /* "00" to "99" */
-
-/* Writes exactly n digits. */
-static inline char *rut_text_fixed(char *p, uint32_t v, unsigned int n)
+/*
+ * The eight digits of a number below 10^8, the first in the lowest byte: halves, quarters and
+ * digits are separated in all parts of a word at once.
+ */
+static inline uint64_t rut_text_eight(uint32_t v)
 {
-	while (n >= 2) {
-		n -= 2;
-		memcpy(p + n, rut_text_digits + 2 * (v % 100), 2);
-		v /= 100;
-	}
-	if (n)
-		*p = (char)('0' + v % 10);
-	return p;
+	uint64_t x = (uint64_t)(v % 10000) << 32 | v / 10000, q;
+
+	q = x * 10486 >> 20 & 0x7f0000007full; /* each half by 100 */
+	x = (x - q * 100) << 16 | q;
+	q = x * 103 >> 10 & 0x000f000f000f000full; /* each quarter by 10 */
+	return (x - q * 10) << 8 | q;
 }
 
-char *rut_text_u64(char *p, uint64_t v);
+#define RUT_TEXT_ZEROS 0x3030303030303030ull
+
+static inline char *rut_text_put_eight(char *p, uint64_t digits)
+{
+	digits = htole64(digits | RUT_TEXT_ZEROS);
+	memcpy(p, &digits, sizeof(digits));
+	return p + sizeof(digits);
+}
+
+/* Writes the nine digits of a number below 10^9. */
+static inline char *rut_text_nine(char *p, uint32_t v)
+{
+	*p++ = (char)('0' + v / 100000000);
+	return rut_text_put_eight(p, rut_text_eight(v % 100000000));
+}
+
+/* For larger ones. */
+char *rut_text_u64_long(char *p, uint64_t v);
+
+/* There is room for 20 bytes, also where fewer digits are written. */
+static inline char *rut_text_u64(char *p, uint64_t v)
+{
+	unsigned int zeros;
+	uint64_t digits;
+
+	if (__builtin_expect(v >= 100000000, 0))
+		return rut_text_u64_long(p, v);
+	digits = rut_text_eight((uint32_t)v);
+	zeros = (unsigned int)__builtin_ctzll(digits | 1ull << 56) / 8;
+	(void)rut_text_put_eight(p, (digits | RUT_TEXT_ZEROS) >> 8 * zeros);
+	return p + 8 - zeros;
+}
 
 /* 0xABC */
 static inline char *rut_text_hex(char *p, uint64_t v)
