@@ -49,32 +49,37 @@ static struct rut_io_fd *life_at(struct rut_io_fds *fds, int64_t ts_ns)
 	return NULL;
 }
 
+/* The life that is not over. NULL: none. */
+static struct rut_io_fd *open_life(const struct rut_io_fds *fds)
+{
+	struct rut_io_fd *last = fds && fds->n ? &fds->lives[fds->n - 1] : NULL;
+
+	return last && last->close_ns == RUT_NO_TIME ? last : NULL;
+}
+
 struct rut_io_fd *rut_an_io_proc_fd(const struct rut_io_proc *p, int64_t fd, int64_t ts_ns)
 {
 	struct rut_io_fds *fds = rut_ordered_get(&p->fds, (uint64_t)fd);
-	struct rut_io_fd *last;
 
-	if (!fds || !fds->n)
-		return NULL;
-	if (ts_ns != RUT_NO_TIME)
-		return life_at(fds, ts_ns);
-	last = &fds->lives[fds->n - 1];
-	return last->close_ns == RUT_NO_TIME ? last : NULL;
+	return fds ? life_at(fds, ts_ns) : NULL;
 }
 
 /*
- * Unless a list of requests is wanted, which names the file of each, lives that are over are only
- * kept by file: memory then does not grow with every open.
+ * Lives that are over are kept where a list of requests is wanted, which names the file of each;
+ * for the usage only one for each file, so that memory does not grow with every open.
  */
 static struct rut_io_fd *new_life(struct rut_io *io, struct rut_io_fds *fds)
 {
 	const struct rut_conf *c = io->base.run->conf;
 	struct rut_io_fd *last = fds->n ? &fds->lives[fds->n - 1] : NULL;
 
-	if (last && !c->log && !c->top && last->close_ns != RUT_NO_TIME) {
+	if (last && last->close_ns != RUT_NO_TIME && !c->log && !c->top) {
 		uintptr_t name = (uintptr_t)last->filename;
-		size_t i = (size_t)(uintptr_t)rut_map_get(&fds->by_name, name);
+		size_t i;
 
+		if (!c->usage)
+			return last;
+		i = (size_t)(uintptr_t)rut_map_get(&fds->by_name, name);
 		if (i && i < fds->n) {
 			fds->lives[i - 1].bytes[0] += last->bytes[0];
 			fds->lives[i - 1].bytes[1] += last->bytes[1];
@@ -134,7 +139,7 @@ static void on_fd_close(void *arg, const void *data)
 	const struct rut_hook_fd *h = data;
 	struct rut_io *io = arg;
 	struct rut_io_proc *p = rut_ordered_get(&io->procs, (uint64_t)h->parent->tid);
-	struct rut_io_fd *f = p ? rut_an_io_proc_fd(p, h->fd, RUT_NO_TIME) : NULL;
+	struct rut_io_fd *f = p ? open_life(rut_ordered_get(&p->fds, (uint64_t)h->fd)) : NULL;
 
 	if (f)
 		f->close_ns = h->ts_ns;
@@ -367,17 +372,23 @@ static void count_bytes(struct rut_io_proc *p, struct rut_io_fd *const fds[2],
 	}
 }
 
-/* What was open when the interval began is known to the model, not yet here. */
-static void learn_fd(struct rut_io *io, struct rut_io_proc *leader, const struct rut_hook_io *h,
-		     int64_t fd)
+/*
+ * The descriptor of a request. What was open when the interval began is known to the model, not yet
+ * here.
+ */
+static struct rut_io_fd *learn_fd(struct rut_io *io, struct rut_io_proc *leader,
+				  const struct rut_hook_io *h, int64_t fd)
 {
 	struct rut_hook_fd known = {.ts_ns = io->base.begin_ns, .parent = h->parent, .fd = fd};
+	struct rut_io_fds *fds = rut_ordered_get(&leader->fds, (uint64_t)fd);
 
-	if (rut_ordered_get(&leader->fds, (uint64_t)fd))
-		return;
+	if (fds)
+		return open_life(fds);
 	known.info = rut_an_state_fd(h->parent, fd);
-	if (known.info)
-		open_fd(io, leader, &known);
+	if (!known.info)
+		return NULL;
+	open_fd(io, leader, &known);
+	return open_life(rut_ordered_get(&leader->fds, (uint64_t)fd));
 }
 
 static void on_io_exit(void *arg, const void *data)
@@ -396,17 +407,15 @@ static void on_io_exit(void *arg, const void *data)
 	if (!rut_an_conf_cpu(c, h->cpu) || !rut_an_conf_thread(c, h->thread))
 		return;
 	if (rq->has_fd)
-		learn_fd(io, leader, h, rq->fd);
+		fds[0] = fds[1] = learn_fd(io, leader, h, rq->fd);
 	if (rq->has_fds) {
-		learn_fd(io, leader, h, rq->fd_in);
-		learn_fd(io, leader, h, rq->fd_out);
+		(void)learn_fd(io, leader, h, rq->fd_in);
+		fds[1] = learn_fd(io, leader, h, rq->fd_out);
+		/* Learning the second may move the first. */
+		fds[0] = learn_fd(io, leader, h, rq->fd_in);
 	}
-	if (!rq->error && rq->is_transfer) {
-		fds[0] = rut_an_io_proc_fd(leader, rq->has_fds ? rq->fd_in : rq->fd, RUT_NO_TIME);
-		fds[1] = rut_an_io_proc_fd(leader, rq->has_fds ? rq->fd_out : rq->fd, RUT_NO_TIME);
-		if (!fds[0] || !fds[1])
-			return;
-	}
+	if (!rq->error && rq->is_transfer && (!fds[0] || !fds[1]))
+		return;
 	count_request(io, p, h);
 	count_bytes(p, fds, rq);
 	p->comm = h->thread->comm;

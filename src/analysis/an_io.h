@@ -78,7 +78,7 @@ struct rut_io {
 	size_t seq;
 };
 
-/* The life that `ts_ns` falls in, or the open one for RUT_NO_TIME. NULL: none. */
+/* The life that `ts_ns` falls in. NULL: none. */
 struct rut_io_fd *rut_an_io_proc_fd(const struct rut_io_proc *p, int64_t fd, int64_t ts_ns);
 void rut_an_io_sort(struct rut_io *io, struct rut_io_rows *rows, bool by_duration, int64_t limit);
 
