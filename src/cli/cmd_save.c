@@ -26,6 +26,8 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	rut_session_dir(dir, sizeof(dir), v->name);
 	if (!rut_script_session_status(&script, dir))
 		fprintf(out, "script = %s\n", script.path);
+	for (const char *t = script.targets; *t; t += strcspn(t, "\n") + 1)
+		fprintf(out, "script-target = %.*s\n", (int)strcspn(t, "\n"), t);
 	if (ferror(out) || fflush(out))
 		rc = rut_err_errno(err, errno, "cannot write the profile");
 	if (out != stdout)

@@ -306,7 +306,7 @@ static int check_script(struct service *s, const char *name)
 
 	if (rc)
 		return rc;
-	rc = rut_cli_record_script_load(&script, o.script, o.flight, &err);
+	rc = rut_cli_record_script_load(&script, o.script, o.flight, &o.script_targets, &err);
 	rut_script_session_free(script);
 	if (rc < 0)
 		return fail(name, &err);

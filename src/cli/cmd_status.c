@@ -79,7 +79,9 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	}
 	if (m->holder)
 		printf("process      %d%s, %s\n", m->holder, rut_holder_alive(m) ? "" : " (exited)",
-		       m->conf.ruby[0] ? "holds the events of Ruby" : "detaches what is shed");
+		       m->conf.ruby[0]	? "holds the events of Ruby"
+		       : m->ncompanions ? "keeps the script's probes and names of Ruby"
+					: "detaches what is shed");
 	if (m->write_errno)
 		printf("writing      fails: %s\n", strerror(m->write_errno));
 	printf("recorded     %llu events\n", (unsigned long long)rut_recorder_records(r));

@@ -195,13 +195,17 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 const struct rut_opt rut_cli_start_options[] = {
 	{"output", "PATTERN", "write trace directories; the name may hold strftime(3) sequences",
 	 'o'},
-	{"flight", NULL, "record into memory only; a process stays only with --ruby and -m",
+	{"flight", NULL, "record into memory only; a process stays only for Ruby and -m",
 	 RUT_OPT_FLIGHT},
 	{"profile", "FILE|HZ",
 	 "take the options from a file (see 'rutile save'); a number: sample stacks at HZ",
 	 RUT_OPT_PROFILE},
 	{"script", "FILE|NAME", "run this script in the session (see 'rutile run')",
 	 RUT_OPT_SCRIPT},
+	{"script-target", "TARGET",
+	 "Ruby processes of its ruby: probes, with those to come: PID, name or role; may be "
+	 "repeated",
+	 RUT_OPT_SCRIPT_TARGET},
 	{"log-size", "SIZE", "begin a new log file at this size (default 1M)", RUT_OPT_LOG_SIZE},
 	{"log-keep", "N", "old log files that are kept (default 4)", RUT_OPT_LOG_KEEP},
 	RUT_RECORD_OPTIONS,
@@ -298,6 +302,8 @@ int rut_cli_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, 
 		return 0;
 	case RUT_OPT_SCRIPT:
 		return rut_cli_record_script_set(cmd, o->script, sizeof(o->script), value);
+	case RUT_OPT_SCRIPT_TARGET:
+		return rut_cli_record_script_target(&o->script_targets, value);
 	case RUT_OPT_RUBY:
 	case RUT_OPT_RUBY_CLASS:
 	case RUT_OPT_RUBY_METHOD:
@@ -550,7 +556,9 @@ int rut_cli_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_e
 		.npids = o->npids,
 		.companions = companions,
 	};
-	int rc = o->script[0] ? rut_cli_record_script_load(&script, o->script, o->flight, err) : 0;
+	int rc = o->script[0] ? rut_cli_record_script_load(&script, o->script, o->flight,
+							   &o->script_targets, err)
+			      : 0;
 
 	if (rc)
 		return rc;
@@ -559,9 +567,11 @@ int rut_cli_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_e
 		companions[start.ncompanions++] = rut_cli_record_ruby_companion(&o->ruby);
 	if (script)
 		start.guest = rut_script_session_guest(script);
-	/* A flight recorder needs no process for it. */
+	/* A flight recorder needs no process for it, but for Ruby. */
 	if (script && rut_output_drains(&o->output))
 		companions[start.ncompanions++] = rut_script_session_companion(script);
+	else if (script && rut_script_session_needs_process(script))
+		companions[start.ncompanions++] = rut_script_session_holder(script);
 
 	snprintf(start.output.log_dir, sizeof(start.output.log_dir), "%s", rut_cli_log_dir());
 	start.conf.mode = o->flight ? RUT_RING_OVERWRITE : RUT_RING_DISCARD;
@@ -573,6 +583,8 @@ int rut_cli_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_e
 	/* They are the session's now: what its process holds must not be taken back here. */
 	if (!rc)
 		rut_cli_record_ruby_leave(&o->ruby);
+	if (!rc && script)
+		rut_script_session_leave(script);
 	rut_script_session_free(script);
 	return rc;
 }
@@ -580,4 +592,5 @@ int rut_cli_record_start(struct rut_record_opts *o, pid_t *ret_pid, struct rut_e
 void rut_cli_record_opts_fini(struct rut_record_opts *o)
 {
 	rut_cli_record_ruby_fini(&o->ruby);
+	rut_cli_record_script_fini(&o->script_targets);
 }

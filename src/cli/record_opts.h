@@ -39,6 +39,7 @@ enum {
 	RUT_OPT_SPOOL,
 	RUT_OPT_TLS,
 	RUT_OPT_SCRIPT,
+	RUT_OPT_SCRIPT_TARGET,
 };
 
 #define RUT_RECORD_OPTIONS                                                                         \
@@ -104,7 +105,8 @@ struct rut_record_opts {
 	pid_t pids[RUT_PIDS_MAX];
 	size_t npids;
 	struct rut_record_ruby ruby;
-	char script[RUT_PATH_MAX]; /* a file, or the name of an installed script; "": none */
+	char script[RUT_PATH_MAX];	 /* a file, or the name of an installed script; "": none */
+	struct rut_words script_targets; /* Ruby processes of its probes; words owned */
 	bool events_given;
 	bool flight;
 };

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "cli/ruby_opts.h"
+
 struct rut_cmd;
 struct rut_companion;
 struct rut_err;
@@ -20,7 +22,11 @@ int rut_cli_record_script_set(const struct rut_cmd *cmd, char *to, size_t size, 
 
 /* Compiles and loads it for a session; what the compiler says is printed. 0 or -errno. */
 int rut_cli_record_script_load(struct rut_script_session **ret, const char *path, bool flight,
-			       struct rut_err *err);
+			       const struct rut_words *targets, struct rut_err *err);
+
+/* Takes one of `targets`: the processes of probes of Ruby. 0 or RUT_EXIT_FAIL. */
+int rut_cli_record_script_target(struct rut_words *targets, const char *value);
+void rut_cli_record_script_fini(struct rut_words *targets);
 
 /*
  * The script of a session, to be freed, and what adds its part to a snapshot. NULL: it has none, or

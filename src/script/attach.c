@@ -387,10 +387,15 @@ static bool is_of_program(const struct rut_script_prog *prog)
 	return kind == RUT_PROBE_UPROBE || kind == RUT_PROBE_URETPROBE || kind == RUT_PROBE_USDT;
 }
 
+struct rut_script_links *rut_script_links_new(void)
+{
+	return calloc(1, sizeof(struct rut_script_links));
+}
+
 int rut_script_attach(struct rut_script_links **ret, struct rut_script_program *p, const char *pins,
 		      struct rut_err *err)
 {
-	struct rut_script_links *l = calloc(1, sizeof(*l));
+	struct rut_script_links *l = rut_script_links_new();
 	int rc = 0;
 
 	*ret = l;

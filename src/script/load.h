@@ -26,6 +26,9 @@ int rut_script_run_prog(const struct rut_script_prog *prog);
 /* Everything that attaches programs to the kernel; freed, nothing is attached any more. */
 struct rut_script_links;
 
+/* Links of nothing yet; NULL: no memory. */
+struct rut_script_links *rut_script_links_new(void);
+
 /*
  * Attaches all programs but those of begin, end, interval and signals. *ret is to be freed in any
  * case. `pins`: a directory of the BPF file system in which the links are kept, as link_script:0

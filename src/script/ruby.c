@@ -44,7 +44,8 @@ struct rut_script_ruby {
 	struct rut_code_set *codes;	    /* mapped */
 	struct rut_stack_set *stacks;
 	size_t ncodes, nstacks;
-	bool any; /* inspect processes that are found */
+	int requests_fd; /* names of requests; of `bpf`, or owned */
+	bool any;	 /* inspect processes that are found */
 	struct waiting waiting[WAITING_MAX];
 	size_t nwaiting;
 	struct bpf_link **links; /* owned: of `requested`, one for each file */
@@ -193,9 +194,9 @@ static int put_methods(const struct rut_script_ruby *r, const struct rut_script_
 	return 0;
 }
 
-static void *map_table(const struct bpf_map *map, size_t bytes)
+static void *map_table(int fd, size_t bytes)
 {
-	void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
+	void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
@@ -305,6 +306,7 @@ int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_pr
 	*ret = r;
 	if (!r)
 		return rut_err_set(err, ENOMEM, "out of memory");
+	r->requests_fd = -1;
 	r->ncodes = RUT_CODE_SETS;
 	r->nstacks = p->needs_rstacks ? RUT_STACK_SETS : 1;
 	/* The process of -c is not yet what it will be. */
@@ -314,8 +316,9 @@ int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_pr
 		rc = put_methods(r, p, err);
 	if (rc)
 		return rc;
-	r->codes = map_table(r->bpf->maps.codes, r->ncodes * sizeof(*r->codes));
-	r->stacks = map_table(r->bpf->maps.stacks, r->nstacks * sizeof(*r->stacks));
+	r->codes = map_table(bpf_map__fd(r->bpf->maps.codes), r->ncodes * sizeof(*r->codes));
+	r->stacks = map_table(bpf_map__fd(r->bpf->maps.stacks), r->nstacks * sizeof(*r->stacks));
+	r->requests_fd = bpf_map__fd(r->bpf->maps.request_names);
 	if (!r->codes || !r->stacks)
 		return rut_err_set(err, ENOMEM, "cannot map the names of Ruby frames");
 	rc = rut_script_ruby_bpf__attach(r->bpf);
@@ -344,9 +347,72 @@ void rut_script_ruby_free(struct rut_script_ruby *r)
 	for (size_t i = 0; i < r->nlinks; i++)
 		bpf_link__destroy(r->links[i]);
 	free(r->links);
+	if (!r->bpf && r->requests_fd >= 0)
+		close(r->requests_fd);
 	rut_script_ruby_bpf__destroy(r->bpf);
 	rut_link_text_fini(&r->text);
 	free(r);
+}
+
+/* The maps with names, as they are pinned in sessions. */
+static const char *const pins[] = {"codes", "rstacks", "requests"};
+
+static void pin_path(char *ret, size_t size, const char *dir, size_t i)
+{
+	snprintf(ret, size, "%s/script_%s", dir, pins[i]);
+}
+
+int rut_script_ruby_pin(const struct rut_script_ruby *r, const char *dir, struct rut_err *err)
+{
+	const int fds[] = {bpf_map__fd(r->bpf->maps.codes), bpf_map__fd(r->bpf->maps.stacks),
+			   r->requests_fd};
+	char path[512];
+
+	for (size_t i = 0; i < sizeof(pins) / sizeof(*pins); i++) {
+		pin_path(path, sizeof(path), dir, i);
+		if (bpf_obj_pin(fds[i], path) < 0)
+			return rut_err_errno(err, errno, "cannot pin '%s'", path);
+	}
+	return 0;
+}
+
+/* *ret: mapped, `*ret_n` entries of `bytes`. */
+static int open_table(const char *dir, size_t i, size_t bytes, void **ret, size_t *ret_n)
+{
+	struct bpf_map_info info = {0};
+	uint32_t len = sizeof(info);
+	_cleanup_close_ int fd = -1;
+	char path[512];
+
+	pin_path(path, sizeof(path), dir, i);
+	fd = bpf_obj_get(path);
+	if (fd < 0)
+		return -errno;
+	if (bpf_obj_get_info_by_fd(fd, &info, &len) || info.value_size != bytes ||
+	    !info.max_entries)
+		return -EPROTO;
+	*ret = map_table(fd, info.max_entries * bytes);
+	*ret_n = info.max_entries;
+	return *ret ? 0 : -ENOMEM;
+}
+
+int rut_script_ruby_open(struct rut_script_ruby **ret, const char *dir, struct rut_err *err)
+{
+	struct rut_script_ruby *r = calloc(1, sizeof(*r));
+	char path[512];
+	int rc;
+
+	*ret = r;
+	if (!r)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	pin_path(path, sizeof(path), dir, 2);
+	r->requests_fd = bpf_obj_get(path);
+	rc = r->requests_fd < 0 ? -errno : 0;
+	if (!rc)
+		rc = open_table(dir, 0, sizeof(*r->codes), (void **)&r->codes, &r->ncodes);
+	if (!rc)
+		rc = open_table(dir, 1, sizeof(*r->stacks), (void **)&r->stacks, &r->nstacks);
+	return rc ? rut_err_errno(err, -rc, "cannot open the names of Ruby of the session") : 0;
 }
 
 static int attach_place(struct rut_script_ruby *r, struct bpf_program *prog, const char *path,
@@ -387,7 +453,7 @@ void rut_script_ruby_request(const struct rut_script_ruby *r, uint64_t number, s
 {
 	char name[RUT_SCRIPT_REQUEST_NAME] = "";
 
-	if (bpf_map_lookup_elem(bpf_map__fd(r->bpf->maps.request_names), &number, name))
+	if (bpf_map_lookup_elem(r->requests_fd, &number, name))
 		rut_buf_puts(out, "(other)");
 	name[sizeof(name) - 1] = '\0';
 	rut_buf_puts(out, name);

@@ -41,6 +41,11 @@ int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_pr
 			struct rut_err *err);
 void rut_script_ruby_free(struct rut_script_ruby *r);
 
+/* Pins what names are read from in the directory of a session, and opens it again, for names alone.
+ */
+int rut_script_ruby_pin(const struct rut_script_ruby *r, const char *dir, struct rut_err *err);
+int rut_script_ruby_open(struct rut_script_ruby **ret, const char *dir, struct rut_err *err);
+
 /* Inspects this process now. */
 void rut_script_ruby_meet(struct rut_script_ruby *r, int32_t pid);
 

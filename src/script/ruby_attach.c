@@ -367,6 +367,16 @@ int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_prog
 	return rc;
 }
 
+int rut_script_tracer_attach(struct rut_script_tracer *t, pid_t pid, struct rut_err *err)
+{
+	return rut_tracer_attach(t->tracer, pid, true, err);
+}
+
+bool rut_script_tracer_settled(const struct rut_script_tracer *t)
+{
+	return !rut_tracer_unsettled(t->tracer);
+}
+
 void rut_script_tracer_free(struct rut_script_tracer *t)
 {
 	uint64_t lost;

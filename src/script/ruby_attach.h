@@ -35,6 +35,12 @@ int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_prog
 			  struct rut_err *err);
 void rut_script_tracer_free(struct rut_script_tracer *t);
 
+/* Attaches to one more process and what it starts; to one that is attached to already: nothing. */
+int rut_script_tracer_attach(struct rut_script_tracer *t, pid_t pid, struct rut_err *err);
+
+/* Have all processes all of their hooks? */
+bool rut_script_tracer_settled(const struct rut_script_tracer *t);
+
 /* Runs the programs of deferred probes for what was hit up to now. Returns 0 or -errno. */
 int rut_script_tracer_take(struct rut_script_tracer *t, struct rut_err *err);
 /* Are there any? */

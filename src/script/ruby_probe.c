@@ -209,13 +209,7 @@ int rut_resolve_ruby(struct rut_resolve *r)
 	if (!x->record)
 		return -ENOMEM;
 	x->record->name = "args";
-	if (r->prog->opts.session) {
-		rut_probe_error(r, "a session has no probes of Ruby methods");
-		rut_source_hint(&r->prog->src, "use 'rutile run' for this script; 'rutile record "
-					       "--ruby' has calls in a session");
-		return -EINVAL;
-	}
-	if (!r->prog->opts.pid && !r->prog->opts.ntargets)
+	if (!r->prog->opts.pid && !r->prog->opts.ntargets && !r->prog->opts.session)
 		return rut_probe_error(r, "a probe of Ruby needs processes: -p PID, -p with a name "
 					  "that 'rutile ps' shows, or -c COMMAND");
 	rc = event_name(x, colon ? colon + 1 : "") ? 0 : method_name(r, x, colon ? colon + 1 : "");
@@ -233,9 +227,8 @@ int rut_ruby_wants_requests(struct rut_checker *c, const struct rut_node *n)
 	struct rut_script_program *p = c->prog;
 	const char *why = NULL;
 
-	if (p->opts.session)
-		why = "a session does not know requests: use 'rutile run'";
-	else if (!p->opts.pid && !p->opts.ntargets && !p->opts.child)
+	/* A session is told when it is started. */
+	if (!p->opts.pid && !p->opts.ntargets && !p->opts.child && !p->opts.session)
 		why = "requests are known of processes: -p PID, -p with a name that 'rutile ps' "
 		      "shows, or -c COMMAND";
 	else if (p->nruby_probes == RUT_HIT_PROBES)

@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "ring/write.h"
@@ -19,13 +21,16 @@
 #include "script/load.h"
 #include "script/output.h"
 #include "script/quantile.h"
+#include "script/ruby.h"
+#include "script/ruby_attach.h"
+#include "script/ruby_probe.h"
 #include "script/run_names.h"
 #include "script/trace.h"
 
 /* What stands beside the maps: how the script was compiled. Its parameters and its text follow. */
 struct conf {
 	char version[32]; /* of rutile: another one may lay values out differently */
-	char path[256];
+	char path[256], targets[512];
 	int32_t pid;
 	uint32_t compat, unsafe, flight, nparams, params_bytes, text_bytes;
 };
@@ -34,7 +39,7 @@ struct rut_script_session {
 	struct rut_script_program *p; /* owned */
 	char *text, *params_text;     /* owned */
 	const char **params;	      /* owned; into params_text */
-	char name[256];
+	char name[256], targets[512];
 	struct rut_script_symbols *symbols; /* owned */
 	struct rut_script_names names;
 	struct rut_script_style style;
@@ -49,6 +54,17 @@ struct rut_script_session {
 	bool paused;
 	int rc;
 	struct rut_err *err;
+	/* Of probes of Ruby, in the session's process: */
+	struct rut_script_tracer *tracer; /* owned */
+	struct rut_script_links *links;	  /* owned; what is attached to the agent's file */
+	int (*find)(void *arg, pid_t **ret_pids, size_t *ret_n, struct rut_err *err);
+	void *find_arg;
+	uint64_t looked_ms;
+};
+
+enum {
+	LOOK_MS = 1000, /* for processes that have come */
+	SETTLE_MS = 2000
 };
 
 static const struct {
@@ -92,10 +108,128 @@ static struct rut_script_session *make(const char *name)
 	return s;
 }
 
+/* ---- Probes of Ruby ---- */
+
+/* Attaches to the processes that there are; to those that it is attached to nothing happens. */
+static int attach_rubies(struct rut_script_session *s, struct rut_err *err)
+{
+	struct rut_err first = RUT_ERR_INIT;
+	_cleanup_free_ pid_t *pids = NULL;
+	size_t n = 0, attached = 0;
+	int rc = s->find(s->find_arg, &pids, &n, err);
+
+	s->looked_ms = rut_now_ms();
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < n; i++) {
+		struct rut_err why = RUT_ERR_INIT;
+
+		if (!rut_script_tracer_attach(s->tracer, pids[i], &why))
+			attached++;
+		else if (!first.code)
+			first = why;
+	}
+	if (attached || !n)
+		return 0;
+	*err = first;
+	return -first.code;
+}
+
+/* Finds the children that there are already, and waits a while until they have their hooks. */
+static int settle_rubies(struct rut_script_session *s, struct rut_err *err)
+{
+	uint64_t deadline = rut_now_ms() + SETTLE_MS;
+	int n;
+
+	do {
+		n = rut_script_tracer_round(s->tracer, err);
+		if (n <= 0 || rut_script_tracer_settled(s->tracer))
+			break;
+		poll(NULL, 0, 10);
+	} while (rut_now_ms() < deadline);
+	return n < 0 ? n : 0;
+}
+
+static void end_rubies(struct rut_script_session *s)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	if (s->tracer && rut_script_tracer_take(s->tracer, &err))
+		rut_warn("%s", err.msg);
+	rut_script_tracer_free(s->tracer);
+	rut_script_links_free(s->links);
+	s->tracer = NULL;
+	s->links = NULL;
+}
+
+/* Processes that are not there yet are waited for. */
+static int begin_rubies(struct rut_script_session *s, struct rut_err *err)
+{
+	const struct rut_script_tracer_opts opts = {.stop_fd = -1};
+	int rc;
+
+	if (!s->find || !rut_script_needs_agent(s->p) || s->tracer)
+		return 0;
+	s->links = rut_script_links_new();
+	if (!s->links)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	rc = rut_script_tracer_new(&s->tracer, s->p, s->links, &opts, err);
+	if (!rc)
+		rc = attach_rubies(s, err);
+	if (!rc)
+		rc = settle_rubies(s, err);
+	if (!rc)
+		return 0;
+	if (s->tracer && (rc == -ESRCH || rc == -ENOENT)) {
+		*err = (struct rut_err)RUT_ERR_INIT;
+		return 0;
+	}
+	end_rubies(s);
+	return rc;
+}
+
+static int follow_rubies(struct rut_script_session *s, struct rut_err *err)
+{
+	struct rut_err ignored = RUT_ERR_INIT;
+	int rc = 0;
+
+	if (s->p->ruby && !s->paused)
+		rut_script_ruby_round(s->p->ruby);
+	if (s->tracer)
+		rc = rut_script_tracer_round(s->tracer, err);
+	if (s->tracer && rut_now_ms() - s->looked_ms >= LOOK_MS)
+		attach_rubies(s, &ignored);
+	return rc < 0 ? rc : 0;
+}
+
+static void pause_rubies(struct rut_script_session *s, bool pause)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	if (pause)
+		end_rubies(s);
+	else if (begin_rubies(s, &err))
+		rut_warn("%s", err.msg);
+}
+
+bool rut_script_session_needs_process(const struct rut_script_session *s)
+{
+	return s->p->needs_ruby || rut_script_needs_agent(s->p);
+}
+
+void rut_script_session_leave(struct rut_script_session *s)
+{
+	s->tracer = NULL;
+	s->links = NULL;
+}
+
+/* ---- */
+
 void rut_script_session_free(struct rut_script_session *s)
 {
 	if (!s)
 		return;
+	end_rubies(s);
 	rut_script_trace_close(s->trace, 0, 0, NULL);
 	rut_script_out_free(s->out);
 	rut_script_journal_close(&s->journal);
@@ -227,16 +361,29 @@ static int compile(struct rut_script_session *s, const char *text, size_t len,
 	own.params = s->params;
 	own.session = true;
 	rc = rut_script_compile(&s->p, text, len, &own, err);
-	if (!rc && s->p->needs_ruby)
-		rc = rut_source_error(
-			&s->p->src, s->p->progs[0].span,
-			"the names of Ruby are found by the process that runs the script: "
-			"it cannot run in a session, only by 'rutile run'");
 	if (!rc)
 		rc = check_kinds(s->p);
 	if (!rc && own.flight)
 		rc = check_flight(s->p);
 	return rc;
+}
+
+/* Are there processes for probes of Ruby, and probes for the processes? */
+static int check_rubies(struct rut_script_session *s, struct rut_err *err)
+{
+	bool needed = rut_script_needs_agent(s->p);
+
+	if (needed == !!s->find)
+		return 0;
+	if (!needed)
+		return rut_err_set(err, EINVAL,
+				   "the script '%s' has no probes of Ruby: --script-target is for "
+				   "these",
+				   s->name);
+	rut_script_ruby_error(s->p,
+			      "which processes? name them with --script-target TARGET (a PID, "
+			      "or a name or role that 'rutile ps' shows)");
+	return -EINVAL;
 }
 
 int rut_script_session_new(struct rut_script_session **ret, const char *text, size_t len,
@@ -250,7 +397,16 @@ int rut_script_session_new(struct rut_script_session **ret, const char *text, si
 
 	if (!s)
 		return rut_err_set(err, ENOMEM, "out of memory");
+	s->find = conf->find;
+	s->find_arg = conf->find_arg;
+	if (conf->targets && strlen(conf->targets) >= sizeof(s->targets)) {
+		rut_script_session_free(s);
+		return rut_err_set(err, E2BIG, "the names of --script-target are too long");
+	}
+	snprintf(s->targets, sizeof(s->targets), "%s", conf->targets ? conf->targets : "");
 	rc = compile(s, text, len, &opts, err);
+	if (!rc)
+		rc = check_rubies(s, err);
 	/* stop() refers to a map that is there when the session is made. */
 	if (!rc && !s->p->freezes)
 		rc = rut_script_load(s->p, err);
@@ -289,6 +445,7 @@ static int pin_conf(const struct rut_script_session *s, const char *dir, struct 
 	uint32_t key = 0;
 
 	snprintf(c.path, sizeof(c.path), "%s", s->name);
+	memcpy(c.targets, s->targets, sizeof(c.targets));
 	for (size_t i = 0; i < o->nparams; i++)
 		c.params_bytes += (uint32_t)strlen(o->params[i]) + 1;
 	rut_buf_add(&value, &c, sizeof(c));
@@ -387,12 +544,15 @@ static int pin_all(void *arg, const char *dir, int rings, struct rut_err *err)
 
 	if (!rc)
 		rc = pin_maps(s, dir, err);
-
+	if (!rc && s->p->ruby)
+		rc = rut_script_ruby_pin(s->p->ruby, dir, err);
 	if (!rc)
 		rc = set_counters(s, err);
 	if (!rc)
 		rc = run_kind(s, RUT_PROBE_BEGIN, err);
-	return rc ? rc : attach(s, dir, err);
+	if (!rc)
+		rc = attach(s, dir, err);
+	return rc ? rc : begin_rubies(s, err);
 }
 
 struct rut_guest rut_script_session_guest(struct rut_script_session *s)
@@ -516,6 +676,8 @@ static int open_script(struct rut_script_session *s, const struct rut_buf *b, co
 				 "the maps of the session are not those of its script '%s': "
 				 "the kernel's types, or a file that it probes, have changed",
 				 c->path);
+	if (!rc && s->p->needs_ruby)
+		rc = rut_script_ruby_open(&s->p->ruby, dir, err);
 	return rc ? rc : prepare(s, err);
 }
 
@@ -560,6 +722,8 @@ int rut_script_session_status(struct rut_script_session_status *ret, const char 
 	    rut_buf_reserve(&words, info.value_size) || bpf_map_lookup_elem(fd, &key, words.data))
 		return -EPROTO;
 	snprintf(ret->path, sizeof(ret->path), "%s", ((const struct conf *)(void *)b.data)->path);
+	memcpy(ret->targets, ((const struct conf *)(void *)b.data)->targets, sizeof(ret->targets));
+	ret->targets[sizeof(ret->targets) - 1] = '\0';
 	ret->printed = ((const uint64_t *)(void *)words.data)[RUT_COUNTER_RECORDS];
 	ret->ended = ((const uint64_t *)(void *)words.data)[RUT_COUNTER_EXIT] != 0;
 	return 0;
@@ -737,8 +901,10 @@ static int run_intervals(struct rut_script_session *s, struct rut_err *err)
 static int side_step(void *arg, struct rut_err *err)
 {
 	struct rut_script_session *s = arg;
-	int rc = run_intervals(s, err);
+	int rc = follow_rubies(s, err);
 
+	if (!rc)
+		rc = run_intervals(s, err);
 	/* The journal keeps what comes until there is a trace again. */
 	if (rc || !s->trace)
 		return rc;
@@ -749,7 +915,10 @@ static int side_step(void *arg, struct rut_err *err)
 static int side_close(void *arg, uint64_t end_ns, struct rut_err *err)
 {
 	struct rut_script_session *s = arg;
-	int rc = run_kind(s, RUT_PROBE_END, err), closed;
+	int rc, closed;
+
+	end_rubies(s);
+	rc = run_kind(s, RUT_PROBE_END, err);
 
 	closed = end_trace(s, end_ns, false, rc ? NULL : err);
 	return rc ? rc : closed;
@@ -763,6 +932,32 @@ static void side_pause(void *arg, bool pause)
 	s->paused = pause;
 	free(s->next_ns);
 	s->next_ns = NULL;
+	pause_rubies(s, pause);
+}
+
+static int hold_step(void *arg, struct rut_err *err)
+{
+	return follow_rubies(arg, err);
+}
+
+/* Another process writes what is in the maps: what was hit up to now is to be there. */
+static int hold_snapshot(void *arg, const char *dir, const struct rut_trace_clock *clock,
+			 uint64_t end_ns, struct rut_err *err)
+{
+	struct rut_script_session *s = arg;
+
+	return s->tracer ? rut_script_tracer_take(s->tracer, err) : 0;
+}
+
+static void hold_pause(void *arg, bool pause)
+{
+	pause_rubies(arg, pause);
+}
+
+struct rut_companion rut_script_session_holder(struct rut_script_session *s)
+{
+	return (struct rut_companion){
+		.step = hold_step, .snapshot = hold_snapshot, .pause = hold_pause, .arg = s};
 }
 
 struct rut_companion rut_script_session_companion(struct rut_script_session *s)

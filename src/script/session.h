@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "session/companion.h"
 #include "session/guest.h"
@@ -22,7 +23,14 @@ struct rut_script_session_conf {
 	const char *name; /* of its file */
 	const char *const *params;
 	size_t nparams;
-	bool flight; /* the session has no process */
+	bool flight; /* the session has no process but for Ruby */
+	/*
+	 * The processes of probes of Ruby, at this time (allocated); called once a second. NULL:
+	 * none were named. Returns 0 or -errno; -ESRCH, -ENOENT: there are none yet.
+	 */
+	int (*find)(void *arg, pid_t **ret_pids, size_t *ret_n, struct rut_err *err);
+	void *find_arg;	     /* borrowed */
+	const char *targets; /* their names, each with its line end, to be kept; NULL: none */
 };
 
 /*
@@ -53,10 +61,21 @@ struct rut_companion rut_script_session_companion(struct rut_script_session *s);
 int rut_script_session_show(struct rut_script_session *s, FILE *out, bool json,
 			    struct rut_err *err);
 
+/*
+ * Does it need a process, also in a flight recorder? For that: rut_script_session_companion() of a
+ * session that writes, or this one, which keeps the probes of Ruby.
+ */
+bool rut_script_session_needs_process(const struct rut_script_session *s);
+struct rut_companion rut_script_session_holder(struct rut_script_session *s);
+
+/* Forgets what the session's process continues with, without detaching it. */
+void rut_script_session_leave(struct rut_script_session *s);
+
 struct rut_script_session_status {
-	char path[256];	  /* of its file */
-	uint64_t printed; /* records */
-	bool ended;	  /* it has called exit() */
+	char path[256];	   /* of its file */
+	char targets[512]; /* processes of its probes of Ruby: a line each */
+	uint64_t printed;  /* records */
+	bool ended;	   /* it has called exit() */
 };
 
 /* Without compiling it. -ENOENT: the session has no script. */

@@ -112,6 +112,21 @@ rrequest_is_right_in_kernel_probes() {
   begin "tracepoint:syscalls:sys_enter_write /pid == $pid || ppid == $pid/ { @write[args.count, str(args.buf, 2), rrequest] = count(); }"
   go
   finish
+  requests_of_writes
+}
+
+# In a session, which is read by another process.
+rrequest_is_right_in_sessions() {
+  launch
+  echo "tracepoint:syscalls:sys_enter_write /pid == $pid || ppid == $pid/ { @write[args.count, str(args.buf, 2), rrequest] = count(); }" >script.bt
+  "$RUTILE" start "ruby$$" --flight --script script.bt --script-target "$pid"
+  go
+  "$RUTILE" show "ruby$$" >out
+  "$RUTILE" destroy "ruby$$"
+  requests_of_writes
+}
+
+requests_of_writes() {
   sed -n 's/^@write\[\([0-9]*, [isbot]\)[^,]*, \(.*\)$/\1 \2/p' out | LC_ALL=C sort >seen
   cat >want <<'EOF2'
 1, b OrdersController#broken]: 180
@@ -227,6 +242,7 @@ t_case "allocations are counted, by request" allocations_are_counted_by_request
 t_case "collections are those of GC.count" collections_are_those_of_gc_count
 t_case "requests and layers are counted" requests_and_layers_are_counted
 t_case "rrequest is right in kernel probes: threads, fibers, exceptions, throw, kill, fork" rrequest_is_right_in_kernel_probes
+t_case "rrequest is right in a flight recorder" rrequest_is_right_in_sessions
 t_case "a command is traced from its first line" a_command_is_traced_from_its_first_line
 t_case "calls are counted once in a storm of forks, kills, exceptions and a deep stack" calls_of_a_storm_are_counted
 t_case "rubysql, rubyalloc, rubyroutes" installed_scripts_count_what_there_was

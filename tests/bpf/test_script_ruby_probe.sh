@@ -261,7 +261,7 @@ what_is_wrong_is_said_at_its_place() {
   refused "stdin:1:11: error: process $$ (" -p $$ -e 'begin { } ruby:Order#total { }'
   echo 'ruby:Order#total { }' >script.bt
   not "$RUTILE" start "rubyprobe-$$" --flight --script script.bt 2>err
-  grep -qF ':1:1: error: a session has no probes of Ruby methods' err
+  grep -qF ':1:1: error: which processes? name them with --script-target TARGET' err
   refused "'Order:total' is not a Ruby method" -p $$ -e 'ruby:Order:total { }'
   refused "of self only its class is known, not 'name'" -p $$ -e 'ruby:Order#total { print(self.name); }'
   refused 'only probes of returns have retval' -p $$ -e 'ruby:Order#total { print(retval); }'

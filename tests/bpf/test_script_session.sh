@@ -436,4 +436,128 @@ t_case "a script acts on the session beside it" a_script_acts_on_the_session_bes
 t_case "record() writes into the session" record_writes_into_the_session
 t_case "the service starts scripts" the_service_starts_scripts
 t_case "a killed session leaves nothing" a_killed_session_leaves_nothing
+# ---- Probes of Ruby ----
+
+# rubies CALLS CHILDREN: starts the program; its processes are in "rubies".
+rubies() {
+  ruby "$SRC/tests/bpf/ruby_session.rb" "$T" "$1" "$2" & echo $! >>parents
+  t_wait has_children "$!" "$2"
+  echo $! >>rubies
+  pgrep -P $! >>rubies || :
+}
+has_children() {
+  [ "$(pgrep -cP "$1")" = "$2" ]
+}
+all_have_agents() {
+  while read -r p; do grep -q rutile-table "/proc/$p/maps" || return 1; done <rubies
+}
+all_have_counted() {
+  while read -r p; do [ -e "counts.$p" ] || return 1; done <rubies
+}
+none_has_a_table() {
+  while read -r p; do if grep -q rutile-table "/proc/$p/maps"; then return 1; fi; done <rubies
+}
+end_rubies() {
+  : >stop
+  while read -r p; do wait "$p"; done <parents
+}
+
+# What TracePoint counted, as the map @calls is printed; and the sum.
+counted() {
+  while read -r p; do echo "@calls[$p]: $(cat "counts.$p")"; done <rubies | sort
+}
+
+ruby_script() {
+  cat >ruby.bt <<'END'
+ruby:Order#total { @calls[pid] = count(); @kinds[args.kind] = count(); }
+ruby:Order#total:return { @returns = count(); }
+tracepoint:syscalls:sys_enter_openat /rmethod && str(args.filename) == "/dev/null"/ { @opens[rmethod] = count(); }
+END
+}
+
+# shows FILE: the map of the calls is as TracePoint counted them.
+shows() {
+  "$RUTILE" show "$1" >shown
+  grep '^@calls' shown | sort | diff <(counted) - &&
+    [ "$(sed -n 's/^@returns: //p' shown)" = "$(cat counts.* | awk '{ n += $1 } END { print n }')" ]
+}
+
+ruby_in_a_flight_recorder() {
+  ruby_script
+  rubies 1000 2
+  "$RUTILE" start ${S}rb --flight --script ruby.bt --script-target "$(cat parents)" --script-target ruby_session.rb
+  # A worker that starts later is found by its name.
+  rubies 500 0
+  t_wait all_have_agents
+  "$RUTILE" save ${S}rb >profile
+  grep -qx 'script-target = ruby_session.rb' profile
+  "$RUTILE" status ${S}rb | grep -q "keeps the script's probes"
+  sleep 0.3
+  : >go
+  t_wait all_have_counted
+  t_wait shows ${S}rb
+  grep -qx '@opens\[Order#closes\]: 12' shown || { cat shown; return 1; }
+  "$RUTILE" snapshot ${S}rb -o snap
+  babeltrace2 snap/script >events
+  while read -r p; do
+    grep -q "script:@calls: .* key = $p, value = $(cat "counts.$p") }" events
+  done <rubies
+  grep -q 'script:@opens: .* key = "Order#closes", value = 12 }' events
+  "$RUTILE" stop ${S}rb
+  t_wait none_has_a_table
+  "$RUTILE" start ${S}rb
+  t_wait all_have_agents
+  "$RUTILE" destroy ${S}rb
+  t_wait none_has_a_table
+  end_rubies
+}
+t_case "a flight recorder counts calls of Ruby methods as TracePoint does, also of a worker that starts later" ruby_in_a_flight_recorder
+
+ruby_in_a_recording() {
+  ruby_script
+  rubies 300 1
+  "$RUTILE" start ${S}rr -o trace --script ruby.bt --script-target ruby_session.rb
+  t_wait all_have_agents
+  sleep 0.3
+  : >go
+  t_wait all_have_counted
+  t_wait shows ${S}rr
+  "$RUTILE" save ${S}rr >profile
+  "$RUTILE" destroy ${S}rr
+  babeltrace2 trace/script >events
+  while read -r p; do
+    grep -q "script:@calls: .* key = $p, value = $(cat "counts.$p") }" events
+  done <rubies
+  # From what was saved it begins again.
+  "$RUTILE" start ${S}r2 --profile profile -o again
+  t_wait all_have_agents
+  "$RUTILE" destroy ${S}r2
+  end_rubies
+}
+t_case "a session that writes has probes of Ruby" ruby_in_a_recording
+
+killed_holder() {
+  ruby_script
+  rubies 100 1
+  "$RUTILE" start ${S}rk --flight --script ruby.bt --script-target ruby_session.rb
+  t_wait all_have_agents
+  kill -9 "$("$RUTILE" status ${S}rk | sed -n 's/^process *\([0-9]*\),.*/\1/p')"
+  t_wait none_has_a_table
+  : >go
+  t_wait all_have_counted
+  end_rubies
+  "$RUTILE" destroy ${S}rk
+}
+t_case "when the process of a session is killed, its Ruby processes go on without hooks" killed_holder
+
+ruby_mistakes() {
+  ruby_script
+  if "$RUTILE" start ${S}rm --flight --script ruby.bt 2>err; then return 1; fi
+  grep -q 'ruby.bt:1:1: error: which processes? name them with --script-target TARGET' err
+  echo 'tracepoint:syscalls:sys_enter_openat { @ = count(); }' >none.bt
+  if "$RUTILE" start ${S}rm --flight --script none.bt --script-target puma 2>err; then return 1; fi
+  grep -q 'has no probes of Ruby: --script-target is for these' err
+}
+t_case "probes of Ruby in a session need processes" ruby_mistakes
+
 t_done
