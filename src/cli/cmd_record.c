@@ -260,16 +260,19 @@ static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 	}
 }
 
-static void finish(struct rut_recorder *r, struct rut_consumer *c)
+/* Returns whether all that was recorded has been written, and sent. */
+static bool finish(struct rut_recorder *r, struct rut_consumer *c)
 {
 	struct rut_err err = RUT_ERR_INIT;
 	uint64_t missed, lost;
 	char path[RUT_PATH_MAX];
+	bool whole;
 
 	rut_programs_detach(r);
 	snprintf(path, sizeof(path), "%s",
 		 c->conf.to[0] && !r->meta->output.pattern[0] ? c->conf.to : r->meta->current);
-	if (rut_consumer_close(c, &err) < 0)
+	whole = rut_consumer_close(c, &err) >= 0;
+	if (!whole)
 		fprintf(stderr, "rutile record: %s%s\n", err.msg,
 			c->conf.to[0] ? "" : "; what was in memory is lost");
 	lost = rut_recorder_lost(r);
@@ -284,6 +287,7 @@ static void finish(struct rut_recorder *r, struct rut_consumer *c)
 		fprintf(stderr, ", %llu stacks lost",
 			(unsigned long long)rut_recorder_stacks_lost(r));
 	fprintf(stderr, "\n");
+	return whole;
 }
 
 static void catch_signals(void)
@@ -365,6 +369,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 	struct rut_consumer c = {.writer = {.dir_fd = -1}};
 	struct rut_err err = RUT_ERR_INIT;
 	struct rut_recorder *r = NULL;
+	bool whole = true;
 	int status = 0, rc = 0;
 
 	catch_signals();
@@ -398,7 +403,7 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 		rut_words_arm(r);
 		consume(rec, &c, &status);
 		rut_cli_record_static_close(&rec->statics);
-		finish(r, &c);
+		whole = finish(r, &c);
 		rut_cli_record_ruby_report(&rec->opts.ruby);
 		rut_words_disarm();
 	}
@@ -411,6 +416,8 @@ static int record(const struct rut_cmd *cmd, struct record *rec)
 	rut_cli_record_ruby_fini(&rec->opts.ruby);
 	if (rc)
 		return rut_cli_fail(cmd, &err);
+	if (!status && !whole)
+		return RUT_EXIT_FAIL;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

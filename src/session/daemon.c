@@ -181,7 +181,8 @@ static void daemon_loop(struct rut_consumer *c)
 	}
 	rc = rut_consumer_close(c, &err);
 	if (rc < 0)
-		rut_warn("%s; what was in memory is lost", err.msg);
+		rut_warn("%s%s", err.msg,
+			 c->conf.to[0] ? "" : "; what was in memory is lost");
 	else
 		report(m, rc, &err, &last);
 }

@@ -440,6 +440,10 @@ test_left() {
   { arguments out; arguments "$RUTILE_SPOOL_DIR"; } | sort -nu >got
   seq 10000000 10001999 | cmp - got
   rm -rf "${RUTILE_SPOOL_DIR:?}"/*
+  # What ends without having sent all says so by its status, too.
+  relay "$p"
+  not "$RUTILE" record --to "relay://127.0.0.1:$p" -o here -e 'syscall:getpgid' -- sh -c "kill -9 $(cat "$t_root/relay")" 2>err
+  grep -q 'could not be sent' err
 }
 
 # What a flight recorder holds.
