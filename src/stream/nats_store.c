@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/parse.h"
 #include "ring/ring.h"
+#include "stream/nats_complete.h"
 #include "stream/nats_wire.h"
 #include "stream/place.h"
 
@@ -313,6 +314,15 @@ static int put_content(struct rut_nats_store *s, const struct message *m, const 
 	return 0;
 }
 
+/* Something is in the part, maybe for the second time: `rc`, which is returned. */
+static int arrived(struct rut_nats_store *s, int part, int rc)
+{
+	const int whole = rut_nats_part_completes(part);
+
+	s->stats.complete += whole > 0;
+	return whole < 0 ? whole : rc;
+}
+
 static int put_packet(struct rut_nats_store *s, const struct message *m)
 {
 	const struct rut_nats_head *h = &m->h;
@@ -330,9 +340,10 @@ static int put_packet(struct rut_nats_store *s, const struct message *m)
 	/* A packet that is there, too: its writer may have been killed before it was on the disk.
 	 */
 	f->dirty = true;
-	return h->kind == RUT_NATS_END
-		       ? rut_place_end(f->dir, m->to.stream, f->fd, h->offset, h->whole, h->seq)
-		       : put_content(s, m, f);
+	rc = h->kind == RUT_NATS_END
+		     ? rut_place_end(f->dir, m->to.stream, f->fd, h->offset, h->whole, h->seq)
+		     : put_content(s, m, f);
+	return rc < 0 ? rc : arrived(s, f->dir, rc);
 }
 
 /* The generation of the metadata that is there; 0: none. */
@@ -361,7 +372,7 @@ static int put_metadata(struct rut_nats_store *s, const struct message *m)
 	if (rc)
 		return rc;
 	if (m->h.seq <= generation(dir))
-		return fsync(dir) < 0 ? -errno : 1;
+		return fsync(dir) < 0 ? -errno : arrived(s, dir, 1);
 	rc = room(s, m, m->len);
 	if (!rc)
 		rc = whole_content(s, m, dir, m->h.content, &text);
@@ -375,7 +386,7 @@ static int put_metadata(struct rut_nats_store *s, const struct message *m)
 		return rc;
 	charge(s, m, size_written(m));
 	remove_pieces(dir, m);
-	return 0;
+	return arrived(s, dir, 0);
 }
 
 static int put_list(struct rut_nats_store *s, const struct message *m)
@@ -389,18 +400,23 @@ static int put_list(struct rut_nats_store *s, const struct message *m)
 	rc = rut_store_lock(dir);
 	if (!rc && !faccessat(dir, ".complete", F_OK, AT_SYMLINK_NOFOLLOW))
 		return fsync(dir) < 0 ? -errno : 1;
+	if (!rc && !faccessat(dir, ".list", F_OK, AT_SYMLINK_NOFOLLOW)) {
+		rc = rut_nats_complete(dir);
+		s->stats.complete += rc > 0;
+		return rc < 0 ? rc : 1;
+	}
 	if (!rc)
 		rc = room(s, m, m->len);
 	if (!rc)
 		rc = m->h.content ? whole_content(s, m, dir, m->h.content, &text) : 1;
 	if (rc != 1)
 		return rc;
-	rc = rut_place_file(dir, ".complete", text ? text : (const void *)"", m->h.content);
-	if (rc)
+	rc = rut_nats_list(dir, text ? text : (const void *)"", m->h.content);
+	if (rc < 0)
 		return rc;
+	s->stats.complete += (unsigned int)rc;
 	charge(s, m, size_written(m));
 	remove_pieces(dir, m);
-	s->stats.complete++;
 	return 0;
 }
 

@@ -3,7 +3,7 @@
  * What a collector of NATS messages keeps: DIR/HOST/SESSION-DATE-TIME-ID/PART/STREAM, where the
  * files are as they were on the host, byte for byte. The session's second trace directory is
  * archives/2 below that, and so on; the hidden file .complete lists what a directory consists of
- * when all of it was sent.
+ * when all of it is there (nats_complete.h).
  *
  * Any number of processes may store into one DIR: where a packet belongs is in its message. There
  * is no socket here.

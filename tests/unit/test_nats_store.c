@@ -88,6 +88,15 @@ static bool exists(const char *path)
 	return !access(all, F_OK);
 }
 
+static void rename_in(const char *from, const char *to)
+{
+	char a[256], b[256];
+
+	snprintf(a, sizeof(a), "%s/%s", dir, from);
+	snprintf(b, sizeof(b), "%s/%s", dir, to);
+	assert_int_equal(rename(a, b), 0);
+}
+
 /* The end of a packet that is not there makes nothing. */
 static void test_absent(void **state)
 {
@@ -105,6 +114,55 @@ static void test_absent(void **state)
 	assert_false(exists("h/" SESSION "/p/g"));
 	assert_int_equal(put("rutile.h.s.p.f", end, NULL), 0);
 	tear_down();
+	free(p);
+}
+
+/*
+ * A directory is complete when its list and all that the list names are there, in whichever order
+ * they come; also when the last message comes for the second time, as after a receiver that was
+ * killed.
+ */
+static void test_complete(void **state)
+{
+	const unsigned char list[] = "p/f 12288\np/none 0\n", text[] = "metadata";
+	struct rut_nats_head end = {.kind = RUT_NATS_CHUNK,
+				    .last = true,
+				    .content = sizeof(list) - 1,
+				    .whole = sizeof(list) - 1,
+				    .part = 4096};
+	struct rut_nats_head meta = {
+		.kind = RUT_NATS_METADATA, .seq = 1, .content = 8, .whole = 8, .part = 4096};
+	struct rut_nats_head h = {
+		.kind = RUT_NATS_PACKET, .content = 4096, .whole = 4096, .part = 4096};
+	static const int orders[][5] = {{0, 1, 2, 3, 4},
+					{4, 3, 2, 1, 0},
+					{3, 0, 4, 2, 1},
+					{1, 4, 3, 0, 2},
+					{2, 0, 4, 1, 3}};
+	unsigned char *p = new_packet(4096, 4096);
+
+	for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+		set_up(0);
+		for (int k = 0; k < 5; k++) {
+			const int what = orders[i][k];
+
+			assert_false(exists("h/" SESSION "/.complete"));
+			h.offset = (uint64_t)what * 4096;
+			h.seq = (uint64_t)what;
+			assert_true((what == 3	 ? put("rutile.h.s.chunk", end, list)
+				     : what == 4 ? put("rutile.h.s.p.metadata", meta, text)
+						 : put("rutile.h.s.p.f", h, p)) == 0);
+		}
+		assert_true(exists("h/" SESSION "/.complete"));
+		assert_false(exists("h/" SESSION "/.list"));
+		assert_int_equal(put("rutile.h.s.chunk", end, list), 1);
+		/* As if killed between the last packet and the mark. */
+		rename_in("h/" SESSION "/.complete", "h/" SESSION "/.list");
+		h.offset = h.seq = 0;
+		assert_int_equal(put("rutile.h.s.p.f", h, p), 1);
+		assert_true(exists("h/" SESSION "/.complete"));
+		tear_down();
+	}
 	free(p);
 }
 
@@ -233,9 +291,9 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_absent),	 cmocka_unit_test(test_limit),
-		cmocka_unit_test(test_attempts), cmocka_unit_test(test_sync),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_absent), cmocka_unit_test(test_complete),
+		cmocka_unit_test(test_limit),  cmocka_unit_test(test_attempts),
+		cmocka_unit_test(test_sync),   cmocka_unit_test(test_names),
 	};
 
 	return cmocka_run_group_tests_name("nats_store", tests, NULL, NULL);
