@@ -92,7 +92,7 @@ static uint32_t status_of(int rc)
 {
 	return !rc				? RUT_RELAY_OK
 	       : rc == -EINVAL || rc == -EPROTO ? STATUS_INVALID
-						: STATUS_UNKNOWN;
+						: RUT_RELAY_ERRNO + (uint32_t)-rc;
 }
 
 static int do_version(struct rut_peer *p, const void *data, size_t len, struct rut_buf *out)

@@ -30,6 +30,8 @@
 #define RUT_RELAY_HEADER    24 /* bytes before a command's payload */
 #define RUT_RELAY_DATA	    32 /* bytes before a packet */
 #define RUT_RELAY_OK	    10 /* the status of success */
+/* Plus an errno: why `rutile collect` refuses. To other producers it is an unknown error. */
+#define RUT_RELAY_ERRNO	    0x52550000u
 #define RUT_RELAY_NAME_MAX  255
 #define RUT_RELAY_PATH_MAX  4096
 #define RUT_RELAY_POSITIONS 65536 /* streams in one rotation */

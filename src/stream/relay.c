@@ -37,6 +37,8 @@ static int broken(const struct rut_relay *r, int rc, struct rut_err *err)
 
 static int refused(const char *what, uint32_t status, struct rut_err *err)
 {
+	if ((status & 0xffff0000) == RUT_RELAY_ERRNO)
+		return rut_err_errno(err, (int)(status & 0xffff), "the collector refused %s", what);
 	return rut_err_set(err, EPROTO, "the collector refused %s (status %u)", what, status);
 }
 
@@ -309,6 +311,22 @@ static int ask_pending(struct rut_relay *r, const struct rut_relay_sent *sent, s
 	return rc ? rc : pending;
 }
 
+/*
+ * Waits a little. A collector that cannot store a packet closes the connection for data, and
+ * answers on the other one that the packet is pending.
+ */
+static int pause_pending(const struct rut_relay *r, struct rut_err *err)
+{
+	struct pollfd p = {.fd = r->data.fd, .events = POLLRDHUP};
+
+	if (poll(&p, 1, PENDING_MS) <= 0 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
+		return 0;
+	return rut_err_set(
+		err, ECONNRESET,
+		"the collector closed the connection for packets; its log says why (is its disk "
+		"full?)");
+}
+
 int rut_relay_confirm(struct rut_relay *r, const struct rut_relay_sent *sent, size_t count,
 		      struct rut_err *err)
 {
@@ -326,7 +344,9 @@ int rut_relay_confirm(struct rut_relay *r, const struct rut_relay_sent *sent, si
 			ms = 0;
 		least = pending < least ? pending : least;
 		least_queued = queued < least_queued ? queued : least_queued;
-		poll(NULL, 0, PENDING_MS);
+		pending = pause_pending(r, err);
+		if (pending)
+			return pending;
 	}
 	return rut_err_set(err, ETIMEDOUT, "the collector does not store what it receives");
 }

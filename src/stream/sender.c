@@ -243,20 +243,25 @@ static uint64_t to_send(const struct rut_sender *s)
 	return (s->waiting > sent ? s->waiting - sent : 0) + s->link->queued(s);
 }
 
-/* Until the thread has sent all, or nothing has moved for a while. */
+/*
+ * Until the thread has sent all, or nothing has moved for a while. A collector that comes and goes
+ * without taking anything does not extend that.
+ */
 static void wait_for_end(struct rut_sender *s)
 {
-	uint64_t moved_ns = rut_now_ns(), least = UINT64_MAX;
+	uint64_t moved_ns = rut_now_ns(), peer_ns = moved_ns, least = UINT64_MAX, now;
 
 	set_lock(s, true);
-	while (!s->ended &&
-	       rut_now_ns() - moved_ns < (s->stats.connected ? LINGER_NS : NO_PEER_NS)) {
+	while (now = rut_now_ns(),
+	       !s->ended && now - moved_ns < LINGER_NS && now - peer_ns < NO_PEER_NS) {
 		struct timespec until;
 
 		if (to_send(s) < least) {
 			least = to_send(s);
-			moved_ns = rut_now_ns();
+			moved_ns = peer_ns = now;
 		}
+		if (s->stats.connected)
+			peer_ns = now;
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_nsec += 50000000;
 		until.tv_sec += until.tv_nsec / 1000000000;

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: MIT
 # The receiver of traces, with senders that do right and wrong. Recording to it is in bpf/test_relay.sh.
 . "$SRC/tests/tap.sh"
+. "$SRC/tests/nats.lib.sh"
+PATH=$PATH:/usr/sbin
 
-trap 'end_collect; rm -rf "$t_root"' EXIT
+trap 'end_collect; end_nats; rm -rf "$t_root"' EXIT
 
 # collect OPTIONS...: receives into in/dir; its port in $p, its pid in $t_root/collect.
 collect() {
@@ -124,6 +126,57 @@ test_default() {
   done
 }
 
+# The disk is full, really or by --min-free, while a sender's spool waits: it says so, goes on when there is room, and nothing is
+# missing. full relay|nats SIZE MIN-FREE
+full() {
+  unshare -m true 2>/dev/null || t_skip "cannot mount"
+  mkdir -p small spool in
+  # A mount of its own, which ends with the receiver.
+  cat >receive <<'SH'
+mount -t tmpfs -o "size=$1" none small
+shift
+while read -r size; do mount -o "remount,size=$size" none small; echo "$size"; done <room >made &
+exec "$@"
+SH
+  mkfifo room
+  if [ "$1" = nats ]; then
+    command -v nats-server >/dev/null || t_skip "no nats-server"
+    nats
+    to=nats://127.0.0.1:$p/FULL
+    set -- "$1" "$2" "$3" "$to"
+  else
+    p=$((10000 + (RANDOM % 5000) * 4))
+    to=relay://127.0.0.1:$p
+    set -- "$1" "$2" "$3" --listen "127.0.0.1:$p"
+  fi
+  unshare -m bash receive "$2" "$RUTILE" collect --min-free "$3" "${@:4}" small/dir 2>collect.log &
+  echo $! >"$t_root/collect"
+  exec 9>room
+  t_wait grep -q 'listening\|receiving from' collect.log
+  "$FEED" "$to" spool spool 600 2000 1000 2>feed.log &
+  feeder=$!
+  t_wait grep -q 'No space left on device' collect.log
+  # By NATS it is the stream that waits.
+  if [ "$1" = relay ]; then
+    t_wait grep -q 'is its disk full\|No space left on device' feed.log
+    waits() { [ "$(du -sk spool | cut -f1)" -gt 4000 ]; }
+    t_wait waits
+  fi
+  echo 200M >&9
+  wait $feeder
+  [ -z "$(ls spool)" ]
+  # By NATS it may come after the sender has ended.
+  [ "$1" = relay ] || t_wait compgen -G "/proc/$(cat "$t_root/collect")/root$PWD/small/dir/*/*/.complete"
+  cp -r "/proc/$(cat "$t_root/collect")/root$PWD/small/dir" in/dir
+  python3 "$SRC/tests/cli/stored_numbers.py" in/dir 1000 600
+  exec 9>&-
+  end_collect
+  end_nats
+}
+test_full() { full relay 6M 4k; }
+test_full_reserve() { full relay 70M 64M; }
+test_full_nats() { full nats 6M 4k; }
+
 t_case "packets are stored as they are sent" test_good
 t_case "only this machine can connect by default" test_default
 t_case "no name leads out of the directory" test_names
@@ -133,5 +186,8 @@ t_case "a client has so many connections and no more" test_many
 t_case "of fifty senders at once, half of which are killed, whole packets are stored" test_senders
 t_case "streams, sessions and bytes of a client are limited" test_limits
 t_case "a disk that is nearly full takes nothing" test_free
+t_case "a full disk: the sender's spool waits for room, and nothing is missing" test_full
+t_case "the same with --min-free" test_full_reserve
+t_case "the same by NATS" test_full_nats
 t_case "a command line that is wrong is refused" test_usage
 t_done
