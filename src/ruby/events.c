@@ -85,7 +85,7 @@ int rut_events_open(struct rut_tracee *p, struct rut_err *err)
 	if (fd < 0 && fd != -ENOENT)
 		return rut_err_errno(err, -fd, "cannot open the ring of process %d", (int)p->pid);
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_ino != slot->ring_ino)
-		return rut_err_set(err, EPROTO, "process %d closed the agent's ring", (int)p->pid);
+		return rut_target_closed(p->pid, "ring", err);
 	if (!shared)
 		bytes = (uint64_t)st.st_size;
 	off = shared ? p->member * bytes : 0;

@@ -126,8 +126,7 @@ int rut_family_join(struct rut_tracer *t, struct rut_tracee *p, struct rut_trace
 	if (fd < 0 && fd != -ENOENT)
 		return rut_err_errno(err, -fd, "cannot open the tables of process %d", (int)p->pid);
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_ino != slot->table_ino)
-		return rut_err_set(err, EPROTO, "process %d closed the agent's tables",
-				   (int)p->pid);
+		return rut_target_closed(p->pid, "tables", err);
 	f = find_family(t, p->pid, &fd, err);
 	if (!f)
 		return -EPROTO;

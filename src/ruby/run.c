@@ -116,6 +116,14 @@ static const char *loader_message(struct rut_stub_status *status)
 	return strncmp(at, ": ", 2) == 0 ? at + 2 : text;
 }
 
+/* The file was there: the loader names what a process that closes all descriptors does to it. */
+static bool was_closed(struct rut_stub_status *status)
+{
+	const char *text = loader_message(status);
+
+	return strstr(text, strerror(EBADF)) || strstr(text, strerror(ENOENT));
+}
+
 static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run)
 {
 	uint64_t since = rut_now_ns();
@@ -147,6 +155,8 @@ static int wait_for_load(struct rut_inject *in, const struct rut_inject_run *run
 		rut_inject_relax(since);
 	}
 	in->report.pause_ns = rut_now_ns() - run->stop_ns;
+	if (!status->handle && was_closed(status))
+		return rut_target_closed(in->pid, "file", in->err);
 	if (!status->handle)
 		return rut_err_set(in->err, ELIBACC, "process %d cannot load the agent: %.300s",
 				   in->pid, loader_message(status));

@@ -143,6 +143,14 @@ int rut_target_open_shared(pid_t pid, int number, const char *name)
 	return fd;
 }
 
+int rut_target_closed(pid_t pid, const char *what, struct rut_err *err)
+{
+	return rut_err_set(err, EPROTO,
+			   "process %d closed the agent's %s: it closes descriptors that others "
+			   "opened, as daemons do when they start; try again when it has done so",
+			   (int)pid, what);
+}
+
 const struct rut_mapping *rut_target_mapping_at(const struct rut_target *t, uint64_t addr)
 {
 	size_t low = 0, high = t->map_count;

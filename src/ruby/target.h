@@ -64,6 +64,9 @@ int rut_target_open_memfd(pid_t pid, pid_t tid, int number, const char *name);
  */
 int rut_target_open_shared(pid_t pid, int number, const char *name);
 
+/* The error of a process that has closed such a descriptor (`what`). Returns -EPROTO. */
+int rut_target_closed(pid_t pid, const char *what, struct rut_err *err);
+
 const struct rut_mapping *rut_target_mapping_at(const struct rut_target *t, uint64_t addr);
 
 /* The first mapping of the file that `m` maps (where its ELF header is), or NULL. */

@@ -392,6 +392,10 @@ int rut_tracee_open(struct rut_tracee **ret, struct rut_tracer *t, pid_t pid, bo
 		if (r < 0)
 			goto fail;
 	}
+	if (p->ctl_fd == -ENOENT && inject) {
+		r = rut_target_closed(pid, "control page", err);
+		goto fail;
+	}
 	if (p->ctl_fd < 0) {
 		r = rut_err_errno(err, -p->ctl_fd, "cannot reach the agent in process %d",
 				  (int)pid);

@@ -340,6 +340,61 @@ slot_belongs_to() {
   [ "$(owner_of_slot "$1")" = "$2" ]
 }
 
+# A daemon closes what it does not know when it starts: what runs goes on, and what comes later works. A program that never
+# ends to do so is refused, with what it does.
+closed_descriptors() {
+  cat >close.rb <<'EOF'
+def close_memfds
+  Dir.each_child("/proc/self/fd") do |fd|
+    IO.for_fd(fd.to_i).close if File.readlink("/proc/self/fd/#{fd}").start_with?("/memfd:")
+  rescue SystemCallError
+  end
+end
+class W; def step; 1; end; end
+w = W.new
+$stdout.sync = true
+puts "ready"
+while (line = $stdin.gets)
+  case line.chomp
+  when "step" then 100.times { w.step }
+  when "close" then close_memfds
+  when "always" then Thread.new { loop { close_memfds } }
+  end
+  puts line
+end
+EOF
+  mkfifo in answer
+  $ruby "$T/close.rb" <in >answer &
+  pid=$!
+  exec 5>in 6<answer
+  read -r _ <&6
+  say() { echo "$1" >&5; read -r _ <&6; }
+  for round in 1 2; do
+    rm -f end
+    "$TRACE_TOOL" -m calls -w 7 -u end $pid 7>attached.$round >out.$round &
+    tool=$!
+    wait_for attached.$round
+    say step
+    say close
+    say step
+    : >end
+    wait $tool
+    calls "$T/close.rb" <out.$round | grep '^W#' >got
+    is "W#step 200"
+  done
+  say always
+  for verb in "calls --last --duration 1s" "trace --duration 1s" "stacks" "record -o $T/trace --duration 1s --ruby"; do
+    # shellcheck disable=SC2086 # words
+    "$RUTILE" $verb $pid >out 2>err || cat err
+  done >errors
+  cat errors
+  not grep -vE "closed the agent's .*try again|cannot load the agent: failed to map" errors
+  grep -q "closed the agent's .*: it closes descriptors that others opened" errors
+  say step
+  exec 5>&- 6<&-
+  wait $pid
+}
+
 # ticks_are_tsc of the table (src/agent/abi.h), as the process has it.
 ticks_of() {
   for fd in "/proc/$1"/fd/*; do
@@ -1048,6 +1103,7 @@ t_case "a command that is killed while it is injected into" killed_while_injecte
 t_case "a limit on the size of files" small_files_only
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
 t_case "usual events are counted without Ruby's help" usual_events_are_counted_directly
+t_case "programs that close the descriptors of others" closed_descriptors
 t_case "times where there is no /sys" times_where_there_is_no_sys
 t_case "hooks of a tracer that was killed go" hooks_of_a_dead_tracer_go
 t_case "children without tables count nothing" children_without_tables
