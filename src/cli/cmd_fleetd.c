@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* `rutile fleetd`: answers requests of `rutile fleet` on this machine. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +9,9 @@
 #include "base/signals.h"
 #include "cli/cmd.h"
 #include "fleet/serve.h"
+
+#define RETRY_MIN_MS 500
+#define RETRY_MAX_MS 16000
 
 enum { OPT_CONFIG = 256, OPT_SERVER, OPT_TLS, OPT_NAME };
 
@@ -65,6 +69,32 @@ static int parse(const struct rut_cmd *cmd, struct fleetd *f, int argc, char **a
 	return 0;
 }
 
+/* Is it worth trying again? Wrong files, names and rights are not. */
+static bool may_come(const struct rut_err *err)
+{
+	return err->code == ECONNREFUSED || err->code == ECONNRESET || err->code == ETIMEDOUT;
+}
+
+/* The servers may be started later than this machine: as long as none answers, it tries again. */
+static int reach(struct rut_fleet_host **ret, const struct rut_fleet_host_conf *conf,
+		 struct rut_err *err)
+{
+	bool said = false;
+
+	for (int ms = RETRY_MIN_MS; !stop_signal; ms = ms < RETRY_MAX_MS ? 2 * ms : RETRY_MAX_MS) {
+		int rc = rut_fleet_host_new(ret, conf, err);
+
+		if (!rc || !may_come(err))
+			return rc;
+		if (!said)
+			fprintf(stderr, "rutile fleetd: %s; trying again\n", err->msg);
+		said = true;
+		for (int left = ms; left > 0 && !stop_signal; left -= RETRY_MIN_MS)
+			poll(NULL, 0, RETRY_MIN_MS);
+	}
+	return -EINTR;
+}
+
 static int serve(const struct rut_cmd *cmd, const struct fleetd *f,
 		 const struct rut_fleet_rules *rules)
 {
@@ -81,8 +111,11 @@ static int serve(const struct rut_cmd *cmd, const struct fleetd *f,
 	if (!server[0])
 		return rut_cli_usage_error(cmd, "which server? --server, or a line in '%s'",
 					   f->config);
-	if (rut_nats_url_parse(server, &conf.url, &err) || rut_fleet_host_new(&host, &conf, &err))
+	if (rut_nats_url_parse(server, &conf.url, &err) ||
+	    (reach(&host, &conf, &err) && !stop_signal))
 		return rut_cli_fail(cmd, &err);
+	if (!host)
+		return RUT_EXIT_OK;
 	fprintf(stderr, "rutile fleetd: '%s' answers what %zu rules allow\n",
 		rut_fleet_host_name(host), rules->n_allow);
 	while (!stop_signal)

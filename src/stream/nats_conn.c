@@ -133,6 +133,9 @@ int rut_nats_error(struct rut_err *err, natsStatus st, const char *what)
 			 : st == NATS_CONNECTION_AUTH_FAILED ? EACCES
 			 : st == NATS_NOT_FOUND		     ? ENOENT
 			 : st == NATS_NO_RESPONDERS	     ? ENOENT
+			 : st == NATS_NO_SERVER		     ? ECONNREFUSED
+			 : st == NATS_IO_ERROR		     ? ECONNRESET
+			 : st == NATS_CONNECTION_CLOSED	     ? ECONNRESET
 							     : EIO;
 
 	const char *text = rut_nats.natsStatus_GetText(st),

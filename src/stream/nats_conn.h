@@ -25,7 +25,10 @@ struct rut_nats_conn_conf {
 int rut_nats_connect(natsConnection **ret, const struct rut_nats_conn_conf *conf,
 		     struct rut_err *err);
 
-/* Sets a reason from a status of libnats: "WHAT: text". Returns -EIO, -ETIMEDOUT or -EACCES. */
+/*
+ * Sets a reason from a status of libnats: "WHAT: text". Returns -ECONNREFUSED
+ * where no server answers, -ECONNRESET, -ETIMEDOUT, -EACCES, -ENOENT or -EIO.
+ */
 int rut_nats_error(struct rut_err *err, natsStatus st, const char *what);
 
 /* The names of hosts as we and NATS use them. */

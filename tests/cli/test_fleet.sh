@@ -206,8 +206,6 @@ test_config() {
   fi
   not "$RUTILE" fleetd --config c 2>err
   grep -q 'which server?' err
-  not "$RUTILE" fleetd --server "nats://127.0.0.1:1" --config c 2>err
-  grep -q "cannot connect to 'nats://127.0.0.1:1'" err
   not "$RUTILE" fleet --server "nats://127.0.0.1:1" list 2>err
   grep -q "cannot connect to 'nats://127.0.0.1:1'" err
   not "$RUTILE" fleet --server "nats://127.0.0.1:$p" list 2>err
@@ -219,5 +217,38 @@ t_case "output comes in pieces that the server takes" test_small_messages
 t_case "without a list of hosts all have until the timeout" test_unknown
 t_case "the rights of the manual page suffice, and bind a name" test_rights
 t_case "a host runs what its file allows, and nothing else" test_refused
+# Servers that come later than the host, with names that are not known yet: said once; what no waiting helps ends it.
+test_late() {
+  end_nats || :
+  p=$(nats_port)
+  echo 'allow = status --help' >h.conf
+  "$RUTILE" fleetd --server "nats://127.0.0.1:$p,nothing.invalid:$p" --name h --config h.conf 2>h.log &
+  echo "h $!" >>"$t_root/hosts"
+  t_wait grep -q 'trying again' h.log
+  sleep 2
+  nats "$p"
+  t_wait grep -q 'answers what' h.log
+  [ "$(wc -l <h.log)" = 2 ]
+  grep -q "^rutile fleetd: cannot connect to 'nats://127.0.0.1:$p' and the others: .*; trying again$" h.log
+  fleet status --help >out
+  grep -q '^h ' out
+  end_hosts
+  # It can be ended while it waits.
+  "$RUTILE" fleetd --server "nats://127.0.0.1:1" --name h --config h.conf 2>h.log &
+  pid=$!
+  t_wait grep -q 'trying again' h.log
+  kill $pid
+  wait $pid
+  # Wrong credentials.
+  echo 'authorization { user: u, password: secret }' >auth.conf
+  nats "$(nats_port)" auth.conf
+  mkdir -m 700 tls
+  (umask 077; echo 'u:wrong' >tls/nats.user)
+  not timeout 20 "$RUTILE" fleetd --server "nats://127.0.0.1:$p" --tls tls --config h.conf 2>err
+  [ "$(wc -l <err)" = 1 ]
+  grep -qi 'authoriz\|authentic' err
+}
+
+t_case "servers that come later are waited for" test_late
 t_case "a file that is wrong and a server that is not there are one line" test_config
 t_done
