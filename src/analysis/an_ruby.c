@@ -38,6 +38,35 @@ void rut_an_ruby_place(char *out, size_t size, const struct rut_ruby_method *m)
 		snprintf(out, size, "-");
 }
 
+/* Where character `n` of this UTF-8 begins; of less than that the end. */
+static const char *character(const char *s, size_t n)
+{
+	for (; *s && n; n--)
+		for (s++; (*s & 0xc0) == 0x80; s++)
+			;
+	return s;
+}
+
+const char *rut_an_ruby_name(char out[RUT_RUBY_NAME_SIZE], const char *name)
+{
+	size_t count = 0, begin, keep = (RUT_RUBY_NAME_MAX - 3) / 2;
+	const char *begin_end, *end_begin;
+
+	if (strlen(name) <= RUT_RUBY_NAME_MAX)
+		return name;
+	for (const char *s = name; *s; s = character(s, 1))
+		count++;
+	if (count <= RUT_RUBY_NAME_MAX)
+		return name;
+	begin_end = character(name, keep);
+	end_begin = character(name, count - keep);
+	/* Bytes that are not UTF-8 may make one character as long as they like. */
+	begin = (size_t)(begin_end - name) < keep * 4 ? (size_t)(begin_end - name) : keep * 4;
+	snprintf(out, RUT_RUBY_NAME_SIZE, "%.*s...%.*s", (int)begin, name, (int)keep * 4,
+		 end_begin);
+	return out;
+}
+
 bool rut_an_ruby_begin_text(const struct rut_instance *inst, int64_t end_ns)
 {
 	struct rut_run *run = inst->run;
@@ -205,7 +234,7 @@ static void duration_cell(char *out, size_t size, const struct rut_cell *c)
 static void print_top(const struct rut_result *t, struct rut_buf *out)
 {
 	static const char line[] = "{:<36} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  {:<0}\n";
-	char calls[24], d[6][32], wait[32];
+	char calls[24], d[6][32], wait[32], name[RUT_RUBY_NAME_SIZE];
 
 	rut_buf_puts(out, "Calls by method\n");
 	rut_an_fmt_line(out, line, "Method", "Calls", "Total", "CPU", "Waiting", "Self", "Average",
@@ -220,8 +249,8 @@ static void print_top(const struct rut_result *t, struct rut_buf *out)
 			rut_an_ruby_duration(wait, sizeof(wait), row[3].i - row[5].i);
 		else
 			snprintf(wait, sizeof(wait), "?");
-		rut_an_fmt_line(out, line, row[0].str, calls, d[0], d[2], wait, d[1], d[4], d[5],
-				row[1].str);
+		rut_an_fmt_line(out, line, rut_an_ruby_name(name, row[0].str), calls, d[0], d[2],
+				wait, d[1], d[4], d[5], row[1].str);
 	}
 }
 
@@ -230,6 +259,7 @@ static void top_report(struct rut_instance *inst, int64_t end_ns)
 	struct top *top = (struct top *)inst;
 	struct rut_run *run = inst->run;
 	struct rut_result *t, *pct = NULL;
+	char name[RUT_RUBY_NAME_SIZE];
 
 	rut_an_ruby_running(&run->engine->state, end_ns, add_running, top);
 	if (!run->conf->mi && !rut_an_ruby_begin_text(inst, end_ns))
@@ -240,7 +270,10 @@ static void top_report(struct rut_instance *inst, int64_t end_ns)
 	for (size_t i = 0; pct && i < top->methods.n; i++) {
 		const struct method_stats *m = top->methods.items[i];
 
-		rut_an_percentiles_add(pct, m->method->name, &m->each);
+		rut_an_percentiles_add(pct,
+				       run->conf->mi ? m->method->name
+						     : rut_an_ruby_name(name, m->method->name),
+				       &m->each);
 	}
 	rut_an_run_take(run, t, print_top);
 	rut_an_percentiles_finish(run, pct);
@@ -477,7 +510,7 @@ static void print_children(const struct tree *t, uint32_t node, int depth, int64
 {
 	struct child children[64] = {{0}};
 	size_t n = 0;
-	char d[32];
+	char d[32], name[RUT_RUBY_NAME_SIZE];
 
 	for (uint32_t c = t->nodes[node].first_child; c != NO_NODE && n < 64; c = t->nodes[c].next)
 		if (t->nodes[c].total_ns * 100 >= whole_ns)
@@ -490,7 +523,7 @@ static void print_children(const struct tree *t, uint32_t node, int depth, int64
 		rut_buf_printf(out, "  %9s  %*s", d, depth * 2, "");
 		if (c->calls != 1)
 			rut_buf_printf(out, "%llu x ", (unsigned long long)c->calls);
-		rut_buf_printf(out, "%s\n", c->method->name);
+		rut_buf_printf(out, "%s\n", rut_an_ruby_name(name, c->method->name));
 		if (depth < DEPTH_MAX)
 			print_children(t, children[i].node, depth + 1, whole_ns, out);
 	}
@@ -499,7 +532,7 @@ static void print_children(const struct tree *t, uint32_t node, int depth, int64
 static void print_slow(const struct slow *slow, struct rut_buf *out)
 {
 	const struct rut_conf *conf = slow->base.run->conf;
-	char d[32], cpu[64], when[64], place[1100];
+	char d[32], cpu[64], when[64], place[1100], name[RUT_RUBY_NAME_SIZE];
 
 	rut_buf_puts(out, "Slowest calls\n");
 	for (size_t i = 0; i < slow->count; i++) {
@@ -509,7 +542,8 @@ static void print_slow(const struct slow *slow, struct rut_buf *out)
 		rut_an_ruby_duration(d, sizeof(d), ns);
 		rut_an_ruby_place(place, sizeof(place), s->call.method);
 		rut_an_fmt_time(when, sizeof(when), s->call.begin_ns, conf->multi_day, conf->gmt);
-		rut_buf_printf(out, "\n%s  %s  (%s)\n", d, s->call.method->name, place);
+		rut_buf_printf(out, "\n%s  %s  (%s)\n", d,
+			       rut_an_ruby_name(name, s->call.method->name), place);
 		cpu[0] = '\0';
 		if (s->call.cpu_ns >= 0) {
 			rut_an_ruby_duration(d, sizeof(d), s->call.cpu_ns);

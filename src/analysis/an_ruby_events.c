@@ -135,7 +135,7 @@ static void print_sites(const struct rut_result *t, struct rut_buf *out, const c
 			bool alloc)
 {
 	static const char line[] = "{:<40} {:>10} {:>12} {:>12}  {:<0}\n";
-	char count[24], rate[32], size[32] = "";
+	char count[24], rate[32], size[32] = "", name[RUT_RUBY_NAME_SIZE];
 
 	rut_buf_printf(out, "%s\n", title);
 	rut_an_fmt_line(out, line, "Class", "Count", "A second", alloc ? "Size" : "",
@@ -147,7 +147,8 @@ static void print_sites(const struct rut_result *t, struct rut_buf *out, const c
 		snprintf(rate, sizeof(rate), "%.1f", row[3].f);
 		if (alloc)
 			rut_an_fmt_size(size, sizeof(size), rut_an_cell_value(&row[4]));
-		rut_an_fmt_line(out, line, row[0].str, count, rate, size, row[1].str);
+		rut_an_fmt_line(out, line, rut_an_ruby_name(name, row[0].str), count, rate, size,
+				row[1].str);
 	}
 }
 
@@ -441,7 +442,7 @@ static void print_gc(const struct rut_result *t, struct rut_buf *out)
 static void print_gc_methods(const struct rut_result *t, struct rut_buf *out)
 {
 	static const char line[] = "{:<40} {:>12} {:>10}  {:<0}\n";
-	char n[24], d[32];
+	char n[24], d[32], name[RUT_RUBY_NAME_SIZE];
 
 	rut_buf_puts(out, "\nGarbage collection by method\n");
 	rut_an_fmt_line(out, line, "Method", "Collections", "Paused", "Defined at");
@@ -450,7 +451,7 @@ static void print_gc_methods(const struct rut_result *t, struct rut_buf *out)
 
 		snprintf(n, sizeof(n), "%lld", (long long)row[2].i);
 		rut_an_ruby_duration(d, sizeof(d), row[3].i);
-		rut_an_fmt_line(out, line, row[0].str, n, d, row[1].str);
+		rut_an_fmt_line(out, line, rut_an_ruby_name(name, row[0].str), n, d, row[1].str);
 	}
 }
 
@@ -707,7 +708,7 @@ static void print_gvl(const struct rut_result *t, struct rut_buf *out)
 static void print_gvl_methods(const struct rut_result *t, struct rut_buf *out)
 {
 	static const char line[] = "{:<40} {:>8} {:>10} {:>10}  {:<0}\n";
-	char n[24], d[2][32];
+	char n[24], d[2][32], name[RUT_RUBY_NAME_SIZE];
 
 	rut_buf_puts(out, "\nRuby's lock by the method that let go of it\n");
 	rut_an_fmt_line(out, line, "Method", "Holds", "Held", "Blocked", "Defined at");
@@ -717,7 +718,8 @@ static void print_gvl_methods(const struct rut_result *t, struct rut_buf *out)
 		snprintf(n, sizeof(n), "%lld", (long long)row[2].i);
 		rut_an_ruby_duration(d[0], sizeof(d[0]), row[3].i);
 		rut_an_ruby_duration(d[1], sizeof(d[1]), row[4].i);
-		rut_an_fmt_line(out, line, row[0].str, n, d[0], d[1], row[1].str);
+		rut_an_fmt_line(out, line, rut_an_ruby_name(name, row[0].str), n, d[0], d[1],
+				row[1].str);
 	}
 }
 

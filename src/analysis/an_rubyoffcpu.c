@@ -388,7 +388,7 @@ static struct rut_result *line_table(const struct rubyoffcpu *o, int64_t end_ns)
 static void print_methods(const struct rut_result *t, struct rut_buf *out)
 {
 	static const char line[] = "{:<44} {:>8} {:>9} {:>9} {:>9}  {:<0}\n";
-	char waits[24], d[3][32];
+	char waits[24], d[3][32], name[RUT_RUBY_NAME_SIZE];
 
 	rut_buf_printf(out, "%s\n", t->cls->title);
 	rut_an_fmt_line(out, line, "Method", "Waits", "Self", "Total", "Max", "Defined in");
@@ -398,14 +398,15 @@ static void print_methods(const struct rut_result *t, struct rut_buf *out)
 		snprintf(waits, sizeof(waits), "%lld", (long long)row[2].i);
 		for (int k = 0; k < 3; k++)
 			rut_an_ruby_duration(d[k], sizeof(d[k]), row[3 + k].i);
-		rut_an_fmt_line(out, line, row[0].str, waits, d[0], d[1], d[2], row[1].str);
+		rut_an_fmt_line(out, line, rut_an_ruby_name(name, row[0].str), waits, d[0], d[1],
+				d[2], row[1].str);
 	}
 }
 
 static void print_lines(const struct rut_result *t, struct rut_buf *out)
 {
 	static const char line[] = "{:<36} {:<10} {:<20} {:>8} {:>9} {:>9} {:>9}  {:<0}\n";
-	char waits[24], d[3][32];
+	char waits[24], d[3][32], name[RUT_RUBY_NAME_SIZE];
 
 	rut_buf_printf(out, "\n%s\n", t->cls->title);
 	rut_an_fmt_line(out, line, "Method", "Waits for", "What", "Waits", "Total", "Average",
@@ -417,8 +418,8 @@ static void print_lines(const struct rut_result *t, struct rut_buf *out)
 		for (int k = 0; k < 3; k++)
 			rut_an_ruby_duration(d[k], sizeof(d[k]),
 					     (int64_t)rut_an_cell_value(&row[5 + k]));
-		rut_an_fmt_line(out, line, row[1].str, row[2].str, row[3].str ? row[3].str : "-",
-				waits, d[0], d[1], d[2], row[0].str);
+		rut_an_fmt_line(out, line, rut_an_ruby_name(name, row[1].str), row[2].str,
+				row[3].str ? row[3].str : "-", waits, d[0], d[1], d[2], row[0].str);
 	}
 }
 

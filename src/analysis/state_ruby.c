@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/state_priv.h"
+#include "base/buf.h"
 
 #define UNKNOWN_CPU INT64_MIN
 
@@ -334,12 +335,12 @@ static struct rut_ruby_method *intern_method(struct rut_state *st, struct rut_ru
 					     const char *name, const char *path, uint32_t line,
 					     bool native)
 {
-	char key[2048];
-	int len = snprintf(key, sizeof(key), "%u %s %s", line, path, name);
-	size_t n = len < 0 ? 0 : (size_t)len < sizeof(key) ? (size_t)len : sizeof(key) - 1;
-	int64_t id = rut_strtab_intern(&m->keys, key, n);
+	_cleanup_buf_ struct rut_buf key = RUT_BUF_INIT;
 	struct rut_ruby_method *method, **to;
+	int64_t id;
 
+	rut_buf_printf(&key, "%u %s %s", line, path, name);
+	id = key.failed ? -1 : rut_strtab_intern(&m->keys, key.data, key.len);
 	if (id >= 0 && (size_t)id + 1 < m->keys.count)
 		return m->methods[id];
 	if (id >= 0 && m->methods && m->methods[id])
@@ -389,20 +390,24 @@ static void ruby_method(struct rut_state *st, const struct rut_ctf_event *ev,
 	struct stream *s = m ? stream_of(st, m, ev) : NULL;
 	const char *klass, *method, *path;
 	uint64_t id = rut_ctf_u64(ev, &c->f[NAME_ID]);
+	_cleanup_buf_ struct rut_buf name = RUT_BUF_INIT;
 	struct rut_ruby_method *to;
-	char name[1024];
 
 	if (!s || id >= IDS_MAX)
 		return;
 	klass = rut_an_state_str(st, ev, &c->f[NAME_CLASS]);
 	method = rut_an_state_str(st, ev, &c->f[NAME_METHOD]);
 	path = rut_an_state_str(st, ev, &c->f[NAME_PATH]);
-	snprintf(name, sizeof(name), "%s%s%s", klass,
-		 !*method || !*klass			  ? ""
-		 : rut_ctf_u64(ev, &c->f[NAME_SINGLETON]) ? "."
-							  : "#",
-		 method);
-	to = intern_method(st, m, rut_an_state_intern(st, name, strlen(name)), path,
+	rut_buf_printf(&name, "%s%s%s", klass,
+		       !*method || !*klass			? ""
+		       : rut_ctf_u64(ev, &c->f[NAME_SINGLETON]) ? "."
+								: "#",
+		       method);
+	if (name.failed) {
+		st->failed = true;
+		return;
+	}
+	to = intern_method(st, m, rut_an_state_intern(st, name.data, name.len), path,
 			   (uint32_t)rut_ctf_u64(ev, &c->f[NAME_LINE]),
 			   rut_ctf_u64(ev, &c->f[NAME_NATIVE]));
 	/* Rows that were made before the name arrived read it there. */

@@ -290,7 +290,33 @@ assert m["App#request"][3] >= wait[3] + work[3]' <top.json
   json 'assert [r[:1] + r[2:3] for r in rows("exceptions")] == [["ArgumentError", 20]]' <ex.json
 }
 
+# Names of 5,000 characters: cut in text, so that a line can be read, whole for machines.
+long_names() {
+  long=$(printf 'Ä%.0s' $(seq 4990))
+  mk <<TRACE
+env vpid=10
+100 7 ruby:method id=0 line=3 singleton=0 native=0 class=B${long}E method=index path=/srv/shop.rb
+100 7 ruby:method id=1 line=7 singleton=0 native=0 class=X${long}Y method="" path=/srv/db.rb
+1_000 7 ruby:switch tid=11 fiber=1
+1_000 7 ruby:call method=0
+2_000 7 ruby:raise class=1
+9_000 7 ruby:return method=0
+TRACE
+  for verb in rubytop rubyslow rubyexceptions; do
+    run $verb >out
+    cat out | cut -c 1-300
+    awk 'length($0) > 300 { exit 1 }' out
+    [ $verb = rubyexceptions ] || grep -qE '(^|  )BÄ{57}[.]{3}Ä{51}E#index' out
+    [ $verb != rubyexceptions ] || grep -qE '^XÄ{57}[.]{3}Ä{57}Y' out
+    want='"B" + 4990 * "Ä" + "E#index"'
+    [ $verb != rubyexceptions ] || want='"X" + 4990 * "Ä" + "Y"'
+    run $verb --mi >out
+    json "assert $want in [val(c) for t in results for r in t['data'] for c in r]" <out
+  done
+}
+
 t_case "rubytop: total, self, on a CPU; rubyslow: its tree, equal calls in one line" times
+t_case "names of 5,000 characters" long_names
 t_case "recursion counts once, what has not returned up to the end" recursion_and_running
 t_case "returns without calls, and calls without returns" unmatched
 t_case "fibers and threads have their own time" fibers
