@@ -20,6 +20,7 @@
 #include "script/library.h"
 #include "script/list.h"
 #include "script/load.h"
+#include "script/portable.h"
 #include "script/ruby_attach.h"
 #include "script/ruby_probe.h"
 #include "script/run.h"
@@ -298,6 +299,40 @@ static int find_rubies(struct rut_run_data *d, struct rut_script_program *p, str
 	return rc;
 }
 
+/* A file of `rutile service compile`. */
+static int read_compiled(struct rut_run_data *d, const struct rut_buf *file,
+			 struct rut_script_program **ret, struct rut_err *err)
+{
+	int rc = rut_portable_read(ret, d->script.name, file->data, file->len, RUT_PORTABLE_RUN,
+				   err);
+
+	if (rc)
+		return rc;
+	if (d->script.nparams || d->script.nnamed)
+		return rut_err_set(err, EINVAL,
+				   "the script '%s' is compiled: its parameters are in it",
+				   d->script.name);
+	(*ret)->opts.pid = d->script.pid;
+	(*ret)->opts.child = d->script.child;
+	(*ret)->opts.trace = d->script.trace;
+	(*ret)->opts.as_bpftrace = (*ret)->src.as_bpftrace = d->as_bpftrace;
+	for (size_t i = 0; i < (*ret)->nactions && !d->script.trace; i++)
+		if ((*ret)->actions[i].kind == RUT_ACTION_RECORD)
+			return rut_err_set(
+				err, EINVAL,
+				"record() of the script '%s' needs a trace: -o DIR.trace",
+				d->script.name);
+	return rut_portable_settle(*ret, err);
+}
+
+static int make_program(struct rut_run_data *d, const struct rut_buf *text,
+			struct rut_script_program **ret, struct rut_err *err)
+{
+	if (rut_portable_is(text->data, text->len))
+		return read_compiled(d, text, ret, err);
+	return rut_script_compile(ret, text->data ? text->data : "", text->len, &d->script, err);
+}
+
 static int run_script(const struct rut_cmd *cmd, struct rut_run_data *d)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
@@ -312,7 +347,7 @@ static int run_script(const struct rut_cmd *cmd, struct rut_run_data *d)
 	if (!rc && d->command)
 		rc = start_command(d, &err);
 	if (!rc)
-		rc = rut_script_compile(&p, text.data ? text.data : "", text.len, &d->script, &err);
+		rc = make_program(d, &text, &p, &err);
 	if (!rc && !d->dump)
 		rc = find_rubies(d, p, &err);
 	if (!rc && d->dump)

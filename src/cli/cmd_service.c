@@ -2,7 +2,8 @@
 /*
  * `rutile service`: the sessions that the machine is meant to have, one profile each in
  * /etc/rutile/sessions.d/NAME.conf, the triggers in NAME.trigger beside them, and the scripts in
- * /etc/rutile/scripts.d/NAME.bt. Called by systemd units and the LSB script.
+ * /etc/rutile/scripts.d/NAME.bt, or NAME.rbc where they are compiled. Called by systemd units and
+ * the LSB script.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/logfile.h"
@@ -24,6 +26,7 @@
 #define TRIGGER	     ".trigger"
 #define SCRIPTS_DIR  "/etc/rutile/scripts.d"
 #define SCRIPT	     ".bt"
+#define COMPILED     ".rbc"
 
 enum { OPT_DIR = 256, OPT_SCRIPTS };
 
@@ -330,6 +333,11 @@ static int act_on_script(struct service *s, const char *name)
 	return rc ? rc : start_script(s, name);
 }
 
+static int compile_script(struct service *s, const char *name)
+{
+	return rut_cli_service_script_compile(s->cmd, s->scripts, name);
+}
+
 /* ---- All of a directory ---- */
 
 static int is_named(const struct dirent *e, const char *suffix)
@@ -352,6 +360,11 @@ static int is_trigger(const struct dirent *e)
 static int is_script(const struct dirent *e)
 {
 	return is_named(e, SCRIPT);
+}
+
+static int is_compiled(const struct dirent *e)
+{
+	return is_named(e, COMPILED);
 }
 
 static void for_each(struct service *s, const char *dir, int (*is_one)(const struct dirent *),
@@ -377,9 +390,19 @@ static void for_each(struct service *s, const char *dir, int (*is_one)(const str
 	free(list);
 }
 
+/* Those that are there as scripts, too, are these. */
+static int act_on_compiled(struct service *s, const char *name)
+{
+	char path[RUT_PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s" SCRIPT, s->scripts, name);
+	return access(path, F_OK) ? act_on_script(s, name) : 0;
+}
+
 static int parse(struct service *s, int argc, char **argv)
 {
-	static const char *const actions[] = {"start", "stop", "restart", "status", "check"};
+	static const char *const actions[] = {"start",	"stop",	 "restart",
+					      "status", "check", "compile"};
 	struct rut_args a;
 	int id;
 
@@ -406,7 +429,16 @@ static int parse(struct service *s, int argc, char **argv)
 	for (size_t i = 0; i < sizeof(actions) / sizeof(*actions); i++)
 		if (!strcmp(s->action, actions[i]))
 			return 0;
-	return rut_cli_usage_error(s->cmd, "start, stop, restart, status or check?");
+	return rut_cli_usage_error(s->cmd, "start, stop, restart, status, check or compile?");
+}
+
+static int compile_all(struct service *s)
+{
+	for_each(s, s->scripts, is_script, SCRIPT, compile_script);
+	if (s->only && !s->done)
+		return rut_cli_usage_error(s->cmd, "there is no '%s/%s" SCRIPT "'", s->scripts,
+					   s->only);
+	return s->failed;
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
@@ -416,12 +448,15 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 
 	if (rc)
 		return rc < 0 ? RUT_EXIT_OK : rc;
+	if (!strcmp(s.action, "compile"))
+		return compile_all(&s);
 	open_service_log();
 	/* Triggers are stopped before the sessions that they act on, and started after them. */
 	if (!strcmp(s.action, "stop"))
 		for_each(&s, s.dir, is_trigger, TRIGGER, act_on_trigger);
 	for_each(&s, s.dir, is_profile, PROFILE, act);
 	for_each(&s, s.scripts, is_script, SCRIPT, act_on_script);
+	for_each(&s, s.scripts, is_compiled, COMPILED, act_on_compiled);
 	if (strcmp(s.action, "stop") != 0)
 		for_each(&s, s.dir, is_trigger, TRIGGER, act_on_trigger);
 	if (s.only && !s.done)
@@ -435,7 +470,7 @@ const struct rut_cmd cmd_service = {
 	.name = "service",
 	.group = "Record",
 	.summary = "start, stop or check the machine's configured sessions",
-	.usage = "start|stop|restart|status|check [NAME]",
+	.usage = "start|stop|restart|status|check|compile [NAME]",
 	.options = options,
 	.run = run,
 };

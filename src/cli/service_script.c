@@ -2,14 +2,19 @@
 #include "cli/service_script.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <wordexp.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "cli/record_script.h"
+#include "script/portable.h"
 #include "script/session.h"
 #include "session/snapshot.h"
 
@@ -89,8 +94,11 @@ int rut_cli_service_script_read(const struct rut_cmd *cmd, struct rut_record_opt
 	int rc;
 
 	*o = (struct rut_record_opts){0};
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s.bt", dir, name) >= sizeof(path) - 2)
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s.bt", dir, name) >= sizeof(path) - 4)
 		return rut_cli_usage_error(cmd, "the name '%s' is too long", path);
+	/* Where the script itself is not, what was compiled of it may be. */
+	if (access(path, F_OK))
+		snprintf(path, sizeof(path), "%s/%s.rbc", dir, name);
 	snprintf(conf, sizeof(conf), "%s/%s.conf", dir, name);
 	rc = read_conf(cmd, o, conf, name, path);
 	if (rc)
@@ -119,4 +127,59 @@ int rut_cli_service_script_keep(const char *name, const struct rut_output_conf *
 	rut_script_session_free(script);
 	rut_recorder_free(r);
 	return rc;
+}
+
+/* A file beside the one that it becomes, so that none is ever half written. */
+static int write_file(const char *path, const struct rut_buf *b, struct rut_err *err)
+{
+	char temp[RUT_PATH_MAX + 16];
+	int fd, rc;
+
+	snprintf(temp, sizeof(temp), "%s.XXXXXX", path);
+	fd = mkostemp(temp, O_CLOEXEC);
+	if (fd < 0)
+		return rut_err_errno(err, errno, "cannot make '%s'", path);
+	rc = rut_file_write(fd, b->data, b->len);
+	if (!rc && (fchmod(fd, 0644) || fsync(fd)))
+		rc = -errno;
+	if (close(fd) && !rc)
+		rc = -errno;
+	if (!rc && rename(temp, path))
+		rc = -errno;
+	if (!rc)
+		return 0;
+	unlink(temp);
+	return rut_err_errno(err, -rc, "cannot write '%s'", path);
+}
+
+int rut_cli_service_script_compile(const struct rut_cmd *cmd, const char *dir, const char *name)
+{
+	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT, file = RUT_BUF_INIT,
+				     messages = RUT_BUF_INIT;
+	struct rut_err err = RUT_ERR_INIT;
+	struct rut_record_opts o;
+	char path[RUT_PATH_MAX];
+	int rc = rut_cli_service_script_read(cmd, &o, dir, name);
+	bool flight = o.flight;
+
+	rut_cli_record_opts_fini(&o);
+	if (rc)
+		return rc;
+	snprintf(path, sizeof(path), "%s/%s.bt", dir, name);
+	rc = rut_buf_read_file(&text, path, 16u << 20);
+	if (rc)
+		rut_err_errno(&err, -rc, "cannot open '%s'", path);
+	else
+		rc = rut_portable_compile(&file, path, text.data ? text.data : "", text.len, flight,
+					  &messages, &err);
+	if (messages.len)
+		fputs(messages.data, stderr);
+	snprintf(path, sizeof(path), "%s/%s.rbc", dir, name);
+	if (!rc)
+		rc = write_file(path, &file, &err);
+	if (rc && err.code)
+		return rut_cli_fail(cmd, &err);
+	if (!rc)
+		printf("%-20s %s\n", name, path);
+	return rc ? RUT_EXIT_FAIL : 0;
 }

@@ -13,6 +13,9 @@
 int rut_cli_service_script_read(const struct rut_cmd *cmd, struct rut_record_opts *o,
 				const char *dir, const char *name);
 
+/* Compiles DIR/NAME.bt for other machines into DIR/NAME.rbc. 0 or an exit code: reported. */
+int rut_cli_service_script_compile(const struct rut_cmd *cmd, const char *dir, const char *name);
+
 /* Writes a snapshot of the session to where `output` says. -ENOENT: there is no such session. */
 int rut_cli_service_script_keep(const char *name, const struct rut_output_conf *output,
 				struct rut_err *err);

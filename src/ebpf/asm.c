@@ -19,6 +19,14 @@ void rut_asm_fini(struct rut_asm *a)
 	rut_buf_fini(&a->jumps);
 	rut_buf_fini(&a->maps);
 	rut_buf_fini(&a->places);
+	rut_buf_fini(&a->relos);
+}
+
+void rut_asm_relo(struct rut_asm *a, uint32_t target)
+{
+	struct rut_asm_ref ref = {(uint32_t)rut_asm_count(a) - 1, target};
+
+	rut_buf_add(&a->relos, &ref, sizeof(ref));
 }
 
 void rut_asm_at(struct rut_asm *a, uint32_t place)

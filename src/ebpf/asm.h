@@ -22,12 +22,13 @@ struct rut_asm {
 	struct rut_buf jumps;  /* struct rut_asm_ref: jumps to labels */
 	struct rut_buf maps;   /* struct rut_asm_ref: loads of maps */
 	struct rut_buf places; /* uint32_t for each instruction: the argument of rut_asm_at() */
+	struct rut_buf relos;  /* struct rut_asm_ref: numbers that may differ where it is loaded */
 	uint32_t place;
 };
 
 struct rut_asm_ref {
 	uint32_t insn;
-	uint32_t target; /* label, or number of the map */
+	uint32_t target; /* label, number of the map, or argument of rut_asm_relo() */
 };
 
 void rut_asm_fini(struct rut_asm *a);
@@ -36,6 +37,9 @@ void rut_asm_fini(struct rut_asm *a);
 void rut_asm_at(struct rut_asm *a, uint32_t place);
 
 size_t rut_asm_count(const struct rut_asm *a);
+
+/* The offset or number of the last instruction is one that `target` describes. */
+void rut_asm_relo(struct rut_asm *a, uint32_t target);
 
 /* One instruction as it is. */
 void rut_asm_insn(struct rut_asm *a, uint8_t code, uint8_t dst, uint8_t src, int16_t off,

@@ -488,28 +488,40 @@ static bool find_enumerator(const struct rut_type *t, const char *name, int64_t 
 	return false;
 }
 
-const struct rut_type *rut_check_enumerator(struct rut_checker *c, const char *name, int64_t *ret)
+/* The enum of the kernel that has it; NULL: none has. */
+static const struct rut_type *kernel_enum(struct rut_script_program *p, const char *name,
+					  int64_t *ret)
 {
-	struct rut_btf *b;
-	bool found;
+	struct rut_btf *b = open_btf(p);
 
-	for (struct rut_def *d = c->prog->ast.defs; d; d = d->next)
-		if (d->values && find_enumerator(defined(c, d->name, &found), name, ret))
-			return d->type;
-	b = open_btf(c->prog);
 	for (uint32_t id = 1; b && id < b->n; id++) {
 		const struct btf_type *t = btf__type_by_id(b->btf, id);
+		bool found = false;
 
-		found = false;
 		for (uint32_t i = 0; btf_is_enum(t) && i < btf_vlen(t) && !found; i++)
 			found = !strcmp(btf__name_by_offset(b->btf, btf_enum(t)[i].name_off), name);
 		for (uint32_t i = 0; btf_is_enum64(t) && i < btf_vlen(t) && !found; i++)
 			found = !strcmp(btf__name_by_offset(b->btf, btf_enum64(t)[i].name_off),
 					name);
-		if (found && find_enumerator(convert(c->prog, id), name, ret))
-			return convert(c->prog, id);
+		if (found && find_enumerator(convert(p, id), name, ret))
+			return convert(p, id);
 	}
 	return NULL;
+}
+
+bool rut_kernel_enumerator(struct rut_script_program *p, const char *name, int64_t *ret)
+{
+	return kernel_enum(p, name, ret) != NULL;
+}
+
+const struct rut_type *rut_check_enumerator(struct rut_checker *c, const char *name, int64_t *ret)
+{
+	bool found;
+
+	for (struct rut_def *d = c->prog->ast.defs; d; d = d->next)
+		if (d->values && find_enumerator(defined(c, d->name, &found), name, ret))
+			return d->type;
+	return kernel_enum(c->prog, name, ret);
 }
 
 int64_t rut_kernel_offset(struct rut_script_program *p, const char *type, const char *field)

@@ -3,6 +3,7 @@
 #ifndef RUT_SCRIPT_BTF_H
 #define RUT_SCRIPT_BTF_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rut_btf;
@@ -12,6 +13,9 @@ struct rut_type;
 void rut_btf_close(struct rut_btf *b);
 /* Where a field is in a structure, not in unnamed ones within; -1: there is none. */
 int64_t rut_kernel_offset(struct rut_script_program *p, const char *type, const char *field);
+
+/* The number of an enumerator; false: there is none. */
+bool rut_kernel_enumerator(struct rut_script_program *p, const char *name, int64_t *ret);
 
 /* The arguments of a raw tracepoint as a structure of 8 bytes each; NULL: not in the BTF. */
 const struct rut_type *rut_kernel_rawtp_args(struct rut_script_program *p, const char *event);

@@ -58,7 +58,10 @@ static rut_vreg gen_cgroup(struct rut_gen *g, struct rut_node *n)
 
 static rut_vreg gen_ncpus(struct rut_gen *g, struct rut_node *n)
 {
-	return rut_ir_const(&g->ir, rut_program_ncpus());
+	rut_vreg v = rut_ir_const(&g->ir, rut_program_ncpus());
+
+	rut_ir_at(&g->ir, rut_ir_count(&g->ir) - 1)->fact = rut_gen_cpus_fact(g);
+	return v;
 }
 
 static rut_vreg gen_jiffies(struct rut_gen *g, struct rut_node *n)
@@ -91,6 +94,8 @@ static void gen_comm(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
 {
 	struct rut_ir_arg args[] = {rut_gen_arg(to), RUT_ARG_INT(16)};
 
+	/* Some kernels (6.1) write nothing behind its zero: equal names were different keys. */
+	rut_gen_zero(g, to, 16);
 	rut_ir_call(&g->ir, BPF_FUNC_get_current_comm, 2, args);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "script/calls.h"
+#include "script/load.h"
 
 enum { HIST_BITS_MAX = 5, LHIST_SLOTS_MAX = 1000 };
 
@@ -92,13 +93,17 @@ static void update_extreme(struct rut_gen *g, struct rut_node *n, rut_vreg at, b
 	rut_ir_mov(&g->ir, v, rut_gen_scalar(g, n->list));
 	rut_ir_branch_imm(&g->ir, BPF_JEQ, rut_ir_load(&g->ir, 8, at, 8), 0, first);
 	rut_ir_branch(&g->ir, keeps, rut_ir_load(&g->ir, 8, at, 0), v, done);
-	for (int i = 0; i < RUT_SCRATCH_NESTED; i++) {
-		old = rut_ir_reg(&g->ir);
-		rut_ir_add(&g->ir,
-			   (struct rut_ir_insn){.op = RUT_IR_XCHG, .dst = old, .a = at, .b = v});
-		rut_ir_branch(&g->ir, keeps, v, old, done);
-		rut_ir_mov(&g->ir, v, old);
-	}
+	/* Without an atomic exchange: exact unless another program of this CPU comes in between. */
+	if (!g->prog->opts.portable && !rut_script_kernel_at_least(5, 12))
+		rut_ir_store(&g->ir, 8, at, 0, v);
+	else
+		for (int i = 0; i < RUT_SCRATCH_NESTED; i++) {
+			old = rut_ir_reg(&g->ir);
+			rut_ir_add(&g->ir, (struct rut_ir_insn){
+						   .op = RUT_IR_XCHG, .dst = old, .a = at, .b = v});
+			rut_ir_branch(&g->ir, keeps, v, old, done);
+			rut_ir_mov(&g->ir, v, old);
+		}
 	rut_ir_jump(&g->ir, done);
 	rut_ir_place(&g->ir, first);
 	rut_ir_store(&g->ir, 8, at, 0, v);

@@ -166,6 +166,8 @@ const struct rut_type *rut_check_cgroupid(struct rut_checker *c, struct rut_node
 {
 	struct stat st;
 
+	if (!rut_check_is_portable(c, n, "the number of a cgroup"))
+		return NULL;
 	if (n->list->kind != RUT_N_STRING)
 		return rut_check_error(c, n->list, "cgroupid() takes a constant path");
 	if (stat(n->list->text, &st))
@@ -179,6 +181,8 @@ const struct rut_type *rut_check_kaddr(struct rut_checker *c, struct rut_node *n
 	struct rut_kallsyms *k = NULL;
 	uint64_t address = 0;
 
+	if (!rut_check_is_portable(c, n, "an address of its kernel"))
+		return NULL;
 	if (n->list->kind != RUT_N_STRING)
 		return rut_check_error(c, n->list, "kaddr() takes a constant name");
 	if (!rut_kallsyms_open(&k, true))
@@ -199,6 +203,8 @@ const struct rut_type *rut_check_uaddr(struct rut_checker *c, struct rut_node *n
 	struct rut_err err = RUT_ERR_INIT;
 	uint64_t address;
 
+	if (!rut_check_is_portable(c, n, "an address in its build of the program"))
+		return NULL;
 	if (n->list->kind != RUT_N_STRING)
 		return rut_check_error(c, n->list, "uaddr() takes a constant name");
 	if (c->ctx->kind != RUT_PROBE_UPROBE)
@@ -233,6 +239,8 @@ static uint64_t kernel_address(const char *name)
 
 const struct rut_type *rut_check_percpu_kaddr(struct rut_checker *c, struct rut_node *n)
 {
+	if (!rut_check_is_portable(c, n, "an address of its kernel"))
+		return NULL;
 	if (n->list->kind != RUT_N_STRING)
 		return rut_check_error(c, n->list, "percpu_kaddr() takes a constant name");
 	if (n->list->next && !rut_check_int(c, n->list->next, "the CPU"))
@@ -272,6 +280,8 @@ const struct rut_type *rut_check_container_of(struct rut_checker *c, struct rut_
 		return NULL;
 	if (!rut_type_is_scalar(p))
 		return rut_check_error(c, n->list, "container_of() takes a pointer");
+	if (!rut_check_is_portable(c, n, t->btf_id ? "where fields of its structures are" : NULL))
+		return NULL;
 	field->value = f->offset;
 	return rut_type_pointer(c->arena, t, p->kind == RUT_T_POINTER && p->user);
 }

@@ -36,6 +36,8 @@ const struct rut_type *rut_check_path(struct rut_checker *c, struct rut_node *n)
 				       "the kernel permits path() in iter, fentry and fexit "
 				       "probes only, not in %s",
 				       rut_probe_kind_name(kind));
+	if (!rut_check_is_portable(c, n, "the way to the path"))
+		return NULL;
 	t = rut_check_expr(c, p);
 	if (!t)
 		return NULL;

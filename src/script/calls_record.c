@@ -151,6 +151,7 @@ static void freeze(struct rut_gen *g, struct rut_node *n)
 	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = cpu});
 	rut_ir_place(&g->ir, head);
 	rut_ir_branch_imm(&g->ir, BPF_JGE, cpu, rut_program_ncpus(), end);
+	rut_ir_at(&g->ir, rut_ir_count(&g->ir) - 1)->fact = rut_gen_cpus_fact(g);
 	rut_ir_store(&g->ir, 4, key.base, key.off, cpu);
 	at = rut_ir_call(&g->ir, BPF_FUNC_map_lookup_elem, 2, args);
 	rut_ir_branch_imm(&g->ir, BPF_JEQ, at, 0, next);

@@ -166,6 +166,8 @@ const struct rut_type *rut_check_kfunc(struct rut_checker *c, struct rut_node *n
 {
 	if (n->list->kind != RUT_N_STRING)
 		return rut_check_error(c, n->list, "%s() takes a constant name", n->text);
+	if (!rut_check_is_portable(c, n, "what functions the kernel has"))
+		return NULL;
 	/* Programs here call none of them. */
 	return become_bool(n, !strcmp(n->text, "kfunc_exist") &&
 				      rut_kernel_function(c->prog, n->list->text));

@@ -5,16 +5,18 @@
 
 #include "script/btf.h"
 #include "script/calls.h"
+#include "script/gen.h"
 
 /* ppid, pcomm, leader_comm, leader_tid: of the current thread, or of a given task_struct. */
 static const struct task_value {
 	const char *name;
 	const char *through, *field; /* of the task that `through` points to */
+	uint32_t size;
 } values[] = {
-	{"ppid", "real_parent", "tgid"},
-	{"pcomm", "real_parent", "comm"},
-	{"leader_comm", "group_leader", "comm"},
-	{"leader_tid", "group_leader", "pid"},
+	{"ppid", "real_parent", "tgid", 4},
+	{"pcomm", "real_parent", "comm", 16},
+	{"leader_comm", "group_leader", "comm", 16},
+	{"leader_tid", "group_leader", "pid", 4},
 };
 
 static const struct task_value *value_of(const struct rut_node *n)
@@ -63,8 +65,12 @@ static rut_vreg task_field(struct rut_gen *g, struct rut_node *n)
 	task = n->kind == RUT_N_CALL && n->list
 		       ? rut_gen_scalar(g, n->list)
 		       : rut_ir_call(&g->ir, BPF_FUNC_get_current_task, 0, NULL);
-	rut_gen_read(g, n, room, (struct rut_mem){task, (int32_t)through, RUT_SPACE_KERNEL}, 8);
-	return rut_ir_alu_imm(&g->ir, BPF_ADD, rut_ir_load(&g->ir, 8, room.base, room.off), field);
+	rut_gen_read(g, n, room,
+		     (struct rut_mem){task, (int32_t)through, RUT_SPACE_KERNEL,
+				      rut_gen_task_fact(g, n, v->through, through, 8)},
+		     8);
+	return rut_ir_alu_fact(&g->ir, BPF_ADD, rut_ir_load(&g->ir, 8, room.base, room.off), field,
+			       rut_gen_task_fact(g, n, v->field, field, v->size));
 }
 
 rut_vreg rut_gen_task_number(struct rut_gen *g, struct rut_node *n)
@@ -78,5 +84,6 @@ rut_vreg rut_gen_task_number(struct rut_gen *g, struct rut_node *n)
 
 void rut_gen_task_text(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
 {
-	rut_gen_read(g, n, to, (struct rut_mem){task_field(g, n), 0, RUT_SPACE_KERNEL}, 16);
+	/* As text: kernels before 5.17 leave what was there before behind its zero. */
+	rut_gen_read_text(g, n, to, 16, task_field(g, n), RUT_SPACE_KERNEL);
 }

@@ -81,6 +81,9 @@ const struct rut_type *rut_check_type(struct rut_checker *c, const struct rut_ty
 /* The field of a structure, also in unnamed ones within; NULL: reported at n. */
 const struct rut_type_field *rut_check_field(struct rut_checker *c, const struct rut_node *n,
 					     const struct rut_type *t, const char *name);
+const struct rut_type_field *rut_check_find_field(struct rut_script_program *p,
+						  const struct rut_type *t, const char *name,
+						  struct rut_nearest *near, uint32_t *base);
 const struct rut_type *rut_check_field_of(struct rut_checker *c, struct rut_node *n);
 /* The type of a part of something (n); its pointers are of the memory that they were read from.
  */
@@ -108,6 +111,14 @@ void rut_check_for_map(struct rut_checker *c, struct rut_node *n);
 /* A whole probe. */
 void rut_check_probe(struct rut_checker *c, struct rut_probe *p);
 
+/* gen_fact.c: what a script for other machines takes for granted (fact.h). */
+/* False: reported, `what` is a thing of this machine alone; NULL: it is not. */
+bool rut_check_is_portable(struct rut_checker *c, const struct rut_node *n, const char *what);
+void rut_check_enum_fact(struct rut_checker *c, const struct rut_node *n, int64_t value);
+/* The size of a kernel structure, or of arrays of some, is part of the code. */
+void rut_check_size_fact(struct rut_script_program *p, const struct rut_node *n,
+			 const struct rut_type *t);
+
 /* check_map.c: the map of a node, its key checked and joined. NULL: failed. */
 struct rut_script_map *rut_check_map(struct rut_checker *c, struct rut_node *n);
 /* The number of the map that is named without key; -1 in n->index: there is none. */
@@ -130,6 +141,7 @@ struct rut_mem {
 	rut_vreg base;
 	int32_t off;
 	enum rut_space space;
+	uint32_t fact; /* CTX: what `off` is of, from 1; 0 */
 };
 
 struct rut_loop {

@@ -128,6 +128,7 @@ static const struct rut_type *check_name(struct rut_checker *c, struct rut_node 
 	}
 	n->as = rut_check_enumerator(c, n->text, &value);
 	if (n->as) {
+		rut_check_enum_fact(c, n, value);
 		become_int(n, (uint64_t)value, RUT_INT_ENUM);
 		return n->type;
 	}
@@ -589,6 +590,7 @@ static const struct rut_type *check_sizeof(struct rut_checker *c, struct rut_nod
 
 	if (!t)
 		return NULL;
+	rut_check_size_fact(c->prog, n, t);
 	become_int(n, t->size, RUT_INT_UNSIGNED);
 	return n->type;
 }
@@ -596,6 +598,7 @@ static const struct rut_type *check_sizeof(struct rut_checker *c, struct rut_nod
 static const struct rut_type *check_offsetof(struct rut_checker *c, struct rut_node *n)
 {
 	const struct rut_type *t = check_operand(c, n);
+	bool kernel = t && t->btf_id;
 	uint64_t offset = 0;
 
 	for (const struct rut_node *name = n->list; t && name; name = name->next) {
@@ -606,7 +609,8 @@ static const struct rut_type *check_offsetof(struct rut_checker *c, struct rut_n
 		offset += f->offset;
 		t = f->type;
 	}
-	if (!t)
+	if (!t ||
+	    !rut_check_is_portable(c, n, kernel ? "where fields of its structures are" : NULL))
 		return NULL;
 	become_int(n, offset, RUT_INT_UNSIGNED);
 	return n->type;

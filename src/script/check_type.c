@@ -154,9 +154,9 @@ const struct rut_type *rut_check_type(struct rut_checker *c, const struct rut_ty
 }
 
 /* In unnamed structures and unions within, too; `base`: where those begin. */
-static const struct rut_type_field *find_field(struct rut_script_program *p,
-					       const struct rut_type *t, const char *name,
-					       struct rut_nearest *near, uint32_t *base)
+const struct rut_type_field *rut_check_find_field(struct rut_script_program *p,
+						  const struct rut_type *t, const char *name,
+						  struct rut_nearest *near, uint32_t *base)
 {
 	for (uint32_t i = 0; i < t->nfields; i++) {
 		const struct rut_type_field *f = &t->fields[i];
@@ -169,7 +169,7 @@ static const struct rut_type_field *find_field(struct rut_script_program *p,
 			const struct rut_type_field *in;
 
 			rut_check_complete(p, f->type);
-			in = find_field(p, f->type, name, near, base);
+			in = rut_check_find_field(p, f->type, name, near, base);
 			if (in) {
 				*base += f->offset;
 				return in;
@@ -193,7 +193,7 @@ const struct rut_type_field *rut_check_field(struct rut_checker *c, const struct
 		return NULL;
 	}
 	rut_check_complete(c->prog, t);
-	f = find_field(c->prog, t, name, &near, &base);
+	f = rut_check_find_field(c->prog, t, name, &near, &base);
 	if (!f) {
 		rut_check_error(c, n, "%s has no field '%s'", rut_type_text(t, &buf), name);
 		if (c->loud && near.name[0])

@@ -55,6 +55,13 @@ static void put(struct emitter *e, rut_vreg v, uint8_t reg)
 		rut_asm_store(e->out, 8, BPF_REG_10, (int16_t)e->places->slot[v], reg);
 }
 
+/* The last instruction has the number of a fact. */
+static void mark(struct emitter *e, const struct rut_ir_insn *i)
+{
+	if (i->fact)
+		rut_asm_relo(e->out, i->fact - 1);
+}
+
 static bool commutes(uint8_t op)
 {
 	return op == BPF_ADD || op == BPF_MUL || op == BPF_AND || op == BPF_OR || op == BPF_XOR;
@@ -67,6 +74,7 @@ static void emit_alu(struct emitter *e, const struct rut_ir_insn *i)
 	if (!i->b) {
 		rut_asm_mov(e->out, d, a);
 		rut_asm_alu_imm(e->out, i->sub, d, (int32_t)i->imm);
+		mark(e, i);
 		put(e, i->dst, d);
 		return;
 	}
@@ -148,6 +156,7 @@ static void emit_branch(struct emitter *e, const struct rut_ir_insn *i)
 		rut_asm_branch(e->out, i->sub, a, get(e, i->b, BPF_REG_1), label);
 	else
 		rut_asm_branch_imm(e->out, i->sub, a, (int32_t)i->imm, label);
+	mark(e, i);
 }
 
 /* Argument i into register i + 1, when the old value is no longer needed. */
@@ -242,6 +251,7 @@ static void emit_value(struct emitter *e, const struct rut_ir_insn *i)
 		break;
 	case RUT_IR_CONST:
 		rut_asm_const(e->out, d, (uint64_t)i->imm);
+		mark(e, i);
 		break;
 	case RUT_IR_MAP:
 		rut_asm_map(e->out, d, (uint32_t)i->imm, false, 0);
@@ -280,6 +290,7 @@ static void emit_one(struct emitter *e, const struct rut_ir_insn *i)
 	case RUT_IR_LOAD:
 		d = target(e, i->dst);
 		rut_asm_load(e->out, i->size, d, get(e, i->a, BPF_REG_0), (int16_t)i->off);
+		mark(e, i);
 		put(e, i->dst, d);
 		break;
 	case RUT_IR_STORE:

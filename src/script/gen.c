@@ -93,6 +93,8 @@ rut_vreg rut_gen_pointer(struct rut_gen *g, struct rut_mem at)
 {
 	rut_vreg dst;
 
+	if (at.fact)
+		return rut_ir_alu_fact(&g->ir, BPF_ADD, at.base, at.off, at.fact);
 	if (at.base != RUT_IR_FP)
 		return at.off ? rut_ir_alu_imm(&g->ir, BPF_ADD, at.base, at.off) : at.base;
 	dst = rut_ir_reg(&g->ir);
@@ -169,7 +171,9 @@ void rut_gen_set_exit(struct rut_gen *g, rut_vreg code)
 void rut_gen_read(struct rut_gen *g, const struct rut_node *n, struct rut_mem to,
 		  struct rut_mem from, uint32_t size)
 {
-	struct rut_ir_arg args[] = {rut_gen_arg(to), RUT_ARG_INT(size), rut_gen_arg(from)};
+	struct rut_ir_arg args[] = {rut_gen_arg(to), RUT_ARG_INT(size),
+				    from.fact ? RUT_ARG(rut_gen_pointer(g, from))
+					      : rut_gen_arg(from)};
 	uint32_t good = rut_ir_label(&g->ir);
 	rut_vreg rc;
 
@@ -197,6 +201,7 @@ rut_vreg rut_gen_load(struct rut_gen *g, const struct rut_type *t, struct rut_me
 
 	if (aligned) {
 		v = rut_ir_load(&g->ir, t->size, from.base, from.off);
+		rut_ir_at(&g->ir, rut_ir_count(&g->ir) - 1)->fact = from.fact;
 	} else {
 		room = rut_gen_room(g, n, 8);
 		rut_gen_read(g, n, room, from, t->size);

@@ -9,6 +9,13 @@
 unsigned rut_gen_step(int32_t a, int32_t b, uint32_t left);
 /* Room that is not in the frame. */
 struct rut_mem rut_gen_scratch_room(struct rut_gen *g, const struct rut_node *n, uint32_t size);
+/* gen_fact.c: where the field n is, in code that is loaded on other machines. */
+struct rut_mem rut_gen_portable_field(struct rut_gen *g, struct rut_node *n);
+/* A field of task_struct; 0: it is not loaded on other machines. */
+uint32_t rut_gen_task_fact(struct rut_gen *g, const struct rut_node *n, const char *field,
+			   int64_t offset, uint32_t size);
+/* The number of CPUs. */
+uint32_t rut_gen_cpus_fact(struct rut_gen *g);
 /* gen_loop.c */
 bool rut_gen_has_loops(const struct rut_node *n);
 struct rut_mem rut_gen_home(const struct rut_gen *g, int32_t off);

@@ -224,6 +224,8 @@ rut_vreg rut_gen_scaled(struct rut_gen *g, rut_vreg v, const struct rut_type *po
 {
 	uint32_t size = pointer->elem && pointer->elem->size ? pointer->elem->size : 1;
 
+	if (pointer->elem)
+		rut_check_size_fact(g->prog, NULL, pointer->elem);
 	return size == 1 ? v : rut_ir_alu_imm(&g->ir, BPF_MUL, v, size);
 }
 
@@ -285,8 +287,10 @@ static rut_vreg gen_incdec(struct rut_gen *g, struct rut_node *n)
 	const struct rut_type *t = n->a->kind == RUT_N_MAP ? n->a->type : n->type;
 	rut_vreg old, v;
 
-	if (t && t->kind == RUT_T_POINTER && t->elem && t->elem->size)
+	if (t && t->kind == RUT_T_POINTER && t->elem && t->elem->size) {
+		rut_check_size_fact(g->prog, n, t->elem);
 		by *= t->elem->size;
+	}
 	if (n->a->kind == RUT_N_MAP) {
 		v = rut_gen_map_add(g, n->a, rut_ir_const(&g->ir, by), n->type != NULL);
 		return n->value ? rut_ir_alu_imm(&g->ir, BPF_ADD, v, by) : v;

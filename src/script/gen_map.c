@@ -164,6 +164,7 @@ static rut_vreg merged(struct rut_gen *g, const struct rut_script_map *m, int ma
 	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_CONST, .dst = seen});
 	rut_ir_place(&g->ir, head);
 	rut_ir_branch_imm(&g->ir, BPF_JGE, cpu, rut_program_ncpus(), end);
+	rut_ir_at(&g->ir, rut_ir_count(&g->ir) - 1)->fact = rut_gen_cpus_fact(g);
 	struct rut_ir_arg args[] = {RUT_ARG_MAPNO(map), key, RUT_ARG(cpu)};
 	at = rut_ir_call(&g->ir, BPF_FUNC_map_lookup_percpu_elem, 3, args);
 	rut_ir_branch_imm(&g->ir, BPF_JEQ, at, 0, next);

@@ -25,6 +25,7 @@ static struct rut_mem gen_element(struct rut_gen *g, struct rut_node *n, struct 
 	rut_vreg i, at;
 	uint32_t size = n->type->size;
 
+	rut_check_size_fact(g->prog, n, n->type);
 	if (n->b->kind == RUT_N_INT && (!count || n->b->value < count))
 		return within(base, (int64_t)(n->b->value * size));
 	i = rut_gen_scalar(g, n->b);
@@ -56,6 +57,8 @@ struct rut_mem rut_gen_address(struct rut_gen *g, struct rut_node *n)
 		return (struct rut_mem){rut_gen_scalar(g, n->a), 0,
 					t->kind == RUT_T_POINTER ? space_of(t) : RUT_SPACE_KERNEL};
 	case RUT_N_FIELD:
+		if (g->prog->opts.portable)
+			return rut_gen_portable_field(g, n);
 		t = n->a->type;
 		f = n->what;
 		if (t->kind == RUT_T_POINTER)
@@ -85,9 +88,8 @@ struct rut_mem rut_gen_address(struct rut_gen *g, struct rut_node *n)
 static void gen_data_loc(struct rut_gen *g, struct rut_node *n, const struct rut_type *as,
 			 struct rut_mem to)
 {
-	const struct rut_type_field *f = n->what;
 	struct rut_mem at = rut_gen_address(g, n);
-	rut_vreg word = rut_ir_load(&g->ir, 4, at.base, (int32_t)f->offset);
+	rut_vreg word = rut_gen_load(g, rut_type_int(4, false), at, n);
 	rut_vreg off = rut_ir_alu_imm(&g->ir, BPF_AND, word, 0xffff);
 	rut_vreg from = rut_ir_alu(&g->ir, BPF_ADD,
 				   rut_gen_pointer(g, (struct rut_mem){g->ctx_reg, 0, 0}), off);
@@ -266,6 +268,10 @@ static void gen_lvalue_into(struct rut_gen *g, struct rut_node *n, const struct 
 		convert(g, n->type, from, as, to);
 		return;
 	}
+	if (g->prog->opts.portable && n->type->kind == RUT_T_STRUCT && n->type->btf_id)
+		rut_gen_fail(g, n,
+			     "a whole structure of the kernel is laid out otherwise on other "
+			     "machines: take the fields that are wanted");
 	rut_gen_read(g, n, to, from, n->type->size);
 }
 

@@ -10,8 +10,12 @@
 #include <string.h>
 
 #include "ebpf/asm.h"
+#include "script/fact.h"
 #include "script/gen.h"
+#include "script/load.h"
 #include "script/ruby_probe.h"
+
+_Static_assert(sizeof(struct rut_script_relo) == sizeof(struct rut_asm_ref), "one is the other");
 
 /* Moves what was generated behind the prologue. */
 static void prepend(struct rut_ir *ir, size_t body)
@@ -32,6 +36,22 @@ static void prepend(struct rut_ir *ir, size_t body)
 	free(copy);
 }
 
+/*
+ * Linux 5.12 has an atomic exchange. Before, a place is of the one that finds itself alone: two
+ * that see each other both go on to the next place.
+ */
+static bool counts_users(const struct rut_gen *g)
+{
+	return g->prog->opts.portable || !rut_script_kernel_at_least(5, 12);
+}
+
+static void add_user(struct rut_gen *g, int by)
+{
+	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_ADD,
+						.a = g->scratch,
+						.b = rut_ir_const(&g->ir, by)});
+}
+
 static void gen_scratch(struct rut_gen *g, const struct rut_node *n)
 {
 	rut_vreg cpu = rut_ir_call(&g->ir, BPF_FUNC_get_smp_processor_id, 0, NULL);
@@ -43,13 +63,21 @@ static void gen_scratch(struct rut_gen *g, const struct rut_node *n)
 
 	for (int i = 0; i < RUT_SCRATCH_NESTED; i++) {
 		struct rut_ir_arg args[] = {RUT_ARG_MAPNO(RUT_MAP_SCRATCH), rut_gen_arg(key)};
-		rut_vreg place, taken = rut_ir_reg(&g->ir);
+		rut_vreg place, taken;
 
 		rut_ir_store(&g->ir, 4, key.base, key.off,
 			     i ? rut_ir_alu_imm(&g->ir, BPF_ADD, index, i) : index);
 		place = rut_ir_call(&g->ir, BPF_FUNC_map_lookup_elem, 2, args);
 		rut_ir_branch_imm(&g->ir, BPF_JEQ, place, 0, lost);
 		rut_ir_mov(&g->ir, g->scratch, place);
+		if (counts_users(g)) {
+			add_user(g, 1);
+			rut_ir_branch_imm(&g->ir, BPF_JEQ, rut_ir_load(&g->ir, 8, g->scratch, 0), 1,
+					  found);
+			add_user(g, -1);
+			continue;
+		}
+		taken = rut_ir_reg(&g->ir);
 		rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_XCHG,
 							.dst = taken,
 							.a = g->scratch,
@@ -129,7 +157,9 @@ static void gen_prologue(struct rut_gen *g, const struct rut_probe *probe)
 static void gen_epilogue(struct rut_gen *g)
 {
 	rut_ir_place(&g->ir, g->exit);
-	if (g->scratch)
+	if (g->scratch && counts_users(g))
+		add_user(g, -1);
+	else if (g->scratch)
 		rut_ir_store_imm(&g->ir, 8, g->scratch, 0, 0);
 	rut_ir_add(&g->ir, (struct rut_ir_insn){.op = RUT_IR_EXIT});
 }
@@ -224,6 +254,8 @@ static int add_prog(struct rut_gen *g, const struct rut_probe_ctx *ctx, struct r
 	prog->insns = (void *)rut_buf_take(&code->code);
 	prog->places = (void *)rut_buf_take(&code->places);
 	prog->map_refs = (void *)rut_buf_take(&code->maps);
+	prog->nrelos = code->relos.len / sizeof(struct rut_asm_ref);
+	prog->relos = (void *)rut_buf_take(&code->relos);
 	return 0;
 }
 

@@ -75,6 +75,17 @@ rut_vreg rut_ir_alu_imm(struct rut_ir *ir, uint8_t op, rut_vreg a, int64_t imm)
 	return dst;
 }
 
+rut_vreg rut_ir_alu_fact(struct rut_ir *ir, uint8_t op, rut_vreg a, int64_t imm, uint32_t fact)
+{
+	rut_vreg dst = rut_ir_reg(ir);
+
+	rut_ir_add(
+		ir,
+		(struct rut_ir_insn){
+			.op = RUT_IR_ALU, .sub = op, .dst = dst, .a = a, .imm = imm, .fact = fact});
+	return dst;
+}
+
 rut_vreg rut_ir_load(struct rut_ir *ir, unsigned size, rut_vreg base, int32_t off)
 {
 	rut_vreg dst = rut_ir_reg(ir);

@@ -70,6 +70,7 @@ struct rut_ir_insn {
 	uint32_t target;
 	int64_t imm;
 	uint32_t args; /* CALL: index of the first of five in rut_ir.args */
+	uint32_t fact; /* ALU, BRANCH, CONST, LOAD: what `imm` or `off` is of, from 1 (fact.h); 0 */
 };
 
 struct rut_ir {
@@ -101,6 +102,8 @@ struct rut_ir_insn *rut_ir_at(const struct rut_ir *ir, size_t i);
 rut_vreg rut_ir_const(struct rut_ir *ir, int64_t v);
 rut_vreg rut_ir_alu(struct rut_ir *ir, uint8_t op, rut_vreg a, rut_vreg b);
 rut_vreg rut_ir_alu_imm(struct rut_ir *ir, uint8_t op, rut_vreg a, int64_t imm);
+/* ... whatever imm is, which is of that fact (0: of none). */
+rut_vreg rut_ir_alu_fact(struct rut_ir *ir, uint8_t op, rut_vreg a, int64_t imm, uint32_t fact);
 rut_vreg rut_ir_load(struct rut_ir *ir, unsigned size, rut_vreg base, int32_t off);
 void rut_ir_store(struct rut_ir *ir, unsigned size, rut_vreg base, int32_t off, rut_vreg v);
 void rut_ir_store_imm(struct rut_ir *ir, unsigned size, rut_vreg base, int32_t off, int32_t imm);

@@ -278,6 +278,10 @@ static int load_prog(struct rut_script_program *p, struct rut_script_prog *prog,
 	struct btf *btf = NULL;
 	int rc = 0;
 
+	if (prog->nfunctions && !rut_script_kernel_at_least(5, 13))
+		return rut_source_error(&p->src, prog->span,
+					"this kernel has no loops: they need Linux 5.17, those "
+					"over maps 5.13; unroll() needs none");
 	for (size_t i = 0; i < prog->nmap_refs; i++)
 		prog->insns[prog->map_refs[i].insn].imm = fd_of(p, prog->map_refs[i].target);
 	if (rut_link_wanted(prog->insns, prog->ninsns))
@@ -300,6 +304,9 @@ int rut_script_load(struct rut_script_program *p, struct rut_err *err)
 
 	if (rc < 0)
 		return rut_err_errno(err, -rc, "cannot count the possible CPUs");
+	if (p->needs_ruby && !rut_script_kernel_at_least(5, 12))
+		return rut_source_error(&p->src, p->progs[0].span,
+					"names and stacks of Ruby need Linux 5.12");
 	rc = create_own(p, err);
 	if (!rc && p->needs_ruby)
 		rc = rut_script_ruby_new(&p->ruby, p, err);

@@ -181,6 +181,7 @@ static int add_tracepoint(const char *group, const char *event, void *arg)
 	char name[300];
 
 	w->found++;
+	a.one_of = strpbrk(r->spec->text, "*?[") != NULL;
 	snprintf(name, sizeof(name), "tracepoint:%s:%s", group, event);
 	a.name = keep(r, name);
 	if (r->split) {

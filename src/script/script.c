@@ -373,6 +373,7 @@ void rut_script_free(struct rut_script_program *p)
 		free(p->progs[i].places);
 		free(p->progs[i].map_refs);
 		free(p->progs[i].functions);
+		free(p->progs[i].relos);
 	}
 	rut_script_ruby_free(p->ruby);
 	for (size_t i = 0; i < p->nactions; i++)
@@ -383,6 +384,7 @@ void rut_script_free(struct rut_script_program *p)
 	free(p->progs);
 	free(p->sites);
 	free(p->strings);
+	free(p->facts);
 	free(p->probes);
 	rut_btf_close(p->btf);
 	rut_ast_fini(&p->ast);

@@ -53,6 +53,7 @@ struct rut_script_opts {
 	bool as_bpftrace;	  /* messages in bpftrace's form */
 	const char *probe_filter; /* a regular expression: only probes that match; NULL: all */
 	bool beside;		  /* it runs beside a session: snapshot(), stop() may be used */
+	bool portable;		  /* it is loaded on other machines (portable.h) */
 };
 
 enum rut_probe_kind {
@@ -92,7 +93,10 @@ struct rut_script_attach {
 	const char *path;	   /* UPROBE, USDT: the file */
 	uint64_t offset;	   /* in it; KPROBE: in the function `event`; WATCHPOINT: address */
 	uint64_t address;	   /* UPROBE: as the file is linked */
-	uint64_t semaphore;	   /* in it; 0: none */
+	const char *symbol;	   /* UPROBE: the function; `plus` bytes behind its begin */
+	uint64_t plus;
+	bool one_of;	    /* of several that the name matches */
+	uint64_t semaphore; /* in it; 0: none */
 };
 
 struct rut_script_prog {
@@ -101,6 +105,8 @@ struct rut_script_prog {
 	size_t ninsns;
 	struct rut_asm_ref *map_refs; /* owned */
 	size_t nmap_refs;
+	struct rut_script_relo *relos; /* owned: numbers of facts; see rut_fact_relocate() */
+	size_t nrelos;
 	uint32_t *functions; /* owned: where those of loops begin */
 	uint32_t nfunctions;
 	uint32_t type;			  /* enum bpf_prog_type */
@@ -195,6 +201,8 @@ struct rut_script_program {
 	size_t nstrings;
 	const char **probes; /* names, for RUT_T_PROBE */
 	size_t nprobes;
+	struct rut_script_fact *facts; /* owned; of a script for other machines */
+	size_t nfacts;
 	struct rut_script_settings set;
 	uint32_t record_max;	/* the largest record of the ring; 0: none */
 	uint32_t scratch_bytes; /* of one program; 0: none */

@@ -20,6 +20,7 @@
 #include "script/journal.h"
 #include "script/load.h"
 #include "script/output.h"
+#include "script/portable.h"
 #include "script/quantile.h"
 #include "script/ruby.h"
 #include "script/ruby_attach.h"
@@ -27,17 +28,22 @@
 #include "script/run_names.h"
 #include "script/trace.h"
 
-/* What stands beside the maps: how the script was compiled. Its parameters and its text follow. */
+/*
+ * What stands beside the maps: how the script was compiled. Its parameters and its text follow, or
+ * the file of a script that is compiled.
+ */
 struct conf {
 	char version[32]; /* of rutile: another one may lay values out differently */
 	char path[256], targets[512];
 	int32_t pid;
 	uint32_t compat, unsafe, flight, nparams, params_bytes, text_bytes;
+	uint32_t portable; /* the text is a file of portable.h */
 };
 
 struct rut_script_session {
 	struct rut_script_program *p; /* owned */
 	char *text, *params_text;     /* owned */
+	struct rut_buf file;	      /* of a script that is compiled; empty: of one that is not */
 	const char **params;	      /* owned; into params_text */
 	char name[256], targets[512];
 	struct rut_script_symbols *symbols; /* owned */
@@ -239,6 +245,7 @@ void rut_script_session_free(struct rut_script_session *s)
 		fclose(s->nowhere);
 	free(s->next_ns);
 	free(s->text);
+	rut_buf_fini(&s->file);
 	free(s->params_text);
 	free(s->params);
 	rut_buf_fini(&s->filled);
@@ -349,6 +356,23 @@ static int keep_params(struct rut_script_session *s, const char *const *params, 
 	return 0;
 }
 
+/* A script that is compiled: what it takes for granted is not looked up. */
+static int decode(struct rut_script_session *s, const char *file, size_t len,
+		  const struct rut_script_opts *opts, struct rut_err *err)
+{
+	int rc = rut_portable_read(&s->p, s->name, file, len, RUT_PORTABLE_SESSION, err);
+
+	if (rc)
+		return rc;
+	if (opts->nparams)
+		return rut_err_set(err, EINVAL,
+				   "the script '%s' is compiled: its parameters are in it",
+				   s->name);
+	s->p->opts.flight = opts->flight;
+	rut_buf_add(&s->file, file, len);
+	return s->file.failed ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+}
+
 static int compile(struct rut_script_session *s, const char *text, size_t len,
 		   const struct rut_script_opts *opts, struct rut_err *err)
 {
@@ -360,7 +384,14 @@ static int compile(struct rut_script_session *s, const char *text, size_t len,
 	own.name = s->name;
 	own.params = s->params;
 	own.session = true;
-	rc = rut_script_compile(&s->p, text, len, &own, err);
+	if (rut_portable_is(text, len))
+		rc = decode(s, text, len, opts, err);
+	else
+		rc = rut_script_compile(&s->p, text, len, &own, err);
+	if (!rc && own.portable && (s->p->needs_ruby || s->p->nruby_probes))
+		rc = rut_source_error(&s->p->src, s->p->progs[0].span,
+				      "names and probes of Ruby are found where the script runs: "
+				      "it cannot be compiled for other machines");
 	if (!rc)
 		rc = check_kinds(s->p);
 	if (!rc && own.flight)
@@ -391,7 +422,11 @@ int rut_script_session_new(struct rut_script_session **ret, const char *text, si
 			   struct rut_err *err)
 {
 	const struct rut_script_opts opts = {
-		.params = conf->params, .nparams = conf->nparams, .flight = conf->flight};
+		.params = conf->params,
+		.nparams = conf->nparams,
+		.flight = conf->flight,
+		.portable = conf->portable,
+	};
 	struct rut_script_session *s = make(conf->name);
 	int rc;
 
@@ -405,6 +440,8 @@ int rut_script_session_new(struct rut_script_session **ret, const char *text, si
 	}
 	snprintf(s->targets, sizeof(s->targets), "%s", conf->targets ? conf->targets : "");
 	rc = compile(s, text, len, &opts, err);
+	if (!rc && s->file.len)
+		rc = rut_portable_settle(s->p, err);
 	if (!rc)
 		rc = check_rubies(s, err);
 	/* stop() refers to a map that is there when the session is made. */
@@ -420,6 +457,11 @@ int rut_script_session_new(struct rut_script_session **ret, const char *text, si
 	}
 	*ret = s;
 	return 0;
+}
+
+struct rut_script_program *rut_script_session_program(struct rut_script_session *s)
+{
+	return s->p;
 }
 
 /* ---- Its pins ---- */
@@ -441,8 +483,12 @@ static int pin_conf(const struct rut_script_session *s, const char *dir, struct 
 			 .unsafe = o->unsafe,
 			 .flight = o->flight,
 			 .nparams = (uint32_t)o->nparams,
-			 .text_bytes = own_bytes(&s->p->src)};
+			 .text_bytes = own_bytes(&s->p->src),
+			 .portable = s->file.len != 0};
 	uint32_t key = 0;
+
+	if (c.portable)
+		c.text_bytes = (uint32_t)s->file.len;
 
 	snprintf(c.path, sizeof(c.path), "%s", s->name);
 	memcpy(c.targets, s->targets, sizeof(c.targets));
@@ -450,7 +496,7 @@ static int pin_conf(const struct rut_script_session *s, const char *dir, struct 
 		c.params_bytes += (uint32_t)strlen(o->params[i]) + 1;
 	rut_buf_add(&value, &c, sizeof(c));
 	rut_buf_add(&value, s->params_text, c.params_bytes);
-	rut_buf_add(&value, s->p->text, c.text_bytes);
+	rut_buf_add(&value, c.portable ? s->file.data : s->p->text, c.text_bytes);
 	rut_buf_putc(&value, '\0');
 	if (value.failed)
 		return rut_err_set(err, ENOMEM, "out of memory");
@@ -562,6 +608,14 @@ struct rut_guest rut_script_session_guest(struct rut_script_session *s)
 
 int rut_script_session_resume(struct rut_script_session *s, const char *dir, struct rut_err *err)
 {
+	int rc = s->file.len ? rut_portable_settle(s->p, err) : 0;
+
+	if (rc)
+		return rc == -EINVAL && !err->code
+			       ? rut_err_set(err, EINVAL, "%.*s",
+					     (int)strcspn(s->p->src.messages.data, "\n"),
+					     s->p->src.messages.data)
+			       : rc;
 	for (size_t i = 0; i < s->p->nprogs; i++) {
 		char name[32];
 
@@ -666,7 +720,7 @@ static int open_script(struct rut_script_session *s, const struct rut_buf *b, co
 		list[i] = params;
 	snprintf(s->name, sizeof(s->name), "%s", c->path);
 	rc = compile(s, text, c->text_bytes, &opts, err);
-	if (rc == -EINVAL)
+	if (rc == -EINVAL && !err->code)
 		return rut_err_set(err, EINVAL,
 				   "the script '%s' of the session no longer compiles: %.*s",
 				   c->path, (int)strcspn(s->p->src.messages.data, "\n"),

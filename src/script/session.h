@@ -17,6 +17,7 @@
 
 struct rut_buf;
 struct rut_err;
+struct rut_script_program;
 struct rut_script_session;
 
 struct rut_script_session_conf {
@@ -31,6 +32,7 @@ struct rut_script_session_conf {
 	int (*find)(void *arg, pid_t **ret_pids, size_t *ret_n, struct rut_err *err);
 	void *find_arg;	     /* borrowed */
 	const char *targets; /* their names, each with its line end, to be kept; NULL: none */
+	bool portable; /* it is compiled for other machines (portable.h), and not started */
 };
 
 /*
@@ -40,6 +42,9 @@ struct rut_script_session_conf {
 int rut_script_session_new(struct rut_script_session **ret, const char *text, size_t len,
 			   const struct rut_script_session_conf *conf, struct rut_buf *messages,
 			   struct rut_err *err);
+
+/* What was compiled. */
+struct rut_script_program *rut_script_session_program(struct rut_script_session *s);
 
 /* The script of a session, by its directory. -ENOENT: it has none. */
 int rut_script_session_open(struct rut_script_session **ret, const char *dir, struct rut_err *err);

@@ -150,7 +150,13 @@ static int add_function(struct rut_resolve *r, const struct binary *b, const str
 			uint64_t plus)
 {
 	struct rut_script_attach a = {
-		.path = b->path, .offset = f->offset + plus, .address = f->address + plus};
+		.path = b->path,
+		.offset = f->offset + plus,
+		.address = f->address + plus,
+		.symbol = keep(r, f->name),
+		.plus = plus,
+		.one_of = strpbrk(r->parts[r->nparts - 1], "*?[") != NULL,
+	};
 	char name[600];
 	int rc;
 
@@ -324,7 +330,8 @@ static int add_site(struct rut_resolve *r, const struct binary *b, const struct 
 				      .offset = s->offset,
 				      .semaphore = s->semaphore,
 				      .group = keep(r, s->provider),
-				      .event = keep(r, s->args)};
+				      .event = keep(r, s->args),
+				      .symbol = keep(r, s->name)};
 	struct rut_probe_ctx *ctx;
 	struct rut_usdt_args *args;
 	char name[700];

@@ -26,17 +26,26 @@ counts kprobe 'kprobe:do_mkdirat /comm == "mkdir"/ { @n = count(); @mode[arg2] =
 counts kretprobe 'kretprobe:do_mkdirat /comm == "mkdir"/ { @n = count(); @result[(int32)retval] = count(); }'
 counts offset 'kprobe:do_mkdirat+0 /comm == "mkdir"/ { @n = count(); }'
 counts glob 'kprobe:do_mkdira? /comm == "mkdir"/ { @n = count(); }'
-counts fentry 'fentry:do_mkdirat /comm == "mkdir"/ { @n = count(); @mode[args.mode] = count(); @name[strncmp(str(args.name.name), "/tmp/counted-fentry-", 20)] = count(); }'
+counts fentry 'fentry:do_mkdirat /comm == "mkdir"/ { @n = count(); @mode[args.mode] = count(); }'
+counts fentryname 'fentry:do_mkdirat /comm == "mkdir"/ { @name[strncmp(str(args.name.name), "/tmp/counted-fentryname-", 24)] = count(); }'
 counts fexit 'fexit:do_mkdirat /comm == "mkdir"/ { @n = count(); @result[retval] = count(); @mode[args.mode] = count(); }'
 counts module 'fentry:vmlinux:do_mkdirat /comm == "mkdir"/ { @n = count(); }'
 counts iter 'iter:task { @comm[ctx.task.comm] = count(); } tracepoint:syscalls:sys_enter_mkdir /comm == "mkdir"/ { @n = count(); }'
 counts none 'kprobe:no_such_function { @n = count(); }'
 counts loops 'tracepoint:syscalls:sys_enter_mkdir /comm == "mkdir"/ { for ($i : 0..3) { @n = sum($i); } } '
+# Scripts that were compiled on another kernel.
+rutile run -q -c "sh /tmp/work compiled" /compiled/fields.rbc 2>&1 | sed "s/^/compiled /"
+rutile run -q -c "sh /tmp/work many" /compiled/many.rbc 2>&1 | grep -v '^[t ]*[~^]*$\|^tracepoint' | sed "s/^/many /"
+for script in /compiled/*.rbc; do
+  rutile run -q -c true "$script" >/tmp/said 2>&1 </dev/null
+  echo "COMPILED $(basename "$script" .rbc) $? $(grep -m1 error /tmp/said || tail -n 1 /tmp/said)"
+done
 export RUTILE_LAYERS=/layers
 for script in /scripts/*.bt; do
   name=$(basename "$script" .bt)
   # Those of libraries that are not here compile where the libraries are.
-  rutile run -q -c true "$script" /bin/busybox malloc >/tmp/said 2>&1 </dev/null
+  [ "$name" = rubylib ] && set -- /bin/busybox malloc || set --
+  rutile run -q -c true "$script" "$@" >/tmp/said 2>&1 </dev/null
   echo "LIBRARY $name $? $(grep -m1 error /tmp/said || tail -n 1 /tmp/said)"
 done
 echo "DONE"
