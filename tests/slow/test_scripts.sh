@@ -18,7 +18,7 @@ tracepoint:syscalls:sys_enter_mkdir /comm == "mkdir"/ {
   @memory[curtask.mm.arg_start < curtask.mm.arg_end, curtask.mm.arg_end <= curtask.mm.env_start] = count();
   @threads[curtask.signal.nr_threads] = count();
 }
-tracepoint:sched:sched_process_exec /comm == "mkdir"/ { @exec[args.pid == pid] = count(); }
+tracepoint:sched:sched_process_exit /comm == "mkdir"/ { @gone[args.pid == tid, args.comm] = count(); }
 rawtracepoint:sched_process_exit /comm == "mkdir"/ { @exit[args.p.pid == tid, args.p.comm] = count(); }
 END
   cat >c/many.bt <<'END'
@@ -73,7 +73,7 @@ test_scripts() {
   # Those that were compiled on this machine.
   [ "$(grep -c '^COMPILED [a-z]* 0 ' said)" = 7 ]
   for line in '@n: 25' '@mode\[511\]: 25' '@name\[0\]: 25' '@self\[true, true, true\]: 25' '@parent\[true, true, true\]: 25' \
-    '@memory\[true, true\]: 25' '@threads\[1\]: 25' '@exec\[true\]: 25' '@exit\[true, mkdir\]: 25'; do
+    '@memory\[true, true\]: 25' '@threads\[1\]: 25' '@gone\[true, mkdir\]: 25' '@exit\[true, mkdir\]: 25'; do
     grep -qx "compiled $line" said
   done
   # Events that this kernel does not have are left out.
