@@ -5,8 +5,7 @@
  * acknowledged each message, which means that it is stored, and replicated if it is to be.
  *
  * Nothing of a packet is changed: a receiver can put it where it is in our file. After a break the
- * unconfirmed ones are sent again with the same id, of which the stream keeps one, and a receiver
- * writes the same bytes to the same place.
+ * unconfirmed ones are sent again, and a receiver writes the same bytes to the same place.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +36,7 @@ struct rut_nats_sender {
 	size_t piece;	      /* bytes of content in a message */
 	uint64_t created_s;   /* of the session */
 	uint32_t chunk;	      /* number of the present one */
+	uint32_t attempt;     /* connections that were tried */
 	struct rut_buf buf;   /* a head and a piece */
 	struct rut_buf where; /* a subject */
 	struct rut_buf id;    /* of a message */
@@ -105,14 +105,20 @@ static void set_subject(const struct rut_sender *s, struct rut_buf *b, const cha
 		rut_nats_token_put(b, stream);
 }
 
-/* The same message always has the same one, and no other has it: it ends with the subject. */
-static void set_id(const struct rut_nats_head *h, const char *subject, struct rut_buf *ret)
+/*
+ * No other message has it: it ends with the subject. In another connection it is another one: after
+ * a change of leaders a cluster may take a message for a duplicate, and acknowledge it, whose first
+ * copy it never stored (nats-server 2.9).
+ */
+static void set_id(const struct rut_nats_head *h, const struct rut_nats_sender *n,
+		   struct rut_buf *ret)
 {
 	rut_buf_clear(ret);
 	for (size_t i = 0; i < sizeof(h->uuid); i++)
 		rut_buf_printf(ret, "%02x", h->uuid[i]);
-	rut_buf_printf(ret, "-%u-%llu-%llu-%llu-%s", h->chunk, (unsigned long long)h->seq,
-		       (unsigned long long)h->offset, (unsigned long long)h->at, subject);
+	rut_buf_printf(ret, "-%u-%llu-%llu-%llu-%u-%s", h->chunk, (unsigned long long)h->seq,
+		       (unsigned long long)h->offset, (unsigned long long)h->at, n->attempt,
+		       n->where.data);
 }
 
 /* Publishes what is in n->buf, without waiting. */
@@ -123,7 +129,7 @@ static int publish_piece(struct rut_sender *s, const struct rut_nats_head *h)
 	jsPubOptions opts;
 	natsStatus st;
 
-	set_id(h, n->where.data, &n->id);
+	set_id(h, n, &n->id);
 	if (n->id.failed)
 		return -ENOMEM;
 	rut_nats.jsPubOptions_Init(&opts);
@@ -353,6 +359,7 @@ static int open_nats(struct rut_sender *s, struct rut_chunk *c, struct rut_err *
 
 	if (!n)
 		return rut_err_set(err, ENOMEM, "out of memory");
+	n->attempt++;
 	rc = rut_nats_load(err);
 	if (rc)
 		return rc;

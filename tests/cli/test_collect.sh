@@ -5,7 +5,11 @@
 . "$SRC/tests/nats.lib.sh"
 PATH=$PATH:/usr/sbin
 
-trap 'end_collect; end_nats; rm -rf "$t_root"' EXIT
+t_clean() {
+  end_collect || :
+  end_nats
+}
+trap 't_clean; rm -rf "$t_root"' EXIT
 
 # collect OPTIONS...: receives into in/dir; its port in $p, its pid in $t_root/collect.
 collect() {
@@ -177,6 +181,38 @@ test_full() { full relay 6M 4k; }
 test_full_reserve() { full relay 70M 64M; }
 test_full_nats() { full nats 6M 4k; }
 
+# fifty TO...: rutile's own senders, at the same time.
+fifty() {
+  for i in $(seq 0 49); do
+    mkdir "spool$i"
+    "$FEED" "$1" "spool$i" spool 60 20000 $((i * 1000000)) 2>"feed.log$i" &
+    feeders[i]=$!
+  done
+  for i in $(seq 0 49); do wait "${feeders[i]}"; done
+  awk '/VmHWM/ { print "memory of the collector: " $2 " KiB" }' "/proc/$(cat "$t_root/collect")/status"
+}
+test_fifty() {
+  collect
+  fifty "relay://127.0.0.1:$p"
+  python3 "$SRC/tests/cli/stored_numbers.py" in/dir 0 60 50 1000000
+  end_collect
+  grep -q '50 sessions' collect.log
+}
+test_fifty_nats() {
+  command -v nats-server >/dev/null || t_skip "no nats-server"
+  mkdir in
+  nats
+  "$RUTILE" collect "nats://127.0.0.1:$p/FIFTY" in/dir 2>collect.log &
+  echo $! >"$t_root/collect"
+  t_wait grep -q 'receiving from' collect.log
+  fifty "nats://127.0.0.1:$p/FIFTY"
+  all() { [ "$(find in/dir -name .complete | wc -l)" = 50 ]; }
+  t_wait all
+  python3 "$SRC/tests/cli/stored_numbers.py" in/dir 0 60 50 1000000
+  end_collect
+  end_nats
+}
+
 t_case "packets are stored as they are sent" test_good
 t_case "only this machine can connect by default" test_default
 t_case "no name leads out of the directory" test_names
@@ -184,6 +220,8 @@ t_case "garbage, cut and oversized messages do nothing" test_garbage
 t_case "slow clients delay no others, and are closed" test_slow
 t_case "a client has so many connections and no more" test_many
 t_case "of fifty senders at once, half of which are killed, whole packets are stored" test_senders
+t_case "fifty senders at once: all that they send is stored, and nothing twice" test_fifty
+t_case "the same by NATS" test_fifty_nats
 t_case "streams, sessions and bytes of a client are limited" test_limits
 t_case "a disk that is nearly full takes nothing" test_free
 t_case "a full disk: the sender's spool waits for room, and nothing is missing" test_full
