@@ -26,7 +26,7 @@
 #include "script/load.h"
 #include "script_ruby.skel.h"
 
-enum { WAITING_MAX = 1024, TRIES_MAX = 10, FIRST_MS = 50 };
+enum { WAITING_MAX = 1024, TRIES_MAX = 10, FIRST_MS = 50, DEPTH_MAX = 64 };
 
 /*
  * A process that was found, or begins: it is inspected again after 50, 100, 200 ... ms, while it is
@@ -237,7 +237,15 @@ void rut_script_ruby_meet(struct rut_script_ruby *r, int32_t pid)
 		await(r, (uint32_t)pid);
 }
 
-static void scan(struct rut_script_ruby *r)
+static bool descends_from(int32_t pid, int32_t ancestor)
+{
+	for (int i = 0; pid > 1 && pid != ancestor && i < DEPTH_MAX; i++)
+		pid = rut_proc_parent(pid);
+	return pid == ancestor;
+}
+
+/* Inspects all processes; or those that `ancestor` has forked. */
+static void scan(struct rut_script_ruby *r, int32_t ancestor)
 {
 	struct rut_err why = RUT_ERR_INIT;
 	DIR *d = opendir("/proc");
@@ -245,7 +253,10 @@ static void scan(struct rut_script_ruby *r)
 	for (struct dirent *e; d && (e = readdir(d));) {
 		int32_t pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
 
-		if (pid > 0 && pid != getpid() && look(r, pid, &why) == -EAGAIN)
+		if (pid <= 0 || pid == getpid() || pid == ancestor ||
+		    (ancestor && !descends_from(pid, ancestor)))
+			continue;
+		if (look(r, pid, &why) == -EAGAIN)
 			await(r, (uint32_t)pid);
 	}
 	if (d)
@@ -325,7 +336,7 @@ int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_pr
 	if (rc)
 		return rut_err_errno(err, -rc, "cannot follow the start and end of processes");
 	if (r->any) {
-		scan(r);
+		scan(r, 0);
 		return 0;
 	}
 	rc = look(r, p->opts.pid, err);
@@ -333,6 +344,9 @@ int rut_script_ruby_new(struct rut_script_ruby **ret, const struct rut_script_pr
 		await(r, (uint32_t)p->opts.pid);
 		return 0;
 	}
+	/* From here on children are known from their fork on. */
+	if (!rc)
+		scan(r, p->opts.pid);
 	return rc;
 }
 

@@ -228,6 +228,32 @@ EOF2
 }
 t_case "in() is true in a method, what it calls, and its blocks" inside_of_methods
 
+# Forked before the script began: their parent is what -p names, and they are its children.
+cat >"$t_root/forked.rb" <<'EOF2'
+class Order
+  def total = File.open("/dev/null", &:fileno)
+end
+up, go = ARGV
+work = lambda do
+  sleep 0.02 until File.exist?(go)
+  50.times { Order.new.total }
+end
+pids = Array.new(2) { fork { Process.wait(fork { work.call }) and work.call } }
+File.write(up, "")
+work.call
+pids.each { |child| Process.wait(child) }
+EOF2
+
+children_from_before() {
+  launch "$t_root/forked.rb" "$PWD/up" "$PWD/go"
+  t_wait test -e up
+  begin -e 'tracepoint:syscalls:sys_enter_openat /str(args.filename) == "/dev/null" && in("total")/ { @[rmethod, rline] = count(); @pids[pid] = count(); }' -p "$pid"
+  go
+  grep -qx "@\[Order#total, $t_root/forked.rb:2\]: 250" out || { cat out; return 1; }
+  [ "$(grep -c '^@pids.*: 50$' out)" = 5 ]
+}
+t_case "with -p the frames of children are known that were forked before" children_from_before
+
 # The agent has the script's map in the process: what in() then reads.
 followed() {
   grep -q 'anon_inode:bpf-map' "/proc/$1/maps"
