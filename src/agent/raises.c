@@ -7,6 +7,7 @@
  */
 #include "raises.h"
 
+#include "args.h"
 #include "names.h"
 #include "site.h"
 
@@ -14,13 +15,34 @@
 
 #define UTF8_CONTINUED(c) (((unsigned char)(c)&0xc0) == 0x80)
 
-static void keep_message(const struct rut_session *s, const struct rut_agent_row *row, VALUE exc)
+#define UNCAUGHT "uncaught throw "
+
+/* The message of an UncaughtThrowError is a format, which its to_s() fills in. Returns the length.
+ */
+static size_t uncaught(struct rut_session *s, VALUE exc, char *out, size_t size)
+{
+	size_t len = sizeof(UNCAUGHT) - 1;
+
+	memcpy(out, UNCAUGHT, len);
+	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
+	len += rut_agent_args_format_value(rb.rb_attr_get(exc, rb.rb_intern("tag")), out + len,
+					   size - len);
+	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
+	return len;
+}
+
+static void keep_message(struct rut_session *s, const struct rut_agent_row *row, VALUE exc)
 {
 	struct rut_agent_message *m = rut_table_extra(&s->table, row);
 	size_t len;
 	const char *text = rut_agent_str(rb.rb_attr_get(exc, rb.rb_intern("mesg")), &len);
 	uint32_t sequence = __atomic_load_n(&m->sequence, __ATOMIC_RELAXED);
+	char filled[sizeof(m->text)];
 
+	if (len == sizeof(UNCAUGHT "%p") - 1 && !memcmp(text, UNCAUGHT "%p", len)) {
+		len = uncaught(s, exc, filled, sizeof(filled));
+		text = filled;
+	}
 	if (len > sizeof(m->text)) {
 		len = sizeof(m->text);
 		while (len && UTF8_CONTINUED(text[len]))

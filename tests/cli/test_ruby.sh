@@ -423,6 +423,7 @@ fork { 5.times { |n| fails(20 + n) rescue nil } }
 Process.wait
 {}.fetch(:a) rescue nil
 raise Lost.allocate rescue nil
+throw :nowhere rescue nil
 abort "asked" if $asked
 puts "ran"
 EOF
@@ -434,7 +435,8 @@ EOF
     want = { [5, "Lost"] => [25, "number N: \u00fc\n\e[31m"],
              [8, "ArgumentError"] => [3, "invalid value for Integer(): \"x\""],
              [11, "KeyError"] => [1, "key not found: :a"],
-             [12, "Lost"] => [1, nil] }
+             [12, "Lost"] => [1, nil],
+             [13, "UncaughtThrowError"] => [1, "uncaught throw :nowhere"] }
     abort "#{seen}" unless seen == want'
   "$R" exceptions --last --class Lost -- ruby fails.rb >got
   grep -qE 'fails.rb +5 +Lost +25 .*number [0-9]+: ü' got
