@@ -144,9 +144,12 @@ static void on_return(void *arg, const void *data)
 {
 	const struct rut_hook_syscall *h = data;
 	struct futexes *f = arg;
-	struct tid_stats *s = rut_ordered_get(&f->tids, (uint64_t)h->thread->tid);
+	struct tid_stats *s;
 	struct futex_stats *fs;
 
+	if (h->info->wait != RUT_WAIT_FUTEX)
+		return;
+	s = rut_ordered_get(&f->tids, (uint64_t)h->thread->tid);
 	if (!s || !s->inside)
 		return;
 	s->inside = false;

@@ -10,26 +10,37 @@
 
 /* ---- Priorities ---- */
 
+static bool count_prio(struct rut_prio_count *c, bool has_prio, int32_t prio)
+{
+	if (c->has_prio != has_prio || c->prio != prio)
+		return false;
+	c->count++;
+	return true;
+}
+
 void rut_an_prios_add(struct rut_prios *p, bool has_prio, int32_t prio)
 {
-	struct rut_prio_count *list;
+	struct rut_prio_count *more;
 
-	for (size_t i = 0; i < p->n; i++) {
-		if (p->list[i].has_prio == has_prio && p->list[i].prio == prio) {
-			p->list[i].count++;
-			return;
-		}
-	}
-	list = realloc(p->list, (p->n + 1) * sizeof(*list));
-	if (!list)
+	if (!p->first.count) {
+		p->first = (struct rut_prio_count){has_prio, prio, 1};
 		return;
-	p->list = list;
-	list[p->n++] = (struct rut_prio_count){has_prio, prio, 1};
+	}
+	if (count_prio(&p->first, has_prio, prio))
+		return;
+	for (size_t i = 0; i < p->n_more; i++)
+		if (count_prio(&p->more[i], has_prio, prio))
+			return;
+	more = realloc(p->more, (p->n_more + 1) * sizeof(*more));
+	if (!more)
+		return;
+	p->more = more;
+	more[p->n_more++] = (struct rut_prio_count){has_prio, prio, 1};
 }
 
 void rut_an_prios_fini(struct rut_prios *p)
 {
-	free(p->list);
+	free(p->more);
 	*p = (struct rut_prios){0};
 }
 
@@ -40,25 +51,36 @@ static int by_prio(const void *a, const void *b)
 	return x->prio < y->prio ? -1 : x->prio > y->prio;
 }
 
+static void add_prio(struct rut_buf *b, const struct rut_prio_count *c)
+{
+	if (b->len > 1)
+		rut_buf_puts(b, ", ");
+	if (c->has_prio)
+		rut_buf_printf(b, "%d", c->prio);
+	else
+		rut_buf_putc(b, '?');
+	if (c->count > 1)
+		rut_buf_printf(b, " (%llu times)", (unsigned long long)c->count);
+}
+
 const char *rut_an_prios_str(const struct rut_prios *p, struct rut_result *t)
 {
+	size_t n = p->n_more + (p->first.count > 0);
+	struct rut_prio_count *list = malloc((n + 1) * sizeof(*list));
 	struct rut_buf b = RUT_BUF_INIT;
 	const char *s;
 
-	if (p->n)
-		qsort(p->list, p->n, sizeof(*p->list), by_prio);
 	rut_buf_putc(&b, '[');
-	for (size_t i = 0; i < p->n; i++) {
-		if (i)
-			rut_buf_puts(&b, ", ");
-		if (p->list[i].has_prio)
-			rut_buf_printf(&b, "%d", p->list[i].prio);
-		else
-			rut_buf_putc(&b, '?');
-		if (p->list[i].count > 1)
-			rut_buf_printf(&b, " (%llu times)", (unsigned long long)p->list[i].count);
+	if (list && n) {
+		list[0] = p->first;
+		if (p->n_more)
+			memcpy(list + 1, p->more, p->n_more * sizeof(*list));
+		qsort(list, n, sizeof(*list), by_prio);
 	}
+	for (size_t i = 0; list && i < n; i++)
+		add_prio(&b, &list[i]);
 	rut_buf_putc(&b, ']');
+	free(list);
 	s = rut_an_result_str(t, b.data);
 	rut_buf_fini(&b);
 	return s;

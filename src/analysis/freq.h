@@ -14,8 +14,9 @@ struct rut_prio_count {
 };
 
 struct rut_prios {
-	struct rut_prio_count *list; /* owned */
-	size_t n;
+	struct rut_prio_count first; /* most threads have no other; count 0: none yet */
+	struct rut_prio_count *more; /* owned */
+	size_t n_more;
 };
 
 void rut_an_prios_add(struct rut_prios *p, bool has_prio, int32_t prio);
