@@ -25,13 +25,13 @@ struct source {
 	struct rut_ctf_packet packet;
 	uint64_t base_ns; /* of its clock */
 	/*
-	 * Its records have words, which begin with the clock and the record's bounds: these cannot
-	 * be had from a struct rut_found.
+	 * Its records have words, which begin with the clock and where the record begins: these
+	 * cannot be had from a struct rut_found.
 	 */
 	bool is_wide;
 };
 
-enum { WIDE_WORDS = 3 };
+enum { WIDE_WORDS = 2 };
 
 /* A loss or an error that comes before the event number `at` of its batch. */
 struct message {
@@ -278,7 +278,6 @@ static void add_words(struct rut_ahead *a, const struct rut_cursor *c, struct ru
 	if (is_wide) {
 		*w++ = c->ev.ts_clock;
 		*w++ = c->ev.header_pos;
-		*w++ = c->ev.end_pos;
 	}
 	for (uint32_t i = 0; i < s->n_segs; i++)
 		*w++ = seg[i];
@@ -297,7 +296,6 @@ static void add_event(struct rut_ahead *a, const struct rut_cursor *c)
 
 	*f = (struct rut_found){.ts_ns = c->ev.ts_ns,
 				.start = (uint32_t)c->ev.header_pos,
-				.end = (uint32_t)c->ev.end_pos,
 				.index = c->ev.index,
 				.src = src};
 	add_words(a, c, f, c->ev.seg, b->sources[src].is_wide);
@@ -419,7 +417,6 @@ static void show_words(struct rut_ahead *a, struct source *s, const struct rut_f
 	if (s->is_wide) {
 		s->ev.ts_clock = *w++;
 		s->ev.header_pos = *w++;
-		s->ev.end_pos = *w++;
 	}
 	s->ev.seg = w;
 	if (shape->n_regs)
@@ -443,7 +440,6 @@ const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a)
 	s->ev.ts_ns = f->ts_ns;
 	s->ev.ts_clock = (uint64_t)f->ts_ns - s->base_ns;
 	s->ev.header_pos = f->start;
-	s->ev.end_pos = f->end;
 	s->ev.seg = &f->body;
 	if (f->seg != RUT_FOUND_BODY)
 		show_words(a, s, f);

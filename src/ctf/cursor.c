@@ -216,7 +216,6 @@ bool rut_cursor_more(struct rut_cursor *c)
 			continue;
 		c->ev.seg = c->seg;
 		c->ev.header_pos = start;
-		c->ev.end_pos = pos;
 		return true;
 	}
 }

@@ -13,7 +13,7 @@
 struct rut_found {
 	int64_t ts_ns;
 	uint64_t body; /* where the fields begin, when seg is RUT_FOUND_BODY */
-	uint32_t start, end;
+	uint32_t start;
 	uint32_t index; /* of the class */
 	uint16_t seg;	/* where its segments are in the words beside, or: */
 	uint16_t src;	/* of ahead.c */
@@ -108,7 +108,6 @@ static inline void rut_cursor_show(struct rut_cursor *c)
 	c->ev.ts_clock = (uint64_t)f->ts_ns - (uint64_t)c->clock->base_ns;
 	c->ev.ts_ns = f->ts_ns;
 	c->ev.header_pos = f->start;
-	c->ev.end_pos = f->end;
 }
 
 /* Decodes the next wanted event into c->ev. Returns false at the end of the stream. */

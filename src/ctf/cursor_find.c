@@ -94,13 +94,8 @@ static ALWAYS_INLINE uint32_t find(struct rut_cursor *c, enum rut_ctf_header_kin
 			if (unlikely(end > content))
 				break;
 			/* Written either way; kept when it is wanted. */
-			*f = (struct rut_found){ts_ns,
-						8 * body,
-						(uint32_t)(8 * start),
-						(uint32_t)(8 * end),
-						e->index,
-						RUT_FOUND_BODY,
-						0};
+			*f = (struct rut_found){ts_ns,	  8 * body,	  (uint32_t)(8 * start),
+						e->index, RUT_FOUND_BODY, 0};
 			f += e->how;
 		} else {
 			bits = 8 * (start + sh.bytes);
@@ -108,9 +103,8 @@ static ALWAYS_INLINE uint32_t find(struct rut_cursor *c, enum rut_ctf_header_kin
 				break;
 			end = (bits + 7) / 8;
 			if (e->how != RUT_FLAT_WALK)
-				*f++ = (struct rut_found){
-					ts_ns, 0, (uint32_t)(8 * start), (uint32_t)bits, e->index,
-					seg,   0};
+				*f++ = (struct rut_found){ts_ns,    0,	 (uint32_t)(8 * start),
+							  e->index, seg, 0};
 			if (seg == RUT_FOUND_OWN && e->how != RUT_FLAT_WALK)
 				full = f; /* the next would overwrite its segments */
 		}

@@ -192,7 +192,6 @@ struct rut_ctf_event {
 	const uint64_t *seg;  /* bit where each segment begins */
 	const uint64_t *regs; /* values of the fields that others refer to */
 	uint64_t header_pos;  /* bits */
-	uint64_t end_pos;     /* bits: the byte after the record */
 };
 
 /*
