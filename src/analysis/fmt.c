@@ -120,10 +120,11 @@ void rut_an_fmt_thread(char *out, size_t size, const char *name, int64_t tid)
 
 static int characters(const char *s)
 {
-	int n = 0;
+	const size_t len = strlen(s);
+	int n = (int)len;
 
-	for (; *s; s++)
-		n += (*s & 0xc0) != 0x80;
+	for (size_t i = 0; i < len; i++)
+		n -= (s[i] & 0xc0) == 0x80;
 	return n;
 }
 

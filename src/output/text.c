@@ -68,22 +68,37 @@ static size_t clean_char(const char *s, size_t len, size_t *ret_used, char out[1
 	return (size_t)width;
 }
 
-/* How many bytes from here are plain ASCII: nearly always all of them. */
-static size_t plain_run(const char *s)
+#define EACH_BYTE(v) (0x0101010101010101ull * (v))
+
+/* Whether eight bytes are plain ASCII, from 0x20 to 0x7e. */
+static bool eight_are_plain(const char *s)
+{
+	uint64_t w;
+
+	memcpy(&w, s, sizeof(w));
+	/* What borrows from its neighbour, or carries into it, is not plain itself. */
+	return !((w | (w - EACH_BYTE(0x20)) | (w + EACH_BYTE(1))) & EACH_BYTE(0x80));
+}
+
+/* How many bytes of these are plain ASCII, up to the first other: nearly always all of them. */
+static size_t plain_run(const char *s, size_t len)
 {
 	size_t n = 0;
 
-	while (s[n] >= 0x20 && s[n] < 0x7f)
+	while (n + 8 <= len && eight_are_plain(s + n))
+		n += 8;
+	while (n < len && s[n] >= 0x20 && s[n] < 0x7f)
 		n++;
 	return n;
 }
 
 static size_t clean(struct rut_buf *b, const char *s)
 {
+	const char *end = s + strlen(s);
 	size_t columns = 0;
 
-	while (*s) {
-		size_t n = plain_run(s);
+	while (s < end) {
+		size_t n = plain_run(s, (size_t)(end - s));
 		char out[12];
 
 		if (n) {
@@ -107,8 +122,10 @@ void rut_text_add(struct rut_buf *b, const char *s)
 
 void rut_text_add_lines(struct rut_buf *b, const char *s)
 {
-	while (*s) {
-		size_t n = plain_run(s);
+	const char *end = s + strlen(s);
+
+	while (s < end) {
+		size_t n = plain_run(s, (size_t)(end - s));
 		char out[12];
 
 		if (n) {

@@ -634,6 +634,9 @@ static void check_number(uint64_t v)
 	snprintf(expected, sizeof(expected), "0x%" PRIX64, v);
 	*rut_text_hex(got, v) = '\0';
 	assert_string_equal(got, expected);
+	snprintf(expected, sizeof(expected), "%09" PRIu64, v % 1000000000);
+	*rut_text_nine(got, (uint32_t)(v % 1000000000)) = '\0';
+	assert_string_equal(got, expected);
 }
 
 static void test_numbers_are_written_as_printf_does(void **state)

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <json-c/json.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,25 @@ static void test_text_is_harmless(void **state)
 	assert_int_equal(rut_text_width("\xc0\x80"), 8);
 	assert_int_equal(rut_text_width("\xed\xa0\x80"), 12);
 	assert_int_equal(rut_text_width("\xf5\x80\x80\x80"), 16);
+}
+
+/* Eight bytes are checked at once: none may hide among the others. */
+static void test_no_byte_hides_among_plain_ones(void **state)
+{
+	for (int c = 1; c < 128; c++) {
+		for (size_t at = 0; at < 17; at++) {
+			_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+			char in[18] = "~ abcdefgh}~ ~ ~z", want[24];
+			bool plain = c >= 0x20 && c < 0x7f;
+
+			in[at] = (char)c;
+			snprintf(want, sizeof(want), plain ? "%.*s%c%s" : "%.*s\\x%02x%s", (int)at,
+				 in, c, in + at + 1);
+			rut_text_add(&b, in);
+			assert_string_equal(b.data, want);
+			assert_int_equal(rut_text_width(in), strlen(want));
+		}
+	}
 }
 
 static void test_durations_have_three_digits(void **state)
@@ -196,6 +216,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_text_fits_its_width),
 		cmocka_unit_test(test_text_is_harmless),
+		cmocka_unit_test(test_no_byte_hides_among_plain_ones),
 		cmocka_unit_test(test_durations_have_three_digits),
 		cmocka_unit_test(test_tables_fit_the_width),
 		cmocka_unit_test(test_long_names_lose_their_middle),
