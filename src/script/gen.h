@@ -20,7 +20,7 @@ uint32_t rut_gen_cpus_fact(struct rut_gen *g);
 bool rut_gen_has_loops(const struct rut_node *n);
 struct rut_mem rut_gen_home(const struct rut_gen *g, int32_t off);
 /* Begins the frame of a probe with loops: RUT_HOME_BYTES of it. */
-enum { RUT_HOME_BYTES = 32 };
+enum { RUT_HOME_BYTES = 24 };
 void rut_gen_home_init(struct rut_gen *g);
 void rut_gen_while(struct rut_gen *g, struct rut_node *n);
 void rut_gen_for(struct rut_gen *g, struct rut_node *n);

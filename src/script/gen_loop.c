@@ -15,7 +15,7 @@
 enum { LOOP_MAX = 1 << 23 };
 
 /* Offsets in the probe's frame. */
-enum { HOME = -8, HOME_SCRATCH = -8, HOME_CTX = -16, HOME_LEFT = -24, HOME_WORK = -32 };
+enum { HOME = -8, HOME_SCRATCH = -8, HOME_CTX = -16, HOME_LEFT = -24 };
 
 bool rut_gen_has_loops(const struct rut_node *n)
 {
@@ -51,7 +51,6 @@ void rut_gen_home_init(struct rut_gen *g)
 		rut_ir_store_imm(&g->ir, 8, RUT_IR_FP, HOME_SCRATCH, 0);
 	rut_ir_store(&g->ir, 8, RUT_IR_FP, HOME_CTX, g->ctx_reg);
 	rut_ir_store_imm(&g->ir, 8, RUT_IR_FP, HOME_LEFT, 0);
-	rut_ir_store_imm(&g->ir, 8, RUT_IR_FP, HOME_WORK, 0);
 }
 
 /* What the generator keeps while it is in a function of a loop. */
@@ -253,10 +252,13 @@ void rut_gen_for_map(struct rut_gen *g, struct rut_node *n)
 	check_left(g);
 }
 
-/* len(@m): counts the keys. */
+/*
+ * len(@m): counts the keys. Not in the frame: the verifier would know each count, and walk the
+ * function once for each, when what is calculated of it matters to the verifier.
+ */
 rut_vreg rut_gen_map_len(struct rut_gen *g, struct rut_node *n)
 {
-	struct rut_mem count = rut_gen_home(g, HOME_WORK);
+	struct rut_mem count = rut_gen_scratch_room(g, n, 8);
 	struct outer o;
 	struct rut_loop loop;
 	uint32_t function;
@@ -264,13 +266,11 @@ rut_vreg rut_gen_map_len(struct rut_gen *g, struct rut_node *n)
 
 	rut_ir_store_imm(&g->ir, 8, count.base, count.off, 0);
 	enter(g, &o, &loop, 3, args);
-	count = rut_gen_home(g, HOME_WORK);
-	v = rut_ir_load(&g->ir, 8, count.base, count.off);
-	rut_ir_store(&g->ir, 8, count.base, count.off, rut_ir_alu_imm(&g->ir, BPF_ADD, v, 1));
+	v = rut_ir_load(&g->ir, 8, g->scratch, count.off);
+	rut_ir_store(&g->ir, 8, g->scratch, count.off, rut_ir_alu_imm(&g->ir, BPF_ADD, v, 1));
 	function = leave(g, &o, &loop);
 	call_each(g, n->list, function);
-	count = rut_gen_home(g, HOME_WORK);
-	return rut_ir_load(&g->ir, 8, count.base, count.off);
+	return rut_ir_load(&g->ir, 8, g->scratch, count.off);
 }
 
 /* Variables: registers, or in programs with loops words of the probe's frame. */

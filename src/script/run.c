@@ -342,6 +342,7 @@ static void release(struct runner *r)
 	/* The test suite of bpftrace waits for this line. */
 	if (r->p->opts.as_bpftrace && getenv("__BPFTRACE_NOTIFY_PROBES_ATTACHED"))
 		fputs("__BPFTRACE_NOTIFY_PROBES_ATTACHED\n", r->opts->out);
+	fflush(r->opts->out);
 }
 
 /* What the last begin printed is shown behind "Attached". */
