@@ -57,7 +57,7 @@ static int resume_all(struct rut_recorder *r, const char *name, struct rut_err *
 		return rc;
 	rc = rut_session_resume(r, err);
 	if (!rc && script)
-		rc = rut_script_session_resume(script, dir, err);
+		rc = rut_script_session_resume(script, name, dir, err);
 	rut_script_session_free(script);
 	return rc;
 }

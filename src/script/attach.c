@@ -11,20 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/leave.h"
 #include "probe/nop5.h"
 #include "script/load.h"
 #include "script/tracefs.h"
-
-/* Fewer are closed in no time that matters. */
-enum { LEAVE_MIN = 4 };
 
 struct rut_script_links {
 	int *fds; /* owned */
@@ -417,50 +413,10 @@ size_t rut_script_links_count(const struct rut_script_links *l)
 	return l->probes;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	int x = *(const int *)a, y = *(const int *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Holds nothing of the caller but the links, and ends: the kernel closes them. */
-static _Noreturn void be_left_behind(const struct rut_script_links *l)
-{
-	unsigned next = 0;
-
-	prctl(PR_SET_NAME, "rutile:detach");
-	setsid();
-	if (chdir("/"))
-		_exit(1);
-	for (size_t i = 0; i < l->n; i++) {
-		if ((unsigned)l->fds[i] > next)
-			syscall(SYS_close_range, next, l->fds[i] - 1, 0);
-		next = (unsigned)l->fds[i] + 1;
-	}
-	syscall(SYS_close_range, next, ~0u, 0);
-	_exit(0);
-}
-
 void rut_script_links_leave(struct rut_script_links *l)
 {
-	int status;
-	pid_t pid;
-
-	if (!l || l->n < LEAVE_MIN) {
-		rut_script_links_free(l);
-		return;
-	}
-	qsort(l->fds, l->n, sizeof(*l->fds), by_number);
-	/* The one in between ends at once, so that nobody has to wait for the other one. */
-	pid = fork();
-	if (!pid) {
-		if (!fork())
-			be_left_behind(l);
-		_exit(0);
-	}
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	if (l && l->n >= RUT_LEAVE_MIN)
+		rut_leave_behind(l->fds, l->n, -1);
 	rut_script_links_free(l);
 }
 

@@ -32,6 +32,8 @@
  * What stands beside the maps: how the script was compiled. Its parameters and its text follow, or
  * the file of a script that is compiled.
  */
+_Static_assert(RUT_COUNTER_EXIT == 0 && RUT_EXIT_HELD == RUT_GUEST_HELD, "session/guest.h");
+
 struct conf {
 	char version[32]; /* of rutile: another one may lay values out differently */
 	char path[256], targets[512];
@@ -606,7 +608,8 @@ struct rut_guest rut_script_session_guest(struct rut_script_session *s)
 	return (struct rut_guest){.pin = pin_all, .arg = s};
 }
 
-int rut_script_session_resume(struct rut_script_session *s, const char *dir, struct rut_err *err)
+int rut_script_session_resume(struct rut_script_session *s, const char *session, const char *dir,
+			      struct rut_err *err)
 {
 	int rc = s->file.len ? rut_portable_settle(s->p, err) : 0;
 
@@ -625,7 +628,14 @@ int rut_script_session_resume(struct rut_script_session *s, const char *dir, str
 			return rut_err_errno(err, -s->p->progs[i].fd,
 					     "cannot open a program of the script");
 	}
-	return attach(s, dir, err);
+	/* The same programs: what an earlier stop has left attached would count everything twice.
+	 */
+	rc = rut_guest_wait(session, err);
+	if (!rc)
+		rc = attach(s, dir, err);
+	if (!rc)
+		rut_guest_hold(session, false);
+	return rc;
 }
 
 /* ---- Finding it again ---- */
@@ -779,7 +789,7 @@ int rut_script_session_status(struct rut_script_session_status *ret, const char 
 	memcpy(ret->targets, ((const struct conf *)(void *)b.data)->targets, sizeof(ret->targets));
 	ret->targets[sizeof(ret->targets) - 1] = '\0';
 	ret->printed = ((const uint64_t *)(void *)words.data)[RUT_COUNTER_RECORDS];
-	ret->ended = ((const uint64_t *)(void *)words.data)[RUT_COUNTER_EXIT] != 0;
+	ret->ended = ((const uint64_t *)(void *)words.data)[RUT_COUNTER_EXIT] & ~RUT_GUEST_HELD;
 	return 0;
 }
 

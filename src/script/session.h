@@ -32,7 +32,7 @@ struct rut_script_session_conf {
 	int (*find)(void *arg, pid_t **ret_pids, size_t *ret_n, struct rut_err *err);
 	void *find_arg;	     /* borrowed */
 	const char *targets; /* their names, each with its line end, to be kept; NULL: none */
-	bool portable; /* it is compiled for other machines (portable.h), and not started */
+	bool portable;	     /* it is compiled for other machines (portable.h), and not started */
 };
 
 /*
@@ -54,7 +54,8 @@ void rut_script_session_free(struct rut_script_session *s);
 struct rut_guest rut_script_session_guest(struct rut_script_session *s);
 
 /* Attaches it again after a stop. */
-int rut_script_session_resume(struct rut_script_session *s, const char *dir, struct rut_err *err);
+int rut_script_session_resume(struct rut_script_session *s, const char *session, const char *dir,
+			      struct rut_err *err);
 
 /*
  * What it prints, as a trace (trace.h) in the session's directories: written by the session's

@@ -29,6 +29,7 @@
 #include "session/words.h"
 
 #define WAIT_MS	  5000
+#define SYNC_MS	  5000
 #define CHANGE_MS 60000 /* attaching to many large processes */
 #define ROUND_MS  50	/* of a holder */
 #define BUDGET_MS 200	/* of one that only keeps to --max-overhead */
@@ -181,8 +182,7 @@ static void daemon_loop(struct rut_consumer *c)
 	}
 	rc = rut_consumer_close(c, &err);
 	if (rc < 0)
-		rut_warn("%s%s", err.msg,
-			 c->conf.to[0] ? "" : "; what was in memory is lost");
+		rut_warn("%s%s", err.msg, c->conf.to[0] ? "" : "; what was in memory is lost");
 	else
 		report(m, rc, &err, &last);
 }
@@ -419,6 +419,20 @@ int rut_holder_copy(struct rut_session_meta *m, const char *dir,
 static bool changer_alive(const struct rut_session_meta *m)
 {
 	return rut_holder_alive(m) || rut_session_consumer_alive(m);
+}
+
+/* It answers a request, to remove what nothing is called, after it has looked at the state. */
+void rut_daemon_sync(struct rut_session_meta *m)
+{
+	uint32_t wanted;
+
+	m->change_what[0] = '\0';
+	m->change_add = false;
+	wanted = __atomic_add_fetch(&m->change_wanted, 1, __ATOMIC_ACQ_REL);
+	for (int i = 0; i < SYNC_MS && changer_alive(m) &&
+			__atomic_load_n(&m->change_done, __ATOMIC_ACQUIRE) != wanted;
+	     i++)
+		poll(NULL, 0, 1);
 }
 
 int rut_daemon_change(struct rut_session_meta *m, bool add, const char *what, struct rut_err *err)

@@ -40,6 +40,9 @@ void rut_holder_end(const struct rut_session_meta *m);
 int rut_holder_copy(struct rut_session_meta *m, const char *dir,
 		    const struct rut_trace_clock *clock, uint64_t end_ns, struct rut_err *err);
 
+/* Waits, a bounded time, until the session's process has seen that the session runs or not. */
+void rut_daemon_sync(struct rut_session_meta *m);
+
 /*
  * Has the session's process (consumer or holder) change what its companion records. The caller has
  * the session's lock. Returns 0 or -errno with the reason.

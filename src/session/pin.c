@@ -8,23 +8,31 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <linux/membarrier.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/leave.h"
 #include "base/log.h"
+#include "session/guest.h"
 #include "session/kernel.h"
 #include "session/programs.h"
 
 #define GONE_MS 1000
+/* 70 ms for each tracepoint of a guest */
+#define GUEST_MS 600000
 
 int rut_session_check_name(const char *name, struct rut_err *err)
 {
@@ -336,6 +344,138 @@ static int each_pin(const char *session, const char *prefix,
 	return n;
 }
 
+static void unlink_pin(const char *path, const char *name, void *arg)
+{
+	unlink(path);
+}
+
+/* ---- Guests ---- */
+
+static int guest_path(char *ret, size_t size, const char *session)
+{
+	return snprintf(ret, size, RUT_PIN_ROOT "/%s/" RUT_GUEST_SWITCH, session);
+}
+
+bool rut_guest_hold(const char *session, bool hold)
+{
+	_cleanup_close_ int fd = -1;
+	uint64_t *word;
+	char path[256];
+
+	guest_path(path, sizeof(path), session);
+	fd = bpf_obj_get(path);
+	if (fd < 0)
+		return false;
+	word = mmap(NULL, sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (word == MAP_FAILED)
+		return false;
+	if (hold)
+		__atomic_fetch_or(word, RUT_GUEST_HELD, __ATOMIC_SEQ_CST);
+	else
+		__atomic_fetch_and(word, ~RUT_GUEST_HELD, __ATOMIC_SEQ_CST);
+	munmap(word, sizeof(*word));
+	/* Those that have read the word before have ended then: they run in RCU's readers. */
+	if (hold && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0))
+		poll(NULL, 0, 20);
+	return true;
+}
+
+/* A directory that has this lock as long as the kernel detaches what was left to it. */
+static void guest_dir(char *ret, size_t size, const char *session)
+{
+	snprintf(ret, size, RUT_PIN_ROOT "/%s/detaching", session);
+}
+
+static int guest_lock(const char *session)
+{
+	char dir[128];
+	int fd;
+
+	guest_dir(dir, sizeof(dir), session);
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (!flock(fd, LOCK_EX | LOCK_NB))
+		return fd;
+	close(fd);
+	return -EAGAIN;
+}
+
+int rut_guest_wait(const char *session, struct rut_err *err)
+{
+	char dir[128];
+
+	guest_dir(dir, sizeof(dir), session);
+	for (int ms = 0; ms < GUEST_MS; ms += 10) {
+		int fd = guest_lock(session);
+
+		if (fd >= 0) {
+			rmdir(dir);
+			close(fd);
+			return 0;
+		}
+		if (fd == -ENOENT)
+			return 0;
+		if (fd != -EAGAIN)
+			return rut_err_errno(err, -fd, "cannot lock session '%s'", session);
+		poll(NULL, 0, 10);
+	}
+	return rut_err_set(
+		err, ETIMEDOUT,
+		"the kernel still detaches the programs of session '%s': try again later", session);
+}
+
+struct left {
+	int *fds; /* owned */
+	size_t n;
+};
+
+static void take_guest_link(const char *path, const char *name, void *arg)
+{
+	struct left *left = arg;
+	int fd = bpf_obj_get(path), *more;
+
+	more = fd < 0 ? NULL : reallocarray(left->fds, left->n + 1, sizeof(*more));
+	if (!more) {
+		/* It is waited for, as the session's own. */
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	left->fds = more;
+	left->fds[left->n++] = fd;
+}
+
+/* Another process closes them, and has the lock until then. */
+static void leave_guest_links(const char *session)
+{
+	struct left left = {0};
+	struct rlimit files;
+	char dir[128];
+	int lock;
+
+	if (each_pin(session, "link_" RUT_GUEST_LINKS, NULL, NULL) < RUT_LEAVE_MIN ||
+	    !rut_guest_hold(session, true))
+		return;
+	guest_dir(dir, sizeof(dir), session);
+	mkdir(dir, 0700);
+	lock = guest_lock(session);
+	if (lock < 0)
+		return;
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	each_pin(session, "link_" RUT_GUEST_LINKS, take_guest_link, &left);
+	if (left.n)
+		each_pin(session, "link_" RUT_GUEST_LINKS, unlink_pin, NULL);
+	rut_leave_behind(left.fds, left.n, lock);
+	close(lock);
+	for (size_t i = 0; i < left.n; i++)
+		close(left.fds[i]);
+	free(left.fds);
+}
+
 struct unpin {
 	struct rut_recorder *r;
 	const struct rut_selection *sel;
@@ -366,14 +506,11 @@ int rut_session_unpin_links(struct rut_recorder *r, const struct rut_selection *
 	struct unpin u = {.r = r, .sel = sel};
 	int n;
 
+	if (!sel)
+		leave_guest_links(r->conf.name);
 	n = each_pin(r->conf.name, "link_", unpin_link, &u);
 	wait_gone(&u.gone);
 	return n;
-}
-
-static void unlink_pin(const char *path, const char *name, void *arg)
-{
-	unlink(path);
 }
 
 static void note_pin(const char *path, const char *name, void *arg)
@@ -408,13 +545,16 @@ int rut_session_count_links(const char *name)
 int rut_session_unpin(const char *name, struct rut_err *err)
 {
 	struct gone gone = {0};
-	char dir[128];
+	char dir[128], detaching[128];
 
 	snprintf(dir, sizeof(dir), RUT_PIN_ROOT "/%s", name);
+	leave_guest_links(name);
 	/* Links first: the programs stop before their maps become nameless. */
 	each_pin(name, "link_", note_pin, &gone);
 	wait_gone(&gone);
 	each_pin(name, "", unlink_pin, NULL);
+	guest_dir(detaching, sizeof(detaching), name);
+	rmdir(detaching);
 	if (rmdir(dir) < 0 && errno != ENOENT)
 		return rut_err_errno(err, errno, "cannot remove '%s'", dir);
 	return 0;

@@ -155,8 +155,11 @@ static int stop(struct rut_recorder *r, struct rut_err *err)
 
 	if (!m->running)
 		return rut_err_set(err, EALREADY, "session '%s' is stopped already", r->conf.name);
-	rut_session_unpin_links(r, NULL);
 	m->running = 0;
+	/* What was hit up to now is counted, and nothing more after it. */
+	if (m->ncompanions)
+		rut_daemon_sync(m);
+	rut_session_unpin_links(r, NULL);
 	rut_recorder_flush(r);
 	for (int i = 0; i < 200 && rut_session_consumer_alive(m) && !is_drained(r); i++)
 		poll(NULL, 0, 10);
