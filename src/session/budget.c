@@ -318,6 +318,7 @@ static void attach_again(struct rut_budget_follower *f, struct rut_recorder *r)
 	f->until_ns = 0;
 	if (!r->meta->running)
 		return;
+	r->drains = true;
 	if (f->foreground) {
 		rc = rut_programs_attach(r, &err);
 		if (!rc)
@@ -333,6 +334,7 @@ static void attach_again(struct rut_budget_follower *f, struct rut_recorder *r)
 			rc = rut_session_pin_links(r, &err);
 		rut_programs_free(r);
 	}
+	r->drains = false;
 	if (rc)
 		rut_warn("what was shed cannot be recorded again: %s", err.msg);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "session/recorder.h"
 #include "session/rubies.h"
 #include "session/unwind.h"
 #include "session/unwind_table.h"
@@ -35,8 +36,13 @@ static bool scan(struct rut_recorder *r)
 
 void rut_processes_scan(struct rut_recorder *r)
 {
-	if ((rut_rubies_wanted(r) || rut_unwind_wanted(r)) && scan(r)) {
-		poll(NULL, 0, RUT_UNWIND_GRACE_NS / 1000000 + 1);
-		scan(r);
+	if ((!rut_rubies_wanted(r) && !rut_unwind_wanted(r)) || !scan(r))
+		return;
+	/* There is room in half a second: until then events would be lost. */
+	if (r->drains) {
+		rut_unwind_lost(r);
+		return;
 	}
+	poll(NULL, 0, RUT_UNWIND_GRACE_NS / 1000000 + 1);
+	scan(r);
 }

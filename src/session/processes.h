@@ -6,7 +6,9 @@
 struct rut_recorder;
 
 /* Reads what is not known yet of all processes that are recorded: Ruby's interpreters, and the code
- * that is mapped. Nothing is read where no stacks are recorded. */
+ * that is mapped. Nothing is read where no stacks are recorded. Where the tables have no room yet
+ * it waits half a second for it; with r->drains rut_unwind_step() reads the processes again
+ * instead. */
 void rut_processes_scan(struct rut_recorder *r);
 
 #endif

@@ -83,6 +83,8 @@ struct rut_recorder {
 	struct rut_unwinds *unwinds; /* unwind.c; owned */
 	/* Added to the offset of the clock in what this process writes: of another machine's. */
 	int64_t clock_correction_ns;
+	bool drains; /* this thread drains the rings and calls rut_unwind_step(): it must not wait
+		      */
 	bool load_only;		     /* nothing is attached, by whatever is added */
 	struct bpf_object **objects; /* owned */
 	size_t nobjects;
