@@ -43,8 +43,7 @@ VALUE rut_agent_session_tp(struct rut_session *s, uint32_t events, rut_tp_fn fn)
 {
 	VALUE *tp = &s->tps[s->tp_count++];
 
-	*tp = rb.rb_tracepoint_new(0, events, fn, s);
-	rb.rb_gc_register_address(tp);
+	rut_keep(tp, rb.rb_tracepoint_new(0, events, fn, s));
 	rb.rb_tracepoint_enable(*tp);
 	return *tp;
 }

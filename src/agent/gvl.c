@@ -78,8 +78,7 @@ void rut_agent_gvl_watch_end(void)
 
 	if (object || !rb.rb_data_object_wrap)
 		return;
-	object = rb.rb_data_object_wrap(0, &job, NULL, on_end);
-	rb.rb_gc_register_address(&object);
+	rut_keep(&object, rb.rb_data_object_wrap(0, &job, NULL, on_end));
 }
 
 /* Calls Ruby, unless it has ended. */

@@ -30,8 +30,8 @@ static void add_chunk(struct rut_walk *w)
 
 void rut_agent_walk_begin(struct rut_walk *w)
 {
-	*w = (struct rut_walk){.found = hidden_array(16)};
-	rb.rb_gc_register_address(&w->found);
+	*w = (struct rut_walk){0};
+	rut_keep(&w->found, hidden_array(16));
 	w->compactions = rut_agent_compactions();
 	add_chunk(w);
 }

@@ -76,8 +76,7 @@ static VALUE watch_ractors_body(VALUE arg)
 	if (!rut_agent_session_counts_calls(s) && !rut_ractors_crash())
 		return rb.qnil;
 	method = rb.rb_funcallv(ractor, rb.rb_intern("method"), 1, &name);
-	s->tps[s->tp_count] = rb.rb_tracepoint_new(0, RUT_EVENT_CALL, on_ractor_new, s);
-	rb.rb_gc_register_address(&s->tps[s->tp_count]);
+	rut_keep(&s->tps[s->tp_count], rb.rb_tracepoint_new(0, RUT_EVENT_CALL, on_ractor_new, s));
 	if (rut_agent_target_enable(s->tps[s->tp_count], method))
 		s->tp_count++;
 	else

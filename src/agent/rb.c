@@ -166,8 +166,7 @@ const char *rut_agent_rb_init(void)
 	rb.c_tracepoint = tracepoint;
 	if (rb.abi->has_ractors)
 		rb.c_ractor = rb.rb_const_get(*rb.rb_cObject, rb.rb_intern("Ractor"));
-	rb.enable_args = rb.rb_hash_new();
-	rb.rb_gc_register_address(&rb.enable_args);
+	rut_keep(&rb.enable_args, rb.rb_hash_new());
 	rb.rb_gc_register_address(&rb.c_tracepoint);
 	rb.target = rb.abi->target_hooks && rb.rb_iseqw_new;
 	gcs = rut_agent_counter_of(rb.rb_gc_count);

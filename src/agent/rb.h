@@ -273,6 +273,19 @@ struct rut_trace_arg {
  */
 void rut_agent_trace_arg_find(const struct rut_trace_arg *ta);
 
+/*
+ * Keeps an object alive at an address that is not Ruby's, until rb_gc_unregister_address(). To
+ * register an address allocates, and a GC that it starts knows the object only from the stack.
+ */
+static inline void rut_keep(VALUE *at, VALUE v)
+{
+	volatile VALUE on_stack = v;
+
+	*at = RUT_QFALSE;
+	rb.rb_gc_register_address(at);
+	*at = on_stack;
+}
+
 /* nil is 4 or, until 3.1, 8. */
 static inline bool rut_special_p(VALUE v)
 {

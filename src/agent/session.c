@@ -206,8 +206,7 @@ static VALUE hook_body(VALUE arg)
 	rut_agent_shortcut_begin(s);
 	s->todo.codes = rb.qnil;
 	rb.rb_gc_register_address(&s->todo.codes);
-	s->fibers = rb.rb_obj_hide(rb.rb_ary_new());
-	rb.rb_gc_register_address(&s->fibers);
+	rut_keep(&s->fibers, rb.rb_obj_hide(rb.rb_ary_new()));
 	s->dropper.wait_ns = DROP_WAIT_NS;
 	s->dropper.at_ns = rut_mono_ns() + DROP_WAIT_NS;
 	if (s->mode == RUT_AGENT_HEAP && !(s->flags & RUT_AGENT_ORIGINS))

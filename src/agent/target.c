@@ -48,10 +48,8 @@ static void spare_tracepoint(VALUE tp)
 {
 	if (!rb.abi->keeps_tracepoints)
 		return;
-	if (!spare) {
-		spare = rb.rb_obj_hide(rb.rb_ary_new());
-		rb.rb_gc_register_address(&spare);
-	}
+	if (!spare)
+		rut_keep(&spare, rb.rb_obj_hide(rb.rb_ary_new()));
 	rb.rb_ary_push(spare, tp);
 }
 

@@ -37,10 +37,8 @@ void rut_agent_watches_intern(struct rut_session *s)
 {
 	struct rut_watches *w = &s->requests.watches;
 
-	s->requests.keys = rb.rb_obj_hide(rb.rb_ary_new());
-	rb.rb_gc_register_address(&s->requests.keys);
-	s->requests.codes = rb.rb_obj_hide(rb.rb_ary_new());
-	rb.rb_gc_register_address(&s->requests.codes);
+	rut_keep(&s->requests.keys, rb.rb_obj_hide(rb.rb_ary_new()));
+	rut_keep(&s->requests.codes, rb.rb_obj_hide(rb.rb_ary_new()));
 	if (!s->requests.sqls)
 		s->requests.sqls = rut_agent_map(SQLS * sizeof(*s->requests.sqls));
 	for (size_t i = 0; i < w->count; i++) {

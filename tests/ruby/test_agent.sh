@@ -340,6 +340,32 @@ slot_belongs_to() {
   [ "$(owner_of_slot "$1")" = "$2" ]
 }
 
+# Every allocation runs the GC, those of the agent too: what it has just made must be known to Ruby by then. (On 2.7 the
+# array of a search through the heap was freed, and the process crashed.)
+survives_gc_stress() {
+  cat >stress.rb <<'EOF'
+class W
+  def a(x); b(x); end
+  def b(x); "#{x}".size; end
+  def c; define_singleton_method(:d) { 1 }; d; end
+end
+w = W.new
+40.times do |i|
+  GC.stress = true if i == 10
+  w.a(i)
+  w.c
+  GC.stress = false if i == 30
+end
+EOF
+  for mode in calls time; do
+    "$TRACE_TOOL" -m $mode -- $ruby "$T/stress.rb" >out
+    calls "$T/stress.rb" <out | grep '^W#' >got
+    is "W#a 40
+W#b 40
+W#c 40"
+  done
+}
+
 # A daemon closes what it does not know when it starts: what runs goes on, and what comes later works. A program that never
 # ends to do so is refused, with what it does.
 closed_descriptors() {
@@ -1103,6 +1129,7 @@ t_case "a command that is killed while it is injected into" killed_while_injecte
 t_case "a limit on the size of files" small_files_only
 t_case "two tracers at once, then another, then no hook is left" two_tracers_and_none
 t_case "usual events are counted without Ruby's help" usual_events_are_counted_directly
+t_case "a program whose every allocation runs the GC" survives_gc_stress
 t_case "programs that close the descriptors of others" closed_descriptors
 t_case "times where there is no /sys" times_where_there_is_no_sys
 t_case "hooks of a tracer that was killed go" hooks_of_a_dead_tracer_go
