@@ -141,6 +141,7 @@ struct rut_define {
 struct rut_map_decl {
 	struct rut_map_decl *next;
 	const char *name, *type;
+	struct rut_span span;
 	uint64_t count;
 };
 

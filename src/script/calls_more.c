@@ -441,8 +441,8 @@ rut_vreg rut_gen_pid(struct rut_gen *g, struct rut_node *n)
 	struct stat st;
 	rut_vreg v;
 
-	if (!strcmp(namespace_of(n), "init") || stat("/proc/self/ns/pid", &st) ||
-	    st.st_ino == FIRST_PID_NAMESPACE) {
+	if (g->prog->opts.portable || !strcmp(namespace_of(n), "init") ||
+	    stat("/proc/self/ns/pid", &st) || st.st_ino == FIRST_PID_NAMESPACE) {
 		v = rut_ir_call(&g->ir, BPF_FUNC_get_current_pid_tgid, 0, NULL);
 		return is_pid ? rut_ir_alu_imm(&g->ir, BPF_RSH, v, 32)
 			      : rut_ir_ext(&g->ir, v, 4, false);

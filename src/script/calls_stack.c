@@ -65,6 +65,14 @@ const struct rut_type *rut_check_ustack(struct rut_checker *c, struct rut_node *
 	return rut_check_stack(c, n, RUT_T_USTACK, RUT_STACK_WORDS);
 }
 
+/* The process as this one's PID namespace, and its /proc, know it: names are looked up there. */
+static rut_vreg own_pid(struct rut_gen *g)
+{
+	struct rut_node pid = {.kind = RUT_N_NAME, .text = "pid"};
+
+	return rut_gen_pid(g, &pid);
+}
+
 /* The hash of `frames` words. The loop has a constant bound, which the verifier follows. */
 static rut_vreg gen_hash(struct rut_gen *g, struct rut_mem words, rut_vreg frames)
 {
@@ -130,8 +138,7 @@ void rut_gen_stack(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
 	rut_gen_store(g, id, 8, gen_hash(g, words, frames));
 	gen_keep(g, n, id, words);
 	rut_gen_copy(g, to, id, 8);
-	tgid = rut_ir_alu_imm(&g->ir, BPF_RSH,
-			      rut_ir_call(&g->ir, BPF_FUNC_get_current_pid_tgid, 0, NULL), 32);
+	tgid = own_pid(g);
 	rut_ir_store(&g->ir, 4, to.base, to.off + 8, user ? tgid : rut_ir_const(&g->ir, 0));
 	rut_ir_store(&g->ir, 4, to.base, to.off + 12, frames);
 	rut_ir_jump(&g->ir, end);
@@ -168,8 +175,7 @@ void rut_gen_usym(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
 	rut_vreg tgid;
 
 	rut_gen_store(g, to, 8, rut_gen_scalar(g, n->list));
-	tgid = rut_ir_alu_imm(&g->ir, BPF_RSH,
-			      rut_ir_call(&g->ir, BPF_FUNC_get_current_pid_tgid, 0, NULL), 32);
+	tgid = own_pid(g);
 	rut_ir_store(&g->ir, 4, to.base, to.off + 8, tgid);
 	rut_ir_store_imm(&g->ir, 4, to.base, to.off + 12, (int32_t)g->ctx->probe_index);
 }

@@ -50,7 +50,12 @@ static const struct rut_type *become_number(struct rut_checker *c, struct rut_no
 	uint64_t value;
 
 	if (!rut_lex_number(text + negative, &value))
-		return rut_check_error(c, n, "--%s takes a number, not '%s'", name, text);
+		return rut_check_error(c, n,
+				       c->src->as_bpftrace
+					       ? "program command line option --%s invalid "
+						 "integer (value: %s)"
+					       : "--%s takes a number, not '%s'",
+				       name, text);
 	n->kind = RUT_N_INT;
 	n->op = negative ? RUT_INT_CALCULATED : 0;
 	n->value = negative ? -value : value;
@@ -68,7 +73,9 @@ const struct rut_type *rut_check_getopt(struct rut_checker *c, struct rut_node *
 		return NULL;
 	if (or && or->kind != RUT_N_INT && or->kind != RUT_N_STRING)
 		return rut_check_error(c, or, "the default of getopt() is a constant");
-	rut_program_option(c->prog, name->text);
+	rut_program_option(c->prog, name->text, or && or->next && or->next->kind == RUT_N_STRING
+							? or->next->text
+							: NULL);
 	given = option_value(c->prog, name->text);
 	if (! or || (or->kind == RUT_N_INT && or->op == RUT_INT_BOOL)) {
 		bool value = given ? strcasecmp(given, "false") != 0 && strcmp(given, "0") != 0

@@ -254,7 +254,7 @@ const struct rut_call *rut_call_find(const char *name);
 void rut_call_nearest(struct rut_nearest *near);
 
 /* The script knows this option. */
-void rut_program_option(struct rut_script_program *p, const char *name);
+void rut_program_option(struct rut_script_program *p, const char *name, const char *about);
 /* A new action; its number. */
 int rut_program_action(struct rut_script_program *p, const struct rut_script_action *a,
 		       const struct rut_node *n);

@@ -346,7 +346,8 @@ static bool compare(const struct rut_node *n, bool is_signed)
 /* Values of several words that can be equal. */
 static bool comparable(const struct rut_type *a, const struct rut_type *b)
 {
-	if (a->kind == RUT_T_STRING && b->kind == RUT_T_STRING)
+	/* What is behind their end is zeros. */
+	if (a->kind == b->kind && (a->kind == RUT_T_STRING || a->kind == RUT_T_BUF))
 		return true;
 	if (a->kind != b->kind || a->size != b->size)
 		return false;
@@ -561,7 +562,7 @@ static const struct rut_type *check_index(struct rut_checker *c, struct rut_node
 	if (n->b->kind == RUT_N_INT && n->b->value >= t->count && t->count)
 		return rut_check_error(
 			c, n->b,
-			"the index %llu is out of bounds: the array has %u elements, from 0",
+			"the index %llu is out of bounds for array of size %u (they begin at 0)",
 			(unsigned long long)n->b->value, t->count);
 	return rut_check_part(c, n, t->elem);
 }

@@ -12,9 +12,13 @@
 
 static const char *const switches[] = {"false", "true", NULL};
 static const char *const stack_modes[] = {"bpftrace", "perf", "raw", NULL};
-static const char *const licenses[] = {
-	"GPL",		"GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL",
-	"Dual MPL/GPL", NULL};
+static const char *const licenses[] = {"Dual MIT/GPL",
+				       "Dual BSD/GPL",
+				       "Dual MPL/GPL",
+				       "GPL and additional rights",
+				       "GPL v2",
+				       "GPL",
+				       NULL};
 static const char *const missing[] = {"error", "warn", "ignore", NULL};
 
 enum form { NUMBER, TEXT, IGNORED };
@@ -191,6 +195,7 @@ void rut_config_init(struct rut_script_settings *ret, uint32_t max_strlen)
 		.max_cat_bytes = 10240,
 		.print_maps_on_exit = 1,
 		.cpp_demangle = 1,
+		.license = 5,
 		.trailer = "..",
 	};
 }

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "script/check.h"
+#include "script/symbolize.h"
 
 #define C(name)                                                                                    \
 	{                                                                                          \
@@ -110,6 +111,11 @@ bool rut_constant_find(const char *name, int64_t *ret)
 			continue;
 		*ret = constants[i].value;
 		return true;
+	}
+	/* asm/unistd.h */
+	if (!strncmp(name, "__NR_", 5)) {
+		*ret = rut_script_syscall_number(name + 5);
+		return *ret >= 0;
 	}
 	return false;
 }

@@ -316,6 +316,7 @@ static int parse_map_decl(struct rut_parser *p)
 		rut_p_error(p, "a map is expected: let @x = hash(100);");
 		return -EINVAL;
 	}
+	d->span = p->tok.span;
 	d->name = rut_p_text(p, p->tok.span);
 	rut_p_next(p);
 	if (!rut_p_want(p, '=', "the map"))

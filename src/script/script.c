@@ -72,7 +72,7 @@ uint32_t rut_program_string(struct rut_script_program *p, const char *s)
 	return (uint32_t)p->nstrings++;
 }
 
-void rut_program_option(struct rut_script_program *p, const char *name)
+void rut_program_option(struct rut_script_program *p, const char *name, const char *about)
 {
 	struct rut_script_option *o;
 
@@ -83,8 +83,27 @@ void rut_program_option(struct rut_script_program *p, const char *name)
 	if (!o)
 		return;
 	o->name = name;
+	o->about = about;
 	o->next = p->options;
 	p->options = o;
+}
+
+/* Those that there are, in a line; with what the script says of them, each in one. */
+static void hint_options(struct rut_script_program *p)
+{
+	_cleanup_buf_ struct rut_buf list = RUT_BUF_INIT;
+	bool any = false;
+
+	for (const struct rut_script_option *o = p->options; o; o = o->next)
+		any |= o->about != NULL;
+	for (const struct rut_script_option *o = p->options; o; o = o->next)
+		rut_buf_printf(&list, "%s--%s%s%s", any ? "\n" : " ", o->name, o->about ? ": " : "",
+			       o->about ? o->about : "");
+	if (list.len)
+		rut_source_hint(&p->src,
+				p->src.as_bpftrace ? "expected program options:%s"
+						   : "its options are:%s",
+				list.data);
 }
 
 /* An option that no getopt() asks for is a mistake. */
@@ -103,10 +122,16 @@ static int check_options(struct rut_script_program *p)
 		}
 		if (o)
 			continue;
-		rut_buf_printf(&p->src.messages, "%s: error: the script has no option '--%.*s'\n",
+		rut_buf_printf(&p->src.messages,
+			       p->src.as_bpftrace
+				       ? "%.0sERROR: unexpected program command line options: "
+					 "--%.*s\n"
+				       : "%s: error: the script has no option '--%.*s'\n",
 			       p->src.name, (int)near.wanted_len, given);
 		if (near.name[0])
 			rut_source_hint(&p->src, "did you mean '--%s'?", near.name);
+		else
+			hint_options(p);
 		p->src.errors++;
 		return -EINVAL;
 	}
@@ -214,6 +239,22 @@ static void check_one(struct compilation *x, size_t i)
 	rut_check_probe(&x->c, x->list[i].probe);
 }
 
+/* let @x = hash(10); without a use. */
+static void warn_unused(struct rut_script_program *p)
+{
+	for (const struct rut_map_decl *d = p->ast.map_decls; d; d = d->next) {
+		bool used = false;
+
+		for (size_t i = 0; i < p->nmaps; i++)
+			used |= !strcmp(p->maps[i].name, d->name);
+		if (!used)
+			rut_source_warn(&p->src, d->span,
+					p->src.as_bpftrace ? "Unused map: %s"
+							   : "the map %s is not used",
+					d->name);
+	}
+}
+
 static void check_all(struct compilation *x)
 {
 	for (int pass = 0; pass < PASSES_MAX; pass++) {
@@ -313,6 +354,7 @@ static int compile(struct rut_script_program *p, struct rut_err *err)
 		rc = check_probes(&x, err);
 	if (!rc) {
 		check_all(&x);
+		warn_unused(p);
 		finish_maps(p);
 		rc = generate_all(&x, err);
 	}

@@ -180,7 +180,7 @@ struct rut_script_table {
 /* An option that the script asks for with getopt(). */
 struct rut_script_option {
 	struct rut_script_option *next;
-	const char *name;
+	const char *name, *about; /* about: NULL: nothing is said */
 };
 
 struct rut_script_program {

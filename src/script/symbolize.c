@@ -358,31 +358,43 @@ static void cgroup_path(void *arg, uint64_t id, const char *filter, struct rut_b
 		rut_buf_add(out, others.data, others.len);
 }
 
-static void syscall_name(void *arg, uint64_t number, struct rut_buf *out)
-{
-	static const struct {
-		uint32_t number;
-		const char *name;
-	} own[] = {{4, "stat"},	  {5, "fstat"},	    {6, "lstat"},    {40, "sendfile"},
-		   {63, "uname"}, {156, "_sysctl"}, {166, "umount2"}},
-	  all[] = {
+/* The table's names are those of the kernel's events, a few of which are not the calls'. */
+static const struct syscall_entry {
+	uint32_t number;
+	const char *name;
+} own_names[] = {{4, "stat"},	{5, "fstat"},	  {6, "lstat"},	   {40, "sendfile"},
+		 {63, "uname"}, {156, "_sysctl"}, {166, "umount2"}},
+  event_names[] = {
 #define RUT_SYSCALL(n, name, args) {n, #name},
 #include "session/syscalls_x86_64.h"
 #undef RUT_SYSCALL
-	  };
+};
+
+static void syscall_name(void *arg, uint64_t number, struct rut_buf *out)
+{
 	const char *name = NULL;
 
-	/* The table's names are those of the kernel's events, a few of which are not the calls'. */
-	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]) && !name; i++)
-		if (own[i].number == number)
-			name = own[i].name;
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !name; i++)
-		if (all[i].number == number)
-			name = all[i].name;
+	for (size_t i = 0; i < sizeof(own_names) / sizeof(own_names[0]) && !name; i++)
+		if (own_names[i].number == number)
+			name = own_names[i].name;
+	for (size_t i = 0; i < sizeof(event_names) / sizeof(event_names[0]) && !name; i++)
+		if (event_names[i].number == number)
+			name = event_names[i].name;
 	if (name)
 		rut_buf_puts(out, name);
 	else
 		rut_buf_printf(out, "%" PRIu64, number);
+}
+
+int rut_script_syscall_number(const char *name)
+{
+	for (size_t i = 0; i < sizeof(own_names) / sizeof(own_names[0]); i++)
+		if (!strcmp(own_names[i].name, name))
+			return (int)own_names[i].number;
+	for (size_t i = 0; i < sizeof(event_names) / sizeof(event_names[0]); i++)
+		if (!strcmp(event_names[i].name, name))
+			return (int)event_names[i].number;
+	return -1;
 }
 
 static uint64_t wall_ns(void *arg, uint32_t clock, uint64_t ns)

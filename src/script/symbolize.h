@@ -22,4 +22,7 @@ void rut_script_symbols_free(struct rut_script_symbols *s);
 /* Puts the functions of this module into the table; `s` must live as long. */
 void rut_script_symbols_fill(struct rut_script_symbols *s, struct rut_script_names *names);
 
+/* 35 of "nanosleep"; -1: there is no such system call. */
+int rut_script_syscall_number(const char *name);
+
 #endif

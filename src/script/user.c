@@ -235,7 +235,10 @@ static int resolve_address(struct rut_resolve *r, const struct binary *b, const 
 		if (l.list[i].address <= address && (!best || l.list[i].address > best->address))
 			best = &l.list[i];
 	rc = best ? add_function(r, b, best, address - best->address)
-		  : rut_probe_error(r, "no function of '%s' is at %s", b->path, text);
+	     : r->prog->src.as_bpftrace
+		     ? rut_probe_error(r, "Could not resolve address: %s:0x%llx", b->shown,
+				       (unsigned long long)address)
+		     : rut_probe_error(r, "no function of '%s' is at %s", b->path, text);
 	free(l.list);
 	return rc;
 }

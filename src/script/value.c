@@ -282,7 +282,7 @@ static void named_text(const struct rut_script_style *s, const struct rut_type *
 	if (t->kind == RUT_T_STRERROR) {
 		text = n < 4096 ? strerror((int)n) : NULL;
 	} else if (t->kind == RUT_T_SIGNAL_NAME) {
-		text = n < 65 ? sigdescr_np((int)n) : NULL;
+		text = n && n < 65 ? sigdescr_np((int)n) : n ? "N/A" : "Unknown signal 0";
 	} else if (t->kind == RUT_T_PROBE) {
 		text = names && names->probe ? names->probe(names->arg, n) : NULL;
 	} else if (t->kind == RUT_T_RMETHOD || t->kind == RUT_T_RLINE) {

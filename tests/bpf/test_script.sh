@@ -499,4 +499,41 @@ test_patterns() {
 t_case "patterns match as those of Python do" test_patterns
 
 t_case "kinds that are not there say why" kinds_that_are_not_there_say_why
+test_buffers_and_numbers_of_calls() {
+  need_bpf
+  "$RUTILE" run -q -e 'begin { $a = buf("hi", 2); $b = buf("bye", 3); $c = buf("hix", 2);
+    print(($a == $a, $a == $b, $a == $c, $a == buf("hj", 2), $a != $b)); print((signal_name(0), signal_name(1024))); exit(); }' >out
+  grep -qx '(true, false, true, false, true)' out
+  grep -qx '(Unknown signal 0, N/A)' out
+  number=$(printf '#include <asm/unistd.h>\n__NR_nanosleep __NR_newfstatat\n' | cc -E -P - | tail -n 1)
+  [ "$("$RUTILE" run -q -e 'begin { printf("%d %d\n", __NR_nanosleep, __NR_newfstatat); exit(); }' | head -n 1)" = "$number" ]
+  not "$RUTILE" run -q -e 'let @a = hash(3); begin { print(getopt("aa", 10, "how many")); exit(); }' -- --zzz 2>err
+  grep -qx 'hint: its options are:' err
+  grep -qx -- '--aa: how many' err
+  grep -q '^stdin:1:5: warning: the map @a is not used$' err
+}
+t_case "buffers are compared, system calls have numbers, options are listed" test_buffers_and_numbers_of_calls
+
+# /proc has the processes of the namespace, under their numbers in it.
+test_stacks_in_a_namespace() {
+  need_bpf
+  cat >spin.c <<'END'
+#include <unistd.h>
+__attribute__((noinline)) void inner(void) { __asm__ volatile("" ::: "memory"); }
+__attribute__((noinline)) void outer(void) { inner(); __asm__ volatile(""); }
+int main(void)
+{
+	for (int i = 0; i < 20000; i++) {
+		outer();
+		usleep(1000);
+	}
+}
+END
+  cc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls spin.c -o spin
+  unshare --fork --pid --mount-proc --kill-child sh -c "./spin & exec timeout 20 $RUTILE run -q -e 'uprobe:./spin:inner { @[ustack, usym(reg(\"ip\"))] = count(); exit(); }'" >out
+  grep -q '^ *inner+0' out
+  grep -q '^ *main+[0-9]' out
+  grep -q 'inner\]: 1$' out
+}
+t_case "stacks of processes have names in a PID namespace" test_stacks_in_a_namespace
 t_done
