@@ -114,6 +114,7 @@ static int take_flag(struct rut_analysis_args *a, int id)
 		{OPT_FOLLOW, &a->follow},
 		{OPT_HOSTS, &a->hosts},
 		{OPT_MERGE, &a->merge},
+		{OPT_HOSTS_JSON, &a->hosts_json},
 		{OPT_PERCENTILES, &c->percentiles},
 		{OPT_MI, &c->mi},
 		{OPT_MI_VERSION, &a->mi_version},

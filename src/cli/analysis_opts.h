@@ -35,6 +35,7 @@ enum rut_analysis_opt {
 	OPT_FOLLOW,
 	OPT_HOSTS,
 	OPT_MERGE,
+	OPT_HOSTS_JSON,
 	OPT_PERCENTILES,
 	OPT_MI,
 	OPT_MI_VERSION,
@@ -88,6 +89,7 @@ struct rut_analysis_args {
 	size_t (*choose)(const struct rut_ctf_set *set, const struct rut_analysis **ret,
 			 size_t max);
 	bool hosts, merge; /* the path is a folder of hosts; one table of all of them */
+	bool hosts_json;   /* JSON Lines of them */
 	bool follow, mi_version, metadata, test_compatibility, output_progress;
 	const char **periods, **captures; /* owned arrays */
 	size_t n_periods, n_captures;

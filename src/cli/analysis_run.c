@@ -15,11 +15,13 @@
 #include "base/log.h"
 #include "base/proc.h"
 #include "cli/hosts.h"
+#include "cli/nats_source.h"
 #include "cli/trace_open.h"
 #include "ctf/when.h"
 #include "output/screen.h"
 #include "output/text.h"
 #include "stream/conn.h"
+#include "stream/nats_url.h"
 #include "stream/viewer.h"
 
 struct pass {
@@ -553,6 +555,29 @@ static int fail(const struct pass *p, const struct rut_err *err)
 	return rut_cli_analysis_fail(p->args, err);
 }
 
+/* Traces that are stored on NATS: those of several hosts are compared, as with --hosts. */
+static int run_stored(struct rut_analysis_args *a, const struct rut_analysis *const *analyses,
+		      size_t n)
+{
+	struct rut_nats_source source = {.alive = -1};
+	struct rut_err err = RUT_ERR_INIT;
+	const char *given = a->paths[0];
+	int rc;
+
+	if (a->n_paths != 1 || a->follow)
+		return rut_cli_analysis_usage(a, "a source on NATS stands alone, without --follow");
+	if (rut_cli_nats_source_open(&source, given, &err)) {
+		rc = rut_cli_analysis_fail(a, &err);
+	} else {
+		a->hosts |= !source.path[0];
+		a->paths[0] = a->hosts ? source.dir : source.path;
+		rc = rut_cli_analysis_run(a, analyses, n);
+		a->paths[0] = given;
+	}
+	rut_cli_nats_source_fini(&source);
+	return rc;
+}
+
 int rut_cli_analysis_run(struct rut_analysis_args *a, const struct rut_analysis *const *analyses,
 			 size_t n)
 {
@@ -560,8 +585,12 @@ int rut_cli_analysis_run(struct rut_analysis_args *a, const struct rut_analysis 
 	struct rut_err err = RUT_ERR_INIT;
 	int rc = RUT_EXIT_OK;
 
+	if (a->n_paths && rut_nats_url_is(a->paths[0]))
+		return run_stored(a, analyses, n);
 	if (a->merge && !a->hosts)
 		return rut_cli_analysis_usage(a, "--merge is for --hosts");
+	if (a->hosts_json && !a->hosts)
+		return rut_cli_analysis_usage(a, "--json is for --hosts: --mi is of one trace");
 	if (a->hosts)
 		return rut_cli_hosts_run(a, analyses, n);
 	signal(SIGPIPE, SIG_IGN);

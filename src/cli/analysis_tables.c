@@ -21,6 +21,11 @@
 	{                                                                                          \
 		"merge", NULL, "with --hosts: one table of all hosts", OPT_MERGE                   \
 	}
+#define HOSTS_JSON                                                                                 \
+	{                                                                                          \
+		"json", NULL, "with --hosts: JSON Lines, an object for each host and row",         \
+			OPT_HOSTS_JSON                                                             \
+	}
 #define OTHERS                                                                                     \
 	{"cpu", "LIST", "only these CPUs", OPT_CPU},                                               \
 		{"tid", "LIST", "only these threads", OPT_TID},                                    \
@@ -58,7 +63,8 @@
 		"output-progress", NULL, "print progress lines on standard output (--mi)",         \
 			OPT_OUTPUT_PROGRESS                                                        \
 	}
-#define COMMON TIMES, HOSTS, OTHERS
+#define COMMON	    TIMES, HOSTS, OTHERS
+#define COMMON_JSON TIMES, HOSTS, HOSTS_JSON, OTHERS
 
 #define TOP                                                                                        \
 	{                                                                                          \
@@ -96,7 +102,7 @@
 		"log", NULL, "list everything in time order", OPT_LOG                              \
 	}
 
-const struct rut_opt rut_cli_opts_plain[] = {COMMON, TOP, {0}};
+const struct rut_opt rut_cli_opts_plain[] = {COMMON_JSON, TOP, {0}};
 const struct rut_opt rut_cli_opts_series[] = {
 	TIMES,
 	OTHERS,
@@ -105,7 +111,7 @@ const struct rut_opt rut_cli_opts_series[] = {
 	{0},
 };
 const struct rut_opt rut_cli_opts_changes[] = {
-	COMMON,
+	COMMON_JSON,
 	{"by", "WHAT", "by process or cgroup (default: process)", OPT_BY},
 	{"limit", "N", "rows of each change, or unlimited (default 10)", OPT_LIMIT},
 	{0},
@@ -113,21 +119,21 @@ const struct rut_opt rut_cli_opts_changes[] = {
 const struct rut_opt rut_cli_opts_diff[] = {
 	TIMES, OTHERS, {"by", "WHAT", "by process or cgroup (default: process)", OPT_BY}, TOP, {0},
 };
-const struct rut_opt rut_cli_opts_calls[] = {COMMON, MIN_MAX, TOP, {0}};
-const struct rut_opt rut_cli_opts_cputop[] = {COMMON, BY_GROUP, TOP, TOP_FLAG, {0}};
-const struct rut_opt rut_cli_opts_memtop[] = {COMMON, BY_GROUP, TOP, TOP_FLAG, {0}};
-const struct rut_opt rut_cli_opts_offcpu[] = {COMMON, BY_GROUP, TOP, {0}};
-const struct rut_opt rut_cli_opts_syscalls[] = {COMMON, BY_GROUP, {0}};
+const struct rut_opt rut_cli_opts_calls[] = {COMMON_JSON, MIN_MAX, TOP, {0}};
+const struct rut_opt rut_cli_opts_cputop[] = {COMMON_JSON, BY_GROUP, TOP, TOP_FLAG, {0}};
+const struct rut_opt rut_cli_opts_memtop[] = {COMMON_JSON, BY_GROUP, TOP, TOP_FLAG, {0}};
+const struct rut_opt rut_cli_opts_offcpu[] = {COMMON_JSON, BY_GROUP, TOP, {0}};
+const struct rut_opt rut_cli_opts_syscalls[] = {COMMON_JSON, BY_GROUP, {0}};
 const struct rut_opt rut_cli_opts_io[] = {
-	COMMON,	  MIN_MAX, LOG,	 TOP,
-	TOP_FLAG, STATS,   FREQ, {"usage", NULL, "bytes by process, file and device", OPT_USAGE},
+	COMMON_JSON, MIN_MAX, LOG,  TOP,
+	TOP_FLAG,    STATS,   FREQ, {"usage", NULL, "bytes by process, file and device", OPT_USAGE},
 	{0},
 };
 const struct rut_opt rut_cli_opts_irq[] = {
-	COMMON, MIN_MAX, FREQ, LOG, STATS, {0},
+	COMMON_JSON, MIN_MAX, FREQ, LOG, STATS, {0},
 };
 const struct rut_opt rut_cli_opts_sched[] = {
-	COMMON,
+	COMMON_JSON,
 	{"by", "WHAT", "with --stats, --freq: a row for each process or cgroup (default: thread)",
 	 OPT_BY},
 	MIN_MAX,
@@ -139,7 +145,7 @@ const struct rut_opt rut_cli_opts_sched[] = {
 	{0},
 };
 const struct rut_opt rut_cli_opts_period[] = {
-	COMMON, MIN_MAX, FREQ, TOP, TOP_FLAG, LOG, STATS, {0},
+	COMMON_JSON, MIN_MAX, FREQ, TOP, TOP_FLAG, LOG, STATS, {0},
 };
 
 const struct rut_opt rut_cli_opts_requests[] = {

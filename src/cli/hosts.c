@@ -187,7 +187,7 @@ static int run_host(struct rut_hosts *h, const struct rut_analysis_args *a,
 	cmd.where = where;
 	side.cmd = &cmd;
 	side.paths = &path;
-	side.hosts = side.merge = side.output_progress = false;
+	side.hosts = side.merge = side.hosts_json = side.output_progress = false;
 	side.conf.mi = side.no_progress = side.skip_validation = true;
 	side.conf.limit = INT64_MAX / 4;
 	side.conf.json = side.conf.explain = false;
@@ -226,6 +226,7 @@ int rut_cli_hosts_run(const struct rut_analysis_args *a, const struct rut_analys
 	const struct rut_conf *c = &a->conf;
 	struct rut_hosts h = {0};
 	struct rut_err err = RUT_ERR_INIT;
+	bool lines;
 	int rc;
 
 	if (a->n_paths != 1 || a->follow || a->conf.refresh_ns)
@@ -236,10 +237,13 @@ int rut_cli_hosts_run(const struct rut_analysis_args *a, const struct rut_analys
 						 "events and distributions differ by host");
 	rc = find_hosts(&h, a->paths[0], &err) ? rut_cli_fail(a->cmd, &err)
 					       : run_hosts(&h, a, analyses, n);
-	if (!rc && a->conf.mi && rut_cli_hosts_json(&h, a)) {
+	lines = a->hosts_json || a->conf.json;
+	if (!rc && (lines	 ? rut_cli_hosts_lines(&h, a)
+		    : a->conf.mi ? rut_cli_hosts_json(&h, a)
+				 : 0)) {
 		(void)rut_err_set(&err, ENOMEM, "out of memory");
 		rc = rut_cli_fail(a->cmd, &err);
-	} else if (!rc && !a->conf.mi) {
+	} else if (!rc && !lines && !a->conf.mi) {
 		rut_cli_hosts_text(&h, a);
 	}
 	for (size_t i = 0; !rc && i < h.n; i++)

@@ -86,6 +86,7 @@ void rut_cli_hosts_tables_fini(struct rut_hosts *h);
 
 /* hosts_report.c; 0 or -ENOMEM */
 void rut_cli_hosts_text(struct rut_hosts *h, const struct rut_analysis_args *a);
+int rut_cli_hosts_lines(const struct rut_hosts *h, const struct rut_analysis_args *a);
 int rut_cli_hosts_json(const struct rut_hosts *h, const struct rut_analysis_args *a);
 
 #endif

@@ -15,6 +15,7 @@
 #include "analysis/fmt.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "output/jsonl.h"
 
 #define SIDE_BY_SIDE 6 /* hosts; of more the extremes are shown */
 #define FACTOR	     3.0
@@ -488,4 +489,76 @@ int rut_cli_hosts_json(const struct rut_hosts *h, const struct rut_analysis_args
 	r = results.failed ? -ENOMEM : 0;
 	rut_an_results_fini(&results);
 	return r;
+}
+
+/* ---- JSON Lines ---- */
+
+static void add_line(struct rut_buf *b, const struct rut_hosts_table *t, const char *host,
+		     const struct rut_hosts_row *r, const struct rut_hosts_value *v)
+{
+	bool any = false, outlier = false;
+
+	for (size_t c = 0; c < t->n_columns; c++) {
+		any |= v[c].has;
+		outlier |= v[c].has && v[c].outlier;
+	}
+	if (!any)
+		return;
+	rut_jsonl_begin(b);
+	rut_jsonl_str(b, "table", t->title);
+	if (host)
+		rut_jsonl_str(b, "host", host);
+	rut_jsonl_str(b, "row", r->key);
+	for (size_t c = 0; c < t->n_columns; c++) {
+		if (!v[c].has || v[c].unknown)
+			continue;
+		rut_buf_putc(b, ',');
+		rut_jsonl_text(b, t->columns[c].key ? t->columns[c].key : t->columns[c].title);
+		rut_buf_printf(b, ":%.15g", v[c].v);
+	}
+	if (outlier)
+		rut_jsonl_bool(b, "outlier", true);
+	rut_jsonl_end(b);
+}
+
+/* An object for each host, then one for each host and row. */
+int rut_cli_hosts_lines(const struct rut_hosts *h, const struct rut_analysis_args *a)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	size_t outliers;
+
+	free(find_outliers(h, &outliers)); /* they are marked in the table */
+	for (size_t i = 0; i < h->n; i++) {
+		const struct rut_hosts_host *host = &h->list[i];
+
+		rut_jsonl_begin(&b);
+		rut_jsonl_str(&b, "host", host->name);
+		rut_jsonl_bool(&b, "complete", !host->failed);
+		rut_jsonl_i64(&b, "begin_ns", host->begin_ns);
+		rut_jsonl_i64(&b, "end_ns", host->end_ns);
+		if (host->has_clock) {
+			rut_jsonl_i64(&b, "clock_offset_ns", host->offset_ns);
+			rut_jsonl_i64(&b, "clock_error_ns", host->error_ns);
+		}
+		rut_jsonl_end(&b);
+	}
+	for (size_t i = 0; i < h->n_tables; i++) {
+		const struct rut_hosts_table *t = &h->tables[i];
+		struct rut_hosts_value *all = calloc(t->n_columns + 1, sizeof(*all));
+
+		if (t->left_out)
+			rut_warn("%s: not compared, %s", t->title, t->left_out);
+		for (size_t k = 0; all && !t->left_out && k < t->n_rows; k++) {
+			for (size_t c = 0; c < t->n_columns; c++)
+				all[c] = rut_cli_hosts_merged(h, t, &t->rows[k], c);
+			for (size_t n = 0; n < (a->merge ? 1 : h->n); n++)
+				add_line(&b, t, a->merge ? NULL : h->list[n].name, &t->rows[k],
+					 a->merge ? all : &t->rows[k].values[n * t->n_columns]);
+		}
+		b.failed |= !all;
+		free(all);
+	}
+	if (!b.failed)
+		fwrite(b.data, 1, b.len, stdout);
+	return b.failed ? -ENOMEM : 0;
 }

@@ -25,7 +25,7 @@ struct rut_err;
 	F(natsConnection_Connect) F(natsConnection_Close) F(natsConnection_Destroy)                \
 	F(natsConnection_GetMaxPayload) F(natsConnection_GetLastError) F(natsConnection_IsClosed)  \
 	F(natsConnection_JetStream) F(natsConnection_Publish) F(natsConnection_PublishRequest)     \
-	F(natsConnection_Status) F(natsConnection_FlushTimeout) F(natsConnection_SubscribeSync) F(natsConnection_Subscribe)    \
+	F(natsConnection_Request) F(natsConnection_Status) F(natsConnection_FlushTimeout) F(natsConnection_SubscribeSync) F(natsConnection_Subscribe)    \
 	F(natsSubscription_NextMsg) F(natsSubscription_Fetch) F(natsSubscription_Destroy)          \
 	F(natsMsg_Create) F(natsMsg_Destroy) F(natsMsg_GetSubject) F(natsMsg_GetReply)             \
 	F(natsMsg_GetData) F(natsMsg_GetDataLength) F(natsMsg_Ack) F(natsMsg_NakWithDelay)         \

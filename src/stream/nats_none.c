@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "stream/nats_collect.h"
+#include "stream/nats_read.h"
 #include "stream/publish.h"
 #include "stream/sender_internal.h"
 
@@ -44,6 +45,14 @@ void rut_nats_collect_stats(const struct rut_nats_collect *c, struct rut_nats_st
 void rut_nats_collect_free(struct rut_nats_collect *c)
 {
 	(void)c;
+}
+
+int rut_nats_read(const struct rut_nats_read_conf *conf, struct rut_nats_read_stats *ret,
+		  struct rut_err *err)
+{
+	(void)conf;
+	(void)ret;
+	return missing(err);
 }
 
 int rut_nats_publish(const char *url, const char *dir, const char *data, size_t len,

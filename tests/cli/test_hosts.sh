@@ -1,7 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Analyses over a folder of hosts: rows of one name side by side, who stands out, and one table of all.
+# shellcheck disable=SC2119 # the arguments of nats() are optional
 . "$SRC/tests/tap.sh"
+. "$SRC/tests/nats.lib.sh"
+PATH=$PATH:/usr/sbin:/sbin
+trap 'end_nats; rm -rf "$t_root"' EXIT
 
 # host NAME SHARE COUNT: a second in which `worker` runs SHARE percent of the one CPU and makes COUNT calls of 1 ms, the first
 # of them SHARE ms long; `steady` runs 10 ms.
@@ -22,6 +26,7 @@ end = share * 10000000
 print(sw.format(end, "worker", pid, 1, "steady", 5))
 print(sw.format(end + 10000000, "steady", 5, 1, "swapper/0", 0))
 print("1000000000 0 tick n=1")
+print("packets")
 PY
   python3 "$SRC/tests/mktrace" "hosts/$1/s" <lines
 }
@@ -50,6 +55,23 @@ rows = [[x["value"] for x in r if "value" in x] for t in json.load(open("json"))
 got = {r[0]: round(r[-1], 4) for r in rows if r[1] == "worker"}
 assert got == {"web1": .2, "web2": .2, "web3": .2, "web4": .2, "web5": .8}, rows
 PY
+  # And as JSON Lines.
+  run cputop --hosts hosts --json >lines
+  python3 - <<'PY'
+import json
+lines = [json.loads(line) for line in open("lines")]
+hosts = [x for x in lines if "table" not in x]
+assert [x["host"] for x in hosts] == ["web1", "web2", "web3", "web4", "web5"] and all(x["complete"] for x in hosts), hosts
+rows = {x["host"]: x for x in lines if x.get("table") == "Per-TID top CPU usage" and x["row"] == "worker"}
+number = {h: [v for k, v in x.items() if isinstance(v, float) and not isinstance(v, bool)] for h, x in rows.items()}
+assert {h: round(n[0], 4) for h, n in number.items()} == {"web1": .2, "web2": .2, "web3": .2, "web4": .2, "web5": .8}, rows
+assert [h for h, x in rows.items() if x.get("outlier")] == ["web5"], rows
+PY
+  run cputop --hosts hosts --merge --json >lines
+  python3 -c 'import json
+assert [x for x in map(json.loads, open("lines")) if x.get("row") == "worker" and "host" not in x]'
+  not run cputop --json hosts/web1 2>err
+  grep -q -- '--json is for --hosts' err
   # Of many hosts the extremes are shown.
   host web6 20 100
   host web7 2 100
@@ -249,6 +271,61 @@ test_mistakes() {
   grep -q 'fewer than three hosts have none' out
 }
 
+# What is stored in a stream of NATS: all hosts, some, one; it stays there, and nothing of it stays here.
+test_nats() {
+  for i in 1 2 3 4; do host web$i 20 100; done
+  host web5 80 100
+  host db.example 20 400
+  nats
+  python3 "$SRC/tests/cli/nats_publish.py" "$p" TRACES hosts/*
+  mkdir tmp
+  export TMPDIR=$PWD/tmp
+  url=nats://127.0.0.1:$p/TRACES
+  for what in 'cputop' 'syscallstats --merge' 'cputop --mi'; do
+    # shellcheck disable=SC2086 # words
+    run $what --hosts hosts >want
+    # shellcheck disable=SC2086 # words
+    run $what --hosts "$url/*" >got 2>err || { cat err; return 1; }
+    [ ! -s err ]
+    diff want got
+  done
+  run cputop "$url" | diff <(run cputop --hosts hosts) -
+  mkdir some
+  cp -r hosts/web[1-3] some
+  run cputop "$url/web[1-3]" | diff <(run cputop --hosts some) -
+  # One host is a trace as any other; its name has a dot.
+  run cputop "$url/db.example" | diff <(run cputop hosts/db.example) -
+  run cputop --hosts "$url/db.*" | grep -q 'db.example'
+  run cputop "$url/web5/s" | diff <(run cputop hosts/web5) -
+  not run cputop "$url/nobody" 2>err
+  grep -q "the stream 'TRACES' has nothing of a host 'nobody'$" err
+  not run cputop "$url/web1/other" 2>err
+  grep -q "nothing of a host 'web1' and a session 'other'$" err
+  not run cputop "nats://127.0.0.1:$p/NONE/web1" 2>err
+  grep -q "there is no stream 'NONE'$" err
+  not run cputop "nats://127.0.0.1:$p" 2>err
+  grep -q 'invalid source' err
+  not run cputop "nats://127.0.0.1:1/TRACES/web1" 2>err
+  grep -q 'cannot connect' err
+  # A reader that is killed leaves nothing either.
+  kill -STOP "$(cat "$t_root/nats")"
+  run cputop "$url/*" >/dev/null 2>&1 &
+  some() { [ -n "$(ls tmp)" ]; }
+  none() { [ -z "$(ls tmp)" ]; }
+  t_wait some
+  kill -9 "$(pgrep -P $! -x rutile || echo $!)"
+  kill -CONT "$(cat "$t_root/nats")"
+  t_wait none
+  # All of it is there for a collector.
+  "$RUTILE" collect "nats://127.0.0.1:$p/TRACES" in 2>/dev/null &
+  pid=$!
+  all() { [ "$(find in -name 'channel_0' | wc -l)" = 6 ]; }
+  t_wait all
+  kill $pid
+  end_nats
+}
+
+t_case "hosts of a stream of NATS are read where they are" test_nats
 t_case "hosts are compared, and who stands out is named" test_compare
 t_case "one table of all hosts" test_merge
 t_case "priorities and names of threads are rows, events and distributions are left out" test_rows
