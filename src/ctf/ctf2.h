@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How ctf2.c passes the location of a length or selector to resolve.c. */
+/* How ctf2_class.c passes the location of a length or selector to resolve.c. */
 #ifndef RUT_CTF_CTF2_H
 #define RUT_CTF_CTF2_H
 

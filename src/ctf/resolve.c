@@ -4,9 +4,9 @@
  *
  * A path in TSDL is looked up like a variable: among the members before, in the structures around,
  * from the innermost outwards, then in the scopes that were decoded before; or it begins with the
- * name of a scope. In CTF 2 it begins with an origin (see ctf2.c), or is relative; a variant on the
- * way is followed into every option, so that several fields may share one register.
- * What is found gets a register, which the decoder fills when it passes by.
+ * name of a scope. In CTF 2 it begins with an origin (see ctf2_class.c), or is relative; a variant
+ * on the way is followed into every option, so that several fields may share one register. What is
+ * found gets a register, which the decoder fills when it passes by.
  */
 #include <string.h>
 
