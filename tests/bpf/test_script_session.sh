@@ -462,7 +462,9 @@ t_case "a killed session leaves nothing" a_killed_session_leaves_nothing
 
 # rubies CALLS CHILDREN: starts the program; its processes are in "rubies".
 rubies() {
-  ruby "$SRC/tests/bpf/ruby_session.rb" "$T" "$1" "$2" & echo $! >>parents
+  # By a name that no other run of these tests has.
+  cp "$SRC/tests/bpf/ruby_session.rb" "./${S}prog.rb"
+  ruby "./${S}prog.rb" "$T" "$1" "$2" & echo $! >>parents
   t_wait has_children "$!" "$2"
   echo $! >>rubies
   pgrep -P $! >>rubies || :
@@ -507,12 +509,12 @@ shows() {
 ruby_in_a_flight_recorder() {
   ruby_script
   rubies 1000 2
-  "$RUTILE" start ${S}rb --flight --script ruby.bt --script-target "$(cat parents)" --script-target ruby_session.rb
+  "$RUTILE" start ${S}rb --flight --script ruby.bt --script-target "$(cat parents)" --script-target ${S}prog.rb
   # A worker that starts later is found by its name.
   rubies 500 0
   t_wait all_have_agents
   "$RUTILE" save ${S}rb >profile
-  grep -qx 'script-target = ruby_session.rb' profile
+  grep -qx "script-target = ${S}prog.rb" profile
   "$RUTILE" status ${S}rb | grep -q "keeps the script's probes"
   sleep 0.3
   : >go
@@ -538,7 +540,7 @@ t_case "a flight recorder counts calls of Ruby methods as TracePoint does, also 
 ruby_in_a_recording() {
   ruby_script
   rubies 300 1
-  "$RUTILE" start ${S}rr -o trace --script ruby.bt --script-target ruby_session.rb
+  "$RUTILE" start ${S}rr -o trace --script ruby.bt --script-target ${S}prog.rb
   t_wait all_have_agents
   sleep 0.3
   : >go
@@ -561,7 +563,7 @@ t_case "a session that writes has probes of Ruby" ruby_in_a_recording
 killed_holder() {
   ruby_script
   rubies 100 1
-  "$RUTILE" start ${S}rk --flight --script ruby.bt --script-target ruby_session.rb
+  "$RUTILE" start ${S}rk --flight --script ruby.bt --script-target ${S}prog.rb
   t_wait all_have_agents
   kill -9 "$("$RUTILE" status ${S}rk | sed -n 's/^process *\([0-9]*\),.*/\1/p')"
   t_wait none_has_a_table
