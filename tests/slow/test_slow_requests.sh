@@ -27,6 +27,8 @@ slow() {
     [ -s "id.$name" ]
   done
   cmp id.web id.db
+  # docs/slow-site.md shows what was printed.
+  python3 "$SRC/tests/slow/same_shape.py" "$SRC/docs/slow-site.md" "$1" out
 }
 
 test_cpus() {
