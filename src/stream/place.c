@@ -200,6 +200,21 @@ static int fill(int fd, const struct gap *k, const struct rut_packet *head,
 	return rc || at == k->at ? rc : set_size(fd, k->at, at - k->at);
 }
 
+/*
+ * Nothing from `size` on is a gap: a writer was killed after it had noted one there, and before the
+ * file was longer. What comes now would be taken for missing for ever.
+ */
+static int forget_gaps(int dir, const char *name, uint64_t size)
+{
+	__attribute__((cleanup(gaps_fini))) struct gaps g = {0};
+	int rc = gaps_read(dir, name, &g);
+
+	if (rc || !g.n || g.all[g.n - 1].at + g.all[g.n - 1].len <= size)
+		return rc;
+	rc = gaps_cut(&g, size, UINT64_MAX);
+	return rc ? rc : gaps_write(dir, name, &g, true);
+}
+
 /* Behind the end; what is missing in between is a gap, which is noted first. */
 static int append_behind(int dir, const char *name, int fd, const struct rut_packet *head,
 			 const unsigned char *packet, size_t whole, uint64_t at, uint64_t size)
@@ -228,6 +243,8 @@ static int append_behind(int dir, const char *name, int fd, const struct rut_pac
 		if (!rc && ftruncate(fd, (off_t)end) < 0)
 			rc = -errno;
 	}
+	if (!gap.len)
+		rc = forget_gaps(dir, name, size);
 	if (rc || pages)
 		return rc ? rc : rut_packet_append(fd, head, packet, whole, (off_t)at);
 	rc = fill(fd, &gap, head, packet, whole, at);

@@ -96,6 +96,34 @@ static void assert_whole(const struct set *s)
 	free(got);
 }
 
+/*
+ * A receiver was killed when it had noted what is missing before its packet, and nothing else.
+ * Another one brings the missing packets in order: they are no gap then.
+ */
+static void test_stale_gap(void **state)
+{
+	for (size_t odd = 0; odd <= 16; odd += 16) {
+		struct set s = {0};
+		uint64_t gap[2];
+		int fd;
+
+		set_up(&s, odd);
+		assert_int_equal(put(&s, 0), 0);
+		assert_int_equal(put(&s, 1), 0);
+		gap[0] = s.at[2];
+		gap[1] = s.at[4] - s.at[2];
+		fd = openat(s.dir, ".f.gaps", O_WRONLY | O_CREAT, 0600);
+		assert_int_equal(write(fd, gap, sizeof(gap)), sizeof(gap));
+		close(fd);
+		for (size_t i = 2; i < PACKETS; i++)
+			assert_int_equal(put(&s, i), 0);
+		assert_whole(&s);
+		assert_int_equal(faccessat(s.dir, ".f.gaps", F_OK, 0), -1);
+		tear_down(&s);
+	}
+	(void)state;
+}
+
 /* In each of many orders the file is a sequence of packets after each step, and complete at the
  * end. */
 static void test_order(void **state)
@@ -343,11 +371,11 @@ static void test_nats_urls(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),	  cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_odd),	  cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_end),	  cmocka_unit_test(test_pieces),
-		cmocka_unit_test(test_head),	  cmocka_unit_test(test_subject),
-		cmocka_unit_test(test_nats_urls),
+		cmocka_unit_test(test_stale_gap), cmocka_unit_test(test_order),
+		cmocka_unit_test(test_killed),	  cmocka_unit_test(test_odd),
+		cmocka_unit_test(test_overlap),	  cmocka_unit_test(test_end),
+		cmocka_unit_test(test_pieces),	  cmocka_unit_test(test_head),
+		cmocka_unit_test(test_subject),	  cmocka_unit_test(test_nats_urls),
 	};
 
 	return cmocka_run_group_tests_name("place", tests, NULL, NULL);
