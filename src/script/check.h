@@ -158,9 +158,9 @@ struct rut_gen {
 	rut_vreg hit;		  /* in a replaying program: the address of the hit; 0 */
 	bool has_loops;		  /* variables are in memory */
 	struct rut_buf functions; /* struct rut_ir, of loops */
-	uint32_t nfunctions;
-	int32_t frame;	       /* bytes in use */
-	uint32_t scratch_used; /* bytes in use */
+	uint32_t nfunctions, all_functions; /* those that are called; all */
+	int32_t frame;			    /* bytes in use */
+	uint32_t scratch_used;		    /* bytes in use */
 	uint32_t scratch_max;
 	uint32_t exit, lost; /* labels */
 	struct rut_loop *loop;

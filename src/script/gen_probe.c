@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "ebpf/asm.h"
 #include "script/fact.h"
 #include "script/gen.h"
@@ -193,35 +194,66 @@ static void place_vars(struct rut_gen *g, const struct rut_probe *probe)
 	}
 }
 
-/* The probe itself, then the functions of its loops. */
+/* Marks the functions that this code calls, and those that they call. */
+static int mark_called(struct rut_ir *ir, struct rut_ir *functions, bool *called)
+{
+	int rc = rut_ir_clean(ir);
+
+	for (size_t i = 0; i < rut_ir_count(ir) && !rc; i++) {
+		const struct rut_ir_insn *insn = rut_ir_at(ir, i);
+		const struct rut_ir_arg *args =
+			(const struct rut_ir_arg *)(void *)ir->args.data + insn->args;
+
+		for (int k = 0; insn->op == RUT_IR_CALL && k < 5 && !rc; k++) {
+			size_t f = (size_t)args[k].imm - 1;
+
+			if (args[k].kind != RUT_IR_ARG_FUNCTION || called[f])
+				continue;
+			called[f] = true;
+			rc = mark_called(&functions[f], functions, called);
+		}
+	}
+	return rc;
+}
+
+/*
+ * The probe itself, then the functions of its loops, but those of loops that are never reached: the
+ * verifier counts the functions that are called.
+ */
 static int compile_functions(struct rut_gen *g, struct rut_asm *code, struct rut_err *err)
 {
 	struct rut_ir *functions = (void *)g->functions.data;
 	size_t n = g->functions.len / sizeof(*functions);
+	_cleanup_free_ bool *called = calloc(n + 1, sizeof(*called));
 	int rc;
 
-	if (g->functions.failed)
+	if (g->functions.failed || !called || mark_called(&g->ir, functions, called))
 		return rut_err_set(err, ENOMEM, "out of memory");
 	/* Label i is function i + 1. */
 	for (size_t i = 0; i < n; i++)
 		rut_asm_label(code);
 	rc = rut_ir_compile(&g->ir, code, err);
 	for (size_t i = 0; i < n && !rc; i++) {
+		if (!called[i])
+			continue;
+		g->nfunctions++;
 		rut_asm_place(code, (uint32_t)i);
 		rc = rut_ir_compile(&functions[i], code, err);
 	}
 	if (!rc)
 		rc = rut_asm_finish(code, err);
-	g->nfunctions = (uint32_t)n;
+	g->all_functions = (uint32_t)n;
 	return rc;
 }
 
 static uint32_t *function_begins(const struct rut_gen *g, const struct rut_asm *code)
 {
-	uint32_t *begins = malloc((g->nfunctions + 1) * sizeof(*begins));
+	uint32_t *begins = malloc((g->nfunctions + 1) * sizeof(*begins)), n = 0;
+	const uint32_t *labels = (const uint32_t *)(const void *)code->labels.data;
 
-	if (begins)
-		memcpy(begins, code->labels.data, g->nfunctions * sizeof(*begins));
+	for (uint32_t i = 0; begins && i < g->all_functions; i++)
+		if (labels[i] != UINT32_MAX)
+			begins[n++] = labels[i];
 	return begins;
 }
 

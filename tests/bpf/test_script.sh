@@ -536,4 +536,12 @@ END
   grep -q 'inner\]: 1$' out
 }
 t_case "stacks of processes have names in a PID namespace" test_stacks_in_a_namespace
+test_loops_that_are_never_reached() {
+  need_bpf
+  "$RUTILE" run -q -e 'begin { if (comm == "a text that no name is as long as") { for ($i : 0..3) { for ($j : 0..2) { @n++; } } }
+    for ($i : 0..4) { @m++; if ("x" == "yyyy") { for ($k : 0..3) { @never++; } } } exit(); }' >out
+  grep -qx '@m: 4' out
+  not grep -q '@n' out
+}
+t_case "loops that are never reached are left out" test_loops_that_are_never_reached
 t_done
