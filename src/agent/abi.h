@@ -94,6 +94,9 @@ enum rut_agent_kind {
 	RUT_KINDS,
 };
 
+/* Above the kinds. Of the heap: each look also writes who refers to whom. */
+#define RUT_AGENT_GRAPH 0x80000000u
+
 #define RUT_AGENT_KIND(kind)   (0x10000u << (kind))
 #define RUT_AGENT_KINDS(kinds) ((kinds) << 16) /* of bits of the numbers above */
 
@@ -256,6 +259,51 @@ struct rut_agent_stacks {
 	uint32_t pad;
 };
 
+/*
+ * Heap mode with RUT_AGENT_GRAPH: a look also writes the references between objects, as words, into
+ * a ring in the table: word i is at off + (i % words) * 8. It waits while the ring is full. The low
+ * three bits of a word are its kind (RUT_GRAPH_*); objects are at multiples of eight.
+ *
+ * When the look is complete and all of it was taken, the tracer may ask for the names of
+ * references: it writes struct rut_agent_ref into the ring, in the order of holders, and then
+ * their count, and a new number into names_wanted.
+ */
+struct rut_agent_graph {
+	uint64_t off, words; /* a power of two; 0: this agent has no ring */
+	uint64_t head;	     /* atomic; words written so far */
+	uint64_t tail;	     /* atomic; words that the tracer has taken */
+	uint32_t flags;	     /* RUT_GRAPH_LOST */
+	uint32_t names_wanted, names_done;
+	uint32_t refs;
+};
+
+#define RUT_GRAPH_WORDS (1u << 19) /* 4 MiB */
+#define RUT_GRAPH_TO	0u	   /* what the object before refers to */
+#define RUT_GRAPH_OBJECT                                                                           \
+	1u /* address; row and label << 32; bytes and imemo << 56; then references */
+#define RUT_GRAPH_ROOT	2u /* address; its kind, a string of the table */
+#define RUT_GRAPH_RESET 3u /* all before is void: objects have moved */
+#define RUT_GRAPH_KIND	7u
+
+#define RUT_GRAPH_LOST                                                                             \
+	1u /* references of one object that did not fit into the ring were left out */
+
+/* The label of a class is the row of its own name, plus 1, or of what it is the singleton class of.
+ */
+#define RUT_GRAPH_SINGLETON 0x80000000u
+/* Above the bytes: an internal object, and its kind. */
+#define RUT_GRAPH_BYTES_BITS 56
+#define RUT_GRAPH_IMEMO	     0x80u
+
+#define RUT_GRAPH_REFS 1024u
+
+/* By what does `holder` refer to `object`? */
+struct rut_agent_ref {
+	uint64_t holder, object;
+	uint64_t name; /* the answer: a string of the table; 0: not an instance variable or constant
+			*/
+};
+
 /* What the process knows about its application: offsets of strings, 0 for what it does not know. */
 struct rut_agent_facts {
 	uint32_t main; /* real path of the program's main script */
@@ -283,7 +331,10 @@ struct rut_agent_table {
 	uint64_t ractors;	/* RUT_RACTORS_*: there are others than the main one */
 	/* RUT_KIND_ALLOC_SAMPLE: all that was allocated, and what of Ruby's own was beside it. */
 	uint64_t allocs, alloc_bytes;
-	struct rut_agent_stacks stacks;
+	union {
+		struct rut_agent_stacks stacks;
+		struct rut_agent_graph graph; /* heap mode */
+	};
 	struct rut_agent_facts facts; /* of RUT_AGENT_ASK */
 	uint64_t extra_off; /* row i has `extra_bytes` more, at extra_off + i * extra_bytes */
 	uint64_t extra_bytes;
@@ -365,6 +416,7 @@ _Static_assert(sizeof(struct rut_agent_message) == 320, "message");
 #define RUT_LOOK_ORIGINS_LOST 1u /* some objects were made where there was no room to note it */
 #define RUT_LOOK_NO_ORIGINS   2u /* a compaction or a second ractor: what was noted is void */
 #define RUT_LOOK_RACTORS      4u /* nothing was counted: other ractors run, and change the heap */
+#define RUT_LOOK_NO_GRAPH     8u /* this Ruby does not say what its roots are */
 
 #define RUT_HEAP_AGES 8u
 

@@ -2,6 +2,7 @@
 #include "census.h"
 
 #include "clock.h"
+#include "graph.h"
 #include "origin.h"
 #include "site.h"
 
@@ -14,12 +15,15 @@ bool rut_agent_census_due(const struct rut_session *s)
 	const struct rut_agent_table *hdr = s->table.hdr;
 
 	return s->mode == RUT_AGENT_HEAP && s->hooked &&
-	       __atomic_load_n(&hdr->look_wanted, __ATOMIC_ACQUIRE) != hdr->look_done;
+	       (__atomic_load_n(&hdr->look_wanted, __ATOMIC_ACQUIRE) != hdr->look_done ||
+		rut_agent_graph_names_due(s));
 }
 
 void rut_agent_census_end(struct rut_session *s)
 {
 	rut_agent_walk_end(&s->census.walk);
+	if (s->mode == RUT_AGENT_HEAP)
+		rut_agent_graph_end(s);
 	s->census = (struct rut_census){0};
 }
 
@@ -29,6 +33,7 @@ void rut_agent_census_forked(struct rut_session *s)
 		return;
 	rut_agent_census_end(s);
 	s->table.hdr->look_done = s->table.hdr->look_wanted = 0;
+	rut_agent_graph_describe(s);
 }
 
 /* What Ruby made for itself, by its type: a program never sees it. */
@@ -105,6 +110,8 @@ static void count(VALUE v, size_t slot_bytes, void *data)
 		return;
 	if (is_internal(v, type, klass)) {
 		row = internal_row(s, type);
+		if (type != RUT_T_NODE && rb.rb_obj_memsize_of)
+			bytes = rb.rb_obj_memsize_of(v);
 	} else {
 		const struct rut_agent_site *site;
 
@@ -122,6 +129,8 @@ static void count(VALUE v, size_t slot_bytes, void *data)
 	row->bytes += bytes;
 	h->old += old;
 	h->old_bytes += old ? bytes : 0;
+	if (rut_graph_wanted(s))
+		rut_agent_graph_add(s, v, row, bytes);
 }
 
 /* False: not all rows yet. */
@@ -152,19 +161,6 @@ static void collect(void)
 		rb.rb_gc_disable();
 }
 
-static void begin(struct rut_session *s)
-{
-	struct rut_census *c = &s->census;
-
-	rut_agent_census_end(s);
-	c->number = __atomic_load_n(&s->table.hdr->look_wanted, __ATOMIC_ACQUIRE);
-	if (s->flags & RUT_AGENT_FULL_GC)
-		collect();
-	rut_agent_walk_begin_each(&c->walk);
-	c->to_clear = s->table.hdr->row_count; /* those that come are zero */
-	c->running = true;
-}
-
 /* It is the answer to what was asked up to that number. */
 static void finish(struct rut_session *s, uint32_t number, uint32_t flags)
 {
@@ -176,27 +172,72 @@ static void finish(struct rut_session *s, uint32_t number, uint32_t flags)
 	__atomic_store_n(&hdr->look_done, number, __ATOMIC_RELEASE);
 }
 
+/* False: it is answered already, without what was asked for. */
+static bool begin(struct rut_session *s)
+{
+	struct rut_census *c = &s->census;
+
+	rut_agent_census_end(s);
+	c->number = __atomic_load_n(&s->table.hdr->look_wanted, __ATOMIC_ACQUIRE);
+	if (s->flags & RUT_AGENT_FULL_GC)
+		collect();
+	if (rut_graph_wanted(s) && !rut_agent_graph_begin(s)) {
+		finish(s, c->number, RUT_LOOK_NO_GRAPH);
+		return false;
+	}
+	rut_agent_walk_begin_each(&c->walk);
+	c->walk.by_page = rut_graph_wanted(s);
+	c->to_clear = s->table.hdr->row_count; /* those that come are zero */
+	c->running = true;
+	return true;
+}
+
+/* Until all of the heap is read, or the time is over. */
+static enum rut_walk_state read_heap(struct rut_session *s, uint64_t deadline_ns)
+{
+	struct rut_census *c = &s->census;
+	enum rut_walk_state state = RUT_WALK_DONE;
+
+	if (!rut_graph_wanted(s))
+		return rut_agent_walk_step_each(&c->walk, count, s, deadline_ns);
+	while (!c->walked) {
+		if (!rut_agent_graph_ready(s, deadline_ns))
+			return RUT_WALK_MORE;
+		state = rut_agent_walk_step_each(&c->walk, count, s, deadline_ns);
+		if (state == RUT_WALK_MOVED)
+			return state;
+		c->walked = state == RUT_WALK_DONE;
+		if (!c->walked && rut_mono_ns() > deadline_ns)
+			return RUT_WALK_MORE;
+	}
+	if (rut_agent_walk_moved(&c->walk))
+		return RUT_WALK_MOVED;
+	return rut_agent_graph_finish(s, deadline_ns) ? RUT_WALK_DONE : RUT_WALK_MORE;
+}
+
 bool rut_agent_census_work(struct rut_session *s, uint64_t deadline_ns)
 {
+	const struct rut_agent_table *hdr = s->table.hdr;
 	struct rut_census *c = &s->census;
 
 	if (!rut_agent_census_due(s))
 		return false;
 	/* They make and free objects while we look, and do not wait for the GVL. */
 	if (rut_agent_ractors_run()) {
-		finish(s, __atomic_load_n(&s->table.hdr->look_wanted, __ATOMIC_ACQUIRE),
-		       RUT_LOOK_RACTORS);
+		finish(s, __atomic_load_n(&hdr->look_wanted, __ATOMIC_ACQUIRE), RUT_LOOK_RACTORS);
 		return false;
 	}
-	if (!c->running)
-		begin(s);
+	if (__atomic_load_n(&hdr->look_wanted, __ATOMIC_ACQUIRE) == hdr->look_done)
+		return rut_agent_graph_name(s, deadline_ns);
+	if (!c->running && !begin(s))
+		return false;
 	if (!clear(s, deadline_ns))
 		return true;
 	rut_lives_sync();
 	rut_agent_origins_sync(s, true);
 	c->gcs = rut_gcs();
 	c->marking = rut_agent_life_marking();
-	switch (rut_agent_walk_step_each(&c->walk, count, s, deadline_ns)) {
+	switch (read_heap(s, deadline_ns)) {
 	case RUT_WALK_MORE:
 		return true;
 	case RUT_WALK_MOVED:

@@ -284,11 +284,29 @@ struct rut_origins {
 struct rut_census {
 	struct rut_walk walk;
 	bool running;
+	bool walked;		    /* all of the heap was read */
 	bool marking;		    /* a collection is marking: young objects may be garbage */
 	uint32_t number;	    /* of this look */
 	uint32_t cleared, to_clear; /* rows: set to zero for it, and those that there were */
 	size_t gcs;
 	struct rut_agent_row *internal[RUT_T_MASK + 1]; /* by type */
+};
+
+/* An object of which the references did not fit into the ring yet (graph.c). */
+struct rut_graph_late {
+	uint64_t head[3]; /* its record */
+};
+
+/* References between objects (graph.c). */
+struct rut_graph_mode {
+	VALUE objects; /* Array, hidden, of those below; registered with the GC; 0: no look */
+	struct rut_graph_late *late; /* owned */
+	uint32_t count, next;	     /* of these; those before `next` are written */
+	uint64_t at;		     /* so many references of the next one are */
+	bool reset;		     /* to be written first */
+	bool rooted;		     /* the roots are written: it is complete */
+	bool naming;
+	struct rut_walk walk; /* of the holders of references to name */
 };
 
 struct rut_hit_probe;
@@ -358,6 +376,7 @@ struct rut_session {
 	struct rut_slots slots; /* sizes of objects */
 	struct rut_origins origins;
 	struct rut_census census;
+	struct rut_graph_mode graph;
 	struct rut_agent_events events;
 	struct rut_trace_mode trace;
 	struct rut_record_mode record;

@@ -274,7 +274,7 @@ static enum rut_walk_state step(struct rut_walk *w, const struct reader *r, uint
 			return RUT_WALK_MORE;
 		}
 		w->next += 3;
-		if (rut_mono_ns() > deadline_ns)
+		if (w->by_page || rut_mono_ns() > deadline_ns)
 			return RUT_WALK_MORE;
 	}
 	if (!w->listed)

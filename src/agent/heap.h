@@ -38,6 +38,7 @@ struct rut_walk {
 	uint32_t read_mask, read_count;
 	size_t gcs, compactions;
 	VALUE state;
+	bool by_page;	     /* a step reads one page, once they are listed */
 	bool unsure;	     /* some pages wait for the GC */
 	uint64_t waiting_ns; /* since then */
 };

@@ -90,6 +90,8 @@ typedef void (*rut_tp_fn)(VALUE tp, void *data);
 typedef void (*rut_raw_fn)(VALUE data, struct rut_trace_arg *ta);
 typedef int (*rut_heap_fn)(void *start, void *end, size_t stride, void *data);
 typedef void (*rut_reach_fn)(VALUE obj, void *data);
+typedef void (*rut_root_fn)(const char *category, VALUE obj, void *data);
+typedef int (*rut_ivar_fn)(ID id, VALUE value, uintptr_t data);
 typedef void (*rut_job_fn)(void *data);
 
 /* F(required, return type, name, arguments) */
@@ -120,6 +122,12 @@ typedef void (*rut_job_fn)(void *data);
 	F(0, int, rb_objspace_garbage_object_p, (VALUE))                                           \
 	F(0, int, rb_objspace_marked_object_p, (VALUE))                                            \
 	F(1, void, rb_objspace_reachable_objects_from, (VALUE, rut_reach_fn, void *))              \
+	F(0, void, rb_objspace_reachable_objects_from_root, (rut_root_fn, void *))                 \
+	F(0, void, rb_ivar_foreach, (VALUE, rut_ivar_fn, uintptr_t))                               \
+	F(0, void *, rb_mod_const_at, (VALUE, void *))                                             \
+	F(0, int, rb_st_foreach, (void *, int (*)(uintptr_t, uintptr_t, uintptr_t), uintptr_t))    \
+	F(0, void, rb_st_free_table, (void *))                                                     \
+	F(0, VALUE, rb_hash_size, (VALUE))                                                         \
 	F(0, VALUE, rb_iseqw_new, (VALUE))                                                         \
 	F(0, VALUE, rb_iseqw_to_iseq, (VALUE))                                                     \
 	F(0, VALUE, rb_iseq_type, (VALUE))                                                         \

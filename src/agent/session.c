@@ -8,6 +8,7 @@
 #include "code.h"
 #include "disable.h"
 #include "files.h"
+#include "graph.h"
 #include "hit.h"
 #include "hit_event.h"
 #include "methods.h"
@@ -38,6 +39,13 @@ static size_t extra_bytes(const struct rut_session *s)
 	if (s->mode == RUT_AGENT_HEAP)
 		return sizeof(struct rut_agent_heap);
 	return s->mode == RUT_AGENT_RAISES ? sizeof(struct rut_agent_message) : 0;
+}
+
+static size_t more_bytes(const struct rut_session *s)
+{
+	return s->mode == RUT_AGENT_HEAP && s->flags & RUT_AGENT_GRAPH
+		       ? RUT_GRAPH_WORDS * sizeof(uint64_t)
+		       : 0;
 }
 
 static bool wants_requests(const struct rut_session *s)
@@ -98,7 +106,7 @@ int rut_agent_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 			return r;
 	}
 	filter_init(s);
-	r = rut_agent_table_init(&s->table, extra_bytes(s));
+	r = rut_agent_table_init(&s->table, extra_bytes(s), more_bytes(s));
 	if (r < 0) {
 		rut_agent_watches_fini(&s->requests.watches);
 		return r;
@@ -120,6 +128,8 @@ int rut_agent_session_init(struct rut_session *s, struct rut_agent_slot *slot)
 	}
 	if (s->mode == RUT_AGENT_TIME)
 		rut_agent_stack_describe(s, &s->table.hdr->stacks);
+	if (s->mode == RUT_AGENT_HEAP)
+		rut_agent_graph_describe(s);
 	slot->ring_ino = s->events.ino;
 	slot->ring_fd = s->events.fd;
 	slot->table_fd = s->table.fd;

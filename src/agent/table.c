@@ -152,9 +152,9 @@ static void *map_table(const struct rut_agent_rows *t)
 	return map_shared(NULL, t->bytes, t->fd, RUT_FAMILY_BYTES + t->member * t->bytes);
 }
 
-int rut_agent_table_init(struct rut_agent_rows *t, size_t extra_bytes)
+int rut_agent_table_init(struct rut_agent_rows *t, size_t extra_bytes, size_t more_bytes)
 {
-	size_t bytes = table_bytes(extra_bytes);
+	size_t bytes = table_bytes(extra_bytes) + more_bytes;
 	struct rut_agent_table *hdr;
 	int r;
 
@@ -189,6 +189,7 @@ int rut_agent_table_init(struct rut_agent_rows *t, size_t extra_bytes)
 	hdr->extra_bytes = extra_bytes;
 	hdr->extra_off = extra_bytes ? EXTRA_OFF : 0;
 	t->extra = (char *)hdr + EXTRA_OFF;
+	t->more = (char *)hdr + table_bytes(extra_bytes);
 	begin_dump(t, (char *)hdr, bytes);
 	t->other_str = rut_agent_table_str(t, RUT_OTHER, sizeof(RUT_OTHER) - 1);
 	rut_agent_table_ready(t);

@@ -19,6 +19,7 @@ struct rut_agent_rows {
 	struct rut_agent_row *rows;
 	char *strs;
 	char *extra;			 /* of the first row */
+	char *more;			 /* what is at the end of the table */
 	struct rut_agent_family *family; /* the file's first pages, shared; owned */
 	size_t bytes;			 /* of the mapping */
 	uint32_t member;		 /* our place in the file */
@@ -35,8 +36,11 @@ struct rut_agent_rows {
 	size_t rows_dumped, strs_dumped; /* core dumps get the table up to here */
 };
 
-/* `extra_bytes`: that much is kept beside each row, zero at first. */
-int rut_agent_table_init(struct rut_agent_rows *t, size_t extra_bytes);
+/*
+ * `extra_bytes`: that much is kept beside each row, zero at first; `more_bytes`, whole pages: at
+ * the end of the table (t->more).
+ */
+int rut_agent_table_init(struct rut_agent_rows *t, size_t extra_bytes, size_t more_bytes);
 void rut_agent_table_fini(struct rut_agent_rows *t);
 
 /*

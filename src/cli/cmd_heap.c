@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/cmd.h"
+#include "cli/heap_retained.h"
 #include "cli/heap_rows.h"
 #include "cli/ruby_live.h"
 #include "cli/ruby_opts.h"
@@ -27,6 +28,8 @@ enum {
 	OPT_BY,
 	OPT_SORT,
 	OPT_GC,
+	OPT_RETAINED,
+	OPT_WATCH,
 };
 
 static const struct rut_opt options[] = {
@@ -35,7 +38,11 @@ static const struct rut_opt options[] = {
 	{"duration", "TIME", "with --interval: stop after TIME (for example 10m)",
 	 RUT_OPT_DURATION},
 	{"gc", NULL, "collect all garbage before each look: a pause, but exact", OPT_GC},
-	{"by", "class|line", "rows (default class; with --diff and --interval line)", OPT_BY},
+	{"retained", NULL, "show what would be freed with an object, a class or a line",
+	 OPT_RETAINED},
+	{"watch", "TIME", "with --retained: note for TIME which lines allocate, first", OPT_WATCH},
+	{"by", "class|line|object",
+	 "rows (default class; with --diff and --interval line; with --retained object)", OPT_BY},
 	{"sort", "COLUMN", "growth, bytes, count, old, gens (default growth, else bytes)",
 	 OPT_SORT},
 	{"limit", "N", "rows of a table, 0 for all (default 25; JSON: all)", 'n'},
@@ -60,7 +67,9 @@ struct heap {
 	struct rut_targets targets;
 	struct rut_tracer *tracer; /* owned */
 	uint64_t interval_ns;	   /* 0: one look */
-	bool repeat, full_gc, by_given, by_line, limit_given;
+	bool repeat, full_gc, by_line, limit_given, sort_given, retained;
+	enum rut_heap_by by;
+	uint64_t watch_ns; /* of --retained */
 	enum rut_heap_sort sort;
 	uint64_t limit;
 	struct rut_heap_look first;
@@ -218,11 +227,29 @@ static bool over(const struct heap *h)
 	       (h->opts.duration_ns && rut_now_ns() - h->begin_ns >= h->opts.duration_ns);
 }
 
+static int retained(struct heap *h, struct rut_err *err)
+{
+	const struct rut_heap_retained r = {
+		.cmd = h->cmd,
+		.tracer = h->tracer,
+		.by = h->by,
+		.json = h->opts.json,
+		.lines = h->watch_ns,
+		.limit = h->limit,
+		.fd = h->fd,
+	};
+	int rc = wait_until(h, rut_now_ns() + h->watch_ns, err);
+
+	return rc < 0 ? rc : rut_cli_heap_retained(&r, err);
+}
+
 static int looks(struct heap *h, struct rut_err *err)
 {
 	unsigned flags;
 	int rc = h->child ? wait_for_command(h, err) : wait_until(h, h->begin_ns + workers_ns, err);
 
+	if (rc >= 0 && h->retained)
+		return retained(h, err);
 	if (rc >= 0 && !h->interval_ns)
 		return look_and_show(h, NULL, err);
 	if (rc >= 0)
@@ -244,7 +271,11 @@ static int looks(struct heap *h, struct rut_err *err)
 static int run_heap(struct heap *h)
 {
 	struct rut_tracer_config config = {
-		.mode = RUT_RUBY_HEAP, .origins = h->interval_ns, .full_gc = h->full_gc};
+		.mode = RUT_RUBY_HEAP,
+		.origins = h->interval_ns || h->watch_ns,
+		.full_gc = h->full_gc,
+		.graph = h->retained,
+	};
 	struct rut_err err = RUT_ERR_INIT;
 	int rc = rut_cli_targets_find(&h->targets, &h->opts, &err), wake_fd = -1;
 
@@ -276,6 +307,20 @@ static int run_heap(struct heap *h)
 	return h->child_ended ? h->child_status : RUT_EXIT_OK;
 }
 
+static int take_by(struct heap *h, const char *value)
+{
+	if (strcmp(value, "class") == 0)
+		h->by = RUT_HEAP_BY_CLASS;
+	else if (strcmp(value, "line") == 0)
+		h->by = RUT_HEAP_BY_LINE;
+	else if (strcmp(value, "object") == 0)
+		h->by = RUT_HEAP_BY_OBJECT;
+	else
+		return rut_cli_usage_error(h->cmd, "--by: '%s' is not 'class', 'line' or 'object'",
+					   value);
+	return -1;
+}
+
 static int take_own(struct heap *h, struct rut_args *a, int id)
 {
 	int sort;
@@ -289,13 +334,13 @@ static int take_own(struct heap *h, struct rut_args *a, int id)
 	case OPT_GC:
 		h->full_gc = true;
 		return -1;
-	case OPT_BY:
-		h->by_line = strcmp(a->value, "line") == 0;
-		h->by_given = true;
-		if (!h->by_line && strcmp(a->value, "class") != 0)
-			return rut_cli_usage_error(h->cmd, "--by: '%s' is not 'class' or 'line'",
-						   a->value);
+	case OPT_RETAINED:
+		h->retained = true;
 		return -1;
+	case OPT_WATCH:
+		return rut_cli_take_duration(a, "watch", &h->watch_ns);
+	case OPT_BY:
+		return take_by(h, a->value);
 	case OPT_SORT:
 		sort = rut_cli_heap_sort_find(a->value);
 		if (sort < 0)
@@ -303,6 +348,7 @@ static int take_own(struct heap *h, struct rut_args *a, int id)
 				h->cmd, "--sort: no column '%s': growth, bytes, count, old, gens",
 				a->value);
 		h->sort = (enum rut_heap_sort)sort;
+		h->sort_given = true;
 		return -1;
 	case 'n':
 		h->limit_given = true;
@@ -310,6 +356,33 @@ static int take_own(struct heap *h, struct rut_args *a, int id)
 	default:
 		return RUT_EXIT_USAGE;
 	}
+}
+
+/* Do the options go together? < 0, or the exit code. */
+static int check_own(struct heap *h)
+{
+	if (h->opts.command && !h->interval_ns && !h->watch_ns)
+		return rut_cli_usage_error(h->cmd,
+					   "a command has no heap yet when it begins: --diff TIME "
+					   "or --interval TIME says when to look again, --watch "
+					   "TIME when to look with --retained");
+	if (h->opts.duration_ns && !h->repeat)
+		return rut_cli_usage_error(h->cmd, "--duration is for --interval");
+	if (!h->retained && (h->watch_ns || h->by == RUT_HEAP_BY_OBJECT))
+		return rut_cli_usage_error(h->cmd, "--watch and --by object are for --retained");
+	if (h->retained && (h->interval_ns || h->sort_given))
+		return rut_cli_usage_error(h->cmd,
+					   "--retained goes without --diff, --interval and --sort");
+	if (h->retained && h->by == RUT_HEAP_BY_LINE && !h->watch_ns)
+		return rut_cli_usage_error(h->cmd,
+					   "--retained --by line needs --watch TIME: lines are "
+					   "known of objects that are allocated meanwhile");
+	if (h->retained && !h->by)
+		h->by = RUT_HEAP_BY_OBJECT;
+	if (h->retained && !h->limit)
+		return rut_cli_usage_error(h->cmd, "--retained needs a --limit above 0");
+	h->by_line = h->by ? h->by == RUT_HEAP_BY_LINE : h->interval_ns;
+	return -1;
 }
 
 static int run(const struct rut_cmd *cmd, int argc, char **argv)
@@ -325,14 +398,8 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 			rc = take_own(&h, &a, id);
 	if (rc < 0)
 		rc = rut_cli_ruby_opts_check(&h.opts, cmd);
-	if (rc < 0 && h.opts.command && !h.interval_ns)
-		rc = rut_cli_usage_error(cmd,
-					 "a command has no heap yet when it begins: --diff TIME "
-					 "or --interval TIME says when to look again");
-	if (rc < 0 && h.opts.duration_ns && !h.repeat)
-		rc = rut_cli_usage_error(cmd, "--duration is for --interval");
-	if (!h.by_given)
-		h.by_line = h.interval_ns;
+	if (rc < 0)
+		rc = check_own(&h);
 	if (rc < 0)
 		rc = run_heap(&h);
 	rut_cli_targets_fini(&h.targets);

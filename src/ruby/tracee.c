@@ -268,6 +268,7 @@ static void write_config(struct rut_tracer *t, struct rut_agent_slot *slot)
 		      (t->config.overwrite ? RUT_AGENT_OVERWRITE : 0) |
 		      (t->config.origins ? RUT_AGENT_ORIGINS : 0) |
 		      (t->config.full_gc ? RUT_AGENT_FULL_GC : 0) |
+		      (t->config.graph ? RUT_AGENT_GRAPH : 0) |
 		      (rut_tsc_is_clock() ? RUT_AGENT_TSC : 0) | RUT_AGENT_KINDS(t->config.kinds);
 	slot->tracer_pid = (int32_t)getpid();
 	slot->slow_ns = t->config.slow_ns;

@@ -86,6 +86,7 @@ struct rut_tracer_config {
 	/* RUT_RUBY_HEAP only: */
 	bool origins; /* note where objects are made from now on */
 	bool full_gc; /* a full collection before each look */
+	bool graph;   /* looks also report references: see heap_graph.h */
 	/* RUT_RUBY_RECORD only: */
 	uint32_t kinds;	    /* bits of enum rut_agent_kind (agent/abi.h) */
 	const char *sample; /* RUT_KIND_ALLOC_SAMPLE: "1000" objects or "64k" bytes; borrowed */

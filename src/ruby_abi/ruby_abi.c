@@ -13,6 +13,8 @@
 #define UNTIL_3_3	.singleton_flag = FL_USER0
 #define UNTIL_3_4	.data_type_first = true, .hooks_in_code = true
 
+#define HASHES_UNTIL_3_2 .hash_table = 2, .hash_ifnone = 3
+
 /* ... and for each since. */
 #define SINCE_2_6 .target_hooks = true, .has_parameters = true
 #define SINCE_2_7 SINCE_2_6, .has_definemethod = true
@@ -22,7 +24,8 @@
 	SINCE_3_1, .array_embed_mask = 127, .slot_sizes = true, .string_len_word = true,           \
 		   .class_path_word = true
 #define SINCE_3_3                                                                                  \
-	SINCE_3_2, .promoted_mask = 0x20, .threads_move = true, .has_rescue_event = true,          \
+	SINCE_3_2, .hash_table = 3, .hash_table_inside = true, .hash_ifnone = 2,                   \
+		   .promoted_mask = 0x20, .threads_move = true, .has_rescue_event = true,          \
 		   .gvl_event_has_thread = true, .gc_time = RUT_GC_TIME_SPLIT
 #define SINCE_3_4 SINCE_3_3, .singleton_flag = FL_USER1, .names_have_classes = true
 #define SINCE_4_0 SINCE_3_4, .hooks_by_ractor = true
@@ -55,6 +58,7 @@ static const struct rut_ruby_abi rows[] = {
 	},
 	{
 		.version = 207,
+		HASHES_UNTIL_3_2,
 		UNTIL_2_7,
 		UNTIL_3_0,
 		UNTIL_3_1,
@@ -69,6 +73,7 @@ static const struct rut_ruby_abi rows[] = {
 	},
 	{
 		.version = 300,
+		HASHES_UNTIL_3_2,
 		UNTIL_3_0,
 		UNTIL_3_1,
 		UNTIL_3_2,
@@ -83,6 +88,7 @@ static const struct rut_ruby_abi rows[] = {
 	},
 	{
 		.version = 301,
+		HASHES_UNTIL_3_2,
 		UNTIL_3_1,
 		UNTIL_3_2,
 		UNTIL_3_3,
@@ -98,6 +104,7 @@ static const struct rut_ruby_abi rows[] = {
 	},
 	{
 		.version = 302,
+		HASHES_UNTIL_3_2,
 		UNTIL_3_2,
 		UNTIL_3_3,
 		UNTIL_3_4,

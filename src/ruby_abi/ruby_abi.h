@@ -34,6 +34,12 @@ struct rut_ruby_abi {
 	/* The length of an embedded array, above its lowest bit: two bits until 3.1, seven since.
 	 */
 	uint8_t array_embed_mask;
+	/*
+	 * Words of a Hash: of its st_table or, if that is inside, where it begins (0: not known);
+	 * of its default.
+	 */
+	uint8_t hash_table, hash_ifnone;
+	bool hash_table_inside;
 	/* RUBY_FL_PROMOTED: two bits that count to three until 3.2, one since. */
 	uint8_t promoted_mask;
 	/* T_DATA: the type follows flags and class; since 4.0 instance variables come first. */
