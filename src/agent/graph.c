@@ -349,8 +349,7 @@ static bool begin(struct rut_session *s)
 	g->late = rut_agent_map(LATE_MAX * sizeof(*g->late));
 	if (!g->late)
 		return false;
-	g->objects = rb.rb_obj_hide(rb.rb_ary_new_capa(LATE_MAX));
-	rb.rb_gc_register_address(&g->objects);
+	rut_keep(&g->objects, rb.rb_obj_hide(rb.rb_ary_new_capa(LATE_MAX)));
 	return true;
 }
 
