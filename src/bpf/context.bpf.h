@@ -7,6 +7,9 @@
 #define RUT_BPF_CONTEXT_BPF_H
 
 #include "bpf/filter.bpf.h"
+#ifndef RUT_NO_BTF
+#include "bpf/kstack.bpf.h"
+#endif
 #include "bpf/ruby.bpf.h"
 #include "bpf/stack.bpf.h"
 #include "bpf/unwind.bpf.h"
@@ -53,7 +56,11 @@ RUT_CONTEXT(USTACK)
 }
 RUT_CONTEXT(KSTACK)
 {
+#ifdef RUT_NO_BTF
 	return ctx ? rut_stack_id(ctx, 0) : RUT_STACK_NONE;
+#else
+	return ctx ? rut_kernel_stack(ctx, event) : RUT_STACK_NONE;
+#endif
 }
 
 RUT_CONTEXT(RSTACK)

@@ -557,12 +557,15 @@ struct rut_bpf_conf {
 	__u32 code_mask;    /* sets of places in the table of codes - 1 */
 	__u32 cache_mask;   /* places of frame_cache - 1 */
 	__u32 unwind_mask;  /* places of unwind_cache - 1; 0: stacks by frame pointers only */
+	__u32 known_mask;   /* places of known_stacks - 1 */
+	__u32 known_kernel; /* stacks of the kernel can be recognised */
 	__u32 fsbase_at;    /* offset of the thread pointer in task_struct; 0: unknown */
 	__u32 read_kernel;  /* enum rut_read_kernel */
 	__u32 perf_cpus;    /* elements of perf_counters for one counter */
 	__u64 rstack_events[RUT_EVENT_WORDS]; /* bit i: event i has a Ruby stack, ... */
 	__u64 rstack_some;		      /* ... or all have: 0 */
 	__s64 preempt_at; /* the CPU's count of preemption from its run queue on; 0: unknown */
+	__u64 load;	  /* a number that no other programs of the session have */
 	__u8 uuid[16];
 };
 

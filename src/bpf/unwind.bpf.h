@@ -8,6 +8,7 @@
 #define RUT_BPF_UNWIND_BPF_H
 
 #include "bpf/kernel.h"
+#include "bpf/known.bpf.h"
 #include "bpf/ring.bpf.h"
 #include "bpf/stack.bpf.h"
 #include "bpf/unwind.h"
@@ -43,13 +44,27 @@ struct {
 	__type(value, struct rut_unwind_cache);
 } unwind_cache SEC(".maps");
 
+#define UNWIND_WINDOW 256 /* words of the stack that are read at once */
+
 struct rut_unwind_walk {
 	struct rut_unwind_proc proc;
 	__u64 pc, sp, bp;
 	__u64 at; /* the instruction: of a return address the one before it */
 	__u32 count, elide;
-	__u32 exact, _pad; /* pc is where the frame was interrupted, not a return address */
+	__u32 exact; /* pc is where the frame was interrupted, not a return address */
+	/* What the next walk needs to recognise this stack (bpf/known.h). */
+	__u32 lost; /* it cannot be recognised: a word is too far away, or was not readable */
+	__u64 from; /* distances are from here on: the stack pointer */
+	__u64 key, sum;
+	__u64 base, have; /* words: where `words` is from, and how many */
+	__u64 bp_entry;	  /* %rbp on entry */
+	__u64 bp_from;	  /* where `bp` was read; UNWIND_BP_* */
+	struct rut_known known;
+	__u64 words[UNWIND_WINDOW + 8];
 };
+
+#define UNWIND_BP_ENTRY 0 /* nowhere: the register on entry */
+#define UNWIND_BP_NOTED 1 /* it was used since, and is among the words */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -146,12 +161,56 @@ static __always_inline __u32 unwind_rule(struct rut_unwind_walk *w, __u32 place)
 	return (__u32)rule;
 }
 
-static __always_inline __u64 unwind_word(__u64 address)
+/* A word that the walk depends on. */
+static __always_inline void unwind_note(struct rut_unwind_walk *w, __u64 address, __u64 value)
+{
+	__u64 at = (address - w->from) / 8;
+	__u32 n = w->known.count;
+
+	if (address < w->from || address & 7 || at >= 0xffff || n >= RUT_KNOWN_WORDS) {
+		w->lost = 1;
+		return;
+	}
+	w->known.at[n & (RUT_KNOWN_WORDS - 1)] = at;
+	w->known.count = n + 1;
+	if (at >= w->known.span)
+		w->known.span = (__u32)at + 1;
+	w->sum = known_add(w->sum, at, value);
+}
+
+/* Most functions save %rbp only because another one uses it: it counts once a frame is found by it.
+ */
+static __always_inline __u64 unwind_use_bp(struct rut_unwind_walk *w)
+{
+	if (w->bp_from == UNWIND_BP_ENTRY)
+		w->known.uses_bp = 1;
+	else if (w->bp_from != UNWIND_BP_NOTED)
+		unwind_note(w, w->bp_from, w->bp);
+	w->bp_from = UNWIND_BP_NOTED;
+	return w->bp;
+}
+
+static __always_inline __u64 unwind_read(struct rut_unwind_walk *w, __u64 address)
 {
 	__u64 value = 0;
 
-	bpf_probe_read_user(&value, sizeof(value), (void *)address);
+	if (bpf_probe_read_user(&value, sizeof(value), (void *)address))
+		w->lost = 1;
 	return value;
+}
+
+static __always_inline __u64 unwind_word(struct rut_unwind_walk *w, __u64 address)
+{
+	__u64 value = unwind_read(w, address);
+
+	unwind_note(w, address, value);
+	return value;
+}
+
+static __always_inline void unwind_bp(struct rut_unwind_walk *w, __u64 address, __u64 value)
+{
+	w->bp = value;
+	w->bp_from = address;
 }
 
 /* The caller of a function with this CFA. 0: it is the outermost. */
@@ -160,13 +219,17 @@ static __always_inline bool unwind_to(struct rut_unwind_walk *w, __u64 cfa, __u3
 	__u64 words[2];
 
 	/* Stacks grow downwards; but a signal's may be another one. */
-	if (cfa <= w->sp || cfa & 7 ||
-	    bpf_probe_read_user(words, sizeof(words), (void *)(cfa - 16)))
+	if (cfa <= w->sp || cfa & 7)
 		return false;
+	if (bpf_probe_read_user(words, sizeof(words), (void *)(cfa - 16))) {
+		w->lost = 1;
+		return false;
+	}
 	if (bp_at == 2)
-		w->bp = words[0];
+		unwind_bp(w, cfa - 16, words[0]);
 	else if (bp_at)
-		w->bp = unwind_word(cfa - 8 * (__u64)bp_at);
+		unwind_bp(w, cfa - 8 * (__u64)bp_at, unwind_read(w, cfa - 8 * (__u64)bp_at));
+	unwind_note(w, cfa - 8, words[1]);
 	w->pc = words[1];
 	w->sp = cfa;
 	w->exact = 0;
@@ -179,9 +242,13 @@ static __always_inline enum unwind_step unwind_signal(struct rut_unwind_walk *w)
 {
 	__u64 saved[2], sp = w->sp;
 
-	if (bpf_probe_read_user(saved, sizeof(saved), (void *)(sp + UNWIND_SIGNAL_SP)))
+	if (bpf_probe_read_user(saved, sizeof(saved), (void *)(sp + UNWIND_SIGNAL_SP))) {
+		w->lost = 1;
 		return UNWIND_CUT;
-	w->bp = unwind_word(sp + UNWIND_SIGNAL_BP);
+	}
+	unwind_note(w, sp + UNWIND_SIGNAL_SP, saved[0]);
+	unwind_note(w, sp + UNWIND_SIGNAL_SP + 8, saved[1]);
+	unwind_bp(w, sp + UNWIND_SIGNAL_BP, unwind_read(w, sp + UNWIND_SIGNAL_BP));
 	w->sp = saved[0];
 	w->pc = saved[1];
 	w->exact = 1;
@@ -191,7 +258,7 @@ static __always_inline enum unwind_step unwind_signal(struct rut_unwind_walk *w)
 /* From a frame to its caller's. */
 static __always_inline enum unwind_step unwind_caller(struct rut_unwind_walk *w, __u32 rule)
 {
-	__u64 cfa, off = 8 * (__u64)RUT_UNWIND_CFA(rule), old;
+	__u64 cfa, off = 8 * (__u64)RUT_UNWIND_CFA(rule), old, at;
 	__u32 bp_at = RUT_UNWIND_BP_AT(rule);
 
 	switch (RUT_UNWIND_KIND(rule)) {
@@ -199,17 +266,18 @@ static __always_inline enum unwind_step unwind_caller(struct rut_unwind_walk *w,
 		cfa = w->sp + off;
 		break;
 	case RUT_UNWIND_BP:
-		cfa = w->bp + off;
+		cfa = unwind_use_bp(w) + off;
 		break;
 	case RUT_UNWIND_BP_WORD:
-		cfa = unwind_word(w->bp - off);
-		old = unwind_word(w->bp);
+		at = unwind_use_bp(w);
+		cfa = unwind_word(w, at - off);
+		old = unwind_read(w, at);
 		if (!unwind_to(w, cfa, 0))
 			return UNWIND_CUT;
-		w->bp = old;
+		unwind_bp(w, at, old);
 		return w->pc ? UNWIND_MORE : UNWIND_END;
 	case RUT_UNWIND_SP_WORD:
-		cfa = unwind_word(w->sp + off) + 8;
+		cfa = unwind_word(w, w->sp + off) + 8;
 		break;
 	case RUT_UNWIND_PLT:
 		cfa = w->sp + ((w->pc & 15) >= 11 ? 16 : 8);
@@ -220,9 +288,12 @@ static __always_inline enum unwind_step unwind_caller(struct rut_unwind_walk *w,
 		return UNWIND_END;
 	default:
 		/* Code that has no tables at all: what is compiled at run time, Go. */
-		if (!off || w->bp < w->sp || w->bp - w->sp > UNWIND_FRAME_MAX)
+		if (!off)
 			return UNWIND_CUT;
-		cfa = w->bp + 16;
+		at = unwind_use_bp(w);
+		if (at < w->sp || at - w->sp > UNWIND_FRAME_MAX)
+			return UNWIND_CUT;
+		cfa = at + 16;
 		bp_at = 2;
 	}
 	if (!unwind_to(w, cfa, bp_at))
@@ -255,19 +326,106 @@ __noinline __u64 rut_unwind_step(__u32 place)
 	return unwind_caller(w, unwind_rule(w, place));
 }
 
+/* Adds words of the entry in this slot, as they are now, to w->sum. 0: they cannot be read. */
+__noinline __u64 rut_unwind_add(__u32 place, __u32 slot, __u32 from)
+{
+	struct rut_unwind_walk *w = bpf_map_lookup_elem(&unwind_walks, &place);
+	const struct rut_known *k = bpf_map_lookup_elem(&known_stacks, &slot);
+	__u64 sum, base, have, at;
+	__u32 count, span;
+
+	if (!w || !k)
+		return 0;
+	sum = w->sum;
+	base = w->base;
+	have = w->have;
+	count = k->count;
+	span = k->span;
+	for (__u32 i = 0; i < RUT_KNOWN_STEP; i++) {
+		if (from + i >= count)
+			break;
+		at = k->at[(from + i) & (RUT_KNOWN_WORDS - 1)];
+		if (at - base >= have) {
+			base = at;
+			have = span - at;
+			if (have > UNWIND_WINDOW)
+				have = UNWIND_WINDOW;
+			if (at >= span ||
+			    bpf_probe_read_user(w->words, have * 8, (void *)(w->from + at * 8)))
+				return 0;
+		}
+		sum = known_add(sum, at, w->words[(at - base) & (UNWIND_WINDOW - 1)]);
+	}
+	w->sum = sum;
+	w->base = base;
+	w->have = have;
+	return 1;
+}
+
+/* The sum of an entry; 0: its words cannot be read. */
+static __always_inline __u64 unwind_sum(struct rut_unwind_walk *w, const struct rut_known *k,
+					__u32 place, __u32 slot)
+{
+	__u32 count = k->count;
+
+	w->sum = w->key;
+	w->base = w->have = 0;
+	for (__u32 i = 0; i < RUT_KNOWN_WORDS; i += RUT_KNOWN_STEP) {
+		if (i >= count)
+			break;
+		if (!rut_unwind_add(place, slot, i))
+			return 0;
+	}
+	return known_end(k, w->sum, w->bp_entry);
+}
+
+/* Where the walk begins. */
+static __always_inline void unwind_begin(struct rut_unwind_walk *w)
+{
+	const unsigned char *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	__u64 key;
+
+	/* Of struct pt_regs, by numbers: this has to load without the kernel's types, too. */
+	w->bp = w->bp_entry = *(const __u64 *)(regs + 32);
+	w->pc = *(const __u64 *)(regs + 128);
+	w->sp = *(const __u64 *)(regs + 152);
+	w->from = w->sp & ~7ull;
+	key = rut_stack_hash_step(w->proc.space * 0x9e3779b97f4a7c15ull + w->elide, w->pc);
+	w->sum = w->key = rut_stack_hash_step(key, w->sp);
+	w->bp_from = UNWIND_BP_ENTRY;
+	w->lost = w->known.count = w->known.span = w->known.uses_bp = 0;
+}
+
+/* The number of the stack, if it is one that was seen; *ret_slot: where it may be noted. */
+static __always_inline __u64 unwind_known(struct rut_unwind_walk *w, __u32 place, __u32 *ret_slot)
+{
+	__u64 id, sum;
+
+	for (__u32 way = 0; way < 2; way++) {
+		__u32 slot = known_slot(w->key, way);
+		const struct rut_known *k = bpf_map_lookup_elem(&known_stacks, &slot);
+
+		if (!k || *(const volatile __u64 *)&k->key != w->key)
+			continue;
+		sum = unwind_sum(w, k, place, slot);
+		id = sum ? known_id(k, sum) : RUT_STACK_NONE;
+		if (id != RUT_STACK_NONE)
+			return id;
+		/* The other way keeps what is there. */
+		*ret_slot = known_slot(w->key, !way);
+	}
+	w->sum = w->key;
+	return RUT_STACK_NONE;
+}
+
 /* All of it, into the place's address list; the number of words. */
 static __always_inline __u32 unwind_walk(struct rut_unwind_walk *w, __u32 place)
 {
-	const unsigned char *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	struct rut_stack_walk *s = bpf_map_lookup_elem(&stack_walks, &place);
 	__u64 step = UNWIND_MORE;
 
 	if (!s)
 		return 0;
-	/* Of struct pt_regs, by numbers: this has to load without the kernel's types, too. */
-	w->bp = *(const __u64 *)(regs + 32);
-	w->pc = *(const __u64 *)(regs + 128);
-	w->sp = *(const __u64 *)(regs + 152);
 	w->count = 0;
 	w->exact = 1;
 	for (__u32 i = 0; i < RUT_UNWIND_STEPS && step == UNWIND_MORE; i++)
@@ -298,7 +456,7 @@ __noinline __u64 rut_unwind_stack(__u32 ruby)
 	if (!proc || !proc->space)
 		return RUT_STACK_NONE;
 	for (__u32 i = 0; i < RUT_STACK_NESTED; i++) {
-		__u32 key = i, count;
+		__u32 key = i, count, slot;
 		struct rut_unwind_walk *w = bpf_map_lookup_elem(&unwind_walks, &key);
 		struct rut_stack_walk *s = bpf_map_lookup_elem(&stack_walks, &key);
 		__u64 id;
@@ -307,8 +465,16 @@ __noinline __u64 rut_unwind_stack(__u32 ruby)
 			continue;
 		w->proc = *proc;
 		w->elide = ruby && proc->loop_end;
-		count = unwind_walk(w, key);
-		id = rut_stack_number(key, (__u64)count * 8);
+		unwind_begin(w);
+		slot = known_slot(w->key, 0);
+		id = unwind_known(w, key, &slot);
+		if (id == RUT_STACK_NONE) {
+			count = unwind_walk(w, key);
+			id = rut_stack_number(key, (__u64)count * 8);
+			if (!w->lost && id >= RUT_STACK_MIN)
+				known_keep(&w->known, w->key,
+					   known_end(&w->known, w->sum, w->bp_entry), id, slot);
+		}
 		__sync_val_compare_and_swap(&s->taken, 1, 0);
 		return id;
 	}

@@ -15,8 +15,10 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "bpf/known.h"
 #include "kernel.skel.h"
 #include "kernel_filter.skel.h"
+#include "ring/write.h"
 #include "session/dynamic.h"
 #include "session/filter.h"
 #include "session/kernel.h"
@@ -82,6 +84,9 @@ int rut_programs_prepare(const struct rut_recorder *r, struct bpf_object *obj,
 		.code_mask = (uint32_t)r->ncodes - 1,
 		.cache_mask = (r->ncodes > 1 ? RUT_CACHE_ENTRIES : 1) - 1,
 		.unwind_mask = rut_unwind_wanted(r) ? RUT_UNWIND_CACHE - 1 : 0,
+		.known_mask = r->nsets > 1 ? RUT_KNOWN_ENTRIES - 1 : 0,
+		.known_kernel = r->conf.contexts & RUT_CTX_KSTACK && rut_kernel_has_read_helper(),
+		.load = rut_ring_clock(),
 		.fsbase_at = r->ncodes > 1 ? rut_kernel_fsbase() : 0,
 		.read_kernel = rut_kernel_read_means(),
 		.perf_cpus = (uint32_t)r->ncpus,

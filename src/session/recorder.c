@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "bpf/known.h"
 #include "bpf/probe.h"
 #include "session/budget.h"
 #include "session/dynamic.h"
@@ -50,6 +51,7 @@ const char *const rut_map_names[RUT_MAP_COUNT] = {
 	[RUT_MAP_UNWIND_RANGES] = "unwind_ranges",
 	[RUT_MAP_UNWIND_ROWS] = "unwind_rows",
 	[RUT_MAP_UNWIND_CACHE] = "unwind_cache",
+	[RUT_MAP_KNOWN_STACKS] = "known_stacks",
 	[RUT_MAP_PROBE_SCRATCH] = "probe_scratch",
 	[RUT_MAP_PERF_COUNTERS] = "perf_counters",
 };
@@ -170,6 +172,8 @@ static int make_maps(struct rut_recorder *r, uint32_t shift, uint32_t count, str
 					 unwinds ? RUT_UNWIND_PAGES : 1, BPF_F_MMAPABLE},
 		[RUT_MAP_UNWIND_CACHE] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_unwind_cache),
 					  unwinds ? RUT_UNWIND_CACHE : 1, 0},
+		[RUT_MAP_KNOWN_STACKS] = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct rut_known),
+					  nsets > 1 ? RUT_KNOWN_ENTRIES : 1, 0},
 		[RUT_MAP_PROBE_SCRATCH] = {BPF_MAP_TYPE_PERCPU_ARRAY, 4, RUT_PROBE_SCRATCH_BYTES,
 					   RUT_PROBE_TURNS, 0},
 		/* A flight recorder's counters go on when the process that opened them has ended.
