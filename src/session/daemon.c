@@ -32,6 +32,7 @@
 #define SYNC_MS	  5000
 #define CHANGE_MS 60000 /* attaching to many large processes */
 #define ROUND_MS  50	/* of a holder */
+#define HOME_MS	  1000	/* between two looks at the session's directory */
 #define BUDGET_MS 200	/* of one that only keeps to --max-overhead */
 
 static volatile sig_atomic_t daemon_stop, daemon_rotate;
@@ -152,18 +153,52 @@ static void answer_clear(struct rut_consumer *c, uint32_t *begun)
 	__atomic_store_n(&m->clear_done, wanted, __ATOMIC_RELEASE);
 }
 
+/* The directory of a session's pins. */
+struct home {
+	char path[128];
+	struct stat st;
+	uint64_t seen_ms;
+};
+
+static void home_init(struct home *h, const char *name)
+{
+	rut_session_dir(h->path, sizeof(h->path), name);
+	if (stat(h->path, &h->st) < 0)
+		h->st.st_ino = 0;
+	h->seen_ms = rut_now_ms();
+}
+
+/*
+ * Has the session been removed? A `destroy` of another version cannot read which process is its
+ * own, and without its pins nobody could end this one.
+ */
+static bool home_gone(struct home *h)
+{
+	struct stat now;
+
+	if (!h->st.st_ino || rut_now_ms() - h->seen_ms < HOME_MS)
+		return false;
+	h->seen_ms = rut_now_ms();
+	if (stat(h->path, &now) < 0 ? errno != ENOENT : now.st_ino == h->st.st_ino)
+		return false;
+	rut_info("ends: the session has been removed");
+	return true;
+}
+
 static void daemon_loop(struct rut_consumer *c)
 {
 	static struct rut_budget_follower budget;
 	struct rut_session_meta *m = c->recorder->meta;
 	struct rut_err err = RUT_ERR_INIT;
 	uint32_t clear_begun = m->clear_done;
+	struct home home;
 	bool running = true;
 	int rc, last = 0;
 
+	home_init(&home, c->recorder->conf.name);
 	rut_consumer_log_dirs(c);
 	rut_consumer_statedump(c);
-	while (!daemon_stop) {
+	while (!daemon_stop && !home_gone(&home)) {
 		uint32_t wanted = __atomic_load_n(&m->rotate_wanted, __ATOMIC_ACQUIRE);
 
 		follow_state(c->companions, c->ncompanions, m, &running);
@@ -325,8 +360,10 @@ static _Noreturn void holder_main(struct rut_recorder *r, const struct rut_compa
 	static struct rut_budget_follower budget;
 	struct rut_session_meta *m = r->meta;
 	bool running = true, said = false;
+	struct home home;
 
 	become_daemon(r, &log);
+	home_init(&home, r->conf.name);
 	if (!count) {
 		/* It reads no ring, and all that was loaded is freed: it stays small. */
 		munmap(r->data, r->data_bytes);
@@ -337,7 +374,7 @@ static _Noreturn void holder_main(struct rut_recorder *r, const struct rut_compa
 	m->holder_start = rut_process_start_time(getpid());
 	__atomic_store_n(&m->holder, getpid(), __ATOMIC_RELEASE);
 	close(lock);
-	while (!daemon_stop) {
+	while (!daemon_stop && !home_gone(&home)) {
 		struct rut_err err = RUT_ERR_INIT;
 		int rc = 0;
 

@@ -268,6 +268,24 @@ killed_session() {
   t_wait t_gone "$pid"
 }
 
+# As a destroy of another version leaves them, which cannot read which process is whose.
+test_removed() {
+  need_bpf
+  "$RUTILE" start ${S}y -p $$ -o "$T/orphan" -e syscall:getppid
+  "$RUTILE" start ${S}z --flight --max-overhead 50 -e syscall:getppid
+  pid=$(daemon_pid ${S}y)
+  holder=$(daemon_pid ${S}z)
+  [ -d "/proc/$holder" ]
+  getppids 1000
+  rm -r /sys/fs/bpf/rutile/${S}y /sys/fs/bpf/rutile/${S}z
+  t_wait t_gone "$pid"
+  t_wait t_gone "$holder"
+  readers orphan >/dev/null
+  n=$(grep -c syscall_entry_getppid bt2.out)
+  echo "$n of 1000 calls"
+  [ "$n" -ge 1000 ]
+}
+
 # A flood in one session loses nothing in another.
 test_isolated() {
   need_bpf
@@ -485,6 +503,7 @@ t_case "status and save show what was added and removed" test_changes_are_shown
 t_case "rotate and SIGUSR2: every directory is complete, no event is lost or doubled" test_rotate
 t_case "--size and --keep" test_size_keep
 t_case "kill -9: the trace is readable, the name is free, list cleans up" test_killed
+t_case "a session's process ends when the session's pins are removed" test_removed
 t_case "sessions are isolated; losses are reported" test_isolated
 t_case "attach follows and detaches" test_attach
 t_case "a full disk" test_full_disk
