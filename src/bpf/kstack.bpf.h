@@ -26,10 +26,8 @@
 #define KSTACK_UPPER 0x8000u		   /* a distance from the top */
 #define KSTACK_REGS  168		   /* bytes of struct pt_regs */
 #define KSTACK_TEXT  0xffffffff80000000ull /* of the kernel and its modules */
-#define KSTACK_TRIES                                                                               \
-	64	      /* stacks that are noted although none is recognised; then one in so many    \
-		       */
-#define KSTACK_SKIP 1 /* frames: the program itself, which may ask at several places */
+#define KSTACK_TRIES 64 /* stacks noted although none is recognised; then one in so many */
+#define KSTACK_SKIP  1	/* frames: the program itself, which may ask at several places */
 
 struct rut_kernel_walk {
 	struct rut_known known;

@@ -265,11 +265,19 @@ static int set_cgroup(const struct rut_cmd *cmd, struct rut_record_opts *o, cons
 	return 0;
 }
 
-int rut_cli_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
-			  const char *value)
+static int add_contexts(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
+	if (rut_context_parse(value, &o->conf.contexts, o->conf.perf, &err) < 0)
+		return rut_cli_usage_error(cmd, "%s", err.msg);
+	o->conf.rstack_all |= names_ruby_stack(value);
+	return 0;
+}
+
+int rut_cli_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
+			  const char *value)
+{
 	switch (id) {
 	case 'e':
 		return add_event(cmd, o, value);
@@ -282,10 +290,7 @@ int rut_cli_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, 
 	case RUT_OPT_CGROUP:
 		return set_cgroup(cmd, o, value);
 	case RUT_OPT_CONTEXT:
-		if (rut_context_parse(value, &o->conf.contexts, o->conf.perf, &err) < 0)
-			return rut_cli_usage_error(cmd, "%s", err.msg);
-		o->conf.rstack_all |= names_ruby_stack(value);
-		return 0;
+		return add_contexts(cmd, o, value);
 	case RUT_OPT_STRICT:
 		o->conf.strict = true;
 		return 0;
