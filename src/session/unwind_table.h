@@ -65,7 +65,7 @@ void rut_unwind_tables_fini(struct rut_unwind_tables *t);
 /* Tries the lock again where it was stuck. Is it so still? */
 bool rut_unwind_tables_stuck(struct rut_unwind_tables *t);
 
-/* The rows that fit in. */
+/* The rows that fit in. For the tests. */
 size_t rut_unwind_tables_room(void);
 
 /*
