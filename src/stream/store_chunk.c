@@ -66,6 +66,7 @@ int rut_store_chunk(struct rut_store_session *ss, const struct rut_relay_chunk *
 	rut_closep(&ss->old_fd);
 	ss->old_fd = ss->chunk_fd;
 	ss->old_number = ss->chunk_number - 1;
+	ss->old_chunk = ss->chunk;
 	ss->chunk_fd = fd;
 	ss->has_chunk = true;
 	ss->chunk_closed = false;
@@ -73,8 +74,8 @@ int rut_store_chunk(struct rut_store_session *ss, const struct rut_relay_chunk *
 	return 0;
 }
 
-/* What the store has made below a directory. No link is followed. */
-static int remove_below(int dir, int depth)
+/* What the store has made below a directory, but for the entry `keep`. No link is followed. */
+static int remove_below(int dir, int depth, const char *keep)
 {
 	int copy = depth < DEPTH_MAX ? openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 	DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -87,11 +88,12 @@ static int remove_below(int dir, int depth)
 	for (struct dirent *e; (e = readdir(d)) && !rc;) {
 		_cleanup_close_ int sub = -1;
 
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
+		    (keep && !strcmp(e->d_name, keep)))
 			continue;
 		sub = openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (sub >= 0)
-			rc = remove_below(sub, depth + 1);
+			rc = remove_below(sub, depth + 1, NULL);
 		if (!rc && unlinkat(dir, e->d_name, sub >= 0 ? AT_REMOVEDIR : 0) < 0)
 			rc = -errno;
 	}
@@ -135,18 +137,21 @@ static int leave_archive(struct rut_store_session *ss, int archives)
  * Deletes the chunk before the present one. Streams that are still writing to it, and viewers that
  * read from it, have its files open.
  */
-static int clear_old(struct rut_store_session *ss)
+static int clear_old(struct rut_store_session *ss, uint64_t id)
 {
 	_cleanup_close_ int archives = -1;
 	char number[32];
 	int rc;
 
+	/* One before that has been closed to stay. */
+	if (id != ss->old_chunk)
+		return -ENOENT;
 	if (ss->old_fd < 0)
 		return 0;
 	archives = openat(ss->fd, "archives", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (archives < 0)
 		return -errno;
-	rc = remove_below(ss->old_fd, 0);
+	rc = remove_below(ss->old_fd, 0, NULL);
 	if (rc)
 		return rc;
 	snprintf(number, sizeof(number), "%llu", (unsigned long long)ss->old_number);
@@ -163,13 +168,14 @@ int rut_store_close_chunk(struct rut_store_session *ss, const struct rut_relay_c
 	/* Producers ask until a closed one does not exist any more. */
 	if (c->id == ss->chunk) {
 		ss->chunk_closed = true;
+		ss->kept |= c->how != RUT_RELAY_CLOSE_DELETE;
 		/* A stopped session that is cleared: its last chunk is to be empty. */
 		return c->how == RUT_RELAY_CLOSE_DELETE && ss->chunk_fd >= 0
-			       ? remove_below(ss->chunk_fd, 0)
+			       ? remove_below(ss->chunk_fd, 0, ss->archived ? NULL : "archives")
 			       : 0;
 	}
 	if (c->how == RUT_RELAY_CLOSE_DELETE)
-		return clear_old(ss);
+		return clear_old(ss, c->id);
 	ss->kept = true;
 	return 0;
 }

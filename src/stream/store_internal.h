@@ -41,7 +41,7 @@ struct rut_store_session {
 	int fd;	      /* its directory */
 	int chunk_fd; /* of the present chunk; -1: none */
 	int old_fd;   /* of the chunk before, for packets that come late; -1: none */
-	uint64_t old_number;
+	uint64_t old_chunk, old_number;
 	bool has_chunk, archived; /* archived: chunks have directories of their own */
 	bool kept;		  /* a chunk was closed that stays */
 	uint64_t chunk, chunk_number;
